@@ -1,0 +1,196 @@
+# Lapis: one non-recursive Makefile. Each directory has a module.mk that says what it builds
+# and which directories it may use; this file turns that into rules. All output is below
+# build/<variant>/.
+#
+#   make                      release build (glibc malloc) into build/release/bin/
+#   make ALLOC=jemalloc       the same linked with jemalloc, into build/release-jemalloc/bin/
+#                             (also tcmalloc, mimalloc); make allocators: all of them
+#   make SAN=asan|tsan        with sanitizers, into build/asan/ or build/tsan/
+#   make VARIANT=debug|cov    without optimisation, or with coverage counters
+#   make test                 build and run the unit and system tests
+#   make check                formatting, lint, dependency direction, headers, manual pages
+#   make bench                the benchmarks that print a figure beside its target
+#   make install PREFIX= DESTDIR=
+#   make help                 this text
+
+VERSION := 0.1.0
+
+SAN     ?=
+VARIANT ?= $(if $(SAN),$(SAN),release)
+ALLOC   ?= glibc
+WERROR  ?=
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CC      ?= gcc
+CXX     ?= g++
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX := g++
+endif
+
+ALLOCATORS := glibc jemalloc tcmalloc mimalloc
+ifeq ($(filter $(ALLOC),$(ALLOCATORS)),)
+$(error ALLOC=$(ALLOC) is not one of: $(ALLOCATORS))
+endif
+ifeq ($(filter $(VARIANT),release debug asan tsan cov),)
+$(error VARIANT=$(VARIANT) is not one of: release debug asan tsan cov)
+endif
+ifneq ($(filter asan tsan,$(VARIANT)),)
+ifneq ($(ALLOC),glibc)
+$(error a sanitizer brings its own malloc: leave ALLOC=$(ALLOC) out)
+endif
+endif
+
+# Objects are the same for every allocator: only the link and one tiny object differ.
+OUT := build/$(VARIANT)
+BIN := build/$(VARIANT)$(if $(filter-out glibc,$(ALLOC)),-$(ALLOC))/bin
+OBJ := $(OUT)/obj
+
+WARN := -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual \
+        -Wcast-align=strict -Wpointer-arith -Wwrite-strings -Wundef -Wvla -Wformat=2 \
+        -Wimplicit-fallthrough=5 -Wnull-dereference -Wduplicated-cond -Wduplicated-branches \
+        -Wlogical-op $(if $(WERROR),-Werror)
+CWARN := -Wstrict-prototypes -Wmissing-prototypes -Wjump-misses-init
+
+OPT_release := -O2
+OPT_debug   := -O0 -DLP_ASSERT_SLOW_ON=1
+OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -DLP_ASSERT_SLOW_ON=1
+OPT_tsan    := -O1 -fsanitize=thread -DLP_ASSERT_SLOW_ON=1 -Wno-tsan
+OPT_cov     := -O0 --coverage -DLP_ASSERT_SLOW_ON=1
+LD_asan     := -fsanitize=address,undefined
+LD_tsan     := -fsanitize=thread
+LD_cov      := --coverage
+
+ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2)
+CPPFLAGS += -I. -I$(OUT)/gen -D_GNU_SOURCE -DLAPIS_VERSION='"$(VERSION)"'
+COMMON   := -g -fno-omit-frame-pointer -pthread -fPIC -fvisibility=hidden $(ARCH) $(OPT_$(VARIANT))
+CFLAGS   += -std=c17 $(COMMON) $(WARN) $(CWARN)
+CXXFLAGS += -std=c++17 $(COMMON) $(WARN) -fno-rtti
+LDFLAGS  += -pthread $(LD_$(VARIANT))
+
+ALLOC_LIBS_glibc    :=
+ALLOC_LIBS_jemalloc := -ljemalloc
+ALLOC_LIBS_tcmalloc := -ltcmalloc
+ALLOC_LIBS_mimalloc := -lmimalloc
+
+.DEFAULT_GOAL := all
+MODULES :=
+include $(sort $(wildcard */module.mk))
+
+# --- what a module.mk says -------------------------------------------------------------------
+# MODULES    += name          the directory
+# name_USES  := base store    directories it may include from (and links with)
+# name_LIBS  := -luring       libraries it needs
+# name_PROGS := lapisd        programs: name/lapisd_main.c -> bin/lapisd
+# name_TOOLS := bdev_bench    programs not installed: name/bdev_bench_main.c -> build/.../tools/
+# name_GEN   := base/x.inc    headers generated into build/.../gen (see scripts/gen-format)
+# Sources are found: name/*.c and *.cc but for *_test.c and *_main.c. A *_test.c is a cmocka
+# program of its own.
+
+mod_srcs  = $(filter-out %_test.c %_main.c,$(wildcard $(1)/*.c)) $(wildcard $(1)/*.cc)
+mod_tests = $(wildcard $(1)/*_test.c)
+obj_of    = $(patsubst %,$(OBJ)/%.o,$(basename $(1)))
+lib_of    = $(OUT)/lib/liblp_$(1).a
+# A module and all it uses, nearest first, for the linker; own libraries after.
+closure   = $(1) $(foreach u,$($(1)_USES),$(call closure,$(u)))
+uniq_last = $(if $(1),$(call uniq_last,$(filter-out $(lastword $(1)),$(1))) $(lastword $(1)))
+mods_of   = $(strip $(call uniq_last,$(call closure,$(1))))
+libs_of   = $(foreach m,$(call mods_of,$(1)),$(call lib_of,$(m)))
+sys_of    = $(call uniq_last,$(foreach m,$(call mods_of,$(1)),$($(m)_LIBS)))
+LINK      = $(CXX) $(LDFLAGS)
+
+ALL_LIBS :=
+ALL_BINS :=
+ALL_TOOLS :=
+ALL_TESTS :=
+ALL_OBJS :=
+
+define module_rules
+$(1)_OBJS := $$(call obj_of,$$(call mod_srcs,$(1)))
+ALL_OBJS += $$($(1)_OBJS) $$(call obj_of,$$(wildcard $(1)/*_main.c $(1)/*_test.c))
+$$(call obj_of,$$(wildcard $(1)/*.c $(1)/*.cc)): | $$(addprefix $(OUT)/gen/,$$(foreach m,$$(call mods_of,$(1)),$$($$(m)_GEN)))
+$$(call lib_of,$(1)): $$($(1)_OBJS)
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	$$(Q)$$(AR) rcsD $$@ $$^
+ALL_LIBS += $$(call lib_of,$(1))
+$$(foreach p,$$($(1)_PROGS),$$(eval $$(call prog_rule,$(1),$$(p),$(BIN)/$$(p))))
+ALL_BINS += $$(addprefix $(BIN)/,$$($(1)_PROGS))
+$$(foreach p,$$($(1)_TOOLS),$$(eval $$(call prog_rule,$(1),$$(p),$(OUT)/tools/$$(p))))
+ALL_TOOLS += $$(addprefix $(OUT)/tools/,$$($(1)_TOOLS))
+$$(foreach t,$$(call mod_tests,$(1)),$$(eval $$(call test_rule,$(1),$$(t))))
+ALL_TESTS += $$(patsubst %.c,$(OUT)/test/%,$$(call mod_tests,$(1)))
+endef
+
+define prog_rule
+$(3): $(OBJ)/$(1)/$(2)_main.o $$(call libs_of,$(1)) $(OBJ)/alloc-$(ALLOC).o
+	@mkdir -p $$(@D)
+	$$(Q)$$(LINK) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(call sys_of,$(1)) \
+		-Wl,--push-state,--no-as-needed $(ALLOC_LIBS_$(ALLOC)) -Wl,--pop-state
+endef
+
+define test_rule
+$(OUT)/test/$(basename $(2)): $(OBJ)/$(basename $(2)).o $$(call libs_of,$(1)) $(OBJ)/alloc-glibc.o
+	@mkdir -p $$(@D)
+	$$(Q)$$(LINK) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(call sys_of,$(1)) -lcmocka
+endef
+
+Q := @
+ifdef VERBOSE
+Q :=
+endif
+
+$(foreach m,$(MODULES),$(eval $(call module_rules,$(m))))
+
+$(OBJ)/%.o: %.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(OBJ)/%.o: %.cc
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+
+# The one object that knows which allocator this program is linked with.
+$(OBJ)/alloc-%.o: Makefile
+	@mkdir -p $(@D)
+	$(Q)printf 'extern const char lp_allocator_name[];\nconst char lp_allocator_name[] = "%s";\n' $* | \
+		$(CC) $(CFLAGS) -x c -c -o $@ -
+
+# docs/format/NAME.md -> gen/format/NAME.h: struct sizes and offsets as static asserts.
+$(OUT)/gen/format/%.h: docs/format/%.md scripts/gen-format
+	@mkdir -p $(@D)
+	$(Q)scripts/gen-format $< > $@.tmp && mv $@.tmp $@
+
+.PHONY: all tests tools test check check-all bench allocators install clean help
+all: $(ALL_BINS) $(ALL_LIBS)
+tools: $(ALL_TOOLS)
+tests: all tools $(ALL_TESTS)
+
+allocators:
+	@for a in $(ALLOCATORS); do $(MAKE) --no-print-directory ALLOC=$$a all || exit 1; done
+
+test: tests
+	@tests/run --build $(OUT)
+
+check:
+	@scripts/check
+
+bench: all tools
+	@bench/all --build $(OUT)
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man
+	@for p in $(ALL_BINS); do install -m 755 $$p $(DESTDIR)$(PREFIX)/bin/ || exit 1; done
+	@for m in $(wildcard man/*.[1-8]); do \
+		d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; \
+		install -d $$d && install -m 644 $$m $$d/ || exit 1; done
+
+clean:
+	rm -rf build
+
+help:
+	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
+
+-include $(ALL_OBJS:.o=.d)

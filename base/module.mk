@@ -1,0 +1,3 @@
+MODULES += base
+base_USES :=
+base_LIBS := -luring -lisal -lxxhash

@@ -1,0 +1,3 @@
+MODULES += store
+store_USES := base
+store_LIBS := -lrocksdb
