@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The contract of store/bdev.h, checked at each crossing so that every kind of device may rely
+ * on it, and the counters, so that all kinds count alike. */
+#include "store/bdev_impl.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+static const char *const opcode_names[LP_BDEV_OPCODE_CNT] = {
+	[LP_BDEV_READ] = "read",
+	[LP_BDEV_WRITE] = "write",
+	[LP_BDEV_WRITE_THROUGH] = "write-through",
+	[LP_BDEV_FLUSH] = "flush",
+	[LP_BDEV_DISCARD] = "discard",
+};
+
+const char *lp_bdev_opcode_name(enum lp_bdev_opcode opcode)
+{
+	LP_ASSERT(opcode < LP_BDEV_OPCODE_CNT);
+	return opcode_names[opcode];
+}
+
+void lpi_bdev_init(struct lp_bdev *bdev, const struct lp_bdev_kind *kind, const char *name)
+{
+	bdev->kind = kind;
+	/* A longer name is cut: it is only shown. */
+	(void)snprintf(bdev->name, sizeof(bdev->name), "%s", name);
+}
+
+void lp_bdev_close(struct lp_bdev *bdev)
+{
+	if (bdev == NULL)
+		return;
+	LP_ASSERT(atomic_load(&bdev->chan_cnt) == 0);
+	bdev->kind->close(bdev);
+}
+
+const struct lp_bdev_caps *lp_bdev_caps(const struct lp_bdev *bdev)
+{
+	return &bdev->caps;
+}
+
+const char *lp_bdev_name(const struct lp_bdev *bdev)
+{
+	return bdev->name;
+}
+
+int lp_bdev_refresh_size(struct lp_bdev *bdev)
+{
+	return bdev->kind->refresh_size(bdev);
+}
+
+static void assert_range(const struct lp_bdev *bdev, uint64_t length_bytes, uint64_t offset_bytes)
+{
+	LP_ASSERT(lp_is_aligned(offset_bytes | length_bytes, bdev->caps.block_bytes));
+	LP_ASSERT(length_bytes > 0 && length_bytes <= LP_BDEV_IO_MAX);
+	LP_ASSERT(!lp_range_outside(offset_bytes, length_bytes, bdev->caps.size_bytes));
+}
+
+static bool has_data(enum lp_bdev_opcode opcode)
+{
+	return opcode <= LP_BDEV_WRITE_THROUGH;
+}
+
+static void assert_op(const struct lp_bdev_chan *chan, const struct lp_bdev_op *op)
+{
+	LP_ASSERT(op->opcode < LP_BDEV_OPCODE_CNT);
+	LP_ASSERT(op->complete != NULL);
+	if (op->opcode == LP_BDEV_FLUSH)
+		return;
+	assert_range(chan->bdev, op->length_bytes, op->offset_bytes);
+	if (!has_data(op->opcode))
+		return;
+	LP_ASSERT(op->iov_cnt >= 1 && op->iov_cnt <= LP_BDEV_IOV_MAX);
+	uint64_t sum = 0;
+	uint64_t bits = 0;
+	for (uint32_t i = 0; i < op->iov_cnt; i++) {
+		sum += op->iov[i].iov_len;
+		bits |= op->iov[i].iov_len | (uintptr_t)op->iov[i].iov_base;
+	}
+	LP_ASSERT(sum == op->length_bytes);
+	LP_ASSERT(lp_is_aligned(bits, chan->bdev->caps.block_bytes));
+}
+
+int lp_bdev_attach(struct lp_bdev *bdev, struct lp_reactor *reactor, struct lp_bdev_chan **ret_chan)
+{
+	struct lp_bdev_chan *chan = NULL;
+	int err = bdev->kind->attach(bdev, reactor, &chan);
+	if (err < 0)
+		return err;
+	chan->bdev = bdev;
+	chan->reactor = reactor;
+	atomic_fetch_add(&bdev->chan_cnt, 1);
+	*ret_chan = chan;
+	return 0;
+}
+
+void lp_bdev_detach(struct lp_bdev_chan *chan)
+{
+	if (chan == NULL)
+		return;
+	LP_ASSERT(chan->inflight == 0);
+	struct lp_bdev *bdev = chan->bdev;
+	bdev->kind->detach(chan);
+	uint32_t before = atomic_fetch_sub(&bdev->chan_cnt, 1);
+	LP_ASSERT(before > 0);
+}
+
+void lp_bdev_submit(struct lp_bdev_chan *chan, struct lp_bdev_op *op)
+{
+	assert_op(chan, op);
+	LP_ASSERT(lp_reactor_is_mine(chan->reactor));
+	op->chan = chan;
+	op->done_bytes = 0;
+	op->retry_cnt = 0;
+	op->submitted_ns = lp_reactor_now_ns(chan->reactor);
+	chan->inflight++;
+	chan->stats.ops[op->opcode]++;
+	if (op->opcode != LP_BDEV_FLUSH)
+		chan->stats.bytes[op->opcode] += op->length_bytes;
+	chan->bdev->kind->submit(chan, op);
+}
+
+void lpi_bdev_complete(struct lp_bdev_op *op, int result)
+{
+	struct lp_bdev_chan *chan = op->chan;
+	LP_ASSERT(result <= 0);
+	LP_ASSERT(chan->inflight > 0);
+	chan->inflight--;
+	if (result < 0)
+		chan->stats.errors++;
+	op->chan = NULL;
+	op->result = result;
+	op->complete(op);
+}
+
+uint64_t lp_bdev_inflight(const struct lp_bdev_chan *chan)
+{
+	return chan->inflight;
+}
+
+const struct lp_bdev_stats *lp_bdev_stats(const struct lp_bdev_chan *chan)
+{
+	return &chan->stats;
+}
+
+struct lp_bdev *lp_bdev_of(const struct lp_bdev_chan *chan)
+{
+	return chan->bdev;
+}
+
+static int sync_call(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *buf,
+		     uint64_t length_bytes, uint64_t offset_bytes)
+{
+	if (opcode != LP_BDEV_FLUSH)
+		assert_range(bdev, length_bytes, offset_bytes);
+	LP_ASSERT(lp_is_aligned((uintptr_t)buf, bdev->caps.block_bytes));
+	atomic_fetch_add_explicit(&bdev->sync_ops[opcode], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&bdev->sync_bytes[opcode], length_bytes, memory_order_relaxed);
+	int err = bdev->kind->sync(bdev, opcode, buf, length_bytes, offset_bytes);
+	LP_ASSERT(err <= 0);
+	if (err < 0)
+		atomic_fetch_add_explicit(&bdev->sync_errors, 1, memory_order_relaxed);
+	return err;
+}
+
+int lp_bdev_read_sync(struct lp_bdev *bdev, void *buf, uint64_t length_bytes, uint64_t offset_bytes)
+{
+	return sync_call(bdev, LP_BDEV_READ, buf, length_bytes, offset_bytes);
+}
+
+int lp_bdev_write_sync(struct lp_bdev *bdev, const void *buf, uint64_t length_bytes,
+		       uint64_t offset_bytes, bool through)
+{
+	/* The kind's sync() takes one pointer type for both directions and only reads this one. */
+	void *from = (void *)(uintptr_t)buf;
+	return sync_call(bdev, through ? LP_BDEV_WRITE_THROUGH : LP_BDEV_WRITE, from, length_bytes,
+			 offset_bytes);
+}
+
+int lp_bdev_flush_sync(struct lp_bdev *bdev)
+{
+	return sync_call(bdev, LP_BDEV_FLUSH, NULL, 0, 0);
+}
+
+int lp_bdev_discard_sync(struct lp_bdev *bdev, uint64_t length_bytes, uint64_t offset_bytes)
+{
+	return sync_call(bdev, LP_BDEV_DISCARD, NULL, length_bytes, offset_bytes);
+}
+
+void lp_bdev_sync_stats(const struct lp_bdev *bdev, struct lp_bdev_stats *ret_stats)
+{
+	*ret_stats = (struct lp_bdev_stats){0};
+	for (int i = 0; i < LP_BDEV_OPCODE_CNT; i++) {
+		ret_stats->ops[i] = atomic_load_explicit(&bdev->sync_ops[i], memory_order_relaxed);
+		ret_stats->bytes[i] =
+			atomic_load_explicit(&bdev->sync_bytes[i], memory_order_relaxed);
+	}
+	ret_stats->errors = atomic_load_explicit(&bdev->sync_errors, memory_order_relaxed);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A block device behind one interface: the real one, the simulated one, memory.
+ *
+ * A struct lp_bdev is a device that was opened once; a struct lp_bdev_chan is one reactor's way
+ * to it. Operations are submitted on a channel by its reactor's thread and complete on it in a
+ * later turn, never inside the submit. The blocking calls at the end are for other threads
+ * (RocksDB's): they may run on any thread at any time.
+ *
+ * Durability: a completed LP_BDEV_WRITE may still be lost with the power. It is durable once an
+ * LP_BDEV_FLUSH that was submitted after its completion has completed. A completed
+ * LP_BDEV_WRITE_THROUGH is durable itself and says nothing of other writes (rule L3).
+ *
+ * Offsets, lengths and buffers are multiples of caps.block_bytes; a breach is our own bug and
+ * asserted. Errors: result 0 or a negative errno (-EIO, -ENOSPC of a sparse image's host,
+ * -ENODEV). Short transfers are continued inside; nothing is ever partly successful for the
+ * caller, though parts of a failed write may have reached the device.
+ */
+#ifndef LP_STORE_BDEV_H
+#define LP_STORE_BDEV_H
+
+#include <sys/uio.h>
+
+#include "base/reactor.h"
+
+enum lp_bdev_opcode {
+	LP_BDEV_READ,
+	LP_BDEV_WRITE,
+	LP_BDEV_WRITE_THROUGH,
+	LP_BDEV_FLUSH,
+	LP_BDEV_DISCARD, /* contents become undefined: old, zero or a mixture by block */
+	LP_BDEV_OPCODE_CNT
+};
+
+struct lp_bdev_caps {
+	uint64_t size_bytes;         /* a multiple of block_bytes */
+	uint32_t block_bytes;        /* alignment of offset, length and memory: 512 or 4096 */
+	uint32_t physical_bytes;     /* what the device writes without read-modify-write */
+	uint32_t atomic_write_bytes; /* a write this long and aligned is never torn; >= block_bytes
+				      */
+	bool volatile_cache;         /* completed writes need a flush to be durable */
+	bool rotational;
+	bool can_discard;
+	bool is_file; /* an image in a host file system: may meet ENOSPC */
+};
+
+struct lp_bdev;
+struct lp_bdev_chan;
+
+/* One operation. The caller sets the upper part; the struct, its iov array and its buffers are
+ * the device's from submit until complete() begins. The array is changed by short transfers. */
+struct lp_bdev_op {
+	enum lp_bdev_opcode opcode;
+	uint64_t offset_bytes;
+	uint64_t length_bytes; /* the sum of iov for reads and writes */
+	struct iovec *iov;     /* reads and writes; &op->one for a single buffer */
+	uint32_t iov_cnt;      /* 1 to LP_BDEV_IOV_MAX */
+	struct iovec one;
+	void (*complete)(struct lp_bdev_op *op);
+
+	int result; /* valid from complete() on: 0 or -errno */
+
+	/* The device's. */
+	struct lp_io io;
+	struct lp_task task;
+	struct lp_list_node node;
+	struct lp_bdev_chan *chan;
+	uint64_t done_bytes;
+	uint64_t submitted_ns;
+	uint32_t retry_cnt;
+};
+
+#define LP_BDEV_IOV_MAX 1024u
+/* The longest single read, write or discard. */
+#define LP_BDEV_IO_MAX (UINT64_C(1) << 30)
+
+/* Exact counts of what was asked of the device; durable writes are counted apart. */
+struct lp_bdev_stats {
+	uint64_t ops[LP_BDEV_OPCODE_CNT];
+	uint64_t bytes[LP_BDEV_OPCODE_CNT];
+	uint64_t errors;
+	uint64_t shorts; /* transfers that had to be continued */
+};
+
+/* --- Opening ------------------------------------------------------------------------------- */
+
+struct lp_bdev_open_options {
+	bool read_only;
+	bool exclusive; /* O_EXCL on a block device, a lock on a file: -EBUSY if taken */
+};
+
+/* A block device or an image file, by io_uring and O_DIRECT. */
+int lp_bdev_open_uring(const char *path, const struct lp_bdev_open_options *options,
+		       struct lp_bdev **ret_bdev) LP_MUST_CHECK;
+/* Memory: nothing persists. */
+int lp_bdev_open_mem(uint64_t size_bytes, uint32_t block_bytes,
+		     struct lp_bdev **ret_bdev) LP_MUST_CHECK;
+/* The simulated device is opened in store/bdev_sim.h. */
+
+/* Every channel must be detached. Accepts NULL. */
+void lp_bdev_close(struct lp_bdev *bdev);
+
+const struct lp_bdev_caps *lp_bdev_caps(const struct lp_bdev *bdev);
+const char *lp_bdev_name(const struct lp_bdev *bdev);
+/* Asks the device for its size again (it may have grown); updates caps. */
+int lp_bdev_refresh_size(struct lp_bdev *bdev) LP_MUST_CHECK;
+/* What the blocking calls did. */
+void lp_bdev_sync_stats(const struct lp_bdev *bdev, struct lp_bdev_stats *ret_stats);
+
+/* --- Asynchronous, by the reactor's thread ---------------------------------------------------- */
+
+int lp_bdev_attach(struct lp_bdev *bdev, struct lp_reactor *reactor,
+		   struct lp_bdev_chan **ret_chan) LP_MUST_CHECK;
+/* Nothing may be in flight. Accepts NULL. */
+void lp_bdev_detach(struct lp_bdev_chan *chan);
+
+void lp_bdev_submit(struct lp_bdev_chan *chan, struct lp_bdev_op *op);
+
+/* Convenience: fills the upper part for one buffer. */
+static inline void lp_bdev_op_prep(struct lp_bdev_op *op, enum lp_bdev_opcode opcode, void *buf,
+				   uint64_t length_bytes, uint64_t offset_bytes)
+{
+	op->opcode = opcode;
+	op->offset_bytes = offset_bytes;
+	op->length_bytes = length_bytes;
+	op->one = (struct iovec){.iov_base = buf, .iov_len = length_bytes};
+	op->iov = &op->one;
+	op->iov_cnt = 1;
+}
+
+uint64_t lp_bdev_inflight(const struct lp_bdev_chan *chan);
+const struct lp_bdev_stats *lp_bdev_stats(const struct lp_bdev_chan *chan);
+struct lp_bdev *lp_bdev_of(const struct lp_bdev_chan *chan);
+const char *lp_bdev_opcode_name(enum lp_bdev_opcode opcode);
+
+/* --- Blocking, by any other thread ----------------------------------------------------------- */
+
+int lp_bdev_read_sync(struct lp_bdev *bdev, void *buf, uint64_t length_bytes,
+		      uint64_t offset_bytes) LP_MUST_CHECK;
+/* through: durable on return. */
+int lp_bdev_write_sync(struct lp_bdev *bdev, const void *buf, uint64_t length_bytes,
+		       uint64_t offset_bytes, bool through) LP_MUST_CHECK;
+int lp_bdev_flush_sync(struct lp_bdev *bdev) LP_MUST_CHECK;
+int lp_bdev_discard_sync(struct lp_bdev *bdev, uint64_t length_bytes,
+			 uint64_t offset_bytes) LP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a kind of device implements, behind store/bdev.h. Private to store/.
+ *
+ * store/bdev.c checks the contract at each crossing (alignment, range, thread, opcode), counts,
+ * and forwards. A kind embeds struct lp_bdev and struct lp_bdev_chan as first members of its own
+ * structs. It completes each submitted op exactly once, through lpi_bdev_complete(), in a later
+ * turn.
+ */
+#ifndef LP_STORE_BDEV_IMPL_H
+#define LP_STORE_BDEV_IMPL_H
+
+#include "store/bdev.h"
+
+struct lp_bdev_kind {
+	const char *name;
+	void (*close)(struct lp_bdev *bdev);
+	int (*refresh_size)(struct lp_bdev *bdev);
+	/* Allocates the kind's channel. */
+	int (*attach)(struct lp_bdev *bdev, struct lp_reactor *reactor,
+		      struct lp_bdev_chan **ret_chan);
+	void (*detach)(struct lp_bdev_chan *chan);
+	void (*submit)(struct lp_bdev_chan *chan, struct lp_bdev_op *op);
+	/* Blocking, any thread. buf is NULL for flush and discard; only read writes to it. */
+	int (*sync)(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *buf,
+		    uint64_t length_bytes, uint64_t offset_bytes);
+};
+
+struct lp_bdev {
+	const struct lp_bdev_kind *kind;
+	struct lp_bdev_caps caps;
+	char name[256];
+	_Atomic uint32_t chan_cnt;
+	_Atomic uint64_t sync_ops[LP_BDEV_OPCODE_CNT];
+	_Atomic uint64_t sync_bytes[LP_BDEV_OPCODE_CNT];
+	_Atomic uint64_t sync_errors;
+};
+
+struct lp_bdev_chan {
+	struct lp_bdev *bdev;
+	struct lp_reactor *reactor;
+	uint64_t inflight;
+	struct lp_bdev_stats stats;
+};
+
+void lpi_bdev_init(struct lp_bdev *bdev, const struct lp_bdev_kind *kind, const char *name);
+/* Counts and calls op->complete; op is the caller's again. */
+void lpi_bdev_complete(struct lp_bdev_op *op, int result);
+
+#endif
