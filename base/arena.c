@@ -75,7 +75,8 @@ static void check_end(const struct lp_arena_chunk *chunk)
 }
 
 /* False when somebody wrote beyond his piece, of those that end beyond `used`. Slow builds only. */
-static bool trailers_are_whole(const struct lp_arena_chunk *chunk, size_t used)
+__attribute__((unused)) static bool trailers_are_whole(const struct lp_arena_chunk *chunk,
+						       size_t used)
 {
 	size_t at = chunk->last;
 	while (at != NO_TRAILER && at >= used) {

@@ -215,6 +215,21 @@ static void use_stale_snapshot(struct lp_arena *arena)
 	lp_arena_rollback(arena, &snapshot);
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+static void use_after_reset(struct lp_arena *arena)
+{
+	volatile char *piece = lp_arena_alloc(arena, 100, 16);
+	lp_arena_reset(arena);
+	piece[50] = 1;
+}
+
+static void use_before_alloc(struct lp_arena *arena)
+{
+	volatile char *piece = lp_arena_alloc(arena, 100, 16);
+	piece[200] = 1;
+}
+#endif
+
 /* True when fn was stopped, by an assert of ours or by the address sanitizer. */
 static bool dies(void (*fn)(struct lp_arena *arena))
 {
@@ -243,6 +258,10 @@ static void test_overruns_are_noticed(void **state)
 		assert_true(dies(overrun_before_rollback));
 		assert_true(dies(overrun_before_fini));
 	}
+#if defined(__SANITIZE_ADDRESS__)
+	assert_true(dies(use_after_reset));
+	assert_true(dies(use_before_alloc));
+#endif
 }
 
 int main(void)

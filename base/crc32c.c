@@ -63,7 +63,7 @@ static const uint32_t byte_table[4][256] = {
 	{TABLE(ENTRY_3)},
 };
 
-/* power_table[j][d] = x^(8 d 16^j) mod P. The test reaches each entry alone. */
+/* power_table[j][d] = x^(8 d 16^j) mod P. A reduced length has no digit above 8 in the last row. */
 static const uint32_t power_table[8][16] = {
 	{0x80000000, 0x00800000, 0x00008000, 0x00000080, 0x82f63b78, 0xfbc3faf9, 0x8b277743,
 	 0x52a0c93f, 0x6ea2d55c, 0x1c08b7d6, 0xf56e0ef4, 0x34019664, 0xa66805eb, 0x7a1f6b24,

@@ -142,6 +142,7 @@ static void test_failure_sticks(void **state)
 	lp_writer_patch_u32(&w, 0, 7); /* nothing is written, nothing asserted */
 	assert_null(lp_writer_reserve(&w, 0));
 	assert_int_equal(lp_writer_offset(&w), 1);
+	assert_int_equal(lp_writer_remaining(&w), 0);
 	assert_int_equal(room[1] | room[2] | room[3], 0);
 }
 

@@ -124,6 +124,22 @@ static void test_beyond_the_limit(void **state)
 	assert_true(hist.sum == LP_HIST_VALUE_MAX + 12350);
 }
 
+static void test_min_and_max_are_exact(void **state)
+{
+	(void)state;
+	lp_hist_record(&hist, 100001);
+	lp_hist_record(&hist, 100003);
+	lp_hist_record(&other, 70007);
+	lp_hist_record(&other, 300001);
+	assert_int_equal(lp_hist_percentile(&hist, 0), 100001);
+	assert_int_equal(lp_hist_percentile(&hist, LP_HIST_P50), 100003); /* one bucket */
+	lp_hist_merge(&hist, &other);
+	assert_int_equal(lp_hist_percentile(&hist, 0), 70007);
+	assert_int_equal(lp_hist_percentile(&hist, LP_HIST_P100), 300001);
+	assert_int_equal(hist.min, 70007);
+	assert_int_equal(hist.max, 300001);
+}
+
 static void test_merge_and_interval(void **state)
 {
 	(void)state;
@@ -184,6 +200,7 @@ int main(void)
 		cmocka_unit_test_setup(test_small_values_are_exact, setup),
 		cmocka_unit_test_setup(test_percentiles_against_a_sorted_list, setup),
 		cmocka_unit_test_setup(test_beyond_the_limit, setup),
+		cmocka_unit_test_setup(test_min_and_max_are_exact, setup),
 		cmocka_unit_test_setup(test_merge_and_interval, setup),
 		cmocka_unit_test_setup(test_rank_of_large_counts, setup),
 	};
