@@ -3,8 +3,9 @@
  * histogram, hashing. Question answered: may an operation of a few microseconds afford it?
  *
  * Each case is calibrated to rounds of ROUND_NS and run ROUND_CNT times; printed are the median
- * and the least of the rounds, for neighbours on the machine only ever add. Calls depend on one
- * another (latency, not throughput), so that none can be moved out of the loop. */
+ * and the least of the rounds, for neighbours on the machine only ever add. Each checksum and hash
+ * starts from the one before (latency, not throughput); the histogram's calls may overlap. All of
+ * it runs from warm caches. */
 #include <stdio.h>
 #include <stdlib.h>
 
