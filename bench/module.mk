@@ -1,0 +1,4 @@
+MODULES += bench
+bench_USES := store base
+bench_LIBS :=
+bench_TOOLS += counter_bench
