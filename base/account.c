@@ -28,6 +28,7 @@ static void unlock(void)
 void lp_account_init(struct lp_account *account, const char *name, unsigned shard)
 {
 	LP_ASSERT(name != NULL);
+	LP_ASSERT(lp_is_aligned((uintptr_t)account, LP_CACHE_LINE));
 	*account = (struct lp_account){
 		.limit_bytes = LP_ACCOUNT_NO_LIMIT, .name = name, .shard = shard};
 	struct lp_account *after = NULL;

@@ -44,8 +44,8 @@ struct lp_account_sum {
 	unsigned accounts_cnt;
 };
 
-/* The account starts empty, without a limit, in the registry. Its memory is the caller's and
- * stays in place until fini. */
+/* The account starts empty, without a limit, in the registry. Its memory is the caller's, aligned
+ * as its type says (malloc is not enough), and stays in place until fini. */
 void lp_account_init(struct lp_account *account, const char *name, unsigned shard);
 /* Asserts that all was given back. */
 void lp_account_fini(struct lp_account *account);

@@ -13,8 +13,8 @@
  * Counters are signed: a gauge may be raised on one CPU and lowered on another. A shard's own
  * counters are plain; this is for what threads of several kinds count.
  *
- * Threads: add, sum and cpu on any; new and free while nobody else uses the counters. Not for
- * signal handlers that may interrupt the C library's own thread setup.
+ * Threads: add, sum and cpu on any, also in signal handlers and in the child of a fork; new and
+ * free while nobody else uses the counters.
  * Blocking: none. A sum is exact once the adds are ordered before it; while others add it is a
  * sum of values that were there. A library with this inside must not be unloaded while a thread
  * runs that used it: the kernel may still look at its last sequence.

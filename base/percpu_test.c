@@ -207,8 +207,6 @@ static void test_misuse_dies(void **state)
 	lp_percpu_free(percpu);
 }
 
-static char *self;
-
 static void test_without_registration(void **state)
 {
 	(void)state;
@@ -220,7 +218,7 @@ static void test_without_registration(void **state)
 		char tunable[] = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
 		char *argv[] = {program, argument, NULL};
 		char *envp[] = {tunable, NULL};
-		(void)execve(self, argv, envp);
+		(void)execve("/proc/self/exe", argv, envp);
 		_exit(127);
 	}
 	int status = 0;
@@ -259,7 +257,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_cpu_number),
 		cmocka_unit_test(test_many_threads),
 	};
-	self = argv[0];
 	if (argc > 1 && strcmp(argv[1], "unregistered") == 0)
 		return lp_test_main(unregistered, "base/percpu unregistered");
 	return lp_test_main(tests, "base/percpu");

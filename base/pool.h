@@ -41,7 +41,7 @@ struct lp_pool_stats {
 	const char *name;
 	size_t object_bytes; /* as configured; the pool rounds it up to the alignment */
 	uint32_t limit;
-	uint32_t capacity;   /* objects there is memory for; >= limit, unless limit was lowered */
+	uint32_t capacity;   /* objects there is memory for; >= limit */
 	uint32_t in_use;     /* may exceed a limit that was lowered */
 	uint32_t high_water; /* most that were ever in use */
 	uint64_t gets_failed;

@@ -11,6 +11,7 @@
 
 int lp_spsc_init(struct lp_spsc *ring, uint32_t capacity)
 {
+	LP_ASSERT(lp_is_aligned((uintptr_t)ring, LP_CACHE_LINE));
 	LP_ASSERT(lp_is_power_of_two(capacity));
 	LP_ASSERT(capacity <= LP_SPSC_CAPACITY_MAX);
 	/* Rounded up to whole lines, so that a small ring shares none with a stranger. */

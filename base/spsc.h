@@ -45,7 +45,8 @@ struct lp_spsc {
 	struct lp_spsc_side consumer;
 };
 
-/* capacity is a power of two of at most LP_SPSC_CAPACITY_MAX. -ENOMEM. */
+/* The memory of ring is aligned as its type says (malloc is not enough). capacity is a power of
+ * two of at most LP_SPSC_CAPACITY_MAX. -ENOMEM. */
 int lp_spsc_init(struct lp_spsc *ring, uint32_t capacity) LP_MUST_CHECK;
 /* Neither side uses the ring any more. */
 void lp_spsc_fini(struct lp_spsc *ring);
