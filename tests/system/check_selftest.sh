@@ -60,6 +60,10 @@ extern int lp_sum_count;
 int lp_sum_add(struct lp_sum *sum, int value) __attribute__((warn_unused_result));
 int lpi_sum_helper(void);
 
+/* Takes a function. */
+void lp_sum_each(void (*call)(struct lp_sum *sum));
+typedef int (*lp_sum_call)(int value);
+
 static inline int lp_sum_get(const struct lp_sum *sum)
 {
 	return sum->value;
@@ -73,6 +77,7 @@ FILE
 
 int lp_sum_count = 0;
 
+__attribute__((aligned(8), visibility("hidden"))) static int ignored(void);
 static const char *const words[] = {"a // b", "/* c"};
 
 int lp_sum_add(struct lp_sum *sum, int value)
@@ -212,7 +217,7 @@ bad modules 'name headers from the root' "sed -i 's,base/sum.h,sum.h,' base/sum.
 bad modules 'is not in the _GEN' "echo '#include \"format/wire.h\"' >>store/store.c"
 bad modules 'which has no module.mk' "mkdir odd; touch odd/a.c"
 bad modules 'does not exist' "echo '#include \"base/none.h\"' >>store/store.c"
-bad modules 'for *_test.c only' "touch base/test.h; echo '#include \"base/test.h\"' >>base/sum.c"
+bad modules 'for *_test.c and' "touch base/test.h; echo '#include \"base/test.h\"' >>base/sum.c"
 good modules "sed -i 's,client_USES := base,client_USES := store,' client/module.mk
 	echo '#include \"base/sum.h\"' >client/a.c; echo '#include \"format/disk.h\"' >>client/a.c"
 
@@ -247,7 +252,7 @@ bad source 'blanks at the end' "sed -i 's,return 0;,& ,' base/sum.c"
 bad source 'must end with one newline' "printf '/* end */' >>base/sum.c"
 good source "echo 'int lp_a(const char *url); /* http://a, typedef struct */' >>base/sum.h"
 
-bad length '1017 lines' "printf '\n%.0s' {1..1000} >>base/sum.c"
+bad length 'lines: split it' "printf '\n%.0s' {1..1000} >>base/sum.c"
 good length "sed -i '1a /* Long because it is a table. */' base/sum.c; printf '\n%.0s' {1..1000} >>base/sum.c"
 
 bad man 'mandoc complains' "sed -i 's/^.Nd.*/.Xy/' man/lapis.1"
