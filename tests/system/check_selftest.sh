@@ -75,9 +75,14 @@ FILE
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/sum.h"
 
+#define LP_MACRO(a, b)
+#define LP_OTHER
+
 int lp_sum_count = 0;
 
 __attribute__((aligned(8), visibility("hidden"))) static int ignored(void);
+LP_MACRO(1, 2) LP_OTHER static void ignored_too(int a);
+_Static_assert(sizeof(int) == 4, "an int");
 static const char *const words[] = {"a // b", "/* c"};
 
 int lp_sum_add(struct lp_sum *sum, int value)
@@ -233,6 +238,8 @@ bad names 'sum: must begin' "sed -i 's/struct lp_sum {/struct sum {/' base/sum.h
 bad names 'sum_count: must begin' "sed -i 's/lp_sum_count/sum_count/' base/sum.h"
 bad names 'sum_count: must begin' "sed -i 's/lp_sum_count/sum_count/' base/sum.c"
 bad names 'helper: must begin' "sed -i 's/static int helper/int helper/' store/store.c"
+bad names 'printer: must begin' "echo 'LP_PRINTF(1, 2) void printer(const char *fmt, ...);' >>base/sum.h"
+bad names 'stopper: must begin' "echo 'LP_NORETURN void stopper(void);' >>base/sum.h"
 bad names 'macro SUM_MAX' "sed -i 's/LP_SUM_MAX/SUM_MAX/' base/sum.h"
 bad names 'lpi_sum_helper is for one directory' "sed -i 's/return helper/return lpi_sum_helper/' store/store.c"
 bad names 'lp_x: must begin with lapis_' "echo 'void lp_x(void);' >client/lapis.h"

@@ -166,6 +166,23 @@ if is_alive "$(cat pid)"; then
 	echo "a process of forget.sh survived"
 	exit 1
 fi
+# Whoever stops the runner stops what it runs.
+script slow.sh <<<'sleep 1000 & echo $! >'"$PWD"'/pid; wait'
+rm -f pid
+"$run" --build build/release --scripts scripts --filter slow >out 2>&1 &
+runner=$!
+while [ ! -s pid ]; do
+	sleep 0.05
+done
+kill -TERM "$runner"
+if wait "$runner"; then
+	echo "a runner that was stopped reports success"
+	exit 1
+fi
+if is_alive "$(cat pid)"; then
+	echo "a process survived its stopped runner"
+	exit 1
+fi
 # No scratch directory stays: ours is TMPDIR of the runs above.
 if compgen -G 'lp-*' >/dev/null; then
 	echo "scratch directories left:" lp-*
