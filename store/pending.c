@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A block with pending content has an entry; the entry has versions, newest first:
+ *
+ *        newest                                         oldest
+ *        LOGGED ... LOGGED   one of READY, WRITING, UNFLUSHED, FLUSHING   (WRITING, doomed)
+ *        not durable         the durable one, if there is one             superseded meanwhile
+ *
+ *   LOGGED -> READY        its frame is durable; the durable version before it is done
+ *   READY -> WRITING       chosen
+ *   WRITING -> UNFLUSHED   written; but a doomed one is done instead
+ *   WRITING -> READY       the write failed
+ *   UNFLUSHED -> FLUSHING  a flush was submitted
+ *   FLUSHING -> done       it has completed; FLUSHING -> READY if it failed
+ *   any but WRITING -> done   superseded or freed; WRITING becomes doomed
+ *
+ * All versions are on one list in the order of their frames, whose head answers "what is the
+ * oldest frame still needed". Each state but WRITING has a list of its own. Blocks are chosen from
+ * the READY list's head, so that the log's start moves on, in batches that are sorted by block,
+ * so that the device sees them in order.
+ */
+#include "store/pending.h"
+
+#include <stdlib.h>
+
+#include "base/pool.h"
+
+#define SORT_BATCH 1024u
+
+enum version_state { LOGGED, READY, WRITING, UNFLUSHED, FLUSHING };
+
+struct entry;
+
+struct version {
+	struct lp_list_node by_seq;   /* of all versions */
+	struct lp_list_node in_state; /* of its state's list; not while WRITING or in the batch */
+	struct version *older;
+	struct entry *entry;
+	struct lp_seg seg;
+	uint64_t seq;
+	uint32_t crc;
+	uint32_t batch_slot; /* + 1; 0: not in the batch */
+	enum version_state state;
+	bool doomed;
+};
+
+struct entry {
+	struct entry *next_in_bucket;
+	struct version *newest; /* never NULL */
+	uint64_t block;
+};
+
+struct freed {
+	struct lp_list_node node;
+	uint64_t seq;
+	struct lp_extent extent;
+};
+
+LP_LIST_DEFINE(seq_list, struct version, by_seq);
+LP_LIST_DEFINE(state_list, struct version, in_state);
+LP_LIST_DEFINE(freed_list, struct freed, node);
+
+struct lp_pending {
+	struct lp_pool *versions;
+	struct lp_pool *entries;
+	struct entry **buckets;
+	uint64_t mask;
+	uint64_t limit;
+	uint64_t durable_seq;
+	struct seq_list by_seq;
+	struct state_list logged;
+	struct state_list ready;
+	struct state_list unflushed;
+	struct state_list flushing;
+	struct freed_list freed; /* frees of frames that are not durable yet */
+	bool flush_running;
+	uint64_t unflushed_cnt;
+	uint32_t batch_cnt;
+	uint32_t batch_next;
+	struct version *batch[SORT_BATCH]; /* READY, sorted by block; NULL: done meanwhile */
+	struct lp_pending_stats stats;
+};
+
+/* --- Birth and death ---------------------------------------------------------------------------
+ */
+
+int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending)
+{
+	LP_ASSERT(limit > 0 && limit <= LP_POOL_OBJECTS_MAX);
+	struct lp_pending *pending = calloc(1, sizeof(*pending));
+	if (pending == NULL)
+		return -ENOMEM;
+	uint64_t buckets = 64;
+	while (buckets < limit)
+		buckets *= 2;
+	pending->limit = limit;
+	pending->mask = buckets - 1;
+	pending->buckets = calloc(buckets, sizeof(*pending->buckets));
+	const struct lp_pool_config versions = {.name = "pending versions",
+						.object_bytes = sizeof(struct version),
+						.limit = (uint32_t)limit};
+	const struct lp_pool_config entries = {.name = "pending blocks",
+					       .object_bytes = sizeof(struct entry),
+					       .limit = (uint32_t)limit};
+	if (pending->buckets == NULL || lp_pool_new(&versions, &pending->versions) < 0 ||
+	    lp_pool_new(&entries, &pending->entries) < 0) {
+		lp_pool_free(pending->versions);
+		free(pending->buckets);
+		free(pending);
+		return -ENOMEM;
+	}
+	seq_list_init(&pending->by_seq);
+	state_list_init(&pending->logged);
+	state_list_init(&pending->ready);
+	state_list_init(&pending->unflushed);
+	state_list_init(&pending->flushing);
+	freed_list_init(&pending->freed);
+	*ret_pending = pending;
+	return 0;
+}
+
+uint64_t lp_pending_room(const struct lp_pending *pending)
+{
+	return pending->limit - pending->stats.versions;
+}
+
+/* --- Entries and versions ------------------------------------------------------------------------
+ */
+
+static struct entry **find_link(const struct lp_pending *pending, uint64_t block)
+{
+	uint64_t hash = block * UINT64_C(0x9e3779b97f4a7c15);
+	struct entry **link = &pending->buckets[(hash >> 32 ^ hash) & pending->mask];
+	while (*link != NULL && (*link)->block != block)
+		link = &(*link)->next_in_bucket;
+	return link;
+}
+
+static void list_add(struct lp_pending *pending, struct version *version, enum version_state state)
+{
+	version->state = state;
+	switch (state) {
+	case LOGGED:
+		state_list_push_back(&pending->logged, version);
+		break;
+	case READY:
+		state_list_push_back(&pending->ready, version);
+		break;
+	case WRITING:
+		break;
+	case UNFLUSHED:
+		state_list_push_back(&pending->unflushed, version);
+		pending->unflushed_cnt++;
+		break;
+	case FLUSHING:
+		state_list_push_back(&pending->flushing, version);
+		pending->unflushed_cnt++;
+		break;
+	}
+}
+
+static void list_remove(struct lp_pending *pending, struct version *version)
+{
+	if (version->batch_slot > 0) {
+		pending->batch[version->batch_slot - 1] = NULL;
+		version->batch_slot = 0;
+	}
+	if (version->state == UNFLUSHED || version->state == FLUSHING)
+		pending->unflushed_cnt--;
+	if (state_list_is_linked(version))
+		state_list_remove(version);
+}
+
+/* The version is done: it goes, and with the last one its entry. */
+static void finish(struct lp_pending *pending, struct version *version)
+{
+	struct entry *entry = version->entry;
+	struct version **link = &entry->newest;
+	while (*link != version)
+		link = &(*link)->older;
+	*link = version->older;
+	list_remove(pending, version);
+	seq_list_remove(version);
+	lp_buf_put(version->seg.buf);
+	lp_pool_put(pending->versions, version);
+	pending->stats.versions--;
+	if (entry->newest != NULL)
+		return;
+	struct entry **entry_link = find_link(pending, entry->block);
+	LP_ASSERT(*entry_link == entry);
+	*entry_link = entry->next_in_bucket;
+	lp_pool_put(pending->entries, entry);
+}
+
+/* Finished now, or as soon as its write has completed. */
+static void finish_or_doom(struct lp_pending *pending, struct version *version, uint64_t *counter)
+{
+	if (version->doomed)
+		return;
+	(*counter)++;
+	if (version->state == WRITING)
+		version->doomed = true;
+	else
+		finish(pending, version);
+}
+
+void lp_pending_free(struct lp_pending *pending)
+{
+	if (pending == NULL)
+		return;
+	struct version *version;
+	while ((version = seq_list_first(&pending->by_seq)) != NULL)
+		finish(pending, version);
+	struct freed *freed;
+	while ((freed = freed_list_pop_front(&pending->freed)) != NULL)
+		free(freed);
+	lp_pool_free(pending->versions);
+	lp_pool_free(pending->entries);
+	free(pending->buckets);
+	free(pending);
+}
+
+static struct entry *entry_get(struct lp_pending *pending, uint64_t block)
+{
+	struct entry **link = find_link(pending, block);
+	if (*link != NULL)
+		return *link;
+	struct entry *entry = lp_pool_get(pending->entries);
+	LP_ASSERT(entry != NULL); /* there are as many as versions */
+	*entry = (struct entry){.block = block};
+	*link = entry;
+	return entry;
+}
+
+int lp_pending_add(struct lp_pending *pending, uint64_t seq, uint64_t block, struct lp_seg seg,
+		   uint32_t crc)
+{
+	LP_ASSERT(seg.len == LP_BLOCK_BYTES);
+	LP_ASSERT(seq > pending->durable_seq);
+	const struct version *last = seq_list_last(&pending->by_seq);
+	LP_ASSERT(last == NULL || last->seq <= seq);
+	struct version *version = lp_pool_get(pending->versions);
+	if (version == NULL)
+		return -EAGAIN;
+	struct entry *entry = entry_get(pending, block);
+	*version = (struct version){
+		.older = entry->newest, .entry = entry, .seg = seg, .seq = seq, .crc = crc};
+	(void)lp_buf_get(seg.buf);
+	entry->newest = version;
+	seq_list_push_back(&pending->by_seq, version);
+	list_add(pending, version, LOGGED);
+	pending->stats.versions++;
+	pending->stats.added++;
+	pending->stats.versions_max = LP_MAX(pending->stats.versions_max, pending->stats.versions);
+	return 0;
+}
+
+bool lp_pending_find(const struct lp_pending *pending, uint64_t block, struct lp_seg *ret_seg,
+		     uint32_t *ret_crc)
+{
+	const struct entry *entry = *find_link(pending, block);
+	if (entry == NULL || entry->newest->doomed)
+		return false;
+	*ret_seg = entry->newest->seg;
+	*ret_crc = entry->newest->crc;
+	return true;
+}
+
+/* --- Durability
+ * ------------------------------------------------------------------------------------ */
+
+/* The version is durable: what was durable before it is not needed any more. */
+static void become_ready(struct lp_pending *pending, struct version *version)
+{
+	struct version *older = version->older;
+	while (older != NULL) {
+		struct version *next = older->older;
+		finish_or_doom(pending, older, &pending->stats.superseded);
+		older = next;
+	}
+	state_list_remove(version);
+	list_add(pending, version, READY);
+}
+
+static void free_block(struct lp_pending *pending, uint64_t seq, struct entry *entry)
+{
+	/* A version of a later frame belongs to the block's next owner. */
+	struct version *version = entry->newest;
+	while (version != NULL) {
+		struct version *older = version->older;
+		if (version->seq <= seq)
+			finish_or_doom(pending, version, &pending->stats.freed);
+		version = older;
+	}
+}
+
+static bool contains(struct lp_extent extent, uint64_t block)
+{
+	return block - extent.block < extent.cnt;
+}
+
+static void free_extent(struct lp_pending *pending, uint64_t seq, struct lp_extent extent)
+{
+	if (extent.cnt <= pending->stats.versions) {
+		for (uint64_t i = 0; i < extent.cnt; i++) {
+			struct entry *entry = *find_link(pending, extent.block + i);
+			if (entry != NULL)
+				free_block(pending, seq, entry);
+		}
+		return;
+	}
+	struct version *version;
+	struct version *tmp;
+	LP_LIST_FOREACH_SAFE (seq_list, &pending->by_seq, version, tmp) {
+		if (version->seq <= seq && contains(extent, version->entry->block))
+			finish_or_doom(pending, version, &pending->stats.freed);
+	}
+}
+
+int lp_pending_freed(struct lp_pending *pending, uint64_t seq, struct lp_extent extent)
+{
+	LP_ASSERT(seq > pending->durable_seq && extent.cnt > 0);
+	struct freed *freed = malloc(sizeof(*freed));
+	if (freed == NULL)
+		return -ENOMEM;
+	*freed = (struct freed){.seq = seq, .extent = extent};
+	freed_list_push_back(&pending->freed, freed);
+	return 0;
+}
+
+void lp_pending_frame_durable(struct lp_pending *pending, uint64_t seq)
+{
+	LP_ASSERT(seq > pending->durable_seq);
+	pending->durable_seq = seq;
+	struct version *version;
+	while ((version = state_list_first(&pending->logged)) != NULL && version->seq <= seq)
+		become_ready(pending, version);
+	struct freed *freed;
+	while ((freed = freed_list_first(&pending->freed)) != NULL && freed->seq <= seq) {
+		free_extent(pending, freed->seq, freed->extent);
+		freed_list_remove(freed);
+		free(freed);
+	}
+}
+
+/* --- Write-back
+ * ------------------------------------------------------------------------------------ */
+
+static int by_block(const void *a, const void *b)
+{
+	uint64_t x = (*(struct version *const *)a)->entry->block;
+	uint64_t y = (*(struct version *const *)b)->entry->block;
+	return (x > y) - (x < y);
+}
+
+/* No version before this one, of the same block, is still being written. */
+static bool is_writable(const struct version *version)
+{
+	for (const struct version *older = version->older; older != NULL; older = older->older) {
+		if (older->state == WRITING)
+			return false;
+	}
+	return true;
+}
+
+static void batch_fill(struct lp_pending *pending)
+{
+	pending->batch_cnt = 0;
+	pending->batch_next = 0;
+	struct version *version;
+	while (pending->batch_cnt < SORT_BATCH &&
+	       (version = state_list_pop_front(&pending->ready)) != NULL)
+		pending->batch[pending->batch_cnt++] = version;
+	qsort(pending->batch, pending->batch_cnt, sizeof(struct version *), by_block);
+	for (uint32_t i = 0; i < pending->batch_cnt; i++)
+		pending->batch[i]->batch_slot = i + 1;
+}
+
+uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *ret_blocks,
+			   uint32_t max, bool (*may_write)(uint64_t block, void *arg), void *arg)
+{
+	uint32_t cnt = 0;
+	if (pending->batch_next == pending->batch_cnt)
+		batch_fill(pending);
+	while (cnt < max && pending->batch_next < pending->batch_cnt) {
+		struct version *version = pending->batch[pending->batch_next++];
+		if (version == NULL)
+			continue;
+		LP_ASSERT(version->state == READY && version->seq <= pending->durable_seq);
+		list_remove(pending, version);
+		uint64_t block = version->entry->block;
+		if (!is_writable(version) || (may_write != NULL && !may_write(block, arg))) {
+			list_add(pending, version, READY); /* at the end: others first */
+			continue;
+		}
+		list_add(pending, version, WRITING);
+		ret_blocks[cnt++] = (struct lp_pending_block){.block = block,
+							      .seq = version->seq,
+							      .data = version->seg.buf->data +
+								      version->seg.offset,
+							      .crc = version->crc};
+	}
+	return cnt;
+}
+
+static struct version *find_writing(const struct lp_pending *pending, uint64_t block)
+{
+	const struct entry *entry = *find_link(pending, block);
+	LP_ASSERT(entry != NULL);
+	struct version *version = entry->newest;
+	while (version->state != WRITING) {
+		version = version->older;
+		LP_ASSERT(version != NULL);
+	}
+	return version;
+}
+
+void lp_pending_written(struct lp_pending *pending, uint64_t block)
+{
+	struct version *version = find_writing(pending, block);
+	pending->stats.written++;
+	if (version->doomed)
+		finish(pending, version);
+	else
+		list_add(pending, version, UNFLUSHED);
+}
+
+void lp_pending_failed(struct lp_pending *pending, uint64_t block)
+{
+	struct version *version = find_writing(pending, block);
+	if (version->doomed)
+		finish(pending, version);
+	else
+		list_add(pending, version, READY);
+}
+
+void lp_pending_flush_begin(struct lp_pending *pending)
+{
+	LP_ASSERT(!pending->flush_running);
+	pending->flush_running = true;
+	struct version *version;
+	while ((version = state_list_first(&pending->unflushed)) != NULL) {
+		list_remove(pending, version);
+		list_add(pending, version, FLUSHING);
+	}
+}
+
+void lp_pending_flush_end(struct lp_pending *pending, bool ok)
+{
+	LP_ASSERT(pending->flush_running);
+	pending->flush_running = false;
+	struct version *version;
+	while ((version = state_list_first(&pending->flushing)) != NULL) {
+		if (ok) {
+			finish(pending, version);
+		} else {
+			list_remove(pending, version);
+			list_add(pending, version, READY);
+		}
+	}
+}
+
+uint64_t lp_pending_unflushed(const struct lp_pending *pending)
+{
+	return pending->unflushed_cnt;
+}
+
+uint64_t lp_pending_oldest_seq(const struct lp_pending *pending)
+{
+	const struct version *oldest = seq_list_first(&pending->by_seq);
+	return oldest != NULL ? oldest->seq : UINT64_MAX;
+}
+
+const struct lp_pending_stats *lp_pending_stats(const struct lp_pending *pending)
+{
+	return &pending->stats;
+}

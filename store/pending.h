@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Deferred payloads: blocks whose newest content is in the log and not yet in its place.
+ *
+ * Indexed by device block, so that clones and every reader see them (rule S4). A block may have
+ * several versions at once: the newest is what readers get; an older one is kept until the frame
+ * of a newer one is durable, for until then a crash would bring it back. Only the newest durable
+ * version goes to its place, one write per block at a time. A version is done when its write and
+ * a later flush of the device are, or when a newer version or the freeing of the block is durable.
+ *
+ * Each version counts for the frame that carries it. lp_pending_oldest_seq() is the oldest frame
+ * that still has an undone version: the log must keep it and all after it (rule S2).
+ *
+ * This module decides and accounts; the caller does the I/O: it takes batches of blocks in device
+ * order, writes them, and reports back.
+ *
+ * Threads: one. Blocking: none. Errors: -ENOMEM at new; -EAGAIN when the limit of payloads is
+ * reached (rule L6): the caller writes back and waits.
+ */
+#ifndef LP_STORE_PENDING_H
+#define LP_STORE_PENDING_H
+
+#include <errno.h>
+
+#include "base/buf.h"
+#include "store/types.h"
+
+struct lp_pending;
+
+struct lp_pending_block {
+	uint64_t block;
+	uint64_t seq;        /* the frame that carries this version */
+	const uint8_t *data; /* one block */
+	uint32_t crc;
+};
+
+struct lp_pending_stats {
+	uint64_t versions; /* held now: each holds a block of memory */
+	uint64_t versions_max;
+	uint64_t added;
+	uint64_t superseded; /* done because a newer version became durable: a write saved */
+	uint64_t freed;      /* done because the block was freed: a write saved */
+	uint64_t written;    /* done by a write */
+};
+
+/* limit: versions held at most. */
+int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending) LP_MUST_CHECK;
+/* Drops whatever is held. Accepts NULL. */
+void lp_pending_free(struct lp_pending *pending);
+
+/* How many more versions fit. */
+uint64_t lp_pending_room(const struct lp_pending *pending);
+
+/* A new version of a block, carried by frame seq, which is not durable yet; takes a reference on
+ * the buffer of seg (4096 bytes long). seq never decreases from call to call. The same block may
+ * come several times in one frame: the last one counts. */
+int lp_pending_add(struct lp_pending *pending, uint64_t seq, uint64_t block, struct lp_seg seg,
+		   uint32_t crc) LP_MUST_CHECK;
+
+/* The newest version of a block, durable or not; false if the block has none, then its content is
+ * on the device. The seg is borrowed. */
+bool lp_pending_find(const struct lp_pending *pending, uint64_t block, struct lp_seg *ret_seg,
+		     uint32_t *ret_crc);
+
+/* Frame seq frees these blocks; takes effect when it is durable. Called before
+ * lp_pending_frame_durable(seq), after the adds of the same frame. -ENOMEM leaves things as they
+ * were. */
+int lp_pending_freed(struct lp_pending *pending, uint64_t seq,
+		     struct lp_extent extent) LP_MUST_CHECK;
+
+/* Frame seq and all before it are durable. */
+void lp_pending_frame_durable(struct lp_pending *pending, uint64_t seq);
+
+/* Chooses up to `max` blocks to write to their place, in device order, going on after the last
+ * choice. may_write (or NULL) says no for blocks with other I/O in flight. Each chosen block must
+ * be reported by _written() or _failed(); its data stays valid until then. */
+uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *ret_blocks,
+			   uint32_t max, bool (*may_write)(uint64_t block, void *arg), void *arg);
+/* The write of a chosen block has completed. It is done with the next flush. */
+void lp_pending_written(struct lp_pending *pending, uint64_t block);
+/* It could not be written: it stays pending and may be chosen again. */
+void lp_pending_failed(struct lp_pending *pending, uint64_t block);
+
+/* A flush of the device: begin when it is submitted, end when it has completed; what was written
+ * before begin is done. One at a time. */
+void lp_pending_flush_begin(struct lp_pending *pending);
+void lp_pending_flush_end(struct lp_pending *pending, bool ok);
+/* Blocks that are written and wait for a flush. */
+uint64_t lp_pending_unflushed(const struct lp_pending *pending);
+
+/* UINT64_MAX when no version is held. */
+uint64_t lp_pending_oldest_seq(const struct lp_pending *pending);
+const struct lp_pending_stats *lp_pending_stats(const struct lp_pending *pending);
+
+#endif
