@@ -5,11 +5,11 @@
  * thread unless it says "any thread". Nothing here blocks but lp_reactor_run() and
  * lp_reactor_turn(), which sleep when there is nothing to do.
  *
- * One turn: completions of the ring, messages of the inbox, timers, tasks, sources, each within
- * its budget so that none starves another; then the flush hooks (where queued work is turned into
- * submissions); then one system call that submits everything and fetches what has completed. A
- * callback is never called from inside a submit: whatever is submitted completes in a later turn
- * (invariant R1).
+ * One turn: first the flush hooks, where queued work is turned into submissions; then one system
+ * call that submits all of it, fetches what has completed, and sleeps if there is nothing to do;
+ * then the callbacks: completions, messages, timers, tasks, sources, each within its budget so
+ * that none starves another. What a callback submits leaves with the next turn. A callback is
+ * never called from inside a submit (invariant R1).
  *
  * Nothing is allocated after lp_reactor_new(): ios, timers, tasks and messages are embedded in
  * the caller's structs, which stay the reactor's from submit until the callback begins.
@@ -21,7 +21,9 @@
 #define LP_BASE_REACTOR_H
 
 #include "base/clock.h"
+#include "base/inbox.h"
 #include "base/list.h"
+#include "base/timer.h"
 
 struct io_uring_sqe;
 struct lp_reactor;
@@ -51,23 +53,10 @@ static inline bool lp_io_is_idle(const struct lp_io *io)
 
 /* --- Timers -------------------------------------------------------------------------------- */
 
-/* Zeroed memory with `fire` set is a stopped timer. */
-struct lp_timer {
-	uint64_t deadline_ns;                 /* monotonic, while armed */
-	uint64_t order;                       /* ties fire in the order they were armed */
-	struct lp_timer *child, *next, *prev; /* a pairing heap; prev is NULL while stopped */
-	void (*fire)(struct lp_timer *timer);
-};
-
 /* Arms or moves the timer. A deadline in the past fires in the next turn, not inside the call. */
 void lp_timer_start(struct lp_reactor *reactor, struct lp_timer *timer, uint64_t deadline_ns);
 /* No-op for a stopped timer. */
 void lp_timer_stop(struct lp_reactor *reactor, struct lp_timer *timer);
-
-static inline bool lp_timer_is_armed(const struct lp_timer *timer)
-{
-	return timer->prev != NULL;
-}
 
 /* --- Tasks: "call me soon, but not now" ------------------------------------------------------ */
 
@@ -86,13 +75,7 @@ static inline bool lp_task_is_queued(const struct lp_task *task)
 	return lp_list_node_is_linked(&task->node);
 }
 
-/* --- Messages between threads ---------------------------------------------------------------- */
-
-struct lp_msg {
-	struct lp_msg *next; /* the queue's, from send until deliver() */
-	/* On the receiver's thread. The message is the receiver's from here on. */
-	void (*deliver)(struct lp_reactor *to, struct lp_msg *msg);
-};
+/* --- Messages between threads (struct lp_msg is in base/inbox.h) ------------------------------ */
 
 /* From one reactor's thread to another reactor (or to itself). Messages from one sender arrive in
  * order. They leave with this turn's submission: one atomic operation and at most one wake-up for
@@ -104,13 +87,14 @@ void lp_reactor_post(struct lp_reactor *to, struct lp_msg *msg);
 
 /* --- Sources and hooks ----------------------------------------------------------------------- */
 
-/* Something that is polled each turn. */
+/* Something that is polled each turn. The reactor sleeps only when the last poll of all sources
+ * did nothing: a source that comes by work between its polls queues a task as well. */
 struct lp_source {
 	const char *name; /* shown by the watchdog; static */
 	uint32_t budget;  /* most units of work in one poll() */
 	/* Returns how many units of work were done, 0 if idle. NULL if there is only a flush. */
 	uint32_t (*poll)(struct lp_source *source, uint32_t budget);
-	/* Called after all callbacks of a turn, before the submission. May be NULL. */
+	/* Called when a turn begins, just before the submission. May be NULL. */
 	void (*flush)(struct lp_source *source);
 	/* When something will happen by itself, or UINT64_MAX; only asked in a simulation. May be
 	 * NULL. */
@@ -136,6 +120,8 @@ struct lp_reactor_options {
 	struct lp_clock_sim *sim;     /* the clock to move when idle, or NULL */
 };
 
+/* How many reactors a process may have. */
+#define LP_REACTOR_MAX       256u
 #define LP_REACTOR_ENTRIES   512u
 #define LP_REACTOR_BUDGET    256u
 #define LP_REACTOR_ABSENT_NS LP_NS_PER_MS /* an absence worth counting */
@@ -166,7 +152,6 @@ struct lp_reactor_stats {
 	uint64_t absence_max_ns;
 	uint64_t absences_by_phase[LP_PHASE_CNT];
 	uint64_t absence_max_by_phase_ns[LP_PHASE_CNT];
-	const char *absence_last_source; /* the source that was slow, if one was */
 };
 
 /* Fails with what io_uring_setup says; lp_reactor_explain() turns that into a sentence. The
@@ -182,8 +167,8 @@ void lp_reactor_free(struct lp_reactor *reactor);
 int lp_reactor_start(struct lp_reactor *reactor) LP_MUST_CHECK;
 /* Turns until lp_reactor_stop(). */
 void lp_reactor_run(struct lp_reactor *reactor);
-/* One turn; may_sleep false returns at once when there is nothing to do. Returns the number of
- * callbacks made. In a simulation 0 with may_sleep means that nothing will ever happen. */
+/* One turn. Without may_sleep it does what there is to do now. Returns the number of callbacks
+ * made. In a simulation 0 with may_sleep means that nothing will ever happen by itself. */
 uint32_t lp_reactor_turn(struct lp_reactor *reactor, bool may_sleep);
 /* Turns until nothing is in flight on the ring, the deadline passes (-ETIMEDOUT) or 0. */
 int lp_reactor_drain(struct lp_reactor *reactor, uint64_t timeout_ns) LP_MUST_CHECK;

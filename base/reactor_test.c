@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: the promises of base/reactor.h: nothing completes inside a submit (R1), order of messages
+ * and timers, no lost wake-up, budgets, registered files and buffers, clean stop; and that
+ * simulated time jumps.
+ * Method: real rings and threads; a pipe stands for a device. */
+#include "base/test.h"
+
+#include <fcntl.h>
+#include <liburing.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/prng.h"
+#include "base/reactor.h"
+
+static struct lp_reactor *ring_reactor(void)
+{
+	const struct lp_reactor_options options = {
+		.name = "test", .ring = true, .entries = 8, .files_max = 2, .buffers_max = 2};
+	struct lp_reactor *reactor = NULL;
+	lp_test_ok(lp_reactor_new(&options, &reactor));
+	lp_test_ok(lp_reactor_start(reactor));
+	return reactor;
+}
+
+/* --- Ring operations ------------------------------------------------------------------------- */
+
+struct nop {
+	struct lp_io io;
+	int *done_cnt;
+	bool inside_submit;
+};
+
+static bool submitting;
+
+static void nop_done(struct lp_io *io)
+{
+	struct nop *nop = LP_CONTAINER_OF(io, struct nop, io);
+	assert_false(submitting); /* R1 */
+	assert_true(lp_io_is_idle(io));
+	assert_int_equal(io->result, 0);
+	(*nop->done_cnt)++;
+}
+
+static void test_many_nops_through_a_small_ring(void **state)
+{
+	(void)state;
+	struct lp_reactor *reactor = ring_reactor();
+	static struct nop nops[1000]; /* entries is 8: the queue fills again and again */
+	int done_cnt = 0;
+	submitting = true;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(nops); i++) {
+		nops[i] = (struct nop){.io.complete = nop_done, .done_cnt = &done_cnt};
+		io_uring_prep_nop(lp_reactor_sqe(reactor, &nops[i].io));
+	}
+	submitting = false;
+	assert_int_equal(done_cnt, 0);
+	lp_test_ok(lp_reactor_drain(reactor, LP_NS_PER_S));
+	assert_int_equal(done_cnt, LP_ARRAY_SIZE(nops));
+	/* Far fewer system calls than operations. */
+	assert_true(lp_reactor_stats(reactor)->enters < 300);
+	lp_reactor_free(reactor);
+}
+
+static void test_drain_times_out(void **state)
+{
+	(void)state;
+	struct lp_reactor *reactor = ring_reactor();
+	int fds[2];
+	char byte = 0;
+	int done_cnt = 0;
+	struct nop read_op = {.io.complete = nop_done, .done_cnt = &done_cnt};
+	assert_int_equal(pipe(fds), 0);
+	io_uring_prep_read(lp_reactor_sqe(reactor, &read_op.io), fds[0], &byte, 1, 0);
+	lp_test_err(-ETIMEDOUT, lp_reactor_drain(reactor, 10 * LP_NS_PER_MS));
+	assert_int_equal(lp_reactor_inflight(reactor), 1);
+	(void)close(fds[1]); /* the read ends with 0 */
+	lp_test_ok(lp_reactor_drain(reactor, LP_NS_PER_S));
+	assert_int_equal(done_cnt, 1);
+	(void)close(fds[0]);
+	lp_reactor_free(reactor);
+}
+
+static void test_registered_files_and_buffers(void **state)
+{
+	(void)state;
+	struct lp_reactor *reactor = ring_reactor();
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	uint32_t slots[3];
+	assert_true(fd >= 0);
+	lp_test_ok(lp_reactor_file_add(reactor, fd, &slots[0]));
+	lp_test_ok(lp_reactor_file_add(reactor, fd, &slots[1]));
+	lp_test_err(-ENFILE, lp_reactor_file_add(reactor, fd, &slots[2]));
+	lp_reactor_file_remove(reactor, slots[0]);
+	lp_test_ok(lp_reactor_file_add(reactor, fd, &slots[2]));
+	assert_int_equal(slots[2], slots[0]);
+
+	uint8_t *region = aligned_alloc(4096, 16384);
+	assert_non_null(region);
+	lp_test_ok(lp_reactor_buffer_add(reactor, region, 16384));
+	int idx = lp_reactor_buffer_find(reactor, region + 4096, 12288);
+	assert_true(idx >= 0);
+	assert_int_equal(lp_reactor_buffer_find(reactor, region + 4096, 12289), -1);
+	assert_int_equal(lp_reactor_buffer_find(reactor, region - 1, 1), -1);
+
+	int done_cnt = 0;
+	struct nop io = {.io.complete = nop_done, .done_cnt = &done_cnt};
+	struct io_uring_sqe *sqe = lp_reactor_sqe(reactor, &io.io);
+	io_uring_prep_read_fixed(sqe, (int)slots[1], region, 4096, 0, idx); /* end of file: 0 */
+	io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
+	lp_test_ok(lp_reactor_drain(reactor, LP_NS_PER_S));
+	assert_int_equal(done_cnt, 1);
+	lp_reactor_buffer_remove(reactor, region);
+	assert_int_equal(lp_reactor_buffer_find(reactor, region, 1), -1);
+	free(region);
+	(void)close(fd);
+	lp_reactor_free(reactor);
+}
+
+/* --- Tasks and timers ---------------------------------------------------------------------------
+ */
+
+struct recorder {
+	struct lp_reactor *reactor;
+	char text[64];
+};
+
+static struct recorder rec;
+
+static void record(char c)
+{
+	size_t len = strlen(rec.text);
+	assert_true(len + 1 < sizeof(rec.text));
+	rec.text[len] = c;
+	rec.text[len + 1] = '\0';
+}
+
+struct letter_task {
+	struct lp_task task;
+	struct letter_task *then;
+	char letter;
+};
+
+static void letter_run(struct lp_task *task)
+{
+	struct letter_task *self = LP_CONTAINER_OF(task, struct letter_task, task);
+	record(self->letter);
+	if (self->then != NULL)
+		lp_task_queue(rec.reactor, &self->then->task);
+}
+
+static void test_task_queued_by_task_waits_a_turn(void **state)
+{
+	(void)state;
+	rec = (struct recorder){.reactor = ring_reactor()};
+	struct letter_task c = {{.run = letter_run}, NULL, 'c'};
+	struct letter_task a = {{.run = letter_run}, &c, 'a'};
+	struct letter_task b = {{.run = letter_run}, NULL, 'b'};
+	struct letter_task d = {{.run = letter_run}, NULL, 'd'};
+	lp_task_queue(rec.reactor, &a.task);
+	lp_task_queue(rec.reactor, &d.task);
+	lp_task_queue(rec.reactor, &b.task);
+	lp_task_cancel(&d.task);
+	lp_task_cancel(&d.task); /* twice is fine */
+	assert_int_equal(lp_reactor_turn(rec.reactor, true), 2);
+	assert_string_equal(rec.text, "ab");
+	assert_int_equal(lp_reactor_turn(rec.reactor, true), 1);
+	assert_string_equal(rec.text, "abc");
+	assert_int_equal(lp_reactor_turn(rec.reactor, false), 0);
+	lp_reactor_free(rec.reactor);
+}
+
+struct letter_timer {
+	struct lp_timer timer;
+	uint64_t again_ns;
+	char letter;
+};
+
+static void letter_fire(struct lp_timer *timer)
+{
+	struct letter_timer *self = LP_CONTAINER_OF(timer, struct letter_timer, timer);
+	record(self->letter);
+	if (self->again_ns != UINT64_MAX)
+		lp_timer_start(rec.reactor, timer, lp_reactor_now_ns(rec.reactor) + self->again_ns);
+}
+
+static void test_timers_on_a_ring(void **state)
+{
+	(void)state;
+	rec = (struct recorder){.reactor = ring_reactor()};
+	uint64_t now_ns = lp_reactor_now_ns(rec.reactor);
+	struct letter_timer a = {{.fire = letter_fire}, UINT64_MAX, 'a'};
+	struct letter_timer b = {{.fire = letter_fire}, UINT64_MAX, 'b'};
+	struct letter_timer c = {{.fire = letter_fire}, UINT64_MAX, 'c'};
+	lp_timer_start(rec.reactor, &b.timer, now_ns + 4 * LP_NS_PER_MS);
+	lp_timer_start(rec.reactor, &a.timer, now_ns + 20 * LP_NS_PER_MS);
+	lp_timer_start(rec.reactor, &a.timer, now_ns + 2 * LP_NS_PER_MS); /* moved */
+	lp_timer_start(rec.reactor, &c.timer, now_ns + 3 * LP_NS_PER_MS);
+	lp_timer_stop(rec.reactor, &c.timer);
+	lp_timer_stop(rec.reactor, &c.timer);
+	while (strlen(rec.text) < 2)
+		(void)lp_reactor_turn(rec.reactor, true);
+	assert_string_equal(rec.text, "ab");
+	assert_true(lp_clock_mono_ns(lp_clock_system()) >= now_ns + 4 * LP_NS_PER_MS);
+	/* It slept for it. */
+	assert_true(lp_reactor_stats(rec.reactor)->turns < 20);
+	lp_reactor_free(rec.reactor);
+}
+
+static void test_timer_for_now_does_not_keep_the_turn(void **state)
+{
+	(void)state;
+	rec = (struct recorder){.reactor = ring_reactor()};
+	struct letter_timer a = {{.fire = letter_fire}, 0, 'a'};
+	lp_timer_start(rec.reactor, &a.timer, 0);
+	assert_int_equal(lp_reactor_turn(rec.reactor, true), 1);
+	assert_int_equal(lp_reactor_turn(rec.reactor, true), 1);
+	lp_timer_stop(rec.reactor, &a.timer);
+	lp_reactor_free(rec.reactor);
+}
+
+/* --- Sources
+ * ---------------------------------------------------------------------------------------- */
+
+struct test_source {
+	struct lp_source source;
+	uint32_t todo;
+	uint32_t flush_cnt;
+	uint32_t polled_max;
+};
+
+static uint32_t source_poll(struct lp_source *source, uint32_t budget)
+{
+	struct test_source *self = LP_CONTAINER_OF(source, struct test_source, source);
+	uint32_t cnt = LP_MIN(self->todo, budget);
+	self->todo -= cnt;
+	self->polled_max = LP_MAX(self->polled_max, cnt);
+	return cnt;
+}
+
+static void source_flush(struct lp_source *source)
+{
+	LP_CONTAINER_OF(source, struct test_source, source)->flush_cnt++;
+}
+
+static void test_sources_share_the_turn(void **state)
+{
+	(void)state;
+	struct lp_reactor *reactor = ring_reactor();
+	struct test_source greedy = {.source = {.name = "greedy",
+						.budget = 10,
+						.poll = source_poll,
+						.flush = source_flush},
+				     .todo = 1000};
+	struct test_source modest = greedy;
+	modest.todo = 3;
+	lp_source_add(reactor, &greedy.source);
+	lp_source_add(reactor, &modest.source);
+	assert_int_equal(lp_reactor_turn(reactor, true), 13);
+	assert_int_equal(modest.todo, 0);
+	assert_int_equal(greedy.todo, 990);
+	assert_int_equal(greedy.flush_cnt, 1);
+	lp_source_remove(reactor, &modest.source);
+	while (greedy.todo > 0)
+		(void)lp_reactor_turn(reactor, true);
+	assert_int_equal(greedy.polled_max, 10);
+	lp_source_remove(reactor, &greedy.source);
+	lp_reactor_free(reactor);
+}
+
+/* --- Messages between threads
+ * ------------------------------------------------------------------------- */
+
+#define PEERS    3
+#define MESSAGES 20000
+
+struct counted_msg {
+	struct lp_msg msg;
+	uint32_t sender;
+	uint32_t number;
+};
+
+struct receiver {
+	struct lp_reactor *reactor;
+	uint32_t next[PEERS + 1];
+	uint32_t total;
+};
+
+struct sender {
+	pthread_t thread;
+	uint32_t id;
+	bool posts; /* without a reactor of its own */
+	struct counted_msg *msgs;
+};
+
+static struct receiver receiver;
+
+static void counted_deliver(struct lp_reactor *to, struct lp_msg *msg)
+{
+	struct counted_msg *self = LP_CONTAINER_OF(msg, struct counted_msg, msg);
+	assert_ptr_equal(to, receiver.reactor);
+	assert_true(lp_reactor_is_mine(to));
+	assert_int_equal(self->number, receiver.next[self->sender]); /* in order, none twice */
+	receiver.next[self->sender]++;
+	receiver.total++;
+}
+
+static void sender_pause(struct lp_prng *prng)
+{
+	/* Long enough, now and then, for the receiver to fall asleep. */
+	if (lp_prng_chance(prng, 1, 200))
+		(void)usleep(50);
+}
+
+static void *sender_main(void *arg)
+{
+	struct sender *self = arg;
+	struct lp_reactor *reactor = NULL;
+	struct lp_prng prng;
+	lp_prng_init(&prng, self->id);
+	if (!self->posts)
+		reactor = ring_reactor();
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		self->msgs[i] = (struct counted_msg){{.deliver = counted_deliver}, self->id, i};
+		if (self->posts)
+			lp_reactor_post(receiver.reactor, &self->msgs[i].msg);
+		else
+			lp_reactor_send(reactor, receiver.reactor, &self->msgs[i].msg);
+		if (reactor != NULL && lp_prng_chance(&prng, 1, 7))
+			(void)lp_reactor_turn(reactor, false);
+		sender_pause(&prng);
+	}
+	if (reactor != NULL) {
+		(void)lp_reactor_turn(reactor, false);
+		lp_reactor_free(reactor);
+	}
+	return NULL;
+}
+
+static void test_messages_from_many_threads(void **state)
+{
+	(void)state;
+	receiver = (struct receiver){.reactor = ring_reactor()};
+	struct sender senders[PEERS + 1] = {0};
+	for (uint32_t i = 0; i <= PEERS; i++) {
+		senders[i] = (struct sender){.id = i, .posts = i == PEERS};
+		senders[i].msgs = calloc(MESSAGES, sizeof(*senders[i].msgs));
+		assert_non_null(senders[i].msgs);
+		assert_int_equal(pthread_create(&senders[i].thread, NULL, sender_main, &senders[i]),
+				 0);
+	}
+	/* A lost wake-up would leave this loop asleep: the test's time limit would show it. */
+	while (receiver.total < (PEERS + 1) * MESSAGES)
+		(void)lp_reactor_turn(receiver.reactor, true);
+	for (uint32_t i = 0; i <= PEERS; i++) {
+		assert_int_equal(pthread_join(senders[i].thread, NULL), 0);
+		assert_int_equal(receiver.next[i], MESSAGES);
+		free(senders[i].msgs);
+	}
+	assert_true(lp_reactor_stats(receiver.reactor)->sleeps > 0);
+	lp_reactor_free(receiver.reactor);
+}
+
+static void test_message_to_oneself(void **state)
+{
+	(void)state;
+	receiver = (struct receiver){.reactor = ring_reactor()};
+	struct counted_msg msgs[2] = {{{.deliver = counted_deliver}, 0, 0},
+				      {{.deliver = counted_deliver}, 0, 1}};
+	lp_reactor_send(receiver.reactor, receiver.reactor, &msgs[0].msg);
+	lp_reactor_send(receiver.reactor, receiver.reactor, &msgs[1].msg);
+	assert_int_equal(receiver.total, 0);
+	(void)lp_reactor_turn(receiver.reactor, true);
+	assert_int_equal(receiver.total, 2);
+	lp_reactor_free(receiver.reactor);
+}
+
+/* --- Running and stopping
+ * -------------------------------------------------------------------------------- */
+
+static void *run_main(void *arg)
+{
+	struct lp_reactor *reactor = arg;
+	lp_test_ok(lp_reactor_start(reactor));
+	lp_reactor_run(reactor);
+	return NULL;
+}
+
+static void test_stop_from_another_thread(void **state)
+{
+	(void)state;
+	const struct lp_reactor_options options = {
+		.name = "test", .ring = true, .spin_max_ns = 20 * LP_NS_PER_US};
+	for (int round = 0; round < 20; round++) {
+		struct lp_reactor *reactor = NULL;
+		pthread_t thread;
+		lp_test_ok(lp_reactor_new(&options, &reactor));
+		assert_int_equal(pthread_create(&thread, NULL, run_main, reactor), 0);
+		(void)usleep((useconds_t)(round * 100));
+		lp_reactor_stop(reactor); /* before, while and after it falls asleep */
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_false(lp_reactor_is_mine(reactor));
+		lp_reactor_free(reactor);
+	}
+}
+
+static void test_explain(void **state)
+{
+	(void)state;
+	char text[512];
+	(void)lp_reactor_explain(-EPERM, text, sizeof(text));
+	assert_non_null(strstr(text, "kernel.io_uring_disabled"));
+	assert_non_null(strstr(text, "seccomp"));
+	(void)lp_reactor_explain(-EINVAL, text, sizeof(text));
+	assert_non_null(strstr(text, "6.1"));
+	(void)lp_reactor_explain(-ENOMEM, text, sizeof(text));
+	assert_non_null(strstr(text, "ulimit -l"));
+	(void)lp_reactor_explain(-EMFILE, text, sizeof(text));
+	assert_non_null(strstr(text, "ulimit -n"));
+	assert_null(strchr(text, '\n'));
+}
+
+/* --- Simulation
+ * ---------------------------------------------------------------------------------------------- */
+
+static void test_simulated_time_jumps(void **state)
+{
+	(void)state;
+	struct lp_clock_sim sim;
+	lp_clock_sim_init(&sim, 0, 0);
+	const struct lp_reactor_options options = {.name = "sim", .sim = &sim};
+	rec = (struct recorder){0};
+	lp_test_ok(lp_reactor_new(&options, &rec.reactor));
+	lp_test_ok(lp_reactor_start(rec.reactor));
+	struct letter_timer a = {{.fire = letter_fire}, UINT64_MAX, 'a'};
+	struct letter_timer b = {{.fire = letter_fire}, UINT64_MAX, 'b'};
+	lp_timer_start(rec.reactor, &b.timer, 3600 * LP_NS_PER_S);
+	lp_timer_start(rec.reactor, &a.timer, 60 * LP_NS_PER_S);
+	assert_int_equal(lp_reactor_turn(rec.reactor, false), 0); /* not asked to wait */
+	assert_int_equal(sim.now_ns, 0);
+	assert_int_equal(lp_reactor_turn(rec.reactor, true), 1);
+	assert_int_equal(sim.now_ns, 60 * LP_NS_PER_S);
+	assert_int_equal(lp_reactor_turn(rec.reactor, true), 1);
+	assert_int_equal(sim.now_ns, 3600 * LP_NS_PER_S);
+	assert_string_equal(rec.text, "ab");
+	assert_int_equal(lp_reactor_turn(rec.reactor, true), 0); /* nothing will ever happen */
+	lp_reactor_free(rec.reactor);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_many_nops_through_a_small_ring),
+		cmocka_unit_test(test_drain_times_out),
+		cmocka_unit_test(test_registered_files_and_buffers),
+		cmocka_unit_test(test_task_queued_by_task_waits_a_turn),
+		cmocka_unit_test(test_timers_on_a_ring),
+		cmocka_unit_test(test_timer_for_now_does_not_keep_the_turn),
+		cmocka_unit_test(test_sources_share_the_turn),
+		cmocka_unit_test(test_messages_from_many_threads),
+		cmocka_unit_test(test_message_to_oneself),
+		cmocka_unit_test(test_stop_from_another_thread),
+		cmocka_unit_test(test_explain),
+		cmocka_unit_test(test_simulated_time_jumps),
+	};
+	return lp_test_main(tests, "base/reactor");
+}

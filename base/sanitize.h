@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which sanitizer this object is compiled with, and how to tell it about memory that our own
+ * allocators have taken back.
+ *
+ * Threads: any. Without AddressSanitizer the functions do nothing.
+ */
+#ifndef LP_BASE_SANITIZE_H
+#define LP_BASE_SANITIZE_H
+
+#include "base/compiler.h"
+
+/* GCC defines macros, clang answers a question. */
+#if defined(__SANITIZE_ADDRESS__)
+#define LP_SAN_ADDRESS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LP_SAN_ADDRESS 1
+#endif
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define LP_SAN_THREAD 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define LP_SAN_THREAD 1
+#endif
+#endif
+
+#ifndef LP_SAN_ADDRESS
+#define LP_SAN_ADDRESS 0
+#endif
+#ifndef LP_SAN_THREAD
+#define LP_SAN_THREAD 0
+#endif
+
+#if LP_SAN_ADDRESS
+#include <sanitizer/asan_interface.h>
+#endif
+
+/* From here on an access to [mem, mem + bytes) is reported. */
+static inline void lp_san_poison(const void *mem, size_t bytes)
+{
+#if LP_SAN_ADDRESS
+	ASAN_POISON_MEMORY_REGION(mem, bytes);
+#else
+	(void)mem;
+	(void)bytes;
+#endif
+}
+
+static inline void lp_san_unpoison(const void *mem, size_t bytes)
+{
+#if LP_SAN_ADDRESS
+	ASAN_UNPOISON_MEMORY_REGION(mem, bytes);
+#else
+	(void)mem;
+	(void)bytes;
+#endif
+}
+
+#endif

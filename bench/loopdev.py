@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loop devices over a tmpfs file, for benchmarks and system tests. Needs root.
+
+A device made here is filled once, so that no figure contains the allocation of pages, and goes
+away with its context, also on failure.
+"""
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+
+
+@contextlib.contextmanager
+def tmpfs(size_bytes):
+    """A directory that is a tmpfs of its own."""
+    where = tempfile.mkdtemp(prefix="lapis-tmpfs-")
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "lapis", where], check=True)
+        try:
+            yield where
+        finally:
+            subprocess.run(["umount", "-l", where], check=True)
+    finally:
+        shutil.rmtree(where, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def loop_device(image):
+    """A loop device with direct I/O over the file `image`."""
+    found = subprocess.run(["losetup", "--find", "--show", "--direct-io=on", image],
+                           check=True, capture_output=True, text=True)
+    device = found.stdout.strip()
+    try:
+        yield device
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+
+
+@contextlib.contextmanager
+def filled_loop_devices(count, size_bytes):
+    """`count` loop devices of size_bytes each, every block written."""
+    with contextlib.ExitStack() as stack:
+        where = stack.enter_context(tmpfs(count * size_bytes + (64 << 20)))
+        devices = []
+        for n in range(count):
+            image = os.path.join(where, f"image{n}")
+            chunk = os.urandom(1 << 20)
+            with open(image, "wb") as out:
+                for _ in range(size_bytes >> 20):
+                    out.write(chunk)
+            devices.append(stack.enter_context(loop_device(image)))
+        yield devices
