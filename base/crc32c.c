@@ -276,7 +276,7 @@ uint32_t lp_crc32c_zeros(uint32_t crc, uint64_t len)
 	return ~shift(~crc, len);
 }
 
-uint32_t lpi_crc32c_combine_portable(uint32_t crc_a, uint32_t crc_b, uint64_t len_b)
+uint32_t lp_crc32c_combine_portable(uint32_t crc_a, uint32_t crc_b, uint64_t len_b)
 {
 	return shift_portable(crc_a, len_b) ^ crc_b;
 }

@@ -31,6 +31,6 @@ uint32_t lp_crc32c_table(uint32_t crc, const void *buf, size_t len);
 /* lp_crc32c() for short input and lp_crc32c_combine() as they are on a processor that lacks the
  * instructions: here so that tests reach them on every machine. */
 uint32_t lpi_crc32c_short_portable(uint32_t crc, const void *buf, size_t len);
-uint32_t lpi_crc32c_combine_portable(uint32_t crc_a, uint32_t crc_b, uint64_t len_b);
+uint32_t lp_crc32c_combine_portable(uint32_t crc_a, uint32_t crc_b, uint64_t len_b);
 
 #endif

@@ -83,7 +83,7 @@ static void test_many_in_order(void **state)
 	struct lp_timer_heap heap = {0};
 	for (uint64_t i = 0; i < COUNT; i++) {
 		timers[i].fire = never;
-		lp_timer_heap_insert(&heap, &timers[i], i % 2 == 0 ? i : 2 * COUNT - i);
+		lp_timer_heap_insert(&heap, &timers[i], i % 2 == 0 ? i : UINT64_C(2) * COUNT - i);
 	}
 	uint64_t last = 0;
 	for (int i = 0; i < COUNT; i++) {

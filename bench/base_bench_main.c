@@ -75,8 +75,8 @@ static uint64_t combine_huge_portable(uint64_t cnt)
 {
 	uint32_t crc = 1;
 	for (uint64_t i = 0; i < cnt; i++)
-		crc = lpi_crc32c_combine_portable(crc, 12345,
-						  UINT64_C(0x123456789abcdef1) + (i & 7));
+		crc = lp_crc32c_combine_portable(crc, 12345,
+						 UINT64_C(0x123456789abcdef1) + (i & 7));
 	return crc;
 }
 

@@ -250,7 +250,7 @@ static double compare_wakes(const char *where)
 {
 	double wake[3][ROUNDS];
 	for (uint32_t i = 0; i < ROUNDS; i++) {
-		wake[0][i] = 1e9 / play(1, 2 * WAKE_TRIPS);
+		wake[0][i] = 1e9 / play(1, UINT64_C(2) * WAKE_TRIPS);
 		wake[1][i] = 1e9 / play_bare(eventfd_main);
 		wake[2][i] = 1e9 / play_bare(msg_ring_main);
 	}
