@@ -255,7 +255,7 @@ static void test_sim4_reads_see_what_is_complete(void **state)
 		sim_wait(&bench, op);
 		assert_int_equal(sim_tag_of(op->buf, 512), 0);
 		assert_int_equal(sim_tag_of(op->buf + 512, 4 * 512), 1 + n);
-		assert_int_equal(sim_tag_of(op->buf + 5 * 512, 512), 0);
+		assert_int_equal(sim_tag_of(op->buf + 2560, 512), 0);
 		free(op);
 	}
 	sim_bench_fini(&bench);
@@ -275,7 +275,7 @@ static void read_beside(struct sim_bench *bench, bool read_first, int ret_cnts[3
 			read = sim_submit(bench, LP_BDEV_READ, 0, 0, 16);
 		sim_wait(bench, read);
 		int new_cnt = 0;
-		for (int i = 0; i < 16; i++) {
+		for (size_t i = 0; i < 16; i++) {
 			int tag = sim_tag_of(read->buf + i * 512, 512);
 			assert_in_range(tag, old, old + 1);
 			new_cnt += tag == old + 1;

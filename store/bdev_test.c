@@ -16,7 +16,7 @@
 #define MIB        (UINT64_C(1) << 20)
 #define SIZE       (64 * MIB)
 #define LONGEST    (8 * MIB)
-#define FLIGHT_CNT 64u
+#define FLIGHT_CNT UINT64_C(64)
 
 struct kind {
 	const char *name;
@@ -27,7 +27,7 @@ struct kind {
 
 struct rig {
 	const struct kind *kind;
-	char path[512]; /* "" for none */
+	char path[32]; /* "" for none */
 	struct lp_clock_sim clock;
 	struct lp_reactor *reactor;
 	struct lp_bdev *bdev;
@@ -74,9 +74,8 @@ static const struct kind kinds[] = {
 
 static void make_image(struct rig *rig)
 {
-	const char *dir = getenv("TMPDIR");
-	(void)snprintf(rig->path, sizeof(rig->path), "%s/lapis-bdev-XXXXXX",
-		       dir != NULL ? dir : "/tmp");
+	/* The runner gives each test a directory of its own. */
+	(void)snprintf(rig->path, sizeof(rig->path), "bdev-test-XXXXXX");
 	int fd = mkstemp(rig->path);
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, (off_t)SIZE), 0);
@@ -326,9 +325,9 @@ static int run_vector(struct rig *rig, enum lp_bdev_opcode opcode, unsigned char
 static void test_vectors(void **state)
 {
 	struct rig *rig = rig_of(state);
-	const uint32_t cnts[] = {2, 3, 17, 300, LP_BDEV_IOV_MAX};
+	static const uint32_t cnts[] = {2, 3, 17, 300, LP_BDEV_IOV_MAX};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(cnts); i++) {
-		uint64_t len = LP_MIN(5 * cnts[i] * (uint64_t)rig->block, LONGEST);
+		uint64_t len = LP_MIN(UINT64_C(5) * cnts[i] * rig->block, LONGEST);
 		lp_prng_fill(&rig->prng, rig->out, len);
 		lp_test_ok(run_vector(rig, LP_BDEV_WRITE, rig->out, len, cnts[i]));
 		memset(rig->in, 0, len);
@@ -343,7 +342,7 @@ static void test_vectors(void **state)
 static void fly(struct rig *rig, enum lp_bdev_opcode opcode, unsigned char *bufs,
 		struct flight *flights)
 {
-	for (uint32_t i = 0; i < FLIGHT_CNT; i++) {
+	for (uint64_t i = 0; i < FLIGHT_CNT; i++) {
 		uint64_t slot = (i * 29) % FLIGHT_CNT; /* in no order of the device */
 		flights[i] = (struct flight){0};
 		lp_bdev_op_prep(&flights[i].op, opcode, bufs + slot * 16384, 16384, slot * 32768);
@@ -424,7 +423,7 @@ static void test_blocking_calls_beside(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	lp_test_ok(other.err);
 	/* Both ways see the same device. */
-	lp_test_ok(run_op(rig, LP_BDEV_READ, rig->in, 65536, SIZE / 2 + 39 * 3 * 65536));
+	lp_test_ok(run_op(rig, LP_BDEV_READ, rig->in, 65536, SIZE / 2 + 39 * UINT64_C(3) * 65536));
 	assert_int_equal(rig->in[0], 39);
 	lp_test_ok(lp_bdev_read_sync(rig->bdev, rig->in, 16384, 0));
 	assert_memory_equal(rig->in, rig->out, 16384);

@@ -84,13 +84,18 @@ static struct lpi_version *version_new(const struct lpi_cache *cache, struct lpi
 	return version;
 }
 
-/* Takes it off its list too. */
 static void version_free(struct lpi_version *version)
 {
-	if (lpi_versions_is_linked(version))
-		lpi_versions_remove(version);
+	LP_ASSERT(!lpi_versions_is_linked(version));
 	lpi_rec_put(version->rec);
 	free(version);
+}
+
+/* Takes it off its list first. */
+static void version_drop(struct lpi_version *version)
+{
+	lpi_versions_remove(version);
+	version_free(version);
 }
 
 static void versions_clone(const struct lpi_versions *from, struct lpi_versions *to)
@@ -108,8 +113,11 @@ static void versions_clone(const struct lpi_versions *from, struct lpi_versions 
 
 static void versions_fini(struct lpi_versions *versions)
 {
-	while (!lpi_versions_is_empty(versions))
-		version_free(lpi_versions_first(versions));
+	struct lpi_version *it;
+	struct lpi_version *tmp;
+	LP_LIST_FOREACH_SAFE (lpi_versions, versions, it, tmp) {
+		version_drop(it);
+	}
 }
 
 /* --- The cache ------------------------------------------------------------------------------- */
@@ -212,16 +220,17 @@ static void settle(struct lpi_cache *cache, struct lpi_version *version)
 {
 	const struct lpi_rec *rec = version->rec;
 	apply_version(version, cache->sector_bytes, &cache->base);
-	struct lpi_version *it = lpi_versions_first(&cache->done);
-	while (it != version) {
-		struct lpi_version *next = lpi_versions_next(&cache->done, it);
+	struct lpi_version *it;
+	struct lpi_version *tmp;
+	LP_LIST_FOREACH_SAFE (lpi_versions, &cache->done, it, tmp) {
+		if (it == version)
+			break;
 		if (overlap(it->rec, rec->length_bytes, rec->media_bytes))
 			overtake(cache, version, it);
 		if (it->live_cnt == 0)
-			version_free(it);
-		it = next;
+			version_drop(it);
 	}
-	version_free(version);
+	version_drop(version);
 }
 
 /* Flipped bits go to the base only where no older discard is still open: that is applied after
@@ -242,7 +251,7 @@ static void settle_flips(struct lpi_cache *cache, struct lpi_version *version)
 		kill_sector(version, i);
 	}
 	if (version->live_cnt == 0)
-		version_free(version);
+		version_drop(version);
 }
 
 static void settle_any(struct lpi_cache *cache, struct lpi_version *version)
@@ -307,7 +316,7 @@ static void drop_done(struct lpi_cache *cache)
 	struct lpi_version *tmp;
 	LP_LIST_FOREACH_SAFE (lpi_versions, &cache->done, it, tmp) {
 		if (it->rec->effect == LPI_STORE)
-			version_free(it);
+			version_drop(it);
 	}
 }
 
@@ -609,15 +618,15 @@ void lpi_cache_crash(struct lpi_cache *cache, struct lp_prng *prng)
 {
 	size_t cnt = 0;
 	struct lpi_version **flying = shuffle_flying(cache, prng, &cnt);
-	for (size_t i = 0; i < cnt; i++) {
-		if (lp_prng_chance(prng, 1, 2))
-			complete_version(cache, flying[i], 0);
-		else
-			version_free(flying[i]);
-	}
-	free(flying);
 	struct lpi_version *it;
 	LP_LIST_FOREACH (lpi_versions, &cache->done, it) {
 		it->stamp = 0;
 	}
+	for (size_t i = 0; i < cnt; i++) {
+		if (lp_prng_chance(prng, 1, 2))
+			complete_version(cache, flying[i], 0);
+		else
+			version_drop(flying[i]);
+	}
+	free(flying);
 }
