@@ -6,13 +6,13 @@
 
 static uint64_t content_hash(struct lp_bdev *bdev)
 {
-	static _Alignas(4096) unsigned char buf[SIM_SIZE];
+	static _Alignas(4096) unsigned char buf[LP_BENCH_SIZE];
 	uint64_t hash = 0;
 	uint32_t sector = lp_bdev_caps(bdev)->block_bytes;
 	memset(buf, 0, sizeof(buf));
-	if (lp_bdev_read_sync(bdev, buf, SIM_SIZE, 0) < 0) {
+	if (lp_bdev_read_sync(bdev, buf, LP_BENCH_SIZE, 0) < 0) {
 		/* There are bad sectors: one by one, and where they are counts too. */
-		for (uint64_t at = 0; at < SIM_SIZE; at += sector)
+		for (uint64_t at = 0; at < LP_BENCH_SIZE; at += sector)
 			if (lp_bdev_read_sync(bdev, buf + at, sector, at) < 0)
 				memset(buf + at, 0xee, sector);
 	}
@@ -39,28 +39,28 @@ static void add_rules(struct lp_sim *sim)
 }
 
 /* Keeps up to 32 operations in flight until op_cnt were submitted; leaves the last in flight. */
-static void random_run(struct sim_bench *bench, int op_cnt, struct sim_op *ops[32])
+static void random_run(struct lpi_bench *bench, int op_cnt, struct lpi_bench_op *ops[32])
 {
 	struct lp_prng prng;
 	lp_prng_init(&prng, 3);
-	memset(ops, 0, 32 * sizeof(struct sim_op *));
+	memset(ops, 0, 32 * sizeof(struct lpi_bench_op *));
 	for (int n = 0; n < op_cnt; n++) {
 		uint64_t slot = lp_prng_below(&prng, 32);
 		if (ops[slot] != NULL) {
-			sim_wait(bench, ops[slot]);
+			lpi_bench_wait(bench, ops[slot]);
 			free(ops[slot]);
 		}
 		uint64_t at = lp_prng_below(&prng, 40);
-		ops[slot] = sim_submit(bench, lp_prng_below(&prng, LP_BDEV_OPCODE_CNT), 1 + n % 255,
-				       at, lp_prng_between(&prng, 1, 12));
+		ops[slot] = lpi_bench_submit(bench, lp_prng_below(&prng, LP_BDEV_OPCODE_CNT),
+					     1 + n % 255, at, lp_prng_between(&prng, 1, 12));
 	}
 }
 
-static void finish_all(struct sim_bench *bench, struct sim_op *ops[32], bool wait)
+static void finish_all(struct lpi_bench *bench, struct lpi_bench_op *ops[32], bool wait)
 {
 	for (int i = 0; i < 32; i++) {
 		if (ops[i] != NULL && wait)
-			sim_wait(bench, ops[i]);
+			lpi_bench_wait(bench, ops[i]);
 		free(ops[i]);
 	}
 }
@@ -68,15 +68,15 @@ static void finish_all(struct sim_bench *bench, struct sim_op *ops[32], bool wai
 static void test_sim28_events(void **state)
 {
 	(void)state;
-	struct lp_sim_profile profile = sim_plain_profile(4096);
-	struct sim_bench bench;
+	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+	struct lpi_bench bench;
 	struct lp_sim_event event;
-	sim_bench_init(&bench, &profile, 1);
-	struct sim_op *first = sim_submit(&bench, LP_BDEV_WRITE, 1, 3, 2);
-	struct sim_op *second = sim_submit(&bench, LP_BDEV_READ, 1, 3, 1);
+	lpi_bench_init(&bench, &profile, 1);
+	struct lpi_bench_op *first = lpi_bench_submit(&bench, LP_BDEV_WRITE, 1, 3, 2);
+	struct lpi_bench_op *second = lpi_bench_submit(&bench, LP_BDEV_READ, 1, 3, 1);
 	uint64_t start_ns = bench.clock.now_ns;
-	sim_wait(&bench, first);
-	sim_wait(&bench, second);
+	lpi_bench_wait(&bench, first);
+	lpi_bench_wait(&bench, second);
 	lp_sim_rot(bench.sim, 1, 5000, 1);
 	lp_sim_spoil(bench.sim, 1, 1);
 	assert_int_equal(lp_sim_event_count(bench.sim), 6);
@@ -100,32 +100,32 @@ static void test_sim28_events(void **state)
 	assert_int_equal(event.type, LP_SIM_SPOILED);
 	free(first);
 	free(second);
-	sim_bench_fini(&bench);
+	lpi_bench_fini(&bench);
 }
 
 /* Runs for so many operations, cuts, and returns what is left, and at which event. */
 static uint64_t run_and_cut(const struct lp_sim_profile *profile, int op_cnt, uint64_t *ret_event)
 {
-	struct sim_bench bench;
-	struct sim_op *ops[32];
-	sim_bench_init(&bench, profile, 5);
+	struct lpi_bench bench;
+	struct lpi_bench_op *ops[32];
+	lpi_bench_init(&bench, profile, 5);
 	add_rules(bench.sim);
 	random_run(&bench, op_cnt, ops);
 	*ret_event = lp_sim_event_count(bench.sim);
-	sim_bench_swap(&bench, lp_sim_power_cut(bench.sim, 77));
+	lpi_bench_swap(&bench, lp_sim_power_cut(bench.sim, 77));
 	uint64_t hash = content_hash(bench.bdev);
 	finish_all(&bench, ops, false);
-	sim_bench_fini(&bench);
+	lpi_bench_fini(&bench);
 	return hash;
 }
 
 /* The hash at each event after which a whole run would be cut, by a cutter and by image_at. */
 static void check_replay(const struct lp_sim_profile *profile)
 {
-	struct sim_bench bench;
-	struct sim_op *ops[32];
+	struct lpi_bench bench;
+	struct lpi_bench_op *ops[32];
 	struct lp_sim_cutter *cutter = NULL;
-	sim_bench_init(&bench, profile, 5);
+	lpi_bench_init(&bench, profile, 5);
 	add_rules(bench.sim);
 	random_run(&bench, 300, ops);
 	lp_test_ok(lp_sim_cutter_new(bench.sim, NULL, &cutter));
@@ -148,7 +148,7 @@ static void check_replay(const struct lp_sim_profile *profile)
 	lp_sim_cutter_free(cutter);
 	lp_sim_cutter_free(NULL);
 	finish_all(&bench, ops, true);
-	sim_bench_fini(&bench);
+	lpi_bench_fini(&bench);
 }
 
 static void test_sim28_replay(void **state)
@@ -165,19 +165,19 @@ static void test_sim28_replay(void **state)
 static void test_sim28_past(void **state)
 {
 	(void)state;
-	struct lp_sim_profile profile = sim_plain_profile(4096);
-	struct sim_bench bench;
+	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+	struct lpi_bench bench;
 	static const bool may_be[4][2] = {
 		{true, true}, {false, true}, {false, true}, {false, true}};
-	sim_bench_init(&bench, &profile, 1);
-	lp_test_ok(sim_do(&bench, LP_BDEV_WRITE_THROUGH, 1, 0, 1));
-	lp_test_ok(sim_do(&bench, LP_BDEV_READ, 1, 0, 1));
+	lpi_bench_init(&bench, &profile, 1);
+	lp_test_ok(lpi_bench_do(&bench, LP_BDEV_WRITE_THROUGH, 1, 0, 1));
+	lp_test_ok(lpi_bench_do(&bench, LP_BDEV_READ, 1, 0, 1));
 	for (uint64_t event = 0; event < 4; event++) {
 		bool seen[2] = {false};
 		for (uint64_t seed = 0; seed < 50; seed++) {
 			struct lp_bdev *left = NULL;
 			lp_test_ok(lp_sim_image_at(bench.sim, event, NULL, seed, &left));
-			seen[sim_peek(left, 0)] = true;
+			seen[lpi_bench_peek(left, 0)] = true;
 			lp_bdev_close(left);
 		}
 		assert_memory_equal(seen, may_be[event], sizeof(seen));
@@ -185,111 +185,111 @@ static void test_sim28_past(void **state)
 	struct lp_bdev *none = NULL;
 	lp_test_err(-EINVAL, lp_sim_image_at(bench.sim, 4, NULL, 1, &none));
 	assert_null(none);
-	sim_bench_fini(&bench);
+	lpi_bench_fini(&bench);
 }
 
 static void test_sim28_other_profile(void **state)
 {
 	(void)state;
-	struct lp_sim_profile plain = sim_plain_profile(4096);
+	struct lp_sim_profile plain = lpi_bench_plain_profile(4096);
 	struct lp_sim_profile other = plain;
-	struct sim_bench bench;
+	struct lpi_bench bench;
 	struct lp_bdev *left = NULL;
-	sim_bench_init(&bench, &plain, 1);
-	lp_test_ok(sim_do(&bench, LP_BDEV_WRITE, 1, 0, 1));
+	lpi_bench_init(&bench, &plain, 1);
+	lp_test_ok(lpi_bench_do(&bench, LP_BDEV_WRITE, 1, 0, 1));
 	lp_sim_trim_log(bench.sim);
-	lp_test_ok(sim_do(&bench, LP_BDEV_WRITE, 1, 1, 1));
+	lp_test_ok(lpi_bench_do(&bench, LP_BDEV_WRITE, 1, 1, 1));
 	uint64_t last = lp_sim_event_count(bench.sim) - 1;
 	/* As a protected device it would have lost neither, also not what was before the log. */
 	other.power_protected = true;
 	for (uint64_t seed = 0; seed < 30; seed++) {
 		lp_test_ok(lp_sim_image_at(bench.sim, last, &other, seed, &left));
-		assert_int_equal(sim_peek(left, 0), 1);
-		assert_int_equal(sim_peek(left, 1), 1);
+		assert_int_equal(lpi_bench_peek(left, 0), 1);
+		assert_int_equal(lpi_bench_peek(left, 1), 1);
 		assert_false(lp_bdev_caps(left)->volatile_cache);
 		lp_bdev_close(left);
 	}
 	other.sector_bytes = 512;
 	lp_test_err(-EINVAL, lp_sim_image_at(bench.sim, last, &other, 1, &left));
-	sim_bench_fini(&bench);
+	lpi_bench_fini(&bench);
 }
 
 static void test_sim29_after_a_cut(void **state)
 {
 	(void)state;
-	struct lp_sim_profile profile = sim_plain_profile(4096);
-	struct sim_bench bench;
+	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+	struct lpi_bench bench;
 	_Alignas(4096) unsigned char buf[4096] = {0};
-	sim_bench_init(&bench, &profile, 1);
+	lpi_bench_init(&bench, &profile, 1);
 	(void)lp_sim_rule_add(
 		bench.sim,
 		&(struct lp_sim_rule){.fault = LP_SIM_EIO, .opcode_mask = LP_SIM_OP(LP_BDEV_READ)});
-	lp_test_ok(sim_do(&bench, LP_BDEV_WRITE, 1, 0, 8));
-	struct sim_op *flying = sim_submit(&bench, LP_BDEV_WRITE, 2, 8, 8);
+	lp_test_ok(lpi_bench_do(&bench, LP_BDEV_WRITE, 1, 0, 8));
+	struct lpi_bench_op *flying = lpi_bench_submit(&bench, LP_BDEV_WRITE, 2, 8, 8);
 	struct lp_bdev *left = lp_sim_power_cut(bench.sim, 3);
 	/* The old one is off. */
 	assert_int_equal(lp_bdev_inflight(bench.chan), 0);
-	struct sim_op *late = sim_submit(&bench, LP_BDEV_READ, 0, 0, 1);
+	struct lpi_bench_op *late = lpi_bench_submit(&bench, LP_BDEV_READ, 0, 0, 1);
 	assert_int_equal(lp_bdev_inflight(bench.chan), 0);
 	assert_int_equal(lp_reactor_turn(bench.reactor, true), 0);
 	assert_false(flying->done);
 	assert_false(late->done);
 	lp_test_err(-ENODEV, lp_bdev_write_sync(bench.bdev, buf, 4096, 0, false));
 	lp_test_err(-ENODEV, lp_bdev_refresh_size(bench.bdev));
-	sim_bench_swap(&bench, left);
+	lpi_bench_swap(&bench, left);
 	/* The new one works, has forgotten nothing and has nothing left to lose. */
 	assert_int_equal(lp_sim_event_count(bench.sim), 0);
 	for (uint64_t i = 0; i < 16; i++) {
-		int tag = sim_peek(bench.bdev, i); /* no rules: reads work */
-		sim_expect(&bench, i, tag);
+		int tag = lpi_bench_peek(bench.bdev, i); /* no rules: reads work */
+		LP_BENCH_EXPECT(&bench, i, tag);
 	}
-	lp_test_ok(sim_do(&bench, LP_BDEV_WRITE, 3, 0, 1));
-	sim_bench_swap(&bench, lp_sim_power_cut(bench.sim, 4));
+	lp_test_ok(lpi_bench_do(&bench, LP_BDEV_WRITE, 3, 0, 1));
+	lpi_bench_swap(&bench, lp_sim_power_cut(bench.sim, 4));
 	assert_int_equal(lp_sim_event_count(bench.sim), 0);
 	free(flying);
 	free(late);
-	sim_bench_fini(&bench);
+	lpi_bench_fini(&bench);
 }
 
 static void test_sim30_process_crash(void **state)
 {
 	(void)state;
-	struct lp_sim_profile profile = sim_plain_profile(4096);
+	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
 	bool seen[3] = {false};
 	int both_cnt = 0;
 	for (uint64_t seed = 0; seed < 100; seed++) {
-		struct sim_bench bench;
-		sim_bench_init(&bench, &profile, 1);
-		lp_test_ok(sim_do(&bench, LP_BDEV_WRITE, 1, 0, 8));
-		struct sim_op *a = sim_submit(&bench, LP_BDEV_WRITE, 2, 8, 4);
-		struct sim_op *b = sim_submit(&bench, LP_BDEV_WRITE_THROUGH, 3, 12, 4);
-		struct sim_op *c = sim_submit(&bench, LP_BDEV_WRITE, 1, 16, 1);
-		struct sim_op *d = sim_submit(&bench, LP_BDEV_WRITE, 2, 16, 1);
-		sim_bench_swap(&bench, lp_sim_process_crash(bench.sim, seed));
+		struct lpi_bench bench;
+		lpi_bench_init(&bench, &profile, 1);
+		lp_test_ok(lpi_bench_do(&bench, LP_BDEV_WRITE, 1, 0, 8));
+		struct lpi_bench_op *a = lpi_bench_submit(&bench, LP_BDEV_WRITE, 2, 8, 4);
+		struct lpi_bench_op *b = lpi_bench_submit(&bench, LP_BDEV_WRITE_THROUGH, 3, 12, 4);
+		struct lpi_bench_op *c = lpi_bench_submit(&bench, LP_BDEV_WRITE, 1, 16, 1);
+		struct lpi_bench_op *d = lpi_bench_submit(&bench, LP_BDEV_WRITE, 2, 16, 1);
+		lpi_bench_swap(&bench, lp_sim_process_crash(bench.sim, seed));
 		for (uint64_t i = 0; i < 8; i++)
-			assert_int_equal(sim_peek(bench.bdev, i), 1);
-		int first = sim_peek(bench.bdev, 8);
-		int second = sim_peek(bench.bdev, 12);
+			assert_int_equal(lpi_bench_peek(bench.bdev, i), 1);
+		int first = lpi_bench_peek(bench.bdev, 8);
+		int second = lpi_bench_peek(bench.bdev, 12);
 		for (uint64_t i = 0; i < 4; i++) {
-			assert_int_equal(sim_peek(bench.bdev, 8 + i), first);
-			assert_int_equal(sim_peek(bench.bdev, 12 + i), second);
+			assert_int_equal(lpi_bench_peek(bench.bdev, 8 + i), first);
+			assert_int_equal(lpi_bench_peek(bench.bdev, 12 + i), second);
 		}
 		assert_true(first == 0 || first == 2);
 		assert_true(second == 0 || second == 3);
-		seen[sim_peek(bench.bdev, 16)] = true;
+		seen[lpi_bench_peek(bench.bdev, 16)] = true;
 		both_cnt += first == 2 && second == 3;
 		/* What was unflushed still is, what was written through is not. */
-		sim_expect(&bench, 0, 0, 1);
-		sim_expect(&bench, 12, second);
+		LP_BENCH_EXPECT(&bench, 0, 0, 1);
+		LP_BENCH_EXPECT(&bench, 12, second);
 		/* The first flush covers what was completed before the crash. */
-		lp_test_ok(sim_do(&bench, LP_BDEV_FLUSH, 0, 0, 1));
-		sim_expect(&bench, 0, 1);
-		sim_expect(&bench, 8, first);
+		lp_test_ok(lpi_bench_do(&bench, LP_BDEV_FLUSH, 0, 0, 1));
+		LP_BENCH_EXPECT(&bench, 0, 1);
+		LP_BENCH_EXPECT(&bench, 8, first);
 		free(a);
 		free(b);
 		free(c);
 		free(d);
-		sim_bench_fini(&bench);
+		lpi_bench_fini(&bench);
 	}
 	assert_true(seen[0] && seen[1] && seen[2]);
 	assert_in_range(both_cnt, 10, 40);
@@ -302,10 +302,10 @@ static void test_sim30_view(void **state)
 	(void)state;
 	struct lp_sim_profile profile = *lp_sim_preset(LP_SIM_HOSTILE);
 	for (int op_cnt = 100; op_cnt <= 1000; op_cnt += 100) {
-		struct sim_bench bench;
-		struct sim_op *ops[32];
+		struct lpi_bench bench;
+		struct lpi_bench_op *ops[32];
 		struct lp_sim_cutter *cutter = NULL;
-		sim_bench_init(&bench, &profile, (uint64_t)op_cnt);
+		lpi_bench_init(&bench, &profile, (uint64_t)op_cnt);
 		add_rules(bench.sim);
 		random_run(&bench, op_cnt, ops);
 		finish_all(&bench, ops, true);
@@ -318,52 +318,52 @@ static void test_sim30_view(void **state)
 		assert_true(content_hash(left) == before);
 		lp_bdev_close(left);
 		lp_sim_cutter_free(cutter);
-		sim_bench_swap(&bench, lp_sim_process_crash(bench.sim, 1));
+		lpi_bench_swap(&bench, lp_sim_process_crash(bench.sim, 1));
 		assert_true(content_hash(bench.bdev) == before);
-		sim_bench_fini(&bench);
+		lpi_bench_fini(&bench);
 	}
 }
 
 static void test_sim31_trim(void **state)
 {
 	(void)state;
-	struct lp_sim_profile profile = sim_plain_profile(4096);
-	struct sim_bench bench;
+	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+	struct lpi_bench bench;
 	struct lp_sim_event event;
 	struct lp_bdev *left = NULL;
-	sim_bench_init(&bench, &profile, 1);
-	lp_test_ok(sim_do(&bench, LP_BDEV_WRITE, 1, 0, 1));
-	lp_test_ok(sim_do(&bench, LP_BDEV_FLUSH, 1, 0, 1));
-	lp_test_ok(sim_do(&bench, LP_BDEV_WRITE, 2, 0, 1));
-	struct sim_op *flying = sim_submit(&bench, LP_BDEV_WRITE, 3, 0, 1);
-	struct sim_op *flushing = sim_submit(&bench, LP_BDEV_FLUSH, 3, 0, 1);
+	lpi_bench_init(&bench, &profile, 1);
+	lp_test_ok(lpi_bench_do(&bench, LP_BDEV_WRITE, 1, 0, 1));
+	lp_test_ok(lpi_bench_do(&bench, LP_BDEV_FLUSH, 1, 0, 1));
+	lp_test_ok(lpi_bench_do(&bench, LP_BDEV_WRITE, 2, 0, 1));
+	struct lpi_bench_op *flying = lpi_bench_submit(&bench, LP_BDEV_WRITE, 3, 0, 1);
+	struct lpi_bench_op *flushing = lpi_bench_submit(&bench, LP_BDEV_FLUSH, 3, 0, 1);
 	uint64_t hash = lp_sim_trace_hash(bench.sim);
 	lp_sim_trim_log(bench.sim);
 	assert_int_equal(lp_sim_event_first(bench.sim), 8);
 	assert_int_equal(lp_sim_event_count(bench.sim), 8);
 	assert_true(lp_sim_trace_hash(bench.sim) == hash);
-	sim_expect(&bench, 0, 1, 2, 3);
+	LP_BENCH_EXPECT(&bench, 0, 1, 2, 3);
 	lp_test_err(-EINVAL, lp_sim_image_at(bench.sim, 7, NULL, 1, &left));
-	sim_wait(&bench, flying);
-	sim_wait(&bench, flushing);
+	lpi_bench_wait(&bench, flying);
+	lpi_bench_wait(&bench, flushing);
 	assert_int_equal(lp_sim_event_count(bench.sim), 10);
 	lp_sim_event_get(bench.sim, 9, &event);
 	assert_int_equal(event.type, LP_SIM_COMPLETE);
 	/* The flush, submitted before the trim, covers 2 and not 3. */
-	sim_expect(&bench, 0, 2, 3);
+	LP_BENCH_EXPECT(&bench, 0, 2, 3);
 	lp_test_ok(lp_sim_image_at(bench.sim, 8, NULL, 1, &left));
 	lp_bdev_close(left);
 	free(flying);
 	free(flushing);
-	sim_bench_fini(&bench);
+	lpi_bench_fini(&bench);
 }
 
 static void test_sim32_metadata_only(void **state)
 {
 	(void)state;
-	struct lp_sim_profile profile = sim_plain_profile(4096);
+	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
 	struct lp_sim_options options = {
-		.profile = &profile, .size_bytes = SIM_SIZE, .log_metadata_only = true};
+		.profile = &profile, .size_bytes = LP_BENCH_SIZE, .log_metadata_only = true};
 	_Alignas(4096) unsigned char buf[4096];
 	bool seen[2] = {false};
 	memset(buf, 1, sizeof(buf));
@@ -377,7 +377,7 @@ static void test_sim32_metadata_only(void **state)
 		lp_test_err(-ENOTSUP, lp_sim_image_at(lp_sim_of(bdev), 1, NULL, 1, &left));
 		lp_test_err(-ENOTSUP, lp_sim_cutter_new(lp_sim_of(bdev), NULL, &cutter));
 		left = lp_sim_power_cut(lp_sim_of(bdev), seed);
-		seen[sim_peek(left, 0)] = true;
+		seen[lpi_bench_peek(left, 0)] = true;
 		lp_test_err(-ENOTSUP, lp_sim_image_at(lp_sim_of(left), 1, NULL, 1, &bdev));
 		lp_bdev_close(bdev);
 		lp_bdev_close(left);
