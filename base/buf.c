@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A header for each 4 KiB of the region: the buffer at an address is found by division, and
+ * headers lie apart from the data. A slab is free, or cut into buffers of one class; its free
+ * buffers are on its own list, and a slab with free buffers is on its class's list. New buffers
+ * come from the fullest slab that comes to hand (the front), freed ones put their slab to the
+ * back, so that slabs have a chance to become whole again. */
+#include "base/buf.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/sanitize.h"
+
+#define SLAB_BYTES     LP_BUF_LARGE
+#define HEADS_PER_SLAB (SLAB_BYTES / LP_BUF_SMALL)
+#define CLASS_CNT      3
+
+LP_LIST_DEFINE(buf_list, struct lp_buf, node);
+
+struct slab {
+	struct lp_list_node node; /* of its class's list, or of the list of whole slabs */
+	struct buf_list free;
+	uint32_t class_bytes; /* 0 while whole */
+	uint32_t used_cnt;
+};
+
+LP_LIST_DEFINE(slab_list, struct slab, node);
+
+struct lp_bufs {
+	uint8_t *region;
+	uint32_t slab_cnt;
+	struct slab *slabs;
+	struct lp_buf *heads;
+	struct slab_list whole;
+	struct slab_list partial[CLASS_CNT];
+	struct lp_bufs_stats stats;
+};
+
+static const uint32_t class_sizes[CLASS_CNT] = {LP_BUF_SMALL, LP_BUF_MEDIUM, LP_BUF_LARGE};
+
+static unsigned class_of(uint32_t bytes)
+{
+	unsigned idx = 0;
+	while (class_sizes[idx] < bytes)
+		idx++;
+	return idx;
+}
+
+static struct slab *slab_of(const struct lp_bufs *bufs, const struct lp_buf *buf)
+{
+	return &bufs->slabs[(size_t)(buf - bufs->heads) / HEADS_PER_SLAB];
+}
+
+int lp_bufs_new(uint64_t region_bytes, struct lp_bufs **ret_bufs)
+{
+	LP_ASSERT(region_bytes >= SLAB_BYTES && region_bytes / SLAB_BYTES < UINT32_MAX);
+	struct lp_bufs *bufs = calloc(1, sizeof(*bufs));
+	if (bufs == NULL)
+		return -ENOMEM;
+	bufs->slab_cnt = (uint32_t)(region_bytes / SLAB_BYTES);
+	size_t bytes = (size_t)bufs->slab_cnt * SLAB_BYTES;
+	bufs->slabs = calloc(bufs->slab_cnt, sizeof(*bufs->slabs));
+	bufs->heads = calloc((size_t)bufs->slab_cnt * HEADS_PER_SLAB, sizeof(*bufs->heads));
+	/* A slab more than needed, so that the first one can begin on its own alignment. */
+	void *map = mmap(NULL, bytes + SLAB_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (bufs->slabs == NULL || bufs->heads == NULL || map == MAP_FAILED) {
+		if (map != MAP_FAILED)
+			(void)munmap(map, bytes + SLAB_BYTES); /* just mapped: cannot fail */
+		free(bufs->slabs);
+		free(bufs->heads);
+		free(bufs);
+		return -ENOMEM;
+	}
+	size_t lead = (size_t)lp_align_up((uintptr_t)map, SLAB_BYTES) - (uintptr_t)map;
+	if (lead > 0)
+		(void)munmap(map, lead);
+	bufs->region = (uint8_t *)map + lead;
+	if (lead < SLAB_BYTES)
+		(void)munmap(bufs->region + bytes, SLAB_BYTES - lead);
+	bufs->stats.region_bytes = bytes;
+	slab_list_init(&bufs->whole);
+	for (unsigned i = 0; i < CLASS_CNT; i++)
+		slab_list_init(&bufs->partial[i]);
+	for (uint32_t i = 0; i < bufs->slab_cnt; i++)
+		slab_list_push_back(&bufs->whole, &bufs->slabs[i]);
+	lp_san_poison(bufs->region, bytes);
+	*ret_bufs = bufs;
+	return 0;
+}
+
+void lp_bufs_free(struct lp_bufs *bufs)
+{
+	if (bufs == NULL)
+		return;
+	LP_ASSERT(bufs->stats.used_bytes == 0);
+	lp_san_unpoison(bufs->region, bufs->stats.region_bytes);
+	(void)munmap(bufs->region, bufs->stats.region_bytes); /* our own mapping: cannot fail */
+	free(bufs->slabs);
+	free(bufs->heads);
+	free(bufs);
+}
+
+void *lp_bufs_region(const struct lp_bufs *bufs, uint64_t *ret_bytes)
+{
+	*ret_bytes = bufs->stats.region_bytes;
+	return bufs->region;
+}
+
+static void slab_cut(struct lp_bufs *bufs, struct slab *slab, unsigned class_idx)
+{
+	slab->class_bytes = class_sizes[class_idx];
+	slab->used_cnt = 0;
+	buf_list_init(&slab->free);
+	size_t slab_idx = (size_t)(slab - bufs->slabs);
+	for (uint32_t at = 0; at < SLAB_BYTES; at += slab->class_bytes) {
+		struct lp_buf *buf = &bufs->heads[slab_idx * HEADS_PER_SLAB + at / LP_BUF_SMALL];
+		*buf = (struct lp_buf){.data = bufs->region + slab_idx * SLAB_BYTES + at,
+				       .home = bufs};
+		buf_list_push_back(&slab->free, buf);
+	}
+	slab_list_push_front(&bufs->partial[class_idx], slab);
+}
+
+struct lp_buf *lp_buf_new(struct lp_bufs *bufs, uint32_t bytes)
+{
+	LP_ASSERT(bytes > 0 && bytes <= LP_BUF_LARGE);
+	unsigned class_idx = class_of(bytes);
+	struct slab *slab = slab_list_first(&bufs->partial[class_idx]);
+	if (slab == NULL) {
+		slab = slab_list_pop_front(&bufs->whole);
+		if (slab == NULL) {
+			bufs->stats.failed_cnt++;
+			return NULL;
+		}
+		slab_cut(bufs, slab, class_idx);
+	}
+	struct lp_buf *buf = buf_list_pop_front(&slab->free);
+	slab->used_cnt++;
+	if (buf_list_is_empty(&slab->free))
+		slab_list_remove(slab);
+	buf->bytes = slab->class_bytes;
+	buf->refs = 1;
+	bufs->stats.used_bytes += buf->bytes;
+	bufs->stats.used_max_bytes = LP_MAX(bufs->stats.used_max_bytes, bufs->stats.used_bytes);
+	lp_san_unpoison(buf->data, buf->bytes);
+	return buf;
+}
+
+struct lp_buf *lp_buf_get(struct lp_buf *buf)
+{
+	LP_ASSERT(buf->refs > 0 && buf->refs < UINT32_MAX);
+	buf->refs++;
+	return buf;
+}
+
+void lp_buf_put(struct lp_buf *buf)
+{
+	if (buf == NULL)
+		return;
+	LP_ASSERT(buf->refs > 0);
+	if (--buf->refs > 0)
+		return;
+	struct lp_bufs *bufs = buf->home;
+	struct slab *slab = slab_of(bufs, buf);
+	LP_ASSERT(slab->class_bytes == buf->bytes && slab->used_cnt > 0);
+	lp_san_poison(buf->data, buf->bytes);
+	bufs->stats.used_bytes -= buf->bytes;
+	buf->bytes = 0;
+	bool was_full = buf_list_is_empty(&slab->free);
+	buf_list_push_front(&slab->free, buf);
+	slab->used_cnt--;
+	if (!was_full)
+		slab_list_remove(slab);
+	if (slab->used_cnt == 0) {
+		slab->class_bytes = 0;
+		slab_list_push_front(&bufs->whole, slab);
+	} else {
+		slab_list_push_back(&bufs->partial[class_of(slab->class_bytes)], slab);
+	}
+}
+
+void lp_bufs_read_stats(const struct lp_bufs *bufs, struct lp_bufs_stats *ret_stats)
+{
+	*ret_stats = bufs->stats;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: buffers are aligned and disjoint, references keep them, slabs become whole again, and an
+ * empty region says so.
+ * Method: a random run in which each buffer is filled with its own number, and the number is
+ * checked before it is put back. */
+#include "base/test.h"
+
+#include "base/assert.h"
+#include "base/buf.h"
+#include "base/prng.h"
+#include "base/test_death.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static void test_sizes_and_alignment(void **state)
+{
+	(void)state;
+	static const struct {
+		uint32_t want;
+		uint32_t got;
+	} cases[] = {{1, LP_BUF_SMALL},      {4096, LP_BUF_SMALL},  {4097, LP_BUF_MEDIUM},
+		     {65536, LP_BUF_MEDIUM}, {65537, LP_BUF_LARGE}, {1048576, LP_BUF_LARGE}};
+	struct lp_bufs *bufs = NULL;
+	lp_test_ok(lp_bufs_new(4 * MIB, &bufs));
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
+		struct lp_buf *buf = lp_buf_new(bufs, cases[i].want);
+		assert_non_null(buf);
+		assert_int_equal(buf->bytes, cases[i].got);
+		assert_true(lp_is_aligned((uintptr_t)buf->data, cases[i].got));
+		lp_buf_put(buf);
+	}
+	lp_bufs_free(bufs);
+}
+
+static void test_empty_region_and_reuse_by_another_class(void **state)
+{
+	(void)state;
+	struct lp_bufs *bufs = NULL;
+	struct lp_buf *small[2 * 256];
+	struct lp_bufs_stats stats;
+	lp_test_ok(lp_bufs_new(2 * MIB + 5, &bufs));
+	for (size_t i = 0; i < LP_ARRAY_SIZE(small); i++) {
+		small[i] = lp_buf_new(bufs, LP_BUF_SMALL);
+		assert_non_null(small[i]);
+	}
+	assert_null(lp_buf_new(bufs, LP_BUF_SMALL));
+	assert_null(lp_buf_new(bufs, LP_BUF_LARGE));
+	lp_bufs_read_stats(bufs, &stats);
+	assert_int_equal(stats.failed_cnt, 2);
+	assert_int_equal(stats.used_bytes, 2 * MIB);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(small); i++)
+		lp_buf_put(small[i]);
+	struct lp_buf *a = lp_buf_new(bufs, LP_BUF_LARGE);
+	struct lp_buf *b = lp_buf_new(bufs, LP_BUF_LARGE);
+	assert_non_null(a);
+	assert_non_null(b);
+	lp_buf_put(a);
+	lp_buf_put(b);
+	lp_bufs_free(bufs);
+}
+
+static void test_references(void **state)
+{
+	(void)state;
+	struct lp_bufs *bufs = NULL;
+	struct lp_bufs_stats stats;
+	lp_test_ok(lp_bufs_new(MIB, &bufs));
+	struct lp_buf *buf = lp_buf_new(bufs, 10);
+	assert_ptr_equal(lp_buf_get(buf), buf);
+	lp_buf_put(buf);
+	lp_bufs_read_stats(bufs, &stats);
+	assert_int_equal(stats.used_bytes, LP_BUF_SMALL);
+	buf->data[0] = 1; /* still ours */
+	lp_buf_put(buf);
+	lp_buf_put(NULL);
+	lp_bufs_read_stats(bufs, &stats);
+	assert_int_equal(stats.used_bytes, 0);
+	lp_bufs_free(bufs);
+}
+
+static void free_with_buffer_out(void *arg)
+{
+	struct lp_bufs *bufs = arg;
+	struct lp_buf *leaked = lp_buf_new(bufs, 1);
+	assert_non_null(leaked);
+	lp_bufs_free(bufs);
+}
+
+static void test_leak_is_noticed(void **state)
+{
+	(void)state;
+	struct lp_bufs *bufs = NULL;
+	lp_test_ok(lp_bufs_new(MIB, &bufs));
+	lp_test_dies(free_with_buffer_out, bufs);
+	lp_bufs_free(bufs);
+}
+
+static void fill(const struct lp_buf *buf, uint32_t number)
+{
+	for (uint32_t at = 0; at < buf->bytes; at += 4096)
+		memcpy(buf->data + at, &number, sizeof(number));
+}
+
+static void check(const struct lp_buf *buf, uint32_t number)
+{
+	for (uint32_t at = 0; at < buf->bytes; at += 4096)
+		assert_memory_equal(buf->data + at, &number, sizeof(number));
+}
+
+static void test_random_run(void **state)
+{
+	(void)state;
+	enum { HELD = 200 };
+	struct lp_buf *held[HELD] = {NULL};
+	struct lp_bufs *bufs = NULL;
+	struct lp_prng prng;
+	lp_prng_init(&prng, 3);
+	lp_test_ok(lp_bufs_new(16 * MIB, &bufs));
+	for (int step = 0; step < 50000; step++) {
+		uint32_t i = (uint32_t)lp_prng_below(&prng, HELD);
+		if (held[i] != NULL) {
+			check(held[i], i);
+			lp_buf_put(held[i]);
+			held[i] = NULL;
+			continue;
+		}
+		uint32_t shift = (uint32_t)lp_prng_below(&prng, 21);
+		held[i] = lp_buf_new(bufs, UINT32_C(1) << shift);
+		if (held[i] != NULL)
+			fill(held[i], i);
+	}
+	for (uint32_t i = 0; i < HELD; i++)
+		lp_buf_put(held[i]);
+	/* All slabs are whole again. */
+	struct lp_buf *large[16];
+	for (size_t i = 0; i < LP_ARRAY_SIZE(large); i++) {
+		large[i] = lp_buf_new(bufs, LP_BUF_LARGE);
+		assert_non_null(large[i]);
+	}
+	for (size_t i = 0; i < LP_ARRAY_SIZE(large); i++)
+		lp_buf_put(large[i]);
+	lp_bufs_free(bufs);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes_and_alignment),
+		cmocka_unit_test(test_empty_region_and_reuse_by_another_class),
+		cmocka_unit_test(test_references),
+		cmocka_unit_test(test_leak_is_noticed),
+		cmocka_unit_test(test_random_run),
+	};
+	return lp_test_main(tests, "base/buf");
+}
