@@ -154,7 +154,8 @@ int lp_sim_image_at(const struct lp_sim *sim, uint64_t event_idx,
 
 /* Cuts now. Operations in flight are dropped without completion: their owners are the caller's
  * to tear down. The old device is off: it can be detached from and closed, submissions to it never
- * complete, blocking calls give -ENODEV. */
+ * complete, blocking calls give -ENODEV. May be called from a completion; channels are detached
+ * after that has returned. */
 struct lp_bdev *lp_sim_power_cut(struct lp_sim *sim, uint64_t seed);
 /* The process dies, the machine lives. As power_cut, but completed writes all survive, operations
  * in flight happen or not, and what was unflushed still is (a later power cut may lose it). */

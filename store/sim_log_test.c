@@ -251,6 +251,42 @@ static void test_sim29_after_a_cut(void **state)
 	lpi_bench_fini(&bench);
 }
 
+/* The power fails while a completion is being handled: nothing due at the same time follows. */
+static struct lp_sim *cut_sim;
+static struct lp_bdev *cut_left;
+
+static void cut_in_complete(struct lp_bdev_op *op)
+{
+	(void)op;
+	assert_null(cut_left);
+	cut_left = lp_sim_power_cut(cut_sim, 1);
+}
+
+static void test_sim29_cut_in_a_completion(void **state)
+{
+	(void)state;
+	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+	struct lpi_bench bench;
+	struct lp_bdev_op ops[4] = {0};
+	static _Alignas(4096) unsigned char buf[4096];
+	profile.latency[LP_BDEV_WRITE_THROUGH] = (struct lp_sim_latency){5, 5};
+	lpi_bench_init(&bench, &profile, 1);
+	cut_sim = bench.sim;
+	cut_left = NULL;
+	memset(buf, 1, sizeof(buf));
+	for (size_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
+		lp_bdev_op_prep(&ops[i], LP_BDEV_WRITE_THROUGH, buf, sizeof(buf), i * 4096);
+		ops[i].complete = cut_in_complete;
+		lp_bdev_submit(bench.chan, &ops[i]);
+	}
+	assert_int_equal(lp_reactor_turn(bench.reactor, true), 1);
+	assert_int_equal(lp_reactor_turn(bench.reactor, true), 0);
+	assert_int_equal(lp_bdev_inflight(bench.chan), 0);
+	assert_int_equal(lpi_bench_peek(cut_left, 0), 1);
+	lpi_bench_swap(&bench, cut_left);
+	lpi_bench_fini(&bench);
+}
+
 static void test_sim30_process_crash(void **state)
 {
 	(void)state;
@@ -393,6 +429,7 @@ int main(void)
 		cmocka_unit_test(test_sim28_past),
 		cmocka_unit_test(test_sim28_other_profile),
 		cmocka_unit_test(test_sim29_after_a_cut),
+		cmocka_unit_test(test_sim29_cut_in_a_completion),
 		cmocka_unit_test(test_sim30_process_crash),
 		cmocka_unit_test(test_sim30_view),
 		cmocka_unit_test(test_sim31_trim),
