@@ -41,8 +41,9 @@ static const uint32_t class_sizes[CLASS_CNT] = {LP_BUF_SMALL, LP_BUF_MEDIUM, LP_
 static unsigned class_of(uint32_t bytes)
 {
 	unsigned idx = 0;
-	while (class_sizes[idx] < bytes)
+	while (idx < CLASS_CNT - 1 && class_sizes[idx] < bytes)
 		idx++;
+	LP_ASSERT(class_sizes[idx] >= bytes);
 	return idx;
 }
 
