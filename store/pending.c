@@ -25,6 +25,7 @@
 #include "base/pool.h"
 
 #define SORT_BATCH 1024u
+#define FREED_MIN  256u
 
 enum version_state { LOGGED, READY, WRITING, UNFLUSHED, FLUSHING };
 
@@ -50,14 +51,12 @@ struct entry {
 };
 
 struct freed {
-	struct lp_list_node node;
 	uint64_t seq;
 	struct lp_extent extent;
 };
 
 LP_LIST_DEFINE(seq_list, struct version, by_seq);
 LP_LIST_DEFINE(state_list, struct version, in_state);
-LP_LIST_DEFINE(freed_list, struct freed, node);
 
 struct lp_pending {
 	struct lp_pool *versions;
@@ -71,7 +70,11 @@ struct lp_pending {
 	struct state_list ready;
 	struct state_list unflushed;
 	struct state_list flushing;
-	struct freed_list freed; /* frees of frames that are not durable yet */
+	/* Frees of frames that are not durable yet: a ring, oldest at freed_first. */
+	struct freed *freed;
+	uint64_t freed_mask;
+	uint64_t freed_first;
+	uint64_t freed_cnt;
 	bool flush_running;
 	uint64_t unflushed_cnt;
 	uint32_t batch_cnt;
@@ -94,7 +97,7 @@ int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending)
 		buckets *= 2;
 	pending->limit = limit;
 	pending->mask = buckets - 1;
-	pending->buckets = calloc(buckets, sizeof(*pending->buckets));
+	pending->buckets = calloc(buckets, sizeof(struct entry *));
 	const struct lp_pool_config versions = {.name = "pending versions",
 						.object_bytes = sizeof(struct version),
 						.limit = (uint32_t)limit};
@@ -113,7 +116,6 @@ int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending)
 	state_list_init(&pending->ready);
 	state_list_init(&pending->unflushed);
 	state_list_init(&pending->flushing);
-	freed_list_init(&pending->freed);
 	*ret_pending = pending;
 	return 0;
 }
@@ -210,12 +212,10 @@ void lp_pending_free(struct lp_pending *pending)
 	struct version *version;
 	while ((version = seq_list_first(&pending->by_seq)) != NULL)
 		finish(pending, version);
-	struct freed *freed;
-	while ((freed = freed_list_pop_front(&pending->freed)) != NULL)
-		free(freed);
 	lp_pool_free(pending->versions);
 	lp_pool_free(pending->entries);
 	free(pending->buckets);
+	free(pending->freed);
 	free(pending);
 }
 
@@ -316,14 +316,36 @@ static void free_extent(struct lp_pending *pending, uint64_t seq, struct lp_exte
 	}
 }
 
+static struct freed *freed_at(const struct lp_pending *pending, uint64_t idx)
+{
+	return &pending->freed[(pending->freed_first + idx) & pending->freed_mask];
+}
+
+/* Doubles the ring. It keeps its size: a busy shard allocates nothing. */
+static int freed_grow(struct lp_pending *pending)
+{
+	uint64_t size = pending->freed == NULL ? FREED_MIN : 2 * (pending->freed_mask + 1);
+	struct freed *bigger = calloc(size, sizeof(*bigger));
+	if (bigger == NULL)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < pending->freed_cnt; i++)
+		bigger[i] = *freed_at(pending, i);
+	free(pending->freed);
+	pending->freed = bigger;
+	pending->freed_first = 0;
+	pending->freed_mask = size - 1;
+	return 0;
+}
+
 int lp_pending_freed(struct lp_pending *pending, uint64_t seq, struct lp_extent extent)
 {
 	LP_ASSERT(seq > pending->durable_seq && extent.cnt > 0);
-	struct freed *freed = malloc(sizeof(*freed));
-	if (freed == NULL)
-		return -ENOMEM;
-	*freed = (struct freed){.seq = seq, .extent = extent};
-	freed_list_push_back(&pending->freed, freed);
+	if (pending->freed == NULL || pending->freed_cnt > pending->freed_mask) {
+		int err = freed_grow(pending);
+		if (err < 0)
+			return err;
+	}
+	*freed_at(pending, pending->freed_cnt++) = (struct freed){.seq = seq, .extent = extent};
 	return 0;
 }
 
@@ -334,11 +356,11 @@ void lp_pending_frame_durable(struct lp_pending *pending, uint64_t seq)
 	struct version *version;
 	while ((version = state_list_first(&pending->logged)) != NULL && version->seq <= seq)
 		become_ready(pending, version);
-	struct freed *freed;
-	while ((freed = freed_list_first(&pending->freed)) != NULL && freed->seq <= seq) {
-		free_extent(pending, freed->seq, freed->extent);
-		freed_list_remove(freed);
-		free(freed);
+	while (pending->freed_cnt > 0 && freed_at(pending, 0)->seq <= seq) {
+		struct freed freed = *freed_at(pending, 0);
+		pending->freed_first++;
+		pending->freed_cnt--;
+		free_extent(pending, freed.seq, freed.extent);
 	}
 }
 
