@@ -618,8 +618,7 @@ static uint32_t reap(struct lp_reactor *reactor)
 	return cnt;
 }
 
-/* --- Registered files and buffers
- * -------------------------------------------------------------------- */
+/* --- Registered files and buffers ------------------------------------------------------------- */
 
 int lp_reactor_file_add(struct lp_reactor *reactor, int fd, uint32_t *ret_slot)
 {
@@ -700,8 +699,7 @@ int lp_reactor_buffer_find(const struct lp_reactor *reactor, const void *buf, si
 	return -1;
 }
 
-/* --- Sleeping
- * -------------------------------------------------------------------------------------- */
+/* --- Sleeping --------------------------------------------------------------------------------- */
 
 static bool ring_has_news(struct lp_reactor *reactor)
 {
@@ -793,8 +791,7 @@ static void submit_and_wait(struct lp_reactor *reactor, bool may_sleep)
 		submit(reactor);
 }
 
-/* --- The watchdog
- * ---------------------------------------------------------------------------------- */
+/* --- The watchdog ----------------------------------------------------------------------------- */
 
 static bool was_preempted(struct lp_reactor *reactor)
 {
@@ -848,8 +845,7 @@ static uint64_t next_event_ns(const struct lp_reactor *reactor)
 	return next_ns;
 }
 
-/* --- The turn
- * ---------------------------------------------------------------------------------------- */
+/* --- The turn --------------------------------------------------------------------------------- */
 
 static uint32_t run_callbacks(struct lp_reactor *reactor)
 {

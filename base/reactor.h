@@ -28,7 +28,7 @@
 struct io_uring_sqe;
 struct lp_reactor;
 
-/* --- Operations on the ring ---------------------------------------------------------------- */
+/* --- Operations on the ring ------------------------------------------------------------------- */
 
 /* One submission and its completion. Zeroed memory is an idle io. */
 struct lp_io {
@@ -51,14 +51,14 @@ static inline bool lp_io_is_idle(const struct lp_io *io)
 	return io->magic == LP_IO_IDLE;
 }
 
-/* --- Timers -------------------------------------------------------------------------------- */
+/* --- Timers ----------------------------------------------------------------------------------- */
 
 /* Arms or moves the timer. A deadline in the past fires in the next turn, not inside the call. */
 void lp_timer_start(struct lp_reactor *reactor, struct lp_timer *timer, uint64_t deadline_ns);
 /* No-op for a stopped timer. */
 void lp_timer_stop(struct lp_reactor *reactor, struct lp_timer *timer);
 
-/* --- Tasks: "call me soon, but not now" ------------------------------------------------------ */
+/* --- Tasks: "call me soon, but not now" ------------------------------------------------------- */
 
 struct lp_task {
 	struct lp_list_node node;
@@ -85,7 +85,7 @@ void lp_reactor_send(struct lp_reactor *from, struct lp_reactor *to, struct lp_m
 /* From any thread, at once. One system call, and only if the receiver sleeps. */
 void lp_reactor_post(struct lp_reactor *to, struct lp_msg *msg);
 
-/* --- Sources and hooks ----------------------------------------------------------------------- */
+/* --- Sources and hooks ------------------------------------------------------------------------ */
 
 /* Something that is polled each turn. The reactor sleeps only when the last poll of all sources
  * did nothing: a source that comes by work between its polls queues a task as well. */
@@ -105,7 +105,7 @@ struct lp_source {
 void lp_source_add(struct lp_reactor *reactor, struct lp_source *source);
 void lp_source_remove(struct lp_reactor *reactor, struct lp_source *source);
 
-/* --- The reactor ----------------------------------------------------------------------------- */
+/* --- The reactor ------------------------------------------------------------------------------ */
 
 struct lp_reactor_options {
 	const char *name;     /* static; for messages and thread names */

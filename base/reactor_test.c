@@ -23,7 +23,7 @@ static struct lp_reactor *ring_reactor(void)
 	return reactor;
 }
 
-/* --- Ring operations ------------------------------------------------------------------------- */
+/* --- Ring operations -------------------------------------------------------------------------- */
 
 struct nop {
 	struct lp_io io;
@@ -219,8 +219,7 @@ static void test_timer_for_now_does_not_keep_the_turn(void **state)
 	lp_reactor_free(rec.reactor);
 }
 
-/* --- Sources
- * ---------------------------------------------------------------------------------------- */
+/* --- Sources ---------------------------------------------------------------------------------- */
 
 struct test_source {
 	struct lp_source source;
@@ -268,8 +267,7 @@ static void test_sources_share_the_turn(void **state)
 	lp_reactor_free(reactor);
 }
 
-/* --- Messages between threads
- * ------------------------------------------------------------------------- */
+/* --- Messages between threads ----------------------------------------------------------------- */
 
 #define PEERS    3
 #define MESSAGES 20000
@@ -375,8 +373,7 @@ static void test_message_to_oneself(void **state)
 	lp_reactor_free(receiver.reactor);
 }
 
-/* --- Running and stopping
- * -------------------------------------------------------------------------------- */
+/* --- Running and stopping --------------------------------------------------------------------- */
 
 static void *run_main(void *arg)
 {
@@ -420,8 +417,7 @@ static void test_explain(void **state)
 	assert_null(strchr(text, '\n'));
 }
 
-/* --- Simulation
- * ---------------------------------------------------------------------------------------------- */
+/* --- Simulation ------------------------------------------------------------------------------- */
 
 static void test_simulated_time_jumps(void **state)
 {

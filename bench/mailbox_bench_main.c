@@ -136,8 +136,7 @@ static double play(uint32_t ball_cnt, uint64_t total)
 	return rate;
 }
 
-/* --- The bare mechanisms
- * --------------------------------------------------------------------------- */
+/* --- The bare mechanisms ---------------------------------------------------------------------- */
 
 struct bare_side {
 	pthread_t thread;

@@ -81,7 +81,7 @@ struct lp_bdev_stats {
 	uint64_t shorts; /* transfers that had to be continued */
 };
 
-/* --- Opening ------------------------------------------------------------------------------- */
+/* --- Opening ---------------------------------------------------------------------------------- */
 
 struct lp_bdev_open_options {
 	bool read_only;
@@ -132,7 +132,7 @@ const struct lp_bdev_stats *lp_bdev_stats(const struct lp_bdev_chan *chan);
 struct lp_bdev *lp_bdev_of(const struct lp_bdev_chan *chan);
 const char *lp_bdev_opcode_name(enum lp_bdev_opcode opcode);
 
-/* --- Blocking, by any other thread ----------------------------------------------------------- */
+/* --- Blocking, by any other thread ------------------------------------------------------------ */
 
 int lp_bdev_read_sync(struct lp_bdev *bdev, void *buf, uint64_t length_bytes,
 		      uint64_t offset_bytes) LP_MUST_CHECK;

@@ -22,7 +22,7 @@
 
 struct lp_sim;
 
-/* --- What kind of device ------------------------------------------------------------------- */
+/* --- What kind of device ---------------------------------------------------------------------- */
 
 struct lp_sim_latency {
 	uint64_t low_ns; /* uniform in [low, high]; at least 1 ns passes */
@@ -69,7 +69,7 @@ int lp_bdev_open_sim(const struct lp_sim_options *options, struct lp_bdev **ret_
 /* The device must be a simulated one (asserted). */
 struct lp_sim *lp_sim_of(struct lp_bdev *bdev);
 
-/* --- Faults while running -------------------------------------------------------------------- */
+/* --- Faults while running --------------------------------------------------------------------- */
 
 enum lp_sim_fault {
 	LP_SIM_EIO,       /* any operation; a failed flush: see drops_on_failed_flush */

@@ -230,8 +230,7 @@ static void uring_detach(struct lp_bdev_chan *chan)
 	free(self);
 }
 
-/* --- Asynchronous I/O
- * ------------------------------------------------------------------------------ */
+/* --- Asynchronous I/O ------------------------------------------------------------------------- */
 
 static void prep_transfer(const struct uring_chan *self, struct io_uring_sqe *sqe,
 			  const struct lp_bdev_op *op, int fd)
@@ -337,8 +336,7 @@ static void uring_submit(struct lp_bdev_chan *chan, struct lp_bdev_op *op)
 	start(chan_of(chan), op);
 }
 
-/* --- Blocking I/O
- * ------------------------------------------------------------------------------------ */
+/* --- Blocking I/O ----------------------------------------------------------------------------- */
 
 static int transfer_sync(const struct uring_bdev *self, enum lp_bdev_opcode opcode,
 			 struct iovec iov, uint64_t offset)

@@ -265,8 +265,7 @@ bool lp_pending_find(const struct lp_pending *pending, uint64_t block, struct lp
 	return true;
 }
 
-/* --- Durability
- * ------------------------------------------------------------------------------------ */
+/* --- Durability ------------------------------------------------------------------------------- */
 
 /* The version is durable: what was durable before it is not needed any more. */
 static void become_ready(struct lp_pending *pending, struct version *version)
@@ -364,8 +363,7 @@ void lp_pending_frame_durable(struct lp_pending *pending, uint64_t seq)
 	}
 }
 
-/* --- Write-back
- * ------------------------------------------------------------------------------------ */
+/* --- Write-back ------------------------------------------------------------------------------- */
 
 static int by_block(const void *a, const void *b)
 {

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Operations ------------------------------------------------------------------------------ */
+/* --- Operations ------------------------------------------------------------------------------- */
 
 struct lpi_rec *lpi_rec_get(struct lpi_rec *rec)
 {
@@ -51,7 +51,7 @@ static bool reached(const struct lpi_rec *rec, uint64_t sector_idx)
 	return lpi_rec_draw(rec, rec->atomic ? 0 : sector_idx) & 1;
 }
 
-/* --- Versions -------------------------------------------------------------------------------- */
+/* --- Versions --------------------------------------------------------------------------------- */
 
 static bool is_live(const struct lpi_version *version, uint64_t sector_idx)
 {
@@ -120,7 +120,7 @@ static void versions_fini(struct lpi_versions *versions)
 	}
 }
 
-/* --- The cache ------------------------------------------------------------------------------- */
+/* --- The cache -------------------------------------------------------------------------------- */
 
 void lpi_cache_init(struct lpi_cache *cache, uint64_t size_bytes, uint32_t sector_bytes,
 		    bool power_protected)
