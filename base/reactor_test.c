@@ -7,7 +7,12 @@
 
 #include <fcntl.h>
 #include <liburing.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/prng.h"
@@ -401,6 +406,40 @@ static void test_stop_from_another_thread(void **state)
 	}
 }
 
+/* What container profiles do: io_uring_setup fails with EPERM. */
+static int forbid_io_uring(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = LP_ARRAY_SIZE(code), .filter = code};
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -errno;
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0 ? -errno : 0;
+}
+
+static void test_io_uring_forbidden(void **state)
+{
+	(void)state;
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		const struct lp_reactor_options options = {.name = "test", .ring = true};
+		struct lp_reactor *reactor = NULL;
+		if (forbid_io_uring() < 0)
+			_exit(2);
+		int err = lp_reactor_new(&options, &reactor);
+		_exit(err == -EPERM && reactor == NULL ? 0 : 1);
+	}
+	int status = 0;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void test_explain(void **state)
 {
 	(void)state;
@@ -525,6 +564,7 @@ int main(void)
 		cmocka_unit_test(test_messages_from_many_threads),
 		cmocka_unit_test(test_message_to_oneself),
 		cmocka_unit_test(test_stop_from_another_thread),
+		cmocka_unit_test(test_io_uring_forbidden),
 		cmocka_unit_test(test_explain),
 		cmocka_unit_test(test_simulated_time_jumps),
 		cmocka_unit_test(test_simulation_goes_on_after_busy_sources),
