@@ -58,7 +58,7 @@ struct lp_reactor {
 	struct io_uring ring;
 	struct lp_inbox inbox;
 	_Atomic bool stop;
-	_Atomic pid_t owner_tid; /* 0 before start */
+	_Atomic(const char *) owner; /* the owner's `self`; NULL before start */
 	int wake_fd;
 	uint32_t id; /* index into other reactors' outboxes */
 	struct lp_io wake_poll;
@@ -90,7 +90,10 @@ struct lp_reactor {
 };
 
 static _Atomic uint64_t ids_used[LP_REACTOR_MAX / 64];
-static _Thread_local struct lp_reactor *mine;
+
+/* A thread is known by the address of its own `self`. */
+static _Thread_local char self;
+static _Thread_local struct lp_reactor *ring_owner_of; /* its one reactor with a ring, or NULL */
 
 const char *lp_reactor_phase_name(enum lp_reactor_phase phase)
 {
@@ -232,8 +235,8 @@ void lp_reactor_free(struct lp_reactor *reactor)
 	if (reactor->options.ring)
 		ring_free(reactor);
 	id_return(reactor->id);
-	if (mine == reactor)
-		mine = NULL;
+	if (ring_owner_of == reactor)
+		ring_owner_of = NULL;
 	free(reactor->file_slots);
 	free(reactor->buffers);
 	free(reactor);
@@ -295,9 +298,9 @@ static void wake_poll_complete(struct lp_io *io)
 
 int lp_reactor_start(struct lp_reactor *reactor)
 {
-	LP_ASSERT(atomic_load(&reactor->owner_tid) == 0);
-	LP_ASSERT(mine == NULL);
+	LP_ASSERT(atomic_load(&reactor->owner) == NULL);
 	if (reactor->options.ring) {
+		LP_ASSERT(ring_owner_of == NULL);
 		/* liburing 2.3 declares io_uring_enable_rings() but does not export it. */
 		int err = io_uring_register((unsigned)reactor->ring.ring_fd,
 					    IORING_REGISTER_ENABLE_RINGS, NULL, 0);
@@ -306,8 +309,9 @@ int lp_reactor_start(struct lp_reactor *reactor)
 		/* Saves a look-up of the descriptor per call; not had, nothing is lost. */
 		(void)io_uring_register_ring_fd(&reactor->ring);
 	}
-	mine = reactor;
-	atomic_store(&reactor->owner_tid, gettid());
+	if (reactor->options.ring)
+		ring_owner_of = reactor;
+	atomic_store(&reactor->owner, &self);
 	reactor->now_ns = lp_clock_mono_ns(reactor->clock);
 	if (reactor->options.ring)
 		wake_poll_arm(reactor);
@@ -316,7 +320,7 @@ int lp_reactor_start(struct lp_reactor *reactor)
 
 bool lp_reactor_is_mine(const struct lp_reactor *reactor)
 {
-	return mine == reactor;
+	return atomic_load_explicit(&reactor->owner, memory_order_relaxed) == &self;
 }
 
 uint64_t lp_reactor_now_ns(const struct lp_reactor *reactor)
@@ -906,13 +910,18 @@ uint32_t lp_reactor_turn(struct lp_reactor *reactor, bool may_sleep)
 {
 	LP_ASSERT(lp_reactor_is_mine(reactor));
 	flush(reactor);
-	may_sleep = may_sleep && !reactor->sources_busy;
+	bool may_wait = may_sleep && !reactor->sources_busy;
 	if (reactor->options.ring)
-		wait_for_ring(reactor, may_sleep);
+		wait_for_ring(reactor, may_wait);
 	else
-		wait_for_simulation(reactor, may_sleep);
+		wait_for_simulation(reactor, may_wait);
 	turn_begin(reactor);
-	return run_callbacks(reactor);
+	uint32_t cnt = run_callbacks(reactor);
+	/* In a simulation 0 says that nothing will ever happen, not that the sources were asked
+	 * once more before time may jump. They are idle now: this goes one level deep. */
+	if (cnt == 0 && may_sleep && !may_wait && !reactor->options.ring)
+		return lp_reactor_turn(reactor, true);
+	return cnt;
 }
 
 void lp_reactor_run(struct lp_reactor *reactor)

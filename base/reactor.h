@@ -163,7 +163,8 @@ int lp_reactor_explain(int err, char *buf, size_t len);
 /* Accepts NULL. Nothing may be in flight, armed or queued (asserted). */
 void lp_reactor_free(struct lp_reactor *reactor);
 
-/* The calling thread becomes the owner. */
+/* The calling thread becomes the owner. A thread owns one reactor with a ring at most, and any
+ * number without: a simulation turns all its shards on one thread. */
 int lp_reactor_start(struct lp_reactor *reactor) LP_MUST_CHECK;
 /* Turns until lp_reactor_stop(). */
 void lp_reactor_run(struct lp_reactor *reactor);

@@ -447,6 +447,75 @@ static void test_simulated_time_jumps(void **state)
 	lp_reactor_free(rec.reactor);
 }
 
+/* A source with two bursts of work, an hour apart. */
+struct bursts {
+	struct lp_source source;
+	const struct lp_clock_sim *sim;
+	int left;
+};
+
+static uint32_t bursts_poll(struct lp_source *source, uint32_t budget)
+{
+	struct bursts *bursts = LP_CONTAINER_OF(source, struct bursts, source);
+	(void)budget;
+	if (bursts->left == 0 || (bursts->left == 1 && bursts->sim->now_ns < 3600 * LP_NS_PER_S))
+		return 0;
+	bursts->left--;
+	return 1;
+}
+
+static uint64_t bursts_next_ns(const struct lp_source *source)
+{
+	struct bursts *bursts =
+		LP_CONTAINER_OF((struct lp_source *)(uintptr_t)source, struct bursts, source);
+	return bursts->left == 0 ? UINT64_MAX : 3600 * LP_NS_PER_S;
+}
+
+/* A turn after a busy one does not say that all is over. */
+static void test_simulation_goes_on_after_busy_sources(void **state)
+{
+	(void)state;
+	struct lp_clock_sim sim;
+	lp_clock_sim_init(&sim, 3600 * LP_NS_PER_S - 1, 0);
+	const struct lp_reactor_options options = {.name = "sim", .sim = &sim};
+	struct lp_reactor *reactor = NULL;
+	struct bursts bursts = {
+		{.name = "bursts", .budget = 1, .poll = bursts_poll, .next_ns = bursts_next_ns},
+		&sim,
+		2};
+	lp_test_ok(lp_reactor_new(&options, &reactor));
+	lp_test_ok(lp_reactor_start(reactor));
+	lp_source_add(reactor, &bursts.source);
+	assert_int_equal(lp_reactor_turn(reactor, false), 1);
+	assert_int_equal(lp_reactor_turn(reactor, true), 1);
+	assert_int_equal(sim.now_ns, 3600 * LP_NS_PER_S);
+	assert_int_equal(lp_reactor_turn(reactor, true), 0);
+	lp_source_remove(reactor, &bursts.source);
+	lp_reactor_free(reactor);
+}
+
+/* The shards of a simulation, turned by one thread. */
+static void test_two_simulated_on_one_thread(void **state)
+{
+	(void)state;
+	struct lp_clock_sim sim;
+	lp_clock_sim_init(&sim, 0, 0);
+	const struct lp_reactor_options options = {.name = "sim", .sim = &sim};
+	struct lp_reactor *a = NULL;
+	struct lp_reactor *b = NULL;
+	lp_test_ok(lp_reactor_new(&options, &a));
+	lp_test_ok(lp_reactor_new(&options, &b));
+	assert_false(lp_reactor_is_mine(a));
+	lp_test_ok(lp_reactor_start(a));
+	lp_test_ok(lp_reactor_start(b));
+	assert_true(lp_reactor_is_mine(a));
+	assert_true(lp_reactor_is_mine(b));
+	assert_int_equal(lp_reactor_turn(a, true), 0);
+	assert_int_equal(lp_reactor_turn(b, true), 0);
+	lp_reactor_free(a);
+	lp_reactor_free(b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -462,6 +531,8 @@ int main(void)
 		cmocka_unit_test(test_stop_from_another_thread),
 		cmocka_unit_test(test_explain),
 		cmocka_unit_test(test_simulated_time_jumps),
+		cmocka_unit_test(test_simulation_goes_on_after_busy_sources),
+		cmocka_unit_test(test_two_simulated_on_one_thread),
 	};
 	return lp_test_main(tests, "base/reactor");
 }

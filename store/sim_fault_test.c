@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: faults strike where their rules say and do what they say, while running and at a cut:
+ * clauses SIM17 to SIM27 of store/SIM.md.
+ * Method: one rule at a time on a plain device; then what reads and cuts give. */
+#include "store/sim_test.h"
+
+#define SECTOR UINT64_C(4096)
+#define WRITES (LP_SIM_OP(LP_BDEV_WRITE) | LP_SIM_OP(LP_BDEV_WRITE_THROUGH))
+
+static void open_plain(struct sim_bench *bench)
+{
+	struct lp_sim_profile profile = sim_plain_profile(4096);
+	sim_bench_init(bench, &profile, 1);
+}
+
+static uint32_t add(struct sim_bench *bench, struct lp_sim_rule rule)
+{
+	return lp_sim_rule_add(bench->sim, &rule);
+}
+
+static int write_tag(struct sim_bench *bench, int tag, uint64_t sector_idx, uint64_t sector_cnt)
+{
+	return sim_do(bench, LP_BDEV_WRITE, tag, sector_idx, sector_cnt);
+}
+
+static int write_through(struct sim_bench *bench, int tag, uint64_t sector_idx, uint64_t sector_cnt)
+{
+	return sim_do(bench, LP_BDEV_WRITE_THROUGH, tag, sector_idx, sector_cnt);
+}
+
+static int read_one(struct sim_bench *bench, uint64_t sector_idx)
+{
+	return sim_do(bench, LP_BDEV_READ, 0, sector_idx, 1);
+}
+
+static int flush(struct sim_bench *bench)
+{
+	return sim_do(bench, LP_BDEV_FLUSH, 0, 0, 1);
+}
+
+/* How many of the sectors hold the tag; the others must hold the other one. */
+static int count_tags(struct lp_bdev *bdev, int tag, int other, uint64_t sector_cnt)
+{
+	int cnt = 0;
+	for (uint64_t i = 0; i < sector_cnt; i++) {
+		int got = sim_peek(bdev, i);
+		assert_true(got == tag || got == other);
+		cnt += got == tag;
+	}
+	return cnt;
+}
+
+static void failed_write(enum lp_sim_fault fault, int err, enum lp_bdev_opcode opcode)
+{
+	struct sim_bench bench;
+	open_plain(&bench);
+	lp_test_ok(write_through(&bench, 1, 0, 16));
+	(void)add(&bench, (struct lp_sim_rule){.fault = fault, .opcode_mask = WRITES});
+	lp_test_err(err, sim_do(&bench, opcode, 2, 0, 16));
+	lp_sim_rules_clear(bench.sim);
+	int stored = count_tags(bench.bdev, 2, 1, 16);
+	assert_in_range(stored, 2, 14);
+	/* Nothing of it is durable, even of a write-through, until a flush; then what was
+	 * stored is, and nothing else. */
+	for (uint64_t i = 0; i < 16; i++) {
+		if (sim_peek(bench.bdev, i) == 2)
+			sim_expect(&bench, i, 1, 2);
+		else
+			sim_expect(&bench, i, 1);
+	}
+	lp_test_ok(flush(&bench));
+	for (uint64_t i = 0; i < 16; i++)
+		sim_expect(&bench, i, sim_peek(bench.bdev, i));
+	sim_bench_fini(&bench);
+}
+
+static void test_sim17_eio(void **state)
+{
+	(void)state;
+	failed_write(LP_SIM_EIO, -EIO, LP_BDEV_WRITE);
+	failed_write(LP_SIM_EIO, -EIO, LP_BDEV_WRITE_THROUGH);
+	struct sim_bench bench;
+	open_plain(&bench);
+	(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_EIO});
+	lp_test_err(-EIO, read_one(&bench, 0));
+	lp_test_err(-EIO, sim_do(&bench, LP_BDEV_DISCARD, 0, 0, 1));
+	lp_sim_rules_clear(bench.sim);
+	lp_test_ok(read_one(&bench, 0));
+	sim_bench_fini(&bench);
+}
+
+/* While it is in flight all of a write that will fail may be met. */
+static void test_sim17_eio_in_flight(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_EIO});
+	struct sim_op *op = sim_submit(&bench, LP_BDEV_WRITE, 1, 0, 8);
+	for (uint64_t i = 0; i < 8; i++)
+		sim_expect(&bench, i, 0, 1);
+	sim_wait(&bench, op);
+	lp_test_err(-EIO, op->op.result);
+	free(op);
+	sim_bench_fini(&bench);
+}
+
+static void test_sim17_atomic(void **state)
+{
+	(void)state;
+	struct lp_sim_profile profile = sim_plain_profile(512);
+	struct sim_bench bench;
+	int seen[2] = {0};
+	profile.atomic_write_bytes = 4096;
+	sim_bench_init(&bench, &profile, 1);
+	for (int n = 0; n < 40; n++) {
+		lp_test_ok(write_tag(&bench, 1, 0, 8));
+		(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_EIO});
+		lp_test_err(-EIO, write_tag(&bench, 2, 0, 8));
+		lp_sim_rules_clear(bench.sim);
+		int stored = count_tags(bench.bdev, 2, 1, 8);
+		assert_true(stored == 0 || stored == 8);
+		seen[stored / 8]++;
+	}
+	assert_true(seen[0] > 5 && seen[1] > 5);
+	sim_bench_fini(&bench);
+}
+
+static void fail_flush(struct sim_bench *bench)
+{
+	(void)add(bench, (struct lp_sim_rule){.fault = LP_SIM_EIO,
+					      .opcode_mask = LP_SIM_OP(LP_BDEV_FLUSH)});
+	lp_test_err(-EIO, flush(bench));
+	lp_sim_rules_clear(bench->sim);
+}
+
+static void test_sim18_failed_flush_keeps(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	lp_test_ok(write_tag(&bench, 1, 0, 1));
+	fail_flush(&bench);
+	assert_int_equal(sim_peek(bench.bdev, 0), 1);
+	sim_expect(&bench, 0, 0, 1);
+	lp_test_ok(flush(&bench));
+	sim_expect(&bench, 0, 1);
+	sim_bench_fini(&bench);
+}
+
+static void test_sim18_failed_flush_drops(void **state)
+{
+	(void)state;
+	struct lp_sim_profile profile = sim_plain_profile(4096);
+	struct sim_bench bench;
+	profile.drops_on_failed_flush = true;
+	/* Longer than a flush, so that it is still in flight when that fails. */
+	profile.latency[LP_BDEV_WRITE_THROUGH] = (struct lp_sim_latency){50000, 60000};
+	sim_bench_init(&bench, &profile, 1);
+	lp_test_ok(write_tag(&bench, 1, 0, 1));
+	lp_test_ok(flush(&bench));
+	lp_test_ok(write_tag(&bench, 2, 0, 2));
+	struct sim_op *op = sim_submit(&bench, LP_BDEV_WRITE_THROUGH, 3, 2, 1);
+	fail_flush(&bench);
+	assert_int_equal(sim_peek(bench.bdev, 0), 1);
+	assert_int_equal(sim_peek(bench.bdev, 1), 0);
+	assert_false(op->done);
+	lp_test_ok(flush(&bench));
+	sim_expect(&bench, 0, 1);
+	sim_expect(&bench, 1, 0);
+	sim_wait(&bench, op);
+	lp_test_ok(op->op.result);
+	sim_expect(&bench, 2, 3);
+	free(op);
+	sim_bench_fini(&bench);
+}
+
+static void test_sim19_latent(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	lp_test_ok(write_through(&bench, 1, 0, 8));
+	(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_LATENT,
+					       .offset_bytes = 2 * SECTOR,
+					       .length_bytes = 3 * SECTOR,
+					       .fire_cnt = 1});
+	lp_test_ok(read_one(&bench, 1));
+	/* Only what was read is spoiled: sectors 2 and 3, not 4. */
+	lp_test_err(-EIO, sim_do(&bench, LP_BDEV_READ, 0, 0, 4));
+	lp_test_ok(read_one(&bench, 1));
+	lp_test_err(-EIO, read_one(&bench, 2));
+	lp_test_err(-EIO, read_one(&bench, 3));
+	assert_int_equal(sim_peek(bench.bdev, 3), -EIO);
+	lp_test_ok(read_one(&bench, 4));
+	/* It outlives a cut. */
+	uint64_t last = lp_sim_event_count(bench.sim) - 1;
+	struct lp_bdev *left = NULL;
+	lp_test_ok(lp_sim_image_at(bench.sim, last, NULL, 1, &left));
+	assert_int_equal(sim_peek(left, 2), -EIO);
+	assert_int_equal(sim_peek(left, 4), 1);
+	lp_bdev_close(left);
+	/* A write that fails does not heal, one that succeeds does, where it goes. */
+	(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_EIO, .opcode_mask = WRITES});
+	for (int n = 0; n < 10; n++) /* some of them reach the medium all the same */
+		lp_test_err(-EIO, write_tag(&bench, 2, 2, 1));
+	lp_test_err(-EIO, read_one(&bench, 2));
+	lp_sim_rules_clear(bench.sim);
+	lp_test_ok(write_tag(&bench, 2, 2, 1));
+	lp_test_ok(read_one(&bench, 2));
+	lp_test_err(-EIO, read_one(&bench, 3));
+	sim_bench_fini(&bench);
+}
+
+static void test_sim19_spoil(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	lp_sim_spoil(bench.sim, 6 * SECTOR, 4096);
+	lp_sim_spoil(bench.sim, 1, 2 * SECTOR + 17);
+	for (uint64_t i = 0; i < 8; i++)
+		assert_int_equal(sim_peek(bench.bdev, i), i >= 1 && i < 7 ? -EIO : 0);
+	/* Out of the middle, then the rest in one. */
+	lp_test_ok(write_tag(&bench, 1, 3, 2));
+	for (uint64_t i = 1; i < 7; i++)
+		assert_int_equal(sim_peek(bench.bdev, i), i == 3 || i == 4 ? 1 : -EIO);
+	lp_test_ok(write_tag(&bench, 2, 0, 8));
+	assert_int_equal(count_tags(bench.bdev, 2, 2, 8), 8);
+	sim_bench_fini(&bench);
+}
+
+/* Bits in which the device differs from the tag in the sectors given. */
+static int flipped_bits(struct lp_bdev *bdev, int tag, uint64_t sector_idx, uint64_t sector_cnt)
+{
+	_Alignas(4096) unsigned char buf[4096];
+	int cnt = 0;
+	for (uint64_t i = 0; i < sector_cnt; i++) {
+		lp_test_ok(lp_bdev_read_sync(bdev, buf, 4096, (sector_idx + i) * SECTOR));
+		for (size_t k = 0; k < sizeof(buf); k++)
+			cnt += __builtin_popcount(buf[k] ^ (unsigned)tag);
+	}
+	return cnt;
+}
+
+static int flipped_after_cut(struct sim_bench *bench, int tag, uint64_t seed)
+{
+	struct lp_bdev *left = NULL;
+	uint64_t last = lp_sim_event_count(bench->sim) - 1;
+	lp_test_ok(lp_sim_image_at(bench->sim, last, NULL, seed, &left));
+	int cnt = flipped_bits(left, tag, 0, 1);
+	lp_bdev_close(left);
+	return cnt;
+}
+
+static void test_sim20_rot(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	lp_test_ok(write_through(&bench, 1, 0, 8));
+	lp_sim_rot(bench.sim, 100, 10, 5);
+	assert_int_equal(flipped_bits(bench.bdev, 1, 0, 1), 5);
+	assert_int_equal(flipped_bits(bench.bdev, 1, 1, 7), 0);
+	for (uint64_t seed = 0; seed < 20; seed++)
+		assert_int_equal(flipped_after_cut(&bench, 1, seed), 5);
+	lp_test_ok(flush(&bench));
+	assert_int_equal(flipped_bits(bench.bdev, 1, 0, 1), 5);
+	assert_int_equal(flipped_after_cut(&bench, 1, 0), 5);
+	/* A rewrite heals it, once it is durable. */
+	lp_test_ok(write_tag(&bench, 1, 0, 1));
+	assert_int_equal(flipped_bits(bench.bdev, 1, 0, 1), 0);
+	bool seen[6] = {false};
+	for (uint64_t seed = 0; seed < 50; seed++)
+		seen[flipped_after_cut(&bench, 1, seed)] = true;
+	assert_true(seen[0] && seen[5]);
+	lp_test_ok(flush(&bench));
+	assert_int_equal(flipped_after_cut(&bench, 1, 0), 0);
+	sim_bench_fini(&bench);
+}
+
+static void test_sim20_rot_by_rule(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	lp_test_ok(write_through(&bench, 1, 0, 2));
+	(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_ROT,
+					       .opcode_mask = LP_SIM_OP(LP_BDEV_READ),
+					       .length_bytes = 4096,
+					       .fire_cnt = 1,
+					       .arg = 3});
+	struct sim_op *op = sim_submit(&bench, LP_BDEV_READ, 0, 0, 2);
+	sim_wait(&bench, op);
+	assert_int_equal(sim_tag_of(op->buf, 4096), SIM_MIXED); /* this read sees it */
+	assert_int_equal(sim_tag_of(op->buf + 4096, 4096), 1);
+	free(op);
+	assert_int_equal(flipped_bits(bench.bdev, 1, 0, 2), 3);
+	(void)add(&bench,
+		  (struct lp_sim_rule){
+			  .fault = LP_SIM_ROT, .opcode_mask = WRITES, .fire_cnt = 1, .arg = 4});
+	lp_test_ok(write_through(&bench, 1, 0, 1));
+	assert_int_equal(flipped_bits(bench.bdev, 1, 0, 2), 4);
+	sim_bench_fini(&bench);
+}
+
+/* Rot of a discarded sector is as open as the discard is; on a protected device it is at once in
+ * the medium. */
+static void test_sim20_rot_beside_discard(void **state)
+{
+	(void)state;
+	struct lp_sim_profile profile = sim_plain_profile(4096);
+	struct sim_bench bench;
+	for (int protected = 0; protected < 2; protected ++) {
+		profile.power_protected = protected == 1;
+		sim_bench_init(&bench, &profile, 1);
+		lp_test_ok(sim_do(&bench, LP_BDEV_DISCARD, 0, 0, 1));
+		lp_sim_rot(bench.sim, 4096, 0, 7);
+		lp_test_ok(flush(&bench));
+		assert_int_equal(flipped_bits(bench.bdev, 0, 0, 1), 7);
+		for (uint64_t seed = 0; seed < 20; seed++)
+			assert_int_equal(flipped_after_cut(&bench, 0, seed), 7);
+		sim_bench_fini(&bench);
+	}
+}
+
+static void test_sim21_misdirected(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	lp_test_ok(write_through(&bench, 1, 0, 4));
+	(void)add(&bench, (struct lp_sim_rule){
+				  .fault = LP_SIM_MISDIRECT, .fire_cnt = 2, .arg = 10 * SECTOR});
+	struct sim_op *op = sim_submit(&bench, LP_BDEV_WRITE, 2, 0, 2);
+	sim_expect(&bench, 10, 0, 2);
+	sim_wait(&bench, op);
+	lp_test_ok(op->op.result);
+	free(op);
+	assert_int_equal(count_tags(bench.bdev, 1, 1, 4), 4);
+	assert_int_equal(sim_peek(bench.bdev, 10), 2);
+	assert_int_equal(sim_peek(bench.bdev, 11), 2);
+	sim_expect(&bench, 0, 1);
+	sim_expect(&bench, 10, 0, 2);
+	lp_test_ok(write_through(&bench, 3, 0, 1));
+	sim_expect(&bench, 10, 3);
+	lp_sim_rules_clear(bench.sim);
+	/* Near the end it is moved back. */
+	uint64_t last = SIM_SIZE / 4096 - 1;
+	(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_MISDIRECT, .arg = last * SECTOR});
+	lp_test_ok(write_tag(&bench, 4, 0, 3));
+	assert_int_equal(sim_peek(bench.bdev, last - 2), 4);
+	assert_int_equal(sim_peek(bench.bdev, last), 4);
+	sim_bench_fini(&bench);
+}
+
+static void test_sim22_lost(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	lp_test_ok(write_through(&bench, 1, 0, 1));
+	(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_LOST, .fire_cnt = 2});
+	lp_test_ok(write_tag(&bench, 2, 0, 1));
+	lp_test_ok(write_through(&bench, 3, 0, 1));
+	lp_test_ok(flush(&bench));
+	assert_int_equal(sim_peek(bench.bdev, 0), 1);
+	sim_expect(&bench, 0, 1);
+	lp_test_ok(write_through(&bench, 4, 0, 1));
+	assert_int_equal(sim_peek(bench.bdev, 0), 4);
+	sim_bench_fini(&bench);
+}
+
+static void test_sim23_stale(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	lp_test_ok(write_through(&bench, 1, 0, 16));
+	(void)add(&bench,
+		  (struct lp_sim_rule){.fault = LP_SIM_STALE, .skip_cnt = 1, .fire_cnt = 1});
+	lp_test_ok(write_through(&bench, 2, 0, 16));
+	for (int n = 0; n < 3; n++) {
+		struct sim_op *op = sim_submit(&bench, LP_BDEV_READ, 0, 0, 16);
+		sim_wait(&bench, op);
+		/* All of it, not a mixture. */
+		assert_int_equal(sim_tag_of(op->buf, 16 * SECTOR), n == 1 ? 1 : 2);
+		free(op);
+	}
+	sim_expect(&bench, 0, 2);
+	sim_bench_fini(&bench);
+}
+
+static void test_sim24_slow(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_SLOW,
+					       .opcode_mask = LP_SIM_OP(LP_BDEV_FLUSH),
+					       .arg = 7 * LP_NS_PER_S});
+	struct sim_op *op = sim_submit(&bench, LP_BDEV_FLUSH, 0, 0, 1);
+	uint64_t start_ns = bench.clock.now_ns;
+	lp_test_ok(write_tag(&bench, 1, 0, 1));
+	assert_true(bench.clock.now_ns - start_ns <= 2000);
+	assert_false(op->done);
+	sim_wait(&bench, op);
+	assert_in_range(bench.clock.now_ns - start_ns, 7 * LP_NS_PER_S, 7 * LP_NS_PER_S + 4000);
+	free(op);
+	start_ns = bench.clock.now_ns;
+	lp_test_ok(lp_bdev_flush_sync(bench.bdev));
+	assert_true(bench.clock.now_ns == start_ns);
+	sim_bench_fini(&bench);
+}
+
+static void test_sim25_enospc(void **state)
+{
+	(void)state;
+	failed_write(LP_SIM_ENOSPC, -ENOSPC, LP_BDEV_WRITE);
+	failed_write(LP_SIM_ENOSPC, -ENOSPC, LP_BDEV_WRITE_THROUGH);
+}
+
+static void test_sim26_vanish(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	lp_test_ok(write_through(&bench, 1, 0, 2));
+	struct sim_op *before = sim_submit(&bench, LP_BDEV_WRITE_THROUGH, 2, 0, 1);
+	(void)add(&bench,
+		  (struct lp_sim_rule){.fault = LP_SIM_VANISH, .skip_cnt = 1, .fire_cnt = 1});
+	lp_test_ok(read_one(&bench, 1));
+	lp_test_err(-ENODEV, write_tag(&bench, 3, 1, 1));
+	sim_wait(&bench, before);
+	lp_test_ok(before->op.result);
+	free(before);
+	lp_test_err(-ENODEV, read_one(&bench, 0));
+	lp_test_err(-ENODEV, flush(&bench));
+	lp_test_err(-ENODEV, sim_do(&bench, LP_BDEV_DISCARD, 0, 0, 2));
+	lp_test_err(-ENODEV, lp_bdev_flush_sync(bench.bdev));
+	lp_test_err(-ENODEV, lp_bdev_refresh_size(bench.bdev));
+	lp_sim_rules_clear(bench.sim); /* it does not come back */
+	lp_test_err(-ENODEV, read_one(&bench, 0));
+	sim_expect(&bench, 0, 2);
+	sim_expect(&bench, 1, 1);
+	sim_bench_fini(&bench);
+}
+
+/* --- SIM27 -------------------------------------------------------------------------------------
+ */
+
+static void test_sim27_mask_and_range(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	uint32_t rule = add(&bench, (struct lp_sim_rule){.fault = LP_SIM_EIO,
+							 .opcode_mask = LP_SIM_OP(LP_BDEV_READ),
+							 .offset_bytes = 8 * SECTOR,
+							 .length_bytes = 2 * SECTOR});
+	lp_test_ok(write_tag(&bench, 1, 8, 2));
+	lp_test_ok(sim_do(&bench, LP_BDEV_READ, 0, 0, 8));
+	lp_test_ok(read_one(&bench, 10));
+	lp_test_ok(flush(&bench));
+	assert_int_equal(lp_sim_rule_fired(bench.sim, rule), 0);
+	lp_test_err(-EIO, read_one(&bench, 8));
+	lp_test_err(-EIO, read_one(&bench, 9));
+	lp_test_err(-EIO, sim_do(&bench, LP_BDEV_READ, 0, 7, 2));
+	lp_test_err(-EIO, sim_do(&bench, LP_BDEV_READ, 0, 0, 16));
+	assert_int_equal(lp_sim_rule_fired(bench.sim, rule), 4);
+	lp_sim_rules_clear(bench.sim);
+	/* A flush meets any range; length 0 goes to the end. */
+	(void)add(&bench,
+		  (struct lp_sim_rule){.fault = LP_SIM_EIO, .offset_bytes = SIM_SIZE - 4096});
+	lp_test_err(-EIO, flush(&bench));
+	lp_test_ok(read_one(&bench, SIM_SIZE / 4096 - 2));
+	lp_test_err(-EIO, read_one(&bench, SIM_SIZE / 4096 - 1));
+	sim_bench_fini(&bench);
+}
+
+static void test_sim27_counts(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	uint32_t first = add(
+		&bench, (struct lp_sim_rule){.fault = LP_SIM_EIO, .skip_cnt = 3, .fire_cnt = 2});
+	/* Counts for itself, though the first has already struck. */
+	uint32_t second =
+		add(&bench, (struct lp_sim_rule){.fault = LP_SIM_SLOW, .skip_cnt = 4, .arg = 1});
+	for (int n = 0; n < 8; n++)
+		assert_int_equal(read_one(&bench, 0), n == 3 || n == 4 ? -EIO : 0);
+	assert_int_equal(lp_sim_rule_fired(bench.sim, first), 2);
+	assert_int_equal(lp_sim_rule_fired(bench.sim, second), 4);
+	sim_bench_fini(&bench);
+}
+
+static void test_sim27_chance(void **state)
+{
+	(void)state;
+	struct sim_bench bench;
+	open_plain(&bench);
+	(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_EIO, .chance_ppm = 250000});
+	int failed_cnt = 0;
+	for (int n = 0; n < 1000; n++)
+		failed_cnt += read_one(&bench, 0) < 0;
+	assert_in_range(failed_cnt, 200, 300);
+	sim_bench_fini(&bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sim17_eio),
+		cmocka_unit_test(test_sim17_eio_in_flight),
+		cmocka_unit_test(test_sim17_atomic),
+		cmocka_unit_test(test_sim18_failed_flush_keeps),
+		cmocka_unit_test(test_sim18_failed_flush_drops),
+		cmocka_unit_test(test_sim19_latent),
+		cmocka_unit_test(test_sim19_spoil),
+		cmocka_unit_test(test_sim20_rot),
+		cmocka_unit_test(test_sim20_rot_by_rule),
+		cmocka_unit_test(test_sim20_rot_beside_discard),
+		cmocka_unit_test(test_sim21_misdirected),
+		cmocka_unit_test(test_sim22_lost),
+		cmocka_unit_test(test_sim23_stale),
+		cmocka_unit_test(test_sim24_slow),
+		cmocka_unit_test(test_sim25_enospc),
+		cmocka_unit_test(test_sim26_vanish),
+		cmocka_unit_test(test_sim27_mask_and_range),
+		cmocka_unit_test(test_sim27_counts),
+		cmocka_unit_test(test_sim27_chance),
+	};
+	return lp_test_main(tests, "store/sim_fault");
+}
