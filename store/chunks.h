@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The chunk table of a device: who owns which large piece of it (rule S5).
+ *
+ * A chunk is free, or leased by one shard for one use. A lease is durable before lp_chunks_lease()
+ * returns, a return before lp_chunks_return() does; the owner must have made durable by then that
+ * nothing it records lies in the chunk (rule S1). What one shard leased and did not use when the
+ * power failed is still its own, and empty.
+ *
+ * Some free chunks are kept for files: leases for objects get -ENOSPC when fewer would remain, so
+ * that RocksDB can still flush and compact on a full device (rule L8).
+ *
+ * Threads: any; one mutex per table is held during its writes, so not for shard threads.
+ * Blocking: lease, return, grow, open. Errors: -ENOSPC; -EIO for good after a failed write, as the
+ * device then holds the old table or the new (reopen to know); -EBADMSG, -EUCLEAN at open when
+ * both slots are damaged; -EROFS.
+ */
+#ifndef LP_STORE_CHUNKS_H
+#define LP_STORE_CHUNKS_H
+
+#include "format/disk.h"
+#include "store/bdev.h"
+#include "store/types.h"
+
+#define LP_CHUNK_NONE UINT32_MAX
+
+struct lp_chunks_options {
+	const struct lp_disk_label *label; /* read during open only */
+	uint32_t files_reserve_cnt;        /* chunks that leases for objects leave free */
+	bool read_only;
+};
+
+struct lp_chunks_stats {
+	uint32_t total_cnt;
+	uint32_t cnt[LP_CHUNK_USE_META + 1]; /* by use */
+	uint64_t lease_cnt;                  /* since open */
+	uint64_t return_cnt;
+	uint64_t write_cnt; /* device writes */
+	bool failed;
+};
+
+struct lp_chunks;
+
+/* An empty table in both slots, written through. */
+int lp_chunks_format(struct lp_bdev *bdev, const struct lp_disk_label *label) LP_MUST_CHECK;
+
+/* bdev must outlive the table. A damaged slot is repaired, and chunks that the label has and the
+ * table does not yet know are added, unless read_only. */
+int lp_chunks_open(struct lp_bdev *bdev, const struct lp_chunks_options *options,
+		   struct lp_chunks **ret_chunks) LP_MUST_CHECK;
+/* Accepts NULL. Nothing is left to be written. */
+void lp_chunks_close(struct lp_chunks *chunks);
+
+/* The first free chunk from hint_idx on, going round; any hint will do. use is not FREE. */
+int lp_chunks_lease(struct lp_chunks *chunks, uint32_t shard_idx, enum lp_chunk_use use,
+		    uint32_t hint_idx, uint32_t *ret_chunk_idx) LP_MUST_CHECK;
+/* The chunk must be leased by that shard for that use (asserted). */
+int lp_chunks_return(struct lp_chunks *chunks, uint32_t shard_idx, enum lp_chunk_use use,
+		     uint32_t chunk_idx) LP_MUST_CHECK;
+/* After lp_label_grow(): takes up the label's new chunks. */
+int lp_chunks_grow(struct lp_chunks *chunks, const struct lp_disk_label *label) LP_MUST_CHECK;
+void lp_chunks_set_files_reserve(struct lp_chunks *chunks, uint32_t files_reserve_cnt);
+
+/* The first chunk from from_idx on that the shard leased for the use, or LP_CHUNK_NONE. */
+uint32_t lp_chunks_find(struct lp_chunks *chunks, uint32_t shard_idx, enum lp_chunk_use use,
+			uint32_t from_idx);
+/* Who owns a chunk. Returns its use; the shard only if that is not FREE. */
+enum lp_chunk_use lp_chunks_owner(struct lp_chunks *chunks, uint32_t chunk_idx,
+				  uint32_t *ret_shard_idx);
+
+/* Geometry: does not change but by grow, needs no lock. */
+uint32_t lp_chunks_chunk_blocks(const struct lp_chunks *chunks);
+struct lp_extent lp_chunks_extent(const struct lp_chunks *chunks, uint32_t chunk_idx);
+/* The chunk that holds a block, or LP_CHUNK_NONE. */
+uint32_t lp_chunks_of_block(struct lp_chunks *chunks, uint64_t block);
+
+void lp_chunks_stats(struct lp_chunks *chunks, struct lp_chunks_stats *ret_stats);
+
+/* A slot's header from bytes that may be anything: len bytes of slot slot_idx of that device.
+ * On success its entries are sound too and follow the header in `bytes`. */
+int lp_chunks_decode(const void *bytes, size_t len, uint32_t slot_idx, const uint8_t *device_uuid,
+		     struct lp_disk_chunks *ret_header) LP_MUST_CHECK;
+
+#endif

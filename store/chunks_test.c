@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: a lease or a return is durable when it is acknowledged and never half done (rules S1, S5);
+ * rot in one slot loses nothing, in both it is named; the files' reserve is kept from objects
+ * (rule L8); a failed write fences the table (rule L7 in spirit).
+ * Method: a memory device for the ways of the table, the simulated one cut at every event, a random
+ * run against a plain array. */
+#include "store/disk_test.h"
+
+#include <pthread.h>
+
+#include "base/crc32c.h"
+
+#define BLOCKS    (UINT64_C(256) * 17)
+#define CHUNK_CNT 15u
+
+static struct lp_chunks *open_table(struct lp_bdev *bdev, const struct lp_disk_label *label,
+				    uint32_t reserve_cnt)
+{
+	struct lp_chunks *chunks = NULL;
+	struct lp_chunks_options options = {.label = label, .files_reserve_cnt = reserve_cnt};
+	lp_test_ok(lp_chunks_open(bdev, &options, &chunks));
+	return chunks;
+}
+
+static uint32_t lease(struct lp_chunks *chunks, uint32_t shard_idx, enum lp_chunk_use use,
+		      uint32_t hint_idx)
+{
+	uint32_t idx = LP_CHUNK_NONE;
+	lp_test_ok(lp_chunks_lease(chunks, shard_idx, use, hint_idx, &idx));
+	return idx;
+}
+
+static void test_ways(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	struct lp_disk_label label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	assert_int_equal(lease(chunks, 1, LP_CHUNK_USE_FILES, 7), 7);
+	assert_int_equal(lease(chunks, 1, LP_CHUNK_USE_OBJECTS, 7), 8);
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_FILES, 14), 14);
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_META, 14), 0);
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_FILES, LP_CHUNK_NONE), 1);
+	assert_int_equal(lp_chunks_find(chunks, 0, LP_CHUNK_USE_FILES, 0), 1);
+	assert_int_equal(lp_chunks_find(chunks, 0, LP_CHUNK_USE_FILES, 2), 14);
+	assert_int_equal(lp_chunks_find(chunks, 0, LP_CHUNK_USE_FILES, 15), LP_CHUNK_NONE);
+	lp_test_ok(lp_chunks_return(chunks, 0, LP_CHUNK_USE_FILES, 14));
+	lp_chunks_close(chunks);
+
+	chunks = open_table(bdev, &label, 0);
+	uint32_t shard_idx = 99;
+	assert_int_equal(lp_chunks_owner(chunks, 8, &shard_idx), LP_CHUNK_USE_OBJECTS);
+	assert_int_equal(shard_idx, 1);
+	assert_int_equal(lp_chunks_owner(chunks, 14, &shard_idx), LP_CHUNK_USE_FREE);
+	assert_int_equal(lp_chunks_extent(chunks, 2).block, 256 + 512);
+	assert_int_equal(lp_chunks_of_block(chunks, 255), LP_CHUNK_NONE);
+	assert_int_equal(lp_chunks_of_block(chunks, 256 + 511), 1);
+	assert_int_equal(lp_chunks_of_block(chunks, BLOCKS - 256), LP_CHUNK_NONE);
+	struct lp_chunks_stats stats;
+	lp_chunks_stats(chunks, &stats);
+	assert_int_equal(stats.total_cnt, CHUNK_CNT);
+	assert_int_equal(stats.cnt[LP_CHUNK_USE_FREE], 11);
+	assert_int_equal(stats.cnt[LP_CHUNK_USE_FILES], 2);
+	lp_chunks_close(chunks);
+	lp_chunks_close(NULL);
+	lp_bdev_close(bdev);
+}
+
+/* Rule L8: objects may not take the last chunks, files may. */
+static void test_reserve(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	struct lp_disk_label label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+	uint32_t idx = 0;
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 3);
+	for (unsigned i = 0; i < CHUNK_CNT - 3; i++)
+		(void)lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 0);
+	lp_test_err(-ENOSPC, lp_chunks_lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 0, &idx));
+	(void)lease(chunks, 0, LP_CHUNK_USE_FILES, 0);
+	(void)lease(chunks, 0, LP_CHUNK_USE_META, 0);
+	lp_chunks_set_files_reserve(chunks, 0);
+	(void)lease(chunks, 1, LP_CHUNK_USE_OBJECTS, 0);
+	lp_test_err(-ENOSPC, lp_chunks_lease(chunks, 0, LP_CHUNK_USE_FILES, 0, &idx));
+	lp_test_ok(lp_chunks_return(chunks, 0, LP_CHUNK_USE_OBJECTS, 4));
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_FILES, 9), 4);
+	lp_chunks_close(chunks);
+	lp_bdev_close(bdev);
+}
+
+static uint64_t slot_offset(uint32_t slot_idx)
+{
+	return (1 + (uint64_t)slot_idx) * 4096;
+}
+
+static void slot_flip(struct lp_bdev *bdev, uint32_t slot_idx, uint64_t bit)
+{
+	static _Alignas(4096) uint8_t buf[4096];
+	lp_test_ok(lp_bdev_read_sync(bdev, buf, sizeof(buf), slot_offset(slot_idx)));
+	buf[bit / 8] ^= (uint8_t)(1u << bit % 8);
+	lp_test_ok(lp_bdev_write_sync(bdev, buf, sizeof(buf), slot_offset(slot_idx), true));
+}
+
+/* Rot in either slot, the newest included, takes no lease back: a chunk given to two shards would
+ * be the end of both. */
+static void test_rot(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	struct lp_chunks *chunks = NULL;
+	struct lp_disk_label label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct lp_chunks_options options = {.label = &label};
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	chunks = open_table(bdev, &label, 0);
+	for (uint32_t i = 0; i < 5; i++)
+		(void)lease(chunks, i % 2, LP_CHUNK_USE_FILES, 0);
+	lp_chunks_close(chunks);
+	uint64_t bit_cnt = (LP_DISK_CHUNKS_SIZE + (uint64_t)CHUNK_CNT * LP_DISK_CHUNK_SIZE) * 8;
+	for (uint64_t bit = 0; bit < bit_cnt; bit++) {
+		slot_flip(bdev, bit % 2, bit);
+		chunks = open_table(bdev, &label, 0);
+		assert_int_equal(lp_chunks_find(chunks, 0, LP_CHUNK_USE_FILES, 3), 4);
+		lp_chunks_close(chunks);
+		/* It was repaired: now the other may rot. */
+		slot_flip(bdev, 1 - bit % 2, bit);
+		options.read_only = true;
+		lp_test_ok(lp_chunks_open(bdev, &options, &chunks));
+		assert_int_equal(lp_chunks_find(chunks, 0, LP_CHUNK_USE_FILES, 3), 4);
+		uint32_t idx = 0;
+		lp_test_err(-EROFS, lp_chunks_lease(chunks, 0, LP_CHUNK_USE_FILES, 0, &idx));
+		lp_chunks_close(chunks);
+		slot_flip(bdev, 1 - bit % 2, bit);
+	}
+	slot_flip(bdev, 0, 300);
+	slot_flip(bdev, 1, 301);
+	lp_test_err(-EBADMSG, lp_chunks_open(bdev, &options, &chunks));
+	lp_bdev_close(bdev);
+}
+
+/* A slot whose crc is right and whose content breaks a rule. */
+static void test_rules(void **state)
+{
+	(void)state;
+	static uint8_t slot[4096];
+	static const struct {
+		size_t at;
+		uint8_t value;
+	} bad[] = {{LP_DISK_CHUNKS_VERSION_OFF, 2},
+		   {LP_DISK_CHUNKS_SLOT_OFF, 1},
+		   {LP_DISK_CHUNKS_DEVICE_UUID_OFF, 'x'},
+		   {LP_DISK_CHUNKS_RESERVED_OFF, 1},
+		   {LP_DISK_CHUNKS_CHUNK_CNT_OFF + 3, 1},
+		   {LP_DISK_CHUNKS_SIZE + 4, LP_CHUNK_USE_META + 1},
+		   {LP_DISK_CHUNKS_SIZE + 5, 64},
+		   {LP_DISK_CHUNKS_SIZE + 3, 1}}; /* free, yet owned */
+	struct lp_disk_chunks header = {
+		.magic = 0x4b43504c, .version = 1, .sequence = 1, .chunk_cnt = 4};
+	struct lp_disk_chunks got;
+	size_t len = LP_DISK_CHUNKS_SIZE + 8;
+	for (size_t i = 0; i <= LP_ARRAY_SIZE(bad); i++) {
+		memset(slot, 0, sizeof(slot));
+		lp_disk_chunks_encode(&header, slot);
+		slot[LP_DISK_CHUNKS_SIZE + 4] = LP_CHUNK_USE_FILES;
+		if (i < LP_ARRAY_SIZE(bad))
+			slot[bad[i].at] = bad[i].value;
+		lp_put_le32(slot + LP_DISK_CHUNKS_CRC_OFF, 0);
+		lp_put_le32(slot + LP_DISK_CHUNKS_CRC_OFF, lp_crc32c(0, slot, len));
+		int want = i < LP_ARRAY_SIZE(bad) ? -EUCLEAN : 0;
+		lp_test_err(want, lp_chunks_decode(slot, len, 0, header.device_uuid, &got));
+	}
+	for (size_t cut = 0; cut < len; cut++)
+		assert_true(lp_chunks_decode(slot, cut, 0, header.device_uuid, &got) < 0);
+}
+
+static void test_geometry_mismatch(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	struct lp_chunks *chunks = NULL;
+	struct lp_disk_label label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct lp_chunks_options options = {.label = &label};
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	label.chunk_cnt--;
+	lp_test_err(-EUCLEAN, lp_chunks_open(bdev, &options, &chunks));
+	lp_bdev_close(bdev);
+}
+
+/* Rule S5: a device can grow. The table takes up what the label has, in use or at open. */
+static void test_grow(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	struct lp_disk_label label = disk_tiny_label(BLOCKS, 3);
+	struct lp_chunks_stats stats;
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	(void)lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 2);
+	label.chunk_cnt = 9;
+	lp_test_ok(lp_chunks_grow(chunks, &label));
+	lp_test_ok(lp_chunks_grow(chunks, &label));
+	assert_int_equal(lease(chunks, 1, LP_CHUNK_USE_OBJECTS, 8), 8);
+	lp_chunks_close(chunks);
+	label.chunk_cnt = CHUNK_CNT;
+	chunks = open_table(bdev, &label, 0);
+	lp_chunks_stats(chunks, &stats);
+	assert_int_equal(stats.cnt[LP_CHUNK_USE_FREE], CHUNK_CNT - 2);
+	assert_int_equal(lease(chunks, 1, LP_CHUNK_USE_OBJECTS, 14), 14);
+	lp_chunks_close(chunks);
+	chunks = open_table(bdev, &label, 0);
+	assert_int_equal(lp_chunks_find(chunks, 1, LP_CHUNK_USE_OBJECTS, 9), 14);
+	lp_chunks_close(chunks);
+	lp_bdev_close(bdev);
+}
+
+/* After a failed write to either slot nothing more is leased, memory is as before, and reopening
+ * finds the table before or after, whole. */
+static void test_failed_write(void **state)
+{
+	(void)state;
+	for (uint32_t skip = 0; skip < 2; skip++) {
+		struct lp_bdev *bdev = disk_sim(BLOCKS * 4096, LP_SIM_CONSUMER, skip);
+		struct lp_disk_label label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+		uint32_t idx = 77;
+		lp_test_ok(lp_chunks_format(bdev, &label));
+		struct lp_chunks *chunks = open_table(bdev, &label, 0);
+		(void)lease(chunks, 1, LP_CHUNK_USE_FILES, 0);
+		struct lp_sim_rule rule = {.fault = LP_SIM_EIO, .skip_cnt = skip, .fire_cnt = 1};
+		(void)lp_sim_rule_add(lp_sim_of(bdev), &rule);
+		lp_test_err(-EIO, lp_chunks_lease(chunks, 0, LP_CHUNK_USE_FILES, 0, &idx));
+		assert_int_equal(idx, 77);
+		assert_int_equal(lp_chunks_find(chunks, 0, LP_CHUNK_USE_FILES, 0), LP_CHUNK_NONE);
+		lp_test_err(-EIO, lp_chunks_lease(chunks, 0, LP_CHUNK_USE_FILES, 0, &idx));
+		lp_test_err(-EIO, lp_chunks_return(chunks, 1, LP_CHUNK_USE_FILES, 0));
+		struct lp_chunks_stats stats;
+		lp_chunks_stats(chunks, &stats);
+		assert_true(stats.failed);
+		assert_int_equal(stats.cnt[LP_CHUNK_USE_FREE], CHUNK_CNT - 1);
+		lp_chunks_close(chunks);
+		chunks = open_table(bdev, &label, 0);
+		assert_int_equal(lp_chunks_find(chunks, 1, LP_CHUNK_USE_FILES, 0), 0);
+		(void)lease(chunks, 0, LP_CHUNK_USE_FILES, 5);
+		lp_chunks_close(chunks);
+		lp_bdev_close(bdev);
+	}
+}
+
+/* --- Power cuts ------------------------------------------------------------------------------ */
+
+#define STEP_CNT 24
+
+/* What the table holds after each step, and how many events the device had then. */
+struct history {
+	struct lp_disk_label label;
+	uint8_t owner[STEP_CNT + 1][CHUNK_CNT]; /* 0: free, else use * 8 + shard */
+	uint64_t event[STEP_CNT + 1];           /* the step is acknowledged from here on */
+	uint64_t old_cnt;
+	uint64_t new_cnt;
+};
+
+static bool holds(struct lp_chunks *chunks, const uint8_t *owner)
+{
+	for (uint32_t i = 0; i < CHUNK_CNT; i++) {
+		uint32_t shard_idx = 0;
+		enum lp_chunk_use use = lp_chunks_owner(chunks, i, &shard_idx);
+		if (owner[i] != use * 8 + shard_idx)
+			return false;
+	}
+	return true;
+}
+
+static void history_check(struct lp_bdev *left, uint64_t event, void *opaque)
+{
+	struct history *history = opaque;
+	unsigned step = 0;
+	while (step < STEP_CNT && history->event[step + 1] <= event)
+		step++;
+	struct lp_chunks *chunks = open_table(left, &history->label, 0);
+	bool is_old = holds(chunks, history->owner[step]);
+	bool is_new = step < STEP_CNT && holds(chunks, history->owner[step + 1]);
+	assert_true(is_old || is_new);
+	*(is_old ? &history->old_cnt : &history->new_cnt) += 1;
+	lp_chunks_close(chunks);
+	/* Opening settled it: a power cut now changes nothing more. */
+	struct lp_bdev *again = lp_sim_power_cut(lp_sim_of(left), event);
+	chunks = open_table(again, &history->label, 0);
+	assert_int_equal(holds(chunks, history->owner[step]), is_old);
+	lp_chunks_close(chunks);
+	lp_bdev_close(again);
+}
+
+static void random_step(struct lp_chunks *chunks, struct lp_prng *prng, uint8_t *owner)
+{
+	uint32_t idx = (uint32_t)lp_prng_below(prng, CHUNK_CNT);
+	uint32_t shard_idx = (uint32_t)lp_prng_below(prng, 3);
+	if (owner[idx] != 0 && lp_prng_chance(prng, 1, 2)) {
+		lp_test_ok(lp_chunks_return(chunks, owner[idx] % 8,
+					    (enum lp_chunk_use)(owner[idx] / 8), idx));
+		owner[idx] = 0;
+		return;
+	}
+	enum lp_chunk_use use = (enum lp_chunk_use)lp_prng_between(prng, 1, 3);
+	int err = lp_chunks_lease(chunks, shard_idx, use, idx, &idx);
+	if (err == -ENOSPC)
+		return;
+	lp_test_ok(err);
+	assert_int_equal(owner[idx], 0);
+	owner[idx] = (uint8_t)(use * 8 + shard_idx);
+}
+
+/* Rules S1, S5: what was acknowledged holds after a cut at any event, what was not is there
+ * wholly or not at all. */
+static void test_cuts(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < 6; seed++) {
+		static struct history history;
+		struct lp_prng prng;
+		struct lp_bdev *bdev = disk_sim(
+			BLOCKS * 4096, (enum lp_sim_preset)(seed % LP_SIM_PRESET_CNT), seed);
+		memset(&history, 0, sizeof(history));
+		lp_prng_init(&prng, seed);
+		history.label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+		lp_test_ok(lp_chunks_format(bdev, &history.label));
+		struct lp_chunks *chunks = open_table(bdev, &history.label, 0);
+		history.event[0] = lp_sim_event_count(lp_sim_of(bdev));
+		for (unsigned i = 1; i <= STEP_CNT; i++) {
+			memcpy(history.owner[i], history.owner[i - 1], CHUNK_CNT);
+			random_step(chunks, &prng, history.owner[i]);
+			history.event[i] = lp_sim_event_count(lp_sim_of(bdev));
+		}
+		lp_chunks_close(chunks);
+		(void)disk_cut_everywhere(bdev, history.event[0], 6, history_check, &history);
+		assert_true(history.old_cnt > 0 && history.new_cnt > 0);
+		lp_bdev_close(bdev);
+	}
+}
+
+/* --- Threads --------------------------------------------------------------------------------- */
+
+struct worker {
+	pthread_t thread;
+	struct lp_chunks *chunks;
+	uint32_t shard_idx;
+	int err;
+};
+
+static void *worker_run(void *arg)
+{
+	struct worker *worker = arg;
+	for (int i = 0; i < 200 && worker->err == 0; i++) {
+		uint32_t idx = 0;
+		uint32_t owner = 0;
+		worker->err = lp_chunks_lease(worker->chunks, worker->shard_idx, LP_CHUNK_USE_FILES,
+					      0, &idx);
+		if (worker->err == 0 &&
+		    (lp_chunks_owner(worker->chunks, idx, &owner) != LP_CHUNK_USE_FILES ||
+		     owner != worker->shard_idx))
+			worker->err = -EUCLEAN;
+		if (worker->err == 0)
+			worker->err = lp_chunks_return(worker->chunks, worker->shard_idx,
+						       LP_CHUNK_USE_FILES, idx);
+	}
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	struct worker workers[4];
+	struct lp_disk_label label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(workers); i++) {
+		workers[i] = (struct worker){.chunks = chunks, .shard_idx = i};
+		assert_int_equal(pthread_create(&workers[i].thread, NULL, worker_run, &workers[i]),
+				 0);
+	}
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(workers); i++) {
+		assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+		lp_test_ok(workers[i].err);
+	}
+	struct lp_chunks_stats stats;
+	lp_chunks_stats(chunks, &stats);
+	assert_int_equal(stats.cnt[LP_CHUNK_USE_FREE], CHUNK_CNT);
+	assert_int_equal(stats.lease_cnt, 800);
+	assert_int_equal(stats.write_cnt, 3200);
+	lp_chunks_close(chunks);
+	lp_bdev_close(bdev);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ways),
+		cmocka_unit_test(test_reserve),
+		cmocka_unit_test(test_rot),
+		cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_geometry_mismatch),
+		cmocka_unit_test(test_grow),
+		cmocka_unit_test(test_failed_write),
+		cmocka_unit_test(test_cuts),
+		cmocka_unit_test(test_threads),
+	};
+	return lp_test_main(tests, "chunks");
+}
