@@ -348,6 +348,17 @@ int lp_pending_freed(struct lp_pending *pending, uint64_t seq, struct lp_extent 
 	return 0;
 }
 
+void lp_pending_renumber(struct lp_pending *pending, uint64_t from, uint64_t to)
+{
+	LP_ASSERT(from > pending->durable_seq && to > from);
+	for (struct version *version = seq_list_last(&pending->by_seq);
+	     version != NULL && version->seq == from;
+	     version = seq_list_prev(&pending->by_seq, version))
+		version->seq = to;
+	for (uint64_t i = pending->freed_cnt; i > 0 && freed_at(pending, i - 1)->seq == from; i--)
+		freed_at(pending, i - 1)->seq = to;
+}
+
 void lp_pending_frame_durable(struct lp_pending *pending, uint64_t seq)
 {
 	LP_ASSERT(seq > pending->durable_seq);

@@ -67,6 +67,9 @@ bool lp_pending_find(const struct lp_pending *pending, uint64_t block, struct lp
 int lp_pending_freed(struct lp_pending *pending, uint64_t seq,
 		     struct lp_extent extent) LP_MUST_CHECK;
 
+/* Frame `from`, the newest and not yet submitted, is number `to` instead. */
+void lp_pending_renumber(struct lp_pending *pending, uint64_t from, uint64_t to);
+
 /* Frame seq and all before it are durable. */
 void lp_pending_frame_durable(struct lp_pending *pending, uint64_t seq);
 

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A round: choose blocks in device order, cut them into runs, write the runs, and when nothing is
+ * left to write (or much is unflushed), flush. Rounds follow each other until what was durable at
+ * the last look or hurry is settled; then it rests until the next.
+ *
+ * A run that fails is written again, alone, after a pause; when a block has failed RETRY_MAX times
+ * in a row the device counts as failed.
+ */
+#include "store/writeback.h"
+
+#include <stdlib.h>
+
+#include "base/assert.h"
+
+#define RUNS           32u  /* writes in flight at most */
+#define RUN_BLOCKS_MAX 128u /* of one write */
+#define FLUSH_BLOCKS   4096u
+#define RETRY_MAX      5u
+#define RETRY_NS       (10 * LP_NS_PER_MS)
+
+struct run {
+	struct lp_bdev_op op;
+	struct lp_writeback *writeback;
+	struct lp_list_node node; /* of the free ones */
+	struct lp_extent extent;
+	struct iovec iov[RUN_BLOCKS_MAX];
+};
+
+LP_LIST_DEFINE(run_list, struct run, node);
+
+struct lp_writeback {
+	struct lp_writeback_options options;
+	struct lp_timer timer;
+	struct lp_task task;
+	struct lp_bdev_op flush;
+	bool flushing;
+	bool hurried; /* do not wait for more */
+	bool stopped;
+	bool failed;
+	uint32_t failures; /* in a row */
+	uint32_t flight;
+	struct run_list free;
+	struct run runs[RUNS];
+	struct lp_writeback_stats stats;
+};
+
+static void step(struct lp_writeback *wb);
+
+static void fail(struct lp_writeback *wb, int err)
+{
+	if (wb->failed)
+		return;
+	wb->failed = true;
+	wb->options.events->failed(wb->options.events, err);
+}
+
+static void step_later(struct lp_writeback *wb, uint64_t delay_ns)
+{
+	uint64_t at_ns = lp_reactor_now_ns(wb->options.reactor) + delay_ns;
+	if (!lp_timer_is_armed(&wb->timer))
+		lp_timer_start(wb->options.reactor, &wb->timer, at_ns);
+}
+
+static void step_soon(struct lp_writeback *wb)
+{
+	if (!lp_task_is_queued(&wb->task))
+		lp_task_queue(wb->options.reactor, &wb->task);
+}
+
+/* --- Flush --------------------------------------------------------------------------------------
+ */
+
+static void flush_complete(struct lp_bdev_op *op)
+{
+	struct lp_writeback *wb = LP_CONTAINER_OF(op, struct lp_writeback, flush);
+	wb->flushing = false;
+	lp_pending_flush_end(wb->options.pending, op->result == 0);
+	if (op->result < 0) {
+		/* Rule L7: never retried as if nothing had happened. */
+		fail(wb, op->result);
+		return;
+	}
+	wb->options.events->settled(wb->options.events);
+	step_soon(wb);
+}
+
+static void flush_begin(struct lp_writeback *wb)
+{
+	lp_pending_flush_begin(wb->options.pending);
+	if (!lp_bdev_caps(lp_bdev_of(wb->options.chan))->volatile_cache) {
+		lp_pending_flush_end(wb->options.pending, true);
+		wb->options.events->settled(wb->options.events);
+		return;
+	}
+	wb->flushing = true;
+	wb->stats.flushes++;
+	wb->flush.opcode = LP_BDEV_FLUSH;
+	wb->flush.complete = flush_complete;
+	lp_bdev_submit(wb->options.chan, &wb->flush);
+}
+
+/* --- Writes
+ * --------------------------------------------------------------------------------------- */
+
+static void run_complete(struct lp_bdev_op *op)
+{
+	struct run *run = LP_CONTAINER_OF(op, struct run, op);
+	struct lp_writeback *wb = run->writeback;
+	wb->flight--;
+	for (uint64_t i = 0; i < run->extent.cnt; i++) {
+		if (op->result == 0)
+			lp_pending_written(wb->options.pending, run->extent.block + i);
+		else
+			lp_pending_failed(wb->options.pending, run->extent.block + i);
+	}
+	wb->options.events->ended(wb->options.events, run->extent);
+	run_list_push_front(&wb->free, run);
+	if (op->result == 0) {
+		wb->failures = 0;
+		step_soon(wb);
+		return;
+	}
+	wb->stats.retries++;
+	if (++wb->failures > RETRY_MAX)
+		fail(wb, op->result);
+	else
+		step_later(wb, RETRY_NS);
+}
+
+static void run_submit(struct lp_writeback *wb, const struct lp_pending_block *blocks, uint32_t cnt)
+{
+	struct run *run = run_list_pop_front(&wb->free);
+	LP_ASSERT(run != NULL); /* flight < RUNS */
+	run->writeback = wb;
+	run->extent = (struct lp_extent){blocks[0].block, cnt};
+	for (uint32_t i = 0; i < cnt; i++) {
+		/* The device only reads from it. */
+		run->iov[i].iov_base = (void *)(uintptr_t)blocks[i].data;
+		run->iov[i].iov_len = LP_BLOCK_BYTES;
+	}
+	run->op.opcode = LP_BDEV_WRITE;
+	run->op.offset_bytes = run->extent.block * LP_BLOCK_BYTES;
+	run->op.length_bytes = cnt * LP_BLOCK_BYTES;
+	run->op.iov = run->iov;
+	run->op.iov_cnt = cnt;
+	run->op.complete = run_complete;
+	wb->flight++;
+	wb->stats.writes++;
+	wb->stats.blocks += cnt;
+	wb->options.events->begins(wb->options.events, run->extent);
+	lp_bdev_submit(wb->options.chan, &run->op);
+}
+
+static bool may_write(uint64_t block, void *arg)
+{
+	struct lp_writeback *wb = arg;
+	return wb->options.events->may_write(wb->options.events, block);
+}
+
+/* Writes one batch of neighbours and near ones, as far as there are free runs. Returns the number
+ * of blocks. */
+static uint32_t write_some(struct lp_writeback *wb)
+{
+	struct lp_pending_block blocks[RUN_BLOCKS_MAX];
+	uint32_t free_runs = RUNS - wb->flight;
+	/* In the worst case each block is a run of its own. */
+	uint32_t cnt = lp_pending_choose(wb->options.pending, blocks,
+					 LP_MIN(free_runs, RUN_BLOCKS_MAX), may_write, wb);
+	for (uint32_t from = 0; from < cnt;) {
+		uint32_t to = from + 1;
+		while (to < cnt && blocks[to].block == blocks[from].block + (to - from))
+			to++;
+		run_submit(wb, blocks + from, to - from);
+		from = to;
+	}
+	return cnt;
+}
+
+static bool is_time(const struct lp_writeback *wb)
+{
+	return wb->hurried ||
+	       lp_pending_stats(wb->options.pending)->versions >= wb->options.start_versions;
+}
+
+static void step(struct lp_writeback *wb)
+{
+	if (wb->failed || wb->stopped || wb->flushing)
+		return;
+	uint64_t unflushed = lp_pending_unflushed(wb->options.pending);
+	bool wrote = false;
+	if (is_time(wb) && unflushed < FLUSH_BLOCKS) {
+		while (wb->flight < RUNS && write_some(wb) > 0)
+			wrote = true;
+	}
+	if (wrote || wb->flight > 0)
+		return;
+	if (unflushed > 0) {
+		flush_begin(wb);
+		return;
+	}
+	wb->hurried = false;
+	if (lp_pending_stats(wb->options.pending)->versions > 0)
+		step_later(wb, wb->options.wait_ns);
+}
+
+static void task_run(struct lp_task *task)
+{
+	step(LP_CONTAINER_OF(task, struct lp_writeback, task));
+}
+
+/* Somebody has waited long enough, or a failed write is tried again. */
+static void timer_fire(struct lp_timer *timer)
+{
+	struct lp_writeback *wb = LP_CONTAINER_OF(timer, struct lp_writeback, timer);
+	wb->hurried = true;
+	step(wb);
+}
+
+/* --- Birth and death
+ * -------------------------------------------------------------------------------- */
+
+int lp_writeback_new(const struct lp_writeback_options *options,
+		     struct lp_writeback **ret_writeback)
+{
+	struct lp_writeback *wb = calloc(1, sizeof(*wb));
+	if (wb == NULL)
+		return -ENOMEM;
+	wb->options = *options;
+	wb->timer.fire = timer_fire;
+	wb->task.run = task_run;
+	run_list_init(&wb->free);
+	for (uint32_t i = 0; i < RUNS; i++)
+		run_list_push_back(&wb->free, &wb->runs[i]);
+	*ret_writeback = wb;
+	return 0;
+}
+
+void lp_writeback_free(struct lp_writeback *wb)
+{
+	if (wb == NULL)
+		return;
+	LP_ASSERT(wb->flight == 0 && !wb->flushing);
+	if (lp_timer_is_armed(&wb->timer))
+		lp_timer_stop(wb->options.reactor, &wb->timer);
+	lp_task_cancel(&wb->task);
+	free(wb);
+}
+
+void lp_writeback_look(struct lp_writeback *wb)
+{
+	if (wb->failed || wb->stopped)
+		return;
+	if (is_time(wb))
+		step_soon(wb);
+	else if (lp_pending_stats(wb->options.pending)->versions > 0)
+		step_later(wb, wb->options.wait_ns);
+}
+
+void lp_writeback_hurry(struct lp_writeback *wb)
+{
+	if (wb->failed || wb->stopped)
+		return;
+	wb->hurried = true;
+	step_soon(wb);
+}
+
+void lp_writeback_stop(struct lp_writeback *wb)
+{
+	wb->stopped = true;
+	if (lp_timer_is_armed(&wb->timer))
+		lp_timer_stop(wb->options.reactor, &wb->timer);
+}
+
+bool lp_writeback_is_idle(const struct lp_writeback *wb)
+{
+	return wb->flight == 0 && !wb->flushing;
+}
+
+const struct lp_writeback_stats *lp_writeback_stats(const struct lp_writeback *wb)
+{
+	return &wb->stats;
+}
