@@ -43,8 +43,14 @@
 /* A switch over our own enum came to a value that does not exist. */
 #define LP_UNREACHABLE() lp_assert_failed("unreachable", __FILE__, __LINE__, __func__, NULL)
 
+#ifdef __cplusplus
+extern "C" {
+#endif
 /* object may be NULL. Does not return. */
 LP_NORETURN void lp_assert_failed(const char *expr, const char *file, int line, const char *func,
 				  const char *object);
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -39,6 +39,10 @@ typedef void lp_corruption_sink_fn(const struct lp_corruption *found, void *arg)
 /* A structure breaks its rules: records and returns -EUCLEAN. */
 #define LP_CORRUPT(offset, ...) lp_corrupt(-EUCLEAN, __FILE__, __LINE__, (offset), __VA_ARGS__)
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Returns err, which is -EBADMSG or -EUCLEAN. */
 int lp_corrupt(int err, const char *file, int line, uint64_t offset, const char *fmt, ...)
 	LP_PRINTF(5, 6) LP_MUST_CHECK;
@@ -58,5 +62,9 @@ int lp_corruption_to_text(const struct lp_corruption *found, char *buf, size_t l
 /* "No space left on device" for -ENOSPC or ENOSPC. Thread safe; never NULL. The text for a known
  * errno is static; for an unknown one it lives in a buffer of the calling thread. */
 const char *lp_strerror(int err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
