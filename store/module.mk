@@ -1,4 +1,11 @@
 MODULES += store
 store_USES := base
 store_LIBS := -lrocksdb
-store_GEN := format/disk.h
+store_GEN += format/blockfs.h
+store_GEN += format/disk.h
+store_GEN += format/extmap.h
+store_GEN += format/inode.h
+store_GEN += format/keys.h
+store_GEN += format/log.h
+store_GEN += format/space.h
+store_GEN += format/values.h
