@@ -34,7 +34,7 @@ static void test_ways(void **state)
 {
 	(void)state;
 	struct lp_bdev *bdev = NULL;
-	struct lp_disk_label label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
 	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
 	lp_test_ok(lp_chunks_format(bdev, &label));
 	struct lp_chunks *chunks = open_table(bdev, &label, 0);
@@ -73,7 +73,7 @@ static void test_reserve(void **state)
 {
 	(void)state;
 	struct lp_bdev *bdev = NULL;
-	struct lp_disk_label label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
 	uint32_t idx = 0;
 	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
 	lp_test_ok(lp_chunks_format(bdev, &label));
@@ -112,7 +112,7 @@ static void test_rot(void **state)
 	(void)state;
 	struct lp_bdev *bdev = NULL;
 	struct lp_chunks *chunks = NULL;
-	struct lp_disk_label label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
 	struct lp_chunks_options options = {.label = &label};
 	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
 	lp_test_ok(lp_chunks_format(bdev, &label));
@@ -182,7 +182,7 @@ static void test_geometry_mismatch(void **state)
 	(void)state;
 	struct lp_bdev *bdev = NULL;
 	struct lp_chunks *chunks = NULL;
-	struct lp_disk_label label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
 	struct lp_chunks_options options = {.label = &label};
 	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
 	lp_test_ok(lp_chunks_format(bdev, &label));
@@ -196,7 +196,7 @@ static void test_grow(void **state)
 {
 	(void)state;
 	struct lp_bdev *bdev = NULL;
-	struct lp_disk_label label = disk_tiny_label(BLOCKS, 3);
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, 3);
 	struct lp_chunks_stats stats;
 	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
 	lp_test_ok(lp_chunks_format(bdev, &label));
@@ -225,8 +225,8 @@ static void test_failed_write(void **state)
 {
 	(void)state;
 	for (uint32_t skip = 0; skip < 2; skip++) {
-		struct lp_bdev *bdev = disk_sim(BLOCKS * 4096, LP_SIM_CONSUMER, skip);
-		struct lp_disk_label label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+		struct lp_bdev *bdev = lpi_disk_sim(BLOCKS * 4096, LP_SIM_CONSUMER, skip);
+		struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
 		uint32_t idx = 77;
 		lp_test_ok(lp_chunks_format(bdev, &label));
 		struct lp_chunks *chunks = open_table(bdev, &label, 0);
@@ -322,11 +322,11 @@ static void test_cuts(void **state)
 	for (uint64_t seed = 0; seed < 6; seed++) {
 		static struct history history;
 		struct lp_prng prng;
-		struct lp_bdev *bdev = disk_sim(
+		struct lp_bdev *bdev = lpi_disk_sim(
 			BLOCKS * 4096, (enum lp_sim_preset)(seed % LP_SIM_PRESET_CNT), seed);
 		memset(&history, 0, sizeof(history));
 		lp_prng_init(&prng, seed);
-		history.label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+		history.label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
 		lp_test_ok(lp_chunks_format(bdev, &history.label));
 		struct lp_chunks *chunks = open_table(bdev, &history.label, 0);
 		history.event[0] = lp_sim_event_count(lp_sim_of(bdev));
@@ -336,8 +336,36 @@ static void test_cuts(void **state)
 			history.event[i] = lp_sim_event_count(lp_sim_of(bdev));
 		}
 		lp_chunks_close(chunks);
-		(void)disk_cut_everywhere(bdev, history.event[0], 6, history_check, &history);
+		(void)lpi_disk_cut_everywhere(bdev, history.event[0], 6, history_check, &history);
 		assert_true(history.old_cnt > 0 && history.new_cnt > 0);
+		lp_bdev_close(bdev);
+	}
+}
+
+static void repair_check(struct lp_bdev *left, uint64_t event, void *opaque)
+{
+	(void)event;
+	struct lp_chunks *chunks = open_table(left, opaque, 0);
+	assert_int_equal(lp_chunks_find(chunks, 1, LP_CHUNK_USE_FILES, 0), 5);
+	lp_chunks_close(chunks);
+}
+
+/* The repair of a slot does not endanger the other. */
+static void test_cut_repair(void **state)
+{
+	(void)state;
+	for (uint32_t bad = 0; bad < 2; bad++) {
+		struct lp_bdev *bdev = lpi_disk_sim(BLOCKS * 4096, LP_SIM_HOSTILE, bad);
+		struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
+		lp_test_ok(lp_chunks_format(bdev, &label));
+		struct lp_chunks *chunks = open_table(bdev, &label, 0);
+		assert_int_equal(lease(chunks, 1, LP_CHUNK_USE_FILES, 5), 5);
+		lp_chunks_close(chunks);
+		slot_flip(bdev, bad, 99);
+		uint64_t from = lp_sim_event_count(lp_sim_of(bdev));
+		chunks = open_table(bdev, &label, 0);
+		lp_chunks_close(chunks);
+		(void)lpi_disk_cut_everywhere(bdev, from, 16, repair_check, &label);
 		lp_bdev_close(bdev);
 	}
 }
@@ -375,7 +403,7 @@ static void test_threads(void **state)
 	(void)state;
 	struct lp_bdev *bdev = NULL;
 	struct worker workers[4];
-	struct lp_disk_label label = disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
 	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
 	lp_test_ok(lp_chunks_format(bdev, &label));
 	struct lp_chunks *chunks = open_table(bdev, &label, 0);
@@ -408,6 +436,7 @@ int main(void)
 		cmocka_unit_test(test_grow),
 		cmocka_unit_test(test_failed_write),
 		cmocka_unit_test(test_cuts),
+		cmocka_unit_test(test_cut_repair),
 		cmocka_unit_test(test_threads),
 	};
 	return lp_test_main(tests, "chunks");

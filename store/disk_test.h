@@ -12,12 +12,12 @@
 #include "store/chunks.h"
 #include "store/label.h"
 
-#define KIB UINT64_C(1024)
-#define MIB (1024 * KIB)
-#define GIB (1024 * MIB)
+#define LP_KIB UINT64_C(1024)
+#define LP_MIB (1024 * LP_KIB)
+#define LP_GIB (1024 * LP_MIB)
 
-static inline struct lp_bdev *disk_sim(uint64_t size_bytes, enum lp_sim_preset preset,
-				       uint64_t seed)
+static inline struct lp_bdev *lpi_disk_sim(uint64_t size_bytes, enum lp_sim_preset preset,
+					   uint64_t seed)
 {
 	struct lp_bdev *bdev = NULL;
 	struct lp_sim_options options = {
@@ -27,7 +27,7 @@ static inline struct lp_bdev *disk_sim(uint64_t size_bytes, enum lp_sim_preset p
 }
 
 /* A small data device: 1 shard, smallest areas, 1 MiB chunks. */
-static inline struct lp_label_wish disk_wish(uint64_t data_bytes, uint32_t shard_cnt)
+static inline struct lp_label_wish lpi_disk_wish(uint64_t data_bytes, uint32_t shard_cnt)
 {
 	struct lp_label_wish wish = {.data_bytes = data_bytes,
 				     .shard_cnt = shard_cnt,
@@ -38,7 +38,7 @@ static inline struct lp_label_wish disk_wish(uint64_t data_bytes, uint32_t shard
 }
 
 /* One that is made by hand, with a log too small for use, so that formatting is cheap. */
-static inline struct lp_disk_label disk_tiny_label(uint64_t size_blocks, uint32_t chunk_cnt)
+static inline struct lp_disk_label lpi_disk_tiny_label(uint64_t size_blocks, uint32_t chunk_cnt)
 {
 	struct lp_disk_label label = {.version = LP_DISK_VERSION,
 				      .sequence = 1,
@@ -65,8 +65,8 @@ static inline struct lp_disk_label disk_tiny_label(uint64_t size_blocks, uint32_
 /* Calls check() with a device for every event of the sim at which the power can fail, some seeds
  * each, and at the end. Returns how many devices it made. */
 static inline uint64_t
-disk_cut_everywhere(struct lp_bdev *bdev, uint64_t from_event, unsigned seed_cnt,
-		    void (*check)(struct lp_bdev *left, uint64_t event, void *arg), void *arg)
+lpi_disk_cut_everywhere(struct lp_bdev *bdev, uint64_t from_event, unsigned seed_cnt,
+			void (*check)(struct lp_bdev *left, uint64_t event, void *arg), void *arg)
 {
 	uint64_t made = 0;
 	bool more = true;
@@ -78,8 +78,9 @@ disk_cut_everywhere(struct lp_bdev *bdev, uint64_t from_event, unsigned seed_cnt
 		uint64_t event = lp_sim_cutter_event(cutter);
 		for (unsigned seed = 0; seed < seed_cnt; seed++, made++) {
 			struct lp_bdev *left =
-				seed % 4 == 3 ? lp_sim_cutter_crash(cutter, event)
-					      : lp_sim_cutter_cut(cutter, event * 64 + seed);
+				(event + seed) % 4 == 3
+					? lp_sim_cutter_crash(cutter, event)
+					: lp_sim_cutter_cut(cutter, event * 64 + seed);
 			check(left, event, arg);
 			lp_bdev_close(left);
 		}

@@ -36,17 +36,17 @@ static void test_plan_defaults(void **state)
 {
 	(void)state;
 	struct lp_label_plan plan;
-	struct lp_label_wish wish = disk_wish(UINT64_C(1) << 40, 4);
+	struct lp_label_wish wish = lpi_disk_wish(UINT64_C(1) << 40, 4);
 	lp_test_ok(lp_label_make_plan(&wish, &plan, &why));
-	assert_int_equal(plan.data.chunk_blocks, 256 * MIB / 4096);
+	assert_int_equal(plan.data.chunk_blocks, 256 * LP_MIB / 4096);
 	assert_in_range(plan.data.chunk_cnt, 4090, 4096);
-	assert_int_equal(plan.data.log_blocks[3], GIB / 4 / 4096);
-	assert_int_equal(plan.data.files_blocks[3], 2 + 64 * MIB / 4096);
+	assert_int_equal(plan.data.log_blocks[3], LP_GIB / 4 / 4096);
+	assert_int_equal(plan.data.files_blocks[3], 2 + 64 * LP_MIB / 4096);
 	assert_int_equal(plan.db.role, 0);
 	assert_int_equal(plan.wal.role, 0);
 	assert_int_equal(lp_label_log_area(&plan.data, 1).block, plan.data.region_block[1]);
 	assert_int_equal(lp_label_files_area(&plan.data, 1).block,
-			 plan.data.region_block[1] + GIB / 4 / 4096);
+			 plan.data.region_block[1] + LP_GIB / 4 / 4096);
 }
 
 /* Every plan keeps the rules, leaves room for 16 times the chunks, and the least size that an
@@ -58,7 +58,7 @@ static void test_plan_sizes(void **state)
 	lp_prng_init(&prng, 1);
 	for (int i = 0; i < 2000; i++) {
 		struct lp_label_plan plan;
-		struct lp_label_wish wish = disk_wish(
+		struct lp_label_wish wish = lpi_disk_wish(
 			lp_prng_below(&prng, UINT64_C(1) << lp_prng_between(&prng, 14, 50)),
 			(uint32_t)lp_prng_between(&prng, 1, 64));
 		int err = lp_label_make_plan(&wish, &plan, &why);
@@ -83,7 +83,7 @@ static void test_plan_minimum(void **state)
 {
 	(void)state;
 	struct lp_label_plan plan;
-	struct lp_label_wish wish = disk_wish(4096, 1);
+	struct lp_label_wish wish = lpi_disk_wish(4096, 1);
 	lp_test_err(-ENOSPC, lp_label_make_plan(&wish, &plan, &why));
 	assert_non_null(strstr(why.text, "at least for 1 shards"));
 	uint64_t min_bytes = why.min_bytes;
@@ -97,9 +97,9 @@ static void test_plan_devices(void **state)
 {
 	(void)state;
 	struct lp_label_plan plan;
-	struct lp_label_wish wish = disk_wish(4 * GIB, 2);
-	wish.db_bytes = GIB;
-	wish.wal_bytes = 256 * MIB;
+	struct lp_label_wish wish = lpi_disk_wish(4 * LP_GIB, 2);
+	wish.db_bytes = LP_GIB;
+	wish.wal_bytes = 256 * LP_MIB;
 	wish.db_path = "/dev/db";
 	wish.wal_path = "/dev/wal";
 	lp_test_ok(lp_label_make_plan(&wish, &plan, &why));
@@ -113,7 +113,7 @@ static void test_plan_devices(void **state)
 	assert_string_equal((char *)plan.data.db_path, "/dev/db");
 	assert_memory_equal(plan.data.wal_uuid, plan.wal.device_uuid, 16);
 
-	wish.wal_bytes = 8 * MIB;
+	wish.wal_bytes = 8 * LP_MIB;
 	lp_test_err(-ENOSPC, lp_label_make_plan(&wish, &plan, &why));
 	assert_non_null(strstr(why.text, "wal device"));
 }
@@ -122,14 +122,14 @@ static void test_plan_wrong(void **state)
 {
 	(void)state;
 	struct lp_label_plan plan;
-	struct lp_label_wish wish = disk_wish(GIB, 0);
+	struct lp_label_wish wish = lpi_disk_wish(LP_GIB, 0);
 	lp_test_err(-EINVAL, lp_label_make_plan(&wish, &plan, &why));
 	wish.shard_cnt = 65;
 	lp_test_err(-EINVAL, lp_label_make_plan(&wish, &plan, &why));
 	wish.shard_cnt = 1;
-	wish.chunk_bytes = 3 * MIB;
+	wish.chunk_bytes = 3 * LP_MIB;
 	lp_test_err(-EINVAL, lp_label_make_plan(&wish, &plan, &why));
-	wish.chunk_bytes = 2 * GIB;
+	wish.chunk_bytes = 2 * LP_GIB;
 	lp_test_err(-EINVAL, lp_label_make_plan(&wish, &plan, &why));
 	wish.chunk_bytes = 0;
 	wish.log_bytes = UINT64_MAX;
@@ -152,8 +152,8 @@ static void test_round_trip(void **state)
 	struct lp_bdev *bdev = NULL;
 	struct lp_label_plan plan;
 	struct lp_disk_label got;
-	struct lp_label_wish wish = disk_wish(64 * MIB, 1);
-	lp_test_ok(lp_bdev_open_mem(64 * MIB, 512, &bdev));
+	struct lp_label_wish wish = lpi_disk_wish(64 * LP_MIB, 1);
+	lp_test_ok(lp_bdev_open_mem(64 * LP_MIB, 512, &bdev));
 	lp_test_ok(lp_label_make_plan(&wish, &plan, &why));
 	lp_test_err(-EMEDIUMTYPE, lp_label_read(bdev, true, &got, &why));
 	assert_non_null(strstr(why.text, "not a device of a Lapis store"));
@@ -172,7 +172,7 @@ static void test_format_writes_regions(void **state)
 {
 	(void)state;
 	struct lp_bdev *bdev = NULL;
-	struct lp_disk_label label = disk_tiny_label(1024, 2);
+	struct lp_disk_label label = lpi_disk_tiny_label(1024, 2);
 	struct lp_disk_label got;
 	lp_test_ok(lp_bdev_open_mem(TINY_BYTES, 4096, &bdev));
 	memset(block, 0xee, sizeof(block));
@@ -196,7 +196,7 @@ static void test_rot(void **state)
 {
 	(void)state;
 	struct lp_bdev *bdev = NULL;
-	struct lp_disk_label label = disk_tiny_label(1024, 2);
+	struct lp_disk_label label = lpi_disk_tiny_label(1024, 2);
 	struct lp_disk_label got;
 	lp_test_ok(lp_bdev_open_mem(TINY_BYTES, 4096, &bdev));
 	format(bdev, &label);
@@ -224,8 +224,8 @@ static void test_rot(void **state)
 static void test_unreadable(void **state)
 {
 	(void)state;
-	struct lp_bdev *bdev = disk_sim(TINY_BYTES, LP_SIM_CONSUMER, 1);
-	struct lp_disk_label label = disk_tiny_label(1024, 2);
+	struct lp_bdev *bdev = lpi_disk_sim(TINY_BYTES, LP_SIM_CONSUMER, 1);
+	struct lp_disk_label label = lpi_disk_tiny_label(1024, 2);
 	struct lp_disk_label got;
 	format(bdev, &label);
 	lp_sim_spoil(lp_sim_of(bdev), 4096, 0);
@@ -248,7 +248,7 @@ static void test_versions(void **state)
 {
 	(void)state;
 	struct lp_bdev *bdev = NULL;
-	struct lp_disk_label label = disk_tiny_label(1024, 2);
+	struct lp_disk_label label = lpi_disk_tiny_label(1024, 2);
 	struct lp_disk_label got;
 	lp_test_ok(lp_bdev_open_mem(TINY_BYTES, 4096, &bdev));
 	format(bdev, &label);
@@ -275,7 +275,7 @@ static void test_versions(void **state)
 
 #define BREAK(change, field)                                                                       \
 	do {                                                                                       \
-		struct lp_disk_label bad = disk_tiny_label(1024, 2);                               \
+		struct lp_disk_label bad = lpi_disk_tiny_label(1024, 2);                           \
 		lp_test_ok(decode_changed(&bad));                                                  \
 		bad.change;                                                                        \
 		lp_test_err(-EUCLEAN, decode_changed(&bad));                                       \
@@ -319,7 +319,7 @@ static void test_rules(void **state)
 	BREAK(files_blocks[63] = 1, "files_blocks");
 	BREAK(role = LP_DISK_ROLE_WAL, "chunk_base");
 
-	struct lp_disk_label label = disk_tiny_label(1024, 2);
+	struct lp_disk_label label = lpi_disk_tiny_label(1024, 2);
 	lp_label_encode(&label, 1023, block);
 	struct lp_disk_label got;
 	lp_test_err(-EUCLEAN, lp_label_decode(block, 0, 1024, &got, NULL));
@@ -335,7 +335,7 @@ static void test_decode_junk(void **state)
 	struct lp_disk_label got;
 	lp_prng_init(&prng, 3);
 	for (int i = 0; i < 20000; i++) {
-		struct lp_disk_label label = disk_tiny_label(1024, 2);
+		struct lp_disk_label label = lpi_disk_tiny_label(1024, 2);
 		lp_label_encode(&label, 0, block);
 		size_t at = lp_prng_between(&prng, LP_DISK_LABEL_SEQUENCE_OFF,
 					    LP_DISK_LABEL_RESERVED_OFF - 9);
@@ -386,18 +386,52 @@ static void test_cut_format_and_update(void **state)
 {
 	(void)state;
 	for (uint64_t seed = 0; seed < 8; seed++) {
-		struct lp_bdev *bdev =
-			disk_sim(TINY_BYTES, (enum lp_sim_preset)(seed % LP_SIM_PRESET_CNT), seed);
-		struct lp_disk_label label = disk_tiny_label(1024, 2);
+		struct lp_bdev *bdev = lpi_disk_sim(
+			TINY_BYTES, (enum lp_sim_preset)(seed % LP_SIM_PRESET_CNT), seed);
+		struct lp_disk_label label = lpi_disk_tiny_label(1024, 2);
 		struct cut_arg arg = {.sequence_min = 0, .sequence_max = 1};
 		format(bdev, &label);
-		(void)disk_cut_everywhere(bdev, 0, 4, cut_check, &arg);
+		(void)lpi_disk_cut_everywhere(bdev, 0, 4, cut_check, &arg);
 		assert_true(arg.none_cnt > 0 && arg.new_cnt > 0);
 		uint64_t from = lp_sim_event_count(lp_sim_of(bdev));
 		lp_test_ok(lp_label_update(bdev, &label));
 		arg = (struct cut_arg){.sequence_min = 1, .sequence_max = 2};
-		(void)disk_cut_everywhere(bdev, from, 8, cut_check, &arg);
+		(void)lpi_disk_cut_everywhere(bdev, from, 8, cut_check, &arg);
 		assert_true(arg.old_cnt > 0 && arg.new_cnt > 0);
+		lp_bdev_close(bdev);
+	}
+}
+
+/* The old store's regions are untouched while its label is valid, the new one's are all zero. */
+static void refmt_check(struct lp_bdev *left, uint64_t event, void *opaque)
+{
+	(void)event;
+	(void)opaque;
+	struct lp_disk_label got;
+	if (lp_label_read(left, true, &got, &why) < 0)
+		return;
+	for (uint64_t i = 8; i < 43; i++) {
+		block_read(left, i);
+		assert_int_equal(block[9], got.store_uuid[0] == 'N' ? 0 : 0xee);
+	}
+}
+
+static void test_cut_reformat(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < 8; seed++) {
+		struct lp_bdev *bdev = lpi_disk_sim(
+			TINY_BYTES, (enum lp_sim_preset)(seed % LP_SIM_PRESET_CNT), seed);
+		struct lp_disk_label label = lpi_disk_tiny_label(1024, 2);
+		format(bdev, &label);
+		memset(block, 0xee, sizeof(block));
+		for (uint64_t i = 8; i < 43; i++)
+			block_write(bdev, i);
+		uint64_t from = lp_sim_event_count(lp_sim_of(bdev));
+		label.store_uuid[0] = 'N';
+		label.device_uuid[0] = 'N';
+		format(bdev, &label);
+		(void)lpi_disk_cut_everywhere(bdev, from, 4, refmt_check, NULL);
 		lp_bdev_close(bdev);
 	}
 }
@@ -407,8 +441,8 @@ static void test_cut_format_and_update(void **state)
 static struct lp_bdev *enlarged(struct lp_disk_label *ret_label, uint64_t seed)
 {
 	struct lp_bdev *small = NULL;
-	struct lp_bdev *large = disk_sim(TINY_BYTES, LP_SIM_HOSTILE, seed);
-	*ret_label = disk_tiny_label(512, 0);
+	struct lp_bdev *large = lpi_disk_sim(TINY_BYTES, LP_SIM_HOSTILE, seed);
+	*ret_label = lpi_disk_tiny_label(512, 0);
 	ret_label->chunk_base = 128;
 	ret_label->chunk_cnt = 1;
 	lp_test_ok(lp_bdev_open_mem(TINY_BYTES / 2, 4096, &small));
@@ -454,7 +488,7 @@ static void test_cut_grow(void **state)
 		uint64_t from = lp_sim_event_count(lp_sim_of(bdev));
 		lp_test_ok(lp_label_read(bdev, true, &label, &why));
 		lp_test_ok(lp_label_grow(bdev, &label));
-		(void)disk_cut_everywhere(bdev, from, 8, grow_check, &arg);
+		(void)lpi_disk_cut_everywhere(bdev, from, 8, grow_check, &arg);
 		assert_true(arg.old_cnt > 0 && arg.new_cnt > 0);
 		lp_bdev_close(bdev);
 	}
@@ -467,7 +501,7 @@ static void test_foreign_copy(void **state)
 	struct lp_disk_label label;
 	struct lp_disk_label got;
 	struct lp_bdev *bdev = enlarged(&label, 1);
-	struct lp_disk_label foreign = disk_tiny_label(1024, 2);
+	struct lp_disk_label foreign = lpi_disk_tiny_label(1024, 2);
 	foreign.device_uuid[0] = 'x';
 	foreign.sequence = 99;
 	lp_label_encode(&foreign, 1023, block);
@@ -484,8 +518,8 @@ static void test_foreign_copy(void **state)
 static void test_failed_update(void **state)
 {
 	(void)state;
-	struct lp_bdev *bdev = disk_sim(TINY_BYTES, LP_SIM_CONSUMER, 1);
-	struct lp_disk_label label = disk_tiny_label(1024, 2);
+	struct lp_bdev *bdev = lpi_disk_sim(TINY_BYTES, LP_SIM_CONSUMER, 1);
+	struct lp_disk_label label = lpi_disk_tiny_label(1024, 2);
 	format(bdev, &label);
 	struct lp_sim_rule rule = {.fault = LP_SIM_EIO, .skip_cnt = 1, .fire_cnt = 1};
 	(void)lp_sim_rule_add(lp_sim_of(bdev), &rule);
@@ -512,6 +546,7 @@ int main(void)
 		cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_decode_junk),
 		cmocka_unit_test(test_cut_format_and_update),
+		cmocka_unit_test(test_cut_reformat),
 		cmocka_unit_test(test_cut_grow),
 		cmocka_unit_test(test_foreign_copy),
 		cmocka_unit_test(test_failed_update),
