@@ -1,0 +1,787 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A chunk has two bitmaps: blocks durably in use, and blocks that are not in use but wait to become
+ * free. A block is in exactly one state: in the allocator; waiting; durably in use; or taken,
+ * which is none of the three. Waiting blocks go to the allocator by settle(), which leaves out
+ * what is pinned.
+ *
+ * For checkpoints a chunk knows three kinds of first changes:
+ *   oldest_seq      the first that no persisted record contains: it holds the log's start
+ *   recs[].after    the first that this record, made but not persisted yet, does not contain
+ *   first_new_seq   the first that no record contains: the chunk wants another one
+ * When a record is persisted its `after` becomes the oldest. A chunk has at most two records on
+ * their way: more would not move the log's start further. */
+#include "store/space.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/list.h"
+#include "format/space.h"
+#include "store/space_record.h"
+
+#define SPACE_MAGIC       UINT32_C(0x4c534350)
+#define RECORDS_IN_FLIGHT 2u
+
+struct record_in_flight {
+	uint64_t commit_seq;
+	uint64_t first_seq; /* the chunk's first_new_seq when the record was made */
+	uint64_t after_seq; /* 0: no change since */
+};
+
+struct chunk {
+	uint32_t idx;
+	bool is_owned;
+	uint64_t as_of; /* of the record that was loaded; 0 without */
+	struct lp_bitmap used;
+	struct lp_bitmap waiting;
+	uint64_t used_cnt;
+	uint64_t waiting_cnt;
+	uint64_t oldest_seq; /* 0: none, as in the others */
+	uint64_t first_new_seq;
+	unsigned rec_cnt;
+	struct record_in_flight recs[RECORDS_IN_FLIGHT];
+	struct lp_tree_node by_oldest; /* linked while oldest_seq != 0 */
+	struct lp_list_node todo;      /* linked while it wants a record and may have one */
+	uint64_t words[];              /* of both bitmaps */
+};
+
+static bool chunk_is_older(const struct chunk *a, const struct chunk *b)
+{
+	return a->oldest_seq < b->oldest_seq || (a->oldest_seq == b->oldest_seq && a->idx < b->idx);
+}
+
+static bool pin_is_before(const struct lp_space_pin *a, const struct lp_space_pin *b)
+{
+	return a->extent.block < b->extent.block ||
+	       (a->extent.block == b->extent.block && (uintptr_t)a < (uintptr_t)b);
+}
+
+LP_TREE_DEFINE(chunks_by_oldest, struct chunk, by_oldest, chunk_is_older);
+LP_TREE_DEFINE(pins_by_place, struct lp_space_pin, node, pin_is_before);
+LP_LIST_DEFINE(chunk_list, struct chunk, todo);
+
+struct lp_space {
+	uint32_t magic;
+	bool is_recovered;
+	bool is_stuck; /* a release found no memory: waiting blocks are to be tried again */
+	struct lp_space_config config;
+	struct lp_alloc *alloc; /* NULL until recovered */
+	uint64_t durable_seq;
+	uint64_t used_blocks;
+	uint64_t waiting_blocks;
+	uint64_t pin_longest_blocks; /* no pin there is longer */
+	struct chunks_by_oldest by_oldest;
+	struct chunk_list todo;
+	struct pins_by_place pins;
+	struct chunk *chunks[]; /* chunk_cnt_max; NULL for those not owned and without a record */
+};
+
+/* A part of an extent that lies in one chunk, in blocks of the chunk. */
+struct piece {
+	struct chunk *chunk;
+	uint64_t from;
+	uint64_t to;
+};
+
+static uint64_t chunk_base(const struct lp_space *space, uint32_t idx)
+{
+	return space->config.base_block + (uint64_t)idx * space->config.chunk_blocks;
+}
+
+static uint32_t chunk_of(const struct lp_space *space, uint64_t block)
+{
+	LP_ASSERT(block >= space->config.base_block);
+	uint64_t idx = (block - space->config.base_block) / space->config.chunk_blocks;
+	LP_ASSERT(idx < space->config.chunk_cnt_max);
+	return (uint32_t)idx;
+}
+
+/* The first piece of the extent, which is made shorter by it. False when the extent has no more, or
+ * lies outside the chunks: then its cnt is not 0. piece->chunk may be NULL. */
+static bool next_piece(const struct lp_space *space, struct lp_extent *extent, struct piece *piece)
+{
+	uint64_t blocks = space->config.chunk_blocks;
+	uint64_t all = blocks * space->config.chunk_cnt_max;
+	if (extent->cnt == 0 || extent->block < space->config.base_block ||
+	    lp_range_outside(extent->block - space->config.base_block, extent->cnt, all))
+		return false;
+	uint64_t at = extent->block - space->config.base_block;
+	piece->chunk = space->chunks[at / blocks];
+	piece->from = at % blocks;
+	piece->to = LP_MIN(piece->from + extent->cnt, blocks);
+	extent->block += piece->to - piece->from;
+	extent->cnt -= piece->to - piece->from;
+	return true;
+}
+
+/* The same for an extent that our own code named: it lies in owned chunks. */
+static bool next_own_piece(const struct lp_space *space, struct lp_extent *extent,
+			   struct piece *piece)
+{
+	if (!next_piece(space, extent, piece)) {
+		LP_ASSERT(extent->cnt == 0);
+		return false;
+	}
+	LP_ASSERT(piece->chunk != NULL);
+	LP_ASSERT(piece->chunk->is_owned);
+	return true;
+}
+
+/* --- Birth and death --- */
+
+static bool config_is_valid(const struct lp_space_config *config)
+{
+	return lp_is_power_of_two(config->chunk_blocks) &&
+	       config->chunk_blocks >= LP_SPACE_CHUNK_BLOCKS_MIN &&
+	       config->chunk_blocks <= LP_SPACE_CHUNK_BLOCKS_MAX &&
+	       config->chunk_cnt_max <= LP_SPACE_CHUNKS_MAX &&
+	       config->base_block <= LP_ALLOC_BLOCKS_MAX &&
+	       (uint64_t)config->chunk_blocks * config->chunk_cnt_max <=
+		       LP_ALLOC_BLOCKS_MAX - config->base_block;
+}
+
+int lp_space_new(const struct lp_space_config *config, struct lp_space **ret_space)
+{
+	LP_ASSERT(config_is_valid(config));
+	size_t bytes = sizeof(struct lp_space) + config->chunk_cnt_max * sizeof(struct chunk *);
+	struct lp_space *space = calloc(1, bytes);
+	if (space == NULL)
+		return -ENOMEM;
+	space->magic = SPACE_MAGIC;
+	space->config = *config;
+	chunks_by_oldest_init(&space->by_oldest);
+	chunk_list_init(&space->todo);
+	pins_by_place_init(&space->pins);
+	*ret_space = space;
+	return 0;
+}
+
+static void drop_chunk(struct lp_space *space, struct chunk *chunk)
+{
+	if (chunks_by_oldest_is_linked(chunk))
+		chunks_by_oldest_remove(&space->by_oldest, chunk);
+	if (chunk_list_is_linked(chunk))
+		chunk_list_remove(chunk);
+	space->chunks[chunk->idx] = NULL;
+	free(chunk);
+}
+
+void lp_space_free(struct lp_space *space)
+{
+	if (space == NULL)
+		return;
+	LP_ASSERT(space->magic == SPACE_MAGIC);
+	LP_ASSERT(pins_by_place_is_empty(&space->pins));
+	for (uint32_t i = 0; i < space->config.chunk_cnt_max; i++) {
+		if (space->chunks[i] != NULL)
+			drop_chunk(space, space->chunks[i]);
+	}
+	lp_alloc_free(space->alloc);
+	space->magic = 0;
+	free(space);
+}
+
+static int make_chunk(struct lp_space *space, uint32_t idx, struct chunk **ret_chunk)
+{
+	uint64_t words = lp_bitmap_word_cnt(space->config.chunk_blocks);
+	struct chunk *chunk = calloc(1, sizeof(*chunk) + 2 * words * sizeof(uint64_t));
+	if (chunk == NULL)
+		return -ENOMEM;
+	LP_ASSERT(space->chunks[idx] == NULL);
+	chunk->idx = idx;
+	lp_bitmap_init(&chunk->used, chunk->words, space->config.chunk_blocks);
+	lp_bitmap_init(&chunk->waiting, chunk->words + words, space->config.chunk_blocks);
+	space->chunks[idx] = chunk;
+	*ret_chunk = chunk;
+	return 0;
+}
+
+/* --- Changes of the durable state --- */
+
+static void note_change(struct lp_space *space, struct chunk *chunk, uint64_t seq)
+{
+	if (chunk->oldest_seq == 0) {
+		chunk->oldest_seq = seq;
+		chunks_by_oldest_insert(&space->by_oldest, chunk);
+	}
+	for (unsigned i = 0; i < chunk->rec_cnt; i++) {
+		if (chunk->recs[i].after_seq == 0)
+			chunk->recs[i].after_seq = seq;
+	}
+	if (chunk->first_new_seq == 0) {
+		chunk->first_new_seq = seq;
+		if (chunk->rec_cnt < RECORDS_IN_FLIGHT)
+			chunk_list_push_back(&space->todo, chunk);
+	}
+}
+
+/* False, and nothing changed, when the blocks are not all in the state the change begins with. */
+static bool apply(struct lp_space *space, const struct piece *piece, uint8_t kind, uint64_t seq)
+{
+	struct chunk *chunk = piece->chunk;
+	uint64_t cnt = piece->to - piece->from;
+	if (kind == LP_SPACE_CHANGE_KIND_TAKE) {
+		if (!lp_bitmap_is_clear(&chunk->used, piece->from, piece->to))
+			return false;
+		lp_bitmap_set(&chunk->used, piece->from, piece->to);
+		chunk->used_cnt += cnt;
+		space->used_blocks += cnt;
+	} else {
+		if (!lp_bitmap_is_set(&chunk->used, piece->from, piece->to))
+			return false;
+		lp_bitmap_clear(&chunk->used, piece->from, piece->to);
+		chunk->used_cnt -= cnt;
+		space->used_blocks -= cnt;
+	}
+	note_change(space, chunk, seq);
+	return true;
+}
+
+/* --- Recovery --- */
+
+int lp_space_load_record(struct lp_space *space, uint32_t idx, const void *value, size_t len)
+{
+	LP_ASSERT(space->magic == SPACE_MAGIC);
+	LP_ASSERT(!space->is_recovered);
+	if (idx >= space->config.chunk_cnt_max)
+		return LP_CORRUPT(LP_OFFSET_NONE, "space record of chunk %u, which is not there",
+				  idx);
+	struct chunk *chunk = space->chunks[idx];
+	int rc = chunk == NULL ? make_chunk(space, idx, &chunk) : 0;
+	if (rc != 0)
+		return rc;
+	LP_ASSERT(chunk->as_of == 0);
+	struct lpi_space_record record = {.chunk = idx, .used = chunk->used};
+	rc = lpi_space_record_decode(value, len, &record);
+	if (rc != 0)
+		return rc;
+	chunk->as_of = record.as_of;
+	chunk->used_cnt = lp_bitmap_count(&chunk->used, 0, chunk->used.bit_cnt);
+	space->used_blocks += chunk->used_cnt;
+	if (!chunk->is_owned && chunk->used_cnt != 0)
+		return LP_CORRUPT(LP_OFFSET_NONE,
+				  "chunk %u is not owned, but its record has blocks in use", idx);
+	return 0;
+}
+
+static int replay_piece(struct lp_space *space, const struct piece *piece, uint8_t kind,
+			uint64_t seq)
+{
+	const struct chunk *chunk = piece->chunk;
+	/* The record contains it. */
+	if (chunk != NULL && seq <= chunk->as_of)
+		return 0;
+	if (chunk == NULL || !chunk->is_owned)
+		return LP_CORRUPT(LP_OFFSET_NONE,
+				  "frame %" PRIu64 " changes a chunk that is not owned", seq);
+	if (apply(space, piece, kind, seq))
+		return 0;
+	bool takes = kind == LP_SPACE_CHANGE_KIND_TAKE;
+	uint64_t at = takes ? lp_bitmap_find_set(&chunk->used, piece->from, piece->to)
+			    : lp_bitmap_find_clear(&chunk->used, piece->from, piece->to);
+	uint64_t block = chunk_base(space, chunk->idx) + at;
+	return LP_CORRUPT(block << LP_BLOCK_SHIFT,
+			  "frame %" PRIu64 " %s block %" PRIu64 ", which is %s", seq,
+			  takes ? "takes" : "frees", block, takes ? "in use" : "free");
+}
+
+static int replay_change(struct lp_space *space, const struct lp_space_change *change, uint64_t seq)
+{
+	struct lp_extent extent = {.block = change->block, .cnt = change->cnt};
+	if (lp_space_change_kind_name(change->kind) == NULL || change->cnt == 0 ||
+	    !lp_space_change_reserved_is_zero(change))
+		return LP_CORRUPT(LP_OFFSET_NONE, "frame %" PRIu64 ": change of block %" PRIu64,
+				  seq, change->block);
+	struct piece piece;
+	while (next_piece(space, &extent, &piece)) {
+		int rc = replay_piece(space, &piece, change->kind, seq);
+		if (rc != 0)
+			return rc;
+	}
+	if (extent.cnt != 0)
+		return LP_CORRUPT(LP_OFFSET_NONE,
+				  "frame %" PRIu64 " changes block %" PRIu64 ", outside all chunks",
+				  seq, extent.block);
+	return 0;
+}
+
+int lp_space_replay_frame(struct lp_space *space, uint64_t seq, const void *changes, size_t len)
+{
+	LP_ASSERT(space->magic == SPACE_MAGIC);
+	LP_ASSERT(!space->is_recovered);
+	LP_ASSERT(seq > space->durable_seq);
+	if (len % LP_SPACE_CHANGE_SIZE != 0)
+		return LP_CORRUPT(LP_OFFSET_NONE, "frame %" PRIu64 ": changes of %zu bytes", seq,
+				  len);
+	for (size_t at = 0; at < len; at += LP_SPACE_CHANGE_SIZE) {
+		struct lp_space_change change;
+		lp_space_change_decode((const uint8_t *)changes + at, &change);
+		int rc = replay_change(space, &change, seq);
+		if (rc != 0)
+			return rc;
+	}
+	space->durable_seq = seq;
+	return 0;
+}
+
+/* Makes the chunk known to the allocator: what is in use as taken, the rest as free. */
+static int chunk_to_alloc(struct lp_space *space, const struct chunk *chunk)
+{
+	uint64_t base = chunk_base(space, chunk->idx);
+	uint64_t cnt = chunk->used.bit_cnt;
+	for (uint64_t pos = 0; pos < cnt;) {
+		bool is_used = lp_bitmap_test(&chunk->used, pos);
+		uint64_t end = is_used ? lp_bitmap_find_clear(&chunk->used, pos, cnt)
+				       : lp_bitmap_find_set(&chunk->used, pos, cnt);
+		struct lp_extent run = {.block = base + pos, .cnt = end - pos};
+		int rc = is_used ? lp_alloc_add_taken_range(space->alloc, run)
+				 : lp_alloc_add_range(space->alloc, run);
+		if (rc != 0)
+			return rc;
+		pos = end;
+	}
+	return 0;
+}
+
+int lp_space_recovered(struct lp_space *space, uint64_t durable_seq)
+{
+	struct lp_alloc_config config = {.kind = space->config.alloc_kind,
+					 .block_cnt =
+						 chunk_base(space, space->config.chunk_cnt_max),
+					 .memory_max_bytes = space->config.alloc_memory_max_bytes};
+	LP_ASSERT(!space->is_recovered);
+	LP_ASSERT(durable_seq >= space->durable_seq);
+	int rc = lp_alloc_new(&config, &space->alloc);
+	for (uint32_t i = 0; rc == 0 && i < space->config.chunk_cnt_max; i++) {
+		struct chunk *chunk = space->chunks[i];
+		if (chunk == NULL)
+			continue;
+		if (chunk->as_of > durable_seq)
+			return LP_CORRUPT(LP_OFFSET_NONE,
+					  "space record of chunk %u is of frame %" PRIu64
+					  ", the last is %" PRIu64,
+					  i, chunk->as_of, durable_seq);
+		if (chunk->is_owned)
+			rc = chunk_to_alloc(space, chunk);
+		else
+			drop_chunk(space, chunk);
+	}
+	if (rc != 0)
+		return rc;
+	space->durable_seq = durable_seq;
+	space->is_recovered = true;
+	return 0;
+}
+
+/* --- Chunks --- */
+
+static struct lp_extent chunk_range(const struct lp_space *space, uint32_t idx)
+{
+	return (struct lp_extent){.block = chunk_base(space, idx),
+				  .cnt = space->config.chunk_blocks};
+}
+
+bool lp_space_owns(const struct lp_space *space, uint32_t idx)
+{
+	return idx < space->config.chunk_cnt_max && space->chunks[idx] != NULL &&
+	       space->chunks[idx]->is_owned;
+}
+
+int lp_space_chunk_add(struct lp_space *space, uint32_t idx)
+{
+	LP_ASSERT(space->magic == SPACE_MAGIC);
+	LP_ASSERT(idx < space->config.chunk_cnt_max);
+	struct chunk *chunk = space->chunks[idx];
+	if (chunk != NULL)
+		return -EEXIST;
+	int rc = make_chunk(space, idx, &chunk);
+	if (rc != 0)
+		return rc;
+	if (space->is_recovered)
+		rc = lp_alloc_add_range(space->alloc, chunk_range(space, idx));
+	if (rc != 0)
+		drop_chunk(space, chunk);
+	else
+		chunk->is_owned = true;
+	return rc;
+}
+
+/* The first pin that may reach beyond `from`: those before end earlier. */
+static struct lp_space_pin *first_pin(const struct lp_space *space, uint64_t from)
+{
+	uint64_t longest = LP_MIN(space->pin_longest_blocks, from);
+	struct lp_space_pin key = {.extent.block = from - longest};
+	struct lp_space_pin *pin = pins_by_place_find_ge(&space->pins, &key);
+	/* A pin at this very block may stand before the key, whose address means nothing. */
+	struct lp_space_pin *before =
+		pin == NULL ? pins_by_place_last(&space->pins) : pins_by_place_prev(pin);
+	while (before != NULL && before->extent.block == key.extent.block) {
+		pin = before;
+		before = pins_by_place_prev(pin);
+	}
+	return pin;
+}
+
+bool lp_space_is_pinned(const struct lp_space *space, struct lp_extent range)
+{
+	const struct lp_space_pin *pin = first_pin(space, range.block);
+	for (; pin != NULL && pin->extent.block < lp_extent_end(range);
+	     pin = pins_by_place_next(pin)) {
+		if (lp_extent_end(pin->extent) > range.block)
+			return true;
+	}
+	return false;
+}
+
+static bool chunk_is_empty(const struct lp_space *space, const struct chunk *chunk)
+{
+	struct lp_extent range = chunk_range(space, chunk->idx);
+	return chunk->is_owned && chunk->used_cnt == 0 && chunk->waiting_cnt == 0 &&
+	       chunk->oldest_seq == 0 && lp_alloc_is_free(space->alloc, range) &&
+	       !lp_space_is_pinned(space, range);
+}
+
+bool lp_space_chunk_find_empty(const struct lp_space *space, uint32_t from, uint32_t *ret_chunk)
+{
+	LP_ASSERT(space->is_recovered);
+	uint64_t keep = 2 * space->config.low_water_blocks + space->config.chunk_blocks;
+	if (lp_alloc_free_blocks(space->alloc) < keep)
+		return false;
+	for (uint32_t i = from; i < space->config.chunk_cnt_max; i++) {
+		if (space->chunks[i] != NULL && chunk_is_empty(space, space->chunks[i])) {
+			*ret_chunk = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+int lp_space_chunk_remove(struct lp_space *space, uint32_t idx)
+{
+	LP_ASSERT(space->is_recovered);
+	LP_ASSERT(lp_space_owns(space, idx));
+	struct chunk *chunk = space->chunks[idx];
+	if (!chunk_is_empty(space, chunk))
+		return -EBUSY;
+	int rc = lp_alloc_remove_range(space->alloc, chunk_range(space, idx));
+	if (rc == 0)
+		drop_chunk(space, chunk);
+	return rc;
+}
+
+bool lp_space_wants_chunk(const struct lp_space *space)
+{
+	LP_ASSERT(space->is_recovered);
+	return lp_alloc_free_blocks(space->alloc) < space->config.low_water_blocks;
+}
+
+/* --- Waiting blocks --- */
+
+static void release(struct lp_space *space, struct chunk *chunk, uint64_t from, uint64_t to)
+{
+	struct lp_extent extent = {.block = from, .cnt = to - from};
+	uint64_t base = chunk_base(space, chunk->idx);
+	if (lp_alloc_release(space->alloc, extent) != 0) {
+		/* They wait on, and are tried again with the next durable frame. */
+		space->is_stuck = true;
+		return;
+	}
+	lp_bitmap_clear(&chunk->waiting, from - base, to - base);
+	chunk->waiting_cnt -= extent.cnt;
+	space->waiting_blocks -= extent.cnt;
+}
+
+/* Rule S3: of these waiting blocks, those that no I/O is on become free. */
+static void release_unpinned(struct lp_space *space, struct chunk *chunk, uint64_t from,
+			     uint64_t to)
+{
+	const struct lp_space_pin *pin = first_pin(space, from);
+	for (; pin != NULL && pin->extent.block < to && from < to; pin = pins_by_place_next(pin)) {
+		if (pin->extent.block > from)
+			release(space, chunk, from, pin->extent.block);
+		from = LP_MAX(from, lp_extent_end(pin->extent));
+	}
+	if (from < to)
+		release(space, chunk, from, to);
+}
+
+static void settle(struct lp_space *space, const struct piece *piece)
+{
+	struct chunk *chunk = piece->chunk;
+	uint64_t base = chunk_base(space, chunk->idx);
+	uint64_t pos = piece->from;
+	while (chunk->waiting_cnt > 0 && pos < piece->to) {
+		uint64_t start = lp_bitmap_find_set(&chunk->waiting, pos, piece->to);
+		pos = lp_bitmap_find_clear(&chunk->waiting, start, piece->to);
+		if (start < pos)
+			release_unpinned(space, chunk, base + start, base + pos);
+	}
+}
+
+static void wait_and_settle(struct lp_space *space, const struct piece *piece)
+{
+	struct chunk *chunk = piece->chunk;
+	uint64_t cnt = piece->to - piece->from;
+	LP_ASSERT(lp_bitmap_is_clear(&chunk->waiting, piece->from, piece->to));
+	LP_ASSERT(lp_bitmap_is_clear(&chunk->used, piece->from, piece->to));
+	lp_bitmap_set(&chunk->waiting, piece->from, piece->to);
+	chunk->waiting_cnt += cnt;
+	space->waiting_blocks += cnt;
+	settle(space, piece);
+}
+
+static void settle_stuck(struct lp_space *space)
+{
+	space->is_stuck = false;
+	for (uint32_t i = 0; i < space->config.chunk_cnt_max; i++) {
+		struct piece piece = {.chunk = space->chunks[i], .to = space->config.chunk_blocks};
+		if (piece.chunk != NULL)
+			settle(space, &piece);
+	}
+}
+
+/* --- Taking and freeing --- */
+
+int lp_space_take(struct lp_space *space, uint64_t want, const struct lp_alloc_options *options,
+		  struct lp_extent *ret_extents, uint64_t *ret_blocks)
+{
+	LP_ASSERT(space->magic == SPACE_MAGIC);
+	LP_ASSERT(space->is_recovered);
+	return lp_alloc_take(space->alloc, want, options, ret_extents, ret_blocks);
+}
+
+void lp_space_untake(struct lp_space *space, struct lp_extent extent)
+{
+	LP_ASSERT(space->is_recovered);
+	LP_ASSERT(extent.cnt > 0);
+	struct piece piece;
+	while (next_own_piece(space, &extent, &piece))
+		wait_and_settle(space, &piece);
+}
+
+void lp_space_group_init(struct lp_space_group *group, void *bytes, size_t size)
+{
+	LP_ASSERT(bytes != NULL || size == 0);
+	*group = (struct lp_space_group){.bytes = bytes, .size = size};
+}
+
+bool lp_space_group_has_room(const struct lp_space_group *group, unsigned change_cnt)
+{
+	return (group->size - group->len) / LP_SPACE_CHANGE_SIZE >= change_cnt;
+}
+
+/* A change of the same kind that goes on where the last one ends makes it longer. */
+static bool join_last(struct lp_space_group *group, struct lp_extent extent, uint8_t kind)
+{
+	if (group->len == 0)
+		return false;
+	uint8_t *at = group->bytes + group->len - LP_SPACE_CHANGE_SIZE;
+	struct lp_space_change last;
+	lp_space_change_decode(at, &last);
+	if (last.kind != kind || last.block + last.cnt != extent.block ||
+	    extent.cnt > UINT32_MAX - last.cnt)
+		return false;
+	last.cnt += (uint32_t)extent.cnt;
+	lp_space_change_encode(&last, at);
+	return true;
+}
+
+static int log_change(struct lp_space_group *group, struct lp_extent extent, uint8_t kind)
+{
+	LP_ASSERT(extent.cnt > 0 && extent.cnt <= UINT32_MAX);
+	if (join_last(group, extent, kind))
+		return 0;
+	if (!lp_space_group_has_room(group, 1))
+		return -EAGAIN;
+	struct lp_space_change change = {
+		.block = extent.block, .cnt = (uint32_t)extent.cnt, .kind = kind};
+	lp_space_change_encode(&change, group->bytes + group->len);
+	group->len += LP_SPACE_CHANGE_SIZE;
+	return 0;
+}
+
+int lp_space_log_take(struct lp_space_group *group, struct lp_extent extent)
+{
+	return log_change(group, extent, LP_SPACE_CHANGE_KIND_TAKE);
+}
+
+int lp_space_log_free(struct lp_space_group *group, struct lp_extent extent)
+{
+	return log_change(group, extent, LP_SPACE_CHANGE_KIND_FREE);
+}
+
+static void change_durable(struct lp_space *space, const struct lp_space_change *change,
+			   uint64_t seq)
+{
+	struct lp_extent extent = {.block = change->block, .cnt = change->cnt};
+	struct piece piece;
+	LP_ASSERT(lp_space_change_kind_name(change->kind) != NULL);
+	LP_ASSERT(change->cnt > 0);
+	while (next_own_piece(space, &extent, &piece)) {
+		bool fits = apply(space, &piece, change->kind, seq);
+		LP_ASSERT(fits);
+		if (change->kind == LP_SPACE_CHANGE_KIND_FREE)
+			wait_and_settle(space, &piece);
+	}
+}
+
+void lp_space_frame_durable(struct lp_space *space, uint64_t seq, const void *changes, size_t len)
+{
+	LP_ASSERT(space->magic == SPACE_MAGIC);
+	LP_ASSERT(space->is_recovered);
+	LP_ASSERT(seq > space->durable_seq);
+	LP_ASSERT(len % LP_SPACE_CHANGE_SIZE == 0);
+	for (size_t at = 0; at < len; at += LP_SPACE_CHANGE_SIZE) {
+		struct lp_space_change change;
+		lp_space_change_decode((const uint8_t *)changes + at, &change);
+		change_durable(space, &change, seq);
+	}
+	space->durable_seq = seq;
+	if (LP_UNLIKELY(space->is_stuck))
+		settle_stuck(space);
+}
+
+void lp_space_pin(struct lp_space *space, struct lp_space_pin *pin, struct lp_extent extent)
+{
+	LP_ASSERT(space->is_recovered);
+	LP_ASSERT(extent.cnt > 0);
+	LP_ASSERT(lp_space_owns(space, chunk_of(space, extent.block)));
+	LP_ASSERT(lp_space_owns(space, chunk_of(space, lp_extent_end(extent) - 1)));
+	*pin = (struct lp_space_pin){.extent = extent};
+	pins_by_place_insert(&space->pins, pin);
+	space->pin_longest_blocks = LP_MAX(space->pin_longest_blocks, extent.cnt);
+}
+
+void lp_space_unpin(struct lp_space *space, struct lp_space_pin *pin)
+{
+	pins_by_place_remove(&space->pins, pin);
+	if (pins_by_place_is_empty(&space->pins))
+		space->pin_longest_blocks = 0;
+	struct lp_extent extent = pin->extent;
+	struct piece piece;
+	while (next_own_piece(space, &extent, &piece))
+		settle(space, &piece);
+}
+
+/* --- Checkpoints --- */
+
+int lp_space_checkpoint_next(struct lp_space *space, uint64_t commit_seq, void *buf,
+			     uint32_t *ret_chunk, size_t *ret_len)
+{
+	LP_ASSERT(space->is_recovered);
+	LP_ASSERT(commit_seq > space->durable_seq);
+	struct chunk *chunk = chunk_list_pop_front(&space->todo);
+	if (chunk == NULL)
+		return 0;
+	LP_ASSERT(chunk->first_new_seq != 0);
+	LP_ASSERT(chunk->rec_cnt < RECORDS_IN_FLIGHT);
+	chunk->recs[chunk->rec_cnt++] = (struct record_in_flight){
+		.commit_seq = commit_seq, .first_seq = chunk->first_new_seq};
+	chunk->first_new_seq = 0;
+	/* Rule S2: of durable frames, not of the live allocator. */
+	struct lpi_space_record record = {
+		.chunk = chunk->idx, .as_of = space->durable_seq, .used = chunk->used};
+	*ret_len = lpi_space_record_encode(&record, buf);
+	LP_ASSERT(*ret_len <= LP_SPACE_RECORD_BYTES_MAX);
+	*ret_chunk = chunk->idx;
+	return 1;
+}
+
+/* It may have become possible to make another record. */
+static void queue_again(struct lp_space *space, struct chunk *chunk)
+{
+	if (chunk->first_new_seq != 0 && !chunk_list_is_linked(chunk))
+		chunk_list_push_back(&space->todo, chunk);
+}
+
+void lp_space_checkpoint_abandon(struct lp_space *space, uint64_t commit_seq)
+{
+	struct chunk *chunk = chunks_by_oldest_first(&space->by_oldest);
+	for (; chunk != NULL; chunk = chunks_by_oldest_next(chunk)) {
+		while (chunk->rec_cnt > 0 &&
+		       chunk->recs[chunk->rec_cnt - 1].commit_seq == commit_seq) {
+			chunk->rec_cnt--;
+			chunk->first_new_seq = chunk->recs[chunk->rec_cnt].first_seq;
+		}
+		if (chunk->rec_cnt < RECORDS_IN_FLIGHT)
+			queue_again(space, chunk);
+	}
+}
+
+static void chunk_persisted(struct lp_space *space, struct chunk *chunk, uint64_t applied_seq)
+{
+	unsigned done = 0;
+	while (done < chunk->rec_cnt && chunk->recs[done].commit_seq <= applied_seq)
+		done++;
+	if (done == 0)
+		return;
+	uint64_t oldest_seq = chunk->recs[done - 1].after_seq;
+	for (unsigned i = done; i < chunk->rec_cnt; i++)
+		chunk->recs[i - done] = chunk->recs[i];
+	chunk->rec_cnt -= done;
+	chunks_by_oldest_remove(&space->by_oldest, chunk);
+	chunk->oldest_seq = oldest_seq;
+	if (oldest_seq != 0)
+		chunks_by_oldest_insert(&space->by_oldest, chunk);
+	queue_again(space, chunk);
+}
+
+void lp_space_persisted(struct lp_space *space, uint64_t applied_seq)
+{
+	LP_ASSERT(space->is_recovered);
+	struct chunk *chunk = chunks_by_oldest_first(&space->by_oldest);
+	while (chunk != NULL) {
+		/* The chunk may move further on; that it is met again then does no harm. */
+		struct chunk *next = chunks_by_oldest_next(chunk);
+		chunk_persisted(space, chunk, applied_seq);
+		chunk = next;
+	}
+}
+
+uint64_t lp_space_log_start(const struct lp_space *space)
+{
+	const struct chunk *oldest = chunks_by_oldest_first(&space->by_oldest);
+	return oldest == NULL ? space->durable_seq + 1 : oldest->oldest_seq;
+}
+
+/* --- Queries --- */
+
+uint64_t lp_space_durable_seq(const struct lp_space *space)
+{
+	return space->durable_seq;
+}
+
+uint64_t lp_space_used_blocks(const struct lp_space *space)
+{
+	return space->used_blocks + space->waiting_blocks;
+}
+
+uint64_t lp_space_waiting_blocks(const struct lp_space *space)
+{
+	return space->waiting_blocks;
+}
+
+bool lp_space_is_used(const struct lp_space *space, struct lp_extent extent)
+{
+	struct piece piece;
+	bool is_used = true;
+	while (next_own_piece(space, &extent, &piece))
+		is_used = is_used && lp_bitmap_is_set(&piece.chunk->used, piece.from, piece.to);
+	return is_used;
+}
+
+bool lp_space_is_unused(const struct lp_space *space, struct lp_extent extent)
+{
+	struct piece piece;
+	bool is_unused = true;
+	while (next_own_piece(space, &extent, &piece))
+		is_unused =
+			is_unused && lp_bitmap_is_clear(&piece.chunk->used, piece.from, piece.to);
+	return is_unused;
+}
+
+const struct lp_alloc *lp_space_alloc(const struct lp_space *space)
+{
+	return space->alloc;
+}
