@@ -12,6 +12,11 @@
 #define LP_BLOCK_SHIFT 12u
 #define LP_SHARDS_MAX  64u
 
+/* The number of an inode: never 0, never reused (rule N5). */
+struct lp_ino {
+	uint64_t nr;
+};
+
 /* A run of blocks on one device, in blocks from its beginning. */
 struct lp_extent {
 	uint64_t block;

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For each kind: one function that says what is wrong with a value, by the name of the field.
+ * Writing asserts that it finds nothing, reading reports what it finds. */
+#include "store/values.h"
+
+#include "base/assert.h"
+#include "base/crc32c.h"
+#include "format/inode.h"
+
+/* The first 8 bytes are the same in all. */
+#define CRC_OFF  LP_DIRENT_VALUE_CRC_OFF
+#define CRC_SIZE LP_DIRENT_VALUE_CRC_SIZE
+static_assert(LP_FRAGMENT_VALUE_CRC_OFF == CRC_OFF, "values begin alike");
+static_assert(LP_UNFINISHED_VALUE_CRC_OFF == CRC_OFF, "values begin alike");
+static_assert(LP_REFS_VALUE_CRC_OFF == CRC_OFF, "values begin alike");
+
+static uint32_t crc_of(const uint8_t *bytes, size_t len, const struct lp_key *key)
+{
+	uint32_t crc = lp_crc32c(0, key->bytes, key->len);
+	crc = lp_crc32c(crc, bytes, CRC_OFF);
+	return lp_crc32c(crc, bytes + CRC_OFF + CRC_SIZE, len - CRC_OFF - CRC_SIZE);
+}
+
+static void seal(uint8_t *bytes, size_t len, const struct lp_key *key, enum lp_key_space space)
+{
+	LP_ASSERT(key->bytes[0] == (uint8_t)space);
+	lp_put_le32(bytes + CRC_OFF, crc_of(bytes, len, key));
+}
+
+static int bad_value(const struct lp_key *key, const char *fault)
+{
+	bool has_number = key->len >= 1 + sizeof(uint64_t);
+	return LP_CORRUPT(LP_OFFSET_NONE, "value of key %c %llu: %s", key->bytes[0],
+			  has_number ? (unsigned long long)lp_get_be64(key->bytes + 1) : 0ULL,
+			  fault);
+}
+
+/* Length, version and crc. */
+static int open_value(const uint8_t *bytes, size_t len, size_t want, const struct lp_key *key,
+		      enum lp_key_space space)
+{
+	LP_ASSERT(key->bytes[0] == (uint8_t)space);
+	if (len != want)
+		return bad_value(key, "length");
+	uint32_t crc = crc_of(bytes, len, key);
+	if (crc != lp_get_le32(bytes + CRC_OFF))
+		return LP_CORRUPT_CRC(LP_OFFSET_NONE, "value of key %c: crc is %08x, stored %08x",
+				      key->bytes[0], crc, lp_get_le32(bytes + CRC_OFF));
+	return bytes[0] == LP_VALUE_VERSION ? 0 : bad_value(key, "version");
+}
+
+static const char *dirent_fault(const struct lp_dirent_value *value)
+{
+	if (!lp_dirent_value_reserved_is_zero(value))
+		return "reserved";
+	if (lp_inode_type_name(value->type) == NULL)
+		return "type";
+	if (value->ino == 0)
+		return "ino";
+	if (value->insertion == 0 || value->insertion >= LP_INSERTION_MAX)
+		return "insertion";
+	return NULL;
+}
+
+static const char *fragment_fault(const struct lp_fragment_value *value)
+{
+	if (!lp_fragment_value_reserved_is_zero(value))
+		return "reserved";
+	if (value->is_sealed > 1)
+		return "is_sealed";
+	if (value->next_insertion == 0 || value->next_insertion > LP_INSERTION_MAX)
+		return "next_insertion";
+	if (value->entries_cnt >= value->next_insertion)
+		return "entries_cnt";
+	if (value->is_sealed == 1 && value->entries_cnt > 0)
+		return "entries_cnt of a sealed fragment";
+	if (value->name_bytes < value->entries_cnt)
+		return "name_bytes";
+	/* entries_cnt is below 2^56: this cannot overflow. */
+	return value->name_bytes > value->entries_cnt * LP_KEY_NAME_MAX ? "name_bytes" : NULL;
+}
+
+static const char *unfinished_fault(const struct lp_unfinished_value *value)
+{
+	if (!lp_unfinished_value_reserved_is_zero(value))
+		return "reserved";
+	if (lp_unfinished_kind_name(value->kind) == NULL)
+		return "kind";
+	if (value->kind != LP_UNFINISHED_KIND_TRIM && value->from_block != 0)
+		return "from_block";
+	return value->from_block > LP_KEY_MAP_BLOCKS_MAX ? "from_block" : NULL;
+}
+
+static const char *refs_fault(const struct lp_refs_value *value, const struct lp_key *key)
+{
+	if (!lp_refs_value_reserved_is_zero(value))
+		return "reserved";
+	LP_ASSERT(key->len == 1 + sizeof(uint64_t));
+	uint64_t block = lp_get_be64(key->bytes + 1);
+	if (value->blocks_cnt == 0 || lp_range_outside(block, value->blocks_cnt, UINT64_C(1) << 48))
+		return "blocks_cnt";
+	return value->refs_cnt == 0 ? "refs_cnt" : NULL;
+}
+
+void lp_dirent_write(const struct lp_dirent_value *value, const struct lp_key *key,
+		     uint8_t ret_bytes[LP_DIRENT_VALUE_SIZE])
+{
+	struct lp_dirent_value out = *value;
+	LP_ASSERT(dirent_fault(value) == NULL);
+	out.version = LP_VALUE_VERSION;
+	lp_dirent_value_encode(&out, ret_bytes);
+	seal(ret_bytes, LP_DIRENT_VALUE_SIZE, key, LP_KEY_SPACE_DIRENT);
+}
+
+int lp_dirent_read(const void *bytes, size_t len, const struct lp_key *key,
+		   struct lp_dirent_value *ret)
+{
+	struct lp_dirent_value value;
+	int err = open_value(bytes, len, LP_DIRENT_VALUE_SIZE, key, LP_KEY_SPACE_DIRENT);
+	if (err != 0)
+		return err;
+	lp_dirent_value_decode(bytes, &value);
+	const char *fault = dirent_fault(&value);
+	if (fault != NULL)
+		return bad_value(key, fault);
+	*ret = value;
+	return 0;
+}
+
+void lp_fragment_write(const struct lp_fragment_value *value, const struct lp_key *key,
+		       uint8_t ret_bytes[LP_FRAGMENT_VALUE_SIZE])
+{
+	struct lp_fragment_value out = *value;
+	LP_ASSERT(fragment_fault(value) == NULL);
+	out.version = LP_VALUE_VERSION;
+	lp_fragment_value_encode(&out, ret_bytes);
+	seal(ret_bytes, LP_FRAGMENT_VALUE_SIZE, key, LP_KEY_SPACE_FRAGMENT);
+}
+
+int lp_fragment_read(const void *bytes, size_t len, const struct lp_key *key,
+		     struct lp_fragment_value *ret)
+{
+	struct lp_fragment_value value;
+	int err = open_value(bytes, len, LP_FRAGMENT_VALUE_SIZE, key, LP_KEY_SPACE_FRAGMENT);
+	if (err != 0)
+		return err;
+	lp_fragment_value_decode(bytes, &value);
+	const char *fault = fragment_fault(&value);
+	if (fault != NULL)
+		return bad_value(key, fault);
+	*ret = value;
+	return 0;
+}
+
+void lp_unfinished_write(const struct lp_unfinished_value *value, const struct lp_key *key,
+			 uint8_t ret_bytes[LP_UNFINISHED_VALUE_SIZE])
+{
+	struct lp_unfinished_value out = *value;
+	LP_ASSERT(unfinished_fault(value) == NULL);
+	out.version = LP_VALUE_VERSION;
+	lp_unfinished_value_encode(&out, ret_bytes);
+	seal(ret_bytes, LP_UNFINISHED_VALUE_SIZE, key, LP_KEY_SPACE_UNFINISHED);
+}
+
+int lp_unfinished_read(const void *bytes, size_t len, const struct lp_key *key,
+		       struct lp_unfinished_value *ret)
+{
+	struct lp_unfinished_value value;
+	int err = open_value(bytes, len, LP_UNFINISHED_VALUE_SIZE, key, LP_KEY_SPACE_UNFINISHED);
+	if (err != 0)
+		return err;
+	lp_unfinished_value_decode(bytes, &value);
+	const char *fault = unfinished_fault(&value);
+	if (fault != NULL)
+		return bad_value(key, fault);
+	*ret = value;
+	return 0;
+}
+
+void lp_refs_write(const struct lp_refs_value *value, const struct lp_key *key,
+		   uint8_t ret_bytes[LP_REFS_VALUE_SIZE])
+{
+	struct lp_refs_value out = *value;
+	LP_ASSERT(refs_fault(value, key) == NULL);
+	out.version = LP_VALUE_VERSION;
+	lp_refs_value_encode(&out, ret_bytes);
+	seal(ret_bytes, LP_REFS_VALUE_SIZE, key, LP_KEY_SPACE_REFS);
+}
+
+int lp_refs_read(const void *bytes, size_t len, const struct lp_key *key, struct lp_refs_value *ret)
+{
+	struct lp_refs_value value;
+	int err = open_value(bytes, len, LP_REFS_VALUE_SIZE, key, LP_KEY_SPACE_REFS);
+	if (err != 0)
+		return err;
+	lp_refs_value_decode(bytes, &value);
+	const char *fault = refs_fault(&value, key);
+	if (fault != NULL)
+		return bad_value(key, fault);
+	*ret = value;
+	return 0;
+}

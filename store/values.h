@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The small values of the index: directory entries, fragments of directories, unfinished work,
+ * references of shared extents (docs/format/values.md).
+ *
+ * The structs are those of the format page; version, reserved fields and crc are the functions'
+ * business: 0 for the caller. A value is bound to its key by the crc.
+ *
+ * Threads: any. Blocking, allocation: none. Encoding asserts what decoding checks. Decoding takes
+ * any bytes: -EBADMSG, -EUCLEAN by lp_corrupt(), and *ret untouched then.
+ */
+#ifndef LP_STORE_VALUES_H
+#define LP_STORE_VALUES_H
+
+#include "format/values.h"
+#include "store/keys.h"
+
+#define LP_INSERTION_MAX (UINT64_C(1) << 56) /* numbers of insertions are below */
+
+void lp_dirent_write(const struct lp_dirent_value *value, const struct lp_key *key,
+		     uint8_t ret_bytes[LP_DIRENT_VALUE_SIZE]);
+int lp_dirent_read(const void *bytes, size_t len, const struct lp_key *key,
+		   struct lp_dirent_value *ret) LP_MUST_CHECK;
+
+void lp_fragment_write(const struct lp_fragment_value *value, const struct lp_key *key,
+		       uint8_t ret_bytes[LP_FRAGMENT_VALUE_SIZE]);
+int lp_fragment_read(const void *bytes, size_t len, const struct lp_key *key,
+		     struct lp_fragment_value *ret) LP_MUST_CHECK;
+
+void lp_unfinished_write(const struct lp_unfinished_value *value, const struct lp_key *key,
+			 uint8_t ret_bytes[LP_UNFINISHED_VALUE_SIZE]);
+int lp_unfinished_read(const void *bytes, size_t len, const struct lp_key *key,
+		       struct lp_unfinished_value *ret) LP_MUST_CHECK;
+
+void lp_refs_write(const struct lp_refs_value *value, const struct lp_key *key,
+		   uint8_t ret_bytes[LP_REFS_VALUE_SIZE]);
+int lp_refs_read(const void *bytes, size_t len, const struct lp_key *key,
+		 struct lp_refs_value *ret) LP_MUST_CHECK;
+
+#endif

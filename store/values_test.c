@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: the small values give back what was put in, are the bytes the page says, and one that is
+ * damaged, breaks a rule, or lies under another key is refused (rules N2, N4, S4, S6).
+ * Method: golden bytes; every bit flipped; every rule broken with the crc made right again. */
+#include "base/test.h"
+
+#include "base/crc32c.h"
+#include "base/test_death.h"
+#include "format/inode.h"
+#include "store/values.h"
+
+#define GOLDEN_DIRENT "01020000e73e916c3412000000000000ffffffffffffff00"
+#define GOLDEN_FRAGMENT                                                                            \
+	"010000004a0fcd160300000000000000fd02000000000000fbffffffffffffff0700000000000000"         \
+	"0400000000000000"
+#define GOLDEN_UNFINISHED "01030000cf7f9599e8030000000000006300000000000000"
+#define GOLDEN_REFS       "01000000c7bcf7e94000000002000000"
+
+#define BYTES_MAX LP_FRAGMENT_VALUE_SIZE
+
+/* The four kinds behind one face. */
+struct kind {
+	size_t size;
+	const char *golden;
+	void (*make_key)(struct lp_key *key, uint64_t nr);
+	void (*write)(const struct lp_key *key, uint8_t *bytes);
+	int (*read)(const void *bytes, size_t len, const struct lp_key *key);
+};
+
+static void dirent_key(struct lp_key *key, uint64_t nr)
+{
+	lp_key_of_name(key, LP_KEY_SPACE_DIRENT, (struct lp_ino){nr}, "name", 4);
+}
+
+static void fragment_key(struct lp_key *key, uint64_t nr)
+{
+	lp_key_of_ino(key, LP_KEY_SPACE_FRAGMENT, (struct lp_ino){nr});
+}
+
+static void unfinished_key(struct lp_key *key, uint64_t nr)
+{
+	lp_key_of_ino(key, LP_KEY_SPACE_UNFINISHED, (struct lp_ino){nr});
+}
+
+static void refs_key(struct lp_key *key, uint64_t nr)
+{
+	lp_key_of_number(key, LP_KEY_SPACE_REFS, nr);
+}
+
+static void dirent_write(const struct lp_key *key, uint8_t *bytes)
+{
+	struct lp_dirent_value value = {
+		.type = LP_INODE_TYPE_DIR, .ino = 0x1234, .insertion = LP_INSERTION_MAX - 1};
+	lp_dirent_write(&value, key, bytes);
+}
+
+static void fragment_write(const struct lp_key *key, uint8_t *bytes)
+{
+	struct lp_fragment_value value = {.entries_cnt = 3,
+					  .name_bytes = 765,
+					  .mtime_ns = -5,
+					  .ctime_ns = 7,
+					  .next_insertion = 4};
+	lp_fragment_write(&value, key, bytes);
+}
+
+static void unfinished_write(const struct lp_key *key, uint8_t *bytes)
+{
+	struct lp_unfinished_value value = {
+		.kind = LP_UNFINISHED_KIND_TRIM, .from_block = 1000, .since_ns = 99};
+	lp_unfinished_write(&value, key, bytes);
+}
+
+static void refs_write(const struct lp_key *key, uint8_t *bytes)
+{
+	struct lp_refs_value value = {.blocks_cnt = 64, .refs_cnt = 2};
+	lp_refs_write(&value, key, bytes);
+}
+
+static int dirent_read(const void *bytes, size_t len, const struct lp_key *key)
+{
+	struct lp_dirent_value value = {.ino = 77};
+	int err = lp_dirent_read(bytes, len, key, &value);
+	if (err != 0)
+		assert_int_equal(value.ino, 77);
+	return err;
+}
+
+static int fragment_read(const void *bytes, size_t len, const struct lp_key *key)
+{
+	struct lp_fragment_value value;
+	return lp_fragment_read(bytes, len, key, &value);
+}
+
+static int unfinished_read(const void *bytes, size_t len, const struct lp_key *key)
+{
+	struct lp_unfinished_value value;
+	return lp_unfinished_read(bytes, len, key, &value);
+}
+
+static int refs_read(const void *bytes, size_t len, const struct lp_key *key)
+{
+	struct lp_refs_value value;
+	return lp_refs_read(bytes, len, key, &value);
+}
+
+static const struct kind dirent = {LP_DIRENT_VALUE_SIZE, GOLDEN_DIRENT, dirent_key, dirent_write,
+				   dirent_read};
+static const struct kind fragment = {LP_FRAGMENT_VALUE_SIZE, GOLDEN_FRAGMENT, fragment_key,
+				     fragment_write, fragment_read};
+static const struct kind unfinished = {LP_UNFINISHED_VALUE_SIZE, GOLDEN_UNFINISHED, unfinished_key,
+				       unfinished_write, unfinished_read};
+static const struct kind refs = {LP_REFS_VALUE_SIZE, GOLDEN_REFS, refs_key, refs_write, refs_read};
+static const struct kind *const kinds[] = {&dirent, &fragment, &unfinished, &refs};
+
+static void check_hex(const uint8_t *bytes, size_t len, const char *want)
+{
+	char hex[2 * BYTES_MAX + 1] = "";
+	for (size_t i = 0; i < len; i++)
+		(void)snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+	assert_string_equal(hex, want);
+}
+
+static void test_golden(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(kinds); i++) {
+		uint8_t bytes[BYTES_MAX];
+		struct lp_key key;
+		kinds[i]->make_key(&key, 0x0102);
+		kinds[i]->write(&key, bytes);
+		check_hex(bytes, kinds[i]->size, kinds[i]->golden);
+		lp_test_ok(kinds[i]->read(bytes, kinds[i]->size, &key));
+	}
+}
+
+static void test_damaged(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(kinds); i++) {
+		uint8_t bytes[BYTES_MAX];
+		struct lp_key key, other;
+		kinds[i]->make_key(&key, 0x0102);
+		kinds[i]->make_key(&other, 0x0103);
+		kinds[i]->write(&key, bytes);
+		lp_test_err(-EBADMSG, kinds[i]->read(bytes, kinds[i]->size, &other));
+		for (size_t len = 0; len < kinds[i]->size; len++)
+			lp_test_err(-EUCLEAN, kinds[i]->read(bytes, len, &key));
+		for (size_t bit = 0; bit < kinds[i]->size * 8; bit++) {
+			bytes[bit / 8] ^= (uint8_t)(1U << bit % 8);
+			lp_test_err(-EBADMSG, kinds[i]->read(bytes, kinds[i]->size, &key));
+			bytes[bit / 8] ^= (uint8_t)(1U << bit % 8);
+		}
+	}
+}
+
+/* Puts a number over some bytes, makes the crc right, and reads. */
+static int read_changed(const struct kind *kind, uint64_t nr, size_t offset, size_t size,
+			uint64_t value)
+{
+	uint8_t bytes[BYTES_MAX];
+	uint8_t number[8];
+	struct lp_key key;
+	kind->make_key(&key, nr);
+	kind->write(&key, bytes);
+	lp_put_le64(number, value);
+	memcpy(bytes + offset, number, size);
+	uint32_t crc = lp_crc32c(0, key.bytes, key.len);
+	crc = lp_crc32c(crc, bytes, 4);
+	lp_put_le32(bytes + 4, lp_crc32c(crc, bytes + 8, kind->size - 8));
+	return kind->read(bytes, kind->size, &key);
+}
+
+static void test_rules(void **state)
+{
+	(void)state;
+	static const struct {
+		const struct kind *kind;
+		size_t offset;
+		size_t size;
+		uint64_t bad;
+		uint64_t good;
+	} rules[] = {
+		{&dirent, 0, 1, 2, 1},  /* version */
+		{&dirent, 1, 1, 0, 1},  /* type */
+		{&dirent, 1, 1, 8, 7},  /* */
+		{&dirent, 2, 2, 1, 0},  /* reserved */
+		{&dirent, 8, 8, 0, 1},  /* ino */
+		{&dirent, 16, 8, 0, 1}, /* insertion: rule N4 */
+		{&dirent, 16, 8, LP_INSERTION_MAX, LP_INSERTION_MAX - 1},
+		{&fragment, 0, 1, 0, 1},          /* version */
+		{&fragment, 1, 1, 1, 0},          /* sealed with entries: rule N2 */
+		{&fragment, 2, 2, 0x100, 0},      /* reserved */
+		{&fragment, 8, 8, 4, 3},          /* entries_cnt */
+		{&fragment, 8, 8, UINT64_MAX, 3}, /* */
+		{&fragment, 16, 8, 2, 3},         /* name_bytes */
+		{&fragment, 16, 8, 766, 765},     /* */
+		{&fragment, 40, 8, 3, 4},         /* next_insertion */
+		{&fragment, 40, 8, LP_INSERTION_MAX + 1, LP_INSERTION_MAX},
+		{&unfinished, 0, 1, 9, 1}, /* version */
+		{&unfinished, 1, 1, 4, 3}, /* kind */
+		{&unfinished, 1, 1, 1, 3}, /* an orphan with from_block */
+		{&unfinished, 3, 1, 1, 0}, /* reserved */
+		{&unfinished, 8, 8, (UINT64_C(1) << 32) + 1, UINT64_C(1) << 32},
+		{&refs, 0, 1, 3, 1},           /* version */
+		{&refs, 1, 1, 1, 0},           /* reserved */
+		{&refs, 3, 1, 1, 0},           /* */
+		{&refs, 8, 4, 0, UINT32_MAX},  /* blocks_cnt */
+		{&refs, 12, 4, 0, UINT32_MAX}, /* refs_cnt */
+	};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(rules); i++) {
+		lp_test_err(-EUCLEAN, read_changed(rules[i].kind, 5, rules[i].offset, rules[i].size,
+						   rules[i].bad));
+		lp_test_ok(read_changed(rules[i].kind, 5, rules[i].offset, rules[i].size,
+					rules[i].good));
+	}
+	/* An extent ends where devices end. */
+	uint64_t last = (UINT64_C(1) << 48) - 64;
+	lp_test_ok(read_changed(&refs, last, 8, 4, 64));
+	lp_test_err(-EUCLEAN, read_changed(&refs, last, 8, 4, 65));
+}
+
+static void write_bad(void *arg)
+{
+	uint8_t bytes[BYTES_MAX];
+	struct lp_key key;
+	(void)arg;
+	dirent_key(&key, 1);
+	lp_dirent_write(&(struct lp_dirent_value){.ino = 1, .insertion = 1}, &key, bytes);
+}
+
+static void write_wrong_key(void *arg)
+{
+	uint8_t bytes[BYTES_MAX];
+	struct lp_key key;
+	(void)arg;
+	refs_key(&key, 1);
+	dirent_write(&key, bytes);
+}
+
+static void test_writers_assert(void **state)
+{
+	(void)state;
+	lp_test_dies(write_bad, NULL);
+	lp_test_dies(write_wrong_key, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_golden),
+		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_writers_assert),
+	};
+	return lp_test_main(tests, "store/values");
+}
