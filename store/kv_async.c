@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A scan's buffer holds for each record the two lengths and the bytes of key and value, without
+ * gaps: it is read by the same program, so the lengths are size_t as they come. */
+#include "store/kv_async.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+struct record_head {
+	size_t key_len;
+	size_t value_len;
+};
+
+/* --- Get ---------------------------------------------------------------------------------------
+ */
+
+static void get_run(struct lp_work *work)
+{
+	struct lp_kv_get_op *op = LP_CONTAINER_OF(work, struct lp_kv_get_op, work);
+	op->result = op->persisted ? lp_kv_get_persisted(op->kv, op->key, &op->value)
+				   : lp_kv_get(op->kv, op->key, &op->value);
+}
+
+static void get_done(struct lp_work *work)
+{
+	struct lp_kv_get_op *op = LP_CONTAINER_OF(work, struct lp_kv_get_op, work);
+	op->done(op);
+}
+
+void lp_kv_get_submit(struct lp_workers *workers, struct lp_reactor *reactor,
+		      struct lp_kv_get_op *op)
+{
+	LP_ASSERT(op->kv != NULL && op->done != NULL);
+	op->work = (struct lp_work){.run = get_run, .done = get_done};
+	lp_workers_submit(workers, reactor, &op->work);
+}
+
+/* --- Scan --------------------------------------------------------------------------------------
+ */
+
+static void put_bytes(struct lp_kv_scan_op *op, const void *data, size_t len)
+{
+	if (len > 0)
+		memcpy((uint8_t *)op->buf + op->used, data, len);
+	op->used += len;
+}
+
+/* False: the buffer is full. */
+static bool put_record(struct lp_kv_scan_op *op, struct lp_kv_bytes key, struct lp_kv_bytes value)
+{
+	struct record_head head = {.key_len = key.len, .value_len = value.len};
+	if (key.len + value.len + sizeof(head) > op->buf_len - op->used)
+		return false;
+	put_bytes(op, &head, sizeof(head));
+	put_bytes(op, key.data, key.len);
+	put_bytes(op, value.data, value.len);
+	op->records++;
+	return true;
+}
+
+static int scan(struct lp_kv_scan_op *op, struct lp_kv_iter *iter)
+{
+	int err = lp_kv_iter_seek_first(iter);
+	while (err == 0) {
+		struct lp_kv_bytes key = lp_kv_iter_key(iter);
+		struct lp_kv_bytes value = lp_kv_iter_value(iter);
+		op->more = true;
+		if (op->records_max != 0 && op->records == op->records_max)
+			return 0;
+		if (!put_record(op, key, value)) {
+			if (op->records > 0)
+				return 0;
+			op->used = key.len + value.len + sizeof(struct record_head);
+			return -ENOBUFS;
+		}
+		err = lp_kv_iter_next(iter);
+	}
+	op->more = false;
+	return err == -ENOENT ? 0 : err;
+}
+
+static void scan_run(struct lp_work *work)
+{
+	struct lp_kv_scan_op *op = LP_CONTAINER_OF(work, struct lp_kv_scan_op, work);
+	struct lp_kv_iter *iter;
+	op->records = 0;
+	op->used = 0;
+	op->more = false;
+	op->result = lp_kv_iter_open(op->kv, op->lower, op->upper, false, &iter);
+	if (op->result < 0)
+		return;
+	op->result = scan(op, iter);
+	lp_kv_iter_close(iter);
+}
+
+static void scan_done(struct lp_work *work)
+{
+	struct lp_kv_scan_op *op = LP_CONTAINER_OF(work, struct lp_kv_scan_op, work);
+	op->done(op);
+}
+
+void lp_kv_scan_submit(struct lp_workers *workers, struct lp_reactor *reactor,
+		       struct lp_kv_scan_op *op)
+{
+	LP_ASSERT(op->kv != NULL && op->done != NULL);
+	LP_ASSERT(op->buf != NULL && op->buf_len > 0);
+	op->work = (struct lp_work){.run = scan_run, .done = scan_done};
+	lp_workers_submit(workers, reactor, &op->work);
+}
+
+bool lp_kv_scan_next(const struct lp_kv_scan_op *op, size_t *pos, struct lp_kv_bytes *ret_key,
+		     struct lp_kv_bytes *ret_value)
+{
+	if (op->records == 0 || *pos == op->used)
+		return false;
+	struct record_head head;
+	const uint8_t *at = (const uint8_t *)op->buf + *pos;
+	memcpy(&head, at, sizeof(head));
+	at += sizeof(head);
+	*ret_key = (struct lp_kv_bytes){.data = at, .len = head.key_len};
+	*ret_value = (struct lp_kv_bytes){.data = at + head.key_len, .len = head.value_len};
+	*pos += sizeof(head) + head.key_len + head.value_len;
+	LP_ASSERT(*pos <= op->used);
+	return true;
+}
+
+/* --- Call --------------------------------------------------------------------------------------
+ */
+
+static void call_run(struct lp_work *work)
+{
+	struct lp_kv_call_op *op = LP_CONTAINER_OF(work, struct lp_kv_call_op, work);
+	op->result = op->call(op->kv);
+}
+
+static void call_done(struct lp_work *work)
+{
+	struct lp_kv_call_op *op = LP_CONTAINER_OF(work, struct lp_kv_call_op, work);
+	op->done(op);
+}
+
+void lp_kv_call_submit(struct lp_workers *workers, struct lp_reactor *reactor,
+		       struct lp_kv_call_op *op)
+{
+	LP_ASSERT(op->kv != NULL && op->call != NULL && op->done != NULL);
+	op->work = (struct lp_work){.run = call_run, .done = call_done};
+	lp_workers_submit(workers, reactor, &op->work);
+}
