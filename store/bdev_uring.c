@@ -136,8 +136,6 @@ static int probe(struct uring_bdev *self)
 	if (fstat(self->fd, &st) < 0)
 		return -errno;
 	self->is_block = S_ISBLK(st.st_mode);
-	if (!self->is_block && !S_ISREG(st.st_mode))
-		return -ENOTBLK;
 	int err = self->is_block ? probe_block(self, &st) : probe_file(self, &st);
 	if (err < 0)
 		return err;
@@ -156,6 +154,8 @@ static int open_fd(const char *path, const struct lp_bdev_open_options *options)
 	struct stat st;
 	if (stat(path, &st) < 0)
 		return -errno;
+	if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
+		return -ENOTBLK;
 	int flags = O_DIRECT | O_CLOEXEC | (options->read_only ? O_RDONLY : O_RDWR);
 	/* On a block device, O_EXCL without O_CREAT means: nobody else, no file system either. */
 	if (options->exclusive && S_ISBLK(st.st_mode))

@@ -37,7 +37,8 @@ struct lp_writeback {
 	bool hurried; /* do not wait for more */
 	bool stopped;
 	bool failed;
-	uint32_t failures; /* in a row */
+	uint32_t failures; /* rounds in a row in which a write failed */
+	bool round_failed;
 	uint32_t flight;
 	struct run_list free;
 	struct run runs[RUNS];
@@ -90,6 +91,7 @@ static void flush_begin(struct lp_writeback *wb)
 	if (!lp_bdev_caps(lp_bdev_of(wb->options.chan))->volatile_cache) {
 		lp_pending_flush_end(wb->options.pending, true);
 		wb->options.events->settled(wb->options.events);
+		step_soon(wb);
 		return;
 	}
 	wb->flushing = true;
@@ -99,8 +101,20 @@ static void flush_begin(struct lp_writeback *wb)
 	lp_bdev_submit(wb->options.chan, &wb->flush);
 }
 
-/* --- Writes
- * --------------------------------------------------------------------------------------- */
+/* --- Writes ----------------------------------------------------------------------------------- */
+
+/* Nothing is in flight any more. Writes that failed are tried again after a pause. */
+static void end_round(struct lp_writeback *wb, int result)
+{
+	wb->failures = wb->round_failed ? wb->failures + 1 : 0;
+	wb->round_failed = false;
+	if (wb->failures > RETRY_MAX)
+		fail(wb, result < 0 ? result : -EIO);
+	else if (wb->failures > 0)
+		step_later(wb, RETRY_NS);
+	else
+		step_soon(wb);
+}
 
 static void run_complete(struct lp_bdev_op *op)
 {
@@ -115,16 +129,14 @@ static void run_complete(struct lp_bdev_op *op)
 	}
 	wb->options.events->ended(wb->options.events, run->extent);
 	run_list_push_front(&wb->free, run);
-	if (op->result == 0) {
-		wb->failures = 0;
-		step_soon(wb);
-		return;
+	if (op->result < 0) {
+		wb->stats.retries++;
+		wb->round_failed = true;
 	}
-	wb->stats.retries++;
-	if (++wb->failures > RETRY_MAX)
-		fail(wb, op->result);
+	if (wb->flight == 0)
+		end_round(wb, op->result);
 	else
-		step_later(wb, RETRY_NS);
+		step_soon(wb);
 }
 
 static void run_submit(struct lp_writeback *wb, const struct lp_pending_block *blocks, uint32_t cnt)
@@ -184,7 +196,7 @@ static bool is_time(const struct lp_writeback *wb)
 
 static void step(struct lp_writeback *wb)
 {
-	if (wb->failed || wb->stopped || wb->flushing)
+	if (wb->failed || wb->stopped || wb->flushing || wb->round_failed)
 		return;
 	uint64_t unflushed = lp_pending_unflushed(wb->options.pending);
 	bool wrote = false;
@@ -216,8 +228,7 @@ static void timer_fire(struct lp_timer *timer)
 	step(wb);
 }
 
-/* --- Birth and death
- * -------------------------------------------------------------------------------- */
+/* --- Birth and death -------------------------------------------------------------------------- */
 
 int lp_writeback_new(const struct lp_writeback_options *options,
 		     struct lp_writeback **ret_writeback)

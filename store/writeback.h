@@ -48,16 +48,16 @@ struct lp_writeback_stats {
 int lp_writeback_new(const struct lp_writeback_options *options,
 		     struct lp_writeback **ret_writeback) LP_MUST_CHECK;
 /* Nothing may be in flight. Accepts NULL. */
-void lp_writeback_free(struct lp_writeback *writeback);
+void lp_writeback_free(struct lp_writeback *wb);
 
 /* Something became durable: looks whether it is time to begin. */
-void lp_writeback_look(struct lp_writeback *writeback);
+void lp_writeback_look(struct lp_writeback *wb);
 /* Everything that is durable now goes to its place without waiting. */
-void lp_writeback_hurry(struct lp_writeback *writeback);
+void lp_writeback_hurry(struct lp_writeback *wb);
 /* Begins nothing new; what is in flight ends. */
-void lp_writeback_stop(struct lp_writeback *writeback);
+void lp_writeback_stop(struct lp_writeback *wb);
 /* Nothing in flight, and after stop nothing to come. */
-bool lp_writeback_is_idle(const struct lp_writeback *writeback);
-const struct lp_writeback_stats *lp_writeback_stats(const struct lp_writeback *writeback);
+bool lp_writeback_is_idle(const struct lp_writeback *wb);
+const struct lp_writeback_stats *lp_writeback_stats(const struct lp_writeback *wb);
 
 #endif

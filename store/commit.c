@@ -1,0 +1,705 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups are in a fixed ring: number `seq` lives in slot seq % GROUPS, from collecting until it is
+ * both durable and inserted. Four numbers tell all there is to tell:
+ *
+ *     inserted_seq, durable_seq <= submitted_seq == collecting seq - 1
+ *
+ * A group's number is the log's next one when its first change comes. A frame that only trims may
+ * slip in before it is sealed, when the log is short of room: then the group gets the next number,
+ * and the owner is told (`numbered`). `applied` in the batch is set when it is sealed.
+ */
+#include "store/commit.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/endian.h"
+#include "base/error.h"
+#include "store/keys.h"
+
+#define GROUPS            16u /* collecting, in flight, or waiting for the index */
+#define FLIGHT_DEFAULT    2u
+#define ARENA_CHUNK_BYTES (256u << 10)
+#define ARENA_BYTES_MAX   (64u << 20)
+#define INSERT_RETRY_NS   (LP_NS_PER_MS / 2)
+#define GROUP_RESERVE     1024u /* bytes of a group's batch for what the pipeline puts itself */
+
+LP_LIST_DEFINE(waiters, struct lp_commit_waiter, node);
+LP_LIST_DEFINE(dirty_list, struct lp_commit_dirty, node);
+
+struct group {
+	struct lp_log_frame frame;
+	struct lp_commit *commit;
+	struct lp_arena arena;
+	struct lp_kv_batch *batch;
+	struct lp_overlay_group keys;
+	struct waiters waiters;          /* for durability */
+	struct waiters inserted_waiters; /* for the index */
+	struct dirty_list dirty;
+	struct lp_log_change *changes;
+	struct lp_log_data *data;
+	struct lp_buf **bufs;       /* one reference per data block */
+	struct lp_commit_need used; /* set aside */
+	uint32_t change_cnt;
+	uint32_t data_cnt;
+	uint64_t seq;
+	uint64_t sealed_seq; /* the number `applied` was last set to */
+	bool submitted;
+	bool durable;
+	bool inserted;
+};
+
+struct lp_commit {
+	struct lp_commit_options options;
+	struct lp_source source;
+	struct lp_task insert_task;
+	struct lp_timer insert_timer;
+	struct lp_log_waiter log_waiter;
+	bool waits_for_log;
+	struct waiters room_waiters;
+	struct waiters ready_waiters; /* told by ready_task */
+	struct lp_task ready_task;
+	struct lp_log_frame trim_frame;
+	bool trim_in_flight;
+	int error;
+	uint32_t group_payload_max;
+	uint32_t group_batch_max;
+
+	uint64_t first;       /* ring positions: oldest group that is not recycled, */
+	uint64_t next_insert; /* the first that is not inserted, */
+	uint64_t collecting;  /* and the one that collects */
+	struct group groups[GROUPS];
+	uint64_t inserted_seq;
+	uint64_t durable_seq;
+	uint32_t flight;
+	struct lp_commit_stats stats;
+
+	/* The barrier's: written by the reactor's thread, read by RocksDB's. */
+	bool inline_barrier;
+	_Atomic uint64_t entering_seq;
+	_Atomic uint64_t barrier_durable_seq;
+	_Atomic bool barrier_failed;
+	_Atomic uint32_t barrier_waiting;
+	pthread_mutex_t barrier_mutex;
+	pthread_cond_t barrier_cond;
+};
+
+static struct group *group_at(struct lp_commit *commit, uint64_t position)
+{
+	return &commit->groups[position % GROUPS];
+}
+
+static struct group *collecting(struct lp_commit *commit)
+{
+	return group_at(commit, commit->collecting);
+}
+
+static bool group_is_empty(const struct group *group)
+{
+	return lp_kv_batch_cnt(group->batch) == 0 && group->data_cnt == 0 &&
+	       group->change_cnt == 0 && dirty_list_is_empty(&group->dirty);
+}
+
+/* Nothing more can be waited for in it. */
+static bool group_is_done(const struct group *group)
+{
+	return group->durable || (!group->submitted && group_is_empty(group));
+}
+
+/* --- Waiters ---------------------------------------------------------------------------------- */
+
+static void tell_all(struct waiters *list, int result)
+{
+	struct waiters now;
+	waiters_init(&now);
+	waiters_splice_back(&now, list);
+	struct lp_commit_waiter *waiter;
+	while ((waiter = waiters_pop_front(&now)) != NULL)
+		waiter->told(waiter, result);
+}
+
+/* Told in a later turn, also when there is nothing to wait for: the pipeline's own task tells. */
+static void tell_soon(struct lp_commit *commit, struct lp_commit_waiter *waiter)
+{
+	waiters_push_back(&commit->ready_waiters, waiter);
+	if (!lp_task_is_queued(&commit->ready_task))
+		lp_task_queue(commit->options.reactor, &commit->ready_task);
+}
+
+static void ready_task_run(struct lp_task *task)
+{
+	struct lp_commit *commit = LP_CONTAINER_OF(task, struct lp_commit, ready_task);
+	tell_all(&commit->ready_waiters, commit->error != 0 ? -EIO : 0);
+}
+
+static void barrier_publish(struct lp_commit *commit)
+{
+	atomic_store(&commit->barrier_durable_seq, commit->durable_seq);
+	if (atomic_load(&commit->barrier_waiting) == 0)
+		return;
+	/* Rare: RocksDB installs a flush. The lock is held for the length of a signal. */
+	(void)pthread_mutex_lock(&commit->barrier_mutex);
+	(void)pthread_cond_broadcast(&commit->barrier_cond);
+	(void)pthread_mutex_unlock(&commit->barrier_mutex);
+}
+
+/* Rule L7: from here on nothing is acknowledged and nothing taken in. */
+static void fail(struct lp_commit *commit, int err)
+{
+	if (commit->error != 0)
+		return;
+	commit->error = err;
+	atomic_store(&commit->barrier_failed, true);
+	barrier_publish(commit);
+	for (uint64_t p = commit->first; p <= commit->collecting; p++) {
+		struct group *group = group_at(commit, p);
+		while (dirty_list_pop_front(&group->dirty) != NULL)
+			continue;
+		tell_all(&group->waiters, -EIO);
+		tell_all(&group->inserted_waiters, -EIO);
+	}
+	tell_all(&commit->room_waiters, -EIO);
+	commit->options.events->failed(commit->options.events, err);
+}
+
+/* --- Groups ------------------------------------------------------------------------------------
+ */
+
+static void group_fini(struct group *group)
+{
+	lp_kv_batch_free(group->batch);
+	lp_arena_fini(&group->arena);
+	free(group->changes);
+	free(group->data);
+	free(group->bufs);
+}
+
+static int group_init(struct lp_commit *commit, struct group *group)
+{
+	uint32_t payload_max = commit->group_payload_max;
+	group->commit = commit;
+	waiters_init(&group->waiters);
+	waiters_init(&group->inserted_waiters);
+	dirty_list_init(&group->dirty);
+	group->changes = calloc(LP_COMMIT_CHANGES_MAX, sizeof(*group->changes));
+	group->data = calloc(payload_max, sizeof(*group->data));
+	group->bufs = calloc(payload_max, sizeof(struct lp_buf *));
+	int err = lp_arena_init(&group->arena, ARENA_CHUNK_BYTES, ARENA_BYTES_MAX);
+	if (err == 0)
+		err = lp_kv_batch_new(commit->group_batch_max, &group->batch);
+	if (err == 0 && (group->changes == NULL || group->data == NULL || group->bufs == NULL))
+		err = -ENOMEM;
+	return err;
+}
+
+static void group_drop_bufs(struct group *group)
+{
+	for (uint32_t i = 0; i < group->data_cnt; i++)
+		lp_buf_put(group->bufs[i]);
+	group->data_cnt = 0;
+}
+
+/* Durable and inserted, in any order: its slot is free again. */
+static void recycle(struct lp_commit *commit)
+{
+	while (commit->first < commit->collecting) {
+		struct group *group = group_at(commit, commit->first);
+		if (!group->durable || !group->inserted)
+			break;
+		lp_overlay_drop(commit->options.overlay, &group->keys);
+		lp_arena_reset(&group->arena);
+		lp_kv_batch_clear(group->batch);
+		group->change_cnt = 0;
+		group->used = (struct lp_commit_need){0};
+		group->submitted = false;
+		group->durable = false;
+		group->inserted = false;
+		commit->first++;
+	}
+}
+
+/* --- Durable ------------------------------------------------------------------------------------
+ */
+
+static void frame_complete(struct lp_log_frame *frame)
+{
+	struct group *group = LP_CONTAINER_OF(frame, struct group, frame);
+	struct lp_commit *commit = group->commit;
+	LP_ASSERT(group->submitted && !group->durable);
+	commit->flight--;
+	group_drop_bufs(group);
+	group->durable = true; /* or never: after an error nobody looks any more */
+	if (frame->result < 0) {
+		fail(commit, frame->result);
+		return;
+	}
+	LP_ASSERT(frame->seq > commit->durable_seq);
+	commit->durable_seq = frame->seq;
+	barrier_publish(commit);
+	if (commit->error != 0)
+		return;
+	commit->options.events->durable(commit->options.events, frame->seq, group->changes,
+					group->change_cnt);
+	tell_all(&group->waiters, 0);
+	recycle(commit);
+}
+
+static void trim_complete(struct lp_log_frame *frame)
+{
+	struct lp_commit *commit = LP_CONTAINER_OF(frame, struct lp_commit, trim_frame);
+	commit->trim_in_flight = false;
+	if (frame->result < 0) {
+		fail(commit, frame->result);
+		return;
+	}
+	commit->durable_seq = frame->seq;
+	barrier_publish(commit);
+}
+
+/* --- Into the index --------------------------------------------------------------------------- */
+
+static int insert_one(struct lp_commit *commit, struct group *group)
+{
+	atomic_store(&commit->entering_seq, group->seq); /* before: rule L4 */
+	int err = lp_kv_write(commit->options.kv, group->batch);
+	if (err < 0)
+		return err;
+	group->inserted = true;
+	commit->inserted_seq = group->seq;
+	commit->next_insert++;
+	commit->options.events->inserted(commit->options.events, group->seq);
+	tell_all(&group->inserted_waiters, 0);
+	return 0;
+}
+
+/* Rule L5: in sequence, and nothing later before what did not succeed. */
+static void insert_groups(struct lp_commit *commit)
+{
+	while (commit->error == 0 && commit->next_insert < commit->collecting) {
+		struct group *group = group_at(commit, commit->next_insert);
+		int err = insert_one(commit, group);
+		/* Out of space in the index: it is resumed when there is room, and takes the same
+		 * batch then. */
+		if (err == -EAGAIN || err == -ENOSPC) {
+			commit->stats.insert_retries++;
+			lp_timer_start(commit->options.reactor, &commit->insert_timer,
+				       lp_reactor_now_ns(commit->options.reactor) +
+					       INSERT_RETRY_NS);
+			break;
+		}
+		if (err < 0)
+			fail(commit, err);
+	}
+	recycle(commit);
+}
+
+static void insert_task_run(struct lp_task *task)
+{
+	insert_groups(LP_CONTAINER_OF(task, struct lp_commit, insert_task));
+}
+
+static void insert_timer_fire(struct lp_timer *timer)
+{
+	insert_groups(LP_CONTAINER_OF(timer, struct lp_commit, insert_timer));
+}
+
+static void insert_soon(struct lp_commit *commit)
+{
+	if (!lp_task_is_queued(&commit->insert_task) && !lp_timer_is_armed(&commit->insert_timer))
+		lp_task_queue(commit->options.reactor, &commit->insert_task);
+}
+
+/* --- Sealing ---------------------------------------------------------------------------------- */
+
+static int seal(struct lp_commit *commit, struct group *group)
+{
+	struct lp_commit_dirty *dirty;
+	while ((dirty = dirty_list_pop_front(&group->dirty)) != NULL) {
+		int err = dirty->encode(dirty, commit);
+		if (err < 0)
+			return err;
+	}
+	struct lp_key key;
+	uint8_t value[8];
+	uint64_t seq = lp_log_next_seq(commit->options.log);
+	if (seq != group->seq)
+		commit->options.events->numbered(commit->options.events, group->seq, seq);
+	group->seq = seq;
+	if (group->sealed_seq == seq)
+		return 0; /* sealed before, when the log had no room */
+	group->sealed_seq = seq;
+	lp_key_of_store(&key, "applied");
+	lp_put_le64(value, group->seq);
+	return lp_kv_batch_put(group->batch, (struct lp_kv_bytes){key.bytes, key.len},
+			       (struct lp_kv_bytes){value, sizeof(value)});
+}
+
+static void log_ready(struct lp_log_waiter *waiter)
+{
+	/* The next turn's flush tries again. */
+	LP_CONTAINER_OF(waiter, struct lp_commit, log_waiter)->waits_for_log = false;
+}
+
+static void wait_for_log(struct lp_commit *commit)
+{
+	if (commit->waits_for_log)
+		return;
+	commit->waits_for_log = true;
+	lp_log_wait(commit->options.log, &commit->log_waiter);
+}
+
+static int append(struct lp_commit *commit, struct group *group)
+{
+	struct lp_kv_bytes data = lp_kv_batch_data(group->batch);
+	const struct iovec batch = {.iov_base = (void *)(uintptr_t)data.data, .iov_len = data.len};
+	group->frame = (struct lp_log_frame){.batch = &batch,
+					     .batch_cnt = 1,
+					     .changes = group->changes,
+					     .change_cnt = group->change_cnt,
+					     .data = group->data,
+					     .data_cnt = group->data_cnt,
+					     .complete = frame_complete};
+	int err = lp_log_append(commit->options.log, &group->frame);
+	LP_ASSERT(err != -EMSGSIZE); /* reserve() saw to it */
+	return err;
+}
+
+static void begin_group(struct lp_commit *commit)
+{
+	struct group *group = collecting(commit);
+	LP_ASSERT(group_is_empty(group) && !group->submitted);
+	group->seq = lp_log_next_seq(commit->options.log);
+}
+
+/* The group becomes a frame, and the next one collects. */
+static void submit(struct lp_commit *commit)
+{
+	struct group *group = collecting(commit);
+	int err = append(commit, group);
+	if (err == -EAGAIN) {
+		wait_for_log(commit);
+		return;
+	}
+	if (err < 0) {
+		fail(commit, err);
+		return;
+	}
+	LP_ASSERT(group->frame.seq == group->seq);
+	group->submitted = true;
+	commit->flight++;
+	commit->collecting++;
+	commit->stats.groups++;
+	begin_group(commit);
+	insert_soon(commit); /* its turn comes after the submission */
+	tell_all(&commit->room_waiters, 0);
+}
+
+void lp_commit_trim(struct lp_commit *commit)
+{
+	if (commit->trim_in_flight || commit->error != 0 || !lp_log_can_trim(commit->options.log))
+		return;
+	commit->trim_frame = (struct lp_log_frame){.trims_only = true, .complete = trim_complete};
+	int err = lp_log_append(commit->options.log, &commit->trim_frame);
+	if (err == 0) {
+		commit->trim_in_flight = true;
+		commit->stats.trims++;
+	} else if (err != -EAGAIN) {
+		fail(commit, err);
+	}
+}
+
+static void trim_if_needed(struct lp_commit *commit)
+{
+	if (lp_log_needs_trim_frame(commit->options.log))
+		lp_commit_trim(commit);
+}
+
+/* There is a slot for the group that collects next. */
+static bool has_free_group(const struct lp_commit *commit)
+{
+	return commit->collecting + 1 - commit->first < GROUPS;
+}
+
+static void commit_flush(struct lp_source *source)
+{
+	struct lp_commit *commit = LP_CONTAINER_OF(source, struct lp_commit, source);
+	struct group *group = collecting(commit);
+	if (commit->error != 0)
+		return;
+	if (group_is_empty(group)) {
+		/* What was set aside and not used is free again. */
+		group->used = (struct lp_commit_need){0};
+		tell_all(&commit->room_waiters, 0);
+		trim_if_needed(commit);
+		return;
+	}
+	if (commit->waits_for_log)
+		trim_if_needed(commit); /* may be what it waits for */
+	if (commit->flight >= commit->options.flight_max || commit->waits_for_log ||
+	    !has_free_group(commit))
+		return;
+	/* Sealed again if the log has no room now: what comes later only adds to it. */
+	int err = seal(commit, group);
+	if (err < 0)
+		fail(commit, err);
+	else
+		submit(commit);
+}
+
+/* --- Putting ---------------------------------------------------------------------------------- */
+
+bool lp_commit_reserve(struct lp_commit *commit, const struct lp_commit_need *need)
+{
+	const struct lp_log_limits *limits = &commit->options.limits;
+	struct group *group = collecting(commit);
+	struct lp_commit_need used = group->used;
+	used.batch_bytes += need->batch_bytes;
+	used.change_cnt += need->change_cnt;
+	used.data_cnt += need->data_cnt;
+	uint64_t meta_bytes = used.batch_bytes + GROUP_RESERVE +
+			      used.data_cnt * (uint64_t)sizeof(struct lp_log_payload);
+	bool fits = used.change_cnt <= LP_COMMIT_CHANGES_MAX &&
+		    used.data_cnt <= commit->group_payload_max &&
+		    lp_log_frame_blocks(meta_bytes, used.change_cnt, 0) <= limits->meta_blocks &&
+		    lp_log_frame_blocks(meta_bytes, used.change_cnt, used.data_cnt) <=
+			    limits->frame_blocks;
+	if (fits)
+		group->used = used;
+	else
+		LP_ASSERT(group->used.batch_bytes + group->used.change_cnt + group->used.data_cnt >
+			  0); /* a need beyond a whole group */
+	return fits;
+}
+
+void lp_commit_wait_room(struct lp_commit *commit, struct lp_commit_waiter *waiter)
+{
+	if (commit->error != 0)
+		tell_soon(commit, waiter);
+	else
+		waiters_push_back(&commit->room_waiters, waiter);
+}
+
+/* The group that takes a change; numbers it if this is its first. */
+static struct group *group_for_change(struct lp_commit *commit)
+{
+	struct group *group = collecting(commit);
+	if (group_is_empty(group))
+		group->seq = lp_log_next_seq(commit->options.log);
+	return group;
+}
+
+static void put_record(struct lp_commit *commit, struct lp_kv_bytes key,
+		       const struct lp_kv_bytes *value)
+{
+	if (commit->error != 0)
+		return;
+	struct group *group = group_for_change(commit);
+	const struct lp_overlay_entry entry = {
+		.key = key.data,
+		.key_len = (uint32_t)key.len,
+		.value = value != NULL ? value->data : NULL,
+		.value_len = value != NULL ? (uint32_t)value->len : 0,
+	};
+	int err = value != NULL ? lp_kv_batch_put(group->batch, key, *value)
+				: lp_kv_batch_delete(group->batch, key);
+	if (err == 0)
+		err = lp_overlay_put(commit->options.overlay, &group->keys, &group->arena, &entry);
+	commit->stats.puts++;
+	if (err < 0)
+		fail(commit, err);
+}
+
+void lp_commit_put(struct lp_commit *commit, struct lp_kv_bytes key, struct lp_kv_bytes value)
+{
+	LP_ASSERT(value.data != NULL);
+	put_record(commit, key, &value);
+}
+
+void lp_commit_delete(struct lp_commit *commit, struct lp_kv_bytes key)
+{
+	put_record(commit, key, NULL);
+}
+
+void lp_commit_data(struct lp_commit *commit, const struct lp_log_payload *about, struct lp_seg seg)
+{
+	LP_ASSERT(seg.len == LP_BLOCK_BYTES);
+	struct group *group = group_for_change(commit);
+	LP_ASSERT(group->data_cnt < commit->group_payload_max);
+	group->data[group->data_cnt] = (struct lp_log_data){
+		.about = *about,
+		.block = seg.buf->data + seg.offset,
+	};
+	group->bufs[group->data_cnt++] = lp_buf_get(seg.buf);
+	commit->stats.data_blocks++;
+}
+
+void lp_commit_change(struct lp_commit *commit, const struct lp_log_change *change)
+{
+	struct group *group = group_for_change(commit);
+	LP_ASSERT(group->change_cnt < LP_COMMIT_CHANGES_MAX);
+	group->changes[group->change_cnt++] = *change;
+}
+
+void lp_commit_dirty(struct lp_commit *commit, struct lp_commit_dirty *dirty)
+{
+	if (lp_commit_is_dirty(dirty) || commit->error != 0)
+		return;
+	dirty_list_push_back(&group_for_change(commit)->dirty, dirty);
+}
+
+/* --- Waiting ---------------------------------------------------------------------------------- */
+
+void lp_commit_wait(struct lp_commit *commit, struct lp_commit_waiter *waiter)
+{
+	uint64_t position = commit->collecting;
+	struct group *group = group_at(commit, position);
+	if (commit->error == 0 && group_is_empty(group) && position > commit->first)
+		group = group_at(commit, --position);
+	if (commit->error != 0 || group_is_done(group))
+		tell_soon(commit, waiter);
+	else
+		waiters_push_back(&group->waiters, waiter);
+}
+
+void lp_commit_wait_inserted(struct lp_commit *commit, struct lp_commit_waiter *waiter)
+{
+	uint64_t position = commit->collecting;
+	struct group *group = group_at(commit, position);
+	if (group_is_empty(group) && position > commit->first)
+		group = group_at(commit, --position);
+	if (commit->error != 0 || group->inserted || group_is_empty(group))
+		tell_soon(commit, waiter);
+	else
+		waiters_push_back(&group->inserted_waiters, waiter);
+}
+
+int lp_commit_barrier(void *arg)
+{
+	struct lp_commit *commit = arg;
+	uint64_t need_seq = atomic_load(&commit->entering_seq); /* once: rule L4 */
+	if (commit->inline_barrier) {
+		while (commit->durable_seq < need_seq && commit->error == 0)
+			(void)lp_reactor_turn(commit->options.reactor, true);
+		return commit->error != 0 ? -EROFS : 0;
+	}
+	(void)pthread_mutex_lock(&commit->barrier_mutex);
+	atomic_fetch_add(&commit->barrier_waiting, 1);
+	while (atomic_load(&commit->barrier_durable_seq) < need_seq &&
+	       !atomic_load(&commit->barrier_failed))
+		(void)pthread_cond_wait(&commit->barrier_cond, &commit->barrier_mutex);
+	atomic_fetch_sub(&commit->barrier_waiting, 1);
+	(void)pthread_mutex_unlock(&commit->barrier_mutex);
+	return atomic_load(&commit->barrier_failed) ? -EROFS : 0;
+}
+
+void lp_commit_set_inline_barrier(struct lp_commit *commit, bool is_inline)
+{
+	commit->inline_barrier = is_inline;
+}
+
+/* --- Birth and death -------------------------------------------------------------------------- */
+
+int lp_commit_new(const struct lp_commit_options *options, struct lp_commit **ret_commit)
+{
+	struct lp_commit *commit = calloc(1, sizeof(*commit));
+	if (commit == NULL)
+		return -ENOMEM;
+	commit->options = *options;
+	if (commit->options.flight_max == 0)
+		commit->options.flight_max = FLIGHT_DEFAULT;
+	LP_ASSERT(commit->options.flight_max + 2 <= GROUPS);
+	commit->group_payload_max = options->limits.frame_blocks - options->limits.meta_blocks;
+	commit->group_batch_max = options->limits.meta_blocks * (uint32_t)LP_BLOCK_BYTES;
+	waiters_init(&commit->room_waiters);
+	waiters_init(&commit->ready_waiters);
+	commit->insert_task.run = insert_task_run;
+	commit->ready_task.run = ready_task_run;
+	commit->insert_timer.fire = insert_timer_fire;
+	commit->log_waiter.ready = log_ready;
+	commit->durable_seq = lp_log_durable_seq(options->log);
+	commit->inserted_seq = options->applied;
+	atomic_store(&commit->entering_seq, options->applied);
+	atomic_store(&commit->barrier_durable_seq, commit->durable_seq);
+	(void)pthread_mutex_init(&commit->barrier_mutex, NULL); /* cannot fail on Linux */
+	(void)pthread_cond_init(&commit->barrier_cond, NULL);
+	for (uint32_t i = 0; i < GROUPS; i++) {
+		int err = group_init(commit, &commit->groups[i]);
+		if (err < 0) {
+			lp_commit_free(commit);
+			return err;
+		}
+	}
+	begin_group(commit);
+	commit->source = (struct lp_source){.name = "commit", .flush = commit_flush};
+	lp_source_add(options->reactor, &commit->source);
+	*ret_commit = commit;
+	return 0;
+}
+
+void lp_commit_free(struct lp_commit *commit)
+{
+	if (commit == NULL)
+		return;
+	LP_ASSERT(commit->flight == 0 && !commit->trim_in_flight);
+	LP_ASSERT(atomic_load(&commit->barrier_waiting) == 0);
+	if (lp_list_node_is_linked(&commit->source.node))
+		lp_source_remove(commit->options.reactor, &commit->source);
+	if (commit->waits_for_log)
+		lp_log_wait_cancel(&commit->log_waiter);
+	lp_task_cancel(&commit->insert_task);
+	lp_task_cancel(&commit->ready_task);
+	if (lp_timer_is_armed(&commit->insert_timer))
+		lp_timer_stop(commit->options.reactor, &commit->insert_timer);
+	for (uint32_t i = 0; i < GROUPS; i++) {
+		struct group *group = &commit->groups[i];
+		LP_ASSERT(waiters_is_empty(&group->waiters));
+		if (group->keys.cnt > 0)
+			lp_overlay_drop(commit->options.overlay, &group->keys);
+		group_drop_bufs(group);
+		group_fini(group);
+	}
+	(void)pthread_cond_destroy(&commit->barrier_cond);
+	(void)pthread_mutex_destroy(&commit->barrier_mutex);
+	free(commit);
+}
+
+bool lp_commit_is_idle(const struct lp_commit *commit)
+{
+	return commit->flight == 0 && !commit->trim_in_flight &&
+	       (commit->error != 0 ||
+		(commit->first == commit->collecting &&
+		 group_is_empty(&commit->groups[commit->collecting % GROUPS])));
+}
+
+void lp_commit_abort(struct lp_commit *commit)
+{
+	fail(commit, -ECANCELED);
+}
+
+int lp_commit_error(const struct lp_commit *commit)
+{
+	return commit->error;
+}
+
+uint64_t lp_commit_seq(const struct lp_commit *commit)
+{
+	const struct group *group = &commit->groups[commit->collecting % GROUPS];
+	return group_is_empty(group) ? lp_log_next_seq(commit->options.log) : group->seq;
+}
+
+uint64_t lp_commit_durable_seq(const struct lp_commit *commit)
+{
+	return commit->durable_seq;
+}
+
+uint64_t lp_commit_inserted_seq(const struct lp_commit *commit)
+{
+	return commit->inserted_seq;
+}
+
+const struct lp_commit_stats *lp_commit_stats(const struct lp_commit *commit)
+{
+	return &commit->stats;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commit pipeline: operations put their changes into the group that collects; a group becomes
+ * one frame of the log, and what waits for it is told when that is durable (design 5.5).
+ *
+ *      put, delete, data, change, dirty            one frame, one write-through
+ *   COLLECTING ------------------------> SUBMITTED ----------------------------> durable
+ *                 seal, in flush()           |                                      |
+ *                                            +--> inserted in the index --> both: recycled
+ *
+ * A group is sealed when a turn begins and the log has a slot free: at once when idle; while
+ * frames are in flight, what arrives meanwhile collects. The batch enters the index after its frame
+ * was submitted, in sequence, from this thread (store I2, rules L4, L5). Waiters are told in
+ * sequence (store I5). After a failed frame nothing more is acknowledged (store I7, rule L7):
+ * waiters get -EIO, "outcome unknown", and nothing is taken in any more.
+ *
+ * Threads: the reactor's, but for lp_commit_barrier(), which RocksDB's threads wait in.
+ * Errors: room is asked for before an operation changes anything; what then still fails (memory)
+ * puts the pipeline into ERROR, for half an operation must not be committed.
+ */
+#ifndef LP_STORE_COMMIT_H
+#define LP_STORE_COMMIT_H
+
+#include "base/buf.h"
+#include "store/kv.h"
+#include "store/log.h"
+#include "store/overlay.h"
+#include "store/types.h"
+
+struct lp_commit;
+
+/* Told when all that was put before lp_commit_wait() is durable: result 0, or the error. */
+struct lp_commit_waiter {
+	struct lp_list_node node;
+	void (*told)(struct lp_commit_waiter *waiter, int result);
+};
+
+/* Something in memory whose record is written once per group, however often it changes: encode()
+ * puts it into the group that is being sealed. */
+struct lp_commit_dirty {
+	struct lp_list_node node;
+	int (*encode)(struct lp_commit_dirty *dirty, struct lp_commit *commit);
+};
+
+/* What the owner learns, in sequence. */
+struct lp_commit_events {
+	/* Before the group's waiters are told. changes: as they were put. */
+	void (*durable)(struct lp_commit_events *events, uint64_t seq,
+			const struct lp_log_change *changes, uint32_t change_cnt);
+	/* The group that collects, known by `from` so far, is number `to`. */
+	void (*numbered)(struct lp_commit_events *events, uint64_t from, uint64_t to);
+	/* The group's batch is in the index: what it pinned may be evicted. */
+	void (*inserted)(struct lp_commit_events *events, uint64_t seq);
+	/* Once. */
+	void (*failed)(struct lp_commit_events *events, int err);
+};
+
+struct lp_commit_options {
+	struct lp_reactor *reactor;
+	struct lp_log *log; /* recovered */
+	struct lp_kv *kv;
+	struct lp_overlay *overlay;
+	struct lp_commit_events *events;
+	struct lp_log_limits limits; /* of the log */
+	uint32_t flight_max;         /* frames in flight before groups wait and grow; 0: 2 */
+	uint64_t applied;            /* what the index holds: the last frame's number */
+};
+
+/* What an operation may put into the group, at most. */
+struct lp_commit_need {
+	uint32_t batch_bytes; /* keys, values, and LP_COMMIT_RECORD_BYTES for each */
+	uint32_t change_cnt;
+	uint32_t data_cnt;
+};
+
+#define LP_COMMIT_RECORD_BYTES 32u
+#define LP_COMMIT_CHANGES_MAX  4096u /* of one group */
+
+int lp_commit_new(const struct lp_commit_options *options,
+		  struct lp_commit **ret_commit) LP_MUST_CHECK;
+/* Nothing may be waiting or in flight. Accepts NULL. */
+void lp_commit_free(struct lp_commit *commit);
+/* Collecting is empty, nothing in flight, everything inserted. */
+bool lp_commit_is_idle(const struct lp_commit *commit);
+/* 0, or the error that ended it. */
+int lp_commit_error(const struct lp_commit *commit);
+
+/* For an immediate stop: as if a frame had failed; what is in flight still ends. */
+void lp_commit_abort(struct lp_commit *commit);
+
+/* For an orderly stop: a frame that says what the log need not keep, though there is room. Idle
+ * again when it is durable. */
+void lp_commit_trim(struct lp_commit *commit);
+
+/* True: the need fits into the group that collects, and is set aside for it. False: try again
+ * when told by lp_commit_wait_room(). -- A need beyond a whole group is our bug, asserted. */
+bool lp_commit_reserve(struct lp_commit *commit, const struct lp_commit_need *need) LP_MUST_CHECK;
+/* told() is called, with 0 or the pipeline's error, when a new group collects. */
+void lp_commit_wait_room(struct lp_commit *commit, struct lp_commit_waiter *waiter);
+
+/* The number of the group that collects. */
+uint64_t lp_commit_seq(const struct lp_commit *commit);
+uint64_t lp_commit_durable_seq(const struct lp_commit *commit);
+uint64_t lp_commit_inserted_seq(const struct lp_commit *commit);
+
+/* Into the group that collects. On failure the pipeline is in ERROR. */
+void lp_commit_put(struct lp_commit *commit, struct lp_kv_bytes key, struct lp_kv_bytes value);
+void lp_commit_delete(struct lp_commit *commit, struct lp_kv_bytes key);
+/* about.crc is that of the block; a reference to the buffer is kept until the frame is written. */
+void lp_commit_data(struct lp_commit *commit, const struct lp_log_payload *about,
+		    struct lp_seg seg);
+void lp_commit_change(struct lp_commit *commit, const struct lp_log_change *change);
+void lp_commit_dirty(struct lp_commit *commit, struct lp_commit_dirty *dirty);
+static inline bool lp_commit_is_dirty(const struct lp_commit_dirty *dirty)
+{
+	return lp_list_node_is_linked(&dirty->node);
+}
+
+/* For what was put until now, or seen of it (store I6): told when it is durable, at the earliest
+ * in the next turn. */
+void lp_commit_wait(struct lp_commit *commit, struct lp_commit_waiter *waiter);
+/* Told when all that was put until now is in the index, for iterators (rule W1). */
+void lp_commit_wait_inserted(struct lp_commit *commit, struct lp_commit_waiter *waiter);
+
+/* arg is the struct lp_commit. Any thread but the reactor's; waits until the log is durable up to
+ * what had begun to enter the index when the wait began (rule L4). 0, or -EROFS once the log has
+ * failed: what RocksDB has is then more than the log may have, and must not be persisted. */
+int lp_commit_barrier(void *arg) LP_MUST_CHECK;
+/* For a simulation, where nobody else turns the reactor: the barrier turns it itself. */
+void lp_commit_set_inline_barrier(struct lp_commit *commit, bool is_inline);
+
+struct lp_commit_stats {
+	uint64_t groups;
+	uint64_t trims; /* frames that only trimmed */
+	uint64_t puts;
+	uint64_t data_blocks;
+	uint64_t insert_retries; /* the index was stalled */
+	uint32_t flight;
+	uint32_t uninserted;
+};
+const struct lp_commit_stats *lp_commit_stats(const struct lp_commit *commit);
+
+#endif

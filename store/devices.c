@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/devices.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static const char *const role_names[LP_MKFS_DEVICES] = {
+	[LP_MKFS_DATA] = "data",
+	[LP_MKFS_DB] = "db",
+	[LP_MKFS_WAL] = "wal",
+};
+
+static const uint32_t roles[LP_MKFS_DEVICES] = {
+	[LP_MKFS_DATA] = LP_DISK_ROLE_DATA,
+	[LP_MKFS_DB] = LP_DISK_ROLE_DB,
+	[LP_MKFS_WAL] = LP_DISK_ROLE_WAL,
+};
+
+static bool is_zero(const uint8_t *uuid)
+{
+	static const uint8_t zero[LP_UUID_BYTES];
+	return memcmp(uuid, zero, LP_UUID_BYTES) == 0;
+}
+
+/* What the data device says of a db or wal device. */
+static const uint8_t *named_uuid(const struct lp_disk_label *data, int device)
+{
+	return device == LP_MKFS_DB ? data->db_uuid : data->wal_uuid;
+}
+
+/* Sets the sentence and returns err. */
+static int say(struct lp_label_why *why, int err, const char *fmt, ...) LP_PRINTF(3, 4);
+
+static int say(struct lp_label_why *why, int err, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	(void)vsnprintf(why->text, sizeof(why->text), fmt, ap); /* a longer one is cut */
+	va_end(ap);
+	return err;
+}
+
+/* The device that was given, or not, is the one that the data device names. */
+static int check_companion(const struct lp_devices *devices, int device, struct lp_label_why *why)
+{
+	const uint8_t *uuid = named_uuid(&devices->label[LP_MKFS_DATA], device);
+	const char *role = role_names[device];
+	if (devices->bdev[device] == NULL) {
+		if (is_zero(uuid))
+			return 0;
+		const struct lp_disk_label *data = &devices->label[LP_MKFS_DATA];
+		const uint8_t *path = device == LP_MKFS_DB ? data->db_path : data->wal_path;
+		return say(why, -ENXIO, "the store has a %s device, last found at %.100s: give it",
+			   role, (const char *)path);
+	}
+	const char *name = lp_bdev_name(devices->bdev[device]);
+	if (is_zero(uuid))
+		return say(why, -EXDEV, "the store has no %s device, but %.100s was given", role,
+			   name);
+	if (memcmp(devices->label[device].device_uuid, uuid, LP_UUID_BYTES) != 0)
+		return say(why, -EXDEV, "the store's %s device is another one than %.100s", role,
+			   name);
+	return 0;
+}
+
+static int read_label(struct lp_devices *devices, int device, struct lp_label_why *why)
+{
+	struct lp_disk_label *label = &devices->label[device];
+	if (devices->bdev[device] == NULL)
+		return 0;
+	int err = lp_label_read(devices->bdev[device], !devices->read_only, label, why);
+	if (err < 0)
+		return err;
+	if (label->role != roles[device])
+		return say(why, -EXDEV, "not a %s device of a store: %.100s", role_names[device],
+			   lp_bdev_name(devices->bdev[device]));
+	return 0;
+}
+
+static int open_chunks(struct lp_devices *devices, int device,
+		       const struct lp_devices_options *options)
+{
+	const struct lp_disk_label *label = &devices->label[device];
+	if (devices->bdev[device] == NULL || label->chunk_cnt == 0)
+		return 0;
+	uint64_t chunk_bytes = label->chunk_blocks * LP_BLOCK_BYTES;
+	const struct lp_chunks_options chunks = {
+		.label = label,
+		.files_reserve_cnt =
+			(uint32_t)((options->files_reserve_bytes + chunk_bytes - 1) / chunk_bytes),
+		.read_only = options->read_only,
+	};
+	return lp_chunks_open(devices->bdev[device], &chunks, &devices->chunks[device]);
+}
+
+int lp_devices_open(const struct lp_devices_options *options, struct lp_devices *ret_devices,
+		    struct lp_label_why *why)
+{
+	struct lp_devices devices = {.read_only = options->read_only};
+	int err = 0;
+	*why = (struct lp_label_why){.text = ""};
+	LP_ASSERT(options->bdev[LP_MKFS_DATA] != NULL);
+	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++) {
+		devices.bdev[i] = options->bdev[i];
+		err = read_label(&devices, i, why);
+		if (err == 0 && i != LP_MKFS_DATA)
+			err = check_companion(&devices, i, why);
+	}
+	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++)
+		err = open_chunks(&devices, i, options);
+	if (err < 0) {
+		lp_devices_close(&devices);
+		return err;
+	}
+	*ret_devices = devices;
+	return 0;
+}
+
+void lp_devices_close(struct lp_devices *devices)
+{
+	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+		lp_chunks_close(devices->chunks[i]);
+		devices->chunks[i] = NULL;
+	}
+}
+
+enum lp_mkfs_device lp_devices_of_log(const struct lp_devices *devices)
+{
+	return devices->bdev[LP_MKFS_WAL] != NULL ? LP_MKFS_WAL : LP_MKFS_DATA;
+}
+
+enum lp_mkfs_device lp_devices_of_files(const struct lp_devices *devices)
+{
+	return devices->bdev[LP_MKFS_DB] != NULL ? LP_MKFS_DB : LP_MKFS_DATA;
+}

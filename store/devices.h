@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices of one store: labels read and checked against each other, chunk tables open.
+ *
+ * Shared by all shards of a process. Threads: open and close by one; the chunk tables by any (but
+ * not shard threads); the rest does not change in between. Blocking: open, close. Errors: as
+ * store/label.h and store/chunks.h; -ENXIO when a device that the data device names was not given;
+ * -EXDEV when one belongs to another store or has another role. why has the sentence.
+ */
+#ifndef LP_STORE_DEVICES_H
+#define LP_STORE_DEVICES_H
+
+#include "store/chunks.h"
+#include "store/label.h"
+#include "store/mkfs.h"
+
+struct lp_devices {
+	struct lp_bdev *bdev[LP_MKFS_DEVICES]; /* borrowed; NULL: there is none */
+	struct lp_disk_label label[LP_MKFS_DEVICES];
+	struct lp_chunks *chunks[LP_MKFS_DEVICES]; /* of data and db */
+	bool read_only;
+};
+
+struct lp_devices_options {
+	struct lp_bdev *bdev[LP_MKFS_DEVICES]; /* stay open, and the caller's, until after close */
+	uint64_t files_reserve_bytes;          /* what leases for objects must leave (rule L8) */
+	bool read_only;                        /* nothing is written, repaired or leased */
+};
+
+int lp_devices_open(const struct lp_devices_options *options, struct lp_devices *ret_devices,
+		    struct lp_label_why *why) LP_MUST_CHECK;
+void lp_devices_close(struct lp_devices *devices);
+
+/* Where shard N's log is, and blockfs's journal. */
+enum lp_mkfs_device lp_devices_of_log(const struct lp_devices *devices);
+enum lp_mkfs_device lp_devices_of_files(const struct lp_devices *devices);
+
+#endif

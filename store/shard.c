@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A shard that runs: what happens in one part is told to the others here, and nowhere else.
+ *
+ *   a frame is durable     -> space and pending learn it; write-back looks; the log is trimmed
+ *   payloads are settled   -> the log is trimmed
+ *   the index has flushed  -> space learns what is persisted; the log is trimmed
+ *   the log is half full   -> write-back hurries, the index flushes, the space is checkpointed
+ *   space runs low         -> a chunk is leased, by a helper
+ *
+ * The oldest frame that the log must keep is the lowest of three: the first that the index has not
+ * persisted, the first with a payload that is not in its place, and the first with a change of
+ * space that no persisted record contains (rule S2).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/endian.h"
+#include "base/error.h"
+#include "format/space.h"
+#include "store/keys.h"
+#include "store/shard_impl.h"
+
+#define RECORDS_PER_FRAME 8u
+#define RESUME_NS         LP_NS_PER_S
+#define RESUMES_MAX       5u
+#define LEASE_RETRY_NS    LP_NS_PER_S
+
+static void tell_space(struct lp_shard *shard, int result);
+
+static void fail_shard(struct lp_shard *shard, int err)
+{
+	if (shard->error != 0)
+		return;
+	shard->error = err;
+	/* What waits for durability is told; nothing more is taken in (rule L7). */
+	if (lp_commit_error(shard->commit) == 0)
+		lp_commit_abort(shard->commit);
+	lp_writeback_stop(shard->writeback);
+	tell_space(shard, -EIO);
+}
+
+/* --- Trimming and pressure -------------------------------------------------------------------- */
+
+void lpi_shard_trim(struct lp_shard *shard)
+{
+	uint64_t oldest = shard->persisted_seq + 1;
+	oldest = LP_MIN(oldest, lp_pending_oldest_seq(shard->pending));
+	oldest = LP_MIN(oldest, lp_space_log_start(shard->space));
+	oldest = LP_MIN(oldest, lp_log_durable_seq(shard->log) + 1);
+	/* What recovery put back may be older than what the log has forgotten already. */
+	oldest = LP_MAX(oldest, shard->trimmed_seq);
+	shard->trimmed_seq = oldest;
+	if (lp_log_error(shard->log) == 0)
+		lp_log_trim(shard->log, oldest);
+}
+
+static void flush_run(struct lp_work *work)
+{
+	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, flush_work);
+	shard->flush_result = lp_kv_flush(shard->kv);
+}
+
+static void flush_done(struct lp_work *work)
+{
+	/* -EAGAIN: flushes are under way, which is what was wanted; real failures come as events.
+	 */
+	(void)work;
+}
+
+/* Asks for a flush of all that is in the index now; once, until that is persisted. */
+static void flush_index(struct lp_shard *shard)
+{
+	if (shard->persisted_seq < shard->flush_wanted_seq || shard->closing ||
+	    !lp_work_is_idle(&shard->flush_work))
+		return;
+	shard->flush_wanted_seq = lp_commit_inserted_seq(shard->commit);
+	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->flush_work);
+}
+
+bool lpi_shard_checkpoint_some(struct lp_shard *shard)
+{
+	const struct lp_disk_label *label = &shard->options.devices->label[LP_MKFS_DATA];
+	const struct lp_commit_need need = {.batch_bytes = LP_SPACE_RECORD_SIZE +
+							   label->chunk_blocks / 8 +
+							   LP_COMMIT_RECORD_BYTES};
+	for (uint32_t i = 0; i < RECORDS_PER_FRAME; i++) {
+		struct lp_key key;
+		uint32_t chunk;
+		size_t len;
+		if (!lp_commit_reserve(shard->commit, &need))
+			return true;
+		if (lp_space_checkpoint_next(shard->space, lp_commit_seq(shard->commit),
+					     shard->record, &chunk, &len) == 0)
+			return false;
+		shard->record_seq = lp_commit_seq(shard->commit);
+		lp_key_of_store_number(&key, "alloc", chunk);
+		lp_commit_put(shard->commit, (struct lp_kv_bytes){key.bytes, key.len},
+			      (struct lp_kv_bytes){shard->record, len});
+	}
+	return true;
+}
+
+/* The log fills up: whatever keeps its oldest frames is done now. A record helps only when it is
+ * persisted: so the index flushes again once the newest one is in it. */
+static void relieve(struct lp_shard *shard)
+{
+	if (shard->error != 0 || shard->closing || !lp_log_is_half(shard->log))
+		return;
+	uint64_t durable = lp_log_durable_seq(shard->log);
+	uint64_t far = shard->trimmed_seq + (durable + 1 - shard->trimmed_seq) / 2;
+	if (lp_pending_oldest_seq(shard->pending) <= far)
+		lp_writeback_hurry(shard->writeback);
+	bool record_waits = shard->record_seq > shard->persisted_seq;
+	if (lp_space_log_start(shard->space) <= far && !record_waits)
+		(void)lpi_shard_checkpoint_some(shard); /* the rest when these are persisted */
+	if (shard->persisted_seq < far ||
+	    (record_waits && lp_commit_inserted_seq(shard->commit) >= shard->record_seq))
+		flush_index(shard);
+}
+
+/* --- What the pipeline tells ------------------------------------------------------------------ */
+
+static struct lp_shard *of_commit(struct lp_commit_events *events)
+{
+	return LP_CONTAINER_OF(events, struct lp_shard, commit_events);
+}
+
+static void want_chunk(struct lp_shard *shard);
+
+static void on_durable(struct lp_commit_events *events, uint64_t seq,
+		       const struct lp_log_change *changes, uint32_t change_cnt)
+{
+	struct lp_shard *shard = of_commit(events);
+	/* A change of the log is one of the space: the same 16 bytes. */
+	for (uint32_t i = 0; i < change_cnt; i++)
+		lp_log_change_encode(&changes[i],
+				     shard->change_bytes + (size_t)i * LP_LOG_CHANGE_SIZE);
+	lp_space_frame_durable(shard->space, seq, shard->change_bytes,
+			       (size_t)change_cnt * LP_LOG_CHANGE_SIZE);
+	lp_pending_frame_durable(shard->pending, seq);
+	lp_writeback_look(shard->writeback);
+	lpi_shard_trim(shard);
+	relieve(shard);
+	if (change_cnt > 0)
+		want_chunk(shard);
+}
+
+static void on_numbered(struct lp_commit_events *events, uint64_t from, uint64_t to)
+{
+	struct lp_shard *shard = of_commit(events);
+	lp_pending_renumber(shard->pending, from, to);
+	/* Records made for the old number count as not made: a later checkpoint makes them again.
+	 */
+	lp_space_checkpoint_abandon(shard->space, from);
+	shard->record_seq = LP_MAX(shard->record_seq, shard->record_seq == from ? to : 0);
+}
+
+static void on_inserted(struct lp_commit_events *events, uint64_t seq)
+{
+	(void)events;
+	(void)seq;
+}
+
+static void on_failed(struct lp_commit_events *events, int err)
+{
+	fail_shard(of_commit(events), err);
+}
+
+/* --- What write-back tells -------------------------------------------------------------------- */
+
+static struct lp_shard *of_writeback(struct lp_writeback_events *events)
+{
+	return LP_CONTAINER_OF(events, struct lp_shard, writeback_events);
+}
+
+static bool may_write(struct lp_writeback_events *events, uint64_t block)
+{
+	/* A reader is on it, or a discard: later. */
+	return !lp_space_is_pinned(of_writeback(events)->space, (struct lp_extent){block, 1});
+}
+
+static void writing_begins(struct lp_writeback_events *events, struct lp_extent extent)
+{
+	struct lp_shard *shard = of_writeback(events);
+	struct lpi_shard_pin *pin = lpi_pin_list_pop_front(&shard->pins_free);
+	LP_ASSERT(pin != NULL);
+	lp_space_pin(shard->space, &pin->pin, extent);
+	lpi_pin_list_push_back(&shard->pins_used, pin);
+}
+
+static void writing_ended(struct lp_writeback_events *events, struct lp_extent extent)
+{
+	struct lp_shard *shard = of_writeback(events);
+	struct lpi_shard_pin *pin = lpi_pin_list_first(&shard->pins_used);
+	while (pin != NULL && pin->pin.extent.block != extent.block)
+		pin = lpi_pin_list_next(&shard->pins_used, pin);
+	LP_ASSERT(pin != NULL); /* it began */
+	lp_space_unpin(shard->space, &pin->pin);
+	lpi_pin_list_remove(pin);
+	lpi_pin_list_push_front(&shard->pins_free, pin);
+}
+
+static void settled(struct lp_writeback_events *events)
+{
+	lpi_shard_trim(of_writeback(events));
+	relieve(of_writeback(events));
+}
+
+static void writeback_failed(struct lp_writeback_events *events, int err)
+{
+	fail_shard(of_writeback(events), err);
+}
+
+/* --- What the index tells, from its own threads ----------------------------------------------- */
+
+static struct lp_shard *of_kv(struct lp_kv_events *events)
+{
+	return LP_CONTAINER_OF(events, struct lp_shard, kv_events);
+}
+
+static void post_kv_msg(struct lp_shard *shard)
+{
+	if (!atomic_exchange(&shard->kv_msg_sent, true))
+		lp_reactor_post(shard->options.reactor, &shard->kv_msg);
+}
+
+static void kv_flushed(struct lp_kv_events *events)
+{
+	struct lp_shard *shard = of_kv(events);
+	struct lp_key key;
+	struct lp_kv_value value;
+	lp_key_of_store(&key, "applied");
+	/* A failure leaves the former number, which is safe: the log keeps more than it must. */
+	if (lp_kv_get_persisted(shard->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value) < 0)
+		return;
+	if (value.bytes.len == 8)
+		atomic_store(&shard->kv_persisted, lp_get_le64(value.bytes.data));
+	lp_kv_value_release(&value);
+	post_kv_msg(shard);
+}
+
+static void kv_failed(struct lp_kv_events *events, int err, bool final, const char *reason)
+{
+	struct lp_shard *shard = of_kv(events);
+	(void)reason; /* the daemon's log has it */
+	atomic_store(&shard->kv_error, err);
+	if (final)
+		atomic_store(&shard->kv_error_final, true);
+	post_kv_msg(shard);
+}
+
+static void resume_run(struct lp_work *work)
+{
+	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, resume_work);
+	shard->resume_result = lp_kv_resume(shard->kv);
+}
+
+static void resume_later(struct lp_shard *shard)
+{
+	if (!lp_timer_is_armed(&shard->resume_timer) && !shard->closing && shard->error == 0)
+		lp_timer_start(shard->options.reactor, &shard->resume_timer,
+			       lp_reactor_now_ns(shard->options.reactor) + RESUME_NS);
+}
+
+static void resume_done(struct lp_work *work)
+{
+	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, resume_work);
+	if (shard->resume_result == 0) {
+		shard->resume_failures = 0;
+		return;
+	}
+	/* A full device may have room again; one that goes on failing is given up (rule L5). */
+	if (shard->resume_result != -ENOSPC && ++shard->resume_failures > RESUMES_MAX)
+		fail_shard(shard, shard->resume_result);
+	else
+		resume_later(shard);
+}
+
+static void resume_fire(struct lp_timer *timer)
+{
+	struct lp_shard *shard = LP_CONTAINER_OF(timer, struct lp_shard, resume_timer);
+	if (!lp_work_is_idle(&shard->resume_work))
+		return;
+	atomic_store(&shard->kv_error, 0); /* before: a newer failure must not be forgotten */
+	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->resume_work);
+}
+
+/* What the index told so far, taken up by the shard's thread. */
+static void take_up_kv_news(struct lp_shard *shard)
+{
+	uint64_t persisted = atomic_load(&shard->kv_persisted);
+	if (persisted > shard->persisted_seq) {
+		shard->persisted_seq = persisted;
+		lp_space_persisted(shard->space, persisted);
+		lpi_shard_trim(shard);
+		relieve(shard);
+	}
+	if (atomic_load(&shard->kv_error_final))
+		fail_shard(shard, atomic_load(&shard->kv_error));
+	else if (atomic_load(&shard->kv_error) != 0)
+		resume_later(shard);
+}
+
+static void kv_deliver(struct lp_reactor *to, struct lp_msg *msg)
+{
+	struct lp_shard *shard = LP_CONTAINER_OF(msg, struct lp_shard, kv_msg);
+	(void)to;
+	atomic_store(&shard->kv_msg_sent, false);
+	/* While it opens or closes the parts are not all there; opening takes the news up at its
+	 * end. */
+	if (shard->commit != NULL && !shard->closing)
+		take_up_kv_news(shard);
+}
+
+/* --- Space ------------------------------------------------------------------------------------ */
+
+static void tell_space(struct lp_shard *shard, int result)
+{
+	struct lpi_space_waiters now;
+	struct lp_commit_waiter *waiter;
+	lpi_space_waiters_init(&now);
+	lpi_space_waiters_splice_back(&now, &shard->space_waiters);
+	while ((waiter = lpi_space_waiters_pop_front(&now)) != NULL)
+		waiter->told(waiter, result);
+}
+
+static void lease_run(struct lp_work *work)
+{
+	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
+	shard->lease_result =
+		lp_chunks_lease(shard->chunks, shard->options.shard_idx, LP_CHUNK_USE_OBJECTS,
+				shard->lease_hint, &shard->lease_chunk);
+}
+
+static void lease_done(struct lp_work *work)
+{
+	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
+	int err = shard->lease_result;
+	if (err == 0)
+		err = lp_space_chunk_add(shard->space, shard->lease_chunk);
+	shard->lease_exhausted = err == -ENOSPC;
+	if (err == 0)
+		shard->lease_hint = shard->lease_chunk + 1;
+	else if (err != -ENOSPC)
+		fail_shard(shard, err);
+	tell_space(shard, shard->error != 0 ? -EIO : err);
+	if (err == 0)
+		want_chunk(shard);
+	else if (shard->error == 0 && !shard->closing)
+		lp_timer_start(shard->options.reactor, &shard->lease_timer,
+			       lp_reactor_now_ns(shard->options.reactor) + LEASE_RETRY_NS);
+}
+
+static void lease(struct lp_shard *shard)
+{
+	if (lp_work_is_idle(&shard->lease_work) && !shard->closing && shard->error == 0)
+		lp_workers_submit(shard->options.workers, shard->options.reactor,
+				  &shard->lease_work);
+}
+
+static void want_chunk(struct lp_shard *shard)
+{
+	/* On a full device it is asked for again now and then, not with each frame. */
+	if (lp_space_wants_chunk(shard->space) && !shard->lease_exhausted)
+		lease(shard);
+}
+
+static void lease_fire(struct lp_timer *timer)
+{
+	struct lp_shard *shard = LP_CONTAINER_OF(timer, struct lp_shard, lease_timer);
+	shard->lease_exhausted = false;
+	want_chunk(shard);
+}
+
+void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter)
+{
+	if (shard->error != 0) {
+		lp_commit_wait_room(shard->commit, waiter); /* which tells of the error, soon */
+		return;
+	}
+	lpi_space_waiters_push_back(&shard->space_waiters, waiter);
+	lease(shard);
+}
+
+uint64_t lp_shard_defer_room(const struct lp_shard *shard)
+{
+	uint64_t held = lp_pending_stats(shard->pending)->versions;
+	uint64_t limit = shard->options.deferred_blocks_max; /* a replay may hold more */
+	return held < limit ? LP_MIN(limit - held, lp_pending_room(shard->pending)) : 0;
+}
+
+/* --- For those who change objects ------------------------------------------------------------- */
+
+void lp_shard_defer(struct lp_shard *shard, const struct lp_log_payload *about, struct lp_seg seg)
+{
+	if (shard->error != 0)
+		return;
+	lp_commit_data(shard->commit, about, seg);
+	int err = lp_pending_add(shard->pending, lp_commit_seq(shard->commit), about->device_block,
+				 seg, about->crc);
+	LP_ASSERT(err == 0); /* there was room */
+}
+
+static void change(struct lp_shard *shard, struct lp_extent extent, uint32_t kind)
+{
+	LP_ASSERT(extent.cnt > 0 && extent.cnt <= UINT32_MAX);
+	const struct lp_log_change about = {
+		.block = extent.block, .cnt = (uint32_t)extent.cnt, .op = kind};
+	lp_commit_change(shard->commit, &about);
+}
+
+void lp_shard_taken(struct lp_shard *shard, struct lp_extent extent)
+{
+	if (shard->error == 0)
+		change(shard, extent, LP_SPACE_CHANGE_KIND_TAKE);
+}
+
+void lp_shard_freed(struct lp_shard *shard, struct lp_extent extent)
+{
+	if (shard->error != 0)
+		return;
+	change(shard, extent, LP_SPACE_CHANGE_KIND_FREE);
+	int err = lp_pending_freed(shard->pending, lp_commit_seq(shard->commit), extent);
+	if (err < 0)
+		fail_shard(shard, err); /* half a change must not be committed */
+}
+
+/* --- Birth ------------------------------------------------------------------------------------ */
+
+void lpi_shard_init_running(struct lp_shard *shard)
+{
+	shard->commit_events = (struct lp_commit_events){.durable = on_durable,
+							 .numbered = on_numbered,
+							 .inserted = on_inserted,
+							 .failed = on_failed};
+	shard->writeback_events = (struct lp_writeback_events){.may_write = may_write,
+							       .begins = writing_begins,
+							       .ended = writing_ended,
+							       .settled = settled,
+							       .failed = writeback_failed};
+	shard->kv_events = (struct lp_kv_events){.flushed = kv_flushed, .failed = kv_failed};
+	shard->kv_msg.deliver = kv_deliver;
+	shard->resume_timer.fire = resume_fire;
+	shard->resume_work = (struct lp_work){.run = resume_run, .done = resume_done};
+	shard->flush_work = (struct lp_work){.run = flush_run, .done = flush_done};
+	shard->lease_work = (struct lp_work){.run = lease_run, .done = lease_done};
+	shard->lease_timer.fire = lease_fire;
+	lpi_space_waiters_init(&shard->space_waiters);
+	lpi_pin_list_init(&shard->pins_free);
+	lpi_pin_list_init(&shard->pins_used);
+	for (size_t i = 0; i < LPI_SHARD_PINS; i++)
+		lpi_pin_list_push_back(&shard->pins_free, &shard->pins[i]);
+}
+
+void lpi_shard_begin(struct lp_shard *shard)
+{
+	lp_writeback_hurry(shard->writeback); /* what the log still held */
+	take_up_kv_news(shard);
+	lpi_shard_trim(shard);
+	relieve(shard);
+	want_chunk(shard);
+}
+
+bool lpi_shard_is_quiet(const struct lp_shard *shard)
+{
+	return lp_work_is_idle(&shard->resume_work) && lp_work_is_idle(&shard->flush_work) &&
+	       lp_work_is_idle(&shard->lease_work) && !atomic_load(&shard->kv_msg_sent);
+}
+
+void lpi_shard_stop_timers(struct lp_shard *shard)
+{
+	lp_timer_stop(shard->options.reactor, &shard->resume_timer);
+	lp_timer_stop(shard->options.reactor, &shard->lease_timer);
+	tell_space(shard, -EIO);
+}
+
+int lp_shard_error(const struct lp_shard *shard)
+{
+	return shard->error;
+}
+
+struct lp_commit *lp_shard_commit(struct lp_shard *shard)
+{
+	return shard->commit;
+}
+
+struct lp_kv *lp_shard_kv(struct lp_shard *shard)
+{
+	return shard->kv;
+}
+
+struct lp_overlay *lp_shard_overlay(struct lp_shard *shard)
+{
+	return shard->overlay;
+}
+
+struct lp_space *lp_shard_space(struct lp_shard *shard)
+{
+	return shard->space;
+}
+
+struct lp_pending *lp_shard_pending(struct lp_shard *shard)
+{
+	return shard->pending;
+}
+
+struct lp_bdev_chan *lp_shard_data(struct lp_shard *shard)
+{
+	return shard->data;
+}
+
+bool lp_shard_sim_run_one(struct lp_shard *shard)
+{
+	return lp_kv_sim_run_one(shard->kv);
+}
+
+const struct lp_shard_recovery *lp_shard_recovery(const struct lp_shard *shard)
+{
+	return &shard->recovery;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The foundation of one shard, opened, recovered and kept running: log, index, object space,
+ * deferred payloads, write-back and commit pipeline, each in its place and told what it must know
+ * of the others. Objects are built on it.
+ *
+ * What it does by itself: takes payloads to their place, flushes the index and checkpoints the
+ * space when the log is half full or somebody needs room, trims the log, leases chunks ahead of
+ * need, and resumes the index when space has come back.
+ *
+ * Threads: the reactor's. lp_shard_open() and lp_shard_close() turn the reactor while they wait.
+ * Errors: opening fails with what a part says, corruption recorded by lp_corrupt(), and has then
+ * changed nothing that a next opening would miss. A shard whose device fails is in ERROR (rule
+ * L7): lp_shard_error(), and the way out is to close it and open it again.
+ */
+#ifndef LP_STORE_SHARD_H
+#define LP_STORE_SHARD_H
+
+#include "base/buf.h"
+#include "base/workers.h"
+#include "store/commit.h"
+#include "store/devices.h"
+#include "store/pending.h"
+#include "store/space.h"
+#include "store/writeback.h"
+
+struct lp_shard;
+
+struct lp_shard_options {
+	struct lp_reactor *reactor;
+	struct lp_workers *workers;
+	struct lp_devices *devices; /* outlive the shard */
+	struct lp_bufs *bufs;       /* of the reactor's thread */
+	uint32_t shard_idx;
+	enum lp_alloc_kind alloc_kind;
+	const struct lp_clock *sim_clock; /* NULL, or that of a simulation */
+	uint64_t index_cache_bytes;       /* 0: the index's default, as below */
+	uint64_t index_buffer_bytes;
+	uint64_t deferred_blocks_max; /* payloads waiting for their place; 0: a default */
+	uint64_t files_reserve_bytes; /* 0: a default */
+};
+
+int lp_shard_open(const struct lp_shard_options *options,
+		  struct lp_shard **ret_shard) LP_MUST_CHECK;
+/* What was put is made durable and the log is closed, so that the next start is short; after an
+ * error, or with abandon, only what is in flight is waited for. Accepts NULL. The shard is gone
+ * in any case; the result says whether all of it reached the device. */
+int lp_shard_close(struct lp_shard *shard, bool abandon) LP_MUST_CHECK;
+
+int lp_shard_error(const struct lp_shard *shard);
+
+/* The parts that objects use. */
+struct lp_commit *lp_shard_commit(struct lp_shard *shard);
+struct lp_kv *lp_shard_kv(struct lp_shard *shard);
+struct lp_overlay *lp_shard_overlay(struct lp_shard *shard);
+struct lp_space *lp_shard_space(struct lp_shard *shard);
+struct lp_pending *lp_shard_pending(struct lp_shard *shard);
+struct lp_bdev_chan *lp_shard_data(struct lp_shard *shard);
+
+/* How many more payloads may be deferred (rule L6). */
+uint64_t lp_shard_defer_room(const struct lp_shard *shard);
+/* One deferred block: into the collecting group, and pending (rule S4). Room was reserved, and
+ * lp_shard_defer_room() is not 0. */
+void lp_shard_defer(struct lp_shard *shard, const struct lp_log_payload *about, struct lp_seg seg);
+/* Taken blocks go into the collecting group's changes; freed ones too, and what is pending of them
+ * is dropped when that is durable. Room was reserved: one change each. */
+void lp_shard_taken(struct lp_shard *shard, struct lp_extent extent);
+void lp_shard_freed(struct lp_shard *shard, struct lp_extent extent);
+
+/* Told with 0 when more space may be had than now, or -ENOSPC when all chunks are leased and the
+ * shard cannot get more. */
+void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter);
+
+/* A simulation's driver calls this between turns: runs one of the index's jobs. */
+bool lp_shard_sim_run_one(struct lp_shard *shard);
+
+struct lp_shard_recovery {
+	uint64_t applied;  /* what the index had persisted */
+	uint64_t last_seq; /* the end of the log */
+	uint64_t frames;   /* replayed */
+	uint64_t payloads; /* blocks that were not in their place yet */
+	uint64_t took_ns;
+	bool was_clean;
+};
+const struct lp_shard_recovery *lp_shard_recovery(const struct lp_shard *shard);
+
+#endif
