@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the subcommands of `lapis` share: the table they stand in, and how they report.
+ *
+ * Exit status: 0 success, 1 the operation failed, 2 a wrong call. An error is one line on standard
+ * error: "lapis: SUBJECT: what went wrong (what to do)".
+ *
+ * Threads: the main thread only.
+ */
+#ifndef LP_CLI_CLI_H
+#define LP_CLI_CLI_H
+
+#include "base/compiler.h"
+
+#define LP_EXIT_OK     0
+#define LP_EXIT_FAILED 1
+#define LP_EXIT_USAGE  2
+
+struct lpi_cli_command {
+	const char *name;
+	const char *synopsis; /* after "lapis NAME " */
+	const char *summary;  /* one line, no full stop */
+	const char *help;     /* options and what else to know; ends in a newline */
+	/* argv[0] is the command's name. Returns the exit status. */
+	int (*run)(const struct lpi_cli_command *self, int argc, char **argv);
+};
+
+extern const struct lpi_cli_command lpi_cli_mkfs;
+extern const struct lpi_cli_command lpi_cli_info;
+
+/* Prints "lapis: SUBJECT: message" and returns LP_EXIT_FAILED. Control characters of the subject
+ * are shown escaped. */
+int lpi_cli_fail(const char *subject, const char *fmt, ...) LP_PRINTF(2, 3);
+/* Prints what is wrong with the call and where help is; returns LP_EXIT_USAGE. */
+int lpi_cli_usage(const struct lpi_cli_command *command, const char *fmt, ...) LP_PRINTF(2, 3);
+/* The command's help on standard output; returns LP_EXIT_OK. */
+int lpi_cli_help(const struct lpi_cli_command *command);
+
+/* "4096", "64K", "1.5G", "2TiB": bytes, binary units. -EINVAL, -ERANGE. */
+int lpi_cli_parse_size(const char *text, uint64_t *ret_bytes) LP_MUST_CHECK;
+/* A decimal number within [low, high]. -EINVAL, -ERANGE. */
+int lpi_cli_parse_number(const char *text, uint64_t low, uint64_t high,
+			 uint64_t *ret_value) LP_MUST_CHECK;
+/* "1.5 GiB". */
+int lpi_cli_format_size(uint64_t bytes, char *buf, size_t len);
+
+#endif
