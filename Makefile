@@ -8,6 +8,7 @@
 #   make SAN=asan|tsan        with sanitizers, into build/asan/ or build/tsan/
 #   make VARIANT=debug|cov    without optimisation, or with coverage counters
 #   make test                 build and run the unit and system tests
+#   make fuzz                 the fuzzers of tests/fuzz, by clang, into build/fuzz/fuzz/
 #   make check                formatting, lint, dependency direction, headers, manual pages
 #   make bench                the benchmarks that print a figure beside its target
 #   make install PREFIX= DESTDIR=
@@ -34,8 +35,8 @@ ALLOCATORS := glibc jemalloc tcmalloc mimalloc
 ifeq ($(filter $(ALLOC),$(ALLOCATORS)),)
 $(error ALLOC=$(ALLOC) is not one of: $(ALLOCATORS))
 endif
-ifeq ($(filter $(VARIANT),release debug asan tsan cov),)
-$(error VARIANT=$(VARIANT) is not one of: release debug asan tsan cov)
+ifeq ($(filter $(VARIANT),release debug asan tsan cov fuzz),)
+$(error VARIANT=$(VARIANT) is not one of: release debug asan tsan cov fuzz)
 endif
 ifneq ($(filter asan tsan,$(VARIANT)),)
 ifneq ($(ALLOC),glibc)
@@ -53,14 +54,22 @@ WARN := -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-
         -Wimplicit-fallthrough=5 -Wnull-dereference -Wduplicated-cond -Wduplicated-branches \
         -Wlogical-op $(if $(WERROR),-Werror)
 CWARN := -Wstrict-prototypes -Wmissing-prototypes -Wjump-misses-init
+# The fuzzers are made by clang, which does not know all of these. gcc sees the same code.
+ifeq ($(VARIANT),fuzz)
+WARN  := -Wall -Wextra $(if $(WERROR),-Werror)
+CWARN :=
+endif
 
 OPT_release := -O2
 OPT_debug   := -O0 -DLP_ASSERT_SLOW_ON=1
 OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -DLP_ASSERT_SLOW_ON=1
 OPT_tsan    := -O1 -fsanitize=thread -DLP_ASSERT_SLOW_ON=1 -Wno-tsan
+OPT_fuzz    := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined \
+               -DLP_ASSERT_SLOW_ON=1
 OPT_cov     := -O0 --coverage -DLP_ASSERT_SLOW_ON=1
 LD_asan     := -fsanitize=address,undefined
 LD_tsan     := -fsanitize=thread
+LD_fuzz     := -fsanitize=address,undefined
 LD_cov      := --coverage
 
 ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2)
@@ -144,6 +153,22 @@ endif
 
 $(foreach m,$(MODULES),$(eval $(call module_rules,$(m))))
 
+# --- fuzzers: tests/fuzz/README.md -------------------------------------------------------------
+# tests/fuzz/NAME_fuzz.c becomes fuzz/NAME_fuzz in every build: with a small main that runs files,
+# or, in the fuzz build, with libFuzzer.
+fuzz_USES := $(tests_USES)
+FUZZ_LIBS := $(foreach m,$(filter-out fuzz,$(call mods_of,fuzz)),$(call lib_of,$(m)))
+FUZZ_MAIN := $(if $(filter fuzz,$(VARIANT)),,$(OBJ)/tests/fuzz/fuzz_main.o)
+FUZZ_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/fuzz/*.c))
+ALL_FUZZ  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(wildcard tests/fuzz/*_fuzz.c))
+ALL_OBJS  += $(FUZZ_OBJS)
+
+$(FUZZ_OBJS): | $(addprefix $(OUT)/gen/,$(foreach m,$(fuzz_USES),$($(m)_GEN)))
+$(OUT)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_MAIN) $(FUZZ_LIBS) $(OBJ)/alloc-glibc.o
+	@mkdir -p $(@D)
+	$(Q)$(LINK) $(if $(filter fuzz,$(VARIANT)),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) \
+		$(filter %.a,$^) $(call sys_of,fuzz)
+
 $(OBJ)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
@@ -163,10 +188,13 @@ $(OUT)/gen/format/%.h: docs/format/%.md scripts/gen-format
 	@mkdir -p $(@D)
 	$(Q)scripts/gen-format $< > $@.tmp && mv $@.tmp $@
 
-.PHONY: all tests tools test check check-all bench allocators install clean help
+.PHONY: all tests tools fuzz fuzzers test check check-all bench allocators install clean help
 all: $(ALL_BINS) $(ALL_LIBS)
 tools: $(ALL_TOOLS)
-tests: all tools $(ALL_TESTS)
+tests: all tools fuzzers $(ALL_TESTS)
+fuzzers: $(ALL_FUZZ)
+fuzz:
+	@$(MAKE) --no-print-directory VARIANT=fuzz CC=clang CXX=clang++ fuzzers
 
 allocators:
 	@for a in $(ALLOCATORS); do $(MAKE) --no-print-directory ALLOC=$$a all || exit 1; done

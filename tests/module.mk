@@ -1,6 +1,16 @@
-# Nothing to link here: the harness (tests/run), system tests and mutants.
+# Nothing to link here but the fuzzers: the harness (tests/run), system tests and mutants.
+tests_USES := base store
 
 .PHONY: mutants
 # Known-bad changes, one at a time in a copy of the tree: the tests must notice each (tests/mutants).
 mutants:
 	@tests/mutants/run $(MUTANTS)
+
+.PHONY: fuzz-seeds
+# The seeds that tests/fuzz/seeds.c makes, over those in tests/fuzz/corpus/.
+fuzz-seeds: fuzzers $(OBJ)/tests/fuzz/seeds.o
+	$(Q)$(LINK) -o $(OUT)/fuzz/seeds $(OBJ)/tests/fuzz/seeds.o $(FUZZ_LIBS) \
+		$(OBJ)/alloc-glibc.o $(call sys_of,fuzz)
+	$(Q)mkdir -p $(foreach f,batch blockfs chunks extmap inode keys label space values,\
+		tests/fuzz/corpus/$(f))
+	$(Q)$(OUT)/fuzz/seeds tests/fuzz/corpus

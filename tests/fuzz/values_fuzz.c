@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The small values of the index, from bytes that may be anything.
+ *
+ *   byte 0: 1 repair the crc, bits 1 and 2: D, F, U, R; then u64 ino or block of the key, value
+ *
+ * A value that is accepted is written to the same bytes, and is refused under another key. */
+#include <errno.h>
+
+#include "store/values.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/repair.h"
+
+#define FLAG_REPAIR 1u
+#define HEAD_BYTES  9u
+#define BYTES_MAX   64u
+#define CRC_OFF     LP_DIRENT_VALUE_CRC_OFF
+#define CRC_SIZE    LP_DIRENT_VALUE_CRC_SIZE
+
+static_assert(LP_DIRENT_VALUE_SIZE <= BYTES_MAX, "room for each");
+static_assert(LP_FRAGMENT_VALUE_SIZE <= BYTES_MAX, "room for each");
+static_assert(LP_UNFINISHED_VALUE_SIZE <= BYTES_MAX, "room for each");
+static_assert(LP_REFS_VALUE_SIZE <= BYTES_MAX, "room for each");
+
+enum kind { DIRENT, FRAGMENT, UNFINISHED, REFS };
+
+static void make_key(struct lp_key *ret, enum kind kind, uint64_t number)
+{
+	struct lp_ino ino = {LP_MAX(number, UINT64_C(1))};
+	switch (kind) {
+	case DIRENT:
+		lp_key_of_name(ret, LP_KEY_SPACE_DIRENT, ino, "name", 4);
+		break;
+	case FRAGMENT:
+		lp_key_of_ino(ret, LP_KEY_SPACE_FRAGMENT, ino);
+		break;
+	case UNFINISHED:
+		lp_key_of_ino(ret, LP_KEY_SPACE_UNFINISHED, ino);
+		break;
+	case REFS:
+		lp_key_of_number(ret, LP_KEY_SPACE_REFS, number);
+		break;
+	}
+}
+
+static void repair(uint8_t *value, size_t len, const struct lp_key *key)
+{
+	if (len < CRC_OFF + CRC_SIZE)
+		return;
+	size_t rest = CRC_OFF + CRC_SIZE;
+	uint32_t crc = lp_crc32c(0, key->bytes, key->len);
+	crc = lp_crc32c(crc, value, CRC_OFF);
+	lp_put_le32(value + CRC_OFF, lp_crc32c(crc, value + rest, len - rest));
+}
+
+/* Reads the value and, if it is sound, writes it to ret_again. */
+static int read_write(enum kind kind, const uint8_t *value, size_t len, const struct lp_key *key,
+		      uint8_t *ret_again)
+{
+	union {
+		struct lp_dirent_value dirent;
+		struct lp_fragment_value fragment;
+		struct lp_unfinished_value unfinished;
+		struct lp_refs_value refs;
+	} is;
+	int err = 0;
+	switch (kind) {
+	case DIRENT:
+		err = lp_dirent_read(value, len, key, &is.dirent);
+		if (err == 0)
+			lp_dirent_write(&is.dirent, key, ret_again);
+		break;
+	case FRAGMENT:
+		err = lp_fragment_read(value, len, key, &is.fragment);
+		if (err == 0)
+			lp_fragment_write(&is.fragment, key, ret_again);
+		break;
+	case UNFINISHED:
+		err = lp_unfinished_read(value, len, key, &is.unfinished);
+		if (err == 0)
+			lp_unfinished_write(&is.unfinished, key, ret_again);
+		break;
+	case REFS:
+		err = lp_refs_read(value, len, key, &is.refs);
+		if (err == 0)
+			lp_refs_write(&is.refs, key, ret_again);
+		break;
+	}
+	return err;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
+{
+	struct lp_key key = {.len = 0};
+	uint8_t again[BYTES_MAX];
+	if (len < HEAD_BYTES)
+		return 0;
+	enum kind kind = (enum kind)(bytes[0] >> 1 & 3);
+	size_t value_len = len - HEAD_BYTES;
+	uint8_t *value = lpi_fuzz_copy(bytes + HEAD_BYTES, value_len);
+	make_key(&key, kind, lp_get_le64(bytes + 1));
+	if ((bytes[0] & FLAG_REPAIR) != 0)
+		repair(value, value_len, &key);
+	if (read_write(kind, value, value_len, &key, again) == 0) {
+		LP_ASSERT(memcmp(again, value, value_len) == 0);
+		/* One bit: no crc is the same. */
+		key.bytes[sizeof(uint64_t)] ^= 1;
+		LP_ASSERT(read_write(kind, value, value_len, &key, again) == -EBADMSG);
+	}
+	free(value);
+	return 0;
+}
