@@ -610,6 +610,44 @@ static void test_failed_frame(void **state)
 	}
 }
 
+/* Room that was set aside and not used does not stay taken. */
+static void test_unused_reservations(void **state)
+{
+	(void)state;
+	const struct lp_commit_need need = {.batch_bytes = 4000};
+	rig_init(1, 4096);
+	for (int round = 0; round < 50; round++) {
+		while (lp_commit_reserve(r.commit, &need))
+			continue;
+		(void)lp_reactor_turn(r.sim.reactor, true);
+		assert_true(lp_commit_reserve(r.commit, &need));
+		(void)lp_reactor_turn(r.sim.reactor, true);
+	}
+	rig_fini();
+}
+
+static int told_result;
+
+static void told_error(struct lp_commit_waiter *waiter, int result)
+{
+	(void)waiter;
+	told_result = result;
+}
+
+static void test_nobody_waits_for_ever_after_an_error(void **state)
+{
+	(void)state;
+	struct lp_commit_waiter waiter = {.told = told_error};
+	rig_init(1, 4096);
+	r.is_cut = true; /* the failure is wanted */
+	lp_commit_abort(r.commit);
+	lp_commit_wait_room(r.commit, &waiter);
+	assert_int_equal(told_result, 0); /* never inside the call */
+	(void)lp_reactor_turn(r.sim.reactor, true);
+	assert_int_equal(told_result, -EIO);
+	rig_fini();
+}
+
 static void told_inserted(struct lp_commit_waiter *waiter, int result)
 {
 	assert_int_equal(result, 0);
@@ -690,6 +728,8 @@ int main(void)
 		cmocka_unit_test(test_power_cuts),
 		cmocka_unit_test(test_failed_frame),
 		cmocka_unit_test(test_waiting_for_nothing),
+		cmocka_unit_test(test_unused_reservations),
+		cmocka_unit_test(test_nobody_waits_for_ever_after_an_error),
 		cmocka_unit_test(test_iterators_start_after_the_insert),
 		cmocka_unit_test(test_barrier_of_a_thread),
 	};
