@@ -91,8 +91,9 @@ void lp_commit_abort(struct lp_commit *commit);
  * again when it is durable. */
 void lp_commit_trim(struct lp_commit *commit);
 
-/* True: the need fits into the group that collects, and is set aside for it. False: try again
- * when told by lp_commit_wait_room(). -- A need beyond a whole group is our bug, asserted. */
+/* True: the need fits into the group that collects, and is set aside for what is put before this
+ * turn ends; a reservation does not outlive the turn, for the group may be sealed then. False: try
+ * again when told by lp_commit_wait_room(). -- A need beyond a whole group is our bug, asserted. */
 bool lp_commit_reserve(struct lp_commit *commit, const struct lp_commit_need *need) LP_MUST_CHECK;
 /* told() is called, with 0 or the pipeline's error, when a new group collects. */
 void lp_commit_wait_room(struct lp_commit *commit, struct lp_commit_waiter *waiter);

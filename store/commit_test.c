@@ -407,7 +407,8 @@ static bool begin_txn(void)
 	return true;
 }
 
-/* A lazy run lets the log fill up and the index stall before it does anything about it. */
+/* A lazy run lets the log fill up and the index stall before it does anything about it: batches
+ * wait then, and still enter in sequence, none left out (rule L5). */
 static void run_steps(uint32_t steps)
 {
 	bool lazy = lp_prng_chance(&r.prng, 1, 2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: a label is read as it was written, damage of one copy is repaired and of both is named, a
  * label that breaks a rule is refused, and creating, updating and growing survive a power cut at
- * any instant (rules S5, S7).
+ * any instant (rule S5, rule S7).
  * Method: plans over many sizes; single fields broken; bit rot in either copy; cuts at every event
  * of the simulated device; a memory device for growth, with blocks copied between sizes. */
 #include "store/disk_test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: what recovery must refuse, and what it must not: rot, lost superblocks, stale frames of
- * former laps and incarnations, frames that cannot have been in flight, read errors (rules L1, L2).
+ * former laps and incarnations, frames that cannot have been in flight, read errors (rule L2).
  * Method: images of a log in memory, damaged block by block, or with frames forged into them whose
  * crc is right and of which one thing is wrong; random damage at the end. After each refusal the
  * device must be byte for byte what it was. */

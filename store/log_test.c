@@ -313,7 +313,7 @@ static void test_flight_blocks(void **state)
 	lpi_rig_free(rig);
 }
 
-/* Rule L6: the log says when it is half full and full; rule L4: then frames that only trim still
+/* Of rule L6: the log says when it is half full and full; rule L4: then frames that only trim still
  * find room, again and again, and free what they need. */
 static void test_l4_reserve(void **state)
 {

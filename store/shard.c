@@ -152,7 +152,8 @@ static void on_numbered(struct lp_commit_events *events, uint64_t from, uint64_t
 	/* Records made for the old number count as not made: a later checkpoint makes them again.
 	 */
 	lp_space_checkpoint_abandon(shard->space, from);
-	shard->record_seq = LP_MAX(shard->record_seq, shard->record_seq == from ? to : 0);
+	if (shard->record_seq == from)
+		shard->record_seq = 0; /* none is on its way */
 }
 
 static void on_inserted(struct lp_commit_events *events, uint64_t seq)
