@@ -343,6 +343,13 @@ const struct lp_reactor_stats *lp_reactor_stats(const struct lp_reactor *reactor
 	return &reactor->stats;
 }
 
+void lp_reactor_forget_absences(struct lp_reactor *reactor)
+{
+	reactor->stats.absence_max_ns = 0;
+	for (int i = 0; i < LP_PHASE_CNT; i++)
+		reactor->stats.absence_max_by_phase_ns[i] = 0;
+}
+
 /* --- Messages ----------------------------------------------------------------------------------
  */
 

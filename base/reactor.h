@@ -181,6 +181,9 @@ const struct lp_clock *lp_reactor_clock(const struct lp_reactor *reactor);
 uint64_t lp_reactor_inflight(const struct lp_reactor *reactor);
 bool lp_reactor_is_mine(const struct lp_reactor *reactor); /* any thread: assertable */
 const struct lp_reactor_stats *lp_reactor_stats(const struct lp_reactor *reactor);
+/* The longest absences are as if there had been none; the counts go on. For measuring a part of
+ * a run. */
+void lp_reactor_forget_absences(struct lp_reactor *reactor);
 const char *lp_reactor_phase_name(enum lp_reactor_phase phase);
 
 /* Registered files: ret_slot is for IOSQE_FIXED_FILE. -ENFILE when the table is full. */

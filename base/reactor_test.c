@@ -529,6 +529,41 @@ static void test_simulation_goes_on_after_busy_sources(void **state)
 	lp_reactor_free(reactor);
 }
 
+struct late {
+	struct lp_task task;
+	struct lp_clock_sim *sim;
+};
+
+static void come_late(struct lp_task *task)
+{
+	struct lp_clock_sim *sim = LP_CONTAINER_OF(task, struct late, task)->sim;
+	lp_clock_sim_advance_to(sim, sim->now_ns + 7 * LP_NS_PER_MS);
+}
+
+/* A part of a run is measured by itself: how often goes on, how long begins anew. */
+static void test_absences_are_forgotten(void **state)
+{
+	(void)state;
+	struct lp_clock_sim sim;
+	lp_clock_sim_init(&sim, 0, 0);
+	const struct lp_reactor_options options = {.name = "sim", .sim = &sim};
+	struct lp_reactor *reactor = NULL;
+	struct late late = {.task.run = come_late, .sim = &sim};
+	lp_test_ok(lp_reactor_new(&options, &reactor));
+	lp_test_ok(lp_reactor_start(reactor));
+	const struct lp_reactor_stats *stats = lp_reactor_stats(reactor);
+	lp_task_queue(reactor, &late.task);
+	(void)lp_reactor_turn(reactor, false);
+	assert_int_equal(stats->absences, 1);
+	assert_int_equal(stats->absence_max_ns, 7 * LP_NS_PER_MS);
+	assert_int_equal(stats->absence_max_by_phase_ns[LP_PHASE_TASKS], 7 * LP_NS_PER_MS);
+	lp_reactor_forget_absences(reactor);
+	assert_int_equal(stats->absences, 1);
+	assert_int_equal(stats->absence_max_ns, 0);
+	assert_int_equal(stats->absence_max_by_phase_ns[LP_PHASE_TASKS], 0);
+	lp_reactor_free(reactor);
+}
+
 /* The shards of a simulation, turned by one thread. */
 static void test_two_simulated_on_one_thread(void **state)
 {
@@ -568,6 +603,7 @@ int main(void)
 		cmocka_unit_test(test_explain),
 		cmocka_unit_test(test_simulated_time_jumps),
 		cmocka_unit_test(test_simulation_goes_on_after_busy_sources),
+		cmocka_unit_test(test_absences_are_forgotten),
 		cmocka_unit_test(test_two_simulated_on_one_thread),
 	};
 	return lp_test_main(tests, "base/reactor");

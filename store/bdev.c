@@ -101,6 +101,12 @@ void lp_bdev_detach(struct lp_bdev_chan *chan)
 		return;
 	LP_ASSERT(chan->inflight == 0);
 	struct lp_bdev *bdev = chan->bdev;
+	for (int i = 0; i < LP_BDEV_OPCODE_CNT; i++) {
+		atomic_fetch_add(&bdev->past_ops[i], chan->stats.ops[i]);
+		atomic_fetch_add(&bdev->past_bytes[i], chan->stats.bytes[i]);
+	}
+	atomic_fetch_add(&bdev->past_errors, chan->stats.errors);
+	atomic_fetch_add(&bdev->past_shorts, chan->stats.shorts);
 	bdev->kind->detach(chan);
 	uint32_t before = atomic_fetch_sub(&bdev->chan_cnt, 1);
 	LP_ASSERT(before > 0);
@@ -115,6 +121,7 @@ void lp_bdev_submit(struct lp_bdev_chan *chan, struct lp_bdev_op *op)
 	op->retry_cnt = 0;
 	op->submitted_ns = lp_reactor_now_ns(chan->reactor);
 	chan->inflight++;
+	op->depth = (uint32_t)LP_MIN(chan->inflight, (uint64_t)UINT32_MAX);
 	chan->stats.ops[op->opcode]++;
 	if (op->opcode != LP_BDEV_FLUSH)
 		chan->stats.bytes[op->opcode] += op->length_bytes;
@@ -197,4 +204,16 @@ void lp_bdev_sync_stats(const struct lp_bdev *bdev, struct lp_bdev_stats *ret_st
 			atomic_load_explicit(&bdev->sync_bytes[i], memory_order_relaxed);
 	}
 	ret_stats->errors = atomic_load_explicit(&bdev->sync_errors, memory_order_relaxed);
+}
+
+void lp_bdev_past_stats(const struct lp_bdev *bdev, struct lp_bdev_stats *ret_stats)
+{
+	*ret_stats = (struct lp_bdev_stats){
+		.errors = atomic_load(&bdev->past_errors),
+		.shorts = atomic_load(&bdev->past_shorts),
+	};
+	for (int i = 0; i < LP_BDEV_OPCODE_CNT; i++) {
+		ret_stats->ops[i] = atomic_load(&bdev->past_ops[i]);
+		ret_stats->bytes[i] = atomic_load(&bdev->past_bytes[i]);
+	}
 }

@@ -65,9 +65,26 @@ struct lp_bdev_op {
 	struct lp_list_node node;
 	struct lp_bdev_chan *chan;
 	uint64_t done_bytes;
-	uint64_t submitted_ns;
+	uint64_t
+		submitted_ns; /* for reading in complete(): the turn's time, and how many were in */
+	uint32_t depth;       /* flight on the channel then, this one included */
 	uint32_t retry_cnt;
 };
+
+/* Who wants to know how long operations take. Those who submit them tell of each that succeeded,
+ * from complete(); ns: from its submission to the turn it completed in. */
+struct lp_bdev_observer {
+	void (*completed)(struct lp_bdev_observer *observer, const struct lp_bdev_op *op,
+			  uint64_t ns);
+};
+
+/* observer NULL: nobody. */
+static inline void lp_bdev_observe(struct lp_bdev_observer *observer, const struct lp_bdev_op *op,
+				   const struct lp_reactor *reactor)
+{
+	if (observer != NULL && op->result == 0)
+		observer->completed(observer, op, lp_reactor_now_ns(reactor) - op->submitted_ns);
+}
 
 #define LP_BDEV_IOV_MAX 1024u
 /* The longest single read, write or discard. */
@@ -105,6 +122,8 @@ const char *lp_bdev_name(const struct lp_bdev *bdev);
 int lp_bdev_refresh_size(struct lp_bdev *bdev) LP_MUST_CHECK;
 /* What the blocking calls did. */
 void lp_bdev_sync_stats(const struct lp_bdev *bdev, struct lp_bdev_stats *ret_stats);
+/* What was done through channels that have been detached. No channel is being detached. */
+void lp_bdev_past_stats(const struct lp_bdev *bdev, struct lp_bdev_stats *ret_stats);
 
 /* --- Asynchronous, by the reactor's thread ---------------------------------------------------- */
 

@@ -33,6 +33,10 @@ struct lp_bdev {
 	_Atomic uint64_t sync_ops[LP_BDEV_OPCODE_CNT];
 	_Atomic uint64_t sync_bytes[LP_BDEV_OPCODE_CNT];
 	_Atomic uint64_t sync_errors;
+	_Atomic uint64_t past_ops[LP_BDEV_OPCODE_CNT];
+	_Atomic uint64_t past_bytes[LP_BDEV_OPCODE_CNT];
+	_Atomic uint64_t past_errors;
+	_Atomic uint64_t past_shorts;
 };
 
 struct lp_bdev_chan {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: every kind of block device keeps the contract of store/bdev.h: what is written is read
  * back, each operation completes once and later, blocking calls and channels see one device.
- * Method: the same tests for each kind: memory, an image file through io_uring, and the simulated
- * one without faults. A kind the machine cannot do is skipped and says why. */
+ * Method: the same tests for each kind: memory, an image file through io_uring, the simulated one
+ * without faults, and the first two delayed. A kind the machine cannot do is skipped and says why.
+ */
 #include "base/test.h"
 
 #include <pthread.h>
@@ -11,6 +12,7 @@
 #include "base/prng.h"
 #include "base/reactor.h"
 #include "base/test_death.h"
+#include "store/bdev_delay.h"
 #include "store/bdev_sim.h"
 
 #define MIB        (UINT64_C(1) << 20)
@@ -66,10 +68,35 @@ static int open_uring(const char *path, struct lp_bdev **ret_bdev)
 	return lp_bdev_open_uring(path, &options, ret_bdev);
 }
 
+static int delay(struct lp_bdev *inner, struct lp_bdev **ret_bdev)
+{
+	struct lp_bdev_delay_options options = {
+		.write_ns = 3000, .flush_ns = 5000, .write_ns_per_kib = 10, .queue_depth = 8};
+	int err = lp_bdev_open_delay(&inner, &options, ret_bdev);
+	lp_bdev_close(inner);
+	return err;
+}
+
+static int open_delayed_mem(const char *path, struct lp_bdev **ret_bdev)
+{
+	struct lp_bdev *inner = NULL;
+	int err = open_mem(path, &inner);
+	return err < 0 ? err : delay(inner, ret_bdev);
+}
+
+static int open_delayed_uring(const char *path, struct lp_bdev **ret_bdev)
+{
+	struct lp_bdev *inner = NULL;
+	int err = open_uring(path, &inner);
+	return err < 0 ? err : delay(inner, ret_bdev);
+}
+
 static const struct kind kinds[] = {
 	{"mem", false, false, open_mem},
 	{"sim", false, true, open_sim},
 	{"uring", true, false, open_uring},
+	{"delayed_mem", false, false, open_delayed_mem},
+	{"delayed_uring", true, false, open_delayed_uring},
 };
 
 static void make_image(struct rig *rig)
@@ -376,6 +403,28 @@ static void test_many_in_flight(void **state)
 /* --- Other threads -----------------------------------------------------------------------------
  */
 
+/* What a channel did is known after it is gone, and does not become less with the next one. */
+static void test_past_channels_count(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct lp_bdev_stats past;
+	uint64_t block = rig->block;
+	for (uint64_t n = 0; n < 3; n++) {
+		lp_bdev_past_stats(rig->bdev, &past);
+		assert_int_equal(past.ops[LP_BDEV_WRITE], n);
+		lp_test_ok(run_op(rig, LP_BDEV_WRITE, rig->out, 3 * block, 0));
+		lp_test_ok(run_op(rig, LP_BDEV_FLUSH, NULL, 0, 0));
+		lp_bdev_past_stats(rig->bdev, &past);
+		assert_int_equal(past.ops[LP_BDEV_WRITE], n);
+		lp_bdev_detach(rig->chan);
+		lp_test_ok(lp_bdev_attach(rig->bdev, rig->reactor, &rig->chan));
+	}
+	lp_bdev_past_stats(rig->bdev, &past);
+	assert_int_equal(past.bytes[LP_BDEV_WRITE], 9 * block);
+	assert_int_equal(past.ops[LP_BDEV_FLUSH], 3);
+	assert_int_equal(past.ops[LP_BDEV_READ] + past.errors, 0);
+}
+
 struct other {
 	struct rig *rig;
 	unsigned char *buf;
@@ -529,6 +578,7 @@ static const struct {
 	{"discard", test_discard},
 	{"vectors", test_vectors},
 	{"many_in_flight", test_many_in_flight},
+	{"past_channels_count", test_past_channels_count},
 	{"blocking_calls_beside", test_blocking_calls_beside},
 	{"breaches", test_breaches},
 };

@@ -187,6 +187,12 @@ static inline uint64_t lp_extmap_blocks(const struct lp_extmap *map)
 	return map->blocks_cnt;
 }
 
+/* All that is mapped lies in leaf 0, which is in memory with the root. */
+static inline bool lp_extmap_is_small(const struct lp_extmap *map)
+{
+	return map->is_inline;
+}
+
 /* What the range is made of: at most `max` segments, in order and without gaps; they end before
  * the range does only when there are more. crcs, if not NULL, gets one per block of what the
  * segments cover, that of zeros for holes and unwritten blocks. Returns the number of segments

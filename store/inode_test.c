@@ -202,7 +202,7 @@ static void test_rules(void **state)
 	BREAK(sample_file, "type", inode.type = 0);
 	BREAK(sample_file, "type", inode.type = 8);
 	BREAK(sample_file, "mode", inode.mode = 010000);
-	BREAK(sample_file, "flags", inode.flags |= 0x20);
+	BREAK(sample_file, "flags", inode.flags |= 0x80);
 	BREAK(sample_file, "flags", inode.flags |= LP_INODE_FLAG_MADE_BY_PUT);
 	BREAK(sample_file, "flags", inode.flags |= LP_INODE_FLAG_SEALED);
 	BREAK(sample_file, "name without parent_ino", inode.parent.nr = 0);

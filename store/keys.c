@@ -172,6 +172,24 @@ static int parse_store(struct lp_reader *reader, struct lp_key_view *view)
 	return 0;
 }
 
+bool lp_key_record_is_valid(const void *key, size_t len)
+{
+	const uint8_t *bytes = key;
+	if (len == 0)
+		return false;
+	if (bytes[0] == LP_KEY_SPACE_TXN)
+		return len == 1 + sizeof(uint64_t);
+	if (bytes[0] == LP_KEY_SPACE_UNFINISHED)
+		return len == 1 + sizeof(uint64_t) && lp_get_be64(bytes + 1) != 0;
+	if (bytes[0] != LP_KEY_SPACE_STORE)
+		return false;
+	const uint8_t *nul = memchr(bytes + 1, '\0', len - 1);
+	size_t name_len = nul == NULL ? len - 1 : (size_t)(nul - bytes) - 1;
+	if (!lp_key_store_name_is_valid(bytes + 1, name_len))
+		return false;
+	return nul == NULL || len == 1 + name_len + 1 + sizeof(uint64_t);
+}
+
 static int parse_shape(struct lp_reader *reader, const struct shape *shape,
 		       struct lp_key_view *view)
 {

@@ -50,6 +50,9 @@ bool lp_key_xattr_name_is_valid(const void *name, size_t len);
 bool lp_key_omap_key_is_valid(const void *name, size_t len);
 /* 1 to 64 bytes, no NUL. */
 bool lp_key_store_name_is_valid(const void *name, size_t len);
+/* A whole key of the spaces S, T or U, such as a request may name: what lp_key_parse() takes,
+ * without a word about corruption. */
+bool lp_key_record_is_valid(const void *key, size_t len);
 
 /* I, F, U. */
 void lp_key_of_ino(struct lp_key *ret, enum lp_key_space space, struct lp_ino ino);

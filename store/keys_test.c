@@ -364,6 +364,29 @@ static void test_builders_assert(void **state)
 		lp_test_dies(build_bad, &which);
 }
 
+/* Exactly what the parser takes, of three spaces: by cutting and bending keys of all kinds. */
+static void test_records(void **state)
+{
+	(void)state;
+	static const char *const keys[] = {
+		"Sname",          "Sname\0..number", "S\0..number",
+		"T..number",      "U..number",       "U\0\0\0\0\0\0\0\0",
+		"Saa\0bbbb\0ccc", "I..number",       "X..number..number"};
+	static const size_t lens[] = {5, 14, 10, 9, 9, 9, 12, 9, 17};
+	uint8_t bytes[96] = {0};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(keys); i++) {
+		for (size_t len = 1; len <= sizeof(bytes); len++) {
+			struct lp_key_view view;
+			memset(bytes, 'x', sizeof(bytes));
+			memcpy(bytes, keys[i], lens[i]);
+			bool is_open = strchr("STU", keys[i][0]) != NULL;
+			bool is_valid = is_open && lp_key_parse(bytes, len, &view) == 0;
+			assert_int_equal(lp_key_record_is_valid(bytes, len), is_valid);
+		}
+	}
+	assert_false(lp_key_record_is_valid(bytes, 0));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -376,6 +399,7 @@ int main(void)
 		cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_range_from_overlong),
 		cmocka_unit_test(test_builders_assert),
+		cmocka_unit_test(test_records),
 	};
 	return lp_test_main(tests, "store/keys");
 }

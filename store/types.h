@@ -6,16 +6,34 @@
 #ifndef LP_STORE_TYPES_H
 #define LP_STORE_TYPES_H
 
-#include "base/compiler.h"
+#include "base/assert.h"
 
 #define LP_BLOCK_BYTES UINT64_C(4096)
 #define LP_BLOCK_SHIFT 12u
 #define LP_SHARDS_MAX  64u
 
-/* The number of an inode: never 0, never reused (rule N5). */
+/* The number of an inode: never 0, never reused (rule N5). Its top 8 bits name the shard that has
+ * the inode. */
 struct lp_ino {
 	uint64_t nr;
 };
+
+#define LP_INO_SHARD_SHIFT 56u
+#define LP_INO_COUNTER_END (UINT64_C(1) << LP_INO_SHARD_SHIFT) /* counters are below, and not 0 */
+#define LP_INO_ROOT        ((struct lp_ino){1})                /* the first of shard 0 */
+
+/* Of a number from outside it may be beyond any shard. */
+static inline uint32_t lp_ino_shard(struct lp_ino ino)
+{
+	return (uint32_t)(ino.nr >> LP_INO_SHARD_SHIFT);
+}
+
+static inline struct lp_ino lp_ino_make(uint32_t shard_idx, uint64_t counter)
+{
+	LP_ASSERT(shard_idx < LP_SHARDS_MAX);
+	LP_ASSERT(counter > 0 && counter < LP_INO_COUNTER_END);
+	return (struct lp_ino){(uint64_t)shard_idx << LP_INO_SHARD_SHIFT | counter};
+}
 
 /* A run of blocks on one device, in blocks from its beginning. */
 struct lp_extent {

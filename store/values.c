@@ -6,28 +6,28 @@
 #include "base/assert.h"
 #include "base/crc32c.h"
 #include "format/inode.h"
+#include "store/values_impl.h"
 
 /* The first 8 bytes are the same in all. */
-#define CRC_OFF  LP_DIRENT_VALUE_CRC_OFF
-#define CRC_SIZE LP_DIRENT_VALUE_CRC_SIZE
-static_assert(LP_FRAGMENT_VALUE_CRC_OFF == CRC_OFF, "values begin alike");
-static_assert(LP_UNFINISHED_VALUE_CRC_OFF == CRC_OFF, "values begin alike");
-static_assert(LP_REFS_VALUE_CRC_OFF == CRC_OFF, "values begin alike");
+static_assert(LP_DIRENT_VALUE_CRC_OFF == LPI_VALUE_CRC_OFF, "values begin alike");
+static_assert(LP_FRAGMENT_VALUE_CRC_OFF == LPI_VALUE_CRC_OFF, "values begin alike");
+static_assert(LP_UNFINISHED_VALUE_CRC_OFF == LPI_VALUE_CRC_OFF, "values begin alike");
 
 static uint32_t crc_of(const uint8_t *bytes, size_t len, const struct lp_key *key)
 {
 	uint32_t crc = lp_crc32c(0, key->bytes, key->len);
-	crc = lp_crc32c(crc, bytes, CRC_OFF);
-	return lp_crc32c(crc, bytes + CRC_OFF + CRC_SIZE, len - CRC_OFF - CRC_SIZE);
+	crc = lp_crc32c(crc, bytes, LPI_VALUE_CRC_OFF);
+	return lp_crc32c(crc, bytes + LPI_VALUE_HEAD_SIZE, len - LPI_VALUE_HEAD_SIZE);
 }
 
-static void seal(uint8_t *bytes, size_t len, const struct lp_key *key, enum lp_key_space space)
+void lpi_value_seal(uint8_t *bytes, size_t len, const struct lp_key *key, enum lp_key_space space)
 {
 	LP_ASSERT(key->bytes[0] == (uint8_t)space);
-	lp_put_le32(bytes + CRC_OFF, crc_of(bytes, len, key));
+	LP_ASSERT(len >= LPI_VALUE_HEAD_SIZE);
+	lp_put_le32(bytes + LPI_VALUE_CRC_OFF, crc_of(bytes, len, key));
 }
 
-static int bad_value(const struct lp_key *key, const char *fault)
+int lpi_value_bad(const struct lp_key *key, const char *fault)
 {
 	bool has_number = key->len >= 1 + sizeof(uint64_t);
 	return LP_CORRUPT(LP_OFFSET_NONE, "value of key %c %llu: %s", key->bytes[0],
@@ -35,18 +35,26 @@ static int bad_value(const struct lp_key *key, const char *fault)
 			  fault);
 }
 
-/* Length, version and crc. */
+int lpi_value_check(const uint8_t *bytes, size_t len, const struct lp_key *key,
+		    enum lp_key_space space)
+{
+	LP_ASSERT(key->bytes[0] == (uint8_t)space);
+	LP_ASSERT(len >= LPI_VALUE_HEAD_SIZE);
+	uint32_t crc = crc_of(bytes, len, key);
+	uint32_t stored = lp_get_le32(bytes + LPI_VALUE_CRC_OFF);
+	if (crc != stored)
+		return LP_CORRUPT_CRC(LP_OFFSET_NONE, "value of key %c: crc is %08x, stored %08x",
+				      key->bytes[0], crc, stored);
+	return bytes[0] == LP_VALUE_VERSION ? 0 : lpi_value_bad(key, "version");
+}
+
+/* A value of exactly this length. */
 static int open_value(const uint8_t *bytes, size_t len, size_t want, const struct lp_key *key,
 		      enum lp_key_space space)
 {
-	LP_ASSERT(key->bytes[0] == (uint8_t)space);
 	if (len != want)
-		return bad_value(key, "length");
-	uint32_t crc = crc_of(bytes, len, key);
-	if (crc != lp_get_le32(bytes + CRC_OFF))
-		return LP_CORRUPT_CRC(LP_OFFSET_NONE, "value of key %c: crc is %08x, stored %08x",
-				      key->bytes[0], crc, lp_get_le32(bytes + CRC_OFF));
-	return bytes[0] == LP_VALUE_VERSION ? 0 : bad_value(key, "version");
+		return lpi_value_bad(key, "length");
+	return lpi_value_check(bytes, len, key, space);
 }
 
 static const char *dirent_fault(const struct lp_dirent_value *value)
@@ -91,17 +99,6 @@ static const char *unfinished_fault(const struct lp_unfinished_value *value)
 	return value->from_block > LP_KEY_MAP_BLOCKS_MAX ? "from_block" : NULL;
 }
 
-static const char *refs_fault(const struct lp_refs_value *value, const struct lp_key *key)
-{
-	if (!lp_refs_value_reserved_is_zero(value))
-		return "reserved";
-	LP_ASSERT(key->len == 1 + sizeof(uint64_t));
-	uint64_t block = lp_get_be64(key->bytes + 1);
-	if (value->blocks_cnt == 0 || lp_range_outside(block, value->blocks_cnt, UINT64_C(1) << 48))
-		return "blocks_cnt";
-	return value->refs_cnt == 0 ? "refs_cnt" : NULL;
-}
-
 void lp_dirent_write(const struct lp_dirent_value *value, const struct lp_key *key,
 		     uint8_t ret_bytes[LP_DIRENT_VALUE_SIZE])
 {
@@ -109,7 +106,7 @@ void lp_dirent_write(const struct lp_dirent_value *value, const struct lp_key *k
 	LP_ASSERT(dirent_fault(value) == NULL);
 	out.version = LP_VALUE_VERSION;
 	lp_dirent_value_encode(&out, ret_bytes);
-	seal(ret_bytes, LP_DIRENT_VALUE_SIZE, key, LP_KEY_SPACE_DIRENT);
+	lpi_value_seal(ret_bytes, LP_DIRENT_VALUE_SIZE, key, LP_KEY_SPACE_DIRENT);
 }
 
 int lp_dirent_read(const void *bytes, size_t len, const struct lp_key *key,
@@ -122,7 +119,7 @@ int lp_dirent_read(const void *bytes, size_t len, const struct lp_key *key,
 	lp_dirent_value_decode(bytes, &value);
 	const char *fault = dirent_fault(&value);
 	if (fault != NULL)
-		return bad_value(key, fault);
+		return lpi_value_bad(key, fault);
 	*ret = value;
 	return 0;
 }
@@ -134,7 +131,7 @@ void lp_fragment_write(const struct lp_fragment_value *value, const struct lp_ke
 	LP_ASSERT(fragment_fault(value) == NULL);
 	out.version = LP_VALUE_VERSION;
 	lp_fragment_value_encode(&out, ret_bytes);
-	seal(ret_bytes, LP_FRAGMENT_VALUE_SIZE, key, LP_KEY_SPACE_FRAGMENT);
+	lpi_value_seal(ret_bytes, LP_FRAGMENT_VALUE_SIZE, key, LP_KEY_SPACE_FRAGMENT);
 }
 
 int lp_fragment_read(const void *bytes, size_t len, const struct lp_key *key,
@@ -147,7 +144,7 @@ int lp_fragment_read(const void *bytes, size_t len, const struct lp_key *key,
 	lp_fragment_value_decode(bytes, &value);
 	const char *fault = fragment_fault(&value);
 	if (fault != NULL)
-		return bad_value(key, fault);
+		return lpi_value_bad(key, fault);
 	*ret = value;
 	return 0;
 }
@@ -159,7 +156,7 @@ void lp_unfinished_write(const struct lp_unfinished_value *value, const struct l
 	LP_ASSERT(unfinished_fault(value) == NULL);
 	out.version = LP_VALUE_VERSION;
 	lp_unfinished_value_encode(&out, ret_bytes);
-	seal(ret_bytes, LP_UNFINISHED_VALUE_SIZE, key, LP_KEY_SPACE_UNFINISHED);
+	lpi_value_seal(ret_bytes, LP_UNFINISHED_VALUE_SIZE, key, LP_KEY_SPACE_UNFINISHED);
 }
 
 int lp_unfinished_read(const void *bytes, size_t len, const struct lp_key *key,
@@ -172,31 +169,7 @@ int lp_unfinished_read(const void *bytes, size_t len, const struct lp_key *key,
 	lp_unfinished_value_decode(bytes, &value);
 	const char *fault = unfinished_fault(&value);
 	if (fault != NULL)
-		return bad_value(key, fault);
-	*ret = value;
-	return 0;
-}
-
-void lp_refs_write(const struct lp_refs_value *value, const struct lp_key *key,
-		   uint8_t ret_bytes[LP_REFS_VALUE_SIZE])
-{
-	struct lp_refs_value out = *value;
-	LP_ASSERT(refs_fault(value, key) == NULL);
-	out.version = LP_VALUE_VERSION;
-	lp_refs_value_encode(&out, ret_bytes);
-	seal(ret_bytes, LP_REFS_VALUE_SIZE, key, LP_KEY_SPACE_REFS);
-}
-
-int lp_refs_read(const void *bytes, size_t len, const struct lp_key *key, struct lp_refs_value *ret)
-{
-	struct lp_refs_value value;
-	int err = open_value(bytes, len, LP_REFS_VALUE_SIZE, key, LP_KEY_SPACE_REFS);
-	if (err != 0)
-		return err;
-	lp_refs_value_decode(bytes, &value);
-	const char *fault = refs_fault(&value, key);
-	if (fault != NULL)
-		return bad_value(key, fault);
+		return lpi_value_bad(key, fault);
 	*ret = value;
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The small values of the index: directory entries, fragments of directories, unfinished work,
- * references of shared extents (docs/format/values.md).
+/* The small values of the index: directory entries, fragments of directories, unfinished work
+ * (docs/format/values.md). Those of references of shared blocks are refs.h's.
  *
  * The structs are those of the format page; version, reserved fields and crc are the functions'
  * business: 0 for the caller. A value is bound to its key by the crc.
@@ -30,10 +30,5 @@ void lp_unfinished_write(const struct lp_unfinished_value *value, const struct l
 			 uint8_t ret_bytes[LP_UNFINISHED_VALUE_SIZE]);
 int lp_unfinished_read(const void *bytes, size_t len, const struct lp_key *key,
 		       struct lp_unfinished_value *ret) LP_MUST_CHECK;
-
-void lp_refs_write(const struct lp_refs_value *value, const struct lp_key *key,
-		   uint8_t ret_bytes[LP_REFS_VALUE_SIZE]);
-int lp_refs_read(const void *bytes, size_t len, const struct lp_key *key,
-		 struct lp_refs_value *ret) LP_MUST_CHECK;
 
 #endif

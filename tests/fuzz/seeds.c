@@ -15,6 +15,7 @@
 #include "store/inode.h"
 #include "store/kv.h"
 #include "store/label.h"
+#include "store/refs.h"
 #include "store/space.h"
 #include "store/space_record.h"
 #include "store/values.h"
@@ -425,7 +426,7 @@ static void make_values(void)
 {
 	struct lp_ino ino = {7};
 	struct lp_key key;
-	uint8_t bytes[64];
+	uint8_t bytes[LP_REFS_BYTES_MAX];
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, ino, "name", 4);
 	struct lp_dirent_value dirent = {.type = LP_INODE_TYPE_FILE, .ino = 9, .insertion = 3};
 	lp_dirent_write(&dirent, &key, bytes);
@@ -439,10 +440,8 @@ static void make_values(void)
 	struct lp_unfinished_value unfinished = {.kind = LP_UNFINISHED_KIND_TRIM, .from_block = 64};
 	lp_unfinished_write(&unfinished, &key, bytes);
 	save_value(2, "unfinished", bytes, LP_UNFINISHED_VALUE_SIZE);
-	lp_key_of_number(&key, LP_KEY_SPACE_REFS, 7);
-	struct lp_refs_value refs = {.blocks_cnt = 3, .refs_cnt = 2};
-	lp_refs_write(&refs, &key, bytes);
-	save_value(3, "refs", bytes, LP_REFS_VALUE_SIZE);
+	struct lp_refs refs = {.group = 7, .cnt = {2, 2, 3, 0, [62] = 1, [63] = UINT32_MAX}};
+	save_value(3, "refs", bytes, lp_refs_encode(&refs, bytes));
 }
 
 static void save_key(const struct lp_key *key, const char *name)

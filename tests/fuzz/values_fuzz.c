@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The small values of the index, from bytes that may be anything.
  *
- *   byte 0: 1 repair the crc, bits 1 and 2: D, F, U, R; then u64 ino or block of the key, value
+ *   byte 0: 1 repair the crc, bits 1 and 2: D, F, U, R; then u64 ino or number of the key, value
  *
  * A value that is accepted is written to the same bytes, and is refused under another key. */
 #include <errno.h>
 
+#include "store/refs.h"
 #include "store/values.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 
 #define FLAG_REPAIR 1u
 #define HEAD_BYTES  9u
-#define BYTES_MAX   64u
+#define BYTES_MAX   LP_REFS_BYTES_MAX
 #define CRC_OFF     LP_DIRENT_VALUE_CRC_OFF
 #define CRC_SIZE    LP_DIRENT_VALUE_CRC_SIZE
 
 static_assert(LP_DIRENT_VALUE_SIZE <= BYTES_MAX, "room for each");
 static_assert(LP_FRAGMENT_VALUE_SIZE <= BYTES_MAX, "room for each");
 static_assert(LP_UNFINISHED_VALUE_SIZE <= BYTES_MAX, "room for each");
-static_assert(LP_REFS_VALUE_SIZE <= BYTES_MAX, "room for each");
 
 enum kind { DIRENT, FRAGMENT, UNFINISHED, REFS };
 
@@ -60,7 +60,7 @@ static int read_write(enum kind kind, const uint8_t *value, size_t len, const st
 		struct lp_dirent_value dirent;
 		struct lp_fragment_value fragment;
 		struct lp_unfinished_value unfinished;
-		struct lp_refs_value refs;
+		struct lp_refs refs;
 	} is;
 	int err = 0;
 	switch (kind) {
@@ -80,9 +80,9 @@ static int read_write(enum kind kind, const uint8_t *value, size_t len, const st
 			lp_unfinished_write(&is.unfinished, key, ret_again);
 		break;
 	case REFS:
-		err = lp_refs_read(value, len, key, &is.refs);
+		err = lp_refs_decode(value, len, key, &is.refs);
 		if (err == 0)
-			lp_refs_write(&is.refs, key, ret_again);
+			LP_ASSERT(lp_refs_encode(&is.refs, ret_again) == len);
 		break;
 	}
 	return err;
