@@ -125,6 +125,7 @@ int lp_blockfs_open(const struct lp_blockfs_options *options, struct lp_blockfs 
 		fs_free(fs);
 		return err;
 	}
+	atomic_store(&fs->live_bytes, fs->table.live_bytes);
 	lpi_space_settle(&fs->space);
 	*ret_fs = fs;
 	return 0;
@@ -456,6 +457,33 @@ static void space_stats(struct lpi_space *space, struct lp_blockfs_stats *stats)
 	stats->reserve_bytes = space->reserve_blocks * LP_BLOCK_BYTES;
 	stats->spill_cnt = space->spill_cnt;
 	lpi_unlock(&space->lock);
+}
+
+/* From three quarters of what the journal may hold on, the room shrinks to nothing. */
+static uint64_t journal_room(const struct lp_blockfs *fs)
+{
+	uint64_t live = atomic_load(&fs->live_bytes);
+	uint64_t max = fs->live_max_bytes;
+	uint64_t left = live < max ? max - live : 0;
+	if (left >= max / 4)
+		return UINT64_MAX;
+	return fs->space.reserve_blocks * LP_BLOCK_BYTES / 64 * (left * 64 / (max / 4 + 1));
+}
+
+uint64_t lp_blockfs_room_bytes(const struct lp_blockfs *fs)
+{
+	uint64_t blocks = atomic_load(&fs->space.free_blocks);
+	for (uint32_t i = 0; i < fs->space.tier_cnt; i++) {
+		const struct lp_chunks *chunks = fs->space.tiers[i].chunks;
+		blocks += (uint64_t)lp_chunks_free_cnt(chunks) * lp_chunks_chunk_blocks(chunks);
+	}
+	return LP_MIN(blocks * LP_BLOCK_BYTES, journal_room(fs));
+}
+
+void lp_blockfs_settle(struct lp_blockfs *fs)
+{
+	if (!atomic_load(&fs->failed))
+		lpi_space_settle(&fs->space);
 }
 
 void lp_blockfs_stats(struct lp_blockfs *fs, struct lp_blockfs_stats *ret_stats)

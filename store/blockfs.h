@@ -28,9 +28,6 @@
 #include "store/chunks.h"
 
 #define LP_BLOCKFS_NAME_MAX 255u
-/* One memtable of 64 MiB being flushed, and a compaction of some such files. A small store takes
- * less: what is leased ahead here is not there for objects. */
-#define LP_BLOCKFS_RESERVE_DEFAULT (UINT64_C(512) << 20)
 
 struct lp_blockfs;
 struct lp_blockfs_writer;
@@ -50,7 +47,8 @@ struct lp_blockfs_options {
 	struct lp_extent area;        /* superblocks and journal: lp_label_files_area() */
 	uint8_t store_uuid[16];
 	uint32_t shard_idx;
-	uint64_t reserve_bytes;       /* leased ahead, when there are chunks; 0: none */
+	uint64_t reserve_bytes;       /* leased ahead, when there are chunks (store/index_plan.h);
+					 0: none */
 	const struct lp_clock *clock; /* for mtimes; NULL: the system's */
 	bool read_only;
 };
@@ -144,6 +142,12 @@ int lp_blockfs_unlock(struct lp_blockfs *fs, const char *name) LP_MUST_CHECK;
 /* --- Watching -------------------------------------------------------------------------------- */
 
 void lp_blockfs_stats(struct lp_blockfs *fs, struct lp_blockfs_stats *ret_stats);
+/* What files can still get: what is free in leased chunks, and all chunks nobody has. Less than the
+ * reserve also when the journal is nearly as full as it may be. No lock: for shard threads. */
+uint64_t lp_blockfs_room_bytes(const struct lp_blockfs *fs);
+/* Leases ahead what the reserve lacks, so that nobody else does. What fails is tried again with
+ * the next allocation. */
+void lp_blockfs_settle(struct lp_blockfs *fs);
 /* Blocks in use are those of the files, open handles and writers, no more and no less; -EUCLEAN.
  * No other call may run meanwhile. */
 int lp_blockfs_check(struct lp_blockfs *fs) LP_MUST_CHECK;

@@ -78,6 +78,7 @@ struct lpi_space {
 	uint64_t reserve_blocks;
 	pthread_mutex_t lock; /* the numbers and chunks of the tiers; held while leasing */
 	uint64_t spill_cnt;
+	_Atomic uint64_t free_blocks; /* of all tiers; a copy, for those who take no lock */
 };
 
 /* Finds the shard's leased chunks; all of them empty so far. */
@@ -246,7 +247,8 @@ struct lp_blockfs {
 	pthread_mutex_t meta;
 	struct lpi_journal journal; /* under meta */
 	pthread_mutex_t lock;
-	struct lpi_table table; /* changed under meta and lock */
+	struct lpi_table table;      /* changed under meta and lock */
+	_Atomic uint64_t live_bytes; /* the table's; a copy, for those who take no lock */
 	struct lpi_writer_list writers;
 	char **locked_names; /* under lock */
 	size_t locked_cnt;

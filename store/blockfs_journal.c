@@ -483,6 +483,7 @@ int lpi_journal_begin(struct lp_blockfs *fs, size_t records_bytes, bool grows,
 	int err = lpi_usable(fs);
 	if (err < 0)
 		return err;
+	atomic_store(&fs->live_bytes, fs->table.live_bytes);
 	if (grows && fs->table.live_bytes + records_bytes > fs->live_max_bytes)
 		return -ENOSPC;
 	err = make_room(fs, frame_blocks(records_bytes));

@@ -302,6 +302,13 @@ static uint64_t free_total(const struct lpi_space *space)
 	return cnt;
 }
 
+/* Whoever changed something under the lock ends so. */
+static void unlock_space(struct lpi_space *space)
+{
+	atomic_store(&space->free_blocks, free_total(space));
+	lpi_unlock(&space->lock);
+}
+
 static void settle_locked(struct lpi_space *space)
 {
 	for (uint32_t i = 0; i < space->tier_cnt && free_total(space) < space->reserve_blocks;) {
@@ -326,7 +333,7 @@ int lpi_space_alloc(struct lpi_space *space, uint32_t want_cnt, struct lpi_run *
 	}
 	if (err == 0)
 		settle_locked(space);
-	lpi_unlock(&space->lock);
+	unlock_space(space);
 	return err;
 }
 
@@ -382,7 +389,7 @@ void lpi_space_free(struct lpi_space *space, struct lpi_run run)
 	free_locked(space, run);
 	if (!space->read_only)
 		return_empty(space);
-	lpi_unlock(&space->lock);
+	unlock_space(space);
 }
 
 void lpi_space_free_map(struct lpi_space *space, const struct lpi_map *map)
@@ -392,7 +399,7 @@ void lpi_space_free_map(struct lpi_space *space, const struct lpi_map *map)
 		free_locked(space, map->runs[i]);
 	if (map->cnt != 0 && !space->read_only)
 		return_empty(space);
-	lpi_unlock(&space->lock);
+	unlock_space(space);
 }
 
 void lpi_space_settle(struct lpi_space *space)
@@ -402,5 +409,5 @@ void lpi_space_settle(struct lpi_space *space)
 	lpi_lock(&space->lock);
 	return_empty(space);
 	settle_locked(space);
-	lpi_unlock(&space->lock);
+	unlock_space(space);
 }

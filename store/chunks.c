@@ -8,6 +8,7 @@
 #include "store/chunks.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ struct lp_chunks {
 	uint32_t files_reserve_cnt;
 	uint8_t *slot; /* slot_bytes, aligned: header and entries */
 	struct lp_chunks_stats stats;
+	_Atomic uint32_t free_cnt; /* a copy, for those who take no lock */
 };
 
 static void entry_get(const uint8_t *slot, uint32_t idx, struct lp_disk_chunk *ret_entry)
@@ -230,6 +232,7 @@ static void count_uses(struct lp_chunks *chunks)
 		entry_get(chunks->slot, i, &entry);
 		chunks->stats.cnt[entry.use]++;
 	}
+	atomic_store(&chunks->free_cnt, chunks->stats.cnt[LP_CHUNK_USE_FREE]);
 }
 
 /* Takes up the chosen slot, and brings the other one and the size up to date. */
@@ -335,6 +338,7 @@ static int entry_change(struct lp_chunks *chunks, uint32_t idx, struct lp_disk_c
 	}
 	chunks->stats.cnt[from.use]--;
 	chunks->stats.cnt[to.use]++;
+	atomic_store(&chunks->free_cnt, chunks->stats.cnt[LP_CHUNK_USE_FREE]);
 	return 0;
 }
 
@@ -404,6 +408,7 @@ static int grow_locked(struct lp_chunks *chunks, uint32_t chunk_cnt)
 		chunks->chunk_cnt = before;
 	else
 		chunks->stats.cnt[LP_CHUNK_USE_FREE] += chunk_cnt - before;
+	atomic_store(&chunks->free_cnt, chunks->stats.cnt[LP_CHUNK_USE_FREE]);
 	return err;
 }
 
@@ -472,6 +477,11 @@ uint32_t lp_chunks_of_block(struct lp_chunks *chunks, uint64_t block)
 	uint32_t chunk_cnt = chunks->chunk_cnt;
 	table_unlock(chunks);
 	return idx < chunk_cnt ? (uint32_t)idx : LP_CHUNK_NONE;
+}
+
+uint32_t lp_chunks_free_cnt(const struct lp_chunks *chunks)
+{
+	return atomic_load(&chunks->free_cnt);
 }
 
 void lp_chunks_stats(struct lp_chunks *chunks, struct lp_chunks_stats *ret_stats)

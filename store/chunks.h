@@ -74,6 +74,8 @@ struct lp_extent lp_chunks_extent(const struct lp_chunks *chunks, uint32_t chunk
 uint32_t lp_chunks_of_block(struct lp_chunks *chunks, uint64_t block);
 
 void lp_chunks_stats(struct lp_chunks *chunks, struct lp_chunks_stats *ret_stats);
+/* Free chunks, as of the last change. Any thread, a shard's too: takes no lock. */
+uint32_t lp_chunks_free_cnt(const struct lp_chunks *chunks);
 
 /* A slot's header from bytes that may be anything: len bytes of slot slot_idx of that device.
  * On success its entries are sound too and follow the header in `bytes`. */

@@ -58,6 +58,7 @@ struct lp_commit {
 	struct lp_timer insert_timer;
 	struct lp_log_waiter log_waiter;
 	bool waits_for_log;
+	bool is_door_closed;
 	struct waiters room_waiters;
 	struct waiters ready_waiters; /* told by ready_task */
 	struct lp_task ready_task;
@@ -366,6 +367,8 @@ static int append(struct lp_commit *commit, struct group *group)
 	return err;
 }
 
+static void tell_room(struct lp_commit *commit);
+
 static void begin_group(struct lp_commit *commit)
 {
 	struct group *group = collecting(commit);
@@ -393,7 +396,7 @@ static void submit(struct lp_commit *commit)
 	commit->stats.groups++;
 	begin_group(commit);
 	insert_soon(commit); /* its turn comes after the submission */
-	tell_all(&commit->room_waiters, 0);
+	tell_room(commit);
 }
 
 void lp_commit_trim(struct lp_commit *commit)
@@ -431,7 +434,7 @@ static void commit_flush(struct lp_source *source)
 	if (group_is_empty(group)) {
 		/* What was set aside and not used is free again. */
 		group->used = (struct lp_commit_need){0};
-		tell_all(&commit->room_waiters, 0);
+		tell_room(commit);
 		trim_if_needed(commit);
 		return;
 	}
@@ -450,27 +453,76 @@ static void commit_flush(struct lp_source *source)
 
 /* --- Putting ---------------------------------------------------------------------------------- */
 
-bool lp_commit_reserve(struct lp_commit *commit, const struct lp_commit_need *need)
+/* The frames that make room have records, too: a part of each group is kept for them. */
+static uint64_t meta_blocks_for(const struct lp_commit *commit, const struct lp_commit_need *need)
+{
+	uint64_t blocks = commit->options.limits.meta_blocks;
+	return need->is_relief ? blocks : blocks - blocks / 8;
+}
+
+static bool fits(const struct lp_commit *commit, const struct lp_commit_need *used)
 {
 	const struct lp_log_limits *limits = &commit->options.limits;
+	uint64_t meta_bytes = used->batch_bytes + GROUP_RESERVE +
+			      used->data_cnt * (uint64_t)sizeof(struct lp_log_payload);
+	return used->change_cnt <= LP_COMMIT_CHANGES_MAX &&
+	       used->data_cnt <= commit->group_payload_max &&
+	       lp_log_frame_blocks(meta_bytes, used->change_cnt, 0) <=
+		       meta_blocks_for(commit, used) &&
+	       lp_log_frame_blocks(meta_bytes, used->change_cnt, used->data_cnt) <=
+		       limits->frame_blocks;
+}
+
+bool lp_commit_need_is_possible(const struct lp_commit *commit, const struct lp_commit_need *need)
+{
+	return fits(commit, need);
+}
+
+uint32_t lp_commit_payload_max(const struct lp_commit *commit)
+{
+	return commit->group_payload_max;
+}
+
+bool lp_commit_reserve(struct lp_commit *commit, const struct lp_commit_need *need)
+{
 	struct group *group = collecting(commit);
 	struct lp_commit_need used = group->used;
+	if (commit->is_door_closed && !need->is_relief)
+		return false;
 	used.batch_bytes += need->batch_bytes;
 	used.change_cnt += need->change_cnt;
 	used.data_cnt += need->data_cnt;
-	uint64_t meta_bytes = used.batch_bytes + GROUP_RESERVE +
-			      used.data_cnt * (uint64_t)sizeof(struct lp_log_payload);
-	bool fits = used.change_cnt <= LP_COMMIT_CHANGES_MAX &&
-		    used.data_cnt <= commit->group_payload_max &&
-		    lp_log_frame_blocks(meta_bytes, used.change_cnt, 0) <= limits->meta_blocks &&
-		    lp_log_frame_blocks(meta_bytes, used.change_cnt, used.data_cnt) <=
-			    limits->frame_blocks;
-	if (fits)
+	used.is_relief = need->is_relief;
+	if (fits(commit, &used)) {
 		group->used = used;
-	else
-		LP_ASSERT(group->used.batch_bytes + group->used.change_cnt + group->used.data_cnt >
-			  0); /* a need beyond a whole group */
-	return fits;
+		return true;
+	}
+	LP_ASSERT(group->used.batch_bytes + group->used.change_cnt + group->used.data_cnt >
+		  0); /* a need beyond a whole group */
+	return false;
+}
+
+static void tell_room(struct lp_commit *commit)
+{
+	if (!commit->is_door_closed)
+		tell_all(&commit->room_waiters, 0);
+}
+
+void lp_commit_close_door(struct lp_commit *commit, bool is_closed)
+{
+	commit->is_door_closed = is_closed;
+	if (!is_closed)
+		lp_commit_wake_room(commit);
+}
+
+void lp_commit_wake_room(struct lp_commit *commit)
+{
+	/* In a later turn: whoever opens the door is in the middle of something. */
+	if (waiters_is_empty(&commit->room_waiters))
+		return;
+	waiters_splice_back(&commit->ready_waiters, &commit->room_waiters);
+	if (!lp_task_is_queued(&commit->ready_task))
+		lp_task_queue(commit->options.reactor, &commit->ready_task);
 }
 
 void lp_commit_wait_room(struct lp_commit *commit, struct lp_commit_waiter *waiter)
@@ -490,23 +542,34 @@ static struct group *group_for_change(struct lp_commit *commit)
 	return group;
 }
 
-static void put_record(struct lp_commit *commit, struct lp_kv_bytes key,
-		       const struct lp_kv_bytes *value)
+/* value NULL deletes. */
+static void put_owned(struct lp_commit *commit, struct lp_kv_bytes key,
+		      const struct lp_kv_bytes *value)
 {
 	if (commit->error != 0)
 		return;
 	struct group *group = group_for_change(commit);
+	int err = value != NULL ? lp_kv_batch_put(group->batch, key, *value)
+				: lp_kv_batch_delete(group->batch, key);
+	commit->stats.puts++;
+	if (err < 0)
+		fail(commit, err);
+}
+
+static void put_seen(struct lp_commit *commit, struct lp_kv_bytes key,
+		     const struct lp_kv_bytes *value)
+{
+	put_owned(commit, key, value);
+	if (commit->error != 0)
+		return;
+	struct group *group = collecting(commit);
 	const struct lp_overlay_entry entry = {
 		.key = key.data,
 		.key_len = (uint32_t)key.len,
 		.value = value != NULL ? value->data : NULL,
 		.value_len = value != NULL ? (uint32_t)value->len : 0,
 	};
-	int err = value != NULL ? lp_kv_batch_put(group->batch, key, *value)
-				: lp_kv_batch_delete(group->batch, key);
-	if (err == 0)
-		err = lp_overlay_put(commit->options.overlay, &group->keys, &group->arena, &entry);
-	commit->stats.puts++;
+	int err = lp_overlay_put(commit->options.overlay, &group->keys, &group->arena, &entry);
 	if (err < 0)
 		fail(commit, err);
 }
@@ -514,12 +577,23 @@ static void put_record(struct lp_commit *commit, struct lp_kv_bytes key,
 void lp_commit_put(struct lp_commit *commit, struct lp_kv_bytes key, struct lp_kv_bytes value)
 {
 	LP_ASSERT(value.data != NULL);
-	put_record(commit, key, &value);
+	put_seen(commit, key, &value);
 }
 
 void lp_commit_delete(struct lp_commit *commit, struct lp_kv_bytes key)
 {
-	put_record(commit, key, NULL);
+	put_seen(commit, key, NULL);
+}
+
+void lp_commit_put_owned(struct lp_commit *commit, struct lp_kv_bytes key, struct lp_kv_bytes value)
+{
+	LP_ASSERT(value.data != NULL);
+	put_owned(commit, key, &value);
+}
+
+void lp_commit_delete_owned(struct lp_commit *commit, struct lp_kv_bytes key)
+{
+	put_owned(commit, key, NULL);
 }
 
 void lp_commit_data(struct lp_commit *commit, const struct lp_log_payload *about, struct lp_seg seg)
@@ -573,6 +647,32 @@ void lp_commit_wait_inserted(struct lp_commit *commit, struct lp_commit_waiter *
 		tell_soon(commit, waiter);
 	else
 		waiters_push_back(&group->inserted_waiters, waiter);
+}
+
+/* Groups are named by their ring position and one, so that 0 is none. */
+uint64_t lp_commit_group(const struct lp_commit *commit)
+{
+	return commit->collecting + 1;
+}
+
+bool lp_commit_group_is_durable(const struct lp_commit *commit, uint64_t group)
+{
+	LP_ASSERT(group <= commit->collecting + 1);
+	return group <= commit->first || commit->groups[(group - 1) % GROUPS].durable;
+}
+
+bool lp_commit_group_is_inserted(const struct lp_commit *commit, uint64_t group)
+{
+	LP_ASSERT(group <= commit->collecting + 1);
+	return group <= commit->next_insert;
+}
+
+void lp_commit_wait_group(struct lp_commit *commit, uint64_t group, struct lp_commit_waiter *waiter)
+{
+	if (commit->error != 0 || lp_commit_group_is_durable(commit, group))
+		tell_soon(commit, waiter);
+	else
+		waiters_push_back(&group_at(commit, group - 1)->waiters, waiter);
 }
 
 int lp_commit_barrier(void *arg)

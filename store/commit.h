@@ -70,6 +70,8 @@ struct lp_commit_need {
 	uint32_t batch_bytes; /* keys, values, and LP_COMMIT_RECORD_BYTES for each */
 	uint32_t change_cnt;
 	uint32_t data_cnt;
+	bool is_relief; /* what makes room in the log: also while the door is closed, and into the
+			   part of a group that is kept for it */
 };
 
 #define LP_COMMIT_RECORD_BYTES 32u
@@ -95,8 +97,19 @@ void lp_commit_trim(struct lp_commit *commit);
  * turn ends; a reservation does not outlive the turn, for the group may be sealed then. False: try
  * again when told by lp_commit_wait_room(). -- A need beyond a whole group is our bug, asserted. */
 bool lp_commit_reserve(struct lp_commit *commit, const struct lp_commit_need *need) LP_MUST_CHECK;
+/* It would fit into an empty group. */
+bool lp_commit_need_is_possible(const struct lp_commit *commit, const struct lp_commit_need *need);
+/* Payload blocks that one group may have. */
+uint32_t lp_commit_payload_max(const struct lp_commit *commit);
 /* told() is called, with 0 or the pipeline's error, when a new group collects. */
 void lp_commit_wait_room(struct lp_commit *commit, struct lp_commit_waiter *waiter);
+
+/* While the door is closed nothing new is let in, but what was taken in goes on, and what makes
+ * room: the log must keep space for these (rule L4). Those that wait are told when it opens. */
+void lp_commit_close_door(struct lp_commit *commit, bool is_closed);
+
+/* Those that wait for room are told that they look again, though nothing has changed here. */
+void lp_commit_wake_room(struct lp_commit *commit);
 
 /* The number of the group that collects. */
 uint64_t lp_commit_seq(const struct lp_commit *commit);
@@ -106,6 +119,11 @@ uint64_t lp_commit_inserted_seq(const struct lp_commit *commit);
 /* Into the group that collects. On failure the pipeline is in ERROR. */
 void lp_commit_put(struct lp_commit *commit, struct lp_kv_bytes key, struct lp_kv_bytes value);
 void lp_commit_delete(struct lp_commit *commit, struct lp_kv_bytes key);
+/* The same, but not in the overlay: for records that their owner keeps in memory until the group
+ * is inserted, so that nobody looks for them. */
+void lp_commit_put_owned(struct lp_commit *commit, struct lp_kv_bytes key,
+			 struct lp_kv_bytes value);
+void lp_commit_delete_owned(struct lp_commit *commit, struct lp_kv_bytes key);
 /* about.crc is that of the block; a reference to the buffer is kept until the frame is written. */
 void lp_commit_data(struct lp_commit *commit, const struct lp_log_payload *about,
 		    struct lp_seg seg);
@@ -121,6 +139,14 @@ static inline bool lp_commit_is_dirty(const struct lp_commit_dirty *dirty)
 void lp_commit_wait(struct lp_commit *commit, struct lp_commit_waiter *waiter);
 /* Told when all that was put until now is in the index, for iterators (rule W1). */
 void lp_commit_wait_inserted(struct lp_commit *commit, struct lp_commit_waiter *waiter);
+
+/* A name for the group that collects which, unlike its number, stays: 1, 2, ... */
+uint64_t lp_commit_group(const struct lp_commit *commit);
+bool lp_commit_group_is_durable(const struct lp_commit *commit, uint64_t group);
+bool lp_commit_group_is_inserted(const struct lp_commit *commit, uint64_t group);
+/* Told when that group is durable; something was put into it. */
+void lp_commit_wait_group(struct lp_commit *commit, uint64_t group,
+			  struct lp_commit_waiter *waiter);
 
 /* arg is the struct lp_commit. Any thread but the reactor's; waits until the log is durable up to
  * what had begun to enter the index when the wait began (rule L4). 0, or -EROFS once the log has

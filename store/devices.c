@@ -99,7 +99,8 @@ static int open_chunks(struct lp_devices *devices, int device,
 int lp_devices_open(const struct lp_devices_options *options, struct lp_devices *ret_devices,
 		    struct lp_label_why *why)
 {
-	struct lp_devices devices = {.read_only = options->read_only};
+	struct lp_devices devices = {.files_reserve_bytes = options->files_reserve_bytes,
+				     .read_only = options->read_only};
 	int err = 0;
 	*why = (struct lp_label_why){.text = ""};
 	LP_ASSERT(options->bdev[LP_MKFS_DATA] != NULL);

@@ -17,13 +17,16 @@ struct lp_devices {
 	struct lp_bdev *bdev[LP_MKFS_DEVICES]; /* borrowed; NULL: there is none */
 	struct lp_disk_label label[LP_MKFS_DEVICES];
 	struct lp_chunks *chunks[LP_MKFS_DEVICES]; /* of data and db */
+	uint64_t files_reserve_bytes;              /* as asked for */
 	bool read_only;
 };
 
 struct lp_devices_options {
 	struct lp_bdev *bdev[LP_MKFS_DEVICES]; /* stay open, and the caller's, until after close */
-	uint64_t files_reserve_bytes;          /* what leases for objects must leave (rule L8) */
-	bool read_only;                        /* nothing is written, repaired or leased */
+	/* What leases for objects must leave free (rule L8), besides what each shard leased ahead
+	 * for its own files. 0: what the shards need that were never opened. */
+	uint64_t files_reserve_bytes;
+	bool read_only; /* nothing is written, repaired or leased */
 };
 
 int lp_devices_open(const struct lp_devices_options *options, struct lp_devices *ret_devices,

@@ -74,6 +74,7 @@ struct lp_kv {
 	uint64_t flushed_seq = 0;              /* by flush_lock: newest that is in a table */
 
 	std::atomic<int> error{0};
+	std::atomic<int> compact_error{0};
 	std::atomic<uint64_t> written_bytes{0};
 	std::atomic<uint64_t> refused_cnt{0};
 	std::atomic<uint64_t> cached_hit_cnt{0};
@@ -164,11 +165,15 @@ static const char *reason_text(rocksdb::BackgroundErrorReason reason)
 	return "unknown";
 }
 
-/* A failed compaction that RocksDB will try again by itself stops nothing. */
+/* A failed compaction that RocksDB will try again by itself stops nothing. And a resume would wait
+ * until it no longer fails. */
 static bool stops_nothing(rocksdb::BackgroundErrorReason reason, const Status &status)
 {
-	return reason == rocksdb::BackgroundErrorReason::kCompaction && status.IsIOError() &&
-	       lpi_kvfs_errno(status) == -EIO && status.severity() < Status::Severity::kHardError;
+	if (reason != rocksdb::BackgroundErrorReason::kCompaction || !status.IsIOError() ||
+	    status.severity() >= Status::Severity::kHardError)
+		return false;
+	const int err = lpi_kvfs_errno(status);
+	return err == -EIO || err == -ENOSPC;
 }
 
 class Listener : public rocksdb::EventListener
@@ -197,18 +202,31 @@ class Listener : public rocksdb::EventListener
 		kv_->compacted_read_bytes += info.stats.total_input_bytes;
 		kv_->compacted_bytes += info.stats.total_output_bytes;
 		kv_->compact_cnt++;
+		if (info.status.ok())
+			kv_->compact_error = 0;
 		refresh_gauges(kv_);
 	}
 	void OnBackgroundError(rocksdb::BackgroundErrorReason reason, Status *status) override
 	{
-		if (stops_nothing(reason, *status))
-			return;
 		const int err = lpi_kvfs_errno(*status);
+		if (stops_nothing(reason, *status)) {
+			kv_->compact_error = err;
+			if (events_ != nullptr && events_->compact_failed != nullptr)
+				events_->compact_failed(events_, err);
+			return;
+		}
 		set_error(kv_, err);
 		if (events_ == nullptr || events_->failed == nullptr)
 			return;
 		const bool final = status->severity() > Status::Severity::kHardError;
 		events_->failed(events_, err, final, reason_text(reason));
+	}
+	/* RocksDB makes itself a file manager that, on a full device, waits in a thread of its own
+	 * for a GiB to be free, and until then refuses a resume by hand. */
+	void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, Status,
+				  bool *auto_recovery) override
+	{
+		*auto_recovery = false;
 	}
 	void OnStallConditionsChanged(const rocksdb::WriteStallInfo &info) override
 	{
@@ -338,6 +356,7 @@ static void fill_level_options(const struct lp_kv *kv, rocksdb::Options *options
 	options->max_background_flushes = static_cast<int>(ours->flush_threads);
 	options->max_background_compactions = static_cast<int>(ours->compact_threads);
 	options->max_subcompactions = 1;
+	options->disable_auto_compactions = ours->no_compaction;
 }
 
 static void fill_options(struct lp_kv *kv, rocksdb::Options *options)
@@ -836,6 +855,11 @@ extern "C" int lp_kv_error(const struct lp_kv *kv)
 	return kv->error.load();
 }
 
+extern "C" int lp_kv_compact_error(const struct lp_kv *kv)
+{
+	return kv->compact_error.load();
+}
+
 struct compact_call {
 	struct lp_kv *kv;
 	struct lp_kv_bytes lower;
@@ -860,6 +884,8 @@ static int compact(void *arg)
 extern "C" int lp_kv_compact(struct lp_kv *kv, struct lp_kv_bytes lower, struct lp_kv_bytes upper)
 {
 	struct compact_call call = {kv, lower, upper};
+	if (is_sim(kv) && lp_kvfs_sim_is_running(kv->env))
+		return -EAGAIN;
 	const int err = lp_kv_flush_wait(kv);
 	if (err < 0)
 		return err;
@@ -867,6 +893,11 @@ extern "C" int lp_kv_compact(struct lp_kv *kv, struct lp_kv_bytes lower, struct 
 		return compact(&call);
 	run_all(kv);
 	return lp_kvfs_sim_call(kv->env, false, compact, &call);
+}
+
+extern "C" uint64_t lp_kv_debt_bytes(const struct lp_kv *kv)
+{
+	return kv->debt_bytes.load(std::memory_order_relaxed);
 }
 
 extern "C" int lp_kv_size_of(struct lp_kv *kv, struct lp_kv_bytes lower, struct lp_kv_bytes upper,

@@ -66,6 +66,9 @@ struct lp_kv_events {
 	/* Background work has stopped. final: only reopening helps; else lp_kv_resume() may be
 	 * called once the cause is gone. Writes succeed until the memtables are full. */
 	void (*failed)(struct lp_kv_events *events, int err, bool final, const char *reason);
+	/* A compaction has failed, and is tried again by itself in a second. Nothing has stopped,
+	 * but as long as it fails writes may come to be refused. */
+	void (*compact_failed)(struct lp_kv_events *events, int err);
 	/* Writes are refused (lp_kv_write() says -EAGAIN), or no longer. Two of these may overtake
 	 * each other: who was refused tries again after stalled(false), after flushed(), and after
 	 * some time. */
@@ -90,6 +93,7 @@ struct lp_kv_options {
 	uint32_t flush_threads;           /* 0: 1. The process has as many as the most asked for */
 	uint32_t compact_threads;         /* 0: 1 */
 	bool create;                      /* an empty index if there is none; else -ENOENT */
+	bool no_compaction; /* flushes only: nothing is rewritten, nor stalls writes */
 };
 
 /* [helper] */
@@ -141,6 +145,8 @@ int lp_kv_write(struct lp_kv *kv, struct lp_kv_batch *batch) LP_MUST_CHECK;
 
 /* [any], two loads. Writes would be refused soon: let no more requests in (design 5.4). */
 bool lp_kv_is_near_stall(const struct lp_kv *kv);
+/* [any], one load. What compactions will have to rewrite, roughly. */
+uint64_t lp_kv_debt_bytes(const struct lp_kv *kv);
 
 /* --- Reading -----------------------------------------------------------------------------------
  */
@@ -190,7 +196,10 @@ int lp_kv_flush_wait(struct lp_kv *kv) LP_MUST_CHECK;
 int lp_kv_resume(struct lp_kv *kv) LP_MUST_CHECK;
 /* [any] 0, or why background work has stopped. */
 int lp_kv_error(const struct lp_kv *kv);
-/* [helper] Flushes, then compacts. Bounds with data NULL are open. */
+/* [any] 0, or why the last compaction failed, which is tried again by itself. */
+int lp_kv_compact_error(const struct lp_kv *kv);
+/* [helper] Flushes, then compacts. Bounds with data NULL are open. -EAGAIN: simulated, and called
+ * inside of a job (whose manifest barrier turns the reactor). */
 int lp_kv_compact(struct lp_kv *kv, struct lp_kv_bytes lower,
 		  struct lp_kv_bytes upper) LP_MUST_CHECK;
 /* [helper] Bytes of [lower, upper) in tables and memtables, roughly. */

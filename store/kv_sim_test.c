@@ -385,6 +385,40 @@ static void test_error_at_every_change(void **state)
 	}
 }
 
+/* A compaction that fails is tried again by itself, and stops nothing: a resume has nothing to do,
+ * and writes go on. */
+static void test_compaction_fails(void **state)
+{
+	(void)state;
+	const int errs[] = {-ENOSPC, -EIO};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(errs); i++) {
+		struct lp_kv_stats stats;
+		open_sim(30);
+		for (uint32_t n = 1; n <= 4; n++) {
+			lp_test_ok(write_batch(30, n));
+			lp_test_ok(lp_kv_flush_wait(test.kv));
+		}
+		lp_kvfs_mem_set_fault(test.mem,
+				      &(struct lp_kvfs_mem_fault){.ops = LP_KVFS_MEM_APPEND,
+								  .kinds = 1u << LP_KVFS_TABLE,
+								  .times = 2,
+								  .err = errs[i]});
+		while (test.compact_failed_cnt == 0)
+			assert_true(lp_kv_sim_run_one(test.kv));
+		assert_int_equal(lp_kv_compact_error(test.kv), errs[i]);
+		assert_int_equal(lp_kv_error(test.kv), 0);
+		assert_int_equal(test.failed_cnt, 0);
+		lp_test_ok(write_batch(30, 5));
+		lp_test_kv_run_all(&test);
+		assert_int_equal(test.compact_failed_cnt, 2);
+		assert_int_equal(lp_kv_compact_error(test.kv), 0);
+		lp_kv_read_stats(test.kv, &stats);
+		assert_int_equal(stats.l0_files, 0);
+		check_prefix(30, 5);
+		lp_test_kv_fini(&test);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -394,6 +428,7 @@ int main(void)
 		cmocka_unit_test(test_same_seed_same_operations),
 		cmocka_unit_test(test_cut_at_every_change),
 		cmocka_unit_test(test_error_at_every_change),
+		cmocka_unit_test(test_compaction_fails),
 	};
 	return lp_test_main(tests, "kv_sim");
 }

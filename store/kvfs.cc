@@ -622,6 +622,10 @@ class SimEnv : public rocksdb::EnvWrapper
 		return system_clock_->GetCurrentTime(unix_time);
 	}
 
+	bool is_running() const
+	{
+		return running_cnt_ > 0;
+	}
 	bool run_one()
 	{
 		Job job;
@@ -630,7 +634,9 @@ class SimEnv : public rocksdb::EnvWrapper
 			if (!pop(false, &job))
 				return false;
 		}
+		running_cnt_++;
 		job.fn(job.arg);
+		running_cnt_--;
 		return true;
 	}
 	size_t queued() const
@@ -659,7 +665,9 @@ class SimEnv : public rocksdb::EnvWrapper
 				continue;
 			}
 			hold.unlock();
+			running_cnt_++;
 			job.fn(job.arg);
+			running_cnt_--;
 			hold.lock();
 		}
 		hold.unlock();
@@ -692,6 +700,7 @@ class SimEnv : public rocksdb::EnvWrapper
 	mutable std::mutex lock_;
 	std::condition_variable changed_; /* a job was queued, or the call has ended */
 	std::deque<Job> queues_[TOTAL];
+	uint32_t running_cnt_ = 0; /* jobs; by the thread that runs them */
 };
 
 /* --- The face ----------------------------------------------------------------------------------
@@ -738,6 +747,12 @@ extern "C" bool lp_kvfs_sim_run_one(struct lp_kvfs_env *env)
 {
 	LP_ASSERT(env->sim != nullptr);
 	return env->sim->run_one();
+}
+
+extern "C" bool lp_kvfs_sim_is_running(const struct lp_kvfs_env *env)
+{
+	LP_ASSERT(env->sim != nullptr);
+	return env->sim->is_running();
 }
 
 extern "C" size_t lp_kvfs_sim_queued(struct lp_kvfs_env *env)

@@ -116,6 +116,8 @@ bool lp_kvfs_env_is_sim(const struct lp_kvfs_env *env);
 /* Runs the oldest job of the most urgent kind (flushes before compactions). False: there is none.
  */
 bool lp_kvfs_sim_run_one(struct lp_kvfs_env *env);
+/* The caller is inside of a job. What waits for jobs must not be called there. */
+bool lp_kvfs_sim_is_running(const struct lp_kvfs_env *env);
 size_t lp_kvfs_sim_queued(struct lp_kvfs_env *env);
 /* Calls fn(arg), which may wait for jobs, on a thread of its own, and runs jobs on this one until
  * it has returned; with flushes_only compactions stay queued. Reproducible if the queue was empty

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files for RocksDB in memory: for tests, benchmarks, and the comparison store that keeps nothing.
+/* Files for RocksDB in memory: for tests, benchmarks, the comparison store that keeps nothing, and
+ * above files that must not change (store/kvfs_ro.h).
  *
  * It can fail: any operation from a given count on, with a given error, some number of times. And
  * it can lose power: from a given operation on nothing has an effect any longer, until

@@ -495,6 +495,7 @@ static void frame_complete(struct lp_bdev_op *op)
 	struct lp_log_frame *frame = NULL;
 	LP_ASSERT(log->magic == LPI_LOG_MAGIC && !done->done);
 	done->done = true;
+	lp_bdev_observe(log->options.observer, op, log->options.reactor);
 	if (op->result < 0)
 		fail(log, op->result, done->seq);
 	while ((frame = lpi_log_frames_first(&log->flight)) != NULL && frame->done) {
@@ -549,6 +550,15 @@ bool lp_log_is_half(const struct lp_log *log)
 	struct lp_log_usage usage;
 	lp_log_read_usage(log, &usage);
 	return usage.needed_blocks >= usage.ring_blocks / 2;
+}
+
+bool lp_log_is_tight(const struct lp_log *log)
+{
+	const struct lp_log_limits *limits = &log->options.limits;
+	struct lp_log_usage usage;
+	lp_log_read_usage(log, &usage);
+	uint64_t keep = LP_MAX(usage.ring_blocks / 4, 4 * (uint64_t)limits->frame_blocks);
+	return usage.needed_blocks + keep >= usage.ring_blocks;
 }
 
 bool lp_log_is_full(const struct lp_log *log)

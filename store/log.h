@@ -12,7 +12,8 @@
  * gives -EIO, nothing is written any more, and the way out is to close it and recover anew. A
  * frame that failed may turn up in that recovery: its outcome is unknown.
  *
- * Threads: the reactor's; lp_log_format() blocks and belongs to any other.
+ * Threads: the reactor's; lp_log_format() and lp_log_is_new() block, and belong to any other, or to
+ * nobody else yet.
  * Ownership: the log copies meta parts; payload blocks stay the log's from append to complete().
  * A recovery's or closing's complete() may free the log; those of frames and waiters may not.
  * Nothing completes inside the call that began it. Nothing is allocated after recovery.
@@ -65,6 +66,12 @@ int lp_log_check_limits(const struct lp_log_area *area,
 int lp_log_format(struct lp_bdev *bdev, const struct lp_log_area *area,
 		  const struct lp_log_limits *limits, uint64_t salt) LP_MUST_CHECK;
 
+/* Blocks. Whether no recovery that writes has ever come to its end: then no frame was ever
+ * appended. Both superblocks must say so; one that cannot be believed says the contrary. -ENOMEM,
+ * and what the device says. */
+int lp_log_is_new(struct lp_bdev *bdev, const struct lp_log_area *area,
+		  bool *ret_new) LP_MUST_CHECK;
+
 /* --- Birth ------------------------------------------------------------------------------------ */
 
 struct lp_log_options {
@@ -72,6 +79,7 @@ struct lp_log_options {
 	struct lp_bdev_chan *chan;
 	struct lp_log_area area;
 	struct lp_log_limits limits;
+	struct lp_bdev_observer *observer; /* of frames; or NULL */
 };
 
 /* -ENOMEM, or -EINVAL as lp_log_format(). Only lp_log_recover() may follow. */
@@ -104,6 +112,10 @@ struct lp_log_recovery {
 	uint64_t offset_bytes; /* where on the device it failed; LP_OFFSET_NONE if nowhere */
 };
 
+/* Where on the device a payload block of a frame that recovery delivers stands. idx as of
+ * lp_log_view_payload(). It stays there until frames are appended, or the log is trimmed later. */
+uint64_t lp_log_payload_block(const struct lp_log *log, const struct lp_log_view *view,
+			      uint32_t idx);
 void lp_log_recover(struct lp_log *log, struct lp_log_recovery *recovery);
 
 /* --- Append ------------------------------------------------------------------------------------
@@ -194,6 +206,9 @@ struct lp_log_usage {
 void lp_log_read_usage(const struct lp_log *log, struct lp_log_usage *ret_usage);
 /* Half of the ring is needed: time to flush the index and put payloads to their place. */
 bool lp_log_is_half(const struct lp_log *log);
+/* So little is left that only what makes room should still be written: enough for the frames under
+ * way, the group that collects, and as many again. */
+bool lp_log_is_tight(const struct lp_log *log);
 /* The longest frame might not find room now. */
 bool lp_log_is_full(const struct lp_log *log);
 

@@ -151,9 +151,9 @@ static uint64_t blame(struct lp_log *log, uint64_t offset_bytes)
 	return offset_bytes;
 }
 
-static bool super_is_ours(const struct lp_log *log, const struct lp_log_super *super, unsigned slot)
+static bool super_is_ours(const struct lp_log_area *area, const struct lp_log_super *super,
+			  unsigned slot)
 {
-	const struct lp_log_area *area = &log->options.area;
 	return super->slot_seq % LP_LOG_SLOT_CNT == slot && super->area_block == area->block &&
 	       super->ring_blocks == area->ring_blocks && super->shard == area->shard &&
 	       memcmp(super->store_uuid, area->store_uuid, sizeof(super->store_uuid)) == 0;
@@ -167,7 +167,7 @@ static int slot_read(struct lp_log *log, unsigned slot, struct lp_log_super *ret
 	const uint8_t *block = log->super_block + slot * LP_BLOCK_BYTES;
 	switch (lp_log_super_read(block, ret_super)) {
 	case LP_LOG_FOUND:
-		if (super_is_ours(log, ret_super, slot))
+		if (super_is_ours(&log->options.area, ret_super, slot))
 			return 1;
 		return LP_CORRUPT(blame(log, offset_bytes),
 				  "log: superblock %" PRIu64 " of another place, shard or store",
@@ -203,6 +203,32 @@ static int choose_super(struct lp_log *log)
 		return 0;
 	return LP_CORRUPT_CRC(blame(log, log->options.area.block * LP_BLOCK_BYTES),
 			      "log: neither superblock can be read");
+}
+
+/* mkfs leaves two whole superblocks of incarnation 1, and the first recovery writes one of 2: when
+ * that was torn, the log is not new any more. */
+static bool supers_are_new(const struct lp_log_area *area, const uint8_t *blocks)
+{
+	for (unsigned slot = 0; slot < LP_LOG_SLOT_CNT; slot++) {
+		struct lp_log_super super;
+		if (lp_log_super_read(blocks + slot * LP_BLOCK_BYTES, &super) != LP_LOG_FOUND ||
+		    !super_is_ours(area, &super, slot) || super.incarnation > 1)
+			return false;
+	}
+	return true;
+}
+
+int lp_log_is_new(struct lp_bdev *bdev, const struct lp_log_area *area, bool *ret_new)
+{
+	uint64_t bytes = LP_LOG_SLOT_CNT * LP_BLOCK_BYTES;
+	uint8_t *blocks = aligned_alloc(LP_BLOCK_BYTES, bytes);
+	if (blocks == NULL)
+		return -ENOMEM;
+	int err = lp_bdev_read_sync(bdev, blocks, bytes, area->block * LP_BLOCK_BYTES);
+	if (err == 0)
+		*ret_new = supers_are_new(area, blocks);
+	free(blocks);
+	return err;
 }
 
 static int walk_begin(struct lp_log *log)
@@ -276,6 +302,14 @@ static int check_order(struct lp_log *log, const struct lp_log_head *head, uint6
 				  "log: frame %" PRIu64 " overlaps the start of the log",
 				  head->seq);
 	return 0;
+}
+
+uint64_t lp_log_payload_block(const struct lp_log *log, const struct lp_log_view *view,
+			      uint32_t idx)
+{
+	LP_ASSERT(idx < view->head.payload_cnt);
+	uint64_t ring_block = view->head.ring_block + lp_log_meta_blocks(&view->head) + idx;
+	return lpi_log_offset_bytes(log, ring_block) / LP_BLOCK_BYTES;
 }
 
 static int take_frame(struct lp_log *log, const struct lp_log_head *head, const uint8_t *bytes)

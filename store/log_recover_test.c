@@ -591,6 +591,43 @@ static void test_read_only(void **state)
 	lpi_rig_free(rig);
 }
 
+static bool is_new(const uint8_t *bytes)
+{
+	struct lp_bdev *bdev = device_of(bytes);
+	bool found = false;
+	lp_test_ok(lp_log_is_new(bdev, &options.area, &found));
+	lp_bdev_close(bdev);
+	return found;
+}
+
+/* New is what mkfs left, whole, and nothing else: also not what a torn first recovery may leave. */
+static void test_is_new(void **state)
+{
+	(void)state;
+	learn(4, false);
+	assert_false(is_new(image));
+	memset(&model, 0, sizeof(model));
+	struct lp_bdev *bdev = device_of(image);
+	lp_test_ok(lp_log_format(bdev, &options.area, &options.limits, LPI_RIG_SALT));
+	read_image(bdev, image);
+	lp_bdev_close(bdev);
+	assert_true(is_new(image));
+	for (uint64_t slot = 0; slot < LP_LOG_SLOT_CNT; slot++) {
+		uint8_t *byte = slot_at(image, slot) + 100;
+		*byte ^= 1;
+		assert_false(is_new(image));
+		*byte ^= 1;
+	}
+	/* Read-only it stays new; a recovery that writes ends that, though nothing was appended. */
+	for (int read_only = 1; read_only >= 0; read_only--) {
+		struct lpi_rig *rig = recover_bytes_at(image, 0, read_only);
+		lp_test_ok(rig->recovery.result);
+		read_image(rig->bdev, image);
+		lpi_rig_free(rig);
+		assert_int_equal(is_new(image), read_only);
+	}
+}
+
 static void test_callback_error(void **state)
 {
 	(void)state;
@@ -695,6 +732,7 @@ int main(void)
 		cmocka_unit_test(test_copies_do_not_count),
 		cmocka_unit_test(test_front_without_need),
 		cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_is_new),
 		cmocka_unit_test(test_callback_error),
 		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_l1_random_damage),

@@ -292,15 +292,6 @@ static void free_block(struct lp_pending *pending, uint64_t seq, struct entry *e
 	}
 }
 
-void lp_pending_forget_before(struct lp_pending *pending, uint64_t seq)
-{
-	struct version *version;
-	while ((version = seq_list_first(&pending->by_seq)) != NULL && version->seq < seq) {
-		LP_ASSERT(version->state == READY && version->batch_slot == 0);
-		finish(pending, version);
-	}
-}
-
 static bool contains(struct lp_extent extent, uint64_t block)
 {
 	return block - extent.block < extent.cnt;

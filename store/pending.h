@@ -47,9 +47,6 @@ int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending) LP_MUST_CHEC
 /* Drops whatever is held. Accepts NULL. */
 void lp_pending_free(struct lp_pending *pending);
 
-/* Recovery, before anything is chosen: versions of frames before seq are in their place. */
-void lp_pending_forget_before(struct lp_pending *pending, uint64_t seq);
-
 /* How many more versions fit. */
 uint64_t lp_pending_room(const struct lp_pending *pending);
 

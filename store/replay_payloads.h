@@ -23,6 +23,7 @@ struct lp_replay_payload {
 	struct lp_extent extent;
 	uint64_t log_block; /* of the first; the others follow */
 	uint64_t seq;       /* of the frame */
+	uint32_t crc;       /* of the content, if it is one block; else the caller's to know */
 };
 
 int lp_replay_payloads_new(struct lp_replay_payloads **ret_payloads) LP_MUST_CHECK;

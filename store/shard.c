@@ -47,7 +47,7 @@ void lpi_shard_trim(struct lp_shard *shard)
 	oldest = LP_MIN(oldest, lp_pending_oldest_seq(shard->pending));
 	oldest = LP_MIN(oldest, lp_space_log_start(shard->space));
 	oldest = LP_MIN(oldest, lp_log_durable_seq(shard->log) + 1);
-	/* What recovery put back may be older than what the log has forgotten already. */
+	/* Never back. */
 	oldest = LP_MAX(oldest, shard->trimmed_seq);
 	shard->trimmed_seq = oldest;
 	if (lp_log_error(shard->log) == 0)
@@ -82,7 +82,8 @@ bool lpi_shard_checkpoint_some(struct lp_shard *shard)
 	const struct lp_disk_label *label = &shard->options.devices->label[LP_MKFS_DATA];
 	const struct lp_commit_need need = {.batch_bytes = LP_SPACE_RECORD_SIZE +
 							   label->chunk_blocks / 8 +
-							   LP_COMMIT_RECORD_BYTES};
+							   LP_COMMIT_RECORD_BYTES,
+					    .is_relief = true};
 	for (uint32_t i = 0; i < RECORDS_PER_FRAME; i++) {
 		struct lp_key key;
 		uint32_t chunk;
@@ -104,6 +105,10 @@ bool lpi_shard_checkpoint_some(struct lp_shard *shard)
  * persisted: so the index flushes again once the newest one is in it. */
 static void relieve(struct lp_shard *shard)
 {
+	if (shard->error == 0 && lp_log_is_tight(shard->log) != shard->is_door_closed) {
+		shard->is_door_closed = !shard->is_door_closed;
+		lp_commit_close_door(shard->commit, shard->is_door_closed);
+	}
 	if (shard->error != 0 || shard->closing || !lp_log_is_half(shard->log))
 		return;
 	uint64_t durable = lp_log_durable_seq(shard->log);
@@ -132,9 +137,12 @@ static void on_durable(struct lp_commit_events *events, uint64_t seq,
 {
 	struct lp_shard *shard = of_commit(events);
 	/* A change of the log is one of the space: the same 16 bytes. */
-	for (uint32_t i = 0; i < change_cnt; i++)
+	for (uint32_t i = 0; i < change_cnt; i++) {
 		lp_log_change_encode(&changes[i],
 				     shard->change_bytes + (size_t)i * LP_LOG_CHANGE_SIZE);
+		if (changes[i].op == LP_SPACE_CHANGE_KIND_FREE)
+			shard->freeing_blocks -= changes[i].cnt;
+	}
 	lp_space_frame_durable(shard->space, seq, shard->change_bytes,
 			       (size_t)change_cnt * LP_LOG_CHANGE_SIZE);
 	lp_pending_frame_durable(shard->pending, seq);
@@ -158,8 +166,10 @@ static void on_numbered(struct lp_commit_events *events, uint64_t from, uint64_t
 
 static void on_inserted(struct lp_commit_events *events, uint64_t seq)
 {
-	(void)events;
 	(void)seq;
+	/* A record that is in the index now can be flushed; nothing else may come to say so. */
+	if (of_commit(events)->is_door_closed)
+		relieve(of_commit(events));
 }
 
 static void on_failed(struct lp_commit_events *events, int err)
@@ -240,6 +250,14 @@ static void kv_flushed(struct lp_kv_events *events)
 	post_kv_msg(shard);
 }
 
+/* Once, until something was done about it. */
+static void kv_compact_failed(struct lp_kv_events *events, int err)
+{
+	struct lp_shard *shard = of_kv(events);
+	if (err == -ENOSPC && !atomic_exchange(&shard->kv_is_short, true))
+		post_kv_msg(shard);
+}
+
 static void kv_failed(struct lp_kv_events *events, int err, bool final, const char *reason)
 {
 	struct lp_shard *shard = of_kv(events);
@@ -253,10 +271,17 @@ static void kv_failed(struct lp_kv_events *events, int err, bool final, const ch
 static void resume_run(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, resume_work);
-	shard->resume_result = lp_kv_resume(shard->kv);
+	for (uint32_t i = 0; i < shard->return_cnt; i++) {
+		/* What cannot be returned stays leased, and is found empty at the next opening. */
+		int ignored = lp_chunks_return(shard->chunks, shard->options.shard_idx,
+					       LP_CHUNK_USE_OBJECTS, shard->return_chunks[i]);
+		(void)ignored;
+	}
+	/* What has not stopped is not resumed: that would wait for it. */
+	shard->resume_result = lp_kv_error(shard->kv) < 0 ? lp_kv_resume(shard->kv) : 0;
 }
 
-static void resume_later(struct lp_shard *shard)
+void lpi_shard_resume_later(struct lp_shard *shard)
 {
 	if (!lp_timer_is_armed(&shard->resume_timer) && !shard->closing && shard->error == 0)
 		lp_timer_start(shard->options.reactor, &shard->resume_timer,
@@ -271,10 +296,28 @@ static void resume_done(struct lp_work *work)
 		return;
 	}
 	/* A full device may have room again; one that goes on failing is given up (rule L5). */
-	if (shard->resume_result != -ENOSPC && ++shard->resume_failures > RESUMES_MAX)
+	if (shard->resume_result != -ENOSPC && ++shard->resume_failures > RESUMES_MAX) {
 		fail_shard(shard, shard->resume_result);
-	else
-		resume_later(shard);
+		return;
+	}
+	lpi_shard_resume_later(shard);
+	/* Whoever waits for room in a log that cannot be trimmed learns that it is in vain. */
+	if (shard->resume_result == -ENOSPC)
+		lp_commit_wake_room(shard->commit);
+}
+
+/* Chunks that hold nothing are the index's to lease (rule S5). */
+uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint32_t *ret_chunks)
+{
+	uint32_t chunk = 0;
+	uint32_t cnt = 0;
+	for (uint32_t from = 0;
+	     cnt < LPI_SHARD_RETURNS && lp_space_chunk_find_empty(shard->space, from, &chunk);
+	     from = chunk + 1) {
+		if (lp_space_chunk_remove(shard->space, chunk) == 0)
+			ret_chunks[cnt++] = chunk;
+	}
+	return cnt;
 }
 
 static void resume_fire(struct lp_timer *timer)
@@ -282,12 +325,16 @@ static void resume_fire(struct lp_timer *timer)
 	struct lp_shard *shard = LP_CONTAINER_OF(timer, struct lp_shard, resume_timer);
 	if (!lp_work_is_idle(&shard->resume_work))
 		return;
-	atomic_store(&shard->kv_error, 0); /* before: a newer failure must not be forgotten */
+	/* Before the resume: a newer failure must not be forgotten. */
+	bool full = atomic_exchange(&shard->kv_error, 0) == -ENOSPC;
+	full = atomic_exchange(&shard->kv_is_short, false) || full;
+	shard->return_cnt = 0;
+	if (full || shard->resume_result == -ENOSPC)
+		shard->return_cnt = lpi_shard_choose_empty(shard, shard->return_chunks);
 	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->resume_work);
 }
 
-/* What the index told so far, taken up by the shard's thread. */
-static void take_up_kv_news(struct lp_shard *shard)
+void lpi_shard_take_up_kv_news(struct lp_shard *shard)
 {
 	uint64_t persisted = atomic_load(&shard->kv_persisted);
 	if (persisted > shard->persisted_seq) {
@@ -295,11 +342,12 @@ static void take_up_kv_news(struct lp_shard *shard)
 		lp_space_persisted(shard->space, persisted);
 		lpi_shard_trim(shard);
 		relieve(shard);
+		lpi_reclaim_look(shard);
 	}
 	if (atomic_load(&shard->kv_error_final))
 		fail_shard(shard, atomic_load(&shard->kv_error));
-	else if (atomic_load(&shard->kv_error) != 0)
-		resume_later(shard);
+	else if (atomic_load(&shard->kv_error) != 0 || atomic_load(&shard->kv_is_short))
+		lpi_shard_resume_later(shard);
 }
 
 static void kv_deliver(struct lp_reactor *to, struct lp_msg *msg)
@@ -310,7 +358,7 @@ static void kv_deliver(struct lp_reactor *to, struct lp_msg *msg)
 	/* While it opens or closes the parts are not all there; opening takes the news up at its
 	 * end. */
 	if (shard->commit != NULL && !shard->closing)
-		take_up_kv_news(shard);
+		lpi_shard_take_up_kv_news(shard);
 }
 
 /* --- Space ------------------------------------------------------------------------------------ */
@@ -328,6 +376,8 @@ static void tell_space(struct lp_shard *shard, int result)
 static void lease_run(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
+	/* What files lack of their reserve comes first (rule L8). */
+	lp_blockfs_settle(shard->files);
 	shard->lease_result =
 		lp_chunks_lease(shard->chunks, shard->options.shard_idx, LP_CHUNK_USE_OBJECTS,
 				shard->lease_hint, &shard->lease_chunk);
@@ -375,6 +425,7 @@ static void lease_fire(struct lp_timer *timer)
 
 void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter)
 {
+	LP_ASSERT(!shard->options.read_only);
 	if (shard->error != 0) {
 		lp_commit_wait_room(shard->commit, waiter); /* which tells of the error, soon */
 		return;
@@ -383,10 +434,17 @@ void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter
 	lease(shard);
 }
 
+uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard)
+{
+	return shard->freeing_blocks;
+}
+
 uint64_t lp_shard_defer_room(const struct lp_shard *shard)
 {
 	uint64_t held = lp_pending_stats(shard->pending)->versions;
-	uint64_t limit = shard->options.deferred_blocks_max; /* a replay may hold more */
+	uint64_t limit = shard->options.deferred_blocks_max;
+	if (shard->options.read_only)
+		return 0;
 	return held < limit ? LP_MIN(limit - held, lp_pending_room(shard->pending)) : 0;
 }
 
@@ -394,6 +452,7 @@ uint64_t lp_shard_defer_room(const struct lp_shard *shard)
 
 void lp_shard_defer(struct lp_shard *shard, const struct lp_log_payload *about, struct lp_seg seg)
 {
+	LP_ASSERT(!shard->options.read_only);
 	if (shard->error != 0)
 		return;
 	lp_commit_data(shard->commit, about, seg);
@@ -405,6 +464,7 @@ void lp_shard_defer(struct lp_shard *shard, const struct lp_log_payload *about, 
 static void change(struct lp_shard *shard, struct lp_extent extent, uint32_t kind)
 {
 	LP_ASSERT(extent.cnt > 0 && extent.cnt <= UINT32_MAX);
+	LP_ASSERT(!shard->options.read_only);
 	const struct lp_log_change about = {
 		.block = extent.block, .cnt = (uint32_t)extent.cnt, .op = kind};
 	lp_commit_change(shard->commit, &about);
@@ -421,6 +481,7 @@ void lp_shard_freed(struct lp_shard *shard, struct lp_extent extent)
 	if (shard->error != 0)
 		return;
 	change(shard, extent, LP_SPACE_CHANGE_KIND_FREE);
+	shard->freeing_blocks += extent.cnt;
 	int err = lp_pending_freed(shard->pending, lp_commit_seq(shard->commit), extent);
 	if (err < 0)
 		fail_shard(shard, err); /* half a change must not be committed */
@@ -439,7 +500,8 @@ void lpi_shard_init_running(struct lp_shard *shard)
 							       .ended = writing_ended,
 							       .settled = settled,
 							       .failed = writeback_failed};
-	shard->kv_events = (struct lp_kv_events){.flushed = kv_flushed, .failed = kv_failed};
+	shard->kv_events = (struct lp_kv_events){
+		.flushed = kv_flushed, .failed = kv_failed, .compact_failed = kv_compact_failed};
 	shard->kv_msg.deliver = kv_deliver;
 	shard->resume_timer.fire = resume_fire;
 	shard->resume_work = (struct lp_work){.run = resume_run, .done = resume_done};
@@ -447,6 +509,7 @@ void lpi_shard_init_running(struct lp_shard *shard)
 	shard->lease_work = (struct lp_work){.run = lease_run, .done = lease_done};
 	shard->lease_timer.fire = lease_fire;
 	lpi_space_waiters_init(&shard->space_waiters);
+	lpi_reclaim_init(shard);
 	lpi_pin_list_init(&shard->pins_free);
 	lpi_pin_list_init(&shard->pins_used);
 	for (size_t i = 0; i < LPI_SHARD_PINS; i++)
@@ -455,8 +518,7 @@ void lpi_shard_init_running(struct lp_shard *shard)
 
 void lpi_shard_begin(struct lp_shard *shard)
 {
-	lp_writeback_hurry(shard->writeback); /* what the log still held */
-	take_up_kv_news(shard);
+	lpi_shard_take_up_kv_news(shard);
 	lpi_shard_trim(shard);
 	relieve(shard);
 	want_chunk(shard);
@@ -465,19 +527,26 @@ void lpi_shard_begin(struct lp_shard *shard)
 bool lpi_shard_is_quiet(const struct lp_shard *shard)
 {
 	return lp_work_is_idle(&shard->resume_work) && lp_work_is_idle(&shard->flush_work) &&
-	       lp_work_is_idle(&shard->lease_work) && !atomic_load(&shard->kv_msg_sent);
+	       lp_work_is_idle(&shard->lease_work) && lpi_reclaim_is_idle(shard) &&
+	       !atomic_load(&shard->kv_msg_sent);
 }
 
 void lpi_shard_stop_timers(struct lp_shard *shard)
 {
 	lp_timer_stop(shard->options.reactor, &shard->resume_timer);
 	lp_timer_stop(shard->options.reactor, &shard->lease_timer);
+	lpi_reclaim_stop(shard);
 	tell_space(shard, -EIO);
 }
 
 int lp_shard_error(const struct lp_shard *shard)
 {
 	return shard->error;
+}
+
+bool lp_shard_is_read_only(const struct lp_shard *shard)
+{
+	return shard->options.read_only;
 }
 
 struct lp_commit *lp_shard_commit(struct lp_shard *shard)
@@ -503,6 +572,11 @@ struct lp_space *lp_shard_space(struct lp_shard *shard)
 struct lp_pending *lp_shard_pending(struct lp_shard *shard)
 {
 	return shard->pending;
+}
+
+struct lp_bdev_chan *lp_shard_log_chan(struct lp_shard *shard)
+{
+	return shard->log_chan;
 }
 
 struct lp_bdev_chan *lp_shard_data(struct lp_shard *shard)

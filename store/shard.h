@@ -5,12 +5,23 @@
  *
  * What it does by itself: takes payloads to their place, flushes the index and checkpoints the
  * space when the log is half full or somebody needs room, trims the log, leases chunks ahead of
- * need, and resumes the index when space has come back.
+ * need, returns those that hold nothing when files or other shards lack them, and resumes the
+ * index when space has come back.
+ *
+ * Read-only, nothing at all is written to any device, also not what a recovery would write: what
+ * the log holds beyond the index and the blocks is put on top of them in memory, which takes as
+ * much as that is in the log. All durable state can be read, and nothing else be done: there is no
+ * commit pipeline. A device that fails every write can be read so (rule L7).
+ *
+ * Opening takes what the log holds to its place, payloads included, before anybody is served: in
+ * memory of fixed size, and in a time that follows from the log's length, of which payloads are
+ * deferred_blocks_max at most, or more if the index has not been flushed for long.
  *
  * Threads: the reactor's. lp_shard_open() and lp_shard_close() turn the reactor while they wait.
  * Errors: opening fails with what a part says, corruption recorded by lp_corrupt(), and has then
  * changed nothing that a next opening would miss. A shard whose device fails is in ERROR (rule
- * L7): lp_shard_error(), and the way out is to close it and open it again.
+ * L7): lp_shard_error(), and the way out is to close it and open it again, read-only if the device
+ * cannot be written any more.
  */
 #ifndef LP_STORE_SHARD_H
 #define LP_STORE_SHARD_H
@@ -29,34 +40,46 @@ struct lp_shard_options {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
 	struct lp_devices *devices; /* outlive the shard */
-	struct lp_bufs *bufs;       /* of the reactor's thread */
+	struct lp_bufs *bufs;       /* of the reactor's thread; opening takes none */
 	uint32_t shard_idx;
 	enum lp_alloc_kind alloc_kind;
 	const struct lp_clock *sim_clock; /* NULL, or that of a simulation */
 	uint64_t index_cache_bytes;       /* 0: the index's default, as below */
 	uint64_t index_buffer_bytes;
+	uint64_t memory_bytes;        /* 0: a default; for the following, see store/index_plan.h */
 	uint64_t deferred_blocks_max; /* payloads waiting for their place; 0: a default */
 	uint64_t files_reserve_bytes; /* 0: a default */
+	bool read_only;               /* a must if the devices are */
+	struct lp_bdev_observer *log_observer; /* of frames; or NULL */
+	struct lp_bdev_observer *writeback_observer;
 };
 
+/* -EROFS: the devices are open for reading only, and the shard was not to be. */
 int lp_shard_open(const struct lp_shard_options *options,
 		  struct lp_shard **ret_shard) LP_MUST_CHECK;
 /* What was put is made durable and the log is closed, so that the next start is short; after an
- * error, or with abandon, only what is in flight is waited for. Accepts NULL. The shard is gone
- * in any case; the result says whether all of it reached the device. */
+ * error, or with abandon, only what is in flight is waited for. An index that fails, and gets
+ * nowhere though it is resumed, is waited for ten seconds. Accepts NULL. The shard is gone
+ * in any case; the result says whether all of it reached the device, and its place there: what was
+ * acknowledged has in any case, and is found by the next opening. */
 int lp_shard_close(struct lp_shard *shard, bool abandon) LP_MUST_CHECK;
 
 int lp_shard_error(const struct lp_shard *shard);
 
-/* The parts that objects use. */
+bool lp_shard_is_read_only(const struct lp_shard *shard);
+
+/* The parts that objects use. Read-only there is no pipeline: NULL; the overlay is empty. */
 struct lp_commit *lp_shard_commit(struct lp_shard *shard);
 struct lp_kv *lp_shard_kv(struct lp_shard *shard);
 struct lp_overlay *lp_shard_overlay(struct lp_shard *shard);
 struct lp_space *lp_shard_space(struct lp_shard *shard);
 struct lp_pending *lp_shard_pending(struct lp_shard *shard);
 struct lp_bdev_chan *lp_shard_data(struct lp_shard *shard);
+/* That of the log: the same, unless the store has a device for it. */
+struct lp_bdev_chan *lp_shard_log_chan(struct lp_shard *shard);
 
-/* How many more payloads may be deferred (rule L6). */
+/* How many more payloads may be deferred (rule L6). From here on down to waiting for space nothing
+ * but this, which is 0, may be called read-only (asserted). */
 uint64_t lp_shard_defer_room(const struct lp_shard *shard);
 /* One deferred block: into the collecting group, and pending (rule S4). Room was reserved, and
  * lp_shard_defer_room() is not 0. */
@@ -69,6 +92,26 @@ void lp_shard_freed(struct lp_shard *shard, struct lp_extent extent);
 /* Told with 0 when more space may be had than now, or -ENOSPC when all chunks are leased and the
  * shard cannot get more. */
 void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter);
+/* Blocks whose free is put, but not durable: soon there. */
+uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard);
+
+/* What a transaction does to the index. */
+enum lp_shard_use {
+	LP_SHARD_FREES,    /* removes, or makes smaller */
+	LP_SHARD_REWRITES, /* what is there already */
+	LP_SHARD_GROWS,
+};
+/* 0: the index has the room for it, also to go on afterwards (rule L8). -ENOSPC. -EBUSY:
+ * compactions that are due may yet make room, ask again in a moment, but not for ever. -EAGAIN: the
+ * index is being compacted and empty chunks are returned, for something was removed since that was
+ * last tried: lp_shard_wait_index_room(), then ask again. */
+int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use) LP_MUST_CHECK;
+/* Something was removed from the index. */
+void lp_shard_note_removal(struct lp_shard *shard);
+/* The index has no space, and the log is full of what it cannot take. */
+bool lp_shard_is_stuck(const struct lp_shard *shard);
+/* Told when that has ended, with 0, or -ENOSPC when it takes long. */
+void lp_shard_wait_index_room(struct lp_shard *shard, struct lp_commit_waiter *waiter);
 
 /* A simulation's driver calls this between turns: runs one of the index's jobs. */
 bool lp_shard_sim_run_one(struct lp_shard *shard);
@@ -77,7 +120,7 @@ struct lp_shard_recovery {
 	uint64_t applied;  /* what the index had persisted */
 	uint64_t last_seq; /* the end of the log */
 	uint64_t frames;   /* replayed */
-	uint64_t payloads; /* blocks that were not in their place yet */
+	uint64_t payloads; /* blocks that may not have been in their place yet */
 	uint64_t took_ns;
 	bool was_clean;
 };

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What store/shard.c (running) and store/shard_open.c (opening and closing) share. */
+/* What store/shard.c (running), shard_open.c (opening and closing), shard_replay.c (what the log
+ * held) and shard_reclaim.c (room for the index) share. */
 #ifndef LP_STORE_SHARD_IMPL_H
 #define LP_STORE_SHARD_IMPL_H
 
 #include <stdatomic.h>
 
+#include "store/index_plan.h"
 #include "store/kvfs_blockfs.h"
+#include "store/kvfs_ro.h"
 #include "store/shard.h"
 
-#define LPI_SHARD_PINS 64u /* runs of write-back in flight, at most */
+#define LPI_SHARD_PINS    64u /* runs of write-back in flight, at most */
+#define LPI_SHARD_RETURNS 16u /* chunks returned at once */
+/* With fewer free blocks another chunk is leased: so many, but at most that part of the device. */
+#define LPI_LOW_WATER_BLOCKS UINT64_C(4096)
+#define LPI_LOW_WATER_SHARE  16u
 
 struct lpi_shard_pin {
 	struct lp_space_pin pin;
@@ -18,13 +25,35 @@ struct lpi_shard_pin {
 LP_LIST_DEFINE(lpi_pin_list, struct lpi_shard_pin, node);
 LP_LIST_DEFINE(lpi_space_waiters, struct lp_commit_waiter, node);
 
+/* A reclaim of room for the index: shard_reclaim.c. */
+struct lpi_reclaim {
+	bool is_running;
+	bool is_checkpointed;
+	bool is_compacted;
+	uint32_t rounds;
+	uint64_t start_ns;
+	uint64_t next_ns;      /* not before */
+	uint64_t inserted_seq; /* what was in the index when the last one began, */
+	uint64_t removals;     /* and how many removals there had been */
+	struct lp_commit_waiter waiter;
+	struct lp_work work;
+	int result;
+	struct lp_timer timer;       /* armed: it is worth waiting for it */
+	struct lp_timer start_timer; /* armed: it will begin */
+	struct lpi_space_waiters waiters;
+	uint32_t chunks[LPI_SHARD_RETURNS]; /* to be returned by the work */
+	uint32_t chunk_cnt;
+};
+
 struct lp_shard {
 	struct lp_shard_options options;
+	struct lp_index_plan plan;
 	struct lp_log_limits limits;
 	struct lp_bdev_chan *data;
 	struct lp_bdev_chan *log_chan; /* the same, or of the wal device */
 	struct lp_blockfs *files;
 	struct lp_kvfs_blockfs kvfs;
+	struct lp_kvfs_ro *kvfs_ro; /* above it; NULL unless read-only */
 	struct lp_kv *kv;
 	struct lp_overlay *overlay;
 	struct lp_space *space;
@@ -48,9 +77,12 @@ struct lp_shard {
 	_Atomic uint64_t kv_persisted; /* `applied` as of the last flush */
 	_Atomic int kv_error;
 	_Atomic bool kv_error_final;
+	_Atomic bool kv_is_short; /* a compaction found no space */
 	struct lp_timer resume_timer;
 	struct lp_work resume_work;
 	int resume_result;
+	uint32_t return_chunks[LPI_SHARD_RETURNS]; /* by the resume */
+	uint32_t return_cnt;
 	uint32_t resume_failures; /* in a row, for other reasons than a full device */
 	struct lp_work flush_work;
 	int flush_result;
@@ -63,6 +95,10 @@ struct lp_shard {
 	struct lp_timer lease_timer;
 	struct lpi_space_waiters space_waiters;
 
+	struct lpi_reclaim reclaim;
+	uint64_t freeing_blocks;
+	uint64_t removals; /* that may have made room in the index */
+
 	uint64_t persisted_seq; /* the shard thread's copy of kv_persisted */
 	uint64_t trimmed_seq;
 	uint64_t record_seq;       /* the newest frame with a checkpoint record */
@@ -70,9 +106,17 @@ struct lp_shard {
 	uint8_t *record;           /* room for one checkpoint record */
 	uint8_t *change_bytes;     /* room for the changes of one frame */
 	int error;
+	bool is_door_closed; /* the log is too full for more than making room */
 	bool closing;
 	struct lp_shard_recovery recovery;
+	struct lp_bufs *replay_bufs; /* read-only: of what is pending; or NULL */
 };
+
+/* Waits in a way that lets everybody else work. */
+void lpi_shard_turn(struct lp_shard *shard);
+/* The log, just made, is recovered, and what it holds is put where it belongs; then the space is
+ * complete. */
+int lpi_shard_replay(struct lp_shard *shard) LP_MUST_CHECK;
 
 void lpi_shard_init_running(struct lp_shard *shard);
 /* Everything stands: begins what a shard does by itself. */
@@ -82,6 +126,23 @@ void lpi_shard_trim(struct lp_shard *shard);
 /* Some records of the chunks whose changes have been in the log for the longest go into the group
  * that collects. False when there are no more. */
 bool lpi_shard_checkpoint_some(struct lp_shard *shard);
+/* In a second, unless the shard closes or has failed: empty chunks go back to the device, so that
+ * the index may have them, and it is resumed. */
+void lpi_shard_resume_later(struct lp_shard *shard);
+/* What the index told so far, taken up by the shard's thread. */
+void lpi_shard_take_up_kv_news(struct lp_shard *shard);
+/* Chunks that hold nothing, out of use now and to be returned by a helper. */
+uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint32_t *ret_chunks);
+/* Files, or other shards, lack what this one does not need. */
+bool lpi_shard_should_return(const struct lp_shard *shard);
+
+void lpi_reclaim_init(struct lp_shard *shard);
+/* Returns chunks that hold nothing, if somebody lacks them. */
+void lpi_reclaim_look(struct lp_shard *shard);
+bool lpi_reclaim_is_idle(const struct lp_shard *shard);
+/* Also tells those who wait. */
+void lpi_reclaim_stop(struct lp_shard *shard);
+
 /* Nothing of the shard's own is under way. */
 bool lpi_shard_is_quiet(const struct lp_shard *shard);
 /* Also tells those who wait for space. */

@@ -2,42 +2,33 @@
 /* Opening and closing a shard.
  *
  * Open, in this order, each on what is below it: blockfs, the index, what the index says of
- * free space, the log. Frames of the log are delivered before it is known whether the log is sound
- * (rule L1): until then everything made of them stays in memory: batches go into the memtable,
- * payloads into pending, changes into the space. When the log has been judged sound, the pipeline
- * starts, and payloads go to their place in the background: the time to start follows from the
- * length of the log, not from the number of objects.
+ * free space, the log, which is replayed (shard_replay.c), the pipeline. The time to start follows
+ * from the length of the log, not from the number of objects.
+ *
+ * Read-only: the same, with blockfs below a layer in memory that takes what RocksDB writes, and a
+ * log that is read and judged and then left alone. There is no pipeline and no write-back, so
+ * nothing of the shard runs by itself.
  *
  * Close: what was put becomes durable; payloads go to their place, the index flushes, the log is
- * trimmed and closed.
+ * trimmed and closed. An index that fails, for want of space or otherwise, is resumed as ever; when
+ * for some time nothing has come of that the close goes on without it: the log, which then is
+ * neither trimmed nor closed, has all that was acknowledged.
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/endian.h"
 #include "base/error.h"
-#include "format/space.h"
 #include "store/keys.h"
 #include "store/log_limits.h"
 #include "store/shard_impl.h"
 
 #define DEFERRED_DEFAULT  UINT64_C(16384) /* blocks: 64 MiB */
 #define OVERLAY_BUCKETS   4096u
-#define LOW_WATER_BLOCKS  UINT64_C(4096)
 #define WRITEBACK_WAIT_NS (100 * LP_NS_PER_MS)
-#define STALL_RETRY_NS    (10 * LP_NS_PER_MS)
-#define STALL_RETRIES_MAX 6000u /* a minute */
+#define CLOSE_PATIENCE_NS (10 * LP_NS_PER_S)
 
-struct replay {
-	struct lp_log_recovery recovery;
-	struct lp_shard *shard;
-	struct lp_kv_batch *batch;
-	bool done;
-};
-
-/* Waits in a way that lets everybody else work. */
-static void turn(struct lp_shard *shard)
+void lpi_shard_turn(struct lp_shard *shard)
 {
 	if (shard->options.sim_clock != NULL && shard->kv != NULL)
 		(void)lp_kv_sim_run_one(shard->kv);
@@ -69,6 +60,44 @@ static int manifest_barrier(void *arg)
 	return commit != NULL ? lp_commit_barrier(commit) : 0;
 }
 
+static uint64_t chunks_bytes(const struct lp_disk_label *label)
+{
+	return (uint64_t)label->chunk_cnt * label->chunk_blocks * LP_BLOCK_BYTES;
+}
+
+/* What the index may use, and what is kept for it (rule L8). */
+static void make_plan(struct lp_shard *shard)
+{
+	const struct lp_devices *devices = shard->options.devices;
+	const struct lp_index_wish wish = {
+		.device_bytes = chunks_bytes(&devices->label[LP_MKFS_DATA]) +
+				chunks_bytes(&devices->label[LP_MKFS_DB]),
+		.shard_cnt = devices->label[LP_MKFS_DATA].shard_cnt,
+		.memory_bytes = shard->options.memory_bytes,
+		.buffer_bytes = shard->options.index_buffer_bytes,
+		.reserve_bytes = shard->options.files_reserve_bytes,
+	};
+	lp_index_make_plan(&wish, &shard->plan);
+}
+
+/* This shard has leased its reserve; objects leave what those need that have nothing yet. */
+static void keep_for_others(struct lp_shard *shard)
+{
+	const struct lp_devices *devices = shard->options.devices;
+	const struct lp_disk_label *label = &devices->label[LP_MKFS_DATA];
+	uint64_t chunk_bytes = (uint64_t)label->chunk_blocks * LP_BLOCK_BYTES;
+	uint64_t bytes = 0;
+	if (devices->files_reserve_bytes != 0 || shard->options.read_only)
+		return;
+	for (uint32_t i = 0; i < label->shard_cnt; i++) {
+		if (i != shard->options.shard_idx &&
+		    lp_chunks_find(shard->chunks, i, LP_CHUNK_USE_FILES, 0) == LP_CHUNK_NONE)
+			bytes += shard->plan.reserve_bytes;
+	}
+	lp_chunks_set_files_reserve(shard->chunks,
+				    (uint32_t)((bytes + chunk_bytes - 1) / chunk_bytes));
+}
+
 static int open_files(struct lp_shard *shard)
 {
 	struct lp_devices *devices = shard->options.devices;
@@ -79,32 +108,62 @@ static int open_files(struct lp_shard *shard)
 		.journal_bdev = devices->bdev[where],
 		.area = lp_label_files_area(&devices->label[where], shard->options.shard_idx),
 		.shard_idx = shard->options.shard_idx,
-		.reserve_bytes = shard->options.files_reserve_bytes,
+		.reserve_bytes = shard->plan.reserve_bytes,
 		.clock = shard->options.sim_clock,
+		.read_only = shard->options.read_only,
 	};
 	memcpy(options.store_uuid, devices->label[LP_MKFS_DATA].store_uuid,
 	       sizeof(options.store_uuid));
 	int err = lp_blockfs_open(&options, &shard->files);
 	if (err < 0)
 		return err;
+	keep_for_others(shard);
 	lp_blockfs_set_manifest_barrier(shard->files, manifest_barrier, shard);
 	lp_kvfs_blockfs_init(&shard->kvfs, shard->files);
-	return 0;
+	if (shard->options.read_only)
+		err = lp_kvfs_ro_new(&shard->kvfs.kvfs, &shard->kvfs_ro);
+	return err;
+}
+
+static struct lp_log_area log_area(const struct lp_shard *shard)
+{
+	const struct lp_devices *devices = shard->options.devices;
+	const struct lp_disk_label *label = &devices->label[lp_devices_of_log(devices)];
+	struct lp_extent extent = lp_label_log_area(label, shard->options.shard_idx);
+	struct lp_log_area area = {.block = extent.block,
+				   .ring_blocks = extent.cnt - LP_LOG_SLOT_CNT,
+				   .shard = shard->options.shard_idx};
+	memcpy(area.store_uuid, label->store_uuid, sizeof(area.store_uuid));
+	return area;
+}
+
+/* An index is made by the first opening only, before the log's first recovery and so before its
+ * first frame. Later, one that is not there was lost. */
+static int open_or_make_index(struct lp_shard *shard, struct lp_kv_options *options)
+{
+	const struct lp_log_area area = log_area(shard);
+	int err = lp_log_is_new(lp_bdev_of(shard->log_chan), &area, &options->create);
+	if (err == 0)
+		err = lp_kv_open(options, &shard->kv);
+	return err == -ENOENT ? LP_CORRUPT(LP_OFFSET_NONE, "the index of shard %u is gone",
+					   shard->options.shard_idx)
+			      : err;
 }
 
 static int open_index(struct lp_shard *shard)
 {
-	const struct lp_kv_options options = {
-		.fs = &shard->kvfs.kvfs,
+	bool read_only = shard->options.read_only;
+	struct lp_kv_options options = {
+		.fs = read_only ? lp_kvfs_ro_fs(shard->kvfs_ro) : &shard->kvfs.kvfs,
 		.sim_clock = shard->options.sim_clock,
-		.events = &shard->kv_events,
+		.events = read_only ? NULL : &shard->kv_events,
 		.cache_bytes = shard->options.index_cache_bytes,
-		.write_buffer_bytes = shard->options.index_buffer_bytes,
-		.create = true,
+		.write_buffer_bytes = shard->plan.buffer_bytes,
+		.no_compaction = read_only, /* it would take memory, for nothing */
 	};
 	struct lp_key key;
 	struct lp_kv_value value;
-	int err = lp_kv_open(&options, &shard->kv);
+	int err = open_or_make_index(shard, &options);
 	if (err < 0)
 		return err;
 	lp_key_of_store(&key, "applied");
@@ -169,7 +228,9 @@ static int open_space(struct lp_shard *shard)
 		.base_block = label->chunk_base,
 		.chunk_blocks = label->chunk_blocks,
 		.chunk_cnt_max = label->chunk_cnt,
-		.low_water_blocks = LP_MIN(LOW_WATER_BLOCKS, (uint64_t)label->chunk_blocks),
+		.low_water_blocks = LP_MIN(LPI_LOW_WATER_BLOCKS, (uint64_t)label->chunk_cnt *
+									 label->chunk_blocks /
+									 LPI_LOW_WATER_SHARE),
 	};
 	int err = lp_space_new(&config, &shard->space);
 	uint32_t chunk = LP_CHUNK_NONE;
@@ -186,132 +247,29 @@ static int open_space(struct lp_shard *shard)
 
 /* --- The log ---------------------------------------------------------------------------------- */
 
-/* A full memtable waits for its flush: so do we, for a bounded time. */
-static int write_batch(struct lp_shard *shard, struct lp_kv_batch *batch)
-{
-	for (uint32_t tries = 0; tries < STALL_RETRIES_MAX; tries++) {
-		int err = lp_kv_write(shard->kv, batch);
-		if (err != -EAGAIN)
-			return err;
-		if (shard->options.sim_clock != NULL) {
-			if (!lp_kv_sim_run_one(shard->kv))
-				return -EIO;
-			continue;
-		}
-		const struct timespec pause = {.tv_nsec = (long)STALL_RETRY_NS};
-		(void)nanosleep(&pause, NULL);
-	}
-	return -ETIMEDOUT;
-}
-
-static int replay_batch(struct replay *replay, const struct lp_log_view *view)
-{
-	struct lp_kv_bytes data = {view->batch, view->head.batch_bytes};
-	if (view->head.seq <= replay->recovery.applied || data.len == 0)
-		return 0;
-	int err = lp_kv_batch_load(replay->batch, data);
-	return err < 0 ? err : write_batch(replay->shard, replay->batch);
-}
-
-static int replay_payload(struct lp_shard *shard, uint64_t seq, const struct lp_log_payload *about,
-			  const uint8_t *block)
-{
-	struct lp_seg seg = {.buf = lp_buf_new(shard->options.bufs, (uint32_t)LP_BLOCK_BYTES),
-			     .len = (uint32_t)LP_BLOCK_BYTES};
-	if (seg.buf == NULL)
-		return -ENOMEM;
-	memcpy(seg.buf->data, block, LP_BLOCK_BYTES);
-	int err = lp_pending_add(shard->pending, seq, about->device_block, seg, about->crc);
-	lp_buf_put(seg.buf);
-	return err == -EAGAIN ? -ENOMEM : err;
-}
-
-static int replay_frame(struct lp_log_recovery *recovery, const struct lp_log_view *view)
-{
-	struct replay *replay = LP_CONTAINER_OF(recovery, struct replay, recovery);
-	struct lp_shard *shard = replay->shard;
-	uint64_t seq = view->head.seq;
-	int err = replay_batch(replay, view);
-	for (uint32_t i = 0; i < view->head.payload_cnt && err == 0; i++) {
-		struct lp_log_payload about;
-		const uint8_t *block = lp_log_view_payload(view, i, &about);
-		err = replay_payload(shard, seq, &about, block);
-	}
-	for (uint32_t i = 0; i < view->head.change_cnt && err == 0; i++) {
-		struct lp_log_change change;
-		lp_log_view_change(view, i, &change);
-		if (change.op == LP_SPACE_CHANGE_KIND_FREE && change.cnt > 0)
-			err = lp_pending_freed(shard->pending, seq,
-					       (struct lp_extent){change.block, change.cnt});
-	}
-	if (err == 0)
-		err = lp_space_replay_frame(shard->space, seq, view->changes,
-					    (size_t)view->head.change_cnt * LP_LOG_CHANGE_SIZE);
-	if (err == 0)
-		lp_pending_frame_durable(shard->pending, seq);
-	return err;
-}
-
-static void replay_complete(struct lp_log_recovery *recovery)
-{
-	LP_CONTAINER_OF(recovery, struct replay, recovery)->done = true;
-}
-
-static int recover_log(struct lp_shard *shard, struct replay *replay)
-{
-	replay->shard = shard;
-	replay->recovery = (struct lp_log_recovery){.applied = shard->persisted_seq,
-						    .frame = replay_frame,
-						    .complete = replay_complete};
-	int err = lp_kv_batch_new(1 << 16, &replay->batch);
-	if (err < 0)
-		return err;
-	lp_log_recover(shard->log, &replay->recovery);
-	while (!replay->done)
-		turn(shard);
-	lp_kv_batch_free(replay->batch);
-	shard->recovery.last_seq = replay->recovery.last_seq;
-	shard->recovery.frames = replay->recovery.frame_cnt;
-	shard->recovery.was_clean = replay->recovery.was_clean;
-	if (replay->recovery.result == 0) {
-		/* Frames before this one were still there, but are done with. */
-		shard->trimmed_seq = replay->recovery.oldest_needed;
-		lp_pending_forget_before(shard->pending, shard->trimmed_seq);
-	}
-	shard->recovery.payloads = lp_pending_stats(shard->pending)->versions;
-	return replay->recovery.result;
-}
-
 static int open_log(struct lp_shard *shard)
 {
-	const struct lp_devices *devices = shard->options.devices;
-	const struct lp_disk_label *label = &devices->label[lp_devices_of_log(devices)];
-	struct lp_extent extent = lp_label_log_area(label, shard->options.shard_idx);
 	struct lp_log_options options = {
 		.reactor = shard->options.reactor,
 		.chan = shard->log_chan,
-		.area = {.block = extent.block,
-			 .ring_blocks = extent.cnt - LP_LOG_SLOT_CNT,
-			 .shard = shard->options.shard_idx},
+		.area = log_area(shard),
+		.observer = shard->options.log_observer,
 	};
-	memcpy(options.area.store_uuid, label->store_uuid, sizeof(options.area.store_uuid));
 	options.limits = lp_log_limits_for(options.area.ring_blocks);
 	shard->limits = options.limits;
-	/* The log bounds what a replay finds, whatever the limit was when it was written. */
-	uint64_t deferred = LP_MAX(shard->options.deferred_blocks_max, options.area.ring_blocks);
-	struct replay replay = {.done = false};
+	/* Read-only the log bounds what there may be, whatever the limit was when it was written.
+	 */
+	uint64_t deferred = shard->options.deferred_blocks_max;
+	if (shard->options.read_only)
+		deferred = LP_MAX(deferred, options.area.ring_blocks);
 	int err = lp_pending_new(deferred, &shard->pending);
 	if (err == 0)
 		err = lp_log_new(&options, &shard->log);
 	/* What a process that died had written may be in the device's cache only: what is built on
 	 * it must not become durable before it (rule L3). */
-	if (err == 0)
+	if (err == 0 && !shard->options.read_only)
 		err = lp_bdev_flush_sync(lp_bdev_of(shard->log_chan));
-	if (err == 0)
-		err = recover_log(shard, &replay);
-	if (err == 0)
-		err = lp_space_recovered(shard->space, shard->recovery.last_seq);
-	return err;
+	return err == 0 ? lpi_shard_replay(shard) : err;
 }
 
 static int open_pipeline(struct lp_shard *shard)
@@ -323,6 +281,7 @@ static int open_pipeline(struct lp_shard *shard)
 		.events = &shard->writeback_events,
 		.start_versions = shard->options.deferred_blocks_max / 4,
 		.wait_ns = WRITEBACK_WAIT_NS,
+		.observer = shard->options.writeback_observer,
 	};
 	struct lp_commit_options commit = {
 		.reactor = shard->options.reactor,
@@ -332,10 +291,8 @@ static int open_pipeline(struct lp_shard *shard)
 		.limits = shard->limits,
 		.applied = shard->recovery.last_seq,
 	};
-	int err = lp_overlay_new(OVERLAY_BUCKETS, 0, &shard->overlay);
 	commit.overlay = shard->overlay;
-	if (err == 0)
-		err = lp_writeback_new(&writeback, &shard->writeback);
+	int err = lp_writeback_new(&writeback, &shard->writeback);
 	if (err == 0)
 		err = lp_commit_new(&commit, &shard->commit);
 	if (err == 0 && shard->options.sim_clock != NULL)
@@ -347,6 +304,7 @@ static int open_pipeline(struct lp_shard *shard)
 
 static int open_all(struct lp_shard *shard)
 {
+	make_plan(shard);
 	int err = open_channels(shard);
 	if (err == 0)
 		err = open_files(shard);
@@ -357,12 +315,16 @@ static int open_all(struct lp_shard *shard)
 	if (err == 0)
 		err = open_log(shard);
 	if (err == 0)
+		err = lp_overlay_new(OVERLAY_BUCKETS, 0, &shard->overlay);
+	if (err == 0 && !shard->options.read_only)
 		err = open_pipeline(shard);
 	return err;
 }
 
 int lp_shard_open(const struct lp_shard_options *options, struct lp_shard **ret_shard)
 {
+	if (options->devices->read_only && !options->read_only)
+		return -EROFS;
 	struct lp_shard *shard = calloc(1, sizeof(*shard));
 	if (shard == NULL)
 		return -ENOMEM;
@@ -381,7 +343,8 @@ int lp_shard_open(const struct lp_shard_options *options, struct lp_shard **ret_
 		return err;
 	}
 	shard->recovery.took_ns = lp_clock_mono_ns(lp_reactor_clock(options->reactor)) - start_ns;
-	lpi_shard_begin(shard);
+	if (!shard->options.read_only)
+		lpi_shard_begin(shard);
 	*ret_shard = shard;
 	return 0;
 }
@@ -405,34 +368,110 @@ static bool is_busy(const struct lp_shard *shard)
 	       !lpi_shard_is_quiet(shard);
 }
 
-/* All that was put is durable, in its place, and in the index's tables. */
-static int settle(struct lp_shard *shard)
+/* For how long the index has got nowhere, and why. */
+struct patience {
+	uint64_t since_ns;
+	uint64_t progress;
+	int err; /* 0: it is slow, but has not failed */
+};
+
+static bool is_over(struct lp_shard *shard, struct patience *patience)
 {
-	while (!lp_commit_is_idle(shard->commit) && shard->error == 0)
-		turn(shard);
+	uint64_t now_ns = lp_reactor_now_ns(shard->options.reactor);
+	uint64_t progress = shard->persisted_seq + lp_commit_inserted_seq(shard->commit);
+	int err = lp_kv_error(shard->kv);
+	if (err == 0)
+		err = lp_kv_compact_error(shard->kv);
+	if (patience->since_ns == 0 || progress != patience->progress)
+		*patience = (struct patience){.since_ns = now_ns, .progress = progress};
+	if (err < 0)
+		patience->err = err;
+	return patience->err < 0 && now_ns - patience->since_ns >= CLOSE_PATIENCE_NS;
+}
+
+/* 0, or why it is in vain. */
+static int wait_idle(struct lp_shard *shard, struct patience *patience)
+{
+	while (!lp_commit_is_idle(shard->commit) && shard->error == 0) {
+		if (is_over(shard, patience))
+			return patience->err;
+		lpi_shard_turn(shard);
+	}
+	return shard->error;
+}
+
+static int land_pending(struct lp_shard *shard)
+{
 	while (lp_pending_stats(shard->pending)->versions > 0 && shard->error == 0) {
 		if (lp_writeback_is_idle(shard->writeback))
 			lp_writeback_hurry(shard->writeback);
-		turn(shard);
+		lpi_shard_turn(shard);
 	}
-	while (lpi_shard_checkpoint_some(shard) && shard->error == 0)
-		turn(shard);
-	while (!lp_commit_is_idle(shard->commit) && shard->error == 0)
-		turn(shard);
+	return shard->error;
+}
+
+static int checkpoint(struct lp_shard *shard, struct patience *patience)
+{
+	while (lpi_shard_checkpoint_some(shard) && shard->error == 0) {
+		if (is_over(shard, patience))
+			return patience->err;
+		lpi_shard_turn(shard);
+	}
+	return wait_idle(shard, patience);
+}
+
+/* False: not within the time there is. */
+static bool is_resumed(struct lp_shard *shard, struct patience *patience)
+{
+	lpi_shard_resume_later(shard);
+	while (shard->error == 0 &&
+	       (lp_kv_error(shard->kv) < 0 || lp_timer_is_armed(&shard->resume_timer))) {
+		if (is_over(shard, patience))
+			return false;
+		lpi_shard_turn(shard);
+	}
 	while (!lpi_shard_is_quiet(shard))
-		turn(shard);
-	if (shard->error != 0)
-		return shard->error;
+		lpi_shard_turn(shard);
+	return true;
+}
+
+/* Nobody else asks for a flush or a resume after this has returned. */
+static int flush_index(struct lp_shard *shard, struct patience *patience)
+{
+	while (!lpi_shard_is_quiet(shard))
+		lpi_shard_turn(shard);
 	shard->flush_work = (struct lp_work){.run = index_flush_run, .done = nothing_more};
-	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->flush_work);
-	while (!lpi_shard_is_quiet(shard))
-		turn(shard);
+	while (shard->error == 0) {
+		lp_workers_submit(shard->options.workers, shard->options.reactor,
+				  &shard->flush_work);
+		while (!lpi_shard_is_quiet(shard))
+			lpi_shard_turn(shard);
+		if (shard->flush_result == 0)
+			break;
+		patience->err = shard->flush_result;
+		if (!is_resumed(shard, patience))
+			return patience->err;
+	}
+	return shard->error;
+}
+
+/* All that was put is durable, in its place, and in the index's tables. */
+static int settle(struct lp_shard *shard)
+{
+	struct patience patience = {.since_ns = 0};
+	int err = wait_idle(shard, &patience);
+	if (err == 0)
+		err = land_pending(shard);
+	if (err == 0)
+		err = checkpoint(shard, &patience);
+	if (err == 0)
+		err = flush_index(shard, &patience);
+	if (err < 0)
+		return err;
 	/* Nothing of the log is needed any more: a last frame says so. */
 	lpi_shard_trim(shard);
 	lp_commit_trim(shard->commit);
-	while (!lp_commit_is_idle(shard->commit) && shard->error == 0)
-		turn(shard);
-	return shard->error != 0 ? shard->error : shard->flush_result;
+	return wait_idle(shard, &patience);
 }
 
 struct closing {
@@ -450,7 +489,7 @@ static int close_log(struct lp_shard *shard)
 	struct closing closing = {.closing.complete = closing_complete};
 	lp_log_close(shard->log, &closing.closing);
 	while (!closing.done)
-		turn(shard);
+		lpi_shard_turn(shard);
 	return closing.closing.result;
 }
 
@@ -464,7 +503,7 @@ static int stop(struct lp_shard *shard, bool abandon)
 		lp_commit_abort(shard->commit);
 	lp_writeback_stop(shard->writeback);
 	while (is_busy(shard) || !lp_log_is_idle(shard->log))
-		turn(shard);
+		lpi_shard_turn(shard);
 	if (err == 0 && !abandon)
 		err = close_log(shard);
 	return err;
@@ -485,13 +524,15 @@ int lp_shard_close(struct lp_shard *shard, bool abandon)
 	if (err == 0 && !abandon)
 		err = kv_err;
 	while (!lpi_shard_is_quiet(shard))
-		turn(shard);
+		lpi_shard_turn(shard);
 	lp_commit_free(shard->commit);
 	lp_writeback_free(shard->writeback);
 	lp_log_free(shard->log);
 	lp_pending_free(shard->pending);
+	lp_bufs_free(shard->replay_bufs);
 	lp_space_free(shard->space);
 	lp_overlay_free(shard->overlay);
+	lp_kvfs_ro_free(shard->kvfs_ro);
 	lp_blockfs_close(shard->files);
 	if (shard->log_chan != shard->data)
 		lp_bdev_detach(shard->log_chan);

@@ -4,20 +4,17 @@
  * event, transactions are whole and in order, no space is leaked or given twice (P1, P2, P4, rules
  * L3, L4, S1 to S4), and a clean stop leaves nothing to be replayed.
  * Method: one random run with simulated time, jobs and helpers; then the power is cut at every
- * n-th event of its log, the store is opened from what is left, and compared with a model. */
-#include "store/sim_test.h"
+ * n-th event of its log, the store is opened from what is left, and compared with a model. Before
+ * that it is opened read-only, must then be the same, and nothing but reads come to the device. */
+#include "store/shard_test.h"
 
-#include "base/crc32c.h"
-#include "base/endian.h"
-#include "store/keys.h"
-#include "store/shard.h"
+#include "store/blockfs.h"
 
-#define KEYS       10u
-#define BLOCKS     20u
-#define TXNS_MAX   600u
-#define SIZE_BYTES (UINT64_C(96) << 20)
+#define KEYS     10u
+#define BLOCKS   20u
+#define TXNS_MAX 600u
 /* Per run; fewer where each costs ten times as much. */
-#define CUTS     (LP_ASSERT_SLOW_ON ? 40u : 150u)
+#define CUTS     (LP_ASSERT_SLOW_ON ? 20u : 150u)
 #define KEY_LAST KEYS
 
 struct txn {
@@ -27,96 +24,16 @@ struct txn {
 	int blocks[BLOCKS]; /* tag; 0: not touched; -1: freed */
 };
 
-/* A machine: a device, and a shard on it. */
-struct rig {
-	struct lp_clock_sim clock;
-	struct lp_reactor *reactor;
-	struct lp_workers *workers;
-	struct lp_bufs *bufs;
-	struct lp_bdev *bdev;
-	struct lp_devices devices;
-	struct lp_shard *shard;
-};
-
-static struct rig *live;
+static struct lpi_shard_rig *live;
 static struct lp_prng prng;
 static struct txn txns[TXNS_MAX]; /* from 1 */
 static uint32_t txn_cnt;
 static uint64_t mapped[BLOCKS]; /* device blocks; 0: none */
 static int tags[BLOCKS];
-static uint64_t deferred_max = 64;
 static uint64_t payload_cnt;
 static uint64_t freed_cnt;
 
-/* --- A machine ----------------------------------------------------------------------------------
- */
-
-static void rig_init(struct rig *rig, struct lp_bdev *bdev)
-{
-	*rig = (struct rig){.bdev = bdev};
-	lp_clock_sim_init(&rig->clock, LP_NS_PER_S, INT64_C(1700000000) * (int64_t)LP_NS_PER_S);
-	const struct lp_reactor_options options = {.name = "sim", .sim = &rig->clock};
-	lp_test_ok(lp_reactor_new(&options, &rig->reactor));
-	lp_test_ok(lp_reactor_start(rig->reactor));
-	lp_test_ok(lp_workers_new(0, &rig->workers));
-	lp_test_ok(lp_bufs_new(UINT64_C(8) << 20, &rig->bufs));
-}
-
-static int rig_open(struct rig *rig)
-{
-	const struct lp_devices_options devices = {.bdev = {rig->bdev}};
-	const struct lp_shard_options options = {.reactor = rig->reactor,
-						 .workers = rig->workers,
-						 .devices = &rig->devices,
-						 .bufs = rig->bufs,
-						 .sim_clock = &rig->clock.clock,
-						 .index_cache_bytes = 1 << 20,
-						 .index_buffer_bytes = 1 << 16,
-						 .deferred_blocks_max = deferred_max,
-						 .files_reserve_bytes = 1 << 20};
-	struct lp_label_why why;
-	int err = lp_devices_open(&devices, &rig->devices, &why);
-	return err < 0 ? err : lp_shard_open(&options, &rig->shard);
-}
-
-static int rig_close(struct rig *rig, bool abandon)
-{
-	int err = lp_shard_close(rig->shard, abandon);
-	rig->shard = NULL;
-	lp_devices_close(&rig->devices);
-	return err;
-}
-
-static void rig_fini(struct rig *rig)
-{
-	lp_bufs_free(rig->bufs);
-	lp_workers_free(rig->workers);
-	lp_reactor_free(rig->reactor);
-	lp_bdev_close(rig->bdev);
-}
-
-static void make_store(struct lp_bdev *bdev)
-{
-	struct lp_mkfs_options options = {
-		.bdev = {bdev}, .shard_cnt = 1, .log_bytes = UINT64_C(1) << 20};
-	struct lp_disk_label label;
-	struct lp_label_why why;
-	for (size_t i = 0; i < sizeof(options.seed); i++)
-		options.seed[i] = (uint8_t)(i * 7 + 1);
-	int err = lp_store_mkfs(&options, &label, &why);
-	if (err < 0)
-		print_error("mkfs: %s\n", why.text);
-	lp_test_ok(err);
-}
-
-static void turn(struct rig *rig)
-{
-	(void)lp_shard_sim_run_one(rig->shard);
-	(void)lp_reactor_turn(rig->reactor, true);
-}
-
-/* --- Transactions
- * ----------------------------------------------------------------------------------- */
+/* --- Transactions ----------------------------------------------------------------------------- */
 
 static void told(struct lp_commit_waiter *waiter, int result)
 {
@@ -126,20 +43,9 @@ static void told(struct lp_commit_waiter *waiter, int result)
 	txn->acked_event = lp_sim_event_count(lp_sim_of(live->bdev));
 }
 
-static struct lp_kv_bytes key_of(char space, uint64_t number, uint8_t *buf)
-{
-	buf[0] = (uint8_t)space;
-	lp_put_be64(buf + 1, number);
-	return (struct lp_kv_bytes){buf, 9};
-}
-
 static void put(char space, uint64_t number, uint64_t value)
 {
-	uint8_t key[9];
-	uint8_t bytes[8];
-	lp_put_le64(bytes, value);
-	lp_commit_put(lp_shard_commit(live->shard), key_of(space, number, key),
-		      (struct lp_kv_bytes){bytes, sizeof(bytes)});
+	lpi_shard_put(live->shard, space, number, value);
 }
 
 static bool take_block(uint64_t *ret_block)
@@ -158,7 +64,7 @@ static void free_block(uint32_t idx)
 {
 	uint8_t key[9];
 	lp_shard_freed(live->shard, (struct lp_extent){mapped[idx], 1});
-	lp_commit_delete(lp_shard_commit(live->shard), key_of('M', idx, key));
+	lp_commit_delete(lp_shard_commit(live->shard), lpi_shard_key('M', idx, key));
 	mapped[idx] = 0;
 	tags[idx] = 0;
 	freed_cnt++;
@@ -166,16 +72,8 @@ static void free_block(uint32_t idx)
 
 static void defer_block(uint32_t idx, int tag)
 {
-	struct lp_seg seg = {.buf = lp_buf_new(live->bufs, 4096), .len = 4096};
-	assert_non_null(seg.buf);
-	memset(seg.buf->data, tag, 4096);
-	const struct lp_log_payload about = {.ino = 1,
-					     .file_block = idx,
-					     .device_block = mapped[idx],
-					     .crc = lp_crc32c(0, seg.buf->data, 4096)};
-	lp_shard_defer(live->shard, &about, seg);
+	lpi_shard_defer(live, mapped[idx], tag);
 	payload_cnt++;
-	lp_buf_put(seg.buf);
 	tags[idx] = tag;
 }
 
@@ -233,42 +131,14 @@ static void begin_txn(void)
 	lp_commit_wait(lp_shard_commit(live->shard), &txn->waiter);
 }
 
-/* --- Judging
- * -------------------------------------------------------------------------------------------- */
-
-static uint64_t read_u64(struct rig *rig, char space, uint64_t number)
-{
-	uint8_t key[9];
-	struct lp_kv_value value;
-	int err = lp_kv_get(lp_shard_kv(rig->shard), key_of(space, number, key), &value);
-	if (err == -ENOENT)
-		return 0;
-	lp_test_ok(err);
-	uint64_t got = lp_get_le64(value.bytes.data);
-	lp_kv_value_release(&value);
-	return got;
-}
-
-static int read_tag(struct rig *rig, uint64_t block)
-{
-	struct lp_seg seg;
-	uint32_t crc;
-	if (lp_pending_find(lp_shard_pending(rig->shard), block, &seg, &crc))
-		return lpi_bench_tag_of(seg.buf->data + seg.offset, 4096);
-	uint64_t sectors = 4096 / lp_bdev_caps(rig->bdev)->block_bytes;
-	int tag = lpi_bench_peek(rig->bdev, block * sectors);
-	for (uint64_t i = 1; i < sectors; i++)
-		if (lpi_bench_peek(rig->bdev, block * sectors + i) != tag)
-			return LP_BENCH_MIXED;
-	return tag;
-}
+/* --- Judging ---------------------------------------------------------------------------------- */
 
 /* The state is that after transaction `last`, which is not before the last acknowledged one. */
-static void judge(struct rig *rig, uint64_t events)
+static void judge(struct lpi_shard_rig *rig, uint64_t events)
 {
 	uint64_t keys[KEYS] = {0};
 	int blocks[BLOCKS] = {0};
-	uint64_t last = read_u64(rig, 'K', KEY_LAST);
+	uint64_t last = lpi_shard_get(rig->shard, 'K', KEY_LAST);
 	assert_true(last <= txn_cnt);
 	for (uint32_t t = 1; t <= txn_cnt; t++) {
 		const struct txn *txn = &txns[t];
@@ -280,16 +150,16 @@ static void judge(struct rig *rig, uint64_t events)
 	}
 	uint64_t used = 0;
 	for (uint32_t i = 0; i < KEYS; i++)
-		assert_true(read_u64(rig, 'K', i) == keys[i]);
+		assert_true(lpi_shard_get(rig->shard, 'K', i) == keys[i]);
 	for (uint32_t i = 0; i < BLOCKS; i++) {
-		uint64_t block = read_u64(rig, 'M', i);
+		uint64_t block = lpi_shard_get(rig->shard, 'M', i);
 		assert_true((block != 0) == (blocks[i] > 0));
 		if (block == 0)
 			continue;
 		used++;
 		assert_true(
 			lp_space_is_used(lp_shard_space(rig->shard), (struct lp_extent){block, 1}));
-		assert_int_equal(read_tag(rig, block), blocks[i]);
+		assert_int_equal(lpi_shard_rig_tag(rig, block), blocks[i]);
 	}
 	/* Nothing else is in use: no leak. */
 	assert_int_equal(lp_space_used_blocks(lp_shard_space(rig->shard)), used);
@@ -303,54 +173,93 @@ static void told_again(struct lp_commit_waiter *waiter, int result)
 
 /* It takes more, and stops in order: what recovery put back does not stand in the way of the log's
  * next trim. */
-static void serve_again(struct rig *rig)
+static void serve_again(struct lpi_shard_rig *rig)
 {
 	struct lp_commit_waiter waiter = {.told = told_again};
-	struct rig *before = live;
+	struct lpi_shard_rig *before = live;
 	live = rig;
 	put('K', 0, 1);
 	lp_commit_wait(lp_shard_commit(rig->shard), &waiter);
 	for (int i = 0; i < 100000 && waiter.told != NULL; i++)
-		turn(rig);
+		lpi_shard_rig_turn(rig);
 	assert_null(waiter.told);
 	live = before;
 }
 
+/* Nothing but reads came to the device. */
+static void expect_only_reads(struct lp_bdev *bdev)
+{
+	const struct lp_sim *sim = lp_sim_of(bdev);
+	for (uint64_t i = lp_sim_event_first(sim); i < lp_sim_event_count(sim); i++) {
+		struct lp_sim_event event;
+		lp_sim_event_get(sim, i, &event);
+		assert_int_equal(event.opcode, LP_BDEV_READ);
+	}
+}
+
+/* Without changing anything the same is found as by those who may recover. */
+static void judge_read_only(struct lpi_shard_rig *rig, uint64_t events)
+{
+	rig->read_only = true;
+	lp_test_ok(lpi_shard_rig_open(rig));
+	judge(rig, events);
+	lp_test_ok(lpi_shard_rig_close(rig, false));
+	expect_only_reads(rig->bdev);
+	rig->read_only = false;
+}
+
 static void judge_cut(struct lp_bdev *left, uint64_t events, bool thoroughly)
 {
-	struct rig rig;
-	rig_init(&rig, left);
-	lp_test_ok(rig_open(&rig));
+	struct lpi_shard_rig rig;
+	lpi_shard_rig_init(&rig, left);
+	rig.deferred_max = live->deferred_max;
+	if (!LP_ASSERT_SLOW_ON || thoroughly)
+		judge_read_only(&rig, events);
+	lp_test_ok(lpi_shard_rig_open(&rig));
 	judge(&rig, events);
 	if (thoroughly)
 		serve_again(&rig);
-	lp_test_ok(rig_close(&rig, !thoroughly));
-	rig_fini(&rig);
+	lp_test_ok(lpi_shard_rig_close(&rig, !thoroughly));
+	lpi_shard_rig_fini(&rig);
 }
 
-/* --- Tests
- * ------------------------------------------------------------------------------------------------
- */
+/* --- Tests ------------------------------------------------------------------------------------ */
 
-static void start(struct rig *rig, uint64_t seed)
+static void reset_model(struct lpi_shard_rig *rig)
 {
-	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
-	const struct lp_sim_options options = {
-		.profile = &profile, .size_bytes = SIZE_BYTES, .seed = seed};
-	struct lp_bdev *bdev = NULL;
-	lp_test_ok(lp_bdev_open_sim(&options, &bdev));
-	make_store(bdev);
-	lp_sim_trim_log(lp_sim_of(bdev));
-	lp_prng_init(&prng, seed);
+	live = rig;
 	txn_cnt = 0;
 	memset(mapped, 0, sizeof(mapped));
 	memset(tags, 0, sizeof(tags));
-	rig_init(rig, bdev);
-	lp_test_ok(rig_open(rig));
-	live = rig;
 }
 
-static void run(struct rig *rig, uint32_t txns_more)
+/* What had not been acknowledged when the shard was stopped may be there or not: what is there
+ * becomes the model. */
+static void forget_unacknowledged(struct lpi_shard_rig *rig)
+{
+	rig->read_only = true;
+	lp_test_ok(lpi_shard_rig_open(rig));
+	txn_cnt = (uint32_t)lpi_shard_get(rig->shard, 'K', KEY_LAST);
+	for (uint32_t t = 1; t <= txn_cnt; t++)
+		txns[t].acked_event = 1;
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		mapped[i] = lpi_shard_get(rig->shard, 'M', i);
+		tags[i] = mapped[i] != 0 ? lpi_shard_rig_tag(rig, mapped[i]) : 0;
+	}
+	lp_test_ok(lpi_shard_rig_close(rig, false));
+	rig->read_only = false;
+}
+
+static void start(struct lpi_shard_rig *rig, uint64_t seed, uint64_t deferred_max)
+{
+	lp_prng_init(&prng, seed);
+	lpi_shard_rig_init(rig, lpi_shard_rig_store(seed));
+	rig->deferred_max = deferred_max;
+	lp_test_ok(lpi_shard_rig_open(rig));
+	reset_model(rig);
+}
+
+static void run(struct lpi_shard_rig *rig, uint32_t txns_more)
 {
 	uint32_t until = LP_MIN(txn_cnt + txns_more, TXNS_MAX - 1);
 	while (txn_cnt < until) {
@@ -363,7 +272,7 @@ static void run(struct rig *rig, uint32_t txns_more)
 		if (lp_prng_chance(&prng, 1, 3))
 			(void)lp_reactor_turn(rig->reactor, false);
 		else
-			turn(rig);
+			lpi_shard_rig_turn(rig);
 		assert_int_equal(lp_shard_error(rig->shard), 0);
 	}
 }
@@ -371,31 +280,30 @@ static void run(struct rig *rig, uint32_t txns_more)
 static void test_clean_stop(void **state)
 {
 	(void)state;
-	struct rig rig;
-	start(&rig, 1);
+	struct lpi_shard_rig rig;
+	start(&rig, 1, 64);
 	for (int round = 0; round < 3; round++) {
 		run(&rig, 60);
-		lp_test_ok(rig_close(&rig, false));
+		lp_test_ok(lpi_shard_rig_close(&rig, false));
 		assert_int_equal(txns[txn_cnt].acked_event != 0, 1);
-		lp_test_ok(rig_open(&rig));
+		lp_test_ok(lpi_shard_rig_open(&rig));
 		judge(&rig, lp_sim_event_count(lp_sim_of(rig.bdev)));
 		/* Everything is in its place: nothing of the log is needed. */
 		assert_true(lp_shard_recovery(rig.shard)->was_clean);
 		assert_int_equal(lp_shard_recovery(rig.shard)->payloads, 0);
 	}
-	lp_test_ok(rig_close(&rig, false));
-	rig_fini(&rig);
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
 }
 
 static void test_power_cut_at_many_events(void **state)
 {
 	(void)state;
 	for (uint64_t seed = 1; seed <= 5; seed++) {
-		struct rig rig;
+		struct lpi_shard_rig rig;
 		struct lp_sim_cutter *cutter = NULL;
 		uint64_t cuts = 0;
-		deferred_max = seed % 2 == 0 ? 64 : 800;
-		start(&rig, seed);
+		start(&rig, seed, seed % 2 == 0 ? 64 : 800);
 		run(&rig, 500);
 		lp_test_ok(lp_sim_cutter_new(lp_sim_of(rig.bdev), NULL, &cutter));
 		uint64_t step = 1 + lp_sim_event_count(lp_sim_of(rig.bdev)) / CUTS;
@@ -403,15 +311,174 @@ static void test_power_cut_at_many_events(void **state)
 			if (n % step != 0)
 				continue;
 			judge_cut(lp_sim_cutter_cut(cutter, seed + n), lp_sim_cutter_event(cutter),
-				  cuts % 5 == 0);
+				  cuts % 4 == 0);
 			cuts++;
 		}
 		assert_true(cuts > CUTS / 2);
 		assert_true(payload_cnt > 100 && freed_cnt > 20);
 		lp_sim_cutter_free(cutter);
-		lp_test_ok(rig_close(&rig, true));
-		rig_fini(&rig);
+		lp_test_ok(lpi_shard_rig_close(&rig, true));
+		lpi_shard_rig_fini(&rig);
 	}
+}
+
+static uint32_t crc_of_all(struct lp_bdev *bdev)
+{
+	_Alignas(4096) static uint8_t bytes[1 << 20];
+	uint32_t crc = 0;
+	for (uint64_t at = 0; at < LP_RIG_SIZE_BYTES; at += sizeof(bytes)) {
+		lp_test_ok(lp_bdev_read_sync(bdev, bytes, sizeof(bytes), at));
+		crc = lp_crc32c(crc, bytes, sizeof(bytes));
+	}
+	return crc;
+}
+
+static void expect_read_only(struct lpi_shard_rig *rig)
+{
+	assert_true(lp_shard_is_read_only(rig->shard));
+	assert_null(lp_shard_commit(rig->shard));
+	assert_non_null(lp_shard_overlay(rig->shard));
+	assert_int_equal(lp_shard_defer_room(rig->shard), 0);
+	assert_int_equal(lp_shard_error(rig->shard), 0);
+}
+
+/* Never opened, stopped in the middle, stopped in order: read-only the device stays as it was, to
+ * the byte, and everything can be read. */
+static void test_read_only_changes_nothing(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	lpi_shard_rig_init(&rig, lpi_shard_rig_store(7));
+	rig.deferred_max = 800;
+	lp_prng_init(&prng, 7);
+	reset_model(&rig);
+	for (int round = 0; round < 3; round++) {
+		uint32_t crc = crc_of_all(rig.bdev);
+		rig.read_only = true;
+		lp_sim_trim_log(lp_sim_of(rig.bdev));
+		for (int again = 0; again < 2; again++) {
+			lp_test_ok(lpi_shard_rig_open(&rig));
+			expect_read_only(&rig);
+			judge(&rig, UINT64_MAX);
+			assert_true((lp_shard_recovery(rig.shard)->payloads > 0) == (round == 1));
+			lp_test_ok(lpi_shard_rig_close(&rig, false));
+		}
+		expect_only_reads(rig.bdev);
+		assert_int_equal(crc_of_all(rig.bdev), crc);
+		rig.read_only = false;
+		lp_test_ok(lpi_shard_rig_open(&rig));
+		judge(&rig, UINT64_MAX);
+		run(&rig, 150);
+		lp_test_ok(lpi_shard_rig_close(&rig, round == 0));
+		forget_unacknowledged(&rig);
+	}
+	lpi_shard_rig_fini(&rig);
+}
+
+/* Rule L7: the device fails every write; the shard ends, and goes on read-only. */
+static void test_read_only_after_the_device_failed(void **state)
+{
+	(void)state;
+	const struct lp_sim_rule rule = {
+		.fault = LP_SIM_EIO,
+		.opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) | LP_SIM_OP(LP_BDEV_WRITE_THROUGH) |
+			       LP_SIM_OP(LP_BDEV_FLUSH) | LP_SIM_OP(LP_BDEV_DISCARD)};
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		struct lpi_shard_rig rig;
+		start(&rig, seed, 800);
+		run(&rig, 200);
+		(void)lp_sim_rule_add(lp_sim_of(rig.bdev), &rule);
+		put('X', 1, 1); /* not in the model */
+		while (lp_shard_error(rig.shard) == 0)
+			lpi_shard_rig_turn(&rig);
+		uint64_t events = lp_sim_event_count(lp_sim_of(rig.bdev));
+		(void)lpi_shard_rig_close(&rig, true);
+		lp_sim_trim_log(lp_sim_of(rig.bdev));
+		lp_test_err(-EIO, lpi_shard_rig_open(&rig));
+		lp_sim_trim_log(lp_sim_of(rig.bdev));
+		rig.read_only = true;
+		lp_test_ok(lpi_shard_rig_open(&rig));
+		expect_read_only(&rig);
+		judge(&rig, events);
+		lp_test_ok(lpi_shard_rig_close(&rig, false));
+		expect_only_reads(rig.bdev);
+		lpi_shard_rig_fini(&rig);
+	}
+}
+
+/* As if the journal of the index's files had been lost. */
+static void lose_index(struct lpi_shard_rig *rig)
+{
+	struct lp_disk_label label;
+	struct lp_label_why why;
+	lp_test_ok(lp_label_read(rig->bdev, false, &label, &why));
+	struct lp_blockfs_options options = {.journal_bdev = rig->bdev,
+					     .area = lp_label_files_area(&label, 0)};
+	memcpy(options.store_uuid, label.store_uuid, sizeof(options.store_uuid));
+	lp_test_ok(lp_blockfs_format(&options));
+}
+
+/* Files that blockfs had are gone: this is refused also while the log still begins at frame 1, so
+ * that a replay into a new index would seem to do. */
+static void test_lost_index_is_refused(void **state)
+{
+	(void)state;
+	for (int frames = 0; frames < 2; frames++) {
+		struct lpi_shard_rig rig;
+		lpi_shard_rig_init(&rig, lpi_shard_rig_store(3));
+		lp_test_ok(lpi_shard_rig_open(&rig));
+		if (frames > 0) {
+			lpi_shard_rig_put(&rig, 1, 1, 8);
+			lpi_shard_rig_sync(&rig);
+		}
+		(void)lpi_shard_rig_close(&rig, true);
+		lose_index(&rig);
+		/* Again: the first refusal has not made one. */
+		for (int i = 0; i < 2; i++)
+			lp_test_err(-EUCLEAN, lpi_shard_rig_open(&rig));
+		rig.read_only = true;
+		lp_test_err(-EUCLEAN, lpi_shard_rig_open(&rig));
+		lpi_shard_rig_fini(&rig);
+	}
+}
+
+/* The first opening makes the index; wherever it is cut off, the next one finishes that. */
+static void test_first_opening_is_cut(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	struct lp_sim_cutter *cutter = NULL;
+	uint64_t cuts = 0;
+	start(&rig, 5, 64);
+	uint64_t opened = lp_sim_event_count(lp_sim_of(rig.bdev));
+	lp_test_ok(lp_sim_cutter_new(lp_sim_of(rig.bdev), NULL, &cutter));
+	while (lp_sim_cutter_next(cutter) && lp_sim_cutter_event(cutter) <= opened) {
+		if (!LP_ASSERT_SLOW_ON || cuts % 4 == 0)
+			judge_cut(lp_sim_cutter_cut(cutter, cuts), 0, cuts % 8 == 0);
+		cuts++;
+	}
+	assert_true(cuts > 20);
+	lp_sim_cutter_free(cutter);
+	lp_test_ok(lpi_shard_rig_close(&rig, true));
+	lpi_shard_rig_fini(&rig);
+}
+
+static void test_read_only_devices_want_it(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	struct lp_label_why why;
+	lpi_shard_rig_init(&rig, lpi_shard_rig_store(1));
+	const struct lp_devices_options devices = {.bdev = {rig.bdev}, .read_only = true};
+	const struct lp_shard_options options = {.reactor = rig.reactor,
+						 .workers = rig.workers,
+						 .devices = &rig.devices,
+						 .bufs = rig.bufs,
+						 .sim_clock = &rig.clock.clock};
+	lp_test_ok(lp_devices_open(&devices, &rig.devices, &why));
+	lp_test_err(-EROFS, lp_shard_open(&options, &rig.shard));
+	lp_devices_close(&rig.devices);
+	lpi_shard_rig_fini(&rig);
 }
 
 int main(void)
@@ -419,6 +486,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_clean_stop),
 		cmocka_unit_test(test_power_cut_at_many_events),
+		cmocka_unit_test(test_first_opening_is_cut),
+		cmocka_unit_test(test_lost_index_is_refused),
+		cmocka_unit_test(test_read_only_changes_nothing),
+		cmocka_unit_test(test_read_only_after_the_device_failed),
+		cmocka_unit_test(test_read_only_devices_want_it),
 	};
 	return lp_test_main(tests, "store/shard");
 }

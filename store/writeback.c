@@ -75,6 +75,7 @@ static void flush_complete(struct lp_bdev_op *op)
 {
 	struct lp_writeback *wb = LP_CONTAINER_OF(op, struct lp_writeback, flush);
 	wb->flushing = false;
+	lp_bdev_observe(wb->options.observer, op, wb->options.reactor);
 	lp_pending_flush_end(wb->options.pending, op->result == 0);
 	if (op->result < 0) {
 		/* Rule L7: never retried as if nothing had happened. */
@@ -121,6 +122,7 @@ static void run_complete(struct lp_bdev_op *op)
 	struct run *run = LP_CONTAINER_OF(op, struct run, op);
 	struct lp_writeback *wb = run->writeback;
 	wb->flight--;
+	lp_bdev_observe(wb->options.observer, op, wb->options.reactor);
 	for (uint64_t i = 0; i < run->extent.cnt; i++) {
 		if (op->result == 0)
 			lp_pending_written(wb->options.pending, run->extent.block + i);
@@ -207,6 +209,10 @@ static void step(struct lp_writeback *wb)
 	if (wrote || wb->flight > 0)
 		return;
 	if (unflushed > 0) {
+		/* All that was there is written: what came meanwhile may wait again, for else a
+		 * steady writer would have a flush for every few of its blocks. */
+		if (unflushed < FLUSH_BLOCKS)
+			wb->hurried = false;
 		flush_begin(wb);
 		return;
 	}

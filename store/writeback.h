@@ -34,8 +34,9 @@ struct lp_writeback_options {
 	struct lp_bdev_chan *chan;
 	struct lp_pending *pending;
 	struct lp_writeback_events *events;
-	uint64_t start_versions; /* so many waiting start it */
-	uint64_t wait_ns;        /* or so long a wait of the oldest */
+	uint64_t start_versions;           /* so many waiting start it */
+	uint64_t wait_ns;                  /* or so long a wait of the oldest */
+	struct lp_bdev_observer *observer; /* of writes and flushes; or NULL */
 };
 
 struct lp_writeback_stats {

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: a shard whose index has no space, or fails, neither waits for ever nor loses anything: it
+ * closes or opens within a bounded time, with the error, and finds all that was acknowledged later;
+ * and when space comes back meanwhile, it goes on (rules L5, L6, L8, S5).
+ * Method: a device that has no space for the index's tables, for a time or for good; and one whose
+ * chunks are all leased for objects. */
+#include "store/shard_test.h"
+
+#include "store/shard_impl.h"
+
+#define VALUE_BYTES 8000u
+#define PUTS        120u /* three times the memtables of the rig */
+#define CLOSE_NS    (20 * LP_NS_PER_S)
+
+static uint64_t put_cnt; /* acknowledged */
+
+/* Writes of the index's files fail; those of the log and the journals do not. */
+static void take_space(struct lpi_shard_rig *rig, enum lp_sim_fault fault, uint32_t fire_cnt)
+{
+	struct lp_disk_label label;
+	struct lp_label_why why;
+	lp_test_ok(lp_label_read(rig->bdev, false, &label, &why));
+	const struct lp_sim_rule rule = {.fault = fault,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |
+							LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
+					 .offset_bytes = label.chunk_base * LP_BLOCK_BYTES,
+					 .fire_cnt = fire_cnt};
+	(void)lp_sim_rule_add(lp_sim_of(rig->bdev), &rule);
+}
+
+static void give_space(struct lpi_shard_rig *rig)
+{
+	lp_sim_rules_clear(lp_sim_of(rig->bdev));
+}
+
+static void start(struct lpi_shard_rig *rig, uint64_t seed)
+{
+	lpi_shard_rig_init(rig, lpi_shard_rig_store(seed));
+	lp_test_ok(lpi_shard_rig_open(rig));
+	put_cnt = 0;
+}
+
+/* Values, acknowledged one by one, until there are `until` or the index takes no more. */
+static void put_values(struct lpi_shard_rig *rig, uint64_t until)
+{
+	while (put_cnt < until && lp_kv_error(lp_shard_kv(rig->shard)) == 0) {
+		lpi_shard_rig_put(rig, put_cnt + 1, put_cnt + 1, VALUE_BYTES);
+		lpi_shard_rig_sync(rig);
+		put_cnt++;
+	}
+}
+
+static void expect_values(struct lpi_shard_rig *rig)
+{
+	for (uint64_t i = 1; i <= put_cnt; i++)
+		assert_true(lpi_shard_get(rig->shard, 'K', i) == i);
+	assert_true(lpi_shard_get(rig->shard, 'K', put_cnt + 1) == 0);
+}
+
+static void expect_read_only(struct lpi_shard_rig *rig)
+{
+	rig->read_only = true;
+	lp_test_ok(lpi_shard_rig_open(rig));
+	expect_values(rig);
+	lp_test_ok(lpi_shard_rig_close(rig, false));
+	rig->read_only = false;
+}
+
+/* The index refuses a batch: whoever waits for the insert of all that was put would wait for ever.
+ */
+static void test_close_gives_up(void **state)
+{
+	(void)state;
+	static const struct {
+		enum lp_sim_fault fault;
+		int err;
+	} cases[] = {{LP_SIM_ENOSPC, -ENOSPC}, {LP_SIM_EIO, -EIO}};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
+		struct lpi_shard_rig rig;
+		start(&rig, 1 + i);
+		take_space(&rig, cases[i].fault, 0);
+		put_values(&rig, PUTS);
+		assert_int_equal(lp_kv_error(lp_shard_kv(rig.shard)), cases[i].err);
+		/* Durable, but not in the index. */
+		lpi_shard_rig_put(&rig, put_cnt + 1, put_cnt + 1, VALUE_BYTES);
+		lpi_shard_rig_sync(&rig);
+		put_cnt++;
+		uint64_t start_ns = rig.clock.now_ns;
+		lp_test_err(cases[i].err, lpi_shard_rig_close(&rig, false));
+		assert_true(rig.clock.now_ns - start_ns < CLOSE_NS);
+		expect_read_only(&rig);
+		give_space(&rig);
+		lp_test_ok(lpi_shard_rig_open(&rig));
+		assert_false(lp_shard_recovery(rig.shard)->was_clean);
+		expect_values(&rig);
+		lp_test_ok(lpi_shard_rig_close(&rig, false));
+		lpi_shard_rig_fini(&rig);
+	}
+}
+
+/* Everything is in the memtables, so that only the flush at the end fails. */
+static void test_close_cannot_flush(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	start(&rig, 3);
+	put_values(&rig, 3);
+	take_space(&rig, LP_SIM_ENOSPC, 0);
+	uint64_t start_ns = rig.clock.now_ns;
+	lp_test_err(-ENOSPC, lpi_shard_rig_close(&rig, false));
+	assert_true(rig.clock.now_ns - start_ns < CLOSE_NS);
+	expect_read_only(&rig);
+	give_space(&rig);
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	assert_false(lp_shard_recovery(rig.shard)->was_clean);
+	expect_values(&rig);
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+}
+
+struct relief {
+	struct lp_timer timer;
+	struct lpi_shard_rig *rig;
+};
+
+static void relief_fire(struct lp_timer *timer)
+{
+	give_space(LP_CONTAINER_OF(timer, struct relief, timer)->rig);
+}
+
+/* Space comes back while the close waits for it: in order, then. */
+static void test_close_resumes(void **state)
+{
+	(void)state;
+	for (uint64_t puts = 3; puts <= PUTS; puts += PUTS - 3) {
+		struct lpi_shard_rig rig;
+		struct relief relief = {.timer.fire = relief_fire, .rig = &rig};
+		start(&rig, 4);
+		if (puts == 3)
+			put_values(&rig, puts);
+		take_space(&rig, LP_SIM_ENOSPC, 0);
+		put_values(&rig, puts);
+		lp_timer_start(rig.reactor, &relief.timer,
+			       lp_reactor_now_ns(rig.reactor) + 4 * LP_NS_PER_S);
+		lp_test_ok(lpi_shard_rig_close(&rig, false));
+		assert_false(lp_timer_is_armed(&relief.timer));
+		lp_test_ok(lpi_shard_rig_open(&rig));
+		assert_true(lp_shard_recovery(rig.shard)->was_clean);
+		expect_values(&rig);
+		lp_test_ok(lpi_shard_rig_close(&rig, false));
+		lpi_shard_rig_fini(&rig);
+	}
+}
+
+/* A log with more than the memtables of the next opening can hold. */
+static void leave_long_log(struct lpi_shard_rig *rig, uint64_t seed)
+{
+	lpi_shard_rig_init(rig, lpi_shard_rig_store(seed));
+	rig->index_buffer_bytes = 4 << 20;
+	lp_test_ok(lpi_shard_rig_open(rig));
+	put_cnt = 0;
+	put_values(rig, PUTS);
+	lp_test_ok(lpi_shard_rig_close(rig, true));
+	rig->index_buffer_bytes = 1 << 16;
+}
+
+static void test_replay_gives_up(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	leave_long_log(&rig, 5);
+	take_space(&rig, LP_SIM_ENOSPC, 0);
+	for (int i = 0; i < 2; i++)
+		lp_test_err(-ENOSPC, lpi_shard_rig_open(&rig));
+	/* In memory there is room. */
+	expect_read_only(&rig);
+	rig.index_buffer_bytes = 4 << 20;
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	expect_values(&rig);
+	lp_test_ok(lpi_shard_rig_close(&rig, true));
+	rig.index_buffer_bytes = 1 << 16;
+	give_space(&rig);
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	expect_values(&rig);
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+}
+
+static void test_replay_resumes(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct lpi_shard_rig rig;
+		leave_long_log(&rig, 6);
+		take_space(&rig, i == 0 ? LP_SIM_ENOSPC : LP_SIM_EIO, 3);
+		lp_test_ok(lpi_shard_rig_open(&rig));
+		expect_values(&rig);
+		lp_test_ok(lpi_shard_rig_close(&rig, false));
+		lpi_shard_rig_fini(&rig);
+	}
+}
+
+/* All chunks are leased for objects, and hold nothing any more. */
+static void lease_all(struct lpi_shard_rig *rig)
+{
+	static struct lp_extent extents[4096];
+	const struct lp_alloc_options options = {.hint = LP_ALLOC_NO_HINT, .extents_max = 1};
+	uint32_t cnt = 0;
+	uint64_t got;
+	for (;;) {
+		struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
+		while (cnt < LP_ARRAY_SIZE(extents) &&
+		       lp_space_take(lp_shard_space(rig->shard), 256, &options, &extents[cnt],
+				     &got) > 0)
+			cnt++;
+		assert_true(cnt < LP_ARRAY_SIZE(extents));
+		lp_shard_wait_space(rig->shard, &told.waiter);
+		assert_true(lpi_shard_rig_wait(rig, &told));
+		if (told.result == -ENOSPC)
+			break;
+		assert_int_equal(told.result, 0);
+	}
+	for (uint32_t i = 0; i < cnt; i++)
+		lp_space_untake(lp_shard_space(rig->shard), extents[i]);
+}
+
+static uint32_t chunks_of_objects(struct lpi_shard_rig *rig)
+{
+	struct lp_chunks_stats stats;
+	lp_chunks_stats(rig->devices.chunks[LP_MKFS_DATA], &stats);
+	return stats.cnt[LP_CHUNK_USE_OBJECTS];
+}
+
+/* The index gets what objects do not need: empty chunks are returned, and it is resumed. */
+static void test_empty_chunks_are_returned(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	lpi_shard_rig_init(&rig, lpi_shard_rig_store(7));
+	rig.files_reserve_bytes = 1; /* one chunk, which is leased already */
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	put_cnt = 0;
+	uint64_t block = lpi_shard_rig_take(&rig);
+	lpi_shard_rig_defer(&rig, block, 99);
+	lpi_shard_rig_sync(&rig);
+	lease_all(&rig);
+	uint32_t leased = chunks_of_objects(&rig);
+	/* More than the index's own chunks can hold. Time passes only when nothing is put. */
+	put_values(&rig, 4000);
+	assert_int_equal(lp_kv_error(lp_shard_kv(rig.shard)), -ENOSPC);
+	for (int i = 0; i < 1000 && lp_kv_error(lp_shard_kv(rig.shard)) < 0; i++)
+		lpi_shard_rig_turn(&rig);
+	assert_int_equal(lp_kv_error(lp_shard_kv(rig.shard)), 0);
+	assert_true(chunks_of_objects(&rig) < leased);
+	put_values(&rig, put_cnt + 60);
+	expect_values(&rig);
+	assert_int_equal(lpi_shard_rig_tag(&rig, block), 99);
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	expect_values(&rig);
+	assert_int_equal(lpi_shard_rig_tag(&rig, block), 99);
+	assert_true(lp_space_used_blocks(lp_shard_space(rig.shard)) == 1);
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_close_gives_up),
+		cmocka_unit_test(test_close_cannot_flush),
+		cmocka_unit_test(test_close_resumes),
+		cmocka_unit_test(test_replay_gives_up),
+		cmocka_unit_test(test_replay_resumes),
+		cmocka_unit_test(test_empty_chunks_are_returned),
+	};
+	return lp_test_main(tests, "store/shard_full");
+}

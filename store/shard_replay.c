@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a shard makes of its log when it is opened.
+ *
+ * Frames are delivered before it is known whether the log is sound (rule L1): until then what is
+ * made of them stays in memory: batches go into the memtable, changes into the space, and of the
+ * payloads only where they are and where they belong. All frames are looked through before the
+ * first payload is touched, since a later frame may have freed or replaced its block (rule S3).
+ *
+ * When the log has been judged sound, the payloads that are left are read back from it, in batches
+ * of fixed size and in the order of their places, checked again, written there, and flushed. So the
+ * memory that is needed does not depend on how much the log holds, and a shard that serves has
+ * nothing pending from a former run. Read-only they go into pending instead, in buffers made for
+ * them: readers look there first.
+ *
+ * A crash in between is a crash before: the log still has all of it.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "format/space.h"
+#include "store/replay_payloads.h"
+#include "store/shard_impl.h"
+
+#define STALL_RETRY_NS    (10 * LP_NS_PER_MS)
+#define STALL_RETRIES_MAX 6000u /* a minute */
+#define RESUME_PAUSE_NS   (200 * LP_NS_PER_MS)
+#define RESUMES_MAX       5u
+#define LAND_BLOCKS       256u /* read back at once */
+#define LAND_FLIGHT_MAX   32u
+#define LAND_WRITES_MAX   5u /* tries of a batch */
+#define BUFS_SLAB_BYTES   (UINT64_C(1) << 20)
+
+struct replay {
+	struct lp_log_recovery recovery;
+	struct lp_shard *shard;
+	struct lp_kv_batch *batch;
+	struct lp_replay_payloads *payloads;
+	bool done;
+};
+
+/* --- Frames ----------------------------------------------------------------------------------- */
+
+static void pause_for(uint64_t pause_ns)
+{
+	const struct timespec pause = {.tv_nsec = (long)pause_ns};
+	(void)nanosleep(&pause, NULL);
+}
+
+/* A full memtable waits for its flush. */
+static int bear_stall(struct lp_shard *shard, uint32_t *stalls)
+{
+	if (++*stalls > STALL_RETRIES_MAX) {
+		int why = lp_kv_compact_error(shard->kv);
+		return why < 0 ? why : -ETIMEDOUT;
+	}
+	if (shard->options.sim_clock == NULL)
+		pause_for(STALL_RETRY_NS);
+	else if (!lp_kv_sim_run_one(shard->kv))
+		return -EIO;
+	return 0;
+}
+
+/* A flush has failed, for want of space perhaps: what can be had again has been freed by the index
+ * itself, or by another shard. */
+static int bear_failure(struct lp_shard *shard, uint32_t *failures, int err)
+{
+	if (++*failures > RESUMES_MAX)
+		return err;
+	if (shard->options.sim_clock == NULL)
+		pause_for(RESUME_PAUSE_NS);
+	int ignored = lp_kv_resume(shard->kv); /* if it fails, so does the next write */
+	(void)ignored;
+	return 0;
+}
+
+/* So do we wait, for a bounded time. */
+static int write_batch(struct lp_shard *shard, struct lp_kv_batch *batch)
+{
+	uint32_t stalls = 0;
+	uint32_t failures = 0;
+	int err = 0;
+	while (err == 0) {
+		err = lp_kv_write(shard->kv, batch);
+		if (err == 0)
+			break;
+		int why = lp_kv_error(shard->kv);
+		if (err == -EAGAIN && why == 0)
+			err = bear_stall(shard, &stalls);
+		else if (err == -EAGAIN || err == -ENOSPC || err == -EIO)
+			err = bear_failure(shard, &failures, why < 0 ? why : err);
+	}
+	return err;
+}
+
+static int replay_batch(struct replay *replay, const struct lp_log_view *view)
+{
+	struct lp_kv_bytes data = {view->batch, view->head.batch_bytes};
+	if (view->head.seq <= replay->recovery.applied || data.len == 0)
+		return 0;
+	int err = lp_kv_batch_load(replay->batch, data);
+	return err < 0 ? err : write_batch(replay->shard, replay->batch);
+}
+
+static int replay_payloads(struct replay *replay, const struct lp_log_view *view)
+{
+	int err = 0;
+	for (uint32_t i = 0; i < view->head.payload_cnt && err == 0; i++) {
+		struct lp_log_payload about;
+		(void)lp_log_view_payload(view, i, &about);
+		const struct lp_replay_payload payload = {
+			.extent = {about.device_block, 1},
+			.log_block = lp_log_payload_block(replay->shard->log, view, i),
+			.seq = view->head.seq,
+			.crc = about.crc,
+		};
+		err = lp_replay_payloads_add(replay->payloads, &payload);
+	}
+	return err;
+}
+
+static int replay_frees(struct replay *replay, const struct lp_log_view *view)
+{
+	int err = 0;
+	for (uint32_t i = 0; i < view->head.change_cnt && err == 0; i++) {
+		struct lp_log_change change;
+		lp_log_view_change(view, i, &change);
+		if (change.op == LP_SPACE_CHANGE_KIND_FREE && change.cnt > 0)
+			err = lp_replay_payloads_drop(replay->payloads,
+						      (struct lp_extent){change.block, change.cnt});
+	}
+	return err;
+}
+
+static int replay_frame(struct lp_log_recovery *recovery, const struct lp_log_view *view)
+{
+	struct replay *replay = LP_CONTAINER_OF(recovery, struct replay, recovery);
+	int err = replay_batch(replay, view);
+	if (err == 0)
+		err = replay_payloads(replay, view);
+	if (err == 0)
+		err = replay_frees(replay, view);
+	if (err == 0)
+		err = lp_space_replay_frame(replay->shard->space, view->head.seq, view->changes,
+					    (size_t)view->head.change_cnt * LP_LOG_CHANGE_SIZE);
+	return err;
+}
+
+static void replay_complete(struct lp_log_recovery *recovery)
+{
+	LP_CONTAINER_OF(recovery, struct replay, recovery)->done = true;
+}
+
+/* --- Payloads --------------------------------------------------------------------------------- */
+
+struct landing;
+
+struct land_op {
+	struct lp_bdev_op op;
+	struct landing *landing;
+};
+
+/* One batch: block i of `bytes` is that of payload i. */
+struct landing {
+	struct replay *replay;
+	struct lp_bufs *bufs; /* read-only: what pending holds */
+	uint32_t cnt;
+	uint32_t op_cnt;
+	uint32_t flight;
+	int result; /* the first error */
+	struct lp_replay_payload payloads[LAND_BLOCKS];
+	struct land_op ops[LAND_BLOCKS];
+	uint8_t *bytes;
+};
+
+static void land_complete(struct lp_bdev_op *op)
+{
+	struct landing *landing = LP_CONTAINER_OF(op, struct land_op, op)->landing;
+	landing->flight--;
+	if (op->result < 0 && landing->result == 0)
+		landing->result = op->result;
+}
+
+static void land_submit(struct landing *landing, struct lp_bdev_chan *chan,
+			enum lp_bdev_opcode opcode, uint64_t block, uint32_t from, uint32_t cnt)
+{
+	struct land_op *op = &landing->ops[landing->op_cnt++];
+	while (landing->flight == LAND_FLIGHT_MAX)
+		lpi_shard_turn(landing->replay->shard);
+	*op = (struct land_op){.landing = landing, .op.complete = land_complete};
+	lp_bdev_op_prep(&op->op, opcode, landing->bytes + from * LP_BLOCK_BYTES,
+			cnt * LP_BLOCK_BYTES, block * LP_BLOCK_BYTES);
+	landing->flight++;
+	lp_bdev_submit(chan, &op->op);
+}
+
+static int land_wait(struct landing *landing)
+{
+	while (landing->flight > 0)
+		lpi_shard_turn(landing->replay->shard);
+	landing->op_cnt = 0;
+	int result = landing->result;
+	landing->result = 0;
+	return result;
+}
+
+static uint64_t log_block_of(const struct lp_replay_payload *payload)
+{
+	return payload->log_block;
+}
+
+static uint64_t place_of(const struct lp_replay_payload *payload)
+{
+	return payload->extent.block;
+}
+
+/* All of the batch, neighbours on the device at once. */
+static int land_transfer(struct landing *landing, struct lp_bdev_chan *chan,
+			 enum lp_bdev_opcode opcode,
+			 uint64_t (*block_of)(const struct lp_replay_payload *payload))
+{
+	for (uint32_t from = 0; from < landing->cnt;) {
+		uint64_t block = block_of(&landing->payloads[from]);
+		uint32_t to = from + 1;
+		while (to < landing->cnt && block_of(&landing->payloads[to]) == block + (to - from))
+			to++;
+		land_submit(landing, chan, opcode, block, from, to - from);
+		from = to;
+	}
+	return land_wait(landing);
+}
+
+/* A frame is our own and its crc was right; still nothing is written outside of object space. */
+static int check_place(const struct lp_shard *shard, const struct lp_replay_payload *payload)
+{
+	uint32_t chunk = lp_chunks_of_block(shard->chunks, payload->extent.block);
+	if (chunk != LP_CHUNK_NONE && lp_space_owns(shard->space, chunk))
+		return 0;
+	return LP_CORRUPT(payload->log_block * LP_BLOCK_BYTES,
+			  "log: frame %llu has a payload for block %llu, which is not the shard's",
+			  (unsigned long long)payload->seq,
+			  (unsigned long long)payload->extent.block);
+}
+
+/* The next payloads by place, from *at on. */
+static int land_choose(struct landing *landing, uint64_t *at)
+{
+	const struct replay *replay = landing->replay;
+	struct lp_replay_payload payload;
+	int err = 0;
+	landing->cnt = 0;
+	while (err == 0 && landing->cnt < LAND_BLOCKS &&
+	       lp_replay_payloads_next(replay->payloads, *at, &payload)) {
+		LP_ASSERT(payload.extent.cnt == 1);
+		*at = payload.extent.block + 1;
+		/* Frames before this one were still there, but are done with. */
+		if (payload.seq < replay->recovery.oldest_needed)
+			continue;
+		landing->payloads[landing->cnt++] = payload;
+		err = check_place(replay->shard, &payload);
+	}
+	return err;
+}
+
+static int land_read(struct landing *landing)
+{
+	struct lp_shard *shard = landing->replay->shard;
+	int err = land_transfer(landing, shard->log_chan, LP_BDEV_READ, log_block_of);
+	for (uint32_t i = 0; i < landing->cnt && err == 0; i++) {
+		const struct lp_replay_payload *payload = &landing->payloads[i];
+		const uint8_t *block = landing->bytes + i * LP_BLOCK_BYTES;
+		if (lp_crc32c(0, block, LP_BLOCK_BYTES) != payload->crc)
+			err = LP_CORRUPT_CRC(payload->log_block * LP_BLOCK_BYTES,
+					     "log: a payload of frame %llu, read again",
+					     (unsigned long long)payload->seq);
+	}
+	return err;
+}
+
+static int land_write(struct landing *landing)
+{
+	int err = -EIO;
+	for (uint32_t tries = 0; tries < LAND_WRITES_MAX && err < 0; tries++)
+		err = land_transfer(landing, landing->replay->shard->data, LP_BDEV_WRITE, place_of);
+	return err;
+}
+
+/* The number of the frame means nothing any more: all of them are durable. */
+static int land_hold(struct landing *landing)
+{
+	struct replay *replay = landing->replay;
+	int err = 0;
+	for (uint32_t i = 0; i < landing->cnt && err == 0; i++) {
+		const struct lp_replay_payload *payload = &landing->payloads[i];
+		struct lp_seg seg = {.buf = lp_buf_new(landing->bufs, (uint32_t)LP_BLOCK_BYTES),
+				     .len = (uint32_t)LP_BLOCK_BYTES};
+		LP_ASSERT(seg.buf != NULL); /* there is one for each */
+		memcpy(seg.buf->data, landing->bytes + i * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
+		err = lp_pending_add(replay->shard->pending, replay->recovery.last_seq,
+				     payload->extent.block, seg, payload->crc);
+		lp_buf_put(seg.buf);
+	}
+	return err;
+}
+
+static int land_flush(struct landing *landing)
+{
+	struct land_op *op = &landing->ops[0];
+	*op = (struct land_op){.landing = landing, .op.complete = land_complete};
+	op->op.opcode = LP_BDEV_FLUSH;
+	landing->flight++;
+	lp_bdev_submit(landing->replay->shard->data, &op->op);
+	return land_wait(landing);
+}
+
+static int land_all(struct landing *landing)
+{
+	struct lp_shard *shard = landing->replay->shard;
+	bool read_only = shard->options.read_only;
+	uint64_t at = 0;
+	int err = 0;
+	do {
+		err = land_choose(landing, &at);
+		if (err == 0)
+			err = land_read(landing);
+		if (err == 0)
+			err = read_only ? land_hold(landing) : land_write(landing);
+		shard->recovery.payloads += landing->cnt;
+	} while (err == 0 && landing->cnt > 0);
+	if (err < 0 || shard->recovery.payloads == 0)
+		return err;
+	if (!read_only)
+		return land_flush(landing);
+	lp_pending_frame_durable(shard->pending, landing->replay->recovery.last_seq);
+	return 0;
+}
+
+static int land(struct replay *replay)
+{
+	struct lp_shard *shard = replay->shard;
+	uint64_t blocks = lp_replay_payloads_blocks(replay->payloads);
+	if (blocks == 0)
+		return 0;
+	struct landing *landing = calloc(1, sizeof(*landing));
+	if (landing == NULL)
+		return -ENOMEM;
+	landing->replay = replay;
+	landing->bytes = aligned_alloc(LP_BLOCK_BYTES, LAND_BLOCKS * LP_BLOCK_BYTES);
+	int err = landing->bytes == NULL ? -ENOMEM : 0;
+	if (err == 0 && shard->options.read_only)
+		err = lp_bufs_new(lp_align_up(blocks * LP_BLOCK_BYTES, BUFS_SLAB_BYTES),
+				  &shard->replay_bufs);
+	landing->bufs = shard->replay_bufs;
+	if (err == 0)
+		err = land_all(landing);
+	free(landing->bytes);
+	free(landing);
+	return err;
+}
+
+/* --- The whole -------------------------------------------------------------------------------- */
+
+static int replay_run(struct replay *replay)
+{
+	struct lp_shard *shard = replay->shard;
+	const struct lp_log_recovery *recovery = &replay->recovery;
+	int err = lp_kv_batch_new(1 << 16, &replay->batch);
+	if (err == 0)
+		err = lp_replay_payloads_new(&replay->payloads);
+	if (err < 0)
+		return err;
+	lp_log_recover(shard->log, &replay->recovery);
+	while (!replay->done)
+		lpi_shard_turn(shard);
+	shard->recovery.last_seq = recovery->last_seq;
+	shard->recovery.frames = recovery->frame_cnt;
+	shard->recovery.was_clean = recovery->was_clean;
+	shard->trimmed_seq = recovery->oldest_needed;
+	return recovery->result < 0 ? recovery->result : land(replay);
+}
+
+int lpi_shard_replay(struct lp_shard *shard)
+{
+	struct replay replay = {.shard = shard,
+				.recovery = {.applied = shard->persisted_seq,
+					     .read_only = shard->options.read_only,
+					     .frame = replay_frame,
+					     .complete = replay_complete}};
+	int err = replay_run(&replay);
+	lp_replay_payloads_free(replay.payloads);
+	lp_kv_batch_free(replay.batch);
+	return err == 0 ? lp_space_recovered(shard->space, shard->recovery.last_seq) : err;
+}
