@@ -23,6 +23,7 @@ struct lp_test_kv {
 	_Atomic int failed_cnt;
 	_Atomic int failed_err;
 	_Atomic bool failed_final;
+	_Atomic int compact_failed_cnt;
 	_Atomic int stalled_cnt;
 	_Atomic int log_cnt;
 };
@@ -52,6 +53,12 @@ static inline void lp_test_kv_failed(struct lp_kv_events *events, int err, bool 
 	test->failed_cnt++;
 }
 
+static inline void lp_test_kv_compact_failed(struct lp_kv_events *events, int err)
+{
+	assert_true(err < 0);
+	lp_test_kv_of(events)->compact_failed_cnt++;
+}
+
 static inline void lp_test_kv_stalled(struct lp_kv_events *events, bool stalled)
 {
 	if (stalled)
@@ -74,6 +81,7 @@ static inline void lp_test_kv_init(struct lp_test_kv *test, bool sim, uint64_t s
 	lp_clock_sim_init(&test->clock, LP_NS_PER_S, INT64_C(1700000000) * (int64_t)LP_NS_PER_S);
 	test->events = (struct lp_kv_events){.flushed = lp_test_kv_flushed,
 					     .failed = lp_test_kv_failed,
+					     .compact_failed = lp_test_kv_compact_failed,
 					     .stalled = lp_test_kv_stalled,
 					     .log = lp_test_kv_log};
 	test->options = (struct lp_kv_options){.fs = lp_kvfs_mem_fs(test->mem),

@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Changes of data, prepared: what is in the way is read and merged, space is taken, the direct path
+ * writes. What they do then is block_edit.c's. */
+#include <string.h>
+
+#include "store/block_edit.h"
+
+#define HOPES_MAX  50u   /* of a millisecond */
+#define TRIM_HOPES 2000u /* while space is freed step by step */
+
+/* --- Small steps ------------------------------------------------------------------------------ */
+
+/* After the map said -EAGAIN: 0 to ask it again. */
+static int get_leaves(struct lpi_txn *txn, struct lpi_inode *inode)
+{
+	int err = lpi_leaves_get(&txn->warmer, inode, true);
+	return err == -EAGAIN ? lpi_txn_wait_index(txn) : err;
+}
+
+int lpi_edit_lookup(struct lpi_txn *txn, struct lpi_inode *inode, struct lp_extmap_range range,
+		    struct lpi_found *ret_found)
+{
+	for (;;) {
+		int cnt = lp_extmap_lookup(&inode->map, range, ret_found->segments, LPI_FOUND_MAX,
+					   NULL);
+		if (cnt >= 0) {
+			ret_found->cnt = cnt;
+			return 0;
+		}
+		int err = cnt == -EAGAIN ? get_leaves(txn, inode) : cnt;
+		if (err != 0)
+			return err;
+	}
+}
+
+struct lpi_solo *lpi_edit_add_solo(struct lpi_edit *edit, uint64_t block, bool is_in_range)
+{
+	LP_ASSERT(edit->solo_cnt < LPI_SOLOS_MAX);
+	struct lpi_solo *solo = &edit->solos[edit->solo_cnt++];
+	*solo = (struct lpi_solo){.block = block, .is_in_range = is_in_range};
+	return solo;
+}
+
+static void drop_solo(struct lpi_edit *edit, uint32_t idx)
+{
+	lp_buf_put(edit->solos[idx].buf);
+	edit->solos[idx] = edit->solos[--edit->solo_cnt];
+}
+
+/* --- What is in a block now ------------------------------------------------------------------- */
+
+static void take_content(struct lpi_solo *solo, const struct lpi_inode *from)
+{
+	uint32_t len = (uint32_t)from->rec.content.len;
+	uint32_t rest = (uint32_t)LP_BLOCK_BYTES - len;
+	memcpy(solo->buf->data, from->rec.content.at, len);
+	memset(solo->buf->data + len, 0, rest);
+	solo->old_crc = lp_crc32c_combine(from->rec.content_crc, lp_csum_zeros(rest), rest);
+}
+
+static int take_mapped(struct lpi_txn *txn, struct lpi_solo *solo)
+{
+	const struct lp_extmap_range range = {solo->block, 1};
+	struct lp_extmap_segment segment;
+	struct lpi_found found;
+	struct lp_seg seg;
+	uint32_t crc = 0;
+	int err = lpi_edit_lookup(txn, txn->edit.inode, range, &found);
+	if (err != 0)
+		return err;
+	/* The leaf is in memory now. */
+	int cnt = lp_extmap_lookup(&txn->edit.inode->map, range, &segment, 1, &solo->old_crc);
+	LP_ASSERT(cnt == 1);
+	solo->is_zero = segment.kind != LP_EXTMAP_DATA;
+	solo->is_unwritten = segment.kind == LP_EXTMAP_UNWRITTEN;
+	solo->is_in_place = segment.kind != LP_EXTMAP_HOLE && !segment.is_shared;
+	solo->old_device = segment.block;
+	solo->device = segment.block;
+	if (solo->is_zero)
+		return 0;
+	if (!lp_pending_find(txn->block->pending, segment.block, &seg, &crc))
+		solo->is_read = true;
+	else
+		memcpy(solo->buf->data, seg.buf->data + seg.offset, LP_BLOCK_BYTES);
+	return 0;
+}
+
+static int find_source(struct lpi_txn *txn, struct lpi_solo *solo)
+{
+	if (solo->buf == NULL)
+		solo->buf = lp_buf_new(txn->block->options.bufs, LP_BUF_SMALL);
+	if (solo->buf == NULL)
+		return lpi_txn_wait_memory(txn);
+	if (solo->content != NULL) {
+		take_content(solo, solo->content);
+		return 0;
+	}
+	return take_mapped(txn, solo);
+}
+
+static int find_sources(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	for (uint32_t i = 0; i < edit->solo_cnt;) {
+		int err = find_source(txn, &edit->solos[i]);
+		if (err != 0)
+			return err;
+		/* Zeros over what reads as zeros: nothing to do. */
+		if (edit->solos[i].is_zero && !edit->solos[i].is_in_range)
+			drop_solo(edit, i);
+		else
+			i++;
+	}
+	return 0;
+}
+
+static void job_ended(struct lpi_job *job)
+{
+	struct lpi_edit *edit = LP_CONTAINER_OF(job, struct lpi_edit, job);
+	lpi_txn_io_ended(LP_CONTAINER_OF(edit, struct lpi_txn, edit));
+}
+
+static int read_sources(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	bool any = false;
+	if (edit->is_early) { /* whole blocks: nothing is merged, and the job is taken */
+		edit->stage = LPI_EDIT_MERGE;
+		return 0;
+	}
+	lpi_job_init(&edit->job, txn->block, job_ended);
+	for (uint32_t i = 0; i < edit->solo_cnt; i++) {
+		struct lpi_solo *solo = &edit->solos[i];
+		if (!solo->is_read)
+			continue;
+		struct lpi_io *io = lpi_job_add(&edit->job, LP_BDEV_READ,
+						(struct lp_extent){solo->old_device, 1});
+		if (io == NULL) {
+			lpi_job_fini(&edit->job);
+			return lpi_txn_wait_memory(txn);
+		}
+		bool fits = lpi_io_add(io, (struct lp_seg){solo->buf, 0, LP_BLOCK_BYTES});
+		LP_ASSERT(fits);
+		any = true;
+	}
+	edit->stage = LPI_EDIT_MERGE;
+	if (!any)
+		return 0;
+	lpi_txn_move(txn, LPI_TXN_READ);
+	lpi_job_run(&edit->job);
+	return LPI_WAIT;
+}
+
+/* The piece takes its place in the block, and its crc in the block's (rule W2). */
+static int merge_one(struct lpi_edit *edit, struct lpi_solo *solo)
+{
+	uint8_t *data = solo->buf->data;
+	const struct lp_csum_piece *piece = &solo->piece;
+	int err = 0;
+	if (piece->len_bytes == 0) {
+		solo->crc = solo->old_crc;
+		return 0;
+	}
+	if (solo->is_zero) {
+		memset(data, 0, LP_BLOCK_BYTES);
+		solo->crc = lp_csum_merge_zeros(piece);
+	} else {
+		err = lp_csum_merge(data, solo->old_crc, solo->old_device, piece, &solo->crc);
+	}
+	if (err < 0)
+		return err;
+	if (!solo->is_in_range) {
+		memset(data + piece->offset_bytes, 0, piece->len_bytes);
+		return 0;
+	}
+	struct lpi_seg_cursor at = lpi_seg_cursor_at(&edit->change->data.payload);
+	lpi_payload_skip(&at, solo->block * LP_BLOCK_BYTES + piece->offset_bytes - edit->offset);
+	lpi_seg_cursor_copy(&at, data + piece->offset_bytes, piece->len_bytes);
+	return 0;
+}
+
+static int damaged(const struct lpi_txn *txn, const struct lpi_solo *solo, int err)
+{
+	uint64_t offset = solo->block * LP_BLOCK_BYTES;
+	if (err == -EBADMSG)
+		return LP_CORRUPT_CRC(offset, "inode %llu: the block at %llu is damaged",
+				      (unsigned long long)txn->edit.inode->rec.ino.nr,
+				      (unsigned long long)offset);
+	return err;
+}
+
+static int merge(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	int err = 0;
+	if (!edit->is_early) {
+		err = edit->job.result < 0 ? -EIO : 0;
+		lpi_job_fini(&edit->job);
+	}
+	for (uint32_t i = 0; i < edit->solo_cnt && err == 0; i++)
+		err = damaged(txn, &edit->solos[i], merge_one(edit, &edit->solos[i]));
+	if (err < 0)
+		return err;
+	if (edit->change->type == LP_CHANGE_WRITE && edit->range.cnt > 0)
+		lpi_edit_collect_crcs(edit);
+	edit->stage = LPI_EDIT_COPY;
+	return 0;
+}
+
+/* --- Memory as the device wants it ------------------------------------------------------------ */
+
+static bool needs_copy(const struct lpi_edit *edit)
+{
+	struct lpi_range_at at = lpi_range_begin(edit);
+	struct lp_seg seg;
+	for (uint64_t i = 0; i < edit->range.cnt; i++) {
+		if (!lpi_range_next(&at, &seg))
+			return true;
+	}
+	return false;
+}
+
+static int copy_payload(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	if (edit->copy_cnt == 0 && !needs_copy(edit))
+		return 0;
+	struct lpi_seg_cursor at = lpi_seg_cursor_at(&edit->change->data.payload);
+	uint64_t skip = (LP_BLOCK_BYTES - edit->offset % LP_BLOCK_BYTES) % LP_BLOCK_BYTES;
+	uint64_t left = (edit->length - skip) & ~(LP_BLOCK_BYTES - 1);
+	lpi_payload_skip(&at, skip);
+	edit->copy_bytes = left <= LP_BUF_SMALL    ? LP_BUF_SMALL
+			   : left <= LP_BUF_MEDIUM ? LP_BUF_MEDIUM
+						   : LP_BUF_LARGE;
+	while (left > 0) {
+		struct lp_buf *buf = lp_buf_new(txn->block->options.bufs, edit->copy_bytes);
+		uint64_t bytes = LP_MIN(left, (uint64_t)edit->copy_bytes);
+		if (buf == NULL) {
+			lpi_edit_drop_copies(edit);
+			return lpi_txn_wait_memory(txn);
+		}
+		LP_ASSERT(edit->copy_cnt < LPI_COPIES_MAX);
+		lpi_seg_cursor_copy(&at, buf->data, (uint32_t)bytes);
+		edit->copies[edit->copy_cnt++] = buf;
+		left -= bytes;
+	}
+	return 0;
+}
+
+/* --- Space ------------------------------------------------------------------------------------ */
+
+int lpi_txn_wait_space(struct lpi_txn *txn)
+{
+	lpi_txn_move(txn, LPI_TXN_SPACE);
+	txn->block->stats.space_waits++;
+	lp_shard_wait_space(txn->block->shard, &txn->waiter);
+	return LPI_WAIT;
+}
+
+bool lpi_txn_may_hope_for_space(struct lpi_txn *txn)
+{
+	/* What was freed is on its way: its commit, I/O on it, or the work that frees in steps. */
+	const struct lpi_block *block = txn->block;
+	bool is_trimming = !lpi_trims_are_idle(block);
+	bool is_coming = is_trimming || lp_shard_freeing_blocks(block->shard) > 0 ||
+			 lp_space_waiting_blocks(block->space) > 0;
+	if (!is_coming || txn->space_tries++ > (is_trimming ? TRIM_HOPES : HOPES_MAX))
+		return false;
+	lpi_txn_move(txn, LPI_TXN_RESOLVE);
+	(void)lpi_txn_wait_memory(txn); /* a moment */
+	return true;
+}
+
+bool lpi_txn_hope_for_index(struct lpi_txn *txn, bool is_busy)
+{
+	bool is_coming = is_busy || !lpi_trims_are_idle(txn->block);
+	if (!is_coming || txn->space_tries++ > TRIM_HOPES)
+		return false;
+	(void)lpi_txn_wait_memory(txn);
+	return true;
+}
+
+static int take(struct lpi_txn *txn, uint64_t want, struct lp_extent *ret_extents,
+		uint32_t extents_max, uint32_t *ret_cnt, uint64_t *ret_blocks)
+{
+	const struct lp_alloc_options options = {.hint = LP_ALLOC_NO_HINT,
+						 .extents_max = extents_max};
+	uint64_t blocks = 0;
+	int cnt = lp_space_take(txn->block->space, want, &options, ret_extents, &blocks);
+	if (cnt < 0)
+		return cnt;
+	*ret_cnt = (uint32_t)cnt;
+	*ret_blocks = blocks;
+	return 0;
+}
+
+static void untake_range(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	for (uint32_t i = 0; i < edit->extent_cnt; i++)
+		lp_space_untake(txn->block->space, edit->extents[i]);
+	edit->extent_cnt = 0;
+	edit->extent_blocks = 0;
+}
+
+/* All blocks of the range, or -ENOSPC. A preallocation makes do with what it gets. */
+static int take_range(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	if (edit->extent_cnt > 0)
+		return 0;
+	int err = take(txn, edit->range.cnt, edit->extents, LPI_EDIT_BLOCKS, &edit->extent_cnt,
+		       &edit->extent_blocks);
+	if (err < 0 || edit->extent_blocks == edit->range.cnt)
+		return err;
+	if (edit->change->type == LP_CHANGE_PREALLOC) {
+		edit->range.cnt = edit->extent_blocks;
+		edit->is_last_step = false;
+		return 0;
+	}
+	untake_range(txn);
+	return -ENOSPC;
+}
+
+static int take_solo(struct lpi_txn *txn, struct lpi_solo *solo)
+{
+	struct lp_extent extent;
+	uint32_t cnt = 0;
+	uint64_t blocks = 0;
+	if (solo->is_in_range || solo->is_in_place || solo->has_new_block)
+		return 0;
+	int err = take(txn, 1, &extent, 1, &cnt, &blocks);
+	if (err < 0)
+		return err;
+	solo->device = extent.block;
+	solo->has_new_block = true;
+	return 0;
+}
+
+static bool range_needs_space(const struct lpi_edit *edit)
+{
+	if (edit->range.cnt == 0 || edit->is_in_place || edit->is_unwritten)
+		return false;
+	return edit->change->type == LP_CHANGE_WRITE || edit->change->type == LP_CHANGE_PREALLOC;
+}
+
+/* It writes where nothing was: the index will know more than before. */
+static bool write_grows(const struct lpi_edit *edit)
+{
+	if (edit->change->type != LP_CHANGE_WRITE)
+		return false;
+	if (edit->path == LP_PATH_INLINE)
+		return edit->offset + edit->length > edit->inode->rec.content.len;
+	bool grows = range_needs_space(edit);
+	for (uint32_t i = 0; i < edit->solo_cnt; i++)
+		grows |= !edit->solos[i].is_in_place;
+	return grows;
+}
+
+static int take_space(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	int err = write_grows(edit) ? lpi_txn_admit(txn, LP_SHARD_GROWS) : 0;
+	if (err == 0 && range_needs_space(edit))
+		err = take_range(txn);
+	for (uint32_t i = 0; i < edit->solo_cnt && err == 0; i++)
+		err = take_solo(txn, &edit->solos[i]);
+	if (err == -ENOSPC)
+		return lpi_txn_wait_space(txn);
+	return err;
+}
+
+/* --- The direct path writes ------------------------------------------------------------------- */
+
+/* Blocks of one extent, in as many ios as their memory needs. */
+static bool add_extent(struct lpi_txn *txn, struct lp_extent extent, struct lpi_range_at *at)
+{
+	struct lpi_job *job = &txn->edit.job;
+	enum lp_bdev_opcode opcode = lpi_block_data_opcode(txn->block);
+	while (extent.cnt > 0) {
+		struct lpi_io *io = lpi_job_add(job, opcode, extent);
+		if (io == NULL)
+			return false;
+		uint64_t blocks = lpi_range_fill(at, io, extent.cnt);
+		io->extent.cnt = blocks;
+		extent.block += blocks;
+		extent.cnt -= blocks;
+	}
+	return true;
+}
+
+/* The range has its place already: an unwritten one. */
+static bool add_unwritten(struct lpi_txn *txn, struct lpi_range_at *at)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lp_extmap_range range = edit->range;
+	while (range.cnt > 0) {
+		struct lp_extmap_segment segment;
+		int cnt = lp_extmap_lookup(&edit->inode->map, range, &segment, 1, NULL);
+		LP_ASSERT(cnt == 1); /* its leaves are in memory */
+		if (!add_extent(txn, (struct lp_extent){segment.block, segment.range.cnt}, at))
+			return false;
+		range.first += segment.range.cnt;
+		range.cnt -= segment.range.cnt;
+	}
+	return true;
+}
+
+static bool begin_writing(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lpi_range_at at = lpi_range_begin(edit);
+	bool all = true;
+	lpi_job_init(&edit->job, txn->block, job_ended);
+	if (edit->is_unwritten)
+		all = add_unwritten(txn, &at);
+	for (uint32_t i = 0; i < edit->extent_cnt && all; i++)
+		all = add_extent(txn, edit->extents[i], &at);
+	if (!all) {
+		lpi_job_fini(&edit->job);
+		return false;
+	}
+	lpi_job_run(&edit->job);
+	return true;
+}
+
+static int write_direct(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	if (!edit->is_early && !begin_writing(txn))
+		return lpi_txn_wait_memory(txn);
+	edit->is_early = false;
+	edit->stage = LPI_EDIT_WRITTEN;
+	if (edit->job.running == 0)
+		return 0;
+	lpi_txn_move(txn, LPI_TXN_DATA_IO);
+	return LPI_WAIT;
+}
+
+static int written(struct lpi_edit *edit)
+{
+	int err = edit->job.result;
+	if (edit->job.running > 0)
+		return LPI_WAIT;
+	lpi_job_fini(&edit->job);
+	return err < 0 ? -EIO : 0;
+}
+
+void lpi_edit_begin(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	const struct lp_change *change = edit->change;
+	lpi_edit_init(edit);
+	if (change->type != LP_CHANGE_WRITE || change->data.offset == LP_STORE_APPEND ||
+	    change->data.offset % LP_BLOCK_BYTES != 0 || change->data.length % LP_BLOCK_BYTES != 0)
+		return;
+	/* The edit keeps the answer: unless the write turns out to be inline, it is the path. */
+	edit->path = lpi_edit_choose_path(txn->block, change, change->data.length);
+	if (edit->path != LP_PATH_DIRECT)
+		return;
+	edit->offset = change->data.offset;
+	edit->length = change->data.length;
+	edit->range = (struct lp_extmap_range){edit->offset / LP_BLOCK_BYTES,
+					       edit->length / LP_BLOCK_BYTES};
+	if (needs_copy(edit) || take_range(txn) != 0)
+		return;
+	edit->is_early = begin_writing(txn);
+	if (!edit->is_early)
+		untake_range(txn);
+}
+
+bool lpi_edit_is_writing(const struct lpi_edit *edit)
+{
+	return edit->change != NULL && edit->job.running > 0;
+}
+
+/* --- The stages ------------------------------------------------------------------------------- */
+
+/* Whether all of the range may be written where it is: because it is ours alone, or because it has
+ * space and no content. */
+static int look_at_range(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lp_extmap_range left = edit->range;
+	struct lpi_found found;
+	bool all_own = edit->path == LP_PATH_DEFERRED;
+	bool all_unwritten = true;
+	if (edit->change->type != LP_CHANGE_WRITE || edit->extent_cnt > 0)
+		return 0;
+	while (left.cnt > 0 && (all_own || all_unwritten)) {
+		int err = lpi_edit_lookup(txn, edit->inode, left, &found);
+		if (err != 0)
+			return err;
+		for (int i = 0; i < found.cnt; i++) {
+			const struct lp_extmap_segment *segment = &found.segments[i];
+			all_own &= segment->kind == LP_EXTMAP_DATA && !segment->is_shared;
+			all_unwritten &= segment->kind == LP_EXTMAP_UNWRITTEN;
+			left.first += segment->range.cnt;
+			left.cnt -= segment->range.cnt;
+		}
+	}
+	edit->is_in_place = edit->range.cnt > 0 && all_own;
+	edit->is_unwritten = edit->range.cnt > 0 && all_unwritten;
+	return 0;
+}
+
+static int pin(void *arg, struct lpi_node *node)
+{
+	return lpi_txn_pin(arg, node);
+}
+
+/* Bounds what the group must set aside. */
+static int plan_release(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lpi_release_plan plan = {.warmer = &txn->warmer, .pin = pin, .arg = txn};
+	int err = 0;
+	if (edit->range.cnt > 0 && !edit->is_in_place && !edit->is_unwritten)
+		err = lpi_release_prepare(&plan, edit->inode, edit->range, true);
+	for (uint32_t i = 0; i < edit->solo_cnt && err == 0; i++) {
+		const struct lp_extmap_range range = {edit->solos[i].block, 1};
+		if (edit->solos[i].has_new_block)
+			err = lpi_release_prepare(&plan, edit->inode, range, true);
+	}
+	edit->need_changes = plan.changes;
+	return err == -EAGAIN ? lpi_txn_wait_index(txn) : err;
+}
+
+static int run_stage(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	int err = 0;
+	switch (edit->stage) {
+	case LPI_EDIT_PLAN:
+		err = lpi_edit_plan(txn);
+		break;
+	case LPI_EDIT_SOLOS:
+		err = look_at_range(txn);
+		if (err == 0)
+			err = find_sources(txn);
+		break;
+	case LPI_EDIT_READ:
+		return read_sources(txn); /* moves on itself */
+	case LPI_EDIT_MERGE:
+		return merge(txn);
+	case LPI_EDIT_COPY:
+		if (edit->change->type == LP_CHANGE_WRITE && edit->range.cnt > 0)
+			err = copy_payload(txn);
+		break;
+	case LPI_EDIT_ALLOC:
+		err = take_space(txn);
+		break;
+	case LPI_EDIT_WRITE:
+		if (edit->path == LP_PATH_DIRECT && edit->change->type == LP_CHANGE_WRITE)
+			return write_direct(txn);
+		edit->stage = LPI_EDIT_RESERVE;
+		return 0;
+	case LPI_EDIT_WRITTEN:
+		err = written(edit);
+		break;
+	case LPI_EDIT_RESERVE:
+		err = plan_release(txn);
+		if (err == 0)
+			err = lpi_edit_plan_shared(txn);
+		break;
+	case LPI_EDIT_READY:
+	default:
+		return 0;
+	}
+	if (err == 0)
+		edit->stage++;
+	return err;
+}
+
+int lpi_edit_prepare(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	while (edit->stage != LPI_EDIT_READY) {
+		int err = run_stage(txn);
+		if (err != 0)
+			return err;
+	}
+	/* Each time, for others may have used it up meanwhile (rule L6). */
+	if (lpi_edit_deferred(edit) > lp_shard_defer_room(txn->block->shard))
+		return lpi_txn_wait_memory(txn);
+	return 0;
+}
+
+void lpi_edit_drop_copies(struct lpi_edit *edit)
+{
+	while (edit->copy_cnt > 0)
+		lp_buf_put(edit->copies[--edit->copy_cnt]);
+}
+
+void lpi_edit_fini(struct lpi_txn *txn, bool is_applied)
+{
+	struct lpi_edit *edit = &txn->edit;
+	if (edit->change == NULL)
+		return;
+	lpi_job_fini(&edit->job);
+	if (!is_applied)
+		untake_range(txn);
+	for (uint32_t i = 0; i < edit->solo_cnt; i++) {
+		struct lpi_solo *solo = &edit->solos[i];
+		lp_buf_put(solo->buf);
+		if (!is_applied && solo->has_new_block)
+			lp_space_untake(txn->block->space, (struct lp_extent){solo->device, 1});
+	}
+	edit->solo_cnt = 0;
+	edit->extent_cnt = 0;
+	lpi_edit_drop_copies(edit);
+	if (edit->trim != NULL)
+		lpi_trim_free(edit->trim);
+	edit->trim = NULL;
+	lpi_block_memory_freed(txn->block);
+}

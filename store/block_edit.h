@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Changes of data: between block_plan.c (what is to be done), block_data.c (what it waits for) and
+ * block_edit.c (doing it). */
+#ifndef LP_STORE_BLOCK_EDIT_H
+#define LP_STORE_BLOCK_EDIT_H
+
+#include "store/block_payload.h"
+#include "store/block_txn.h"
+
+/* --- block_plan.c ----------------------------------------------------------------------------- */
+
+void lpi_edit_init(struct lpi_edit *edit);
+/* The path of a write of so many bytes, if it is not inline. Asked once for each write. */
+enum lp_write_path lpi_edit_choose_path(struct lpi_block *block, const struct lp_change *change,
+					uint64_t length);
+int lpi_edit_plan(struct lpi_txn *txn) LP_MUST_CHECK;
+/* Of a clone: the counts of what will be shared, in memory. */
+int lpi_edit_plan_shared(struct lpi_txn *txn) LP_MUST_CHECK;
+/* Of a clone: the blocks of the source. */
+struct lp_extmap_range lpi_edit_src_range(const struct lpi_edit *edit);
+struct lpi_solo *lpi_edit_add_solo(struct lpi_edit *edit, uint64_t block, bool is_in_range);
+/* The first segments of a range. */
+#define LPI_FOUND_MAX 8
+struct lpi_found {
+	struct lp_extmap_segment segments[LPI_FOUND_MAX];
+	int cnt;
+};
+/* As lp_extmap_lookup(), with the leaves brought in. 0, LPI_WAIT, or an error. */
+int lpi_edit_lookup(struct lpi_txn *txn, struct lpi_inode *inode, struct lp_extmap_range range,
+		    struct lpi_found *ret_found) LP_MUST_CHECK;
+
+/* --- block_edit.c ----------------------------------------------------------------------------- */
+
+/* The blocks of the written range, as segments of memory, in order. */
+struct lpi_range_at {
+	const struct lpi_edit *edit;
+	struct lpi_seg_cursor payload;
+	uint64_t block;  /* of the file */
+	uint64_t copied; /* bytes of the copies passed */
+};
+
+struct lpi_range_at lpi_range_begin(const struct lpi_edit *edit);
+/* False: the block is not aligned in memory, and needs a copy. */
+bool lpi_range_next(struct lpi_range_at *at, struct lp_seg *ret_seg);
+/* Adds up to `max` blocks to the io; returns how many, at least one. */
+uint64_t lpi_range_fill(struct lpi_range_at *at, struct lpi_io *io, uint64_t max);
+
+/* The crc of each block of the range, once the solos are merged. */
+void lpi_edit_collect_crcs(struct lpi_edit *edit);
+/* Blocks that ride in the frame. */
+uint64_t lpi_edit_deferred(const struct lpi_edit *edit);
+void lpi_edit_drop_copies(struct lpi_edit *edit);
+/* After one step of several: what it held is used up, planning begins again. */
+void lpi_edit_next_step(struct lpi_txn *txn);
+enum lp_bdev_opcode lpi_block_data_opcode(const struct lpi_block *block);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: the budget is divided as the header says, whatever it is; the index's filters come off the
+ * caches, not off what is free; memory moves to where misses cost most, slowly, and stops at the
+ * floors.
+ * Method: the division and the balance are functions of numbers; they get all sorts of numbers.
+ * What the store does with them is looked at in block_policy_test.c's rig by its counters. */
+#include "base/test.h"
+
+#include "base/prng.h"
+#include "store/block_memory.h"
+
+#define MIB   (UINT64_C(1) << 20)
+#define POOLS (16 * MIB)
+
+static struct lpi_memory divided(uint64_t memory_bytes, uint64_t data_cache_bytes)
+{
+	const struct lp_store_options options = {.memory_bytes = memory_bytes,
+						 .data_cache_bytes = data_cache_bytes};
+	struct lpi_memory memory;
+	lpi_memory_divide(&memory, &options, POOLS);
+	return memory;
+}
+
+static uint64_t sum_of(const struct lpi_memory *memory)
+{
+	return 5 * memory->memtable_bytes + memory->filter_bytes + memory->pool_bytes +
+	       memory->index_cache_bytes + memory->nodes_bytes + memory->data_cache_bytes;
+}
+
+static void test_division(void **state)
+{
+	(void)state;
+	struct lpi_memory memory = divided(256 * MIB, 0);
+	assert_int_equal(sum_of(&memory), 256 * MIB);
+	assert_int_equal(memory.memtable_bytes, 256 * MIB / 12);
+	assert_true(memory.nodes_bytes > 56 * MIB && memory.nodes_bytes < 72 * MIB);
+	assert_true(memory.nodes_bytes - memory.index_cache_bytes <= 1);
+	/* Much: memtables have a limit, the caches get the rest. */
+	memory = divided(8192 * MIB, 0);
+	assert_int_equal(sum_of(&memory), 8192 * MIB);
+	assert_int_equal(memory.memtable_bytes, 64 * MIB);
+	assert_true(memory.nodes_bytes > 3072 * MIB);
+	/* Little: the floors hold, and what is exceeded is what memtables and pools need. */
+	memory = divided(16 * MIB, 0);
+	assert_int_equal(memory.memtable_bytes, 4 * MIB);
+	assert_int_equal(memory.nodes_bytes, 2 * MIB);
+	assert_int_equal(memory.index_cache_bytes, 2 * MIB);
+	/* A part for cached data comes first, and is half at most. */
+	memory = divided(512 * MIB, 256 * MIB);
+	assert_int_equal(memory.data_cache_bytes, 256 * MIB);
+	assert_int_equal(memory.index_cache_bytes, divided(256 * MIB, 0).index_cache_bytes);
+	assert_int_equal(sum_of(&memory), 512 * MIB);
+	assert_int_equal(divided(512 * MIB, 512 * MIB).data_cache_bytes, 256 * MIB);
+}
+
+static void test_given_memtable(void **state)
+{
+	const struct lp_store_options options = {.memory_bytes = 256 * MIB,
+						 .index_buffer_bytes = MIB};
+	struct lpi_memory memory;
+	(void)state;
+	lpi_memory_divide(&memory, &options, POOLS);
+	assert_int_equal(memory.memtable_bytes, MIB);
+	assert_int_equal(sum_of(&memory), 256 * MIB);
+}
+
+static void test_filters(void **state)
+{
+	const struct lpi_memory_misses none = {0};
+	struct lpi_memory memory = divided(256 * MIB, 0);
+	uint64_t caches = memory.caches_bytes;
+	uint64_t sum = sum_of(&memory);
+	(void)state;
+	lpi_memory_balance(&memory, &none, memory.filter_bytes);
+	assert_int_equal(memory.nodes_bytes + memory.index_cache_bytes, caches);
+	lpi_memory_balance(&memory, &none, memory.filter_bytes + 20 * MIB);
+	assert_int_equal(memory.nodes_bytes + memory.index_cache_bytes, caches - 20 * MIB);
+	assert_int_equal(sum_of(&memory), sum - 20 * MIB);
+	assert_true(memory.nodes_bytes - memory.index_cache_bytes <= 2);
+	/* More than both can give. */
+	lpi_memory_balance(&memory, &none, 1024 * MIB);
+	assert_int_equal(memory.nodes_bytes, 32 * MIB);
+	assert_int_equal(memory.index_cache_bytes, 32 * MIB);
+	lpi_memory_balance(&memory, &none, 0);
+	assert_int_equal(memory.nodes_bytes + memory.index_cache_bytes, caches);
+}
+
+static void test_moves(void **state)
+{
+	struct lpi_memory memory = divided(256 * MIB, 0);
+	const struct lpi_memory start = memory;
+	struct lpi_memory_misses misses = {.nodes = 10000, .nodes_are_full = true};
+	(void)state;
+	lpi_memory_balance(&memory, &misses, 0);
+	assert_int_equal(start.index_cache_bytes - memory.index_cache_bytes,
+			 start.index_cache_bytes / LPI_MEMORY_STEP);
+	for (int i = 0; i < 1000; i++)
+		lpi_memory_balance(&memory, &misses, 0);
+	assert_int_equal(memory.index_cache_bytes, 32 * MIB);
+	assert_int_equal(memory.nodes_bytes, start.caches_bytes - 32 * MIB);
+	/* A miss of the index costs more; and the way back is open. */
+	misses = (struct lpi_memory_misses){10000, 1000, true, true};
+	lpi_memory_balance(&memory, &misses, 0);
+	assert_true(memory.index_cache_bytes > 32 * MIB);
+	for (int i = 0; i < 1000; i++)
+		lpi_memory_balance(&memory, &misses, 0);
+	assert_int_equal(memory.nodes_bytes, 32 * MIB);
+}
+
+static void test_stays(void **state)
+{
+	static const struct lpi_memory_misses quiet[] = {
+		{0, 0, true, true},
+		{LPI_MEMORY_COST_MIN - 1, 0, true, true},
+		{0, LPI_MEMORY_COST_MIN / LPI_MEMORY_READ_COST - 1, true, true},
+		{100000, 0, false, true}, /* misses of what was never there */
+		{0, 100000, true, false},
+		{16000, 1000, true, true}, /* both alike */
+	};
+	(void)state;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(quiet); i++) {
+		struct lpi_memory memory = divided(256 * MIB, 0);
+		uint64_t before = memory.nodes_bytes;
+		for (int k = 0; k < 10; k++)
+			lpi_memory_balance(&memory, &quiet[i], 0);
+		assert_true(memory.nodes_bytes - before + 1 <= 2);
+	}
+}
+
+static void test_any_numbers(void **state)
+{
+	struct lp_prng prng;
+	(void)state;
+	lp_prng_init(&prng, 3);
+	for (int i = 0; i < 2000; i++) {
+		uint64_t bytes = lp_prng_below(&prng, UINT64_C(1) << (16 + i % 30)) + 1;
+		struct lpi_memory memory = divided(bytes, lp_prng_below(&prng, bytes));
+		uint64_t floor = memory.budget_bytes / LPI_MEMORY_FLOOR;
+		for (int k = 0; k < 20; k++) {
+			const struct lpi_memory_misses misses = {
+				lp_prng_below(&prng, 100000), lp_prng_below(&prng, 10000),
+				lp_prng_below(&prng, 2) == 0, lp_prng_below(&prng, 2) == 0};
+			lpi_memory_balance(&memory, &misses, lp_prng_below(&prng, bytes));
+			assert_true(memory.nodes_bytes >= floor);
+			assert_true(memory.index_cache_bytes >= floor);
+			assert_true(memory.nodes_bytes + memory.index_cache_bytes <=
+				    memory.caches_bytes);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_division), cmocka_unit_test(test_given_memtable),
+		cmocka_unit_test(test_filters),  cmocka_unit_test(test_moves),
+		cmocka_unit_test(test_stays),    cmocka_unit_test(test_any_numbers),
+	};
+	return cmocka_run_group_tests_name("store/block_memory", tests, NULL, NULL);
+}

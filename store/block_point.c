@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Point reads: the overlay first, then what the index has in memory, then a helper.
+ *
+ * A value that a helper fetched may be older than what the index has by the time it arrives. It is
+ * taken when nobody may have changed the record meanwhile: the reader holds its claim, or nothing
+ * entered the index since. Else it has at least warmed the index's cache for the next try. An
+ * error is taken as it is: asked again and again, a bad block would keep its reader for ever. */
+#include <string.h>
+
+#include "store/block_impl.h"
+
+static struct lp_kv_bytes bytes_of(const struct lp_key *key)
+{
+	return (struct lp_kv_bytes){key->bytes, key->len};
+}
+
+static bool is_of(const struct lpi_warmer *warmer, const struct lp_key *key)
+{
+	return warmer->key.len == key->len && memcmp(warmer->key.bytes, key->bytes, key->len) == 0;
+}
+
+static uint64_t inserted_seq(const struct lpi_block *block)
+{
+	return block->commit != NULL ? lp_commit_inserted_seq(block->commit) : 0;
+}
+
+static bool from_overlay(struct lpi_block *block, const struct lp_key *key,
+			 struct lpi_point *ret_point)
+{
+	const uint8_t *value = NULL;
+	uint32_t len = 0;
+	switch (lp_overlay_find(block->overlay, key->bytes, (uint32_t)key->len, &value, &len)) {
+	case LP_OVERLAY_FOUND:
+		ret_point->bytes = (struct lp_kv_bytes){value, len};
+		ret_point->is_overlay = true;
+		return true;
+	case LP_OVERLAY_DELETED:
+		ret_point->is_overlay = true;
+		return true;
+	case LP_OVERLAY_NONE:
+	default:
+		return false;
+	}
+}
+
+static bool is_usable(const struct lpi_warmer *warmer, bool claimed)
+{
+	bool failed = warmer->get.result < 0 && warmer->get.result != -ENOENT;
+	return claimed || failed || warmer->inserted_seq == inserted_seq(warmer->block);
+}
+
+/* The value of the warmer stays the warmer's. */
+static int from_warmer(const struct lpi_warmer *warmer, struct lpi_point *ret_point)
+{
+	if (warmer->get.result == 0)
+		ret_point->bytes = warmer->get.value.bytes;
+	return warmer->get.result == -ENOENT ? 0 : warmer->get.result;
+}
+
+int lpi_point_get(struct lpi_warmer *warmer, const struct lp_key *key, bool owned, bool claimed,
+		  struct lpi_point *ret_point)
+{
+	struct lpi_block *block = warmer->block;
+	*ret_point = (struct lpi_point){.bytes = {0}};
+	if (!owned && from_overlay(block, key, ret_point))
+		return 0;
+	if (warmer->has_result && is_of(warmer, key) && is_usable(warmer, claimed))
+		return from_warmer(warmer, ret_point);
+	int err = lp_kv_get_cached(block->kv, bytes_of(key), &ret_point->pinned);
+	if (err == 0) {
+		ret_point->is_pinned = true;
+		ret_point->bytes = ret_point->pinned.bytes;
+	} else if (err == -ENOENT) {
+		err = 0;
+	} else if (err == -EAGAIN) {
+		warmer->is_wanted = true;
+		lpi_warmer_fini(warmer);
+		warmer->key.len = key->len;
+		memcpy(warmer->key.bytes, key->bytes, key->len);
+	}
+	return err;
+}
+
+void lpi_point_end(struct lpi_point *point)
+{
+	if (point->is_pinned)
+		lp_kv_value_release(&point->pinned);
+	point->is_pinned = false;
+}
+
+/* --- Warmers ---------------------------------------------------------------------------------- */
+
+void lpi_warmer_init(struct lpi_warmer *warmer, struct lpi_block *block,
+		     void (*ready)(struct lpi_warmer *warmer))
+{
+	warmer->block = block;
+	warmer->ready = ready;
+	warmer->is_wanted = false;
+	warmer->is_running = false;
+	warmer->has_result = false;
+}
+
+static void get_done(struct lp_kv_get_op *get)
+{
+	struct lpi_warmer *warmer = LP_CONTAINER_OF(get, struct lpi_warmer, get);
+	warmer->is_running = false;
+	warmer->has_result = true;
+	warmer->ready(warmer);
+}
+
+void lpi_warmer_start(struct lpi_warmer *warmer)
+{
+	struct lpi_block *block = warmer->block;
+	LP_ASSERT(warmer->is_wanted && !warmer->is_running && !warmer->has_result);
+	warmer->is_wanted = false;
+	warmer->is_running = true;
+	warmer->inserted_seq = inserted_seq(block);
+	block->stats.index_waits++;
+	memset(&warmer->get.work, 0, sizeof(warmer->get.work));
+	warmer->get.kv = block->kv;
+	warmer->get.key = bytes_of(&warmer->key);
+	warmer->get.persisted = false;
+	warmer->get.done = get_done;
+	lp_kv_get_submit(block->options.workers, block->options.reactor, &warmer->get);
+}
+
+void lpi_warmer_fini(struct lpi_warmer *warmer)
+{
+	LP_ASSERT(!warmer->is_running);
+	if (warmer->has_result && warmer->get.result == 0)
+		lp_kv_value_release(&warmer->get.value);
+	warmer->has_result = false;
+}
+
+/* --- Nodes and leaves ------------------------------------------------------------------------- */
+
+int lpi_node_get(struct lpi_warmer *warmer, enum lpi_node_kind kind, uint64_t id, bool claimed,
+		 struct lpi_node **ret_node)
+{
+	struct lpi_nodes *nodes = &warmer->block->nodes;
+	struct lpi_point point;
+	struct lp_key key;
+	*ret_node = lpi_node_find(nodes, kind, id);
+	if (*ret_node != NULL)
+		return 0;
+	lpi_node_key(kind, id, &key);
+	int err = lpi_point_get(warmer, &key, true, claimed, &point);
+	if (err < 0)
+		return err;
+	err = lpi_node_load(nodes, kind, id, point.bytes, ret_node);
+	lpi_point_end(&point);
+	return err;
+}
+
+int lpi_inode_get(struct lpi_warmer *warmer, struct lp_ino ino, bool claimed,
+		  struct lpi_inode **ret_inode)
+{
+	struct lpi_node *node = NULL;
+	int err = lpi_node_get(warmer, LPI_NODE_INODE, ino.nr, claimed, &node);
+	if (err < 0)
+		return err;
+	*ret_inode = lpi_inode_of(node);
+	return lpi_inode_is_there(*ret_inode) ? 0 : -ENOENT;
+}
+
+static int get_leaf(struct lpi_warmer *warmer, struct lpi_inode *inode, uint32_t idx, bool claimed)
+{
+	struct lpi_point point;
+	struct lp_key key;
+	lp_key_of_map(&key, inode->rec.ino, (uint64_t)idx * LP_EXTMAP_LEAF_BLOCKS);
+	int err = lpi_point_get(warmer, &key, true, claimed, &point);
+	if (err < 0)
+		return err;
+	if (point.bytes.data != NULL)
+		err = lp_extmap_load(&inode->map, idx, point.bytes.data, point.bytes.len);
+	lpi_point_end(&point);
+	lpi_node_account(&inode->node);
+	return err < 0 ? err : lp_extmap_loaded(&inode->map, (struct lp_extmap_leaves){idx, idx});
+}
+
+int lpi_leaves_get(struct lpi_warmer *warmer, struct lpi_inode *inode, bool claimed)
+{
+	/* The first is needed; those behind it will be asked for in their turn. */
+	return get_leaf(warmer, inode, lp_extmap_missing(&inode->map).first, claimed);
+}

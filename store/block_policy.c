@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two kinds of data writes are told apart by the device's cache. A volatile one: direct writes go
+ * through it, write-back's do not, and are made durable by a flush that many share. Then the latter
+ * are place writes, and the policy is told that no flush is waited for, as its header wants it.
+ * Else both are the same operation, and both are data writes. */
+#include "store/block_policy.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "store/block_txn.h"
+#include "store/keys.h"
+
+/* --- What operations take --------------------------------------------------------------------- */
+
+static void log_completed(struct lp_bdev_observer *observer, const struct lp_bdev_op *op,
+			  uint64_t ns)
+{
+	struct lpi_policy *policy = LP_CONTAINER_OF(observer, struct lpi_policy, log_observer);
+	LP_ASSERT(op->opcode == LP_BDEV_WRITE_THROUGH);
+	lp_policy_observe(&policy->costs, LP_POLICY_LOG_WRITE, op->length_bytes, op->depth, ns);
+}
+
+static void data_completed(struct lp_bdev_observer *observer, const struct lp_bdev_op *op,
+			   uint64_t ns)
+{
+	struct lpi_policy *policy = LP_CONTAINER_OF(observer, struct lpi_policy, data_observer);
+	enum lp_bdev_opcode direct = policy->writes_through ? LP_BDEV_WRITE_THROUGH : LP_BDEV_WRITE;
+	if (op->opcode == LP_BDEV_FLUSH)
+		lp_policy_observe(&policy->costs, LP_POLICY_FLUSH, 0, op->depth, ns);
+	else
+		lp_policy_observe(&policy->costs,
+				  op->opcode == direct ? LP_POLICY_DATA_WRITE
+						       : LP_POLICY_PLACE_WRITE,
+				  op->length_bytes, op->depth, ns);
+}
+
+/* --- Choosing --------------------------------------------------------------------------------- */
+
+static uint32_t depth_of(const struct lpi_policy *policy)
+{
+	return (policy->depth_x256 + 128) / 256;
+}
+
+/* Transactions come and go with the frames, many at a time: what counts is how many they are when
+ * all are there. The most that was seen, forgotten slowly. */
+static void note_depth(struct lpi_block *block)
+{
+	struct lpi_policy *policy = &block->policy;
+	uint32_t now = block->options.ops_max - lp_pool_free_cnt(block->txns);
+	uint32_t faded = policy->depth_x256 - policy->depth_x256 / 256;
+	policy->depth_x256 = LP_MAX(faded, 256 * now);
+}
+
+/* Whether this write should rather show what the other path takes. */
+static bool is_trial(struct lpi_policy *policy)
+{
+	if (policy->trial_left > 0) {
+		policy->trial_left--;
+		return true;
+	}
+	uint32_t cnt = LP_MIN(2 * LP_MAX(depth_of(policy), 1u), LPI_POLICY_TRIAL_MAX);
+	bool is_early = LPI_POLICY_TRIALS - policy->trials_left < LPI_POLICY_FIRST;
+	uint32_t share = is_early ? LPI_POLICY_FIRST_SHARE : LPI_POLICY_TRIAL_SHARE;
+	if (++policy->asked_cnt < cnt * share || policy->trials_left == 0)
+		return false;
+	policy->asked_cnt = 0;
+	policy->trials_left--;
+	policy->trial_left = cnt;
+	return false;
+}
+
+enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes)
+{
+	struct lpi_policy *policy = &block->policy;
+	note_depth(block);
+	enum lp_write_path path = lp_policy_choose(&policy->costs, bytes, depth_of(policy));
+	if (bytes <= policy->costs.payload_bytes && is_trial(policy))
+		path = path == LP_PATH_DIRECT ? LP_PATH_DEFERRED : LP_PATH_DIRECT;
+	LP_ASSERT(path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED);
+	return path;
+}
+
+int lpi_policy_explain(const struct lpi_block *block, uint64_t bytes, char *buf, size_t len)
+{
+	enum lp_write_path path = block->write_path;
+	if ((path == LP_PATH_AUTO || path == LP_PATH_INLINE) && bytes <= block->inline_max)
+		return snprintf(buf, len, "%llu bytes: inline, in an object that has no more",
+				(unsigned long long)bytes);
+	if (bytes / LP_BLOCK_BYTES > LPI_DEFER_BLOCKS)
+		return snprintf(buf, len, "%llu bytes: direct, as all above %llu KiB",
+				(unsigned long long)bytes,
+				(unsigned long long)LPI_DEFER_BLOCKS * LP_BLOCK_BYTES / 1024);
+	if (path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED)
+		return snprintf(buf, len, "%llu bytes: %s, as was asked for",
+				(unsigned long long)bytes, lp_write_path_name(path));
+	return lp_policy_explain(&block->policy.costs, LP_MAX(bytes, UINT64_C(1)),
+				 depth_of(&block->policy), buf, len);
+}
+
+/* --- Keeping ---------------------------------------------------------------------------------- */
+
+void lpi_policy_put(struct lpi_block *block)
+{
+	struct lpi_policy *policy = &block->policy;
+	uint8_t value[LP_POLICY_VALUE_SIZE];
+	struct lp_key key;
+	lp_policy_export(&policy->costs, value);
+	lp_key_of_store(&key, "policy");
+	lp_commit_put(block->commit, (struct lp_kv_bytes){key.bytes, key.len},
+		      (struct lp_kv_bytes){value, sizeof(value)});
+	policy->saved_cnt = policy->costs.sample_cnt;
+}
+
+void lpi_policy_close(struct lpi_block *block)
+{
+	const struct lp_commit_need need = {.batch_bytes = LPI_POLICY_NEED};
+	if (lp_shard_error(block->shard) == 0 &&
+	    block->policy.costs.sample_cnt != block->policy.saved_cnt &&
+	    lp_commit_reserve(block->commit, &need))
+		lpi_policy_put(block);
+}
+
+/* --- Birth ------------------------------------------------------------------------------------ */
+
+void lpi_policy_init(struct lpi_policy *policy)
+{
+	*policy = (struct lpi_policy){.log_observer = {log_completed},
+				      .data_observer = {data_completed},
+				      .trials_left = LPI_POLICY_TRIALS};
+	lp_policy_init(&policy->costs, false, false); /* until the device is known */
+}
+
+static int load(struct lpi_block *block)
+{
+	struct lp_kv_value value;
+	struct lp_key key;
+	lp_key_of_store(&key, "policy");
+	int err = lp_kv_get(block->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value);
+	if (err < 0)
+		return err == -ENOENT ? 0 : err;
+	/* Recorded when it is damaged; then all is learned anew. */
+	int ignored = lp_policy_import(&block->policy.costs, value.bytes.data, value.bytes.len);
+	(void)ignored;
+	lp_kv_value_release(&value);
+	return 0;
+}
+
+int lpi_policy_open(struct lpi_block *block)
+{
+	const struct lp_bdev_caps *caps = lp_bdev_caps(lp_bdev_of(block->data));
+	struct lpi_policy *policy = &block->policy;
+	if (block->commit == NULL)
+		return 0;                              /* nothing is written */
+	policy->writes_through = caps->volatile_cache; /* lpi_block_data_opcode() */
+	lp_policy_init(&policy->costs, caps->rotational, false);
+	uint64_t payload_bytes = lp_commit_payload_max(block->commit) * LP_BLOCK_BYTES;
+	lp_policy_set_payload_max(&policy->costs, (uint32_t)payload_bytes);
+	int err = load(block);
+	policy->saved_cnt = policy->costs.sample_cnt;
+	return err;
+}

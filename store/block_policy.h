@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which path a write takes that nobody chose one for: store/policy.h, fed with what the store's own
+ * operations take, asked for each write, and kept in the index.
+ *
+ * A path that is never taken cannot be judged, only guessed at. So a small share of the writes of
+ * `auto` takes the other one: in short bursts, twice as many as are under way together, for single
+ * ones among others teach nothing; LPI_POLICY_TRIALS bursts after an opening at most.
+ *
+ * What was learned rides along in the frame of a transaction every LPI_POLICY_SAVE samples, and is
+ * put once more at closing: it never costs a frame while the store works. A crash loses what came
+ * since, which does no harm.
+ *
+ * Threads: the store's. Blocking: open only. Allocation: none. Errors: a damaged record is
+ * recorded by lp_corrupt() and otherwise as good as none, for it is advice, not data.
+ */
+#ifndef LP_STORE_BLOCK_POLICY_H
+#define LP_STORE_BLOCK_POLICY_H
+
+#include "store/bdev.h"
+#include "store/commit.h"
+#include "store/policy.h"
+
+#define LPI_POLICY_SAVE        16384u
+#define LPI_POLICY_TRIAL_SHARE 128u /* one write in so many; */
+#define LPI_POLICY_FIRST_SHARE 16u  /* of the first few trials */
+#define LPI_POLICY_FIRST       4u
+#define LPI_POLICY_TRIALS      32u
+#define LPI_POLICY_TRIAL_MAX   64u /* writes of one */
+/* What lpi_policy_put() puts. */
+#define LPI_POLICY_NEED ((uint32_t)(LP_COMMIT_RECORD_BYTES + 16 + LP_POLICY_VALUE_SIZE))
+
+struct lpi_block;
+
+struct lpi_policy {
+	struct lp_policy costs;
+	struct lp_bdev_observer log_observer;
+	struct lp_bdev_observer data_observer;
+	bool writes_through; /* direct writes do, for the device's cache is volatile */
+	uint32_t depth_x256; /* transactions under way, smoothed */
+	uint32_t asked_cnt;  /* since the last trial */
+	uint32_t trials_left;
+	uint32_t trial_left; /* writes of the one under way */
+	uint64_t saved_cnt;  /* samples, when they were last put or read */
+};
+
+/* The observers may be given to others from here on. */
+void lpi_policy_init(struct lpi_policy *policy);
+/* The store's parts are there: what kind of device it is, and what was learned of it. May block. */
+int lpi_policy_open(struct lpi_block *block) LP_MUST_CHECK;
+
+/* LP_PATH_DEFERRED or LP_PATH_DIRECT for a write that may take both. */
+enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes);
+/* As lp_store_explain(). */
+int lpi_policy_explain(const struct lpi_block *block, uint64_t bytes, char *buf, size_t len);
+
+/* It is time to put what was learned into a group. */
+static inline bool lpi_policy_is_due(const struct lpi_policy *policy)
+{
+	return policy->costs.sample_cnt - policy->saved_cnt >= LPI_POLICY_SAVE;
+}
+
+/* Room was reserved. */
+void lpi_policy_put(struct lpi_block *block);
+/* At closing: puts what is new, if there is room without waiting. */
+void lpi_policy_close(struct lpi_block *block);
+
+#endif

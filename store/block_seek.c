@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where data begins or ends. Holes and unwritten blocks are the same here.
+ *
+ * The map knows its leaves' numbers, but for very sparse files; leaves that are not in memory and
+ * cannot be had at once are fetched by a scan, many at a time, for a search often has to look at
+ * one after the other. The claim is kept meanwhile: what was gone past must stay as it was. */
+#include "base/error.h"
+#include "store/block_query.h"
+
+#define CALLS_PER_TURN 16u /* of the map, each of which looks at a bounded part */
+#define SCAN_LEAVES    64u
+#define SCAN_BYTES     LP_BUF_MEDIUM
+static_assert(SCAN_LEAVES * (LP_EXTMAP_LEAF_BYTES_MAX + LP_KEY_BYTES_MAX) > SCAN_BYTES,
+	      "the buffer is no larger than it need be");
+
+static int seek_scanned(struct lpi_query *query);
+
+/* --- Leaves ----------------------------------------------------------------------------------- */
+
+static int scan_leaves(struct lpi_query *query, struct lp_extmap_leaves missing)
+{
+	uint32_t last = (uint32_t)LP_EXTMAP_LEAVES_MAX - 1;
+	/* When only the first is known to be missing, those behind it are likely to be, too. */
+	if (missing.first == missing.last)
+		last = missing.first + LP_MIN(SCAN_LEAVES - 1, last - missing.first);
+	else
+		last = missing.last;
+	query->go_on = seek_scanned;
+	query->leaves = (struct lp_extmap_leaves){missing.first, last};
+	lp_key_range_of_map(&query->range, query->ino,
+			    (uint64_t)missing.first * LP_EXTMAP_LEAF_BLOCKS,
+			    (uint64_t)last * LP_EXTMAP_LEAF_BLOCKS);
+	return lpi_query_scan(query, SCAN_LEAVES, SCAN_BYTES);
+}
+
+static int load_leaf(struct lpi_inode *inode, struct lp_kv_bytes key, struct lp_kv_bytes value,
+		     uint32_t *ret_idx)
+{
+	struct lp_key_view view;
+	int err = lp_key_parse(key.data, key.len, &view);
+	if (err == 0)
+		err = lp_extmap_leaf_of_key(&inode->map, view.number, ret_idx);
+	if (err == 0)
+		err = lp_extmap_load(&inode->map, *ret_idx, value.data, value.len);
+	return err;
+}
+
+/* What a scan found, into the map. */
+static int load_leaves(struct lpi_query *query, struct lpi_inode *inode)
+{
+	const struct lp_kv_scan_op *found = &query->scan;
+	struct lp_extmap_leaves leaves = query->leaves;
+	struct lp_kv_bytes key;
+	struct lp_kv_bytes value;
+	size_t pos = 0;
+	uint32_t idx = leaves.first;
+	int err = found->result;
+	if (err == -ENOBUFS)
+		return LP_CORRUPT(LP_OFFSET_NONE, "inode %llu: a leaf of %zu bytes",
+				  (unsigned long long)query->ino.nr, found->used);
+	while (err == 0 && lp_kv_scan_next(found, &pos, &key, &value))
+		err = load_leaf(inode, key, value, &idx);
+	lpi_node_account(&inode->node);
+	if (err < 0)
+		return err;
+	if (found->more)
+		leaves.last = idx;
+	return lp_extmap_loaded(&inode->map, leaves);
+}
+
+static int get_leaves(struct lpi_query *query, struct lpi_inode *inode)
+{
+	struct lp_extmap_leaves missing = lp_extmap_missing(&inode->map);
+	if (missing.first == missing.last) {
+		int err = lpi_leaves_get(&query->hold.warmer, inode, query->hold.is_kept);
+		if (err != -EAGAIN)
+			return err;
+	}
+	return scan_leaves(query, missing);
+}
+
+/* --- The search ------------------------------------------------------------------------------- */
+
+static int give(struct lpi_query *query, uint64_t at, uint64_t size_bytes)
+{
+	struct lp_store_op *op = query->op;
+	if (!op->seek.hole && at >= size_bytes)
+		return -ENXIO;
+	op->seek.found = LP_MIN(LP_MAX(at, op->seek.offset), size_bytes);
+	return 0;
+}
+
+/* Also of a file of nothing but a hole: its content ends at 0. */
+static int seek_inline(struct lpi_query *query, const struct lp_inode *rec)
+{
+	bool in_content = query->op->seek.offset < rec->content.len;
+	uint64_t after = query->op->seek.hole ? query->op->seek.offset : rec->size_bytes;
+	uint64_t within = query->op->seek.hole ? rec->content.len : query->op->seek.offset;
+	return give(query, in_content ? within : after, rec->size_bytes);
+}
+
+static int seek_map(struct lpi_query *query, struct lpi_inode *inode)
+{
+	bool hole = query->op->seek.hole;
+	uint64_t size_bytes = inode->rec.size_bytes;
+	uint64_t block = query->seek_block;
+	for (uint32_t n = 0; n < CALLS_PER_TURN; n++) {
+		int err = lp_extmap_seek(&inode->map, query->seek_block,
+					 hole ? LP_EXTMAP_SEEK_HOLE : LP_EXTMAP_SEEK_DATA, &block);
+		if (err == -EAGAIN)
+			err = get_leaves(query, inode);
+		else if (err == 0 || (err == 1 && block >= lp_bytes_to_blocks_up(size_bytes)))
+			return give(query, block << LP_BLOCK_SHIFT, size_bytes);
+		else if (err == 1)
+			query->seek_block = block;
+		if (err < 0 || err == LPI_WAIT_SCAN)
+			return err;
+	}
+	return LPI_WAIT_TURN;
+}
+
+static int seek(struct lpi_query *query);
+
+static int seek_scanned(struct lpi_query *query)
+{
+	struct lpi_inode *inode;
+	int err = lpi_query_inode(query, &inode);
+	if (err == 0)
+		err = load_leaves(query, inode);
+	if (err < 0)
+		return err;
+	query->go_on = seek;
+	return seek_map(query, inode);
+}
+
+static int seek(struct lpi_query *query)
+{
+	struct lpi_inode *inode;
+	int err = lpi_query_inode(query, &inode);
+	if (err < 0)
+		return err;
+	const struct lp_inode *rec = &inode->rec;
+	if (rec->type != LP_INODE_TYPE_FILE)
+		return rec->type == LP_INODE_TYPE_DIR ? -EISDIR : -EINVAL;
+	if (query->op->seek.offset >= rec->size_bytes)
+		return -ENXIO;
+	if (lp_extmap_blocks(&inode->map) == 0)
+		return seek_inline(query, rec);
+	return seek_map(query, inode);
+}
+
+int lpi_query_seek(struct lpi_query *query)
+{
+	query->keeps_claim = true;
+	query->seek_block = query->op->seek.offset >> LP_BLOCK_SHIFT;
+	query->go_on = seek;
+	return seek(query);
+}

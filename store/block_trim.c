@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Large removals and truncations, cut up (rule S6): the logical change was committed together with
+ * a U record; here space and keys are freed, a bounded piece with each commit, and at the end the
+ * U record goes. After a crash the U record says where to go on.
+ *
+ * No claim is needed: nobody else changes what lies behind the cut. Who wants to change the data of
+ * the inode waits until the trim has ended. */
+#include <stdlib.h>
+
+#include "store/block_txn.h"
+
+#define STEP_LEAVES    8u /* of one commit, at most */
+#define STEPS_PER_TURN 4u
+#define RUNNING_MAX    4u
+#define SCAN_BYTES     (96u << 10) /* the largest record fits */
+#define SCAN_RECORDS   128u
+
+enum phase { PHASE_SPACE, PHASE_KEYS_WAIT, PHASE_XATTRS, PHASE_OMAP, PHASE_END };
+
+LP_LIST_DEFINE(trim_list, struct lpi_trim, node);
+
+struct lpi_trims {
+	struct trim_list list; /* in the order of their beginning */
+	uint32_t cnt;
+	uint32_t running;
+	bool is_stopping;
+};
+
+static void run(struct lpi_trim *trim);
+
+static struct lp_kv_bytes key_bytes(const struct lp_key *key)
+{
+	return (struct lp_kv_bytes){key->bytes, key->len};
+}
+
+/* --- Waiting ---------------------------------------------------------------------------------- */
+
+static void run_task(struct lp_task *task)
+{
+	run(LP_CONTAINER_OF(task, struct lpi_trim, task));
+}
+
+static void told(struct lp_commit_waiter *waiter, int result)
+{
+	(void)result; /* the shard's error is looked at */
+	run(LP_CONTAINER_OF(waiter, struct lpi_trim, waiter));
+}
+
+static void warmed(struct lpi_warmer *warmer)
+{
+	run(LP_CONTAINER_OF(warmer, struct lpi_trim, warmer));
+}
+
+static void wait_room(struct lpi_trim *trim)
+{
+	lp_commit_wait_room(trim->block->commit, &trim->waiter);
+}
+
+static int wait_index(struct lpi_trim *trim)
+{
+	lpi_warmer_start(&trim->warmer);
+	return LPI_WAIT;
+}
+
+/* --- Nodes ------------------------------------------------------------------------------------ */
+
+static int pin(void *arg, struct lpi_node *node)
+{
+	struct lpi_trim *trim = arg;
+	for (uint32_t i = 0; i < trim->node_cnt; i++) {
+		if (trim->nodes[i] == node)
+			return 0;
+	}
+	if (trim->node_cnt == LPI_TRIM_NODES_MAX)
+		return -EFBIG;
+	lpi_node_pin(node);
+	trim->nodes[trim->node_cnt++] = node;
+	return 0;
+}
+
+static void unpin_all(struct lpi_trim *trim)
+{
+	while (trim->node_cnt > 0)
+		lpi_node_unpin(trim->nodes[--trim->node_cnt]);
+}
+
+/* --- Space ------------------------------------------------------------------------------------ */
+
+/* Moves from_block to the next block that has space. 0, -EAGAIN, -ENXIO: none is left. */
+static int find_next(struct lpi_trim *trim)
+{
+	struct lp_extmap *map = &trim->inode->map;
+	for (;;) {
+		int err = lp_extmap_seek(map, trim->from_block, LP_EXTMAP_SEEK_ALLOCATED,
+					 &trim->from_block);
+		if (err == -EAGAIN)
+			err = lpi_leaves_get(&trim->warmer, trim->inode, true);
+		else if (err == 0)
+			return 0;
+		if (err < 0)
+			return err;
+	}
+}
+
+static struct lp_commit_need need_of(const struct lpi_trim *trim, uint32_t leaves, uint32_t changes)
+{
+	struct lp_commit_need need = {
+		.batch_bytes = lpi_node_need(&trim->inode->node) +
+			       (uint32_t)LP_EXTMAP_ROOT_BYTES_MAX + (leaves + 1) * LPI_LEAF_NEED,
+		.change_cnt = changes,
+	};
+	for (uint32_t i = 0; i < trim->node_cnt; i++)
+		need.batch_bytes += lpi_node_need(trim->nodes[i]);
+	return need;
+}
+
+static void punch(struct lpi_trim *trim, struct lp_extmap_range range)
+{
+	struct lpi_block *block = trim->block;
+	struct lp_extmap_released released = {.items = block->releases, .max = LPI_SCRATCH_BLOCKS};
+	int err = lp_extmap_reserve(&trim->inode->map, range, 0);
+	if (err < 0) {
+		lp_commit_abort(block->commit);
+		return;
+	}
+	lp_extmap_punch(&trim->inode->map, range, &released);
+	lpi_release_apply(block, &released);
+	lpi_node_changed(&trim->inode->node);
+	trim->from_block = range.first + range.cnt;
+}
+
+enum step { STEP_DONE, STEP_TOO_MUCH, STEP_WAIT };
+
+static int try_range(struct lpi_trim *trim, struct lp_extmap_range range, enum step *ret_step)
+{
+	struct lpi_block *block = trim->block;
+	struct lpi_release_plan plan = {.warmer = &trim->warmer, .pin = pin, .arg = trim};
+	uint32_t leaves = (uint32_t)(range.cnt / LP_EXTMAP_LEAF_BLOCKS) + 2;
+	int err = lpi_release_prepare(&plan, trim->inode, range, true);
+	*ret_step = err == -EFBIG ? STEP_TOO_MUCH : STEP_WAIT;
+	if (err == -EFBIG)
+		return 0;
+	if (err < 0)
+		return err;
+	struct lp_commit_need need = need_of(trim, leaves, plan.changes);
+	if (!lp_commit_need_is_possible(block->commit, &need)) {
+		*ret_step = STEP_TOO_MUCH;
+		return 0;
+	}
+	if (!lp_commit_reserve(block->commit, &need)) {
+		wait_room(trim);
+		return 0;
+	}
+	punch(trim, range);
+	*ret_step = STEP_DONE;
+	return 0;
+}
+
+/* 0: go on; LPI_WAIT; -ENXIO: nothing left; errors. */
+static int free_some(struct lpi_trim *trim)
+{
+	int err = find_next(trim);
+	if (err < 0)
+		return err == -EAGAIN ? wait_index(trim) : err;
+	uint64_t first = trim->from_block;
+	uint64_t end = (first / LP_EXTMAP_LEAF_BLOCKS + STEP_LEAVES) * LP_EXTMAP_LEAF_BLOCKS;
+	uint64_t cnt = LP_MIN(end, LP_EXTMAP_BLOCKS_MAX) - first;
+	for (;;) {
+		enum step step = STEP_DONE;
+		err = try_range(trim, (struct lp_extmap_range){first, cnt}, &step);
+		if (err == -EAGAIN)
+			return wait_index(trim);
+		if (err < 0)
+			return err;
+		unpin_all(trim);
+		if (step == STEP_DONE)
+			return 0;
+		if (step == STEP_WAIT)
+			return LPI_WAIT;
+		LP_ASSERT(cnt > 1);
+		cnt /= 2;
+	}
+}
+
+/* --- Keys ------------------------------------------------------------------------------------- */
+
+static void scanned(struct lp_kv_scan_op *scan);
+
+static void begin_scan(struct lpi_trim *trim, enum lp_key_space space)
+{
+	struct lpi_block *block = trim->block;
+	lp_key_range_of_ino(&trim->scan_range, space, trim->inode->rec.ino);
+	trim->scan = (struct lp_kv_scan_op){
+		.kv = block->kv,
+		.lower = key_bytes(&trim->scan_range.first),
+		.upper = key_bytes(&trim->scan_range.end),
+		.buf = trim->scan_buf,
+		.buf_len = SCAN_BYTES,
+		.records_max = SCAN_RECORDS,
+		.done = scanned,
+	};
+	trim->has_scanned = false;
+	lp_kv_scan_submit(block->options.workers, block->options.reactor, &trim->scan);
+}
+
+static void scanned(struct lp_kv_scan_op *scan)
+{
+	struct lpi_trim *trim = LP_CONTAINER_OF(scan, struct lpi_trim, scan);
+	trim->has_scanned = true;
+	run(trim);
+}
+
+/* What the scan found is deleted. Scanned again when that is in the index, until nothing is found.
+ */
+static int delete_found(struct lpi_trim *trim, enum phase next)
+{
+	struct lp_commit *commit = trim->block->commit;
+	struct lp_commit_need need = {0};
+	struct lp_kv_bytes key;
+	struct lp_kv_bytes value;
+	size_t pos = 0;
+	if (trim->scan.result < 0)
+		return trim->scan.result;
+	if (trim->scan.records == 0) {
+		trim->phase = (uint8_t)next;
+		trim->has_begun = false;
+		return 0;
+	}
+	while (lp_kv_scan_next(&trim->scan, &pos, &key, &value))
+		need.batch_bytes += (uint32_t)key.len + LP_COMMIT_RECORD_BYTES;
+	if (!lp_commit_reserve(commit, &need)) {
+		wait_room(trim);
+		return LPI_WAIT;
+	}
+	for (pos = 0; lp_kv_scan_next(&trim->scan, &pos, &key, &value);)
+		lp_commit_delete(commit, key);
+	trim->has_begun = false;
+	trim->must_wait_inserted = true;
+	return 0;
+}
+
+static int free_keys(struct lpi_trim *trim, enum lp_key_space space, enum phase next)
+{
+	if (trim->must_wait_inserted) {
+		trim->must_wait_inserted = false;
+		lp_commit_wait_inserted(trim->block->commit, &trim->waiter);
+		return LPI_WAIT;
+	}
+	if (!trim->has_begun) {
+		trim->has_begun = true;
+		begin_scan(trim, space);
+		return LPI_WAIT;
+	}
+	LP_ASSERT(trim->has_scanned);
+	return delete_found(trim, next);
+}
+
+/* --- The end ---------------------------------------------------------------------------------- */
+
+static void start_next(struct lpi_block *block);
+
+static void drop(struct lpi_trim *trim)
+{
+	struct lpi_block *block = trim->block;
+	struct lp_commit_waiter *waiter;
+	unpin_all(trim);
+	trim->inode->trim = NULL;
+	lp_shard_note_removal(block->shard);
+	lpi_node_unpin(&trim->inode->node);
+	trim_list_remove(trim);
+	block->trims->cnt--;
+	block->trims->running--;
+	while ((waiter = lpi_waiter_list_pop_front(&trim->waiters)) != NULL)
+		waiter->told(waiter, 0);
+	lpi_trim_free(trim);
+	start_next(block);
+}
+
+static int finish(struct lpi_trim *trim)
+{
+	struct lp_commit *commit = trim->block->commit;
+	struct lp_commit_need need = {.batch_bytes =
+					      lpi_node_need(&trim->inode->node) + LPI_TRIM_NEED};
+	struct lp_key key;
+	if (!lp_commit_reserve(commit, &need)) {
+		wait_room(trim);
+		return LPI_WAIT;
+	}
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, trim->inode->rec.ino);
+	lp_commit_delete(commit, key_bytes(&key));
+	if (trim->is_removal) {
+		trim->inode->node.exists = false;
+		lpi_node_changed(&trim->inode->node);
+	}
+	return 0;
+}
+
+static int step(struct lpi_trim *trim)
+{
+	int err = 0;
+	switch ((enum phase)trim->phase) {
+	case PHASE_SPACE:
+		err = free_some(trim);
+		if (err != -ENXIO)
+			return err;
+		trim->phase = trim->is_removal ? PHASE_KEYS_WAIT : PHASE_END;
+		return 0;
+	case PHASE_KEYS_WAIT:
+		trim->must_wait_inserted = true;
+		trim->phase = (trim->inode->rec.flags & LP_INODE_FLAG_HAS_KEYS) != 0 ? PHASE_XATTRS
+										     : PHASE_END;
+		return 0;
+	case PHASE_XATTRS:
+		return free_keys(trim, LP_KEY_SPACE_XATTR, PHASE_OMAP);
+	case PHASE_OMAP:
+		return free_keys(trim, LP_KEY_SPACE_OMAP, PHASE_END);
+	case PHASE_END:
+	default:
+		err = finish(trim);
+		return err == 0 ? -ENXIO : err;
+	}
+}
+
+static void run(struct lpi_trim *trim)
+{
+	struct lpi_block *block = trim->block;
+	for (uint32_t i = 0; i < STEPS_PER_TURN; i++) {
+		if (lp_shard_error(block->shard) != 0 || block->trims->is_stopping) {
+			drop(trim); /* the U record is there for the next opening */
+			return;
+		}
+		int err = step(trim);
+		if (err == LPI_WAIT)
+			return;
+		if (err < 0) {
+			/* -ENXIO: all is done. Else damage, recorded: what is left stays, and fsck
+			 * will find it. */
+			drop(trim);
+			return;
+		}
+	}
+	lp_task_queue(block->options.reactor, &trim->task);
+}
+
+/* --- The beginning ---------------------------------------------------------------------------- */
+
+static void start_next(struct lpi_block *block)
+{
+	struct lpi_trims *trims = block->trims;
+	struct lpi_trim *trim = trim_list_first(&trims->list);
+	for (; trim != NULL && (trims->running < RUNNING_MAX || trims->is_stopping);
+	     trim = trim_list_next(&trims->list, trim)) {
+		if (trim->is_running)
+			continue;
+		trim->is_running = true;
+		trims->running++;
+		lp_task_queue(block->options.reactor, &trim->task);
+	}
+}
+
+int lpi_trim_new(struct lpi_block *block, struct lpi_trim **ret_trim)
+{
+	struct lpi_trim *trim = calloc(1, sizeof(*trim));
+	if (trim == NULL)
+		return -ENOMEM;
+	trim->block = block;
+	trim->scan_buf = malloc(SCAN_BYTES);
+	trim->waiter.told = told;
+	trim->task.run = run_task;
+	lpi_waiter_list_init(&trim->waiters);
+	lpi_warmer_init(&trim->warmer, block, warmed);
+	*ret_trim = trim;
+	if (trim->scan_buf != NULL)
+		return 0;
+	free(trim);
+	return -ENOMEM;
+}
+
+void lpi_trim_free(struct lpi_trim *trim)
+{
+	lpi_warmer_fini(&trim->warmer);
+	free(trim->scan_buf);
+	free(trim);
+}
+
+void lpi_trim_resume(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t from_block,
+		     bool is_removal)
+{
+	struct lpi_block *block = trim->block;
+	LP_ASSERT(inode != NULL && inode->trim == NULL);
+	trim->inode = inode;
+	trim->from_block = from_block;
+	trim->is_removal = is_removal;
+	inode->trim = trim;
+	lpi_node_pin(&inode->node);
+	trim_list_push_back(&block->trims->list, trim);
+	block->trims->cnt++;
+	start_next(block);
+}
+
+void lpi_trim_begin(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t from_block,
+		    bool is_removal)
+{
+	const struct lp_unfinished_value value = {
+		.kind = is_removal ? LP_UNFINISHED_KIND_REMOVAL : LP_UNFINISHED_KIND_TRIM,
+		.from_block = from_block,
+		.since_ns = inode->rec.ctime_ns,
+	};
+	uint8_t bytes[LP_UNFINISHED_VALUE_SIZE];
+	struct lp_key key;
+	if (is_removal) {
+		inode->rec.flags |= LP_INODE_FLAG_REMOVED;
+		inode->rec.nlink = 0;
+	}
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, inode->rec.ino);
+	lp_unfinished_write(&value, &key, bytes);
+	lp_commit_put(trim->block->commit, key_bytes(&key),
+		      (struct lp_kv_bytes){bytes, sizeof(bytes)});
+	lpi_trim_resume(trim, inode, from_block, is_removal);
+}
+
+void lpi_trim_wait(struct lpi_trim *trim, struct lp_commit_waiter *waiter)
+{
+	lpi_waiter_list_push_back(&trim->waiters, waiter);
+}
+
+/* --- Opening and closing ---------------------------------------------------------------------- */
+
+static int load_inode(struct lpi_block *block, struct lp_ino ino, struct lpi_inode **ret_inode)
+{
+	struct lp_kv_value value;
+	struct lpi_node *node = NULL;
+	struct lp_key key;
+	lpi_node_key(LPI_NODE_INODE, ino.nr, &key);
+	int err = lp_kv_get(block->kv, key_bytes(&key), &value); /* opening may block */
+	if (err == -ENOENT)
+		return LP_CORRUPT(LP_OFFSET_NONE, "unfinished work on inode %llu, which is missing",
+				  (unsigned long long)ino.nr);
+	if (err < 0)
+		return err;
+	err = lpi_node_load(&block->nodes, LPI_NODE_INODE, ino.nr, value.bytes, &node);
+	lp_kv_value_release(&value);
+	if (err == 0)
+		*ret_inode = lpi_inode_of(node);
+	return err;
+}
+
+static int resume_one(struct lpi_block *block, struct lp_kv_iter *iter)
+{
+	struct lp_kv_bytes bytes = lp_kv_iter_key(iter);
+	struct lp_kv_bytes value_bytes = lp_kv_iter_value(iter);
+	struct lp_unfinished_value value;
+	struct lpi_inode *inode = NULL;
+	struct lpi_trim *trim = NULL;
+	struct lp_key_view view;
+	struct lp_key key;
+	int err = lp_key_parse(bytes.data, bytes.len, &view);
+	if (err < 0)
+		return err;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, view.ino);
+	/* One that cannot be read is recorded and left: space may stay taken until a check. */
+	if (lp_unfinished_read(value_bytes.data, value_bytes.len, &key, &value) < 0)
+		return 0;
+	bool is_removal = value.kind == LP_UNFINISHED_KIND_REMOVAL;
+	if (!is_removal && value.kind != LP_UNFINISHED_KIND_TRIM)
+		return 0; /* the namespace's */
+	err = load_inode(block, view.ino, &inode);
+	if (err == 0)
+		err = lpi_trim_new(block, &trim);
+	if (err == 0)
+		lpi_trim_resume(trim, inode, value.from_block, is_removal);
+	return err;
+}
+
+int lpi_trims_open(struct lpi_block *block)
+{
+	struct lp_key_range range;
+	struct lp_kv_iter *iter = NULL;
+	lp_key_range_of_space(&range, LP_KEY_SPACE_UNFINISHED);
+	int err = lp_kv_iter_open(block->kv, key_bytes(&range.first), key_bytes(&range.end), false,
+				  &iter);
+	if (err < 0)
+		return err;
+	err = lp_kv_iter_seek_first(iter);
+	while (err == 0) {
+		err = resume_one(block, iter);
+		if (err == 0)
+			err = lp_kv_iter_next(iter);
+	}
+	lp_kv_iter_close(iter);
+	return err == -ENOENT ? 0 : err;
+}
+
+void lpi_trims_stop(struct lpi_block *block)
+{
+	if (block->trims == NULL)
+		return;
+	/* Those that have not begun are run once, and see that it is over. */
+	block->trims->is_stopping = true;
+	start_next(block);
+}
+
+bool lpi_trims_are_idle(const struct lpi_block *block)
+{
+	return block->trims == NULL || trim_list_is_empty(&block->trims->list);
+}
+
+uint32_t lpi_trims_cnt(const struct lpi_block *block)
+{
+	return block->trims->cnt;
+}
+
+int lpi_trims_new(struct lpi_block *block)
+{
+	block->trims = calloc(1, sizeof(*block->trims));
+	if (block->trims == NULL)
+		return -ENOMEM;
+	trim_list_init(&block->trims->list);
+	return 0;
+}
+
+void lpi_trims_free(struct lpi_block *block)
+{
+	LP_ASSERT(block->trims == NULL || lpi_trims_are_idle(block));
+	free(block->trims);
+	block->trims = NULL;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order of a check. All shards are open at once, as in a daemon: names cross them. A shard that
+ * does not open is a finding, and whatever it might say of names is left open. */
+#include "store/fsck.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "store/fsck_impl.h"
+
+static int open_devices(struct lpi_fsck *fsck, struct lp_label_why *why)
+{
+	const struct lp_fsck_options *options = fsck->options;
+	struct lp_devices_options devices = {.files_reserve_bytes = options->files_reserve_bytes,
+					     .read_only = fsck->read_only};
+	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+		devices.bdev[i] = options->bdev[i];
+	int err = lpi_fsck_labels(fsck);
+	if (err == 0)
+		err = lpi_fsck_tables(fsck);
+	if (err == 0)
+		err = lp_devices_open(&devices, &fsck->devices, why);
+	return err;
+}
+
+/* --- Shards ----------------------------------------------------------------------------------- */
+
+static int open_shard(struct lpi_fsck *fsck, uint32_t idx)
+{
+	const struct lp_fsck_options *options = fsck->options;
+	struct lpi_fsck_shard *shard = &fsck->shards[idx];
+	const struct lp_shard_options of_shard = {
+		.reactor = options->reactor,
+		.workers = options->workers,
+		.devices = &fsck->devices,
+		.bufs = options->bufs,
+		.shard_idx = idx,
+		.sim_clock = options->sim_clock,
+		.index_cache_bytes = options->index_cache_bytes,
+		.index_buffer_bytes = options->index_buffer_bytes,
+		.files_reserve_bytes = options->files_reserve_bytes,
+		.read_only = fsck->read_only,
+	};
+	const struct lpi_fsck_at at = {.kind = LP_FSCK_SHARD, .shard = shard};
+	uint64_t before = lp_corruption_count();
+	*shard = (struct lpi_fsck_shard){.fsck = fsck, .idx = idx};
+	int err = lp_shard_open(&of_shard, &shard->shard);
+	if (err == -ENOMEM)
+		return err;
+	if (err < 0) {
+		fsck->names_in_doubt = true;
+		lpi_fsck_found(fsck, &at, "cannot be opened: %s",
+			       lp_corruption_count() > before ? lpi_fsck_last_corruption()
+							      : lp_strerror(err));
+	}
+	return 0;
+}
+
+static int own_chunks(struct lpi_fsck_shard *shard)
+{
+	const struct lp_disk_label *label = &shard->fsck->devices.label[LP_MKFS_DATA];
+	struct lp_chunks *chunks = shard->fsck->devices.chunks[LP_MKFS_DATA];
+	int err = lpi_fsck_blocks_init(&shard->blocks, label->chunk_base, label->chunk_blocks,
+				       label->chunk_cnt);
+	uint32_t chunk = LP_CHUNK_NONE;
+	for (uint32_t from = 0; err == 0 && from < label->chunk_cnt; from = chunk + 1) {
+		chunk = lp_chunks_find(chunks, shard->idx, LP_CHUNK_USE_OBJECTS, from);
+		if (chunk == LP_CHUNK_NONE)
+			break;
+		/* A lease may be durable while the space does not know it yet: nothing is in it. */
+		if (lp_space_owns(lp_shard_space(shard->shard), chunk))
+			err = lpi_fsck_blocks_add(&shard->blocks, chunk);
+	}
+	return err;
+}
+
+static int check_shard(struct lpi_fsck_shard *shard)
+{
+	if (shard->shard == NULL)
+		return 0;
+	int err = own_chunks(shard);
+	if (err == 0 && shard->fsck->options->deep)
+		err = lpi_fsck_deep_new(shard, &shard->deep);
+	if (err == 0)
+		err = lpi_fsck_walk(shard);
+	if (shard->deep != NULL)
+		lpi_fsck_deep_finish(shard->deep);
+	lpi_fsck_deep_free(shard->deep);
+	shard->deep = NULL;
+	if (err == 0)
+		err = lpi_fsck_space(shard);
+	if (err == 0)
+		err = lpi_fsck_refs(shard);
+	lpi_fsck_blocks_fini(&shard->blocks);
+	return err;
+}
+
+/* A repair is complete only when it is in its place. */
+static int close_shard(struct lpi_fsck_shard *shard, bool abandon)
+{
+	int err = lp_shard_close(shard->shard, abandon);
+	shard->shard = NULL;
+	return err;
+}
+
+static int check_all(struct lpi_fsck *fsck)
+{
+	uint32_t opened = 0;
+	int err = 0;
+	for (; opened < fsck->report->shards && err == 0; opened++)
+		err = open_shard(fsck, opened);
+	for (uint32_t i = 0; i < fsck->report->shards && err == 0; i++)
+		err = check_shard(&fsck->shards[i]);
+	if (err == 0)
+		err = lpi_fsck_links(fsck);
+	for (uint32_t i = 0; i < opened; i++) {
+		int close_err = close_shard(&fsck->shards[i], err < 0);
+		err = err == 0 ? close_err : err;
+	}
+	return err;
+}
+
+int lp_fsck_run(const struct lp_fsck_options *options, struct lp_fsck_report *ret_report,
+		struct lp_label_why *why)
+{
+	/* Opening recovers, as any start does. */
+	struct lpi_fsck fsck = {
+		.options = options, .report = ret_report, .read_only = !options->repair};
+	*ret_report = (struct lp_fsck_report){.problems = 0};
+	*why = (struct lp_label_why){.text = ""};
+	LP_ASSERT(options->events != NULL && options->events->found != NULL);
+	int err = open_devices(&fsck, why);
+	if (err < 0)
+		return err;
+	uint32_t shard_cnt = fsck.devices.label[LP_MKFS_DATA].shard_cnt;
+	fsck.shards = calloc(shard_cnt, sizeof(*fsck.shards));
+	err = fsck.shards != NULL ? 0 : -ENOMEM;
+	if (err == 0) {
+		ret_report->shards = shard_cnt;
+		err = check_all(&fsck);
+	}
+	free(fsck.shards);
+	lp_devices_close(&fsck.devices);
+	return err;
+}

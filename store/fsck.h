@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks a whole store that nobody else has open, and mends what can be mended without loss and
+ * without guessing (design 5.10).
+ *
+ * What is held against what: both copies of the labels and of the chunk tables; every record of
+ * every shard's index against its own rules; pieces of extent maps against the inodes they belong
+ * to; extents against the chunks of the shard and against each other; counts of shared blocks
+ * against the extents that share them; what is mapped against what the space says is in use;
+ * fragments against entries; entries against inodes, over all shards; and, if deep, every written
+ * block against its checksum.
+ *
+ * Repair only rewrites what follows from the rest: space that nobody names is freed, and what
+ * somebody names is taken; counts of links, entries and references are made true; marks of
+ * unfinished work are taken away or put where they must be. It never removes data, an entry, an
+ * inode or a piece of a map. Where damaged records hide what the truth is, nothing is derived
+ * from them: blocks that a damaged map may name stay taken.
+ *
+ * Threads: the reactor's, which is turned while it runs; it blocks. Errors: a store that cannot be
+ * opened at all is an error of lp_fsck_run(), with the sentence in *why; everything else is found
+ * and told, also a shard that does not open.
+ * Limits: memory is 2 bits for each block of the shard that is looked at, names_bytes_max, and some
+ * 24 MiB; the index is read again where one table is too small for all inodes.
+ */
+#ifndef LP_STORE_FSCK_H
+#define LP_STORE_FSCK_H
+
+#include "base/buf.h"
+#include "base/workers.h"
+#include "store/alloc.h"
+#include "store/devices.h"
+
+enum lp_fsck_kind {
+	LP_FSCK_LABEL_COPY,  /* one copy of a device's label is damaged or older */
+	LP_FSCK_CHUNK_SLOT,  /* one slot of a chunk table is */
+	LP_FSCK_SHARD,       /* a shard does not open: nothing of it could be checked */
+	LP_FSCK_INDEX,       /* a part of an index cannot be read */
+	LP_FSCK_KEY,         /* not a key of ours */
+	LP_FSCK_RECORD,      /* a value that is damaged or breaks its rules */
+	LP_FSCK_PLACE,       /* an inode on a shard that its number does not name */
+	LP_FSCK_MAP,         /* an extent map whose parts do not agree */
+	LP_FSCK_STRAY,       /* records of an inode that is not there, or has no such */
+	LP_FSCK_SIZE,        /* data beyond the end of a file */
+	LP_FSCK_OUTSIDE,     /* an extent outside the space of its shard */
+	LP_FSCK_TWICE,       /* blocks that two extents name and that are not shared */
+	LP_FSCK_REFS,        /* a wrong count of references */
+	LP_FSCK_LEAK,        /* blocks in use that nobody names */
+	LP_FSCK_UNTAKEN,     /* blocks that somebody names and that count as free */
+	LP_FSCK_FRAGMENT,    /* counts of a directory's entries */
+	LP_FSCK_ENTRY,       /* an entry whose inode or directory is not there */
+	LP_FSCK_ENTRY_TYPE,  /* an entry with another type than its inode */
+	LP_FSCK_PARENT,      /* a directory that does not know where it is, or has several names */
+	LP_FSCK_NLINK,       /* a wrong count of links */
+	LP_FSCK_UNREACHABLE, /* an inode with links and without a name */
+	LP_FSCK_ORPHAN,      /* an inode without links that nothing will remove */
+	LP_FSCK_UNFINISHED,  /* a mark of unfinished work that is wrong */
+	LP_FSCK_TXN,         /* an unfinished transaction: the next start resolves it */
+	LP_FSCK_DATA,        /* deep: a block that is not what its checksum says */
+	LP_FSCK_DATA_READ,   /* deep: a block that the device cannot read */
+	LP_FSCK_KIND_CNT
+};
+
+/* "label-copy" and so on: stable, for programs. */
+const char *lp_fsck_kind_name(enum lp_fsck_kind kind);
+
+enum lp_fsck_severity {
+	LP_FSCK_WARNING, /* may be in order: what would tell is not final or could not be read */
+	LP_FSCK_ERROR,
+};
+
+#define LP_FSCK_NO_SHARD UINT32_MAX
+
+struct lp_fsck_finding {
+	enum lp_fsck_kind kind;
+	enum lp_fsck_severity severity;
+	bool is_repaired;
+	uint32_t shard_idx;      /* LP_FSCK_NO_SHARD: of the store */
+	struct lp_ino ino;       /* nr 0: none */
+	struct lp_extent extent; /* on the data device; cnt 0: none */
+	uint64_t offset_bytes;   /* in the file; LP_OFFSET_NONE */
+	const char *object;      /* "/a/b (inode 7)", "inode 7", "shard 0", "store"; raw bytes */
+	const char *text;        /* what is wrong with it */
+};
+
+/* Embedded by who listens. What a finding points to is valid during the call. */
+struct lp_fsck_events {
+	void (*found)(struct lp_fsck_events *events, const struct lp_fsck_finding *finding);
+};
+
+struct lp_fsck_options {
+	struct lp_reactor *reactor;
+	struct lp_workers *workers;
+	struct lp_bufs *bufs; /* as large as the deferred payloads of one shard's log */
+	struct lp_bdev *bdev[LP_MKFS_DEVICES];
+	struct lp_fsck_events *events;
+	const struct lp_clock *sim_clock; /* as of struct lp_shard_options */
+	uint64_t index_cache_bytes;
+	uint64_t index_buffer_bytes;
+	uint64_t files_reserve_bytes;
+	uint64_t names_bytes_max; /* table of inodes; 0: 256 MiB */
+	uint32_t refs_groups_max; /* groups of shared blocks counted at once; 0: 65536 */
+	bool deep;
+	bool repair;
+};
+
+struct lp_fsck_report {
+	uint64_t problems; /* errors that remain */
+	uint64_t repaired;
+	uint64_t warnings;
+	uint64_t inodes;
+	uint64_t entries;
+	uint64_t blocks;      /* named by extents, each once for each extent */
+	uint64_t read_blocks; /* deep */
+	uint32_t shards;
+};
+
+int lp_fsck_run(const struct lp_fsck_options *options, struct lp_fsck_report *ret_report,
+		struct lp_label_why *why) LP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the checker share.
+ *
+ *   fsck.c         opens, runs the phases below, closes
+ *   fsck_report.c  findings, and the path of an inode
+ *   fsck_disk.c    copies of labels and chunk tables
+ *   fsck_cursor.c  records of one space of an index, parsed
+ *   fsck_walk.c    phase 1, per shard: all records, inode by inode
+ *   fsck_map.c       its extent maps
+ *   fsck_deep.c      and their blocks
+ *   fsck_blocks.c  which blocks extents name
+ *   fsck_space.c   phase 2, per shard: against the space
+ *   fsck_refs.c    phase 3, per shard: against the counts of shared blocks
+ *   fsck_links.c   phase 4, over all shards: entries and links
+ *   fsck_names.c     its table of inodes
+ *   fsck_fix.c     repairs, as ordinary commits
+ *
+ * Functions that return int fail only for what ends the whole check: no memory, a device that
+ * fails while it is repaired. Damage is a finding, and no error.
+ */
+#ifndef LP_STORE_FSCK_IMPL_H
+#define LP_STORE_FSCK_IMPL_H
+
+#include "store/extmap.h"
+#include "store/fsck.h"
+#include "store/fsck_blocks.h"
+#include "store/inode.h"
+#include "store/refs.h"
+#include "store/shard.h"
+#include "store/values.h"
+
+struct lpi_fsck;
+struct lpi_fsck_deep;
+
+struct lpi_fsck_shard {
+	struct lpi_fsck *fsck;
+	struct lp_shard *shard; /* NULL: does not open */
+	uint32_t idx;
+	bool maps_in_doubt; /* some record that may name blocks cannot be read */
+	bool is_broken; /* some part of the index cannot be read: what is missing may be there */
+	struct lpi_fsck_blocks blocks;
+	struct lpi_fsck_deep *deep; /* NULL: not deep */
+};
+
+struct lpi_fsck {
+	const struct lp_fsck_options *options;
+	struct lp_fsck_report *report;
+	bool read_only; /* nothing is written to the devices, by opening either */
+	struct lp_devices devices;
+	struct lpi_fsck_shard *shards; /* report->shards of them */
+	bool names_in_doubt;           /* some entry or inode cannot be read, or is not final */
+};
+
+/* --- Findings --------------------------------------------------------------------------------- */
+
+struct lpi_fsck_at {
+	enum lp_fsck_kind kind;
+	const struct lpi_fsck_shard *shard; /* or NULL */
+	struct lp_ino ino;
+	struct lp_extent extent;
+	bool has_offset;
+	uint64_t offset_bytes;
+	bool is_warning;
+	bool is_repaired;
+};
+
+void lpi_fsck_found(struct lpi_fsck *fsck, const struct lpi_fsck_at *at, const char *fmt, ...)
+	LP_PRINTF(3, 4);
+/* What the newest corruption of this thread was, as a decoder said it. */
+const char *lpi_fsck_last_corruption(void);
+
+/* --- Disk ------------------------------------------------------------------------------------- */
+
+/* Before anything is opened: the raw copies. Opening mends them unless it is read-only. */
+int lpi_fsck_labels(struct lpi_fsck *fsck) LP_MUST_CHECK;
+int lpi_fsck_tables(struct lpi_fsck *fsck) LP_MUST_CHECK;
+
+/* --- Records ---------------------------------------------------------------------------------- */
+
+struct lpi_fsck_cursor {
+	struct lpi_fsck_shard *shard;
+	struct lp_kv_iter *iter;
+	enum lp_key_space space;
+	bool is_quiet; /* an earlier cursor has told of damage already */
+	bool is_at_end;
+	struct lp_key_view view; /* of key; this and the next two unless at the end */
+	struct lp_kv_bytes key;
+	struct lp_kv_bytes value;
+};
+
+/* On the first record of the space whose key can be parsed. A part of the index that cannot be read
+ * is found and ends it. */
+int lpi_fsck_cursor_open(struct lpi_fsck_cursor *cursor, struct lpi_fsck_shard *shard,
+			 enum lp_key_space space, bool is_quiet) LP_MUST_CHECK;
+void lpi_fsck_cursor_next(struct lpi_fsck_cursor *cursor);
+/* Zeroed ones too. */
+void lpi_fsck_cursor_close(struct lpi_fsck_cursor *cursor);
+/* Keys that are in no space of ours. */
+int lpi_fsck_foreign_keys(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+/* The crc-checked key of a record, for the value decoders. */
+void lpi_fsck_cursor_key(const struct lpi_fsck_cursor *cursor, struct lp_key *ret);
+
+/* --- Phase 1 ---------------------------------------------------------------------------------- */
+
+/* What is known of one inode number while its records go by. */
+struct lpi_fsck_object {
+	struct lp_ino ino;
+	bool has_record;
+	bool is_sound; /* the record could be read: inode is valid */
+	struct lp_inode inode;
+	bool has_unfinished; /* in any form */
+	struct lp_extmap map;
+	bool has_map; /* map is valid: a root that could be read */
+	uint64_t leaves_cnt;
+	uint64_t run_leaves_cnt; /* of these, those that a run names */
+	uint64_t blocks_cnt;
+	bool has_bad_leaf;
+	bool told_stray;
+	bool told_size;
+};
+
+int lpi_fsck_walk(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+
+/* The map of a sound inode; then each of its leaves; then the end. */
+int lpi_fsck_map_begin(struct lpi_fsck_shard *shard, struct lpi_fsck_object *object) LP_MUST_CHECK;
+int lpi_fsck_map_leaf(struct lpi_fsck_shard *shard, struct lpi_fsck_object *object,
+		      const struct lpi_fsck_cursor *cursor) LP_MUST_CHECK;
+void lpi_fsck_map_end(struct lpi_fsck_shard *shard, struct lpi_fsck_object *object);
+
+/* Records of the inode that are there without it, or that it has no room for; told once. */
+void lpi_fsck_found_stray(struct lpi_fsck_shard *shard, struct lpi_fsck_object *object,
+			  const char *what);
+
+/* A leaf with room for the most. */
+struct lpi_fsck_leaf {
+	_Alignas(8) uint8_t bytes[sizeof(struct lpi_leaf) +
+				  LPI_LEAF_BLOCKS * (sizeof(uint64_t) + sizeof(uint32_t))];
+};
+/* NULL for one that cannot be read. */
+struct lpi_leaf *lpi_fsck_leaf_read(struct lpi_fsck_leaf *memory, struct lp_kv_bytes bytes,
+				    struct lp_ino ino, uint64_t block);
+/* Calls back for each extent of each leaf of the shard that can be read. */
+int lpi_fsck_each_word(struct lpi_fsck_shard *shard,
+		       void (*each)(void *arg, struct lp_ino ino, uint64_t word),
+		       void *arg) LP_MUST_CHECK;
+
+/* --- Deep ------------------------------------------------------------------------------------- */
+
+int lpi_fsck_deep_new(struct lpi_fsck_shard *shard, struct lpi_fsck_deep **ret) LP_MUST_CHECK;
+/* Blocks of a file, with their crcs, to be read some time; what was found before is told. */
+void lpi_fsck_deep_add(struct lpi_fsck_deep *deep, struct lp_ino ino, uint64_t logical,
+		       struct lp_extent extent, const uint32_t *crcs);
+/* Until all was read. */
+void lpi_fsck_deep_finish(struct lpi_fsck_deep *deep);
+void lpi_fsck_deep_free(struct lpi_fsck_deep *deep);
+
+/* --- The other phases ------------------------------------------------------------------------- */
+
+int lpi_fsck_space(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+int lpi_fsck_refs(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+int lpi_fsck_links(struct lpi_fsck *fsck) LP_MUST_CHECK;
+
+/* --- Repairs ---------------------------------------------------------------------------------- */
+
+/* value.data NULL deletes. Collected; durable after lpi_fsck_settle(). */
+int lpi_fsck_put(struct lpi_fsck_shard *shard, struct lp_kv_bytes key,
+		 struct lp_kv_bytes value) LP_MUST_CHECK;
+int lpi_fsck_free(struct lpi_fsck_shard *shard, struct lp_extent extent) LP_MUST_CHECK;
+/* -EBUSY: not all of it can be had. */
+int lpi_fsck_take(struct lpi_fsck_shard *shard, struct lp_extent extent) LP_MUST_CHECK;
+int lpi_fsck_settle(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+void lpi_fsck_turn(struct lpi_fsck_shard *shard);
+/* Wall time, for records that want one. */
+int64_t lpi_fsck_now_ns(const struct lpi_fsck *fsck);
+
+#endif

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Phase 4: inodes and the entries that point to them, over all shards, since a name may lie on
+ * another shard than its inode. Round by round (fsck_names.h): first all inodes are put in, then
+ * marks and entries are counted for them, then each is judged.
+ *
+ * Where something that would tell cannot be read, or is not final, findings are warnings and
+ * nothing is mended. */
+#include "base/error.h"
+#include "store/fsck_impl.h"
+#include "store/fsck_names.h"
+
+#define NAMES_BYTES_DEFAULT (UINT64_C(256) << 20)
+
+struct links {
+	struct lpi_fsck *fsck;
+	struct lpi_fsck_names names;
+	struct lp_ino told_dir; /* the last one that was told to be missing */
+};
+
+static struct lpi_fsck_at at_of(const struct links *links, enum lp_fsck_kind kind,
+				const struct lpi_fsck_shard *shard, struct lp_ino ino)
+{
+	return (struct lpi_fsck_at){.kind = kind,
+				    .shard = shard,
+				    .ino = ino,
+				    .is_warning = links->fsck->names_in_doubt};
+}
+
+static bool may_fix(const struct links *links)
+{
+	return links->fsck->options->repair && !links->fsck->names_in_doubt;
+}
+
+/* --- Putting in ------------------------------------------------------------------------------- */
+
+static int take_inode(struct links *links, struct lpi_fsck_cursor *cursor)
+{
+	struct lp_inode inode;
+	struct lp_ino ino = cursor->view.ino;
+	if (lp_ino_shard(ino) != cursor->shard->idx || !lpi_fsck_names_has_turn(&links->names, ino))
+		return 0;
+	struct lpi_fsck_node *node = lpi_fsck_names_add(&links->names, ino);
+	if (node == NULL || lp_inode_decode(cursor->value.data, cursor->value.len, ino, &inode) < 0)
+		return 0;
+	node->is_sound = true;
+	node->nlink = inode.nlink;
+	node->type = inode.type;
+	node->parent = inode.parent.nr;
+	return 0;
+}
+
+static int take_unfinished(struct links *links, struct lpi_fsck_cursor *cursor)
+{
+	struct lp_unfinished_value value;
+	struct lp_key key;
+	struct lp_ino ino = cursor->view.ino;
+	if (lp_ino_shard(ino) != cursor->shard->idx || !lpi_fsck_names_has_turn(&links->names, ino))
+		return 0;
+	struct lpi_fsck_node *node = lpi_fsck_names_find(&links->names, ino);
+	if (node == NULL)
+		return 0;
+	node->is_unfinished = true;
+	lpi_fsck_cursor_key(cursor, &key);
+	if (lp_unfinished_read(cursor->value.data, cursor->value.len, &key, &value) == 0)
+		node->is_going = value.kind != LP_UNFINISHED_KIND_TRIM;
+	return 0;
+}
+
+/* --- Entries ---------------------------------------------------------------------------------- */
+
+static int wrong_type(struct links *links, const struct lpi_fsck_cursor *cursor,
+		      struct lp_dirent_value value, uint8_t type)
+{
+	struct lpi_fsck_at at = at_of(links, LP_FSCK_ENTRY_TYPE, cursor->shard, cursor->view.ino);
+	uint8_t bytes[LP_DIRENT_VALUE_SIZE];
+	struct lp_key key;
+	at.is_repaired = links->fsck->options->repair;
+	at.is_warning = false;
+	lpi_fsck_found(links->fsck, &at, "its entry \"%.*s\" says %s, but inode %llu is a %s",
+		       (int)cursor->view.name_len, (const char *)cursor->view.name,
+		       lp_inode_type_name(value.type), (unsigned long long)value.ino,
+		       lp_inode_type_name(type));
+	if (!at.is_repaired)
+		return 0;
+	value.type = type;
+	lpi_fsck_cursor_key(cursor, &key);
+	lp_dirent_write(&value, &key, bytes);
+	return lpi_fsck_put(cursor->shard, (struct lp_kv_bytes){key.bytes, key.len},
+			    (struct lp_kv_bytes){bytes, sizeof(bytes)});
+}
+
+/* The inode that an entry points to; *type becomes what it really is. */
+static int count_name(struct links *links, const struct lpi_fsck_cursor *cursor,
+		      const struct lp_dirent_value *value, uint8_t *type)
+{
+	struct lp_ino ino = {value->ino};
+	if (!lpi_fsck_names_has_turn(&links->names, ino))
+		return 0;
+	struct lpi_fsck_node *node = lpi_fsck_names_find(&links->names, ino);
+	if (node == NULL) {
+		const struct lpi_fsck_at at =
+			at_of(links, LP_FSCK_ENTRY, cursor->shard, cursor->view.ino);
+		lpi_fsck_found(links->fsck, &at,
+			       "its entry \"%.*s\" points to inode %llu, which is not there",
+			       (int)cursor->view.name_len, (const char *)cursor->view.name,
+			       (unsigned long long)ino.nr);
+		return 0;
+	}
+	node->names += node->names < UINT32_MAX;
+	if (!node->is_sound)
+		return 0;
+	*type = node->type;
+	if (node->type == LP_INODE_TYPE_DIR && node->parent != cursor->view.ino.nr)
+		node->is_misplaced = true;
+	return value->type == node->type ? 0 : wrong_type(links, cursor, *value, node->type);
+}
+
+/* The directory that an entry, or a fragment of entries, belongs to. */
+static void count_in_dir(struct links *links, const struct lpi_fsck_cursor *cursor, bool is_dir)
+{
+	struct lp_ino dir = cursor->view.ino;
+	if (!lpi_fsck_names_has_turn(&links->names, dir))
+		return;
+	struct lpi_fsck_node *node = lpi_fsck_names_find(&links->names, dir);
+	if (node != NULL) {
+		node->subdirs += is_dir && node->subdirs < UINT32_MAX;
+		return;
+	}
+	if (links->told_dir.nr == dir.nr)
+		return;
+	links->told_dir = dir;
+	const struct lpi_fsck_at at = at_of(links, LP_FSCK_ENTRY, cursor->shard, dir);
+	lpi_fsck_found(links->fsck, &at,
+		       "there are entries or a fragment, but the directory is not there");
+}
+
+static int take_entry(struct links *links, struct lpi_fsck_cursor *cursor)
+{
+	struct lp_dirent_value value;
+	struct lp_key key;
+	lpi_fsck_cursor_key(cursor, &key);
+	if (lp_dirent_read(cursor->value.data, cursor->value.len, &key, &value) < 0) {
+		count_in_dir(links, cursor, false);
+		return 0;
+	}
+	uint8_t type = value.type;
+	int err = count_name(links, cursor, &value, &type);
+	count_in_dir(links, cursor, type == LP_INODE_TYPE_DIR);
+	return err;
+}
+
+static int take_fragment(struct links *links, struct lpi_fsck_cursor *cursor)
+{
+	count_in_dir(links, cursor, false);
+	return 0;
+}
+
+/* --- Judging ---------------------------------------------------------------------------------- */
+
+static int rewrite_nlink(struct lpi_fsck_shard *shard, struct lp_ino ino, uint32_t nlink)
+{
+	uint8_t bytes[LP_INODE_BYTES_MAX];
+	struct lp_kv_value value;
+	struct lp_inode inode;
+	struct lp_key key;
+	size_t len = 0;
+	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, ino);
+	const struct lp_kv_bytes key_bytes = {key.bytes, key.len};
+	int err = lp_kv_get(lp_shard_kv(shard->shard), key_bytes, &value);
+	if (err < 0)
+		return err;
+	err = lp_inode_decode(value.bytes.data, value.bytes.len, ino, &inode);
+	if (err == 0) {
+		inode.nlink = nlink;
+		inode.version_nr++;
+		len = lp_inode_encode(&inode, bytes);
+	}
+	lp_kv_value_release(&value);
+	return err == 0 ? lpi_fsck_put(shard, key_bytes, (struct lp_kv_bytes){bytes, len}) : err;
+}
+
+static int put_orphan(struct lpi_fsck_shard *shard, struct lp_ino ino)
+{
+	const struct lp_unfinished_value value = {.kind = LP_UNFINISHED_KIND_ORPHAN,
+						  .since_ns = lpi_fsck_now_ns(shard->fsck)};
+	uint8_t bytes[LP_UNFINISHED_VALUE_SIZE];
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, ino);
+	lp_unfinished_write(&value, &key, bytes);
+	return lpi_fsck_put(shard, (struct lp_kv_bytes){key.bytes, key.len},
+			    (struct lp_kv_bytes){bytes, sizeof(bytes)});
+}
+
+static int remove_mark(struct lpi_fsck_shard *shard, struct lp_ino ino)
+{
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, ino);
+	return lpi_fsck_put(shard, (struct lp_kv_bytes){key.bytes, key.len},
+			    (struct lp_kv_bytes){NULL, 0});
+}
+
+/* Without a name. The root has none. */
+static int judge_nameless(struct links *links, struct lpi_fsck_shard *shard,
+			  const struct lpi_fsck_node *node)
+{
+	bool is_unreachable = node->nlink > 0;
+	if (node->is_going || (node->nlink == 0 && node->is_unfinished))
+		return 0;
+	struct lpi_fsck_at at = at_of(links, is_unreachable ? LP_FSCK_UNREACHABLE : LP_FSCK_ORPHAN,
+				      shard, (struct lp_ino){node->ino});
+	at.is_repaired = !is_unreachable && may_fix(links);
+	if (is_unreachable)
+		lpi_fsck_found(links->fsck, &at, "a %s with %u links, but no entry points to it",
+			       lp_inode_type_name(node->type), node->nlink);
+	else
+		lpi_fsck_found(links->fsck, &at,
+			       "a %s that was deleted, but is not marked to be removed",
+			       lp_inode_type_name(node->type));
+	return at.is_repaired ? put_orphan(shard, at.ino) : 0;
+}
+
+static int judge_mark(struct links *links, struct lpi_fsck_shard *shard,
+		      const struct lpi_fsck_node *node)
+{
+	struct lpi_fsck_at at = at_of(links, LP_FSCK_UNFINISHED, shard, (struct lp_ino){node->ino});
+	if (!node->is_going)
+		return 0;
+	at.is_repaired = may_fix(links);
+	lpi_fsck_found(links->fsck, &at, "is marked to be removed, but has %u name%s", node->names,
+		       node->names == 1 ? "" : "s");
+	return at.is_repaired ? remove_mark(shard, at.ino) : 0;
+}
+
+static int judge_nlink(struct links *links, struct lpi_fsck_shard *shard,
+		       const struct lpi_fsck_node *node)
+{
+	struct lpi_fsck_at at = at_of(links, LP_FSCK_NLINK, shard, (struct lp_ino){node->ino});
+	bool is_dir = node->type == LP_INODE_TYPE_DIR;
+	uint32_t right = is_dir ? node->subdirs + 2 : node->names;
+	if (node->nlink == right)
+		return 0;
+	at.is_repaired = may_fix(links);
+	lpi_fsck_found(links->fsck, &at, "has a link count of %u, which should be %u", node->nlink,
+		       right);
+	return at.is_repaired ? rewrite_nlink(shard, at.ino, right) : 0;
+}
+
+static void judge_place(struct links *links, const struct lpi_fsck_shard *shard,
+			const struct lpi_fsck_node *node)
+{
+	const struct lpi_fsck_at at =
+		at_of(links, LP_FSCK_PARENT, shard, (struct lp_ino){node->ino});
+	bool is_root = node->ino == LP_INO_ROOT.nr;
+	if (node->type != LP_INODE_TYPE_DIR)
+		return;
+	if (is_root ? node->names > 0 : node->names > 1)
+		lpi_fsck_found(links->fsck, &at, "a directory with %u names", node->names);
+	else if (node->is_misplaced)
+		lpi_fsck_found(links->fsck, &at,
+			       "has its entry in another directory than its parent, inode %llu",
+			       (unsigned long long)node->parent);
+}
+
+static int judge(struct links *links, const struct lpi_fsck_node *node)
+{
+	struct lpi_fsck_shard *shard =
+		&links->fsck->shards[lp_ino_shard((struct lp_ino){node->ino})];
+	if (!node->is_sound)
+		return 0;
+	judge_place(links, shard, node);
+	if (node->names == 0 && node->ino != LP_INO_ROOT.nr)
+		return judge_nameless(links, shard, node);
+	int err = judge_mark(links, shard, node);
+	return err == 0 ? judge_nlink(links, shard, node) : err;
+}
+
+/* --- Rounds ----------------------------------------------------------------------------------- */
+
+static int each_record(struct links *links, enum lp_key_space space,
+		       int (*take)(struct links *links, struct lpi_fsck_cursor *cursor))
+{
+	int err = 0;
+	for (uint32_t i = 0; i < links->fsck->report->shards && err == 0; i++) {
+		struct lpi_fsck_shard *shard = &links->fsck->shards[i];
+		struct lpi_fsck_cursor cursor;
+		if (shard->shard == NULL)
+			continue;
+		err = lpi_fsck_cursor_open(&cursor, shard, space, true);
+		for (; err == 0 && !cursor.is_at_end; lpi_fsck_cursor_next(&cursor))
+			err = take(links, &cursor);
+		lpi_fsck_cursor_close(&cursor);
+	}
+	return err;
+}
+
+static int settle_all(struct links *links)
+{
+	int err = 0;
+	for (uint32_t i = 0; i < links->fsck->report->shards && err == 0; i++) {
+		if (links->fsck->shards[i].shard != NULL)
+			err = lpi_fsck_settle(&links->fsck->shards[i]);
+	}
+	return err;
+}
+
+static int one_round(struct links *links)
+{
+	links->told_dir = (struct lp_ino){0};
+	int err = each_record(links, LP_KEY_SPACE_INODE, take_inode);
+	if (err == 0)
+		err = each_record(links, LP_KEY_SPACE_UNFINISHED, take_unfinished);
+	if (err == 0)
+		err = each_record(links, LP_KEY_SPACE_DIRENT, take_entry);
+	if (err == 0)
+		err = each_record(links, LP_KEY_SPACE_FRAGMENT, take_fragment);
+	for (uint64_t i = 0; i < links->names.places && err == 0; i++) {
+		if (links->names.nodes[i].ino != 0)
+			err = judge(links, &links->names.nodes[i]);
+	}
+	return err == 0 ? settle_all(links) : err;
+}
+
+int lpi_fsck_links(struct lpi_fsck *fsck)
+{
+	uint64_t bytes_max = fsck->options->names_bytes_max;
+	struct links links = {.fsck = fsck};
+	int err =
+		lpi_fsck_names_init(&links.names, bytes_max != 0 ? bytes_max : NAMES_BYTES_DEFAULT);
+	bool more = err == 0;
+	while (more) {
+		err = one_round(&links);
+		more = err == 0 && lpi_fsck_names_next_round(&links.names);
+	}
+	lpi_fsck_names_fini(&links.names);
+	return err;
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: entries, fragments, links and marks of unfinished work are held against each other over all
+ * shards; what follows from the rest is mended, and no entry or inode ever goes (rules N2, N3, S6).
+ * The table of inodes gives the same answers however small it is.
+ * Method: a small store built through commits, one damage by a commit, then check, repair, check;
+ * the table beside a plain array. */
+#include "store/fsck_test.h"
+
+#include "base/prng.h"
+#include "store/fsck_names.h"
+
+static struct lpi_fsck_rig rig;
+
+static void change_nlink(struct lpi_fsck_rig *on, uint64_t nr, uint32_t nlink)
+{
+	struct lp_kv_value value;
+	struct lp_inode inode;
+	lpi_rig_get_inode(on, nr, &value, &inode);
+	inode.nlink = nlink;
+	lpi_rig_put_inode(on, &inode);
+	lp_kv_value_release(&value);
+}
+
+static void remove_key(struct lpi_fsck_rig *on, enum lp_key_space space, uint64_t nr)
+{
+	struct lp_key key;
+	lp_key_of_ino(&key, space, (struct lp_ino){nr});
+	lpi_rig_put(on, lp_ino_shard((struct lp_ino){nr}), &key, NULL, 0);
+}
+
+static void remove_entry(struct lpi_fsck_rig *on, uint64_t dir, const char *name)
+{
+	struct lp_key key;
+	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, (struct lp_ino){dir}, name, strlen(name));
+	lpi_rig_put(on, lp_ino_shard((struct lp_ino){dir}), &key, NULL, 0);
+}
+
+static uint32_t nlink_of(uint64_t nr)
+{
+	struct lp_kv_value value;
+	struct lp_inode inode;
+	lpi_rig_open(&rig);
+	lpi_rig_get_inode(&rig, nr, &value, &inode);
+	uint32_t nlink = inode.nlink;
+	lp_kv_value_release(&value);
+	lpi_rig_close(&rig);
+	return nlink;
+}
+
+/* --- Fragments -------------------------------------------------------------------------------- */
+
+static void wrong_count(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_fragment(on, 2, 5, 5, 6);
+}
+
+static void wrong_bytes(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_fragment(on, 2, 4, 5, 6);
+}
+
+static void used_insertion(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_fragment(on, 2, 4, 4, 5);
+}
+
+static void no_fragment(struct lpi_fsck_rig *on)
+{
+	remove_key(on, LP_KEY_SPACE_FRAGMENT, 2);
+}
+
+static void bad_fragment(struct lpi_fsck_rig *on)
+{
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_FRAGMENT, (struct lp_ino){2});
+	lpi_rig_put(on, 0, &key, "nonsense", 8);
+}
+
+static void test_fragments(void **state)
+{
+	(void)state;
+	static void (*const damages[])(struct lpi_fsck_rig *) = {
+		wrong_count, wrong_bytes, used_insertion, no_fragment, bad_fragment};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(damages); i++) {
+		lpi_rig_damage(&rig, damages[i]);
+		LPI_RIG_EXPECT(&rig, {LP_FSCK_FRAGMENT, 2, true});
+		lpi_rig_fini(&rig);
+	}
+}
+
+/* It may be one that takes no entries. */
+static void bad_empty_fragment(struct lpi_fsck_rig *on)
+{
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_FRAGMENT, on->s);
+	lpi_rig_put(on, 0, &key, "nonsense", 8);
+}
+
+static void sealed_with_entries(struct lpi_fsck_rig *on)
+{
+	const struct lp_fragment_value value = {.is_sealed = 1, .next_insertion = 9};
+	uint8_t bytes[LP_FRAGMENT_VALUE_SIZE];
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_FRAGMENT, (struct lp_ino){2});
+	lp_fragment_write(&value, &key, bytes);
+	lpi_rig_put(on, 0, &key, bytes, sizeof(bytes));
+}
+
+static void test_fragments_that_stay(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, bad_empty_fragment);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_FRAGMENT, 8, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, sealed_with_entries);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_FRAGMENT, 2, false});
+	lpi_rig_fini(&rig);
+}
+
+/* --- Links ------------------------------------------------------------------------------------ */
+
+static void wrong_links(struct lpi_fsck_rig *on)
+{
+	change_nlink(on, 1, 3);
+	change_nlink(on, 2, 9);
+	change_nlink(on, 3, 0);
+	change_nlink(on, 7, 1);
+}
+
+static void test_nlink(void **state)
+{
+	(void)state;
+	for (int small = 0; small < 2; small++) {
+		lpi_rig_damage(&rig, wrong_links);
+		rig.names_bytes_max = small != 0 ? 1 : 0; /* the smallest: several rounds */
+		LPI_RIG_EXPECT(&rig, {LP_FSCK_NLINK, 1, true}, {LP_FSCK_NLINK, 2, true},
+			       {LP_FSCK_NLINK, 3, true}, {LP_FSCK_NLINK, 7, true});
+		assert_int_equal(nlink_of(1), 4);
+		assert_int_equal(nlink_of(2), 2);
+		assert_int_equal(nlink_of(3), 1);
+		assert_int_equal(nlink_of(7), 2);
+		lpi_rig_fini(&rig);
+	}
+}
+
+/* Over two shards: the root's second directory is on the other one. */
+static void test_two_shards(void **state)
+{
+	(void)state;
+	lpi_rig_init(&rig, 2);
+	lpi_rig_fill(&rig);
+	lpi_rig_open(&rig);
+	change_nlink(&rig, rig.s.nr, 3);
+	change_nlink(&rig, 1, 3);
+	lpi_rig_settle(&rig);
+	lpi_rig_close(&rig);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_NLINK, rig.s.nr, true}, {LP_FSCK_NLINK, 1, true});
+	lpi_rig_fini(&rig);
+}
+
+/* --- Orphans and marks ------------------------------------------------------------------------ */
+
+static void no_mark(struct lpi_fsck_rig *on)
+{
+	remove_key(on, LP_KEY_SPACE_UNFINISHED, 6);
+}
+
+static void mark_of_named(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_mark(on, 3, LP_UNFINISHED_KIND_ORPHAN);
+	lpi_rig_put_mark(on, 4, LP_UNFINISHED_KIND_UPLOAD);
+	lpi_rig_put_mark(on, 5, LP_UNFINISHED_KIND_TRIM); /* that is in order */
+}
+
+static void lost_name(struct lpi_fsck_rig *on)
+{
+	remove_entry(on, 2, "b");
+	lpi_rig_put_fragment(on, 2, 3, 3, 6);
+}
+
+/* The same as a put that has not ended. */
+static void upload(struct lpi_fsck_rig *on)
+{
+	lost_name(on);
+	lpi_rig_put_mark(on, 4, LP_UNFINISHED_KIND_UPLOAD);
+}
+
+static void test_marks(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, no_mark);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_ORPHAN, 6, true});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, mark_of_named);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_UNFINISHED, 3, true}, {LP_FSCK_UNFINISHED, 4, true});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, lost_name);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_UNREACHABLE, 4, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, upload);
+	lpi_rig_expect(&rig, NULL, 0);
+	lpi_rig_fini(&rig);
+}
+
+/* --- Entries ---------------------------------------------------------------------------------- */
+
+static void lost_inode(struct lpi_fsck_rig *on)
+{
+	remove_key(on, LP_KEY_SPACE_INODE, 7);
+}
+
+static void wrong_type(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_entry(on, 2, "a", 3, LP_INODE_TYPE_DIR, 1);
+	lpi_rig_put_entry(on, 1, "d", 2, LP_INODE_TYPE_FIFO, 1);
+}
+
+static void two_names(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_entry(on, 2, "again", on->s.nr, LP_INODE_TYPE_DIR, 6);
+	lpi_rig_put_fragment(on, 2, 5, 9, 7);
+	change_nlink(on, 2, 3);
+}
+
+static void elsewhere(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_entry(on, 2, "again", on->s.nr, LP_INODE_TYPE_DIR, 6);
+	lpi_rig_put_fragment(on, 2, 5, 9, 7);
+	change_nlink(on, 2, 3);
+	remove_entry(on, 1, "s");
+	lpi_rig_put_fragment(on, 1, 2, 2, 4);
+	change_nlink(on, 1, 3);
+}
+
+static void lost_directory(struct lpi_fsck_rig *on)
+{
+	remove_key(on, LP_KEY_SPACE_INODE, 2);
+}
+
+static void entries_of_file(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_entry(on, 3, "x", 7, LP_INODE_TYPE_FILE, 1);
+	lpi_rig_put_fragment(on, 3, 1, 1, 2);
+	change_nlink(on, 7, 3);
+}
+
+static void test_entries(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, lost_inode);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_ENTRY, 1, false}, {LP_FSCK_ENTRY, 2, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, wrong_type);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_ENTRY_TYPE, 1, true}, {LP_FSCK_ENTRY_TYPE, 2, true});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, two_names);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_PARENT, 8, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, elsewhere);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_PARENT, 8, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, lost_directory);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_ENTRY, 1, false}, {LP_FSCK_ENTRY, 2, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, entries_of_file);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_STRAY, 3, false});
+	lpi_rig_fini(&rig);
+}
+
+/* --- In doubt --------------------------------------------------------------------------------- */
+
+static void open_transaction(struct lpi_fsck_rig *on)
+{
+	struct lp_key key;
+	wrong_links(on);
+	lp_key_of_number(&key, LP_KEY_SPACE_TXN, 77);
+	lpi_rig_put(on, 0, &key, "anything", 8);
+}
+
+/* Nothing about names is final: warnings, and nothing is changed. */
+static void test_transaction(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, open_transaction);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_TXN, 0, false}, {LP_FSCK_NLINK, 1, false},
+		       {LP_FSCK_NLINK, 2, false}, {LP_FSCK_NLINK, 3, false},
+		       {LP_FSCK_NLINK, 7, false});
+	assert_int_equal(rig.report.warnings, 5);
+	assert_int_equal(rig.report.problems, 0);
+	lpi_rig_fini(&rig);
+}
+
+static void bad_entry(struct lpi_fsck_rig *on)
+{
+	struct lp_key key;
+	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, (struct lp_ino){2}, "a", 1);
+	lpi_rig_put(on, 0, &key, "nonsense", 8);
+}
+
+/* The file that it may name is not taken for lost. */
+static void test_bad_entry(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, bad_entry);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_RECORD, 2, false}, {LP_FSCK_UNREACHABLE, 3, false});
+	assert_int_equal(rig.report.warnings, 1);
+	lpi_rig_fini(&rig);
+}
+
+/* --- The table -------------------------------------------------------------------------------- */
+
+#define INODES 2000u
+
+/* Each inode has its turn once, and is found as long as its round lasts. */
+static void test_table(void **state)
+{
+	(void)state;
+	static const uint64_t sizes[] = {0, 64 * sizeof(struct lpi_fsck_node), 1 << 20};
+	static uint8_t turns[INODES + 1];
+	struct lp_prng prng;
+	lp_prng_init(&prng, 99);
+	uint64_t factor = lp_prng_u64(&prng) | 1;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(sizes); i++) {
+		struct lpi_fsck_names names;
+		uint32_t rounds = 0;
+		memset(turns, 0, sizeof(turns));
+		lp_test_ok(lpi_fsck_names_init(&names, sizes[i]));
+		do {
+			for (uint64_t n = 1; n <= INODES; n++) {
+				struct lp_ino ino = {n * factor};
+				struct lpi_fsck_node *node;
+				if (!lpi_fsck_names_has_turn(&names, ino))
+					continue;
+				node = lpi_fsck_names_add(&names, ino);
+				if (node != NULL)
+					node->names = (uint32_t)n;
+			}
+			for (uint64_t n = 1; n <= INODES; n++) {
+				struct lp_ino ino = {n * factor};
+				struct lpi_fsck_node *node = lpi_fsck_names_find(&names, ino);
+				bool has_turn = lpi_fsck_names_has_turn(&names, ino);
+				assert_true(has_turn == (node != NULL));
+				assert_true(node == NULL || node->names == n);
+				turns[n] += has_turn;
+			}
+			rounds++;
+		} while (lpi_fsck_names_next_round(&names));
+		for (uint64_t n = 1; n <= INODES; n++)
+			assert_int_equal(turns[n], 1);
+		assert_true((rounds == 1) == (i == 2));
+		lpi_fsck_names_fini(&names);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_fragments),   cmocka_unit_test(test_fragments_that_stay),
+		cmocka_unit_test(test_nlink),       cmocka_unit_test(test_two_shards),
+		cmocka_unit_test(test_marks),       cmocka_unit_test(test_entries),
+		cmocka_unit_test(test_transaction), cmocka_unit_test(test_bad_entry),
+		cmocka_unit_test(test_table),
+	};
+	return lp_test_main(tests, "store/fsck_links");
+}

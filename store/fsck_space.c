@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Phase 2: what extents name must be in use, and nothing else. Both sides are bitmaps, compared
+ * run by run; only where a run differs it is looked at block by block. */
+#include "store/fsck_impl.h"
+
+static int found_leak(struct lpi_fsck_shard *shard, struct lp_extent extent)
+{
+	struct lpi_fsck_at at = {.kind = LP_FSCK_LEAK, .shard = shard, .extent = extent};
+	/* What cannot be read may name them. */
+	at.is_repaired = shard->fsck->options->repair && !shard->maps_in_doubt;
+	lpi_fsck_found(shard->fsck, &at,
+		       "%llu blocks from %llu on are in use, but nothing names them%s",
+		       (unsigned long long)extent.cnt, (unsigned long long)extent.block,
+		       shard->maps_in_doubt ? " (a damaged record may)" : "");
+	return at.is_repaired ? lpi_fsck_free(shard, extent) : 0;
+}
+
+static int found_untaken(struct lpi_fsck_shard *shard, struct lp_extent extent)
+{
+	struct lpi_fsck_at at = {.kind = LP_FSCK_UNTAKEN, .shard = shard, .extent = extent};
+	int err = shard->fsck->options->repair ? lpi_fsck_take(shard, extent) : -EBUSY;
+	at.is_repaired = err == 0;
+	lpi_fsck_found(shard->fsck, &at, "%llu blocks from %llu on hold data, but count as free",
+		       (unsigned long long)extent.cnt, (unsigned long long)extent.block);
+	return err == -EBUSY ? 0 : err;
+}
+
+/* The blocks of a run, all named or none, some of which are not as they should be. */
+static int search_run(struct lpi_fsck_shard *shard, struct lp_extent run, bool is_named)
+{
+	const struct lp_space *space = lp_shard_space(shard->shard);
+	uint64_t end = lp_extent_end(run);
+	int err = 0;
+	for (uint64_t block = run.block; block < end && err == 0;) {
+		struct lp_extent wrong = {block, 0};
+		while (lp_extent_end(wrong) < end &&
+		       lp_space_is_used(space, (struct lp_extent){lp_extent_end(wrong), 1}) !=
+			       is_named)
+			wrong.cnt++;
+		if (wrong.cnt > 0)
+			err = is_named ? found_untaken(shard, wrong) : found_leak(shard, wrong);
+		block = lp_extent_end(wrong) + 1;
+	}
+	return err;
+}
+
+static int check_chunk(struct lpi_fsck_shard *shard, struct lp_extent chunk)
+{
+	const struct lp_space *space = lp_shard_space(shard->shard);
+	struct lp_extent run;
+	int err = 0;
+	for (uint64_t block = chunk.block; block < lp_extent_end(chunk) && err == 0;
+	     block = lp_extent_end(run)) {
+		bool is_named;
+		run = lpi_fsck_blocks_run(&shard->blocks, block, &is_named);
+		bool is_right =
+			is_named ? lp_space_is_used(space, run) : lp_space_is_unused(space, run);
+		if (!is_right)
+			err = search_run(shard, run, is_named);
+	}
+	return err;
+}
+
+int lpi_fsck_space(struct lpi_fsck_shard *shard)
+{
+	int err = 0;
+	for (uint32_t i = 0; i < shard->blocks.chunk_cnt && err == 0; i++) {
+		if (shard->blocks.owned[i] != NULL)
+			err = check_chunk(shard, lpi_fsck_blocks_chunk(&shard->blocks, i));
+	}
+	return err == 0 ? lpi_fsck_settle(shard) : err;
+}

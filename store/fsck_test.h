@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small store in memory, built record by record through commits, and the checker run on it. Only
+ * *_test.c files include this.
+ *
+ *   inode 1   /        directory, shard 0
+ *   inode 2   /d       directory
+ *   inode 3   /d/a     4 blocks in one extent, and a large attribute
+ *   inode 4   /d/b     pieces of a map: blocks 0 to 9, 64 to 73, 640 to 649, of which the last are
+ *                      unwritten and beyond the size
+ *   inode 5   /d/c     a clone of blocks 0 to 2 of b
+ *   inode 6   deleted, still open: a mark, one block
+ *   inode 7   /d/l     and /m: two names
+ *   inode 8   /s       directory on the last shard, empty, with an omap
+ */
+#ifndef LP_STORE_FSCK_TEST_H
+#define LP_STORE_FSCK_TEST_H
+
+#include "store/fsck_rig_test.h"
+
+struct lpi_fsck_want {
+	enum lp_fsck_kind kind;
+	uint64_t ino;
+	bool is_mendable;
+};
+
+/* --- The store of the picture ----------------------------------------------------------------- */
+
+static inline void lpi_rig_fill_files(struct lpi_fsck_rig *rig)
+{
+	struct lp_inode inode = lpi_rig_inode(3, LP_INODE_TYPE_FILE, 2, "a", 1);
+	struct lp_extmap map;
+	rig->a = lpi_rig_take(rig, 4);
+	rig->b = lpi_rig_take(rig, 30);
+	rig->orphan = lpi_rig_take(rig, 1);
+	inode.size_bytes = 4 * LP_BLOCK_BYTES - 5;
+	lp_extmap_init(&map, inode.ino, NULL);
+	lpi_rig_map(&map, 0, rig->a, true, false);
+	lpi_rig_put_file(rig, &inode, &map);
+
+	inode = lpi_rig_inode(4, LP_INODE_TYPE_FILE, 2, "b", 1);
+	inode.size_bytes = 100 * LP_BLOCK_BYTES;
+	lp_extmap_init(&map, inode.ino, NULL);
+	lpi_rig_map(&map, 0, (struct lp_extent){rig->b.block, 3}, true, true);
+	lpi_rig_map(&map, 3, (struct lp_extent){rig->b.block + 3, 7}, true, false);
+	lpi_rig_map(&map, 64, (struct lp_extent){rig->b.block + 10, 10}, true, false);
+	lpi_rig_map(&map, 640, (struct lp_extent){rig->b.block + 20, 10}, false, false);
+	lpi_rig_put_file(rig, &inode, &map);
+
+	inode = lpi_rig_inode(5, LP_INODE_TYPE_FILE, 2, "c", 1);
+	inode.size_bytes = 3 * LP_BLOCK_BYTES;
+	lp_extmap_init(&map, inode.ino, NULL);
+	lpi_rig_map(&map, 0, (struct lp_extent){rig->b.block, 3}, true, true);
+	lpi_rig_put_file(rig, &inode, &map);
+
+	inode = lpi_rig_inode(6, LP_INODE_TYPE_FILE, 0, NULL, 0);
+	inode.size_bytes = 1;
+	lp_extmap_init(&map, inode.ino, NULL);
+	lpi_rig_map(&map, 0, rig->orphan, true, false);
+	lpi_rig_put_file(rig, &inode, &map);
+	lpi_rig_put_mark(rig, 6, LP_UNFINISHED_KIND_ORPHAN);
+}
+
+/* Blocks of b that c shares. */
+static inline void lpi_rig_put_counts(struct lpi_fsck_rig *rig, uint32_t cnt)
+{
+	for (uint64_t group = rig->b.block >> LP_REFS_SHIFT;
+	     group <= (rig->b.block + 2) >> LP_REFS_SHIFT; group++) {
+		struct lp_refs refs;
+		lp_refs_init(&refs, group);
+		for (uint64_t block = rig->b.block; block < rig->b.block + 3; block++) {
+			if (block >> LP_REFS_SHIFT == group)
+				refs.cnt[block % LP_REFS_BLOCKS] = cnt;
+		}
+		lpi_rig_put_refs(rig, &refs);
+	}
+}
+
+static inline void lpi_rig_fill_names(struct lpi_fsck_rig *rig)
+{
+	struct lp_inode inode = lpi_rig_inode(1, LP_INODE_TYPE_DIR, 1, NULL, 4);
+	struct lp_key key;
+	lpi_rig_put_inode(rig, &inode);
+	inode = lpi_rig_inode(2, LP_INODE_TYPE_DIR, 1, "d", 2);
+	lpi_rig_put_inode(rig, &inode);
+	inode = lpi_rig_inode(7, LP_INODE_TYPE_FILE, 2, "l", 2);
+	lpi_rig_put_inode(rig, &inode);
+	inode = lpi_rig_inode(rig->s.nr, LP_INODE_TYPE_DIR, 1, "s", 2);
+	lpi_rig_put_inode(rig, &inode);
+	lpi_rig_put_entry(rig, 1, "d", 2, LP_INODE_TYPE_DIR, 1);
+	lpi_rig_put_entry(rig, 1, "m", 7, LP_INODE_TYPE_FILE, 2);
+	lpi_rig_put_entry(rig, 1, "s", rig->s.nr, LP_INODE_TYPE_DIR, 3);
+	lpi_rig_put_fragment(rig, 1, 3, 3, 4);
+	lpi_rig_put_entry(rig, 2, "a", 3, LP_INODE_TYPE_FILE, 1);
+	lpi_rig_put_entry(rig, 2, "b", 4, LP_INODE_TYPE_FILE, 2);
+	lpi_rig_put_entry(rig, 2, "c", 5, LP_INODE_TYPE_FILE, 3);
+	lpi_rig_put_entry(rig, 2, "l", 7, LP_INODE_TYPE_FILE, 5);
+	lpi_rig_put_fragment(rig, 2, 4, 4, 6);
+	lpi_rig_put_fragment(rig, rig->s.nr, 0, 0, 1);
+	lp_key_of_name(&key, LP_KEY_SPACE_XATTR, (struct lp_ino){3}, "user.x", 6);
+	lpi_rig_put(rig, 0, &key, "value", 5);
+	lp_key_of_name(&key, LP_KEY_SPACE_OMAP, rig->s, "\0k", 2);
+	lpi_rig_put(rig, lp_ino_shard(rig->s), &key, "value", 5);
+}
+
+static inline void lpi_rig_fill(struct lpi_fsck_rig *rig)
+{
+	lpi_rig_open(rig);
+	lpi_rig_fill_files(rig);
+	lpi_rig_put_counts(rig, 2);
+	lpi_rig_fill_names(rig);
+	lpi_rig_settle(rig);
+	lpi_rig_close(rig);
+}
+
+/* --- Checking --------------------------------------------------------------------------------- */
+
+static inline void lpi_rig_found(struct lp_fsck_events *events,
+				 const struct lp_fsck_finding *finding)
+{
+	struct lpi_fsck_rig *rig = LP_CONTAINER_OF(events, struct lpi_fsck_rig, events);
+	assert_true(rig->found_cnt < LPI_RIG_FOUND_MAX);
+	rig->found[rig->found_cnt] = *finding;
+	(void)snprintf(rig->texts[rig->found_cnt], sizeof(rig->texts[0]), "%s: %s: %s%s%s",
+		       lp_fsck_kind_name(finding->kind), finding->object, finding->text,
+		       finding->is_repaired ? " [repaired]" : "",
+		       finding->severity == LP_FSCK_WARNING ? " [warning]" : "");
+	rig->found_cnt++;
+}
+
+static inline int lpi_rig_run(struct lpi_fsck_rig *rig, bool repair)
+{
+	const struct lp_fsck_options options = {.reactor = rig->reactor,
+						.workers = rig->workers,
+						.bufs = rig->bufs,
+						.bdev = {rig->bdev},
+						.events = &rig->events,
+						.sim_clock = &rig->clock.clock,
+						.index_cache_bytes = 1 << 20,
+						.index_buffer_bytes = 1 << 16,
+						.files_reserve_bytes = 1 << 20,
+						.names_bytes_max = rig->names_bytes_max,
+						.refs_groups_max = rig->refs_groups_max,
+						.deep = rig->deep,
+						.repair = repair};
+	struct lp_label_why why;
+	rig->events.found = lpi_rig_found;
+	rig->found_cnt = 0;
+	return lp_fsck_run(&options, &rig->report, &why);
+}
+
+static inline void lpi_rig_fail(const struct lpi_fsck_rig *rig, const char *what,
+				const struct lpi_fsck_want *want)
+{
+	for (uint32_t i = 0; i < rig->found_cnt; i++)
+		print_error("found %s\n", rig->texts[i]);
+	print_error("%s: %s inode %llu\n", what, lp_fsck_kind_name(want->kind),
+		    (unsigned long long)want->ino);
+	fail();
+}
+
+/* Exactly these were found, in any order; those that can be mended were, if it was a repair. */
+static inline void lpi_rig_compare(struct lpi_fsck_rig *rig, const struct lpi_fsck_want *wants,
+				   size_t cnt, bool repair)
+{
+	bool used[LPI_RIG_FOUND_MAX] = {false};
+	for (size_t w = 0; w < cnt; w++) {
+		uint32_t i = 0;
+		while (i < rig->found_cnt &&
+		       (used[i] || rig->found[i].kind != wants[w].kind ||
+			rig->found[i].ino.nr != wants[w].ino ||
+			rig->found[i].is_repaired != (repair && wants[w].is_mendable)))
+			i++;
+		if (i == rig->found_cnt)
+			lpi_rig_fail(rig, "not found so", &wants[w]);
+		used[i] = true;
+	}
+	for (uint32_t i = 0; i < rig->found_cnt; i++) {
+		if (!used[i])
+			lpi_rig_fail(rig, "too much",
+				     &(struct lpi_fsck_want){rig->found[i].kind,
+							     rig->found[i].ino.nr, false});
+	}
+}
+
+/* A check finds these; a repair mends what can be; a check then finds the rest. */
+static inline void lpi_rig_expect(struct lpi_fsck_rig *rig, const struct lpi_fsck_want *wants,
+				  size_t cnt)
+{
+	struct lpi_fsck_want rest[LPI_RIG_FOUND_MAX] = {{.ino = 0}};
+	size_t rest_cnt = 0;
+	for (size_t w = 0; w < cnt; w++) {
+		if (!wants[w].is_mendable)
+			rest[rest_cnt++] = wants[w];
+	}
+	lp_test_ok(lpi_rig_run(rig, false));
+	lpi_rig_compare(rig, wants, cnt, false);
+	assert_int_equal(rig->report.problems + rig->report.warnings, cnt);
+	lp_test_ok(lpi_rig_run(rig, true));
+	lpi_rig_compare(rig, wants, cnt, true);
+	assert_int_equal(rig->report.repaired, cnt - rest_cnt);
+	lp_test_ok(lpi_rig_run(rig, false));
+	lpi_rig_compare(rig, rest, rest_cnt, false);
+}
+
+#define LPI_RIG_EXPECT(rig, ...)                                                                   \
+	lpi_rig_expect((rig), (const struct lpi_fsck_want[]){__VA_ARGS__},                         \
+		       LP_ARRAY_SIZE(((const struct lpi_fsck_want[]){__VA_ARGS__})))
+
+/* A new store of the picture, damaged by the function, which finds the shards open. */
+static inline void lpi_rig_damage(struct lpi_fsck_rig *rig, void (*damage)(struct lpi_fsck_rig *))
+{
+	lpi_rig_init(rig, 1);
+	lpi_rig_fill(rig);
+	lpi_rig_open(rig);
+	damage(rig);
+	lpi_rig_settle(rig);
+	lpi_rig_close(rig);
+}
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What of the index a block store keeps decoded in memory: inodes with their extent maps, fragments
+ * of directories, reference counts of shared extents.
+ *
+ * A node in memory is the truth: changes are made to it, and its record is written once per commit
+ * group, however often it changed. It may leave memory only when its newest record is in the index;
+ * so what is not in memory is what the index says (rule W1), and nobody needs to look for its
+ * record in the overlay. A node also stands for a record that does not exist.
+ *
+ * Eviction is scan-resistant: what comes in waits in a small queue and leaves again unless it was
+ * used meanwhile; what was used moves to the main queue and gets second chances there (S3-FIFO
+ * without ghosts). Of large extent maps leaves go first.
+ *
+ * Threads: the store's. Blocking: none. Errors: -ENOMEM; -EBADMSG, -EUCLEAN of what is decoded.
+ * Limits: the budget may be exceeded by what is pinned or not yet in the index.
+ */
+#ifndef LP_STORE_NODE_H
+#define LP_STORE_NODE_H
+
+#include "store/commit.h"
+#include "store/extmap.h"
+#include "store/inode.h"
+#include "store/refs.h"
+#include "store/store.h"
+#include "store/values.h"
+
+enum lpi_node_kind { LPI_NODE_INODE, LPI_NODE_FRAGMENT, LPI_NODE_REFS, LPI_NODE_KINDS };
+
+struct lpi_nodes;
+struct lpi_trim;
+
+/* Fields are for reading; but exists, which who changes the node sets. */
+struct lpi_node {
+	struct lpi_node *next_in_bucket;
+	struct lp_list_node queue_node;
+	struct lp_commit_dirty dirty;
+	struct lpi_nodes *home;
+	uint64_t id;    /* number of the inode, or of the group of blocks */
+	uint64_t group; /* of the commit that carries its newest state; 0: as it was loaded */
+	uint64_t bytes; /* as accounted */
+	uint32_t pins;
+	uint8_t kind;
+	uint8_t used;
+	bool in_main;
+	bool exists;
+};
+
+struct lpi_inode {
+	struct lpi_node node;
+	/* name, target, content, xattrs are this node's own memory; map is unused. */
+	struct lp_inode rec;
+	struct lp_extmap map;
+	/* Its blocks from some number on are being freed in the background; its data may not be
+	 * changed until that has ended. NULL: no. */
+	struct lpi_trim *trim;
+	/* The reader's: where a sequential reader would go on. */
+	uint64_t read_next;
+	uint32_t read_streak;
+	uint32_t name_max; /* bytes allocated */
+	uint32_t target_max;
+	uint32_t content_max;
+	uint32_t xattrs_max;
+};
+
+struct lpi_fragment {
+	struct lpi_node node;
+	struct lp_fragment_value value;
+};
+
+struct lpi_refs {
+	struct lpi_node node;
+	struct lp_refs refs;
+};
+
+/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+LP_LIST_DEFINE(lpi_node_queue, struct lpi_node, queue_node);
+
+struct lpi_nodes {
+	struct lp_commit *commit; /* NULL: read-only, nothing ever changes */
+	struct lp_extmap_mem map_mem;
+	struct lpi_node **buckets;
+	uint64_t mask;
+	uint64_t cnt;
+	struct lpi_node_queue small;
+	struct lpi_node_queue main;
+	uint64_t small_bytes;
+	uint64_t bytes; /* of all nodes */
+	uint64_t limit_bytes;
+	uint64_t hits;
+	uint64_t misses;
+	uint64_t evictions;
+	uint8_t *scratch; /* for encoding */
+};
+
+int lpi_nodes_init(struct lpi_nodes *nodes, struct lp_commit *commit,
+		   uint64_t limit_bytes) LP_MUST_CHECK;
+/* Also with nodes that were not written, which are lost. Nothing may be pinned. */
+void lpi_nodes_fini(struct lpi_nodes *nodes);
+/* Evicts until the budget is kept, as far as possible; a bounded part at a time. */
+void lpi_nodes_shrink(struct lpi_nodes *nodes);
+
+/* The node, if it is in memory. */
+struct lpi_node *lpi_node_find(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id);
+/* Makes it from the index's record; data NULL: there is none. Not in memory yet. */
+int lpi_node_load(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id,
+		  struct lp_kv_bytes value, struct lpi_node **ret_node) LP_MUST_CHECK;
+/* The key of its record. */
+void lpi_node_key(enum lpi_node_kind kind, uint64_t id, struct lp_key *ret_key);
+
+static inline void lpi_node_pin(struct lpi_node *node)
+{
+	node->pins++;
+}
+
+static inline void lpi_node_unpin(struct lpi_node *node)
+{
+	LP_ASSERT(node->pins > 0);
+	node->pins--;
+}
+
+/* Leaves were loaded: it takes more memory than before. */
+void lpi_node_account(struct lpi_node *node);
+/* After a change, or before; room for its record was reserved. */
+void lpi_node_changed(struct lpi_node *node);
+/* What it says now is durable. */
+bool lpi_node_is_durable(const struct lpi_node *node);
+/* Its record will be written with the group that collects. */
+static inline bool lpi_node_is_dirty(const struct lpi_node *node)
+{
+	return lp_commit_is_dirty(&node->dirty);
+}
+
+static inline struct lpi_inode *lpi_inode_of(struct lpi_node *node)
+{
+	LP_ASSERT(node->kind == LPI_NODE_INODE);
+	return LP_CONTAINER_OF(node, struct lpi_inode, node);
+}
+
+static inline struct lpi_fragment *lpi_fragment_of(struct lpi_node *node)
+{
+	LP_ASSERT(node->kind == LPI_NODE_FRAGMENT);
+	return LP_CONTAINER_OF(node, struct lpi_fragment, node);
+}
+
+static inline struct lpi_refs *lpi_refs_of(struct lpi_node *node)
+{
+	LP_ASSERT(node->kind == LPI_NODE_REFS);
+	return LP_CONTAINER_OF(node, struct lpi_refs, node);
+}
+
+/* It is there for readers: not absent, and not one that only waits for its space to be freed. */
+static inline bool lpi_inode_is_there(const struct lpi_inode *inode)
+{
+	return inode->node.exists && (inode->rec.flags & LP_INODE_FLAG_REMOVED) == 0;
+}
+
+/* The byte pieces of an inode that change: memory is made sure of first, then the change cannot
+ * fail. */
+enum lpi_inode_part { LPI_PART_NAME, LPI_PART_TARGET, LPI_PART_CONTENT, LPI_PART_XATTRS };
+
+int lpi_inode_make_room(struct lpi_inode *inode, enum lpi_inode_part which,
+			uint32_t bytes) LP_MUST_CHECK;
+/* There is room. len 0: none. bytes may be the part's own memory. */
+void lpi_inode_set_part(struct lpi_inode *inode, enum lpi_inode_part which, const void *bytes,
+			uint32_t len);
+uint8_t *lpi_inode_part_memory(struct lpi_inode *inode, enum lpi_inode_part which);
+
+/* What the group that collects must set aside for the node's record as it is: 0 when it is dirty,
+ * for then that was done. */
+uint32_t lpi_node_need(const struct lpi_node *node);
+
+void lpi_inode_attrs(const struct lpi_inode *inode, struct lp_attrs *ret_attrs);
+
+#endif

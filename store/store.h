@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store of one shard: inodes with data, directory entries, xattrs and omap, changed by atomic
+ * transactions and read asynchronously. The face of store/.
+ *
+ * A store belongs to one reactor's thread, which makes every call below; opening and closing turn
+ * the reactor while they wait. An operation is a struct of the caller's: the store's, with all it
+ * points to, from lp_store_submit() until complete() begins. complete() is never called from
+ * inside a submit; it may submit, and may free the operation (a read: after lp_store_end()).
+ *
+ * A transaction is a list of guards and changes. It happens wholly or not at all, in memory and on
+ * the device, and completes when it is durable, or, if it asks for that, when it is ordered.
+ * Transactions that touch the same inode, entry or record happen in the order of their submission.
+ * A read of an inode sees every transaction submitted before it; lookups, gets and lists see every
+ * one completed before they were submitted. What an operation returns is durable when it completes
+ * (P3).
+ *
+ * The store knows what belongs to one shard: sizes, space, guards, checksums. It does not know what
+ * a directory tree is: parents and link counts are what transactions make of them.
+ *
+ * Checksums (rule W2): data comes with the crc32c its sender made, one for each piece that the
+ * file's grid of 4 KiB blocks cuts from it, and is given back with such. Who received it has
+ * verified it; the store never makes one of its own over whole blocks.
+ *
+ * Errors, negative, in op->result; a failed transaction has changed nothing, except as said:
+ *   -ENOENT, -EEXIST, -ECANCELED, -ENOTEMPTY, -ENODATA   a guard or change did not find what it
+ *                      needs: op->txn.failed_idx
+ *   -EINVAL, -E2BIG, -EFBIG, -ENAMETOOLONG, -EISDIR, -ENOTDIR, -EOVERFLOW   it can never be
+ *   -ENOSPC            the device is full
+ *   -EBADMSG, -EUCLEAN damaged data, recorded by lp_corrupt() with inode and offset
+ *   -EIO               the device failed; of a transaction: the outcome is unknown until the store
+ *                      was opened again (rule L7)
+ *   -EROFS             the store is read-only, or has failed before
+ * Submitting never fails: what cannot be had at once is waited for. What waits is bounded by the
+ * caller's own pools.
+ */
+#ifndef LP_STORE_STORE_H
+#define LP_STORE_STORE_H
+
+#include "base/buf.h"
+#include "base/reactor.h"
+#include "store/alloc.h"
+#include "store/inode.h"
+#include "store/policy.h"
+#include "store/types.h"
+
+struct lp_devices;
+struct lp_store;
+struct lp_workers;
+
+/* --- Limits ----------------------------------------------------------------------------------- */
+
+#define LP_STORE_WRITE_MAX   (UINT64_C(4) << 20)  /* bytes of one write */
+#define LP_STORE_READ_MAX    (UINT64_C(1) << 20)  /* bytes of one read */
+#define LP_STORE_RANGE_MAX   (UINT64_C(16) << 20) /* bytes punched, preallocated, cloned at once */
+#define LP_STORE_FILE_MAX    LP_INODE_SIZE_MAX    /* bytes: 16 TiB */
+#define LP_STORE_VALUE_MAX   UINT32_C(65536)      /* bytes of an xattr's or omap value */
+#define LP_STORE_CHANGES_MAX 32u                  /* guards and changes of one transaction */
+/* Different inodes, names and records in one transaction. */
+#define LP_STORE_TOUCHED_MAX 16u
+/* The offset of a write: at the end, wherever that is. */
+#define LP_STORE_APPEND UINT64_MAX
+
+/* --- What is stored --------------------------------------------------------------------------- */
+
+struct lp_bytes {
+	const void *data; /* NULL: absent */
+	uint32_t len;
+};
+
+struct lp_attrs {
+	uint64_t size_bytes; /* file: of its data; symlink: of its target */
+	uint64_t blocks;     /* of 4 KiB, with space of their own or shared */
+	uint64_t version_nr; /* goes up with every transaction that changes the inode */
+	int64_t atime_ns;
+	int64_t mtime_ns;
+	int64_t ctime_ns;
+	int64_t btime_ns;
+	struct lp_ino parent; /* nr 0: none */
+	uint32_t uid;
+	uint32_t gid;
+	uint32_t nlink;
+	uint32_t flags; /* LP_INODE_FLAG */
+	uint32_t rdev;
+	uint16_t mode; /* 12 permission bits */
+	uint8_t type;  /* enum lp_inode_type */
+};
+
+/* Which of them LP_CHANGE_SET changes. */
+#define LP_ATTR_MODE   (1u << 0)
+#define LP_ATTR_UID    (1u << 1)
+#define LP_ATTR_GID    (1u << 2)
+#define LP_ATTR_NLINK  (1u << 3)
+#define LP_ATTR_ATIME  (1u << 4)
+#define LP_ATTR_MTIME  (1u << 5)
+#define LP_ATTR_CTIME  (1u << 6)
+#define LP_ATTR_BTIME  (1u << 7)
+#define LP_ATTR_FLAGS  (1u << 8) /* those of LP_INODE_FLAGS_SETTABLE */
+#define LP_ATTR_PARENT (1u << 9) /* with the name */
+#define LP_ATTRS_ALL   ((1u << 10) - 1)
+
+/* The others are the store's own, and not in struct lp_attrs. */
+#define LP_INODE_FLAGS_SETTABLE                                                                    \
+	(LP_INODE_FLAG_ALL & ~(uint32_t)(LP_INODE_FLAG_HAS_KEYS | LP_INODE_FLAG_REMOVED))
+
+/* --- Transactions ----------------------------------------------------------------------------- */
+
+enum lp_change_type {
+	/* Guards: all stand before the changes and are checked, in their order, before anything
+	 * changes. Those of xattrs say -ENOENT when there is no inode. */
+	LP_GUARD_INODE,     /* exists: -ENOENT; with this version if not 0: -ECANCELED */
+	LP_GUARD_NO_INODE,  /* -EEXIST */
+	LP_GUARD_ENTRY,     /* the name exists: -ENOENT; leads to target if not 0: -ECANCELED */
+	LP_GUARD_NO_ENTRY,  /* -EEXIST */
+	LP_GUARD_XATTR,     /* exists: -ENODATA; equals value if not absent: -ECANCELED */
+	LP_GUARD_NO_XATTR,  /* -EEXIST */
+	LP_GUARD_EMPTY,     /* ino has no entries on this shard: -ENOTEMPTY */
+	LP_GUARD_RECORD,    /* exists: -ENOENT; equals value if not absent: -ECANCELED */
+	LP_GUARD_NO_RECORD, /* -EEXIST */
+
+	/* Inodes. All but CREATE say -ENOENT when there is none. Changes are made in their order:
+	 * a later one finds what earlier ones made. No CREATE follows a REMOVE of its inode. What
+	 * does not suit the inode's type, as store/inode.h says, is -EINVAL. */
+	LP_CHANGE_CREATE, /* from attrs (not size, blocks, version); -EEXIST */
+	LP_CHANGE_SET,    /* the attrs in mask */
+	LP_CHANGE_LINK,   /* nlink += delta; -EOVERFLOW below 0 or above UINT32_MAX */
+	/* With data, xattrs and omap. Space of a large one is freed in the background, step by
+	 * step, also after a crash (rule S6). -EINVAL in a transaction that makes or writes it. */
+	LP_CHANGE_REMOVE,
+
+	/* The data of a file: at most one of these in a transaction. -EISDIR, -EINVAL when the
+	 * inode is none. Size follows; times do not, SET them. -EFBIG beyond LP_STORE_FILE_MAX. */
+	/* An appending write gives one crc over pieces cut as if the end were on the grid; the
+	 * store cuts anew, verifying each such piece against its crc as it does: -EBADMSG. */
+	LP_CHANGE_WRITE,
+	LP_CHANGE_TRUNCATE, /* size = offset */
+	LP_CHANGE_PUNCH,    /* reads as zeros, space is freed; the size stays */
+	/* Reads as before or as zeros, and has space. The size stays. Not atomic: after -ENOSPC or
+	 * a crash a part may have been done, which cannot be read. */
+	LP_CHANGE_PREALLOC,
+	/* What is in [src_offset, + length) of src appears at offset, by reference where possible.
+	 * Offsets are multiples of 4 KiB; the length too, unless it ends where src ends and dst
+	 * ends there as well, or before. All of it lies within src; within one inode the two ranges
+	 * are apart: else -EINVAL. The size grows with what is written, never shrinks. */
+	LP_CHANGE_CLONE,
+
+	/* Small things. Xattrs and omap belong to the inode: -ENOENT when there is none. */
+	LP_CHANGE_XATTR_SET,
+	LP_CHANGE_XATTR_REMOVE, /* -ENODATA */
+	LP_CHANGE_OMAP_SET,
+	LP_CHANGE_OMAP_REMOVE, /* also when there is none */
+	/* ino is the directory; the inode itself need not be on this shard. Sealed: -ENOENT. */
+	LP_CHANGE_ENTRY_SET,    /* new, or leads to another inode and keeps its insertion */
+	LP_CHANGE_ENTRY_REMOVE, /* -ENOENT */
+	LP_CHANGE_DIR,          /* this shard's fragment of it: times, seal: -ENOTEMPTY */
+	/* A key of the spaces T, U, or S, whole and as it is; value absent removes it. */
+	LP_CHANGE_RECORD,
+	LP_CHANGE_CNT
+};
+
+/* What is written: segments of buffers one after the other, the store takes references; and the
+ * crc32c of each piece. */
+struct lp_payload {
+	const struct lp_seg *segs;
+	const uint32_t *crcs;
+	uint32_t seg_cnt;
+	uint32_t crc_cnt;
+};
+
+struct lp_change {
+	enum lp_change_type type;
+	struct lp_ino ino;
+	union {
+		struct {
+			uint64_t version_nr;
+		} guard;
+		struct { /* CREATE, SET, LINK */
+			const struct lp_attrs *attrs;
+			struct lp_bytes name;   /* in attrs->parent, a hint; absent: none */
+			struct lp_bytes target; /* CREATE of a symlink */
+			uint32_t mask;
+			int32_t delta;
+		} inode;
+		struct { /* WRITE, TRUNCATE, PUNCH, PREALLOC */
+			uint64_t offset;
+			uint64_t length;
+			struct lp_payload payload;
+			enum lp_write_path path;
+		} data;
+		struct {
+			struct lp_ino src;
+			uint64_t src_offset;
+			uint64_t offset;
+			uint64_t length;
+		} clone;
+		struct { /* xattrs, omap, entries, records */
+			struct lp_bytes name;
+			struct lp_bytes value;
+			struct lp_ino target;
+			uint8_t target_type; /* enum lp_inode_type */
+		} named;
+		struct {
+			int64_t mtime_ns; /* 0: as it is */
+			int64_t ctime_ns;
+			bool seal;
+			bool unseal;
+		} dir;
+	};
+};
+
+/* --- Operations ------------------------------------------------------------------------------- */
+
+enum lp_store_opcode {
+	LP_STORE_TXN,
+	LP_STORE_READ,   /* data of a file */
+	LP_STORE_STAT,   /* -ENOENT */
+	LP_STORE_LOOKUP, /* an entry */
+	LP_STORE_GET,    /* one small thing: -ENOENT; -ENODATA: xattr, omap; -EINVAL: no symlink */
+	LP_STORE_LIST,   /* a page of small things, in the order of their names */
+	LP_STORE_SEEK,   /* where data begins or ends */
+	LP_STORE_DIR,    /* this shard's fragment of a directory */
+	LP_STORE_SYNC,   /* completes when all that was ordered before it is durable */
+	LP_STORE_OPCODE_CNT
+};
+
+/* What LP_STORE_GET and LP_STORE_LIST are about. */
+enum lp_store_space {
+	LP_STORE_XATTRS,
+	LP_STORE_OMAP,
+	LP_STORE_ENTRIES, /* list only; get: LP_STORE_LOOKUP */
+	LP_STORE_TARGET,  /* get only: of a symlink */
+	/* Names are whole keys; a list is of those that begin with prefix, which is not empty and
+	 * begins with one of the spaces that LP_CHANGE_RECORD may change. */
+	LP_STORE_RECORDS,
+	LP_STORE_INODES, /* list only: names are inode numbers, 8 bytes big-endian */
+	LP_STORE_SPACE_CNT
+};
+
+enum lp_store_ack {
+	LP_ACK_DURABLE,
+	LP_ACK_ORDERED, /* may be lost by a crash until a later sync; -EIO is not seen then */
+};
+
+/* One record of a list; points into the list's buffer. */
+struct lp_list_item {
+	struct lp_bytes name;
+	struct lp_bytes value; /* absent unless asked for */
+	struct lp_ino ino;     /* entries */
+	uint64_t insertion;    /* entries: rule N4 */
+	uint8_t type;          /* entries */
+};
+
+struct lp_store_op {
+	enum lp_store_opcode opcode;
+	void (*complete)(struct lp_store_op *op);
+	int result;
+	union {
+		struct {
+			const struct lp_change *changes;
+			uint32_t change_cnt;
+			enum lp_store_ack ack;
+			/* Results. */
+			uint32_t failed_idx;     /* change_cnt when it was none in particular */
+			uint64_t offset;         /* of a write that appended */
+			uint64_t version_nr;     /* of the inode of the data change, or of the first
+						    change to an inode; 0: there is none */
+			enum lp_write_path path; /* that a write took */
+		} txn;
+		struct {
+			struct lp_ino ino;
+			uint64_t offset;
+			uint64_t length; /* at most LP_STORE_READ_MAX */
+			/* Results, valid until lp_store_end(). Fewer bytes than asked for: the file
+			 * ends there. */
+			const struct lp_seg *segs;
+			const uint32_t *crcs;
+			uint32_t seg_cnt;
+			uint32_t crc_cnt;
+			uint64_t bytes;
+			uint64_t size_bytes; /* of the file, at that moment */
+			uint64_t version_nr;
+		} read;
+		struct {
+			struct lp_ino ino;
+			struct lp_attrs attrs; /* result */
+		} stat;
+		struct {
+			struct lp_ino dir;
+			struct lp_bytes name;
+			/* Results. */
+			struct lp_ino ino;
+			uint64_t insertion;
+			uint8_t type;
+			bool has_attrs; /* the inode is on this shard */
+			struct lp_attrs attrs;
+		} lookup;
+		struct {
+			enum lp_store_space space;
+			struct lp_ino ino;
+			struct lp_bytes name;
+			void *buf; /* too short: -ERANGE, and value_len says what it takes */
+			uint32_t buf_len;
+			uint32_t value_len; /* result */
+		} get;
+		struct {
+			enum lp_store_space space;
+			struct lp_ino ino;
+			struct lp_bytes
+				after; /* names behind this one; absent: from the beginning */
+			struct lp_bytes from;   /* or: names from this one on */
+			struct lp_bytes prefix; /* only names that begin with this */
+			void *buf; /* for lp_store_list_next(); one record must fit: -ERANGE */
+			uint32_t buf_len;
+			uint32_t items_max; /* 0: as many as fit */
+			bool with_values;
+			/* Results. */
+			uint32_t items;
+			uint32_t used;
+			bool more;
+		} list;
+		struct {
+			struct lp_ino ino;
+			uint64_t offset;
+			bool hole;      /* else data */
+			uint64_t found; /* result; -ENXIO: none up to the file's size, whose
+					   end counts as a hole */
+		} seek;
+		struct {
+			struct lp_ino ino;
+			/* Results; all 0 when there is no fragment here. */
+			uint64_t entries_cnt;
+			uint64_t name_bytes;
+			int64_t mtime_ns;
+			int64_t ctime_ns;
+			bool is_sealed;
+		} dir;
+	};
+
+	/* The store's. */
+	struct lp_list_node node;
+	void *work;
+};
+
+void lp_store_submit(struct lp_store *store, struct lp_store_op *op);
+/* Gives back what a completed read holds. Each read that succeeded, once. */
+void lp_store_end(struct lp_store *store, struct lp_store_op *op);
+
+/* Walks a completed list. *pos is 0 at first; false at the end. */
+bool lp_store_list_next(const struct lp_store_op *op, uint32_t *pos, struct lp_list_item *ret);
+
+/* A number never given before (rule N5), of this shard. */
+struct lp_ino lp_store_new_ino(struct lp_store *store);
+
+/* --- Opening, closing, state ------------------------------------------------------------------ */
+
+struct lp_store_options {
+	struct lp_reactor *reactor;
+	struct lp_workers *workers;
+	struct lp_devices *devices; /* outlive the store */
+	struct lp_bufs *bufs;       /* of the reactor's thread */
+	uint32_t shard_idx;
+	enum lp_alloc_kind alloc_kind;
+	const struct lp_clock *sim_clock; /* NULL, or that of a simulation */
+	uint64_t memory_bytes;            /* for caches and the index, without bufs; 0: 256 MiB */
+	uint64_t data_cache_bytes;        /* of these, kept for cached data; at most half */
+	uint64_t index_buffer_bytes;      /* one memtable; 0: as store/index_plan.h says */
+	uint64_t deferred_blocks_max;     /* payloads waiting for their place; 0: a default */
+	uint64_t files_reserve_bytes;     /* for the index (rule L8); 0: as there */
+	enum lp_write_path write_path;    /* of writes that ask for LP_PATH_AUTO */
+	uint32_t inline_max;              /* bytes; 0: the default of 2048; LP_STORE_NO_INLINE */
+	uint32_t ops_max;                 /* transactions or reads at work at a time; 0: 256 each */
+	bool read_only;                   /* nothing is written; transactions say -EROFS */
+};
+
+#define LP_STORE_NO_INLINE UINT32_MAX
+
+/* On the devices. -EBADMSG, -EUCLEAN and others as store/shard.h says. */
+int lp_store_open(const struct lp_store_options *options,
+		  struct lp_store **ret_store) LP_MUST_CHECK;
+/* In memory: nothing persists. Only reactor, bufs and shard_idx are looked at. */
+int lp_store_open_mem(const struct lp_store_options *options,
+		      struct lp_store **ret_store) LP_MUST_CHECK;
+/* No operation may be under way. With abandon, or after an error, nothing more is written. The
+ * store is gone in any case; the result says whether all of it is durable. Accepts NULL. */
+int lp_store_close(struct lp_store *store, bool abandon) LP_MUST_CHECK;
+
+/* 0, or why nothing can be changed any more. */
+int lp_store_error(const struct lp_store *store);
+/* From the next write on. */
+void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path);
+
+struct lp_store_stats {
+	uint64_t ops[LP_STORE_OPCODE_CNT]; /* completed */
+	uint64_t errors[LP_STORE_OPCODE_CNT];
+	uint64_t writes_by_path[LP_PATH_CNT];
+	uint64_t written_bytes;
+	uint64_t read_bytes;
+	uint64_t inode_hits;
+	uint64_t inode_misses;
+	uint64_t index_waits; /* operations that waited for a read of the index */
+	uint64_t space_waits;
+	uint64_t commits; /* groups */
+	uint64_t free_blocks;
+	uint64_t used_blocks;
+	uint64_t cached_bytes; /* inodes, maps */
+	/* Memory, and what there is for it (store/block_memory.h). */
+	uint64_t budget_bytes;
+	uint64_t nodes_bytes; /* the same as cached_bytes */
+	uint64_t nodes_limit_bytes;
+	uint64_t index_cache_bytes;
+	uint64_t index_cache_limit_bytes;
+	uint64_t memtable_bytes;
+	uint64_t index_filter_bytes; /* in memory whatever the budget is */
+	uint64_t pools_bytes;
+	uint64_t pending_bytes; /* payloads that wait for their place: in bufs, not of the budget */
+	/* What was asked of the devices by the reactor's thread since the store was opened. What
+	 * the index's own threads did is in lp_bdev_sync_stats(). A store in memory has none. */
+	uint64_t log_writes; /* frames, and the log's own superblocks */
+	uint64_t log_bytes;
+	uint64_t data_writes; /* objects' data: direct and write-back, but not what is in frames */
+	uint64_t data_bytes;
+	uint64_t data_reads;
+	uint64_t data_read_bytes;
+	uint64_t flushes;
+};
+/* Not for each operation: asks the index. */
+void lp_store_read_stats(struct lp_store *store, struct lp_store_stats *ret_stats);
+
+/* One line for people: which path a write of so many bytes takes that asks for LP_PATH_AUTO, and
+ * why. Returns as snprintf(). */
+int lp_store_explain(const struct lp_store *store, uint64_t bytes, char *buf, size_t len);
+
+/* How long operations stayed in one state, since the store was opened. */
+struct lp_store_time {
+	const char *operation; /* static: "transaction", "read", "query" */
+	const char *state;
+	uint64_t cnt; /* how often it was left */
+	uint64_t ns;  /* as measured between turns of the reactor */
+};
+
+#define LP_STORE_TIMES_MAX 64u
+
+/* A row for each state, at most max of them; returns how many there are, at most
+ * LP_STORE_TIMES_MAX. */
+size_t lp_store_read_times(const struct lp_store *store, struct lp_store_time *ret_rows,
+			   size_t max);
+
+/* A simulation's driver calls this between turns: runs one of the index's jobs. */
+bool lp_store_sim_run_one(struct lp_store *store);
+
+#endif

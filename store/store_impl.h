@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every kind of store shares: the table of its calls, the checks of a request, and the form of
+ * a list.
+ *
+ * Threads: the store's. Blocking, allocation: none.
+ */
+#ifndef LP_STORE_STORE_IMPL_H
+#define LP_STORE_STORE_IMPL_H
+
+#include "store/store.h"
+
+struct lpi_store_calls {
+	void (*submit)(struct lp_store *store, struct lp_store_op *op);
+	void (*end)(struct lp_store *store, struct lp_store_op *op);
+	struct lp_ino (*new_ino)(struct lp_store *store);
+	int (*close)(struct lp_store *store, bool abandon);
+	int (*error)(const struct lp_store *store);
+	void (*set_write_path)(struct lp_store *store, enum lp_write_path path);
+	void (*read_stats)(struct lp_store *store, struct lp_store_stats *ret_stats);
+	int (*explain)(const struct lp_store *store, uint64_t bytes, char *buf, size_t len);
+	size_t (*read_times)(const struct lp_store *store, struct lp_store_time *ret_rows,
+			     size_t max);
+	bool (*sim_run_one)(struct lp_store *store);
+};
+
+/* The first member of each kind. */
+struct lp_store {
+	const struct lpi_store_calls *calls;
+};
+
+/* Everything about a request that can be seen without the store: limits, names, alignment, how many
+ * data changes, a crc for each piece. 0 or the error; of a transaction, failed_idx is set. Clears
+ * the results. */
+int lpi_store_check(struct lp_store_op *op) LP_MUST_CHECK;
+/* The same for what could not be seen then: whether a SET suits an inode of the type. -EINVAL. */
+int lpi_store_check_set(const struct lp_change *change, uint8_t type) LP_MUST_CHECK;
+
+static inline bool lpi_change_is_guard(enum lp_change_type type)
+{
+	return type < LP_CHANGE_CREATE;
+}
+
+/* LP_CHANGE_WRITE and its like. */
+static inline bool lpi_change_is_data(enum lp_change_type type)
+{
+	return type >= LP_CHANGE_WRITE && type <= LP_CHANGE_CLONE;
+}
+
+/* Changes the inode `ino`: it must exist, and its version goes up. */
+static inline bool lpi_change_is_inode(enum lp_change_type type)
+{
+	return type >= LP_CHANGE_CREATE && type <= LP_CHANGE_OMAP_REMOVE;
+}
+
+/* How many pieces the grid of blocks cuts from a range: one crc each. */
+static inline uint32_t lpi_piece_cnt(uint64_t offset, uint64_t length)
+{
+	if (length == 0)
+		return 0;
+	uint64_t first = offset >> LP_BLOCK_SHIFT;
+	uint64_t last = (offset + length - 1) >> LP_BLOCK_SHIFT;
+	return (uint32_t)(last - first + 1);
+}
+
+/* --- The payload of a write ------------------------------------------------------------------- */
+
+/* Walks through the bytes of segments. */
+struct lpi_seg_cursor {
+	const struct lp_seg *seg;
+	uint32_t offset; /* in *seg */
+};
+
+static inline struct lpi_seg_cursor lpi_seg_cursor_at(const struct lp_payload *payload)
+{
+	return (struct lpi_seg_cursor){.seg = payload->segs};
+}
+
+/* The next bytes that lie in one piece, at most max, which are there; moves behind them. */
+const uint8_t *lpi_seg_cursor_next(struct lpi_seg_cursor *cursor, uint32_t max, uint32_t *ret_len);
+/* Copies the next len bytes. */
+void lpi_seg_cursor_copy(struct lpi_seg_cursor *cursor, void *to, uint32_t len);
+
+/* For an append whose end turned out to be `offset`: one crc for each piece that the grid cuts
+ * there, lpi_piece_cnt() many, from those of pieces cut as if it were on the grid. Where the two
+ * agree they are copied, else all is read once and verified: -EBADMSG. */
+int lpi_payload_recut(const struct lp_payload *payload, uint64_t offset, uint64_t length,
+		      uint32_t *ret_crcs) LP_MUST_CHECK;
+
+/* --- Lists ------------------------------------------------------------------------------------ */
+
+/* Appends one record to the list's buffer and counts it. -ENOBUFS: it does not fit any more (or
+ * items_max is reached): op->list.more is set. */
+int lpi_list_put(struct lp_store_op *op, const struct lp_list_item *item) LP_MUST_CHECK;
+/* The end of filling a list: -ERANGE when there was something and nothing fitted, else 0. */
+int lpi_list_end(struct lp_store_op *op) LP_MUST_CHECK;
+
+#endif
