@@ -199,7 +199,7 @@ fuzz:
 allocators:
 	@for a in $(ALLOCATORS); do $(MAKE) --no-print-directory ALLOC=$$a all || exit 1; done
 
-test: tests
+test: tests tools
 	@tests/run --build $(OUT)
 
 check:

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/prng.h"
-#include "store/bdev.h"
+#include "store/bdev_delay.h"
 
 #define DEPTH_MAX 1024u
 
@@ -23,6 +23,7 @@ struct bench {
 	double seconds;
 	uint64_t spin_ns;
 	bool registered;
+	const struct lp_bdev_delay_options *delay; /* NULL: none */
 
 	struct lp_prng prng;
 	uint64_t end_ns;
@@ -66,6 +67,7 @@ static int set_up(struct bench *bench, const char *path)
 						   .buffers_max = 1,
 						   .spin_max_ns = bench->spin_ns};
 	const struct lp_bdev_open_options open_options = {.exclusive = true};
+	struct lp_bdev *inner = NULL;
 	int err = lp_reactor_new(&options, &bench->reactor);
 	if (err < 0) {
 		char why[512];
@@ -75,7 +77,11 @@ static int set_up(struct bench *bench, const char *path)
 	}
 	err = lp_reactor_start(bench->reactor);
 	if (err >= 0)
-		err = lp_bdev_open_uring(path, &open_options, &bench->bdev);
+		err = lp_bdev_open_uring(path, &open_options, &inner);
+	if (err >= 0 && bench->delay != NULL)
+		err = lp_bdev_open_delay(&inner, bench->delay, &bench->bdev);
+	else
+		bench->bdev = inner;
 	if (err >= 0)
 		err = lp_bdev_attach(bench->bdev, bench->reactor, &bench->chan);
 	if (err < 0)
@@ -142,7 +148,8 @@ static int parse_opcode(const char *name, enum lp_bdev_opcode *ret_opcode)
 static int usage(void)
 {
 	(void)fputs("usage: bdev_bench [--op read|write|write-through] [--size BYTES] [--depth N]\n"
-		    "                  [--seconds S] [--spin-us N] [--registered] DEVICE\n"
+		    "                  [--seconds S] [--spin-us N] [--registered]\n"
+		    "                  [--delay PROFILE] DEVICE\n"
 		    "Random I/O over the whole of DEVICE, whose content is destroyed by writes.\n",
 		    stderr);
 	return 2;
@@ -157,6 +164,7 @@ static bool parse(int argc, char **argv, struct bench *bench)
 		{"seconds", required_argument, NULL, 's'},
 		{"spin-us", required_argument, NULL, 'p'},
 		{"registered", no_argument, NULL, 'r'},
+		{"delay", required_argument, NULL, 'y'},
 		{NULL, 0, NULL, 0},
 	};
 	int c;
@@ -174,6 +182,10 @@ static bool parse(int argc, char **argv, struct bench *bench)
 			bench->spin_ns = strtoull(optarg, NULL, 10) * LP_NS_PER_US;
 		if (c == 'r')
 			bench->registered = true;
+		if (c == 'y')
+			bench->delay = lp_bdev_delay_profile(optarg);
+		if (c == 'y' && bench->delay == NULL)
+			return false;
 		if (c == '?')
 			return false;
 	}

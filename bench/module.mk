@@ -8,3 +8,4 @@ bench_TOOLS += counter_bench
 bench_TOOLS += kv_bench
 bench_TOOLS += extmap_bench
 bench_TOOLS += mailbox_bench
+bench_TOOLS += store_kill

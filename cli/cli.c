@@ -9,23 +9,64 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A subject is a path or a key, and may hold anything. */
-static void print_escaped(const char *text)
+void lpi_cli_print_escaped(FILE *to, const char *text)
 {
 	for (; *text != '\0'; text++) {
 		unsigned char c = (unsigned char)*text;
 		if (c < 0x20 || c == 0x7f)
-			(void)fprintf(stderr, "\\x%02x", c);
+			(void)fprintf(to, "\\x%02x", c);
 		else
-			(void)fputc(c, stderr);
+			(void)fputc(c, to);
 	}
+}
+
+/* How many bytes the UTF-8 sequence has that begins here, more than one; 0 if it is none. */
+static size_t utf8_len(const unsigned char *at)
+{
+	static const struct {
+		unsigned char mask;
+		unsigned char lead;
+		uint32_t low; /* shorter ones are to be written so */
+	} forms[] = {{0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(forms); i++) {
+		if ((at[0] & forms[i].mask) != forms[i].lead)
+			continue;
+		uint32_t point = at[0] & (uint32_t)(unsigned char)~forms[i].mask;
+		for (size_t k = 1; k <= i + 1; k++) {
+			if ((at[k] & 0xc0) != 0x80)
+				return 0;
+			point = point << 6 | (at[k] & 0x3f);
+		}
+		bool is_surrogate = point >= 0xd800 && point < 0xe000;
+		return point < forms[i].low || point > 0x10ffff || is_surrogate ? 0 : i + 2;
+	}
+	return 0;
+}
+
+void lpi_cli_print_json(FILE *to, const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+	(void)fputc('"', to);
+	while (*at != '\0') {
+		size_t len = *at >= 0x80 ? utf8_len(at) : 1;
+		if (*at == '"' || *at == '\\')
+			(void)fprintf(to, "\\%c", *at);
+		else if (*at < 0x20)
+			(void)fprintf(to, "\\u%04x", *at);
+		else if (len == 0)
+			(void)fprintf(to, "\\\\x%02x", *at);
+		else
+			(void)fwrite(at, 1, len, to);
+		at += LP_MAX(len, (size_t)1);
+	}
+	(void)fputc('"', to);
 }
 
 int lpi_cli_fail(const char *subject, const char *fmt, ...)
 {
 	va_list ap;
 	(void)fputs("lapis: ", stderr);
-	print_escaped(subject);
+	lpi_cli_print_escaped(stderr, subject);
 	(void)fputs(": ", stderr);
 	va_start(ap, fmt);
 	(void)vfprintf(stderr, fmt, ap);

@@ -9,6 +9,8 @@
 #ifndef LP_CLI_CLI_H
 #define LP_CLI_CLI_H
 
+#include <stdio.h>
+
 #include "base/compiler.h"
 
 #define LP_EXIT_OK     0
@@ -26,10 +28,17 @@ struct lpi_cli_command {
 
 extern const struct lpi_cli_command lpi_cli_mkfs;
 extern const struct lpi_cli_command lpi_cli_info;
+extern const struct lpi_cli_command lpi_cli_fsck;
+extern const struct lpi_cli_command lpi_cli_grow;
+extern const struct lpi_cli_command lpi_cli_store_bench;
 
 /* Prints "lapis: SUBJECT: message" and returns LP_EXIT_FAILED. Control characters of the subject
  * are shown escaped. */
 int lpi_cli_fail(const char *subject, const char *fmt, ...) LP_PRINTF(2, 3);
+/* Text that may hold anything, control characters escaped. */
+void lpi_cli_print_escaped(FILE *to, const char *text);
+/* The same as a JSON string, quotes and all; bytes that are no UTF-8 are shown escaped. */
+void lpi_cli_print_json(FILE *to, const char *text);
 /* Prints what is wrong with the call and where help is; returns LP_EXIT_USAGE. */
 int lpi_cli_usage(const struct lpi_cli_command *command, const char *fmt, ...) LP_PRINTF(2, 3);
 /* The command's help on standard output; returns LP_EXIT_OK. */

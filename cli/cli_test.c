@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: sizes and numbers are read as people write them, and nothing else is.
- * Method: tables of texts. */
+/* Goal: sizes and numbers are read as people write them, and nothing else is; whatever is in a
+ * name, what is printed of it is one line, and as JSON a string. Method: tables of texts. */
 #include "base/test.h"
 
 #include "cli/cli.h"
@@ -64,12 +64,39 @@ static void test_format(void **state)
 	assert_string_equal(text, "1 GiB");
 }
 
+static void check_printed(void (*print)(FILE *to, const char *text), const char *text,
+			  const char *want)
+{
+	char buf[128] = "";
+	FILE *to = fmemopen(buf, sizeof(buf), "w");
+	assert_non_null(to);
+	print(to, text);
+	assert_int_equal(fclose(to), 0);
+	assert_string_equal(buf, want);
+}
+
+static void test_print(void **state)
+{
+	(void)state;
+	check_printed(lpi_cli_print_escaped, "a\n\x7f b\xff", "a\\x0a\\x7f b\xff");
+	check_printed(lpi_cli_print_json, "plain /a", "\"plain /a\"");
+	check_printed(lpi_cli_print_json, "\"\\\n", "\"\\\"\\\\\\u000a\"");
+	check_printed(lpi_cli_print_json, "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80",
+		      "\"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\"");
+	/* Cut short, too long for what it says, a surrogate, beyond the last. */
+	check_printed(lpi_cli_print_json, "\xc3", "\"\\\\xc3\"");
+	check_printed(lpi_cli_print_json, "\xc1\x81", "\"\\\\xc1\\\\x81\"");
+	check_printed(lpi_cli_print_json, "\xed\xa0\x80", "\"\\\\xed\\\\xa0\\\\x80\"");
+	check_printed(lpi_cli_print_json, "\xf4\x90\x80\x80", "\"\\\\xf4\\\\x90\\\\x80\\\\x80\"");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_format),
+		cmocka_unit_test(test_print),
 	};
 	return lp_test_main(tests, "cli/cli");
 }

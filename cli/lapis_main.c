@@ -7,13 +7,14 @@
 
 extern const char lp_allocator_name[];
 
-static const struct lpi_cli_command *const commands[] = {&lpi_cli_mkfs, &lpi_cli_info};
+static const struct lpi_cli_command *const commands[] = {
+	&lpi_cli_mkfs, &lpi_cli_info, &lpi_cli_fsck, &lpi_cli_grow, &lpi_cli_store_bench};
 
 static int print_help(void)
 {
 	(void)puts("usage: lapis COMMAND ...\n\nCommands on a device that no daemon has open:");
 	for (size_t i = 0; i < LP_ARRAY_SIZE(commands); i++)
-		(void)printf("  %-6s %s\n", commands[i]->name, commands[i]->summary);
+		(void)printf("  %-11s %s\n", commands[i]->name, commands[i]->summary);
 	(void)puts("\n  --help     this text; lapis COMMAND --help for one command\n"
 		   "  --version  version and memory allocator");
 	return LP_EXIT_OK;

@@ -14,3 +14,8 @@ fuzz-seeds: fuzzers $(OBJ)/tests/fuzz/seeds.o
 	$(Q)mkdir -p $(foreach f,batch blockfs chunks extmap inode keys label space values,\
 		tests/fuzz/corpus/$(f))
 	$(Q)$(OUT)/fuzz/seeds tests/fuzz/corpus
+
+.PHONY: store-kill
+# The long form of tests/system/store_kill.sh: a thousand kills.
+store-kill: all tools
+	@LP_KILL_ROUNDS=1000 LP_KILL_SEED=$(or $(SEED),1) tests/run --build $(OUT) --filter store_kill

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of `lapis store-bench` and what they are compared with, for the benchmarks of the store."""
+import json
+import subprocess
+import sys
+
+SKIPPED = 77
+
+
+def quiet(call):
+    """Runs a command; what it said on standard error is shown when it fails."""
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.stderr.write(done.stderr)
+        sys.exit(f"{' '.join(call)}: exit status {done.returncode}")
+    return done.stdout
+
+
+def mkfs(build, device, log_size=None):
+    """A new store of one shard, whatever was on the device."""
+    call = [f"{build}/bin/lapis", "mkfs", "--force", "--shards", "1"]
+    if log_size:
+        call += ["--log-size", log_size]
+    quiet([*call, device])
+
+
+def store(build, device, *options):
+    """One run of store-bench; what it reports."""
+    return json.loads(quiet([f"{build}/bin/lapis", "store-bench", "--json", *options, device]))
+
+
+def seconds_of(seconds):
+    return str(int(seconds)) if seconds == int(seconds) else str(seconds)
+
+
+def fio(device, rw, size, depth, seconds, span, sync):
+    """Operations per second of fio on the raw device; sync: each write durable."""
+    call = ["fio", "--name=raw", "--ioengine=io_uring", "--direct=1", f"--bs={size}", f"--rw={rw}",
+            f"--iodepth={depth}", f"--filename={device}", f"--size={span}", "--time_based",
+            f"--runtime={seconds_of(seconds)}", "--norandommap", "--randrepeat=0", "--output-format=json"]
+    if sync:
+        call.append("--sync=dsync")
+    text = quiet(call)
+    # fio may print warnings before the JSON.
+    job = json.loads(text[text.index("{"):])["jobs"][0]
+    return job["read" if rw.endswith("read") else "write"]["iops"]
+
+
+def bdev(build, device, rw, size, depth, seconds, sync, delay):
+    """The same by our own tool, which can delay as store-bench does."""
+    op = "read" if rw.endswith("read") else "write-through" if sync else "write"
+    text = quiet([f"{build}/tools/bdev_bench", "--op", op, "--size", str(size), "--depth", str(depth),
+                  "--seconds", seconds_of(seconds), "--spin-us", "20", "--delay", delay, device])
+    return json.loads(text)["iops"]

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lapis grow: lets a store use all of a device that has become larger. */
+#include <getopt.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+#include "cli/device.h"
+#include "store/grow.h"
+
+static void report(const char *path, const struct lp_grow_result *result)
+{
+	char from[32];
+	char to[32];
+	char idle[32];
+	(void)lpi_cli_format_size(result->old_blocks * LP_BLOCK_BYTES, from, sizeof(from));
+	(void)lpi_cli_format_size(result->new_blocks * LP_BLOCK_BYTES, to, sizeof(to));
+	(void)lpi_cli_format_size(result->idle_blocks * LP_BLOCK_BYTES, idle, sizeof(idle));
+	if (result->old_blocks == result->new_blocks)
+		(void)printf("%s: uses all of its %s already\n", path, to);
+	else
+		(void)printf("%s: grown from %s to %s\n", path, from, to);
+	if (result->idle_blocks > 0)
+		(void)printf("%s: %s of it stay unused: a store grows to %u times its first "
+			     "size\n",
+			     path, idle, LP_LABEL_GROWTH_MAX);
+}
+
+static const char *reason(int err, const struct lp_label_why *why)
+{
+	const struct lp_corruption *found = lp_corruption_find(0);
+	if (err == -EMEDIUMTYPE)
+		return "no Lapis store is on it (lapis mkfs makes one)";
+	if (why->text[0] != '\0')
+		return why->text;
+	if ((err == -EBADMSG || err == -EUCLEAN) && found != NULL)
+		return found->what;
+	return lp_strerror(err);
+}
+
+static int grow(const char *path)
+{
+	struct lp_bdev *bdev = NULL;
+	struct lp_grow_result result;
+	struct lp_label_why why;
+	if (lpi_device_open(path, false, &bdev) < 0)
+		return LP_EXIT_FAILED;
+	int err = lp_store_grow(bdev, &result, &why);
+	lp_bdev_close(bdev);
+	if (err < 0)
+		return lpi_cli_fail(path, "%s", reason(err, &why));
+	report(path, &result);
+	return LP_EXIT_OK;
+}
+
+static int run(const struct lpi_cli_command *self, int argc, char **argv)
+{
+	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
+						{NULL, 0, NULL, 0}};
+	int c;
+	opterr = 0;
+	/* One thread: getopt's state is ours. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (c == 'h')
+			return lpi_cli_help(self);
+		return lpi_cli_usage(self, "unknown option %s", argv[optind - 1]);
+	}
+	if (optind != argc - 1)
+		return lpi_cli_usage(self, "exactly one DEVICE is needed");
+	return grow(argv[optind]);
+}
+
+const struct lpi_cli_command lpi_cli_grow = {
+	.name = "grow",
+	.synopsis = "DEVICE",
+	.summary = "Let a store use all of a device that became larger",
+	.help = "  --help  this text\n"
+		"\n"
+		"Enlarge the partition, the volume or the image file (truncate -s) first. What is\n"
+		"stored stays where it is; the power may fail at any time. A store grows to 16\n"
+		"times the size it was made with.\n",
+	.run = run,
+};

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run of the store's benchmark found, as a table for a person or one JSON object.
+ *
+ * Threads: any. Blocking: writes to standard output.
+ */
+#ifndef LP_CLI_STORE_BENCH_REPORT_H
+#define LP_CLI_STORE_BENCH_REPORT_H
+
+#include "cli/store_bench.h"
+#include "store/bdev.h"
+
+/* Exact, of the measured phase. "Background" are the blocking calls: the index's own threads. */
+struct lpi_bench_counts {
+	uint64_t log_writes;
+	uint64_t log_bytes;
+	uint64_t data_writes;
+	uint64_t data_bytes;
+	uint64_t data_reads;
+	uint64_t data_read_bytes;
+	uint64_t flushes;
+	uint64_t background_reads;
+	uint64_t background_read_bytes;
+	uint64_t background_writes; /* written through or not */
+	uint64_t background_bytes;
+	uint64_t background_flushes;
+	uint64_t commits;
+	uint64_t paths[LP_PATH_CNT];
+	uint64_t inode_misses;
+	uint64_t index_waits;
+	uint64_t space_waits;
+	uint64_t turns;
+	uint64_t enters;
+	uint64_t absences;
+	uint64_t absences_preempted;
+	uint64_t absence_max_ns;
+	/* Written to the devices from the start of the measured phase until the store was closed
+	 * after it, so that all write-back and flushing of the index is in it. 0: not known. */
+	uint64_t settled_bytes;
+};
+
+struct lpi_bench_report {
+	const struct lpi_bench_options *options;
+	const char *store; /* "block", "mem" */
+	const char *write_path;
+	const char *allocator;
+	const char *delay; /* "none" */
+	uint64_t open_ns;  /* what opening the store took, recovery included */
+	struct lpi_bench_result result;
+	struct lpi_bench_counts counts;
+	char explain[512]; /* the choice of the write path; empty: not asked for */
+	/* In the order of the store, of the measured phase; none: not asked for. */
+	struct lp_store_time times[LP_STORE_TIMES_MAX];
+	size_t times_cnt;
+};
+
+void lpi_bench_report_text(const struct lpi_bench_report *report);
+void lpi_bench_report_json(const struct lpi_bench_report *report);
+
+#endif
