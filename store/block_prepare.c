@@ -116,6 +116,8 @@ static int pin_for_release(void *arg, struct lpi_node *node)
 
 static int wait_for_trim(struct lpi_txn *txn, struct lpi_inode *inode)
 {
+	if (inode->trim->error != 0)
+		return inode->trim->error;
 	lpi_txn_move(txn, LPI_TXN_TRIM);
 	lpi_trim_wait(inode->trim, &txn->waiter);
 	return LPI_WAIT;

@@ -321,6 +321,23 @@ static int step(struct lpi_trim *trim)
 	}
 }
 
+/* It cannot go on: what is left stays taken. Of a file that was cut the blocks behind the cut are
+ * still mapped, so its data may not be changed any more: grown again it would show them. */
+static void give_up(struct lpi_trim *trim, int err)
+{
+	struct lpi_waiter_list now;
+	struct lp_commit_waiter *waiter;
+	unpin_all(trim);
+	trim->error = err;
+	trim->is_running = false;
+	trim->block->trims->running--;
+	start_next(trim->block);
+	lpi_waiter_list_init(&now);
+	lpi_waiter_list_splice_back(&now, &trim->waiters);
+	while ((waiter = lpi_waiter_list_pop_front(&now)) != NULL)
+		waiter->told(waiter, 0);
+}
+
 static void run(struct lpi_trim *trim)
 {
 	struct lpi_block *block = trim->block;
@@ -332,10 +349,17 @@ static void run(struct lpi_trim *trim)
 		int err = step(trim);
 		if (err == LPI_WAIT)
 			return;
-		if (err < 0) {
-			/* -ENXIO: all is done. Else damage, recorded: what is left stays, and fsck
-			 * will find it. */
+		if (err == -ENXIO) { /* all is done */
 			drop(trim);
+			return;
+		}
+		if (err == -ENOMEM) {
+			unpin_all(trim);
+			lpi_block_wait_memory(block, &trim->waiter);
+			return;
+		}
+		if (err < 0) {
+			give_up(trim, err);
 			return;
 		}
 	}
@@ -350,7 +374,7 @@ static void start_next(struct lpi_block *block)
 	struct lpi_trim *trim = trim_list_first(&trims->list);
 	for (; trim != NULL && (trims->running < RUNNING_MAX || trims->is_stopping);
 	     trim = trim_list_next(&trims->list, trim)) {
-		if (trim->is_running)
+		if (trim->is_running || (trim->error != 0 && !trims->is_stopping))
 			continue;
 		trim->is_running = true;
 		trims->running++;

@@ -250,8 +250,10 @@ static void logged(struct lpi_txn *txn)
 		lp_commit_wait(block->commit, &txn->waiter);
 		return;
 	}
-	lpi_txn_move(txn, LPI_TXN_DONE);
-	end(txn, 0);
+	/* The pipeline may have ended while the changes were made: then none of them will be. */
+	bool is_lost = lp_shard_error(block->shard) != 0;
+	lpi_txn_move(txn, is_lost ? LPI_TXN_FAILED : LPI_TXN_DONE);
+	end(txn, is_lost ? -EIO : 0);
 }
 
 void lpi_txn_run(struct lpi_txn *txn)

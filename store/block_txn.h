@@ -221,6 +221,7 @@ struct lpi_trim {
 	struct lpi_block *block;
 	struct lpi_inode *inode; /* pinned */
 	uint64_t from_block;
+	int error; /* damage: it cannot go on, and what is cut off must not come back */
 	bool is_removal;
 	bool is_running;
 	bool has_begun; /* a scan of keys, */

@@ -152,7 +152,8 @@ enum lp_change_type {
 	LP_CHANGE_ENTRY_SET,    /* new, or leads to another inode and keeps its insertion */
 	LP_CHANGE_ENTRY_REMOVE, /* -ENOENT */
 	LP_CHANGE_DIR,          /* this shard's fragment of it: times, seal: -ENOTEMPTY */
-	/* A key of the spaces T, U, or S, whole and as it is; value absent removes it. */
+	/* A key of the spaces T, U, or S, whole and as it is; value absent removes it. Those of S
+	 * that the store keeps for itself are -EINVAL. */
 	LP_CHANGE_RECORD,
 	LP_CHANGE_CNT
 };

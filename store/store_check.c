@@ -53,6 +53,27 @@ static int check_record_key(struct lp_bytes name)
 	return !is_absent(name) && lp_key_record_is_valid(name.data, name.len) ? 0 : -EINVAL;
 }
 
+/* What the store itself keeps among the store-wide records. */
+static bool is_own_record(struct lp_bytes name)
+{
+	static const char *const own[] = {"applied", "alloc", "inodes", "policy"};
+	const char *text = (const char *)name.data + 1;
+	size_t len = strnlen(text, name.len - 1);
+	if (*(const char *)name.data != LP_KEY_SPACE_STORE)
+		return false;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(own); i++) {
+		if (len == strlen(own[i]) && memcmp(text, own[i], len) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int check_record_change(struct lp_bytes name)
+{
+	int err = check_record_key(name);
+	return err == 0 && is_own_record(name) ? -EINVAL : err;
+}
+
 static int check_value(struct lp_bytes value)
 {
 	return check_bytes(value, LP_STORE_VALUE_MAX);
@@ -250,8 +271,9 @@ static int check_change(const struct lp_change *change)
 		return check_named(change, check_xattr_name(name), false);
 	case LP_GUARD_RECORD:
 	case LP_GUARD_NO_RECORD:
-	case LP_CHANGE_RECORD:
 		return check_named(change, check_record_key(name), false);
+	case LP_CHANGE_RECORD:
+		return check_named(change, check_record_change(name), false);
 	case LP_CHANGE_CREATE:
 		return check_create(change);
 	case LP_CHANGE_SET:

@@ -365,6 +365,25 @@ static void test_order(void **state)
 	expect_txn(-EINVAL, NULL, 1, 1);
 }
 
+/* What the store keeps for itself may be looked at, and not be changed. */
+static void test_own_records(void **state)
+{
+	(void)state;
+	static const char *const own[] = {"Sapplied", "Sinodes", "Spolicy",
+					  "Salloc\0\0\0\0\0\0\0\0\7"};
+	static const uint32_t lens[] = {8, 7, 7, 15};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(own); i++) {
+		struct lp_change change =
+			NAMED(LP_CHANGE_RECORD, .name = {own[i], lens[i]}, .value = BYTES("v"));
+		expect_txn(-EINVAL, &change, 1, 0);
+		change.type = LP_GUARD_RECORD;
+		expect_txn(0, &change, 1, 1);
+	}
+	struct lp_change other =
+		NAMED(LP_CHANGE_RECORD, .name = BYTES("Sapplied2"), .value = BYTES("v"));
+	expect_txn(0, &other, 1, 1);
+}
+
 static void test_counts(void **state)
 {
 	(void)state;
@@ -683,15 +702,11 @@ static void test_recut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_changes),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_counts),
-		cmocka_unit_test(test_ack),
-		cmocka_unit_test(test_set_by_type),
-		cmocka_unit_test(test_operations),
-		cmocka_unit_test(test_results_are_cleared),
-		cmocka_unit_test(test_lists),
-		cmocka_unit_test(test_empty_list),
+		cmocka_unit_test(test_changes),     cmocka_unit_test(test_order),
+		cmocka_unit_test(test_own_records), cmocka_unit_test(test_counts),
+		cmocka_unit_test(test_ack),         cmocka_unit_test(test_set_by_type),
+		cmocka_unit_test(test_operations),  cmocka_unit_test(test_results_are_cleared),
+		cmocka_unit_test(test_lists),       cmocka_unit_test(test_empty_list),
 		cmocka_unit_test(test_recut),
 	};
 	return lp_test_main(tests, "store/store_check");
