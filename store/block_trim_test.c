@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: large removals and truncations are cut up, and end also after a crash (rule S6); what was
+ * cut off never comes back, not even where it cannot be freed.
+ * Method: a file of several leaves on a simulated device. Removed, with the power cut at many
+ * events: afterwards no block of it is taken, or all of it is there. Cut short while one leaf of
+ * its map is damaged: it cannot grow again. */
+#include "store/block_sim_test.h"
+
+#include "store/block_impl.h"
+
+#define FILE_BYTES (UINT64_C(1) << 20)
+#define CUTS       (LP_ASSERT_SLOW_ON ? 20u : 80u)
+
+static const struct lp_ino ino = {100};
+static uint8_t bytes[FILE_BYTES];
+
+static void make_file(struct lpi_store_rig *rig)
+{
+	const struct lp_attrs attrs = {.type = LP_INODE_TYPE_FILE, .mode = 0600, .nlink = 1};
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i / LP_BLOCK_BYTES + 1);
+	lp_test_ok(lpi_hand_change(&rig->hand, (struct lp_change){.type = LP_CHANGE_CREATE,
+								  .ino = ino,
+								  .inode = {.attrs = &attrs}}));
+	lp_test_ok(lpi_hand_write(&rig->hand, ino, 0, bytes, sizeof(bytes)));
+	const struct lp_change set = {.type = LP_CHANGE_OMAP_SET,
+				      .ino = ino,
+				      .named = {.name = {"key", 3}, .value = {"value", 5}}};
+	lp_test_ok(lpi_hand_change(&rig->hand, set));
+}
+
+static uint64_t used_blocks(struct lpi_store_rig *rig)
+{
+	struct lp_store_stats stats;
+	lp_store_read_stats(rig->hand.store, &stats);
+	return stats.used_blocks;
+}
+
+/* Whole, or gone; and gone for sure once that was acknowledged. */
+static void judge(struct lp_bdev *left, bool is_acknowledged)
+{
+	struct lpi_store_rig rig;
+	struct lp_attrs attrs;
+	lpi_store_rig_init(&rig, left, 1);
+	lp_test_ok(lpi_store_rig_open(&rig));
+	int err = lpi_hand_stat(&rig.hand, ino, &attrs);
+	assert_true(err == -ENOENT || (err == 0 && !is_acknowledged));
+	for (int i = 0; err == -ENOENT && i < 20000 && used_blocks(&rig) > 0; i++)
+		lpi_hand_turn(&rig.hand);
+	assert_int_equal(used_blocks(&rig), err == 0 ? FILE_BYTES / LP_BLOCK_BYTES : 0);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
+static void test_removed_at_a_cut(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	struct lp_sim_cutter *cutter = NULL;
+	lpi_store_rig_start(&rig, 1);
+	make_file(&rig);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lp_sim_trim_log(lp_sim_of(rig.bdev));
+	lp_test_ok(lpi_store_rig_open(&rig));
+	lp_test_ok(lpi_hand_change(&rig.hand,
+				   (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = ino}));
+	uint64_t acknowledged = lp_sim_event_count(lp_sim_of(rig.bdev));
+	for (int i = 0; i < 20000 && used_blocks(&rig) > 0; i++)
+		lpi_hand_turn(&rig.hand);
+	assert_int_equal(used_blocks(&rig), 0);
+	lp_test_ok(lp_sim_cutter_new(lp_sim_of(rig.bdev), NULL, &cutter));
+	uint64_t step = 1 + lp_sim_event_count(lp_sim_of(rig.bdev)) / CUTS;
+	for (uint64_t n = 0; lp_sim_cutter_next(cutter); n++) {
+		if (n % step == 0)
+			judge(lp_sim_cutter_cut(cutter, n),
+			      lp_sim_cutter_event(cutter) >= acknowledged);
+	}
+	lp_sim_cutter_free(cutter);
+	lp_test_ok(lpi_store_rig_close(&rig, true));
+	lpi_store_rig_fini(&rig);
+}
+
+/* The third leaf of the file's map is not what it should be. */
+static void spoil_leaf(struct lpi_store_rig *rig)
+{
+	struct lp_commit *commit = lpi_block_of(rig->hand.store)->commit;
+	const struct lp_commit_need need = {.batch_bytes = 1000};
+	struct lp_key key;
+	lp_key_of_map(&key, ino, UINT64_C(2) * LP_EXTMAP_LEAF_BLOCKS);
+	assert_true(lp_commit_reserve(commit, &need));
+	lp_commit_put_owned(commit, (struct lp_kv_bytes){key.bytes, key.len},
+			    (struct lp_kv_bytes){"spoilt", 6});
+	while (!lp_commit_is_idle(commit))
+		lpi_hand_turn(&rig->hand);
+}
+
+static void test_cut_over_damage(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	struct lp_attrs attrs;
+	lpi_store_rig_start(&rig, 1);
+	make_file(&rig);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lp_test_ok(lpi_store_rig_open(&rig));
+	spoil_leaf(&rig);
+	struct lp_change cut = {.type = LP_CHANGE_TRUNCATE, .ino = ino};
+	cut.data.offset = LP_BLOCK_BYTES;
+	lp_test_ok(lpi_hand_change(&rig.hand, cut));
+	for (int round = 0; round < 2; round++) {
+		/* Neither grown nor written: what was cut off would be seen. */
+		cut.data.offset = FILE_BYTES;
+		int err = lpi_hand_change(&rig.hand, cut);
+		assert_true(err == -EBADMSG || err == -EUCLEAN);
+		err = lpi_hand_write(&rig.hand, ino, FILE_BYTES, bytes, 100);
+		assert_true(err == -EBADMSG || err == -EUCLEAN);
+		lp_test_ok(lpi_hand_stat(&rig.hand, ino, &attrs));
+		assert_int_equal(attrs.size_bytes, LP_BLOCK_BYTES);
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		lp_test_ok(lpi_store_rig_open(&rig));
+	}
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_fini(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_removed_at_a_cut),
+		cmocka_unit_test(test_cut_over_damage),
+	};
+	return lp_test_main(tests, "store/block_trim");
+}
