@@ -21,16 +21,17 @@ static struct lp_kv_bytes value_bytes(const struct lp_bytes *bytes)
 /* --- Inodes ----------------------------------------------------------------------------------- */
 
 /* Numbers below the bound may be in use after a crash: the bound is raised in the same frame that
- * has the first number beyond it (rule N5). */
+ * has the first number beyond it. Nor is a number given again that was chosen by somebody else
+ * (rule N5). */
 static void raise_bound(struct lpi_block *block, struct lp_ino ino)
 {
 	uint64_t counter = ino.nr & ((UINT64_C(1) << LP_INO_SHARD_SHIFT) - 1);
 	struct lp_key key;
 	uint8_t value[8];
+	block->ino_next = LP_MAX(block->ino_next, counter + 1);
 	if (counter < block->ino_bound)
 		return;
 	block->ino_bound = counter + INO_STEP;
-	block->ino_next = LP_MAX(block->ino_next, counter + 1);
 	lp_key_of_store(&key, "inodes");
 	lp_put_le64(value, block->ino_bound);
 	lp_commit_put(block->commit, key_bytes(&key), (struct lp_kv_bytes){value, sizeof(value)});

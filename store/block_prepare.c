@@ -220,6 +220,7 @@ static int64_t added_before(const struct lpi_txn *txn, uint32_t idx)
 	return added;
 }
 
+/* Looked at in the turn that applies: no seal comes in between (rule N2). */
 static bool is_sealed_then(const struct lpi_txn *txn, uint32_t idx)
 {
 	bool is_sealed = txn->slots[idx].fragment->value.is_sealed != 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: a request that can never be is refused, each for its reason, and what is at a limit is
- * not; a list gives back what was packed into it; an append's crcs are cut anew where its end
- * turned out to be, and damaged data is noticed then.
+ * not, names of entries among them (rule N6: the store's part of it); a list gives back what was
+ * packed into it; an append's crcs are cut anew where its end turned out to be, and damaged data is
+ * noticed then.
  * Method: tables of single changes and operations; transactions built by count; lists packed with
  * buffers of every length; payloads recut at every kind of offset and compared with crcs made
  * there. */
