@@ -54,8 +54,8 @@ static void read_and_judge(struct lpi_rig *rig, const struct lpi_rig_file *file,
 	struct lpi_rig_op op = read_op(file->ino, offset, length);
 	assert_int_equal(lpi_rig_do(rig, &op), 0);
 	judge(file, &op.op);
-	lpi_read_end(&rig->block, &op.op);
-	assert_int_equal(rig->block.running, 0);
+	lpi_read_end(rig->block, &op.op);
+	assert_int_equal(rig->block->running, 0);
 }
 
 static int read_result(struct lpi_rig *rig, struct lp_ino ino, uint64_t offset, uint64_t length)
@@ -63,8 +63,8 @@ static int read_result(struct lpi_rig *rig, struct lp_ino ino, uint64_t offset, 
 	struct lpi_rig_op op = read_op(ino, offset, length);
 	int result = lpi_rig_do(rig, &op);
 	if (result == 0)
-		lpi_read_end(&rig->block, &op.op);
-	assert_int_equal(rig->block.running, 0);
+		lpi_read_end(rig->block, &op.op);
+	assert_int_equal(rig->block->running, 0);
 	return result;
 }
 
@@ -72,14 +72,14 @@ static int read_result(struct lpi_rig *rig, struct lp_ino ino, uint64_t offset, 
 static void assert_no_leak(struct lpi_rig *rig)
 {
 	struct lp_bufs_stats stats;
-	for (int i = 0; i < 1000 && lp_pending_stats(rig->block.pending)->versions > 0; i++)
+	for (int i = 0; i < 1000 && lp_pending_stats(rig->block->pending)->versions > 0; i++)
 		lpi_rig_turn(rig);
 	lpi_rig_settle(rig);
 	lp_bufs_read_stats(rig->bufs, &stats);
 	assert_int_equal(stats.used_bytes, LP_BUF_MEDIUM);
-	assert_int_equal(rig->block.zeros->refs, 1);
-	assert_int_equal(lp_pool_free_cnt(rig->block.ios), rig->ios);
-	assert_int_equal(lp_pool_free_cnt(rig->block.reads), rig->slots);
+	assert_int_equal(rig->block->zeros->refs, 1);
+	assert_int_equal(lp_pool_free_cnt(rig->block->ios), rig->ios);
+	assert_int_equal(lp_pool_free_cnt(rig->block->reads), rig->slots);
 }
 
 /* Every kind of block beside every other, a hole at the end, and a size that is no multiple. */
@@ -140,11 +140,11 @@ static void test_every_source(void **state)
 	}
 	/* The same when what was pending is in its place. */
 	lpi_rig_reopen(&rig);
-	assert_int_equal(lp_pending_stats(rig.block.pending)->versions, 0);
+	assert_int_equal(lp_pending_stats(rig.block->pending)->versions, 0);
 	read_and_judge(&rig, &file, 3, LP_STORE_READ_MAX);
 	read_and_judge(&rig, &file, 100 * LP_BLOCK_BYTES, 40000);
-	assert_true(rig.block.stats.index_waits > 0);
-	assert_true(rig.block.read_times[0].cnt > 0);
+	assert_true(rig.block->stats.index_waits > 0);
+	assert_true(rig.block->read_times[0].cnt > 0);
 	assert_no_leak(&rig);
 	lpi_rig_close(&rig, false);
 	lpi_rig_file_fini(&file);
@@ -171,15 +171,15 @@ static void test_shape_of_segments(void **state)
 		struct lpi_rig_op op = read_op(file.ino, 0, cases[i].blocks * LP_BLOCK_BYTES);
 		lpi_rig_settle(&rig);
 		lp_bufs_read_stats(rig.bufs, &before);
-		uint64_t reads = lp_bdev_stats(rig.block.data)->ops[LP_BDEV_READ];
+		uint64_t reads = lp_bdev_stats(rig.block->data)->ops[LP_BDEV_READ];
 		assert_int_equal(lpi_rig_do(&rig, &op), 0);
 		lp_bufs_read_stats(rig.bufs, &after);
 		assert_int_equal(op.op.read.seg_cnt, cases[i].segs);
 		assert_int_equal(after.used_bytes - before.used_bytes, cases[i].used);
-		assert_int_equal(lp_bdev_stats(rig.block.data)->ops[LP_BDEV_READ], reads + 1);
+		assert_int_equal(lp_bdev_stats(rig.block->data)->ops[LP_BDEV_READ], reads + 1);
 		/* The ios have gone back already. */
-		assert_int_equal(lp_pool_free_cnt(rig.block.ios), rig.ios);
-		lpi_read_end(&rig.block, &op.op);
+		assert_int_equal(lp_pool_free_cnt(rig.block->ios), rig.ios);
+		lpi_read_end(rig.block, &op.op);
 	}
 	lpi_rig_close(&rig, false);
 	lpi_rig_file_fini(&file);
@@ -211,8 +211,8 @@ static void test_fragments(void **state)
 		judge(&file, &ops[i].op);
 	}
 	assert_true(rig.clock.now_ns - before_ns < LP_NS_PER_MS / 2);
-	lpi_read_end(&rig.block, &ops[0].op);
-	lpi_read_end(&rig.block, &ops[1].op);
+	lpi_read_end(rig.block, &ops[0].op);
+	lpi_read_end(rig.block, &ops[1].op);
 	assert_no_leak(&rig);
 	lpi_rig_close(&rig, false);
 	lpi_rig_file_fini(&file);
@@ -308,12 +308,12 @@ static void test_bad_block(void **state)
 	assert_int_equal(lp_corruption_find(0)->offset, file.device[25] * LP_BLOCK_BYTES);
 	assert_int_equal(read_result(&rig, file.ino, 25 * LP_BLOCK_BYTES + 100, 1), -EBADMSG);
 	assert_int_equal(read_result(&rig, file.ino, 0, 25 * LP_BLOCK_BYTES + 1), -EBADMSG);
-	assert_int_equal(rig.block.rereads, 3);
+	assert_int_equal(rig.block->rereads, 3);
 	/* Its neighbours are well. */
 	read_and_judge(&rig, &file, 0, 25 * LP_BLOCK_BYTES);
 	read_and_judge(&rig, &file, 26 * LP_BLOCK_BYTES, 100000);
-	assert_int_equal(rig.block.rereads, 3);
-	assert_int_equal(rig.block.read_errors, 0);
+	assert_int_equal(rig.block->rereads, 3);
+	assert_int_equal(rig.block->read_errors, 0);
 	assert_no_leak(&rig);
 	lpi_rig_close(&rig, false);
 	lpi_rig_file_fini(&file);
@@ -339,7 +339,7 @@ static void test_bad_once(void **state)
 				      file.device[25] * LP_BLOCK_BYTES, false));
 	uint64_t found = lp_corruption_count();
 	read_and_judge(&rig, &file, 1, 300000);
-	assert_int_equal(rig.block.rereads, 1);
+	assert_int_equal(rig.block->rereads, 1);
 	assert_int_equal(lp_corruption_count(), found);
 	/* The device refuses once; then always. */
 	struct lp_sim_rule eio = {.fault = LP_SIM_EIO,
@@ -349,12 +349,12 @@ static void test_bad_once(void **state)
 				  .fire_cnt = 1};
 	lp_sim_rule_add(lp_sim_of(rig.bdev), &eio);
 	read_and_judge(&rig, &file, 1, 300000);
-	assert_int_equal(rig.block.rereads, 2);
-	assert_int_equal(rig.block.read_errors, 0);
+	assert_int_equal(rig.block->rereads, 2);
+	assert_int_equal(rig.block->read_errors, 0);
 	eio.fire_cnt = 0;
 	lp_sim_rule_add(lp_sim_of(rig.bdev), &eio);
 	assert_int_equal(read_result(&rig, file.ino, 1, 300000), -EIO);
-	assert_int_equal(rig.block.read_errors, 1);
+	assert_int_equal(rig.block->read_errors, 1);
 	read_and_judge(&rig, &file, 31 * LP_BLOCK_BYTES, 100000);
 	assert_no_leak(&rig);
 	lpi_rig_close(&rig, false);
@@ -373,7 +373,7 @@ static void test_pending_that_is_not_the_maps(void **state)
 	make_mixture(&rig, &file);
 	lpi_rig_settle(&rig);
 	/* A piece of what went bad in memory gets no new crc. */
-	assert_true(lp_pending_find(rig.block.pending, file.device[10], &seg, &crc));
+	assert_true(lp_pending_find(rig.block->pending, file.device[10], &seg, &crc));
 	seg.buf->data[seg.offset + 4000] ^= 1;
 	assert_int_equal(read_result(&rig, file.ino, 10 * LP_BLOCK_BYTES, 10), -EBADMSG);
 	seg.buf->data[seg.offset + 4000] ^= 1;
@@ -425,8 +425,8 @@ static void test_no_buffers(void **state)
 	turn_some(&rig, 50);
 	/* Nothing is held while they wait, and who needs nothing does not wait. */
 	assert_true(large.order == 0 && small.order == 0 && zeros.order != 0);
-	assert_int_equal(lp_claims_cnt(rig.block.claims), 0);
-	assert_int_equal(lp_pool_free_cnt(rig.block.ios), rig.ios);
+	assert_int_equal(lp_claims_cnt(rig.block->claims), 0);
+	assert_int_equal(lp_pool_free_cnt(rig.block->ios), rig.ios);
 	lp_buf_put(held[--held_cnt]);
 	assert_int_equal(lpi_rig_wait(&rig, &small), 0);
 	judge(&file, &small.op);
@@ -436,9 +436,9 @@ static void test_no_buffers(void **state)
 	assert_int_equal(lpi_rig_wait(&rig, &large), 0);
 	judge(&file, &large.op);
 	assert_true(large.op.read.seg_cnt > 1);
-	lpi_read_end(&rig.block, &large.op);
-	lpi_read_end(&rig.block, &small.op);
-	lpi_read_end(&rig.block, &zeros.op);
+	lpi_read_end(rig.block, &large.op);
+	lpi_read_end(rig.block, &small.op);
+	lpi_read_end(rig.block, &zeros.op);
 	while (held_cnt > 0)
 		lp_buf_put(held[--held_cnt]);
 	assert_no_leak(&rig);
@@ -457,21 +457,21 @@ static void test_no_ios(void **state)
 	make_mixture(&rig, &file);
 	lpi_rig_settle(&rig);
 	for (size_t i = 0; i < 299; i++)
-		held[i] = lp_pool_get(rig.block.ios);
+		held[i] = lp_pool_get(rig.block->ios);
 	struct lpi_rig_op op = read_op(file.ino, 0, LP_STORE_READ_MAX);
 	lpi_rig_submit(&rig, &op);
 	turn_some(&rig, 50);
 	assert_int_equal(op.order, 0);
-	assert_int_equal(lp_pool_free_cnt(rig.block.ios), 1);
+	assert_int_equal(lp_pool_free_cnt(rig.block->ios), 1);
 	struct lpi_rig_op one = read_op(file.ino, 0, LP_BLOCK_BYTES); /* for which one is enough */
 	assert_int_equal(lpi_rig_do(&rig, &one), 0);
-	lpi_read_end(&rig.block, &one.op);
+	lpi_read_end(rig.block, &one.op);
 	assert_int_equal(op.order, 0);
 	for (size_t i = 0; i < 299; i++)
-		lp_pool_put(rig.block.ios, held[i]);
+		lp_pool_put(rig.block->ios, held[i]);
 	assert_int_equal(lpi_rig_wait(&rig, &op), 0);
 	judge(&file, &op.op);
-	lpi_read_end(&rig.block, &op.op);
+	lpi_read_end(rig.block, &op.op);
 	assert_no_leak(&rig);
 	lpi_rig_close(&rig, false);
 	lpi_rig_file_fini(&file);
@@ -493,15 +493,15 @@ static void test_slots(void **state)
 		lpi_rig_submit(&rig, &ops[i]);
 	}
 	turn_some(&rig, 50);
-	assert_int_equal(rig.block.running, 2);
+	assert_int_equal(rig.block->running, 2);
 	for (uint64_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
 		assert_int_equal(lpi_rig_wait(&rig, &ops[i]), i % 3 == 2 ? -ENOENT : 0);
 		if (ops[i].op.result < 0)
 			continue;
 		judge(&file, &ops[i].op);
-		lpi_read_end(&rig.block, &ops[i].op);
+		lpi_read_end(rig.block, &ops[i].op);
 	}
-	assert_int_equal(rig.block.running, 0);
+	assert_int_equal(rig.block->running, 0);
 	assert_no_leak(&rig);
 	lpi_rig_close(&rig, false);
 	lpi_rig_file_fini(&file);
@@ -516,7 +516,7 @@ static void read_while_index_moves(struct lpi_rig *rig, const struct lpi_rig_fil
 	struct lp_key key;
 	lp_key_of_store(&key, "test");
 	lpi_rig_reopen(rig);
-	lp_kv_set_cache_bytes(rig->block.kv, cache_bytes);
+	lp_kv_set_cache_bytes(rig->block->kv, cache_bytes);
 	lpi_rig_submit(rig, &op);
 	for (uint32_t n = 0; op.order == 0; n++) {
 		lpi_rig_put(rig, &key, &n, sizeof(n));
@@ -525,7 +525,7 @@ static void read_while_index_moves(struct lpi_rig *rig, const struct lpi_rig_fil
 	}
 	assert_int_equal(op.op.result, 0);
 	judge(file, &op.op);
-	lpi_read_end(&rig->block, &op.op);
+	lpi_read_end(rig->block, &op.op);
 }
 
 /* Many reads of a file of which nothing is in memory, at the same time. */
@@ -545,12 +545,12 @@ static void test_cold(void **state)
 		}
 		/* All of them fetch at once: none holds the claim meanwhile. */
 		turn_some(&rig, 1);
-		assert_int_equal(lp_claims_cnt(rig.block.claims), 0);
-		assert_int_equal(rig.block.stats.index_waits, 16);
+		assert_int_equal(lp_claims_cnt(rig.block->claims), 0);
+		assert_int_equal(rig.block->stats.index_waits, 16);
 		for (uint64_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
 			assert_int_equal(lpi_rig_wait(&rig, &ops[i]), 0);
 			judge(&file, &ops[i].op);
-			lpi_read_end(&rig.block, &ops[i].op);
+			lpi_read_end(rig.block, &ops[i].op);
 		}
 	}
 	read_while_index_moves(&rig, &file, 1 << 20);
@@ -559,16 +559,16 @@ static void test_cold(void **state)
 	/* Leaves that are loaded are accounted for. */
 	lpi_rig_reopen(&rig);
 	read_and_judge(&rig, &file, 0, 1);
-	uint64_t bytes = rig.block.nodes.bytes;
+	uint64_t bytes = rig.block->nodes.bytes;
 	read_and_judge(&rig, &file, 64 * LP_BLOCK_BYTES, 1);
-	assert_true(rig.block.nodes.bytes > bytes);
+	assert_true(rig.block->nodes.bytes > bytes);
 	/* What leaves memory comes back. */
-	rig.block.nodes.limit_bytes = 1;
+	rig.block->nodes.limit_bytes = 1;
 	for (uint64_t i = 0; i < 20; i++) {
 		lpi_rig_settle(&rig);
 		read_and_judge(&rig, &file, i * 50000, 100000);
 	}
-	assert_true(rig.block.nodes.evictions > 3);
+	assert_true(rig.block->nodes.evictions > 3);
 	assert_no_leak(&rig);
 	lpi_rig_close(&rig, false);
 	lpi_rig_file_fini(&file);
@@ -588,8 +588,8 @@ static void test_many_fetches(void **state)
 	struct lpi_hold hold;
 	lpi_rig_init(&rig);
 	lpi_rig_reopen(&rig);
-	lp_kv_set_cache_bytes(rig.block.kv, 0);
-	lpi_hold_init(&hold, &rig.block, hold_ready);
+	lp_kv_set_cache_bytes(rig.block->kv, 0);
+	lpi_hold_init(&hold, rig.block, hold_ready);
 	for (uint64_t i = 0; i < 10; i++) {
 		struct lpi_point point;
 		struct lp_key key;
@@ -625,7 +625,7 @@ static void test_lost_leaf(void **state)
 	lpi_rig_settle(&rig);
 	lpi_rig_reserve(&rig);
 	lp_key_of_map(&key, file.ino, 64);
-	lp_commit_delete(rig.block.commit, (struct lp_kv_bytes){key.bytes, key.len});
+	lp_commit_delete(rig.block->commit, (struct lp_kv_bytes){key.bytes, key.len});
 	lpi_rig_reopen(&rig);
 	assert_int_equal(read_result(&rig, file.ino, 64 * LP_BLOCK_BYTES, 10), -EUCLEAN);
 	read_and_judge(&rig, &file, 0, 64 * LP_BLOCK_BYTES);
@@ -664,11 +664,11 @@ static void test_waits_until_durable(void **state)
 		uint64_t before_ns = rig.clock.now_ns;
 		assert_int_equal(lpi_rig_wait(&rig, &op), 0);
 		assert_int_equal(lpi_rig_wait(&rig, &beyond), 0);
-		assert_true(lp_commit_group_is_durable(rig.block.commit, group));
+		assert_true(lp_commit_group_is_durable(rig.block->commit, group));
 		assert_true(rig.clock.now_ns - before_ns >= 50 * LP_NS_PER_MS);
 		judge(&file, &op.op);
-		lpi_read_end(&rig.block, &op.op);
-		lpi_read_end(&rig.block, &beyond.op);
+		lpi_read_end(rig.block, &op.op);
+		lpi_read_end(rig.block, &beyond.op);
 		/* Nothing to wait for now. */
 		before_ns = rig.clock.now_ns;
 		read_and_judge(&rig, &file, offset, 4096);
@@ -702,7 +702,7 @@ static void test_failed_commit(void **state)
 	assert_int_equal(lpi_rig_wait(&rig, &pending), -EIO);
 	assert_int_equal(lpi_rig_wait(&rig, &device), -EIO);
 	assert_int_equal(read_result(&rig, file.ino, 0, 1), -EIO);
-	assert_int_equal(rig.block.running, 0);
+	assert_int_equal(rig.block->running, 0);
 	lpi_rig_close(&rig, true);
 	lpi_rig_file_fini(&file);
 	lpi_rig_fini(&rig);
@@ -729,14 +729,14 @@ static void test_claim(void **state)
 	lpi_rig_file_init(&rig, &file, FILE_NR, 8192);
 	assert_true(lp_claim_set_add(&before, lpi_claim_of_ino(file.ino)));
 	assert_true(lp_claim_set_add(&after, lpi_claim_of_ino(file.ino)));
-	assert_true(lp_claims_acquire(rig.block.claims, &before));
+	assert_true(lp_claims_acquire(rig.block->claims, &before));
 	struct lpi_rig_op op = read_op(file.ino, 0, 8192);
 	lpi_rig_submit(&rig, &op);
-	assert_false(lp_claims_acquire(rig.block.claims, &after));
+	assert_false(lp_claims_acquire(rig.block->claims, &after));
 	turn_some(&rig, 20);
 	assert_int_equal(op.order, 0);
 	lpi_rig_map(&rig, &file, (struct lp_extmap_range){0, 2}, LPI_RIG_WRITTEN, 1);
-	lp_claims_release(rig.block.claims, &before);
+	lp_claims_release(rig.block->claims, &before);
 	for (int i = 0; i < 1000 && !lp_claim_set_is_granted(&after); i++)
 		lpi_rig_turn(&rig);
 	assert_true(lp_claim_set_is_granted(&after));
@@ -747,16 +747,16 @@ static void test_claim(void **state)
 	assert_non_null(copy.bytes);
 	memcpy(copy.bytes, file.bytes, LPI_RIG_BLOCKS * LP_BLOCK_BYTES);
 	lpi_rig_map(&rig, &file, (struct lp_extmap_range){0, 2}, LPI_RIG_WRITTEN, 2);
-	lp_claims_release(rig.block.claims, &after);
+	lp_claims_release(rig.block->claims, &after);
 	uint64_t group = lpi_rig_find(&rig, file.ino)->node.group;
-	while (!lp_commit_group_is_durable(rig.block.commit, group))
+	while (!lp_commit_group_is_durable(rig.block->commit, group))
 		lpi_rig_turn(&rig);
 	assert_int_equal(op.order, 0);
-	assert_int_equal(lp_space_waiting_blocks(rig.block.space), 2);
+	assert_int_equal(lp_space_waiting_blocks(rig.block->space), 2);
 	assert_int_equal(lpi_rig_wait(&rig, &op), 0);
-	assert_int_equal(lp_space_waiting_blocks(rig.block.space), 0);
+	assert_int_equal(lp_space_waiting_blocks(rig.block->space), 0);
 	judge(&copy, &op.op);
-	lpi_read_end(&rig.block, &op.op);
+	lpi_read_end(rig.block, &op.op);
 	read_and_judge(&rig, &file, 0, 8192);
 	lpi_rig_close(&rig, false);
 	lpi_rig_file_fini(&copy);
