@@ -276,20 +276,15 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 	struct call call = {.self = self, .depth = 1, .spin_us = 20, .options.delay = "none"};
 	call.options.bench.size_bytes = LP_BLOCK_BYTES;
 	call.options.bench.seed = 1;
+	int status = LP_EXIT_OK;
 	int c;
-	opterr = 0;
-	/* One thread: getopt's state is ours. NOLINTNEXTLINE(concurrency-mt-unsafe) */
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		if (c == 'h')
-			return lpi_cli_help(self);
-		if (c == ':')
-			return lpi_cli_usage(self, "%s needs a value", argv[optind - 1]);
-		if (c == '?')
-			return lpi_cli_usage(self, "unknown option %s", argv[optind - 1]);
-		int status = take_option(&call, c, optarg);
+	while ((c = lpi_cli_next_option(self, argc, argv, options, &status)) > 0) {
+		status = take_option(&call, c, optarg);
 		if (status != LP_EXIT_OK)
 			return status;
 	}
+	if (c == 0)
+		return status;
 	return run_call(&call, argc - optind, argv + optind);
 }
 

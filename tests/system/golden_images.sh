@@ -6,16 +6,9 @@
 # held against what is recorded; then it is opened for writing, which ends what was under way in it, and
 # checked and printed once more.
 set -u
-lapis="$LP_TEST_BUILD/bin/lapis"
+. "$LP_TEST_SRC/tests/lib.sh"
 golden="$LP_TEST_BUILD/tools/golden"
 recorded="$LP_TEST_SRC/tests/golden"
-failures=0
-
-say()
-{
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
 
 # check NAME WHEN: a deep fsck finds nothing.
 check()
@@ -31,7 +24,7 @@ check()
 same()
 {
 	"$golden" "$2" "$1.img" >out 2>err || say "$1: golden $2: $(cat err)"
-	diff -u "$recorded/$1.$3" out >differences || say "$1: golden $2: $(head -40 differences)"
+	diff -u "$recorded/$1.$3" out >differences || say "$1: golden $2: $(head -20 differences)"
 }
 
 names=$("$recorded/images" --unpack .) || say "cannot unpack"
@@ -45,5 +38,4 @@ for name in $names; do
 	same "$name" contents contents
 done
 
-echo "$failures failures"
-[ "$failures" = 0 ]
+finish
