@@ -107,6 +107,21 @@ static void make_mixture(struct lpi_rig *rig, struct lpi_rig_file *file)
 	}
 }
 
+/* A store with that file, in the index. */
+static void start(struct lpi_rig *rig, struct lpi_rig_file *file)
+{
+	lpi_rig_init(rig);
+	make_mixture(rig, file);
+	lpi_rig_settle(rig);
+}
+
+static void stop(struct lpi_rig *rig, struct lpi_rig_file *file)
+{
+	lpi_rig_close(rig, false);
+	lpi_rig_file_fini(file);
+	lpi_rig_fini(rig);
+}
+
 static void test_table(void **state)
 {
 	char why[200] = "";
@@ -146,9 +161,7 @@ static void test_every_source(void **state)
 	assert_true(rig.block->stats.index_waits > 0);
 	assert_true(rig.block->read_times[0].cnt > 0);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void test_shape_of_segments(void **state)
@@ -181,9 +194,7 @@ static void test_shape_of_segments(void **state)
 		assert_int_equal(lp_pool_free_cnt(rig.block->ios), rig.ios);
 		lpi_read_end(rig.block, &op.op);
 	}
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 /* Each block apart from the next: as many ios as there can be. */
@@ -214,9 +225,7 @@ static void test_fragments(void **state)
 	lpi_read_end(rig.block, &ops[0].op);
 	lpi_read_end(rig.block, &ops[1].op);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void test_inline(void **state)
@@ -276,9 +285,7 @@ static void test_what_is_no_file(void **state)
 		lpi_rig_reopen(&rig);
 	}
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 /* --- Damage ----------------------------------------------------------------------------------- */
@@ -315,9 +322,7 @@ static void test_bad_block(void **state)
 	assert_int_equal(rig.block->rereads, 3);
 	assert_int_equal(rig.block->read_errors, 0);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void test_bad_once(void **state)
@@ -325,9 +330,7 @@ static void test_bad_once(void **state)
 	(void)state;
 	struct lpi_rig rig = {.slots = 0};
 	struct lpi_rig_file file;
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	/* Old content comes back once. */
 	const struct lp_sim_rule stale = {.fault = LP_SIM_STALE,
 					  .offset_bytes = file.device[25] * LP_BLOCK_BYTES,
@@ -357,9 +360,7 @@ static void test_bad_once(void **state)
 	assert_int_equal(rig.block->read_errors, 1);
 	read_and_judge(&rig, &file, 31 * LP_BLOCK_BYTES, 100000);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void test_pending_that_is_not_the_maps(void **state)
@@ -369,9 +370,7 @@ static void test_pending_that_is_not_the_maps(void **state)
 	struct lpi_rig_file file;
 	struct lp_seg seg;
 	uint32_t crc = 0;
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	/* A piece of what went bad in memory gets no new crc. */
 	assert_true(lp_pending_find(rig.block->pending, file.device[10], &seg, &crc));
 	seg.buf->data[seg.offset + 4000] ^= 1;
@@ -442,9 +441,7 @@ static void test_no_buffers(void **state)
 	while (held_cnt > 0)
 		lp_buf_put(held[--held_cnt]);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void test_no_ios(void **state)
@@ -453,9 +450,7 @@ static void test_no_ios(void **state)
 	struct lpi_rig rig = {.ios = 300};
 	struct lpi_rig_file file;
 	void *held[300];
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	for (size_t i = 0; i < 299; i++)
 		held[i] = lp_pool_get(rig.block->ios);
 	struct lpi_rig_op op = read_op(file.ino, 0, LP_STORE_READ_MAX);
@@ -473,9 +468,7 @@ static void test_no_ios(void **state)
 	judge(&file, &op.op);
 	lpi_read_end(rig.block, &op.op);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void test_slots(void **state)
@@ -484,9 +477,7 @@ static void test_slots(void **state)
 	struct lpi_rig rig = {.slots = 2};
 	struct lpi_rig_file file;
 	struct lpi_rig_op ops[12];
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	for (uint64_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
 		/* Some fail, and hold no slot then. */
 		ops[i] = read_op(i % 3 == 2 ? (struct lp_ino){99} : file.ino, i * 5000, 5000);
@@ -503,9 +494,7 @@ static void test_slots(void **state)
 	}
 	assert_int_equal(rig.block->running, 0);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 /* Changes enter the index all the while: what was fetched is too old each time. */
@@ -570,9 +559,7 @@ static void test_cold(void **state)
 	}
 	assert_true(rig.block->nodes.evictions > 3);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void hold_ready(struct lpi_hold *hold)
@@ -620,9 +607,7 @@ static void test_lost_leaf(void **state)
 	struct lpi_rig rig = {.slots = 0};
 	struct lpi_rig_file file;
 	struct lp_key key;
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	lpi_rig_reserve(&rig);
 	lp_key_of_map(&key, file.ino, 64);
 	lp_commit_delete(rig.block->commit, (struct lp_kv_bytes){key.bytes, key.len});
@@ -630,9 +615,7 @@ static void test_lost_leaf(void **state)
 	assert_int_equal(read_result(&rig, file.ino, 64 * LP_BLOCK_BYTES, 10), -EUCLEAN);
 	read_and_judge(&rig, &file, 0, 64 * LP_BLOCK_BYTES);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 /* Store I6: what was seen is durable when the reply comes. */
@@ -641,9 +624,7 @@ static void test_waits_until_durable(void **state)
 	(void)state;
 	struct lpi_rig rig = {.slots = 0};
 	struct lpi_rig_file file;
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	/* Flushes, and the log's writes, take their time. */
 	const struct lp_sim_rule slow = {.fault = LP_SIM_SLOW,
 					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
@@ -675,9 +656,7 @@ static void test_waits_until_durable(void **state)
 		assert_true(rig.clock.now_ns - before_ns < LP_NS_PER_MS);
 	}
 	lp_sim_rules_clear(lp_sim_of(rig.bdev));
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 /* The log fails: what is not durable is never given out, and then nothing is. */
@@ -686,9 +665,7 @@ static void test_failed_commit(void **state)
 	(void)state;
 	struct lpi_rig rig = {.slots = 0};
 	struct lpi_rig_file file;
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	const struct lp_sim_rule eio = {.fault = LP_SIM_EIO,
 					.opcode_mask = LP_SIM_OP(LP_BDEV_WRITE_THROUGH)};
 	lp_sim_rule_add(lp_sim_of(rig.bdev), &eio);
