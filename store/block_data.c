@@ -3,6 +3,7 @@
  * writes. What they do then is block_edit.c's. */
 #include <string.h>
 
+#include "store/block_cached.h"
 #include "store/block_edit.h"
 
 #define HOPES_MAX  50u   /* of a millisecond */
@@ -58,6 +59,19 @@ static void take_content(struct lpi_solo *solo, const struct lpi_inode *from)
 	solo->old_crc = lp_crc32c_combine(from->rec.content_crc, lp_csum_zeros(rest), rest);
 }
 
+/* The merge holds it against its crc as it does what was read. */
+static bool find_cached(const struct lpi_txn *txn, const struct lpi_solo *solo,
+			struct lp_seg *ret_seg)
+{
+	struct lpi_cached *cached = txn->block->cached;
+	const struct lp_seg *seg =
+		cached == NULL ? NULL
+			       : lpi_cached_find(cached, solo->old_device, solo->old_crc, false);
+	if (seg != NULL)
+		*ret_seg = *seg;
+	return seg != NULL;
+}
+
 static int take_mapped(struct lpi_txn *txn, struct lpi_solo *solo)
 {
 	const struct lp_extmap_range range = {solo->block, 1};
@@ -78,9 +92,9 @@ static int take_mapped(struct lpi_txn *txn, struct lpi_solo *solo)
 	solo->device = segment.block;
 	if (solo->is_zero)
 		return 0;
-	if (!lp_pending_find(txn->block->pending, segment.block, &seg, &crc))
-		solo->is_read = true;
-	else
+	solo->is_read = !lp_pending_find(txn->block->pending, segment.block, &seg, &crc) &&
+			!find_cached(txn, solo, &seg);
+	if (!solo->is_read)
 		memcpy(solo->buf->data, seg.buf->data + seg.offset, LP_BLOCK_BYTES);
 	return 0;
 }
