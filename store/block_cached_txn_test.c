@@ -6,6 +6,8 @@
  * the block from it, and a look into the cache. */
 #include "store/block_sim_test.h"
 
+#include "base/error.h"
+
 #include "store/block_cached.h"
 #include "store/block_txn.h"
 
@@ -194,6 +196,33 @@ static void test_rewritten(void **state)
 	}
 }
 
+/* What went bad in memory is not merged, and is no damage: the device has it. */
+static void test_rewritten_in_part_over_bad_memory(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	static uint8_t before[LP_BLOCK_BYTES];
+	static uint8_t after[LP_BLOCK_BYTES];
+	start(&rig, UINT64_C(16) << 20);
+	uint64_t place = prepare(&rig, 8);
+	assert_int_equal(lpi_hand_read(&rig.hand, one, 2 * LP_BLOCK_BYTES, LP_BLOCK_BYTES, before),
+			 LP_BLOCK_BYTES);
+	const struct lp_seg *seg = lpi_cached_find(block_of(&rig)->cached, place,
+						   lp_crc32c(0, before, sizeof(before)), false);
+	assert_non_null(seg);
+	seg->buf->data[seg->offset + 3000] ^= 1;
+	uint64_t found = lp_corruption_count();
+	lp_store_set_write_path(rig.hand.store, LP_PATH_DEFERRED);
+	write_at(&rig, one, 2 * LP_BLOCK_BYTES, 1000, 55);
+	assert_int_equal(lpi_hand_read(&rig.hand, one, 2 * LP_BLOCK_BYTES, LP_BLOCK_BYTES, after),
+			 LP_BLOCK_BYTES);
+	assert_memory_equal(after, bytes, 1000);
+	assert_memory_equal(after + 1000, before + 1000, LP_BLOCK_BYTES - 1000);
+	assert_int_equal(lp_corruption_count(), found);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_fini(&rig);
+}
+
 /* One look after another, as after each second; blocks that were put out come back all the time. */
 static void test_part_of_memory(void **state)
 {
@@ -236,6 +265,7 @@ int main(void)
 		cmocka_unit_test(test_freed),
 		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_rewritten),
+		cmocka_unit_test(test_rewritten_in_part_over_bad_memory),
 		cmocka_unit_test(test_part_of_memory),
 	};
 	return lp_test_main(tests, "store/block_cached_txn");
