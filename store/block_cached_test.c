@@ -332,15 +332,15 @@ static void test_same_with_any_budget(void **state)
 		assert_non_null(before);
 		lp_prng_init(&prng, i + 1);
 		make_file(&rig, &file);
-		for (int n = 0; n < (LP_ASSERT_SLOW_ON ? 300 : 1500); n++) {
+		for (int n = 0; n < (LP_ASSERT_SLOW_ON ? 120 : 1500); n++) {
 			read_and_change(&rig, &file, &prng, before);
 			assert_true(stats_of(&rig).bytes <= LP_MAX(budgets[i], 4 * LP_BLOCK_BYTES));
 		}
 		struct lpi_cached_stats stats = stats_of(&rig);
-		assert_true(stats.cache.inserts > 200 && stats.cache.misses > 200);
+		assert_true(stats.cache.inserts > 100 && stats.cache.misses > 100);
 		assert_true(stats.cache.evictions > 100 || budgets[i] == CACHE_BYTES);
-		assert_true(stats.cache.hits > 100 || budgets[i] < 100000);
-		assert_true(stats.ahead_reads > 10 || budgets[i] < CACHE_BYTES);
+		assert_true(stats.cache.hits > 50 || budgets[i] < 100000);
+		assert_true(stats.ahead_reads > 5 || budgets[i] < CACHE_BYTES);
 		free(before);
 		finish(&rig, &file);
 	}
@@ -501,6 +501,39 @@ static void test_sequential(void **state)
 	}
 }
 
+/* What is in memory is not read ahead: cached, pending, or on its way. */
+static void test_ahead_of_what_is_there(void **state)
+{
+	struct lpi_rig rig = {.cache_bytes = UINT64_C(32) << 20};
+	struct lpi_rig_file file;
+	(void)state;
+	make_file(&rig, &file);
+	uint64_t blocks = device_blocks_read(&rig);
+	read_block(&rig, &file, 20);
+	read_block(&rig, &file, 210);
+	read_slowly(&rig);
+	read_block(&rig, &file, 0);
+	read_block(&rig, &file, 1);
+	overwrite(&rig, &file, 30, lpi_rig_fill(&file, 30, 9));
+	/* Two readers of the same, one close behind the other. */
+	struct lpi_rig_op ops[2] = {lpi_rig_read_op(file.ino, 2 * LP_BLOCK_BYTES, LP_BLOCK_BYTES),
+				    lpi_rig_read_op(file.ino, 3 * LP_BLOCK_BYTES, LP_BLOCK_BYTES)};
+	lpi_rig_submit(&rig, &ops[0]);
+	assert_int_equal(stats_of(&rig).ahead_blocks, LP_STREAMS_WINDOW_MIN - 2);
+	lpi_rig_submit(&rig, &ops[1]);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(lpi_rig_wait(&rig, &ops[i]), 0);
+		lpi_rig_judge(&file, &ops[i].op);
+		lpi_read_end(&rig.block, &ops[i].op);
+	}
+	for (uint64_t block = 4; block < LPI_RIG_BLOCKS; block++)
+		read_block(&rig, &file, block);
+	/* Each once, but for the one that was pending all the while. */
+	assert_int_equal(device_blocks_read(&rig) - blocks, LPI_RIG_BLOCKS - 1);
+	assert_int_equal(stats_of(&rig).ahead_lost, 0);
+	finish(&rig, &file);
+}
+
 static void test_random_readers_pay_nothing(void **state)
 {
 	struct lpi_rig rig = {.cache_bytes = CACHE_BYTES};
@@ -540,24 +573,22 @@ static void test_ahead_makes_way(void **state)
 	assert_int_equal(stats_of(&rig).ahead_reads, 0);
 	while (held_cnt > 0)
 		lp_pool_put(rig.block.ios, held[--held_cnt]);
-	/* A read waits for a slot: the sequential one, which takes the other, asks for nothing
-	 * more. */
-	struct lpi_rig_op ops[3];
+	/* When the sequential one gets its slot another still waits for one. */
+	static const uint64_t order[] = {200, 220, 20, 240};
+	struct lpi_rig_op ops[LP_ARRAY_SIZE(order)];
 	read_slowly(&rig);
-	for (uint64_t i = 0; i < 3; i++)
-		ops[i] = lpi_rig_read_op(file.ino, (200 + 10 * i) * LP_BLOCK_BYTES, 4096);
-	lpi_rig_submit(&rig, &ops[0]);
-	lpi_rig_submit(&rig, &ops[1]);
-	lpi_rig_submit(&rig, &ops[2]);
-	assert_int_equal(lpi_rig_wait(&rig, &ops[0]), 0);
-	assert_int_equal(lpi_rig_wait(&rig, &ops[1]), 0);
-	lpi_read_end(&rig.block, &ops[0].op);
-	lpi_read_end(&rig.block, &ops[1].op);
-	assert_int_equal(lpi_rig_wait(&rig, &ops[2]), 0);
-	lpi_read_end(&rig.block, &ops[2].op);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(order); i++) {
+		ops[i] = lpi_rig_read_op(file.ino, order[i] * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
+		lpi_rig_submit(&rig, &ops[i]);
+	}
+	for (size_t i = 0; i < LP_ARRAY_SIZE(order); i++) {
+		assert_int_equal(lpi_rig_wait(&rig, &ops[i]), 0);
+		lpi_rig_judge(&file, &ops[i].op);
+		lpi_read_end(&rig.block, &ops[i].op);
+	}
 	assert_int_equal(stats_of(&rig).ahead_reads, 0);
 	/* And now it goes on. */
-	read_block(&rig, &file, 20);
+	read_block(&rig, &file, 21);
 	assert_true(stats_of(&rig).ahead_reads > 0);
 	finish(&rig, &file);
 }
@@ -659,6 +690,7 @@ int main(void)
 		cmocka_unit_test(test_bad_in_memory),
 		cmocka_unit_test(test_bad_on_the_device),
 		cmocka_unit_test(test_sequential),
+		cmocka_unit_test(test_ahead_of_what_is_there),
 		cmocka_unit_test(test_random_readers_pay_nothing),
 		cmocka_unit_test(test_ahead_makes_way),
 		cmocka_unit_test(test_ahead_is_bounded),
