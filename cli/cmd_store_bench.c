@@ -40,6 +40,7 @@ enum {
 	OPT_DB,
 	OPT_WAL,
 	OPT_MEMORY,
+	OPT_DATA_CACHE,
 	OPT_SHARD,
 	OPT_SEED,
 	OPT_SPIN,
@@ -74,6 +75,8 @@ static int take_number(struct call *call, int c, const char *text)
 		return lpi_cli_parse_size(text, &bench->object_bytes);
 	case OPT_MEMORY:
 		return lpi_cli_parse_size(text, &call->options.session.memory_bytes);
+	case OPT_DATA_CACHE:
+		return lpi_cli_parse_size(text, &call->options.session.data_cache_bytes);
 	case OPT_DEPTH:
 		return lpi_cli_parse_number(text, 1, LPI_BENCH_DEPTH_MAX, &call->depth);
 	case OPT_OBJECTS:
@@ -261,6 +264,7 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 		{"db", required_argument, NULL, OPT_DB},
 		{"wal", required_argument, NULL, OPT_WAL},
 		{"memory", required_argument, NULL, OPT_MEMORY},
+		{"data-cache", required_argument, NULL, OPT_DATA_CACHE},
 		{"shard", required_argument, NULL, OPT_SHARD},
 		{"seed", required_argument, NULL, OPT_SEED},
 		{"spin-us", required_argument, NULL, OPT_SPIN},
@@ -311,6 +315,7 @@ const struct lpi_cli_command lpi_cli_store_bench = {
 		"  --db DEV           the store's device for the index\n"
 		"  --wal DEV          the store's device for the commit log\n"
 		"  --memory BYTES     for caches and the index (default: 256M); mem: for objects\n"
+		"  --data-cache BYTES  of these, for data; half at most (default: 0, none)\n"
 		"  --shard N          which shard (default: 0)\n"
 		"  --seed N           of what is random (default: 1)\n"
 		"  --spin-us N        look for completions so long before sleeping (default: 20)\n"

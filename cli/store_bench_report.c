@@ -93,6 +93,19 @@ static void print_counts(const struct lpi_bench_report *report)
 		     counts->space_waits, (double)report->open_ns / (double)LP_NS_PER_MS);
 }
 
+static void print_cache(const struct lpi_bench_report *report)
+{
+	const struct lpi_bench_counts *counts = &report->counts;
+	if (counts->data_hits + counts->data_misses + counts->ahead_reads == 0)
+		return;
+	(void)printf("%-14s hits %" PRIu64 ", misses %" PRIu64 " blocks; read ahead %" PRIu64
+		     " blocks in %" PRIu64 " reads, used %" PRIu64 ", wasted %" PRIu64
+		     ", waited for %" PRIu64 " times\n",
+		     "data cache", counts->data_hits, counts->data_misses, counts->ahead_blocks,
+		     counts->ahead_reads, counts->ahead_used, counts->ahead_wasted,
+		     counts->ahead_waits);
+}
+
 static void print_states(const struct lpi_bench_report *report)
 {
 	for (size_t i = 0; i < report->times_cnt; i++) {
@@ -110,6 +123,7 @@ void lpi_bench_report_text(const struct lpi_bench_report *report)
 	print_head(report);
 	print_times(report);
 	print_counts(report);
+	print_cache(report);
 	if (report->explain[0] != '\0')
 		(void)printf("%-14s %s\n", "write path", report->explain);
 	print_states(report);
@@ -205,6 +219,13 @@ static void json_store(const struct lpi_bench_report *report)
 	json_count("inode_misses", counts->inode_misses);
 	json_count("index_waits", counts->index_waits);
 	json_count("space_waits", counts->space_waits);
+	json_count("data_hits", counts->data_hits);
+	json_count("data_misses", counts->data_misses);
+	json_count("ahead_reads", counts->ahead_reads);
+	json_count("ahead_blocks", counts->ahead_blocks);
+	json_count("ahead_used", counts->ahead_used);
+	json_count("ahead_wasted", counts->ahead_wasted);
+	json_count("ahead_waits", counts->ahead_waits);
 	json_real("open_seconds", (double)report->open_ns / (double)LP_NS_PER_S);
 }
 

@@ -28,6 +28,14 @@ struct lpi_bench_counts {
 	uint64_t inode_misses;
 	uint64_t index_waits;
 	uint64_t space_waits;
+	/* Blocks in memory, and read ahead: as in struct lp_store_stats. */
+	uint64_t data_hits;
+	uint64_t data_misses;
+	uint64_t ahead_reads;
+	uint64_t ahead_blocks;
+	uint64_t ahead_used;
+	uint64_t ahead_wasted;
+	uint64_t ahead_waits;
 	uint64_t turns;
 	uint64_t enters;
 	uint64_t absences;

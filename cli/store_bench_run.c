@@ -92,6 +92,13 @@ static void count(struct bench_run *run, struct lpi_bench_counts *ret)
 		.inode_misses = store.inode_misses,
 		.index_waits = store.index_waits,
 		.space_waits = store.space_waits,
+		.data_hits = store.data_hits,
+		.data_misses = store.data_misses,
+		.ahead_reads = store.ahead_reads,
+		.ahead_blocks = store.ahead_blocks,
+		.ahead_used = store.ahead_used,
+		.ahead_wasted = store.ahead_wasted,
+		.ahead_waits = store.ahead_waits,
 		.turns = reactor->turns,
 		.enters = reactor->enters,
 		.absences = reactor->absences,
@@ -121,6 +128,13 @@ static void subtract(struct lpi_bench_counts *from, const struct lpi_bench_count
 	from->inode_misses -= earlier->inode_misses;
 	from->index_waits -= earlier->index_waits;
 	from->space_waits -= earlier->space_waits;
+	from->data_hits -= earlier->data_hits;
+	from->data_misses -= earlier->data_misses;
+	from->ahead_reads -= earlier->ahead_reads;
+	from->ahead_blocks -= earlier->ahead_blocks;
+	from->ahead_used -= earlier->ahead_used;
+	from->ahead_wasted -= earlier->ahead_wasted;
+	from->ahead_waits -= earlier->ahead_waits;
 	from->turns -= earlier->turns;
 	from->enters -= earlier->enters;
 	from->absences -= earlier->absences;

@@ -176,6 +176,7 @@ int lpi_session_open(struct lpi_session *session)
 		.shard_idx = options->shard_idx,
 		.alloc_kind = options->alloc_kind,
 		.memory_bytes = options->memory_bytes,
+		.data_cache_bytes = options->data_cache_bytes,
 		.write_path = options->write_path,
 	};
 	LP_ASSERT(session->store == NULL);

@@ -3,6 +3,8 @@
  * writes. What they do then is block_edit.c's. */
 #include <string.h>
 
+#include "base/crc32c.h"
+#include "store/block_cached.h"
 #include "store/block_edit.h"
 
 #define HOPES_MAX  50u   /* of a millisecond */
@@ -58,6 +60,22 @@ static void take_content(struct lpi_solo *solo, const struct lpi_inode *from)
 	solo->old_crc = lp_crc32c_combine(from->rec.content_crc, lp_csum_zeros(rest), rest);
 }
 
+/* Its old content is in the cache, and copied; bad in memory counts as not there. */
+static bool copy_cached(const struct lpi_txn *txn, const struct lpi_solo *solo)
+{
+	struct lpi_cached *cached = txn->block->cached;
+	const struct lp_seg *seg =
+		cached == NULL ? NULL
+			       : lpi_cached_find(cached, solo->old_device, solo->old_crc, false);
+	if (seg == NULL)
+		return false;
+	memcpy(solo->buf->data, seg->buf->data + seg->offset, LP_BLOCK_BYTES);
+	if (LP_LIKELY(lp_crc32c(0, solo->buf->data, LP_BLOCK_BYTES) == solo->old_crc))
+		return true;
+	lpi_cached_drop(cached, solo->old_device);
+	return false;
+}
+
 static int take_mapped(struct lpi_txn *txn, struct lpi_solo *solo)
 {
 	const struct lp_extmap_range range = {solo->block, 1};
@@ -78,10 +96,10 @@ static int take_mapped(struct lpi_txn *txn, struct lpi_solo *solo)
 	solo->device = segment.block;
 	if (solo->is_zero)
 		return 0;
-	if (!lp_pending_find(txn->block->pending, segment.block, &seg, &crc))
-		solo->is_read = true;
-	else
+	if (lp_pending_find(txn->block->pending, segment.block, &seg, &crc))
 		memcpy(solo->buf->data, seg.buf->data + seg.offset, LP_BLOCK_BYTES);
+	else
+		solo->is_read = !copy_cached(txn, solo);
 	return 0;
 }
 

@@ -3,6 +3,7 @@
  * one piece of one turn. */
 #include <string.h>
 
+#include "store/block_cached.h"
 #include "store/block_edit.h"
 
 /* --- The blocks of a range -------------------------------------------------------------------- */
@@ -184,7 +185,7 @@ static void defer(struct lpi_txn *txn, uint64_t file_block, uint64_t device_bloc
 					     .file_block = file_block,
 					     .device_block = device_block,
 					     .crc = crc};
-	lp_shard_defer(txn->block->shard, &about, seg);
+	lpi_block_defer(txn->block, &about, seg);
 }
 
 static void apply_solo(struct lpi_txn *txn, const struct lpi_solo *solo)

@@ -9,6 +9,7 @@
  *   block_apply.c    its changes, in one go
  *   block_data.c     changes of data: what is read, merged, allocated, and what is put in its place
  *   block_memory.c   who has how much memory
+ *   block_cached.c   the cache of data, and reading ahead into it
  *   block_policy.c   which path a write takes when it is to be chosen
  *   block_shared.c   extents with several owners
  *   block_trim.c     large removals and truncations, cut up (rule S6)
@@ -124,6 +125,7 @@ struct lpi_job {
 struct lpi_txn;
 struct lpi_read;
 struct lpi_trims;
+struct lpi_cached;
 
 #define LPI_SCRATCH_BLOCKS (LP_STORE_RANGE_MAX / LP_BLOCK_BYTES + 2)
 
@@ -164,6 +166,7 @@ struct lpi_block {
 	uint64_t ino_next;    /* the next counter to be given */
 	uint64_t ino_bound;   /* below it everything may be in use: `S inodes` says so */
 	struct lpi_trims *trims;
+	struct lpi_cached *cached; /* NULL: no data is cached */
 	enum lp_write_path write_path;
 	struct lpi_policy policy;
 	struct lpi_memory memory;

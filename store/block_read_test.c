@@ -11,63 +11,6 @@
 
 #define FILE_NR 5u
 
-static struct lpi_rig_op read_op(struct lp_ino ino, uint64_t offset, uint64_t length)
-{
-	return (struct lpi_rig_op){
-		.op = {.opcode = LP_STORE_READ,
-		       .read = {.ino = ino, .offset = offset, .length = length}}};
-}
-
-/* What a read gave is what the file has: bytes, crcs of pieces, size. */
-static void judge(const struct lpi_rig_file *file, const struct lp_store_op *op)
-{
-	uint64_t offset = op->read.offset;
-	uint64_t left = offset < file->size_bytes ? file->size_bytes - offset : 0;
-	uint64_t want = LP_MIN(op->read.length, left);
-	uint64_t at = offset;
-	assert_int_equal(op->result, 0);
-	assert_int_equal(op->read.bytes, want);
-	assert_int_equal(op->read.size_bytes, file->size_bytes);
-	for (uint32_t i = 0; i < op->read.seg_cnt; i++) {
-		const struct lp_seg *seg = &op->read.segs[i];
-		assert_true(seg->len > 0 && at + seg->len <= offset + want);
-		assert_memory_equal(seg->buf->data + seg->offset, file->bytes + at, seg->len);
-		if (i > 0)
-			assert_false(seg[-1].buf == seg->buf &&
-				     seg[-1].offset + seg[-1].len == seg->offset);
-		at += seg->len;
-	}
-	assert_int_equal(at, offset + want);
-	assert_int_equal(op->read.crc_cnt, lpi_piece_cnt(offset, want));
-	at = offset;
-	for (uint32_t i = 0; i < op->read.crc_cnt; i++) {
-		uint64_t end =
-			LP_MIN(lp_align_down(at, LP_BLOCK_BYTES) + LP_BLOCK_BYTES, offset + want);
-		assert_int_equal(op->read.crcs[i], lp_crc32c(0, file->bytes + at, end - at));
-		at = end;
-	}
-}
-
-static void read_and_judge(struct lpi_rig *rig, const struct lpi_rig_file *file, uint64_t offset,
-			   uint64_t length)
-{
-	struct lpi_rig_op op = read_op(file->ino, offset, length);
-	assert_int_equal(lpi_rig_do(rig, &op), 0);
-	judge(file, &op.op);
-	lpi_read_end(rig->block, &op.op);
-	assert_int_equal(rig->block->running, 0);
-}
-
-static int read_result(struct lpi_rig *rig, struct lp_ino ino, uint64_t offset, uint64_t length)
-{
-	struct lpi_rig_op op = read_op(ino, offset, length);
-	int result = lpi_rig_do(rig, &op);
-	if (result == 0)
-		lpi_read_end(rig->block, &op.op);
-	assert_int_equal(rig->block->running, 0);
-	return result;
-}
-
 /* When nothing is pending any more, only the store's zeros are in a buffer. */
 static void assert_no_leak(struct lpi_rig *rig)
 {
@@ -140,24 +83,24 @@ static void test_every_source(void **state)
 	lpi_rig_init(&rig);
 	make_mixture(&rig, &file);
 	lp_prng_init(&prng, 3);
-	read_and_judge(&rig, &file, 0, LP_STORE_READ_MAX);
-	read_and_judge(&rig, &file, 1, LP_STORE_READ_MAX); /* 257 blocks */
-	read_and_judge(&rig, &file, 40 * LP_BLOCK_BYTES + 4095, LP_STORE_READ_MAX);
-	read_and_judge(&rig, &file, 60 * LP_BLOCK_BYTES, 128 * LP_BLOCK_BYTES);
+	lpi_rig_read(&rig, &file, 0, LP_STORE_READ_MAX);
+	lpi_rig_read(&rig, &file, 1, LP_STORE_READ_MAX); /* 257 blocks */
+	lpi_rig_read(&rig, &file, 40 * LP_BLOCK_BYTES + 4095, LP_STORE_READ_MAX);
+	lpi_rig_read(&rig, &file, 60 * LP_BLOCK_BYTES, 128 * LP_BLOCK_BYTES);
 	for (uint64_t block = 0; block < 300; block++)
-		read_and_judge(&rig, &file, block * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
+		lpi_rig_read(&rig, &file, block * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
 	for (int i = 0; i < 300; i++) {
 		uint64_t offset = lp_prng_below(&prng, file.size_bytes + 5000);
 		uint64_t length = lp_prng_below(&prng, i % 3 == 0 ? LP_STORE_READ_MAX : 30000);
 		if (i % 4 == 0)
 			offset = lp_align_down(offset, LP_BLOCK_BYTES);
-		read_and_judge(&rig, &file, offset, length);
+		lpi_rig_read(&rig, &file, offset, length);
 	}
 	/* The same when what was pending is in its place. */
 	lpi_rig_reopen(&rig);
 	assert_int_equal(lp_pending_stats(rig.block->pending)->versions, 0);
-	read_and_judge(&rig, &file, 3, LP_STORE_READ_MAX);
-	read_and_judge(&rig, &file, 100 * LP_BLOCK_BYTES, 40000);
+	lpi_rig_read(&rig, &file, 3, LP_STORE_READ_MAX);
+	lpi_rig_read(&rig, &file, 100 * LP_BLOCK_BYTES, 40000);
 	assert_true(rig.block->stats.index_waits > 0);
 	assert_true(rig.block->read_times[0].cnt > 0);
 	assert_no_leak(&rig);
@@ -181,7 +124,8 @@ static void test_shape_of_segments(void **state)
 	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
 		struct lp_bufs_stats before;
 		struct lp_bufs_stats after;
-		struct lpi_rig_op op = read_op(file.ino, 0, cases[i].blocks * LP_BLOCK_BYTES);
+		struct lpi_rig_op op =
+			lpi_rig_read_op(file.ino, 0, cases[i].blocks * LP_BLOCK_BYTES);
 		lpi_rig_settle(&rig);
 		lp_bufs_read_stats(rig.bufs, &before);
 		uint64_t reads = lp_bdev_stats(rig.block->data)->ops[LP_BDEV_READ];
@@ -209,17 +153,17 @@ static void test_fragments(void **state)
 		lpi_rig_map(&rig, &file, (struct lp_extmap_range){block, 1}, LPI_RIG_WRITTEN, 1);
 	for (uint64_t block = 1; block < 300; block += 2)
 		lpi_rig_map(&rig, &file, (struct lp_extmap_range){block, 1}, LPI_RIG_WRITTEN, 1);
-	read_and_judge(&rig, &file, 4095, LP_STORE_READ_MAX);
+	lpi_rig_read(&rig, &file, 4095, LP_STORE_READ_MAX);
 	/* The second has what it needs as soon as the first has read. */
-	struct lpi_rig_op ops[2] = {read_op(file.ino, 1, LP_STORE_READ_MAX),
-				    read_op(file.ino, 8192, LP_STORE_READ_MAX)};
+	struct lpi_rig_op ops[2] = {lpi_rig_read_op(file.ino, 1, LP_STORE_READ_MAX),
+				    lpi_rig_read_op(file.ino, 8192, LP_STORE_READ_MAX)};
 	lpi_rig_settle(&rig);
 	uint64_t before_ns = rig.clock.now_ns;
 	lpi_rig_submit(&rig, &ops[0]);
 	lpi_rig_submit(&rig, &ops[1]);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(lpi_rig_wait(&rig, &ops[i]), 0);
-		judge(&file, &ops[i].op);
+		lpi_rig_judge(&file, &ops[i].op);
 	}
 	assert_true(rig.clock.now_ns - before_ns < LP_NS_PER_MS / 2);
 	lpi_read_end(rig.block, &ops[0].op);
@@ -247,14 +191,14 @@ static void test_inline(void **state)
 		inode->rec.content_crc = lp_crc32c(0, file.bytes, len);
 		lpi_node_changed(&inode->node);
 		for (uint64_t offset = 0; offset < 5000; offset += 321) {
-			read_and_judge(&rig, &file, offset, 1);
-			read_and_judge(&rig, &file, offset, len);
-			read_and_judge(&rig, &file, offset, LP_STORE_READ_MAX);
+			lpi_rig_read(&rig, &file, offset, 1);
+			lpi_rig_read(&rig, &file, offset, len);
+			lpi_rig_read(&rig, &file, offset, LP_STORE_READ_MAX);
 		}
 		/* In memory it went bad: no piece of it gets a new crc. */
 		lpi_rig_settle(&rig);
 		lpi_inode_part_memory(inode, LPI_PART_CONTENT)[len - 1] ^= 1;
-		assert_int_equal(read_result(&rig, file.ino, 0, 1), -EBADMSG);
+		assert_int_equal(lpi_rig_read_result(&rig, file.ino, 0, 1), -EBADMSG);
 		lpi_inode_part_memory(inode, LPI_PART_CONTENT)[len - 1] ^= 1;
 		lpi_rig_file_fini(&file);
 	}
@@ -274,14 +218,14 @@ static void test_what_is_no_file(void **state)
 	lpi_rig_inode(&rig, 7, LP_INODE_TYPE_FIFO);
 	lpi_rig_inode(&rig, 8, LP_INODE_TYPE_FILE)->rec.flags = LP_INODE_FLAG_REMOVED;
 	for (int round = 0; round < 2; round++) {
-		assert_int_equal(read_result(&rig, (struct lp_ino){6}, 0, 1), -EISDIR);
-		assert_int_equal(read_result(&rig, (struct lp_ino){7}, 0, 1), -EINVAL);
-		assert_int_equal(read_result(&rig, (struct lp_ino){8}, 0, 1), -ENOENT);
-		assert_int_equal(read_result(&rig, (struct lp_ino){9}, 0, 1), -ENOENT);
-		read_and_judge(&rig, &file, 0, 10);
-		read_and_judge(&rig, &file, 0, 0);
-		read_and_judge(&rig, &file, 10, 1);
-		read_and_judge(&rig, &file, UINT64_MAX, LP_STORE_READ_MAX);
+		assert_int_equal(lpi_rig_read_result(&rig, (struct lp_ino){6}, 0, 1), -EISDIR);
+		assert_int_equal(lpi_rig_read_result(&rig, (struct lp_ino){7}, 0, 1), -EINVAL);
+		assert_int_equal(lpi_rig_read_result(&rig, (struct lp_ino){8}, 0, 1), -ENOENT);
+		assert_int_equal(lpi_rig_read_result(&rig, (struct lp_ino){9}, 0, 1), -ENOENT);
+		lpi_rig_read(&rig, &file, 0, 10);
+		lpi_rig_read(&rig, &file, 0, 0);
+		lpi_rig_read(&rig, &file, 10, 1);
+		lpi_rig_read(&rig, &file, UINT64_MAX, LP_STORE_READ_MAX);
 		lpi_rig_reopen(&rig);
 	}
 	assert_no_leak(&rig);
@@ -305,20 +249,21 @@ static void test_bad_block(void **state)
 	struct lpi_rig_file file;
 	lpi_rig_init(&rig);
 	make_mixture(&rig, &file);
-	read_and_judge(&rig, &file, 0, LP_STORE_READ_MAX);
+	lpi_rig_read(&rig, &file, 0, LP_STORE_READ_MAX);
 	overwrite(&rig, file.device[25], 0);
 	uint64_t found = lp_corruption_count();
 	/* Whole, and each part of it. */
-	assert_int_equal(read_result(&rig, file.ino, 20 * LP_BLOCK_BYTES, 40000), -EBADMSG);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 20 * LP_BLOCK_BYTES, 40000), -EBADMSG);
 	assert_int_equal(lp_corruption_count(), found + 1);
 	assert_non_null(strstr(lp_corruption_find(0)->what, "inode 5, offset 102400, block "));
 	assert_int_equal(lp_corruption_find(0)->offset, file.device[25] * LP_BLOCK_BYTES);
-	assert_int_equal(read_result(&rig, file.ino, 25 * LP_BLOCK_BYTES + 100, 1), -EBADMSG);
-	assert_int_equal(read_result(&rig, file.ino, 0, 25 * LP_BLOCK_BYTES + 1), -EBADMSG);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 25 * LP_BLOCK_BYTES + 100, 1),
+			 -EBADMSG);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 0, 25 * LP_BLOCK_BYTES + 1), -EBADMSG);
 	assert_int_equal(rig.block->rereads, 3);
 	/* Its neighbours are well. */
-	read_and_judge(&rig, &file, 0, 25 * LP_BLOCK_BYTES);
-	read_and_judge(&rig, &file, 26 * LP_BLOCK_BYTES, 100000);
+	lpi_rig_read(&rig, &file, 0, 25 * LP_BLOCK_BYTES);
+	lpi_rig_read(&rig, &file, 26 * LP_BLOCK_BYTES, 100000);
 	assert_int_equal(rig.block->rereads, 3);
 	assert_int_equal(rig.block->read_errors, 0);
 	assert_no_leak(&rig);
@@ -341,7 +286,7 @@ static void test_bad_once(void **state)
 	lp_test_ok(lp_bdev_write_sync(rig.bdev, lpi_rig_block_at(&file, 25), LP_BLOCK_BYTES,
 				      file.device[25] * LP_BLOCK_BYTES, false));
 	uint64_t found = lp_corruption_count();
-	read_and_judge(&rig, &file, 1, 300000);
+	lpi_rig_read(&rig, &file, 1, 300000);
 	assert_int_equal(rig.block->rereads, 1);
 	assert_int_equal(lp_corruption_count(), found);
 	/* The device refuses once; then always. */
@@ -351,14 +296,14 @@ static void test_bad_once(void **state)
 				  .length_bytes = LP_BLOCK_BYTES,
 				  .fire_cnt = 1};
 	lp_sim_rule_add(lp_sim_of(rig.bdev), &eio);
-	read_and_judge(&rig, &file, 1, 300000);
+	lpi_rig_read(&rig, &file, 1, 300000);
 	assert_int_equal(rig.block->rereads, 2);
 	assert_int_equal(rig.block->read_errors, 0);
 	eio.fire_cnt = 0;
 	lp_sim_rule_add(lp_sim_of(rig.bdev), &eio);
-	assert_int_equal(read_result(&rig, file.ino, 1, 300000), -EIO);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 1, 300000), -EIO);
 	assert_int_equal(rig.block->read_errors, 1);
-	read_and_judge(&rig, &file, 31 * LP_BLOCK_BYTES, 100000);
+	lpi_rig_read(&rig, &file, 31 * LP_BLOCK_BYTES, 100000);
 	assert_no_leak(&rig);
 	stop(&rig, &file);
 }
@@ -374,18 +319,18 @@ static void test_pending_that_is_not_the_maps(void **state)
 	/* A piece of what went bad in memory gets no new crc. */
 	assert_true(lp_pending_find(rig.block->pending, file.device[10], &seg, &crc));
 	seg.buf->data[seg.offset + 4000] ^= 1;
-	assert_int_equal(read_result(&rig, file.ino, 10 * LP_BLOCK_BYTES, 10), -EBADMSG);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 10 * LP_BLOCK_BYTES, 10), -EBADMSG);
 	seg.buf->data[seg.offset + 4000] ^= 1;
-	read_and_judge(&rig, &file, 10 * LP_BLOCK_BYTES, 10);
+	lpi_rig_read(&rig, &file, 10 * LP_BLOCK_BYTES, 10);
 	/* The map says otherwise. */
 	lpi_rig_reserve(&rig);
 	crc ^= 1;
 	lp_extmap_update_crcs(&lpi_rig_find(&rig, file.ino)->map, (struct lp_extmap_range){10, 1},
 			      &crc);
 	lpi_node_changed(&lpi_rig_find(&rig, file.ino)->node);
-	assert_int_equal(read_result(&rig, file.ino, 9 * LP_BLOCK_BYTES, 10000), -EUCLEAN);
-	assert_int_equal(read_result(&rig, file.ino, 2 * LP_BLOCK_BYTES, 50000), -EUCLEAN);
-	read_and_judge(&rig, &file, 11 * LP_BLOCK_BYTES, 100000);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 9 * LP_BLOCK_BYTES, 10000), -EUCLEAN);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 2 * LP_BLOCK_BYTES, 50000), -EUCLEAN);
+	lpi_rig_read(&rig, &file, 11 * LP_BLOCK_BYTES, 100000);
 	assert_no_leak(&rig);
 	lpi_rig_close(&rig, true);
 	lpi_rig_file_fini(&file);
@@ -415,9 +360,9 @@ static void test_no_buffers(void **state)
 	while ((held[held_cnt] = lp_buf_new(rig.bufs, LP_BUF_SMALL)) != NULL)
 		held_cnt++;
 	assert_true(held_cnt > 700); /* a quarter is cut into larger ones */
-	struct lpi_rig_op small = read_op(file.ino, 5000, 100);
-	struct lpi_rig_op large = read_op(file.ino, 0, LP_STORE_READ_MAX);
-	struct lpi_rig_op zeros = read_op(file.ino, 290 * LP_BLOCK_BYTES, 10000);
+	struct lpi_rig_op small = lpi_rig_read_op(file.ino, 5000, 100);
+	struct lpi_rig_op large = lpi_rig_read_op(file.ino, 0, LP_STORE_READ_MAX);
+	struct lpi_rig_op zeros = lpi_rig_read_op(file.ino, 290 * LP_BLOCK_BYTES, 10000);
 	lpi_rig_submit(&rig, &large);
 	lpi_rig_submit(&rig, &small);
 	lpi_rig_submit(&rig, &zeros);
@@ -428,12 +373,12 @@ static void test_no_buffers(void **state)
 	assert_int_equal(lp_pool_free_cnt(rig.block->ios), rig.ios);
 	lp_buf_put(held[--held_cnt]);
 	assert_int_equal(lpi_rig_wait(&rig, &small), 0);
-	judge(&file, &small.op);
+	lpi_rig_judge(&file, &small.op);
 	/* The large one takes whatever sizes there are. */
 	while (held_cnt > 400)
 		lp_buf_put(held[--held_cnt]);
 	assert_int_equal(lpi_rig_wait(&rig, &large), 0);
-	judge(&file, &large.op);
+	lpi_rig_judge(&file, &large.op);
 	assert_true(large.op.read.seg_cnt > 1);
 	lpi_read_end(rig.block, &large.op);
 	lpi_read_end(rig.block, &small.op);
@@ -453,19 +398,20 @@ static void test_no_ios(void **state)
 	start(&rig, &file);
 	for (size_t i = 0; i < 299; i++)
 		held[i] = lp_pool_get(rig.block->ios);
-	struct lpi_rig_op op = read_op(file.ino, 0, LP_STORE_READ_MAX);
+	struct lpi_rig_op op = lpi_rig_read_op(file.ino, 0, LP_STORE_READ_MAX);
 	lpi_rig_submit(&rig, &op);
 	turn_some(&rig, 50);
 	assert_int_equal(op.order, 0);
 	assert_int_equal(lp_pool_free_cnt(rig.block->ios), 1);
-	struct lpi_rig_op one = read_op(file.ino, 0, LP_BLOCK_BYTES); /* for which one is enough */
+	struct lpi_rig_op one =
+		lpi_rig_read_op(file.ino, 0, LP_BLOCK_BYTES); /* for which one is enough */
 	assert_int_equal(lpi_rig_do(&rig, &one), 0);
 	lpi_read_end(rig.block, &one.op);
 	assert_int_equal(op.order, 0);
 	for (size_t i = 0; i < 299; i++)
 		lp_pool_put(rig.block->ios, held[i]);
 	assert_int_equal(lpi_rig_wait(&rig, &op), 0);
-	judge(&file, &op.op);
+	lpi_rig_judge(&file, &op.op);
 	lpi_read_end(rig.block, &op.op);
 	assert_no_leak(&rig);
 	stop(&rig, &file);
@@ -480,7 +426,8 @@ static void test_slots(void **state)
 	start(&rig, &file);
 	for (uint64_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
 		/* Some fail, and hold no slot then. */
-		ops[i] = read_op(i % 3 == 2 ? (struct lp_ino){99} : file.ino, i * 5000, 5000);
+		ops[i] = lpi_rig_read_op(i % 3 == 2 ? (struct lp_ino){99} : file.ino, i * 5000,
+					 5000);
 		lpi_rig_submit(&rig, &ops[i]);
 	}
 	turn_some(&rig, 50);
@@ -489,7 +436,7 @@ static void test_slots(void **state)
 		assert_int_equal(lpi_rig_wait(&rig, &ops[i]), i % 3 == 2 ? -ENOENT : 0);
 		if (ops[i].op.result < 0)
 			continue;
-		judge(&file, &ops[i].op);
+		lpi_rig_judge(&file, &ops[i].op);
 		lpi_read_end(rig.block, &ops[i].op);
 	}
 	assert_int_equal(rig.block->running, 0);
@@ -501,7 +448,7 @@ static void test_slots(void **state)
 static void read_while_index_moves(struct lpi_rig *rig, const struct lpi_rig_file *file,
 				   uint64_t cache_bytes)
 {
-	struct lpi_rig_op op = read_op(file->ino, 1, LP_STORE_READ_MAX);
+	struct lpi_rig_op op = lpi_rig_read_op(file->ino, 1, LP_STORE_READ_MAX);
 	struct lp_key key;
 	lp_key_of_store(&key, "test");
 	lpi_rig_reopen(rig);
@@ -513,7 +460,7 @@ static void read_while_index_moves(struct lpi_rig *rig, const struct lpi_rig_fil
 		assert_true(n < 300);
 	}
 	assert_int_equal(op.op.result, 0);
-	judge(file, &op.op);
+	lpi_rig_judge(file, &op.op);
 	lpi_read_end(rig->block, &op.op);
 }
 
@@ -529,7 +476,7 @@ static void test_cold(void **state)
 	for (int round = 0; round < 3; round++) {
 		lpi_rig_reopen(&rig);
 		for (uint64_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
-			ops[i] = read_op(file.ino, i * 75000, i % 2 == 0 ? 4096 : 300000);
+			ops[i] = lpi_rig_read_op(file.ino, i * 75000, i % 2 == 0 ? 4096 : 300000);
 			lpi_rig_submit(&rig, &ops[i]);
 		}
 		/* All of them fetch at once: none holds the claim meanwhile. */
@@ -538,7 +485,7 @@ static void test_cold(void **state)
 		assert_int_equal(rig.block->stats.index_waits, 16);
 		for (uint64_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
 			assert_int_equal(lpi_rig_wait(&rig, &ops[i]), 0);
-			judge(&file, &ops[i].op);
+			lpi_rig_judge(&file, &ops[i].op);
 			lpi_read_end(rig.block, &ops[i].op);
 		}
 	}
@@ -547,15 +494,15 @@ static void test_cold(void **state)
 	read_while_index_moves(&rig, &file, 0);
 	/* Leaves that are loaded are accounted for. */
 	lpi_rig_reopen(&rig);
-	read_and_judge(&rig, &file, 0, 1);
+	lpi_rig_read(&rig, &file, 0, 1);
 	uint64_t bytes = rig.block->nodes.bytes;
-	read_and_judge(&rig, &file, 64 * LP_BLOCK_BYTES, 1);
+	lpi_rig_read(&rig, &file, 64 * LP_BLOCK_BYTES, 1);
 	assert_true(rig.block->nodes.bytes > bytes);
 	/* What leaves memory comes back. */
 	rig.block->nodes.limit_bytes = 1;
 	for (uint64_t i = 0; i < 20; i++) {
 		lpi_rig_settle(&rig);
-		read_and_judge(&rig, &file, i * 50000, 100000);
+		lpi_rig_read(&rig, &file, i * 50000, 100000);
 	}
 	assert_true(rig.block->nodes.evictions > 3);
 	assert_no_leak(&rig);
@@ -612,8 +559,8 @@ static void test_lost_leaf(void **state)
 	lp_key_of_map(&key, file.ino, 64);
 	lp_commit_delete(rig.block->commit, (struct lp_kv_bytes){key.bytes, key.len});
 	lpi_rig_reopen(&rig);
-	assert_int_equal(read_result(&rig, file.ino, 64 * LP_BLOCK_BYTES, 10), -EUCLEAN);
-	read_and_judge(&rig, &file, 0, 64 * LP_BLOCK_BYTES);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 64 * LP_BLOCK_BYTES, 10), -EUCLEAN);
+	lpi_rig_read(&rig, &file, 0, 64 * LP_BLOCK_BYTES);
 	assert_no_leak(&rig);
 	stop(&rig, &file);
 }
@@ -638,8 +585,8 @@ static void test_waits_until_durable(void **state)
 		lpi_node_changed(&inode->node);
 		uint64_t group = inode->node.group;
 		/* From memory, from the device; also what says that there is nothing. */
-		struct lpi_rig_op op = read_op(file.ino, offset, 4096);
-		struct lpi_rig_op beyond = read_op(file.ino, file.size_bytes, 4096);
+		struct lpi_rig_op op = lpi_rig_read_op(file.ino, offset, 4096);
+		struct lpi_rig_op beyond = lpi_rig_read_op(file.ino, file.size_bytes, 4096);
 		lpi_rig_submit(&rig, &op);
 		lpi_rig_submit(&rig, &beyond);
 		uint64_t before_ns = rig.clock.now_ns;
@@ -647,12 +594,12 @@ static void test_waits_until_durable(void **state)
 		assert_int_equal(lpi_rig_wait(&rig, &beyond), 0);
 		assert_true(lp_commit_group_is_durable(rig.block->commit, group));
 		assert_true(rig.clock.now_ns - before_ns >= 50 * LP_NS_PER_MS);
-		judge(&file, &op.op);
+		lpi_rig_judge(&file, &op.op);
 		lpi_read_end(rig.block, &op.op);
 		lpi_read_end(rig.block, &beyond.op);
 		/* Nothing to wait for now. */
 		before_ns = rig.clock.now_ns;
-		read_and_judge(&rig, &file, offset, 4096);
+		lpi_rig_read(&rig, &file, offset, 4096);
 		assert_true(rig.clock.now_ns - before_ns < LP_NS_PER_MS);
 	}
 	lp_sim_rules_clear(lp_sim_of(rig.bdev));
@@ -672,13 +619,13 @@ static void test_failed_commit(void **state)
 	struct lpi_inode *inode = lpi_rig_find(&rig, file.ino);
 	lpi_rig_reserve(&rig);
 	lpi_node_changed(&inode->node);
-	struct lpi_rig_op pending = read_op(file.ino, 10 * LP_BLOCK_BYTES, 8192);
-	struct lpi_rig_op device = read_op(file.ino, 0, LP_STORE_READ_MAX);
+	struct lpi_rig_op pending = lpi_rig_read_op(file.ino, 10 * LP_BLOCK_BYTES, 8192);
+	struct lpi_rig_op device = lpi_rig_read_op(file.ino, 0, LP_STORE_READ_MAX);
 	lpi_rig_submit(&rig, &pending);
 	lpi_rig_submit(&rig, &device);
 	assert_int_equal(lpi_rig_wait(&rig, &pending), -EIO);
 	assert_int_equal(lpi_rig_wait(&rig, &device), -EIO);
-	assert_int_equal(read_result(&rig, file.ino, 0, 1), -EIO);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 0, 1), -EIO);
 	assert_int_equal(rig.block->running, 0);
 	lpi_rig_close(&rig, true);
 	lpi_rig_file_fini(&file);
@@ -707,7 +654,7 @@ static void test_claim(void **state)
 	assert_true(lp_claim_set_add(&before, lpi_claim_of_ino(file.ino)));
 	assert_true(lp_claim_set_add(&after, lpi_claim_of_ino(file.ino)));
 	assert_true(lp_claims_acquire(rig.block->claims, &before));
-	struct lpi_rig_op op = read_op(file.ino, 0, 8192);
+	struct lpi_rig_op op = lpi_rig_read_op(file.ino, 0, 8192);
 	lpi_rig_submit(&rig, &op);
 	assert_false(lp_claims_acquire(rig.block->claims, &after));
 	turn_some(&rig, 20);
@@ -732,9 +679,9 @@ static void test_claim(void **state)
 	assert_int_equal(lp_space_waiting_blocks(rig.block->space), 2);
 	assert_int_equal(lpi_rig_wait(&rig, &op), 0);
 	assert_int_equal(lp_space_waiting_blocks(rig.block->space), 0);
-	judge(&copy, &op.op);
+	lpi_rig_judge(&copy, &op.op);
 	lpi_read_end(rig.block, &op.op);
-	read_and_judge(&rig, &file, 0, 8192);
+	lpi_rig_read(&rig, &file, 0, 8192);
 	lpi_rig_close(&rig, false);
 	lpi_rig_file_fini(&copy);
 	lpi_rig_file_fini(&file);

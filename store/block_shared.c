@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Extents with several owners: their counts are records of their own, per 64 blocks of the device,
  * and nodes in memory while they change. */
+#include "store/block_cached.h"
 #include "store/block_txn.h"
 
 #define LOOK_SEGMENTS 8
@@ -83,7 +84,7 @@ static void free_bits(struct lpi_block *block, uint64_t first_block, uint64_t bi
 		uint32_t first = (uint32_t)__builtin_ctzll(bits);
 		uint64_t rest = ~(bits >> first);
 		uint32_t cnt = rest == 0 ? LP_REFS_BLOCKS : (uint32_t)__builtin_ctzll(rest);
-		lp_shard_freed(block->shard, (struct lp_extent){first_block + first, cnt});
+		lpi_block_freed(block, (struct lp_extent){first_block + first, cnt});
 		bits = first + cnt >= LP_REFS_BLOCKS ? 0 : bits >> (first + cnt) << (first + cnt);
 	}
 }
@@ -112,7 +113,7 @@ void lpi_release_apply(struct lpi_block *block, const struct lp_extmap_released 
 		if (item->is_shared)
 			release_shared(block, item->extent);
 		else
-			lp_shard_freed(block->shard, item->extent);
+			lpi_block_freed(block, item->extent);
 	}
 }
 

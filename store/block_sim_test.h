@@ -23,6 +23,7 @@ struct lpi_store_rig {
 	enum lp_alloc_kind alloc_kind;
 	enum lp_write_path path;
 	uint64_t memory_bytes;
+	uint64_t data_cache_bytes;
 };
 
 static inline void lpi_store_rig_turn(const struct lpi_hand *hand)
@@ -45,6 +46,9 @@ static inline void lpi_store_rig_init(struct lpi_store_rig *rig, struct lp_bdev 
 	rig->alloc_kind = (enum lp_alloc_kind)(seed % LP_ALLOC_KIND_CNT);
 	rig->path = (enum lp_write_path)(seed % LP_PATH_CNT);
 	rig->memory_bytes = seed % 3 == 0 ? UINT64_C(1) << 20 : 0;
+	/* None, one that puts out blocks all the time, and one that holds them all. */
+	static const uint64_t caches[] = {0, UINT64_C(200) << 10, UINT64_C(32) << 20};
+	rig->data_cache_bytes = caches[seed / 2 % LP_ARRAY_SIZE(caches)];
 }
 
 static inline int lpi_store_rig_open(struct lpi_store_rig *rig)
@@ -57,6 +61,7 @@ static inline int lpi_store_rig_open(struct lpi_store_rig *rig)
 						 .alloc_kind = rig->alloc_kind,
 						 .sim_clock = &rig->clock.clock,
 						 .memory_bytes = rig->memory_bytes,
+						 .data_cache_bytes = rig->data_cache_bytes,
 						 .index_buffer_bytes = UINT64_C(1) << 17,
 						 .deferred_blocks_max = 256,
 						 .files_reserve_bytes = UINT64_C(1) << 20,

@@ -6,6 +6,7 @@
 
 #include "base/endian.h"
 #include "base/hash.h"
+#include "store/block_cached.h"
 #include "store/block_txn.h"
 #include "store/index_plan.h"
 
@@ -177,6 +178,22 @@ static void read_device_stats(struct lpi_block *block, struct lp_store_stats *st
 	stats->flushes = data->ops[LP_BDEV_FLUSH] + (is_same ? 0 : log->ops[LP_BDEV_FLUSH]);
 }
 
+static void read_cached_stats(const struct lpi_block *block, struct lp_store_stats *stats)
+{
+	struct lpi_cached_stats cached;
+	if (block->cached == NULL)
+		return;
+	lpi_cached_read_stats(block->cached, &cached);
+	stats->data_cache_bytes = cached.bytes;
+	stats->data_hits = cached.cache.hits;
+	stats->data_misses = cached.cache.misses;
+	stats->ahead_reads = cached.ahead_reads;
+	stats->ahead_blocks = cached.ahead_blocks;
+	stats->ahead_used = cached.cache.ahead_used;
+	stats->ahead_wasted = cached.cache.ahead_wasted + cached.ahead_lost;
+	stats->ahead_waits = cached.ahead_waits;
+}
+
 static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_stats)
 {
 	struct lpi_block *block = lpi_block_of(store);
@@ -189,6 +206,7 @@ static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_
 	stats->used_blocks = lp_space_used_blocks(block->space);
 	read_device_stats(block, stats);
 	lpi_memory_read_stats(block, stats);
+	read_cached_stats(block, stats);
 	if (block->commit != NULL)
 		stats->commits = lp_commit_stats(block->commit)->groups;
 }
@@ -255,6 +273,7 @@ static void free_parts(struct lpi_block *block)
 	lpi_memory_fini(block);
 	lpi_nodes_fini(&block->nodes);
 	lpi_trims_free(block);
+	lpi_cached_close(block);
 	lp_claims_free(block->claims);
 	lp_pool_free(block->txns);
 	lp_pool_free(block->reads);
@@ -269,7 +288,7 @@ static void free_parts(struct lpi_block *block)
 
 static bool is_quiet(const struct lpi_block *block)
 {
-	return block->running == 0 && lpi_trims_are_idle(block) &&
+	return block->running == 0 && lpi_trims_are_idle(block) && lpi_cached_is_idle(block) &&
 	       lpi_op_list_is_empty(&block->done);
 }
 
@@ -425,6 +444,9 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 	err = lpi_nodes_init(&block->nodes, block->commit, block->memory.nodes_bytes);
 	if (err == 0)
 		err = make_parts(block);
+	if (err == 0)
+		err = lpi_cached_open(block, block->memory.data_cache_bytes,
+				      block->memory.data_bytes_max);
 	if (err == 0)
 		err = lpi_memory_init(block);
 	if (err == 0)

@@ -9,7 +9,8 @@
 
 #include "store/sim_test.h"
 
-#include "store/block_impl.h"
+#include "base/crc32c.h"
+#include "store/block_cached.h"
 
 #define LPI_RIG_BYTES  (UINT64_C(96) << 20)
 #define LPI_RIG_BLOCKS 320u
@@ -27,6 +28,7 @@ struct lpi_rig {
 	uint32_t slots;          /* of reads, and of queries */
 	uint32_t ios;
 	uint64_t bufs_bytes;
+	uint64_t cache_bytes; /* of data; 0: none */
 	uint32_t completed;
 };
 
@@ -77,6 +79,7 @@ static inline void lpi_rig_open(struct lpi_rig *rig)
 						 .index_buffer_bytes = 1 << 20,
 						 .deferred_blocks_max = 800,
 						 .files_reserve_bytes = 1 << 20,
+						 .data_cache_bytes = rig->cache_bytes,
 						 .ops_max = rig->slots};
 	struct lp_store *store = NULL;
 	struct lp_label_why why;
@@ -316,7 +319,7 @@ static inline void lpi_rig_defer(struct lpi_rig *rig, const struct lpi_rig_file 
 						     .file_block = range.first + i,
 						     .device_block = file->device[range.first + i],
 						     .crc = crcs[i]};
-		lp_shard_defer(rig->block->shard, &about, seg);
+		lpi_block_defer(rig->block, &about, seg);
 	}
 	lp_buf_put(buf);
 }
@@ -353,8 +356,68 @@ static inline void lpi_rig_map(struct lpi_rig *rig, struct lpi_rig_file *file,
 	lp_test_ok(lp_extmap_reserve(&inode->map, range, 1));
 	lp_extmap_replace(&inode->map, range, &fresh, &released);
 	for (size_t i = 0; i < released.cnt; i++)
-		lp_shard_freed(rig->block->shard, items[i].extent);
+		lpi_block_freed(rig->block, items[i].extent);
 	lpi_node_changed(&inode->node);
+}
+
+/* --- Reads ------------------------------------------------------------------------------------ */
+
+static inline struct lpi_rig_op lpi_rig_read_op(struct lp_ino ino, uint64_t offset, uint64_t length)
+{
+	return (struct lpi_rig_op){
+		.op = {.opcode = LP_STORE_READ,
+		       .read = {.ino = ino, .offset = offset, .length = length}}};
+}
+
+/* What a read gave is what the file has: bytes, crcs of pieces, size. */
+static inline void lpi_rig_judge(const struct lpi_rig_file *file, const struct lp_store_op *op)
+{
+	uint64_t offset = op->read.offset;
+	uint64_t left = offset < file->size_bytes ? file->size_bytes - offset : 0;
+	uint64_t want = LP_MIN(op->read.length, left);
+	uint64_t at = offset;
+	assert_int_equal(op->result, 0);
+	assert_int_equal(op->read.bytes, want);
+	assert_int_equal(op->read.size_bytes, file->size_bytes);
+	for (uint32_t i = 0; i < op->read.seg_cnt; i++) {
+		const struct lp_seg *seg = &op->read.segs[i];
+		assert_true(seg->len > 0 && at + seg->len <= offset + want);
+		assert_memory_equal(seg->buf->data + seg->offset, file->bytes + at, seg->len);
+		if (i > 0)
+			assert_false(seg[-1].buf == seg->buf &&
+				     seg[-1].offset + seg[-1].len == seg->offset);
+		at += seg->len;
+	}
+	assert_int_equal(at, offset + want);
+	assert_int_equal(op->read.crc_cnt, lpi_piece_cnt(offset, want));
+	at = offset;
+	for (uint32_t i = 0; i < op->read.crc_cnt; i++) {
+		uint64_t end =
+			LP_MIN(lp_align_down(at, LP_BLOCK_BYTES) + LP_BLOCK_BYTES, offset + want);
+		assert_int_equal(op->read.crcs[i], lp_crc32c(0, file->bytes + at, end - at));
+		at = end;
+	}
+}
+
+static inline void lpi_rig_read(struct lpi_rig *rig, const struct lpi_rig_file *file,
+				uint64_t offset, uint64_t length)
+{
+	struct lpi_rig_op op = lpi_rig_read_op(file->ino, offset, length);
+	assert_int_equal(lpi_rig_do(rig, &op), 0);
+	lpi_rig_judge(file, &op.op);
+	lpi_read_end(rig->block, &op.op);
+	assert_int_equal(rig->block->running, 0);
+}
+
+static inline int lpi_rig_read_result(struct lpi_rig *rig, struct lp_ino ino, uint64_t offset,
+				      uint64_t length)
+{
+	struct lpi_rig_op op = lpi_rig_read_op(ino, offset, length);
+	int result = lpi_rig_do(rig, &op);
+	if (result == 0)
+		lpi_read_end(rig->block, &op.op);
+	assert_int_equal(rig->block->running, 0);
+	return result;
 }
 
 static inline void lpi_rig_put(struct lpi_rig *rig, const struct lp_key *key, const void *value,

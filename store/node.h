@@ -53,9 +53,6 @@ struct lpi_inode {
 	/* Its blocks from some number on are being freed in the background; its data may not be
 	 * changed until that has ended. NULL: no. */
 	struct lpi_trim *trim;
-	/* The reader's: where a sequential reader would go on. */
-	uint64_t read_next;
-	uint32_t read_streak;
 	uint32_t name_max; /* bytes allocated */
 	uint32_t target_max;
 	uint32_t content_max;

@@ -362,7 +362,8 @@ struct lp_store_options {
 	enum lp_alloc_kind alloc_kind;
 	const struct lp_clock *sim_clock; /* NULL, or that of a simulation */
 	uint64_t memory_bytes;            /* for caches and the index, without bufs; 0: 256 MiB */
-	uint64_t data_cache_bytes;        /* of these, kept for cached data; at most half */
+	uint64_t data_cache_bytes;        /* of these, for cached data at first; at most half;
+					     0: none is cached, or read ahead */
 	uint64_t index_buffer_bytes;      /* one memtable; 0: as store/index_plan.h says */
 	uint64_t deferred_blocks_max;     /* payloads waiting for their place; 0: a default */
 	uint64_t files_reserve_bytes;     /* for the index (rule L8); 0: as there */
@@ -412,6 +413,8 @@ struct lp_store_stats {
 	uint64_t memtable_bytes;
 	uint64_t index_filter_bytes; /* in memory whatever the budget is */
 	uint64_t pools_bytes;
+	uint64_t data_cache_bytes; /* buffers of cached blocks, and of those on their way */
+	uint64_t data_cache_limit_bytes;
 	uint64_t pending_bytes; /* payloads that wait for their place: in bufs, not of the budget */
 	/* What was asked of the devices by the reactor's thread since the store was opened. What
 	 * the index's own threads did is in lp_bdev_sync_stats(). A store in memory has none. */
@@ -422,6 +425,15 @@ struct lp_store_stats {
 	uint64_t data_reads;
 	uint64_t data_read_bytes;
 	uint64_t flushes;
+	/* Data in memory, by blocks; reads that are too large for the cache are in none of these.
+	 */
+	uint64_t data_hits;
+	uint64_t data_misses;
+	uint64_t ahead_reads;  /* of the device, in data_reads too */
+	uint64_t ahead_blocks; /* in them: */
+	uint64_t ahead_used;   /* asked for later */
+	uint64_t ahead_wasted; /* gone before anybody asked for them */
+	uint64_t ahead_waits;  /* reads that waited for some that were on their way */
 };
 /* Not for each operation: asks the index. */
 void lp_store_read_stats(struct lp_store *store, struct lp_store_stats *ret_stats);
