@@ -149,8 +149,47 @@ static int take_entry(struct links *links, struct lpi_fsck_cursor *cursor)
 	return err;
 }
 
+/* Whether the shard has an entry of the directory, readable or not. */
+static int has_entries(const struct lpi_fsck_shard *shard, struct lp_ino dir, bool *ret)
+{
+	struct lp_kv_iter *iter = NULL;
+	struct lp_key_range range;
+	lp_key_range_of_ino(&range, LP_KEY_SPACE_DIRENT, dir);
+	int err = lp_kv_iter_open(
+		lp_shard_kv(shard->shard), (struct lp_kv_bytes){range.first.bytes, range.first.len},
+		(struct lp_kv_bytes){range.end.bytes, range.end.len}, false, &iter);
+	if (err < 0)
+		return err;
+	err = lp_kv_iter_seek_first(iter);
+	lp_kv_iter_close(iter);
+	*ret = err != -ENOENT; /* what cannot be read may be one */
+	return 0;
+}
+
+/* What stays when a directory goes and a fragment of it is forgotten: it says nothing. */
+static int empty_fragment(struct links *links, const struct lpi_fsck_cursor *cursor)
+{
+	struct lpi_fsck_at at = at_of(links, LP_FSCK_ENTRY, cursor->shard, cursor->view.ino);
+	at.is_repaired = may_fix(links);
+	lpi_fsck_found(links->fsck, &at,
+		       "there is an empty fragment on shard %u, but the directory is not there",
+		       cursor->shard->idx);
+	if (!at.is_repaired)
+		return 0;
+	return lpi_fsck_put(cursor->shard, cursor->key, (struct lp_kv_bytes){NULL, 0});
+}
+
 static int take_fragment(struct links *links, struct lpi_fsck_cursor *cursor)
 {
+	struct lp_ino dir = cursor->view.ino;
+	bool is_full = true;
+	int err = 0;
+	if (!lpi_fsck_names_has_turn(&links->names, dir))
+		return 0;
+	if (lpi_fsck_names_find(&links->names, dir) == NULL)
+		err = has_entries(cursor->shard, dir, &is_full);
+	if (err < 0 || !is_full)
+		return err < 0 ? err : empty_fragment(links, cursor);
 	count_in_dir(links, cursor, false);
 	return 0;
 }

@@ -117,6 +117,24 @@ static void test_fragments_that_stay(void **state)
 	lpi_rig_fini(&rig);
 }
 
+/* Of a directory that is not there, on a shard that has no entries of it: it goes. One with entries
+ * stays. */
+static void forgotten_fragment(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_fragment(on, 77, 0, 0, 4);
+	lpi_rig_put_fragment(on, 78, 1, 1, 4);
+	lpi_rig_put_entry(on, 78, "x", 7, LP_INODE_TYPE_FILE, 1);
+	change_nlink(on, 7, 3);
+}
+
+static void test_forgotten_fragment(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, forgotten_fragment);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_ENTRY, 77, true}, {LP_FSCK_ENTRY, 78, false});
+	lpi_rig_fini(&rig);
+}
+
 /* --- Links ------------------------------------------------------------------------------------ */
 
 static void wrong_links(struct lpi_fsck_rig *on)
@@ -359,7 +377,7 @@ int main(void)
 		cmocka_unit_test(test_nlink),       cmocka_unit_test(test_two_shards),
 		cmocka_unit_test(test_marks),       cmocka_unit_test(test_entries),
 		cmocka_unit_test(test_transaction), cmocka_unit_test(test_bad_entry),
-		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_table),       cmocka_unit_test(test_forgotten_fragment),
 	};
 	return lp_test_main(tests, "store/fsck_links");
 }

@@ -34,6 +34,7 @@ struct lpi_plan_change {
 	uint8_t path;
 	bool seal;
 	bool unseal;
+	bool drop;
 };
 
 struct lpi_plan {
@@ -288,6 +289,8 @@ static inline bool lpi_plan_change(const struct lpi_plan_change *plan, struct lp
 		change->clone.length = plan->length;
 	} else if (lpi_change_is_data(type)) {
 		return lpi_plan_data(plan, op, idx, bufs);
+	} else if (type == LP_CHANGE_DIR && plan->drop) {
+		change->dir.drop = true;
 	} else if (type == LP_CHANGE_DIR) {
 		change->dir.mtime_ns = (int64_t)(plan->seed % 3) * plan->seed;
 		change->dir.ctime_ns = (int64_t)(plan->seed % 2) * plan->seed;
@@ -461,11 +464,16 @@ static inline void lpi_touches_of_change(struct lpi_touches *set,
 		lpi_touches_add_entries(set, change->ino, true);
 	} else if (type == LP_CHANGE_DIR) {
 		lpi_touches_add(set, LPI_TOUCH_FRAGMENT, change->ino, 0);
-		lpi_touches_add_entries(set, change->ino, change->seal || change->unseal);
+		lpi_touches_add_entries(set, change->ino,
+					change->seal || change->unseal || change->drop);
 	} else {
 		lpi_touches_add_inode(set, change->ino, !lpi_change_is_guard(type));
 		if (type == LP_CHANGE_CLONE)
 			lpi_touches_add_inode(set, change->other, false);
+		if (type == LP_CHANGE_REMOVE) { /* with its fragment, if it is a directory */
+			lpi_touches_add(set, LPI_TOUCH_FRAGMENT, change->ino, 0);
+			lpi_touches_add_entries(set, change->ino, true);
+		}
 	}
 }
 

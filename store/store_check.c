@@ -251,6 +251,15 @@ static int check_named(const struct lp_change *change, int name_err, bool has_va
 			 : check_value(change->named.value);
 }
 
+static int check_dir(const struct lp_change *change)
+{
+	if (change->dir.seal && change->dir.unseal)
+		return -EINVAL;
+	bool does_more = change->dir.seal || change->dir.unseal || change->dir.mtime_ns != 0 ||
+			 change->dir.ctime_ns != 0;
+	return change->dir.drop && does_more ? -EINVAL : 0;
+}
+
 static int check_change(const struct lp_change *change)
 {
 	struct lp_bytes name = change->named.name; /* looked at where there is one */
@@ -296,7 +305,7 @@ static int check_change(const struct lp_change *change)
 	case LP_CHANGE_ENTRY_SET:
 		return check_entry_set(change);
 	case LP_CHANGE_DIR:
-		return change->dir.seal && change->dir.unseal ? -EINVAL : 0;
+		return check_dir(change);
 	case LP_CHANGE_CNT:
 		break;
 	}
@@ -418,12 +427,15 @@ static bool is_same_name(const struct lp_change *a, const struct lp_change *b)
 	       memcmp(a->named.name.data, b->named.name.data, a->named.name.len) == 0;
 }
 
-/* What is removed is not made or written by the same transaction, and an entry or xattr is changed
- * once. */
+/* What is removed is not made or written by the same transaction, a fragment that was dropped not
+ * made again, and an entry or xattr is changed once. a comes before b. */
 static bool is_in_conflict(const struct lp_change *a, const struct lp_change *b)
 {
 	if (a->ino.nr != b->ino.nr)
 		return false;
+	bool makes_fragment = b->type == LP_CHANGE_ENTRY_SET || b->type == LP_CHANGE_DIR;
+	if (lpi_change_drops(a) && makes_fragment && !lpi_change_drops(b))
+		return true;
 	if (a->type == LP_CHANGE_REMOVE || b->type == LP_CHANGE_REMOVE) {
 		enum lp_change_type other = a->type == LP_CHANGE_REMOVE ? b->type : a->type;
 		return other == LP_CHANGE_CREATE || lpi_change_is_data(other);

@@ -274,6 +274,11 @@ static const struct change_case named_cases[] = {
 	{0, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.seal = true}}},
 	{-EINVAL, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.seal = true, .unseal = true}}},
 	{-EINVAL, {.type = LP_CHANGE_DIR, .dir = {.seal = true}}},
+	{0, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.drop = true}}},
+	{-EINVAL, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.drop = true, .seal = true}}},
+	{-EINVAL, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.drop = true, .unseal = true}}},
+	{-EINVAL, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.drop = true, .mtime_ns = 1}}},
+	{-EINVAL, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.drop = true, .ctime_ns = 1}}},
 };
 
 static int check_changes(const struct lp_change *changes, uint32_t cnt, uint32_t *ret_failed_idx)
@@ -363,6 +368,36 @@ static void test_order(void **state)
 	expect_txn(-EINVAL, bad_last, 3, 2);
 	expect_txn(-EINVAL, right, 0, 0);
 	expect_txn(-EINVAL, NULL, 1, 1);
+}
+
+/* A fragment that was dropped is not made again by the same transaction. */
+static void test_drop(void **state)
+{
+	(void)state;
+	const struct lp_change drop = {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.drop = true}};
+	const struct lp_change gone = {.type = LP_CHANGE_REMOVE, .ino = INO};
+	const struct lp_change seal = {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.seal = true}};
+	const struct lp_change times = {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.mtime_ns = 1}};
+	const struct lp_change set = NAMED(LP_CHANGE_ENTRY_SET, .name = BYTES("x"), .target = {9},
+					   .target_type = LP_INODE_TYPE_FILE);
+	const struct lp_change unset = NAMED(LP_CHANGE_ENTRY_REMOVE, .name = BYTES("x"));
+	const struct lp_change *const drops[] = {&drop, &gone};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(drops); i++) {
+		const struct lp_change first[] = {seal, unset, times, *drops[i], drop};
+		const struct lp_change sealed[] = {*drops[i], seal};
+		const struct lp_change timed[] = {*drops[i], times};
+		const struct lp_change filled[] = {*drops[i], set};
+		const struct lp_change cleared[] = {set, *drops[i], unset};
+		expect_txn(0, first, 5, 5);
+		expect_txn(-EINVAL, sealed, 2, 1);
+		expect_txn(-EINVAL, timed, 2, 1);
+		expect_txn(-EINVAL, filled, 2, 1);
+		expect_txn(-EINVAL, cleared, 3, 2);
+		expect_txn(0, cleared, 2, 2);
+	}
+	struct lp_change other[] = {drop, set};
+	other[1].ino.nr++;
+	expect_txn(0, other, 2, 2);
 }
 
 /* What the store keeps for itself may be looked at, and not be changed. */
@@ -707,7 +742,7 @@ int main(void)
 		cmocka_unit_test(test_ack),         cmocka_unit_test(test_set_by_type),
 		cmocka_unit_test(test_operations),  cmocka_unit_test(test_results_are_cleared),
 		cmocka_unit_test(test_lists),       cmocka_unit_test(test_empty_list),
-		cmocka_unit_test(test_recut),
+		cmocka_unit_test(test_recut),       cmocka_unit_test(test_drop),
 	};
 	return lp_test_main(tests, "store/store_check");
 }

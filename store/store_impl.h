@@ -52,6 +52,13 @@ static inline bool lpi_change_is_inode(enum lp_change_type type)
 	return type >= LP_CHANGE_CREATE && type <= LP_CHANGE_OMAP_REMOVE;
 }
 
+/* Nothing is left of this shard's fragment of the directory `ino`, if that is one. */
+static inline bool lpi_change_drops(const struct lp_change *change)
+{
+	return change->type == LP_CHANGE_REMOVE ||
+	       (change->type == LP_CHANGE_DIR && change->dir.drop);
+}
+
 /* How many pieces the grid of blocks cuts from a range: one crc each. */
 static inline uint32_t lpi_piece_cnt(uint64_t offset, uint64_t length)
 {
