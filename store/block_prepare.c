@@ -388,14 +388,25 @@ static int omap(struct lpi_txn *txn, const struct lp_change *change, struct lpi_
 	return 0;
 }
 
+/* While the inode is being trimmed its mark is the trim's. */
+static int mark(struct lpi_txn *txn, struct lp_ino ino)
+{
+	struct lpi_touched *touched = NULL;
+	int err = touch(txn, ino, &touched);
+	if (err < 0)
+		return err;
+	return touched->inode->trim != NULL ? wait_for_trim(txn, touched->inode) : 0;
+}
+
 static int record(struct lpi_txn *txn, const struct lp_change *change)
 {
 	struct lpi_point point;
 	struct lp_key key;
 	const struct lp_bytes *name = &change->named.name;
 	if (change->type == LP_CHANGE_RECORD) {
+		struct lp_ino marked = lpi_change_mark_of(change);
 		need_record(txn, (uint64_t)name->len + change->named.value.len);
-		return 0;
+		return marked.nr != 0 ? mark(txn, marked) : 0;
 	}
 	key.len = name->len;
 	memcpy(key.bytes, name->data, name->len);

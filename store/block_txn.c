@@ -321,6 +321,10 @@ static bool claim_one(struct lp_claim_set *set, const struct lp_change *change)
 	case LP_GUARD_RECORD:
 	case LP_GUARD_NO_RECORD:
 	case LP_CHANGE_RECORD:
+		/* A mark belongs to its inode: a trim may have one. */
+		if (lpi_change_mark_of(change).nr != 0 &&
+		    !lp_claim_set_add(set, lpi_claim_of_ino(lpi_change_mark_of(change))))
+			return false;
 		return lp_claim_set_add(set,
 					lpi_claim_of_name(LP_KEY_SPACE_STORE, (struct lp_ino){0},
 							  &change->named.name));

@@ -8,6 +8,7 @@
 
 #include "base/endian.h"
 #include "store/store_test.h"
+#include "store/values.h"
 
 #define LPI_PLAN_CHANGES_MAX  8u
 #define LPI_PLAN_ABSENT       UINT32_MAX
@@ -208,10 +209,30 @@ static inline void lpi_plan_op_fini(struct lpi_plan_op *op)
 	free(op->buf);
 }
 
+/* U takes nothing else. */
+static inline struct lp_bytes lpi_plan_mark(uint32_t seed, struct lp_bytes name, uint8_t **ret)
+{
+	const struct lp_unfinished_value value = {.kind = seed % 2 == 0 ? LP_UNFINISHED_KIND_ORPHAN
+									: LP_UNFINISHED_KIND_UPLOAD,
+						  .since_ns = seed};
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED,
+		      (struct lp_ino){lp_get_be64((const uint8_t *)name.data + 1)});
+	*ret = malloc(LP_UNFINISHED_VALUE_SIZE);
+	assert_non_null(*ret);
+	lp_unfinished_write(&value, &key, *ret);
+	return (struct lp_bytes){*ret, LP_UNFINISHED_VALUE_SIZE};
+}
+
 static inline struct lp_bytes lpi_plan_value(const struct lpi_plan_change *plan, uint8_t **ret)
 {
 	if (plan->value_len == LPI_PLAN_ABSENT)
 		return (struct lp_bytes){NULL, 0};
+	if (plan->type == LP_CHANGE_RECORD) {
+		struct lp_bytes name = lpi_plan_record_name(plan->name_idx);
+		if (*(const char *)name.data == LP_KEY_SPACE_UNFINISHED)
+			return lpi_plan_mark(plan->seed, name, ret);
+	}
 	*ret = malloc(plan->value_len + 1U);
 	assert_non_null(*ret);
 	lpi_plan_fill(plan->seed, *ret, plan->value_len);

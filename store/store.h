@@ -159,7 +159,13 @@ enum lp_change_type {
 	 * another drop may follow, or the removal of the directory: else -EINVAL. */
 	LP_CHANGE_DIR,
 	/* A key of the spaces T, U, or S, whole and as it is; value absent removes it. Those of S
-	 * that the store keeps for itself are -EINVAL. */
+	 * that the store keeps for itself are -EINVAL.
+	 * U ino marks an inode: as an orphan or upload, as store/values.h writes it and nothing
+	 * else: -EINVAL. The store puts marks of its own there while it frees the space of a large
+	 * file; a change of the mark waits until that has ended. An inode without links then is an
+	 * orphan; so whoever collects those after a start takes every mark of one for that of an
+	 * orphan. REMOVE takes the mark of an inode without links along. -EINVAL in a transaction
+	 * that removes or truncates the inode. */
 	LP_CHANGE_RECORD,
 	LP_CHANGE_CNT
 };

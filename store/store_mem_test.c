@@ -5,6 +5,7 @@
  * combinations of bounds, held against a walk over all names. */
 #include "base/endian.h"
 #include "store/store_test.h"
+#include "store/values.h"
 
 static const struct lp_ino file = {101};
 static const struct lp_ino dir = {102};
@@ -397,6 +398,34 @@ static void test_fragments(void **state)
 	assert_false(op.dir.is_sealed);
 	assert_int_equal(op.dir.entries_cnt, 1);
 	assert_int_equal(op.dir.ctime_ns, 6);
+	lpi_mem_rig_fini(&rig);
+}
+
+/* The mark of what has no links goes with it. */
+static void test_mark_goes(void **state)
+{
+	(void)state;
+	struct lpi_mem_rig rig;
+	setup(&rig);
+	const struct lpi_hand *hand = &rig.hand;
+	const struct lp_unfinished_value orphan = {.kind = LP_UNFINISHED_KIND_ORPHAN};
+	uint8_t value[LP_UNFINISHED_VALUE_SIZE];
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, file);
+	lp_unfinished_write(&orphan, &key, value);
+	const struct lp_bytes name = {key.bytes, (uint32_t)key.len};
+	const struct lp_bytes bytes = {value, sizeof(value)};
+	const struct lp_attrs none_left = {.nlink = 0};
+	const struct lp_change unlink = {.type = LP_CHANGE_SET,
+					 .ino = file,
+					 .inode = {.attrs = &none_left, .mask = LP_ATTR_NLINK}};
+	const struct lp_change changes[] = {unlink, named(LP_CHANGE_RECORD, none, name, bytes)};
+	lp_test_ok(lpi_hand_txn(hand, changes, 2));
+	assert_int_equal(lpi_hand_get(hand, LP_STORE_RECORDS, none, name, value, sizeof(value)),
+			 sizeof(value));
+	lp_test_ok(lpi_hand_change(hand, plain(LP_CHANGE_REMOVE, file)));
+	assert_int_equal(lpi_hand_get(hand, LP_STORE_RECORDS, none, name, value, sizeof(value)),
+			 -ENOENT);
 	lpi_mem_rig_fini(&rig);
 }
 
@@ -842,6 +871,7 @@ int main(void)
 		cmocka_unit_test(test_entries),
 		cmocka_unit_test(test_fragments),
 		cmocka_unit_test(test_dropped),
+		cmocka_unit_test(test_mark_goes),
 		cmocka_unit_test(test_small_things),
 		cmocka_unit_test(test_all_or_nothing),
 		cmocka_unit_test(test_removed_within),

@@ -328,8 +328,19 @@ static void apply_create(struct lpi_mem_store *store, struct lpi_mem_inode *inod
 		store->next_ino = ino.nr + 1;
 }
 
+static void remove_mark(struct lpi_mem_store *store, uint64_t nr)
+{
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, (struct lp_ino){nr});
+	const struct lp_bytes name = {key.bytes, (uint32_t)key.len};
+	if (lpi_mem_item_find(&store->records, name) != NULL)
+		lpi_mem_item_remove(&store->records, name);
+}
+
 static void apply_remove(struct lpi_mem_store *store, struct lpi_mem_inode *inode)
 {
+	if (inode->attrs.nlink == 0)
+		remove_mark(store, inode->id.nr);
 	if (inode->attrs.type == LP_INODE_TYPE_DIR)
 		lpi_mem_dir_drop(store, (struct lp_ino){inode->id.nr});
 	lpi_mem_table_remove(&store->inodes, &inode->id);
