@@ -20,11 +20,22 @@ static struct lp_kv_bytes value_bytes(const struct lp_bytes *bytes)
 
 /* --- Inodes ----------------------------------------------------------------------------------- */
 
-/* Numbers below the bound may be in use after a crash: the bound is raised in the same frame that
- * has the first number beyond it (rule N5). */
-static void raise_bound(struct lpi_block *block, struct lp_ino ino)
+static uint64_t highest_created(const struct lp_store_op *op)
 {
-	uint64_t counter = ino.nr & ((UINT64_C(1) << LP_INO_SHARD_SHIFT) - 1);
+	uint64_t highest = 0;
+	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
+		const struct lp_change *change = &op->txn.changes[i];
+		if (change->type == LP_CHANGE_CREATE)
+			highest = LP_MAX(highest, change->ino.nr & (LP_INO_COUNTER_END - 1));
+	}
+	return highest;
+}
+
+/* Numbers below the bound may be in use after a crash: the bound is raised in the same frame that
+ * has the first number beyond it (rule N5). Once for all that are made, as was set aside. */
+static void raise_bound(struct lpi_block *block, const struct lp_store_op *op)
+{
+	uint64_t counter = highest_created(op);
 	struct lp_key key;
 	uint8_t value[8];
 	if (counter < block->ino_bound)
@@ -42,12 +53,11 @@ static void set_name(struct lpi_inode *inode, struct lp_ino parent, const struct
 	lpi_inode_set_part(inode, LPI_PART_NAME, name->data, name->len);
 }
 
-static void create(struct lpi_txn *txn, const struct lp_change *change, struct lpi_inode *inode)
+static void create(const struct lp_change *change, struct lpi_inode *inode)
 {
 	const struct lp_attrs *attrs = change->inode.attrs;
 	struct lp_inode *rec = &inode->rec;
 	LP_ASSERT(!inode->node.exists);
-	raise_bound(txn->block, change->ino);
 	inode->node.exists = true;
 	rec->version_nr = 0; /* goes up to 1 with this transaction */
 	rec->size_bytes = change->inode.target.len;
@@ -288,7 +298,7 @@ static void apply_one(struct lpi_txn *txn, const struct lp_change *change, struc
 {
 	switch (change->type) {
 	case LP_CHANGE_CREATE:
-		create(txn, change, slot->inode);
+		create(change, slot->inode);
 		break;
 	case LP_CHANGE_SET:
 		set_attrs(change, slot->inode);
@@ -355,6 +365,7 @@ void lpi_txn_apply(struct lpi_txn *txn)
 		lpi_node_changed(&txn->edit.inode->node);
 		return;
 	}
+	raise_bound(txn->block, op);
 	for (uint32_t i = 0; i < op->txn.change_cnt; i++)
 		apply_one(txn, &op->txn.changes[i], &txn->slots[i]);
 	for (uint32_t i = 0; i < txn->touched_cnt; i++) {
