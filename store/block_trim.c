@@ -477,31 +477,55 @@ static int load_inode(struct lpi_block *block, struct lp_ino ino, struct lpi_ino
 	return err;
 }
 
+/* What a mark that cannot be read must have been about follows from the inode: it is on its way
+ * out, or something may be left behind its end. Freeing that is right in any case; at worst it
+ * takes space that was set aside there. */
+static void guess(const struct lpi_inode *inode, struct lp_unfinished_value *ret)
+{
+	bool is_removal = (inode->rec.flags & LP_INODE_FLAG_REMOVED) != 0;
+	*ret = (struct lp_unfinished_value){
+		.kind = is_removal ? LP_UNFINISHED_KIND_REMOVAL : LP_UNFINISHED_KIND_TRIM,
+		.from_block = is_removal ? 0 : lp_bytes_to_blocks_up(inode->rec.size_bytes)};
+}
+
+static int resume(struct lpi_block *block, struct lpi_inode *inode,
+		  const struct lp_unfinished_value *value)
+{
+	struct lpi_trim *trim = NULL;
+	int err = lpi_trim_new(block, &trim);
+	if (err == 0)
+		lpi_trim_resume(trim, inode, value->from_block,
+				value->kind == LP_UNFINISHED_KIND_REMOVAL);
+	return err;
+}
+
+/* One that cannot be read, or leads nowhere, is recorded and counted, and the store opens: a check
+ * tells of it. */
 static int resume_one(struct lpi_block *block, struct lp_kv_iter *iter)
 {
 	struct lp_kv_bytes bytes = lp_kv_iter_key(iter);
 	struct lp_kv_bytes value_bytes = lp_kv_iter_value(iter);
 	struct lp_unfinished_value value;
 	struct lpi_inode *inode = NULL;
-	struct lpi_trim *trim = NULL;
 	struct lp_key_view view;
 	struct lp_key key;
-	int err = lp_key_parse(bytes.data, bytes.len, &view);
-	if (err < 0)
-		return err;
-	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, view.ino);
-	/* One that cannot be read is recorded and left: space may stay taken until a check. */
-	if (lp_unfinished_read(value_bytes.data, value_bytes.len, &key, &value) < 0)
+	if (lp_key_parse(bytes.data, bytes.len, &view) < 0) {
+		block->stats.bad_marks++;
 		return 0;
-	bool is_removal = value.kind == LP_UNFINISHED_KIND_REMOVAL;
-	if (!is_removal && value.kind != LP_UNFINISHED_KIND_TRIM)
+	}
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, view.ino);
+	bool is_bad = lp_unfinished_read(value_bytes.data, value_bytes.len, &key, &value) < 0;
+	if (!is_bad && value.kind != LP_UNFINISHED_KIND_TRIM &&
+	    value.kind != LP_UNFINISHED_KIND_REMOVAL)
 		return 0; /* the namespace's */
-	err = load_inode(block, view.ino, &inode);
-	if (err == 0)
-		err = lpi_trim_new(block, &trim);
-	if (err == 0)
-		lpi_trim_resume(trim, inode, value.from_block, is_removal);
-	return err;
+	int err = load_inode(block, view.ino, &inode);
+	bool leads_nowhere = err == -EBADMSG || err == -EUCLEAN;
+	block->stats.bad_marks += is_bad || leads_nowhere;
+	if (err < 0)
+		return leads_nowhere ? 0 : err;
+	if (is_bad)
+		guess(inode, &value);
+	return resume(block, inode, &value);
 }
 
 int lpi_trims_open(struct lpi_block *block)

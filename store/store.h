@@ -412,7 +412,8 @@ struct lp_store_stats {
 	uint64_t inode_misses;
 	uint64_t index_waits; /* operations that waited for a read of the index */
 	uint64_t space_waits;
-	uint64_t commits; /* groups */
+	uint64_t bad_marks; /* U records that could not be read or used when it was opened */
+	uint64_t commits;   /* groups */
 	uint64_t free_blocks;
 	uint64_t used_blocks;
 	uint64_t cached_bytes; /* inodes, maps */
