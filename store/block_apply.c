@@ -20,22 +20,31 @@ static struct lp_kv_bytes value_bytes(const struct lp_bytes *bytes)
 
 /* --- Inodes ----------------------------------------------------------------------------------- */
 
-static uint64_t highest_created(const struct lp_store_op *op)
+static uint64_t counter_of(struct lp_ino ino)
 {
+	return ino.nr & (LP_INO_COUNTER_END - 1);
+}
+
+static uint64_t highest_created(const struct lpi_txn *txn)
+{
+	const struct lp_store_op *op = txn->op;
 	uint64_t highest = 0;
+	if (txn->edit.change != NULL && txn->edit.grave != NULL)
+		highest = counter_of(txn->edit.grave->rec.ino);
 	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
 		const struct lp_change *change = &op->txn.changes[i];
 		if (change->type == LP_CHANGE_CREATE)
-			highest = LP_MAX(highest, change->ino.nr & (LP_INO_COUNTER_END - 1));
+			highest = LP_MAX(highest, counter_of(change->ino));
 	}
 	return highest;
 }
 
 /* Numbers below the bound may be in use after a crash: the bound is raised in the same frame that
  * has the first number beyond it (rule N5). Once for all that are made, as was set aside. */
-static void raise_bound(struct lpi_block *block, const struct lp_store_op *op)
+static void raise_bound(const struct lpi_txn *txn)
 {
-	uint64_t counter = highest_created(op);
+	struct lpi_block *block = txn->block;
+	uint64_t counter = highest_created(txn);
 	struct lp_key key;
 	uint8_t value[8];
 	if (counter < block->ino_bound)
@@ -365,7 +374,7 @@ void lpi_txn_apply(struct lpi_txn *txn)
 		lpi_node_changed(&txn->edit.inode->node);
 		return;
 	}
-	raise_bound(txn->block, op);
+	raise_bound(txn);
 	for (uint32_t i = 0; i < op->txn.change_cnt; i++)
 		apply_one(txn, &op->txn.changes[i], &txn->slots[i]);
 	for (uint32_t i = 0; i < txn->touched_cnt; i++) {

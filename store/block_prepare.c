@@ -10,8 +10,7 @@
 
 #include "store/block_txn.h"
 
-#define TRIMS_MAX 256u /* waiting to be done, before removals wait as well */
-#define KEY_HEAD  9u   /* space and inode */
+#define KEY_HEAD 9u /* space and inode */
 
 static bool same_bytes(struct lp_kv_bytes have, const struct lp_bytes *want)
 {
@@ -136,6 +135,18 @@ static int remove_small(struct lpi_txn *txn, struct lpi_inode *inode)
 	return err;
 }
 
+/* Its blocks can be released at once; not if they are a fragmented clone's. */
+static bool is_small(struct lpi_txn *txn, struct lpi_inode *inode)
+{
+	struct lpi_release_plan plan = {.warmer = &txn->warmer};
+	const struct lp_extmap_range all = {0, LP_EXTMAP_LEAF_BLOCKS};
+	if (lp_extmap_blocks(&inode->map) == 0)
+		return true;
+	/* The map is in its root: nothing is missing. */
+	return lp_extmap_is_small(&inode->map) && lpi_release_count(&plan, inode, all, true) == 0 &&
+	       plan.refs_cnt <= LPI_GROUPS_SMALL;
+}
+
 /* Keys of its own that exist, or that a change before this one makes. */
 static bool has_keys(const struct lpi_txn *txn, const struct lp_change *change,
 		     const struct lpi_inode *inode)
@@ -168,13 +179,11 @@ static int remove_inode(struct lpi_txn *txn, const struct lp_change *change, str
 	touched->will_exist = false;
 	touched->is_changed = true;
 	need_record(txn, KEY_HEAD + LP_UNFINISHED_VALUE_SIZE);
-	bool is_small = !has_keys(txn, change, inode) &&
-			(lp_extmap_blocks(&inode->map) == 0 || lp_extmap_is_small(&inode->map));
-	if (is_small)
+	if (!has_keys(txn, change, inode) && is_small(txn, inode))
 		return remove_small(txn, inode);
 	if (slot->trim != NULL)
 		return 0;
-	if (lpi_trims_cnt(txn->block) >= TRIMS_MAX)
+	if (lpi_trims_are_many(txn->block))
 		return lpi_txn_wait_memory(txn);
 	return lpi_trim_new(txn->block, &slot->trim);
 }

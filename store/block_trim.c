@@ -12,6 +12,7 @@
 #define STEP_LEAVES    8u /* of one commit, at most */
 #define STEPS_PER_TURN 4u
 #define RUNNING_MAX    4u
+#define TRIMS_MAX      256u        /* waiting to be done, before removals wait as well */
 #define SCAN_BYTES     (96u << 10) /* the largest record fits */
 #define SCAN_RECORDS   128u
 
@@ -561,9 +562,9 @@ bool lpi_trims_are_idle(const struct lpi_block *block)
 	return block->trims == NULL || trim_list_is_empty(&block->trims->list);
 }
 
-uint32_t lpi_trims_cnt(const struct lpi_block *block)
+bool lpi_trims_are_many(const struct lpi_block *block)
 {
-	return block->trims->cnt;
+	return block->trims->cnt >= TRIMS_MAX;
 }
 
 int lpi_trims_new(struct lpi_block *block)

@@ -141,7 +141,8 @@ enum lp_change_type {
 	/* What is in [src_offset, + length) of src appears at offset, by reference where possible.
 	 * Offsets are multiples of 4 KiB; the length too, unless it ends where src ends and dst
 	 * ends there as well, or before. All of it lies within src; within one inode the two ranges
-	 * are apart: else -EINVAL. The size grows with what is written, never shrinks. */
+	 * are apart: else -EINVAL. The size grows with what is written, never shrinks. -EFBIG also
+	 * when src is too fragmented to be shared at once: less at a time is not. */
 	LP_CHANGE_CLONE,
 
 	/* Small things. Xattrs and omap belong to the inode: -ENOENT when there is none. */
