@@ -377,7 +377,7 @@ static void test_loops(void **state)
 	}
 }
 
-#define DEEP 300u
+#define DEEP 100u
 
 static void deep(struct lpi_fsck_rig *on)
 {
