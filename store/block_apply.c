@@ -20,12 +20,32 @@ static struct lp_kv_bytes value_bytes(const struct lp_bytes *bytes)
 
 /* --- Inodes ----------------------------------------------------------------------------------- */
 
-/* Numbers below the bound may be in use after a crash: the bound is raised in the same frame that
- * has the first number beyond it. Nor is a number given again that was chosen by somebody else
- * (rule N5). */
-static void raise_bound(struct lpi_block *block, struct lp_ino ino)
+static uint64_t counter_of(struct lp_ino ino)
 {
-	uint64_t counter = ino.nr & ((UINT64_C(1) << LP_INO_SHARD_SHIFT) - 1);
+	return ino.nr & (LP_INO_COUNTER_END - 1);
+}
+
+static uint64_t highest_created(const struct lpi_txn *txn)
+{
+	const struct lp_store_op *op = txn->op;
+	uint64_t highest = 0;
+	if (txn->edit.change != NULL && txn->edit.grave != NULL)
+		highest = counter_of(txn->edit.grave->rec.ino);
+	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
+		const struct lp_change *change = &op->txn.changes[i];
+		if (change->type == LP_CHANGE_CREATE)
+			highest = LP_MAX(highest, counter_of(change->ino));
+	}
+	return highest;
+}
+
+/* Numbers below the bound may be in use after a crash: the bound is raised in the same frame that
+ * has the first number beyond it (rule N5). Once for all that are made, as was set aside. Nor is a
+ * number given again that was chosen by somebody else. */
+static void raise_bound(const struct lpi_txn *txn)
+{
+	struct lpi_block *block = txn->block;
+	uint64_t counter = highest_created(txn);
 	struct lp_key key;
 	uint8_t value[8];
 	block->ino_next = LP_MAX(block->ino_next, counter + 1);
@@ -43,12 +63,11 @@ static void set_name(struct lpi_inode *inode, struct lp_ino parent, const struct
 	lpi_inode_set_part(inode, LPI_PART_NAME, name->data, name->len);
 }
 
-static void create(struct lpi_txn *txn, const struct lp_change *change, struct lpi_inode *inode)
+static void create(const struct lp_change *change, struct lpi_inode *inode)
 {
 	const struct lp_attrs *attrs = change->inode.attrs;
 	struct lp_inode *rec = &inode->rec;
 	LP_ASSERT(!inode->node.exists);
-	raise_bound(txn->block, change->ino);
 	inode->node.exists = true;
 	rec->version_nr = 0; /* goes up to 1 with this transaction */
 	rec->size_bytes = change->inode.target.len;
@@ -112,10 +131,22 @@ static void punch_all(struct lpi_block *block, struct lpi_inode *inode)
 	lpi_release_apply(block, &released);
 }
 
+/* It has no entries. */
+static void drop_fragment(struct lpi_fragment *fragment)
+{
+	if (!fragment->node.exists)
+		return;
+	fragment->node.exists = false;
+	fragment->value = (struct lp_fragment_value){0};
+	lpi_node_changed(&fragment->node);
+}
+
 static void remove_inode(struct lpi_txn *txn, struct lpi_inode *inode, struct lpi_slot *slot)
 {
 	struct lpi_block *block = txn->block;
 	struct lp_key key;
+	if (slot->fragment != NULL)
+		drop_fragment(slot->fragment);
 	if (slot->trim != NULL) {
 		struct lpi_trim *trim = slot->trim;
 		slot->trim = NULL;
@@ -180,6 +211,10 @@ static void remove_entry(struct lpi_txn *txn, const struct lp_change *change,
 
 static void change_dir(const struct lp_change *change, struct lpi_fragment *fragment)
 {
+	if (change->dir.drop) {
+		drop_fragment(fragment);
+		return;
+	}
 	make_fragment(fragment);
 	if (change->dir.mtime_ns != 0)
 		fragment->value.mtime_ns = change->dir.mtime_ns;
@@ -273,7 +308,7 @@ static void apply_one(struct lpi_txn *txn, const struct lp_change *change, struc
 {
 	switch (change->type) {
 	case LP_CHANGE_CREATE:
-		create(txn, change, slot->inode);
+		create(change, slot->inode);
 		break;
 	case LP_CHANGE_SET:
 		set_attrs(change, slot->inode);
@@ -340,6 +375,7 @@ void lpi_txn_apply(struct lpi_txn *txn)
 		lpi_node_changed(&txn->edit.inode->node);
 		return;
 	}
+	raise_bound(txn);
 	for (uint32_t i = 0; i < op->txn.change_cnt; i++)
 		apply_one(txn, &op->txn.changes[i], &txn->slots[i]);
 	for (uint32_t i = 0; i < txn->touched_cnt; i++) {

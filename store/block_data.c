@@ -527,14 +527,53 @@ static int pin(void *arg, struct lpi_node *node)
 	return lpi_txn_pin(arg, node);
 }
 
+/* An inode that was never there: it exists from the turn that applies on, as one that was
+ * removed. */
+static int dig_grave(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lpi_block *block = txn->block;
+	struct lpi_node *node = NULL;
+	if (lpi_trims_are_many(block))
+		return lpi_txn_wait_memory(txn);
+	int err = edit->grave_trim == NULL ? lpi_trim_new(block, &edit->grave_trim) : 0;
+	if (err == 0)
+		err = lpi_node_load(&block->nodes, LPI_NODE_INODE,
+				    lp_store_new_ino(&block->base).nr,
+				    (struct lp_kv_bytes){NULL, 0}, &node);
+	if (err == 0)
+		err = lpi_txn_pin(txn, node);
+	if (err == 0)
+		edit->grave = lpi_inode_of(node);
+	return err;
+}
+
+/* Shared blocks scattered over so many groups of counts that one commit could not hold these, as
+ * those of a clone of a fragmented file may be, are not released at once: they move to an inode
+ * that is being removed, by the same commit, and its trim releases them step by step (rule S6). */
+static int plan_grave(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lpi_release_plan plan = {.warmer = &txn->warmer};
+	if (edit->grave != NULL)
+		return 0;
+	int err = lpi_release_count(&plan, edit->inode, edit->range, true);
+	if (err == 0 && plan.refs_cnt > LPI_GROUPS_MAX)
+		err = dig_grave(txn);
+	return err;
+}
+
 /* Bounds what the group must set aside. */
 static int plan_release(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
 	struct lpi_release_plan plan = {.warmer = &txn->warmer, .pin = pin, .arg = txn};
-	int err = 0;
-	if (edit->range.cnt > 0 && !edit->is_in_place && !edit->is_unwritten)
+	bool releases = edit->range.cnt > 0 && !edit->is_in_place && !edit->is_unwritten;
+	int err = releases ? plan_grave(txn) : 0;
+	plan.spares_shared = edit->grave != NULL;
+	if (err == 0 && releases)
 		err = lpi_release_prepare(&plan, edit->inode, edit->range, true);
+	plan.spares_shared = false;
 	for (uint32_t i = 0; i < edit->solo_cnt && err == 0; i++) {
 		const struct lp_extmap_range range = {edit->solos[i].block, 1};
 		if (edit->solos[i].has_new_block)
@@ -630,5 +669,8 @@ void lpi_edit_fini(struct lpi_txn *txn, bool is_applied)
 	if (edit->trim != NULL)
 		lpi_trim_free(edit->trim);
 	edit->trim = NULL;
+	if (edit->grave_trim != NULL)
+		lpi_trim_free(edit->grave_trim);
+	edit->grave_trim = NULL;
 	lpi_block_memory_freed(txn->block);
 }

@@ -130,6 +130,10 @@ void lpi_edit_need(const struct lpi_txn *txn, struct lp_commit_need *need)
 	need->batch_bytes += (uint32_t)LP_EXTMAP_ROOT_BYTES_MAX;
 	need->batch_bytes += edit->need_leaves * LPI_LEAF_NEED;
 	need->batch_bytes += edit->trim != NULL ? LPI_TRIM_NEED : 0u;
+	if (edit->grave != NULL)
+		need->batch_bytes +=
+			LPI_TRIM_NEED + (uint32_t)LP_EXTMAP_ROOT_BYTES_MAX +
+			(uint32_t)(edit->range.cnt / LP_EXTMAP_LEAF_BLOCKS + 1) * LPI_LEAF_NEED;
 	need->change_cnt += edit->need_changes + edit->extent_cnt;
 	for (uint32_t i = 0; i < edit->solo_cnt; i++)
 		need->change_cnt += edit->solos[i].has_new_block;
@@ -150,23 +154,87 @@ static bool reserve(struct lpi_block *block, struct lpi_inode *inode, struct lp_
 	return false;
 }
 
-static void replace(struct lpi_block *block, struct lpi_inode *inode, struct lp_extmap_range range,
-		    const struct lp_extmap_new *fresh)
+/* Of what comes free in the edit's range; the edges of an edit lie outside. */
+static void release(struct lpi_txn *txn, struct lp_extmap_range range,
+		    struct lp_extmap_released *released)
 {
-	struct lp_extmap_released released = {.items = block->releases, .max = LPI_SCRATCH_BLOCKS};
-	if (!reserve(block, inode, range, fresh->extents_cnt))
-		return;
-	lp_extmap_replace(&inode->map, range, fresh, &released);
-	lpi_release_apply(block, &released);
+	const struct lpi_edit *edit = &txn->edit;
+	size_t cnt = 0;
+	bool is_moved = edit->grave != NULL && range.first >= edit->range.first &&
+			range.first < edit->range.first + edit->range.cnt;
+	for (size_t i = 0; i < released->cnt && is_moved; i++) {
+		if (!released->items[i].is_shared)
+			released->items[cnt++] = released->items[i];
+	}
+	if (is_moved)
+		released->cnt = cnt;
+	lpi_release_apply(txn->block, released);
 }
 
-static void punch(struct lpi_block *block, struct lpi_inode *inode, struct lp_extmap_range range)
+static void replace(struct lpi_txn *txn, struct lp_extmap_range range,
+		    const struct lp_extmap_new *fresh)
 {
-	struct lp_extmap_released released = {.items = block->releases, .max = LPI_SCRATCH_BLOCKS};
-	if (!reserve(block, inode, range, 0))
+	struct lpi_inode *inode = txn->edit.inode;
+	struct lp_extmap_released released = {.items = txn->block->releases,
+					      .max = LPI_SCRATCH_BLOCKS};
+	if (!reserve(txn->block, inode, range, fresh->extents_cnt))
+		return;
+	lp_extmap_replace(&inode->map, range, fresh, &released);
+	release(txn, range, &released);
+}
+
+static void punch(struct lpi_txn *txn, struct lp_extmap_range range)
+{
+	struct lpi_inode *inode = txn->edit.inode;
+	struct lp_extmap_released released = {.items = txn->block->releases,
+					      .max = LPI_SCRATCH_BLOCKS};
+	if (!reserve(txn->block, inode, range, 0))
 		return;
 	lp_extmap_punch(&inode->map, range, &released);
-	lpi_release_apply(block, &released);
+	release(txn, range, &released);
+}
+
+/* --- Graves ----------------------------------------------------------------------------------- */
+
+/* One extent has an owner as before: the counts stay. */
+static void bury_segment(struct lpi_txn *txn, const struct lp_extmap_segment *segment,
+			 const uint32_t *crcs, uint64_t *at)
+{
+	struct lpi_inode *grave = txn->edit.grave;
+	const struct lp_extmap_range to = {*at, segment->range.cnt};
+	const struct lp_extent extent = {segment->block, segment->range.cnt};
+	const struct lp_extmap_new fresh = {
+		.extents = &extent, .extents_cnt = 1, .crcs = crcs, .is_shared = true};
+	struct lp_extmap_released none = {.items = txn->block->releases, .max = LPI_SCRATCH_BLOCKS};
+	if (!reserve(txn->block, grave, to, 1))
+		return;
+	lp_extmap_replace(&grave->map, to, &fresh, &none);
+	*at += to.cnt;
+}
+
+/* The shared blocks of the range, before it changes. */
+static void bury(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lpi_block *block = txn->block;
+	struct lpi_trim *trim = edit->grave_trim;
+	uint64_t at = 0;
+	int cnt = lp_extmap_lookup(&edit->inode->map, edit->range, block->segments,
+				   (int)LPI_SCRATCH_BLOCKS, block->crcs);
+	LP_ASSERT(cnt > 0); /* its leaves are in memory */
+	for (int i = 0; i < cnt; i++) {
+		const struct lp_extmap_segment *segment = &block->segments[i];
+		if (segment->is_shared)
+			bury_segment(txn, segment,
+				     block->crcs + (segment->range.first - edit->range.first), &at);
+	}
+	edit->grave->node.exists = true;
+	edit->grave->rec.type = LP_INODE_TYPE_FILE;
+	edit->grave->rec.version_nr = 1;
+	edit->grave->rec.size_bytes = at << LP_BLOCK_SHIFT;
+	edit->grave_trim = NULL;
+	lpi_trim_begin(trim, edit->grave, 0, true);
+	lpi_node_changed(&edit->grave->node);
 }
 
 static void mark_written(struct lpi_block *block, struct lpi_inode *inode,
@@ -200,7 +268,7 @@ static void apply_solo(struct lpi_txn *txn, const struct lpi_solo *solo)
 	      (struct lp_seg){solo->buf, 0, LP_BLOCK_BYTES});
 	if (solo->has_new_block) {
 		lp_shard_taken(block->shard, extent);
-		replace(block, inode, range,
+		replace(txn, range,
 			&(struct lp_extmap_new){
 				.extents = &extent, .extents_cnt = 1, .crcs = &solo->crc});
 	} else if (solo->is_unwritten) {
@@ -312,7 +380,7 @@ static void write_range(struct lpi_txn *txn)
 	take_extents(txn);
 	if (is_deferred)
 		defer_new(txn);
-	replace(txn->block, inode, edit->range,
+	replace(txn, edit->range,
 		&(struct lp_extmap_new){.extents = edit->extents,
 					.extents_cnt = edit->extent_cnt,
 					.crcs = edit->crcs});
@@ -353,7 +421,7 @@ static void apply_truncate(struct lpi_txn *txn)
 	uint64_t size = edit->change->data.offset;
 	cut_content(inode, size);
 	if (edit->range.cnt > 0)
-		punch(txn->block, inode, edit->range);
+		punch(txn, edit->range);
 	apply_solos(txn);
 	inode->rec.size_bytes = size;
 	if (edit->trim == NULL)
@@ -384,7 +452,7 @@ static void apply_punch(struct lpi_txn *txn)
 	struct lpi_edit *edit = &txn->edit;
 	punch_content(edit);
 	if (edit->range.cnt > 0)
-		punch(txn->block, edit->inode, edit->range);
+		punch(txn, edit->range);
 	apply_solos(txn);
 }
 
@@ -397,7 +465,7 @@ static void apply_prealloc(struct lpi_txn *txn)
 	if (edit->range.cnt == 0)
 		return;
 	take_extents(txn);
-	replace(txn->block, edit->inode, edit->range,
+	replace(txn, edit->range,
 		&(struct lp_extmap_new){.extents = edit->extents, .extents_cnt = edit->extent_cnt});
 }
 
@@ -419,7 +487,7 @@ static void clone_segment(struct lpi_txn *txn, const struct lp_extmap_segment *s
 	if (!segment->is_shared && reserve(block, edit->src, segment->range, 0))
 		lp_extmap_mark_shared(&edit->src->map, segment->range);
 	lpi_share_apply(block, extent, segment->is_shared);
-	replace(block, edit->inode, to,
+	replace(txn, to,
 		&(struct lp_extmap_new){
 			.extents = &extent, .extents_cnt = 1, .crcs = crcs, .is_shared = true});
 }
@@ -431,7 +499,7 @@ static void apply_clone(struct lpi_txn *txn)
 	struct lp_inode *rec = &edit->inode->rec;
 	struct lp_extmap_range src = lpi_edit_src_range(edit);
 	drop_content(edit->inode);
-	punch(block, edit->inode, edit->range);
+	punch(txn, edit->range);
 	int cnt = lp_extmap_lookup(&edit->src->map, src, block->segments, (int)LPI_SCRATCH_BLOCKS,
 				   block->crcs);
 	LP_ASSERT(cnt > 0);
@@ -448,6 +516,8 @@ static void apply_clone(struct lpi_txn *txn)
 
 void lpi_edit_apply(struct lpi_txn *txn)
 {
+	if (txn->edit.grave != NULL)
+		bury(txn);
 	switch (txn->edit.change->type) {
 	case LP_CHANGE_WRITE:
 		apply_write(txn);

@@ -59,6 +59,7 @@ struct lpi_warmer {
 	struct lp_kv_get_op get;
 	void (*ready)(struct lpi_warmer *warmer);
 	struct lp_key key;
+	struct lp_key end;     /* len 0; or what lies up to here is wanted as well */
 	uint64_t inserted_seq; /* of the index, when it was asked */
 	bool is_wanted;        /* a key was not in the cache */
 	bool is_running;

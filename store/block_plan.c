@@ -23,6 +23,8 @@ void lpi_edit_init(struct lpi_edit *edit)
 	edit->need_changes = 0;
 	edit->need_leaves = 0;
 	edit->trim = NULL;
+	edit->grave = NULL;
+	edit->grave_trim = NULL;
 	edit->src = NULL;
 	edit->piece_crcs = NULL;
 	edit->crcs = NULL;

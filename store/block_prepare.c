@@ -10,8 +10,7 @@
 
 #include "store/block_txn.h"
 
-#define TRIMS_MAX 256u /* waiting to be done, before removals wait as well */
-#define KEY_HEAD  9u   /* space and inode */
+#define KEY_HEAD 9u /* space and inode */
 
 static bool same_bytes(struct lp_kv_bytes have, const struct lp_bytes *want)
 {
@@ -136,6 +135,18 @@ static int remove_small(struct lpi_txn *txn, struct lpi_inode *inode)
 	return err;
 }
 
+/* Its blocks can be released at once; not if they are a fragmented clone's. */
+static bool is_small(struct lpi_txn *txn, struct lpi_inode *inode)
+{
+	struct lpi_release_plan plan = {.warmer = &txn->warmer};
+	const struct lp_extmap_range all = {0, LP_EXTMAP_LEAF_BLOCKS};
+	if (lp_extmap_blocks(&inode->map) == 0)
+		return true;
+	/* The map is in its root: nothing is missing. */
+	return lp_extmap_is_small(&inode->map) && lpi_release_count(&plan, inode, all, true) == 0 &&
+	       plan.refs_cnt <= LPI_GROUPS_SMALL;
+}
+
 /* Keys of its own that exist, or that a change before this one makes. */
 static bool has_keys(const struct lpi_txn *txn, const struct lp_change *change,
 		     const struct lpi_inode *inode)
@@ -149,10 +160,14 @@ static bool has_keys(const struct lpi_txn *txn, const struct lp_change *change,
 	return (inode->rec.flags & LP_INODE_FLAG_HAS_KEYS) != 0;
 }
 
+static int get_fragment(struct lpi_txn *txn, struct lp_ino dir, struct lpi_slot *slot);
+
 static int remove_inode(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_touched *touched = NULL;
 	int err = touch_existing(txn, change->ino, &touched);
+	if (err == 0 && touched->type == LP_INODE_TYPE_DIR)
+		err = get_fragment(txn, change->ino, slot);
 	if (err < 0)
 		return err;
 	struct lpi_inode *inode = touched->inode;
@@ -164,13 +179,11 @@ static int remove_inode(struct lpi_txn *txn, const struct lp_change *change, str
 	touched->will_exist = false;
 	touched->is_changed = true;
 	need_record(txn, KEY_HEAD + LP_UNFINISHED_VALUE_SIZE);
-	bool is_small = !has_keys(txn, change, inode) &&
-			(lp_extmap_blocks(&inode->map) == 0 || lp_extmap_is_small(&inode->map));
-	if (is_small)
+	if (!has_keys(txn, change, inode) && is_small(txn, inode))
 		return remove_small(txn, inode);
 	if (slot->trim != NULL)
 		return 0;
-	if (lpi_trims_cnt(txn->block) >= TRIMS_MAX)
+	if (lpi_trims_are_many(txn->block))
 		return lpi_txn_wait_memory(txn);
 	return lpi_trim_new(txn->block, &slot->trim);
 }
@@ -245,8 +258,10 @@ static int check_fragment(const struct lpi_txn *txn, uint32_t idx)
 		if (is_sealed_then(txn, idx))
 			return -ENOENT;
 		return value->next_insertion >= LP_INSERTION_MAX ? -ENOSPC : 0;
+	case LP_CHANGE_REMOVE:
+		return entries > 0 ? -ENOTEMPTY : 0;
 	case LP_CHANGE_DIR:
-		return change->dir.seal && entries > 0 ? -ENOTEMPTY : 0;
+		return (change->dir.seal || change->dir.drop) && entries > 0 ? -ENOTEMPTY : 0;
 	default:
 		return 0;
 	}
@@ -383,14 +398,25 @@ static int omap(struct lpi_txn *txn, const struct lp_change *change, struct lpi_
 	return 0;
 }
 
+/* While the inode is being trimmed its mark is the trim's. */
+static int mark(struct lpi_txn *txn, struct lp_ino ino)
+{
+	struct lpi_touched *touched = NULL;
+	int err = touch(txn, ino, &touched);
+	if (err < 0)
+		return err;
+	return touched->inode->trim != NULL ? wait_for_trim(txn, touched->inode) : 0;
+}
+
 static int record(struct lpi_txn *txn, const struct lp_change *change)
 {
 	struct lpi_point point;
 	struct lp_key key;
 	const struct lp_bytes *name = &change->named.name;
 	if (change->type == LP_CHANGE_RECORD) {
+		struct lp_ino marked = lpi_change_mark_of(change);
 		need_record(txn, (uint64_t)name->len + change->named.value.len);
-		return 0;
+		return marked.nr != 0 ? mark(txn, marked) : 0;
 	}
 	key.len = name->len;
 	memcpy(key.bytes, name->data, name->len);

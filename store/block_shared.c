@@ -37,8 +37,10 @@ static int pin_counts(struct lpi_release_plan *plan, struct lp_extent extent)
 	for (uint64_t at = extent.block; at < lp_extent_end(extent);) {
 		struct group_part part = part_at(extent, at);
 		struct lpi_node *node = NULL;
-		int err = lpi_node_get(plan->warmer, LPI_NODE_REFS, part.group, false, &node);
-		if (err == 0)
+		int err = 0;
+		if (!plan->counts_only)
+			err = lpi_node_get(plan->warmer, LPI_NODE_REFS, part.group, false, &node);
+		if (err == 0 && !plan->counts_only)
 			err = plan->pin(plan->arg, node);
 		if (err < 0)
 			return err;
@@ -50,7 +52,7 @@ static int pin_counts(struct lpi_release_plan *plan, struct lp_extent extent)
 
 static int prepare_segment(struct lpi_release_plan *plan, const struct lp_extmap_segment *segment)
 {
-	if (segment->kind == LP_EXTMAP_HOLE)
+	if (segment->kind == LP_EXTMAP_HOLE || (segment->is_shared && plan->spares_shared))
 		return 0;
 	/* In the worst case every second of the shared blocks comes free. */
 	plan->changes += segment->is_shared ? (uint32_t)segment->range.cnt : 1;
@@ -75,6 +77,15 @@ int lpi_release_prepare(struct lpi_release_plan *plan, struct lpi_inode *inode,
 			return err;
 	}
 	return 0;
+}
+
+int lpi_release_count(struct lpi_release_plan *plan, struct lpi_inode *inode,
+		      struct lp_extmap_range range, bool claimed)
+{
+	plan->counts_only = true;
+	int err = lpi_release_prepare(plan, inode, range, claimed);
+	plan->counts_only = false;
+	return err;
 }
 
 /* Runs of blocks that nobody names any more. */

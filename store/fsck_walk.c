@@ -67,6 +67,39 @@ static void take_inode(struct walk *walk, struct lpi_fsck_object *object)
 			       lp_ino_shard(object->ino), shard->idx);
 }
 
+/* What the mark must have been about follows from the inode, as for the store when it is opened: it
+ * is on its way out, or something may be left behind its end, and without links it is an orphan.
+ * The next opening goes on with that. */
+static int rewrite_mark(struct lpi_fsck_shard *shard, const struct lpi_fsck_object *object,
+			const struct lp_key *key)
+{
+	const struct lp_kv_bytes key_bytes = {key->bytes, key->len};
+	uint8_t bytes[LP_UNFINISHED_VALUE_SIZE];
+	if (!object->has_record)
+		return lpi_fsck_put(shard, key_bytes, (struct lp_kv_bytes){NULL, 0});
+	const struct lp_inode *inode = &object->inode;
+	bool is_removal = (inode->flags & LP_INODE_FLAG_REMOVED) != 0;
+	const struct lp_unfinished_value value = {
+		.kind = is_removal ? LP_UNFINISHED_KIND_REMOVAL : LP_UNFINISHED_KIND_TRIM,
+		.from_block = is_removal ? 0 : lp_bytes_to_blocks_up(inode->size_bytes),
+		.since_ns = lpi_fsck_now_ns(shard->fsck)};
+	lp_unfinished_write(&value, key, bytes);
+	return lpi_fsck_put(shard, key_bytes, (struct lp_kv_bytes){bytes, sizeof(bytes)});
+}
+
+static int bad_mark(struct lpi_fsck_shard *shard, const struct lpi_fsck_object *object,
+		    const struct lp_key *key)
+{
+	struct lpi_fsck_at at = {.kind = LP_FSCK_RECORD, .shard = shard, .ino = object->ino};
+	bool is_known = object->has_record ? object->is_sound : !shard->is_broken;
+	at.is_repaired = shard->fsck->options->repair && is_known;
+	lpi_fsck_found(shard->fsck, &at, "%s", lpi_fsck_last_corruption());
+	if (at.is_repaired)
+		return rewrite_mark(shard, object, key);
+	shard->fsck->names_in_doubt = true;
+	return 0;
+}
+
 static int take_unfinished(struct walk *walk, struct lpi_fsck_object *object)
 {
 	const struct lpi_fsck_cursor *cursor = &walk->cursors[UNFINISHED];
@@ -78,11 +111,8 @@ static int take_unfinished(struct walk *walk, struct lpi_fsck_object *object)
 		return 0;
 	object->has_unfinished = true;
 	lpi_fsck_cursor_key(cursor, &key);
-	if (lp_unfinished_read(cursor->value.data, cursor->value.len, &key, &value) < 0) {
-		shard->fsck->names_in_doubt = true;
-		found_record(shard, object->ino);
-		return 0;
-	}
+	if (lp_unfinished_read(cursor->value.data, cursor->value.len, &key, &value) < 0)
+		return bad_mark(shard, object, &key);
 	if (object->has_record || shard->is_broken)
 		return 0;
 	at.is_repaired = shard->fsck->options->repair;
