@@ -42,6 +42,7 @@ struct lp_writeback {
 	uint32_t flight;
 	struct run_list free;
 	struct run runs[RUNS];
+	uint64_t flush_failures; /* of the device, when we began */
 	struct lp_writeback_stats stats;
 };
 
@@ -74,12 +75,17 @@ static void step_soon(struct lp_writeback *wb)
 static void flush_complete(struct lp_bdev_op *op)
 {
 	struct lp_writeback *wb = LP_CONTAINER_OF(op, struct lp_writeback, flush);
+	int err = op->result;
+	/* One that failed for somebody else may have dropped what we had written. */
+	if (err == 0 &&
+	    lp_bdev_flush_failures(lp_bdev_of(wb->options.chan)) != wb->flush_failures)
+		err = -EIO;
 	wb->flushing = false;
 	lp_bdev_observe(wb->options.observer, op, wb->options.reactor);
-	lp_pending_flush_end(wb->options.pending, op->result == 0);
-	if (op->result < 0) {
+	lp_pending_flush_end(wb->options.pending, err == 0);
+	if (err < 0) {
 		/* Rule L7: never retried as if nothing had happened. */
-		fail(wb, op->result);
+		fail(wb, err);
 		return;
 	}
 	wb->options.events->settled(wb->options.events);
@@ -243,6 +249,7 @@ int lp_writeback_new(const struct lp_writeback_options *options,
 	if (wb == NULL)
 		return -ENOMEM;
 	wb->options = *options;
+	wb->flush_failures = lp_bdev_flush_failures(lp_bdev_of(options->chan));
 	wb->timer.fire = timer_fire;
 	wb->task.run = task_run;
 	run_list_init(&wb->free);
