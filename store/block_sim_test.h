@@ -23,6 +23,7 @@ struct lpi_store_rig {
 	enum lp_alloc_kind alloc_kind;
 	enum lp_write_path path;
 	uint64_t memory_bytes;
+	struct lp_store_events *events; /* or NULL */
 };
 
 static inline void lpi_store_rig_turn(const struct lpi_hand *hand)
@@ -61,7 +62,8 @@ static inline int lpi_store_rig_open(struct lpi_store_rig *rig)
 						 .deferred_blocks_max = 256,
 						 .files_reserve_bytes = UINT64_C(1) << 20,
 						 .write_path = rig->path,
-						 .ops_max = 8};
+						 .ops_max = 8,
+						 .events = rig->events};
 	struct lp_label_why why;
 	int err = lp_devices_open(&devices, &rig->devices, &why);
 	if (err == 0)

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: a store whose device fails goes on read-only, not dead (rule L7): it acknowledges nothing
+ * more, serves what is durable and nothing else, says what happened, and can be closed and opened
+ * again.
+ * Method: random operations on a block store over a simulated device, of which one write or flush
+ * fails, alone or with all that follow, each in its turn; what the store then serves read-only, and
+ * what it holds after a power cut, is judged by the model. And single cases, step by step. */
+#include "store/block_sim_test.h"
+
+#include "base/sanitize.h"
+#include "store/block_impl.h"
+#include "store/model_crash_test.h"
+
+#define STEPS 90u
+#define RUNS  (LP_ASSERT_SLOW_ON ? 16u : 48u)
+#define WRITES                                                                                     \
+	(LP_SIM_OP(LP_BDEV_WRITE) | LP_SIM_OP(LP_BDEV_WRITE_THROUGH) | LP_SIM_OP(LP_BDEV_FLUSH))
+
+/* The long target runs many times as many. */
+static uint64_t runs_of(uint64_t usual)
+{
+	/* Read before there are threads. */
+	const char *factor = getenv("LAPIS_TEST_FACTOR"); /* NOLINT(concurrency-mt-unsafe) */
+	return factor != NULL ? usual * strtoull(factor, NULL, 10) : usual;
+}
+
+/* --- A store and who listens ------------------------------------------------------------------ */
+
+struct bench {
+	struct lp_store_events events;
+	struct lpi_store_rig rig;
+	struct lp_store_health told[4];
+	uint32_t told_cnt;
+};
+
+static void on_health(struct lp_store_events *events, const struct lp_store_health *health)
+{
+	struct bench *bench = LP_CONTAINER_OF(events, struct bench, events);
+	assert_true(bench->told_cnt < LP_ARRAY_SIZE(bench->told));
+	bench->told[bench->told_cnt++] = *health;
+}
+
+static void bench_start(struct bench *bench, const struct lp_sim_profile *profile, uint64_t seed)
+{
+	const struct lp_sim_options options = {
+		.profile = profile, .size_bytes = LPI_STORE_RIG_BYTES, .seed = seed};
+	struct lp_bdev *bdev = NULL;
+	*bench = (struct bench){.events = {.health = on_health}};
+	lp_test_ok(lp_bdev_open_sim(&options, &bdev));
+	lpi_store_rig_mkfs(bdev);
+	lp_sim_trim_log(lp_sim_of(bdev));
+	lpi_store_rig_init(&bench->rig, bdev, seed);
+	bench->rig.events = &bench->events;
+	lp_test_ok(lpi_store_rig_open(&bench->rig));
+}
+
+static struct lp_sim *sim_of(const struct bench *bench)
+{
+	return lp_sim_of(bench->rig.bdev);
+}
+
+static enum lp_store_state state_of(const struct bench *bench)
+{
+	struct lp_store_health health;
+	lp_store_read_health(bench->rig.hand.store, &health);
+	return health.state;
+}
+
+/* Until what a failure began is over. */
+static enum lp_store_state wait_settled(struct bench *bench)
+{
+	for (uint32_t i = 0; state_of(bench) == LP_STORE_REOPENING; i++) {
+		assert_true(i < LPI_TURNS_MAX);
+		lpi_hand_turn(&bench->rig.hand);
+	}
+	return state_of(bench);
+}
+
+/* One message when it failed, one when it was decided what became of it. */
+static void check_told(const struct bench *bench, enum lp_store_state state)
+{
+	assert_int_equal(bench->told_cnt, 2);
+	assert_int_equal(bench->told[0].state, LP_STORE_REOPENING);
+	assert_int_equal(bench->told[1].state, state);
+	for (int i = 0; i < 2; i++) {
+		assert_true(bench->told[i].error < 0 && bench->told[i].since_ns > 0);
+		assert_int_equal(strncmp(bench->told[i].reason, bench->told[0].reason,
+					 strlen(bench->told[0].reason)),
+				 0);
+	}
+	assert_int_equal(lp_store_error(bench->rig.hand.store), bench->told[0].error);
+}
+
+static void bench_fini(struct bench *bench)
+{
+	assert_true(lpi_store_rig_close(&bench->rig, false) < 0);
+	lpi_store_rig_fini(&bench->rig);
+}
+
+/* --- Every write and flush -------------------------------------------------------------------- */
+
+static uint64_t events(void *arg)
+{
+	const struct lpi_store_rig *rig = arg;
+	return lp_sim_event_count(lp_sim_of(rig->bdev));
+}
+
+static struct lpi_model *new_model(struct bench *bench, uint64_t seed)
+{
+	const uint64_t of_fragments = UINT64_C(1) << LP_GUARD_EMPTY | UINT64_C(1) << LP_CHANGE_DIR |
+				      UINT64_C(1) << LP_CHANGE_ENTRY_SET |
+				      UINT64_C(1) << LP_CHANGE_ENTRY_REMOVE;
+	const struct lpi_model_options options = {
+		.gen = {.seed = seed,
+			.data_bytes_max = UINT64_C(8) << 20,
+			.without = of_fragments,
+			.ordered = seed % 2 == 1},
+		.depth = 8,
+		.may_fail = true,
+		.now = events,
+		.now_arg = &bench->rig,
+	};
+	struct lpi_model *model = lpi_model_new(&options);
+	lpi_model_attach(model, &bench->rig.hand);
+	return model;
+}
+
+/* Operations until the store fails, or there are enough; what a store that has failed says to them
+ * is looked at, too. */
+static void run(struct lpi_model *model)
+{
+	for (unsigned i = 0; i < STEPS; i++)
+		if (!lpi_model_step(model))
+			break;
+	(void)lpi_model_drain(model);
+	lpi_model_ok(model);
+}
+
+/* What a reader has found cannot be taken back (P3): it must be there after a crash. */
+static void judge_served(struct lpi_model *model, const struct lpi_hand *hand, uint64_t at)
+{
+	struct lpi_crash crash = {.model = model, .survivor = *hand, .at = at};
+	crash.is_in = calloc(model->history_cnt + 1, sizeof(*crash.is_in));
+	assert_non_null(crash.is_in);
+	bool is_right = lpi_crash_find(&crash, false);
+	if (!is_right)
+		print_error("served read-only: %s\n", crash.diff.text);
+	assert_true(is_right);
+	for (uint64_t i = 0; i < model->history_cnt; i++)
+		if (crash.is_in[i] && model->history[i].durable_time > at)
+			model->history[i].durable_time = at;
+	for (uint32_t i = 0; i < crash.object_cnt; i++) {
+		free(crash.objects[i].txns);
+		free(crash.objects[i].may_be);
+	}
+	free(crash.objects);
+	free(crash.is_in);
+}
+
+static void judge_cut(struct lpi_model *model, struct lp_bdev *left, uint64_t at, uint64_t seed)
+{
+	struct lpi_store_rig rig;
+	lpi_store_rig_init(&rig, left, seed);
+	lp_test_ok(lpi_store_rig_open(&rig));
+	(void)lpi_model_crash_check(model, &rig.hand, at, false, NULL);
+	lpi_model_ok(model);
+	lp_test_ok(lpi_store_rig_close(&rig, seed % 3 != 0));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
+/* It takes nothing and forgets nothing. */
+static void check_refuses(struct bench *bench)
+{
+	const struct lp_attrs attrs = {.type = LP_INODE_TYPE_FILE};
+	const struct lp_change create = {.type = LP_CHANGE_CREATE,
+					 .ino = lp_store_new_ino(bench->rig.hand.store),
+					 .inode = {.attrs = &attrs}};
+	struct lp_store_op op = lpi_txn_op(&create, 1);
+	struct lp_store_op sync = {.opcode = LP_STORE_SYNC};
+	assert_int_equal(lpi_hand_do(&bench->rig.hand, &op), -EROFS);
+	assert_false(op.txn.is_unknown);
+	assert_int_equal(lpi_hand_do(&bench->rig.hand, &sync), -EIO);
+}
+
+struct outcome {
+	uint64_t failed; /* the store did */
+	uint64_t struck; /* the rule did */
+};
+
+static void fail_at(uint64_t seed, uint64_t skip, uint32_t fire_cnt, struct outcome *outcome)
+{
+	struct bench bench;
+	struct lp_bdev *left = NULL;
+	bench_start(&bench, lp_sim_preset((enum lp_sim_preset)(seed % LP_SIM_PRESET_CNT)), seed);
+	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
+					 .opcode_mask = WRITES,
+					 .skip_cnt = (uint32_t)skip,
+					 .fire_cnt = fire_cnt};
+	uint32_t rule_idx = lp_sim_rule_add(sim_of(&bench), &rule);
+	struct lpi_model *model = new_model(&bench, seed);
+	run(model);
+	outcome->struck += lp_sim_rule_fired(sim_of(&bench), rule_idx) > 0;
+	enum lp_store_state state = wait_settled(&bench);
+	if (lp_store_error(bench.rig.hand.store) < 0) {
+		outcome->failed++;
+		assert_int_equal(state, LP_STORE_READ_ONLY);
+		check_told(&bench, LP_STORE_READ_ONLY);
+		judge_served(model, &bench.rig.hand, events(&bench.rig));
+		check_refuses(&bench);
+	} else {
+		assert_int_equal(bench.told_cnt, 0);
+	}
+	uint64_t at = events(&bench.rig);
+	lp_test_ok(lp_sim_image_at(sim_of(&bench), at - 1, NULL, seed + skip, &left));
+	(void)lpi_store_rig_close(&bench.rig, true); /* its result is that of the failure */
+	lpi_store_rig_fini(&bench.rig);
+	judge_cut(model, left, at, seed + skip);
+	lpi_model_free(model);
+}
+
+static uint64_t count_ios(uint64_t seed)
+{
+	struct bench bench;
+	uint64_t cnt = 0;
+	bench_start(&bench, lp_sim_preset((enum lp_sim_preset)(seed % LP_SIM_PRESET_CNT)), seed);
+	/* A rule that never strikes, and is met by each. */
+	struct lpi_model *model = new_model(&bench, seed);
+	uint64_t from = events(&bench.rig);
+	run(model);
+	for (uint64_t i = from; i < events(&bench.rig); i++) {
+		struct lp_sim_event event;
+		lp_sim_event_get(sim_of(&bench), i, &event);
+		cnt += event.type == LP_SIM_SUBMIT &&
+		       (WRITES & LP_SIM_OP(event.opcode)) != 0;
+	}
+	lpi_model_free(model);
+	lp_test_ok(lpi_store_rig_close(&bench.rig, false));
+	lpi_store_rig_fini(&bench.rig);
+	return cnt;
+}
+
+/* Rule L7, I7: one write or flush fails, and then those after it, too. */
+static void test_each_io_fails(void **state)
+{
+	(void)state;
+	struct outcome outcome = {0};
+	uint64_t runs = runs_of(RUNS);
+	uint64_t done = 0;
+	for (uint64_t seed = 1; done < runs; seed++) {
+		uint64_t ios = count_ios(seed);
+		uint64_t share = LP_MAX(runs_of(RUNS / 8), UINT64_C(1));
+		uint64_t step = 1 + ios / share;
+		assert_true(ios > STEPS / 4);
+		for (uint64_t skip = seed % step; skip < ios && done < runs; skip += step, done++)
+			fail_at(seed, skip, done % 3 == 2 ? 0 : 1, &outcome);
+	}
+	assert_true(outcome.struck > done * 3 / 4);
+	assert_true(outcome.failed > done / 4);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_each_io_fails),
+	};
+	return lp_test_main(tests, "store/block_reopen");
+}
