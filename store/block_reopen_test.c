@@ -259,10 +259,312 @@ static void test_each_io_fails(void **state)
 	assert_true(outcome.failed > done / 4);
 }
 
+/* --- Single cases ----------------------------------------------------------------------------- */
+
+#define FILE_BYTES (64u * (uint32_t)LP_BLOCK_BYTES)
+
+static uint8_t bytes[FILE_BYTES];
+
+static struct lp_ino make_file(struct bench *bench, int tag, enum lp_write_path path)
+{
+	const struct lpi_hand *hand = &bench->rig.hand;
+	const struct lp_attrs attrs = {.type = LP_INODE_TYPE_FILE};
+	const struct lp_ino ino = lp_store_new_ino(hand->store);
+	const struct lp_change create = {
+		.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &attrs}};
+	memset(bytes, tag, sizeof(bytes));
+	lp_store_set_write_path(hand->store, path);
+	lp_test_ok(lpi_hand_change(hand, create));
+	lp_test_ok(lpi_hand_write(hand, ino, 0, bytes, FILE_BYTES));
+	return ino;
+}
+
+/* The file is all of that byte; or the error. */
+static int64_t read_tag(struct bench *bench, struct lp_ino ino)
+{
+	static uint8_t got[FILE_BYTES];
+	int64_t len = lpi_hand_read(&bench->rig.hand, ino, 0, FILE_BYTES, got);
+	if (len < 0)
+		return len;
+	assert_int_equal(len, FILE_BYTES);
+	for (uint32_t i = 1; i < FILE_BYTES; i++)
+		assert_int_equal(got[i], got[0]);
+	return got[0];
+}
+
+static int write_tag(struct bench *bench, struct lp_ino ino, int tag, struct lp_store_op *op)
+{
+	memset(bytes, tag, sizeof(bytes));
+	return lpi_hand_write_op(&bench->rig.hand, ino, 0, bytes, FILE_BYTES, op);
+}
+
+static uint32_t add_rule(struct bench *bench, enum lp_sim_fault fault, uint32_t opcode_mask)
+{
+	const struct lp_sim_rule rule = {.fault = fault, .opcode_mask = opcode_mask};
+	return lp_sim_rule_add(sim_of(bench), &rule);
+}
+
+static void start_plain(struct bench *bench, uint64_t seed)
+{
+	const struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+	bench_start(bench, &profile, seed);
+}
+
+/* A frame fails: its transaction's outcome is unknown, and says so; the reason names the device,
+ * the place and the error; what was durable is served. */
+static void test_frame_fails(void **state)
+{
+	(void)state;
+	struct bench bench;
+	struct lp_store_op op;
+	char where[64];
+	start_plain(&bench, 1);
+	struct lp_ino ino = make_file(&bench, 'a', LP_PATH_DEFERRED);
+	(void)add_rule(&bench, LP_SIM_EIO, LP_SIM_OP(LP_BDEV_WRITE_THROUGH));
+	assert_int_equal(write_tag(&bench, ino, 'b', &op), -EIO);
+	assert_true(op.txn.is_unknown);
+	/* A reader that comes now waits, and is served. */
+	assert_int_equal(state_of(&bench), LP_STORE_REOPENING);
+	assert_int_equal(read_tag(&bench, ino), 'a');
+	assert_int_equal(state_of(&bench), LP_STORE_READ_ONLY);
+	check_told(&bench, LP_STORE_READ_ONLY);
+	(void)snprintf(where, sizeof(where), "%s: write-through of ",
+		       lp_bdev_name(bench.rig.bdev));
+	assert_non_null(strstr(bench.told[0].reason, "the log cannot be written: "));
+	assert_non_null(strstr(bench.told[0].reason, where));
+	assert_non_null(strstr(bench.told[0].reason, " bytes at "));
+	assert_non_null(strstr(bench.told[0].reason, lp_strerror(-EIO)));
+	check_refuses(&bench);
+	assert_int_equal(write_tag(&bench, ino, 'b', &op), -EROFS);
+	assert_false(op.txn.is_unknown);
+	assert_int_equal(read_tag(&bench, ino), 'a');
+	struct lp_store_stats stats;
+	lp_store_read_stats(bench.rig.hand.store, &stats);
+	assert_true(stats.log_writes > 0 && stats.commits > 0 && stats.used_blocks > 0);
+	bench_fini(&bench);
+}
+
+/* Only flushes fail: what was acknowledged is in the log, and read from there, whatever the device
+ * has dropped. */
+static void test_flush_fails(void **state)
+{
+	(void)state;
+	struct bench bench;
+	struct lp_sim_profile profile = *lp_sim_preset(LP_SIM_CONSUMER);
+	profile.drops_on_failed_flush = true;
+	bench_start(&bench, &profile, 2);
+	uint32_t rule_idx = add_rule(&bench, LP_SIM_EIO, LP_SIM_OP(LP_BDEV_FLUSH));
+	struct lp_ino ino = make_file(&bench, 'a', LP_PATH_DEFERRED);
+	for (uint32_t i = 0; lp_store_error(bench.rig.hand.store) == 0; i++) {
+		assert_true(i < LPI_TURNS_MAX);
+		lpi_hand_turn(&bench.rig.hand);
+	}
+	assert_int_equal(wait_settled(&bench), LP_STORE_READ_ONLY);
+	assert_int_equal(lp_sim_rule_fired(sim_of(&bench), rule_idx), 1); /* never tried again */
+	check_told(&bench, LP_STORE_READ_ONLY);
+	assert_non_null(strstr(bench.told[0].reason, "flush: "));
+	assert_int_equal(read_tag(&bench, ino), 'a');
+	check_refuses(&bench);
+	bench_fini(&bench);
+}
+
+/* One write of data fails, or finds no space in the host: that transaction has not happened, and
+ * all else goes on (P6). */
+static void test_data_write_fails(void **state)
+{
+	(void)state;
+	static const struct {
+		enum lp_sim_fault fault;
+		int result;
+	} cases[] = {{LP_SIM_EIO, -EIO}, {LP_SIM_ENOSPC, -ENOSPC}};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
+		struct bench bench;
+		struct lp_store_op op;
+		start_plain(&bench, 3);
+		struct lp_ino ino = make_file(&bench, 'a', LP_PATH_DIRECT);
+		const struct lp_disk_label *label = &bench.rig.devices.label[LP_MKFS_DATA];
+		const struct lp_sim_rule rule = {.fault = cases[i].fault,
+						 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |
+								LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
+						 .offset_bytes = label->chunk_base * LP_BLOCK_BYTES,
+						 .fire_cnt = 1};
+		(void)lp_sim_rule_add(sim_of(&bench), &rule);
+		assert_int_equal(write_tag(&bench, ino, 'b', &op), cases[i].result);
+		assert_false(op.txn.is_unknown);
+		assert_int_equal(state_of(&bench), LP_STORE_OK);
+		assert_int_equal(read_tag(&bench, ino), 'a');
+		lp_test_ok(write_tag(&bench, ino, 'c', &op));
+		assert_int_equal(read_tag(&bench, ino), 'c');
+		assert_int_equal(bench.told_cnt, 0);
+		lp_test_ok(lpi_store_rig_close(&bench.rig, false));
+		lpi_store_rig_check(&bench.rig);
+		lpi_store_rig_fini(&bench.rig);
+	}
+}
+
+/* The host of an image file is full when deferred data is to be taken to its place: nothing fails,
+ * it waits in the log until there is space, also over a close (P6, rule S7). */
+static void test_writeback_finds_no_space(void **state)
+{
+	(void)state;
+	struct bench bench;
+	start_plain(&bench, 4);
+	const struct lp_disk_label *label = &bench.rig.devices.label[LP_MKFS_DATA];
+	const struct lp_sim_rule rule = {.fault = LP_SIM_ENOSPC,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE),
+					 .offset_bytes = label->chunk_base * LP_BLOCK_BYTES};
+	uint32_t rule_idx = lp_sim_rule_add(sim_of(&bench), &rule);
+	struct lp_ino ino = make_file(&bench, 'a', LP_PATH_DEFERRED);
+	for (uint32_t i = 0; lp_sim_rule_fired(sim_of(&bench), rule_idx) < 50; i++) {
+		assert_true(i < LPI_TURNS_MAX);
+		lpi_hand_turn(&bench.rig.hand);
+	}
+	assert_int_equal(state_of(&bench), LP_STORE_OK);
+	assert_int_equal(read_tag(&bench, ino), 'a');
+	assert_int_equal(lpi_store_rig_close(&bench.rig, false), -ENOSPC);
+	lp_sim_rules_clear(sim_of(&bench));
+	lp_test_ok(lpi_store_rig_open(&bench.rig));
+	assert_int_equal(read_tag(&bench, ino), 'a');
+	assert_int_equal(bench.told_cnt, 0);
+	lp_test_ok(lpi_store_rig_close(&bench.rig, false));
+	lpi_store_rig_fini(&bench.rig);
+}
+
+/* All I/O fails: writes say EROFS, reads EIO, and it can be closed. */
+static void test_device_vanishes(void **state)
+{
+	(void)state;
+	struct bench bench;
+	struct lp_store_op op;
+	start_plain(&bench, 5);
+	struct lp_ino ino = make_file(&bench, 'a', LP_PATH_DIRECT);
+	(void)add_rule(&bench, LP_SIM_VANISH, 0);
+	/* The data could not be written, which need not be more; then the frame. */
+	assert_int_equal(write_tag(&bench, ino, 'b', &op), -EIO);
+	assert_false(op.txn.is_unknown);
+	assert_int_equal(state_of(&bench), LP_STORE_OK);
+	assert_int_equal(read_tag(&bench, ino), -EIO);
+	const struct lp_change link = {
+		.type = LP_CHANGE_LINK, .ino = ino, .inode = {.delta = 1}};
+	op = lpi_txn_op(&link, 1);
+	assert_int_equal(lpi_hand_do(&bench.rig.hand, &op), -EIO);
+	assert_true(op.txn.is_unknown);
+	assert_int_equal(read_tag(&bench, ino), -EIO);
+	assert_int_equal(state_of(&bench), LP_STORE_DEAD);
+	check_told(&bench, LP_STORE_DEAD);
+	assert_non_null(strstr(bench.told[1].reason, "; and it cannot be read: "));
+	struct lp_attrs attrs;
+	assert_int_equal(lpi_hand_stat(&bench.rig.hand, ino, &attrs), -EIO);
+	check_refuses(&bench);
+	struct lp_store_stats stats;
+	lp_store_read_stats(bench.rig.hand.store, &stats);
+	bench_fini(&bench);
+}
+
+/* The index cannot be written, goes on failing, and is given up: it is served from the log. */
+static void test_index_fails(void **state)
+{
+	(void)state;
+	struct bench bench;
+	struct lp_store_op op;
+	bool was_degraded = false;
+	uint32_t rounds = 0;
+	start_plain(&bench, 6);
+	struct lp_ino ino = make_file(&bench, 'a', LP_PATH_DIRECT);
+	const struct lp_disk_label *label = &bench.rig.devices.label[LP_MKFS_DATA];
+	struct lp_chunks *chunks = bench.rig.devices.chunks[LP_MKFS_DATA];
+	for (uint32_t i = 0; i < label->chunk_cnt; i++) {
+		if (lp_chunks_find(chunks, 0, LP_CHUNK_USE_FILES, i) != i)
+			continue;
+		uint64_t chunk_bytes = (uint64_t)label->chunk_blocks * LP_BLOCK_BYTES;
+		const struct lp_sim_rule rule = {
+			.fault = LP_SIM_EIO,
+			.opcode_mask = WRITES & ~LP_SIM_OP(LP_BDEV_FLUSH),
+			.offset_bytes = label->chunk_base * LP_BLOCK_BYTES + i * chunk_bytes,
+			.length_bytes = chunk_bytes};
+		(void)lp_sim_rule_add(sim_of(&bench), &rule);
+	}
+	int tag = 'a';
+	while (write_tag(&bench, ino, tag == 'z' ? 'a' : tag + 1, &op) == 0) {
+		tag = tag == 'z' ? 'a' : tag + 1;
+		was_degraded |= state_of(&bench) == LP_STORE_DEGRADED;
+		assert_true(++rounds < 100000);
+	}
+	assert_int_equal(wait_settled(&bench), LP_STORE_READ_ONLY);
+	assert_true(was_degraded);
+	check_told(&bench, LP_STORE_READ_ONLY);
+	assert_non_null(strstr(bench.told[0].reason, "the index cannot be written"));
+	assert_int_equal(read_tag(&bench, ino), tag);
+	check_refuses(&bench);
+	bench_fini(&bench);
+}
+
+/* Opened so by its owner. */
+static void test_opened_read_only(void **state)
+{
+	(void)state;
+	struct bench bench;
+	struct lp_store_op op;
+	start_plain(&bench, 7);
+	struct lp_ino ino = make_file(&bench, 'a', LP_PATH_DEFERRED);
+	lp_test_ok(lpi_store_rig_close(&bench.rig, true));
+	uint64_t before = events(&bench.rig);
+	bench.rig.read_only = true;
+	lp_test_ok(lpi_store_rig_open(&bench.rig));
+	assert_int_equal(state_of(&bench), LP_STORE_READ_ONLY);
+	assert_int_equal(read_tag(&bench, ino), 'a');
+	assert_int_equal(write_tag(&bench, ino, 'b', &op), -EROFS);
+	assert_int_equal(lp_store_error(bench.rig.hand.store), 0);
+	lp_test_ok(lpi_store_rig_close(&bench.rig, false));
+	for (uint64_t i = before; i < events(&bench.rig); i++) {
+		struct lp_sim_event event;
+		lp_sim_event_get(sim_of(&bench), i, &event);
+		assert_int_equal(event.opcode, LP_BDEV_READ);
+	}
+	lpi_store_rig_fini(&bench.rig);
+}
+
+/* Closed while it is being taken apart, or opened again. */
+static void test_closed_at_any_moment(void **state)
+{
+	(void)state;
+	uint32_t closed_while[LPI_REOPEN_OPENING + 1] = {0};
+	for (uint32_t turns = 0; turns < 12; turns++) {
+		struct bench bench;
+		struct lp_store_op op;
+		start_plain(&bench, 8);
+		struct lp_ino ino = make_file(&bench, 'a', LP_PATH_DEFERRED);
+		(void)add_rule(&bench, LP_SIM_EIO, LP_SIM_OP(LP_BDEV_WRITE_THROUGH));
+		assert_int_equal(write_tag(&bench, ino, 'b', &op), -EIO);
+		for (uint32_t i = 0; i < turns; i++)
+			(void)lp_reactor_turn(bench.rig.hand.reactor, true);
+		closed_while[lpi_block_of(bench.rig.hand.store)->reopen.phase]++;
+		assert_int_equal(lpi_store_rig_close(&bench.rig, turns % 2 == 0) < 0,
+				 turns % 2 != 0);
+		lp_sim_rules_clear(sim_of(&bench));
+		lp_test_ok(lpi_store_rig_open(&bench.rig));
+		int64_t tag = read_tag(&bench, ino);
+		assert_true(tag == 'a' || tag == 'b');
+		lp_test_ok(lpi_store_rig_close(&bench.rig, false));
+		lpi_store_rig_check(&bench.rig);
+		lpi_store_rig_fini(&bench.rig);
+	}
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(closed_while); i++)
+		assert_true(closed_while[i] > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_each_io_fails),
+		cmocka_unit_test(test_frame_fails),
+		cmocka_unit_test(test_flush_fails),
+		cmocka_unit_test(test_data_write_fails),
+		cmocka_unit_test(test_writeback_finds_no_space),
+		cmocka_unit_test(test_device_vanishes),
+		cmocka_unit_test(test_index_fails),
+		cmocka_unit_test(test_opened_read_only),
+		cmocka_unit_test(test_closed_at_any_moment),
 	};
 	return lp_test_main(tests, "store/block_reopen");
 }

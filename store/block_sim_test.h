@@ -24,6 +24,7 @@ struct lpi_store_rig {
 	enum lp_write_path path;
 	uint64_t memory_bytes;
 	struct lp_store_events *events; /* or NULL */
+	bool read_only;
 };
 
 static inline void lpi_store_rig_turn(const struct lpi_hand *hand)
@@ -50,7 +51,8 @@ static inline void lpi_store_rig_init(struct lpi_store_rig *rig, struct lp_bdev 
 
 static inline int lpi_store_rig_open(struct lpi_store_rig *rig)
 {
-	const struct lp_devices_options devices = {.bdev = {rig->bdev}};
+	const struct lp_devices_options devices = {.bdev = {rig->bdev},
+						   .read_only = rig->read_only};
 	const struct lp_store_options options = {.reactor = rig->hand.reactor,
 						 .workers = rig->workers,
 						 .devices = &rig->devices,
@@ -63,7 +65,8 @@ static inline int lpi_store_rig_open(struct lpi_store_rig *rig)
 						 .files_reserve_bytes = UINT64_C(1) << 20,
 						 .write_path = rig->path,
 						 .ops_max = 8,
-						 .events = rig->events};
+						 .events = rig->events,
+						 .read_only = rig->read_only};
 	struct lp_label_why why;
 	int err = lp_devices_open(&devices, &rig->devices, &why);
 	if (err == 0)

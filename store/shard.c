@@ -260,6 +260,12 @@ static void settled(struct lp_writeback_events *events)
 	relieve(of_writeback(events));
 }
 
+/* Whoever waits for room in a log that cannot be trimmed learns that it is in vain. */
+static void writeback_full(struct lp_writeback_events *events)
+{
+	lp_commit_wake_room(of_writeback(events)->commit);
+}
+
 static void writeback_failed(struct lp_writeback_events *events, int err)
 {
 	struct lp_shard *shard = of_writeback(events);
@@ -547,6 +553,7 @@ void lpi_shard_init_running(struct lp_shard *shard)
 							       .begins = writing_begins,
 							       .ended = writing_ended,
 							       .settled = settled,
+							       .full = writeback_full,
 							       .failed = writeback_failed};
 	shard->kv_events = (struct lp_kv_events){
 		.flushed = kv_flushed, .failed = kv_failed, .compact_failed = kv_compact_failed};

@@ -152,7 +152,8 @@ enum lp_shard_use {
 int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use) LP_MUST_CHECK;
 /* Something was removed from the index. */
 void lp_shard_note_removal(struct lp_shard *shard);
-/* The index has no space, and the log is full of what it cannot take. */
+/* The index, or the host of an image file, has no space, and the log is full of what waits for it.
+ */
 bool lp_shard_is_stuck(const struct lp_shard *shard);
 /* Told when that has ended, with 0, or -ENOSPC when it takes long. */
 void lp_shard_wait_index_room(struct lp_shard *shard, struct lp_commit_waiter *waiter);

@@ -448,6 +448,8 @@ static int wait_idle(struct lp_shard *shard, struct patience *patience)
 static int land_pending(struct lp_shard *shard)
 {
 	while (lp_pending_stats(shard->pending)->versions > 0 && shard->error == 0) {
+		if (lp_writeback_is_full(shard->writeback))
+			return -ENOSPC; /* the log has it */
 		if (lp_writeback_is_idle(shard->writeback))
 			lp_writeback_hurry(shard->writeback);
 		lpi_shard_turn(shard);

@@ -39,6 +39,9 @@ struct lp_writeback {
 	bool failed;
 	uint32_t failures; /* rounds in a row in which a write failed */
 	bool round_failed;
+	bool round_is_full; /* some of that for want of space in an image file's host, */
+	bool round_is_bad;  /* or for other reasons */
+	bool is_full;
 	uint32_t flight;
 	struct run_list free;
 	struct run runs[RUNS];
@@ -110,11 +113,22 @@ static void flush_begin(struct lp_writeback *wb)
 
 /* --- Writes ----------------------------------------------------------------------------------- */
 
-/* Nothing is in flight any more. Writes that failed are tried again after a pause. */
+/* Nothing is in flight any more. Writes that failed are tried again after a pause; for ever when
+ * all they lack is space, which is not a device that fails (P6). */
 static void end_round(struct lp_writeback *wb, int result)
 {
-	wb->failures = wb->round_failed ? wb->failures + 1 : 0;
+	bool was_full = wb->is_full;
+	wb->is_full = wb->round_is_full && !wb->round_is_bad;
+	wb->failures = wb->round_is_bad ? wb->failures + 1 : 0;
 	wb->round_failed = false;
+	wb->round_is_full = false;
+	wb->round_is_bad = false;
+	if (wb->is_full) {
+		step_later(wb, RETRY_NS);
+		if (!was_full && wb->options.events->full != NULL)
+			wb->options.events->full(wb->options.events);
+		return;
+	}
 	if (wb->failures > RETRY_MAX)
 		fail(wb, result < 0 ? result : -EIO);
 	else if (wb->failures > 0)
@@ -140,6 +154,8 @@ static void run_complete(struct lp_bdev_op *op)
 	if (op->result < 0) {
 		wb->stats.retries++;
 		wb->round_failed = true;
+		wb->round_is_full |= op->result == -ENOSPC;
+		wb->round_is_bad |= op->result != -ENOSPC;
 	}
 	if (wb->flight == 0)
 		end_round(wb, op->result);
@@ -293,6 +309,11 @@ void lp_writeback_stop(struct lp_writeback *wb)
 	wb->stopped = true;
 	if (lp_timer_is_armed(&wb->timer))
 		lp_timer_stop(wb->options.reactor, &wb->timer);
+}
+
+bool lp_writeback_is_full(const struct lp_writeback *wb)
+{
+	return wb->is_full;
 }
 
 bool lp_writeback_is_idle(const struct lp_writeback *wb)

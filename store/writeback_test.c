@@ -69,7 +69,7 @@ static void bench_init(uint64_t seed)
 	memset(&b, 0, sizeof(b));
 	lpi_bench_init(&b.sim, &profile, seed);
 	lp_prng_init(&b.prng, seed);
-	b.events = (struct lp_writeback_events){may_write, begins, ended, settled, failed};
+	b.events = (struct lp_writeback_events){may_write, begins, ended, settled, failed, NULL};
 	lp_test_ok(lp_bufs_new(UINT64_C(4) << 20, &b.bufs));
 	lp_test_ok(lp_pending_new(600, &b.pending));
 	const struct lp_writeback_options options = {.reactor = b.sim.reactor,
