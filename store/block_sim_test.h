@@ -25,6 +25,7 @@ struct lpi_store_rig {
 	uint64_t memory_bytes;
 	struct lp_store_events *events; /* or NULL */
 	bool read_only;
+	bool has_threads; /* and real time: whoever makes the parts of such a rig says so */
 };
 
 static inline void lpi_store_rig_turn(const struct lpi_hand *hand)
@@ -49,24 +50,33 @@ static inline void lpi_store_rig_init(struct lpi_store_rig *rig, struct lp_bdev 
 	rig->memory_bytes = seed % 3 == 0 ? UINT64_C(1) << 20 : 0;
 }
 
+static inline void lpi_store_rig_options(struct lpi_store_rig *rig,
+					 struct lp_store_options *ret_options)
+{
+	*ret_options = (struct lp_store_options){
+		.reactor = rig->hand.reactor,
+		.workers = rig->workers,
+		.devices = &rig->devices,
+		.bufs = rig->hand.bufs,
+		.alloc_kind = rig->alloc_kind,
+		.sim_clock = rig->has_threads ? NULL : &rig->clock.clock,
+		.memory_bytes = rig->memory_bytes,
+		.index_buffer_bytes = UINT64_C(1) << 17,
+		.deferred_blocks_max = 256,
+		.files_reserve_bytes = UINT64_C(1) << 20,
+		.write_path = rig->path,
+		.ops_max = 8,
+		.events = rig->events,
+		.read_only = rig->read_only,
+	};
+}
+
 static inline int lpi_store_rig_open(struct lpi_store_rig *rig)
 {
 	const struct lp_devices_options devices = {.bdev = {rig->bdev},
 						   .read_only = rig->read_only};
-	const struct lp_store_options options = {.reactor = rig->hand.reactor,
-						 .workers = rig->workers,
-						 .devices = &rig->devices,
-						 .bufs = rig->hand.bufs,
-						 .alloc_kind = rig->alloc_kind,
-						 .sim_clock = &rig->clock.clock,
-						 .memory_bytes = rig->memory_bytes,
-						 .index_buffer_bytes = UINT64_C(1) << 17,
-						 .deferred_blocks_max = 256,
-						 .files_reserve_bytes = UINT64_C(1) << 20,
-						 .write_path = rig->path,
-						 .ops_max = 8,
-						 .events = rig->events,
-						 .read_only = rig->read_only};
+	struct lp_store_options options;
+	lpi_store_rig_options(rig, &options);
 	struct lp_label_why why;
 	int err = lp_devices_open(&devices, &rig->devices, &why);
 	if (err == 0)
