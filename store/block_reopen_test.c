@@ -5,8 +5,12 @@
  * Method: random operations on a block store over a simulated device, of which one write or flush
  * fails, alone or with all that follow, each in its turn; what the store then serves read-only, and
  * what it holds after a power cut, is judged by the model. And single cases, step by step. */
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "store/block_sim_test.h"
 
+#include "base/error.h"
 #include "base/sanitize.h"
 #include "store/block_impl.h"
 #include "store/model_crash_test.h"
@@ -628,41 +632,82 @@ static void threads_turn(const struct lpi_hand *hand)
 	(void)lp_reactor_turn(hand->reactor, true);
 }
 
-/* The helper reads with a reactor and threads of its own while this thread goes on. */
+/* False: there is no io_uring or O_DIRECT here. */
+static bool open_file(struct lpi_store_rig *rig)
+{
+	static const struct lp_bdev_open_options options = {.exclusive = true};
+	char path[] = "reopen-test-XXXXXX";
+	/* The runner gives each test a directory of its own. */
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)LPI_STORE_RIG_BYTES), 0);
+	(void)close(fd);
+	int err = lp_bdev_open_uring(path, &options, &rig->bdev);
+	(void)unlink(path); /* the device stays as long as it is open */
+	if (err < 0)
+		print_message("skip: %s\n", lp_strerror(err));
+	return err == 0;
+}
+
+static bool start_threads(struct bench *bench, bool has_ring)
+{
+	struct lpi_store_rig *rig = &bench->rig;
+	const struct lp_reactor_options reactor = {.name = "threads", .ring = has_ring};
+	*bench = (struct bench){.events = {.health = on_health}};
+	if (lp_reactor_new(&reactor, &rig->hand.reactor) < 0) {
+		assert_true(has_ring);
+		print_message("skip: no io_uring here\n");
+		return false;
+	}
+	lp_test_ok(lp_reactor_start(rig->hand.reactor));
+	if (has_ring && !open_file(rig)) {
+		lp_reactor_free(rig->hand.reactor);
+		return false;
+	}
+	if (!has_ring)
+		lp_test_ok(lp_bdev_open_mem(LPI_STORE_RIG_BYTES, 4096, &rig->bdev));
+	lpi_store_rig_mkfs(rig->bdev);
+	lp_test_ok(lp_workers_new(2, &rig->workers));
+	lp_test_ok(lp_bufs_new(LPI_STORE_RIG_BUFS, &rig->hand.bufs));
+	rig->events = &bench->events;
+	rig->has_threads = true;
+	rig->hand.turn = threads_turn;
+	return true;
+}
+
+static void reopen_with_threads(struct bench *bench, int round)
+{
+	struct lpi_store_rig *rig = &bench->rig;
+	struct lp_store_op op;
+	bench->told_cnt = 0;
+	lp_test_ok(lpi_store_rig_open(rig));
+	struct lp_ino ino = make_file(bench, 'a', LP_PATH_DEFERRED);
+	/* As if a frame had failed; there is no rule for such a device. */
+	lp_commit_abort(lpi_block_of(rig->hand.store)->commit);
+	assert_int_equal(write_tag(bench, ino, 'b', &op), -EROFS);
+	if (round % 3 != 2) {
+		assert_int_equal(read_tag(bench, ino), 'a');
+		check_told(bench, LP_STORE_READ_ONLY);
+		check_refuses(bench);
+	}
+	assert_int_equal(lpi_store_rig_close(rig, false), -ECANCELED);
+}
+
+/* The helper reads with a reactor of its own, and threads, while this thread goes on. */
 static void test_with_threads(void **state)
 {
 	(void)state;
-	struct bench bench = {.events = {.health = on_health}};
-	struct lpi_store_rig *rig = &bench.rig;
-	const struct lp_reactor_options reactor = {.name = "threads"};
-	struct lp_store_op op;
 	/* RocksDB is not instrumented: what its reference counts order looks like a race there. */
 	if (LP_SAN_THREAD)
 		skip();
-	rig->events = &bench.events;
-	lp_test_ok(lp_bdev_open_mem(LPI_STORE_RIG_BYTES, 4096, &rig->bdev));
-	lpi_store_rig_mkfs(rig->bdev);
-	lp_test_ok(lp_reactor_new(&reactor, &rig->hand.reactor));
-	lp_test_ok(lp_reactor_start(rig->hand.reactor));
-	lp_test_ok(lp_workers_new(2, &rig->workers));
-	lp_test_ok(lp_bufs_new(LPI_STORE_RIG_BUFS, &rig->hand.bufs));
-	rig->has_threads = true;
-	rig->hand.turn = threads_turn;
-	for (int round = 0; round < 10; round++) {
-		bench.told_cnt = 0;
-		lp_test_ok(lpi_store_rig_open(rig));
-		struct lp_ino ino = make_file(&bench, 'a', LP_PATH_DEFERRED);
-		/* As if a frame had failed; there is no rule for a device in memory. */
-		lp_commit_abort(lpi_block_of(rig->hand.store)->commit);
-		assert_int_equal(write_tag(&bench, ino, 'b', &op), -EROFS);
-		if (round % 3 != 2) {
-			assert_int_equal(read_tag(&bench, ino), 'a');
-			check_told(&bench, LP_STORE_READ_ONLY);
-			check_refuses(&bench);
-		}
-		assert_int_equal(lpi_store_rig_close(rig, false), -ECANCELED);
+	for (int kind = 0; kind < 2; kind++) {
+		struct bench bench;
+		if (!start_threads(&bench, kind == 1))
+			continue;
+		for (int round = 0; round < 6; round++)
+			reopen_with_threads(&bench, round);
+		lpi_store_rig_fini(&bench.rig);
 	}
-	lpi_store_rig_fini(rig);
 }
 
 int main(void)
