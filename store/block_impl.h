@@ -120,7 +120,8 @@ struct lpi_job {
 	void (*ended)(struct lpi_job *job);
 };
 
-/* --- After a failure (block_reopen.c) ---------------------------------------------------------- */
+/* --- After a failure (block_reopen.c) ----------------------------------------------------------
+ */
 
 enum lpi_reopen_phase {
 	LPI_REOPEN_NONE,    /* it has not failed, or all has been done about it */

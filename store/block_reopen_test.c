@@ -235,8 +235,7 @@ static uint64_t count_ios(uint64_t seed)
 	for (uint64_t i = from; i < events(&bench.rig); i++) {
 		struct lp_sim_event event;
 		lp_sim_event_get(sim_of(&bench), i, &event);
-		cnt += event.type == LP_SIM_SUBMIT &&
-		       (WRITES & LP_SIM_OP(event.opcode)) != 0;
+		cnt += event.type == LP_SIM_SUBMIT && (WRITES & LP_SIM_OP(event.opcode)) != 0;
 	}
 	lpi_model_free(model);
 	lp_test_ok(lpi_store_rig_close(&bench.rig, false));
@@ -332,8 +331,7 @@ static void test_frame_fails(void **state)
 	assert_int_equal(read_tag(&bench, ino), 'a');
 	assert_int_equal(state_of(&bench), LP_STORE_READ_ONLY);
 	check_told(&bench, LP_STORE_READ_ONLY);
-	(void)snprintf(where, sizeof(where), "%s: write-through of ",
-		       lp_bdev_name(bench.rig.bdev));
+	(void)snprintf(where, sizeof(where), "%s: write-through of ", lp_bdev_name(bench.rig.bdev));
 	assert_non_null(strstr(bench.told[0].reason, "the log cannot be written: "));
 	assert_non_null(strstr(bench.told[0].reason, where));
 	assert_non_null(strstr(bench.told[0].reason, " bytes at "));
@@ -448,8 +446,7 @@ static void test_device_vanishes(void **state)
 	assert_false(op.txn.is_unknown);
 	assert_int_equal(state_of(&bench), LP_STORE_OK);
 	assert_int_equal(read_tag(&bench, ino), -EIO);
-	const struct lp_change link = {
-		.type = LP_CHANGE_LINK, .ino = ino, .inode = {.delta = 1}};
+	const struct lp_change link = {.type = LP_CHANGE_LINK, .ino = ino, .inode = {.delta = 1}};
 	op = lpi_txn_op(&link, 1);
 	assert_int_equal(lpi_hand_do(&bench.rig.hand, &op), -EIO);
 	assert_true(op.txn.is_unknown);

@@ -232,7 +232,7 @@ struct lpi_journal {
 	uint32_t prev_crc;
 	uint64_t flush_failures; /* of bdev, when it was opened */
 	uint8_t *super_block;    /* a block to write superblocks from */
-	uint8_t *frame;       /* grows; aligned */
+	uint8_t *frame;          /* grows; aligned */
 	size_t frame_room;
 };
 

@@ -627,9 +627,9 @@ int main(void)
 		cmocka_unit_test(test_full),         cmocka_unit_test(test_journal_full),
 		cmocka_unit_test(test_reserve),      cmocka_unit_test(test_spill),
 		cmocka_unit_test(test_fragmented),   cmocka_unit_test(test_barrier),
-		cmocka_unit_test(test_failed),
-		cmocka_unit_test(test_a_foreign_flush_fails),       cmocka_unit_test(test_failed_data),
-		cmocka_unit_test(test_read_only),    cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_failed),       cmocka_unit_test(test_a_foreign_flush_fails),
+		cmocka_unit_test(test_failed_data),  cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_threads),
 	};
 	return lp_test_main(tests, "blockfs");
 }

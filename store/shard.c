@@ -40,11 +40,11 @@ static void set_reason(struct lp_shard *shard, int err, const char *what, struct
 		if (failure.opcode == LP_BDEV_FLUSH)
 			(void)snprintf(where + len, sizeof(where) - len, "flush: ");
 		else
-			(void)snprintf(where + len, sizeof(where) - len,
-				       "%s of %llu bytes at %llu: ",
-				       lp_bdev_opcode_name(failure.opcode),
-				       (unsigned long long)failure.length_bytes,
-				       (unsigned long long)failure.offset_bytes);
+			(void)snprintf(
+				where + len, sizeof(where) - len,
+				"%s of %llu bytes at %llu: ", lp_bdev_opcode_name(failure.opcode),
+				(unsigned long long)failure.length_bytes,
+				(unsigned long long)failure.offset_bytes);
 	}
 	(void)snprintf(shard->reason, sizeof(shard->reason), "%s: %s%s", what, where,
 		       lp_strerror(err));

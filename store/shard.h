@@ -40,7 +40,8 @@ struct lp_shard;
 
 struct lp_shard_events {
 	/* Once: nothing is acknowledged any more (rule L7). Told from inside whatever found it; the
-	 * reason is one line for people, with the device, the offset and the error if it was one. */
+	 * reason is one line for people, with the device, the offset and the error if it was one.
+	 */
 	void (*failed)(struct lp_shard_events *events, int err, const char *reason);
 };
 

@@ -80,8 +80,7 @@ static void flush_complete(struct lp_bdev_op *op)
 	struct lp_writeback *wb = LP_CONTAINER_OF(op, struct lp_writeback, flush);
 	int err = op->result;
 	/* One that failed for somebody else may have dropped what we had written. */
-	if (err == 0 &&
-	    lp_bdev_flush_failures(lp_bdev_of(wb->options.chan)) != wb->flush_failures)
+	if (err == 0 && lp_bdev_flush_failures(lp_bdev_of(wb->options.chan)) != wb->flush_failures)
 		err = -EIO;
 	wb->flushing = false;
 	lp_bdev_observe(wb->options.observer, op, wb->options.reactor);
