@@ -269,9 +269,9 @@ struct lp_store_op {
 			uint32_t change_cnt;
 			enum lp_store_ack ack;
 			/* Results. */
-			/* With -EIO: it was on its way to the device when that failed. It will be
-			 * there wholly or not at all when the store is opened for writing again;
-			 * until then it is not seen (rule L7). */
+			/* With -EIO: it was on its way to the device when that failed. When the
+			 * store is opened for writing again it will be there, wholly, or not at
+			 * all; read-only it is seen if it is known to be durable (rule L7). */
 			bool is_unknown;
 			uint32_t failed_idx;     /* change_cnt when it was none in particular */
 			uint64_t offset;         /* of a write that appended */
