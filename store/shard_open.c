@@ -397,6 +397,7 @@ int lp_shard_adopt(struct lp_shard *shard, struct lp_reactor *reactor)
 {
 	LP_ASSERT(shard->options.read_only && shard->options.reactor == NULL);
 	shard->options.reactor = reactor;
+	lp_pending_rebind(shard->pending);
 	return open_channels(shard);
 }
 
