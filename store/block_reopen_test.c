@@ -16,7 +16,7 @@
 #include "store/model_crash_test.h"
 
 #define STEPS 90u
-#define RUNS  (LP_ASSERT_SLOW_ON ? 16u : 48u)
+#define RUNS  (LP_ASSERT_SLOW_ON ? 8u : 48u)
 #define WRITES                                                                                     \
 	(LP_SIM_OP(LP_BDEV_WRITE) | LP_SIM_OP(LP_BDEV_WRITE_THROUGH) | LP_SIM_OP(LP_BDEV_FLUSH))
 
