@@ -223,6 +223,14 @@ fail_memory:
 	return err;
 }
 
+int lp_reactor_new_like(const struct lp_reactor *like, const char *name,
+			struct lp_reactor **ret_reactor)
+{
+	struct lp_reactor_options options = like->options; /* constant */
+	options.name = name;
+	return lp_reactor_new(&options, ret_reactor);
+}
+
 void lp_reactor_free(struct lp_reactor *reactor)
 {
 	if (reactor == NULL)

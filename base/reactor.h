@@ -158,6 +158,10 @@ struct lp_reactor_stats {
  * options are copied. Any thread may create; the ring stays asleep until start. */
 int lp_reactor_new(const struct lp_reactor_options *options,
 		   struct lp_reactor **ret_reactor) LP_MUST_CHECK;
+/* One of the same kind and with the same clock, for a helper that turns it for a while to do what
+ * waits for I/O. Any thread, while `like` is there. Errors as lp_reactor_new(). */
+int lp_reactor_new_like(const struct lp_reactor *like, const char *name,
+			struct lp_reactor **ret_reactor) LP_MUST_CHECK;
 /* One line for a person: why io_uring could not be had, and what to change. */
 int lp_reactor_explain(int err, char *buf, size_t len);
 /* Accepts NULL. Nothing may be in flight, armed or queued (asserted). */

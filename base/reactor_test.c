@@ -586,6 +586,24 @@ static void test_two_simulated_on_one_thread(void **state)
 	lp_reactor_free(b);
 }
 
+/* A helper's, made after the one it helps. */
+static void test_one_like_another(void **state)
+{
+	(void)state;
+	struct lp_clock_sim sim;
+	lp_clock_sim_init(&sim, 7, 0);
+	const struct lp_reactor_options options = {.name = "sim", .sim = &sim};
+	struct lp_reactor *first = NULL;
+	struct lp_reactor *like = NULL;
+	lp_test_ok(lp_reactor_new(&options, &first));
+	lp_test_ok(lp_reactor_new_like(first, "like", &like));
+	assert_ptr_equal(lp_reactor_clock(like), lp_reactor_clock(first));
+	lp_test_ok(lp_reactor_start(like));
+	assert_int_equal(lp_reactor_turn(like, true), 0);
+	lp_reactor_free(like);
+	lp_reactor_free(first);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -593,6 +611,7 @@ int main(void)
 		cmocka_unit_test(test_drain_times_out),
 		cmocka_unit_test(test_registered_files_and_buffers),
 		cmocka_unit_test(test_task_queued_by_task_waits_a_turn),
+		cmocka_unit_test(test_one_like_another),
 		cmocka_unit_test(test_timers_on_a_ring),
 		cmocka_unit_test(test_timer_for_now_does_not_keep_the_turn),
 		cmocka_unit_test(test_sources_share_the_turn),

@@ -149,6 +149,14 @@ bool lpi_cached_is_idle(const struct lpi_block *block)
 	return block->cached == NULL || ahead_list_is_empty(&block->cached->running);
 }
 
+void lpi_cached_forget(struct lpi_block *block)
+{
+	struct lpi_cached *cached = block->cached;
+	LP_ASSERT(lpi_cached_is_idle(block));
+	if (cached != NULL)
+		lp_block_cache_invalidate(cached->cache, (struct lp_extent){0, UINT64_MAX});
+}
+
 /* --- What changes ----------------------------------------------------------------------------- */
 
 void lpi_block_freed(struct lpi_block *block, struct lp_extent extent)

@@ -49,6 +49,8 @@ int lpi_cached_open(struct lpi_block *block, uint64_t bytes, uint64_t bytes_max)
 /* Nothing is being read ahead. Also when there is none. */
 void lpi_cached_close(struct lpi_block *block);
 bool lpi_cached_is_idle(const struct lpi_block *block);
+/* Nothing of what is kept is known to be on the device (rule L7). Nothing is being read ahead. */
+void lpi_cached_forget(struct lpi_block *block);
 /* All that it takes, buffers and their administration. */
 void lpi_cached_resize(struct lpi_cached *cached, uint64_t bytes);
 /* A second is over. */

@@ -461,6 +461,8 @@ static int written(struct lpi_edit *edit)
 	if (edit->job.running > 0)
 		return LPI_WAIT;
 	lpi_job_fini(&edit->job);
+	if (err == -ENOSPC)
+		return err; /* of a sparse image's host: that of the store (rule S7) */
 	return err < 0 ? -EIO : 0;
 }
 

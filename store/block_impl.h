@@ -20,6 +20,7 @@
  *   block_get.c      short answers: one inode, one name, one value
  *   block_list.c     lists
  *   block_seek.c     where data begins or ends
+ *   block_reopen.c   after a failure: read-only from the device (rule L7)
  *
  * One rule makes all of it simple: what may wait (reading the index or the device, room, space)
  * comes first and changes nothing that others can see; when nothing is missing any more, all
@@ -121,6 +122,30 @@ struct lpi_job {
 	void (*ended)(struct lpi_job *job);
 };
 
+/* --- After a failure (block_reopen.c) ----------------------------------------------------------
+ */
+
+enum lpi_reopen_phase {
+	LPI_REOPEN_NONE,    /* it has not failed, or all has been done about it */
+	LPI_REOPEN_DRAIN,   /* until nothing is under way */
+	LPI_REOPEN_INDEX,   /* a helper closes the index */
+	LPI_REOPEN_SETTLE,  /* until the index's last news have come */
+	LPI_REOPEN_OPENING, /* a helper opens the shard read-only; there is none */
+};
+
+struct lpi_reopen {
+	enum lpi_reopen_phase phase;
+	bool has_failed;
+	struct lp_store_health health; /* but for DEGRADED, which is asked for */
+	struct lp_shard_events shard_events;
+	struct lp_task task;
+	struct lp_timer timer;
+	struct lp_work work;
+	int result;             /* of the opening */
+	struct lp_shard *shard; /* that was opened */
+	uint64_t seq_end;
+};
+
 /* --- The store -------------------------------------------------------------------------------- */
 
 struct lpi_txn;
@@ -142,6 +167,7 @@ LP_LIST_DEFINE(lpi_waiter_list, struct lp_commit_waiter, node);
 struct lpi_block {
 	struct lp_store base;
 	struct lp_store_options options;
+	/* This and what belongs to it is NULL while it is being opened again, or could not be. */
 	struct lp_shard *shard;
 	struct lp_commit *commit; /* NULL: read-only */
 	struct lp_kv *kv;
@@ -163,6 +189,11 @@ struct lpi_block {
 	struct lpi_waiter_list memory_waiters;
 	struct lp_timer memory_timer;
 	struct lp_buf *zeros; /* 64 KiB of them */
+	/* Reads and questions that wait until the store was opened again. */
+	struct lpi_op_list held;
+	struct lpi_reopen reopen;
+	bool is_closing;
+	uint64_t given_reads; /* completed, and not given back yet: of those that are running */
 	uint64_t running;     /* transactions, reads, queries, trims at work */
 	uint64_t ino_next;    /* the next counter to be given */
 	uint64_t ino_bound;   /* below it everything may be in use: `S inodes` says so */
@@ -190,12 +221,29 @@ struct lpi_block {
 	uint64_t data_throughs;             /* of the direct path: the log's are the others */
 	uint64_t data_through_bytes;
 	struct lp_store_stats stats;
+	struct lp_store_stats past; /* what was asked of devices before a failure */
 };
 
 static inline struct lpi_block *lpi_block_of(struct lp_store *store)
 {
 	return LP_CONTAINER_OF(store, struct lpi_block, base);
 }
+
+void lpi_reopen_init(struct lpi_block *block);
+/* 0, or with what the operation ends at once. */
+int lpi_reopen_admit(const struct lpi_block *block, const struct lp_store_op *op) LP_MUST_CHECK;
+/* It is not to be begun now, and is kept until it can be. */
+bool lpi_reopen_holds(struct lpi_block *block, struct lp_store_op *op);
+/* The same for one that ended because of the failure, and has nothing any more. */
+bool lpi_reopen_takes_back(struct lpi_block *block, struct lp_store_op *op, int result);
+/* For closing: nothing more comes of it. */
+void lpi_reopen_end(struct lpi_block *block);
+void lpi_reopen_read_health(const struct lpi_block *block, struct lp_store_health *ret_health);
+/* Opens the shard; then the block's pointers to its parts are set. */
+void lpi_block_shard_options(struct lpi_block *block, struct lp_shard_options *ret_options);
+void lpi_block_set_shard(struct lpi_block *block, struct lp_shard *shard);
+/* What was asked of the devices by the shard there is goes into block->past. */
+void lpi_block_keep_stats(struct lpi_block *block);
 
 /* Completes an operation: counts it; complete() is called a little later. */
 void lpi_block_complete(struct lpi_block *block, struct lp_store_op *op, int result);

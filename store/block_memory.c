@@ -206,6 +206,8 @@ void lpi_memory_look(struct lpi_block *block)
 	uint64_t index_before = memory->index_cache_bytes;
 	uint64_t data_before = memory->data_cache_bytes;
 	struct lp_kv_stats kv;
+	if (block->kv == NULL)
+		return;
 	lp_kv_read_stats(block->kv, &kv);
 	struct lpi_memory_misses misses = {
 		.nodes = block->nodes.misses - memory->node_misses,
@@ -230,17 +232,19 @@ void lpi_memory_look(struct lpi_block *block)
 void lpi_memory_read_stats(struct lpi_block *block, struct lp_store_stats *stats)
 {
 	const struct lpi_memory *memory = &block->memory;
-	struct lp_kv_stats kv;
+	struct lp_kv_stats kv = {0};
+	stats->budget_bytes = block->options.memory_bytes;
+	stats->pools_bytes = memory->pool_bytes;
+	if (block->kv == NULL)
+		return;
 	lp_kv_read_stats(block->kv, &kv);
 	account_all(block, &kv);
-	stats->budget_bytes = block->options.memory_bytes;
 	stats->nodes_bytes = block->nodes.bytes;
 	stats->nodes_limit_bytes = memory->nodes_bytes;
 	stats->index_cache_bytes = kv.cache_bytes;
 	stats->index_cache_limit_bytes = memory->index_cache_bytes;
 	stats->memtable_bytes = kv.memtable_bytes;
 	stats->index_filter_bytes = kv.index_bytes;
-	stats->pools_bytes = memory->pool_bytes;
 	stats->data_cache_limit_bytes = memory->data_cache_bytes;
 	stats->pending_bytes = lp_pending_stats(block->pending)->versions * LP_BLOCK_BYTES;
 }

@@ -116,6 +116,7 @@ static void publish(struct lpi_read *read)
 	op->read.crc_cnt = read->block_cnt;
 	op->read.bytes = read->bytes;
 	op->work = read;
+	lpi_read_block(read)->given_reads++;
 	lpi_read_block(read)->stats.read_bytes += read->bytes;
 }
 
@@ -139,6 +140,7 @@ void lpi_read_end(struct lpi_block *block, struct lp_store_op *op)
 	struct lpi_read *read = op->work;
 	LP_ASSERT(read->op == op && lp_sm_state(&read->sm) == LPI_READ_DONE);
 	op->work = NULL;
+	block->given_reads--;
 	lpi_read_give_back(read);
 	put_slot(read);
 	lpi_block_memory_freed(block);

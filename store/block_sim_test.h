@@ -24,6 +24,9 @@ struct lpi_store_rig {
 	enum lp_write_path path;
 	uint64_t memory_bytes;
 	uint64_t data_cache_bytes;
+	struct lp_store_events *events; /* or NULL */
+	bool read_only;
+	bool has_threads; /* and real time: whoever makes the parts of such a rig says so */
 };
 
 static inline void lpi_store_rig_turn(const struct lpi_hand *hand)
@@ -51,22 +54,34 @@ static inline void lpi_store_rig_init(struct lpi_store_rig *rig, struct lp_bdev 
 	rig->data_cache_bytes = caches[seed / 2 % LP_ARRAY_SIZE(caches)];
 }
 
+static inline void lpi_store_rig_options(struct lpi_store_rig *rig,
+					 struct lp_store_options *ret_options)
+{
+	*ret_options = (struct lp_store_options){
+		.reactor = rig->hand.reactor,
+		.workers = rig->workers,
+		.devices = &rig->devices,
+		.bufs = rig->hand.bufs,
+		.alloc_kind = rig->alloc_kind,
+		.sim_clock = rig->has_threads ? NULL : &rig->clock.clock,
+		.memory_bytes = rig->memory_bytes,
+		.data_cache_bytes = rig->data_cache_bytes,
+		.index_buffer_bytes = UINT64_C(1) << 17,
+		.deferred_blocks_max = 256,
+		.files_reserve_bytes = UINT64_C(1) << 20,
+		.write_path = rig->path,
+		.ops_max = 8,
+		.events = rig->events,
+		.read_only = rig->read_only,
+	};
+}
+
 static inline int lpi_store_rig_open(struct lpi_store_rig *rig)
 {
-	const struct lp_devices_options devices = {.bdev = {rig->bdev}};
-	const struct lp_store_options options = {.reactor = rig->hand.reactor,
-						 .workers = rig->workers,
-						 .devices = &rig->devices,
-						 .bufs = rig->hand.bufs,
-						 .alloc_kind = rig->alloc_kind,
-						 .sim_clock = &rig->clock.clock,
-						 .memory_bytes = rig->memory_bytes,
-						 .data_cache_bytes = rig->data_cache_bytes,
-						 .index_buffer_bytes = UINT64_C(1) << 17,
-						 .deferred_blocks_max = 256,
-						 .files_reserve_bytes = UINT64_C(1) << 20,
-						 .write_path = rig->path,
-						 .ops_max = 8};
+	const struct lp_devices_options devices = {.bdev = {rig->bdev},
+						   .read_only = rig->read_only};
+	struct lp_store_options options;
+	lpi_store_rig_options(rig, &options);
 	struct lp_label_why why;
 	int err = lp_devices_open(&devices, &rig->devices, &why);
 	if (err == 0)

@@ -32,6 +32,8 @@ static void run_done(struct lp_task *task)
 
 void lpi_block_complete(struct lpi_block *block, struct lp_store_op *op, int result)
 {
+	if (LP_UNLIKELY(lpi_reopen_takes_back(block, op, result)))
+		return;
 	op->result = result;
 	block->stats.ops[op->opcode]++;
 	if (result < 0)
@@ -119,19 +121,16 @@ void lpi_block_slot_freed(struct lpi_block *block)
 		lp_task_queue(block->options.reactor, &block->admit_task);
 }
 
-static int check(const struct lpi_block *block, struct lp_store_op *op)
-{
-	int err = lpi_store_check(op);
-	bool is_read_only = block->commit == NULL || lp_shard_error(block->shard) != 0;
-	return err == 0 && op->opcode == LP_STORE_TXN && is_read_only ? -EROFS : err;
-}
-
 static void block_submit(struct lp_store *store, struct lp_store_op *op)
 {
 	struct lpi_block *block = lpi_block_of(store);
-	int err = check(block, op);
+	int err = lpi_store_check(op);
+	if (err == 0)
+		err = lpi_reopen_admit(block, op);
 	if (err < 0)
 		lpi_block_complete(block, op, err);
+	else if (LP_UNLIKELY(lpi_reopen_holds(block, op)))
+		return;
 	else if (!lpi_op_list_is_empty(&block->waiting_txns))
 		/* Nothing overtakes a transaction that has no slot yet. */
 		lpi_op_list_push_back(&block->waiting_txns, op);
@@ -153,7 +152,12 @@ static struct lp_ino block_new_ino(struct lp_store *store)
 static int block_error(const struct lp_store *store)
 {
 	const struct lpi_block *block = lpi_block_of((struct lp_store *)(uintptr_t)store);
-	return lp_shard_error(block->shard);
+	return block->reopen.health.error;
+}
+
+static void block_read_health(const struct lp_store *store, struct lp_store_health *ret_health)
+{
+	lpi_reopen_read_health(lpi_block_of((struct lp_store *)(uintptr_t)store), ret_health);
 }
 
 static void block_set_write_path(struct lp_store *store, enum lp_write_path path)
@@ -162,20 +166,29 @@ static void block_set_write_path(struct lp_store *store, enum lp_write_path path
 }
 
 /* Write-throughs of the log's channel that are not data are frames. */
-static void read_device_stats(struct lpi_block *block, struct lp_store_stats *stats)
+static void add_device_stats(struct lpi_block *block, struct lp_store_stats *stats)
 {
 	struct lp_bdev_chan *log_chan = lp_shard_log_chan(block->shard);
 	const struct lp_bdev_stats *data = lp_bdev_stats(block->data);
 	const struct lp_bdev_stats *log = lp_bdev_stats(log_chan);
 	bool is_same = log_chan == block->data;
-	stats->log_writes = log->ops[LP_BDEV_WRITE_THROUGH] - (is_same ? block->data_throughs : 0);
-	stats->log_bytes =
+	stats->log_writes += log->ops[LP_BDEV_WRITE_THROUGH] - (is_same ? block->data_throughs : 0);
+	stats->log_bytes +=
 		log->bytes[LP_BDEV_WRITE_THROUGH] - (is_same ? block->data_through_bytes : 0);
-	stats->data_writes = data->ops[LP_BDEV_WRITE] + block->data_throughs;
-	stats->data_bytes = data->bytes[LP_BDEV_WRITE] + block->data_through_bytes;
-	stats->data_reads = data->ops[LP_BDEV_READ];
-	stats->data_read_bytes = data->bytes[LP_BDEV_READ];
-	stats->flushes = data->ops[LP_BDEV_FLUSH] + (is_same ? 0 : log->ops[LP_BDEV_FLUSH]);
+	stats->data_writes += data->ops[LP_BDEV_WRITE] + block->data_throughs;
+	stats->data_bytes += data->bytes[LP_BDEV_WRITE] + block->data_through_bytes;
+	stats->data_reads += data->ops[LP_BDEV_READ];
+	stats->data_read_bytes += data->bytes[LP_BDEV_READ];
+	stats->flushes += data->ops[LP_BDEV_FLUSH] + (is_same ? 0 : log->ops[LP_BDEV_FLUSH]);
+	if (block->commit != NULL)
+		stats->commits += lp_commit_stats(block->commit)->groups;
+}
+
+void lpi_block_keep_stats(struct lpi_block *block)
+{
+	add_device_stats(block, &block->past);
+	block->data_throughs = 0;
+	block->data_through_bytes = 0;
 }
 
 static void read_cached_stats(const struct lpi_block *block, struct lp_store_stats *stats)
@@ -199,16 +212,24 @@ static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_
 	struct lpi_block *block = lpi_block_of(store);
 	struct lp_store_stats *stats = ret_stats;
 	*stats = block->stats;
+	stats->log_writes = block->past.log_writes;
+	stats->log_bytes = block->past.log_bytes;
+	stats->data_writes = block->past.data_writes;
+	stats->data_bytes = block->past.data_bytes;
+	stats->data_reads = block->past.data_reads;
+	stats->data_read_bytes = block->past.data_read_bytes;
+	stats->flushes = block->past.flushes;
+	stats->commits = block->past.commits;
 	stats->inode_hits = block->nodes.hits;
 	stats->inode_misses = block->nodes.misses;
 	stats->cached_bytes = block->nodes.bytes;
+	lpi_memory_read_stats(block, stats);
+	if (block->shard == NULL)
+		return;
 	stats->free_blocks = lp_alloc_free_blocks(lp_space_alloc(block->space));
 	stats->used_blocks = lp_space_used_blocks(block->space);
-	read_device_stats(block, stats);
-	lpi_memory_read_stats(block, stats);
+	add_device_stats(block, stats);
 	read_cached_stats(block, stats);
-	if (block->commit != NULL)
-		stats->commits = lp_commit_stats(block->commit)->groups;
 }
 
 static int block_explain(const struct lp_store *store, uint64_t bytes, char *buf, size_t len)
@@ -248,7 +269,8 @@ static size_t block_read_times(const struct lp_store *store, struct lp_store_tim
 
 static bool block_sim_run_one(struct lp_store *store)
 {
-	return lp_shard_sim_run_one(lpi_block_of(store)->shard);
+	struct lpi_block *block = lpi_block_of(store);
+	return block->shard != NULL && lp_shard_sim_run_one(block->shard);
 }
 
 static int block_close(struct lp_store *store, bool abandon);
@@ -259,6 +281,7 @@ static const struct lpi_store_calls block_calls = {
 	.new_ino = block_new_ino,
 	.close = block_close,
 	.error = block_error,
+	.read_health = block_read_health,
 	.set_write_path = block_set_write_path,
 	.read_stats = block_read_stats,
 	.explain = block_explain,
@@ -295,21 +318,24 @@ static bool is_quiet(const struct lpi_block *block)
 static int block_close(struct lp_store *store, bool abandon)
 {
 	struct lpi_block *block = lpi_block_of(store);
-	LP_ASSERT(block->running == 0);
+	LP_ASSERT(block->running == 0 && lpi_op_list_is_empty(&block->held));
+	block->is_closing = true;
 	if (abandon && block->commit != NULL)
 		lp_commit_abort(block->commit);
 	lpi_trims_stop(block);
+	lpi_reopen_end(block);
 	while (!is_quiet(block)) {
 		if (block->options.sim_clock != NULL)
-			(void)lp_shard_sim_run_one(block->shard);
+			(void)block_sim_run_one(store);
 		(void)lp_reactor_turn(block->options.reactor, true);
 	}
 	lp_timer_stop(block->options.reactor, &block->memory_timer);
 	if (!abandon && block->commit != NULL)
 		lpi_policy_close(block);
+	int failed = block->reopen.health.error;
 	int err = lp_shard_close(block->shard, abandon);
 	free_parts(block);
-	return err;
+	return err == 0 && !abandon ? failed : err;
 }
 
 /* --- Opening ---------------------------------------------------------------------------------- */
@@ -348,10 +374,10 @@ static int make_parts(struct lpi_block *block)
 	return err;
 }
 
-static int open_shard(struct lpi_block *block)
+void lpi_block_shard_options(struct lpi_block *block, struct lp_shard_options *ret_options)
 {
 	const struct lp_store_options *options = &block->options;
-	const struct lp_shard_options shard = {
+	*ret_options = (struct lp_shard_options){
 		.reactor = options->reactor,
 		.workers = options->workers,
 		.devices = options->devices,
@@ -364,19 +390,34 @@ static int open_shard(struct lpi_block *block)
 		.memory_bytes = options->memory_bytes,
 		.deferred_blocks_max = options->deferred_blocks_max,
 		.files_reserve_bytes = options->files_reserve_bytes,
+		.read_only = options->read_only,
+		.events = &block->reopen.shard_events,
 		.log_observer = &block->policy.log_observer,
 		.writeback_observer = &block->policy.data_observer,
 	};
-	int err = lp_shard_open(&shard, &block->shard);
-	if (err < 0)
-		return err;
-	block->commit = lp_shard_commit(block->shard);
-	block->kv = lp_shard_kv(block->shard);
-	block->overlay = lp_shard_overlay(block->shard);
-	block->space = lp_shard_space(block->shard);
-	block->pending = lp_shard_pending(block->shard);
-	block->data = lp_shard_data(block->shard);
-	return 0;
+}
+
+void lpi_block_set_shard(struct lpi_block *block, struct lp_shard *shard)
+{
+	bool has = shard != NULL;
+	block->shard = shard;
+	block->commit = has ? lp_shard_commit(shard) : NULL;
+	block->kv = has ? lp_shard_kv(shard) : NULL;
+	block->overlay = has ? lp_shard_overlay(shard) : NULL;
+	block->space = has ? lp_shard_space(shard) : NULL;
+	block->pending = has ? lp_shard_pending(shard) : NULL;
+	block->data = has ? lp_shard_data(shard) : NULL;
+}
+
+static int open_shard(struct lpi_block *block)
+{
+	struct lp_shard_options options;
+	struct lp_shard *shard = NULL;
+	lpi_block_shard_options(block, &options);
+	int err = lp_shard_open(&options, &shard);
+	if (err == 0)
+		lpi_block_set_shard(block, shard);
+	return err;
 }
 
 static int load_ino_bound(struct lpi_block *block)
@@ -431,6 +472,7 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 	block->done_task.run = run_done;
 	block->admit_task.run = run_admit;
 	block->memory_timer.fire = memory_fire;
+	lpi_reopen_init(block);
 	block->txn_observer = (struct lp_sm_observer){observe, block->txn_times};
 	block->read_observer = (struct lp_sm_observer){observe, block->read_times};
 	block->query_observer = (struct lp_sm_observer){observe, block->query_times};
@@ -438,6 +480,7 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 	lpi_memory_divide(&block->memory, &block->options, lpi_memory_of_pools(&block->options));
 	int err = open_shard(block);
 	if (err < 0) {
+		lp_task_cancel(&block->reopen.task);
 		free(block);
 		return err;
 	}

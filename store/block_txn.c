@@ -77,6 +77,9 @@ static void fail(struct lpi_txn *txn, int err)
 		txn->result = err;
 		return;
 	}
+	/* Nothing of it is in a frame: it is certainly not done. */
+	if (err == -EIO && lp_shard_error(txn->block->shard) != 0)
+		err = -EROFS;
 	lpi_edit_fini(txn, false);
 	drop_trims(txn);
 	let_go(txn);
@@ -223,7 +226,7 @@ static int admit(struct lpi_txn *txn)
 
 static int prepare(struct lpi_txn *txn)
 {
-	int err = lp_shard_error(txn->block->shard) != 0 ? -EIO : 0;
+	int err = lp_shard_error(txn->block->shard) != 0 ? -EROFS : 0;
 	if (err == 0 && !txn->is_resolved)
 		err = lpi_txn_resolve(txn);
 	if (err == -EAGAIN)
@@ -248,14 +251,14 @@ static void logged(struct lpi_txn *txn)
 	lpi_edit_fini(txn, true);
 	let_go(txn);
 	lpi_txn_move(txn, LPI_TXN_LOGGED);
-	if (txn->op->txn.ack == LP_ACK_DURABLE) {
+	/* The pipeline may have ended while the changes were made: then none of them will be. */
+	bool is_lost = lp_shard_error(block->shard) != 0;
+	if (!is_lost && txn->op->txn.ack == LP_ACK_DURABLE) {
 		lp_commit_wait(block->commit, &txn->waiter);
 		return;
 	}
-	/* The pipeline may have ended while the changes were made: then none of them will be. */
-	bool is_lost = lp_shard_error(block->shard) != 0;
 	lpi_txn_move(txn, is_lost ? LPI_TXN_FAILED : LPI_TXN_DONE);
-	end(txn, is_lost ? -EIO : 0);
+	end(txn, is_lost ? -EROFS : 0);
 }
 
 void lpi_txn_run(struct lpi_txn *txn)
@@ -284,6 +287,7 @@ static void told(struct lp_commit_waiter *waiter, int result)
 	struct lpi_txn *txn = LP_CONTAINER_OF(waiter, struct lpi_txn, waiter);
 	enum lpi_txn_state state = lp_sm_state(&txn->sm);
 	if (state == LPI_TXN_LOGGED) {
+		txn->op->txn.is_unknown = result == -EIO;
 		lpi_txn_move(txn, result < 0 ? LPI_TXN_FAILED : LPI_TXN_DONE);
 		end(txn, result);
 	} else if (state == LPI_TXN_SPACE && result < 0) {

@@ -158,7 +158,8 @@ static void fail(struct lp_commit *commit, int err)
 		struct group *group = group_at(commit, p);
 		while (dirty_list_pop_front(&group->dirty) != NULL)
 			continue;
-		tell_all(&group->waiters, -EIO);
+		/* What is in no frame can never have happened. */
+		tell_all(&group->waiters, group->submitted ? -EIO : -EROFS);
 		tell_all(&group->inserted_waiters, -EIO);
 	}
 	tell_all(&commit->room_waiters, -EIO);

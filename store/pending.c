@@ -501,6 +501,12 @@ uint64_t lp_pending_oldest_seq(const struct lp_pending *pending)
 	return oldest != NULL ? oldest->seq : UINT64_MAX;
 }
 
+void lp_pending_rebind(struct lp_pending *pending)
+{
+	lp_pool_rebind(pending->versions);
+	lp_pool_rebind(pending->entries);
+}
+
 const struct lp_pending_stats *lp_pending_stats(const struct lp_pending *pending)
 {
 	return &pending->stats;

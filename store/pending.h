@@ -90,6 +90,9 @@ void lp_pending_flush_end(struct lp_pending *pending, bool ok);
 /* Blocks that are written and wait for a flush. */
 uint64_t lp_pending_unflushed(const struct lp_pending *pending);
 
+/* Another thread takes it over; the caller has ordered the two. */
+void lp_pending_rebind(struct lp_pending *pending);
+
 /* UINT64_MAX when no version is held. */
 uint64_t lp_pending_oldest_seq(const struct lp_pending *pending);
 const struct lp_pending_stats *lp_pending_stats(const struct lp_pending *pending);

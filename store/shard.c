@@ -11,6 +11,7 @@
  * persisted, the first with a payload that is not in its place, and the first with a change of
  * space that no persisted record contains (rule S2).
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,16 +28,52 @@
 
 static void tell_space(struct lp_shard *shard, int result);
 
-static void fail_shard(struct lp_shard *shard, int err)
+/* What did not work, and if it was a device what that said last. */
+static void set_reason(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
+{
+	struct lp_bdev_failure failure;
+	char where[LP_SHARD_REASON_BYTES / 2] = "";
+	if (bdev != NULL && lp_bdev_last_failure(bdev, &failure)) {
+		err = failure.result;
+		(void)snprintf(where, sizeof(where), "%s: ", lp_bdev_name(bdev));
+		size_t len = strlen(where);
+		if (failure.opcode == LP_BDEV_FLUSH)
+			(void)snprintf(where + len, sizeof(where) - len, "flush: ");
+		else
+			(void)snprintf(
+				where + len, sizeof(where) - len,
+				"%s of %llu bytes at %llu: ", lp_bdev_opcode_name(failure.opcode),
+				(unsigned long long)failure.length_bytes,
+				(unsigned long long)failure.offset_bytes);
+	}
+	(void)snprintf(shard->reason, sizeof(shard->reason), "%s: %s%s", what, where,
+		       lp_strerror(err));
+}
+
+/* Rule L7. bdev: where it failed; NULL: it was no device. */
+static void fail_shard(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
 {
 	if (shard->error != 0)
 		return;
 	shard->error = err;
+	set_reason(shard, err, what, bdev);
 	/* What waits for durability is told; nothing more is taken in (rule L7). */
 	if (lp_commit_error(shard->commit) == 0)
 		lp_commit_abort(shard->commit);
 	lp_writeback_stop(shard->writeback);
 	tell_space(shard, -EIO);
+	if (shard->options.events != NULL)
+		shard->options.events->failed(shard->options.events, err, shard->reason);
+}
+
+static void fail_by_index(struct lp_shard *shard, int err)
+{
+	char what[LP_SHARD_REASON_BYTES / 2 + 32];
+	(void)pthread_mutex_lock(&shard->kv_reason_lock);
+	(void)snprintf(what, sizeof(what), "the index cannot be written%s%s",
+		       shard->kv_reason[0] != 0 ? ": " : "", shard->kv_reason);
+	(void)pthread_mutex_unlock(&shard->kv_reason_lock);
+	fail_shard(shard, err, what, NULL);
 }
 
 /* --- Trimming and pressure -------------------------------------------------------------------- */
@@ -174,7 +211,13 @@ static void on_inserted(struct lp_commit_events *events, uint64_t seq)
 
 static void on_failed(struct lp_commit_events *events, int err)
 {
-	fail_shard(of_commit(events), err);
+	struct lp_shard *shard = of_commit(events);
+	if (lp_log_error(shard->log) < 0)
+		fail_shard(shard, err, "the log cannot be written", lp_bdev_of(shard->log_chan));
+	else if (lp_kv_error(shard->kv) < 0)
+		fail_by_index(shard, err);
+	else
+		fail_shard(shard, err, "a commit was given up", NULL);
 }
 
 /* --- What write-back tells -------------------------------------------------------------------- */
@@ -217,9 +260,16 @@ static void settled(struct lp_writeback_events *events)
 	relieve(of_writeback(events));
 }
 
+/* Whoever waits for room in a log that cannot be trimmed learns that it is in vain. */
+static void writeback_full(struct lp_writeback_events *events)
+{
+	lp_commit_wake_room(of_writeback(events)->commit);
+}
+
 static void writeback_failed(struct lp_writeback_events *events, int err)
 {
-	fail_shard(of_writeback(events), err);
+	struct lp_shard *shard = of_writeback(events);
+	fail_shard(shard, err, "deferred data cannot be written", lp_bdev_of(shard->data));
 }
 
 /* --- What the index tells, from its own threads ----------------------------------------------- */
@@ -261,7 +311,9 @@ static void kv_compact_failed(struct lp_kv_events *events, int err)
 static void kv_failed(struct lp_kv_events *events, int err, bool final, const char *reason)
 {
 	struct lp_shard *shard = of_kv(events);
-	(void)reason; /* the daemon's log has it */
+	(void)pthread_mutex_lock(&shard->kv_reason_lock);
+	(void)snprintf(shard->kv_reason, sizeof(shard->kv_reason), "%s", reason);
+	(void)pthread_mutex_unlock(&shard->kv_reason_lock);
 	atomic_store(&shard->kv_error, err);
 	if (final)
 		atomic_store(&shard->kv_error_final, true);
@@ -297,7 +349,7 @@ static void resume_done(struct lp_work *work)
 	}
 	/* A full device may have room again; one that goes on failing is given up (rule L5). */
 	if (shard->resume_result != -ENOSPC && ++shard->resume_failures > RESUMES_MAX) {
-		fail_shard(shard, shard->resume_result);
+		fail_by_index(shard, shard->resume_result);
 		return;
 	}
 	lpi_shard_resume_later(shard);
@@ -345,7 +397,7 @@ void lpi_shard_take_up_kv_news(struct lp_shard *shard)
 		lpi_reclaim_look(shard);
 	}
 	if (atomic_load(&shard->kv_error_final))
-		fail_shard(shard, atomic_load(&shard->kv_error));
+		fail_by_index(shard, atomic_load(&shard->kv_error));
 	else if (atomic_load(&shard->kv_error) != 0 || atomic_load(&shard->kv_is_short))
 		lpi_shard_resume_later(shard);
 }
@@ -393,7 +445,8 @@ static void lease_done(struct lp_work *work)
 	if (err == 0)
 		shard->lease_hint = shard->lease_chunk + 1;
 	else if (err != -ENOSPC)
-		fail_shard(shard, err);
+		fail_shard(shard, err, "the chunk table cannot be written",
+			   lp_bdev_of(shard->data));
 	tell_space(shard, shard->error != 0 ? -EIO : err);
 	if (err == 0)
 		want_chunk(shard);
@@ -484,7 +537,8 @@ void lp_shard_freed(struct lp_shard *shard, struct lp_extent extent)
 	shard->freeing_blocks += extent.cnt;
 	int err = lp_pending_freed(shard->pending, lp_commit_seq(shard->commit), extent);
 	if (err < 0)
-		fail_shard(shard, err); /* half a change must not be committed */
+		/* Half a change must not be committed. */
+		fail_shard(shard, err, "a block could not be freed", NULL);
 }
 
 /* --- Birth ------------------------------------------------------------------------------------ */
@@ -499,6 +553,7 @@ void lpi_shard_init_running(struct lp_shard *shard)
 							       .begins = writing_begins,
 							       .ended = writing_ended,
 							       .settled = settled,
+							       .full = writeback_full,
 							       .failed = writeback_failed};
 	shard->kv_events = (struct lp_kv_events){
 		.flushed = kv_flushed, .failed = kv_failed, .compact_failed = kv_compact_failed};
@@ -508,6 +563,7 @@ void lpi_shard_init_running(struct lp_shard *shard)
 	shard->flush_work = (struct lp_work){.run = flush_run, .done = flush_done};
 	shard->lease_work = (struct lp_work){.run = lease_run, .done = lease_done};
 	shard->lease_timer.fire = lease_fire;
+	(void)pthread_mutex_init(&shard->kv_reason_lock, NULL); /* cannot fail on Linux */
 	lpi_space_waiters_init(&shard->space_waiters);
 	lpi_reclaim_init(shard);
 	lpi_pin_list_init(&shard->pins_free);
@@ -542,6 +598,22 @@ void lpi_shard_stop_timers(struct lp_shard *shard)
 int lp_shard_error(const struct lp_shard *shard)
 {
 	return shard->error;
+}
+
+const char *lp_shard_reason(const struct lp_shard *shard)
+{
+	return shard->reason;
+}
+
+int lp_shard_index_error(const struct lp_shard *shard)
+{
+	return shard->kv != NULL ? lp_kv_error(shard->kv) : 0;
+}
+
+uint64_t lp_shard_durable_seq(const struct lp_shard *shard)
+{
+	return shard->commit != NULL ? lp_commit_durable_seq(shard->commit)
+				     : shard->recovery.last_seq;
 }
 
 bool lp_shard_is_read_only(const struct lp_shard *shard)
@@ -586,7 +658,7 @@ struct lp_bdev_chan *lp_shard_data(struct lp_shard *shard)
 
 bool lp_shard_sim_run_one(struct lp_shard *shard)
 {
-	return lp_kv_sim_run_one(shard->kv);
+	return shard->kv != NULL && lp_kv_sim_run_one(shard->kv);
 }
 
 const struct lp_shard_recovery *lp_shard_recovery(const struct lp_shard *shard)

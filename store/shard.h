@@ -36,6 +36,15 @@
 
 struct lp_shard;
 
+#define LP_SHARD_REASON_BYTES 256u
+
+struct lp_shard_events {
+	/* Once: nothing is acknowledged any more (rule L7). Told from inside whatever found it; the
+	 * reason is one line for people, with the device, the offset and the error if it was one.
+	 */
+	void (*failed)(struct lp_shard_events *events, int err, const char *reason);
+};
+
 struct lp_shard_options {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
@@ -50,6 +59,10 @@ struct lp_shard_options {
 	uint64_t deferred_blocks_max; /* payloads waiting for their place; 0: a default */
 	uint64_t files_reserve_bytes; /* 0: a default */
 	bool read_only;               /* a must if the devices are */
+	/* Read-only: frames of the log from this one on are as if they were not there, since nobody
+	 * knows whether they are durable; 0: none. */
+	uint64_t seq_end;
+	struct lp_shard_events *events;        /* or NULL */
 	struct lp_bdev_observer *log_observer; /* of frames; or NULL */
 	struct lp_bdev_observer *writeback_observer;
 };
@@ -64,7 +77,39 @@ int lp_shard_open(const struct lp_shard_options *options,
  * acknowledged has in any case, and is found by the next opening. */
 int lp_shard_close(struct lp_shard *shard, bool abandon) LP_MUST_CHECK;
 
+/* --- After a failure ---------------------------------------------------------------------------
+ *
+ * A shard that has failed is taken apart, and opened again read-only, by its thread and a helper
+ * in turn, so that the thread never waits:
+ *
+ *   thread: lp_shard_stop(), turns until lp_shard_is_stopped()
+ *   helper: lp_shard_close_index()
+ *   thread: turns until lp_shard_is_stopped(), lp_shard_close(), which waits for nothing then
+ *   helper: lp_shard_open_aside()
+ *   thread: lp_shard_adopt()
+ */
+
+/* Begins nothing more; what is under way ends. */
+void lp_shard_stop(struct lp_shard *shard);
+/* Nothing is under way. */
+bool lp_shard_is_stopped(const struct lp_shard *shard);
+/* May block. Of the shard's parts only those of the index may be used meanwhile, by nobody. */
+void lp_shard_close_index(struct lp_shard *shard);
+/* As lp_shard_open() read-only, but by a helper, which turns a reactor of its own meanwhile.
+ * options.reactor says of what kind. The shard has no way to its devices until it is adopted. */
+int lp_shard_open_aside(const struct lp_shard_options *options,
+			struct lp_shard **ret_shard) LP_MUST_CHECK;
+/* It is this reactor's from now on; after an error it may only be closed. */
+int lp_shard_adopt(struct lp_shard *shard, struct lp_reactor *reactor) LP_MUST_CHECK;
+
 int lp_shard_error(const struct lp_shard *shard);
+/* Why it failed; "" while it has not. */
+const char *lp_shard_reason(const struct lp_shard *shard);
+/* 0, or why the index cannot be written at present, though the shard goes on and it is tried again.
+ * -ENOSPC among others. */
+int lp_shard_index_error(const struct lp_shard *shard);
+/* The last frame that is known to be durable. */
+uint64_t lp_shard_durable_seq(const struct lp_shard *shard);
 
 bool lp_shard_is_read_only(const struct lp_shard *shard);
 
@@ -108,7 +153,8 @@ enum lp_shard_use {
 int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use) LP_MUST_CHECK;
 /* Something was removed from the index. */
 void lp_shard_note_removal(struct lp_shard *shard);
-/* The index has no space, and the log is full of what it cannot take. */
+/* The index, or the host of an image file, has no space, and the log is full of what waits for it.
+ */
 bool lp_shard_is_stuck(const struct lp_shard *shard);
 /* Told when that has ended, with 0, or -ENOSPC when it takes long. */
 void lp_shard_wait_index_room(struct lp_shard *shard, struct lp_commit_waiter *waiter);

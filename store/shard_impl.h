@@ -4,6 +4,7 @@
 #ifndef LP_STORE_SHARD_IMPL_H
 #define LP_STORE_SHARD_IMPL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "store/index_plan.h"
@@ -78,6 +79,8 @@ struct lp_shard {
 	_Atomic int kv_error;
 	_Atomic bool kv_error_final;
 	_Atomic bool kv_is_short; /* a compaction found no space */
+	pthread_mutex_t kv_reason_lock;
+	char kv_reason[LP_SHARD_REASON_BYTES / 2]; /* of the newest error */
 	struct lp_timer resume_timer;
 	struct lp_work resume_work;
 	int resume_result;
@@ -106,6 +109,7 @@ struct lp_shard {
 	uint8_t *record;           /* room for one checkpoint record */
 	uint8_t *change_bytes;     /* room for the changes of one frame */
 	int error;
+	char reason[LP_SHARD_REASON_BYTES];
 	bool is_door_closed; /* the log is too full for more than making room */
 	bool closing;
 	struct lp_shard_recovery recovery;

@@ -325,6 +325,7 @@ int lp_shard_open(const struct lp_shard_options *options, struct lp_shard **ret_
 {
 	if (options->devices->read_only && !options->read_only)
 		return -EROFS;
+	LP_ASSERT(options->read_only || options->seq_end == 0);
 	struct lp_shard *shard = calloc(1, sizeof(*shard));
 	if (shard == NULL)
 		return -ENOMEM;
@@ -349,6 +350,57 @@ int lp_shard_open(const struct lp_shard_options *options, struct lp_shard **ret_
 	return 0;
 }
 
+/* --- Aside ----------------------------------------------------------------------------------- */
+
+static void close_channels(struct lp_shard *shard)
+{
+	if (shard->log_chan != shard->data)
+		lp_bdev_detach(shard->log_chan);
+	lp_bdev_detach(shard->data);
+	shard->log_chan = NULL;
+	shard->data = NULL;
+}
+
+static int open_on(struct lp_reactor *reactor, const struct lp_shard_options *options,
+		   struct lp_shard **ret_shard)
+{
+	struct lp_shard_options own = *options;
+	struct lp_shard *shard = NULL;
+	int err = lp_reactor_start(reactor);
+	own.reactor = reactor;
+	if (err == 0)
+		err = lp_shard_open(&own, &shard);
+	if (err < 0)
+		return err;
+	/* The log has been read, and is of no more use. */
+	lp_log_free(shard->log);
+	shard->log = NULL;
+	close_channels(shard);
+	shard->options.reactor = NULL;
+	*ret_shard = shard;
+	return 0;
+}
+
+int lp_shard_open_aside(const struct lp_shard_options *options, struct lp_shard **ret_shard)
+{
+	struct lp_reactor *reactor = NULL;
+	LP_ASSERT(options->read_only);
+	int err = lp_reactor_new_like(options->reactor, "reopening", &reactor);
+	if (err < 0)
+		return err;
+	err = open_on(reactor, options, ret_shard);
+	lp_reactor_free(reactor);
+	return err;
+}
+
+int lp_shard_adopt(struct lp_shard *shard, struct lp_reactor *reactor)
+{
+	LP_ASSERT(shard->options.read_only && shard->options.reactor == NULL);
+	shard->options.reactor = reactor;
+	lp_pending_rebind(shard->pending);
+	return open_channels(shard);
+}
+
 /* --- Close ------------------------------------------------------------------------------------ */
 
 static void index_flush_run(struct lp_work *work)
@@ -360,12 +412,6 @@ static void index_flush_run(struct lp_work *work)
 static void nothing_more(struct lp_work *work)
 {
 	(void)work;
-}
-
-static bool is_busy(const struct lp_shard *shard)
-{
-	return !lp_commit_is_idle(shard->commit) || !lp_writeback_is_idle(shard->writeback) ||
-	       !lpi_shard_is_quiet(shard);
 }
 
 /* For how long the index has got nowhere, and why. */
@@ -403,6 +449,8 @@ static int wait_idle(struct lp_shard *shard, struct patience *patience)
 static int land_pending(struct lp_shard *shard)
 {
 	while (lp_pending_stats(shard->pending)->versions > 0 && shard->error == 0) {
+		if (lp_writeback_is_full(shard->writeback))
+			return -ENOSPC; /* the log has it */
 		if (lp_writeback_is_idle(shard->writeback))
 			lp_writeback_hurry(shard->writeback);
 		lpi_shard_turn(shard);
@@ -493,20 +541,47 @@ static int close_log(struct lp_shard *shard)
 	return closing.closing.result;
 }
 
-/* Stops what runs, in order or at once. */
-static int stop(struct lp_shard *shard, bool abandon)
+void lp_shard_stop(struct lp_shard *shard)
 {
-	int err = abandon ? 0 : settle(shard);
 	shard->closing = true;
 	lpi_shard_stop_timers(shard);
 	if (!lp_commit_is_idle(shard->commit) && lp_commit_error(shard->commit) == 0)
 		lp_commit_abort(shard->commit);
 	lp_writeback_stop(shard->writeback);
-	while (is_busy(shard) || !lp_log_is_idle(shard->log))
+}
+
+bool lp_shard_is_stopped(const struct lp_shard *shard)
+{
+	return lp_commit_is_idle(shard->commit) && lp_writeback_is_idle(shard->writeback) &&
+	       lpi_shard_is_quiet(shard) && lp_log_is_idle(shard->log);
+}
+
+/* Stops what runs, in order or at once. */
+static int stop(struct lp_shard *shard, bool abandon)
+{
+	int err = abandon ? 0 : settle(shard);
+	lp_shard_stop(shard);
+	while (!lp_shard_is_stopped(shard))
 		lpi_shard_turn(shard);
 	if (err == 0 && !abandon)
 		err = close_log(shard);
 	return err;
+}
+
+/* Its jobs may still come to the barrier, and find nothing to wait for. */
+static int close_index(struct lp_shard *shard)
+{
+	int err = lp_kv_close(shard->kv);
+	shard->kv = NULL;
+	return err;
+}
+
+void lp_shard_close_index(struct lp_shard *shard)
+{
+	LP_ASSERT(shard->error != 0 && shard->closing);
+	/* What it could not write any more is in the log. */
+	int ignored = close_index(shard);
+	(void)ignored;
 }
 
 int lp_shard_close(struct lp_shard *shard, bool abandon)
@@ -518,9 +593,7 @@ int lp_shard_close(struct lp_shard *shard, bool abandon)
 		err = shard->error;
 	shard->closing = true;
 	lpi_shard_stop_timers(shard);
-	/* Its jobs may still come to the barrier, and find nothing to wait for. */
-	int kv_err = lp_kv_close(shard->kv);
-	shard->kv = NULL;
+	int kv_err = close_index(shard);
 	if (err == 0 && !abandon)
 		err = kv_err;
 	while (!lpi_shard_is_quiet(shard))
@@ -534,11 +607,10 @@ int lp_shard_close(struct lp_shard *shard, bool abandon)
 	lp_overlay_free(shard->overlay);
 	lp_kvfs_ro_free(shard->kvfs_ro);
 	lp_blockfs_close(shard->files);
-	if (shard->log_chan != shard->data)
-		lp_bdev_detach(shard->log_chan);
-	lp_bdev_detach(shard->data);
+	close_channels(shard);
 	free(shard->record);
 	free(shard->change_bytes);
+	(void)pthread_mutex_destroy(&shard->kv_reason_lock);
 	free(shard);
 	return err;
 }

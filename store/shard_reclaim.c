@@ -206,7 +206,8 @@ static bool has_room(const struct lp_shard *shard, enum lp_shard_use use)
 
 bool lp_shard_is_stuck(const struct lp_shard *shard)
 {
-	return lp_kv_error(shard->kv) == -ENOSPC && lp_log_is_tight(shard->log);
+	bool is_full = lp_kv_error(shard->kv) == -ENOSPC || lp_writeback_is_full(shard->writeback);
+	return is_full && lp_log_is_tight(shard->log);
 }
 
 void lp_shard_note_removal(struct lp_shard *shard)

@@ -137,6 +137,9 @@ static int replay_frees(struct replay *replay, const struct lp_log_view *view)
 static int replay_frame(struct lp_log_recovery *recovery, const struct lp_log_view *view)
 {
 	struct replay *replay = LP_CONTAINER_OF(recovery, struct replay, recovery);
+	uint64_t seq_end = replay->shard->options.seq_end;
+	if (seq_end != 0 && view->head.seq >= seq_end)
+		return 0;
 	int err = replay_batch(replay, view);
 	if (err == 0)
 		err = replay_payloads(replay, view);
@@ -375,6 +378,8 @@ static int replay_run(struct replay *replay)
 	while (!replay->done)
 		lpi_shard_turn(shard);
 	shard->recovery.last_seq = recovery->last_seq;
+	if (shard->options.seq_end != 0)
+		shard->recovery.last_seq = LP_MIN(recovery->last_seq, shard->options.seq_end - 1);
 	shard->recovery.frames = recovery->frame_cnt;
 	shard->recovery.was_clean = recovery->was_clean;
 	shard->trimmed_seq = recovery->oldest_needed;

@@ -27,11 +27,20 @@
  *   -EINVAL, -E2BIG, -EFBIG, -ENAMETOOLONG, -EISDIR, -ENOTDIR, -EOVERFLOW   it can never be
  *   -ENOSPC            the device is full
  *   -EBADMSG, -EUCLEAN damaged data, recorded by lp_corrupt() with inode and offset
- *   -EIO               the device failed; of a transaction: the outcome is unknown until the store
- *                      was opened again (rule L7)
- *   -EROFS             the store is read-only, or has failed before
+ *   -EIO               the device failed, for this operation or for good. A transaction has not
+ *                      happened, unless op->txn.is_unknown
+ *   -EROFS             the store is read-only, or has failed before: a transaction has certainly
+ *                      not happened
  * Submitting never fails: what cannot be had at once is waited for. What waits is bounded by the
  * caller's own pools.
+ *
+ * When a device fails to write the log, to flush, or to take deferred data to its place, or the
+ * index cannot be written for good, the store goes on read-only (rule L7). What was under way ends,
+ * transactions with -EIO or -EROFS. All that is in memory is dropped, and what is durable is read
+ * back from the device by a helper. Reads and questions wait meanwhile, also those that had begun,
+ * and then see what was durable when it failed, or say -EIO if the device cannot be read either. A
+ * sync says -EIO from the failure on, for what was ordered may be lost. lp_store_read_health() says
+ * what has happened. The way back is to close the store and open it again.
  */
 #ifndef LP_STORE_STORE_H
 #define LP_STORE_STORE_H
@@ -274,6 +283,10 @@ struct lp_store_op {
 			uint32_t change_cnt;
 			enum lp_store_ack ack;
 			/* Results. */
+			/* With -EIO: it was on its way to the device when that failed. When the
+			 * store is opened for writing again it will be there, wholly, or not at
+			 * all; read-only it is seen if it is known to be durable (rule L7). */
+			bool is_unknown;
 			uint32_t failed_idx;     /* change_cnt when it was none in particular */
 			uint64_t offset;         /* of a write that appended */
 			uint64_t version_nr;     /* of the inode of the data change, or of the first
@@ -367,6 +380,31 @@ struct lp_ino lp_store_new_ino(struct lp_store *store);
 
 /* --- Opening, closing, state ------------------------------------------------------------------ */
 
+#define LP_STORE_REASON_BYTES 320u
+
+enum lp_store_state {
+	LP_STORE_OK,
+	LP_STORE_DEGRADED,  /* all is served, but the index cannot be written at present */
+	LP_STORE_REOPENING, /* a device failed; reads wait */
+	LP_STORE_READ_ONLY, /* what was durable is served */
+	LP_STORE_DEAD,      /* and cannot be read either: all says -EIO or -EROFS */
+	LP_STORE_STATE_CNT
+};
+
+struct lp_store_health {
+	enum lp_store_state state;
+	int error;                          /* the first that led here; 0: none */
+	int64_t since_ns;                   /* the system's time; 0: since it was opened */
+	char reason[LP_STORE_REASON_BYTES]; /* one line: what failed, device, offset, error */
+};
+
+/* Embedded by who listens. */
+struct lp_store_events {
+	/* Once for each of REOPENING, READ_ONLY and DEAD, when the store gets there after a
+	 * failure; never inside a call: what is to be logged. */
+	void (*health)(struct lp_store_events *events, const struct lp_store_health *health);
+};
+
 struct lp_store_options {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
@@ -385,6 +423,7 @@ struct lp_store_options {
 	uint32_t inline_max;              /* bytes; 0: the default of 2048; LP_STORE_NO_INLINE */
 	uint32_t ops_max;                 /* transactions or reads at work at a time; 0: 256 each */
 	bool read_only;                   /* nothing is written; transactions say -EROFS */
+	struct lp_store_events *events;   /* or NULL */
 };
 
 #define LP_STORE_NO_INLINE UINT32_MAX
@@ -399,6 +438,9 @@ int lp_store_open_mem(const struct lp_store_options *options,
  * store is gone in any case; the result says whether all of it is durable. Accepts NULL. */
 int lp_store_close(struct lp_store *store, bool abandon) LP_MUST_CHECK;
 
+void lp_store_read_health(const struct lp_store *store, struct lp_store_health *ret_health);
+/* Static, for people: "ok". */
+const char *lp_store_state_name(enum lp_store_state state);
 /* 0, or why nothing can be changed any more. */
 int lp_store_error(const struct lp_store *store);
 /* From the next write on. */

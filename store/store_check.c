@@ -603,6 +603,7 @@ static void clear_txn(struct lp_store_op *op)
 {
 	op->txn.failed_idx = op->txn.change_cnt;
 	op->txn.offset = 0;
+	op->txn.is_unknown = false;
 	op->txn.version_nr = 0;
 	op->txn.path = LP_PATH_AUTO;
 }

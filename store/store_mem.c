@@ -233,6 +233,12 @@ static int mem_error(const struct lp_store *base)
 	return 0; /* nothing can fail for good */
 }
 
+static void mem_read_health(const struct lp_store *base, struct lp_store_health *ret_health)
+{
+	(void)base;
+	LP_ASSERT(ret_health->state == LP_STORE_OK);
+}
+
 static void mem_set_write_path(struct lp_store *base, enum lp_write_path path)
 {
 	(void)base; /* there is one only */
@@ -320,6 +326,7 @@ static const struct lpi_store_calls mem_calls = {
 	.new_ino = mem_new_ino,
 	.close = mem_close,
 	.error = mem_error,
+	.read_health = mem_read_health,
 	.set_write_path = mem_set_write_path,
 	.read_stats = mem_read_stats,
 	.explain = mem_explain,
