@@ -3,10 +3,7 @@
  * group was set aside, what is needed is in memory and pinned. */
 #include <string.h>
 
-#include "base/endian.h"
 #include "store/block_txn.h"
-
-#define INO_STEP UINT64_C(65536) /* numbers that one record sets aside */
 
 static struct lp_kv_bytes key_bytes(const struct lp_key *key)
 {
@@ -20,22 +17,6 @@ static struct lp_kv_bytes value_bytes(const struct lp_bytes *bytes)
 
 /* --- Inodes ----------------------------------------------------------------------------------- */
 
-/* Numbers below the bound may be in use after a crash: the bound is raised in the same frame that
- * has the first number beyond it (rule N5). */
-static void raise_bound(struct lpi_block *block, struct lp_ino ino)
-{
-	uint64_t counter = ino.nr & ((UINT64_C(1) << LP_INO_SHARD_SHIFT) - 1);
-	struct lp_key key;
-	uint8_t value[8];
-	if (counter < block->ino_bound)
-		return;
-	block->ino_bound = counter + INO_STEP;
-	block->ino_next = LP_MAX(block->ino_next, counter + 1);
-	lp_key_of_store(&key, "inodes");
-	lp_put_le64(value, block->ino_bound);
-	lp_commit_put(block->commit, key_bytes(&key), (struct lp_kv_bytes){value, sizeof(value)});
-}
-
 static void set_name(struct lpi_inode *inode, struct lp_ino parent, const struct lp_bytes *name)
 {
 	inode->rec.parent = parent;
@@ -47,7 +28,7 @@ static void create(struct lpi_txn *txn, const struct lp_change *change, struct l
 	const struct lp_attrs *attrs = change->inode.attrs;
 	struct lp_inode *rec = &inode->rec;
 	LP_ASSERT(!inode->node.exists);
-	raise_bound(txn->block, change->ino);
+	lpi_ino_use(txn->block, change->ino);
 	inode->node.exists = true;
 	rec->version_nr = 0; /* goes up to 1 with this transaction */
 	rec->size_bytes = change->inode.target.len;

@@ -7,6 +7,7 @@
  *   block_txn.c      the life of a transaction, from claim to durable
  *   block_prepare.c  what a transaction needs, brought into memory; its guards
  *   block_apply.c    its changes, in one go
+ *   block_ino.c      numbers of inodes, and which of them no record can have
  *   block_data.c     changes of data: what is read, merged, allocated, and what is put in its place
  *   block_memory.c   who has how much memory
  *   block_policy.c   which path a write takes when it is to be chosen
@@ -127,6 +128,8 @@ struct lpi_trims;
 
 #define LPI_SCRATCH_BLOCKS (LP_STORE_RANGE_MAX / LP_BLOCK_BYTES + 2)
 
+#define LPI_FRESH_INOS 4096u /* more than transactions at work, which take numbers one by one */
+
 /* How long operations stayed in one state. */
 struct lpi_state_times {
 	uint64_t cnt;
@@ -162,7 +165,10 @@ struct lpi_block {
 	struct lp_buf *zeros; /* 64 KiB of them */
 	uint64_t running;     /* transactions, reads, queries, trims at work */
 	uint64_t ino_next;    /* the next counter to be given */
-	uint64_t ino_bound;   /* below it everything may be in use: `S inodes` says so */
+	/* Of the last LPI_FRESH_INOS counters given: a bit for each that no create has used, so
+	 * that the index need not be asked for a record that it cannot have. */
+	uint64_t ino_fresh[LPI_FRESH_INOS / 64];
+	uint64_t ino_bound; /* below it everything may be in use: `S inodes` says so */
 	struct lpi_trims *trims;
 	enum lp_write_path write_path;
 	struct lpi_policy policy;
@@ -192,6 +198,16 @@ static inline struct lpi_block *lpi_block_of(struct lp_store *store)
 {
 	return LP_CONTAINER_OF(store, struct lpi_block, base);
 }
+
+/* The number was given by this store since it was opened, and has not been used: no record of it
+ * was ever written. (block_ino.c) */
+bool lpi_ino_is_fresh(const struct lpi_block *block, struct lp_ino ino);
+/* The next number; it is fresh. */
+struct lp_ino lpi_ino_new(struct lpi_block *block);
+/* A create uses the number, in the turn that applies it. */
+void lpi_ino_use(struct lpi_block *block, struct lp_ino ino);
+/* Reads below what the numbers in use are. */
+int lpi_ino_open(struct lpi_block *block) LP_MUST_CHECK;
 
 /* Completes an operation: counts it; complete() is called a little later. */
 void lpi_block_complete(struct lpi_block *block, struct lp_store_op *op, int result);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/endian.h"
 #include "base/hash.h"
 #include "store/block_txn.h"
 #include "store/index_plan.h"
@@ -12,7 +11,6 @@
 #define MEMORY_DEFAULT  (UINT64_C(256) << 20)
 #define OPS_DEFAULT     256u
 #define CLAIM_BUCKETS   4096u
-#define INO_FIRST       UINT64_C(16) /* below: the root, and others with a fixed number */
 #define MEMORY_RETRY_NS LP_NS_PER_MS
 #define INLINE_DEFAULT  LP_INODE_INLINE_MAX
 
@@ -145,8 +143,7 @@ static void block_end(struct lp_store *store, struct lp_store_op *op)
 
 static struct lp_ino block_new_ino(struct lp_store *store)
 {
-	struct lpi_block *block = lpi_block_of(store);
-	return lp_ino_make(block->options.shard_idx, block->ino_next++);
+	return lpi_ino_new(lpi_block_of(store));
 }
 
 static int block_error(const struct lp_store *store)
@@ -360,27 +357,6 @@ static int open_shard(struct lpi_block *block)
 	return 0;
 }
 
-static int load_ino_bound(struct lpi_block *block)
-{
-	struct lp_kv_value value;
-	struct lp_key key;
-	lp_key_of_store(&key, "inodes");
-	int err = lp_kv_get(block->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value);
-	block->ino_next = INO_FIRST;
-	if (err == -ENOENT)
-		return 0;
-	if (err < 0)
-		return err;
-	if (value.bytes.len == 8)
-		block->ino_bound = lp_get_le64(value.bytes.data);
-	else
-		err = LP_CORRUPT(LP_OFFSET_NONE, "the index's record \"inodes\" has %zu bytes",
-				 value.bytes.len);
-	lp_kv_value_release(&value);
-	block->ino_next = LP_MAX(block->ino_next, block->ino_bound);
-	return err;
-}
-
 static void set_defaults(struct lpi_block *block)
 {
 	struct lp_store_options *options = &block->options;
@@ -430,7 +406,7 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 	if (err == 0)
 		err = lpi_policy_open(block);
 	if (err == 0)
-		err = load_ino_bound(block);
+		err = lpi_ino_open(block);
 	if (err == 0 && block->commit != NULL)
 		err = lpi_trims_open(block);
 	if (err < 0) {
