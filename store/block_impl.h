@@ -99,17 +99,32 @@ struct lpi_job;
 
 /* One read or write of a run of blocks, pinned meanwhile (rule S3). */
 struct lpi_io {
-	struct lp_bdev_op op;
+	struct lp_bdev_op op; /* of the first of those that are written together */
 	struct lp_space_pin pin;
 	struct lpi_job *job;
 	struct lp_extent extent;
 	struct lp_buf *bufs[LPI_IO_IOVS]; /* references held */
 	struct iovec iov[LPI_IO_IOVS];
-	uint32_t iov_cnt;
+	uint32_t iov_cnt;         /* its own; behind them, those of the ones it takes along */
 	struct lp_list_node node; /* of the job */
+	/* Written together: the next one, and of the first the last and how many. */
+	struct lpi_io *next_along;
+	struct lpi_io *last_along;
+	uint32_t along_cnt;
+	uint32_t along_depth; /* small writes that ran when it was submitted */
+	struct lp_list_node gather_node;
 };
 
 LP_LIST_DEFINE(lpi_io_list, struct lpi_io, node);
+/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+LP_LIST_DEFINE(lpi_gather_list, struct lpi_io, gather_node);
+
+/* Small writes of this turn, which become few large ones when the next one begins. */
+struct lpi_gather {
+	struct lp_source source;
+	struct lpi_gather_list ios; /* the first of each run */
+	uint64_t running;           /* small writes that have not ended, these included */
+};
 
 /* Several of them, and who is told when all have ended. */
 struct lpi_job {
@@ -155,6 +170,7 @@ struct lpi_block {
 	struct lp_pool *reads;
 	struct lp_pool *queries;
 	struct lp_pool *ios;
+	struct lpi_gather gather;
 	struct lpi_op_list
 		waiting_txns; /* for a slot of the pool, and what came behind, in order */
 	struct lpi_op_list waiting_reads;
@@ -227,10 +243,14 @@ struct lpi_io *lpi_job_add(struct lpi_job *job, enum lp_bdev_opcode opcode,
 			   struct lp_extent extent) LP_MUST_CHECK;
 /* The next part of its memory; takes a reference. False when the io has no place for more. */
 bool lpi_io_add(struct lpi_io *io, struct lp_seg seg) LP_MUST_CHECK;
-/* Submits all. ended() comes later; at least one io was added. */
+/* Submits all. ended() comes later; at least one io was added. Small writes wait until the turn is
+ * over, for others that go on where they end. */
 void lpi_job_run(struct lpi_job *job);
 /* All ios go back: before they ran, or after they ended. */
 void lpi_job_fini(struct lpi_job *job);
+/* Before the first job that writes, and after the last one. */
+void lpi_gather_start(struct lpi_block *block);
+void lpi_gather_stop(struct lpi_block *block); /* also when it was not started */
 
 /* Where each operation begins. Without a free slot of its pool it waits in its list, and begins
  * when a slot comes back. Reads and queries do not look at waiting_txns: who submits sees to it

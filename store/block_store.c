@@ -283,6 +283,7 @@ static int block_close(struct lp_store *store, bool abandon)
 		(void)lp_reactor_turn(block->options.reactor, true);
 	}
 	lp_timer_stop(block->options.reactor, &block->memory_timer);
+	lpi_gather_stop(block);
 	if (!abandon && block->commit != NULL)
 		lpi_policy_close(block);
 	int err = lp_shard_close(block->shard, abandon);
@@ -398,6 +399,7 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 		free(block);
 		return err;
 	}
+	lpi_gather_start(block);
 	err = lpi_nodes_init(&block->nodes, block->commit, block->memory.nodes_bytes);
 	if (err == 0)
 		err = make_parts(block);
