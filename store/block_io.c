@@ -9,9 +9,10 @@
 
 #include "store/block_impl.h"
 
-#define SMALL_BLOCKS_MAX 4u  /* of a write that is gathered */
-#define RUN_BLOCKS_MAX   32u /* of those that are written together: several for a device's channels \
-			      */
+#define SMALL_BLOCKS_MAX 4u /* of a write that is gathered */
+#define RUN_BLOCKS_MAX                                                                             \
+	32u /* of those that are written together: several for a device's channels                 \
+	     */
 
 void lpi_job_init(struct lpi_job *job, struct lpi_block *block, void (*ended)(struct lpi_job *job))
 {
