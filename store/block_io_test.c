@@ -114,7 +114,7 @@ static void wait_all(struct fixture *fx)
 
 static void expect_written(struct fixture *fx)
 {
-	static uint8_t bytes[4096];
+	static _Alignas(4096) uint8_t bytes[4096]; /* as the device wants it */
 	static uint8_t want[4096];
 	for (uint32_t i = 0; i < fx->job_cnt; i++) {
 		const struct lp_extent *extent = &fx->jobs[i].extent;
