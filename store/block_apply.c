@@ -3,10 +3,7 @@
  * group was set aside, what is needed is in memory and pinned. */
 #include <string.h>
 
-#include "base/endian.h"
 #include "store/block_txn.h"
-
-#define INO_STEP UINT64_C(65536) /* numbers that one record sets aside */
 
 static struct lp_kv_bytes key_bytes(const struct lp_key *key)
 {
@@ -20,41 +17,25 @@ static struct lp_kv_bytes value_bytes(const struct lp_bytes *bytes)
 
 /* --- Inodes ----------------------------------------------------------------------------------- */
 
-static uint64_t counter_of(struct lp_ino ino)
-{
-	return ino.nr & (LP_INO_COUNTER_END - 1);
-}
-
-static uint64_t highest_created(const struct lpi_txn *txn)
-{
-	const struct lp_store_op *op = txn->op;
-	uint64_t highest = 0;
-	if (txn->edit.change != NULL && txn->edit.grave != NULL)
-		highest = counter_of(txn->edit.grave->rec.ino);
-	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
-		const struct lp_change *change = &op->txn.changes[i];
-		if (change->type == LP_CHANGE_CREATE)
-			highest = LP_MAX(highest, counter_of(change->ino));
-	}
-	return highest;
-}
-
-/* Numbers below the bound may be in use after a crash: the bound is raised in the same frame that
- * has the first number beyond it (rule N5). Once for all that are made, as was set aside. Nor is a
- * number given again that was chosen by somebody else. */
-static void raise_bound(const struct lpi_txn *txn)
+/* The numbers of all that is made: the bound is raised once, as was set aside for it. */
+static void use_numbers(const struct lpi_txn *txn)
 {
 	struct lpi_block *block = txn->block;
-	uint64_t counter = highest_created(txn);
-	struct lp_key key;
-	uint8_t value[8];
-	block->ino_next = LP_MAX(block->ino_next, counter + 1);
-	if (counter < block->ino_bound)
-		return;
-	block->ino_bound = counter + INO_STEP;
-	lp_key_of_store(&key, "inodes");
-	lp_put_le64(value, block->ino_bound);
-	lp_commit_put(block->commit, key_bytes(&key), (struct lp_kv_bytes){value, sizeof(value)});
+	const struct lp_store_op *op = txn->op;
+	struct lp_ino highest = {0};
+	if (txn->edit.change != NULL && txn->edit.grave != NULL) {
+		highest = txn->edit.grave->rec.ino;
+		lpi_ino_use(block, highest);
+	}
+	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
+		const struct lp_change *change = &op->txn.changes[i];
+		if (change->type != LP_CHANGE_CREATE)
+			continue;
+		lpi_ino_use(block, change->ino);
+		highest.nr = LP_MAX(highest.nr, change->ino.nr);
+	}
+	if (highest.nr != 0)
+		lpi_ino_set_aside(block, highest);
 }
 
 static void set_name(struct lpi_inode *inode, struct lp_ino parent, const struct lp_bytes *name)
@@ -375,7 +356,7 @@ void lpi_txn_apply(struct lpi_txn *txn)
 		lpi_node_changed(&txn->edit.inode->node);
 		return;
 	}
-	raise_bound(txn);
+	use_numbers(txn);
 	for (uint32_t i = 0; i < op->txn.change_cnt; i++)
 		apply_one(txn, &op->txn.changes[i], &txn->slots[i]);
 	for (uint32_t i = 0; i < txn->touched_cnt; i++) {

@@ -375,6 +375,47 @@ static bool write_grows(const struct lpi_edit *edit)
 	return grows;
 }
 
+/* Whether all of the range may be written where it is: because it is ours alone, or because it has
+ * space and no content. */
+static int look_at_range(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lp_extmap_range left = edit->range;
+	struct lpi_found found;
+	bool all_own = edit->path == LP_PATH_DEFERRED;
+	bool all_unwritten = true;
+	if (edit->change->type != LP_CHANGE_WRITE || edit->extent_cnt > 0)
+		return 0;
+	while (left.cnt > 0 && (all_own || all_unwritten)) {
+		int err = lpi_edit_lookup(txn, edit->inode, left, &found);
+		if (err != 0)
+			return err;
+		for (int i = 0; i < found.cnt; i++) {
+			const struct lp_extmap_segment *segment = &found.segments[i];
+			all_own &= segment->kind == LP_EXTMAP_DATA && !segment->is_shared;
+			all_unwritten &= segment->kind == LP_EXTMAP_UNWRITTEN;
+			left.first += segment->range.cnt;
+			left.cnt -= segment->range.cnt;
+		}
+	}
+	edit->is_in_place = edit->range.cnt > 0 && all_own;
+	edit->is_unwritten = edit->range.cnt > 0 && all_unwritten;
+	return 0;
+}
+
+/* There is no space for a copy of what is overwritten: a full store takes the write where it is,
+ * unless direct is what somebody asked for (P6). */
+static int defer_instead(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	edit->path = LP_PATH_DEFERRED;
+	int err = look_at_range(txn);
+	if (err == 0 && edit->is_in_place)
+		return 0;
+	edit->path = LP_PATH_DIRECT;
+	return err == 0 ? lpi_txn_wait_space(txn) : err;
+}
+
 static int take_space(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -383,6 +424,9 @@ static int take_space(struct lpi_txn *txn)
 		err = take_range(txn);
 	for (uint32_t i = 0; i < edit->solo_cnt && err == 0; i++)
 		err = take_solo(txn, &edit->solos[i]);
+	if (err == -ENOSPC && edit->path == LP_PATH_DIRECT && edit->extent_cnt == 0 &&
+	    lpi_edit_may_defer(txn))
+		return defer_instead(txn);
 	if (err == -ENOSPC)
 		return lpi_txn_wait_space(txn);
 	return err;
@@ -495,34 +539,6 @@ bool lpi_edit_is_writing(const struct lpi_edit *edit)
 }
 
 /* --- The stages ------------------------------------------------------------------------------- */
-
-/* Whether all of the range may be written where it is: because it is ours alone, or because it has
- * space and no content. */
-static int look_at_range(struct lpi_txn *txn)
-{
-	struct lpi_edit *edit = &txn->edit;
-	struct lp_extmap_range left = edit->range;
-	struct lpi_found found;
-	bool all_own = edit->path == LP_PATH_DEFERRED;
-	bool all_unwritten = true;
-	if (edit->change->type != LP_CHANGE_WRITE || edit->extent_cnt > 0)
-		return 0;
-	while (left.cnt > 0 && (all_own || all_unwritten)) {
-		int err = lpi_edit_lookup(txn, edit->inode, left, &found);
-		if (err != 0)
-			return err;
-		for (int i = 0; i < found.cnt; i++) {
-			const struct lp_extmap_segment *segment = &found.segments[i];
-			all_own &= segment->kind == LP_EXTMAP_DATA && !segment->is_shared;
-			all_unwritten &= segment->kind == LP_EXTMAP_UNWRITTEN;
-			left.first += segment->range.cnt;
-			left.cnt -= segment->range.cnt;
-		}
-	}
-	edit->is_in_place = edit->range.cnt > 0 && all_own;
-	edit->is_unwritten = edit->range.cnt > 0 && all_unwritten;
-	return 0;
-}
 
 static int pin(void *arg, struct lpi_node *node)
 {

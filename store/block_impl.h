@@ -7,6 +7,7 @@
  *   block_txn.c      the life of a transaction, from claim to durable
  *   block_prepare.c  what a transaction needs, brought into memory; its guards
  *   block_apply.c    its changes, in one go
+ *   block_ino.c      numbers of inodes, and which of them no record can have
  *   block_data.c     changes of data: what is read, merged, allocated, and what is put in its place
  *   block_memory.c   who has how much memory
  *   block_cached.c   the cache of data, and reading ahead into it
@@ -101,17 +102,32 @@ struct lpi_job;
 
 /* One read or write of a run of blocks, pinned meanwhile (rule S3). */
 struct lpi_io {
-	struct lp_bdev_op op;
+	struct lp_bdev_op op; /* of the first of those that are written together */
 	struct lp_space_pin pin;
 	struct lpi_job *job;
 	struct lp_extent extent;
 	struct lp_buf *bufs[LPI_IO_IOVS]; /* references held */
 	struct iovec iov[LPI_IO_IOVS];
-	uint32_t iov_cnt;
+	uint32_t iov_cnt;         /* its own; behind them, those of the ones it takes along */
 	struct lp_list_node node; /* of the job */
+	/* Written together: the next one, and of the first the last and how many. */
+	struct lpi_io *next_along;
+	struct lpi_io *last_along;
+	uint32_t along_cnt;
+	uint32_t along_depth; /* small writes that ran when it was submitted */
+	struct lp_list_node gather_node;
 };
 
 LP_LIST_DEFINE(lpi_io_list, struct lpi_io, node);
+/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+LP_LIST_DEFINE(lpi_gather_list, struct lpi_io, gather_node);
+
+/* Small writes of this turn, which become few large ones when the next one begins. */
+struct lpi_gather {
+	struct lp_source source;
+	struct lpi_gather_list ios; /* the first of each run */
+	uint64_t running;           /* small writes that have not ended, these included */
+};
 
 /* Several of them, and who is told when all have ended. */
 struct lpi_job {
@@ -155,6 +171,8 @@ struct lpi_cached;
 
 #define LPI_SCRATCH_BLOCKS (LP_STORE_RANGE_MAX / LP_BLOCK_BYTES + 2)
 
+#define LPI_FRESH_INOS 4096u /* more than transactions at work, which take numbers one by one */
+
 /* How long operations stayed in one state. */
 struct lpi_state_times {
 	uint64_t cnt;
@@ -181,6 +199,7 @@ struct lpi_block {
 	struct lp_pool *reads;
 	struct lp_pool *queries;
 	struct lp_pool *ios;
+	struct lpi_gather gather;
 	struct lpi_op_list
 		waiting_txns; /* for a slot of the pool, and what came behind, in order */
 	struct lpi_op_list waiting_reads;
@@ -196,7 +215,10 @@ struct lpi_block {
 	uint64_t given_reads; /* completed, and not given back yet: of those that are running */
 	uint64_t running;     /* transactions, reads, queries, trims at work */
 	uint64_t ino_next;    /* the next counter to be given */
-	uint64_t ino_bound;   /* below it everything may be in use: `S inodes` says so */
+	/* Of the last LPI_FRESH_INOS counters given: a bit for each that no create has used, so
+	 * that the index need not be asked for a record that it cannot have. */
+	uint64_t ino_fresh[LPI_FRESH_INOS / 64];
+	uint64_t ino_bound; /* below it everything may be in use: `S inodes` says so */
 	struct lpi_trims *trims;
 	struct lpi_cached *cached; /* NULL: no data is cached */
 	enum lp_write_path write_path;
@@ -244,6 +266,17 @@ void lpi_block_shard_options(struct lpi_block *block, struct lp_shard_options *r
 void lpi_block_set_shard(struct lpi_block *block, struct lp_shard *shard);
 /* What was asked of the devices by the shard there is goes into block->past. */
 void lpi_block_keep_stats(struct lpi_block *block);
+/* The number was given by this store since it was opened, and has not been used: no record of it
+ * was ever written. (block_ino.c) */
+bool lpi_ino_is_fresh(const struct lpi_block *block, struct lp_ino ino);
+/* The next number; it is fresh. */
+struct lp_ino lpi_ino_new(struct lpi_block *block);
+/* A new inode uses the number, in the turn that applies it. */
+void lpi_ino_use(struct lpi_block *block, struct lp_ino ino);
+/* Into the group that collects: after a crash no number up to this one is given again. */
+void lpi_ino_set_aside(struct lpi_block *block, struct lp_ino ino);
+/* Reads below what the numbers in use are. */
+int lpi_ino_open(struct lpi_block *block) LP_MUST_CHECK;
 
 /* Completes an operation: counts it; complete() is called a little later. */
 void lpi_block_complete(struct lpi_block *block, struct lp_store_op *op, int result);
@@ -263,10 +296,14 @@ struct lpi_io *lpi_job_add(struct lpi_job *job, enum lp_bdev_opcode opcode,
 			   struct lp_extent extent) LP_MUST_CHECK;
 /* The next part of its memory; takes a reference. False when the io has no place for more. */
 bool lpi_io_add(struct lpi_io *io, struct lp_seg seg) LP_MUST_CHECK;
-/* Submits all. ended() comes later; at least one io was added. */
+/* Submits all. ended() comes later; at least one io was added. Small writes wait until the turn is
+ * over, for others that go on where they end. */
 void lpi_job_run(struct lpi_job *job);
 /* All ios go back: before they ran, or after they ended. */
 void lpi_job_fini(struct lpi_job *job);
+/* Before the first job that writes, and after the last one. */
+void lpi_gather_start(struct lpi_block *block);
+void lpi_gather_stop(struct lpi_block *block); /* also when it was not started */
 
 /* Where each operation begins. Without a free slot of its pool it waits in its list, and begins
  * when a slot comes back. Reads and queries do not look at waiting_txns: who submits sees to it

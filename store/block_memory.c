@@ -9,7 +9,7 @@
 #define MEMTABLES    5u /* lp_kv_options.write_buffer_cnt as it is by default, and one */
 #define MEMTABLE_MIN (UINT64_C(4) << 20)
 #define MEMTABLE_MAX (UINT64_C(64) << 20)
-#define NODES_TABLE  (UINT64_C(65536) * sizeof(void *))
+#define NODES_SHARE  3u /* of the budget the nodes have less than this part at first */
 
 static const char *const part_names[LPI_MEMORY_PARTS] = {
 	[LPI_MEMORY_NODES] = "store nodes",         [LPI_MEMORY_INDEX_CACHE] = "index cache",
@@ -31,7 +31,8 @@ uint64_t lpi_memory_of_pools(const struct lp_store_options *options)
 			      sizeof(uint32_t);
 	uint64_t of_cached = options->data_cache_bytes > 0 ? lpi_cached_own_bytes() : 0;
 	return options->ops_max * of_slot + of_cached + LPI_IOS * sizeof(struct lpi_io) +
-	       LPI_SCRATCH_BLOCKS * of_scratch + NODES_TABLE + LP_BUF_MEDIUM;
+	       LPI_SCRATCH_BLOCKS * of_scratch + LP_BUF_MEDIUM +
+	       lpi_nodes_table_bytes(options->memory_bytes / NODES_SHARE);
 }
 
 void lpi_memory_divide(struct lpi_memory *memory, const struct lp_store_options *options,

@@ -8,6 +8,7 @@
 
 #include "base/prng.h"
 #include "store/block_memory.h"
+#include "store/node.h"
 
 #define MIB   (UINT64_C(1) << 20)
 #define POOLS (16 * MIB)
@@ -190,12 +191,27 @@ static void test_any_numbers(void **state)
 	}
 }
 
+/* The table of nodes has a bucket for about each node that fits, so that chains stay short with any
+ * budget; and takes a part of it that is known. */
+static void test_table_of_nodes(void **state)
+{
+	(void)state;
+	uint64_t least = lpi_nodes_table_bytes(0);
+	assert_true(least > 0 && least <= MIB);
+	for (uint64_t bytes = MIB; bytes <= 16384 * MIB; bytes *= 3) {
+		uint64_t table = lpi_nodes_table_bytes(bytes);
+		assert_true(table >= bytes / 512 * sizeof(void *));
+		assert_true(table <= LP_MAX(least, bytes / 256 * sizeof(void *)));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_division),    cmocka_unit_test(test_given_memtable),
-		cmocka_unit_test(test_filters),     cmocka_unit_test(test_moves),
-		cmocka_unit_test(test_stays),       cmocka_unit_test(test_data),
+		cmocka_unit_test(test_table_of_nodes), cmocka_unit_test(test_division),
+		cmocka_unit_test(test_given_memtable), cmocka_unit_test(test_filters),
+		cmocka_unit_test(test_moves),          cmocka_unit_test(test_stays),
+		cmocka_unit_test(test_data),
 		cmocka_unit_test(test_any_numbers),
 	};
 	return cmocka_run_group_tests_name("store/block_memory", tests, NULL, NULL);

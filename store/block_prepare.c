@@ -25,13 +25,23 @@ static void need_record(struct lpi_txn *txn, uint64_t bytes)
 
 /* --- Inodes ----------------------------------------------------------------------------------- */
 
+static int get_inode(struct lpi_txn *txn, struct lp_ino ino, struct lpi_node **ret_node)
+{
+	struct lpi_nodes *nodes = &txn->block->nodes;
+	const struct lp_kv_bytes none = {NULL, 0};
+	if (!lpi_ino_is_fresh(txn->block, ino))
+		return lpi_node_get(&txn->warmer, LPI_NODE_INODE, ino.nr, true, ret_node);
+	*ret_node = lpi_node_find(nodes, LPI_NODE_INODE, ino.nr);
+	return *ret_node != NULL ? 0 : lpi_node_load(nodes, LPI_NODE_INODE, ino.nr, none, ret_node);
+}
+
 static int touch(struct lpi_txn *txn, struct lp_ino ino, struct lpi_touched **ret_touched)
 {
 	struct lpi_node *node = NULL;
 	*ret_touched = lpi_txn_touched(txn, ino);
 	if (*ret_touched != NULL)
 		return 0;
-	int err = lpi_node_get(&txn->warmer, LPI_NODE_INODE, ino.nr, true, &node);
+	int err = get_inode(txn, ino, &node);
 	if (err == 0)
 		err = lpi_txn_pin(txn, node);
 	if (err < 0)
@@ -279,11 +289,41 @@ static int get_fragment(struct lpi_txn *txn, struct lp_ino dir, struct lpi_slot 
 	return err == 0 ? check_fragment(txn, (uint32_t)(slot - txn->slots)) : err;
 }
 
-static int find_entry(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot,
-		      struct lp_dirent_value *ret_value)
+static bool is_of_entry(const struct lp_change *change, const struct lp_change *entry)
 {
+	bool is = change->type == LP_GUARD_ENTRY || change->type == LP_GUARD_NO_ENTRY ||
+		  change->type == LP_CHANGE_ENTRY_SET || change->type == LP_CHANGE_ENTRY_REMOVE;
+	const struct lp_bytes *name = &change->named.name;
+	return is && change->ino.nr == entry->ino.nr && name->len == entry->named.name.len &&
+	       memcmp(name->data, entry->named.name.data, name->len) == 0;
+}
+
+/* A guard and a change of one name are the rule: the index is asked once. All looks of a
+ * transaction see the state before it. */
+static const struct lpi_slot *same_entry_before(const struct lpi_txn *txn,
+						const struct lpi_slot *slot)
+{
+	const struct lp_change *changes = txn->op->txn.changes;
+	size_t idx = (size_t)(slot - txn->slots);
+	for (size_t i = 0; i < idx; i++) {
+		if (is_of_entry(&changes[i], &changes[idx]))
+			return &txn->slots[i];
+	}
+	return NULL;
+}
+
+static int find_entry(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
+{
+	const struct lpi_slot *before = same_entry_before(txn, slot);
+	struct lp_dirent_value value;
 	struct lpi_point point;
 	struct lp_key key;
+	if (before != NULL) {
+		slot->existed = before->existed;
+		slot->insertion = before->insertion;
+		slot->target_nr = before->target_nr;
+		return 0;
+	}
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, change->ino, change->named.name.data,
 		       change->named.name.len);
 	int err = lpi_point_get(&txn->warmer, &key, false, true, &point);
@@ -291,24 +331,25 @@ static int find_entry(struct lpi_txn *txn, const struct lp_change *change, struc
 		return err;
 	slot->existed = point.bytes.data != NULL;
 	if (slot->existed)
-		err = lp_dirent_read(point.bytes.data, point.bytes.len, &key, ret_value);
-	if (slot->existed && err == 0)
-		slot->insertion = ret_value->insertion;
+		err = lp_dirent_read(point.bytes.data, point.bytes.len, &key, &value);
+	if (slot->existed && err == 0) {
+		slot->insertion = value.insertion;
+		slot->target_nr = value.ino;
+	}
 	lpi_point_end(&point);
 	return err;
 }
 
 static int entry(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
-	struct lp_dirent_value value;
-	int err = find_entry(txn, change, slot, &value);
+	int err = find_entry(txn, change, slot);
 	if (err < 0)
 		return err;
 	switch (change->type) {
 	case LP_GUARD_ENTRY:
 		if (!slot->existed)
 			return -ENOENT;
-		return change->named.target.nr != 0 && change->named.target.nr != value.ino
+		return change->named.target.nr != 0 && change->named.target.nr != slot->target_nr
 			       ? -ECANCELED
 			       : 0;
 	case LP_GUARD_NO_ENTRY:

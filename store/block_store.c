@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/endian.h"
 #include "base/hash.h"
 #include "store/block_cached.h"
 #include "store/block_txn.h"
@@ -13,7 +12,6 @@
 #define MEMORY_DEFAULT  (UINT64_C(256) << 20)
 #define OPS_DEFAULT     256u
 #define CLAIM_BUCKETS   4096u
-#define INO_FIRST       UINT64_C(16) /* below: the root, and others with a fixed number */
 #define MEMORY_RETRY_NS LP_NS_PER_MS
 #define INLINE_DEFAULT  LP_INODE_INLINE_MAX
 
@@ -145,8 +143,7 @@ static void block_end(struct lp_store *store, struct lp_store_op *op)
 
 static struct lp_ino block_new_ino(struct lp_store *store)
 {
-	struct lpi_block *block = lpi_block_of(store);
-	return lp_ino_make(block->options.shard_idx, block->ino_next++);
+	return lpi_ino_new(lpi_block_of(store));
 }
 
 static int block_error(const struct lp_store *store)
@@ -330,6 +327,7 @@ static int block_close(struct lp_store *store, bool abandon)
 		(void)lp_reactor_turn(block->options.reactor, true);
 	}
 	lp_timer_stop(block->options.reactor, &block->memory_timer);
+	lpi_gather_stop(block);
 	if (!abandon && block->commit != NULL)
 		lpi_policy_close(block);
 	int failed = block->reopen.health.error;
@@ -420,27 +418,6 @@ static int open_shard(struct lpi_block *block)
 	return err;
 }
 
-static int load_ino_bound(struct lpi_block *block)
-{
-	struct lp_kv_value value;
-	struct lp_key key;
-	lp_key_of_store(&key, "inodes");
-	int err = lp_kv_get(block->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value);
-	block->ino_next = INO_FIRST;
-	if (err == -ENOENT)
-		return 0;
-	if (err < 0)
-		return err;
-	if (value.bytes.len == 8)
-		block->ino_bound = lp_get_le64(value.bytes.data);
-	else
-		err = LP_CORRUPT(LP_OFFSET_NONE, "the index's record \"inodes\" has %zu bytes",
-				 value.bytes.len);
-	lp_kv_value_release(&value);
-	block->ino_next = LP_MAX(block->ino_next, block->ino_bound);
-	return err;
-}
-
 static void set_defaults(struct lpi_block *block)
 {
 	struct lp_store_options *options = &block->options;
@@ -484,6 +461,7 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 		free(block);
 		return err;
 	}
+	lpi_gather_start(block);
 	err = lpi_nodes_init(&block->nodes, block->commit, block->memory.nodes_bytes);
 	if (err == 0)
 		err = make_parts(block);
@@ -495,7 +473,7 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 	if (err == 0)
 		err = lpi_policy_open(block);
 	if (err == 0)
-		err = load_ino_bound(block);
+		err = lpi_ino_open(block);
 	if (err == 0 && block->commit != NULL)
 		err = lpi_trims_open(block);
 	if (err < 0) {

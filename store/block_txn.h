@@ -49,6 +49,7 @@ struct lpi_slot {
 	struct lpi_fragment *fragment;
 	struct lpi_trim *trim; /* for a removal that must be cut up */
 	uint64_t insertion;    /* of an entry that exists */
+	uint64_t target_nr;    /* the inode it names */
 	bool existed;          /* the entry, xattr, record */
 };
 

@@ -21,10 +21,11 @@
 #include "store/keys.h"
 #include "store/shard_impl.h"
 
-#define RECORDS_PER_FRAME 8u
-#define RESUME_NS         LP_NS_PER_S
-#define RESUMES_MAX       5u
-#define LEASE_RETRY_NS    LP_NS_PER_S
+#define RECORDS_PER_FRAME      8u /* or more, of small chunks: */
+#define RECORD_BYTES_PER_FRAME (UINT64_C(64) << 10)
+#define RESUME_NS              LP_NS_PER_S
+#define RESUMES_MAX            5u
+#define LEASE_RETRY_NS         LP_NS_PER_S
 
 static void tell_space(struct lp_shard *shard, int result);
 
@@ -121,7 +122,8 @@ bool lpi_shard_checkpoint_some(struct lp_shard *shard)
 							   label->chunk_blocks / 8 +
 							   LP_COMMIT_RECORD_BYTES,
 					    .is_relief = true};
-	for (uint32_t i = 0; i < RECORDS_PER_FRAME; i++) {
+	uint64_t records = LP_MAX(RECORD_BYTES_PER_FRAME / need.batch_bytes, RECORDS_PER_FRAME);
+	for (uint64_t i = 0; i < records; i++) {
 		struct lp_key key;
 		uint32_t chunk;
 		size_t len;
@@ -139,10 +141,13 @@ bool lpi_shard_checkpoint_some(struct lp_shard *shard)
 }
 
 /* The log fills up: whatever keeps its oldest frames is done now. A record helps only when it is
- * persisted: so the index flushes again once the newest one is in it. */
+ * persisted: so the index flushes when all of them are in it, once; for each flush makes a table,
+ * and whatever is looked up then is looked for in one more. It flushes earlier when there is no
+ * time for that. */
 static void relieve(struct lp_shard *shard)
 {
-	if (shard->error == 0 && lp_log_is_tight(shard->log) != shard->is_door_closed) {
+	bool is_tight = lp_log_is_tight(shard->log);
+	if (shard->error == 0 && is_tight != shard->is_door_closed) {
 		shard->is_door_closed = !shard->is_door_closed;
 		lp_commit_close_door(shard->commit, shard->is_door_closed);
 	}
@@ -152,11 +157,12 @@ static void relieve(struct lp_shard *shard)
 	uint64_t far = shard->trimmed_seq + (durable + 1 - shard->trimmed_seq) / 2;
 	if (lp_pending_oldest_seq(shard->pending) <= far)
 		lp_writeback_hurry(shard->writeback);
-	bool record_waits = shard->record_seq > shard->persisted_seq;
-	if (lp_space_log_start(shard->space) <= far && !record_waits)
-		(void)lpi_shard_checkpoint_some(shard); /* the rest when these are persisted */
-	if (shard->persisted_seq < far ||
-	    (record_waits && lp_commit_inserted_seq(shard->commit) >= shard->record_seq))
+	if (lp_space_unrecorded_seq(shard->space) <= far)
+		(void)lpi_shard_checkpoint_some(shard);
+	bool some_are_missing = lp_space_unrecorded_seq(shard->space) <= far;
+	bool is_wanted = shard->persisted_seq < LP_MAX(far, shard->record_seq);
+	if (is_wanted && lp_commit_inserted_seq(shard->commit) >= shard->record_seq &&
+	    (!some_are_missing || is_tight))
 		flush_index(shard);
 }
 
@@ -203,10 +209,10 @@ static void on_numbered(struct lp_commit_events *events, uint64_t from, uint64_t
 
 static void on_inserted(struct lp_commit_events *events, uint64_t seq)
 {
-	(void)seq;
+	struct lp_shard *shard = of_commit(events);
 	/* A record that is in the index now can be flushed; nothing else may come to say so. */
-	if (of_commit(events)->is_door_closed)
-		relieve(of_commit(events));
+	if (shard->is_door_closed || seq == shard->record_seq)
+		relieve(shard);
 }
 
 static void on_failed(struct lp_commit_events *events, int err)

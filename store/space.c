@@ -745,6 +745,12 @@ uint64_t lp_space_log_start(const struct lp_space *space)
 	return oldest == NULL ? space->durable_seq + 1 : oldest->oldest_seq;
 }
 
+uint64_t lp_space_unrecorded_seq(const struct lp_space *space)
+{
+	const struct chunk *next = chunk_list_first(&space->todo);
+	return next == NULL ? UINT64_MAX : next->first_new_seq;
+}
+
 /* --- Queries --- */
 
 uint64_t lp_space_durable_seq(const struct lp_space *space)

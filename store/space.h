@@ -131,6 +131,9 @@ void lp_space_checkpoint_abandon(struct lp_space *space, uint64_t commit_seq);
 void lp_space_persisted(struct lp_space *space, uint64_t applied_seq);
 /* The lowest sequence whose frame is still needed to know what is in use (rule S2). */
 uint64_t lp_space_log_start(const struct lp_space *space);
+/* Roughly the lowest sequence with a change that no record contains, though it may have one: what
+ * the next record is for. UINT64_MAX: no chunk wants one. */
+uint64_t lp_space_unrecorded_seq(const struct lp_space *space);
 
 /* --- Queries --- */
 
