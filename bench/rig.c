@@ -25,19 +25,31 @@ static void open_store(struct lpi_rig *rig, const struct lpi_rig_options *option
 	rig->open_ns = lp_clock_mono_ns(clock) - start_ns;
 }
 
-void lpi_rig_open(struct lpi_rig *rig, const struct lpi_rig_options *options)
+static void start(struct lpi_rig *rig, const struct lpi_rig_options *options)
 {
 	const struct lp_reactor_options reactor = {.name = "bench",
 						   .ring = true,
 						   .files_max = 8,
 						   .buffers_max = 1,
 						   .spin_max_ns = options->spin_ns};
-	const struct lp_bdev_open_options device = {.read_only = false};
-	*rig = (struct lpi_rig){.reactor = NULL};
 	LPI_RIG_CHECK(lp_reactor_new(&reactor, &rig->reactor) == 0);
 	LPI_RIG_CHECK(lp_reactor_start(rig->reactor) == 0);
 	LPI_RIG_CHECK(lp_workers_new(WORKERS, &rig->workers) == 0);
 	LPI_RIG_CHECK(lp_bufs_new(options->bufs_bytes, &rig->bufs) == 0);
+}
+
+void lpi_rig_open(struct lpi_rig *rig, const struct lpi_rig_options *options)
+{
+	const struct lp_bdev_open_options device = {.read_only = false};
+	const struct lpi_rig *beside = options->beside;
+	*rig = (struct lpi_rig){.is_guest = beside != NULL};
+	if (beside == NULL) {
+		start(rig, options);
+	} else {
+		rig->reactor = beside->reactor;
+		rig->workers = beside->workers;
+		rig->bufs = beside->bufs;
+	}
 	LPI_RIG_CHECK(lp_bdev_open_uring(options->path, &device, &rig->bdev) == 0);
 	open_store(rig, options);
 }
@@ -47,6 +59,8 @@ void lpi_rig_close(struct lpi_rig *rig, bool abandon)
 	LPI_RIG_CHECK(lp_store_close(rig->store, abandon) == 0 || abandon);
 	lp_devices_close(&rig->devices);
 	lp_bdev_close(rig->bdev);
+	if (rig->is_guest)
+		return;
 	lp_workers_free(rig->workers);
 	lp_bufs_free(rig->bufs);
 	lp_reactor_free(rig->reactor);

@@ -26,8 +26,11 @@
 		}                                                                                  \
 	} while (0)
 
+struct lpi_rig;
+
 struct lpi_rig_options {
 	const char *path;
+	const struct lpi_rig *beside; /* its thread, helpers and buffers are used; outlives this */
 	uint64_t bufs_bytes;
 	uint64_t memory_bytes; /* 0: the store's default */
 	uint64_t spin_ns;
@@ -42,6 +45,7 @@ struct lpi_rig {
 	struct lp_bdev *bdev;
 	struct lp_devices devices;
 	struct lp_store *store;
+	bool is_guest;    /* beside another */
 	uint64_t open_ns; /* what opening the store took */
 };
 

@@ -27,8 +27,8 @@
 #define BLOCKS_MAX   256u /* of an object */
 #define ROUNDS       11u
 #define TURNOVERS    10u
-#define BUFS_BYTES   (UINT64_C(192) << 20)
-#define PICKS_MAX    64u /* tries to find an object that nobody is reading */
+#define BUFS_BYTES   (UINT64_C(512) << 20) /* for both */
+#define PICKS_MAX    64u                   /* tries to find an object that nobody is reading */
 
 struct object {
 	struct lp_ino ino;
@@ -66,6 +66,7 @@ struct store {
 	uint64_t object_cnt;
 	uint64_t object_max;
 	uint64_t live_blocks;
+	uint32_t next_size;
 	uint64_t target_blocks; /* UINT64_MAX: until it is full */
 	uint64_t goal_blocks;   /* so many are to be created in this phase */
 	bool reads;
@@ -208,19 +209,27 @@ static bool is_over(const struct store *store)
 	return store->is_full || store->sum.created_blocks >= store->goal_blocks;
 }
 
+/* A size waits until there is room for it: else large objects would become fewer with time. */
+static uint32_t take_size(struct store *store)
+{
+	uint32_t size = store->next_size;
+	store->next_size = random_size(store);
+	return size;
+}
+
 /* The next operation of this slot, unless the phase is over. */
 static void go(struct slot *slot)
 {
 	struct store *store = slot->store;
-	uint32_t size = random_size(store);
 	if (is_over(store))
 		return;
 	if (store->reads && lp_prng_below(&store->prng, 2) == 0 && pick(store, slot, false))
 		submit_read(slot);
-	else if (store->live_blocks + size > store->target_blocks && pick(store, slot, true))
+	else if (store->live_blocks + store->next_size > store->target_blocks &&
+		 pick(store, slot, true))
 		submit_remove(slot);
 	else
-		submit_create(slot, size);
+		submit_create(slot, take_size(store));
 	slot->op.complete = complete;
 	slot->is_busy = true;
 	lp_store_submit(store->rig.store, &slot->op);
@@ -249,15 +258,18 @@ static void run(struct store *store, uint64_t blocks)
 
 /* --- Phases ----------------------------------------------------------------------------------- */
 
-static void start(struct store *store, const char *path, enum lp_alloc_kind kind)
+static void start(struct store *store, const char *path, enum lp_alloc_kind kind,
+		  const struct lpi_rig *beside)
 {
 	const struct lpi_rig_options options = {.path = path,
+						.beside = beside,
 						.bufs_bytes = BUFS_BYTES,
 						.alloc_kind = kind,
 						.write_path = LP_PATH_AUTO,
 						.spin_ns = 20000};
 	lpi_rig_open(&store->rig, &options);
 	lp_prng_init(&store->prng, 1);
+	store->next_size = random_size(store);
 	for (uint32_t i = 0; i < DEPTH; i++)
 		store->slots[i].store = store;
 	for (uint32_t i = 0; i < BLOCKS_MAX; i++) {
@@ -393,8 +405,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	uint64_t turnovers = argc == 5 ? strtoull(argv[4], NULL, 10) : TURNOVERS;
-	start(&aged, argv[1], (enum lp_alloc_kind)kind);
-	start(&fresh, argv[2], (enum lp_alloc_kind)kind);
+	start(&aged, argv[1], (enum lp_alloc_kind)kind, NULL);
+	start(&fresh, argv[2], (enum lp_alloc_kind)kind, &aged.rig);
 	uint64_t capacity = fill_up(&aged);
 	aged.target_blocks = capacity / 100 * FILL_PERCENT;
 	for (uint64_t i = 0; i < turnovers; i++)
@@ -405,7 +417,7 @@ int main(int argc, char **argv)
 		     argv[3], turnovers, capacity / 256);
 	compare_stores();
 	(void)printf("}\n");
-	stop(&aged);
 	stop(&fresh);
+	stop(&aged);
 	return 0;
 }
