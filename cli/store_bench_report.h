@@ -32,7 +32,10 @@ struct lpi_bench_counts {
 	uint64_t enters;
 	uint64_t absences;
 	uint64_t absences_preempted;
+	uint64_t absences_blocked;
 	uint64_t absence_max_ns;
+	uint64_t absence_own_max_ns;
+	const char *absence_phase; /* in which the longest of our own was; static */
 	/* Written to the devices from the start of the measured phase until the store was closed
 	 * after it, so that all write-back and flushing of the index is in it. 0: not known. */
 	uint64_t settled_bytes;

@@ -68,6 +68,16 @@ static int reopen(struct bench_run *run)
 	return err;
 }
 
+static const char *longest_phase(const struct lp_reactor_stats *stats)
+{
+	for (int i = 0; i < LP_PHASE_CNT; i++) {
+		if (stats->absence_own_max_ns > 0 &&
+		    stats->absence_own_max_by_phase_ns[i] == stats->absence_own_max_ns)
+			return lp_reactor_phase_name((enum lp_reactor_phase)i);
+	}
+	return "none";
+}
+
 static void count(struct bench_run *run, struct lpi_bench_counts *ret)
 {
 	struct lp_store_stats store;
@@ -96,7 +106,10 @@ static void count(struct bench_run *run, struct lpi_bench_counts *ret)
 		.enters = reactor->enters,
 		.absences = reactor->absences,
 		.absences_preempted = reactor->absences_preempted,
+		.absences_blocked = reactor->absences_blocked,
 		.absence_max_ns = reactor->absence_max_ns,
+		.absence_own_max_ns = reactor->absence_own_max_ns,
+		.absence_phase = longest_phase(reactor),
 	};
 	for (int i = 0; i < LP_PATH_CNT; i++)
 		ret->paths[i] = store.writes_by_path[i];
@@ -125,6 +138,7 @@ static void subtract(struct lpi_bench_counts *from, const struct lpi_bench_count
 	from->enters -= earlier->enters;
 	from->absences -= earlier->absences;
 	from->absences_preempted -= earlier->absences_preempted;
+	from->absences_blocked -= earlier->absences_blocked;
 	for (int i = 0; i < LP_PATH_CNT; i++)
 		from->paths[i] -= earlier->paths[i];
 }
