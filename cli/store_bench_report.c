@@ -210,6 +210,9 @@ static void json_store(const struct lpi_bench_report *report)
 	json_count("inode_misses", counts->inode_misses);
 	json_count("index_waits", counts->index_waits);
 	json_count("space_waits", counts->space_waits);
+	json_count("used_bytes", report->usage.used_blocks * LP_BLOCK_BYTES);
+	json_count("index_bytes", report->usage.index_bytes);
+	json_real("free_score", report->usage.score);
 	json_real("open_seconds", (double)report->open_ns / (double)LP_NS_PER_S);
 }
 

@@ -179,6 +179,7 @@ static void ask_store(struct bench_run *run)
 		report->times[i].cnt = now[i].cnt - report->times[i].cnt;
 		report->times[i].ns = now[i].ns - report->times[i].ns;
 	}
+	lp_store_read_usage(run->session.store, &report->usage);
 	bool is_chosen = run->options->session.write_path == LP_PATH_AUTO &&
 			 report->result.writes > 0 && !lpi_session_is_mem(&run->session);
 	if (run->options->explain || is_chosen)
