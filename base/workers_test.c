@@ -5,8 +5,8 @@
  * Method: real reactors and threads; works that record where and when they ran. */
 #include "base/test.h"
 
-#include <sched.h>
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "base/workers.h"

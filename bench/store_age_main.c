@@ -19,7 +19,7 @@
 
 #include "base/crc32c.h"
 #include "base/prng.h"
-#include "bench/rig.h"
+#include "bench/machine.h"
 
 #define DEPTH        8u
 #define FILL_PERCENT 95u
@@ -57,7 +57,7 @@ struct slot {
 };
 
 struct store {
-	struct lpi_rig rig;
+	struct lpi_machine rig;
 	struct slot slots[DEPTH];
 	struct lp_prng prng;
 	struct lp_buf *pattern[BLOCKS_MAX];
@@ -115,7 +115,7 @@ static void unread(struct store *store, struct lp_ino ino)
 			return;
 		}
 	}
-	LPI_RIG_CHECK(false);
+	LPI_MACHINE_CHECK(false);
 }
 
 static void add_object(struct store *store, struct object object)
@@ -124,7 +124,7 @@ static void add_object(struct store *store, struct object object)
 		store->object_max = LP_MAX(2 * store->object_max, UINT64_C(4096));
 		store->objects =
 			realloc(store->objects, store->object_max * sizeof(*store->objects));
-		LPI_RIG_CHECK(store->objects != NULL);
+		LPI_MACHINE_CHECK(store->objects != NULL);
 	}
 	store->objects[store->object_cnt++] = object;
 }
@@ -138,7 +138,7 @@ static void account(struct slot *slot)
 		return;
 	store->sum.bytes += cnt * LP_BLOCK_BYTES;
 	if (slot->action == READ) {
-		LPI_RIG_CHECK(slot->op.read.bytes == cnt * LP_BLOCK_BYTES);
+		LPI_MACHINE_CHECK(slot->op.read.bytes == cnt * LP_BLOCK_BYTES);
 		lp_store_end(store->rig.store, &slot->op);
 		unread(store, slot->object.ino);
 		return;
@@ -159,7 +159,7 @@ static void complete(struct lp_store_op *op)
 		if (op->result < 0)
 			(void)fprintf(stderr, "store_age: action %d: %s\n", (int)slot->action,
 				      lp_strerror(op->result));
-		LPI_RIG_CHECK(op->result == 0);
+		LPI_MACHINE_CHECK(op->result == 0);
 		account(slot);
 	}
 	go(slot);
@@ -259,22 +259,22 @@ static void run(struct store *store, uint64_t blocks)
 /* --- Phases ----------------------------------------------------------------------------------- */
 
 static void start(struct store *store, const char *path, enum lp_alloc_kind kind,
-		  const struct lpi_rig *beside)
+		  const struct lpi_machine *beside)
 {
-	const struct lpi_rig_options options = {.path = path,
-						.beside = beside,
-						.bufs_bytes = BUFS_BYTES,
-						.alloc_kind = kind,
-						.write_path = LP_PATH_AUTO,
-						.spin_ns = 20000};
-	lpi_rig_open(&store->rig, &options);
+	const struct lpi_machine_options options = {.path = path,
+						    .beside = beside,
+						    .bufs_bytes = BUFS_BYTES,
+						    .alloc_kind = kind,
+						    .write_path = LP_PATH_AUTO,
+						    .spin_ns = 20000};
+	lpi_machine_open(&store->rig, &options);
 	lp_prng_init(&store->prng, 1);
 	store->next_size = random_size(store);
 	for (uint32_t i = 0; i < DEPTH; i++)
 		store->slots[i].store = store;
 	for (uint32_t i = 0; i < BLOCKS_MAX; i++) {
 		store->pattern[i] = lp_buf_new(store->rig.bufs, LP_BUF_SMALL);
-		LPI_RIG_CHECK(store->pattern[i] != NULL);
+		LPI_MACHINE_CHECK(store->pattern[i] != NULL);
 		lp_prng_fill(&store->prng, store->pattern[i]->data, LP_BUF_SMALL);
 		store->crcs[i] = lp_crc32c(0, store->pattern[i]->data, LP_BUF_SMALL);
 	}
@@ -284,7 +284,7 @@ static void stop(struct store *store)
 {
 	for (uint32_t i = 0; i < BLOCKS_MAX; i++)
 		lp_buf_put(store->pattern[i]);
-	lpi_rig_close(&store->rig, false);
+	lpi_machine_close(&store->rig, false);
 	free(store->objects);
 }
 
@@ -293,7 +293,7 @@ static uint64_t fill_up(struct store *store)
 {
 	store->target_blocks = UINT64_MAX;
 	run(store, UINT64_MAX);
-	LPI_RIG_CHECK(store->is_full);
+	LPI_MACHINE_CHECK(store->is_full);
 	return store->live_blocks;
 }
 
@@ -301,20 +301,20 @@ static void fill_to(struct store *store, uint64_t blocks)
 {
 	store->target_blocks = blocks;
 	run(store, blocks);
-	LPI_RIG_CHECK(!store->is_full);
+	LPI_MACHINE_CHECK(!store->is_full);
 }
 
 static void churn(struct store *store, uint64_t blocks)
 {
 	store->reads = false;
 	run(store, blocks);
-	LPI_RIG_CHECK(!store->is_full);
+	LPI_MACHINE_CHECK(!store->is_full);
 }
 
 static double seconds_of(clockid_t clock)
 {
 	struct timespec now;
-	LPI_RIG_CHECK(clock_gettime(clock, &now) == 0);
+	LPI_MACHINE_CHECK(clock_gettime(clock, &now) == 0);
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
@@ -324,7 +324,7 @@ static void measure(struct store *store, uint32_t round, uint64_t blocks)
 	double cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID);
 	store->reads = true;
 	run(store, blocks);
-	LPI_RIG_CHECK(!store->is_full);
+	LPI_MACHINE_CHECK(!store->is_full);
 	wall = seconds_of(CLOCK_MONOTONIC) - wall;
 	cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	double mib = (double)store->sum.bytes / (1 << 20);

@@ -21,7 +21,7 @@
 #include "base/account.h"
 #include "base/crc32c.h"
 #include "base/prng.h"
-#include "bench/rig.h"
+#include "bench/machine.h"
 
 #define DEPTH       128u
 #define SMALL_BYTES 256u
@@ -58,7 +58,7 @@ struct slot {
 
 static struct slot slots[DEPTH];
 static struct told *told;
-static struct lpi_rig rig;
+static struct lpi_machine rig;
 static struct lp_prng prng;
 static uint64_t next_number;
 static uint64_t completed;
@@ -80,7 +80,7 @@ static void fill(uint8_t *bytes, size_t len, uint64_t place)
 static void add_block(struct slot *slot, uint32_t len, uint64_t place)
 {
 	struct lp_buf *buf = lp_buf_new(rig.bufs, LP_BUF_SMALL);
-	LPI_RIG_CHECK(buf != NULL);
+	LPI_MACHINE_CHECK(buf != NULL);
 	fill(buf->data, len, place);
 	slot->segs[slot->seg_cnt] = (struct lp_seg){buf, 0, len};
 	slot->crcs[slot->seg_cnt++] = lp_crc32c(0, buf->data, len);
@@ -123,7 +123,7 @@ static void complete(struct lp_store_op *op)
 	struct slot *slot = LP_CONTAINER_OF(op, struct slot, op);
 	if (op->result < 0)
 		(void)fprintf(stderr, "store_start: %s\n", lp_strerror(op->result));
-	LPI_RIG_CHECK(op->result == 0);
+	LPI_MACHINE_CHECK(op->result == 0);
 	for (uint32_t i = 0; i < slot->seg_cnt; i++)
 		lp_buf_put(slot->segs[i].buf);
 	slot->number = UINT64_MAX; /* none under way */
@@ -203,14 +203,14 @@ static void fill_some(uint64_t file, uint64_t from)
 	slot->op = (struct lp_store_op){
 		.opcode = LP_STORE_TXN,
 		.txn = {.changes = slot->changes + skip, .change_cnt = 2 - skip}};
-	LPI_RIG_CHECK(lpi_rig_do(&rig, &slot->op) == 0);
+	LPI_MACHINE_CHECK(lpi_machine_do(&rig, &slot->op) == 0);
 	for (uint32_t i = 0; i < slot->seg_cnt; i++)
 		lp_buf_put(slot->segs[i].buf);
 }
 
-static void work(const struct lpi_rig_options *options)
+static void work(const struct lpi_machine_options *options)
 {
-	lpi_rig_open(&rig, options);
+	lpi_machine_open(&rig, options);
 	for (uint64_t file = 0; !creates && file < FILES; file++) {
 		for (uint64_t from = 0; from < FILE_BLOCKS; from += FILL_BLOCKS)
 			fill_some(file, from);
@@ -228,12 +228,12 @@ static void read_back(struct lp_ino ino, uint64_t offset, uint32_t len, uint64_t
 	static uint8_t want[LP_BLOCK_BYTES];
 	struct lp_store_op op = {.opcode = LP_STORE_READ,
 				 .read = {.ino = ino, .offset = offset, .length = len}};
-	LPI_RIG_CHECK(lpi_rig_do(&rig, &op) == 0);
-	LPI_RIG_CHECK(op.read.bytes == len && op.read.seg_cnt == 1);
+	LPI_MACHINE_CHECK(lpi_machine_do(&rig, &op) == 0);
+	LPI_MACHINE_CHECK(op.read.bytes == len && op.read.seg_cnt == 1);
 	fill(want, len, place);
 	const struct lp_seg *seg = &op.read.segs[0];
-	LPI_RIG_CHECK(memcmp(seg->buf->data + seg->offset, want, len) == 0);
-	LPI_RIG_CHECK(op.read.crcs[0] == lp_crc32c(0, want, len));
+	LPI_MACHINE_CHECK(memcmp(seg->buf->data + seg->offset, want, len) == 0);
+	LPI_MACHINE_CHECK(op.read.crcs[0] == lp_crc32c(0, want, len));
 	lp_store_end(rig.store, &op);
 }
 
@@ -250,15 +250,15 @@ static void read_one(void)
 	struct lp_store_op op = {
 		.opcode = LP_STORE_LOOKUP,
 		.lookup = {.dir = {DIR_INO}, .name = name_of(number, buf, sizeof(buf))}};
-	LPI_RIG_CHECK(lpi_rig_do(&rig, &op) == 0);
-	LPI_RIG_CHECK(op.lookup.ino.nr == INO_FIRST + number);
+	LPI_MACHINE_CHECK(lpi_machine_do(&rig, &op) == 0);
+	LPI_MACHINE_CHECK(op.lookup.ino.nr == INO_FIRST + number);
 	read_back(op.lookup.ino, 0, SMALL_BYTES, number);
 }
 
 static double cpu_s(clockid_t clock)
 {
 	struct timespec now;
-	LPI_RIG_CHECK(clock_gettime(clock, &now) == 0);
+	LPI_MACHINE_CHECK(clock_gettime(clock, &now) == 0);
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
@@ -267,13 +267,13 @@ static double rss_mib(void)
 	long unused;
 	long pages = 0;
 	FILE *in = fopen("/proc/self/statm", "re");
-	LPI_RIG_CHECK(in != NULL);
-	LPI_RIG_CHECK(fscanf(in, "%ld %ld", &unused, &pages) == 2); /* NOLINT: the kernel's */
+	LPI_MACHINE_CHECK(in != NULL);
+	LPI_MACHINE_CHECK(fscanf(in, "%ld %ld", &unused, &pages) == 2); /* NOLINT: the kernel's */
 	(void)fclose(in);
 	return (double)pages * 4096 / (1 << 20);
 }
 
-static void judge(const struct lpi_rig_options *options)
+static void judge(const struct lpi_machine_options *options)
 {
 	struct lp_store_usage space;
 	struct lp_store_stats stats;
@@ -281,7 +281,7 @@ static void judge(const struct lpi_rig_options *options)
 	double rss_before = rss_mib();
 	double thread = cpu_s(CLOCK_THREAD_CPUTIME_ID);
 	double process = cpu_s(CLOCK_PROCESS_CPUTIME_ID);
-	lpi_rig_open(&rig, options);
+	lpi_machine_open(&rig, options);
 	double wall_before = cpu_s(CLOCK_MONOTONIC);
 	thread = cpu_s(CLOCK_THREAD_CPUTIME_ID) - thread;
 	process = cpu_s(CLOCK_PROCESS_CPUTIME_ID) - process;
@@ -303,7 +303,7 @@ static void judge(const struct lpi_rig_options *options)
 		     (double)told->ring_blocks / 256, (double)told->needed_blocks / 256,
 		     (double)space.index_bytes / (1 << 20), rss_mib(), rss_before,
 		     (double)accounted.bytes / (1 << 20), (double)stats.budget_bytes / (1 << 20));
-	lpi_rig_close(&rig, true);
+	lpi_machine_close(&rig, true);
 }
 
 int main(int argc, char **argv)
@@ -315,7 +315,7 @@ int main(int argc, char **argv)
 	}
 	creates = strcmp(argv[2], "create") == 0;
 	ops_wanted = strtoull(argv[3], NULL, 10);
-	const struct lpi_rig_options options = {
+	const struct lpi_machine_options options = {
 		.path = argv[1],
 		.bufs_bytes = BUFS_BYTES,
 		.memory_bytes = argc > 4 ? strtoull(argv[4], NULL, 10) << 20 : 0,
@@ -323,15 +323,15 @@ int main(int argc, char **argv)
 		.alloc_kind = LP_ALLOC_HYBRID,
 		.write_path = LP_PATH_AUTO};
 	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	LPI_RIG_CHECK(told != MAP_FAILED);
+	LPI_MACHINE_CHECK(told != MAP_FAILED);
 	lp_prng_init(&prng, 1);
 	pid_t child = fork();
-	LPI_RIG_CHECK(child >= 0);
+	LPI_MACHINE_CHECK(child >= 0);
 	if (child == 0)
 		work(&options);
 	int status = 0;
-	LPI_RIG_CHECK(waitpid(child, &status, 0) == child);
-	LPI_RIG_CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	LPI_MACHINE_CHECK(waitpid(child, &status, 0) == child);
+	LPI_MACHINE_CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	judge(&options);
 	return 0;
 }

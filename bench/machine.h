@@ -6,8 +6,8 @@
  * Threads: the caller's, which becomes the reactor's. Blocking: opening and closing turn the
  * reactor.
  */
-#ifndef LP_BENCH_RIG_H
-#define LP_BENCH_RIG_H
+#ifndef LP_BENCH_MACHINE_H
+#define LP_BENCH_MACHINE_H
 
 #include <stdio.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@
 #include "store/store.h"
 
 /* _exit(), not exit(): threads of the store run. */
-#define LPI_RIG_CHECK(cond)                                                                        \
+#define LPI_MACHINE_CHECK(cond)                                                                    \
 	do {                                                                                       \
 		if (!(cond)) {                                                                     \
 			(void)fprintf(stderr, "%s: line %d: %s\n", __FILE__, __LINE__, #cond);     \
@@ -26,11 +26,12 @@
 		}                                                                                  \
 	} while (0)
 
-struct lpi_rig;
+struct lpi_machine;
 
-struct lpi_rig_options {
+struct lpi_machine_options {
 	const char *path;
-	const struct lpi_rig *beside; /* its thread, helpers and buffers are used; outlives this */
+	const struct lpi_machine
+		*beside; /* its thread, helpers and buffers are used; outlives this */
 	uint64_t bufs_bytes;
 	uint64_t memory_bytes; /* 0: the store's default */
 	uint64_t spin_ns;
@@ -38,7 +39,7 @@ struct lpi_rig_options {
 	enum lp_write_path write_path;
 };
 
-struct lpi_rig {
+struct lpi_machine {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
 	struct lp_bufs *bufs;
@@ -49,9 +50,9 @@ struct lpi_rig {
 	uint64_t open_ns; /* what opening the store took */
 };
 
-void lpi_rig_open(struct lpi_rig *rig, const struct lpi_rig_options *options);
-void lpi_rig_close(struct lpi_rig *rig, bool abandon);
+void lpi_machine_open(struct lpi_machine *rig, const struct lpi_machine_options *options);
+void lpi_machine_close(struct lpi_machine *rig, bool abandon);
 /* Submits one operation and turns until it completes; returns its result. */
-int lpi_rig_do(struct lpi_rig *rig, struct lp_store_op *op);
+int lpi_machine_do(struct lpi_machine *rig, struct lp_store_op *op);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/rig.h"
+#include "bench/machine.h"
 
 #define WORKERS 2u
 
-static void open_store(struct lpi_rig *rig, const struct lpi_rig_options *options)
+static void open_store(struct lpi_machine *rig, const struct lpi_machine_options *options)
 {
 	const struct lp_clock *clock = lp_reactor_clock(rig->reactor);
 	const struct lp_devices_options devices = {.bdev = {rig->bdev}};
 	struct lp_label_why why;
 	uint64_t start_ns = lp_clock_mono_ns(clock);
-	LPI_RIG_CHECK(lp_devices_open(&devices, &rig->devices, &why) == 0);
+	LPI_MACHINE_CHECK(lp_devices_open(&devices, &rig->devices, &why) == 0);
 	const struct lp_store_options store = {.reactor = rig->reactor,
 					       .workers = rig->workers,
 					       .devices = &rig->devices,
@@ -21,28 +21,28 @@ static void open_store(struct lpi_rig *rig, const struct lpi_rig_options *option
 	if (err < 0)
 		(void)fprintf(stderr, "%s: cannot open the store: %s\n", options->path,
 			      lp_strerror(err));
-	LPI_RIG_CHECK(err == 0);
+	LPI_MACHINE_CHECK(err == 0);
 	rig->open_ns = lp_clock_mono_ns(clock) - start_ns;
 }
 
-static void start(struct lpi_rig *rig, const struct lpi_rig_options *options)
+static void start(struct lpi_machine *rig, const struct lpi_machine_options *options)
 {
 	const struct lp_reactor_options reactor = {.name = "bench",
 						   .ring = true,
 						   .files_max = 8,
 						   .buffers_max = 1,
 						   .spin_max_ns = options->spin_ns};
-	LPI_RIG_CHECK(lp_reactor_new(&reactor, &rig->reactor) == 0);
-	LPI_RIG_CHECK(lp_reactor_start(rig->reactor) == 0);
-	LPI_RIG_CHECK(lp_workers_new(WORKERS, &rig->workers) == 0);
-	LPI_RIG_CHECK(lp_bufs_new(options->bufs_bytes, &rig->bufs) == 0);
+	LPI_MACHINE_CHECK(lp_reactor_new(&reactor, &rig->reactor) == 0);
+	LPI_MACHINE_CHECK(lp_reactor_start(rig->reactor) == 0);
+	LPI_MACHINE_CHECK(lp_workers_new(WORKERS, &rig->workers) == 0);
+	LPI_MACHINE_CHECK(lp_bufs_new(options->bufs_bytes, &rig->bufs) == 0);
 }
 
-void lpi_rig_open(struct lpi_rig *rig, const struct lpi_rig_options *options)
+void lpi_machine_open(struct lpi_machine *rig, const struct lpi_machine_options *options)
 {
 	const struct lp_bdev_open_options device = {.read_only = false};
-	const struct lpi_rig *beside = options->beside;
-	*rig = (struct lpi_rig){.is_guest = beside != NULL};
+	const struct lpi_machine *beside = options->beside;
+	*rig = (struct lpi_machine){.is_guest = beside != NULL};
 	if (beside == NULL) {
 		start(rig, options);
 	} else {
@@ -50,13 +50,13 @@ void lpi_rig_open(struct lpi_rig *rig, const struct lpi_rig_options *options)
 		rig->workers = beside->workers;
 		rig->bufs = beside->bufs;
 	}
-	LPI_RIG_CHECK(lp_bdev_open_uring(options->path, &device, &rig->bdev) == 0);
+	LPI_MACHINE_CHECK(lp_bdev_open_uring(options->path, &device, &rig->bdev) == 0);
 	open_store(rig, options);
 }
 
-void lpi_rig_close(struct lpi_rig *rig, bool abandon)
+void lpi_machine_close(struct lpi_machine *rig, bool abandon)
 {
-	LPI_RIG_CHECK(lp_store_close(rig->store, abandon) == 0 || abandon);
+	LPI_MACHINE_CHECK(lp_store_close(rig->store, abandon) == 0 || abandon);
 	lp_devices_close(&rig->devices);
 	lp_bdev_close(rig->bdev);
 	if (rig->is_guest)
@@ -75,7 +75,7 @@ static void done(struct lp_store_op *op)
 	is_done = true;
 }
 
-int lpi_rig_do(struct lpi_rig *rig, struct lp_store_op *op)
+int lpi_machine_do(struct lpi_machine *rig, struct lp_store_op *op)
 {
 	op->complete = done;
 	is_done = false;
