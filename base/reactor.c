@@ -85,7 +85,11 @@ struct lp_reactor {
 
 	uint64_t phase_start_ns;
 	uint64_t usage_sampled_ns;
-	long preempted_cnt; /* as of usage_sampled_ns */
+	/* As of usage_sampled_ns. */
+	uint64_t cpu_ns;
+	uint64_t sleeps;
+	long preempted_cnt;
+	long blocked_cnt; /* sleeps of our own included */
 	struct lp_reactor_stats stats;
 };
 
@@ -354,8 +358,11 @@ const struct lp_reactor_stats *lp_reactor_stats(const struct lp_reactor *reactor
 void lp_reactor_forget_absences(struct lp_reactor *reactor)
 {
 	reactor->stats.absence_max_ns = 0;
-	for (int i = 0; i < LP_PHASE_CNT; i++)
+	reactor->stats.absence_own_max_ns = 0;
+	for (int i = 0; i < LP_PHASE_CNT; i++) {
 		reactor->stats.absence_max_by_phase_ns[i] = 0;
+		reactor->stats.absence_own_max_by_phase_ns[i] = 0;
+	}
 }
 
 /* --- Messages ----------------------------------------------------------------------------------
@@ -808,15 +815,35 @@ static void submit_and_wait(struct lp_reactor *reactor, bool may_sleep)
 
 /* --- The watchdog ----------------------------------------------------------------------------- */
 
-static bool was_preempted(struct lp_reactor *reactor)
+/* What happened to the thread since the last sample. */
+struct usage {
+	uint64_t cpu_ns;
+	bool was_preempted;
+	bool was_blocked;
+};
+
+static struct usage sample_usage(struct lp_reactor *reactor)
 {
+	struct usage since = {.cpu_ns = 0};
 	struct rusage usage;
-	if (getrusage(RUSAGE_THREAD, &usage) < 0)
-		return false;
-	bool grew = usage.ru_nivcsw != reactor->preempted_cnt;
+	struct timespec cpu;
+	/* Not the times of getrusage(): those are as old as the last tick. */
+	if (getrusage(RUSAGE_THREAD, &usage) < 0 ||
+	    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu) < 0)
+		return since;
+	uint64_t cpu_ns = (uint64_t)cpu.tv_sec * LP_NS_PER_S + (uint64_t)cpu.tv_nsec;
+	uint64_t sleeps = reactor->stats.sleeps - reactor->sleeps;
+	since = (struct usage){
+		.cpu_ns = cpu_ns - reactor->cpu_ns,
+		.was_preempted = usage.ru_nivcsw != reactor->preempted_cnt,
+		.was_blocked = (uint64_t)(usage.ru_nvcsw - reactor->blocked_cnt) > sleeps,
+	};
+	reactor->cpu_ns = cpu_ns;
+	reactor->sleeps = reactor->stats.sleeps;
 	reactor->preempted_cnt = usage.ru_nivcsw;
+	reactor->blocked_cnt = usage.ru_nvcsw;
 	reactor->usage_sampled_ns = reactor->phase_start_ns;
-	return grew;
+	return since;
 }
 
 static void turn_begin(struct lp_reactor *reactor)
@@ -824,10 +851,10 @@ static void turn_begin(struct lp_reactor *reactor)
 	reactor->now_ns = lp_clock_mono_ns(reactor->clock);
 	reactor->phase_start_ns = reactor->now_ns;
 	reactor->stats.turns++;
-	/* One cheap call per millisecond keeps the count of preemptions fresh. */
+	/* Two cheap calls per millisecond keep the sample fresh. */
 	if (reactor->options.sim == NULL &&
 	    reactor->now_ns - reactor->usage_sampled_ns > LP_REACTOR_ABSENT_NS)
-		(void)was_preempted(reactor);
+		(void)sample_usage(reactor);
 }
 
 /* A phase that did something ends: was the thread away for too long? */
@@ -844,8 +871,15 @@ static void phase_end(struct lp_reactor *reactor, enum lp_reactor_phase phase)
 	stats->absences++;
 	stats->absences_by_phase[phase]++;
 	stats->absence_max_ns = LP_MAX(stats->absence_max_ns, away_ns);
-	if (was_preempted(reactor))
-		stats->absences_preempted++;
+	if (reactor->options.sim != NULL)
+		return;
+	struct usage usage = sample_usage(reactor);
+	stats->absences_preempted += usage.was_preempted;
+	stats->absences_blocked += usage.was_blocked;
+	uint64_t own_ns = LP_MIN(away_ns, usage.cpu_ns);
+	stats->absence_own_max_ns = LP_MAX(stats->absence_own_max_ns, own_ns);
+	if (own_ns > stats->absence_own_max_by_phase_ns[phase])
+		stats->absence_own_max_by_phase_ns[phase] = own_ns;
 }
 
 /* Nothing can happen by itself before the returned time. */

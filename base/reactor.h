@@ -149,9 +149,14 @@ struct lp_reactor_stats {
 	uint64_t wakes_sent;         /* of other reactors */
 	uint64_t absences;           /* turns longer than LP_REACTOR_ABSENT_NS */
 	uint64_t absences_preempted; /* of those: the scheduler took the core away meanwhile */
+	uint64_t absences_blocked;   /* of those: it waited in a call that is not our sleep */
 	uint64_t absence_max_ns;
+	/* The most CPU time in one of them: what our own code did at most, while the rest is the
+	 * scheduler's. Up to a millisecond of what was before the absence may be in it. */
+	uint64_t absence_own_max_ns;
 	uint64_t absences_by_phase[LP_PHASE_CNT];
 	uint64_t absence_max_by_phase_ns[LP_PHASE_CNT];
+	uint64_t absence_own_max_by_phase_ns[LP_PHASE_CNT];
 };
 
 /* Fails with what io_uring_setup says; lp_reactor_explain() turns that into a sentence. The

@@ -564,6 +564,50 @@ static void test_absences_are_forgotten(void **state)
 	lp_reactor_free(reactor);
 }
 
+static void work_long(struct lp_task *task)
+{
+	struct timespec start;
+	struct timespec now;
+	(void)task;
+	assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start), 0);
+	do {
+		assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
+	} while ((now.tv_sec - start.tv_sec) * 1000000000L + now.tv_nsec - start.tv_nsec <
+		 4000000L);
+}
+
+static void block_long(struct lp_task *task)
+{
+	const struct timespec pause = {.tv_nsec = 20000000L};
+	(void)task;
+	(void)nanosleep(&pause, NULL);
+}
+
+/* Whose time an absence was: our own work's, or that of a call that waited. */
+static void test_absences_have_reasons(void **state)
+{
+	(void)state;
+	struct lp_reactor *reactor = ring_reactor();
+	const struct lp_reactor_stats *stats = lp_reactor_stats(reactor);
+	struct lp_task work = {.run = work_long};
+	struct lp_task block = {.run = block_long};
+	(void)lp_reactor_turn(reactor, false); /* what came before is not ours */
+	lp_reactor_forget_absences(reactor);
+	lp_task_queue(reactor, &work);
+	(void)lp_reactor_turn(reactor, false);
+	assert_true(stats->absence_own_max_ns >= 4 * LP_NS_PER_MS);
+	assert_int_equal(stats->absence_own_max_by_phase_ns[LP_PHASE_TASKS],
+			 stats->absence_own_max_ns);
+	uint64_t blocked = stats->absences_blocked;
+	lp_reactor_forget_absences(reactor);
+	lp_task_queue(reactor, &block);
+	(void)lp_reactor_turn(reactor, false);
+	assert_int_equal(stats->absences_blocked, blocked + 1);
+	assert_true(stats->absence_max_ns >= 20 * LP_NS_PER_MS);
+	assert_true(stats->absence_own_max_ns < 20 * LP_NS_PER_MS);
+	lp_reactor_free(reactor);
+}
+
 /* The shards of a simulation, turned by one thread. */
 static void test_two_simulated_on_one_thread(void **state)
 {
@@ -623,6 +667,7 @@ int main(void)
 		cmocka_unit_test(test_simulated_time_jumps),
 		cmocka_unit_test(test_simulation_goes_on_after_busy_sources),
 		cmocka_unit_test(test_absences_are_forgotten),
+		cmocka_unit_test(test_absences_have_reasons),
 		cmocka_unit_test(test_two_simulated_on_one_thread),
 	};
 	return lp_test_main(tests, "base/reactor");

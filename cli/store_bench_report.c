@@ -82,11 +82,13 @@ static void print_counts(const struct lpi_bench_report *report)
 	if (counts->settled_bytes > 0)
 		(void)printf("%-14s %.0f B written per op, all of it in its place\n", "settled",
 			     per_op(report, counts->settled_bytes));
-	(void)printf("%-14s turns %.4f, calls %.4f an op; %" PRIu64 " absences above 1 ms (%" PRIu64
-		     " preempted), longest %.2f ms\n",
-		     "reactor", per_op(report, counts->turns), per_op(report, counts->enters),
-		     counts->absences, counts->absences_preempted,
-		     (double)counts->absence_max_ns / (double)LP_NS_PER_MS);
+	(void)printf(
+		"%-14s turns %.4f, calls %.4f an op; %" PRIu64 " absences above 1 ms (%" PRIu64
+		" preempted, %" PRIu64 " blocked), longest %.2f ms, by our own work %.2f ms (%s)\n",
+		"reactor", per_op(report, counts->turns), per_op(report, counts->enters),
+		counts->absences, counts->absences_preempted, counts->absences_blocked,
+		(double)counts->absence_max_ns / (double)LP_NS_PER_MS,
+		(double)counts->absence_own_max_ns / (double)LP_NS_PER_MS, counts->absence_phase);
 	(void)printf("%-14s commits %" PRIu64 ", inode misses %" PRIu64 ", waits for index %" PRIu64
 		     ", for space %" PRIu64 "; opened in %.1f ms\n",
 		     "store", counts->commits, counts->inode_misses, counts->index_waits,
@@ -210,6 +212,9 @@ static void json_store(const struct lpi_bench_report *report)
 	json_count("enters", counts->enters);
 	json_count("absences", counts->absences);
 	json_count("absences_preempted", counts->absences_preempted);
+	json_count("absences_blocked", counts->absences_blocked);
+	json_real("absence_own_max_ms", (double)counts->absence_own_max_ns / (double)LP_NS_PER_MS);
+	(void)printf(", \"absence_phase\": \"%s\"", counts->absence_phase);
 	json_real("absence_max_ms", (double)counts->absence_max_ns / (double)LP_NS_PER_MS);
 	(void)printf("}, \"commits\": %" PRIu64, counts->commits);
 	(void)printf(", \"paths\": {\"inline\": %" PRIu64 ", \"deferred\": %" PRIu64
@@ -226,6 +231,9 @@ static void json_store(const struct lpi_bench_report *report)
 	json_count("ahead_used", counts->ahead_used);
 	json_count("ahead_wasted", counts->ahead_wasted);
 	json_count("ahead_waits", counts->ahead_waits);
+	json_count("used_bytes", report->usage.used_blocks * LP_BLOCK_BYTES);
+	json_count("index_bytes", report->usage.index_bytes);
+	json_real("free_score", report->usage.score);
 	json_real("open_seconds", (double)report->open_ns / (double)LP_NS_PER_S);
 }
 

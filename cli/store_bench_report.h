@@ -40,7 +40,10 @@ struct lpi_bench_counts {
 	uint64_t enters;
 	uint64_t absences;
 	uint64_t absences_preempted;
+	uint64_t absences_blocked;
 	uint64_t absence_max_ns;
+	uint64_t absence_own_max_ns;
+	const char *absence_phase; /* in which the longest of our own was; static */
 	/* Written to the devices from the start of the measured phase until the store was closed
 	 * after it, so that all write-back and flushing of the index is in it. 0: not known. */
 	uint64_t settled_bytes;
@@ -51,8 +54,9 @@ struct lpi_bench_report {
 	const char *store; /* "block", "mem" */
 	const char *write_path;
 	const char *allocator;
-	const char *delay; /* "none" */
-	uint64_t open_ns;  /* what opening the store took, recovery included */
+	const char *delay;           /* "none" */
+	struct lp_store_usage usage; /* at the end of the measured phase */
+	uint64_t open_ns;            /* what opening the store took, recovery included */
 	struct lpi_bench_result result;
 	struct lpi_bench_counts counts;
 	char explain[512]; /* the choice of the write path; empty: not asked for */

@@ -68,6 +68,16 @@ static int reopen(struct bench_run *run)
 	return err;
 }
 
+static const char *longest_phase(const struct lp_reactor_stats *stats)
+{
+	for (int i = 0; i < LP_PHASE_CNT; i++) {
+		if (stats->absence_own_max_ns > 0 &&
+		    stats->absence_own_max_by_phase_ns[i] == stats->absence_own_max_ns)
+			return lp_reactor_phase_name((enum lp_reactor_phase)i);
+	}
+	return "none";
+}
+
 static void count(struct bench_run *run, struct lpi_bench_counts *ret)
 {
 	struct lp_store_stats store;
@@ -103,7 +113,10 @@ static void count(struct bench_run *run, struct lpi_bench_counts *ret)
 		.enters = reactor->enters,
 		.absences = reactor->absences,
 		.absences_preempted = reactor->absences_preempted,
+		.absences_blocked = reactor->absences_blocked,
 		.absence_max_ns = reactor->absence_max_ns,
+		.absence_own_max_ns = reactor->absence_own_max_ns,
+		.absence_phase = longest_phase(reactor),
 	};
 	for (int i = 0; i < LP_PATH_CNT; i++)
 		ret->paths[i] = store.writes_by_path[i];
@@ -139,6 +152,7 @@ static void subtract(struct lpi_bench_counts *from, const struct lpi_bench_count
 	from->enters -= earlier->enters;
 	from->absences -= earlier->absences;
 	from->absences_preempted -= earlier->absences_preempted;
+	from->absences_blocked -= earlier->absences_blocked;
 	for (int i = 0; i < LP_PATH_CNT; i++)
 		from->paths[i] -= earlier->paths[i];
 }
@@ -179,6 +193,7 @@ static void ask_store(struct bench_run *run)
 		report->times[i].cnt = now[i].cnt - report->times[i].cnt;
 		report->times[i].ns = now[i].ns - report->times[i].ns;
 	}
+	lp_store_read_usage(run->session.store, &report->usage);
 	bool is_chosen = run->options->session.write_path == LP_PATH_AUTO &&
 			 report->result.writes > 0 && !lpi_session_is_mem(&run->session);
 	if (run->options->explain || is_chosen)

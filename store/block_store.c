@@ -229,6 +229,28 @@ static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_
 	read_cached_stats(block, stats);
 }
 
+static void block_read_usage(struct lp_store *store, struct lp_store_usage *ret_usage)
+{
+	struct lpi_block *block = lpi_block_of(store);
+	const struct lp_alloc *alloc = lp_space_alloc(block->space);
+	const struct lp_shard_recovery *recovery = lp_shard_recovery(block->shard);
+	struct lp_shard_usage usage;
+	lp_shard_read_usage(block->shard, &usage);
+	*ret_usage = (struct lp_store_usage){
+		.free_blocks = lp_alloc_free_blocks(alloc),
+		.used_blocks = lp_space_used_blocks(block->space),
+		.largest_run_blocks = lp_alloc_largest_run(alloc),
+		.score = lp_alloc_score(alloc),
+		.alloc_bytes = lp_alloc_memory_bytes(alloc),
+		.index_bytes = usage.index_bytes,
+		.log_ring_blocks = usage.log_ring_blocks,
+		.log_needed_blocks = usage.log_needed_blocks,
+		.start_frames = recovery->frames,
+		.start_payloads = recovery->payloads,
+		.start_ns = recovery->took_ns,
+	};
+}
+
 static int block_explain(const struct lp_store *store, uint64_t bytes, char *buf, size_t len)
 {
 	return lpi_policy_explain(lpi_block_of((struct lp_store *)(uintptr_t)store), bytes, buf,
@@ -281,6 +303,7 @@ static const struct lpi_store_calls block_calls = {
 	.read_health = block_read_health,
 	.set_write_path = block_set_write_path,
 	.read_stats = block_read_stats,
+	.read_usage = block_read_usage,
 	.explain = block_explain,
 	.read_times = block_read_times,
 	.sim_run_one = block_sim_run_one,

@@ -671,3 +671,15 @@ const struct lp_shard_recovery *lp_shard_recovery(const struct lp_shard *shard)
 {
 	return &shard->recovery;
 }
+
+void lp_shard_read_usage(const struct lp_shard *shard, struct lp_shard_usage *ret_usage)
+{
+	struct lp_blockfs_stats files;
+	struct lp_log_usage log = {0};
+	lp_blockfs_stats(shard->files, &files);
+	if (!shard->options.read_only)
+		lp_log_read_usage(shard->log, &log);
+	*ret_usage = (struct lp_shard_usage){.index_bytes = files.used_bytes,
+					     .log_ring_blocks = log.ring_blocks,
+					     .log_needed_blocks = log.needed_blocks};
+}

@@ -162,6 +162,13 @@ void lp_shard_wait_index_room(struct lp_shard *shard, struct lp_commit_waiter *w
 /* A simulation's driver calls this between turns: runs one of the index's jobs. */
 bool lp_shard_sim_run_one(struct lp_shard *shard);
 
+struct lp_shard_usage {
+	uint64_t index_bytes; /* of its files, in whole blocks */
+	uint64_t log_ring_blocks;
+	uint64_t log_needed_blocks;
+};
+void lp_shard_read_usage(const struct lp_shard *shard, struct lp_shard_usage *ret_usage);
+
 struct lp_shard_recovery {
 	uint64_t applied;  /* what the index had persisted */
 	uint64_t last_seq; /* the end of the log */

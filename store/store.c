@@ -68,6 +68,11 @@ void lp_store_read_stats(struct lp_store *store, struct lp_store_stats *ret_stat
 	store->calls->read_stats(store, ret_stats);
 }
 
+void lp_store_read_usage(struct lp_store *store, struct lp_store_usage *ret_usage)
+{
+	store->calls->read_usage(store, ret_usage);
+}
+
 int lp_store_explain(const struct lp_store *store, uint64_t bytes, char *buf, size_t len)
 {
 	return store->calls->explain(store, bytes, buf, len);

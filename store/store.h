@@ -495,6 +495,23 @@ struct lp_store_stats {
 /* Not for each operation: asks the index. */
 void lp_store_read_stats(struct lp_store *store, struct lp_store_stats *ret_stats);
 
+/* What is on the device, and how the last start went. Walks all free space: seldom. A store in
+ * memory has none of it. */
+struct lp_store_usage {
+	uint64_t free_blocks; /* in chunks that the shard has leased */
+	uint64_t used_blocks;
+	uint64_t largest_run_blocks;
+	double score;         /* fragmentation of what is free: lp_alloc_score() */
+	uint64_t alloc_bytes; /* memory for what is free */
+	uint64_t index_bytes; /* of the index's files, in whole blocks */
+	uint64_t log_ring_blocks;
+	uint64_t log_needed_blocks; /* by a start that came now */
+	uint64_t start_frames;      /* of the log, that were replayed */
+	uint64_t start_payloads;    /* blocks, taken to their place */
+	uint64_t start_ns;
+};
+void lp_store_read_usage(struct lp_store *store, struct lp_store_usage *ret_usage);
+
 /* One line for people: which path a write of so many bytes takes that asks for LP_PATH_AUTO, and
  * why. Returns as snprintf(). */
 int lp_store_explain(const struct lp_store *store, uint64_t bytes, char *buf, size_t len);

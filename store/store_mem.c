@@ -255,6 +255,12 @@ static void mem_read_stats(struct lp_store *base, struct lp_store_stats *ret_sta
 	ret_stats->free_blocks = (bufs.region_bytes - bufs.used_bytes) >> LP_BLOCK_SHIFT;
 }
 
+static void mem_read_usage(struct lp_store *base, struct lp_store_usage *ret_usage)
+{
+	(void)base;
+	*ret_usage = (struct lp_store_usage){0};
+}
+
 static int mem_explain(const struct lp_store *base, uint64_t bytes, char *buf, size_t len)
 {
 	(void)base;
@@ -329,6 +335,7 @@ static const struct lpi_store_calls mem_calls = {
 	.read_health = mem_read_health,
 	.set_write_path = mem_set_write_path,
 	.read_stats = mem_read_stats,
+	.read_usage = mem_read_usage,
 	.explain = mem_explain,
 	.read_times = mem_read_times,
 	.sim_run_one = mem_sim_run_one,
