@@ -69,8 +69,8 @@ static uint8_t *region_map(size_t bytes)
 		(void)munmap(region + bytes, REGION_ALIGN - lead);
 	/* Huge pages where the system has them: a checksum over memory that is in no cache took two
 	 * thirds of the time with them (each small page costs a walk of the tables, in a virtual
-	 * machine a long one), and a device gets few long pieces instead of many short ones. Without
-	 * them everything works as well. */
+	 * machine a long one), and a device gets few long pieces instead of many short ones.
+	 * Without them everything works as well. */
 	(void)madvise(region, bytes, MADV_HUGEPAGE);
 	return region;
 }

@@ -85,7 +85,7 @@ struct lp_reactor {
 	struct buffer_piece *buffers;
 	uint64_t opcodes[4]; /* a bit for each that the kernel knows */
 
-	uint32_t spin_losses; /* more of late, fewer wins */
+	uint32_t spin_losses; /* in a row */
 	uint32_t spin_skip;   /* sleeps left before the next try */
 
 	uint64_t phase_start_ns;
@@ -163,7 +163,8 @@ static void learn_opcodes(struct lp_reactor *reactor)
 	struct io_uring_probe *probe = io_uring_get_probe_ring(&reactor->ring);
 	if (probe == NULL)
 		return;
-	for (unsigned op = 0; op <= probe->last_op && op < LP_ARRAY_SIZE(reactor->opcodes) * 64; op++) {
+	for (unsigned op = 0; op <= probe->last_op && op < LP_ARRAY_SIZE(reactor->opcodes) * 64;
+	     op++) {
 		if (io_uring_opcode_supported(probe, (int)op) != 0)
 			reactor->opcodes[op / 64] |= UINT64_C(1) << (op % 64);
 	}
@@ -768,10 +769,8 @@ static bool has_work(struct lp_reactor *reactor)
 	       (reactor->options.ring && ring_has_news(reactor));
 }
 
-/* A short spin is cheaper than a sleep when the next event is near. Each loss doubles the number of
- * sleeps until it is tried again, so that an idle or crowded machine does not pay; a win takes back
- * half of the doublings. (Were all forgotten, one lucky spin in ten would have it spin nearly always:
- * a tenth of the thread's time, with reads of 1 MiB.) */
+/* A short spin is cheaper than a sleep when the next event is near. Each loss in a row doubles the
+ * number of sleeps until it is tried again, so that an idle or crowded machine does not pay. */
 static bool spin(struct lp_reactor *reactor)
 {
 	if (reactor->options.spin_max_ns == 0)
@@ -785,7 +784,7 @@ static bool spin(struct lp_reactor *reactor)
 	for (uint32_t i = 1;; i++) {
 		if (has_work(reactor)) {
 			reactor->stats.spins_won++;
-			reactor->spin_losses /= 2;
+			reactor->spin_losses = 0;
 			return true;
 		}
 		if (i % SPIN_CHECK_CLOCK == 0 && lp_clock_mono_ns(reactor->clock) >= until_ns)

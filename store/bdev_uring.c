@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A block device or an image file through io_uring and O_DIRECT.
  *
- * Memory in a region that the reactor has registered needs no look-up of its pages, which costs more
- * than all the rest of a large transfer. Kernels from 6.15 on take vectors of such memory, too.
+ * Memory in a region that the reactor has registered needs no look-up of its pages, which costs
+ * more than all the rest of a large transfer. Kernels from 6.15 on take vectors of such memory,
+ * too.
  *
  * Write-through is RWF_DSYNC: on a block device with a volatile cache the kernel sends the write
  * with FUA (or write and flush where the device lacks FUA), without one it is a plain write; on a

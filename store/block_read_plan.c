@@ -250,9 +250,8 @@ static int bad_block(const struct lpi_read *read, uint32_t idx, uint32_t got)
 static const uint8_t *next_from_device(const struct lpi_read *read, uint32_t idx)
 {
 	const struct lpi_source *next = &read->sources[idx + 1];
-	return idx + 1 < read->block_cnt && next->device_block != 0
-		       ? next->buf->data + next->offset
-		       : NULL;
+	return idx + 1 < read->block_cnt && next->device_block != 0 ? next->buf->data + next->offset
+								    : NULL;
 }
 
 static int check_block(struct lpi_read *read, uint32_t idx)
