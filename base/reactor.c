@@ -83,7 +83,7 @@ struct lp_reactor {
 
 	int32_t *file_slots; /* -1: free */
 	struct buffer_piece *buffers;
-	uint64_t opcodes[4]; /* a bit for each that the kernel knows */
+	struct io_uring_probe *probe; /* NULL: the kernel would not say what it knows */
 
 	uint32_t spin_losses; /* in a row */
 	uint32_t spin_skip;   /* sleeps left before the next try */
@@ -157,20 +157,6 @@ static int tables_new(struct lp_reactor *reactor)
 	return err < 0 ? err : 0;
 }
 
-/* A kernel that cannot say what it knows, knows nothing newer than what we demand. */
-static void learn_opcodes(struct lp_reactor *reactor)
-{
-	struct io_uring_probe *probe = io_uring_get_probe_ring(&reactor->ring);
-	if (probe == NULL)
-		return;
-	for (unsigned op = 0; op <= probe->last_op && op < LP_ARRAY_SIZE(reactor->opcodes) * 64;
-	     op++) {
-		if (io_uring_opcode_supported(probe, (int)op) != 0)
-			reactor->opcodes[op / 64] |= UINT64_C(1) << (op % 64);
-	}
-	io_uring_free_probe(probe);
-}
-
 static int ring_new(struct lp_reactor *reactor)
 {
 	uint32_t entries = reactor->options.entries;
@@ -190,12 +176,13 @@ static int ring_new(struct lp_reactor *reactor)
 		io_uring_queue_exit(&reactor->ring);
 		return err;
 	}
-	learn_opcodes(reactor);
+	reactor->probe = io_uring_get_probe_ring(&reactor->ring);
 	return 0;
 }
 
 static void ring_free(struct lp_reactor *reactor)
 {
+	io_uring_free_probe(reactor->probe);
 	io_uring_queue_exit(&reactor->ring);
 	(void)close(reactor->wake_fd); /* nothing was written that could be lost */
 }
@@ -647,7 +634,7 @@ static uint32_t reap(struct lp_reactor *reactor)
 
 bool lp_reactor_has_opcode(const struct lp_reactor *reactor, uint8_t opcode)
 {
-	return (reactor->opcodes[opcode / 64] >> (opcode % 64) & 1) != 0;
+	return reactor->probe != NULL && io_uring_opcode_supported(reactor->probe, opcode) != 0;
 }
 
 /* --- Registered files and buffers ------------------------------------------------------------- */
