@@ -48,9 +48,13 @@ struct outbox {
 	struct outbox *next_dirty;
 };
 
-struct buffer_region {
+/* A piece of a region: what the kernel registers at once. */
+#define PIECE_BYTES ((size_t)1 << 30)
+
+struct buffer_piece {
 	uint8_t *base; /* NULL: a free slot */
 	size_t len;
+	void *region; /* the base of the whole */
 };
 
 struct lp_reactor {
@@ -78,7 +82,8 @@ struct lp_reactor {
 	struct outbox outboxes[LP_REACTOR_MAX];
 
 	int32_t *file_slots; /* -1: free */
-	struct buffer_region *buffers;
+	struct buffer_piece *buffers;
+	struct io_uring_probe *probe; /* NULL: the kernel would not say what it knows */
 
 	uint32_t spin_losses; /* in a row */
 	uint32_t spin_skip;   /* sleeps left before the next try */
@@ -175,11 +180,13 @@ static int ring_new(struct lp_reactor *reactor)
 		io_uring_queue_exit(&reactor->ring);
 		return err;
 	}
+	reactor->probe = io_uring_get_probe_ring(&reactor->ring);
 	return 0;
 }
 
 static void ring_free(struct lp_reactor *reactor)
 {
+	io_uring_free_probe(reactor->probe);
 	io_uring_queue_exit(&reactor->ring);
 	(void)close(reactor->wake_fd); /* nothing was written that could be lost */
 }
@@ -640,6 +647,11 @@ static uint32_t reap(struct lp_reactor *reactor)
 	return cnt;
 }
 
+bool lp_reactor_has_opcode(const struct lp_reactor *reactor, uint8_t opcode)
+{
+	return reactor->probe != NULL && io_uring_opcode_supported(reactor->probe, opcode) != 0;
+}
+
 /* --- Registered files and buffers ------------------------------------------------------------- */
 
 int lp_reactor_file_add(struct lp_reactor *reactor, int fd, uint32_t *ret_slot)
@@ -678,44 +690,63 @@ static int buffer_slot_update(struct lp_reactor *reactor, uint32_t slot, void *b
 	return err < 0 ? err : 0;
 }
 
-int lp_reactor_buffer_add(struct lp_reactor *reactor, void *base, size_t len)
+static int piece_add(struct lp_reactor *reactor, void *region, uint8_t *base, size_t len)
 {
-	LP_ASSERT(lp_reactor_is_mine(reactor));
-	LP_ASSERT(base != NULL && len > 0);
 	for (uint32_t slot = 0; slot < reactor->options.buffers_max; slot++) {
-		struct buffer_region *region = &reactor->buffers[slot];
-		if (region->base != NULL)
+		struct buffer_piece *piece = &reactor->buffers[slot];
+		if (piece->base != NULL)
 			continue;
 		int err = reactor->options.ring ? buffer_slot_update(reactor, slot, base, len) : 0;
 		if (err == 0)
-			*region = (struct buffer_region){base, len};
+			*piece = (struct buffer_piece){base, len, region};
 		return err;
 	}
 	return -ENFILE;
 }
 
-void lp_reactor_buffer_remove(struct lp_reactor *reactor, void *base)
+/* Returns how many pieces there were. */
+static uint32_t pieces_remove(struct lp_reactor *reactor, const void *region)
 {
-	LP_ASSERT(lp_reactor_is_mine(reactor));
+	uint32_t cnt = 0;
 	for (uint32_t slot = 0; slot < reactor->options.buffers_max; slot++) {
-		if (reactor->buffers[slot].base != base)
+		struct buffer_piece *piece = &reactor->buffers[slot];
+		if (piece->base == NULL || piece->region != region)
 			continue;
 		if (reactor->options.ring)
 			(void)buffer_slot_update(reactor, slot, NULL, 0); /* as for files */
-		reactor->buffers[slot] = (struct buffer_region){0};
-		return;
+		*piece = (struct buffer_piece){0};
+		cnt++;
 	}
-	LP_UNREACHABLE();
+	return cnt;
+}
+
+int lp_reactor_buffer_add(struct lp_reactor *reactor, void *base, size_t len)
+{
+	LP_ASSERT(lp_reactor_is_mine(reactor));
+	LP_ASSERT(base != NULL && len > 0);
+	int err = 0;
+	for (size_t at = 0; at < len && err == 0; at += PIECE_BYTES)
+		err = piece_add(reactor, base, (uint8_t *)base + at, LP_MIN(len - at, PIECE_BYTES));
+	if (err < 0)
+		(void)pieces_remove(reactor, base); /* there may be none */
+	return err;
+}
+
+void lp_reactor_buffer_remove(struct lp_reactor *reactor, void *base)
+{
+	LP_ASSERT(lp_reactor_is_mine(reactor));
+	uint32_t cnt = pieces_remove(reactor, base);
+	LP_ASSERT(cnt > 0);
 }
 
 int lp_reactor_buffer_find(const struct lp_reactor *reactor, const void *buf, size_t len)
 {
 	const uint8_t *from = buf;
 	for (uint32_t slot = 0; slot < reactor->options.buffers_max; slot++) {
-		const struct buffer_region *region = &reactor->buffers[slot];
-		if (region->base == NULL || from < region->base)
+		const struct buffer_piece *piece = &reactor->buffers[slot];
+		if (piece->base == NULL || from < piece->base)
 			continue;
-		if (!lp_range_outside((uint64_t)(from - region->base), len, region->len))
+		if (!lp_range_outside((uint64_t)(from - piece->base), len, piece->len))
 			return (int)slot;
 	}
 	return -1;

@@ -231,9 +231,11 @@ static bool needs_copy(const struct lpi_edit *edit)
 {
 	struct lpi_range_at at = lpi_range_begin(edit);
 	struct lp_seg seg;
-	for (uint64_t i = 0; i < edit->range.cnt; i++) {
-		if (!lpi_range_next(&at, &seg))
+	for (uint64_t left = edit->range.cnt; left > 0;) {
+		uint64_t blocks = lpi_range_run(&at, left, &seg);
+		if (blocks == 0)
 			return true;
+		left -= blocks;
 	}
 	return false;
 }

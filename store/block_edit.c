@@ -8,13 +8,17 @@
 
 /* --- The blocks of a range -------------------------------------------------------------------- */
 
-static const struct lpi_solo *solo_in_range(const struct lpi_edit *edit, uint64_t block)
+/* The first one in the range that is not in front of the block, or NULL. */
+static const struct lpi_solo *next_solo(const struct lpi_edit *edit, uint64_t block)
 {
+	const struct lpi_solo *next = NULL;
 	for (uint32_t i = 0; i < edit->solo_cnt; i++) {
-		if (edit->solos[i].is_in_range && edit->solos[i].block == block)
-			return &edit->solos[i];
+		const struct lpi_solo *solo = &edit->solos[i];
+		if (solo->is_in_range && solo->block >= block &&
+		    (next == NULL || solo->block < next->block))
+			next = solo;
 	}
-	return NULL;
+	return next;
 }
 
 struct lpi_range_at lpi_range_begin(const struct lpi_edit *edit)
@@ -26,23 +30,35 @@ struct lpi_range_at lpi_range_begin(const struct lpi_edit *edit)
 	};
 }
 
-bool lpi_range_next(struct lpi_range_at *at, struct lp_seg *ret_seg)
+static uint64_t copied_run(struct lpi_range_at *at, uint64_t max, struct lp_seg *ret_seg)
 {
 	const struct lpi_edit *edit = at->edit;
-	const struct lpi_solo *solo = solo_in_range(edit, at->block);
-	if (solo != NULL) {
+	uint64_t offset = at->copied % edit->copy_bytes;
+	uint64_t bytes = LP_MIN(max << LP_BLOCK_SHIFT, edit->copy_bytes - offset);
+	*ret_seg = (struct lp_seg){edit->copies[at->copied / edit->copy_bytes], (uint32_t)offset,
+				   (uint32_t)bytes};
+	at->copied += bytes;
+	return bytes >> LP_BLOCK_SHIFT;
+}
+
+uint64_t lpi_range_run(struct lpi_range_at *at, uint64_t max, struct lp_seg *ret_seg)
+{
+	const struct lpi_edit *edit = at->edit;
+	const struct lpi_solo *solo = next_solo(edit, at->block);
+	uint64_t blocks = 1;
+	LP_ASSERT(max > 0);
+	if (solo != NULL && solo->block > at->block)
+		max = LP_MIN(max, solo->block - at->block);
+	if (solo != NULL && solo->block == at->block) {
 		lpi_payload_skip(&at->payload, solo->piece.len_bytes);
 		*ret_seg = (struct lp_seg){solo->buf, 0, LP_BLOCK_BYTES};
 	} else if (edit->copy_cnt > 0) {
-		*ret_seg =
-			(struct lp_seg){edit->copies[at->copied / edit->copy_bytes],
-					(uint32_t)(at->copied % edit->copy_bytes), LP_BLOCK_BYTES};
-		at->copied += LP_BLOCK_BYTES;
-	} else if (!lpi_payload_block(&at->payload, ret_seg)) {
-		return false;
+		blocks = copied_run(at, max, ret_seg);
+	} else {
+		blocks = lpi_payload_run(&at->payload, max, ret_seg);
 	}
-	at->block++;
-	return true;
+	at->block += blocks;
+	return blocks;
 }
 
 static bool continues(const struct lp_seg *run, const struct lp_seg *seg)
@@ -53,14 +69,15 @@ static bool continues(const struct lp_seg *run, const struct lp_seg *seg)
 uint64_t lpi_range_fill(struct lpi_range_at *at, struct lpi_io *io, uint64_t max)
 {
 	struct lp_seg run = {0};
-	uint64_t blocks = 0;
-	for (; blocks < max; blocks++) {
+	uint64_t done = 0;
+	while (done < max) {
 		struct lpi_range_at before = *at;
 		struct lp_seg seg;
-		bool is_aligned = lpi_range_next(at, &seg);
-		LP_ASSERT(is_aligned); /* else it was copied */
+		uint64_t blocks = lpi_range_run(at, max - done, &seg);
+		LP_ASSERT(blocks > 0); /* else it was copied */
 		if (run.len > 0 && continues(&run, &seg)) {
 			run.len += seg.len;
+			done += blocks;
 			continue;
 		}
 		if (run.len > 0) {
@@ -73,13 +90,14 @@ uint64_t lpi_range_fill(struct lpi_range_at *at, struct lpi_io *io, uint64_t max
 			break;
 		}
 		run = seg;
+		done += blocks;
 	}
 	if (run.len > 0) {
 		bool fits = lpi_io_add(io, run);
 		LP_ASSERT(fits);
 	}
-	LP_ASSERT(blocks > 0);
-	return blocks;
+	LP_ASSERT(done > 0);
+	return done;
 }
 
 void lpi_edit_collect_crcs(struct lpi_edit *edit)
@@ -334,8 +352,8 @@ static void defer_in_place(struct lpi_txn *txn)
 	for (int i = 0; i < cnt; i++) {
 		for (uint64_t k = 0; k < segments[i].range.cnt; k++) {
 			struct lp_seg seg;
-			bool is_aligned = lpi_range_next(&at, &seg);
-			LP_ASSERT(is_aligned);
+			uint64_t got = lpi_range_run(&at, 1, &seg);
+			LP_ASSERT(got == 1);
 			defer(txn, segments[i].range.first + k, segments[i].block + k, *crc++, seg);
 		}
 	}
@@ -349,8 +367,8 @@ static void defer_new(struct lpi_txn *txn)
 	for (uint32_t i = 0; i < edit->extent_cnt; i++) {
 		for (uint64_t k = 0; k < edit->extents[i].cnt; k++, done++) {
 			struct lp_seg seg;
-			bool is_aligned = lpi_range_next(&at, &seg);
-			LP_ASSERT(is_aligned);
+			uint64_t got = lpi_range_run(&at, 1, &seg);
+			LP_ASSERT(got == 1);
 			defer(txn, edit->range.first + done, edit->extents[i].block + k,
 			      edit->crcs[done], seg);
 		}

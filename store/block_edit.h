@@ -42,8 +42,9 @@ struct lpi_range_at {
 };
 
 struct lpi_range_at lpi_range_begin(const struct lpi_edit *edit);
-/* False: the block is not aligned in memory, and needs a copy. */
-bool lpi_range_next(struct lpi_range_at *at, struct lp_seg *ret_seg);
+/* The next blocks, up to `max`, that lie in one piece; how many. 0: the next one is not aligned in
+ * memory, and needs a copy. */
+uint64_t lpi_range_run(struct lpi_range_at *at, uint64_t max, struct lp_seg *ret_seg);
 /* Adds up to `max` blocks to the io; returns how many, at least one. */
 uint64_t lpi_range_fill(struct lpi_range_at *at, struct lpi_io *io, uint64_t max);
 

@@ -304,6 +304,14 @@ static void keep(const struct lpi_read *read, uint32_t idx)
 				      &item); /* or not: it was read */
 }
 
+/* The block after this one, when it will be held against its crc as well, for fetching it ahead. */
+static const uint8_t *next_from_device(const struct lpi_read *read, uint32_t idx)
+{
+	const struct lpi_source *next = &read->sources[idx + 1];
+	return idx + 1 < read->block_cnt && next->device_block != 0 ? next->buf->data + next->offset
+								    : NULL;
+}
+
 static int check_block(struct lpi_read *read, uint32_t idx)
 {
 	const struct lpi_source *source = &read->sources[idx];
@@ -317,7 +325,8 @@ static int check_block(struct lpi_read *read, uint32_t idx)
 		/* What was in memory was verified when it came, and will be by who gets it. */
 		if (source->device_block == 0)
 			return 0;
-		uint32_t got = lp_crc32c(0, at, LP_BLOCK_BYTES);
+		const uint8_t *next = next_from_device(read, idx);
+		uint32_t got = lp_crc32c_ahead(0, at, LP_BLOCK_BYTES, next);
 		if (LP_UNLIKELY(got != crc))
 			return bad_block(read, idx, got);
 		keep(read, idx);
