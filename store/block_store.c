@@ -160,6 +160,11 @@ static void block_set_write_path(struct lp_store *store, enum lp_write_path path
 	lpi_block_of(store)->write_path = path;
 }
 
+static void block_set_deferred_store(struct lp_store *store, enum lp_deferred_store kind)
+{
+	lp_shard_set_deferred_store(lpi_block_of(store)->shard, kind);
+}
+
 /* Write-throughs of the log's channel that are not data are frames. */
 static void read_device_stats(struct lpi_block *block, struct lp_store_stats *stats)
 {
@@ -189,8 +194,10 @@ static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_
 	stats->used_blocks = lp_space_used_blocks(block->space);
 	read_device_stats(block, stats);
 	lpi_memory_read_stats(block, stats);
-	if (block->commit != NULL)
-		stats->commits = lp_commit_stats(block->commit)->groups;
+	if (block->commit == NULL)
+		return;
+	stats->commits = lp_commit_stats(block->commit)->groups;
+	stats->deferred_records = lp_deferrals_stats(lp_shard_deferrals(block->shard))->put;
 }
 
 static int block_explain(const struct lp_store *store, uint64_t bytes, char *buf, size_t len)
@@ -242,6 +249,7 @@ static const struct lpi_store_calls block_calls = {
 	.close = block_close,
 	.error = block_error,
 	.set_write_path = block_set_write_path,
+	.set_deferred_store = block_set_deferred_store,
 	.read_stats = block_read_stats,
 	.explain = block_explain,
 	.read_times = block_read_times,
@@ -345,6 +353,7 @@ static int open_shard(struct lpi_block *block)
 		.memory_bytes = options->memory_bytes,
 		.deferred_blocks_max = options->deferred_blocks_max,
 		.files_reserve_bytes = options->files_reserve_bytes,
+		.deferred_store = options->deferred_store,
 		.log_observer = &block->policy.log_observer,
 		.writeback_observer = &block->policy.data_observer,
 	};

@@ -262,7 +262,16 @@ static int open_log(struct lp_shard *shard)
 	uint64_t deferred = shard->options.deferred_blocks_max;
 	if (shard->options.read_only)
 		deferred = LP_MAX(deferred, options.area.ring_blocks);
-	int err = lp_pending_new(deferred, &shard->pending);
+	uint64_t records = 0;
+	int err = lpi_shard_count_records(shard, &records);
+	if (err == 0)
+		err = lp_pending_new(deferred + records, &shard->pending);
+	/* A record may be replaced by another before it is gone; a replay may add what is in
+	 * frames. */
+	if (err == 0 && !shard->options.read_only)
+		err = lp_deferrals_new(shard->space,
+				       2 * deferred + records + options.area.ring_blocks,
+				       &shard->deferrals);
 	if (err == 0)
 		err = lp_log_new(&options, &shard->log);
 	/* What a process that died had written may be in the device's cache only: what is built on
@@ -297,8 +306,11 @@ static int open_pipeline(struct lp_shard *shard)
 		err = lp_commit_new(&commit, &shard->commit);
 	if (err == 0 && shard->options.sim_clock != NULL)
 		lp_commit_set_inline_barrier(shard->commit, true);
-	if (err == 0)
+	if (err == 0) {
 		atomic_store(&shard->barrier_commit, shard->commit);
+		lp_pending_set_events(shard->pending, &shard->pending_events);
+		lp_deferrals_start(shard->deferrals, shard->commit);
+	}
 	return err;
 }
 
@@ -410,6 +422,17 @@ static int land_pending(struct lp_shard *shard)
 	return shard->error;
 }
 
+/* What the index kept of them is deleted, durably. */
+static int wait_deletions(struct lp_shard *shard, struct patience *patience)
+{
+	while (!lp_deferrals_is_settled(shard->deferrals) && shard->error == 0) {
+		if (is_over(shard, patience))
+			return patience->err;
+		lpi_shard_turn(shard);
+	}
+	return shard->error;
+}
+
 static int checkpoint(struct lp_shard *shard, struct patience *patience)
 {
 	while (lpi_shard_checkpoint_some(shard) && shard->error == 0) {
@@ -462,6 +485,8 @@ static int settle(struct lp_shard *shard)
 	int err = wait_idle(shard, &patience);
 	if (err == 0)
 		err = land_pending(shard);
+	if (err == 0)
+		err = wait_deletions(shard, &patience);
 	if (err == 0)
 		err = checkpoint(shard, &patience);
 	if (err == 0)
@@ -530,6 +555,7 @@ int lp_shard_close(struct lp_shard *shard, bool abandon)
 	lp_log_free(shard->log);
 	lp_pending_free(shard->pending);
 	lp_bufs_free(shard->replay_bufs);
+	lp_deferrals_free(shard->deferrals);
 	lp_space_free(shard->space);
 	lp_overlay_free(shard->overlay);
 	lp_kvfs_ro_free(shard->kvfs_ro);

@@ -16,6 +16,7 @@ struct lpi_store_calls {
 	int (*close)(struct lp_store *store, bool abandon);
 	int (*error)(const struct lp_store *store);
 	void (*set_write_path)(struct lp_store *store, enum lp_write_path path);
+	void (*set_deferred_store)(struct lp_store *store, enum lp_deferred_store kind);
 	void (*read_stats)(struct lp_store *store, struct lp_store_stats *ret_stats);
 	int (*explain)(const struct lp_store *store, uint64_t bytes, char *buf, size_t len);
 	size_t (*read_times)(const struct lp_store *store, struct lp_store_time *ret_rows,

@@ -229,6 +229,12 @@ static void mem_set_write_path(struct lp_store *base, enum lp_write_path path)
 	(void)path;
 }
 
+static void mem_set_deferred_store(struct lp_store *base, enum lp_deferred_store kind)
+{
+	(void)base; /* nothing is deferred */
+	(void)kind;
+}
+
 static void mem_read_stats(struct lp_store *base, struct lp_store_stats *ret_stats)
 {
 	struct lpi_mem_store *store = lpi_mem_store_of(base);
@@ -311,6 +317,7 @@ static const struct lpi_store_calls mem_calls = {
 	.close = mem_close,
 	.error = mem_error,
 	.set_write_path = mem_set_write_path,
+	.set_deferred_store = mem_set_deferred_store,
 	.read_stats = mem_read_stats,
 	.explain = mem_explain,
 	.read_times = mem_read_times,
