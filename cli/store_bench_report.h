@@ -42,6 +42,7 @@ struct lpi_bench_report {
 	const struct lpi_bench_options *options;
 	const char *store; /* "block", "mem" */
 	const char *write_path;
+	const char *deferred_store;
 	const char *allocator;
 	const char *delay; /* "none" */
 	uint64_t open_ns;  /* what opening the store took, recovery included */

@@ -146,7 +146,8 @@ static int reserve(struct lpi_txn *txn)
 	lpi_edit_need(txn, &need);
 	if (!lp_commit_need_is_possible(block->commit, &need))
 		return -E2BIG;
-	if (lpi_policy_is_due(&block->policy) && reserve_more(txn, &need))
+	uint64_t now_ns = lp_reactor_now_ns(block->options.reactor);
+	if (lpi_policy_is_due(&block->policy, now_ns) && reserve_more(txn, &need))
 		return 0;
 	if (lp_commit_reserve(block->commit, &need))
 		return 0;
