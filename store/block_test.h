@@ -221,7 +221,7 @@ static inline void lpi_rig_mkfs(struct lp_bdev *bdev)
 static inline void lpi_rig_filler_key(struct lp_key *key, uint64_t i)
 {
 	if (i % 2 == 0)
-		lp_key_of_name(key, LP_KEY_SPACE_XATTR, (struct lp_ino){1 + i}, "none", 4);
+		lp_key_of_name(key, LP_KEY_SPACE_XATTR, (struct lp_ino){1000000 + i}, "none", 4);
 	else
 		lp_key_of_number(key, LP_KEY_SPACE_TXN, i);
 }
