@@ -25,6 +25,7 @@ struct lpi_store_rig {
 	enum lp_deferred_store deferred_store;
 	uint64_t memory_bytes;
 	uint64_t deferred_blocks_max;
+	bool discard;
 };
 
 static inline void lpi_store_rig_turn(const struct lpi_hand *hand)
@@ -48,6 +49,7 @@ static inline void lpi_store_rig_init(struct lpi_store_rig *rig, struct lp_bdev 
 	rig->path = (enum lp_write_path)(seed % LP_PATH_CNT);
 	rig->deferred_store = (enum lp_deferred_store)(seed / 2 % LP_DEFERRED_STORE_CNT);
 	rig->deferred_blocks_max = 256;
+	rig->discard = seed % 5 < 3;
 	rig->memory_bytes = seed % 3 == 0 ? UINT64_C(1) << 20 : 0;
 }
 
@@ -66,7 +68,8 @@ static inline int lpi_store_rig_open(struct lpi_store_rig *rig)
 						 .files_reserve_bytes = UINT64_C(1) << 20,
 						 .write_path = rig->path,
 						 .deferred_store = rig->deferred_store,
-						 .ops_max = 8};
+						 .ops_max = 8,
+						 .discard = rig->discard};
 	struct lp_label_why why;
 	int err = lp_devices_open(&devices, &rig->devices, &why);
 	if (err == 0)

@@ -354,6 +354,7 @@ static int open_shard(struct lpi_block *block)
 		.deferred_blocks_max = options->deferred_blocks_max,
 		.files_reserve_bytes = options->files_reserve_bytes,
 		.deferred_store = options->deferred_store,
+		.discard = options->discard,
 		.log_observer = &block->policy.log_observer,
 		.writeback_observer = &block->policy.data_observer,
 	};

@@ -169,10 +169,10 @@ static uint64_t judge_cut(const struct scene *scene, struct lp_bdev *left, uint6
 }
 
 /* At many events from `from` on. Returns how many cuts left records to be written. */
-static uint64_t cut_everywhere(struct scene *scene, uint64_t from)
+static uint64_t cut_everywhere(struct scene *scene, uint64_t from, uint64_t cuts)
 {
 	struct lp_sim_cutter *cutter = NULL;
-	uint64_t step = 1 + (events_of(scene) - from) / CUTS;
+	uint64_t step = 1 + (events_of(scene) - from) / cuts;
 	uint64_t with_records = 0;
 	lp_test_ok(lp_sim_cutter_new(lp_sim_of(scene->rig.bdev), NULL, &cutter));
 	while (lp_sim_cutter_next(cutter)) {
@@ -238,7 +238,23 @@ static void test_cuts_with_both_kinds(void **state)
 		for (uint32_t n = 0; i % 10 == 9 && n < 30; n++)
 			lpi_hand_turn(&scene.rig.hand);
 	}
-	assert_true(cut_everywhere(&scene, from) > CUTS / 4);
+	assert_true(cut_everywhere(&scene, from, CUTS) > CUTS / 4);
+	scene_fini(&scene);
+}
+
+/* A record goes when its block is in its place and flushed, not before: blocks that are no
+ * neighbours take their time each (rule L3). */
+static void test_deleted_after_the_flush(void **state)
+{
+	(void)state;
+	static struct scene scene;
+	scene_init(&scene, 4);
+	defer_by(&scene, LP_DEFERRED_KV);
+	for (uint32_t i = 0; i < BLOCKS; i += 2)
+		write_number(&scene, i);
+	uint64_t from = events_of(&scene);
+	turn_until_settled(&scene);
+	assert_true(cut_everywhere(&scene, from, 2 * CUTS) > 0);
 	scene_fini(&scene);
 }
 
@@ -287,7 +303,7 @@ static void test_freed_blocks_have_no_record(void **state)
 		for (uint32_t i = 0; i < 6; i++)
 			write_number(&scene, 5 - i);
 	}
-	(void)cut_everywhere(&scene, from);
+	(void)cut_everywhere(&scene, from, CUTS);
 	scene_fini(&scene);
 }
 
@@ -351,6 +367,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_write_each_and_then_gone),
 		cmocka_unit_test(test_cuts_with_both_kinds),
+		cmocka_unit_test(test_deleted_after_the_flush),
 		cmocka_unit_test(test_record_outlived_by_an_older_payload),
 		cmocka_unit_test(test_freed_blocks_have_no_record),
 		cmocka_unit_test(test_many_records_at_an_opening),

@@ -140,8 +140,12 @@ static void on_durable(struct lp_commit_events *events, uint64_t seq,
 	for (uint32_t i = 0; i < change_cnt; i++) {
 		lp_log_change_encode(&changes[i],
 				     shard->change_bytes + (size_t)i * LP_LOG_CHANGE_SIZE);
-		if (changes[i].op == LP_SPACE_CHANGE_KIND_FREE)
-			shard->freeing_blocks -= changes[i].cnt;
+		if (changes[i].op != LP_SPACE_CHANGE_KIND_FREE)
+			continue;
+		shard->freeing_blocks -= changes[i].cnt;
+		if (shard->discards != NULL)
+			lp_discards_add(shard->discards,
+					(struct lp_extent){changes[i].block, changes[i].cnt});
 	}
 	lp_space_frame_durable(shard->space, seq, shard->change_bytes,
 			       (size_t)change_cnt * LP_LOG_CHANGE_SIZE);
@@ -402,7 +406,10 @@ static void lease_done(struct lp_work *work)
 		shard->lease_hint = shard->lease_chunk + 1;
 	else if (err != -ENOSPC)
 		fail_shard(shard, err);
-	tell_space(shard, shard->error != 0 ? -EIO : err);
+	/* No chunk is to be had, but what waited for a discard is free since they asked. */
+	bool is_vain = err < 0 && !shard->gave_way;
+	shard->gave_way = false;
+	tell_space(shard, shard->error != 0 ? -EIO : is_vain ? err : 0);
 	if (err == 0)
 		want_chunk(shard);
 	else if (shard->error == 0 && !shard->closing)
@@ -439,6 +446,8 @@ void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter
 		return;
 	}
 	lpi_space_waiters_push_back(&shard->space_waiters, waiter);
+	if (shard->discards != NULL && lp_discards_give_way(shard->discards) > 0)
+		shard->gave_way = true;
 	lease(shard);
 }
 
@@ -501,6 +510,11 @@ void lp_shard_defer(struct lp_shard *shard, const struct lp_log_payload *about, 
 	int err = record != 0 ? lp_pending_add_kept(shard->pending, seq, &block, seg, record)
 			      : lp_pending_add(shard->pending, seq, block.block, seg, block.crc);
 	LP_ASSERT(err == 0); /* there was room */
+}
+
+const struct lp_discards *lp_shard_discards(const struct lp_shard *shard)
+{
+	return shard->discards;
 }
 
 const struct lp_deferrals *lp_shard_deferrals(const struct lp_shard *shard)
@@ -574,6 +588,8 @@ void lpi_shard_begin(struct lp_shard *shard)
 
 bool lpi_shard_is_quiet(const struct lp_shard *shard)
 {
+	if (shard->discards != NULL && !lp_discards_is_idle(shard->discards))
+		return false;
 	return lp_work_is_idle(&shard->resume_work) && lp_work_is_idle(&shard->flush_work) &&
 	       lp_work_is_idle(&shard->lease_work) && lpi_reclaim_is_idle(shard) &&
 	       !atomic_load(&shard->kv_msg_sent);
@@ -583,6 +599,8 @@ void lpi_shard_stop_timers(struct lp_shard *shard)
 {
 	lp_timer_stop(shard->options.reactor, &shard->resume_timer);
 	lp_timer_stop(shard->options.reactor, &shard->lease_timer);
+	if (shard->discards != NULL)
+		lp_discards_stop(shard->discards);
 	lpi_reclaim_stop(shard);
 	tell_space(shard, -EIO);
 }

@@ -31,6 +31,7 @@
 #include "store/commit.h"
 #include "store/deferrals.h"
 #include "store/devices.h"
+#include "store/discards.h"
 #include "store/pending.h"
 #include "store/space.h"
 #include "store/writeback.h"
@@ -51,7 +52,8 @@ struct lp_shard_options {
 	uint64_t deferred_blocks_max; /* payloads waiting for their place; 0: a default */
 	uint64_t files_reserve_bytes; /* 0: a default */
 	enum lp_deferred_store deferred_store;
-	bool read_only;                        /* a must if the devices are */
+	bool discard;   /* freed space, in the background, if the device can */
+	bool read_only; /* a must if the devices are */
 	struct lp_bdev_observer *log_observer; /* of frames; or NULL */
 	struct lp_bdev_observer *writeback_observer;
 };
@@ -126,6 +128,8 @@ bool lp_shard_sim_run_one(struct lp_shard *shard);
 
 /* NULL read-only. */
 const struct lp_deferrals *lp_shard_deferrals(const struct lp_shard *shard);
+/* NULL: nothing is discarded. */
+const struct lp_discards *lp_shard_discards(const struct lp_shard *shard);
 
 struct lp_shard_recovery {
 	uint64_t applied;  /* what the index had persisted */

@@ -60,6 +60,7 @@ struct lp_shard {
 	struct lp_pending *pending;
 	struct lp_deferrals *deferrals; /* NULL read-only */
 	struct lp_pending_events pending_events;
+	struct lp_discards *discards; /* NULL: nothing is discarded */
 	struct lp_log *log;
 	struct lp_writeback *writeback;
 	struct lp_commit *commit;
@@ -94,6 +95,7 @@ struct lp_shard {
 	uint32_t lease_chunk;
 	uint32_t lease_hint;
 	bool lease_exhausted;
+	bool gave_way; /* to those who wait for space: discards */
 	struct lp_timer lease_timer;
 	struct lpi_space_waiters space_waiters;
 

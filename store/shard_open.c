@@ -314,6 +314,15 @@ static int open_pipeline(struct lp_shard *shard)
 	return err;
 }
 
+static int open_discards(struct lp_shard *shard)
+{
+	const struct lp_discards_options options = {
+		.reactor = shard->options.reactor, .chan = shard->data, .space = shard->space};
+	if (!shard->options.discard || !lp_bdev_caps(lp_bdev_of(shard->data))->can_discard)
+		return 0;
+	return lp_discards_new(&options, &shard->discards);
+}
+
 static int open_all(struct lp_shard *shard)
 {
 	make_plan(shard);
@@ -328,6 +337,8 @@ static int open_all(struct lp_shard *shard)
 		err = open_log(shard);
 	if (err == 0)
 		err = lp_overlay_new(OVERLAY_BUCKETS, 0, &shard->overlay);
+	if (err == 0 && !shard->options.read_only)
+		err = open_discards(shard);
 	if (err == 0 && !shard->options.read_only)
 		err = open_pipeline(shard);
 	return err;
@@ -556,6 +567,7 @@ int lp_shard_close(struct lp_shard *shard, bool abandon)
 	lp_pending_free(shard->pending);
 	lp_bufs_free(shard->replay_bufs);
 	lp_deferrals_free(shard->deferrals);
+	lp_discards_free(shard->discards);
 	lp_space_free(shard->space);
 	lp_overlay_free(shard->overlay);
 	lp_kvfs_ro_free(shard->kvfs_ro);

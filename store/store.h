@@ -370,6 +370,7 @@ struct lp_store_options {
 	enum lp_write_path write_path;         /* of writes that ask for LP_PATH_AUTO */
 	uint32_t inline_max; /* bytes; 0: the default of 2048; LP_STORE_NO_INLINE */
 	uint32_t ops_max;    /* transactions or reads at work at a time; 0: 256 each */
+	bool discard;        /* freed space, in the background, if the device can */
 	bool read_only;      /* nothing is written; transactions say -EROFS */
 };
 
