@@ -7,8 +7,8 @@
  * ones among others teach nothing; LPI_POLICY_TRIALS bursts after an opening at most.
  *
  * What was learned rides along in the frame of a transaction every LPI_POLICY_SAVE samples, or when
- * some of it is an hour old, and is put once more at closing: it never costs a frame while the store
- * works. A crash loses what came since, which does no harm.
+ * some of it is an hour old, and is put once more at closing: it never costs a frame while the
+ * store works. A crash loses what came since, which does no harm.
  *
  * Threads: the store's. Blocking: open only. Allocation: none. Errors: a damaged record is
  * recorded by lp_corrupt() and otherwise as good as none, for it is advice, not data.
