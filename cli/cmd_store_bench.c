@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/store_bench_run.h"
+#include "store/deferrals.h"
 
 #define OBJECT_BYTES   (UINT64_C(256) << 20)
 #define STAT_OBJECTS   UINT64_C(10000)
@@ -34,6 +35,7 @@ enum {
 	OPT_OPS,
 	OPT_WARMUP,
 	OPT_PATH,
+	OPT_DEFERRED_STORE,
 	OPT_ALLOCATOR,
 	OPT_STORE,
 	OPT_DELAY,
@@ -113,6 +115,8 @@ static int take_word(struct call *call, int c, const char *text)
 {
 	static const char *const stores[] = {"block", "mem"};
 	const char *allocators[LP_ALLOC_KIND_CNT];
+	const char *deferred[LP_DEFERRED_STORE_CNT] = {lp_deferred_store_name(LP_DEFERRED_LOG),
+						       lp_deferred_store_name(LP_DEFERRED_KV)};
 	int found = 0;
 	for (int i = 0; i < LP_ALLOC_KIND_CNT; i++)
 		allocators[i] = lp_alloc_kind_name((enum lp_alloc_kind)i);
@@ -125,6 +129,11 @@ static int take_word(struct call *call, int c, const char *text)
 		found = lpi_bench_path_parse(text);
 		call->options.session.write_path =
 			found < 0 ? LP_PATH_AUTO : (enum lp_write_path)found;
+		break;
+	case OPT_DEFERRED_STORE:
+		found = find_name(deferred, LP_DEFERRED_STORE_CNT, text);
+		call->options.session.deferred_store =
+			found < 0 ? LP_DEFERRED_LOG : (enum lp_deferred_store)found;
 		break;
 	case OPT_ALLOCATOR:
 		found = find_name(allocators, LP_ALLOC_KIND_CNT, text);
@@ -258,6 +267,7 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 		{"ops", required_argument, NULL, OPT_OPS},
 		{"warmup", required_argument, NULL, OPT_WARMUP},
 		{"write-path", required_argument, NULL, OPT_PATH},
+		{"deferred-store", required_argument, NULL, OPT_DEFERRED_STORE},
 		{"allocator", required_argument, NULL, OPT_ALLOCATOR},
 		{"store", required_argument, NULL, OPT_STORE},
 		{"delay", required_argument, NULL, OPT_DELAY},
@@ -309,6 +319,7 @@ const struct lpi_cli_command lpi_cli_store_bench = {
 		"  --warmup N         seconds of the same before (default: a tenth; with --ops "
 		"none)\n"
 		"  --write-path PATH  auto (default), inline, deferred, direct\n"
+		"  --deferred-store KIND  where deferred writes wait: log (default), kv\n"
 		"  --allocator KIND   hybrid (default), bitmap, extent\n"
 		"  --store KIND       block (default), or mem: no DEVICE then\n"
 		"  --delay PROFILE    as on a slower device: none, nvme, target, sata-ssd, hdd\n"

@@ -42,8 +42,8 @@ static void print_head(const struct lpi_bench_report *report)
 	if (options->kind != LPI_BENCH_CREATE)
 		(void)printf(", %" PRIu64 " object%s of %s", options->objects_cnt,
 			     options->objects_cnt == 1 ? "" : "s", object);
-	(void)printf(", %s store, write path %s, delay %s\n", report->store, report->write_path,
-		     report->delay);
+	(void)printf(", %s store, write path %s, deferred in the %s, delay %s\n", report->store,
+		     report->write_path, report->deferred_store, report->delay);
 }
 
 static void print_times(const struct lpi_bench_report *report)
@@ -147,9 +147,11 @@ static void json_options(const struct lpi_bench_report *report)
 {
 	const struct lpi_bench_options *options = report->options;
 	(void)printf("{\"op\": \"%s\", \"store\": \"%s\", \"write_path\": \"%s\", "
-		     "\"allocator\": \"%s\", \"delay\": \"%s\", \"verify\": %s",
+		     "\"deferred_store\": \"%s\", \"allocator\": \"%s\", \"delay\": \"%s\", "
+		     "\"verify\": %s",
 		     lpi_bench_kind_name(options->kind), report->store, report->write_path,
-		     report->allocator, report->delay, options->verify ? "true" : "false");
+		     report->deferred_store, report->allocator, report->delay,
+		     options->verify ? "true" : "false");
 	json_count("size", options->size_bytes);
 	json_count("depth", options->depth);
 	json_count("objects", options->objects_cnt);

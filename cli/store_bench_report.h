@@ -53,6 +53,7 @@ struct lpi_bench_report {
 	const struct lpi_bench_options *options;
 	const char *store; /* "block", "mem" */
 	const char *write_path;
+	const char *deferred_store;
 	const char *allocator;
 	const char *delay;           /* "none" */
 	struct lp_store_usage usage; /* at the end of the measured phase */

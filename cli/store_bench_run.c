@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/store_bench_report.h"
+#include "store/deferrals.h"
 
 /* In memory, when only the time limits what is created; and at most of anything. */
 #define CREATED_BYTES  (UINT64_C(4) << 30)
@@ -308,6 +309,7 @@ int lpi_bench_run_all(const struct lpi_bench_run_options *options)
 		.options = &options->bench,
 		.store = session.path[LP_MKFS_DATA] == NULL ? "mem" : "block",
 		.write_path = lpi_bench_path_name(session.write_path),
+		.deferred_store = lp_deferred_store_name(session.deferred_store),
 		.allocator = lp_alloc_kind_name(session.alloc_kind),
 		.delay = options->delay,
 	};

@@ -180,6 +180,7 @@ int lpi_session_open(struct lpi_session *session)
 		.memory_bytes = options->memory_bytes,
 		.data_cache_bytes = options->data_cache_bytes,
 		.write_path = options->write_path,
+		.deferred_store = options->deferred_store,
 	};
 	LP_ASSERT(session->store == NULL);
 	const struct lp_clock *clock = lp_reactor_clock(session->reactor);

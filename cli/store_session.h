@@ -22,6 +22,7 @@ struct lpi_session_options {
 	uint64_t data_cache_bytes;
 	uint32_t shard_idx;
 	enum lp_write_path write_path;
+	enum lp_deferred_store deferred_store;
 	enum lp_alloc_kind alloc_kind;
 };
 

@@ -155,7 +155,7 @@ void lpi_edit_need(const struct lpi_txn *txn, struct lp_commit_need *need)
 	need->change_cnt += edit->need_changes + edit->extent_cnt;
 	for (uint32_t i = 0; i < edit->solo_cnt; i++)
 		need->change_cnt += edit->solos[i].has_new_block;
-	need->data_cnt += (uint32_t)lpi_edit_deferred(edit);
+	lp_shard_defer_need(txn->block->shard, (uint32_t)lpi_edit_deferred(edit), need);
 }
 
 /* --- Maps ------------------------------------------------------------------------------------- */

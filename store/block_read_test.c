@@ -529,8 +529,7 @@ static void test_many_fetches(void **state)
 		struct lp_key key;
 		assert_true(lpi_hold_claim(&hold, (struct lp_ino){5}));
 		/* Records that fill the index: each in another place of it. */
-		lp_key_of_number(&key, i % 2 == 0 ? LP_KEY_SPACE_DEFERRED : LP_KEY_SPACE_TXN,
-				 i / 2 * 40 + i % 2);
+		lpi_rig_filler_key(&key, i / 2 * 40 + i % 2);
 		lp_test_err(-EAGAIN,
 			    lpi_point_get(&hold.warmer, &key, false, hold.is_kept, &point));
 		hold.ready = hold_ready;

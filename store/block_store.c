@@ -162,6 +162,13 @@ static void block_set_write_path(struct lp_store *store, enum lp_write_path path
 	lpi_block_of(store)->write_path = path;
 }
 
+static void block_set_deferred_store(struct lp_store *store, enum lp_deferred_store kind)
+{
+	struct lpi_block *block = lpi_block_of(store);
+	if (block->commit != NULL)
+		lp_shard_set_deferred_store(block->shard, kind);
+}
+
 /* Write-throughs of the log's channel that are not data are frames. */
 static void add_device_stats(struct lpi_block *block, struct lp_store_stats *stats)
 {
@@ -227,6 +234,9 @@ static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_
 	stats->used_blocks = lp_space_used_blocks(block->space);
 	add_device_stats(block, stats);
 	read_cached_stats(block, stats);
+	if (block->commit != NULL)
+		stats->deferred_records =
+			lp_deferrals_stats(lp_shard_deferrals(block->shard))->put;
 }
 
 static void block_read_usage(struct lp_store *store, struct lp_store_usage *ret_usage)
@@ -302,6 +312,7 @@ static const struct lpi_store_calls block_calls = {
 	.error = block_error,
 	.read_health = block_read_health,
 	.set_write_path = block_set_write_path,
+	.set_deferred_store = block_set_deferred_store,
 	.read_stats = block_read_stats,
 	.read_usage = block_read_usage,
 	.explain = block_explain,
@@ -411,6 +422,8 @@ void lpi_block_shard_options(struct lpi_block *block, struct lp_shard_options *r
 		.memory_bytes = options->memory_bytes,
 		.deferred_blocks_max = options->deferred_blocks_max,
 		.files_reserve_bytes = options->files_reserve_bytes,
+		.deferred_store = options->deferred_store,
+		.discard = options->discard,
 		.read_only = options->read_only,
 		.events = &block->reopen.shard_events,
 		.log_observer = &block->policy.log_observer,

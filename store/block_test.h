@@ -119,6 +119,14 @@ static inline void lpi_rig_mkfs(struct lp_bdev *bdev)
 	lp_test_ok(lp_store_mkfs(&options, &label, &why));
 }
 
+static inline void lpi_rig_filler_key(struct lp_key *key, uint64_t i)
+{
+	if (i % 2 == 0)
+		lp_key_of_name(key, LP_KEY_SPACE_XATTR, (struct lp_ino){1000000 + i}, "none", 4);
+	else
+		lp_key_of_number(key, LP_KEY_SPACE_TXN, i);
+}
+
 /* Records that nobody reads, before and behind those of the store: else opening, which reads some
  * of these, would bring all of a small index into its cache. */
 static inline void lpi_rig_fill_index(struct lpi_rig *rig)
@@ -127,7 +135,7 @@ static inline void lpi_rig_fill_index(struct lpi_rig *rig)
 	const struct lp_commit_need need = {.batch_bytes = 400};
 	struct lp_key key;
 	for (uint64_t i = 0; i < 200; i++) {
-		lp_key_of_number(&key, i % 2 == 0 ? LP_KEY_SPACE_DEFERRED : LP_KEY_SPACE_TXN, i);
+		lpi_rig_filler_key(&key, i);
 		while (!lp_commit_reserve(rig->block->commit, &need))
 			lpi_rig_turn(rig);
 		lp_commit_put(rig->block->commit, (struct lp_kv_bytes){key.bytes, key.len},

@@ -144,12 +144,13 @@ static int reserve(struct lpi_txn *txn)
 	struct lp_commit_need need = txn->need;
 	for (uint32_t i = 0; i < txn->node_cnt; i++)
 		need.batch_bytes += lpi_node_need(txn->nodes[i]);
-	lpi_edit_need(txn, &need);
 	/* The number of inodes in use may have to be raised. */
 	need.batch_bytes += LPI_INO_NEED;
+	lpi_edit_need(txn, &need);
 	if (!lp_commit_need_is_possible(block->commit, &need))
 		return -E2BIG;
-	if (lpi_policy_is_due(&block->policy) && reserve_more(txn, &need))
+	uint64_t now_ns = lp_reactor_now_ns(block->options.reactor);
+	if (lpi_policy_is_due(&block->policy, now_ns) && reserve_more(txn, &need))
 		return 0;
 	if (lp_commit_reserve(block->commit, &need))
 		return 0;

@@ -190,7 +190,7 @@ void lpi_edit_begin(struct lpi_txn *txn);
 int lpi_edit_check(const struct lp_change *change, const struct lpi_inode *inode,
 		   const struct lpi_inode *src) LP_MUST_CHECK;
 int lpi_edit_prepare(struct lpi_txn *txn) LP_MUST_CHECK;
-/* Adds what it needs of the group. */
+/* Adds what it needs of the group, after all that the transaction needs besides. */
 void lpi_edit_need(const struct lpi_txn *txn, struct lp_commit_need *need);
 void lpi_edit_apply(struct lpi_txn *txn);
 /* Gives back what it holds and did not use. No I/O is under way. */

@@ -7,7 +7,9 @@
  *   A, O        what hangs on it
  *   F, D        this shard's entries of the directory of that number, which may be another shard's
  *
- * The rest stands alone: R (looked at with the counts), L, S, T. */
+ *   L           read before, and held against the blocks of the maps
+ *
+ * The rest stands alone: R (looked at with the counts), S, T. */
 #include "base/error.h"
 #include "store/fsck_impl.h"
 
@@ -279,11 +281,10 @@ static bool next_ino(const struct walk *walk, struct lp_ino *ret)
 
 /* --- The rest --------------------------------------------------------------------------------- */
 
-/* L and T: their keys are all that is checked here. */
+/* S and T: their keys are all that is checked here. */
 static int take_others(struct lpi_fsck_shard *shard)
 {
-	static const enum lp_key_space others[] = {LP_KEY_SPACE_DEFERRED, LP_KEY_SPACE_STORE,
-						   LP_KEY_SPACE_TXN};
+	static const enum lp_key_space others[] = {LP_KEY_SPACE_STORE, LP_KEY_SPACE_TXN};
 	int err = 0;
 	for (size_t i = 0; i < LP_ARRAY_SIZE(others) && err == 0; i++) {
 		const struct lpi_fsck_at at = {
@@ -309,11 +310,17 @@ int lpi_fsck_walk(struct lpi_fsck_shard *shard)
 	struct walk walk = {.shard = shard};
 	struct lp_ino ino;
 	int err = lpi_fsck_foreign_keys(shard);
+	if (err == 0)
+		err = lpi_fsck_deferred_new(shard, &shard->deferred);
 	for (int which = 0; which < CURSORS && err == 0; which++)
 		err = lpi_fsck_cursor_open(&walk.cursors[which], shard, spaces[which], false);
 	while (err == 0 && next_ino(&walk, &ino))
 		err = take_object(&walk, ino);
 	for (int which = 0; which < CURSORS; which++)
 		lpi_fsck_cursor_close(&walk.cursors[which]);
+	if (err == 0)
+		lpi_fsck_deferred_finish(shard->deferred);
+	lpi_fsck_deferred_free(shard->deferred);
+	shard->deferred = NULL;
 	return err == 0 ? take_others(shard) : err;
 }

@@ -2,7 +2,7 @@
 /* A shard that runs: what happens in one part is told to the others here, and nowhere else.
  *
  *   a frame is durable     -> space and pending learn it; write-back looks; the log is trimmed
- *   payloads are settled   -> the log is trimmed
+ *   payloads are settled   -> the log is trimmed; records of them are deleted
  *   the index has flushed  -> space learns what is persisted; the log is trimmed
  *   the log is half full   -> write-back hurries, the index flushes, the space is checkpointed
  *   space runs low         -> a chunk is leased, by a helper
@@ -183,12 +183,17 @@ static void on_durable(struct lp_commit_events *events, uint64_t seq,
 	for (uint32_t i = 0; i < change_cnt; i++) {
 		lp_log_change_encode(&changes[i],
 				     shard->change_bytes + (size_t)i * LP_LOG_CHANGE_SIZE);
-		if (changes[i].op == LP_SPACE_CHANGE_KIND_FREE)
-			shard->freeing_blocks -= changes[i].cnt;
+		if (changes[i].op != LP_SPACE_CHANGE_KIND_FREE)
+			continue;
+		shard->freeing_blocks -= changes[i].cnt;
+		if (shard->discards != NULL)
+			lp_discards_add(shard->discards,
+					(struct lp_extent){changes[i].block, changes[i].cnt});
 	}
 	lp_space_frame_durable(shard->space, seq, shard->change_bytes,
 			       (size_t)change_cnt * LP_LOG_CHANGE_SIZE);
 	lp_pending_frame_durable(shard->pending, seq);
+	lp_deferrals_durable(shard->deferrals);
 	lp_writeback_look(shard->writeback);
 	lpi_shard_trim(shard);
 	relieve(shard);
@@ -258,6 +263,13 @@ static void writing_ended(struct lp_writeback_events *events, struct lp_extent e
 	lp_space_unpin(shard->space, &pin->pin);
 	lpi_pin_list_remove(pin);
 	lpi_pin_list_push_front(&shard->pins_free, pin);
+}
+
+static void payload_done(struct lp_pending_events *events, uint64_t record)
+{
+	struct lp_shard *shard = LP_CONTAINER_OF(events, struct lp_shard, pending_events);
+	lp_deferrals_done(shard->deferrals, record);
+	lp_deferrals_delete_some(shard->deferrals);
 }
 
 static void settled(struct lp_writeback_events *events)
@@ -453,7 +465,10 @@ static void lease_done(struct lp_work *work)
 	else if (err != -ENOSPC)
 		fail_shard(shard, err, "the chunk table cannot be written",
 			   lp_bdev_of(shard->data));
-	tell_space(shard, shard->error != 0 ? -EIO : err);
+	/* No chunk is to be had, but what waited for a discard is free since they asked. */
+	bool is_vain = err < 0 && !shard->gave_way;
+	shard->gave_way = false;
+	tell_space(shard, shard->error != 0 ? -EIO : is_vain ? err : 0);
 	if (err == 0)
 		want_chunk(shard);
 	else if (shard->error == 0 && !shard->closing)
@@ -490,6 +505,8 @@ void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter
 		return;
 	}
 	lpi_space_waiters_push_back(&shard->space_waiters, waiter);
+	if (shard->discards != NULL && lp_discards_give_way(shard->discards) > 0)
+		shard->gave_way = true;
 	lease(shard);
 }
 
@@ -504,20 +521,64 @@ uint64_t lp_shard_defer_room(const struct lp_shard *shard)
 	uint64_t limit = shard->options.deferred_blocks_max;
 	if (shard->options.read_only)
 		return 0;
-	return held < limit ? LP_MIN(limit - held, lp_pending_room(shard->pending)) : 0;
+	uint64_t room =
+		LP_MIN(lp_pending_room(shard->pending), lp_deferrals_room(shard->deferrals));
+	return held < limit ? LP_MIN(limit - held, room) : 0;
 }
 
 /* --- For those who change objects ------------------------------------------------------------- */
 
+void lp_shard_set_deferred_store(struct lp_shard *shard, enum lp_deferred_store kind)
+{
+	shard->options.deferred_store = kind;
+}
+
+void lp_shard_defer_need(struct lp_shard *shard, uint32_t cnt, struct lp_commit_need *need)
+{
+	struct lp_commit_need kept = *need;
+	kept.batch_bytes += cnt * LP_DEFERRALS_PUT_NEED;
+	/* Records make the index larger for a while: as if something grew (rule L8). */
+	shard->defers_to_index = cnt > 0 && shard->options.deferred_store == LP_DEFERRED_KV &&
+				 lp_commit_need_is_possible(shard->commit, &kept) &&
+				 lpi_reclaim_has_room(shard, LP_SHARD_GROWS);
+	if (shard->defers_to_index) {
+		*need = kept;
+		return;
+	}
+	need->data_cnt += cnt;
+	if (lp_deferrals_stats(shard->deferrals)->records > 0)
+		need->batch_bytes += cnt * LP_DEFERRALS_DELETE_NEED;
+}
+
+/* One device write in either case: the payload is in the frame, as one of its blocks or as a record
+ * of its batch. */
 void lp_shard_defer(struct lp_shard *shard, const struct lp_log_payload *about, struct lp_seg seg)
 {
+	const struct lp_pending_block block = {.block = about->device_block, .crc = about->crc};
 	LP_ASSERT(!shard->options.read_only);
 	if (shard->error != 0)
 		return;
-	lp_commit_data(shard->commit, about, seg);
-	int err = lp_pending_add(shard->pending, lp_commit_seq(shard->commit), about->device_block,
-				 seg, about->crc);
+	uint64_t record = 0;
+	if (shard->defers_to_index) {
+		record = lp_deferrals_put(shard->deferrals, about, seg);
+	} else {
+		lp_commit_data(shard->commit, about, seg);
+		lp_deferrals_replace(shard->deferrals, about->device_block);
+	}
+	uint64_t seq = lp_commit_seq(shard->commit);
+	int err = record != 0 ? lp_pending_add_kept(shard->pending, seq, &block, seg, record)
+			      : lp_pending_add(shard->pending, seq, block.block, seg, block.crc);
 	LP_ASSERT(err == 0); /* there was room */
+}
+
+const struct lp_discards *lp_shard_discards(const struct lp_shard *shard)
+{
+	return shard->discards;
+}
+
+const struct lp_deferrals *lp_shard_deferrals(const struct lp_shard *shard)
+{
+	return shard->deferrals;
 }
 
 static void change(struct lp_shard *shard, struct lp_extent extent, uint32_t kind)
@@ -563,6 +624,7 @@ void lpi_shard_init_running(struct lp_shard *shard)
 							       .failed = writeback_failed};
 	shard->kv_events = (struct lp_kv_events){
 		.flushed = kv_flushed, .failed = kv_failed, .compact_failed = kv_compact_failed};
+	shard->pending_events = (struct lp_pending_events){.done = payload_done};
 	shard->kv_msg.deliver = kv_deliver;
 	shard->resume_timer.fire = resume_fire;
 	shard->resume_work = (struct lp_work){.run = resume_run, .done = resume_done};
@@ -588,6 +650,8 @@ void lpi_shard_begin(struct lp_shard *shard)
 
 bool lpi_shard_is_quiet(const struct lp_shard *shard)
 {
+	if (shard->discards != NULL && !lp_discards_is_idle(shard->discards))
+		return false;
 	return lp_work_is_idle(&shard->resume_work) && lp_work_is_idle(&shard->flush_work) &&
 	       lp_work_is_idle(&shard->lease_work) && lpi_reclaim_is_idle(shard) &&
 	       !atomic_load(&shard->kv_msg_sent);
@@ -597,6 +661,8 @@ void lpi_shard_stop_timers(struct lp_shard *shard)
 {
 	lp_timer_stop(shard->options.reactor, &shard->resume_timer);
 	lp_timer_stop(shard->options.reactor, &shard->lease_timer);
+	if (shard->discards != NULL)
+		lp_discards_stop(shard->discards);
 	lpi_reclaim_stop(shard);
 	tell_space(shard, -EIO);
 }

@@ -29,7 +29,9 @@
 #include "base/buf.h"
 #include "base/workers.h"
 #include "store/commit.h"
+#include "store/deferrals.h"
 #include "store/devices.h"
+#include "store/discards.h"
 #include "store/pending.h"
 #include "store/space.h"
 #include "store/writeback.h"
@@ -58,6 +60,8 @@ struct lp_shard_options {
 	uint64_t memory_bytes;        /* 0: a default; for the following, see store/index_plan.h */
 	uint64_t deferred_blocks_max; /* payloads waiting for their place; 0: a default */
 	uint64_t files_reserve_bytes; /* 0: a default */
+	enum lp_deferred_store deferred_store;
+	bool discard;   /* freed space, in the background, if the device can */
 	bool read_only;               /* a must if the devices are */
 	/* Read-only: frames of the log from this one on are as if they were not there, since nobody
 	 * knows whether they are durable; 0: none. */
@@ -126,6 +130,12 @@ struct lp_bdev_chan *lp_shard_log_chan(struct lp_shard *shard);
 /* How many more payloads may be deferred (rule L6). From here on down to waiting for space nothing
  * but this, which is 0, may be called read-only (asserted). */
 uint64_t lp_shard_defer_room(const struct lp_shard *shard);
+/* From the next lp_shard_defer_need() on. What waits goes its way, whichever it is. */
+void lp_shard_set_deferred_store(struct lp_shard *shard, enum lp_deferred_store kind);
+/* Adds what `cnt` deferred blocks need of a group; all else the transaction needs is in `need`
+ * already. They are kept as was configured, or by the log when the index has no room for them, or a
+ * group has not. Who then reserves `need` defers in the same turn. */
+void lp_shard_defer_need(struct lp_shard *shard, uint32_t cnt, struct lp_commit_need *need);
 /* One deferred block: into the collecting group, and pending (rule S4). Room was reserved, and
  * lp_shard_defer_room() is not 0. */
 void lp_shard_defer(struct lp_shard *shard, const struct lp_log_payload *about, struct lp_seg seg);
@@ -168,12 +178,17 @@ struct lp_shard_usage {
 	uint64_t log_needed_blocks;
 };
 void lp_shard_read_usage(const struct lp_shard *shard, struct lp_shard_usage *ret_usage);
+/* NULL read-only. */
+const struct lp_deferrals *lp_shard_deferrals(const struct lp_shard *shard);
+/* NULL: nothing is discarded. */
+const struct lp_discards *lp_shard_discards(const struct lp_shard *shard);
 
 struct lp_shard_recovery {
 	uint64_t applied;  /* what the index had persisted */
 	uint64_t last_seq; /* the end of the log */
 	uint64_t frames;   /* replayed */
 	uint64_t payloads; /* blocks that may not have been in their place yet */
+	uint64_t records;  /* of these, such as the index kept */
 	uint64_t took_ns;
 	bool was_clean;
 };

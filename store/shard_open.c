@@ -262,7 +262,16 @@ static int open_log(struct lp_shard *shard)
 	uint64_t deferred = shard->options.deferred_blocks_max;
 	if (shard->options.read_only)
 		deferred = LP_MAX(deferred, options.area.ring_blocks);
-	int err = lp_pending_new(deferred, &shard->pending);
+	uint64_t records = 0;
+	int err = lpi_shard_count_records(shard, &records);
+	if (err == 0)
+		err = lp_pending_new(deferred + records, &shard->pending);
+	/* A record may be replaced by another before it is gone; a replay may add what is in
+	 * frames. */
+	if (err == 0 && !shard->options.read_only)
+		err = lp_deferrals_new(shard->space,
+				       2 * deferred + records + options.area.ring_blocks,
+				       &shard->deferrals);
 	if (err == 0)
 		err = lp_log_new(&options, &shard->log);
 	/* What a process that died had written may be in the device's cache only: what is built on
@@ -297,9 +306,21 @@ static int open_pipeline(struct lp_shard *shard)
 		err = lp_commit_new(&commit, &shard->commit);
 	if (err == 0 && shard->options.sim_clock != NULL)
 		lp_commit_set_inline_barrier(shard->commit, true);
-	if (err == 0)
+	if (err == 0) {
 		atomic_store(&shard->barrier_commit, shard->commit);
+		lp_pending_set_events(shard->pending, &shard->pending_events);
+		lp_deferrals_start(shard->deferrals, shard->commit);
+	}
 	return err;
+}
+
+static int open_discards(struct lp_shard *shard)
+{
+	const struct lp_discards_options options = {
+		.reactor = shard->options.reactor, .chan = shard->data, .space = shard->space};
+	if (!shard->options.discard || !lp_bdev_caps(lp_bdev_of(shard->data))->can_discard)
+		return 0;
+	return lp_discards_new(&options, &shard->discards);
 }
 
 static int open_all(struct lp_shard *shard)
@@ -316,6 +337,8 @@ static int open_all(struct lp_shard *shard)
 		err = open_log(shard);
 	if (err == 0)
 		err = lp_overlay_new(OVERLAY_BUCKETS, 0, &shard->overlay);
+	if (err == 0 && !shard->options.read_only)
+		err = open_discards(shard);
 	if (err == 0 && !shard->options.read_only)
 		err = open_pipeline(shard);
 	return err;
@@ -458,6 +481,17 @@ static int land_pending(struct lp_shard *shard)
 	return shard->error;
 }
 
+/* What the index kept of them is deleted, durably. */
+static int wait_deletions(struct lp_shard *shard, struct patience *patience)
+{
+	while (!lp_deferrals_is_settled(shard->deferrals) && shard->error == 0) {
+		if (is_over(shard, patience))
+			return patience->err;
+		lpi_shard_turn(shard);
+	}
+	return shard->error;
+}
+
 static int checkpoint(struct lp_shard *shard, struct patience *patience)
 {
 	while (lpi_shard_checkpoint_some(shard) && shard->error == 0) {
@@ -510,6 +544,8 @@ static int settle(struct lp_shard *shard)
 	int err = wait_idle(shard, &patience);
 	if (err == 0)
 		err = land_pending(shard);
+	if (err == 0)
+		err = wait_deletions(shard, &patience);
 	if (err == 0)
 		err = checkpoint(shard, &patience);
 	if (err == 0)
@@ -603,6 +639,8 @@ int lp_shard_close(struct lp_shard *shard, bool abandon)
 	lp_log_free(shard->log);
 	lp_pending_free(shard->pending);
 	lp_bufs_free(shard->replay_bufs);
+	lp_deferrals_free(shard->deferrals);
+	lp_discards_free(shard->discards);
 	lp_space_free(shard->space);
 	lp_overlay_free(shard->overlay);
 	lp_kvfs_ro_free(shard->kvfs_ro);

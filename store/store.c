@@ -63,6 +63,12 @@ void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path)
 	store->calls->set_write_path(store, path);
 }
 
+void lp_store_set_deferred_store(struct lp_store *store, enum lp_deferred_store kind)
+{
+	LP_ASSERT((int)kind < LP_DEFERRED_STORE_CNT);
+	store->calls->set_deferred_store(store, kind);
+}
+
 void lp_store_read_stats(struct lp_store *store, struct lp_store_stats *ret_stats)
 {
 	store->calls->read_stats(store, ret_stats);

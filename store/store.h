@@ -418,12 +418,14 @@ struct lp_store_options {
 					     0: none is cached, or read ahead */
 	uint64_t index_buffer_bytes;      /* one memtable; 0: as store/index_plan.h says */
 	uint64_t deferred_blocks_max;     /* payloads waiting for their place; 0: a default */
-	uint64_t files_reserve_bytes;     /* for the index (rule L8); 0: as there */
-	enum lp_write_path write_path;    /* of writes that ask for LP_PATH_AUTO */
-	uint32_t inline_max;              /* bytes; 0: the default of 2048; LP_STORE_NO_INLINE */
-	uint32_t ops_max;                 /* transactions or reads at work at a time; 0: 256 each */
-	bool read_only;                   /* nothing is written; transactions say -EROFS */
-	struct lp_store_events *events;   /* or NULL */
+	enum lp_deferred_store deferred_store; /* where they wait */
+	uint64_t files_reserve_bytes;          /* for the index (rule L8); 0: as there */
+	enum lp_write_path write_path;         /* of writes that ask for LP_PATH_AUTO */
+	uint32_t inline_max; /* bytes; 0: the default of 2048; LP_STORE_NO_INLINE */
+	uint32_t ops_max;    /* transactions or reads at work at a time; 0: 256 each */
+	bool discard;        /* freed space, in the background, if the device can */
+	bool read_only;      /* nothing is written; transactions say -EROFS */
+	struct lp_store_events *events; /* or NULL */
 };
 
 #define LP_STORE_NO_INLINE UINT32_MAX
@@ -445,6 +447,8 @@ const char *lp_store_state_name(enum lp_store_state state);
 int lp_store_error(const struct lp_store *store);
 /* From the next write on. */
 void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path);
+/* The same; what waits already goes its way as it would have. */
+void lp_store_set_deferred_store(struct lp_store *store, enum lp_deferred_store kind);
 
 struct lp_store_stats {
 	uint64_t ops[LP_STORE_OPCODE_CNT]; /* completed */
@@ -472,6 +476,7 @@ struct lp_store_stats {
 	uint64_t pools_bytes;
 	uint64_t data_cache_bytes; /* buffers of cached blocks, and of those on their way */
 	uint64_t data_cache_limit_bytes;
+	uint64_t deferred_records; /* payloads put into the index, not the log, since opening */
 	uint64_t pending_bytes; /* payloads that wait for their place: in bufs, not of the budget */
 	/* What was asked of the devices by the reactor's thread since the store was opened. What
 	 * the index's own threads did is in lp_bdev_sync_stats(). A store in memory has none. */

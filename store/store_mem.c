@@ -245,6 +245,12 @@ static void mem_set_write_path(struct lp_store *base, enum lp_write_path path)
 	(void)path;
 }
 
+static void mem_set_deferred_store(struct lp_store *base, enum lp_deferred_store kind)
+{
+	(void)base; /* nothing is deferred */
+	(void)kind;
+}
+
 static void mem_read_stats(struct lp_store *base, struct lp_store_stats *ret_stats)
 {
 	struct lpi_mem_store *store = lpi_mem_store_of(base);
@@ -334,6 +340,7 @@ static const struct lpi_store_calls mem_calls = {
 	.error = mem_error,
 	.read_health = mem_read_health,
 	.set_write_path = mem_set_write_path,
+	.set_deferred_store = mem_set_deferred_store,
 	.read_stats = mem_read_stats,
 	.read_usage = mem_read_usage,
 	.explain = mem_explain,
