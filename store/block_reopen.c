@@ -78,7 +78,9 @@ bool lpi_reopen_holds(struct lpi_block *block, struct lp_store_op *op)
 
 bool lpi_reopen_takes_back(struct lpi_block *block, struct lp_store_op *op, int result)
 {
-	if (block->reopen.phase != LPI_REOPEN_DRAIN || result != -EIO || !is_kept(op))
+	/* -EROFS is what those are told who waited for a group that was in no frame. */
+	bool is_told = result == -EIO || result == -EROFS;
+	if (block->reopen.phase != LPI_REOPEN_DRAIN || !is_told || !is_kept(op))
 		return false;
 	int err = lpi_store_check(op); /* clears the results */
 	LP_ASSERT(err == 0);           /* it was right before */

@@ -100,7 +100,7 @@ static void test_removed_at_a_cut(void **state)
 	(void)state;
 	struct lpi_store_rig rig;
 	struct lp_sim_cutter *cutter = NULL;
-	lpi_store_rig_start(&rig, 1);
+	lpi_store_rig_start(&rig, 4); /* one that does not discard */
 	make_file(&rig);
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lp_sim_trim_log(lp_sim_of(rig.bdev));
@@ -160,7 +160,7 @@ static void test_unmarked_while_removed(void **state)
 	(void)state;
 	const struct lp_change gone = {.type = LP_CHANGE_REMOVE, .ino = ino};
 	struct lpi_store_rig rig;
-	lpi_store_rig_start(&rig, 1);
+	lpi_store_rig_start(&rig, 4); /* one that does not discard */
 	make_large(&rig);
 	change_early(&rig, &gone);
 	unmark(&rig);
@@ -184,7 +184,7 @@ static void test_cut_orphan(void **state)
 		.type = LP_CHANGE_TRUNCATE, .ino = ino, .data = {.offset = LP_BLOCK_BYTES}};
 	for (int crash = 0; crash < 2; crash++) {
 		struct lpi_store_rig rig;
-		lpi_store_rig_start(&rig, 1);
+		lpi_store_rig_start(&rig, 4); /* one that does not discard */
 		make_large(&rig);
 		lp_test_ok(lpi_hand_change(&rig.hand, unlink));
 		mark(&rig, LP_UNFINISHED_KIND_ORPHAN);
@@ -216,7 +216,7 @@ static void test_marked_while_cut(void **state)
 	const struct lp_change cut = {
 		.type = LP_CHANGE_TRUNCATE, .ino = ino, .data = {.offset = LP_BLOCK_BYTES}};
 	struct lpi_store_rig rig;
-	lpi_store_rig_start(&rig, 1);
+	lpi_store_rig_start(&rig, 4); /* one that does not discard */
 	make_large(&rig);
 	change_early(&rig, &cut);
 	mark(&rig, LP_UNFINISHED_KIND_UPLOAD);
@@ -253,7 +253,7 @@ static void test_spoilt_marks(void **state)
 	const struct lp_ino missing = {4711};
 	const struct lp_change unlink = {
 		.type = LP_CHANGE_SET, .ino = ino, .inode = {&attrs, .mask = LP_ATTR_NLINK}};
-	lpi_store_rig_start(&rig, 1);
+	lpi_store_rig_start(&rig, 4); /* one that does not discard */
 	make_large(&rig); /* of which all but the beginning lies behind the end */
 	lp_test_ok(lpi_hand_change(&rig.hand, unlink));
 	spoil_mark(&rig, ino);
@@ -293,7 +293,7 @@ static void test_cut_over_damage(void **state)
 	(void)state;
 	struct lpi_store_rig rig;
 	struct lp_attrs attrs;
-	lpi_store_rig_start(&rig, 1);
+	lpi_store_rig_start(&rig, 4); /* one that does not discard */
 	make_file(&rig);
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lp_test_ok(lpi_store_rig_open(&rig));

@@ -152,6 +152,8 @@ static void fail(struct lp_commit *commit, int err)
 	commit->error = err;
 	atomic_store(&commit->barrier_failed, true);
 	barrier_publish(commit);
+	/* Who is told below may ask what has happened. */
+	commit->options.events->failed(commit->options.events, err);
 	for (uint64_t p = commit->first; p <= commit->collecting; p++) {
 		struct group *group = group_at(commit, p);
 		while (dirty_list_pop_front(&group->dirty) != NULL)
@@ -161,7 +163,6 @@ static void fail(struct lp_commit *commit, int err)
 		tell_all(&group->inserted_waiters, -EIO);
 	}
 	tell_all(&commit->room_waiters, -EIO);
-	commit->options.events->failed(commit->options.events, err);
 }
 
 /* --- Groups ------------------------------------------------------------------------------------
