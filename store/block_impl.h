@@ -182,6 +182,8 @@ struct lpi_state_times {
 LP_LIST_DEFINE(lpi_op_list, struct lp_store_op, node);
 LP_LIST_DEFINE(lpi_waiter_list, struct lp_commit_waiter, node);
 
+LP_LIST_DEFINE(lpi_soon_list, struct lp_task, node);
+
 struct lpi_block {
 	struct lp_store base;
 	struct lp_store_options options;
@@ -225,6 +227,10 @@ struct lpi_block {
 	struct lpi_policy policy;
 	struct lpi_memory memory;
 	uint32_t inline_max;
+	/* What is to go on, and not from inside of what let it: claims that were granted. */
+	struct lpi_soon_list soon;
+	struct lp_task soon_task;
+	bool is_soon;            /* it runs */
 	struct lpi_op_list done; /* completed, to be told by done_task */
 	struct lp_task done_task;
 	struct lp_task admit_task;
@@ -277,6 +283,11 @@ void lpi_ino_use(struct lpi_block *block, struct lp_ino ino);
 void lpi_ino_set_aside(struct lpi_block *block, struct lp_ino ino);
 /* Reads below what the numbers in use are. */
 int lpi_ino_open(struct lpi_block *block) LP_MUST_CHECK;
+
+/* Runs the task in this turn or the next, after those that are queued so already. One that is
+ * queued by another runs in the same turn: a file's operations go on one after the other, and all
+ * those of a turn share a frame. */
+void lpi_block_soon(struct lpi_block *block, struct lp_task *task);
 
 /* Completes an operation: counts it; complete() is called a little later. */
 void lpi_block_complete(struct lpi_block *block, struct lp_store_op *op, int result);

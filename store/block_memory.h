@@ -6,8 +6,8 @@
  *
  * - memtables: 1/12 each, five of them (four wait at most while one fills), from 4 to 64 MiB:
  * larger ones are compacted less, but more than a twelfth leaves too little to read with
- * - filters: 1/24: the tables' indexes and filters, about 2.5 bytes a key, outside of any cache. They
- *   must be in memory whatever they take: what is above goes off the caches
+ * - filters: 1/24: the tables' indexes and filters, about 2.5 bytes a key, outside of any cache.
+ * They must be in memory whatever they take: what is above goes off the caches
  * - pools: what the slots of operations take, known to the byte
  * - caches: all the rest: the index's blocks and the nodes, half and half at first
  *

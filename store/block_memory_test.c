@@ -211,8 +211,7 @@ int main(void)
 		cmocka_unit_test(test_table_of_nodes), cmocka_unit_test(test_division),
 		cmocka_unit_test(test_given_memtable), cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_moves),          cmocka_unit_test(test_stays),
-		cmocka_unit_test(test_data),
-		cmocka_unit_test(test_any_numbers),
+		cmocka_unit_test(test_data),           cmocka_unit_test(test_any_numbers),
 	};
 	return cmocka_run_group_tests_name("store/block_memory", tests, NULL, NULL);
 }

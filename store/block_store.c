@@ -13,6 +13,7 @@
 #define OPS_DEFAULT     256u
 #define CLAIM_BUCKETS   4096u
 #define MEMORY_RETRY_NS LP_NS_PER_MS
+#define SOON_MAX        256u /* in one turn */
 #define INLINE_DEFAULT  LP_INODE_INLINE_MAX
 
 /* --- What operations share -------------------------------------------------------------------- */
@@ -26,6 +27,29 @@ static void run_done(struct lp_task *task)
 	lpi_op_list_splice_back(&now, &block->done);
 	while ((op = lpi_op_list_pop_front(&now)) != NULL)
 		op->complete(op);
+}
+
+static void run_soon(struct lp_task *task)
+{
+	struct lpi_block *block = LP_CONTAINER_OF(task, struct lpi_block, soon_task);
+	struct lp_task *next = NULL;
+	block->is_soon = true;
+	for (uint32_t i = 0; i < SOON_MAX; i++) {
+		next = lpi_soon_list_pop_front(&block->soon);
+		if (next == NULL)
+			break;
+		next->run(next);
+	}
+	block->is_soon = false;
+	if (!lpi_soon_list_is_empty(&block->soon))
+		lp_task_queue(block->options.reactor, &block->soon_task);
+}
+
+void lpi_block_soon(struct lpi_block *block, struct lp_task *task)
+{
+	lpi_soon_list_push_back(&block->soon, task);
+	if (!block->is_soon && !lp_task_is_queued(&block->soon_task))
+		lp_task_queue(block->options.reactor, &block->soon_task);
 }
 
 void lpi_block_complete(struct lpi_block *block, struct lp_store_op *op, int result)
@@ -235,8 +259,7 @@ static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_
 	add_device_stats(block, stats);
 	read_cached_stats(block, stats);
 	if (block->commit != NULL)
-		stats->deferred_records =
-			lp_deferrals_stats(lp_shard_deferrals(block->shard))->put;
+		stats->deferred_records = lp_deferrals_stats(lp_shard_deferrals(block->shard))->put;
 }
 
 static void block_read_usage(struct lp_store *store, struct lp_store_usage *ret_usage)
@@ -482,6 +505,8 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 	lpi_op_list_init(&block->waiting_queries);
 	lpi_op_list_init(&block->done);
 	lpi_waiter_list_init(&block->memory_waiters);
+	lpi_soon_list_init(&block->soon);
+	block->soon_task.run = run_soon;
 	block->done_task.run = run_done;
 	block->admit_task.run = run_admit;
 	block->memory_timer.fire = memory_fire;

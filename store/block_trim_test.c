@@ -254,7 +254,7 @@ static void test_spoilt_marks(void **state)
 	const struct lp_change unlink = {
 		.type = LP_CHANGE_SET, .ino = ino, .inode = {&attrs, .mask = LP_ATTR_NLINK}};
 	lpi_store_rig_start(&rig, 4); /* one that does not discard */
-	make_large(&rig); /* of which all but the beginning lies behind the end */
+	make_large(&rig);             /* of which all but the beginning lies behind the end */
 	lp_test_ok(lpi_hand_change(&rig.hand, unlink));
 	spoil_mark(&rig, ino);
 	lp_test_ok(lpi_store_rig_open(&rig));

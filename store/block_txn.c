@@ -396,7 +396,7 @@ void lpi_txn_queue(struct lpi_txn *txn)
 {
 	txn->task.run = run_task;
 	if (!lp_task_is_queued(&txn->task))
-		lp_task_queue(txn->block->options.reactor, &txn->task);
+		lpi_block_soon(txn->block, &txn->task);
 }
 
 void lpi_txn_io_ended(struct lpi_txn *txn)

@@ -421,10 +421,10 @@ struct lp_store_options {
 	enum lp_deferred_store deferred_store; /* where they wait */
 	uint64_t files_reserve_bytes;          /* for the index (rule L8); 0: as there */
 	enum lp_write_path write_path;         /* of writes that ask for LP_PATH_AUTO */
-	uint32_t inline_max; /* bytes; 0: the default of 2048; LP_STORE_NO_INLINE */
-	uint32_t ops_max;    /* transactions or reads at work at a time; 0: 256 each */
-	bool discard;        /* freed space, in the background, if the device can */
-	bool read_only;      /* nothing is written; transactions say -EROFS */
+	uint32_t inline_max;            /* bytes; 0: the default of 2048; LP_STORE_NO_INLINE */
+	uint32_t ops_max;               /* transactions or reads at work at a time; 0: 256 each */
+	bool discard;                   /* freed space, in the background, if the device can */
+	bool read_only;                 /* nothing is written; transactions say -EROFS */
 	struct lp_store_events *events; /* or NULL */
 };
 
