@@ -5,7 +5,7 @@
  * device, is written from it, and may be served to readers from it: passed on by reference, never
  * copied. Three sizes (4 KiB, 64 KiB, 1 MiB) are cut from slabs of 1 MiB; a slab that is wholly
  * free may serve any size again. The region is one mapping, so that it can be registered with the
- * kernel once; its size is the limit: an empty region is the throttle.
+ * kernel once, and asks for huge pages; its size is the limit: an empty region is the throttle.
  *
  * Threads: all buffers of a struct lp_bufs belong to its thread.
  * Blocking, allocation: none after lp_bufs_new(). Errors: NULL when nothing of the size is left.

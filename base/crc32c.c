@@ -29,6 +29,8 @@
  * multiplication. */
 #define SHORT_MAX 255
 
+#define AHEAD_BYTES 1024 /* see lp_crc32c_ahead() */
+
 /* The crc of a byte is linear in its bits, so eight constants define a table of 256. Table k
  * takes a byte that has k more bytes after it. */
 #define BIT(n, b, value) ((((n) >> (b)) & 1U) != 0 ? (value) : 0U)
@@ -171,6 +173,24 @@ uint32_t lp_crc32c(uint32_t crc, const void *buf, size_t len)
 	if (len <= SHORT_MAX)
 		return crc_short(crc, buf, len);
 	return crc_long(crc, buf, len);
+}
+
+/* The lines of the next piece are asked for in groups, between which there is work to do: all at
+ * once they would fill the queue of misses, and wait in it. Measured over 16 MiB, GB/s, cold and in
+ * the cache: without prefetching 9.3 and 40, groups of 512 bytes 11.6 and 21, of 1024 12.0 and 28,
+ * of 2048 11.3 and 30; reading alone does 12. */
+uint32_t lp_crc32c_ahead(uint32_t crc, const void *buf, size_t len, const void *next)
+{
+	const unsigned char *p = buf;
+	if (next == NULL)
+		return lp_crc32c(crc, buf, len);
+	for (size_t at = 0; at < len; at += AHEAD_BYTES) {
+		size_t part = LP_MIN(len - at, (size_t)AHEAD_BYTES);
+		for (size_t line = 0; line < part; line += LP_CACHE_LINE)
+			__builtin_prefetch((const unsigned char *)next + at + line, 0, 3);
+		crc = lp_crc32c(crc, p + at, part);
+	}
+	return crc;
 }
 
 /* A length below 2^32 that is the same power of x^8: two folds by the order of x. */

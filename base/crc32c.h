@@ -17,6 +17,12 @@
  * a followed by b. buf may be NULL when len is 0. */
 uint32_t lp_crc32c(uint32_t crc, const void *buf, size_t len);
 
+/* The same for long input that is in no cache, of which there is more: while it computes, the len
+ * bytes at `next`, which come after this, are fetched ahead. So memory that a device has just
+ * filled is summed as fast as it can be read at all; the processor's own prefetching stops at each
+ * page. next may be NULL, or anything: it is not accessed. */
+uint32_t lp_crc32c_ahead(uint32_t crc, const void *buf, size_t len, const void *next);
+
 /* The crc of A followed by B from the crcs of both, where B is len_b bytes long. Both
  * crcs may come from outside: a wrong one gives a wrong crc, nothing worse. A few tens of
  * nanoseconds at most, for any length. */

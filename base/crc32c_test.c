@@ -121,6 +121,24 @@ static void test_random_chunks(void **state)
 	}
 }
 
+static void test_ahead_is_the_same(void **state)
+{
+	(void)state;
+	struct lp_prng prng;
+	lp_prng_init(&prng, 6);
+	/* What is fetched ahead may be anything, also nothing that could be read. */
+	const void *nexts[] = {NULL, buf, buf + BUF_BYTES, (const void *)(uintptr_t)4096};
+	for (int n = 0; n < 400; n++) {
+		size_t align = lp_prng_below(&prng, 16);
+		size_t len = lp_prng_below(&prng, UINT64_C(1) << lp_prng_between(&prng, 1, 16));
+		uint32_t crc = (uint32_t)lp_prng_u64(&prng);
+		const void *next = nexts[(size_t)n % LP_ARRAY_SIZE(nexts)];
+		assert_int_equal(lp_crc32c_ahead(crc, buf + align, len, next),
+				 lp_crc32c_table(crc, buf + align, len));
+	}
+	assert_int_equal(lp_crc32c_ahead(7, NULL, 0, NULL), 7);
+}
+
 static void test_combine_at_every_split(void **state)
 {
 	(void)state;
@@ -215,6 +233,7 @@ int main(void)
 		cmocka_unit_test_setup(test_every_short_length_and_alignment, fill),
 		cmocka_unit_test_setup(test_random_lengths, fill),
 		cmocka_unit_test_setup(test_random_chunks, fill),
+		cmocka_unit_test_setup(test_ahead_is_the_same, fill),
 		cmocka_unit_test_setup(test_combine_at_every_split, fill),
 		cmocka_unit_test(test_zeros_against_real_zeros),
 		cmocka_unit_test(test_every_power),

@@ -23,7 +23,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -48,9 +47,13 @@ struct outbox {
 	struct outbox *next_dirty;
 };
 
-struct buffer_region {
+/* A piece of a region: what the kernel registers at once. */
+#define PIECE_BYTES ((size_t)1 << 30)
+
+struct buffer_piece {
 	uint8_t *base; /* NULL: a free slot */
 	size_t len;
+	void *region; /* the base of the whole */
 };
 
 struct lp_reactor {
@@ -78,14 +81,19 @@ struct lp_reactor {
 	struct outbox outboxes[LP_REACTOR_MAX];
 
 	int32_t *file_slots; /* -1: free */
-	struct buffer_region *buffers;
+	struct buffer_piece *buffers;
+	struct io_uring_probe *probe; /* NULL: the kernel would not say what it knows */
 
 	uint32_t spin_losses; /* in a row */
 	uint32_t spin_skip;   /* sleeps left before the next try */
 
 	uint64_t phase_start_ns;
 	uint64_t usage_sampled_ns;
-	long preempted_cnt; /* as of usage_sampled_ns */
+	/* As of usage_sampled_ns. */
+	uint64_t cpu_ns;
+	uint64_t sleeps;
+	long preempted_cnt;
+	long blocked_cnt; /* sleeps of our own included */
 	struct lp_reactor_stats stats;
 };
 
@@ -171,11 +179,13 @@ static int ring_new(struct lp_reactor *reactor)
 		io_uring_queue_exit(&reactor->ring);
 		return err;
 	}
+	reactor->probe = io_uring_get_probe_ring(&reactor->ring);
 	return 0;
 }
 
 static void ring_free(struct lp_reactor *reactor)
 {
+	io_uring_free_probe(reactor->probe);
 	io_uring_queue_exit(&reactor->ring);
 	(void)close(reactor->wake_fd); /* nothing was written that could be lost */
 }
@@ -223,6 +233,14 @@ fail_memory:
 	return err;
 }
 
+int lp_reactor_new_like(const struct lp_reactor *like, const char *name,
+			struct lp_reactor **ret_reactor)
+{
+	struct lp_reactor_options options = like->options; /* constant */
+	options.name = name;
+	return lp_reactor_new(&options, ret_reactor);
+}
+
 void lp_reactor_free(struct lp_reactor *reactor)
 {
 	if (reactor == NULL)
@@ -240,43 +258,6 @@ void lp_reactor_free(struct lp_reactor *reactor)
 	free(reactor->file_slots);
 	free(reactor->buffers);
 	free(reactor);
-}
-
-int lp_reactor_explain(int err, char *buf, size_t len)
-{
-	struct utsname host = {0};
-	switch (err < 0 ? -err : err) {
-	case ENOSYS:
-	case EPERM:
-	case EACCES:
-		return snprintf(
-			buf, len,
-			"this system forbids io_uring (%s): set the sysctl "
-			"kernel.io_uring_disabled to 0, and in a container allow io_uring_setup, "
-			"io_uring_enter and io_uring_register in its seccomp profile (the "
-			"defaults of Docker, containerd and Kubernetes forbid them)",
-			lp_strerror(err));
-	case EINVAL:
-		(void)uname(&host); /* on failure the release is shown empty */
-		return snprintf(
-			buf, len,
-			"this kernel's io_uring is too old (release %s): Lapis needs Linux 6.1 "
-			"or newer",
-			host.release);
-	case ENOMEM:
-		return snprintf(
-			buf, len,
-			"no memory for an io_uring: raise the limit of locked memory (ulimit -l, "
-			"or LimitMEMLOCK= in a systemd unit)");
-	case EMFILE:
-	case ENFILE:
-		return snprintf(
-			buf, len,
-			"no file descriptor left for an io_uring: raise the limit of open files "
-			"(ulimit -n, or LimitNOFILE= in a systemd unit)");
-	default:
-		return snprintf(buf, len, "io_uring cannot be set up: %s", lp_strerror(err));
-	}
 }
 
 static void wake_poll_complete(struct lp_io *io);
@@ -346,8 +327,11 @@ const struct lp_reactor_stats *lp_reactor_stats(const struct lp_reactor *reactor
 void lp_reactor_forget_absences(struct lp_reactor *reactor)
 {
 	reactor->stats.absence_max_ns = 0;
-	for (int i = 0; i < LP_PHASE_CNT; i++)
+	reactor->stats.absence_own_max_ns = 0;
+	for (int i = 0; i < LP_PHASE_CNT; i++) {
 		reactor->stats.absence_max_by_phase_ns[i] = 0;
+		reactor->stats.absence_own_max_by_phase_ns[i] = 0;
+	}
 }
 
 /* --- Messages ----------------------------------------------------------------------------------
@@ -625,6 +609,11 @@ static uint32_t reap(struct lp_reactor *reactor)
 	return cnt;
 }
 
+bool lp_reactor_has_opcode(const struct lp_reactor *reactor, uint8_t opcode)
+{
+	return reactor->probe != NULL && io_uring_opcode_supported(reactor->probe, opcode) != 0;
+}
+
 /* --- Registered files and buffers ------------------------------------------------------------- */
 
 int lp_reactor_file_add(struct lp_reactor *reactor, int fd, uint32_t *ret_slot)
@@ -663,44 +652,63 @@ static int buffer_slot_update(struct lp_reactor *reactor, uint32_t slot, void *b
 	return err < 0 ? err : 0;
 }
 
-int lp_reactor_buffer_add(struct lp_reactor *reactor, void *base, size_t len)
+static int piece_add(struct lp_reactor *reactor, void *region, uint8_t *base, size_t len)
 {
-	LP_ASSERT(lp_reactor_is_mine(reactor));
-	LP_ASSERT(base != NULL && len > 0);
 	for (uint32_t slot = 0; slot < reactor->options.buffers_max; slot++) {
-		struct buffer_region *region = &reactor->buffers[slot];
-		if (region->base != NULL)
+		struct buffer_piece *piece = &reactor->buffers[slot];
+		if (piece->base != NULL)
 			continue;
 		int err = reactor->options.ring ? buffer_slot_update(reactor, slot, base, len) : 0;
 		if (err == 0)
-			*region = (struct buffer_region){base, len};
+			*piece = (struct buffer_piece){base, len, region};
 		return err;
 	}
 	return -ENFILE;
 }
 
-void lp_reactor_buffer_remove(struct lp_reactor *reactor, void *base)
+/* Returns how many pieces there were. */
+static uint32_t pieces_remove(struct lp_reactor *reactor, const void *region)
 {
-	LP_ASSERT(lp_reactor_is_mine(reactor));
+	uint32_t cnt = 0;
 	for (uint32_t slot = 0; slot < reactor->options.buffers_max; slot++) {
-		if (reactor->buffers[slot].base != base)
+		struct buffer_piece *piece = &reactor->buffers[slot];
+		if (piece->base == NULL || piece->region != region)
 			continue;
 		if (reactor->options.ring)
 			(void)buffer_slot_update(reactor, slot, NULL, 0); /* as for files */
-		reactor->buffers[slot] = (struct buffer_region){0};
-		return;
+		*piece = (struct buffer_piece){0};
+		cnt++;
 	}
-	LP_UNREACHABLE();
+	return cnt;
+}
+
+int lp_reactor_buffer_add(struct lp_reactor *reactor, void *base, size_t len)
+{
+	LP_ASSERT(lp_reactor_is_mine(reactor));
+	LP_ASSERT(base != NULL && len > 0);
+	int err = 0;
+	for (size_t at = 0; at < len && err == 0; at += PIECE_BYTES)
+		err = piece_add(reactor, base, (uint8_t *)base + at, LP_MIN(len - at, PIECE_BYTES));
+	if (err < 0)
+		(void)pieces_remove(reactor, base); /* there may be none */
+	return err;
+}
+
+void lp_reactor_buffer_remove(struct lp_reactor *reactor, void *base)
+{
+	LP_ASSERT(lp_reactor_is_mine(reactor));
+	uint32_t cnt = pieces_remove(reactor, base);
+	LP_ASSERT(cnt > 0);
 }
 
 int lp_reactor_buffer_find(const struct lp_reactor *reactor, const void *buf, size_t len)
 {
 	const uint8_t *from = buf;
 	for (uint32_t slot = 0; slot < reactor->options.buffers_max; slot++) {
-		const struct buffer_region *region = &reactor->buffers[slot];
-		if (region->base == NULL || from < region->base)
+		const struct buffer_piece *piece = &reactor->buffers[slot];
+		if (piece->base == NULL || from < piece->base)
 			continue;
-		if (!lp_range_outside((uint64_t)(from - region->base), len, region->len))
+		if (!lp_range_outside((uint64_t)(from - piece->base), len, piece->len))
 			return (int)slot;
 	}
 	return -1;
@@ -800,15 +808,35 @@ static void submit_and_wait(struct lp_reactor *reactor, bool may_sleep)
 
 /* --- The watchdog ----------------------------------------------------------------------------- */
 
-static bool was_preempted(struct lp_reactor *reactor)
+/* What happened to the thread since the last sample. */
+struct usage {
+	uint64_t cpu_ns;
+	bool was_preempted;
+	bool was_blocked;
+};
+
+static struct usage sample_usage(struct lp_reactor *reactor)
 {
+	struct usage since = {.cpu_ns = 0};
 	struct rusage usage;
-	if (getrusage(RUSAGE_THREAD, &usage) < 0)
-		return false;
-	bool grew = usage.ru_nivcsw != reactor->preempted_cnt;
+	struct timespec cpu;
+	/* Not the times of getrusage(): those are as old as the last tick. */
+	if (getrusage(RUSAGE_THREAD, &usage) < 0 ||
+	    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu) < 0)
+		return since;
+	uint64_t cpu_ns = (uint64_t)cpu.tv_sec * LP_NS_PER_S + (uint64_t)cpu.tv_nsec;
+	uint64_t sleeps = reactor->stats.sleeps - reactor->sleeps;
+	since = (struct usage){
+		.cpu_ns = cpu_ns - reactor->cpu_ns,
+		.was_preempted = usage.ru_nivcsw != reactor->preempted_cnt,
+		.was_blocked = (uint64_t)(usage.ru_nvcsw - reactor->blocked_cnt) > sleeps,
+	};
+	reactor->cpu_ns = cpu_ns;
+	reactor->sleeps = reactor->stats.sleeps;
 	reactor->preempted_cnt = usage.ru_nivcsw;
+	reactor->blocked_cnt = usage.ru_nvcsw;
 	reactor->usage_sampled_ns = reactor->phase_start_ns;
-	return grew;
+	return since;
 }
 
 static void turn_begin(struct lp_reactor *reactor)
@@ -816,10 +844,10 @@ static void turn_begin(struct lp_reactor *reactor)
 	reactor->now_ns = lp_clock_mono_ns(reactor->clock);
 	reactor->phase_start_ns = reactor->now_ns;
 	reactor->stats.turns++;
-	/* One cheap call per millisecond keeps the count of preemptions fresh. */
+	/* Two cheap calls per millisecond keep the sample fresh. */
 	if (reactor->options.sim == NULL &&
 	    reactor->now_ns - reactor->usage_sampled_ns > LP_REACTOR_ABSENT_NS)
-		(void)was_preempted(reactor);
+		(void)sample_usage(reactor);
 }
 
 /* A phase that did something ends: was the thread away for too long? */
@@ -836,8 +864,15 @@ static void phase_end(struct lp_reactor *reactor, enum lp_reactor_phase phase)
 	stats->absences++;
 	stats->absences_by_phase[phase]++;
 	stats->absence_max_ns = LP_MAX(stats->absence_max_ns, away_ns);
-	if (was_preempted(reactor))
-		stats->absences_preempted++;
+	if (reactor->options.sim != NULL)
+		return;
+	struct usage usage = sample_usage(reactor);
+	stats->absences_preempted += usage.was_preempted;
+	stats->absences_blocked += usage.was_blocked;
+	uint64_t own_ns = LP_MIN(away_ns, usage.cpu_ns);
+	stats->absence_own_max_ns = LP_MAX(stats->absence_own_max_ns, own_ns);
+	if (own_ns > stats->absence_own_max_by_phase_ns[phase])
+		stats->absence_own_max_by_phase_ns[phase] = own_ns;
 }
 
 /* Nothing can happen by itself before the returned time. */

@@ -113,7 +113,7 @@ struct lp_reactor_options {
 	bool sqe128;          /* 128-byte SQEs (FUSE over io_uring needs them) */
 	uint32_t entries;     /* submission queue; 0: LP_REACTOR_ENTRIES */
 	uint32_t files_max;   /* slots for registered files */
-	uint32_t buffers_max; /* slots for registered buffer regions */
+	uint32_t buffers_max; /* slots for registered buffer regions: one for each GiB begun */
 	uint32_t io_budget;   /* completions, messages, tasks per turn; 0: LP_REACTOR_BUDGET */
 	uint64_t spin_max_ns; /* longest spin before sleeping; 0: never spin */
 	const struct lp_clock *clock; /* NULL: the system's */
@@ -149,15 +149,24 @@ struct lp_reactor_stats {
 	uint64_t wakes_sent;         /* of other reactors */
 	uint64_t absences;           /* turns longer than LP_REACTOR_ABSENT_NS */
 	uint64_t absences_preempted; /* of those: the scheduler took the core away meanwhile */
+	uint64_t absences_blocked;   /* of those: it waited in a call that is not our sleep */
 	uint64_t absence_max_ns;
+	/* The most CPU time in one of them: what our own code did at most, while the rest is the
+	 * scheduler's. Up to a millisecond of what was before the absence may be in it. */
+	uint64_t absence_own_max_ns;
 	uint64_t absences_by_phase[LP_PHASE_CNT];
 	uint64_t absence_max_by_phase_ns[LP_PHASE_CNT];
+	uint64_t absence_own_max_by_phase_ns[LP_PHASE_CNT];
 };
 
 /* Fails with what io_uring_setup says; lp_reactor_explain() turns that into a sentence. The
  * options are copied. Any thread may create; the ring stays asleep until start. */
 int lp_reactor_new(const struct lp_reactor_options *options,
 		   struct lp_reactor **ret_reactor) LP_MUST_CHECK;
+/* One of the same kind and with the same clock, for a helper that turns it for a while to do what
+ * waits for I/O. Any thread, while `like` is there. Errors as lp_reactor_new(). */
+int lp_reactor_new_like(const struct lp_reactor *like, const char *name,
+			struct lp_reactor **ret_reactor) LP_MUST_CHECK;
 /* One line for a person: why io_uring could not be had, and what to change. */
 int lp_reactor_explain(int err, char *buf, size_t len);
 /* Accepts NULL. Nothing may be in flight, armed or queued (asserted). */
@@ -186,14 +195,18 @@ const struct lp_reactor_stats *lp_reactor_stats(const struct lp_reactor *reactor
 void lp_reactor_forget_absences(struct lp_reactor *reactor);
 const char *lp_reactor_phase_name(enum lp_reactor_phase phase);
 
+/* Whether the kernel knows this io_uring opcode; without a ring none. */
+bool lp_reactor_has_opcode(const struct lp_reactor *reactor, uint8_t opcode);
+
 /* Registered files: ret_slot is for IOSQE_FIXED_FILE. -ENFILE when the table is full. */
 int lp_reactor_file_add(struct lp_reactor *reactor, int fd, uint32_t *ret_slot) LP_MUST_CHECK;
 void lp_reactor_file_remove(struct lp_reactor *reactor, uint32_t slot);
 /* Pins a region so that I/O from inside it needs no page lookups. Optional: on failure (-ENOMEM
- * at the limit of locked memory, -ENFILE) I/O goes the ordinary way. */
+ * at the limit of locked memory, -ENFILE) I/O goes the ordinary way. The kernel takes at most 1 GiB
+ * at once: a longer region is registered in pieces of that, counted from its base. */
 int lp_reactor_buffer_add(struct lp_reactor *reactor, void *base, size_t len) LP_MUST_CHECK;
 void lp_reactor_buffer_remove(struct lp_reactor *reactor, void *base);
-/* The registered region that holds [buf, buf + len), or -1. */
+/* The registered piece that holds all of [buf, buf + len), or -1. */
 int lp_reactor_buffer_find(const struct lp_reactor *reactor, const void *buf, size_t len);
 
 #endif

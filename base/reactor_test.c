@@ -10,6 +10,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -119,6 +120,57 @@ static void test_registered_files_and_buffers(void **state)
 	assert_int_equal(lp_reactor_buffer_find(reactor, region, 1), -1);
 	free(region);
 	(void)close(fd);
+	lp_reactor_free(reactor);
+}
+
+/* Nobody does I/O without a ring: so the pieces can be looked at without pinning gigabytes. */
+static void test_registered_region_of_gigabytes(void **state)
+{
+	(void)state;
+	const size_t gib = (size_t)1 << 30;
+	const size_t len = 2 * gib + 12288;
+	const struct lp_reactor_options options = {.name = "test", .buffers_max = 4};
+	struct lp_reactor *reactor = NULL;
+	uint8_t other[1];
+	uint8_t *region =
+		mmap(NULL, 4 * gib, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	assert_true(region != MAP_FAILED);
+	lp_test_ok(lp_reactor_new(&options, &reactor));
+	lp_test_ok(lp_reactor_start(reactor));
+	lp_test_ok(lp_reactor_buffer_add(reactor, region, len));
+	int first = lp_reactor_buffer_find(reactor, region, gib);
+	int second = lp_reactor_buffer_find(reactor, region + gib, gib);
+	int third = lp_reactor_buffer_find(reactor, region + 2 * gib, 12288);
+	assert_true(first >= 0 && second >= 0 && third >= 0);
+	assert_true(first != second && second != third && first != third);
+	assert_int_equal(lp_reactor_buffer_find(reactor, region + gib - 1, 2), -1);
+	assert_int_equal(lp_reactor_buffer_find(reactor, region + 2 * gib, 12289), -1);
+
+	/* What does not fit leaves nothing behind, and what is there stays. */
+	lp_test_err(-ENFILE, lp_reactor_buffer_add(reactor, region + 3 * gib, gib + 1));
+	assert_int_equal(lp_reactor_buffer_find(reactor, region + 3 * gib, 1), -1);
+	lp_test_ok(lp_reactor_buffer_add(reactor, other, sizeof(other)));
+	lp_reactor_buffer_remove(reactor, region);
+	assert_int_equal(lp_reactor_buffer_find(reactor, region, 1), -1);
+	assert_int_equal(lp_reactor_buffer_find(reactor, region + 2 * gib, 1), -1);
+	assert_true(lp_reactor_buffer_find(reactor, other, 1) >= 0);
+	lp_reactor_buffer_remove(reactor, other);
+	lp_reactor_free(reactor);
+	assert_int_equal(munmap(region, 4 * gib), 0);
+}
+
+static void test_known_opcodes(void **state)
+{
+	(void)state;
+	const struct lp_reactor_options options = {.name = "test"};
+	struct lp_reactor *without = NULL;
+	struct lp_reactor *reactor = ring_reactor();
+	assert_true(lp_reactor_has_opcode(reactor, IORING_OP_READ_FIXED));
+	assert_true(lp_reactor_has_opcode(reactor, IORING_OP_SENDMSG_ZC));
+	assert_false(lp_reactor_has_opcode(reactor, UINT8_MAX));
+	lp_test_ok(lp_reactor_new(&options, &without));
+	assert_false(lp_reactor_has_opcode(without, IORING_OP_NOP));
+	lp_reactor_free(without);
 	lp_reactor_free(reactor);
 }
 
@@ -564,6 +616,50 @@ static void test_absences_are_forgotten(void **state)
 	lp_reactor_free(reactor);
 }
 
+static void work_long(struct lp_task *task)
+{
+	struct timespec start;
+	struct timespec now;
+	(void)task;
+	assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start), 0);
+	do {
+		assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
+	} while ((now.tv_sec - start.tv_sec) * 1000000000L + now.tv_nsec - start.tv_nsec <
+		 4000000L);
+}
+
+static void block_long(struct lp_task *task)
+{
+	const struct timespec pause = {.tv_nsec = 20000000L};
+	(void)task;
+	(void)nanosleep(&pause, NULL);
+}
+
+/* Whose time an absence was: our own work's, or that of a call that waited. */
+static void test_absences_have_reasons(void **state)
+{
+	(void)state;
+	struct lp_reactor *reactor = ring_reactor();
+	const struct lp_reactor_stats *stats = lp_reactor_stats(reactor);
+	struct lp_task work = {.run = work_long};
+	struct lp_task block = {.run = block_long};
+	(void)lp_reactor_turn(reactor, false); /* what came before is not ours */
+	lp_reactor_forget_absences(reactor);
+	lp_task_queue(reactor, &work);
+	(void)lp_reactor_turn(reactor, false);
+	assert_true(stats->absence_own_max_ns >= 4 * LP_NS_PER_MS);
+	assert_int_equal(stats->absence_own_max_by_phase_ns[LP_PHASE_TASKS],
+			 stats->absence_own_max_ns);
+	uint64_t blocked = stats->absences_blocked;
+	lp_reactor_forget_absences(reactor);
+	lp_task_queue(reactor, &block);
+	(void)lp_reactor_turn(reactor, false);
+	assert_int_equal(stats->absences_blocked, blocked + 1);
+	assert_true(stats->absence_max_ns >= 20 * LP_NS_PER_MS);
+	assert_true(stats->absence_own_max_ns < 20 * LP_NS_PER_MS);
+	lp_reactor_free(reactor);
+}
+
 /* The shards of a simulation, turned by one thread. */
 static void test_two_simulated_on_one_thread(void **state)
 {
@@ -586,13 +682,34 @@ static void test_two_simulated_on_one_thread(void **state)
 	lp_reactor_free(b);
 }
 
+/* A helper's, made after the one it helps. */
+static void test_one_like_another(void **state)
+{
+	(void)state;
+	struct lp_clock_sim sim;
+	lp_clock_sim_init(&sim, 7, 0);
+	const struct lp_reactor_options options = {.name = "sim", .sim = &sim};
+	struct lp_reactor *first = NULL;
+	struct lp_reactor *like = NULL;
+	lp_test_ok(lp_reactor_new(&options, &first));
+	lp_test_ok(lp_reactor_new_like(first, "like", &like));
+	assert_ptr_equal(lp_reactor_clock(like), lp_reactor_clock(first));
+	lp_test_ok(lp_reactor_start(like));
+	assert_int_equal(lp_reactor_turn(like, true), 0);
+	lp_reactor_free(like);
+	lp_reactor_free(first);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_many_nops_through_a_small_ring),
 		cmocka_unit_test(test_drain_times_out),
 		cmocka_unit_test(test_registered_files_and_buffers),
+		cmocka_unit_test(test_registered_region_of_gigabytes),
+		cmocka_unit_test(test_known_opcodes),
 		cmocka_unit_test(test_task_queued_by_task_waits_a_turn),
+		cmocka_unit_test(test_one_like_another),
 		cmocka_unit_test(test_timers_on_a_ring),
 		cmocka_unit_test(test_timer_for_now_does_not_keep_the_turn),
 		cmocka_unit_test(test_sources_share_the_turn),
@@ -604,6 +721,7 @@ int main(void)
 		cmocka_unit_test(test_simulated_time_jumps),
 		cmocka_unit_test(test_simulation_goes_on_after_busy_sources),
 		cmocka_unit_test(test_absences_are_forgotten),
+		cmocka_unit_test(test_absences_have_reasons),
 		cmocka_unit_test(test_two_simulated_on_one_thread),
 	};
 	return lp_test_main(tests, "base/reactor");

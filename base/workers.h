@@ -9,8 +9,8 @@
  * the submitting reactor, and done() by another in a later turn.
  *
  * Threads: submit is for the reactor's thread; new, free and read_stats for any.
- * Blocking: submit takes a mutex that is held for some instructions only; it makes a system call
- * when a helper sleeps and has to be woken. free waits for what was submitted.
+ * Blocking: submit takes no lock and waits for nobody; it makes a system call when a helper sleeps
+ * and has to be woken. free waits for what was submitted.
  * Allocation: new only. Limits: the queue is intrusive, so what bounds it is where the works live;
  * LP_WORKERS_MAX threads.
  */

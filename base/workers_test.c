@@ -6,6 +6,7 @@
 #include "base/test.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "base/workers.h"
@@ -129,6 +130,41 @@ static void test_works_run_elsewhere_and_come_back(void **state)
 	tear_down();
 }
 
+static _Atomic bool partner_ran;
+
+static void wait_for_partner(struct lp_work *work)
+{
+	while (!atomic_load(&partner_ran))
+		(void)sched_yield();
+	record_run(work);
+}
+
+static void be_partner(struct lp_work *work)
+{
+	atomic_store(&partner_ran, true);
+	record_run(work);
+}
+
+/* A work must not wait beside a sleeping helper, whoever took it from the inbox: here the first
+ * ends only when the second has run. */
+static void test_no_work_waits_beside_a_sleeper(void **state)
+{
+	(void)state;
+	set_up(2, true);
+	for (int i = 0; i < 2000; i++) {
+		static struct item items[2];
+		memset(items, 0, sizeof(items));
+		atomic_store(&partner_ran, false);
+		bed.done_cnt = 0;
+		submit(&items[0], wait_for_partner);
+		if (i % 3 == 0)
+			(void)sched_yield();
+		submit(&items[1], be_partner);
+		turn_until_done(2);
+	}
+	tear_down();
+}
+
 static void test_one_thread_keeps_the_order_and_counts_the_queue(void **state)
 {
 	(void)state;
@@ -245,6 +281,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_works_run_elsewhere_and_come_back),
+		cmocka_unit_test(test_no_work_waits_beside_a_sleeper),
 		cmocka_unit_test(test_one_thread_keeps_the_order_and_counts_the_queue),
 		cmocka_unit_test(test_a_blocked_work_holds_up_no_other),
 		cmocka_unit_test(test_free_waits_and_done_still_comes),

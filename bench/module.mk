@@ -9,3 +9,5 @@ bench_TOOLS += kv_bench
 bench_TOOLS += extmap_bench
 bench_TOOLS += mailbox_bench
 bench_TOOLS += store_kill
+bench_TOOLS += store_start
+bench_TOOLS += store_age

@@ -34,7 +34,8 @@ def seconds_of(seconds):
 
 
 def fio(device, rw, size, depth, seconds, span, sync):
-    """Operations per second of fio on the raw device; sync: each write durable."""
+    """Operations per second of fio on the raw device, and its CPU time for each in microseconds;
+    sync: each write durable."""
     call = ["fio", "--name=raw", "--ioengine=io_uring", "--direct=1", f"--bs={size}", f"--rw={rw}",
             f"--iodepth={depth}", f"--filename={device}", f"--size={span}", "--time_based",
             f"--runtime={seconds_of(seconds)}", "--norandommap", "--randrepeat=0", "--output-format=json"]
@@ -43,12 +44,15 @@ def fio(device, rw, size, depth, seconds, span, sync):
     text = quiet(call)
     # fio may print warnings before the JSON.
     job = json.loads(text[text.index("{"):])["jobs"][0]
-    return job["read" if rw.endswith("read") else "write"]["iops"]
+    done = job["read" if rw.endswith("read") else "write"]
+    cpu_us = (job["usr_cpu"] + job["sys_cpu"]) / 100 * job["job_runtime"] * 1000
+    return done["iops"], cpu_us / max(1, done["total_ios"])
 
 
-def bdev(build, device, rw, size, depth, seconds, sync, delay):
+def bdev(build, device, rw, size, depth, seconds, sync, delay, *more):
     """The same by our own tool, which can delay as store-bench does."""
     op = "read" if rw.endswith("read") else "write-through" if sync else "write"
     text = quiet([f"{build}/tools/bdev_bench", "--op", op, "--size", str(size), "--depth", str(depth),
-                  "--seconds", seconds_of(seconds), "--spin-us", "20", "--delay", delay, device])
-    return json.loads(text)["iops"]
+                  "--seconds", seconds_of(seconds), "--spin-us", "20", "--delay", delay, *more, device])
+    done = json.loads(text)
+    return done["iops"], done["cpu_us_per_op"]

@@ -93,6 +93,23 @@ int lpi_cli_help(const struct lpi_cli_command *command)
 	return LP_EXIT_OK;
 }
 
+int lpi_cli_next_option(const struct lpi_cli_command *command, int argc, char **argv,
+			const struct option *options, int *ret_status)
+{
+	opterr = 0;
+	/* One thread: getopt's state is ours. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	int c = getopt_long(argc, argv, ":h", options, NULL);
+	if (c != 'h' && c != ':' && c != '?')
+		return c;
+	if (c == 'h')
+		*ret_status = lpi_cli_help(command);
+	else if (c == ':')
+		*ret_status = lpi_cli_usage(command, "%s needs a value", argv[optind - 1]);
+	else
+		*ret_status = lpi_cli_usage(command, "unknown option %s", argv[optind - 1]);
+	return 0;
+}
+
 /* The factor of "", "K", "KiB", ..., "TiB"; 0 for anything else. */
 static uint64_t unit_factor(const char *unit)
 {

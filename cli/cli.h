@@ -9,6 +9,7 @@
 #ifndef LP_CLI_CLI_H
 #define LP_CLI_CLI_H
 
+#include <getopt.h>
 #include <stdio.h>
 
 #include "base/compiler.h"
@@ -43,6 +44,11 @@ void lpi_cli_print_json(FILE *to, const char *text);
 int lpi_cli_usage(const struct lpi_cli_command *command, const char *fmt, ...) LP_PRINTF(2, 3);
 /* The command's help on standard output; returns LP_EXIT_OK. */
 int lpi_cli_help(const struct lpi_cli_command *command);
+/* The next option of the call: its `val`, above 0, with the value in optarg. -1: the rest are no
+ * options, from argv[optind] on. 0: the call ends here with *ret_status, help ('h') or what is
+ * wrong with it has been said. */
+int lpi_cli_next_option(const struct lpi_cli_command *command, int argc, char **argv,
+			const struct option *options, int *ret_status) LP_MUST_CHECK;
 
 /* "4096", "64K", "1.5G", "2TiB": bytes, binary units. -EINVAL, -ERANGE. */
 int lpi_cli_parse_size(const char *text, uint64_t *ret_bytes) LP_MUST_CHECK;

@@ -248,19 +248,13 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 						{"help", no_argument, NULL, 'h'},
 						{NULL, 0, NULL, 0}};
 	static struct fsck fsck;
+	int status = LP_EXIT_OK;
 	int c;
 	fsck = (struct fsck){.self = self};
-	opterr = 0;
-	/* One thread: getopt's state is ours. NOLINTNEXTLINE(concurrency-mt-unsafe) */
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		if (c == 'h')
-			return lpi_cli_help(self);
-		if (c == ':')
-			return lpi_cli_usage(self, "%s needs a value", argv[optind - 1]);
-		if (c == '?')
-			return lpi_cli_usage(self, "unknown option %s", argv[optind - 1]);
+	while ((c = lpi_cli_next_option(self, argc, argv, options, &status)) > 0)
 		take_option(&fsck, c, optarg);
-	}
+	if (c == 0)
+		return status;
 	if (optind != argc - 1)
 		return lpi_cli_usage(self, "exactly one DEVICE is needed");
 	fsck.path[LP_MKFS_DATA] = argv[optind];

@@ -57,14 +57,9 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 {
 	static const struct option options[] = {{"help", no_argument, NULL, 'h'},
 						{NULL, 0, NULL, 0}};
-	int c;
-	opterr = 0;
-	/* One thread: getopt's state is ours. NOLINTNEXTLINE(concurrency-mt-unsafe) */
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (c == 'h')
-			return lpi_cli_help(self);
-		return lpi_cli_usage(self, "unknown option %s", argv[optind - 1]);
-	}
+	int status = LP_EXIT_OK;
+	if (lpi_cli_next_option(self, argc, argv, options, &status) == 0)
+		return status;
 	if (optind != argc - 1)
 		return lpi_cli_usage(self, "exactly one DEVICE is needed");
 	return grow(argv[optind]);

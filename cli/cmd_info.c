@@ -138,16 +138,12 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 						{"help", no_argument, NULL, 'h'},
 						{NULL, 0, NULL, 0}};
 	bool json = false;
+	int status = LP_EXIT_OK;
 	int c;
-	opterr = 0;
-	/* One thread: getopt's state is ours. NOLINTNEXTLINE(concurrency-mt-unsafe) */
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (c == 'h')
-			return lpi_cli_help(self);
-		if (c == '?')
-			return lpi_cli_usage(self, "unknown option %s", argv[optind - 1]);
+	while ((c = lpi_cli_next_option(self, argc, argv, options, &status)) > 0)
 		json = true;
-	}
+	if (c == 0)
+		return status;
 	if (optind != argc - 1)
 		return lpi_cli_usage(self, "exactly one DEVICE is needed");
 	return show(argv[optind], json);

@@ -172,20 +172,15 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	struct mkfs mkfs = {.self = self};
 	mkfs.shard_cnt = (uint64_t)LP_MIN(LP_MAX(cpus, 1), (long)LP_SHARDS_MAX);
+	int status = LP_EXIT_OK;
 	int c;
-	opterr = 0;
-	/* One thread: getopt's state is ours. NOLINTNEXTLINE(concurrency-mt-unsafe) */
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		if (c == 'h')
-			return lpi_cli_help(self);
-		if (c == ':')
-			return lpi_cli_usage(self, "%s needs a value", argv[optind - 1]);
-		if (c == '?')
-			return lpi_cli_usage(self, "unknown option %s", argv[optind - 1]);
-		int status = take_option(&mkfs, c, optarg);
+	while ((c = lpi_cli_next_option(self, argc, argv, options, &status)) > 0) {
+		status = take_option(&mkfs, c, optarg);
 		if (status != LP_EXIT_OK)
 			return status;
 	}
+	if (c == 0)
+		return status;
 	if (optind != argc - 1)
 		return lpi_cli_usage(self, "exactly one DEVICE is needed");
 	mkfs.path[LP_MKFS_DATA] = argv[optind];

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/store_bench_run.h"
+#include "store/deferrals.h"
 
 #define OBJECT_BYTES   (UINT64_C(256) << 20)
 #define STAT_OBJECTS   UINT64_C(10000)
@@ -34,12 +35,14 @@ enum {
 	OPT_OPS,
 	OPT_WARMUP,
 	OPT_PATH,
+	OPT_DEFERRED_STORE,
 	OPT_ALLOCATOR,
 	OPT_STORE,
 	OPT_DELAY,
 	OPT_DB,
 	OPT_WAL,
 	OPT_MEMORY,
+	OPT_DATA_CACHE,
 	OPT_SHARD,
 	OPT_SEED,
 	OPT_SPIN,
@@ -74,6 +77,8 @@ static int take_number(struct call *call, int c, const char *text)
 		return lpi_cli_parse_size(text, &bench->object_bytes);
 	case OPT_MEMORY:
 		return lpi_cli_parse_size(text, &call->options.session.memory_bytes);
+	case OPT_DATA_CACHE:
+		return lpi_cli_parse_size(text, &call->options.session.data_cache_bytes);
 	case OPT_DEPTH:
 		return lpi_cli_parse_number(text, 1, LPI_BENCH_DEPTH_MAX, &call->depth);
 	case OPT_OBJECTS:
@@ -110,6 +115,8 @@ static int take_word(struct call *call, int c, const char *text)
 {
 	static const char *const stores[] = {"block", "mem"};
 	const char *allocators[LP_ALLOC_KIND_CNT];
+	const char *deferred[LP_DEFERRED_STORE_CNT] = {lp_deferred_store_name(LP_DEFERRED_LOG),
+						       lp_deferred_store_name(LP_DEFERRED_KV)};
 	int found = 0;
 	for (int i = 0; i < LP_ALLOC_KIND_CNT; i++)
 		allocators[i] = lp_alloc_kind_name((enum lp_alloc_kind)i);
@@ -122,6 +129,11 @@ static int take_word(struct call *call, int c, const char *text)
 		found = lpi_bench_path_parse(text);
 		call->options.session.write_path =
 			found < 0 ? LP_PATH_AUTO : (enum lp_write_path)found;
+		break;
+	case OPT_DEFERRED_STORE:
+		found = find_name(deferred, LP_DEFERRED_STORE_CNT, text);
+		call->options.session.deferred_store =
+			found < 0 ? LP_DEFERRED_LOG : (enum lp_deferred_store)found;
 		break;
 	case OPT_ALLOCATOR:
 		found = find_name(allocators, LP_ALLOC_KIND_CNT, text);
@@ -255,12 +267,14 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 		{"ops", required_argument, NULL, OPT_OPS},
 		{"warmup", required_argument, NULL, OPT_WARMUP},
 		{"write-path", required_argument, NULL, OPT_PATH},
+		{"deferred-store", required_argument, NULL, OPT_DEFERRED_STORE},
 		{"allocator", required_argument, NULL, OPT_ALLOCATOR},
 		{"store", required_argument, NULL, OPT_STORE},
 		{"delay", required_argument, NULL, OPT_DELAY},
 		{"db", required_argument, NULL, OPT_DB},
 		{"wal", required_argument, NULL, OPT_WAL},
 		{"memory", required_argument, NULL, OPT_MEMORY},
+		{"data-cache", required_argument, NULL, OPT_DATA_CACHE},
 		{"shard", required_argument, NULL, OPT_SHARD},
 		{"seed", required_argument, NULL, OPT_SEED},
 		{"spin-us", required_argument, NULL, OPT_SPIN},
@@ -276,20 +290,15 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 	struct call call = {.self = self, .depth = 1, .spin_us = 20, .options.delay = "none"};
 	call.options.bench.size_bytes = LP_BLOCK_BYTES;
 	call.options.bench.seed = 1;
+	int status = LP_EXIT_OK;
 	int c;
-	opterr = 0;
-	/* One thread: getopt's state is ours. NOLINTNEXTLINE(concurrency-mt-unsafe) */
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		if (c == 'h')
-			return lpi_cli_help(self);
-		if (c == ':')
-			return lpi_cli_usage(self, "%s needs a value", argv[optind - 1]);
-		if (c == '?')
-			return lpi_cli_usage(self, "unknown option %s", argv[optind - 1]);
-		int status = take_option(&call, c, optarg);
+	while ((c = lpi_cli_next_option(self, argc, argv, options, &status)) > 0) {
+		status = take_option(&call, c, optarg);
 		if (status != LP_EXIT_OK)
 			return status;
 	}
+	if (c == 0)
+		return status;
 	return run_call(&call, argc - optind, argv + optind);
 }
 
@@ -310,12 +319,14 @@ const struct lpi_cli_command lpi_cli_store_bench = {
 		"  --warmup N         seconds of the same before (default: a tenth; with --ops "
 		"none)\n"
 		"  --write-path PATH  auto (default), inline, deferred, direct\n"
+		"  --deferred-store KIND  where deferred writes wait: log (default), kv\n"
 		"  --allocator KIND   hybrid (default), bitmap, extent\n"
 		"  --store KIND       block (default), or mem: no DEVICE then\n"
 		"  --delay PROFILE    as on a slower device: none, nvme, target, sata-ssd, hdd\n"
 		"  --db DEV           the store's device for the index\n"
 		"  --wal DEV          the store's device for the commit log\n"
 		"  --memory BYTES     for caches and the index (default: 256M); mem: for objects\n"
+		"  --data-cache BYTES  of these, for data; half at most (default: 0, none)\n"
 		"  --shard N          which shard (default: 0)\n"
 		"  --seed N           of what is random (default: 1)\n"
 		"  --spin-us N        look for completions so long before sleeping (default: 20)\n"

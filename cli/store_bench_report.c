@@ -42,8 +42,8 @@ static void print_head(const struct lpi_bench_report *report)
 	if (options->kind != LPI_BENCH_CREATE)
 		(void)printf(", %" PRIu64 " object%s of %s", options->objects_cnt,
 			     options->objects_cnt == 1 ? "" : "s", object);
-	(void)printf(", %s store, write path %s, delay %s\n", report->store, report->write_path,
-		     report->delay);
+	(void)printf(", %s store, write path %s, deferred in the %s, delay %s\n", report->store,
+		     report->write_path, report->deferred_store, report->delay);
 }
 
 static void print_times(const struct lpi_bench_report *report)
@@ -82,15 +82,30 @@ static void print_counts(const struct lpi_bench_report *report)
 	if (counts->settled_bytes > 0)
 		(void)printf("%-14s %.0f B written per op, all of it in its place\n", "settled",
 			     per_op(report, counts->settled_bytes));
-	(void)printf("%-14s turns %.4f, calls %.4f an op; %" PRIu64 " absences above 1 ms (%" PRIu64
-		     " preempted), longest %.2f ms\n",
-		     "reactor", per_op(report, counts->turns), per_op(report, counts->enters),
-		     counts->absences, counts->absences_preempted,
-		     (double)counts->absence_max_ns / (double)LP_NS_PER_MS);
+	(void)printf(
+		"%-14s turns %.4f, calls %.4f an op; %" PRIu64 " absences above 1 ms (%" PRIu64
+		" preempted, %" PRIu64 " blocked), longest %.2f ms, by our own work %.2f ms (%s)\n",
+		"reactor", per_op(report, counts->turns), per_op(report, counts->enters),
+		counts->absences, counts->absences_preempted, counts->absences_blocked,
+		(double)counts->absence_max_ns / (double)LP_NS_PER_MS,
+		(double)counts->absence_own_max_ns / (double)LP_NS_PER_MS, counts->absence_phase);
 	(void)printf("%-14s commits %" PRIu64 ", inode misses %" PRIu64 ", waits for index %" PRIu64
 		     ", for space %" PRIu64 "; opened in %.1f ms\n",
 		     "store", counts->commits, counts->inode_misses, counts->index_waits,
 		     counts->space_waits, (double)report->open_ns / (double)LP_NS_PER_MS);
+}
+
+static void print_cache(const struct lpi_bench_report *report)
+{
+	const struct lpi_bench_counts *counts = &report->counts;
+	if (counts->data_hits + counts->data_misses + counts->ahead_reads == 0)
+		return;
+	(void)printf("%-14s hits %" PRIu64 ", misses %" PRIu64 " blocks; read ahead %" PRIu64
+		     " blocks in %" PRIu64 " reads, used %" PRIu64 ", wasted %" PRIu64
+		     ", waited for %" PRIu64 " times\n",
+		     "data cache", counts->data_hits, counts->data_misses, counts->ahead_blocks,
+		     counts->ahead_reads, counts->ahead_used, counts->ahead_wasted,
+		     counts->ahead_waits);
 }
 
 static void print_states(const struct lpi_bench_report *report)
@@ -110,6 +125,7 @@ void lpi_bench_report_text(const struct lpi_bench_report *report)
 	print_head(report);
 	print_times(report);
 	print_counts(report);
+	print_cache(report);
 	if (report->explain[0] != '\0')
 		(void)printf("%-14s %s\n", "write path", report->explain);
 	print_states(report);
@@ -131,9 +147,11 @@ static void json_options(const struct lpi_bench_report *report)
 {
 	const struct lpi_bench_options *options = report->options;
 	(void)printf("{\"op\": \"%s\", \"store\": \"%s\", \"write_path\": \"%s\", "
-		     "\"allocator\": \"%s\", \"delay\": \"%s\", \"verify\": %s",
+		     "\"deferred_store\": \"%s\", \"allocator\": \"%s\", \"delay\": \"%s\", "
+		     "\"verify\": %s",
 		     lpi_bench_kind_name(options->kind), report->store, report->write_path,
-		     report->allocator, report->delay, options->verify ? "true" : "false");
+		     report->deferred_store, report->allocator, report->delay,
+		     options->verify ? "true" : "false");
 	json_count("size", options->size_bytes);
 	json_count("depth", options->depth);
 	json_count("objects", options->objects_cnt);
@@ -196,6 +214,9 @@ static void json_store(const struct lpi_bench_report *report)
 	json_count("enters", counts->enters);
 	json_count("absences", counts->absences);
 	json_count("absences_preempted", counts->absences_preempted);
+	json_count("absences_blocked", counts->absences_blocked);
+	json_real("absence_own_max_ms", (double)counts->absence_own_max_ns / (double)LP_NS_PER_MS);
+	(void)printf(", \"absence_phase\": \"%s\"", counts->absence_phase);
 	json_real("absence_max_ms", (double)counts->absence_max_ns / (double)LP_NS_PER_MS);
 	(void)printf("}, \"commits\": %" PRIu64, counts->commits);
 	(void)printf(", \"paths\": {\"inline\": %" PRIu64 ", \"deferred\": %" PRIu64
@@ -205,6 +226,16 @@ static void json_store(const struct lpi_bench_report *report)
 	json_count("inode_misses", counts->inode_misses);
 	json_count("index_waits", counts->index_waits);
 	json_count("space_waits", counts->space_waits);
+	json_count("data_hits", counts->data_hits);
+	json_count("data_misses", counts->data_misses);
+	json_count("ahead_reads", counts->ahead_reads);
+	json_count("ahead_blocks", counts->ahead_blocks);
+	json_count("ahead_used", counts->ahead_used);
+	json_count("ahead_wasted", counts->ahead_wasted);
+	json_count("ahead_waits", counts->ahead_waits);
+	json_count("used_bytes", report->usage.used_blocks * LP_BLOCK_BYTES);
+	json_count("index_bytes", report->usage.index_bytes);
+	json_real("free_score", report->usage.score);
 	json_real("open_seconds", (double)report->open_ns / (double)LP_NS_PER_S);
 }
 

@@ -28,11 +28,22 @@ struct lpi_bench_counts {
 	uint64_t inode_misses;
 	uint64_t index_waits;
 	uint64_t space_waits;
+	/* Blocks in memory, and read ahead: as in struct lp_store_stats. */
+	uint64_t data_hits;
+	uint64_t data_misses;
+	uint64_t ahead_reads;
+	uint64_t ahead_blocks;
+	uint64_t ahead_used;
+	uint64_t ahead_wasted;
+	uint64_t ahead_waits;
 	uint64_t turns;
 	uint64_t enters;
 	uint64_t absences;
 	uint64_t absences_preempted;
+	uint64_t absences_blocked;
 	uint64_t absence_max_ns;
+	uint64_t absence_own_max_ns;
+	const char *absence_phase; /* in which the longest of our own was; static */
 	/* Written to the devices from the start of the measured phase until the store was closed
 	 * after it, so that all write-back and flushing of the index is in it. 0: not known. */
 	uint64_t settled_bytes;
@@ -42,9 +53,11 @@ struct lpi_bench_report {
 	const struct lpi_bench_options *options;
 	const char *store; /* "block", "mem" */
 	const char *write_path;
+	const char *deferred_store;
 	const char *allocator;
-	const char *delay; /* "none" */
-	uint64_t open_ns;  /* what opening the store took, recovery included */
+	const char *delay;           /* "none" */
+	struct lp_store_usage usage; /* at the end of the measured phase */
+	uint64_t open_ns;            /* what opening the store took, recovery included */
 	struct lpi_bench_result result;
 	struct lpi_bench_counts counts;
 	char explain[512]; /* the choice of the write path; empty: not asked for */

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/store_bench_report.h"
+#include "store/deferrals.h"
 
 /* In memory, when only the time limits what is created; and at most of anything. */
 #define CREATED_BYTES  (UINT64_C(4) << 30)
@@ -68,6 +69,16 @@ static int reopen(struct bench_run *run)
 	return err;
 }
 
+static const char *longest_phase(const struct lp_reactor_stats *stats)
+{
+	for (int i = 0; i < LP_PHASE_CNT; i++) {
+		if (stats->absence_own_max_ns > 0 &&
+		    stats->absence_own_max_by_phase_ns[i] == stats->absence_own_max_ns)
+			return lp_reactor_phase_name((enum lp_reactor_phase)i);
+	}
+	return "none";
+}
+
 static void count(struct bench_run *run, struct lpi_bench_counts *ret)
 {
 	struct lp_store_stats store;
@@ -92,11 +103,21 @@ static void count(struct bench_run *run, struct lpi_bench_counts *ret)
 		.inode_misses = store.inode_misses,
 		.index_waits = store.index_waits,
 		.space_waits = store.space_waits,
+		.data_hits = store.data_hits,
+		.data_misses = store.data_misses,
+		.ahead_reads = store.ahead_reads,
+		.ahead_blocks = store.ahead_blocks,
+		.ahead_used = store.ahead_used,
+		.ahead_wasted = store.ahead_wasted,
+		.ahead_waits = store.ahead_waits,
 		.turns = reactor->turns,
 		.enters = reactor->enters,
 		.absences = reactor->absences,
 		.absences_preempted = reactor->absences_preempted,
+		.absences_blocked = reactor->absences_blocked,
 		.absence_max_ns = reactor->absence_max_ns,
+		.absence_own_max_ns = reactor->absence_own_max_ns,
+		.absence_phase = longest_phase(reactor),
 	};
 	for (int i = 0; i < LP_PATH_CNT; i++)
 		ret->paths[i] = store.writes_by_path[i];
@@ -121,10 +142,18 @@ static void subtract(struct lpi_bench_counts *from, const struct lpi_bench_count
 	from->inode_misses -= earlier->inode_misses;
 	from->index_waits -= earlier->index_waits;
 	from->space_waits -= earlier->space_waits;
+	from->data_hits -= earlier->data_hits;
+	from->data_misses -= earlier->data_misses;
+	from->ahead_reads -= earlier->ahead_reads;
+	from->ahead_blocks -= earlier->ahead_blocks;
+	from->ahead_used -= earlier->ahead_used;
+	from->ahead_wasted -= earlier->ahead_wasted;
+	from->ahead_waits -= earlier->ahead_waits;
 	from->turns -= earlier->turns;
 	from->enters -= earlier->enters;
 	from->absences -= earlier->absences;
 	from->absences_preempted -= earlier->absences_preempted;
+	from->absences_blocked -= earlier->absences_blocked;
 	for (int i = 0; i < LP_PATH_CNT; i++)
 		from->paths[i] -= earlier->paths[i];
 }
@@ -165,6 +194,7 @@ static void ask_store(struct bench_run *run)
 		report->times[i].cnt = now[i].cnt - report->times[i].cnt;
 		report->times[i].ns = now[i].ns - report->times[i].ns;
 	}
+	lp_store_read_usage(run->session.store, &report->usage);
 	bool is_chosen = run->options->session.write_path == LP_PATH_AUTO &&
 			 report->result.writes > 0 && !lpi_session_is_mem(&run->session);
 	if (run->options->explain || is_chosen)
@@ -279,6 +309,7 @@ int lpi_bench_run_all(const struct lpi_bench_run_options *options)
 		.options = &options->bench,
 		.store = session.path[LP_MKFS_DATA] == NULL ? "mem" : "block",
 		.write_path = lpi_bench_path_name(session.write_path),
+		.deferred_store = lp_deferred_store_name(session.deferred_store),
 		.allocator = lp_alloc_kind_name(session.alloc_kind),
 		.delay = options->delay,
 	};

@@ -9,6 +9,8 @@
 #include "cli/device.h"
 
 #define WORKER_CNT 2u
+/* More buffers than that do their I/O the ordinary way. */
+#define REGISTERED_GIB_MAX 16u
 /* What the store may hold at once: payloads that wait for their place (64 MiB by default), blocks
  * being read and merged. Payloads found in the log come on top. */
 #define STORE_BUFS_BYTES (UINT64_C(160) << 20)
@@ -103,7 +105,7 @@ static int make_reactor(struct lpi_session *session)
 	const struct lp_reactor_options options = {.name = "store-bench",
 						   .ring = !lpi_session_is_mem(session),
 						   .files_max = 8,
-						   .buffers_max = 1,
+						   .buffers_max = REGISTERED_GIB_MAX,
 						   .spin_max_ns = session->options.spin_ns};
 	int err = lp_reactor_new(&options, &session->reactor);
 	if (err < 0) {
@@ -176,7 +178,9 @@ int lpi_session_open(struct lpi_session *session)
 		.shard_idx = options->shard_idx,
 		.alloc_kind = options->alloc_kind,
 		.memory_bytes = options->memory_bytes,
+		.data_cache_bytes = options->data_cache_bytes,
 		.write_path = options->write_path,
+		.deferred_store = options->deferred_store,
 	};
 	LP_ASSERT(session->store == NULL);
 	const struct lp_clock *clock = lp_reactor_clock(session->reactor);

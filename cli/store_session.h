@@ -19,8 +19,10 @@ struct lpi_session_options {
 	uint64_t bufs_bytes; /* for the caller's own use; the store's needs are added */
 	uint64_t spin_ns;
 	uint64_t memory_bytes; /* and the following: of struct lp_store_options */
+	uint64_t data_cache_bytes;
 	uint32_t shard_idx;
 	enum lp_write_path write_path;
+	enum lp_deferred_store deferred_store;
 	enum lp_alloc_kind alloc_kind;
 };
 

@@ -25,6 +25,7 @@ void lpi_bdev_init(struct lp_bdev *bdev, const struct lp_bdev_kind *kind, const 
 	bdev->kind = kind;
 	/* A longer name is cut: it is only shown. */
 	(void)snprintf(bdev->name, sizeof(bdev->name), "%s", name);
+	(void)pthread_mutex_init(&bdev->failure_lock, NULL); /* cannot fail on Linux */
 }
 
 void lp_bdev_close(struct lp_bdev *bdev)
@@ -32,6 +33,7 @@ void lp_bdev_close(struct lp_bdev *bdev)
 	if (bdev == NULL)
 		return;
 	LP_ASSERT(atomic_load(&bdev->chan_cnt) == 0);
+	(void)pthread_mutex_destroy(&bdev->failure_lock); /* nobody holds it */
 	bdev->kind->close(bdev);
 }
 
@@ -49,6 +51,34 @@ int lp_bdev_refresh_size(struct lp_bdev *bdev)
 {
 	return bdev->kind->refresh_size(bdev);
 }
+
+/* --- What failed ------------------------------------------------------------------------------ */
+
+static void note_failure(struct lp_bdev *bdev, const struct lp_bdev_failure *failure)
+{
+	if (failure->opcode == LP_BDEV_FLUSH)
+		atomic_fetch_add(&bdev->flush_failures, 1);
+	if (failure->opcode == LP_BDEV_READ || failure->opcode == LP_BDEV_DISCARD)
+		return;
+	(void)pthread_mutex_lock(&bdev->failure_lock);
+	bdev->failure = *failure;
+	(void)pthread_mutex_unlock(&bdev->failure_lock);
+}
+
+bool lp_bdev_last_failure(struct lp_bdev *bdev, struct lp_bdev_failure *ret_failure)
+{
+	(void)pthread_mutex_lock(&bdev->failure_lock);
+	*ret_failure = bdev->failure;
+	(void)pthread_mutex_unlock(&bdev->failure_lock);
+	return ret_failure->result < 0;
+}
+
+uint64_t lp_bdev_flush_failures(const struct lp_bdev *bdev)
+{
+	return atomic_load(&bdev->flush_failures);
+}
+
+/* --- The contract ----------------------------------------------------------------------------- */
 
 static void assert_range(const struct lp_bdev *bdev, uint64_t length_bytes, uint64_t offset_bytes)
 {
@@ -134,8 +164,14 @@ void lpi_bdev_complete(struct lp_bdev_op *op, int result)
 	LP_ASSERT(result <= 0);
 	LP_ASSERT(chan->inflight > 0);
 	chan->inflight--;
-	if (result < 0)
+	if (LP_UNLIKELY(result < 0)) {
+		const struct lp_bdev_failure failure = {.opcode = op->opcode,
+							.result = result,
+							.offset_bytes = op->offset_bytes,
+							.length_bytes = op->length_bytes};
 		chan->stats.errors++;
+		note_failure(chan->bdev, &failure);
+	}
 	op->chan = NULL;
 	op->result = result;
 	op->complete(op);
@@ -166,8 +202,14 @@ static int sync_call(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *buf
 	atomic_fetch_add_explicit(&bdev->sync_bytes[opcode], length_bytes, memory_order_relaxed);
 	int err = bdev->kind->sync(bdev, opcode, buf, length_bytes, offset_bytes);
 	LP_ASSERT(err <= 0);
-	if (err < 0)
+	if (LP_UNLIKELY(err < 0)) {
+		const struct lp_bdev_failure failure = {.opcode = opcode,
+							.result = err,
+							.offset_bytes = offset_bytes,
+							.length_bytes = length_bytes};
 		atomic_fetch_add_explicit(&bdev->sync_errors, 1, memory_order_relaxed);
+		note_failure(bdev, &failure);
+	}
 	return err;
 }
 

@@ -125,6 +125,24 @@ void lp_bdev_sync_stats(const struct lp_bdev *bdev, struct lp_bdev_stats *ret_st
 /* What was done through channels that have been detached. No channel is being detached. */
 void lp_bdev_past_stats(const struct lp_bdev *bdev, struct lp_bdev_stats *ret_stats);
 
+/* --- What failed ------------------------------------------------------------------------------ */
+
+/* A write or flush that failed. */
+struct lp_bdev_failure {
+	enum lp_bdev_opcode opcode;
+	int result;
+	uint64_t offset_bytes; /* not of a flush */
+	uint64_t length_bytes;
+};
+
+/* The newest one, of whichever channel or thread. False: none has failed. Any thread. */
+bool lp_bdev_last_failure(struct lp_bdev *bdev, struct lp_bdev_failure *ret_failure);
+/* How many flushes have failed since the device was opened. A failed flush may have dropped what
+ * others had written and not flushed yet, though their own flush succeeds: who relies on a flush of
+ * a device that is shared sees whether this has grown since it began to write (rule L7). Any
+ * thread. */
+uint64_t lp_bdev_flush_failures(const struct lp_bdev *bdev);
+
 /* --- Asynchronous, by the reactor's thread ---------------------------------------------------- */
 
 int lp_bdev_attach(struct lp_bdev *bdev, struct lp_reactor *reactor,

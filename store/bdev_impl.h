@@ -9,6 +9,8 @@
 #ifndef LP_STORE_BDEV_IMPL_H
 #define LP_STORE_BDEV_IMPL_H
 
+#include <pthread.h>
+
 #include "store/bdev.h"
 
 struct lp_bdev_kind {
@@ -37,6 +39,9 @@ struct lp_bdev {
 	_Atomic uint64_t past_bytes[LP_BDEV_OPCODE_CNT];
 	_Atomic uint64_t past_errors;
 	_Atomic uint64_t past_shorts;
+	_Atomic uint64_t flush_failures;
+	pthread_mutex_t failure_lock; /* taken when something fails, and to ask */
+	struct lp_bdev_failure failure;
 };
 
 struct lp_bdev_chan {
@@ -46,6 +51,7 @@ struct lp_bdev_chan {
 	struct lp_bdev_stats stats;
 };
 
+/* lp_bdev_close() undoes it, before the kind's close(); a kind that fails to open needs not. */
 void lpi_bdev_init(struct lp_bdev *bdev, const struct lp_bdev_kind *kind, const char *name);
 /* Counts and calls op->complete; op is the caller's again. */
 void lpi_bdev_complete(struct lp_bdev_op *op, int result);

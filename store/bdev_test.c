@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: every kind of block device keeps the contract of store/bdev.h: what is written is read
  * back, each operation completes once and later, blocking calls and channels see one device.
- * Method: the same tests for each kind: memory, an image file through io_uring, the simulated one
- * without faults, and the first two delayed. A kind the machine cannot do is skipped and says why.
+ * Method: the same tests for each kind: memory, an image file through io_uring, with and without
+ * registered memory, the simulated one without faults, and the first two delayed. A kind the
+ * machine cannot do is skipped and says why.
  */
 #include "base/test.h"
 
@@ -24,6 +25,7 @@ struct kind {
 	const char *name;
 	bool ring;
 	bool simulated;
+	bool registered; /* the rig's memory is, with its reactor */
 	int (*open)(const char *path, struct lp_bdev **ret_bdev);
 };
 
@@ -92,11 +94,12 @@ static int open_delayed_uring(const char *path, struct lp_bdev **ret_bdev)
 }
 
 static const struct kind kinds[] = {
-	{"mem", false, false, open_mem},
-	{"sim", false, true, open_sim},
-	{"uring", true, false, open_uring},
-	{"delayed_mem", false, false, open_delayed_mem},
-	{"delayed_uring", true, false, open_delayed_uring},
+	{"mem", false, false, false, open_mem},
+	{"sim", false, true, false, open_sim},
+	{"uring", true, false, false, open_uring},
+	{"registered_uring", true, false, true, open_uring},
+	{"delayed_mem", false, false, false, open_delayed_mem},
+	{"delayed_uring", true, false, false, open_delayed_uring},
 };
 
 static void make_image(struct rig *rig)
@@ -111,7 +114,8 @@ static void make_image(struct rig *rig)
 
 static int start_reactor(struct rig *rig)
 {
-	struct lp_reactor_options options = {.name = "bdev-test", .ring = rig->kind->ring};
+	struct lp_reactor_options options = {
+		.name = "bdev-test", .ring = rig->kind->ring, .buffers_max = 2};
 	lp_clock_sim_init(&rig->clock, 0, 0);
 	if (rig->kind->simulated)
 		options.sim = &rig->clock;
@@ -133,6 +137,10 @@ static int setup(void **state)
 	if (rig->kind->ring)
 		make_image(rig);
 	int err = start_reactor(rig);
+	if (err == 0 && rig->kind->registered) {
+		lp_test_ok(lp_reactor_buffer_add(rig->reactor, rig->out, LONGEST));
+		lp_test_ok(lp_reactor_buffer_add(rig->reactor, rig->in, LONGEST));
+	}
 	if (err == 0)
 		err = rig->kind->open(rig->path, &rig->bdev);
 	if (err < 0 && rig->kind->ring) {
@@ -347,6 +355,55 @@ static int run_vector(struct rig *rig, enum lp_bdev_opcode opcode, unsigned char
 	wait_all(rig);
 	assert_int_equal(flight.completed_cnt, 1);
 	return flight.op.result;
+}
+
+/* Pieces from the back to the front, of one buffer or with each third from other memory. */
+static void gather(struct rig *rig, unsigned char *other, struct iovec *iov, uint32_t cnt)
+{
+	for (uint32_t i = 0; i < cnt; i++) {
+		uint64_t at = (uint64_t)(cnt - 1 - i) * 2 * rig->block;
+		unsigned char *base = other != NULL && i % 3 == 1 ? other : rig->out;
+		iov[i] = (struct iovec){.iov_base = base + at, .iov_len = rig->block};
+	}
+}
+
+static void write_and_compare(struct rig *rig, struct iovec *iov, uint32_t cnt)
+{
+	struct iovec kept[8];
+	struct flight flight = {0};
+	uint64_t len = (uint64_t)cnt * rig->block;
+	LP_ASSERT(cnt <= LP_ARRAY_SIZE(kept));
+	memcpy(kept, iov, cnt * sizeof(*iov)); /* short transfers change it */
+	lp_bdev_op_prep(&flight.op, LP_BDEV_WRITE_THROUGH, NULL, len, MIB);
+	flight.op.iov = iov;
+	flight.op.iov_cnt = cnt;
+	submit(rig, &flight);
+	wait_all(rig);
+	lp_test_ok(flight.op.result);
+	lp_test_ok(lp_bdev_read_sync(rig->bdev, rig->in, len, MIB));
+	for (uint32_t i = 0; i < cnt; i++)
+		assert_memory_equal(rig->in + (uint64_t)i * rig->block, kept[i].iov_base,
+				    rig->block);
+}
+
+/* Registered memory is used where a vector lies in one region; wherever it lies, the right bytes
+ * must arrive. */
+static void test_scattered(void **state)
+{
+	struct rig *rig = rig_of(state);
+	struct iovec iov[8];
+	unsigned char *other = aligned_alloc(4096, MIB);
+	assert_non_null(other);
+	lp_prng_fill(&rig->prng, rig->out, MIB);
+	lp_prng_fill(&rig->prng, other, MIB);
+	lp_prng_fill(&rig->prng, rig->in + 4 * MIB, MIB);
+	gather(rig, NULL, iov, 8);
+	write_and_compare(rig, iov, 8);
+	gather(rig, rig->in + 4 * MIB, iov, 7);
+	write_and_compare(rig, iov, 7);
+	gather(rig, other, iov, 8);
+	write_and_compare(rig, iov, 8);
+	free(other);
 }
 
 static void test_vectors(void **state)
@@ -577,6 +634,7 @@ static const struct {
 	{"overwrite", test_overwrite},
 	{"discard", test_discard},
 	{"vectors", test_vectors},
+	{"scattered", test_scattered},
 	{"many_in_flight", test_many_in_flight},
 	{"past_channels_count", test_past_channels_count},
 	{"blocking_calls_beside", test_blocking_calls_beside},

@@ -3,10 +3,7 @@
  * group was set aside, what is needed is in memory and pinned. */
 #include <string.h>
 
-#include "base/endian.h"
 #include "store/block_txn.h"
-
-#define INO_STEP UINT64_C(65536) /* numbers that one record sets aside */
 
 static struct lp_kv_bytes key_bytes(const struct lp_key *key)
 {
@@ -20,20 +17,25 @@ static struct lp_kv_bytes value_bytes(const struct lp_bytes *bytes)
 
 /* --- Inodes ----------------------------------------------------------------------------------- */
 
-/* Numbers below the bound may be in use after a crash: the bound is raised in the same frame that
- * has the first number beyond it (rule N5). */
-static void raise_bound(struct lpi_block *block, struct lp_ino ino)
+/* The numbers of all that is made: the bound is raised once, as was set aside for it. */
+static void use_numbers(const struct lpi_txn *txn)
 {
-	uint64_t counter = ino.nr & ((UINT64_C(1) << LP_INO_SHARD_SHIFT) - 1);
-	struct lp_key key;
-	uint8_t value[8];
-	if (counter < block->ino_bound)
-		return;
-	block->ino_bound = counter + INO_STEP;
-	block->ino_next = LP_MAX(block->ino_next, counter + 1);
-	lp_key_of_store(&key, "inodes");
-	lp_put_le64(value, block->ino_bound);
-	lp_commit_put(block->commit, key_bytes(&key), (struct lp_kv_bytes){value, sizeof(value)});
+	struct lpi_block *block = txn->block;
+	const struct lp_store_op *op = txn->op;
+	struct lp_ino highest = {0};
+	if (txn->edit.change != NULL && txn->edit.grave != NULL) {
+		highest = txn->edit.grave->rec.ino;
+		lpi_ino_use(block, highest);
+	}
+	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
+		const struct lp_change *change = &op->txn.changes[i];
+		if (change->type != LP_CHANGE_CREATE)
+			continue;
+		lpi_ino_use(block, change->ino);
+		highest.nr = LP_MAX(highest.nr, change->ino.nr);
+	}
+	if (highest.nr != 0)
+		lpi_ino_set_aside(block, highest);
 }
 
 static void set_name(struct lpi_inode *inode, struct lp_ino parent, const struct lp_bytes *name)
@@ -42,12 +44,11 @@ static void set_name(struct lpi_inode *inode, struct lp_ino parent, const struct
 	lpi_inode_set_part(inode, LPI_PART_NAME, name->data, name->len);
 }
 
-static void create(struct lpi_txn *txn, const struct lp_change *change, struct lpi_inode *inode)
+static void create(const struct lp_change *change, struct lpi_inode *inode)
 {
 	const struct lp_attrs *attrs = change->inode.attrs;
 	struct lp_inode *rec = &inode->rec;
 	LP_ASSERT(!inode->node.exists);
-	raise_bound(txn->block, change->ino);
 	inode->node.exists = true;
 	rec->version_nr = 0; /* goes up to 1 with this transaction */
 	rec->size_bytes = change->inode.target.len;
@@ -111,10 +112,22 @@ static void punch_all(struct lpi_block *block, struct lpi_inode *inode)
 	lpi_release_apply(block, &released);
 }
 
+/* It has no entries. */
+static void drop_fragment(struct lpi_fragment *fragment)
+{
+	if (!fragment->node.exists)
+		return;
+	fragment->node.exists = false;
+	fragment->value = (struct lp_fragment_value){0};
+	lpi_node_changed(&fragment->node);
+}
+
 static void remove_inode(struct lpi_txn *txn, struct lpi_inode *inode, struct lpi_slot *slot)
 {
 	struct lpi_block *block = txn->block;
 	struct lp_key key;
+	if (slot->fragment != NULL)
+		drop_fragment(slot->fragment);
 	if (slot->trim != NULL) {
 		struct lpi_trim *trim = slot->trim;
 		slot->trim = NULL;
@@ -179,6 +192,10 @@ static void remove_entry(struct lpi_txn *txn, const struct lp_change *change,
 
 static void change_dir(const struct lp_change *change, struct lpi_fragment *fragment)
 {
+	if (change->dir.drop) {
+		drop_fragment(fragment);
+		return;
+	}
 	make_fragment(fragment);
 	if (change->dir.mtime_ns != 0)
 		fragment->value.mtime_ns = change->dir.mtime_ns;
@@ -272,7 +289,7 @@ static void apply_one(struct lpi_txn *txn, const struct lp_change *change, struc
 {
 	switch (change->type) {
 	case LP_CHANGE_CREATE:
-		create(txn, change, slot->inode);
+		create(change, slot->inode);
 		break;
 	case LP_CHANGE_SET:
 		set_attrs(change, slot->inode);
@@ -339,6 +356,7 @@ void lpi_txn_apply(struct lpi_txn *txn)
 		lpi_node_changed(&txn->edit.inode->node);
 		return;
 	}
+	use_numbers(txn);
 	for (uint32_t i = 0; i < op->txn.change_cnt; i++)
 		apply_one(txn, &op->txn.changes[i], &txn->slots[i]);
 	for (uint32_t i = 0; i < txn->touched_cnt; i++) {

@@ -12,11 +12,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#define LOOKS_MAX     3u  /* more are not counted */
-#define LOOKS_MAIN    2u  /* so many in SMALL lead to MAIN */
-#define SMALL_PART    10u /* SMALL is one of so many parts of the budget */
-#define REPRIEVES_MAX 64u /* of one eviction: then the oldest goes, looked up or not */
+#define LOOKS_MAX     3u    /* more are not counted */
+#define LOOKS_MAIN    2u    /* so many in SMALL lead to MAIN */
+#define SMALL_PART    10u   /* SMALL is one of so many parts of the budget */
+#define REPRIEVES_MAX 64u   /* of one eviction: then the oldest goes, looked up or not */
+#define PLACES        4096u /* of the table of invalidations */
 
 enum place { FREE, SMALL, MAIN, GHOST, PLACE_CNT };
 
@@ -28,11 +30,13 @@ struct entry {
 	uint32_t chain; /* the next in its bucket: number + 1; 0 at the end */
 	uint8_t place;
 	uint8_t looks; /* up to LOOKS_MAX */
+	bool is_ahead; /* nobody has looked at it yet */
 };
 
 LP_LIST_DEFINE(queue, struct entry, node);
 
 struct lp_block_cache {
+	struct lp_bufs *bufs;
 	struct entry *entries;
 	uint64_t entry_cnt;
 	uint64_t taken_cnt; /* of entries: ever used */
@@ -42,6 +46,10 @@ struct lp_block_cache {
 	struct queue queues[PLACE_CNT];
 	uint64_t cnts[PLACE_CNT];
 	struct lp_block_cache_stats stats; /* what is counted, not what is held */
+	bool is_shrinking;                 /* memory goes back to the system */
+	uint64_t now;                      /* calls that invalidated */
+	uint64_t all_at;                   /* the last that touched every place below */
+	uint64_t invalidated_at[PLACES];   /* blocks that have this place: when last */
 };
 
 /* --- The table -------------------------------------------------------------------------------- */
@@ -125,9 +133,15 @@ static void dequeue(struct lp_block_cache *cache, struct entry *entry)
 	cache->cnts[entry->place]--;
 }
 
-static void drop_seg(struct entry *entry)
+static void drop_seg(struct lp_block_cache *cache, struct entry *entry)
 {
-	lp_buf_put(entry->seg.buf);
+	struct lp_buf *buf = entry->seg.buf;
+	/* Readers may still have it: then its memory stays. That it does if the system says no. */
+	if (cache->is_shrinking && buf->refs == 1)
+		(void)madvise(buf->data, LP_BUF_SMALL, MADV_DONTNEED);
+	cache->stats.ahead_wasted += entry->is_ahead;
+	entry->is_ahead = false;
+	lp_buf_put(buf);
 	entry->seg = (struct lp_seg){0};
 }
 
@@ -150,7 +164,7 @@ static void forget(struct lp_block_cache *cache, struct entry *entry)
 {
 	dequeue(cache, entry);
 	if (is_held(entry))
-		drop_seg(entry);
+		drop_seg(cache, entry);
 	table_remove(cache, entry);
 	enqueue(cache, entry, FREE);
 }
@@ -170,7 +184,7 @@ static void turn_to_ghost(struct lp_block_cache *cache, struct entry *entry)
 	}
 	trim_ghosts(cache, limit - 1);
 	dequeue(cache, entry);
-	drop_seg(entry);
+	drop_seg(cache, entry);
 	enqueue(cache, entry, GHOST);
 }
 
@@ -218,32 +232,65 @@ static void evict_one(struct lp_block_cache *cache)
 	cache->stats.evictions++;
 }
 
-uint64_t lp_block_cache_evict(struct lp_block_cache *cache, uint64_t cnt)
-{
-	cnt = LP_MIN(cnt, held_cnt(cache));
-	for (uint64_t i = 0; i < cnt; i++)
-		evict_one(cache);
-	return cnt;
-}
-
 void lp_block_cache_resize(struct lp_block_cache *cache, uint64_t limit_blocks)
 {
 	LP_ASSERT(limit_blocks <= cache->limit_max);
 	cache->stats.limit_blocks = limit_blocks;
+	cache->is_shrinking = true;
 	while (held_cnt(cache) > limit_blocks)
 		evict_one(cache);
+	cache->is_shrinking = false;
 	trim_ghosts(cache, ghost_limit(cache));
+}
+
+/* --- What was invalidated when ---------------------------------------------------------------- */
+
+static uint64_t *place_of(struct lp_block_cache *cache, uint64_t block)
+{
+	return &cache->invalidated_at[(block * UINT64_C(0x9e3779b97f4a7c15)) >> 52];
+}
+_Static_assert(PLACES == 1u << (64 - 52), "place_of() takes the highest bits");
+
+static void note_invalidated(struct lp_block_cache *cache, struct lp_extent extent)
+{
+	cache->now++;
+	if (extent.cnt >= PLACES) {
+		cache->all_at = cache->now;
+		return;
+	}
+	for (uint64_t i = 0; i < extent.cnt; i++)
+		*place_of(cache, extent.block + i) = cache->now;
+}
+
+uint64_t lp_block_cache_now(const struct lp_block_cache *cache)
+{
+	return cache->now;
+}
+
+static bool is_late(struct lp_block_cache *cache, const struct lp_block_cache_item *item)
+{
+	LP_ASSERT(item->since <= cache->now);
+	return LP_MAX(cache->all_at, *place_of(cache, item->block)) > item->since;
 }
 
 /* --- Lookup, insert, invalidate --------------------------------------------------------------- */
 
+static void look_at(struct lp_block_cache *cache, struct entry *entry, bool goes_on)
+{
+	cache->stats.hits++;
+	if (entry->is_ahead)
+		cache->stats.ahead_used++;
+	else if (!goes_on)
+		entry->looks = (uint8_t)LP_MIN(entry->looks + 1u, LOOKS_MAX);
+	entry->is_ahead = false;
+}
+
 const struct lp_seg *lp_block_cache_lookup(struct lp_block_cache *cache, uint64_t block,
-					   uint32_t crc)
+					   uint32_t crc, bool goes_on)
 {
 	struct entry *entry = find(cache, block);
 	if (entry != NULL && is_held(entry) && entry->crc == crc) {
-		cache->stats.hits++;
-		entry->looks = (uint8_t)LP_MIN(entry->looks + 1u, LOOKS_MAX);
+		look_at(cache, entry, goes_on);
 		return &entry->seg;
 	}
 	cache->stats.misses++;
@@ -254,12 +301,18 @@ const struct lp_seg *lp_block_cache_lookup(struct lp_block_cache *cache, uint64_
 	return NULL;
 }
 
-/* A segment of our own, of a small buffer; its buffer is NULL when there is none. */
+bool lp_block_cache_has(const struct lp_block_cache *cache, uint64_t block)
+{
+	const struct entry *entry = find(cache, block);
+	return entry != NULL && is_held(entry);
+}
+
+/* A segment of our own; its buffer is NULL when there is none. */
 static struct lp_seg keep(struct lp_block_cache *cache, struct lp_seg seg)
 {
-	if (seg.buf->bytes == LP_BUF_SMALL)
+	if (seg.buf->bytes == LP_BUF_SMALL && seg.buf->home == cache->bufs)
 		return (struct lp_seg){lp_buf_get(seg.buf), seg.offset, seg.len};
-	struct lp_buf *copy = lp_buf_new(seg.buf->home, LP_BUF_SMALL);
+	struct lp_buf *copy = lp_buf_new(cache->bufs, LP_BUF_SMALL);
 	if (copy == NULL)
 		return (struct lp_seg){0};
 	cache->stats.copies++;
@@ -277,47 +330,72 @@ static bool refuse(struct lp_block_cache *cache)
 static bool replace(struct lp_block_cache *cache, struct entry *entry, uint32_t crc,
 		    struct lp_seg seg)
 {
-	if (entry->crc == crc)
-		return true;
-	cache->stats.stale++;
 	struct lp_seg kept = keep(cache, seg);
 	if (kept.buf == NULL) {
 		forget(cache, entry);
 		return refuse(cache);
 	}
-	drop_seg(entry);
+	drop_seg(cache, entry);
 	entry->seg = kept;
 	entry->crc = crc;
 	cache->stats.inserts++;
 	return true;
 }
 
-bool lp_block_cache_insert(struct lp_block_cache *cache, uint64_t block, uint32_t crc,
-			   struct lp_seg seg)
+static bool insert_new(struct lp_block_cache *cache, const struct lp_block_cache_item *item,
+		       bool is_known)
 {
-	LP_ASSERT(seg.len == LP_BLOCK_BYTES);
-	LP_ASSERT(!lp_range_outside(seg.offset, seg.len, seg.buf->bytes));
+	while (held_cnt(cache) >= cache->stats.limit_blocks)
+		evict_one(cache);
+	struct lp_seg kept = keep(cache, item->seg);
+	if (kept.buf == NULL)
+		return refuse(cache);
+	struct entry *entry = take_entry(cache, item->block);
+	entry->seg = kept;
+	entry->crc = item->crc;
+	entry->is_ahead = item->is_ahead;
+	/* Nobody asked for it yet: that it is remembered does not make it wanted. */
+	enqueue(cache, entry, is_known && !item->is_ahead ? MAIN : SMALL);
+	cache->stats.inserts++;
+	cache->stats.ghost_inserts += is_known && !item->is_ahead;
+	cache->stats.ahead_inserts += item->is_ahead;
+	return true;
+}
+
+bool lp_block_cache_insert(struct lp_block_cache *cache, const struct lp_block_cache_item *item)
+{
+	LP_ASSERT(item->seg.len == LP_BLOCK_BYTES);
+	LP_ASSERT(!lp_range_outside(item->seg.offset, item->seg.len, item->seg.buf->bytes));
 	if (cache->stats.limit_blocks == 0)
 		return refuse(cache);
-	struct entry *entry = find(cache, block);
-	if (entry != NULL && is_held(entry))
-		return replace(cache, entry, crc, seg);
+	if (is_late(cache, item)) {
+		cache->stats.late++;
+		return false;
+	}
+	struct entry *entry = find(cache, item->block);
+	if (entry != NULL && is_held(entry)) {
+		if (entry->crc == item->crc)
+			return true;
+		cache->stats.stale++;
+		return replace(cache, entry, item->crc, item->seg);
+	}
 	/* No ghost of its own may go to make room for it: it is taken out first. */
 	bool is_known = entry != NULL;
 	if (is_known)
 		forget(cache, entry);
-	while (held_cnt(cache) >= cache->stats.limit_blocks)
-		evict_one(cache);
-	struct lp_seg kept = keep(cache, seg);
-	if (kept.buf == NULL)
-		return refuse(cache);
-	entry = take_entry(cache, block);
-	entry->seg = kept;
-	entry->crc = crc;
-	enqueue(cache, entry, is_known ? MAIN : SMALL);
-	cache->stats.inserts++;
-	cache->stats.ghost_inserts += is_known;
-	return true;
+	return insert_new(cache, item, is_known);
+}
+
+void lp_block_cache_rewrite(struct lp_block_cache *cache, uint64_t block, uint32_t crc,
+			    struct lp_seg seg)
+{
+	LP_ASSERT(seg.len == LP_BLOCK_BYTES);
+	LP_ASSERT(!lp_range_outside(seg.offset, seg.len, seg.buf->bytes));
+	note_invalidated(cache, (struct lp_extent){block, 1});
+	struct entry *entry = find(cache, block);
+	/* Without a buffer it is forgotten, which is as good. */
+	if (entry != NULL && is_held(entry))
+		(void)replace(cache, entry, crc, seg);
 }
 
 static void invalidate_entry(struct lp_block_cache *cache, struct entry *entry)
@@ -339,6 +417,7 @@ static void invalidate_by_walk(struct lp_block_cache *cache, struct lp_extent ex
 void lp_block_cache_invalidate(struct lp_block_cache *cache, struct lp_extent extent)
 {
 	LP_ASSERT(extent.cnt <= UINT64_MAX - extent.block);
+	note_invalidated(cache, extent);
 	uint64_t known_cnt = held_cnt(cache) + cache->cnts[GHOST];
 	if (known_cnt == 0)
 		return;
@@ -355,7 +434,7 @@ void lp_block_cache_invalidate(struct lp_block_cache *cache, struct lp_extent ex
 
 /* --- Birth, death, figures -------------------------------------------------------------------- */
 
-int lp_block_cache_new(uint64_t limit_blocks, uint64_t limit_max_blocks,
+int lp_block_cache_new(struct lp_bufs *bufs, uint64_t limit_blocks, uint64_t limit_max_blocks,
 		       struct lp_block_cache **ret_cache)
 {
 	LP_ASSERT(limit_max_blocks > 0 && limit_max_blocks <= LP_BLOCK_CACHE_BLOCKS_MAX);
@@ -363,6 +442,7 @@ int lp_block_cache_new(uint64_t limit_blocks, uint64_t limit_max_blocks,
 	struct lp_block_cache *cache = calloc(1, sizeof(*cache));
 	if (cache == NULL)
 		return -ENOMEM;
+	cache->bufs = bufs;
 	/* Held ones and as many ghosts at most; ghosts are fewer, by the small queue. */
 	cache->entry_cnt = 2 * limit_max_blocks;
 	unsigned bits = 1;
@@ -392,7 +472,7 @@ void lp_block_cache_free(struct lp_block_cache *cache)
 	for (int place = SMALL; place <= MAIN; place++) {
 		struct entry *entry;
 		LP_LIST_FOREACH (queue, &cache->queues[place], entry)
-			drop_seg(entry);
+			drop_seg(cache, entry);
 	}
 	free(cache->entries);
 	free(cache->buckets);
@@ -418,8 +498,8 @@ static bool is_entry_sound(const struct lp_block_cache *cache, const struct entr
 		return false;
 	if (place == GHOST)
 		return entry->seg.buf == NULL;
-	return entry->seg.buf != NULL && entry->seg.buf->bytes == LP_BUF_SMALL &&
-	       entry->seg.buf->refs > 0;
+	return entry->seg.buf != NULL && entry->seg.buf->home == cache->bufs &&
+	       entry->seg.buf->bytes == LP_BUF_SMALL && entry->seg.buf->refs > 0;
 }
 
 bool lp_block_cache_is_sound(const struct lp_block_cache *cache)

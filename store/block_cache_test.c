@@ -21,7 +21,7 @@ static struct lp_block_cache *cache;
 static void open_cache(uint64_t limit, uint64_t limit_max)
 {
 	lp_test_ok(lp_bufs_new(REGION_BYTES, &bufs));
-	lp_test_ok(lp_block_cache_new(limit, limit_max, &cache));
+	lp_test_ok(lp_block_cache_new(bufs, limit, limit_max, &cache));
 }
 
 static struct lp_block_cache_stats stats_of(void)
@@ -55,13 +55,20 @@ static void fill(uint8_t *data, uint64_t block, uint32_t crc)
 	memcpy(data + LP_BLOCK_BYTES - sizeof(crc), &crc, sizeof(crc));
 }
 
+static bool insert_seg(uint64_t block, uint32_t crc, struct lp_seg seg)
+{
+	const struct lp_block_cache_item item = {
+		.block = block, .since = lp_block_cache_now(cache), .seg = seg, .crc = crc};
+	return lp_block_cache_insert(cache, &item);
+}
+
 static bool insert(uint64_t block, uint32_t crc)
 {
 	struct lp_buf *buf = lp_buf_new(bufs, LP_BUF_SMALL);
 	assert_non_null(buf);
 	fill(buf->data, block, crc);
 	struct lp_seg seg = {buf, 0, LP_BUF_SMALL};
-	bool is_kept = lp_block_cache_insert(cache, block, crc, seg);
+	bool is_kept = insert_seg(block, crc, seg);
 	lp_buf_put(buf);
 	return is_kept;
 }
@@ -69,7 +76,7 @@ static bool insert(uint64_t block, uint32_t crc)
 /* Looks, and checks the bytes. */
 static bool lookup(uint64_t block, uint32_t crc)
 {
-	const struct lp_seg *seg = lp_block_cache_lookup(cache, block, crc);
+	const struct lp_seg *seg = lp_block_cache_lookup(cache, block, crc, false);
 	uint64_t got_block = 0;
 	uint32_t got_crc = 0;
 	if (seg == NULL)
@@ -272,9 +279,14 @@ static void change_both(struct model *model, struct lp_prng *prng)
 		lp_block_cache_invalidate(cache, extent);
 		model_invalidate(model, extent);
 		break;
-	case 3:
-		for (uint64_t n = lp_block_cache_evict(cache, extent.cnt); n > 0; n--)
+	case 3: /* as much again, and so many fewer between */
+		extent.cnt = LP_MIN(extent.cnt, model->limit);
+		lp_block_cache_resize(cache, model->limit - extent.cnt);
+		model->limit -= extent.cnt;
+		while (model->small.cnt + model->main.cnt > model->limit)
 			model_evict(model);
+		model_trim_ghosts(model);
+		lp_block_cache_resize(cache, model->limit += extent.cnt);
 		break;
 	default:
 		model->limit = lp_prng_between(prng, 0, LIMIT_MAX);
@@ -347,11 +359,11 @@ static void test_buffers(void **state)
 	/* A small one is kept by reference. */
 	struct lp_buf *small = lp_buf_new(bufs, LP_BUF_SMALL);
 	fill(small->data, 1, 1);
-	assert_true(lp_block_cache_insert(cache, 1, 1, (struct lp_seg){small, 0, LP_BUF_SMALL}));
+	assert_true(insert_seg(1, 1, (struct lp_seg){small, 0, LP_BUF_SMALL}));
 	assert_int_equal(small->refs, 2);
-	assert_ptr_equal(lp_block_cache_lookup(cache, 1, 1)->buf, small);
+	assert_ptr_equal(lp_block_cache_lookup(cache, 1, 1, false)->buf, small);
 	/* The same again takes no second one. */
-	assert_true(lp_block_cache_insert(cache, 1, 1, (struct lp_seg){small, 0, LP_BUF_SMALL}));
+	assert_true(insert_seg(1, 1, (struct lp_seg){small, 0, LP_BUF_SMALL}));
 	assert_int_equal(small->refs, 2);
 	lp_block_cache_invalidate(cache, (struct lp_extent){1, 1});
 	assert_int_equal(small->refs, 1);
@@ -363,8 +375,7 @@ static void test_buffers(void **state)
 		uint32_t last = sizes[i] - LP_BUF_SMALL;
 		fill(large->data + last, 7, 7);
 		lp_block_cache_invalidate(cache, (struct lp_extent){7, 1});
-		assert_true(lp_block_cache_insert(cache, 7, 7,
-						  (struct lp_seg){large, last, LP_BUF_SMALL}));
+		assert_true(insert_seg(7, 7, (struct lp_seg){large, last, LP_BUF_SMALL}));
 		assert_int_equal(large->refs, 1);
 		memset(large->data, 0xff, large->bytes);
 		lp_buf_put(large);
@@ -384,17 +395,17 @@ static void test_no_buffer_for_a_copy(void **state)
 		large[i] = lp_buf_new(bufs, LP_BUF_LARGE);
 	struct lp_seg seg = {large[0], 0, LP_BUF_SMALL};
 	fill(large[0]->data, 3, 3);
-	assert_false(lp_block_cache_insert(cache, 3, 3, seg));
+	assert_false(insert_seg(3, 3, seg));
 	assert_false(lookup(3, 3));
 	assert_int_equal(stats_of().refused, 1);
 	assert_true(lp_block_cache_is_sound(cache));
 	lp_buf_put(large[1]);
-	assert_true(lp_block_cache_insert(cache, 3, 3, seg));
+	assert_true(insert_seg(3, 3, seg));
 	/* The rest of that slab goes, so that the next copy fails: the old content must go too. */
 	static struct lp_buf *small[LP_BUF_LARGE / LP_BUF_SMALL];
 	for (size_t i = 1; i < LP_ARRAY_SIZE(small); i++)
 		small[i] = lp_buf_new(bufs, LP_BUF_SMALL);
-	assert_false(lp_block_cache_insert(cache, 3, 4, seg));
+	assert_false(insert_seg(3, 4, seg));
 	assert_int_equal(stats_of().blocks, 0);
 	assert_false(lookup(3, 3));
 	for (size_t i = 0; i < LP_ARRAY_SIZE(large); i++) {
@@ -487,10 +498,6 @@ static void test_resize(void **state)
 	assert_true(stats_of().ghosts <= 270);
 	assert_int_equal(used_bytes(), 300 * LP_BUF_SMALL);
 	assert_true(lp_block_cache_is_sound(cache));
-	assert_int_equal(lp_block_cache_evict(cache, 100), 100);
-	assert_int_equal(stats_of().blocks, 200);
-	assert_int_equal(lp_block_cache_evict(cache, 1000), 200);
-	assert_int_equal(lp_block_cache_evict(cache, 1), 0);
 	lp_block_cache_resize(cache, 1);
 	for (uint64_t block = 0; block < 100; block++)
 		assert_false(read_block(block));
@@ -548,6 +555,164 @@ static void test_all_hot(void **state)
 	close_cache();
 }
 
+/* --- What comes too late ---------------------------------------------------------------------- */
+
+static bool insert_since(uint64_t block, uint32_t crc, uint64_t since)
+{
+	struct lp_buf *buf = lp_buf_new(bufs, LP_BUF_SMALL);
+	assert_non_null(buf);
+	fill(buf->data, block, crc);
+	const struct lp_block_cache_item item = {
+		.block = block, .since = since, .seg = {buf, 0, LP_BUF_SMALL}, .crc = crc};
+	bool is_kept = lp_block_cache_insert(cache, &item);
+	lp_buf_put(buf);
+	return is_kept;
+}
+
+/* The case in which the crc does not help: another content has the same one. So it is not only an
+ * entry that must go when its block is freed or rewritten, but also what is on its way then. */
+static void test_too_late(void **state)
+{
+	(void)state;
+	struct lp_buf *fresh = NULL;
+	open_cache(64, 64);
+	for (uint64_t block = 100; block < 108; block++) {
+		uint64_t since = lp_block_cache_now(cache);
+		lp_block_cache_invalidate(cache, (struct lp_extent){block - 3, 4});
+		assert_false(insert_since(block, 1, since));
+		assert_false(lookup(block, 1));
+		assert_true(insert_since(block, 1, lp_block_cache_now(cache)));
+		since = lp_block_cache_now(cache);
+		fresh = lp_buf_new(bufs, LP_BUF_SMALL);
+		fill(fresh->data, block, 2);
+		lp_block_cache_rewrite(cache, block, 1, (struct lp_seg){fresh, 0, LP_BUF_SMALL});
+		/* The old content, with the crc of the new one: the new one stays. */
+		assert_false(insert_since(block, 1, since));
+		const struct lp_seg *seg = lp_block_cache_lookup(cache, block, 1, false);
+		assert_ptr_equal(seg->buf, fresh);
+		lp_buf_put(fresh);
+	}
+	assert_int_equal(stats_of().late, 16);
+	/* Of a huge extent each block. */
+	uint64_t since = lp_block_cache_now(cache);
+	lp_block_cache_invalidate(cache, (struct lp_extent){0, UINT64_C(1) << 40});
+	assert_false(insert_since(0, 1, since));
+	assert_false(insert_since((UINT64_C(1) << 40) - 1, 1, since));
+	assert_int_equal(stats_of().blocks, 0);
+	/* What is freed elsewhere seldom matters. */
+	uint64_t kept = 0;
+	for (uint64_t block = 0; block < 60; block++) {
+		since = lp_block_cache_now(cache);
+		lp_block_cache_invalidate(cache, (struct lp_extent){1000 + block, 1});
+		kept += insert_since(block, 1, since);
+	}
+	assert_true(kept >= 58);
+	close_cache();
+}
+
+static void test_rewrite(void **state)
+{
+	(void)state;
+	open_cache(100, 100);
+	struct lp_buf *large = lp_buf_new(bufs, LP_BUF_MEDIUM);
+	struct lp_seg seg = {large, 8192, LP_BUF_SMALL};
+	/* What is not there does not come in, and a ghost stays one. */
+	for (uint64_t block = 0; block < 150; block++)
+		(void)read_block(block);
+	uint64_t ghosts = stats_of().ghosts;
+	fill(large->data + 8192, 20, 9);
+	lp_block_cache_rewrite(cache, 20, 9, seg);
+	lp_block_cache_rewrite(cache, 5000, 9, seg);
+	assert_int_equal(stats_of().ghosts, ghosts);
+	assert_int_equal(stats_of().blocks, 100);
+	assert_false(lookup(20, 9));
+	/* What is there has its new content, and readers keep the old one. */
+	struct lp_buf *old = lp_buf_get(lp_block_cache_lookup(cache, 149, 149, false)->buf);
+	fill(large->data + 8192, 149, 9);
+	lp_block_cache_rewrite(cache, 149, 9, seg);
+	memset(large->data, 0xff, large->bytes);
+	assert_true(lookup(149, 9));
+	assert_false(lookup(149, 149));
+	uint64_t block = 0;
+	memcpy(&block, old->data, sizeof(block));
+	assert_int_equal(block, 149);
+	assert_int_equal(old->refs, 1);
+	lp_buf_put(old);
+	lp_buf_put(large);
+	close_cache();
+}
+
+/* --- Reading ahead ---------------------------------------------------------------------------- */
+
+static void insert_ahead(uint64_t block)
+{
+	struct lp_buf *buf = lp_buf_new(bufs, LP_BUF_SMALL);
+	assert_non_null(buf);
+	fill(buf->data, block, (uint32_t)block);
+	const struct lp_block_cache_item item = {.block = block,
+						 .since = lp_block_cache_now(cache),
+						 .seg = {buf, 0, LP_BUF_SMALL},
+						 .crc = (uint32_t)block,
+						 .is_ahead = true};
+	assert_true(lp_block_cache_insert(cache, &item));
+	lp_buf_put(buf);
+}
+
+/* A reader that comes by once, in whatever pieces, with or without read-ahead, leaves main alone.
+ */
+static void test_one_pass_in_pieces(void **state)
+{
+	(void)state;
+	open_cache(100, 100);
+	for (int round = 0; round < 4; round++) {
+		for (uint64_t block = 0; block < 60; block++)
+			(void)read_block(block);
+	}
+	for (uint64_t block = 1000; block < 2000; block++) {
+		if (block % 2 == 0)
+			insert_ahead(block);
+		else
+			(void)read_block(block);
+		for (int piece = block % 2 == 0 ? 0 : 1; piece < 8; piece++)
+			assert_non_null(
+				lp_block_cache_lookup(cache, block, (uint32_t)block, piece > 0));
+	}
+	uint64_t hits = 0;
+	for (uint64_t block = 0; block < 60; block++)
+		hits += lookup(block, (uint32_t)block);
+	assert_true(hits >= 57);
+	assert_int_equal(stats_of().ahead_inserts, 500);
+	assert_int_equal(stats_of().ahead_used, 500);
+	assert_int_equal(stats_of().ahead_wasted, 0);
+	/* Read ahead and not used: evicted, forgotten, stale. */
+	for (uint64_t block = 3000; block < 3200; block++)
+		insert_ahead(block);
+	assert_true(lp_block_cache_has(cache, 3199));
+	assert_false(lp_block_cache_has(cache, 3000));
+	lp_block_cache_invalidate(cache, (struct lp_extent){3000, 199});
+	assert_false(lookup(3199, 1));
+	assert_int_equal(stats_of().ahead_wasted, 200);
+	assert_int_equal(stats_of().ahead_used, 500);
+	close_cache();
+}
+
+static void test_buffers_of_others(void **state)
+{
+	(void)state;
+	struct lp_bufs *others = NULL;
+	open_cache(8, 8);
+	lp_test_ok(lp_bufs_new(1 << 20, &others));
+	struct lp_buf *buf = lp_buf_new(others, LP_BUF_SMALL);
+	fill(buf->data, 3, 3);
+	assert_true(insert_seg(3, 3, (struct lp_seg){buf, 0, LP_BUF_SMALL}));
+	assert_int_equal(buf->refs, 1);
+	lp_buf_put(buf);
+	lp_bufs_free(others); /* asserts that none is held */
+	assert_true(lookup(3, 3));
+	assert_int_equal(stats_of().copies, 1);
+	close_cache();
+}
+
 static void resize_beyond(void *arg)
 {
 	(void)arg;
@@ -557,13 +722,13 @@ static void resize_beyond(void *arg)
 static void insert_short(void *arg)
 {
 	struct lp_buf *buf = arg;
-	(void)lp_block_cache_insert(cache, 1, 1, (struct lp_seg){buf, 0, 512});
+	(void)insert_seg(1, 1, (struct lp_seg){buf, 0, 512});
 }
 
 static void insert_outside(void *arg)
 {
 	struct lp_buf *buf = arg;
-	(void)lp_block_cache_insert(cache, 1, 1, (struct lp_seg){buf, 512, LP_BUF_SMALL});
+	(void)insert_seg(1, 1, (struct lp_seg){buf, 512, LP_BUF_SMALL});
 }
 
 static void test_breaches(void **state)
@@ -592,6 +757,10 @@ int main(void)
 		cmocka_unit_test(test_resize),
 		cmocka_unit_test(test_huge_invalidations),
 		cmocka_unit_test(test_all_hot),
+		cmocka_unit_test(test_too_late),
+		cmocka_unit_test(test_rewrite),
+		cmocka_unit_test(test_one_pass_in_pieces),
+		cmocka_unit_test(test_buffers_of_others),
 		cmocka_unit_test(test_breaches),
 	};
 	return lp_test_main(tests, "store/block_cache");

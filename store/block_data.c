@@ -3,6 +3,8 @@
  * writes. What they do then is block_edit.c's. */
 #include <string.h>
 
+#include "base/crc32c.h"
+#include "store/block_cached.h"
 #include "store/block_edit.h"
 
 #define HOPES_MAX  50u   /* of a millisecond */
@@ -58,6 +60,22 @@ static void take_content(struct lpi_solo *solo, const struct lpi_inode *from)
 	solo->old_crc = lp_crc32c_combine(from->rec.content_crc, lp_csum_zeros(rest), rest);
 }
 
+/* Its old content is in the cache, and copied; bad in memory counts as not there. */
+static bool copy_cached(const struct lpi_txn *txn, const struct lpi_solo *solo)
+{
+	struct lpi_cached *cached = txn->block->cached;
+	const struct lp_seg *seg =
+		cached == NULL ? NULL
+			       : lpi_cached_find(cached, solo->old_device, solo->old_crc, false);
+	if (seg == NULL)
+		return false;
+	memcpy(solo->buf->data, seg->buf->data + seg->offset, LP_BLOCK_BYTES);
+	if (LP_LIKELY(lp_crc32c(0, solo->buf->data, LP_BLOCK_BYTES) == solo->old_crc))
+		return true;
+	lpi_cached_drop(cached, solo->old_device);
+	return false;
+}
+
 static int take_mapped(struct lpi_txn *txn, struct lpi_solo *solo)
 {
 	const struct lp_extmap_range range = {solo->block, 1};
@@ -78,10 +96,10 @@ static int take_mapped(struct lpi_txn *txn, struct lpi_solo *solo)
 	solo->device = segment.block;
 	if (solo->is_zero)
 		return 0;
-	if (!lp_pending_find(txn->block->pending, segment.block, &seg, &crc))
-		solo->is_read = true;
-	else
+	if (lp_pending_find(txn->block->pending, segment.block, &seg, &crc))
 		memcpy(solo->buf->data, seg.buf->data + seg.offset, LP_BLOCK_BYTES);
+	else
+		solo->is_read = !copy_cached(txn, solo);
 	return 0;
 }
 
@@ -213,9 +231,11 @@ static bool needs_copy(const struct lpi_edit *edit)
 {
 	struct lpi_range_at at = lpi_range_begin(edit);
 	struct lp_seg seg;
-	for (uint64_t i = 0; i < edit->range.cnt; i++) {
-		if (!lpi_range_next(&at, &seg))
+	for (uint64_t left = edit->range.cnt; left > 0;) {
+		uint64_t blocks = lpi_range_run(&at, left, &seg);
+		if (blocks == 0)
 			return true;
+		left -= blocks;
 	}
 	return false;
 }
@@ -357,6 +377,47 @@ static bool write_grows(const struct lpi_edit *edit)
 	return grows;
 }
 
+/* Whether all of the range may be written where it is: because it is ours alone, or because it has
+ * space and no content. */
+static int look_at_range(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lp_extmap_range left = edit->range;
+	struct lpi_found found;
+	bool all_own = edit->path == LP_PATH_DEFERRED;
+	bool all_unwritten = true;
+	if (edit->change->type != LP_CHANGE_WRITE || edit->extent_cnt > 0)
+		return 0;
+	while (left.cnt > 0 && (all_own || all_unwritten)) {
+		int err = lpi_edit_lookup(txn, edit->inode, left, &found);
+		if (err != 0)
+			return err;
+		for (int i = 0; i < found.cnt; i++) {
+			const struct lp_extmap_segment *segment = &found.segments[i];
+			all_own &= segment->kind == LP_EXTMAP_DATA && !segment->is_shared;
+			all_unwritten &= segment->kind == LP_EXTMAP_UNWRITTEN;
+			left.first += segment->range.cnt;
+			left.cnt -= segment->range.cnt;
+		}
+	}
+	edit->is_in_place = edit->range.cnt > 0 && all_own;
+	edit->is_unwritten = edit->range.cnt > 0 && all_unwritten;
+	return 0;
+}
+
+/* There is no space for a copy of what is overwritten: a full store takes the write where it is,
+ * unless direct is what somebody asked for (P6). */
+static int defer_instead(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	edit->path = LP_PATH_DEFERRED;
+	int err = look_at_range(txn);
+	if (err == 0 && edit->is_in_place)
+		return 0;
+	edit->path = LP_PATH_DIRECT;
+	return err == 0 ? lpi_txn_wait_space(txn) : err;
+}
+
 static int take_space(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -365,6 +426,9 @@ static int take_space(struct lpi_txn *txn)
 		err = take_range(txn);
 	for (uint32_t i = 0; i < edit->solo_cnt && err == 0; i++)
 		err = take_solo(txn, &edit->solos[i]);
+	if (err == -ENOSPC && edit->path == LP_PATH_DIRECT && edit->extent_cnt == 0 &&
+	    lpi_edit_may_defer(txn))
+		return defer_instead(txn);
 	if (err == -ENOSPC)
 		return lpi_txn_wait_space(txn);
 	return err;
@@ -443,6 +507,8 @@ static int written(struct lpi_edit *edit)
 	if (edit->job.running > 0)
 		return LPI_WAIT;
 	lpi_job_fini(&edit->job);
+	if (err == -ENOSPC)
+		return err; /* of a sparse image's host: that of the store (rule S7) */
 	return err < 0 ? -EIO : 0;
 }
 
@@ -476,37 +542,45 @@ bool lpi_edit_is_writing(const struct lpi_edit *edit)
 
 /* --- The stages ------------------------------------------------------------------------------- */
 
-/* Whether all of the range may be written where it is: because it is ours alone, or because it has
- * space and no content. */
-static int look_at_range(struct lpi_txn *txn)
-{
-	struct lpi_edit *edit = &txn->edit;
-	struct lp_extmap_range left = edit->range;
-	struct lpi_found found;
-	bool all_own = edit->path == LP_PATH_DEFERRED;
-	bool all_unwritten = true;
-	if (edit->change->type != LP_CHANGE_WRITE || edit->extent_cnt > 0)
-		return 0;
-	while (left.cnt > 0 && (all_own || all_unwritten)) {
-		int err = lpi_edit_lookup(txn, edit->inode, left, &found);
-		if (err != 0)
-			return err;
-		for (int i = 0; i < found.cnt; i++) {
-			const struct lp_extmap_segment *segment = &found.segments[i];
-			all_own &= segment->kind == LP_EXTMAP_DATA && !segment->is_shared;
-			all_unwritten &= segment->kind == LP_EXTMAP_UNWRITTEN;
-			left.first += segment->range.cnt;
-			left.cnt -= segment->range.cnt;
-		}
-	}
-	edit->is_in_place = edit->range.cnt > 0 && all_own;
-	edit->is_unwritten = edit->range.cnt > 0 && all_unwritten;
-	return 0;
-}
-
 static int pin(void *arg, struct lpi_node *node)
 {
 	return lpi_txn_pin(arg, node);
+}
+
+/* An inode that was never there: it exists from the turn that applies on, as one that was
+ * removed. */
+static int dig_grave(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lpi_block *block = txn->block;
+	struct lpi_node *node = NULL;
+	if (lpi_trims_are_many(block))
+		return lpi_txn_wait_memory(txn);
+	int err = edit->grave_trim == NULL ? lpi_trim_new(block, &edit->grave_trim) : 0;
+	if (err == 0)
+		err = lpi_node_load(&block->nodes, LPI_NODE_INODE,
+				    lp_store_new_ino(&block->base).nr,
+				    (struct lp_kv_bytes){NULL, 0}, &node);
+	if (err == 0)
+		err = lpi_txn_pin(txn, node);
+	if (err == 0)
+		edit->grave = lpi_inode_of(node);
+	return err;
+}
+
+/* Shared blocks scattered over so many groups of counts that one commit could not hold these, as
+ * those of a clone of a fragmented file may be, are not released at once: they move to an inode
+ * that is being removed, by the same commit, and its trim releases them step by step (rule S6). */
+static int plan_grave(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lpi_release_plan plan = {.warmer = &txn->warmer};
+	if (edit->grave != NULL)
+		return 0;
+	int err = lpi_release_count(&plan, edit->inode, edit->range, true);
+	if (err == 0 && plan.refs_cnt > LPI_GROUPS_MAX)
+		err = dig_grave(txn);
+	return err;
 }
 
 /* Bounds what the group must set aside. */
@@ -514,9 +588,12 @@ static int plan_release(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
 	struct lpi_release_plan plan = {.warmer = &txn->warmer, .pin = pin, .arg = txn};
-	int err = 0;
-	if (edit->range.cnt > 0 && !edit->is_in_place && !edit->is_unwritten)
+	bool releases = edit->range.cnt > 0 && !edit->is_in_place && !edit->is_unwritten;
+	int err = releases ? plan_grave(txn) : 0;
+	plan.spares_shared = edit->grave != NULL;
+	if (err == 0 && releases)
 		err = lpi_release_prepare(&plan, edit->inode, edit->range, true);
+	plan.spares_shared = false;
 	for (uint32_t i = 0; i < edit->solo_cnt && err == 0; i++) {
 		const struct lp_extmap_range range = {edit->solos[i].block, 1};
 		if (edit->solos[i].has_new_block)
@@ -612,5 +689,8 @@ void lpi_edit_fini(struct lpi_txn *txn, bool is_applied)
 	if (edit->trim != NULL)
 		lpi_trim_free(edit->trim);
 	edit->trim = NULL;
+	if (edit->grave_trim != NULL)
+		lpi_trim_free(edit->grave_trim);
+	edit->grave_trim = NULL;
 	lpi_block_memory_freed(txn->block);
 }

@@ -3,17 +3,22 @@
  * one piece of one turn. */
 #include <string.h>
 
+#include "store/block_cached.h"
 #include "store/block_edit.h"
 
 /* --- The blocks of a range -------------------------------------------------------------------- */
 
-static const struct lpi_solo *solo_in_range(const struct lpi_edit *edit, uint64_t block)
+/* The first one in the range that is not in front of the block, or NULL. */
+static const struct lpi_solo *next_solo(const struct lpi_edit *edit, uint64_t block)
 {
+	const struct lpi_solo *next = NULL;
 	for (uint32_t i = 0; i < edit->solo_cnt; i++) {
-		if (edit->solos[i].is_in_range && edit->solos[i].block == block)
-			return &edit->solos[i];
+		const struct lpi_solo *solo = &edit->solos[i];
+		if (solo->is_in_range && solo->block >= block &&
+		    (next == NULL || solo->block < next->block))
+			next = solo;
 	}
-	return NULL;
+	return next;
 }
 
 struct lpi_range_at lpi_range_begin(const struct lpi_edit *edit)
@@ -25,23 +30,35 @@ struct lpi_range_at lpi_range_begin(const struct lpi_edit *edit)
 	};
 }
 
-bool lpi_range_next(struct lpi_range_at *at, struct lp_seg *ret_seg)
+static uint64_t copied_run(struct lpi_range_at *at, uint64_t max, struct lp_seg *ret_seg)
 {
 	const struct lpi_edit *edit = at->edit;
-	const struct lpi_solo *solo = solo_in_range(edit, at->block);
-	if (solo != NULL) {
+	uint64_t offset = at->copied % edit->copy_bytes;
+	uint64_t bytes = LP_MIN(max << LP_BLOCK_SHIFT, edit->copy_bytes - offset);
+	*ret_seg = (struct lp_seg){edit->copies[at->copied / edit->copy_bytes], (uint32_t)offset,
+				   (uint32_t)bytes};
+	at->copied += bytes;
+	return bytes >> LP_BLOCK_SHIFT;
+}
+
+uint64_t lpi_range_run(struct lpi_range_at *at, uint64_t max, struct lp_seg *ret_seg)
+{
+	const struct lpi_edit *edit = at->edit;
+	const struct lpi_solo *solo = next_solo(edit, at->block);
+	uint64_t blocks = 1;
+	LP_ASSERT(max > 0);
+	if (solo != NULL && solo->block > at->block)
+		max = LP_MIN(max, solo->block - at->block);
+	if (solo != NULL && solo->block == at->block) {
 		lpi_payload_skip(&at->payload, solo->piece.len_bytes);
 		*ret_seg = (struct lp_seg){solo->buf, 0, LP_BLOCK_BYTES};
 	} else if (edit->copy_cnt > 0) {
-		*ret_seg =
-			(struct lp_seg){edit->copies[at->copied / edit->copy_bytes],
-					(uint32_t)(at->copied % edit->copy_bytes), LP_BLOCK_BYTES};
-		at->copied += LP_BLOCK_BYTES;
-	} else if (!lpi_payload_block(&at->payload, ret_seg)) {
-		return false;
+		blocks = copied_run(at, max, ret_seg);
+	} else {
+		blocks = lpi_payload_run(&at->payload, max, ret_seg);
 	}
-	at->block++;
-	return true;
+	at->block += blocks;
+	return blocks;
 }
 
 static bool continues(const struct lp_seg *run, const struct lp_seg *seg)
@@ -52,14 +69,15 @@ static bool continues(const struct lp_seg *run, const struct lp_seg *seg)
 uint64_t lpi_range_fill(struct lpi_range_at *at, struct lpi_io *io, uint64_t max)
 {
 	struct lp_seg run = {0};
-	uint64_t blocks = 0;
-	for (; blocks < max; blocks++) {
+	uint64_t done = 0;
+	while (done < max) {
 		struct lpi_range_at before = *at;
 		struct lp_seg seg;
-		bool is_aligned = lpi_range_next(at, &seg);
-		LP_ASSERT(is_aligned); /* else it was copied */
+		uint64_t blocks = lpi_range_run(at, max - done, &seg);
+		LP_ASSERT(blocks > 0); /* else it was copied */
 		if (run.len > 0 && continues(&run, &seg)) {
 			run.len += seg.len;
+			done += blocks;
 			continue;
 		}
 		if (run.len > 0) {
@@ -72,13 +90,14 @@ uint64_t lpi_range_fill(struct lpi_range_at *at, struct lpi_io *io, uint64_t max
 			break;
 		}
 		run = seg;
+		done += blocks;
 	}
 	if (run.len > 0) {
 		bool fits = lpi_io_add(io, run);
 		LP_ASSERT(fits);
 	}
-	LP_ASSERT(blocks > 0);
-	return blocks;
+	LP_ASSERT(done > 0);
+	return done;
 }
 
 void lpi_edit_collect_crcs(struct lpi_edit *edit)
@@ -129,10 +148,14 @@ void lpi_edit_need(const struct lpi_txn *txn, struct lp_commit_need *need)
 	need->batch_bytes += (uint32_t)LP_EXTMAP_ROOT_BYTES_MAX;
 	need->batch_bytes += edit->need_leaves * LPI_LEAF_NEED;
 	need->batch_bytes += edit->trim != NULL ? LPI_TRIM_NEED : 0u;
+	if (edit->grave != NULL)
+		need->batch_bytes +=
+			LPI_TRIM_NEED + (uint32_t)LP_EXTMAP_ROOT_BYTES_MAX +
+			(uint32_t)(edit->range.cnt / LP_EXTMAP_LEAF_BLOCKS + 1) * LPI_LEAF_NEED;
 	need->change_cnt += edit->need_changes + edit->extent_cnt;
 	for (uint32_t i = 0; i < edit->solo_cnt; i++)
 		need->change_cnt += edit->solos[i].has_new_block;
-	need->data_cnt += (uint32_t)lpi_edit_deferred(edit);
+	lp_shard_defer_need(txn->block->shard, (uint32_t)lpi_edit_deferred(edit), need);
 }
 
 /* --- Maps ------------------------------------------------------------------------------------- */
@@ -149,23 +172,87 @@ static bool reserve(struct lpi_block *block, struct lpi_inode *inode, struct lp_
 	return false;
 }
 
-static void replace(struct lpi_block *block, struct lpi_inode *inode, struct lp_extmap_range range,
-		    const struct lp_extmap_new *fresh)
+/* Of what comes free in the edit's range; the edges of an edit lie outside. */
+static void release(struct lpi_txn *txn, struct lp_extmap_range range,
+		    struct lp_extmap_released *released)
 {
-	struct lp_extmap_released released = {.items = block->releases, .max = LPI_SCRATCH_BLOCKS};
-	if (!reserve(block, inode, range, fresh->extents_cnt))
-		return;
-	lp_extmap_replace(&inode->map, range, fresh, &released);
-	lpi_release_apply(block, &released);
+	const struct lpi_edit *edit = &txn->edit;
+	size_t cnt = 0;
+	bool is_moved = edit->grave != NULL && range.first >= edit->range.first &&
+			range.first < edit->range.first + edit->range.cnt;
+	for (size_t i = 0; i < released->cnt && is_moved; i++) {
+		if (!released->items[i].is_shared)
+			released->items[cnt++] = released->items[i];
+	}
+	if (is_moved)
+		released->cnt = cnt;
+	lpi_release_apply(txn->block, released);
 }
 
-static void punch(struct lpi_block *block, struct lpi_inode *inode, struct lp_extmap_range range)
+static void replace(struct lpi_txn *txn, struct lp_extmap_range range,
+		    const struct lp_extmap_new *fresh)
 {
-	struct lp_extmap_released released = {.items = block->releases, .max = LPI_SCRATCH_BLOCKS};
-	if (!reserve(block, inode, range, 0))
+	struct lpi_inode *inode = txn->edit.inode;
+	struct lp_extmap_released released = {.items = txn->block->releases,
+					      .max = LPI_SCRATCH_BLOCKS};
+	if (!reserve(txn->block, inode, range, fresh->extents_cnt))
+		return;
+	lp_extmap_replace(&inode->map, range, fresh, &released);
+	release(txn, range, &released);
+}
+
+static void punch(struct lpi_txn *txn, struct lp_extmap_range range)
+{
+	struct lpi_inode *inode = txn->edit.inode;
+	struct lp_extmap_released released = {.items = txn->block->releases,
+					      .max = LPI_SCRATCH_BLOCKS};
+	if (!reserve(txn->block, inode, range, 0))
 		return;
 	lp_extmap_punch(&inode->map, range, &released);
-	lpi_release_apply(block, &released);
+	release(txn, range, &released);
+}
+
+/* --- Graves ----------------------------------------------------------------------------------- */
+
+/* One extent has an owner as before: the counts stay. */
+static void bury_segment(struct lpi_txn *txn, const struct lp_extmap_segment *segment,
+			 const uint32_t *crcs, uint64_t *at)
+{
+	struct lpi_inode *grave = txn->edit.grave;
+	const struct lp_extmap_range to = {*at, segment->range.cnt};
+	const struct lp_extent extent = {segment->block, segment->range.cnt};
+	const struct lp_extmap_new fresh = {
+		.extents = &extent, .extents_cnt = 1, .crcs = crcs, .is_shared = true};
+	struct lp_extmap_released none = {.items = txn->block->releases, .max = LPI_SCRATCH_BLOCKS};
+	if (!reserve(txn->block, grave, to, 1))
+		return;
+	lp_extmap_replace(&grave->map, to, &fresh, &none);
+	*at += to.cnt;
+}
+
+/* The shared blocks of the range, before it changes. */
+static void bury(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lpi_block *block = txn->block;
+	struct lpi_trim *trim = edit->grave_trim;
+	uint64_t at = 0;
+	int cnt = lp_extmap_lookup(&edit->inode->map, edit->range, block->segments,
+				   (int)LPI_SCRATCH_BLOCKS, block->crcs);
+	LP_ASSERT(cnt > 0); /* its leaves are in memory */
+	for (int i = 0; i < cnt; i++) {
+		const struct lp_extmap_segment *segment = &block->segments[i];
+		if (segment->is_shared)
+			bury_segment(txn, segment,
+				     block->crcs + (segment->range.first - edit->range.first), &at);
+	}
+	edit->grave->node.exists = true;
+	edit->grave->rec.type = LP_INODE_TYPE_FILE;
+	edit->grave->rec.version_nr = 1;
+	edit->grave->rec.size_bytes = at << LP_BLOCK_SHIFT;
+	edit->grave_trim = NULL;
+	lpi_trim_begin(trim, edit->grave, 0, true);
+	lpi_node_changed(&edit->grave->node);
 }
 
 static void mark_written(struct lpi_block *block, struct lpi_inode *inode,
@@ -184,7 +271,7 @@ static void defer(struct lpi_txn *txn, uint64_t file_block, uint64_t device_bloc
 					     .file_block = file_block,
 					     .device_block = device_block,
 					     .crc = crc};
-	lp_shard_defer(txn->block->shard, &about, seg);
+	lpi_block_defer(txn->block, &about, seg);
 }
 
 static void apply_solo(struct lpi_txn *txn, const struct lpi_solo *solo)
@@ -199,7 +286,7 @@ static void apply_solo(struct lpi_txn *txn, const struct lpi_solo *solo)
 	      (struct lp_seg){solo->buf, 0, LP_BLOCK_BYTES});
 	if (solo->has_new_block) {
 		lp_shard_taken(block->shard, extent);
-		replace(block, inode, range,
+		replace(txn, range,
 			&(struct lp_extmap_new){
 				.extents = &extent, .extents_cnt = 1, .crcs = &solo->crc});
 	} else if (solo->is_unwritten) {
@@ -265,8 +352,8 @@ static void defer_in_place(struct lpi_txn *txn)
 	for (int i = 0; i < cnt; i++) {
 		for (uint64_t k = 0; k < segments[i].range.cnt; k++) {
 			struct lp_seg seg;
-			bool is_aligned = lpi_range_next(&at, &seg);
-			LP_ASSERT(is_aligned);
+			uint64_t got = lpi_range_run(&at, 1, &seg);
+			LP_ASSERT(got == 1);
 			defer(txn, segments[i].range.first + k, segments[i].block + k, *crc++, seg);
 		}
 	}
@@ -280,8 +367,8 @@ static void defer_new(struct lpi_txn *txn)
 	for (uint32_t i = 0; i < edit->extent_cnt; i++) {
 		for (uint64_t k = 0; k < edit->extents[i].cnt; k++, done++) {
 			struct lp_seg seg;
-			bool is_aligned = lpi_range_next(&at, &seg);
-			LP_ASSERT(is_aligned);
+			uint64_t got = lpi_range_run(&at, 1, &seg);
+			LP_ASSERT(got == 1);
 			defer(txn, edit->range.first + done, edit->extents[i].block + k,
 			      edit->crcs[done], seg);
 		}
@@ -311,7 +398,7 @@ static void write_range(struct lpi_txn *txn)
 	take_extents(txn);
 	if (is_deferred)
 		defer_new(txn);
-	replace(txn->block, inode, edit->range,
+	replace(txn, edit->range,
 		&(struct lp_extmap_new){.extents = edit->extents,
 					.extents_cnt = edit->extent_cnt,
 					.crcs = edit->crcs});
@@ -352,7 +439,7 @@ static void apply_truncate(struct lpi_txn *txn)
 	uint64_t size = edit->change->data.offset;
 	cut_content(inode, size);
 	if (edit->range.cnt > 0)
-		punch(txn->block, inode, edit->range);
+		punch(txn, edit->range);
 	apply_solos(txn);
 	inode->rec.size_bytes = size;
 	if (edit->trim == NULL)
@@ -383,7 +470,7 @@ static void apply_punch(struct lpi_txn *txn)
 	struct lpi_edit *edit = &txn->edit;
 	punch_content(edit);
 	if (edit->range.cnt > 0)
-		punch(txn->block, edit->inode, edit->range);
+		punch(txn, edit->range);
 	apply_solos(txn);
 }
 
@@ -396,7 +483,7 @@ static void apply_prealloc(struct lpi_txn *txn)
 	if (edit->range.cnt == 0)
 		return;
 	take_extents(txn);
-	replace(txn->block, edit->inode, edit->range,
+	replace(txn, edit->range,
 		&(struct lp_extmap_new){.extents = edit->extents, .extents_cnt = edit->extent_cnt});
 }
 
@@ -418,7 +505,7 @@ static void clone_segment(struct lpi_txn *txn, const struct lp_extmap_segment *s
 	if (!segment->is_shared && reserve(block, edit->src, segment->range, 0))
 		lp_extmap_mark_shared(&edit->src->map, segment->range);
 	lpi_share_apply(block, extent, segment->is_shared);
-	replace(block, edit->inode, to,
+	replace(txn, to,
 		&(struct lp_extmap_new){
 			.extents = &extent, .extents_cnt = 1, .crcs = crcs, .is_shared = true});
 }
@@ -430,7 +517,7 @@ static void apply_clone(struct lpi_txn *txn)
 	struct lp_inode *rec = &edit->inode->rec;
 	struct lp_extmap_range src = lpi_edit_src_range(edit);
 	drop_content(edit->inode);
-	punch(block, edit->inode, edit->range);
+	punch(txn, edit->range);
 	int cnt = lp_extmap_lookup(&edit->src->map, src, block->segments, (int)LPI_SCRATCH_BLOCKS,
 				   block->crcs);
 	LP_ASSERT(cnt > 0);
@@ -447,6 +534,8 @@ static void apply_clone(struct lpi_txn *txn)
 
 void lpi_edit_apply(struct lpi_txn *txn)
 {
+	if (txn->edit.grave != NULL)
+		bury(txn);
 	switch (txn->edit.change->type) {
 	case LP_CHANGE_WRITE:
 		apply_write(txn);

@@ -13,6 +13,8 @@ void lpi_edit_init(struct lpi_edit *edit);
 /* The path of a write of so many bytes, if it is not inline. Asked once for each write. */
 enum lp_write_path lpi_edit_choose_path(struct lpi_block *block, const struct lp_change *change,
 					uint64_t length);
+/* A write that was to be direct may be deferred all the same. */
+bool lpi_edit_may_defer(const struct lpi_txn *txn);
 int lpi_edit_plan(struct lpi_txn *txn) LP_MUST_CHECK;
 /* Of a clone: the counts of what will be shared, in memory. */
 int lpi_edit_plan_shared(struct lpi_txn *txn) LP_MUST_CHECK;
@@ -40,8 +42,9 @@ struct lpi_range_at {
 };
 
 struct lpi_range_at lpi_range_begin(const struct lpi_edit *edit);
-/* False: the block is not aligned in memory, and needs a copy. */
-bool lpi_range_next(struct lpi_range_at *at, struct lp_seg *ret_seg);
+/* The next blocks, up to `max`, that lie in one piece; how many. 0: the next one is not aligned in
+ * memory, and needs a copy. */
+uint64_t lpi_range_run(struct lpi_range_at *at, uint64_t max, struct lp_seg *ret_seg);
 /* Adds up to `max` blocks to the io; returns how many, at least one. */
 uint64_t lpi_range_fill(struct lpi_range_at *at, struct lpi_io *io, uint64_t max);
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/workers.h"
+#include "store/block_impl.h"
 #include "store/devices.h"
 #include "store/store_test.h"
 
@@ -457,6 +458,31 @@ static void test_inline(void **state)
 	run(KIND_INLINE, LP_ALLOC_EXTENT, ROUNDS);
 }
 
+#define FAR UINT64_C(100000) /* more than one record sets aside */
+
+/* Room for one record of the highest number is set aside (rule N5): numbers far apart, made by one
+ * transaction, may not put one each. */
+static void test_numbers_far_apart(void **state)
+{
+	(void)state;
+	struct rig rig;
+	struct lp_attrs attrs = {.nlink = 1, .type = LP_INODE_TYPE_FIFO};
+	struct lp_change changes[LP_STORE_TOUCHED_MAX];
+	rig_init(&rig, KIND_EMPTY, LP_ALLOC_EXTENT);
+	const struct lp_commit *commit = lpi_block_of(rig.hand.store)->commit;
+	for (uint64_t i = 0; i < LP_ARRAY_SIZE(changes); i++)
+		changes[i] = (struct lp_change){.type = LP_CHANGE_CREATE,
+						.ino = {(i + 1) * FAR},
+						.inode = {.attrs = &attrs}};
+	uint64_t before = lp_commit_stats(commit)->puts;
+	lp_test_ok(lpi_hand_txn(&rig.hand, changes, LP_ARRAY_SIZE(changes)));
+	assert_in_range(lp_commit_stats(commit)->puts - before, LP_ARRAY_SIZE(changes) + 1,
+			LP_ARRAY_SIZE(changes) + 2); /* and what the policy has learned */
+	reopen(&rig, true);
+	assert_true(lp_store_new_ino(rig.hand.store).nr > LP_ARRAY_SIZE(changes) * FAR);
+	rig_fini(&rig);
+}
+
 static void test_mixed(void **state)
 {
 	(void)state;
@@ -467,9 +493,13 @@ static void test_mixed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_small),  cmocka_unit_test(test_large),
-		cmocka_unit_test(test_empty),  cmocka_unit_test(test_omap),
-		cmocka_unit_test(test_inline), cmocka_unit_test(test_mixed),
+		cmocka_unit_test(test_small),
+		cmocka_unit_test(test_large),
+		cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_omap),
+		cmocka_unit_test(test_inline),
+		cmocka_unit_test(test_mixed),
+		cmocka_unit_test(test_numbers_far_apart),
 	};
 	struct lp_prng prng;
 	lp_prng_init(&prng, 99);

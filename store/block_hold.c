@@ -68,7 +68,7 @@ void lpi_hold_fetch(struct lpi_hold *hold, bool keep)
 
 void lpi_hold_soon(struct lpi_hold *hold)
 {
-	lp_task_queue(hold->block->options.reactor, &hold->task);
+	lpi_block_soon(hold->block, &hold->task);
 }
 
 void lpi_hold_release(struct lpi_hold *hold)

@@ -7,8 +7,10 @@
  *   block_txn.c      the life of a transaction, from claim to durable
  *   block_prepare.c  what a transaction needs, brought into memory; its guards
  *   block_apply.c    its changes, in one go
+ *   block_ino.c      numbers of inodes, and which of them no record can have
  *   block_data.c     changes of data: what is read, merged, allocated, and what is put in its place
  *   block_memory.c   who has how much memory
+ *   block_cached.c   the cache of data, and reading ahead into it
  *   block_policy.c   which path a write takes when it is to be chosen
  *   block_shared.c   extents with several owners
  *   block_trim.c     large removals and truncations, cut up (rule S6)
@@ -19,6 +21,7 @@
  *   block_get.c      short answers: one inode, one name, one value
  *   block_list.c     lists
  *   block_seek.c     where data begins or ends
+ *   block_reopen.c   after a failure: read-only from the device (rule L7)
  *
  * One rule makes all of it simple: what may wait (reading the index or the device, room, space)
  * comes first and changes nothing that others can see; when nothing is missing any more, all
@@ -58,6 +61,7 @@ struct lpi_warmer {
 	struct lp_kv_get_op get;
 	void (*ready)(struct lpi_warmer *warmer);
 	struct lp_key key;
+	struct lp_key end;     /* len 0; or what lies up to here is wanted as well */
 	uint64_t inserted_seq; /* of the index, when it was asked */
 	bool is_wanted;        /* a key was not in the cache */
 	bool is_running;
@@ -98,17 +102,32 @@ struct lpi_job;
 
 /* One read or write of a run of blocks, pinned meanwhile (rule S3). */
 struct lpi_io {
-	struct lp_bdev_op op;
+	struct lp_bdev_op op; /* of the first of those that are written together */
 	struct lp_space_pin pin;
 	struct lpi_job *job;
 	struct lp_extent extent;
 	struct lp_buf *bufs[LPI_IO_IOVS]; /* references held */
 	struct iovec iov[LPI_IO_IOVS];
-	uint32_t iov_cnt;
+	uint32_t iov_cnt;         /* its own; behind them, those of the ones it takes along */
 	struct lp_list_node node; /* of the job */
+	/* Written together: the next one, and of the first the last and how many. */
+	struct lpi_io *next_along;
+	struct lpi_io *last_along;
+	uint32_t along_cnt;
+	uint32_t along_depth; /* small writes that ran when it was submitted */
+	struct lp_list_node gather_node;
 };
 
 LP_LIST_DEFINE(lpi_io_list, struct lpi_io, node);
+/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+LP_LIST_DEFINE(lpi_gather_list, struct lpi_io, gather_node);
+
+/* Small writes of this turn, which become few large ones when the next one begins. */
+struct lpi_gather {
+	struct lp_source source;
+	struct lpi_gather_list ios; /* the first of each run */
+	uint64_t running;           /* small writes that have not ended, these included */
+};
 
 /* Several of them, and who is told when all have ended. */
 struct lpi_job {
@@ -119,13 +138,40 @@ struct lpi_job {
 	void (*ended)(struct lpi_job *job);
 };
 
+/* --- After a failure (block_reopen.c) ----------------------------------------------------------
+ */
+
+enum lpi_reopen_phase {
+	LPI_REOPEN_NONE,    /* it has not failed, or all has been done about it */
+	LPI_REOPEN_DRAIN,   /* until nothing is under way */
+	LPI_REOPEN_INDEX,   /* a helper closes the index */
+	LPI_REOPEN_SETTLE,  /* until the index's last news have come */
+	LPI_REOPEN_OPENING, /* a helper opens the shard read-only; there is none */
+};
+
+struct lpi_reopen {
+	enum lpi_reopen_phase phase;
+	bool has_failed;
+	struct lp_store_health health; /* but for DEGRADED, which is asked for */
+	struct lp_shard_events shard_events;
+	struct lp_task task;
+	struct lp_timer timer;
+	struct lp_work work;
+	int result;             /* of the opening */
+	struct lp_shard *shard; /* that was opened */
+	uint64_t seq_end;
+};
+
 /* --- The store -------------------------------------------------------------------------------- */
 
 struct lpi_txn;
 struct lpi_read;
 struct lpi_trims;
+struct lpi_cached;
 
 #define LPI_SCRATCH_BLOCKS (LP_STORE_RANGE_MAX / LP_BLOCK_BYTES + 2)
+
+#define LPI_FRESH_INOS 4096u /* more than transactions at work, which take numbers one by one */
 
 /* How long operations stayed in one state. */
 struct lpi_state_times {
@@ -136,9 +182,12 @@ struct lpi_state_times {
 LP_LIST_DEFINE(lpi_op_list, struct lp_store_op, node);
 LP_LIST_DEFINE(lpi_waiter_list, struct lp_commit_waiter, node);
 
+LP_LIST_DEFINE(lpi_soon_list, struct lp_task, node);
+
 struct lpi_block {
 	struct lp_store base;
 	struct lp_store_options options;
+	/* This and what belongs to it is NULL while it is being opened again, or could not be. */
 	struct lp_shard *shard;
 	struct lp_commit *commit; /* NULL: read-only */
 	struct lp_kv *kv;
@@ -152,6 +201,7 @@ struct lpi_block {
 	struct lp_pool *reads;
 	struct lp_pool *queries;
 	struct lp_pool *ios;
+	struct lpi_gather gather;
 	struct lpi_op_list
 		waiting_txns; /* for a slot of the pool, and what came behind, in order */
 	struct lpi_op_list waiting_reads;
@@ -160,14 +210,27 @@ struct lpi_block {
 	struct lpi_waiter_list memory_waiters;
 	struct lp_timer memory_timer;
 	struct lp_buf *zeros; /* 64 KiB of them */
+	/* Reads and questions that wait until the store was opened again. */
+	struct lpi_op_list held;
+	struct lpi_reopen reopen;
+	bool is_closing;
+	uint64_t given_reads; /* completed, and not given back yet: of those that are running */
 	uint64_t running;     /* transactions, reads, queries, trims at work */
 	uint64_t ino_next;    /* the next counter to be given */
-	uint64_t ino_bound;   /* below it everything may be in use: `S inodes` says so */
+	/* Of the last LPI_FRESH_INOS counters given: a bit for each that no create has used, so
+	 * that the index need not be asked for a record that it cannot have. */
+	uint64_t ino_fresh[LPI_FRESH_INOS / 64];
+	uint64_t ino_bound; /* below it everything may be in use: `S inodes` says so */
 	struct lpi_trims *trims;
+	struct lpi_cached *cached; /* NULL: no data is cached */
 	enum lp_write_path write_path;
 	struct lpi_policy policy;
 	struct lpi_memory memory;
 	uint32_t inline_max;
+	/* What is to go on, and not from inside of what let it: claims that were granted. */
+	struct lpi_soon_list soon;
+	struct lp_task soon_task;
+	bool is_soon;            /* it runs */
 	struct lpi_op_list done; /* completed, to be told by done_task */
 	struct lp_task done_task;
 	struct lp_task admit_task;
@@ -186,12 +249,45 @@ struct lpi_block {
 	uint64_t data_throughs;             /* of the direct path: the log's are the others */
 	uint64_t data_through_bytes;
 	struct lp_store_stats stats;
+	struct lp_store_stats past; /* what was asked of devices before a failure */
 };
 
 static inline struct lpi_block *lpi_block_of(struct lp_store *store)
 {
 	return LP_CONTAINER_OF(store, struct lpi_block, base);
 }
+
+void lpi_reopen_init(struct lpi_block *block);
+/* 0, or with what the operation ends at once. */
+int lpi_reopen_admit(const struct lpi_block *block, const struct lp_store_op *op) LP_MUST_CHECK;
+/* It is not to be begun now, and is kept until it can be. */
+bool lpi_reopen_holds(struct lpi_block *block, struct lp_store_op *op);
+/* The same for one that ended because of the failure, and has nothing any more. */
+bool lpi_reopen_takes_back(struct lpi_block *block, struct lp_store_op *op, int result);
+/* For closing: nothing more comes of it. */
+void lpi_reopen_end(struct lpi_block *block);
+void lpi_reopen_read_health(const struct lpi_block *block, struct lp_store_health *ret_health);
+/* Opens the shard; then the block's pointers to its parts are set. */
+void lpi_block_shard_options(struct lpi_block *block, struct lp_shard_options *ret_options);
+void lpi_block_set_shard(struct lpi_block *block, struct lp_shard *shard);
+/* What was asked of the devices by the shard there is goes into block->past. */
+void lpi_block_keep_stats(struct lpi_block *block);
+/* The number was given by this store since it was opened, and has not been used: no record of it
+ * was ever written. (block_ino.c) */
+bool lpi_ino_is_fresh(const struct lpi_block *block, struct lp_ino ino);
+/* The next number; it is fresh. */
+struct lp_ino lpi_ino_new(struct lpi_block *block);
+/* A new inode uses the number, in the turn that applies it. */
+void lpi_ino_use(struct lpi_block *block, struct lp_ino ino);
+/* Into the group that collects: after a crash no number up to this one is given again. */
+void lpi_ino_set_aside(struct lpi_block *block, struct lp_ino ino);
+/* Reads below what the numbers in use are. */
+int lpi_ino_open(struct lpi_block *block) LP_MUST_CHECK;
+
+/* Runs the task in this turn or the next, after those that are queued so already. One that is
+ * queued by another runs in the same turn: a file's operations go on one after the other, and all
+ * those of a turn share a frame. */
+void lpi_block_soon(struct lpi_block *block, struct lp_task *task);
 
 /* Completes an operation: counts it; complete() is called a little later. */
 void lpi_block_complete(struct lpi_block *block, struct lp_store_op *op, int result);
@@ -211,10 +307,14 @@ struct lpi_io *lpi_job_add(struct lpi_job *job, enum lp_bdev_opcode opcode,
 			   struct lp_extent extent) LP_MUST_CHECK;
 /* The next part of its memory; takes a reference. False when the io has no place for more. */
 bool lpi_io_add(struct lpi_io *io, struct lp_seg seg) LP_MUST_CHECK;
-/* Submits all. ended() comes later; at least one io was added. */
+/* Submits all. ended() comes later; at least one io was added. Small writes wait until the turn is
+ * over, for others that go on where they end. */
 void lpi_job_run(struct lpi_job *job);
 /* All ios go back: before they ran, or after they ended. */
 void lpi_job_fini(struct lpi_job *job);
+/* Before the first job that writes, and after the last one. */
+void lpi_gather_start(struct lpi_block *block);
+void lpi_gather_stop(struct lpi_block *block); /* also when it was not started */
 
 /* Where each operation begins. Without a free slot of its pool it waits in its list, and begins
  * when a slot comes back. Reads and queries do not look at waiting_txns: who submits sees to it

@@ -3,17 +3,19 @@
 
 #include <stdlib.h>
 
+#include "store/block_cached.h"
 #include "store/block_txn.h"
 
 #define MEMTABLES    5u /* lp_kv_options.write_buffer_cnt as it is by default, and one */
 #define MEMTABLE_MIN (UINT64_C(4) << 20)
 #define MEMTABLE_MAX (UINT64_C(64) << 20)
-#define NODES_TABLE  (UINT64_C(65536) * sizeof(void *))
+#define NODES_SHARE  3u /* of the budget the nodes have less than this part at first */
 
 static const char *const part_names[LPI_MEMORY_PARTS] = {
 	[LPI_MEMORY_NODES] = "store nodes",         [LPI_MEMORY_INDEX_CACHE] = "index cache",
 	[LPI_MEMORY_MEMTABLES] = "index memtables", [LPI_MEMORY_FILTERS] = "index filters",
 	[LPI_MEMORY_POOLS] = "store pools",         [LPI_MEMORY_PENDING] = "deferred payloads",
+	[LPI_MEMORY_DATA_CACHE] = "data cache",
 };
 
 /* Accounts of one name are told apart by a number, which need not be that of the shard: two stores
@@ -27,8 +29,10 @@ uint64_t lpi_memory_of_pools(const struct lp_store_options *options)
 	uint64_t of_slot = lpi_txn_bytes() + lpi_read_bytes() + lpi_query_bytes();
 	uint64_t of_scratch = sizeof(struct lp_extmap_segment) + sizeof(struct lp_extmap_release) +
 			      sizeof(uint32_t);
-	return options->ops_max * of_slot + LPI_IOS * sizeof(struct lpi_io) +
-	       LPI_SCRATCH_BLOCKS * of_scratch + NODES_TABLE + LP_BUF_MEDIUM;
+	uint64_t of_cached = options->data_cache_bytes > 0 ? lpi_cached_own_bytes() : 0;
+	return options->ops_max * of_slot + of_cached + LPI_IOS * sizeof(struct lpi_io) +
+	       LPI_SCRATCH_BLOCKS * of_scratch + LP_BUF_MEDIUM +
+	       lpi_nodes_table_bytes(options->memory_bytes / NODES_SHARE);
 }
 
 void lpi_memory_divide(struct lpi_memory *memory, const struct lp_store_options *options,
@@ -41,6 +45,9 @@ void lpi_memory_divide(struct lpi_memory *memory, const struct lp_store_options 
 		memtable = options->index_buffer_bytes;
 	*memory = (struct lpi_memory){.budget_bytes = budget,
 				      .data_cache_bytes = data_bytes,
+				      .data_bytes_min = data_bytes / LPI_MEMORY_FLOOR,
+				      .data_bytes_max =
+					      data_bytes > 0 ? options->memory_bytes / 2 : 0,
 				      .memtable_bytes = memtable,
 				      .filter_bytes = budget / 24,
 				      .pool_bytes = pool_bytes};
@@ -62,14 +69,38 @@ static uint64_t caches_now(const struct lpi_memory *memory, uint64_t filter_byte
 	return LP_MAX(left, least);
 }
 
+/* To the data, or from it. */
+static void move_data(struct lpi_memory *memory, uint64_t data_cost, uint64_t other_cost,
+		      uint64_t filter_bytes)
+{
+	uint64_t caches = caches_now(memory, filter_bytes);
+	uint64_t least = 2 * (memory->budget_bytes / LPI_MEMORY_FLOOR);
+	uint64_t step = 0;
+	if (data_cost >= LPI_MEMORY_COST_MIN && data_cost > other_cost) {
+		step = LP_MIN(caches / LPI_MEMORY_STEP, LPI_MEMORY_DATA_STEP);
+		step = LP_MIN(step, caches - least);
+		step = LP_MIN(step, memory->data_bytes_max - memory->data_cache_bytes);
+		memory->data_cache_bytes += step;
+		memory->caches_bytes -= step;
+	} else if (other_cost >= LPI_MEMORY_COST_MIN && other_cost > data_cost) {
+		step = LP_MIN(memory->data_cache_bytes / LPI_MEMORY_STEP, LPI_MEMORY_DATA_STEP);
+		step = LP_MIN(step, memory->data_cache_bytes - memory->data_bytes_min);
+		memory->data_cache_bytes -= step;
+		memory->caches_bytes += step;
+	}
+}
+
 void lpi_memory_balance(struct lpi_memory *memory, const struct lpi_memory_misses *misses,
 			uint64_t filter_bytes)
 {
 	uint64_t floor = memory->budget_bytes / LPI_MEMORY_FLOOR;
 	uint64_t before = memory->index_cache_bytes + memory->nodes_bytes;
-	uint64_t caches = caches_now(memory, filter_bytes);
 	uint64_t node_cost = misses->nodes_are_full ? misses->nodes : 0;
 	uint64_t index_cost = misses->index_is_full ? misses->index * LPI_MEMORY_READ_COST : 0;
+	uint64_t data_cost = misses->data_is_full ? misses->data * LPI_MEMORY_READ_COST : 0;
+	if (memory->data_cache_bytes > 0)
+		move_data(memory, data_cost, LP_MAX(node_cost, index_cost), filter_bytes);
+	uint64_t caches = caches_now(memory, filter_bytes);
 	/* In proportion, when there is less or more for both. */
 	uint64_t index = (uint64_t)((double)memory->index_cache_bytes * (double)caches /
 				    (double)LP_MAX(before, UINT64_C(1)));
@@ -104,12 +135,18 @@ static void account_all(struct lpi_block *block, const struct lp_kv_stats *kv)
 	account(memory, LPI_MEMORY_FILTERS, kv->index_bytes, 1);
 	account(memory, LPI_MEMORY_POOLS, memory->pool_bytes, 1);
 	account(memory, LPI_MEMORY_PENDING, held * LP_BLOCK_BYTES, held);
+	if (block->cached == NULL)
+		return;
+	struct lpi_cached_stats data;
+	lpi_cached_read_stats(block->cached, &data);
+	account(memory, LPI_MEMORY_DATA_CACHE, data.bytes, data.cache.blocks);
 }
 
 static void set_limits(struct lpi_memory *memory)
 {
 	lp_account_set_limit(&memory->accounts[LPI_MEMORY_NODES], memory->nodes_bytes);
 	lp_account_set_limit(&memory->accounts[LPI_MEMORY_INDEX_CACHE], memory->index_cache_bytes);
+	lp_account_set_limit(&memory->accounts[LPI_MEMORY_DATA_CACHE], memory->data_cache_bytes);
 }
 
 int lpi_memory_init(struct lpi_block *block)
@@ -151,18 +188,35 @@ static bool is_full(uint64_t bytes, uint64_t limit_bytes)
 	return bytes >= limit_bytes - limit_bytes / 8;
 }
 
+static void look_at_data(struct lpi_block *block, struct lpi_memory_misses *misses)
+{
+	struct lpi_memory *memory = &block->memory;
+	struct lpi_cached_stats stats;
+	if (block->cached == NULL)
+		return;
+	lpi_cached_look(block->cached);
+	lpi_cached_read_stats(block->cached, &stats);
+	misses->data = stats.cache.ghost_inserts - memory->data_misses;
+	misses->data_is_full = lpi_cached_is_full(block->cached);
+	memory->data_misses = stats.cache.ghost_inserts;
+}
+
 void lpi_memory_look(struct lpi_block *block)
 {
 	struct lpi_memory *memory = &block->memory;
 	uint64_t index_before = memory->index_cache_bytes;
+	uint64_t data_before = memory->data_cache_bytes;
 	struct lp_kv_stats kv;
+	if (block->kv == NULL)
+		return;
 	lp_kv_read_stats(block->kv, &kv);
-	const struct lpi_memory_misses misses = {
+	struct lpi_memory_misses misses = {
 		.nodes = block->nodes.misses - memory->node_misses,
 		.index = kv.cached_missed_cnt - memory->index_misses,
 		.nodes_are_full = is_full(block->nodes.bytes, memory->nodes_bytes),
 		.index_is_full = is_full(kv.cache_bytes, memory->index_cache_bytes),
 	};
+	look_at_data(block, &misses);
 	memory->node_misses = block->nodes.misses;
 	memory->index_misses = kv.cached_missed_cnt;
 	memory->next_ns = lp_reactor_now_ns(block->options.reactor) + LPI_MEMORY_LOOK_NS;
@@ -170,6 +224,8 @@ void lpi_memory_look(struct lpi_block *block)
 	if (memory->index_cache_bytes != index_before)
 		lp_kv_set_cache_bytes(block->kv, memory->index_cache_bytes);
 	block->nodes.limit_bytes = memory->nodes_bytes;
+	if (memory->data_cache_bytes != data_before)
+		lpi_cached_resize(block->cached, memory->data_cache_bytes);
 	set_limits(memory);
 	account_all(block, &kv);
 }
@@ -177,16 +233,19 @@ void lpi_memory_look(struct lpi_block *block)
 void lpi_memory_read_stats(struct lpi_block *block, struct lp_store_stats *stats)
 {
 	const struct lpi_memory *memory = &block->memory;
-	struct lp_kv_stats kv;
+	struct lp_kv_stats kv = {0};
+	stats->budget_bytes = block->options.memory_bytes;
+	stats->pools_bytes = memory->pool_bytes;
+	if (block->kv == NULL)
+		return;
 	lp_kv_read_stats(block->kv, &kv);
 	account_all(block, &kv);
-	stats->budget_bytes = block->options.memory_bytes;
 	stats->nodes_bytes = block->nodes.bytes;
 	stats->nodes_limit_bytes = memory->nodes_bytes;
 	stats->index_cache_bytes = kv.cache_bytes;
 	stats->index_cache_limit_bytes = memory->index_cache_bytes;
 	stats->memtable_bytes = kv.memtable_bytes;
 	stats->index_filter_bytes = kv.index_bytes;
-	stats->pools_bytes = memory->pool_bytes;
+	stats->data_cache_limit_bytes = memory->data_cache_bytes;
 	stats->pending_bytes = lp_pending_stats(block->pending)->versions * LP_BLOCK_BYTES;
 }

@@ -8,6 +8,7 @@
 
 #include "base/prng.h"
 #include "store/block_memory.h"
+#include "store/node.h"
 
 #define MIB   (UINT64_C(1) << 20)
 #define POOLS (16 * MIB)
@@ -99,7 +100,8 @@ static void test_moves(void **state)
 	assert_int_equal(memory.index_cache_bytes, 32 * MIB);
 	assert_int_equal(memory.nodes_bytes, start.caches_bytes - 32 * MIB);
 	/* A miss of the index costs more; and the way back is open. */
-	misses = (struct lpi_memory_misses){10000, 1000, true, true};
+	misses.index = 1000;
+	misses.index_is_full = true;
 	lpi_memory_balance(&memory, &misses, 0);
 	assert_true(memory.index_cache_bytes > 32 * MIB);
 	for (int i = 0; i < 1000; i++)
@@ -110,12 +112,12 @@ static void test_moves(void **state)
 static void test_stays(void **state)
 {
 	static const struct lpi_memory_misses quiet[] = {
-		{0, 0, true, true},
-		{LPI_MEMORY_COST_MIN - 1, 0, true, true},
-		{0, LPI_MEMORY_COST_MIN / LPI_MEMORY_READ_COST - 1, true, true},
-		{100000, 0, false, true}, /* misses of what was never there */
-		{0, 100000, true, false},
-		{16000, 1000, true, true}, /* both alike */
+		{0, 0, true, true, 0, false},
+		{LPI_MEMORY_COST_MIN - 1, 0, true, true, 0, false},
+		{0, LPI_MEMORY_COST_MIN / LPI_MEMORY_READ_COST - 1, true, true, 0, false},
+		{100000, 0, false, true, 0, false}, /* misses of what was never there */
+		{0, 100000, true, false, 0, false},
+		{16000, 1000, true, true, 0, false}, /* both alike */
 	};
 	(void)state;
 	for (size_t i = 0; i < LP_ARRAY_SIZE(quiet); i++) {
@@ -127,6 +129,41 @@ static void test_stays(void **state)
 	}
 }
 
+/* The part for data grows and shrinks; none stays none. */
+static void test_data(void **state)
+{
+	const struct lpi_memory_misses data = {.data = 1000, .data_is_full = true};
+	const struct lpi_memory_misses nodes = {.nodes = 10000, .nodes_are_full = true};
+	struct lpi_memory memory = divided(256 * MIB, 64 * MIB);
+	const struct lpi_memory start = memory;
+	uint64_t sum = sum_of(&memory);
+	(void)state;
+	lpi_memory_balance(&memory, &data, 0);
+	uint64_t step = memory.data_cache_bytes - start.data_cache_bytes;
+	assert_true(step > 0 && step <= LPI_MEMORY_DATA_STEP);
+	assert_int_equal(step, start.caches_bytes / LPI_MEMORY_STEP);
+	for (int i = 0; i < 1000; i++)
+		lpi_memory_balance(&memory, &data, 0);
+	assert_int_equal(memory.data_cache_bytes, start.data_cache_bytes + start.caches_bytes -
+							  2 * (memory.budget_bytes / 8));
+	assert_int_equal(sum_of(&memory), sum);
+	for (int i = 0; i < 3000; i++)
+		lpi_memory_balance(&memory, &nodes, 0);
+	assert_int_equal(memory.data_cache_bytes, 8 * MIB);
+	assert_int_equal(sum_of(&memory), sum);
+	/* Misses that no larger cache would have answered are not even counted; a few hurt nobody,
+	 * and one that is not full needs no more. */
+	const struct lpi_memory_misses few = {
+		.data = LPI_MEMORY_COST_MIN / LPI_MEMORY_READ_COST - 1, .data_is_full = true};
+	const struct lpi_memory_misses unused = {.data = 1000};
+	lpi_memory_balance(&memory, &few, 0);
+	lpi_memory_balance(&memory, &unused, 0);
+	assert_int_equal(memory.data_cache_bytes, 8 * MIB);
+	memory = divided(256 * MIB, 0);
+	lpi_memory_balance(&memory, &data, 0);
+	assert_int_equal(memory.data_cache_bytes, 0);
+}
+
 static void test_any_numbers(void **state)
 {
 	struct lp_prng prng;
@@ -136,25 +173,45 @@ static void test_any_numbers(void **state)
 		uint64_t bytes = lp_prng_below(&prng, UINT64_C(1) << (16 + i % 30)) + 1;
 		struct lpi_memory memory = divided(bytes, lp_prng_below(&prng, bytes));
 		uint64_t floor = memory.budget_bytes / LPI_MEMORY_FLOOR;
+		uint64_t both = memory.caches_bytes + memory.data_cache_bytes;
 		for (int k = 0; k < 20; k++) {
 			const struct lpi_memory_misses misses = {
 				lp_prng_below(&prng, 100000), lp_prng_below(&prng, 10000),
-				lp_prng_below(&prng, 2) == 0, lp_prng_below(&prng, 2) == 0};
+				lp_prng_below(&prng, 2) == 0, lp_prng_below(&prng, 2) == 0,
+				lp_prng_below(&prng, 10000),  lp_prng_below(&prng, 2) == 0};
 			lpi_memory_balance(&memory, &misses, lp_prng_below(&prng, bytes));
 			assert_true(memory.nodes_bytes >= floor);
 			assert_true(memory.index_cache_bytes >= floor);
 			assert_true(memory.nodes_bytes + memory.index_cache_bytes <=
 				    memory.caches_bytes);
+			assert_true(memory.data_cache_bytes >= memory.data_bytes_min);
+			assert_true(memory.data_cache_bytes <= memory.data_bytes_max);
+			assert_int_equal(memory.caches_bytes + memory.data_cache_bytes, both);
 		}
+	}
+}
+
+/* The table of nodes has a bucket for about each node that fits, so that chains stay short with any
+ * budget; and takes a part of it that is known. */
+static void test_table_of_nodes(void **state)
+{
+	(void)state;
+	uint64_t least = lpi_nodes_table_bytes(0);
+	assert_true(least > 0 && least <= MIB);
+	for (uint64_t bytes = MIB; bytes <= 16384 * MIB; bytes *= 3) {
+		uint64_t table = lpi_nodes_table_bytes(bytes);
+		assert_true(table >= bytes / 512 * sizeof(void *));
+		assert_true(table <= LP_MAX(least, bytes / 256 * sizeof(void *)));
 	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_division), cmocka_unit_test(test_given_memtable),
-		cmocka_unit_test(test_filters),  cmocka_unit_test(test_moves),
-		cmocka_unit_test(test_stays),    cmocka_unit_test(test_any_numbers),
+		cmocka_unit_test(test_table_of_nodes), cmocka_unit_test(test_division),
+		cmocka_unit_test(test_given_memtable), cmocka_unit_test(test_filters),
+		cmocka_unit_test(test_moves),          cmocka_unit_test(test_stays),
+		cmocka_unit_test(test_data),           cmocka_unit_test(test_any_numbers),
 	};
 	return cmocka_run_group_tests_name("store/block_memory", tests, NULL, NULL);
 }

@@ -10,12 +10,23 @@
 
 #define CUTS (LP_ASSERT_SLOW_ON ? 12u : 60u)
 
+/* Read before there are threads. */
+static uint64_t from_env(const char *name, uint64_t otherwise)
+{
+	const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe) */
+	return value != NULL ? strtoull(value, NULL, 10) : otherwise;
+}
+
 /* The long target runs many times as many. */
 static uint64_t seeds_of(uint64_t usual)
 {
-	/* Read before there are threads. */
-	const char *factor = getenv("LAPIS_TEST_FACTOR"); /* NOLINT(concurrency-mt-unsafe) */
-	return factor != NULL ? usual * strtoull(factor, NULL, 10) : usual;
+	return usual * from_env("LAPIS_TEST_FACTOR", 1);
+}
+
+/* And others than usual, so that runs add up. */
+static uint64_t first_seed(void)
+{
+	return from_env("LAPIS_TEST_SEED", 1);
 }
 
 static uint64_t events(void *arg)
@@ -51,15 +62,26 @@ static void run(struct lpi_model *model, unsigned steps)
 	lpi_model_ok(model);
 }
 
+/* Deferred payloads go on in the other way; those that wait are of both kinds then. */
+static void switch_deferred_store(struct lpi_store_rig *rig)
+{
+	rig->deferred_store =
+		(enum lp_deferred_store)(LP_DEFERRED_STORE_CNT - 1 - (int)rig->deferred_store);
+	lp_store_set_deferred_store(rig->hand.store, rig->deferred_store);
+}
+
 static void test_same_as_memory(void **state)
 {
 	(void)state;
-	for (uint64_t seed = 1; seed <= seeds_of(LP_ASSERT_SLOW_ON ? 4 : 12); seed++) {
+	uint64_t end = first_seed() + seeds_of(LP_ASSERT_SLOW_ON ? 4 : 12);
+	for (uint64_t seed = first_seed(); seed < end; seed++) {
 		struct lpi_store_rig rig;
 		lpi_store_rig_start(&rig, seed);
 		struct lpi_model *model = new_model(&rig, seed, seed % 2 == 0 ? 16 : 1);
 		for (unsigned i = 0; i < 3; i++) {
-			run(model, 150);
+			run(model, 75);
+			switch_deferred_store(&rig);
+			run(model, 75);
 			(void)lpi_model_check_all(model);
 			lpi_model_ok(model);
 			lp_test_ok(lpi_store_rig_close(&rig, false));
@@ -82,7 +104,8 @@ static void judge_cut(struct lpi_model *model, struct lp_bdev *left, uint64_t at
 	lp_test_ok(lpi_store_rig_open(&rig));
 	(void)lpi_model_crash_check(model, &rig.hand, at, false, NULL);
 	if (!lpi_model_is_right(model))
-		print_error("cut after event %llu\n", (unsigned long long)at);
+		print_error("seed %llu, cut after event %llu\n", (unsigned long long)seed,
+			    (unsigned long long)at);
 	lpi_model_ok(model);
 	lp_test_ok(lpi_store_rig_close(&rig, seed % 3 != 0));
 	lpi_store_rig_check(&rig);
@@ -92,13 +115,17 @@ static void judge_cut(struct lpi_model *model, struct lp_bdev *left, uint64_t at
 static void test_power_cut_at_many_events(void **state)
 {
 	(void)state;
-	for (uint64_t seed = 1; seed <= seeds_of(4); seed++) {
+	uint64_t end = first_seed() + seeds_of(4);
+	uint64_t judged = 0;
+	for (uint64_t seed = first_seed(); seed < end; seed++) {
 		struct lpi_store_rig rig;
 		struct lp_sim_cutter *cutter = NULL;
 		uint64_t cuts = 0;
 		lpi_store_rig_start(&rig, seed);
 		struct lpi_model *model = new_model(&rig, 100 + seed, seed % 2 == 0 ? 8 : 1);
-		run(model, 250);
+		run(model, 125);
+		switch_deferred_store(&rig);
+		run(model, 125);
 		(void)lpi_model_drain(model);
 		lp_test_ok(lp_sim_cutter_new(lp_sim_of(rig.bdev), NULL, &cutter));
 		uint64_t step = 1 + lp_sim_event_count(lp_sim_of(rig.bdev)) / CUTS;
@@ -110,15 +137,22 @@ static void test_power_cut_at_many_events(void **state)
 			cuts++;
 		}
 		assert_true(cuts > CUTS / 2);
+		judged += cuts;
 		lp_sim_cutter_free(cutter);
 		lpi_model_free(model);
 		lp_test_ok(lpi_store_rig_close(&rig, true));
 		lpi_store_rig_fini(&rig);
 	}
+	print_message("%llu crash states judged, seeds %llu to %llu\n", (unsigned long long)judged,
+		      (unsigned long long)first_seed(), (unsigned long long)end - 1);
 }
 
 int main(void)
 {
+	/* For long runs of one of them. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	const char *only = getenv("LAPIS_TEST_ONLY");
+	if (only != NULL)
+		cmocka_set_test_filter(only);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_as_memory),
 		cmocka_unit_test(test_power_cut_at_many_events),

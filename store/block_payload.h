@@ -9,8 +9,8 @@
 #include "store/store_impl.h"
 
 void lpi_payload_skip(struct lpi_seg_cursor *cursor, uint64_t bytes);
-/* The next block, if it lies in one piece and aligned, as devices want it; moves on. False, and not
- * moved, if not. */
-bool lpi_payload_block(struct lpi_seg_cursor *cursor, struct lp_seg *ret_seg);
+/* The next blocks, up to `max`, as far as they lie in one piece and aligned, as devices want them;
+ * moves on, and returns how many. 0, and not moved, when the first does not. */
+uint64_t lpi_payload_run(struct lpi_seg_cursor *cursor, uint64_t max, struct lp_seg *ret_seg);
 
 #endif

@@ -23,6 +23,8 @@ void lpi_edit_init(struct lpi_edit *edit)
 	edit->need_changes = 0;
 	edit->need_leaves = 0;
 	edit->trim = NULL;
+	edit->grave = NULL;
+	edit->grave_trim = NULL;
 	edit->src = NULL;
 	edit->piece_crcs = NULL;
 	edit->crcs = NULL;
@@ -37,18 +39,31 @@ static enum lp_write_path wanted_path(const struct lpi_block *block, const struc
 	return change->data.path != LP_PATH_AUTO ? change->data.path : block->write_path;
 }
 
+static bool can_defer(const struct lpi_block *block, uint64_t length)
+{
+	uint64_t blocks = length / LP_BLOCK_BYTES + 2;
+	const struct lp_commit_need need = {
+		.batch_bytes = 8192, .change_cnt = (uint32_t)blocks, .data_cnt = (uint32_t)blocks};
+	return blocks <= LPI_DEFER_BLOCKS + 2 && lp_commit_need_is_possible(block->commit, &need);
+}
+
 enum lp_write_path lpi_edit_choose_path(struct lpi_block *block, const struct lp_change *change,
 					uint64_t length)
 {
 	enum lp_write_path path = wanted_path(block, change);
-	uint64_t blocks = length / LP_BLOCK_BYTES + 2;
-	const struct lp_commit_need need = {
-		.batch_bytes = 8192, .change_cnt = (uint32_t)blocks, .data_cnt = (uint32_t)blocks};
-	if (blocks > LPI_DEFER_BLOCKS + 2 || !lp_commit_need_is_possible(block->commit, &need))
+	if (!can_defer(block, length))
 		return LP_PATH_DIRECT;
 	if (path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED)
 		return path;
 	return lpi_policy_choose(block, length);
+}
+
+bool lpi_edit_may_defer(const struct lpi_txn *txn)
+{
+	const struct lpi_edit *edit = &txn->edit;
+	return edit->change->type == LP_CHANGE_WRITE &&
+	       wanted_path(txn->block, edit->change) != LP_PATH_DIRECT &&
+	       can_defer(txn->block, edit->length);
 }
 
 static bool fits_inline(const struct lpi_txn *txn)

@@ -75,6 +75,7 @@ int lpi_point_get(struct lpi_warmer *warmer, const struct lp_key *key, bool owne
 	} else if (err == -EAGAIN) {
 		warmer->is_wanted = true;
 		lpi_warmer_fini(warmer);
+		warmer->end.len = 0;
 		warmer->key.len = key->len;
 		memcpy(warmer->key.bytes, key->bytes, key->len);
 	}
@@ -95,6 +96,7 @@ void lpi_warmer_init(struct lpi_warmer *warmer, struct lpi_block *block,
 {
 	warmer->block = block;
 	warmer->ready = ready;
+	warmer->end.len = 0;
 	warmer->is_wanted = false;
 	warmer->is_running = false;
 	warmer->has_result = false;
@@ -119,6 +121,8 @@ void lpi_warmer_start(struct lpi_warmer *warmer)
 	memset(&warmer->get.work, 0, sizeof(warmer->get.work));
 	warmer->get.kv = block->kv;
 	warmer->get.key = bytes_of(&warmer->key);
+	warmer->get.warm_end =
+		warmer->end.len > 0 ? bytes_of(&warmer->end) : (struct lp_kv_bytes){0};
 	warmer->get.persisted = false;
 	warmer->get.done = get_done;
 	lp_kv_get_submit(block->options.workers, block->options.reactor, &warmer->get);
@@ -180,6 +184,12 @@ static int get_leaf(struct lpi_warmer *warmer, struct lpi_inode *inode, uint32_t
 
 int lpi_leaves_get(struct lpi_warmer *warmer, struct lpi_inode *inode, bool claimed)
 {
-	/* The first is needed; those behind it will be asked for in their turn. */
-	return get_leaf(warmer, inode, lp_extmap_missing(&inode->map).first, claimed);
+	/* The first is needed; those behind it will be asked for in their turn, and are in the
+	 * index's cache then: one wait for all of them. */
+	struct lp_extmap_leaves missing = lp_extmap_missing(&inode->map);
+	int err = get_leaf(warmer, inode, missing.first, claimed);
+	if (err == -EAGAIN && missing.last > missing.first)
+		lp_key_of_map(&warmer->end, inode->rec.ino,
+			      (uint64_t)missing.last * LP_EXTMAP_LEAF_BLOCKS);
+	return err;
 }

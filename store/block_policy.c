@@ -110,6 +110,7 @@ void lpi_policy_put(struct lpi_block *block)
 	lp_commit_put(block->commit, (struct lp_kv_bytes){key.bytes, key.len},
 		      (struct lp_kv_bytes){value, sizeof(value)});
 	policy->saved_cnt = policy->costs.sample_cnt;
+	policy->saved_ns = lp_reactor_now_ns(block->options.reactor);
 }
 
 void lpi_policy_close(struct lpi_block *block)
@@ -158,5 +159,6 @@ int lpi_policy_open(struct lpi_block *block)
 	lp_policy_set_payload_max(&policy->costs, (uint32_t)payload_bytes);
 	int err = load(block);
 	policy->saved_cnt = policy->costs.sample_cnt;
+	policy->saved_ns = lp_reactor_now_ns(block->options.reactor);
 	return err;
 }

@@ -6,9 +6,9 @@
  * `auto` takes the other one: in short bursts, twice as many as are under way together, for single
  * ones among others teach nothing; LPI_POLICY_TRIALS bursts after an opening at most.
  *
- * What was learned rides along in the frame of a transaction every LPI_POLICY_SAVE samples, and is
- * put once more at closing: it never costs a frame while the store works. A crash loses what came
- * since, which does no harm.
+ * What was learned rides along in the frame of a transaction every LPI_POLICY_SAVE samples, or when
+ * some of it is an hour old, and is put once more at closing: it never costs a frame while the
+ * store works. A crash loses what came since, which does no harm.
  *
  * Threads: the store's. Blocking: open only. Allocation: none. Errors: a damaged record is
  * recorded by lp_corrupt() and otherwise as good as none, for it is advice, not data.
@@ -21,6 +21,7 @@
 #include "store/policy.h"
 
 #define LPI_POLICY_SAVE        16384u
+#define LPI_POLICY_SAVE_NS     (3600 * LP_NS_PER_S)
 #define LPI_POLICY_TRIAL_SHARE 128u /* one write in so many; */
 #define LPI_POLICY_FIRST_SHARE 16u  /* of the first few trials */
 #define LPI_POLICY_FIRST       4u
@@ -40,7 +41,8 @@ struct lpi_policy {
 	uint32_t asked_cnt;  /* since the last trial */
 	uint32_t trials_left;
 	uint32_t trial_left; /* writes of the one under way */
-	uint64_t saved_cnt;  /* samples, when they were last put or read */
+	uint64_t saved_cnt;  /* samples, when they were last put or read, */
+	uint64_t saved_ns;   /* and when that was */
 };
 
 /* The observers may be given to others from here on. */
@@ -54,9 +56,11 @@ enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes);
 int lpi_policy_explain(const struct lpi_block *block, uint64_t bytes, char *buf, size_t len);
 
 /* It is time to put what was learned into a group. */
-static inline bool lpi_policy_is_due(const struct lpi_policy *policy)
+static inline bool lpi_policy_is_due(const struct lpi_policy *policy, uint64_t now_ns)
 {
-	return policy->costs.sample_cnt - policy->saved_cnt >= LPI_POLICY_SAVE;
+	uint64_t fresh = policy->costs.sample_cnt - policy->saved_cnt;
+	return fresh >= LPI_POLICY_SAVE ||
+	       (fresh > 0 && now_ns - policy->saved_ns >= LPI_POLICY_SAVE_NS);
 }
 
 /* Room was reserved. */

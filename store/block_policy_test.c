@@ -323,6 +323,43 @@ static void test_keeps(void **state)
 	rig_free(rig);
 }
 
+/* What is an hour old is put with the next transaction, however little it is; before that hour is
+ * over, and when there is nothing new, it is not. */
+static void test_keeps_each_hour(void **state)
+{
+	struct rig *rig = rig_new(LP_BDEV_DELAY_NVME, false);
+	struct lp_store_stats before;
+	struct lp_store_stats after;
+	(void)state;
+	lp_store_set_write_path(rig->hand.store, LP_PATH_DEFERRED);
+	const struct lpi_policy *policy = &lpi_block_of(rig->hand.store)->policy;
+	uint64_t saved_ns = policy->saved_ns;
+	(void)run(rig, 4096, 1, 20);
+	assert_true(policy->saved_ns == saved_ns);
+	for (int hour = 1; hour <= 3; hour++) {
+		uint64_t saved_cnt = policy->saved_cnt;
+		uint64_t due_ns = policy->saved_ns + UINT64_C(3600) * LP_NS_PER_S;
+		lp_clock_sim_advance_to(&rig->clock, due_ns - LP_NS_PER_S);
+		(void)run(rig, 4096, 1, 20);
+		assert_int_equal(policy->saved_cnt, saved_cnt);
+		lp_clock_sim_advance_to(&rig->clock, due_ns);
+		lp_store_read_stats(rig->hand.store, &before);
+		(void)run(rig, 4096, 1, 20);
+		lp_store_read_stats(rig->hand.store, &after);
+		assert_true(policy->saved_cnt > saved_cnt && policy->saved_ns >= due_ns);
+		assert_int_equal(after.commits - before.commits, 20); /* no frame for it alone */
+	}
+	assert_true(policy->costs.sample_cnt < LPI_POLICY_SAVE);
+	/* A crash now: it is there. */
+	close_store(rig, true);
+	open_store(rig);
+	assert_true(
+		lpi_block_of(rig->hand.store)->policy.costs.cells[LP_POLICY_LOG_WRITE][1].idle.cnt >
+		0);
+	close_store(rig, false);
+	rig_free(rig);
+}
+
 static struct lp_store_time time_in(const struct lp_store_time *rows, size_t cnt, const char *name)
 {
 	for (size_t i = 0; i < cnt; i++) {
@@ -410,6 +447,7 @@ int main(void)
 		cmocka_unit_test(test_switch_while_running),
 		cmocka_unit_test(test_explains),
 		cmocka_unit_test(test_keeps),
+		cmocka_unit_test(test_keeps_each_hour),
 		cmocka_unit_test(test_times),
 		cmocka_unit_test(test_mem),
 		cmocka_unit_test(test_memory_is_told),

@@ -10,8 +10,7 @@
 
 #include "store/block_txn.h"
 
-#define TRIMS_MAX 256u /* waiting to be done, before removals wait as well */
-#define KEY_HEAD  9u   /* space and inode */
+#define KEY_HEAD 9u /* space and inode */
 
 static bool same_bytes(struct lp_kv_bytes have, const struct lp_bytes *want)
 {
@@ -26,13 +25,23 @@ static void need_record(struct lpi_txn *txn, uint64_t bytes)
 
 /* --- Inodes ----------------------------------------------------------------------------------- */
 
+static int get_inode(struct lpi_txn *txn, struct lp_ino ino, struct lpi_node **ret_node)
+{
+	struct lpi_nodes *nodes = &txn->block->nodes;
+	const struct lp_kv_bytes none = {NULL, 0};
+	if (!lpi_ino_is_fresh(txn->block, ino))
+		return lpi_node_get(&txn->warmer, LPI_NODE_INODE, ino.nr, true, ret_node);
+	*ret_node = lpi_node_find(nodes, LPI_NODE_INODE, ino.nr);
+	return *ret_node != NULL ? 0 : lpi_node_load(nodes, LPI_NODE_INODE, ino.nr, none, ret_node);
+}
+
 static int touch(struct lpi_txn *txn, struct lp_ino ino, struct lpi_touched **ret_touched)
 {
 	struct lpi_node *node = NULL;
 	*ret_touched = lpi_txn_touched(txn, ino);
 	if (*ret_touched != NULL)
 		return 0;
-	int err = lpi_node_get(&txn->warmer, LPI_NODE_INODE, ino.nr, true, &node);
+	int err = get_inode(txn, ino, &node);
 	if (err == 0)
 		err = lpi_txn_pin(txn, node);
 	if (err < 0)
@@ -136,6 +145,18 @@ static int remove_small(struct lpi_txn *txn, struct lpi_inode *inode)
 	return err;
 }
 
+/* Its blocks can be released at once; not if they are a fragmented clone's. */
+static bool is_small(struct lpi_txn *txn, struct lpi_inode *inode)
+{
+	struct lpi_release_plan plan = {.warmer = &txn->warmer};
+	const struct lp_extmap_range all = {0, LP_EXTMAP_LEAF_BLOCKS};
+	if (lp_extmap_blocks(&inode->map) == 0)
+		return true;
+	/* The map is in its root: nothing is missing. */
+	return lp_extmap_is_small(&inode->map) && lpi_release_count(&plan, inode, all, true) == 0 &&
+	       plan.refs_cnt <= LPI_GROUPS_SMALL;
+}
+
 /* Keys of its own that exist, or that a change before this one makes. */
 static bool has_keys(const struct lpi_txn *txn, const struct lp_change *change,
 		     const struct lpi_inode *inode)
@@ -149,10 +170,14 @@ static bool has_keys(const struct lpi_txn *txn, const struct lp_change *change,
 	return (inode->rec.flags & LP_INODE_FLAG_HAS_KEYS) != 0;
 }
 
+static int get_fragment(struct lpi_txn *txn, struct lp_ino dir, struct lpi_slot *slot);
+
 static int remove_inode(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_touched *touched = NULL;
 	int err = touch_existing(txn, change->ino, &touched);
+	if (err == 0 && touched->type == LP_INODE_TYPE_DIR)
+		err = get_fragment(txn, change->ino, slot);
 	if (err < 0)
 		return err;
 	struct lpi_inode *inode = touched->inode;
@@ -164,13 +189,11 @@ static int remove_inode(struct lpi_txn *txn, const struct lp_change *change, str
 	touched->will_exist = false;
 	touched->is_changed = true;
 	need_record(txn, KEY_HEAD + LP_UNFINISHED_VALUE_SIZE);
-	bool is_small = !has_keys(txn, change, inode) &&
-			(lp_extmap_blocks(&inode->map) == 0 || lp_extmap_is_small(&inode->map));
-	if (is_small)
+	if (!has_keys(txn, change, inode) && is_small(txn, inode))
 		return remove_small(txn, inode);
 	if (slot->trim != NULL)
 		return 0;
-	if (lpi_trims_cnt(txn->block) >= TRIMS_MAX)
+	if (lpi_trims_are_many(txn->block))
 		return lpi_txn_wait_memory(txn);
 	return lpi_trim_new(txn->block, &slot->trim);
 }
@@ -220,6 +243,7 @@ static int64_t added_before(const struct lpi_txn *txn, uint32_t idx)
 	return added;
 }
 
+/* Looked at in the turn that applies: no seal comes in between (rule N2). */
 static bool is_sealed_then(const struct lpi_txn *txn, uint32_t idx)
 {
 	bool is_sealed = txn->slots[idx].fragment->value.is_sealed != 0;
@@ -244,8 +268,10 @@ static int check_fragment(const struct lpi_txn *txn, uint32_t idx)
 		if (is_sealed_then(txn, idx))
 			return -ENOENT;
 		return value->next_insertion >= LP_INSERTION_MAX ? -ENOSPC : 0;
+	case LP_CHANGE_REMOVE:
+		return entries > 0 ? -ENOTEMPTY : 0;
 	case LP_CHANGE_DIR:
-		return change->dir.seal && entries > 0 ? -ENOTEMPTY : 0;
+		return (change->dir.seal || change->dir.drop) && entries > 0 ? -ENOTEMPTY : 0;
 	default:
 		return 0;
 	}
@@ -263,11 +289,41 @@ static int get_fragment(struct lpi_txn *txn, struct lp_ino dir, struct lpi_slot 
 	return err == 0 ? check_fragment(txn, (uint32_t)(slot - txn->slots)) : err;
 }
 
-static int find_entry(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot,
-		      struct lp_dirent_value *ret_value)
+static bool is_of_entry(const struct lp_change *change, const struct lp_change *entry)
 {
+	bool is = change->type == LP_GUARD_ENTRY || change->type == LP_GUARD_NO_ENTRY ||
+		  change->type == LP_CHANGE_ENTRY_SET || change->type == LP_CHANGE_ENTRY_REMOVE;
+	const struct lp_bytes *name = &change->named.name;
+	return is && change->ino.nr == entry->ino.nr && name->len == entry->named.name.len &&
+	       memcmp(name->data, entry->named.name.data, name->len) == 0;
+}
+
+/* A guard and a change of one name are the rule: the index is asked once. All looks of a
+ * transaction see the state before it. */
+static const struct lpi_slot *same_entry_before(const struct lpi_txn *txn,
+						const struct lpi_slot *slot)
+{
+	const struct lp_change *changes = txn->op->txn.changes;
+	size_t idx = (size_t)(slot - txn->slots);
+	for (size_t i = 0; i < idx; i++) {
+		if (is_of_entry(&changes[i], &changes[idx]))
+			return &txn->slots[i];
+	}
+	return NULL;
+}
+
+static int find_entry(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
+{
+	const struct lpi_slot *before = same_entry_before(txn, slot);
+	struct lp_dirent_value value;
 	struct lpi_point point;
 	struct lp_key key;
+	if (before != NULL) {
+		slot->existed = before->existed;
+		slot->insertion = before->insertion;
+		slot->target_nr = before->target_nr;
+		return 0;
+	}
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, change->ino, change->named.name.data,
 		       change->named.name.len);
 	int err = lpi_point_get(&txn->warmer, &key, false, true, &point);
@@ -275,24 +331,25 @@ static int find_entry(struct lpi_txn *txn, const struct lp_change *change, struc
 		return err;
 	slot->existed = point.bytes.data != NULL;
 	if (slot->existed)
-		err = lp_dirent_read(point.bytes.data, point.bytes.len, &key, ret_value);
-	if (slot->existed && err == 0)
-		slot->insertion = ret_value->insertion;
+		err = lp_dirent_read(point.bytes.data, point.bytes.len, &key, &value);
+	if (slot->existed && err == 0) {
+		slot->insertion = value.insertion;
+		slot->target_nr = value.ino;
+	}
 	lpi_point_end(&point);
 	return err;
 }
 
 static int entry(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
-	struct lp_dirent_value value;
-	int err = find_entry(txn, change, slot, &value);
+	int err = find_entry(txn, change, slot);
 	if (err < 0)
 		return err;
 	switch (change->type) {
 	case LP_GUARD_ENTRY:
 		if (!slot->existed)
 			return -ENOENT;
-		return change->named.target.nr != 0 && change->named.target.nr != value.ino
+		return change->named.target.nr != 0 && change->named.target.nr != slot->target_nr
 			       ? -ECANCELED
 			       : 0;
 	case LP_GUARD_NO_ENTRY:
@@ -382,14 +439,25 @@ static int omap(struct lpi_txn *txn, const struct lp_change *change, struct lpi_
 	return 0;
 }
 
+/* While the inode is being trimmed its mark is the trim's. */
+static int mark(struct lpi_txn *txn, struct lp_ino ino)
+{
+	struct lpi_touched *touched = NULL;
+	int err = touch(txn, ino, &touched);
+	if (err < 0)
+		return err;
+	return touched->inode->trim != NULL ? wait_for_trim(txn, touched->inode) : 0;
+}
+
 static int record(struct lpi_txn *txn, const struct lp_change *change)
 {
 	struct lpi_point point;
 	struct lp_key key;
 	const struct lp_bytes *name = &change->named.name;
 	if (change->type == LP_CHANGE_RECORD) {
+		struct lp_ino marked = lpi_change_mark_of(change);
 		need_record(txn, (uint64_t)name->len + change->named.value.len);
-		return 0;
+		return marked.nr != 0 ? mark(txn, marked) : 0;
 	}
 	key.len = name->len;
 	memcpy(key.bytes, name->data, name->len);

@@ -6,6 +6,7 @@
  *             pinned or referenced; the claim is let go
  *   INDEX     a helper fetches the inode or a leaf; then CLAIM again
  *   MEMORY    until buffers or ios may be had; then CLAIM again
+ *   AHEAD     until what is wanted and being read ahead has come, or will not; then CLAIM again
  *   DEVICE    until the device has read; every block is held against its crc
  *   DURABLE   until what was seen is durable (store I6); the wait begins with the device's
  *   DONE      segments and slot are the caller's until lp_store_end()
@@ -14,9 +15,11 @@
  * A block's crc is that of the map as of RESOLVE, and so is its content: a pending payload is
  * referenced, a block on the device is pinned, so that neither write-back nor a new owner writes
  * over it. Once the pin is gone that does not hold any more. So when a block is bad, or the device
- * fails, the whole read begins once more, from the claim; what is bad then, is.
+ * fails, the whole read begins once more, from the claim and past the cache; what is bad then, is.
  */
 #include "store/block_read.h"
+
+#include "store/block_cached.h"
 
 #define ENDS (LP_SM_TO(LPI_READ_DONE) | LP_SM_TO(LPI_READ_FAILED))
 
@@ -24,10 +27,11 @@ static const struct lp_sm_state read_states[LPI_READ_STATES] = {
 	[LPI_READ_CLAIM] = {"CLAIM", LP_SM_INITIAL, LP_SM_TO(LPI_READ_RESOLVE)},
 	[LPI_READ_RESOLVE] = {"RESOLVE", 0,
 			      LP_SM_TO(LPI_READ_INDEX) | LP_SM_TO(LPI_READ_MEMORY) |
-				      LP_SM_TO(LPI_READ_DEVICE) | LP_SM_TO(LPI_READ_DURABLE) |
-				      LP_SM_TO(LPI_READ_CLAIM) | ENDS},
+				      LP_SM_TO(LPI_READ_AHEAD) | LP_SM_TO(LPI_READ_DEVICE) |
+				      LP_SM_TO(LPI_READ_DURABLE) | LP_SM_TO(LPI_READ_CLAIM) | ENDS},
 	[LPI_READ_INDEX] = {"INDEX", 0, LP_SM_TO(LPI_READ_CLAIM) | LP_SM_TO(LPI_READ_RESOLVE)},
 	[LPI_READ_MEMORY] = {"MEMORY", 0, LP_SM_TO(LPI_READ_CLAIM)},
+	[LPI_READ_AHEAD] = {"AHEAD", 0, LP_SM_TO(LPI_READ_CLAIM)},
 	[LPI_READ_DEVICE] = {"DEVICE", 0,
 			     LP_SM_TO(LPI_READ_DURABLE) | LP_SM_TO(LPI_READ_CLAIM) | ENDS},
 	[LPI_READ_DURABLE] = {"DURABLE", 0, LP_SM_TO(LPI_READ_CLAIM) | ENDS},
@@ -42,6 +46,7 @@ static bool is_sound(const struct lp_sm *sm, unsigned prev)
 	switch ((enum lpi_read_state)sm->state) {
 	case LPI_READ_CLAIM:
 	case LPI_READ_MEMORY:
+	case LPI_READ_AHEAD:
 		return read->seg_cnt == 0 && !read->waits_durable;
 	case LPI_READ_DURABLE:
 		return read->waits_durable && read->job.running == 0;
@@ -111,6 +116,7 @@ static void publish(struct lpi_read *read)
 	op->read.crc_cnt = read->block_cnt;
 	op->read.bytes = read->bytes;
 	op->work = read;
+	lpi_read_block(read)->given_reads++;
 	lpi_read_block(read)->stats.read_bytes += read->bytes;
 }
 
@@ -134,6 +140,7 @@ void lpi_read_end(struct lpi_block *block, struct lp_store_op *op)
 	struct lpi_read *read = op->work;
 	LP_ASSERT(read->op == op && lp_sm_state(&read->sm) == LPI_READ_DONE);
 	op->work = NULL;
+	block->given_reads--;
 	lpi_read_give_back(read);
 	put_slot(read);
 	lpi_block_memory_freed(block);
@@ -199,8 +206,29 @@ static bool wait_for_memory(struct lpi_read *read)
 	lpi_read_give_back(read);
 	lpi_hold_release(&read->hold);
 	move(read, LPI_READ_MEMORY);
-	lpi_block_wait_memory(lpi_read_block(read), &read->memory_waiter);
+	lpi_block_wait_memory(lpi_read_block(read), &read->waiter);
 	return false;
+}
+
+static bool wait_for_ahead(struct lpi_read *read)
+{
+	read->ahead_waits++;
+	lpi_hold_release(&read->hold);
+	move(read, LPI_READ_AHEAD);
+	return false;
+}
+
+/* The stream that it goes on with. */
+static struct lp_stream *see(struct lpi_read *read)
+{
+	const struct lp_store_op *op = read->op;
+	if (!read->is_cached || read->is_seen || read->bytes == 0)
+		return NULL;
+	struct lp_stream *stream = lpi_ahead_see(lpi_read_block(read)->cached, op->read.ino,
+						 op->read.offset, read->bytes);
+	read->is_seen = true;
+	read->goes_on = stream != NULL && op->read.offset % LP_BLOCK_BYTES != 0;
+	return stream;
 }
 
 static bool on_resolve(struct lpi_read *read)
@@ -212,6 +240,9 @@ static bool on_resolve(struct lpi_read *read)
 		lpi_hold_fetch(&read->hold, false);
 		return false;
 	}
+	struct lp_stream *stream = err == 0 ? see(read) : NULL;
+	if (err == 0 && read->is_cached && lpi_read_awaits_ahead(read))
+		return wait_for_ahead(read);
 	if (err == 0)
 		err = lpi_read_plan(read, inode);
 	if (err == -ENOBUFS)
@@ -224,6 +255,8 @@ static bool on_resolve(struct lpi_read *read)
 		move(read, LPI_READ_DEVICE);
 		lpi_job_run(&read->job);
 	}
+	if (err == 0 && stream != NULL)
+		lpi_ahead_go_on(lpi_read_block(read)->cached, &read->hold, inode, stream);
 	/* From here on the inode may change, or go. */
 	lpi_hold_release(&read->hold);
 	return is_planned ? false : settle(read);
@@ -240,6 +273,7 @@ static bool step(struct lpi_read *read)
 		move(read, lpi_hold_has_claim(&read->hold) ? LPI_READ_RESOLVE : LPI_READ_CLAIM);
 		return true;
 	case LPI_READ_MEMORY:
+	case LPI_READ_AHEAD:
 		move(read, LPI_READ_CLAIM);
 		return true;
 	case LPI_READ_DEVICE:
@@ -274,10 +308,10 @@ static void device_ended(struct lpi_job *job)
 	run(LP_CONTAINER_OF(job, struct lpi_read, job));
 }
 
-static void memory_told(struct lp_commit_waiter *waiter, int result)
+static void wait_told(struct lp_commit_waiter *waiter, int result)
 {
 	(void)result; /* an error of the shard is met again in RESOLVE */
-	run(LP_CONTAINER_OF(waiter, struct lpi_read, memory_waiter));
+	run(LP_CONTAINER_OF(waiter, struct lpi_read, waiter));
 }
 
 static void durable_told(struct lp_commit_waiter *waiter, int result)
@@ -308,7 +342,12 @@ static void begin(struct lpi_read *read, struct lpi_block *block, struct lp_stor
 	read->segment_cnt = 0;
 	read->bytes = 0;
 	read->durable_waiter = (struct lp_commit_waiter){.told = durable_told};
-	read->memory_waiter = (struct lp_commit_waiter){.told = memory_told};
+	read->since = 0;
+	read->is_cached = block->cached != NULL && op->read.length <= LPI_CACHED_READ_MAX;
+	read->is_seen = false;
+	read->goes_on = false;
+	read->ahead_waits = 0;
+	read->waiter = (struct lp_commit_waiter){.told = wait_told};
 	lpi_hold_init(&read->hold, block, ready);
 	lpi_job_init(&read->job, block, device_ended);
 	lp_sm_init(&read->sm, &lpi_read_table, &block->read_observer,

@@ -14,6 +14,7 @@ enum lpi_read_state {
 	LPI_READ_RESOLVE,
 	LPI_READ_INDEX,
 	LPI_READ_MEMORY,
+	LPI_READ_AHEAD,
 	LPI_READ_DEVICE,
 	LPI_READ_DURABLE,
 	LPI_READ_DONE,
@@ -36,14 +37,19 @@ struct lpi_read {
 	bool waits_durable;
 	bool is_again;  /* a block was bad: to begin once more */
 	bool is_second; /* this has begun once more */
+	bool is_cached; /* it goes through the cache of data */
+	bool is_seen;   /* by who looks for sequential readers */
+	bool goes_on;   /* of the first block somebody has had the beginning */
+	uint32_t ahead_waits;
 	uint32_t block_cnt;
 	uint32_t planned; /* blocks that have a source */
 	uint32_t seg_cnt;
 	uint32_t segment_cnt;
 	uint64_t bytes;
+	uint64_t since; /* lpi_cached_now() of the plan */
 	struct lpi_job job;
 	struct lp_commit_waiter durable_waiter;
-	struct lp_commit_waiter memory_waiter;
+	struct lp_commit_waiter waiter; /* for memory, or what is read ahead */
 	struct lpi_hold hold;
 	struct lp_seg segs[LPI_READ_BLOCKS_MAX];
 	uint32_t crcs[LPI_READ_BLOCKS_MAX]; /* of blocks, then of pieces */
@@ -59,6 +65,8 @@ static inline struct lpi_block *lpi_read_block(const struct lpi_read *read)
 /* What is to be read, and what the map says of it. *ret_inode is set when it was found, also when
  * there is none for readers. 0; -EAGAIN: the index is to be asked; errors. */
 int lpi_read_look(struct lpi_read *read, struct lpi_inode **ret_inode) LP_MUST_CHECK;
+/* True when some of it is being read ahead: read->waiter is told when it has come. */
+bool lpi_read_awaits_ahead(struct lpi_read *read) LP_MUST_CHECK;
 /* Chooses the source of each block; what the device has is in the job, not yet submitted. -ENOBUFS:
  * no buffer, or no io, is left. -EUCLEAN. What was chosen has to be given back then. */
 int lpi_read_plan(struct lpi_read *read, const struct lpi_inode *inode) LP_MUST_CHECK;

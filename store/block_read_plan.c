@@ -7,7 +7,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/block_cached.h"
 #include "store/block_read.h"
+
+#define AHEAD_WAITS_MAX 4u /* then it reads itself what it wants */
 
 /* --- What there is ---------------------------------------------------------------------------- */
 
@@ -55,6 +58,21 @@ int lpi_read_look(struct lpi_read *read, struct lpi_inode **ret_inode)
 	read->block_cnt = lpi_piece_cnt(offset, read->bytes);
 	LP_ASSERT(read->block_cnt <= LPI_READ_BLOCKS_MAX);
 	return read->block_cnt > 0 ? look_up(read, *ret_inode) : 0;
+}
+
+bool lpi_read_awaits_ahead(struct lpi_read *read)
+{
+	struct lpi_cached *cached = lpi_read_block(read)->cached;
+	bool waits = false;
+	if (read->is_second || read->ahead_waits == AHEAD_WAITS_MAX)
+		return false;
+	for (uint32_t i = 0; i < read->segment_cnt && !waits; i++) {
+		const struct lp_extmap_segment *segment = &read->segments[i];
+		const struct lp_extent extent = {segment->block, segment->range.cnt};
+		waits = segment->kind == LP_EXTMAP_DATA &&
+			lpi_ahead_wait(cached, extent, &read->waiter);
+	}
+	return waits;
 }
 
 /* --- The plan --------------------------------------------------------------------------------- */
@@ -112,8 +130,26 @@ static int add_inline(struct lpi_read *read, const struct lp_inode *rec)
 	return 0;
 }
 
-/* Whether a written block is in memory: 1, and *ret_seg is borrowed; 0: it is on the device. This
- * is the place where a cache of data would be asked too. */
+/* 1 or 0. What begins once more may do so because of what is here. */
+static int find_in_cache(const struct lpi_read *read, uint64_t device_block, uint32_t idx,
+			 struct lp_seg *ret_seg)
+{
+	struct lpi_cached *cached = lpi_read_block(read)->cached;
+	if (!read->is_cached)
+		return 0;
+	if (read->is_second) {
+		lpi_cached_drop(cached, device_block);
+		return 0;
+	}
+	const struct lp_seg *seg =
+		lpi_cached_find(cached, device_block, read->crcs[idx], read->goes_on && idx == 0);
+	if (seg == NULL)
+		return 0;
+	*ret_seg = *seg;
+	return 1;
+}
+
+/* Whether a written block is in memory: 1, and *ret_seg is borrowed; 0: it is on the device. */
 static int find_in_memory(const struct lpi_read *read, uint64_t device_block, uint32_t idx,
 			  struct lp_seg *ret_seg)
 {
@@ -121,7 +157,7 @@ static int find_in_memory(const struct lpi_read *read, uint64_t device_block, ui
 	uint32_t crc = 0;
 	if (lp_pending_stats(pending)->versions == 0 ||
 	    !lp_pending_find(pending, device_block, ret_seg, &crc))
-		return 0;
+		return find_in_cache(read, device_block, idx, ret_seg);
 	if (crc == read->crcs[idx])
 		return 1;
 	return LP_CORRUPT(device_block << LP_BLOCK_SHIFT,
@@ -132,9 +168,14 @@ static int find_in_memory(const struct lpi_read *read, uint64_t device_block, ui
 }
 
 /* The largest class of which at most half is wasted; when that is out, smaller ones. */
-static struct lp_buf *take_buf(struct lp_bufs *bufs, uint64_t bytes)
+static struct lp_buf *take_buf(const struct lpi_read *read, uint64_t bytes)
 {
-	struct lp_buf *buf = NULL;
+	const struct lpi_block *block = lpi_read_block(read);
+	struct lp_bufs *bufs = block->options.bufs;
+	/* What will be kept lies in the cache's own buffers, as long as there are any. */
+	struct lp_buf *buf = read->is_cached ? lpi_cached_buf(block->cached) : NULL;
+	if (buf != NULL)
+		return buf;
 	if (2 * bytes >= LP_BUF_LARGE)
 		buf = lp_buf_new(bufs, LP_BUF_LARGE);
 	if (buf == NULL && 2 * bytes >= LP_BUF_MEDIUM)
@@ -148,7 +189,7 @@ static int fill_io(struct lpi_read *read, struct lpi_io *io)
 	uint64_t done = 0;
 	while (done < io->extent.cnt && io->iov_cnt < LPI_IO_IOVS) {
 		uint64_t left_bytes = (io->extent.cnt - done) << LP_BLOCK_SHIFT;
-		struct lp_buf *buf = take_buf(lpi_read_block(read)->options.bufs, left_bytes);
+		struct lp_buf *buf = take_buf(read, left_bytes);
 		if (buf == NULL)
 			return -ENOBUFS;
 		struct lp_seg seg = {.buf = buf, .len = (uint32_t)LP_MIN(left_bytes, buf->bytes)};
@@ -205,6 +246,8 @@ int lpi_read_plan(struct lpi_read *read, const struct lpi_inode *inode)
 {
 	int err = 0;
 	lpi_job_init(&read->job, lpi_read_block(read), read->job.ended);
+	if (read->is_cached)
+		read->since = lpi_cached_now(lpi_read_block(read)->cached);
 	if (inode->rec.content.len > 0 && first_block(read) == 0 && read->block_cnt > 0)
 		err = add_inline(read, &inode->rec);
 	for (uint32_t i = 0; i < read->segment_cnt && err == 0; i++) {
@@ -246,6 +289,29 @@ static int bad_block(const struct lpi_read *read, uint32_t idx, uint32_t got)
 		(unsigned long long)device_block, got, read->crcs[idx]);
 }
 
+/* It is what the map says. */
+static void keep(const struct lpi_read *read, uint32_t idx)
+{
+	const struct lpi_source *source = &read->sources[idx];
+	const struct lp_block_cache_item item = {
+		.block = source->device_block,
+		.since = read->since,
+		.seg = {source->buf, source->offset, (uint32_t)LP_BLOCK_BYTES},
+		.crc = read->crcs[idx],
+	};
+	if (read->is_cached && source->device_block != 0)
+		(void)lpi_cached_keep(lpi_read_block(read)->cached,
+				      &item); /* or not: it was read */
+}
+
+/* The block after this one, when it will be held against its crc as well, for fetching it ahead. */
+static const uint8_t *next_from_device(const struct lpi_read *read, uint32_t idx)
+{
+	const struct lpi_source *next = &read->sources[idx + 1];
+	return idx + 1 < read->block_cnt && next->device_block != 0 ? next->buf->data + next->offset
+								    : NULL;
+}
+
 static int check_block(struct lpi_read *read, uint32_t idx)
 {
 	const struct lpi_source *source = &read->sources[idx];
@@ -259,13 +325,18 @@ static int check_block(struct lpi_read *read, uint32_t idx)
 		/* What was in memory was verified when it came, and will be by who gets it. */
 		if (source->device_block == 0)
 			return 0;
-		uint32_t got = lp_crc32c(0, at, LP_BLOCK_BYTES);
-		return LP_LIKELY(got == crc) ? 0 : bad_block(read, idx, got);
+		const uint8_t *next = next_from_device(read, idx);
+		uint32_t got = lp_crc32c_ahead(0, at, LP_BLOCK_BYTES, next);
+		if (LP_UNLIKELY(got != crc))
+			return bad_block(read, idx, got);
+		keep(read, idx);
+		return 0;
 	}
 	uint32_t piece = 0;
 	uint32_t got = crc_of_parts(at, (uint32_t)begin, (uint32_t)end, &piece);
 	if (LP_UNLIKELY(got != crc))
 		return bad_block(read, idx, got);
+	keep(read, idx);
 	read->crcs[idx] = piece;
 	return 0;
 }

@@ -11,75 +11,18 @@
 
 #define FILE_NR 5u
 
-static struct lpi_rig_op read_op(struct lp_ino ino, uint64_t offset, uint64_t length)
-{
-	return (struct lpi_rig_op){
-		.op = {.opcode = LP_STORE_READ,
-		       .read = {.ino = ino, .offset = offset, .length = length}}};
-}
-
-/* What a read gave is what the file has: bytes, crcs of pieces, size. */
-static void judge(const struct lpi_rig_file *file, const struct lp_store_op *op)
-{
-	uint64_t offset = op->read.offset;
-	uint64_t left = offset < file->size_bytes ? file->size_bytes - offset : 0;
-	uint64_t want = LP_MIN(op->read.length, left);
-	uint64_t at = offset;
-	assert_int_equal(op->result, 0);
-	assert_int_equal(op->read.bytes, want);
-	assert_int_equal(op->read.size_bytes, file->size_bytes);
-	for (uint32_t i = 0; i < op->read.seg_cnt; i++) {
-		const struct lp_seg *seg = &op->read.segs[i];
-		assert_true(seg->len > 0 && at + seg->len <= offset + want);
-		assert_memory_equal(seg->buf->data + seg->offset, file->bytes + at, seg->len);
-		if (i > 0)
-			assert_false(seg[-1].buf == seg->buf &&
-				     seg[-1].offset + seg[-1].len == seg->offset);
-		at += seg->len;
-	}
-	assert_int_equal(at, offset + want);
-	assert_int_equal(op->read.crc_cnt, lpi_piece_cnt(offset, want));
-	at = offset;
-	for (uint32_t i = 0; i < op->read.crc_cnt; i++) {
-		uint64_t end =
-			LP_MIN(lp_align_down(at, LP_BLOCK_BYTES) + LP_BLOCK_BYTES, offset + want);
-		assert_int_equal(op->read.crcs[i], lp_crc32c(0, file->bytes + at, end - at));
-		at = end;
-	}
-}
-
-static void read_and_judge(struct lpi_rig *rig, const struct lpi_rig_file *file, uint64_t offset,
-			   uint64_t length)
-{
-	struct lpi_rig_op op = read_op(file->ino, offset, length);
-	assert_int_equal(lpi_rig_do(rig, &op), 0);
-	judge(file, &op.op);
-	lpi_read_end(&rig->block, &op.op);
-	assert_int_equal(rig->block.running, 0);
-}
-
-static int read_result(struct lpi_rig *rig, struct lp_ino ino, uint64_t offset, uint64_t length)
-{
-	struct lpi_rig_op op = read_op(ino, offset, length);
-	int result = lpi_rig_do(rig, &op);
-	if (result == 0)
-		lpi_read_end(&rig->block, &op.op);
-	assert_int_equal(rig->block.running, 0);
-	return result;
-}
-
 /* When nothing is pending any more, only the store's zeros are in a buffer. */
 static void assert_no_leak(struct lpi_rig *rig)
 {
 	struct lp_bufs_stats stats;
-	for (int i = 0; i < 1000 && lp_pending_stats(rig->block.pending)->versions > 0; i++)
+	for (int i = 0; i < 1000 && lp_pending_stats(rig->block->pending)->versions > 0; i++)
 		lpi_rig_turn(rig);
 	lpi_rig_settle(rig);
 	lp_bufs_read_stats(rig->bufs, &stats);
 	assert_int_equal(stats.used_bytes, LP_BUF_MEDIUM);
-	assert_int_equal(rig->block.zeros->refs, 1);
-	assert_int_equal(lp_pool_free_cnt(rig->block.ios), rig->ios);
-	assert_int_equal(lp_pool_free_cnt(rig->block.reads), rig->slots);
+	assert_int_equal(rig->block->zeros->refs, 1);
+	assert_int_equal(lp_pool_free_cnt(rig->block->ios), rig->ios);
+	assert_int_equal(lp_pool_free_cnt(rig->block->reads), rig->slots);
 }
 
 /* Every kind of block beside every other, a hole at the end, and a size that is no multiple. */
@@ -107,6 +50,21 @@ static void make_mixture(struct lpi_rig *rig, struct lpi_rig_file *file)
 	}
 }
 
+/* A store with that file, in the index. */
+static void start(struct lpi_rig *rig, struct lpi_rig_file *file)
+{
+	lpi_rig_init(rig);
+	make_mixture(rig, file);
+	lpi_rig_settle(rig);
+}
+
+static void stop(struct lpi_rig *rig, struct lpi_rig_file *file)
+{
+	lpi_rig_close(rig, false);
+	lpi_rig_file_fini(file);
+	lpi_rig_fini(rig);
+}
+
 static void test_table(void **state)
 {
 	char why[200] = "";
@@ -125,30 +83,28 @@ static void test_every_source(void **state)
 	lpi_rig_init(&rig);
 	make_mixture(&rig, &file);
 	lp_prng_init(&prng, 3);
-	read_and_judge(&rig, &file, 0, LP_STORE_READ_MAX);
-	read_and_judge(&rig, &file, 1, LP_STORE_READ_MAX); /* 257 blocks */
-	read_and_judge(&rig, &file, 40 * LP_BLOCK_BYTES + 4095, LP_STORE_READ_MAX);
-	read_and_judge(&rig, &file, 60 * LP_BLOCK_BYTES, 128 * LP_BLOCK_BYTES);
+	lpi_rig_read(&rig, &file, 0, LP_STORE_READ_MAX);
+	lpi_rig_read(&rig, &file, 1, LP_STORE_READ_MAX); /* 257 blocks */
+	lpi_rig_read(&rig, &file, 40 * LP_BLOCK_BYTES + 4095, LP_STORE_READ_MAX);
+	lpi_rig_read(&rig, &file, 60 * LP_BLOCK_BYTES, 128 * LP_BLOCK_BYTES);
 	for (uint64_t block = 0; block < 300; block++)
-		read_and_judge(&rig, &file, block * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
+		lpi_rig_read(&rig, &file, block * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
 	for (int i = 0; i < 300; i++) {
 		uint64_t offset = lp_prng_below(&prng, file.size_bytes + 5000);
 		uint64_t length = lp_prng_below(&prng, i % 3 == 0 ? LP_STORE_READ_MAX : 30000);
 		if (i % 4 == 0)
 			offset = lp_align_down(offset, LP_BLOCK_BYTES);
-		read_and_judge(&rig, &file, offset, length);
+		lpi_rig_read(&rig, &file, offset, length);
 	}
 	/* The same when what was pending is in its place. */
 	lpi_rig_reopen(&rig);
-	assert_int_equal(lp_pending_stats(rig.block.pending)->versions, 0);
-	read_and_judge(&rig, &file, 3, LP_STORE_READ_MAX);
-	read_and_judge(&rig, &file, 100 * LP_BLOCK_BYTES, 40000);
-	assert_true(rig.block.stats.index_waits > 0);
-	assert_true(rig.block.read_times[0].cnt > 0);
+	assert_int_equal(lp_pending_stats(rig.block->pending)->versions, 0);
+	lpi_rig_read(&rig, &file, 3, LP_STORE_READ_MAX);
+	lpi_rig_read(&rig, &file, 100 * LP_BLOCK_BYTES, 40000);
+	assert_true(rig.block->stats.index_waits > 0);
+	assert_true(rig.block->read_times[0].cnt > 0);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void test_shape_of_segments(void **state)
@@ -168,22 +124,21 @@ static void test_shape_of_segments(void **state)
 	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
 		struct lp_bufs_stats before;
 		struct lp_bufs_stats after;
-		struct lpi_rig_op op = read_op(file.ino, 0, cases[i].blocks * LP_BLOCK_BYTES);
+		struct lpi_rig_op op =
+			lpi_rig_read_op(file.ino, 0, cases[i].blocks * LP_BLOCK_BYTES);
 		lpi_rig_settle(&rig);
 		lp_bufs_read_stats(rig.bufs, &before);
-		uint64_t reads = lp_bdev_stats(rig.block.data)->ops[LP_BDEV_READ];
+		uint64_t reads = lp_bdev_stats(rig.block->data)->ops[LP_BDEV_READ];
 		assert_int_equal(lpi_rig_do(&rig, &op), 0);
 		lp_bufs_read_stats(rig.bufs, &after);
 		assert_int_equal(op.op.read.seg_cnt, cases[i].segs);
 		assert_int_equal(after.used_bytes - before.used_bytes, cases[i].used);
-		assert_int_equal(lp_bdev_stats(rig.block.data)->ops[LP_BDEV_READ], reads + 1);
+		assert_int_equal(lp_bdev_stats(rig.block->data)->ops[LP_BDEV_READ], reads + 1);
 		/* The ios have gone back already. */
-		assert_int_equal(lp_pool_free_cnt(rig.block.ios), rig.ios);
-		lpi_read_end(&rig.block, &op.op);
+		assert_int_equal(lp_pool_free_cnt(rig.block->ios), rig.ios);
+		lpi_read_end(rig.block, &op.op);
 	}
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 /* Each block apart from the next: as many ios as there can be. */
@@ -198,25 +153,23 @@ static void test_fragments(void **state)
 		lpi_rig_map(&rig, &file, (struct lp_extmap_range){block, 1}, LPI_RIG_WRITTEN, 1);
 	for (uint64_t block = 1; block < 300; block += 2)
 		lpi_rig_map(&rig, &file, (struct lp_extmap_range){block, 1}, LPI_RIG_WRITTEN, 1);
-	read_and_judge(&rig, &file, 4095, LP_STORE_READ_MAX);
+	lpi_rig_read(&rig, &file, 4095, LP_STORE_READ_MAX);
 	/* The second has what it needs as soon as the first has read. */
-	struct lpi_rig_op ops[2] = {read_op(file.ino, 1, LP_STORE_READ_MAX),
-				    read_op(file.ino, 8192, LP_STORE_READ_MAX)};
+	struct lpi_rig_op ops[2] = {lpi_rig_read_op(file.ino, 1, LP_STORE_READ_MAX),
+				    lpi_rig_read_op(file.ino, 8192, LP_STORE_READ_MAX)};
 	lpi_rig_settle(&rig);
 	uint64_t before_ns = rig.clock.now_ns;
 	lpi_rig_submit(&rig, &ops[0]);
 	lpi_rig_submit(&rig, &ops[1]);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(lpi_rig_wait(&rig, &ops[i]), 0);
-		judge(&file, &ops[i].op);
+		lpi_rig_judge(&file, &ops[i].op);
 	}
 	assert_true(rig.clock.now_ns - before_ns < LP_NS_PER_MS / 2);
-	lpi_read_end(&rig.block, &ops[0].op);
-	lpi_read_end(&rig.block, &ops[1].op);
+	lpi_read_end(rig.block, &ops[0].op);
+	lpi_read_end(rig.block, &ops[1].op);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void test_inline(void **state)
@@ -238,14 +191,14 @@ static void test_inline(void **state)
 		inode->rec.content_crc = lp_crc32c(0, file.bytes, len);
 		lpi_node_changed(&inode->node);
 		for (uint64_t offset = 0; offset < 5000; offset += 321) {
-			read_and_judge(&rig, &file, offset, 1);
-			read_and_judge(&rig, &file, offset, len);
-			read_and_judge(&rig, &file, offset, LP_STORE_READ_MAX);
+			lpi_rig_read(&rig, &file, offset, 1);
+			lpi_rig_read(&rig, &file, offset, len);
+			lpi_rig_read(&rig, &file, offset, LP_STORE_READ_MAX);
 		}
 		/* In memory it went bad: no piece of it gets a new crc. */
 		lpi_rig_settle(&rig);
 		lpi_inode_part_memory(inode, LPI_PART_CONTENT)[len - 1] ^= 1;
-		assert_int_equal(read_result(&rig, file.ino, 0, 1), -EBADMSG);
+		assert_int_equal(lpi_rig_read_result(&rig, file.ino, 0, 1), -EBADMSG);
 		lpi_inode_part_memory(inode, LPI_PART_CONTENT)[len - 1] ^= 1;
 		lpi_rig_file_fini(&file);
 	}
@@ -265,20 +218,18 @@ static void test_what_is_no_file(void **state)
 	lpi_rig_inode(&rig, 7, LP_INODE_TYPE_FIFO);
 	lpi_rig_inode(&rig, 8, LP_INODE_TYPE_FILE)->rec.flags = LP_INODE_FLAG_REMOVED;
 	for (int round = 0; round < 2; round++) {
-		assert_int_equal(read_result(&rig, (struct lp_ino){6}, 0, 1), -EISDIR);
-		assert_int_equal(read_result(&rig, (struct lp_ino){7}, 0, 1), -EINVAL);
-		assert_int_equal(read_result(&rig, (struct lp_ino){8}, 0, 1), -ENOENT);
-		assert_int_equal(read_result(&rig, (struct lp_ino){9}, 0, 1), -ENOENT);
-		read_and_judge(&rig, &file, 0, 10);
-		read_and_judge(&rig, &file, 0, 0);
-		read_and_judge(&rig, &file, 10, 1);
-		read_and_judge(&rig, &file, UINT64_MAX, LP_STORE_READ_MAX);
+		assert_int_equal(lpi_rig_read_result(&rig, (struct lp_ino){6}, 0, 1), -EISDIR);
+		assert_int_equal(lpi_rig_read_result(&rig, (struct lp_ino){7}, 0, 1), -EINVAL);
+		assert_int_equal(lpi_rig_read_result(&rig, (struct lp_ino){8}, 0, 1), -ENOENT);
+		assert_int_equal(lpi_rig_read_result(&rig, (struct lp_ino){9}, 0, 1), -ENOENT);
+		lpi_rig_read(&rig, &file, 0, 10);
+		lpi_rig_read(&rig, &file, 0, 0);
+		lpi_rig_read(&rig, &file, 10, 1);
+		lpi_rig_read(&rig, &file, UINT64_MAX, LP_STORE_READ_MAX);
 		lpi_rig_reopen(&rig);
 	}
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 /* --- Damage ----------------------------------------------------------------------------------- */
@@ -298,26 +249,25 @@ static void test_bad_block(void **state)
 	struct lpi_rig_file file;
 	lpi_rig_init(&rig);
 	make_mixture(&rig, &file);
-	read_and_judge(&rig, &file, 0, LP_STORE_READ_MAX);
+	lpi_rig_read(&rig, &file, 0, LP_STORE_READ_MAX);
 	overwrite(&rig, file.device[25], 0);
 	uint64_t found = lp_corruption_count();
 	/* Whole, and each part of it. */
-	assert_int_equal(read_result(&rig, file.ino, 20 * LP_BLOCK_BYTES, 40000), -EBADMSG);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 20 * LP_BLOCK_BYTES, 40000), -EBADMSG);
 	assert_int_equal(lp_corruption_count(), found + 1);
 	assert_non_null(strstr(lp_corruption_find(0)->what, "inode 5, offset 102400, block "));
 	assert_int_equal(lp_corruption_find(0)->offset, file.device[25] * LP_BLOCK_BYTES);
-	assert_int_equal(read_result(&rig, file.ino, 25 * LP_BLOCK_BYTES + 100, 1), -EBADMSG);
-	assert_int_equal(read_result(&rig, file.ino, 0, 25 * LP_BLOCK_BYTES + 1), -EBADMSG);
-	assert_int_equal(rig.block.rereads, 3);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 25 * LP_BLOCK_BYTES + 100, 1),
+			 -EBADMSG);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 0, 25 * LP_BLOCK_BYTES + 1), -EBADMSG);
+	assert_int_equal(rig.block->rereads, 3);
 	/* Its neighbours are well. */
-	read_and_judge(&rig, &file, 0, 25 * LP_BLOCK_BYTES);
-	read_and_judge(&rig, &file, 26 * LP_BLOCK_BYTES, 100000);
-	assert_int_equal(rig.block.rereads, 3);
-	assert_int_equal(rig.block.read_errors, 0);
+	lpi_rig_read(&rig, &file, 0, 25 * LP_BLOCK_BYTES);
+	lpi_rig_read(&rig, &file, 26 * LP_BLOCK_BYTES, 100000);
+	assert_int_equal(rig.block->rereads, 3);
+	assert_int_equal(rig.block->read_errors, 0);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void test_bad_once(void **state)
@@ -325,9 +275,7 @@ static void test_bad_once(void **state)
 	(void)state;
 	struct lpi_rig rig = {.slots = 0};
 	struct lpi_rig_file file;
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	/* Old content comes back once. */
 	const struct lp_sim_rule stale = {.fault = LP_SIM_STALE,
 					  .offset_bytes = file.device[25] * LP_BLOCK_BYTES,
@@ -338,8 +286,8 @@ static void test_bad_once(void **state)
 	lp_test_ok(lp_bdev_write_sync(rig.bdev, lpi_rig_block_at(&file, 25), LP_BLOCK_BYTES,
 				      file.device[25] * LP_BLOCK_BYTES, false));
 	uint64_t found = lp_corruption_count();
-	read_and_judge(&rig, &file, 1, 300000);
-	assert_int_equal(rig.block.rereads, 1);
+	lpi_rig_read(&rig, &file, 1, 300000);
+	assert_int_equal(rig.block->rereads, 1);
 	assert_int_equal(lp_corruption_count(), found);
 	/* The device refuses once; then always. */
 	struct lp_sim_rule eio = {.fault = LP_SIM_EIO,
@@ -348,18 +296,16 @@ static void test_bad_once(void **state)
 				  .length_bytes = LP_BLOCK_BYTES,
 				  .fire_cnt = 1};
 	lp_sim_rule_add(lp_sim_of(rig.bdev), &eio);
-	read_and_judge(&rig, &file, 1, 300000);
-	assert_int_equal(rig.block.rereads, 2);
-	assert_int_equal(rig.block.read_errors, 0);
+	lpi_rig_read(&rig, &file, 1, 300000);
+	assert_int_equal(rig.block->rereads, 2);
+	assert_int_equal(rig.block->read_errors, 0);
 	eio.fire_cnt = 0;
 	lp_sim_rule_add(lp_sim_of(rig.bdev), &eio);
-	assert_int_equal(read_result(&rig, file.ino, 1, 300000), -EIO);
-	assert_int_equal(rig.block.read_errors, 1);
-	read_and_judge(&rig, &file, 31 * LP_BLOCK_BYTES, 100000);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 1, 300000), -EIO);
+	assert_int_equal(rig.block->read_errors, 1);
+	lpi_rig_read(&rig, &file, 31 * LP_BLOCK_BYTES, 100000);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void test_pending_that_is_not_the_maps(void **state)
@@ -369,24 +315,22 @@ static void test_pending_that_is_not_the_maps(void **state)
 	struct lpi_rig_file file;
 	struct lp_seg seg;
 	uint32_t crc = 0;
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	/* A piece of what went bad in memory gets no new crc. */
-	assert_true(lp_pending_find(rig.block.pending, file.device[10], &seg, &crc));
+	assert_true(lp_pending_find(rig.block->pending, file.device[10], &seg, &crc));
 	seg.buf->data[seg.offset + 4000] ^= 1;
-	assert_int_equal(read_result(&rig, file.ino, 10 * LP_BLOCK_BYTES, 10), -EBADMSG);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 10 * LP_BLOCK_BYTES, 10), -EBADMSG);
 	seg.buf->data[seg.offset + 4000] ^= 1;
-	read_and_judge(&rig, &file, 10 * LP_BLOCK_BYTES, 10);
+	lpi_rig_read(&rig, &file, 10 * LP_BLOCK_BYTES, 10);
 	/* The map says otherwise. */
 	lpi_rig_reserve(&rig);
 	crc ^= 1;
 	lp_extmap_update_crcs(&lpi_rig_find(&rig, file.ino)->map, (struct lp_extmap_range){10, 1},
 			      &crc);
 	lpi_node_changed(&lpi_rig_find(&rig, file.ino)->node);
-	assert_int_equal(read_result(&rig, file.ino, 9 * LP_BLOCK_BYTES, 10000), -EUCLEAN);
-	assert_int_equal(read_result(&rig, file.ino, 2 * LP_BLOCK_BYTES, 50000), -EUCLEAN);
-	read_and_judge(&rig, &file, 11 * LP_BLOCK_BYTES, 100000);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 9 * LP_BLOCK_BYTES, 10000), -EUCLEAN);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 2 * LP_BLOCK_BYTES, 50000), -EUCLEAN);
+	lpi_rig_read(&rig, &file, 11 * LP_BLOCK_BYTES, 100000);
 	assert_no_leak(&rig);
 	lpi_rig_close(&rig, true);
 	lpi_rig_file_fini(&file);
@@ -416,35 +360,33 @@ static void test_no_buffers(void **state)
 	while ((held[held_cnt] = lp_buf_new(rig.bufs, LP_BUF_SMALL)) != NULL)
 		held_cnt++;
 	assert_true(held_cnt > 700); /* a quarter is cut into larger ones */
-	struct lpi_rig_op small = read_op(file.ino, 5000, 100);
-	struct lpi_rig_op large = read_op(file.ino, 0, LP_STORE_READ_MAX);
-	struct lpi_rig_op zeros = read_op(file.ino, 290 * LP_BLOCK_BYTES, 10000);
+	struct lpi_rig_op small = lpi_rig_read_op(file.ino, 5000, 100);
+	struct lpi_rig_op large = lpi_rig_read_op(file.ino, 0, LP_STORE_READ_MAX);
+	struct lpi_rig_op zeros = lpi_rig_read_op(file.ino, 290 * LP_BLOCK_BYTES, 10000);
 	lpi_rig_submit(&rig, &large);
 	lpi_rig_submit(&rig, &small);
 	lpi_rig_submit(&rig, &zeros);
 	turn_some(&rig, 50);
 	/* Nothing is held while they wait, and who needs nothing does not wait. */
 	assert_true(large.order == 0 && small.order == 0 && zeros.order != 0);
-	assert_int_equal(lp_claims_cnt(rig.block.claims), 0);
-	assert_int_equal(lp_pool_free_cnt(rig.block.ios), rig.ios);
+	assert_int_equal(lp_claims_cnt(rig.block->claims), 0);
+	assert_int_equal(lp_pool_free_cnt(rig.block->ios), rig.ios);
 	lp_buf_put(held[--held_cnt]);
 	assert_int_equal(lpi_rig_wait(&rig, &small), 0);
-	judge(&file, &small.op);
+	lpi_rig_judge(&file, &small.op);
 	/* The large one takes whatever sizes there are. */
 	while (held_cnt > 400)
 		lp_buf_put(held[--held_cnt]);
 	assert_int_equal(lpi_rig_wait(&rig, &large), 0);
-	judge(&file, &large.op);
+	lpi_rig_judge(&file, &large.op);
 	assert_true(large.op.read.seg_cnt > 1);
-	lpi_read_end(&rig.block, &large.op);
-	lpi_read_end(&rig.block, &small.op);
-	lpi_read_end(&rig.block, &zeros.op);
+	lpi_read_end(rig.block, &large.op);
+	lpi_read_end(rig.block, &small.op);
+	lpi_read_end(rig.block, &zeros.op);
 	while (held_cnt > 0)
 		lp_buf_put(held[--held_cnt]);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void test_no_ios(void **state)
@@ -453,29 +395,26 @@ static void test_no_ios(void **state)
 	struct lpi_rig rig = {.ios = 300};
 	struct lpi_rig_file file;
 	void *held[300];
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	for (size_t i = 0; i < 299; i++)
-		held[i] = lp_pool_get(rig.block.ios);
-	struct lpi_rig_op op = read_op(file.ino, 0, LP_STORE_READ_MAX);
+		held[i] = lp_pool_get(rig.block->ios);
+	struct lpi_rig_op op = lpi_rig_read_op(file.ino, 0, LP_STORE_READ_MAX);
 	lpi_rig_submit(&rig, &op);
 	turn_some(&rig, 50);
 	assert_int_equal(op.order, 0);
-	assert_int_equal(lp_pool_free_cnt(rig.block.ios), 1);
-	struct lpi_rig_op one = read_op(file.ino, 0, LP_BLOCK_BYTES); /* for which one is enough */
+	assert_int_equal(lp_pool_free_cnt(rig.block->ios), 1);
+	struct lpi_rig_op one =
+		lpi_rig_read_op(file.ino, 0, LP_BLOCK_BYTES); /* for which one is enough */
 	assert_int_equal(lpi_rig_do(&rig, &one), 0);
-	lpi_read_end(&rig.block, &one.op);
+	lpi_read_end(rig.block, &one.op);
 	assert_int_equal(op.order, 0);
 	for (size_t i = 0; i < 299; i++)
-		lp_pool_put(rig.block.ios, held[i]);
+		lp_pool_put(rig.block->ios, held[i]);
 	assert_int_equal(lpi_rig_wait(&rig, &op), 0);
-	judge(&file, &op.op);
-	lpi_read_end(&rig.block, &op.op);
+	lpi_rig_judge(&file, &op.op);
+	lpi_read_end(rig.block, &op.op);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void test_slots(void **state)
@@ -484,39 +423,36 @@ static void test_slots(void **state)
 	struct lpi_rig rig = {.slots = 2};
 	struct lpi_rig_file file;
 	struct lpi_rig_op ops[12];
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	for (uint64_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
 		/* Some fail, and hold no slot then. */
-		ops[i] = read_op(i % 3 == 2 ? (struct lp_ino){99} : file.ino, i * 5000, 5000);
+		ops[i] = lpi_rig_read_op(i % 3 == 2 ? (struct lp_ino){99} : file.ino, i * 5000,
+					 5000);
 		lpi_rig_submit(&rig, &ops[i]);
 	}
 	turn_some(&rig, 50);
-	assert_int_equal(rig.block.running, 2);
+	assert_int_equal(rig.block->running, 2);
 	for (uint64_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
 		assert_int_equal(lpi_rig_wait(&rig, &ops[i]), i % 3 == 2 ? -ENOENT : 0);
 		if (ops[i].op.result < 0)
 			continue;
-		judge(&file, &ops[i].op);
-		lpi_read_end(&rig.block, &ops[i].op);
+		lpi_rig_judge(&file, &ops[i].op);
+		lpi_read_end(rig.block, &ops[i].op);
 	}
-	assert_int_equal(rig.block.running, 0);
+	assert_int_equal(rig.block->running, 0);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 /* Changes enter the index all the while: what was fetched is too old each time. */
 static void read_while_index_moves(struct lpi_rig *rig, const struct lpi_rig_file *file,
 				   uint64_t cache_bytes)
 {
-	struct lpi_rig_op op = read_op(file->ino, 1, LP_STORE_READ_MAX);
+	struct lpi_rig_op op = lpi_rig_read_op(file->ino, 1, LP_STORE_READ_MAX);
 	struct lp_key key;
 	lp_key_of_store(&key, "test");
 	lpi_rig_reopen(rig);
-	lp_kv_set_cache_bytes(rig->block.kv, cache_bytes);
+	lp_kv_set_cache_bytes(rig->block->kv, cache_bytes);
 	lpi_rig_submit(rig, &op);
 	for (uint32_t n = 0; op.order == 0; n++) {
 		lpi_rig_put(rig, &key, &n, sizeof(n));
@@ -524,8 +460,8 @@ static void read_while_index_moves(struct lpi_rig *rig, const struct lpi_rig_fil
 		assert_true(n < 300);
 	}
 	assert_int_equal(op.op.result, 0);
-	judge(file, &op.op);
-	lpi_read_end(&rig->block, &op.op);
+	lpi_rig_judge(file, &op.op);
+	lpi_read_end(rig->block, &op.op);
 }
 
 /* Many reads of a file of which nothing is in memory, at the same time. */
@@ -540,17 +476,17 @@ static void test_cold(void **state)
 	for (int round = 0; round < 3; round++) {
 		lpi_rig_reopen(&rig);
 		for (uint64_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
-			ops[i] = read_op(file.ino, i * 75000, i % 2 == 0 ? 4096 : 300000);
+			ops[i] = lpi_rig_read_op(file.ino, i * 75000, i % 2 == 0 ? 4096 : 300000);
 			lpi_rig_submit(&rig, &ops[i]);
 		}
 		/* All of them fetch at once: none holds the claim meanwhile. */
 		turn_some(&rig, 1);
-		assert_int_equal(lp_claims_cnt(rig.block.claims), 0);
-		assert_int_equal(rig.block.stats.index_waits, 16);
+		assert_int_equal(lp_claims_cnt(rig.block->claims), 0);
+		assert_int_equal(rig.block->stats.index_waits, 16);
 		for (uint64_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
 			assert_int_equal(lpi_rig_wait(&rig, &ops[i]), 0);
-			judge(&file, &ops[i].op);
-			lpi_read_end(&rig.block, &ops[i].op);
+			lpi_rig_judge(&file, &ops[i].op);
+			lpi_read_end(rig.block, &ops[i].op);
 		}
 	}
 	read_while_index_moves(&rig, &file, 1 << 20);
@@ -558,21 +494,19 @@ static void test_cold(void **state)
 	read_while_index_moves(&rig, &file, 0);
 	/* Leaves that are loaded are accounted for. */
 	lpi_rig_reopen(&rig);
-	read_and_judge(&rig, &file, 0, 1);
-	uint64_t bytes = rig.block.nodes.bytes;
-	read_and_judge(&rig, &file, 64 * LP_BLOCK_BYTES, 1);
-	assert_true(rig.block.nodes.bytes > bytes);
+	lpi_rig_read(&rig, &file, 0, 1);
+	uint64_t bytes = rig.block->nodes.bytes;
+	lpi_rig_read(&rig, &file, 64 * LP_BLOCK_BYTES, 1);
+	assert_true(rig.block->nodes.bytes > bytes);
 	/* What leaves memory comes back. */
-	rig.block.nodes.limit_bytes = 1;
+	rig.block->nodes.limit_bytes = 1;
 	for (uint64_t i = 0; i < 20; i++) {
 		lpi_rig_settle(&rig);
-		read_and_judge(&rig, &file, i * 50000, 100000);
+		lpi_rig_read(&rig, &file, i * 50000, 100000);
 	}
-	assert_true(rig.block.nodes.evictions > 3);
+	assert_true(rig.block->nodes.evictions > 3);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 static void hold_ready(struct lpi_hold *hold)
@@ -588,15 +522,14 @@ static void test_many_fetches(void **state)
 	struct lpi_hold hold;
 	lpi_rig_init(&rig);
 	lpi_rig_reopen(&rig);
-	lp_kv_set_cache_bytes(rig.block.kv, 0);
-	lpi_hold_init(&hold, &rig.block, hold_ready);
+	lp_kv_set_cache_bytes(rig.block->kv, 0);
+	lpi_hold_init(&hold, rig.block, hold_ready);
 	for (uint64_t i = 0; i < 10; i++) {
 		struct lpi_point point;
 		struct lp_key key;
 		assert_true(lpi_hold_claim(&hold, (struct lp_ino){5}));
 		/* Records that fill the index: each in another place of it. */
-		lp_key_of_number(&key, i % 2 == 0 ? LP_KEY_SPACE_DEFERRED : LP_KEY_SPACE_TXN,
-				 i / 2 * 40 + i % 2);
+		lpi_rig_filler_key(&key, i / 2 * 40 + i % 2);
 		lp_test_err(-EAGAIN,
 			    lpi_point_get(&hold.warmer, &key, false, hold.is_kept, &point));
 		hold.ready = hold_ready;
@@ -620,19 +553,15 @@ static void test_lost_leaf(void **state)
 	struct lpi_rig rig = {.slots = 0};
 	struct lpi_rig_file file;
 	struct lp_key key;
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	lpi_rig_reserve(&rig);
 	lp_key_of_map(&key, file.ino, 64);
-	lp_commit_delete(rig.block.commit, (struct lp_kv_bytes){key.bytes, key.len});
+	lp_commit_delete(rig.block->commit, (struct lp_kv_bytes){key.bytes, key.len});
 	lpi_rig_reopen(&rig);
-	assert_int_equal(read_result(&rig, file.ino, 64 * LP_BLOCK_BYTES, 10), -EUCLEAN);
-	read_and_judge(&rig, &file, 0, 64 * LP_BLOCK_BYTES);
+	assert_int_equal(lpi_rig_read_result(&rig, file.ino, 64 * LP_BLOCK_BYTES, 10), -EUCLEAN);
+	lpi_rig_read(&rig, &file, 0, 64 * LP_BLOCK_BYTES);
 	assert_no_leak(&rig);
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 /* Store I6: what was seen is durable when the reply comes. */
@@ -641,9 +570,7 @@ static void test_waits_until_durable(void **state)
 	(void)state;
 	struct lpi_rig rig = {.slots = 0};
 	struct lpi_rig_file file;
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	/* Flushes, and the log's writes, take their time. */
 	const struct lp_sim_rule slow = {.fault = LP_SIM_SLOW,
 					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
@@ -657,27 +584,25 @@ static void test_waits_until_durable(void **state)
 		lpi_node_changed(&inode->node);
 		uint64_t group = inode->node.group;
 		/* From memory, from the device; also what says that there is nothing. */
-		struct lpi_rig_op op = read_op(file.ino, offset, 4096);
-		struct lpi_rig_op beyond = read_op(file.ino, file.size_bytes, 4096);
+		struct lpi_rig_op op = lpi_rig_read_op(file.ino, offset, 4096);
+		struct lpi_rig_op beyond = lpi_rig_read_op(file.ino, file.size_bytes, 4096);
 		lpi_rig_submit(&rig, &op);
 		lpi_rig_submit(&rig, &beyond);
 		uint64_t before_ns = rig.clock.now_ns;
 		assert_int_equal(lpi_rig_wait(&rig, &op), 0);
 		assert_int_equal(lpi_rig_wait(&rig, &beyond), 0);
-		assert_true(lp_commit_group_is_durable(rig.block.commit, group));
+		assert_true(lp_commit_group_is_durable(rig.block->commit, group));
 		assert_true(rig.clock.now_ns - before_ns >= 50 * LP_NS_PER_MS);
-		judge(&file, &op.op);
-		lpi_read_end(&rig.block, &op.op);
-		lpi_read_end(&rig.block, &beyond.op);
+		lpi_rig_judge(&file, &op.op);
+		lpi_read_end(rig.block, &op.op);
+		lpi_read_end(rig.block, &beyond.op);
 		/* Nothing to wait for now. */
 		before_ns = rig.clock.now_ns;
-		read_and_judge(&rig, &file, offset, 4096);
+		lpi_rig_read(&rig, &file, offset, 4096);
 		assert_true(rig.clock.now_ns - before_ns < LP_NS_PER_MS);
 	}
 	lp_sim_rules_clear(lp_sim_of(rig.bdev));
-	lpi_rig_close(&rig, false);
-	lpi_rig_file_fini(&file);
-	lpi_rig_fini(&rig);
+	stop(&rig, &file);
 }
 
 /* The log fails: what is not durable is never given out, and then nothing is. */
@@ -686,23 +611,26 @@ static void test_failed_commit(void **state)
 	(void)state;
 	struct lpi_rig rig = {.slots = 0};
 	struct lpi_rig_file file;
-	lpi_rig_init(&rig);
-	make_mixture(&rig, &file);
-	lpi_rig_settle(&rig);
+	start(&rig, &file);
 	const struct lp_sim_rule eio = {.fault = LP_SIM_EIO,
 					.opcode_mask = LP_SIM_OP(LP_BDEV_WRITE_THROUGH)};
 	lp_sim_rule_add(lp_sim_of(rig.bdev), &eio);
 	struct lpi_inode *inode = lpi_rig_find(&rig, file.ino);
 	lpi_rig_reserve(&rig);
 	lpi_node_changed(&inode->node);
-	struct lpi_rig_op pending = read_op(file.ino, 10 * LP_BLOCK_BYTES, 8192);
-	struct lpi_rig_op device = read_op(file.ino, 0, LP_STORE_READ_MAX);
+	struct lpi_rig_op pending = lpi_rig_read_op(file.ino, 10 * LP_BLOCK_BYTES, 8192);
+	struct lpi_rig_op device = lpi_rig_read_op(file.ino, 0, LP_STORE_READ_MAX);
 	lpi_rig_submit(&rig, &pending);
 	lpi_rig_submit(&rig, &device);
-	assert_int_equal(lpi_rig_wait(&rig, &pending), -EIO);
-	assert_int_equal(lpi_rig_wait(&rig, &device), -EIO);
-	assert_int_equal(read_result(&rig, file.ino, 0, 1), -EIO);
-	assert_int_equal(rig.block.running, 0);
+	/* They wait until the store was opened again, for reading, and see what is durable. */
+	assert_int_equal(lpi_rig_wait(&rig, &pending), 0);
+	assert_int_equal(lpi_rig_wait(&rig, &device), 0);
+	lpi_rig_judge(&file, &pending.op);
+	lpi_rig_judge(&file, &device.op);
+	lpi_read_end(rig.block, &pending.op);
+	lpi_read_end(rig.block, &device.op);
+	assert_int_equal(lp_store_error(&rig.block->base), -EIO);
+	assert_int_equal(rig.block->running, 0);
 	lpi_rig_close(&rig, true);
 	lpi_rig_file_fini(&file);
 	lpi_rig_fini(&rig);
@@ -729,14 +657,14 @@ static void test_claim(void **state)
 	lpi_rig_file_init(&rig, &file, FILE_NR, 8192);
 	assert_true(lp_claim_set_add(&before, lpi_claim_of_ino(file.ino)));
 	assert_true(lp_claim_set_add(&after, lpi_claim_of_ino(file.ino)));
-	assert_true(lp_claims_acquire(rig.block.claims, &before));
-	struct lpi_rig_op op = read_op(file.ino, 0, 8192);
+	assert_true(lp_claims_acquire(rig.block->claims, &before));
+	struct lpi_rig_op op = lpi_rig_read_op(file.ino, 0, 8192);
 	lpi_rig_submit(&rig, &op);
-	assert_false(lp_claims_acquire(rig.block.claims, &after));
+	assert_false(lp_claims_acquire(rig.block->claims, &after));
 	turn_some(&rig, 20);
 	assert_int_equal(op.order, 0);
 	lpi_rig_map(&rig, &file, (struct lp_extmap_range){0, 2}, LPI_RIG_WRITTEN, 1);
-	lp_claims_release(rig.block.claims, &before);
+	lp_claims_release(rig.block->claims, &before);
 	for (int i = 0; i < 1000 && !lp_claim_set_is_granted(&after); i++)
 		lpi_rig_turn(&rig);
 	assert_true(lp_claim_set_is_granted(&after));
@@ -747,17 +675,17 @@ static void test_claim(void **state)
 	assert_non_null(copy.bytes);
 	memcpy(copy.bytes, file.bytes, LPI_RIG_BLOCKS * LP_BLOCK_BYTES);
 	lpi_rig_map(&rig, &file, (struct lp_extmap_range){0, 2}, LPI_RIG_WRITTEN, 2);
-	lp_claims_release(rig.block.claims, &after);
+	lp_claims_release(rig.block->claims, &after);
 	uint64_t group = lpi_rig_find(&rig, file.ino)->node.group;
-	while (!lp_commit_group_is_durable(rig.block.commit, group))
+	while (!lp_commit_group_is_durable(rig.block->commit, group))
 		lpi_rig_turn(&rig);
 	assert_int_equal(op.order, 0);
-	assert_int_equal(lp_space_waiting_blocks(rig.block.space), 2);
+	assert_int_equal(lp_space_waiting_blocks(rig.block->space), 2);
 	assert_int_equal(lpi_rig_wait(&rig, &op), 0);
-	assert_int_equal(lp_space_waiting_blocks(rig.block.space), 0);
-	judge(&copy, &op.op);
-	lpi_read_end(&rig.block, &op.op);
-	read_and_judge(&rig, &file, 0, 8192);
+	assert_int_equal(lp_space_waiting_blocks(rig.block->space), 0);
+	lpi_rig_judge(&copy, &op.op);
+	lpi_read_end(rig.block, &op.op);
+	lpi_rig_read(&rig, &file, 0, 8192);
 	lpi_rig_close(&rig, false);
 	lpi_rig_file_fini(&copy);
 	lpi_rig_file_fini(&file);

@@ -9,8 +9,8 @@
 static int do_op(struct lpi_rig *rig, struct lpi_rig_op *op)
 {
 	int result = lpi_rig_do(rig, op);
-	assert_int_equal(rig->block.running, 0);
-	assert_int_equal(lp_claims_cnt(rig->block.claims), 0);
+	assert_int_equal(rig->block->running, 0);
+	assert_int_equal(lp_claims_cnt(rig->block->claims), 0);
 	return result;
 }
 
@@ -117,7 +117,7 @@ static void map_one(struct lpi_rig *rig, struct lp_ino ino, uint64_t block)
 	struct lp_extmap_released released = {.max = 0};
 	struct lpi_inode *inode = lpi_rig_find(rig, ino);
 	lpi_rig_reserve(rig);
-	lp_shard_taken(rig->block.shard, extent);
+	lp_shard_taken(rig->block->shard, extent);
 	lp_test_ok(lp_extmap_reserve(&inode->map, range, 1));
 	lp_extmap_replace(&inode->map, range, &fresh, &released);
 	lpi_node_changed(&inode->node);
@@ -186,7 +186,7 @@ static void test_seek_scans(void **state)
 			.extents = &extent, .extents_cnt = 1, .crcs = crcs};
 		struct lp_extmap_released released = {.max = 0};
 		lpi_rig_reserve(&rig);
-		lp_shard_taken(rig.block.shard, extent);
+		lp_shard_taken(rig.block->shard, extent);
 		lp_test_ok(lp_extmap_reserve(&inode->map, range, 1));
 		lp_extmap_replace(&inode->map, range, &fresh, &released);
 		lpi_node_changed(&inode->node);
@@ -195,7 +195,7 @@ static void test_seek_scans(void **state)
 	assert_int_equal(seek(&rig, 5, 0, true), end);
 	lpi_rig_reopen(&rig);
 	assert_int_equal(seek(&rig, 5, 0, true), end);
-	assert_true(rig.block.stats.index_waits <= 3);
+	assert_true(rig.block->stats.index_waits <= 3);
 	lpi_rig_close(&rig, false);
 	lpi_rig_fini(&rig);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Extents with several owners: their counts are records of their own, per 64 blocks of the device,
  * and nodes in memory while they change. */
+#include "store/block_cached.h"
 #include "store/block_txn.h"
 
 #define LOOK_SEGMENTS 8
@@ -36,8 +37,10 @@ static int pin_counts(struct lpi_release_plan *plan, struct lp_extent extent)
 	for (uint64_t at = extent.block; at < lp_extent_end(extent);) {
 		struct group_part part = part_at(extent, at);
 		struct lpi_node *node = NULL;
-		int err = lpi_node_get(plan->warmer, LPI_NODE_REFS, part.group, false, &node);
-		if (err == 0)
+		int err = 0;
+		if (!plan->counts_only)
+			err = lpi_node_get(plan->warmer, LPI_NODE_REFS, part.group, false, &node);
+		if (err == 0 && !plan->counts_only)
 			err = plan->pin(plan->arg, node);
 		if (err < 0)
 			return err;
@@ -49,7 +52,7 @@ static int pin_counts(struct lpi_release_plan *plan, struct lp_extent extent)
 
 static int prepare_segment(struct lpi_release_plan *plan, const struct lp_extmap_segment *segment)
 {
-	if (segment->kind == LP_EXTMAP_HOLE)
+	if (segment->kind == LP_EXTMAP_HOLE || (segment->is_shared && plan->spares_shared))
 		return 0;
 	/* In the worst case every second of the shared blocks comes free. */
 	plan->changes += segment->is_shared ? (uint32_t)segment->range.cnt : 1;
@@ -76,6 +79,15 @@ int lpi_release_prepare(struct lpi_release_plan *plan, struct lpi_inode *inode,
 	return 0;
 }
 
+int lpi_release_count(struct lpi_release_plan *plan, struct lpi_inode *inode,
+		      struct lp_extmap_range range, bool claimed)
+{
+	plan->counts_only = true;
+	int err = lpi_release_prepare(plan, inode, range, claimed);
+	plan->counts_only = false;
+	return err;
+}
+
 /* Runs of blocks that nobody names any more. */
 static void free_bits(struct lpi_block *block, uint64_t first_block, uint64_t bits)
 {
@@ -83,7 +95,7 @@ static void free_bits(struct lpi_block *block, uint64_t first_block, uint64_t bi
 		uint32_t first = (uint32_t)__builtin_ctzll(bits);
 		uint64_t rest = ~(bits >> first);
 		uint32_t cnt = rest == 0 ? LP_REFS_BLOCKS : (uint32_t)__builtin_ctzll(rest);
-		lp_shard_freed(block->shard, (struct lp_extent){first_block + first, cnt});
+		lpi_block_freed(block, (struct lp_extent){first_block + first, cnt});
 		bits = first + cnt >= LP_REFS_BLOCKS ? 0 : bits >> (first + cnt) << (first + cnt);
 	}
 }
@@ -112,7 +124,7 @@ void lpi_release_apply(struct lpi_block *block, const struct lp_extmap_released 
 		if (item->is_shared)
 			release_shared(block, item->extent);
 		else
-			lp_shard_freed(block->shard, item->extent);
+			lpi_block_freed(block, item->extent);
 	}
 }
 

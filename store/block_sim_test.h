@@ -22,7 +22,14 @@ struct lpi_store_rig {
 	struct lpi_hand hand;
 	enum lp_alloc_kind alloc_kind;
 	enum lp_write_path path;
+	enum lp_deferred_store deferred_store;
 	uint64_t memory_bytes;
+	uint64_t data_cache_bytes;
+	struct lp_store_events *events; /* or NULL */
+	bool read_only;
+	bool has_threads; /* and real time: whoever makes the parts of such a rig says so */
+	uint64_t deferred_blocks_max;
+	bool discard;
 };
 
 static inline void lpi_store_rig_turn(const struct lpi_hand *hand)
@@ -44,24 +51,45 @@ static inline void lpi_store_rig_init(struct lpi_store_rig *rig, struct lp_bdev 
 	rig->hand.turn = lpi_store_rig_turn;
 	rig->alloc_kind = (enum lp_alloc_kind)(seed % LP_ALLOC_KIND_CNT);
 	rig->path = (enum lp_write_path)(seed % LP_PATH_CNT);
+	rig->deferred_store = (enum lp_deferred_store)(seed / 2 % LP_DEFERRED_STORE_CNT);
+	rig->deferred_blocks_max = 256;
+	rig->discard = seed % 5 < 3;
 	rig->memory_bytes = seed % 3 == 0 ? UINT64_C(1) << 20 : 0;
+	/* None, one that puts out blocks all the time, and one that holds them all. */
+	static const uint64_t caches[] = {0, UINT64_C(200) << 10, UINT64_C(32) << 20};
+	rig->data_cache_bytes = caches[seed / 2 % LP_ARRAY_SIZE(caches)];
+}
+
+static inline void lpi_store_rig_options(struct lpi_store_rig *rig,
+					 struct lp_store_options *ret_options)
+{
+	*ret_options = (struct lp_store_options){
+		.reactor = rig->hand.reactor,
+		.workers = rig->workers,
+		.devices = &rig->devices,
+		.bufs = rig->hand.bufs,
+		.alloc_kind = rig->alloc_kind,
+		.sim_clock = rig->has_threads ? NULL : &rig->clock.clock,
+		.memory_bytes = rig->memory_bytes,
+		.data_cache_bytes = rig->data_cache_bytes,
+		.index_buffer_bytes = UINT64_C(1) << 17,
+		.deferred_blocks_max = rig->deferred_blocks_max,
+		.files_reserve_bytes = UINT64_C(1) << 20,
+		.write_path = rig->path,
+		.deferred_store = rig->deferred_store,
+		.discard = rig->discard,
+		.ops_max = 8,
+		.events = rig->events,
+		.read_only = rig->read_only,
+	};
 }
 
 static inline int lpi_store_rig_open(struct lpi_store_rig *rig)
 {
-	const struct lp_devices_options devices = {.bdev = {rig->bdev}};
-	const struct lp_store_options options = {.reactor = rig->hand.reactor,
-						 .workers = rig->workers,
-						 .devices = &rig->devices,
-						 .bufs = rig->hand.bufs,
-						 .alloc_kind = rig->alloc_kind,
-						 .sim_clock = &rig->clock.clock,
-						 .memory_bytes = rig->memory_bytes,
-						 .index_buffer_bytes = UINT64_C(1) << 17,
-						 .deferred_blocks_max = 256,
-						 .files_reserve_bytes = UINT64_C(1) << 20,
-						 .write_path = rig->path,
-						 .ops_max = 8};
+	const struct lp_devices_options devices = {.bdev = {rig->bdev},
+						   .read_only = rig->read_only};
+	struct lp_store_options options;
+	lpi_store_rig_options(rig, &options);
 	struct lp_label_why why;
 	int err = lp_devices_open(&devices, &rig->devices, &why);
 	if (err == 0)
@@ -120,7 +148,7 @@ static inline bool lpi_store_rig_is_serious(enum lp_fsck_kind kind)
 				 UINT64_C(1) << LP_FSCK_TWICE | UINT64_C(1) << LP_FSCK_REFS |
 				 UINT64_C(1) << LP_FSCK_LEAK | UINT64_C(1) << LP_FSCK_UNTAKEN |
 				 UINT64_C(1) << LP_FSCK_FRAGMENT | UINT64_C(1) << LP_FSCK_DATA |
-				 UINT64_C(1) << LP_FSCK_DATA_READ;
+				 UINT64_C(1) << LP_FSCK_DATA_READ | UINT64_C(1) << LP_FSCK_DEFERRED;
 	return (serious >> kind & 1) != 0;
 }
 
@@ -135,9 +163,11 @@ static inline void lpi_store_rig_found(struct lp_fsck_events *events,
 	fail();
 }
 
-static inline void lpi_store_rig_check(struct lpi_store_rig *rig)
+static inline void lpi_store_rig_check_all(struct lpi_store_rig *rig,
+					   void (*found)(struct lp_fsck_events *events,
+							 const struct lp_fsck_finding *finding))
 {
-	struct lp_fsck_events listener = {.found = lpi_store_rig_found};
+	struct lp_fsck_events listener = {.found = found};
 	const struct lp_fsck_options options = {.reactor = rig->hand.reactor,
 						.workers = rig->workers,
 						.bufs = rig->hand.bufs,
@@ -150,6 +180,11 @@ static inline void lpi_store_rig_check(struct lpi_store_rig *rig)
 	struct lp_fsck_report report;
 	struct lp_label_why why;
 	lp_test_ok(lp_fsck_run(&options, &report, &why));
+}
+
+static inline void lpi_store_rig_check(struct lpi_store_rig *rig)
+{
+	lpi_store_rig_check_all(rig, lpi_store_rig_found);
 }
 
 #endif

@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/endian.h"
 #include "base/hash.h"
+#include "store/block_cached.h"
 #include "store/block_txn.h"
 #include "store/index_plan.h"
 
 #define MEMORY_DEFAULT  (UINT64_C(256) << 20)
 #define OPS_DEFAULT     256u
 #define CLAIM_BUCKETS   4096u
-#define INO_FIRST       UINT64_C(16) /* below: the root, and others with a fixed number */
 #define MEMORY_RETRY_NS LP_NS_PER_MS
+#define SOON_MAX        256u /* in one turn */
 #define INLINE_DEFAULT  LP_INODE_INLINE_MAX
 
 /* --- What operations share -------------------------------------------------------------------- */
@@ -29,8 +29,33 @@ static void run_done(struct lp_task *task)
 		op->complete(op);
 }
 
+static void run_soon(struct lp_task *task)
+{
+	struct lpi_block *block = LP_CONTAINER_OF(task, struct lpi_block, soon_task);
+	struct lp_task *next = NULL;
+	block->is_soon = true;
+	for (uint32_t i = 0; i < SOON_MAX; i++) {
+		next = lpi_soon_list_pop_front(&block->soon);
+		if (next == NULL)
+			break;
+		next->run(next);
+	}
+	block->is_soon = false;
+	if (!lpi_soon_list_is_empty(&block->soon))
+		lp_task_queue(block->options.reactor, &block->soon_task);
+}
+
+void lpi_block_soon(struct lpi_block *block, struct lp_task *task)
+{
+	lpi_soon_list_push_back(&block->soon, task);
+	if (!block->is_soon && !lp_task_is_queued(&block->soon_task))
+		lp_task_queue(block->options.reactor, &block->soon_task);
+}
+
 void lpi_block_complete(struct lpi_block *block, struct lp_store_op *op, int result)
 {
+	if (LP_UNLIKELY(lpi_reopen_takes_back(block, op, result)))
+		return;
 	op->result = result;
 	block->stats.ops[op->opcode]++;
 	if (result < 0)
@@ -118,19 +143,16 @@ void lpi_block_slot_freed(struct lpi_block *block)
 		lp_task_queue(block->options.reactor, &block->admit_task);
 }
 
-static int check(const struct lpi_block *block, struct lp_store_op *op)
-{
-	int err = lpi_store_check(op);
-	bool is_read_only = block->commit == NULL || lp_shard_error(block->shard) != 0;
-	return err == 0 && op->opcode == LP_STORE_TXN && is_read_only ? -EROFS : err;
-}
-
 static void block_submit(struct lp_store *store, struct lp_store_op *op)
 {
 	struct lpi_block *block = lpi_block_of(store);
-	int err = check(block, op);
+	int err = lpi_store_check(op);
+	if (err == 0)
+		err = lpi_reopen_admit(block, op);
 	if (err < 0)
 		lpi_block_complete(block, op, err);
+	else if (LP_UNLIKELY(lpi_reopen_holds(block, op)))
+		return;
 	else if (!lpi_op_list_is_empty(&block->waiting_txns))
 		/* Nothing overtakes a transaction that has no slot yet. */
 		lpi_op_list_push_back(&block->waiting_txns, op);
@@ -145,14 +167,18 @@ static void block_end(struct lp_store *store, struct lp_store_op *op)
 
 static struct lp_ino block_new_ino(struct lp_store *store)
 {
-	struct lpi_block *block = lpi_block_of(store);
-	return lp_ino_make(block->options.shard_idx, block->ino_next++);
+	return lpi_ino_new(lpi_block_of(store));
 }
 
 static int block_error(const struct lp_store *store)
 {
 	const struct lpi_block *block = lpi_block_of((struct lp_store *)(uintptr_t)store);
-	return lp_shard_error(block->shard);
+	return block->reopen.health.error;
+}
+
+static void block_read_health(const struct lp_store *store, struct lp_store_health *ret_health)
+{
+	lpi_reopen_read_health(lpi_block_of((struct lp_store *)(uintptr_t)store), ret_health);
 }
 
 static void block_set_write_path(struct lp_store *store, enum lp_write_path path)
@@ -160,21 +186,53 @@ static void block_set_write_path(struct lp_store *store, enum lp_write_path path
 	lpi_block_of(store)->write_path = path;
 }
 
+static void block_set_deferred_store(struct lp_store *store, enum lp_deferred_store kind)
+{
+	struct lpi_block *block = lpi_block_of(store);
+	if (block->commit != NULL)
+		lp_shard_set_deferred_store(block->shard, kind);
+}
+
 /* Write-throughs of the log's channel that are not data are frames. */
-static void read_device_stats(struct lpi_block *block, struct lp_store_stats *stats)
+static void add_device_stats(struct lpi_block *block, struct lp_store_stats *stats)
 {
 	struct lp_bdev_chan *log_chan = lp_shard_log_chan(block->shard);
 	const struct lp_bdev_stats *data = lp_bdev_stats(block->data);
 	const struct lp_bdev_stats *log = lp_bdev_stats(log_chan);
 	bool is_same = log_chan == block->data;
-	stats->log_writes = log->ops[LP_BDEV_WRITE_THROUGH] - (is_same ? block->data_throughs : 0);
-	stats->log_bytes =
+	stats->log_writes += log->ops[LP_BDEV_WRITE_THROUGH] - (is_same ? block->data_throughs : 0);
+	stats->log_bytes +=
 		log->bytes[LP_BDEV_WRITE_THROUGH] - (is_same ? block->data_through_bytes : 0);
-	stats->data_writes = data->ops[LP_BDEV_WRITE] + block->data_throughs;
-	stats->data_bytes = data->bytes[LP_BDEV_WRITE] + block->data_through_bytes;
-	stats->data_reads = data->ops[LP_BDEV_READ];
-	stats->data_read_bytes = data->bytes[LP_BDEV_READ];
-	stats->flushes = data->ops[LP_BDEV_FLUSH] + (is_same ? 0 : log->ops[LP_BDEV_FLUSH]);
+	stats->data_writes += data->ops[LP_BDEV_WRITE] + block->data_throughs;
+	stats->data_bytes += data->bytes[LP_BDEV_WRITE] + block->data_through_bytes;
+	stats->data_reads += data->ops[LP_BDEV_READ];
+	stats->data_read_bytes += data->bytes[LP_BDEV_READ];
+	stats->flushes += data->ops[LP_BDEV_FLUSH] + (is_same ? 0 : log->ops[LP_BDEV_FLUSH]);
+	if (block->commit != NULL)
+		stats->commits += lp_commit_stats(block->commit)->groups;
+}
+
+void lpi_block_keep_stats(struct lpi_block *block)
+{
+	add_device_stats(block, &block->past);
+	block->data_throughs = 0;
+	block->data_through_bytes = 0;
+}
+
+static void read_cached_stats(const struct lpi_block *block, struct lp_store_stats *stats)
+{
+	struct lpi_cached_stats cached;
+	if (block->cached == NULL)
+		return;
+	lpi_cached_read_stats(block->cached, &cached);
+	stats->data_cache_bytes = cached.bytes;
+	stats->data_hits = cached.cache.hits;
+	stats->data_misses = cached.cache.misses;
+	stats->ahead_reads = cached.ahead_reads;
+	stats->ahead_blocks = cached.ahead_blocks;
+	stats->ahead_used = cached.cache.ahead_used;
+	stats->ahead_wasted = cached.cache.ahead_wasted + cached.ahead_lost;
+	stats->ahead_waits = cached.ahead_waits;
 }
 
 static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_stats)
@@ -182,15 +240,48 @@ static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_
 	struct lpi_block *block = lpi_block_of(store);
 	struct lp_store_stats *stats = ret_stats;
 	*stats = block->stats;
+	stats->log_writes = block->past.log_writes;
+	stats->log_bytes = block->past.log_bytes;
+	stats->data_writes = block->past.data_writes;
+	stats->data_bytes = block->past.data_bytes;
+	stats->data_reads = block->past.data_reads;
+	stats->data_read_bytes = block->past.data_read_bytes;
+	stats->flushes = block->past.flushes;
+	stats->commits = block->past.commits;
 	stats->inode_hits = block->nodes.hits;
 	stats->inode_misses = block->nodes.misses;
 	stats->cached_bytes = block->nodes.bytes;
+	lpi_memory_read_stats(block, stats);
+	if (block->shard == NULL)
+		return;
 	stats->free_blocks = lp_alloc_free_blocks(lp_space_alloc(block->space));
 	stats->used_blocks = lp_space_used_blocks(block->space);
-	read_device_stats(block, stats);
-	lpi_memory_read_stats(block, stats);
+	add_device_stats(block, stats);
+	read_cached_stats(block, stats);
 	if (block->commit != NULL)
-		stats->commits = lp_commit_stats(block->commit)->groups;
+		stats->deferred_records = lp_deferrals_stats(lp_shard_deferrals(block->shard))->put;
+}
+
+static void block_read_usage(struct lp_store *store, struct lp_store_usage *ret_usage)
+{
+	struct lpi_block *block = lpi_block_of(store);
+	const struct lp_alloc *alloc = lp_space_alloc(block->space);
+	const struct lp_shard_recovery *recovery = lp_shard_recovery(block->shard);
+	struct lp_shard_usage usage;
+	lp_shard_read_usage(block->shard, &usage);
+	*ret_usage = (struct lp_store_usage){
+		.free_blocks = lp_alloc_free_blocks(alloc),
+		.used_blocks = lp_space_used_blocks(block->space),
+		.largest_run_blocks = lp_alloc_largest_run(alloc),
+		.score = lp_alloc_score(alloc),
+		.alloc_bytes = lp_alloc_memory_bytes(alloc),
+		.index_bytes = usage.index_bytes,
+		.log_ring_blocks = usage.log_ring_blocks,
+		.log_needed_blocks = usage.log_needed_blocks,
+		.start_frames = recovery->frames,
+		.start_payloads = recovery->payloads,
+		.start_ns = recovery->took_ns,
+	};
 }
 
 static int block_explain(const struct lp_store *store, uint64_t bytes, char *buf, size_t len)
@@ -230,7 +321,8 @@ static size_t block_read_times(const struct lp_store *store, struct lp_store_tim
 
 static bool block_sim_run_one(struct lp_store *store)
 {
-	return lp_shard_sim_run_one(lpi_block_of(store)->shard);
+	struct lpi_block *block = lpi_block_of(store);
+	return block->shard != NULL && lp_shard_sim_run_one(block->shard);
 }
 
 static int block_close(struct lp_store *store, bool abandon);
@@ -241,8 +333,11 @@ static const struct lpi_store_calls block_calls = {
 	.new_ino = block_new_ino,
 	.close = block_close,
 	.error = block_error,
+	.read_health = block_read_health,
 	.set_write_path = block_set_write_path,
+	.set_deferred_store = block_set_deferred_store,
 	.read_stats = block_read_stats,
+	.read_usage = block_read_usage,
 	.explain = block_explain,
 	.read_times = block_read_times,
 	.sim_run_one = block_sim_run_one,
@@ -255,6 +350,7 @@ static void free_parts(struct lpi_block *block)
 	lpi_memory_fini(block);
 	lpi_nodes_fini(&block->nodes);
 	lpi_trims_free(block);
+	lpi_cached_close(block);
 	lp_claims_free(block->claims);
 	lp_pool_free(block->txns);
 	lp_pool_free(block->reads);
@@ -269,28 +365,32 @@ static void free_parts(struct lpi_block *block)
 
 static bool is_quiet(const struct lpi_block *block)
 {
-	return block->running == 0 && lpi_trims_are_idle(block) &&
+	return block->running == 0 && lpi_trims_are_idle(block) && lpi_cached_is_idle(block) &&
 	       lpi_op_list_is_empty(&block->done);
 }
 
 static int block_close(struct lp_store *store, bool abandon)
 {
 	struct lpi_block *block = lpi_block_of(store);
-	LP_ASSERT(block->running == 0);
+	LP_ASSERT(block->running == 0 && lpi_op_list_is_empty(&block->held));
+	block->is_closing = true;
 	if (abandon && block->commit != NULL)
 		lp_commit_abort(block->commit);
 	lpi_trims_stop(block);
+	lpi_reopen_end(block);
 	while (!is_quiet(block)) {
 		if (block->options.sim_clock != NULL)
-			(void)lp_shard_sim_run_one(block->shard);
+			(void)block_sim_run_one(store);
 		(void)lp_reactor_turn(block->options.reactor, true);
 	}
 	lp_timer_stop(block->options.reactor, &block->memory_timer);
+	lpi_gather_stop(block);
 	if (!abandon && block->commit != NULL)
 		lpi_policy_close(block);
+	int failed = block->reopen.health.error;
 	int err = lp_shard_close(block->shard, abandon);
 	free_parts(block);
-	return err;
+	return err == 0 && !abandon ? failed : err;
 }
 
 /* --- Opening ---------------------------------------------------------------------------------- */
@@ -329,10 +429,10 @@ static int make_parts(struct lpi_block *block)
 	return err;
 }
 
-static int open_shard(struct lpi_block *block)
+void lpi_block_shard_options(struct lpi_block *block, struct lp_shard_options *ret_options)
 {
 	const struct lp_store_options *options = &block->options;
-	const struct lp_shard_options shard = {
+	*ret_options = (struct lp_shard_options){
 		.reactor = options->reactor,
 		.workers = options->workers,
 		.devices = options->devices,
@@ -345,39 +445,35 @@ static int open_shard(struct lpi_block *block)
 		.memory_bytes = options->memory_bytes,
 		.deferred_blocks_max = options->deferred_blocks_max,
 		.files_reserve_bytes = options->files_reserve_bytes,
+		.deferred_store = options->deferred_store,
+		.discard = options->discard,
+		.read_only = options->read_only,
+		.events = &block->reopen.shard_events,
 		.log_observer = &block->policy.log_observer,
 		.writeback_observer = &block->policy.data_observer,
 	};
-	int err = lp_shard_open(&shard, &block->shard);
-	if (err < 0)
-		return err;
-	block->commit = lp_shard_commit(block->shard);
-	block->kv = lp_shard_kv(block->shard);
-	block->overlay = lp_shard_overlay(block->shard);
-	block->space = lp_shard_space(block->shard);
-	block->pending = lp_shard_pending(block->shard);
-	block->data = lp_shard_data(block->shard);
-	return 0;
 }
 
-static int load_ino_bound(struct lpi_block *block)
+void lpi_block_set_shard(struct lpi_block *block, struct lp_shard *shard)
 {
-	struct lp_kv_value value;
-	struct lp_key key;
-	lp_key_of_store(&key, "inodes");
-	int err = lp_kv_get(block->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value);
-	block->ino_next = INO_FIRST;
-	if (err == -ENOENT)
-		return 0;
-	if (err < 0)
-		return err;
-	if (value.bytes.len == 8)
-		block->ino_bound = lp_get_le64(value.bytes.data);
-	else
-		err = LP_CORRUPT(LP_OFFSET_NONE, "the index's record \"inodes\" has %zu bytes",
-				 value.bytes.len);
-	lp_kv_value_release(&value);
-	block->ino_next = LP_MAX(block->ino_next, block->ino_bound);
+	bool has = shard != NULL;
+	block->shard = shard;
+	block->commit = has ? lp_shard_commit(shard) : NULL;
+	block->kv = has ? lp_shard_kv(shard) : NULL;
+	block->overlay = has ? lp_shard_overlay(shard) : NULL;
+	block->space = has ? lp_shard_space(shard) : NULL;
+	block->pending = has ? lp_shard_pending(shard) : NULL;
+	block->data = has ? lp_shard_data(shard) : NULL;
+}
+
+static int open_shard(struct lpi_block *block)
+{
+	struct lp_shard_options options;
+	struct lp_shard *shard = NULL;
+	lpi_block_shard_options(block, &options);
+	int err = lp_shard_open(&options, &shard);
+	if (err == 0)
+		lpi_block_set_shard(block, shard);
 	return err;
 }
 
@@ -409,9 +505,12 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 	lpi_op_list_init(&block->waiting_queries);
 	lpi_op_list_init(&block->done);
 	lpi_waiter_list_init(&block->memory_waiters);
+	lpi_soon_list_init(&block->soon);
+	block->soon_task.run = run_soon;
 	block->done_task.run = run_done;
 	block->admit_task.run = run_admit;
 	block->memory_timer.fire = memory_fire;
+	lpi_reopen_init(block);
 	block->txn_observer = (struct lp_sm_observer){observe, block->txn_times};
 	block->read_observer = (struct lp_sm_observer){observe, block->read_times};
 	block->query_observer = (struct lp_sm_observer){observe, block->query_times};
@@ -419,18 +518,23 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 	lpi_memory_divide(&block->memory, &block->options, lpi_memory_of_pools(&block->options));
 	int err = open_shard(block);
 	if (err < 0) {
+		lp_task_cancel(&block->reopen.task);
 		free(block);
 		return err;
 	}
+	lpi_gather_start(block);
 	err = lpi_nodes_init(&block->nodes, block->commit, block->memory.nodes_bytes);
 	if (err == 0)
 		err = make_parts(block);
+	if (err == 0)
+		err = lpi_cached_open(block, block->memory.data_cache_bytes,
+				      block->memory.data_bytes_max);
 	if (err == 0)
 		err = lpi_memory_init(block);
 	if (err == 0)
 		err = lpi_policy_open(block);
 	if (err == 0)
-		err = load_ino_bound(block);
+		err = lpi_ino_open(block);
 	if (err == 0 && block->commit != NULL)
 		err = lpi_trims_open(block);
 	if (err < 0) {

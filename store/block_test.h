@@ -9,7 +9,8 @@
 
 #include "store/sim_test.h"
 
-#include "store/block_impl.h"
+#include "base/crc32c.h"
+#include "store/block_cached.h"
 
 #define LPI_RIG_BYTES  (UINT64_C(96) << 20)
 #define LPI_RIG_BLOCKS 320u
@@ -23,11 +24,11 @@ struct lpi_rig {
 	struct lp_bufs *bufs;
 	struct lp_bdev *bdev;
 	struct lp_devices devices;
-	struct lpi_block block;
-	bool is_open;
-	uint32_t slots; /* of reads, and of queries */
+	struct lpi_block *block; /* while it is open */
+	uint32_t slots;          /* of reads, and of queries */
 	uint32_t ios;
 	uint64_t bufs_bytes;
+	uint64_t cache_bytes; /* of data; 0: none */
 	uint32_t completed;
 };
 
@@ -44,75 +45,11 @@ struct lpi_rig_file {
 	uint64_t device[LPI_RIG_BLOCKS];
 };
 
-static struct lpi_rig *lpi_rig_now; /* the one whose store runs */
-
-/* --- What block_store.c does ------------------------------------------------------------------ */
-
-static void lpi_rig_done_run(struct lp_task *task)
-{
-	struct lpi_block *block = LP_CONTAINER_OF(task, struct lpi_block, done_task);
-	struct lpi_op_list now;
-	struct lp_store_op *op;
-	lpi_op_list_init(&now);
-	lpi_op_list_splice_back(&now, &block->done);
-	while ((op = lpi_op_list_pop_front(&now)) != NULL)
-		op->complete(op);
-}
-
-void lpi_block_complete(struct lpi_block *block, struct lp_store_op *op, int result)
-{
-	op->result = result;
-	block->stats.ops[op->opcode]++;
-	block->stats.errors[op->opcode] += result < 0;
-	lpi_op_list_push_back(&block->done, op);
-	if (!lp_task_is_queued(&block->done_task))
-		lp_task_queue(block->options.reactor, &block->done_task);
-}
-
-static void lpi_rig_memory_fire(struct lp_timer *timer)
-{
-	struct lpi_block *block = LP_CONTAINER_OF(timer, struct lpi_block, memory_timer);
-	struct lpi_waiter_list now;
-	struct lp_commit_waiter *waiter;
-	lpi_waiter_list_init(&now);
-	lpi_waiter_list_splice_back(&now, &block->memory_waiters);
-	while ((waiter = lpi_waiter_list_pop_front(&now)) != NULL)
-		waiter->told(waiter, 0);
-}
-
-void lpi_block_wait_memory(struct lpi_block *block, struct lp_commit_waiter *waiter)
-{
-	lpi_waiter_list_push_back(&block->memory_waiters, waiter);
-	if (!lp_timer_is_armed(&block->memory_timer))
-		lp_timer_start(block->options.reactor, &block->memory_timer,
-			       lp_reactor_now_ns(block->options.reactor) + LP_NS_PER_MS);
-}
-
-void lpi_block_memory_freed(struct lpi_block *block)
-{
-	if (!lpi_waiter_list_is_empty(&block->memory_waiters))
-		lp_timer_start(block->options.reactor, &block->memory_timer,
-			       lp_reactor_now_ns(block->options.reactor));
-}
-
-uint64_t lpi_claim_of_ino(struct lp_ino ino)
-{
-	return ino.nr;
-}
-
-static void lpi_rig_left(const struct lp_sm *sm, unsigned state, uint64_t ns, void *arg)
-{
-	struct lpi_state_times *times = arg;
-	(void)sm;
-	times[state].cnt++;
-	times[state].ns += ns;
-}
-
 /* --- Birth and death -------------------------------------------------------------------------- */
 
 static inline void lpi_rig_turn(struct lpi_rig *rig)
 {
-	(void)lp_shard_sim_run_one(rig->block.shard);
+	(void)lp_store_sim_run_one(&rig->block->base);
 	(void)lp_reactor_turn(rig->reactor, true);
 }
 
@@ -124,80 +61,44 @@ static inline struct lp_pool *lpi_rig_pool(const char *name, size_t bytes, uint3
 	return pool;
 }
 
-static inline void lpi_rig_open_shard(struct lpi_rig *rig)
+/* A store has more ios than some tests want. */
+static inline void lpi_rig_limit_ios(struct lpi_rig *rig)
 {
-	const struct lp_devices_options devices = {.bdev = {rig->bdev}};
-	const struct lp_shard_options options = {.reactor = rig->reactor,
-						 .workers = rig->workers,
-						 .devices = &rig->devices,
-						 .bufs = rig->bufs,
-						 .sim_clock = &rig->clock.clock,
-						 .index_cache_bytes = 1 << 20,
-						 .index_buffer_bytes = 1 << 20,
-						 .deferred_blocks_max = 800,
-						 .files_reserve_bytes = 1 << 20};
-	struct lp_label_why why;
-	lp_test_ok(lp_devices_open(&devices, &rig->devices, &why));
-	lp_test_ok(lp_shard_open(&options, &rig->block.shard));
+	lp_pool_free(rig->block->ios);
+	rig->block->ios = lpi_rig_pool("ios", sizeof(struct lpi_io), rig->ios);
 }
 
 static inline void lpi_rig_open(struct lpi_rig *rig)
 {
-	struct lpi_block *block = &rig->block;
-	memset(block, 0, sizeof(*block));
-	lpi_rig_open_shard(rig);
-	block->options.reactor = rig->reactor;
-	block->options.workers = rig->workers;
-	block->options.bufs = rig->bufs;
-	block->commit = lp_shard_commit(block->shard);
-	block->kv = lp_shard_kv(block->shard);
-	block->overlay = lp_shard_overlay(block->shard);
-	block->space = lp_shard_space(block->shard);
-	block->pending = lp_shard_pending(block->shard);
-	block->data = lp_shard_data(block->shard);
-	lp_test_ok(lp_claims_new(64, &block->claims));
-	lp_test_ok(lpi_nodes_init(&block->nodes, block->commit, UINT64_C(64) << 20));
-	block->reads = lpi_rig_pool("reads", lpi_read_bytes(), rig->slots);
-	block->queries = lpi_rig_pool("queries", lpi_query_bytes(), rig->slots);
-	block->ios = lpi_rig_pool("ios", sizeof(struct lpi_io), rig->ios);
-	lpi_op_list_init(&block->waiting_txns);
-	lpi_op_list_init(&block->waiting_reads);
-	lpi_op_list_init(&block->waiting_queries);
-	lpi_op_list_init(&block->done);
-	lpi_waiter_list_init(&block->memory_waiters);
-	block->done_task.run = lpi_rig_done_run;
-	block->memory_timer.fire = lpi_rig_memory_fire;
-	block->read_observer =
-		(struct lp_sm_observer){.left = lpi_rig_left, .arg = block->read_times};
-	block->query_observer =
-		(struct lp_sm_observer){.left = lpi_rig_left, .arg = block->query_times};
-	block->zeros = lp_buf_new(rig->bufs, LP_BUF_MEDIUM);
-	assert_non_null(block->zeros);
-	memset(block->zeros->data, 0, LP_BUF_MEDIUM);
-	rig->is_open = true;
-	lpi_rig_now = rig;
+	const struct lp_devices_options devices = {.bdev = {rig->bdev}};
+	const struct lp_store_options options = {.reactor = rig->reactor,
+						 .workers = rig->workers,
+						 .devices = &rig->devices,
+						 .bufs = rig->bufs,
+						 .sim_clock = &rig->clock.clock,
+						 .index_buffer_bytes = 1 << 20,
+						 .deferred_blocks_max = 800,
+						 .files_reserve_bytes = 1 << 20,
+						 .data_cache_bytes = rig->cache_bytes,
+						 .ops_max = rig->slots};
+	struct lp_store *store = NULL;
+	struct lp_label_why why;
+	lp_test_ok(lp_devices_open(&devices, &rig->devices, &why));
+	lp_test_ok(lp_store_open(&options, &store));
+	rig->block = lpi_block_of(store);
+	lpi_rig_limit_ios(rig);
 }
 
 /* Nothing of any operation is left. */
 static inline void lpi_rig_close(struct lpi_rig *rig, bool abandon)
 {
-	struct lpi_block *block = &rig->block;
+	struct lpi_block *block = rig->block;
 	assert_int_equal(block->running, 0);
 	assert_int_equal(lp_claims_cnt(block->claims), 0);
-	/* What is dirty must be encoded before the nodes go. */
-	while (!abandon && !lp_commit_is_idle(block->commit))
-		lpi_rig_turn(rig);
-	lp_timer_stop(rig->reactor, &block->memory_timer);
-	lpi_nodes_fini(&block->nodes);
-	lp_buf_put(block->zeros);
-	lp_claims_free(block->claims);
-	lp_pool_free(block->reads);
-	lp_pool_free(block->queries);
-	lp_pool_free(block->ios);
-	int err = lp_shard_close(block->shard, abandon);
+	int err = lp_store_close(&block->base, abandon);
 	assert_true(err == 0 || abandon);
 	lp_devices_close(&rig->devices);
-	rig->is_open = false;
+	rig->block = NULL;
 }
 
 /* Another store on the same device: nothing is in memory any more. */
@@ -218,6 +119,14 @@ static inline void lpi_rig_mkfs(struct lp_bdev *bdev)
 	lp_test_ok(lp_store_mkfs(&options, &label, &why));
 }
 
+/* Of a space that there is not, or of one that is not looked at. */
+static inline void lpi_rig_filler_key(struct lp_key *key, uint64_t i)
+{
+	lp_key_of_number(key, LP_KEY_SPACE_TXN, i);
+	if (i % 2 == 0)
+		key->bytes[0] = LP_KEY_SPACE_INODE + 1;
+}
+
 /* Records that nobody reads, before and behind those of the store: else opening, which reads some
  * of these, would bring all of a small index into its cache. */
 static inline void lpi_rig_fill_index(struct lpi_rig *rig)
@@ -226,10 +135,10 @@ static inline void lpi_rig_fill_index(struct lpi_rig *rig)
 	const struct lp_commit_need need = {.batch_bytes = 400};
 	struct lp_key key;
 	for (uint64_t i = 0; i < 200; i++) {
-		lp_key_of_number(&key, i % 2 == 0 ? LP_KEY_SPACE_DEFERRED : LP_KEY_SPACE_TXN, i);
-		while (!lp_commit_reserve(rig->block.commit, &need))
+		lpi_rig_filler_key(&key, i);
+		while (!lp_commit_reserve(rig->block->commit, &need))
 			lpi_rig_turn(rig);
-		lp_commit_put(rig->block.commit, (struct lp_kv_bytes){key.bytes, key.len},
+		lp_commit_put(rig->block->commit, (struct lp_kv_bytes){key.bytes, key.len},
 			      (struct lp_kv_bytes){value, sizeof(value)});
 	}
 }
@@ -259,7 +168,7 @@ static inline void lpi_rig_init(struct lpi_rig *rig)
 
 static inline void lpi_rig_fini(struct lpi_rig *rig)
 {
-	if (rig->is_open)
+	if (rig->block != NULL)
 		lpi_rig_close(rig, true);
 	lp_bufs_free(rig->bufs); /* asserts that none is held */
 	lp_workers_free(rig->workers);
@@ -282,11 +191,7 @@ static inline void lpi_rig_submit(struct lpi_rig *rig, struct lpi_rig_op *op)
 	op->rig = rig;
 	op->order = 0;
 	op->op.complete = lpi_rig_completed;
-	lp_test_ok(lpi_store_check(&op->op));
-	if (op->op.opcode == LP_STORE_READ)
-		lpi_read_submit(&rig->block, &op->op);
-	else
-		lpi_query_submit(&rig->block, &op->op);
+	lp_store_submit(&rig->block->base, &op->op);
 	assert_int_equal(rig->completed, before); /* never inside */
 }
 
@@ -310,24 +215,24 @@ static inline int lpi_rig_do(struct lpi_rig *rig, struct lpi_rig_op *op)
 static inline void lpi_rig_reserve(struct lpi_rig *rig)
 {
 	const struct lp_commit_need need = {.batch_bytes = 24000, .change_cnt = 64, .data_cnt = 32};
-	while (!lp_commit_reserve(rig->block.commit, &need))
+	while (!lp_commit_reserve(rig->block->commit, &need))
 		lpi_rig_turn(rig);
 }
 
 /* All is durable, and in the index. */
 static inline void lpi_rig_settle(struct lpi_rig *rig)
 {
-	while (!lp_commit_is_idle(rig->block.commit))
+	while (!lp_commit_is_idle(rig->block->commit))
 		lpi_rig_turn(rig);
 }
 
 /* An inode that was not there. */
 static inline struct lpi_inode *lpi_rig_inode(struct lpi_rig *rig, uint64_t nr, uint8_t type)
 {
-	struct lpi_node *node = lpi_node_find(&rig->block.nodes, LPI_NODE_INODE, nr);
+	struct lpi_node *node = lpi_node_find(&rig->block->nodes, LPI_NODE_INODE, nr);
 	lpi_rig_reserve(rig);
 	if (node == NULL)
-		lp_test_ok(lpi_node_load(&rig->block.nodes, LPI_NODE_INODE, nr,
+		lp_test_ok(lpi_node_load(&rig->block->nodes, LPI_NODE_INODE, nr,
 					 (struct lp_kv_bytes){0}, &node));
 	struct lpi_inode *inode = lpi_inode_of(node);
 	assert_false(node->exists);
@@ -343,7 +248,7 @@ static inline struct lpi_inode *lpi_rig_inode(struct lpi_rig *rig, uint64_t nr, 
 
 static inline struct lpi_inode *lpi_rig_find(struct lpi_rig *rig, struct lp_ino ino)
 {
-	struct lpi_node *node = lpi_node_find(&rig->block.nodes, LPI_NODE_INODE, ino.nr);
+	struct lpi_node *node = lpi_node_find(&rig->block->nodes, LPI_NODE_INODE, ino.nr);
 	assert_non_null(node);
 	return lpi_inode_of(node);
 }
@@ -390,11 +295,11 @@ static inline struct lp_extent lpi_rig_take(struct lpi_rig *rig, uint64_t cnt)
 	struct lp_extent extent;
 	uint64_t got = 0;
 	for (int i = 0; i < 1000; i++) {
-		int err = lp_space_take(rig->block.space, cnt, &options, &extent, &got);
+		int err = lp_space_take(rig->block->space, cnt, &options, &extent, &got);
 		if (err > 0 && got == cnt)
 			break;
 		if (err > 0)
-			lp_space_untake(rig->block.space, extent);
+			lp_space_untake(rig->block->space, extent);
 		got = 0;
 		lpi_rig_turn(rig); /* a chunk is on its way */
 	}
@@ -418,7 +323,7 @@ static inline void lpi_rig_defer(struct lpi_rig *rig, const struct lpi_rig_file 
 						     .file_block = range.first + i,
 						     .device_block = file->device[range.first + i],
 						     .crc = crcs[i]};
-		lp_shard_defer(rig->block.shard, &about, seg);
+		lpi_block_defer(rig->block, &about, seg);
 	}
 	lp_buf_put(buf);
 }
@@ -433,7 +338,7 @@ static inline void lpi_rig_map(struct lpi_rig *rig, struct lpi_rig_file *file,
 	uint32_t crcs[LPI_RIG_BLOCKS];
 	struct lpi_inode *inode = lpi_rig_find(rig, file->ino);
 	lpi_rig_reserve(rig);
-	lp_shard_taken(rig->block.shard, extent);
+	lp_shard_taken(rig->block->shard, extent);
 	for (uint64_t i = 0; i < range.cnt; i++) {
 		uint64_t block = range.first + i;
 		file->device[block] = extent.block + i;
@@ -455,15 +360,75 @@ static inline void lpi_rig_map(struct lpi_rig *rig, struct lpi_rig_file *file,
 	lp_test_ok(lp_extmap_reserve(&inode->map, range, 1));
 	lp_extmap_replace(&inode->map, range, &fresh, &released);
 	for (size_t i = 0; i < released.cnt; i++)
-		lp_shard_freed(rig->block.shard, items[i].extent);
+		lpi_block_freed(rig->block, items[i].extent);
 	lpi_node_changed(&inode->node);
+}
+
+/* --- Reads ------------------------------------------------------------------------------------ */
+
+static inline struct lpi_rig_op lpi_rig_read_op(struct lp_ino ino, uint64_t offset, uint64_t length)
+{
+	return (struct lpi_rig_op){
+		.op = {.opcode = LP_STORE_READ,
+		       .read = {.ino = ino, .offset = offset, .length = length}}};
+}
+
+/* What a read gave is what the file has: bytes, crcs of pieces, size. */
+static inline void lpi_rig_judge(const struct lpi_rig_file *file, const struct lp_store_op *op)
+{
+	uint64_t offset = op->read.offset;
+	uint64_t left = offset < file->size_bytes ? file->size_bytes - offset : 0;
+	uint64_t want = LP_MIN(op->read.length, left);
+	uint64_t at = offset;
+	assert_int_equal(op->result, 0);
+	assert_int_equal(op->read.bytes, want);
+	assert_int_equal(op->read.size_bytes, file->size_bytes);
+	for (uint32_t i = 0; i < op->read.seg_cnt; i++) {
+		const struct lp_seg *seg = &op->read.segs[i];
+		assert_true(seg->len > 0 && at + seg->len <= offset + want);
+		assert_memory_equal(seg->buf->data + seg->offset, file->bytes + at, seg->len);
+		if (i > 0)
+			assert_false(seg[-1].buf == seg->buf &&
+				     seg[-1].offset + seg[-1].len == seg->offset);
+		at += seg->len;
+	}
+	assert_int_equal(at, offset + want);
+	assert_int_equal(op->read.crc_cnt, lpi_piece_cnt(offset, want));
+	at = offset;
+	for (uint32_t i = 0; i < op->read.crc_cnt; i++) {
+		uint64_t end =
+			LP_MIN(lp_align_down(at, LP_BLOCK_BYTES) + LP_BLOCK_BYTES, offset + want);
+		assert_int_equal(op->read.crcs[i], lp_crc32c(0, file->bytes + at, end - at));
+		at = end;
+	}
+}
+
+static inline void lpi_rig_read(struct lpi_rig *rig, const struct lpi_rig_file *file,
+				uint64_t offset, uint64_t length)
+{
+	struct lpi_rig_op op = lpi_rig_read_op(file->ino, offset, length);
+	assert_int_equal(lpi_rig_do(rig, &op), 0);
+	lpi_rig_judge(file, &op.op);
+	lpi_read_end(rig->block, &op.op);
+	assert_int_equal(rig->block->running, 0);
+}
+
+static inline int lpi_rig_read_result(struct lpi_rig *rig, struct lp_ino ino, uint64_t offset,
+				      uint64_t length)
+{
+	struct lpi_rig_op op = lpi_rig_read_op(ino, offset, length);
+	int result = lpi_rig_do(rig, &op);
+	if (result == 0)
+		lpi_read_end(rig->block, &op.op);
+	assert_int_equal(rig->block->running, 0);
+	return result;
 }
 
 static inline void lpi_rig_put(struct lpi_rig *rig, const struct lp_key *key, const void *value,
 			       size_t len)
 {
 	lpi_rig_reserve(rig);
-	lp_commit_put(rig->block.commit, (struct lp_kv_bytes){key->bytes, key->len},
+	lp_commit_put(rig->block->commit, (struct lp_kv_bytes){key->bytes, key->len},
 		      (struct lp_kv_bytes){value, len});
 }
 

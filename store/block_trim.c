@@ -12,6 +12,7 @@
 #define STEP_LEAVES    8u /* of one commit, at most */
 #define STEPS_PER_TURN 4u
 #define RUNNING_MAX    4u
+#define TRIMS_MAX      256u        /* waiting to be done, before removals wait as well */
 #define SCAN_BYTES     (96u << 10) /* the largest record fits */
 #define SCAN_RECORDS   128u
 
@@ -255,6 +256,20 @@ static int free_keys(struct lpi_trim *trim, enum lp_key_space space, enum phase 
 	return delete_found(trim, next);
 }
 
+/* --- Marks ------------------------------------------------------------------------------------ */
+
+static void put_mark(struct lpi_block *block, const struct lpi_inode *inode,
+		     enum lp_unfinished_kind kind, uint64_t from_block)
+{
+	const struct lp_unfinished_value value = {
+		.kind = kind, .from_block = from_block, .since_ns = inode->rec.ctime_ns};
+	uint8_t bytes[LP_UNFINISHED_VALUE_SIZE];
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, inode->rec.ino);
+	lp_unfinished_write(&value, &key, bytes);
+	lp_commit_put(block->commit, key_bytes(&key), (struct lp_kv_bytes){bytes, sizeof(bytes)});
+}
+
 /* --- The end ---------------------------------------------------------------------------------- */
 
 static void start_next(struct lpi_block *block);
@@ -287,7 +302,10 @@ static int finish(struct lpi_trim *trim)
 		return LPI_WAIT;
 	}
 	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, trim->inode->rec.ino);
-	lp_commit_delete(commit, key_bytes(&key));
+	if (!trim->is_removal && trim->inode->rec.nlink == 0)
+		put_mark(trim->block, trim->inode, LP_UNFINISHED_KIND_ORPHAN, 0);
+	else
+		lp_commit_delete(commit, key_bytes(&key));
 	if (trim->is_removal) {
 		trim->inode->node.exists = false;
 		lpi_node_changed(&trim->inode->node);
@@ -425,21 +443,12 @@ void lpi_trim_resume(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t fr
 void lpi_trim_begin(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t from_block,
 		    bool is_removal)
 {
-	const struct lp_unfinished_value value = {
-		.kind = is_removal ? LP_UNFINISHED_KIND_REMOVAL : LP_UNFINISHED_KIND_TRIM,
-		.from_block = from_block,
-		.since_ns = inode->rec.ctime_ns,
-	};
-	uint8_t bytes[LP_UNFINISHED_VALUE_SIZE];
-	struct lp_key key;
 	if (is_removal) {
 		inode->rec.flags |= LP_INODE_FLAG_REMOVED;
 		inode->rec.nlink = 0;
 	}
-	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, inode->rec.ino);
-	lp_unfinished_write(&value, &key, bytes);
-	lp_commit_put(trim->block->commit, key_bytes(&key),
-		      (struct lp_kv_bytes){bytes, sizeof(bytes)});
+	put_mark(trim->block, inode,
+		 is_removal ? LP_UNFINISHED_KIND_REMOVAL : LP_UNFINISHED_KIND_TRIM, from_block);
 	lpi_trim_resume(trim, inode, from_block, is_removal);
 }
 
@@ -469,31 +478,55 @@ static int load_inode(struct lpi_block *block, struct lp_ino ino, struct lpi_ino
 	return err;
 }
 
+/* What a mark that cannot be read must have been about follows from the inode: it is on its way
+ * out, or something may be left behind its end. Freeing that is right in any case; at worst it
+ * takes space that was set aside there. */
+static void guess(const struct lpi_inode *inode, struct lp_unfinished_value *ret)
+{
+	bool is_removal = (inode->rec.flags & LP_INODE_FLAG_REMOVED) != 0;
+	*ret = (struct lp_unfinished_value){
+		.kind = is_removal ? LP_UNFINISHED_KIND_REMOVAL : LP_UNFINISHED_KIND_TRIM,
+		.from_block = is_removal ? 0 : lp_bytes_to_blocks_up(inode->rec.size_bytes)};
+}
+
+static int resume(struct lpi_block *block, struct lpi_inode *inode,
+		  const struct lp_unfinished_value *value)
+{
+	struct lpi_trim *trim = NULL;
+	int err = lpi_trim_new(block, &trim);
+	if (err == 0)
+		lpi_trim_resume(trim, inode, value->from_block,
+				value->kind == LP_UNFINISHED_KIND_REMOVAL);
+	return err;
+}
+
+/* One that cannot be read, or leads nowhere, is recorded and counted, and the store opens: a check
+ * tells of it. */
 static int resume_one(struct lpi_block *block, struct lp_kv_iter *iter)
 {
 	struct lp_kv_bytes bytes = lp_kv_iter_key(iter);
 	struct lp_kv_bytes value_bytes = lp_kv_iter_value(iter);
 	struct lp_unfinished_value value;
 	struct lpi_inode *inode = NULL;
-	struct lpi_trim *trim = NULL;
 	struct lp_key_view view;
 	struct lp_key key;
-	int err = lp_key_parse(bytes.data, bytes.len, &view);
-	if (err < 0)
-		return err;
-	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, view.ino);
-	/* One that cannot be read is recorded and left: space may stay taken until a check. */
-	if (lp_unfinished_read(value_bytes.data, value_bytes.len, &key, &value) < 0)
+	if (lp_key_parse(bytes.data, bytes.len, &view) < 0) {
+		block->stats.bad_marks++;
 		return 0;
-	bool is_removal = value.kind == LP_UNFINISHED_KIND_REMOVAL;
-	if (!is_removal && value.kind != LP_UNFINISHED_KIND_TRIM)
+	}
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, view.ino);
+	bool is_bad = lp_unfinished_read(value_bytes.data, value_bytes.len, &key, &value) < 0;
+	if (!is_bad && value.kind != LP_UNFINISHED_KIND_TRIM &&
+	    value.kind != LP_UNFINISHED_KIND_REMOVAL)
 		return 0; /* the namespace's */
-	err = load_inode(block, view.ino, &inode);
-	if (err == 0)
-		err = lpi_trim_new(block, &trim);
-	if (err == 0)
-		lpi_trim_resume(trim, inode, value.from_block, is_removal);
-	return err;
+	int err = load_inode(block, view.ino, &inode);
+	bool leads_nowhere = err == -EBADMSG || err == -EUCLEAN;
+	block->stats.bad_marks += is_bad || leads_nowhere;
+	if (err < 0)
+		return leads_nowhere ? 0 : err;
+	if (is_bad)
+		guess(inode, &value);
+	return resume(block, inode, &value);
 }
 
 int lpi_trims_open(struct lpi_block *block)
@@ -529,9 +562,9 @@ bool lpi_trims_are_idle(const struct lpi_block *block)
 	return block->trims == NULL || trim_list_is_empty(&block->trims->list);
 }
 
-uint32_t lpi_trims_cnt(const struct lpi_block *block)
+bool lpi_trims_are_many(const struct lpi_block *block)
 {
-	return block->trims->cnt;
+	return block->trims->cnt >= TRIMS_MAX;
 }
 
 int lpi_trims_new(struct lpi_block *block)

@@ -77,6 +77,9 @@ static void fail(struct lpi_txn *txn, int err)
 		txn->result = err;
 		return;
 	}
+	/* Nothing of it is in a frame: it is certainly not done. */
+	if (err == -EIO && lp_shard_error(txn->block->shard) != 0)
+		err = -EROFS;
 	lpi_edit_fini(txn, false);
 	drop_trims(txn);
 	let_go(txn);
@@ -141,12 +144,13 @@ static int reserve(struct lpi_txn *txn)
 	struct lp_commit_need need = txn->need;
 	for (uint32_t i = 0; i < txn->node_cnt; i++)
 		need.batch_bytes += lpi_node_need(txn->nodes[i]);
-	lpi_edit_need(txn, &need);
 	/* The number of inodes in use may have to be raised. */
 	need.batch_bytes += LPI_INO_NEED;
+	lpi_edit_need(txn, &need);
 	if (!lp_commit_need_is_possible(block->commit, &need))
 		return -E2BIG;
-	if (lpi_policy_is_due(&block->policy) && reserve_more(txn, &need))
+	uint64_t now_ns = lp_reactor_now_ns(block->options.reactor);
+	if (lpi_policy_is_due(&block->policy, now_ns) && reserve_more(txn, &need))
 		return 0;
 	if (lp_commit_reserve(block->commit, &need))
 		return 0;
@@ -174,17 +178,19 @@ static enum lp_shard_use use_of(const struct lpi_txn *txn, uint32_t idx)
 	case LP_CHANGE_WRITE:
 	case LP_CHANGE_SET:
 	case LP_CHANGE_LINK:
-	case LP_CHANGE_DIR:
 	case LP_CHANGE_RECORD:
 		return LP_SHARD_REWRITES;
+	case LP_CHANGE_DIR:
+		return change->dir.drop ? LP_SHARD_FREES : LP_SHARD_REWRITES;
 	default:
 		return LP_SHARD_FREES;
 	}
 }
 
-static bool is_removal(enum lp_change_type type)
+static bool is_removal(const struct lp_change *change)
 {
-	return type == LP_CHANGE_REMOVE || type == LP_CHANGE_ENTRY_REMOVE ||
+	enum lp_change_type type = change->type;
+	return lpi_change_drops(change) || type == LP_CHANGE_ENTRY_REMOVE ||
 	       type == LP_CHANGE_TRUNCATE || type == LP_CHANGE_PUNCH;
 }
 
@@ -208,7 +214,7 @@ static int admit(struct lpi_txn *txn)
 	bool removes = false;
 	for (uint32_t i = 0; i < txn->op->txn.change_cnt; i++) {
 		use = LP_MAX(use, use_of(txn, i));
-		removes |= is_removal(txn->op->txn.changes[i].type);
+		removes |= is_removal(&txn->op->txn.changes[i]);
 	}
 	if (use == LP_SHARD_REWRITES && removes)
 		use = LP_SHARD_FREES;
@@ -221,7 +227,7 @@ static int admit(struct lpi_txn *txn)
 
 static int prepare(struct lpi_txn *txn)
 {
-	int err = lp_shard_error(txn->block->shard) != 0 ? -EIO : 0;
+	int err = lp_shard_error(txn->block->shard) != 0 ? -EROFS : 0;
 	if (err == 0 && !txn->is_resolved)
 		err = lpi_txn_resolve(txn);
 	if (err == -EAGAIN)
@@ -246,14 +252,14 @@ static void logged(struct lpi_txn *txn)
 	lpi_edit_fini(txn, true);
 	let_go(txn);
 	lpi_txn_move(txn, LPI_TXN_LOGGED);
-	if (txn->op->txn.ack == LP_ACK_DURABLE) {
+	/* The pipeline may have ended while the changes were made: then none of them will be. */
+	bool is_lost = lp_shard_error(block->shard) != 0;
+	if (!is_lost && txn->op->txn.ack == LP_ACK_DURABLE) {
 		lp_commit_wait(block->commit, &txn->waiter);
 		return;
 	}
-	/* The pipeline may have ended while the changes were made: then none of them will be. */
-	bool is_lost = lp_shard_error(block->shard) != 0;
 	lpi_txn_move(txn, is_lost ? LPI_TXN_FAILED : LPI_TXN_DONE);
-	end(txn, is_lost ? -EIO : 0);
+	end(txn, is_lost ? -EROFS : 0);
 }
 
 void lpi_txn_run(struct lpi_txn *txn)
@@ -282,6 +288,7 @@ static void told(struct lp_commit_waiter *waiter, int result)
 	struct lpi_txn *txn = LP_CONTAINER_OF(waiter, struct lpi_txn, waiter);
 	enum lpi_txn_state state = lp_sm_state(&txn->sm);
 	if (state == LPI_TXN_LOGGED) {
+		txn->op->txn.is_unknown = result == -EIO;
 		lpi_txn_move(txn, result < 0 ? LPI_TXN_FAILED : LPI_TXN_DONE);
 		end(txn, result);
 	} else if (state == LPI_TXN_SPACE && result < 0) {
@@ -319,6 +326,10 @@ static bool claim_one(struct lp_claim_set *set, const struct lp_change *change)
 	case LP_GUARD_RECORD:
 	case LP_GUARD_NO_RECORD:
 	case LP_CHANGE_RECORD:
+		/* A mark belongs to its inode: a trim may have one. */
+		if (lpi_change_mark_of(change).nr != 0 &&
+		    !lp_claim_set_add(set, lpi_claim_of_ino(lpi_change_mark_of(change))))
+			return false;
 		return lp_claim_set_add(set,
 					lpi_claim_of_name(LP_KEY_SPACE_STORE, (struct lp_ino){0},
 							  &change->named.name));
@@ -385,7 +396,7 @@ void lpi_txn_queue(struct lpi_txn *txn)
 {
 	txn->task.run = run_task;
 	if (!lp_task_is_queued(&txn->task))
-		lp_task_queue(txn->block->options.reactor, &txn->task);
+		lpi_block_soon(txn->block, &txn->task);
 }
 
 void lpi_txn_io_ended(struct lpi_txn *txn)

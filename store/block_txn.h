@@ -21,6 +21,8 @@
 #define LPI_SOLOS_MAX    3u
 #define LPI_COPIES_MAX   8u
 #define LPI_DEFER_BLOCKS 64u /* a larger write goes its direct way */
+#define LPI_GROUPS_MAX   32u /* of shared blocks, released by one change of data */
+#define LPI_GROUPS_SMALL 8u  /* and by a removal at once */
 #define LPI_LEAF_NEED    ((uint32_t)(LP_EXTMAP_LEAF_BYTES_MAX + LP_COMMIT_RECORD_BYTES + 17))
 
 enum lpi_txn_state {
@@ -47,6 +49,7 @@ struct lpi_slot {
 	struct lpi_fragment *fragment;
 	struct lpi_trim *trim; /* for a removal that must be cut up */
 	uint64_t insertion;    /* of an entry that exists */
+	uint64_t target_nr;    /* the inode it names */
 	bool existed;          /* the entry, xattr, record */
 };
 
@@ -113,6 +116,10 @@ struct lpi_edit {
 	uint32_t need_changes; /* released extents, at most */
 	uint32_t need_leaves;
 	struct lpi_trim *trim;
+	/* Where the shared blocks of the range go that have too many groups of counts for one
+	 * commit; or NULL. */
+	struct lpi_inode *grave;
+	struct lpi_trim *grave_trim;
 	struct lpi_inode *src; /* of a clone */
 	const uint32_t *piece_crcs;
 	const uint32_t *crcs; /* of the range */
@@ -183,7 +190,7 @@ void lpi_edit_begin(struct lpi_txn *txn);
 int lpi_edit_check(const struct lp_change *change, const struct lpi_inode *inode,
 		   const struct lpi_inode *src) LP_MUST_CHECK;
 int lpi_edit_prepare(struct lpi_txn *txn) LP_MUST_CHECK;
-/* Adds what it needs of the group. */
+/* Adds what it needs of the group, after all that the transaction needs besides. */
 void lpi_edit_need(const struct lpi_txn *txn, struct lp_commit_need *need);
 void lpi_edit_apply(struct lpi_txn *txn);
 /* Gives back what it holds and did not use. No I/O is under way. */
@@ -201,11 +208,16 @@ struct lpi_release_plan {
 	struct lpi_warmer *warmer;
 	int (*pin)(void *arg, struct lpi_node *node);
 	void *arg;
-	uint32_t changes;  /* result: extents that are freed, at most */
-	uint32_t refs_cnt; /* result: groups of counts touched */
+	uint32_t changes;   /* result: extents that are freed, at most */
+	uint32_t refs_cnt;  /* result: groups of counts touched */
+	bool counts_only;   /* nothing is pinned */
+	bool spares_shared; /* what is shared goes elsewhere */
 };
 int lpi_release_prepare(struct lpi_release_plan *plan, struct lpi_inode *inode,
 			struct lp_extmap_range range, bool claimed) LP_MUST_CHECK;
+/* At most how many groups of counts that would be. 0, -EAGAIN, errors. */
+int lpi_release_count(struct lpi_release_plan *plan, struct lpi_inode *inode,
+		      struct lp_extmap_range range, bool claimed) LP_MUST_CHECK;
 /* Into the group that collects: what was released is freed, or has one owner less. */
 void lpi_release_apply(struct lpi_block *block, const struct lp_extmap_released *released);
 /* Counts of what a clone will share, in memory and pinned. 0, -EAGAIN, -EMLINK, -EFBIG, errors. */
@@ -260,6 +272,7 @@ int lpi_trims_open(struct lpi_block *block) LP_MUST_CHECK;
 /* Ends them early; they are idle some turns later. */
 void lpi_trims_stop(struct lpi_block *block);
 bool lpi_trims_are_idle(const struct lpi_block *block);
-uint32_t lpi_trims_cnt(const struct lpi_block *block);
+/* So many wait to be done that whoever would add one waits as well. */
+bool lpi_trims_are_many(const struct lpi_block *block);
 
 #endif

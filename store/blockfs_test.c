@@ -508,6 +508,30 @@ static void test_failed(void **state)
 	}
 }
 
+/* Another user's flush of the device fails, and may have dropped what a writer here has written and
+ * not flushed yet: its own flush succeeds, but is not believed (rule L7). */
+static void test_a_foreign_flush_fails(void **state)
+{
+	(void)state;
+	struct lpi_fs_bench bench;
+	struct lp_blockfs_writer *writer = NULL;
+	fs_setup_sim(&bench, 8, 1);
+	lp_test_ok(lpi_fs_put(bench.fs, "kept", 1, 70000));
+	lp_test_ok(lp_blockfs_create(bench.fs, "lost", true, &writer));
+	lp_test_ok(lpi_fs_append(writer, 2, 2 * LP_MIB));
+	fail_next(&bench, LP_SIM_OP(LP_BDEV_FLUSH), 0, 0);
+	assert_int_equal(lp_bdev_flush_sync(bench.data), -EIO);
+	lp_test_err(-EIO, lp_blockfs_sync(writer));
+	lp_blockfs_abandon(writer);
+	assert_true(lpi_fs_stats(bench.fs).failed);
+	lpi_fs_close(&bench);
+	lp_test_ok(lpi_fs_try_open(&bench));
+	assert_int_equal(lpi_fs_get(bench.fs, "kept", 1), 70000);
+	assert_int_equal(lpi_fs_get(bench.fs, "lost", 2), 0);
+	lp_test_ok(lpi_fs_put(bench.fs, "x", 4, 2 * LP_MIB));
+	lpi_fs_teardown(&bench);
+}
+
 /* A data write that fails concerns its writer only. */
 static void test_failed_data(void **state)
 {
@@ -603,8 +627,9 @@ int main(void)
 		cmocka_unit_test(test_full),         cmocka_unit_test(test_journal_full),
 		cmocka_unit_test(test_reserve),      cmocka_unit_test(test_spill),
 		cmocka_unit_test(test_fragmented),   cmocka_unit_test(test_barrier),
-		cmocka_unit_test(test_failed),       cmocka_unit_test(test_failed_data),
-		cmocka_unit_test(test_read_only),    cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_failed),       cmocka_unit_test(test_a_foreign_flush_fails),
+		cmocka_unit_test(test_failed_data),  cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_threads),
 	};
 	return lp_test_main(tests, "blockfs");
 }

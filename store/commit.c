@@ -10,7 +10,7 @@
  */
 #include "store/commit.h"
 
-#include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,8 +83,7 @@ struct lp_commit {
 	_Atomic uint64_t barrier_durable_seq;
 	_Atomic bool barrier_failed;
 	_Atomic uint32_t barrier_waiting;
-	pthread_mutex_t barrier_mutex;
-	pthread_cond_t barrier_cond;
+	sem_t barrier_wake;
 };
 
 static struct group *group_at(struct lp_commit *commit, uint64_t position)
@@ -138,12 +137,11 @@ static void ready_task_run(struct lp_task *task)
 static void barrier_publish(struct lp_commit *commit)
 {
 	atomic_store(&commit->barrier_durable_seq, commit->durable_seq);
-	if (atomic_load(&commit->barrier_waiting) == 0)
-		return;
-	/* Rare: RocksDB installs a flush. The lock is held for the length of a signal. */
-	(void)pthread_mutex_lock(&commit->barrier_mutex);
-	(void)pthread_cond_broadcast(&commit->barrier_cond);
-	(void)pthread_mutex_unlock(&commit->barrier_mutex);
+	/* Rare: RocksDB installs a flush. No condition variable: signalling one may wait for
+	 * threads that were woken before. A token too many makes somebody look once more; who took
+	 * that of another and still waits has a frame under way, whose end gives both one. */
+	for (uint32_t cnt = atomic_load(&commit->barrier_waiting); cnt > 0; cnt--)
+		(void)sem_post(&commit->barrier_wake); /* cannot fail */
 }
 
 /* Rule L7: from here on nothing is acknowledged and nothing taken in. */
@@ -154,15 +152,17 @@ static void fail(struct lp_commit *commit, int err)
 	commit->error = err;
 	atomic_store(&commit->barrier_failed, true);
 	barrier_publish(commit);
+	/* Who is told below may ask what has happened. */
+	commit->options.events->failed(commit->options.events, err);
 	for (uint64_t p = commit->first; p <= commit->collecting; p++) {
 		struct group *group = group_at(commit, p);
 		while (dirty_list_pop_front(&group->dirty) != NULL)
 			continue;
-		tell_all(&group->waiters, -EIO);
+		/* What is in no frame can never have happened. */
+		tell_all(&group->waiters, group->submitted ? -EIO : -EROFS);
 		tell_all(&group->inserted_waiters, -EIO);
 	}
 	tell_all(&commit->room_waiters, -EIO);
-	commit->options.events->failed(commit->options.events, err);
 }
 
 /* --- Groups ------------------------------------------------------------------------------------
@@ -684,13 +684,11 @@ int lp_commit_barrier(void *arg)
 			(void)lp_reactor_turn(commit->options.reactor, true);
 		return commit->error != 0 ? -EROFS : 0;
 	}
-	(void)pthread_mutex_lock(&commit->barrier_mutex);
 	atomic_fetch_add(&commit->barrier_waiting, 1);
 	while (atomic_load(&commit->barrier_durable_seq) < need_seq &&
 	       !atomic_load(&commit->barrier_failed))
-		(void)pthread_cond_wait(&commit->barrier_cond, &commit->barrier_mutex);
+		(void)sem_wait(&commit->barrier_wake); /* interrupted: looks once more */
 	atomic_fetch_sub(&commit->barrier_waiting, 1);
-	(void)pthread_mutex_unlock(&commit->barrier_mutex);
 	return atomic_load(&commit->barrier_failed) ? -EROFS : 0;
 }
 
@@ -722,8 +720,7 @@ int lp_commit_new(const struct lp_commit_options *options, struct lp_commit **re
 	commit->inserted_seq = options->applied;
 	atomic_store(&commit->entering_seq, options->applied);
 	atomic_store(&commit->barrier_durable_seq, commit->durable_seq);
-	(void)pthread_mutex_init(&commit->barrier_mutex, NULL); /* cannot fail on Linux */
-	(void)pthread_cond_init(&commit->barrier_cond, NULL);
+	(void)sem_init(&commit->barrier_wake, 0, 0); /* cannot fail: it is not shared */
 	for (uint32_t i = 0; i < GROUPS; i++) {
 		int err = group_init(commit, &commit->groups[i]);
 		if (err < 0) {
@@ -760,8 +757,7 @@ void lp_commit_free(struct lp_commit *commit)
 		group_drop_bufs(group);
 		group_fini(group);
 	}
-	(void)pthread_cond_destroy(&commit->barrier_cond);
-	(void)pthread_mutex_destroy(&commit->barrier_mutex);
+	(void)sem_destroy(&commit->barrier_wake);
 	free(commit);
 }
 

@@ -11,7 +11,8 @@
  * frames are in flight, what arrives meanwhile collects. The batch enters the index after its frame
  * was submitted, in sequence, from this thread (store I2, rules L4, L5). Waiters are told in
  * sequence (store I5). After a failed frame nothing more is acknowledged (store I7, rule L7):
- * waiters get -EIO, "outcome unknown", and nothing is taken in any more.
+ * waiters get -EIO, "outcome unknown", or -EROFS, "certainly not done", when their group had not
+ * become a frame yet, and nothing is taken in any more.
  *
  * Threads: the reactor's, but for lp_commit_barrier(), which RocksDB's threads wait in.
  * Errors: room is asked for before an operation changes anything; what then still fails (memory)

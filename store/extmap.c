@@ -107,14 +107,20 @@ static int runs_reserve(struct lp_extmap *map)
 	return 0;
 }
 
+/* A leaf that is in memory and maps something. */
 static void runs_add(struct lp_extmap *map, uint32_t idx)
 {
-	if (lpi_runs_add(&map->runs, idx))
+	if (lpi_runs_add(&map->runs, idx)) {
 		map->root_dirty = true;
-	if (lpi_runs_drop(&map->runs, idx)) {
-		map->known_first = 0;
-		map->known_end = 0;
+		map->unnamed_cnt--;
 	}
+	struct lpi_run dropped = lpi_runs_drop(&map->runs, idx);
+	if (dropped.cnt == 0)
+		return;
+	map->known_first = 0;
+	map->known_end = 0;
+	for (uint32_t i = 0; i < dropped.cnt; i++)
+		map->unnamed_cnt += lpi_extmap_find(map, dropped.first + i) != NULL;
 }
 
 /* After an edit of a leaf that mapped `before` blocks. */
@@ -127,6 +133,7 @@ static void note_change(struct lp_extmap *map, struct lpi_leaf *leaf, uint32_t b
 	if (before == 0 && after > 0) {
 		map->leaves_cnt++;
 		map->loaded_cnt++;
+		map->unnamed_cnt++;
 	}
 	if (before > 0 && after == 0) {
 		map->leaves_cnt--;
@@ -134,8 +141,8 @@ static void note_change(struct lp_extmap *map, struct lpi_leaf *leaf, uint32_t b
 	}
 	if (after > 0)
 		runs_add(map, leaf->idx);
-	else
-		(void)lpi_runs_remove(&map->runs, leaf->idx); /* it may not have been named */
+	else if (before > 0 && !lpi_runs_remove(&map->runs, leaf->idx))
+		map->unnamed_cnt--;
 	if (before != after || map->is_inline)
 		map->root_dirty = true;
 }
@@ -312,10 +319,12 @@ int lp_extmap_load(struct lp_extmap *map, uint32_t idx, const void *bytes, size_
 	LP_ASSERT(idx < LP_EXTMAP_LEAVES_MAX);
 	if (lpi_extmap_find(map, idx) != NULL)
 		return 0;
+	bool is_named = lpi_runs_has(&map->runs, idx);
 	if (presence(map, idx) == ABSENT)
 		return bad_map(map, "a leaf that should not be there");
-	/* Leaves that no run names may have used up the count, and then one that is named comes. */
-	if (map->loaded_cnt >= map->leaves_cnt)
+	/* Those that the runs name are counted, in memory or not: else a change, which names what
+	 * it changes, would name more than there are. */
+	if (!is_named && map->unnamed_cnt >= map->leaves_cnt - map->runs.sum)
 		return bad_map(map, "more leaves than root.leaves_cnt");
 	int err = lpi_leaf_check(bytes, len, map->ino, idx, &words_cnt, &crcs_end);
 	if (err != 0)
@@ -333,6 +342,7 @@ int lp_extmap_load(struct lp_extmap *map, uint32_t idx, const void *bytes, size_
 		return bad_map(map, "leaves and root.blocks_cnt differ");
 	}
 	map->loaded_cnt++;
+	map->unnamed_cnt += !is_named;
 	map->loaded_blocks_cnt += blocks;
 	return 0;
 }
@@ -396,6 +406,7 @@ int lp_extmap_unload(struct lp_extmap *map, uint32_t idx)
 		map->loaded_cnt--;
 		map->loaded_blocks_cnt -= lpi_leaf_blocks(leaf);
 		if (!lpi_runs_has(&map->runs, idx)) {
+			map->unnamed_cnt--;
 			map->known_first = 0;
 			map->known_end = 0;
 		}
@@ -894,7 +905,7 @@ int lp_extmap_truncate_step(struct lp_extmap *map, uint64_t first,
 static bool sums_are_right(const struct lp_extmap *map, uint64_t leaves, uint64_t blocks)
 {
 	return map->loaded_cnt == leaves && map->loaded_blocks_cnt == blocks &&
-	       map->runs.sum <= map->leaves_cnt && leaves <= map->leaves_cnt &&
+	       map->runs.sum + map->unnamed_cnt <= map->leaves_cnt && leaves <= map->leaves_cnt &&
 	       blocks <= map->blocks_cnt &&
 	       counts_agree(map->leaves_cnt - leaves, map->blocks_cnt - blocks);
 }
@@ -905,6 +916,7 @@ bool lpi_extmap_is_sound(const struct lp_extmap *map)
 	struct lpi_leaf **slots = lpi_extmap_slots(&look);
 	uint64_t leaves = 0;
 	uint64_t blocks = 0;
+	uint32_t unnamed = 0;
 	uint32_t objects = 0;
 	size_t bytes = map->table_bits == 0 ? 0 : lpi_extmap_slots_cnt(map) * sizeof(void *);
 	bytes += map->runs.max == 1 ? 0 : map->runs.max * sizeof(map->runs.items[0]);
@@ -916,11 +928,12 @@ bool lpi_extmap_is_sound(const struct lp_extmap *map)
 		if (slots[i]->words_cnt == 0 && lpi_runs_has(&map->runs, slots[i]->idx))
 			return false;
 		leaves += slots[i]->words_cnt > 0;
+		unnamed += slots[i]->words_cnt > 0 && !lpi_runs_has(&map->runs, slots[i]->idx);
 		blocks += lpi_leaf_blocks(slots[i]);
 		bytes += lpi_leaf_size(slots[i]);
 		objects++;
 	}
-	return objects == map->objects_cnt && bytes == map->bytes &&
+	return objects == map->objects_cnt && bytes == map->bytes && unnamed == map->unnamed_cnt &&
 	       lpi_runs_are_sound(&map->runs, LP_EXTMAP_LEAVES_MAX) &&
 	       sums_are_right(map, leaves, blocks);
 }

@@ -80,6 +80,7 @@ struct lp_extmap {
 	uint64_t loaded_blocks_cnt; /* mapped by leaves in memory */
 	uint32_t leaves_cnt;        /* that map something, in memory or not */
 	uint32_t loaded_cnt;        /* that map something, in memory */
+	uint32_t unnamed_cnt;       /* of these, in no run */
 	uint32_t objects_cnt;       /* in memory, empty ones included: hash table of them */
 	uint32_t table_bits;
 	struct lpi_leaf **table; /* NULL while table_bits is 0: then only one leaf */

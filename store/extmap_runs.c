@@ -97,20 +97,21 @@ bool lpi_runs_remove(struct lpi_runs *runs, uint32_t idx)
 	return true;
 }
 
-bool lpi_runs_drop(struct lpi_runs *runs, uint32_t keep)
+struct lpi_run lpi_runs_drop(struct lpi_runs *runs, uint32_t keep)
 {
 	const struct lpi_run *items = lpi_runs_list(runs);
 	uint32_t kept = find(runs, keep);
 	uint32_t shortest = kept == 0 ? 1 : 0;
 	if (runs->cnt <= LPI_RUNS_MAX)
-		return false;
+		return (struct lpi_run){0, 0};
 	for (uint32_t i = 0; i < runs->cnt; i++) {
 		if (i != kept && items[i].cnt < items[shortest].cnt)
 			shortest = i;
 	}
-	runs->sum -= items[shortest].cnt;
+	struct lpi_run dropped = items[shortest];
+	runs->sum -= dropped.cnt;
 	erase(runs, shortest);
-	return true;
+	return dropped;
 }
 
 bool lpi_runs_are_sound(const struct lpi_runs *runs, uint64_t limit)

@@ -59,9 +59,9 @@ bool lpi_runs_add(struct lpi_runs *runs, uint32_t idx);
 /* True when it was in a run. */
 bool lpi_runs_remove(struct lpi_runs *runs, uint32_t idx);
 
-/* Forgets the shortest run but that of `keep`, when there are more than LPI_RUNS_MAX. True when it
- * did. */
-bool lpi_runs_drop(struct lpi_runs *runs, uint32_t keep);
+/* Forgets the shortest run but that of `keep`, when there are more than LPI_RUNS_MAX, and returns
+ * it; else one of cnt 0. */
+struct lpi_run lpi_runs_drop(struct lpi_runs *runs, uint32_t keep);
 
 /* Sorted, with gaps, none empty, none beyond limit, the sum right. */
 bool lpi_runs_are_sound(const struct lpi_runs *runs, uint64_t limit);

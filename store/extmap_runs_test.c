@@ -51,7 +51,7 @@ static void step(struct lp_prng *prng, struct world *w, uint64_t add_permille)
 		w->model[idx] = false;
 	}
 	bool full = w->runs.cnt > LPI_RUNS_MAX;
-	assert_int_equal(lpi_runs_drop(&w->runs, idx), full);
+	assert_int_equal(lpi_runs_drop(&w->runs, idx).cnt > 0, full);
 	w->dropped += full;
 	/* What was just added is not what is dropped. */
 	assert_int_equal(lpi_runs_has(&w->runs, idx), w->model[idx]);
@@ -100,11 +100,13 @@ static void test_drops_the_shortest(void **state)
 		if (i != 7 && i != 9)
 			(void)lpi_runs_add(&w.runs, i * 4 + 1);
 	}
-	assert_true(lpi_runs_drop(&w.runs, 7 * 4));
+	struct lpi_run dropped = lpi_runs_drop(&w.runs, 7 * 4);
+	assert_int_equal(dropped.first, 9 * 4);
+	assert_int_equal(dropped.cnt, 1);
 	assert_true(lpi_runs_has(&w.runs, 7 * 4));
 	assert_false(lpi_runs_has(&w.runs, 9 * 4));
 	assert_int_equal(w.runs.cnt, LPI_RUNS_MAX);
-	assert_false(lpi_runs_drop(&w.runs, 0));
+	assert_int_equal(lpi_runs_drop(&w.runs, 0).cnt, 0);
 }
 
 static void test_unsound(void **state)

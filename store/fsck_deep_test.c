@@ -98,6 +98,58 @@ static void test_deferred(void **state)
 	lpi_rig_fini(&rig);
 }
 
+static void keep_in_index(const struct lp_log_payload *about, int tag)
+{
+	struct lp_seg seg = {.buf = lp_buf_new(rig.bufs, 4096), .len = 4096};
+	struct lp_commit_need need = {.batch_bytes = 100};
+	struct lp_log_payload payload = *about;
+	assert_non_null(seg.buf);
+	memset(seg.buf->data, tag, 4096);
+	payload.crc = lp_crc32c(0, seg.buf->data, 4096);
+	lp_shard_set_deferred_store(rig.shards[0], LP_DEFERRED_KV);
+	lp_shard_defer_need(rig.shards[0], 1, &need);
+	assert_int_equal(need.data_cnt, 0); /* a record it is */
+	while (!lp_commit_reserve(lp_shard_commit(rig.shards[0]), &need))
+		lpi_rig_turn(&rig, 0);
+	lp_shard_defer(rig.shards[0], &payload, seg);
+	lp_buf_put(seg.buf);
+}
+
+/* The same, kept by the index: each must be what the map of its file says. */
+static void test_deferred_in_the_index(void **state)
+{
+	(void)state;
+	lpi_rig_init(&rig, 1);
+	lpi_rig_fill(&rig);
+	flip_block(rig.a.block);
+	lpi_rig_open(&rig);
+	keep_in_index(&(struct lp_log_payload){.ino = 3, .device_block = rig.a.block},
+		      (int)(rig.a.block & 0xff));
+	lpi_rig_settle(&rig);
+	lp_test_ok(lp_shard_close(rig.shards[0], true)); /* as a crash would */
+	lp_devices_close(&rig.devices);
+	lp_test_ok(lpi_rig_run(&rig, false));
+	lpi_rig_compare(&rig, NULL, 0, false);
+	/* Three that are wrong: other content, another file, a block in use that no file has. */
+	lpi_rig_open(&rig);
+	struct lp_extent lost = lpi_rig_take(&rig, 1);
+	(void)lpi_rig_commit(&rig, 0, 0);
+	keep_in_index(&(struct lp_log_payload){.ino = 3, .device_block = rig.a.block},
+		      1 + (int)(rig.a.block & 0x7f));
+	keep_in_index(&(struct lp_log_payload){.ino = 5, .device_block = rig.a.block + 1},
+		      (int)((rig.a.block + 1) & 0xff));
+	keep_in_index(&(struct lp_log_payload){.ino = 3, .device_block = lost.block}, 9);
+	lpi_rig_settle(&rig);
+	lp_test_ok(lp_shard_close(rig.shards[0], true));
+	lp_devices_close(&rig.devices);
+	lp_test_ok(lpi_rig_run(&rig, false));
+	uint32_t found = 0;
+	for (uint32_t i = 0; i < rig.found_cnt; i++)
+		found += rig.found[i].kind == LP_FSCK_DEFERRED;
+	assert_int_equal(found, 3);
+	lpi_rig_fini(&rig);
+}
+
 /* More in a row than one read takes, and more pieces than are read at a time. */
 static void test_many_blocks(void **state)
 {
@@ -150,6 +202,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_flipped_bit),
 		cmocka_unit_test(test_deferred),
+		cmocka_unit_test(test_deferred_in_the_index),
 		cmocka_unit_test(test_many_blocks),
 		cmocka_unit_test(test_unreadable),
 	};

@@ -8,6 +8,7 @@
  *   fsck_walk.c    phase 1, per shard: all records, inode by inode
  *   fsck_map.c       its extent maps
  *   fsck_deep.c      and their blocks
+ *   fsck_deferred.c  and what of them the index keeps
  *   fsck_blocks.c  which blocks extents name
  *   fsck_space.c   phase 2, per shard: against the space
  *   fsck_refs.c    phase 3, per shard: against the counts of shared blocks
@@ -31,6 +32,7 @@
 
 struct lpi_fsck;
 struct lpi_fsck_deep;
+struct lpi_fsck_deferred;
 
 struct lpi_fsck_shard {
 	struct lpi_fsck *fsck;
@@ -39,7 +41,8 @@ struct lpi_fsck_shard {
 	bool maps_in_doubt; /* some record that may name blocks cannot be read */
 	bool is_broken; /* some part of the index cannot be read: what is missing may be there */
 	struct lpi_fsck_blocks blocks;
-	struct lpi_fsck_deep *deep; /* NULL: not deep */
+	struct lpi_fsck_deep *deep;         /* NULL: not deep */
+	struct lpi_fsck_deferred *deferred; /* of this moment */
 };
 
 struct lpi_fsck {
@@ -153,6 +156,18 @@ void lpi_fsck_deep_add(struct lpi_fsck_deep *deep, struct lp_ino ino, uint64_t l
 /* Until all was read. */
 void lpi_fsck_deep_finish(struct lpi_fsck_deep *deep);
 void lpi_fsck_deep_free(struct lpi_fsck_deep *deep);
+
+/* --- Deferred payloads in the index ----------------------------------------------------------- */
+
+/* Reads the records; those that cannot be read or are outside of the shard's space are found. */
+int lpi_fsck_deferred_new(struct lpi_fsck_shard *shard,
+			  struct lpi_fsck_deferred **ret) LP_MUST_CHECK;
+/* An extent of a file within the chunks, with a crc for each block. */
+void lpi_fsck_deferred_see(struct lpi_fsck_deferred *deferred, struct lp_ino ino, uint64_t logical,
+			   struct lp_extent extent, const uint32_t *crcs, bool is_shared);
+/* All extents were seen: those of no use are found. */
+void lpi_fsck_deferred_finish(struct lpi_fsck_deferred *deferred);
+void lpi_fsck_deferred_free(struct lpi_fsck_deferred *deferred);
 
 /* --- The other phases ------------------------------------------------------------------------- */
 

@@ -117,6 +117,24 @@ static void test_fragments_that_stay(void **state)
 	lpi_rig_fini(&rig);
 }
 
+/* Of a directory that is not there, on a shard that has no entries of it: it goes. One with entries
+ * stays. */
+static void forgotten_fragment(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_fragment(on, 77, 0, 0, 4);
+	lpi_rig_put_fragment(on, 78, 1, 1, 4);
+	lpi_rig_put_entry(on, 78, "x", 7, LP_INODE_TYPE_FILE, 1);
+	change_nlink(on, 7, 3);
+}
+
+static void test_forgotten_fragment(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, forgotten_fragment);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_ENTRY, 77, true}, {LP_FSCK_ENTRY, 78, false});
+	lpi_rig_fini(&rig);
+}
+
 /* --- Links ------------------------------------------------------------------------------------ */
 
 static void wrong_links(struct lpi_fsck_rig *on)
@@ -202,6 +220,94 @@ static void test_marks(void **state)
 	lpi_rig_fini(&rig);
 }
 
+static void put_bad_mark(struct lpi_fsck_rig *on, uint64_t nr)
+{
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, (struct lp_ino){nr});
+	lpi_rig_put(on, 0, &key, "nonsense", 8);
+}
+
+static void bad_orphan_mark(struct lpi_fsck_rig *on)
+{
+	put_bad_mark(on, 6);
+}
+
+static void bad_trim_mark(struct lpi_fsck_rig *on)
+{
+	put_bad_mark(on, 4);
+}
+
+static void bad_removal_mark(struct lpi_fsck_rig *on)
+{
+	struct lp_kv_value value;
+	struct lp_inode inode;
+	lpi_rig_get_inode(on, 6, &value, &inode);
+	inode.flags |= LP_INODE_FLAG_REMOVED;
+	lpi_rig_put_inode(on, &inode);
+	lp_kv_value_release(&value);
+	put_bad_mark(on, 6);
+}
+
+static void bad_mark_of_nothing(struct lpi_fsck_rig *on)
+{
+	put_bad_mark(on, 99);
+}
+
+static void bad_mark_of_bad(struct lpi_fsck_rig *on)
+{
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, (struct lp_ino){6});
+	lpi_rig_put(on, 0, &key, "nonsense", 8);
+	put_bad_mark(on, 6);
+}
+
+static void expect_mark(uint64_t nr, uint8_t kind, uint64_t from_block)
+{
+	struct lp_unfinished_value mark = {.kind = 0};
+	struct lp_kv_value value;
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, (struct lp_ino){nr});
+	lpi_rig_open(&rig);
+	int err = lp_kv_get(lp_shard_kv(rig.shards[0]), (struct lp_kv_bytes){key.bytes, key.len},
+			    &value);
+	assert_int_equal(err, kind == 0 ? -ENOENT : 0);
+	if (err == 0) {
+		lp_test_ok(lp_unfinished_read(value.bytes.data, value.bytes.len, &key, &mark));
+		lp_kv_value_release(&value);
+	}
+	assert_int_equal(mark.kind, kind);
+	assert_int_equal(mark.from_block, from_block);
+	lpi_rig_close(&rig);
+}
+
+/* What it was about follows from the inode (rule S6); where that cannot be read either, nothing
+ * does. */
+static void test_bad_marks(void **state)
+{
+	(void)state;
+	static const struct {
+		void (*damage)(struct lpi_fsck_rig *rig);
+		uint64_t ino;
+		uint64_t from_block;
+		uint8_t kind;
+	} cases[] = {
+		{bad_orphan_mark, 6, 1, LP_UNFINISHED_KIND_TRIM},
+		{bad_trim_mark, 4, 100, LP_UNFINISHED_KIND_TRIM},
+		{bad_removal_mark, 6, 0, LP_UNFINISHED_KIND_REMOVAL},
+		{bad_mark_of_nothing, 99, 0, 0},
+	};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
+		lpi_rig_damage(&rig, cases[i].damage);
+		LPI_RIG_EXPECT(&rig, {LP_FSCK_RECORD, cases[i].ino, true});
+		expect_mark(cases[i].ino, cases[i].kind, cases[i].from_block);
+		lpi_rig_fini(&rig);
+	}
+	lpi_rig_damage(&rig, bad_mark_of_bad);
+	lp_test_ok(lpi_rig_run(&rig, true));
+	assert_int_equal(rig.report.repaired, 0);
+	lpi_rig_fini(&rig);
+}
+
 /* --- Entries ---------------------------------------------------------------------------------- */
 
 static void lost_inode(struct lpi_fsck_rig *on)
@@ -230,6 +336,66 @@ static void elsewhere(struct lpi_fsck_rig *on)
 	remove_entry(on, 1, "s");
 	lpi_rig_put_fragment(on, 1, 2, 2, 4);
 	change_nlink(on, 1, 3);
+}
+
+/* A directory in another one, each with its entry, its parent and its count as they should be. */
+static void put_dir(struct lpi_fsck_rig *on, uint64_t nr, uint64_t parent, const char *name,
+		    uint32_t nlink)
+{
+	struct lp_inode inode =
+		lpi_rig_inode(nr, LP_INODE_TYPE_DIR, parent, parent == nr ? NULL : name, nlink);
+	lpi_rig_put_inode(on, &inode);
+	if (name == NULL)
+		return;
+	lpi_rig_put_entry(on, parent, name, nr, LP_INODE_TYPE_DIR, 1);
+	lpi_rig_put_fragment(on, parent, 1, strlen(name), 2);
+}
+
+/* 20 -> 21 -> 22 -> 20, and 23 in 20's loop by way of 24; and a loop of one. */
+static void loops(struct lpi_fsck_rig *on)
+{
+	put_dir(on, 20, 21, "a", 3);
+	put_dir(on, 21, 22, "b", 3);
+	put_dir(on, 22, 20, "c", 3);
+	put_dir(on, 23, 24, "d", 2);
+	put_dir(on, 24, 22, "e", 3);
+	lpi_rig_put_entry(on, 22, "b", 21, LP_INODE_TYPE_DIR, 2);
+	lpi_rig_put_fragment(on, 22, 2, 2, 3);
+	change_nlink(on, 22, 4);
+	put_dir(on, 30, 30, "self", 3);
+}
+
+/* Directories without end, and a deep one that ends. */
+static void test_loops(void **state)
+{
+	(void)state;
+	for (int small = 0; small < 2; small++) {
+		lpi_rig_damage(&rig, loops);
+		rig.names_bytes_max = small != 0 ? 1 : 0; /* the smallest: several rounds */
+		LPI_RIG_EXPECT(&rig, {LP_FSCK_LOOP, 20, false}, {LP_FSCK_LOOP, 30, false});
+		lpi_rig_fini(&rig);
+	}
+}
+
+#define DEEP 100u
+
+static void deep(struct lpi_fsck_rig *on)
+{
+	for (uint64_t nr = 100; nr < 100 + DEEP; nr++)
+		put_dir(on, nr, nr == 100 ? 100 : nr - 1, nr == 100 ? NULL : "d",
+			nr == 99 + DEEP ? 2 : 3);
+}
+
+/* A store without a namespace has a root of its own: its own parent, and without a name. */
+static void test_other_root(void **state)
+{
+	(void)state;
+	for (int small = 0; small < 2; small++) {
+		lpi_rig_damage(&rig, deep);
+		rig.names_bytes_max = small != 0 ? 1 : 0;
+		lpi_rig_expect(&rig, NULL, 0);
+		lpi_rig_fini(&rig);
+	}
 }
 
 static void lost_directory(struct lpi_fsck_rig *on)
@@ -355,11 +521,19 @@ static void test_table(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fragments),   cmocka_unit_test(test_fragments_that_stay),
-		cmocka_unit_test(test_nlink),       cmocka_unit_test(test_two_shards),
-		cmocka_unit_test(test_marks),       cmocka_unit_test(test_entries),
-		cmocka_unit_test(test_transaction), cmocka_unit_test(test_bad_entry),
+		cmocka_unit_test(test_fragments),
+		cmocka_unit_test(test_fragments_that_stay),
+		cmocka_unit_test(test_nlink),
+		cmocka_unit_test(test_two_shards),
+		cmocka_unit_test(test_marks),
+		cmocka_unit_test(test_entries),
+		cmocka_unit_test(test_transaction),
+		cmocka_unit_test(test_bad_entry),
+		cmocka_unit_test(test_bad_marks),
+		cmocka_unit_test(test_loops),
+		cmocka_unit_test(test_other_root),
 		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_forgotten_fragment),
 	};
 	return lp_test_main(tests, "store/fsck_links");
 }

@@ -91,6 +91,9 @@ static int check_word(struct lpi_fsck_shard *shard, struct lpi_fsck_object *obje
 	if (lpi_word_is_unwritten(word))
 		return 0;
 	check_size(shard, object, logical + at.extent.cnt);
+	lpi_fsck_deferred_see(shard->deferred, object->ino, logical, at.extent,
+			      lpi_leaf_crcs(leaf) + lpi_word_first(word),
+			      (word & LP_EXTMAP_FLAG_SHARED) != 0);
 	if (shard->deep != NULL)
 		lpi_fsck_deep_add(shard->deep, object->ino, logical, at.extent,
 				  lpi_leaf_crcs(leaf) + lpi_word_first(word));

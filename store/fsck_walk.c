@@ -7,7 +7,9 @@
  *   A, O        what hangs on it
  *   F, D        this shard's entries of the directory of that number, which may be another shard's
  *
- * The rest stands alone: R (looked at with the counts), L, S, T. */
+ *   L           read before, and held against the blocks of the maps
+ *
+ * The rest stands alone: R (looked at with the counts), S, T. */
 #include "base/error.h"
 #include "store/fsck_impl.h"
 
@@ -67,6 +69,39 @@ static void take_inode(struct walk *walk, struct lpi_fsck_object *object)
 			       lp_ino_shard(object->ino), shard->idx);
 }
 
+/* What the mark must have been about follows from the inode, as for the store when it is opened: it
+ * is on its way out, or something may be left behind its end, and without links it is an orphan.
+ * The next opening goes on with that. */
+static int rewrite_mark(struct lpi_fsck_shard *shard, const struct lpi_fsck_object *object,
+			const struct lp_key *key)
+{
+	const struct lp_kv_bytes key_bytes = {key->bytes, key->len};
+	uint8_t bytes[LP_UNFINISHED_VALUE_SIZE];
+	if (!object->has_record)
+		return lpi_fsck_put(shard, key_bytes, (struct lp_kv_bytes){NULL, 0});
+	const struct lp_inode *inode = &object->inode;
+	bool is_removal = (inode->flags & LP_INODE_FLAG_REMOVED) != 0;
+	const struct lp_unfinished_value value = {
+		.kind = is_removal ? LP_UNFINISHED_KIND_REMOVAL : LP_UNFINISHED_KIND_TRIM,
+		.from_block = is_removal ? 0 : lp_bytes_to_blocks_up(inode->size_bytes),
+		.since_ns = lpi_fsck_now_ns(shard->fsck)};
+	lp_unfinished_write(&value, key, bytes);
+	return lpi_fsck_put(shard, key_bytes, (struct lp_kv_bytes){bytes, sizeof(bytes)});
+}
+
+static int bad_mark(struct lpi_fsck_shard *shard, const struct lpi_fsck_object *object,
+		    const struct lp_key *key)
+{
+	struct lpi_fsck_at at = {.kind = LP_FSCK_RECORD, .shard = shard, .ino = object->ino};
+	bool is_known = object->has_record ? object->is_sound : !shard->is_broken;
+	at.is_repaired = shard->fsck->options->repair && is_known;
+	lpi_fsck_found(shard->fsck, &at, "%s", lpi_fsck_last_corruption());
+	if (at.is_repaired)
+		return rewrite_mark(shard, object, key);
+	shard->fsck->names_in_doubt = true;
+	return 0;
+}
+
 static int take_unfinished(struct walk *walk, struct lpi_fsck_object *object)
 {
 	const struct lpi_fsck_cursor *cursor = &walk->cursors[UNFINISHED];
@@ -78,11 +113,8 @@ static int take_unfinished(struct walk *walk, struct lpi_fsck_object *object)
 		return 0;
 	object->has_unfinished = true;
 	lpi_fsck_cursor_key(cursor, &key);
-	if (lp_unfinished_read(cursor->value.data, cursor->value.len, &key, &value) < 0) {
-		shard->fsck->names_in_doubt = true;
-		found_record(shard, object->ino);
-		return 0;
-	}
+	if (lp_unfinished_read(cursor->value.data, cursor->value.len, &key, &value) < 0)
+		return bad_mark(shard, object, &key);
 	if (object->has_record || shard->is_broken)
 		return 0;
 	at.is_repaired = shard->fsck->options->repair;
@@ -249,11 +281,10 @@ static bool next_ino(const struct walk *walk, struct lp_ino *ret)
 
 /* --- The rest --------------------------------------------------------------------------------- */
 
-/* L and T: their keys are all that is checked here. */
+/* S and T: their keys are all that is checked here. */
 static int take_others(struct lpi_fsck_shard *shard)
 {
-	static const enum lp_key_space others[] = {LP_KEY_SPACE_DEFERRED, LP_KEY_SPACE_STORE,
-						   LP_KEY_SPACE_TXN};
+	static const enum lp_key_space others[] = {LP_KEY_SPACE_STORE, LP_KEY_SPACE_TXN};
 	int err = 0;
 	for (size_t i = 0; i < LP_ARRAY_SIZE(others) && err == 0; i++) {
 		const struct lpi_fsck_at at = {
@@ -279,11 +310,17 @@ int lpi_fsck_walk(struct lpi_fsck_shard *shard)
 	struct walk walk = {.shard = shard};
 	struct lp_ino ino;
 	int err = lpi_fsck_foreign_keys(shard);
+	if (err == 0)
+		err = lpi_fsck_deferred_new(shard, &shard->deferred);
 	for (int which = 0; which < CURSORS && err == 0; which++)
 		err = lpi_fsck_cursor_open(&walk.cursors[which], shard, spaces[which], false);
 	while (err == 0 && next_ino(&walk, &ino))
 		err = take_object(&walk, ino);
 	for (int which = 0; which < CURSORS; which++)
 		lpi_fsck_cursor_close(&walk.cursors[which]);
+	if (err == 0)
+		lpi_fsck_deferred_finish(shard->deferred);
+	lpi_fsck_deferred_free(shard->deferred);
+	shard->deferred = NULL;
 	return err == 0 ? take_others(shard) : err;
 }

@@ -15,7 +15,7 @@
  * Errors: -ENOENT not found (or the end); -EAGAIN see each call; -EUCLEAN corruption (checksums of
  * RocksDB's blocks included); -ENOSPC, -EIO from the file layer; -EROFS fenced; -ENOMEM.
  * Limits: memory is (write_buffer_cnt + 1) x write_buffer_bytes, cache_bytes, and the tables'
- * indexes and filters (about 2 bytes per key, see lp_kv_stats.index_bytes).
+ * indexes and filters (about 2.5 bytes per key, see lp_kv_stats.index_bytes).
  *
  * Simulation: with sim_clock there are no threads. RocksDB's jobs run when lp_kv_sim_run_one() is
  * called, and [helper] calls that wait for jobs run them themselves. A memtable is full when

@@ -15,11 +15,25 @@ struct record_head {
 /* --- Get ---------------------------------------------------------------------------------------
  */
 
+/* An error is found again by who asks for the record. */
+static void warm(struct lp_kv_get_op *op)
+{
+	struct lp_kv_iter *iter = NULL;
+	if (lp_kv_iter_open(op->kv, op->key, op->warm_end, false, &iter) < 0)
+		return;
+	int err = lp_kv_iter_seek_first(iter);
+	for (uint32_t i = 0; i < LP_KV_WARM_MAX && err == 0; i++)
+		err = lp_kv_iter_next(iter);
+	lp_kv_iter_close(iter);
+}
+
 static void get_run(struct lp_work *work)
 {
 	struct lp_kv_get_op *op = LP_CONTAINER_OF(work, struct lp_kv_get_op, work);
 	op->result = op->persisted ? lp_kv_get_persisted(op->kv, op->key, &op->value)
 				   : lp_kv_get(op->kv, op->key, &op->value);
+	if (op->warm_end.data != NULL)
+		warm(op);
 }
 
 static void get_done(struct lp_work *work)

@@ -14,10 +14,16 @@
 #include "base/workers.h"
 #include "store/kv.h"
 
+#define LP_KV_WARM_MAX 64u
+
 /* lp_kv_get() for what lp_kv_get_cached() did not know, or lp_kv_get_persisted(). */
 struct lp_kv_get_op {
 	struct lp_kv *kv;
 	struct lp_kv_bytes key; /* borrowed */
+	/* Borrowed; data NULL: none. What lies behind the key, up to here, will be asked for next:
+	 * it is read as well, so that the index has it in its cache; LP_KV_WARM_MAX records at
+	 * most. */
+	struct lp_kv_bytes warm_end;
 	bool persisted;
 	void (*done)(struct lp_kv_get_op *op);
 	int result;

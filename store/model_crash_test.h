@@ -4,7 +4,7 @@
  *
  * A crash leaves some of the transactions that were submitted and no part of the others; all that
  * were acknowledged as durable are among them; and with each also those before it that touch the
- * same (rules P3, L1). Between transactions that touch nothing in common there is no order. So each
+ * same (P3, rule L1). Between transactions that touch nothing in common there is no order. So each
  * object (inode, entry, fragment, record) is as some prefix of its own transactions has made it:
  *  - one pass replays all into a fresh store in memory, and holds each object against the survivor
  *    whenever a transaction has touched it: which of its prefixes it may be;

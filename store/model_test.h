@@ -234,6 +234,9 @@ static inline bool lpi_txn_is_settled(const struct lpi_model_txn *txn)
 static inline void lpi_model_learn(struct lpi_model *model, const struct lpi_flight *flight)
 {
 	bool is_sync = flight->plan.opcode == LP_STORE_SYNC;
+	/* A read that a failure made begin once more has not seen what was lost. */
+	if (model->is_lost && !is_sync)
+		return;
 	if (flight->real.op.result < 0 || (!is_sync && !lpi_flight_is_read(flight)))
 		return;
 	for (uint64_t i = model->settled; i < flight->history_cnt; i++) {
@@ -256,7 +259,7 @@ static inline void lpi_model_learn_txn(struct lpi_model *model, const struct lpi
 	struct lpi_model_txn *txn = &model->history[flight->history_cnt];
 	txn->is_complete = true;
 	txn->complete_tick = ++model->tick;
-	txn->not_done = flight->real.op.result < 0 && flight->real.op.result != -EIO;
+	txn->not_done = flight->real.op.result < 0 && !flight->real.op.txn.is_unknown;
 	if (flight->real.op.result == 0 && flight->plan.ack == LP_ACK_DURABLE &&
 	    txn->durable_time == LPI_MODEL_NEVER)
 		txn->durable_time = flight->done_time;
@@ -338,13 +341,26 @@ static inline void lpi_flight_end(struct lpi_flight *flight)
 	flight->is_busy = false;
 }
 
+/* Before anything is judged: what came later may have seen that something failed. */
+static inline void lpi_model_look_for_failure(struct lpi_model *model)
+{
+	if (!model->options.may_fail || model->is_lost)
+		return;
+	model->is_lost = lp_store_error(model->hand.store) != 0;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(model->flights); i++) {
+		const struct lpi_flight *flight = &model->flights[i];
+		if (flight->is_busy && flight->is_done)
+			model->is_lost |= lpi_flight_has_failed(flight);
+	}
+}
+
 static inline void lpi_model_reap(struct lpi_model *model)
 {
+	lpi_model_look_for_failure(model);
 	for (size_t i = 0; i < LP_ARRAY_SIZE(model->flights); i++) {
 		struct lpi_flight *flight = &model->flights[i];
 		if (!flight->is_busy || !flight->is_done)
 			continue;
-		model->is_lost |= lpi_flight_has_failed(flight);
 		bool is_full = model->options.may_be_full && lpi_flight_is_txn(flight) &&
 			       flight->real.op.result == -ENOSPC;
 		model->fulls += is_full;
@@ -495,7 +511,8 @@ static inline bool lpi_same_all(const struct lpi_hand *a, const struct lpi_gen *
 	if (!lpi_same_space(a, b, LP_STORE_INODES, 0, none, diff))
 		return false;
 	for (uint32_t i = 0; i < gen->inode_cnt; i++)
-		if (!lpi_same_inode(a, b, gen->inodes[i].nr, diff))
+		if (!lpi_same_inode(a, b, gen->inodes[i].nr, diff) ||
+		    !lpi_same_dir(a, b, gen->inodes[i].nr, diff))
 			return false;
 	for (unsigned i = 0; i < 2 * LPI_GEN_DIRS; i++)
 		if (!lpi_same_dir(a, b, lpi_gen_dir_nr(gen, i), diff))

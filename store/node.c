@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS_BITS     16u
-#define BUCKETS          (UINT64_C(1) << BUCKETS_BITS)
+#define BUCKETS_BITS_MIN 16u
+#define BUCKETS_BITS_MAX 26u
+#define BUCKET_SHARE     512u /* of the budget, a bucket for so many bytes: less than a node */
 #define USED_MAX         3u
 #define SMALL_SHARE      10u   /* of the budget, in parts of 100 */
 #define SHRINK_LOOKS_MAX 64u   /* nodes looked at by one call */
@@ -49,7 +50,7 @@ void lpi_node_account(struct lpi_node *node)
 static struct lpi_node **find_link(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id)
 {
 	uint64_t hash = (id + kind) * UINT64_C(0x9e3779b97f4a7c15);
-	struct lpi_node **link = &nodes->buckets[hash >> (64 - BUCKETS_BITS)];
+	struct lpi_node **link = &nodes->buckets[hash >> (64 - nodes->bucket_bits)];
 	while (*link != NULL && ((*link)->id != id || (*link)->kind != kind))
 		link = &(*link)->next_in_bucket;
 	return link;
@@ -438,6 +439,19 @@ static void map_free(void *arg, void *memory, size_t bytes)
 	free(memory);
 }
 
+static uint32_t bucket_bits(uint64_t limit_bytes)
+{
+	uint32_t bits = BUCKETS_BITS_MIN;
+	while (bits < BUCKETS_BITS_MAX && (UINT64_C(1) << bits) < limit_bytes / BUCKET_SHARE)
+		bits++;
+	return bits;
+}
+
+uint64_t lpi_nodes_table_bytes(uint64_t limit_bytes)
+{
+	return sizeof(struct lpi_node *) << bucket_bits(limit_bytes);
+}
+
 int lpi_nodes_init(struct lpi_nodes *nodes, struct lp_commit *commit, uint64_t limit_bytes)
 {
 	*nodes = (struct lpi_nodes){.commit = commit,
@@ -445,7 +459,8 @@ int lpi_nodes_init(struct lpi_nodes *nodes, struct lp_commit *commit, uint64_t l
 				    .limit_bytes = limit_bytes};
 	lpi_node_queue_init(&nodes->small);
 	lpi_node_queue_init(&nodes->main);
-	nodes->buckets = calloc(BUCKETS, sizeof(struct lpi_node *));
+	nodes->bucket_bits = bucket_bits(limit_bytes);
+	nodes->buckets = calloc(UINT64_C(1) << nodes->bucket_bits, sizeof(struct lpi_node *));
 	nodes->scratch = malloc(SCRATCH_BYTES);
 	if (nodes->buckets != NULL && nodes->scratch != NULL)
 		return 0;

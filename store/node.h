@@ -53,9 +53,6 @@ struct lpi_inode {
 	/* Its blocks from some number on are being freed in the background; its data may not be
 	 * changed until that has ended. NULL: no. */
 	struct lpi_trim *trim;
-	/* The reader's: where a sequential reader would go on. */
-	uint64_t read_next;
-	uint32_t read_streak;
 	uint32_t name_max; /* bytes allocated */
 	uint32_t target_max;
 	uint32_t content_max;
@@ -78,8 +75,8 @@ LP_LIST_DEFINE(lpi_node_queue, struct lpi_node, queue_node);
 struct lpi_nodes {
 	struct lp_commit *commit; /* NULL: read-only, nothing ever changes */
 	struct lp_extmap_mem map_mem;
-	struct lpi_node **buckets;
-	uint64_t mask;
+	struct lpi_node **buckets; /* as many as the budget has nodes, roughly: chains stay short */
+	uint32_t bucket_bits;
 	uint64_t cnt;
 	struct lpi_node_queue small;
 	struct lpi_node_queue main;
@@ -94,6 +91,8 @@ struct lpi_nodes {
 
 int lpi_nodes_init(struct lpi_nodes *nodes, struct lp_commit *commit,
 		   uint64_t limit_bytes) LP_MUST_CHECK;
+/* What the table takes, beside the nodes. */
+uint64_t lpi_nodes_table_bytes(uint64_t limit_bytes);
 /* Also with nodes that were not written, which are lost. Nothing may be pinned. */
 void lpi_nodes_fini(struct lpi_nodes *nodes);
 /* Evicts until the budget is kept, as far as possible; a bounded part at a time. */

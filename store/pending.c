@@ -13,10 +13,10 @@
  *   FLUSHING -> done       it has completed; FLUSHING -> READY if it failed
  *   any but WRITING -> done   superseded or freed; WRITING becomes doomed
  *
- * All versions are on one list in the order of their frames, whose head answers "what is the
- * oldest frame still needed". Each state but WRITING has a list of its own. Blocks are chosen from
- * the READY list's head, so that the log's start moves on, in batches that are sorted by block,
- * so that the device sees them in order.
+ * All versions are on one list in the order of their frames, and those that only their frame has on
+ * another, whose head answers "what is the oldest frame still needed". Each state but WRITING has a
+ * list of its own. Blocks are chosen from the READY list's head, so that the log's start moves on,
+ * in batches that are sorted by block, so that the device sees them in order.
  */
 #include "store/pending.h"
 
@@ -33,11 +33,13 @@ struct entry;
 
 struct version {
 	struct lp_list_node by_seq;   /* of all versions */
+	struct lp_list_node in_log;   /* of those without a record */
 	struct lp_list_node in_state; /* of its state's list; not while WRITING or in the batch */
 	struct version *older;
 	struct entry *entry;
 	struct lp_seg seg;
 	uint64_t seq;
+	uint64_t record; /* 0: in the log */
 	uint32_t crc;
 	uint32_t batch_slot; /* + 1; 0: not in the batch */
 	enum version_state state;
@@ -56,6 +58,7 @@ struct freed {
 };
 
 LP_LIST_DEFINE(seq_list, struct version, by_seq);
+LP_LIST_DEFINE(log_list, struct version, in_log);
 LP_LIST_DEFINE(state_list, struct version, in_state);
 
 struct lp_pending {
@@ -65,7 +68,9 @@ struct lp_pending {
 	uint64_t mask;
 	uint64_t limit;
 	uint64_t durable_seq;
+	struct lp_pending_events *events;
 	struct seq_list by_seq;
+	struct log_list in_log;
 	struct state_list logged;
 	struct state_list ready;
 	struct state_list unflushed;
@@ -112,12 +117,18 @@ int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending)
 		return -ENOMEM;
 	}
 	seq_list_init(&pending->by_seq);
+	log_list_init(&pending->in_log);
 	state_list_init(&pending->logged);
 	state_list_init(&pending->ready);
 	state_list_init(&pending->unflushed);
 	state_list_init(&pending->flushing);
 	*ret_pending = pending;
 	return 0;
+}
+
+void lp_pending_set_events(struct lp_pending *pending, struct lp_pending_events *events)
+{
+	pending->events = events;
 }
 
 uint64_t lp_pending_room(const struct lp_pending *pending)
@@ -176,21 +187,26 @@ static void list_remove(struct lp_pending *pending, struct version *version)
 static void finish(struct lp_pending *pending, struct version *version)
 {
 	struct entry *entry = version->entry;
+	uint64_t record = version->record;
 	struct version **link = &entry->newest;
 	while (*link != version)
 		link = &(*link)->older;
 	*link = version->older;
 	list_remove(pending, version);
 	seq_list_remove(version);
+	if (record == 0)
+		log_list_remove(version);
 	lp_buf_put(version->seg.buf);
 	lp_pool_put(pending->versions, version);
 	pending->stats.versions--;
-	if (entry->newest != NULL)
-		return;
-	struct entry **entry_link = find_link(pending, entry->block);
-	LP_ASSERT(*entry_link == entry);
-	*entry_link = entry->next_in_bucket;
-	lp_pool_put(pending->entries, entry);
+	if (entry->newest == NULL) {
+		struct entry **entry_link = find_link(pending, entry->block);
+		LP_ASSERT(*entry_link == entry);
+		*entry_link = entry->next_in_bucket;
+		lp_pool_put(pending->entries, entry);
+	}
+	if (record != 0 && pending->events != NULL)
+		pending->events->done(pending->events, record);
 }
 
 /* Finished now, or as soon as its write has completed. */
@@ -210,6 +226,7 @@ void lp_pending_free(struct lp_pending *pending)
 	if (pending == NULL)
 		return;
 	struct version *version;
+	pending->events = NULL;
 	while ((version = seq_list_first(&pending->by_seq)) != NULL)
 		finish(pending, version);
 	lp_pool_free(pending->versions);
@@ -231,8 +248,8 @@ static struct entry *entry_get(struct lp_pending *pending, uint64_t block)
 	return entry;
 }
 
-int lp_pending_add(struct lp_pending *pending, uint64_t seq, uint64_t block, struct lp_seg seg,
-		   uint32_t crc)
+static int add(struct lp_pending *pending, uint64_t seq, const struct lp_pending_block *about,
+	       struct lp_seg seg, uint64_t record)
 {
 	LP_ASSERT(seg.len == LP_BLOCK_BYTES);
 	LP_ASSERT(seq > pending->durable_seq);
@@ -241,17 +258,36 @@ int lp_pending_add(struct lp_pending *pending, uint64_t seq, uint64_t block, str
 	struct version *version = lp_pool_get(pending->versions);
 	if (version == NULL)
 		return -EAGAIN;
-	struct entry *entry = entry_get(pending, block);
-	*version = (struct version){
-		.older = entry->newest, .entry = entry, .seg = seg, .seq = seq, .crc = crc};
+	struct entry *entry = entry_get(pending, about->block);
+	*version = (struct version){.older = entry->newest,
+				    .entry = entry,
+				    .seg = seg,
+				    .seq = seq,
+				    .record = record,
+				    .crc = about->crc};
 	(void)lp_buf_get(seg.buf);
 	entry->newest = version;
 	seq_list_push_back(&pending->by_seq, version);
+	if (record == 0)
+		log_list_push_back(&pending->in_log, version);
 	list_add(pending, version, LOGGED);
 	pending->stats.versions++;
 	pending->stats.added++;
 	pending->stats.versions_max = LP_MAX(pending->stats.versions_max, pending->stats.versions);
 	return 0;
+}
+
+int lp_pending_add(struct lp_pending *pending, uint64_t seq, uint64_t block, struct lp_seg seg,
+		   uint32_t crc)
+{
+	return add(pending, seq, &(struct lp_pending_block){.block = block, .crc = crc}, seg, 0);
+}
+
+int lp_pending_add_kept(struct lp_pending *pending, uint64_t seq,
+			const struct lp_pending_block *about, struct lp_seg seg, uint64_t record)
+{
+	LP_ASSERT(record != 0);
+	return add(pending, seq, about, seg, record);
 }
 
 bool lp_pending_find(const struct lp_pending *pending, uint64_t block, struct lp_seg *ret_seg,
@@ -497,8 +533,14 @@ uint64_t lp_pending_unflushed(const struct lp_pending *pending)
 
 uint64_t lp_pending_oldest_seq(const struct lp_pending *pending)
 {
-	const struct version *oldest = seq_list_first(&pending->by_seq);
+	const struct version *oldest = log_list_first(&pending->in_log);
 	return oldest != NULL ? oldest->seq : UINT64_MAX;
+}
+
+void lp_pending_rebind(struct lp_pending *pending)
+{
+	lp_pool_rebind(pending->versions);
+	lp_pool_rebind(pending->entries);
 }
 
 const struct lp_pending_stats *lp_pending_stats(const struct lp_pending *pending)

@@ -8,7 +8,9 @@
  * a later flush of the device are, or when a newer version or the freeing of the block is durable.
  *
  * Each version counts for the frame that carries it. lp_pending_oldest_seq() is the oldest frame
- * that still has an undone version: the log must keep it and all after it (rule S2).
+ * that still has an undone version: the log must keep it and all after it (rule S2). A version that
+ * the index keeps in a record (store/deferrals.h) does not need its frame; when it is done the
+ * owner is told.
  *
  * This module decides and accounts; the caller does the I/O: it takes batches of blocks in device
  * order, writes them, and reports back.
@@ -33,6 +35,11 @@ struct lp_pending_block {
 	uint32_t crc;
 };
 
+struct lp_pending_events {
+	/* A version that has a record is done. Not from lp_pending_free(). */
+	void (*done)(struct lp_pending_events *events, uint64_t record);
+};
+
 struct lp_pending_stats {
 	uint64_t versions; /* held now: each holds a block of memory */
 	uint64_t versions_max;
@@ -47,6 +54,9 @@ int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending) LP_MUST_CHEC
 /* Drops whatever is held. Accepts NULL. */
 void lp_pending_free(struct lp_pending *pending);
 
+/* events outlive pending, or NULL. */
+void lp_pending_set_events(struct lp_pending *pending, struct lp_pending_events *events);
+
 /* How many more versions fit. */
 uint64_t lp_pending_room(const struct lp_pending *pending);
 
@@ -55,6 +65,10 @@ uint64_t lp_pending_room(const struct lp_pending *pending);
  * come several times in one frame: the last one counts. */
 int lp_pending_add(struct lp_pending *pending, uint64_t seq, uint64_t block, struct lp_seg seg,
 		   uint32_t crc) LP_MUST_CHECK;
+/* The same for one that the index keeps: record is its number, not 0. */
+int lp_pending_add_kept(struct lp_pending *pending, uint64_t seq,
+			const struct lp_pending_block *about, struct lp_seg seg,
+			uint64_t record) LP_MUST_CHECK;
 
 /* The newest version of a block, durable or not; false if the block has none, then its content is
  * on the device. The seg is borrowed. */
@@ -90,7 +104,10 @@ void lp_pending_flush_end(struct lp_pending *pending, bool ok);
 /* Blocks that are written and wait for a flush. */
 uint64_t lp_pending_unflushed(const struct lp_pending *pending);
 
-/* UINT64_MAX when no version is held. */
+/* Another thread takes it over; the caller has ordered the two. */
+void lp_pending_rebind(struct lp_pending *pending);
+
+/* UINT64_MAX when no version is held but those that the index keeps. */
 uint64_t lp_pending_oldest_seq(const struct lp_pending *pending);
 const struct lp_pending_stats *lp_pending_stats(const struct lp_pending *pending);
 

@@ -2,7 +2,7 @@
 /* A shard that runs: what happens in one part is told to the others here, and nowhere else.
  *
  *   a frame is durable     -> space and pending learn it; write-back looks; the log is trimmed
- *   payloads are settled   -> the log is trimmed
+ *   payloads are settled   -> the log is trimmed; records of them are deleted
  *   the index has flushed  -> space learns what is persisted; the log is trimmed
  *   the log is half full   -> write-back hurries, the index flushes, the space is checkpointed
  *   space runs low         -> a chunk is leased, by a helper
@@ -11,6 +11,7 @@
  * persisted, the first with a payload that is not in its place, and the first with a change of
  * space that no persisted record contains (rule S2).
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,23 +21,60 @@
 #include "store/keys.h"
 #include "store/shard_impl.h"
 
-#define RECORDS_PER_FRAME 8u
-#define RESUME_NS         LP_NS_PER_S
-#define RESUMES_MAX       5u
-#define LEASE_RETRY_NS    LP_NS_PER_S
+#define RECORDS_PER_FRAME      8u /* or more, of small chunks: */
+#define RECORD_BYTES_PER_FRAME (UINT64_C(64) << 10)
+#define RESUME_NS              LP_NS_PER_S
+#define RESUMES_MAX            5u
+#define LEASE_RETRY_NS         LP_NS_PER_S
 
 static void tell_space(struct lp_shard *shard, int result);
 
-static void fail_shard(struct lp_shard *shard, int err)
+/* What did not work, and if it was a device what that said last. */
+static void set_reason(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
+{
+	struct lp_bdev_failure failure;
+	char where[LP_SHARD_REASON_BYTES / 2] = "";
+	if (bdev != NULL && lp_bdev_last_failure(bdev, &failure)) {
+		err = failure.result;
+		(void)snprintf(where, sizeof(where), "%s: ", lp_bdev_name(bdev));
+		size_t len = strlen(where);
+		if (failure.opcode == LP_BDEV_FLUSH)
+			(void)snprintf(where + len, sizeof(where) - len, "flush: ");
+		else
+			(void)snprintf(
+				where + len, sizeof(where) - len,
+				"%s of %llu bytes at %llu: ", lp_bdev_opcode_name(failure.opcode),
+				(unsigned long long)failure.length_bytes,
+				(unsigned long long)failure.offset_bytes);
+	}
+	(void)snprintf(shard->reason, sizeof(shard->reason), "%s: %s%s", what, where,
+		       lp_strerror(err));
+}
+
+/* Rule L7. bdev: where it failed; NULL: it was no device. */
+static void fail_shard(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
 {
 	if (shard->error != 0)
 		return;
 	shard->error = err;
+	set_reason(shard, err, what, bdev);
 	/* What waits for durability is told; nothing more is taken in (rule L7). */
 	if (lp_commit_error(shard->commit) == 0)
 		lp_commit_abort(shard->commit);
 	lp_writeback_stop(shard->writeback);
 	tell_space(shard, -EIO);
+	if (shard->options.events != NULL)
+		shard->options.events->failed(shard->options.events, err, shard->reason);
+}
+
+static void fail_by_index(struct lp_shard *shard, int err)
+{
+	char what[LP_SHARD_REASON_BYTES / 2 + 32];
+	(void)pthread_mutex_lock(&shard->kv_reason_lock);
+	(void)snprintf(what, sizeof(what), "the index cannot be written%s%s",
+		       shard->kv_reason[0] != 0 ? ": " : "", shard->kv_reason);
+	(void)pthread_mutex_unlock(&shard->kv_reason_lock);
+	fail_shard(shard, err, what, NULL);
 }
 
 /* --- Trimming and pressure -------------------------------------------------------------------- */
@@ -84,7 +122,8 @@ bool lpi_shard_checkpoint_some(struct lp_shard *shard)
 							   label->chunk_blocks / 8 +
 							   LP_COMMIT_RECORD_BYTES,
 					    .is_relief = true};
-	for (uint32_t i = 0; i < RECORDS_PER_FRAME; i++) {
+	uint64_t records = LP_MAX(RECORD_BYTES_PER_FRAME / need.batch_bytes, RECORDS_PER_FRAME);
+	for (uint64_t i = 0; i < records; i++) {
 		struct lp_key key;
 		uint32_t chunk;
 		size_t len;
@@ -102,10 +141,13 @@ bool lpi_shard_checkpoint_some(struct lp_shard *shard)
 }
 
 /* The log fills up: whatever keeps its oldest frames is done now. A record helps only when it is
- * persisted: so the index flushes again once the newest one is in it. */
+ * persisted: so the index flushes when all of them are in it, once; for each flush makes a table,
+ * and whatever is looked up then is looked for in one more. It flushes earlier when there is no
+ * time for that. */
 static void relieve(struct lp_shard *shard)
 {
-	if (shard->error == 0 && lp_log_is_tight(shard->log) != shard->is_door_closed) {
+	bool is_tight = lp_log_is_tight(shard->log);
+	if (shard->error == 0 && is_tight != shard->is_door_closed) {
 		shard->is_door_closed = !shard->is_door_closed;
 		lp_commit_close_door(shard->commit, shard->is_door_closed);
 	}
@@ -115,11 +157,12 @@ static void relieve(struct lp_shard *shard)
 	uint64_t far = shard->trimmed_seq + (durable + 1 - shard->trimmed_seq) / 2;
 	if (lp_pending_oldest_seq(shard->pending) <= far)
 		lp_writeback_hurry(shard->writeback);
-	bool record_waits = shard->record_seq > shard->persisted_seq;
-	if (lp_space_log_start(shard->space) <= far && !record_waits)
-		(void)lpi_shard_checkpoint_some(shard); /* the rest when these are persisted */
-	if (shard->persisted_seq < far ||
-	    (record_waits && lp_commit_inserted_seq(shard->commit) >= shard->record_seq))
+	if (lp_space_unrecorded_seq(shard->space) <= far)
+		(void)lpi_shard_checkpoint_some(shard);
+	bool some_are_missing = lp_space_unrecorded_seq(shard->space) <= far;
+	bool is_wanted = shard->persisted_seq < LP_MAX(far, shard->record_seq);
+	if (is_wanted && lp_commit_inserted_seq(shard->commit) >= shard->record_seq &&
+	    (!some_are_missing || is_tight))
 		flush_index(shard);
 }
 
@@ -140,12 +183,17 @@ static void on_durable(struct lp_commit_events *events, uint64_t seq,
 	for (uint32_t i = 0; i < change_cnt; i++) {
 		lp_log_change_encode(&changes[i],
 				     shard->change_bytes + (size_t)i * LP_LOG_CHANGE_SIZE);
-		if (changes[i].op == LP_SPACE_CHANGE_KIND_FREE)
-			shard->freeing_blocks -= changes[i].cnt;
+		if (changes[i].op != LP_SPACE_CHANGE_KIND_FREE)
+			continue;
+		shard->freeing_blocks -= changes[i].cnt;
+		if (shard->discards != NULL)
+			lp_discards_add(shard->discards,
+					(struct lp_extent){changes[i].block, changes[i].cnt});
 	}
 	lp_space_frame_durable(shard->space, seq, shard->change_bytes,
 			       (size_t)change_cnt * LP_LOG_CHANGE_SIZE);
 	lp_pending_frame_durable(shard->pending, seq);
+	lp_deferrals_durable(shard->deferrals);
 	lp_writeback_look(shard->writeback);
 	lpi_shard_trim(shard);
 	relieve(shard);
@@ -166,15 +214,21 @@ static void on_numbered(struct lp_commit_events *events, uint64_t from, uint64_t
 
 static void on_inserted(struct lp_commit_events *events, uint64_t seq)
 {
-	(void)seq;
+	struct lp_shard *shard = of_commit(events);
 	/* A record that is in the index now can be flushed; nothing else may come to say so. */
-	if (of_commit(events)->is_door_closed)
-		relieve(of_commit(events));
+	if (shard->is_door_closed || seq == shard->record_seq)
+		relieve(shard);
 }
 
 static void on_failed(struct lp_commit_events *events, int err)
 {
-	fail_shard(of_commit(events), err);
+	struct lp_shard *shard = of_commit(events);
+	if (lp_log_error(shard->log) < 0)
+		fail_shard(shard, err, "the log cannot be written", lp_bdev_of(shard->log_chan));
+	else if (lp_kv_error(shard->kv) < 0)
+		fail_by_index(shard, err);
+	else
+		fail_shard(shard, err, "a commit was given up", NULL);
 }
 
 /* --- What write-back tells -------------------------------------------------------------------- */
@@ -211,15 +265,29 @@ static void writing_ended(struct lp_writeback_events *events, struct lp_extent e
 	lpi_pin_list_push_front(&shard->pins_free, pin);
 }
 
+static void payload_done(struct lp_pending_events *events, uint64_t record)
+{
+	struct lp_shard *shard = LP_CONTAINER_OF(events, struct lp_shard, pending_events);
+	lp_deferrals_done(shard->deferrals, record);
+	lp_deferrals_delete_some(shard->deferrals);
+}
+
 static void settled(struct lp_writeback_events *events)
 {
 	lpi_shard_trim(of_writeback(events));
 	relieve(of_writeback(events));
 }
 
+/* Whoever waits for room in a log that cannot be trimmed learns that it is in vain. */
+static void writeback_full(struct lp_writeback_events *events)
+{
+	lp_commit_wake_room(of_writeback(events)->commit);
+}
+
 static void writeback_failed(struct lp_writeback_events *events, int err)
 {
-	fail_shard(of_writeback(events), err);
+	struct lp_shard *shard = of_writeback(events);
+	fail_shard(shard, err, "deferred data cannot be written", lp_bdev_of(shard->data));
 }
 
 /* --- What the index tells, from its own threads ----------------------------------------------- */
@@ -261,7 +329,9 @@ static void kv_compact_failed(struct lp_kv_events *events, int err)
 static void kv_failed(struct lp_kv_events *events, int err, bool final, const char *reason)
 {
 	struct lp_shard *shard = of_kv(events);
-	(void)reason; /* the daemon's log has it */
+	(void)pthread_mutex_lock(&shard->kv_reason_lock);
+	(void)snprintf(shard->kv_reason, sizeof(shard->kv_reason), "%s", reason);
+	(void)pthread_mutex_unlock(&shard->kv_reason_lock);
 	atomic_store(&shard->kv_error, err);
 	if (final)
 		atomic_store(&shard->kv_error_final, true);
@@ -297,7 +367,7 @@ static void resume_done(struct lp_work *work)
 	}
 	/* A full device may have room again; one that goes on failing is given up (rule L5). */
 	if (shard->resume_result != -ENOSPC && ++shard->resume_failures > RESUMES_MAX) {
-		fail_shard(shard, shard->resume_result);
+		fail_by_index(shard, shard->resume_result);
 		return;
 	}
 	lpi_shard_resume_later(shard);
@@ -345,7 +415,7 @@ void lpi_shard_take_up_kv_news(struct lp_shard *shard)
 		lpi_reclaim_look(shard);
 	}
 	if (atomic_load(&shard->kv_error_final))
-		fail_shard(shard, atomic_load(&shard->kv_error));
+		fail_by_index(shard, atomic_load(&shard->kv_error));
 	else if (atomic_load(&shard->kv_error) != 0 || atomic_load(&shard->kv_is_short))
 		lpi_shard_resume_later(shard);
 }
@@ -393,8 +463,12 @@ static void lease_done(struct lp_work *work)
 	if (err == 0)
 		shard->lease_hint = shard->lease_chunk + 1;
 	else if (err != -ENOSPC)
-		fail_shard(shard, err);
-	tell_space(shard, shard->error != 0 ? -EIO : err);
+		fail_shard(shard, err, "the chunk table cannot be written",
+			   lp_bdev_of(shard->data));
+	/* No chunk is to be had, but what waited for a discard is free since they asked. */
+	bool is_vain = err < 0 && !shard->gave_way;
+	shard->gave_way = false;
+	tell_space(shard, shard->error != 0 ? -EIO : is_vain ? err : 0);
 	if (err == 0)
 		want_chunk(shard);
 	else if (shard->error == 0 && !shard->closing)
@@ -431,6 +505,8 @@ void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter
 		return;
 	}
 	lpi_space_waiters_push_back(&shard->space_waiters, waiter);
+	if (shard->discards != NULL && lp_discards_give_way(shard->discards) > 0)
+		shard->gave_way = true;
 	lease(shard);
 }
 
@@ -445,20 +521,64 @@ uint64_t lp_shard_defer_room(const struct lp_shard *shard)
 	uint64_t limit = shard->options.deferred_blocks_max;
 	if (shard->options.read_only)
 		return 0;
-	return held < limit ? LP_MIN(limit - held, lp_pending_room(shard->pending)) : 0;
+	uint64_t room =
+		LP_MIN(lp_pending_room(shard->pending), lp_deferrals_room(shard->deferrals));
+	return held < limit ? LP_MIN(limit - held, room) : 0;
 }
 
 /* --- For those who change objects ------------------------------------------------------------- */
 
+void lp_shard_set_deferred_store(struct lp_shard *shard, enum lp_deferred_store kind)
+{
+	shard->options.deferred_store = kind;
+}
+
+void lp_shard_defer_need(struct lp_shard *shard, uint32_t cnt, struct lp_commit_need *need)
+{
+	struct lp_commit_need kept = *need;
+	kept.batch_bytes += cnt * LP_DEFERRALS_PUT_NEED;
+	/* Records make the index larger for a while: as if something grew (rule L8). */
+	shard->defers_to_index = cnt > 0 && shard->options.deferred_store == LP_DEFERRED_KV &&
+				 lp_commit_need_is_possible(shard->commit, &kept) &&
+				 lpi_reclaim_has_room(shard, LP_SHARD_GROWS);
+	if (shard->defers_to_index) {
+		*need = kept;
+		return;
+	}
+	need->data_cnt += cnt;
+	if (lp_deferrals_stats(shard->deferrals)->records > 0)
+		need->batch_bytes += cnt * LP_DEFERRALS_DELETE_NEED;
+}
+
+/* One device write in either case: the payload is in the frame, as one of its blocks or as a record
+ * of its batch. */
 void lp_shard_defer(struct lp_shard *shard, const struct lp_log_payload *about, struct lp_seg seg)
 {
+	const struct lp_pending_block block = {.block = about->device_block, .crc = about->crc};
 	LP_ASSERT(!shard->options.read_only);
 	if (shard->error != 0)
 		return;
-	lp_commit_data(shard->commit, about, seg);
-	int err = lp_pending_add(shard->pending, lp_commit_seq(shard->commit), about->device_block,
-				 seg, about->crc);
+	uint64_t record = 0;
+	if (shard->defers_to_index) {
+		record = lp_deferrals_put(shard->deferrals, about, seg);
+	} else {
+		lp_commit_data(shard->commit, about, seg);
+		lp_deferrals_replace(shard->deferrals, about->device_block);
+	}
+	uint64_t seq = lp_commit_seq(shard->commit);
+	int err = record != 0 ? lp_pending_add_kept(shard->pending, seq, &block, seg, record)
+			      : lp_pending_add(shard->pending, seq, block.block, seg, block.crc);
 	LP_ASSERT(err == 0); /* there was room */
+}
+
+const struct lp_discards *lp_shard_discards(const struct lp_shard *shard)
+{
+	return shard->discards;
+}
+
+const struct lp_deferrals *lp_shard_deferrals(const struct lp_shard *shard)
+{
+	return shard->deferrals;
 }
 
 static void change(struct lp_shard *shard, struct lp_extent extent, uint32_t kind)
@@ -484,7 +604,8 @@ void lp_shard_freed(struct lp_shard *shard, struct lp_extent extent)
 	shard->freeing_blocks += extent.cnt;
 	int err = lp_pending_freed(shard->pending, lp_commit_seq(shard->commit), extent);
 	if (err < 0)
-		fail_shard(shard, err); /* half a change must not be committed */
+		/* Half a change must not be committed. */
+		fail_shard(shard, err, "a block could not be freed", NULL);
 }
 
 /* --- Birth ------------------------------------------------------------------------------------ */
@@ -499,15 +620,18 @@ void lpi_shard_init_running(struct lp_shard *shard)
 							       .begins = writing_begins,
 							       .ended = writing_ended,
 							       .settled = settled,
+							       .full = writeback_full,
 							       .failed = writeback_failed};
 	shard->kv_events = (struct lp_kv_events){
 		.flushed = kv_flushed, .failed = kv_failed, .compact_failed = kv_compact_failed};
+	shard->pending_events = (struct lp_pending_events){.done = payload_done};
 	shard->kv_msg.deliver = kv_deliver;
 	shard->resume_timer.fire = resume_fire;
 	shard->resume_work = (struct lp_work){.run = resume_run, .done = resume_done};
 	shard->flush_work = (struct lp_work){.run = flush_run, .done = flush_done};
 	shard->lease_work = (struct lp_work){.run = lease_run, .done = lease_done};
 	shard->lease_timer.fire = lease_fire;
+	(void)pthread_mutex_init(&shard->kv_reason_lock, NULL); /* cannot fail on Linux */
 	lpi_space_waiters_init(&shard->space_waiters);
 	lpi_reclaim_init(shard);
 	lpi_pin_list_init(&shard->pins_free);
@@ -526,6 +650,8 @@ void lpi_shard_begin(struct lp_shard *shard)
 
 bool lpi_shard_is_quiet(const struct lp_shard *shard)
 {
+	if (shard->discards != NULL && !lp_discards_is_idle(shard->discards))
+		return false;
 	return lp_work_is_idle(&shard->resume_work) && lp_work_is_idle(&shard->flush_work) &&
 	       lp_work_is_idle(&shard->lease_work) && lpi_reclaim_is_idle(shard) &&
 	       !atomic_load(&shard->kv_msg_sent);
@@ -535,6 +661,8 @@ void lpi_shard_stop_timers(struct lp_shard *shard)
 {
 	lp_timer_stop(shard->options.reactor, &shard->resume_timer);
 	lp_timer_stop(shard->options.reactor, &shard->lease_timer);
+	if (shard->discards != NULL)
+		lp_discards_stop(shard->discards);
 	lpi_reclaim_stop(shard);
 	tell_space(shard, -EIO);
 }
@@ -542,6 +670,22 @@ void lpi_shard_stop_timers(struct lp_shard *shard)
 int lp_shard_error(const struct lp_shard *shard)
 {
 	return shard->error;
+}
+
+const char *lp_shard_reason(const struct lp_shard *shard)
+{
+	return shard->reason;
+}
+
+int lp_shard_index_error(const struct lp_shard *shard)
+{
+	return shard->kv != NULL ? lp_kv_error(shard->kv) : 0;
+}
+
+uint64_t lp_shard_durable_seq(const struct lp_shard *shard)
+{
+	return shard->commit != NULL ? lp_commit_durable_seq(shard->commit)
+				     : shard->recovery.last_seq;
 }
 
 bool lp_shard_is_read_only(const struct lp_shard *shard)
@@ -586,10 +730,22 @@ struct lp_bdev_chan *lp_shard_data(struct lp_shard *shard)
 
 bool lp_shard_sim_run_one(struct lp_shard *shard)
 {
-	return lp_kv_sim_run_one(shard->kv);
+	return shard->kv != NULL && lp_kv_sim_run_one(shard->kv);
 }
 
 const struct lp_shard_recovery *lp_shard_recovery(const struct lp_shard *shard)
 {
 	return &shard->recovery;
+}
+
+void lp_shard_read_usage(const struct lp_shard *shard, struct lp_shard_usage *ret_usage)
+{
+	struct lp_blockfs_stats files;
+	struct lp_log_usage log = {0};
+	lp_blockfs_stats(shard->files, &files);
+	if (!shard->options.read_only)
+		lp_log_read_usage(shard->log, &log);
+	*ret_usage = (struct lp_shard_usage){.index_bytes = files.used_bytes,
+					     .log_ring_blocks = log.ring_blocks,
+					     .log_needed_blocks = log.needed_blocks};
 }

@@ -29,12 +29,23 @@
 #include "base/buf.h"
 #include "base/workers.h"
 #include "store/commit.h"
+#include "store/deferrals.h"
 #include "store/devices.h"
+#include "store/discards.h"
 #include "store/pending.h"
 #include "store/space.h"
 #include "store/writeback.h"
 
 struct lp_shard;
+
+#define LP_SHARD_REASON_BYTES 256u
+
+struct lp_shard_events {
+	/* Once: nothing is acknowledged any more (rule L7). Told from inside whatever found it; the
+	 * reason is one line for people, with the device, the offset and the error if it was one.
+	 */
+	void (*failed)(struct lp_shard_events *events, int err, const char *reason);
+};
 
 struct lp_shard_options {
 	struct lp_reactor *reactor;
@@ -49,7 +60,13 @@ struct lp_shard_options {
 	uint64_t memory_bytes;        /* 0: a default; for the following, see store/index_plan.h */
 	uint64_t deferred_blocks_max; /* payloads waiting for their place; 0: a default */
 	uint64_t files_reserve_bytes; /* 0: a default */
-	bool read_only;               /* a must if the devices are */
+	enum lp_deferred_store deferred_store;
+	bool discard;   /* freed space, in the background, if the device can */
+	bool read_only; /* a must if the devices are */
+	/* Read-only: frames of the log from this one on are as if they were not there, since nobody
+	 * knows whether they are durable; 0: none. */
+	uint64_t seq_end;
+	struct lp_shard_events *events;        /* or NULL */
 	struct lp_bdev_observer *log_observer; /* of frames; or NULL */
 	struct lp_bdev_observer *writeback_observer;
 };
@@ -64,7 +81,39 @@ int lp_shard_open(const struct lp_shard_options *options,
  * acknowledged has in any case, and is found by the next opening. */
 int lp_shard_close(struct lp_shard *shard, bool abandon) LP_MUST_CHECK;
 
+/* --- After a failure ---------------------------------------------------------------------------
+ *
+ * A shard that has failed is taken apart, and opened again read-only, by its thread and a helper
+ * in turn, so that the thread never waits:
+ *
+ *   thread: lp_shard_stop(), turns until lp_shard_is_stopped()
+ *   helper: lp_shard_close_index()
+ *   thread: turns until lp_shard_is_stopped(), lp_shard_close(), which waits for nothing then
+ *   helper: lp_shard_open_aside()
+ *   thread: lp_shard_adopt()
+ */
+
+/* Begins nothing more; what is under way ends. */
+void lp_shard_stop(struct lp_shard *shard);
+/* Nothing is under way. */
+bool lp_shard_is_stopped(const struct lp_shard *shard);
+/* May block. Of the shard's parts only those of the index may be used meanwhile, by nobody. */
+void lp_shard_close_index(struct lp_shard *shard);
+/* As lp_shard_open() read-only, but by a helper, which turns a reactor of its own meanwhile.
+ * options.reactor says of what kind. The shard has no way to its devices until it is adopted. */
+int lp_shard_open_aside(const struct lp_shard_options *options,
+			struct lp_shard **ret_shard) LP_MUST_CHECK;
+/* It is this reactor's from now on; after an error it may only be closed. */
+int lp_shard_adopt(struct lp_shard *shard, struct lp_reactor *reactor) LP_MUST_CHECK;
+
 int lp_shard_error(const struct lp_shard *shard);
+/* Why it failed; "" while it has not. */
+const char *lp_shard_reason(const struct lp_shard *shard);
+/* 0, or why the index cannot be written at present, though the shard goes on and it is tried again.
+ * -ENOSPC among others. */
+int lp_shard_index_error(const struct lp_shard *shard);
+/* The last frame that is known to be durable. */
+uint64_t lp_shard_durable_seq(const struct lp_shard *shard);
 
 bool lp_shard_is_read_only(const struct lp_shard *shard);
 
@@ -81,6 +130,12 @@ struct lp_bdev_chan *lp_shard_log_chan(struct lp_shard *shard);
 /* How many more payloads may be deferred (rule L6). From here on down to waiting for space nothing
  * but this, which is 0, may be called read-only (asserted). */
 uint64_t lp_shard_defer_room(const struct lp_shard *shard);
+/* From the next lp_shard_defer_need() on. What waits goes its way, whichever it is. */
+void lp_shard_set_deferred_store(struct lp_shard *shard, enum lp_deferred_store kind);
+/* Adds what `cnt` deferred blocks need of a group; all else the transaction needs is in `need`
+ * already. They are kept as was configured, or by the log when the index has no room for them, or a
+ * group has not. Who then reserves `need` defers in the same turn. */
+void lp_shard_defer_need(struct lp_shard *shard, uint32_t cnt, struct lp_commit_need *need);
 /* One deferred block: into the collecting group, and pending (rule S4). Room was reserved, and
  * lp_shard_defer_room() is not 0. */
 void lp_shard_defer(struct lp_shard *shard, const struct lp_log_payload *about, struct lp_seg seg);
@@ -108,7 +163,8 @@ enum lp_shard_use {
 int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use) LP_MUST_CHECK;
 /* Something was removed from the index. */
 void lp_shard_note_removal(struct lp_shard *shard);
-/* The index has no space, and the log is full of what it cannot take. */
+/* The index, or the host of an image file, has no space, and the log is full of what waits for it.
+ */
 bool lp_shard_is_stuck(const struct lp_shard *shard);
 /* Told when that has ended, with 0, or -ENOSPC when it takes long. */
 void lp_shard_wait_index_room(struct lp_shard *shard, struct lp_commit_waiter *waiter);
@@ -116,11 +172,23 @@ void lp_shard_wait_index_room(struct lp_shard *shard, struct lp_commit_waiter *w
 /* A simulation's driver calls this between turns: runs one of the index's jobs. */
 bool lp_shard_sim_run_one(struct lp_shard *shard);
 
+struct lp_shard_usage {
+	uint64_t index_bytes; /* of its files, in whole blocks */
+	uint64_t log_ring_blocks;
+	uint64_t log_needed_blocks;
+};
+void lp_shard_read_usage(const struct lp_shard *shard, struct lp_shard_usage *ret_usage);
+/* NULL read-only. */
+const struct lp_deferrals *lp_shard_deferrals(const struct lp_shard *shard);
+/* NULL: nothing is discarded. */
+const struct lp_discards *lp_shard_discards(const struct lp_shard *shard);
+
 struct lp_shard_recovery {
 	uint64_t applied;  /* what the index had persisted */
 	uint64_t last_seq; /* the end of the log */
 	uint64_t frames;   /* replayed */
 	uint64_t payloads; /* blocks that may not have been in their place yet */
+	uint64_t records;  /* of these, such as the index kept */
 	uint64_t took_ns;
 	bool was_clean;
 };

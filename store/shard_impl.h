@@ -4,6 +4,7 @@
 #ifndef LP_STORE_SHARD_IMPL_H
 #define LP_STORE_SHARD_IMPL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "store/index_plan.h"
@@ -58,6 +59,9 @@ struct lp_shard {
 	struct lp_overlay *overlay;
 	struct lp_space *space;
 	struct lp_pending *pending;
+	struct lp_deferrals *deferrals; /* NULL read-only */
+	struct lp_pending_events pending_events;
+	struct lp_discards *discards; /* NULL: nothing is discarded */
 	struct lp_log *log;
 	struct lp_writeback *writeback;
 	struct lp_commit *commit;
@@ -78,6 +82,8 @@ struct lp_shard {
 	_Atomic int kv_error;
 	_Atomic bool kv_error_final;
 	_Atomic bool kv_is_short; /* a compaction found no space */
+	pthread_mutex_t kv_reason_lock;
+	char kv_reason[LP_SHARD_REASON_BYTES / 2]; /* of the newest error */
 	struct lp_timer resume_timer;
 	struct lp_work resume_work;
 	int resume_result;
@@ -92,6 +98,7 @@ struct lp_shard {
 	uint32_t lease_chunk;
 	uint32_t lease_hint;
 	bool lease_exhausted;
+	bool gave_way; /* to those who wait for space: discards */
 	struct lp_timer lease_timer;
 	struct lpi_space_waiters space_waiters;
 
@@ -106,11 +113,16 @@ struct lp_shard {
 	uint8_t *record;           /* room for one checkpoint record */
 	uint8_t *change_bytes;     /* room for the changes of one frame */
 	int error;
-	bool is_door_closed; /* the log is too full for more than making room */
+	char reason[LP_SHARD_REASON_BYTES];
+	bool defers_to_index; /* as the last lp_shard_defer_need() found it */
+	bool is_door_closed;  /* the log is too full for more than making room */
 	bool closing;
 	struct lp_shard_recovery recovery;
 	struct lp_bufs *replay_bufs; /* read-only: of what is pending; or NULL */
 };
+
+/* Records of deferred payloads in the index as it is now. */
+int lpi_shard_count_records(struct lp_shard *shard, uint64_t *ret_cnt) LP_MUST_CHECK;
 
 /* Waits in a way that lets everybody else work. */
 void lpi_shard_turn(struct lp_shard *shard);
@@ -139,6 +151,8 @@ bool lpi_shard_should_return(const struct lp_shard *shard);
 void lpi_reclaim_init(struct lp_shard *shard);
 /* Returns chunks that hold nothing, if somebody lacks them. */
 void lpi_reclaim_look(struct lp_shard *shard);
+/* lp_shard_admit() would let it in as things are; nothing is done about it if not. */
+bool lpi_reclaim_has_room(const struct lp_shard *shard, enum lp_shard_use use);
 bool lpi_reclaim_is_idle(const struct lp_shard *shard);
 /* Also tells those who wait. */
 void lpi_reclaim_stop(struct lp_shard *shard);

@@ -262,7 +262,16 @@ static int open_log(struct lp_shard *shard)
 	uint64_t deferred = shard->options.deferred_blocks_max;
 	if (shard->options.read_only)
 		deferred = LP_MAX(deferred, options.area.ring_blocks);
-	int err = lp_pending_new(deferred, &shard->pending);
+	uint64_t records = 0;
+	int err = lpi_shard_count_records(shard, &records);
+	if (err == 0)
+		err = lp_pending_new(deferred + records, &shard->pending);
+	/* A record may be replaced by another before it is gone; a replay may add what is in
+	 * frames. */
+	if (err == 0 && !shard->options.read_only)
+		err = lp_deferrals_new(shard->space,
+				       2 * deferred + records + options.area.ring_blocks,
+				       &shard->deferrals);
 	if (err == 0)
 		err = lp_log_new(&options, &shard->log);
 	/* What a process that died had written may be in the device's cache only: what is built on
@@ -297,9 +306,21 @@ static int open_pipeline(struct lp_shard *shard)
 		err = lp_commit_new(&commit, &shard->commit);
 	if (err == 0 && shard->options.sim_clock != NULL)
 		lp_commit_set_inline_barrier(shard->commit, true);
-	if (err == 0)
+	if (err == 0) {
 		atomic_store(&shard->barrier_commit, shard->commit);
+		lp_pending_set_events(shard->pending, &shard->pending_events);
+		lp_deferrals_start(shard->deferrals, shard->commit);
+	}
 	return err;
+}
+
+static int open_discards(struct lp_shard *shard)
+{
+	const struct lp_discards_options options = {
+		.reactor = shard->options.reactor, .chan = shard->data, .space = shard->space};
+	if (!shard->options.discard || !lp_bdev_caps(lp_bdev_of(shard->data))->can_discard)
+		return 0;
+	return lp_discards_new(&options, &shard->discards);
 }
 
 static int open_all(struct lp_shard *shard)
@@ -317,6 +338,8 @@ static int open_all(struct lp_shard *shard)
 	if (err == 0)
 		err = lp_overlay_new(OVERLAY_BUCKETS, 0, &shard->overlay);
 	if (err == 0 && !shard->options.read_only)
+		err = open_discards(shard);
+	if (err == 0 && !shard->options.read_only)
 		err = open_pipeline(shard);
 	return err;
 }
@@ -325,6 +348,7 @@ int lp_shard_open(const struct lp_shard_options *options, struct lp_shard **ret_
 {
 	if (options->devices->read_only && !options->read_only)
 		return -EROFS;
+	LP_ASSERT(options->read_only || options->seq_end == 0);
 	struct lp_shard *shard = calloc(1, sizeof(*shard));
 	if (shard == NULL)
 		return -ENOMEM;
@@ -349,6 +373,57 @@ int lp_shard_open(const struct lp_shard_options *options, struct lp_shard **ret_
 	return 0;
 }
 
+/* --- Aside ----------------------------------------------------------------------------------- */
+
+static void close_channels(struct lp_shard *shard)
+{
+	if (shard->log_chan != shard->data)
+		lp_bdev_detach(shard->log_chan);
+	lp_bdev_detach(shard->data);
+	shard->log_chan = NULL;
+	shard->data = NULL;
+}
+
+static int open_on(struct lp_reactor *reactor, const struct lp_shard_options *options,
+		   struct lp_shard **ret_shard)
+{
+	struct lp_shard_options own = *options;
+	struct lp_shard *shard = NULL;
+	int err = lp_reactor_start(reactor);
+	own.reactor = reactor;
+	if (err == 0)
+		err = lp_shard_open(&own, &shard);
+	if (err < 0)
+		return err;
+	/* The log has been read, and is of no more use. */
+	lp_log_free(shard->log);
+	shard->log = NULL;
+	close_channels(shard);
+	shard->options.reactor = NULL;
+	*ret_shard = shard;
+	return 0;
+}
+
+int lp_shard_open_aside(const struct lp_shard_options *options, struct lp_shard **ret_shard)
+{
+	struct lp_reactor *reactor = NULL;
+	LP_ASSERT(options->read_only);
+	int err = lp_reactor_new_like(options->reactor, "reopening", &reactor);
+	if (err < 0)
+		return err;
+	err = open_on(reactor, options, ret_shard);
+	lp_reactor_free(reactor);
+	return err;
+}
+
+int lp_shard_adopt(struct lp_shard *shard, struct lp_reactor *reactor)
+{
+	LP_ASSERT(shard->options.read_only && shard->options.reactor == NULL);
+	shard->options.reactor = reactor;
+	lp_pending_rebind(shard->pending);
+	return open_channels(shard);
+}
+
 /* --- Close ------------------------------------------------------------------------------------ */
 
 static void index_flush_run(struct lp_work *work)
@@ -360,12 +435,6 @@ static void index_flush_run(struct lp_work *work)
 static void nothing_more(struct lp_work *work)
 {
 	(void)work;
-}
-
-static bool is_busy(const struct lp_shard *shard)
-{
-	return !lp_commit_is_idle(shard->commit) || !lp_writeback_is_idle(shard->writeback) ||
-	       !lpi_shard_is_quiet(shard);
 }
 
 /* For how long the index has got nowhere, and why. */
@@ -403,8 +472,21 @@ static int wait_idle(struct lp_shard *shard, struct patience *patience)
 static int land_pending(struct lp_shard *shard)
 {
 	while (lp_pending_stats(shard->pending)->versions > 0 && shard->error == 0) {
+		if (lp_writeback_is_full(shard->writeback))
+			return -ENOSPC; /* the log has it */
 		if (lp_writeback_is_idle(shard->writeback))
 			lp_writeback_hurry(shard->writeback);
+		lpi_shard_turn(shard);
+	}
+	return shard->error;
+}
+
+/* What the index kept of them is deleted, durably. */
+static int wait_deletions(struct lp_shard *shard, struct patience *patience)
+{
+	while (!lp_deferrals_is_settled(shard->deferrals) && shard->error == 0) {
+		if (is_over(shard, patience))
+			return patience->err;
 		lpi_shard_turn(shard);
 	}
 	return shard->error;
@@ -463,6 +545,8 @@ static int settle(struct lp_shard *shard)
 	if (err == 0)
 		err = land_pending(shard);
 	if (err == 0)
+		err = wait_deletions(shard, &patience);
+	if (err == 0)
 		err = checkpoint(shard, &patience);
 	if (err == 0)
 		err = flush_index(shard, &patience);
@@ -493,20 +577,47 @@ static int close_log(struct lp_shard *shard)
 	return closing.closing.result;
 }
 
-/* Stops what runs, in order or at once. */
-static int stop(struct lp_shard *shard, bool abandon)
+void lp_shard_stop(struct lp_shard *shard)
 {
-	int err = abandon ? 0 : settle(shard);
 	shard->closing = true;
 	lpi_shard_stop_timers(shard);
 	if (!lp_commit_is_idle(shard->commit) && lp_commit_error(shard->commit) == 0)
 		lp_commit_abort(shard->commit);
 	lp_writeback_stop(shard->writeback);
-	while (is_busy(shard) || !lp_log_is_idle(shard->log))
+}
+
+bool lp_shard_is_stopped(const struct lp_shard *shard)
+{
+	return lp_commit_is_idle(shard->commit) && lp_writeback_is_idle(shard->writeback) &&
+	       lpi_shard_is_quiet(shard) && lp_log_is_idle(shard->log);
+}
+
+/* Stops what runs, in order or at once. */
+static int stop(struct lp_shard *shard, bool abandon)
+{
+	int err = abandon ? 0 : settle(shard);
+	lp_shard_stop(shard);
+	while (!lp_shard_is_stopped(shard))
 		lpi_shard_turn(shard);
 	if (err == 0 && !abandon)
 		err = close_log(shard);
 	return err;
+}
+
+/* Its jobs may still come to the barrier, and find nothing to wait for. */
+static int close_index(struct lp_shard *shard)
+{
+	int err = lp_kv_close(shard->kv);
+	shard->kv = NULL;
+	return err;
+}
+
+void lp_shard_close_index(struct lp_shard *shard)
+{
+	LP_ASSERT(shard->error != 0 && shard->closing);
+	/* What it could not write any more is in the log. */
+	int ignored = close_index(shard);
+	(void)ignored;
 }
 
 int lp_shard_close(struct lp_shard *shard, bool abandon)
@@ -518,9 +629,7 @@ int lp_shard_close(struct lp_shard *shard, bool abandon)
 		err = shard->error;
 	shard->closing = true;
 	lpi_shard_stop_timers(shard);
-	/* Its jobs may still come to the barrier, and find nothing to wait for. */
-	int kv_err = lp_kv_close(shard->kv);
-	shard->kv = NULL;
+	int kv_err = close_index(shard);
 	if (err == 0 && !abandon)
 		err = kv_err;
 	while (!lpi_shard_is_quiet(shard))
@@ -530,15 +639,16 @@ int lp_shard_close(struct lp_shard *shard, bool abandon)
 	lp_log_free(shard->log);
 	lp_pending_free(shard->pending);
 	lp_bufs_free(shard->replay_bufs);
+	lp_deferrals_free(shard->deferrals);
+	lp_discards_free(shard->discards);
 	lp_space_free(shard->space);
 	lp_overlay_free(shard->overlay);
 	lp_kvfs_ro_free(shard->kvfs_ro);
 	lp_blockfs_close(shard->files);
-	if (shard->log_chan != shard->data)
-		lp_bdev_detach(shard->log_chan);
-	lp_bdev_detach(shard->data);
+	close_channels(shard);
 	free(shard->record);
 	free(shard->change_bytes);
+	(void)pthread_mutex_destroy(&shard->kv_reason_lock);
 	free(shard);
 	return err;
 }

@@ -189,7 +189,7 @@ static bool is_coming(const struct lp_shard *shard)
 
 /* --- Whether there is room -------------------------------------------------------------------- */
 
-static bool has_room(const struct lp_shard *shard, enum lp_shard_use use)
+bool lpi_reclaim_has_room(const struct lp_shard *shard, enum lp_shard_use use)
 {
 	uint64_t room = lp_blockfs_room_bytes(shard->files);
 	switch (use) {
@@ -206,7 +206,8 @@ static bool has_room(const struct lp_shard *shard, enum lp_shard_use use)
 
 bool lp_shard_is_stuck(const struct lp_shard *shard)
 {
-	return lp_kv_error(shard->kv) == -ENOSPC && lp_log_is_tight(shard->log);
+	bool is_full = lp_kv_error(shard->kv) == -ENOSPC || lp_writeback_is_full(shard->writeback);
+	return is_full && lp_log_is_tight(shard->log);
 }
 
 void lp_shard_note_removal(struct lp_shard *shard)
@@ -220,7 +221,7 @@ int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use)
 	/* The index has stopped for want of space: what is let in only waits in the log. */
 	if (lp_kv_error(shard->kv) == -ENOSPC && use != LP_SHARD_FREES)
 		return -ENOSPC;
-	if (has_room(shard, use))
+	if (lpi_reclaim_has_room(shard, use))
 		return 0;
 	if (lp_kv_debt_bytes(shard->kv) > 0 && lp_kv_compact_error(shard->kv) == 0 &&
 	    lp_blockfs_room_bytes(shard->files) >= shard->plan.rewrite_bytes)

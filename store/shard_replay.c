@@ -12,7 +12,14 @@
  * nothing pending from a former run. Read-only they go into pending instead, in buffers made for
  * them: readers look there first.
  *
- * A crash in between is a crash before: the log still has all of it.
+ * Of payloads that the index keeps (store/deferrals.h) what is there after the replay is written: a
+ * record whose block is free is only deleted. It wins over a payload in the frame that puts it, or
+ * before; and also does when it has been deleted since, for then its block has been written. They
+ * are read from the index in the order of their numbers, and written in batches by place.
+ *
+ * A crash in between is a crash before: the log still has all of it, and the index its records,
+ * which are deleted when the shard runs. Damage to one is no less than damage to a frame: the shard
+ * is refused; read-only it is left out, and the block's checksum tells.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +28,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "format/space.h"
+#include "store/keys.h"
 #include "store/replay_payloads.h"
 #include "store/shard_impl.h"
 
@@ -32,12 +40,17 @@
 #define LAND_FLIGHT_MAX   32u
 #define LAND_WRITES_MAX   5u /* tries of a batch */
 #define BUFS_SLAB_BYTES   (UINT64_C(1) << 20)
+#define FRAME_RECORDS_MAX LP_LOG_FRAME_BLOCKS_MAX /* each is longer than a block */
+
+struct record_walk;
 
 struct replay {
 	struct lp_log_recovery recovery;
 	struct lp_shard *shard;
 	struct lp_kv_batch *batch;
 	struct lp_replay_payloads *payloads;
+	struct record_walk *walk;
+	uint64_t record_cnt; /* of the index, whose blocks are in use */
 	bool done;
 };
 
@@ -121,6 +134,75 @@ static int replay_payloads(struct replay *replay, const struct lp_log_view *view
 	return err;
 }
 
+/* Records that a frame puts, and does not delete again: each has newer content for its block than
+ * the payloads of this frame and of those before it, also when the record itself is gone by now. */
+struct record_walk {
+	struct lp_kv_batch_visitor visitor;
+	uint32_t cnt;
+	struct {
+		uint64_t number;
+		uint64_t block;
+	} puts[FRAME_RECORDS_MAX];
+};
+
+static struct record_walk *of_visitor(struct lp_kv_batch_visitor *visitor)
+{
+	return LP_CONTAINER_OF(visitor, struct record_walk, visitor);
+}
+
+static bool is_record(struct lp_kv_bytes key)
+{
+	return key.len > 0 && *(const uint8_t *)key.data == LP_KEY_SPACE_DEFERRED;
+}
+
+static int visit_put(struct lp_kv_batch_visitor *visitor, struct lp_kv_bytes bytes,
+		     struct lp_kv_bytes value)
+{
+	struct record_walk *walk = of_visitor(visitor);
+	struct lp_deferred_value about;
+	struct lp_key_view view;
+	struct lp_key key;
+	if (!is_record(bytes))
+		return 0;
+	int err = lp_key_parse(bytes.data, bytes.len, &view);
+	if (err < 0)
+		return err;
+	lp_key_of_number(&key, LP_KEY_SPACE_DEFERRED, view.number);
+	err = lp_deferred_read(value.data, value.len, &key, &about);
+	if (err < 0)
+		return err;
+	LP_ASSERT(walk->cnt < FRAME_RECORDS_MAX); /* no frame is longer */
+	walk->puts[walk->cnt].number = view.number;
+	walk->puts[walk->cnt++].block = about.device_block;
+	return 0;
+}
+
+static int visit_del(struct lp_kv_batch_visitor *visitor, struct lp_kv_bytes bytes)
+{
+	struct record_walk *walk = of_visitor(visitor);
+	struct lp_key_view view;
+	if (!is_record(bytes))
+		return 0;
+	int err = lp_key_parse(bytes.data, bytes.len, &view);
+	for (uint32_t i = 0; err == 0 && i < walk->cnt; i++) {
+		if (walk->puts[i].number == view.number)
+			walk->puts[i] = walk->puts[--walk->cnt];
+	}
+	return err;
+}
+
+static int replay_records(struct replay *replay, const struct lp_log_view *view)
+{
+	struct lp_kv_bytes data = {view->batch, view->head.batch_bytes};
+	struct record_walk *walk = replay->walk;
+	walk->cnt = 0;
+	int err = data.len > 0 ? lp_kv_walk(data, &walk->visitor) : 0;
+	for (uint32_t i = 0; i < walk->cnt && err == 0; i++)
+		err = lp_replay_payloads_drop(replay->payloads,
+					      (struct lp_extent){walk->puts[i].block, 1});
+	return err;
+}
+
 static int replay_frees(struct replay *replay, const struct lp_log_view *view)
 {
 	int err = 0;
@@ -137,9 +219,14 @@ static int replay_frees(struct replay *replay, const struct lp_log_view *view)
 static int replay_frame(struct lp_log_recovery *recovery, const struct lp_log_view *view)
 {
 	struct replay *replay = LP_CONTAINER_OF(recovery, struct replay, recovery);
+	uint64_t seq_end = replay->shard->options.seq_end;
+	if (seq_end != 0 && view->head.seq >= seq_end)
+		return 0;
 	int err = replay_batch(replay, view);
 	if (err == 0)
 		err = replay_payloads(replay, view);
+	if (err == 0)
+		err = replay_records(replay, view);
 	if (err == 0)
 		err = replay_frees(replay, view);
 	if (err == 0)
@@ -173,6 +260,7 @@ struct landing {
 	struct lp_replay_payload payloads[LAND_BLOCKS];
 	struct land_op ops[LAND_BLOCKS];
 	uint8_t *bytes;
+	uint8_t *unsorted; /* of records */
 };
 
 static void land_complete(struct lp_bdev_op *op)
@@ -242,6 +330,12 @@ static int check_place(const struct lp_shard *shard, const struct lp_replay_payl
 			  "log: frame %llu has a payload for block %llu, which is not the shard's",
 			  (unsigned long long)payload->seq,
 			  (unsigned long long)payload->extent.block);
+}
+
+/* The block of a record is written, and that of no other owner. */
+static bool is_wanted(const struct lp_shard *shard, uint64_t block)
+{
+	return lp_space_is_used(shard->space, (struct lp_extent){block, 1});
 }
 
 /* The next payloads by place, from *at on. */
@@ -315,10 +409,15 @@ static int land_flush(struct landing *landing)
 	return land_wait(landing);
 }
 
-static int land_all(struct landing *landing)
+/* Read-only they go into memory instead. */
+static int land_put(struct landing *landing)
+{
+	return landing->replay->shard->options.read_only ? land_hold(landing) : land_write(landing);
+}
+
+static int land_log(struct landing *landing)
 {
 	struct lp_shard *shard = landing->replay->shard;
-	bool read_only = shard->options.read_only;
 	uint64_t at = 0;
 	int err = 0;
 	do {
@@ -326,12 +425,164 @@ static int land_all(struct landing *landing)
 		if (err == 0)
 			err = land_read(landing);
 		if (err == 0)
-			err = read_only ? land_hold(landing) : land_write(landing);
+			err = land_put(landing);
 		shard->recovery.payloads += landing->cnt;
 	} while (err == 0 && landing->cnt > 0);
+	return err;
+}
+
+/* --- Payloads that the index keeps ------------------------------------------------------------ */
+
+/* Calls for each record, in the order of their numbers. Read-only those that are damaged are left
+ * out: they have been recorded. */
+static int each_record(struct lp_shard *shard, void *arg,
+		       int (*call)(void *arg, uint64_t number,
+				   const struct lp_deferred_value *about, const uint8_t *block))
+{
+	struct lp_key_range range;
+	struct lp_kv_iter *iter = NULL;
+	lp_key_range_of_space(&range, LP_KEY_SPACE_DEFERRED);
+	int err =
+		lp_kv_iter_open(shard->kv, (struct lp_kv_bytes){range.first.bytes, range.first.len},
+				(struct lp_kv_bytes){range.end.bytes, range.end.len}, false, &iter);
+	if (err < 0)
+		return err;
+	for (err = lp_kv_iter_seek_first(iter); err == 0;) {
+		struct lp_kv_bytes value = lp_kv_iter_value(iter);
+		struct lp_kv_bytes bytes = lp_kv_iter_key(iter);
+		struct lp_deferred_value about;
+		struct lp_key_view view;
+		struct lp_key key;
+		err = lp_key_parse(bytes.data, bytes.len, &view);
+		if (err == 0) {
+			lp_key_of_number(&key, LP_KEY_SPACE_DEFERRED, view.number);
+			err = lp_deferred_read(value.data, value.len, &key, &about);
+		}
+		if (err == 0)
+			err = call(arg, view.number, &about,
+				   (const uint8_t *)value.data + LP_DEFERRED_VALUE_SIZE);
+		else if (shard->options.read_only)
+			err = 0;
+		if (err == 0)
+			err = lp_kv_iter_next(iter);
+	}
+	lp_kv_iter_close(iter);
+	return err == -ENOENT ? 0 : err;
+}
+
+static int count_record(void *arg, uint64_t number, const struct lp_deferred_value *about,
+			const uint8_t *block)
+{
+	(void)number;
+	(void)about;
+	(void)block;
+	(*(uint64_t *)arg)++;
+	return 0;
+}
+
+int lpi_shard_count_records(struct lp_shard *shard, uint64_t *ret_cnt)
+{
+	return each_record(shard, ret_cnt, count_record);
+}
+
+static int check_record_place(const struct lp_shard *shard, uint64_t number, uint64_t block)
+{
+	uint32_t chunk = lp_chunks_of_block(shard->chunks, block);
+	if (chunk != LP_CHUNK_NONE && lp_space_owns(shard->space, chunk))
+		return 0;
+	return LP_CORRUPT(LP_OFFSET_NONE,
+			  "deferred payload %llu is for block %llu, which is not the shard's",
+			  (unsigned long long)number, (unsigned long long)block);
+}
+
+/* It will be deleted; until that is durable its block gets no new owner. */
+static int find_record(void *arg, uint64_t number, const struct lp_deferred_value *about,
+		       const uint8_t *block)
+{
+	struct replay *replay = arg;
+	struct lp_shard *shard = replay->shard;
+	(void)block;
+	int err = check_record_place(shard, number, about->device_block);
+	if (err < 0)
+		return shard->options.read_only ? 0 : err;
+	if (!shard->options.read_only)
+		err = lp_deferrals_found(shard->deferrals, number, about->device_block);
+	if (err < 0 || !is_wanted(shard, about->device_block))
+		return err;
+	replay->record_cnt++;
+	return 0;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	uint64_t x = ((const struct lp_replay_payload *)a)->extent.block;
+	uint64_t y = ((const struct lp_replay_payload *)b)->extent.block;
+	return (x > y) - (x < y);
+}
+
+/* log_block is here the place in `bytes`: sorting moves the payloads, not the blocks. */
+static void sort_by_place(struct landing *landing)
+{
+	qsort(landing->payloads, landing->cnt, sizeof(landing->payloads[0]), by_place);
+	for (uint32_t i = 0; i < landing->cnt; i++)
+		memcpy(landing->bytes + i * LP_BLOCK_BYTES,
+		       landing->unsorted + landing->payloads[i].log_block * LP_BLOCK_BYTES,
+		       LP_BLOCK_BYTES);
+}
+
+static int land_batch(struct landing *landing)
+{
+	sort_by_place(landing);
+	int err = land_put(landing);
+	landing->replay->shard->recovery.payloads += landing->cnt;
+	landing->replay->shard->recovery.records += landing->cnt;
+	landing->cnt = 0;
+	return err;
+}
+
+static int land_record(void *arg, uint64_t number, const struct lp_deferred_value *about,
+		       const uint8_t *block)
+{
+	struct landing *landing = arg;
+	struct lp_shard *shard = landing->replay->shard;
+	if (check_record_place(shard, number, about->device_block) < 0 ||
+	    !is_wanted(shard, about->device_block))
+		return 0;
+	memcpy(landing->unsorted + landing->cnt * LP_BLOCK_BYTES, block, LP_BLOCK_BYTES);
+	landing->payloads[landing->cnt] = (struct lp_replay_payload){
+		.extent = {about->device_block, 1},
+		.log_block = landing->cnt,
+		.crc = about->block_crc,
+	};
+	return ++landing->cnt == LAND_BLOCKS ? land_batch(landing) : 0;
+}
+
+static int land_records(struct landing *landing)
+{
+	landing->cnt = 0;
+	if (landing->replay->record_cnt == 0)
+		return 0;
+	landing->unsorted = malloc(LAND_BLOCKS * LP_BLOCK_BYTES);
+	if (landing->unsorted == NULL)
+		return -ENOMEM;
+	int err = each_record(landing->replay->shard, landing, land_record);
+	if (err == 0)
+		err = land_batch(landing);
+	free(landing->unsorted);
+	return err;
+}
+
+/* --- Both ------------------------------------------------------------------------------------- */
+
+static int land_all(struct landing *landing)
+{
+	struct lp_shard *shard = landing->replay->shard;
+	int err = land_log(landing);
+	if (err == 0)
+		err = land_records(landing);
 	if (err < 0 || shard->recovery.payloads == 0)
 		return err;
-	if (!read_only)
+	if (!shard->options.read_only)
 		return land_flush(landing);
 	lp_pending_frame_durable(shard->pending, landing->replay->recovery.last_seq);
 	return 0;
@@ -340,7 +591,7 @@ static int land_all(struct landing *landing)
 static int land(struct replay *replay)
 {
 	struct lp_shard *shard = replay->shard;
-	uint64_t blocks = lp_replay_payloads_blocks(replay->payloads);
+	uint64_t blocks = lp_replay_payloads_blocks(replay->payloads) + replay->record_cnt;
 	if (blocks == 0)
 		return 0;
 	struct landing *landing = calloc(1, sizeof(*landing));
@@ -369,16 +620,25 @@ static int replay_run(struct replay *replay)
 	int err = lp_kv_batch_new(1 << 16, &replay->batch);
 	if (err == 0)
 		err = lp_replay_payloads_new(&replay->payloads);
+	replay->walk = calloc(1, sizeof(*replay->walk));
+	if (err == 0 && replay->walk == NULL)
+		err = -ENOMEM;
 	if (err < 0)
 		return err;
+	replay->walk->visitor = (struct lp_kv_batch_visitor){.put = visit_put, .del = visit_del};
 	lp_log_recover(shard->log, &replay->recovery);
 	while (!replay->done)
 		lpi_shard_turn(shard);
 	shard->recovery.last_seq = recovery->last_seq;
+	if (shard->options.seq_end != 0)
+		shard->recovery.last_seq = LP_MIN(recovery->last_seq, shard->options.seq_end - 1);
 	shard->recovery.frames = recovery->frame_cnt;
 	shard->recovery.was_clean = recovery->was_clean;
 	shard->trimmed_seq = recovery->oldest_needed;
-	return recovery->result < 0 ? recovery->result : land(replay);
+	if (recovery->result < 0)
+		return recovery->result;
+	err = each_record(shard, replay, find_record);
+	return err < 0 ? err : land(replay);
 }
 
 int lpi_shard_replay(struct lp_shard *shard)
@@ -391,5 +651,6 @@ int lpi_shard_replay(struct lp_shard *shard)
 	int err = replay_run(&replay);
 	lp_replay_payloads_free(replay.payloads);
 	lp_kv_batch_free(replay.batch);
+	free(replay.walk);
 	return err == 0 ? lp_space_recovered(shard->space, shard->recovery.last_seq) : err;
 }

@@ -10,9 +10,10 @@
 
 #include "store/blockfs.h"
 
-#define KEYS     10u
-#define BLOCKS   20u
-#define TXNS_MAX 600u
+#define CHUNKS_CHANGED 80u
+#define KEYS           10u
+#define BLOCKS         20u
+#define TXNS_MAX       600u
 /* Per run; fewer where each costs ten times as much. */
 #define CUTS     (LP_ASSERT_SLOW_ON ? 20u : 150u)
 #define KEY_LAST KEYS
@@ -481,6 +482,37 @@ static void test_read_only_devices_want_it(void **state)
 	lpi_shard_rig_fini(&rig);
 }
 
+/* Many chunks changed since the log's start: their records are put within a few frames and go out
+ * with one flush, not with one for each handful of them. */
+static void test_records_share_a_flush(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	struct lp_kv_stats before;
+	struct lp_kv_stats after;
+	lpi_shard_rig_init(&rig, lpi_shard_rig_device(11, UINT64_C(256) << 20));
+	lpi_shard_rig_mkfs(rig.bdev, UINT64_C(8) << 20);
+	rig.index_buffer_bytes = UINT64_C(64) << 20; /* only the log asks for flushes */
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	lp_kv_read_stats(lp_shard_kv(rig.shard), &before);
+	for (uint32_t i = 0; i < CHUNKS_CHANGED; i++) {
+		uint64_t block = lpi_shard_rig_take_run(&rig, 256); /* a whole chunk */
+		assert_int_equal(block % 256, 0);
+		lpi_shard_rig_sync(&rig);
+	}
+	uint64_t start = lp_space_log_start(lp_shard_space(rig.shard));
+	/* Three quarters of the log: pressure, but the door stays open. */
+	for (uint32_t i = 0; i < 96; i++) {
+		lpi_shard_rig_put(&rig, i % 8, i + 1, LP_RIG_BATCH_BYTES);
+		lpi_shard_rig_sync(&rig);
+	}
+	lp_kv_read_stats(lp_shard_kv(rig.shard), &after);
+	assert_true(lp_space_log_start(lp_shard_space(rig.shard)) > start + CHUNKS_CHANGED);
+	assert_in_range(after.flush_cnt - before.flush_cnt, 1, 3);
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -491,6 +523,7 @@ int main(void)
 		cmocka_unit_test(test_read_only_changes_nothing),
 		cmocka_unit_test(test_read_only_after_the_device_failed),
 		cmocka_unit_test(test_read_only_devices_want_it),
+		cmocka_unit_test(test_records_share_a_flush),
 	};
 	return lp_test_main(tests, "store/shard");
 }

@@ -344,6 +344,36 @@ static int chunk_to_alloc(struct lp_space *space, const struct chunk *chunk)
 	return 0;
 }
 
+/* What is held and free is not for the allocator yet: in use for it, and waiting for us. */
+static void keep_held(struct lp_space *space)
+{
+	struct lp_space_pin *pin = pins_by_place_first(&space->pins);
+	for (; pin != NULL; pin = pins_by_place_next(pin)) {
+		struct lp_extent extent = pin->extent;
+		struct piece piece;
+		LP_ASSERT(pin->is_hold && extent.cnt == 1);
+		bool is_ours = next_own_piece(space, &extent, &piece);
+		LP_ASSERT(is_ours);
+		pin->was_free = !lp_bitmap_test(&piece.chunk->used, piece.from);
+		lp_bitmap_set(&piece.chunk->used, piece.from, piece.to);
+	}
+}
+
+static void wait_and_settle(struct lp_space *space, const struct piece *piece);
+
+static void let_held_wait(struct lp_space *space)
+{
+	struct lp_space_pin *pin = pins_by_place_first(&space->pins);
+	for (; pin != NULL; pin = pins_by_place_next(pin)) {
+		struct lp_extent extent = pin->extent;
+		struct piece piece;
+		if (!pin->was_free || !next_own_piece(space, &extent, &piece))
+			continue;
+		lp_bitmap_clear(&piece.chunk->used, piece.from, piece.to);
+		wait_and_settle(space, &piece);
+	}
+}
+
 int lp_space_recovered(struct lp_space *space, uint64_t durable_seq)
 {
 	struct lp_alloc_config config = {.kind = space->config.alloc_kind,
@@ -352,6 +382,7 @@ int lp_space_recovered(struct lp_space *space, uint64_t durable_seq)
 					 .memory_max_bytes = space->config.alloc_memory_max_bytes};
 	LP_ASSERT(!space->is_recovered);
 	LP_ASSERT(durable_seq >= space->durable_seq);
+	keep_held(space);
 	int rc = lp_alloc_new(&config, &space->alloc);
 	for (uint32_t i = 0; rc == 0 && i < space->config.chunk_cnt_max; i++) {
 		struct chunk *chunk = space->chunks[i];
@@ -369,6 +400,7 @@ int lp_space_recovered(struct lp_space *space, uint64_t durable_seq)
 	}
 	if (rc != 0)
 		return rc;
+	let_held_wait(space);
 	space->durable_seq = durable_seq;
 	space->is_recovered = true;
 	return 0;
@@ -428,7 +460,7 @@ bool lp_space_is_pinned(const struct lp_space *space, struct lp_extent range)
 	const struct lp_space_pin *pin = first_pin(space, range.block);
 	for (; pin != NULL && pin->extent.block < lp_extent_end(range);
 	     pin = pins_by_place_next(pin)) {
-		if (lp_extent_end(pin->extent) > range.block)
+		if (!pin->is_hold && lp_extent_end(pin->extent) > range.block)
 			return true;
 	}
 	return false;
@@ -642,15 +674,26 @@ void lp_space_frame_durable(struct lp_space *space, uint64_t seq, const void *ch
 		settle_stuck(space);
 }
 
-void lp_space_pin(struct lp_space *space, struct lp_space_pin *pin, struct lp_extent extent)
+static void pin_range(struct lp_space *space, struct lp_space_pin *pin, struct lp_extent extent,
+		      bool is_hold)
 {
-	LP_ASSERT(space->is_recovered);
 	LP_ASSERT(extent.cnt > 0);
 	LP_ASSERT(lp_space_owns(space, chunk_of(space, extent.block)));
 	LP_ASSERT(lp_space_owns(space, chunk_of(space, lp_extent_end(extent) - 1)));
-	*pin = (struct lp_space_pin){.extent = extent};
+	*pin = (struct lp_space_pin){.extent = extent, .is_hold = is_hold};
 	pins_by_place_insert(&space->pins, pin);
 	space->pin_longest_blocks = LP_MAX(space->pin_longest_blocks, extent.cnt);
+}
+
+void lp_space_pin(struct lp_space *space, struct lp_space_pin *pin, struct lp_extent extent)
+{
+	LP_ASSERT(space->is_recovered);
+	pin_range(space, pin, extent, false);
+}
+
+void lp_space_hold(struct lp_space *space, struct lp_space_pin *pin, struct lp_extent extent)
+{
+	pin_range(space, pin, extent, true);
 }
 
 void lp_space_unpin(struct lp_space *space, struct lp_space_pin *pin)
@@ -743,6 +786,12 @@ uint64_t lp_space_log_start(const struct lp_space *space)
 {
 	const struct chunk *oldest = chunks_by_oldest_first(&space->by_oldest);
 	return oldest == NULL ? space->durable_seq + 1 : oldest->oldest_seq;
+}
+
+uint64_t lp_space_unrecorded_seq(const struct lp_space *space)
+{
+	const struct chunk *next = chunk_list_first(&space->todo);
+	return next == NULL ? UINT64_MAX : next->first_new_seq;
 }
 
 /* --- Queries --- */

@@ -13,6 +13,7 @@
  *   lp_space_log_free   a later group's frame will say that it is not
  *   ..._frame_durable   not in use, but waiting while an I/O on it is in flight (rule S3)
  *   last lp_space_unpin free
+ * A hold is a pin that is no I/O: for deferred payloads which the index keeps (store/deferrals.h).
  * What a failed group took is never given back: the store is in its ERROR state then.
  *
  * The life of a space: new, chunk_add for each owned chunk, load_record for each record,
@@ -110,10 +111,16 @@ void lp_space_frame_durable(struct lp_space *space, uint64_t seq, const void *ch
 struct lp_space_pin {
 	struct lp_extent extent;
 	struct lp_tree_node node;
+	bool is_hold;
+	bool was_free; /* a hold's, while it is being recovered */
 };
 
 void lp_space_pin(struct lp_space *space, struct lp_space_pin *pin, struct lp_extent extent);
 void lp_space_unpin(struct lp_space *space, struct lp_space_pin *pin);
+/* No I/O, but something durable would do one at the next opening: what is held is not given away
+ * when it is free. Also while the space is being recovered, after all frames. Ends with
+ * lp_space_unpin(). */
+void lp_space_hold(struct lp_space *space, struct lp_space_pin *pin, struct lp_extent extent);
 /* Some I/O is in flight on the range. */
 bool lp_space_is_pinned(const struct lp_space *space, struct lp_extent range);
 
@@ -131,6 +138,9 @@ void lp_space_checkpoint_abandon(struct lp_space *space, uint64_t commit_seq);
 void lp_space_persisted(struct lp_space *space, uint64_t applied_seq);
 /* The lowest sequence whose frame is still needed to know what is in use (rule S2). */
 uint64_t lp_space_log_start(const struct lp_space *space);
+/* Roughly the lowest sequence with a change that no record contains, though it may have one: what
+ * the next record is for. UINT64_MAX: no chunk wants one. */
+uint64_t lp_space_unrecorded_seq(const struct lp_space *space);
 
 /* --- Queries --- */
 

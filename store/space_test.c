@@ -470,6 +470,51 @@ static void test_free_waits_for_durability_and_io(void **state)
 	finish();
 }
 
+/* What a durable record may still write is given to nobody, also across an opening (rule S3); but
+ * it is no I/O: write-back may go there. */
+static void test_held_blocks_are_not_given_away(void **state)
+{
+	(void)state;
+	start(LP_ALLOC_HYBRID, 1);
+	uint64_t all = free_blocks();
+	struct lp_extent extent = take(10);
+	struct lp_space_pin freed = {0};
+	struct lp_space_pin used = {0};
+	const struct lp_extent second = {extent.block + 1, 1};
+	const struct lp_extent last = {extent.block + 9, 1};
+	lp_test_ok(lp_space_log_take(&fx.group, extent));
+	seal();
+	lp_test_ok(lp_space_log_free(&fx.group, (struct lp_extent){extent.block, 9}));
+	seal();
+	next_durable();
+	lp_space_hold(fx.space, &freed, second);
+	lp_space_hold(fx.space, &used, last);
+	assert_false(lp_space_is_pinned(fx.space, extent));
+	static uint8_t buf[LP_SPACE_RECORD_BYTES_MAX];
+	uint32_t chunk;
+	size_t len;
+	next_durable();
+	assert_int_equal(free_blocks(), all - 2);
+	assert_int_equal(lp_space_waiting_blocks(fx.space), 1);
+	assert_int_equal(lp_space_checkpoint_next(fx.space, 3, buf, &chunk, &len), 1);
+	lp_space_unpin(fx.space, &freed);
+	lp_space_unpin(fx.space, &used);
+	assert_int_equal(free_blocks(), all - 1);
+	lp_space_free(fx.space);
+	open_space();
+	lp_test_ok(lp_space_load_record(fx.space, chunk, buf, len));
+	lp_space_hold(fx.space, &freed, second);
+	lp_space_hold(fx.space, &used, last);
+	lp_test_ok(lp_space_recovered(fx.space, 2));
+	assert_int_equal(free_blocks(), all - 2);
+	assert_true(lp_space_is_unused(fx.space, second));
+	assert_true(lp_space_is_used(fx.space, last));
+	lp_space_unpin(fx.space, &freed);
+	lp_space_unpin(fx.space, &used);
+	assert_int_equal(free_blocks(), all - 1);
+	finish();
+}
+
 /* Rule S2: a record made while a group is in flight, and persisted, knows nothing of the group. */
 static void test_record_has_durable_frames_only(void **state)
 {
@@ -812,6 +857,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_model),
 		cmocka_unit_test(test_free_waits_for_durability_and_io),
+		cmocka_unit_test(test_held_blocks_are_not_given_away),
 		cmocka_unit_test(test_record_has_durable_frames_only),
 		cmocka_unit_test(test_log_start),
 		cmocka_unit_test(test_replay_refuses),

@@ -33,6 +33,25 @@ int lp_store_close(struct lp_store *store, bool abandon)
 	return store == NULL ? 0 : store->calls->close(store, abandon);
 }
 
+void lp_store_read_health(const struct lp_store *store, struct lp_store_health *ret_health)
+{
+	*ret_health = (struct lp_store_health){.state = LP_STORE_OK};
+	store->calls->read_health(store, ret_health);
+}
+
+const char *lp_store_state_name(enum lp_store_state state)
+{
+	static const char *const names[LP_STORE_STATE_CNT] = {
+		[LP_STORE_OK] = "ok",
+		[LP_STORE_DEGRADED] = "degraded",
+		[LP_STORE_REOPENING] = "reopening",
+		[LP_STORE_READ_ONLY] = "read-only",
+		[LP_STORE_DEAD] = "dead",
+	};
+	LP_ASSERT(state < LP_STORE_STATE_CNT);
+	return names[state];
+}
+
 int lp_store_error(const struct lp_store *store)
 {
 	return store->calls->error(store);
@@ -44,9 +63,20 @@ void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path)
 	store->calls->set_write_path(store, path);
 }
 
+void lp_store_set_deferred_store(struct lp_store *store, enum lp_deferred_store kind)
+{
+	LP_ASSERT((int)kind < LP_DEFERRED_STORE_CNT);
+	store->calls->set_deferred_store(store, kind);
+}
+
 void lp_store_read_stats(struct lp_store *store, struct lp_store_stats *ret_stats)
 {
 	store->calls->read_stats(store, ret_stats);
+}
+
+void lp_store_read_usage(struct lp_store *store, struct lp_store_usage *ret_usage)
+{
+	store->calls->read_usage(store, ret_usage);
 }
 
 int lp_store_explain(const struct lp_store *store, uint64_t bytes, char *buf, size_t len)

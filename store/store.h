@@ -27,11 +27,20 @@
  *   -EINVAL, -E2BIG, -EFBIG, -ENAMETOOLONG, -EISDIR, -ENOTDIR, -EOVERFLOW   it can never be
  *   -ENOSPC            the device is full
  *   -EBADMSG, -EUCLEAN damaged data, recorded by lp_corrupt() with inode and offset
- *   -EIO               the device failed; of a transaction: the outcome is unknown until the store
- *                      was opened again (rule L7)
- *   -EROFS             the store is read-only, or has failed before
+ *   -EIO               the device failed, for this operation or for good. A transaction has not
+ *                      happened, unless op->txn.is_unknown
+ *   -EROFS             the store is read-only, or has failed before: a transaction has certainly
+ *                      not happened
  * Submitting never fails: what cannot be had at once is waited for. What waits is bounded by the
  * caller's own pools.
+ *
+ * When a device fails to write the log, to flush, or to take deferred data to its place, or the
+ * index cannot be written for good, the store goes on read-only (rule L7). What was under way ends,
+ * transactions with -EIO or -EROFS. All that is in memory is dropped, and what is durable is read
+ * back from the device by a helper. Reads and questions wait meanwhile, also those that had begun,
+ * and then see what was durable when it failed, or say -EIO if the device cannot be read either. A
+ * sync says -EIO from the failure on, for what was ordered may be lost. lp_store_read_health() says
+ * what has happened. The way back is to close the store and open it again.
  */
 #ifndef LP_STORE_STORE_H
 #define LP_STORE_STORE_H
@@ -123,8 +132,9 @@ enum lp_change_type {
 	LP_CHANGE_CREATE, /* from attrs (not size, blocks, version); -EEXIST */
 	LP_CHANGE_SET,    /* the attrs in mask */
 	LP_CHANGE_LINK,   /* nlink += delta; -EOVERFLOW below 0 or above UINT32_MAX */
-	/* With data, xattrs and omap. Space of a large one is freed in the background, step by
-	 * step, also after a crash (rule S6). -EINVAL in a transaction that makes or writes it. */
+	/* With data, xattrs and omap; a directory with its fragment here, which must be empty:
+	 * -ENOTEMPTY. Space of a large one is freed in the background, step by step, also after a
+	 * crash (rule S6). -EINVAL in a transaction that makes or writes it. */
 	LP_CHANGE_REMOVE,
 
 	/* The data of a file: at most one of these in a transaction. -EISDIR, -EINVAL when the
@@ -140,7 +150,8 @@ enum lp_change_type {
 	/* What is in [src_offset, + length) of src appears at offset, by reference where possible.
 	 * Offsets are multiples of 4 KiB; the length too, unless it ends where src ends and dst
 	 * ends there as well, or before. All of it lies within src; within one inode the two ranges
-	 * are apart: else -EINVAL. The size grows with what is written, never shrinks. */
+	 * are apart: else -EINVAL. The size grows with what is written, never shrinks. -EFBIG also
+	 * when src is too fragmented to be shared at once: less at a time is not. */
 	LP_CHANGE_CLONE,
 
 	/* Small things. Xattrs and omap belong to the inode: -ENOENT when there is none. */
@@ -151,9 +162,20 @@ enum lp_change_type {
 	/* ino is the directory; the inode itself need not be on this shard. Sealed: -ENOENT. */
 	LP_CHANGE_ENTRY_SET,    /* new, or leads to another inode and keeps its insertion */
 	LP_CHANGE_ENTRY_REMOVE, /* -ENOENT */
-	LP_CHANGE_DIR,          /* this shard's fragment of it: times, seal: -ENOTEMPTY */
+	/* This shard's fragment of it: its times; sealed or not; or dropped, so that nothing is
+	 * left of it. Sealing and dropping need it empty: -ENOTEMPTY. A seal goes with what is
+	 * dropped, so whoever drops sees to it that no entry is under way any more: one that comes
+	 * later makes a new fragment, whose insertions begin again. In the transaction itself only
+	 * another drop may follow, or the removal of the directory: else -EINVAL. */
+	LP_CHANGE_DIR,
 	/* A key of the spaces T, U, or S, whole and as it is; value absent removes it. Those of S
-	 * that the store keeps for itself are -EINVAL. */
+	 * that the store keeps for itself are -EINVAL.
+	 * U ino marks an inode: as an orphan or upload, as store/values.h writes it and nothing
+	 * else: -EINVAL. The store puts marks of its own there while it frees the space of a large
+	 * file; a change of the mark waits until that has ended. An inode without links then is an
+	 * orphan; so whoever collects those after a start takes every mark of one for that of an
+	 * orphan. REMOVE takes the mark of an inode without links along. -EINVAL in a transaction
+	 * that removes or truncates the inode. */
 	LP_CHANGE_RECORD,
 	LP_CHANGE_CNT
 };
@@ -204,6 +226,7 @@ struct lp_change {
 			int64_t ctime_ns;
 			bool seal;
 			bool unseal;
+			bool drop; /* with nothing else */
 		} dir;
 	};
 };
@@ -260,6 +283,10 @@ struct lp_store_op {
 			uint32_t change_cnt;
 			enum lp_store_ack ack;
 			/* Results. */
+			/* With -EIO: it was on its way to the device when that failed. When the
+			 * store is opened for writing again it will be there, wholly, or not at
+			 * all; read-only it is seen if it is known to be durable (rule L7). */
+			bool is_unknown;
 			uint32_t failed_idx;     /* change_cnt when it was none in particular */
 			uint64_t offset;         /* of a write that appended */
 			uint64_t version_nr;     /* of the inode of the data change, or of the first
@@ -353,6 +380,31 @@ struct lp_ino lp_store_new_ino(struct lp_store *store);
 
 /* --- Opening, closing, state ------------------------------------------------------------------ */
 
+#define LP_STORE_REASON_BYTES 320u
+
+enum lp_store_state {
+	LP_STORE_OK,
+	LP_STORE_DEGRADED,  /* all is served, but the index cannot be written at present */
+	LP_STORE_REOPENING, /* a device failed; reads wait */
+	LP_STORE_READ_ONLY, /* what was durable is served */
+	LP_STORE_DEAD,      /* and cannot be read either: all says -EIO or -EROFS */
+	LP_STORE_STATE_CNT
+};
+
+struct lp_store_health {
+	enum lp_store_state state;
+	int error;                          /* the first that led here; 0: none */
+	int64_t since_ns;                   /* the system's time; 0: since it was opened */
+	char reason[LP_STORE_REASON_BYTES]; /* one line: what failed, device, offset, error */
+};
+
+/* Embedded by who listens. */
+struct lp_store_events {
+	/* Once for each of REOPENING, READ_ONLY and DEAD, when the store gets there after a
+	 * failure; never inside a call: what is to be logged. */
+	void (*health)(struct lp_store_events *events, const struct lp_store_health *health);
+};
+
 struct lp_store_options {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
@@ -362,14 +414,18 @@ struct lp_store_options {
 	enum lp_alloc_kind alloc_kind;
 	const struct lp_clock *sim_clock; /* NULL, or that of a simulation */
 	uint64_t memory_bytes;            /* for caches and the index, without bufs; 0: 256 MiB */
-	uint64_t data_cache_bytes;        /* of these, kept for cached data; at most half */
+	uint64_t data_cache_bytes;        /* of these, for cached data at first; at most half;
+					     0: none is cached, or read ahead */
 	uint64_t index_buffer_bytes;      /* one memtable; 0: as store/index_plan.h says */
 	uint64_t deferred_blocks_max;     /* payloads waiting for their place; 0: a default */
-	uint64_t files_reserve_bytes;     /* for the index (rule L8); 0: as there */
-	enum lp_write_path write_path;    /* of writes that ask for LP_PATH_AUTO */
-	uint32_t inline_max;              /* bytes; 0: the default of 2048; LP_STORE_NO_INLINE */
-	uint32_t ops_max;                 /* transactions or reads at work at a time; 0: 256 each */
-	bool read_only;                   /* nothing is written; transactions say -EROFS */
+	enum lp_deferred_store deferred_store; /* where they wait */
+	uint64_t files_reserve_bytes;          /* for the index (rule L8); 0: as there */
+	enum lp_write_path write_path;         /* of writes that ask for LP_PATH_AUTO */
+	uint32_t inline_max;            /* bytes; 0: the default of 2048; LP_STORE_NO_INLINE */
+	uint32_t ops_max;               /* transactions or reads at work at a time; 0: 256 each */
+	bool discard;                   /* freed space, in the background, if the device can */
+	bool read_only;                 /* nothing is written; transactions say -EROFS */
+	struct lp_store_events *events; /* or NULL */
 };
 
 #define LP_STORE_NO_INLINE UINT32_MAX
@@ -384,10 +440,15 @@ int lp_store_open_mem(const struct lp_store_options *options,
  * store is gone in any case; the result says whether all of it is durable. Accepts NULL. */
 int lp_store_close(struct lp_store *store, bool abandon) LP_MUST_CHECK;
 
+void lp_store_read_health(const struct lp_store *store, struct lp_store_health *ret_health);
+/* Static, for people: "ok". */
+const char *lp_store_state_name(enum lp_store_state state);
 /* 0, or why nothing can be changed any more. */
 int lp_store_error(const struct lp_store *store);
 /* From the next write on. */
 void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path);
+/* The same; what waits already goes its way as it would have. */
+void lp_store_set_deferred_store(struct lp_store *store, enum lp_deferred_store kind);
 
 struct lp_store_stats {
 	uint64_t ops[LP_STORE_OPCODE_CNT]; /* completed */
@@ -399,7 +460,8 @@ struct lp_store_stats {
 	uint64_t inode_misses;
 	uint64_t index_waits; /* operations that waited for a read of the index */
 	uint64_t space_waits;
-	uint64_t commits; /* groups */
+	uint64_t bad_marks; /* U records that could not be read or used when it was opened */
+	uint64_t commits;   /* groups */
 	uint64_t free_blocks;
 	uint64_t used_blocks;
 	uint64_t cached_bytes; /* inodes, maps */
@@ -412,6 +474,9 @@ struct lp_store_stats {
 	uint64_t memtable_bytes;
 	uint64_t index_filter_bytes; /* in memory whatever the budget is */
 	uint64_t pools_bytes;
+	uint64_t data_cache_bytes; /* buffers of cached blocks, and of those on their way */
+	uint64_t data_cache_limit_bytes;
+	uint64_t deferred_records; /* payloads put into the index, not the log, since opening */
 	uint64_t pending_bytes; /* payloads that wait for their place: in bufs, not of the budget */
 	/* What was asked of the devices by the reactor's thread since the store was opened. What
 	 * the index's own threads did is in lp_bdev_sync_stats(). A store in memory has none. */
@@ -422,9 +487,35 @@ struct lp_store_stats {
 	uint64_t data_reads;
 	uint64_t data_read_bytes;
 	uint64_t flushes;
+	/* Data in memory, by blocks; reads that are too large for the cache are in none of these.
+	 */
+	uint64_t data_hits;
+	uint64_t data_misses;
+	uint64_t ahead_reads;  /* of the device, in data_reads too */
+	uint64_t ahead_blocks; /* in them: */
+	uint64_t ahead_used;   /* asked for later */
+	uint64_t ahead_wasted; /* gone before anybody asked for them */
+	uint64_t ahead_waits;  /* reads that waited for some that were on their way */
 };
 /* Not for each operation: asks the index. */
 void lp_store_read_stats(struct lp_store *store, struct lp_store_stats *ret_stats);
+
+/* What is on the device, and how the last start went. Walks all free space: seldom. A store in
+ * memory has none of it. */
+struct lp_store_usage {
+	uint64_t free_blocks; /* in chunks that the shard has leased */
+	uint64_t used_blocks;
+	uint64_t largest_run_blocks;
+	double score;         /* fragmentation of what is free: lp_alloc_score() */
+	uint64_t alloc_bytes; /* memory for what is free */
+	uint64_t index_bytes; /* of the index's files, in whole blocks */
+	uint64_t log_ring_blocks;
+	uint64_t log_needed_blocks; /* by a start that came now */
+	uint64_t start_frames;      /* of the log, that were replayed */
+	uint64_t start_payloads;    /* blocks, taken to their place */
+	uint64_t start_ns;
+};
+void lp_store_read_usage(struct lp_store *store, struct lp_store_usage *ret_usage);
 
 /* One line for people: which path a write of so many bytes takes that asks for LP_PATH_AUTO, and
  * why. Returns as snprintf(). */

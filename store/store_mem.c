@@ -126,6 +126,16 @@ struct lpi_mem_dir *lpi_mem_dir_make(struct lpi_mem_store *store, struct lp_ino 
 	return dir;
 }
 
+void lpi_mem_dir_drop(struct lpi_mem_store *store, struct lp_ino ino)
+{
+	struct lpi_mem_dir *dir = lpi_mem_dir_find(store, ino);
+	if (dir == NULL)
+		return;
+	LP_ASSERT(dir->entries_cnt == 0);
+	lpi_mem_table_remove(&store->dirs, &dir->id);
+	free(dir);
+}
+
 static void read_dir(const struct lpi_mem_store *store, struct lp_store_op *op)
 {
 	const struct lpi_mem_dir *dir = lpi_mem_dir_find(store, op->dir.ino);
@@ -223,10 +233,22 @@ static int mem_error(const struct lp_store *base)
 	return 0; /* nothing can fail for good */
 }
 
+static void mem_read_health(const struct lp_store *base, struct lp_store_health *ret_health)
+{
+	(void)base;
+	LP_ASSERT(ret_health->state == LP_STORE_OK);
+}
+
 static void mem_set_write_path(struct lp_store *base, enum lp_write_path path)
 {
 	(void)base; /* there is one only */
 	(void)path;
+}
+
+static void mem_set_deferred_store(struct lp_store *base, enum lp_deferred_store kind)
+{
+	(void)base; /* nothing is deferred */
+	(void)kind;
 }
 
 static void mem_read_stats(struct lp_store *base, struct lp_store_stats *ret_stats)
@@ -237,6 +259,12 @@ static void mem_read_stats(struct lp_store *base, struct lp_store_stats *ret_sta
 	*ret_stats = store->stats;
 	ret_stats->used_blocks = bufs.used_bytes >> LP_BLOCK_SHIFT;
 	ret_stats->free_blocks = (bufs.region_bytes - bufs.used_bytes) >> LP_BLOCK_SHIFT;
+}
+
+static void mem_read_usage(struct lp_store *base, struct lp_store_usage *ret_usage)
+{
+	(void)base;
+	*ret_usage = (struct lp_store_usage){0};
 }
 
 static int mem_explain(const struct lp_store *base, uint64_t bytes, char *buf, size_t len)
@@ -310,8 +338,11 @@ static const struct lpi_store_calls mem_calls = {
 	.new_ino = mem_new_ino,
 	.close = mem_close,
 	.error = mem_error,
+	.read_health = mem_read_health,
 	.set_write_path = mem_set_write_path,
+	.set_deferred_store = mem_set_deferred_store,
 	.read_stats = mem_read_stats,
+	.read_usage = mem_read_usage,
 	.explain = mem_explain,
 	.read_times = mem_read_times,
 	.sim_run_one = mem_sim_run_one,

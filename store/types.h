@@ -51,4 +51,9 @@ static inline uint64_t lp_bytes_to_blocks_up(uint64_t bytes)
 	return (bytes >> LP_BLOCK_SHIFT) + ((bytes & (LP_BLOCK_BYTES - 1)) != 0);
 }
 
+/* Where deferred payloads wait for their place: in the frames of the log, or as records in the
+ * index (store/deferrals.h). */
+enum lp_deferred_store { LP_DEFERRED_LOG, LP_DEFERRED_KV };
+#define LP_DEFERRED_STORE_CNT 2
+
 #endif

@@ -12,6 +12,7 @@
 static_assert(LP_DIRENT_VALUE_CRC_OFF == LPI_VALUE_CRC_OFF, "values begin alike");
 static_assert(LP_FRAGMENT_VALUE_CRC_OFF == LPI_VALUE_CRC_OFF, "values begin alike");
 static_assert(LP_UNFINISHED_VALUE_CRC_OFF == LPI_VALUE_CRC_OFF, "values begin alike");
+static_assert(LP_DEFERRED_VALUE_CRC_OFF == LPI_VALUE_CRC_OFF, "values begin alike");
 
 static uint32_t crc_of(const uint8_t *bytes, size_t len, const struct lp_key *key)
 {
@@ -99,6 +100,17 @@ static const char *unfinished_fault(const struct lp_unfinished_value *value)
 	return value->from_block > LP_KEY_MAP_BLOCKS_MAX ? "from_block" : NULL;
 }
 
+static const char *deferred_fault(const struct lp_deferred_value *value)
+{
+	if (!lp_deferred_value_reserved_is_zero(value))
+		return "reserved";
+	if (value->ino == 0)
+		return "ino";
+	if (value->file_block >= LP_KEY_MAP_BLOCKS_MAX)
+		return "file_block";
+	return value->device_block >= LP_DEVICE_BLOCKS_MAX ? "device_block" : NULL;
+}
+
 void lp_dirent_write(const struct lp_dirent_value *value, const struct lp_key *key,
 		     uint8_t ret_bytes[LP_DIRENT_VALUE_SIZE])
 {
@@ -159,6 +171,18 @@ void lp_unfinished_write(const struct lp_unfinished_value *value, const struct l
 	lpi_value_seal(ret_bytes, LP_UNFINISHED_VALUE_SIZE, key, LP_KEY_SPACE_UNFINISHED);
 }
 
+bool lp_unfinished_is_mark(const void *bytes, size_t len, const struct lp_key *key)
+{
+	struct lp_unfinished_value value;
+	LP_ASSERT(key->bytes[0] == LP_KEY_SPACE_UNFINISHED);
+	if (len != LP_UNFINISHED_VALUE_SIZE)
+		return false;
+	lp_unfinished_value_decode(bytes, &value);
+	return value.version == LP_VALUE_VERSION && value.crc == crc_of(bytes, len, key) &&
+	       unfinished_fault(&value) == NULL &&
+	       (value.kind == LP_UNFINISHED_KIND_ORPHAN || value.kind == LP_UNFINISHED_KIND_UPLOAD);
+}
+
 int lp_unfinished_read(const void *bytes, size_t len, const struct lp_key *key,
 		       struct lp_unfinished_value *ret)
 {
@@ -170,6 +194,39 @@ int lp_unfinished_read(const void *bytes, size_t len, const struct lp_key *key,
 	const char *fault = unfinished_fault(&value);
 	if (fault != NULL)
 		return lpi_value_bad(key, fault);
+	*ret = value;
+	return 0;
+}
+
+void lp_deferred_write(const struct lp_deferred_value *value, const struct lp_key *key,
+		       uint8_t ret_bytes[LP_DEFERRED_VALUE_SIZE])
+{
+	struct lp_deferred_value out = *value;
+	LP_ASSERT(deferred_fault(value) == NULL);
+	out.version = LP_VALUE_VERSION;
+	lp_deferred_value_encode(&out, ret_bytes);
+	lpi_value_seal(ret_bytes, LP_DEFERRED_VALUE_SIZE, key, LP_KEY_SPACE_DEFERRED);
+}
+
+int lp_deferred_read(const void *bytes, size_t len, const struct lp_key *key,
+		     struct lp_deferred_value *ret)
+{
+	struct lp_deferred_value value;
+	if (len != LP_DEFERRED_RECORD_BYTES)
+		return lpi_value_bad(key, "length");
+	int err = lpi_value_check(bytes, LP_DEFERRED_VALUE_SIZE, key, LP_KEY_SPACE_DEFERRED);
+	if (err != 0)
+		return err;
+	lp_deferred_value_decode(bytes, &value);
+	const char *fault = deferred_fault(&value);
+	if (fault != NULL)
+		return lpi_value_bad(key, fault);
+	uint32_t crc =
+		lp_crc32c(0, (const uint8_t *)bytes + LP_DEFERRED_VALUE_SIZE, LP_BLOCK_BYTES);
+	if (crc != value.block_crc)
+		return LP_CORRUPT_CRC(LP_OFFSET_NONE,
+				      "a deferred payload of block %llu: crc is %08x, stored %08x",
+				      (unsigned long long)value.device_block, crc, value.block_crc);
 	*ret = value;
 	return 0;
 }

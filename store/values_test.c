@@ -15,6 +15,9 @@
 	"0400000000000000"
 #define GOLDEN_UNFINISHED "01030000cf7f9599e8030000000000006300000000000000"
 
+#define GOLDEN_DEFERRED                                                                            \
+	"01000000bc7945ae34120000000000000500000000000000cdab8900000000008d015e9500000000"
+
 #define BYTES_MAX LP_FRAGMENT_VALUE_SIZE
 
 /* The three kinds behind one face. */
@@ -192,6 +195,90 @@ static void test_rules(void **state)
 	}
 }
 
+/* --- Deferred payloads: a head, and a block behind it ---------------------------------------- */
+
+static void make_deferred(uint8_t *bytes, const struct lp_key *key,
+			  const struct lp_deferred_value *about)
+{
+	struct lp_deferred_value value = *about;
+	for (size_t i = 0; i < LP_BLOCK_BYTES; i++)
+		bytes[LP_DEFERRED_VALUE_SIZE + i] = (uint8_t)(i * 31 + i / 256);
+	value.block_crc = lp_crc32c(0, bytes + LP_DEFERRED_VALUE_SIZE, LP_BLOCK_BYTES);
+	lp_deferred_write(&value, key, bytes);
+}
+
+static void seal_deferred(uint8_t *bytes, const struct lp_key *key)
+{
+	uint32_t crc = lp_crc32c(0, key->bytes, key->len);
+	crc = lp_crc32c(crc, bytes, 4);
+	lp_put_le32(bytes + 4, lp_crc32c(crc, bytes + 8, LP_DEFERRED_VALUE_SIZE - 8));
+}
+
+static const struct lp_deferred_value about_deferred = {
+	.ino = 0x1234, .file_block = 5, .device_block = 0x89abcd};
+
+static void test_deferred(void **state)
+{
+	static uint8_t bytes[LP_DEFERRED_RECORD_BYTES + 1];
+	struct lp_deferred_value value = {.ino = 77};
+	struct lp_key key;
+	struct lp_key other;
+	(void)state;
+	lp_key_of_number(&key, LP_KEY_SPACE_DEFERRED, 0x0102);
+	lp_key_of_number(&other, LP_KEY_SPACE_DEFERRED, 0x0103);
+	make_deferred(bytes, &key, &about_deferred);
+	check_hex(bytes, LP_DEFERRED_VALUE_SIZE, GOLDEN_DEFERRED);
+	lp_test_err(-EBADMSG, lp_deferred_read(bytes, LP_DEFERRED_RECORD_BYTES, &other, &value));
+	for (size_t len = 0; len <= sizeof(bytes); len += len < 64 ? 1 : 4072 - 64) {
+		if (len != LP_DEFERRED_RECORD_BYTES)
+			lp_test_err(-EUCLEAN, lp_deferred_read(bytes, len, &key, &value));
+	}
+	lp_test_err(-EUCLEAN, lp_deferred_read(bytes, sizeof(bytes), &key, &value));
+	/* All bits of the head, some of the block. */
+	for (size_t bit = 0; bit < LP_DEFERRED_RECORD_BYTES * 8;
+	     bit += bit < LP_DEFERRED_VALUE_SIZE * 8 ? 1 : 1001) {
+		bytes[bit / 8] ^= (uint8_t)(1U << bit % 8);
+		lp_test_err(-EBADMSG,
+			    lp_deferred_read(bytes, LP_DEFERRED_RECORD_BYTES, &key, &value));
+		bytes[bit / 8] ^= (uint8_t)(1U << bit % 8);
+	}
+	assert_int_equal(value.ino, 77); /* nothing was given out so far */
+	lp_test_ok(lp_deferred_read(bytes, LP_DEFERRED_RECORD_BYTES, &key, &value));
+	assert_int_equal(value.ino, about_deferred.ino);
+	assert_int_equal(value.file_block, about_deferred.file_block);
+	assert_int_equal(value.device_block, about_deferred.device_block);
+}
+
+static void test_deferred_rules(void **state)
+{
+	static uint8_t bytes[LP_DEFERRED_RECORD_BYTES];
+	static const struct {
+		size_t at;
+		uint8_t byte;
+	} wrong[] = {
+		{LP_DEFERRED_VALUE_VERSION_OFF, 2},
+		{LP_DEFERRED_VALUE_RESERVED_A_OFF, 1},
+		{LP_DEFERRED_VALUE_RESERVED_B_OFF + 1, 1},
+		{LP_DEFERRED_VALUE_RESERVED_C_OFF + 3, 1},
+		{LP_DEFERRED_VALUE_FILE_BLOCK_OFF + 4, 1},
+		{LP_DEFERRED_VALUE_DEVICE_BLOCK_OFF + 6, 1},
+	};
+	struct lp_deferred_value value;
+	struct lp_key key;
+	(void)state;
+	lp_key_of_number(&key, LP_KEY_SPACE_DEFERRED, 1);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(wrong); i++) {
+		make_deferred(bytes, &key, &about_deferred);
+		bytes[wrong[i].at] = wrong[i].byte;
+		seal_deferred(bytes, &key);
+		lp_test_err(-EUCLEAN, lp_deferred_read(bytes, sizeof(bytes), &key, &value));
+	}
+	make_deferred(bytes, &key, &about_deferred);
+	memset(bytes + LP_DEFERRED_VALUE_INO_OFF, 0, 8);
+	seal_deferred(bytes, &key);
+	lp_test_err(-EUCLEAN, lp_deferred_read(bytes, sizeof(bytes), &key, &value));
+}
+
 static void write_bad(void *arg)
 {
 	uint8_t bytes[BYTES_MAX];
@@ -220,10 +307,9 @@ static void test_writers_assert(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_golden),
-		cmocka_unit_test(test_damaged),
-		cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_writers_assert),
+		cmocka_unit_test(test_golden),         cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_rules),          cmocka_unit_test(test_deferred),
+		cmocka_unit_test(test_deferred_rules), cmocka_unit_test(test_writers_assert),
 	};
 	return lp_test_main(tests, "store/values");
 }

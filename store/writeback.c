@@ -39,9 +39,13 @@ struct lp_writeback {
 	bool failed;
 	uint32_t failures; /* rounds in a row in which a write failed */
 	bool round_failed;
+	bool round_is_full; /* some of that for want of space in an image file's host, */
+	bool round_is_bad;  /* or for other reasons */
+	bool is_full;
 	uint32_t flight;
 	struct run_list free;
 	struct run runs[RUNS];
+	uint64_t flush_failures; /* of the device, when we began */
 	struct lp_writeback_stats stats;
 };
 
@@ -74,12 +78,16 @@ static void step_soon(struct lp_writeback *wb)
 static void flush_complete(struct lp_bdev_op *op)
 {
 	struct lp_writeback *wb = LP_CONTAINER_OF(op, struct lp_writeback, flush);
+	int err = op->result;
+	/* One that failed for somebody else may have dropped what we had written. */
+	if (err == 0 && lp_bdev_flush_failures(lp_bdev_of(wb->options.chan)) != wb->flush_failures)
+		err = -EIO;
 	wb->flushing = false;
 	lp_bdev_observe(wb->options.observer, op, wb->options.reactor);
-	lp_pending_flush_end(wb->options.pending, op->result == 0);
-	if (op->result < 0) {
+	lp_pending_flush_end(wb->options.pending, err == 0);
+	if (err < 0) {
 		/* Rule L7: never retried as if nothing had happened. */
-		fail(wb, op->result);
+		fail(wb, err);
 		return;
 	}
 	wb->options.events->settled(wb->options.events);
@@ -104,11 +112,22 @@ static void flush_begin(struct lp_writeback *wb)
 
 /* --- Writes ----------------------------------------------------------------------------------- */
 
-/* Nothing is in flight any more. Writes that failed are tried again after a pause. */
+/* Nothing is in flight any more. Writes that failed are tried again after a pause; for ever when
+ * all they lack is space, which is not a device that fails (P6). */
 static void end_round(struct lp_writeback *wb, int result)
 {
-	wb->failures = wb->round_failed ? wb->failures + 1 : 0;
+	bool was_full = wb->is_full;
+	wb->is_full = wb->round_is_full && !wb->round_is_bad;
+	wb->failures = wb->round_is_bad ? wb->failures + 1 : 0;
 	wb->round_failed = false;
+	wb->round_is_full = false;
+	wb->round_is_bad = false;
+	if (wb->is_full) {
+		step_later(wb, RETRY_NS);
+		if (!was_full && wb->options.events->full != NULL)
+			wb->options.events->full(wb->options.events);
+		return;
+	}
 	if (wb->failures > RETRY_MAX)
 		fail(wb, result < 0 ? result : -EIO);
 	else if (wb->failures > 0)
@@ -134,6 +153,8 @@ static void run_complete(struct lp_bdev_op *op)
 	if (op->result < 0) {
 		wb->stats.retries++;
 		wb->round_failed = true;
+		wb->round_is_full |= op->result == -ENOSPC;
+		wb->round_is_bad |= op->result != -ENOSPC;
 	}
 	if (wb->flight == 0)
 		end_round(wb, op->result);
@@ -243,6 +264,7 @@ int lp_writeback_new(const struct lp_writeback_options *options,
 	if (wb == NULL)
 		return -ENOMEM;
 	wb->options = *options;
+	wb->flush_failures = lp_bdev_flush_failures(lp_bdev_of(options->chan));
 	wb->timer.fire = timer_fire;
 	wb->task.run = task_run;
 	run_list_init(&wb->free);
@@ -286,6 +308,11 @@ void lp_writeback_stop(struct lp_writeback *wb)
 	wb->stopped = true;
 	if (lp_timer_is_armed(&wb->timer))
 		lp_timer_stop(wb->options.reactor, &wb->timer);
+}
+
+bool lp_writeback_is_full(const struct lp_writeback *wb)
+{
+	return wb->is_full;
 }
 
 bool lp_writeback_is_idle(const struct lp_writeback *wb)

@@ -27,6 +27,9 @@ struct lp_writeback_events {
 	void (*settled)(struct lp_writeback_events *events);
 	/* Once: the device failed. */
 	void (*failed)(struct lp_writeback_events *events, int err);
+	/* The host of an image file has no space for what is to be written, which is tried again
+	 * for ever. May be NULL. */
+	void (*full)(struct lp_writeback_events *events);
 };
 
 struct lp_writeback_options {
@@ -57,6 +60,8 @@ void lp_writeback_look(struct lp_writeback *wb);
 void lp_writeback_hurry(struct lp_writeback *wb);
 /* Begins nothing new; what is in flight ends. */
 void lp_writeback_stop(struct lp_writeback *wb);
+/* What was tried last found no space. */
+bool lp_writeback_is_full(const struct lp_writeback *wb);
 /* Nothing in flight, and after stop nothing to come. */
 bool lp_writeback_is_idle(const struct lp_writeback *wb);
 const struct lp_writeback_stats *lp_writeback_stats(const struct lp_writeback *wb);

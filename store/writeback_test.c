@@ -69,7 +69,7 @@ static void bench_init(uint64_t seed)
 	memset(&b, 0, sizeof(b));
 	lpi_bench_init(&b.sim, &profile, seed);
 	lp_prng_init(&b.prng, seed);
-	b.events = (struct lp_writeback_events){may_write, begins, ended, settled, failed};
+	b.events = (struct lp_writeback_events){may_write, begins, ended, settled, failed, NULL};
 	lp_test_ok(lp_bufs_new(UINT64_C(4) << 20, &b.bufs));
 	lp_test_ok(lp_pending_new(600, &b.pending));
 	const struct lp_writeback_options options = {.reactor = b.sim.reactor,
@@ -224,6 +224,27 @@ static void test_dead_device(void **state)
 	}
 }
 
+/* A flush of another user of the device fails, and may have dropped what was written and not
+ * flushed yet: our own flush, which succeeds, says nothing (rule L7). */
+static void test_a_foreign_flush_fails(void **state)
+{
+	(void)state;
+	bench_init(1);
+	const struct lp_sim_rule rule = {
+		.fault = LP_SIM_EIO, .opcode_mask = LP_SIM_OP(LP_BDEV_FLUSH), .fire_cnt = 1};
+	(void)lp_sim_rule_add(b.sim.sim, &rule);
+	assert_int_equal(lp_bdev_flush_sync(b.sim.bdev), -EIO);
+	assert_int_equal(lp_bdev_flush_failures(b.sim.bdev), 1);
+	overwrite(0, 4, 5);
+	while (b.failed == 0)
+		assert_int_not_equal(lp_reactor_turn(b.sim.reactor, true), 0);
+	assert_int_equal(b.failed, -EIO);
+	assert_int_equal(lp_writeback_stats(b.writeback)->flushes, 1);
+	assert_int_equal(lp_pending_stats(b.pending)->versions, 4);
+	assert_int_equal(b.settled_cnt, 0);
+	bench_fini();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -231,6 +252,7 @@ int main(void)
 		cmocka_unit_test(test_waits_then_writes),
 		cmocka_unit_test(test_failed_write_is_tried_again),
 		cmocka_unit_test(test_dead_device),
+		cmocka_unit_test(test_a_foreign_flush_fails),
 	};
 	return lp_test_main(tests, "store/writeback");
 }

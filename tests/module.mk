@@ -1,5 +1,7 @@
-# Nothing to link here but the fuzzers: the harness (tests/run), system tests and mutants.
-tests_USES := base store
+# The harness (tests/run), system tests, mutants; the fuzzers, and the tool of the golden images.
+MODULES += tests
+tests_USES := store base
+tests_TOOLS += golden
 
 .PHONY: mutants
 # Known-bad changes, one at a time in a copy of the tree: the tests must notice each (tests/mutants).
@@ -14,6 +16,11 @@ fuzz-seeds: fuzzers $(OBJ)/tests/fuzz/seeds.o
 	$(Q)mkdir -p $(foreach f,batch blockfs chunks extmap inode keys label space values,\
 		tests/fuzz/corpus/$(f))
 	$(Q)$(OUT)/fuzz/seeds tests/fuzz/corpus
+
+.PHONY: golden
+# The golden images of the present format, made again; GOLDEN=--check only says what would change.
+golden: tools
+	@tests/golden/images $(or $(GOLDEN),--write) --tool $(OUT)/tools/golden
 
 .PHONY: store-kill
 # The long form of tests/system/store_kill.sh: a thousand kills.

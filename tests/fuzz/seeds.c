@@ -442,6 +442,15 @@ static void make_values(void)
 	save_value(2, "unfinished", bytes, LP_UNFINISHED_VALUE_SIZE);
 	struct lp_refs refs = {.group = 7, .cnt = {2, 2, 3, 0, [62] = 1, [63] = UINT32_MAX}};
 	save_value(3, "refs", bytes, lp_refs_encode(&refs, bytes));
+	static uint8_t record[LP_DEFERRED_RECORD_BYTES];
+	const struct lp_deferred_value deferred = {
+		.ino = 9,
+		.file_block = 3,
+		.device_block = 1000,
+		.block_crc = lp_crc32c(0, record + LP_DEFERRED_VALUE_SIZE, LP_BLOCK_BYTES)};
+	lp_key_of_number(&key, LP_KEY_SPACE_DEFERRED, 7);
+	lp_deferred_write(&deferred, &key, record);
+	save_value(4, "deferred", record, sizeof(record));
 }
 
 static void save_key(const struct lp_key *key, const char *name)

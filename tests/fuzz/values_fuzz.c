@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The small values of the index, from bytes that may be anything.
  *
- *   byte 0: 1 repair the crc, bits 1 and 2: D, F, U, R; then u64 ino or number of the key, value
+ *   byte 0: 1 repair the crc, bits 1 to 3: D, F, U, R, L; then u64 ino or number of the key, value
  *
  * A value that is accepted is written to the same bytes, and is refused under another key. */
 #include <errno.h>
@@ -13,15 +13,16 @@
 
 #define FLAG_REPAIR 1u
 #define HEAD_BYTES  9u
-#define BYTES_MAX   LP_REFS_BYTES_MAX
+#define BYTES_MAX   LP_DEFERRED_RECORD_BYTES
 #define CRC_OFF     LP_DIRENT_VALUE_CRC_OFF
 #define CRC_SIZE    LP_DIRENT_VALUE_CRC_SIZE
 
 static_assert(LP_DIRENT_VALUE_SIZE <= BYTES_MAX, "room for each");
 static_assert(LP_FRAGMENT_VALUE_SIZE <= BYTES_MAX, "room for each");
 static_assert(LP_UNFINISHED_VALUE_SIZE <= BYTES_MAX, "room for each");
+static_assert(LP_REFS_BYTES_MAX <= BYTES_MAX, "room for each");
 
-enum kind { DIRENT, FRAGMENT, UNFINISHED, REFS };
+enum kind { DIRENT, FRAGMENT, UNFINISHED, REFS, DEFERRED, KINDS };
 
 static void make_key(struct lp_key *ret, enum kind kind, uint64_t number)
 {
@@ -39,11 +40,21 @@ static void make_key(struct lp_key *ret, enum kind kind, uint64_t number)
 	case REFS:
 		lp_key_of_number(ret, LP_KEY_SPACE_REFS, number);
 		break;
+	case DEFERRED:
+	case KINDS:
+		lp_key_of_number(ret, LP_KEY_SPACE_DEFERRED, number);
+		break;
 	}
 }
 
-static void repair(uint8_t *value, size_t len, const struct lp_key *key)
+/* Of a deferred payload: the block's too, and that of the head alone. */
+static void repair(enum kind kind, uint8_t *value, size_t len, const struct lp_key *key)
 {
+	if (kind == DEFERRED && len == LP_DEFERRED_RECORD_BYTES) {
+		lp_put_le32(value + LP_DEFERRED_VALUE_BLOCK_CRC_OFF,
+			    lp_crc32c(0, value + LP_DEFERRED_VALUE_SIZE, LP_BLOCK_BYTES));
+		len = LP_DEFERRED_VALUE_SIZE;
+	}
 	if (len < CRC_OFF + CRC_SIZE)
 		return;
 	size_t rest = CRC_OFF + CRC_SIZE;
@@ -61,6 +72,7 @@ static int read_write(enum kind kind, const uint8_t *value, size_t len, const st
 		struct lp_fragment_value fragment;
 		struct lp_unfinished_value unfinished;
 		struct lp_refs refs;
+		struct lp_deferred_value deferred;
 	} is;
 	int err = 0;
 	switch (kind) {
@@ -84,6 +96,14 @@ static int read_write(enum kind kind, const uint8_t *value, size_t len, const st
 		if (err == 0)
 			LP_ASSERT(lp_refs_encode(&is.refs, ret_again) == len);
 		break;
+	case DEFERRED:
+	case KINDS:
+		err = lp_deferred_read(value, len, key, &is.deferred);
+		if (err == 0) {
+			memcpy(ret_again, value, len);
+			lp_deferred_write(&is.deferred, key, ret_again);
+		}
+		break;
 	}
 	return err;
 }
@@ -94,12 +114,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	uint8_t again[BYTES_MAX];
 	if (len < HEAD_BYTES)
 		return 0;
-	enum kind kind = (enum kind)(bytes[0] >> 1 & 3);
+	enum kind kind = (enum kind)((bytes[0] >> 1 & 7) % KINDS);
 	size_t value_len = len - HEAD_BYTES;
 	uint8_t *value = lpi_fuzz_copy(bytes + HEAD_BYTES, value_len);
 	make_key(&key, kind, lp_get_le64(bytes + 1));
 	if ((bytes[0] & FLAG_REPAIR) != 0)
-		repair(value, value_len, &key);
+		repair(kind, value, value_len, &key);
 	if (read_write(kind, value, value_len, &key, again) == 0) {
 		LP_ASSERT(memcmp(again, value, value_len) == 0);
 		/* One bit: no crc is the same. */

@@ -124,6 +124,19 @@ Struct: lp_disk size 4
 |---|---|---|---|---|---|
 | 0 | 4 | u32 | magic | | 1 |
 FILE
+	# Not in one piece: the real check would take them for citations.
+	printf '\n/* As rules S''1, S2 and S3 say. */\n' >>store/store.c
+	cat >docs/rules.md <<'FILE'
+# Rules
+
+Not built yet: W1.
+
+- **S1 One.** It is one.
+- **S2 Two.** It is two.
+- **S3 Three.** It is three.
+- **W1 Four.** It is four.
+FILE
+	printf '/* SPDX-License-Identifier: Apache-2.0 */\n/* Holds (rules S''1 to S3). */\n' >store/store_test.c
 	cat >man/lapis.1 <<'FILE'
 .Dd November 1, 2026
 .Dt LAPIS 1
@@ -207,7 +220,7 @@ bad clang-tidy 'misc-redundant-expression' "sed -i 's/+= value;/+= value - value
 # A clean result is remembered; a change in a header must still be seen.
 make_good_tree
 "$check" --root tree --only clang-tidy >out
-[ "$(find tree/build/check/tidy -type f | wc -l)" = 2 ]
+[ "$(find tree/build/check/tidy -type f | wc -l)" = 3 ]
 sed -i 's/return sum->value;/return sum->value == sum->value;/' tree/base/sum.h
 if "$check" --root tree --only clang-tidy >out 2>&1; then
 	echo "clang-tidy did not look again after a change in a header"
@@ -289,6 +302,14 @@ bad format-pages 'does not compile' "sed -i 's/uint32_t lp_get_le32/uint32_t lp_
 bad links 'none.md is not there' "echo '[x](none.md)' >>base/README.md"
 bad links 'has no README.md' "rm store/README.md"
 good links "echo '[x](https://example.org/a) [y](#part)' >>base/README.md"
+
+bad rules 'no test cites rule S''1' "sed -i 's/(rules S''1/(it/' store/store_test.c"
+bad rules 'no code cites rule S''1' "sed -i 's/rules S''1/it/' store/store.c"
+bad rules 'no test cites rule S''3' "sed -i 's/S1 to S3/S1, S2/' store/store_test.c"
+bad rules 'which does not exist' "echo '/* As rule S''9 says. */' >>base/sum.c"
+bad rules 'calls not built yet' "echo '/* rule W''1 */' >>store/store_test.c"
+bad rules 'and is no rule' "sed -i 's/: W1/: W1, W2/' docs/rules.md"
+good rules "sed -i 's/S1 to S3/S1,\n * S2 and S3/' store/store_test.c"
 
 for name in $("$check" --list); do
 	if [[ " ${tested[*]} " != *" $name "* ]]; then

@@ -3,32 +3,7 @@
 # lapis mkfs and info as a person meets them: what works, what is refused and in which words, and
 # the exit status of each. Images are in the scratch directory; no device of the machine is used.
 set -u
-lapis="$LP_TEST_BUILD/bin/lapis"
-failures=0
-
-say()
-{
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
-
-# expect STATUS PATTERN ARG...: runs lapis, checks exit status and that its output (both streams)
-# matches the pattern; errors must be one line that begins with "lapis: ".
-expect()
-{
-	local status=$1 pattern=$2
-	shift 2
-	"$lapis" "$@" >out 2>err
-	local got=$?
-	[ "$got" = "$status" ] || say "lapis $*: exit status $got, not $status: $(cat err)"
-	cat out err | grep -Eq -- "$pattern" || say "lapis $*: no '$pattern' in: $(cat out err)"
-	if [ "$status" = 0 ]; then
-		[ ! -s err ] || say "lapis $*: noise on standard error: $(cat err)"
-	else
-		[ "$(wc -l <err)" = 1 ] || say "lapis $*: not one line: $(cat err)"
-		grep -q '^lapis: ' err || say "lapis $*: does not say who speaks: $(cat err)"
-	fi
-}
+. "$LP_TEST_SRC/tests/lib.sh"
 
 expect 0 '^usage: lapis COMMAND' --help
 expect 0 '^lapis [0-9.]+ \(' --version
@@ -85,5 +60,4 @@ expect 0 '^shards +1$' info a.img
 dd if=/dev/urandom of=a.img bs=4096 count=1 seek=65535 conv=notrunc status=none
 expect 1 'a.img' info a.img
 
-echo "$failures failures"
-[ "$failures" = 0 ]
+finish

@@ -4,27 +4,7 @@
 # order, on copies of labels and tables that are damaged, on a shard that is, over three devices, and
 # on an image that was enlarged. Images are in the scratch directory.
 set -u
-lapis="$LP_TEST_BUILD/bin/lapis"
-failures=0
-
-say()
-{
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
-
-# expect STATUS PATTERN ARG...: runs lapis, checks exit status and that its output (both streams)
-# matches the pattern.
-expect()
-{
-	local status=$1 pattern=$2
-	shift 2
-	"$lapis" "$@" >out 2>err
-	local got=$?
-	[ "$got" = "$status" ] || say "lapis $*: exit status $got, not $status: $(cat out err)"
-	cat out err | grep -Eq -- "$pattern" || say "lapis $*: no '$pattern' in: $(cat out err)"
-	[ "$(wc -l <err)" -le 1 ] || say "lapis $*: more than one line of errors: $(cat err)"
-}
+. "$LP_TEST_SRC/tests/lib.sh"
 
 json()
 {
@@ -118,5 +98,4 @@ expect 0 'wal.img: grown from 256 MiB to 512 MiB' grow wal.img
 expect 0 'moved.img: grown from 256 MiB to 512 MiB' grow moved.img
 expect 0 'clean' fsck --db moved.img data.img
 
-echo "$failures failures"
-[ "$failures" = 0 ]
+finish

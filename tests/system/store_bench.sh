@@ -4,14 +4,7 @@
 # do, and reports it; and a call that makes no sense is refused in one line.
 # Method: the store in memory, few operations; the report is parsed.
 set -u
-lapis="$LP_TEST_BUILD/bin/lapis"
-failures=0
-
-say()
-{
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
+. "$LP_TEST_SRC/tests/lib.sh"
 
 # bench OPS ARG...: the run succeeds, and its report has OPS operations without an error.
 bench()
@@ -115,5 +108,4 @@ truncate -s 64M zeros.img
 [ $? = 1 ] || say "no store: not exit status 1"
 grep -q 'no Lapis store is on it' err || say "no store: $(cat err)"
 
-echo "$failures failures"
-[ "$failures" = 0 ]
+finish
