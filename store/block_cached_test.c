@@ -612,7 +612,7 @@ static void test_ahead_is_bounded(void **state)
 	for (int i = 0; i < 8; i++)
 		lpi_cached_look(rig.block->cached);
 	for (uint64_t block = 3; block < 6; block++)
-		read_block(&rig, &file, 4 * 60 + block);
+		read_block(&rig, &file, 240 + block);
 	assert_true(stats_of(&rig).ahead_blocks > stats.ahead_blocks);
 	finish(&rig, &file);
 }

@@ -236,7 +236,7 @@ static void test_part_of_memory(void **state)
 	lp_store_read_stats(rig.hand.store, &first);
 	assert_int_equal(first.data_cache_limit_bytes, UINT64_C(1) << 20);
 	for (uint64_t second = 0; second < 4; second++) {
-		for (uint64_t i = 0; i < 3 * BLOCKS; i++)
+		for (uint64_t i = 0; i < UINT64_C(3) * BLOCKS; i++)
 			(void)read_at(&rig, one, i * 3 % BLOCKS * LP_BLOCK_BYTES);
 		lpi_memory_look(block_of(&rig));
 	}

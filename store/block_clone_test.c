@@ -39,7 +39,7 @@ static void make_files(struct lpi_store_rig *rig)
 {
 	for (uint32_t i = 0; i < FILE_BYTES; i++) {
 		old_bytes[i] = (uint8_t)(i / LP_BLOCK_BYTES * 7 + i);
-		new_bytes[i] = (uint8_t)(i / LP_BLOCK_BYTES * 5 + 3 * i + 1);
+		new_bytes[i] = (uint8_t)(i / LP_BLOCK_BYTES * 5 + UINT64_C(3) * i + 1);
 	}
 	create(rig, source);
 	create(rig, filler);
@@ -143,7 +143,7 @@ static void judge(struct lp_bdev *left, enum what what, bool is_acknowledged)
 	assert_true(is_done || !is_acknowledged);
 	assert_true(holds(&rig, source, old_bytes));
 	if (is_done && what == OVERWRITE)
-		wait_used(&rig, 2 * GROUPS); /* what was shared has one owner */
+		wait_used(&rig, UINT64_C(2) * GROUPS); /* what was shared has one owner */
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_check(&rig);
 	lpi_store_rig_fini(&rig);

@@ -8,7 +8,7 @@
 #include "store/extmap.h"
 
 #define LEAVES 64u
-#define BLOCKS (LEAVES * LP_EXTMAP_LEAF_BLOCKS)
+#define BLOCKS ((uint64_t)LEAVES * LP_EXTMAP_LEAF_BLOCKS)
 
 static const struct lp_ino files[] = {{100}, {101}};
 static const uint8_t bytes[LP_BLOCK_BYTES];

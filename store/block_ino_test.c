@@ -86,8 +86,15 @@ static void test_ring(void **state)
 static void test_used_without_being_given(void **state)
 {
 	(void)state;
-	static const uint64_t ahead[] = {
-		0, 1, 63, 64, 1000, LPI_FRESH_INOS - 1, LPI_FRESH_INOS, 3 * LPI_FRESH_INOS, 200000};
+	static const uint64_t ahead[] = {0,
+					 1,
+					 63,
+					 64,
+					 1000,
+					 LPI_FRESH_INOS - 1,
+					 LPI_FRESH_INOS,
+					 UINT64_C(3) * LPI_FRESH_INOS,
+					 200000};
 	struct lpi_rig rig = {0};
 	init(&rig);
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(ahead); i++) {

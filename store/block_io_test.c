@@ -49,7 +49,7 @@ static void init(struct fixture *fx)
 	memset(fx, 0, sizeof(*fx));
 	lpi_rig_init(&fx->rig);
 	fx->rig.block->policy.data_observer.completed = observe;
-	fx->space = lpi_rig_take(&fx->rig, 2 * JOBS);
+	fx->space = lpi_rig_take(&fx->rig, UINT64_C(2) * JOBS);
 }
 
 static void fini(struct fixture *fx)

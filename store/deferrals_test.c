@@ -254,7 +254,7 @@ static void test_deleted_after_the_flush(void **state)
 		write_number(&scene, i);
 	uint64_t from = events_of(&scene);
 	turn_until_settled(&scene);
-	assert_true(cut_everywhere(&scene, from, 2 * CUTS) > 0);
+	assert_true(cut_everywhere(&scene, from, UINT64_C(2) * CUTS) > 0);
 	scene_fini(&scene);
 }
 

@@ -74,7 +74,7 @@ static void test_the_window_grows(void **state)
 	while (asked_cnt == before)
 		(void)read_and_ask(7, ++block * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
 	assert_int_equal(block, 2 + LP_STREAMS_WINDOW_MIN / 2);
-	assert_true(asked_cnt <= 3 * LP_STREAMS_WINDOW_MIN);
+	assert_true(asked_cnt <= UINT64_C(3) * LP_STREAMS_WINDOW_MIN);
 	/* It never has more in front of it than the window. */
 	for (block++; block < FILE_BLOCKS; block++) {
 		(void)read_and_ask(7, block * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
@@ -118,7 +118,7 @@ static void test_several(void **state)
 					   (10000 + lp_prng_below(&prng, 1 << 30)) * LP_BLOCK_BYTES,
 					   LP_BLOCK_BYTES);
 	}
-	for (uint64_t block = 0; block < 500 * LP_STREAMS_WAYS; block++)
+	for (uint64_t block = 0; block < UINT64_C(500) * LP_STREAMS_WAYS; block++)
 		assert_true(asked[block] >= (block % 500 >= 3));
 	/* All of them are known: one more finds no place, until they have been silent for long. */
 	for (uint64_t block = 3000; block < 3008; block++)
