@@ -111,10 +111,22 @@ static void punch_all(struct lpi_block *block, struct lpi_inode *inode)
 	lpi_release_apply(block, &released);
 }
 
+/* It has no entries. */
+static void drop_fragment(struct lpi_fragment *fragment)
+{
+	if (!fragment->node.exists)
+		return;
+	fragment->node.exists = false;
+	fragment->value = (struct lp_fragment_value){0};
+	lpi_node_changed(&fragment->node);
+}
+
 static void remove_inode(struct lpi_txn *txn, struct lpi_inode *inode, struct lpi_slot *slot)
 {
 	struct lpi_block *block = txn->block;
 	struct lp_key key;
+	if (slot->fragment != NULL)
+		drop_fragment(slot->fragment);
 	if (slot->trim != NULL) {
 		struct lpi_trim *trim = slot->trim;
 		slot->trim = NULL;
@@ -179,6 +191,10 @@ static void remove_entry(struct lpi_txn *txn, const struct lp_change *change,
 
 static void change_dir(const struct lp_change *change, struct lpi_fragment *fragment)
 {
+	if (change->dir.drop) {
+		drop_fragment(fragment);
+		return;
+	}
 	make_fragment(fragment);
 	if (change->dir.mtime_ns != 0)
 		fragment->value.mtime_ns = change->dir.mtime_ns;

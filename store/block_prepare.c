@@ -149,10 +149,14 @@ static bool has_keys(const struct lpi_txn *txn, const struct lp_change *change,
 	return (inode->rec.flags & LP_INODE_FLAG_HAS_KEYS) != 0;
 }
 
+static int get_fragment(struct lpi_txn *txn, struct lp_ino dir, struct lpi_slot *slot);
+
 static int remove_inode(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_touched *touched = NULL;
 	int err = touch_existing(txn, change->ino, &touched);
+	if (err == 0 && touched->type == LP_INODE_TYPE_DIR)
+		err = get_fragment(txn, change->ino, slot);
 	if (err < 0)
 		return err;
 	struct lpi_inode *inode = touched->inode;
@@ -244,8 +248,10 @@ static int check_fragment(const struct lpi_txn *txn, uint32_t idx)
 		if (is_sealed_then(txn, idx))
 			return -ENOENT;
 		return value->next_insertion >= LP_INSERTION_MAX ? -ENOSPC : 0;
+	case LP_CHANGE_REMOVE:
+		return entries > 0 ? -ENOTEMPTY : 0;
 	case LP_CHANGE_DIR:
-		return change->dir.seal && entries > 0 ? -ENOTEMPTY : 0;
+		return (change->dir.seal || change->dir.drop) && entries > 0 ? -ENOTEMPTY : 0;
 	default:
 		return 0;
 	}
@@ -382,14 +388,25 @@ static int omap(struct lpi_txn *txn, const struct lp_change *change, struct lpi_
 	return 0;
 }
 
+/* While the inode is being trimmed its mark is the trim's. */
+static int mark(struct lpi_txn *txn, struct lp_ino ino)
+{
+	struct lpi_touched *touched = NULL;
+	int err = touch(txn, ino, &touched);
+	if (err < 0)
+		return err;
+	return touched->inode->trim != NULL ? wait_for_trim(txn, touched->inode) : 0;
+}
+
 static int record(struct lpi_txn *txn, const struct lp_change *change)
 {
 	struct lpi_point point;
 	struct lp_key key;
 	const struct lp_bytes *name = &change->named.name;
 	if (change->type == LP_CHANGE_RECORD) {
+		struct lp_ino marked = lpi_change_mark_of(change);
 		need_record(txn, (uint64_t)name->len + change->named.value.len);
-		return 0;
+		return marked.nr != 0 ? mark(txn, marked) : 0;
 	}
 	key.len = name->len;
 	memcpy(key.bytes, name->data, name->len);

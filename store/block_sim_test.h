@@ -135,9 +135,11 @@ static inline void lpi_store_rig_found(struct lp_fsck_events *events,
 	fail();
 }
 
-static inline void lpi_store_rig_check(struct lpi_store_rig *rig)
+static inline void lpi_store_rig_check_all(struct lpi_store_rig *rig,
+					   void (*found)(struct lp_fsck_events *events,
+							 const struct lp_fsck_finding *finding))
 {
-	struct lp_fsck_events listener = {.found = lpi_store_rig_found};
+	struct lp_fsck_events listener = {.found = found};
 	const struct lp_fsck_options options = {.reactor = rig->hand.reactor,
 						.workers = rig->workers,
 						.bufs = rig->hand.bufs,
@@ -150,6 +152,11 @@ static inline void lpi_store_rig_check(struct lpi_store_rig *rig)
 	struct lp_fsck_report report;
 	struct lp_label_why why;
 	lp_test_ok(lp_fsck_run(&options, &report, &why));
+}
+
+static inline void lpi_store_rig_check(struct lpi_store_rig *rig)
+{
+	lpi_store_rig_check_all(rig, lpi_store_rig_found);
 }
 
 #endif

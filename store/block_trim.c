@@ -255,6 +255,20 @@ static int free_keys(struct lpi_trim *trim, enum lp_key_space space, enum phase 
 	return delete_found(trim, next);
 }
 
+/* --- Marks ------------------------------------------------------------------------------------ */
+
+static void put_mark(struct lpi_block *block, const struct lpi_inode *inode,
+		     enum lp_unfinished_kind kind, uint64_t from_block)
+{
+	const struct lp_unfinished_value value = {
+		.kind = kind, .from_block = from_block, .since_ns = inode->rec.ctime_ns};
+	uint8_t bytes[LP_UNFINISHED_VALUE_SIZE];
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, inode->rec.ino);
+	lp_unfinished_write(&value, &key, bytes);
+	lp_commit_put(block->commit, key_bytes(&key), (struct lp_kv_bytes){bytes, sizeof(bytes)});
+}
+
 /* --- The end ---------------------------------------------------------------------------------- */
 
 static void start_next(struct lpi_block *block);
@@ -287,7 +301,10 @@ static int finish(struct lpi_trim *trim)
 		return LPI_WAIT;
 	}
 	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, trim->inode->rec.ino);
-	lp_commit_delete(commit, key_bytes(&key));
+	if (!trim->is_removal && trim->inode->rec.nlink == 0)
+		put_mark(trim->block, trim->inode, LP_UNFINISHED_KIND_ORPHAN, 0);
+	else
+		lp_commit_delete(commit, key_bytes(&key));
 	if (trim->is_removal) {
 		trim->inode->node.exists = false;
 		lpi_node_changed(&trim->inode->node);
@@ -425,21 +442,12 @@ void lpi_trim_resume(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t fr
 void lpi_trim_begin(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t from_block,
 		    bool is_removal)
 {
-	const struct lp_unfinished_value value = {
-		.kind = is_removal ? LP_UNFINISHED_KIND_REMOVAL : LP_UNFINISHED_KIND_TRIM,
-		.from_block = from_block,
-		.since_ns = inode->rec.ctime_ns,
-	};
-	uint8_t bytes[LP_UNFINISHED_VALUE_SIZE];
-	struct lp_key key;
 	if (is_removal) {
 		inode->rec.flags |= LP_INODE_FLAG_REMOVED;
 		inode->rec.nlink = 0;
 	}
-	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, inode->rec.ino);
-	lp_unfinished_write(&value, &key, bytes);
-	lp_commit_put(trim->block->commit, key_bytes(&key),
-		      (struct lp_kv_bytes){bytes, sizeof(bytes)});
+	put_mark(trim->block, inode,
+		 is_removal ? LP_UNFINISHED_KIND_REMOVAL : LP_UNFINISHED_KIND_TRIM, from_block);
 	lpi_trim_resume(trim, inode, from_block, is_removal);
 }
 

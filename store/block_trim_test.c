@@ -5,6 +5,7 @@
  * events: afterwards no block of it is taken, or all of it is there. Cut short while one leaf of
  * its map is damaged: it cannot grow again. */
 #include "store/block_sim_test.h"
+#include "store/values.h"
 
 #include "store/block_impl.h"
 
@@ -53,6 +54,47 @@ static void judge(struct lp_bdev *left, bool is_acknowledged)
 	lpi_store_rig_fini(&rig);
 }
 
+static struct lp_change mark_change(const struct lp_key *key, const uint8_t *value)
+{
+	return (struct lp_change){
+		.type = LP_CHANGE_RECORD,
+		.named = {.name = {key->bytes, (uint32_t)key->len},
+			  .value = {value, value == NULL ? 0 : LP_UNFINISHED_VALUE_SIZE}}};
+}
+
+static void mark(struct lpi_store_rig *rig, uint8_t kind)
+{
+	const struct lp_unfinished_value value = {.kind = kind};
+	uint8_t buf[LP_UNFINISHED_VALUE_SIZE];
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, ino);
+	lp_unfinished_write(&value, &key, buf);
+	lp_test_ok(lpi_hand_change(&rig->hand, mark_change(&key, buf)));
+}
+
+static void unmark(struct lpi_store_rig *rig)
+{
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, ino);
+	lp_test_ok(lpi_hand_change(&rig->hand, mark_change(&key, NULL)));
+}
+
+/* 0: there is none. */
+static uint8_t mark_of(struct lpi_store_rig *rig)
+{
+	struct lp_unfinished_value value = {.kind = 0};
+	uint8_t buf[LP_UNFINISHED_VALUE_SIZE];
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, ino);
+	const struct lp_bytes name = {key.bytes, (uint32_t)key.len};
+	int64_t len = lpi_hand_get(&rig->hand, LP_STORE_RECORDS, ino, name, buf, sizeof(buf));
+	if (len == -ENOENT)
+		return 0;
+	assert_int_equal(len, sizeof(buf));
+	lp_test_ok(lp_unfinished_read(buf, sizeof(buf), &key, &value));
+	return value.kind;
+}
+
 static void test_removed_at_a_cut(void **state)
 {
 	(void)state;
@@ -78,6 +120,110 @@ static void test_removed_at_a_cut(void **state)
 	}
 	lp_sim_cutter_free(cutter);
 	lp_test_ok(lpi_store_rig_close(&rig, true));
+	lpi_store_rig_fini(&rig);
+}
+
+/* Completes when it is ordered: what follows comes while space is being freed. */
+static void change_early(struct lpi_store_rig *rig, const struct lp_change *change)
+{
+	struct lp_store_op op = {
+		.opcode = LP_STORE_TXN,
+		.txn = {.changes = change, .change_cnt = 1, .ack = LP_ACK_ORDERED}};
+	lp_test_ok(lpi_hand_do(&rig->hand, &op));
+}
+
+/* So much that freeing it takes many turns. */
+static void make_large(struct lpi_store_rig *rig)
+{
+	make_file(rig);
+	for (uint64_t i = 1; i <= 4; i++) {
+		const struct lp_change prealloc = {
+			.type = LP_CHANGE_PREALLOC,
+			.ino = ino,
+			.data = {.offset = i * LP_STORE_RANGE_MAX, .length = LP_STORE_RANGE_MAX}};
+		lp_test_ok(lpi_hand_change(&rig->hand, prealloc));
+	}
+}
+
+static void found(struct lp_fsck_events *events, const struct lp_fsck_finding *finding)
+{
+	(void)events;
+	print_error("fsck: %s: %s: %s\n", lp_fsck_kind_name(finding->kind), finding->object,
+		    finding->text);
+	fail();
+}
+
+/* Whoever takes the mark of a removal away has to wait for its end: else a crash would leave the
+ * rest for ever (rule S6). */
+static void test_unmarked_while_removed(void **state)
+{
+	(void)state;
+	const struct lp_change gone = {.type = LP_CHANGE_REMOVE, .ino = ino};
+	struct lpi_store_rig rig;
+	lpi_store_rig_start(&rig, 1);
+	make_large(&rig);
+	change_early(&rig, &gone);
+	unmark(&rig);
+	assert_int_equal(used_blocks(&rig), 0);
+	(void)lpi_store_rig_close(&rig, true); /* the power fails */
+	lp_test_ok(lpi_store_rig_open(&rig));
+	assert_int_equal(used_blocks(&rig), 0);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check_all(&rig, found);
+	lpi_store_rig_fini(&rig);
+}
+
+/* An orphan that is cut short is one all the time: with the store's mark, then with its own
+ * again. */
+static void test_cut_orphan(void **state)
+{
+	(void)state;
+	const struct lp_change unlink = {
+		.type = LP_CHANGE_LINK, .ino = ino, .inode = {.delta = -1}};
+	const struct lp_change cut = {
+		.type = LP_CHANGE_TRUNCATE, .ino = ino, .data = {.offset = LP_BLOCK_BYTES}};
+	for (int crash = 0; crash < 2; crash++) {
+		struct lpi_store_rig rig;
+		lpi_store_rig_start(&rig, 1);
+		make_large(&rig);
+		lp_test_ok(lpi_hand_change(&rig.hand, unlink));
+		mark(&rig, LP_UNFINISHED_KIND_ORPHAN);
+		change_early(&rig, &cut);
+		if (crash != 0) {
+			(void)lpi_store_rig_close(&rig, true);
+			lp_test_ok(lpi_store_rig_open(&rig));
+		}
+		for (int i = 0; i < 20000 && mark_of(&rig) == LP_UNFINISHED_KIND_TRIM; i++)
+			lpi_hand_turn(&rig.hand);
+		assert_int_equal(mark_of(&rig), LP_UNFINISHED_KIND_ORPHAN);
+		assert_int_equal(used_blocks(&rig), 1);
+		/* The mark goes with it. */
+		lp_test_ok(lpi_hand_change(
+			&rig.hand, (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = ino}));
+		for (int i = 0; i < 20000 && mark_of(&rig) != 0; i++)
+			lpi_hand_turn(&rig.hand);
+		assert_int_equal(mark_of(&rig), 0);
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		lpi_store_rig_check(&rig);
+		lpi_store_rig_fini(&rig);
+	}
+}
+
+/* What is told while the file is cut short is what its mark says afterwards. */
+static void test_marked_while_cut(void **state)
+{
+	(void)state;
+	const struct lp_change cut = {
+		.type = LP_CHANGE_TRUNCATE, .ino = ino, .data = {.offset = LP_BLOCK_BYTES}};
+	struct lpi_store_rig rig;
+	lpi_store_rig_start(&rig, 1);
+	make_large(&rig);
+	change_early(&rig, &cut);
+	mark(&rig, LP_UNFINISHED_KIND_UPLOAD);
+	assert_int_equal(used_blocks(&rig), 1);
+	assert_int_equal(mark_of(&rig), LP_UNFINISHED_KIND_UPLOAD);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
 	lpi_store_rig_fini(&rig);
 }
 
@@ -128,6 +274,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_removed_at_a_cut),
+		cmocka_unit_test(test_unmarked_while_removed),
+		cmocka_unit_test(test_cut_orphan),
+		cmocka_unit_test(test_marked_while_cut),
 		cmocka_unit_test(test_cut_over_damage),
 	};
 	return lp_test_main(tests, "store/block_trim");

@@ -174,17 +174,19 @@ static enum lp_shard_use use_of(const struct lpi_txn *txn, uint32_t idx)
 	case LP_CHANGE_WRITE:
 	case LP_CHANGE_SET:
 	case LP_CHANGE_LINK:
-	case LP_CHANGE_DIR:
 	case LP_CHANGE_RECORD:
 		return LP_SHARD_REWRITES;
+	case LP_CHANGE_DIR:
+		return change->dir.drop ? LP_SHARD_FREES : LP_SHARD_REWRITES;
 	default:
 		return LP_SHARD_FREES;
 	}
 }
 
-static bool is_removal(enum lp_change_type type)
+static bool is_removal(const struct lp_change *change)
 {
-	return type == LP_CHANGE_REMOVE || type == LP_CHANGE_ENTRY_REMOVE ||
+	enum lp_change_type type = change->type;
+	return lpi_change_drops(change) || type == LP_CHANGE_ENTRY_REMOVE ||
 	       type == LP_CHANGE_TRUNCATE || type == LP_CHANGE_PUNCH;
 }
 
@@ -208,7 +210,7 @@ static int admit(struct lpi_txn *txn)
 	bool removes = false;
 	for (uint32_t i = 0; i < txn->op->txn.change_cnt; i++) {
 		use = LP_MAX(use, use_of(txn, i));
-		removes |= is_removal(txn->op->txn.changes[i].type);
+		removes |= is_removal(&txn->op->txn.changes[i]);
 	}
 	if (use == LP_SHARD_REWRITES && removes)
 		use = LP_SHARD_FREES;
@@ -319,6 +321,10 @@ static bool claim_one(struct lp_claim_set *set, const struct lp_change *change)
 	case LP_GUARD_RECORD:
 	case LP_GUARD_NO_RECORD:
 	case LP_CHANGE_RECORD:
+		/* A mark belongs to its inode: a trim may have one. */
+		if (lpi_change_mark_of(change).nr != 0 &&
+		    !lp_claim_set_add(set, lpi_claim_of_ino(lpi_change_mark_of(change))))
+			return false;
 		return lp_claim_set_add(set,
 					lpi_claim_of_name(LP_KEY_SPACE_STORE, (struct lp_ino){0},
 							  &change->named.name));

@@ -46,9 +46,10 @@ enum lp_fsck_kind {
 	LP_FSCK_LEAK,        /* blocks in use that nobody names */
 	LP_FSCK_UNTAKEN,     /* blocks that somebody names and that count as free */
 	LP_FSCK_FRAGMENT,    /* counts of a directory's entries */
-	LP_FSCK_ENTRY,       /* an entry whose inode or directory is not there */
+	LP_FSCK_ENTRY,       /* an entry, or a fragment, whose inode or directory is not there */
 	LP_FSCK_ENTRY_TYPE,  /* an entry with another type than its inode */
 	LP_FSCK_PARENT,      /* a directory that does not know where it is, or has several names */
+	LP_FSCK_LOOP,        /* a directory inside itself */
 	LP_FSCK_NLINK,       /* a wrong count of links */
 	LP_FSCK_UNREACHABLE, /* an inode with links and without a name */
 	LP_FSCK_ORPHAN,      /* an inode without links that nothing will remove */

@@ -149,10 +149,146 @@ static int take_entry(struct links *links, struct lpi_fsck_cursor *cursor)
 	return err;
 }
 
+/* Whether the shard has an entry of the directory, readable or not. */
+static int has_entries(const struct lpi_fsck_shard *shard, struct lp_ino dir, bool *ret)
+{
+	struct lp_kv_iter *iter = NULL;
+	struct lp_key_range range;
+	lp_key_range_of_ino(&range, LP_KEY_SPACE_DIRENT, dir);
+	int err = lp_kv_iter_open(
+		lp_shard_kv(shard->shard), (struct lp_kv_bytes){range.first.bytes, range.first.len},
+		(struct lp_kv_bytes){range.end.bytes, range.end.len}, false, &iter);
+	if (err < 0)
+		return err;
+	err = lp_kv_iter_seek_first(iter);
+	lp_kv_iter_close(iter);
+	*ret = err != -ENOENT; /* what cannot be read may be one */
+	return 0;
+}
+
+/* What stays when a directory goes and a fragment of it is forgotten: it says nothing. */
+static int empty_fragment(struct links *links, const struct lpi_fsck_cursor *cursor)
+{
+	struct lpi_fsck_at at = at_of(links, LP_FSCK_ENTRY, cursor->shard, cursor->view.ino);
+	at.is_repaired = may_fix(links);
+	lpi_fsck_found(links->fsck, &at,
+		       "there is an empty fragment on shard %u, but the directory is not there",
+		       cursor->shard->idx);
+	if (!at.is_repaired)
+		return 0;
+	return lpi_fsck_put(cursor->shard, cursor->key, (struct lp_kv_bytes){NULL, 0});
+}
+
 static int take_fragment(struct links *links, struct lpi_fsck_cursor *cursor)
 {
+	struct lp_ino dir = cursor->view.ino;
+	bool is_full = true;
+	int err = 0;
+	if (!lpi_fsck_names_has_turn(&links->names, dir))
+		return 0;
+	if (lpi_fsck_names_find(&links->names, dir) == NULL)
+		err = has_entries(cursor->shard, dir, &is_full);
+	if (err < 0 || !is_full)
+		return err < 0 ? err : empty_fragment(links, cursor);
 	count_in_dir(links, cursor, false);
 	return 0;
+}
+
+/* --- Loops ------------------------------------------------------------------------------------ */
+
+/* Directories that are each in the next one, and the last in the first, are fine one by one; but no
+ * path leads there. Each way up is followed along the parents until it ends, or meets one that was
+ * followed before, or itself (Brent: by a mark that is moved on after 1, 2, 4 ... steps). Parents
+ * that belong to other rounds are read from the index. A loop is told once, by its lowest number,
+ * in the round of that. */
+
+static uint64_t read_parent(const struct links *links, struct lp_ino ino)
+{
+	const struct lpi_fsck *fsck = links->fsck;
+	uint32_t idx = lp_ino_shard(ino);
+	struct lp_key key;
+	struct lp_kv_value value;
+	struct lp_inode inode;
+	uint64_t parent = 0;
+	if (idx >= fsck->report->shards || fsck->shards[idx].shard == NULL)
+		return 0;
+	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, ino);
+	if (lp_kv_get(lp_shard_kv(fsck->shards[idx].shard),
+		      (struct lp_kv_bytes){key.bytes, key.len}, &value) < 0)
+		return 0;
+	if (lp_inode_decode(value.bytes.data, value.bytes.len, ino, &inode) == 0 &&
+	    inode.type == LP_INODE_TYPE_DIR)
+		parent = inode.parent.nr;
+	lp_kv_value_release(&value);
+	return parent;
+}
+
+/* NULL: of another round, or not there. */
+static struct lpi_fsck_node *node_of(struct links *links, uint64_t nr)
+{
+	struct lp_ino ino = {nr};
+	return lpi_fsck_names_has_turn(&links->names, ino) ? lpi_fsck_names_find(&links->names, ino)
+							   : NULL;
+}
+
+/* 0: the way ends here, or is known from here on. */
+static uint64_t parent_of(struct links *links, uint64_t nr)
+{
+	const struct lpi_fsck_node *node = node_of(links, nr);
+	if (nr == LP_INO_ROOT.nr)
+		return 0;
+	if (node == NULL)
+		return lpi_fsck_names_has_turn(&links->names, (struct lp_ino){nr})
+			       ? 0
+			       : read_parent(links, (struct lp_ino){nr});
+	if (!node->is_sound || node->type != LP_INODE_TYPE_DIR || node->is_followed)
+		return 0;
+	return node->parent;
+}
+
+/* From one of its directories once around. */
+static void tell_loop(struct links *links, uint64_t first)
+{
+	uint64_t low = first;
+	uint64_t cnt = 1;
+	for (uint64_t nr = parent_of(links, first); nr != first && nr != 0;
+	     nr = parent_of(links, nr)) {
+		low = LP_MIN(low, nr);
+		cnt++;
+	}
+	const struct lpi_fsck_node *node = node_of(links, low);
+	if (node == NULL || node->names == 0) /* another round's; a root, or told as nameless */
+		return;
+	struct lp_ino ino = {low};
+	const struct lpi_fsck_at at =
+		at_of(links, LP_FSCK_LOOP, &links->fsck->shards[lp_ino_shard(ino)], ino);
+	lpi_fsck_found(links->fsck, &at,
+		       "is inside itself: a loop of %llu director%s, with inode %llu as its parent",
+		       (unsigned long long)cnt, cnt == 1 ? "y" : "ies",
+		       (unsigned long long)node->parent);
+}
+
+static void follow_up(struct links *links, const struct lpi_fsck_node *node)
+{
+	uint64_t mark = node->ino;
+	uint64_t at = parent_of(links, mark);
+	uint64_t steps = 1;
+	for (uint64_t mark_at = 1; at != 0 && at != mark; steps++) {
+		if (steps == 2 * mark_at) {
+			mark = at;
+			mark_at = steps;
+		}
+		at = parent_of(links, at);
+	}
+	if (at != 0)
+		tell_loop(links, at);
+	/* As far as it went; in a loop more than once around. */
+	for (at = node->ino; at != 0 && steps > 0; steps--) {
+		struct lpi_fsck_node *passed = node_of(links, at);
+		at = parent_of(links, at);
+		if (passed != NULL)
+			passed->is_followed = true;
+	}
 }
 
 /* --- Judging ---------------------------------------------------------------------------------- */
@@ -199,7 +335,17 @@ static int remove_mark(struct lpi_fsck_shard *shard, struct lp_ino ino)
 			    (struct lp_kv_bytes){NULL, 0});
 }
 
-/* Without a name. The root has none. */
+/* What every way up leads to: the root of the namespace, or that of a program that uses a store
+ * without one. It is its own parent and has no name. */
+static bool is_root(const struct lpi_fsck_node *node)
+{
+	if (node->ino == LP_INO_ROOT.nr)
+		return true;
+	return node->type == LP_INODE_TYPE_DIR && node->parent == node->ino && node->nlink > 0 &&
+	       node->names == 0;
+}
+
+/* Without a name. */
 static int judge_nameless(struct links *links, struct lpi_fsck_shard *shard,
 			  const struct lpi_fsck_node *node)
 {
@@ -250,10 +396,9 @@ static void judge_place(struct links *links, const struct lpi_fsck_shard *shard,
 {
 	const struct lpi_fsck_at at =
 		at_of(links, LP_FSCK_PARENT, shard, (struct lp_ino){node->ino});
-	bool is_root = node->ino == LP_INO_ROOT.nr;
 	if (node->type != LP_INODE_TYPE_DIR)
 		return;
-	if (is_root ? node->names > 0 : node->names > 1)
+	if (is_root(node) ? node->names > 0 : node->names > 1)
 		lpi_fsck_found(links->fsck, &at, "a directory with %u names", node->names);
 	else if (node->is_misplaced)
 		lpi_fsck_found(links->fsck, &at,
@@ -261,15 +406,16 @@ static void judge_place(struct links *links, const struct lpi_fsck_shard *shard,
 			       (unsigned long long)node->parent);
 }
 
-static int judge(struct links *links, const struct lpi_fsck_node *node)
+static int judge(struct links *links, struct lpi_fsck_node *node)
 {
 	struct lpi_fsck_shard *shard =
 		&links->fsck->shards[lp_ino_shard((struct lp_ino){node->ino})];
 	if (!node->is_sound)
 		return 0;
 	judge_place(links, shard, node);
-	if (node->names == 0 && node->ino != LP_INO_ROOT.nr)
+	if (node->names == 0 && !is_root(node))
 		return judge_nameless(links, shard, node);
+	follow_up(links, node);
 	int err = judge_mark(links, shard, node);
 	return err == 0 ? judge_nlink(links, shard, node) : err;
 }

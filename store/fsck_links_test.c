@@ -117,6 +117,24 @@ static void test_fragments_that_stay(void **state)
 	lpi_rig_fini(&rig);
 }
 
+/* Of a directory that is not there, on a shard that has no entries of it: it goes. One with entries
+ * stays. */
+static void forgotten_fragment(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_fragment(on, 77, 0, 0, 4);
+	lpi_rig_put_fragment(on, 78, 1, 1, 4);
+	lpi_rig_put_entry(on, 78, "x", 7, LP_INODE_TYPE_FILE, 1);
+	change_nlink(on, 7, 3);
+}
+
+static void test_forgotten_fragment(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, forgotten_fragment);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_ENTRY, 77, true}, {LP_FSCK_ENTRY, 78, false});
+	lpi_rig_fini(&rig);
+}
+
 /* --- Links ------------------------------------------------------------------------------------ */
 
 static void wrong_links(struct lpi_fsck_rig *on)
@@ -230,6 +248,66 @@ static void elsewhere(struct lpi_fsck_rig *on)
 	remove_entry(on, 1, "s");
 	lpi_rig_put_fragment(on, 1, 2, 2, 4);
 	change_nlink(on, 1, 3);
+}
+
+/* A directory in another one, each with its entry, its parent and its count as they should be. */
+static void put_dir(struct lpi_fsck_rig *on, uint64_t nr, uint64_t parent, const char *name,
+		    uint32_t nlink)
+{
+	struct lp_inode inode =
+		lpi_rig_inode(nr, LP_INODE_TYPE_DIR, parent, parent == nr ? NULL : name, nlink);
+	lpi_rig_put_inode(on, &inode);
+	if (name == NULL)
+		return;
+	lpi_rig_put_entry(on, parent, name, nr, LP_INODE_TYPE_DIR, 1);
+	lpi_rig_put_fragment(on, parent, 1, strlen(name), 2);
+}
+
+/* 20 -> 21 -> 22 -> 20, and 23 in 20's loop by way of 24; and a loop of one. */
+static void loops(struct lpi_fsck_rig *on)
+{
+	put_dir(on, 20, 21, "a", 3);
+	put_dir(on, 21, 22, "b", 3);
+	put_dir(on, 22, 20, "c", 3);
+	put_dir(on, 23, 24, "d", 2);
+	put_dir(on, 24, 22, "e", 3);
+	lpi_rig_put_entry(on, 22, "b", 21, LP_INODE_TYPE_DIR, 2);
+	lpi_rig_put_fragment(on, 22, 2, 2, 3);
+	change_nlink(on, 22, 4);
+	put_dir(on, 30, 30, "self", 3);
+}
+
+/* Directories without end, and a deep one that ends. */
+static void test_loops(void **state)
+{
+	(void)state;
+	for (int small = 0; small < 2; small++) {
+		lpi_rig_damage(&rig, loops);
+		rig.names_bytes_max = small != 0 ? 1 : 0; /* the smallest: several rounds */
+		LPI_RIG_EXPECT(&rig, {LP_FSCK_LOOP, 20, false}, {LP_FSCK_LOOP, 30, false});
+		lpi_rig_fini(&rig);
+	}
+}
+
+#define DEEP 300u
+
+static void deep(struct lpi_fsck_rig *on)
+{
+	for (uint64_t nr = 100; nr < 100 + DEEP; nr++)
+		put_dir(on, nr, nr == 100 ? 100 : nr - 1, nr == 100 ? NULL : "d",
+			nr == 99 + DEEP ? 2 : 3);
+}
+
+/* A store without a namespace has a root of its own: its own parent, and without a name. */
+static void test_other_root(void **state)
+{
+	(void)state;
+	for (int small = 0; small < 2; small++) {
+		lpi_rig_damage(&rig, deep);
+		rig.names_bytes_max = small != 0 ? 1 : 0;
+		lpi_rig_expect(&rig, NULL, 0);
+		lpi_rig_fini(&rig);
+	}
 }
 
 static void lost_directory(struct lpi_fsck_rig *on)
@@ -359,7 +437,8 @@ int main(void)
 		cmocka_unit_test(test_nlink),       cmocka_unit_test(test_two_shards),
 		cmocka_unit_test(test_marks),       cmocka_unit_test(test_entries),
 		cmocka_unit_test(test_transaction), cmocka_unit_test(test_bad_entry),
-		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_loops),       cmocka_unit_test(test_other_root),
+		cmocka_unit_test(test_table),       cmocka_unit_test(test_forgotten_fragment),
 	};
 	return lp_test_main(tests, "store/fsck_links");
 }

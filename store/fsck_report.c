@@ -33,6 +33,7 @@ static const char *const kind_names[LP_FSCK_KIND_CNT] = {
 	[LP_FSCK_ENTRY] = "entry",
 	[LP_FSCK_ENTRY_TYPE] = "entry-type",
 	[LP_FSCK_PARENT] = "parent",
+	[LP_FSCK_LOOP] = "loop",
 	[LP_FSCK_NLINK] = "nlink",
 	[LP_FSCK_UNREACHABLE] = "unreachable",
 	[LP_FSCK_ORPHAN] = "orphan",

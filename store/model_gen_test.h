@@ -140,9 +140,13 @@ static inline uint64_t lpi_gen_file(struct lpi_gen *gen)
 	return lpi_gen_any_ino(gen);
 }
 
-/* Fixed numbers, of this shard and of another; their inodes are not here. */
+/* Fixed numbers, of this shard and of another, whose inodes are not here; or one that is. */
 static inline uint64_t lpi_gen_dir(struct lpi_gen *gen)
 {
+	uint64_t nr = lpi_gen_any_ino(gen);
+	const struct lpi_gen_inode *inode = lpi_gen_find(gen, nr);
+	if (inode != NULL && inode->type == LP_INODE_TYPE_DIR)
+		return nr;
 	uint32_t shard = (gen->options.shard_idx + (uint32_t)lpi_gen_below(gen, 2)) % LP_SHARDS_MAX;
 	return lp_ino_make(shard, 10 + lpi_gen_below(gen, LPI_GEN_DIRS)).nr;
 }
@@ -372,6 +376,7 @@ static inline void lpi_gen_change(struct lpi_gen *gen, enum lp_change_type type,
 		lpi_gen_data(gen, ret);
 	} else if (type == LP_GUARD_EMPTY || type == LP_CHANGE_DIR) {
 		ret->ino = lpi_gen_chance(gen, 1, 2) ? lpi_gen_empty_dir(gen) : lpi_gen_dir(gen);
+		ret->drop = lpi_gen_chance(gen, 1, 5);
 		ret->seal = lpi_gen_chance(gen, 1, 4);
 		ret->unseal = !ret->seal && lpi_gen_chance(gen, 1, 2);
 	} else if (lpi_change_is_entry(type) || lpi_change_is_xattr(type) ||
@@ -441,6 +446,8 @@ static inline bool lpi_gen_collide(const struct lpi_plan_change *a, const struct
 	if (a->ino != b->ino)
 		return false;
 	if (a->type == LP_CHANGE_REMOVE || b->type == LP_CHANGE_REMOVE)
+		return true;
+	if (a->type == LP_CHANGE_DIR && a->drop)
 		return true;
 	bool is_same_kind = (lpi_change_is_entry(a->type) && lpi_change_is_entry(b->type)) ||
 			    (lpi_change_is_xattr(a->type) && lpi_change_is_xattr(b->type));

@@ -8,6 +8,7 @@
 
 #include "base/endian.h"
 #include "store/store_test.h"
+#include "store/values.h"
 
 #define LPI_PLAN_CHANGES_MAX  8u
 #define LPI_PLAN_ABSENT       UINT32_MAX
@@ -34,6 +35,7 @@ struct lpi_plan_change {
 	uint8_t path;
 	bool seal;
 	bool unseal;
+	bool drop;
 };
 
 struct lpi_plan {
@@ -207,10 +209,30 @@ static inline void lpi_plan_op_fini(struct lpi_plan_op *op)
 	free(op->buf);
 }
 
+/* U takes nothing else. */
+static inline struct lp_bytes lpi_plan_mark(uint32_t seed, struct lp_bytes name, uint8_t **ret)
+{
+	const struct lp_unfinished_value value = {.kind = seed % 2 == 0 ? LP_UNFINISHED_KIND_ORPHAN
+									: LP_UNFINISHED_KIND_UPLOAD,
+						  .since_ns = seed};
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED,
+		      (struct lp_ino){lp_get_be64((const uint8_t *)name.data + 1)});
+	*ret = malloc(LP_UNFINISHED_VALUE_SIZE);
+	assert_non_null(*ret);
+	lp_unfinished_write(&value, &key, *ret);
+	return (struct lp_bytes){*ret, LP_UNFINISHED_VALUE_SIZE};
+}
+
 static inline struct lp_bytes lpi_plan_value(const struct lpi_plan_change *plan, uint8_t **ret)
 {
 	if (plan->value_len == LPI_PLAN_ABSENT)
 		return (struct lp_bytes){NULL, 0};
+	if (plan->type == LP_CHANGE_RECORD) {
+		struct lp_bytes name = lpi_plan_record_name(plan->name_idx);
+		if (*(const char *)name.data == LP_KEY_SPACE_UNFINISHED)
+			return lpi_plan_mark(plan->seed, name, ret);
+	}
 	*ret = malloc(plan->value_len + 1U);
 	assert_non_null(*ret);
 	lpi_plan_fill(plan->seed, *ret, plan->value_len);
@@ -288,6 +310,8 @@ static inline bool lpi_plan_change(const struct lpi_plan_change *plan, struct lp
 		change->clone.length = plan->length;
 	} else if (lpi_change_is_data(type)) {
 		return lpi_plan_data(plan, op, idx, bufs);
+	} else if (type == LP_CHANGE_DIR && plan->drop) {
+		change->dir.drop = true;
 	} else if (type == LP_CHANGE_DIR) {
 		change->dir.mtime_ns = (int64_t)(plan->seed % 3) * plan->seed;
 		change->dir.ctime_ns = (int64_t)(plan->seed % 2) * plan->seed;
@@ -461,11 +485,16 @@ static inline void lpi_touches_of_change(struct lpi_touches *set,
 		lpi_touches_add_entries(set, change->ino, true);
 	} else if (type == LP_CHANGE_DIR) {
 		lpi_touches_add(set, LPI_TOUCH_FRAGMENT, change->ino, 0);
-		lpi_touches_add_entries(set, change->ino, change->seal || change->unseal);
+		lpi_touches_add_entries(set, change->ino,
+					change->seal || change->unseal || change->drop);
 	} else {
 		lpi_touches_add_inode(set, change->ino, !lpi_change_is_guard(type));
 		if (type == LP_CHANGE_CLONE)
 			lpi_touches_add_inode(set, change->other, false);
+		if (type == LP_CHANGE_REMOVE) { /* with its fragment, if it is a directory */
+			lpi_touches_add(set, LPI_TOUCH_FRAGMENT, change->ino, 0);
+			lpi_touches_add_entries(set, change->ino, true);
+		}
 	}
 }
 

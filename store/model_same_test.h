@@ -423,6 +423,15 @@ static inline bool lpi_same_target(const struct lpi_hand *a, const struct lpi_ha
 	return lpi_same_query(a, b, &plan, diff);
 }
 
+static inline bool lpi_same_dir(const struct lpi_hand *a, const struct lpi_hand *b, uint64_t nr,
+				struct lpi_diff *diff)
+{
+	const struct lpi_plan plan = {.opcode = LP_STORE_DIR, .ino = nr};
+	const struct lp_bytes none = {NULL, 0};
+	return lpi_same_query(a, b, &plan, diff) &&
+	       lpi_same_space(a, b, LP_STORE_ENTRIES, nr, none, diff);
+}
+
 /* Also that neither has it. */
 static inline bool lpi_same_inode(const struct lpi_hand *a, const struct lpi_hand *b, uint64_t nr,
 				  struct lpi_diff *diff)
@@ -444,15 +453,6 @@ static inline bool lpi_same_inode(const struct lpi_hand *a, const struct lpi_han
 		return false;
 	return lpi_same_space(a, b, LP_STORE_XATTRS, nr, none, diff) &&
 	       lpi_same_space(a, b, LP_STORE_OMAP, nr, none, diff);
-}
-
-static inline bool lpi_same_dir(const struct lpi_hand *a, const struct lpi_hand *b, uint64_t nr,
-				struct lpi_diff *diff)
-{
-	const struct lpi_plan plan = {.opcode = LP_STORE_DIR, .ino = nr};
-	const struct lp_bytes none = {NULL, 0};
-	return lpi_same_query(a, b, &plan, diff) &&
-	       lpi_same_space(a, b, LP_STORE_ENTRIES, nr, none, diff);
 }
 
 static inline bool lpi_same_record(const struct lpi_hand *a, const struct lpi_hand *b,

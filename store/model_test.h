@@ -495,7 +495,8 @@ static inline bool lpi_same_all(const struct lpi_hand *a, const struct lpi_gen *
 	if (!lpi_same_space(a, b, LP_STORE_INODES, 0, none, diff))
 		return false;
 	for (uint32_t i = 0; i < gen->inode_cnt; i++)
-		if (!lpi_same_inode(a, b, gen->inodes[i].nr, diff))
+		if (!lpi_same_inode(a, b, gen->inodes[i].nr, diff) ||
+		    !lpi_same_dir(a, b, gen->inodes[i].nr, diff))
 			return false;
 	for (unsigned i = 0; i < 2 * LPI_GEN_DIRS; i++)
 		if (!lpi_same_dir(a, b, lpi_gen_dir_nr(gen, i), diff))

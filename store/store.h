@@ -123,8 +123,9 @@ enum lp_change_type {
 	LP_CHANGE_CREATE, /* from attrs (not size, blocks, version); -EEXIST */
 	LP_CHANGE_SET,    /* the attrs in mask */
 	LP_CHANGE_LINK,   /* nlink += delta; -EOVERFLOW below 0 or above UINT32_MAX */
-	/* With data, xattrs and omap. Space of a large one is freed in the background, step by
-	 * step, also after a crash (rule S6). -EINVAL in a transaction that makes or writes it. */
+	/* With data, xattrs and omap; a directory with its fragment here, which must be empty:
+	 * -ENOTEMPTY. Space of a large one is freed in the background, step by step, also after a
+	 * crash (rule S6). -EINVAL in a transaction that makes or writes it. */
 	LP_CHANGE_REMOVE,
 
 	/* The data of a file: at most one of these in a transaction. -EISDIR, -EINVAL when the
@@ -151,9 +152,20 @@ enum lp_change_type {
 	/* ino is the directory; the inode itself need not be on this shard. Sealed: -ENOENT. */
 	LP_CHANGE_ENTRY_SET,    /* new, or leads to another inode and keeps its insertion */
 	LP_CHANGE_ENTRY_REMOVE, /* -ENOENT */
-	LP_CHANGE_DIR,          /* this shard's fragment of it: times, seal: -ENOTEMPTY */
+	/* This shard's fragment of it: its times; sealed or not; or dropped, so that nothing is
+	 * left of it. Sealing and dropping need it empty: -ENOTEMPTY. A seal goes with what is
+	 * dropped, so whoever drops sees to it that no entry is under way any more: one that comes
+	 * later makes a new fragment, whose insertions begin again. In the transaction itself only
+	 * another drop may follow, or the removal of the directory: else -EINVAL. */
+	LP_CHANGE_DIR,
 	/* A key of the spaces T, U, or S, whole and as it is; value absent removes it. Those of S
-	 * that the store keeps for itself are -EINVAL. */
+	 * that the store keeps for itself are -EINVAL.
+	 * U ino marks an inode: as an orphan or upload, as store/values.h writes it and nothing
+	 * else: -EINVAL. The store puts marks of its own there while it frees the space of a large
+	 * file; a change of the mark waits until that has ended. An inode without links then is an
+	 * orphan; so whoever collects those after a start takes every mark of one for that of an
+	 * orphan. REMOVE takes the mark of an inode without links along. -EINVAL in a transaction
+	 * that removes or truncates the inode. */
 	LP_CHANGE_RECORD,
 	LP_CHANGE_CNT
 };
@@ -204,6 +216,7 @@ struct lp_change {
 			int64_t ctime_ns;
 			bool seal;
 			bool unseal;
+			bool drop; /* with nothing else */
 		} dir;
 	};
 };

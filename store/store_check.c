@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/values.h"
 
 /* --- Parts ------------------------------------------------------------------------------------ */
 
@@ -77,6 +78,17 @@ static int check_record_change(struct lp_bytes name)
 static int check_value(struct lp_bytes value)
 {
 	return check_bytes(value, LP_STORE_VALUE_MAX);
+}
+
+/* What is put under U is what the store finds there when it is opened. */
+static int check_mark(const struct lp_change *change)
+{
+	struct lp_bytes value = change->named.value;
+	struct lp_key key;
+	if (lpi_change_mark_of(change).nr == 0 || is_absent(value))
+		return 0;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, lpi_change_mark_of(change));
+	return lp_unfinished_is_mark(value.data, value.len, &key) ? 0 : -EINVAL;
 }
 
 static int check_present_value(struct lp_bytes value)
@@ -251,6 +263,21 @@ static int check_named(const struct lp_change *change, int name_err, bool has_va
 			 : check_value(change->named.value);
 }
 
+static int check_record_value(const struct lp_change *change)
+{
+	int err = check_named(change, check_record_change(change->named.name), false);
+	return err == 0 ? check_mark(change) : err;
+}
+
+static int check_dir(const struct lp_change *change)
+{
+	if (change->dir.seal && change->dir.unseal)
+		return -EINVAL;
+	bool does_more = change->dir.seal || change->dir.unseal || change->dir.mtime_ns != 0 ||
+			 change->dir.ctime_ns != 0;
+	return change->dir.drop && does_more ? -EINVAL : 0;
+}
+
 static int check_change(const struct lp_change *change)
 {
 	struct lp_bytes name = change->named.name; /* looked at where there is one */
@@ -273,7 +300,7 @@ static int check_change(const struct lp_change *change)
 	case LP_GUARD_NO_RECORD:
 		return check_named(change, check_record_key(name), false);
 	case LP_CHANGE_RECORD:
-		return check_named(change, check_record_change(name), false);
+		return check_record_value(change);
 	case LP_CHANGE_CREATE:
 		return check_create(change);
 	case LP_CHANGE_SET:
@@ -296,7 +323,7 @@ static int check_change(const struct lp_change *change)
 	case LP_CHANGE_ENTRY_SET:
 		return check_entry_set(change);
 	case LP_CHANGE_DIR:
-		return change->dir.seal && change->dir.unseal ? -EINVAL : 0;
+		return check_dir(change);
 	case LP_CHANGE_CNT:
 		break;
 	}
@@ -346,6 +373,9 @@ static bool touch_change(struct touched_set *set, const struct lp_change *change
 	const struct lp_bytes none = {NULL, 0};
 	struct lp_bytes name = change->named.name;
 	enum lp_change_type type = change->type;
+	if (type == LP_CHANGE_RECORD && lpi_change_mark_of(change).nr != 0 &&
+	    !touch(set, TOUCHED_INO, lpi_change_mark_of(change), none))
+		return false;
 	if (type == LP_GUARD_RECORD || type == LP_GUARD_NO_RECORD || type == LP_CHANGE_RECORD)
 		return touch(set, TOUCHED_RECORD, (struct lp_ino){0}, name);
 	if (!touch(set, TOUCHED_INO, change->ino, none))
@@ -418,12 +448,24 @@ static bool is_same_name(const struct lp_change *a, const struct lp_change *b)
 	       memcmp(a->named.name.data, b->named.name.data, a->named.name.len) == 0;
 }
 
-/* What is removed is not made or written by the same transaction, and an entry or xattr is changed
- * once. */
+/* Where the store may put a mark of its own. */
+static bool is_marked(const struct lp_change *change, const struct lp_change *mark)
+{
+	bool may_mark = change->type == LP_CHANGE_REMOVE || change->type == LP_CHANGE_TRUNCATE;
+	return may_mark && change->ino.nr == lpi_change_mark_of(mark).nr;
+}
+
+/* What is removed is not made or written by the same transaction, a fragment that was dropped not
+ * made again, and an entry or xattr is changed once. a comes before b. */
 static bool is_in_conflict(const struct lp_change *a, const struct lp_change *b)
 {
+	if (is_marked(a, b) || is_marked(b, a))
+		return true;
 	if (a->ino.nr != b->ino.nr)
 		return false;
+	bool makes_fragment = b->type == LP_CHANGE_ENTRY_SET || b->type == LP_CHANGE_DIR;
+	if (lpi_change_drops(a) && makes_fragment && !lpi_change_drops(b))
+		return true;
 	if (a->type == LP_CHANGE_REMOVE || b->type == LP_CHANGE_REMOVE) {
 		enum lp_change_type other = a->type == LP_CHANGE_REMOVE ? b->type : a->type;
 		return other == LP_CHANGE_CREATE || lpi_change_is_data(other);

@@ -10,6 +10,7 @@
 #include "base/crc32c.h"
 #include "base/prng.h"
 #include "store/store_impl.h"
+#include "store/values.h"
 
 #define INO                                                                                        \
 	{                                                                                          \
@@ -274,6 +275,11 @@ static const struct change_case named_cases[] = {
 	{0, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.seal = true}}},
 	{-EINVAL, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.seal = true, .unseal = true}}},
 	{-EINVAL, {.type = LP_CHANGE_DIR, .dir = {.seal = true}}},
+	{0, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.drop = true}}},
+	{-EINVAL, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.drop = true, .seal = true}}},
+	{-EINVAL, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.drop = true, .unseal = true}}},
+	{-EINVAL, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.drop = true, .mtime_ns = 1}}},
+	{-EINVAL, {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.drop = true, .ctime_ns = 1}}},
 };
 
 static int check_changes(const struct lp_change *changes, uint32_t cnt, uint32_t *ret_failed_idx)
@@ -363,6 +369,81 @@ static void test_order(void **state)
 	expect_txn(-EINVAL, bad_last, 3, 2);
 	expect_txn(-EINVAL, right, 0, 0);
 	expect_txn(-EINVAL, NULL, 1, 1);
+}
+
+static struct lp_change mark_change(const struct lp_key *key, const uint8_t *value, uint32_t len)
+{
+	return (struct lp_change){
+		.type = LP_CHANGE_RECORD,
+		.named = {.name = {key->bytes, (uint32_t)key->len}, .value = {value, len}}};
+}
+
+/* Marks of others than the store itself, readable, and not beside what makes the store put one
+ * (rule S6). */
+static void test_marks(void **state)
+{
+	(void)state;
+	static const uint8_t kinds[] = {LP_UNFINISHED_KIND_ORPHAN, LP_UNFINISHED_KIND_UPLOAD,
+					LP_UNFINISHED_KIND_TRIM, LP_UNFINISHED_KIND_REMOVAL};
+	uint8_t value[LP_UNFINISHED_VALUE_SIZE] = {0};
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, (struct lp_ino)INO);
+	uint64_t recorded = lp_corruption_count();
+	const struct lp_change empty = mark_change(&key, value, sizeof(value));
+	expect_txn(-EINVAL, &empty, 1, 0);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(kinds); i++) {
+		const struct lp_unfinished_value what = {.kind = kinds[i]};
+		lp_unfinished_write(&what, &key, value);
+		const struct lp_change put = mark_change(&key, value, sizeof(value));
+		expect_txn(i < 2 ? 0 : -EINVAL, &put, 1, i < 2 ? 1 : 0);
+		const struct lp_change cut = mark_change(&key, value, sizeof(value) - 1);
+		expect_txn(-EINVAL, &cut, 1, 0);
+		value[sizeof(value) - 1] ^= 1;
+		expect_txn(-EINVAL, &put, 1, 0);
+	}
+	assert_int_equal(lp_corruption_count(), recorded);
+	const struct lp_change gone = {.type = LP_CHANGE_REMOVE, .ino = INO};
+	const struct lp_change trunc = RANGE(LP_CHANGE_TRUNCATE, 0, 0);
+	const struct lp_change punch = RANGE(LP_CHANGE_PUNCH, 0, 1);
+	const struct lp_change unmark = mark_change(&key, NULL, 0);
+	const struct lp_change *const with[] = {&gone, &trunc, &punch};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(with); i++) {
+		const struct lp_change before[] = {unmark, *with[i]};
+		const struct lp_change after[] = {*with[i], unmark};
+		bool is_ok = with[i] == &punch;
+		expect_txn(is_ok ? 0 : -EINVAL, before, 2, is_ok ? 2 : 1);
+		expect_txn(is_ok ? 0 : -EINVAL, after, 2, is_ok ? 2 : 1);
+	}
+}
+
+/* A fragment that was dropped is not made again by the same transaction. */
+static void test_drop(void **state)
+{
+	(void)state;
+	const struct lp_change drop = {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.drop = true}};
+	const struct lp_change gone = {.type = LP_CHANGE_REMOVE, .ino = INO};
+	const struct lp_change seal = {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.seal = true}};
+	const struct lp_change times = {.type = LP_CHANGE_DIR, .ino = INO, .dir = {.mtime_ns = 1}};
+	const struct lp_change set = NAMED(LP_CHANGE_ENTRY_SET, .name = BYTES("x"), .target = {9},
+					   .target_type = LP_INODE_TYPE_FILE);
+	const struct lp_change unset = NAMED(LP_CHANGE_ENTRY_REMOVE, .name = BYTES("x"));
+	const struct lp_change *const drops[] = {&drop, &gone};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(drops); i++) {
+		const struct lp_change first[] = {seal, unset, times, *drops[i], drop};
+		const struct lp_change sealed[] = {*drops[i], seal};
+		const struct lp_change timed[] = {*drops[i], times};
+		const struct lp_change filled[] = {*drops[i], set};
+		const struct lp_change cleared[] = {set, *drops[i], unset};
+		expect_txn(0, first, 5, 5);
+		expect_txn(-EINVAL, sealed, 2, 1);
+		expect_txn(-EINVAL, timed, 2, 1);
+		expect_txn(-EINVAL, filled, 2, 1);
+		expect_txn(-EINVAL, cleared, 3, 2);
+		expect_txn(0, cleared, 2, 2);
+	}
+	struct lp_change other[] = {drop, set};
+	other[1].ino.nr++;
+	expect_txn(0, other, 2, 2);
 }
 
 /* What the store keeps for itself may be looked at, and not be changed. */
@@ -707,7 +788,8 @@ int main(void)
 		cmocka_unit_test(test_ack),         cmocka_unit_test(test_set_by_type),
 		cmocka_unit_test(test_operations),  cmocka_unit_test(test_results_are_cleared),
 		cmocka_unit_test(test_lists),       cmocka_unit_test(test_empty_list),
-		cmocka_unit_test(test_recut),
+		cmocka_unit_test(test_recut),       cmocka_unit_test(test_drop),
+		cmocka_unit_test(test_marks),
 	};
 	return lp_test_main(tests, "store/store_check");
 }

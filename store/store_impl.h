@@ -7,6 +7,8 @@
 #ifndef LP_STORE_STORE_IMPL_H
 #define LP_STORE_STORE_IMPL_H
 
+#include "base/endian.h"
+#include "store/keys.h"
 #include "store/store.h"
 
 struct lpi_store_calls {
@@ -50,6 +52,22 @@ static inline bool lpi_change_is_data(enum lp_change_type type)
 static inline bool lpi_change_is_inode(enum lp_change_type type)
 {
 	return type >= LP_CHANGE_CREATE && type <= LP_CHANGE_OMAP_REMOVE;
+}
+
+/* The inode whose mark, U ino, a change of a record is about; nr 0: none. */
+static inline struct lp_ino lpi_change_mark_of(const struct lp_change *change)
+{
+	const uint8_t *name = change->named.name.data;
+	if (change->type != LP_CHANGE_RECORD || name[0] != LP_KEY_SPACE_UNFINISHED)
+		return (struct lp_ino){0};
+	return (struct lp_ino){lp_get_be64(name + 1)};
+}
+
+/* Nothing is left of this shard's fragment of the directory `ino`, if that is one. */
+static inline bool lpi_change_drops(const struct lp_change *change)
+{
+	return change->type == LP_CHANGE_REMOVE ||
+	       (change->type == LP_CHANGE_DIR && change->dir.drop);
 }
 
 /* How many pieces the grid of blocks cuts from a range: one crc each. */

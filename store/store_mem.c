@@ -126,6 +126,16 @@ struct lpi_mem_dir *lpi_mem_dir_make(struct lpi_mem_store *store, struct lp_ino 
 	return dir;
 }
 
+void lpi_mem_dir_drop(struct lpi_mem_store *store, struct lp_ino ino)
+{
+	struct lpi_mem_dir *dir = lpi_mem_dir_find(store, ino);
+	if (dir == NULL)
+		return;
+	LP_ASSERT(dir->entries_cnt == 0);
+	lpi_mem_table_remove(&store->dirs, &dir->id);
+	free(dir);
+}
+
 static void read_dir(const struct lpi_mem_store *store, struct lp_store_op *op)
 {
 	const struct lpi_mem_dir *dir = lpi_mem_dir_find(store, op->dir.ino);

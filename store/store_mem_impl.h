@@ -231,6 +231,8 @@ void lpi_mem_inode_attrs(const struct lpi_mem_inode *inode, struct lp_attrs *ret
 struct lpi_mem_dir *lpi_mem_dir_find(const struct lpi_mem_store *store, struct lp_ino ino);
 /* Finds or makes. NULL: no memory. */
 struct lpi_mem_dir *lpi_mem_dir_make(struct lpi_mem_store *store, struct lp_ino ino);
+/* It has no entries; there may be none. */
+void lpi_mem_dir_drop(struct lpi_mem_store *store, struct lp_ino ino);
 
 int lpi_mem_txn(struct lpi_mem_store *store, struct lp_store_op *op) LP_MUST_CHECK;
 

@@ -5,6 +5,7 @@
  * combinations of bounds, held against a walk over all names. */
 #include "base/endian.h"
 #include "store/store_test.h"
+#include "store/values.h"
 
 static const struct lp_ino file = {101};
 static const struct lp_ino dir = {102};
@@ -397,6 +398,70 @@ static void test_fragments(void **state)
 	assert_false(op.dir.is_sealed);
 	assert_int_equal(op.dir.entries_cnt, 1);
 	assert_int_equal(op.dir.ctime_ns, 6);
+	lpi_mem_rig_fini(&rig);
+}
+
+/* The mark of what has no links goes with it. */
+static void test_mark_goes(void **state)
+{
+	(void)state;
+	struct lpi_mem_rig rig;
+	setup(&rig);
+	const struct lpi_hand *hand = &rig.hand;
+	const struct lp_unfinished_value orphan = {.kind = LP_UNFINISHED_KIND_ORPHAN};
+	uint8_t value[LP_UNFINISHED_VALUE_SIZE];
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, file);
+	lp_unfinished_write(&orphan, &key, value);
+	const struct lp_bytes name = {key.bytes, (uint32_t)key.len};
+	const struct lp_bytes bytes = {value, sizeof(value)};
+	const struct lp_attrs none_left = {.nlink = 0};
+	const struct lp_change unlink = {.type = LP_CHANGE_SET,
+					 .ino = file,
+					 .inode = {.attrs = &none_left, .mask = LP_ATTR_NLINK}};
+	const struct lp_change changes[] = {unlink, named(LP_CHANGE_RECORD, none, name, bytes)};
+	lp_test_ok(lpi_hand_txn(hand, changes, 2));
+	assert_int_equal(lpi_hand_get(hand, LP_STORE_RECORDS, none, name, value, sizeof(value)),
+			 sizeof(value));
+	lp_test_ok(lpi_hand_change(hand, plain(LP_CHANGE_REMOVE, file)));
+	assert_int_equal(lpi_hand_get(hand, LP_STORE_RECORDS, none, name, value, sizeof(value)),
+			 -ENOENT);
+	lpi_mem_rig_fini(&rig);
+}
+
+/* The fragment goes, with its seal and its numbers, when it is empty. */
+static void test_dropped(void **state)
+{
+	(void)state;
+	struct lpi_mem_rig rig;
+	setup(&rig);
+	const struct lpi_hand *hand = &rig.hand;
+	const struct lp_ino away = {lp_ino_make(9, 9).nr};
+	const struct lp_ino dirs[] = {dir, away}; /* whose inode is here, and is not */
+	const struct lp_change drops[] = {
+		plain(LP_CHANGE_REMOVE, dir),
+		{.type = LP_CHANGE_DIR, .ino = away, .dir = {.drop = true}}};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(dirs); i++) {
+		lp_test_ok(lpi_hand_change(hand, entry(LP_CHANGE_ENTRY_SET, dirs[i], "x", 7)));
+		lp_test_err(-ENOTEMPTY, lpi_hand_change(hand, drops[i]));
+		assert_int_equal(dir_of(hand, dirs[i]).dir.entries_cnt, 1);
+		const struct lp_change too_late[] = {
+			drops[i], entry(LP_CHANGE_ENTRY_REMOVE, dirs[i], "x", 0)};
+		lp_test_err(-ENOTEMPTY, lpi_hand_txn(hand, too_late, 2));
+		const struct lp_change all[] = {entry(LP_CHANGE_ENTRY_REMOVE, dirs[i], "x", 0),
+						{.type = LP_CHANGE_DIR,
+						 .ino = dirs[i],
+						 .dir = {.seal = true, .mtime_ns = 5}},
+						drops[i]};
+		lp_test_ok(lpi_hand_txn(hand, all, 3));
+		struct lp_store_op op = dir_of(hand, dirs[i]);
+		assert_false(op.dir.is_sealed);
+		assert_int_equal(op.dir.mtime_ns, 0);
+	}
+	/* None is as good as an empty one; and it may begin again. */
+	lp_test_ok(lpi_hand_change(hand, drops[1]));
+	lp_test_ok(lpi_hand_change(hand, entry(LP_CHANGE_ENTRY_SET, away, "x", 7)));
+	assert_int_equal(dir_of(hand, away).dir.entries_cnt, 1);
 	lpi_mem_rig_fini(&rig);
 }
 
@@ -805,6 +870,8 @@ int main(void)
 		cmocka_unit_test(test_guards_come_first),
 		cmocka_unit_test(test_entries),
 		cmocka_unit_test(test_fragments),
+		cmocka_unit_test(test_dropped),
+		cmocka_unit_test(test_mark_goes),
 		cmocka_unit_test(test_small_things),
 		cmocka_unit_test(test_all_or_nothing),
 		cmocka_unit_test(test_removed_within),

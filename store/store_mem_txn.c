@@ -202,6 +202,17 @@ static int prepare_data(struct lpi_mem_store *store, const struct lp_store_op *o
 	return lpi_mem_data_prepare(store, change, store->steps[idx].inode, src);
 }
 
+/* With what is left of its fragment here. */
+static int prepare_remove(struct lpi_mem_store *store, uint32_t idx,
+			  const struct lpi_mem_inode *inode)
+{
+	struct lpi_mem_dir *dir = lpi_mem_dir_find(store, (struct lp_ino){inode->id.nr});
+	if (inode->attrs.type != LP_INODE_TYPE_DIR || dir == NULL)
+		return 0;
+	store->steps[idx].dir = dir;
+	return entries_before(store, idx, dir) > 0 ? -ENOTEMPTY : 0;
+}
+
 /* A change to an inode that is there. */
 static int prepare_inode(struct lpi_mem_store *store, const struct lp_store_op *op, uint32_t idx)
 {
@@ -216,6 +227,8 @@ static int prepare_inode(struct lpi_mem_store *store, const struct lp_store_op *
 		return lpi_store_check_set(change, inode->attrs.type);
 	if (change->type == LP_CHANGE_LINK)
 		return prepare_link(op, idx, inode);
+	if (change->type == LP_CHANGE_REMOVE)
+		return prepare_remove(store, idx, inode);
 	if (change->type == LP_CHANGE_XATTR_SET || change->type == LP_CHANGE_OMAP_SET)
 		return prepare_item(store, change, idx);
 	if (change->type == LP_CHANGE_XATTR_REMOVE &&
@@ -250,7 +263,8 @@ static int prepare_dir(struct lpi_mem_store *store, const struct lp_store_op *op
 	store->steps[idx].dir = dir;
 	if (change->type != LP_CHANGE_DIR)
 		return prepare_entry(store, op, idx, dir);
-	return change->dir.seal && entries_before(store, idx, dir) > 0 ? -ENOTEMPTY : 0;
+	bool must_be_empty = change->dir.seal || change->dir.drop;
+	return must_be_empty && entries_before(store, idx, dir) > 0 ? -ENOTEMPTY : 0;
 }
 
 static int prepare(struct lpi_mem_store *store, const struct lp_store_op *op, uint32_t idx)
@@ -314,8 +328,21 @@ static void apply_create(struct lpi_mem_store *store, struct lpi_mem_inode *inod
 		store->next_ino = ino.nr + 1;
 }
 
+static void remove_mark(struct lpi_mem_store *store, uint64_t nr)
+{
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, (struct lp_ino){nr});
+	const struct lp_bytes name = {key.bytes, (uint32_t)key.len};
+	if (lpi_mem_item_find(&store->records, name) != NULL)
+		lpi_mem_item_remove(&store->records, name);
+}
+
 static void apply_remove(struct lpi_mem_store *store, struct lpi_mem_inode *inode)
 {
+	if (inode->attrs.nlink == 0)
+		remove_mark(store, inode->id.nr);
+	if (inode->attrs.type == LP_INODE_TYPE_DIR)
+		lpi_mem_dir_drop(store, (struct lp_ino){inode->id.nr});
 	lpi_mem_table_remove(&store->inodes, &inode->id);
 	lpi_mem_inodes_remove(&store->inodes_by_nr, inode);
 	lpi_mem_inode_free(inode);
@@ -386,6 +413,8 @@ static void apply(struct lpi_mem_store *store, const struct lp_change *change,
 		apply_inode(store, change, step);
 	else if (change->type == LP_CHANGE_RECORD)
 		apply_record(store, change, step);
+	else if (lpi_change_drops(change))
+		lpi_mem_dir_drop(store, change->ino);
 	else if (!lpi_change_is_guard(change->type))
 		apply_dir(change, step);
 }

@@ -11,7 +11,7 @@
 #define SEEDS       LPI_MODEL_DEPTH_MAX
 #define STEPS       400
 #define WRONG_SEEDS 2
-#define WRONG_STEPS 1500
+#define WRONG_STEPS 4000
 #define SHARD       3
 #define BUFS_BYTES  (UINT64_C(16) << 20)
 

@@ -159,6 +159,18 @@ void lp_unfinished_write(const struct lp_unfinished_value *value, const struct l
 	lpi_value_seal(ret_bytes, LP_UNFINISHED_VALUE_SIZE, key, LP_KEY_SPACE_UNFINISHED);
 }
 
+bool lp_unfinished_is_mark(const void *bytes, size_t len, const struct lp_key *key)
+{
+	struct lp_unfinished_value value;
+	LP_ASSERT(key->bytes[0] == LP_KEY_SPACE_UNFINISHED);
+	if (len != LP_UNFINISHED_VALUE_SIZE)
+		return false;
+	lp_unfinished_value_decode(bytes, &value);
+	return value.version == LP_VALUE_VERSION && value.crc == crc_of(bytes, len, key) &&
+	       unfinished_fault(&value) == NULL &&
+	       (value.kind == LP_UNFINISHED_KIND_ORPHAN || value.kind == LP_UNFINISHED_KIND_UPLOAD);
+}
+
 int lp_unfinished_read(const void *bytes, size_t len, const struct lp_key *key,
 		       struct lp_unfinished_value *ret)
 {

@@ -30,5 +30,8 @@ void lp_unfinished_write(const struct lp_unfinished_value *value, const struct l
 			 uint8_t ret_bytes[LP_UNFINISHED_VALUE_SIZE]);
 int lp_unfinished_read(const void *bytes, size_t len, const struct lp_key *key,
 		       struct lp_unfinished_value *ret) LP_MUST_CHECK;
+/* A good value of a kind that others than the store itself put: orphan, upload. Of bytes that are
+ * no damage if it is none: nothing is recorded. */
+bool lp_unfinished_is_mark(const void *bytes, size_t len, const struct lp_key *key);
 
 #endif
