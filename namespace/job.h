@@ -118,7 +118,9 @@ struct lpi_job {
 	/* What the operations themselves keep. */
 	int64_t now_ns; /* of the day: the time of its changes */
 	struct lpi_entry entry;
-	struct lpi_entry to; /* of two: where it goes */
+	struct lpi_entry to;  /* of two: where it goes */
+	uint32_t place_cnt;   /* of these two, whose shard is looked for */
+	lpi_step_fn *placed;
 	struct lp_ino new_ino;
 	struct lpi_dir_stat dir_stat;
 	struct lpi_walk walk;

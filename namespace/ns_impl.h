@@ -122,8 +122,6 @@ void lpi_ns_left(struct lp_ns *ns);
 void lpi_orphans_collect(void *arg);
 int lpi_orphans_new(struct lpi_orphans **ret_orphans) LP_MUST_CHECK;
 void lpi_orphans_free(struct lpi_orphans *orphans);
-/* The two changes that end an inode with a `U` record. */
-void lpi_orphan_list(struct lp_ino ino, uint8_t ret_key[1 + 8], struct lp_change ret_changes[2]);
 
 /* --- The start (ns_start.c) ------------------------------------------------------------------- */
 

@@ -24,7 +24,7 @@ struct lpi_start {
 	struct lpi_call call;
 	struct lp_store_op list;
 	struct lp_store_op op;
-	struct lp_change changes[2];
+	struct lp_change changes[1];
 	struct lp_attrs attrs;
 	uint8_t key[1 + 8];
 	uint8_t after[1 + 8]; /* the last record that was looked at */
@@ -169,7 +169,9 @@ static void orphan_gone(struct lpi_start *start)
 {
 	/* A record whose inode is gone already: only the record is left. */
 	if (start->call.result == -ENOENT) {
-		start->changes[0] = start->changes[1];
+		start->changes[0] = (struct lp_change){
+			.type = LP_CHANGE_RECORD,
+			.named = {.name = {start->after, sizeof(start->after)}}};
 		change(start, 1);
 		return;
 	}
@@ -189,9 +191,9 @@ static bool take_unfinished(struct lpi_start *start, const struct lp_list_item *
 	if (value.kind != LP_UNFINISHED_KIND_ORPHAN && value.kind != LP_UNFINISHED_KIND_UPLOAD)
 		return true; /* the store's own */
 	struct lp_ino ino = {lp_get_be64(key.bytes + 1)};
-	lpi_orphan_list(ino, start->key, start->changes);
+	start->changes[0] = (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = ino};
 	start->op = (struct lp_store_op){
-		.opcode = LP_STORE_TXN, .txn = {.changes = start->changes, .change_cnt = 2}};
+		.opcode = LP_STORE_TXN, .txn = {.changes = start->changes, .change_cnt = 1}};
 	ask(start, start->ns->options.shard_idx, &start->op, orphan_gone);
 	return false;
 }
