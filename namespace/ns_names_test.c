@@ -397,6 +397,62 @@ static void test_link(void **state)
 	on_all(check_link);
 }
 
+/* Who has been told that a change over two shards has happened finds it at once, also where it is
+ * being finished: the lookup is submitted from inside the answer. */
+struct chain {
+	struct lp_ns_op first;
+	struct lp_ns *ns; /* where the second is submitted */
+	struct lpi_ns_hand second;
+};
+
+static void first_done(struct lp_ns_op *op)
+{
+	struct chain *chain = LP_CONTAINER_OF(op, struct chain, first);
+	lp_test_ok(op->result);
+	chain->second.op.complete = lpi_ns_hand_done;
+	lp_ns_submit(chain->ns, &chain->second.op);
+}
+
+static void check_told(struct t *t)
+{
+	static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+	struct lp_ino spread = t_spread(t, root, "spread");
+	for (size_t i = 0; i < LP_ARRAY_SIZE(names); i++) {
+		struct lp_ino ino = t_file(t, spread, names[i]);
+		uint32_t shard_idx = lp_ino_shard(ino);
+		struct chain chain = {.ns = t->rig->ns[shard_idx]};
+		chain.first = (struct lp_ns_op){.opcode = LP_NS_LINK, .complete = first_done};
+		chain.first.link.ino = ino;
+		chain.first.link.dir = root;
+		chain.first.link.name = t_bytes(names[i]);
+		chain.second.op.opcode = LP_NS_LOOKUP;
+		chain.second.op.lookup.dir = spread;
+		chain.second.op.lookup.name = t_bytes(names[i]);
+		lp_ns_submit(t->rig->ns[shard_idx], &chain.first);
+		lp_test_ok(lpi_ns_rig_wait(t->rig, &chain.second));
+		assert_int_equal(chain.second.op.lookup.found.attrs.nlink, 2);
+		/* A directory's count, too, which its names' changes change. */
+		char below[] = "dir0";
+		below[3] = (char)('0' + i);
+		struct chain made = {.ns = t->rig->ns[0]};
+		made.first = (struct lp_ns_op){.opcode = LP_NS_MAKE, .complete = first_done};
+		made.first.make.dir = root;
+		made.first.make.name = t_bytes(below);
+		made.first.make.type = LP_INODE_TYPE_DIR;
+		made.second.op.opcode = LP_NS_STAT;
+		made.second.op.stat.ino = root;
+		lp_ns_submit(t->rig->ns[0], &made.first);
+		lp_test_ok(lpi_ns_rig_wait(t->rig, &made.second));
+		assert_int_equal(made.second.op.stat.found.attrs.nlink, 4 + i);
+	}
+}
+
+static void test_told(void **state)
+{
+	(void)state;
+	on_all(check_told);
+}
+
 /* --- Remove ----------------------------------------------------------------------------------- */
 
 /* Nothing is left of a directory, on any shard. */
@@ -455,6 +511,41 @@ static void test_rmdir(void **state)
 	on_all(check_rmdir);
 }
 
+/* The shard of an entry remembers that the directory is there, until it is removed. */
+static void check_alive(struct t *t)
+{
+	static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+	struct lp_ino dir = t_spread(t, root, "dir");
+	for (uint32_t gone = 0; gone < 2; gone++) {
+		for (size_t i = 0; i < LP_ARRAY_SIZE(names); i++) {
+			uint32_t shard_idx = (uint32_t)(lp_hash_u64(names[i], 1, dir.nr) %
+							t->rig->shard_cnt);
+			t_fill_make(t, dir, names[i], LP_INODE_TYPE_FILE);
+			int r = lpi_ns_rig_do(t->rig, shard_idx, &t->hand);
+			assert_true(gone ? r == -ENOENT || r == -ESTALE : r == 0);
+			if (gone)
+				continue;
+			lp_test_ok(t_remove(t, dir, names[i], false));
+			/* The second one there asks nobody. */
+			t_fill_make(t, dir, names[i], LP_INODE_TYPE_FILE);
+			uint64_t calls = t->rig->ns[shard_idx]->stats.face.remote_calls;
+			lp_test_ok(lpi_ns_rig_do(t->rig, shard_idx, &t->hand));
+			assert_int_equal(t->rig->ns[shard_idx]->stats.face.remote_calls, calls);
+			lp_test_ok(t_remove(t, dir, names[i], false));
+		}
+		if (!gone)
+			lp_test_ok(t_remove(t, root, "dir", true));
+	}
+	t_idle(t);
+	expect_no_fragments(t, dir);
+}
+
+static void test_alive(void **state)
+{
+	(void)state;
+	on_all(check_alive);
+}
+
 /* A directory that is open lives on without entries. */
 static void check_rmdir_open(struct t *t)
 {
@@ -490,7 +581,7 @@ int main(void)
 		cmocka_unit_test(test_xattrs),	    cmocka_unit_test(test_make_open),
 		cmocka_unit_test(test_unnamed),	    cmocka_unit_test(test_unnamed_restart),
 		cmocka_unit_test(test_sync),	    cmocka_unit_test(test_link),
-		cmocka_unit_test(test_rmdir),	    cmocka_unit_test(test_rmdir_open),
+		cmocka_unit_test(test_alive),	    cmocka_unit_test(test_told),	    cmocka_unit_test(test_rmdir),	    cmocka_unit_test(test_rmdir_open),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
