@@ -15,7 +15,8 @@ static inline struct lp_bytes lpi_entry_name(const struct lpi_entry *entry)
 
 /* Copies the name. -EINVAL, -ENAMETOOLONG. */
 int lpi_entry_set(struct lpi_entry *entry, struct lp_ino dir, struct lp_bytes name) LP_MUST_CHECK;
-/* Finds the shards of job->entry and, with cnt 2, of job->to; or ends the job: -ESTALE, -ENOTDIR. */
+/* Finds the shards of job->entry and, with cnt 2, of job->to; or ends the job: -ESTALE, -ENOTDIR.
+ */
 void lpi_names_place(struct lpi_job *job, uint32_t cnt, lpi_step_fn *next);
 /* Looks an entry up by asks[idx], and takes what was found: ino.nr 0 if there is none. */
 void lpi_entry_ask(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx, bool is_locked);

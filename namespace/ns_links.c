@@ -72,7 +72,8 @@ static void link_done(struct lpi_job *job)
 	job->result = job->pact.result;
 	if (job->result >= 0) {
 		/* As they were under the lock, and what was changed. */
-		op->link.found = (struct lp_ns_found){.ino = op->link.ino, .attrs = job->moved_attrs};
+		op->link.found =
+			(struct lp_ns_found){.ino = op->link.ino, .attrs = job->moved_attrs};
 		op->link.found.attrs.nlink++;
 		op->link.found.attrs.ctime_ns = job->now_ns;
 		op->link.found.attrs.version_nr++;

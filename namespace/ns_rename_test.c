@@ -198,8 +198,8 @@ static void test_loops(void **state)
 	on_all(check_loops);
 }
 
-/* What is replaced lives on while it is open; what moves has a new ctime, its directories new times,
- * and other links of either are as they were. */
+/* What is replaced lives on while it is open; what moves has a new ctime, its directories new
+ * times, and other links of either are as they were. */
 static void check_replaced(struct t *t)
 {
 	struct lp_ino spread = t_spread(t, root, "spread");
@@ -315,8 +315,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_pairs), cmocka_unit_test(test_same),
-		cmocka_unit_test(test_loops),	  cmocka_unit_test(test_replaced),
-		cmocka_unit_test(test_circles),	  cmocka_unit_test(test_remove_circle),
+		cmocka_unit_test(test_loops),     cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_circles),   cmocka_unit_test(test_remove_circle),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
