@@ -285,7 +285,7 @@ static void fill(const struct model *m, const struct step *s, struct lp_ns_op *o
 {
 	struct lp_ino node = {m->nodes[s->node].ino};
 	struct lp_ino dir = {m->nodes[s->dir].ino};
-	struct lp_bytes name = t_bytes(names[s->name]);
+	struct lp_bytes name = lpi_t_bytes(names[s->name]);
 	op->opcode = s->opcode;
 	switch (s->opcode) {
 	case LP_NS_MAKE:
@@ -296,7 +296,7 @@ static void fill(const struct model *m, const struct step *s, struct lp_ns_op *o
 		op->make.open = s->open;
 		op->make.or_open = s->or_open;
 		op->make.unnamed = s->unnamed;
-		op->make.target = t_bytes("x");
+		op->make.target = lpi_t_bytes("x");
 		break;
 	case LP_NS_LOOKUP:
 		op->lookup.dir = dir;
@@ -316,7 +316,7 @@ static void fill(const struct model *m, const struct step *s, struct lp_ns_op *o
 		op->rename.dir = dir;
 		op->rename.name = name;
 		op->rename.to_dir.nr = m->nodes[s->to_dir].ino;
-		op->rename.to_name = t_bytes(names[s->to_name]);
+		op->rename.to_name = lpi_t_bytes(names[s->to_name]);
 		op->rename.flags = s->flags;
 		break;
 	case LP_NS_STAT:
@@ -363,17 +363,17 @@ static bool is_same(const struct step *s, const struct outcome *want, const stru
 /* --- The whole tree --------------------------------------------------------------------------- */
 
 /* All names by readdir, all attributes by stat. */
-static bool dir_is_as(struct t *t, const struct model *m, uint8_t dir)
+static bool dir_is_as(struct lpi_t *t, const struct model *m, uint8_t dir)
 {
 	static uint8_t buf[4096];
 	uint32_t cnt = 0;
 	uint32_t want = 0;
 	struct lp_ns_item item;
-	t_op(t, LP_NS_READDIR);
+	lpi_t_op(t, LP_NS_READDIR);
 	t->op->readdir.dir.nr = m->nodes[dir].ino;
 	t->op->readdir.buf = buf;
 	t->op->readdir.buf_len = sizeof(buf);
-	lp_test_ok(t_do(t));
+	lp_test_ok(lpi_t_do(t));
 	for (uint32_t pos = 0; lp_ns_next(t->op, &pos, &item); cnt++) {
 		uint8_t node = m->entries[dir][*(const char *)item.name.data - 'a'];
 		if (node == NONE || m->nodes[node].ino != item.ino.nr ||
@@ -385,12 +385,12 @@ static bool dir_is_as(struct t *t, const struct model *m, uint8_t dir)
 	return cnt == want;
 }
 
-static bool tree_is_as(struct t *t, const struct model *m)
+static bool tree_is_as(struct lpi_t *t, const struct model *m)
 {
 	for (uint8_t i = 0; i < NODES; i++) {
 		if (!exists(m, i))
 			continue;
-		if (t_stat(t, (struct lp_ino){m->nodes[i].ino}) < 0)
+		if (lpi_t_stat(t, (struct lp_ino){m->nodes[i].ino}) < 0)
 			return false;
 		const struct lp_ns_found said = t->op->stat.found;
 		if (said.attrs.nlink != nlink_of(m, i))
@@ -412,7 +412,7 @@ static bool tree_is_as(struct t *t, const struct model *m)
 /* --- Groups ----------------------------------------------------------------------------------- */
 
 struct run {
-	struct t t;
+	struct lpi_t t;
 	struct lp_prng prng;
 	struct model model;
 	uint8_t next_slot;
@@ -609,7 +609,7 @@ static void judge(struct run *run, uint32_t group, bool look)
 
 static void run_group(struct run *run, uint32_t group)
 {
-	struct t *t = &run->t;
+	struct lpi_t *t = &run->t;
 	uint32_t cnt = pick(run, 2) == 0 ? 1 : 1 + pick(run, GROUP_MAX);
 	for (run->cnt = 0; run->cnt < cnt; run->cnt++)
 		run->steps[run->cnt] = choose(run);
@@ -632,13 +632,13 @@ static void run_model(uint32_t shard_cnt, uint64_t seed)
 {
 	static struct run run;
 	memset(&run, 0, sizeof(run));
-	t_begin(&run.t, shard_cnt);
+	lpi_t_begin(&run.t, shard_cnt);
 	lp_prng_init(&run.prng, seed);
 	memset(run.model.entries, NONE, sizeof(run.model.entries));
 	run.model.nodes[0] = (struct node){.ino = 1, .type = LP_INODE_TYPE_DIR};
 	for (uint32_t group = 1; group <= GROUPS; group++)
 		run_group(&run, group);
-	t_idle(&run.t);
+	lpi_t_idle(&run.t);
 	assert_true(tree_is_as(&run.t, &run.model));
 	/* Most of what was chosen can be done: else this tests little. */
 	assert_true(run.linked > GROUPS / 2);
@@ -650,7 +650,7 @@ static void run_model(uint32_t shard_cnt, uint64_t seed)
 	for (uint32_t i = 0; i < shard_cnt; i++)
 		found_cnt += lpi_opens_orphans(run.t.rig->ns[i]->opens);
 	assert_int_equal(found_cnt, orphans);
-	t_end(&run.t);
+	lpi_t_end(&run.t);
 }
 
 static void test_one_shard(void **state)
