@@ -307,6 +307,39 @@ static void check_remove_circle(struct lpi_t *t)
 	}
 }
 
+/* The same with a name in d that is not there, which is to become p/d. */
+static void check_remove_circle_absent(struct lpi_t *t)
+{
+	for (uint32_t round = 0; round < 60; round++) {
+		struct lp_ino p = lpi_t_dir(t, root, "p");
+		struct lp_ino d = round % 3 == 0 ? lpi_t_dir(t, p, "d") : lpi_t_spread(t, p, "d");
+		struct lpi_ns_hand remove = {.op = {.opcode = LP_NS_REMOVE}};
+		struct lpi_ns_hand rename = {.op = {.opcode = LP_NS_RENAME}};
+		remove.op.remove.dir = p;
+		remove.op.remove.name = LPI_NS_RIG_BYTES("d");
+		remove.op.remove.is_dir = true;
+		rename.op.rename.dir = d;
+		rename.op.rename.name = LPI_NS_RIG_BYTES("x");
+		rename.op.rename.to_dir = p;
+		rename.op.rename.to_name = LPI_NS_RIG_BYTES("d");
+		uint32_t shard_cnt = t->rig->shard_cnt;
+		lpi_ns_rig_submit(t->rig, round % shard_cnt, &remove);
+		for (uint32_t turns = round / 4; turns > 0; turns--)
+			(void)lpi_ns_rig_turn(t->rig);
+		lpi_ns_rig_submit(t->rig, (round + 1) % shard_cnt, &rename);
+		int r = lpi_ns_rig_wait(t->rig, &rename);
+		assert_true(r == -ENOENT || r == -ESTALE);
+		lp_test_ok(lpi_ns_rig_wait(t->rig, &remove));
+		lp_test_ok(lpi_t_remove(t, root, "p", true));
+	}
+}
+
+static void test_remove_circle_absent(void **state)
+{
+	(void)state;
+	on_all(check_remove_circle_absent);
+}
+
 /* namespace NS2 */
 static void test_remove_circle(void **state)
 {
@@ -317,9 +350,13 @@ static void test_remove_circle(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_pairs), cmocka_unit_test(test_same),
-		cmocka_unit_test(test_loops),     cmocka_unit_test(test_replaced),
-		cmocka_unit_test(test_circles),   cmocka_unit_test(test_remove_circle),
+		cmocka_unit_test(test_all_pairs),
+		cmocka_unit_test(test_same),
+		cmocka_unit_test(test_loops),
+		cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_circles),
+		cmocka_unit_test(test_remove_circle),
+		cmocka_unit_test(test_remove_circle_absent),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
