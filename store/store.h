@@ -276,6 +276,7 @@ struct lp_list_item {
 struct lp_store_op {
 	enum lp_store_opcode opcode;
 	void (*complete)(struct lp_store_op *op);
+	void *user; /* the submitter's */
 	int result;
 	union {
 		struct {

@@ -1,0 +1,2 @@
+MODULES += daemon
+daemon_USES := namespace wire store base

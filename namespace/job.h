@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An operation at work: what it asks of shards, the locks it holds, the change it makes.
+ *
+ * An operation is written as a chain of small functions, each of which starts something and names
+ * the function that goes on when all of it is done:
+ *
+ *   lpi_job_lock_name(), lpi_job_lock(job, looked)      -> looked(job) when it has all its locks
+ *   lpi_job_ask(job, shard, idx), lpi_job_wait(job, f)  -> f(job) when all asked is answered
+ *   lpi_job_change(...), lpi_job_commit(job, f)         -> f(job) when the outcome is known
+ *   lpi_job_end(job, result)                            the operation is answered
+ *
+ * Whatever was asked for is given back by lpi_job_end(): locks, open inodes, the wide set.
+ *
+ * Threads: the shard's where the operation was submitted. Blocking, allocation: none.
+ */
+#ifndef LP_NAMESPACE_JOB_H
+#define LP_NAMESPACE_JOB_H
+
+#include "namespace/items.h"
+#include "namespace/ns.h"
+#include "namespace/pact.h"
+
+#define LPI_JOB_ASKS  6u
+#define LPI_JOB_LOCKS 8u
+#define LPI_JOB_PARTS 6u
+
+struct lpi_job;
+typedef void lpi_step_fn(struct lpi_job *job);
+
+/* The classes of locks, in the order in which they are asked for (namespace NS2). */
+enum lpi_lock_class {
+	LPI_CLASS_TOKEN, /* of those who move directories: on shard 0 */
+	LPI_CLASS_NAME,
+	LPI_CLASS_FRAGMENT, /* all names of a directory on a shard: among the names, in their order
+			     */
+	LPI_CLASS_INODE
+};
+
+struct lpi_job_lock {
+	enum lpi_lock_class class;
+	uint32_t shard_idx;
+	bool is_asked_for;
+	bool is_in_pact; /* the pact releases it */
+	struct lpi_lock lock;
+	struct lpi_call call;
+	struct lpi_job *job;
+};
+
+struct lpi_job_ask {
+	struct lpi_call call;
+	struct lp_store_op op;
+	struct lpi_job *job;
+};
+
+/* Locks and parts on all shards, for who removes a directory that is spread. */
+struct lpi_wide {
+	uint32_t cnt;
+	struct lpi_job_lock *locks; /* one for each shard */
+	struct lpi_part *parts;
+};
+
+/* An entry as it was found under its lock. */
+struct lpi_entry {
+	struct lp_ino dir;
+	bool dir_is_spread;
+	uint32_t shard_idx; /* of the entry */
+	uint8_t name_len;
+	char name[255];
+	struct lp_ino ino; /* nr 0: there is none */
+	uint8_t type;
+	bool has_attrs;
+	struct lp_attrs attrs;
+	uint64_t insertion;
+};
+
+/* What all fragments of a directory say together. */
+struct lpi_dir_stat {
+	struct lp_ino ino;
+	struct lp_attrs attrs; /* of the inode */
+	uint32_t shard_idx;    /* the next to be asked */
+	uint32_t asked;        /* under way */
+	bool is_locked;
+	uint64_t entries_cnt;
+	uint64_t name_bytes;
+	int64_t mtime_ns;
+	int64_t ctime_ns;
+	lpi_step_fn *next;
+	int result;
+};
+
+/* Where on a path a walk is. */
+struct lpi_walk {
+	struct lp_bytes path;
+	uint32_t pos; /* of the next name */
+	uint32_t depth;
+	bool makes_dirs; /* that are missing, as a put does */
+	struct lp_ino dir;
+	bool is_spread;
+	lpi_step_fn *next;
+	int result;
+};
+
+/* A readdir at work. */
+struct lpi_readdir {
+	struct lpi_items items;
+	uint32_t shard_idx; /* that is being listed */
+	uint32_t item_idx;  /* the first whose attributes are not known */
+	uint32_t asked_end; /* those before this are being asked for */
+	uint64_t behind;    /* cookies up to this one were there before */
+	uint64_t highest;   /* of the items */
+	uint64_t end;       /* this one, and all behind it, found no room */
+	uint32_t after_len;
+	char after[255]; /* the last name that was listed */
+};
+
+struct lpi_job {
+	struct lp_ns *ns;
+	struct lp_ns_op *op; /* NULL once it was answered */
+	lpi_step_fn *next;   /* when pending is 0 */
+	uint32_t pending;
+	struct lpi_job_ask asks[LPI_JOB_ASKS];
+
+	lpi_step_fn *after_unlock;
+	uint32_t lock_cnt;
+	struct lpi_job_lock locks[LPI_JOB_LOCKS];
+	struct lpi_wide *wide;
+	struct lp_list_node node; /* of those that wait for the wide set */
+
+	bool has_pact; /* under way, or not over yet */
+	struct lpi_pact pact;
+	struct lpi_part parts[LPI_JOB_PARTS];
+	struct lp_attrs attrs[LPI_JOB_PARTS]; /* of the changes */
+	uint32_t attrs_cnt;
+
+	/* What the operations themselves keep. */
+	int64_t now_ns; /* of the day: the time of its changes */
+	struct lpi_entry entry;
+	struct lpi_entry to; /* of two: where it goes */
+	uint32_t place_cnt;  /* of these two, whose shard is looked for */
+	lpi_step_fn *placed;
+	struct lp_ino new_ino;
+	struct lpi_dir_stat dir_stat;
+	struct lpi_walk walk;
+	uint32_t tries; /* how often it began again */
+	lpi_step_fn *again;
+	int result;
+	const struct lpi_entry *needs_dir; /* whose directory is asked for */
+	lpi_step_fn *dir_is_there;
+	bool needs_token;
+	bool is_frozen;         /* the caches of paths are */
+	struct lp_ino gone_dir; /* that goes, and whose fragments are locked; nr 0: none */
+	bool is_gone_spread;
+	lpi_step_fn *begin_again;
+	struct lp_ino counted; /* an inode that is open for this; nr 0: none */
+	lpi_step_fn *uncounted;
+	struct lp_attrs moved_attrs; /* of two inodes, as they are under their locks */
+	struct lp_attrs gone_attrs;
+	struct lpi_readdir readdir;
+};
+
+LP_LIST_DEFINE(lpi_job_list, struct lpi_job, node);
+
+/* --- Asking ----------------------------------------------------------------------------------- */
+
+/* The operation of asks[idx], to be filled in. */
+struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx);
+/* Submits it to a shard's store. Who holds locks on what it is about, or must not wait for others'
+ * changes, says so. */
+void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked);
+/* The same for any other call: run() is called on that shard, and finds the job as
+ * LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job. Its result is the call's. */
+void lpi_job_run(struct lpi_job *job, uint32_t shard_idx, uint32_t idx,
+		 void (*run)(struct lpi_call *call));
+/* Goes on with next when all that was asked is answered, which something was. */
+void lpi_job_wait(struct lpi_job *job, lpi_step_fn *next);
+/* Goes on with next soon. */
+void lpi_job_soon(struct lpi_job *job, lpi_step_fn *next);
+
+/* --- Locking ---------------------------------------------------------------------------------- */
+
+void lpi_job_lock_token(struct lpi_job *job);
+void lpi_job_lock_name(struct lpi_job *job, const struct lpi_entry *entry);
+void lpi_job_lock_inode(struct lpi_job *job, struct lp_ino ino);
+/* On one shard; or on all of them, with the wide set, which must have been waited for. */
+void lpi_job_lock_fragment(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
+void lpi_job_lock_fragments(struct lpi_job *job, struct lp_ino dir);
+/* Goes on with next when all are held: perhaps from inside this call. */
+void lpi_job_lock(struct lpi_job *job, lpi_step_fn *next);
+/* Goes on with next when it has the wide set: holding no lock, for who has the set may wait for
+ * that. */
+void lpi_job_take_wide(struct lpi_job *job, lpi_step_fn *next);
+/* Gives back all locks, to begin again from the start. */
+void lpi_job_unlock(struct lpi_job *job, lpi_step_fn *next);
+
+/* --- Changing --------------------------------------------------------------------------------- */
+
+/* One more change, or guard, on a shard: guards stand before changes, else all stay in the order
+ * of the calls. */
+struct lp_change *lpi_job_change(struct lpi_job *job, uint32_t shard_idx, enum lp_change_type type,
+				 struct lp_ino ino);
+/* Room for attributes of a change. */
+struct lp_attrs *lpi_job_attrs(struct lpi_job *job);
+/* The shard whose changes do not fit into a record: it coordinates. */
+void lpi_job_coordinate(struct lpi_job *job, uint32_t shard_idx);
+/* A fragment on a shard that must be empty, and is gone afterwards. */
+void lpi_job_seal(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
+/* Puts the mark of an orphan: with the change that makes it. */
+void lpi_job_mark_orphan(struct lpi_job *job, struct lp_ino ino);
+/* An orphan that is locked and open gets a name; the change takes its `U` record away. */
+void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino);
+/* The inode loses its last name: it is removed, or becomes an orphan if it is open. It is locked.
+ */
+void lpi_job_unname(struct lpi_job *job, struct lp_ino ino);
+/* Makes all changes, as one. Goes on with next when the outcome is known: job->pact.result. */
+void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next);
+
+/* Forgets the change, gives back all locks but not the wide set, and goes on with step, which
+ * begins from the start: before a commit, or from the step behind one that failed. */
+void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
+
+/* --- The end ---------------------------------------------------------------------------------- */
+
+/* Answers the operation; what it holds is given back, and the job when nothing of it is needed any
+ * more. */
+void lpi_job_end(struct lpi_job *job, int result);
+
+/* The same from a first step, which is inside a submit. */
+void lpi_job_fail(struct lpi_job *job, int result);
+
+/* A job begins: its fields are cleared. */
+void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first);
+/* From inside a wait: the set is this job's now. */
+int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
+void lpi_wide_free(struct lpi_wide *wide);
+
+#endif
