@@ -156,6 +156,8 @@ static void store_completed(struct lp_store_op *op)
 		call->stored(call);
 		return;
 	}
+	if (op->opcode == LP_STORE_LOOKUP && call->doubts_attrs)
+		op->lookup.has_attrs = false;
 	if (call->to != call->from) {
 		lpi_call_end(call, op->result);
 		return;
@@ -169,6 +171,9 @@ static void submit(struct lpi_call *call)
 {
 	call->store_op->complete = store_completed;
 	call->store_op->user = call;
+	/* A lookup waits for its name, but which inode it will find nobody knows. While any is being
+	 * decided about, its attributes are left to be asked for. */
+	call->doubts_attrs = lpi_locks_hard(call->to->locks) > 0;
 	lp_store_submit(call->to->options.store, call->store_op);
 }
 
