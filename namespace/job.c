@@ -462,7 +462,7 @@ void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino)
 	LP_ASSERT(part->adopted.nr == 0);
 	LP_ASSERT(find_lock(job, LPI_CLASS_INODE, ino, 0) != NULL);
 	part->adopted = ino;
-	/* absent: it goes */
+	/* Absent: it goes. */
 	(void)mark_change(job, ino, LP_UNFINISHED_KIND_ORPHAN);
 }
 

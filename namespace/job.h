@@ -203,7 +203,9 @@ struct lpi_job {
 	lpi_step_fn *dir_is_gone; /* instead of the end */
 	bool needs_token;
 	bool is_frozen; /* the caches of paths are */
-	bool kind_is_spread;
+	bool is_gone_spread; /* of a directory that goes */
+	lpi_step_fn *with_wide;
+	lpi_step_fn *peeked;
 	struct lp_ino counted; /* an inode that is open for this; nr 0: none */
 	lpi_step_fn *uncounted;
 	struct lp_attrs moved_attrs; /* of two inodes, as they are under their locks */
@@ -257,7 +259,7 @@ struct lp_attrs *lpi_job_attrs(struct lpi_job *job);
 void lpi_job_coordinate(struct lpi_job *job, uint32_t shard_idx);
 /* A fragment on a shard that must be empty, and is gone afterwards. */
 void lpi_job_seal(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
-/* Puts the mark of an orphan: with the change that makes it. */
+/* Puts the mark of an orphan or upload: with the change that makes it. */
 void lpi_job_mark(struct lpi_job *job, struct lp_ino ino, enum lp_unfinished_kind kind);
 /* An orphan that is locked and open gets a name; the change takes its `U` record away. */
 void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino);

@@ -205,8 +205,7 @@ static void remove_commit(struct lpi_job *job)
 	lpi_job_coordinate(job, entry->shard_idx);
 	if (entry->type == LP_INODE_TYPE_DIR) {
 		lpi_entry_count_dir(job, entry, -1);
-		lpi_dir_lose(job, entry->ino,
-			     (job->dir_stat.attrs.flags & LP_INODE_FLAG_SPREAD) != 0);
+		lpi_dir_lose(job, entry->ino);
 	} else {
 		lpi_ino_lose_name(job, entry->ino, &job->dir_stat.attrs);
 	}
@@ -232,8 +231,7 @@ static void remove_known(struct lpi_job *job)
 	bool is_dir = job->entry.type == LP_INODE_TYPE_DIR;
 	int r = job->dir_stat.result;
 	if (r == -ENOENT)
-		r = LP_CORRUPT(LP_OFFSET_NONE, "a name leads to inode %llx, which is not there",
-			       (unsigned long long)job->entry.ino.nr);
+		r = lpi_corrupt_name(job->entry.ino);
 	if (r >= 0)
 		r = check_removal(job);
 	if (r < 0) {
@@ -260,14 +258,8 @@ static void remove_wide(struct lpi_job *job)
 static void remove_lock_inode(struct lpi_job *job)
 {
 	struct lpi_entry *entry = &job->entry;
-	if (entry->type == LP_INODE_TYPE_DIR) {
-		bool is_spread = job->kind_is_spread;
-		if (is_spread && job->wide == NULL) {
-			lpi_job_again(job, remove_wide);
-			return;
-		}
-		lpi_dir_lock(job, entry->ino, is_spread);
-	}
+	if (entry->type == LP_INODE_TYPE_DIR)
+		lpi_dir_lock(job, entry->ino);
 	lpi_job_lock_inode(job, entry->ino);
 	lpi_job_lock(job, remove_locked);
 }
@@ -290,7 +282,7 @@ static void remove_looked(struct lpi_job *job)
 		return;
 	}
 	if (is_dir)
-		lpi_dir_kind_ask(job, entry->ino, remove_lock_inode);
+		lpi_dir_peek(job, entry->ino, remove_wide, remove_lock_inode);
 	else
 		remove_lock_inode(job);
 }

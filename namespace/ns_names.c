@@ -165,31 +165,34 @@ void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_f
 	lpi_job_wait(job, dir_asked);
 }
 
-static void kind_asked(struct lpi_job *job)
+static void dir_peeked(struct lpi_job *job)
 {
-	const struct lpi_job_ask *ask = &job->asks[0];
-	int r = ask->call.result;
-	if (r < 0) {
-		lpi_names_end(job, r);
-		return;
-	}
-	job->kind_is_spread = (ask->op.stat.attrs.flags & LP_INODE_FLAG_SPREAD) != 0;
-	lpi_dir_kind_learn(job->ns, ask->op.stat.ino, job->kind_is_spread);
-	job->dir_is_there(job);
+	const struct lpi_dir_stat *stat = &job->dir_stat;
+	int r = stat->result;
+	if (r == -ENOENT)
+		r = lpi_corrupt_name(stat->ino);
+	if (r >= 0 && stat->entries_cnt > 0)
+		r = -ENOTEMPTY;
+	job->is_gone_spread = (stat->attrs.flags & LP_INODE_FLAG_SPREAD) != 0;
+	if (r < 0)
+		lpi_job_end(job, r);
+	else if (job->is_gone_spread && job->wide == NULL)
+		lpi_job_again(job, job->with_wide);
+	else
+		job->peeked(job);
 }
 
-void lpi_dir_kind_ask(struct lpi_job *job, struct lp_ino dir, lpi_step_fn *next)
+void lpi_dir_peek(struct lpi_job *job, struct lp_ino dir, lpi_step_fn *with_wide, lpi_step_fn *next)
 {
-	if (lpi_dir_kind_find(job->ns, dir, &job->kind_is_spread)) {
-		next(job);
-		return;
-	}
-	job->dir_is_there = next;
-	struct lp_store_op *op = lpi_job_op(job, 0);
-	op->opcode = LP_STORE_STAT;
-	op->stat.ino = dir;
-	lpi_job_ask(job, lp_ino_shard(dir), 0, false);
-	lpi_job_wait(job, kind_asked);
+	job->with_wide = with_wide;
+	job->peeked = next;
+	lpi_stat(job, dir, false, dir_peeked);
+}
+
+int lpi_corrupt_name(struct lp_ino ino)
+{
+	return LP_CORRUPT(LP_OFFSET_NONE, "a name leads to inode %llx, which is not there",
+			  (unsigned long long)ino.nr);
 }
 
 /* --- Changes ---------------------------------------------------------------------------------- */
@@ -250,16 +253,17 @@ void lpi_ino_lose_name(struct lpi_job *job, struct lp_ino ino, const struct lp_a
 	(void)lpi_ino_set_change(job, ino, 0);
 }
 
-void lpi_dir_lock(struct lpi_job *job, struct lp_ino ino, bool is_spread)
+void lpi_dir_lock(struct lpi_job *job, struct lp_ino ino)
 {
-	if (is_spread)
+	if (job->is_gone_spread)
 		lpi_job_lock_fragments(job, ino);
 	else
 		lpi_job_lock_fragment(job, lp_ino_shard(ino), ino);
 }
 
-void lpi_dir_lose(struct lpi_job *job, struct lp_ino ino, bool is_spread)
+void lpi_dir_lose(struct lpi_job *job, struct lp_ino ino)
 {
+	bool is_spread = job->is_gone_spread;
 	for (uint32_t i = 0; is_spread && i < job->ns->options.shard_cnt; i++)
 		lpi_job_seal(job, i, ino);
 	if (!is_spread)

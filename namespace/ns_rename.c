@@ -18,8 +18,7 @@
 #include "namespace/names.h"
 #include "namespace/ns_impl.h"
 
-#define TRIES_MAX 64u
-#define WALK_MAX  100000u /* directories above one another */
+#define WALK_MAX 100000u /* directories above one another */
 
 /* job->entry is where it comes from, job->to where it goes. */
 
@@ -113,7 +112,7 @@ static void rename_commit(struct lpi_job *job)
 		move_inode(job, to, from);
 	count_dirs(job);
 	if (replaces(job) && is_dir(to))
-		lpi_dir_lose(job, to->ino, (job->gone_attrs.flags & LP_INODE_FLAG_SPREAD) != 0);
+		lpi_dir_lose(job, to->ino);
 	else if (replaces(job))
 		lpi_ino_lose_name(job, to->ino, &job->gone_attrs);
 	lpi_job_coordinate(job, to->shard_idx);
@@ -179,8 +178,7 @@ static void gone_known(struct lpi_job *job)
 {
 	int r = job->dir_stat.result;
 	if (r == -ENOENT)
-		r = LP_CORRUPT(LP_OFFSET_NONE, "a name leads to inode %llx, which is not there",
-			       (unsigned long long)job->to.ino.nr);
+		r = lpi_corrupt_name(job->to.ino);
 	job->gone_attrs = job->dir_stat.attrs;
 	if (r >= 0 && is_dir(&job->to) && job->dir_stat.entries_cnt > 0)
 		r = -ENOTEMPTY;
@@ -203,34 +201,22 @@ static void take_wide(struct lpi_job *job)
 	lpi_job_take_wide(job, rename_placed);
 }
 
-static void again(struct lpi_job *job, lpi_step_fn *step)
-{
-	if (job->tries >= TRIES_MAX)
-		lpi_job_end(job, -EBUSY);
-	else
-		lpi_job_again(job, step);
-}
-
-static void lock_gone_dir(struct lpi_job *job)
-{
-	bool is_spread = job->kind_is_spread;
-	if (is_spread && job->wide == NULL) {
-		again(job, take_wide);
-		return;
-	}
-	lpi_dir_lock(job, job->to.ino, is_spread);
-	lpi_job_lock(job, rename_locked);
-}
-
-static void lock_inodes(struct lpi_job *job)
+static void lock_inodes_now(struct lpi_job *job)
 {
 	lpi_job_lock_inode(job, job->entry.ino);
 	if (job->to.ino.nr != 0)
 		lpi_job_lock_inode(job, job->to.ino);
 	if (replaces(job) && is_dir(&job->to))
-		lpi_dir_kind_ask(job, job->to.ino, lock_gone_dir);
+		lpi_dir_lock(job, job->to.ino);
+	lpi_job_lock(job, rename_locked);
+}
+
+static void lock_inodes(struct lpi_job *job)
+{
+	if (replaces(job) && is_dir(&job->to))
+		lpi_dir_peek(job, job->to.ino, take_wide, lock_inodes_now);
 	else
-		lpi_job_lock(job, rename_locked);
+		lock_inodes_now(job);
 }
 
 /* --- Up the tree ------------------------------------------------------------------------------ */
@@ -304,7 +290,7 @@ static void rename_walk(struct lpi_job *job)
 		return;
 	}
 	if (!job->needs_token) {
-		again(job, take_token);
+		lpi_job_again(job, take_token);
 		return;
 	}
 	if (is_dir(&job->entry))
