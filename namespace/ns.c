@@ -40,7 +40,30 @@ bool lpi_dir_kind_find(const struct lp_ns *ns, struct lp_ino dir, bool *ret_is_s
 
 void lpi_dir_kind_learn(struct lp_ns *ns, struct lp_ino dir, bool is_spread)
 {
-	*dir_kind_slot(ns, dir) = (struct lpi_dir_kind){.ino = dir, .is_spread = is_spread};
+	struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
+	if (slot->ino.nr != dir.nr)
+		*slot = (struct lpi_dir_kind){.ino = dir, .is_spread = is_spread};
+}
+
+bool lpi_dir_is_alive(const struct lp_ns *ns, struct lp_ino dir)
+{
+	const struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
+	return slot->ino.nr == dir.nr && slot->is_alive;
+}
+
+/* If there is a place for it: its kind is known then. */
+void lpi_dir_alive_learn(struct lp_ns *ns, struct lp_ino dir)
+{
+	struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
+	if (slot->ino.nr == dir.nr)
+		slot->is_alive = true;
+}
+
+void lpi_dir_alive_forget(struct lp_ns *ns, struct lp_ino dir)
+{
+	struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
+	if (slot->ino.nr == dir.nr)
+		slot->is_alive = false;
 }
 
 /* --- Operations on one inode ------------------------------------------------------------------ */
@@ -306,7 +329,11 @@ static int new_tables(struct lp_ns *ns)
 	ns->dir_kinds = calloc(LPI_DIR_KINDS, sizeof(*ns->dir_kinds));
 	if (ns->dir_kinds == NULL)
 		return -ENOMEM;
-	int r = lpi_locks_new(LP_MIN(locks_max, LPI_LOCKS_MAX), &ns->locks);
+	uint64_t cache_bytes = ns->options.cache_bytes;
+	int r = lpi_dircache_new(cache_bytes == 0 ? LPI_DIRCACHE_BYTES : cache_bytes,
+				 &ns->dircache);
+	if (r >= 0)
+		r = lpi_locks_new(LP_MIN(locks_max, LPI_LOCKS_MAX), &ns->locks);
 	if (r >= 0)
 		r = lpi_opens_new(lpi_orphans_collect, ns, &ns->opens);
 	if (r >= 0)
@@ -393,6 +420,7 @@ void lp_ns_close(struct lp_ns *ns)
 		lp_pool_free(ns->rooms);
 		lp_pool_free(ns->transfers);
 	}
+	lpi_dircache_free(ns->dircache);
 	free(ns->dir_kinds);
 	free(ns);
 }
@@ -403,6 +431,8 @@ void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats)
 	ret_stats->lock_waits = lpi_locks_waits(ns->locks);
 	ret_stats->opens = lpi_opens_inodes(ns->opens);
 	ret_stats->orphans = lpi_opens_orphans(ns->opens);
+	ret_stats->cache_hits = lpi_dircache_hits(ns->dircache);
+	ret_stats->cache_misses = lpi_dircache_misses(ns->dircache);
 	ret_stats->queued = lpi_ns_op_list_count(&ns->queue);
 }
 
