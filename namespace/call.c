@@ -156,6 +156,8 @@ static void store_completed(struct lp_store_op *op)
 		call->stored(call);
 		return;
 	}
+	if (op->opcode == LP_STORE_LOOKUP && call->doubts_attrs)
+		op->lookup.has_attrs = false;
 	if (call->to != call->from) {
 		lpi_call_end(call, op->result);
 		return;
@@ -169,6 +171,9 @@ static void submit(struct lpi_call *call)
 {
 	call->store_op->complete = store_completed;
 	call->store_op->user = call;
+	/* A lookup waits for its name, but which inode it will find nobody knows. While any is being
+	 * decided about, its attributes are left to be asked for. */
+	call->doubts_attrs = lpi_locks_hard(call->to->locks) > 0;
 	lp_store_submit(call->to->options.store, call->store_op);
 }
 
@@ -216,16 +221,30 @@ void lpi_call_submit(struct lpi_call *call)
 	submit(call);
 }
 
+/* A directory's link count changes with its names: who asks for it waits for these, too. */
+static void look_further(struct lpi_call *call)
+{
+	struct lpi_lock *look = &call->look;
+	if (call->store_op->opcode == LP_STORE_STAT && look->kind == LPI_LOCK_INODE) {
+		look->kind = LPI_LOCK_FRAGMENT;
+		if (!lpi_lock_look(call->to->locks, look))
+			return;
+	}
+	lpi_call_submit(call);
+}
+
 static void look_granted(struct lpi_lock *look)
 {
-	lpi_call_submit(LP_CONTAINER_OF(look, struct lpi_call, look));
+	look_further(LP_CONTAINER_OF(look, struct lpi_call, look));
 }
 
 static void run_store(struct lpi_call *call)
 {
 	call->look.granted = look_granted;
-	if (call->look.ino.nr == 0 || lpi_lock_look(call->to->locks, &call->look))
+	if (call->look.ino.nr == 0)
 		lpi_call_submit(call);
+	else if (lpi_lock_look(call->to->locks, &call->look))
+		look_further(call);
 }
 
 /* What an operation is about, for the look before it. */

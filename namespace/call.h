@@ -47,6 +47,7 @@ struct lpi_call {
 	struct lp_store_op *store_op;
 	void (*stored)(struct lpi_call *call); /* NULL: lpi_call_end() */
 	struct lpi_lock look; /* what the operation waits for */
+	bool doubts_attrs;    /* of a lookup: something was being decided when it began */
 	struct lpi_transfer *transfer;
 	struct lp_ns *home;                         /* as from, for longer */
 	void (*caller_done)(struct lpi_call *call); /* of a read from elsewhere */

@@ -80,6 +80,17 @@ void lpi_job_soon(struct lpi_job *job, lpi_step_fn *next)
 	lpi_job_wait(job, next);
 }
 
+static void fail_now(struct lpi_job *job)
+{
+	lpi_job_end(job, job->result);
+}
+
+void lpi_job_fail(struct lpi_job *job, int result)
+{
+	job->result = result;
+	lpi_job_soon(job, fail_now);
+}
+
 /* --- Locking ---------------------------------------------------------------------------------- */
 
 static struct lpi_job_lock *add_lock(struct lpi_job *job, enum lpi_lock_class class,
@@ -196,16 +207,27 @@ static const struct lpi_lock *sibling_of(struct lpi_job *job, const struct lpi_j
 	return NULL;
 }
 
+/* Who holds a whole fragment may remove the directory. No name of it is held here now, so nobody
+ * relies on its being there: that is forgotten, and asked for again. */
+static void note_held(struct lp_ns *ns, const struct lpi_lock *lock)
+{
+	if (lock->kind == LPI_LOCK_FRAGMENT)
+		lpi_dir_alive_forget(ns, lock->ino);
+}
+
 static void granted(struct lpi_lock *lock)
 {
+	note_held(LP_CONTAINER_OF(lock, struct lpi_job_lock, lock)->call.to, lock);
 	lpi_call_end(&LP_CONTAINER_OF(lock, struct lpi_job_lock, lock)->call, 0);
 }
 
 static void run_acquire(struct lpi_call *call)
 {
 	struct lpi_job_lock *lock = LP_CONTAINER_OF(call, struct lpi_job_lock, call);
-	if (lpi_lock_acquire(call->to->locks, &lock->lock))
-		lpi_call_end(call, 0);
+	if (!lpi_lock_acquire(call->to->locks, &lock->lock))
+		return;
+	note_held(call->to, &lock->lock);
+	lpi_call_end(call, 0);
 }
 
 static void lock_more(struct lpi_job *job);
@@ -234,6 +256,7 @@ static void lock_more(struct lpi_job *job)
 		lpi_call_here(ns, &lock->call);
 		if (!lpi_lock_acquire(ns->locks, &lock->lock))
 			return;
+		note_held(ns, &lock->lock);
 		lock->call.from = NULL;
 	}
 	lpi_step_fn *next = job->next;
@@ -260,10 +283,19 @@ static void released(struct lpi_call *call)
 	one_less(LP_CONTAINER_OF(call, struct lpi_job_lock, call)->job);
 }
 
+static void forget_locks(struct lpi_job *job)
+{
+	job->lock_cnt = 0;
+	if (job->wide != NULL)
+		memset(job->wide->locks, 0, job->wide->cnt * sizeof(*job->wide->locks));
+}
+
 static void all_released(struct lpi_job *job)
 {
 	lpi_step_fn *next = job->after_unlock;
-	job->lock_cnt = 0;
+	/* Those of a pact that is not over are in its hand still. */
+	if (!job->has_pact)
+		forget_locks(job);
 	next(job);
 }
 
@@ -406,6 +438,33 @@ void lpi_job_seal(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir)
 	part->sealed = dir;
 }
 
+static struct lp_change *mark_change(struct lpi_job *job, struct lp_ino ino)
+{
+	struct lpi_part *part = part_on(job, lp_ino_shard(ino));
+	lpi_unfinished_fill(ino, LP_UNFINISHED_KIND_ORPHAN, job->now_ns, part->orphan_key,
+			    part->orphan_value);
+	struct lp_change *mark = lpi_job_change(job, part->shard_idx, LP_CHANGE_RECORD,
+						(struct lp_ino){0});
+	mark->named.name = (struct lp_bytes){part->orphan_key, sizeof(part->orphan_key)};
+	return mark;
+}
+
+void lpi_job_mark_orphan(struct lpi_job *job, struct lp_ino ino)
+{
+	const struct lpi_part *part = part_on(job, lp_ino_shard(ino));
+	mark_change(job, ino)->named.value =
+		(struct lp_bytes){part->orphan_value, sizeof(part->orphan_value)};
+}
+
+void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino)
+{
+	struct lpi_part *part = part_on(job, lp_ino_shard(ino));
+	LP_ASSERT(part->adopted.nr == 0);
+	LP_ASSERT(find_lock(job, LPI_CLASS_INODE, ino, 0) != NULL);
+	part->adopted = ino;
+	(void)mark_change(job, ino); /* absent: it goes */
+}
+
 void lpi_job_unname(struct lpi_job *job, struct lp_ino ino)
 {
 	struct lpi_part *part = part_on(job, lp_ino_shard(ino));
@@ -414,8 +473,8 @@ void lpi_job_unname(struct lpi_job *job, struct lp_ino ino)
 	part->unnamed = ino;
 }
 
-/* The coordinator's own, and that of a change on one shard, is checked and sealed with its
- * changes: it is never prepared. */
+/* The coordinator's own, and that of a change on one shard, is checked and goes with its changes:
+ * it is never prepared. Beside the inode it is sealed and goes with that, which may be later. */
 static void seal_own(struct lpi_job *job)
 {
 	struct lpi_pact *pact = &job->pact;
@@ -425,7 +484,9 @@ static void seal_own(struct lpi_job *job)
 	struct lp_ino dir = part->sealed;
 	part->sealed.nr = 0;
 	(void)lpi_job_change(job, part->shard_idx, LP_GUARD_EMPTY, dir);
-	lpi_job_change(job, part->shard_idx, LP_CHANGE_DIR, dir)->dir.seal = true;
+	struct lp_change *change = lpi_job_change(job, part->shard_idx, LP_CHANGE_DIR, dir);
+	change->dir.seal = part->shard_idx == lp_ino_shard(dir);
+	change->dir.drop = !change->dir.seal;
 }
 
 /* The lowest shard that has changes to make, if nobody was named. */
@@ -439,6 +500,24 @@ static void choose_coordinator(struct lpi_pact *pact)
 }
 
 static void finish_job(struct lpi_job *job);
+
+static void begin_again(struct lpi_job *job)
+{
+	lpi_step_fn *step = job->again;
+	job->again = NULL;
+	job->pact = (struct lpi_pact){0};
+	job->attrs_cnt = 0;
+	forget_locks(job);
+	step(job);
+}
+
+void lpi_job_again(struct lpi_job *job, lpi_step_fn *step)
+{
+	job->tries++;
+	job->again = step;
+	if (!job->has_pact)
+		lpi_job_unlock(job, begin_again);
+}
 
 static void pact_decided(struct lpi_pact *pact)
 {
@@ -454,6 +533,8 @@ static void pact_over(struct lpi_pact *pact)
 	job->has_pact = false;
 	if (job->op == NULL)
 		finish_job(job);
+	else if (job->again != NULL)
+		begin_again(job);
 }
 
 void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next)

@@ -16,6 +16,7 @@
 #ifndef LP_NAMESPACE_JOB_H
 #define LP_NAMESPACE_JOB_H
 
+#include "namespace/items.h"
 #include "namespace/ns.h"
 #include "namespace/pact.h"
 
@@ -76,6 +77,8 @@ struct lpi_dir_stat {
 	struct lp_ino ino;
 	struct lp_attrs attrs; /* of the inode */
 	uint32_t shard_idx;    /* the next to be asked */
+	uint32_t asked;        /* under way */
+	bool is_locked;
 	uint64_t entries_cnt;
 	uint64_t name_bytes;
 	int64_t mtime_ns;
@@ -94,6 +97,18 @@ struct lpi_walk {
 	bool is_spread;
 	lpi_step_fn *next;
 	int result;
+};
+
+/* A readdir at work. */
+struct lpi_readdir {
+	struct lpi_items items;
+	uint32_t shard_idx; /* that is being listed */
+	uint32_t item_idx;  /* whose attributes are looked for */
+	uint64_t behind;    /* cookies up to this one were there before */
+	uint64_t highest;   /* of the items */
+	uint64_t end;       /* this one, and all behind it, found no room */
+	uint32_t after_len;
+	char after[255];    /* the last name that was listed */
 };
 
 struct lpi_job {
@@ -125,6 +140,20 @@ struct lpi_job {
 	struct lpi_dir_stat dir_stat;
 	struct lpi_walk walk;
 	uint32_t tries; /* how often it began again */
+	lpi_step_fn *again;
+	int result;
+	const struct lpi_entry *needs_dir; /* whose directory is asked for */
+	lpi_step_fn *dir_is_there;
+	bool needs_token;
+	bool is_frozen; /* the caches of paths are */
+	bool is_gone_spread; /* of a directory that goes */
+	lpi_step_fn *with_wide;
+	lpi_step_fn *peeked;
+	struct lp_ino counted; /* an inode that is open for this; nr 0: none */
+	lpi_step_fn *uncounted;
+	struct lp_attrs moved_attrs; /* of two inodes, as they are under their locks */
+	struct lp_attrs gone_attrs;
+	struct lpi_readdir readdir;
 };
 
 LP_LIST_DEFINE(lpi_job_list, struct lpi_job, node);
@@ -173,17 +202,28 @@ struct lp_attrs *lpi_job_attrs(struct lpi_job *job);
 void lpi_job_coordinate(struct lpi_job *job, uint32_t shard_idx);
 /* A fragment on a shard that must be empty, and is gone afterwards. */
 void lpi_job_seal(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
+/* Puts the mark of an orphan: with the change that makes it. */
+void lpi_job_mark_orphan(struct lpi_job *job, struct lp_ino ino);
+/* An orphan that is locked and open gets a name; the change takes its `U` record away. */
+void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino);
 /* The inode loses its last name: it is removed, or becomes an orphan if it is open. It is locked.
  */
 void lpi_job_unname(struct lpi_job *job, struct lp_ino ino);
 /* Makes all changes, as one. Goes on with next when the outcome is known: job->pact.result. */
 void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next);
 
+/* Forgets the change, gives back all locks but not the wide set, and goes on with step, which begins
+ * from the start: before a commit, or from the step behind one that failed. */
+void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
+
 /* --- The end ---------------------------------------------------------------------------------- */
 
 /* Answers the operation; what it holds is given back, and the job when nothing of it is needed any
  * more. */
 void lpi_job_end(struct lpi_job *job, int result);
+
+/* The same from a first step, which is inside a submit. */
+void lpi_job_fail(struct lpi_job *job, int result);
 
 /* A job begins: its fields are cleared. */
 void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op,

@@ -33,6 +33,7 @@ struct lpi_locks {
 	uint64_t seq;
 	uint64_t waits;
 	uint32_t cnt;
+	uint32_t hard_cnt;
 	uint32_t mask;
 	struct lpi_lock_entry *buckets[];
 };
@@ -226,6 +227,8 @@ void lpi_lock_release(struct lpi_locks *locks, struct lpi_lock *lock)
 	LP_ASSERT(lock->is_held && entry->owner == lock);
 	lpi_lock_queue_init(&ready);
 	if (lock->is_hard) {
+		LP_ASSERT(locks->hard_cnt > 0);
+		locks->hard_cnt--;
 		release_looks(entry, lock->seq, &ready);
 		if (fragment != NULL)
 			release_looks(fragment, lock->seq, &ready);
@@ -251,6 +254,7 @@ void lpi_lock_harden(struct lpi_locks *locks, struct lpi_lock *lock)
 	if (lock->is_hard)
 		return;
 	lock->is_hard = true;
+	locks->hard_cnt++;
 	lock->seq = ++locks->seq;
 	lock->entry->hard_cnt++;
 	if (lock->fragment != NULL)
@@ -272,6 +276,11 @@ bool lpi_lock_look(struct lpi_locks *locks, struct lpi_lock *look)
 	look->seq = ++locks->seq;
 	lpi_lock_queue_push_back(&entry->looking, look);
 	return false;
+}
+
+uint32_t lpi_locks_hard(const struct lpi_locks *locks)
+{
+	return locks->hard_cnt;
 }
 
 uint32_t lpi_locks_cnt(const struct lpi_locks *locks)

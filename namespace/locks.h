@@ -74,6 +74,8 @@ static inline bool lpi_lock_is_held(const struct lpi_lock *lock)
 	return lock->is_held;
 }
 
+/* Locks that are hard now. */
+uint32_t lpi_locks_hard(const struct lpi_locks *locks);
 /* Keys that are held or waited for. */
 uint32_t lpi_locks_cnt(const struct lpi_locks *locks);
 /* How often somebody had to wait. */

@@ -21,4 +21,44 @@ void lpi_names_place(struct lpi_job *job, uint32_t cnt, lpi_step_fn *next);
 void lpi_entry_ask(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx, bool is_locked);
 int lpi_entry_take(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx) LP_MUST_CHECK;
 
+/* Sees to it that the directory is there when something is added to it, whose name is locked: by a
+ * guard of the change where its inode is on the same shard, else by asking now. May end the job:
+ * -ENOENT. */
+void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_fn *next);
+/* Looks at a directory that is to go, whose name is locked, before its fragments are: ends the job
+ * with -ENOTEMPTY, or begins again with_wide, if it is spread and the job has not the wide set.
+ *
+ * Without this there would be a circle. Who waits for a whole fragment holds names in other
+ * directories, and somebody else may wait for those. But they are names that exist: of all in such
+ * a circle the one who looked last would have met the name that the next one holds. */
+void lpi_dir_peek(struct lpi_job *job, struct lp_ino dir, lpi_step_fn *with_wide,
+		  lpi_step_fn *next);
+int lpi_corrupt_name(struct lp_ino ino) LP_MUST_CHECK;
+/* Changes of the entry on its shard; the directory's times are now. */
+void lpi_entry_set_change(struct lpi_job *job, const struct lpi_entry *entry, struct lp_ino target,
+			  uint8_t type);
+void lpi_entry_remove_change(struct lpi_job *job, const struct lpi_entry *entry);
+/* The link count of a directory that is not spread: it has those of its directories. */
+void lpi_entry_count_dir(struct lpi_job *job, const struct lpi_entry *entry, int32_t delta);
+/* A change of an inode's attributes: those in mask, and its ctime. */
+struct lp_change *lpi_ino_set_change(struct lpi_job *job, struct lp_ino ino, uint32_t mask);
+/* One name of a file less. attrs are as it is now, locked. */
+void lpi_ino_lose_name(struct lpi_job *job, struct lp_ino ino, const struct lp_attrs *attrs);
+/* A directory that was peeked at goes: its fragments are locked. */
+void lpi_dir_lock(struct lpi_job *job, struct lp_ino ino);
+void lpi_dir_lose(struct lpi_job *job, struct lp_ino ino);
+
+/* Attributes of an inode; of a directory over all fragments. In job->dir_stat are then: result,
+ * -ENOENT if it is gone; attrs; entries_cnt. With is_locked inode and fragments are the job's. */
+void lpi_stat(struct lpi_job *job, struct lp_ino ino, bool is_locked, lpi_step_fn *next);
+struct lp_ns_found lpi_stat_found(const struct lpi_job *job);
+
+/* Counts the inode as open on its shard, and goes on when it is known to be there: *result* as of
+ * lpi_stat(). It is job->counted then. */
+void lpi_open_count(struct lpi_job *job, struct lp_ino ino, lpi_step_fn *next);
+/* Takes that back, if it was. */
+void lpi_open_uncount(struct lpi_job *job, lpi_step_fn *next);
+/* Ends the job; after a failure what was counted is taken back. */
+void lpi_names_end(struct lpi_job *job, int result);
+
 #endif

@@ -40,7 +40,30 @@ bool lpi_dir_kind_find(const struct lp_ns *ns, struct lp_ino dir, bool *ret_is_s
 
 void lpi_dir_kind_learn(struct lp_ns *ns, struct lp_ino dir, bool is_spread)
 {
-	*dir_kind_slot(ns, dir) = (struct lpi_dir_kind){.ino = dir, .is_spread = is_spread};
+	struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
+	if (slot->ino.nr != dir.nr)
+		*slot = (struct lpi_dir_kind){.ino = dir, .is_spread = is_spread};
+}
+
+bool lpi_dir_is_alive(const struct lp_ns *ns, struct lp_ino dir)
+{
+	const struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
+	return slot->ino.nr == dir.nr && slot->is_alive;
+}
+
+/* If there is a place for it: its kind is known then. */
+void lpi_dir_alive_learn(struct lp_ns *ns, struct lp_ino dir)
+{
+	struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
+	if (slot->ino.nr == dir.nr)
+		slot->is_alive = true;
+}
+
+void lpi_dir_alive_forget(struct lp_ns *ns, struct lp_ino dir)
+{
+	struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
+	if (slot->ino.nr == dir.nr)
+		slot->is_alive = false;
 }
 
 /* --- Operations on one inode ------------------------------------------------------------------ */

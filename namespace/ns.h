@@ -40,6 +40,8 @@ struct lp_ns;
 #define LP_NS_PATH_MAX  4096u /* bytes of a path */
 #define LP_NS_DEPTH_MAX 256u  /* names in a path */
 #define LP_NS_LINK_MAX  UINT32_C(65000)
+#define LP_NS_READDIR_MIN 1024u /* bytes of a readdir's buffer */
+#define LP_NS_XATTRS_MAX 8u /* set by a make */
 
 /* Who asks: the owner of what is made. */
 struct lp_ns_who {
@@ -86,7 +88,10 @@ enum lp_ns_opcode {
 /* What lookup-like operations say of what a name leads to. */
 struct lp_ns_found {
 	struct lp_ino ino;
+	/* Of a directory: the newest times of inode and fragments; size_bytes is that of its
+	 * names. */
 	struct lp_attrs attrs;
+	uint64_t entries_cnt; /* of a directory: its names */
 };
 
 /* A condition on what a path leads to before the operation: -EEXIST, -ENOENT, -ECANCELED. */

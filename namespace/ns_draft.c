@@ -14,17 +14,6 @@ static void begin_not_yet(struct lpi_job *job)
 	lpi_job_soon(job, not_yet);
 }
 
-void lpi_begin_stat(struct lpi_job *job) { begin_not_yet(job); }
-void lpi_begin_set(struct lpi_job *job) { begin_not_yet(job); }
-void lpi_begin_open(struct lpi_job *job) { begin_not_yet(job); }
-void lpi_begin_close(struct lpi_job *job) { begin_not_yet(job); }
-void lpi_begin_sync(struct lpi_job *job) { begin_not_yet(job); }
-void lpi_begin_lookup(struct lpi_job *job) { begin_not_yet(job); }
-void lpi_begin_make(struct lpi_job *job) { begin_not_yet(job); }
-void lpi_begin_remove(struct lpi_job *job) { begin_not_yet(job); }
-void lpi_begin_link(struct lpi_job *job) { begin_not_yet(job); }
-void lpi_begin_rename(struct lpi_job *job) { begin_not_yet(job); }
-void lpi_begin_readdir(struct lpi_job *job) { begin_not_yet(job); }
 void lpi_begin_walk(struct lpi_job *job) { begin_not_yet(job); }
 void lpi_begin_put(struct lpi_job *job) { begin_not_yet(job); }
 void lpi_begin_upload(struct lpi_job *job) { begin_not_yet(job); }
@@ -33,3 +22,7 @@ void lpi_begin_delete(struct lpi_job *job) { begin_not_yet(job); }
 void lpi_begin_copy(struct lpi_job *job) { begin_not_yet(job); }
 void lpi_begin_move(struct lpi_job *job) { begin_not_yet(job); }
 void lpi_begin_list(struct lpi_job *job) { begin_not_yet(job); }
+
+/* No shard remembers paths yet. */
+void lpi_paths_freeze(struct lpi_job *job, lpi_step_fn *next) { next(job); }
+void lpi_paths_thaw(struct lpi_job *job, lpi_step_fn *next) { next(job); }

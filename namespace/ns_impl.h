@@ -39,6 +39,7 @@ enum lpi_ns_state {
 struct lpi_dir_kind {
 	struct lp_ino ino; /* nr 0: nothing is here */
 	bool is_spread;
+	bool is_alive; /* no constant: see lpi_dir_is_alive() */
 };
 
 LP_LIST_DEFINE(lpi_ns_op_list, struct lp_ns_op, node);
@@ -97,6 +98,15 @@ static inline uint32_t lpi_shard_of_entry(const struct lp_ns *ns, struct lp_ino 
 bool lpi_dir_kind_find(const struct lp_ns *ns, struct lp_ino dir, bool *ret_is_spread);
 void lpi_dir_kind_learn(struct lp_ns *ns, struct lp_ino dir, bool is_spread);
 
+/* Whether a directory is known to be there, asked or told by who holds a name of it *on this
+ * shard*. Coherent without a message, for who removes a directory holds its whole fragment on every
+ * shard first: then no name of it is held here, and what was known is forgotten
+ * (lpi_dir_alive_forget()). Who gets a name after that asks the inode's shard, and waits there for
+ * the outcome. */
+bool lpi_dir_is_alive(const struct lp_ns *ns, struct lp_ino dir);
+void lpi_dir_alive_learn(struct lp_ns *ns, struct lp_ino dir);
+void lpi_dir_alive_forget(struct lp_ns *ns, struct lp_ino dir);
+
 /* A number that may be an inode's of this store. */
 static inline bool lpi_ino_is_sane(const struct lp_ns *ns, struct lp_ino ino)
 {
@@ -112,6 +122,11 @@ lpi_begin_fn lpi_begin_lookup, lpi_begin_make, lpi_begin_remove, lpi_begin_link,
 lpi_begin_fn lpi_begin_readdir;
 lpi_begin_fn lpi_begin_walk, lpi_begin_put, lpi_begin_upload, lpi_begin_commit, lpi_begin_delete;
 lpi_begin_fn lpi_begin_copy, lpi_begin_move, lpi_begin_list;
+
+/* Before a directory is renamed or removed, and afterwards: no shard remembers its path meanwhile.
+ * job->entry says which, and job->to if there are two. */
+void lpi_paths_freeze(struct lpi_job *job, lpi_step_fn *next);
+void lpi_paths_thaw(struct lpi_job *job, lpi_step_fn *next);
 
 /* An operation is answered; its job may go on. */
 void lpi_ns_answer(struct lp_ns *ns, struct lp_ns_op *op, int result);

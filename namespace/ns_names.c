@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations on a name in a directory. Each finds where the entry is, locks it, looks, and changes.
+/* What operations on a name in a directory have in common. Each finds where the entry is, locks it,
+ * looks, and changes.
  *
  * That the directory exists when something is added to it: on the shard of its inode a guard says
  * so. On any other shard it is asked for while the entry's lock keeps its removal away, which
@@ -82,7 +83,7 @@ void lpi_names_place(struct lpi_job *job, uint32_t cnt, lpi_step_fn *next)
 	job->placed = next;
 	if (!lpi_ino_is_sane(job->ns, job->entry.dir) ||
 	    (cnt > 1 && !lpi_ino_is_sane(job->ns, job->to.dir))) {
-		lpi_job_end(job, -ESTALE);
+		lpi_job_fail(job, -ESTALE);
 		return;
 	}
 	for (uint32_t i = 0; i < LPI_JOB_ASKS; i++)
@@ -117,4 +118,151 @@ int lpi_entry_take(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx)
 	if (entry->has_attrs)
 		entry->attrs = op->lookup.attrs;
 	return 0;
+}
+
+/* --- The directory of an entry ---------------------------------------------------------------- */
+
+static void dir_asked(struct lpi_job *job)
+{
+	const struct lpi_job_ask *ask = &job->asks[0];
+	const struct lpi_entry *entry = job->needs_dir;
+	int r = ask->call.result;
+	/* One that was removed, and is open. */
+	if (r >= 0 && ask->op.stat.attrs.nlink == 0)
+		r = -ENOENT;
+	if (r < 0) {
+		lpi_names_end(job, r);
+		return;
+	}
+	if (entry->shard_idx == job->ns->options.shard_idx)
+		lpi_dir_alive_learn(job->ns, entry->dir);
+	job->dir_is_there(job);
+}
+
+void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_fn *next)
+{
+	struct lp_ns *ns = job->ns;
+	uint32_t shard_idx = lp_ino_shard(entry->dir);
+	if (shard_idx == entry->shard_idx) {
+		(void)lpi_job_change(job, shard_idx, LP_GUARD_INODE, entry->dir);
+		next(job);
+		return;
+	}
+	if (entry->shard_idx == ns->options.shard_idx && lpi_dir_is_alive(ns, entry->dir)) {
+		next(job);
+		return;
+	}
+	job->needs_dir = entry;
+	job->dir_is_there = next;
+	struct lp_store_op *op = lpi_job_op(job, 0);
+	op->opcode = LP_STORE_STAT;
+	op->stat.ino = entry->dir;
+	lpi_job_ask(job, shard_idx, 0, false);
+	lpi_job_wait(job, dir_asked);
+}
+
+static void dir_peeked(struct lpi_job *job)
+{
+	const struct lpi_dir_stat *stat = &job->dir_stat;
+	int r = stat->result;
+	if (r == -ENOENT)
+		r = lpi_corrupt_name(stat->ino);
+	if (r >= 0 && stat->entries_cnt > 0)
+		r = -ENOTEMPTY;
+	job->is_gone_spread = (stat->attrs.flags & LP_INODE_FLAG_SPREAD) != 0;
+	if (r < 0)
+		lpi_job_end(job, r);
+	else if (job->is_gone_spread && job->wide == NULL)
+		lpi_job_again(job, job->with_wide);
+	else
+		job->peeked(job);
+}
+
+void lpi_dir_peek(struct lpi_job *job, struct lp_ino dir, lpi_step_fn *with_wide, lpi_step_fn *next)
+{
+	job->with_wide = with_wide;
+	job->peeked = next;
+	lpi_stat(job, dir, false, dir_peeked);
+}
+
+int lpi_corrupt_name(struct lp_ino ino)
+{
+	return LP_CORRUPT(LP_OFFSET_NONE, "a name leads to inode %llx, which is not there",
+			  (unsigned long long)ino.nr);
+}
+
+/* --- Changes ---------------------------------------------------------------------------------- */
+
+static void touch_dir(struct lpi_job *job, const struct lpi_entry *entry)
+{
+	struct lp_change *change =
+		lpi_job_change(job, entry->shard_idx, LP_CHANGE_DIR, entry->dir);
+	change->dir.mtime_ns = job->now_ns;
+	change->dir.ctime_ns = job->now_ns;
+}
+
+void lpi_entry_set_change(struct lpi_job *job, const struct lpi_entry *entry, struct lp_ino target,
+			  uint8_t type)
+{
+	struct lp_change *change =
+		lpi_job_change(job, entry->shard_idx, LP_CHANGE_ENTRY_SET, entry->dir);
+	change->named.name = lpi_entry_name(entry);
+	change->named.target = target;
+	change->named.target_type = type;
+	touch_dir(job, entry);
+}
+
+void lpi_entry_remove_change(struct lpi_job *job, const struct lpi_entry *entry)
+{
+	lpi_job_change(job, entry->shard_idx, LP_CHANGE_ENTRY_REMOVE, entry->dir)->named.name =
+		lpi_entry_name(entry);
+	touch_dir(job, entry);
+}
+
+void lpi_entry_count_dir(struct lpi_job *job, const struct lpi_entry *entry, int32_t delta)
+{
+	if (entry->dir_is_spread || delta == 0)
+		return;
+	LP_ASSERT(entry->shard_idx == lp_ino_shard(entry->dir));
+	lpi_job_change(job, entry->shard_idx, LP_CHANGE_LINK, entry->dir)->inode.delta = delta;
+}
+
+struct lp_change *lpi_ino_set_change(struct lpi_job *job, struct lp_ino ino, uint32_t mask)
+{
+	struct lp_attrs *attrs = lpi_job_attrs(job);
+	attrs->ctime_ns = job->now_ns;
+	struct lp_change *change = lpi_job_change(job, lp_ino_shard(ino), LP_CHANGE_SET, ino);
+	change->inode.attrs = attrs;
+	change->inode.mask = mask | LP_ATTR_CTIME;
+	/* What a prepared record says of an inode has a type, which says nothing here. */
+	attrs->type = LP_INODE_TYPE_FILE;
+	return change;
+}
+
+void lpi_ino_lose_name(struct lpi_job *job, struct lp_ino ino, const struct lp_attrs *attrs)
+{
+	if (attrs->nlink <= 1) {
+		lpi_job_unname(job, ino);
+		return;
+	}
+	lpi_job_change(job, lp_ino_shard(ino), LP_CHANGE_LINK, ino)->inode.delta = -1;
+	(void)lpi_ino_set_change(job, ino, 0);
+}
+
+void lpi_dir_lock(struct lpi_job *job, struct lp_ino ino)
+{
+	if (job->is_gone_spread)
+		lpi_job_lock_fragments(job, ino);
+	else
+		lpi_job_lock_fragment(job, lp_ino_shard(ino), ino);
+}
+
+void lpi_dir_lose(struct lpi_job *job, struct lp_ino ino)
+{
+	bool is_spread = job->is_gone_spread;
+	for (uint32_t i = 0; is_spread && i < job->ns->options.shard_cnt; i++)
+		lpi_job_seal(job, i, ino);
+	if (!is_spread)
+		lpi_job_seal(job, lp_ino_shard(ino), ino);
+	lpi_job_unname(job, ino);
 }

@@ -15,6 +15,7 @@ struct open_inode {
 	struct lp_ino ino;
 	uint32_t count;
 	bool is_orphan;
+	bool is_unnamed; /* an orphan that never had a name */
 	struct lp_list_node node; /* in dead: an orphan, and not open */
 };
 
@@ -189,6 +190,30 @@ void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino)
 	opens->orphans++;
 	if (open->count == 0)
 		bury(opens, open);
+}
+
+void lpi_opens_orphan_unnamed(struct lpi_opens *opens, struct lp_ino ino)
+{
+	struct open_inode *open = *find(opens, ino);
+	LP_ASSERT(open != NULL && open->count > 0);
+	lpi_opens_orphan(opens, ino);
+	open->is_unnamed = true;
+}
+
+bool lpi_opens_is_unnamed(const struct lpi_opens *opens, struct lp_ino ino)
+{
+	const struct open_inode *open = *find(opens, ino);
+	return open != NULL && open->is_unnamed && open->count > 0;
+}
+
+void lpi_opens_adopt(struct lpi_opens *opens, struct lp_ino ino)
+{
+	struct open_inode *open = *find(opens, ino);
+	LP_ASSERT(open != NULL && open->is_orphan && open->is_unnamed);
+	LP_ASSERT(open->count > 0);
+	open->is_orphan = false;
+	open->is_unnamed = false;
+	opens->orphans--;
 }
 
 struct lp_ino lpi_opens_dead(const struct lpi_opens *opens)

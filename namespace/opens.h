@@ -32,6 +32,11 @@ uint32_t lpi_opens_cnt(const struct lpi_opens *opens, struct lp_ino ino);
  * for this it stays as it is until the next start. */
 void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino);
 
+/* An orphan that never had a name, and may be given one, once; and that it was. It is open. */
+void lpi_opens_orphan_unnamed(struct lpi_opens *opens, struct lp_ino ino);
+bool lpi_opens_is_unnamed(const struct lpi_opens *opens, struct lp_ino ino);
+void lpi_opens_adopt(struct lpi_opens *opens, struct lp_ino ino);
+
 /* Orphans that nobody has open: the first, or nr 0; and that it is removed now, or will not be
  * before the next start. */
 struct lp_ino lpi_opens_dead(const struct lpi_opens *opens);

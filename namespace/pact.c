@@ -83,9 +83,11 @@ static void add_unnamed(struct lpi_part *part, struct lp_ns *ns)
 		.named = {.name = {part->orphan_key, sizeof(part->orphan_key)}, .value = value}};
 }
 
-/* The part has happened. */
+/* The part has happened. Its locks are held still, so nothing else happens to these inodes. */
 static void note_orphan(struct lpi_part *part, struct lp_ns *ns)
 {
+	if (part->adopted.nr != 0)
+		lpi_opens_adopt(ns->opens, part->adopted);
 	if (part->unnamed.nr != 0 && part->is_orphaned)
 		lpi_opens_orphan(ns->opens, part->unnamed);
 }
@@ -237,14 +239,20 @@ static void run_abort(struct lpi_call *call)
 	submit(part, cnt, LP_ACK_DURABLE, ended_surely);
 }
 
-/* The changes of a record, and its removal. */
-static uint32_t list_finish(const struct lpi_pact_record *record, const uint8_t *key,
-			    struct lp_change *changes)
+/* The changes of a record, and its removal. A fragment that was sealed goes; but beside its inode
+ * it stays sealed until that is removed, which takes it along: one that is open still is there, and
+ * must not be given entries. */
+static uint32_t list_finish(const struct lp_ns *ns, const struct lpi_pact_record *record,
+			    const uint8_t *key, struct lp_change *changes)
 {
-	memcpy(changes, record->changes, record->change_cnt * sizeof(*changes));
-	changes[record->change_cnt] = (struct lp_change){
+	uint32_t cnt = record->change_cnt;
+	memcpy(changes, record->changes, cnt * sizeof(*changes));
+	if (record->sealed.nr != 0 && lp_ino_shard(record->sealed) != ns->options.shard_idx)
+		changes[cnt++] = (struct lp_change){
+			.type = LP_CHANGE_DIR, .ino = record->sealed, .dir = {.drop = true}};
+	changes[cnt++] = (struct lp_change){
 		.type = LP_CHANGE_RECORD, .named = {.name = {key, LPI_PACT_KEY_BYTES}}};
-	return record->change_cnt + 1;
+	return cnt;
 }
 
 static void retry_finish(struct lp_timer *timer)
@@ -261,7 +269,7 @@ static void run_finish(struct lpi_call *call)
 	part->retry.fire = retry_finish;
 	int r = lpi_pact_record_decode(value, part->pact->txid, shard_cnt, &room->decoded);
 	LP_ASSERT(r == 0);
-	uint32_t cnt = list_finish(&room->decoded.record, part->key, part->changes);
+	uint32_t cnt = list_finish(call->to, &room->decoded.record, part->key, part->changes);
 	submit(part, cnt, LP_ACK_DURABLE, ended_surely);
 }
 
@@ -469,7 +477,7 @@ void lpi_pact_redo(struct lp_ns *ns, uint64_t txid, bool is_decided, struct lpi_
 	uint32_t cnt = 0;
 	lpi_pact_key(txid, redo->key);
 	if (is_decided) {
-		cnt = list_finish(record, redo->key, redo->changes);
+		cnt = list_finish(ns, record, redo->key, redo->changes);
 	} else {
 		if (record->sealed.nr != 0)
 			redo->changes[cnt++] = (struct lp_change){.type = LP_CHANGE_DIR,

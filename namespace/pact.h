@@ -52,6 +52,8 @@ struct lpi_part {
 	/* An inode of this shard that loses its last name: when it comes to that, it is removed, or
 	 * made an orphan if it is open. nr 0: none. */
 	struct lp_ino unnamed;
+	/* An orphan of this shard that gets a name, and is none any more. nr 0: none. */
+	struct lp_ino adopted;
 	uint32_t lock_cnt;
 	struct lpi_lock *locks[LPI_PART_LOCKS];
 

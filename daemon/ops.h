@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The opcodes of the native protocol as a table: how the meta of a request becomes an operation of
+ * the namespace, and its answer a reply.
+ *
+ * begin() reads the meta and prepares request->piece.op, without the inode or directory that the
+ * reference leads to: that is looked up and filled in for all alike, then the operation is submitted
+ * and answer() called when it has succeeded. An opcode that goes its own way has run(), called
+ * instead of submitting.
+ *
+ * Threads: the door's. Blocking, allocation: none.
+ */
+#ifndef LP_DAEMON_OPS_H
+#define LP_DAEMON_OPS_H
+
+#include "daemon/request.h"
+
+struct lpi_opcode {
+	const char *name;
+	uint16_t code;
+	bool has_data;  /* may bring data */
+	bool is_change; /* waits for earlier ones on the same path, and they for it */
+	/* 0, or why it is refused: -EINVAL and others. */
+	int (*begin)(struct lpi_request *request, struct lp_reader *reader);
+	/* Instead of submitting; NULL: submit. */
+	void (*run)(struct lpi_request *request);
+	/* Replies. NULL: no meta. */
+	void (*answer)(struct lpi_request *request);
+	/* The request has failed, or its client has gone, after begin(): gives back what that took.
+	 * May be NULL. */
+	void (*undo)(struct lpi_request *request);
+	/* A reply has been sent or dropped. NULL: this was the only one, and the request ends. */
+	void (*sent)(struct lpi_request *request, struct lpi_piece *piece);
+};
+
+/* NULL: unknown. */
+const struct lpi_opcode *lpi_opcode_find(uint16_t code);
+/* All of them: the i-th, NULL behind the last. */
+const struct lpi_opcode *lpi_opcode_at(uint32_t idx);
+
+/* --- For the functions in the table ----------------------------------------------------------- */
+
+/* The 16 bytes of a reference, then, once the fixed part is read, its path. */
+void lpi_ref_decode(const uint8_t *bytes, struct lpi_ref *ret_ref, struct lp_reader *reader);
+void lpi_ref_path(struct lpi_ref *ref, enum lpi_ref_kind kind, struct lp_reader *reader);
+/* A reference to a key: 0, or -EINVAL when it does not begin at the root. */
+int lpi_ref_key(struct lpi_ref *ref, struct lp_reader *reader, struct lp_bytes *ret_path);
+void lpi_put_attrs(struct lp_writer *writer, const struct lp_ns_found *found);
+/* Replies with the attributes of what was found. */
+void lpi_answer_found(struct lpi_request *request, const struct lp_ns_found *found);
+/* Who is to own what is made: the client, or somebody else if it is root. -EPERM. */
+int lpi_request_who(const struct lpi_request *request, uint32_t uid, uint32_t gid,
+		    struct lp_ns_who *ret_who);
+enum lp_store_ack lpi_request_ack(const struct lpi_request *request);
+struct lp_payload lpi_request_payload(const struct lpi_request *request);
+/* The store's operation inside request->piece.op. */
+struct lp_store_op *lpi_request_store_op(struct lpi_request *request, enum lp_store_opcode opcode);
+/* A transaction of the request's own changes. */
+void lpi_request_txn(struct lpi_request *request, uint32_t change_cnt);
+/* A change that sets mtime and ctime. */
+void lpi_touch(struct lpi_request *request, struct lp_change *change, bool with_mtime);
+
+/* ops_data.c */
+int lpi_begin_get(struct lpi_request *request, struct lp_reader *reader);
+void lpi_run_get(struct lpi_request *request);
+void lpi_get_pump(struct lpi_request *request);
+void lpi_get_sent(struct lpi_request *request, struct lpi_piece *piece);
+int lpi_begin_write(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_truncate(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_punch(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_prealloc(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_clone(struct lpi_request *request, struct lp_reader *reader);
+void lpi_answer_written(struct lpi_request *request);
+int lpi_begin_seek(struct lpi_request *request, struct lp_reader *reader);
+void lpi_answer_seek(struct lpi_request *request);
+int lpi_begin_compound(struct lpi_request *request, struct lp_reader *reader);
+
+/* ops_small.c */
+int lpi_begin_xattr_get(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_xattr_set(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_xattr_remove(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_xattr_list(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_omap_get(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_omap_set(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_omap_remove(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_omap_list(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_readlink(struct lpi_request *request, struct lp_reader *reader);
+void lpi_answer_value(struct lpi_request *request);
+void lpi_answer_pairs(struct lpi_request *request);
+
+/* ops_names.c */
+int lpi_begin_stat(struct lpi_request *request, struct lp_reader *reader);
+void lpi_run_stat(struct lpi_request *request);
+void lpi_answer_stat(struct lpi_request *request);
+int lpi_begin_set(struct lpi_request *request, struct lp_reader *reader);
+void lpi_answer_set(struct lpi_request *request);
+int lpi_begin_make(struct lpi_request *request, struct lp_reader *reader);
+void lpi_answer_make(struct lpi_request *request);
+int lpi_begin_remove(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_link(struct lpi_request *request, struct lp_reader *reader);
+void lpi_answer_link(struct lpi_request *request);
+int lpi_begin_rename(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_readdir(struct lpi_request *request, struct lp_reader *reader);
+void lpi_answer_items(struct lpi_request *request);
+int lpi_begin_sync(struct lpi_request *request, struct lp_reader *reader);
+
+/* ops_keys.c */
+int lpi_begin_put(struct lpi_request *request, struct lp_reader *reader);
+void lpi_answer_put(struct lpi_request *request);
+int lpi_begin_delete(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_copy(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_move(struct lpi_request *request, struct lp_reader *reader);
+void lpi_answer_copy(struct lpi_request *request);
+int lpi_begin_list(struct lpi_request *request, struct lp_reader *reader);
+
+/* ops_session.c */
+int lpi_begin_hello(struct lpi_request *request, struct lp_reader *reader);
+void lpi_run_hello(struct lpi_request *request);
+int lpi_begin_ping(struct lpi_request *request, struct lp_reader *reader);
+void lpi_run_ping(struct lpi_request *request);
+int lpi_begin_open(struct lpi_request *request, struct lp_reader *reader);
+void lpi_run_open(struct lpi_request *request);
+void lpi_answer_open(struct lpi_request *request);
+int lpi_begin_close(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_upload(struct lpi_request *request, struct lp_reader *reader);
+void lpi_answer_upload(struct lpi_request *request);
+int lpi_begin_commit(struct lpi_request *request, struct lp_reader *reader);
+void lpi_answer_commit(struct lpi_request *request);
+int lpi_begin_abort(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_admin(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_admin_text(struct lpi_request *request, struct lp_reader *reader);
+int lpi_begin_explain(struct lpi_request *request, struct lp_reader *reader);
+void lpi_run_admin(struct lpi_request *request);
+
+#endif
