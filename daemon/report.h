@@ -13,6 +13,7 @@
 #include "daemon/conn.h"
 #include "daemon/heap.h"
 #include "daemon/text.h"
+#include "store/bdev.h"
 
 #define LPI_REPORT_OPCODES 96u
 #define LPI_REPORT_DEVICES 3u

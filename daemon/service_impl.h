@@ -113,7 +113,6 @@ struct lp_service {
 	struct lpi_thread *threads;
 	struct lp_ns *peers[LPI_SHARDS_MAX];
 	struct lpi_phase phase;
-	void (*after_opening)(struct lp_service *service);
 	bool ns_serves;
 	/* The control thread's. */
 	struct lp_listener *listeners[LPI_LISTENERS_MAX];
@@ -122,6 +121,7 @@ struct lp_service {
 	struct lpi_http *http;
 	struct lpi_health health;
 	struct lpi_gather *gather;
+	struct lp_timer look_timer;
 	struct lp_timer idle_timer;
 };
 
