@@ -39,7 +39,7 @@ void lpi_conn_go_on(struct lpi_conn *conn)
 	if (!may_read(conn) || lpi_ready_list_is_linked(conn) || !lp_io_is_idle(&conn->poll_io))
 		return;
 	if (conn->stash != NULL || !conn->read_all) {
-		lpi_ready_list_push_back(&door->ready, conn);
+		lpi_door_ready(door, conn);
 		return;
 	}
 	conn->poll_io.complete = polled;
@@ -420,6 +420,7 @@ static void leave(struct lpi_conn *conn, const uint8_t *bytes, uint32_t len)
 {
 	struct lp_door *door = conn->door;
 	struct lpi_request *hello = lpi_request_list_first(&conn->requests);
+	LP_ASSERT(hello != NULL);
 	uint32_t meta_bytes = hello->header.meta_bytes;
 	uint32_t head_bytes = LP_WIRE_HEADER_SIZE + meta_bytes;
 	uint8_t *head = malloc((size_t)head_bytes + len);

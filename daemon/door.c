@@ -4,6 +4,7 @@
  *
  * A tick looks after clients that keep silent in the middle of something: they have send_timeout_ns,
  * or much less while somebody waits for what they hold. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -40,12 +41,28 @@ static void flush_door(struct lp_source *source)
 	struct lpi_conn *next = NULL;
 	if (!lpi_wait_list_is_empty(&door->short_of_room))
 		lpi_door_pump(door);
+	LP_LIST_FOREACH_SAFE (lpi_end_list, &door->ending, conn, next)
+		lpi_conn_check_end(conn);
+	/* Last: the others may queue replies, and nothing is looked at again before the thread
+	 * sleeps. */
 	while ((conn = lpi_send_list_pop_front(&door->sendable)) != NULL) {
 		if (lpi_conn_is_alive(conn))
 			lpi_conn_send(conn);
 	}
-	LP_LIST_FOREACH_SAFE (lpi_end_list, &door->ending, conn, next)
-		lpi_conn_check_end(conn);
+}
+
+/* Has no other use than that the turn goes on to the sources. */
+static void kicked(struct lp_task *task)
+{
+	(void)task;
+}
+
+void lpi_door_ready(struct lp_door *door, struct lpi_conn *conn)
+{
+	bool was_empty = lpi_ready_list_is_empty(&door->ready);
+	lpi_ready_list_push_back(&door->ready, conn);
+	if (was_empty && !lp_task_is_queued(&door->kick))
+		lp_task_queue(door->options.reactor, &door->kick);
 }
 
 void lpi_door_pump(struct lp_door *door)
@@ -66,8 +83,10 @@ static bool is_starved(const struct lp_door *door)
 	uint64_t now = lpi_door_now_ns(door);
 	const struct lpi_conn *conn = lpi_throttled_list_first(&door->throttled);
 	const struct lpi_request *request = lpi_wait_list_first(&door->short_of_room);
+	/* Whoever has too many replies of his own is in nobody's way. */
+	bool is_full = door->reply_bytes + LP_WIRE_PIECE_MAX > door->reply_bytes_max;
 	return (conn != NULL && now - conn->throttled_ns > PATIENCE_NS) ||
-	       (request != NULL && now - request->waits_ns > PATIENCE_NS);
+	       (request != NULL && is_full && now - request->waits_ns > PATIENCE_NS);
 }
 
 static void check_silence(struct lpi_conn *conn, uint64_t limit_ns)
@@ -206,6 +225,8 @@ static void say_stopped(struct lp_task *task)
 	struct lp_door *door = LP_CONTAINER_OF(task, struct lp_door, stopped_task);
 	lp_timer_stop(door->options.reactor, &door->tick);
 	lp_timer_stop(door->options.reactor, &door->retry);
+	if (lp_task_is_queued(&door->kick))
+		lp_task_cancel(&door->kick);
 	lp_source_remove(door->options.reactor, &door->source);
 	door->stopped(door->stopped_arg);
 }
@@ -226,6 +247,7 @@ int lp_door_new(const struct lp_door_options *options, struct lp_door **ret_door
 	door->tick.fire = tick;
 	door->retry.fire = retry;
 	door->stopped_task.run = say_stopped;
+	door->kick.run = kicked;
 	int r = new_pools(door);
 	if (r >= 0)
 		r = new_latencies(door);

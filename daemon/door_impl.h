@@ -148,6 +148,7 @@ struct lp_door {
 	void (*stopped)(void *arg);
 	void *stopped_arg;
 	struct lp_task stopped_task;
+	struct lp_task kick; /* a turn for the ready ones */
 	struct lp_door_stats stats;
 	struct lp_hist *latencies; /* by place in the table of opcodes */
 	uint8_t latency_idx[LPI_OPCODES];
@@ -198,6 +199,8 @@ void lpi_conn_check_end(struct lpi_conn *conn);
 /* --- door.c ----------------------------------------------------------------------------------- */
 
 void lpi_door_conn_gone(struct lp_door *door);
+/* It is read from when its turn comes. */
+void lpi_door_ready(struct lp_door *door, struct lpi_conn *conn);
 /* Gets that waited for room for replies. */
 void lpi_door_pump(struct lp_door *door);
 /* The last reply of a request is queued. */

@@ -39,24 +39,27 @@ const struct lpi_opcode *lpi_opcode_at(uint32_t idx);
 
 /* --- For the functions in the table ----------------------------------------------------------- */
 
-/* The 16 bytes of a reference, then, once the fixed part is read, its path. */
-void lpi_ref_decode(const uint8_t *bytes, struct lpi_ref *ret_ref, struct lp_reader *reader);
-void lpi_ref_path(struct lpi_ref *ref, enum lpi_ref_kind kind, struct lp_reader *reader);
-/* A reference to a key: 0, or -EINVAL when it does not begin at the root. */
-int lpi_ref_key(struct lpi_ref *ref, struct lp_reader *reader, struct lp_bytes *ret_path);
+/* A reference out of a fixed part, and its path, which is read next. -EINVAL, -ENAMETOOLONG. */
+int lpi_read_ref(struct lpi_request *request, enum lpi_ref_kind kind, const uint8_t *bytes,
+		 struct lp_reader *reader);
+int lpi_read_refs(struct lpi_request *request, enum lpi_ref_kind from, enum lpi_ref_kind to,
+		  const struct lp_wire_two *two, struct lp_reader *reader);
 void lpi_put_attrs(struct lp_writer *writer, const struct lp_ns_found *found);
 /* Replies with the attributes of what was found. */
 void lpi_answer_found(struct lpi_request *request, const struct lp_ns_found *found);
-/* Who is to own what is made: the client, or somebody else if it is root. -EPERM. */
-int lpi_request_who(const struct lpi_request *request, uint32_t uid, uint32_t gid,
+/* Words for the error that begin() is about to return. */
+void lpi_request_why(struct lpi_request *request, const char *why);
+/* Who is to own what is made: the client, or somebody else if it is root: -EPERM. */
+int lpi_request_who(struct lpi_request *request, uint32_t uid, uint32_t gid,
 		    struct lp_ns_who *ret_who);
 enum lp_store_ack lpi_request_ack(const struct lpi_request *request);
 struct lp_payload lpi_request_payload(const struct lpi_request *request);
-/* The store's operation inside request->piece.op. */
+/* The request's own operation, with what is the same in all. */
+struct lp_ns_op *lpi_request_op(struct lpi_request *request, enum lp_ns_opcode opcode);
 struct lp_store_op *lpi_request_store_op(struct lpi_request *request, enum lp_store_opcode opcode);
-/* A transaction of the request's own changes. */
-void lpi_request_txn(struct lpi_request *request, uint32_t change_cnt);
-/* A change that sets mtime and ctime. */
+void lpi_request_txn(struct lpi_request *request, const struct lp_change *changes,
+		     uint32_t change_cnt);
+/* A change that sets ctime, and mtime, to now. */
 void lpi_touch(struct lpi_request *request, struct lp_change *change, bool with_mtime);
 
 /* ops_data.c */
@@ -69,6 +72,7 @@ int lpi_begin_truncate(struct lpi_request *request, struct lp_reader *reader);
 int lpi_begin_punch(struct lpi_request *request, struct lp_reader *reader);
 int lpi_begin_prealloc(struct lpi_request *request, struct lp_reader *reader);
 int lpi_begin_clone(struct lpi_request *request, struct lp_reader *reader);
+void lpi_run_clone(struct lpi_request *request);
 void lpi_answer_written(struct lpi_request *request);
 int lpi_begin_seek(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_seek(struct lpi_request *request);
@@ -104,6 +108,9 @@ void lpi_answer_items(struct lpi_request *request);
 int lpi_begin_sync(struct lpi_request *request, struct lp_reader *reader);
 
 /* ops_keys.c */
+/* What put and commit have in common. */
+int lpi_read_put(struct lpi_request *request, const struct lp_wire_put *put,
+		 struct lp_reader *reader);
 int lpi_begin_put(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_put(struct lpi_request *request);
 int lpi_begin_delete(struct lpi_request *request, struct lp_reader *reader);
@@ -115,20 +122,25 @@ int lpi_begin_list(struct lpi_request *request, struct lp_reader *reader);
 /* ops_session.c */
 int lpi_begin_hello(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_hello(struct lpi_request *request);
+void lpi_undo_hello(struct lpi_request *request);
 int lpi_begin_ping(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_ping(struct lpi_request *request);
 int lpi_begin_open(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_open(struct lpi_request *request);
-void lpi_answer_open(struct lpi_request *request);
+void lpi_undo_open(struct lpi_request *request);
+/* A record of what is about to be opened, in request->open: -EMFILE. */
+int lpi_reserve_open(struct lpi_request *request);
 int lpi_begin_close(struct lpi_request *request, struct lp_reader *reader);
 int lpi_begin_upload(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_upload(struct lpi_request *request);
 int lpi_begin_commit(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_commit(struct lpi_request *request);
+void lpi_undo_commit(struct lpi_request *request);
 int lpi_begin_abort(struct lpi_request *request, struct lp_reader *reader);
 int lpi_begin_admin(struct lpi_request *request, struct lp_reader *reader);
 int lpi_begin_admin_text(struct lpi_request *request, struct lp_reader *reader);
 int lpi_begin_explain(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_admin(struct lpi_request *request);
+void lpi_admin_sent(struct lpi_request *request, struct lpi_piece *piece);
 
 #endif

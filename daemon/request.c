@@ -13,6 +13,9 @@
  * An answer for a client that has gone ends the request where it is (DROPPED). */
 #include "daemon/request.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "base/crc32c.h"
 #include "base/hash.h"
 #include "daemon/door_impl.h"
@@ -98,6 +101,8 @@ static void give_buffers(struct lpi_request *request)
 		lp_buf_put(request->segs[i].buf);
 }
 
+static void wake_waiting(struct lpi_conn *conn);
+
 static void forget_paths(struct lpi_request *request)
 {
 	for (uint32_t i = 0; i < request->path_cnt; i++) {
@@ -113,12 +118,13 @@ void lpi_request_end(struct lpi_request *request)
 	struct lpi_conn *conn = request->conn;
 	struct lp_door *door = request->door;
 	uint64_t data_bytes = request->header.data_bytes;
+	bool had_path = request->path_cnt > 0;
 	if (!lp_sm_is_final(&request->sm))
 		lpi_request_move(request, LPI_REQUEST_DONE);
 	LP_ASSERT(!lp_list_node_is_linked(&request->wait_node));
 	lpi_piece_free(&request->piece);
 	give_buffers(request);
-	LP_ASSERT(request->path_cnt == 0);
+	forget_paths(request);
 	lpi_request_list_remove(request);
 	LP_ASSERT(conn->under_way > 0 && door->under_way > 0);
 	conn->under_way--;
@@ -128,6 +134,8 @@ void lpi_request_end(struct lpi_request *request)
 		free(request);
 	else
 		lp_pool_put(door->requests, request);
+	if (had_path)
+		wake_waiting(conn);
 	lpi_conn_request_ended(conn);
 }
 
@@ -234,8 +242,6 @@ static void seal(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool mor
 						: reply->head + LP_WIRE_HEADER_SIZE,
 			    reply->head);
 }
-
-static void wake_waiting(struct lpi_conn *conn);
 
 static void queue(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool more)
 {
@@ -579,6 +585,12 @@ static void worked(struct lp_ns_op *op)
 		lpi_request_answer(request);
 }
 
+void lpi_request_submit(struct lpi_request *request)
+{
+	request->piece.op.complete = worked;
+	lp_ns_submit(request->door->options.ns, &request->piece.op);
+}
+
 static void work(struct lpi_request *request)
 {
 	struct lp_ns_op *op = &request->piece.op;
@@ -594,8 +606,7 @@ static void work(struct lpi_request *request)
 		request->opcode->run(request);
 		return;
 	}
-	op->complete = worked;
-	lp_ns_submit(request->door->options.ns, op);
+	lpi_request_submit(request);
 }
 
 bool lpi_request_again(struct lpi_request *request, int result)

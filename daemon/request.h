@@ -23,8 +23,9 @@
 #define LPI_DATA_SEGS    5u    /* of data: four whole buffers, and one more when off the grid */
 #define LPI_READ_AHEAD   4u    /* pieces of one get that are read or sent at a time */
 #define LPI_TRIES_MAX    8u    /* how often a path is looked up again when its object had gone */
-#define LPI_OWN_CHANGES  2u    /* of one transaction; a compound has more, in a buffer */
+#define LPI_OWN_CHANGES  3u   /* of one transaction; a compound has more, in a buffer */
 #define LPI_PUT_XATTRS   16u
+#define LPI_ADMIN_PARTS  32u /* of an answer of the administration */
 #define LPI_COMPOUND_MAX 30u
 
 enum lpi_request_state {
@@ -124,6 +125,8 @@ struct lpi_request {
 	struct lp_attrs attrs;
 	struct lpi_open *open; /* what it opens, closes, commits */
 	struct lp_admin admin;
+	uint32_t admin_replies; /* queued and not sent */
+	uint32_t items_max;     /* of a listing; 0: as many as fit */
 	/* A get. */
 	struct {
 		uint64_t start;
@@ -162,6 +165,8 @@ void lpi_request_abandon(struct lpi_request *request);
 
 /* Looks up what it refers to, from the beginning; then its operation. */
 void lpi_request_find(struct lpi_request *request);
+/* The request's own operation, for a run() that is done with its own part. */
+void lpi_request_submit(struct lpi_request *request);
 /* The object had gone when its turn came: looks it up again, if that can help. */
 bool lpi_request_again(struct lpi_request *request, int result);
 /* The last reply, of an error, with words for people; "" is fine. */
