@@ -109,7 +109,7 @@ void lpi_service_close_devices(struct lp_service *service)
 /* Of a shard's part three eighths are buffers that requests and deferred data pass through, one
  * is for cached data, which is in buffers, too, and four are the store's: index and nodes. A third
  * of the former may be filled by what is deferred. */
-int lpi_memory_divide(uint64_t bytes, uint32_t shard_cnt, struct lpi_memory_plan *ret_plan,
+int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, struct lpi_memory_plan *ret_plan,
 		      char *why)
 {
 	char given[32];

@@ -2,7 +2,6 @@
 #include "daemon/explain.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "store/types.h"
@@ -11,7 +10,6 @@ struct explain {
 	struct lp_ns_op op;
 	struct lpi_shard *shard;
 	struct lp_admin *admin;
-	char path[LP_WIRE_PATH_MAX];
 };
 
 static const char *type_name(uint8_t type)
@@ -51,8 +49,7 @@ static void found_it(struct lp_ns_op *op)
 	struct lpi_text text = {.bytes = NULL};
 	int result = op->result < 0 ? op->result : 0;
 	if (result == 0)
-		describe(explain,
-			 op->opcode == LP_NS_WALK ? &op->walk.found : &op->stat.found, &text);
+		describe(explain, &op->stat.found, &text);
 	if (text.failed)
 		result = -ENOMEM;
 	lp_door_answer_admin(explain->shard->door, explain->admin, result,
@@ -61,40 +58,15 @@ static void found_it(struct lp_ns_op *op)
 	free(explain);
 }
 
-static int read_ref(struct explain *explain, struct lp_bytes meta)
-{
-	struct lp_wire_ref ref;
-	struct lp_reader reader;
-	lp_reader_init(&reader, meta.data, meta.len);
-	if (!lp_wire_part(&reader, lp_wire_ref, &ref))
-		return -EINVAL;
-	const char *path = lp_wire_bytes(&reader, ref.path_bytes);
-	int err = lp_wire_end(&reader);
-	if (err < 0 || ref.path_bytes > sizeof(explain->path))
-		return -EINVAL;
-	if (ref.path_bytes == 0) {
-		struct lp_ino ino = ref.ino == 0 ? LP_INO_ROOT : (struct lp_ino){ref.ino};
-		explain->op = (struct lp_ns_op){.opcode = LP_NS_STAT, .stat = {.ino = ino}};
-		return 0;
-	}
-	memcpy(explain->path, path, ref.path_bytes);
-	struct lp_bytes bytes = {explain->path, ref.path_bytes};
-	if (ref.ino != 0)
-		return -EOPNOTSUPP;
-	explain->op = (struct lp_ns_op){.opcode = LP_NS_WALK, .walk = {.path = bytes}};
-	return lp_ns_path_check(bytes);
-}
-
 void lpi_explain(struct lpi_shard *shard, struct lp_admin *admin)
 {
 	struct explain *explain = malloc(sizeof(*explain));
-	int err = explain == NULL ? -ENOMEM : read_ref(explain, admin->text);
-	if (err < 0) {
-		lp_door_answer_admin(shard->door, admin, err, "", 0);
-		free(explain);
+	if (explain == NULL) {
+		lp_door_answer_admin(shard->door, admin, -ENOMEM, "", 0);
 		return;
 	}
-	explain->op.complete = found_it;
+	explain->op = (struct lp_ns_op){
+		.opcode = LP_NS_STAT, .complete = found_it, .stat = {.ino = admin->ino}};
 	explain->shard = shard;
 	explain->admin = admin;
 	lp_ns_submit(shard->ns, &explain->op);

@@ -8,7 +8,7 @@
 
 #include "daemon/service_impl.h"
 
-/* Answers by lp_door_answer_admin(), in a later turn. admin->text is an lp_wire_ref and its path. */
+/* Answers by lp_door_answer_admin(), in a later turn. admin->ino is what is asked about. */
 void lpi_explain(struct lpi_shard *shard, struct lp_admin *admin);
 
 #endif

@@ -158,7 +158,7 @@ struct lpi_shard *lpi_thread_next(struct lpi_thread *thread, const struct lpi_sh
 
 int lpi_service_open_devices(struct lp_service *service, char *why) LP_MUST_CHECK;
 void lpi_service_close_devices(struct lp_service *service);
-int lpi_memory_divide(uint64_t bytes, uint32_t shard_cnt, struct lpi_memory_plan *ret_plan,
+int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, struct lpi_memory_plan *ret_plan,
 		      char *why) LP_MUST_CHECK;
 
 #endif
