@@ -48,6 +48,11 @@ void lpi_ino_lose_name(struct lpi_job *job, struct lp_ino ino, const struct lp_a
 void lpi_dir_lock(struct lpi_job *job, struct lp_ino ino);
 void lpi_dir_lose(struct lpi_job *job, struct lp_ino ino);
 
+/* Removes what job->entry, whose shard is known, leads to, if it is as job->removal says, and goes on
+ * with removal.over: job->result. -ENOENT, -EISDIR, -ENOTDIR, -ENOTEMPTY; -ESTALE: not that one;
+ * -EPERM: not made by a put; -ECANCELED. */
+void lpi_remove(struct lpi_job *job);
+
 /* Attributes of an inode; of a directory over all fragments. In job->dir_stat are then: result,
  * -ENOENT if it is gone; attrs; entries_cnt. With is_locked inode and fragments are the job's. */
 void lpi_stat(struct lpi_job *job, struct lp_ino ino, bool is_locked, lpi_step_fn *next);

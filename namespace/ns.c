@@ -329,7 +329,11 @@ static int new_tables(struct lp_ns *ns)
 	ns->dir_kinds = calloc(LPI_DIR_KINDS, sizeof(*ns->dir_kinds));
 	if (ns->dir_kinds == NULL)
 		return -ENOMEM;
-	int r = lpi_locks_new(LP_MIN(locks_max, LPI_LOCKS_MAX), &ns->locks);
+	uint64_t cache_bytes = ns->options.cache_bytes;
+	int r = lpi_dircache_new(cache_bytes == 0 ? LPI_DIRCACHE_BYTES : cache_bytes,
+				 &ns->dircache);
+	if (r >= 0)
+		r = lpi_locks_new(LP_MIN(locks_max, LPI_LOCKS_MAX), &ns->locks);
 	if (r >= 0)
 		r = lpi_opens_new(lpi_orphans_collect, ns, &ns->opens);
 	if (r >= 0)
@@ -416,6 +420,7 @@ void lp_ns_close(struct lp_ns *ns)
 		lp_pool_free(ns->rooms);
 		lp_pool_free(ns->transfers);
 	}
+	lpi_dircache_free(ns->dircache);
 	free(ns->dir_kinds);
 	free(ns);
 }
@@ -426,6 +431,8 @@ void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats)
 	ret_stats->lock_waits = lpi_locks_waits(ns->locks);
 	ret_stats->opens = lpi_opens_inodes(ns->opens);
 	ret_stats->orphans = lpi_opens_orphans(ns->opens);
+	ret_stats->cache_hits = lpi_dircache_hits(ns->dircache);
+	ret_stats->cache_misses = lpi_dircache_misses(ns->dircache);
 	ret_stats->queued = lpi_ns_op_list_count(&ns->queue);
 }
 

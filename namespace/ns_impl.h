@@ -17,12 +17,14 @@
 
 #include "base/hash.h"
 #include "base/pool.h"
+#include "namespace/dircache.h"
 #include "namespace/job.h"
 #include "namespace/ns.h"
 #include "namespace/opens.h"
 #include "namespace/pact.h"
 
 #define LPI_DIR_KINDS 4096u /* directories whose kind is remembered: a power of two */
+#define LPI_DIRCACHE_BYTES (UINT64_C(1) << 20)
 #define LPI_ROOMS     256u
 #define LPI_TRANSFERS 64u
 #define LPI_LOCKS_MAX (UINT32_C(1) << 22)
@@ -61,6 +63,7 @@ struct lp_ns {
 	struct lpi_call_list short_of_buffers;
 	struct lp_timer buffers_timer;
 	struct lpi_dir_kind *dir_kinds;
+	struct lpi_dircache *dircache;
 	struct lpi_wide *wide; /* for who removes a directory that is spread: one at a time */
 	struct lpi_job_list wide_waiting;
 	uint32_t under_way; /* operations, and what they left to be finished */

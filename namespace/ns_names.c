@@ -130,6 +130,10 @@ static void dir_asked(struct lpi_job *job)
 	/* One that was removed, and is open. */
 	if (r >= 0 && ask->op.stat.attrs.nlink == 0)
 		r = -ENOENT;
+	if (r == -ENOENT && job->dir_is_gone != NULL) {
+		job->dir_is_gone(job);
+		return;
+	}
 	if (r < 0) {
 		lpi_names_end(job, r);
 		return;
