@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#include "base/compiler.h"
+#include "base/units.h"
 
 #define LP_EXIT_OK     0
 #define LP_EXIT_FAILED 1
@@ -44,12 +44,21 @@ int lpi_cli_usage(const struct lpi_cli_command *command, const char *fmt, ...) L
 /* The command's help on standard output; returns LP_EXIT_OK. */
 int lpi_cli_help(const struct lpi_cli_command *command);
 
-/* "4096", "64K", "1.5G", "2TiB": bytes, binary units. -EINVAL, -ERANGE. */
-int lpi_cli_parse_size(const char *text, uint64_t *ret_bytes) LP_MUST_CHECK;
-/* A decimal number within [low, high]. -EINVAL, -ERANGE. */
-int lpi_cli_parse_number(const char *text, uint64_t low, uint64_t high,
-			 uint64_t *ret_value) LP_MUST_CHECK;
-/* "1.5 GiB". */
-int lpi_cli_format_size(uint64_t bytes, char *buf, size_t len);
+/* As in base/units.h. */
+LP_MUST_CHECK static inline int lpi_cli_parse_size(const char *text, uint64_t *ret_bytes)
+{
+	return lp_parse_bytes(text, ret_bytes);
+}
+
+LP_MUST_CHECK static inline int lpi_cli_parse_number(const char *text, uint64_t low, uint64_t high,
+						     uint64_t *ret_value)
+{
+	return lp_parse_number(text, low, high, ret_value);
+}
+
+static inline int lpi_cli_format_size(uint64_t bytes, char *buf, size_t len)
+{
+	return lp_format_bytes(bytes, buf, len);
+}
 
 #endif

@@ -20,6 +20,7 @@ struct lpi_store_calls {
 	void (*set_write_path)(struct lp_store *store, enum lp_write_path path);
 	void (*read_stats)(struct lp_store *store, struct lp_store_stats *ret_stats);
 	int (*explain)(const struct lp_store *store, uint64_t bytes, char *buf, size_t len);
+	double (*alloc_score)(const struct lp_store *store);
 	size_t (*read_times)(const struct lp_store *store, struct lp_store_time *ret_rows,
 			     size_t max);
 	bool (*sim_run_one)(struct lp_store *store);

@@ -1,5 +1,5 @@
 # Nothing to link here but the fuzzers: the harness (tests/run), system tests and mutants.
-tests_USES := base store
+tests_USES := daemon namespace wire store base
 
 .PHONY: mutants
 # Known-bad changes, one at a time in a copy of the tree: the tests must notice each (tests/mutants).
