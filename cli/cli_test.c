@@ -19,7 +19,8 @@ static void check_printed(void (*print)(FILE *to, const char *text), const char 
 static void test_print(void **state)
 {
 	(void)state;
-	check_printed(lpi_cli_print_escaped, "a\n\x7f b\xff", "a\\x0a\\x7f b\xff");
+	check_printed(lpi_cli_print_escaped, "a\n\x7f b\xff", "a\\x0a\\x7f b\\xff");
+	check_printed(lpi_cli_print_escaped, "\xc3\xa4 \xc2\x9b", "\xc3\xa4 \\xc2\\x9b");
 	check_printed(lpi_cli_print_json, "plain /a", "\"plain /a\"");
 	check_printed(lpi_cli_print_json, "\"\\\n", "\"\\\"\\\\\\u000a\"");
 	check_printed(lpi_cli_print_json, "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80",
