@@ -35,7 +35,7 @@ struct lpi_upload {
 	uint32_t under_way;
 	uint32_t restarts;
 	uint64_t ino; /* 0: none yet */
-	struct lpi_conn *pin;
+	struct lpi_link *pin;
 	uint64_t pin_generation;
 	int status; /* negative: it ends when nothing is under way any more */
 	char text[LPI_TEXT_MAX];
@@ -106,7 +106,7 @@ static struct lpi_op *child_new(struct lpi_op *op, const struct lapis_request *r
 static void child_start(struct lpi_op *op, struct lpi_op *child)
 {
 	op->upload->under_way++;
-	lpi_start_own(child);
+	lpi_begin_own(child);
 }
 
 static void open_upload(struct lpi_op *op)
@@ -246,7 +246,7 @@ static void abort_upload(struct lpi_op *op)
 		return;
 	child->pin = upload->pin;
 	child->pin_generation = upload->pin_generation;
-	lpi_start_own(child);
+	lpi_begin_own(child);
 }
 
 static void end_failed(struct lpi_op *op)
