@@ -370,12 +370,15 @@ void lpi_upload_start(struct lpi_op *op)
 		len = upload->first == NULL ? -ENOMEM
 					    : fill(upload, upload->first, LP_WIRE_DATA_MAX);
 	}
-	if (len < 0)
+	if (len < 0) {
 		lpi_finish(op, (int)len, "what was to be put could not be read");
-	else if (upload->at_end)
+		return;
+	}
+	if (upload->at_end) {
 		become_put(op, (size_t)len);
-	else
-		open_upload(op);
-	if (op->upload != NULL && op->place == LPI_PLACE_NONE && upload->status != 0)
+		return;
+	}
+	open_upload(op);
+	if (upload->status != 0)
 		lpi_finish(op, upload->status, upload->text);
 }
