@@ -26,7 +26,7 @@ int lpi_set_error(int err, const char *text)
 
 static void call_done(void *arg, const struct lapis_result *result)
 {
-	struct lpi_call *call = arg;
+	struct lpi_await *call = arg;
 	struct lpi_op *op = lpi_op_of(result);
 	pthread_mutex_lock(&call->lock);
 	*call->result = *result;
@@ -41,7 +41,7 @@ static void call_done(void *arg, const struct lapis_result *result)
 	pthread_mutex_unlock(&call->lock);
 }
 
-static void wait_for(struct lapis *lapis, struct lpi_call *call)
+static void wait_for(struct lapis *lapis, struct lpi_await *call)
 {
 	if (!lapis->has_thread) {
 		while (!call->has_ended)
@@ -54,7 +54,7 @@ static void wait_for(struct lapis *lapis, struct lpi_call *call)
 	pthread_mutex_unlock(&call->lock);
 }
 
-int lpi_call(struct lapis *lapis, const struct lapis_request *request, struct lpi_call *call)
+int lpi_await(struct lapis *lapis, const struct lapis_request *request, struct lpi_await *call)
 {
 	struct lapis_request req = *request;
 	if (lpi_is_running(lapis))
@@ -82,14 +82,14 @@ int lapis_call(struct lapis *lapis, const struct lapis_request *request,
 {
 	struct lapis_request req = {0};
 	struct lapis_result result = {0};
-	struct lpi_call call = {.result = &result};
+	struct lpi_await call = {.result = &result};
 	size_t size = ret_result->size;
 	if (size < sizeof(size) || request->size < sizeof(size) || request->size > sizeof(req))
 		return lpi_set_error(-EINVAL, "no size is given");
 	memcpy(&req, request, request->size);
 	memset(ret_result, 0, size);
 	ret_result->size = size;
-	int err = lpi_call(lapis, &req, &call);
+	int err = lpi_await(lapis, &req, &call);
 	result.size = LP_MIN(size, sizeof(result));
 	memcpy(ret_result, &result, result.size);
 	return err;
@@ -107,8 +107,8 @@ int lpi_ask(struct lapis *lapis, const struct lapis_request *request,
 	    struct lapis_result *ret_result)
 {
 	struct lapis_result result = {0};
-	struct lpi_call call = {.result = &result};
-	int err = lpi_call(lapis, request, &call);
+	struct lpi_await call = {.result = &result};
+	int err = lpi_await(lapis, request, &call);
 	lapis_result_fini(&result);
 	if (ret_result != NULL && err >= 0)
 		*ret_result = result;
@@ -315,8 +315,8 @@ static int ask_value(struct lapis *lapis, const struct lapis_request *request, v
 		     size_t len)
 {
 	struct lapis_result result = {0};
-	struct lpi_call call = {.result = &result};
-	int err = lpi_call(lapis, request, &call);
+	struct lpi_await call = {.result = &result};
+	int err = lpi_await(lapis, request, &call);
 	if (err >= 0)
 		err = (int)result.value_bytes;
 	if (err >= 0 && len > 0 && result.value_bytes > len)
@@ -416,7 +416,7 @@ int lapis_sync(struct lapis *lapis)
 int lapis_admin(struct lapis *lapis, uint32_t op, const char *text, char **ret_text)
 {
 	struct lapis_result result = {0};
-	struct lpi_call call = {.result = &result};
+	struct lpi_await call = {.result = &result};
 	struct lapis_request request = {.op = op};
 	if (op < LAPIS_STATUS || op > LAPIS_HEAP)
 		return lpi_set_error(-EINVAL, "this is no operation of the administration");
@@ -426,7 +426,7 @@ int lapis_admin(struct lapis *lapis, uint32_t op, const char *text, char **ret_t
 		request.value = text;
 		request.value_bytes = strlen(text);
 	}
-	int err = lpi_call(lapis, &request, &call);
+	int err = lpi_await(lapis, &request, &call);
 	if (err >= 0) {
 		*ret_text = (char *)(uintptr_t)result.value;
 		result.value = NULL;

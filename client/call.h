@@ -8,10 +8,10 @@
 
 #include "client/impl.h"
 
-struct lpi_call {
+struct lpi_await {
 	struct lapis_result *result; /* its text and value are the caller's: lapis_result_fini() */
 	/* A connection that it must be made on, or NULL; then the one that answered. */
-	struct lpi_conn *conn;
+	struct lpi_link *conn;
 	uint64_t generation;
 	/* Of who waits. */
 	pthread_mutex_t lock;
@@ -20,8 +20,8 @@ struct lpi_call {
 };
 
 /* The status of the result; what went wrong is in lapis_error_text(). */
-int lpi_call(struct lapis *lapis, const struct lapis_request *request,
-	     struct lpi_call *call) LP_MUST_CHECK;
+int lpi_await(struct lapis *lapis, const struct lapis_request *request,
+	      struct lpi_await *call) LP_MUST_CHECK;
 /* For those who only want the numbers; ret_result may be NULL. */
 int lpi_ask(struct lapis *lapis, const struct lapis_request *request,
 	    struct lapis_result *ret_result) LP_MUST_CHECK;

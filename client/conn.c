@@ -12,9 +12,9 @@
 #include "base/error.h"
 #include "client/impl.h"
 
-int lpi_conn_new(struct lapis *lapis, uint32_t shard, struct lpi_conn **ret_conn)
+int lpi_link_new(struct lapis *lapis, uint32_t shard, struct lpi_link **ret_conn)
 {
-	struct lpi_conn *conn = calloc(1, sizeof(*conn));
+	struct lpi_link *conn = calloc(1, sizeof(*conn));
 	if (conn == NULL)
 		return -ENOMEM;
 	conn->in = malloc(LPI_READ_BYTES);
@@ -31,7 +31,7 @@ int lpi_conn_new(struct lapis *lapis, uint32_t shard, struct lpi_conn **ret_conn
 	return 0;
 }
 
-void lpi_conn_free(struct lpi_conn *conn)
+void lpi_link_free(struct lpi_link *conn)
 {
 	if (conn == NULL)
 		return;
@@ -43,7 +43,7 @@ void lpi_conn_free(struct lpi_conn *conn)
 
 /* --- Going down ------------------------------------------------------------------------------- */
 
-static bool is_any_up(const struct lapis *lapis, const struct lpi_conn *but)
+static bool is_any_up(const struct lapis *lapis, const struct lpi_link *but)
 {
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
 		if (lapis->conns[i] != but && lapis->conns[i]->state == LPI_STATE_UP)
@@ -52,7 +52,7 @@ static bool is_any_up(const struct lapis *lapis, const struct lpi_conn *but)
 	return false;
 }
 
-static void note_failure(struct lpi_conn *conn, int err, const char *text)
+static void note_failure(struct lpi_link *conn, int err, const char *text)
 {
 	struct lapis *lapis = conn->lapis;
 	uint64_t now = lpi_now(lapis);
@@ -80,7 +80,7 @@ static void end_sent(struct lpi_op *op)
 			   "not known (look, then decide)");
 		return;
 	}
-	if (++op->tries >= LPI_TRIES_MAX) {
+	if (++op->tries >= LPI_LINK_TRIES_MAX) {
 		(void)lpi_op_printf(op, 0, "the connection broke %u times: %.200s", op->tries,
 				    lapis->failure_text);
 		lpi_finish(op, -ENOTCONN, op->text);
@@ -104,11 +104,11 @@ static void end_unsent(struct lpi_op *op)
 	lpi_wait(op);
 }
 
-static void end_all(struct lpi_conn *conn)
+static void end_all(struct lpi_link *conn)
 {
 	struct lpi_op *op;
 	for (uint32_t i = 0; i < conn->credits; i++) {
-		struct lpi_slot *slot = &conn->slots[i];
+		struct lpi_credit *slot = &conn->slots[i];
 		if (slot->is_busy && slot->op != NULL && slot->op->place == LPI_PLACE_SENT)
 			end_sent(slot->op);
 	}
@@ -118,7 +118,7 @@ static void end_all(struct lpi_conn *conn)
 		end_unsent(op);
 }
 
-void lpi_conn_fail(struct lpi_conn *conn, int err, const char *fmt, ...)
+void lpi_link_fail(struct lpi_link *conn, int err, const char *fmt, ...)
 {
 	char text[LPI_TEXT_MAX];
 	va_list ap;
@@ -151,7 +151,7 @@ void lpi_conn_fail(struct lpi_conn *conn, int err, const char *fmt, ...)
 
 /* --- Coming up -------------------------------------------------------------------------------- */
 
-static size_t encode_hello(const struct lpi_conn *conn, uint8_t *buf, size_t size)
+static size_t encode_hello(const struct lpi_link *conn, uint8_t *buf, size_t size)
 {
 	const struct lapis *lapis = conn->lapis;
 	const struct lp_wire_hello hello = {
@@ -179,29 +179,29 @@ static size_t encode_hello(const struct lpi_conn *conn, uint8_t *buf, size_t siz
 	return len;
 }
 
-static void greet(struct lpi_conn *conn)
+static void greet(struct lpi_link *conn)
 {
 	uint8_t buf[LP_WIRE_HEADER_SIZE + LP_WIRE_HELLO_SIZE + sizeof(conn->lapis->name)];
 	size_t len = encode_hello(conn, buf, sizeof(buf));
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
 	if (epoll_ctl(conn->lapis->epoll_fd, EPOLL_CTL_MOD, conn->fd, &event) < 0) {
-		lpi_conn_fail(conn, -errno, "the socket cannot be watched");
+		lpi_link_fail(conn, -errno, "the socket cannot be watched");
 		return;
 	}
 	/* A new socket has room for so little. */
 	if (send(conn->fd, buf, len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)len)
-		lpi_conn_fail(conn, -ENOTCONN, "the greeting could not be sent");
+		lpi_link_fail(conn, -ENOTCONN, "the greeting could not be sent");
 	else
 		conn->state = LPI_STATE_GREETING;
 }
 
-static void refused(struct lpi_conn *conn, int err)
+static void refused(struct lpi_link *conn, int err)
 {
-	lpi_conn_fail(conn, err, "no connection to %s: %s (is lapisd running there?)",
+	lpi_link_fail(conn, err, "no connection to %s: %s (is lapisd running there?)",
 		      conn->lapis->address_text, lp_strerror(err));
 }
 
-static void connected(struct lpi_conn *conn)
+static void connected(struct lpi_link *conn)
 {
 	int err = 0;
 	socklen_t len = sizeof(err);
@@ -213,7 +213,7 @@ static void connected(struct lpi_conn *conn)
 		greet(conn);
 }
 
-void lpi_conn_connect(struct lpi_conn *conn)
+void lpi_link_connect(struct lpi_link *conn)
 {
 	struct lapis *lapis = conn->lapis;
 	int one = 1;
@@ -239,14 +239,14 @@ void lpi_conn_connect(struct lpi_conn *conn)
 		greet(conn);
 }
 
-void lpi_conn_event(struct lpi_conn *conn, uint32_t events)
+void lpi_link_event(struct lpi_link *conn, uint32_t events)
 {
 	if (conn->state == LPI_STATE_CONNECTING) {
 		connected(conn);
 		return;
 	}
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-		lpi_conn_receive(conn);
+		lpi_link_receive(conn);
 	if (events & EPOLLOUT)
-		lpi_conn_flush(conn);
+		lpi_link_flush(conn);
 }

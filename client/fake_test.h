@@ -615,4 +615,126 @@ static inline void lpi_fake_stop(struct lpi_fake *fake)
 	assert_int_equal(pthread_join(fake->thread, NULL), 0);
 }
 
+/* --- A client of it, in the same thread ------------------------------------------------------- */
+
+struct lpi_fake_rig {
+	struct lpi_fake fake;
+	struct lapis *lapis;
+};
+
+static inline struct lapis_options lpi_fake_rig_options(const struct lpi_fake_rig *rig)
+{
+	return (struct lapis_options){.size = sizeof(struct lapis_options),
+				      .address = rig->fake.address,
+				      .name = "test",
+				      .timeout_ms = 5000,
+				      .reconnect_ms = 2000};
+}
+
+static inline void lpi_fake_rig_init(struct lpi_fake_rig *rig)
+{
+	lpi_fake_init(&rig->fake);
+	const struct lapis_options options = lpi_fake_rig_options(rig);
+	lp_test_ok(lapis_open(&options, &rig->lapis));
+}
+
+static inline void lpi_fake_rig_fini(struct lpi_fake_rig *rig)
+{
+	lapis_close(rig->lapis);
+	lpi_fake_fini(&rig->fake);
+}
+
+/* What is known of one request. */
+struct lpi_fake_ending {
+	int ended; /* how often */
+	int status;
+	uint64_t id;
+	uint64_t data_bytes;
+	uint64_t offset;
+	char text[320];
+};
+
+static inline void lpi_fake_rig_note_ending(void *arg, const struct lapis_result *result)
+{
+	struct lpi_fake_ending *ending = arg;
+	ending->ended++;
+	ending->status = result->status;
+	ending->data_bytes = result->data_bytes;
+	ending->offset = result->offset;
+	(void)snprintf(ending->text, sizeof(ending->text), "%s", result->text);
+}
+
+static inline void lpi_fake_rig_submit(struct lpi_fake_rig *rig, struct lapis_request request,
+				       struct lpi_fake_ending *ending)
+{
+	*ending = (struct lpi_fake_ending){0};
+	request.size = sizeof(request);
+	request.done = lpi_fake_rig_note_ending;
+	request.arg = ending;
+	lp_test_ok(lapis_submit(rig->lapis, &request, &ending->id));
+}
+
+static inline void lpi_fake_rig_turn(struct lpi_fake_rig *rig)
+{
+	(void)lapis_turn(rig->lapis, 0);
+	lpi_fake_step(&rig->fake, 0);
+	(void)lapis_turn(rig->lapis, 0);
+}
+
+static inline void lpi_fake_rig_turns(struct lpi_fake_rig *rig, int cnt)
+{
+	for (int i = 0; i < cnt; i++)
+		lpi_fake_rig_turn(rig);
+}
+
+/* Both go on until it has ended. */
+static inline void lpi_fake_rig_wait_for(struct lpi_fake_rig *rig,
+					 const struct lpi_fake_ending *ending)
+{
+	for (int i = 0; i < 200000 && ending->ended == 0; i++) {
+		(void)lapis_turn(rig->lapis, 0);
+		lpi_fake_step(&rig->fake, i > 1000 ? 1 : 0);
+	}
+	assert_int_equal(ending->ended, 1);
+}
+
+static inline int lpi_fake_rig_ask(struct lpi_fake_rig *rig, struct lapis_request request)
+{
+	struct lpi_fake_ending ending;
+	lpi_fake_rig_submit(rig, request, &ending);
+	lpi_fake_rig_wait_for(rig, &ending);
+	return ending.status;
+}
+
+static inline struct lapis_request lpi_fake_rig_put_of(const char *key, const void *data,
+						       size_t len)
+{
+	return (struct lapis_request){
+		.op = LAPIS_PUT, .path = key, .data = data, .data_bytes = len};
+}
+
+static inline struct lapis_request lpi_fake_rig_get_of(const char *key, void *buf, size_t len)
+{
+	return (struct lapis_request){
+		.op = LAPIS_GET, .path = key, .length = len, .buf = buf, .buf_bytes = len};
+}
+
+static const struct lapis_request lpi_fake_rig_ping __attribute__((unused)) = {.op = LAPIS_PING};
+
+static inline uint8_t *lpi_fake_rig_pattern(size_t len)
+{
+	uint8_t *data = malloc(len);
+	assert_non_null(data);
+	for (size_t i = 0; i < len; i++)
+		data[i] = (uint8_t)(i * 31 + (i >> 12) * 7 + (i >> 20));
+	return data;
+}
+
+static inline struct lapis_stats lpi_fake_rig_stats_of(const struct lpi_fake_rig *rig)
+{
+	struct lapis_stats stats = {.size = sizeof(stats)};
+	lapis_read_stats(rig->lapis, &stats);
+	return stats;
+}
+
 #endif

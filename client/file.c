@@ -10,7 +10,7 @@
 struct lapis_file {
 	struct lapis *lapis;
 	uint64_t ino;
-	struct lpi_conn *by; /* that it was opened on */
+	struct lpi_link *by; /* that it was opened on */
 	uint64_t generation;
 };
 
@@ -18,11 +18,11 @@ static int open_by(struct lapis *lapis, const struct lapis_request *request,
 		   struct lapis_file **ret_file)
 {
 	struct lapis_result result = {0};
-	struct lpi_call call = {.result = &result};
+	struct lpi_await call = {.result = &result};
 	struct lapis_file *file = calloc(1, sizeof(*file));
 	if (file == NULL)
 		return lpi_set_error(-ENOMEM, NULL);
-	int err = lpi_call(lapis, request, &call);
+	int err = lpi_await(lapis, request, &call);
 	lapis_result_fini(&result);
 	if (err < 0) {
 		free(file);
@@ -63,10 +63,10 @@ int lapis_close_file(struct lapis_file *file)
 	if (file == NULL)
 		return 0;
 	struct lapis_result result = {0};
-	struct lpi_call call = {
+	struct lpi_await call = {
 		.result = &result, .conn = file->by, .generation = file->generation};
 	const struct lapis_request request = {.op = LAPIS_CLOSE, .ino = file->ino};
-	int err = lpi_call(file->lapis, &request, &call);
+	int err = lpi_await(file->lapis, &request, &call);
 	lapis_result_fini(&result);
 	free(file);
 	/* What was open on a connection that has gone is closed. */

@@ -21,17 +21,17 @@
 #include "client/lapis.h"
 #include "wire/wire.h"
 
-#define LPI_TEXT_MAX      320u /* of an error: the server's 255 bytes, or ours around them */
-#define LPI_CREDITS_MAX   4096u
-#define LPI_SHARDS_MAX    256u /* connections of one handle; further shards are reached by these */
-#define LPI_READ_BYTES    (256u << 10)
-#define LPI_TRIES_MAX     6u /* of one message that the connection broke under */
-#define LPI_ROUTES        4096u
-#define LPI_BACKOFF_MIN   (10 * LP_NS_PER_MS)
-#define LPI_BACKOFF_MAX   (1000 * LP_NS_PER_MS)
-#define LPI_VALUE_MAX     (64u << 20) /* of an answer in several parts */
-#define LPI_UPLOAD_WINDOW 8u          /* pieces of one put under way */
-#define LPI_ANY_SHARD     LP_WIRE_ANY_SHARD
+#define LPI_TEXT_MAX       320u /* of an error: the server's 255 bytes, or ours around them */
+#define LPI_CREDITS_MAX    4096u
+#define LPI_SHARDS_MAX     256u /* connections of one handle; further shards are reached by these */
+#define LPI_READ_BYTES     (256u << 10)
+#define LPI_LINK_TRIES_MAX 6u /* of one message that the connection broke under */
+#define LPI_ROUTES         4096u
+#define LPI_BACKOFF_MIN    (10 * LP_NS_PER_MS)
+#define LPI_BACKOFF_MAX    (1000 * LP_NS_PER_MS)
+#define LPI_VALUE_MAX      (64u << 20) /* of an answer in several parts */
+#define LPI_UPLOAD_WINDOW  8u          /* pieces of one put under way */
+#define LPI_ANY_SHARD      LP_WIRE_ANY_SHARD
 
 /* --- Operations ------------------------------------------------------------------------------- */
 
@@ -59,8 +59,8 @@ enum lpi_place {
 	LPI_PLACE_DONE,    /* lapis->done */
 };
 
-struct lpi_call;
-struct lpi_conn;
+struct lpi_await;
+struct lpi_link;
 struct lpi_upload;
 
 struct lpi_op {
@@ -68,7 +68,7 @@ struct lpi_op {
 	struct lp_list_node all_node;
 	struct lp_tree_node deadline_node;
 	struct lapis *lapis;
-	struct lpi_conn *conn; /* QUEUED, SENDING, SENT */
+	struct lpi_link *conn; /* QUEUED, SENDING, SENT */
 	enum lpi_place place;
 	enum lpi_answer answer;
 	uint32_t slot_idx;
@@ -81,10 +81,10 @@ struct lpi_op {
 	uint64_t deadline_ns; /* 0: none, and not in the tree */
 	uint64_t later_ns;    /* LATER: not before */
 	/* Only this connection will do, as long as it is the same. */
-	struct lpi_conn *pin;
+	struct lpi_link *pin;
 	uint64_t pin_generation;
 	/* Which one answered. */
-	struct lpi_conn *by;
+	struct lpi_link *by;
 	uint64_t by_generation;
 	/* What the shards' replies taught is found under these; 0: nothing. */
 	uint64_t exact_hash;
@@ -152,7 +152,7 @@ int lpi_reply_decode(struct lpi_op *op, const uint8_t *meta, uint32_t len) LP_MU
 
 /* --- Connections ------------------------------------------------------------------------------ */
 
-struct lpi_slot {
+struct lpi_credit {
 	uint64_t wire_id;
 	struct lpi_op *op; /* NULL with is_busy: it has ended, its reply is thrown away */
 	uint32_t data_bytes;
@@ -168,7 +168,7 @@ enum lpi_state {
 	LPI_STATE_UP,
 };
 
-struct lpi_conn {
+struct lpi_link {
 	struct lapis *lapis;
 	int fd;
 	enum lpi_state state;
@@ -183,7 +183,7 @@ struct lpi_conn {
 	uint32_t credit_bytes;
 	uint32_t slots_used;
 	uint64_t bytes_used;
-	struct lpi_slot *slots;
+	struct lpi_credit *slots;
 	uint32_t *free_slots; /* a stack: [slots_used, credits) are free */
 	uint64_t next_wire;
 	struct lpi_ops queue;
@@ -196,7 +196,7 @@ struct lpi_conn {
 	size_t in_end;
 	bool in_data; /* the data of `header` is coming */
 	struct lp_wire_header header;
-	struct lpi_slot *data_slot;
+	struct lpi_credit *data_slot;
 	uint8_t *target;
 	uint32_t target_bytes; /* that are there */
 	uint8_t *piece;        /* LP_WIRE_PIECE_MAX, made when it is needed */
@@ -204,26 +204,26 @@ struct lpi_conn {
 };
 
 /* conn.c */
-int lpi_conn_new(struct lapis *lapis, uint32_t shard, struct lpi_conn **ret_conn) LP_MUST_CHECK;
-void lpi_conn_free(struct lpi_conn *conn);
-/* Begins to connect; a failure is lpi_conn_fail()'s. */
-void lpi_conn_connect(struct lpi_conn *conn);
+int lpi_link_new(struct lapis *lapis, uint32_t shard, struct lpi_link **ret_conn) LP_MUST_CHECK;
+void lpi_link_free(struct lpi_link *conn);
+/* Begins to connect; a failure is lpi_link_fail()'s. */
+void lpi_link_connect(struct lpi_link *conn);
 /* What epoll said. */
-void lpi_conn_event(struct lpi_conn *conn, uint32_t events);
+void lpi_link_event(struct lpi_link *conn, uint32_t events);
 /* Closes it. What was surely not done waits for another one, the rest ends. */
-void lpi_conn_fail(struct lpi_conn *conn, int err, const char *fmt, ...) LP_PRINTF(3, 4);
+void lpi_link_fail(struct lpi_link *conn, int err, const char *fmt, ...) LP_PRINTF(3, 4);
 
 /* send.c */
-void lpi_conn_queue(struct lpi_conn *conn, struct lpi_op *op);
-void lpi_conn_flush(struct lpi_conn *conn);
+void lpi_link_queue(struct lpi_link *conn, struct lpi_op *op);
+void lpi_link_flush(struct lpi_link *conn);
 /* The operation is no longer this connection's; true when its outcome is unknown. */
-bool lpi_conn_forget(struct lpi_op *op);
-void lpi_conn_free_slot(struct lpi_conn *conn, struct lpi_slot *slot);
+bool lpi_link_forget(struct lpi_op *op);
+void lpi_link_free_slot(struct lpi_link *conn, struct lpi_credit *slot);
 
 /* receive.c */
-void lpi_conn_receive(struct lpi_conn *conn);
+void lpi_link_receive(struct lpi_link *conn);
 /* The buffer that data is received into is not to be written to any more. */
-void lpi_conn_turn_away(struct lpi_conn *conn, const struct lpi_op *op);
+void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_op *op);
 
 /* --- The handle ------------------------------------------------------------------------------- */
 
@@ -265,8 +265,8 @@ struct lapis {
 	bool has_thread;
 	pthread_t thread;
 
-	struct lpi_conn *conns[LPI_SHARDS_MAX]; /* [0]: the first that was made */
-	struct lpi_conn *by_shard[LPI_SHARDS_MAX];
+	struct lpi_link *conns[LPI_SHARDS_MAX]; /* [0]: the first that was made */
+	struct lpi_link *by_shard[LPI_SHARDS_MAX];
 	uint32_t conn_cnt;
 	uint32_t shard_cnt; /* 0: never connected */
 	uint64_t uuid[2];
@@ -289,9 +289,9 @@ struct lapis {
 /* lapis.c */
 uint64_t lpi_now(const struct lapis *lapis);
 /* Before anything else is done with it on the running thread. */
-void lpi_start(struct lpi_op *op);
+void lpi_begin(struct lpi_op *op);
 /* One that nobody submitted. */
-void lpi_start_own(struct lpi_op *op);
+void lpi_begin_own(struct lpi_op *op);
 void lpi_arm(struct lpi_op *op);
 void lpi_wait(struct lpi_op *op);
 /* The operation ends: its callback comes in this turn. The text may be op->text. */
@@ -299,7 +299,7 @@ void lpi_finish(struct lpi_op *op, int status, const char *text);
 void lpi_end_early(struct lpi_op *op, int status, const char *text);
 /* call NULL, or whose connection it is for. */
 int lpi_submit(struct lapis *lapis, const struct lapis_request *request,
-	       const struct lpi_call *call, uint64_t *ret_id) LP_MUST_CHECK;
+	       const struct lpi_await *call, uint64_t *ret_id) LP_MUST_CHECK;
 bool lpi_is_running(const struct lapis *lapis);
 
 /* address.c */

@@ -56,7 +56,7 @@ void lpi_wait(struct lpi_op *op)
 	lpi_ops_push_back(&op->lapis->waiting, op);
 }
 
-void lpi_start(struct lpi_op *op)
+void lpi_begin(struct lpi_op *op)
 {
 	lpi_all_push_back(&op->lapis->all, op);
 	atomic_fetch_add_explicit(&op->lapis->counters.requests, 1, memory_order_relaxed);
@@ -68,10 +68,10 @@ void lpi_start(struct lpi_op *op)
 	lpi_wait(op);
 }
 
-void lpi_start_own(struct lpi_op *op)
+void lpi_begin_own(struct lpi_op *op)
 {
 	atomic_fetch_add(&op->lapis->held_cnt, 1);
-	lpi_start(op);
+	lpi_begin(op);
 }
 
 void lpi_finish(struct lpi_op *op, int status, const char *text)
@@ -104,7 +104,7 @@ void lpi_end_early(struct lpi_op *op, int status, const char *text)
 	case LPI_PLACE_QUEUED:
 	case LPI_PLACE_SENDING:
 	case LPI_PLACE_SENT:
-		unknown = lpi_conn_forget(op);
+		unknown = lpi_link_forget(op);
 		break;
 	}
 	if (unknown && !op->is_safe) {
@@ -175,7 +175,7 @@ static int copy_request(const struct lapis_request *from, struct lapis_request *
 }
 
 int lpi_submit(struct lapis *lapis, const struct lapis_request *request,
-	       const struct lpi_call *call, uint64_t *ret_id)
+	       const struct lpi_await *call, uint64_t *ret_id)
 {
 	struct lpi_op *op = NULL;
 	if (atomic_fetch_add(&lapis->held_cnt, 1) >= lapis->options.requests_max) {
@@ -264,7 +264,7 @@ static bool take_inbox(struct lapis *lapis)
 	pthread_mutex_unlock(&lapis->lock);
 	bool any = !lpi_ops_is_empty(&ops) || !lpi_cancels_is_empty(&cancels);
 	while ((op = lpi_ops_pop_front(&ops)) != NULL)
-		lpi_start(op);
+		lpi_begin(op);
 	while ((cancel = lpi_cancels_pop_front(&cancels)) != NULL) {
 		cancel_op(lapis, cancel->id);
 		free(cancel);
@@ -281,11 +281,11 @@ static void expire_all(struct lapis *lapis)
 	while ((op = lpi_deadlines_first(&lapis->deadlines)) != NULL && op->deadline_ns <= now)
 		expire(op);
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
-		struct lpi_conn *conn = lapis->conns[i];
+		struct lpi_link *conn = lapis->conns[i];
 		bool coming =
 			conn->state == LPI_STATE_CONNECTING || conn->state == LPI_STATE_GREETING;
 		if (coming && conn->deadline_ns <= now)
-			lpi_conn_fail(conn, -ETIMEDOUT, "no answer from %s within %u ms",
+			lpi_link_fail(conn, -ETIMEDOUT, "no answer from %s within %u ms",
 				      lapis->address_text, lapis->options.connect_ms);
 	}
 }
@@ -301,7 +301,7 @@ static int step(struct lapis *lapis)
 	} while (take_inbox(lapis) || !lpi_ops_is_empty(&lapis->done));
 	lpi_route_waiting(lapis);
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++)
-		lpi_conn_flush(lapis->conns[i]);
+		lpi_link_flush(lapis->conns[i]);
 	return ended;
 }
 
@@ -317,7 +317,7 @@ static uint64_t next_ns(const struct lapis *lapis)
 	LP_LIST_FOREACH (lpi_ops, &lapis->later, op)
 		next = LP_MIN(next, op->later_ns);
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
-		const struct lpi_conn *conn = lapis->conns[i];
+		const struct lpi_link *conn = lapis->conns[i];
 		bool coming =
 			conn->state == LPI_STATE_CONNECTING || conn->state == LPI_STATE_GREETING;
 		if (coming)
@@ -364,7 +364,7 @@ static void take_event(struct lapis *lapis, const struct epoll_event *event)
 		lapis->timer_ns = 0;
 		(void)!read(lapis->timer_fd, &count, sizeof(count));
 	} else if (event->data.ptr != &lapis->wake_fd) {
-		lpi_conn_event(event->data.ptr, event->events);
+		lpi_link_event(event->data.ptr, event->events);
 	}
 }
 
@@ -477,7 +477,7 @@ static void init(struct lapis *lapis)
 static void free_handle(struct lapis *lapis)
 {
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++)
-		lpi_conn_free(lapis->conns[i]);
+		lpi_link_free(lapis->conns[i]);
 	int fds[] = {lapis->timer_fd, lapis->wake_fd, lapis->epoll_fd};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(fds); i++) {
 		if (fds[i] >= 0)
@@ -493,7 +493,7 @@ static int open_rest(struct lapis *lapis)
 	if (err == 0)
 		err = open_fds(lapis);
 	if (err == 0)
-		err = lpi_conn_new(lapis, LPI_ANY_SHARD, &lapis->conns[0]);
+		err = lpi_link_new(lapis, LPI_ANY_SHARD, &lapis->conns[0]);
 	if (err < 0)
 		return err;
 	lapis->conn_cnt = 1;
@@ -544,7 +544,7 @@ static void end_everything(struct lapis *lapis)
 		(void)run_done(lapis);
 	}
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++)
-		lpi_conn_fail(lapis->conns[i], -ECANCELED, "closed");
+		lpi_link_fail(lapis->conns[i], -ECANCELED, "closed");
 }
 
 void lapis_close(struct lapis *lapis)

@@ -93,14 +93,14 @@ static int note_last(struct lapis_list *list, const char *name, size_t len, uint
 /* 1 when there is another reply to walk. */
 static int next_reply(struct lapis_list *list)
 {
-	struct lpi_call call = {.result = &list->result};
+	struct lpi_await call = {.result = &list->result};
 	if (list->has_result && list->result.more == 0)
 		return 0;
 	lapis_result_fini(&list->result);
 	list->result = (struct lapis_result){0};
 	list->has_result = false;
 	list->pos = 0;
-	int err = lpi_call(list->lapis, &list->request, &call);
+	int err = lpi_await(list->lapis, &list->request, &call);
 	if (err < 0)
 		return err;
 	list->has_result = true;

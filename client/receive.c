@@ -16,32 +16,32 @@
 
 #define ROUNDS_MAX 16 /* receives of one connection before another has its turn */
 
-static int fault(struct lpi_conn *conn, int err, const char *what)
+static int fault(struct lpi_link *conn, int err, const char *what)
 {
-	lpi_conn_fail(conn, err, "%s", what);
+	lpi_link_fail(conn, err, "%s", what);
 	return err;
 }
 
-static int piece_new(struct lpi_conn *conn)
+static int piece_new(struct lpi_link *conn)
 {
 	if (conn->piece == NULL)
 		conn->piece = malloc(LP_WIRE_PIECE_MAX);
 	return conn->piece != NULL ? 0 : -ENOMEM;
 }
 
-void lpi_conn_turn_away(struct lpi_conn *conn, const struct lpi_op *op)
+void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_op *op)
 {
 	if (!conn->in_data || conn->data_slot->op != op || op->buf == NULL)
 		return;
 	if (piece_new(conn) == 0)
 		conn->target = conn->piece;
 	else
-		lpi_conn_fail(conn, -ENOMEM, "no memory to receive into");
+		lpi_link_fail(conn, -ENOMEM, "no memory to receive into");
 }
 
 /* --- The greeting ----------------------------------------------------------------------------- */
 
-static int take_slots(struct lpi_conn *conn, uint32_t credits)
+static int take_slots(struct lpi_link *conn, uint32_t credits)
 {
 	conn->credits = LP_MIN(credits, LPI_CREDITS_MAX);
 	conn->slots = calloc(conn->credits, sizeof(*conn->slots));
@@ -58,7 +58,7 @@ static enum lp_wire_crc wanted_mode(const struct lapis *lapis)
 	return (enum lp_wire_crc)(LP_WIRE_CRC_ALL - lapis->options.crc);
 }
 
-static int check_welcome(struct lpi_conn *conn, const struct lp_wire_welcome *welcome)
+static int check_welcome(struct lpi_link *conn, const struct lp_wire_welcome *welcome)
 {
 	struct lapis *lapis = conn->lapis;
 	if (welcome->version != LP_WIRE_VERSION)
@@ -74,7 +74,7 @@ static int check_welcome(struct lpi_conn *conn, const struct lp_wire_welcome *we
 	return 0;
 }
 
-static void note_shard(struct lpi_conn *conn, const struct lp_wire_welcome *welcome)
+static void note_shard(struct lpi_link *conn, const struct lp_wire_welcome *welcome)
 {
 	struct lapis *lapis = conn->lapis;
 	lapis->uuid[0] = welcome->uuid_low;
@@ -89,7 +89,7 @@ static void note_shard(struct lpi_conn *conn, const struct lp_wire_welcome *welc
 		lapis->by_shard[conn->shard] = conn;
 }
 
-static int take_welcome(struct lpi_conn *conn, const uint8_t *meta)
+static int take_welcome(struct lpi_link *conn, const uint8_t *meta)
 {
 	struct lp_reader reader;
 	struct lp_wire_welcome welcome;
@@ -98,7 +98,7 @@ static int take_welcome(struct lpi_conn *conn, const uint8_t *meta)
 	if (header->opcode != LP_WIRE_OP_HELLO && header->opcode != 0)
 		return fault(conn, -EPROTO, "the daemon does not greet");
 	if (header->status != 0) {
-		lpi_conn_fail(conn, header->status < 4096 ? -(int)header->status : -EPROTO,
+		lpi_link_fail(conn, header->status < 4096 ? -(int)header->status : -EPROTO,
 			      "the daemon refuses: %.*s",
 			      (int)LP_MIN(header->meta_bytes, LP_WIRE_TEXT_MAX),
 			      (const char *)meta);
@@ -123,7 +123,7 @@ static int take_welcome(struct lpi_conn *conn, const uint8_t *meta)
 
 /* --- Replies ---------------------------------------------------------------------------------- */
 
-static struct lpi_slot *find_slot(struct lpi_conn *conn)
+static struct lpi_credit *find_slot(struct lpi_link *conn)
 {
 	uint64_t id = conn->header.request_id;
 	uint32_t idx = (uint32_t)(id % LPI_CREDITS_MAX);
@@ -133,7 +133,7 @@ static struct lpi_slot *find_slot(struct lpi_conn *conn)
 }
 
 /* An open whose caller has gone: nobody would close it. */
-static void close_again(struct lpi_conn *conn, uint16_t opcode, const uint8_t *meta, uint32_t len)
+static void close_again(struct lpi_link *conn, uint16_t opcode, const uint8_t *meta, uint32_t len)
 {
 	struct lp_reader reader;
 	struct lp_wire_attrs attrs;
@@ -148,13 +148,13 @@ static void close_again(struct lpi_conn *conn, uint16_t opcode, const uint8_t *m
 		return;
 	op->pin = conn;
 	op->pin_generation = conn->generation;
-	lpi_start_own(op);
+	lpi_begin_own(op);
 }
 
-static void end_slot(struct lpi_conn *conn, struct lpi_slot *slot)
+static void end_slot(struct lpi_link *conn, struct lpi_credit *slot)
 {
 	struct lpi_op *op = slot->op;
-	lpi_conn_free_slot(conn, slot);
+	lpi_link_free_slot(conn, slot);
 	if (op != NULL) {
 		op->place = LPI_PLACE_NONE;
 		op->conn = NULL;
@@ -163,7 +163,7 @@ static void end_slot(struct lpi_conn *conn, struct lpi_slot *slot)
 	}
 }
 
-static void take_error(struct lpi_conn *conn, struct lpi_slot *slot, const uint8_t *meta)
+static void take_error(struct lpi_link *conn, struct lpi_credit *slot, const uint8_t *meta)
 {
 	struct lpi_op *op = slot->op;
 	uint32_t status = conn->header.status;
@@ -180,8 +180,8 @@ static void take_error(struct lpi_conn *conn, struct lpi_slot *slot, const uint8
 				    "the object changed while the connection was lost in "
 				    "the middle of reading it (read it again)");
 	if (err == -EAGAIN) {
-		op->later_ns =
-			lpi_now(op->lapis) + (LPI_BACKOFF_MIN << LP_MIN(op->tries, LPI_TRIES_MAX));
+		op->later_ns = lpi_now(op->lapis) +
+			       (LPI_BACKOFF_MIN << LP_MIN(op->tries, LPI_LINK_TRIES_MAX));
 		op->tries++;
 		op->place = LPI_PLACE_LATER;
 		lpi_ops_push_back(&op->lapis->later, op);
@@ -204,7 +204,7 @@ static void finish_sync(struct lpi_op *op)
 }
 
 /* A reply without an error and without data. */
-static int take_answer(struct lpi_conn *conn, struct lpi_slot *slot, const uint8_t *meta)
+static int take_answer(struct lpi_link *conn, struct lpi_credit *slot, const uint8_t *meta)
 {
 	struct lpi_op *op = slot->op;
 	bool more = (conn->header.flags & LP_WIRE_FLAG_MORE) != 0;
@@ -219,7 +219,7 @@ static int take_answer(struct lpi_conn *conn, struct lpi_slot *slot, const uint8
 	}
 	if (more) {
 		if (op != NULL) {
-			(void)lpi_conn_forget(op);
+			(void)lpi_link_forget(op);
 			lpi_finish(op, err, "no memory for the answer");
 		}
 		return 0;
@@ -253,7 +253,7 @@ static void finish_get(struct lpi_op *op)
 		lpi_finish(op, 0, "");
 }
 
-static int damaged(const struct lpi_conn *conn, struct lpi_op *op)
+static int damaged(const struct lpi_link *conn, struct lpi_op *op)
 {
 	const struct lp_wire_header *header = &conn->header;
 	if (conn->mode != LP_WIRE_CRC_ALL || header->data_bytes == 0)
@@ -268,16 +268,16 @@ static int damaged(const struct lpi_conn *conn, struct lpi_op *op)
 }
 
 /* All of a piece is there. */
-static void take_data(struct lpi_conn *conn)
+static void take_data(struct lpi_link *conn)
 {
-	struct lpi_slot *slot = conn->data_slot;
+	struct lpi_credit *slot = conn->data_slot;
 	struct lpi_op *op = slot->op;
 	const struct lp_wire_header *header = &conn->header;
 	bool more = (header->flags & LP_WIRE_FLAG_MORE) != 0;
 	conn->in_data = false;
 	if (op == NULL) {
 		if (!more)
-			lpi_conn_free_slot(conn, slot);
+			lpi_link_free_slot(conn, slot);
 		return;
 	}
 	int err = damaged(conn, op);
@@ -287,9 +287,9 @@ static void take_data(struct lpi_conn *conn)
 			(void)lpi_op_printf(op, 0, "whoever reads gave up: %s", lp_strerror(err));
 	}
 	if (err < 0) {
-		(void)lpi_conn_forget(op);
+		(void)lpi_link_forget(op);
 		if (!more)
-			lpi_conn_free_slot(conn, slot);
+			lpi_link_free_slot(conn, slot);
 		lpi_finish(op, err, op->text);
 		return;
 	}
@@ -303,7 +303,7 @@ static void take_data(struct lpi_conn *conn)
 	finish_get(op);
 }
 
-static int begin_data(struct lpi_conn *conn, struct lpi_slot *slot, const uint8_t *rest)
+static int begin_data(struct lpi_link *conn, struct lpi_credit *slot, const uint8_t *rest)
 {
 	const struct lp_wire_header *header = &conn->header;
 	struct lpi_op *op = slot->op;
@@ -331,19 +331,19 @@ static int begin_data(struct lpi_conn *conn, struct lpi_slot *slot, const uint8_
 
 /* --- Messages --------------------------------------------------------------------------------- */
 
-static int take_rest(struct lpi_conn *conn, const uint8_t *rest)
+static int take_rest(struct lpi_link *conn, const uint8_t *rest)
 {
 	const struct lp_wire_header *header = &conn->header;
 	if (conn->state == LPI_STATE_GREETING)
 		return take_welcome(conn, rest);
 	atomic_fetch_add_explicit(&conn->lapis->counters.received, 1, memory_order_relaxed);
 	if (header->opcode == 0) {
-		lpi_conn_fail(conn, -EPROTO, "the daemon does not understand: %.*s",
+		lpi_link_fail(conn, -EPROTO, "the daemon does not understand: %.*s",
 			      (int)LP_MIN(header->meta_bytes, LP_WIRE_TEXT_MAX),
 			      (const char *)rest);
 		return -EPROTO;
 	}
-	struct lpi_slot *slot = find_slot(conn);
+	struct lpi_credit *slot = find_slot(conn);
 	if (slot == NULL || slot->opcode != header->opcode ||
 	    (slot->op != NULL && slot->op->place != LPI_PLACE_SENT))
 		return fault(conn, -EPROTO, "an answer to what was not asked");
@@ -361,7 +361,7 @@ static int take_rest(struct lpi_conn *conn, const uint8_t *rest)
 	return take_answer(conn, slot, rest);
 }
 
-static int take_header(struct lpi_conn *conn, const uint8_t *bytes)
+static int take_header(struct lpi_link *conn, const uint8_t *bytes)
 {
 	const char *why = NULL;
 	enum lp_wire_crc mode = conn->state == LPI_STATE_GREETING ? LP_WIRE_CRC_HEADER : conn->mode;
@@ -377,7 +377,7 @@ static int take_header(struct lpi_conn *conn, const uint8_t *bytes)
 }
 
 /* 1: one message, or its part before the data, was taken; 0: more bytes are needed. */
-static int take_message(struct lpi_conn *conn)
+static int take_message(struct lpi_link *conn)
 {
 	const uint8_t *at = conn->in + conn->in_pos;
 	size_t len = conn->in_end - conn->in_pos;
@@ -397,7 +397,7 @@ static int take_message(struct lpi_conn *conn)
 	return err < 0 ? err : 1;
 }
 
-static void take_target(struct lpi_conn *conn)
+static void take_target(struct lpi_link *conn)
 {
 	uint32_t len = LP_MIN(conn->header.data_bytes - conn->target_bytes,
 			      (uint32_t)(conn->in_end - conn->in_pos));
@@ -407,7 +407,7 @@ static void take_target(struct lpi_conn *conn)
 	conn->in_pos += len;
 }
 
-static void take_all(struct lpi_conn *conn)
+static void take_all(struct lpi_link *conn)
 {
 	while (conn->state >= LPI_STATE_GREETING) {
 		if (conn->in_data) {
@@ -426,7 +426,7 @@ static void take_all(struct lpi_conn *conn)
 	}
 }
 
-void lpi_conn_receive(struct lpi_conn *conn)
+void lpi_link_receive(struct lpi_link *conn)
 {
 	for (int i = 0; i < ROUNDS_MAX && conn->state >= LPI_STATE_GREETING; i++) {
 		struct iovec iov[2];
@@ -444,7 +444,7 @@ void lpi_conn_receive(struct lpi_conn *conn)
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n <= 0) {
-			lpi_conn_fail(conn, n < 0 ? -errno : -ECONNRESET,
+			lpi_link_fail(conn, n < 0 ? -errno : -ECONNRESET,
 				      "the daemon closed the connection");
 			return;
 		}

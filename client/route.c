@@ -55,22 +55,22 @@ static uint32_t find_shard(struct lpi_op *op)
 }
 
 /* Up, coming up, or made to. */
-static bool is_usable(struct lpi_conn *conn)
+static bool is_usable(struct lpi_link *conn)
 {
 	if (conn == NULL)
 		return false;
 	if (conn->state == LPI_STATE_DOWN && conn->retry_ns <= lpi_now(conn->lapis))
-		lpi_conn_connect(conn);
+		lpi_link_connect(conn);
 	return conn->state != LPI_STATE_DOWN;
 }
 
-static struct lpi_conn *conn_for(struct lapis *lapis, uint32_t shard)
+static struct lpi_link *conn_for(struct lapis *lapis, uint32_t shard)
 {
 	if (shard >= LPI_SHARDS_MAX || lapis->shard_cnt == 0)
 		return NULL;
 	if (lapis->by_shard[shard] == NULL && lapis->conn_cnt < LPI_SHARDS_MAX) {
-		struct lpi_conn *conn = NULL;
-		if (lpi_conn_new(lapis, shard, &conn) < 0)
+		struct lpi_link *conn = NULL;
+		if (lpi_link_new(lapis, shard, &conn) < 0)
 			return NULL;
 		lapis->conns[lapis->conn_cnt++] = conn;
 		lapis->by_shard[shard] = conn;
@@ -78,7 +78,7 @@ static struct lpi_conn *conn_for(struct lapis *lapis, uint32_t shard)
 	return lapis->by_shard[shard];
 }
 
-static struct lpi_conn *any_conn(struct lapis *lapis)
+static struct lpi_link *any_conn(struct lapis *lapis)
 {
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
 		if (lapis->conns[i]->state == LPI_STATE_UP)
@@ -91,7 +91,7 @@ static struct lpi_conn *any_conn(struct lapis *lapis)
 void lpi_route(struct lpi_op *op)
 {
 	struct lapis *lapis = op->lapis;
-	struct lpi_conn *conn = op->pin;
+	struct lpi_link *conn = op->pin;
 	if (conn != NULL &&
 	    (conn->generation != op->pin_generation || conn->state != LPI_STATE_UP)) {
 		lpi_finish(op, -ENOTCONN, "the connection that this belongs to has gone");
@@ -102,7 +102,7 @@ void lpi_route(struct lpi_op *op)
 	if (op->pin == NULL && !is_usable(conn))
 		conn = any_conn(lapis);
 	if (conn != NULL)
-		lpi_conn_queue(conn, op);
+		lpi_link_queue(conn, op);
 	else
 		lpi_wait(op);
 }

@@ -13,7 +13,7 @@
 
 #define MESSAGES_MAX 128u /* in one call */
 
-void lpi_conn_queue(struct lpi_conn *conn, struct lpi_op *op)
+void lpi_link_queue(struct lpi_link *conn, struct lpi_op *op)
 {
 	LP_ASSERT(op->place == LPI_PLACE_NONE);
 	op->conn = conn;
@@ -21,7 +21,7 @@ void lpi_conn_queue(struct lpi_conn *conn, struct lpi_op *op)
 	lpi_ops_push_back(&conn->queue, op);
 }
 
-void lpi_conn_free_slot(struct lpi_conn *conn, struct lpi_slot *slot)
+void lpi_link_free_slot(struct lpi_link *conn, struct lpi_credit *slot)
 {
 	LP_ASSERT(slot->is_busy && conn->slots_used > 0);
 	conn->bytes_used -= slot->data_bytes;
@@ -30,12 +30,12 @@ void lpi_conn_free_slot(struct lpi_conn *conn, struct lpi_slot *slot)
 	slot->op = NULL;
 }
 
-static uint32_t rest_bytes(const struct lpi_conn *conn, const struct lpi_op *op)
+static uint32_t rest_bytes(const struct lpi_link *conn, const struct lpi_op *op)
 {
 	return op->meta_bytes + (conn->mode == LP_WIRE_CRC_ALL ? op->crc_cnt * 4 : 0);
 }
 
-static void seal(struct lpi_conn *conn, struct lpi_op *op, uint64_t wire_id)
+static void seal(struct lpi_link *conn, struct lpi_op *op, uint64_t wire_id)
 {
 	const struct lp_wire_header header = {
 		.kind = LP_WIRE_KIND_REQUEST,
@@ -56,7 +56,7 @@ static void seal(struct lpi_conn *conn, struct lpi_op *op, uint64_t wire_id)
 
 /* False when the first in the queue has to wait for credit. A message that is larger than all the
  * credit goes alone. */
-static bool admit(struct lpi_conn *conn)
+static bool admit(struct lpi_link *conn)
 {
 	struct lpi_op *op = lpi_ops_first(&conn->queue);
 	if (op == NULL || conn->slots_used == conn->credits)
@@ -65,17 +65,17 @@ static bool admit(struct lpi_conn *conn)
 		return false;
 	lpi_ops_remove(op);
 	op->slot_idx = conn->free_slots[conn->slots_used++];
-	struct lpi_slot *slot = &conn->slots[op->slot_idx];
+	struct lpi_credit *slot = &conn->slots[op->slot_idx];
 	LP_ASSERT(!slot->is_busy);
 	const uint8_t *meta = op->head + LP_WIRE_HEADER_SIZE;
 	bool opens = op->opcode == LP_WIRE_OP_OPEN || op->opcode == LP_WIRE_OP_UPLOAD ||
 		     (op->opcode == LP_WIRE_OP_MAKE && meta[LP_WIRE_MAKE_OPEN_OFF] != 0);
-	*slot = (struct lpi_slot){.wire_id = conn->next_wire++ * LPI_CREDITS_MAX + op->slot_idx,
-				  .op = op,
-				  .data_bytes = op->data_bytes,
-				  .opcode = op->opcode,
-				  .is_busy = true,
-				  .opens = opens};
+	*slot = (struct lpi_credit){.wire_id = conn->next_wire++ * LPI_CREDITS_MAX + op->slot_idx,
+				    .op = op,
+				    .data_bytes = op->data_bytes,
+				    .opcode = op->opcode,
+				    .is_busy = true,
+				    .opens = opens};
 	conn->bytes_used += op->data_bytes;
 	seal(conn, op, slot->wire_id);
 	op->place = LPI_PLACE_SENDING;
@@ -83,7 +83,7 @@ static bool admit(struct lpi_conn *conn)
 	return true;
 }
 
-static unsigned gather(struct lpi_conn *conn, struct iovec *iov)
+static unsigned gather(struct lpi_link *conn, struct iovec *iov)
 {
 	unsigned cnt = 0;
 	size_t skip = conn->sent_bytes;
@@ -105,7 +105,7 @@ static unsigned gather(struct lpi_conn *conn, struct iovec *iov)
 	return cnt;
 }
 
-static void sent(struct lpi_conn *conn, size_t bytes)
+static void sent(struct lpi_link *conn, size_t bytes)
 {
 	conn->sent_bytes += bytes;
 	struct lpi_op *op;
@@ -125,20 +125,20 @@ static void sent(struct lpi_conn *conn, size_t bytes)
 	}
 }
 
-static void want_out(struct lpi_conn *conn, bool wants)
+static void want_out(struct lpi_link *conn, bool wants)
 {
 	if (conn->wants_out == wants)
 		return;
 	struct epoll_event event = {.events = EPOLLIN | (wants ? (uint32_t)EPOLLOUT : 0),
 				    .data.ptr = conn};
 	if (epoll_ctl(conn->lapis->epoll_fd, EPOLL_CTL_MOD, conn->fd, &event) < 0) {
-		lpi_conn_fail(conn, -errno, "the socket cannot be watched");
+		lpi_link_fail(conn, -errno, "the socket cannot be watched");
 		return;
 	}
 	conn->wants_out = wants;
 }
 
-void lpi_conn_flush(struct lpi_conn *conn)
+void lpi_link_flush(struct lpi_link *conn)
 {
 	struct iovec iov[MESSAGES_MAX * 2];
 	while (conn->state == LPI_STATE_UP) {
@@ -157,7 +157,7 @@ void lpi_conn_flush(struct lpi_conn *conn)
 			return;
 		}
 		if (n < 0) {
-			lpi_conn_fail(conn, -errno, "cannot send: %s", lp_strerror(-errno));
+			lpi_link_fail(conn, -errno, "cannot send: %s", lp_strerror(-errno));
 			return;
 		}
 		atomic_fetch_add_explicit(&conn->lapis->counters.sends, 1, memory_order_relaxed);
@@ -169,7 +169,7 @@ void lpi_conn_flush(struct lpi_conn *conn)
  * our own, for the caller's is his again. */
 static int make_stub(struct lpi_op *op)
 {
-	struct lpi_conn *conn = op->conn;
+	struct lpi_link *conn = op->conn;
 	struct lpi_op *stub = calloc(1, sizeof(*stub));
 	if (stub == NULL)
 		return -ENOMEM;
@@ -202,10 +202,10 @@ static int make_stub(struct lpi_op *op)
 
 static bool forget_sending(struct lpi_op *op)
 {
-	struct lpi_conn *conn = op->conn;
+	struct lpi_link *conn = op->conn;
 	if (lpi_ops_first(&conn->sending) != op || conn->sent_bytes == 0) {
 		lpi_ops_remove(op);
-		lpi_conn_free_slot(conn, &conn->slots[op->slot_idx]);
+		lpi_link_free_slot(conn, &conn->slots[op->slot_idx]);
 		return false;
 	}
 	if (make_stub(op) == 0)
@@ -214,13 +214,13 @@ static bool forget_sending(struct lpi_op *op)
 	lpi_ops_remove(op);
 	conn->slots[op->slot_idx].op = NULL;
 	op->place = LPI_PLACE_NONE;
-	lpi_conn_fail(conn, -ENOMEM, "no memory to end a message with");
+	lpi_link_fail(conn, -ENOMEM, "no memory to end a message with");
 	return false;
 }
 
-bool lpi_conn_forget(struct lpi_op *op)
+bool lpi_link_forget(struct lpi_op *op)
 {
-	struct lpi_conn *conn = op->conn;
+	struct lpi_link *conn = op->conn;
 	bool unknown = false;
 	LP_ASSERT(conn != NULL);
 	if (op->place == LPI_PLACE_QUEUED) {
@@ -229,7 +229,7 @@ bool lpi_conn_forget(struct lpi_op *op)
 		unknown = forget_sending(op);
 	} else {
 		LP_ASSERT(op->place == LPI_PLACE_SENT);
-		lpi_conn_turn_away(conn, op);
+		lpi_link_turn_away(conn, op);
 		conn->slots[op->slot_idx].op = NULL;
 		unknown = true;
 	}

@@ -35,7 +35,7 @@ struct lpi_upload {
 	uint32_t under_way;
 	uint32_t restarts;
 	uint64_t ino; /* 0: none yet */
-	struct lpi_conn *pin;
+	struct lpi_link *pin;
 	uint64_t pin_generation;
 	int status; /* negative: it ends when nothing is under way any more */
 	char text[LPI_TEXT_MAX];
@@ -106,7 +106,7 @@ static struct lpi_op *child_new(struct lpi_op *op, const struct lapis_request *r
 static void child_start(struct lpi_op *op, struct lpi_op *child)
 {
 	op->upload->under_way++;
-	lpi_start_own(child);
+	lpi_begin_own(child);
 }
 
 static void open_upload(struct lpi_op *op)
@@ -246,7 +246,7 @@ static void abort_upload(struct lpi_op *op)
 		return;
 	child->pin = upload->pin;
 	child->pin_generation = upload->pin_generation;
-	lpi_start_own(child);
+	lpi_begin_own(child);
 }
 
 static void end_failed(struct lpi_op *op)
@@ -370,12 +370,15 @@ void lpi_upload_start(struct lpi_op *op)
 		len = upload->first == NULL ? -ENOMEM
 					    : fill(upload, upload->first, LP_WIRE_DATA_MAX);
 	}
-	if (len < 0)
+	if (len < 0) {
 		lpi_finish(op, (int)len, "what was to be put could not be read");
-	else if (upload->at_end)
+		return;
+	}
+	if (upload->at_end) {
 		become_put(op, (size_t)len);
-	else
-		open_upload(op);
-	if (op->upload != NULL && op->place == LPI_PLACE_NONE && upload->status != 0)
+		return;
+	}
+	open_upload(op);
+	if (upload->status != 0)
 		lpi_finish(op, upload->status, upload->text);
 }

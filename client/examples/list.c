@@ -9,8 +9,8 @@ static int print_all(struct lapis_list *list)
 	struct lapis_item item;
 	int more;
 	while ((more = lapis_list_next(list, &item)) > 0)
-		printf("%12llu %.*s\n", (unsigned long long)item.attrs.size_bytes,
-		       (int)item.name_bytes, item.name);
+		(void)printf("%12llu %.*s\n", (unsigned long long)item.attrs.size_bytes,
+			     (int)item.name_bytes, item.name);
 	return more;
 }
 
@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 	struct lapis_list *list;
 	int err = lapis_open(NULL, &lapis);
 	if (err < 0) {
-		fprintf(stderr, "list: %s\n", lapis_error_text());
+		(void)fprintf(stderr, "list: %s\n", lapis_error_text());
 		return 1;
 	}
 	err = lapis_list_open(lapis, argc > 1 ? argv[1] : NULL, NULL, LAPIS_ATTRS | LAPIS_DELIMIT,
@@ -30,7 +30,7 @@ int main(int argc, char **argv)
 		lapis_list_close(list);
 	}
 	if (err < 0)
-		fprintf(stderr, "list: %s\n", lapis_error_text());
+		(void)fprintf(stderr, "list: %s\n", lapis_error_text());
 	lapis_close(lapis);
 	return err < 0 ? 1 : 0;
 }

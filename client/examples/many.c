@@ -26,7 +26,7 @@ static void put_done(void *arg, const struct lapis_result *result)
 	load->under_way--;
 	if (result->status < 0) {
 		load->failed++;
-		fprintf(stderr, "many: %s\n", result->text);
+		(void)fprintf(stderr, "many: %s\n", result->text);
 	}
 	submit_next(load);
 }
@@ -38,7 +38,7 @@ static void submit_next(struct load *load)
 	struct lapis_request request = {0};
 	if (load->next == load->count)
 		return;
-	snprintf(key, sizeof(key), "%.255s/object-%08ld", load->bucket, load->next);
+	(void)snprintf(key, sizeof(key), "%.255s/object-%08ld", load->bucket, load->next);
 	request.size = sizeof(request);
 	request.op = LAPIS_PUT;
 	request.path = key; /* is copied */
@@ -47,7 +47,7 @@ static void submit_next(struct load *load)
 	request.done = put_done;
 	request.arg = load;
 	if (lapis_submit(load->lapis, &request, NULL) < 0) {
-		fprintf(stderr, "many: %s\n", lapis_error_text());
+		(void)fprintf(stderr, "many: %s\n", lapis_error_text());
 		load->failed++;
 		return;
 	}
@@ -71,13 +71,13 @@ int main(int argc, char **argv)
 {
 	struct load load = {0};
 	if (argc != 3) {
-		fprintf(stderr, "usage: many BUCKET COUNT\n");
+		(void)fprintf(stderr, "usage: many BUCKET COUNT\n");
 		return 2;
 	}
 	load.bucket = argv[1];
 	load.count = strtol(argv[2], NULL, 10);
 	if (lapis_open(NULL, &load.lapis) < 0) {
-		fprintf(stderr, "many: %s\n", lapis_error_text());
+		(void)fprintf(stderr, "many: %s\n", lapis_error_text());
 		return 1;
 	}
 	run(&load);

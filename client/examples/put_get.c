@@ -13,8 +13,8 @@ static int put_and_get(struct lapis *lapis, const char *key, int fd)
 	int err = lapis_put_fd(lapis, key, fd, NULL, &attrs);
 	if (err < 0)
 		return err;
-	fprintf(stderr, "%s: %llu bytes, version %llu\n", key, (unsigned long long)attrs.size_bytes,
-		(unsigned long long)attrs.version);
+	(void)fprintf(stderr, "%s: %llu bytes, version %llu\n", key,
+		      (unsigned long long)attrs.size_bytes, (unsigned long long)attrs.version);
 	return lapis_get_fd(lapis, key, 0, LAPIS_TO_END, STDOUT_FILENO);
 }
 
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 	struct lapis *lapis;
 	int fd = argc == 3 ? open(argv[2], O_RDONLY) : -1;
 	if (fd < 0) {
-		fprintf(stderr, "usage: put_get KEY FILE\n");
+		(void)fprintf(stderr, "usage: put_get KEY FILE\n");
 		return 2;
 	}
 	int err = lapis_open(NULL, &lapis);
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
 		lapis_close(lapis);
 	}
 	if (err < 0)
-		fprintf(stderr, "put_get: %s: %s\n", argv[1], lapis_error_text());
-	close(fd);
+		(void)fprintf(stderr, "put_get: %s: %s\n", argv[1], lapis_error_text());
+	(void)close(fd);
 	return err < 0 ? 1 : 0;
 }
