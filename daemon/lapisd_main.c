@@ -54,7 +54,7 @@ static int print_help(void)
 		     "Serves the Lapis store on DEVICE, in the foreground.\n\n"
 		     "  --config FILE             options from a file, NAME = VALUE in each line\n"
 		     "%s"
-		     "  --help                    this text\n"
+		     "  --help, -h                this text\n"
 		     "  --version                 version and memory allocator\n",
 		     text);
 	return EXIT_SUCCESS;
