@@ -242,8 +242,7 @@ int main(int argc, char **argv)
 		return EXIT_SUCCESS;
 	}
 	lp_log_init(lp_clock_system(), STDERR_FILENO, getenv("JOURNAL_STREAM"));
-	lp_log_set_level(
-		(enum lp_log_level)lp_config_number(&program.config, LP_OPT_LOG_LEVEL));
+	lp_log_set_level((enum lp_log_level)lp_config_number(&program.config, LP_OPT_LOG_LEVEL));
 	lp_corruption_set_sink(found_corruption, NULL);
 	program.notify_path = getenv("NOTIFY_SOCKET");
 	int err = watch_signals(&program);
