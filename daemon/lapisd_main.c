@@ -209,6 +209,8 @@ static int start(struct program *program, char *why)
 		err = lp_service_start(program->service, why);
 	if (err < 0)
 		lp_service_close(program->service);
+	if (err < 0 && pidfile != NULL)
+		(void)unlink(pidfile); /* it may not have been made */
 	return err;
 }
 
