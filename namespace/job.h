@@ -118,7 +118,6 @@ struct lpi_removal {
 	bool only_made_by_put;
 	enum lp_ns_if condition;
 	uint64_t version_nr;
-	lpi_step_fn *over;
 };
 
 /* Up the path of something that went (ns_delete.c). */
@@ -154,12 +153,13 @@ struct lpi_put {
 struct lpi_readdir {
 	struct lpi_items items;
 	uint32_t shard_idx; /* that is being listed */
-	uint32_t item_idx;  /* whose attributes are looked for */
+	uint32_t item_idx;  /* the first whose attributes are not known */
+	uint32_t asked_end; /* those before this are being asked for */
 	uint64_t behind;    /* cookies up to this one were there before */
 	uint64_t highest;   /* of the items */
 	uint64_t end;       /* this one, and all behind it, found no room */
 	uint32_t after_len;
-	char after[255];    /* the last name that was listed */
+	char after[255]; /* the last name that was listed */
 };
 
 struct lpi_job {
@@ -184,8 +184,8 @@ struct lpi_job {
 	/* What the operations themselves keep. */
 	int64_t now_ns; /* of the day: the time of its changes */
 	struct lpi_entry entry;
-	struct lpi_entry to;  /* of two: where it goes */
-	uint32_t place_cnt;   /* of these two, whose shard is looked for */
+	struct lpi_entry to; /* of two: where it goes */
+	uint32_t place_cnt;  /* of these two, whose shard is looked for */
 	lpi_step_fn *placed;
 	struct lp_ino new_ino;
 	struct lpi_dir_stat dir_stat;
@@ -194,6 +194,8 @@ struct lpi_job {
 	struct lpi_put put;
 	struct lpi_removal removal;
 	struct lpi_pruning pruning;
+	lpi_step_fn *stopped; /* see lpi_job_stop() */
+	uint32_t rename_flags; /* LP_NS_RENAME_* */
 	bool is_durable; /* its changes are, whatever the operation asks for */
 	uint32_t tries; /* how often it began again */
 	lpi_step_fn *again;
@@ -202,7 +204,7 @@ struct lpi_job {
 	lpi_step_fn *dir_is_there;
 	lpi_step_fn *dir_is_gone; /* instead of the end */
 	bool needs_token;
-	bool is_frozen; /* the caches of paths are */
+	bool is_frozen;      /* the caches of paths are */
 	bool is_gone_spread; /* of a directory that goes */
 	lpi_step_fn *with_wide;
 	lpi_step_fn *peeked;
@@ -269,8 +271,8 @@ void lpi_job_unname(struct lpi_job *job, struct lp_ino ino);
 /* Makes all changes, as one. Goes on with next when the outcome is known: job->pact.result. */
 void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next);
 
-/* Forgets the change, gives back all locks but not the wide set, and goes on with step, which begins
- * from the start: before a commit, or from the step behind one that failed. */
+/* Forgets the change, gives back all locks but not the wide set, and goes on with step, which
+ * begins from the start: before a commit, or from the step behind one that failed. */
 void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
 
 /* --- The end ---------------------------------------------------------------------------------- */
@@ -279,12 +281,14 @@ void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
  * more. */
 void lpi_job_end(struct lpi_job *job, int result);
 
-/* The same from a first step, which is inside a submit. */
+/* Ends the job; or, if it is inside another operation, what it did there: goes on with job->stopped,
+ * once, which finds the result in job->result. Locks and change are as they are. */
+void lpi_job_stop(struct lpi_job *job, int result);
+/* The same as lpi_job_end() from a first step, which is inside a submit. */
 void lpi_job_fail(struct lpi_job *job, int result);
 
 /* A job begins: its fields are cleared. */
-void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op,
-		   lpi_step_fn *first);
+void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first);
 /* From inside a wait: the set is this job's now. */
 int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
 void lpi_wide_free(struct lpi_wide *wide);

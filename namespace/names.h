@@ -15,7 +15,8 @@ static inline struct lp_bytes lpi_entry_name(const struct lpi_entry *entry)
 
 /* Copies the name. -EINVAL, -ENAMETOOLONG. */
 int lpi_entry_set(struct lpi_entry *entry, struct lp_ino dir, struct lp_bytes name) LP_MUST_CHECK;
-/* Finds the shards of job->entry and, with cnt 2, of job->to; or ends the job: -ESTALE, -ENOTDIR. */
+/* Finds the shards of job->entry and, with cnt 2, of job->to; or ends the job: -ESTALE, -ENOTDIR.
+ */
 void lpi_names_place(struct lpi_job *job, uint32_t cnt, lpi_step_fn *next);
 /* Looks an entry up by asks[idx], and takes what was found: ino.nr 0 if there is none. */
 void lpi_entry_ask(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx, bool is_locked);
@@ -25,7 +26,7 @@ int lpi_entry_take(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx) L
  * guard of the change where its inode is on the same shard, else by asking now. May end the job:
  * -ENOENT. */
 void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_fn *next);
-/* Looks at a directory that is to go, whose name is locked, before its fragments are: ends the job
+/* Looks at a directory that is to go, whose name is locked, before its fragments are: stops the job
  * with -ENOTEMPTY, or begins again with_wide, if it is spread and the job has not the wide set.
  *
  * Without this there would be a circle. Who waits for a whole fragment holds names in other
@@ -48,8 +49,8 @@ void lpi_ino_lose_name(struct lpi_job *job, struct lp_ino ino, const struct lp_a
 void lpi_dir_lock(struct lpi_job *job, struct lp_ino ino);
 void lpi_dir_lose(struct lpi_job *job, struct lp_ino ino);
 
-/* Removes what job->entry, whose shard is known, leads to, if it is as job->removal says, and goes on
- * with removal.over: job->result. -ENOENT, -EISDIR, -ENOTDIR, -ENOTEMPTY; -ESTALE: not that one;
+/* Removes what job->entry, whose shard is known, leads to, if it is as job->removal says; stops the
+ * job (lpi_job_stop()). -ENOENT, -EISDIR, -ENOTDIR, -ENOTEMPTY; -ESTALE: not that one;
  * -EPERM: not made by a put; -ECANCELED. */
 void lpi_remove(struct lpi_job *job);
 

@@ -117,8 +117,8 @@ struct lp_ns_item {
 	struct lp_ino ino;     /* nr 0: a common prefix */
 	uint64_t cookie;       /* readdir: continues behind this one (rule N4) */
 	uint8_t type;          /* enum lp_inode_type; 0: a common prefix */
-	bool has_attrs;
-	struct lp_attrs attrs; /* if asked for */
+	bool has_attrs;        /* if asked for; unless it lost its name meanwhile */
+	struct lp_attrs attrs;
 };
 
 struct lp_ns_op {
@@ -145,7 +145,8 @@ struct lp_ns_op {
 		} set;
 		struct {
 			struct lp_ino ino;
-			uint32_t count; /* CLOSE: how many opens are given back */
+			uint32_t count; /* CLOSE: how many opens are given back; -EINVAL: there
+					   are not so many */
 		} open;
 		struct {
 			struct lp_ino dir;
@@ -162,8 +163,10 @@ struct lp_ns_op {
 			bool spread;   /* of a directory */
 			bool open;     /* as by LP_NS_OPEN, in one go */
 			bool or_open;  /* if a file is there already it is the result: created
-					  says which */
-			bool unnamed;  /* no name is given: an orphan, open (O_TMPFILE) */
+					  says which. What is there and no file: -EISDIR,
+					  -EEXIST */
+			bool unnamed;  /* no name is given: an orphan, open (O_TMPFILE), to which
+					  LP_NS_LINK may give a name, once */
 			bool created;  /* result */
 			const struct lp_ns_named_value *xattrs; /* set with it: inherited ACLs */
 			uint32_t xattr_cnt;
@@ -195,13 +198,16 @@ struct lp_ns_op {
 		struct {
 			struct lp_ino dir;
 			uint64_t cookie; /* 0: from the beginning */
-			void *buf;       /* for lp_ns_next() */
+			/* For lp_ns_next(); at least LP_NS_READDIR_MIN. Each call walks through
+			 * the directory from its beginning (ns_readdir.c): for a large one bring
+			 * a large buffer. Without "." and "..". */
+			void *buf;
 			uint32_t buf_len;
 			bool with_attrs;
 			/* Results. */
 			uint32_t items;
 			uint32_t used;
-			bool more;
+			bool more; /* perhaps */
 		} readdir;
 		struct {
 			struct lp_bytes path; /* empty: the root */

@@ -31,7 +31,8 @@ static void prune_walked(struct lpi_job *job)
 		return;
 	}
 	job->removal = (struct lpi_removal){
-		.takes_dir = true, .only = dir, .only_made_by_put = true, .over = prune_removed};
+		.takes_dir = true, .only = dir, .only_made_by_put = true};
+	job->stopped = prune_removed;
 	lpi_remove(job);
 }
 
@@ -112,8 +113,8 @@ static void delete_walked(struct lpi_job *job)
 	job->removal = (struct lpi_removal){.takes_file = true,
 					    .takes_dir = op->delete.or_dir,
 					    .condition = op->delete.condition,
-					    .version_nr = op->delete.version_nr,
-					    .over = deleted};
+					    .version_nr = op->delete.version_nr};
+	job->stopped = deleted;
 	lpi_remove(job);
 }
 

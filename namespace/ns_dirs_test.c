@@ -337,9 +337,9 @@ static void test_readdir_faults(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stat),	     cmocka_unit_test(test_set_times),
-		cmocka_unit_test(test_set_owns),     cmocka_unit_test(test_set_file),
-		cmocka_unit_test(test_readdir),	     cmocka_unit_test(test_readdir_attrs),
+		cmocka_unit_test(test_stat),           cmocka_unit_test(test_set_times),
+		cmocka_unit_test(test_set_owns),       cmocka_unit_test(test_set_file),
+		cmocka_unit_test(test_readdir),        cmocka_unit_test(test_readdir_attrs),
 		cmocka_unit_test(test_readdir_faults),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,12 @@
  *   ns_start.c    what a crash left half done; the root
  *   job.c         an operation at work: its looks, its locks, its pact
  *   opens.c       who has which inode open, and orphans
- *   ns_names.c    lookup, make, remove, link, rename
- *   ns_dirs.c     stat and set of directories, readdir
+ *   ns_names.c    what operations on names have in common
+ *   ns_links.c    lookup, link, remove
+ *   ns_make.c, ns_rename.c, ns_readdir.c
+ *   ns_dirs.c     stat and set, also of directories
+ *   ns_open.c     open, close, sync
+ *   items.c       the results of readdir and list, packed
  *   ns_paths.c    walk, put, delete, copy, move
  *   ns_list.c     listing keys
  *
@@ -53,10 +57,10 @@ struct lp_ns {
 	struct lpi_locks *locks;
 	struct lpi_opens *opens;
 	struct lpi_orphans *orphans;
-	struct lp_pool *calls;     /* of LP_NS_STORE operations */
-	struct lp_pool *jobs;      /* of all others */
-	struct lp_pool *rooms;     /* of parts of changes over several shards */
-	struct lp_pool *transfers; /* of data from other threads */
+	struct lp_pool *calls;       /* of LP_NS_STORE operations */
+	struct lp_pool *jobs;        /* of all others */
+	struct lp_pool *rooms;       /* of parts of changes over several shards */
+	struct lp_pool *transfers;   /* of data from other threads */
 	struct lpi_ns_op_list queue; /* operations that wait for a call or job */
 	struct lp_task queue_task;
 	struct lpi_pact_list pacts_waiting;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random operations on few names, several at a time, from random shards, against a model of the
  * tree. What a group of operations that were under way together gave must be what they give one
- * after the other, in some order; then the tree must be what that order leaves, link counts included
- * (namespace NS1). Single operations are groups of one. */
+ * after the other, in some order; then the tree must be what that order leaves, link counts
+ * included (namespace NS1). Single operations are groups of one. */
 #include "base/prng.h"
 #include "namespace/names_test.h"
 
@@ -494,8 +494,7 @@ static void choose_close(struct run *run, struct step *s)
 		uint8_t node = (uint8_t)((s->node + i) % NODES);
 		uint32_t closes = 0;
 		for (uint32_t k = 0; k < run->cnt; k++)
-			closes += run->steps[k].opcode == LP_NS_CLOSE &&
-				  run->steps[k].node == node;
+			closes += run->steps[k].opcode == LP_NS_CLOSE && run->steps[k].node == node;
 		if (run->model.nodes[node].opens > closes) {
 			s->opcode = LP_NS_CLOSE;
 			s->node = node;
@@ -575,10 +574,9 @@ static void explain(const struct run *run, uint32_t group)
 	for (uint32_t i = 0; i < NODES; i++) {
 		const uint8_t *e = run->model.entries[i];
 		print_error("  node %u ino %llx type %u spread %d opens %u: %d %d %d %d\n", i,
-			    (unsigned long long)run->model.nodes[i].ino,
-			    run->model.nodes[i].type, run->model.nodes[i].is_spread,
-			    run->model.nodes[i].opens, (int8_t)e[0], (int8_t)e[1], (int8_t)e[2],
-			    (int8_t)e[3]);
+			    (unsigned long long)run->model.nodes[i].ino, run->model.nodes[i].type,
+			    run->model.nodes[i].is_spread, run->model.nodes[i].opens, (int8_t)e[0],
+			    (int8_t)e[1], (int8_t)e[2], (int8_t)e[3]);
 	}
 }
 
@@ -596,8 +594,7 @@ static void judge(struct run *run, uint32_t group, bool look)
 		if (!try_order(run, order, &fits[fits_cnt]))
 			continue;
 		for (uint32_t i = 0; i < fits_cnt; i++)
-			is_new = is_new &&
-				 memcmp(&fits[i], &fits[fits_cnt], sizeof(fits[i])) != 0;
+			is_new = is_new && memcmp(&fits[i], &fits[fits_cnt], sizeof(fits[i])) != 0;
 		fits_cnt += is_new;
 	}
 	for (uint32_t i = 0; i < fits_cnt; i++) {

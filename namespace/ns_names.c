@@ -28,8 +28,8 @@ static bool place(const struct lpi_job *job, struct lpi_entry *entry)
 	const struct lp_ns *ns = job->ns;
 	if (!lpi_dir_kind_find(ns, entry->dir, &entry->dir_is_spread))
 		return false;
-	entry->shard_idx = lpi_shard_of_entry(ns, entry->dir, entry->dir_is_spread,
-					      lpi_entry_name(entry));
+	entry->shard_idx =
+		lpi_shard_of_entry(ns, entry->dir, entry->dir_is_spread, lpi_entry_name(entry));
 	return true;
 }
 
@@ -71,8 +71,8 @@ static void kinds_known(struct lpi_job *job)
 		lpi_dir_kind_learn(job->ns, entry->dir, is_spread);
 		/* Not from the cache, where the other one may have taken its place. */
 		entry->dir_is_spread = is_spread;
-		entry->shard_idx = lpi_shard_of_entry(job->ns, entry->dir, is_spread,
-						      lpi_entry_name(entry));
+		entry->shard_idx =
+			lpi_shard_of_entry(job->ns, entry->dir, is_spread, lpi_entry_name(entry));
 	}
 	job->placed(job);
 }
@@ -175,7 +175,7 @@ static void dir_peeked(struct lpi_job *job)
 		r = -ENOTEMPTY;
 	job->is_gone_spread = (stat->attrs.flags & LP_INODE_FLAG_SPREAD) != 0;
 	if (r < 0)
-		lpi_job_end(job, r);
+		lpi_job_stop(job, r);
 	else if (job->is_gone_spread && job->wide == NULL)
 		lpi_job_again(job, job->with_wide);
 	else
@@ -199,8 +199,7 @@ int lpi_corrupt_name(struct lp_ino ino)
 
 static void touch_dir(struct lpi_job *job, const struct lpi_entry *entry)
 {
-	struct lp_change *change =
-		lpi_job_change(job, entry->shard_idx, LP_CHANGE_DIR, entry->dir);
+	struct lp_change *change = lpi_job_change(job, entry->shard_idx, LP_CHANGE_DIR, entry->dir);
 	change->dir.mtime_ns = job->now_ns;
 	change->dir.ctime_ns = job->now_ns;
 }

@@ -3,11 +3,13 @@
  * all of them in turn. */
 #include "namespace/names_test.h"
 
-static const char *const long_name =
-	"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890"
-	"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890"
-	"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890"
-	"0123456789";
+static const char *const long_name = "0123456789012345678901234567890123456789012345678901234567890"
+				     "123456789012345678901234567890"
+				     "0123456789012345678901234567890123456789012345678901234567890"
+				     "123456789012345678901234567890"
+				     "0123456789012345678901234567890123456789012345678901234567890"
+				     "123456789012345678901234567890"
+				     "0123456789";
 
 static const struct lp_ino root = {1};
 
@@ -27,9 +29,9 @@ static void on_all(check_fn *check)
 
 static void check_make(struct t *t)
 {
-	static const enum lp_inode_type types[] = {
-		LP_INODE_TYPE_FILE,    LP_INODE_TYPE_SYMLINK,  LP_INODE_TYPE_FIFO,
-		LP_INODE_TYPE_SOCKET,  LP_INODE_TYPE_CHARDEV, LP_INODE_TYPE_BLOCKDEV};
+	static const enum lp_inode_type types[] = {LP_INODE_TYPE_FILE,    LP_INODE_TYPE_SYMLINK,
+						   LP_INODE_TYPE_FIFO,    LP_INODE_TYPE_SOCKET,
+						   LP_INODE_TYPE_CHARDEV, LP_INODE_TYPE_BLOCKDEV};
 	struct lp_ino dirs[] = {root, t_dir(t, root, "plain"), t_spread(t, root, "spread")};
 	for (size_t d = 0; d < LP_ARRAY_SIZE(dirs); d++) {
 		for (size_t i = 0; i < LP_ARRAY_SIZE(types); i++) {
@@ -39,9 +41,9 @@ static void check_make(struct t *t)
 			assert_true(t->op->make.created);
 			struct lp_ns_found made = t->op->make.found;
 			/* On the shard of its entry. */
-			assert_int_equal(lp_ino_shard(made.ino),
-					 lp_ns_shard_of(t->rig->ns[t->home], dirs[d],
-							t_bytes(name)));
+			assert_int_equal(
+				lp_ino_shard(made.ino),
+				lp_ns_shard_of(t->rig->ns[t->home], dirs[d], t_bytes(name)));
 			lp_test_ok(t_lookup(t, dirs[d], name));
 			assert_int_equal(t->op->lookup.found.ino.nr, made.ino.nr);
 			assert_memory_equal(&t->op->lookup.found.attrs, &made.attrs,
@@ -72,8 +74,7 @@ static void check_make_faults(struct t *t)
 	assert_int_equal(t_make(t, root, "a/b", LP_INODE_TYPE_DIR), -EINVAL);
 	assert_int_equal(t_make(t, file, "a", LP_INODE_TYPE_FILE), -ENOTDIR);
 	assert_int_equal(t_make(t, (struct lp_ino){77777}, "a", LP_INODE_TYPE_FILE), -ESTALE);
-	assert_int_equal(t_make(t, (struct lp_ino){UINT64_MAX}, "a", LP_INODE_TYPE_FILE),
-			 -ESTALE);
+	assert_int_equal(t_make(t, (struct lp_ino){UINT64_MAX}, "a", LP_INODE_TYPE_FILE), -ESTALE);
 	t_fill_make(t, dir, "s", LP_INODE_TYPE_SYMLINK);
 	assert_int_equal(t_do(t), -ENOENT);
 	t_fill_make(t, dir, "s", LP_INODE_TYPE_FILE);
@@ -169,9 +170,8 @@ static void test_link_max(void **state)
 
 static void check_xattrs(struct t *t)
 {
-	static const struct lp_ns_named_value xattrs[] = {
-		{{"user.a", 6}, {"1", 1}},
-		{{"user.b", 6}, {"22", 2}}};
+	static const struct lp_ns_named_value xattrs[] = {{{"user.a", 6}, {"1", 1}},
+							  {{"user.b", 6}, {"22", 2}}};
 	static const enum lp_inode_type types[] = {LP_INODE_TYPE_FILE, LP_INODE_TYPE_DIR};
 	for (uint32_t i = 0; i < 8; i++) {
 		char name[] = "x0";
@@ -397,6 +397,62 @@ static void test_link(void **state)
 	on_all(check_link);
 }
 
+/* Who has been told that a change over two shards has happened finds it at once, also where it is
+ * being finished: the lookup is submitted from inside the answer. */
+struct chain {
+	struct lp_ns_op first;
+	struct lp_ns *ns; /* where the second is submitted */
+	struct lpi_ns_hand second;
+};
+
+static void first_done(struct lp_ns_op *op)
+{
+	struct chain *chain = LP_CONTAINER_OF(op, struct chain, first);
+	lp_test_ok(op->result);
+	chain->second.op.complete = lpi_ns_hand_done;
+	lp_ns_submit(chain->ns, &chain->second.op);
+}
+
+static void check_told(struct t *t)
+{
+	static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+	struct lp_ino spread = t_spread(t, root, "spread");
+	for (size_t i = 0; i < LP_ARRAY_SIZE(names); i++) {
+		struct lp_ino ino = t_file(t, spread, names[i]);
+		uint32_t shard_idx = lp_ino_shard(ino);
+		struct chain chain = {.ns = t->rig->ns[shard_idx]};
+		chain.first = (struct lp_ns_op){.opcode = LP_NS_LINK, .complete = first_done};
+		chain.first.link.ino = ino;
+		chain.first.link.dir = root;
+		chain.first.link.name = t_bytes(names[i]);
+		chain.second.op.opcode = LP_NS_LOOKUP;
+		chain.second.op.lookup.dir = spread;
+		chain.second.op.lookup.name = t_bytes(names[i]);
+		lp_ns_submit(t->rig->ns[shard_idx], &chain.first);
+		lp_test_ok(lpi_ns_rig_wait(t->rig, &chain.second));
+		assert_int_equal(chain.second.op.lookup.found.attrs.nlink, 2);
+		/* A directory's count, too, which its names' changes change. */
+		char below[] = "dir0";
+		below[3] = (char)('0' + i);
+		struct chain made = {.ns = t->rig->ns[0]};
+		made.first = (struct lp_ns_op){.opcode = LP_NS_MAKE, .complete = first_done};
+		made.first.make.dir = root;
+		made.first.make.name = t_bytes(below);
+		made.first.make.type = LP_INODE_TYPE_DIR;
+		made.second.op.opcode = LP_NS_STAT;
+		made.second.op.stat.ino = root;
+		lp_ns_submit(t->rig->ns[0], &made.first);
+		lp_test_ok(lpi_ns_rig_wait(t->rig, &made.second));
+		assert_int_equal(made.second.op.stat.found.attrs.nlink, 4 + i);
+	}
+}
+
+static void test_told(void **state)
+{
+	(void)state;
+	on_all(check_told);
+}
+
 /* --- Remove ----------------------------------------------------------------------------------- */
 
 /* Nothing is left of a directory, on any shard. */
@@ -455,6 +511,41 @@ static void test_rmdir(void **state)
 	on_all(check_rmdir);
 }
 
+/* The shard of an entry remembers that the directory is there, until it is removed. */
+static void check_alive(struct t *t)
+{
+	static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+	struct lp_ino dir = t_spread(t, root, "dir");
+	for (uint32_t gone = 0; gone < 2; gone++) {
+		for (size_t i = 0; i < LP_ARRAY_SIZE(names); i++) {
+			uint32_t shard_idx =
+				(uint32_t)(lp_hash_u64(names[i], 1, dir.nr) % t->rig->shard_cnt);
+			t_fill_make(t, dir, names[i], LP_INODE_TYPE_FILE);
+			int r = lpi_ns_rig_do(t->rig, shard_idx, &t->hand);
+			assert_true(gone ? r == -ENOENT || r == -ESTALE : r == 0);
+			if (gone)
+				continue;
+			lp_test_ok(t_remove(t, dir, names[i], false));
+			/* The second one there asks nobody. */
+			t_fill_make(t, dir, names[i], LP_INODE_TYPE_FILE);
+			uint64_t calls = t->rig->ns[shard_idx]->stats.face.remote_calls;
+			lp_test_ok(lpi_ns_rig_do(t->rig, shard_idx, &t->hand));
+			assert_int_equal(t->rig->ns[shard_idx]->stats.face.remote_calls, calls);
+			lp_test_ok(t_remove(t, dir, names[i], false));
+		}
+		if (!gone)
+			lp_test_ok(t_remove(t, root, "dir", true));
+	}
+	t_idle(t);
+	expect_no_fragments(t, dir);
+}
+
+static void test_alive(void **state)
+{
+	(void)state;
+	on_all(check_alive);
+}
+
 /* A directory that is open lives on without entries. */
 static void check_rmdir_open(struct t *t)
 {
@@ -485,12 +576,13 @@ static void test_rmdir_open(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_make),	    cmocka_unit_test(test_make_faults),
-		cmocka_unit_test(test_make_dirs),   cmocka_unit_test(test_link_max),
-		cmocka_unit_test(test_xattrs),	    cmocka_unit_test(test_make_open),
-		cmocka_unit_test(test_unnamed),	    cmocka_unit_test(test_unnamed_restart),
-		cmocka_unit_test(test_sync),	    cmocka_unit_test(test_link),
-		cmocka_unit_test(test_rmdir),	    cmocka_unit_test(test_rmdir_open),
+		cmocka_unit_test(test_make),      cmocka_unit_test(test_make_faults),
+		cmocka_unit_test(test_make_dirs), cmocka_unit_test(test_link_max),
+		cmocka_unit_test(test_xattrs),    cmocka_unit_test(test_make_open),
+		cmocka_unit_test(test_unnamed),   cmocka_unit_test(test_unnamed_restart),
+		cmocka_unit_test(test_sync),      cmocka_unit_test(test_link),
+		cmocka_unit_test(test_alive),     cmocka_unit_test(test_told),
+		cmocka_unit_test(test_rmdir),     cmocka_unit_test(test_rmdir_open),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,8 +11,8 @@
  *
  * Whether the token, or the wide set, is needed is known only when the names have been looked up.
  * Then all is given back and begun again with it, for it comes first in the order of locks. What is
- * moved is locked, too: it has a parent and a name as a hint, which are changed on its shard perhaps
- * after somebody has found it under its new name and removed it there. */
+ * moved is locked, too: it has a parent and a name as a hint, which are changed on its shard
+ * perhaps after somebody has found it under its new name and removed it there. */
 #include <errno.h>
 
 #include "namespace/names.h"

@@ -198,8 +198,8 @@ static void test_loops(void **state)
 	on_all(check_loops);
 }
 
-/* What is replaced lives on while it is open; what moves has a new ctime, its directories new times,
- * and other links of either are as they were. */
+/* What is replaced lives on while it is open; what moves has a new ctime, its directories new
+ * times, and other links of either are as they were. */
 static void check_replaced(struct t *t)
 {
 	struct lp_ino spread = t_spread(t, root, "spread");
@@ -274,12 +274,49 @@ static void test_circles(void **state)
 	on_all(check_circles);
 }
 
+/* p/d is removed while p/d/x is renamed onto p: either waits for all of a directory in which the
+ * other one holds a name. */
+static void check_remove_circle(struct t *t)
+{
+	for (uint32_t round = 0; round < 60; round++) {
+		struct lp_ino p = round % 2 == 0 ? t_dir(t, root, "p") : t_spread(t, root, "p");
+		struct lp_ino d = round % 3 == 0 ? t_dir(t, p, "d") : t_spread(t, p, "d");
+		struct lpi_ns_hand remove = {.op = {.opcode = LP_NS_REMOVE}};
+		struct lpi_ns_hand rename = {.op = {.opcode = LP_NS_RENAME}};
+		(void)t_dir(t, d, "x");
+		remove.op.remove.dir = p;
+		remove.op.remove.name = LPI_NS_RIG_BYTES("d");
+		remove.op.remove.is_dir = true;
+		rename.op.rename.dir = d;
+		rename.op.rename.name = LPI_NS_RIG_BYTES("x");
+		rename.op.rename.to_dir = root;
+		rename.op.rename.to_name = LPI_NS_RIG_BYTES("p");
+		uint32_t shard_cnt = t->rig->shard_cnt;
+		lpi_ns_rig_submit(t->rig, round % shard_cnt, &rename);
+		for (uint32_t turns = round / 2; turns > 0; turns--)
+			(void)lpi_ns_rig_turn(t->rig);
+		lpi_ns_rig_submit(t->rig, (round + 1) % shard_cnt, &remove);
+		assert_int_equal(lpi_ns_rig_wait(t->rig, &rename), -ENOTEMPTY);
+		assert_int_equal(lpi_ns_rig_wait(t->rig, &remove), -ENOTEMPTY);
+		lp_test_ok(t_remove(t, d, "x", true));
+		lp_test_ok(t_remove(t, p, "d", true));
+		lp_test_ok(t_remove(t, root, "p", true));
+	}
+}
+
+/* namespace NS2 */
+static void test_remove_circle(void **state)
+{
+	(void)state;
+	on_all(check_remove_circle);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_pairs), cmocka_unit_test(test_same),
-		cmocka_unit_test(test_loops),	  cmocka_unit_test(test_replaced),
-		cmocka_unit_test(test_circles),
+		cmocka_unit_test(test_loops),     cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_circles),   cmocka_unit_test(test_remove_circle),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
