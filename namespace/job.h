@@ -192,6 +192,7 @@ struct lpi_job {
 	struct lpi_walk walk;
 	struct lpi_telling telling;
 	struct lpi_put put;
+	struct lpi_list *list; /* out of a pool, while it lists */
 	struct lpi_removal removal;
 	struct lpi_pruning pruning;
 	lpi_step_fn *stopped; /* see lpi_job_stop() */

@@ -242,12 +242,17 @@ struct lp_ns_op {
 			struct lp_ns_found found; /* result */
 		} copy; /* COPY, MOVE */
 		struct {
+			/* Keys in the order of their bytes. A directory is no key: one that is
+			 * empty is not listed, but by delimit, which says which there are without
+			 * looking into them. Nor is what no path leads to, deeper or longer than
+			 * that may be. */
 			struct lp_bytes prefix; /* of keys; may end within a name */
-			struct lp_bytes after;  /* keys behind this one; absent: from the first */
-			bool delimit;           /* stop at the next '/' behind the prefix: such
-						   keys are one common prefix */
-			bool with_attrs;
-			uint32_t items_max;
+			/* What is greater than this, keys and common prefixes; absent: all. */
+			struct lp_bytes after;
+			bool delimit;    /* stop at the next '/' behind the prefix: such keys
+					    are one common prefix */
+			bool with_attrs; /* none: it went, or was replaced, meanwhile */
+			uint32_t items_max; /* 0: as many as there is room for */
 			void *buf; /* for lp_ns_next() */
 			uint32_t buf_len;
 			/* Results. */

@@ -16,5 +16,4 @@ static void begin_not_yet(struct lpi_job *job)
 
 void lpi_begin_copy(struct lpi_job *job) { begin_not_yet(job); }
 void lpi_begin_move(struct lpi_job *job) { begin_not_yet(job); }
-void lpi_begin_list(struct lpi_job *job) { begin_not_yet(job); }
 
