@@ -167,10 +167,16 @@ static struct lpi_job_lock *lock_at(struct lpi_job *job, uint32_t i)
 	return i < job->lock_cnt ? &job->locks[i] : &job->wide->locks[i - job->lock_cnt];
 }
 
+/* A name brings a hold on its directory's fragment, so names and whole fragments have one order. */
+static uint32_t rank_of(const struct lpi_job_lock *lock)
+{
+	return lock->class == LPI_CLASS_FRAGMENT ? LPI_CLASS_NAME : lock->class;
+}
+
 static bool is_before(const struct lpi_job_lock *a, const struct lpi_job_lock *b)
 {
-	if (a->class != b->class)
-		return a->class < b->class;
+	if (rank_of(a) != rank_of(b))
+		return rank_of(a) < rank_of(b);
 	if (a->shard_idx != b->shard_idx)
 		return a->shard_idx < b->shard_idx;
 	if (a->lock.ino.nr != b->lock.ino.nr)

@@ -31,8 +31,9 @@ typedef void lpi_step_fn(struct lpi_job *job);
 enum lpi_lock_class {
 	LPI_CLASS_TOKEN, /* of those who move directories: on shard 0 */
 	LPI_CLASS_NAME,
-	LPI_CLASS_INODE,
-	LPI_CLASS_FRAGMENT
+	LPI_CLASS_FRAGMENT, /* all names of a directory on a shard: among the names, in their order
+			     */
+	LPI_CLASS_INODE
 };
 
 struct lpi_job_lock {
@@ -205,10 +206,10 @@ struct lpi_job {
 	lpi_step_fn *dir_is_there;
 	lpi_step_fn *dir_is_gone; /* instead of the end */
 	bool needs_token;
-	bool is_frozen;      /* the caches of paths are */
-	bool is_gone_spread; /* of a directory that goes */
-	lpi_step_fn *with_wide;
-	lpi_step_fn *peeked;
+	bool is_frozen;         /* the caches of paths are */
+	struct lp_ino gone_dir; /* that goes, and whose fragments are locked; nr 0: none */
+	bool is_gone_spread;
+	lpi_step_fn *begin_again;
 	struct lp_ino counted; /* an inode that is open for this; nr 0: none */
 	lpi_step_fn *uncounted;
 	struct lp_attrs moved_attrs; /* of two inodes, as they are under their locks */

@@ -248,17 +248,9 @@ static void remove_locked(struct lpi_job *job)
 	lpi_stat(job, job->entry.ino, true, remove_known);
 }
 
-static void remove_wide(struct lpi_job *job)
-{
-	lpi_job_take_wide(job, remove_placed);
-}
-
 static void remove_lock_inode(struct lpi_job *job)
 {
-	struct lpi_entry *entry = &job->entry;
-	if (entry->type == LP_INODE_TYPE_DIR)
-		lpi_dir_lock(job, entry->ino);
-	lpi_job_lock_inode(job, entry->ino);
+	lpi_job_lock_inode(job, job->entry.ino);
 	lpi_job_lock(job, remove_locked);
 }
 
@@ -280,7 +272,7 @@ static void remove_looked(struct lpi_job *job)
 		return;
 	}
 	if (is_dir)
-		lpi_dir_peek(job, entry->ino, remove_wide, remove_lock_inode);
+		lpi_dir_need(job, entry->ino, remove_placed, remove_lock_inode);
 	else
 		remove_lock_inode(job);
 }
@@ -294,11 +286,13 @@ static void remove_name_locked(struct lpi_job *job)
 static void remove_placed(struct lpi_job *job)
 {
 	lpi_job_lock_name(job, &job->entry);
+	lpi_dir_lock(job);
 	lpi_job_lock(job, remove_name_locked);
 }
 
 void lpi_remove(struct lpi_job *job)
 {
+	job->gone_dir.nr = 0;
 	remove_placed(job);
 }
 

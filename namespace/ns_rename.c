@@ -2,15 +2,14 @@
 /* Rename, with its flags.
  *
  *   (token)   if a directory goes into another one: such renames are one after the other
- *   names     both are locked, and looked up
+ *   names     both are locked, and looked up; and the fragments of a directory that is replaced
  *   (walk)    up from the directory where a directory goes: it must not be met (rule N3)
- *   inodes    what moves, and what is replaced or exchanged; of a directory that is replaced
- *             the fragments
+ *   inodes    what moves, and what is replaced or exchanged
  *   (freeze)  the caches of paths, if a directory moves or goes
  *   commit    both entries, both inodes, the link counts of the directories
  *
- * Whether the token, or the wide set, is needed is known only when the names have been looked up.
- * Then all is given back and begun again with it, for it comes first in the order of locks. What is
+ * Whether the token is needed, or fragments, is known only when the names have been looked up. Then
+ * all is given back and begun again with it, for it comes first in the order of locks. What is
  * moved is locked, too: it has a parent and a name as a hint, which are changed on its shard
  * perhaps after somebody has found it under its new name and removed it there. */
 #include <errno.h>
@@ -196,25 +195,18 @@ static void rename_locked(struct lpi_job *job)
 		check_count(job);
 }
 
-static void take_wide(struct lpi_job *job)
-{
-	lpi_job_take_wide(job, rename_placed);
-}
-
 static void lock_inodes_now(struct lpi_job *job)
 {
 	lpi_job_lock_inode(job, job->entry.ino);
 	if (job->to.ino.nr != 0)
 		lpi_job_lock_inode(job, job->to.ino);
-	if (replaces(job) && is_dir(&job->to))
-		lpi_dir_lock(job, job->to.ino);
 	lpi_job_lock(job, rename_locked);
 }
 
 static void lock_inodes(struct lpi_job *job)
 {
 	if (replaces(job) && is_dir(&job->to))
-		lpi_dir_peek(job, job->to.ino, take_wide, lock_inodes_now);
+		lpi_dir_need(job, job->to.ino, rename_placed, lock_inodes_now);
 	else
 		lock_inodes_now(job);
 }
@@ -313,7 +305,7 @@ static int check_found(const struct lpi_job *job)
 		return to->ino.nr == 0 ? -ENOENT : 0;
 	if (to->ino.nr == 0 || to->ino.nr == from->ino.nr)
 		return 0;
-	/* Its own directory, which has the entry: all of it cannot be locked beside that. */
+	/* Its own directory, which has the entry: all of it is never locked beside that. */
 	if (is_dir(to) && to->ino.nr == from->dir.nr)
 		return -ENOTEMPTY;
 	if (is_dir(from) && !is_dir(to))
@@ -355,6 +347,7 @@ static void rename_placed(struct lpi_job *job)
 		lpi_job_lock_token(job);
 	lpi_job_lock_name(job, &job->entry);
 	lpi_job_lock_name(job, &job->to);
+	lpi_dir_lock(job);
 	lpi_job_lock(job, rename_names_locked);
 }
 
