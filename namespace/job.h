@@ -25,6 +25,8 @@
 #define LPI_JOB_PARTS 6u
 
 struct lpi_job;
+struct lpi_list;
+struct lpi_copy_page;
 typedef void lpi_step_fn(struct lpi_job *job);
 
 /* The classes of locks, in the order in which they are asked for (namespace NS2). */
@@ -95,6 +97,7 @@ struct lpi_walk {
 	uint32_t depth;
 	uint32_t restarts;
 	bool makes_dirs; /* that are missing, as a put does */
+	bool has_made;   /* one; they go again if the operation fails */
 	struct lp_ino dir;
 	bool is_spread;
 	uint64_t generation; /* of the cache, when the next name was asked for */
@@ -110,6 +113,15 @@ struct lpi_telling {
 };
 
 #define LPI_ACL_BYTES_MAX 2048u
+
+/* A copy at work (ns_copy.c). */
+struct lpi_copying {
+	struct lp_attrs attrs; /* of the source */
+	uint64_t offset;
+	uint32_t tries;
+	bool is_omap; /* these are being copied, else xattrs */
+	struct lpi_copy_page *page; /* out of a pool */
+};
 
 /* What is to be removed (ns_links.c). */
 struct lpi_removal {
@@ -142,7 +154,7 @@ struct lpi_put {
 	const struct lp_ns_named_value *xattrs;
 	uint32_t xattr_cnt;
 	uint32_t opens;       /* of the upload, to be given back when it has a name */
-	struct lp_ino source; /* of a copy: nr 0: none */
+	struct lp_ino source; /* of a copy, which is open; nr 0: none */
 	struct lp_attrs old; /* of what is there already */
 	struct lp_attrs attrs; /* of the upload; then as it is in the end */
 	uint32_t shard_idx; /* where an upload is made */
@@ -196,8 +208,12 @@ struct lpi_job {
 	struct lpi_list *list; /* out of a pool, while it lists */
 	struct lpi_removal removal;
 	struct lpi_pruning pruning;
+	int path_result; /* of an operation on a path that is ending */
+	struct lpi_copying copying;
 	lpi_step_fn *stopped; /* see lpi_job_stop() */
 	uint32_t rename_flags; /* LP_NS_RENAME_* */
+	enum lp_ns_if rename_if; /* on what is replaced: exists, this version, or any */
+	uint64_t rename_version_nr;
 	bool is_durable; /* its changes are, whatever the operation asks for */
 	uint32_t tries; /* how often it began again */
 	lpi_step_fn *again;

@@ -50,6 +50,9 @@ void lpi_dir_lose(struct lpi_job *job, struct lp_ino ino);
  * job (lpi_job_stop()). -ENOENT, -EISDIR, -ENOTDIR, -ENOTEMPTY; -ESTALE: not that one;
  * -EPERM: not made by a put; -ECANCELED. */
 void lpi_remove(struct lpi_job *job);
+/* Renames job->entry to job->to, whose shards are known, as job->rename_flags and job->rename_if
+ * say; stops the job. */
+void lpi_rename(struct lpi_job *job);
 
 /* Attributes of an inode; of a directory over all fragments. In job->dir_stat are then: result,
  * -ENOENT if it is gone; attrs; entries_cnt. With is_locked inode and fragments are the job's. */

@@ -17,7 +17,9 @@ static void prune_look(struct lpi_job *job);
 
 static void prune_removed(struct lpi_job *job)
 {
-	if (job->result < 0)
+	if (job->result == -EIO) /* what is unknown is never over */
+		job->pruning.next(job);
+	else if (job->result < 0)
 		lpi_job_again(job, job->pruning.next);
 	else
 		lpi_job_again(job, prune_look);

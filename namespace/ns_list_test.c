@@ -16,21 +16,21 @@ struct keys {
 	char key[KEYS_MAX][KEY_MAX];
 };
 
-static int list(struct t *t, const char *prefix, const char *after, bool delimit,
+static int list(struct lpi_t *t, const char *prefix, const char *after, bool delimit,
 		uint32_t items_max, uint32_t buf_len)
 {
-	t_op(t, LP_NS_LIST);
-	t->op->list.prefix = t_bytes(prefix);
+	lpi_t_op(t, LP_NS_LIST);
+	t->op->list.prefix = lpi_t_bytes(prefix);
 	if (after != NULL)
-		t->op->list.after = t_bytes(after);
+		t->op->list.after = lpi_t_bytes(after);
 	t->op->list.delimit = delimit;
 	t->op->list.items_max = items_max;
 	t->op->list.buf = page;
 	t->op->list.buf_len = buf_len;
-	return t_do(t);
+	return lpi_t_do(t);
 }
 
-static void take(const struct t *t, struct keys *keys)
+static void take(const struct lpi_t *t, struct keys *keys)
 {
 	struct lp_ns_item item;
 	uint32_t pos = 0;
@@ -48,7 +48,7 @@ static void take(const struct t *t, struct keys *keys)
 }
 
 /* One line, for fixed cases: all keys with a blank behind each, and a '+' if there are more. */
-static const char *show(struct t *t, const char *prefix, const char *after, bool delimit,
+static const char *show(struct lpi_t *t, const char *prefix, const char *after, bool delimit,
 			uint32_t items_max)
 {
 	static char text[4096];
@@ -66,13 +66,13 @@ static const char *show(struct t *t, const char *prefix, const char *after, bool
 
 static void fixed_on(uint32_t shard_cnt)
 {
-	struct t t;
-	t_begin(&t, shard_cnt);
+	struct lpi_t t;
+	lpi_t_begin(&t, shard_cnt);
 	assert_string_equal(show(&t, "", NULL, false, 0), "");
 	static const char *const puts[] = {"b/a/x", "b/a-b", "b/a/-", "b/a.d/e", "b/a0", "b/a-/z",
 					   "b/a--/y", "b/c", "top", "b-/q"};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(puts); i++)
-		lp_test_ok(tp_put(&t, puts[i], 1));
+		lp_test_ok(lpi_tp_put(&t, puts[i], 1));
 	/* A directory "a" is where "a/" is: behind "a-b" and "a.d". */
 	assert_string_equal(show(&t, "", NULL, false, 0),
 			    "b-/q b/a--/y b/a-/z b/a-b b/a.d/e b/a/- b/a/x b/a0 b/c top ");
@@ -111,11 +111,11 @@ static void fixed_on(uint32_t shard_cnt)
 	assert_string_equal(show(&t, "b/", "b/../x", false, 1), "b/a--/y +");
 	assert_string_equal(show(&t, "b/", "b/c//", false, 1), "");
 	/* Directories without keys are none, but where they are asked for. */
-	(void)t_dir(&t, t_dir(&t, LP_INO_ROOT, "e"), "f");
+	(void)lpi_t_dir(&t, lpi_t_dir(&t, LP_INO_ROOT, "e"), "f");
 	assert_string_equal(show(&t, "e", NULL, false, 0), "");
 	assert_string_equal(show(&t, "", "b/c", true, 0), "e/ top ");
 	assert_int_equal(list(&t, "b/", NULL, false, 0, 16), -ERANGE);
-	t_end(&t);
+	lpi_t_end(&t);
 }
 
 static void test_fixed(void **state)
@@ -129,29 +129,29 @@ static void test_fixed(void **state)
 static void test_attrs(void **state)
 {
 	(void)state;
-	struct t t;
+	struct lpi_t t;
 	struct lp_ns_item item;
 	uint32_t pos = 0;
 	uint32_t cnt = 0;
 	char path[16];
-	t_begin(&t, 3);
+	lpi_t_begin(&t, 3);
 	for (uint32_t i = 0; i < 40; i++) {
 		(void)snprintf(path, sizeof(path), "a/%02u", i);
-		lp_test_ok(tp_put(&t, path, 100 + i));
+		lp_test_ok(lpi_tp_put(&t, path, 100 + i));
 	}
-	struct lp_ino plain = t_dir(&t, LP_INO_ROOT, "b");
+	struct lp_ino plain = lpi_t_dir(&t, LP_INO_ROOT, "b");
 	for (uint32_t i = 0; i < 40; i += 2) {
 		char name[8];
 		(void)snprintf(path, sizeof(path), "a/%02u", i);
 		(void)snprintf(name, sizeof(name), "%02u", i);
-		lp_test_ok(t_link(&t, tp_find(&t, path), plain, name));
-		lp_test_ok(tp_delete(&t, path));
+		lp_test_ok(lpi_t_link(&t, lpi_tp_find(&t, path), plain, name));
+		lp_test_ok(lpi_tp_delete(&t, path));
 	}
-	t_op(&t, LP_NS_LIST);
+	lpi_t_op(&t, LP_NS_LIST);
 	t.op->list.buf = page;
 	t.op->list.buf_len = sizeof(page);
 	t.op->list.with_attrs = true;
-	lp_test_ok(t_do(&t));
+	lp_test_ok(lpi_t_do(&t));
 	while (lp_ns_next(t.op, &pos, &item)) {
 		uint32_t i = cnt < 20 ? 2 * cnt + 1 : 2 * (cnt - 20);
 		assert_true(item.has_attrs);
@@ -159,7 +159,7 @@ static void test_attrs(void **state)
 		cnt++;
 	}
 	assert_int_equal(cnt, 40);
-	t_end(&t);
+	lpi_t_end(&t);
 }
 
 /* --- Random trees ----------------------------------------------------------------------------- */
@@ -216,7 +216,7 @@ static void expect(const struct keys *all, const char *prefix, const char *after
 	}
 }
 
-static void check_pages(struct t *t, const struct keys *all, const char *prefix, const char *after,
+static void check_pages(struct lpi_t *t, const struct keys *all, const char *prefix, const char *after,
 			bool delimit, uint32_t items_max)
 {
 	static struct keys expected;
@@ -243,17 +243,17 @@ static void check_pages(struct t *t, const struct keys *all, const char *prefix,
 
 static void random_on(uint32_t shard_cnt, uint64_t seed)
 {
-	struct t t;
+	struct lpi_t t;
 	struct lp_prng prng;
 	static struct keys all;
 	lp_prng_init(&prng, seed);
-	t_begin(&t, shard_cnt);
+	lpi_t_begin(&t, shard_cnt);
 	all.cnt = 0;
 	/* Some of the first directories are not spread. */
-	(void)t_dir(&t, LP_INO_ROOT, "a");
+	(void)lpi_t_dir(&t, LP_INO_ROOT, "a");
 	for (uint32_t i = 0; i < 120; i++) {
 		random_key(&prng, all.key[all.cnt]);
-		int r = tp_put(&t, all.key[all.cnt], 0);
+		int r = lpi_tp_put(&t, all.key[all.cnt], 0);
 		bool is_new = true;
 		for (uint32_t n = 0; n < all.cnt; n++)
 			is_new = is_new && strcmp(all.key[n], all.key[all.cnt]) != 0;
@@ -264,7 +264,7 @@ static void random_on(uint32_t shard_cnt, uint64_t seed)
 	}
 	qsort(all.key, all.cnt, KEY_MAX, compare_keys);
 	if (all.cnt == 0 || strncmp(all.key[0], "a/", 2) != 0)
-		(void)t_remove(&t, LP_INO_ROOT, "a", true); /* -ENOTEMPTY: it is in use */
+		(void)lpi_t_remove(&t, LP_INO_ROOT, "a", true); /* -ENOTEMPTY: it is in use */
 	for (uint32_t i = 0; i < 60; i++) {
 		char prefix[KEY_MAX];
 		char after[KEY_MAX];
@@ -281,7 +281,7 @@ static void random_on(uint32_t shard_cnt, uint64_t seed)
 			    lp_prng_chance(&prng, 1, 3),
 			    1 + (uint32_t)lp_prng_below(&prng, 40));
 	}
-	t_end(&t);
+	lpi_t_end(&t);
 }
 
 static void test_random(void **state)
@@ -295,18 +295,18 @@ static void test_random(void **state)
 static void test_deep(void **state)
 {
 	(void)state;
-	struct t t;
+	struct lpi_t t;
 	char key[KEY_MAX];
 	static struct keys found;
 	static char keys[12][LP_NS_PATH_MAX];
-	t_begin(&t, 3);
+	lpi_t_begin(&t, 3);
 	key[0] = '\0';
 	for (uint32_t depth = 0; depth < 12; depth++) {
 		strcat(key, "d");
 		(void)snprintf(keys[depth], sizeof(keys[depth]), "%s-", key);
-		lp_test_ok(tp_put(&t, keys[depth], 0));
+		lp_test_ok(lpi_tp_put(&t, keys[depth], 0));
 		(void)snprintf(keys[depth], sizeof(keys[depth]), "%s0", key);
-		lp_test_ok(tp_put(&t, keys[depth], 0));
+		lp_test_ok(lpi_tp_put(&t, keys[depth], 0));
 		strcat(key, "/");
 	}
 	lp_test_ok(list(&t, "", NULL, false, 0, sizeof(page)));
@@ -314,31 +314,31 @@ static void test_deep(void **state)
 	assert_int_equal(found.cnt, 24);
 	for (uint32_t i = 0; i < 12; i++)
 		assert_string_equal(found.key[12 + i], keys[11 - i]);
-	t_end(&t);
+	lpi_t_end(&t);
 }
 
 /* More lists than there is memory for wait for each other. */
 static void test_many(void **state)
 {
 	(void)state;
-	struct t t;
+	struct lpi_t t;
 	static struct lpi_ns_hand hands[3 * LPI_NS_RIG_SHARDS_MAX * 8];
 	static char bufs[LP_ARRAY_SIZE(hands)][512];
-	t_begin(&t, 2);
-	lp_test_ok(tp_put(&t, "a/b", 0));
-	lp_test_ok(tp_put(&t, "a/c", 0));
+	lpi_t_begin(&t, 2);
+	lp_test_ok(lpi_tp_put(&t, "a/b", 0));
+	lp_test_ok(lpi_tp_put(&t, "a/c", 0));
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(hands); i++) {
 		hands[i] = (struct lpi_ns_hand){.op = {.opcode = LP_NS_LIST}};
 		hands[i].op.list.buf = bufs[i];
 		hands[i].op.list.buf_len = sizeof(bufs[i]);
-		hands[i].op.list.prefix = t_bytes(i % 3 == 0 ? "x/" : "a/");
+		hands[i].op.list.prefix = lpi_t_bytes(i % 3 == 0 ? "x/" : "a/");
 		lpi_ns_rig_submit(t.rig, i % 2, &hands[i]);
 	}
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(hands); i++) {
 		lp_test_ok(lpi_ns_rig_wait(t.rig, &hands[i]));
 		assert_int_equal(hands[i].op.list.items, i % 3 == 0 ? 0 : 2);
 	}
-	t_end(&t);
+	lpi_t_end(&t);
 }
 
 int main(void)

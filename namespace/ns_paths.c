@@ -49,15 +49,50 @@ int lpi_path_check(struct lp_bytes path)
 
 /* --- The end ---------------------------------------------------------------------------------- */
 
+static void end_now(struct lpi_job *job)
+{
+	job->put.source.nr = 0;
+	lpi_names_end(job, job->path_result);
+}
+
+static void run_close_source(struct lpi_call *call)
+{
+	const struct lpi_job *job = LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job;
+	lpi_opens_drop(call->to->opens, job->put.source, 1);
+	lpi_call_end(call, 0);
+}
+
 static void end_soon(struct lpi_job *job)
 {
-	lpi_names_end(job, job->result);
+	if (job->put.source.nr == 0) {
+		lpi_job_soon(job, end_now);
+		return;
+	}
+	lpi_job_run(job, lp_ino_shard(job->put.source), 0, run_close_source);
+	lpi_job_wait(job, end_now);
+}
+
+static void set_entry(struct lp_ns *ns, const struct lpi_walk *walk, struct lpi_entry *entry);
+
+/* Directories were made for something that did not come. */
+static void unmake_dirs(struct lpi_job *job)
+{
+	struct lpi_walk *walk = &job->walk;
+	uint32_t len = walk->pos + name_len_at(walk->path, walk->pos);
+	set_entry(job->ns, walk, &job->entry);
+	lpi_prune(job, (struct lp_bytes){walk->path.data, len}, end_soon);
 }
 
 void lpi_path_end(struct lpi_job *job, int result)
 {
-	job->result = result;
-	lpi_job_soon(job, end_soon);
+	bool has_made = job->walk.has_made;
+	job->path_result = result;
+	job->walk.has_made = false;
+	/* With -EIO a change may never be over. */
+	if (result < 0 && result != -EIO && has_made)
+		lpi_job_again(job, unmake_dirs);
+	else
+		end_soon(job);
 }
 
 /* --- Walking ---------------------------------------------------------------------------------- */
@@ -231,6 +266,7 @@ static void dir_made(struct lpi_job *job)
 		return;
 	}
 	if (r >= 0) {
+		job->walk.has_made = true;
 		job->entry.ino = job->new_ino;
 		learned(job, (job->attrs[0].flags & LP_INODE_FLAG_SPREAD) != 0);
 	}
