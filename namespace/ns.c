@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "namespace/ns_impl.h"
+#include "namespace/ns_copy.h"
 #include "namespace/ns_list.h"
 
 static lpi_begin_fn *const begin[LP_NS_OPCODE_CNT] = {
@@ -322,6 +323,8 @@ static int new_pools(struct lp_ns *ns)
 		r = lp_pool_new(&rooms, &ns->rooms);
 	if (r >= 0)
 		r = lpi_lists_new(ns->options.shard_cnt, &ns->lists);
+	if (r >= 0)
+		r = lpi_copies_new(&ns->copy_pages);
 	return r < 0 ? r : lp_pool_new(&transfers, &ns->transfers);
 }
 
@@ -362,6 +365,7 @@ int lp_ns_open(const struct lp_ns_options *options, struct lp_ns **ret_ns)
 	lpi_call_list_init(&ns->arrived);
 	lpi_job_list_init(&ns->wide_waiting);
 	lpi_job_list_init(&ns->lists_waiting);
+	lpi_job_list_init(&ns->copies_waiting);
 	ns->buffers_timer.fire = retry_calls;
 	ns->queue_task.run = run_queue;
 	ns->stop_call.run = lpi_ns_arrive;
@@ -424,6 +428,7 @@ void lp_ns_close(struct lp_ns *ns)
 		lp_pool_free(ns->rooms);
 		lp_pool_free(ns->transfers);
 		lp_pool_free(ns->lists);
+		lp_pool_free(ns->copy_pages);
 	}
 	lpi_dircache_free(ns->dircache);
 	free(ns->dir_kinds);

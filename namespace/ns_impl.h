@@ -70,6 +70,8 @@ struct lp_ns {
 	struct lpi_dircache *dircache;
 	struct lp_pool *lists; /* memory of lists at work */
 	struct lpi_job_list lists_waiting;
+	struct lp_pool *copy_pages; /* of copies at work */
+	struct lpi_job_list copies_waiting;
 	struct lpi_wide *wide; /* for who removes a directory that is spread: one at a time */
 	struct lpi_job_list wide_waiting;
 	uint32_t under_way; /* operations, and what they left to be finished */

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 
+#include "namespace/ns_copy.h"
 #include "namespace/ns_impl.h"
 
 /* --- Checks (rule N6) ------------------------------------------------------------------------- */
@@ -87,6 +88,7 @@ void lpi_path_end(struct lpi_job *job, int result)
 {
 	bool has_made = job->walk.has_made;
 	job->path_result = result;
+	lpi_copy_give_page(job);
 	job->walk.has_made = false;
 	/* With -EIO a change may never be over. */
 	if (result < 0 && result != -EIO && has_made)
