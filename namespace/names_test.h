@@ -20,6 +20,7 @@ struct lpi_t {
 /* Each operation is submitted on the next shard. */
 static inline int lpi_t_do(struct lpi_t *t)
 {
+	LP_ASSERT(t->rig->shard_cnt > 0);
 	t->home = (t->home + 1) % t->rig->shard_cnt;
 	return lpi_ns_rig_do(t->rig, t->home, &t->hand);
 }

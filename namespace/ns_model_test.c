@@ -588,6 +588,18 @@ static void explain(const struct run *run, uint32_t group)
 	}
 }
 
+static bool is_same_model(const struct model *a, const struct model *b)
+{
+	for (uint32_t i = 0; i < NODES; i++) {
+		const struct node *x = &a->nodes[i];
+		const struct node *y = &b->nodes[i];
+		if (x->ino != y->ino || x->type != y->type || x->opens != y->opens ||
+		    x->is_spread != y->is_spread || x->is_unnamed != y->is_unnamed)
+			return false;
+	}
+	return memcmp(a->entries, b->entries, sizeof(a->entries)) == 0;
+}
+
 /* Takes on what one of the orders leaves that the results allow; with several that differ the tree
  * says which. */
 static void judge(struct run *run, uint32_t group, bool look)
@@ -602,7 +614,7 @@ static void judge(struct run *run, uint32_t group, bool look)
 		if (!try_order(run, order, &fits[fits_cnt]))
 			continue;
 		for (uint32_t i = 0; i < fits_cnt; i++)
-			is_new = is_new && memcmp(&fits[i], &fits[fits_cnt], sizeof(fits[i])) != 0;
+			is_new = is_new && !is_same_model(&fits[i], &fits[fits_cnt]);
 		fits_cnt += is_new;
 	}
 	for (uint32_t i = 0; i < fits_cnt; i++) {

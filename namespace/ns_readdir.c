@@ -16,7 +16,7 @@
 
 #define COOKIE_SHIFT LP_INO_SHARD_SHIFT
 
-static_assert(LP_INSERTION_MAX == UINT64_C(1) << COOKIE_SHIFT, "an insertion fits below the shard");
+static_assert((LP_INSERTION_MAX - 1) >> COOKIE_SHIFT == 0, "an insertion fits below the shard");
 
 static void list_page(struct lpi_job *job);
 
