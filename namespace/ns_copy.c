@@ -62,8 +62,7 @@ static void copy_failed(struct lpi_job *job, int result)
 
 static void tell_copy(struct lpi_job *job)
 {
-	job->op->copy.found =
-		(struct lp_ns_found){.ino = job->new_ino, .attrs = job->put.attrs};
+	job->op->copy.found = (struct lp_ns_found){.ino = job->new_ino, .attrs = job->put.attrs};
 	lpi_path_end(job, 0);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a copy is its source as it was at one moment, beside it (rule N7); a move is a rename between
- * paths. Method: on one to three shards in simulated time, each operation submitted on the next one;
- * a source is changed at each turn of its copy. */
+/* Goal: a copy is its source as it was at one moment, beside it (rule N7); a move is a rename
+ * between paths. Method: on one to three shards in simulated time, each operation submitted on the
+ * next one; a source is changed at each turn of its copy. */
 #include "namespace/paths_test.h"
 
 static int copy_as(struct lpi_t *t, enum lp_ns_opcode opcode, const char *path, const char *to_path,
@@ -34,7 +34,8 @@ static void set_omap(struct lpi_t *t, struct lp_ino ino, uint32_t key)
 					 .named = {.name = {bytes, 2}, .value = {bytes, 2}}};
 	lpi_t_op(t, LP_NS_STORE);
 	t->op->store.ino = ino;
-	t->op->store.op = lpi_txn_op(&change, 1);
+	t->op->store.op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					       .txn = {.changes = &change, .change_cnt = 1}};
 	lp_test_ok(lpi_t_do(t));
 }
 
@@ -119,7 +120,6 @@ static void test_changing_source(void **state)
 	(void)state;
 	for (uint32_t turns = 0; turns < 60; turns++) {
 		struct lpi_t t;
-		struct lpi_pay pay;
 		struct lpi_ns_hand hand = {.op = {.opcode = LP_NS_COPY}};
 		lpi_t_begin(&t, 2);
 		lp_test_ok(lpi_tp_put(&t, "a/x", 9000));
@@ -129,16 +129,7 @@ static void test_changing_source(void **state)
 		lpi_ns_rig_submit(t.rig, turns % 2, &hand);
 		for (uint32_t i = 0; i < turns; i++)
 			(void)lpi_ns_rig_turn(t.rig);
-		memset(lpi_tp_bytes, 10000 & 0xff, 10000);
-		uint32_t home = (turns / 2) % 2;
-		assert_true(lpi_pay_make(&pay, t.rig->bufs[home], lpi_tp_bytes, 0, 10000,
-					 LP_BUF_SMALL));
-		const struct lp_change change = lpi_write_change(ino, 0, 10000, &pay);
-		lpi_t_op(&t, LP_NS_STORE);
-		t.op->store.ino = ino;
-		t.op->store.op = lpi_txn_op(&change, 1);
-		lp_test_ok(lpi_ns_rig_do(t.rig, home, &t.hand));
-		lpi_pay_drop(&pay);
+		lpi_tp_write(&t, ino, 0, 10000, 10000 & 0xff);
 		lp_test_ok(lpi_ns_rig_wait(t.rig, &hand));
 		int64_t length = lpi_tp_length(&t, "a/y");
 		assert_true(length == 9000 || length == 10000);
@@ -166,9 +157,8 @@ static void move_on(uint32_t shard_cnt)
 	assert_int_equal(copy_as(&t, LP_NS_MOVE, "h", "e/f/z", LP_NS_IF_EXISTS, 0), -ENOENT);
 	assert_int_equal(copy_as(&t, LP_NS_MOVE, "h", "z/z", LP_NS_IF_EXISTS, 0), -ENOENT);
 	uint64_t version_nr = lpi_t_attrs(&t, ino).version_nr;
-	assert_int_equal(
-		copy_as(&t, LP_NS_MOVE, "h", "e/f/g/y", LP_NS_IF_VERSION, version_nr + 1),
-		-ECANCELED);
+	assert_int_equal(copy_as(&t, LP_NS_MOVE, "h", "e/f/g/y", LP_NS_IF_VERSION, version_nr + 1),
+			 -ECANCELED);
 	lp_test_ok(copy_as(&t, LP_NS_MOVE, "h", "e/f/g/y", LP_NS_IF_VERSION, version_nr));
 	assert_int_equal(lpi_tp_length(&t, "e/f/g/y"), 20);
 	assert_int_equal(lpi_t_stat(&t, ino), -ESTALE);

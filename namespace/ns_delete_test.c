@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a delete takes the directories along that puts made and that it emptied, and never an object
- * that a put brings meanwhile (rule N2). Method: on one to three shards in simulated time; puts and
- * deletes begin so many turns one after the other, for all numbers that matter, and from all shards. */
+/* Goal: a delete takes the directories along that puts made and that it emptied, and never an
+ * object that a put brings meanwhile (rule N2). Method: on one to three shards in simulated time;
+ * puts and deletes begin so many turns one after the other, for all numbers that matter, and from
+ * all shards. */
 #include "namespace/paths_test.h"
 
 static void basic_on(uint32_t shard_cnt)

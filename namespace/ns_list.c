@@ -5,16 +5,15 @@
  * entries come in pages from each shard that has some, and the least of those that come next is
  * taken; only when a page is used up that shard is asked again.
  *
- *   order      A directory "a" is where its keys are: "a/...". In the order of names it comes before
- *              "a-b", in that of keys behind it. So a directory that was met is held back until the
- *              next name is greater than "a/". While one is held others may be met: each begins with
- *              the name of the one before it, so all of them are lengths of one name, and the last
- *              is the first to go.
- *   seek       To go on behind a key each name of its path is looked for: the directories that are
- *              held back there are those among the beginnings of the name that end before a byte
- *              less than '/'. They are looked up, and the entries are listed from there on.
- *   memory     The pages of the last levels only. Who comes back to a level that has lost its pages
- *              asks for them again, from the name on from which it came back.
+ *   order      A directory "a" is where its keys are: "a/...". In the order of names it comes
+ * before "a-b", in that of keys behind it. So a directory that was met is held back until the next
+ * name is greater than "a/". While one is held others may be met: each begins with the name of the
+ * one before it, so all of them are lengths of one name, and the last is the first to go. seek To
+ * go on behind a key each name of its path is looked for: the directories that are held back there
+ * are those among the beginnings of the name that end before a byte less than '/'. They are looked
+ * up, and the entries are listed from there on. memory     The pages of the last levels only. Who
+ * comes back to a level that has lost its pages asks for them again, from the name on from which it
+ * came back.
  *
  * What is listed may change meanwhile: a key that is there all the time is listed once. A directory
  * that is renamed while it is listed may be seen at both places, or at none of them. */
@@ -31,7 +30,7 @@
 #define PAGE_BYTES_MIN 1024u
 #define NAME_MAX_BYTES LP_KEY_NAME_MAX
 /* All that are held back are beginnings of names of one path. */
-#define HELD_MAX (LP_NS_PATH_MAX + 2 * NAME_MAX_BYTES)
+#define HELD_MAX      (LP_NS_PATH_MAX + 2 * NAME_MAX_BYTES)
 #define STATS_AT_ONCE (LPI_JOB_ASKS - 1)
 
 static_assert(SET_BYTES / LP_SHARDS_MAX >= PAGE_BYTES_MIN, "a page takes the longest entry");
@@ -80,7 +79,7 @@ struct lpi_list {
 	struct lpi_items items;
 	uint32_t items_max;
 	bool more;
-	bool is_behind; /* `after` has been passed */
+	bool is_behind;       /* `after` has been passed */
 	uint32_t prefix_len;  /* of names in the first directory */
 	uint32_t seek_at;     /* the next length that is looked for */
 	uint32_t seek_len;    /* of the name of the path that is looked for */
@@ -103,8 +102,8 @@ int lpi_lists_new(uint32_t shard_cnt, struct lp_pool **ret_lists)
 {
 	const struct lp_pool_config config = {
 		.name = "namespace lists",
-		.object_bytes = sizeof(struct lpi_list) +
-				(size_t)SETS * shard_cnt * sizeof(struct cursor),
+		.object_bytes =
+			sizeof(struct lpi_list) + (size_t)SETS * shard_cnt * sizeof(struct cursor),
 		.limit = LPI_LISTS};
 	return lp_pool_new(&config, ret_lists);
 }
@@ -164,8 +163,7 @@ static void stats_known(struct lpi_job *job)
 		if (list->stat_idx[i] == UINT32_MAX)
 			continue;
 		if (r >= 0)
-			lpi_items_set_attrs(&list->items, list->stat_idx[i],
-					    &ask->op.stat.attrs);
+			lpi_items_set_attrs(&list->items, list->stat_idx[i], &ask->op.stat.attrs);
 		else if (r != -ENOENT && list->error == 0)
 			list->error = r;
 	}
@@ -255,21 +253,20 @@ static void fetch(struct lpi_list *list, struct cursor *cursor)
 {
 	const struct level *level = top(list);
 	struct lp_store_op *op = &cursor->op;
-	*op = (struct lp_store_op){
-		.opcode = LP_STORE_LIST,
-		.list = {.space = LP_STORE_ENTRIES,
-			 .ino = level->dir,
-			 .buf = cursor->page,
-			 .buf_len = cursor->page_bytes,
-			 .items_max = wanted(list, set_of(list)->cnt)}};
+	*op = (struct lp_store_op){.opcode = LP_STORE_LIST,
+				   .list = {.space = LP_STORE_ENTRIES,
+					    .ino = level->dir,
+					    .buf = cursor->page,
+					    .buf_len = cursor->page_bytes,
+					    .items_max = wanted(list, set_of(list)->cnt)}};
 	if (cursor->last_len > 0)
 		op->list.after = (struct lp_bytes){cursor->last, cursor->last_len};
 	else if (level->from_len > 0)
 		op->list.from = (struct lp_bytes){list->path + level->path_len, level->from_len};
 	if (list->level_cnt == 1 && list->prefix_len > 0)
-		op->list.prefix = (struct lp_bytes){
-			(const char *)op_of(list)->list.prefix.data + level->path_len,
-			list->prefix_len};
+		op->list.prefix = (struct lp_bytes){(const char *)op_of(list)->list.prefix.data +
+							    level->path_len,
+						    list->prefix_len};
 	cursor->call.done = fetched;
 	list->pending++;
 	lpi_call_store(list->job->ns, cursor->shard_idx, &cursor->call, op, true);
@@ -365,12 +362,11 @@ static bool emit(struct lpi_list *list, struct lp_ino ino, uint8_t type, const v
 	if (key_len > LP_NS_PATH_MAX)
 		return true; /* no key: nobody could ask for it */
 	if (!list->is_behind)
-		list->is_behind = compare(list->key, key_len, op->list.after.data,
-					  op->list.after.len) > 0;
+		list->is_behind =
+			compare(list->key, key_len, op->list.after.data, op->list.after.len) > 0;
 	if (!list->is_behind)
 		return true;
-	const struct lp_ns_item item = {
-		.name = {list->key, key_len}, .ino = ino, .type = type};
+	const struct lp_ns_item item = {.name = {list->key, key_len}, .ino = ino, .type = type};
 	list->more = list->items.cnt == list->items_max ||
 		     !lpi_items_add(&list->items, &item, op->list.with_attrs && ino.nr != 0);
 	return !list->more;
@@ -462,7 +458,7 @@ static enum step take_held(struct lpi_list *list)
 		return descend(list, held.ino, held.len, run) ? STEP_ON : STEP_WAIT;
 	const struct lp_ino none = {0};
 	return emit(list, none, 0, list->path + top(list)->path_len, held.len) ? STEP_ON
-										: STEP_FULL;
+									       : STEP_FULL;
 }
 
 static enum step take_next(struct lpi_list *list)
@@ -540,8 +536,7 @@ static void seek(struct lpi_job *job)
 		run(job);
 		return;
 	}
-	int r = lpi_entry_set(&job->entry, level->dir,
-			      (struct lp_bytes){rest.data, list->seek_at});
+	int r = lpi_entry_set(&job->entry, level->dir, (struct lp_bytes){rest.data, list->seek_at});
 	if (r < 0) { /* ".", "..", or with a NUL: there is none */
 		list->seek_at++;
 		lpi_job_soon(job, seek);
@@ -625,8 +620,8 @@ static void list_from(struct lpi_job *job, struct lp_ino dir, bool is_spread, ui
 	struct lpi_list *list = job->list;
 	struct lp_bytes after = job->op->list.after;
 	push_level(list, dir, is_spread, path_len);
-	bool seeks = after.data != NULL && after.len > 0 &&
-		     begins_with(after, job->op->list.prefix);
+	bool seeks =
+		after.data != NULL && after.len > 0 && begins_with(after, job->op->list.prefix);
 	list->is_behind = !seeks;
 	if (seeks)
 		begin_seek(job);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: lists are what they would be if keys were in one sorted table. Method: on one to three shards
- * in simulated time; fixed cases for what is hard about the order, random trees whose lists, with
- * random prefixes and pages, are held against a sorted array. */
+/* Goal: lists are what they would be if keys were in one sorted table. Method: on one to three
+ * shards in simulated time; fixed cases for what is hard about the order, random trees whose lists,
+ * with random prefixes and pages, are held against a sorted array. */
 #include <stdlib.h>
 
 #include "namespace/paths_test.h"
@@ -39,8 +39,7 @@ static void take(const struct lpi_t *t, struct keys *keys)
 		assert_true(item.name.len < KEY_MAX && keys->cnt < KEYS_MAX);
 		memcpy(keys->key[keys->cnt], item.name.data, item.name.len);
 		keys->key[keys->cnt][item.name.len] = '\0';
-		assert_int_equal(item.ino.nr == 0,
-				 keys->key[keys->cnt][item.name.len - 1] == '/');
+		assert_int_equal(item.ino.nr == 0, keys->key[keys->cnt][item.name.len - 1] == '/');
 		assert_int_equal(item.ino.nr == 0, item.type == 0);
 		keys->cnt++;
 	}
@@ -69,15 +68,16 @@ static void fixed_on(uint32_t shard_cnt)
 	struct lpi_t t;
 	lpi_t_begin(&t, shard_cnt);
 	assert_string_equal(show(&t, "", NULL, false, 0), "");
-	static const char *const puts[] = {"b/a/x", "b/a-b", "b/a/-", "b/a.d/e", "b/a0", "b/a-/z",
-					   "b/a--/y", "b/c", "top", "b-/q"};
+	static const char *const puts[] = {"b/a/x",  "b/a-b",   "b/a/-", "b/a.d/e", "b/a0",
+					   "b/a-/z", "b/a--/y", "b/c",   "top",     "b-/q"};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(puts); i++)
 		lp_test_ok(lpi_tp_put(&t, puts[i], 1));
 	/* A directory "a" is where "a/" is: behind "a-b" and "a.d". */
 	assert_string_equal(show(&t, "", NULL, false, 0),
 			    "b-/q b/a--/y b/a-/z b/a-b b/a.d/e b/a/- b/a/x b/a0 b/c top ");
 	assert_string_equal(show(&t, "", NULL, true, 0), "b-/ b/ top ");
-	assert_string_equal(show(&t, "b/", NULL, true, 0), "b/a--/ b/a-/ b/a-b b/a.d/ b/a/ b/a0 b/c ");
+	assert_string_equal(show(&t, "b/", NULL, true, 0),
+			    "b/a--/ b/a-/ b/a-b b/a.d/ b/a/ b/a0 b/c ");
 	assert_string_equal(show(&t, "b", NULL, true, 0), "b-/ b/ ");
 	assert_string_equal(show(&t, "b/a-", NULL, false, 0), "b/a--/y b/a-/z b/a-b ");
 	assert_string_equal(show(&t, "b/a/", NULL, false, 0), "b/a/- b/a/x ");
@@ -216,8 +216,8 @@ static void expect(const struct keys *all, const char *prefix, const char *after
 	}
 }
 
-static void check_pages(struct lpi_t *t, const struct keys *all, const char *prefix, const char *after,
-			bool delimit, uint32_t items_max)
+static void check_pages(struct lpi_t *t, const struct keys *all, const char *prefix,
+			const char *after, bool delimit, uint32_t items_max)
 {
 	static struct keys expected;
 	static struct keys found;
@@ -278,8 +278,7 @@ static void random_on(uint32_t shard_cnt, uint64_t seed)
 		if (lp_prng_chance(&prng, 1, 4))
 			random_key(&prng, after);
 		check_pages(&t, &all, prefix, lp_prng_chance(&prng, 1, 2) ? after : NULL,
-			    lp_prng_chance(&prng, 1, 3),
-			    1 + (uint32_t)lp_prng_below(&prng, 40));
+			    lp_prng_chance(&prng, 1, 3), 1 + (uint32_t)lp_prng_below(&prng, 40));
 	}
 	lpi_t_end(&t);
 }

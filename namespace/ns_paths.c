@@ -5,9 +5,9 @@
  *   walk   each name but the last: the cache knows it, or it is looked up and remembered
  *   make   one that is missing: locked, made on the shard of its entry, in a transaction of its own
  *
- * A walk holds no lock: when it is over, a directory that it found may be elsewhere or gone. Elsewhere
- * does not matter, for each name led there at some moment of the operation. Gone is noticed by whoever
- * adds an entry to it (lpi_entry_need_dir()), and he walks again. */
+ * A walk holds no lock: when it is over, a directory that it found may be elsewhere or gone.
+ * Elsewhere does not matter, for each name led there at some moment of the operation. Gone is
+ * noticed by whoever adds an entry to it (lpi_entry_need_dir()), and he walks again. */
 #include "namespace/paths.h"
 
 #include <errno.h>
@@ -152,8 +152,8 @@ static void learned(struct lpi_job *job, bool is_spread)
 	const struct lpi_entry *entry = &job->entry;
 	const struct lpi_dirhit hit = {.ino = entry->ino, .is_spread = is_spread};
 	lpi_dir_kind_learn(job->ns, entry->ino, is_spread);
-	lpi_dircache_add(job->ns->dircache, job->walk.generation, entry->dir,
-			 lpi_entry_name(entry), hit);
+	lpi_dircache_add(job->ns->dircache, job->walk.generation, entry->dir, lpi_entry_name(entry),
+			 hit);
 	go_into(&job->walk, &hit);
 }
 
@@ -284,18 +284,18 @@ static void add_dir(struct lpi_job *job)
 		lpi_job_change(job, entry->shard_idx, LP_GUARD_NO_ENTRY, entry->dir);
 	guard->named.name = lpi_entry_name(entry);
 	struct lp_attrs *attrs = lpi_job_attrs(job);
-	*attrs = (struct lp_attrs){
-		.type = LP_INODE_TYPE_DIR,
-		.mode = 0755,
-		.uid = job->op->who.uid,
-		.gid = job->op->who.gid,
-		.nlink = is_spread ? 1 : 2,
-		.flags = LP_INODE_FLAG_MADE_BY_PUT | (is_spread ? LP_INODE_FLAG_SPREAD : 0),
-		.parent = entry->dir,
-		.atime_ns = job->now_ns,
-		.mtime_ns = job->now_ns,
-		.ctime_ns = job->now_ns,
-		.btime_ns = job->now_ns};
+	*attrs = (struct lp_attrs){.type = LP_INODE_TYPE_DIR,
+				   .mode = 0755,
+				   .uid = job->op->who.uid,
+				   .gid = job->op->who.gid,
+				   .nlink = is_spread ? 1 : 2,
+				   .flags = LP_INODE_FLAG_MADE_BY_PUT |
+					    (is_spread ? LP_INODE_FLAG_SPREAD : 0),
+				   .parent = entry->dir,
+				   .atime_ns = job->now_ns,
+				   .mtime_ns = job->now_ns,
+				   .ctime_ns = job->now_ns,
+				   .btime_ns = job->now_ns};
 	struct lp_change *change =
 		lpi_job_change(job, entry->shard_idx, LP_CHANGE_CREATE, job->new_ino);
 	change->inode.attrs = attrs;

@@ -12,10 +12,10 @@ static void test_check(void **state)
 		const char *path;
 		int result;
 	} cases[] = {
-		{"", 0},          {"a", 0},         {"a/b", 0},      {"a//b", -EINVAL},
-		{"/", -EINVAL},   {"/a", -EINVAL},  {"a/", -EINVAL}, {".", -EINVAL},
-		{"..", -EINVAL},  {"a/.", -EINVAL}, {"a/../b", -EINVAL}, {"...", 0},
-		{".a/..b", 0},    {"//", -EINVAL},
+		{"", 0},         {"a", 0},         {"a/b", 0},          {"a//b", -EINVAL},
+		{"/", -EINVAL},  {"/a", -EINVAL},  {"a/", -EINVAL},     {".", -EINVAL},
+		{"..", -EINVAL}, {"a/.", -EINVAL}, {"a/../b", -EINVAL}, {"...", 0},
+		{".a/..b", 0},   {"//", -EINVAL},
 	};
 	static char path[LP_NS_PATH_MAX + 1];
 	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++)
@@ -161,14 +161,15 @@ static void fill_rename(struct race *race, struct lp_ino dir, const char *name, 
 	race->change.op.rename.flags = flags;
 }
 
-/* Two directories change places, one is renamed away, and one is removed: with walks from all shards
- * beginning at each turn of it, and from all at once when it was answered. */
+/* Two directories change places, one is renamed away, and one is removed: with walks from all
+ * shards beginning at each turn of it, and from all at once when it was answered. */
 static void coherent_on(uint32_t shard_cnt, bool is_spread)
 {
 	struct race race;
 	struct lpi_t *t = &race.t;
 	lpi_t_begin(t, shard_cnt);
-	struct lp_ino a = is_spread ? lpi_t_spread(t, LP_INO_ROOT, "a") : lpi_t_dir(t, LP_INO_ROOT, "a");
+	struct lp_ino a =
+		is_spread ? lpi_t_spread(t, LP_INO_ROOT, "a") : lpi_t_dir(t, LP_INO_ROOT, "a");
 	struct lp_ino b = lpi_t_dir(t, a, "b");
 	struct lp_ino other = lpi_t_dir(t, a, "other");
 	struct lp_ino first = lpi_t_file(t, b, "c");

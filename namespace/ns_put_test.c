@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: a put replaces wholly, carries over what rule W3 says, makes what is missing, and is one
  * transaction where it can be; uploads do the same in pieces. Method: on one to three shards in
- * simulated time, each operation submitted on the next one; transactions of the stores are counted. */
+ * simulated time, each operation submitted on the next one; transactions of the stores are counted.
+ */
 #include "namespace/paths_test.h"
 
 static void basic_on(uint32_t shard_cnt)
@@ -106,7 +107,8 @@ static void carry_on(uint32_t shard_cnt)
 	assert_int_equal(lpi_t_nlink(&t, old), 1);
 	/* Over the other link, which may be on another shard than its entry. */
 	lp_test_ok(lpi_tp_put(&t, "links/x", 300));
-	assert_true(lpi_tp_has_xattr(&t, lpi_tp_find(&t, "links/x"), "system.posix_acl_access", "an ACL"));
+	assert_true(lpi_tp_has_xattr(&t, lpi_tp_find(&t, "links/x"), "system.posix_acl_access",
+				     "an ACL"));
 	assert_int_equal(lpi_t_attrs(&t, lpi_tp_find(&t, "links/x")).uid, 70);
 	assert_int_equal(lpi_t_stat(&t, old), -ESTALE);
 	lpi_tp_end(&t, 5);
@@ -167,8 +169,8 @@ static void test_conditions(void **state)
 	lpi_tp_end(&t, 1);
 }
 
-/* A put is one transaction, new or in the place of another; and the directories that are missing are
- * one each. */
+/* A put is one transaction, new or in the place of another; and the directories that are missing
+ * are one each. */
 static void count_on(uint32_t shard_cnt)
 {
 	struct lpi_t t;
@@ -210,7 +212,8 @@ static void test_many_xattrs(void **state)
 	lpi_t_begin(&t, 3);
 	for (uint32_t i = 0; i <= LP_NS_PUT_XATTRS_MAX; i++) {
 		(void)snprintf(names[i], sizeof(names[i]), "user.%u", i);
-		xattrs[i] = (struct lp_ns_named_value){lpi_t_bytes(names[i]), lpi_t_bytes(names[i])};
+		xattrs[i] =
+			(struct lp_ns_named_value){lpi_t_bytes(names[i]), lpi_t_bytes(names[i])};
 	}
 	static const uint32_t cnts[] = {8, 9, 16, 17, 24, LP_NS_PUT_XATTRS_MAX};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(cnts); i++) {
@@ -263,24 +266,6 @@ static int commit(struct lpi_t *t, struct lp_ino ino, const char *path, enum lp_
 	return lpi_t_do(t);
 }
 
-/* A piece, ordered but not durable. */
-static void write_piece(struct lpi_t *t, struct lp_ino ino, uint64_t offset, uint32_t length,
-			uint8_t byte)
-{
-	struct lpi_pay pay;
-	memset(lpi_tp_bytes, byte, length);
-	t->home = (t->home + 1) % t->rig->shard_cnt;
-	assert_true(lpi_pay_make(&pay, t->rig->bufs[t->home], lpi_tp_bytes, offset, length,
-				 LP_BUF_SMALL));
-	const struct lp_change change = lpi_write_change(ino, offset, length, &pay);
-	lpi_t_op(t, LP_NS_STORE);
-	t->op->store.ino = ino;
-	t->op->store.op = lpi_txn_op(&change, 1);
-	t->op->store.op.txn.ack = LP_ACK_ORDERED;
-	lp_test_ok(lpi_ns_rig_do(t->rig, t->home, &t->hand));
-	lpi_pay_drop(&pay);
-}
-
 static void upload_on(uint32_t shard_cnt)
 {
 	struct lpi_t t;
@@ -289,8 +274,8 @@ static void upload_on(uint32_t shard_cnt)
 	lp_test_ok(upload(&t, "a/b/x", &ino));
 	assert_int_equal(lpi_tp_walk(&t, "a"), -ENOENT); /* nothing is made before the commit */
 	assert_int_equal(lpi_t_nlink(&t, ino), 0);
-	write_piece(&t, ino, 0, 8192, 12289 & 0xff);
-	write_piece(&t, ino, 8192, 4097, 12289 & 0xff);
+	lpi_tp_write(&t, ino, 0, 8192, 12289 & 0xff);
+	lpi_tp_write(&t, ino, 8192, 4097, 12289 & 0xff);
 	lp_test_ok(commit(&t, ino, "a/b/x", LP_NS_IF_ANY));
 	assert_int_equal(t.op->put.found.ino.nr, ino.nr);
 	assert_int_equal(t.op->put.found.attrs.size_bytes, 12289);
@@ -307,7 +292,7 @@ static void upload_on(uint32_t shard_cnt)
 	struct lp_ino next;
 	lp_test_ok(lpi_t_open(&t, ino));
 	lp_test_ok(upload(&t, "a/b/x", &next));
-	write_piece(&t, next, 0, 100, 100);
+	lpi_tp_write(&t, next, 0, 100, 100);
 	assert_int_equal(commit(&t, next, "a/b", LP_NS_IF_ANY), -EISDIR);
 	assert_int_equal(commit(&t, next, "a/b/x", LP_NS_IF_ABSENT), -EEXIST);
 	assert_int_equal(lpi_t_nlink(&t, next), 0);
@@ -325,11 +310,11 @@ static void upload_on(uint32_t shard_cnt)
 		char path[16];
 		(void)snprintf(path, sizeof(path), "c/%u", i);
 		lp_test_ok(upload(&t, "a/b/x", &next));
-		write_piece(&t, next, 0, 200, 200);
+		lpi_tp_write(&t, next, 0, 200, 200);
 		lp_test_ok(commit(&t, next, path, LP_NS_IF_ANY));
 		assert_int_equal(lpi_tp_length(&t, path), 200);
 		lp_test_ok(upload(&t, "elsewhere", &next));
-		write_piece(&t, next, 0, 201, 201);
+		lpi_tp_write(&t, next, 0, 201, 201);
 		lp_test_ok(commit(&t, next, path, LP_NS_IF_ANY));
 		assert_int_equal(lpi_tp_length(&t, path), 201);
 	}
@@ -418,16 +403,11 @@ static void test_same_upload(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_basic),
-		cmocka_unit_test(test_carry),
-		cmocka_unit_test(test_open),
-		cmocka_unit_test(test_conditions),
-		cmocka_unit_test(test_count),
-		cmocka_unit_test(test_many_xattrs),
-		cmocka_unit_test(test_upload),
-		cmocka_unit_test(test_upload_restart),
-		cmocka_unit_test(test_same_key),
-		cmocka_unit_test(test_same_upload),
+		cmocka_unit_test(test_basic),    cmocka_unit_test(test_carry),
+		cmocka_unit_test(test_open),     cmocka_unit_test(test_conditions),
+		cmocka_unit_test(test_count),    cmocka_unit_test(test_many_xattrs),
+		cmocka_unit_test(test_upload),   cmocka_unit_test(test_upload_restart),
+		cmocka_unit_test(test_same_key), cmocka_unit_test(test_same_upload),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

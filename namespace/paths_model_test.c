@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: whatever operations on paths are under way at once, each ends as it should, and what is left
- * is what a map of keys would have. Method: random operations on few keys with common beginnings, in
- * rounds of some at a time. Those of one round are on keys of which none is the other or above it, so
- * that the map knows what comes of each; but they meet in the directories that are made and vanish.
- * After each round lists with random bounds and the lengths of all objects are held against the map,
- * in which directories are those that somebody made, and all that keys are in. */
+/* Goal: whatever operations on paths are under way at once, each ends as it should, and what is
+ * left is what a map of keys would have. Method: random operations on few keys with common
+ * beginnings, in rounds of some at a time. Those of one round are on keys of which none is the
+ * other or above it, so that the map knows what comes of each; but they meet in the directories
+ * that are made and vanish. After each round lists with random bounds and the lengths of all
+ * objects are held against the map, in which directories are those that somebody made, and all that
+ * keys are in. */
 #include "namespace/paths_test.h"
 
 #define FILES_MAX 64u
@@ -255,8 +256,7 @@ static void plan_copy(struct model *model, struct trial *trial, enum lp_ns_opcod
 	op->copy.to_path = lpi_t_bytes(trial->to);
 	op->copy.condition = random_condition(model);
 	if (opcode == LP_NS_COPY) {
-		trial->expected =
-			expect_copy(map, trial->key, trial->to, op->copy.condition);
+		trial->expected = expect_copy(map, trial->key, trial->to, op->copy.condition);
 		if (trial->expected == 0)
 			set(map, trial->to, length_of(map, trial->key), false);
 		return;

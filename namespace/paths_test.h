@@ -1,31 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations on paths, one line each, for tests. Only *_test.c files include this.
  *
- * An object's data is made of one byte, and its length says which: so a reader sees at once whether
- * what he has is whole.
+ * An object's data is made of one byte, and its length says which: so a reader sees whether what he
+ * has is whole.
  */
 #ifndef LP_NAMESPACE_PATHS_TEST_H
 #define LP_NAMESPACE_PATHS_TEST_H
 
 #include <stdio.h>
 
+#include "base/crc32c.h"
+#include "base/prng.h"
 #include "namespace/names_test.h"
-#include "store/store_test.h"
 
 #define LPI_TP_BYTES_MAX 65536u
 
-static uint8_t lpi_tp_bytes[LPI_TP_BYTES_MAX];
+/* Data to be written, in one buffer, at an offset on the grid of blocks. */
+struct lpi_tp_data {
+	struct lp_seg seg; /* buf NULL: none */
+	uint32_t crcs[LPI_TP_BYTES_MAX >> LP_BLOCK_SHIFT];
+	struct lp_payload payload;
+};
+
+static inline void lpi_tp_data_fill(struct lpi_tp_data *data, struct lp_bufs *bufs, uint32_t length,
+				    uint8_t byte)
+{
+	struct lp_buf *buf = lp_buf_new(bufs, length);
+	uint32_t cnt = 0;
+	assert_true(length > 0 && length <= LPI_TP_BYTES_MAX);
+	assert_non_null(buf);
+	if (buf == NULL)
+		abort(); /* an assert would not tell the analyzer */
+	memset(buf->data, byte, length);
+	for (uint32_t at = 0; at < length; at += LP_BLOCK_BYTES)
+		data->crcs[cnt++] =
+			lp_crc32c(0, buf->data + at, LP_MIN(LP_BLOCK_BYTES, length - at));
+	data->seg = (struct lp_seg){.buf = buf, .len = length};
+	data->payload = (struct lp_payload){
+		.segs = &data->seg, .crcs = data->crcs, .seg_cnt = 1, .crc_cnt = cnt};
+}
+
+static inline void lpi_tp_data_drop(struct lpi_tp_data *data)
+{
+	lp_buf_put(data->seg.buf);
+	data->seg.buf = NULL;
+}
+
+/* Writes it, without waiting for more than its order. */
+static inline void lpi_tp_write(struct lpi_t *t, struct lp_ino ino, uint64_t offset,
+				uint32_t length, uint8_t byte)
+{
+	struct lpi_tp_data data;
+	t->home = (t->home + 1) % t->rig->shard_cnt;
+	lpi_tp_data_fill(&data, t->rig->bufs[t->home], length, byte);
+	const struct lp_change change = {
+		.type = LP_CHANGE_WRITE,
+		.ino = ino,
+		.data = {.offset = offset, .length = length, .payload = data.payload}};
+	lpi_t_op(t, LP_NS_STORE);
+	t->op->store.ino = ino;
+	t->op->store.op = (struct lp_store_op){
+		.opcode = LP_STORE_TXN,
+		.txn = {.changes = &change, .change_cnt = 1, .ack = LP_ACK_ORDERED}};
+	lp_test_ok(lpi_ns_rig_do(t->rig, t->home, &t->hand));
+	t->op->store.op.txn.changes = NULL; /* it ends here */
+	lpi_tp_data_drop(&data);
+}
 
 /* A put under way, with its payload: of `length` bytes. */
 struct lpi_tp_put {
 	struct lpi_ns_hand hand;
-	struct lpi_pay pay;
+	struct lpi_tp_data data;
 };
 
-static inline void lpi_tp_put_fill(struct lpi_tp_put *put, struct lpi_t *t, uint32_t home, const char *path,
-			       uint32_t length)
+static inline void lpi_tp_put_fill(struct lpi_tp_put *put, struct lpi_t *t, uint32_t home,
+				   const char *path, uint32_t length)
 {
-	assert_true(length <= LPI_TP_BYTES_MAX);
 	*put = (struct lpi_tp_put){.hand = {.op = {.opcode = LP_NS_PUT}}};
 	struct lp_ns_op *op = &put->hand.op;
 	op->put.path = lpi_t_bytes(path);
@@ -34,19 +84,17 @@ static inline void lpi_tp_put_fill(struct lpi_tp_put *put, struct lpi_t *t, uint
 	op->who = (struct lp_ns_who){.uid = 7, .gid = 8};
 	if (length == 0)
 		return;
-	memset(lpi_tp_bytes, (int)(length & 0xff), length);
-	assert_true(lpi_pay_make(&put->pay, t->rig->bufs[home], lpi_tp_bytes, 0, length, LP_BUF_SMALL));
-	op->put.payload = put->pay.payload;
+	lpi_tp_data_fill(&put->data, t->rig->bufs[home], length, (uint8_t)length);
+	op->put.payload = put->data.payload;
 }
 
 static inline void lpi_tp_put_drop(struct lpi_tp_put *put)
 {
-	if (put->pay.segs != NULL)
-		lpi_pay_drop(&put->pay);
+	lpi_tp_data_drop(&put->data);
 }
 
 static inline int lpi_tp_put_if(struct lpi_t *t, const char *path, uint32_t length,
-			    enum lp_ns_if condition, uint64_t version_nr)
+				enum lp_ns_if condition, uint64_t version_nr)
 {
 	struct lpi_tp_put put;
 	t->home = (t->home + 1) % t->rig->shard_cnt;
@@ -83,7 +131,7 @@ static inline struct lp_ino lpi_tp_find(struct lpi_t *t, const char *path)
 }
 
 static inline int lpi_tp_delete_as(struct lpi_t *t, const char *path, bool or_dir,
-			       enum lp_ns_if condition, uint64_t version_nr)
+				   enum lp_ns_if condition, uint64_t version_nr)
 {
 	lpi_t_op(t, LP_NS_DELETE);
 	t->op->delete.path = lpi_t_bytes(path);
@@ -125,7 +173,7 @@ static inline int64_t lpi_tp_length(struct lpi_t *t, const char *path)
 }
 
 static inline void lpi_tp_set_xattr(struct lpi_t *t, struct lp_ino ino, const char *name,
-				const char *value)
+				    const char *value)
 {
 	const struct lp_change change = {
 		.type = LP_CHANGE_XATTR_SET,
@@ -133,14 +181,14 @@ static inline void lpi_tp_set_xattr(struct lpi_t *t, struct lp_ino ino, const ch
 		.named = {.name = lpi_t_bytes(name), .value = lpi_t_bytes(value)}};
 	lpi_t_op(t, LP_NS_STORE);
 	t->op->store.ino = ino;
-	t->op->store.op = (struct lp_store_op){
-		.opcode = LP_STORE_TXN, .txn = {.changes = &change, .change_cnt = 1}};
+	t->op->store.op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					       .txn = {.changes = &change, .change_cnt = 1}};
 	lp_test_ok(lpi_t_do(t));
 }
 
 /* Whether an xattr has this value; NULL: is not there. */
 static inline bool lpi_tp_has_xattr(struct lpi_t *t, struct lp_ino ino, const char *name,
-				const char *value)
+				    const char *value)
 {
 	char buf[256];
 	lpi_t_op(t, LP_NS_STORE);
