@@ -119,7 +119,7 @@ struct lpi_copying {
 	struct lp_attrs attrs; /* of the source */
 	uint64_t offset;
 	uint32_t tries;
-	bool is_omap; /* these are being copied, else xattrs */
+	bool is_omap;               /* these are being copied, else xattrs */
 	struct lpi_copy_page *page; /* out of a pool */
 };
 
@@ -153,11 +153,11 @@ struct lpi_put {
 	int64_t mtime_ns;
 	const struct lp_ns_named_value *xattrs;
 	uint32_t xattr_cnt;
-	uint32_t opens;       /* of the upload, to be given back when it has a name */
-	struct lp_ino source; /* of a copy, which is open; nr 0: none */
-	struct lp_attrs old; /* of what is there already */
+	uint32_t opens;        /* of the upload, to be given back when it has a name */
+	struct lp_ino source;  /* of a copy, which is open; nr 0: none */
+	struct lp_attrs old;   /* of what is there already */
 	struct lp_attrs attrs; /* of the upload; then as it is in the end */
-	uint32_t shard_idx; /* where an upload is made */
+	uint32_t shard_idx;    /* where an upload is made */
 	lpi_step_fn *next;
 	uint8_t acl[LPI_ACL_BYTES_MAX];
 };
@@ -210,12 +210,12 @@ struct lpi_job {
 	struct lpi_pruning pruning;
 	int path_result; /* of an operation on a path that is ending */
 	struct lpi_copying copying;
-	lpi_step_fn *stopped; /* see lpi_job_stop() */
-	uint32_t rename_flags; /* LP_NS_RENAME_* */
+	lpi_step_fn *stopped;    /* see lpi_job_stop() */
+	uint32_t rename_flags;   /* LP_NS_RENAME_* */
 	enum lp_ns_if rename_if; /* on what is replaced: exists, this version, or any */
 	uint64_t rename_version_nr;
 	bool is_durable; /* its changes are, whatever the operation asks for */
-	uint32_t tries; /* how often it began again */
+	uint32_t tries;  /* how often it began again */
 	lpi_step_fn *again;
 	int result;
 	const struct lpi_entry *needs_dir; /* whose directory is asked for */
@@ -299,8 +299,8 @@ void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
  * more. */
 void lpi_job_end(struct lpi_job *job, int result);
 
-/* Ends the job; or, if it is inside another operation, what it did there: goes on with job->stopped,
- * once, which finds the result in job->result. Locks and change are as they are. */
+/* Ends the job; or, if it is inside another operation, what it did there: goes on with
+ * job->stopped, once, which finds the result in job->result. Locks and change are as they are. */
 void lpi_job_stop(struct lpi_job *job, int result);
 /* The same as lpi_job_end() from a first step, which is inside a submit. */
 void lpi_job_fail(struct lpi_job *job, int result);

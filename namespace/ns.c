@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "namespace/ns_impl.h"
 #include "namespace/ns_copy.h"
+#include "namespace/ns_impl.h"
 #include "namespace/ns_list.h"
 
 static lpi_begin_fn *const begin[LP_NS_OPCODE_CNT] = {
@@ -90,9 +90,8 @@ static bool is_own_change(const struct lp_ns *ns, const struct lp_change *change
 		return lp_ino_shard(change->clone.src) == lp_ino_shard(change->ino) &&
 		       lpi_ino_is_sane(ns, change->clone.src);
 	case LP_CHANGE_SET:
-		return (change->inode.mask &
-			~(LP_ATTR_MODE | LP_ATTR_UID | LP_ATTR_GID | LP_ATTR_ATIME |
-			  LP_ATTR_MTIME | LP_ATTR_CTIME)) == 0;
+		return (change->inode.mask & ~(LP_ATTR_MODE | LP_ATTR_UID | LP_ATTR_GID |
+					       LP_ATTR_ATIME | LP_ATTR_MTIME | LP_ATTR_CTIME)) == 0;
 	default:
 		return false;
 	}
@@ -231,8 +230,7 @@ void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op)
 	LP_ASSERT(lp_reactor_is_mine(ns->options.reactor));
 	op->home = ns;
 	op->work = NULL;
-	if (ns->state == LPI_NS_SERVING && lpi_ns_op_list_is_empty(&ns->queue) &&
-	    begin_one(ns, op))
+	if (ns->state == LPI_NS_SERVING && lpi_ns_op_list_is_empty(&ns->queue) && begin_one(ns, op))
 		return;
 	lpi_ns_op_list_push_back(&ns->queue, op);
 	/* Else whoever gives back what it waits for does this. */

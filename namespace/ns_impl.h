@@ -11,7 +11,10 @@
  *   ns_dirs.c     stat and set, also of directories
  *   ns_open.c     open, close, sync
  *   items.c       the results of readdir and list, packed
- *   ns_paths.c    walk, put, delete, copy, move
+ *   ns_paths.c    walk, directories that puts make, the caches of paths (dircache.c)
+ *   ns_put.c      put, upload, commit
+ *   ns_delete.c   delete, and directories that go with what was in them
+ *   ns_copy.c     copy, move
  *   ns_list.c     listing keys
  *
  * Threads: the shard's. What another shard's thread does here it does by calls.
@@ -27,11 +30,11 @@
 #include "namespace/opens.h"
 #include "namespace/pact.h"
 
-#define LPI_DIR_KINDS 4096u /* directories whose kind is remembered: a power of two */
+#define LPI_DIR_KINDS      4096u /* directories whose kind is remembered: a power of two */
 #define LPI_DIRCACHE_BYTES (UINT64_C(1) << 20)
-#define LPI_ROOMS     256u
-#define LPI_TRANSFERS 64u
-#define LPI_LOCKS_MAX (UINT32_C(1) << 22)
+#define LPI_ROOMS          256u
+#define LPI_TRANSFERS      64u
+#define LPI_LOCKS_MAX      (UINT32_C(1) << 22)
 
 enum lpi_ns_state {
 	LPI_NS_OPENED,
