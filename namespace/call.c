@@ -171,8 +171,8 @@ static void submit(struct lpi_call *call)
 {
 	call->store_op->complete = store_completed;
 	call->store_op->user = call;
-	/* A lookup waits for its name, but which inode it will find nobody knows. While any is being
-	 * decided about, its attributes are left to be asked for. */
+	/* A lookup waits for its name, but which inode it will find nobody knows. While any is
+	 * being decided about, its attributes are left to be asked for. */
 	call->doubts_attrs = lpi_locks_hard(call->to->locks) > 0;
 	lp_store_submit(call->to->options.store, call->store_op);
 }
@@ -211,8 +211,7 @@ void lpi_call_submit(struct lpi_call *call)
 		return;
 	}
 	memcpy(transfer->changes, op->txn.changes, op->txn.change_cnt * sizeof(struct lp_change));
-	struct lp_payload *payload =
-		&transfer->changes[write - op->txn.changes].data.payload;
+	struct lp_payload *payload = &transfer->changes[write - op->txn.changes].data.payload;
 	payload->segs = transfer->segs;
 	payload->seg_cnt = transfer->seg_cnt;
 	transfer->original = op->txn.changes;

@@ -46,14 +46,14 @@ struct lpi_call {
 	/* A store call's. */
 	struct lp_store_op *store_op;
 	void (*stored)(struct lpi_call *call); /* NULL: lpi_call_end() */
-	struct lpi_lock look; /* what the operation waits for */
-	bool doubts_attrs;    /* of a lookup: something was being decided when it began */
+	struct lpi_lock look;                  /* what the operation waits for */
+	bool doubts_attrs; /* of a lookup: something was being decided when it began */
 	struct lpi_transfer *transfer;
 	struct lp_ns *home;                         /* as from, for longer */
 	void (*caller_done)(struct lpi_call *call); /* of a read from elsewhere */
-	struct lp_seg seg;   /* of a read's answer that was brought here */
-	struct lp_buf *crcs; /* the same: its checksums */
-	struct lp_list_node node; /* in short_of_buffers */
+	struct lp_seg seg;                          /* of a read's answer that was brought here */
+	struct lp_buf *crcs;                        /* the same: its checksums */
+	struct lp_list_node node;                   /* in short_of_buffers */
 };
 
 LP_LIST_DEFINE(lpi_call_list, struct lpi_call, node);

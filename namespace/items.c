@@ -22,8 +22,8 @@ void lpi_items_init(struct lpi_items *items, void *buf, uint32_t len)
 
 static uint32_t record_bytes(uint32_t name_len, bool has_room)
 {
-	return (uint32_t)sizeof(struct head) +
-	       (has_room ? (uint32_t)sizeof(struct lp_attrs) : 0) + name_len;
+	return (uint32_t)sizeof(struct head) + (has_room ? (uint32_t)sizeof(struct lp_attrs) : 0) +
+	       name_len;
 }
 
 uint32_t lpi_items_bytes(uint32_t name_len, bool has_room)
@@ -69,8 +69,8 @@ bool lpi_items_add(struct lpi_items *items, const struct lp_ns_item *item, bool 
 				  .has_room = has_room,
 				  .has_attrs = has_room && item->has_attrs};
 	LP_ASSERT(item->name.len <= UINT16_MAX);
-	uint64_t needed = (uint64_t)items->used + head.bytes +
-			  ((uint64_t)items->cnt + 1) * sizeof(uint32_t);
+	uint64_t needed =
+		(uint64_t)items->used + head.bytes + ((uint64_t)items->cnt + 1) * sizeof(uint32_t);
 	if (needed > items->len)
 		return false;
 	uint8_t *at = items->buf + items->used;
@@ -129,10 +129,9 @@ bool lp_ns_next(const struct lp_ns_op *op, uint32_t *pos, struct lp_ns_item *ret
 {
 	bool is_readdir = op->opcode == LP_NS_READDIR;
 	LP_ASSERT(is_readdir || op->opcode == LP_NS_LIST);
-	const struct lpi_items items = {
-		.buf = is_readdir ? op->readdir.buf : op->list.buf,
-		.len = is_readdir ? op->readdir.used : op->list.used,
-		.cnt = is_readdir ? op->readdir.items : op->list.items};
+	const struct lpi_items items = {.buf = is_readdir ? op->readdir.buf : op->list.buf,
+					.len = is_readdir ? op->readdir.used : op->list.used,
+					.cnt = is_readdir ? op->readdir.items : op->list.items};
 	if (*pos >= items.cnt)
 		return false;
 	lpi_items_get(&items, (*pos)++, ret);

@@ -11,10 +11,9 @@
 
 void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first)
 {
-	*job = (struct lpi_job){
-		.ns = ns,
-		.op = op,
-		.now_ns = lp_clock_wall_ns(lp_reactor_clock(ns->options.reactor))};
+	*job = (struct lpi_job){.ns = ns,
+				.op = op,
+				.now_ns = lp_clock_wall_ns(lp_reactor_clock(ns->options.reactor))};
 	for (uint32_t i = 0; i < LPI_JOB_ASKS; i++)
 		job->asks[i].job = job;
 	first(job);
@@ -107,8 +106,7 @@ static struct lpi_job_lock *find_lock(struct lpi_job *job, enum lpi_lock_class c
 {
 	for (uint32_t i = 0; i < job->lock_cnt; i++) {
 		struct lpi_job_lock *lock = &job->locks[i];
-		if (lock->class == class && lock->lock.ino.nr == ino.nr &&
-		    lock->lock.hash == hash)
+		if (lock->class == class && lock->lock.ino.nr == ino.nr && lock->lock.hash == hash)
 			return lock;
 	}
 	return NULL;
@@ -169,10 +167,16 @@ static struct lpi_job_lock *lock_at(struct lpi_job *job, uint32_t i)
 	return i < job->lock_cnt ? &job->locks[i] : &job->wide->locks[i - job->lock_cnt];
 }
 
+/* A name brings a hold on its directory's fragment, so names and whole fragments have one order. */
+static uint32_t rank_of(const struct lpi_job_lock *lock)
+{
+	return lock->class == LPI_CLASS_FRAGMENT ? LPI_CLASS_NAME : lock->class;
+}
+
 static bool is_before(const struct lpi_job_lock *a, const struct lpi_job_lock *b)
 {
-	if (a->class != b->class)
-		return a->class < b->class;
+	if (rank_of(a) != rank_of(b))
+		return rank_of(a) < rank_of(b);
 	if (a->shard_idx != b->shard_idx)
 		return a->shard_idx < b->shard_idx;
 	if (a->lock.ino.nr != b->lock.ino.nr)
@@ -200,8 +204,7 @@ static const struct lpi_lock *sibling_of(struct lpi_job *job, const struct lpi_j
 	for (uint32_t i = 0; i < job->lock_cnt; i++) {
 		const struct lpi_job_lock *other = &job->locks[i];
 		if (other != lock && other->class == LPI_CLASS_NAME && other->is_asked_for &&
-		    other->shard_idx == lock->shard_idx &&
-		    other->lock.ino.nr == lock->lock.ino.nr)
+		    other->shard_idx == lock->shard_idx && other->lock.ino.nr == lock->lock.ino.nr)
 			return &other->lock;
 	}
 	return NULL;
@@ -443,8 +446,8 @@ static struct lp_change *mark_change(struct lpi_job *job, struct lp_ino ino,
 {
 	struct lpi_part *part = part_on(job, lp_ino_shard(ino));
 	lpi_unfinished_fill(ino, kind, job->now_ns, part->mark_key, part->mark_value);
-	struct lp_change *mark = lpi_job_change(job, part->shard_idx, LP_CHANGE_RECORD,
-						(struct lp_ino){0});
+	struct lp_change *mark =
+		lpi_job_change(job, part->shard_idx, LP_CHANGE_RECORD, (struct lp_ino){0});
 	mark->named.name = (struct lp_bytes){part->mark_key, sizeof(part->mark_key)};
 	return mark;
 }
@@ -576,6 +579,17 @@ static void unlocked(struct lpi_job *job)
 {
 	if (!job->has_pact)
 		finish_job(job);
+}
+
+void lpi_job_stop(struct lpi_job *job, int result)
+{
+	lpi_step_fn *stopped = job->stopped;
+	job->result = result;
+	job->stopped = NULL;
+	if (stopped != NULL)
+		stopped(job);
+	else
+		lpi_job_end(job, result);
 }
 
 void lpi_job_end(struct lpi_job *job, int result)

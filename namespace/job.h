@@ -25,14 +25,17 @@
 #define LPI_JOB_PARTS 6u
 
 struct lpi_job;
+struct lpi_list;
+struct lpi_copy_page;
 typedef void lpi_step_fn(struct lpi_job *job);
 
 /* The classes of locks, in the order in which they are asked for (namespace NS2). */
 enum lpi_lock_class {
 	LPI_CLASS_TOKEN, /* of those who move directories: on shard 0 */
 	LPI_CLASS_NAME,
-	LPI_CLASS_INODE,
-	LPI_CLASS_FRAGMENT
+	LPI_CLASS_FRAGMENT, /* all names of a directory on a shard: among the names, in their order
+			     */
+	LPI_CLASS_INODE
 };
 
 struct lpi_job_lock {
@@ -94,6 +97,7 @@ struct lpi_walk {
 	uint32_t depth;
 	uint32_t restarts;
 	bool makes_dirs; /* that are missing, as a put does */
+	bool has_made;   /* one; they go again if the operation fails */
 	struct lp_ino dir;
 	bool is_spread;
 	uint64_t generation; /* of the cache, when the next name was asked for */
@@ -110,6 +114,15 @@ struct lpi_telling {
 
 #define LPI_ACL_BYTES_MAX 2048u
 
+/* A copy at work (ns_copy.c). */
+struct lpi_copying {
+	struct lp_attrs attrs; /* of the source */
+	uint64_t offset;
+	uint32_t tries;
+	bool is_omap;               /* these are being copied, else xattrs */
+	struct lpi_copy_page *page; /* out of a pool */
+};
+
 /* What is to be removed (ns_links.c). */
 struct lpi_removal {
 	bool takes_file;
@@ -118,7 +131,6 @@ struct lpi_removal {
 	bool only_made_by_put;
 	enum lp_ns_if condition;
 	uint64_t version_nr;
-	lpi_step_fn *over;
 };
 
 /* Up the path of something that went (ns_delete.c). */
@@ -141,11 +153,11 @@ struct lpi_put {
 	int64_t mtime_ns;
 	const struct lp_ns_named_value *xattrs;
 	uint32_t xattr_cnt;
-	uint32_t opens;       /* of the upload, to be given back when it has a name */
-	struct lp_ino source; /* of a copy: nr 0: none */
-	struct lp_attrs old; /* of what is there already */
+	uint32_t opens;        /* of the upload, to be given back when it has a name */
+	struct lp_ino source;  /* of a copy, which is open; nr 0: none */
+	struct lp_attrs old;   /* of what is there already */
 	struct lp_attrs attrs; /* of the upload; then as it is in the end */
-	uint32_t shard_idx; /* where an upload is made */
+	uint32_t shard_idx;    /* where an upload is made */
 	lpi_step_fn *next;
 	uint8_t acl[LPI_ACL_BYTES_MAX];
 };
@@ -154,12 +166,13 @@ struct lpi_put {
 struct lpi_readdir {
 	struct lpi_items items;
 	uint32_t shard_idx; /* that is being listed */
-	uint32_t item_idx;  /* whose attributes are looked for */
+	uint32_t item_idx;  /* the first whose attributes are not known */
+	uint32_t asked_end; /* those before this are being asked for */
 	uint64_t behind;    /* cookies up to this one were there before */
 	uint64_t highest;   /* of the items */
 	uint64_t end;       /* this one, and all behind it, found no room */
 	uint32_t after_len;
-	char after[255];    /* the last name that was listed */
+	char after[255]; /* the last name that was listed */
 };
 
 struct lpi_job {
@@ -184,28 +197,35 @@ struct lpi_job {
 	/* What the operations themselves keep. */
 	int64_t now_ns; /* of the day: the time of its changes */
 	struct lpi_entry entry;
-	struct lpi_entry to;  /* of two: where it goes */
-	uint32_t place_cnt;   /* of these two, whose shard is looked for */
+	struct lpi_entry to; /* of two: where it goes */
+	uint32_t place_cnt;  /* of these two, whose shard is looked for */
 	lpi_step_fn *placed;
 	struct lp_ino new_ino;
 	struct lpi_dir_stat dir_stat;
 	struct lpi_walk walk;
 	struct lpi_telling telling;
 	struct lpi_put put;
+	struct lpi_list *list; /* out of a pool, while it lists */
 	struct lpi_removal removal;
 	struct lpi_pruning pruning;
+	int path_result; /* of an operation on a path that is ending */
+	struct lpi_copying copying;
+	lpi_step_fn *stopped;    /* see lpi_job_stop() */
+	uint32_t rename_flags;   /* LP_NS_RENAME_* */
+	enum lp_ns_if rename_if; /* on what is replaced: exists, this version, or any */
+	uint64_t rename_version_nr;
 	bool is_durable; /* its changes are, whatever the operation asks for */
-	uint32_t tries; /* how often it began again */
+	uint32_t tries;  /* how often it began again */
 	lpi_step_fn *again;
 	int result;
 	const struct lpi_entry *needs_dir; /* whose directory is asked for */
 	lpi_step_fn *dir_is_there;
 	lpi_step_fn *dir_is_gone; /* instead of the end */
 	bool needs_token;
-	bool is_frozen; /* the caches of paths are */
-	bool is_gone_spread; /* of a directory that goes */
-	lpi_step_fn *with_wide;
-	lpi_step_fn *peeked;
+	bool is_frozen;         /* the caches of paths are */
+	struct lp_ino gone_dir; /* that goes, and whose fragments are locked; nr 0: none */
+	bool is_gone_spread;
+	lpi_step_fn *begin_again;
 	struct lp_ino counted; /* an inode that is open for this; nr 0: none */
 	lpi_step_fn *uncounted;
 	struct lp_attrs moved_attrs; /* of two inodes, as they are under their locks */
@@ -269,8 +289,8 @@ void lpi_job_unname(struct lpi_job *job, struct lp_ino ino);
 /* Makes all changes, as one. Goes on with next when the outcome is known: job->pact.result. */
 void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next);
 
-/* Forgets the change, gives back all locks but not the wide set, and goes on with step, which begins
- * from the start: before a commit, or from the step behind one that failed. */
+/* Forgets the change, gives back all locks but not the wide set, and goes on with step, which
+ * begins from the start: before a commit, or from the step behind one that failed. */
 void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
 
 /* --- The end ---------------------------------------------------------------------------------- */
@@ -279,12 +299,14 @@ void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
  * more. */
 void lpi_job_end(struct lpi_job *job, int result);
 
-/* The same from a first step, which is inside a submit. */
+/* Ends the job; or, if it is inside another operation, what it did there: goes on with
+ * job->stopped, once, which finds the result in job->result. Locks and change are as they are. */
+void lpi_job_stop(struct lpi_job *job, int result);
+/* The same as lpi_job_end() from a first step, which is inside a submit. */
 void lpi_job_fail(struct lpi_job *job, int result);
 
 /* A job begins: its fields are cleared. */
-void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op,
-		   lpi_step_fn *first);
+void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first);
 /* From inside a wait: the set is this job's now. */
 int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
 void lpi_wide_free(struct lpi_wide *wide);

@@ -7,10 +7,10 @@
 
 #include "namespace/ns_test.h"
 
-#define T_TURNS_MAX 100000u
+#define LPI_T_TURNS_MAX 100000u
 
 /* The rig, the shard that is asked next, and room for one operation. */
-struct t {
+struct lpi_t {
 	struct lpi_ns_rig *rig;
 	uint32_t home;
 	struct lpi_ns_hand hand;
@@ -18,13 +18,14 @@ struct t {
 };
 
 /* Each operation is submitted on the next shard. */
-static inline int t_do(struct t *t)
+static inline int lpi_t_do(struct lpi_t *t)
 {
+	LP_ASSERT(t->rig->shard_cnt > 0);
 	t->home = (t->home + 1) % t->rig->shard_cnt;
 	return lpi_ns_rig_do(t->rig, t->home, &t->hand);
 }
 
-static inline struct lp_ns_op *t_op(struct t *t, enum lp_ns_opcode opcode)
+static inline struct lp_ns_op *lpi_t_op(struct lpi_t *t, enum lp_ns_opcode opcode)
 {
 	t->hand = (struct lpi_ns_hand){.op = {.opcode = opcode}};
 	t->op = &t->hand.op;
@@ -32,7 +33,7 @@ static inline struct lp_ns_op *t_op(struct t *t, enum lp_ns_opcode opcode)
 }
 
 /* All that is under way has ended, and everything was given back. */
-static inline void t_idle(struct t *t)
+static inline void lpi_t_idle(struct lpi_t *t)
 {
 	struct lpi_ns_rig *rig = t->rig;
 	for (uint32_t turns = 0;; turns++) {
@@ -41,7 +42,7 @@ static inline void t_idle(struct t *t)
 			busy += rig->ns[i]->under_way + lpi_locks_cnt(rig->ns[i]->locks);
 		if (busy == 0)
 			break;
-		assert_true(turns < T_TURNS_MAX);
+		assert_true(turns < LPI_T_TURNS_MAX);
 		(void)lpi_ns_rig_turn(rig);
 	}
 	for (uint32_t i = 0; i < rig->shard_cnt; i++) {
@@ -54,162 +55,164 @@ static inline void t_idle(struct t *t)
 	}
 }
 
-static inline void t_begin(struct t *t, uint32_t shard_cnt)
+static inline void lpi_t_begin(struct lpi_t *t, uint32_t shard_cnt)
 {
-	*t = (struct t){.rig = lpi_ns_rig_new(shard_cnt)};
+	*t = (struct lpi_t){.rig = lpi_ns_rig_new(shard_cnt)};
 }
 
-static inline void t_end(struct t *t)
+static inline void lpi_t_end(struct lpi_t *t)
 {
-	t_idle(t);
+	lpi_t_idle(t);
 	lpi_ns_rig_free(t->rig);
 }
 
-static inline struct lp_bytes t_bytes(const char *text)
+static inline struct lp_bytes lpi_t_bytes(const char *text)
 {
 	return (struct lp_bytes){text, (uint32_t)strlen(text)};
 }
 
-static inline void t_fill_make(struct t *t, struct lp_ino dir, const char *name,
-			       enum lp_inode_type type)
+static inline void lpi_t_fill_make(struct lpi_t *t, struct lp_ino dir, const char *name,
+				   enum lp_inode_type type)
 {
-	t_op(t, LP_NS_MAKE);
+	lpi_t_op(t, LP_NS_MAKE);
 	t->op->make.dir = dir;
-	t->op->make.name = t_bytes(name);
+	t->op->make.name = lpi_t_bytes(name);
 	t->op->make.type = (uint8_t)type;
 	t->op->make.mode = 0640;
 	t->op->who = (struct lp_ns_who){.uid = 7, .gid = 8};
 }
 
-static inline int t_make(struct t *t, struct lp_ino dir, const char *name, enum lp_inode_type type)
+static inline int lpi_t_make(struct lpi_t *t, struct lp_ino dir, const char *name,
+			     enum lp_inode_type type)
 {
-	t_fill_make(t, dir, name, type);
+	lpi_t_fill_make(t, dir, name, type);
 	if (type == LP_INODE_TYPE_SYMLINK)
 		t->op->make.target = LPI_NS_RIG_BYTES("target");
-	return t_do(t);
+	return lpi_t_do(t);
 }
 
-static inline struct lp_ino t_file(struct t *t, struct lp_ino dir, const char *name)
+static inline struct lp_ino lpi_t_file(struct lpi_t *t, struct lp_ino dir, const char *name)
 {
-	lp_test_ok(t_make(t, dir, name, LP_INODE_TYPE_FILE));
+	lp_test_ok(lpi_t_make(t, dir, name, LP_INODE_TYPE_FILE));
 	return t->op->make.found.ino;
 }
 
-static inline struct lp_ino t_dir(struct t *t, struct lp_ino dir, const char *name)
+static inline struct lp_ino lpi_t_dir(struct lpi_t *t, struct lp_ino dir, const char *name)
 {
-	lp_test_ok(t_make(t, dir, name, LP_INODE_TYPE_DIR));
+	lp_test_ok(lpi_t_make(t, dir, name, LP_INODE_TYPE_DIR));
 	return t->op->make.found.ino;
 }
 
-static inline struct lp_ino t_spread(struct t *t, struct lp_ino dir, const char *name)
+static inline struct lp_ino lpi_t_spread(struct lpi_t *t, struct lp_ino dir, const char *name)
 {
-	t_fill_make(t, dir, name, LP_INODE_TYPE_DIR);
+	lpi_t_fill_make(t, dir, name, LP_INODE_TYPE_DIR);
 	t->op->make.spread = true;
-	lp_test_ok(t_do(t));
+	lp_test_ok(lpi_t_do(t));
 	return t->op->make.found.ino;
 }
 
-static inline int t_lookup(struct t *t, struct lp_ino dir, const char *name)
+static inline int lpi_t_lookup(struct lpi_t *t, struct lp_ino dir, const char *name)
 {
-	t_op(t, LP_NS_LOOKUP);
+	lpi_t_op(t, LP_NS_LOOKUP);
 	t->op->lookup.dir = dir;
-	t->op->lookup.name = t_bytes(name);
-	return t_do(t);
+	t->op->lookup.name = lpi_t_bytes(name);
+	return lpi_t_do(t);
 }
 
 /* nr 0: there is none. */
-static inline struct lp_ino t_find(struct t *t, struct lp_ino dir, const char *name)
+static inline struct lp_ino lpi_t_find(struct lpi_t *t, struct lp_ino dir, const char *name)
 {
-	int r = t_lookup(t, dir, name);
+	int r = lpi_t_lookup(t, dir, name);
 	if (r == -ENOENT)
 		return (struct lp_ino){0};
 	lp_test_ok(r);
 	return t->op->lookup.found.ino;
 }
 
-static inline int t_remove(struct t *t, struct lp_ino dir, const char *name, bool is_dir)
+static inline int lpi_t_remove(struct lpi_t *t, struct lp_ino dir, const char *name, bool is_dir)
 {
-	t_op(t, LP_NS_REMOVE);
+	lpi_t_op(t, LP_NS_REMOVE);
 	t->op->remove.dir = dir;
-	t->op->remove.name = t_bytes(name);
+	t->op->remove.name = lpi_t_bytes(name);
 	t->op->remove.is_dir = is_dir;
-	return t_do(t);
+	return lpi_t_do(t);
 }
 
-static inline int t_link(struct t *t, struct lp_ino ino, struct lp_ino dir, const char *name)
+static inline int lpi_t_link(struct lpi_t *t, struct lp_ino ino, struct lp_ino dir,
+			     const char *name)
 {
-	t_op(t, LP_NS_LINK);
+	lpi_t_op(t, LP_NS_LINK);
 	t->op->link.ino = ino;
 	t->op->link.dir = dir;
-	t->op->link.name = t_bytes(name);
-	return t_do(t);
+	t->op->link.name = lpi_t_bytes(name);
+	return lpi_t_do(t);
 }
 
-static inline int t_rename(struct t *t, struct lp_ino dir, const char *name, struct lp_ino to_dir,
-			   const char *to_name, uint32_t flags)
+static inline int lpi_t_rename(struct lpi_t *t, struct lp_ino dir, const char *name,
+			       struct lp_ino to_dir, const char *to_name, uint32_t flags)
 {
-	t_op(t, LP_NS_RENAME);
+	lpi_t_op(t, LP_NS_RENAME);
 	t->op->rename.dir = dir;
-	t->op->rename.name = t_bytes(name);
+	t->op->rename.name = lpi_t_bytes(name);
 	t->op->rename.to_dir = to_dir;
-	t->op->rename.to_name = t_bytes(to_name);
+	t->op->rename.to_name = lpi_t_bytes(to_name);
 	t->op->rename.flags = flags;
-	return t_do(t);
+	return lpi_t_do(t);
 }
 
-static inline int t_stat(struct t *t, struct lp_ino ino)
+static inline int lpi_t_stat(struct lpi_t *t, struct lp_ino ino)
 {
-	t_op(t, LP_NS_STAT);
+	lpi_t_op(t, LP_NS_STAT);
 	t->op->stat.ino = ino;
-	return t_do(t);
+	return lpi_t_do(t);
 }
 
-static inline struct lp_attrs t_attrs(struct t *t, struct lp_ino ino)
+static inline struct lp_attrs lpi_t_attrs(struct lpi_t *t, struct lp_ino ino)
 {
-	lp_test_ok(t_stat(t, ino));
+	lp_test_ok(lpi_t_stat(t, ino));
 	return t->op->stat.found.attrs;
 }
 
-static inline uint32_t t_nlink(struct t *t, struct lp_ino ino)
+static inline uint32_t lpi_t_nlink(struct lpi_t *t, struct lp_ino ino)
 {
-	return t_attrs(t, ino).nlink;
+	return lpi_t_attrs(t, ino).nlink;
 }
 
-static inline int t_open(struct t *t, struct lp_ino ino)
+static inline int lpi_t_open(struct lpi_t *t, struct lp_ino ino)
 {
-	t_op(t, LP_NS_OPEN);
+	lpi_t_op(t, LP_NS_OPEN);
 	t->op->open.ino = ino;
-	return t_do(t);
+	return lpi_t_do(t);
 }
 
-static inline int t_close(struct t *t, struct lp_ino ino)
+static inline int lpi_t_close(struct lpi_t *t, struct lp_ino ino)
 {
-	t_op(t, LP_NS_CLOSE);
+	lpi_t_op(t, LP_NS_CLOSE);
 	t->op->open.ino = ino;
 	t->op->open.count = 1;
-	return t_do(t);
+	return lpi_t_do(t);
 }
 
 /* Time goes on, so that what is changed from now on is younger. */
-static inline void t_later(struct t *t)
+static inline void lpi_t_later(struct lpi_t *t)
 {
 	struct lp_clock_sim *sim = &t->rig->clock;
 	lp_clock_sim_advance_to(sim, sim->now_ns + LP_NS_PER_S);
 }
 
-static inline void t_stored(struct lp_store_op *op)
+static inline void lpi_t_stored(struct lp_store_op *op)
 {
 	op->user = op;
 }
 
 /* Beside the namespace. */
-static inline void t_store(struct t *t, uint32_t shard_idx, struct lp_store_op *op)
+static inline void lpi_t_store(struct lpi_t *t, uint32_t shard_idx, struct lp_store_op *op)
 {
-	op->complete = t_stored;
+	op->complete = lpi_t_stored;
 	op->user = NULL;
 	lp_store_submit(t->rig->store[shard_idx], op);
 	for (uint32_t i = 0; op->user == NULL; i++) {
-		assert_true(i < T_TURNS_MAX);
+		assert_true(i < LPI_T_TURNS_MAX);
 		(void)lpi_ns_rig_turn(t->rig);
 	}
 	lp_test_ok(op->result);

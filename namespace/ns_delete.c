@@ -2,10 +2,10 @@
 /* Delete, and the directories that go with what was in them (rule N2).
  *
  * What was deleted is gone, durably, before a directory is looked at. A put may come into it at any
- * time: so a directory is removed as rmdir does it, with all its names held, and only if it is still
- * the one that a put had made, and empty. A put that comes too late for it begins again from the
- * root, and makes another one. Whatever stops this, and be it a crash, leaves an empty directory,
- * which the next delete below it takes along. */
+ * time: so a directory is removed as rmdir does it, with all its names held, and only if it is
+ * still the one that a put had made, and empty. A put that comes too late for it begins again from
+ * the root, and makes another one. Whatever stops this, and be it a crash, leaves an empty
+ * directory, which the next delete below it takes along. */
 #include <errno.h>
 
 #include "namespace/ns_impl.h"
@@ -17,7 +17,9 @@ static void prune_look(struct lpi_job *job);
 
 static void prune_removed(struct lpi_job *job)
 {
-	if (job->result < 0)
+	if (job->result == -EIO) /* what is unknown is never over */
+		job->pruning.next(job);
+	else if (job->result < 0)
 		lpi_job_again(job, job->pruning.next);
 	else
 		lpi_job_again(job, prune_look);
@@ -30,8 +32,9 @@ static void prune_walked(struct lpi_job *job)
 		job->pruning.next(job);
 		return;
 	}
-	job->removal = (struct lpi_removal){
-		.takes_dir = true, .only = dir, .only_made_by_put = true, .over = prune_removed};
+	job->removal =
+		(struct lpi_removal){.takes_dir = true, .only = dir, .only_made_by_put = true};
+	job->stopped = prune_removed;
 	lpi_remove(job);
 }
 
@@ -112,8 +115,8 @@ static void delete_walked(struct lpi_job *job)
 	job->removal = (struct lpi_removal){.takes_file = true,
 					    .takes_dir = op->delete.or_dir,
 					    .condition = op->delete.condition,
-					    .version_nr = op->delete.version_nr,
-					    .over = deleted};
+					    .version_nr = op->delete.version_nr};
+	job->stopped = deleted;
 	lpi_remove(job);
 }
 

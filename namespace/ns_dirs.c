@@ -140,8 +140,7 @@ static void set_done(struct lpi_job *job)
 static void forget_times(struct lpi_job *job, uint32_t shard_idx)
 {
 	uint32_t mask = job->op->set.mask;
-	struct lp_change *change =
-		lpi_job_change(job, shard_idx, LP_CHANGE_DIR, job->op->set.ino);
+	struct lp_change *change = lpi_job_change(job, shard_idx, LP_CHANGE_DIR, job->op->set.ino);
 	change->dir.mtime_ns = (mask & LP_ATTR_MTIME) != 0 ? TIME_FORGOTTEN : 0;
 	change->dir.ctime_ns = (mask & LP_ATTR_CTIME) != 0 ? TIME_FORGOTTEN : 0;
 }

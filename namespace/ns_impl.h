@@ -5,9 +5,16 @@
  *   ns_start.c    what a crash left half done; the root
  *   job.c         an operation at work: its looks, its locks, its pact
  *   opens.c       who has which inode open, and orphans
- *   ns_names.c    lookup, make, remove, link, rename
- *   ns_dirs.c     stat and set of directories, readdir
- *   ns_paths.c    walk, put, delete, copy, move
+ *   ns_names.c    what operations on names have in common
+ *   ns_links.c    lookup, link, remove
+ *   ns_make.c, ns_rename.c, ns_readdir.c
+ *   ns_dirs.c     stat and set, also of directories
+ *   ns_open.c     open, close, sync
+ *   items.c       the results of readdir and list, packed
+ *   ns_paths.c    walk, directories that puts make, the caches of paths (dircache.c)
+ *   ns_put.c      put, upload, commit
+ *   ns_delete.c   delete, and directories that go with what was in them
+ *   ns_copy.c     copy, move
  *   ns_list.c     listing keys
  *
  * Threads: the shard's. What another shard's thread does here it does by calls.
@@ -23,11 +30,11 @@
 #include "namespace/opens.h"
 #include "namespace/pact.h"
 
-#define LPI_DIR_KINDS 4096u /* directories whose kind is remembered: a power of two */
+#define LPI_DIR_KINDS      4096u /* directories whose kind is remembered: a power of two */
 #define LPI_DIRCACHE_BYTES (UINT64_C(1) << 20)
-#define LPI_ROOMS     256u
-#define LPI_TRANSFERS 64u
-#define LPI_LOCKS_MAX (UINT32_C(1) << 22)
+#define LPI_ROOMS          256u
+#define LPI_TRANSFERS      64u
+#define LPI_LOCKS_MAX      (UINT32_C(1) << 22)
 
 enum lpi_ns_state {
 	LPI_NS_OPENED,
@@ -53,10 +60,10 @@ struct lp_ns {
 	struct lpi_locks *locks;
 	struct lpi_opens *opens;
 	struct lpi_orphans *orphans;
-	struct lp_pool *calls;     /* of LP_NS_STORE operations */
-	struct lp_pool *jobs;      /* of all others */
-	struct lp_pool *rooms;     /* of parts of changes over several shards */
-	struct lp_pool *transfers; /* of data from other threads */
+	struct lp_pool *calls;       /* of LP_NS_STORE operations */
+	struct lp_pool *jobs;        /* of all others */
+	struct lp_pool *rooms;       /* of parts of changes over several shards */
+	struct lp_pool *transfers;   /* of data from other threads */
 	struct lpi_ns_op_list queue; /* operations that wait for a call or job */
 	struct lp_task queue_task;
 	struct lpi_pact_list pacts_waiting;
@@ -64,6 +71,10 @@ struct lp_ns {
 	struct lp_timer buffers_timer;
 	struct lpi_dir_kind *dir_kinds;
 	struct lpi_dircache *dircache;
+	struct lp_pool *lists; /* memory of lists at work */
+	struct lpi_job_list lists_waiting;
+	struct lp_pool *copy_pages; /* of copies at work */
+	struct lpi_job_list copies_waiting;
 	struct lpi_wide *wide; /* for who removes a directory that is spread: one at a time */
 	struct lpi_job_list wide_waiting;
 	uint32_t under_way; /* operations, and what they left to be finished */

@@ -72,7 +72,8 @@ static void link_done(struct lpi_job *job)
 	job->result = job->pact.result;
 	if (job->result >= 0) {
 		/* As they were under the lock, and what was changed. */
-		op->link.found = (struct lp_ns_found){.ino = op->link.ino, .attrs = job->moved_attrs};
+		op->link.found =
+			(struct lp_ns_found){.ino = op->link.ino, .attrs = job->moved_attrs};
 		op->link.found.attrs.nlink++;
 		op->link.found.attrs.ctime_ns = job->now_ns;
 		op->link.found.attrs.version_nr++;
@@ -175,16 +176,13 @@ void lpi_begin_link(struct lpi_job *job)
 
 static void remove_placed(struct lpi_job *job);
 
-static void remove_end(struct lpi_job *job, int result)
-{
-	job->result = result;
-	job->removal.over(job);
-}
-
 static void remove_over(struct lpi_job *job)
 {
+	int r = job->pact.result;
+	if (r >= 0 && job->op->opcode == LP_NS_REMOVE)
+		job->op->remove.ino = job->entry.ino;
 	job->is_frozen = false;
-	remove_end(job, job->pact.result);
+	lpi_job_stop(job, r);
 }
 
 static void remove_done(struct lpi_job *job)
@@ -235,7 +233,7 @@ static void remove_known(struct lpi_job *job)
 	if (r >= 0)
 		r = check_removal(job);
 	if (r < 0) {
-		remove_end(job, r);
+		lpi_job_stop(job, r);
 		return;
 	}
 	job->is_frozen = is_dir;
@@ -250,17 +248,9 @@ static void remove_locked(struct lpi_job *job)
 	lpi_stat(job, job->entry.ino, true, remove_known);
 }
 
-static void remove_wide(struct lpi_job *job)
-{
-	lpi_job_take_wide(job, remove_placed);
-}
-
 static void remove_lock_inode(struct lpi_job *job)
 {
-	struct lpi_entry *entry = &job->entry;
-	if (entry->type == LP_INODE_TYPE_DIR)
-		lpi_dir_lock(job, entry->ino);
-	lpi_job_lock_inode(job, entry->ino);
+	lpi_job_lock_inode(job, job->entry.ino);
 	lpi_job_lock(job, remove_locked);
 }
 
@@ -278,11 +268,11 @@ static void remove_looked(struct lpi_job *job)
 	if (r >= 0 && !is_dir && !job->removal.takes_file)
 		r = -ENOTDIR;
 	if (r < 0) {
-		remove_end(job, r);
+		lpi_job_stop(job, r);
 		return;
 	}
 	if (is_dir)
-		lpi_dir_peek(job, entry->ino, remove_wide, remove_lock_inode);
+		lpi_dir_need(job, entry->ino, remove_placed, remove_lock_inode);
 	else
 		remove_lock_inode(job);
 }
@@ -296,26 +286,20 @@ static void remove_name_locked(struct lpi_job *job)
 static void remove_placed(struct lpi_job *job)
 {
 	lpi_job_lock_name(job, &job->entry);
+	lpi_dir_lock(job);
 	lpi_job_lock(job, remove_name_locked);
 }
 
 void lpi_remove(struct lpi_job *job)
 {
+	job->gone_dir.nr = 0;
 	remove_placed(job);
-}
-
-static void remove_tell(struct lpi_job *job)
-{
-	if (job->result >= 0)
-		job->op->remove.ino = job->entry.ino;
-	lpi_job_end(job, job->result);
 }
 
 void lpi_begin_remove(struct lpi_job *job)
 {
 	bool is_dir = job->op->remove.is_dir;
-	job->removal = (struct lpi_removal){
-		.takes_dir = is_dir, .takes_file = !is_dir, .over = remove_tell};
+	job->removal = (struct lpi_removal){.takes_dir = is_dir, .takes_file = !is_dir};
 	int r = lpi_entry_set(&job->entry, job->op->remove.dir, job->op->remove.name);
 	if (r < 0)
 		lpi_job_fail(job, r);

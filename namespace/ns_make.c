@@ -135,8 +135,7 @@ static void add_inode(struct lpi_job *job)
 	else
 		attrs->parent = job->entry.dir;
 	uint32_t shard_idx = lp_ino_shard(job->new_ino);
-	struct lp_change *change =
-		lpi_job_change(job, shard_idx, LP_CHANGE_CREATE, job->new_ino);
+	struct lp_change *change = lpi_job_change(job, shard_idx, LP_CHANGE_CREATE, job->new_ino);
 	change->inode.attrs = attrs;
 	if (!op->make.unnamed)
 		change->inode.name = lpi_entry_name(&job->entry);
@@ -222,7 +221,7 @@ static void numbered(struct lpi_job *job)
 {
 	const struct lp_ns_op *op = job->op;
 	if (job->result < 0) {
-		lpi_job_end(job, job->result);
+		lpi_job_fail(job, job->result);
 		return;
 	}
 	if (op->make.unnamed) {
@@ -266,7 +265,13 @@ static uint32_t choose_shard(const struct lpi_job *job)
 
 static void make_placed(struct lpi_job *job)
 {
-	lpi_job_run(job, choose_shard(job), 0, run_number);
+	uint32_t shard_idx = choose_shard(job);
+	if (shard_idx == job->ns->options.shard_idx) {
+		take_number(job, job->ns);
+		numbered(job);
+		return;
+	}
+	lpi_job_run(job, shard_idx, 0, run_number);
 	lpi_job_wait(job, numbered);
 }
 
@@ -277,8 +282,8 @@ static int check_make(const struct lp_ns_op *op)
 	bool is_dir = op->make.type == LP_INODE_TYPE_DIR;
 	bool is_file = op->make.type == LP_INODE_TYPE_FILE;
 	bool is_symlink = op->make.type == LP_INODE_TYPE_SYMLINK;
-	bool is_device = op->make.type == LP_INODE_TYPE_CHARDEV ||
-			 op->make.type == LP_INODE_TYPE_BLOCKDEV;
+	bool is_device =
+		op->make.type == LP_INODE_TYPE_CHARDEV || op->make.type == LP_INODE_TYPE_BLOCKDEV;
 	if (lp_inode_type_name(op->make.type) == NULL || op->make.mode > 07777)
 		return -EINVAL;
 	if ((op->make.spread && !is_dir) || (op->make.rdev != 0 && !is_device))

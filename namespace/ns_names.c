@@ -28,8 +28,8 @@ static bool place(const struct lpi_job *job, struct lpi_entry *entry)
 	const struct lp_ns *ns = job->ns;
 	if (!lpi_dir_kind_find(ns, entry->dir, &entry->dir_is_spread))
 		return false;
-	entry->shard_idx = lpi_shard_of_entry(ns, entry->dir, entry->dir_is_spread,
-					      lpi_entry_name(entry));
+	entry->shard_idx =
+		lpi_shard_of_entry(ns, entry->dir, entry->dir_is_spread, lpi_entry_name(entry));
 	return true;
 }
 
@@ -71,8 +71,8 @@ static void kinds_known(struct lpi_job *job)
 		lpi_dir_kind_learn(job->ns, entry->dir, is_spread);
 		/* Not from the cache, where the other one may have taken its place. */
 		entry->dir_is_spread = is_spread;
-		entry->shard_idx = lpi_shard_of_entry(job->ns, entry->dir, is_spread,
-						      lpi_entry_name(entry));
+		entry->shard_idx =
+			lpi_shard_of_entry(job->ns, entry->dir, is_spread, lpi_entry_name(entry));
 	}
 	job->placed(job);
 }
@@ -165,6 +165,14 @@ void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_f
 	lpi_job_wait(job, dir_asked);
 }
 
+static void dir_begin_again(struct lpi_job *job)
+{
+	if (job->is_gone_spread && job->wide == NULL)
+		lpi_job_take_wide(job, job->begin_again);
+	else
+		job->begin_again(job);
+}
+
 static void dir_peeked(struct lpi_job *job)
 {
 	const struct lpi_dir_stat *stat = &job->dir_stat;
@@ -173,19 +181,22 @@ static void dir_peeked(struct lpi_job *job)
 		r = lpi_corrupt_name(stat->ino);
 	if (r >= 0 && stat->entries_cnt > 0)
 		r = -ENOTEMPTY;
+	if (r < 0) {
+		lpi_job_stop(job, r);
+		return;
+	}
+	job->gone_dir = stat->ino;
 	job->is_gone_spread = (stat->attrs.flags & LP_INODE_FLAG_SPREAD) != 0;
-	if (r < 0)
-		lpi_job_end(job, r);
-	else if (job->is_gone_spread && job->wide == NULL)
-		lpi_job_again(job, job->with_wide);
-	else
-		job->peeked(job);
+	lpi_job_again(job, dir_begin_again);
 }
 
-void lpi_dir_peek(struct lpi_job *job, struct lp_ino dir, lpi_step_fn *with_wide, lpi_step_fn *next)
+void lpi_dir_need(struct lpi_job *job, struct lp_ino dir, lpi_step_fn *begin, lpi_step_fn *next)
 {
-	job->with_wide = with_wide;
-	job->peeked = next;
+	if (job->gone_dir.nr == dir.nr) {
+		next(job);
+		return;
+	}
+	job->begin_again = begin;
 	lpi_stat(job, dir, false, dir_peeked);
 }
 
@@ -199,8 +210,7 @@ int lpi_corrupt_name(struct lp_ino ino)
 
 static void touch_dir(struct lpi_job *job, const struct lpi_entry *entry)
 {
-	struct lp_change *change =
-		lpi_job_change(job, entry->shard_idx, LP_CHANGE_DIR, entry->dir);
+	struct lp_change *change = lpi_job_change(job, entry->shard_idx, LP_CHANGE_DIR, entry->dir);
 	change->dir.mtime_ns = job->now_ns;
 	change->dir.ctime_ns = job->now_ns;
 }
@@ -253,11 +263,12 @@ void lpi_ino_lose_name(struct lpi_job *job, struct lp_ino ino, const struct lp_a
 	(void)lpi_ino_set_change(job, ino, 0);
 }
 
-void lpi_dir_lock(struct lpi_job *job, struct lp_ino ino)
+void lpi_dir_lock(struct lpi_job *job)
 {
-	if (job->is_gone_spread)
+	struct lp_ino ino = job->gone_dir;
+	if (ino.nr != 0 && job->is_gone_spread)
 		lpi_job_lock_fragments(job, ino);
-	else
+	else if (ino.nr != 0)
 		lpi_job_lock_fragment(job, lp_ino_shard(ino), ino);
 }
 

@@ -5,13 +5,14 @@
  *   walk   each name but the last: the cache knows it, or it is looked up and remembered
  *   make   one that is missing: locked, made on the shard of its entry, in a transaction of its own
  *
- * A walk holds no lock: when it is over, a directory that it found may be elsewhere or gone. Elsewhere
- * does not matter, for each name led there at some moment of the operation. Gone is noticed by whoever
- * adds an entry to it (lpi_entry_need_dir()), and he walks again. */
+ * A walk holds no lock: when it is over, a directory that it found may be elsewhere or gone.
+ * Elsewhere does not matter, for each name led there at some moment of the operation. Gone is
+ * noticed by whoever adds an entry to it (lpi_entry_need_dir()), and he walks again. */
 #include "namespace/paths.h"
 
 #include <errno.h>
 
+#include "namespace/ns_copy.h"
 #include "namespace/ns_impl.h"
 
 /* --- Checks (rule N6) ------------------------------------------------------------------------- */
@@ -49,15 +50,51 @@ int lpi_path_check(struct lp_bytes path)
 
 /* --- The end ---------------------------------------------------------------------------------- */
 
+static void end_now(struct lpi_job *job)
+{
+	job->put.source.nr = 0;
+	lpi_names_end(job, job->path_result);
+}
+
+static void run_close_source(struct lpi_call *call)
+{
+	const struct lpi_job *job = LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job;
+	lpi_opens_drop(call->to->opens, job->put.source, 1);
+	lpi_call_end(call, 0);
+}
+
 static void end_soon(struct lpi_job *job)
 {
-	lpi_names_end(job, job->result);
+	if (job->put.source.nr == 0) {
+		lpi_job_soon(job, end_now);
+		return;
+	}
+	lpi_job_run(job, lp_ino_shard(job->put.source), 0, run_close_source);
+	lpi_job_wait(job, end_now);
+}
+
+static void set_entry(struct lp_ns *ns, const struct lpi_walk *walk, struct lpi_entry *entry);
+
+/* Directories were made for something that did not come. */
+static void unmake_dirs(struct lpi_job *job)
+{
+	struct lpi_walk *walk = &job->walk;
+	uint32_t len = walk->pos + name_len_at(walk->path, walk->pos);
+	set_entry(job->ns, walk, &job->entry);
+	lpi_prune(job, (struct lp_bytes){walk->path.data, len}, end_soon);
 }
 
 void lpi_path_end(struct lpi_job *job, int result)
 {
-	job->result = result;
-	lpi_job_soon(job, end_soon);
+	bool has_made = job->walk.has_made;
+	job->path_result = result;
+	lpi_copy_give_page(job);
+	job->walk.has_made = false;
+	/* With -EIO a change may never be over. */
+	if (result < 0 && result != -EIO && has_made)
+		lpi_job_again(job, unmake_dirs);
+	else
+		end_soon(job);
 }
 
 /* --- Walking ---------------------------------------------------------------------------------- */
@@ -115,8 +152,8 @@ static void learned(struct lpi_job *job, bool is_spread)
 	const struct lpi_entry *entry = &job->entry;
 	const struct lpi_dirhit hit = {.ino = entry->ino, .is_spread = is_spread};
 	lpi_dir_kind_learn(job->ns, entry->ino, is_spread);
-	lpi_dircache_add(job->ns->dircache, job->walk.generation, entry->dir,
-			 lpi_entry_name(entry), hit);
+	lpi_dircache_add(job->ns->dircache, job->walk.generation, entry->dir, lpi_entry_name(entry),
+			 hit);
 	go_into(&job->walk, &hit);
 }
 
@@ -231,6 +268,7 @@ static void dir_made(struct lpi_job *job)
 		return;
 	}
 	if (r >= 0) {
+		job->walk.has_made = true;
 		job->entry.ino = job->new_ino;
 		learned(job, (job->attrs[0].flags & LP_INODE_FLAG_SPREAD) != 0);
 	}
@@ -246,18 +284,18 @@ static void add_dir(struct lpi_job *job)
 		lpi_job_change(job, entry->shard_idx, LP_GUARD_NO_ENTRY, entry->dir);
 	guard->named.name = lpi_entry_name(entry);
 	struct lp_attrs *attrs = lpi_job_attrs(job);
-	*attrs = (struct lp_attrs){
-		.type = LP_INODE_TYPE_DIR,
-		.mode = 0755,
-		.uid = job->op->who.uid,
-		.gid = job->op->who.gid,
-		.nlink = is_spread ? 1 : 2,
-		.flags = LP_INODE_FLAG_MADE_BY_PUT | (is_spread ? LP_INODE_FLAG_SPREAD : 0),
-		.parent = entry->dir,
-		.atime_ns = job->now_ns,
-		.mtime_ns = job->now_ns,
-		.ctime_ns = job->now_ns,
-		.btime_ns = job->now_ns};
+	*attrs = (struct lp_attrs){.type = LP_INODE_TYPE_DIR,
+				   .mode = 0755,
+				   .uid = job->op->who.uid,
+				   .gid = job->op->who.gid,
+				   .nlink = is_spread ? 1 : 2,
+				   .flags = LP_INODE_FLAG_MADE_BY_PUT |
+					    (is_spread ? LP_INODE_FLAG_SPREAD : 0),
+				   .parent = entry->dir,
+				   .atime_ns = job->now_ns,
+				   .mtime_ns = job->now_ns,
+				   .ctime_ns = job->now_ns,
+				   .btime_ns = job->now_ns};
 	struct lp_change *change =
 		lpi_job_change(job, entry->shard_idx, LP_CHANGE_CREATE, job->new_ino);
 	change->inode.attrs = attrs;

@@ -12,14 +12,14 @@ static void test_check(void **state)
 		const char *path;
 		int result;
 	} cases[] = {
-		{"", 0},          {"a", 0},         {"a/b", 0},      {"a//b", -EINVAL},
-		{"/", -EINVAL},   {"/a", -EINVAL},  {"a/", -EINVAL}, {".", -EINVAL},
-		{"..", -EINVAL},  {"a/.", -EINVAL}, {"a/../b", -EINVAL}, {"...", 0},
-		{".a/..b", 0},    {"//", -EINVAL},
+		{"", 0},         {"a", 0},         {"a/b", 0},          {"a//b", -EINVAL},
+		{"/", -EINVAL},  {"/a", -EINVAL},  {"a/", -EINVAL},     {".", -EINVAL},
+		{"..", -EINVAL}, {"a/.", -EINVAL}, {"a/../b", -EINVAL}, {"...", 0},
+		{".a/..b", 0},   {"//", -EINVAL},
 	};
 	static char path[LP_NS_PATH_MAX + 1];
 	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++)
-		assert_int_equal(lp_ns_path_check(t_bytes(cases[i].path)), cases[i].result);
+		assert_int_equal(lp_ns_path_check(lpi_t_bytes(cases[i].path)), cases[i].result);
 	assert_int_equal(lp_ns_path_check((struct lp_bytes){"a\0b", 3}), -EINVAL);
 	memset(path, 'a', sizeof(path));
 	assert_int_equal(lp_ns_path_check((struct lp_bytes){path, 255}), 0);
@@ -39,41 +39,41 @@ static void test_check(void **state)
 
 static void walk_on(uint32_t shard_cnt)
 {
-	struct t t;
-	t_begin(&t, shard_cnt);
-	struct lp_ino a = t_spread(&t, LP_INO_ROOT, "a");
-	struct lp_ino b = t_dir(&t, a, "b");
-	struct lp_ino c = t_file(&t, b, "c");
-	lp_test_ok(t_make(&t, b, "s", LP_INODE_TYPE_SYMLINK));
+	struct lpi_t t;
+	lpi_t_begin(&t, shard_cnt);
+	struct lp_ino a = lpi_t_spread(&t, LP_INO_ROOT, "a");
+	struct lp_ino b = lpi_t_dir(&t, a, "b");
+	struct lp_ino c = lpi_t_file(&t, b, "c");
+	lp_test_ok(lpi_t_make(&t, b, "s", LP_INODE_TYPE_SYMLINK));
 	struct lp_ino s = t.op->make.found.ino;
 	for (uint32_t i = 0; i < 2 * shard_cnt; i++) { /* with cold caches, and warm ones */
-		assert_int_equal(tp_find(&t, "").nr, LP_INO_ROOT.nr);
-		assert_int_equal(tp_find(&t, "a").nr, a.nr);
-		assert_int_equal(tp_find(&t, "a/b").nr, b.nr);
-		assert_int_equal(tp_find(&t, "a/b/c").nr, c.nr);
+		assert_int_equal(lpi_tp_find(&t, "").nr, LP_INO_ROOT.nr);
+		assert_int_equal(lpi_tp_find(&t, "a").nr, a.nr);
+		assert_int_equal(lpi_tp_find(&t, "a/b").nr, b.nr);
+		assert_int_equal(lpi_tp_find(&t, "a/b/c").nr, c.nr);
 		assert_int_equal(t.op->walk.found.attrs.mode, 0640);
-		assert_int_equal(tp_find(&t, "a/b/s").nr, s.nr); /* not followed */
-		assert_int_equal(tp_walk(&t, "a/b/x"), -ENOENT);
-		assert_int_equal(tp_walk(&t, "a/x/c"), -ENOENT);
-		assert_int_equal(tp_walk(&t, "a/b/c/d"), -ENOTDIR); /* rule N6 */
-		assert_int_equal(tp_walk(&t, "a/b/s/d"), -ENOTDIR);
-		assert_int_equal(tp_walk(&t, "a//b"), -EINVAL);
+		assert_int_equal(lpi_tp_find(&t, "a/b/s").nr, s.nr); /* not followed */
+		assert_int_equal(lpi_tp_walk(&t, "a/b/x"), -ENOENT);
+		assert_int_equal(lpi_tp_walk(&t, "a/x/c"), -ENOENT);
+		assert_int_equal(lpi_tp_walk(&t, "a/b/c/d"), -ENOTDIR); /* rule N6 */
+		assert_int_equal(lpi_tp_walk(&t, "a/b/s/d"), -ENOTDIR);
+		assert_int_equal(lpi_tp_walk(&t, "a//b"), -EINVAL);
 	}
 	struct lp_ns_stats stats;
 	lp_ns_read_stats(t.rig->ns[0], &stats);
 	assert_true(stats.cache_hits > 0);
 	/* Open in one go. */
-	t_op(&t, LP_NS_WALK);
-	t.op->walk.path = t_bytes("a/b/c");
+	lpi_t_op(&t, LP_NS_WALK);
+	t.op->walk.path = lpi_t_bytes("a/b/c");
 	t.op->walk.open = true;
-	lp_test_ok(t_do(&t));
-	lp_test_ok(tp_delete(&t, "a/b/c"));
-	assert_int_equal(t_attrs(&t, c).nlink, 0);
-	lp_test_ok(t_close(&t, c));
-	t_idle(&t);
-	assert_int_equal(t_stat(&t, c), -ESTALE);
-	assert_int_equal(tp_walk(&t, "a/b/c"), -ENOENT);
-	tp_end(&t, 4);
+	lp_test_ok(lpi_t_do(&t));
+	lp_test_ok(lpi_tp_delete(&t, "a/b/c"));
+	assert_int_equal(lpi_t_attrs(&t, c).nlink, 0);
+	lp_test_ok(lpi_t_close(&t, c));
+	lpi_t_idle(&t);
+	assert_int_equal(lpi_t_stat(&t, c), -ESTALE);
+	assert_int_equal(lpi_tp_walk(&t, "a/b/c"), -ENOENT);
+	lpi_tp_end(&t, 4);
 }
 
 static void test_walk(void **state)
@@ -87,19 +87,19 @@ static void test_walk(void **state)
 static void test_shard_of_path(void **state)
 {
 	(void)state;
-	struct t t;
-	t_begin(&t, 3);
-	struct lp_ino a = t_spread(&t, LP_INO_ROOT, "a");
+	struct lpi_t t;
+	lpi_t_begin(&t, 3);
+	struct lp_ino a = lpi_t_spread(&t, LP_INO_ROOT, "a");
 	for (uint32_t i = 0; i < 3; i++)
-		(void)tp_walk(&t, "a/x");
+		(void)lpi_tp_walk(&t, "a/x");
 	for (uint32_t i = 0; i < 3; i++) {
 		struct lp_ns *ns = t.rig->ns[i];
-		assert_int_equal(lp_ns_shard_of_path(ns, t_bytes("a/x")),
-				 lpi_shard_of_entry(ns, a, true, t_bytes("x")));
-		assert_int_equal(lp_ns_shard_of_path(ns, t_bytes("a")), 0);
-		assert_int_equal(lp_ns_shard_of_path(ns, t_bytes("")), i);
+		assert_int_equal(lp_ns_shard_of_path(ns, lpi_t_bytes("a/x")),
+				 lpi_shard_of_entry(ns, a, true, lpi_t_bytes("x")));
+		assert_int_equal(lp_ns_shard_of_path(ns, lpi_t_bytes("a")), 0);
+		assert_int_equal(lp_ns_shard_of_path(ns, lpi_t_bytes("")), i);
 	}
-	tp_end(&t, 2);
+	lpi_tp_end(&t, 2);
 }
 
 /* --- The caches ------------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ static void test_shard_of_path(void **state)
 
 /* One operation, and walks of `path` from all shards that begin after so many turns of it. */
 struct race {
-	struct t t;
+	struct lpi_t t;
 	struct lpi_ns_hand change;
 	struct lpi_ns_hand walks[WALKS];
 };
@@ -116,7 +116,7 @@ struct race {
 static void begin_walk(struct race *race, uint32_t i, const char *path)
 {
 	race->walks[i] = (struct lpi_ns_hand){.op = {.opcode = LP_NS_WALK}};
-	race->walks[i].op.walk.path = t_bytes(path);
+	race->walks[i].op.walk.path = lpi_t_bytes(path);
 	lpi_ns_rig_submit(race->t.rig, i % race->t.rig->shard_cnt, &race->walks[i]);
 }
 
@@ -124,7 +124,7 @@ static void begin_walk(struct race *race, uint32_t i, const char *path)
  * then, none but the new one. */
 static void race_on(struct race *race, uint32_t turns, struct lp_ino before, struct lp_ino after)
 {
-	struct t *t = &race->t;
+	struct lpi_t *t = &race->t;
 	lpi_ns_rig_submit(t->rig, turns % t->rig->shard_cnt, &race->change);
 	for (uint32_t i = 0; i < turns && !race->change.is_done; i++)
 		(void)lpi_ns_rig_turn(t->rig);
@@ -134,7 +134,7 @@ static void race_on(struct race *race, uint32_t turns, struct lp_ino before, str
 	struct lpi_ns_hand late[LPI_NS_RIG_SHARDS_MAX];
 	for (uint32_t i = 0; i < t->rig->shard_cnt; i++) {
 		late[i] = (struct lpi_ns_hand){.op = {.opcode = LP_NS_WALK}};
-		late[i].op.walk.path = t_bytes("a/b/c");
+		late[i].op.walk.path = lpi_t_bytes("a/b/c");
 		lpi_ns_rig_submit(t->rig, i, &late[i]);
 	}
 	for (uint32_t i = 0; i < WALKS; i++) {
@@ -155,24 +155,25 @@ static void fill_rename(struct race *race, struct lp_ino dir, const char *name, 
 {
 	race->change = (struct lpi_ns_hand){.op = {.opcode = LP_NS_RENAME}};
 	race->change.op.rename.dir = dir;
-	race->change.op.rename.name = t_bytes(name);
+	race->change.op.rename.name = lpi_t_bytes(name);
 	race->change.op.rename.to_dir = dir;
-	race->change.op.rename.to_name = t_bytes(to);
+	race->change.op.rename.to_name = lpi_t_bytes(to);
 	race->change.op.rename.flags = flags;
 }
 
-/* Two directories change places, one is renamed away, and one is removed: with walks from all shards
- * beginning at each turn of it, and from all at once when it was answered. */
+/* Two directories change places, one is renamed away, and one is removed: with walks from all
+ * shards beginning at each turn of it, and from all at once when it was answered. */
 static void coherent_on(uint32_t shard_cnt, bool is_spread)
 {
 	struct race race;
-	struct t *t = &race.t;
-	t_begin(t, shard_cnt);
-	struct lp_ino a = is_spread ? t_spread(t, LP_INO_ROOT, "a") : t_dir(t, LP_INO_ROOT, "a");
-	struct lp_ino b = t_dir(t, a, "b");
-	struct lp_ino other = t_dir(t, a, "other");
-	struct lp_ino first = t_file(t, b, "c");
-	struct lp_ino second = t_file(t, other, "c");
+	struct lpi_t *t = &race.t;
+	lpi_t_begin(t, shard_cnt);
+	struct lp_ino a =
+		is_spread ? lpi_t_spread(t, LP_INO_ROOT, "a") : lpi_t_dir(t, LP_INO_ROOT, "a");
+	struct lp_ino b = lpi_t_dir(t, a, "b");
+	struct lp_ino other = lpi_t_dir(t, a, "other");
+	struct lp_ino first = lpi_t_file(t, b, "c");
+	struct lp_ino second = lpi_t_file(t, other, "c");
 	for (uint32_t turns = 0; turns < 30; turns++) {
 		fill_rename(&race, a, "b", "other", LP_NS_RENAME_EXCHANGE);
 		race_on(&race, turns, turns % 2 == 0 ? first : second,
@@ -187,25 +188,25 @@ static void coherent_on(uint32_t shard_cnt, bool is_spread)
 	}
 	for (uint32_t turns = 0; turns < 30; turns++) {
 		/* A new directory in the place of one that was removed. */
-		struct lp_ino b2 = t_dir(t, a, "b2");
+		struct lp_ino b2 = lpi_t_dir(t, a, "b2");
 		for (uint32_t i = 0; i < shard_cnt; i++)
-			assert_int_equal(tp_find(t, "a/b2").nr, b2.nr);
-		(void)tp_walk(t, "a/b2/c");
+			assert_int_equal(lpi_tp_find(t, "a/b2").nr, b2.nr);
+		(void)lpi_tp_walk(t, "a/b2/c");
 		race.change = (struct lpi_ns_hand){.op = {.opcode = LP_NS_REMOVE}};
 		race.change.op.remove.dir = a;
-		race.change.op.remove.name = t_bytes("b2");
+		race.change.op.remove.name = lpi_t_bytes("b2");
 		race.change.op.remove.is_dir = true;
 		race_on(&race, turns, first, first);
-		b2 = t_spread(t, a, "b2");
-		struct lp_ino c = t_file(t, b2, "c");
+		b2 = lpi_t_spread(t, a, "b2");
+		struct lp_ino c = lpi_t_file(t, b2, "c");
 		for (uint32_t i = 0; i < shard_cnt; i++)
-			assert_int_equal(tp_find(t, "a/b2/c").nr, c.nr);
-		lp_test_ok(tp_delete(t, "a/b2/c"));
-		lp_test_ok(t_remove(t, a, "b2", true));
+			assert_int_equal(lpi_tp_find(t, "a/b2/c").nr, c.nr);
+		lp_test_ok(lpi_tp_delete(t, "a/b2/c"));
+		lp_test_ok(lpi_t_remove(t, a, "b2", true));
 		for (uint32_t i = 0; i < shard_cnt; i++)
-			assert_int_equal(tp_walk(t, "a/b2/c"), -ENOENT);
+			assert_int_equal(lpi_tp_walk(t, "a/b2/c"), -ENOENT);
 	}
-	tp_end(t, 6);
+	lpi_tp_end(t, 6);
 }
 
 static void test_coherent(void **state)

@@ -49,8 +49,8 @@ static void name_ended(struct lpi_job *job)
 	job->put.next(job);
 }
 
-/* The opens of an upload: that which it was made with, and the one that pinned it meanwhile. Its owner
- * may have closed it, too. */
+/* The opens of an upload: that which it was made with, and the one that pinned it meanwhile. Its
+ * owner may have closed it, too. */
 static void run_close(struct lpi_call *call)
 {
 	const struct lpi_job *job = LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job;
@@ -87,9 +87,8 @@ static void add_guards(struct lpi_job *job)
 {
 	const struct lpi_entry *entry = &job->entry;
 	bool is_there = entry->ino.nr != 0;
-	struct lp_change *guard =
-		lpi_job_change(job, entry->shard_idx,
-			       is_there ? LP_GUARD_ENTRY : LP_GUARD_NO_ENTRY, entry->dir);
+	struct lp_change *guard = lpi_job_change(
+		job, entry->shard_idx, is_there ? LP_GUARD_ENTRY : LP_GUARD_NO_ENTRY, entry->dir);
 	guard->named.name = lpi_entry_name(entry);
 	guard->named.target = entry->ino;
 	if (is_there)
@@ -122,8 +121,8 @@ static void add_data(struct lpi_job *job)
 	const struct lp_ns_op *op = job->op;
 	if (op->opcode != LP_NS_PUT || op->put.length == 0)
 		return;
-	struct lp_change *write = lpi_job_change(job, lp_ino_shard(job->new_ino),
-						 LP_CHANGE_WRITE, job->new_ino);
+	struct lp_change *write =
+		lpi_job_change(job, lp_ino_shard(job->new_ino), LP_CHANGE_WRITE, job->new_ino);
 	write->data.length = op->put.length;
 	write->data.payload = op->put.payload;
 	write->data.path = op->put.write_path;
@@ -134,9 +133,8 @@ static void add_inode(struct lpi_job *job)
 	uint32_t shard_idx = lp_ino_shard(job->new_ino);
 	const uint32_t mask = LP_ATTR_MODE | LP_ATTR_UID | LP_ATTR_GID | LP_ATTR_NLINK |
 			      LP_ATTR_MTIME | LP_ATTR_CTIME | LP_ATTR_PARENT;
-	struct lp_change *change =
-		lpi_job_change(job, shard_idx, is_upload(job) ? LP_CHANGE_SET : LP_CHANGE_CREATE,
-			       job->new_ino);
+	struct lp_change *change = lpi_job_change(
+		job, shard_idx, is_upload(job) ? LP_CHANGE_SET : LP_CHANGE_CREATE, job->new_ino);
 	change->inode.attrs = &job->put.attrs;
 	change->inode.name = lpi_entry_name(&job->entry);
 	change->inode.mask = mask;
@@ -149,8 +147,8 @@ static void add_inode(struct lpi_job *job)
 
 static void add_xattr(struct lpi_job *job, struct lp_bytes name, struct lp_bytes value)
 {
-	struct lp_change *change = lpi_job_change(job, lp_ino_shard(job->new_ino),
-						  LP_CHANGE_XATTR_SET, job->new_ino);
+	struct lp_change *change =
+		lpi_job_change(job, lp_ino_shard(job->new_ino), LP_CHANGE_XATTR_SET, job->new_ino);
 	change->named.name = name;
 	change->named.value = value;
 }
@@ -199,12 +197,7 @@ static int check_condition(const struct lpi_job *job)
 	return job->put.condition != LP_NS_IF_ANY && !is_there ? -ENOENT : 0;
 }
 
-enum {
-	ASK_OLD,
-	ASK_ACL,
-	ASK_UPLOAD,
-	ASK_CHECK
-};
+enum { ASK_OLD, ASK_ACL, ASK_UPLOAD, ASK_CHECK };
 
 static int take_old(struct lpi_job *job)
 {
@@ -351,8 +344,8 @@ static void put_walked(struct lpi_job *job)
 void lpi_put_name(struct lpi_job *job, lpi_step_fn *next)
 {
 	/* Where nothing may be missing nothing is made. */
-	bool makes_dirs = job->put.condition == LP_NS_IF_ANY ||
-			  job->put.condition == LP_NS_IF_ABSENT;
+	bool makes_dirs =
+		job->put.condition == LP_NS_IF_ANY || job->put.condition == LP_NS_IF_ABSENT;
 	job->put.next = next;
 	lpi_walk(job, job->put.path, makes_dirs, put_walked);
 }
@@ -484,8 +477,7 @@ static int take_request(struct lpi_job *job)
 
 static void tell_put(struct lpi_job *job)
 {
-	job->op->put.found =
-		(struct lp_ns_found){.ino = job->new_ino, .attrs = job->put.attrs};
+	job->op->put.found = (struct lp_ns_found){.ino = job->new_ino, .attrs = job->put.attrs};
 	lpi_path_end(job, 0);
 }
 
@@ -555,7 +547,8 @@ static void upload_begun(struct lpi_job *job)
 	tell_put(job);
 }
 
-/* No directory is made yet, for nobody may ever commit. Below one that is missing any shard does. */
+/* No directory is made yet, for nobody may ever commit. Below one that is missing any shard does.
+ */
 static void upload_walked(struct lpi_job *job)
 {
 	int r = job->walk.result;

@@ -16,7 +16,7 @@
 
 #define COOKIE_SHIFT LP_INO_SHARD_SHIFT
 
-static_assert(LP_INSERTION_MAX == UINT64_C(1) << COOKIE_SHIFT, "an insertion fits below the shard");
+static_assert((LP_INSERTION_MAX - 1) >> COOKIE_SHIFT == 0, "an insertion fits below the shard");
 
 static void list_page(struct lpi_job *job);
 
@@ -26,6 +26,9 @@ static uint32_t half(const struct lpi_job *job)
 }
 
 /* --- Attributes ------------------------------------------------------------------------------- */
+
+/* Some inodes at a time; then the directories among them, whose fragments belong to it, each by
+ * itself. What has lost its name meanwhile, and with it the inode, is told without attributes. */
 
 static void attrs_next(struct lpi_job *job);
 
@@ -38,11 +41,12 @@ static void finish(struct lpi_job *job, int result)
 	lpi_job_end(job, result);
 }
 
-static void attrs_known(struct lpi_job *job)
+static void next_dir(struct lpi_job *job);
+
+static void dir_known(struct lpi_job *job)
 {
 	struct lpi_readdir *rd = &job->readdir;
 	int r = job->dir_stat.result;
-	/* It has lost this name meanwhile: then it has no attributes. */
 	if (r < 0 && r != -ENOENT) {
 		finish(job, r);
 		return;
@@ -50,7 +54,37 @@ static void attrs_known(struct lpi_job *job)
 	if (r >= 0)
 		lpi_items_set_attrs(&rd->items, rd->item_idx, &job->dir_stat.attrs);
 	rd->item_idx++;
+	next_dir(job);
+}
+
+static void next_dir(struct lpi_job *job)
+{
+	struct lpi_readdir *rd = &job->readdir;
+	struct lp_ns_item item;
+	for (; rd->item_idx < rd->asked_end; rd->item_idx++) {
+		lpi_items_get(&rd->items, rd->item_idx, &item);
+		if (item.type == LP_INODE_TYPE_DIR) {
+			lpi_stat(job, item.ino, false, dir_known);
+			return;
+		}
+	}
 	attrs_next(job);
+}
+
+static void inodes_known(struct lpi_job *job)
+{
+	struct lpi_readdir *rd = &job->readdir;
+	for (uint32_t i = 0; rd->item_idx + i < rd->asked_end; i++) {
+		const struct lpi_job_ask *ask = &job->asks[i];
+		int r = ask->call.result;
+		if (r < 0 && r != -ENOENT) {
+			finish(job, r);
+			return;
+		}
+		if (r >= 0 && ask->op.stat.attrs.type != LP_INODE_TYPE_DIR)
+			lpi_items_set_attrs(&rd->items, rd->item_idx + i, &ask->op.stat.attrs);
+	}
+	next_dir(job);
 }
 
 static void attrs_next(struct lpi_job *job)
@@ -61,8 +95,15 @@ static void attrs_next(struct lpi_job *job)
 		finish(job, 0);
 		return;
 	}
-	lpi_items_get(&rd->items, rd->item_idx, &item);
-	lpi_stat(job, item.ino, false, attrs_known);
+	rd->asked_end = LP_MIN(rd->item_idx + LPI_JOB_ASKS, rd->items.cnt);
+	for (uint32_t i = 0; rd->item_idx + i < rd->asked_end; i++) {
+		lpi_items_get(&rd->items, rd->item_idx + i, &item);
+		struct lp_store_op *op = lpi_job_op(job, i);
+		op->opcode = LP_STORE_STAT;
+		op->stat.ino = item.ino;
+		lpi_job_ask(job, lp_ino_shard(item.ino), i, false);
+	}
+	lpi_job_wait(job, inodes_known);
 }
 
 /* --- Items ------------------------------------------------------------------------------------ */
@@ -110,11 +151,11 @@ static void page_known(struct lpi_job *job)
 		return;
 	}
 	while (lp_store_list_next(op, &pos, &listed)) {
-		const struct lp_ns_item item = {
-			.name = listed.name,
-			.ino = listed.ino,
-			.cookie = (uint64_t)rd->shard_idx << COOKIE_SHIFT | listed.insertion,
-			.type = listed.type};
+		const struct lp_ns_item item = {.name = listed.name,
+						.ino = listed.ino,
+						.cookie = (uint64_t)rd->shard_idx << COOKIE_SHIFT |
+							  listed.insertion,
+						.type = listed.type};
 		keep(rd, &item, job->op->readdir.with_attrs);
 		memcpy(rd->after, listed.name.data, listed.name.len);
 		rd->after_len = listed.name.len;

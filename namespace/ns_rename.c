@@ -2,17 +2,16 @@
 /* Rename, with its flags.
  *
  *   (token)   if a directory goes into another one: such renames are one after the other
- *   names     both are locked, and looked up
+ *   names     both are locked, and looked up; and the fragments of a directory that is replaced
  *   (walk)    up from the directory where a directory goes: it must not be met (rule N3)
- *   inodes    what moves, and what is replaced or exchanged; of a directory that is replaced
- *             the fragments
+ *   inodes    what moves, and what is replaced or exchanged
  *   (freeze)  the caches of paths, if a directory moves or goes
  *   commit    both entries, both inodes, the link counts of the directories
  *
- * Whether the token, or the wide set, is needed is known only when the names have been looked up.
- * Then all is given back and begun again with it, for it comes first in the order of locks. What is
- * moved is locked, too: it has a parent and a name as a hint, which are changed on its shard perhaps
- * after somebody has found it under its new name and removed it there. */
+ * Whether the token is needed, or fragments, is known only when the names have been looked up. Then
+ * all is given back and begun again with it, for it comes first in the order of locks. What is
+ * moved is locked, too: it has a parent and a name as a hint, which are changed on its shard
+ * perhaps after somebody has found it under its new name and removed it there. */
 #include <errno.h>
 
 #include "namespace/names.h"
@@ -29,7 +28,7 @@ static bool is_dir(const struct lpi_entry *entry)
 
 static bool has_flag(const struct lpi_job *job, uint32_t flag)
 {
-	return (job->op->rename.flags & flag) != 0;
+	return (job->rename_flags & flag) != 0;
 }
 
 static bool is_exchange(const struct lpi_job *job)
@@ -56,11 +55,12 @@ static void rename_over(struct lpi_job *job)
 {
 	struct lp_ns_op *op = job->op;
 	int r = job->pact.result;
-	if (r >= 0) {
+	if (r >= 0 && op->opcode == LP_NS_RENAME) {
 		op->rename.moved = job->entry.ino;
 		op->rename.replaced = job->to.ino;
 	}
-	lpi_job_end(job, r);
+	job->is_frozen = false;
+	lpi_job_stop(job, r);
 }
 
 static void rename_done(struct lpi_job *job)
@@ -102,6 +102,9 @@ static void rename_commit(struct lpi_job *job)
 {
 	const struct lpi_entry *from = &job->entry;
 	const struct lpi_entry *to = &job->to;
+	if (job->rename_if == LP_NS_IF_VERSION)
+		lpi_job_change(job, lp_ino_shard(to->ino), LP_GUARD_INODE, to->ino)
+			->guard.version_nr = job->rename_version_nr;
 	lpi_entry_set_change(job, to, from->ino, from->type);
 	if (is_exchange(job))
 		lpi_entry_set_change(job, from, to->ino, to->type);
@@ -148,7 +151,7 @@ static void count_known(struct lpi_job *job)
 	if (r >= 0 && ask->op.stat.attrs.nlink >= LP_NS_LINK_MAX)
 		r = -EMLINK;
 	if (r < 0)
-		lpi_job_end(job, r);
+		lpi_job_stop(job, r);
 	else
 		rename_need_dir(job);
 }
@@ -180,10 +183,13 @@ static void gone_known(struct lpi_job *job)
 	if (r == -ENOENT)
 		r = lpi_corrupt_name(job->to.ino);
 	job->gone_attrs = job->dir_stat.attrs;
+	if (r >= 0 && job->rename_if == LP_NS_IF_VERSION &&
+	    job->gone_attrs.version_nr != job->rename_version_nr)
+		r = -ECANCELED;
 	if (r >= 0 && is_dir(&job->to) && job->dir_stat.entries_cnt > 0)
 		r = -ENOTEMPTY;
 	if (r < 0)
-		lpi_job_end(job, r);
+		lpi_job_stop(job, r);
 	else
 		check_count(job);
 }
@@ -196,25 +202,18 @@ static void rename_locked(struct lpi_job *job)
 		check_count(job);
 }
 
-static void take_wide(struct lpi_job *job)
-{
-	lpi_job_take_wide(job, rename_placed);
-}
-
 static void lock_inodes_now(struct lpi_job *job)
 {
 	lpi_job_lock_inode(job, job->entry.ino);
 	if (job->to.ino.nr != 0)
 		lpi_job_lock_inode(job, job->to.ino);
-	if (replaces(job) && is_dir(&job->to))
-		lpi_dir_lock(job, job->to.ino);
 	lpi_job_lock(job, rename_locked);
 }
 
 static void lock_inodes(struct lpi_job *job)
 {
 	if (replaces(job) && is_dir(&job->to))
-		lpi_dir_peek(job, job->to.ino, take_wide, lock_inodes_now);
+		lpi_dir_need(job, job->to.ino, rename_placed, lock_inodes_now);
 	else
 		lock_inodes_now(job);
 }
@@ -244,7 +243,7 @@ static void walk_known(struct lpi_job *job)
 	if (r >= 0 && ++job->walk.depth > WALK_MAX)
 		r = -ELOOP;
 	if (r < 0) {
-		lpi_job_end(job, r);
+		lpi_job_stop(job, r);
 		return;
 	}
 	if (parent.nr == job->walk.dir.nr) {
@@ -258,7 +257,7 @@ static void walk_known(struct lpi_job *job)
 static void walk_up(struct lpi_job *job)
 {
 	if (job->walk.dir.nr == job->new_ino.nr) {
-		lpi_job_end(job, -EINVAL);
+		lpi_job_stop(job, -EINVAL);
 		return;
 	}
 	struct lp_store_op *op = lpi_job_op(job, 0);
@@ -309,11 +308,13 @@ static int check_found(const struct lpi_job *job)
 		return -ENOENT;
 	if (has_flag(job, LP_NS_RENAME_NOREPLACE) && to->ino.nr != 0)
 		return -EEXIST;
+	if (job->rename_if != LP_NS_IF_ANY && to->ino.nr == 0)
+		return -ENOENT;
 	if (is_exchange(job))
 		return to->ino.nr == 0 ? -ENOENT : 0;
 	if (to->ino.nr == 0 || to->ino.nr == from->ino.nr)
 		return 0;
-	/* Its own directory, which has the entry: all of it cannot be locked beside that. */
+	/* Its own directory, which has the entry: all of it is never locked beside that. */
 	if (is_dir(to) && to->ino.nr == from->dir.nr)
 		return -ENOTEMPTY;
 	if (is_dir(from) && !is_dir(to))
@@ -329,14 +330,14 @@ static void rename_looked(struct lpi_job *job)
 	if (r >= 0)
 		r = check_found(job);
 	if (r < 0) {
-		lpi_job_end(job, r);
+		lpi_job_stop(job, r);
 		return;
 	}
 	if (job->entry.ino.nr == job->to.ino.nr) {
 		/* Two names of one thing: nothing happens. */
-		job->op->rename.moved = job->entry.ino;
-		job->op->rename.replaced.nr = 0;
-		lpi_job_end(job, 0);
+		if (job->op->opcode == LP_NS_RENAME)
+			job->op->rename.moved = job->entry.ino;
+		lpi_job_stop(job, 0);
 		return;
 	}
 	rename_walk(job);
@@ -355,7 +356,15 @@ static void rename_placed(struct lpi_job *job)
 		lpi_job_lock_token(job);
 	lpi_job_lock_name(job, &job->entry);
 	lpi_job_lock_name(job, &job->to);
+	lpi_dir_lock(job);
 	lpi_job_lock(job, rename_names_locked);
+}
+
+void lpi_rename(struct lpi_job *job)
+{
+	job->gone_dir.nr = 0;
+	job->needs_token = false;
+	rename_placed(job);
 }
 
 void lpi_begin_rename(struct lpi_job *job)
@@ -364,6 +373,7 @@ void lpi_begin_rename(struct lpi_job *job)
 	uint32_t both = LP_NS_RENAME_NOREPLACE | LP_NS_RENAME_EXCHANGE;
 	op->rename.moved.nr = 0;
 	op->rename.replaced.nr = 0;
+	job->rename_flags = op->rename.flags;
 	int r = lpi_entry_set(&job->entry, op->rename.dir, op->rename.name);
 	if (r >= 0)
 		r = lpi_entry_set(&job->to, op->rename.to_dir, op->rename.to_name);

@@ -15,7 +15,7 @@ struct open_inode {
 	struct lp_ino ino;
 	uint32_t count;
 	bool is_orphan;
-	bool is_unnamed; /* an orphan that never had a name */
+	bool is_unnamed;          /* an orphan that never had a name */
 	struct lp_list_node node; /* in dead: an orphan, and not open */
 };
 
@@ -147,6 +147,7 @@ static void forget(struct lpi_opens *opens, struct lp_ino ino)
 {
 	struct open_inode **link = find(opens, ino);
 	struct open_inode *open = *link;
+	LP_ASSERT(open != NULL);
 	*link = open->next_in_bucket;
 	lp_pool_put(opens->pool, open);
 	opens->inodes--;

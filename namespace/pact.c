@@ -68,13 +68,12 @@ static void add_unnamed(struct lpi_part *part, struct lp_ns *ns)
 		return;
 	}
 	int64_t now_ns = lp_clock_wall_ns(lp_reactor_clock(ns->options.reactor));
-	part->orphan_attrs = (struct lp_attrs){
-		.nlink = 0, .ctime_ns = now_ns, .type = LP_INODE_TYPE_FILE};
-	part->changes[part->change_cnt++] =
-		(struct lp_change){.type = LP_CHANGE_SET,
-				   .ino = ino,
-				   .inode = {.attrs = &part->orphan_attrs,
-					     .mask = LP_ATTR_NLINK | LP_ATTR_CTIME}};
+	part->orphan_attrs =
+		(struct lp_attrs){.nlink = 0, .ctime_ns = now_ns, .type = LP_INODE_TYPE_FILE};
+	part->changes[part->change_cnt++] = (struct lp_change){
+		.type = LP_CHANGE_SET,
+		.ino = ino,
+		.inode = {.attrs = &part->orphan_attrs, .mask = LP_ATTR_NLINK | LP_ATTR_CTIME}};
 	struct lp_bytes value = {part->orphan_value, sizeof(part->orphan_value)};
 	lpi_unfinished_fill(ino, LP_UNFINISHED_KIND_ORPHAN, now_ns, part->orphan_key,
 			    part->orphan_value);
@@ -250,8 +249,8 @@ static uint32_t list_finish(const struct lp_ns *ns, const struct lpi_pact_record
 	if (record->sealed.nr != 0 && lp_ino_shard(record->sealed) != ns->options.shard_idx)
 		changes[cnt++] = (struct lp_change){
 			.type = LP_CHANGE_DIR, .ino = record->sealed, .dir = {.drop = true}};
-	changes[cnt++] = (struct lp_change){
-		.type = LP_CHANGE_RECORD, .named = {.name = {key, LPI_PACT_KEY_BYTES}}};
+	changes[cnt++] = (struct lp_change){.type = LP_CHANGE_RECORD,
+					    .named = {.name = {key, LPI_PACT_KEY_BYTES}}};
 	return cnt;
 }
 
@@ -483,12 +482,12 @@ void lpi_pact_redo(struct lp_ns *ns, uint64_t txid, bool is_decided, struct lpi_
 			redo->changes[cnt++] = (struct lp_change){.type = LP_CHANGE_DIR,
 								  .ino = record->sealed,
 								  .dir = {.unseal = true}};
-		redo->changes[cnt++] = (struct lp_change){
-			.type = LP_CHANGE_RECORD,
-			.named = {.name = {redo->key, sizeof(redo->key)}}};
+		redo->changes[cnt++] =
+			(struct lp_change){.type = LP_CHANGE_RECORD,
+					   .named = {.name = {redo->key, sizeof(redo->key)}}};
 	}
-	redo->op = (struct lp_store_op){
-		.opcode = LP_STORE_TXN, .txn = {.changes = redo->changes, .change_cnt = cnt}};
+	redo->op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					.txn = {.changes = redo->changes, .change_cnt = cnt}};
 	redo->call.store_op = &redo->op;
 	redo->call.run = run_redo;
 	lpi_call_start(ns, ns->options.shard_idx, &redo->call);
