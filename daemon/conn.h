@@ -38,7 +38,8 @@ struct lp_peer {
  * this thread by lp_door_answer_admin(). */
 struct lp_admin {
 	uint16_t opcode; /* LP_WIRE_OP_STATUS and those behind it */
-	struct lp_bytes text;
+	struct lp_bytes text; /* explain: the path, which may be empty */
+	struct lp_ino ino;    /* explain: what it leads to */
 	void *request; /* the door's */
 };
 

@@ -1,2 +1,4 @@
 MODULES += daemon
-daemon_USES := namespace wire store base
+# client: for client_door_test.c only.
+daemon_USES := namespace client wire store base
+daemon_PROGS := lapisd

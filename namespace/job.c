@@ -441,22 +441,22 @@ void lpi_job_seal(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir)
 	part->sealed = dir;
 }
 
-static struct lp_change *mark_change(struct lpi_job *job, struct lp_ino ino)
+static struct lp_change *mark_change(struct lpi_job *job, struct lp_ino ino,
+				     enum lp_unfinished_kind kind)
 {
 	struct lpi_part *part = part_on(job, lp_ino_shard(ino));
-	lpi_unfinished_fill(ino, LP_UNFINISHED_KIND_ORPHAN, job->now_ns, part->orphan_key,
-			    part->orphan_value);
+	lpi_unfinished_fill(ino, kind, job->now_ns, part->mark_key, part->mark_value);
 	struct lp_change *mark =
 		lpi_job_change(job, part->shard_idx, LP_CHANGE_RECORD, (struct lp_ino){0});
-	mark->named.name = (struct lp_bytes){part->orphan_key, sizeof(part->orphan_key)};
+	mark->named.name = (struct lp_bytes){part->mark_key, sizeof(part->mark_key)};
 	return mark;
 }
 
-void lpi_job_mark_orphan(struct lpi_job *job, struct lp_ino ino)
+void lpi_job_mark(struct lpi_job *job, struct lp_ino ino, enum lp_unfinished_kind kind)
 {
 	const struct lpi_part *part = part_on(job, lp_ino_shard(ino));
-	mark_change(job, ino)->named.value =
-		(struct lp_bytes){part->orphan_value, sizeof(part->orphan_value)};
+	mark_change(job, ino, kind)->named.value =
+		(struct lp_bytes){part->mark_value, sizeof(part->mark_value)};
 }
 
 void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino)
@@ -465,7 +465,8 @@ void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino)
 	LP_ASSERT(part->adopted.nr == 0);
 	LP_ASSERT(find_lock(job, LPI_CLASS_INODE, ino, 0) != NULL);
 	part->adopted = ino;
-	(void)mark_change(job, ino); /* absent: it goes */
+	/* Absent: it goes. */
+	(void)mark_change(job, ino, LP_UNFINISHED_KIND_ORPHAN);
 }
 
 void lpi_job_unname(struct lpi_job *job, struct lp_ino ino)
@@ -558,7 +559,7 @@ void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next)
 		lock->is_in_pact = true;
 	}
 	pact->ns = job->ns;
-	pact->ack = job->op->ack;
+	pact->ack = job->is_durable ? LP_ACK_DURABLE : job->op->ack;
 	pact->decided = pact_decided;
 	pact->over = pact_over;
 	lpi_pact_start(pact);
@@ -578,6 +579,17 @@ static void unlocked(struct lpi_job *job)
 {
 	if (!job->has_pact)
 		finish_job(job);
+}
+
+void lpi_job_stop(struct lpi_job *job, int result)
+{
+	lpi_step_fn *stopped = job->stopped;
+	job->result = result;
+	job->stopped = NULL;
+	if (stopped != NULL)
+		stopped(job);
+	else
+		lpi_job_end(job, result);
 }
 
 void lpi_job_end(struct lpi_job *job, int result)

@@ -25,6 +25,8 @@
 #define LPI_JOB_PARTS 6u
 
 struct lpi_job;
+struct lpi_list;
+struct lpi_copy_page;
 typedef void lpi_step_fn(struct lpi_job *job);
 
 /* The classes of locks, in the order in which they are asked for (namespace NS2). */
@@ -88,16 +90,76 @@ struct lpi_dir_stat {
 	int result;
 };
 
-/* Where on a path a walk is. */
+/* Where on a path a walk is (ns_paths.c), or how far up (ns_rename.c). */
 struct lpi_walk {
 	struct lp_bytes path;
 	uint32_t pos; /* of the next name */
 	uint32_t depth;
+	uint32_t restarts;
 	bool makes_dirs; /* that are missing, as a put does */
+	bool has_made;   /* one; they go again if the operation fails */
 	struct lp_ino dir;
 	bool is_spread;
+	uint64_t generation; /* of the cache, when the next name was asked for */
 	lpi_step_fn *next;
 	int result;
+};
+
+/* The caches of paths are being told (ns_paths.c). */
+struct lpi_telling {
+	uint32_t shard_idx; /* the next to be told */
+	bool is_thaw;
+	lpi_step_fn *next;
+};
+
+#define LPI_ACL_BYTES_MAX 2048u
+
+/* A copy at work (ns_copy.c). */
+struct lpi_copying {
+	struct lp_attrs attrs; /* of the source */
+	uint64_t offset;
+	uint32_t tries;
+	bool is_omap;               /* these are being copied, else xattrs */
+	struct lpi_copy_page *page; /* out of a pool */
+};
+
+/* What is to be removed (ns_links.c). */
+struct lpi_removal {
+	bool takes_file;
+	bool takes_dir;
+	struct lp_ino only; /* this inode; nr 0: any */
+	bool only_made_by_put;
+	enum lp_ns_if condition;
+	uint64_t version_nr;
+};
+
+/* Up the path of something that went (ns_delete.c). */
+struct lpi_pruning {
+	struct lp_bytes path;
+	lpi_step_fn *next;
+};
+
+/* An object that is to get a name by path (ns_put.c). */
+struct lpi_put {
+	struct lp_bytes path;
+	enum lp_ns_if condition;
+	uint64_t version_nr;
+	struct lp_ino upload; /* the inode that gets it; nr 0: a new one */
+	struct lp_ino acl_of; /* whose ACL it gets, nr 0: none */
+	bool has_acl;
+	uint32_t acl_len;
+	uint32_t xattr_idx; /* the next to be set before it has a name */
+	uint16_t mode;
+	int64_t mtime_ns;
+	const struct lp_ns_named_value *xattrs;
+	uint32_t xattr_cnt;
+	uint32_t opens;        /* of the upload, to be given back when it has a name */
+	struct lp_ino source;  /* of a copy, which is open; nr 0: none */
+	struct lp_attrs old;   /* of what is there already */
+	struct lp_attrs attrs; /* of the upload; then as it is in the end */
+	uint32_t shard_idx;    /* where an upload is made */
+	lpi_step_fn *next;
+	uint8_t acl[LPI_ACL_BYTES_MAX];
 };
 
 /* A readdir at work. */
@@ -141,11 +203,24 @@ struct lpi_job {
 	struct lp_ino new_ino;
 	struct lpi_dir_stat dir_stat;
 	struct lpi_walk walk;
-	uint32_t tries; /* how often it began again */
+	struct lpi_telling telling;
+	struct lpi_put put;
+	struct lpi_list *list; /* out of a pool, while it lists */
+	struct lpi_removal removal;
+	struct lpi_pruning pruning;
+	int path_result; /* of an operation on a path that is ending */
+	struct lpi_copying copying;
+	lpi_step_fn *stopped;    /* see lpi_job_stop() */
+	uint32_t rename_flags;   /* LP_NS_RENAME_* */
+	enum lp_ns_if rename_if; /* on what is replaced: exists, this version, or any */
+	uint64_t rename_version_nr;
+	bool is_durable; /* its changes are, whatever the operation asks for */
+	uint32_t tries;  /* how often it began again */
 	lpi_step_fn *again;
 	int result;
 	const struct lpi_entry *needs_dir; /* whose directory is asked for */
 	lpi_step_fn *dir_is_there;
+	lpi_step_fn *dir_is_gone; /* instead of the end */
 	bool needs_token;
 	bool is_frozen;         /* the caches of paths are */
 	struct lp_ino gone_dir; /* that goes, and whose fragments are locked; nr 0: none */
@@ -204,8 +279,8 @@ struct lp_attrs *lpi_job_attrs(struct lpi_job *job);
 void lpi_job_coordinate(struct lpi_job *job, uint32_t shard_idx);
 /* A fragment on a shard that must be empty, and is gone afterwards. */
 void lpi_job_seal(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
-/* Puts the mark of an orphan: with the change that makes it. */
-void lpi_job_mark_orphan(struct lpi_job *job, struct lp_ino ino);
+/* Puts the mark of an orphan or upload: with the change that makes it. */
+void lpi_job_mark(struct lpi_job *job, struct lp_ino ino, enum lp_unfinished_kind kind);
 /* An orphan that is locked and open gets a name; the change takes its `U` record away. */
 void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino);
 /* The inode loses its last name: it is removed, or becomes an orphan if it is open. It is locked.
@@ -224,7 +299,10 @@ void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
  * more. */
 void lpi_job_end(struct lpi_job *job, int result);
 
-/* The same from a first step, which is inside a submit. */
+/* Ends the job; or, if it is inside another operation, what it did there: goes on with
+ * job->stopped, once, which finds the result in job->result. Locks and change are as they are. */
+void lpi_job_stop(struct lpi_job *job, int result);
+/* The same as lpi_job_end() from a first step, which is inside a submit. */
 void lpi_job_fail(struct lpi_job *job, int result);
 
 /* A job begins: its fields are cleared. */

@@ -29,7 +29,7 @@ void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_f
 /* Goes on with next if the fragments of the directory, which is to go, are locked. Else the job
  * gives everything back, and begins again; lpi_dir_lock() then locks them with the names, in one
  * order: who waited for a whole fragment with names in his hands would wait in circles. A directory
- * that is not empty ends the job at once: -ENOTEMPTY. */
+ * that is not empty stops the job at once: -ENOTEMPTY. */
 void lpi_dir_need(struct lpi_job *job, struct lp_ino dir, lpi_step_fn *begin, lpi_step_fn *next);
 void lpi_dir_lock(struct lpi_job *job);
 int lpi_corrupt_name(struct lp_ino ino) LP_MUST_CHECK;
@@ -45,6 +45,14 @@ struct lp_change *lpi_ino_set_change(struct lpi_job *job, struct lp_ino ino, uin
 void lpi_ino_lose_name(struct lpi_job *job, struct lp_ino ino, const struct lp_attrs *attrs);
 /* A directory goes; its fragments are locked. */
 void lpi_dir_lose(struct lpi_job *job, struct lp_ino ino);
+
+/* Removes what job->entry, whose shard is known, leads to, if it is as job->removal says; stops the
+ * job (lpi_job_stop()). -ENOENT, -EISDIR, -ENOTDIR, -ENOTEMPTY; -ESTALE: not that one;
+ * -EPERM: not made by a put; -ECANCELED. */
+void lpi_remove(struct lpi_job *job);
+/* Renames job->entry to job->to, whose shards are known, as job->rename_flags and job->rename_if
+ * say; stops the job. */
+void lpi_rename(struct lpi_job *job);
 
 /* Attributes of an inode; of a directory over all fragments. In job->dir_stat are then: result,
  * -ENOENT if it is gone; attrs; entries_cnt. With is_locked inode and fragments are the job's. */

@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "namespace/ns_copy.h"
 #include "namespace/ns_impl.h"
+#include "namespace/ns_list.h"
 
 static lpi_begin_fn *const begin[LP_NS_OPCODE_CNT] = {
 	[LP_NS_STAT] = lpi_begin_stat,       [LP_NS_SET] = lpi_begin_set,
@@ -88,9 +90,8 @@ static bool is_own_change(const struct lp_ns *ns, const struct lp_change *change
 		return lp_ino_shard(change->clone.src) == lp_ino_shard(change->ino) &&
 		       lpi_ino_is_sane(ns, change->clone.src);
 	case LP_CHANGE_SET:
-		return (change->inode.mask &
-			~(LP_ATTR_MODE | LP_ATTR_UID | LP_ATTR_GID | LP_ATTR_ATIME |
-			  LP_ATTR_MTIME | LP_ATTR_CTIME)) == 0;
+		return (change->inode.mask & ~(LP_ATTR_MODE | LP_ATTR_UID | LP_ATTR_GID |
+					       LP_ATTR_ATIME | LP_ATTR_MTIME | LP_ATTR_CTIME)) == 0;
 	default:
 		return false;
 	}
@@ -229,8 +230,7 @@ void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op)
 	LP_ASSERT(lp_reactor_is_mine(ns->options.reactor));
 	op->home = ns;
 	op->work = NULL;
-	if (ns->state == LPI_NS_SERVING && lpi_ns_op_list_is_empty(&ns->queue) &&
-	    begin_one(ns, op))
+	if (ns->state == LPI_NS_SERVING && lpi_ns_op_list_is_empty(&ns->queue) && begin_one(ns, op))
 		return;
 	lpi_ns_op_list_push_back(&ns->queue, op);
 	/* Else whoever gives back what it waits for does this. */
@@ -319,6 +319,10 @@ static int new_pools(struct lp_ns *ns)
 		r = lp_pool_new(&jobs, &ns->jobs);
 	if (r >= 0)
 		r = lp_pool_new(&rooms, &ns->rooms);
+	if (r >= 0)
+		r = lpi_lists_new(ns->options.shard_cnt, &ns->lists);
+	if (r >= 0)
+		r = lpi_copies_new(&ns->copy_pages);
 	return r < 0 ? r : lp_pool_new(&transfers, &ns->transfers);
 }
 
@@ -329,7 +333,11 @@ static int new_tables(struct lp_ns *ns)
 	ns->dir_kinds = calloc(LPI_DIR_KINDS, sizeof(*ns->dir_kinds));
 	if (ns->dir_kinds == NULL)
 		return -ENOMEM;
-	int r = lpi_locks_new(LP_MIN(locks_max, LPI_LOCKS_MAX), &ns->locks);
+	uint64_t cache_bytes = ns->options.cache_bytes;
+	int r = lpi_dircache_new(cache_bytes == 0 ? LPI_DIRCACHE_BYTES : cache_bytes,
+				 &ns->dircache);
+	if (r >= 0)
+		r = lpi_locks_new(LP_MIN(locks_max, LPI_LOCKS_MAX), &ns->locks);
 	if (r >= 0)
 		r = lpi_opens_new(lpi_orphans_collect, ns, &ns->opens);
 	if (r >= 0)
@@ -354,6 +362,8 @@ int lp_ns_open(const struct lp_ns_options *options, struct lp_ns **ret_ns)
 	lpi_call_list_init(&ns->short_of_buffers);
 	lpi_call_list_init(&ns->arrived);
 	lpi_job_list_init(&ns->wide_waiting);
+	lpi_job_list_init(&ns->lists_waiting);
+	lpi_job_list_init(&ns->copies_waiting);
 	ns->buffers_timer.fire = retry_calls;
 	ns->queue_task.run = run_queue;
 	ns->stop_call.run = lpi_ns_arrive;
@@ -415,7 +425,10 @@ void lp_ns_close(struct lp_ns *ns)
 		lp_pool_free(ns->calls);
 		lp_pool_free(ns->rooms);
 		lp_pool_free(ns->transfers);
+		lp_pool_free(ns->lists);
+		lp_pool_free(ns->copy_pages);
 	}
+	lpi_dircache_free(ns->dircache);
 	free(ns->dir_kinds);
 	free(ns);
 }
@@ -426,6 +439,8 @@ void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats)
 	ret_stats->lock_waits = lpi_locks_waits(ns->locks);
 	ret_stats->opens = lpi_opens_inodes(ns->opens);
 	ret_stats->orphans = lpi_opens_orphans(ns->opens);
+	ret_stats->cache_hits = lpi_dircache_hits(ns->dircache);
+	ret_stats->cache_misses = lpi_dircache_misses(ns->dircache);
 	ret_stats->queued = lpi_ns_op_list_count(&ns->queue);
 }
 

@@ -27,7 +27,9 @@
  *   -ECANCELED         a guard did not hold
  *   -EIO               the device failed; of what changes something: the outcome is unknown
  *   -EROFS             a shard that it touches is read-only
- *   -EAGAIN            the ns is stopping: nothing was done
+ *   -EAGAIN            nothing was done: the ns is stopping; of paths: the directory went, or the
+ *                      source of a copy was changed, again and again
+ *   -E2BIG             too many xattrs, or an ACL too long to be carried over
  */
 #ifndef LP_NAMESPACE_NS_H
 #define LP_NAMESPACE_NS_H
@@ -41,7 +43,8 @@ struct lp_ns;
 #define LP_NS_DEPTH_MAX 256u  /* names in a path */
 #define LP_NS_LINK_MAX  UINT32_C(65000)
 #define LP_NS_READDIR_MIN 1024u /* bytes of a readdir's buffer */
-#define LP_NS_XATTRS_MAX 8u /* set by a make */
+#define LP_NS_XATTRS_MAX     8u    /* set by a make */
+#define LP_NS_PUT_XATTRS_MAX 64u   /* set by a put or commit */
 
 /* Who asks: the owner of what is made. */
 struct lp_ns_who {
@@ -77,9 +80,9 @@ enum lp_ns_opcode {
 	LP_NS_WALK,
 	LP_NS_PUT,    /* a whole object in one go (rule W3) */
 	LP_NS_UPLOAD, /* begins a put in pieces: an inode without a name, open */
-	LP_NS_COMMIT, /* ends it: the inode takes the name, closed */
+	LP_NS_COMMIT, /* ends it: the inode takes the name, closed; after an error it is open */
 	LP_NS_DELETE, /* and the directories that this empties, if puts made them */
-	LP_NS_COPY,   /* by reference where possible, on the source's shard (rule N7) */
+	LP_NS_COPY,   /* a file, by reference where possible, on its shard (rule N7) */
 	LP_NS_MOVE,   /* rename by path; makes directories as a put does */
 	LP_NS_LIST,   /* keys in order, merged over the shards */
 	LP_NS_OPCODE_CNT
@@ -94,7 +97,8 @@ struct lp_ns_found {
 	uint64_t entries_cnt; /* of a directory: its names */
 };
 
-/* A condition on what a path leads to before the operation: -EEXIST, -ENOENT, -ECANCELED. */
+/* A condition on what a path leads to before the operation: -EEXIST, -ENOENT, -ECANCELED. None of
+ * them holds for a directory, but of a move. */
 enum lp_ns_if {
 	LP_NS_IF_ANY,
 	LP_NS_IF_ABSENT,
@@ -225,7 +229,7 @@ struct lp_ns_op {
 			const struct lp_ns_named_value *xattrs;
 			uint32_t xattr_cnt;
 			struct lp_ino ino;        /* COMMIT: what UPLOAD made */
-			struct lp_ns_found found; /* result */
+			struct lp_ns_found found; /* result; blocks are not counted */
 		} put; /* PUT, UPLOAD (path only), COMMIT */
 		struct {
 			struct lp_bytes path;
@@ -241,12 +245,17 @@ struct lp_ns_op {
 			struct lp_ns_found found; /* result */
 		} copy; /* COPY, MOVE */
 		struct {
+			/* Keys in the order of their bytes. A directory is no key: one that is
+			 * empty is not listed, but by delimit, which says which there are without
+			 * looking into them. Nor is what no path leads to, deeper or longer than
+			 * that may be. */
 			struct lp_bytes prefix; /* of keys; may end within a name */
-			struct lp_bytes after;  /* keys behind this one; absent: from the first */
-			bool delimit;           /* stop at the next '/' behind the prefix: such
-						   keys are one common prefix */
-			bool with_attrs;
-			uint32_t items_max;
+			/* What is greater than this, keys and common prefixes; absent: all. */
+			struct lp_bytes after;
+			bool delimit;       /* stop at the next '/' behind the prefix: such keys
+					       are one common prefix */
+			bool with_attrs;    /* none: it went, or was replaced, meanwhile */
+			uint32_t items_max; /* 0: as many as there is room for */
 			void *buf; /* for lp_ns_next() */
 			uint32_t buf_len;
 			/* Results. */

@@ -11,7 +11,10 @@
  *   ns_dirs.c     stat and set, also of directories
  *   ns_open.c     open, close, sync
  *   items.c       the results of readdir and list, packed
- *   ns_paths.c    walk, put, delete, copy, move
+ *   ns_paths.c    walk, directories that puts make, the caches of paths (dircache.c)
+ *   ns_put.c      put, upload, commit
+ *   ns_delete.c   delete, and directories that go with what was in them
+ *   ns_copy.c     copy, move
  *   ns_list.c     listing keys
  *
  * Threads: the shard's. What another shard's thread does here it does by calls.
@@ -21,15 +24,17 @@
 
 #include "base/hash.h"
 #include "base/pool.h"
+#include "namespace/dircache.h"
 #include "namespace/job.h"
 #include "namespace/ns.h"
 #include "namespace/opens.h"
 #include "namespace/pact.h"
 
-#define LPI_DIR_KINDS 4096u /* directories whose kind is remembered: a power of two */
-#define LPI_ROOMS     256u
-#define LPI_TRANSFERS 64u
-#define LPI_LOCKS_MAX (UINT32_C(1) << 22)
+#define LPI_DIR_KINDS      4096u /* directories whose kind is remembered: a power of two */
+#define LPI_DIRCACHE_BYTES (UINT64_C(1) << 20)
+#define LPI_ROOMS          256u
+#define LPI_TRANSFERS      64u
+#define LPI_LOCKS_MAX      (UINT32_C(1) << 22)
 
 enum lpi_ns_state {
 	LPI_NS_OPENED,
@@ -65,6 +70,11 @@ struct lp_ns {
 	struct lpi_call_list short_of_buffers;
 	struct lp_timer buffers_timer;
 	struct lpi_dir_kind *dir_kinds;
+	struct lpi_dircache *dircache;
+	struct lp_pool *lists; /* memory of lists at work */
+	struct lpi_job_list lists_waiting;
+	struct lp_pool *copy_pages; /* of copies at work */
+	struct lpi_job_list copies_waiting;
 	struct lpi_wide *wide; /* for who removes a directory that is spread: one at a time */
 	struct lpi_job_list wide_waiting;
 	uint32_t under_way; /* operations, and what they left to be finished */

@@ -179,9 +179,10 @@ static void remove_placed(struct lpi_job *job);
 static void remove_over(struct lpi_job *job)
 {
 	int r = job->pact.result;
-	if (r >= 0)
+	if (r >= 0 && job->op->opcode == LP_NS_REMOVE)
 		job->op->remove.ino = job->entry.ino;
-	lpi_job_end(job, r);
+	job->is_frozen = false;
+	lpi_job_stop(job, r);
 }
 
 static void remove_done(struct lpi_job *job)
@@ -195,6 +196,9 @@ static void remove_done(struct lpi_job *job)
 static void remove_commit(struct lpi_job *job)
 {
 	struct lpi_entry *entry = &job->entry;
+	if (job->removal.condition == LP_NS_IF_VERSION)
+		lpi_job_change(job, lp_ino_shard(entry->ino), LP_GUARD_INODE, entry->ino)
+			->guard.version_nr = job->removal.version_nr;
 	lpi_entry_remove_change(job, entry);
 	lpi_job_coordinate(job, entry->shard_idx);
 	if (entry->type == LP_INODE_TYPE_DIR) {
@@ -206,16 +210,30 @@ static void remove_commit(struct lpi_job *job)
 	lpi_job_commit(job, remove_done);
 }
 
+/* It is as it should be. */
+static int check_removal(const struct lpi_job *job)
+{
+	const struct lpi_removal *removal = &job->removal;
+	const struct lp_attrs *attrs = &job->dir_stat.attrs;
+	if (removal->condition == LP_NS_IF_VERSION && attrs->version_nr != removal->version_nr)
+		return -ECANCELED;
+	if (removal->only_made_by_put && (attrs->flags & LP_INODE_FLAG_MADE_BY_PUT) == 0)
+		return -EPERM;
+	if (job->entry.type == LP_INODE_TYPE_DIR && job->dir_stat.entries_cnt > 0)
+		return -ENOTEMPTY;
+	return 0;
+}
+
 static void remove_known(struct lpi_job *job)
 {
 	bool is_dir = job->entry.type == LP_INODE_TYPE_DIR;
 	int r = job->dir_stat.result;
 	if (r == -ENOENT)
 		r = lpi_corrupt_name(job->entry.ino);
-	if (r >= 0 && is_dir && job->dir_stat.entries_cnt > 0)
-		r = -ENOTEMPTY;
+	if (r >= 0)
+		r = check_removal(job);
 	if (r < 0) {
-		lpi_job_end(job, r);
+		lpi_job_stop(job, r);
 		return;
 	}
 	job->is_frozen = is_dir;
@@ -243,10 +261,14 @@ static void remove_looked(struct lpi_job *job)
 	bool is_dir = entry->type == LP_INODE_TYPE_DIR;
 	if (r >= 0 && entry->ino.nr == 0)
 		r = -ENOENT;
-	if (r >= 0 && is_dir != job->op->remove.is_dir)
-		r = is_dir ? -EISDIR : -ENOTDIR;
+	if (r >= 0 && job->removal.only.nr != 0 && job->removal.only.nr != entry->ino.nr)
+		r = -ESTALE;
+	if (r >= 0 && is_dir && !job->removal.takes_dir)
+		r = -EISDIR;
+	if (r >= 0 && !is_dir && !job->removal.takes_file)
+		r = -ENOTDIR;
 	if (r < 0) {
-		lpi_job_end(job, r);
+		lpi_job_stop(job, r);
 		return;
 	}
 	if (is_dir)
@@ -268,8 +290,16 @@ static void remove_placed(struct lpi_job *job)
 	lpi_job_lock(job, remove_name_locked);
 }
 
+void lpi_remove(struct lpi_job *job)
+{
+	job->gone_dir.nr = 0;
+	remove_placed(job);
+}
+
 void lpi_begin_remove(struct lpi_job *job)
 {
+	bool is_dir = job->op->remove.is_dir;
+	job->removal = (struct lpi_removal){.takes_dir = is_dir, .takes_file = !is_dir};
 	int r = lpi_entry_set(&job->entry, job->op->remove.dir, job->op->remove.name);
 	if (r < 0)
 		lpi_job_fail(job, r);

@@ -211,7 +211,7 @@ static void unnamed_done(struct lpi_job *job)
 static void make_unnamed(struct lpi_job *job)
 {
 	add_inode(job);
-	lpi_job_mark_orphan(job, job->new_ino);
+	lpi_job_mark(job, job->new_ino, LP_UNFINISHED_KIND_ORPHAN);
 	lpi_job_commit(job, unnamed_done);
 }
 

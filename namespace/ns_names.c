@@ -130,6 +130,10 @@ static void dir_asked(struct lpi_job *job)
 	/* One that was removed, and is open. */
 	if (r >= 0 && ask->op.stat.attrs.nlink == 0)
 		r = -ENOENT;
+	if (r == -ENOENT && job->dir_is_gone != NULL) {
+		job->dir_is_gone(job);
+		return;
+	}
 	if (r < 0) {
 		lpi_names_end(job, r);
 		return;
@@ -178,7 +182,7 @@ static void dir_peeked(struct lpi_job *job)
 	if (r >= 0 && stat->entries_cnt > 0)
 		r = -ENOTEMPTY;
 	if (r < 0) {
-		lpi_job_end(job, r);
+		lpi_job_stop(job, r);
 		return;
 	}
 	job->gone_dir = stat->ino;

@@ -28,7 +28,7 @@ static bool is_dir(const struct lpi_entry *entry)
 
 static bool has_flag(const struct lpi_job *job, uint32_t flag)
 {
-	return (job->op->rename.flags & flag) != 0;
+	return (job->rename_flags & flag) != 0;
 }
 
 static bool is_exchange(const struct lpi_job *job)
@@ -55,11 +55,12 @@ static void rename_over(struct lpi_job *job)
 {
 	struct lp_ns_op *op = job->op;
 	int r = job->pact.result;
-	if (r >= 0) {
+	if (r >= 0 && op->opcode == LP_NS_RENAME) {
 		op->rename.moved = job->entry.ino;
 		op->rename.replaced = job->to.ino;
 	}
-	lpi_job_end(job, r);
+	job->is_frozen = false;
+	lpi_job_stop(job, r);
 }
 
 static void rename_done(struct lpi_job *job)
@@ -101,6 +102,9 @@ static void rename_commit(struct lpi_job *job)
 {
 	const struct lpi_entry *from = &job->entry;
 	const struct lpi_entry *to = &job->to;
+	if (job->rename_if == LP_NS_IF_VERSION)
+		lpi_job_change(job, lp_ino_shard(to->ino), LP_GUARD_INODE, to->ino)
+			->guard.version_nr = job->rename_version_nr;
 	lpi_entry_set_change(job, to, from->ino, from->type);
 	if (is_exchange(job))
 		lpi_entry_set_change(job, from, to->ino, to->type);
@@ -147,7 +151,7 @@ static void count_known(struct lpi_job *job)
 	if (r >= 0 && ask->op.stat.attrs.nlink >= LP_NS_LINK_MAX)
 		r = -EMLINK;
 	if (r < 0)
-		lpi_job_end(job, r);
+		lpi_job_stop(job, r);
 	else
 		rename_need_dir(job);
 }
@@ -179,10 +183,13 @@ static void gone_known(struct lpi_job *job)
 	if (r == -ENOENT)
 		r = lpi_corrupt_name(job->to.ino);
 	job->gone_attrs = job->dir_stat.attrs;
+	if (r >= 0 && job->rename_if == LP_NS_IF_VERSION &&
+	    job->gone_attrs.version_nr != job->rename_version_nr)
+		r = -ECANCELED;
 	if (r >= 0 && is_dir(&job->to) && job->dir_stat.entries_cnt > 0)
 		r = -ENOTEMPTY;
 	if (r < 0)
-		lpi_job_end(job, r);
+		lpi_job_stop(job, r);
 	else
 		check_count(job);
 }
@@ -236,7 +243,7 @@ static void walk_known(struct lpi_job *job)
 	if (r >= 0 && ++job->walk.depth > WALK_MAX)
 		r = -ELOOP;
 	if (r < 0) {
-		lpi_job_end(job, r);
+		lpi_job_stop(job, r);
 		return;
 	}
 	if (parent.nr == job->walk.dir.nr) {
@@ -250,7 +257,7 @@ static void walk_known(struct lpi_job *job)
 static void walk_up(struct lpi_job *job)
 {
 	if (job->walk.dir.nr == job->new_ino.nr) {
-		lpi_job_end(job, -EINVAL);
+		lpi_job_stop(job, -EINVAL);
 		return;
 	}
 	struct lp_store_op *op = lpi_job_op(job, 0);
@@ -301,6 +308,8 @@ static int check_found(const struct lpi_job *job)
 		return -ENOENT;
 	if (has_flag(job, LP_NS_RENAME_NOREPLACE) && to->ino.nr != 0)
 		return -EEXIST;
+	if (job->rename_if != LP_NS_IF_ANY && to->ino.nr == 0)
+		return -ENOENT;
 	if (is_exchange(job))
 		return to->ino.nr == 0 ? -ENOENT : 0;
 	if (to->ino.nr == 0 || to->ino.nr == from->ino.nr)
@@ -321,14 +330,14 @@ static void rename_looked(struct lpi_job *job)
 	if (r >= 0)
 		r = check_found(job);
 	if (r < 0) {
-		lpi_job_end(job, r);
+		lpi_job_stop(job, r);
 		return;
 	}
 	if (job->entry.ino.nr == job->to.ino.nr) {
 		/* Two names of one thing: nothing happens. */
-		job->op->rename.moved = job->entry.ino;
-		job->op->rename.replaced.nr = 0;
-		lpi_job_end(job, 0);
+		if (job->op->opcode == LP_NS_RENAME)
+			job->op->rename.moved = job->entry.ino;
+		lpi_job_stop(job, 0);
 		return;
 	}
 	rename_walk(job);
@@ -351,12 +360,20 @@ static void rename_placed(struct lpi_job *job)
 	lpi_job_lock(job, rename_names_locked);
 }
 
+void lpi_rename(struct lpi_job *job)
+{
+	job->gone_dir.nr = 0;
+	job->needs_token = false;
+	rename_placed(job);
+}
+
 void lpi_begin_rename(struct lpi_job *job)
 {
 	struct lp_ns_op *op = job->op;
 	uint32_t both = LP_NS_RENAME_NOREPLACE | LP_NS_RENAME_EXCHANGE;
 	op->rename.moved.nr = 0;
 	op->rename.replaced.nr = 0;
+	job->rename_flags = op->rename.flags;
 	int r = lpi_entry_set(&job->entry, op->rename.dir, op->rename.name);
 	if (r >= 0)
 		r = lpi_entry_set(&job->to, op->rename.to_dir, op->rename.to_name);

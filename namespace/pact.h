@@ -66,6 +66,8 @@ struct lpi_part {
 	uint8_t key[LPI_PACT_KEY_BYTES];
 	bool is_orphaned; /* unnamed: it was open */
 	struct lp_attrs orphan_attrs;
+	uint8_t mark_key[1 + 8]; /* of an inode that is made without a name, or gets one */
+	uint8_t mark_value[LP_UNFINISHED_VALUE_SIZE];
 	uint8_t orphan_key[1 + 8];
 	uint8_t orphan_value[LP_UNFINISHED_VALUE_SIZE];
 	struct lpi_part_room *room; /* out of the home's pool */

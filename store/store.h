@@ -522,6 +522,9 @@ void lp_store_read_usage(struct lp_store *store, struct lp_store_usage *ret_usag
  * why. Returns as snprintf(). */
 int lp_store_explain(const struct lp_store *store, uint64_t bytes, char *buf, size_t len);
 
+/* How broken up the free space is, from 0, not at all, to 1 (store/alloc.h). Looks at all of it. */
+double lp_store_alloc_score(const struct lp_store *store);
+
 /* How long operations stayed in one state, since the store was opened. */
 struct lp_store_time {
 	const char *operation; /* static: "transaction", "read", "query" */

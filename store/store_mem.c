@@ -274,6 +274,13 @@ static int mem_explain(const struct lp_store *base, uint64_t bytes, char *buf, s
 			(unsigned long long)bytes);
 }
 
+/* There is no space to be broken up. */
+static double mem_alloc_score(const struct lp_store *base)
+{
+	(void)base;
+	return 0;
+}
+
 /* Nothing is ever waited for. */
 static size_t mem_read_times(const struct lp_store *base, struct lp_store_time *ret_rows,
 			     size_t max)
@@ -344,6 +351,7 @@ static const struct lpi_store_calls mem_calls = {
 	.read_stats = mem_read_stats,
 	.read_usage = mem_read_usage,
 	.explain = mem_explain,
+	.alloc_score = mem_alloc_score,
 	.read_times = mem_read_times,
 	.sim_run_one = mem_sim_run_one,
 };

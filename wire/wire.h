@@ -76,7 +76,7 @@ static inline uint32_t lp_wire_rest_bytes(const struct lp_wire_header *header)
 /* The fixed part of the generated struct NAME: lp_wire_part(&reader, lp_wire_get, &get). False
  * when there are not so many bytes, or a reserved field is not zero. */
 #define lp_wire_part(reader, name, ret)                                                            \
-	({                                                                                         \
+	__extension__({                                                                                         \
 		const uint8_t *part_bytes_ = lp_reader_bytes((reader), sizeof(*(ret)));            \
 		if (part_bytes_ != NULL)                                                           \
 			name##_decode(part_bytes_, (ret));                                         \
