@@ -226,17 +226,19 @@ static void encode_clone(struct encoder *enc)
 static void encode_set(struct encoder *enc)
 {
 	const struct lapis_attrs *from = enc->req->attrs;
+	uint32_t mask = enc->req->mask;
+	/* What is not set is not looked at here either: the caller may have left it as it was. */
 	const struct lp_wire_attrs attrs = {
-		.atime_ns = from->atime_ns,
-		.mtime_ns = from->mtime_ns,
-		.ctime_ns = from->ctime_ns,
-		.btime_ns = from->btime_ns,
-		.uid = from->uid,
-		.gid = from->gid,
-		.flags = from->flags,
-		.mode = from->mode,
+		.atime_ns = mask & LAPIS_SET_ATIME ? from->atime_ns : 0,
+		.mtime_ns = mask & LAPIS_SET_MTIME ? from->mtime_ns : 0,
+		.ctime_ns = mask & LAPIS_SET_CTIME ? from->ctime_ns : 0,
+		.btime_ns = mask & LAPIS_SET_BTIME ? from->btime_ns : 0,
+		.uid = mask & LAPIS_SET_UID ? from->uid : 0,
+		.gid = mask & LAPIS_SET_GID ? from->gid : 0,
+		.flags = mask & LAPIS_SET_FLAGS ? from->flags : 0,
+		.mode = mask & LAPIS_SET_MODE ? from->mode : 0,
 	};
-	struct lp_wire_set set = {.mask = enc->req->mask};
+	struct lp_wire_set set = {.mask = mask};
 	memcpy(set.ref, enc->ref, sizeof(set.ref));
 	lp_wire_attrs_encode(&attrs, set.attrs);
 	lp_wire_put_part(&enc->writer, lp_wire_set, &set);

@@ -229,7 +229,8 @@ static void play_files(struct lapis *lapis)
 	MUST_BE(6 << 20, lapis_pread(file, back, 6u << 20, 0));
 	check_space(file);
 	check_names(lapis);
-	attrs.mode = 0640;
+	/* Only what the mask names is sent. */
+	attrs = (struct lapis_attrs){.mode = 0640, .flags = UINT32_MAX, .uid = 77};
 	MUST(lapis_set(lapis, "d/f", &attrs, LAPIS_SET_MODE, &attrs));
 	MUST_BE(0640, attrs.mode);
 	/* It lives on without a name, until it is closed. */
