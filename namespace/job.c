@@ -414,8 +414,8 @@ void lpi_job_unname(struct lpi_job *job, struct lp_ino ino)
 	part->unnamed = ino;
 }
 
-/* The coordinator's own, and that of a change on one shard, is checked and sealed with its
- * changes: it is never prepared. */
+/* The coordinator's own, and that of a change on one shard, is checked and goes with its changes:
+ * it is never prepared. Beside the inode it is sealed and goes with that, which may be later. */
 static void seal_own(struct lpi_job *job)
 {
 	struct lpi_pact *pact = &job->pact;
@@ -425,7 +425,9 @@ static void seal_own(struct lpi_job *job)
 	struct lp_ino dir = part->sealed;
 	part->sealed.nr = 0;
 	(void)lpi_job_change(job, part->shard_idx, LP_GUARD_EMPTY, dir);
-	lpi_job_change(job, part->shard_idx, LP_CHANGE_DIR, dir)->dir.seal = true;
+	struct lp_change *change = lpi_job_change(job, part->shard_idx, LP_CHANGE_DIR, dir);
+	change->dir.seal = part->shard_idx == lp_ino_shard(dir);
+	change->dir.drop = !change->dir.seal;
 }
 
 /* The lowest shard that has changes to make, if nobody was named. */
@@ -452,7 +454,7 @@ static void pact_over(struct lpi_pact *pact)
 {
 	struct lpi_job *job = LP_CONTAINER_OF(pact, struct lpi_job, pact);
 	job->has_pact = false;
-	if (job->op == NULL)
+	if (job->is_unlocked)
 		finish_job(job);
 }
 
@@ -492,6 +494,7 @@ static void finish_job(struct lpi_job *job)
 
 static void unlocked(struct lpi_job *job)
 {
+	job->is_unlocked = true;
 	if (!job->has_pact)
 		finish_job(job);
 }

@@ -21,7 +21,7 @@
 
 #define LPI_JOB_ASKS  6u
 #define LPI_JOB_LOCKS 8u
-#define LPI_JOB_PARTS 6u
+#define LPI_JOB_PARTS 8u
 
 struct lpi_job;
 typedef void lpi_step_fn(struct lpi_job *job);
@@ -109,7 +109,8 @@ struct lpi_job {
 	struct lpi_wide *wide;
 	struct lp_list_node node; /* of those that wait for the wide set */
 
-	bool has_pact; /* under way, or not over yet */
+	bool has_pact;    /* under way, or not over yet */
+	bool is_unlocked; /* it has ended, and nothing is left but its pact */
 	struct lpi_pact pact;
 	struct lpi_part parts[LPI_JOB_PARTS];
 	struct lp_attrs attrs[LPI_JOB_PARTS]; /* of the changes */
