@@ -346,12 +346,6 @@ static void looked_for_any(struct lpi_start *start)
 	int r = start->call.result;
 	if (r >= 0 && start->list.list.items > 0)
 		r = LP_CORRUPT(LP_OFFSET_NONE, "the root directory is missing (lapis fsck)");
-	if (r >= 0) {
-		struct lp_ino ino = lp_store_new_ino(ns->options.store);
-		if (ino.nr != LP_INO_ROOT.nr)
-			r = LP_CORRUPT(LP_OFFSET_NONE,
-				       "the root directory is missing, and its number was given");
-	}
 	if (r < 0) {
 		walk_failed(start, r);
 		return;

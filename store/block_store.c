@@ -12,7 +12,6 @@
 #define MEMORY_DEFAULT  (UINT64_C(256) << 20)
 #define OPS_DEFAULT     256u
 #define CLAIM_BUCKETS   4096u
-#define INO_FIRST       UINT64_C(16) /* below: the root, and others with a fixed number */
 #define MEMORY_RETRY_NS LP_NS_PER_MS
 #define INLINE_DEFAULT  LP_INODE_INLINE_MAX
 
@@ -366,7 +365,7 @@ static int load_ino_bound(struct lpi_block *block)
 	struct lp_key key;
 	lp_key_of_store(&key, "inodes");
 	int err = lp_kv_get(block->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value);
-	block->ino_next = INO_FIRST;
+	block->ino_next = LP_INO_FIRST;
 	if (err == -ENOENT)
 		return 0;
 	if (err < 0)
