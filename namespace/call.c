@@ -209,8 +209,7 @@ void lpi_call_submit(struct lpi_call *call)
 		return;
 	}
 	memcpy(transfer->changes, op->txn.changes, op->txn.change_cnt * sizeof(struct lp_change));
-	struct lp_payload *payload =
-		&transfer->changes[write - op->txn.changes].data.payload;
+	struct lp_payload *payload = &transfer->changes[write - op->txn.changes].data.payload;
 	payload->segs = transfer->segs;
 	payload->seg_cnt = transfer->seg_cnt;
 	transfer->original = op->txn.changes;

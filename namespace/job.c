@@ -11,10 +11,9 @@
 
 void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first)
 {
-	*job = (struct lpi_job){
-		.ns = ns,
-		.op = op,
-		.now_ns = lp_clock_wall_ns(lp_reactor_clock(ns->options.reactor))};
+	*job = (struct lpi_job){.ns = ns,
+				.op = op,
+				.now_ns = lp_clock_wall_ns(lp_reactor_clock(ns->options.reactor))};
 	for (uint32_t i = 0; i < LPI_JOB_ASKS; i++)
 		job->asks[i].job = job;
 	first(job);
@@ -96,8 +95,7 @@ static struct lpi_job_lock *find_lock(struct lpi_job *job, enum lpi_lock_class c
 {
 	for (uint32_t i = 0; i < job->lock_cnt; i++) {
 		struct lpi_job_lock *lock = &job->locks[i];
-		if (lock->class == class && lock->lock.ino.nr == ino.nr &&
-		    lock->lock.hash == hash)
+		if (lock->class == class && lock->lock.ino.nr == ino.nr && lock->lock.hash == hash)
 			return lock;
 	}
 	return NULL;
@@ -158,14 +156,21 @@ static struct lpi_job_lock *lock_at(struct lpi_job *job, uint32_t i)
 	return i < job->lock_cnt ? &job->locks[i] : &job->wide->locks[i - job->lock_cnt];
 }
 
+static uint32_t rank_of(enum lpi_lock_class class)
+{
+	return class == LPI_CLASS_FRAGMENT ? LPI_CLASS_NAME : class;
+}
+
 static bool is_before(const struct lpi_job_lock *a, const struct lpi_job_lock *b)
 {
-	if (a->class != b->class)
-		return a->class < b->class;
+	if (rank_of(a->class) != rank_of(b->class))
+		return rank_of(a->class) < rank_of(b->class);
 	if (a->shard_idx != b->shard_idx)
 		return a->shard_idx < b->shard_idx;
 	if (a->lock.ino.nr != b->lock.ino.nr)
 		return a->lock.ino.nr < b->lock.ino.nr;
+	if (a->class != b->class)
+		return a->class < b->class;
 	return a->lock.hash < b->lock.hash;
 }
 
@@ -189,8 +194,7 @@ static const struct lpi_lock *sibling_of(struct lpi_job *job, const struct lpi_j
 	for (uint32_t i = 0; i < job->lock_cnt; i++) {
 		const struct lpi_job_lock *other = &job->locks[i];
 		if (other != lock && other->class == LPI_CLASS_NAME && other->is_asked_for &&
-		    other->shard_idx == lock->shard_idx &&
-		    other->lock.ino.nr == lock->lock.ino.nr)
+		    other->shard_idx == lock->shard_idx && other->lock.ino.nr == lock->lock.ino.nr)
 			return &other->lock;
 	}
 	return NULL;
@@ -433,9 +437,12 @@ static void seal_own(struct lpi_job *job)
 /* The lowest shard that has changes to make, if nobody was named. */
 static void choose_coordinator(struct lpi_pact *pact)
 {
-	for (uint32_t i = 0; i < pact->part_cnt && pact->coordinator == NULL; i++) {
-		if (lpi_part_has_work(pact->parts[i]))
-			pact->coordinator = pact->parts[i];
+	bool is_named = pact->coordinator != NULL;
+	for (uint32_t i = 0; i < pact->part_cnt && !is_named; i++) {
+		struct lpi_part *part = pact->parts[i];
+		if (lpi_part_has_work(part) &&
+		    (pact->coordinator == NULL || part->shard_idx < pact->coordinator->shard_idx))
+			pact->coordinator = part;
 	}
 	LP_ASSERT(pact->coordinator != NULL);
 }

@@ -26,12 +26,14 @@
 struct lpi_job;
 typedef void lpi_step_fn(struct lpi_job *job);
 
-/* The classes of locks, in the order in which they are asked for (namespace NS2). */
+/* The classes of locks, in the order in which they are asked for (namespace NS2). Whole fragments
+ * and names are in one order, a fragment before its names: whoever holds a name holds its fragment
+ * too, shared, and would keep it from somebody for whose names he waits. */
 enum lpi_lock_class {
 	LPI_CLASS_TOKEN, /* of those who move directories: on shard 0 */
+	LPI_CLASS_FRAGMENT,
 	LPI_CLASS_NAME,
-	LPI_CLASS_INODE,
-	LPI_CLASS_FRAGMENT
+	LPI_CLASS_INODE
 };
 
 struct lpi_job_lock {
@@ -119,8 +121,8 @@ struct lpi_job {
 	/* What the operations themselves keep. */
 	int64_t now_ns; /* of the day: the time of its changes */
 	struct lpi_entry entry;
-	struct lpi_entry to;  /* of two: where it goes */
-	uint32_t place_cnt;   /* of these two, whose shard is looked for */
+	struct lpi_entry to; /* of two: where it goes */
+	uint32_t place_cnt;  /* of these two, whose shard is looked for */
 	lpi_step_fn *placed;
 	struct lp_ino new_ino;
 	struct lpi_dir_stat dir_stat;
@@ -151,7 +153,9 @@ void lpi_job_soon(struct lpi_job *job, lpi_step_fn *next);
 void lpi_job_lock_token(struct lpi_job *job);
 void lpi_job_lock_name(struct lpi_job *job, const struct lpi_entry *entry);
 void lpi_job_lock_inode(struct lpi_job *job, struct lp_ino ino);
-/* On one shard; or on all of them, with the wide set, which must have been waited for. */
+/* On one shard; or on all of them, with the wide set, which must have been waited for. Together
+ * with the names, in one lpi_job_lock(): who learns only from a locked name which directory is to
+ * go unlocks, locks both, and looks again. Not of a directory of which a name is locked, too. */
 void lpi_job_lock_fragment(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
 void lpi_job_lock_fragments(struct lpi_job *job, struct lp_ino dir);
 /* Goes on with next when all are held: perhaps from inside this call. */
@@ -187,8 +191,7 @@ void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next);
 void lpi_job_end(struct lpi_job *job, int result);
 
 /* A job begins: its fields are cleared. */
-void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op,
-		   lpi_step_fn *first);
+void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first);
 /* From inside a wait: the set is this job's now. */
 int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
 void lpi_wide_free(struct lpi_wide *wide);

@@ -165,8 +165,7 @@ bool lpi_lock_acquire(struct lpi_locks *locks, struct lpi_lock *lock)
 	lock->fragment = NULL;
 	if (lock->kind != LPI_LOCK_NAME)
 		return enter_own(locks, lock);
-	struct lpi_lock_entry *fragment =
-		find_or_make(locks, LPI_LOCK_FRAGMENT, lock->ino, 0);
+	struct lpi_lock_entry *fragment = find_or_make(locks, LPI_LOCK_FRAGMENT, lock->ino, 0);
 	lock->fragment = fragment;
 	bool has_sibling = lock->sibling != NULL;
 	if (has_sibling)
@@ -217,8 +216,7 @@ static void release_looks(struct lpi_lock_entry *entry, uint64_t hard_seq,
 	struct lpi_lock *next = NULL;
 	LP_ASSERT(entry->hard_cnt > 0);
 	entry->hard_cnt--;
-	LP_LIST_FOREACH_SAFE(lpi_lock_queue, &entry->looking, look, next)
-	{
+	LP_LIST_FOREACH_SAFE (lpi_lock_queue, &entry->looking, look, next) {
 		if (look->seq < hard_seq || --look->looks_left > 0)
 			continue;
 		lpi_lock_queue_remove(look);

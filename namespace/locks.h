@@ -53,7 +53,8 @@ struct lpi_lock {
 
 /* -ENOMEM. */
 int lpi_locks_new(uint32_t locks_max, struct lpi_locks **ret_locks) LP_MUST_CHECK;
-/* Nothing is held or waiting, but for what never ends: locks are not touched any more. Accepts NULL.
+/* Nothing is held or waiting, but for what never ends: locks are not touched any more. Accepts
+ * NULL.
  */
 void lpi_locks_free(struct lpi_locks *locks);
 

@@ -4,6 +4,7 @@
  * nothing is left prepared, sealed or decided, and the checker finds no fault. The start that finds
  * this out is itself cut at each of its events. */
 #include "namespace/ns_sim_test.h"
+#include "namespace/ns_text_test.h"
 #include "namespace/pact_trial_test.h"
 
 static unsigned factor(void)
@@ -53,13 +54,13 @@ static void run_change(struct run *run, uint32_t home)
 	run->told_event = lp_sim_event_count(device_of(run));
 }
 
-
 /* What a machine finds that comes up with this device. The device is gone afterwards. */
 static void recover(struct lp_bdev *bdev, bool with_fsck, struct lpi_ns_text *ret_text)
 {
 	struct lpi_ns_sim *sim = lpi_ns_sim_boot(bdev);
 	lp_test_ok(lpi_ns_sim_start(sim));
-	lpi_ns_describe(sim, ret_text);
+	const struct lpi_ns_hands hands = {LPI_NS_SIM_SHARDS, sim->hand};
+	lpi_ns_describe(&hands, ret_text);
 	lpi_ns_sim_stop(sim);
 	lp_test_ok(lpi_ns_sim_close(sim, false));
 	if (with_fsck)
@@ -68,21 +69,16 @@ static void recover(struct lp_bdev *bdev, bool with_fsck, struct lpi_ns_text *re
 	free(sim);
 }
 
-static bool is_same(const struct lpi_ns_text *a, const struct lpi_ns_text *b)
-{
-	return a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0;
-}
-
 static void check(struct run *run, uint64_t event, const struct lpi_ns_text *found)
 {
 	bool must_be = event >= run->told_event;
-	if (is_same(found, &run->after) || (!must_be && is_same(found, &run->before)))
+	if (lpi_ns_text_is_same(found, &run->after) ||
+	    (!must_be && lpi_ns_text_is_same(found, &run->before)))
 		return;
 	print_error("%s, cut at %llu of %llu:\n%.*s\nbefore:\n%.*s\nafter:\n%.*s\n",
-		    run->kind->name, (unsigned long long)event,
-		    (unsigned long long)run->told_event, (int)found->len, found->bytes,
-		    (int)run->before.len, run->before.bytes, (int)run->after.len,
-		    run->after.bytes);
+		    run->kind->name, (unsigned long long)event, (unsigned long long)run->told_event,
+		    (int)found->len, found->bytes, (int)run->before.len, run->before.bytes,
+		    (int)run->after.len, run->after.bytes);
 	fail();
 }
 
@@ -119,7 +115,7 @@ static void cut_run(struct run *run, uint64_t seed, uint64_t nested)
 	assert_true(cnt >= run->told_event && run->told_event > 0);
 	lp_test_ok(lp_sim_image_at(device_of(run), cnt - 1, NULL, seed, &last));
 	recover(last, true, &run->after);
-	assert_true(is_same(&run->before, &run->after) == (run->kind->result < 0));
+	assert_true(lpi_ns_text_is_same(&run->before, &run->after) == (run->kind->result < 0));
 	while (lp_sim_cutter_next(cutter)) {
 		uint64_t event = lp_sim_cutter_event(cutter);
 		recover(lp_sim_cutter_cut(cutter, seed + event), event % 4 == 0, &found);

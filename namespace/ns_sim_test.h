@@ -11,7 +11,6 @@
 #define LPI_NS_SIM_SHARDS    3u
 #define LPI_NS_SIM_BYTES     (UINT64_C(96) << 20)
 #define LPI_NS_SIM_TURNS_MAX 2000000u
-#define LPI_NS_SIM_NAME(s)   ((struct lp_bytes){(s), sizeof(s) - 1})
 
 struct lpi_ns_sim {
 	struct lp_clock_sim clock;
@@ -110,9 +109,8 @@ static inline struct lp_bdev *lpi_ns_sim_mkfs(uint64_t seed)
 	struct lp_disk_label label;
 	struct lp_label_why why;
 	lp_test_ok(lp_bdev_open_sim(&options, &bdev));
-	struct lp_mkfs_options mkfs = {.bdev = {bdev},
-				       .shard_cnt = LPI_NS_SIM_SHARDS,
-				       .log_bytes = UINT64_C(1) << 20};
+	struct lp_mkfs_options mkfs = {
+		.bdev = {bdev}, .shard_cnt = LPI_NS_SIM_SHARDS, .log_bytes = UINT64_C(1) << 20};
 	for (size_t i = 0; i < sizeof(mkfs.seed); i++)
 		mkfs.seed[i] = (uint8_t)(i * 7 + 1);
 	lp_test_ok(lp_store_mkfs(&mkfs, &label, &why));
@@ -214,101 +212,6 @@ static inline void lpi_ns_sim_fsck(struct lpi_ns_sim *sim)
 	struct lp_fsck_report report;
 	struct lp_label_why why;
 	lp_test_ok(lp_fsck_run(&options, &report, &why));
-}
-
-/* --- What there is, as a text ----------------------------------------------------------------- */
-
-struct lpi_ns_text {
-	size_t len;
-	char bytes[16384];
-};
-
-static inline void lpi_ns_say(struct lpi_ns_text *text, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static inline void lpi_ns_say(struct lpi_ns_text *text, const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	int len = vsnprintf(text->bytes + text->len, sizeof(text->bytes) - text->len, format, args);
-	va_end(args);
-	assert_true(len >= 0 && (size_t)len < sizeof(text->bytes) - text->len);
-	text->len += (size_t)len;
-}
-
-/* All items of a space on a shard; of entries those of a directory. */
-static inline void lpi_ns_walk(struct lpi_ns_sim *sim, uint32_t shard, enum lp_store_space space,
-			       struct lp_ino ino, char prefix,
-			       void (*item)(struct lpi_ns_sim *sim, uint32_t shard,
-					    const struct lp_list_item *item, void *arg),
-			       void *arg)
-{
-	static _Thread_local uint8_t pages[2][32768]; /* walks are at most two deep */
-	static _Thread_local uint32_t depth;
-	struct lp_store_op op = {.opcode = LP_STORE_LIST,
-				 .list = {.space = space,
-					  .ino = ino,
-					  .prefix = {&prefix, prefix == 0 ? 0 : 1},
-					  .buf = pages[depth],
-					  .buf_len = sizeof(pages[0]),
-					  .with_values = space == LP_STORE_RECORDS}};
-	struct lp_list_item one;
-	uint32_t pos = 0;
-	if (prefix == 0)
-		op.list.prefix.data = NULL;
-	depth++;
-	lp_test_ok(lpi_hand_do(&sim->hand[shard], &op));
-	assert_false(op.list.more);
-	while (lp_store_list_next(&op, &pos, &one))
-		item(sim, shard, &one, arg);
-	depth--;
-}
-
-static inline void lpi_ns_say_entry(struct lpi_ns_sim *sim, uint32_t shard,
-				    const struct lp_list_item *item, void *arg)
-{
-	(void)sim;
-	lpi_ns_say(arg, "  %u: %.*s -> %llx\n", shard, (int)item->name.len,
-		   (const char *)item->name.data, (unsigned long long)item->ino.nr);
-}
-
-static inline void lpi_ns_say_inode(struct lpi_ns_sim *sim, uint32_t shard,
-				    const struct lp_list_item *item, void *arg)
-{
-	struct lp_ino ino = {lp_get_be64(item->name.data)};
-	struct lp_attrs attrs;
-	(void)shard;
-	lp_test_ok(lpi_hand_stat(&sim->hand[shard], ino, &attrs));
-	lpi_ns_say(arg, "%llx: type %u links %u parent %llx size %llu\n",
-		   (unsigned long long)ino.nr, attrs.type, attrs.nlink,
-		   (unsigned long long)attrs.parent.nr, (unsigned long long)attrs.size_bytes);
-	for (uint32_t i = 0; attrs.type == LP_INODE_TYPE_DIR && i < LPI_NS_SIM_SHARDS; i++) {
-		struct lp_store_op op = {.opcode = LP_STORE_DIR, .dir = {.ino = ino}};
-		lp_test_ok(lpi_hand_do(&sim->hand[i], &op));
-		lpi_ns_say(arg, " fragment %u: %llu entries%s\n", i,
-			   (unsigned long long)op.dir.entries_cnt,
-			   op.dir.is_sealed ? ", sealed" : "");
-		lpi_ns_walk(sim, i, LP_STORE_ENTRIES, ino, 0, lpi_ns_say_entry, arg);
-	}
-}
-
-static inline void lpi_ns_say_record(struct lpi_ns_sim *sim, uint32_t shard,
-				     const struct lp_list_item *item, void *arg)
-{
-	(void)sim;
-	(void)item;
-	lpi_ns_say(arg, "record %c on %u\n", *(const char *)item->name.data, shard);
-}
-
-static inline void lpi_ns_describe(struct lpi_ns_sim *sim, struct lpi_ns_text *text)
-{
-	const struct lp_ino none = {0};
-	text->len = 0;
-	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
-		lpi_ns_walk(sim, i, LP_STORE_INODES, none, 0, lpi_ns_say_inode, text);
-		lpi_ns_walk(sim, i, LP_STORE_RECORDS, none, 'T', lpi_ns_say_record, text);
-		lpi_ns_walk(sim, i, LP_STORE_RECORDS, none, 'U', lpi_ns_say_record, text);
-	}
 }
 
 #endif

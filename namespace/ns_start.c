@@ -28,8 +28,8 @@ struct lpi_start {
 	struct lp_attrs attrs;
 	uint8_t key[1 + 8];
 	uint8_t decision[LP_PACT_HEAD_SIZE]; /* of the coordinator that was asked */
-	uint8_t after[1 + 8]; /* the last record that was looked at */
-	char space;           /* of the records that are being walked */
+	uint8_t after[1 + 8];                /* the last record that was looked at */
+	char space;                          /* of the records that are being walked */
 	bool (*record)(struct lpi_start *start, const struct lp_list_item *item);
 	void (*walked)(struct lpi_start *start);
 	uint32_t pos;
@@ -127,15 +127,14 @@ static void page_done(struct lpi_start *start)
 static void walk_page(struct lpi_start *start)
 {
 	bool is_first = start->after[0] == 0;
-	start->list = (struct lp_store_op){
-		.opcode = LP_STORE_LIST,
-		.list = {.space = LP_STORE_RECORDS,
-			 .prefix = {&start->space, 1},
-			 .after = {is_first ? NULL : start->after,
-				   is_first ? 0 : sizeof(start->after)},
-			 .buf = start->page,
-			 .buf_len = sizeof(start->page),
-			 .with_values = true}};
+	start->list = (struct lp_store_op){.opcode = LP_STORE_LIST,
+					   .list = {.space = LP_STORE_RECORDS,
+						    .prefix = {&start->space, 1},
+						    .after = {is_first ? NULL : start->after,
+							      is_first ? 0 : sizeof(start->after)},
+						    .buf = start->page,
+						    .buf_len = sizeof(start->page),
+						    .with_values = true}};
 	ask(start, start->ns->options.shard_idx, &start->list, page_done);
 }
 
@@ -162,8 +161,8 @@ static void dealt_with(struct lpi_start *start)
 
 static void change(struct lpi_start *start, uint32_t cnt)
 {
-	start->op = (struct lp_store_op){
-		.opcode = LP_STORE_TXN, .txn = {.changes = start->changes, .change_cnt = cnt}};
+	start->op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					 .txn = {.changes = start->changes, .change_cnt = cnt}};
 	ask(start, start->ns->options.shard_idx, &start->op, dealt_with);
 }
 
@@ -173,9 +172,9 @@ static void orphan_gone(struct lpi_start *start)
 {
 	/* A record whose inode is gone already: only the record is left. */
 	if (start->call.result == -ENOENT) {
-		start->changes[0] = (struct lp_change){
-			.type = LP_CHANGE_RECORD,
-			.named = {.name = {start->after, sizeof(start->after)}}};
+		start->changes[0] =
+			(struct lp_change){.type = LP_CHANGE_RECORD,
+					   .named = {.name = {start->after, sizeof(start->after)}}};
 		change(start, 1);
 		return;
 	}
@@ -196,8 +195,8 @@ static bool take_unfinished(struct lpi_start *start, const struct lp_list_item *
 		return true; /* the store's own */
 	struct lp_ino ino = {lp_get_be64(key.bytes + 1)};
 	start->changes[0] = (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = ino};
-	start->op = (struct lp_store_op){
-		.opcode = LP_STORE_TXN, .txn = {.changes = start->changes, .change_cnt = 1}};
+	start->op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					 .txn = {.changes = start->changes, .change_cnt = 1}};
 	ask(start, start->ns->options.shard_idx, &start->op, orphan_gone);
 	return false;
 }
@@ -224,8 +223,8 @@ static bool take_decision(struct lpi_start *start, const struct lp_list_item *it
 		return false;
 	}
 	memcpy(start->key, item->name.data, sizeof(start->key));
-	start->changes[0] = (struct lp_change){
-		.type = LP_CHANGE_RECORD, .named = {.name = {start->key, sizeof(start->key)}}};
+	start->changes[0] = (struct lp_change){.type = LP_CHANGE_RECORD,
+					       .named = {.name = {start->key, sizeof(start->key)}}};
 	change(start, 1);
 	return false;
 }
@@ -315,12 +314,11 @@ static bool take_prepared(struct lpi_start *start, const struct lp_list_item *it
 		return false;
 	}
 	lpi_pact_key(start->txid, start->key);
-	start->op = (struct lp_store_op){
-		.opcode = LP_STORE_GET,
-		.get = {.space = LP_STORE_RECORDS,
-			.name = {start->key, sizeof(start->key)},
-			.buf = start->decision,
-			.buf_len = sizeof(start->decision)}};
+	start->op = (struct lp_store_op){.opcode = LP_STORE_GET,
+					 .get = {.space = LP_STORE_RECORDS,
+						 .name = {start->key, sizeof(start->key)},
+						 .buf = start->decision,
+						 .buf_len = sizeof(start->decision)}};
 	ask(start, start->redo.decoded.record.coordinator, &start->op, asked);
 	return false;
 }
@@ -359,11 +357,10 @@ static void looked_for_any(struct lpi_start *start)
 					 .mtime_ns = now_ns,
 					 .ctime_ns = now_ns,
 					 .btime_ns = now_ns};
-	start->changes[0] = (struct lp_change){.type = LP_CHANGE_CREATE,
-					       .ino = LP_INO_ROOT,
-					       .inode = {.attrs = &start->attrs}};
-	start->op = (struct lp_store_op){
-		.opcode = LP_STORE_TXN, .txn = {.changes = start->changes, .change_cnt = 1}};
+	start->changes[0] = (struct lp_change){
+		.type = LP_CHANGE_CREATE, .ino = LP_INO_ROOT, .inode = {.attrs = &start->attrs}};
+	start->op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					 .txn = {.changes = start->changes, .change_cnt = 1}};
 	ask(start, 0, &start->op, root_made);
 }
 

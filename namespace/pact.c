@@ -68,13 +68,11 @@ static void add_unnamed(struct lpi_part *part, struct lp_ns *ns)
 		return;
 	}
 	int64_t now_ns = lp_clock_wall_ns(lp_reactor_clock(ns->options.reactor));
-	part->orphan_attrs = (struct lp_attrs){
-		.nlink = 0, .ctime_ns = now_ns};
-	part->changes[part->change_cnt++] =
-		(struct lp_change){.type = LP_CHANGE_SET,
-				   .ino = ino,
-				   .inode = {.attrs = &part->orphan_attrs,
-					     .mask = LP_ATTR_NLINK | LP_ATTR_CTIME}};
+	part->orphan_attrs = (struct lp_attrs){.nlink = 0, .ctime_ns = now_ns};
+	part->changes[part->change_cnt++] = (struct lp_change){
+		.type = LP_CHANGE_SET,
+		.ino = ino,
+		.inode = {.attrs = &part->orphan_attrs, .mask = LP_ATTR_NLINK | LP_ATTR_CTIME}};
 	struct lp_bytes value = {part->orphan_value, sizeof(part->orphan_value)};
 	lpi_unfinished_fill(ino, LP_UNFINISHED_KIND_ORPHAN, now_ns, part->orphan_key,
 			    part->orphan_value);
@@ -212,14 +210,6 @@ static void run_decide(struct lpi_call *call)
 	submit(part, cnt, LP_ACK_DURABLE, decided_here);
 }
 
-static void run_forget(struct lpi_call *call)
-{
-	struct lpi_part *part = part_of(call);
-	part->changes[0] = record_change(part, NULL, 0);
-	/* Nobody waits for it: it goes with whatever is committed next. */
-	submit(part, 1, LP_ACK_ORDERED, NULL);
-}
-
 /* What must succeed in the end is tried again when there was no space. */
 static bool is_tried_again(struct lpi_part *part, struct lp_ns *ns)
 {
@@ -229,6 +219,28 @@ static bool is_tried_again(struct lpi_part *part, struct lp_ns *ns)
 	ns->stats.finish_retries++;
 	lp_timer_start(reactor, &part->retry, lp_reactor_now_ns(reactor) + RETRY_NS);
 	return true;
+}
+
+static void forgotten(struct lpi_call *call)
+{
+	if (!is_tried_again(part_of(call), call->to))
+		lpi_call_end(call, call->store_op->result);
+}
+
+static void run_forget(struct lpi_call *call);
+
+static void retry_forget(struct lp_timer *timer)
+{
+	run_forget(&LP_CONTAINER_OF(timer, struct lpi_part, retry)->call);
+}
+
+static void run_forget(struct lpi_call *call)
+{
+	struct lpi_part *part = part_of(call);
+	part->retry.fire = retry_forget;
+	part->changes[0] = record_change(part, NULL, 0);
+	/* Nobody waits for it: it goes with whatever is committed next. */
+	submit(part, 1, LP_ACK_ORDERED, forgotten);
 }
 
 /* When it fails for good the record is there still, for the next opening: until then nobody may
@@ -343,7 +355,7 @@ void lpi_pact_put_rooms(struct lpi_pact *pact)
 }
 
 /* Those that wait for rooms go on, in their order. */
-static void begin_waiting(struct lp_ns *ns)
+void lpi_pact_begin_waiting(struct lp_ns *ns)
 {
 	struct lpi_pact *next = NULL;
 	while ((next = lpi_pact_list_first(&ns->pacts_waiting)) != NULL && begin_shared(next))
@@ -354,7 +366,7 @@ static void pact_over(struct lpi_pact *pact)
 {
 	struct lp_ns *ns = pact->ns;
 	lpi_pact_put_rooms(pact);
-	begin_waiting(ns);
+	lpi_pact_begin_waiting(ns);
 	pact->over(pact);
 }
 
@@ -526,12 +538,12 @@ void lpi_pact_redo(struct lp_ns *ns, uint64_t txid, bool is_decided, struct lpi_
 			redo->changes[cnt++] = (struct lp_change){.type = LP_CHANGE_DIR,
 								  .ino = record->sealed,
 								  .dir = {.unseal = true}};
-		redo->changes[cnt++] = (struct lp_change){
-			.type = LP_CHANGE_RECORD,
-			.named = {.name = {redo->key, sizeof(redo->key)}}};
+		redo->changes[cnt++] =
+			(struct lp_change){.type = LP_CHANGE_RECORD,
+					   .named = {.name = {redo->key, sizeof(redo->key)}}};
 	}
-	redo->op = (struct lp_store_op){
-		.opcode = LP_STORE_TXN, .txn = {.changes = redo->changes, .change_cnt = cnt}};
+	redo->op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					.txn = {.changes = redo->changes, .change_cnt = cnt}};
 	redo->call.store_op = &redo->op;
 	redo->call.run = run_redo;
 	lpi_call_start(ns, ns->options.shard_idx, &redo->call);

@@ -104,6 +104,8 @@ static inline bool lpi_part_has_work(const struct lpi_part *part)
 void lpi_pact_start(struct lpi_pact *pact);
 /* Of one that will not go on. */
 void lpi_pact_put_rooms(struct lpi_pact *pact);
+/* Those that wait for rooms go on, as far as there are some. */
+void lpi_pact_begin_waiting(struct lp_ns *ns);
 
 /* After a crash, on the participant's shard: makes, or undoes, what a record says, and removes it.
  * done as of a call. */

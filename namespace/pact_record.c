@@ -169,8 +169,7 @@ static const char *decode_attrs(const uint8_t *bytes, bool is_new, struct lp_att
 		return "reserved fields of attributes";
 	if (is_new ? lp_inode_type_name(in.type) == NULL : in.type != 0)
 		return "type of an inode";
-	if (in.mode > 07777 ||
-	    (in.flags & ~(uint32_t)LP_INODE_FLAG_ALL) != 0)
+	if (in.mode > 07777 || (in.flags & ~(uint32_t)LP_INODE_FLAG_ALL) != 0)
 		return "attributes";
 	*ret = (struct lp_attrs){.atime_ns = in.atime_ns,
 				 .mtime_ns = in.mtime_ns,

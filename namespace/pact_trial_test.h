@@ -55,14 +55,13 @@ static inline void lpi_world_entry(const struct lpi_hand *hand, struct lp_ino di
 
 static inline void lpi_world_links(const struct lpi_hand *hand, struct lp_ino ino, int32_t delta)
 {
-	lp_test_ok(lpi_hand_change(hand, (struct lp_change){.type = LP_CHANGE_LINK,
-							    .ino = ino,
-							    .inode = {.delta = delta}}));
+	lp_test_ok(lpi_hand_change(
+		hand,
+		(struct lp_change){.type = LP_CHANGE_LINK, .ino = ino, .inode = {.delta = delta}}));
 }
 
 /* hands: one for each of three shards. */
-static inline struct lpi_trial_world lpi_world_make(struct lpi_hand *hands,
-						    struct lp_ns *const *ns)
+static inline struct lpi_trial_world lpi_world_make(struct lpi_hand *hands, struct lp_ns *const *ns)
 {
 	const struct lp_ino root = LP_INO_ROOT;
 	const struct lp_ino nowhere = {0};
@@ -132,8 +131,7 @@ static inline void lpi_trial_lock(struct lpi_job *job, struct lp_ino dir, struct
 static inline void lpi_trial_set(struct lpi_job *job, struct lp_ino dir, struct lp_bytes name,
 				 struct lp_ino target, uint8_t type)
 {
-	struct lp_change *change =
-		lpi_job_change(job, lp_ino_shard(dir), LP_CHANGE_ENTRY_SET, dir);
+	struct lp_change *change = lpi_job_change(job, lp_ino_shard(dir), LP_CHANGE_ENTRY_SET, dir);
 	change->named.name = name;
 	change->named.target = target;
 	change->named.target_type = type;
@@ -197,8 +195,7 @@ static inline void lpi_trial_taken_locked(struct lpi_job *job)
 {
 	const struct lpi_trial_world *w = &lpi_trial_of(job)->world;
 	struct lp_attrs *attrs = lpi_job_attrs(job);
-	*attrs = (struct lp_attrs){
-		.type = LP_INODE_TYPE_FILE, .nlink = 1, .mode = 0644};
+	*attrs = (struct lp_attrs){.type = LP_INODE_TYPE_FILE, .nlink = 1, .mode = 0644};
 	lpi_job_change(job, 0, LP_CHANGE_CREATE, w->fresh[0])->inode.attrs = attrs;
 	lpi_trial_link(job, w->d1, 0);
 	lpi_trial_set(job, w->d2, LPI_TRIAL_NAME("h"), w->fresh[0], LP_INODE_TYPE_FILE);
@@ -339,8 +336,8 @@ static inline void lpi_trial_rmdir(struct lpi_job *job)
 static inline void lpi_trial_spread_locked(struct lpi_job *job)
 {
 	const struct lpi_trial *trial = lpi_trial_of(job);
-	struct lp_bytes name = trial->going.nr == trial->world.s.nr ? LPI_TRIAL_NAME("s")
-								    : LPI_TRIAL_NAME("t");
+	struct lp_bytes name =
+		trial->going.nr == trial->world.s.nr ? LPI_TRIAL_NAME("s") : LPI_TRIAL_NAME("t");
 	lpi_trial_unset(job, LP_INO_ROOT, name, trial->going);
 	lpi_trial_link(job, LP_INO_ROOT, -1);
 	for (uint32_t i = 0; i < job->ns->options.shard_cnt; i++)
