@@ -30,7 +30,7 @@ static struct lp_sim *device_of(struct run *run)
 
 static void run_begin(struct run *run, const struct lpi_trial_kind *kind, uint64_t seed)
 {
-	*run = (struct run){.kind = kind};
+	*run = (struct run){.kind = kind, .told_event = 0};
 	run->sim = lpi_ns_sim_boot(lpi_ns_sim_mkfs(seed));
 	lp_test_ok(lpi_ns_sim_start(run->sim));
 	run->trial.world = lpi_world_make(run->sim->hand, run->sim->ns);
@@ -52,6 +52,14 @@ static void run_change(struct run *run, uint32_t home)
 	turn_until_done(run);
 	assert_int_equal(run->trial.op.result, run->kind->result);
 	run->told_event = lp_sim_event_count(device_of(run));
+}
+
+/* Its namespaces have stopped. */
+static void run_end(struct run *run)
+{
+	lp_test_ok(lpi_ns_sim_close(run->sim, false));
+	lpi_ns_sim_fini(run->sim);
+	free(run->sim);
 }
 
 /* What a machine finds that comes up with this device. The device is gone afterwards. */
@@ -137,16 +145,133 @@ static void test_every_cut(void **state)
 		/* Until everybody has finished and nothing is left of it. */
 		lpi_ns_sim_stop(run.sim);
 		cut_run(&run, i + 1, factor() > 1 ? 1 : 17);
-		lp_test_err(0, lpi_ns_sim_close(run.sim, true));
-		lpi_ns_sim_fini(run.sim);
-		free(run.sim);
+		run_end(&run);
 	}
+}
+
+/* --- With somebody who has it open ------------------------------------------------------------ */
+
+/* The orphan, whose mark is part of the change, is gone after the next start. */
+static void test_open(void **state)
+{
+	(void)state;
+	struct run run;
+	run_begin(&run, &lpi_trial_kinds[4], 77);
+	lp_test_ok(lpi_opens_add(run.sim->ns[1]->opens, run.trial.world.h, 1));
+	run_change(&run, 0);
+	assert_int_equal(lpi_opens_orphans(run.sim->ns[1]->opens), 1);
+	lpi_ns_sim_stop(run.sim);
+	cut_run(&run, 77, 19);
+	run_end(&run);
+}
+
+/* --- The first start -------------------------------------------------------------------------- */
+
+/* There is a root afterwards, whenever it was cut. */
+static void test_first_start(void **state)
+{
+	(void)state;
+	struct run run = {.kind = &lpi_trial_kinds[0]};
+	struct lp_sim_cutter *cutter = NULL;
+	struct lpi_ns_text found;
+	run.sim = lpi_ns_sim_boot(lpi_ns_sim_mkfs(5));
+	lp_sim_trim_log(device_of(&run));
+	lp_test_ok(lpi_ns_sim_start(run.sim));
+	lpi_ns_sim_stop(run.sim);
+	lp_test_ok(lp_sim_cutter_new(device_of(&run), NULL, &cutter));
+	recover(lp_sim_cutter_cut(cutter, 5), true, &run.after);
+	while (lp_sim_cutter_next(cutter)) {
+		uint64_t event = lp_sim_cutter_event(cutter);
+		recover(lp_sim_cutter_cut(cutter, event), event % 5 == 0, &found);
+		assert_true(lpi_ns_text_is_same(&found, &run.after));
+	}
+	lp_sim_cutter_free(cutter);
+	run_end(&run);
+}
+
+/* --- Many changes at once --------------------------------------------------------------------- */
+
+/* Kinds that take nothing from each other, in any order. */
+static const uint32_t together[] = {0, 2, 5, 7, 8, 9, 10};
+#define TOGETHER LP_ARRAY_SIZE(together)
+
+static bool has(const struct lpi_ns_text *text, const char *line)
+{
+	return memmem(text->bytes, text->len, line, strlen(line)) != NULL;
+}
+
+/* Whether a change is there, by the name that it makes or takes away. */
+static bool is_made(uint32_t kind, const struct lpi_ns_text *text)
+{
+	switch (kind) {
+	case 0:
+		return has(text, " 0: new ->");
+	case 5:
+		return !has(text, " 2: g ->");
+	case 7:
+		return has(text, " 2: sub ->");
+	case 8:
+		return !has(text, " 0: e ->");
+	case 9:
+		return !has(text, " 0: s ->");
+	default:
+		return false;
+	}
+}
+
+/* All that was told is there; the checker finds no fault, so each is there as a whole; and nothing
+ * is left half done. */
+static void check_many(const struct lpi_trial *trials, const struct lpi_ns_text *found)
+{
+	for (size_t i = 0; i < TOGETHER; i++)
+		if (trials[i].is_done && trials[i].op.result == 0)
+			assert_true(is_made(together[i], found));
+	assert_false(has(found, "record"));
+	assert_false(has(found, "sealed"));
+}
+
+static void many_at_once(uint64_t seed)
+{
+	struct run run;
+	struct lpi_trial trials[TOGETHER];
+	struct lpi_ns_text found;
+	struct lp_prng prng;
+	lp_prng_init(&prng, seed);
+	run_begin(&run, &lpi_trial_kinds[0], seed);
+	for (size_t i = 0; i < TOGETHER; i++) {
+		trials[i] = (struct lpi_trial){.world = run.trial.world};
+		lpi_trial_begin(&trials[i], (uint32_t)lp_prng_below(&prng, LPI_NS_SIM_SHARDS),
+				&lpi_trial_kinds[together[i]]);
+		for (uint64_t turns = lp_prng_below(&prng, 12); turns > 0; turns--)
+			(void)lpi_ns_sim_turn(run.sim);
+	}
+	for (uint64_t turns = lp_prng_below(&prng, 60); turns > 0; turns--)
+		(void)lpi_ns_sim_turn(run.sim);
+	struct lp_sim *sim = device_of(&run);
+	struct lp_bdev *left = NULL;
+	lp_test_ok(lp_sim_image_at(sim, lp_sim_event_count(sim) - 1, NULL, seed, &left));
+	recover(left, true, &found);
+	check_many(trials, &found);
+	lpi_ns_sim_stop(run.sim);
+	for (size_t i = 0; i < TOGETHER; i++)
+		assert_int_equal(trials[i].op.result, lpi_trial_kinds[together[i]].result);
+	run_end(&run);
+}
+
+static void test_many_at_once(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 40 * (uint64_t)factor(); seed++)
+		many_at_once(seed);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_cut),
+		cmocka_unit_test(test_open),
+		cmocka_unit_test(test_first_start),
+		cmocka_unit_test(test_many_at_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
