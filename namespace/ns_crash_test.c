@@ -126,11 +126,11 @@ static void cut_run(struct run *run, uint64_t seed, uint64_t nested)
 	assert_true(lpi_ns_text_is_same(&run->before, &run->after) == (run->kind->result < 0));
 	while (lp_sim_cutter_next(cutter)) {
 		uint64_t event = lp_sim_cutter_event(cutter);
-		recover(lp_sim_cutter_cut(cutter, seed + event), event % 4 == 0, &found);
+		recover(lp_sim_cutter_cut(cutter, seed + event), event % 6 == 0, &found);
 		check(run, event, &found);
 		if (event % nested == seed % nested)
 			cut_start(run, event, lp_sim_cutter_cut(cutter, seed + event),
-				  factor() > 1 ? 1 : 3);
+				  factor() > 1 ? 1 : 5);
 	}
 	lp_sim_cutter_free(cutter);
 }
@@ -144,7 +144,7 @@ static void test_every_cut(void **state)
 		run_change(&run, (uint32_t)(i % LPI_NS_SIM_SHARDS));
 		/* Until everybody has finished and nothing is left of it. */
 		lpi_ns_sim_stop(run.sim);
-		cut_run(&run, i + 1, factor() > 1 ? 1 : 17);
+		cut_run(&run, i + 1, factor() > 1 ? 1 : 37);
 		run_end(&run);
 	}
 }
@@ -161,7 +161,7 @@ static void test_open(void **state)
 	run_change(&run, 0);
 	assert_int_equal(lpi_opens_orphans(run.sim->ns[1]->opens), 1);
 	lpi_ns_sim_stop(run.sim);
-	cut_run(&run, 77, 19);
+	cut_run(&run, 77, 53);
 	run_end(&run);
 }
 
@@ -261,7 +261,7 @@ static void many_at_once(uint64_t seed)
 static void test_many_at_once(void **state)
 {
 	(void)state;
-	for (uint64_t seed = 1; seed <= 40 * (uint64_t)factor(); seed++)
+	for (uint64_t seed = 1; seed <= 16 * (uint64_t)factor(); seed++)
 		many_at_once(seed);
 }
 
