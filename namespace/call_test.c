@@ -56,9 +56,8 @@ static struct lp_ino make_file(struct lpi_ns_rig *rig, uint32_t shard)
 {
 	const struct lp_attrs attrs = {.type = LP_INODE_TYPE_FILE, .nlink = 1, .mode = 0644};
 	struct lp_ino ino = lp_store_new_ino(rig->store[shard]);
-	struct trip trip = {.change = {.type = LP_CHANGE_CREATE,
-				       .ino = ino,
-				       .inode = {.attrs = &attrs}}};
+	struct trip trip = {
+		.change = {.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &attrs}}};
 	trip.op = lpi_txn_op(&trip.change, 1);
 	go(rig, 0, shard, &trip);
 	lp_test_ok(wait_for(rig, &trip));
@@ -119,8 +118,8 @@ static void test_errors(void **state)
 {
 	(void)state;
 	struct lpi_ns_rig *rig = lpi_ns_rig_new(2);
-	struct trip trip = {.op = {.opcode = LP_STORE_READ,
-				   .read = {.ino = lp_ino_make(1, 99), .length = 5}}};
+	struct trip trip = {
+		.op = {.opcode = LP_STORE_READ, .read = {.ino = lp_ino_make(1, 99), .length = 5}}};
 	go(rig, 0, 1, &trip);
 	assert_int_equal(wait_for(rig, &trip), -ENOENT);
 	trip.op = (struct lp_store_op){.opcode = LP_STORE_STAT, .stat = {.ino = {99}}};
@@ -163,8 +162,8 @@ static void test_no_buffers(void **state)
 	/* And back. */
 	while (cnt < 64 && (all[cnt] = lp_buf_new(rig->bufs[0], LP_BUF_LARGE)) != NULL)
 		cnt++;
-	trip = (struct trip){.op = {.opcode = LP_STORE_READ,
-				    .read = {.ino = ino, .length = LP_STORE_READ_MAX}}};
+	trip = (struct trip){
+		.op = {.opcode = LP_STORE_READ, .read = {.ino = ino, .length = LP_STORE_READ_MAX}}};
 	go(rig, 0, 1, &trip);
 	for (uint32_t i = 0; i < 100; i++)
 		(void)lpi_ns_rig_turn(rig);
@@ -239,9 +238,9 @@ static void written(struct lpi_call *call)
 	struct shard *shard = LP_CONTAINER_OF(call, struct shard, trip.call);
 	lp_test_ok(call->result);
 	lpi_pay_drop(&shard->pay);
-	shard->trip.op = (struct lp_store_op){
-		.opcode = LP_STORE_READ,
-		.read = {.ino = shard->ino, .length = sizeof(shard->bytes)}};
+	shard->trip.op =
+		(struct lp_store_op){.opcode = LP_STORE_READ,
+				     .read = {.ino = shard->ino, .length = sizeof(shard->bytes)}};
 	call->done = read_back;
 	lpi_call_store(shard->ns, 1 - shard->idx, call, &shard->trip.op, true);
 }
@@ -281,9 +280,8 @@ static void ready(struct lp_ns *ns, int result, void *arg)
 	lp_test_ok(result);
 	shard->ino = lp_ino_make(1 - shard->idx, 1000);
 	shard->attrs = (struct lp_attrs){.type = LP_INODE_TYPE_FILE, .nlink = 1};
-	shard->trip.change = (struct lp_change){.type = LP_CHANGE_CREATE,
-						.ino = shard->ino,
-						.inode = {.attrs = &shard->attrs}};
+	shard->trip.change = (struct lp_change){
+		.type = LP_CHANGE_CREATE, .ino = shard->ino, .inode = {.attrs = &shard->attrs}};
 	shard->trip.op = lpi_txn_op(&shard->trip.change, 1);
 	shard->trip.call.done = made;
 	lpi_call_store(shard->ns, 1 - shard->idx, &shard->trip.call, &shard->trip.op, true);
@@ -340,7 +338,7 @@ static void test_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_data), cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_data),       cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_no_buffers), cmocka_unit_test(test_many),
 		cmocka_unit_test(test_threads),
 	};

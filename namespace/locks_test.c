@@ -188,9 +188,9 @@ enum stage { IDLE, AT_FRAGMENT, AT_OWN, HELD, LOOKING };
 struct model {
 	struct hand hands[HANDS];
 	enum stage stage[HANDS];
-	uint64_t since[HANDS];    /* in the queue that the stage says */
-	uint64_t hard[HANDS];     /* when it became so; 0: it is not */
-	uint64_t waits[HANDS];    /* a look: a bit for each it waits for */
+	uint64_t since[HANDS]; /* in the queue that the stage says */
+	uint64_t hard[HANDS];  /* when it became so; 0: it is not */
+	uint64_t waits[HANDS]; /* a look: a bit for each it waits for */
 	uint32_t granted[HANDS];
 	uint64_t now;
 };

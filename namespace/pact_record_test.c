@@ -99,8 +99,10 @@ static struct value prepared(void)
 static struct value decided(void)
 {
 	struct value value;
-	const struct lpi_pact_record record = {
-		.kind = LP_PACT_KIND_DECIDED, .coordinator = 3, .participants = 0x13, .since_ns = 5};
+	const struct lpi_pact_record record = {.kind = LP_PACT_KIND_DECIDED,
+					       .coordinator = 3,
+					       .participants = 0x13,
+					       .since_ns = 5};
 	value.len = lpi_pact_record_encode(&record, TXID, value.bytes);
 	return value;
 }

@@ -114,7 +114,7 @@ static int find_sources(struct lpi_txn *txn)
 	return 0;
 }
 
-static void job_ended(struct lpi_job *job)
+static void job_ended(struct lpi_block_job *job)
 {
 	struct lpi_edit *edit = LP_CONTAINER_OF(job, struct lpi_edit, job);
 	lpi_txn_io_ended(LP_CONTAINER_OF(edit, struct lpi_txn, edit));
@@ -375,7 +375,7 @@ static int take_space(struct lpi_txn *txn)
 /* Blocks of one extent, in as many ios as their memory needs. */
 static bool add_extent(struct lpi_txn *txn, struct lp_extent extent, struct lpi_range_at *at)
 {
-	struct lpi_job *job = &txn->edit.job;
+	struct lpi_block_job *job = &txn->edit.job;
 	enum lp_bdev_opcode opcode = lpi_block_data_opcode(txn->block);
 	while (extent.cnt > 0) {
 		struct lpi_io *io = lpi_job_add(job, opcode, extent);

@@ -94,13 +94,13 @@ int lpi_leaves_get(struct lpi_warmer *warmer, struct lpi_inode *inode, bool clai
 #define LPI_IO_IOVS 64u
 #define LPI_IOS     2048u /* of all operations */
 
-struct lpi_job;
+struct lpi_block_job;
 
 /* One read or write of a run of blocks, pinned meanwhile (rule S3). */
 struct lpi_io {
 	struct lp_bdev_op op;
 	struct lp_space_pin pin;
-	struct lpi_job *job;
+	struct lpi_block_job *job;
 	struct lp_extent extent;
 	struct lp_buf *bufs[LPI_IO_IOVS]; /* references held */
 	struct iovec iov[LPI_IO_IOVS];
@@ -111,12 +111,12 @@ struct lpi_io {
 LP_LIST_DEFINE(lpi_io_list, struct lpi_io, node);
 
 /* Several of them, and who is told when all have ended. */
-struct lpi_job {
+struct lpi_block_job {
 	struct lpi_block *block;
 	struct lpi_io_list ios; /* not submitted yet, then ended: see each user */
 	uint32_t running;
 	int result; /* 0, or the first error */
-	void (*ended)(struct lpi_job *job);
+	void (*ended)(struct lpi_block_job *job);
 };
 
 /* --- The store -------------------------------------------------------------------------------- */
@@ -205,16 +205,17 @@ uint64_t lpi_claim_of_ino(struct lp_ino ino);
 uint64_t lpi_claim_of_name(enum lp_key_space space, struct lp_ino ino, const struct lp_bytes *name);
 
 /* Begins a job; more may be added until lpi_block_job_run(). */
-void lpi_job_init(struct lpi_job *job, struct lpi_block *block, void (*ended)(struct lpi_job *job));
+void lpi_job_init(struct lpi_block_job *job, struct lpi_block *block,
+		  void (*ended)(struct lpi_block_job *job));
 /* A read or write of an extent, to be filled with buffers; NULL when there is none left. */
-struct lpi_io *lpi_job_add(struct lpi_job *job, enum lp_bdev_opcode opcode,
+struct lpi_io *lpi_job_add(struct lpi_block_job *job, enum lp_bdev_opcode opcode,
 			   struct lp_extent extent) LP_MUST_CHECK;
 /* The next part of its memory; takes a reference. False when the io has no place for more. */
 bool lpi_io_add(struct lpi_io *io, struct lp_seg seg) LP_MUST_CHECK;
 /* Submits all. ended() comes later; at least one io was added. */
-void lpi_block_job_run(struct lpi_job *job);
+void lpi_block_job_run(struct lpi_block_job *job);
 /* All ios go back: before they ran, or after they ended. */
-void lpi_job_fini(struct lpi_job *job);
+void lpi_job_fini(struct lpi_block_job *job);
 
 /* Where each operation begins. Without a free slot of its pool it waits in its list, and begins
  * when a slot comes back. Reads and queries do not look at waiting_txns: who submits sees to it

@@ -3,13 +3,15 @@
  */
 #include "store/block_impl.h"
 
-void lpi_job_init(struct lpi_job *job, struct lpi_block *block, void (*ended)(struct lpi_job *job))
+void lpi_job_init(struct lpi_block_job *job, struct lpi_block *block,
+		  void (*ended)(struct lpi_block_job *job))
 {
-	*job = (struct lpi_job){.block = block, .ended = ended};
+	*job = (struct lpi_block_job){.block = block, .ended = ended};
 	lpi_io_list_init(&job->ios);
 }
 
-struct lpi_io *lpi_job_add(struct lpi_job *job, enum lp_bdev_opcode opcode, struct lp_extent extent)
+struct lpi_io *lpi_job_add(struct lpi_block_job *job, enum lp_bdev_opcode opcode,
+			   struct lp_extent extent)
 {
 	LP_ASSERT(job->running == 0 && extent.cnt > 0);
 	struct lpi_io *io = lp_pool_get(job->block->ios);
@@ -40,7 +42,7 @@ bool lpi_io_add(struct lpi_io *io, struct lp_seg seg)
 static void io_complete(struct lp_bdev_op *op)
 {
 	struct lpi_io *io = LP_CONTAINER_OF(op, struct lpi_io, op);
-	struct lpi_job *job = io->job;
+	struct lpi_block_job *job = io->job;
 	lp_space_unpin(job->block->space, &io->pin);
 	if (op->opcode != LP_BDEV_READ)
 		lp_bdev_observe(&job->block->policy.data_observer, op, job->block->options.reactor);
@@ -52,7 +54,7 @@ static void io_complete(struct lp_bdev_op *op)
 		job->ended(job);
 }
 
-static void submit(struct lpi_job *job, struct lpi_io *io)
+static void submit(struct lpi_block_job *job, struct lpi_io *io)
 {
 	struct lp_bdev_op *op = &io->op;
 	op->offset_bytes = io->extent.block * LP_BLOCK_BYTES;
@@ -68,7 +70,7 @@ static void submit(struct lpi_job *job, struct lpi_io *io)
 	lp_bdev_submit(job->block->data, op);
 }
 
-void lpi_block_job_run(struct lpi_job *job)
+void lpi_block_job_run(struct lpi_block_job *job)
 {
 	LP_ASSERT(!lpi_io_list_is_empty(&job->ios) && job->running == 0);
 	struct lpi_io *io;
@@ -79,7 +81,7 @@ void lpi_block_job_run(struct lpi_job *job)
 		submit(job, io);
 }
 
-void lpi_job_fini(struct lpi_job *job)
+void lpi_job_fini(struct lpi_block_job *job)
 {
 	struct lpi_io *io;
 	LP_ASSERT(job->running == 0);

@@ -269,7 +269,7 @@ static void ready(struct lpi_hold *hold)
 	run(LP_CONTAINER_OF(hold, struct lpi_read, hold));
 }
 
-static void device_ended(struct lpi_job *job)
+static void device_ended(struct lpi_block_job *job)
 {
 	run(LP_CONTAINER_OF(job, struct lpi_read, job));
 }

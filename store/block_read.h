@@ -41,7 +41,7 @@ struct lpi_read {
 	uint32_t seg_cnt;
 	uint32_t segment_cnt;
 	uint64_t bytes;
-	struct lpi_job job;
+	struct lpi_block_job job;
 	struct lp_commit_waiter durable_waiter;
 	struct lp_commit_waiter memory_waiter;
 	struct lpi_hold hold;

@@ -276,7 +276,7 @@ int lpi_journal_commit(struct lp_blockfs *fs, size_t records_bytes) LP_MUST_CHEC
 
 /* --- All of it ------------------------------------------------------------------------------- */
 
-void lpi_lock(pthread_mutex_t *mutex);
+void lpi_blockfs_lock(pthread_mutex_t *mutex);
 void lpi_unlock(pthread_mutex_t *mutex);
 /* 0, or why nothing can be changed. */
 int lpi_usable(struct lp_blockfs *fs);
