@@ -189,7 +189,10 @@ static const struct lp_change *data_change(const struct lp_store_op *op)
 	return NULL;
 }
 
-/* Gives a write from another thread a payload of this one. */
+static void run_store(struct lpi_call *call);
+
+/* Gives a write from another thread a payload of this one. Who has to wait for one looks again
+ * afterwards: what is being decided may have begun meanwhile. */
 void lpi_call_submit(struct lpi_call *call)
 {
 	struct lp_ns *ns = call->to;
@@ -201,13 +204,13 @@ void lpi_call_submit(struct lpi_call *call)
 	}
 	struct lpi_transfer *transfer = lp_pool_get(ns->transfers);
 	if (transfer == NULL) {
-		retry_later(ns, call, lpi_call_submit);
+		retry_later(ns, call, run_store);
 		return;
 	}
 	if (!copy_to_buffers(ns->options.bufs, &write->data.payload, write->data.length,
 			     transfer)) {
 		lp_pool_put(ns->transfers, transfer);
-		retry_later(ns, call, lpi_call_submit);
+		retry_later(ns, call, run_store);
 		return;
 	}
 	memcpy(transfer->changes, op->txn.changes, op->txn.change_cnt * sizeof(struct lp_change));

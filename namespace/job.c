@@ -181,6 +181,8 @@ static bool is_before(const struct lpi_job_lock *a, const struct lpi_job_lock *b
 		return a->shard_idx < b->shard_idx;
 	if (a->lock.ino.nr != b->lock.ino.nr)
 		return a->lock.ino.nr < b->lock.ino.nr;
+	if (a->class != b->class)
+		return a->class < b->class;
 	return a->lock.hash < b->lock.hash;
 }
 
@@ -496,9 +498,12 @@ static void seal_own(struct lpi_job *job)
 /* The lowest shard that has changes to make, if nobody was named. */
 static void choose_coordinator(struct lpi_pact *pact)
 {
-	for (uint32_t i = 0; i < pact->part_cnt && pact->coordinator == NULL; i++) {
-		if (lpi_part_has_work(pact->parts[i]))
-			pact->coordinator = pact->parts[i];
+	bool is_named = pact->coordinator != NULL;
+	for (uint32_t i = 0; i < pact->part_cnt && !is_named; i++) {
+		struct lpi_part *part = pact->parts[i];
+		if (lpi_part_has_work(part) &&
+		    (pact->coordinator == NULL || part->shard_idx < pact->coordinator->shard_idx))
+			pact->coordinator = part;
 	}
 	LP_ASSERT(pact->coordinator != NULL);
 }
@@ -535,7 +540,7 @@ static void pact_over(struct lpi_pact *pact)
 {
 	struct lpi_job *job = LP_CONTAINER_OF(pact, struct lpi_job, pact);
 	job->has_pact = false;
-	if (job->op == NULL)
+	if (job->is_unlocked)
 		finish_job(job);
 	else if (job->again != NULL)
 		begin_again(job);
@@ -577,6 +582,7 @@ static void finish_job(struct lpi_job *job)
 
 static void unlocked(struct lpi_job *job)
 {
+	job->is_unlocked = true;
 	if (!job->has_pact)
 		finish_job(job);
 }

@@ -22,19 +22,20 @@
 
 #define LPI_JOB_ASKS  6u
 #define LPI_JOB_LOCKS 8u
-#define LPI_JOB_PARTS 6u
+#define LPI_JOB_PARTS 8u
 
 struct lpi_job;
 struct lpi_list;
 struct lpi_copy_page;
 typedef void lpi_step_fn(struct lpi_job *job);
 
-/* The classes of locks, in the order in which they are asked for (namespace NS2). */
+/* The classes of locks, in the order in which they are asked for (namespace NS2). Whole fragments
+ * and names are in one order, a fragment before its names: whoever holds a name holds its fragment
+ * too, shared, and would keep it from somebody for whose names he waits. */
 enum lpi_lock_class {
 	LPI_CLASS_TOKEN, /* of those who move directories: on shard 0 */
+	LPI_CLASS_FRAGMENT,
 	LPI_CLASS_NAME,
-	LPI_CLASS_FRAGMENT, /* all names of a directory on a shard: among the names, in their order
-			     */
 	LPI_CLASS_INODE
 };
 
@@ -188,7 +189,8 @@ struct lpi_job {
 	struct lpi_wide *wide;
 	struct lp_list_node node; /* of those that wait for the wide set */
 
-	bool has_pact; /* under way, or not over yet */
+	bool has_pact;    /* under way, or not over yet */
+	bool is_unlocked; /* it has ended, and nothing is left but its pact */
 	struct lpi_pact pact;
 	struct lpi_part parts[LPI_JOB_PARTS];
 	struct lp_attrs attrs[LPI_JOB_PARTS]; /* of the changes */
@@ -256,7 +258,9 @@ void lpi_job_soon(struct lpi_job *job, lpi_step_fn *next);
 void lpi_job_lock_token(struct lpi_job *job);
 void lpi_job_lock_name(struct lpi_job *job, const struct lpi_entry *entry);
 void lpi_job_lock_inode(struct lpi_job *job, struct lp_ino ino);
-/* On one shard; or on all of them, with the wide set, which must have been waited for. */
+/* On one shard; or on all of them, with the wide set, which must have been waited for. Together
+ * with the names, in one lpi_job_lock(): who learns only from a locked name which directory is to
+ * go unlocks, locks both, and looks again. Not of a directory of which a name is locked, too. */
 void lpi_job_lock_fragment(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
 void lpi_job_lock_fragments(struct lpi_job *job, struct lp_ino dir);
 /* Goes on with next when all are held: perhaps from inside this call. */

@@ -35,6 +35,7 @@ struct lpi_locks {
 	uint32_t cnt;
 	uint32_t hard_cnt;
 	uint32_t mask;
+	uint32_t limit_max; /* of entries */
 	struct lpi_lock_entry *buckets[];
 };
 
@@ -54,6 +55,7 @@ int lpi_locks_new(uint32_t locks_max, struct lpi_locks **ret_locks)
 					      .object_bytes = sizeof(struct lpi_lock_entry),
 					      .limit = ENTRIES_FIRST,
 					      .limit_max = LP_MAX(2 * locks_max, ENTRIES_FIRST)};
+	locks->limit_max = config.limit_max;
 	int r = lp_pool_new(&config, &locks->entries);
 	if (r < 0) {
 		free(locks);
@@ -67,7 +69,13 @@ void lpi_locks_free(struct lpi_locks *locks)
 {
 	if (locks == NULL)
 		return;
-	LP_ASSERT(locks->cnt == 0);
+	for (uint32_t i = 0; i <= locks->mask; i++) {
+		while (locks->buckets[i] != NULL) {
+			struct lpi_lock_entry *entry = locks->buckets[i];
+			locks->buckets[i] = entry->next_in_bucket;
+			lp_pool_put(locks->entries, entry);
+		}
+	}
 	lp_pool_free(locks->entries);
 	free(locks);
 }
@@ -100,7 +108,7 @@ static struct lpi_lock_entry *find_or_make(struct lpi_locks *locks, enum lpi_loc
 	if (entry == NULL) {
 		struct lp_pool_stats stats;
 		lp_pool_read_stats(locks->entries, &stats);
-		int r = lp_pool_resize(locks->entries, 2 * stats.limit);
+		int r = lp_pool_resize(locks->entries, LP_MIN(2 * stats.limit, locks->limit_max));
 		LP_ASSERT(r == 0);
 		entry = lp_pool_get(locks->entries);
 	}

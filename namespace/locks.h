@@ -8,8 +8,9 @@
  *
  * The order in which owners must ask is in README.md; nothing here finds circles.
  *
- * Threads: the shard's. Blocking: none. Allocation: new only. Limits: locks_max at a time,
- * asserted: they live in operations, of which there are so many. granted() comes from inside
+ * Threads: the shard's. Blocking: none. Allocation: new; and more entries when more are held than
+ * ever before. Limits: locks_max at a time, asserted: they live in operations, of which there are
+ * so many; and so is memory for them. granted() comes from inside
  * another lock's release, and should do no more than start the next step.
  */
 #ifndef LP_NAMESPACE_LOCKS_H
@@ -52,7 +53,9 @@ struct lpi_lock {
 
 /* -ENOMEM. */
 int lpi_locks_new(uint32_t locks_max, struct lpi_locks **ret_locks) LP_MUST_CHECK;
-/* Nothing may be held or waiting. Accepts NULL. */
+/* Nothing is held or waiting, but for what never ends: locks are not touched any more. Accepts
+ * NULL.
+ */
 void lpi_locks_free(struct lpi_locks *locks);
 
 /* Of a name, for its lock. Names that share a hash share a lock. */

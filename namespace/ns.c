@@ -201,6 +201,8 @@ static bool begin_one(struct lp_ns *ns, struct lp_ns_op *op)
 	return true;
 }
 
+static void check_stopped(struct lp_ns *ns);
+
 /* Those that wait, as far as it goes; or, when the namespace stops, all of them are refused. */
 static void run_queue(struct lp_task *task)
 {
@@ -216,6 +218,7 @@ static void run_queue(struct lp_task *task)
 			return;
 		lpi_ns_op_list_remove(op);
 	}
+	check_stopped(ns);
 }
 
 static void wake_queue(struct lp_ns *ns)
@@ -249,13 +252,24 @@ void lpi_ns_answer(struct lp_ns *ns, struct lp_ns_op *op, int result)
 
 static void check_stopped(struct lp_ns *ns)
 {
-	if (ns->state != LPI_NS_STOPPING || ns->under_way > ns->stats.stuck)
+	if (ns->state != LPI_NS_STOPPING || ns->under_way > ns->stats.stuck ||
+	    !lpi_ns_op_list_is_empty(&ns->queue))
 		return;
-	if (!lpi_ns_op_list_is_empty(&ns->queue) || ns->is_arriving)
-		return;
-	ns->is_arriving = true;
-	/* Others may still ask this shard for something: until they are as far. */
-	lpi_call_start(ns, 0, &ns->stop_call);
+	if (!ns->is_arriving) {
+		ns->is_arriving = true;
+		/* Others may still ask this shard for something: until they are as far. */
+		lpi_call_start(ns, 0, &ns->stop_call);
+	} else if (ns->has_arrived) {
+		ns->state = LPI_NS_STOPPED;
+		ns->stopped(ns, ns->stopped_arg);
+	}
+}
+
+void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact)
+{
+	lpi_pact_list_push_back(&ns->pacts_stuck, pact);
+	ns->stats.stuck++;
+	check_stopped(ns);
 }
 
 void lpi_ns_left(struct lp_ns *ns)
@@ -296,8 +310,9 @@ static void retry_calls(struct lp_timer *timer)
 static void all_stopped(struct lpi_call *call)
 {
 	struct lp_ns *ns = LP_CONTAINER_OF(call, struct lp_ns, stop_call);
-	ns->state = LPI_NS_STOPPED;
-	ns->stopped(ns, ns->stopped_arg);
+	ns->has_arrived = true;
+	/* What the others asked for last may have begun something: an orphan's removal. */
+	check_stopped(ns);
 }
 
 static int new_pools(struct lp_ns *ns)
@@ -359,6 +374,7 @@ int lp_ns_open(const struct lp_ns_options *options, struct lp_ns **ret_ns)
 		ns->options.ops_max = LP_NS_OPS_MAX;
 	lpi_ns_op_list_init(&ns->queue);
 	lpi_pact_list_init(&ns->pacts_waiting);
+	lpi_pact_list_init(&ns->pacts_stuck);
 	lpi_call_list_init(&ns->short_of_buffers);
 	lpi_call_list_init(&ns->arrived);
 	lpi_job_list_init(&ns->wide_waiting);
@@ -410,6 +426,19 @@ void lp_ns_stop(struct lp_ns *ns, void (*stopped)(struct lp_ns *ns, void *arg), 
 	check_stopped(ns);
 }
 
+/* What came to no end. */
+static void free_stuck(struct lp_ns *ns)
+{
+	struct lpi_pact *pact = NULL;
+	while ((pact = lpi_pact_list_pop_front(&ns->pacts_stuck)) != NULL) {
+		struct lpi_job *job = LP_CONTAINER_OF(pact, struct lpi_job, pact);
+		lpi_pact_put_rooms(pact);
+		lpi_wide_free(job->wide);
+		lp_pool_put(ns->jobs, job);
+		ns->under_way--;
+	}
+}
+
 void lp_ns_close(struct lp_ns *ns)
 {
 	if (ns == NULL)
@@ -418,8 +447,10 @@ void lp_ns_close(struct lp_ns *ns)
 	lpi_wide_free(ns->wide);
 	lpi_orphans_free(ns->orphans);
 	lpi_opens_free(ns->opens);
-	/* What ended in no end keeps its locks: then the memory goes with the process. */
-	if (ns->stats.stuck == 0 && ns->under_way == 0) {
+	free_stuck(ns);
+	/* Who still waits, for a store that was abandoned or for what is stuck, waits in memory that
+	 * goes with the process. */
+	if (ns->under_way == 0) {
 		lpi_locks_free(ns->locks);
 		lp_pool_free(ns->jobs);
 		lp_pool_free(ns->calls);
@@ -442,6 +473,8 @@ void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats)
 	ret_stats->cache_hits = lpi_dircache_hits(ns->dircache);
 	ret_stats->cache_misses = lpi_dircache_misses(ns->dircache);
 	ret_stats->queued = lpi_ns_op_list_count(&ns->queue);
+	ret_stats->finish_retries = ns->stats.finish_retries;
+	ret_stats->stuck = ns->stats.stuck;
 }
 
 uint32_t lp_ns_shard_of(struct lp_ns *ns, struct lp_ino dir, struct lp_bytes name)

@@ -317,6 +317,9 @@ struct lp_ns_stats {
 	uint64_t remote_calls; /* asked of other shards */
 	uint64_t local_txns;   /* changes on one shard */
 	uint64_t shared_txns;  /* over several (rule N1) */
+	uint64_t finish_retries; /* no space for what must be made on this shard */
+	uint64_t stuck;          /* over several, to be ended by the next opening: what they touch
+				    is locked until then */
 	uint64_t lock_waits;
 	uint64_t opens; /* inodes that are open now */
 	uint64_t orphans;

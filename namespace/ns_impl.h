@@ -67,6 +67,7 @@ struct lp_ns {
 	struct lpi_ns_op_list queue; /* operations that wait for a call or job */
 	struct lp_task queue_task;
 	struct lpi_pact_list pacts_waiting;
+	struct lpi_pact_list pacts_stuck;
 	struct lpi_call_list short_of_buffers;
 	struct lp_timer buffers_timer;
 	struct lpi_dir_kind *dir_kinds;
@@ -85,7 +86,8 @@ struct lp_ns {
 	void (*stopped)(struct lp_ns *ns, void *arg);
 	void *stopped_arg;
 	struct lpi_call stop_call;
-	bool is_arriving;
+	bool is_arriving;   /* nothing of its own was left, so others were told */
+	bool has_arrived;   /* nobody asks this shard for anything any more */
 	/* Of shard 0: who has come to a point that all must reach. */
 	uint32_t arrived_cnt;
 	int arrived_result;
@@ -146,6 +148,8 @@ void lpi_paths_thaw(struct lpi_job *job, lpi_step_fn *next);
 void lpi_ns_answer(struct lp_ns *ns, struct lp_ns_op *op, int result);
 /* Something that counted in under_way has ended. */
 void lpi_ns_left(struct lp_ns *ns);
+/* A change over several shards cannot be brought to its end before the next opening: it stays. */
+void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact);
 
 /* Orphans that nobody has open any more are removed, one after the other; arg is the ns. */
 void lpi_orphans_collect(void *arg);

@@ -27,8 +27,9 @@ struct lpi_start {
 	struct lp_change changes[1];
 	struct lp_attrs attrs;
 	uint8_t key[1 + 8];
-	uint8_t after[1 + 8]; /* the last record that was looked at */
-	char space;           /* of the records that are being walked */
+	uint8_t decision[LP_PACT_HEAD_SIZE]; /* of the coordinator that was asked */
+	uint8_t after[1 + 8];                /* the last record that was looked at */
+	char space;                          /* of the records that are being walked */
 	bool (*record)(struct lpi_start *start, const struct lp_list_item *item);
 	void (*walked)(struct lpi_start *start);
 	uint32_t pos;
@@ -87,13 +88,21 @@ static void arrive(struct lpi_start *start, int result, void (*next)(struct lpi_
 
 static void walk_page(struct lpi_start *start);
 
+static void walk_failed(struct lpi_start *start, int result)
+{
+	arrive(start, result, ended);
+}
+
 /* Each record is told: true when there is nothing to be done about it; else this goes on when it
  * was dealt with. */
 static void walk_on(struct lpi_start *start)
 {
 	struct lp_list_item item;
 	while (lp_store_list_next(&start->list, &start->pos, &item)) {
-		LP_ASSERT(item.name.len == sizeof(start->after));
+		if (item.name.len != sizeof(start->after)) {
+			walk_failed(start, LP_CORRUPT(LP_OFFSET_NONE, "key of unfinished work"));
+			return;
+		}
 		memcpy(start->after, item.name.data, item.name.len);
 		if (!start->record(start, &item))
 			return;
@@ -103,11 +112,6 @@ static void walk_on(struct lpi_start *start)
 		return;
 	}
 	start->walked(start);
-}
-
-static void walk_failed(struct lpi_start *start, int result)
-{
-	arrive(start, result, ended);
 }
 
 static void page_done(struct lpi_start *start)
@@ -123,15 +127,14 @@ static void page_done(struct lpi_start *start)
 static void walk_page(struct lpi_start *start)
 {
 	bool is_first = start->after[0] == 0;
-	start->list = (struct lp_store_op){
-		.opcode = LP_STORE_LIST,
-		.list = {.space = LP_STORE_RECORDS,
-			 .prefix = {&start->space, 1},
-			 .after = {is_first ? NULL : start->after,
-				   is_first ? 0 : sizeof(start->after)},
-			 .buf = start->page,
-			 .buf_len = sizeof(start->page),
-			 .with_values = true}};
+	start->list = (struct lp_store_op){.opcode = LP_STORE_LIST,
+					   .list = {.space = LP_STORE_RECORDS,
+						    .prefix = {&start->space, 1},
+						    .after = {is_first ? NULL : start->after,
+							      is_first ? 0 : sizeof(start->after)},
+						    .buf = start->page,
+						    .buf_len = sizeof(start->page),
+						    .with_values = true}};
 	ask(start, start->ns->options.shard_idx, &start->list, page_done);
 }
 
@@ -158,8 +161,8 @@ static void dealt_with(struct lpi_start *start)
 
 static void change(struct lpi_start *start, uint32_t cnt)
 {
-	start->op = (struct lp_store_op){
-		.opcode = LP_STORE_TXN, .txn = {.changes = start->changes, .change_cnt = cnt}};
+	start->op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					 .txn = {.changes = start->changes, .change_cnt = cnt}};
 	ask(start, start->ns->options.shard_idx, &start->op, dealt_with);
 }
 
@@ -169,9 +172,9 @@ static void orphan_gone(struct lpi_start *start)
 {
 	/* A record whose inode is gone already: only the record is left. */
 	if (start->call.result == -ENOENT) {
-		start->changes[0] = (struct lp_change){
-			.type = LP_CHANGE_RECORD,
-			.named = {.name = {start->after, sizeof(start->after)}}};
+		start->changes[0] =
+			(struct lp_change){.type = LP_CHANGE_RECORD,
+					   .named = {.name = {start->after, sizeof(start->after)}}};
 		change(start, 1);
 		return;
 	}
@@ -192,8 +195,8 @@ static bool take_unfinished(struct lpi_start *start, const struct lp_list_item *
 		return true; /* the store's own */
 	struct lp_ino ino = {lp_get_be64(key.bytes + 1)};
 	start->changes[0] = (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = ino};
-	start->op = (struct lp_store_op){
-		.opcode = LP_STORE_TXN, .txn = {.changes = start->changes, .change_cnt = 1}};
+	start->op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					 .txn = {.changes = start->changes, .change_cnt = 1}};
 	ask(start, start->ns->options.shard_idx, &start->op, orphan_gone);
 	return false;
 }
@@ -220,8 +223,8 @@ static bool take_decision(struct lpi_start *start, const struct lp_list_item *it
 		return false;
 	}
 	memcpy(start->key, item->name.data, sizeof(start->key));
-	start->changes[0] = (struct lp_change){
-		.type = LP_CHANGE_RECORD, .named = {.name = {start->key, sizeof(start->key)}}};
+	start->changes[0] = (struct lp_change){.type = LP_CHANGE_RECORD,
+					       .named = {.name = {start->key, sizeof(start->key)}}};
 	change(start, 1);
 	return false;
 }
@@ -252,13 +255,32 @@ static void redo_done(struct lpi_call *call)
 	dealt_with(start);
 }
 
+/* What the coordinator has is a decision, and this shard's change is part of it. */
+static int check_decision(struct lpi_start *start)
+{
+	const struct lp_ns *ns = start->ns;
+	struct lp_bytes value = {start->decision, start->op.get.value_len};
+	struct lpi_pact_decoded decoded;
+	if (value.len > sizeof(start->decision))
+		return LP_CORRUPT(LP_OFFSET_NONE, "decision %llx: length",
+				  (unsigned long long)start->txid);
+	int r = lpi_pact_record_decode(value, start->txid, ns->options.shard_cnt, &decoded);
+	if (r >= 0 && (decoded.record.kind != LP_PACT_KIND_DECIDED ||
+		       (decoded.record.participants >> ns->options.shard_idx & 1) == 0))
+		r = LP_CORRUPT(LP_OFFSET_NONE, "decision %llx is not about shard %u",
+			       (unsigned long long)start->txid, ns->options.shard_idx);
+	return r;
+}
+
 /* The coordinator has answered: there is a decision, or none. */
 static void asked(struct lpi_start *start)
 {
 	struct lp_ns *ns = start->ns;
 	int r = start->call.result;
-	bool is_decided = r >= 0 || r == -ERANGE;
-	if (!is_decided && r != -ENOENT) {
+	bool is_decided = r >= 0;
+	if (is_decided || r == -ERANGE)
+		r = check_decision(start);
+	if (r < 0 && r != -ENOENT) {
 		walk_failed(start, r);
 		return;
 	}
@@ -286,10 +308,17 @@ static bool take_prepared(struct lpi_start *start, const struct lp_list_item *it
 	}
 	if (start->redo.decoded.record.kind == LP_PACT_KIND_DECIDED)
 		return true;
+	if (start->redo.decoded.record.coordinator == ns->options.shard_idx) {
+		walk_failed(start, LP_CORRUPT(LP_OFFSET_NONE, "change %llx asks itself",
+					      (unsigned long long)start->txid));
+		return false;
+	}
 	lpi_pact_key(start->txid, start->key);
-	start->op = (struct lp_store_op){
-		.opcode = LP_STORE_GET,
-		.get = {.space = LP_STORE_RECORDS, .name = {start->key, sizeof(start->key)}}};
+	start->op = (struct lp_store_op){.opcode = LP_STORE_GET,
+					 .get = {.space = LP_STORE_RECORDS,
+						 .name = {start->key, sizeof(start->key)},
+						 .buf = start->decision,
+						 .buf_len = sizeof(start->decision)}};
 	ask(start, start->redo.decoded.record.coordinator, &start->op, asked);
 	return false;
 }
@@ -328,11 +357,10 @@ static void looked_for_any(struct lpi_start *start)
 					 .mtime_ns = now_ns,
 					 .ctime_ns = now_ns,
 					 .btime_ns = now_ns};
-	start->changes[0] = (struct lp_change){.type = LP_CHANGE_CREATE,
-					       .ino = LP_INO_ROOT,
-					       .inode = {.attrs = &start->attrs}};
-	start->op = (struct lp_store_op){
-		.opcode = LP_STORE_TXN, .txn = {.changes = start->changes, .change_cnt = 1}};
+	start->changes[0] = (struct lp_change){
+		.type = LP_CHANGE_CREATE, .ino = LP_INO_ROOT, .inode = {.attrs = &start->attrs}};
+	start->op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					 .txn = {.changes = start->changes, .change_cnt = 1}};
 	ask(start, 0, &start->op, root_made);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One orphan after the other: a transaction that removes the inode, which takes its `U` record along. Large ones
- * take the store longer than this (rule S6). What fails stays for the next start. */
+/* One orphan after the other: a transaction that removes the inode, which takes its `U` record
+ * along. Large ones take the store longer than this (rule S6). What fails stays for the next start.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -50,8 +51,8 @@ void lpi_orphans_collect(void *arg)
 	ns->under_way++;
 	orphans->ns = ns;
 	orphans->change = (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = orphans->ino};
-	orphans->op = (struct lp_store_op){
-		.opcode = LP_STORE_TXN, .txn = {.changes = &orphans->change, .change_cnt = 1}};
+	orphans->op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					   .txn = {.changes = &orphans->change, .change_cnt = 1}};
 	orphans->call.done = removed;
 	lpi_call_store(ns, ns->options.shard_idx, &orphans->call, &orphans->op, false);
 }

@@ -68,8 +68,7 @@ static void add_unnamed(struct lpi_part *part, struct lp_ns *ns)
 		return;
 	}
 	int64_t now_ns = lp_clock_wall_ns(lp_reactor_clock(ns->options.reactor));
-	part->orphan_attrs =
-		(struct lp_attrs){.nlink = 0, .ctime_ns = now_ns, .type = LP_INODE_TYPE_FILE};
+	part->orphan_attrs = (struct lp_attrs){.nlink = 0, .ctime_ns = now_ns};
 	part->changes[part->change_cnt++] = (struct lp_change){
 		.type = LP_CHANGE_SET,
 		.ino = ino,
@@ -106,8 +105,8 @@ static void run_make(struct lpi_call *call)
 	submit(part, part->change_cnt, part->pact->ack, made);
 }
 
-/* Where changes begin behind the guards. */
-static uint32_t first_change(const struct lpi_part *part)
+/* Guards stand before changes. */
+static uint32_t guards_cnt(const struct lpi_part *part)
 {
 	uint32_t i = 0;
 	while (i < part->change_cnt && part->changes[i].type < LP_CHANGE_CREATE)
@@ -145,7 +144,7 @@ static void run_prepare(struct lpi_call *call)
 	harden_locks(part, call->to);
 	part->room->len = (uint32_t)lpi_pact_record_encode(&record, pact->txid, part->room->bytes);
 	/* Guards stand first and are checked now; the changes are in the record. */
-	uint32_t cnt = first_change(part);
+	uint32_t cnt = guards_cnt(part);
 	if (part->sealed.nr != 0) {
 		LP_ASSERT(cnt + 3 <= LPI_PART_CHANGES);
 		part->changes[cnt++] =
@@ -163,7 +162,8 @@ static void decided_here(struct lpi_call *call)
 	if (call->store_op->result >= 0)
 		note_orphan(part, call->to);
 	/* Who cannot be told whether it is durable keeps everybody out until he can. */
-	if (call->store_op->result != -EIO)
+	part->is_unknown = call->store_op->result == -EIO;
+	if (!part->is_unknown)
 		release_locks(part, call->to);
 	lpi_call_end(call, call->store_op->result);
 }
@@ -173,6 +173,14 @@ static void run_decide(struct lpi_call *call)
 	struct lpi_part *part = part_of(call);
 	struct lpi_pact *pact = part->pact;
 	uint64_t participants = 0;
+	int dead = lp_store_error(call->to->options.store);
+	part->is_unknown = false;
+	if (dead < 0) {
+		/* Nothing can be changed here any more, so this surely was not decided. */
+		release_locks(part, call->to);
+		lpi_call_end(call, dead);
+		return;
+	}
 	for (uint32_t i = 0; i < pact->part_cnt; i++) {
 		if (pact->parts[i]->state == LPI_PART_PREPARED)
 			participants |= UINT64_C(1) << pact->parts[i]->shard_idx;
@@ -191,32 +199,62 @@ static void run_decide(struct lpi_call *call)
 	submit(part, cnt, LP_ACK_DURABLE, decided_here);
 }
 
+/* What must succeed in the end is tried again when there was no space. */
+static bool is_tried_again(struct lpi_part *part, struct lp_ns *ns)
+{
+	struct lp_reactor *reactor = ns->options.reactor;
+	if (part->op.result != -ENOSPC)
+		return false;
+	ns->stats.finish_retries++;
+	lp_timer_start(reactor, &part->retry, lp_reactor_now_ns(reactor) + RETRY_NS);
+	return true;
+}
+
+static void forgotten(struct lpi_call *call)
+{
+	if (!is_tried_again(part_of(call), call->to))
+		lpi_call_end(call, call->store_op->result);
+}
+
+static void run_forget(struct lpi_call *call);
+
+static void retry_forget(struct lp_timer *timer)
+{
+	run_forget(&LP_CONTAINER_OF(timer, struct lpi_part, retry)->call);
+}
+
 static void run_forget(struct lpi_call *call)
 {
 	struct lpi_part *part = part_of(call);
+	part->retry.fire = retry_forget;
 	part->changes[0] = record_change(part, NULL, 0);
 	/* Nobody waits for it: it goes with whatever is committed next. */
-	submit(part, 1, LP_ACK_ORDERED, NULL);
+	submit(part, 1, LP_ACK_ORDERED, forgotten);
 }
 
-/* What must succeed in the end is tried again when there was no space; and when it fails for good
- * the record is there still, for the next opening: until then nobody may see what is here. */
-static void run_finish(struct lpi_call *call);
-
-static void ended_surely(struct lpi_call *call)
+/* When it fails for good the record is there still, for the next opening: until then nobody may
+ * see what is here. */
+static void finished(struct lpi_call *call)
 {
 	struct lpi_part *part = part_of(call);
-	struct lp_reactor *reactor = call->to->options.reactor;
-	int r = call->store_op->result;
-	if (r == -ENOSPC) {
-		lp_timer_start(reactor, &part->retry, lp_reactor_now_ns(reactor) + RETRY_NS);
+	if (is_tried_again(part, call->to))
 		return;
-	}
-	if (r >= 0 && call->run == run_finish)
+	if (part->op.result >= 0) {
 		note_orphan(part, call->to);
-	if (r >= 0)
 		release_locks(part, call->to);
-	lpi_call_end(call, r);
+	}
+	lpi_call_end(call, part->op.result);
+}
+
+/* Whatever becomes of the record: nothing has happened here and nothing will, for there is no
+ * decision. */
+static void aborted(struct lpi_call *call)
+{
+	struct lpi_part *part = part_of(call);
+	if (is_tried_again(part, call->to))
+		return;
+	release_locks(part, call->to);
+	lpi_call_end(call, part->op.result);
 }
 
 static void run_abort(struct lpi_call *call);
@@ -235,7 +273,7 @@ static void run_abort(struct lpi_call *call)
 		part->changes[cnt++] = (struct lp_change){
 			.type = LP_CHANGE_DIR, .ino = part->sealed, .dir = {.unseal = true}};
 	part->changes[cnt++] = record_change(part, NULL, 0);
-	submit(part, cnt, LP_ACK_DURABLE, ended_surely);
+	submit(part, cnt, LP_ACK_DURABLE, aborted);
 }
 
 /* The changes of a record, and its removal. A fragment that was sealed goes; but beside its inode
@@ -254,6 +292,8 @@ static uint32_t list_finish(const struct lp_ns *ns, const struct lpi_pact_record
 	return cnt;
 }
 
+static void run_finish(struct lpi_call *call);
+
 static void retry_finish(struct lp_timer *timer)
 {
 	run_finish(&LP_CONTAINER_OF(timer, struct lpi_part, retry)->call);
@@ -269,7 +309,7 @@ static void run_finish(struct lpi_call *call)
 	int r = lpi_pact_record_decode(value, part->pact->txid, shard_cnt, &room->decoded);
 	LP_ASSERT(r == 0);
 	uint32_t cnt = list_finish(call->to, &room->decoded.record, part->key, part->changes);
-	submit(part, cnt, LP_ACK_DURABLE, ended_surely);
+	submit(part, cnt, LP_ACK_DURABLE, finished);
 }
 
 /* --- At home ---------------------------------------------------------------------------------- */
@@ -278,7 +318,7 @@ static void part_done(struct lpi_call *call)
 {
 	struct lpi_part *part = part_of(call);
 	struct lpi_pact *pact = part->pact;
-	if (call->result < 0 && pact->failed == NULL) {
+	if (call->result < 0 && pact->failed == NULL && !pact->is_decided) {
 		pact->failed = part;
 		pact->result = call->result;
 	}
@@ -296,7 +336,9 @@ static void call_part(struct lpi_pact *pact, struct lpi_part *part,
 	lpi_call_start(pact->ns, part->shard_idx, &part->call);
 }
 
-static void put_rooms(struct lpi_pact *pact)
+static bool begin_shared(struct lpi_pact *pact);
+
+void lpi_pact_put_rooms(struct lpi_pact *pact)
 {
 	struct lp_ns *ns = pact->ns;
 	for (uint32_t i = 0; i < pact->part_cnt; i++) {
@@ -305,35 +347,43 @@ static void put_rooms(struct lpi_pact *pact)
 			lp_pool_put(ns->rooms, part->room);
 		part->room = NULL;
 	}
-	struct lpi_pact *next = lpi_pact_list_pop_front(&ns->pacts_waiting);
-	if (next != NULL)
-		lpi_pact_start(next);
+}
+
+/* Those that wait for rooms go on, in their order. */
+void lpi_pact_begin_waiting(struct lp_ns *ns)
+{
+	struct lpi_pact *next = NULL;
+	while ((next = lpi_pact_list_first(&ns->pacts_waiting)) != NULL && begin_shared(next))
+		lpi_pact_list_remove(next);
 }
 
 static void pact_over(struct lpi_pact *pact)
 {
-	/* A part that could not end keeps its locks, and the pact with them. */
-	for (uint32_t i = 0; i < pact->part_cnt; i++) {
-		if (pact->parts[i]->state != LPI_PART_ENDED) {
-			pact->ns->stats.stuck++;
-			return;
-		}
-	}
-	put_rooms(pact);
+	struct lp_ns *ns = pact->ns;
+	lpi_pact_put_rooms(pact);
+	lpi_pact_begin_waiting(ns);
 	pact->over(pact);
 }
 
 static void say_decided(struct lpi_pact *pact)
 {
+	pact->is_decided = true;
 	pact->decided(pact);
+}
+
+/* It has failed, and all is as it was. */
+static void undone(struct lpi_pact *pact)
+{
+	say_decided(pact);
 	pact_over(pact);
 }
 
 static void forget(struct lpi_pact *pact)
 {
+	/* A part that could not end keeps its locks, and the pact with them. */
 	for (uint32_t i = 0; i < pact->part_cnt; i++) {
 		if (pact->parts[i]->state != LPI_PART_ENDED) {
-			pact_over(pact);
+			lpi_ns_stuck(pact->ns, pact);
 			return;
 		}
 	}
@@ -363,24 +413,23 @@ static void end_rest(struct lpi_pact *pact, void (*work)(struct lpi_call *call),
 
 static void deciding_done(struct lpi_pact *pact)
 {
-	if (pact->result == -EIO) {
-		pact->ns->stats.stuck++;
-		pact->decided(pact);
+	if (pact->coordinator->is_unknown) {
+		say_decided(pact);
+		lpi_ns_stuck(pact->ns, pact);
 		return;
 	}
 	if (pact->result < 0) {
-		pact->coordinator->state = LPI_PART_ENDED;
-		end_rest(pact, run_abort, say_decided);
+		end_rest(pact, run_abort, undone);
 		return;
 	}
-	pact->decided(pact);
+	say_decided(pact);
 	end_rest(pact, run_finish, forget);
 }
 
 static void preparing_done(struct lpi_pact *pact)
 {
 	if (pact->result < 0) {
-		end_rest(pact, run_abort, say_decided);
+		end_rest(pact, run_abort, undone);
 		return;
 	}
 	pact->next = deciding_done;
@@ -389,13 +438,16 @@ static void preparing_done(struct lpi_pact *pact)
 
 static void making_done(struct lpi_pact *pact)
 {
-	pact->decided(pact);
+	say_decided(pact);
 	end_rest(pact, run_release, pact_over);
 }
 
-static bool take_rooms(struct lpi_pact *pact, uint32_t cnt)
+static bool take_rooms(struct lpi_pact *pact)
 {
 	struct lp_ns *ns = pact->ns;
+	uint32_t cnt = 0;
+	for (uint32_t i = 0; i < pact->part_cnt; i++)
+		cnt += lpi_part_has_work(pact->parts[i]) ? 1 : 0;
 	if (lp_pool_free_cnt(ns->rooms) < cnt)
 		return false;
 	for (uint32_t i = 0; i < pact->part_cnt; i++) {
@@ -407,13 +459,12 @@ static bool take_rooms(struct lpi_pact *pact, uint32_t cnt)
 	return true;
 }
 
-static void start_shared(struct lpi_pact *pact, uint32_t working)
+/* False when there are no rooms for it. */
+static bool begin_shared(struct lpi_pact *pact)
 {
 	struct lp_ns *ns = pact->ns;
-	if (!lpi_pact_list_is_empty(&ns->pacts_waiting) || !take_rooms(pact, working)) {
-		lpi_pact_list_push_back(&ns->pacts_waiting, pact);
-		return;
-	}
+	if (!take_rooms(pact))
+		return false;
 	ns->stats.face.shared_txns++;
 	/* Numbers of inodes are never given twice: so is this, and its key never stands for
 	 * another change. */
@@ -425,6 +476,7 @@ static void start_shared(struct lpi_pact *pact, uint32_t working)
 		if (lpi_part_has_work(part) && part != pact->coordinator)
 			call_part(pact, part, run_prepare);
 	}
+	return true;
 }
 
 void lpi_pact_start(struct lpi_pact *pact)
@@ -434,6 +486,7 @@ void lpi_pact_start(struct lpi_pact *pact)
 	LP_ASSERT(pact->part_cnt <= LPI_PACT_PARTS);
 	pact->result = 0;
 	pact->failed = NULL;
+	pact->is_decided = false;
 	pact->calls_cnt = 0;
 	for (uint32_t i = 0; i < pact->part_cnt; i++) {
 		struct lpi_part *part = pact->parts[i];
@@ -448,14 +501,12 @@ void lpi_pact_start(struct lpi_pact *pact)
 	}
 	if (pact->coordinator == NULL)
 		pact->coordinator = first;
-	LP_ASSERT(working == 0 || lpi_part_has_work(pact->coordinator));
-	LP_ASSERT(working <= 1 || pact->coordinator->sealed.nr == 0);
+	LP_ASSERT(working > 0 && lpi_part_has_work(pact->coordinator));
+	LP_ASSERT(pact->coordinator->sealed.nr == 0);
 	if (working > 1) {
-		start_shared(pact, working);
-		return;
-	}
-	if (working == 0) {
-		end_rest(pact, run_release, say_decided);
+		struct lp_ns *ns = pact->ns;
+		if (!lpi_pact_list_is_empty(&ns->pacts_waiting) || !begin_shared(pact))
+			lpi_pact_list_push_back(&ns->pacts_waiting, pact);
 		return;
 	}
 	pact->ns->stats.face.local_txns++;

@@ -12,8 +12,9 @@
  *
  * Threads: the pact's home is the shard where it began; parts go to their shards by calls, and are
  * theirs meanwhile. Blocking, allocation: none. Errors: decided() has the first that a part met;
- * -EIO of the deciding part means that the outcome is unknown: the others stay prepared, and
- * locked, until the store was opened again; over() does not come then.
+ * -EIO of the deciding part means that the outcome is unknown, unless its store had failed before
+ * and so did nothing: the others stay prepared, and locked, until the store was opened again;
+ * over() does not come then.
  */
 #ifndef LP_NAMESPACE_PACT_H
 #define LP_NAMESPACE_PACT_H
@@ -23,7 +24,7 @@
 #include "store/values.h"
 
 #define LPI_PART_CHANGES 20u /* guards too */
-#define LPI_PART_LOCKS   6u
+#define LPI_PART_LOCKS   9u  /* of one job: all of them, and one of the wide set */
 #define LPI_PACT_PARTS   (LP_SHARDS_MAX + 8u)
 
 struct lpi_pact;
@@ -47,7 +48,7 @@ struct lpi_part {
 	uint32_t change_cnt; /* 0: only locks */
 	struct lp_change changes[LPI_PART_CHANGES];
 	/* A directory whose fragment here must be empty and is sealed while this is prepared, and
-	 * is gone afterwards: nr 0: none. */
+	 * is gone afterwards; beside the inode it goes with that. nr 0: none. */
 	struct lp_ino sealed;
 	/* An inode of this shard that loses its last name: when it comes to that, it is removed, or
 	 * made an orphan if it is open. nr 0: none. */
@@ -65,6 +66,7 @@ struct lpi_part {
 	struct lp_timer retry;
 	uint8_t key[LPI_PACT_KEY_BYTES];
 	bool is_orphaned; /* unnamed: it was open */
+	bool is_unknown;  /* the coordinator's: whether it has decided */
 	struct lp_attrs orphan_attrs;
 	uint8_t mark_key[1 + 8]; /* of an inode that is made without a name, or gets one */
 	uint8_t mark_value[LP_UNFINISHED_VALUE_SIZE];
@@ -86,12 +88,13 @@ struct lpi_pact {
 	/* Results. */
 	int result;
 	struct lpi_part *failed; /* whose error result is; op.txn.failed_idx says which change */
+	bool is_decided;         /* what fails from now on is no result */
 
 	/* Private. */
 	uint64_t txid;
 	uint32_t calls_cnt; /* under way */
 	void (*next)(struct lpi_pact *pact);
-	struct lp_list_node node; /* of those that wait for rooms */
+	struct lp_list_node node; /* of those that wait for rooms, or of those that are stuck */
 };
 
 LP_LIST_DEFINE(lpi_pact_list, struct lpi_pact, node);
@@ -103,6 +106,10 @@ static inline bool lpi_part_has_work(const struct lpi_part *part)
 
 /* All is set but what is the pact's. decided() is never called from inside. */
 void lpi_pact_start(struct lpi_pact *pact);
+/* Of one that will not go on. */
+void lpi_pact_put_rooms(struct lpi_pact *pact);
+/* Those that wait for rooms go on, as far as there are some. */
+void lpi_pact_begin_waiting(struct lp_ns *ns);
 
 /* After a crash, on the participant's shard: makes, or undoes, what a record says, and removes it.
  * done as of a call. */

@@ -23,6 +23,7 @@ static_assert((int)LP_PACT_ATTR_ALL == (int)LP_ATTRS_ALL, "as store.h");
 
 #define DIR_SEAL   1u
 #define DIR_UNSEAL 2u
+#define DIR_DROP   4u
 
 void lpi_pact_key(uint64_t txid, uint8_t ret_key[LPI_PACT_KEY_BYTES])
 {
@@ -51,7 +52,7 @@ static uint32_t crc_of(uint64_t txid, const uint8_t *bytes, size_t len)
 
 /* --- Writing ---------------------------------------------------------------------------------- */
 
-static void encode_attrs(const struct lp_attrs *attrs, uint8_t *ret)
+static void encode_attrs(const struct lp_attrs *attrs, bool is_new, uint8_t *ret)
 {
 	const struct lp_pact_attrs out = {.atime_ns = attrs->atime_ns,
 					  .mtime_ns = attrs->mtime_ns,
@@ -64,7 +65,7 @@ static void encode_attrs(const struct lp_attrs *attrs, uint8_t *ret)
 					  .flags = attrs->flags,
 					  .rdev = attrs->rdev,
 					  .mode = attrs->mode,
-					  .type = attrs->type};
+					  .type = is_new ? attrs->type : 0};
 	lp_pact_attrs_encode(&out, ret);
 }
 
@@ -82,7 +83,7 @@ static bool encode_change(struct lp_writer *writer, const struct lp_change *chan
 		head.kind = change->type == LP_CHANGE_CREATE ? LP_PACT_CHANGE_KIND_CREATE
 							     : LP_PACT_CHANGE_KIND_SET;
 		head.extra = change->type == LP_CHANGE_SET ? change->inode.mask : 0;
-		encode_attrs(change->inode.attrs, attrs);
+		encode_attrs(change->inode.attrs, change->type == LP_CHANGE_CREATE, attrs);
 		value = (struct lp_bytes){attrs, sizeof(attrs)};
 		name = change->inode.name;
 		break;
@@ -108,9 +109,11 @@ static bool encode_change(struct lp_writer *writer, const struct lp_change *chan
 		head.target = (uint64_t)change->dir.mtime_ns;
 		head.extra = (uint64_t)change->dir.ctime_ns;
 		head.target_type = (uint8_t)((change->dir.seal ? DIR_SEAL : 0u) |
-					     (change->dir.unseal ? DIR_UNSEAL : 0u));
+					     (change->dir.unseal ? DIR_UNSEAL : 0u) |
+					     (change->dir.drop ? DIR_DROP : 0u));
 		break;
 	case LP_CHANGE_RECORD:
+		LP_ASSERT(change->named.value.data == NULL || change->named.value.len > 0);
 		head.kind = LP_PACT_CHANGE_KIND_RECORD;
 		head.ino = 0;
 		head.target = change->named.value.data == NULL;
@@ -158,14 +161,15 @@ size_t lpi_pact_record_encode(const struct lpi_pact_record *record, uint64_t txi
 
 /* --- Reading ---------------------------------------------------------------------------------- */
 
-static const char *decode_attrs(const uint8_t *bytes, struct lp_attrs *ret)
+static const char *decode_attrs(const uint8_t *bytes, bool is_new, struct lp_attrs *ret)
 {
 	struct lp_pact_attrs in;
 	lp_pact_attrs_decode(bytes, &in);
 	if (!lp_pact_attrs_reserved_is_zero(&in))
 		return "reserved fields of attributes";
-	if (lp_inode_type_name(in.type) == NULL || in.mode > 07777 ||
-	    (in.flags & ~(uint32_t)LP_INODE_FLAG_ALL) != 0)
+	if (is_new ? lp_inode_type_name(in.type) == NULL : in.type != 0)
+		return "type of an inode";
+	if (in.mode > 07777 || (in.flags & ~(uint32_t)LP_INODE_FLAG_ALL) != 0)
 		return "attributes";
 	*ret = (struct lp_attrs){.atime_ns = in.atime_ns,
 				 .mtime_ns = in.mtime_ns,
@@ -188,27 +192,32 @@ static const char *decode_inode(const struct lp_pact_change *head, struct lp_byt
 {
 	if (value.len != LP_PACT_ATTRS_SIZE)
 		return "size of attributes";
-	if (head->extra > LP_ATTRS_ALL || head->target != 0 || head->target_type != 0)
+	bool is_new = head->kind == LP_PACT_CHANGE_KIND_CREATE;
+	if (head->extra > (is_new ? 0 : LP_ATTRS_ALL) || head->target != 0 ||
+	    head->target_type != 0)
 		return "fields of an inode's change";
 	if (name.len > 0 && !lp_key_name_is_valid(name.data, name.len))
 		return "name";
-	ret->type = head->kind == LP_PACT_CHANGE_KIND_CREATE ? LP_CHANGE_CREATE : LP_CHANGE_SET;
+	ret->type = is_new ? LP_CHANGE_CREATE : LP_CHANGE_SET;
 	ret->inode.attrs = attrs;
 	ret->inode.mask = (uint32_t)head->extra;
 	if (name.len > 0)
 		ret->inode.name = name;
-	return decode_attrs(value.data, attrs);
+	return decode_attrs(value.data, is_new, attrs);
 }
 
 static const char *decode_dir(const struct lp_pact_change *head, struct lp_change *ret)
 {
-	if (head->target_type > (DIR_SEAL | DIR_UNSEAL))
+	bool does_more = head->target != 0 || head->extra != 0 || head->target_type != DIR_DROP;
+	if (head->target_type > DIR_DROP || head->target_type == (DIR_SEAL | DIR_UNSEAL) ||
+	    (head->target_type == DIR_DROP && does_more))
 		return "flags of a directory";
 	ret->type = LP_CHANGE_DIR;
 	ret->dir.mtime_ns = (int64_t)head->target;
 	ret->dir.ctime_ns = (int64_t)head->extra;
 	ret->dir.seal = (head->target_type & DIR_SEAL) != 0;
 	ret->dir.unseal = (head->target_type & DIR_UNSEAL) != 0;
+	ret->dir.drop = (head->target_type & DIR_DROP) != 0;
 	return NULL;
 }
 

@@ -366,7 +366,7 @@ int lp_store_open_mem(const struct lp_store_options *options, struct lp_store **
 	store->reactor = options->reactor;
 	store->bufs = options->bufs;
 	store->shard_idx = options->shard_idx;
-	store->next_ino = lp_ino_make(options->shard_idx, 1).nr;
+	store->next_ino = lp_ino_make(options->shard_idx, LP_INO_FIRST).nr;
 	store->deliver.run = deliver;
 	lpi_mem_ops_init(&store->done);
 	lpi_mem_bufs_init(&store->reserved);

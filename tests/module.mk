@@ -13,7 +13,7 @@ mutants:
 fuzz-seeds: fuzzers $(OBJ)/tests/fuzz/seeds.o
 	$(Q)$(LINK) -o $(OUT)/fuzz/seeds $(OBJ)/tests/fuzz/seeds.o $(FUZZ_LIBS) \
 		$(OBJ)/alloc-glibc.o $(call sys_of,fuzz)
-	$(Q)mkdir -p $(foreach f,batch blockfs chunks extmap inode keys label space values,\
+	$(Q)mkdir -p $(foreach f,batch blockfs chunks extmap inode keys label pact space values,\
 		tests/fuzz/corpus/$(f))
 	$(Q)$(OUT)/fuzz/seeds tests/fuzz/corpus
 

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/crc32c.h"
 #include "base/endian.h"
+#include "namespace/pact_record.h"
 #include "store/blockfs.h"
 #include "store/extmap.h"
 #include "store/inode.h"
@@ -555,6 +556,54 @@ static void make_spaces(void)
 	save("space", "frame-of-three-chunks", FLAG_REPAIR);
 }
 
+static void save_pact(const struct lpi_pact_record *record, const char *name)
+{
+	static uint8_t bytes[LPI_PACT_RECORD_BYTES_MAX];
+	begin(0);
+	add_u8(2); /* three shards */
+	add_u64(77);
+	add(bytes, lpi_pact_record_encode(record, 77, bytes));
+	save("pact", name, FLAG_REPAIR);
+}
+
+static void make_pacts(void)
+{
+	static const uint8_t mark[] = {LP_KEY_SPACE_UNFINISHED, 0, 0, 0, 0, 0, 0, 0, 5};
+	const struct lp_attrs attrs = {.type = LP_INODE_TYPE_FILE, .mode = 0644, .nlink = 1};
+	const struct lp_ino ino = {5};
+	const struct lp_bytes name = {"name", 4};
+	const struct lp_change inodes[] = {
+		{.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &attrs, .name = name}},
+		{.type = LP_CHANGE_SET,
+		 .ino = ino,
+		 .inode = {.attrs = &attrs, .mask = LP_ATTR_NLINK}},
+		{.type = LP_CHANGE_LINK, .ino = ino, .inode = {.delta = -1}},
+		{.type = LP_CHANGE_REMOVE, .ino = ino},
+		{.type = LP_CHANGE_RECORD,
+		 .named = {.name = {mark, sizeof(mark)}, .value = {"value", 5}}},
+		{.type = LP_CHANGE_RECORD, .named = {.name = {mark, sizeof(mark)}}}};
+	const struct lp_change names[] = {
+		{.type = LP_CHANGE_ENTRY_SET,
+		 .ino = ino,
+		 .named = {.name = name, .target = {9}, .target_type = LP_INODE_TYPE_DIR}},
+		{.type = LP_CHANGE_ENTRY_REMOVE, .ino = ino, .named = {.name = name}},
+		{.type = LP_CHANGE_DIR, .ino = ino, .dir = {.mtime_ns = 1, .ctime_ns = 2}},
+		{.type = LP_CHANGE_DIR, .ino = ino, .dir = {.drop = true}}};
+	struct lpi_pact_record record = {.kind = LP_PACT_KIND_PREPARED,
+					 .coordinator = 2,
+					 .since_ns = 1,
+					 .change_cnt = LP_ARRAY_SIZE(inodes),
+					 .changes = inodes};
+	save_pact(&record, "inodes");
+	record.sealed = ino;
+	record.change_cnt = LP_ARRAY_SIZE(names);
+	record.changes = names;
+	save_pact(&record, "names");
+	record = (struct lpi_pact_record){
+		.kind = LP_PACT_KIND_DECIDED, .coordinator = 1, .participants = 5};
+	save_pact(&record, "decision");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2) {
@@ -570,5 +619,6 @@ int main(int argc, char **argv)
 	make_keys();
 	make_batches();
 	make_spaces();
+	make_pacts();
 	return 0;
 }
