@@ -1,5 +1,5 @@
 # Nothing to link here but the fuzzers: the harness (tests/run), system tests and mutants.
-tests_USES := base store
+tests_USES := wire base store
 
 .PHONY: mutants
 # Known-bad changes, one at a time in a copy of the tree: the tests must notice each (tests/mutants).
@@ -11,7 +11,7 @@ mutants:
 fuzz-seeds: fuzzers $(OBJ)/tests/fuzz/seeds.o
 	$(Q)$(LINK) -o $(OUT)/fuzz/seeds $(OBJ)/tests/fuzz/seeds.o $(FUZZ_LIBS) \
 		$(OBJ)/alloc-glibc.o $(call sys_of,fuzz)
-	$(Q)mkdir -p $(foreach f,batch blockfs chunks extmap inode keys label space values,\
+	$(Q)mkdir -p $(foreach f,batch blockfs chunks extmap inode keys label space values wire,\
 		tests/fuzz/corpus/$(f))
 	$(Q)$(OUT)/fuzz/seeds tests/fuzz/corpus
 
