@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a message through the native door costs: one shard with its store in memory on one thread, one
- * client on another, at the two ends of a socketpair.
+/* What a message through the native door costs: one shard with its store in memory on one thread,
+ * one client on another, at the two ends of a socketpair.
  *
- *   echo    the ceiling: the same bytes back and forth between two plain threads that do nothing but
- *           receive into a big buffer and send one answer for all that came
- *   ping    messages without meta through the door
- *   write   4 KiB overwrites; target: at least half of the echo's rate
- *   read    4 KiB reads
+ *   echo    the ceiling: the same bytes back and forth between two plain threads that do nothing
+ * but receive into a big buffer and send one answer for all that came ping    messages without meta
+ * through the door write   4 KiB overwrites; target: at least half of the echo's rate read    4 KiB
+ * reads
  *
  *   door_bench [--depth N] [--seconds N] [--rounds N] [--crc off|header|all] [--without-batching]
  *              [--without-pool]
  *
- * The kinds alternate, so that noise meets all; medians are printed, and the door's thread's CPU time
- * for each message. */
+ * The kinds alternate, so that noise meets all; medians are printed, and the door's thread's CPU
+ * time for each message. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +67,8 @@ static double cpu_s(void)
 	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
-/* --- The servers ------------------------------------------------------------------------------------ */
+/* --- The servers
+ * ------------------------------------------------------------------------------------ */
 
 struct server {
 	pthread_t thread;
@@ -102,7 +102,8 @@ static void echo(struct server *server)
 		size_t cnt = have / server->request_bytes;
 		have -= cnt * server->request_bytes;
 		for (size_t left = cnt * server->answer_bytes; left > 0;) {
-			ssize_t sent = send(server->fd, out, left < size ? left : size, MSG_NOSIGNAL);
+			ssize_t sent =
+				send(server->fd, out, left < size ? left : size, MSG_NOSIGNAL);
 			if (sent <= 0)
 				break;
 			left -= (size_t)sent;
@@ -197,7 +198,8 @@ static void *run_server(void *arg)
 	return NULL;
 }
 
-/* --- The client ------------------------------------------------------------------------------------- */
+/* --- The client
+ * ------------------------------------------------------------------------------------- */
 
 struct client {
 	int fd;
@@ -273,8 +275,9 @@ static void await(struct client *client, uint8_t *ret_meta, uint32_t meta_bytes)
 {
 	struct lp_wire_header header;
 	uint8_t bytes[1024];
-	must(recv(client->fd, bytes, LP_WIRE_HEADER_SIZE, MSG_WAITALL) == LP_WIRE_HEADER_SIZE ? 0
-											       : -EPROTO,
+	must(recv(client->fd, bytes, LP_WIRE_HEADER_SIZE, MSG_WAITALL) == LP_WIRE_HEADER_SIZE
+		     ? 0
+		     : -EPROTO,
 	     "reply");
 	lp_wire_header_decode(bytes, &header);
 	if (header.status != 0 || lp_wire_rest_bytes(&header) > sizeof(bytes))

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receiving. A message is taken as it comes: its header into the connection, then meta, checksums and
- * data each into the request that the header makes. So nothing that was received lies around but
- * the few bytes of a header; of data there is one copy, or none where it is received into its place.
+/* Receiving. A message is taken as it comes: its header into the connection, then meta, checksums
+ * and data each into the request that the header makes. So nothing that was received lies around
+ * but the few bytes of a header; of data there is one copy, or none where it is received into its
+ * place.
  *
  *   HEADER -> (a request, within credits) -> REST -> DATA -> lpi_request_begin() -> HEADER
  *
  * A receive is made only when the socket has something (a poll on the ring says so), into the data
- * that is awaited and then the door's receive buffer. When a step needs what is not there (credits, a
- * request, buffers) the rest of what was received is set aside, and nothing more is received before
- * that is gone: the kernel's buffer fills, and the client stops. */
+ * that is awaited and then the door's receive buffer. When a step needs what is not there (credits,
+ * a request, buffers) the rest of what was received is set aside, and nothing more is received
+ * before that is gone: the kernel's buffer fills, and the client stops. */
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -85,9 +86,8 @@ void lpi_conn_part(struct lpi_conn *conn, int err, const char *why)
 {
 	struct lpi_reply *reply = &conn->last_words;
 	size_t len = LP_MIN(strlen(why), (size_t)LP_WIRE_TEXT_MAX);
-	struct lp_wire_header header = {.kind = LP_WIRE_KIND_REPLY,
-					.status = (uint32_t)-err,
-					.meta_bytes = (uint32_t)len};
+	struct lp_wire_header header = {
+		.kind = LP_WIRE_KIND_REPLY, .status = (uint32_t)-err, .meta_bytes = (uint32_t)len};
 	conn->door->stats.bad_messages++;
 	if (lp_list_node_is_linked(&reply->node) || !lpi_conn_is_alive(conn))
 		return;
@@ -99,7 +99,8 @@ void lpi_conn_part(struct lpi_conn *conn, int err, const char *why)
 	lpi_conn_finish(conn);
 }
 
-/* --- Parts of a message ------------------------------------------------------------------------- */
+/* --- Parts of a message -------------------------------------------------------------------------
+ */
 
 /* How much of a part that is not yet full comes from what was received. */
 static uint32_t copy_part(uint8_t *to, uint32_t *have, uint32_t want, const uint8_t *bytes,
@@ -159,9 +160,8 @@ static bool take_rest(struct lpi_conn *conn, struct lpi_request *request)
 	    (crc_cnt > LPI_CRCS_INLINE && request->crcs_buf == NULL))
 		return false;
 	request->meta = request->meta_buf != NULL ? request->meta_buf->data : request->meta_inline;
-	request->crcs = request->crcs_buf != NULL
-				? (uint32_t *)(void *)request->crcs_buf->data
-				: request->crcs_inline;
+	request->crcs = request->crcs_buf != NULL ? (uint32_t *)(void *)request->crcs_buf->data
+						  : request->crcs_inline;
 	return true;
 }
 
@@ -235,8 +235,8 @@ static bool take_segs(struct lpi_conn *conn, struct lpi_request *request)
 	if (door->receiving_bytes > 0 && door->receiving_bytes + left > door->receiving_bytes_max)
 		return false;
 	while (left > 0) {
-		struct lp_buf *buf = lp_buf_new(door->options.bufs,
-						LP_MIN(left + skip, LP_BUF_LARGE));
+		struct lp_buf *buf =
+			lp_buf_new(door->options.bufs, LP_MIN(left + skip, LP_BUF_LARGE));
 		if (buf == NULL) {
 			give_segs(request);
 			return false;
@@ -402,7 +402,8 @@ static uint32_t consume(struct lpi_conn *conn, const uint8_t *bytes, uint32_t le
 	return at;
 }
 
-/* --- What is set aside -------------------------------------------------------------------------- */
+/* --- What is set aside --------------------------------------------------------------------------
+ */
 
 static void set_aside(struct lpi_conn *conn, const uint8_t *bytes, uint32_t len)
 {
@@ -467,7 +468,8 @@ static bool take_stash(struct lpi_conn *conn)
 	return may_read(conn);
 }
 
-/* --- One receive -------------------------------------------------------------------------------- */
+/* --- One receive --------------------------------------------------------------------------------
+ */
 
 /* Of what came the awaited data was received into its place. */
 static void sort_received(struct lpi_conn *conn, uint32_t direct_bytes, uint32_t bytes)

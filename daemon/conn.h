@@ -37,10 +37,10 @@ struct lp_peer {
 /* A request for the administration, which is not this module's: answered, at once or later, on
  * this thread by lp_door_answer_admin(). */
 struct lp_admin {
-	uint16_t opcode; /* LP_WIRE_OP_STATUS and those behind it */
+	uint16_t opcode;      /* LP_WIRE_OP_STATUS and those behind it */
 	struct lp_bytes text; /* explain: the path, which may be empty */
 	struct lp_ino ino;    /* explain: what it leads to */
-	void *request; /* the door's */
+	void *request;        /* the door's */
 };
 
 struct lp_door_options {
@@ -113,7 +113,8 @@ struct lp_door_stats {
 	uint64_t timeouts;
 };
 void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats);
-/* Latencies by opcode, from the message's end to the reply's being queued; NULL: there were none. */
+/* Latencies by opcode, from the message's end to the reply's being queued; NULL: there were none.
+ */
 const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode);
 /* The slowest of recent requests, slowest first; returns how many. */
 uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, uint32_t max);

@@ -6,8 +6,8 @@
  *             work come to their end, without an answer
  *   CLOSING   what it had open is closed, one inode after the other; then it is freed
  *
- * Steps from one to the next are taken in the door's flush only, so that nobody who holds a connection
- * finds it gone. */
+ * Steps from one to the next are taken in the door's flush only, so that nobody who holds a
+ * connection finds it gone. */
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,7 +15,8 @@
 #include "base/hash.h"
 #include "daemon/door_impl.h"
 
-/* --- Opens -------------------------------------------------------------------------------------- */
+/* --- Opens --------------------------------------------------------------------------------------
+ */
 
 static struct lpi_open_bucket *bucket_of(struct lp_door *door, struct lp_ino ino)
 {
@@ -81,7 +82,8 @@ void lpi_open_drop(struct lpi_open *open)
 		free_open(open);
 }
 
-/* --- The end ------------------------------------------------------------------------------------ */
+/* --- The end ------------------------------------------------------------------------------------
+ */
 
 static void expect_end(struct lpi_conn *conn)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door as a source of its reactor: at a turn's beginning all that is queued is sent, and what has
- * ended is cleared away; in it, connections that have something are read from, one after the other.
+/* The door as a source of its reactor: at a turn's beginning all that is queued is sent, and what
+ * has ended is cleared away; in it, connections that have something are read from, one after the
+ * other.
  *
- * A tick looks after clients that keep silent in the middle of something: they have send_timeout_ns,
- * or much less while somebody waits for what they hold. */
+ * A tick looks after clients that keep silent in the middle of something: they have
+ * send_timeout_ns, or much less while somebody waits for what they hold. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -20,7 +21,8 @@
 /* Somebody who has waited as long waits for others, not for the turn of things. */
 #define PATIENCE_NS (250 * LP_NS_PER_MS)
 
-/* --- The turn ----------------------------------------------------------------------------------- */
+/* --- The turn -----------------------------------------------------------------------------------
+ */
 
 static uint32_t poll_door(struct lp_source *source, uint32_t budget)
 {
@@ -76,7 +78,8 @@ void lpi_door_pump(struct lp_door *door)
 		lpi_get_pump(request);
 }
 
-/* --- Silent clients ----------------------------------------------------------------------------- */
+/* --- Silent clients -----------------------------------------------------------------------------
+ */
 
 static bool is_starved(const struct lp_door *door)
 {
@@ -93,8 +96,8 @@ static void check_silence(struct lpi_conn *conn, uint64_t limit_ns)
 {
 	struct lp_door *door = conn->door;
 	uint64_t now = lpi_door_now_ns(door);
-	bool is_amid = conn->head_bytes > 0 || conn->coming != NULL ||
-		       conn->state == LPI_CONN_GREETING;
+	bool is_amid =
+		conn->head_bytes > 0 || conn->coming != NULL || conn->state == LPI_CONN_GREETING;
 	if (!lp_io_is_idle(&conn->send_io) && now - conn->send_began_ns > limit_ns) {
 		door->stats.timeouts++;
 		lpi_conn_end(conn);
@@ -159,7 +162,8 @@ static void retry(struct lp_timer *timer)
 		lpi_conn_unthrottle(conn);
 }
 
-/* --- Birth and death ---------------------------------------------------------------------------- */
+/* --- Birth and death ----------------------------------------------------------------------------
+ */
 
 static void set_defaults(struct lp_door_options *options)
 {
@@ -187,7 +191,7 @@ static int new_pools(struct lp_door *door)
 	const struct lp_pool_config pieces = {
 		.name = "pieces", .object_bytes = sizeof(struct lpi_piece), .limit = LPI_PIECES};
 	const struct lp_pool_config opens = {
-		.name = "opens", .object_bytes = sizeof(struct lpi_open), .limit = LPI_OPENS_MAX};
+		.name = "opens", .object_bytes = sizeof(struct lpi_open), .limit = LPI_DOOR_OPENS};
 	int r = lp_pool_new(&requests, &door->requests);
 	if (r >= 0)
 		r = lp_pool_new(&pieces, &door->pieces);
@@ -278,7 +282,8 @@ void lp_door_free(struct lp_door *door)
 	free(door);
 }
 
-/* --- Connections -------------------------------------------------------------------------------- */
+/* --- Connections --------------------------------------------------------------------------------
+ */
 
 static struct lpi_conn *new_conn(struct lp_door *door, int fd, const struct lp_peer *peer,
 				 const uint8_t *head, uint32_t read)
@@ -381,7 +386,8 @@ int lp_door_set_requests_max(struct lp_door *door, uint32_t requests_max)
 	return 0;
 }
 
-/* --- Figures ------------------------------------------------------------------------------------ */
+/* --- Figures ------------------------------------------------------------------------------------
+ */
 
 static void name_object(const struct lpi_request *request, char *ret, size_t size)
 {
@@ -405,8 +411,8 @@ static void note_slow(struct lpi_request *request, uint64_t took_ns, int status)
 		if (door->slow[i].took_ns < least->took_ns)
 			least = &door->slow[i];
 	}
-	*least = (struct lp_slow_request){.began_ns = (uint64_t)lpi_request_wall_ns(request) -
-						      took_ns,
+	*least = (struct lp_slow_request){.began_ns =
+						  (uint64_t)lpi_request_wall_ns(request) - took_ns,
 					  .took_ns = took_ns,
 					  .opcode = request->header.opcode,
 					  .status = status,

@@ -23,7 +23,7 @@
 #define LPI_SEND_BYTES     (UINT64_C(1) << 20)   /* of one send, about */
 #define LPI_READY_BUDGET   16u                   /* receives in a turn */
 #define LPI_PATHS          32u                   /* paths at work, by hash */
-#define LPI_OPENS_MAX      16384u                /* of a door */
+#define LPI_DOOR_OPENS     16384u                /* of a door */
 #define LPI_CONN_OPENS_MAX 4096u                 /* of a connection */
 #define LPI_OPEN_BUCKETS   4096u
 #define LPI_PIECES         64u /* beyond the one of each request */
@@ -61,7 +61,7 @@ enum lpi_throttle {
 };
 
 /* Which part of a message comes next. */
-enum lpi_part { LPI_PART_HEADER, LPI_PART_REST, LPI_PART_DATA };
+enum lpi_message_part { LPI_PART_HEADER, LPI_PART_REST, LPI_PART_DATA };
 
 struct lpi_conn {
 	struct lp_list_node node; /* of the door */
@@ -79,7 +79,7 @@ struct lpi_conn {
 	uint64_t progress_ns; /* when something last came */
 	/* Receiving. */
 	struct lp_io poll_io;
-	enum lpi_part part;
+	enum lpi_message_part part;
 	enum lpi_throttle throttle;
 	uint64_t throttled_ns; /* since when */
 	uint32_t head_bytes;
@@ -89,9 +89,9 @@ struct lpi_conn {
 	uint8_t *stash;             /* what was read and could not be taken */
 	uint32_t stash_bytes;
 	uint32_t stash_at;
-	bool read_all;     /* the last receive took all there was */
-	bool at_end;       /* the client sends no more */
-	bool is_leaving;   /* for another shard: nothing more is taken here */
+	bool read_all;   /* the last receive took all there was */
+	bool at_end;     /* the client sends no more */
+	bool is_leaving; /* for another shard: nothing more is taken here */
 	uint32_t leave_to;
 	/* Requests. */
 	struct lpi_request_list requests;

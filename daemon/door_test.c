@@ -69,7 +69,7 @@ static void write_and_read(enum lp_wire_crc mode)
 	static const struct {
 		uint32_t len;
 		uint64_t offset;
-	} cases[] = {{1, 0},	      {4096, 4096},	 {5000, 4000},	  {65536, 1},
+	} cases[] = {{1, 0},          {4096, 4096},       {5000, 4000},    {65536, 1},
 		     {100000, 70000}, {1048576, 1048576}, {4194304, 4097}, {4194304, 8388608}};
 	struct lpi_door_rig *rig = lpi_door_rig_new(2, BUFS, NULL);
 	struct lpi_client *client = lpi_client_open(rig, mode);
@@ -78,8 +78,8 @@ static void write_and_read(enum lp_wire_crc mode)
 	uint64_t ino = lpi_client_make(client, "file", LP_INODE_TYPE_FILE);
 	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
 		lpi_client_fill(data, cases[i].len, i);
-		uint64_t id = lpi_client_send_write(client, ino, "", data, cases[i].len,
-						    cases[i].offset);
+		uint64_t id =
+			lpi_client_send_write(client, ino, "", data, cases[i].len, cases[i].offset);
 		struct lp_wire_written written = {.offset = 0};
 		lp_test_ok(lpi_client_result(client, id));
 		assert_true(lp_wire_part(&client->answer, lp_wire_written, &written));
@@ -182,17 +182,16 @@ static void a_long_get_holds_its_object(void **state)
 	lp_wire_put_part(&other->meta, lp_wire_remove, &remove);
 	lpi_client_put_text(other, "big");
 	lp_test_ok(lpi_client_do(other, LP_WIRE_OP_REMOVE, NULL, 0, 0));
-	int64_t rest = lpi_client_recv_get(client, id, got, back + got,
-					   (size_t)part * parts - got);
+	int64_t rest = lpi_client_recv_get(client, id, got, back + got, (size_t)part * parts - got);
 	assert_int_equal(rest + got, (int64_t)part * parts);
 	assert_memory_equal(data, back, (size_t)part * parts);
 	/* And gives it back. */
 	lp_ns_read_stats(rig->ns[lp_ino_shard((struct lp_ino){ino})], &stats);
 	LPI_DOOR_UNTIL(rig, (lp_ns_read_stats(rig->ns[lp_ino_shard((struct lp_ino){ino})], &stats),
 			     stats.opens == 0));
-	lp_test_err(-ESTALE, (int)lpi_client_recv_get(
-				     client, lpi_client_send_get(client, ino, "", 0, 10), 0, back,
-				     10));
+	lp_test_err(-ESTALE,
+		    (int)lpi_client_recv_get(client, lpi_client_send_get(client, ino, "", 0, 10), 0,
+					     back, 10));
 	free(data);
 	free(back);
 	lpi_client_free(client);
@@ -208,8 +207,8 @@ static void a_get_is_of_the_version_that_was_asked_for(void **state)
 	struct lp_wire_get get = {.length = 100};
 	struct lp_wire_written written = {.offset = 0};
 	(void)state;
-	lp_test_ok(lpi_client_result(client,
-				     lpi_client_send_write(client, ino, "", "hello", 5, 0)));
+	lp_test_ok(
+		lpi_client_result(client, lpi_client_send_write(client, ino, "", "hello", 5, 0)));
 	assert_true(lp_wire_part(&client->answer, lp_wire_written, &written));
 	for (uint64_t i = 0; i < 2; i++) {
 		get.version_nr = written.version_nr + i;
@@ -333,10 +332,9 @@ static void small_things_are_kept(void **state)
 				      LP_WIRE_IF_ABSENT));
 	lp_test_err(-ENODATA, do_named(client, LP_WIRE_OP_XATTR_SET, ino, "user.four", "3",
 				       LP_WIRE_IF_EXISTS));
-	lp_test_ok(do_named(client, LP_WIRE_OP_XATTR_SET, ino, "user.two", "3",
-			    LP_WIRE_IF_EXISTS));
-	lp_test_err(-EINVAL, do_named(client, LP_WIRE_OP_OMAP_SET, ino, "k", "3",
-				      LP_WIRE_IF_EXISTS));
+	lp_test_ok(do_named(client, LP_WIRE_OP_XATTR_SET, ino, "user.two", "3", LP_WIRE_IF_EXISTS));
+	lp_test_err(-EINVAL,
+		    do_named(client, LP_WIRE_OP_OMAP_SET, ino, "k", "3", LP_WIRE_IF_EXISTS));
 	lp_test_err(-ESTALE, do_named(client, LP_WIRE_OP_XATTR_SET, 77777, "user.two", "3", 0));
 	lpi_client_free(client);
 	lpi_door_rig_free(rig);

@@ -48,7 +48,8 @@ static inline void lpi_door_rig_turn(struct lpi_door_rig *rig)
 		}                                                                                  \
 	} while (0)
 
-/* --- Up and down ------------------------------------------------------------------------------- */
+/* --- Up and down -------------------------------------------------------------------------------
+ */
 
 static inline void lpi_door_rig_ready(struct lp_ns *ns, int result, void *arg)
 {
@@ -114,8 +115,8 @@ static inline struct lpi_door_rig *lpi_door_rig_new(uint32_t shard_cnt, uint64_t
 	lp_test_ok(lp_bufs_new(bufs_bytes, &rig->bufs));
 	lpi_door_rig_open_ns(rig);
 	for (uint32_t i = 0; i < shard_cnt; i++) {
-		struct lp_door_options own = options == NULL ? (struct lp_door_options){0}
-							     : *options;
+		struct lp_door_options own =
+			options == NULL ? (struct lp_door_options){0} : *options;
 		own.reactor = rig->reactor;
 		own.bufs = rig->bufs;
 		own.ns = rig->ns[i];
@@ -157,7 +158,8 @@ static inline void lpi_door_rig_free(struct lpi_door_rig *rig)
 	free(rig);
 }
 
-/* --- A client ------------------------------------------------------------------------------------ */
+/* --- A client ------------------------------------------------------------------------------------
+ */
 
 struct lpi_client {
 	struct lpi_door_rig *rig;
@@ -282,7 +284,8 @@ static inline bool lpi_client_recv(struct lpi_client *client)
 		return false;
 	lp_test_ok(lp_wire_header_read(head, client->crc_mode, &client->reply, &why));
 	assert_int_equal(client->reply.kind, LP_WIRE_KIND_REPLY);
-	assert_true(lpi_client_recv_bytes(client, client->rest, lp_wire_rest_bytes(&client->reply)));
+	assert_true(
+		lpi_client_recv_bytes(client, client->rest, lp_wire_rest_bytes(&client->reply)));
 	lp_test_ok(lp_wire_rest_check(&client->reply, client->crc_mode, client->rest));
 	assert_true(lpi_client_recv_bytes(client, client->data, client->reply.data_bytes));
 	assert_true(client->reply.data_bytes <= LP_WIRE_PIECE_MAX);
@@ -343,7 +346,8 @@ static inline struct lpi_client *lpi_client_open(struct lpi_door_rig *rig, enum 
 	return client;
 }
 
-/* --- Metas --------------------------------------------------------------------------------------- */
+/* --- Metas ---------------------------------------------------------------------------------------
+ */
 
 static inline struct lp_wire_ref lpi_client_ref(uint64_t ino, const char *path)
 {
@@ -379,10 +383,8 @@ static inline struct lp_wire_attrs lpi_client_attrs(struct lpi_client *client)
 /* Makes an empty file in a directory: its number. */
 static inline uint64_t lpi_client_make(struct lpi_client *client, const char *path, uint8_t type)
 {
-	struct lp_wire_make make = {.uid = LP_WIRE_NO_OWNER,
-				    .gid = LP_WIRE_NO_OWNER,
-				    .mode = 0755,
-				    .type = type};
+	struct lp_wire_make make = {
+		.uid = LP_WIRE_NO_OWNER, .gid = LP_WIRE_NO_OWNER, .mode = 0755, .type = type};
 	LPI_CLIENT_REF(make.ref, 0, path);
 	lp_wire_put_part(&client->meta, lp_wire_make, &make);
 	lpi_client_put_text(client, path);
@@ -414,9 +416,8 @@ static inline uint64_t lpi_client_send_get(struct lpi_client *client, uint64_t i
 static inline uint64_t lpi_client_send_put(struct lpi_client *client, const char *path,
 					   const void *data, uint32_t len)
 {
-	struct lp_wire_put put = {.uid = LP_WIRE_NO_OWNER,
-				  .gid = LP_WIRE_NO_OWNER,
-				  .mode = LP_WIRE_NO_MODE};
+	struct lp_wire_put put = {
+		.uid = LP_WIRE_NO_OWNER, .gid = LP_WIRE_NO_OWNER, .mode = LP_WIRE_NO_MODE};
 	LPI_CLIENT_REF(put.ref, 0, path);
 	lp_wire_put_part(&client->meta, lp_wire_put, &put);
 	lpi_client_put_text(client, path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that misbehave: each is told, or closed, as the page of the wire says; none hurts others, and
- * what they hold is bounded (promises P5, P7). */
+/* Clients that misbehave: each is told, or closed, as the page of the wire says; none hurts others,
+ * and what they hold is bounded (promises P5, P7). */
 #include <malloc.h>
 #include <sys/resource.h>
 
@@ -268,8 +268,8 @@ static void half_a_message_hurts_nobody(void **state)
 	lpi_door_rig_free(rig);
 }
 
-/* One that asks and asks and reads nothing is not read from, and closed after a time; what it has in
- * buffers is bounded, and others are served meanwhile. */
+/* One that asks and asks and reads nothing is not read from, and closed after a time; what it has
+ * in buffers is bounded, and others are served meanwhile. */
 static void who_never_reads_is_closed(void **state)
 {
 	const struct lp_door_options options = {.send_timeout_ns = 400 * LP_NS_PER_MS};
@@ -284,9 +284,9 @@ static void who_never_reads_is_closed(void **state)
 	(void)state;
 	uint64_t ino = lpi_client_make(good, "file", LP_INODE_TYPE_FILE);
 	for (uint64_t i = 0; i < 8; i++)
-		lp_test_ok(lpi_client_result(
-			good, lpi_client_send_write(good, ino, "", data, LP_WIRE_PIECE_MAX,
-						    i * LP_WIRE_PIECE_MAX)));
+		lp_test_ok(lpi_client_result(good, lpi_client_send_write(good, ino, "", data,
+									 LP_WIRE_PIECE_MAX,
+									 i * LP_WIRE_PIECE_MAX)));
 	LPI_CLIENT_REF(get.ref, ino, "");
 	lp_wire_get_encode(&get, message + LP_WIRE_HEADER_SIZE);
 	header.meta_bytes = LP_WIRE_GET_SIZE;
@@ -331,8 +331,8 @@ static void credits_bound_what_is_under_way(void **state)
 	for (int i = 0; i < 50; i++)
 		(void)lpi_client_send_write(one, ino, "", data, sizeof(data), 0);
 	for (int i = 0; i < 50; i++)
-		lp_test_ok(lpi_client_result(
-			two, lpi_client_send_write(two, ino, "", data, 100, 9000)));
+		lp_test_ok(lpi_client_result(two,
+					     lpi_client_send_write(two, ino, "", data, 100, 9000)));
 	for (int i = 0; i < 50; i++) {
 		assert_true(lpi_client_recv(one));
 		assert_int_equal(one->reply.status, 0);
@@ -366,7 +366,8 @@ static void idle_connections_cost_little(void **state)
 	int *fds = calloc(cnt, sizeof(*fds));
 	uint8_t head[LP_WIRE_HEADER_SIZE + LP_WIRE_HELLO_SIZE];
 	uint8_t answer[512];
-	const struct lp_wire_hello hello = {.version_min = 1, .version_max = 1, .shard = UINT32_MAX};
+	const struct lp_wire_hello hello = {
+		.version_min = 1, .version_max = 1, .shard = UINT32_MAX};
 	struct lp_wire_header header = plain_header(LP_WIRE_OP_HELLO);
 	header.meta_bytes = LP_WIRE_HELLO_SIZE;
 	lp_wire_hello_encode(&hello, head + LP_WIRE_HEADER_SIZE);

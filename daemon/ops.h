@@ -3,9 +3,9 @@
  * the namespace, and its answer a reply.
  *
  * begin() reads the meta and prepares request->piece.op, without the inode or directory that the
- * reference leads to: that is looked up and filled in for all alike, then the operation is submitted
- * and answer() called when it has succeeded. An opcode that goes its own way has run(), called
- * instead of submitting.
+ * reference leads to: that is looked up and filled in for all alike, then the operation is
+ * submitted and answer() called when it has succeeded. An opcode that goes its own way has run(),
+ * called instead of submitting.
  *
  * Threads: the door's. Blocking, allocation: none.
  */
@@ -60,7 +60,7 @@ struct lp_store_op *lpi_request_store_op(struct lpi_request *request, enum lp_st
 void lpi_request_txn(struct lpi_request *request, const struct lp_change *changes,
 		     uint32_t change_cnt);
 /* A change that sets ctime, and mtime, to now. */
-void lpi_touch(struct lpi_request *request, struct lp_change *change, bool with_mtime);
+void lpi_change_times(struct lpi_request *request, struct lp_change *change, bool with_mtime);
 
 /* ops_data.c */
 int lpi_meta_get(struct lpi_request *request, struct lp_reader *reader);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data: gets, writes and what else changes one file's content.
  *
- * A get that fits one piece is one read. A longer one holds its object open, so that it is the same to
- * the end whatever happens to the name, and reads a few pieces ahead; they are sent in the order of
- * their offsets, each from the store's own buffers. The first piece is read alone, for it says how
- * long the object is. */
+ * A get that fits one piece is one read. A longer one holds its object open, so that it is the same
+ * to the end whatever happens to the name, and reads a few pieces ahead; they are sent in the order
+ * of their offsets, each from the store's own buffers. The first piece is read alone, for it says
+ * how long the object is. */
 #include "daemon/door_impl.h"
 
-/* --- Get ------------------------------------------------------------------------------------------ */
+/* --- Get
+ * ------------------------------------------------------------------------------------------ */
 
 int lpi_meta_get(struct lpi_request *request, struct lp_reader *reader)
 {
@@ -15,8 +16,8 @@ int lpi_meta_get(struct lpi_request *request, struct lp_reader *reader)
 	if (!lp_wire_part(reader, lp_wire_get, &get))
 		return -EINVAL;
 	request->get.start = get.offset;
-	request->get.end = get.length > UINT64_MAX - get.offset ? UINT64_MAX
-								: get.offset + get.length;
+	request->get.end =
+		get.length > UINT64_MAX - get.offset ? UINT64_MAX : get.offset + get.length;
 	request->get.version_nr = get.version_nr;
 	(void)lpi_request_store_op(request, LP_STORE_READ);
 	return lpi_read_ref(request, LPI_REF_INO, get.ref, reader);
@@ -79,7 +80,8 @@ void lpi_get_sent(struct lpi_request *request, struct lpi_piece *piece)
 		lpi_get_pump(request);
 }
 
-/* The pieces behind the last one are of no use; those that are still being read end by themselves. */
+/* The pieces behind the last one are of no use; those that are still being read end by themselves.
+ */
 static void drop_read(struct lpi_request *request)
 {
 	struct lpi_piece *piece = NULL;
@@ -283,7 +285,8 @@ void lpi_run_get(struct lpi_request *request)
 	lp_ns_submit(request->door->options.ns, op);
 }
 
-/* --- Changes ---------------------------------------------------------------------------------------- */
+/* --- Changes
+ * ---------------------------------------------------------------------------------------- */
 
 int lpi_meta_write(struct lpi_request *request, struct lp_reader *reader)
 {
@@ -301,7 +304,7 @@ int lpi_meta_write(struct lpi_request *request, struct lp_reader *reader)
 	change->data.length = request->header.data_bytes;
 	change->data.payload = lpi_request_payload(request);
 	change->data.path = (enum lp_write_path)write.write_path;
-	lpi_touch(request, &request->changes[1], true);
+	lpi_change_times(request, &request->changes[1], true);
 	lpi_request_txn(request, request->changes, 2);
 	return lpi_read_ref(request, LPI_REF_INO, write.ref, reader);
 }
@@ -318,7 +321,7 @@ static int begin_space(struct lpi_request *request, struct lp_reader *reader,
 	change->type = type;
 	change->data.offset = space.offset;
 	change->data.length = space.length;
-	lpi_touch(request, &request->changes[1], true);
+	lpi_change_times(request, &request->changes[1], true);
 	lpi_request_txn(request, request->changes, 2);
 	return lpi_read_ref(request, LPI_REF_INO, space.ref, reader);
 }
@@ -349,7 +352,7 @@ int lpi_meta_clone(struct lpi_request *request, struct lp_reader *reader)
 	change->clone.src_offset = clone.src_offset;
 	change->clone.offset = clone.offset;
 	change->clone.length = clone.length;
-	lpi_touch(request, &request->changes[1], true);
+	lpi_change_times(request, &request->changes[1], true);
 	lpi_request_txn(request, request->changes, 2);
 	return lpi_read_ref(request, LPI_REF_INO, clone.ref, reader);
 }
@@ -414,7 +417,8 @@ void lpi_answer_seek(struct lpi_request *request)
 	lpi_request_answer(request);
 }
 
-/* --- Compound --------------------------------------------------------------------------------------- */
+/* --- Compound
+ * --------------------------------------------------------------------------------------- */
 
 static const struct {
 	uint32_t kind;
@@ -525,7 +529,7 @@ int lpi_meta_compound(struct lpi_request *request, struct lp_reader *reader)
 		bool has_data = false;
 		for (uint32_t i = 0; i < cnt; i++)
 			has_data |= is_data_change(changes[i].type);
-		lpi_touch(request, &changes[cnt++], has_data);
+		lpi_change_times(request, &changes[cnt++], has_data);
 	}
 	lpi_request_txn(request, changes, cnt);
 	return 0;

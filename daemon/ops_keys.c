@@ -8,7 +8,8 @@ static_assert((int)LP_WIRE_IF_ANY == (int)LP_NS_IF_ANY &&
 		      (int)LP_WIRE_IF_VERSION == (int)LP_NS_IF_VERSION,
 	      "conditions are the same on the wire and inside");
 
-/* --- Put -------------------------------------------------------------------------------------------- */
+/* --- Put
+ * -------------------------------------------------------------------------------------------- */
 
 /* The pairs behind the path, into a buffer. */
 static int read_xattrs(struct lpi_request *request, struct lp_reader *reader, uint32_t cnt)
@@ -79,7 +80,8 @@ void lpi_answer_put(struct lpi_request *request)
 	lpi_answer_found(request, &request->piece.op.put.found);
 }
 
-/* --- Others ----------------------------------------------------------------------------------------- */
+/* --- Others
+ * ----------------------------------------------------------------------------------------- */
 
 int lpi_meta_delete(struct lpi_request *request, struct lp_reader *reader)
 {
@@ -90,7 +92,7 @@ int lpi_meta_delete(struct lpi_request *request, struct lp_reader *reader)
 		return -EINVAL;
 	int r = lpi_read_ref(request, LPI_REF_KEY, delete.ref, reader);
 	op->delete.path = request->refs[0].path;
-	op->delete.condition = (enum lp_ns_if)delete.condition;
+	op->delete.condition = (enum lp_ns_if) delete.condition;
 	op->delete.version_nr = delete.version_nr;
 	op->delete.or_dir = delete.or_dir == 1;
 	return r;

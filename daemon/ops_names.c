@@ -2,7 +2,8 @@
 /* Inodes and names in directories. */
 #include "daemon/door_impl.h"
 
-/* --- By reference ----------------------------------------------------------------------------------- */
+/* --- By reference
+ * ----------------------------------------------------------------------------------- */
 
 static int read_plain_ref(struct lpi_request *request, struct lp_reader *reader)
 {
@@ -63,7 +64,8 @@ int lpi_meta_set(struct lpi_request *request, struct lp_reader *reader)
 	return lpi_read_ref(request, LPI_REF_INO, set.ref, reader);
 }
 
-static_assert((int)LP_WIRE_SET_MODE == (int)LP_ATTR_MODE && (int)LP_WIRE_SET_UID == (int)LP_ATTR_UID &&
+static_assert((int)LP_WIRE_SET_MODE == (int)LP_ATTR_MODE &&
+		      (int)LP_WIRE_SET_UID == (int)LP_ATTR_UID &&
 		      (int)LP_WIRE_SET_GID == (int)LP_ATTR_GID &&
 		      (int)LP_WIRE_SET_ATIME == (int)LP_ATTR_ATIME &&
 		      (int)LP_WIRE_SET_MTIME == (int)LP_ATTR_MTIME &&
@@ -84,7 +86,8 @@ int lpi_meta_sync(struct lpi_request *request, struct lp_reader *reader)
 	return 0;
 }
 
-/* --- By name ---------------------------------------------------------------------------------------- */
+/* --- By name
+ * ---------------------------------------------------------------------------------------- */
 
 int lpi_meta_make(struct lpi_request *request, struct lp_reader *reader)
 {
@@ -170,7 +173,8 @@ static_assert((int)LP_WIRE_RENAME_NOREPLACE == (int)LP_NS_RENAME_NOREPLACE &&
 		      (int)LP_WIRE_RENAME_EXCHANGE == (int)LP_NS_RENAME_EXCHANGE,
 	      "flags are the same on the wire and inside");
 
-/* --- Listings --------------------------------------------------------------------------------------- */
+/* --- Listings
+ * --------------------------------------------------------------------------------------- */
 
 int lpi_meta_readdir(struct lpi_request *request, struct lp_reader *reader)
 {
@@ -200,8 +204,8 @@ static bool put_item(struct lp_writer *writer, const struct lp_ns_item *item)
 					  .type = item->type,
 					  .has_attrs = item->has_attrs ? 1 : 0};
 	const struct lp_ns_found found = {.ino = item->ino, .attrs = item->attrs};
-	if (lp_writer_remaining(writer) < (size_t)LP_WIRE_ITEM_SIZE + item->name.len +
-						  (item->has_attrs ? LP_WIRE_ATTRS_SIZE : 0))
+	if (lp_writer_remaining(writer) <
+	    (size_t)LP_WIRE_ITEM_SIZE + item->name.len + (item->has_attrs ? LP_WIRE_ATTRS_SIZE : 0))
 		return false;
 	lp_wire_put_part(writer, lp_wire_item, &wire);
 	lp_writer_bytes(writer, item->name.data, item->name.len);

@@ -8,7 +8,8 @@
 
 #include "daemon/door_impl.h"
 
-/* --- Handshake -------------------------------------------------------------------------------------- */
+/* --- Handshake
+ * -------------------------------------------------------------------------------------- */
 
 static int check_hello(struct lpi_request *request, const struct lp_wire_hello *hello)
 {
@@ -96,8 +97,8 @@ void lpi_run_hello(struct lpi_request *request)
 		conn->leave_to = hello.shard;
 		return;
 	}
-	enum lp_wire_crc crc_mode = (enum lp_wire_crc)LP_MAX(hello.crc_mode,
-							     (uint32_t)options->crc_min);
+	enum lp_wire_crc crc_mode =
+		(enum lp_wire_crc)LP_MAX(hello.crc_mode, (uint32_t)options->crc_min);
 	uint32_t credits = hello.credits == 0 ? options->credits_max : hello.credits;
 	conn->credits = LP_MIN(credits, options->credits_max);
 	conn->state = LPI_CONN_SERVING;
@@ -119,7 +120,8 @@ void lpi_run_ping(struct lpi_request *request)
 		lpi_request_answer(request);
 }
 
-/* --- Opens and uploads ------------------------------------------------------------------------------ */
+/* --- Opens and uploads
+ * ------------------------------------------------------------------------------ */
 
 int lpi_reserve_open(struct lpi_request *request)
 {
@@ -273,7 +275,8 @@ void lpi_undo_commit(struct lpi_request *request)
 	request->open = NULL;
 }
 
-/* --- Administration --------------------------------------------------------------------------------- */
+/* --- Administration
+ * --------------------------------------------------------------------------------- */
 
 int lpi_meta_admin(struct lpi_request *request, struct lp_reader *reader)
 {
@@ -333,8 +336,8 @@ static int take_parts(struct lpi_request *request, size_t part_cnt, struct lpi_p
 {
 	size_t cnt = 0;
 	for (; cnt < part_cnt; cnt++) {
-		struct lpi_piece *piece = cnt + 1 == part_cnt ? &request->piece
-							      : lpi_piece_new(request);
+		struct lpi_piece *piece =
+			cnt + 1 == part_cnt ? &request->piece : lpi_piece_new(request);
 		if (piece == NULL)
 			break;
 		parts[cnt] = piece;
@@ -371,7 +374,8 @@ void lp_door_answer_admin(struct lp_door *door, struct lp_admin *admin, int resu
 	size_t part_cnt = len == 0 ? 1 : (len + LP_WIRE_VALUE_MAX - 1) / LP_WIRE_VALUE_MAX;
 	LP_ASSERT(request->door == door);
 	if (result < 0) {
-		snprintf(why, sizeof(why), "%.*s", (int)LP_MIN(len, (size_t)LP_WIRE_TEXT_MAX), text);
+		snprintf(why, sizeof(why), "%.*s", (int)LP_MIN(len, (size_t)LP_WIRE_TEXT_MAX),
+			 text);
 		lpi_request_fail(request, result, why);
 		return;
 	}

@@ -3,7 +3,8 @@
  * into a buffer of the request where they are a list. */
 #include "daemon/door_impl.h"
 
-/* --- One ------------------------------------------------------------------------------------------ */
+/* --- One
+ * ------------------------------------------------------------------------------------------ */
 
 static int read_named(struct lpi_request *request, struct lp_reader *reader,
 		      struct lp_wire_named *ret_named, struct lp_bytes *ret_name,
@@ -101,7 +102,7 @@ static int begin_one_change(struct lpi_request *request, struct lp_reader *reade
 	if (!is_set)
 		change->named.value.data = NULL;
 	change->type = type;
-	lpi_touch(request, &request->changes[1], false);
+	lpi_change_times(request, &request->changes[1], false);
 	lpi_request_txn(request, request->changes, 2);
 	return 0;
 }
@@ -117,10 +118,9 @@ int lpi_meta_xattr_set(struct lpi_request *request, struct lp_reader *reader)
 		return -EINVAL;
 	changes[2] = changes[1];
 	changes[1] = changes[0];
-	changes[0] = (struct lp_change){.type = named.condition == LP_WIRE_IF_ABSENT
-							? LP_GUARD_NO_XATTR
-							: LP_GUARD_XATTR,
-					.named = {.name = changes[1].named.name}};
+	changes[0] = (struct lp_change){
+		.type = named.condition == LP_WIRE_IF_ABSENT ? LP_GUARD_NO_XATTR : LP_GUARD_XATTR,
+		.named = {.name = changes[1].named.name}};
 	lpi_request_txn(request, changes, 3);
 	return 0;
 }
@@ -148,7 +148,8 @@ int lpi_meta_omap_remove(struct lpi_request *request, struct lp_reader *reader)
 	return begin_plain_change(request, reader, LP_CHANGE_OMAP_REMOVE);
 }
 
-/* --- Many ----------------------------------------------------------------------------------------- */
+/* --- Many
+ * ----------------------------------------------------------------------------------------- */
 
 static int begin_some(struct lpi_request *request, struct lp_reader *reader,
 		      enum lp_store_space space)
@@ -168,10 +169,9 @@ static int begin_some(struct lpi_request *request, struct lp_reader *reader,
 	if (room == NULL)
 		return -EAGAIN;
 	op->list.space = space;
-	op->list.after = (struct lp_bytes){range.after_bytes > 0 ? after : NULL,
-					   range.after_bytes};
-	op->list.prefix = (struct lp_bytes){range.prefix_bytes > 0 ? prefix : NULL,
-					    range.prefix_bytes};
+	op->list.after = (struct lp_bytes){range.after_bytes > 0 ? after : NULL, range.after_bytes};
+	op->list.prefix =
+		(struct lp_bytes){range.prefix_bytes > 0 ? prefix : NULL, range.prefix_bytes};
 	op->list.items_max = range.items_max;
 	op->list.with_values = range.with_values == 1;
 	op->list.buf = room->data;
@@ -204,8 +204,8 @@ void lpi_answer_pairs(struct lpi_request *request)
 		const struct lp_wire_pair pair = {
 			.name_bytes = (uint16_t)item.name.len,
 			.value_bytes = item.value.data != NULL ? item.value.len : 0};
-		if (lp_writer_remaining(writer) < (size_t)LP_WIRE_PAIR_SIZE + pair.name_bytes +
-							  pair.value_bytes) {
+		if (lp_writer_remaining(writer) <
+		    (size_t)LP_WIRE_PAIR_SIZE + pair.name_bytes + pair.value_bytes) {
 			listed.more = 1;
 			break;
 		}

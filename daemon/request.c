@@ -3,11 +3,10 @@
  *
  *   REST, DATA   conn.c copies what comes; lpi_request_begin() when all of it is there: data is
  *                checked, the meta read, the operation prepared
- *   WAIT         a change and whatever else names the same path go one after the other, in the order
- *                in which they came (on numbers the store keeps the order)
- *   FIND         each reference is walked or looked up, unless it is a number
- *   WORK         the operation; a path's object that has gone meanwhile is looked up again
- *   REPLY        in the connection's queue until it has been sent
+ *   WAIT         a change and whatever else names the same path go one after the other, in the
+ * order in which they came (on numbers the store keeps the order) FIND         each reference is
+ * walked or looked up, unless it is a number WORK         the operation; a path's object that has
+ * gone meanwhile is looked up again REPLY        in the connection's queue until it has been sent
  *   CLOSE        only of a get that held its object open
  *
  * An answer for a client that has gone ends the request where it is (DROPPED). */
@@ -35,8 +34,8 @@ static const struct lp_sm_state states[LPI_REQUEST_STATE_CNT] = {
 			      TO(LPI_REQUEST_WORK) | TO(LPI_REQUEST_REPLY) |
 				      TO(LPI_REQUEST_DROPPED)},
 	[LPI_REQUEST_WORK] = {"WORK", 0,
-			      TO(LPI_REQUEST_FIND) | TO(LPI_REQUEST_CLOSE) |
-				      TO(LPI_REQUEST_REPLY) | TO(LPI_REQUEST_DROPPED)},
+			      TO(LPI_REQUEST_FIND) | TO(LPI_REQUEST_CLOSE) | TO(LPI_REQUEST_REPLY) |
+				      TO(LPI_REQUEST_DROPPED)},
 	[LPI_REQUEST_CLOSE] = {"CLOSE", 0, TO(LPI_REQUEST_DONE) | TO(LPI_REQUEST_DROPPED)},
 	[LPI_REQUEST_REPLY] = {"REPLY", 0,
 			       TO(LPI_REQUEST_CLOSE) | TO(LPI_REQUEST_DONE) |
@@ -278,8 +277,7 @@ void lpi_piece_queue_error(struct lpi_piece *piece, int err, const char *why)
 	lp_writer_init(&writer, piece->reply.head + LP_WIRE_HEADER_SIZE, LPI_REST_INLINE);
 	/* Which of a compound's guards and changes it was. */
 	if (request->header.opcode == LP_WIRE_OP_COMPOUND) {
-		struct lp_wire_written written = {
-			.failed_idx = piece->op.store.op.txn.failed_idx};
+		struct lp_wire_written written = {.failed_idx = piece->op.store.op.txn.failed_idx};
 		lp_wire_put_part(&writer, lp_wire_written, &written);
 	}
 	lp_writer_bytes(&writer, why, LP_MIN(strlen(why), (size_t)LP_WIRE_TEXT_MAX));
@@ -343,7 +341,8 @@ struct lp_buf *lpi_request_room(struct lpi_request *request, uint32_t bytes)
 	return request->room;
 }
 
-/* --- What comes --------------------------------------------------------------------------------- */
+/* --- What comes ---------------------------------------------------------------------------------
+ */
 
 /* All pieces of the data, each against its checksum; or those of a client that makes none. */
 static int check_data(struct lpi_request *request)
@@ -357,8 +356,8 @@ static int check_data(struct lpi_request *request)
 		if (request->header.crc_cnt == 0) {
 			lp_wire_crcs_make(data, offset, seg->len, request->crcs + idx);
 		} else {
-			uint32_t bad = lp_wire_crcs_check(data, offset, seg->len,
-							  request->crcs + idx);
+			uint32_t bad =
+				lp_wire_crcs_check(data, offset, seg->len, request->crcs + idx);
 			if (bad < cnt) {
 				snprintf(request->why, sizeof(request->why),
 					 "piece %u of the data does not match its checksum",
@@ -476,7 +475,8 @@ void lpi_request_begin(struct lpi_request *request)
 	lpi_wait_list_push_back(&request->conn->waiting, request);
 }
 
-/* --- What it refers to -------------------------------------------------------------------------- */
+/* --- What it refers to --------------------------------------------------------------------------
+ */
 
 static void set_store_ino(struct lp_store_op *op, struct lp_change *changes, struct lp_ino ino)
 {
@@ -689,8 +689,7 @@ static bool find_name(struct lpi_request *request, struct lpi_ref *ref)
 		return true;
 	}
 	/* An empty path is the root, which a slash at the beginning is not. */
-	look(request, (struct lp_ino){0},
-	     at == 1 ? ref->path : (struct lp_bytes){path, at - 1});
+	look(request, (struct lp_ino){0}, at == 1 ? ref->path : (struct lp_bytes){path, at - 1});
 	return false;
 }
 

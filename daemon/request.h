@@ -23,7 +23,7 @@
 #define LPI_DATA_SEGS    5u    /* of data: four whole buffers, and one more when off the grid */
 #define LPI_READ_AHEAD   4u    /* pieces of one get that are read or sent at a time */
 #define LPI_TRIES_MAX    8u    /* how often a path is looked up again when its object had gone */
-#define LPI_OWN_CHANGES  3u   /* of one transaction; a compound has more, in a buffer */
+#define LPI_OWN_CHANGES  3u    /* of one transaction; a compound has more, in a buffer */
 #define LPI_PUT_XATTRS   16u
 #define LPI_ADMIN_PARTS  32u /* of an answer of the administration */
 #define LPI_COMPOUND_MAX 30u
@@ -51,7 +51,7 @@ struct lpi_request;
 /* One message to a client, with what it is made of until it has been sent. */
 struct lpi_reply {
 	struct lp_list_node node; /* of the connection's queue */
-	struct lpi_piece *piece; /* NULL: a connection's last words */
+	struct lpi_piece *piece;  /* NULL: a connection's last words */
 	const struct lp_seg *segs;
 	uint32_t seg_cnt;
 	uint32_t data_bytes;
@@ -120,7 +120,7 @@ struct lpi_request {
 	struct lp_ns_op find;
 	struct lp_ns_found found; /* of a ref by path: what was found */
 	/* Work. */
-	struct lp_buf *room;    /* changes of a compound, xattrs of a put, records of a list */
+	struct lp_buf *room; /* changes of a compound, xattrs of a put, records of a list */
 	struct lp_change changes[LPI_OWN_CHANGES];
 	struct lp_attrs attrs;
 	struct lpi_open *open; /* what it opens, closes, commits */

@@ -17,14 +17,14 @@
 #include "base/cursor.h"
 #include "format/wire.h"
 
-#define LP_WIRE_MAGIC      UINT32_C(0x5257504c)
-#define LP_WIRE_TEXT_MAX   255u /* bytes of an error's text, of a name for logs */
-#define LP_WIRE_PATH_MAX   4096u
-#define LP_WIRE_VALUE_MAX  60000u
-#define LP_WIRE_NO_OWNER   UINT32_MAX
-#define LP_WIRE_NO_MODE    UINT16_MAX
-#define LP_WIRE_ANY_SHARD  UINT32_MAX
-#define LP_WIRE_CRCS_MAX   (LP_WIRE_DATA_MAX / LP_WIRE_BLOCK_BYTES + 1)
+#define LP_WIRE_MAGIC     UINT32_C(0x5257504c)
+#define LP_WIRE_TEXT_MAX  255u /* bytes of an error's text, of a name for logs */
+#define LP_WIRE_PATH_MAX  4096u
+#define LP_WIRE_VALUE_MAX 60000u
+#define LP_WIRE_NO_OWNER  UINT32_MAX
+#define LP_WIRE_NO_MODE   UINT16_MAX
+#define LP_WIRE_ANY_SHARD UINT32_MAX
+#define LP_WIRE_CRCS_MAX  (LP_WIRE_DATA_MAX / LP_WIRE_BLOCK_BYTES + 1)
 
 /* --- Pieces ----------------------------------------------------------------------------------- */
 
@@ -76,7 +76,7 @@ static inline uint32_t lp_wire_rest_bytes(const struct lp_wire_header *header)
 /* The fixed part of the generated struct NAME: lp_wire_part(&reader, lp_wire_get, &get). False
  * when there are not so many bytes, or a reserved field is not zero. */
 #define lp_wire_part(reader, name, ret)                                                            \
-	__extension__({                                                                                         \
+	__extension__({                                                                            \
 		const uint8_t *part_bytes_ = lp_reader_bytes((reader), sizeof(*(ret)));            \
 		if (part_bytes_ != NULL)                                                           \
 			name##_decode(part_bytes_, (ret));                                         \
