@@ -18,11 +18,12 @@ static void read_done(struct lpi_call *call)
 	LP_CONTAINER_OF(call, struct reading, call)->is_done = true;
 }
 
-static void begin(struct lpi_ns_rig *rig, uint32_t from, uint32_t shard, struct reading *reading)
+/* From the shard itself: a message of the change's home would come behind its others. */
+static void begin(struct lpi_ns_rig *rig, uint32_t shard, struct reading *reading)
 {
 	reading->is_done = false;
 	reading->call.done = read_done;
-	lpi_call_store(rig->ns[from], shard, &reading->call, &reading->op, true);
+	lpi_call_store(rig->ns[shard], shard, &reading->call, &reading->op, true);
 }
 
 static void wait_for(struct lpi_ns_rig *rig, const bool *is_done)
@@ -74,10 +75,10 @@ static void look_at_turn(uint32_t turns, uint32_t first)
 	bool was_known = scene.trial.is_done;
 	struct reading *one = first == 0 ? &old : &new;
 	struct reading *other = first == 0 ? &new : &old;
-	begin(scene.rig, 0, first == 0 ? 1 : 2, one);
+	begin(scene.rig, first == 0 ? 1 : 2, one);
 	wait_for(scene.rig, &one->is_done);
-	begin(scene.rig, 0, first == 0 ? 2 : 1, other);
-	begin(scene.rig, 0, 1, &gone);
+	begin(scene.rig, first == 0 ? 2 : 1, other);
+	begin(scene.rig, 1, &gone);
 	wait_for(scene.rig, &other->is_done);
 	wait_for(scene.rig, &gone.is_done);
 	bool sees_old = old.call.result == 0;

@@ -360,16 +360,25 @@ static void test_stuck(void **state)
 
 /* --- Many at once ----------------------------------------------------------------------------- */
 
-/* A rename of d1/g onto d2's own name holds d1/g, and waits for that of d2; whoever removes d2 has
- * the name, and waits for all of d2. Namespace NS2. */
+/* Were /d2/sub the directory d1: who renames sub/x to sub holds sub/x, on a lower shard, and waits
+ * for the name of sub; who removes sub has the name, and waits for all of sub. Namespace NS2. */
 static void rename_into_parent(struct lpi_job *job)
 {
 	const struct lpi_trial_world *w = &lpi_trial_of(job)->world;
-	lpi_trial_lock(job, w->e, LPI_TRIAL_NAME("none"));
-	lpi_trial_lock(job, LP_INO_ROOT, LPI_TRIAL_NAME("e"));
+	lpi_trial_lock(job, w->d1, LPI_TRIAL_NAME("x"));
+	lpi_trial_lock(job, w->d2, LPI_TRIAL_NAME("sub"));
 	lpi_job_lock(job, lpi_trial_committed);
 }
 
+static void remove_sub(struct lpi_job *job)
+{
+	const struct lpi_trial_world *w = &lpi_trial_of(job)->world;
+	lpi_trial_lock(job, w->d2, LPI_TRIAL_NAME("sub"));
+	lpi_job_lock_fragment(job, 1, w->d1);
+	lpi_job_lock(job, lpi_trial_committed);
+}
+
+static const struct lpi_trial_kind removal = {"removal", remove_sub, 0};
 static const struct lpi_trial_kind only_locks = {"locks", rename_into_parent, 0};
 
 static void test_no_circle(void **state)
@@ -384,11 +393,11 @@ static void test_no_circle(void **state)
 			rename = (struct lpi_trial){.world = bench.world};
 			remove = (struct lpi_trial){.world = bench.world};
 			lpi_trial_begin(first == 0 ? &rename : &remove, 1,
-					first == 0 ? &only_locks : &lpi_trial_kinds[8]);
+					first == 0 ? &only_locks : &removal);
 			for (uint32_t i = 0; i < turns; i++)
 				(void)lpi_ns_rig_turn(bench.rig);
 			lpi_trial_begin(first == 0 ? &remove : &rename, 0,
-					first == 0 ? &lpi_trial_kinds[8] : &only_locks);
+					first == 0 ? &removal : &only_locks);
 			assert_int_equal(finish(&bench, &rename), 0);
 			assert_int_equal(finish(&bench, &remove), 0);
 			check_idle(&bench);
@@ -423,6 +432,7 @@ static void test_few_rooms(void **state)
 	rooms[0] = lp_pool_get(ns->rooms);
 	lp_pool_put(ns->rooms, rooms[0]);
 	lpi_pact_begin_waiting(ns);
+	assert_int_equal(lpi_pact_list_count(&ns->pacts_waiting), 0);
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(trials); i++)
 		(void)finish(&bench, &trials[i]);
 	for (uint32_t i = 0; i < 4; i++)
