@@ -3,12 +3,17 @@
  * there or, as long as nobody says otherwise, from where the data device's label saw them last. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "daemon/service_impl.h"
 
 #define SHARD_MIN (UINT64_C(64) << 20)
+/* The kernel gives back what a killed process had in its rings a while after it is gone: a daemon
+ * that is started again at once must not fail for it. */
+#define BUSY_TRIES   40u
+#define BUSY_WAIT_US 50000u
 /* As many as the store takes by itself. */
 #define DEFERRED_MAX UINT64_C(16384)
 
@@ -21,7 +26,12 @@ static const enum lp_option path_options[LP_MKFS_DEVICES] = {
 static int open_device(struct lp_service *service, int device, const char *path, char *why)
 {
 	const struct lp_bdev_open_options options = {.exclusive = true};
-	int err = lp_bdev_open_uring(path, &options, &service->bdev[device]);
+	int err = -EBUSY;
+	for (unsigned i = 0; i < BUSY_TRIES && err == -EBUSY; i++) {
+		if (i > 0)
+			(void)usleep(BUSY_WAIT_US); /* a shorter one only asks once more */
+		err = lp_bdev_open_uring(path, &options, &service->bdev[device]);
+	}
 	if (err < 0)
 		return lpi_refuse(why, err, "%s: %s%s", path, lp_strerror(err),
 				  lp_devices_advice(err));

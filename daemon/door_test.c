@@ -17,7 +17,7 @@ static void a_hello_agrees_on_what_holds(void **state)
 	const struct lp_door_options options = {.credits_max = 64, .crc_min = LP_WIRE_CRC_HEADER};
 	struct lpi_door_rig *rig = lpi_door_rig_new(2, BUFS, &options);
 	struct lpi_client *client = lpi_client_new(rig, 0);
-	struct lp_wire_welcome welcome;
+	struct lp_wire_welcome welcome = {.version = 0};
 	(void)state;
 	lpi_client_put_hello(client, LP_WIRE_CRC_OFF, LP_WIRE_ANY_SHARD);
 	lp_test_ok(lpi_client_do(client, LP_WIRE_OP_HELLO, NULL, 0, 0));
@@ -41,7 +41,7 @@ static void a_connection_goes_to_the_shard_it_wants(void **state)
 {
 	struct lpi_door_rig *rig = lpi_door_rig_new(3, BUFS, NULL);
 	struct lpi_client *client = lpi_client_new(rig, 0);
-	struct lp_wire_welcome welcome;
+	struct lp_wire_welcome welcome = {.version = 0};
 	struct lp_door_stats stats;
 	(void)state;
 	/* With a request behind the hello already. */
@@ -80,7 +80,7 @@ static void write_and_read(enum lp_wire_crc mode)
 		lpi_client_fill(data, cases[i].len, i);
 		uint64_t id = lpi_client_send_write(client, ino, "", data, cases[i].len,
 						    cases[i].offset);
-		struct lp_wire_written written;
+		struct lp_wire_written written = {.offset = 0};
 		lp_test_ok(lpi_client_result(client, id));
 		assert_true(lp_wire_part(&client->answer, lp_wire_written, &written));
 		assert_int_equal(written.offset, cases[i].offset);
@@ -206,7 +206,7 @@ static void a_get_is_of_the_version_that_was_asked_for(void **state)
 	struct lpi_client *client = lpi_client_open(rig, LP_WIRE_CRC_ALL);
 	uint64_t ino = lpi_client_make(client, "file", LP_INODE_TYPE_FILE);
 	struct lp_wire_get get = {.length = 100};
-	struct lp_wire_written written;
+	struct lp_wire_written written = {.offset = 0};
 	(void)state;
 	lp_test_ok(lpi_client_result(client,
 				     lpi_client_send_write(client, ino, "", "hello", 5, 0)));
@@ -278,7 +278,7 @@ static int do_named(struct lpi_client *client, uint16_t opcode, uint64_t ino, co
 
 static void assert_value(struct lpi_client *client, const char *want)
 {
-	struct lp_wire_value value;
+	struct lp_wire_value value = {.value_bytes = 0};
 	assert_true(lp_wire_part(&client->answer, lp_wire_value, &value));
 	assert_int_equal(value.value_bytes, strlen(want));
 	assert_memory_equal(lp_wire_bytes(&client->answer, value.value_bytes), want, strlen(want));
@@ -302,7 +302,7 @@ static void small_things_are_kept(void **state)
 	(void)state;
 	for (size_t i = 0; i < LP_ARRAY_SIZE(kinds); i++) {
 		struct lp_wire_range range = {.with_values = 1, .prefix_bytes = 5};
-		struct lp_wire_listed listed;
+		struct lp_wire_listed listed = {.item_cnt = 0};
 		lp_test_ok(do_named(client, kinds[i].set, ino, "user.one", "1", 0));
 		lp_test_ok(do_named(client, kinds[i].set, ino, "user.two", "22", 0));
 		lp_test_ok(do_named(client, kinds[i].get, ino, "user.two", "", 0));
@@ -316,13 +316,13 @@ static void small_things_are_kept(void **state)
 		assert_int_equal(listed.item_cnt, 2);
 		assert_int_equal(listed.more, 0);
 		for (int j = 0; j < 2; j++) {
-			struct lp_wire_pair pair;
+			struct lp_wire_pair pair = {.name_bytes = 0};
 			assert_true(lp_wire_part(&client->answer, lp_wire_pair, &pair));
 			assert_int_equal(pair.value_bytes, j + 1);
 			assert_memory_equal(lp_wire_bytes(&client->answer, pair.name_bytes),
 					    j == 0 ? "user.one" : "user.two", 8);
 			assert_memory_equal(lp_wire_bytes(&client->answer, pair.value_bytes),
-					    j == 0 ? "1" : "22", j + 1u);
+					    j == 0 ? "1" : "22", (size_t)j + 1);
 		}
 		lp_test_ok(lp_wire_end(&client->answer));
 		lp_test_ok(do_named(client, kinds[i].remove, ino, "user.one", "", 0));
@@ -367,7 +367,7 @@ static void a_compound_happens_wholly_or_not_at_all(void **state)
 	struct lpi_door_rig *rig = lpi_door_rig_new(2, BUFS, NULL);
 	struct lpi_client *client = lpi_client_open(rig, LP_WIRE_CRC_ALL);
 	uint64_t ino = lpi_client_make(client, "file", LP_INODE_TYPE_FILE);
-	struct lp_wire_written written;
+	struct lp_wire_written written = {.offset = 0};
 	uint8_t back[32];
 	(void)state;
 	put_compound(client, ino, 4);
@@ -423,8 +423,8 @@ static void space_is_cut_punched_and_sought(void **state)
 	struct lp_wire_seek seek = {.hole = 1};
 	struct lp_wire_clone clone = {.src_ino = ino, .length = 4096};
 	struct lp_wire_write write = {.append = 1};
-	struct lp_wire_found found;
-	struct lp_wire_written written;
+	struct lp_wire_found found = {.offset = 0};
+	struct lp_wire_written written = {.offset = 0};
 	(void)state;
 	lpi_client_fill(data, sizeof(data), 5);
 	lp_test_ok(lpi_client_result(
@@ -476,7 +476,7 @@ static void the_administration_is_asked(void **state)
 	lp_door_answer_admin(rig->door[0], rig->admin, 0, long_text, len);
 	/* In several replies. */
 	do {
-		struct lp_wire_value value;
+		struct lp_wire_value value = {.value_bytes = 0};
 		lp_test_ok(lpi_client_result(client, id));
 		assert_true(lp_wire_part(&client->answer, lp_wire_value, &value));
 		got += value.value_bytes;

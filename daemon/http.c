@@ -66,8 +66,8 @@ static void sent(struct lp_io *io)
 
 static void send_more(struct conn *conn)
 {
-	struct io_uring_sqe *sqe = lp_reactor_sqe(conn->http->service->reactor, &conn->io);
 	conn->io.complete = sent;
+	struct io_uring_sqe *sqe = lp_reactor_sqe(conn->http->service->reactor, &conn->io);
 	io_uring_prep_send(sqe, conn->fd, conn->reply.bytes + conn->sent,
 			   conn->reply.len - conn->sent, MSG_NOSIGNAL);
 }
@@ -140,8 +140,8 @@ static void received(struct lp_io *io)
 
 static void receive(struct conn *conn)
 {
-	struct io_uring_sqe *sqe = lp_reactor_sqe(conn->http->service->reactor, &conn->io);
 	conn->io.complete = received;
+	struct io_uring_sqe *sqe = lp_reactor_sqe(conn->http->service->reactor, &conn->io);
 	io_uring_prep_recv(sqe, conn->fd, conn->head + conn->received,
 			   LPI_HTTP_HEAD_MAX - conn->received, 0);
 }

@@ -26,6 +26,9 @@
 #define BACKLOG        1024
 #define RETRY_NS       (100 * LP_NS_PER_MS)
 #define LOCK_TRIES_MAX 16u
+/* The kernel gives back the port of a killed process a while after it is gone. */
+#define BUSY_TRIES   20u
+#define BUSY_WAIT_US 50000u
 #define GROUPS_MAX     1024u
 
 struct lp_listener {
@@ -297,9 +300,16 @@ static int bind_tcp(struct lp_listener *listener)
 {
 	struct lp_address *address = &listener->options.address;
 	const int on = 1;
-	if (setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-	    bind(listener->fd, &address->any, address->len) < 0)
+	int err = -EADDRINUSE;
+	if (setsockopt(listener->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0)
 		return -errno;
+	for (unsigned i = 0; i < BUSY_TRIES && err == -EADDRINUSE; i++) {
+		if (i > 0)
+			(void)usleep(BUSY_WAIT_US); /* a shorter one only asks once more */
+		err = bind(listener->fd, &address->any, address->len) < 0 ? -errno : 0;
+	}
+	if (err < 0)
+		return err;
 	/* Two that are bound to one port are only told apart by this. */
 	if (listen(listener->fd, BACKLOG) < 0 ||
 	    getsockname(listener->fd, &address->any, &address->len) < 0)

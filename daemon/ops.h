@@ -63,83 +63,83 @@ void lpi_request_txn(struct lpi_request *request, const struct lp_change *change
 void lpi_touch(struct lpi_request *request, struct lp_change *change, bool with_mtime);
 
 /* ops_data.c */
-int lpi_begin_get(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_get(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_get(struct lpi_request *request);
 void lpi_get_pump(struct lpi_request *request);
 void lpi_get_sent(struct lpi_request *request, struct lpi_piece *piece);
-int lpi_begin_write(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_truncate(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_punch(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_prealloc(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_clone(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_write(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_truncate(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_punch(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_prealloc(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_clone(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_clone(struct lpi_request *request);
 void lpi_answer_written(struct lpi_request *request);
-int lpi_begin_seek(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_seek(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_seek(struct lpi_request *request);
-int lpi_begin_compound(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_compound(struct lpi_request *request, struct lp_reader *reader);
 
 /* ops_small.c */
-int lpi_begin_xattr_get(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_xattr_set(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_xattr_remove(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_xattr_list(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_omap_get(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_omap_set(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_omap_remove(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_omap_list(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_readlink(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_xattr_get(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_xattr_set(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_xattr_remove(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_xattr_list(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_omap_get(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_omap_set(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_omap_remove(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_omap_list(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_readlink(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_value(struct lpi_request *request);
 void lpi_answer_pairs(struct lpi_request *request);
 
 /* ops_names.c */
-int lpi_begin_stat(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_stat(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_stat(struct lpi_request *request);
 void lpi_answer_stat(struct lpi_request *request);
-int lpi_begin_set(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_set(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_set(struct lpi_request *request);
-int lpi_begin_make(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_make(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_make(struct lpi_request *request);
-int lpi_begin_remove(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_link(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_remove(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_link(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_link(struct lpi_request *request);
-int lpi_begin_rename(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_readdir(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_rename(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_readdir(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_items(struct lpi_request *request);
-int lpi_begin_sync(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_sync(struct lpi_request *request, struct lp_reader *reader);
 
 /* ops_keys.c */
 /* What put and commit have in common. */
 int lpi_read_put(struct lpi_request *request, const struct lp_wire_put *put,
 		 struct lp_reader *reader);
-int lpi_begin_put(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_put(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_put(struct lpi_request *request);
-int lpi_begin_delete(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_copy(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_move(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_delete(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_copy(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_move(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_copy(struct lpi_request *request);
-int lpi_begin_list(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_list(struct lpi_request *request, struct lp_reader *reader);
 
 /* ops_session.c */
-int lpi_begin_hello(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_hello(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_hello(struct lpi_request *request);
 void lpi_undo_hello(struct lpi_request *request);
-int lpi_begin_ping(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_ping(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_ping(struct lpi_request *request);
-int lpi_begin_open(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_open(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_open(struct lpi_request *request);
 void lpi_undo_open(struct lpi_request *request);
 /* A record of what is about to be opened, in request->open: -EMFILE. */
 int lpi_reserve_open(struct lpi_request *request);
-int lpi_begin_close(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_upload(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_close(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_upload(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_upload(struct lpi_request *request);
-int lpi_begin_commit(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_commit(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_commit(struct lpi_request *request);
 void lpi_undo_commit(struct lpi_request *request);
-int lpi_begin_abort(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_admin(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_admin_text(struct lpi_request *request, struct lp_reader *reader);
-int lpi_begin_explain(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_abort(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_admin(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_admin_text(struct lpi_request *request, struct lp_reader *reader);
+int lpi_meta_explain(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_admin(struct lpi_request *request);
 void lpi_admin_sent(struct lpi_request *request, struct lpi_piece *piece);
 

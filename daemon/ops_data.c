@@ -9,7 +9,7 @@
 
 /* --- Get ------------------------------------------------------------------------------------------ */
 
-int lpi_begin_get(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_get(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_get get;
 	if (!lp_wire_part(reader, lp_wire_get, &get))
@@ -285,7 +285,7 @@ void lpi_run_get(struct lpi_request *request)
 
 /* --- Changes ---------------------------------------------------------------------------------------- */
 
-int lpi_begin_write(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_write(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_write write;
 	struct lp_change *change = &request->changes[0];
@@ -323,22 +323,22 @@ static int begin_space(struct lpi_request *request, struct lp_reader *reader,
 	return lpi_read_ref(request, LPI_REF_INO, space.ref, reader);
 }
 
-int lpi_begin_truncate(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_truncate(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_space(request, reader, LP_CHANGE_TRUNCATE);
 }
 
-int lpi_begin_punch(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_punch(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_space(request, reader, LP_CHANGE_PUNCH);
 }
 
-int lpi_begin_prealloc(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_prealloc(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_space(request, reader, LP_CHANGE_PREALLOC);
 }
 
-int lpi_begin_clone(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_clone(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_clone clone;
 	struct lp_change *change = &request->changes[0];
@@ -393,7 +393,7 @@ void lpi_answer_written(struct lpi_request *request)
 	lpi_request_answer(request);
 }
 
-int lpi_begin_seek(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_seek(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_seek seek;
 	struct lp_store_op *op = lpi_request_store_op(request, LP_STORE_SEEK);
@@ -500,7 +500,7 @@ static int read_changes(struct lpi_request *request, struct lp_reader *reader,
 	return request->header.data_bytes > 0 && !has_write ? -EINVAL : 0;
 }
 
-int lpi_begin_compound(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_compound(struct lpi_request *request, struct lp_reader *reader)
 {
 	static_assert((LPI_COMPOUND_MAX + 1) * sizeof(struct lp_change) <= LP_BUF_SMALL,
 		      "a buffer holds them");

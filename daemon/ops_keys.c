@@ -59,7 +59,7 @@ int lpi_read_put(struct lpi_request *request, const struct lp_wire_put *put,
 	return read_xattrs(request, reader, put->xattr_cnt);
 }
 
-int lpi_begin_put(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_put(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_put put;
 	struct lp_ns_op *op = lpi_request_op(request, LP_NS_PUT);
@@ -81,7 +81,7 @@ void lpi_answer_put(struct lpi_request *request)
 
 /* --- Others ----------------------------------------------------------------------------------------- */
 
-int lpi_begin_delete(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_delete(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_delete delete;
 	struct lp_ns_op *op = lpi_request_op(request, LP_NS_DELETE);
@@ -111,12 +111,12 @@ static int begin_two(struct lpi_request *request, struct lp_reader *reader,
 	return r;
 }
 
-int lpi_begin_copy(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_copy(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_two(request, reader, LP_NS_COPY);
 }
 
-int lpi_begin_move(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_move(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_two(request, reader, LP_NS_MOVE);
 }
@@ -126,7 +126,7 @@ void lpi_answer_copy(struct lpi_request *request)
 	lpi_answer_found(request, &request->piece.op.copy.found);
 }
 
-int lpi_begin_list(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_list(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_list list;
 	struct lp_ns_op *op = lpi_request_op(request, LP_NS_LIST);

@@ -10,7 +10,7 @@ static int read_plain_ref(struct lpi_request *request, struct lp_reader *reader)
 	return ref == NULL ? -EINVAL : lpi_read_ref(request, LPI_REF_INO, ref, reader);
 }
 
-int lpi_begin_stat(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_stat(struct lpi_request *request, struct lp_reader *reader)
 {
 	(void)lpi_request_op(request, LP_NS_STAT);
 	return read_plain_ref(request, reader);
@@ -30,7 +30,7 @@ void lpi_answer_stat(struct lpi_request *request)
 	lpi_answer_found(request, &request->piece.op.stat.found);
 }
 
-int lpi_begin_set(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_set(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_set set;
 	struct lp_wire_attrs attrs;
@@ -77,7 +77,7 @@ void lpi_answer_set(struct lpi_request *request)
 	lpi_answer_found(request, &request->piece.op.set.found);
 }
 
-int lpi_begin_sync(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_sync(struct lpi_request *request, struct lp_reader *reader)
 {
 	(void)reader;
 	(void)lpi_request_op(request, LP_NS_SYNC);
@@ -86,7 +86,7 @@ int lpi_begin_sync(struct lpi_request *request, struct lp_reader *reader)
 
 /* --- By name ---------------------------------------------------------------------------------------- */
 
-int lpi_begin_make(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_make(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_make make;
 	struct lp_ns_op *op = lpi_request_op(request, LP_NS_MAKE);
@@ -131,7 +131,7 @@ void lpi_answer_make(struct lpi_request *request)
 	lpi_answer_found(request, &op->make.found);
 }
 
-int lpi_begin_remove(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_remove(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_remove remove;
 	struct lp_ns_op *op = lpi_request_op(request, LP_NS_REMOVE);
@@ -141,7 +141,7 @@ int lpi_begin_remove(struct lpi_request *request, struct lp_reader *reader)
 	return lpi_read_ref(request, LPI_REF_NAME, remove.ref, reader);
 }
 
-int lpi_begin_link(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_link(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_two two;
 	(void)lpi_request_op(request, LP_NS_LINK);
@@ -155,7 +155,7 @@ void lpi_answer_link(struct lpi_request *request)
 	lpi_answer_found(request, &request->piece.op.link.found);
 }
 
-int lpi_begin_rename(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_rename(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_two two;
 	struct lp_ns_op *op = lpi_request_op(request, LP_NS_RENAME);
@@ -172,7 +172,7 @@ static_assert((int)LP_WIRE_RENAME_NOREPLACE == (int)LP_NS_RENAME_NOREPLACE &&
 
 /* --- Listings --------------------------------------------------------------------------------------- */
 
-int lpi_begin_readdir(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_readdir(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_readdir readdir;
 	struct lp_ns_op *op = lpi_request_op(request, LP_NS_READDIR);

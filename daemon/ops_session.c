@@ -29,7 +29,7 @@ static int check_hello(struct lpi_request *request, const struct lp_wire_hello *
 	return 0;
 }
 
-int lpi_begin_hello(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_hello(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_hello hello;
 	struct lpi_conn *conn = request->conn;
@@ -106,7 +106,7 @@ void lpi_run_hello(struct lpi_request *request)
 	conn->crc_mode = crc_mode;
 }
 
-int lpi_begin_ping(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_ping(struct lpi_request *request, struct lp_reader *reader)
 {
 	(void)request;
 	(void)reader;
@@ -138,7 +138,7 @@ void lpi_undo_open(struct lpi_request *request)
 	request->open = NULL;
 }
 
-int lpi_begin_open(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_open(struct lpi_request *request, struct lp_reader *reader)
 {
 	const uint8_t *ref = lp_reader_bytes(reader, LP_WIRE_REF_SIZE);
 	if (ref == NULL)
@@ -204,17 +204,17 @@ static int begin_close(struct lpi_request *request, struct lp_reader *reader, bo
 	return 0;
 }
 
-int lpi_begin_close(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_close(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_close(request, reader, false);
 }
 
-int lpi_begin_abort(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_abort(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_close(request, reader, true);
 }
 
-int lpi_begin_upload(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_upload(struct lpi_request *request, struct lp_reader *reader)
 {
 	const uint8_t *ref = lp_reader_bytes(reader, LP_WIRE_REF_SIZE);
 	struct lp_ns_op *op = lpi_request_op(request, LP_NS_UPLOAD);
@@ -233,7 +233,7 @@ void lpi_answer_upload(struct lpi_request *request)
 	lpi_answer_found(request, &op->put.found);
 }
 
-int lpi_begin_commit(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_commit(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_commit commit;
 	struct lp_wire_put put;
@@ -275,14 +275,14 @@ void lpi_undo_commit(struct lpi_request *request)
 
 /* --- Administration --------------------------------------------------------------------------------- */
 
-int lpi_begin_admin(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_admin(struct lpi_request *request, struct lp_reader *reader)
 {
 	(void)reader;
 	request->admin.opcode = request->header.opcode;
 	return 0;
 }
 
-int lpi_begin_admin_text(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_admin_text(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_text text;
 	if (!lp_wire_part(reader, lp_wire_text, &text) || text.text_bytes > LP_WIRE_PATH_MAX)
@@ -295,7 +295,7 @@ int lpi_begin_admin_text(struct lpi_request *request, struct lp_reader *reader)
 	return 0;
 }
 
-int lpi_begin_explain(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_explain(struct lpi_request *request, struct lp_reader *reader)
 {
 	const uint8_t *ref = lp_reader_bytes(reader, LP_WIRE_REF_SIZE);
 	if (ref == NULL)

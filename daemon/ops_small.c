@@ -67,17 +67,17 @@ static int begin_one_get(struct lpi_request *request, struct lp_reader *reader,
 	return prepare_value(request, op);
 }
 
-int lpi_begin_xattr_get(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_xattr_get(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_one_get(request, reader, LP_STORE_XATTRS);
 }
 
-int lpi_begin_omap_get(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_omap_get(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_one_get(request, reader, LP_STORE_OMAP);
 }
 
-int lpi_begin_readlink(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_readlink(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_store_op *op = lpi_request_store_op(request, LP_STORE_GET);
 	const uint8_t *ref = lp_reader_bytes(reader, LP_WIRE_REF_SIZE);
@@ -106,7 +106,7 @@ static int begin_one_change(struct lpi_request *request, struct lp_reader *reade
 	return 0;
 }
 
-int lpi_begin_xattr_set(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_xattr_set(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_named named;
 	struct lp_change *changes = request->changes;
@@ -133,17 +133,17 @@ static int begin_plain_change(struct lpi_request *request, struct lp_reader *rea
 	return r >= 0 && named.condition != LP_WIRE_IF_ANY ? -EINVAL : r;
 }
 
-int lpi_begin_xattr_remove(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_xattr_remove(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_plain_change(request, reader, LP_CHANGE_XATTR_REMOVE);
 }
 
-int lpi_begin_omap_set(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_omap_set(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_plain_change(request, reader, LP_CHANGE_OMAP_SET);
 }
 
-int lpi_begin_omap_remove(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_omap_remove(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_plain_change(request, reader, LP_CHANGE_OMAP_REMOVE);
 }
@@ -179,12 +179,12 @@ static int begin_some(struct lpi_request *request, struct lp_reader *reader,
 	return 0;
 }
 
-int lpi_begin_xattr_list(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_xattr_list(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_some(request, reader, LP_STORE_XATTRS);
 }
 
-int lpi_begin_omap_list(struct lpi_request *request, struct lp_reader *reader)
+int lpi_meta_omap_list(struct lpi_request *request, struct lp_reader *reader)
 {
 	return begin_some(request, reader, LP_STORE_OMAP);
 }

@@ -147,7 +147,7 @@ static int read_sources(struct lpi_txn *txn)
 	if (!any)
 		return 0;
 	lpi_txn_move(txn, LPI_TXN_READ);
-	lpi_job_run(&edit->job);
+	lpi_block_job_run(&edit->job);
 	return LPI_WAIT;
 }
 
@@ -420,7 +420,7 @@ static bool begin_writing(struct lpi_txn *txn)
 		lpi_job_fini(&edit->job);
 		return false;
 	}
-	lpi_job_run(&edit->job);
+	lpi_block_job_run(&edit->job);
 	return true;
 }
 

@@ -68,7 +68,7 @@ static void submit(struct lpi_job *job, struct lpi_io *io)
 	lp_bdev_submit(job->block->data, op);
 }
 
-void lpi_job_run(struct lpi_job *job)
+void lpi_block_job_run(struct lpi_job *job)
 {
 	LP_ASSERT(!lpi_io_list_is_empty(&job->ios) && job->running == 0);
 	struct lpi_io *io;

@@ -222,7 +222,7 @@ static bool on_resolve(struct lpi_read *read)
 	bool is_planned = err == 0 && !lpi_io_list_is_empty(&read->job.ios);
 	if (is_planned) {
 		move(read, LPI_READ_DEVICE);
-		lpi_job_run(&read->job);
+		lpi_block_job_run(&read->job);
 	}
 	/* From here on the inode may change, or go. */
 	lpi_hold_release(&read->hold);
