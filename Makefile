@@ -214,6 +214,9 @@ install: all
 	@for m in $(wildcard man/*.[1-8]); do \
 		d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; \
 		install -d $$d && install -m 644 $$m $$d/ || exit 1; done
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's,@PREFIX@,$(PREFIX),g' daemon/lapisd.service.in \
+		> $(DESTDIR)$(PREFIX)/lib/systemd/system/lapisd.service
 
 clean:
 	rm -rf build

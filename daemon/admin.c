@@ -119,19 +119,19 @@ static void format_uuid(const uint8_t *uuid, char *buf, size_t len)
 static void fill_report(struct lpi_gather *gather, struct lpi_report *report)
 {
 	struct lp_service *service = gather->service;
-	*report = (struct lpi_report){
-		.server = service->options.server_name,
-		.allocator = lpi_heap_name(),
-		.store_kind = service->is_mem ? "mem" : "block",
-		.state = lpi_health_name(service->health.state),
-		.reason = service->health.reason,
-		.state_since_ns = service->health.since_ns,
-		.uptime_ns = lp_reactor_now_ns(service->reactor) - service->began_ns,
-		.corruptions = lp_corruption_count(),
-		.shard_cnt = service->shard_cnt,
-		.thread_cnt = service->thread_cnt,
-		.shards = gather->shards,
-		.threads = gather->threads};
+	*report = (struct lpi_report){.server = service->options.server_name,
+				      .allocator = lpi_heap_name(),
+				      .store_kind = service->is_mem ? "mem" : "block",
+				      .state = lpi_health_name(service->health.state),
+				      .reason = service->health.reason,
+				      .state_since_ns = service->health.since_ns,
+				      .uptime_ns = lp_reactor_now_ns(service->reactor) -
+						   service->began_ns,
+				      .corruptions = lp_corruption_count(),
+				      .shard_cnt = service->shard_cnt,
+				      .thread_cnt = service->thread_cnt,
+				      .shards = gather->shards,
+				      .threads = gather->threads};
 	format_uuid(service->store_uuid, report->store_uuid, sizeof(report->store_uuid));
 	for (uint32_t i = 0; i < service->listener_cnt; i++)
 		report->peers_refused += lp_listener_refused(service->listeners[i]);

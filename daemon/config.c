@@ -248,8 +248,8 @@ static int set_choice(const struct lp_option_info *info, const char *text,
 			value->number = i;
 			return 0;
 		}
-		used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s",
-					 i == 0 ? "" : ", ", info->choices[i]);
+		used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s", i == 0 ? "" : ", ",
+					 info->choices[i]);
 	}
 	return lpi_refuse(why, -EINVAL, "%s: %.100s is none of %s", info->name, text, all);
 }
@@ -277,9 +277,9 @@ static int set_number(const struct lp_option_info *info, const char *text,
 		r = lp_parse_number(text, 0, UINT64_MAX, &number);
 	if (r == -EINVAL)
 		return lpi_refuse(why, -EINVAL, "%s: %.100s is not a %s", info->name, text,
-			      info->type == LP_OPTION_BYTES   ? "size (such as 4096, 64K or 1.5G)"
-			      : info->type == LP_OPTION_OCTAL ? "mode (such as 0660)"
-							      : "number");
+				  info->type == LP_OPTION_BYTES ? "size (such as 4096, 64K or 1.5G)"
+				  : info->type == LP_OPTION_OCTAL ? "mode (such as 0660)"
+								  : "number");
 	if (r == 0 && number >= info->min && number <= info->max) {
 		value->number = number;
 		return 0;
@@ -291,8 +291,8 @@ static int set_number(const struct lp_option_info *info, const char *text,
 		(void)format_value(info, info->min, low, sizeof(low));
 		(void)format_value(info, info->max, high, sizeof(high));
 	}
-	return lpi_refuse(why, -EINVAL, "%s: %.100s is out of range: %s to %s", info->name, text, low,
-		      high);
+	return lpi_refuse(why, -EINVAL, "%s: %.100s is out of range: %s to %s", info->name, text,
+			  low, high);
 }
 
 static int set_text(const struct lp_option_info *info, const char *text,
@@ -304,13 +304,13 @@ static int set_text(const struct lp_option_info *info, const char *text,
 	for (size_t i = 0; i < len; i++) {
 		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
 			return lpi_refuse(why, -EINVAL, "%s: a control character in its value",
-				      info->name);
+					  info->name);
 	}
 	if (len == 0)
 		return lpi_refuse(why, -EINVAL, "%s: its value is empty", info->name);
 	if (used + len + is_list >= sizeof(value->text))
 		return lpi_refuse(why, -EINVAL, "%s: longer than %u bytes%s", info->name,
-			      LP_CONFIG_TEXT_MAX - 2, is_list ? " altogether" : "");
+				  LP_CONFIG_TEXT_MAX - 2, is_list ? " altogether" : "");
 	memcpy(value->text + used, text, len);
 	if (is_list)
 		value->text[used + len++] = '\n';
@@ -419,21 +419,20 @@ static int split(const char *begin, const char *end, struct line *ret_line, char
 	const char *equals = memchr(begin, '=', (size_t)(end - begin));
 	if (equals == NULL)
 		return lpi_refuse(why, -EINVAL, "%.*s: not of the form NAME = VALUE",
-			      (int)LP_MIN(end - begin, 100), begin);
+				  (int)LP_MIN(end - begin, 100), begin);
 	const char *name_end = equals;
 	const char *value = equals + 1;
 	trim(&begin, &name_end);
 	trim(&value, &end);
 	if ((size_t)(name_end - begin) >= sizeof(ret_line->name))
 		return lpi_refuse(why, -EINVAL, "%.*s...: there is no such option",
-			      (int)sizeof(ret_line->name), begin);
+				  (int)sizeof(ret_line->name), begin);
 	if ((size_t)(end - value) >= sizeof(ret_line->value))
 		return lpi_refuse(why, -EINVAL, "a value of more than %u bytes",
-			      LP_CONFIG_TEXT_MAX - 1);
+				  LP_CONFIG_TEXT_MAX - 1);
 	(void)snprintf(ret_line->name, sizeof(ret_line->name), "%.*s", (int)(name_end - begin),
 		       begin);
-	(void)snprintf(ret_line->value, sizeof(ret_line->value), "%.*s", (int)(end - value),
-		       value);
+	(void)snprintf(ret_line->value, sizeof(ret_line->value), "%.*s", (int)(end - value), value);
 	return 1;
 }
 
@@ -500,7 +499,7 @@ int lp_config_read_file(struct lp_config *config, const char *path, char *why)
 		err = lpi_refuse(why, (int)len, "%.300s: %s", path, lp_strerror((int)len));
 	else if (len > (ssize_t)LP_CONFIG_FILE_MAX)
 		err = lpi_refuse(why, -EFBIG, "%.300s: longer than %u bytes", path,
-			     LP_CONFIG_FILE_MAX);
+				 LP_CONFIG_FILE_MAX);
 	else
 		err = lp_config_parse(config, path, bytes, (size_t)len, why);
 	free(bytes);
@@ -521,7 +520,7 @@ static int next_flag(int argc, char *const *argv, int *at, struct flag *ret_flag
 	size_t name_len = strcspn(word, "=");
 	if (name_len >= sizeof(ret_flag->name))
 		return lpi_refuse(why, -EINVAL, "%.100s: unknown option (see lapisd --help)",
-			      argv[*at]);
+				  argv[*at]);
 	(void)snprintf(ret_flag->name, sizeof(ret_flag->name), "%.*s", (int)name_len, word);
 	if (word[name_len] == '=')
 		ret_flag->value = word + name_len + 1;
@@ -538,9 +537,10 @@ static int take_flag(struct lp_config *config, const struct flag *flag, bool fil
 	const struct lp_option_info *info = lp_config_find(flag->name, &option);
 	if (!is_config && (info == NULL || info->is_argument))
 		return lpi_refuse(why, -EINVAL, "--%s: unknown option (see lapisd --help)",
-			      flag->name);
+				  flag->name);
 	if (flag->value == NULL)
-		return lpi_refuse(why, -EINVAL, "--%s needs a value (see lapisd --help)", flag->name);
+		return lpi_refuse(why, -EINVAL, "--%s needs a value (see lapisd --help)",
+				  flag->name);
 	if (is_config != files)
 		return 0;
 	if (is_config)
@@ -552,7 +552,8 @@ static int take_flag(struct lp_config *config, const struct flag *flag, bool fil
 static int take_argument(struct lp_config *config, const char *text, unsigned *cnt, char *why)
 {
 	if (++*cnt > 1)
-		return lpi_refuse(why, -EINVAL, "%.100s: a second DEVICE (see lapisd --help)", text);
+		return lpi_refuse(why, -EINVAL, "%.100s: a second DEVICE (see lapisd --help)",
+				  text);
 	return lp_config_set(config, LP_OPT_DEVICE, text, why);
 }
 
@@ -581,7 +582,7 @@ static int parse_words(struct lp_config *config, int argc, char *const *argv, bo
 				err = take_flag(config, &flag, files, why);
 		} else if (argv[i][0] == '-') {
 			err = lpi_refuse(why, -EINVAL, "%.100s: unknown option (see lapisd --help)",
-				     argv[i]);
+					 argv[i]);
 		} else if (!files) {
 			err = take_argument(config, argv[i], &argument_cnt, why);
 		}

@@ -61,7 +61,7 @@ enum lp_option_type {
 	LP_OPTION_OCTAL,  /* a file's mode, min to max */
 	LP_OPTION_CHOICE, /* one of choices; the number is its index */
 	LP_OPTION_TEXT,
-	LP_OPTION_LIST    /* of texts, each given by itself */
+	LP_OPTION_LIST /* of texts, each given by itself */
 };
 
 struct lp_option_info {

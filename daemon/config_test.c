@@ -68,8 +68,7 @@ static void test_bad_files(void **state)
 	} cases[] = {
 		{"\n\nmemroy = 1G\n", "f:3: memroy: there is no such option"},
 		{"memory\n", "f:1: memory: not of the form NAME = VALUE"},
-		{"memory = 10Q\n",
-		 "f:1: memory: 10Q is not a size (such as 4096, 64K or 1.5G)"},
+		{"memory = 10Q\n", "f:1: memory: 10Q is not a size (such as 4096, 64K or 1.5G)"},
 		{"memory = 1M\n", "f:1: memory: 1M is out of range: 128 MiB to 16 TiB"},
 		{"threads = 65\n", "f:1: threads: 65 is out of range: 0 to 64"},
 		{"threads = -1\n", "f:1: threads: -1 is not a number"},
@@ -105,10 +104,9 @@ static void test_flags(void **state)
 	assert_int_equal(sizeof(file) - 1, write(fd, file, sizeof(file) - 1));
 	assert_int_equal(0, close(fd));
 	/* A flag counts over the file wherever it stands. */
-	char *const argv[] = {(char[]){"lapisd"},        (char[]){"--threads=2"},
-			      (char[]){"--config"},      path,
-			      (char[]){"--listen"},      (char[]){"unix:b"},
-			      (char[]){"store.img"}};
+	char *const argv[] = {
+		(char[]){"lapisd"},   (char[]){"--threads=2"}, (char[]){"--config"}, path,
+		(char[]){"--listen"}, (char[]){"unix:b"},      (char[]){"store.img"}};
 	struct lp_config config;
 	struct lp_config_call call;
 	char why[LP_WHY_MAX];
@@ -159,7 +157,7 @@ static void test_bad_flags(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_table),    cmocka_unit_test(test_file),
+		cmocka_unit_test(test_table),     cmocka_unit_test(test_file),
 		cmocka_unit_test(test_bad_files), cmocka_unit_test(test_flags),
 		cmocka_unit_test(test_bad_flags),
 	};

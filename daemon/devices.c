@@ -70,7 +70,8 @@ static int open_companion(struct lp_service *service, const struct lp_disk_label
 		return 0;
 	int err = open_device(service, device, given != NULL ? given : last, reason);
 	if (err < 0 && given == NULL)
-		return lpi_refuse(why, err, "the store's %s device was last found at %.350s: --%s "
+		return lpi_refuse(why, err,
+				  "the store's %s device was last found at %.350s: --%s "
 				  "says where it is now",
 				  lp_options[path_options[device]].name, reason,
 				  lp_options[path_options[device]].name);
@@ -120,7 +121,7 @@ void lpi_service_close_devices(struct lp_service *service)
  * is for cached data, which is in buffers, too, and four are the store's: index and nodes. A third
  * of the former may be filled by what is deferred. */
 int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, struct lpi_memory_plan *ret_plan,
-		      char *why)
+			      char *why)
 {
 	char given[32];
 	char needed[32];
@@ -128,15 +129,16 @@ int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, struct lpi_mem
 	if (part < SHARD_MIN) {
 		(void)lp_format_bytes(bytes, given, sizeof(given));
 		(void)lp_format_bytes(SHARD_MIN * shard_cnt, needed, sizeof(needed));
-		return lpi_refuse(why, -ENOMEM, "memory: %s is too little for %u shard%s: at least "
+		return lpi_refuse(why, -ENOMEM,
+				  "memory: %s is too little for %u shard%s: at least "
 				  "%s (--memory)",
 				  given, shard_cnt, shard_cnt == 1 ? "" : "s", needed);
 	}
 	uint64_t eighth = part / 8;
-	*ret_plan = (struct lpi_memory_plan){
-		.bufs_bytes = 4 * eighth,
-		.store_bytes = 5 * eighth - eighth % LP_BLOCK_BYTES,
-		.data_cache_bytes = eighth,
-		.deferred_blocks = LP_MIN(eighth / LP_BLOCK_BYTES, DEFERRED_MAX)};
+	*ret_plan = (struct lpi_memory_plan){.bufs_bytes = 4 * eighth,
+					     .store_bytes = 5 * eighth - eighth % LP_BLOCK_BYTES,
+					     .data_cache_bytes = eighth,
+					     .deferred_blocks =
+						     LP_MIN(eighth / LP_BLOCK_BYTES, DEFERRED_MAX)};
 	return 0;
 }

@@ -14,9 +14,9 @@ struct explain {
 
 static const char *type_name(uint8_t type)
 {
-	static const char *const names[] = {
-		"unknown", "file", "directory", "symlink", "fifo", "socket", "character device",
-		"block device"};
+	static const char *const names[] = {"unknown",          "file",        "directory",
+					    "symlink",          "fifo",        "socket",
+					    "character device", "block device"};
 	return names[type < LP_ARRAY_SIZE(names) ? type : 0];
 }
 

@@ -14,8 +14,8 @@
 #include "daemon/why.h"
 #include "store/bdev.h"
 
-#define LPI_HEALTH_DEVICES  3u
-#define LPI_HEALTH_LOOK_NS  LP_NS_PER_S
+#define LPI_HEALTH_DEVICES 3u
+#define LPI_HEALTH_LOOK_NS LP_NS_PER_S
 
 /* What one thread says. */
 struct lpi_look {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The allocators' own functions are weak: those of the one that is linked are there. */
+/* The functions of the allocator that is linked are found by name. */
 #include "daemon/heap.h"
 
+#include <dlfcn.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,12 +11,31 @@
 extern const char lp_allocator_name[];
 
 /* jemalloc's, tcmalloc's, mimalloc's. */
-extern int mallctl(const char *name, void *old, size_t *old_len, void *fresh, size_t fresh_len)
-	__attribute__((weak));
-extern int MallocExtension_GetNumericProperty(const char *name, size_t *value)
-	__attribute__((weak));
-extern void MallocExtension_ReleaseFreeMemory(void) __attribute__((weak));
-extern void mi_collect(bool force) __attribute__((weak));
+typedef int mallctl_fn(const char *name, void *old, size_t *old_len, void *fresh, size_t fresh_len);
+typedef int tcmalloc_number_fn(const char *name, size_t *value);
+typedef void tcmalloc_release_fn(void);
+typedef void mimalloc_collect_fn(bool force);
+
+static struct {
+	mallctl_fn *mallctl;
+	tcmalloc_number_fn *tcmalloc_number;
+	tcmalloc_release_fn *tcmalloc_release;
+	mimalloc_collect_fn *mimalloc_collect;
+} calls;
+
+static void find_call(const char *name, void *ret_call)
+{
+	void *found = dlsym(RTLD_DEFAULT, name);
+	memcpy(ret_call, &found, sizeof(found));
+}
+
+static void find_calls(void)
+{
+	find_call("mallctl", &calls.mallctl);
+	find_call("MallocExtension_GetNumericProperty", &calls.tcmalloc_number);
+	find_call("MallocExtension_ReleaseFreeMemory", &calls.tcmalloc_release);
+	find_call("mi_collect", &calls.mimalloc_collect);
+}
 
 const char *lpi_heap_name(void)
 {
@@ -31,13 +51,13 @@ static uint64_t jemalloc_number(const char *name)
 {
 	size_t value = 0;
 	size_t len = sizeof(value);
-	return mallctl(name, &value, &len, NULL, 0) == 0 ? value : 0;
+	return calls.mallctl(name, &value, &len, NULL, 0) == 0 ? value : 0;
 }
 
 static uint64_t tcmalloc_number(const char *name)
 {
 	size_t value = 0;
-	return MallocExtension_GetNumericProperty(name, &value) != 0 ? value : 0;
+	return calls.tcmalloc_number(name, &value) != 0 ? value : 0;
 }
 
 static uint64_t read_rss(void)
@@ -56,13 +76,14 @@ static uint64_t read_rss(void)
 void lpi_heap_read_stats(struct lpi_heap_stats *ret_stats)
 {
 	*ret_stats = (struct lpi_heap_stats){.rss_bytes = read_rss()};
-	if (mallctl != NULL) {
+	find_calls();
+	if (calls.mallctl != NULL) {
 		uint64_t epoch = 1;
 		size_t len = sizeof(epoch);
-		(void)mallctl("epoch", &epoch, &len, &epoch, len); /* old numbers will do */
+		(void)calls.mallctl("epoch", &epoch, &len, &epoch, len); /* old numbers will do */
 		ret_stats->used_bytes = jemalloc_number("stats.allocated");
 		ret_stats->held_bytes = jemalloc_number("stats.resident");
-	} else if (MallocExtension_GetNumericProperty != NULL) {
+	} else if (calls.tcmalloc_number != NULL) {
 		ret_stats->used_bytes = tcmalloc_number("generic.current_allocated_bytes");
 		ret_stats->held_bytes = tcmalloc_number("generic.heap_size");
 	} else if (is_glibc()) {
@@ -74,13 +95,14 @@ void lpi_heap_read_stats(struct lpi_heap_stats *ret_stats)
 
 bool lpi_heap_release(void)
 {
-	if (mallctl != NULL)
+	find_calls();
+	if (calls.mallctl != NULL)
 		/* 4096 is MALLCTL_ARENAS_ALL. */
-		return mallctl("arena.4096.purge", NULL, NULL, NULL, 0) == 0;
-	if (MallocExtension_ReleaseFreeMemory != NULL)
-		MallocExtension_ReleaseFreeMemory();
-	else if (mi_collect != NULL)
-		mi_collect(true);
+		return calls.mallctl("arena.4096.purge", NULL, NULL, NULL, 0) == 0;
+	if (calls.tcmalloc_release != NULL)
+		calls.tcmalloc_release();
+	else if (calls.mimalloc_collect != NULL)
+		calls.mimalloc_collect(true);
 	else if (is_glibc())
 		(void)malloc_trim(0); /* says whether there was something to give back */
 	else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the memory allocator holds, whichever the program was linked with, and what the process has.
  *
- * Threads: any. Blocking: the allocator's own locks; the process's numbers are read from /proc.
+ * Threads: one. Blocking: the allocator's own locks; the process's numbers are read from /proc.
  */
 #ifndef LP_DAEMON_HEAP_H
 #define LP_DAEMON_HEAP_H

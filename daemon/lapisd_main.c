@@ -54,7 +54,7 @@ static int print_help(void)
 		     "Serves the Lapis store on DEVICE, in the foreground.\n\n"
 		     "  --config FILE             options from a file, NAME = VALUE in each line\n"
 		     "%s"
-		     "  --help                    this text\n"
+		     "  --help, -h                this text\n"
 		     "  --version                 version and memory allocator\n",
 		     text);
 	return EXIT_SUCCESS;
@@ -209,6 +209,8 @@ static int start(struct program *program, char *why)
 		err = lp_service_start(program->service, why);
 	if (err < 0)
 		lp_service_close(program->service);
+	if (err < 0 && pidfile != NULL)
+		(void)unlink(pidfile); /* it may not have been made */
 	return err;
 }
 
@@ -242,8 +244,7 @@ int main(int argc, char **argv)
 		return EXIT_SUCCESS;
 	}
 	lp_log_init(lp_clock_system(), STDERR_FILENO, getenv("JOURNAL_STREAM"));
-	lp_log_set_level(
-		(enum lp_log_level)lp_config_number(&program.config, LP_OPT_LOG_LEVEL));
+	lp_log_set_level((enum lp_log_level)lp_config_number(&program.config, LP_OPT_LOG_LEVEL));
 	lp_corruption_set_sink(found_corruption, NULL);
 	program.notify_path = getenv("NOTIFY_SOCKET");
 	int err = watch_signals(&program);

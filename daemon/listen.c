@@ -29,15 +29,15 @@
 /* The kernel gives back the port of a killed process a while after it is gone. */
 #define BUSY_TRIES   20u
 #define BUSY_WAIT_US 50000u
-#define GROUPS_MAX     1024u
+#define GROUPS_MAX   1024u
 
 struct lp_listener {
 	struct lp_listener_options options;
 	char name[160];
 	char lock_path[sizeof(((struct sockaddr_un *)NULL)->sun_path) + 8];
 	int fd;
-	int lock_fd; /* -1: none */
-	struct stat made; /* the unix socket's file */
+	int lock_fd;                /* -1: none */
+	struct stat made;           /* the unix socket's file */
 	struct lp_reactor *reactor; /* NULL: not started */
 	struct lp_io io;
 	struct lp_io cancel;
@@ -125,8 +125,7 @@ int lp_address_parse(const char *text, struct lp_address *ret_address, char *why
 	else if (strncmp(text, "tcp:", 4) == 0)
 		err = parse_tcp(text + 4, &address, why);
 	else
-		err = lpi_refuse(why, -EINVAL, "%.100s: neither unix:PATH nor tcp:HOST:PORT",
-				 text);
+		err = lpi_refuse(why, -EINVAL, "%.100s: neither unix:PATH nor tcp:HOST:PORT", text);
 	if (err == 0)
 		*ret_address = address;
 	return err;
@@ -328,8 +327,8 @@ static int open_socket(struct lp_listener *listener, char *why)
 		err = clear_path(listener, why);
 	if (err < 0)
 		return err;
-	listener->fd = socket(listener->options.address.any.sa_family,
-			      SOCK_STREAM | SOCK_CLOEXEC, 0);
+	listener->fd =
+		socket(listener->options.address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (listener->fd < 0)
 		err = -errno;
 	else
@@ -369,7 +368,7 @@ static void remove_socket(const struct lp_listener *listener)
 	const char *path = listener->options.address.un.sun_path;
 	if (listener->made.st_ino != 0 && lstat(path, &there) == 0 &&
 	    there.st_ino == listener->made.st_ino && there.st_dev == listener->made.st_dev)
-		(void)unlink(path); /* what stays is replaced by the next daemon */
+		(void)unlink(path);        /* what stays is replaced by the next daemon */
 	(void)unlink(listener->lock_path); /* the same */
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal (promise P8): addresses of other machines are refused; a socket has its mode; a dead daemon's
- * is replaced, a living one's and what is no socket are not; who may use it is decided as the lists
- * say; what is opened leaves nothing behind.
- * Method: tables of addresses; sockets in a directory of the test's own. */
+/* Goal (promise P8): addresses of other machines are refused; a socket has its mode; a dead
+ * daemon's is replaced, a living one's and what is no socket are not; who may use it is decided as
+ * the lists say; what is opened leaves nothing behind. Method: tables of addresses; sockets in a
+ * directory of the test's own. */
 #include "base/test.h"
 
 #include <sys/socket.h>
@@ -111,8 +111,7 @@ static int bind_there(const struct rig *rig)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_true(fd >= 0);
-	assert_int_equal(
-		0, bind(fd, &rig->options.address.any, rig->options.address.len));
+	assert_int_equal(0, bind(fd, &rig->options.address.any, rig->options.address.len));
 	return fd;
 }
 

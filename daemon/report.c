@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "daemon/ops.h"
 
 #define SLOW_SHOWN_MAX 100u
 #define SHARDS_SHOWN   64u
@@ -16,34 +17,28 @@ struct counter {
 	bool is_gauge;
 };
 
-#define COUNTER(type, field)       {#field, offsetof(struct type, field), false}
-#define GAUGE(type, field)         {#field, offsetof(struct type, field), true}
+#define COUNTER(type, field)                                                                       \
+	{                                                                                          \
+#field, offsetof(struct type, field), false                                        \
+	}
+#define GAUGE(type, field)                                                                         \
+	{                                                                                          \
+#field, offsetof(struct type, field), true                                         \
+	}
 
 static const struct counter store_counters[] = {
-	COUNTER(lp_store_stats, written_bytes),
-	COUNTER(lp_store_stats, read_bytes),
-	COUNTER(lp_store_stats, inode_hits),
-	COUNTER(lp_store_stats, inode_misses),
-	COUNTER(lp_store_stats, index_waits),
-	COUNTER(lp_store_stats, space_waits),
-	COUNTER(lp_store_stats, commits),
-	GAUGE(lp_store_stats, free_blocks),
-	GAUGE(lp_store_stats, used_blocks),
-	GAUGE(lp_store_stats, budget_bytes),
-	GAUGE(lp_store_stats, nodes_bytes),
-	GAUGE(lp_store_stats, nodes_limit_bytes),
-	GAUGE(lp_store_stats, index_cache_bytes),
-	GAUGE(lp_store_stats, index_cache_limit_bytes),
-	GAUGE(lp_store_stats, memtable_bytes),
-	GAUGE(lp_store_stats, index_filter_bytes),
-	GAUGE(lp_store_stats, pools_bytes),
-	GAUGE(lp_store_stats, pending_bytes),
-	COUNTER(lp_store_stats, log_writes),
-	COUNTER(lp_store_stats, log_bytes),
-	COUNTER(lp_store_stats, data_writes),
-	COUNTER(lp_store_stats, data_bytes),
-	COUNTER(lp_store_stats, data_reads),
-	COUNTER(lp_store_stats, data_read_bytes),
+	COUNTER(lp_store_stats, written_bytes),   COUNTER(lp_store_stats, read_bytes),
+	COUNTER(lp_store_stats, inode_hits),      COUNTER(lp_store_stats, inode_misses),
+	COUNTER(lp_store_stats, index_waits),     COUNTER(lp_store_stats, space_waits),
+	COUNTER(lp_store_stats, commits),         GAUGE(lp_store_stats, free_blocks),
+	GAUGE(lp_store_stats, used_blocks),       GAUGE(lp_store_stats, budget_bytes),
+	GAUGE(lp_store_stats, nodes_bytes),       GAUGE(lp_store_stats, nodes_limit_bytes),
+	GAUGE(lp_store_stats, index_cache_bytes), GAUGE(lp_store_stats, index_cache_limit_bytes),
+	GAUGE(lp_store_stats, memtable_bytes),    GAUGE(lp_store_stats, index_filter_bytes),
+	GAUGE(lp_store_stats, pools_bytes),       GAUGE(lp_store_stats, pending_bytes),
+	COUNTER(lp_store_stats, log_writes),      COUNTER(lp_store_stats, log_bytes),
+	COUNTER(lp_store_stats, data_writes),     COUNTER(lp_store_stats, data_bytes),
+	COUNTER(lp_store_stats, data_reads),      COUNTER(lp_store_stats, data_read_bytes),
 	COUNTER(lp_store_stats, flushes),
 };
 
@@ -56,7 +51,7 @@ static const struct counter ns_counters[] = {
 };
 
 static const struct counter door_counters[] = {
-	GAUGE(lp_door_stats, conns),          COUNTER(lp_door_stats, conns_total),
+	GAUGE(lp_door_stats, conns),           COUNTER(lp_door_stats, conns_total),
 	COUNTER(lp_door_stats, conns_refused), COUNTER(lp_door_stats, received_bytes),
 	COUNTER(lp_door_stats, sent_bytes),    COUNTER(lp_door_stats, receives),
 	COUNTER(lp_door_stats, sends),         GAUGE(lp_door_stats, requests_under_way),
@@ -65,10 +60,10 @@ static const struct counter door_counters[] = {
 };
 
 static const struct counter reactor_counters[] = {
-	COUNTER(lp_reactor_stats, turns),      COUNTER(lp_reactor_stats, enters),
-	COUNTER(lp_reactor_stats, sleeps),     COUNTER(lp_reactor_stats, ios),
-	COUNTER(lp_reactor_stats, msgs),       COUNTER(lp_reactor_stats, wakes_sent),
-	COUNTER(lp_reactor_stats, absences),   COUNTER(lp_reactor_stats, absences_preempted),
+	COUNTER(lp_reactor_stats, turns),        COUNTER(lp_reactor_stats, enters),
+	COUNTER(lp_reactor_stats, sleeps),       COUNTER(lp_reactor_stats, ios),
+	COUNTER(lp_reactor_stats, msgs),         COUNTER(lp_reactor_stats, wakes_sent),
+	COUNTER(lp_reactor_stats, absences),     COUNTER(lp_reactor_stats, absences_preempted),
 	GAUGE(lp_reactor_stats, absence_max_ns),
 };
 
@@ -79,55 +74,6 @@ static const struct counter bufs_counters[] = {
 	COUNTER(lp_bufs_stats, failed_cnt),
 };
 
-static const char *const opcode_names[LPI_REPORT_OPCODES] = {
-	[LP_WIRE_OP_HELLO] = "hello",
-	[LP_WIRE_OP_AUTH] = "auth",
-	[LP_WIRE_OP_PING] = "ping",
-	[LP_WIRE_OP_STAT] = "stat",
-	[LP_WIRE_OP_GET] = "get",
-	[LP_WIRE_OP_PUT] = "put",
-	[LP_WIRE_OP_UPLOAD] = "upload",
-	[LP_WIRE_OP_WRITE] = "write",
-	[LP_WIRE_OP_COMMIT] = "commit",
-	[LP_WIRE_OP_ABORT] = "abort",
-	[LP_WIRE_OP_DELETE] = "delete",
-	[LP_WIRE_OP_LIST] = "list",
-	[LP_WIRE_OP_COPY] = "copy",
-	[LP_WIRE_OP_MOVE] = "move",
-	[LP_WIRE_OP_OPEN] = "open",
-	[LP_WIRE_OP_CLOSE] = "close",
-	[LP_WIRE_OP_TRUNCATE] = "truncate",
-	[LP_WIRE_OP_PUNCH] = "punch",
-	[LP_WIRE_OP_PREALLOC] = "prealloc",
-	[LP_WIRE_OP_SEEK] = "seek",
-	[LP_WIRE_OP_CLONE] = "clone",
-	[LP_WIRE_OP_SET] = "set",
-	[LP_WIRE_OP_XATTR_GET] = "xattr_get",
-	[LP_WIRE_OP_XATTR_SET] = "xattr_set",
-	[LP_WIRE_OP_XATTR_REMOVE] = "xattr_remove",
-	[LP_WIRE_OP_XATTR_LIST] = "xattr_list",
-	[LP_WIRE_OP_OMAP_GET] = "omap_get",
-	[LP_WIRE_OP_OMAP_SET] = "omap_set",
-	[LP_WIRE_OP_OMAP_REMOVE] = "omap_remove",
-	[LP_WIRE_OP_OMAP_LIST] = "omap_list",
-	[LP_WIRE_OP_COMPOUND] = "compound",
-	[LP_WIRE_OP_MAKE] = "make",
-	[LP_WIRE_OP_REMOVE] = "remove",
-	[LP_WIRE_OP_LINK] = "link",
-	[LP_WIRE_OP_RENAME] = "rename",
-	[LP_WIRE_OP_READDIR] = "readdir",
-	[LP_WIRE_OP_READLINK] = "readlink",
-	[LP_WIRE_OP_SYNC] = "sync",
-	[LP_WIRE_OP_STATUS] = "status",
-	[LP_WIRE_OP_STATS] = "stats",
-	[LP_WIRE_OP_SLOW] = "slow",
-	[LP_WIRE_OP_CONFIG_GET] = "config_get",
-	[LP_WIRE_OP_CONFIG_SET] = "config_set",
-	[LP_WIRE_OP_EXPLAIN] = "explain",
-	[LP_WIRE_OP_ALLOC] = "alloc",
-	[LP_WIRE_OP_HEAP] = "heap",
-};
-
 static const struct {
 	const char *name;
 	uint32_t ppm;
@@ -136,9 +82,10 @@ static const struct {
 		 {"0.99", LP_HIST_P99},
 		 {"0.999", LP_HIST_P999}};
 
-const char *lpi_opcode_name(uint32_t opcode)
+const char *lpi_report_op(uint32_t code)
 {
-	return opcode < LPI_REPORT_OPCODES ? opcode_names[opcode] : NULL;
+	const struct lpi_opcode *opcode = lpi_opcode_find((uint16_t)code);
+	return opcode == NULL ? NULL : opcode->name;
 }
 
 static uint64_t read_counter(const void *stats, const struct counter *counter)
@@ -186,9 +133,9 @@ static void json_ops(struct lpi_text *text, const struct lpi_shard_report *shard
 			if (shards[i].has_latency[op])
 				lp_hist_merge(&sum, &shards[i].latency[op]);
 		}
-		if (requests + errors == 0 || opcode_names[op] == NULL)
+		if (requests + errors == 0 || lpi_report_op(op) == NULL)
 			continue;
-		lpi_json_open(text, opcode_names[op], '{');
+		lpi_json_open(text, lpi_report_op(op), '{');
 		lpi_json_number(text, "count", requests);
 		lpi_json_number(text, "errors", errors);
 		if (sum.count > 0)
@@ -234,8 +181,7 @@ static void json_shard(struct lpi_text *text, const struct lpi_shard_report *sha
 	json_ops(text, shard, 1);
 	json_times(text, shard);
 	json_paths(text, &shard->store);
-	json_counters(text, "store", &shard->store, store_counters,
-		      LP_ARRAY_SIZE(store_counters));
+	json_counters(text, "store", &shard->store, store_counters, LP_ARRAY_SIZE(store_counters));
 	json_counters(text, "namespace", &shard->ns, ns_counters, LP_ARRAY_SIZE(ns_counters));
 	json_counters(text, "connections", &shard->door, door_counters,
 		      LP_ARRAY_SIZE(door_counters));
@@ -385,7 +331,7 @@ static int by_time(const void *a, const void *b)
 
 static void json_slow(struct lpi_text *text, const struct lp_slow_request *slow)
 {
-	const char *name = lpi_opcode_name(slow->opcode);
+	const char *name = lpi_report_op(slow->opcode);
 	lpi_json_open(text, NULL, '{');
 	lpi_json_string(text, "operation", name != NULL ? name : "unknown");
 	lpi_json_string(text, "object", slow->object);
@@ -470,10 +416,10 @@ static void prometheus_requests(const struct lpi_report *report, struct lpi_text
 		const struct lp_door_stats *door = &report->shards[i].door;
 		for (uint32_t op = 0; op < LPI_REPORT_OPCODES; op++) {
 			uint64_t value = errors ? door->errors[op] : door->requests[op];
-			if (value == 0 || opcode_names[op] == NULL)
+			if (value == 0 || lpi_report_op(op) == NULL)
 				continue;
 			lpi_text_printf(text, "lapis_%s_total{shard=\"%u\",op=\"%s\"} %llu\n",
-					family, i, opcode_names[op], (unsigned long long)value);
+					family, i, lpi_report_op(op), (unsigned long long)value);
 		}
 	}
 }
@@ -485,21 +431,21 @@ static void prometheus_latency(const struct lpi_report *report, struct lpi_text 
 		const struct lpi_shard_report *shard = &report->shards[i];
 		for (uint32_t op = 0; op < LPI_REPORT_OPCODES; op++) {
 			const struct lp_hist *hist = &shard->latency[op];
-			if (!shard->has_latency[op] || opcode_names[op] == NULL)
+			if (!shard->has_latency[op] || lpi_report_op(op) == NULL)
 				continue;
 			for (size_t q = 0; q < LP_ARRAY_SIZE(quantiles); q++)
-				lpi_text_printf(
-					text,
-					"lapis_request_seconds{shard=\"%u\",op=\"%s\","
-					"quantile=\"%s\"} %.9g\n",
-					i, opcode_names[op], quantiles[q].name,
-					(double)lp_hist_percentile(hist, quantiles[q].ppm) / 1e9);
+				lpi_text_printf(text,
+						"lapis_request_seconds{shard=\"%u\",op=\"%s\","
+						"quantile=\"%s\"} %.9g\n",
+						i, lpi_report_op(op), quantiles[q].name,
+						(double)lp_hist_percentile(hist, quantiles[q].ppm) /
+							1e9);
 			lpi_text_printf(text,
 					"lapis_request_seconds_sum{shard=\"%u\",op=\"%s\"} %.9g\n"
 					"lapis_request_seconds_count{shard=\"%u\",op=\"%s\"} "
 					"%llu\n",
-					i, opcode_names[op], (double)hist->sum / 1e9, i,
-					opcode_names[op], (unsigned long long)hist->count);
+					i, lpi_report_op(op), (double)hist->sum / 1e9, i,
+					lpi_report_op(op), (unsigned long long)hist->count);
 		}
 	}
 }
@@ -576,8 +522,7 @@ void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *tex
 	prometheus_counters(text, "connections", "shard", &shards->door, sizeof(*shards),
 			    report->shard_cnt, door_counters, LP_ARRAY_SIZE(door_counters));
 	prometheus_counters(text, "thread", "thread", &threads->reactor, sizeof(*threads),
-			    report->thread_cnt, reactor_counters,
-			    LP_ARRAY_SIZE(reactor_counters));
+			    report->thread_cnt, reactor_counters, LP_ARRAY_SIZE(reactor_counters));
 	prometheus_counters(text, "buffers", "thread", &threads->bufs, sizeof(*threads),
 			    report->thread_cnt, bufs_counters, LP_ARRAY_SIZE(bufs_counters));
 }

@@ -68,7 +68,7 @@ struct lpi_report {
 };
 
 /* "get" for LP_WIRE_OP_GET; NULL: there is no such operation. */
-const char *lpi_opcode_name(uint32_t opcode);
+const char *lpi_report_op(uint32_t code);
 
 void lpi_report_status(const struct lpi_report *report, struct lpi_text *text);
 void lpi_report_json(const struct lpi_report *report, struct lpi_text *text);

@@ -24,7 +24,7 @@
 #include "daemon/resolve.h"
 #include "daemon/service_impl.h"
 
-#define FILES_MAX   8u
+#define FILES_MAX    8u
 #define IDLE_LOOK_NS (10 * LP_NS_PER_MS)
 
 static void close_down(struct lp_service *service);
@@ -180,8 +180,7 @@ static void end_when_idle(struct lp_timer *timer)
 		lp_reactor_stop(service->reactor);
 		return;
 	}
-	lp_timer_start(service->reactor, timer,
-		       lp_reactor_now_ns(service->reactor) + IDLE_LOOK_NS);
+	lp_timer_start(service->reactor, timer, lp_reactor_now_ns(service->reactor) + IDLE_LOOK_NS);
 }
 
 static void all_closed(struct lp_service *service)

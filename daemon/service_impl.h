@@ -28,7 +28,7 @@ struct lpi_http;
  * between start and done. Zeroed memory is an idle one. */
 struct lpi_errand {
 	struct lp_msg msg;
-	struct lpi_thread *thread; /* NULL: idle */
+	struct lpi_thread *thread;               /* NULL: idle */
 	void (*run)(struct lpi_errand *errand);  /* there; ends it by lpi_errand_end() */
 	void (*done)(struct lpi_errand *errand); /* here, in a later turn */
 	int result;
@@ -159,6 +159,6 @@ struct lpi_shard *lpi_thread_next(struct lpi_thread *thread, const struct lpi_sh
 int lpi_service_open_devices(struct lp_service *service, char *why) LP_MUST_CHECK;
 void lpi_service_close_devices(struct lp_service *service);
 int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, struct lpi_memory_plan *ret_plan,
-		      char *why) LP_MUST_CHECK;
+			      char *why) LP_MUST_CHECK;
 
 #endif

@@ -352,8 +352,7 @@ void lpi_thread_configure(struct lpi_errand *errand)
 	     s = lpi_thread_next(thread, s)) {
 		uint64_t requests_max = lp_config_number(config, LP_OPT_REQUESTS_MAX);
 		lp_store_set_write_path(
-			s->store,
-			(enum lp_write_path)lp_config_number(config, LP_OPT_WRITE_PATH));
+			s->store, (enum lp_write_path)lp_config_number(config, LP_OPT_WRITE_PATH));
 		int r = lp_door_set_requests_max(s->door, (uint32_t)requests_max);
 		result = r < 0 ? r : result;
 	}
@@ -365,13 +364,12 @@ void lpi_thread_configure(struct lpi_errand *errand)
 static void tell_slow(struct lpi_shard *shard)
 {
 	struct lp_slow_request slow[LP_DOOR_SLOW_MAX];
-	uint64_t least_ns =
-		lp_config_number(&shard->thread->config, LP_OPT_SLOW_MS) * LP_NS_PER_MS;
+	uint64_t least_ns = lp_config_number(&shard->thread->config, LP_OPT_SLOW_MS) * LP_NS_PER_MS;
 	uint32_t cnt = lp_door_slow(shard->door, slow, LP_DOOR_SLOW_MAX);
 	uint64_t seen_ns = shard->slow_seen_ns;
 	for (uint32_t i = 0; i < cnt && least_ns > 0; i++) {
 		uint64_t ended_ns = slow[i].began_ns + slow[i].took_ns;
-		const char *name = lpi_opcode_name(slow[i].opcode);
+		const char *name = lpi_report_op(slow[i].opcode);
 		if (slow[i].took_ns < least_ns || ended_ns <= shard->slow_seen_ns)
 			continue;
 		seen_ns = LP_MAX(seen_ns, ended_ns);

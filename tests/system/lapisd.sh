@@ -282,6 +282,15 @@ for delay in 0 0.02 0.1 0.2; do
 	[ "$status" = 0 ] || [ "$status" = 143 ] || say "stop during start: $status: $(cat d.err)"
 done
 
+# Rights are given up once all is open.
+if [ "$(id -u)" = 0 ]; then
+	start user --user nobody --listen unix:user/user.sock a.img
+	await_ready user
+	[ "$(stat -c %U user/user.sock)" = nobody ] || say "the socket is not the user's"
+	grep -Eq "^Uid:(\s+$(id -u nobody)){4}" "/proc/$pid/status" || say "it is still root"
+	stop user
+fi
+
 # In memory, and a service manager is told.
 python3 - <<'END' >notify.out &
 import socket
