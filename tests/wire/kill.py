@@ -11,6 +11,8 @@ names are listed, no others; after a clean stop `lapis fsck --deep` finds nothin
 An object is looked at as a slot: two paths, in different directories, of which each operation makes
 one state out of another. At most one operation of a slot is under way."""
 
+import errno
+import hashlib
 import os
 import pathlib
 import pickle
@@ -39,8 +41,6 @@ class Object:
         return isinstance(other, Object) and vars(self) == vars(other)
 
     def __repr__(self):
-        import hashlib
-
         digest = hashlib.sha256(self.data).hexdigest()[:8]
         return f"<{len(self.data)} bytes {digest}, {self.xattrs}, {self.omap}>"
 
@@ -52,10 +52,6 @@ def paths_of(worker, slot):
     return f"a{worker}/dir{slot % 3}/{slot}", f"b{worker}/{slot}"
 
 
-# Each operation is a generator: it yields requests, gets their answers, and returns the new state of
-# the slot. `last` tells when the request that is yielded is the one that may make it true.
-
-
 class Plan:
     """One operation on a slot: requests one after the other, and the state that it leads to."""
 
@@ -64,7 +60,8 @@ class Plan:
 
 
 def plan(dice, paths, state, serial):
-    """Chooses an operation that can succeed in this state."""
+    """Chooses an operation that can succeed in this state: its steps are requests, or make one of
+    the number that the first has got."""
     there = [index for index in (0, 1) if state[index] is not None]
     at = dice.choice(there) if there and dice.random() < 0.9 else dice.randrange(2)
     path, now = paths[at], state[at]
@@ -97,7 +94,6 @@ def plan(dice, paths, state, serial):
         return Plan(kind, [wire.delete(path)], become(None))
     if kind in ("rename", "exchange"):
         flag = "noreplace" if kind == "rename" else "exchange"
-        # The directory of the other name must be there, and may have vanished with its last one.
         new = (state[1], state[0])
         steps = [wire.rename(path, paths[1 - at], flag)]
         return Plan(kind, steps, new)
@@ -225,7 +221,7 @@ def look(lapis, path):
     try:
         data = lapis(wire.get(path)).data
     except wire.Refused as refusal:
-        assert refusal.errno == rig.errno.ENOENT, refusal
+        assert refusal.errno == errno.ENOENT, refusal
         return None
     return Object(data, lapis(wire.xattr_list(path)).items, lapis(wire.omap_list(path)).items)
 

@@ -3,6 +3,7 @@
 """Goal: list, readdir: each key once, in order, no other, with any prefix, delimiter, place to begin
 and page size. Method: the same question is answered from a sorted list of the keys that were put."""
 
+import errno
 import os
 import random
 import sys
@@ -56,7 +57,7 @@ def fill(lapis, dice, top, count):
             lapis(wire.put(key, key))
             keys.add(key.encode())
         except wire.Refused as refusal:
-            assert refusal.errno in (rig.errno.EISDIR, rig.errno.ENOTDIR), refusal
+            assert refusal.errno in (errno.EISDIR, errno.ENOTDIR), refusal
     return keys
 
 
