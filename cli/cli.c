@@ -128,8 +128,8 @@ static int wrong_option(const struct lpi_cli_command *command, int c, char **arg
 	if (c == ':')
 		return lpi_cli_usage(command, "-%c needs a value", optopt);
 	if (optopt != 0 && !is_long)
-		return lpi_cli_usage(command, "unknown option -%c (-- before a name that begins so)",
-				     optopt);
+		return lpi_cli_usage(
+			command, "unknown option -%c (-- before a name that begins so)", optopt);
 	return lpi_cli_usage(command, "unknown option %s", given);
 }
 

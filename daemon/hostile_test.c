@@ -314,6 +314,57 @@ static void who_never_reads_is_closed(void **state)
 	lpi_door_rig_free(rig);
 }
 
+/* However many read nothing: none of them is closed yet, and whoever comes next is answered. */
+static void many_who_never_read_leave_room(void **state)
+{
+	const struct lp_door_options options = {.requests_max = 64,
+						.send_timeout_ns = 300 * LP_NS_PER_S};
+	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, &options);
+	struct lpi_client *good = lpi_client_open(rig, LP_WIRE_CRC_ALL);
+	struct lpi_client *bad[6];
+	uint8_t *data = calloc(1, LP_WIRE_PIECE_MAX);
+	uint8_t message[LP_WIRE_HEADER_SIZE + LP_WIRE_GET_SIZE];
+	struct lp_wire_header header = plain_header(LP_WIRE_OP_GET);
+	struct lp_wire_get get = {.length = UINT64_MAX};
+	struct lp_door_stats stats;
+	(void)state;
+	uint64_t ino = lpi_client_make(good, "file", LP_INODE_TYPE_FILE);
+	for (uint64_t i = 0; i < 4; i++)
+		lp_test_ok(lpi_client_result(good, lpi_client_send_write(good, ino, "", data,
+									 LP_WIRE_PIECE_MAX,
+									 i * LP_WIRE_PIECE_MAX)));
+	LPI_CLIENT_REF(get.ref, ino, "");
+	lp_wire_get_encode(&get, message + LP_WIRE_HEADER_SIZE);
+	header.meta_bytes = LP_WIRE_GET_SIZE;
+	lp_wire_header_seal(&header, LP_WIRE_CRC_HEADER, message + LP_WIRE_HEADER_SIZE, message);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(bad); i++)
+		bad[i] = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+	for (int idle = 0; idle < 1000; idle++) {
+		for (size_t i = 0; i < LP_ARRAY_SIZE(bad); i++)
+			if (send(bad[i]->fd, message, sizeof(message),
+				 MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+				idle = 0;
+		lpi_door_rig_turn(rig);
+	}
+	lp_door_read_stats(rig->door[0], &stats);
+	assert_true(stats.requests_under_way < 64);
+	assert_true(rig->door[0]->reply_bytes + LP_WIRE_PIECE_MAX <= rig->door[0]->reply_bytes_max);
+	for (int i = 0; i < 20; i++) {
+		lp_test_ok(lpi_client_do(good, LP_WIRE_OP_PING, NULL, 0, 0));
+		uint64_t id = lpi_client_send_get(good, ino, "", 0, LP_WIRE_PIECE_MAX);
+		assert_int_equal(lpi_client_recv_get(good, id, 0, data, LP_WIRE_PIECE_MAX),
+				 LP_WIRE_PIECE_MAX);
+	}
+	lp_door_read_stats(rig->door[0], &stats);
+	assert_int_equal(stats.timeouts, 0);
+	assert_int_equal(stats.conns, LP_ARRAY_SIZE(bad) + 1);
+	free(data);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(bad); i++)
+		lpi_client_free(bad[i]);
+	lpi_client_free(good);
+	lpi_door_rig_free(rig);
+}
+
 /* A client that sends more than its credits is served, in its time; and so is the other one. */
 static void credits_bound_what_is_under_way(void **state)
 {
@@ -414,6 +465,7 @@ int main(void)
 		cmocka_unit_test(a_message_may_come_byte_by_byte),
 		cmocka_unit_test(half_a_message_hurts_nobody),
 		cmocka_unit_test(who_never_reads_is_closed),
+		cmocka_unit_test(many_who_never_read_leave_room),
 		cmocka_unit_test(credits_bound_what_is_under_way),
 		cmocka_unit_test(idle_connections_cost_little),
 	};

@@ -448,8 +448,8 @@ void lp_ns_close(struct lp_ns *ns)
 	lpi_orphans_free(ns->orphans);
 	lpi_opens_free(ns->opens);
 	free_stuck(ns);
-	/* Who still waits, for a store that was abandoned or for what is stuck, waits in memory that
-	 * goes with the process. */
+	/* Who still waits, for a store that was abandoned or for what is stuck, waits in memory
+	 * that goes with the process. */
 	if (ns->under_way == 0) {
 		lpi_locks_free(ns->locks);
 		lp_pool_free(ns->jobs);

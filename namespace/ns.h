@@ -38,11 +38,11 @@
 
 struct lp_ns;
 
-#define LP_NS_OPS_MAX   1024u
-#define LP_NS_PATH_MAX  4096u /* bytes of a path */
-#define LP_NS_DEPTH_MAX 256u  /* names in a path */
-#define LP_NS_LINK_MAX  UINT32_C(65000)
-#define LP_NS_READDIR_MIN 1024u /* bytes of a readdir's buffer */
+#define LP_NS_OPS_MAX        1024u
+#define LP_NS_PATH_MAX       4096u /* bytes of a path */
+#define LP_NS_DEPTH_MAX      256u  /* names in a path */
+#define LP_NS_LINK_MAX       UINT32_C(65000)
+#define LP_NS_READDIR_MIN    1024u /* bytes of a readdir's buffer */
 #define LP_NS_XATTRS_MAX     8u    /* set by a make */
 #define LP_NS_PUT_XATTRS_MAX 64u   /* set by a put or commit */
 
@@ -116,11 +116,11 @@ struct lp_ns_named_value {
 
 /* One record of a readdir or a list; points into the operation's buffer. */
 struct lp_ns_item {
-	struct lp_bytes name;  /* list: the whole key; a common prefix ends in '/' */
-	struct lp_ino ino;     /* nr 0: a common prefix */
-	uint64_t cookie;       /* readdir: continues behind this one (rule N4) */
-	uint8_t type;          /* enum lp_inode_type; 0: a common prefix */
-	bool has_attrs;        /* if asked for; unless it lost its name meanwhile */
+	struct lp_bytes name; /* list: the whole key; a common prefix ends in '/' */
+	struct lp_ino ino;    /* nr 0: a common prefix */
+	uint64_t cookie;      /* readdir: continues behind this one (rule N4) */
+	uint8_t type;         /* enum lp_inode_type; 0: a common prefix */
+	bool has_attrs;       /* if asked for; unless it lost its name meanwhile */
 	struct lp_attrs attrs;
 };
 
@@ -163,14 +163,14 @@ struct lp_ns_op {
 			uint32_t rdev;
 			uint16_t mode;
 			uint8_t type;
-			bool spread;   /* of a directory */
-			bool open;     /* as by LP_NS_OPEN, in one go */
-			bool or_open;  /* if a file is there already it is the result: created
-					  says which. What is there and no file: -EISDIR,
-					  -EEXIST */
-			bool unnamed;  /* no name is given: an orphan, open (O_TMPFILE), to which
-					  LP_NS_LINK may give a name, once */
-			bool created;  /* result */
+			bool spread;  /* of a directory */
+			bool open;    /* as by LP_NS_OPEN, in one go */
+			bool or_open; /* if a file is there already it is the result: created
+					 says which. What is there and no file: -EISDIR,
+					 -EEXIST */
+			bool unnamed; /* no name is given: an orphan, open (O_TMPFILE), to which
+					 LP_NS_LINK may give a name, once */
+			bool created; /* result */
 			const struct lp_ns_named_value *xattrs; /* set with it: inherited ACLs */
 			uint32_t xattr_cnt;
 			struct lp_ns_found found; /* result */
@@ -213,16 +213,16 @@ struct lp_ns_op {
 			bool more; /* perhaps */
 		} readdir;
 		struct {
-			struct lp_bytes path; /* empty: the root */
-			bool open;            /* as by LP_NS_OPEN, in one go */
+			struct lp_bytes path;     /* empty: the root */
+			bool open;                /* as by LP_NS_OPEN, in one go */
 			struct lp_ns_found found; /* result */
 		} walk;
 		struct {
 			struct lp_bytes path;
 			enum lp_ns_if condition;
 			uint64_t version_nr;
-			uint16_t mode; /* of a new one; one that replaces keeps the old one's */
-			int64_t mtime_ns;          /* 0: now */
+			uint16_t mode;    /* of a new one; one that replaces keeps the old one's */
+			int64_t mtime_ns; /* 0: now */
 			struct lp_payload payload; /* PUT: all of it, of length bytes */
 			uint64_t length;
 			enum lp_write_path write_path;
@@ -230,7 +230,7 @@ struct lp_ns_op {
 			uint32_t xattr_cnt;
 			struct lp_ino ino;        /* COMMIT: what UPLOAD made */
 			struct lp_ns_found found; /* result; blocks are not counted */
-		} put; /* PUT, UPLOAD (path only), COMMIT */
+		} put;                            /* PUT, UPLOAD (path only), COMMIT */
 		struct {
 			struct lp_bytes path;
 			enum lp_ns_if condition;
@@ -243,7 +243,7 @@ struct lp_ns_op {
 			enum lp_ns_if condition; /* on to_path */
 			uint64_t version_nr;
 			struct lp_ns_found found; /* result */
-		} copy; /* COPY, MOVE */
+		} copy;                           /* COPY, MOVE */
 		struct {
 			/* Keys in the order of their bytes. A directory is no key: one that is
 			 * empty is not listed, but by delimit, which says which there are without
@@ -256,7 +256,7 @@ struct lp_ns_op {
 					       are one common prefix */
 			bool with_attrs;    /* none: it went, or was replaced, meanwhile */
 			uint32_t items_max; /* 0: as many as there is room for */
-			void *buf; /* for lp_ns_next() */
+			void *buf;          /* for lp_ns_next() */
 			uint32_t buf_len;
 			/* Results. */
 			uint32_t items;
@@ -314,9 +314,9 @@ void lp_ns_close(struct lp_ns *ns);
 struct lp_ns_stats {
 	uint64_t ops[LP_NS_OPCODE_CNT]; /* completed */
 	uint64_t errors[LP_NS_OPCODE_CNT];
-	uint64_t remote_calls; /* asked of other shards */
-	uint64_t local_txns;   /* changes on one shard */
-	uint64_t shared_txns;  /* over several (rule N1) */
+	uint64_t remote_calls;   /* asked of other shards */
+	uint64_t local_txns;     /* changes on one shard */
+	uint64_t shared_txns;    /* over several (rule N1) */
 	uint64_t finish_retries; /* no space for what must be made on this shard */
 	uint64_t stuck;          /* over several, to be ended by the next opening: what they touch
 				    is locked until then */

@@ -86,8 +86,8 @@ struct lp_ns {
 	void (*stopped)(struct lp_ns *ns, void *arg);
 	void *stopped_arg;
 	struct lpi_call stop_call;
-	bool is_arriving;   /* nothing of its own was left, so others were told */
-	bool has_arrived;   /* nobody asks this shard for anything any more */
+	bool is_arriving; /* nothing of its own was left, so others were told */
+	bool has_arrived; /* nobody asks this shard for anything any more */
 	/* Of shard 0: who has come to a point that all must reach. */
 	uint32_t arrived_cnt;
 	int arrived_result;

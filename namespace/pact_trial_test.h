@@ -78,8 +78,8 @@ static inline struct lpi_trial_world lpi_world_make(struct lpi_hand *hands, stru
 		    {&w.t, 1, "t", LP_INODE_FLAG_SPREAD}};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(dirs); i++) {
 		*dirs[i].ino = lp_store_new_ino(hands[dirs[i].shard].store);
-		lpi_world_inode(&hands[dirs[i].shard], *dirs[i].ino, LP_INODE_TYPE_DIR, root, 2,
-				dirs[i].flags);
+		lpi_world_inode(&hands[dirs[i].shard], *dirs[i].ino, LP_INODE_TYPE_DIR, root,
+				(dirs[i].flags & LP_INODE_FLAG_SPREAD) != 0 ? 1 : 2, dirs[i].flags);
 		lpi_world_entry(&hands[0], root,
 				(struct lp_bytes){dirs[i].name, (uint32_t)strlen(dirs[i].name)},
 				*dirs[i].ino, LP_INODE_TYPE_DIR);

@@ -152,7 +152,7 @@ static int read_sources(struct lpi_txn *txn)
 		if (!solo->is_read)
 			continue;
 		struct lpi_io *io = lpi_block_job_add(&edit->job, LP_BDEV_READ,
-						(struct lp_extent){solo->old_device, 1});
+						      (struct lp_extent){solo->old_device, 1});
 		if (io == NULL) {
 			lpi_block_job_fini(&edit->job);
 			return lpi_txn_wait_memory(txn);

@@ -301,10 +301,11 @@ uint64_t lpi_claim_of_ino(struct lp_ino ino);
 uint64_t lpi_claim_of_name(enum lp_key_space space, struct lp_ino ino, const struct lp_bytes *name);
 
 /* Begins a job; more may be added until lpi_block_job_run(). */
-void lpi_block_job_init(struct lpi_block_job *job, struct lpi_block *block, void (*ended)(struct lpi_block_job *job));
+void lpi_block_job_init(struct lpi_block_job *job, struct lpi_block *block,
+			void (*ended)(struct lpi_block_job *job));
 /* A read or write of an extent, to be filled with buffers; NULL when there is none left. */
 struct lpi_io *lpi_block_job_add(struct lpi_block_job *job, enum lp_bdev_opcode opcode,
-			   struct lp_extent extent) LP_MUST_CHECK;
+				 struct lp_extent extent) LP_MUST_CHECK;
 /* The next part of its memory; takes a reference. False when the io has no place for more. */
 bool lpi_io_add(struct lpi_io *io, struct lp_seg seg) LP_MUST_CHECK;
 /* Submits all. ended() comes later; at least one io was added. Small writes wait until the turn is

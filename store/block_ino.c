@@ -13,7 +13,7 @@
 #include "base/endian.h"
 #include "store/block_impl.h"
 
-#define INO_STEP  UINT64_C(65536) /* numbers that one record sets aside */
+#define INO_STEP UINT64_C(65536) /* numbers that one record sets aside */
 
 static uint64_t counter_of(struct lp_ino ino)
 {

@@ -14,13 +14,15 @@
 	32u /* of those that are written together: several for a device's channels                 \
 	     */
 
-void lpi_block_job_init(struct lpi_block_job *job, struct lpi_block *block, void (*ended)(struct lpi_block_job *job))
+void lpi_block_job_init(struct lpi_block_job *job, struct lpi_block *block,
+			void (*ended)(struct lpi_block_job *job))
 {
 	*job = (struct lpi_block_job){.block = block, .ended = ended};
 	lpi_io_list_init(&job->ios);
 }
 
-struct lpi_io *lpi_block_job_add(struct lpi_block_job *job, enum lp_bdev_opcode opcode, struct lp_extent extent)
+struct lpi_io *lpi_block_job_add(struct lpi_block_job *job, enum lp_bdev_opcode opcode,
+				 struct lp_extent extent)
 {
 	LP_ASSERT(job->running == 0 && extent.cnt > 0);
 	struct lpi_io *io = lp_pool_get(job->block->ios);

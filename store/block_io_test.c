@@ -29,7 +29,8 @@ static void job_ended(struct lpi_block_job *job)
 	struct test_job *own = LP_CONTAINER_OF(job, struct test_job, job);
 	own->ended++;
 	own->was_pinned |= lp_space_is_pinned(job->block->space, own->extent);
-	lpi_block_job_fini(job); /* its ios may be had again while others of the run have not ended */
+	lpi_block_job_fini(
+		job); /* its ios may be had again while others of the run have not ended */
 }
 
 /* What the policy would learn of the last write. */

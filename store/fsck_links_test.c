@@ -545,20 +545,13 @@ static void test_table(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fragments),
-		cmocka_unit_test(test_fragments_that_stay),
-		cmocka_unit_test(test_nlink),
-		cmocka_unit_test(test_nlink_spread),
-		cmocka_unit_test(test_two_shards),
-		cmocka_unit_test(test_marks),
-		cmocka_unit_test(test_entries),
-		cmocka_unit_test(test_transaction),
-		cmocka_unit_test(test_bad_entry),
-		cmocka_unit_test(test_bad_marks),
-		cmocka_unit_test(test_loops),
-		cmocka_unit_test(test_other_root),
-		cmocka_unit_test(test_table),
-		cmocka_unit_test(test_forgotten_fragment),
+		cmocka_unit_test(test_fragments),  cmocka_unit_test(test_fragments_that_stay),
+		cmocka_unit_test(test_nlink),      cmocka_unit_test(test_nlink_spread),
+		cmocka_unit_test(test_two_shards), cmocka_unit_test(test_marks),
+		cmocka_unit_test(test_entries),    cmocka_unit_test(test_transaction),
+		cmocka_unit_test(test_bad_entry),  cmocka_unit_test(test_bad_marks),
+		cmocka_unit_test(test_loops),      cmocka_unit_test(test_other_root),
+		cmocka_unit_test(test_table),      cmocka_unit_test(test_forgotten_fragment),
 	};
 	return lp_test_main(tests, "store/fsck_links");
 }

@@ -26,3 +26,8 @@ golden: tools
 # The long form of tests/system/store_kill.sh: a thousand kills.
 store-kill: all tools
 	@LP_KILL_ROUNDS=1000 LP_KILL_SEED=$(or $(SEED),1) tests/run --build $(OUT) --filter store_kill
+
+.PHONY: wire-kill
+# The long form of tests/wire/kill.py: two hundred kills of the daemon.
+wire-kill: all
+	@LP_KILL_ROUNDS=200 LP_KILL_SEED=$(or $(SEED),1) tests/run --build $(OUT) --filter system/wire
