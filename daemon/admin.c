@@ -13,7 +13,7 @@
 
 LP_LIST_DEFINE(question_list, struct lpi_question, node);
 
-struct lpi_gather {
+struct lpi_gather_reports {
 	struct lp_service *service;
 	struct question_list waiting; /* the first is at work */
 	bool is_busy;
@@ -24,10 +24,10 @@ struct lpi_gather {
 	struct lpi_thread_report threads[LPI_THREADS_MAX];
 };
 
-static void work(struct lpi_gather *gather);
+static void work(struct lpi_gather_reports *gather);
 
 /* The question that is at work. */
-static struct lpi_question *current(const struct lpi_gather *gather)
+static struct lpi_question *current(const struct lpi_gather_reports *gather)
 {
 	struct lpi_question *question = question_list_first(&gather->waiting);
 	LP_ASSERT(question != NULL);
@@ -36,7 +36,7 @@ static struct lpi_question *current(const struct lpi_gather *gather)
 
 /* --- On the threads --------------------------------------------------------------------------- */
 
-static void read_shard(struct lpi_gather *gather, struct lpi_shard *shard)
+static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shard)
 {
 	struct lpi_shard_report *report = &gather->shards[shard->idx];
 	report->idx = shard->idx;
@@ -60,7 +60,7 @@ static void read_shard(struct lpi_gather *gather, struct lpi_shard *shard)
 static void gather_there(struct lpi_errand *errand)
 {
 	struct lpi_thread *thread = errand->thread;
-	struct lpi_gather *gather = thread->service->gather;
+	struct lpi_gather_reports *gather = thread->service->gather;
 	struct lpi_thread_report *report = &gather->threads[thread->idx];
 	report->reactor = *lp_reactor_stats(thread->reactor);
 	lp_bufs_read_stats(thread->bufs, &report->bufs);
@@ -71,7 +71,7 @@ static void gather_there(struct lpi_errand *errand)
 
 /* --- Answers ---------------------------------------------------------------------------------- */
 
-static void answer(struct lpi_gather *gather, int result)
+static void answer(struct lpi_gather_reports *gather, int result)
 {
 	struct lpi_question *question = current(gather);
 	question_list_remove(question);
@@ -84,7 +84,7 @@ static void answer(struct lpi_gather *gather, int result)
 	question->answered(question);
 }
 
-static void answer_error(struct lpi_gather *gather, int err, const char *why)
+static void answer_error(struct lpi_gather_reports *gather, int err, const char *why)
 {
 	lpi_text_printf(&current(gather)->answer, "%s", why);
 	answer(gather, err);
@@ -116,7 +116,7 @@ static void format_uuid(const uint8_t *uuid, char *buf, size_t len)
 					 i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
 }
 
-static void fill_report(struct lpi_gather *gather, struct lpi_report *report)
+static void fill_report(struct lpi_gather_reports *gather, struct lpi_report *report)
 {
 	struct lp_service *service = gather->service;
 	*report = (struct lpi_report){.server = service->options.server_name,
@@ -141,7 +141,7 @@ static void fill_report(struct lpi_gather *gather, struct lpi_report *report)
 	read_devices(service, report);
 }
 
-static void answer_report(struct lpi_gather *gather)
+static void answer_report(struct lpi_gather_reports *gather)
 {
 	static struct lpi_report report; /* the control thread's */
 	struct lpi_question *question = current(gather);
@@ -176,7 +176,7 @@ static void json_option(const struct lp_config *config, enum lp_option option, c
 		lpi_json_string(text, key, value);
 }
 
-static void config_get(struct lpi_gather *gather)
+static void config_get(struct lpi_gather_reports *gather)
 {
 	struct lpi_question *question = current(gather);
 	const struct lp_config *config = &gather->service->config;
@@ -217,7 +217,7 @@ static int change_config(const struct lp_config *config, char *text, enum lp_opt
 	return lp_config_set(ret_config, *ret_option, equals + 1, why);
 }
 
-static void config_set_done(struct lpi_gather *gather)
+static void config_set_done(struct lpi_gather_reports *gather)
 {
 	struct lpi_question *question = current(gather);
 	enum lp_option option;
@@ -232,7 +232,7 @@ static void config_set_done(struct lpi_gather *gather)
 	answer(gather, 0);
 }
 
-static void heap(struct lpi_gather *gather)
+static void heap(struct lpi_gather_reports *gather)
 {
 	struct lpi_question *question = current(gather);
 	struct lpi_heap_stats stats;
@@ -258,7 +258,7 @@ static void heap(struct lpi_gather *gather)
 static void thread_done(struct lpi_errand *errand)
 {
 	struct lpi_thread *thread = LP_CONTAINER_OF(errand, struct lpi_thread, gather);
-	struct lpi_gather *gather = thread->service->gather;
+	struct lpi_gather_reports *gather = thread->service->gather;
 	if (gather->result == 0)
 		gather->result = errand->result;
 	if (--gather->left > 0)
@@ -270,7 +270,7 @@ static void thread_done(struct lpi_errand *errand)
 	work(gather);
 }
 
-static void ask_threads(struct lpi_gather *gather, void (*run)(struct lpi_errand *errand))
+static void ask_threads(struct lpi_gather_reports *gather, void (*run)(struct lpi_errand *errand))
 {
 	struct lp_service *service = gather->service;
 	gather->left = service->thread_cnt;
@@ -283,7 +283,7 @@ static void ask_threads(struct lpi_gather *gather, void (*run)(struct lpi_errand
 	}
 }
 
-static void config_set(struct lpi_gather *gather)
+static void config_set(struct lpi_gather_reports *gather)
 {
 	static struct lp_config changed; /* the control thread's */
 	struct lpi_question *question = current(gather);
@@ -310,7 +310,7 @@ static bool is_one_of(const char *text, const char *one, const char *other)
 	return strcmp(text, one) == 0 || strcmp(text, other) == 0;
 }
 
-static void begin(struct lpi_gather *gather)
+static void begin(struct lpi_gather_reports *gather)
 {
 	struct lpi_question *question = current(gather);
 	gather->wants_score = question->opcode == LP_WIRE_OP_ALLOC;
@@ -345,7 +345,7 @@ static void begin(struct lpi_gather *gather)
 	}
 }
 
-static void work(struct lpi_gather *gather)
+static void work(struct lpi_gather_reports *gather)
 {
 	while (!gather->is_busy && !question_list_is_empty(&gather->waiting)) {
 		gather->is_busy = true;
@@ -357,20 +357,20 @@ static void work(struct lpi_gather *gather)
 	}
 }
 
-void lpi_gather_ask(struct lpi_gather *gather, struct lpi_question *question)
+void lpi_gather_ask(struct lpi_gather_reports *gather, struct lpi_question *question)
 {
 	question_list_push_back(&gather->waiting, question);
 	work(gather);
 }
 
-bool lpi_gather_is_idle(const struct lpi_gather *gather)
+bool lpi_gather_is_idle(const struct lpi_gather_reports *gather)
 {
 	return question_list_is_empty(&gather->waiting);
 }
 
-int lpi_gather_new(struct lp_service *service, struct lpi_gather **ret_gather)
+int lpi_gather_new(struct lp_service *service, struct lpi_gather_reports **ret_gather)
 {
-	struct lpi_gather *gather = calloc(1, sizeof(*gather));
+	struct lpi_gather_reports *gather = calloc(1, sizeof(*gather));
 	if (gather == NULL)
 		return -ENOMEM;
 	/* Large, but only what is used of it takes memory. */
@@ -385,7 +385,7 @@ int lpi_gather_new(struct lp_service *service, struct lpi_gather **ret_gather)
 	return 0;
 }
 
-void lpi_gather_free(struct lpi_gather *gather)
+void lpi_gather_free(struct lpi_gather_reports *gather)
 {
 	if (gather == NULL)
 		return;

@@ -29,12 +29,13 @@ struct lpi_question {
 	void (*answered)(struct lpi_question *question);
 };
 
-int lpi_gather_new(struct lp_service *service, struct lpi_gather **ret_gather) LP_MUST_CHECK;
+int lpi_gather_new(struct lp_service *service,
+		   struct lpi_gather_reports **ret_gather) LP_MUST_CHECK;
 /* Nobody waits. Accepts NULL. */
-void lpi_gather_free(struct lpi_gather *gather);
+void lpi_gather_free(struct lpi_gather_reports *gather);
 /* Answered in a later turn, unless nothing has to be asked. */
-void lpi_gather_ask(struct lpi_gather *gather, struct lpi_question *question);
+void lpi_gather_ask(struct lpi_gather_reports *gather, struct lpi_question *question);
 /* Nobody waits for an answer. */
-bool lpi_gather_is_idle(const struct lpi_gather *gather);
+bool lpi_gather_is_idle(const struct lpi_gather_reports *gather);
 
 #endif

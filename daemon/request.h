@@ -21,7 +21,7 @@
 #define LPI_CRCS_INLINE  20u   /* checksums */
 #define LPI_REST_INLINE  1056u /* bytes of a reply's meta and checksums: one piece of a read */
 #define LPI_DATA_SEGS    5u    /* of data: four whole buffers, and one more when off the grid */
-#define LPI_READ_AHEAD   4u    /* pieces of one get that are read or sent at a time */
+#define LPI_PIECES_AHEAD 4u    /* pieces of one get that are read or sent at a time */
 #define LPI_TRIES_MAX    8u    /* how often a path is looked up again when its object had gone */
 #define LPI_OWN_CHANGES  3u    /* of one transaction; a compound has more, in a buffer */
 #define LPI_PUT_XATTRS   16u

@@ -264,7 +264,7 @@ static int check_config(const struct lp_config *config, char *why)
 static uint32_t cpu_cnt(void)
 {
 	long cnt = sysconf(_SC_NPROCESSORS_ONLN);
-	return cnt < 1 ? 1 : (uint32_t)LP_MIN(cnt, (long)LPI_SHARDS_MAX);
+	return cnt < 1 ? 1 : (uint32_t)LP_MIN(cnt, (long)LPI_SERVICE_SHARDS_MAX);
 }
 
 static void choose_threads(struct lp_service *service)

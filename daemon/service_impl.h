@@ -18,9 +18,9 @@
 #include "daemon/service.h"
 #include "store/devices.h"
 
-#define LPI_SHARDS_MAX    64u
-#define LPI_THREADS_MAX   64u
-#define LPI_LISTENERS_MAX 16u
+#define LPI_SERVICE_SHARDS_MAX 64u
+#define LPI_THREADS_MAX        64u
+#define LPI_LISTENERS_MAX      16u
 
 struct lpi_http;
 
@@ -109,9 +109,9 @@ struct lp_service {
 	struct lpi_memory_plan memory;
 	uint32_t shard_cnt;
 	uint32_t thread_cnt;
-	struct lpi_shard shards[LPI_SHARDS_MAX];
+	struct lpi_shard shards[LPI_SERVICE_SHARDS_MAX];
 	struct lpi_thread *threads;
-	struct lp_ns *peers[LPI_SHARDS_MAX];
+	struct lp_ns *peers[LPI_SERVICE_SHARDS_MAX];
 	struct lpi_phase phase;
 	bool ns_serves;
 	/* The control thread's. */
@@ -120,7 +120,7 @@ struct lp_service {
 	uint32_t next_shard; /* that is given a connection */
 	struct lpi_http *http;
 	struct lpi_health health;
-	struct lpi_gather *gather;
+	struct lpi_gather_reports *gather;
 	struct lp_timer look_timer;
 	struct lp_timer idle_timer;
 };

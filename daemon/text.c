@@ -23,7 +23,7 @@ static bool make_room(struct lpi_text *text, size_t more)
 	if (text->len + more < text->room)
 		return true;
 	size_t room = LP_MAX(text->room * 2, LP_MAX(text->len + more + 1, (size_t)ROOM_FIRST));
-	char *bytes = room > LPI_TEXT_MAX ? NULL : realloc(text->bytes, room);
+	char *bytes = room > LPI_REPORT_TEXT_MAX ? NULL : realloc(text->bytes, room);
 	text->failed = bytes == NULL;
 	if (text->failed)
 		return false;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text that grows, and JSON in it.
  *
- * Threads: one owner. Allocation: as it grows, up to LPI_TEXT_MAX. Errors: they stick: once memory
- * is short nothing more is added, and `failed` says so.
+ * Threads: one owner. Allocation: as it grows, up to LPI_REPORT_TEXT_MAX. Errors: they stick: once
+ * memory is short nothing more is added, and `failed` says so.
  */
 #ifndef LP_DAEMON_TEXT_H
 #define LP_DAEMON_TEXT_H
 
 #include "base/compiler.h"
 
-#define LPI_TEXT_MAX (UINT32_C(16) << 20)
+#define LPI_REPORT_TEXT_MAX (UINT32_C(16) << 20)
 
 /* Zeroed memory is an empty one. */
 struct lpi_text {

@@ -33,10 +33,10 @@ static void test_limit(void **state)
 {
 	(void)state;
 	struct lpi_text text = {.bytes = NULL};
-	for (uint32_t i = 0; i < LPI_TEXT_MAX / 1000 + 1 && !text.failed; i++)
+	for (uint32_t i = 0; i < LPI_REPORT_TEXT_MAX / 1000 + 1 && !text.failed; i++)
 		lpi_text_printf(&text, "%1000u", i);
 	assert_true(text.failed);
-	assert_true(text.len < LPI_TEXT_MAX);
+	assert_true(text.len < LPI_REPORT_TEXT_MAX);
 	lpi_text_fini(&text);
 	assert_false(text.failed);
 }
