@@ -4,6 +4,10 @@
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#define TEXT_MAX   8192 /* of a message; a longer one is cut */
+#define SHORTS_MAX 32
 
 /* How many bytes the UTF-8 sequence has that begins here, more than one; 0 if it is none. */
 static size_t utf8_len(const unsigned char *at)
@@ -107,8 +111,8 @@ static int wrong_option(const struct lpi_cli_command *command, int c, char **arg
 	if (c == ':')
 		return lpi_cli_usage(command, "-%c needs a value", optopt);
 	if (optopt != 0 && !is_long)
-		return lpi_cli_usage(command, "unknown option -%c (-- before a name that begins so)",
-				     optopt);
+		return lpi_cli_usage(
+			command, "unknown option -%c (-- before a name that begins so)", optopt);
 	return lpi_cli_usage(command, "unknown option %s", given);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands on devices that no daemon has open. They are in a program of their own, lapis-offline,
- * which `lapis` becomes when it is asked for one of them.
+/* The commands on devices that no daemon has open. They are in a program of their own,
+ * lapis-offline, which `lapis` becomes when it is asked for one of them.
  *
  * Threads: the main thread only.
  */
