@@ -6,12 +6,12 @@
 
 #include "cli/cli.h"
 
-void lpi_json_init(struct lpi_json *json, const char *text)
+void lpi_cli_json_init(struct lpi_cli_json *json, const char *text)
 {
-	*json = (struct lpi_json){.at = text};
+	*json = (struct lpi_cli_json){.at = text};
 }
 
-static void skip(struct lpi_json *json, const char *what)
+static void skip(struct lpi_cli_json *json, const char *what)
 {
 	json->at += strspn(json->at, what);
 }
@@ -30,7 +30,7 @@ static size_t value_len(const char *text)
 	return *text == '"' ? string_len(text) : strcspn(text, ",]} \t\r\n");
 }
 
-static bool take_key(struct lpi_json *json)
+static bool take_key(struct lpi_cli_json *json)
 {
 	size_t len = *json->at == '"' ? string_len(json->at) : 0;
 	if (len == 0)
@@ -46,35 +46,35 @@ static bool take_key(struct lpi_json *json)
 	return true;
 }
 
-enum lpi_json_kind lpi_json_next(struct lpi_json *json)
+enum lpi_cli_json_kind lpi_cli_json_next(struct lpi_cli_json *json)
 {
 	skip(json, " \t\r\n,");
 	json->key_len = 0;
 	if ((*json->at == '}' || *json->at == ']') && json->depth > 0) {
 		json->at++;
 		json->depth--;
-		return LPI_JSON_CLOSE;
+		return LPI_CLI_JSON_CLOSE;
 	}
 	if (json->depth > 0 && json->stack[json->depth - 1] == '{' && !take_key(json))
-		return LPI_JSON_END;
+		return LPI_CLI_JSON_END;
 	json->value = json->at;
 	if (*json->at == '{' || *json->at == '[') {
-		if (json->depth == LPI_JSON_DEPTH)
-			return LPI_JSON_END;
+		if (json->depth == LPI_CLI_JSON_DEPTH)
+			return LPI_CLI_JSON_END;
 		json->stack[json->depth++] = *json->at++;
-		return LPI_JSON_OPEN;
+		return LPI_CLI_JSON_OPEN;
 	}
 	json->value_len = value_len(json->at);
 	if (json->value_len == 0)
-		return LPI_JSON_END;
+		return LPI_CLI_JSON_END;
 	json->at += json->value_len;
-	return LPI_JSON_VALUE;
+	return LPI_CLI_JSON_VALUE;
 }
 
 /* --- Finding ---------------------------------------------------------------------------------- */
 
 /* Whether the token is what the first part of the path names; idx is its number in its array. */
-static bool is_named(const struct lpi_json *json, const char *part, size_t len, unsigned idx)
+static bool is_named(const struct lpi_cli_json *json, const char *part, size_t len, unsigned idx)
 {
 	char number[16];
 	if (json->key_len > 0)
@@ -86,27 +86,27 @@ static bool is_named(const struct lpi_json *json, const char *part, size_t len, 
 /* The value at a path; *ret_len its length. NULL: none. */
 static const char *find(const char *text, const char *path, size_t *ret_len)
 {
-	struct lpi_json json;
+	struct lpi_cli_json json;
 	unsigned idx = 0;
 	int level = 1; /* of the containers that the path leads through */
-	lpi_json_init(&json, text);
-	if (lpi_json_next(&json) != LPI_JSON_OPEN)
+	lpi_cli_json_init(&json, text);
+	if (lpi_cli_json_next(&json) != LPI_CLI_JSON_OPEN)
 		return NULL;
 	for (;;) {
 		size_t len = strcspn(path, ".");
-		enum lpi_json_kind kind = lpi_json_next(&json);
-		int depth = json.depth - (kind == LPI_JSON_OPEN ? 1 : 0);
-		if (kind == LPI_JSON_END || json.depth < level)
+		enum lpi_cli_json_kind kind = lpi_cli_json_next(&json);
+		int depth = json.depth - (kind == LPI_CLI_JSON_OPEN ? 1 : 0);
+		if (kind == LPI_CLI_JSON_END || json.depth < level)
 			return NULL;
-		if (kind == LPI_JSON_CLOSE || depth != level)
+		if (kind == LPI_CLI_JSON_CLOSE || depth != level)
 			continue;
 		if (!is_named(&json, path, len, idx++))
 			continue;
-		if (path[len] == '\0' && kind == LPI_JSON_VALUE) {
+		if (path[len] == '\0' && kind == LPI_CLI_JSON_VALUE) {
 			*ret_len = json.value_len;
 			return json.value;
 		}
-		if (path[len] == '\0' || kind != LPI_JSON_OPEN)
+		if (path[len] == '\0' || kind != LPI_CLI_JSON_OPEN)
 			return NULL;
 		path += len + 1;
 		level++;
@@ -114,14 +114,14 @@ static const char *find(const char *text, const char *path, size_t *ret_len)
 	}
 }
 
-double lpi_json_number(const char *text, const char *path)
+double lpi_cli_json_number(const char *text, const char *path)
 {
 	size_t len = 0;
 	const char *value = find(text, path, &len);
 	return value != NULL ? strtod(value, NULL) : 0;
 }
 
-const char *lpi_json_text(const char *text, const char *path, char *buf, size_t len)
+const char *lpi_cli_json_text(const char *text, const char *path, char *buf, size_t len)
 {
 	size_t value_len_found = 0;
 	const char *value = find(text, path, &value_len_found);
@@ -134,7 +134,7 @@ const char *lpi_json_text(const char *text, const char *path, char *buf, size_t 
 /* --- Showing ---------------------------------------------------------------------------------- */
 
 /* A string as it was meant, escaped where a terminal would not show it. */
-static void show_value(FILE *to, const struct lpi_json *json)
+static void show_value(FILE *to, const struct lpi_cli_json *json)
 {
 	char buf[1024];
 	size_t used = 0;
@@ -153,29 +153,29 @@ static void show_value(FILE *to, const struct lpi_json *json)
 	lpi_cli_print_escaped(to, buf);
 }
 
-void lpi_json_show(FILE *to, const char *text)
+void lpi_cli_json_show(FILE *to, const char *text)
 {
-	struct lpi_json json;
-	enum lpi_json_kind kind;
+	struct lpi_cli_json json;
+	enum lpi_cli_json_kind kind;
 	bool was_open = false;
-	lpi_json_init(&json, text);
-	while ((kind = lpi_json_next(&json)) != LPI_JSON_END) {
-		int depth = json.depth - (kind == LPI_JSON_OPEN ? 1 : 0);
+	lpi_cli_json_init(&json, text);
+	while ((kind = lpi_cli_json_next(&json)) != LPI_CLI_JSON_END) {
+		int depth = json.depth - (kind == LPI_CLI_JSON_OPEN ? 1 : 0);
 		/* What is outermost needs no indentation. */
 		int indent = depth > 0 ? (depth - 1) * 2 : 0;
 		bool is_item = json.key_len == 0 && depth > 0;
-		if (kind == LPI_JSON_CLOSE)
+		if (kind == LPI_CLI_JSON_CLOSE)
 			continue;
-		if (kind == LPI_JSON_OPEN && depth == 0)
+		if (kind == LPI_CLI_JSON_OPEN && depth == 0)
 			continue;
-		if (is_item && kind == LPI_JSON_OPEN && was_open)
+		if (is_item && kind == LPI_CLI_JSON_OPEN && was_open)
 			(void)fputc('\n', to);
-		was_open = was_open || (is_item && kind == LPI_JSON_OPEN);
-		if (is_item && kind == LPI_JSON_OPEN)
+		was_open = was_open || (is_item && kind == LPI_CLI_JSON_OPEN);
+		if (is_item && kind == LPI_CLI_JSON_OPEN)
 			continue;
 		(void)fprintf(to, "%*s%.*s%s", indent, "", (int)json.key_len,
 			      json.key_len > 0 ? json.key : "", json.key_len > 0 ? "  " : "");
-		if (kind == LPI_JSON_VALUE)
+		if (kind == LPI_CLI_JSON_VALUE)
 			show_value(to, &json);
 		(void)fputc('\n', to);
 	}

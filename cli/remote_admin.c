@@ -20,7 +20,7 @@ static int show(uint32_t op, const char *text, const char *subject, bool json)
 	if (json)
 		(void)puts(answer);
 	else
-		lpi_json_show(stdout, answer);
+		lpi_cli_json_show(stdout, answer);
 	free(answer);
 	return LP_EXIT_OK;
 }
@@ -49,7 +49,7 @@ static int run_status(const struct lpi_cli_command *self, int argc, char **argv)
 	int err = lapis_admin(lapis, LAPIS_STATUS, NULL, &answer);
 	if (err < 0)
 		return lpi_remote_fail("status", err);
-	(void)lpi_json_text(answer, "state", state, sizeof(state));
+	(void)lpi_cli_json_text(answer, "state", state, sizeof(state));
 	bool is_ok = strcmp(state, "ok") == 0;
 	if (args.has['j']) {
 		(void)puts(answer);
@@ -58,7 +58,7 @@ static int run_status(const struct lpi_cli_command *self, int argc, char **argv)
 		lpi_cli_print_escaped(stdout, state);
 		(void)fputs(lpi_color(stdout, "0"), stdout);
 		(void)putchar('\n');
-		lpi_json_show(stdout, answer);
+		lpi_cli_json_show(stdout, answer);
 	}
 	free(answer);
 	return LP_EXIT_OK;
@@ -146,7 +146,7 @@ static int run_explain(const struct lpi_cli_command *self, int argc, char **argv
 	if (args.has['j'])
 		(void)puts(answer);
 	else
-		lpi_json_show(stdout, answer);
+		lpi_cli_json_show(stdout, answer);
 	free(answer);
 	return LP_EXIT_OK;
 }

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "cli/remote.h"
-#include "cli/upload.h"
+#include "cli/transfer.h"
 
 #define AT_ONCE    8u
 #define SPARSE_MIN (UINT64_C(8) << 20)
@@ -41,12 +41,12 @@ static int read_xattr(const struct lpi_cli_command *self, const char *text,
 	return 0;
 }
 
-static int put_all(const struct lpi_args *args, struct lpi_upload *upload)
+static int put_all(const struct lpi_args *args, struct lpi_put_file *upload)
 {
-	struct lpi_jobs jobs;
+	struct lpi_tasks jobs;
 	char key[LPI_KEY_MAX + 1];
 	const char *dst = args->names[args->cnt - 1];
-	if (lpi_jobs_init(&jobs, AT_ONCE) != LP_EXIT_OK)
+	if (lpi_tasks_init(&jobs, AT_ONCE) != LP_EXIT_OK)
 		return LP_EXIT_FAILED;
 	if (args->cnt == 2) {
 		struct stat st;
@@ -65,9 +65,9 @@ static int put_all(const struct lpi_args *args, struct lpi_upload *upload)
 				continue;
 			}
 		}
-		lpi_upload(&jobs, upload);
+		lpi_put_file(&jobs, upload);
 	}
-	return lpi_jobs_finish(&jobs);
+	return lpi_tasks_finish(&jobs);
 }
 
 static int check_put(const struct lpi_cli_command *self, const struct lpi_args *args)
@@ -91,7 +91,7 @@ static int run_put(const struct lpi_cli_command *self, int argc, char **argv)
 		{"times", no_argument, NULL, 't'},     {"xattr", required_argument, NULL, 'x'},
 		{"help", no_argument, NULL, 'h'},      {NULL, 0, NULL, 0}};
 	static const struct lpi_args_form form = {"", longs, 2, 100000};
-	struct lpi_upload upload = {.dir_fd = AT_FDCWD};
+	struct lpi_put_file upload = {.dir_fd = AT_FDCWD};
 	struct lpi_args args;
 	int status = lpi_args_parse(self, argc, argv, &form, &args);
 	if (status >= 0)
@@ -163,12 +163,12 @@ static int get_to_fd(const char *key, uint64_t offset, uint64_t length, int fd)
 	return err < 0 ? lpi_remote_fail(key, err) : LP_EXIT_OK;
 }
 
-static int get_to_file(struct lpi_download *download, char *path)
+static int get_to_file(struct lpi_get_file *download, char *path)
 {
-	struct lpi_jobs jobs;
+	struct lpi_tasks jobs;
 	struct lapis_attrs attrs;
 	char *slash = strrchr(path, '/');
-	if (lpi_jobs_init(&jobs, 1) != LP_EXIT_OK)
+	if (lpi_tasks_init(&jobs, 1) != LP_EXIT_OK)
 		return LP_EXIT_FAILED;
 	int err = lapis_stat(jobs.lapis, download->key, &attrs);
 	if (err == 0 && attrs.type == LAPIS_DIR)
@@ -188,13 +188,13 @@ static int get_to_file(struct lpi_download *download, char *path)
 	download->mtime_ns = attrs.mtime_ns;
 	download->mode = attrs.mode;
 	jobs.progress.total_bytes = download->length == LAPIS_TO_END ? attrs.size_bytes : 0;
-	lpi_download(&jobs, download);
-	int status = lpi_jobs_finish(&jobs);
+	lpi_get_file(&jobs, download);
+	int status = lpi_tasks_finish(&jobs);
 	(void)close(download->dir_fd);
 	return status;
 }
 
-static int get_one(struct lpi_download *download, const char *file)
+static int get_one(struct lpi_get_file *download, const char *file)
 {
 	char path[2 * LPI_KEY_MAX];
 	struct stat st;
@@ -222,7 +222,7 @@ static int run_get(const struct lpi_cli_command *self, int argc, char **argv)
 					      {"help", no_argument, NULL, 'h'},
 					      {NULL, 0, NULL, 0}};
 	static const struct lpi_args_form form = {"", longs, 1, 2};
-	struct lpi_download download = {.length = LAPIS_TO_END};
+	struct lpi_get_file download = {.length = LAPIS_TO_END};
 	struct lpi_args args;
 	int status = lpi_args_parse(self, argc, argv, &form, &args);
 	if (status >= 0)

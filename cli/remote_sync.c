@@ -48,7 +48,7 @@ static void cut_slashes(char *name)
 static int synchronise(struct lpi_sync *sync, bool is_up, unsigned jobs)
 {
 	struct lapis_attrs attrs;
-	if (lpi_jobs_init(&sync->jobs, jobs) != LP_EXIT_OK)
+	if (lpi_tasks_init(&sync->jobs, jobs) != LP_EXIT_OK)
 		return LP_EXIT_FAILED;
 	if (!is_up) {
 		int err = lapis_stat(sync->jobs.lapis, sync->key, &attrs);
@@ -66,8 +66,8 @@ static int synchronise(struct lpi_sync *sync, bool is_up, unsigned jobs)
 	int status = is_up ? lpi_sync_up(sync) : lpi_sync_down(sync);
 	if (sync->root_fd >= 0)
 		(void)close(sync->root_fd);
-	lpi_texts_fini(&sync->dirs);
-	lpi_texts_fini(&sync->zeros);
+	lpi_cli_texts_fini(&sync->dirs);
+	lpi_cli_texts_fini(&sync->zeros);
 	return status;
 }
 

@@ -40,8 +40,8 @@ static double sum(const char *stats, const char *path)
 		char shard[32];
 		(void)snprintf(shard, sizeof(shard), "shards.%d.shard", i);
 		(void)snprintf(whole, sizeof(whole), "shards.%d.%s", i, path);
-		double value = lpi_json_number(stats, whole);
-		if (value == 0 && i > 0 && lpi_json_number(stats, shard) == 0)
+		double value = lpi_cli_json_number(stats, whole);
+		if (value == 0 && i > 0 && lpi_cli_json_number(stats, shard) == 0)
 			break;
 		total += value;
 	}
@@ -54,9 +54,9 @@ static void read_look(const char *stats, struct look *look)
 	*look = (struct look){.ns = (double)lp_clock_mono_ns(lp_clock_system())};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(operations); i++) {
 		(void)snprintf(path, sizeof(path), "ops.%s.count", operations[i]);
-		look->counts[i] = lpi_json_number(stats, path);
+		look->counts[i] = lpi_cli_json_number(stats, path);
 		(void)snprintf(path, sizeof(path), "ops.%s.errors", operations[i]);
-		look->errors[i] = lpi_json_number(stats, path);
+		look->errors[i] = lpi_cli_json_number(stats, path);
 	}
 	look->received = sum(stats, "connections.received_bytes");
 	look->sent = sum(stats, "connections.sent_bytes");
@@ -97,11 +97,12 @@ static void print_look(const char *stats, const struct look *now, const struct l
 		if (now->counts[i] == 0)
 			continue;
 		(void)snprintf(path, sizeof(path), "ops.%s.latency_us.p50", operations[i]);
-		double p50 = lpi_json_number(stats, path);
+		double p50 = lpi_cli_json_number(stats, path);
 		(void)snprintf(path, sizeof(path), "ops.%s.latency_us.p99", operations[i]);
 		(void)printf("%-12s %12.0f %10.0f %10.0f %10.0f\n", operations[i],
 			     (now->counts[i] - before->counts[i]) / seconds,
-			     now->errors[i] - before->errors[i], p50, lpi_json_number(stats, path));
+			     now->errors[i] - before->errors[i], p50,
+			     lpi_cli_json_number(stats, path));
 	}
 }
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/jobs.h"
 #include "cli/remote.h"
+#include "cli/tasks.h"
 #include "cli/tree.h"
 
 #define AT_ONCE 32u
@@ -16,43 +16,43 @@
 static int remove_file(void *arg, const char *key, const struct lapis_attrs *attrs)
 {
 	(void)attrs;
-	const struct lpi_key_job about = {.key = key, .ignores_missing = true};
+	const struct lpi_key_task about = {.key = key, .ignores_missing = true};
 	struct lapis_request request = {.op = LAPIS_REMOVE, .path = key};
-	lpi_jobs_submit_key(arg, &about, &request);
+	lpi_tasks_submit_key(arg, &about, &request);
 	return 0;
 }
 
 /* Inner ones first; the outermost as an object would go, with directories above it that a put made
  * and that are empty then. */
-static void remove_dirs(struct lpi_jobs *jobs, const struct lpi_texts *dirs)
+static void remove_dirs(struct lpi_tasks *jobs, const struct lpi_cli_texts *dirs)
 {
 	for (size_t i = dirs->cnt; i-- > 0;) {
 		const char *key = dirs->texts[i];
-		const struct lpi_key_job about = {.key = key, .ignores_missing = true};
+		const struct lpi_key_task about = {.key = key, .ignores_missing = true};
 		struct lapis_request request = {.op = LAPIS_REMOVE, .path = key};
 		request.flags = LAPIS_IS_DIR;
 		if (i == 0) {
 			request.op = LAPIS_DELETE;
 			request.flags = LAPIS_OR_DIR;
 		}
-		lpi_jobs_submit_key(jobs, &about, &request);
+		lpi_tasks_submit_key(jobs, &about, &request);
 		/* Its parent may be next. */
-		(void)lpi_jobs_finish(jobs);
+		(void)lpi_tasks_finish(jobs);
 	}
 }
 
 int lpi_tree_remove(const char *key)
 {
-	struct lpi_jobs jobs;
-	struct lpi_texts dirs = {.texts = NULL};
-	if (lpi_jobs_init(&jobs, AT_ONCE) != LP_EXIT_OK)
+	struct lpi_tasks jobs;
+	struct lpi_cli_texts dirs = {.texts = NULL};
+	if (lpi_tasks_init(&jobs, AT_ONCE) != LP_EXIT_OK)
 		return LP_EXIT_FAILED;
 	int err = lpi_tree_walk(key, remove_file, &jobs, &dirs);
-	int status = lpi_jobs_finish(&jobs);
+	int status = lpi_tasks_finish(&jobs);
 	if (err == 0 && status == LP_EXIT_OK)
 		remove_dirs(&jobs, &dirs);
-	lpi_texts_fini(&dirs);
-	return err < 0 ? LP_EXIT_FAILED : lpi_jobs_finish(&jobs);
+	lpi_cli_texts_fini(&dirs);
+	return err < 0 ? LP_EXIT_FAILED : lpi_tasks_finish(&jobs);
 }
 
 /* One key, which with -r may be a directory. */
@@ -112,7 +112,7 @@ const struct lpi_cli_command lpi_remote_rm = {
 /* --- cp --------------------------------------------------------------------------------------- */
 
 struct copy {
-	struct lpi_jobs *jobs;
+	struct lpi_tasks *jobs;
 	const char *from;
 	const char *to;
 	uint32_t condition;
@@ -131,15 +131,15 @@ static int copy_file(void *arg, const char *key, const struct lapis_attrs *attrs
 	(void)attrs;
 	if (new_key(copy, key) < 0)
 		return -ENAMETOOLONG;
-	const struct lpi_key_job about = {.key = key};
+	const struct lpi_key_task about = {.key = key};
 	struct lapis_request request = {
 		.op = LAPIS_COPY, .path = key, .to_path = copy->key, .condition = copy->condition};
-	lpi_jobs_submit_key(copy->jobs, &about, &request);
+	lpi_tasks_submit_key(copy->jobs, &about, &request);
 	return 0;
 }
 
 /* Those that are there already will do; the rest is made, so that empty ones are there, too. */
-static void copy_dirs(struct copy *copy, const struct lpi_texts *dirs)
+static void copy_dirs(struct copy *copy, const struct lpi_cli_texts *dirs)
 {
 	for (size_t i = 0; i < dirs->cnt; i++) {
 		const char *key = dirs->texts[i];
@@ -149,7 +149,7 @@ static void copy_dirs(struct copy *copy, const struct lpi_texts *dirs)
 			continue; /* what is in it has failed */
 		int err = lapis_mkdir(copy->jobs->lapis, copy->key, 0755, LAPIS_SPREAD);
 		if (err < 0 && err != -EEXIST)
-			lpi_jobs_fail(copy->jobs, copy->key, err, lapis_error_text());
+			lpi_tasks_fail(copy->jobs, copy->key, err, lapis_error_text());
 	}
 }
 
@@ -161,18 +161,18 @@ static bool is_inside(const char *key, const char *dir)
 
 static int copy_tree(const char *src, const char *dst, uint32_t condition)
 {
-	struct lpi_jobs jobs;
-	struct lpi_texts dirs = {.texts = NULL};
+	struct lpi_tasks jobs;
+	struct lpi_cli_texts dirs = {.texts = NULL};
 	struct copy copy = {&jobs, src, dst, condition, ""};
 	if (is_inside(dst, src))
 		return lpi_cli_fail(src, "%s is inside of it (copy to a place outside)", dst);
-	if (lpi_jobs_init(&jobs, AT_ONCE) != LP_EXIT_OK)
+	if (lpi_tasks_init(&jobs, AT_ONCE) != LP_EXIT_OK)
 		return LP_EXIT_FAILED;
 	int err = lpi_tree_walk(src, copy_file, &copy, &dirs);
-	(void)lpi_jobs_finish(&jobs);
+	(void)lpi_tasks_finish(&jobs);
 	copy_dirs(&copy, &dirs);
-	lpi_texts_fini(&dirs);
-	return err < 0 ? LP_EXIT_FAILED : lpi_jobs_finish(&jobs);
+	lpi_cli_texts_fini(&dirs);
+	return err < 0 ? LP_EXIT_FAILED : lpi_tasks_finish(&jobs);
 }
 
 static int copy_one(const char *src, const char *dst, const struct lpi_args *args)
@@ -257,7 +257,7 @@ static int count_file(void *arg, const char *key, const struct lapis_attrs *attr
 static int measure(const char *key, bool json)
 {
 	struct usage usage = {.files = 0};
-	struct lpi_texts dirs = {.texts = NULL};
+	struct lpi_cli_texts dirs = {.texts = NULL};
 	struct lapis_attrs attrs;
 	char size[32];
 	char space[32];
@@ -272,7 +272,7 @@ static int measure(const char *key, bool json)
 	else
 		err = count_file(&usage, key, &attrs);
 	size_t dir_cnt = dirs.cnt;
-	lpi_texts_fini(&dirs);
+	lpi_cli_texts_fini(&dirs);
 	if (err < 0)
 		return LP_EXIT_FAILED;
 	if (json) {

@@ -133,7 +133,7 @@ bool lpi_sync_join(struct lpi_sync *sync, const char *rel, const char *name, cha
 	int n = snprintf(ret_rel, LPI_KEY_MAX + 1, "%s%s%s", rel, rel[0] != '\0' ? "/" : "", name);
 	if (n <= LPI_KEY_MAX)
 		return true;
-	lpi_jobs_fail(&sync->jobs, name, 0, "the path is longer than 4096 bytes");
+	lpi_tasks_fail(&sync->jobs, name, 0, "the path is longer than 4096 bytes");
 	return false;
 }
 

@@ -9,19 +9,19 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
-#include "cli/jobs.h"
+#include "cli/tasks.h"
 #include "cli/tree.h"
 
 struct lpi_sync {
-	struct lpi_jobs jobs;
+	struct lpi_tasks jobs;
 	const char *local;
 	const char *key;
-	int root_fd;            /* of local */
-	bool removes;           /* what the source has not */
-	bool compares;          /* contents, where size and time are the same */
-	bool only_says;         /* what would be done */
-	struct lpi_texts dirs;  /* below the root, parents first; "": the root */
-	struct lpi_texts zeros; /* keys whose time of change is 0, which a put takes for now */
+	int root_fd;                /* of local */
+	bool removes;               /* what the source has not */
+	bool compares;              /* contents, where size and time are the same */
+	bool only_says;             /* what would be done */
+	struct lpi_cli_texts dirs;  /* below the root, parents first; "": the root */
+	struct lpi_cli_texts zeros; /* keys whose time of change is 0, which a put takes for now */
 };
 
 /* A directory of the store, by name. */

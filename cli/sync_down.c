@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "cli/remote.h"
 #include "cli/sync.h"
-#include "cli/upload.h"
+#include "cli/transfer.h"
 
 #define SPARSE_MIN (UINT64_C(8) << 20)
 
@@ -25,7 +25,7 @@ struct down_dir {
 
 static void fail_local(struct lpi_sync *sync, const char *rel, int err)
 {
-	lpi_jobs_fail(&sync->jobs, rel[0] != '\0' ? rel : sync->local, 0, lp_strerror(err));
+	lpi_tasks_fail(&sync->jobs, rel[0] != '\0' ? rel : sync->local, 0, lp_strerror(err));
 }
 
 static void close_fd(void *arg)
@@ -54,7 +54,7 @@ static void get_file(struct down_dir *dir, const struct lpi_remote_entry *entry,
 		fail_local(sync, rel, -errno);
 		return;
 	}
-	const struct lpi_download download = {.dir_fd = fd,
+	const struct lpi_get_file download = {.dir_fd = fd,
 					      .path = entry->name,
 					      .subject = rel,
 					      .key = key,
@@ -65,7 +65,7 @@ static void get_file(struct down_dir *dir, const struct lpi_remote_entry *entry,
 					      .is_maybe_sparse = attrs->size_bytes >= SPARSE_MIN,
 					      .ended = close_fd,
 					      .arg = (void *)(intptr_t)fd};
-	lpi_download(&sync->jobs, &download);
+	lpi_get_file(&sync->jobs, &download);
 }
 
 static void get_symlink(struct down_dir *dir, const char *name, const char *rel, const char *key)
@@ -76,7 +76,7 @@ static void get_symlink(struct down_dir *dir, const char *name, const char *rel,
 	char temp[64];
 	int err = lapis_readlink(sync->jobs.lapis, key, target, sizeof(target));
 	if (err < 0) {
-		lpi_jobs_fail(&sync->jobs, key, err, lapis_error_text());
+		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
 		return;
 	}
 	ssize_t len = readlinkat(dir->fd, name, here, sizeof(here) - 1);
@@ -115,11 +115,11 @@ static void get_entry(struct down_dir *dir, const struct lpi_remote_entry *entry
 		/* Its mode comes last: until then it must be possible to write to it. */
 		if (!sync->only_says && mkdirat(dir->fd, entry->name, 0700) < 0 && errno != EEXIST)
 			fail_local(sync, rel, -errno);
-		else if (lpi_texts_add(&sync->dirs, rel) < 0)
+		else if (lpi_cli_texts_add(&sync->dirs, rel) < 0)
 			sync->jobs.failed++;
 	} else {
-		lpi_jobs_fail(&sync->jobs, rel, 0,
-			      "no file, directory or symlink (it was left out)");
+		lpi_tasks_fail(&sync->jobs, rel, 0,
+			       "no file, directory or symlink (it was left out)");
 	}
 }
 
@@ -168,7 +168,7 @@ static int get_dir(struct lpi_sync *sync, const char *rel)
 	(void)snprintf(key, sizeof(key), "%s%s%s", sync->key, rel[0] != '\0' ? "/" : "", rel);
 	int exists = lpi_remote_dir_read(key, &dir.remote);
 	if (exists == 0)
-		lpi_jobs_fail(&sync->jobs, key, 0, "there is no such directory any more");
+		lpi_tasks_fail(&sync->jobs, key, 0, "there is no such directory any more");
 	if (exists <= 0) {
 		sync->jobs.failed += exists < 0 ? 1 : 0;
 		lpi_remote_dir_fini(&dir.remote);
@@ -214,14 +214,14 @@ static void finish_dirs(struct lpi_sync *sync)
 
 int lpi_sync_down(struct lpi_sync *sync)
 {
-	int err = lpi_texts_add(&sync->dirs, "");
+	int err = lpi_cli_texts_add(&sync->dirs, "");
 	for (size_t i = 0; err == 0 && i < sync->dirs.cnt; i++)
 		err = get_dir(sync, sync->dirs.texts[i]);
-	(void)lpi_jobs_finish(&sync->jobs);
+	(void)lpi_tasks_finish(&sync->jobs);
 	if (err == 0)
 		finish_dirs(sync);
 	/* Names, too: it is to be there after a loss of power. */
 	if (!sync->only_says && syncfs(sync->root_fd) < 0)
 		fail_local(sync, "", -errno);
-	return lpi_jobs_finish(&sync->jobs) != LP_EXIT_OK || err < 0 ? LP_EXIT_FAILED : LP_EXIT_OK;
+	return lpi_tasks_finish(&sync->jobs) != LP_EXIT_OK || err < 0 ? LP_EXIT_FAILED : LP_EXIT_OK;
 }

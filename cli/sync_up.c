@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "cli/remote.h"
 #include "cli/sync.h"
-#include "cli/upload.h"
+#include "cli/transfer.h"
 
 /* The directory that is at work. */
 struct up_dir {
@@ -23,7 +23,7 @@ struct up_dir {
 
 static void fail_local(struct lpi_sync *sync, const char *rel, int err)
 {
-	lpi_jobs_fail(&sync->jobs, rel[0] != '\0' ? rel : sync->local, 0, lp_strerror(err));
+	lpi_tasks_fail(&sync->jobs, rel[0] != '\0' ? rel : sync->local, 0, lp_strerror(err));
 }
 
 /* Everything on the way to a key, which may be there. */
@@ -39,7 +39,7 @@ static int make_dirs(struct lpi_sync *sync, const char *key)
 		(void)snprintf(part, sizeof(part), "%.*s", (int)i, key);
 		int err = lapis_mkdir(sync->jobs.lapis, part, 0755, LAPIS_SPREAD);
 		if (err < 0 && err != -EEXIST) {
-			lpi_jobs_fail(&sync->jobs, part, err, lapis_error_text());
+			lpi_tasks_fail(&sync->jobs, part, err, lapis_error_text());
 			return err;
 		}
 	}
@@ -51,7 +51,7 @@ static void set_attrs(struct lpi_sync *sync, const char *key, const struct stat 
 					  .mtime_ns = lpi_sync_mtime(st)};
 	int err = lapis_set(sync->jobs.lapis, key, &attrs, mask, NULL);
 	if (err < 0)
-		lpi_jobs_fail(&sync->jobs, key, err, lapis_error_text());
+		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
 }
 
 static bool remove_remote(struct lpi_sync *sync, const char *key, const struct lapis_attrs *attrs)
@@ -65,7 +65,7 @@ static bool remove_remote(struct lpi_sync *sync, const char *key, const struct l
 	}
 	int err = lapis_unlink(sync->jobs.lapis, key);
 	if (err < 0)
-		lpi_jobs_fail(&sync->jobs, key, err, lapis_error_text());
+		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
 	return err == 0;
 }
 
@@ -89,14 +89,14 @@ static void put_file(struct up_dir *dir, const char *name, const char *rel, cons
 	    !remove_remote(sync, key, &entry->attrs))
 		return;
 	if (lpi_sync_mtime(&st) == 0)
-		(void)lpi_texts_add(&sync->zeros, key);
-	const struct lpi_upload upload = {.dir_fd = dir->fd,
-					  .path = name,
-					  .subject = rel,
-					  .key = key,
-					  .keeps_times = true,
-					  .no_follow = true};
-	lpi_upload(&sync->jobs, &upload);
+		(void)lpi_cli_texts_add(&sync->zeros, key);
+	const struct lpi_put_file upload = {.dir_fd = dir->fd,
+					    .path = name,
+					    .subject = rel,
+					    .key = key,
+					    .keeps_times = true,
+					    .no_follow = true};
+	lpi_put_file(&sync->jobs, &upload);
 }
 
 static void put_symlink(struct up_dir *dir, const char *name, const char *rel, const char *key)
@@ -121,7 +121,7 @@ static void put_symlink(struct up_dir *dir, const char *name, const char *rel, c
 		return;
 	int err = lapis_symlink(sync->jobs.lapis, target, key);
 	if (err < 0)
-		lpi_jobs_fail(&sync->jobs, key, err, lapis_error_text());
+		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
 }
 
 static void put_entry(struct up_dir *dir, const char *name)
@@ -150,11 +150,11 @@ static void put_entry(struct up_dir *dir, const char *name)
 	} else if (S_ISDIR(st.st_mode)) {
 		if (entry != NULL && entry->attrs.type != LAPIS_DIR)
 			(void)remove_remote(sync, key, &entry->attrs);
-		if (lpi_texts_add(&sync->dirs, rel) < 0)
+		if (lpi_cli_texts_add(&sync->dirs, rel) < 0)
 			sync->jobs.failed++;
 	} else {
-		lpi_jobs_fail(&sync->jobs, rel, 0,
-			      "no file, directory or symlink (it was left out)");
+		lpi_tasks_fail(&sync->jobs, rel, 0,
+			       "no file, directory or symlink (it was left out)");
 	}
 }
 
@@ -226,13 +226,13 @@ static void finish_dirs(struct lpi_sync *sync)
 int lpi_sync_up(struct lpi_sync *sync)
 {
 	static const struct stat zero;
-	int err = lpi_texts_add(&sync->dirs, "");
+	int err = lpi_cli_texts_add(&sync->dirs, "");
 	for (size_t i = 0; err == 0 && i < sync->dirs.cnt; i++)
 		err = put_dir(sync, sync->dirs.texts[i]);
-	(void)lpi_jobs_finish(&sync->jobs);
+	(void)lpi_tasks_finish(&sync->jobs);
 	for (size_t i = 0; i < sync->zeros.cnt; i++)
 		set_attrs(sync, sync->zeros.texts[i], &zero, LAPIS_SET_MTIME);
 	if (err == 0)
 		finish_dirs(sync);
-	return lpi_jobs_finish(&sync->jobs) != LP_EXIT_OK || err < 0 ? LP_EXIT_FAILED : LP_EXIT_OK;
+	return lpi_tasks_finish(&sync->jobs) != LP_EXIT_OK || err < 0 ? LP_EXIT_FAILED : LP_EXIT_OK;
 }

@@ -9,7 +9,7 @@
 
 #include "cli/remote.h"
 
-int lpi_texts_add(struct lpi_texts *list, const char *text)
+int lpi_cli_texts_add(struct lpi_cli_texts *list, const char *text)
 {
 	if (list->cnt == list->room) {
 		size_t room = LP_MAX(list->room * 2, (size_t)64);
@@ -30,12 +30,12 @@ int lpi_texts_add(struct lpi_texts *list, const char *text)
 	return 0;
 }
 
-void lpi_texts_fini(struct lpi_texts *list)
+void lpi_cli_texts_fini(struct lpi_cli_texts *list)
 {
 	for (size_t i = 0; i < list->cnt; i++)
 		free(list->texts[i]);
 	free(list->texts);
-	*list = (struct lpi_texts){.texts = NULL};
+	*list = (struct lpi_cli_texts){.texts = NULL};
 }
 
 int lpi_item_name(const struct lapis_item *item, char *ret_name)
@@ -56,7 +56,7 @@ int lpi_item_name(const struct lapis_item *item, char *ret_name)
 struct walk {
 	lpi_tree_fn *visit;
 	void *arg;
-	struct lpi_texts *dirs;
+	struct lpi_cli_texts *dirs;
 };
 
 static int visit_item(const struct walk *walk, const char *dir, const struct lapis_item *item)
@@ -68,7 +68,7 @@ static int visit_item(const struct walk *walk, const char *dir, const struct lap
 	if (lpi_key_join(dir, name, key) < 0)
 		return -ENAMETOOLONG;
 	if (item->type == LAPIS_DIR)
-		return lpi_texts_add(walk->dirs, key);
+		return lpi_cli_texts_add(walk->dirs, key);
 	return walk->visit(walk->arg, key, &item->attrs);
 }
 
@@ -91,11 +91,11 @@ static int walk_dir(const struct walk *walk, const char *dir)
 	return err == -ENOENT ? 0 : err;
 }
 
-int lpi_tree_walk(const char *key, lpi_tree_fn *visit, void *arg, struct lpi_texts *ret_dirs)
+int lpi_tree_walk(const char *key, lpi_tree_fn *visit, void *arg, struct lpi_cli_texts *ret_dirs)
 {
 	const struct walk walk = {visit, arg, ret_dirs};
 	size_t at = ret_dirs->cnt;
-	int err = lpi_remote() == NULL ? -ENOTCONN : lpi_texts_add(ret_dirs, key);
+	int err = lpi_remote() == NULL ? -ENOTCONN : lpi_cli_texts_add(ret_dirs, key);
 	for (; err == 0 && at < ret_dirs->cnt; at++)
 		err = walk_dir(&walk, ret_dirs->texts[at]);
 	return err;

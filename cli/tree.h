@@ -9,15 +9,15 @@
 #include "cli/cli.h"
 #include "client/lapis.h"
 
-struct lpi_texts {
+struct lpi_cli_texts {
 	char **texts;
 	size_t cnt;
 	size_t room;
 };
 
 /* -ENOMEM, printed. */
-int lpi_texts_add(struct lpi_texts *list, const char *text);
-void lpi_texts_fini(struct lpi_texts *list);
+int lpi_cli_texts_add(struct lpi_cli_texts *list, const char *text);
+void lpi_cli_texts_fini(struct lpi_cli_texts *list);
 
 /* A name from the daemon, checked and as a C string: what is in it could otherwise lead out of the
  * directory it is in. -EPROTO, printed. */
@@ -28,7 +28,7 @@ typedef int lpi_tree_fn(void *arg, const char *key, const struct lapis_attrs *at
 
 /* ret_dirs: each directory, the first one included, before what is in it; the caller's, also when
  * this fails. */
-int lpi_tree_walk(const char *key, lpi_tree_fn *visit, void *arg, struct lpi_texts *ret_dirs);
+int lpi_tree_walk(const char *key, lpi_tree_fn *visit, void *arg, struct lpi_cli_texts *ret_dirs);
 
 /* Removes a directory with all that is in it. The exit status. */
 int lpi_tree_remove(const char *key);

@@ -9,13 +9,13 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/upload.h"
+#include "cli/transfer.h"
 
 #define GRID 4096u
 
 struct download {
-	struct lpi_job job;
-	struct lpi_download what;
+	struct lpi_task job;
+	struct lpi_get_file what;
 	int fd;
 	char *path;
 	char *subject;
@@ -74,7 +74,7 @@ static void free_download(struct download *self)
 /* Its length, times and name. */
 static int complete(struct download *self)
 {
-	const struct lpi_download *what = &self->what;
+	const struct lpi_get_file *what = &self->what;
 	int64_t s = what->mtime_ns / (int64_t)LP_NS_PER_S;
 	int64_t ns = what->mtime_ns % (int64_t)LP_NS_PER_S;
 	if (ftruncate(self->fd, (off_t)self->end) < 0)
@@ -95,14 +95,14 @@ static int complete(struct download *self)
 	return 0;
 }
 
-static void download_ended(struct lpi_job *job, int status, const struct lapis_result *result)
+static void download_ended(struct lpi_task *job, int status, const struct lapis_result *result)
 {
 	struct download *self = LP_CONTAINER_OF(job, struct download, job);
 	bool is_remote = status < 0;
 	int err = is_remote ? status : complete(self);
 	if (err < 0) {
-		lpi_jobs_fail(job->jobs, is_remote ? self->key : self->subject, err,
-			      is_remote ? result->text : lp_strerror(err));
+		lpi_tasks_fail(job->jobs, is_remote ? self->key : self->subject, err,
+			       is_remote ? result->text : lp_strerror(err));
 		(void)unlinkat(self->what.dir_fd, self->temp, 0);
 	} else {
 		lpi_progress_add(&job->jobs->progress, 0, 1);
@@ -173,12 +173,12 @@ static int create_file(struct download *self)
 	return self->fd < 0 ? -errno : 0;
 }
 
-static struct download *download_new(struct lpi_jobs *jobs, const struct lpi_download *what)
+static struct download *download_new(struct lpi_tasks *jobs, const struct lpi_get_file *what)
 {
 	struct download *self = calloc(1, sizeof(*self));
 	if (self == NULL)
 		return NULL;
-	self->job = (struct lpi_job){.jobs = jobs, .ended = download_ended};
+	self->job = (struct lpi_task){.jobs = jobs, .ended = download_ended};
 	self->what = *what;
 	self->fd = -1;
 	self->path = strdup(what->path);
@@ -191,12 +191,12 @@ static struct download *download_new(struct lpi_jobs *jobs, const struct lpi_dow
 	return NULL;
 }
 
-void lpi_download(struct lpi_jobs *jobs, const struct lpi_download *what)
+void lpi_get_file(struct lpi_tasks *jobs, const struct lpi_get_file *what)
 {
 	struct download *self = download_new(jobs, what);
 	int err = self == NULL ? -ENOMEM : create_file(self);
 	if (err < 0) {
-		lpi_jobs_fail(jobs, what->subject, 0, lp_strerror(err));
+		lpi_tasks_fail(jobs, what->subject, 0, lp_strerror(err));
 		if (self != NULL)
 			free_download(self);
 		else if (what->ended != NULL)
@@ -211,5 +211,5 @@ void lpi_download(struct lpi_jobs *jobs, const struct lpi_download *what)
 					.length = what->length,
 					.sink = take_bytes,
 					.sink_arg = self};
-	lpi_jobs_submit(jobs, &self->job, &request);
+	lpi_tasks_submit(jobs, &self->job, &request);
 }

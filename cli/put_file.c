@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/upload.h"
+#include "cli/transfer.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,9 +11,11 @@
 
 /* A file of at most this is read as a whole, and put by one message. */
 #define WHOLE_MAX (256u * 1024)
+/* A shorter hole is sent. */
+#define HOLE_MIN (256u * 1024)
 
 struct upload {
-	struct lpi_job job;
+	struct lpi_task job;
 	struct stat before;
 	int fd;
 	bool is_stdin;
@@ -39,14 +41,14 @@ static void free_upload(struct upload *self)
 	free(self);
 }
 
-static void upload_ended(struct lpi_job *job, int status, const struct lapis_result *result)
+static void upload_ended(struct lpi_task *job, int status, const struct lapis_result *result)
 {
 	struct upload *self = LP_CONTAINER_OF(job, struct upload, job);
 	struct stat now = {0};
 	if (status < 0) {
 		bool is_local = status == -EISDIR && S_ISDIR(self->before.st_mode);
-		lpi_jobs_fail(job->jobs, is_local ? self->subject : self->key, status,
-			      result->text);
+		lpi_tasks_fail(job->jobs, is_local ? self->subject : self->key, status,
+			       result->text);
 	} else {
 		uint64_t rest = self->whole != NULL ? self->read_bytes : 0;
 		lpi_progress_add(&job->jobs->progress, rest, 1);
@@ -54,8 +56,8 @@ static void upload_ended(struct lpi_job *job, int status, const struct lapis_res
 		if (self->checks && fstat(self->fd, &now) == 0 &&
 		    (time_of(&now.st_mtim) != time_of(&self->before.st_mtim) ||
 		     now.st_size != self->before.st_size))
-			lpi_jobs_fail(job->jobs, self->subject, -EBUSY,
-				      "it changed while it was read (put it again)");
+			lpi_tasks_fail(job->jobs, self->subject, -EBUSY,
+				       "it changed while it was read (put it again)");
 	}
 	free_upload(self);
 }
@@ -72,6 +74,23 @@ static int64_t read_more(void *arg, void *buf, size_t len)
 	self->read_bytes += (uint64_t)n;
 	lpi_progress_add(&self->job.jobs->progress, (uint64_t)n, 0);
 	return n;
+}
+
+/* Where data begins again, if that is far enough away to be worth a message. */
+static int64_t skip_hole(void *arg)
+{
+	struct upload *self = arg;
+	off_t at = lseek(self->fd, 0, SEEK_CUR);
+	off_t size = self->before.st_size;
+	off_t data = at < 0 ? -1 : lseek(self->fd, at, SEEK_DATA);
+	/* Behind the last data, or where there are no holes. */
+	if (data < 0)
+		data = errno == ENXIO && at < size ? size : at;
+	off_t to = data - at >= (off_t)HOLE_MIN ? data : at;
+	if (at < 0 || lseek(self->fd, to, SEEK_SET) < 0)
+		return -errno;
+	lpi_progress_add(&self->job.jobs->progress, (uint64_t)(to - at), 0);
+	return to - at;
 }
 
 /* The whole of a small file. -EFBIG: it is longer than it said. */
@@ -92,7 +111,7 @@ static int read_whole(struct upload *self)
 	return -EFBIG;
 }
 
-static int open_file(struct upload *self, const struct lpi_upload *upload)
+static int open_file(struct upload *self, const struct lpi_put_file *upload)
 {
 	int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | (upload->no_follow ? O_NOFOLLOW : 0);
 	self->is_stdin = strcmp(upload->path, "-") == 0;
@@ -114,7 +133,7 @@ static int open_file(struct upload *self, const struct lpi_upload *upload)
 	return lseek(self->fd, 0, SEEK_SET) < 0 ? -errno : 0;
 }
 
-static void submit_upload(struct lpi_jobs *jobs, const struct lpi_upload *upload,
+static void submit_upload(struct lpi_tasks *jobs, const struct lpi_put_file *upload,
 			  struct upload *self)
 {
 	struct lapis_request request = {.op = LAPIS_PUT,
@@ -127,6 +146,9 @@ static void submit_upload(struct lpi_jobs *jobs, const struct lpi_upload *upload
 	} else {
 		request.source = read_more;
 		request.source_arg = self;
+		bool has_holes =
+			(uint64_t)self->before.st_blocks * 512 < (uint64_t)self->before.st_size;
+		request.hole = self->checks && has_holes ? skip_hole : NULL;
 	}
 	if (upload->keeps_times) {
 		request.mtime_ns = time_of(&self->before.st_mtim);
@@ -137,28 +159,28 @@ static void submit_upload(struct lpi_jobs *jobs, const struct lpi_upload *upload
 		request.xattrs = &upload->xattr;
 		request.xattr_cnt = 1;
 	}
-	lpi_jobs_submit(jobs, &self->job, &request);
+	lpi_tasks_submit(jobs, &self->job, &request);
 }
 
-void lpi_upload(struct lpi_jobs *jobs, const struct lpi_upload *upload)
+void lpi_put_file(struct lpi_tasks *jobs, const struct lpi_put_file *upload)
 {
 	struct upload *self = calloc(1, sizeof(*self));
 	if (self == NULL) {
-		lpi_jobs_fail(jobs, upload->subject, -ENOMEM, lp_strerror(-ENOMEM));
+		lpi_tasks_fail(jobs, upload->subject, -ENOMEM, lp_strerror(-ENOMEM));
 		return;
 	}
-	self->job = (struct lpi_job){.jobs = jobs, .ended = upload_ended};
+	self->job = (struct lpi_task){.jobs = jobs, .ended = upload_ended};
 	self->fd = -1;
 	self->subject = strdup(upload->subject);
 	self->key = strdup(upload->key);
 	int err = self->subject == NULL || self->key == NULL ? -ENOMEM : open_file(self, upload);
 	if (err < 0) {
 		bool is_dir = err == -EISDIR;
-		lpi_jobs_fail(jobs, upload->subject, is_dir ? 0 : err,
-			      is_dir ? "a directory (lapis sync copies trees)"
-			      : err == -ENOENT
-				      ? "there is no such file (FILE is here, KEY in the store)"
-				      : lp_strerror(err));
+		lpi_tasks_fail(jobs, upload->subject, is_dir ? 0 : err,
+			       is_dir ? "a directory (lapis sync copies trees)"
+			       : err == -ENOENT
+				       ? "there is no such file (FILE is here, KEY in the store)"
+				       : lp_strerror(err));
 		free_upload(self);
 		return;
 	}

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of this machine to objects and back, as jobs. Both are atomic: an object is replaced as a
+/* Files of this machine to objects and back, as tasks. Both are atomic: an object is replaced as a
  * whole, a file by a rename.
  *
- * Threads: the main thread only. Errors are printed, and counted by the jobs.
+ * Threads: the main thread only. Errors are printed, and counted by the tasks.
  */
-#ifndef LP_CLI_UPLOAD_H
-#define LP_CLI_UPLOAD_H
+#ifndef LP_CLI_TRANSFER_H
+#define LP_CLI_TRANSFER_H
 
 #include <sys/stat.h>
 
-#include "cli/jobs.h"
+#include "cli/tasks.h"
 
-struct lpi_upload {
+struct lpi_put_file {
 	int dir_fd;          /* of path; AT_FDCWD */
 	const char *path;    /* "-": standard input */
 	const char *subject; /* for messages */
@@ -24,9 +24,9 @@ struct lpi_upload {
 };
 
 /* All that is pointed to is copied. */
-void lpi_upload(struct lpi_jobs *jobs, const struct lpi_upload *upload);
+void lpi_put_file(struct lpi_tasks *jobs, const struct lpi_put_file *upload);
 
-struct lpi_download {
+struct lpi_get_file {
 	int dir_fd; /* of path; the caller's until ended() is called */
 	const char *path;
 	const char *subject;
@@ -41,7 +41,7 @@ struct lpi_download {
 	void *arg;
 };
 
-void lpi_download(struct lpi_jobs *jobs, const struct lpi_download *download);
+void lpi_get_file(struct lpi_tasks *jobs, const struct lpi_get_file *download);
 
 /* Bytes to a file, holes where they are zeros: from *pos on. */
 int lpi_write_sparse(int fd, uint64_t offset, const void *data, size_t len);
