@@ -303,6 +303,10 @@ struct lapis_change {
 /* Fills buf with what comes next of an object that is put: how many bytes, at most len; 0: that
  * was all; negative: the put fails with this error. Comes on the thread that runs the handle. */
 typedef int64_t lapis_source_fn(void *arg, void *buf, size_t len);
+/* How many of the bytes that come next of an object that is put are zeros that need not be sent:
+ * the source goes on behind them. 0: none; negative: the put fails with this error. Comes before
+ * each call of the source, with its argument. */
+typedef int64_t lapis_hole_fn(void *arg);
 /* Takes the next bytes of an object that is read, verified; offset is theirs in the object.
  * Negative: the get fails with this error. Comes on the thread that runs the handle. */
 typedef int lapis_sink_fn(void *arg, uint64_t offset, const void *data, size_t len);
@@ -364,6 +368,7 @@ struct lapis_request {
 
 	lapis_done_fn *done; /* may be NULL */
 	void *arg;
+	lapis_hole_fn *hole; /* put with a source: may be NULL */
 };
 
 struct lapis_result {

@@ -290,6 +290,68 @@ static void test_put_from_source(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+/* A hole of two pieces before each piece of data, and one at the end. */
+static int64_t next_hole(void *arg)
+{
+	struct source *source = arg;
+	bool is_due = source->pos % LP_WIRE_PIECE_MAX == 0 && source->err == 0;
+	source->err = is_due ? 1 : 0;
+	return is_due ? 2 * (int64_t)LP_WIRE_PIECE_MAX : 0;
+}
+
+static int64_t give_between_holes(void *arg, void *buf, size_t len)
+{
+	struct source *source = arg;
+	assert_int_equal(len, LP_WIRE_PIECE_MAX);
+	source->err = 0;
+	len = LP_MIN(len, source->len - source->pos);
+	memcpy(buf, source->data + source->pos, len);
+	source->pos += len;
+	return (int64_t)len;
+}
+
+static bool set_length(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	uint8_t meta[LP_WIRE_WRITTEN_SIZE] = {0};
+	struct lp_wire_space space;
+	if (req->header.opcode != LP_WIRE_OP_TRUNCATE)
+		return false;
+	lp_wire_space_decode(req->meta, &space);
+	/* Behind all that was written, and before it is to be seen. */
+	assert_int_equal(space.offset, 8 * (uint64_t)LP_WIRE_PIECE_MAX);
+	assert_int_equal(fake->requests[LP_WIRE_OP_COMMIT], 0);
+	lpi_fake_plain(fake, req, meta, sizeof(meta));
+	return true;
+}
+
+static void test_put_with_holes(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	const size_t piece = LP_WIRE_PIECE_MAX;
+	uint8_t *data = lpi_fake_rig_pattern(2 * piece);
+	uint8_t *back = calloc(6, piece);
+	struct source source = {.data = data, .len = 2 * piece};
+	const struct lapis_request put = {.op = LAPIS_PUT,
+					  .path = "b/sparse",
+					  .source = give_between_holes,
+					  .source_arg = &source,
+					  .hole = next_hole};
+	assert_non_null(back);
+	lpi_fake_rig_init(&rig);
+	rig.fake.hook = set_length;
+	lp_test_ok(lpi_fake_rig_ask(&rig, put));
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_WRITE], 2);
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_TRUNCATE], 1);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/sparse", back, 6 * piece)));
+	assert_memory_equal(back + 2 * piece, data, piece);
+	assert_memory_equal(back + 5 * piece, data + piece, piece);
+	assert_int_equal(back[0] | back[2 * piece - 1] | back[3 * piece] | back[5 * piece - 1], 0);
+	free(back);
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
 /* script 1: at the third write; 2: at the commit. */
 static bool hang_up_in_upload(struct lpi_fake *fake, struct lpi_fake_request *req)
 {
@@ -515,14 +577,14 @@ static void test_too_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocking),        cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_every_byte),      cmocka_unit_test(test_batches_out_of_order),
-		cmocka_unit_test(test_credits),         cmocka_unit_test(test_list),
-		cmocka_unit_test(test_large_put),       cmocka_unit_test(test_put_from_source),
-		cmocka_unit_test(test_interrupted_put), cmocka_unit_test(test_get_to_sink),
-		cmocka_unit_test(test_shards),          cmocka_unit_test(test_callbacks),
-		cmocka_unit_test(test_bad_requests),    cmocka_unit_test(test_longer_request),
-		cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_blocking),       cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_every_byte),     cmocka_unit_test(test_batches_out_of_order),
+		cmocka_unit_test(test_credits),        cmocka_unit_test(test_list),
+		cmocka_unit_test(test_large_put),      cmocka_unit_test(test_put_from_source),
+		cmocka_unit_test(test_put_with_holes), cmocka_unit_test(test_interrupted_put),
+		cmocka_unit_test(test_get_to_sink),    cmocka_unit_test(test_shards),
+		cmocka_unit_test(test_callbacks),      cmocka_unit_test(test_bad_requests),
+		cmocka_unit_test(test_longer_request), cmocka_unit_test(test_too_many),
 	};
 	return lp_test_main(tests, "client/lapis");
 }

@@ -29,7 +29,9 @@ struct lpi_upload {
 	uint64_t data_bytes;
 	lapis_source_fn *source; /* instead of data */
 	void *source_arg;
-	uint8_t *first; /* what was read of it before it was known to be long */
+	lapis_hole_fn *hole; /* NULL: there are none */
+	bool ends_in_hole;   /* so far: nothing was written behind it */
+	uint8_t *first;      /* what was read of it before it was known to be long */
 	bool at_end;
 	uint64_t pos;
 	uint32_t under_way;
@@ -55,6 +57,7 @@ int lpi_upload_new(struct lpi_op *op, const struct lapis_request *request)
 	upload->data_bytes = request->data_bytes;
 	upload->source = request->source;
 	upload->source_arg = request->source_arg;
+	upload->hole = request->source != NULL ? request->hole : NULL;
 	upload->path = strdup(request->path != NULL ? request->path : "");
 	return upload->path != NULL ? 0 : -ENOMEM;
 }
@@ -151,7 +154,21 @@ static void write_piece(struct lpi_op *op, uint8_t *own, const uint8_t *data, si
 	}
 	child->own_data = own;
 	upload->pos += len;
+	upload->ends_in_hole = false;
 	child_start(op, child);
+}
+
+/* What is not written reads as zeros. */
+static int skip_hole(struct lpi_upload *upload)
+{
+	int64_t len = upload->hole != NULL ? upload->hole(upload->source_arg) : 0;
+	if (len < 0)
+		return (int)len;
+	if ((uint64_t)len > UINT64_MAX / 2 - upload->pos)
+		return -EFBIG;
+	upload->pos += (uint64_t)len;
+	upload->ends_in_hole = upload->ends_in_hole || len > 0;
+	return 0;
 }
 
 static void write_from_source(struct lpi_op *op)
@@ -162,7 +179,9 @@ static void write_from_source(struct lpi_op *op)
 	upload->first = NULL;
 	if (own == NULL) {
 		own = malloc(LP_WIRE_PIECE_MAX);
-		len = own == NULL ? -ENOMEM : fill(upload, own, LP_WIRE_PIECE_MAX);
+		len = own == NULL ? -ENOMEM : skip_hole(upload);
+		if (len == 0)
+			len = fill(upload, own, LP_WIRE_PIECE_MAX);
 	}
 	if (len < 0)
 		fail(op, (int)len, "what was to be put could not be read");
@@ -206,6 +225,17 @@ static int commit_meta(const struct lpi_op *op, struct lpi_op *child)
 	child->head = head;
 	child->meta_bytes = op->meta_bytes + (uint32_t)sizeof(uint64_t);
 	return 0;
+}
+
+/* The length of what ends in a hole is not given by any write. */
+static void set_length(struct lpi_op *op)
+{
+	const struct lapis_request request = {
+		.op = LAPIS_TRUNCATE, .ino = op->upload->ino, .offset = op->upload->pos};
+	struct lpi_op *child = child_new(op, &request);
+	op->upload->ends_in_hole = false;
+	if (child != NULL)
+		child_start(op, child);
 }
 
 static void commit(struct lpi_op *op)
@@ -276,7 +306,10 @@ static void proceed(struct lpi_op *op)
 	struct lpi_upload *upload = op->upload;
 	if (upload->status == 0 && upload->phase == PHASE_WRITING) {
 		write_more(op);
-		if (upload->status == 0 && upload->at_end && upload->under_way == 0)
+		bool is_sent = upload->status == 0 && upload->at_end && upload->under_way == 0;
+		if (is_sent && upload->ends_in_hole)
+			set_length(op);
+		else if (is_sent)
 			commit(op);
 	}
 	if (upload->status != 0 && upload->under_way == 0)
@@ -365,7 +398,8 @@ void lpi_upload_start(struct lpi_op *op)
 {
 	struct lpi_upload *upload = op->upload;
 	int64_t len = LP_WIRE_DATA_MAX;
-	if (upload->source != NULL) {
+	/* With holes it is long anyway. */
+	if (upload->source != NULL && upload->hole == NULL) {
 		upload->first = malloc(LP_WIRE_DATA_MAX);
 		len = upload->first == NULL ? -ENOMEM
 					    : fill(upload, upload->first, LP_WIRE_DATA_MAX);
