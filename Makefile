@@ -229,9 +229,9 @@ install: all
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/lapis
 	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	install -m 644 completions/_lapis $(DESTDIR)$(PREFIX)/share/zsh/site-functions/
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	sed 's,@PREFIX@,$(PREFIX),g' daemon/lapisd.service.in \
-		> $(DESTDIR)$(PREFIX)/lib/systemd/system/lapisd.service
+	@for s in $(wildcard */*.service.in); do \
+		d=$(DESTDIR)$(PREFIX)/lib/systemd/system; n=$${s##*/}; \
+		install -d $$d && sed 's,@PREFIX@,$(PREFIX),g' $$s > $$d/$${n%.in} || exit 1; done
 
 clean:
 	rm -rf build

@@ -252,6 +252,23 @@ static const char *decode_record(const struct lp_pact_change *head, struct lp_by
 	return NULL;
 }
 
+/* Fields that its kind has no use for must be zero: a later format may give them a meaning. */
+static bool has_only_its_fields(const struct lp_pact_change *head)
+{
+	switch (head->kind) {
+	case LP_PACT_CHANGE_KIND_LINK:
+	case LP_PACT_CHANGE_KIND_RECORD:
+		return head->target_type == 0 && head->extra == 0;
+	case LP_PACT_CHANGE_KIND_REMOVE:
+		return head->target_type == 0 && head->target == 0 && head->extra == 0;
+	case LP_PACT_CHANGE_KIND_ENTRY_SET:
+	case LP_PACT_CHANGE_KIND_ENTRY_REMOVE:
+		return head->extra == 0;
+	default: /* looked at where the kind is */
+		return true;
+	}
+}
+
 /* What is wrong, or NULL. */
 static const char *decode_change(const struct lp_pact_change *head, struct lp_bytes name,
 				 struct lp_bytes value, struct lp_attrs *attrs,
@@ -261,6 +278,8 @@ static const char *decode_change(const struct lp_pact_change *head, struct lp_by
 	*ret = (struct lp_change){.ino = {head->ino}};
 	if ((head->ino == 0) != is_record)
 		return "inode of a change";
+	if (!has_only_its_fields(head))
+		return "fields of a change";
 	switch (head->kind) {
 	case LP_PACT_CHANGE_KIND_CREATE:
 	case LP_PACT_CHANGE_KIND_SET:
