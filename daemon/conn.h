@@ -7,10 +7,11 @@
  * parsed, executed and answered on this thread.
  *
  * Requests come out of one pool per door, which is the throttle: a door that has none left reads no
- * more. Each connection may have its credits of them, so that one cannot take all. All that is to
- * be sent on a socket goes in one send; all that has come is read by one receive. A client that
- * does not read its replies is not read from either, and is closed after a time; one that sends
- * half a message is waited for, without anything but its buffer being held.
+ * more. Each connection may have its credits of them, but no more than are left, so that however
+ * many take what they can get there is one for whoever comes next; room for replies likewise. All
+ * that is to be sent on a socket goes in one send; all that has come is read by one receive. A
+ * client that does not read its replies is not read from either, and is closed after a time; one
+ * that sends half a message is waited for, without anything but its buffer being held.
  *
  * Threads: all of it belongs to the thread of options.reactor. Blocking: none. Allocation: per
  * connection, when it comes; none per request. Errors: a connection that misbehaves is told why,

@@ -74,6 +74,10 @@ static void named(struct lpi_job *job)
 	}
 	job->put.attrs.version_nr = job->pact.coordinator->op.txn.version_nr;
 	if (!is_upload(job)) {
+		/* It is new and has no holes. */
+		if (job->pact.coordinator->op.txn.path != LP_PATH_INLINE)
+			job->put.attrs.blocks =
+				(job->op->put.length + LP_BLOCK_BYTES - 1) / LP_BLOCK_BYTES;
 		name_ended(job);
 		return;
 	}

@@ -109,17 +109,17 @@ def unreadable(daemon, errors, crc=CRC_ALL, **fields):
 
 
 def test_magic(daemon):
-    unreadable(daemon, ["EBADMSG", "EINVAL", "EPROTO"], magic=0x12345678)
-    unreadable(daemon, ["EBADMSG", "EINVAL", "EPROTO"], crc=CRC_OFF, magic=0)
+    unreadable(daemon, ["EPROTO"], magic=0x12345678)
+    unreadable(daemon, ["EPROTO"], crc=CRC_OFF, magic=0)
 
 
 def test_version(daemon):
-    unreadable(daemon, ["EPROTONOSUPPORT", "EINVAL", "EBADMSG", "EPROTO", "EOPNOTSUPP"], version=2)
+    unreadable(daemon, ["EPROTONOSUPPORT"], version=2)
 
 
 def test_kind(daemon):
-    unreadable(daemon, ["EINVAL", "EBADMSG", "EPROTO"], kind=2)
-    unreadable(daemon, ["EINVAL", "EBADMSG", "EPROTO"], kind=0)
+    unreadable(daemon, ["EPROTO"], kind=2)
+    unreadable(daemon, ["EPROTO"], kind=0)
 
 
 def test_header_crc(daemon):
@@ -138,7 +138,7 @@ def test_meta_crc(daemon):
 
 def test_lengths(daemon):
     for crc in (CRC_OFF, CRC_ALL):
-        errors = ["EMSGSIZE", "EINVAL", "EBADMSG", "E2BIG", "EFBIG"]
+        errors = ["EMSGSIZE"]
         unreadable(daemon, errors, crc=crc, meta_bytes=wire.META_MAX + 1)
         unreadable(daemon, errors, crc=crc, data_bytes=wire.DATA_MAX + 1, crc_cnt=1025)
         unreadable(daemon, errors, crc=crc, meta_bytes=0xFFFFFFFF)
@@ -179,7 +179,7 @@ def test_data_nobody_wants(daemon):
     with bystander(daemon), daemon.connect() as lapis:
         for request in (wire.ping(), wire.stat(""), wire.list_keys(), wire.sync(), wire.status()):
             request.data = b"x" * 50000
-            rig.refused(lapis, request, "EINVAL", "ENOSYS")
+            rig.refused(lapis, request, "EINVAL")
         lapis(wire.ping())
 
 
@@ -205,11 +205,10 @@ def test_hello_twice(daemon):
         try:
             lapis.hello()
         except wire.Refused as refusal:
-            assert refusal.errno in (errno.EINVAL, errno.EPROTO, errno.EALREADY, errno.EISCONN)
+            assert refusal.errno == errno.EISCONN, refusal
         else:
             raise AssertionError("a second hello was welcome")
-        with contextlib.suppress(wire.Closed):
-            lapis(wire.ping())
+        lapis(wire.ping())
 
 
 def test_half_a_header(daemon):

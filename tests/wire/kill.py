@@ -76,7 +76,7 @@ def plan(dice, paths, state, serial):
     path_choice = dice.choice(list(wire.PATH))
     kinds = ["put", "upload", "ordered"]
     if now is not None:
-        kinds += ["write", "compound", "compound", "delete", "truncate", "append", "xattr", "punch"]
+        kinds += ["copy", "move", "write", "compound", "compound", "delete", "truncate", "append", "xattr", "punch"]
         if state[1 - at] is None:
             kinds += ["rename", "rename", "rename"]
         else:
@@ -97,6 +97,11 @@ def plan(dice, paths, state, serial):
         new = (state[1], state[0])
         steps = [wire.rename(path, paths[1 - at], flag)]
         return Plan(kind, steps, new)
+    if kind == "copy":
+        return Plan(kind, [wire.copy(path, paths[1 - at])], (now, now))
+    if kind == "move":  # over what is there
+        new = (None, now) if at == 0 else (now, None)
+        return Plan(kind, [wire.move(path, paths[1 - at])], new)
     if kind == "write":
         offset = dice.randrange(len(now.data) + 5000)
         patch = data or b"x"

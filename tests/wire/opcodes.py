@@ -80,18 +80,18 @@ def test_paths(daemon):
             refused(lapis, wire.put(bad, b"x"), "EINVAL")
             refused(lapis, wire.stat(bad), "EINVAL")
         lapis(wire.put("paths/" + "n" * 255, b"x"))
-        refused(lapis, wire.put("paths/" + "n" * 256, b"x"), "ENAMETOOLONG", "EINVAL")
+        refused(lapis, wire.put("paths/" + "n" * 256, b"x"), "ENAMETOOLONG")
         long = "/".join(["d" * 240] * 17)
         assert len(long) == 4096
         lapis(wire.put(long, b"deep"))
         assert lapis(wire.get(long)).data == b"deep"
-        refused(lapis, wire.put(long + "e", b"x"), "ENAMETOOLONG", "EINVAL")
+        refused(lapis, wire.put(long + "e", b"x"), "ENAMETOOLONG")
         lapis(wire.delete(long))
         refused(lapis, wire.stat("d" * 240), "ENOENT")
         for odd in (b"paths/\xff\xfe", b"paths/ ", b"paths/\n", b"paths/...", b"paths/\x01\\"):
             lapis(wire.put(odd, odd))
             assert lapis(wire.get(odd)).data == odd
-        refused(lapis, wire.put("", b"x"), "EINVAL", "EISDIR")
+        refused(lapis, wire.put("", b"x"), "EINVAL")
         ino = lapis(wire.stat("paths")).ino
         refused(lapis, wire.stat((ino, "a/b")), "EINVAL")
 
@@ -99,7 +99,7 @@ def test_paths(daemon):
 def test_put_conditions(daemon):
     with daemon.connect() as lapis:
         refused(lapis, wire.put("cond/a", b"1", "exists"), "ENOENT")
-        refused(lapis, wire.put("cond/a", b"1", "version", 7), "ENOENT", "ECANCELED")
+        refused(lapis, wire.put("cond/a", b"1", "version", 7), "ENOENT")
         first = lapis(wire.put("cond/a", b"1", "absent", mode=0o600, uid=5, gid=6))
         refused(lapis, wire.put("cond/a", b"2", "absent"), "EEXIST")
         refused(lapis, wire.put("cond/a", b"2", "version", first.version_nr + 1), "ECANCELED")
@@ -139,7 +139,7 @@ def test_put_xattrs_and_links(daemon):
         lapis(wire.put("px/c", b"", xattrs=sixteen))
         assert len(lapis(wire.xattr_list("px/c")).items) == 16
         sixteen["user.16"] = b"x"
-        refused(lapis, wire.put("px/c", b"", xattrs=sixteen), "EINVAL", "E2BIG")
+        refused(lapis, wire.put("px/c", b"", xattrs=sixteen), "E2BIG")
 
 
 def test_write_paths(daemon):
@@ -180,7 +180,7 @@ def test_write(daemon):
         assert lapis(wire.get("write/a", 500000, 1000)).data == bytes(1000)
         refused(lapis, wire.write("write/nothing", b"x"), "ENOENT")
         refused(lapis, wire.write("write", b"x"), "EISDIR")
-        refused(lapis, wire.write("write/a", b"x", (1 << 64) - 5000), "EFBIG", "EINVAL", "EOVERFLOW")
+        refused(lapis, wire.write("write/a", b"x", (1 << 64) - 5000), "EFBIG")
 
 
 def test_get_streams(daemon):
@@ -216,7 +216,7 @@ def test_upload(daemon):
         assert (attrs.size_bytes, attrs.ino, attrs.mtime_ns, attrs.nlink) == (15000, up.ino, 77, 1)
         assert lapis(wire.get("up/a")).data == b"x" * 5000 + b"y" * 10000
         assert lapis(wire.xattr_get("up/a", "user.k")) == b"v"
-        refused(lapis, wire.commit(up.ino, "up/b"), "EINVAL", "ENOENT", "ESTALE", "EBADF")
+        refused(lapis, wire.commit(up.ino, "up/b"), "EBADF")
 
         up = lapis(wire.upload("up/a"))
         lapis(wire.write(up.ino, b"z" * 5000, 0))
@@ -225,12 +225,18 @@ def test_upload(daemon):
         lapis(wire.commit(up.ino, "up/a"))
         assert lapis(wire.get("up/a")).data == b"z" * 5000
 
+        for number in range(4):  # on either shard
+            up = lapis(wire.upload("up/a"))
+            lapis(wire.write(up.ino, b"elsewhere", 0))
+            lapis(wire.commit(up.ino, f"up/other/{number}"))
+            assert lapis(wire.get(f"up/other/{number}")).data == b"elsewhere"
+
         up = lapis(wire.upload("up/c"))
         lapis(wire.write(up.ino, b"z" * 50000, 0))
         lapis(wire.abort(up.ino))
         _until_gone(lapis, up.ino)
-        refused(lapis, wire.abort(up.ino), "EINVAL", "ENOENT", "ESTALE", "EBADF")
-        refused(lapis, wire.write(up.ino, b"z"), "ENOENT", "ESTALE", "EBADF")
+        refused(lapis, wire.abort(up.ino), "EBADF")
+        refused(lapis, wire.write(up.ino, b"z"), "ESTALE")
         refused(lapis, wire.stat("up/c"), "ENOENT")
 
 
@@ -239,7 +245,7 @@ def _until_gone(lapis, ino):
         try:
             lapis(wire.stat(ino))
         except wire.Refused as refusal:
-            assert refusal.errno in (errno.ESTALE, errno.ENOENT), refusal
+            assert refusal.errno == errno.ESTALE, refusal
             return
     raise AssertionError(f"inode {ino} is still there")
 
@@ -272,7 +278,7 @@ def test_open_close(daemon):
         assert lapis(wire.get(one.ino)).data == b"abcD"
         lapis(wire.close(one.ino))
         _until_gone(lapis, one.ino)
-        refused(lapis, wire.close(one.ino), "EBADF", "EINVAL", "ENOENT", "ESTALE")
+        refused(lapis, wire.close(one.ino), "EBADF")
         refused(lapis, wire.open_("open/nothing"), "ENOENT")
 
 
@@ -301,9 +307,11 @@ def test_space(daemon):
         lapis(wire.prealloc("space/holes", 0, 1 << 20))
         assert lapis(wire.get("space/holes", 0, 5000)).data == bytes(5000)
         assert lapis(wire.stat("space/holes")).blocks >= 258 or daemon.kind == "mem"
-        refused(lapis, wire.punch("space/a", 0, (16 << 20) + 1), "EINVAL", "EFBIG")
-        refused(lapis, wire.truncate("space/a", 1 << 63), "EFBIG", "EINVAL")
-        refused(lapis, wire.truncate("space", 0), "EISDIR", "EINVAL")
+        refused(lapis, wire.punch("space/a", 0, (16 << 20) + 1), "EINVAL")
+        refused(lapis, wire.truncate("space/a", 1 << 63), "EFBIG")
+        refused(lapis, wire.truncate("space", 0), "EISDIR")
+        refused(lapis, wire.punch("space/a", 0, 0), "EINVAL")
+        refused(lapis, wire.write("space/a", b""), "EINVAL")
 
 
 def test_clone_and_copy(daemon):
@@ -331,6 +339,8 @@ def test_clone_and_copy(daemon):
             assert lapis(wire.get(f"clone/new/copy{number}")).data == data
         refused(lapis, wire.copy("clone/src", "clone/new/copy0", "absent"), "EEXIST")
         refused(lapis, wire.copy("clone/nothing", "clone/x"), "ENOENT")
+        refused(lapis, wire.copy("clone/new", "clone/x"), "EISDIR")
+        assert lapis(wire.xattr_get("clone/new/copy3", "user.k")) == b"v"
 
 
 def test_move_rename_link(daemon):
@@ -347,7 +357,7 @@ def test_move_rename_link(daemon):
         refused(lapis, wire.move("mv/d0", "mv/d1", "absent"), "EEXIST")
         refused(lapis, wire.move("mv/nothing", "mv/x"), "ENOENT")
         refused(lapis, wire.link("mv/d0", "mv/d1"), "EEXIST")
-        refused(lapis, wire.link("mv/made", "mv/hard"), "EPERM", "EISDIR")
+        refused(lapis, wire.link("mv/made", "mv/hard"), "EPERM")
         refused(lapis, wire.rename("mv/d0", "mv/d1", "noreplace"), "EEXIST")
         refused(lapis, wire.rename("mv/d0", "mv/nodir/x"), "ENOENT")
         refused(lapis, wire.rename("mv/nothing", "mv/x"), "ENOENT")
@@ -385,6 +395,8 @@ def test_make_remove(daemon):
         refused(lapis, wire.make("mk/odd", 0), "EINVAL")
         refused(lapis, wire.make("mk/odd", 8), "EINVAL")
         refused(lapis, wire.readlink("mk/file"), "EINVAL")
+        refused(lapis, wire.get("mk/link"), "EINVAL")
+        refused(lapis, wire.stat("mk/link/x"), "ENOTDIR")
         refused(lapis, wire.remove("mk"), "EISDIR")
         refused(lapis, wire.remove("mk", is_dir=True), "ENOTEMPTY")
         refused(lapis, wire.remove("mk/file", is_dir=True), "ENOTDIR")
@@ -411,7 +423,7 @@ def test_set(daemon):
         refused(lapis, wire.set_attrs("set/nothing", mode=0), "ENOENT")
         unknown = wire.set_attrs("set/a", mode=0)
         unknown.meta = unknown.meta[:128] + b"\0\0\0\x80" + unknown.meta[132:]
-        refused(lapis, unknown, "EINVAL", "EOPNOTSUPP")
+        refused(lapis, unknown, "EINVAL")
 
 
 def test_xattrs(daemon):
@@ -419,7 +431,7 @@ def test_xattrs(daemon):
         lapis(wire.put("xa/a", b"abc"))
         _small_map(lapis, "xattr", "xa/a", "user.", 255)
         refused(lapis, wire.xattr_set("xa/a", "user.k000", b"x", "absent"), "EEXIST")
-        refused(lapis, wire.xattr_set("xa/a", "user.nothing", b"x", "exists"), "ENODATA", "ENOENT")
+        refused(lapis, wire.xattr_set("xa/a", "user.nothing", b"x", "exists"), "ENODATA")
         lapis(wire.xattr_set("xa/a", "user.k000", b"new", "exists"))
         assert lapis(wire.xattr_get("xa/a", "user.k000")) == b"new"
 
@@ -456,9 +468,9 @@ def _small_map(lapis, kind, where, stem, name_max):
     big = wire.random_bytes(60000)
     lapis(put(where, stem + "big", big))
     assert lapis(get(where, stem + "big")) == big
-    refused(lapis, put(where, stem + "big", big + b"x"), "EINVAL", "E2BIG")
-    refused(lapis, put(where, "n" * (name_max + 1), b""), "EINVAL", "ENAMETOOLONG", "ERANGE")
-    refused(lapis, put(where, "", b""), "EINVAL", "ERANGE")
+    refused(lapis, put(where, stem + "big", big + b"x"), "E2BIG")
+    refused(lapis, put(where, "n" * (name_max + 1), b""), "ENAMETOOLONG")
+    refused(lapis, put(where, "", b""), "EINVAL")
     lapis(remove(where, stem + "big"))
     refused(lapis, get(where, stem + "big"), "ENODATA")
     if kind == "xattr":
@@ -516,6 +528,9 @@ def test_compound(daemon):
         late = [change("omap_set", "k", b"v"), change("guard_no_xattr", "user.q")]
         refused(lapis, wire.compound("comp/a", *late), "EINVAL")
         refused(lapis, wire.compound("comp/a", change("write", length=5), data=b"four"), "EINVAL")
+        refused(
+            lapis, wire.compound("comp/a", change("write", length=4), data=b"four", offset=1), "EINVAL"
+        )
 
 
 def test_admin(daemon):
@@ -536,7 +551,7 @@ def test_admin(daemon):
         refused(lapis, wire.config_set("slow-ms=many"), "EINVAL", "ERANGE")
         refused(lapis, wire.config_set("slow-ms"), "EINVAL")
         refused(lapis, wire.explain("admin/nothing"), "ENOENT")
-        refused(lapis, wire.alloc("frobnicate"), "EINVAL")
+        refused(lapis, wire.alloc("frobnicate"), "EOPNOTSUPP")
         refused(lapis, wire.heap("frobnicate"), "EINVAL")
 
 
