@@ -224,14 +224,13 @@ install: all
 	@for m in $(wildcard man/*.[1-8]); do \
 		d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; \
 		install -d $$d && install -m 644 $$m $$d/ || exit 1; done
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	install -m 644 completions/lapis.bash \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/lapis
-	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions
-	install -m 644 completions/_lapis $(DESTDIR)$(PREFIX)/share/zsh/site-functions/
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	sed 's,@PREFIX@,$(PREFIX),g' daemon/lapisd.service.in \
-		> $(DESTDIR)$(PREFIX)/lib/systemd/system/lapisd.service
+	@d=$(DESTDIR)$(PREFIX)/share/bash-completion/completions; \
+	for c in $(wildcard completions/*.bash); do \
+		n=$${c##*/}; \
+		install -d $$d && install -m 644 $$c $$d/$${n%.bash} || exit 1; done
+	@d=$(DESTDIR)$(PREFIX)/share/zsh/site-functions; \
+	for c in $(wildcard completions/_*); do \
+		install -d $$d && install -m 644 $$c $$d/ || exit 1; done
 
 clean:
 	rm -rf build

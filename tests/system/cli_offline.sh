@@ -30,7 +30,7 @@ expect()
 	fi
 }
 
-expect 0 '^usage: lapis COMMAND' --help
+expect 0 '^usage: lapis .-s ADDRESS. COMMAND' --help
 expect 0 '^lapis [0-9.]+ \(' --version
 expect 2 'no command given'
 expect 2 'frobnicate: no such command' frobnicate
