@@ -224,11 +224,13 @@ install: all
 	@for m in $(wildcard man/*.[1-8]); do \
 		d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; \
 		install -d $$d && install -m 644 $$m $$d/ || exit 1; done
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	install -m 644 completions/lapis.bash \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/lapis
-	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions
-	install -m 644 completions/_lapis $(DESTDIR)$(PREFIX)/share/zsh/site-functions/
+	@d=$(DESTDIR)$(PREFIX)/share/bash-completion/completions; \
+	for c in $(wildcard completions/*.bash); do \
+		n=$${c##*/}; \
+		install -d $$d && install -m 644 $$c $$d/$${n%.bash} || exit 1; done
+	@d=$(DESTDIR)$(PREFIX)/share/zsh/site-functions; \
+	for c in $(wildcard completions/_*); do \
+		install -d $$d && install -m 644 $$c $$d/ || exit 1; done
 	@for s in $(wildcard */*.service.in); do \
 		d=$(DESTDIR)$(PREFIX)/lib/systemd/system; n=$${s##*/}; \
 		install -d $$d && sed 's,@PREFIX@,$(PREFIX),g' $$s > $$d/$${n%.in} || exit 1; done
