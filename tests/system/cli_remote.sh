@@ -25,11 +25,12 @@ trap end_all EXIT
 
 start_daemon()
 {
+	rm -f lapisd.out
 	lapisd --memory 256M --listen "$LAPIS_ADDRESS" a.img >lapisd.out 2>lapisd.err &
 	daemon=$!
 	local i
 	for ((i = 0; i < 1200; i++)); do
-		grep -q '^lapisd: ready$' lapisd.out && return 0
+		grep -qs "^lapisd: ready\$" lapisd.out && return 0
 		kill -0 "$daemon" 2>/dev/null || break
 		sleep 0.05
 	done
