@@ -181,8 +181,7 @@ def format_pages():
 
 
 def include_flags():
-    # -Iclient: the examples include <lapis.h>, as others do.
-    return ["-I.", "-Iclient", f"-I{OUT / 'gen'}", "-D_GNU_SOURCE", '-DLAPIS_VERSION="0"']
+    return ["-I.", f"-I{OUT / 'gen'}", "-D_GNU_SOURCE", '-DLAPIS_VERSION="0"']
 
 
 def parallel(function, items):

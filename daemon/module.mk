@@ -1,4 +1,0 @@
-MODULES += daemon
-# client: for client_door_test.c only.
-daemon_USES := namespace client wire store base
-daemon_PROGS := lapisd

@@ -1,3 +1,0 @@
-MODULES += namespace
-namespace_USES := store base
-namespace_GEN += format/namespace.h

@@ -1,3 +1,0 @@
-MODULES += wire
-wire_USES := base
-wire_GEN += format/wire.h
