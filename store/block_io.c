@@ -109,6 +109,7 @@ static bool goes_along(const struct lpi_io *first, const struct lpi_io *io)
 
 static void gather(struct lpi_block *block, struct lpi_io *io)
 {
+	LP_ASSERT(block->gather.ios.head.prev != NULL); /* started */
 	struct lpi_io *first = lpi_gather_list_last(&block->gather.ios);
 	io->op.complete = run_complete;
 	io->next_along = NULL;
