@@ -524,6 +524,7 @@ static int resume_one(struct lpi_block *block, struct lp_kv_iter *iter)
 	block->stats.bad_marks += is_bad || leads_nowhere;
 	if (err < 0)
 		return leads_nowhere ? 0 : err;
+	LP_ASSERT(inode != NULL);
 	if (is_bad)
 		guess(inode, &value);
 	return resume(block, inode, &value);
