@@ -395,6 +395,7 @@ static int open_on(struct lp_reactor *reactor, const struct lp_shard_options *op
 		err = lp_shard_open(&own, &shard);
 	if (err < 0)
 		return err;
+	LP_ASSERT(shard != NULL);
 	/* The log has been read, and is of no more use. */
 	lp_log_free(shard->log);
 	shard->log = NULL;

@@ -236,7 +236,7 @@ static void test_deferred(void **state)
 	lp_test_err(-EUCLEAN, lp_deferred_read(bytes, sizeof(bytes), &key, &value));
 	/* All bits of the head, some of the block. */
 	for (size_t bit = 0; bit < LP_DEFERRED_RECORD_BYTES * 8;
-	     bit += bit < LP_DEFERRED_VALUE_SIZE * 8 ? 1 : 1001) {
+	     bit += bit < UINT64_C(8) * LP_DEFERRED_VALUE_SIZE ? 1 : 1001) {
 		bytes[bit / 8] ^= (uint8_t)(1U << bit % 8);
 		lp_test_err(-EBADMSG,
 			    lp_deferred_read(bytes, LP_DEFERRED_RECORD_BYTES, &key, &value));
