@@ -47,6 +47,7 @@ endif
 # Objects are the same for every allocator: only the link and one tiny object differ.
 OUT := build/$(VARIANT)
 BIN := build/$(VARIANT)$(if $(filter-out glibc,$(ALLOC)),-$(ALLOC))/bin
+LIBEXEC := $(BIN:/bin=/libexec)
 OBJ := $(OUT)/obj
 
 WARN := -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual \
@@ -77,7 +78,8 @@ CPPFLAGS += -I. -I$(OUT)/gen -D_GNU_SOURCE -DLAPIS_VERSION='"$(VERSION)"'
 COMMON   := -g -fno-omit-frame-pointer -pthread -fPIC -fvisibility=hidden $(ARCH) $(OPT_$(VARIANT))
 CFLAGS   += -std=c17 $(COMMON) $(WARN) $(CWARN)
 CXXFLAGS += -std=c++17 $(COMMON) $(WARN) -fno-rtti
-LDFLAGS  += -pthread $(LD_$(VARIANT))
+# A program is linked with what it uses and no more: each library costs time at its start.
+LDFLAGS  += -pthread -Wl,--as-needed $(LD_$(VARIANT))
 
 ALLOC_LIBS_glibc    :=
 ALLOC_LIBS_jemalloc := -ljemalloc
@@ -93,6 +95,7 @@ include $(sort $(wildcard */module.mk))
 # name_USES  := base store    directories it may include from (and links with)
 # name_LIBS  := -luring       libraries it needs
 # name_PROGS := lapisd        programs: name/lapisd_main.c -> bin/lapisd
+# name_HELPERS := x           programs that others run: name/x_main.c -> libexec/x
 # name_TOOLS := bdev_bench    programs not installed: name/bdev_bench_main.c -> build/.../tools/
 # name_GEN   := base/x.inc    headers generated into build/.../gen (see scripts/gen-format)
 # Sources are found: name/*.c and *.cc but for *_test.c and *_main.c. A *_test.c is a cmocka
@@ -112,6 +115,7 @@ LINK      = $(CXX) $(LDFLAGS)
 
 ALL_LIBS :=
 ALL_BINS :=
+ALL_HELPERS :=
 ALL_TOOLS :=
 ALL_TESTS :=
 ALL_OBJS :=
@@ -127,6 +131,10 @@ $$(call lib_of,$(1)): $$($(1)_OBJS)
 ALL_LIBS += $$(call lib_of,$(1))
 $$(foreach p,$$($(1)_PROGS),$$(eval $$(call prog_rule,$(1),$$(p),$(BIN)/$$(p))))
 ALL_BINS += $$(addprefix $(BIN)/,$$($(1)_PROGS))
+$$(foreach p,$$($(1)_HELPERS),$$(eval $$(call prog_rule,$(1),$$(p),$(LIBEXEC)/$$(p))))
+ALL_HELPERS += $$(addprefix $(LIBEXEC)/,$$($(1)_HELPERS))
+# Whoever makes only the program gets what it runs as well.
+$$(addprefix $(BIN)/,$$($(1)_PROGS)): | $$(addprefix $(LIBEXEC)/,$$($(1)_HELPERS))
 $$(foreach p,$$($(1)_TOOLS),$$(eval $$(call prog_rule,$(1),$$(p),$(OUT)/tools/$$(p))))
 ALL_TOOLS += $$(addprefix $(OUT)/tools/,$$($(1)_TOOLS))
 $$(foreach t,$$(call mod_tests,$(1)),$$(eval $$(call test_rule,$(1),$$(t))))
@@ -189,7 +197,7 @@ $(OUT)/gen/format/%.h: docs/format/%.md scripts/gen-format
 	$(Q)scripts/gen-format $< > $@.tmp && mv $@.tmp $@
 
 .PHONY: all tests tools fuzz fuzzers test check check-all bench allocators install clean help
-all: $(ALL_BINS) $(ALL_LIBS)
+all: $(ALL_BINS) $(ALL_HELPERS) $(ALL_LIBS)
 tools: $(ALL_TOOLS)
 tests: all tools fuzzers $(ALL_TESTS)
 fuzzers: $(ALL_FUZZ)
@@ -211,9 +219,21 @@ bench: all tools
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man
 	@for p in $(ALL_BINS); do install -m 755 $$p $(DESTDIR)$(PREFIX)/bin/ || exit 1; done
+	install -d $(DESTDIR)$(PREFIX)/libexec
+	@for p in $(ALL_HELPERS); do install -m 755 $$p $(DESTDIR)$(PREFIX)/libexec/ || exit 1; done
 	@for m in $(wildcard man/*.[1-8]); do \
 		d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; \
 		install -d $$d && install -m 644 $$m $$d/ || exit 1; done
+	@d=$(DESTDIR)$(PREFIX)/share/bash-completion/completions; \
+	for c in $(wildcard completions/*.bash); do \
+		n=$${c##*/}; \
+		install -d $$d && install -m 644 $$c $$d/$${n%.bash} || exit 1; done
+	@d=$(DESTDIR)$(PREFIX)/share/zsh/site-functions; \
+	for c in $(wildcard completions/_*); do \
+		install -d $$d && install -m 644 $$c $$d/ || exit 1; done
+	@for s in $(wildcard */*.service.in); do \
+		d=$(DESTDIR)$(PREFIX)/lib/systemd/system; n=$${s##*/}; \
+		install -d $$d && sed 's,@PREFIX@,$(PREFIX),g' $$s > $$d/$${n%.in} || exit 1; done
 
 clean:
 	rm -rf build

@@ -1,10 +1,11 @@
 MODULES += bench
-bench_USES := store base
+bench_USES := daemon namespace wire store base
 bench_LIBS :=
 bench_TOOLS += alloc_bench
 bench_TOOLS += base_bench
 bench_TOOLS += bdev_bench
 bench_TOOLS += counter_bench
+bench_TOOLS += door_bench
 bench_TOOLS += kv_bench
 bench_TOOLS += extmap_bench
 bench_TOOLS += mailbox_bench

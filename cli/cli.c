@@ -1,24 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <math.h>
+#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-void lpi_cli_print_escaped(FILE *to, const char *text)
-{
-	for (; *text != '\0'; text++) {
-		unsigned char c = (unsigned char)*text;
-		if (c < 0x20 || c == 0x7f)
-			(void)fprintf(to, "\\x%02x", c);
-		else
-			(void)fputc(c, to);
-	}
-}
+#define TEXT_MAX   8192 /* of a message; a longer one is cut */
+#define SHORTS_MAX 32
 
 /* How many bytes the UTF-8 sequence has that begins here, more than one; 0 if it is none. */
 static size_t utf8_len(const unsigned char *at)
@@ -43,6 +32,21 @@ static size_t utf8_len(const unsigned char *at)
 	return 0;
 }
 
+void lpi_cli_print_escaped(FILE *to, const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+	while (*at != '\0') {
+		size_t len = *at >= 0x80 ? utf8_len(at) : 1;
+		/* Terminals take U+0080 to U+009f for commands as well. */
+		bool is_control = *at < 0x20 || *at == 0x7f || (*at == 0xc2 && at[1] < 0xa0);
+		if (len == 0 || is_control)
+			(void)fprintf(to, "\\x%02x", *at);
+		else
+			(void)fwrite(at, 1, len, to);
+		at += len == 0 || is_control ? 1 : len;
+	}
+}
+
 void lpi_cli_print_json(FILE *to, const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;
@@ -64,24 +68,28 @@ void lpi_cli_print_json(FILE *to, const char *text)
 
 int lpi_cli_fail(const char *subject, const char *fmt, ...)
 {
+	char text[TEXT_MAX] = "";
 	va_list ap;
 	(void)fputs("lapis: ", stderr);
 	lpi_cli_print_escaped(stderr, subject);
 	(void)fputs(": ", stderr);
 	va_start(ap, fmt);
-	(void)vfprintf(stderr, fmt, ap);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	lpi_cli_print_escaped(stderr, text);
 	(void)fputc('\n', stderr);
 	return LP_EXIT_FAILED;
 }
 
 int lpi_cli_usage(const struct lpi_cli_command *command, const char *fmt, ...)
 {
+	char text[TEXT_MAX] = "";
 	va_list ap;
 	(void)fprintf(stderr, "lapis: %s: ", command->name);
 	va_start(ap, fmt);
-	(void)vfprintf(stderr, fmt, ap);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	lpi_cli_print_escaped(stderr, text);
 	(void)fprintf(stderr, " (see lapis %s --help)\n", command->name);
 	return LP_EXIT_USAGE;
 }
@@ -110,60 +118,46 @@ int lpi_cli_next_option(const struct lpi_cli_command *command, int argc, char **
 	return 0;
 }
 
-/* The factor of "", "K", "KiB", ..., "TiB"; 0 for anything else. */
-static uint64_t unit_factor(const char *unit)
+/* What getopt did not take: argv[optind - 1], or of letters that stand together optopt. */
+static int wrong_option(const struct lpi_cli_command *command, int c, char **argv)
 {
-	static const char letters[] = "KMGT";
-	if (unit[0] == '\0')
-		return 1;
-	const char *at = strchr(letters, toupper((unsigned char)unit[0]));
-	if (at == NULL || (unit[1] != '\0' && strcmp(unit + 1, "iB") != 0))
-		return 0;
-	return UINT64_C(1) << (10 * (at - letters + 1));
+	const char *given = argv[optind - 1];
+	bool is_long = strncmp(given, "--", 2) == 0;
+	if (c == ':' && is_long)
+		return lpi_cli_usage(command, "%s needs a value", given);
+	if (c == ':')
+		return lpi_cli_usage(command, "-%c needs a value", optopt);
+	if (optopt != 0 && !is_long)
+		return lpi_cli_usage(
+			command, "unknown option -%c (-- before a name that begins so)", optopt);
+	return lpi_cli_usage(command, "unknown option %s", given);
 }
 
-int lpi_cli_parse_size(const char *text, uint64_t *ret_bytes)
+int lpi_args_parse(const struct lpi_cli_command *command, int argc, char **argv,
+		   const struct lpi_args_form *form, struct lpi_args *ret_args)
 {
-	char *end;
-	if (!isdigit((unsigned char)text[0]))
-		return -EINVAL;
-	errno = 0;
-	double value = strtod(text, &end);
-	uint64_t factor = unit_factor(end);
-	if (factor == 0 || text[1] == 'x' || text[1] == 'X')
-		return -EINVAL;
-	if (errno != 0 || !(value * (double)factor < 0x1p63))
-		return -ERANGE;
-	/* Whole bytes are exact up to 2^53, and larger sizes are given with a unit. */
-	*ret_bytes = (uint64_t)value * factor + (uint64_t)((value - floor(value)) * (double)factor);
-	return 0;
-}
-
-int lpi_cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *ret_value)
-{
-	char *end;
-	if (!isdigit((unsigned char)text[0]))
-		return -EINVAL;
-	errno = 0;
-	unsigned long long value = strtoull(text, &end, 10);
-	if (*end != '\0')
-		return -EINVAL;
-	if (errno != 0 || value < low || value > high)
-		return -ERANGE;
-	*ret_value = value;
-	return 0;
-}
-
-int lpi_cli_format_size(uint64_t bytes, char *buf, size_t len)
-{
-	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-	size_t unit = 0;
-	double value = (double)bytes;
-	while (value >= 1024 && unit + 1 < LP_ARRAY_SIZE(units)) {
-		value /= 1024;
-		unit++;
+	struct lpi_args args = {.cnt = 0};
+	char shorts[SHORTS_MAX];
+	int c;
+	(void)snprintf(shorts, sizeof(shorts), ":h%s", form->shorts);
+	opterr = 0;
+	/* One thread: getopt's state is ours. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	while ((c = getopt_long(argc, argv, shorts, form->longs, NULL)) != -1) {
+		if (c == 'h')
+			return lpi_cli_help(command);
+		if (c == '?' || c == ':' || c <= 0 || c >= (int)LP_ARRAY_SIZE(args.has))
+			return wrong_option(command, c, argv);
+		args.has[c] = true;
+		args.value[c] = optarg;
 	}
-	if (unit == 0)
-		return snprintf(buf, len, "%llu B", (unsigned long long)bytes);
-	return snprintf(buf, len, "%.*f %s", value == floor(value) ? 0 : 1, value, units[unit]);
+	args.cnt = argc - optind;
+	args.names = argv + optind;
+	if (args.cnt < form->min)
+		return lpi_cli_usage(command, "too few arguments: lapis %s %s", command->name,
+				     command->synopsis);
+	if (args.cnt > form->max)
+		return lpi_cli_usage(command, "too many arguments: lapis %s %s", command->name,
+				     command->synopsis);
+	*ret_args = args;
+	return -1;
 }

@@ -12,7 +12,7 @@
 #include <getopt.h>
 #include <stdio.h>
 
-#include "base/compiler.h"
+#include "base/units.h"
 
 #define LP_EXIT_OK     0
 #define LP_EXIT_FAILED 1
@@ -33,10 +33,10 @@ extern const struct lpi_cli_command lpi_cli_fsck;
 extern const struct lpi_cli_command lpi_cli_grow;
 extern const struct lpi_cli_command lpi_cli_store_bench;
 
-/* Prints "lapis: SUBJECT: message" and returns LP_EXIT_FAILED. Control characters of the subject
- * are shown escaped. */
+/* Prints "lapis: SUBJECT: message" and returns LP_EXIT_FAILED. Both are shown escaped, so that it
+ * is one line. */
 int lpi_cli_fail(const char *subject, const char *fmt, ...) LP_PRINTF(2, 3);
-/* Text that may hold anything, control characters escaped. */
+/* Text that may hold anything: control characters, and bytes that are no UTF-8, escaped. */
 void lpi_cli_print_escaped(FILE *to, const char *text);
 /* The same as a JSON string, quotes and all; bytes that are no UTF-8 are shown escaped. */
 void lpi_cli_print_json(FILE *to, const char *text);
@@ -50,12 +50,44 @@ int lpi_cli_help(const struct lpi_cli_command *command);
 int lpi_cli_next_option(const struct lpi_cli_command *command, int argc, char **argv,
 			const struct option *options, int *ret_status) LP_MUST_CHECK;
 
-/* "4096", "64K", "1.5G", "2TiB": bytes, binary units. -EINVAL, -ERANGE. */
-int lpi_cli_parse_size(const char *text, uint64_t *ret_bytes) LP_MUST_CHECK;
-/* A decimal number within [low, high]. -EINVAL, -ERANGE. */
-int lpi_cli_parse_number(const char *text, uint64_t low, uint64_t high,
-			 uint64_t *ret_value) LP_MUST_CHECK;
-/* "1.5 GiB". */
-int lpi_cli_format_size(uint64_t bytes, char *buf, size_t len);
+/* What a command was given. */
+struct lpi_args {
+	bool has[128];          /* by the letter of the option */
+	const char *value[128]; /* the same; NULL: it has none */
+	int cnt;
+	char **names; /* what is no option */
+};
+
+struct option;
+
+/* How many names a command takes, and its options; each long one has a letter, those that are in
+ * shorts may be given by it. */
+struct lpi_args_form {
+	const char *shorts; /* as getopt's */
+	const struct option *longs;
+	int min;
+	int max;
+};
+
+/* -1: go on; else the exit status, --help or the error having been printed. */
+int lpi_args_parse(const struct lpi_cli_command *command, int argc, char **argv,
+		   const struct lpi_args_form *form, struct lpi_args *ret_args);
+
+/* As in base/units.h. */
+LP_MUST_CHECK static inline int lpi_cli_parse_size(const char *text, uint64_t *ret_bytes)
+{
+	return lp_parse_bytes(text, ret_bytes);
+}
+
+LP_MUST_CHECK static inline int lpi_cli_parse_number(const char *text, uint64_t low, uint64_t high,
+						     uint64_t *ret_value)
+{
+	return lp_parse_number(text, low, high, ret_value);
+}
+
+static inline int lpi_cli_format_size(uint64_t bytes, char *buf, size_t len)
+{
+	return lp_format_bytes(bytes, buf, len);
+}
 
 #endif

@@ -6,30 +6,14 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
-
-static const char *open_advice(int err)
-{
-	switch (err) {
-	case -EBUSY:
-		return " (a daemon, another command or a mount has it: stop that first)";
-	case -ENOTBLK:
-		return " (give a block device or an image file)";
-	case -EINVAL:
-		return " (this file system may not support direct I/O: put the image on another)";
-	case -EACCES:
-	case -EPERM:
-		return " (run as root, or as a member of the group that owns the device)";
-	default:
-		return "";
-	}
-}
+#include "store/devices.h"
 
 int lpi_device_open(const char *path, bool read_only, struct lp_bdev **ret_bdev)
 {
 	const struct lp_bdev_open_options options = {.read_only = read_only, .exclusive = true};
 	int err = lp_bdev_open_uring(path, &options, ret_bdev);
 	if (err < 0)
-		(void)lpi_cli_fail(path, "%s%s", lp_strerror(err), open_advice(err));
+		(void)lpi_cli_fail(path, "%s%s", lp_strerror(err), lp_devices_advice(err));
 	return err;
 }
 

@@ -1,4 +1,5 @@
 MODULES += cli
-cli_USES := store base
+cli_USES := store client wire base
 cli_LIBS := -lblkid
 cli_PROGS := lapis
+cli_HELPERS := lapis_offline

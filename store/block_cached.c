@@ -18,7 +18,7 @@
 
 /* One read of what nobody asked for yet. */
 struct lpi_ahead {
-	struct lpi_job job;
+	struct lpi_block_job job;
 	struct lpi_cached *cached;
 	struct lp_extent extent;
 	uint64_t since;
@@ -236,14 +236,14 @@ static void keep_all(struct lpi_ahead *ahead)
 	}
 }
 
-static void ahead_ended(struct lpi_job *job)
+static void ahead_ended(struct lpi_block_job *job)
 {
 	struct lpi_ahead *ahead = LP_CONTAINER_OF(job, struct lpi_ahead, job);
 	struct lpi_cached *cached = ahead->cached;
 	struct lpi_waiter_list waiters;
 	lpi_waiter_list_init(&waiters);
 	keep_all(ahead);
-	lpi_job_fini(job);
+	lpi_block_job_fini(job);
 	lpi_block_memory_freed(cached->block);
 	ahead_list_remove(ahead);
 	cached->running_blocks -= ahead->extent.cnt;
@@ -343,10 +343,10 @@ static bool submit(struct lpi_cached *cached, struct lp_extent extent, const uin
 	if (is_busy(cached))
 		return false;
 	struct lpi_ahead *ahead = ahead_list_first(&cached->free);
-	lpi_job_init(&ahead->job, cached->block, ahead_ended);
-	struct lpi_io *io = lpi_job_add(&ahead->job, LP_BDEV_READ, extent);
+	lpi_block_job_init(&ahead->job, cached->block, ahead_ended);
+	struct lpi_io *io = lpi_block_job_add(&ahead->job, LP_BDEV_READ, extent);
 	if (io == NULL || !fill(cached, io)) {
-		lpi_job_fini(&ahead->job);
+		lpi_block_job_fini(&ahead->job);
 		return false;
 	}
 	bool is_whole = io->extent.cnt == extent.cnt;
@@ -360,7 +360,7 @@ static bool submit(struct lpi_cached *cached, struct lp_extent extent, const uin
 	cached->running_blocks += ahead->extent.cnt;
 	cached->ahead_reads++;
 	cached->ahead_blocks += ahead->extent.cnt;
-	lpi_job_run(&ahead->job);
+	lpi_block_job_run(&ahead->job);
 	return is_whole;
 }
 

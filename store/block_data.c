@@ -132,7 +132,7 @@ static int find_sources(struct lpi_txn *txn)
 	return 0;
 }
 
-static void job_ended(struct lpi_job *job)
+static void job_ended(struct lpi_block_job *job)
 {
 	struct lpi_edit *edit = LP_CONTAINER_OF(job, struct lpi_edit, job);
 	lpi_txn_io_ended(LP_CONTAINER_OF(edit, struct lpi_txn, edit));
@@ -146,15 +146,15 @@ static int read_sources(struct lpi_txn *txn)
 		edit->stage = LPI_EDIT_MERGE;
 		return 0;
 	}
-	lpi_job_init(&edit->job, txn->block, job_ended);
+	lpi_block_job_init(&edit->job, txn->block, job_ended);
 	for (uint32_t i = 0; i < edit->solo_cnt; i++) {
 		struct lpi_solo *solo = &edit->solos[i];
 		if (!solo->is_read)
 			continue;
-		struct lpi_io *io = lpi_job_add(&edit->job, LP_BDEV_READ,
-						(struct lp_extent){solo->old_device, 1});
+		struct lpi_io *io = lpi_block_job_add(&edit->job, LP_BDEV_READ,
+						      (struct lp_extent){solo->old_device, 1});
 		if (io == NULL) {
-			lpi_job_fini(&edit->job);
+			lpi_block_job_fini(&edit->job);
 			return lpi_txn_wait_memory(txn);
 		}
 		bool fits = lpi_io_add(io, (struct lp_seg){solo->buf, 0, LP_BLOCK_BYTES});
@@ -165,7 +165,7 @@ static int read_sources(struct lpi_txn *txn)
 	if (!any)
 		return 0;
 	lpi_txn_move(txn, LPI_TXN_READ);
-	lpi_job_run(&edit->job);
+	lpi_block_job_run(&edit->job);
 	return LPI_WAIT;
 }
 
@@ -213,7 +213,7 @@ static int merge(struct lpi_txn *txn)
 	int err = 0;
 	if (!edit->is_early) {
 		err = edit->job.result < 0 ? -EIO : 0;
-		lpi_job_fini(&edit->job);
+		lpi_block_job_fini(&edit->job);
 	}
 	for (uint32_t i = 0; i < edit->solo_cnt && err == 0; i++)
 		err = damaged(txn, &edit->solos[i], merge_one(edit, &edit->solos[i]));
@@ -439,10 +439,10 @@ static int take_space(struct lpi_txn *txn)
 /* Blocks of one extent, in as many ios as their memory needs. */
 static bool add_extent(struct lpi_txn *txn, struct lp_extent extent, struct lpi_range_at *at)
 {
-	struct lpi_job *job = &txn->edit.job;
+	struct lpi_block_job *job = &txn->edit.job;
 	enum lp_bdev_opcode opcode = lpi_block_data_opcode(txn->block);
 	while (extent.cnt > 0) {
-		struct lpi_io *io = lpi_job_add(job, opcode, extent);
+		struct lpi_io *io = lpi_block_job_add(job, opcode, extent);
 		if (io == NULL)
 			return false;
 		uint64_t blocks = lpi_range_fill(at, io, extent.cnt);
@@ -475,16 +475,16 @@ static bool begin_writing(struct lpi_txn *txn)
 	struct lpi_edit *edit = &txn->edit;
 	struct lpi_range_at at = lpi_range_begin(edit);
 	bool all = true;
-	lpi_job_init(&edit->job, txn->block, job_ended);
+	lpi_block_job_init(&edit->job, txn->block, job_ended);
 	if (edit->is_unwritten)
 		all = add_unwritten(txn, &at);
 	for (uint32_t i = 0; i < edit->extent_cnt && all; i++)
 		all = add_extent(txn, edit->extents[i], &at);
 	if (!all) {
-		lpi_job_fini(&edit->job);
+		lpi_block_job_fini(&edit->job);
 		return false;
 	}
-	lpi_job_run(&edit->job);
+	lpi_block_job_run(&edit->job);
 	return true;
 }
 
@@ -506,7 +506,7 @@ static int written(struct lpi_edit *edit)
 	int err = edit->job.result;
 	if (edit->job.running > 0)
 		return LPI_WAIT;
-	lpi_job_fini(&edit->job);
+	lpi_block_job_fini(&edit->job);
 	if (err == -ENOSPC)
 		return err; /* of a sparse image's host: that of the store (rule S7) */
 	return err < 0 ? -EIO : 0;
@@ -674,7 +674,7 @@ void lpi_edit_fini(struct lpi_txn *txn, bool is_applied)
 	struct lpi_edit *edit = &txn->edit;
 	if (edit->change == NULL)
 		return;
-	lpi_job_fini(&edit->job);
+	lpi_block_job_fini(&edit->job);
 	if (!is_applied)
 		untake_range(txn);
 	for (uint32_t i = 0; i < edit->solo_cnt; i++) {

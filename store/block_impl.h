@@ -98,13 +98,13 @@ int lpi_leaves_get(struct lpi_warmer *warmer, struct lpi_inode *inode, bool clai
 #define LPI_IO_IOVS 64u
 #define LPI_IOS     2048u /* of all operations */
 
-struct lpi_job;
+struct lpi_block_job;
 
 /* One read or write of a run of blocks, pinned meanwhile (rule S3). */
 struct lpi_io {
 	struct lp_bdev_op op; /* of the first of those that are written together */
 	struct lp_space_pin pin;
-	struct lpi_job *job;
+	struct lpi_block_job *job;
 	struct lp_extent extent;
 	struct lp_buf *bufs[LPI_IO_IOVS]; /* references held */
 	struct iovec iov[LPI_IO_IOVS];
@@ -130,12 +130,12 @@ struct lpi_gather {
 };
 
 /* Several of them, and who is told when all have ended. */
-struct lpi_job {
+struct lpi_block_job {
 	struct lpi_block *block;
 	struct lpi_io_list ios; /* not submitted yet, then ended: see each user */
 	uint32_t running;
 	int result; /* 0, or the first error */
-	void (*ended)(struct lpi_job *job);
+	void (*ended)(struct lpi_block_job *job);
 };
 
 /* --- After a failure (block_reopen.c) ----------------------------------------------------------
@@ -300,18 +300,19 @@ void lpi_block_memory_freed(struct lpi_block *block);
 uint64_t lpi_claim_of_ino(struct lp_ino ino);
 uint64_t lpi_claim_of_name(enum lp_key_space space, struct lp_ino ino, const struct lp_bytes *name);
 
-/* Begins a job; more may be added until lpi_job_run(). */
-void lpi_job_init(struct lpi_job *job, struct lpi_block *block, void (*ended)(struct lpi_job *job));
+/* Begins a job; more may be added until lpi_block_job_run(). */
+void lpi_block_job_init(struct lpi_block_job *job, struct lpi_block *block,
+			void (*ended)(struct lpi_block_job *job));
 /* A read or write of an extent, to be filled with buffers; NULL when there is none left. */
-struct lpi_io *lpi_job_add(struct lpi_job *job, enum lp_bdev_opcode opcode,
-			   struct lp_extent extent) LP_MUST_CHECK;
+struct lpi_io *lpi_block_job_add(struct lpi_block_job *job, enum lp_bdev_opcode opcode,
+				 struct lp_extent extent) LP_MUST_CHECK;
 /* The next part of its memory; takes a reference. False when the io has no place for more. */
 bool lpi_io_add(struct lpi_io *io, struct lp_seg seg) LP_MUST_CHECK;
 /* Submits all. ended() comes later; at least one io was added. Small writes wait until the turn is
  * over, for others that go on where they end. */
-void lpi_job_run(struct lpi_job *job);
+void lpi_block_job_run(struct lpi_block_job *job);
 /* All ios go back: before they ran, or after they ended. */
-void lpi_job_fini(struct lpi_job *job);
+void lpi_block_job_fini(struct lpi_block_job *job);
 /* Before the first job that writes, and after the last one. */
 void lpi_gather_start(struct lpi_block *block);
 void lpi_gather_stop(struct lpi_block *block); /* also when it was not started */

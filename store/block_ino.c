@@ -13,8 +13,7 @@
 #include "base/endian.h"
 #include "store/block_impl.h"
 
-#define INO_FIRST UINT64_C(16)    /* below: the root, and others with a fixed number */
-#define INO_STEP  UINT64_C(65536) /* numbers that one record sets aside */
+#define INO_STEP UINT64_C(65536) /* numbers that one record sets aside */
 
 static uint64_t counter_of(struct lp_ino ino)
 {
@@ -87,7 +86,7 @@ int lpi_ino_open(struct lpi_block *block)
 	struct lp_key key;
 	lp_key_of_store(&key, "inodes");
 	int err = lp_kv_get(block->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value);
-	block->ino_next = INO_FIRST;
+	block->ino_next = LP_INO_FIRST;
 	if (err == -ENOENT)
 		return 0;
 	if (err < 0)

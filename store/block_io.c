@@ -14,13 +14,15 @@
 	32u /* of those that are written together: several for a device's channels                 \
 	     */
 
-void lpi_job_init(struct lpi_job *job, struct lpi_block *block, void (*ended)(struct lpi_job *job))
+void lpi_block_job_init(struct lpi_block_job *job, struct lpi_block *block,
+			void (*ended)(struct lpi_block_job *job))
 {
-	*job = (struct lpi_job){.block = block, .ended = ended};
+	*job = (struct lpi_block_job){.block = block, .ended = ended};
 	lpi_io_list_init(&job->ios);
 }
 
-struct lpi_io *lpi_job_add(struct lpi_job *job, enum lp_bdev_opcode opcode, struct lp_extent extent)
+struct lpi_io *lpi_block_job_add(struct lpi_block_job *job, enum lp_bdev_opcode opcode,
+				 struct lp_extent extent)
 {
 	LP_ASSERT(job->running == 0 && extent.cnt > 0);
 	struct lpi_io *io = lp_pool_get(job->block->ios);
@@ -50,7 +52,7 @@ bool lpi_io_add(struct lpi_io *io, struct lp_seg seg)
 
 static void io_ended(struct lpi_io *io, int result)
 {
-	struct lpi_job *job = io->job;
+	struct lpi_block_job *job = io->job;
 	lp_space_unpin(job->block->space, &io->pin);
 	if (result < 0 && job->result == 0)
 		job->result = result;
@@ -63,7 +65,7 @@ static void io_ended(struct lpi_io *io, int result)
 static void io_complete(struct lp_bdev_op *op)
 {
 	struct lpi_io *io = LP_CONTAINER_OF(op, struct lpi_io, op);
-	struct lpi_job *job = io->job;
+	struct lpi_block_job *job = io->job;
 	if (op->opcode != LP_BDEV_READ)
 		lp_bdev_observe(&job->block->policy.data_observer, op, job->block->options.reactor);
 	io_ended(io, op->result);
@@ -157,7 +159,7 @@ void lpi_gather_stop(struct lpi_block *block)
 
 /* --- Jobs that run ---------------------------------------------------------------------------- */
 
-static void submit(struct lpi_job *job, struct lpi_io *io)
+static void submit(struct lpi_block_job *job, struct lpi_io *io)
 {
 	struct lpi_block *block = job->block;
 	struct lp_bdev_op *op = &io->op;
@@ -173,7 +175,7 @@ static void submit(struct lpi_job *job, struct lpi_io *io)
 		submit_op(block, io);
 }
 
-void lpi_job_run(struct lpi_job *job)
+void lpi_block_job_run(struct lpi_block_job *job)
 {
 	LP_ASSERT(!lpi_io_list_is_empty(&job->ios) && job->running == 0);
 	struct lpi_io *io;
@@ -184,7 +186,7 @@ void lpi_job_run(struct lpi_job *job)
 		submit(job, io);
 }
 
-void lpi_job_fini(struct lpi_job *job)
+void lpi_block_job_fini(struct lpi_block_job *job)
 {
 	struct lpi_io *io;
 	LP_ASSERT(job->running == 0);

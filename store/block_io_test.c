@@ -10,7 +10,7 @@
 #define JOBS 80u
 
 struct test_job {
-	struct lpi_job job;
+	struct lpi_block_job job;
 	struct lp_extent extent;
 	uint32_t ended;
 	bool was_pinned;
@@ -24,12 +24,13 @@ struct fixture {
 	uint64_t writes_before;
 };
 
-static void job_ended(struct lpi_job *job)
+static void job_ended(struct lpi_block_job *job)
 {
 	struct test_job *own = LP_CONTAINER_OF(job, struct test_job, job);
 	own->ended++;
 	own->was_pinned |= lp_space_is_pinned(job->block->space, own->extent);
-	lpi_job_fini(job); /* its ios may be had again while others of the run have not ended */
+	lpi_block_job_fini(
+		job); /* its ios may be had again while others of the run have not ended */
 }
 
 /* What the policy would learn of the last write. */
@@ -83,8 +84,8 @@ static void submit(struct fixture *fx, uint64_t at, uint64_t cnt)
 	struct test_job *own = &fx->jobs[fx->job_cnt++];
 	LP_ASSERT(fx->job_cnt <= JOBS);
 	*own = (struct test_job){.extent = {fx->space.block + at, cnt}};
-	lpi_job_init(&own->job, fx->rig.block, job_ended);
-	struct lpi_io *io = lpi_job_add(&own->job, LP_BDEV_WRITE, own->extent);
+	lpi_block_job_init(&own->job, fx->rig.block, job_ended);
+	struct lpi_io *io = lpi_block_job_add(&own->job, LP_BDEV_WRITE, own->extent);
 	assert_non_null(io);
 	for (uint64_t i = 0; i < cnt; i++) {
 		struct lp_seg seg = {lp_buf_new(fx->rig.bufs, 4096), 0, 4096};
@@ -93,7 +94,7 @@ static void submit(struct fixture *fx, uint64_t at, uint64_t cnt)
 		assert_true(lpi_io_add(io, seg));
 		lp_buf_put(seg.buf);
 	}
-	lpi_job_run(&own->job);
+	lpi_block_job_run(&own->job);
 	assert_true(lp_space_is_pinned(fx->rig.block->space, own->extent));
 	assert_int_equal(own->ended, 0);
 }

@@ -28,7 +28,7 @@ void lpi_edit_init(struct lpi_edit *edit)
 	edit->src = NULL;
 	edit->piece_crcs = NULL;
 	edit->crcs = NULL;
-	edit->job = (struct lpi_job){0};
+	edit->job = (struct lpi_block_job){0};
 	lpi_io_list_init(&edit->job.ios);
 }
 

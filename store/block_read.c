@@ -194,7 +194,7 @@ static bool settle(struct lpi_read *read)
 	else if (err < 0)
 		read->result = err;
 	if (!lpi_io_list_is_empty(&read->job.ios)) {
-		lpi_job_fini(&read->job);
+		lpi_block_job_fini(&read->job);
 		lpi_block_memory_freed(lpi_read_block(read));
 	}
 	return conclude(read);
@@ -253,7 +253,7 @@ static bool on_resolve(struct lpi_read *read)
 	bool is_planned = err == 0 && !lpi_io_list_is_empty(&read->job.ios);
 	if (is_planned) {
 		move(read, LPI_READ_DEVICE);
-		lpi_job_run(&read->job);
+		lpi_block_job_run(&read->job);
 	}
 	if (err == 0 && stream != NULL)
 		lpi_ahead_go_on(lpi_read_block(read)->cached, &read->hold, inode, stream);
@@ -303,7 +303,7 @@ static void ready(struct lpi_hold *hold)
 	run(LP_CONTAINER_OF(hold, struct lpi_read, hold));
 }
 
-static void device_ended(struct lpi_job *job)
+static void device_ended(struct lpi_block_job *job)
 {
 	run(LP_CONTAINER_OF(job, struct lpi_read, job));
 }
@@ -349,7 +349,7 @@ static void begin(struct lpi_read *read, struct lpi_block *block, struct lp_stor
 	read->ahead_waits = 0;
 	read->waiter = (struct lp_commit_waiter){.told = wait_told};
 	lpi_hold_init(&read->hold, block, ready);
-	lpi_job_init(&read->job, block, device_ended);
+	lpi_block_job_init(&read->job, block, device_ended);
 	lp_sm_init(&read->sm, &lpi_read_table, &block->read_observer,
 		   lp_reactor_now_ns(block->options.reactor));
 }

@@ -47,7 +47,7 @@ struct lpi_read {
 	uint32_t segment_cnt;
 	uint64_t bytes;
 	uint64_t since; /* lpi_cached_now() of the plan */
-	struct lpi_job job;
+	struct lpi_block_job job;
 	struct lp_commit_waiter durable_waiter;
 	struct lp_commit_waiter waiter; /* for memory, or what is read ahead */
 	struct lpi_hold hold;

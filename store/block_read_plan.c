@@ -205,7 +205,7 @@ static int fill_io(struct lpi_read *read, struct lpi_io *io)
 static int add_device(struct lpi_read *read, struct lp_extent extent)
 {
 	while (extent.cnt > 0) {
-		struct lpi_io *io = lpi_job_add(&read->job, LP_BDEV_READ, extent);
+		struct lpi_io *io = lpi_block_job_add(&read->job, LP_BDEV_READ, extent);
 		int err = io == NULL ? -ENOBUFS : fill_io(read, io);
 		if (err < 0)
 			return err;
@@ -245,7 +245,7 @@ static int add_data(struct lpi_read *read, uint64_t device_block, uint64_t cnt)
 int lpi_read_plan(struct lpi_read *read, const struct lpi_inode *inode)
 {
 	int err = 0;
-	lpi_job_init(&read->job, lpi_read_block(read), read->job.ended);
+	lpi_block_job_init(&read->job, lpi_read_block(read), read->job.ended);
 	if (read->is_cached)
 		read->since = lpi_cached_now(lpi_read_block(read)->cached);
 	if (inode->rec.content.len > 0 && first_block(read) == 0 && read->block_cnt > 0)
@@ -365,5 +365,5 @@ void lpi_read_give_back(struct lpi_read *read)
 		lp_buf_put(read->segs[i].buf);
 	read->seg_cnt = 0;
 	read->planned = 0;
-	lpi_job_fini(&read->job);
+	lpi_block_job_fini(&read->job);
 }

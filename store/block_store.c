@@ -290,6 +290,12 @@ static int block_explain(const struct lp_store *store, uint64_t bytes, char *buf
 				  len);
 }
 
+static double block_alloc_score(const struct lp_store *store)
+{
+	const struct lpi_block *block = lpi_block_of((struct lp_store *)(uintptr_t)store);
+	return lp_alloc_score(lp_space_alloc(lp_shard_space(block->shard)));
+}
+
 static size_t add_times(const struct lp_sm_table *table, const struct lpi_state_times *times,
 			struct lp_store_time *ret_rows, size_t max)
 {
@@ -339,6 +345,7 @@ static const struct lpi_store_calls block_calls = {
 	.read_stats = block_read_stats,
 	.read_usage = block_read_usage,
 	.explain = block_explain,
+	.alloc_score = block_alloc_score,
 	.read_times = block_read_times,
 	.sim_run_one = block_sim_run_one,
 };

@@ -123,7 +123,7 @@ struct lpi_edit {
 	struct lpi_inode *src; /* of a clone */
 	const uint32_t *piece_crcs;
 	const uint32_t *crcs; /* of the range */
-	struct lpi_job job;
+	struct lpi_block_job job;
 	struct lpi_solo solos[LPI_SOLOS_MAX];
 	struct lp_buf *copies[LPI_COPIES_MAX];
 	struct lp_extent extents[LPI_EDIT_BLOCKS];

@@ -14,7 +14,7 @@
 #define LOCKED_NAMES_MAX 64u
 #define VERIFY_BYTES     (UINT64_C(1) << 20)
 
-void lpi_lock(pthread_mutex_t *mutex)
+void lpi_blockfs_lock(pthread_mutex_t *mutex)
 {
 	int err = pthread_mutex_lock(mutex);
 	LP_ASSERT(err == 0);
@@ -182,7 +182,7 @@ void lpi_file_destroy(struct lp_blockfs *fs, struct lpi_file *file)
 
 void lpi_file_put(struct lp_blockfs *fs, struct lpi_file *file)
 {
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	LP_ASSERT(file->ref_cnt != 0);
 	file->ref_cnt--;
 	if (file->ref_cnt == 0) {
@@ -223,7 +223,7 @@ static int create_record(struct lp_blockfs *fs, const struct lpi_file *file)
 {
 	struct lp_writer out;
 	size_t len = lpi_record_name_bytes(file->name);
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	int err = lpi_table_reserve(&fs->table);
 	lpi_unlock(&fs->lock);
 	/* What a snapshot takes for it is more than this one record. */
@@ -256,7 +256,7 @@ static int create_locked(struct lp_blockfs *fs, const char *name, bool exclusive
 		lpi_file_free(file);
 		return err;
 	}
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	struct lpi_file *old = lpi_table_insert(&fs->table, file);
 	*ret_dead = lpi_file_is_dead(old) ? old : NULL;
 	file->ref_cnt = 1;
@@ -275,7 +275,7 @@ int lp_blockfs_create(struct lp_blockfs *fs, const char *name, bool exclusive,
 	struct lp_blockfs_writer *writer = writer_new(fs, name);
 	if (writer == NULL)
 		return -ENOMEM;
-	lpi_lock(&fs->meta);
+	lpi_blockfs_lock(&fs->meta);
 	int err = create_locked(fs, name, exclusive, writer, &dead);
 	lpi_unlock(&fs->meta);
 	if (dead != NULL)
@@ -308,7 +308,7 @@ static int delete_locked(struct lp_blockfs *fs, const char *name, struct lpi_fil
 	err = lpi_journal_commit(fs, LPI_RECORD_DELETE_BYTES);
 	if (err < 0)
 		return err;
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	lpi_table_unlink(&fs->table, file);
 	*ret_dead = lpi_file_is_dead(file) ? file : NULL;
 	lpi_unlock(&fs->lock);
@@ -318,7 +318,7 @@ static int delete_locked(struct lp_blockfs *fs, const char *name, struct lpi_fil
 int lp_blockfs_delete(struct lp_blockfs *fs, const char *name)
 {
 	struct lpi_file *dead = NULL;
-	lpi_lock(&fs->meta);
+	lpi_blockfs_lock(&fs->meta);
 	int err = delete_locked(fs, name, &dead);
 	lpi_unlock(&fs->meta);
 	if (dead != NULL)
@@ -348,7 +348,7 @@ static int rename_locked(struct lp_blockfs *fs, const char *from, char **take_to
 	err = lpi_journal_commit(fs, len);
 	if (err < 0)
 		return err;
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	struct lpi_file *old = lpi_table_rename(&fs->table, file, take_to);
 	*ret_dead = lpi_file_is_dead(old) ? old : NULL;
 	lpi_unlock(&fs->lock);
@@ -363,7 +363,7 @@ int lp_blockfs_rename(struct lp_blockfs *fs, const char *from, const char *to)
 	char *copy = strdup(to);
 	if (copy == NULL)
 		return -ENOMEM;
-	lpi_lock(&fs->meta);
+	lpi_blockfs_lock(&fs->meta);
 	int err = rename_locked(fs, from, &copy, &dead);
 	lpi_unlock(&fs->meta);
 	if (dead != NULL)
@@ -377,7 +377,7 @@ int lp_blockfs_rename(struct lp_blockfs *fs, const char *from, const char *to)
 int lp_blockfs_stat(struct lp_blockfs *fs, const char *name, uint64_t *ret_size_bytes,
 		    int64_t *ret_mtime_ns)
 {
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	const struct lpi_file *file = lpi_table_find(&fs->table, name);
 	if (file != NULL && ret_size_bytes != NULL)
 		*ret_size_bytes = file->size_bytes;
@@ -392,7 +392,7 @@ int lp_blockfs_list(struct lp_blockfs *fs, const char *prefix,
 {
 	size_t len = strlen(prefix);
 	int result = 0;
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	const struct lpi_index *names = &fs->table.by_name;
 	for (size_t i = lpi_table_lower(&fs->table, prefix); i < names->cnt && result == 0; i++) {
 		if (strncmp(names->files[i]->name, prefix, len) != 0)
@@ -430,7 +430,7 @@ static int lock_locked(struct lp_blockfs *fs, const char *name)
 
 int lp_blockfs_lock(struct lp_blockfs *fs, const char *name)
 {
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	int err = lock_locked(fs, name);
 	lpi_unlock(&fs->lock);
 	return err;
@@ -438,7 +438,7 @@ int lp_blockfs_lock(struct lp_blockfs *fs, const char *name)
 
 int lp_blockfs_unlock(struct lp_blockfs *fs, const char *name)
 {
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	size_t pos = locked_find(fs, name);
 	bool found = pos != fs->locked_cnt;
 	if (found) {
@@ -463,7 +463,7 @@ static enum lp_blockfs_kind kind_of(const char *name)
 
 static void space_stats(struct lpi_space *space, struct lp_blockfs_stats *stats)
 {
-	lpi_lock(&space->lock);
+	lpi_blockfs_lock(&space->lock);
 	for (uint32_t i = 0; i < space->tier_cnt; i++) {
 		stats->used_bytes += space->tiers[i].used_blocks * LP_BLOCK_BYTES;
 		stats->free_bytes += space->tiers[i].free_blocks * LP_BLOCK_BYTES;
@@ -513,7 +513,7 @@ void lp_blockfs_stats(struct lp_blockfs *fs, struct lp_blockfs_stats *ret_stats)
 					 .journal_bytes = atomic_load(&fs->journal_bytes),
 					 .snapshot_cnt = atomic_load(&fs->snapshot_cnt),
 					 .failed = atomic_load(&fs->failed)};
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	stats.file_cnt = fs->table.by_name.cnt;
 	for (size_t i = 0; i < fs->table.by_name.cnt; i++) {
 		const struct lpi_file *file = fs->table.by_name.files[i];
@@ -539,7 +539,7 @@ int lp_blockfs_check(struct lp_blockfs *fs)
 	const struct lpi_file *file;
 	const struct lp_blockfs_writer *writer;
 	struct lp_blockfs_stats stats = {.used_bytes = 0};
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	for (size_t i = 0; i < fs->table.by_id.cnt; i++) {
 		blocks += file_blocks(fs->table.by_id.files[i]);
 		live_bytes += lpi_record_file_bytes(fs->table.by_id.files[i]);

@@ -216,7 +216,7 @@ static int publish_record(struct lp_blockfs *fs, struct lpi_file *file,
 {
 	struct lp_writer out;
 	size_t len = lpi_record_publish_bytes(publish);
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	int err = lpi_file_reserve(file, publish);
 	lpi_unlock(&fs->lock);
 	if (err == 0)
@@ -240,7 +240,7 @@ static int publish_locked(struct lp_blockfs_writer *writer, struct lpi_publish *
 	int err = publish_record(fs, file, publish);
 	if (err < 0)
 		return err;
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	lpi_file_publish(&fs->table, file, publish, ret_old_table);
 	if (publish->has_table) {
 		free(file->table_crcs);
@@ -270,7 +270,7 @@ static int publish(struct lp_blockfs_writer *writer, struct crc_table *table, ui
 				   .crc_cnt = has_table ? 0 : writer->crc_cnt,
 				   .tail = writer->buf,
 				   .tail_bytes = (uint32_t)writer->buf_bytes};
-	lpi_lock(&fs->meta);
+	lpi_blockfs_lock(&fs->meta);
 	int err = publish_locked(writer, &what, table, &old_table);
 	lpi_unlock(&fs->meta);
 	/* The record is durable that replaces it (rule S1). */
@@ -373,7 +373,7 @@ void lp_blockfs_abandon(struct lp_blockfs_writer *writer)
 	if (writer == NULL)
 		return;
 	struct lp_blockfs *fs = writer->fs;
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	lpi_writer_list_remove(writer);
 	lpi_unlock(&fs->lock);
 	free_unpublished(fs, &writer->pending);
@@ -408,7 +408,7 @@ int lp_blockfs_open_reader(struct lp_blockfs *fs, const char *name,
 	struct lp_blockfs_reader *reader = calloc(1, sizeof(*reader));
 	if (reader == NULL)
 		return -ENOMEM;
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	struct lpi_file *file = lpi_table_find(&fs->table, name);
 	if (file != NULL)
 		file->ref_cnt++;
@@ -432,7 +432,7 @@ void lp_blockfs_close_reader(struct lp_blockfs_reader *reader)
 
 uint64_t lp_blockfs_size(struct lp_blockfs_reader *reader)
 {
-	lpi_lock(&reader->fs->lock);
+	lpi_blockfs_lock(&reader->fs->lock);
 	uint64_t size_bytes = reader->file->size_bytes;
 	lpi_unlock(&reader->fs->lock);
 	return size_bytes;
@@ -442,7 +442,7 @@ uint64_t lp_blockfs_size(struct lp_blockfs_reader *reader)
 static int corrupt(struct lp_blockfs *fs, const struct lpi_file *file, uint64_t offset_bytes,
 		   const char *what)
 {
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	int err = LP_CORRUPT_CRC(offset_bytes, "%s of blockfs file %s", what, file->name);
 	lpi_unlock(&fs->lock);
 	return err;
@@ -543,7 +543,7 @@ static int plan(struct lp_blockfs_reader *reader, uint64_t offset_bytes, uint64_
 	struct lp_blockfs *fs = reader->fs;
 	struct lpi_file *file = reader->file;
 	uint32_t *crcs = NULL;
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	bool ready = piece_plan(file, offset_bytes, length_bytes, buf, piece);
 	lpi_unlock(&fs->lock);
 	if (ready)
@@ -551,7 +551,7 @@ static int plan(struct lp_blockfs_reader *reader, uint64_t offset_bytes, uint64_
 	int err = table_read(fs, file, &crcs);
 	if (err < 0)
 		return err;
-	lpi_lock(&fs->lock);
+	lpi_blockfs_lock(&fs->lock);
 	if (file->table_crcs == NULL) {
 		file->table_crcs = crcs;
 		crcs = NULL;

@@ -278,7 +278,7 @@ int lpi_journal_commit(struct lp_blockfs *fs, size_t records_bytes) LP_MUST_CHEC
 
 /* --- All of it ------------------------------------------------------------------------------- */
 
-void lpi_lock(pthread_mutex_t *mutex);
+void lpi_blockfs_lock(pthread_mutex_t *mutex);
 void lpi_unlock(pthread_mutex_t *mutex);
 /* All that was written to the device is durable; also that no flush of another user has failed
  * since the opening, which may have dropped it (rule L7). */

@@ -321,7 +321,7 @@ int lpi_space_alloc(struct lpi_space *space, uint32_t want_cnt, struct lpi_run *
 {
 	LP_ASSERT(want_cnt != 0);
 	int err = -ENOSPC;
-	lpi_lock(&space->lock);
+	lpi_blockfs_lock(&space->lock);
 	for (uint32_t i = 0; i < space->tier_cnt && err != 0; i++) {
 		int tier_err = tier_alloc(space, &space->tiers[i], want_cnt, ret_run);
 		if (tier_err == 0)
@@ -385,7 +385,7 @@ static void free_locked(struct lpi_space *space, struct lpi_run run)
 
 void lpi_space_free(struct lpi_space *space, struct lpi_run run)
 {
-	lpi_lock(&space->lock);
+	lpi_blockfs_lock(&space->lock);
 	free_locked(space, run);
 	if (!space->read_only)
 		return_empty(space);
@@ -394,7 +394,7 @@ void lpi_space_free(struct lpi_space *space, struct lpi_run run)
 
 void lpi_space_free_map(struct lpi_space *space, const struct lpi_map *map)
 {
-	lpi_lock(&space->lock);
+	lpi_blockfs_lock(&space->lock);
 	for (size_t i = 0; i < map->cnt; i++)
 		free_locked(space, map->runs[i]);
 	if (map->cnt != 0 && !space->read_only)
@@ -406,7 +406,7 @@ void lpi_space_settle(struct lpi_space *space)
 {
 	if (space->read_only)
 		return;
-	lpi_lock(&space->lock);
+	lpi_blockfs_lock(&space->lock);
 	return_empty(space);
 	settle_locked(space);
 	unlock_space(space);

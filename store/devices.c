@@ -137,3 +137,20 @@ enum lp_mkfs_device lp_devices_of_files(const struct lp_devices *devices)
 {
 	return devices->bdev[LP_MKFS_DB] != NULL ? LP_MKFS_DB : LP_MKFS_DATA;
 }
+
+const char *lp_devices_advice(int err)
+{
+	switch (err) {
+	case -EBUSY:
+		return " (a daemon, another command or a mount has it: stop that first)";
+	case -ENOTBLK:
+		return " (give a block device or an image file)";
+	case -EINVAL:
+		return " (this file system may not support direct I/O: put the image on another)";
+	case -EACCES:
+	case -EPERM:
+		return " (run as root, or as a member of the group that owns the device)";
+	default:
+		return "";
+	}
+}

@@ -37,4 +37,7 @@ void lp_devices_close(struct lp_devices *devices);
 enum lp_mkfs_device lp_devices_of_log(const struct lp_devices *devices);
 enum lp_mkfs_device lp_devices_of_files(const struct lp_devices *devices);
 
+/* What a person can do about a device that lp_bdev_open_uring() refused: " (...)", or "". */
+const char *lp_devices_advice(int err);
+
 #endif

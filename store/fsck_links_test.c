@@ -161,6 +161,30 @@ static void test_nlink(void **state)
 	}
 }
 
+static void spread_links(struct lpi_fsck_rig *on)
+{
+	for (uint64_t nr = 1; nr <= 2; nr++) {
+		struct lp_kv_value value;
+		struct lp_inode inode;
+		lpi_rig_get_inode(on, nr, &value, &inode);
+		inode.flags |= LP_INODE_FLAG_SPREAD;
+		inode.nlink = nr == 1 ? 1 : 2;
+		lpi_rig_put_inode(on, &inode);
+		lp_kv_value_release(&value);
+	}
+}
+
+/* The root has directories, the other one has none: both have a link count of 1. */
+static void test_nlink_spread(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, spread_links);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_NLINK, 2, true});
+	assert_int_equal(nlink_of(1), 1);
+	assert_int_equal(nlink_of(2), 1);
+	lpi_rig_fini(&rig);
+}
+
 /* Over two shards: the root's second directory is on the other one. */
 static void test_two_shards(void **state)
 {
@@ -521,19 +545,13 @@ static void test_table(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fragments),
-		cmocka_unit_test(test_fragments_that_stay),
-		cmocka_unit_test(test_nlink),
-		cmocka_unit_test(test_two_shards),
-		cmocka_unit_test(test_marks),
-		cmocka_unit_test(test_entries),
-		cmocka_unit_test(test_transaction),
-		cmocka_unit_test(test_bad_entry),
-		cmocka_unit_test(test_bad_marks),
-		cmocka_unit_test(test_loops),
-		cmocka_unit_test(test_other_root),
-		cmocka_unit_test(test_table),
-		cmocka_unit_test(test_forgotten_fragment),
+		cmocka_unit_test(test_fragments),  cmocka_unit_test(test_fragments_that_stay),
+		cmocka_unit_test(test_nlink),      cmocka_unit_test(test_nlink_spread),
+		cmocka_unit_test(test_two_shards), cmocka_unit_test(test_marks),
+		cmocka_unit_test(test_entries),    cmocka_unit_test(test_transaction),
+		cmocka_unit_test(test_bad_entry),  cmocka_unit_test(test_bad_marks),
+		cmocka_unit_test(test_loops),      cmocka_unit_test(test_other_root),
+		cmocka_unit_test(test_table),      cmocka_unit_test(test_forgotten_fragment),
 	};
 	return lp_test_main(tests, "store/fsck_links");
 }

@@ -84,6 +84,11 @@ int lp_store_explain(const struct lp_store *store, uint64_t bytes, char *buf, si
 	return store->calls->explain(store, bytes, buf, len);
 }
 
+double lp_store_alloc_score(const struct lp_store *store)
+{
+	return store->calls->alloc_score(store);
+}
+
 size_t lp_store_read_times(const struct lp_store *store, struct lp_store_time *ret_rows, size_t max)
 {
 	LP_ASSERT(ret_rows != NULL || max == 0);

@@ -276,6 +276,7 @@ struct lp_list_item {
 struct lp_store_op {
 	enum lp_store_opcode opcode;
 	void (*complete)(struct lp_store_op *op);
+	void *user; /* the submitter's */
 	int result;
 	union {
 		struct {
@@ -520,6 +521,9 @@ void lp_store_read_usage(struct lp_store *store, struct lp_store_usage *ret_usag
 /* One line for people: which path a write of so many bytes takes that asks for LP_PATH_AUTO, and
  * why. Returns as snprintf(). */
 int lp_store_explain(const struct lp_store *store, uint64_t bytes, char *buf, size_t len);
+
+/* How broken up the free space is, from 0, not at all, to 1 (store/alloc.h). Looks at all of it. */
+double lp_store_alloc_score(const struct lp_store *store);
 
 /* How long operations stayed in one state, since the store was opened. */
 struct lp_store_time {

@@ -23,6 +23,7 @@ struct lpi_store_calls {
 	void (*read_stats)(struct lp_store *store, struct lp_store_stats *ret_stats);
 	void (*read_usage)(struct lp_store *store, struct lp_store_usage *ret_usage);
 	int (*explain)(const struct lp_store *store, uint64_t bytes, char *buf, size_t len);
+	double (*alloc_score)(const struct lp_store *store);
 	size_t (*read_times)(const struct lp_store *store, struct lp_store_time *ret_rows,
 			     size_t max);
 	bool (*sim_run_one)(struct lp_store *store);

@@ -274,6 +274,13 @@ static int mem_explain(const struct lp_store *base, uint64_t bytes, char *buf, s
 			(unsigned long long)bytes);
 }
 
+/* There is no space to be broken up. */
+static double mem_alloc_score(const struct lp_store *base)
+{
+	(void)base;
+	return 0;
+}
+
 /* Nothing is ever waited for. */
 static size_t mem_read_times(const struct lp_store *base, struct lp_store_time *ret_rows,
 			     size_t max)
@@ -344,6 +351,7 @@ static const struct lpi_store_calls mem_calls = {
 	.read_stats = mem_read_stats,
 	.read_usage = mem_read_usage,
 	.explain = mem_explain,
+	.alloc_score = mem_alloc_score,
 	.read_times = mem_read_times,
 	.sim_run_one = mem_sim_run_one,
 };
@@ -358,7 +366,7 @@ int lp_store_open_mem(const struct lp_store_options *options, struct lp_store **
 	store->reactor = options->reactor;
 	store->bufs = options->bufs;
 	store->shard_idx = options->shard_idx;
-	store->next_ino = lp_ino_make(options->shard_idx, 1).nr;
+	store->next_ino = lp_ino_make(options->shard_idx, LP_INO_FIRST).nr;
 	store->deliver.run = deliver;
 	lpi_mem_ops_init(&store->done);
 	lpi_mem_bufs_init(&store->reserved);

@@ -21,6 +21,7 @@ struct lp_ino {
 #define LP_INO_SHARD_SHIFT 56u
 #define LP_INO_COUNTER_END (UINT64_C(1) << LP_INO_SHARD_SHIFT) /* counters are below, and not 0 */
 #define LP_INO_ROOT        ((struct lp_ino){1})                /* the first of shard 0 */
+#define LP_INO_FIRST       UINT64_C(16) /* counter; below: those with a fixed number */
 
 /* Of a number from outside it may be beyond any shard. */
 static inline uint32_t lp_ino_shard(struct lp_ino ino)

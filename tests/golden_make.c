@@ -320,14 +320,15 @@ static void make_cut(struct lpi_golden *golden)
 static void make_spread(struct lpi_golden *golden)
 {
 	const struct lp_ino dir = lp_ino_make(0, 20);
-	const struct lp_attrs attrs = {.flags = LP_INODE_FLAG_SPREAD};
+	const struct lp_attrs attrs = {.flags = LP_INODE_FLAG_SPREAD, .nlink = 1};
 	lpi_golden_new(golden, 2, true);
 	lpi_golden_open(golden);
 	make_root(golden);
 	make(golden, dir, LP_INODE_TYPE_DIR, LP_INO_ROOT, "spread");
 	change_one(golden, (struct lp_change){.type = LP_CHANGE_SET,
 					      .ino = dir,
-					      .inode = {.attrs = &attrs, .mask = LP_ATTR_FLAGS}});
+					      .inode = {.attrs = &attrs,
+							.mask = LP_ATTR_FLAGS | LP_ATTR_NLINK}});
 	for (uint32_t i = 0; i < 10; i++) {
 		const struct lp_ino ino = lp_ino_make(i % 2, 30 + i);
 		char name[16];

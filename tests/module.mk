@@ -1,6 +1,6 @@
 # The harness (tests/run), system tests, mutants; the fuzzers, and the tool of the golden images.
 MODULES += tests
-tests_USES := store base
+tests_USES := daemon namespace wire store base
 tests_TOOLS += golden
 
 .PHONY: mutants
@@ -13,7 +13,7 @@ mutants:
 fuzz-seeds: fuzzers $(OBJ)/tests/fuzz/seeds.o
 	$(Q)$(LINK) -o $(OUT)/fuzz/seeds $(OBJ)/tests/fuzz/seeds.o $(FUZZ_LIBS) \
 		$(OBJ)/alloc-glibc.o $(call sys_of,fuzz)
-	$(Q)mkdir -p $(foreach f,batch blockfs chunks extmap inode keys label space values,\
+	$(Q)mkdir -p $(foreach f,batch blockfs chunks extmap inode keys label pact space values,\
 		tests/fuzz/corpus/$(f))
 	$(Q)$(OUT)/fuzz/seeds tests/fuzz/corpus
 
@@ -26,3 +26,8 @@ golden: tools
 # The long form of tests/system/store_kill.sh: a thousand kills.
 store-kill: all tools
 	@LP_KILL_ROUNDS=1000 LP_KILL_SEED=$(or $(SEED),1) tests/run --build $(OUT) --filter store_kill
+
+.PHONY: wire-kill
+# The long form of tests/wire/kill.py: two hundred kills of the daemon.
+wire-kill: all
+	@LP_KILL_ROUNDS=200 LP_KILL_SEED=$(or $(SEED),1) tests/run --build $(OUT) --filter system/wire

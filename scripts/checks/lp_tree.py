@@ -181,7 +181,8 @@ def format_pages():
 
 
 def include_flags():
-    return ["-I.", f"-I{OUT / 'gen'}", "-D_GNU_SOURCE", '-DLAPIS_VERSION="0"']
+    # -Iclient: the examples include <lapis.h>, as others do.
+    return ["-I.", "-Iclient", f"-I{OUT / 'gen'}", "-D_GNU_SOURCE", '-DLAPIS_VERSION="0"']
 
 
 def parallel(function, items):

@@ -5,7 +5,7 @@
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
 
-expect 0 '^usage: lapis COMMAND' --help
+expect 0 '^usage: lapis .-s ADDRESS. COMMAND' --help
 expect 0 '^lapis [0-9.]+ \(' --version
 expect 2 'no command given'
 expect 2 'frobnicate: no such command' frobnicate

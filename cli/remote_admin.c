@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lapis status, stats, slow, explain, config, alloc, heap: what a daemon says of itself. */
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/json.h"
+#include "cli/remote.h"
+
+/* A JSON text as it came, or for people. */
+static int show(uint32_t op, const char *text, const char *subject, bool json)
+{
+	char *answer = NULL;
+	struct lapis *lapis = lpi_remote();
+	if (lapis == NULL)
+		return LP_EXIT_FAILED;
+	int err = lapis_admin(lapis, op, text, &answer);
+	if (err < 0)
+		return lpi_remote_fail(subject, err);
+	if (json)
+		(void)puts(answer);
+	else
+		lpi_cli_json_show(stdout, answer);
+	free(answer);
+	return LP_EXIT_OK;
+}
+
+static const struct option json_only[] = {
+	{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+
+#define JSON_HELP                                                                                  \
+	"  --json  as JSON\n"                                                                      \
+	"  --help  this text\n"
+
+/* --- status ----------------------------------------------------------------------------------- */
+
+static int run_status(const struct lpi_cli_command *self, int argc, char **argv)
+{
+	static const struct lpi_args_form form = {"", json_only, 0, 0};
+	struct lpi_args args;
+	char state[32];
+	char *answer = NULL;
+	int status = lpi_args_parse(self, argc, argv, &form, &args);
+	if (status >= 0)
+		return status;
+	struct lapis *lapis = lpi_remote();
+	if (lapis == NULL)
+		return LP_EXIT_FAILED;
+	int err = lapis_admin(lapis, LAPIS_STATUS, NULL, &answer);
+	if (err < 0)
+		return lpi_remote_fail("status", err);
+	(void)lpi_cli_json_text(answer, "state", state, sizeof(state));
+	bool is_ok = strcmp(state, "ok") == 0;
+	if (args.has['j']) {
+		(void)puts(answer);
+	} else {
+		(void)fputs(lpi_color(stdout, is_ok ? "1;32" : "1;31"), stdout);
+		lpi_cli_print_escaped(stdout, state);
+		(void)fputs(lpi_color(stdout, "0"), stdout);
+		(void)putchar('\n');
+		lpi_cli_json_show(stdout, answer);
+	}
+	free(answer);
+	return LP_EXIT_OK;
+}
+
+const struct lpi_cli_command lpi_remote_status = {
+	.name = "status",
+	.synopsis = "[--json]",
+	.summary = "Show how the daemon and its store are",
+	.help = JSON_HELP,
+	.run = run_status,
+};
+
+/* --- stats ------------------------------------------------------------------------------------ */
+
+static int run_stats(const struct lpi_cli_command *self, int argc, char **argv)
+{
+	static const struct option longs[] = {{"json", no_argument, NULL, 'j'},
+					      {"prometheus", no_argument, NULL, 'p'},
+					      {"help", no_argument, NULL, 'h'},
+					      {NULL, 0, NULL, 0}};
+	static const struct lpi_args_form form = {"", longs, 0, 0};
+	struct lpi_args args;
+	int status = lpi_args_parse(self, argc, argv, &form, &args);
+	if (status >= 0)
+		return status;
+	if (args.has['p'])
+		return show(LAPIS_STATS, "prometheus", "stats", true);
+	return show(LAPIS_STATS, "json", "stats", args.has['j']);
+}
+
+const struct lpi_cli_command lpi_remote_stats = {
+	.name = "stats",
+	.synopsis = "[--json | --prometheus]",
+	.summary = "Show the daemon's counters",
+	.help = "  --json        as JSON\n"
+		"  --prometheus  in the text format of Prometheus\n"
+		"  --help        this text\n",
+	.run = run_stats,
+};
+
+/* --- slow, explain ---------------------------------------------------------------------------- */
+
+static int run_slow(const struct lpi_cli_command *self, int argc, char **argv)
+{
+	static const struct lpi_args_form form = {"", json_only, 0, 0};
+	struct lpi_args args;
+	int status = lpi_args_parse(self, argc, argv, &form, &args);
+	return status >= 0 ? status : show(LAPIS_SLOW, NULL, "slow", args.has['j']);
+}
+
+const struct lpi_cli_command lpi_remote_slow = {
+	.name = "slow",
+	.synopsis = "[--json]",
+	.summary = "Show the slowest operations of late, and where their time went",
+	.help = JSON_HELP,
+	.run = run_slow,
+};
+
+static int run_explain(const struct lpi_cli_command *self, int argc, char **argv)
+{
+	static const struct lpi_args_form form = {"", json_only, 1, 1};
+	struct lpi_args args;
+	char *answer = NULL;
+	struct lapis_result result = {.size = sizeof(result)};
+	int status = lpi_args_parse(self, argc, argv, &form, &args);
+	if (status >= 0)
+		return status;
+	status = lpi_key_check(args.names[0]);
+	if (status != 0)
+		return status;
+	struct lapis *lapis = lpi_remote();
+	const struct lapis_request request = {
+		.size = sizeof(request), .op = LAPIS_EXPLAIN, .path = args.names[0]};
+	if (lapis == NULL)
+		return LP_EXIT_FAILED;
+	int err = lapis_call(lapis, &request, &result);
+	if (err == 0)
+		answer = strndup(result.value, result.value_bytes);
+	lapis_result_fini(&result);
+	if (err < 0)
+		return lpi_remote_fail(args.names[0], err);
+	if (answer == NULL)
+		return lpi_cli_fail(args.names[0], "out of memory");
+	if (args.has['j'])
+		(void)puts(answer);
+	else
+		lpi_cli_json_show(stdout, answer);
+	free(answer);
+	return LP_EXIT_OK;
+}
+
+const struct lpi_cli_command lpi_remote_explain = {
+	.name = "explain",
+	.synopsis = "[--json] KEY",
+	.summary = "Show where an object is, how it would be written, and why",
+	.help = JSON_HELP,
+	.run = run_explain,
+};
+
+/* --- config ----------------------------------------------------------------------------------- */
+
+static int run_config(const struct lpi_cli_command *self, int argc, char **argv)
+{
+	static const struct lpi_args_form form = {"", json_only, 1, 3};
+	struct lpi_args args;
+	char text[4096];
+	int status = lpi_args_parse(self, argc, argv, &form, &args);
+	if (status >= 0)
+		return status;
+	const char *name = args.cnt > 1 ? args.names[1] : "";
+	const char *subject = args.cnt > 1 ? name : "config";
+	if (strcmp(args.names[0], "get") == 0 && args.cnt <= 2)
+		return show(LAPIS_CONFIG_GET, name, subject, args.has['j']);
+	if (strcmp(args.names[0], "set") != 0 || args.cnt != 3)
+		return lpi_cli_usage(self, "get [NAME], or set NAME VALUE");
+	int n = snprintf(text, sizeof(text), "%s=%s", name, args.names[2]);
+	if (n >= (int)sizeof(text))
+		return lpi_cli_usage(self, "the value is too long");
+	return show(LAPIS_CONFIG_SET, text, "config", args.has['j']);
+}
+
+const struct lpi_cli_command lpi_remote_config = {
+	.name = "config",
+	.synopsis = "[--json] get [NAME] | set NAME VALUE",
+	.summary = "Show or change how the daemon is configured while it runs",
+	.help = JSON_HELP "\n"
+			  "What is set holds until the daemon ends; its configuration file is not\n"
+			  "changed.\n",
+	.run = run_config,
+};
+
+/* --- alloc, heap ------------------------------------------------------------------------------ */
+
+static int run_one_of(const struct lpi_cli_command *self, uint32_t op, const char *const *words,
+		      int argc, char **argv)
+{
+	static const struct lpi_args_form form = {"", json_only, 1, 1};
+	struct lpi_args args;
+	int status = lpi_args_parse(self, argc, argv, &form, &args);
+	if (status >= 0)
+		return status;
+	for (int i = 0; i < 2; i++) {
+		if (strcmp(args.names[0], words[i]) == 0)
+			return show(op, words[i], self->name, args.has['j']);
+	}
+	return lpi_cli_usage(self, "%s is neither %s nor %s", args.names[0], words[0], words[1]);
+}
+
+static int run_alloc(const struct lpi_cli_command *self, int argc, char **argv)
+{
+	static const char *const words[] = {"score", "dump"};
+	return run_one_of(self, LAPIS_ALLOC, words, argc, argv);
+}
+
+const struct lpi_cli_command lpi_remote_alloc = {
+	.name = "alloc",
+	.synopsis = "[--json] score | dump",
+	.summary = "Show how fragmented the free space is",
+	.help = JSON_HELP,
+	.run = run_alloc,
+};
+
+static int run_heap(const struct lpi_cli_command *self, int argc, char **argv)
+{
+	static const char *const words[] = {"stats", "release"};
+	return run_one_of(self, LAPIS_HEAP, words, argc, argv);
+}
+
+const struct lpi_cli_command lpi_remote_heap = {
+	.name = "heap",
+	.synopsis = "[--json] stats | release",
+	.summary = "Show the daemon's memory, or make it give back what is free",
+	.help = JSON_HELP,
+	.run = run_heap,
+};

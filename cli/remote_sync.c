@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lapis sync: which of both is the store's, and what is to be done. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/remote.h"
+#include "cli/sync.h"
+
+#define JOBS_DEFAULT 16u
+
+/* No key begins so. */
+static bool looks_local(const char *name)
+{
+	return name[0] == '/' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+	       strncmp(name, "./", 2) == 0 || strncmp(name, "../", 3) == 0;
+}
+
+static bool is_local_dir(const char *name)
+{
+	struct stat st;
+	return stat(name, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* 0 or 1: which of the names is local; -1: that cannot be told. */
+static int find_local(char **names)
+{
+	bool first = looks_local(names[0]);
+	bool second = looks_local(names[1]);
+	if (first != second)
+		return first ? 0 : 1;
+	if (first)
+		return -1;
+	first = is_local_dir(names[0]);
+	second = is_local_dir(names[1]);
+	return first == second ? -1 : first ? 0 : 1;
+}
+
+static void cut_slashes(char *name)
+{
+	for (size_t len = strlen(name); len > 1 && name[len - 1] == '/'; len--)
+		name[len - 1] = '\0';
+}
+
+static int synchronise(struct lpi_sync *sync, bool is_up, unsigned jobs)
+{
+	struct lapis_attrs attrs;
+	if (lpi_tasks_init(&sync->jobs, jobs) != LP_EXIT_OK)
+		return LP_EXIT_FAILED;
+	if (!is_up) {
+		int err = lapis_stat(sync->jobs.lapis, sync->key, &attrs);
+		if (err < 0)
+			return lpi_remote_fail(sync->key, err);
+		if (attrs.type != LAPIS_DIR)
+			return lpi_cli_fail(sync->key,
+					    "no directory (lapis get fetches an object)");
+		if (!sync->only_says && mkdir(sync->local, 0777) < 0 && errno != EEXIST)
+			return lpi_cli_fail(sync->local, "%s", lp_strerror(-errno));
+	}
+	sync->root_fd = open(sync->local, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (sync->root_fd < 0 && !(sync->only_says && errno == ENOENT))
+		return lpi_cli_fail(sync->local, "%s", lp_strerror(-errno));
+	int status = is_up ? lpi_sync_up(sync) : lpi_sync_down(sync);
+	if (sync->root_fd >= 0)
+		(void)close(sync->root_fd);
+	lpi_cli_texts_fini(&sync->dirs);
+	lpi_cli_texts_fini(&sync->zeros);
+	return status;
+}
+
+static int run_sync(const struct lpi_cli_command *self, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"delete", no_argument, NULL, 'd'},  {"checksum", no_argument, NULL, 'c'},
+		{"dry-run", no_argument, NULL, 'n'}, {"jobs", required_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},    {NULL, 0, NULL, 0}};
+	static const struct lpi_args_form form = {"nj:", longs, 2, 2};
+	uint64_t jobs = JOBS_DEFAULT;
+	struct lpi_args args;
+	int status = lpi_args_parse(self, argc, argv, &form, &args);
+	if (status >= 0)
+		return status;
+	if (args.has['j'] && lpi_cli_parse_number(args.value['j'], 1, 256, &jobs) < 0)
+		return lpi_cli_usage(self, "--jobs is 1 to 256");
+	int local = find_local(args.names);
+	if (local < 0)
+		return lpi_cli_usage(self, "which is the directory here, %s or %s? write ./DIR",
+				     args.names[0], args.names[1]);
+	cut_slashes(args.names[0]);
+	cut_slashes(args.names[1]);
+	struct lpi_sync sync = {.local = args.names[local],
+				.key = args.names[1 - local],
+				.removes = args.has['d'],
+				.compares = args.has['c'],
+				.only_says = args.has['n']};
+	status = lpi_key_check(sync.key);
+	return status != 0 ? status : synchronise(&sync, local == 0, (unsigned)jobs);
+}
+
+const struct lpi_cli_command lpi_remote_sync = {
+	.name = "sync",
+	.synopsis = "[OPTION ...] LOCALDIR KEY | KEY LOCALDIR",
+	.summary = "Make a directory in the store like one here, or the other way",
+	.help = "  --delete        remove what the first has not\n"
+		"  --checksum      also compare contents where size and time are the same\n"
+		"  -n, --dry-run   only say what would be done\n"
+		"  -j, --jobs N    how many files at once, 1 to 256; 16 is the default\n"
+		"  --help          this text\n"
+		"\n"
+		"The first is made the second. LOCALDIR begins with / or . to be told from a KEY, "
+		"or\n"
+		"is the one of both that there is here. Only files whose size or time of change\n"
+		"differ are copied, so a sync that was interrupted goes on when it is run again. "
+		"Each\n"
+		"file is complete or not there. Modes, times, symlinks and empty directories are "
+		"kept;\n"
+		"owners, extended attributes and hard links are not.\n",
+	.run = run_sync,
+};

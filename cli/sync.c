@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What both ways share: listings of the store's side, and the question whether two files are alike.
+ */
+#include "cli/sync.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/remote.h"
+
+/* --- Listings --------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+	const struct lpi_remote_entry *x = a;
+	const struct lpi_remote_entry *y = b;
+	return strcmp(x->name, y->name);
+}
+
+static int add_entry(struct lpi_remote_dir *dir, const struct lapis_item *item)
+{
+	char name[256];
+	if (lpi_item_name(item, name) < 0)
+		return -EPROTO;
+	if (dir->cnt == dir->room) {
+		size_t room = LP_MAX(dir->room * 2, (size_t)64);
+		struct lpi_remote_entry *entries = realloc(dir->entries, room * sizeof(*entries));
+		if (entries == NULL)
+			return -ENOMEM;
+		dir->entries = entries;
+		dir->room = room;
+	}
+	dir->entries[dir->cnt] =
+		(struct lpi_remote_entry){.name = strdup(name), .attrs = item->attrs};
+	if (dir->entries[dir->cnt].name == NULL)
+		return -ENOMEM;
+	dir->cnt++;
+	return 0;
+}
+
+int lpi_remote_dir_read(const char *key, struct lpi_remote_dir *ret_dir)
+{
+	struct lapis_list *list = NULL;
+	struct lapis_item item;
+	*ret_dir = (struct lpi_remote_dir){.entries = NULL};
+	int err = lapis_opendir(lpi_remote(), key, LAPIS_ATTRS, &list);
+	while (err >= 0 && (err = lapis_list_next(list, &item)) > 0) {
+		int r = add_entry(ret_dir, &item);
+		if (r < 0) {
+			if (r == -ENOMEM)
+				(void)lpi_cli_fail(key, "out of memory");
+			lapis_list_close(list);
+			return r;
+		}
+	}
+	lapis_list_close(list);
+	if (err == -ENOENT)
+		return 0;
+	if (err < 0) {
+		(void)lpi_remote_fail(key, err);
+		return err;
+	}
+	if (ret_dir->cnt > 0)
+		qsort(ret_dir->entries, ret_dir->cnt, sizeof(*ret_dir->entries), by_name);
+	return 1;
+}
+
+struct lpi_remote_entry *lpi_remote_dir_find(const struct lpi_remote_dir *dir, const char *name)
+{
+	char copy[256];
+	if (dir->cnt == 0 || strlen(name) >= sizeof(copy))
+		return NULL;
+	(void)snprintf(copy, sizeof(copy), "%s", name);
+	const struct lpi_remote_entry wanted = {.name = copy};
+	return bsearch(&wanted, dir->entries, dir->cnt, sizeof(*dir->entries), by_name);
+}
+
+void lpi_remote_dir_fini(struct lpi_remote_dir *dir)
+{
+	for (size_t i = 0; i < dir->cnt; i++)
+		free(dir->entries[i].name);
+	free(dir->entries);
+	*dir = (struct lpi_remote_dir){.entries = NULL};
+}
+
+/* --- Alike? ----------------------------------------------------------------------------------- */
+
+int64_t lpi_sync_mtime(const struct stat *st)
+{
+	return (int64_t)st->st_mtim.tv_sec * (int64_t)LP_NS_PER_S + st->st_mtim.tv_nsec;
+}
+
+static int compare_bytes(void *arg, uint64_t offset, const void *data, size_t len)
+{
+	static char bytes[65536];
+	const int *fd = arg;
+	for (size_t done = 0; done < len;) {
+		size_t step = LP_MIN(sizeof(bytes), len - done);
+		ssize_t n = pread(*fd, bytes, step, (off_t)(offset + done));
+		if (n <= 0 || memcmp(bytes, (const char *)data + done, (size_t)n) != 0)
+			return -ECANCELED;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+bool lpi_sync_is_same(struct lpi_sync *sync, const char *key, const struct lapis_attrs *attrs,
+		      int dir_fd, const char *name)
+{
+	struct stat st;
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+	    attrs->type != LAPIS_FILE || (uint64_t)st.st_size != attrs->size_bytes)
+		return false;
+	if (!sync->compares)
+		return lpi_sync_mtime(&st) == attrs->mtime_ns;
+	int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return false;
+	int err = lapis_get_to(sync->jobs.lapis, key, 0, LAPIS_TO_END, compare_bytes, &fd);
+	(void)close(fd);
+	/* A different time makes them different: it is to be the same afterwards. */
+	return err == 0 && lpi_sync_mtime(&st) == attrs->mtime_ns;
+}
+
+/* --- Names ------------------------------------------------------------------------------------ */
+
+bool lpi_sync_join(struct lpi_sync *sync, const char *rel, const char *name, char *ret_rel)
+{
+	int n = snprintf(ret_rel, LPI_KEY_MAX + 1, "%s%s%s", rel, rel[0] != '\0' ? "/" : "", name);
+	if (n <= LPI_KEY_MAX)
+		return true;
+	lpi_tasks_fail(&sync->jobs, name, 0, "the path is longer than 4096 bytes");
+	return false;
+}
+
+bool lpi_sync_only_says(const struct lpi_sync *sync, const char *what, const char *name)
+{
+	if (!sync->only_says)
+		return false;
+	(void)printf("%-7s ", what);
+	lpi_print_name(stdout, name, '\n');
+	return true;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tree of files here and one in the store made alike, one way or the other.
+ *
+ * Threads: the main thread only. Blocking: yes. Errors are printed and counted.
+ */
+#ifndef LP_CLI_SYNC_H
+#define LP_CLI_SYNC_H
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include "cli/tasks.h"
+#include "cli/tree.h"
+
+struct lpi_sync {
+	struct lpi_tasks jobs;
+	const char *local;
+	const char *key;
+	int root_fd;                /* of local */
+	bool removes;               /* what the source has not */
+	bool compares;              /* contents, where size and time are the same */
+	bool only_says;             /* what would be done */
+	struct lpi_cli_texts dirs;  /* below the root, parents first; "": the root */
+	struct lpi_cli_texts zeros; /* keys whose time of change is 0, which a put takes for now */
+};
+
+/* A directory of the store, by name. */
+struct lpi_remote_entry {
+	char *name;
+	struct lapis_attrs attrs;
+	bool is_seen;
+};
+
+struct lpi_remote_dir {
+	struct lpi_remote_entry *entries;
+	size_t cnt;
+	size_t room;
+};
+
+/* LP_EXIT_OK when both are alike now. */
+int lpi_sync_up(struct lpi_sync *sync);
+int lpi_sync_down(struct lpi_sync *sync);
+
+/* 1; 0: there is no such directory; negative: printed. */
+int lpi_remote_dir_read(const char *key, struct lpi_remote_dir *ret_dir);
+struct lpi_remote_entry *lpi_remote_dir_find(const struct lpi_remote_dir *dir, const char *name);
+void lpi_remote_dir_fini(struct lpi_remote_dir *dir);
+
+int64_t lpi_sync_mtime(const struct stat *st);
+/* Whether they are alike as far as can be told without (or, where asked for, with) reading. */
+bool lpi_sync_is_same(struct lpi_sync *sync, const char *key, const struct lapis_attrs *attrs,
+		      int dir_fd, const char *name);
+/* REL/NAME, or NAME; false: too long, printed and counted. */
+bool lpi_sync_join(struct lpi_sync *sync, const char *rel, const char *name, char *ret_rel);
+/* Says what is done where that is asked for: true when it is not to be done. */
+bool lpi_sync_only_says(const struct lpi_sync *sync, const char *what, const char *name);
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the store to here. Names from the daemon are single ones, symlinks are not followed: nothing
+ * is written outside of the directory that was given. */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "cli/remote.h"
+#include "cli/sync.h"
+#include "cli/transfer.h"
+
+#define SPARSE_MIN (UINT64_C(8) << 20)
+
+struct down_dir {
+	struct lpi_sync *sync;
+	const char *rel;
+	int fd;
+	struct lpi_remote_dir remote;
+};
+
+static void fail_local(struct lpi_sync *sync, const char *rel, int err)
+{
+	lpi_tasks_fail(&sync->jobs, rel[0] != '\0' ? rel : sync->local, 0, lp_strerror(err));
+}
+
+static void close_fd(void *arg)
+{
+	(void)close((int)(intptr_t)arg);
+}
+
+static void get_file(struct down_dir *dir, const struct lpi_remote_entry *entry, const char *rel,
+		     const char *key)
+{
+	struct lpi_sync *sync = dir->sync;
+	const struct lapis_attrs *attrs = &entry->attrs;
+	struct stat st;
+	if (lpi_sync_is_same(sync, key, attrs, dir->fd, entry->name)) {
+		if (fstatat(dir->fd, entry->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    (st.st_mode & 07777) != attrs->mode && !sync->only_says &&
+		    fchmodat(dir->fd, entry->name, attrs->mode, 0) < 0)
+			fail_local(sync, rel, -errno);
+		return;
+	}
+	if (lpi_sync_only_says(sync, "get", rel))
+		return;
+	/* The directory's descriptor is closed before the download ends. */
+	int fd = fcntl(dir->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0) {
+		fail_local(sync, rel, -errno);
+		return;
+	}
+	const struct lpi_get_file download = {.dir_fd = fd,
+					      .path = entry->name,
+					      .subject = rel,
+					      .key = key,
+					      .length = LAPIS_TO_END,
+					      .mtime_ns = attrs->mtime_ns,
+					      .mode = attrs->mode,
+					      .keeps_times = true,
+					      .is_maybe_sparse = attrs->size_bytes >= SPARSE_MIN,
+					      .ended = close_fd,
+					      .arg = (void *)(intptr_t)fd};
+	lpi_get_file(&sync->jobs, &download);
+}
+
+static void get_symlink(struct down_dir *dir, const char *name, const char *rel, const char *key)
+{
+	struct lpi_sync *sync = dir->sync;
+	char target[LPI_KEY_MAX + 1];
+	char here[LPI_KEY_MAX + 1];
+	char temp[64];
+	int err = lapis_readlink(sync->jobs.lapis, key, target, sizeof(target));
+	if (err < 0) {
+		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
+		return;
+	}
+	ssize_t len = readlinkat(dir->fd, name, here, sizeof(here) - 1);
+	here[LP_MAX(len, (ssize_t)0)] = '\0';
+	if ((len >= 0 && strcmp(here, target) == 0) || lpi_sync_only_says(sync, "get", rel))
+		return;
+	(void)snprintf(temp, sizeof(temp), ".lapis-%ld-link", (long)getpid());
+	if (symlinkat(target, dir->fd, temp) < 0) {
+		fail_local(sync, rel, -errno);
+	} else if (renameat(dir->fd, temp, dir->fd, name) < 0) {
+		fail_local(sync, rel, -errno);
+		(void)unlinkat(dir->fd, temp, 0);
+	}
+}
+
+static void get_entry(struct down_dir *dir, const struct lpi_remote_entry *entry)
+{
+	struct lpi_sync *sync = dir->sync;
+	struct stat st;
+	char rel[LPI_KEY_MAX + 1];
+	char key[LPI_KEY_MAX + 1];
+	if (!lpi_sync_join(sync, dir->rel, entry->name, rel))
+		return;
+	if (lpi_key_join(sync->key, rel, key) < 0) {
+		sync->jobs.failed++;
+		return;
+	}
+	if (entry->attrs.type == LAPIS_FILE) {
+		get_file(dir, entry, rel, key);
+	} else if (entry->attrs.type == LAPIS_SYMLINK) {
+		get_symlink(dir, entry->name, rel, key);
+	} else if (entry->attrs.type == LAPIS_DIR) {
+		bool exists = fstatat(dir->fd, entry->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+		if (exists && !S_ISDIR(st.st_mode) && !sync->only_says)
+			(void)unlinkat(dir->fd, entry->name, 0);
+		/* Its mode comes last: until then it must be possible to write to it. */
+		if (!sync->only_says && mkdirat(dir->fd, entry->name, 0700) < 0 && errno != EEXIST)
+			fail_local(sync, rel, -errno);
+		else if (lpi_cli_texts_add(&sync->dirs, rel) < 0)
+			sync->jobs.failed++;
+	} else {
+		lpi_tasks_fail(&sync->jobs, rel, 0,
+			       "no file, directory or symlink (it was left out)");
+	}
+}
+
+/* --- What there is too much ------------------------------------------------------------------- */
+
+static int remove_visited(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path) < 0 ? -1 : 0;
+}
+
+static void remove_local(struct down_dir *dir, const char *name)
+{
+	struct lpi_sync *sync = dir->sync;
+	char rel[LPI_KEY_MAX + 1];
+	char path[2 * LPI_KEY_MAX + 2];
+	if (!lpi_sync_join(sync, dir->rel, name, rel) || lpi_sync_only_says(sync, "remove", rel))
+		return;
+	(void)snprintf(path, sizeof(path), "%s/%s", sync->local, rel);
+	if (nftw(path, remove_visited, 16, FTW_DEPTH | FTW_PHYS) < 0)
+		fail_local(sync, rel, -errno);
+}
+
+static void remove_unknown(struct down_dir *dir, DIR *stream)
+{
+	struct dirent *found;
+	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	while ((found = readdir(stream)) != NULL) {
+		const char *name = found->d_name;
+		/* Of the last, the downloads that are under way are some. */
+		bool is_ours = strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+			       strncmp(name, ".lapis-", 7) == 0;
+		if (!is_ours && lpi_remote_dir_find(&dir->remote, name) == NULL)
+			remove_local(dir, name);
+	}
+}
+
+/* --- Directories ------------------------------------------------------------------------------ */
+
+static int get_dir(struct lpi_sync *sync, const char *rel)
+{
+	struct down_dir dir = {.sync = sync, .rel = rel};
+	char key[LPI_KEY_MAX + 1];
+	(void)snprintf(key, sizeof(key), "%s%s%s", sync->key, rel[0] != '\0' ? "/" : "", rel);
+	int exists = lpi_remote_dir_read(key, &dir.remote);
+	if (exists == 0)
+		lpi_tasks_fail(&sync->jobs, key, 0, "there is no such directory any more");
+	if (exists <= 0) {
+		sync->jobs.failed += exists < 0 ? 1 : 0;
+		lpi_remote_dir_fini(&dir.remote);
+		return exists < 0 ? exists : -ENOENT;
+	}
+	dir.fd = openat(sync->root_fd, rel[0] != '\0' ? rel : ".",
+			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *stream = dir.fd < 0 ? NULL : fdopendir(dir.fd);
+	for (size_t i = 0; stream != NULL && i < dir.remote.cnt; i++)
+		get_entry(&dir, &dir.remote.entries[i]);
+	if (stream != NULL && sync->removes)
+		remove_unknown(&dir, stream);
+	if (stream != NULL)
+		(void)closedir(stream);
+	else if (!sync->only_says)
+		fail_local(sync, rel, -errno);
+	lpi_remote_dir_fini(&dir.remote);
+	return 0;
+}
+
+static void finish_dirs(struct lpi_sync *sync)
+{
+	char key[LPI_KEY_MAX + 1];
+	for (size_t i = sync->dirs.cnt; i-- > 0 && !sync->only_says;) {
+		const char *rel = sync->dirs.texts[i];
+		const char *path = rel[0] != '\0' ? rel : ".";
+		struct lapis_attrs attrs;
+		(void)snprintf(key, sizeof(key), "%s%s%s", sync->key, rel[0] != '\0' ? "/" : "",
+			       rel);
+		if (lapis_stat(sync->jobs.lapis, key, &attrs) < 0)
+			continue;
+		int64_t s = attrs.mtime_ns / (int64_t)LP_NS_PER_S;
+		int64_t ns = attrs.mtime_ns % (int64_t)LP_NS_PER_S;
+		const struct timespec times[2] = {
+			{.tv_nsec = UTIME_OMIT},
+			{.tv_sec = (time_t)(ns < 0 ? s - 1 : s),
+			 .tv_nsec = (long)(ns < 0 ? ns + (int64_t)LP_NS_PER_S : ns)}};
+		if (fchmodat(sync->root_fd, path, attrs.mode, 0) < 0 ||
+		    utimensat(sync->root_fd, path, times, AT_SYMLINK_NOFOLLOW) < 0)
+			fail_local(sync, rel, -errno);
+	}
+}
+
+int lpi_sync_down(struct lpi_sync *sync)
+{
+	int err = lpi_cli_texts_add(&sync->dirs, "");
+	for (size_t i = 0; err == 0 && i < sync->dirs.cnt; i++)
+		err = get_dir(sync, sync->dirs.texts[i]);
+	(void)lpi_tasks_finish(&sync->jobs);
+	if (err == 0)
+		finish_dirs(sync);
+	/* Names, too: it is to be there after a loss of power. */
+	if (!sync->only_says && syncfs(sync->root_fd) < 0)
+		fail_local(sync, "", -errno);
+	return lpi_tasks_finish(&sync->jobs) != LP_EXIT_OK || err < 0 ? LP_EXIT_FAILED : LP_EXIT_OK;
+}

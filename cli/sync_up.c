@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From here to the store, directory by directory, several files at once. What was done stays done:
+ * who runs it again goes on where it ended. Directories get their times last, for what is put into
+ * them changes those. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/remote.h"
+#include "cli/sync.h"
+#include "cli/transfer.h"
+
+/* The directory that is at work. */
+struct up_dir {
+	struct lpi_sync *sync;
+	const char *rel;
+	int fd;
+	struct lpi_remote_dir remote;
+};
+
+static void fail_local(struct lpi_sync *sync, const char *rel, int err)
+{
+	lpi_tasks_fail(&sync->jobs, rel[0] != '\0' ? rel : sync->local, 0, lp_strerror(err));
+}
+
+/* Everything on the way to a key, which may be there. */
+static int make_dirs(struct lpi_sync *sync, const char *key)
+{
+	char part[LPI_KEY_MAX + 1];
+	for (size_t i = 1;; i++) {
+		size_t len = strlen(key);
+		if (i > len)
+			return 0;
+		if (key[i] != '/' && key[i] != '\0')
+			continue;
+		(void)snprintf(part, sizeof(part), "%.*s", (int)i, key);
+		int err = lapis_mkdir(sync->jobs.lapis, part, 0755, LAPIS_SPREAD);
+		if (err < 0 && err != -EEXIST) {
+			lpi_tasks_fail(&sync->jobs, part, err, lapis_error_text());
+			return err;
+		}
+	}
+}
+
+static void set_attrs(struct lpi_sync *sync, const char *key, const struct stat *st, uint32_t mask)
+{
+	const struct lapis_attrs attrs = {.mode = (uint16_t)(st->st_mode & 07777),
+					  .mtime_ns = lpi_sync_mtime(st)};
+	int err = lapis_set(sync->jobs.lapis, key, &attrs, mask, NULL);
+	if (err < 0)
+		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
+}
+
+static bool remove_remote(struct lpi_sync *sync, const char *key, const struct lapis_attrs *attrs)
+{
+	if (lpi_sync_only_says(sync, "remove", key))
+		return true;
+	if (attrs->type == LAPIS_DIR) {
+		bool is_gone = lpi_tree_remove(key) == LP_EXIT_OK;
+		sync->jobs.failed += is_gone ? 0 : 1;
+		return is_gone;
+	}
+	int err = lapis_unlink(sync->jobs.lapis, key);
+	if (err < 0)
+		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
+	return err == 0;
+}
+
+static void put_file(struct up_dir *dir, const char *name, const char *rel, const char *key)
+{
+	struct lpi_sync *sync = dir->sync;
+	struct lpi_remote_entry *entry = lpi_remote_dir_find(&dir->remote, name);
+	struct stat st;
+	if (fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+		fail_local(sync, rel, -errno);
+		return;
+	}
+	bool is_same = entry != NULL && lpi_sync_is_same(sync, key, &entry->attrs, dir->fd, name);
+	/* A put keeps the mode of what it replaces. */
+	if (entry != NULL && entry->attrs.type == LAPIS_FILE && !sync->only_says &&
+	    entry->attrs.mode != (st.st_mode & 07777))
+		set_attrs(sync, key, &st, LAPIS_SET_MODE);
+	if (is_same || lpi_sync_only_says(sync, "put", rel))
+		return;
+	if (entry != NULL && entry->attrs.type != LAPIS_FILE &&
+	    !remove_remote(sync, key, &entry->attrs))
+		return;
+	if (lpi_sync_mtime(&st) == 0)
+		(void)lpi_cli_texts_add(&sync->zeros, key);
+	const struct lpi_put_file upload = {.dir_fd = dir->fd,
+					    .path = name,
+					    .subject = rel,
+					    .key = key,
+					    .keeps_times = true,
+					    .no_follow = true};
+	lpi_put_file(&sync->jobs, &upload);
+}
+
+static void put_symlink(struct up_dir *dir, const char *name, const char *rel, const char *key)
+{
+	struct lpi_sync *sync = dir->sync;
+	struct lpi_remote_entry *entry = lpi_remote_dir_find(&dir->remote, name);
+	char target[LPI_KEY_MAX + 1];
+	char there[LPI_KEY_MAX + 1];
+	ssize_t len = readlinkat(dir->fd, name, target, sizeof(target) - 1);
+	if (len < 0) {
+		fail_local(sync, rel, -errno);
+		return;
+	}
+	target[len] = '\0';
+	if (entry != NULL && entry->attrs.type == LAPIS_SYMLINK &&
+	    lapis_readlink(sync->jobs.lapis, key, there, sizeof(there)) >= 0 &&
+	    strcmp(target, there) == 0)
+		return;
+	if (lpi_sync_only_says(sync, "put", rel))
+		return;
+	if (entry != NULL && !remove_remote(sync, key, &entry->attrs))
+		return;
+	int err = lapis_symlink(sync->jobs.lapis, target, key);
+	if (err < 0)
+		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
+}
+
+static void put_entry(struct up_dir *dir, const char *name)
+{
+	struct lpi_sync *sync = dir->sync;
+	struct lpi_remote_entry *entry = lpi_remote_dir_find(&dir->remote, name);
+	struct stat st;
+	char rel[LPI_KEY_MAX + 1];
+	char key[LPI_KEY_MAX + 1];
+	if (!lpi_sync_join(sync, dir->rel, name, rel))
+		return;
+	if (lpi_key_join(sync->key, rel, key) < 0) {
+		sync->jobs.failed++;
+		return;
+	}
+	if (fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+		fail_local(sync, rel, -errno);
+		return;
+	}
+	if (entry != NULL)
+		entry->is_seen = true;
+	if (S_ISREG(st.st_mode)) {
+		put_file(dir, name, rel, key);
+	} else if (S_ISLNK(st.st_mode)) {
+		put_symlink(dir, name, rel, key);
+	} else if (S_ISDIR(st.st_mode)) {
+		if (entry != NULL && entry->attrs.type != LAPIS_DIR)
+			(void)remove_remote(sync, key, &entry->attrs);
+		if (lpi_cli_texts_add(&sync->dirs, rel) < 0)
+			sync->jobs.failed++;
+	} else {
+		lpi_tasks_fail(&sync->jobs, rel, 0,
+			       "no file, directory or symlink (it was left out)");
+	}
+}
+
+static void remove_unseen(struct up_dir *dir, const char *dir_key)
+{
+	char key[LPI_KEY_MAX + 1];
+	for (size_t i = 0; i < dir->remote.cnt; i++) {
+		const struct lpi_remote_entry *entry = &dir->remote.entries[i];
+		if (!entry->is_seen && lpi_key_join(dir_key, entry->name, key) == 0)
+			(void)remove_remote(dir->sync, key, &entry->attrs);
+	}
+}
+
+/* What is in the directory; its descriptor is the stream's. */
+static void put_entries(struct up_dir *dir, DIR *stream)
+{
+	struct dirent *found;
+	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	while (errno = 0, (found = readdir(stream)) != NULL) {
+		if (strcmp(found->d_name, ".") != 0 && strcmp(found->d_name, "..") != 0)
+			put_entry(dir, found->d_name);
+	}
+	if (errno != 0)
+		fail_local(dir->sync, dir->rel, -errno);
+}
+
+static int put_dir(struct lpi_sync *sync, const char *rel)
+{
+	struct up_dir dir = {.sync = sync, .rel = rel};
+	char key[LPI_KEY_MAX + 1];
+	(void)snprintf(key, sizeof(key), "%s%s%s", sync->key, rel[0] != '\0' ? "/" : "", rel);
+	int exists = lpi_remote_dir_read(key, &dir.remote);
+	if (exists < 0) {
+		sync->jobs.failed++;
+		return exists;
+	}
+	int err = exists == 1 || sync->only_says ? 0 : make_dirs(sync, key);
+	dir.fd = openat(sync->root_fd, rel[0] != '\0' ? rel : ".",
+			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *stream = dir.fd < 0 ? NULL : fdopendir(dir.fd);
+	if (stream == NULL)
+		fail_local(sync, rel, -errno);
+	if (stream != NULL && err == 0) {
+		unsigned failed = sync->jobs.failed;
+		put_entries(&dir, stream);
+		/* What could not be read here must not vanish there. */
+		if (sync->removes && failed == sync->jobs.failed)
+			remove_unseen(&dir, key);
+	}
+	if (stream != NULL)
+		(void)closedir(stream);
+	lpi_remote_dir_fini(&dir.remote);
+	return err;
+}
+
+static void finish_dirs(struct lpi_sync *sync)
+{
+	char key[LPI_KEY_MAX + 1];
+	struct stat st;
+	for (size_t i = sync->dirs.cnt; i-- > 0 && !sync->only_says;) {
+		const char *rel = sync->dirs.texts[i];
+		(void)snprintf(key, sizeof(key), "%s%s%s", sync->key, rel[0] != '\0' ? "/" : "",
+			       rel);
+		if (fstatat(sync->root_fd, rel[0] != '\0' ? rel : ".", &st, 0) == 0)
+			set_attrs(sync, key, &st, LAPIS_SET_MODE | LAPIS_SET_MTIME);
+	}
+}
+
+int lpi_sync_up(struct lpi_sync *sync)
+{
+	static const struct stat zero;
+	int err = lpi_cli_texts_add(&sync->dirs, "");
+	for (size_t i = 0; err == 0 && i < sync->dirs.cnt; i++)
+		err = put_dir(sync, sync->dirs.texts[i]);
+	(void)lpi_tasks_finish(&sync->jobs);
+	for (size_t i = 0; i < sync->zeros.cnt; i++)
+		set_attrs(sync, sync->zeros.texts[i], &zero, LAPIS_SET_MTIME);
+	if (err == 0)
+		finish_dirs(sync);
+	return lpi_tasks_finish(&sync->jobs) != LP_EXIT_OK || err < 0 ? LP_EXIT_FAILED : LP_EXIT_OK;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of this machine to objects and back, as tasks. Both are atomic: an object is replaced as a
+ * whole, a file by a rename.
+ *
+ * Threads: the main thread only. Errors are printed, and counted by the tasks.
+ */
+#ifndef LP_CLI_TRANSFER_H
+#define LP_CLI_TRANSFER_H
+
+#include <sys/stat.h>
+
+#include "cli/tasks.h"
+
+struct lpi_put_file {
+	int dir_fd;          /* of path; AT_FDCWD */
+	const char *path;    /* "-": standard input */
+	const char *subject; /* for messages */
+	const char *key;
+	uint32_t condition; /* lapis_if */
+	uint8_t write_path; /* lapis_write_path */
+	bool keeps_times;   /* the object gets the file's mtime; and its mode */
+	bool no_follow;
+	struct lapis_pair xattr; /* name NULL: none */
+};
+
+/* All that is pointed to is copied. */
+void lpi_put_file(struct lpi_tasks *jobs, const struct lpi_put_file *upload);
+
+struct lpi_get_file {
+	int dir_fd; /* of path; the caller's until ended() is called */
+	const char *path;
+	const char *subject;
+	const char *key;
+	uint64_t offset;
+	uint64_t length;  /* LAPIS_TO_END */
+	int64_t mtime_ns; /* with keeps_times */
+	uint16_t mode;
+	bool keeps_times;
+	bool is_maybe_sparse;     /* large: asks where there is data first */
+	void (*ended)(void *arg); /* may be NULL */
+	void *arg;
+};
+
+void lpi_get_file(struct lpi_tasks *jobs, const struct lpi_get_file *download);
+
+/* Bytes to a file, holes where they are zeros: from *pos on. */
+int lpi_write_sparse(int fd, uint64_t offset, const void *data, size_t len);
+
+#endif

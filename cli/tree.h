@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A walk through all that is below a directory of the store, and growing lists of texts.
+ *
+ * Threads: the main thread only. Blocking: what asks the daemon. Errors are printed.
+ */
+#ifndef LP_CLI_TREE_H
+#define LP_CLI_TREE_H
+
+#include "cli/cli.h"
+#include "client/lapis.h"
+
+struct lpi_cli_texts {
+	char **texts;
+	size_t cnt;
+	size_t room;
+};
+
+/* -ENOMEM, printed. */
+int lpi_cli_texts_add(struct lpi_cli_texts *list, const char *text);
+void lpi_cli_texts_fini(struct lpi_cli_texts *list);
+
+/* A name from the daemon, checked and as a C string: what is in it could otherwise lead out of the
+ * directory it is in. -EPROTO, printed. */
+int lpi_item_name(const struct lapis_item *item, char *ret_name);
+
+/* What is not a directory; negative ends the walk, and has been printed. */
+typedef int lpi_tree_fn(void *arg, const char *key, const struct lapis_attrs *attrs);
+
+/* ret_dirs: each directory, the first one included, before what is in it; the caller's, also when
+ * this fails. */
+int lpi_tree_walk(const char *key, lpi_tree_fn *visit, void *arg, struct lpi_cli_texts *ret_dirs);
+
+/* Removes a directory with all that is in it. The exit status. */
+int lpi_tree_remove(const char *key);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that wait, for the functions that are made of them.
+ *
+ * Threads: any when the handle has one of its own, else the one that runs it. Blocking: all.
+ */
+#ifndef LP_CLIENT_CALL_H
+#define LP_CLIENT_CALL_H
+
+#include "client/impl.h"
+
+struct lpi_await {
+	struct lapis_result *result; /* its text and value are the caller's: lapis_result_fini() */
+	/* A connection that it must be made on, or NULL; then the one that answered. */
+	struct lpi_link *conn;
+	uint64_t generation;
+	/* Of who waits. */
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	bool has_ended;
+};
+
+/* The status of the result; what went wrong is in lapis_error_text(). */
+int lpi_await(struct lapis *lapis, const struct lapis_request *request,
+	      struct lpi_await *call) LP_MUST_CHECK;
+/* For those who only want the numbers; ret_result may be NULL. */
+int lpi_ask(struct lapis *lapis, const struct lapis_request *request,
+	    struct lapis_result *ret_result) LP_MUST_CHECK;
+
+#endif

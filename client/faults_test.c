@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: whatever a daemon, a network or a caller does, each request ends once, with an answer that
+ * is true: nothing wrong is returned, nothing that may have been done is done again.
+ * Method: as in lapis_test.c; the daemon damages, withholds, hangs up. Rule W2.
+ */
+#include "client/fake_test.h"
+
+/* --- What is damaged -------------------------------------------------------------------------- */
+
+/* script: which byte of the next reply is turned round, counted from 1; -1: the last one. */
+static void spoil_byte(struct lpi_fake *fake, uint8_t *reply, size_t len)
+{
+	if (fake->script != 0)
+		reply[fake->script > 0 ? (size_t)fake->script - 1 : len - 1] ^= 0x40;
+	fake->script = 0;
+}
+
+static void test_damaged_data(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t back[5000];
+	uint8_t *data = lpi_fake_rig_pattern(5000);
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", data, 5000)));
+	rig.fake.spoil = spoil_byte;
+	rig.fake.script = -1;
+	lp_test_err(-EBADMSG, lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 5000)));
+	/* The stream goes on. */
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 5000)));
+	assert_memory_equal(back, data, 5000);
+	assert_int_equal(rig.fake.conns_ever, 1);
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* Every byte of header and meta: the connection is given up, the question asked again. */
+static void test_damaged_stream(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lapis_attrs attrs = {0};
+	(void)attrs;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", "x", 1)));
+	rig.fake.spoil = spoil_byte;
+	for (int at = 1; at <= LP_WIRE_HEADER_SIZE + LP_WIRE_ATTRS_SIZE; at += 7) {
+		uint32_t conns = rig.fake.conns_ever;
+		rig.fake.script = at;
+		lp_test_ok(lpi_fake_rig_ask(
+			&rig, (struct lapis_request){.op = LAPIS_STAT, .path = "b/a"}));
+		assert_int_equal(rig.fake.conns_ever, conns + 1);
+	}
+	/* Of a change nobody can say it. */
+	rig.fake.script = 1;
+	lp_test_err(-LAPIS_EUNKNOWN, lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", "y", 1)));
+	lpi_fake_rig_fini(&rig);
+}
+
+/* Replies that are well sealed and make no sense. script: which. */
+static bool answer_nonsense(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	uint8_t meta[LP_WIRE_GOT_SIZE] = {0};
+	const struct lp_wire_got got = {.size_bytes = 9, .version_nr = 1};
+	struct lpi_fake_request other = *req;
+	if (req->header.opcode != LP_WIRE_OP_GET || fake->script == 0)
+		return false;
+	lp_wire_got_encode(&got, meta);
+	struct lp_wire_header header = {.meta_bytes = sizeof(meta), .data_bytes = 9};
+	switch (fake->script) {
+	case 1: /* a flag of a later version */
+		header.flags = 0x80;
+		break;
+	case 2: /* data that was not asked for */
+		header.offset = 4096;
+		break;
+	case 3: /* more than was asked for */
+		header.data_bytes = 11;
+		break;
+	case 4: /* an answer to nothing */
+		other.header.request_id += LP_WIRE_DATA_MAX;
+		break;
+	case 5: /* an answer to something else */
+		other.header.opcode = LP_WIRE_OP_STAT;
+		break;
+	case 6: /* a meta that is too long */
+		header.meta_bytes = sizeof(meta) - 1;
+		break;
+	default: /* data with an error */
+		header.status = EIO;
+		break;
+	}
+	lpi_fake_send(fake, &other, header, meta, (const uint8_t *)"nonsense!!!");
+	fake->script = 0;
+	return true;
+}
+
+static void test_nonsense(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t back[10];
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", "sense", 5)));
+	rig.fake.hook = answer_nonsense;
+	for (int script = 1; script <= 7; script++) {
+		uint32_t conns = rig.fake.conns_ever;
+		rig.fake.script = script;
+		lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 10)));
+		assert_memory_equal(back, "sense", 5);
+		assert_int_equal(rig.fake.conns_ever, conns + 1);
+	}
+	lpi_fake_rig_fini(&rig);
+}
+
+/* Less than there is, with no checksum that says so. */
+static bool answer_short(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	uint8_t meta[LP_WIRE_GOT_SIZE];
+	const struct lp_wire_got got = {.size_bytes = 5, .version_nr = 1};
+	if (req->header.opcode != LP_WIRE_OP_GET)
+		return false;
+	lp_wire_got_encode(&got, meta);
+	lpi_fake_send(fake, req,
+		      (struct lp_wire_header){.meta_bytes = sizeof(meta), .data_bytes = 4}, meta,
+		      (const uint8_t *)"sens");
+	return true;
+}
+
+static void test_short_answer(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t back[10];
+	lpi_fake_rig_init(&rig);
+	rig.fake.hook = answer_short;
+	lp_test_err(-EPROTO, lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 10)));
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 4)));
+	lpi_fake_rig_fini(&rig);
+}
+
+/* --- Connections that break ------------------------------------------------------------------- */
+
+/* script: how many requests other than hello are answered by closing the connection. */
+static bool hang_up(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	if (fake->script == 0)
+		return false;
+	fake->script--;
+	lpi_fake_drop(req->conn);
+	return true;
+}
+
+static void test_retries(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", "x", 1)));
+	rig.fake.hook = hang_up;
+	rig.fake.script = 2;
+	lp_test_ok(lpi_fake_rig_ask(&rig, (struct lapis_request){.op = LAPIS_STAT, .path = "b/a"}));
+	assert_int_equal(rig.fake.conns_ever, 3);
+	/* Not for ever. */
+	rig.fake.script = 1000;
+	lp_test_err(-ENOTCONN, lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	/* A change is never asked for again. */
+	rig.fake.script = 1;
+	uint32_t puts = rig.fake.requests[LP_WIRE_OP_PUT];
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_put_of("b/a", "y", 1), &ending);
+	lpi_fake_rig_wait_for(&rig, &ending);
+	assert_int_equal(ending.status, -LAPIS_EUNKNOWN);
+	assert_non_null(strstr(ending.text, "not known"));
+	lpi_fake_rig_turns(&rig, 20);
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PUT], puts + 1);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	lpi_fake_rig_fini(&rig);
+}
+
+/* What had not been sent is done by the next connection, also changes. */
+static void test_unsent(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending first;
+	struct lpi_fake_ending second;
+	lpi_fake_rig_init(&rig);
+	rig.fake.credits = 1;
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	rig.fake.hook = hang_up;
+	rig.fake.script = 1;
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_put_of("b/a", "x", 1), &first);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_put_of("b/b", "x", 1), &second);
+	lpi_fake_rig_wait_for(&rig, &first);
+	lpi_fake_rig_wait_for(&rig, &second);
+	assert_int_equal(first.status, -LAPIS_EUNKNOWN);
+	lp_test_ok(second.status);
+	lpi_fake_rig_fini(&rig);
+}
+
+static void test_no_daemon(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lapis *lapis = NULL;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	/* It goes away for good. */
+	lpi_fake_drop_all(&rig.fake);
+	(void)close(rig.fake.listen_fd);
+	lp_test_ok(unlink(rig.fake.address + 5));
+	struct lpi_fake_ending ending;
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &ending);
+	while (ending.ended == 0)
+		(void)lapis_turn(rig.lapis, 1000);
+	assert_int_equal(ending.status, -ENOTCONN);
+	assert_non_null(strstr(ending.text, "is lapisd running there?"));
+	lapis_close(rig.lapis);
+	/* It never was there: at once, and as the system says it. */
+	const struct lapis_options options = lpi_fake_rig_options(&rig);
+	lp_test_ok(lapis_open(&options, &lapis));
+	lp_test_err(-ENOENT, lapis_ping(lapis));
+	lapis_close(lapis);
+	/* It comes. */
+	struct lapis_options waits = options;
+	waits.flags = LAPIS_WAIT;
+	lp_test_ok(lapis_open(&waits, &rig.lapis));
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &ending);
+	for (int i = 0; i < 10; i++)
+		(void)lapis_turn(rig.lapis, 1);
+	assert_int_equal(ending.ended, 0);
+	lpi_fake_listen(&rig.fake);
+	lpi_fake_rig_wait_for(&rig, &ending);
+	lp_test_ok(ending.status);
+	lpi_fake_rig_fini(&rig);
+}
+
+static void test_bad_addresses(void **state)
+{
+	(void)state;
+	struct lapis *lapis = NULL;
+	static const char *const bad[] = {"x", "unix:", "tcp:", "tcp:host", "tcp::1", "http://a"};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(bad); i++) {
+		const struct lapis_options options = {.size = sizeof(options), .address = bad[i]};
+		lp_test_err(-EINVAL, lapis_open(&options, &lapis));
+		assert_non_null(strstr(lapis_error_text(), "unix:PATH"));
+	}
+	const struct lapis_options flags = {
+		.size = sizeof(flags), .address = "unix:x", .flags = 64};
+	lp_test_err(-EINVAL, lapis_open(&flags, &lapis));
+	assert_null(lapis);
+}
+
+static void test_another_store(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	lpi_fake_drop_all(&rig.fake);
+	rig.fake.uuid = 8;
+	struct lpi_fake_ending ending;
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &ending);
+	lpi_fake_rig_wait_for(&rig, &ending);
+	assert_int_equal(ending.status, -ENOTCONN);
+	assert_string_equal(ending.text, "another store answers there now");
+	lpi_fake_rig_fini(&rig);
+}
+
+/* A get that is interrupted goes on where it was, and only with the same object. */
+static bool hang_up_in_get(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	if (req->header.opcode != LP_WIRE_OP_GET || fake->script == 0)
+		return false;
+	fake->script--;
+	struct lp_wire_get get;
+	lp_wire_get_decode(req->meta, &get);
+	const struct lp_wire_got got = {.size_bytes = 3000, .version_nr = 2};
+	uint8_t meta[LP_WIRE_GOT_SIZE];
+	lp_wire_got_encode(&got, meta);
+	lpi_fake_send(fake, req,
+		      (struct lp_wire_header){.meta_bytes = sizeof(meta),
+					      .data_bytes = 1000,
+					      .offset = get.offset,
+					      .flags = LP_WIRE_FLAG_MORE},
+		      meta, fake->objects[0].data + get.offset);
+	lpi_fake_flush(fake, req->conn);
+	lpi_fake_drop(req->conn);
+	return true;
+}
+
+static void test_interrupted_get(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t *data = lpi_fake_rig_pattern(3000);
+	uint8_t back[3000];
+	struct lpi_fake_ending ending;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", data, 3000)));
+	rig.fake.hook = hang_up_in_get;
+	rig.fake.script = 2;
+	assert_int_equal(rig.fake.objects[0].version, 2);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 3000)));
+	assert_memory_equal(back, data, 3000);
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_GET], 3);
+	/* Another object took its name meanwhile: pieces of two are never put together. */
+	rig.fake.script = 1;
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_get_of("b/a", back, 3000), &ending);
+	for (int i = 0; i < 100 && rig.fake.script > 0; i++)
+		lpi_fake_rig_turn(&rig);
+	rig.fake.objects[0].version = 9;
+	lpi_fake_rig_wait_for(&rig, &ending);
+	assert_int_equal(ending.status, -ECANCELED);
+	assert_non_null(strstr(ending.text, "changed"));
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* What was acknowledged before it was durable may be lost with the daemon: sync says so, once. */
+static void test_lost_ordered(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lapis_request put = lpi_fake_rig_put_of("b/a", "x", 1);
+	const struct lapis_request sync = {.op = LAPIS_SYNC};
+	put.flags = LAPIS_ORDERED;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, put));
+	lp_test_ok(lpi_fake_rig_ask(&rig, sync));
+	lpi_fake_drop_all(&rig.fake);
+	lpi_fake_rig_turns(&rig, 3);
+	lp_test_ok(lpi_fake_rig_ask(&rig, sync));
+	lp_test_ok(lpi_fake_rig_ask(&rig, put));
+	lpi_fake_drop_all(&rig.fake);
+	lpi_fake_rig_turns(&rig, 3);
+	lp_test_err(-LAPIS_EUNKNOWN, lpi_fake_rig_ask(&rig, sync));
+	lp_test_ok(lpi_fake_rig_ask(&rig, sync));
+	lpi_fake_rig_fini(&rig);
+}
+
+/* --- Time and cancellation -------------------------------------------------------------------- */
+
+static bool say_busy(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	if (fake->script == 0)
+		return false;
+	fake->script--;
+	lpi_fake_error(fake, req, EAGAIN, "no room");
+	return true;
+}
+
+static void test_busy(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	lpi_fake_rig_init(&rig);
+	rig.fake.hook = say_busy;
+	rig.fake.script = 2;
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", "x", 1)));
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PUT], 3);
+	rig.fake.script = 1000;
+	struct lapis_request put = lpi_fake_rig_put_of("b/a", "x", 1);
+	put.timeout_ms = 50;
+	lp_test_err(-EAGAIN, lpi_fake_rig_ask(&rig, put));
+	lpi_fake_rig_fini(&rig);
+}
+
+static void test_time_limit(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lapis_request slow_ping = lpi_fake_rig_ping;
+	struct lapis_request put = lpi_fake_rig_put_of("b/a", "x", 1);
+	slow_ping.timeout_ms = 30;
+	put.timeout_ms = 30;
+	lpi_fake_rig_init(&rig);
+	rig.fake.credits = 2;
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	rig.fake.holds = true;
+	lp_test_err(-ETIMEDOUT, lpi_fake_rig_ask(&rig, slow_ping));
+	lp_test_err(-LAPIS_EUNKNOWN, lpi_fake_rig_ask(&rig, put));
+	/* No credit is left, so this one is not sent. */
+	lp_test_err(-ETIMEDOUT, lpi_fake_rig_ask(&rig, put));
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PUT], 1);
+	/* The replies that come at last belong to nobody. */
+	lpi_fake_release(&rig.fake);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	assert_int_equal(rig.fake.conns_ever, 1);
+	lpi_fake_rig_fini(&rig);
+}
+
+static void test_cancel(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending endings[4];
+	uint8_t back[100];
+	lpi_fake_rig_init(&rig);
+	rig.fake.credits = 3;
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", "x", 1)));
+	rig.fake.holds = true;
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_put_of("b/b", "x", 1), &endings[0]);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_get_of("b/a", back, 100), &endings[1]);
+	lpi_fake_rig_submit(&rig, (struct lapis_request){.op = LAPIS_OPEN, .path = "b/a"},
+			    &endings[2]);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_put_of("b/c", "x", 1), &endings[3]);
+	lpi_fake_rig_turns(&rig, 3);
+	for (int i = 0; i < 4; i++)
+		lapis_cancel(rig.lapis, endings[i].id);
+	lapis_cancel(rig.lapis, 12345);
+	lpi_fake_rig_turns(&rig, 2);
+	static const int want[] = {-LAPIS_EUNKNOWN, -ECANCELED, -ECANCELED, -ECANCELED};
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(endings[i].ended, 1);
+		assert_int_equal(endings[i].status, want[i]);
+	}
+	lpi_fake_release(&rig.fake);
+	lpi_fake_rig_turns(&rig, 10);
+	/* What was opened for nobody is closed. */
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_CLOSE], 1);
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PUT], 2);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	assert_int_equal(rig.fake.conns_ever, 1);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* In the middle of a reply's data: the caller's buffer is his again, the stream goes on. */
+static void test_cancel_in_data(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	uint8_t *data = lpi_fake_rig_pattern(300000);
+	uint8_t *back = calloc(1, 300000);
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", data, 300000)));
+	rig.fake.step_bytes = 1000;
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_get_of("b/a", back, 300000), &ending);
+	lpi_fake_rig_turns(&rig, 20);
+	lapis_cancel(rig.lapis, ending.id);
+	(void)lapis_turn(rig.lapis, 0);
+	assert_int_equal(ending.ended, 1);
+	assert_int_equal(ending.status, -ECANCELED);
+	free(back);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	assert_int_equal(rig.fake.conns_ever, 1);
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* In the middle of being sent: the rest is sent from memory of the library. The fake checks the
+ * checksums of what comes. */
+static void test_cancel_in_sending(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	uint8_t *data = lpi_fake_rig_pattern(LP_WIRE_DATA_MAX);
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	rig.fake.is_deaf = true;
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_put_of("b/a", data, LP_WIRE_DATA_MAX), &ending);
+	lpi_fake_rig_turns(&rig, 3);
+	lapis_cancel(rig.lapis, ending.id);
+	(void)lapis_turn(rig.lapis, 0);
+	assert_int_equal(ending.ended, 1);
+	assert_int_equal(ending.status, -LAPIS_EUNKNOWN);
+	memset(data, 0, LP_WIRE_DATA_MAX);
+	free(data);
+	rig.fake.is_deaf = false;
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PUT], 1);
+	assert_int_equal(rig.fake.conns_ever, 1);
+	lpi_fake_rig_fini(&rig);
+}
+
+static void test_close_ends_all(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending endings[3];
+	uint8_t *data = lpi_fake_rig_pattern(5u << 20);
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	rig.fake.holds = true;
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &endings[0]);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_put_of("b/a", "x", 1), &endings[1]);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_put_of("b/b", data, 5u << 20), &endings[2]);
+	lpi_fake_rig_turns(&rig, 2);
+	lpi_fake_rig_fini(&rig);
+	assert_int_equal(endings[0].ended + endings[1].ended + endings[2].ended, 3);
+	assert_int_equal(endings[0].status, -ECANCELED);
+	assert_int_equal(endings[1].status, -LAPIS_EUNKNOWN);
+	assert_int_equal(endings[2].status, -ECANCELED);
+	free(data);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_damaged_data),   cmocka_unit_test(test_damaged_stream),
+		cmocka_unit_test(test_nonsense),       cmocka_unit_test(test_short_answer),
+		cmocka_unit_test(test_retries),        cmocka_unit_test(test_unsent),
+		cmocka_unit_test(test_no_daemon),      cmocka_unit_test(test_bad_addresses),
+		cmocka_unit_test(test_another_store),  cmocka_unit_test(test_interrupted_get),
+		cmocka_unit_test(test_lost_ordered),   cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_time_limit),     cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_cancel_in_data), cmocka_unit_test(test_cancel_in_sending),
+		cmocka_unit_test(test_close_ends_all),
+	};
+	return lp_test_main(tests, "client/faults");
+}

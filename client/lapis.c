@@ -1,0 +1,585 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The handle: what is submitted comes in through the inbox, under the lock; everything else belongs
+ * to whoever runs a turn. A turn takes the inbox, gives requests to connections, sends, waits,
+ * receives, and calls back last, when nothing of it is in the middle of anything.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "client/call.h"
+
+#define EVENTS_MAX 64
+
+/* The handle that this thread is running, if any: its callbacks may not wait. */
+static _Thread_local const struct lapis *running;
+
+uint64_t lpi_now(const struct lapis *lapis)
+{
+	return lp_clock_mono_ns(lapis->clock);
+}
+
+bool lpi_is_running(const struct lapis *lapis)
+{
+	return running == lapis;
+}
+
+const char *lapis_version(void)
+{
+	return LAPIS_VERSION;
+}
+
+/* --- The life of an operation ----------------------------------------------------------------- */
+
+static void disarm(struct lpi_op *op)
+{
+	if (lpi_deadlines_is_linked(op))
+		lpi_deadlines_remove(&op->lapis->deadlines, op);
+}
+
+void lpi_arm(struct lpi_op *op)
+{
+	disarm(op);
+	op->deadline_ns = lpi_now(op->lapis) + op->timeout_ns;
+	lpi_deadlines_insert(&op->lapis->deadlines, op);
+}
+
+void lpi_wait(struct lpi_op *op)
+{
+	LP_ASSERT(op->place == LPI_PLACE_NONE);
+	op->place = LPI_PLACE_WAITING;
+	lpi_ops_push_back(&op->lapis->waiting, op);
+}
+
+void lpi_begin(struct lpi_op *op)
+{
+	lpi_all_push_back(&op->lapis->all, op);
+	atomic_fetch_add_explicit(&op->lapis->counters.requests, 1, memory_order_relaxed);
+	if (op->upload != NULL) {
+		lpi_upload_start(op);
+		return;
+	}
+	lpi_arm(op);
+	lpi_wait(op);
+}
+
+void lpi_begin_own(struct lpi_op *op)
+{
+	atomic_fetch_add(&op->lapis->held_cnt, 1);
+	lpi_begin(op);
+}
+
+void lpi_finish(struct lpi_op *op, int status, const char *text)
+{
+	LP_ASSERT(op->place == LPI_PLACE_NONE && op->conn == NULL);
+	disarm(op);
+	if (text != op->text)
+		(void)snprintf(op->text, sizeof(op->text), "%s", text);
+	op->result.status = status;
+	op->result.text = op->text;
+	op->result.id = op->id;
+	op->place = LPI_PLACE_DONE;
+	lpi_ops_push_back(&op->lapis->done, op);
+}
+
+void lpi_end_early(struct lpi_op *op, int status, const char *text)
+{
+	bool unknown = false;
+	switch (op->place) {
+	case LPI_PLACE_NONE:
+		lpi_upload_end(op, status, text);
+		return;
+	case LPI_PLACE_DONE:
+		return;
+	case LPI_PLACE_WAITING:
+	case LPI_PLACE_LATER:
+		lpi_ops_remove(op);
+		op->place = LPI_PLACE_NONE;
+		break;
+	case LPI_PLACE_QUEUED:
+	case LPI_PLACE_SENDING:
+	case LPI_PLACE_SENT:
+		unknown = lpi_link_forget(op);
+		break;
+	}
+	if (unknown && !op->is_safe) {
+		(void)lpi_op_printf(op, 0,
+				    "%.200s after it was sent: whether it was or will be "
+				    "done is not known (look, then decide)",
+				    text);
+		lpi_finish(op, -LAPIS_EUNKNOWN, op->text);
+	} else {
+		lpi_finish(op, status, text);
+	}
+}
+
+static void expire(struct lpi_op *op)
+{
+	char text[LPI_TEXT_MAX];
+	if (op->place == LPI_PLACE_LATER) {
+		(void)snprintf(text, sizeof(text), "%.300s", op->text);
+		lpi_end_early(op, -EAGAIN, text);
+		return;
+	}
+	(void)snprintf(text, sizeof(text), "no answer within %llu ms",
+		       (unsigned long long)(op->timeout_ns / LP_NS_PER_MS));
+	lpi_end_early(op, -ETIMEDOUT, text);
+}
+
+static int run_done(struct lapis *lapis)
+{
+	struct lpi_op *op;
+	int cnt = 0;
+	while ((op = lpi_ops_pop_front(&lapis->done)) != NULL) {
+		lpi_all_remove(op);
+		if (op->done != NULL)
+			op->done(op->arg, &op->result);
+		lpi_op_free(op);
+		atomic_fetch_sub(&lapis->held_cnt, 1);
+		cnt++;
+	}
+	return cnt;
+}
+
+/* --- The inbox -------------------------------------------------------------------------------- */
+
+static void wake(struct lapis *lapis)
+{
+	const uint64_t one = 1;
+	if (lapis->is_woken)
+		return;
+	lapis->is_woken = true;
+	/* It fails only when the counter is full, and then it is readable. */
+	(void)!write(lapis->wake_fd, &one, sizeof(one));
+}
+
+/* Later versions of the struct are longer: what they have more must not be meant. */
+static int copy_request(const struct lapis_request *from, struct lapis_request *ret)
+{
+	size_t known = sizeof(*ret);
+	const unsigned char *bytes = (const unsigned char *)from;
+	if (from->size < offsetof(struct lapis_request, timeout_ms))
+		return -EINVAL;
+	for (size_t i = known; i < from->size; i++) {
+		if (bytes[i] != 0)
+			return -EINVAL;
+	}
+	memset(ret, 0, known);
+	memcpy(ret, from, LP_MIN(known, from->size));
+	return 0;
+}
+
+int lpi_submit(struct lapis *lapis, const struct lapis_request *request,
+	       const struct lpi_await *call, uint64_t *ret_id)
+{
+	struct lpi_op *op = NULL;
+	if (atomic_fetch_add(&lapis->held_cnt, 1) >= lapis->options.requests_max) {
+		atomic_fetch_sub(&lapis->held_cnt, 1);
+		return -EAGAIN;
+	}
+	int err = lpi_op_new(lapis, request, &op);
+	if (err < 0) {
+		atomic_fetch_sub(&lapis->held_cnt, 1);
+		return err;
+	}
+	if (call != NULL) {
+		op->pin = call->conn;
+		op->pin_generation = call->generation;
+	}
+	pthread_mutex_lock(&lapis->lock);
+	bool stops = lapis->is_stopping;
+	if (!stops) {
+		op->id = ++lapis->last_id;
+		if (ret_id != NULL)
+			*ret_id = op->id;
+		lpi_ops_push_back(&lapis->inbox, op);
+		if (!lpi_is_running(lapis))
+			wake(lapis);
+	}
+	pthread_mutex_unlock(&lapis->lock);
+	if (stops) {
+		lpi_op_free(op);
+		atomic_fetch_sub(&lapis->held_cnt, 1);
+		return -ECANCELED;
+	}
+	return 0;
+}
+
+int lapis_submit(struct lapis *lapis, const struct lapis_request *request, uint64_t *ret_id)
+{
+	struct lapis_request req;
+	int err = copy_request(request, &req);
+	if (err == 0)
+		err = lpi_submit(lapis, &req, NULL, ret_id);
+	return err < 0 ? lpi_set_error(err, NULL) : 0;
+}
+
+void lapis_cancel(struct lapis *lapis, uint64_t id)
+{
+	struct lpi_cancel *cancel = calloc(1, sizeof(*cancel));
+	/* To cancel is to ask. */
+	if (cancel == NULL)
+		return;
+	cancel->id = id;
+	pthread_mutex_lock(&lapis->lock);
+	lpi_cancels_push_back(&lapis->cancels, cancel);
+	if (!lpi_is_running(lapis))
+		wake(lapis);
+	pthread_mutex_unlock(&lapis->lock);
+}
+
+static void cancel_op(struct lapis *lapis, uint64_t id)
+{
+	struct lpi_op *op;
+	LP_LIST_FOREACH (lpi_all, &lapis->all, op) {
+		if (op->id == id && id != 0) {
+			lpi_end_early(op, -ECANCELED, "canceled");
+			return;
+		}
+	}
+}
+
+/* True when there was anything. */
+static bool take_inbox(struct lapis *lapis)
+{
+	struct lpi_ops ops;
+	struct lpi_cancels cancels;
+	struct lpi_op *op;
+	struct lpi_cancel *cancel;
+	uint64_t count;
+	lpi_ops_init(&ops);
+	lpi_cancels_init(&cancels);
+	pthread_mutex_lock(&lapis->lock);
+	lpi_ops_splice_back(&ops, &lapis->inbox);
+	lpi_cancels_splice_back(&cancels, &lapis->cancels);
+	bool woken = lapis->is_woken;
+	lapis->is_woken = false;
+	if (woken)
+		(void)!read(lapis->wake_fd, &count, sizeof(count));
+	pthread_mutex_unlock(&lapis->lock);
+	bool any = !lpi_ops_is_empty(&ops) || !lpi_cancels_is_empty(&cancels);
+	while ((op = lpi_ops_pop_front(&ops)) != NULL)
+		lpi_begin(op);
+	while ((cancel = lpi_cancels_pop_front(&cancels)) != NULL) {
+		cancel_op(lapis, cancel->id);
+		free(cancel);
+	}
+	return any;
+}
+
+/* --- A turn ----------------------------------------------------------------------------------- */
+
+static void expire_all(struct lapis *lapis)
+{
+	uint64_t now = lpi_now(lapis);
+	struct lpi_op *op;
+	while ((op = lpi_deadlines_first(&lapis->deadlines)) != NULL && op->deadline_ns <= now)
+		expire(op);
+	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
+		struct lpi_link *conn = lapis->conns[i];
+		bool coming =
+			conn->state == LPI_STATE_CONNECTING || conn->state == LPI_STATE_GREETING;
+		if (coming && conn->deadline_ns <= now)
+			lpi_link_fail(conn, -ETIMEDOUT, "no answer from %s within %u ms",
+				      lapis->address_text, lapis->options.connect_ms);
+	}
+}
+
+/* Everything that needs no waiting. */
+static int step(struct lapis *lapis)
+{
+	int ended = 0;
+	do {
+		expire_all(lapis);
+		lpi_route_waiting(lapis);
+		ended += run_done(lapis);
+	} while (take_inbox(lapis) || !lpi_ops_is_empty(&lapis->done));
+	lpi_route_waiting(lapis);
+	for (uint32_t i = 0; i < lapis->conn_cnt; i++)
+		lpi_link_flush(lapis->conns[i]);
+	return ended;
+}
+
+/* When there is something to do although nothing comes; UINT64_MAX: never. */
+static uint64_t next_ns(const struct lapis *lapis)
+{
+	uint64_t next = UINT64_MAX;
+	const struct lpi_op *op = lpi_deadlines_first(&lapis->deadlines);
+	if (!lpi_ops_is_empty(&lapis->done))
+		return 0;
+	if (op != NULL)
+		next = op->deadline_ns;
+	LP_LIST_FOREACH (lpi_ops, &lapis->later, op)
+		next = LP_MIN(next, op->later_ns);
+	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
+		const struct lpi_link *conn = lapis->conns[i];
+		bool coming =
+			conn->state == LPI_STATE_CONNECTING || conn->state == LPI_STATE_GREETING;
+		if (coming)
+			next = LP_MIN(next, conn->deadline_ns);
+		if (lpi_ops_is_empty(&lapis->waiting))
+			continue;
+		/* Requests wait for the first to be tried again; any that is up will do. */
+		if (conn->state == LPI_STATE_UP)
+			return 0;
+		if (i == 0 && conn->state == LPI_STATE_DOWN)
+			next = LP_MIN(next, conn->retry_ns);
+	}
+	return next;
+}
+
+static int wait_ms(const struct lapis *lapis, int timeout_ms)
+{
+	uint64_t next = next_ns(lapis);
+	if (next == UINT64_MAX || timeout_ms == 0)
+		return timeout_ms;
+	uint64_t now = lpi_now(lapis);
+	uint64_t ms = next <= now ? 0 : (next - now + LP_NS_PER_MS - 1) / LP_NS_PER_MS;
+	ms = LP_MIN(ms, UINT64_C(1000000));
+	return timeout_ms < 0 ? (int)ms : LP_MIN((int)ms, timeout_ms);
+}
+
+/* So that lapis_fd() is readable then. It may be too early, never too late. */
+static void set_timer(struct lapis *lapis)
+{
+	uint64_t next = LP_MAX(next_ns(lapis), UINT64_C(1));
+	if (lapis->has_thread || next == UINT64_MAX ||
+	    (lapis->timer_ns != 0 && lapis->timer_ns <= next))
+		return;
+	const struct itimerspec spec = {.it_value = {.tv_sec = (time_t)(next / LP_NS_PER_S),
+						     .tv_nsec = (long)(next % LP_NS_PER_S)}};
+	if (timerfd_settime(lapis->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL) == 0)
+		lapis->timer_ns = next;
+}
+
+static void take_event(struct lapis *lapis, const struct epoll_event *event)
+{
+	uint64_t count;
+	if (event->data.ptr == &lapis->timer_fd) {
+		lapis->timer_ns = 0;
+		(void)!read(lapis->timer_fd, &count, sizeof(count));
+	} else if (event->data.ptr != &lapis->wake_fd) {
+		lpi_link_event(event->data.ptr, event->events);
+	}
+}
+
+static int turn(struct lapis *lapis, int timeout_ms)
+{
+	struct epoll_event events[EVENTS_MAX];
+	const struct lapis *before = running;
+	running = lapis;
+	int ended = step(lapis);
+	int ms = ended > 0 ? 0 : wait_ms(lapis, timeout_ms);
+	int cnt = epoll_wait(lapis->epoll_fd, events, EVENTS_MAX, ms);
+	/* A signal: the caller may want to know. */
+	for (int i = 0; i < cnt; i++)
+		take_event(lapis, &events[i]);
+	ended += step(lapis);
+	set_timer(lapis);
+	running = before;
+	return ended;
+}
+
+int lapis_turn(struct lapis *lapis, int timeout_ms)
+{
+	if (lpi_is_running(lapis))
+		return -EDEADLK;
+	if (lapis->has_thread)
+		return -EBUSY;
+	return turn(lapis, timeout_ms);
+}
+
+int lapis_fd(const struct lapis *lapis)
+{
+	return lapis->epoll_fd;
+}
+
+static void *thread_main(void *arg)
+{
+	struct lapis *lapis = arg;
+	bool stops = false;
+	while (!stops) {
+		(void)turn(lapis, -1);
+		pthread_mutex_lock(&lapis->lock);
+		stops = lapis->is_stopping;
+		pthread_mutex_unlock(&lapis->lock);
+	}
+	return NULL;
+}
+
+/* --- From birth to death ---------------------------------------------------------------------- */
+
+static int copy_options(const struct lapis_options *from, struct lapis_options *ret)
+{
+	*ret = (struct lapis_options){.size = sizeof(*ret)};
+	if (from != NULL) {
+		if (from->size < sizeof(from->size))
+			return -EINVAL;
+		memcpy(ret, from, LP_MIN(sizeof(*ret), from->size));
+	}
+	if (ret->crc > LAPIS_CRC_OFF || (ret->flags & ~(uint32_t)(LAPIS_THREAD | LAPIS_WAIT)) != 0)
+		return -EINVAL;
+	if (ret->requests_max == 0)
+		ret->requests_max = 4096;
+	if (ret->timeout_ms == 0)
+		ret->timeout_ms = 30000;
+	if (ret->reconnect_ms == 0)
+		ret->reconnect_ms = 10000;
+	if (ret->connect_ms == 0)
+		ret->connect_ms = 5000;
+	return 0;
+}
+
+static int watch(struct lapis *lapis, int *fd)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = fd};
+	if (*fd < 0 || epoll_ctl(lapis->epoll_fd, EPOLL_CTL_ADD, *fd, &event) < 0)
+		return -errno;
+	return 0;
+}
+
+static int open_fds(struct lapis *lapis)
+{
+	lapis->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (lapis->epoll_fd < 0)
+		return -errno;
+	lapis->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int err = watch(lapis, &lapis->wake_fd);
+	if (err < 0)
+		return err;
+	lapis->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	return watch(lapis, &lapis->timer_fd);
+}
+
+static void init(struct lapis *lapis)
+{
+	lapis->clock = lp_clock_system();
+	lapis->epoll_fd = -1;
+	lapis->wake_fd = -1;
+	lapis->timer_fd = -1;
+	lpi_ops_init(&lapis->inbox);
+	lpi_cancels_init(&lapis->cancels);
+	lpi_all_init(&lapis->all);
+	lpi_ops_init(&lapis->waiting);
+	lpi_ops_init(&lapis->later);
+	lpi_ops_init(&lapis->done);
+	lpi_deadlines_init(&lapis->deadlines);
+	const char *name = lapis->options.name;
+	(void)snprintf(lapis->name, sizeof(lapis->name), "%s",
+		       name != NULL ? name : program_invocation_short_name);
+}
+
+static void free_handle(struct lapis *lapis)
+{
+	for (uint32_t i = 0; i < lapis->conn_cnt; i++)
+		lpi_link_free(lapis->conns[i]);
+	int fds[] = {lapis->timer_fd, lapis->wake_fd, lapis->epoll_fd};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(fds); i++) {
+		if (fds[i] >= 0)
+			(void)close(fds[i]);
+	}
+	pthread_mutex_destroy(&lapis->lock);
+	free(lapis);
+}
+
+static int open_rest(struct lapis *lapis)
+{
+	int err = lpi_address_parse(lapis, lapis->options.address);
+	if (err == 0)
+		err = open_fds(lapis);
+	if (err == 0)
+		err = lpi_link_new(lapis, LPI_ANY_SHARD, &lapis->conns[0]);
+	if (err < 0)
+		return err;
+	lapis->conn_cnt = 1;
+	lapis->has_thread = (lapis->options.flags & LAPIS_THREAD) != 0;
+	if (lapis->has_thread)
+		err = -pthread_create(&lapis->thread, NULL, thread_main, lapis);
+	/* The caller's strings are his again. */
+	lapis->options.address = NULL;
+	lapis->options.name = NULL;
+	return err;
+}
+
+int lapis_open(const struct lapis_options *options, struct lapis **ret_lapis)
+{
+	struct lapis *lapis = calloc(1, sizeof(*lapis));
+	if (lapis == NULL)
+		return lpi_set_error(-ENOMEM, NULL);
+	int err = copy_options(options, &lapis->options);
+	if (err == 0)
+		err = -pthread_mutex_init(&lapis->lock, NULL);
+	if (err < 0) {
+		free(lapis);
+		return lpi_set_error(err, "an option makes no sense");
+	}
+	init(lapis);
+	err = open_rest(lapis);
+	if (err < 0) {
+		char text[LPI_TEXT_MAX];
+		(void)snprintf(text, sizeof(text), "%s: %s", lapis->address_text,
+			       err == -EINVAL ? "no address (unix:PATH or tcp:HOST:PORT)"
+					      : lp_strerror(err));
+		free_handle(lapis);
+		return lpi_set_error(err, text);
+	}
+	*ret_lapis = lapis;
+	return 0;
+}
+
+/* Ends everything. An upload ends when its parts have. */
+static void end_everything(struct lapis *lapis)
+{
+	struct lpi_op *op;
+	struct lpi_op *next;
+	(void)take_inbox(lapis);
+	while (!lpi_all_is_empty(&lapis->all)) {
+		LP_LIST_FOREACH_SAFE (lpi_all, &lapis->all, op, next)
+			lpi_end_early(op, -ECANCELED, "canceled by the end of the handle");
+		(void)run_done(lapis);
+	}
+	for (uint32_t i = 0; i < lapis->conn_cnt; i++)
+		lpi_link_fail(lapis->conns[i], -ECANCELED, "closed");
+}
+
+void lapis_close(struct lapis *lapis)
+{
+	if (lapis == NULL)
+		return;
+	LP_ASSERT(!lpi_is_running(lapis));
+	pthread_mutex_lock(&lapis->lock);
+	lapis->is_stopping = true;
+	wake(lapis);
+	pthread_mutex_unlock(&lapis->lock);
+	if (lapis->has_thread)
+		(void)pthread_join(lapis->thread, NULL);
+	const struct lapis *before = running;
+	running = lapis;
+	end_everything(lapis);
+	running = before;
+	free_handle(lapis);
+}
+
+void lapis_read_stats(const struct lapis *lapis, struct lapis_stats *ret_stats)
+{
+	const struct lpi_counters *counters = &lapis->counters;
+	struct lapis_stats stats = {
+		.requests = atomic_load_explicit(&counters->requests, memory_order_relaxed),
+		.messages_sent = atomic_load_explicit(&counters->sent, memory_order_relaxed),
+		.messages_received =
+			atomic_load_explicit(&counters->received, memory_order_relaxed),
+		.sends = atomic_load_explicit(&counters->sends, memory_order_relaxed),
+		.receives = atomic_load_explicit(&counters->receives, memory_order_relaxed),
+		.connects = atomic_load_explicit(&counters->connects, memory_order_relaxed),
+		.retries = atomic_load_explicit(&counters->retries, memory_order_relaxed),
+		.shard_hits = atomic_load_explicit(&counters->hits, memory_order_relaxed),
+		.shard_misses = atomic_load_explicit(&counters->misses, memory_order_relaxed),
+	};
+	stats.size = LP_MIN(ret_stats->size, sizeof(stats));
+	memcpy(ret_stats, &stats, stats.size);
+}

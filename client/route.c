@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* To which connection a request goes.
+ *
+ * Each reply says on which shard its request is answered best. That is kept for the object, and for
+ * the directory it is in until two of its entries differ: then its entries are spread. The table
+ * has one place for each hash, which the last one takes: forgetting costs a detour, no more.
+ */
+#include "base/hash.h"
+#include "client/impl.h"
+
+uint64_t lpi_route_hash(uint64_t ino, const char *path, size_t len)
+{
+	return lp_hash_u64(path, len, ino) | 1;
+}
+
+static struct lpi_route *route_at(struct lapis *lapis, uint64_t hash)
+{
+	return &lapis->routes[(hash >> 8) % LPI_ROUTES];
+}
+
+static void learn(struct lapis *lapis, uint64_t hash, uint32_t shard, bool mixes)
+{
+	struct lpi_route *route = route_at(lapis, hash);
+	if (hash == 0)
+		return;
+	if (route->hash != hash)
+		*route = (struct lpi_route){.hash = hash, .shard = shard};
+	else if (!mixes)
+		route->shard = shard;
+	else if (route->shard != shard)
+		route->shard = LPI_ANY_SHARD;
+}
+
+void lpi_route_learn(struct lpi_op *op, uint32_t shard)
+{
+	struct lapis *lapis = op->lapis;
+	atomic_fetch_add_explicit(op->conn->shard == shard ? &lapis->counters.hits
+							   : &lapis->counters.misses,
+				  1, memory_order_relaxed);
+	if (shard >= lapis->shard_cnt || lapis->shard_cnt == 1)
+		return;
+	learn(lapis, op->exact_hash, shard, false);
+	learn(lapis, op->dir_hash, shard, true);
+}
+
+static uint32_t find_shard(struct lpi_op *op)
+{
+	const struct lpi_route *exact = route_at(op->lapis, op->exact_hash);
+	const struct lpi_route *dir = route_at(op->lapis, op->dir_hash);
+	if (op->exact_hash != 0 && exact->hash == op->exact_hash)
+		return exact->shard;
+	if (op->dir_hash != 0 && dir->hash == op->dir_hash)
+		return dir->shard;
+	return LPI_ANY_SHARD;
+}
+
+/* Up, coming up, or made to. */
+static bool is_usable(struct lpi_link *conn)
+{
+	if (conn == NULL)
+		return false;
+	if (conn->state == LPI_STATE_DOWN && conn->retry_ns <= lpi_now(conn->lapis))
+		lpi_link_connect(conn);
+	return conn->state != LPI_STATE_DOWN;
+}
+
+static struct lpi_link *conn_for(struct lapis *lapis, uint32_t shard)
+{
+	if (shard >= LPI_SHARDS_MAX || lapis->shard_cnt == 0)
+		return NULL;
+	if (lapis->by_shard[shard] == NULL && lapis->conn_cnt < LPI_SHARDS_MAX) {
+		struct lpi_link *conn = NULL;
+		if (lpi_link_new(lapis, shard, &conn) < 0)
+			return NULL;
+		lapis->conns[lapis->conn_cnt++] = conn;
+		lapis->by_shard[shard] = conn;
+	}
+	return lapis->by_shard[shard];
+}
+
+static struct lpi_link *any_conn(struct lapis *lapis)
+{
+	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
+		if (lapis->conns[i]->state == LPI_STATE_UP)
+			return lapis->conns[i];
+	}
+	/* The first one always is there; the others come up when they are asked for. */
+	return is_usable(lapis->conns[0]) ? lapis->conns[0] : NULL;
+}
+
+void lpi_route(struct lpi_op *op)
+{
+	struct lapis *lapis = op->lapis;
+	struct lpi_link *conn = op->pin;
+	if (conn != NULL &&
+	    (conn->generation != op->pin_generation || conn->state != LPI_STATE_UP)) {
+		lpi_finish(op, -ENOTCONN, "the connection that this belongs to has gone");
+		return;
+	}
+	if (conn == NULL)
+		conn = conn_for(lapis, find_shard(op));
+	if (op->pin == NULL && !is_usable(conn))
+		conn = any_conn(lapis);
+	if (conn != NULL)
+		lpi_link_queue(conn, op);
+	else
+		lpi_wait(op);
+}
+
+/* Nothing is up and nothing is coming up: how long is that to be hoped for? */
+static bool has_given_up(const struct lapis *lapis)
+{
+	if (lapis->down_ns == 0)
+		return false;
+	if (lapis->failure == -ESTALE || lapis->failure == -EPROTONOSUPPORT)
+		return true;
+	if (lapis->shard_cnt == 0 && !(lapis->options.flags & LAPIS_WAIT))
+		return true;
+	return lpi_now(lapis) - lapis->down_ns >= lapis->options.reconnect_ms * LP_NS_PER_MS;
+}
+
+static void give_up(struct lapis *lapis)
+{
+	struct lpi_op *op;
+	bool was_up = lapis->shard_cnt != 0;
+	while ((op = lpi_ops_pop_front(&lapis->waiting)) != NULL) {
+		op->place = LPI_PLACE_NONE;
+		lpi_finish(op, was_up ? -ENOTCONN : lapis->failure, lapis->failure_text);
+	}
+}
+
+void lpi_route_waiting(struct lapis *lapis)
+{
+	struct lpi_ops ready;
+	struct lpi_op *op;
+	uint64_t now = lpi_now(lapis);
+	lpi_ops_init(&ready);
+	lpi_ops_splice_back(&ready, &lapis->waiting);
+	struct lpi_op *next;
+	LP_LIST_FOREACH_SAFE (lpi_ops, &lapis->later, op, next) {
+		if (op->later_ns > now)
+			continue;
+		lpi_ops_remove(op);
+		atomic_fetch_add_explicit(&lapis->counters.retries, 1, memory_order_relaxed);
+		lpi_ops_push_back(&ready, op);
+	}
+	while ((op = lpi_ops_pop_front(&ready)) != NULL) {
+		op->place = LPI_PLACE_NONE;
+		lpi_route(op);
+	}
+	/* What has just been given to a connection may be back already. */
+	if (!lpi_ops_is_empty(&lapis->waiting) && has_given_up(lapis))
+		give_up(lapis);
+}

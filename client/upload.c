@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A put that does not fit into one message: upload, writes, commit, as requests of their own on one
+ * connection. Nobody sees anything of it before the commit, so whatever goes wrong before that
+ * was sent is "not done"; if it was the connection, and the data is all in memory, it begins again.
+ *
+ * Of a source that gives the data as it comes, the first message's worth is read before anything
+ * is sent: mostly that is all, and it is an ordinary put.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/impl.h"
+
+#define RESTARTS_MAX 3u
+
+enum phase {
+	PHASE_NEW,
+	PHASE_OPENING,
+	PHASE_WRITING,
+	PHASE_COMMITTING,
+};
+
+struct lpi_upload {
+	enum phase phase;
+	char *path;
+	uint64_t dir_ino; /* the path begins there */
+	const uint8_t *data;
+	uint64_t data_bytes;
+	lapis_source_fn *source; /* instead of data */
+	void *source_arg;
+	lapis_hole_fn *hole; /* NULL: there are none */
+	bool ends_in_hole;   /* so far: nothing was written behind it */
+	uint8_t *first;      /* what was read of it before it was known to be long */
+	bool at_end;
+	uint64_t pos;
+	uint32_t under_way;
+	uint32_t restarts;
+	uint64_t ino; /* 0: none yet */
+	struct lpi_link *pin;
+	uint64_t pin_generation;
+	int status; /* negative: it ends when nothing is under way any more */
+	char text[LPI_TEXT_MAX];
+};
+
+static void proceed(struct lpi_op *op);
+static void child_done(void *arg, const struct lapis_result *result);
+
+int lpi_upload_new(struct lpi_op *op, const struct lapis_request *request)
+{
+	struct lpi_upload *upload = calloc(1, sizeof(*upload));
+	if (upload == NULL)
+		return -ENOMEM;
+	op->upload = upload;
+	upload->dir_ino = request->ino;
+	upload->data = request->data;
+	upload->data_bytes = request->data_bytes;
+	upload->source = request->source;
+	upload->source_arg = request->source_arg;
+	upload->hole = request->source != NULL ? request->hole : NULL;
+	upload->path = strdup(request->path != NULL ? request->path : "");
+	return upload->path != NULL ? 0 : -ENOMEM;
+}
+
+void lpi_upload_free(struct lpi_upload *upload)
+{
+	if (upload == NULL)
+		return;
+	free(upload->first);
+	free(upload->path);
+	free(upload);
+}
+
+/* --- Its parts -------------------------------------------------------------------------------- */
+
+static void fail(struct lpi_op *op, int status, const char *text)
+{
+	struct lpi_upload *upload = op->upload;
+	struct lpi_op *child;
+	if (upload->status != 0)
+		return;
+	upload->status = status;
+	(void)snprintf(upload->text, sizeof(upload->text), "%s", text);
+	LP_LIST_FOREACH (lpi_all, &op->lapis->all, child) {
+		if (child->done == child_done && child->arg == op)
+			lpi_end_early(child, -ECANCELED, "the put that this was for failed");
+	}
+}
+
+/* A request on the upload's connection; the upload itself makes it one. */
+static struct lpi_op *child_new(struct lpi_op *op, const struct lapis_request *request)
+{
+	struct lpi_upload *upload = op->upload;
+	struct lapis_request req = *request;
+	struct lpi_op *child = NULL;
+	req.done = child_done;
+	req.arg = op;
+	req.timeout_ms = (uint32_t)(op->timeout_ns / LP_NS_PER_MS);
+	int err = lpi_op_new(op->lapis, &req, &child);
+	if (err < 0) {
+		fail(op, err, lp_strerror(err));
+		return NULL;
+	}
+	child->pin = upload->pin;
+	child->pin_generation = upload->pin_generation;
+	return child;
+}
+
+static void child_start(struct lpi_op *op, struct lpi_op *child)
+{
+	op->upload->under_way++;
+	lpi_begin_own(child);
+}
+
+static void open_upload(struct lpi_op *op)
+{
+	struct lpi_upload *upload = op->upload;
+	const struct lapis_request request = {
+		.op = LAPIS_UPLOAD, .ino = upload->dir_ino, .path = upload->path};
+	upload->phase = PHASE_OPENING;
+	struct lpi_op *child = child_new(op, &request);
+	if (child != NULL)
+		child_start(op, child);
+}
+
+/* Fills buf from the source: how many bytes; fewer than len at the end. */
+static int64_t fill(struct lpi_upload *upload, uint8_t *buf, size_t len)
+{
+	size_t filled = 0;
+	while (filled < len && !upload->at_end) {
+		int64_t n = upload->source(upload->source_arg, buf + filled, len - filled);
+		if (n < 0)
+			return n;
+		if ((uint64_t)n > len - filled)
+			return -EINVAL;
+		filled += (size_t)n;
+		upload->at_end = n == 0;
+	}
+	return (int64_t)filled;
+}
+
+static void write_piece(struct lpi_op *op, uint8_t *own, const uint8_t *data, size_t len)
+{
+	struct lpi_upload *upload = op->upload;
+	const struct lapis_request request = {.op = LAPIS_WRITE,
+					      .ino = upload->ino,
+					      .data = data,
+					      .data_bytes = len,
+					      .offset = upload->pos};
+	struct lpi_op *child = child_new(op, &request);
+	if (child == NULL) {
+		free(own);
+		return;
+	}
+	child->own_data = own;
+	upload->pos += len;
+	upload->ends_in_hole = false;
+	child_start(op, child);
+}
+
+/* What is not written reads as zeros. */
+static int skip_hole(struct lpi_upload *upload)
+{
+	int64_t len = upload->hole != NULL ? upload->hole(upload->source_arg) : 0;
+	if (len < 0)
+		return (int)len;
+	if ((uint64_t)len > UINT64_MAX / 2 - upload->pos)
+		return -EFBIG;
+	upload->pos += (uint64_t)len;
+	upload->ends_in_hole = upload->ends_in_hole || len > 0;
+	return 0;
+}
+
+static void write_from_source(struct lpi_op *op)
+{
+	struct lpi_upload *upload = op->upload;
+	uint8_t *own = upload->first;
+	int64_t len = LP_WIRE_DATA_MAX;
+	upload->first = NULL;
+	if (own == NULL) {
+		own = malloc(LP_WIRE_PIECE_MAX);
+		len = own == NULL ? -ENOMEM : skip_hole(upload);
+		if (len == 0)
+			len = fill(upload, own, LP_WIRE_PIECE_MAX);
+	}
+	if (len < 0)
+		fail(op, (int)len, "what was to be put could not be read");
+	if (len > 0)
+		write_piece(op, own, own, (size_t)len);
+	else
+		free(own);
+}
+
+static void write_more(struct lpi_op *op)
+{
+	struct lpi_upload *upload = op->upload;
+	while (upload->status == 0 && !upload->at_end && upload->under_way < LPI_UPLOAD_WINDOW) {
+		if (upload->source != NULL) {
+			write_from_source(op);
+			continue;
+		}
+		size_t len = LP_MIN(upload->data_bytes - upload->pos, (uint64_t)LP_WIRE_PIECE_MAX);
+		write_piece(op, NULL, upload->data + upload->pos, len);
+		upload->at_end = upload->pos == upload->data_bytes;
+	}
+}
+
+/* The meta of the put, with the upload's inode between its fixed part and its strings. */
+static int commit_meta(const struct lpi_op *op, struct lpi_op *child)
+{
+	const uint8_t *from = op->head + LP_WIRE_HEADER_SIZE;
+	uint8_t *head = malloc(LP_WIRE_HEADER_SIZE + op->meta_bytes + sizeof(uint64_t));
+	if (head == NULL)
+		return -ENOMEM;
+	if (op->meta_bytes + sizeof(uint64_t) > LP_WIRE_META_MAX) {
+		free(head);
+		return -E2BIG;
+	}
+	uint8_t *to = head + LP_WIRE_HEADER_SIZE;
+	memcpy(to, from, LP_WIRE_PUT_SIZE);
+	lp_put_le64(to + LP_WIRE_PUT_SIZE, op->upload->ino);
+	memcpy(to + LP_WIRE_COMMIT_SIZE, from + LP_WIRE_PUT_SIZE,
+	       op->meta_bytes - LP_WIRE_PUT_SIZE);
+	free(child->head);
+	child->head = head;
+	child->meta_bytes = op->meta_bytes + (uint32_t)sizeof(uint64_t);
+	return 0;
+}
+
+/* The length of what ends in a hole is not given by any write. */
+static void set_length(struct lpi_op *op)
+{
+	const struct lapis_request request = {
+		.op = LAPIS_TRUNCATE, .ino = op->upload->ino, .offset = op->upload->pos};
+	struct lpi_op *child = child_new(op, &request);
+	op->upload->ends_in_hole = false;
+	if (child != NULL)
+		child_start(op, child);
+}
+
+static void commit(struct lpi_op *op)
+{
+	struct lpi_upload *upload = op->upload;
+	const struct lapis_request request = {
+		.op = LAPIS_COMMIT, .ino = upload->dir_ino, .path = upload->path};
+	struct lpi_op *child = child_new(op, &request);
+	if (child == NULL)
+		return;
+	int err = commit_meta(op, child);
+	if (err < 0) {
+		lpi_op_free(child);
+		fail(op, err, lp_strerror(err));
+		return;
+	}
+	child->wire_flags = op->wire_flags;
+	upload->phase = PHASE_COMMITTING;
+	child_start(op, child);
+}
+
+/* --- Its end ---------------------------------------------------------------------------------- */
+
+static bool has_conn(const struct lpi_upload *upload)
+{
+	return upload->pin != NULL && upload->pin->generation == upload->pin_generation &&
+	       upload->pin->state == LPI_STATE_UP;
+}
+
+/* Without it, the upload ends with the connection. */
+static void abort_upload(struct lpi_op *op)
+{
+	struct lpi_upload *upload = op->upload;
+	struct lpi_op *child = NULL;
+	const struct lapis_request request = {.op = LAPIS_ABORT, .ino = upload->ino};
+	if (upload->ino == 0 || !has_conn(upload) || op->lapis->is_stopping ||
+	    lpi_op_new(op->lapis, &request, &child) < 0)
+		return;
+	child->pin = upload->pin;
+	child->pin_generation = upload->pin_generation;
+	lpi_begin_own(child);
+}
+
+static void end_failed(struct lpi_op *op)
+{
+	struct lpi_upload *upload = op->upload;
+	if (upload->phase != PHASE_COMMITTING)
+		abort_upload(op);
+	bool again = upload->status == -ENOTCONN && upload->source == NULL &&
+		     upload->phase == PHASE_WRITING && upload->restarts < RESTARTS_MAX;
+	if (!again) {
+		lpi_finish(op, upload->status, upload->text);
+		return;
+	}
+	upload->restarts++;
+	upload->status = 0;
+	upload->pos = 0;
+	upload->at_end = false;
+	upload->ino = 0;
+	upload->pin = NULL;
+	open_upload(op);
+	if (upload->status != 0)
+		lpi_finish(op, upload->status, upload->text);
+}
+
+static void proceed(struct lpi_op *op)
+{
+	struct lpi_upload *upload = op->upload;
+	if (upload->status == 0 && upload->phase == PHASE_WRITING) {
+		write_more(op);
+		bool is_sent = upload->status == 0 && upload->at_end && upload->under_way == 0;
+		if (is_sent && upload->ends_in_hole)
+			set_length(op);
+		else if (is_sent)
+			commit(op);
+	}
+	if (upload->status != 0 && upload->under_way == 0)
+		end_failed(op);
+}
+
+/* Whatever happened to a part before the commit, nothing is stored. */
+static void part_failed(struct lpi_op *op, const struct lapis_result *result)
+{
+	int status = result->status;
+	bool lost = status == -ENOTCONN || status == -LAPIS_EUNKNOWN;
+	if (op->upload->phase != PHASE_WRITING || !lost)
+		fail(op, status, result->text);
+	else if (has_conn(op->upload))
+		fail(op, -ETIMEDOUT,
+		     "the daemon did not take the data in time; nothing was stored");
+	else
+		fail(op, -ENOTCONN,
+		     "the connection broke in the middle of the put; nothing was stored");
+}
+
+static void child_done(void *arg, const struct lapis_result *result)
+{
+	struct lpi_op *op = arg;
+	struct lpi_upload *upload = op->upload;
+	const struct lpi_op *child = lpi_op_of(result);
+	upload->under_way--;
+	if (result->status < 0) {
+		part_failed(op, result);
+	} else if (upload->phase == PHASE_OPENING) {
+		upload->ino = result->attrs.ino;
+		upload->pin = child->by;
+		upload->pin_generation = child->by_generation;
+		upload->phase = PHASE_WRITING;
+	} else if (upload->phase == PHASE_COMMITTING) {
+		op->result.attrs = result->attrs;
+		op->result.version = result->version;
+		lpi_finish(op, 0, "");
+		return;
+	}
+	proceed(op);
+}
+
+void lpi_upload_end(struct lpi_op *op, int status, const char *text)
+{
+	struct lpi_op *child;
+	LP_ASSERT(op->upload != NULL);
+	if (op->upload->phase != PHASE_COMMITTING) {
+		fail(op, status, text);
+		return;
+	}
+	/* Then it is the commit that says how it ended. */
+	LP_LIST_FOREACH (lpi_all, &op->lapis->all, child) {
+		if (child->done == child_done && child->arg == op)
+			lpi_end_early(child, status, text);
+	}
+}
+
+/* --- Its beginning ---------------------------------------------------------------------------- */
+
+/* All of it was read, and fits into one message: an ordinary put. */
+static void become_put(struct lpi_op *op, size_t len)
+{
+	struct lpi_upload *upload = op->upload;
+	uint32_t cnt = lp_wire_piece_cnt(0, len);
+	uint8_t *head = realloc(op->head, LP_WIRE_HEADER_SIZE + op->meta_bytes + (size_t)cnt * 4);
+	if (head == NULL) {
+		lpi_finish(op, -ENOMEM, lp_strerror(-ENOMEM));
+		return;
+	}
+	op->head = head;
+	op->crc_cnt = cnt;
+	op->own_data = upload->first;
+	op->data = op->own_data;
+	op->data_bytes = (uint32_t)len;
+	upload->first = NULL;
+	op->upload = NULL;
+	lpi_upload_free(upload);
+	if (op->lapis->options.crc == LAPIS_CRC_ALL)
+		lpi_op_make_crcs(op);
+	lpi_arm(op);
+	lpi_wait(op);
+}
+
+void lpi_upload_start(struct lpi_op *op)
+{
+	struct lpi_upload *upload = op->upload;
+	int64_t len = LP_WIRE_DATA_MAX;
+	/* With holes it is long anyway. */
+	if (upload->source != NULL && upload->hole == NULL) {
+		upload->first = malloc(LP_WIRE_DATA_MAX);
+		len = upload->first == NULL ? -ENOMEM
+					    : fill(upload, upload->first, LP_WIRE_DATA_MAX);
+	}
+	if (len < 0) {
+		lpi_finish(op, (int)len, "what was to be put could not be read");
+		return;
+	}
+	if (upload->at_end) {
+		become_put(op, (size_t)len);
+		return;
+	}
+	open_upload(op);
+	if (upload->status != 0)
+		lpi_finish(op, upload->status, upload->text);
+}

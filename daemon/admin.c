@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Questions wait in one queue; the first of them is at work. All numbers of a shard are copied in
+ * one turn of its thread, so they fit each other. */
+#include "daemon/admin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "daemon/explain.h"
+
+LP_LIST_DEFINE(question_list, struct lpi_question, node);
+
+struct lpi_gather_reports {
+	struct lp_service *service;
+	struct question_list waiting; /* the first is at work */
+	bool is_busy;
+	bool wants_score; /* it takes long */
+	uint32_t left;
+	int result;
+	struct lpi_shard_report *shards;
+	struct lpi_thread_report threads[LPI_THREADS_MAX];
+};
+
+static void work(struct lpi_gather_reports *gather);
+
+/* The question that is at work. */
+static struct lpi_question *current(const struct lpi_gather_reports *gather)
+{
+	struct lpi_question *question = question_list_first(&gather->waiting);
+	LP_ASSERT(question != NULL);
+	return question;
+}
+
+/* --- On the threads --------------------------------------------------------------------------- */
+
+static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shard)
+{
+	struct lpi_shard_report *report = &gather->shards[shard->idx];
+	report->idx = shard->idx;
+	report->thread_idx = shard->thread->idx;
+	report->error = lp_store_error(shard->store);
+	lp_store_read_stats(shard->store, &report->store);
+	lp_ns_read_stats(shard->ns, &report->ns);
+	lp_door_read_stats(shard->door, &report->door);
+	report->time_cnt = lp_store_read_times(shard->store, report->times, LP_STORE_TIMES_MAX);
+	report->slow_cnt = lp_door_slow(shard->door, report->slow, LP_DOOR_SLOW_MAX);
+	if (gather->wants_score)
+		report->alloc_score = lp_store_alloc_score(shard->store);
+	for (uint32_t op = 0; op < LPI_REPORT_OPCODES; op++) {
+		const struct lp_hist *hist = lp_door_latency(shard->door, (uint16_t)op);
+		report->has_latency[op] = hist != NULL;
+		if (hist != NULL)
+			report->latency[op] = *hist;
+	}
+}
+
+static void gather_there(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = errand->thread;
+	struct lpi_gather_reports *gather = thread->service->gather;
+	struct lpi_thread_report *report = &gather->threads[thread->idx];
+	report->reactor = *lp_reactor_stats(thread->reactor);
+	lp_bufs_read_stats(thread->bufs, &report->bufs);
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s; s = lpi_thread_next(thread, s))
+		read_shard(gather, s);
+	lpi_errand_end(errand, 0);
+}
+
+/* --- Answers ---------------------------------------------------------------------------------- */
+
+static void answer(struct lpi_gather_reports *gather, int result)
+{
+	struct lpi_question *question = current(gather);
+	question_list_remove(question);
+	question->result = result;
+	if (result == 0 && question->answer.failed) {
+		question->result = -ENOMEM;
+		lpi_text_fini(&question->answer);
+	}
+	gather->is_busy = false;
+	question->answered(question);
+}
+
+static void answer_error(struct lpi_gather_reports *gather, int err, const char *why)
+{
+	lpi_text_printf(&current(gather)->answer, "%s", why);
+	answer(gather, err);
+}
+
+static void read_devices(struct lp_service *service, struct lpi_report *report)
+{
+	uint64_t now_ns = lp_reactor_now_ns(service->reactor);
+	uint64_t timeout_ns =
+		lp_config_number(&service->config, LP_OPT_DEVICE_TIMEOUT) * LP_NS_PER_S;
+	for (uint32_t i = 0; i < LPI_REPORT_DEVICES; i++) {
+		const struct lp_bdev *bdev = service->bdev[i];
+		const struct lpi_probe *probe = &service->health.probes[i];
+		struct lpi_device_report *device = &report->devices[i];
+		if (bdev == NULL)
+			continue;
+		device->name = lp_bdev_name(bdev);
+		device->size_bytes = lp_bdev_caps(bdev)->size_bytes;
+		device->is_silent = probe->is_asked && now_ns - probe->asked_ns >= timeout_ns;
+		lp_bdev_sync_stats(bdev, &device->sync);
+	}
+}
+
+static void format_uuid(const uint8_t *uuid, char *buf, size_t len)
+{
+	size_t used = 0;
+	for (int i = 0; i < 16; i++)
+		used += (size_t)snprintf(buf + used, len - used, "%s%02x",
+					 i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+}
+
+static void fill_report(struct lpi_gather_reports *gather, struct lpi_report *report)
+{
+	struct lp_service *service = gather->service;
+	*report = (struct lpi_report){.server = service->options.server_name,
+				      .allocator = lpi_heap_name(),
+				      .store_kind = service->is_mem ? "mem" : "block",
+				      .state = lpi_health_name(service->health.state),
+				      .reason = service->health.reason,
+				      .state_since_ns = service->health.since_ns,
+				      .uptime_ns = lp_reactor_now_ns(service->reactor) -
+						   service->began_ns,
+				      .corruptions = lp_corruption_count(),
+				      .shard_cnt = service->shard_cnt,
+				      .thread_cnt = service->thread_cnt,
+				      .shards = gather->shards,
+				      .threads = gather->threads};
+	format_uuid(service->store_uuid, report->store_uuid, sizeof(report->store_uuid));
+	for (uint32_t i = 0; i < service->listener_cnt; i++)
+		report->peers_refused += lp_listener_refused(service->listeners[i]);
+	lpi_heap_read_stats(&report->heap);
+	lp_workers_read_stats(service->workers, &report->workers);
+	lp_log_read_stats(&report->log);
+	read_devices(service, report);
+}
+
+static void answer_report(struct lpi_gather_reports *gather)
+{
+	static struct lpi_report report; /* the control thread's */
+	struct lpi_question *question = current(gather);
+	const struct lp_config *config = &gather->service->config;
+	struct lpi_text *text = &question->answer;
+	fill_report(gather, &report);
+	if (question->opcode == LP_WIRE_OP_STATUS)
+		lpi_report_status(&report, text);
+	else if (question->opcode == LP_WIRE_OP_SLOW)
+		lpi_report_slow(&report, lp_config_number(config, LP_OPT_SLOW_MS) * LP_NS_PER_MS,
+				text);
+	else if (question->opcode == LP_WIRE_OP_ALLOC)
+		lpi_report_alloc(&report, text);
+	else if (strcmp(question->text, "prometheus") == 0)
+		lpi_report_prometheus(&report, text);
+	else
+		lpi_report_json(&report, text);
+	answer(gather, 0);
+}
+
+/* --- Options ---------------------------------------------------------------------------------- */
+
+static void json_option(const struct lp_config *config, enum lp_option option, const char *key,
+			struct lpi_text *text)
+{
+	char value[LP_CONFIG_TEXT_MAX];
+	enum lp_option_type type = lp_options[option].type;
+	(void)lp_config_format(config, option, value, sizeof(value));
+	if (type == LP_OPTION_NUMBER || type == LP_OPTION_BYTES)
+		lpi_json_number(text, key, lp_config_number(config, option));
+	else
+		lpi_json_string(text, key, value);
+}
+
+static void config_get(struct lpi_gather_reports *gather)
+{
+	struct lpi_question *question = current(gather);
+	const struct lp_config *config = &gather->service->config;
+	enum lp_option option;
+	if (question->text[0] != '\0') {
+		if (lp_config_find(question->text, &option) == NULL) {
+			answer_error(gather, -EINVAL, "there is no such option");
+			return;
+		}
+		json_option(config, option, NULL, &question->answer);
+		answer(gather, 0);
+		return;
+	}
+	lpi_json_open(&question->answer, NULL, '{');
+	for (int i = 0; i < LP_OPT_CNT; i++)
+		json_option(config, (enum lp_option)i, lp_options[i].name, &question->answer);
+	lpi_json_close(&question->answer, '}');
+	answer(gather, 0);
+}
+
+/* The new configuration, if name=value is one that may be set now. */
+static int change_config(const struct lp_config *config, char *text, enum lp_option *ret_option,
+			 struct lp_config *ret_config, char *why)
+{
+	char *equals = strchr(text, '=');
+	if (equals == NULL)
+		return lpi_refuse(why, -EINVAL, "not of the form NAME=VALUE");
+	*equals = '\0';
+	const struct lp_option_info *info = lp_config_find(text, ret_option);
+	if (info == NULL)
+		return lpi_refuse(why, -EINVAL, "%.100s: there is no such option", text);
+	if (!info->is_live)
+		return lpi_refuse(why, -EPERM,
+				  "%s: can only be set when the daemon starts (in its "
+				  "configuration file)",
+				  info->name);
+	*ret_config = *config;
+	return lp_config_set(ret_config, *ret_option, equals + 1, why);
+}
+
+static void config_set_done(struct lpi_gather_reports *gather)
+{
+	struct lpi_question *question = current(gather);
+	enum lp_option option;
+	/* The text was cut at the '='. */
+	const struct lp_option_info *info = lp_config_find(question->text, &option);
+	LP_ASSERT(info != NULL);
+	if (gather->result < 0) {
+		answer_error(gather, gather->result, lp_strerror(gather->result));
+		return;
+	}
+	json_option(&gather->service->config, option, NULL, &question->answer);
+	answer(gather, 0);
+}
+
+static void heap(struct lpi_gather_reports *gather)
+{
+	struct lpi_question *question = current(gather);
+	struct lpi_heap_stats stats;
+	bool wants_release = strcmp(question->text, "release") == 0;
+	if (!wants_release && strcmp(question->text, "stats") != 0) {
+		answer_error(gather, -EINVAL, "heap: neither stats nor release");
+		return;
+	}
+	bool is_released = wants_release && lpi_heap_release();
+	lpi_heap_read_stats(&stats);
+	lpi_json_open(&question->answer, NULL, '{');
+	lpi_json_string(&question->answer, "allocator", lpi_heap_name());
+	lpi_json_bool(&question->answer, "released", is_released);
+	lpi_json_number(&question->answer, "used_bytes", stats.used_bytes);
+	lpi_json_number(&question->answer, "held_bytes", stats.held_bytes);
+	lpi_json_number(&question->answer, "rss_bytes", stats.rss_bytes);
+	lpi_json_close(&question->answer, '}');
+	answer(gather, 0);
+}
+
+/* --- The queue -------------------------------------------------------------------------------- */
+
+static void thread_done(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = LP_CONTAINER_OF(errand, struct lpi_thread, gather);
+	struct lpi_gather_reports *gather = thread->service->gather;
+	if (gather->result == 0)
+		gather->result = errand->result;
+	if (--gather->left > 0)
+		return;
+	if (current(gather)->opcode == LP_WIRE_OP_CONFIG_SET)
+		config_set_done(gather);
+	else
+		answer_report(gather);
+	work(gather);
+}
+
+static void ask_threads(struct lpi_gather_reports *gather, void (*run)(struct lpi_errand *errand))
+{
+	struct lp_service *service = gather->service;
+	gather->left = service->thread_cnt;
+	gather->result = 0;
+	for (uint32_t i = 0; i < service->thread_cnt; i++) {
+		struct lpi_errand *errand = &service->threads[i].gather;
+		errand->run = run;
+		errand->done = thread_done;
+		lpi_errand_start(&service->threads[i], errand);
+	}
+}
+
+static void config_set(struct lpi_gather_reports *gather)
+{
+	static struct lp_config changed; /* the control thread's */
+	struct lpi_question *question = current(gather);
+	struct lp_service *service = gather->service;
+	enum lp_option option;
+	char why[LP_WHY_MAX];
+	char value[LP_CONFIG_TEXT_MAX];
+	int err = change_config(&service->config, question->text, &option, &changed, why);
+	if (err == 0 && option == LP_OPT_DEFERRED_STORE)
+		err = -EOPNOTSUPP;
+	if (err < 0) {
+		answer_error(gather, err, why);
+		return;
+	}
+	service->config = changed;
+	lp_log_set_level((enum lp_log_level)lp_config_number(&changed, LP_OPT_LOG_LEVEL));
+	(void)lp_config_format(&changed, option, value, sizeof(value));
+	LP_LOG_NOTICE("config: %s is %s now", lp_options[option].name, value);
+	ask_threads(gather, lpi_thread_configure);
+}
+
+static bool is_one_of(const char *text, const char *one, const char *other)
+{
+	return strcmp(text, one) == 0 || strcmp(text, other) == 0;
+}
+
+static void begin(struct lpi_gather_reports *gather)
+{
+	struct lpi_question *question = current(gather);
+	gather->wants_score = question->opcode == LP_WIRE_OP_ALLOC;
+	switch (question->opcode) {
+	case LP_WIRE_OP_CONFIG_GET:
+		config_get(gather);
+		return;
+	case LP_WIRE_OP_CONFIG_SET:
+		config_set(gather);
+		return;
+	case LP_WIRE_OP_HEAP:
+		heap(gather);
+		return;
+	case LP_WIRE_OP_STATS:
+		if (!is_one_of(question->text, "json", "prometheus"))
+			answer_error(gather, -EINVAL, "stats: neither json nor prometheus");
+		else
+			ask_threads(gather, gather_there);
+		return;
+	case LP_WIRE_OP_ALLOC:
+		if (strcmp(question->text, "score") != 0)
+			answer_error(gather, -EOPNOTSUPP, "alloc: this version knows only score");
+		else
+			ask_threads(gather, gather_there);
+		return;
+	case LP_WIRE_OP_STATUS:
+	case LP_WIRE_OP_SLOW:
+		ask_threads(gather, gather_there);
+		return;
+	default:
+		answer_error(gather, -ENOSYS, "there is no such request");
+	}
+}
+
+static void work(struct lpi_gather_reports *gather)
+{
+	while (!gather->is_busy && !question_list_is_empty(&gather->waiting)) {
+		gather->is_busy = true;
+		if (gather->service->state == LPI_SERVICE_SERVING) {
+			begin(gather);
+			continue;
+		}
+		answer_error(gather, -EAGAIN, "the daemon does not serve");
+	}
+}
+
+void lpi_gather_ask(struct lpi_gather_reports *gather, struct lpi_question *question)
+{
+	question_list_push_back(&gather->waiting, question);
+	work(gather);
+}
+
+bool lpi_gather_is_idle(const struct lpi_gather_reports *gather)
+{
+	return question_list_is_empty(&gather->waiting);
+}
+
+int lpi_gather_new(struct lp_service *service, struct lpi_gather_reports **ret_gather)
+{
+	struct lpi_gather_reports *gather = calloc(1, sizeof(*gather));
+	if (gather == NULL)
+		return -ENOMEM;
+	/* Large, but only what is used of it takes memory. */
+	gather->shards = calloc(service->shard_cnt, sizeof(*gather->shards));
+	if (gather->shards == NULL) {
+		free(gather);
+		return -ENOMEM;
+	}
+	gather->service = service;
+	question_list_init(&gather->waiting);
+	*ret_gather = gather;
+	return 0;
+}
+
+void lpi_gather_free(struct lpi_gather_reports *gather)
+{
+	if (gather == NULL)
+		return;
+	LP_ASSERT(lpi_gather_is_idle(gather));
+	free(gather->shards);
+	free(gather);
+}
+
+/* --- From a door and back --------------------------------------------------------------------- */
+
+struct call {
+	struct lp_msg msg;
+	struct lpi_shard *shard;
+	struct lp_admin *admin;
+	struct lpi_question question;
+};
+
+static void call_back(struct lp_reactor *to, struct lp_msg *msg)
+{
+	struct call *call = LP_CONTAINER_OF(msg, struct call, msg);
+	struct lpi_question *question = &call->question;
+	const char *text = question->answer.bytes != NULL ? question->answer.bytes : "";
+	(void)to;
+	lp_door_answer_admin(call->shard->door, call->admin, question->result, text,
+			     question->answer.len);
+	lpi_text_fini(&question->answer);
+	free(call);
+}
+
+static void call_answered(struct lpi_question *question)
+{
+	struct call *call = LP_CONTAINER_OF(question, struct call, question);
+	struct lpi_thread *thread = call->shard->thread;
+	call->msg.deliver = call_back;
+	lp_reactor_send(thread->service->reactor, thread->reactor, &call->msg);
+}
+
+static void call_come(struct lp_reactor *to, struct lp_msg *msg)
+{
+	struct call *call = LP_CONTAINER_OF(msg, struct call, msg);
+	(void)to;
+	lpi_gather_ask(call->shard->thread->service->gather, &call->question);
+}
+
+void lpi_admin_ask(struct lpi_shard *shard, struct lp_admin *admin)
+{
+	struct lpi_thread *thread = shard->thread;
+	static const char too_long[] = "longer than any such request";
+	if (admin->text.len > LP_WIRE_PATH_MAX) {
+		lp_door_answer_admin(shard->door, admin, -EINVAL, too_long, sizeof(too_long) - 1);
+		return;
+	}
+	if (admin->opcode == LP_WIRE_OP_EXPLAIN) {
+		lpi_explain(shard, admin);
+		return;
+	}
+	struct call *call = calloc(1, sizeof(*call));
+	if (call == NULL) {
+		lp_door_answer_admin(shard->door, admin, -ENOMEM, "", 0);
+		return;
+	}
+	*call = (struct call){.msg = {.deliver = call_come}, .shard = shard, .admin = admin};
+	call->question.opcode = admin->opcode;
+	call->question.text_len = admin->text.len;
+	call->question.answered = call_answered;
+	if (admin->text.len > 0)
+		memcpy(call->question.text, admin->text.data, admin->text.len);
+	lp_reactor_send(thread->reactor, thread->service->reactor, &call->msg);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: liblapis and the door understand each other: each operation of the library is done by the
+ * real door over a real namespace, on one shard and on several.
+ * Method: the door's rig on this thread, functions of the library that wait on another.
+ */
+#include "daemon/door_test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/un.h>
+
+#include "client/lapis.h"
+
+struct visit {
+	struct lapis *lapis;
+	void (*play)(struct lapis *lapis);
+	atomic_bool has_ended;
+};
+
+static void *visit_main(void *arg)
+{
+	struct visit *visit = arg;
+	visit->play(visit->lapis);
+	atomic_store(&visit->has_ended, true);
+	return NULL;
+}
+
+static int listen_at(const char *path)
+{
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	(void)snprintf(un.sun_path, sizeof(un.sun_path), "%s", path);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	assert_true(fd >= 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&un, sizeof(un)), 0);
+	assert_int_equal(listen(fd, 16), 0);
+	return fd;
+}
+
+static void accept_one(struct lpi_door_rig *rig, int listen_fd)
+{
+	const struct lp_peer peer = {.is_unix = true, .pid = getpid()};
+	int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0)
+		lp_test_ok(lp_door_adopt(rig->door[0], fd, &peer, NULL, 0));
+}
+
+static void play(uint32_t shard_cnt, uint32_t flags, void (*script)(struct lapis *lapis))
+{
+	char dir[] = "/tmp/lapis-client-door-XXXXXX";
+	char address[64];
+	pthread_t thread;
+	struct visit visit = {.play = script};
+	struct lpi_door_rig *rig = lpi_door_rig_new(shard_cnt, 64u << 20, NULL);
+	assert_non_null(mkdtemp(dir));
+	(void)snprintf(address, sizeof(address), "unix:%s/s", dir);
+	int listen_fd = listen_at(address + 5);
+	const struct lapis_options options = {
+		.size = sizeof(options), .address = address, .flags = flags};
+	lp_test_ok(lapis_open(&options, &visit.lapis));
+	assert_int_equal(pthread_create(&thread, NULL, visit_main, &visit), 0);
+	while (!atomic_load(&visit.has_ended)) {
+		accept_one(rig, listen_fd);
+		lpi_door_rig_turn(rig);
+	}
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	lapis_close(visit.lapis);
+	lpi_door_rig_free(rig);
+	(void)close(listen_fd);
+	assert_int_equal(unlink(address + 5), 0);
+	assert_int_equal(rmdir(dir), 0);
+}
+
+/* cmocka's asserts do not cross threads: a failed one ends the program, with its place. */
+#define MUST(expr)                                                                                 \
+	do {                                                                                       \
+		long long got_ = (long long)(expr);                                                \
+		if (got_ < 0) {                                                                    \
+			(void)fprintf(stderr, "%s:%d: %s: %lld %s\n", __FILE__, __LINE__, #expr,   \
+				      got_, lapis_error_text());                                   \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+#define MUST_BE(want, expr)                                                                        \
+	do {                                                                                       \
+		long long got_ = (long long)(expr);                                                \
+		if (got_ != (want)) {                                                              \
+			(void)fprintf(stderr, "%s:%d: %s: %lld %s\n", __FILE__, __LINE__, #expr,   \
+				      got_, lapis_error_text());                                   \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+static uint8_t *pattern(size_t len)
+{
+	uint8_t *data = malloc(len);
+	MUST(data != NULL ? 0 : -1);
+	for (size_t i = 0; i < len; i++)
+		data[i] = (uint8_t)(i * 13 + (i >> 12));
+	return data;
+}
+
+static void check_round_trip(struct lapis *lapis, const char *key, size_t len)
+{
+	uint8_t *data = pattern(len + 1);
+	uint8_t *back = malloc(len + 1);
+	size_t got = 0;
+	struct lapis_attrs attrs;
+	MUST(lapis_put(lapis, key, data, len, NULL, &attrs));
+	MUST_BE((long long)len, attrs.size_bytes);
+	MUST(lapis_get(lapis, key, 0, back, len + 1, &got));
+	MUST_BE((long long)len, got);
+	MUST_BE(0, memcmp(data, back, len));
+	if (len > 5000) {
+		MUST(lapis_get(lapis, key, 4001, back, 900, &got));
+		MUST_BE(900, got);
+		MUST_BE(0, memcmp(data + 4001, back, 900));
+	}
+	free(back);
+	free(data);
+}
+
+static void play_objects(struct lapis *lapis)
+{
+	static const size_t sizes[] = {0,        1,       4095,     4096,           5000,   65536,
+				       1u << 20, 1500000, 4u << 20, (4u << 20) + 1, 9000001};
+	struct lapis_attrs attrs;
+	char key[32];
+	for (size_t i = 0; i < LP_ARRAY_SIZE(sizes); i++) {
+		(void)snprintf(key, sizeof(key), "b/%02zu", i);
+		check_round_trip(lapis, key, sizes[i]);
+		check_round_trip(lapis, key, sizes[LP_ARRAY_SIZE(sizes) - 1 - i]);
+	}
+	const struct lapis_put_options absent = {.size = sizeof(absent),
+						 .condition = LAPIS_IF_ABSENT};
+	MUST_BE(-EEXIST, lapis_put(lapis, "b/01", "x", 1, &absent, NULL));
+	const struct lapis_put_options version = {
+		.size = sizeof(version), .condition = LAPIS_IF_VERSION, .version = 999999};
+	MUST_BE(-ECANCELED, lapis_put(lapis, "b/01", "x", 1, &version, NULL));
+	MUST(lapis_stat(lapis, "b/04", &attrs));
+	MUST(lapis_delete(lapis, "b/04"));
+	MUST_BE(-ENOENT, lapis_stat(lapis, "b/04", &attrs));
+	MUST_BE(-ENOENT, lapis_delete(lapis, "b/none"));
+	MUST(lapis_ping(lapis));
+	MUST(lapis_sync(lapis));
+}
+
+static void play_lists(struct lapis *lapis)
+{
+	struct lapis_list *list = NULL;
+	struct lapis_item item;
+	char key[32];
+	int cnt = 0;
+	int more;
+	MUST(lapis_mkdir(lapis, "many", 0755, LAPIS_SPREAD));
+	for (int i = 0; i < 300; i++) {
+		(void)snprintf(key, sizeof(key), "many/%04d", i);
+		MUST(lapis_put(lapis, key, key, 9, NULL, NULL));
+	}
+	MUST(lapis_opendir(lapis, "many", LAPIS_ATTRS, &list));
+	for (cnt = 0; (more = lapis_list_next(list, &item)) > 0; cnt++)
+		MUST_BE(13, item.name_bytes + item.attrs.size_bytes);
+	MUST(more);
+	MUST_BE(300, cnt);
+	lapis_list_close(list);
+	struct lapis_pair pair;
+	for (int i = 0; i < 50; i++) {
+		(void)snprintf(key, sizeof(key), "k%03d", i);
+		MUST(lapis_omap_set(lapis, "many/0001", key, key, 4));
+	}
+	MUST(lapis_pairs_open(lapis, "many/0001", LAPIS_OMAP_LIST, LAPIS_VALUES, &list));
+	for (cnt = 0; (more = lapis_pairs_next(list, &pair)) > 0; cnt++)
+		MUST_BE(0, memcmp(pair.name, pair.value, 4));
+	MUST(more);
+	MUST_BE(50, cnt);
+	lapis_list_close(list);
+	char value[8];
+	MUST_BE(4, lapis_omap_get(lapis, "many/0001", "k007", value, sizeof(value)));
+	MUST(lapis_omap_remove(lapis, "many/0001", "k007"));
+	MUST_BE(-ENODATA, lapis_omap_get(lapis, "many/0001", "k007", value, sizeof(value)));
+	MUST(lapis_xattr_set(lapis, "many/0001", "user.a", "v", 1));
+	MUST_BE(1, lapis_xattr_get(lapis, "many/0001", "user.a", value, sizeof(value)));
+	MUST(lapis_xattr_remove(lapis, "many/0001", "user.a"));
+}
+
+/* Of d/f, which is there. */
+static void check_names(struct lapis *lapis)
+{
+	char target[16];
+	MUST(lapis_link(lapis, "d/f", "d/g"));
+	MUST(lapis_rename(lapis, "d/g", "d/h", LAPIS_RENAME_NOREPLACE));
+	MUST(lapis_unlink(lapis, "d/h"));
+	MUST(lapis_symlink(lapis, "f", "d/s"));
+	MUST(lapis_readlink(lapis, "d/s", target, sizeof(target)));
+	MUST_BE(0, strcmp(target, "f"));
+	MUST(lapis_unlink(lapis, "d/s"));
+}
+
+/* Of a file of 6 MiB. */
+static void check_space(struct lapis_file *file)
+{
+	struct lapis_attrs attrs;
+	uint64_t offset = 0;
+	MUST(lapis_append(file, "end", 3, &offset));
+	MUST_BE(6 << 20, offset);
+	MUST(lapis_punch(file, 1u << 20, 1u << 20));
+	MUST(lapis_seek(file, 0, LAPIS_HOLE, &offset));
+	MUST_BE(1 << 20, offset);
+	MUST(lapis_seek(file, offset, 0, &offset));
+	MUST_BE(2 << 20, offset);
+	MUST(lapis_truncate(file, 5000));
+	MUST(lapis_fstat(file, &attrs));
+	MUST_BE(5000, attrs.size_bytes);
+	MUST(lapis_prealloc(file, 0, 40u << 20));
+}
+
+static void play_files(struct lapis *lapis)
+{
+	struct lapis_file *file = NULL;
+	struct lapis_file *other = NULL;
+	struct lapis_attrs attrs;
+	uint8_t *data = pattern(6u << 20);
+	uint8_t *back = malloc(6u << 20);
+	MUST(lapis_mkdir(lapis, "d", 0755, 0));
+	MUST(lapis_create_file(lapis, "d/f", 0600, &file));
+	MUST(lapis_pwrite(file, data, 6u << 20, 0, 0));
+	MUST(lapis_pwrite(file, data, 10000, 777, LAPIS_ORDERED));
+	MUST_BE(10000, lapis_pread(file, back, 10000, 777));
+	MUST_BE(0, memcmp(data, back, 10000));
+	MUST_BE(6 << 20, lapis_pread(file, back, 6u << 20, 0));
+	check_space(file);
+	check_names(lapis);
+	/* Only what the mask names is sent. */
+	attrs = (struct lapis_attrs){.mode = 0640, .flags = UINT32_MAX, .uid = 77};
+	MUST(lapis_set(lapis, "d/f", &attrs, LAPIS_SET_MODE, &attrs));
+	MUST_BE(0640, attrs.mode);
+	/* It lives on without a name, until it is closed. */
+	MUST(lapis_unlink(lapis, "d/f"));
+	MUST_BE(100, lapis_pread(file, back, 100, 0));
+	MUST(lapis_open_file(lapis, "d/f", &other) == -ENOENT ? 0 : -1);
+	MUST(lapis_close_file(file));
+	MUST(lapis_rmdir(lapis, "d"));
+	free(back);
+	free(data);
+}
+
+static void test_one_shard(void **state)
+{
+	(void)state;
+	play(1, 0, play_objects);
+	play(1, LAPIS_THREAD, play_lists);
+	play(1, 0, play_files);
+}
+
+static void test_four_shards(void **state)
+{
+	(void)state;
+	play(4, LAPIS_THREAD, play_objects);
+	play(4, 0, play_lists);
+	play(4, 0, play_files);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_shard),
+		cmocka_unit_test(test_four_shards),
+	};
+	return lp_test_main(tests, "daemon/client_door");
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The native door of one shard: connections, their requests and replies.
+ *
+ * A connection is a socket that some listener accepted. Its first message says which shard it wants
+ * to be served by: if that is another one the socket is given to options.hand_over(), with what was
+ * read so far, and the other shard's door goes on with it. From then on it stays: its requests are
+ * parsed, executed and answered on this thread.
+ *
+ * Requests come out of one pool per door, which is the throttle: a door that has none left reads no
+ * more. Each connection may have its credits of them, but no more than are left, so that however
+ * many take what they can get there is one for whoever comes next; room for replies likewise. All
+ * that is to be sent on a socket goes in one send; all that has come is read by one receive. A
+ * client that does not read its replies is not read from either, and is closed after a time; one
+ * that sends half a message is waited for, without anything but its buffer being held.
+ *
+ * Threads: all of it belongs to the thread of options.reactor. Blocking: none. Allocation: per
+ * connection, when it comes; none per request. Errors: a connection that misbehaves is told why,
+ * once, and closed; nothing of this reaches others.
+ */
+#ifndef LP_DAEMON_CONN_H
+#define LP_DAEMON_CONN_H
+
+#include "base/hist.h"
+#include "namespace/ns.h"
+#include "wire/wire.h"
+
+struct lp_door;
+
+/* Who is at the other end. */
+struct lp_peer {
+	bool is_unix;
+	uint32_t uid; /* unix: of the process; TCP: as the daemon is configured */
+	uint32_t gid;
+	int32_t pid;
+	char address[64]; /* for logs */
+};
+
+/* A request for the administration, which is not this module's: answered, at once or later, on
+ * this thread by lp_door_answer_admin(). */
+struct lp_admin {
+	uint16_t opcode;      /* LP_WIRE_OP_STATUS and those behind it */
+	struct lp_bytes text; /* explain: the path, which may be empty */
+	struct lp_ino ino;    /* explain: what it leads to */
+	void *request;        /* the door's */
+};
+
+struct lp_door_options {
+	struct lp_reactor *reactor;
+	struct lp_bufs *bufs;
+	struct lp_ns *ns;
+	uint32_t shard_idx;
+	uint32_t shard_cnt;
+	uint8_t store_uuid[16];
+	const char *server_name;   /* "lapisd 0.1.0 (glibc)" */
+	uint32_t conns_max;        /* 0: 1024 */
+	uint32_t requests_max;     /* 0: 512: the pool, and what all connections have together */
+	uint32_t credits_max;      /* of one connection; 0: 256 */
+	uint64_t credit_bytes_max; /* of data in a connection's requests; 0: 32 MiB */
+	enum lp_wire_crc crc_min;  /* at least this mode is spoken */
+	uint64_t send_timeout_ns;  /* a client that reads nothing is closed; 0: 30 s */
+	bool without_batching;     /* for measuring: one send per reply */
+	bool without_pool;         /* for measuring: malloc and free per request */
+	/* A connection for another shard; `read` bytes of its first message are in `head`. */
+	void (*hand_over)(void *arg, uint32_t shard_idx, int fd, const struct lp_peer *peer,
+			  const uint8_t *head, uint32_t read);
+	void (*admin)(void *arg, struct lp_admin *admin);
+	void *arg;
+};
+
+int lp_door_new(const struct lp_door_options *options, struct lp_door **ret_door) LP_MUST_CHECK;
+/* After stopped(). Accepts NULL. */
+void lp_door_free(struct lp_door *door);
+
+/* A connected socket is the door's from now on; head as in hand_over(), or read 0. -EMFILE when
+ * there are conns_max: the socket is closed then. */
+int lp_door_adopt(struct lp_door *door, int fd, const struct lp_peer *peer, const uint8_t *head,
+		  uint32_t read) LP_MUST_CHECK;
+/* text is a JSON value, or, with an error, a sentence. */
+void lp_door_answer_admin(struct lp_door *door, struct lp_admin *admin, int result,
+			  const char *text, size_t len);
+
+/* No new requests are read; when those under way are answered and sent, or after the timeout, all
+ * connections are closed, what they had open is given back, and stopped() is called. */
+void lp_door_stop(struct lp_door *door, uint64_t timeout_ns, void (*stopped)(void *arg), void *arg);
+
+/* From now on. */
+int lp_door_set_requests_max(struct lp_door *door, uint32_t requests_max) LP_MUST_CHECK;
+
+/* One request that took long. */
+struct lp_slow_request {
+	uint64_t began_ns; /* of the day */
+	uint64_t took_ns;
+	uint16_t opcode;
+	int32_t status;
+	uint64_t bytes;
+	char object[96]; /* the end of its path, or its number */
+};
+
+#define LP_DOOR_SLOW_MAX 64u
+
+struct lp_door_stats {
+	uint64_t conns;       /* now */
+	uint64_t conns_total; /* ever */
+	uint64_t conns_refused;
+	uint64_t requests[96]; /* answered, by opcode */
+	uint64_t errors[96];
+	uint64_t received_bytes;
+	uint64_t sent_bytes;
+	uint64_t receives; /* system calls' worth */
+	uint64_t sends;
+	uint64_t requests_under_way;
+	uint64_t throttled; /* how often a socket was not read for want of requests or credits */
+	uint64_t bad_messages;
+	uint64_t timeouts;
+};
+void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats);
+/* Latencies by opcode, from the message's end to the reply's being queued; NULL: there were none.
+ */
+const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode);
+/* The slowest of recent requests, slowest first; returns how many. */
+uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, uint32_t max);
+
+#endif

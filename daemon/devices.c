@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices are opened by their paths: the data device's from the command line, the others' from
+ * there or, as long as nobody says otherwise, from where the data device's label saw them last. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "daemon/service_impl.h"
+
+#define SHARD_MIN (UINT64_C(64) << 20)
+/* The kernel gives back what a killed process had in its rings a while after it is gone: a daemon
+ * that is started again at once must not fail for it. */
+#define BUSY_TRIES   40u
+#define BUSY_WAIT_US 50000u
+/* As many as the store takes by itself. */
+#define DEFERRED_MAX UINT64_C(16384)
+
+static const enum lp_option path_options[LP_MKFS_DEVICES] = {
+	[LP_MKFS_DATA] = LP_OPT_DEVICE,
+	[LP_MKFS_DB] = LP_OPT_DB,
+	[LP_MKFS_WAL] = LP_OPT_WAL,
+};
+
+static int open_device(struct lp_service *service, int device, const char *path, char *why)
+{
+	const struct lp_bdev_open_options options = {.exclusive = true};
+	int err = -EBUSY;
+	for (unsigned i = 0; i < BUSY_TRIES && err == -EBUSY; i++) {
+		if (i > 0)
+			(void)usleep(BUSY_WAIT_US); /* a shorter one only asks once more */
+		err = lp_bdev_open_uring(path, &options, &service->bdev[device]);
+	}
+	if (err < 0)
+		return lpi_refuse(why, err, "%s: %s%s", path, lp_strerror(err),
+				  lp_devices_advice(err));
+	return 0;
+}
+
+static int explain_label(const char *path, int err, const struct lp_label_why *label_why, char *why)
+{
+	if (err == -EMEDIUMTYPE)
+		return lpi_refuse(why, err, "%s: no Lapis store is on it (lapis mkfs makes one)",
+				  path);
+	return lpi_refuse(why, err, "%s: %s", path,
+			  label_why->text[0] != '\0' ? label_why->text : lp_strerror(err));
+}
+
+/* The path of a db or wal device that the data device names; false: it names none. */
+static bool last_path(const struct lp_disk_label *label, int device, char *ret_path, size_t len)
+{
+	static const uint8_t none[LP_UUID_BYTES];
+	bool is_db = device == LP_MKFS_DB;
+	const uint8_t *uuid = is_db ? label->db_uuid : label->wal_uuid;
+	const uint8_t *path = is_db ? label->db_path : label->wal_path;
+	if (memcmp(uuid, none, sizeof(none)) == 0)
+		return false;
+	(void)snprintf(ret_path, len, "%.*s", (int)sizeof(label->db_path), (const char *)path);
+	return true;
+}
+
+static int open_companion(struct lp_service *service, const struct lp_disk_label *label, int device,
+			  char *why)
+{
+	const char *given = lp_config_text(&service->config, path_options[device]);
+	char last[sizeof(label->db_path) + 1];
+	char reason[LP_WHY_MAX];
+	if (given == NULL && !last_path(label, device, last, sizeof(last)))
+		return 0;
+	int err = open_device(service, device, given != NULL ? given : last, reason);
+	if (err < 0 && given == NULL)
+		return lpi_refuse(why, err,
+				  "the store's %s device was last found at %.350s: --%s "
+				  "says where it is now",
+				  lp_options[path_options[device]].name, reason,
+				  lp_options[path_options[device]].name);
+	return err < 0 ? lpi_refuse(why, err, "%s", reason) : 0;
+}
+
+int lpi_service_open_devices(struct lp_service *service, char *why)
+{
+	const char *path = lp_config_text(&service->config, LP_OPT_DEVICE);
+	struct lp_label_why label_why = {.text = ""};
+	struct lp_devices_options options = {.read_only = false};
+	struct lp_disk_label label;
+	int err = open_device(service, LP_MKFS_DATA, path, why);
+	if (err < 0)
+		return err;
+	err = lp_label_read(service->bdev[LP_MKFS_DATA], true, &label, &label_why);
+	if (err < 0)
+		return explain_label(path, err, &label_why, why);
+	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++) {
+		if (i != LP_MKFS_DATA)
+			err = open_companion(service, &label, i, why);
+		options.bdev[i] = service->bdev[i];
+	}
+	if (err < 0)
+		return err;
+	err = lp_devices_open(&options, &service->devices, &label_why);
+	if (err < 0)
+		return explain_label(path, err, &label_why, why);
+	service->devices_open = true;
+	service->shard_cnt = label.shard_cnt;
+	memcpy(service->store_uuid, label.store_uuid, sizeof(service->store_uuid));
+	return 0;
+}
+
+void lpi_service_close_devices(struct lp_service *service)
+{
+	if (service->devices_open)
+		lp_devices_close(&service->devices);
+	service->devices_open = false;
+	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+		lp_bdev_close(service->bdev[i]);
+		service->bdev[i] = NULL;
+	}
+}
+
+/* Of a shard's part three eighths are buffers that requests and deferred data pass through, one
+ * is for cached data, which is in buffers, too, and four are the store's: index and nodes. A third
+ * of the former may be filled by what is deferred. */
+int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, struct lpi_memory_plan *ret_plan,
+			      char *why)
+{
+	char given[32];
+	char needed[32];
+	uint64_t part = bytes / shard_cnt;
+	if (part < SHARD_MIN) {
+		(void)lp_format_bytes(bytes, given, sizeof(given));
+		(void)lp_format_bytes(SHARD_MIN * shard_cnt, needed, sizeof(needed));
+		return lpi_refuse(why, -ENOMEM,
+				  "memory: %s is too little for %u shard%s: at least "
+				  "%s (--memory)",
+				  given, shard_cnt, shard_cnt == 1 ? "" : "s", needed);
+	}
+	uint64_t eighth = part / 8;
+	*ret_plan = (struct lpi_memory_plan){.bufs_bytes = 4 * eighth,
+					     .store_bytes = 5 * eighth - eighth % LP_BLOCK_BYTES,
+					     .data_cache_bytes = eighth,
+					     .deferred_blocks =
+						     LP_MIN(eighth / LP_BLOCK_BYTES, DEFERRED_MAX)};
+	return 0;
+}

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The door as a source of its reactor: at a turn's beginning all that is queued is sent, and what
+ * has ended is cleared away; in it, connections that have something are read from, one after the
+ * other.
+ *
+ * A tick looks after clients that keep silent in the middle of something: they have
+ * send_timeout_ns, or much less while somebody waits for what they hold. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "daemon/door_impl.h"
+
+#define CONNS_MAX        1024u
+#define REQUESTS_MAX     512u
+#define CREDITS_MAX      256u
+#define CREDIT_BYTES_MAX (UINT64_C(32) << 20)
+#define SEND_TIMEOUT_NS  (30 * LP_NS_PER_S)
+#define REQUESTS_LIMIT   (1u << 16)
+#define SLOW_KEEP_NS     (600 * LP_NS_PER_S)
+/* Somebody who has waited as long waits for others, not for the turn of things. */
+#define PATIENCE_NS (250 * LP_NS_PER_MS)
+
+/* --- The turn -----------------------------------------------------------------------------------
+ */
+
+static uint32_t poll_door(struct lp_source *source, uint32_t budget)
+{
+	struct lp_door *door = LP_CONTAINER_OF(source, struct lp_door, source);
+	uint32_t did = 0;
+	struct lpi_conn *conn = NULL;
+	while (did < budget && (conn = lpi_ready_list_pop_front(&door->ready)) != NULL) {
+		lpi_conn_receive(conn);
+		did++;
+	}
+	return did;
+}
+
+static void flush_door(struct lp_source *source)
+{
+	struct lp_door *door = LP_CONTAINER_OF(source, struct lp_door, source);
+	struct lpi_conn *conn = NULL;
+	struct lpi_conn *next = NULL;
+	if (!lpi_wait_list_is_empty(&door->short_of_room))
+		lpi_door_pump(door);
+	LP_LIST_FOREACH_SAFE (lpi_end_list, &door->ending, conn, next)
+		lpi_conn_check_end(conn);
+	/* Last: the others may queue replies, and nothing is looked at again before the thread
+	 * sleeps. */
+	while ((conn = lpi_send_list_pop_front(&door->sendable)) != NULL) {
+		if (lpi_conn_is_alive(conn))
+			lpi_conn_send(conn);
+	}
+}
+
+/* Has no other use than that the turn goes on to the sources. */
+static void kicked(struct lp_task *task)
+{
+	(void)task;
+}
+
+void lpi_door_ready(struct lp_door *door, struct lpi_conn *conn)
+{
+	bool was_empty = lpi_ready_list_is_empty(&door->ready);
+	lpi_ready_list_push_back(&door->ready, conn);
+	if (was_empty && !lp_task_is_queued(&door->kick))
+		lp_task_queue(door->options.reactor, &door->kick);
+}
+
+void lpi_door_pump(struct lp_door *door)
+{
+	struct lpi_wait_list waiting;
+	struct lpi_request *request = NULL;
+	lpi_wait_list_init(&waiting);
+	lpi_wait_list_splice_back(&waiting, &door->short_of_room);
+	/* Whoever finds no room yet is in the door's list again, in the same order. */
+	while ((request = lpi_wait_list_pop_front(&waiting)) != NULL)
+		lpi_get_pump(request);
+}
+
+/* --- Silent clients -----------------------------------------------------------------------------
+ */
+
+static bool is_starved(const struct lp_door *door)
+{
+	uint64_t now = lpi_door_now_ns(door);
+	const struct lpi_conn *conn = lpi_throttled_list_first(&door->throttled);
+	const struct lpi_request *request = lpi_wait_list_first(&door->short_of_room);
+	/* Whoever has too many replies of his own is in nobody's way. */
+	bool is_full = door->reply_bytes + LP_WIRE_PIECE_MAX > door->reply_bytes_max;
+	return (conn != NULL && now - conn->throttled_ns > PATIENCE_NS) ||
+	       (request != NULL && is_full && now - request->waits_ns > PATIENCE_NS);
+}
+
+static void check_silence(struct lpi_conn *conn, uint64_t limit_ns)
+{
+	struct lp_door *door = conn->door;
+	uint64_t now = lpi_door_now_ns(door);
+	bool is_amid =
+		conn->head_bytes > 0 || conn->coming != NULL || conn->state == LPI_CONN_GREETING;
+	if (!lp_io_is_idle(&conn->send_io) && now - conn->send_began_ns > limit_ns) {
+		door->stats.timeouts++;
+		lpi_conn_end(conn);
+		return;
+	}
+	if (conn->state <= LPI_CONN_SERVING && is_amid && conn->throttle == LPI_THROTTLE_NONE &&
+	    conn->stash == NULL && now - conn->progress_ns > limit_ns) {
+		door->stats.timeouts++;
+		lpi_conn_part(conn, -ETIMEDOUT, "the rest of a message did not come in time");
+	}
+}
+
+static void forget_slow(struct lp_door *door)
+{
+	uint64_t now = (uint64_t)lp_clock_wall_ns(lp_reactor_clock(door->options.reactor));
+	for (uint32_t i = 0; i < LP_DOOR_SLOW_MAX; i++) {
+		struct lp_slow_request *slow = &door->slow[i];
+		if (slow->began_ns + SLOW_KEEP_NS < now && slow->took_ns > 0) {
+			slow->took_ns = 0;
+			door->slow_min_ns = 0;
+		}
+	}
+}
+
+static void start_tick(struct lp_door *door)
+{
+	uint64_t at = lpi_door_now_ns(door) + door->tick_ns;
+	if (door->is_stopping)
+		at = LP_MIN(at, door->stop_deadline_ns);
+	lp_timer_start(door->options.reactor, &door->tick, at);
+}
+
+static void tick(struct lp_timer *timer)
+{
+	struct lp_door *door = LP_CONTAINER_OF(timer, struct lp_door, tick);
+	uint64_t limit_ns = door->options.send_timeout_ns;
+	bool is_over = door->is_stopping && lpi_door_now_ns(door) >= door->stop_deadline_ns;
+	struct lpi_conn *conn = NULL;
+	if (is_starved(door))
+		limit_ns = LP_MIN(limit_ns, LPI_STARVED_NS);
+	LP_LIST_FOREACH (lpi_conn_list, &door->conns, conn) {
+		if (is_over)
+			lpi_conn_end(conn);
+		else if (lpi_conn_is_alive(conn))
+			check_silence(conn, limit_ns);
+	}
+	forget_slow(door);
+	if (is_over)
+		door->stop_deadline_ns = UINT64_MAX;
+	if (!lpi_conn_list_is_empty(&door->conns))
+		start_tick(door);
+}
+
+static void retry(struct lp_timer *timer)
+{
+	struct lp_door *door = LP_CONTAINER_OF(timer, struct lp_door, retry);
+	struct lpi_throttled_list waiting;
+	struct lpi_conn *conn = NULL;
+	lpi_throttled_list_init(&waiting);
+	lpi_throttled_list_splice_back(&waiting, &door->throttled);
+	while ((conn = lpi_throttled_list_pop_front(&waiting)) != NULL)
+		lpi_conn_unthrottle(conn);
+}
+
+/* --- Birth and death ----------------------------------------------------------------------------
+ */
+
+static void set_defaults(struct lp_door_options *options)
+{
+	if (options->conns_max == 0)
+		options->conns_max = CONNS_MAX;
+	if (options->requests_max == 0)
+		options->requests_max = REQUESTS_MAX;
+	if (options->credits_max == 0)
+		options->credits_max = CREDITS_MAX;
+	if (options->credit_bytes_max == 0)
+		options->credit_bytes_max = CREDIT_BYTES_MAX;
+	if (options->send_timeout_ns == 0)
+		options->send_timeout_ns = SEND_TIMEOUT_NS;
+	/* One message must fit. */
+	options->credit_bytes_max = LP_MAX(options->credit_bytes_max, (uint64_t)LP_WIRE_DATA_MAX);
+	options->credit_bytes_max = LP_MIN(options->credit_bytes_max, (uint64_t)UINT32_MAX);
+}
+
+static int new_pools(struct lp_door *door)
+{
+	const struct lp_pool_config requests = {.name = "requests",
+						.object_bytes = sizeof(struct lpi_request),
+						.limit = door->options.requests_max,
+						.limit_max = REQUESTS_LIMIT};
+	const struct lp_pool_config pieces = {
+		.name = "pieces", .object_bytes = sizeof(struct lpi_piece), .limit = LPI_PIECES};
+	const struct lp_pool_config opens = {
+		.name = "opens", .object_bytes = sizeof(struct lpi_open), .limit = LPI_DOOR_OPENS};
+	int r = lp_pool_new(&requests, &door->requests);
+	if (r >= 0)
+		r = lp_pool_new(&pieces, &door->pieces);
+	return r < 0 ? r : lp_pool_new(&opens, &door->opens);
+}
+
+static int new_latencies(struct lp_door *door)
+{
+	const struct lpi_opcode *opcode = NULL;
+	uint32_t cnt = 0;
+	while ((opcode = lpi_opcode_at(cnt)) != NULL)
+		door->latency_idx[opcode->code] = (uint8_t)cnt++;
+	door->latencies = calloc(cnt, sizeof(*door->latencies));
+	if (door->latencies == NULL)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < cnt; i++)
+		lp_hist_reset(&door->latencies[i]);
+	return 0;
+}
+
+static void init_lists(struct lp_door *door)
+{
+	lpi_conn_list_init(&door->conns);
+	lpi_ready_list_init(&door->ready);
+	lpi_throttled_list_init(&door->throttled);
+	lpi_send_list_init(&door->sendable);
+	lpi_end_list_init(&door->ending);
+	lpi_wait_list_init(&door->short_of_room);
+	for (uint32_t i = 0; i < LPI_OPEN_BUCKETS; i++)
+		lpi_open_bucket_init(&door->open_buckets[i]);
+}
+
+static void say_stopped(struct lp_task *task)
+{
+	struct lp_door *door = LP_CONTAINER_OF(task, struct lp_door, stopped_task);
+	lp_timer_stop(door->options.reactor, &door->tick);
+	lp_timer_stop(door->options.reactor, &door->retry);
+	if (lp_task_is_queued(&door->kick))
+		lp_task_cancel(&door->kick);
+	lp_source_remove(door->options.reactor, &door->source);
+	door->stopped(door->stopped_arg);
+}
+
+int lp_door_new(const struct lp_door_options *options, struct lp_door **ret_door)
+{
+	struct lp_bufs_stats bufs;
+	struct lp_door *door = calloc(1, sizeof(*door));
+	if (door == NULL)
+		return -ENOMEM;
+	door->options = *options;
+	set_defaults(&door->options);
+	init_lists(door);
+	lp_bufs_read_stats(options->bufs, &bufs);
+	door->receiving_bytes_max = bufs.region_bytes / 2;
+	door->reply_bytes_max = bufs.region_bytes / 2;
+	door->tick_ns = LP_MIN(door->options.send_timeout_ns / 4, LP_NS_PER_S / 2);
+	door->tick.fire = tick;
+	door->retry.fire = retry;
+	door->stopped_task.run = say_stopped;
+	door->kick.run = kicked;
+	int r = new_pools(door);
+	if (r >= 0)
+		r = new_latencies(door);
+	door->scratch = malloc(LPI_SCRATCH_BYTES);
+	if (r < 0 || door->scratch == NULL) {
+		lp_door_free(door);
+		return r < 0 ? r : -ENOMEM;
+	}
+	door->source = (struct lp_source){.name = "native door",
+					  .budget = LPI_READY_BUDGET,
+					  .poll = poll_door,
+					  .flush = flush_door};
+	lp_source_add(options->reactor, &door->source);
+	*ret_door = door;
+	return 0;
+}
+
+void lp_door_free(struct lp_door *door)
+{
+	if (door == NULL)
+		return;
+	LP_ASSERT(lpi_conn_list_is_empty(&door->conns));
+	lp_pool_free(door->requests);
+	lp_pool_free(door->pieces);
+	lp_pool_free(door->opens);
+	free(door->latencies);
+	free(door->scratch);
+	free(door);
+}
+
+/* --- Connections --------------------------------------------------------------------------------
+ */
+
+static struct lpi_conn *new_conn(struct lp_door *door, int fd, const struct lp_peer *peer,
+				 const uint8_t *head, uint32_t read)
+{
+	struct lpi_conn *conn = calloc(1, sizeof(*conn));
+	if (conn == NULL)
+		return NULL;
+	conn->stash = read > 0 ? malloc(read) : NULL;
+	if (read > 0 && conn->stash == NULL) {
+		free(conn);
+		return NULL;
+	}
+	if (read > 0)
+		memcpy(conn->stash, head, read);
+	conn->stash_bytes = read;
+	conn->door = door;
+	conn->fd = fd;
+	conn->peer = *peer;
+	conn->crc_mode = LP_WIRE_CRC_HEADER;
+	conn->credits = 1;
+	conn->read_all = true;
+	conn->progress_ns = lpi_door_now_ns(door);
+	lpi_request_list_init(&conn->requests);
+	lpi_wait_list_init(&conn->waiting);
+	lpi_reply_list_init(&conn->replies);
+	lpi_open_list_init(&conn->opens);
+	return conn;
+}
+
+int lp_door_adopt(struct lp_door *door, int fd, const struct lp_peer *peer, const uint8_t *head,
+		  uint32_t read)
+{
+	int r = -ENOMEM;
+	struct lpi_conn *conn = NULL;
+	LP_ASSERT(lp_reactor_is_mine(door->options.reactor));
+	if (door->is_stopping)
+		r = -EAGAIN;
+	else if (door->stats.conns >= door->options.conns_max)
+		r = -EMFILE;
+	else
+		conn = new_conn(door, fd, peer, head, read);
+	if (conn == NULL) {
+		door->stats.conns_refused++;
+		close(fd);
+		return r;
+	}
+	lpi_conn_list_push_back(&door->conns, conn);
+	door->stats.conns++;
+	door->stats.conns_total++;
+	if (!lp_timer_is_armed(&door->tick))
+		start_tick(door);
+	lpi_conn_go_on(conn);
+	return 0;
+}
+
+static void check_stopped(struct lp_door *door)
+{
+	if (door->is_stopping && lpi_conn_list_is_empty(&door->conns) &&
+	    !lp_task_is_queued(&door->stopped_task))
+		lp_task_queue(door->options.reactor, &door->stopped_task);
+}
+
+void lpi_door_conn_gone(struct lp_door *door)
+{
+	LP_ASSERT(door->stats.conns > 0);
+	door->stats.conns--;
+	check_stopped(door);
+}
+
+void lp_door_stop(struct lp_door *door, uint64_t timeout_ns, void (*stopped)(void *arg), void *arg)
+{
+	struct lpi_conn *conn = NULL;
+	uint64_t now = lpi_door_now_ns(door);
+	LP_ASSERT(!door->is_stopping);
+	door->is_stopping = true;
+	door->stopped = stopped;
+	door->stopped_arg = arg;
+	door->stop_deadline_ns = timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
+	LP_LIST_FOREACH (lpi_conn_list, &door->conns, conn) {
+		if (timeout_ns == 0)
+			lpi_conn_end(conn);
+		else
+			lpi_conn_finish(conn);
+	}
+	if (!lpi_conn_list_is_empty(&door->conns))
+		start_tick(door);
+	check_stopped(door);
+}
+
+int lp_door_set_requests_max(struct lp_door *door, uint32_t requests_max)
+{
+	if (requests_max == 0 || requests_max > REQUESTS_LIMIT)
+		return -EINVAL;
+	int r = lp_pool_resize(door->requests, requests_max);
+	if (r < 0)
+		return r;
+	door->options.requests_max = requests_max;
+	if (!lpi_throttled_list_is_empty(&door->throttled))
+		lp_timer_start(door->options.reactor, &door->retry, lpi_door_now_ns(door));
+	return 0;
+}
+
+/* --- Figures ------------------------------------------------------------------------------------
+ */
+
+static void name_object(const struct lpi_request *request, char *ret, size_t size)
+{
+	const struct lpi_ref *ref = &request->refs[0];
+	size_t skip = ref->path.len >= size ? ref->path.len - size + 1 : 0;
+	if (ref->kind == LPI_REF_NONE)
+		ret[0] = '\0';
+	else if (ref->path.len == 0)
+		snprintf(ret, size, "inode %llu", (unsigned long long)ref->ino.nr);
+	else
+		snprintf(ret, size, "%.*s", (int)(ref->path.len - skip),
+			 (const char *)ref->path.data + skip);
+}
+
+static void note_slow(struct lpi_request *request, uint64_t took_ns, int status)
+{
+	struct lp_door *door = request->door;
+	struct lp_slow_request *least = &door->slow[0];
+	uint64_t next_ns = UINT64_MAX;
+	for (uint32_t i = 1; i < LP_DOOR_SLOW_MAX; i++) {
+		if (door->slow[i].took_ns < least->took_ns)
+			least = &door->slow[i];
+	}
+	*least = (struct lp_slow_request){.began_ns =
+						  (uint64_t)lpi_request_wall_ns(request) - took_ns,
+					  .took_ns = took_ns,
+					  .opcode = request->header.opcode,
+					  .status = status,
+					  .bytes = request->header.data_bytes};
+	name_object(request, least->object, sizeof(least->object));
+	for (uint32_t i = 0; i < LP_DOOR_SLOW_MAX; i++)
+		next_ns = LP_MIN(next_ns, door->slow[i].took_ns);
+	door->slow_min_ns = next_ns;
+}
+
+void lpi_door_note_end(struct lpi_request *request, int status)
+{
+	struct lp_door *door = request->door;
+	if (request->opcode == NULL)
+		return;
+	uint64_t now = lp_clock_mono_ns(lp_reactor_clock(door->options.reactor));
+	uint64_t took_ns = now - request->began_ns;
+	uint16_t code = request->opcode->code;
+	door->stats.requests[code]++;
+	if (status < 0)
+		door->stats.errors[code]++;
+	lp_hist_record(&door->latencies[door->latency_idx[code]], took_ns);
+	if (took_ns > door->slow_min_ns)
+		note_slow(request, took_ns, status);
+}
+
+void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats)
+{
+	*ret_stats = door->stats;
+	ret_stats->requests_under_way = door->under_way;
+}
+
+const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode)
+{
+	const struct lpi_opcode *known = lpi_opcode_find(opcode);
+	if (known == NULL)
+		return NULL;
+	const struct lp_hist *hist = &door->latencies[door->latency_idx[known->code]];
+	return hist->count > 0 ? hist : NULL;
+}
+
+static int slowest_first(const void *a, const void *b)
+{
+	const struct lp_slow_request *one = a;
+	const struct lp_slow_request *other = b;
+	return one->took_ns < other->took_ns ? 1 : -(one->took_ns > other->took_ns);
+}
+
+uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, uint32_t max)
+{
+	struct lp_slow_request all[LP_DOOR_SLOW_MAX];
+	uint32_t cnt = 0;
+	memcpy(all, door->slow, sizeof(all));
+	qsort(all, LP_DOOR_SLOW_MAX, sizeof(all[0]), slowest_first);
+	while (cnt < LP_MIN(max, LP_DOOR_SLOW_MAX) && all[cnt].took_ns > 0) {
+		ret[cnt] = all[cnt];
+		cnt++;
+	}
+	return cnt;
+}

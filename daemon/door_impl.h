@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the native door know of each other: the door and its connections.
+ *
+ * A connection that has something to read is in the door's ready queue: one receive after the other
+ * goes round, into the door's one receive buffer, from which messages are copied to their requests.
+ * What cannot be taken for want of a request, credits or buffers is kept aside (the stash), and
+ * the connection waits among the throttled ones. A connection that is idle has no buffer at all.
+ *
+ * Threads: the door's. Blocking: none. Allocation: a connection; its stash.
+ */
+#ifndef LP_DAEMON_DOOR_IMPL_H
+#define LP_DAEMON_DOOR_IMPL_H
+
+#include <sys/socket.h>
+
+#include "base/pool.h"
+#include "base/reactor.h"
+#include "daemon/ops.h"
+
+#define LPI_SCRATCH_BYTES  (UINT32_C(256) << 10) /* one receive */
+#define LPI_DIRECT_BYTES   (UINT32_C(32) << 10)  /* as much data is received into its place */
+#define LPI_IOVS           256u                  /* of one send */
+#define LPI_SEND_BYTES     (UINT64_C(1) << 20)   /* of one send, about */
+#define LPI_READY_BUDGET   16u                   /* receives in a turn */
+#define LPI_PATHS          32u                   /* paths at work, by hash */
+#define LPI_DOOR_OPENS     16384u                /* of a door */
+#define LPI_CONN_OPENS_MAX 4096u                 /* of a connection */
+#define LPI_OPEN_BUCKETS   4096u
+#define LPI_PIECES         64u /* beyond the one of each request */
+#define LPI_OPCODES        96u
+/* How long a client that stands in others' way may be silent in the middle of something. */
+#define LPI_STARVED_NS (2 * LP_NS_PER_S)
+
+/* An inode that a connection has open. */
+struct lpi_open {
+	struct lp_list_node node;   /* of the connection */
+	struct lp_list_node bucket; /* of the door */
+	struct lpi_conn *conn;
+	struct lp_ino ino; /* nr 0: not yet known */
+	uint32_t count;
+	uint32_t busy; /* requests that are at work on it */
+	bool is_upload;
+};
+
+LP_LIST_DEFINE(lpi_open_list, struct lpi_open, node);
+LP_LIST_DEFINE(lpi_open_bucket, struct lpi_open, bucket);
+
+enum lpi_conn_state {
+	LPI_CONN_GREETING, /* no hello yet */
+	LPI_CONN_SERVING,
+	LPI_CONN_PARTING, /* what is queued is sent, then it ends */
+	LPI_CONN_ENDING,  /* shut down; what is under way comes to its end */
+	LPI_CONN_CLOSING, /* what it had open is given back */
+};
+
+enum lpi_throttle {
+	LPI_THROTTLE_NONE,
+	LPI_THROTTLE_CREDITS,  /* its own */
+	LPI_THROTTLE_REQUESTS, /* the door's */
+	LPI_THROTTLE_BUFFERS
+};
+
+/* Which part of a message comes next. */
+enum lpi_message_part { LPI_PART_HEADER, LPI_PART_REST, LPI_PART_DATA };
+
+struct lpi_conn {
+	struct lp_list_node node; /* of the door */
+	struct lp_list_node ready_node;
+	struct lp_list_node throttled_node;
+	struct lp_list_node send_node;
+	struct lp_list_node end_node; /* of those that end */
+	struct lp_door *door;
+	int fd;
+	enum lpi_conn_state state;
+	struct lp_peer peer;
+	char client_name[LP_WIRE_TEXT_MAX + 1];
+	enum lp_wire_crc crc_mode;
+	uint32_t credits;
+	uint64_t progress_ns; /* when something last came */
+	/* Receiving. */
+	struct lp_io poll_io;
+	enum lpi_message_part part;
+	enum lpi_throttle throttle;
+	uint64_t throttled_ns; /* since when */
+	uint32_t head_bytes;
+	uint8_t head[LP_WIRE_HEADER_SIZE];
+	struct lp_wire_header header;
+	struct lpi_request *coming; /* the request that is being received */
+	uint8_t *stash;             /* what was read and could not be taken */
+	uint32_t stash_bytes;
+	uint32_t stash_at;
+	bool read_all;   /* the last receive took all there was */
+	bool at_end;     /* the client sends no more */
+	bool is_leaving; /* for another shard: nothing more is taken here */
+	uint32_t leave_to;
+	/* Requests. */
+	struct lpi_request_list requests;
+	struct lpi_wait_list waiting; /* for earlier ones on the same path */
+	bool is_waking;               /* these are being looked at */
+	uint32_t under_way;
+	uint64_t under_way_bytes;
+	uint64_t reply_bytes; /* of data in its replies */
+	uint16_t paths[LPI_PATHS];
+	/* Sending. */
+	struct lpi_reply_list replies;
+	struct lp_io send_io;
+	uint64_t send_began_ns;
+	uint64_t first_sent_bytes; /* of the first reply in the queue */
+	struct msghdr msg;
+	struct iovec iovs[LPI_IOVS];
+	struct lpi_reply last_words;
+	/* Session. */
+	struct lpi_open_list opens;
+	uint32_t open_cnt;
+	struct lp_ns_op close_op;
+	bool is_giving_back;
+};
+
+LP_LIST_DEFINE(lpi_conn_list, struct lpi_conn, node);
+LP_LIST_DEFINE(lpi_ready_list, struct lpi_conn, ready_node);
+LP_LIST_DEFINE(lpi_throttled_list, struct lpi_conn, throttled_node);
+LP_LIST_DEFINE(lpi_send_list, struct lpi_conn, send_node);
+LP_LIST_DEFINE(lpi_end_list, struct lpi_conn, end_node);
+
+struct lp_door {
+	struct lp_door_options options;
+	struct lp_source source;
+	struct lp_pool *requests;
+	struct lp_pool *pieces;
+	struct lp_pool *opens;
+	struct lpi_conn_list conns;
+	struct lpi_ready_list ready;
+	struct lpi_throttled_list throttled; /* for want of requests or buffers */
+	struct lpi_send_list sendable;
+	struct lpi_end_list ending; /* looked at each turn: only there a connection is freed */
+	struct lpi_wait_list short_of_room; /* requests that wait for room for replies */
+	struct lpi_open_bucket open_buckets[LPI_OPEN_BUCKETS];
+	struct lp_timer tick;
+	struct lp_timer retry; /* of those that wait for buffers */
+	uint64_t tick_ns;
+	uint32_t under_way;
+	uint64_t receiving_bytes; /* buffers of data that is not there yet */
+	uint64_t receiving_bytes_max;
+	uint64_t reply_bytes;
+	uint64_t reply_bytes_max;
+	bool is_stopping;
+	uint64_t stop_deadline_ns;
+	void (*stopped)(void *arg);
+	void *stopped_arg;
+	struct lp_task stopped_task;
+	struct lp_task kick; /* a turn for the ready ones */
+	struct lp_door_stats stats;
+	struct lp_hist *latencies; /* by place in the table of opcodes */
+	uint8_t latency_idx[LPI_OPCODES];
+	struct lp_slow_request slow[LP_DOOR_SLOW_MAX];
+	uint64_t slow_min_ns;
+	struct lp_writer writer; /* of the reply that is being made */
+	uint8_t *scratch;
+};
+
+/* --- conn.c: receiving ------------------------------------------------------------------------ */
+
+/* A connection goes on: reads what there is, waits for more, or ends. Any time. */
+void lpi_conn_go_on(struct lpi_conn *conn);
+/* One turn of a ready connection: what it has stashed, and one receive. */
+void lpi_conn_receive(struct lpi_conn *conn);
+/* A request has ended: credits, throttles, also of others. */
+void lpi_conn_request_ended(struct lpi_conn *conn);
+void lpi_conn_unthrottle(struct lpi_conn *conn);
+/* What of a message has come is of no use any more. */
+void lpi_conn_forget_message(struct lpi_conn *conn);
+/* What cannot be read on, or must not be: says why, and finishes. */
+void lpi_conn_part(struct lpi_conn *conn, int err, const char *why);
+/* --- conn_send.c ------------------------------------------------------------------------------ */
+
+void lpi_conn_queue(struct lpi_conn *conn, struct lpi_reply *reply);
+void lpi_conn_send(struct lpi_conn *conn);
+/* Replies that nobody will read. */
+void lpi_conn_drop_replies(struct lpi_conn *conn);
+
+/* --- conn_end.c: opens, and the end ----------------------------------------------------------- */
+
+/* A record for an inode that is about to be opened; NULL: there are too many. */
+struct lpi_open *lpi_open_new(struct lpi_conn *conn);
+/* It is open: takes the record, which may become one that there was before. */
+void lpi_open_add(struct lpi_open *open, struct lp_ino ino, bool is_upload);
+struct lpi_open *lpi_open_find(const struct lpi_conn *conn, struct lp_ino ino);
+/* One open less; the record goes with the last, or when it is one that nothing came of. */
+void lpi_open_drop(struct lpi_open *open);
+/* Shuts the socket; the rest follows when all that is under way has come to its end. Any time, also
+ * more than once. */
+void lpi_conn_end(struct lpi_conn *conn);
+/* No more is read; it ends when what is under way has been answered and sent. */
+void lpi_conn_finish(struct lpi_conn *conn);
+/* Goes on with the end, if it is time. The connection may be gone afterwards: only for the door's
+ * flush. */
+void lpi_conn_check_end(struct lpi_conn *conn);
+
+/* --- door.c ----------------------------------------------------------------------------------- */
+
+void lpi_door_conn_gone(struct lp_door *door);
+/* It is read from when its turn comes. */
+void lpi_door_ready(struct lp_door *door, struct lpi_conn *conn);
+/* Gets that waited for room for replies. */
+void lpi_door_pump(struct lp_door *door);
+/* The last reply of a request is queued. */
+void lpi_door_note_end(struct lpi_request *request, int status);
+static inline uint64_t lpi_door_now_ns(const struct lp_door *door)
+{
+	return lp_reactor_now_ns(door->options.reactor);
+}
+
+static inline bool lpi_conn_is_alive(const struct lpi_conn *conn)
+{
+	return conn->state <= LPI_CONN_PARTING;
+}
+
+#endif

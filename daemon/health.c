@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/health.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "store/types.h"
+
+static void probe_done(struct lp_bdev_op *op)
+{
+	struct lpi_probe *probe = LP_CONTAINER_OF(op, struct lpi_probe, op);
+	probe->is_asked = false;
+	probe->result = op->result;
+}
+
+int lpi_health_init(struct lpi_health *health, struct lp_reactor *reactor,
+		    struct lp_bdev *const bdev[LPI_HEALTH_DEVICES])
+{
+	*health = (struct lpi_health){.reactor = reactor};
+	health->since_ns = (uint64_t)lp_clock_wall_ns(lp_reactor_clock(reactor));
+	for (uint32_t i = 0; i < LPI_HEALTH_DEVICES; i++) {
+		struct lpi_probe *probe = &health->probes[i];
+		if (bdev[i] == NULL)
+			continue;
+		probe->block = aligned_alloc(LP_BLOCK_BYTES, LP_BLOCK_BYTES);
+		int err = probe->block == NULL ? -ENOMEM
+					       : lp_bdev_attach(bdev[i], reactor, &probe->chan);
+		if (err < 0) {
+			lpi_health_fini(health);
+			return err;
+		}
+	}
+	return 0;
+}
+
+void lpi_health_fini(struct lpi_health *health)
+{
+	LP_ASSERT(lpi_health_is_idle(health));
+	for (uint32_t i = 0; i < LPI_HEALTH_DEVICES; i++) {
+		lp_bdev_detach(health->probes[i].chan);
+		free(health->probes[i].block);
+		health->probes[i] = (struct lpi_probe){.chan = NULL};
+	}
+}
+
+bool lpi_health_is_idle(const struct lpi_health *health)
+{
+	for (uint32_t i = 0; i < LPI_HEALTH_DEVICES; i++) {
+		if (health->probes[i].is_asked)
+			return false;
+	}
+	return true;
+}
+
+void lpi_health_ask(struct lpi_health *health)
+{
+	for (uint32_t i = 0; i < LPI_HEALTH_DEVICES; i++) {
+		struct lpi_probe *probe = &health->probes[i];
+		if (probe->chan == NULL || probe->is_asked)
+			continue;
+		probe->is_asked = true;
+		probe->asked_ns = lp_reactor_now_ns(health->reactor);
+		probe->op = (struct lp_bdev_op){.complete = probe_done};
+		lp_bdev_op_prep(&probe->op, LP_BDEV_READ, probe->block, LP_BLOCK_BYTES, 0);
+		lp_bdev_submit(probe->chan, &probe->op);
+	}
+}
+
+const char *lpi_health_name(enum lpi_health_state state)
+{
+	static const char *const names[] = {[LPI_HEALTH_OK] = "ok",
+					    [LPI_HEALTH_DEGRADED] = "degraded",
+					    [LPI_HEALTH_READ_ONLY] = "read-only"};
+	return names[state];
+}
+
+static enum lpi_health_state judge_devices(const struct lpi_health *health, uint64_t timeout_ns,
+					   char *why)
+{
+	uint64_t now_ns = lp_reactor_now_ns(health->reactor);
+	for (uint32_t i = 0; i < LPI_HEALTH_DEVICES; i++) {
+		const struct lpi_probe *probe = &health->probes[i];
+		if (probe->chan == NULL)
+			continue;
+		const char *name = lp_bdev_name(lp_bdev_of(probe->chan));
+		if (probe->is_asked && now_ns - probe->asked_ns >= timeout_ns) {
+			(void)lpi_refuse(why, 0, "%s: the device does not answer", name);
+			return LPI_HEALTH_DEGRADED;
+		}
+		if (probe->result < 0) {
+			(void)lpi_refuse(why, 0, "%s: the device cannot be read: %s", name,
+					 lp_strerror(probe->result));
+			return LPI_HEALTH_DEGRADED;
+		}
+	}
+	return LPI_HEALTH_OK;
+}
+
+static enum lpi_health_state judge_threads(const struct lpi_health *health,
+					   const struct lpi_look *looks, const uint64_t *asked_ns,
+					   uint32_t thread_cnt, uint64_t timeout_ns, char *why)
+{
+	uint64_t now_ns = lp_reactor_now_ns(health->reactor);
+	for (uint32_t i = 0; i < thread_cnt; i++) {
+		if (looks[i].failed_cnt == 0)
+			continue;
+		(void)lpi_refuse(why, 0,
+				 "shard %u cannot be changed any more: %s (what it holds can be "
+				 "read; see to the device, then start again)",
+				 looks[i].shard_idx, lp_strerror(looks[i].store_error));
+		return LPI_HEALTH_READ_ONLY;
+	}
+	for (uint32_t i = 0; i < thread_cnt; i++) {
+		if (asked_ns[i] == 0 || now_ns - asked_ns[i] < timeout_ns)
+			continue;
+		(void)lpi_refuse(why, 0, "thread %u does not answer", i);
+		return LPI_HEALTH_DEGRADED;
+	}
+	return LPI_HEALTH_OK;
+}
+
+void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
+		      const uint64_t *asked_ns, uint32_t thread_cnt, uint64_t timeout_ns)
+{
+	char why[LP_WHY_MAX] = "";
+	enum lpi_health_state state =
+		judge_threads(health, looks, asked_ns, thread_cnt, timeout_ns, why);
+	if (state == LPI_HEALTH_OK)
+		state = judge_devices(health, timeout_ns, why);
+	if (state == health->state && strcmp(why, health->reason) == 0)
+		return;
+	health->state = state;
+	memcpy(health->reason, why, sizeof(why));
+	health->since_ns = (uint64_t)lp_clock_wall_ns(lp_reactor_clock(health->reactor));
+	if (state == LPI_HEALTH_OK)
+		LP_LOG_NOTICE("health: ok again");
+	else
+		LP_LOG_ERROR("health: %s: %s", lpi_health_name(state), why);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the daemon is: ok, degraded, or read-only, and why.
+ *
+ * Each second every thread is asked how its stores are, and each device to read its first block.
+ * Who does not answer for as long as the configuration says is told about, once, and once more
+ * when it does again: a device that hangs gives no error by itself. A change of state is logged.
+ *
+ * Threads: the control thread's. Blocking: none. Allocation: init only. Errors: -ENOMEM, and what
+ * attaching to a device says.
+ */
+#ifndef LP_DAEMON_HEALTH_H
+#define LP_DAEMON_HEALTH_H
+
+#include "daemon/why.h"
+#include "store/bdev.h"
+
+#define LPI_HEALTH_DEVICES 3u
+#define LPI_HEALTH_LOOK_NS LP_NS_PER_S
+
+/* What one thread says. */
+struct lpi_look {
+	int store_error;      /* of the first of its stores that has one */
+	uint32_t shard_idx;   /* which */
+	uint32_t failed_cnt;  /* stores that have */
+	uint64_t absences;    /* of more than a millisecond, since the last look */
+	uint64_t away_max_ns; /* the longest ever */
+};
+
+enum lpi_health_state { LPI_HEALTH_OK, LPI_HEALTH_DEGRADED, LPI_HEALTH_READ_ONLY };
+
+/* A device that is asked. */
+struct lpi_probe {
+	struct lp_bdev_chan *chan; /* NULL: there is none */
+	struct lp_bdev_op op;
+	void *block;
+	uint64_t asked_ns;
+	bool is_asked;
+	int result; /* of the last answer */
+};
+
+struct lpi_health {
+	struct lp_reactor *reactor;
+	struct lpi_probe probes[LPI_HEALTH_DEVICES];
+	enum lpi_health_state state;
+	char reason[LP_WHY_MAX];
+	uint64_t since_ns; /* of the day */
+};
+
+/* bdev may be NULL. */
+int lpi_health_init(struct lpi_health *health, struct lp_reactor *reactor,
+		    struct lp_bdev *const bdev[LPI_HEALTH_DEVICES]) LP_MUST_CHECK;
+/* Nothing is asked any more: lpi_health_is_idle(). Zeroed memory is fine. */
+void lpi_health_fini(struct lpi_health *health);
+bool lpi_health_is_idle(const struct lpi_health *health);
+
+/* Asks the devices that are not being asked. */
+void lpi_health_ask(struct lpi_health *health);
+/* The verdict over all threads' looks; asked_ns[i]: since when thread i has not answered, 0: it
+ * has. */
+void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
+		      const uint64_t *asked_ns, uint32_t thread_cnt, uint64_t timeout_ns);
+const char *lpi_health_name(enum lpi_health_state state);
+
+#endif

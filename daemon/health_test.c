@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: a store that failed makes the daemon read-only, and that is said with the shard; a silent
+ * thread or device degrades it, after the time that is allowed and until it answers again.
+ * Method: a simulated clock, a device in memory, looks made by hand. */
+#include "base/test.h"
+
+#include "daemon/health.h"
+
+#define TIMEOUT_NS (5 * LP_NS_PER_S)
+
+struct rig {
+	struct lp_clock_sim sim;
+	struct lp_reactor *reactor;
+	struct lp_bdev *bdev[LPI_HEALTH_DEVICES];
+	struct lpi_health health;
+};
+
+static void rig_start(struct rig *rig)
+{
+	memset(rig, 0, sizeof(*rig));
+	lp_clock_sim_init(&rig->sim, LP_NS_PER_S, 0);
+	const struct lp_reactor_options options = {
+		.name = "test", .clock = &rig->sim.clock, .sim = &rig->sim};
+	lp_test_ok(lp_reactor_new(&options, &rig->reactor));
+	lp_test_ok(lp_reactor_start(rig->reactor));
+	lp_test_ok(lp_bdev_open_mem(UINT64_C(1) << 20, 4096, &rig->bdev[0]));
+	lp_test_ok(lpi_health_init(&rig->health, rig->reactor, rig->bdev));
+}
+
+static void rig_stop(struct rig *rig)
+{
+	while (!lpi_health_is_idle(&rig->health))
+		(void)lp_reactor_turn(rig->reactor, true);
+	lpi_health_fini(&rig->health);
+	lp_bdev_close(rig->bdev[0]);
+	lp_reactor_free(rig->reactor);
+}
+
+static void pass(struct rig *rig, uint64_t ns)
+{
+	lp_clock_sim_advance_to(&rig->sim, rig->sim.now_ns + ns);
+	(void)lp_reactor_turn(rig->reactor, false);
+}
+
+static void test_stores(void **state)
+{
+	(void)state;
+	struct rig rig;
+	struct lpi_look looks[2] = {{.store_error = 0}};
+	const uint64_t asked_ns[2] = {0, 0};
+	rig_start(&rig);
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_OK, rig.health.state);
+	looks[1] = (struct lpi_look){.store_error = -EIO, .shard_idx = 3, .failed_cnt = 1};
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_READ_ONLY, rig.health.state);
+	assert_non_null(strstr(rig.health.reason, "shard 3 cannot be changed any more"));
+	rig_stop(&rig);
+}
+
+static void test_silent_thread(void **state)
+{
+	(void)state;
+	struct rig rig;
+	const struct lpi_look looks[2] = {{.store_error = 0}};
+	rig_start(&rig);
+	uint64_t asked_ns[2] = {0, lp_reactor_now_ns(rig.reactor)};
+	pass(&rig, TIMEOUT_NS - 1);
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_OK, rig.health.state);
+	pass(&rig, 1);
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_DEGRADED, rig.health.state);
+	assert_string_equal("thread 1 does not answer", rig.health.reason);
+	asked_ns[1] = 0;
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_OK, rig.health.state);
+	assert_string_equal("", rig.health.reason);
+	rig_stop(&rig);
+}
+
+static void test_silent_device(void **state)
+{
+	(void)state;
+	struct rig rig;
+	const struct lpi_look looks[1] = {{.store_error = 0}};
+	const uint64_t asked_ns[1] = {0};
+	rig_start(&rig);
+	lpi_health_ask(&rig.health);
+	assert_false(lpi_health_is_idle(&rig.health));
+	/* Time passes, and the device, whose turn does not come, says nothing. */
+	rig.health.probes[0].asked_ns -= LP_MIN(rig.health.probes[0].asked_ns, TIMEOUT_NS);
+	lpi_health_judge(&rig.health, looks, asked_ns, 1, LP_NS_PER_S);
+	assert_int_equal(LPI_HEALTH_DEGRADED, rig.health.state);
+	assert_non_null(strstr(rig.health.reason, "the device does not answer"));
+	while (!lpi_health_is_idle(&rig.health))
+		(void)lp_reactor_turn(rig.reactor, true);
+	lpi_health_judge(&rig.health, looks, asked_ns, 1, LP_NS_PER_S);
+	assert_int_equal(LPI_HEALTH_OK, rig.health.state);
+	/* One that says no. */
+	rig.health.probes[0].result = -EIO;
+	lpi_health_judge(&rig.health, looks, asked_ns, 1, LP_NS_PER_S);
+	assert_int_equal(LPI_HEALTH_DEGRADED, rig.health.state);
+	assert_non_null(strstr(rig.health.reason, "cannot be read"));
+	rig_stop(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_stores),
+		cmocka_unit_test(test_silent_thread),
+		cmocka_unit_test(test_silent_device),
+	};
+	return lp_test_main(tests, "daemon/health");
+}

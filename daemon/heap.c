@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of the allocator that is linked are found by name. */
+#include "daemon/heap.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+extern const char lp_allocator_name[];
+
+/* jemalloc's, tcmalloc's, mimalloc's. */
+typedef int mallctl_fn(const char *name, void *old, size_t *old_len, void *fresh, size_t fresh_len);
+typedef int tcmalloc_number_fn(const char *name, size_t *value);
+typedef void tcmalloc_release_fn(void);
+typedef void mimalloc_collect_fn(bool force);
+
+static struct {
+	mallctl_fn *mallctl;
+	tcmalloc_number_fn *tcmalloc_number;
+	tcmalloc_release_fn *tcmalloc_release;
+	mimalloc_collect_fn *mimalloc_collect;
+} calls;
+
+static void find_call(const char *name, void *ret_call)
+{
+	void *found = dlsym(RTLD_DEFAULT, name);
+	memcpy(ret_call, &found, sizeof(found));
+}
+
+static void find_calls(void)
+{
+	find_call("mallctl", &calls.mallctl);
+	find_call("MallocExtension_GetNumericProperty", &calls.tcmalloc_number);
+	find_call("MallocExtension_ReleaseFreeMemory", &calls.tcmalloc_release);
+	find_call("mi_collect", &calls.mimalloc_collect);
+}
+
+const char *lpi_heap_name(void)
+{
+	return lp_allocator_name;
+}
+
+static bool is_glibc(void)
+{
+	return strcmp(lp_allocator_name, "glibc") == 0;
+}
+
+static uint64_t jemalloc_number(const char *name)
+{
+	size_t value = 0;
+	size_t len = sizeof(value);
+	return calls.mallctl(name, &value, &len, NULL, 0) == 0 ? value : 0;
+}
+
+static uint64_t tcmalloc_number(const char *name)
+{
+	size_t value = 0;
+	return calls.tcmalloc_number(name, &value) != 0 ? value : 0;
+}
+
+static uint64_t read_rss(void)
+{
+	unsigned long long size = 0;
+	unsigned long long resident = 0;
+	FILE *file = fopen("/proc/self/statm", "re");
+	if (file == NULL)
+		return 0;
+	if (fscanf(file, "%llu %llu", &size, &resident) != 2)
+		resident = 0;
+	(void)fclose(file); /* it was only read */
+	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void lpi_heap_read_stats(struct lpi_heap_stats *ret_stats)
+{
+	*ret_stats = (struct lpi_heap_stats){.rss_bytes = read_rss()};
+	find_calls();
+	if (calls.mallctl != NULL) {
+		uint64_t epoch = 1;
+		size_t len = sizeof(epoch);
+		(void)calls.mallctl("epoch", &epoch, &len, &epoch, len); /* old numbers will do */
+		ret_stats->used_bytes = jemalloc_number("stats.allocated");
+		ret_stats->held_bytes = jemalloc_number("stats.resident");
+	} else if (calls.tcmalloc_number != NULL) {
+		ret_stats->used_bytes = tcmalloc_number("generic.current_allocated_bytes");
+		ret_stats->held_bytes = tcmalloc_number("generic.heap_size");
+	} else if (is_glibc()) {
+		struct mallinfo2 info = mallinfo2();
+		ret_stats->used_bytes = info.uordblks + info.hblkhd;
+		ret_stats->held_bytes = info.arena + info.hblkhd;
+	}
+}
+
+bool lpi_heap_release(void)
+{
+	find_calls();
+	if (calls.mallctl != NULL)
+		/* 4096 is MALLCTL_ARENAS_ALL. */
+		return calls.mallctl("arena.4096.purge", NULL, NULL, NULL, 0) == 0;
+	if (calls.tcmalloc_release != NULL)
+		calls.tcmalloc_release();
+	else if (calls.mimalloc_collect != NULL)
+		calls.mimalloc_collect(true);
+	else if (is_glibc())
+		(void)malloc_trim(0); /* says whether there was something to give back */
+	else
+		return false;
+	return true;
+}

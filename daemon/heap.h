@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the memory allocator holds, whichever the program was linked with, and what the process has.
+ *
+ * Threads: one. Blocking: the allocator's own locks; the process's numbers are read from /proc.
+ */
+#ifndef LP_DAEMON_HEAP_H
+#define LP_DAEMON_HEAP_H
+
+#include "base/compiler.h"
+
+struct lpi_heap_stats {
+	uint64_t used_bytes; /* handed out; 0: this allocator does not say */
+	uint64_t held_bytes; /* from the system, for that; 0: the same */
+	uint64_t rss_bytes;  /* of the whole process */
+};
+
+void lpi_heap_read_stats(struct lpi_heap_stats *ret_stats);
+/* Gives free memory back to the system. False: this allocator cannot be asked to. */
+bool lpi_heap_release(void);
+/* "glibc", "jemalloc", ... */
+const char *lpi_heap_name(void);
+
+#endif

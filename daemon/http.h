@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The metrics for Prometheus: GET /metrics over HTTP/1.1, and nothing else of HTTP.
+ *
+ * Each connection gets one answer and is closed. LPI_HTTP_CONNS at a time, each with a buffer of
+ * LPI_HTTP_HEAD_MAX for its request and LPI_HTTP_TIMEOUT_NS to send it and take the answer.
+ *
+ * Threads: the control thread. Blocking: new and free. Allocation: new, and the answers.
+ */
+#ifndef LP_DAEMON_HTTP_H
+#define LP_DAEMON_HTTP_H
+
+#include "daemon/why.h"
+
+#define LPI_HTTP_CONNS      8u
+#define LPI_HTTP_HEAD_MAX   4096u
+#define LPI_HTTP_TIMEOUT_NS (10 * LP_NS_PER_S)
+
+struct lp_service;
+struct lpi_http;
+
+/* The address is "tcp:HOST:PORT", of this machine. */
+int lpi_http_new(struct lp_service *service, const char *address, struct lpi_http **ret_http,
+		 char *why) LP_MUST_CHECK;
+int lpi_http_start(struct lpi_http *http) LP_MUST_CHECK;
+/* All connections end; idle some turns later. */
+void lpi_http_stop(struct lpi_http *http);
+bool lpi_http_is_idle(const struct lpi_http *http);
+/* Accepts NULL. */
+void lpi_http_free(struct lpi_http *http);
+
+#endif

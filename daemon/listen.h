@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sockets that wait for clients: unix and TCP.
+ *
+ * A unix socket's directory is made if it is missing (one level). What a dead daemon left at the
+ * path is replaced, what a living one has is not: a lock on PATH.lock, held for as long as the
+ * socket is, tells the two apart without a race. Who may connect is said by the socket's mode, and
+ * by lists of users and groups against which the peer's credentials are held.
+ * TCP is for addresses of this machine: there is no authentication yet.
+ *
+ * Threads: open and close by any, while nothing runs; between start and stop all belongs to the
+ * reactor's thread. Blocking: open, close. Allocation: open only. Errors: with a sentence.
+ */
+#ifndef LP_DAEMON_LISTEN_H
+#define LP_DAEMON_LISTEN_H
+
+#include <netinet/in.h>
+#include <sys/types.h>
+#include <sys/un.h>
+
+#include "base/reactor.h"
+#include "daemon/conn.h"
+#include "daemon/why.h"
+
+#define LP_ACCESS_MAX 64u /* users, and groups */
+
+struct lp_address {
+	socklen_t len;
+	union {
+		struct sockaddr any;
+		struct sockaddr_un un;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	};
+};
+
+/* "unix:PATH", "tcp:HOST:PORT" with a numeric host, [in brackets] if it is IPv6, or localhost. */
+int lp_address_parse(const char *text, struct lp_address *ret_address, char *why) LP_MUST_CHECK;
+
+/* Who may use a unix socket. Nobody in it: all whom the socket's mode lets. Root and the daemon's
+ * own user always may. */
+struct lp_access {
+	uint32_t uids[LP_ACCESS_MAX];
+	uint32_t gids[LP_ACCESS_MAX];
+	uint32_t uid_cnt;
+	uint32_t gid_cnt;
+};
+
+/* groups: all that the peer is in. */
+bool lp_access_allows(const struct lp_access *access, uint32_t uid, const uint32_t *groups,
+		      uint32_t group_cnt);
+
+struct lp_listener;
+
+struct lp_listener_options {
+	struct lp_address address;
+	mode_t mode; /* of a unix socket */
+	uid_t uid;   /* whose the socket and its directory shall be; (uid_t)-1: as they are made */
+	gid_t gid;
+	struct lp_access access;
+};
+
+/* Bound, but nobody is answered yet. */
+int lp_listener_open(const struct lp_listener_options *options, struct lp_listener **ret_listener,
+		     char *why) LP_MUST_CHECK;
+/* "unix:/run/lapis/lapis.sock", "tcp:127.0.0.1:7000", with the port it got. */
+const char *lp_listener_name(const struct lp_listener *listener);
+bool lp_listener_is_unix(const struct lp_listener *listener);
+
+/* accepted() is given each connected socket; one that may not connect is closed before. */
+int lp_listener_start(struct lp_listener *listener, struct lp_reactor *reactor,
+		      void (*accepted)(void *arg, int fd, const struct lp_peer *peer),
+		      void *arg) LP_MUST_CHECK;
+/* Accepts no more. It may be closed once lp_listener_is_idle(), some turns later. */
+void lp_listener_stop(struct lp_listener *listener);
+bool lp_listener_is_idle(const struct lp_listener *listener);
+/* Accepts NULL. Removes a unix socket. */
+void lp_listener_close(struct lp_listener *listener);
+
+/* How many were closed since they were not allowed. */
+uint64_t lp_listener_refused(const struct lp_listener *listener);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal (promise P8): addresses of other machines are refused; a socket has its mode; a dead
+ * daemon's is replaced, a living one's and what is no socket are not; who may use it is decided as
+ * the lists say; what is opened leaves nothing behind. Method: tables of addresses; sockets in a
+ * directory of the test's own. */
+#include "base/test.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/listen.h"
+
+static void test_addresses(void **state)
+{
+	(void)state;
+	static const char *const good[] = {"unix:/run/x", "tcp:127.0.0.1:1", "tcp:127.1.2.3:65535",
+					   "tcp:[::1]:7", "tcp:localhost:0"};
+	static const char *const bad[] = {"",
+					  "unix:",
+					  "/run/x",
+					  "tcp:127.0.0.1",
+					  "tcp:127.0.0.1:65536",
+					  "tcp:0.0.0.0:7",
+					  "tcp:192.168.0.1:7",
+					  "tcp:[::]:7",
+					  "tcp:[::1:7",
+					  "tcp:example.org:7",
+					  "tcp:127.0.0.1:x"};
+	struct lp_address address;
+	char why[LP_WHY_MAX];
+	char longest[256] = "unix:";
+	for (size_t i = 0; i < LP_ARRAY_SIZE(good); i++)
+		lp_test_ok(lp_address_parse(good[i], &address, why));
+	for (size_t i = 0; i < LP_ARRAY_SIZE(bad); i++)
+		lp_test_err(-EINVAL, lp_address_parse(bad[i], &address, why));
+	memset(longest + 5, 'x', 108);
+	lp_test_err(-EINVAL, lp_address_parse(longest, &address, why));
+	longest[5 + 107] = '\0';
+	lp_test_ok(lp_address_parse(longest, &address, why));
+}
+
+static void test_access(void **state)
+{
+	(void)state;
+	static const uint32_t groups[] = {50, 60};
+	const struct lp_access all = {.uid_cnt = 0};
+	const struct lp_access some = {.uids = {7}, .uid_cnt = 1, .gids = {60, 61}, .gid_cnt = 2};
+	uint32_t other = geteuid() + 100;
+	assert_true(lp_access_allows(&all, other, groups, 1));
+	assert_true(lp_access_allows(&some, 0, groups, 1));
+	assert_true(lp_access_allows(&some, geteuid(), groups, 1));
+	assert_true(lp_access_allows(&some, 7, NULL, 0));
+	assert_true(lp_access_allows(&some, other, groups, 2));
+	assert_false(lp_access_allows(&some, other, groups, 1));
+}
+
+/* A directory of the test's own, and a listener's options for a socket in one below it. */
+struct rig {
+	char dir[32];
+	char path[64];
+	struct lp_listener_options options;
+};
+
+static void rig_start(struct rig *rig)
+{
+	char text[80];
+	char why[LP_WHY_MAX];
+	*rig = (struct rig){.dir = "listen_test.XXXXXX"};
+	assert_non_null(mkdtemp(rig->dir));
+	(void)snprintf(rig->path, sizeof(rig->path), "%s/run/s", rig->dir);
+	(void)snprintf(text, sizeof(text), "unix:%s", rig->path);
+	lp_test_ok(lp_address_parse(text, &rig->options.address, why));
+	rig->options.mode = 0600;
+	rig->options.uid = (uid_t)-1;
+	rig->options.gid = (gid_t)-1;
+}
+
+/* Nothing is left but the directories. */
+static void rig_stop(struct rig *rig)
+{
+	char run[64];
+	(void)snprintf(run, sizeof(run), "%s/run", rig->dir);
+	assert_int_equal(0, rmdir(run));
+	assert_int_equal(0, rmdir(rig->dir));
+}
+
+static void test_socket(void **state)
+{
+	(void)state;
+	struct rig rig;
+	struct lp_listener *listener = NULL;
+	struct lp_listener *second = NULL;
+	struct stat made;
+	char why[LP_WHY_MAX] = "";
+	rig_start(&rig);
+	lp_test_ok(lp_listener_open(&rig.options, &listener, why));
+	assert_int_equal(0, stat(rig.path, &made));
+	assert_true(S_ISSOCK(made.st_mode));
+	assert_int_equal(0600, made.st_mode & 07777);
+	lp_test_err(-EADDRINUSE, lp_listener_open(&rig.options, &second, why));
+	assert_null(second);
+	assert_non_null(strstr(why, "another daemon listens there"));
+	/* The refused one has taken nothing away. */
+	assert_int_equal(0, stat(rig.path, &made));
+	lp_listener_close(listener);
+	rig_stop(&rig);
+}
+
+static int bind_there(const struct rig *rig)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_true(fd >= 0);
+	assert_int_equal(0, bind(fd, &rig->options.address.any, rig->options.address.len));
+	return fd;
+}
+
+static void test_stale(void **state)
+{
+	(void)state;
+	struct rig rig;
+	struct lp_listener *listener = NULL;
+	char why[LP_WHY_MAX] = "";
+	rig_start(&rig);
+	lp_test_ok(lp_listener_open(&rig.options, &listener, why));
+	lp_listener_close(listener);
+	/* One whose owner is gone. */
+	assert_int_equal(0, close(bind_there(&rig)));
+	lp_test_ok(lp_listener_open(&rig.options, &listener, why));
+	lp_listener_close(listener);
+	/* One that somebody listens on who knows nothing of locks. */
+	int fd = bind_there(&rig);
+	assert_int_equal(0, listen(fd, 1));
+	lp_test_err(-EADDRINUSE, lp_listener_open(&rig.options, &listener, why));
+	assert_non_null(strstr(why, "another program listens there"));
+	assert_int_equal(0, close(fd));
+	assert_int_equal(0, unlink(rig.path));
+	/* Something else altogether stays where it is. */
+	FILE *file = fopen(rig.path, "w");
+	assert_non_null(file);
+	assert_int_equal(0, fclose(file));
+	lp_test_err(-EEXIST, lp_listener_open(&rig.options, &listener, why));
+	assert_int_equal(0, unlink(rig.path));
+	rig_stop(&rig);
+}
+
+static void test_tcp(void **state)
+{
+	(void)state;
+	struct lp_listener_options options = {.uid = (uid_t)-1, .gid = (gid_t)-1};
+	struct lp_listener *listener = NULL;
+	struct lp_listener *second = NULL;
+	char why[LP_WHY_MAX] = "";
+	lp_test_ok(lp_address_parse("tcp:127.0.0.1:0", &options.address, why));
+	lp_test_ok(lp_listener_open(&options, &listener, why));
+	assert_string_not_equal("tcp:127.0.0.1:0", lp_listener_name(listener));
+	lp_test_ok(lp_address_parse(lp_listener_name(listener), &options.address, why));
+	lp_test_err(-EADDRINUSE, lp_listener_open(&options, &second, why));
+	assert_non_null(strstr(why, "in use"));
+	lp_listener_close(listener);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_addresses), cmocka_unit_test(test_access),
+		cmocka_unit_test(test_socket),    cmocka_unit_test(test_stale),
+		cmocka_unit_test(test_tcp),
+	};
+	return lp_test_main(tests, "daemon/listen");
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tells a service manager how it goes: a datagram to the socket that $NOTIFY_SOCKET names.
+ *
+ * Threads: any. Blocking: no. Errors: none that a daemon could do something about.
+ */
+#ifndef LP_DAEMON_NOTIFY_H
+#define LP_DAEMON_NOTIFY_H
+
+#include "base/compiler.h"
+
+/* path: of a unix socket, abstract if it begins with '@'; NULL: nobody wants to know. state:
+ * "READY=1". False when it could not be sent. */
+bool lpi_notify(const char *path, const char *state);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The numbers of the daemon, collected on their threads, and how they are shown: as JSON, and as
+ * Prometheus wants them.
+ *
+ * Threads: a struct belongs to one; those of shards and threads are filled on their threads and
+ * then read by the control thread. Blocking, errors: none. Allocation: the text's.
+ */
+#ifndef LP_DAEMON_REPORT_H
+#define LP_DAEMON_REPORT_H
+
+#include "base/log.h"
+#include "base/workers.h"
+#include "daemon/conn.h"
+#include "daemon/heap.h"
+#include "daemon/text.h"
+#include "store/bdev.h"
+
+#define LPI_REPORT_OPCODES 96u
+#define LPI_REPORT_DEVICES 3u
+
+struct lpi_shard_report {
+	uint32_t idx;
+	uint32_t thread_idx;
+	int error; /* of its store */
+	double alloc_score;
+	struct lp_store_stats store;
+	struct lp_ns_stats ns;
+	struct lp_door_stats door;
+	struct lp_store_time times[LP_STORE_TIMES_MAX];
+	size_t time_cnt;
+	struct lp_slow_request slow[LP_DOOR_SLOW_MAX];
+	uint32_t slow_cnt;
+	bool has_latency[LPI_REPORT_OPCODES];
+	struct lp_hist latency[LPI_REPORT_OPCODES];
+};
+
+struct lpi_thread_report {
+	struct lp_reactor_stats reactor;
+	struct lp_bufs_stats bufs;
+};
+
+struct lpi_device_report {
+	const char *name; /* NULL: there is none */
+	uint64_t size_bytes;
+	bool is_silent;
+	struct lp_bdev_stats sync; /* of blocking calls: the index's */
+};
+
+struct lpi_report {
+	const char *server;
+	const char *allocator;
+	const char *store_kind;
+	const char *state;
+	const char *reason;
+	uint64_t state_since_ns; /* of the day */
+	char store_uuid[40];
+	uint64_t uptime_ns;
+	uint64_t corruptions;
+	uint64_t peers_refused;
+	uint32_t shard_cnt;
+	uint32_t thread_cnt;
+	struct lpi_heap_stats heap;
+	struct lp_workers_stats workers;
+	struct lp_log_stats log;
+	struct lpi_device_report devices[LPI_REPORT_DEVICES];
+	const struct lpi_shard_report *shards;
+	const struct lpi_thread_report *threads;
+};
+
+/* "get" for LP_WIRE_OP_GET; NULL: there is no such operation. */
+const char *lpi_report_op(uint32_t code);
+
+void lpi_report_status(const struct lpi_report *report, struct lpi_text *text);
+void lpi_report_json(const struct lpi_report *report, struct lpi_text *text);
+void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *text);
+/* The slowest of those that took at least so long, slowest first. */
+void lpi_report_slow(const struct lpi_report *report, uint64_t least_ns, struct lpi_text *text);
+void lpi_report_alloc(const struct lpi_report *report, struct lpi_text *text);
+
+#endif

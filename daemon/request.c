@@ -1,0 +1,718 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps:
+ *
+ *   REST, DATA   conn.c copies what comes; lpi_request_begin() when all of it is there: data is
+ *                checked, the meta read, the operation prepared
+ *   WAIT         a change and whatever else names the same path go one after the other, in the
+ * order in which they came (on numbers the store keeps the order) FIND         each reference is
+ * walked or looked up, unless it is a number WORK         the operation; a path's object that has
+ * gone meanwhile is looked up again REPLY        in the connection's queue until it has been sent
+ *   CLOSE        only of a get that held its object open
+ *
+ * An answer for a client that has gone ends the request where it is (DROPPED). */
+#include "daemon/request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/crc32c.h"
+#include "base/hash.h"
+#include "daemon/door_impl.h"
+
+#define TO LP_SM_TO
+static const struct lp_sm_state states[LPI_REQUEST_STATE_CNT] = {
+	[LPI_REQUEST_REST] = {"REST", LP_SM_INITIAL,
+			      TO(LPI_REQUEST_DATA) | TO(LPI_REQUEST_WAIT) | TO(LPI_REQUEST_FIND) |
+				      TO(LPI_REQUEST_REPLY) | TO(LPI_REQUEST_DROPPED)},
+	[LPI_REQUEST_DATA] = {"DATA", 0,
+			      TO(LPI_REQUEST_WAIT) | TO(LPI_REQUEST_FIND) | TO(LPI_REQUEST_REPLY) |
+				      TO(LPI_REQUEST_DROPPED)},
+	[LPI_REQUEST_WAIT] = {"WAIT", 0,
+			      TO(LPI_REQUEST_FIND) | TO(LPI_REQUEST_REPLY) |
+				      TO(LPI_REQUEST_DROPPED)},
+	[LPI_REQUEST_FIND] = {"FIND", 0,
+			      TO(LPI_REQUEST_WORK) | TO(LPI_REQUEST_REPLY) |
+				      TO(LPI_REQUEST_DROPPED)},
+	[LPI_REQUEST_WORK] = {"WORK", 0,
+			      TO(LPI_REQUEST_FIND) | TO(LPI_REQUEST_CLOSE) | TO(LPI_REQUEST_REPLY) |
+				      TO(LPI_REQUEST_DROPPED)},
+	[LPI_REQUEST_CLOSE] = {"CLOSE", 0, TO(LPI_REQUEST_DONE) | TO(LPI_REQUEST_DROPPED)},
+	[LPI_REQUEST_REPLY] = {"REPLY", 0,
+			       TO(LPI_REQUEST_CLOSE) | TO(LPI_REQUEST_DONE) |
+				       TO(LPI_REQUEST_DROPPED)},
+	[LPI_REQUEST_DONE] = {"DONE", LP_SM_FINAL, 0},
+	[LPI_REQUEST_DROPPED] = {"DROPPED", LP_SM_FINAL | LP_SM_FAILURE, 0},
+};
+#undef TO
+
+const struct lp_sm_table lpi_request_table = {
+	.name = "request", .states = states, .state_cnt = LPI_REQUEST_STATE_CNT};
+
+void lpi_request_move(struct lpi_request *request, enum lpi_request_state state)
+{
+	lp_sm_move(&request->sm, state, lpi_door_now_ns(request->door));
+}
+
+int64_t lpi_request_wall_ns(const struct lpi_request *request)
+{
+	return lp_clock_wall_ns(lp_reactor_clock(request->door->options.reactor));
+}
+
+/* --- Birth and death -------------------------------------------------------------------------- */
+
+static struct lpi_request *take(struct lp_door *door)
+{
+	if (!door->options.without_pool)
+		return lp_pool_get(door->requests);
+	if (door->under_way >= door->options.requests_max)
+		return NULL;
+	return malloc(sizeof(struct lpi_request));
+}
+
+struct lpi_request *lpi_request_new(struct lpi_conn *conn, const struct lp_wire_header *header)
+{
+	struct lp_door *door = conn->door;
+	struct lpi_request *request = take(door);
+	if (request == NULL)
+		return NULL;
+	memset(request, 0, offsetof(struct lpi_request, piece.reply.head));
+	lp_sm_init(&request->sm, &lpi_request_table, NULL, lpi_door_now_ns(door));
+	request->door = door;
+	request->conn = conn;
+	request->header = *header;
+	request->opcode = lpi_opcode_find(header->opcode);
+	request->piece.request = request;
+	request->piece.reply.piece = &request->piece;
+	lpi_piece_list_init(&request->get.reading);
+	lpi_request_list_push_back(&conn->requests, request);
+	conn->under_way++;
+	conn->under_way_bytes += header->data_bytes;
+	door->under_way++;
+	return request;
+}
+
+static void give_buffers(struct lpi_request *request)
+{
+	lp_buf_put(request->meta_buf);
+	lp_buf_put(request->crcs_buf);
+	lp_buf_put(request->room);
+	for (uint32_t i = 0; i < request->seg_cnt; i++)
+		lp_buf_put(request->segs[i].buf);
+}
+
+static void wake_waiting(struct lpi_conn *conn);
+
+static void forget_paths(struct lpi_request *request)
+{
+	for (uint32_t i = 0; i < request->path_cnt; i++) {
+		uint16_t *cnt = &request->conn->paths[request->path_hashes[i] % LPI_PATHS];
+		LP_ASSERT(*cnt > 0);
+		(*cnt)--;
+	}
+	request->path_cnt = 0;
+}
+
+void lpi_request_end(struct lpi_request *request)
+{
+	struct lpi_conn *conn = request->conn;
+	struct lp_door *door = request->door;
+	uint64_t data_bytes = request->header.data_bytes;
+	bool had_path = request->path_cnt > 0;
+	if (!lp_sm_is_final(&request->sm))
+		lpi_request_move(request, LPI_REQUEST_DONE);
+	LP_ASSERT(!lp_list_node_is_linked(&request->wait_node));
+	lpi_piece_free(&request->piece);
+	give_buffers(request);
+	forget_paths(request);
+	lpi_request_list_remove(request);
+	LP_ASSERT(conn->under_way > 0 && door->under_way > 0);
+	conn->under_way--;
+	conn->under_way_bytes -= data_bytes;
+	door->under_way--;
+	if (door->options.without_pool)
+		free(request);
+	else
+		lp_pool_put(door->requests, request);
+	if (had_path)
+		wake_waiting(conn);
+	lpi_conn_request_ended(conn);
+}
+
+void lpi_request_refuse(struct lpi_request *request, int err, const char *why)
+{
+	if (request->refused != 0)
+		return;
+	request->refused = err;
+	snprintf(request->why, sizeof(request->why), "%s", why);
+}
+
+void lpi_request_abandon(struct lpi_request *request)
+{
+	lpi_request_move(request, LPI_REQUEST_DROPPED);
+	lpi_request_end(request);
+}
+
+/* --- Pieces and replies ----------------------------------------------------------------------- */
+
+struct lpi_piece *lpi_piece_new(struct lpi_request *request)
+{
+	struct lpi_piece *piece = lp_pool_get(request->door->pieces);
+	if (piece == NULL)
+		return NULL;
+	memset(piece, 0, offsetof(struct lpi_piece, reply.head));
+	piece->request = request;
+	piece->reply.piece = piece;
+	return piece;
+}
+
+bool lpi_piece_budget(struct lpi_piece *piece, uint64_t bytes)
+{
+	struct lpi_conn *conn = piece->request->conn;
+	struct lp_door *door = conn->door;
+	uint64_t left = door->reply_bytes_max - LP_MIN(door->reply_bytes, door->reply_bytes_max);
+	if (conn->reply_bytes > 0 && conn->reply_bytes + bytes > door->options.credit_bytes_max)
+		return false;
+	if (door->reply_bytes > 0 && bytes > left)
+		return false;
+	/* As with requests: of the room as much as is left for the others. */
+	if (conn->reply_bytes > 0 && conn->reply_bytes + bytes > left)
+		return false;
+	conn->reply_bytes += bytes;
+	door->reply_bytes += bytes;
+	piece->budget_bytes = bytes;
+	return true;
+}
+
+void lpi_piece_free(struct lpi_piece *piece)
+{
+	struct lp_door *door = piece->request->door;
+	if (piece->holds)
+		lp_ns_end(door->options.ns, &piece->op);
+	lp_buf_put(piece->reply.rest);
+	piece->reply.rest = NULL;
+	piece->holds = false;
+	piece->is_out = false;
+	piece->is_read = false;
+	LP_ASSERT(piece->request->conn->reply_bytes >= piece->budget_bytes);
+	piece->request->conn->reply_bytes -= piece->budget_bytes;
+	door->reply_bytes -= piece->budget_bytes;
+	piece->budget_bytes = 0;
+	piece->reply.segs = NULL;
+	piece->reply.seg_cnt = 0;
+	piece->reply.data_bytes = 0;
+	if (piece != &piece->request->piece)
+		lp_pool_put(door->pieces, piece);
+}
+
+/* Which shard has what the request was about, as far as it is known. */
+static uint32_t best_shard(const struct lpi_request *request)
+{
+	const struct lpi_ref *ref = &request->refs[0];
+	if (ref->kind == LPI_REF_KEY)
+		return lp_ns_shard_of_path(request->door->options.ns, ref->path);
+	if (ref->kind == LPI_REF_INO && ref->found.nr != 0)
+		return lp_ino_shard(ref->found);
+	return request->door->options.shard_idx;
+}
+
+static void seal(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool more)
+{
+	struct lpi_request *request = piece->request;
+	struct lpi_reply *reply = &piece->reply;
+	const struct lp_store_op *read = &piece->op.store.op;
+	struct lp_wire_header header = {
+		.kind = LP_WIRE_KIND_REPLY,
+		.opcode = request->header.opcode,
+		.request_id = request->header.request_id,
+		.flags = more ? LP_WIRE_FLAG_MORE : 0,
+		.status = (uint32_t)-err,
+		.shard = best_shard(request),
+		.meta_bytes = meta_bytes,
+		.data_bytes = reply->data_bytes,
+		.offset = reply->data_bytes > 0 ? piece->offset : 0,
+	};
+	/* Those of a read follow its meta, which is short. */
+	if (reply->data_bytes > 0 && request->conn->crc_mode == LP_WIRE_CRC_ALL) {
+		LP_ASSERT(reply->rest == NULL);
+		LP_ASSERT(meta_bytes + read->read.crc_cnt * 4 <= LPI_REST_INLINE);
+		header.crc_cnt = read->read.crc_cnt;
+		lp_wire_crcs_encode(read->read.crcs, header.crc_cnt,
+				    reply->head + LP_WIRE_HEADER_SIZE + meta_bytes);
+	}
+	reply->rest_bytes = lp_wire_rest_bytes(&header);
+	lp_wire_header_seal(&header, request->conn->crc_mode,
+			    reply->rest != NULL ? reply->rest->data
+						: reply->head + LP_WIRE_HEADER_SIZE,
+			    reply->head);
+}
+
+static void queue(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool more)
+{
+	struct lpi_request *request = piece->request;
+	struct lpi_conn *conn = request->conn;
+	bool had_path = !more && request->path_cnt > 0;
+	piece->is_out = true;
+	if (!more) {
+		lpi_request_move(request, LPI_REQUEST_REPLY);
+		lpi_door_note_end(request, err);
+		forget_paths(request);
+	}
+	seal(piece, meta_bytes, err, more);
+	/* Of a client that has gone it ends the request at once. */
+	lpi_conn_queue(conn, &piece->reply);
+	if (had_path)
+		wake_waiting(conn);
+}
+
+void lpi_piece_queue(struct lpi_piece *piece, uint32_t meta_bytes, bool more)
+{
+	queue(piece, meta_bytes, 0, more);
+}
+
+void lpi_piece_queue_error(struct lpi_piece *piece, int err, const char *why)
+{
+	struct lpi_request *request = piece->request;
+	struct lp_writer writer;
+	size_t bytes = 0;
+	lp_buf_put(piece->reply.rest);
+	piece->reply.rest = NULL;
+	piece->reply.data_bytes = 0;
+	piece->reply.seg_cnt = 0;
+	lp_writer_init(&writer, piece->reply.head + LP_WIRE_HEADER_SIZE, LPI_REST_INLINE);
+	/* Which of a compound's guards and changes it was. */
+	if (request->header.opcode == LP_WIRE_OP_COMPOUND) {
+		struct lp_wire_written written = {.failed_idx = piece->op.store.op.txn.failed_idx};
+		lp_wire_put_part(&writer, lp_wire_written, &written);
+	}
+	lp_writer_bytes(&writer, why, LP_MIN(strlen(why), (size_t)LP_WIRE_TEXT_MAX));
+	bool fits = lp_writer_finish(&writer, &bytes);
+	LP_ASSERT(fits);
+	queue(piece, (uint32_t)bytes, err, false);
+}
+
+struct lp_writer *lpi_request_writer(struct lpi_request *request, uint32_t meta_max)
+{
+	struct lpi_reply *reply = &request->piece.reply;
+	struct lp_writer *writer = &request->door->writer;
+	LP_ASSERT(meta_max <= LP_WIRE_META_MAX);
+	if (meta_max <= LPI_REST_INLINE) {
+		lp_writer_init(writer, reply->head + LP_WIRE_HEADER_SIZE, LPI_REST_INLINE);
+		return writer;
+	}
+	if (reply->rest == NULL)
+		reply->rest = lp_buf_new(request->door->options.bufs, meta_max);
+	if (reply->rest == NULL) {
+		lpi_request_fail(request, -EAGAIN, "no buffer for the answer");
+		return NULL;
+	}
+	lp_writer_init(writer, reply->rest->data, meta_max);
+	return writer;
+}
+
+void lpi_request_answer(struct lpi_request *request)
+{
+	size_t bytes = 0;
+	bool fits = lp_writer_finish(&request->door->writer, &bytes);
+	LP_ASSERT(fits);
+	queue(&request->piece, (uint32_t)bytes, 0, false);
+}
+
+void lpi_request_fail(struct lpi_request *request, int err, const char *why)
+{
+	LP_ASSERT(err < 0);
+	if (request->opcode != NULL && request->opcode->undo != NULL)
+		request->opcode->undo(request);
+	lpi_piece_queue_error(&request->piece, err, why);
+}
+
+void lpi_reply_done(struct lpi_reply *reply)
+{
+	struct lpi_piece *piece = reply->piece;
+	if (piece == NULL)
+		return;
+	struct lpi_request *request = piece->request;
+	if (request->opcode != NULL && request->opcode->sent != NULL) {
+		request->opcode->sent(request, piece);
+		return;
+	}
+	lpi_request_end(request);
+}
+
+struct lp_buf *lpi_request_room(struct lpi_request *request, uint32_t bytes)
+{
+	if (request->room == NULL)
+		request->room = lp_buf_new(request->door->options.bufs, bytes);
+	return request->room;
+}
+
+/* --- What comes ---------------------------------------------------------------------------------
+ */
+
+/* All pieces of the data, each against its checksum; or those of a client that makes none. */
+static int check_data(struct lpi_request *request)
+{
+	uint64_t offset = request->header.offset;
+	uint32_t idx = 0;
+	for (uint32_t i = 0; i < request->seg_cnt; i++) {
+		const struct lp_seg *seg = &request->segs[i];
+		const uint8_t *data = seg->buf->data + seg->offset;
+		uint32_t cnt = lp_wire_piece_cnt(offset, seg->len);
+		if (request->header.crc_cnt == 0) {
+			lp_wire_crcs_make(data, offset, seg->len, request->crcs + idx);
+		} else {
+			uint32_t bad =
+				lp_wire_crcs_check(data, offset, seg->len, request->crcs + idx);
+			if (bad < cnt) {
+				snprintf(request->why, sizeof(request->why),
+					 "piece %u of the data does not match its checksum",
+					 idx + bad);
+				return -EBADMSG;
+			}
+		}
+		idx += cnt;
+		offset += seg->len;
+	}
+	return 0;
+}
+
+static int read_meta(struct lpi_request *request)
+{
+	struct lp_reader reader;
+	lp_reader_init(&reader, request->meta, request->header.meta_bytes);
+	int r = request->opcode->begin(request, &reader);
+	if (r >= 0)
+		r = lp_wire_end(&reader);
+	return r;
+}
+
+static void note_paths(struct lpi_request *request)
+{
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(request->refs); i++) {
+		const struct lpi_ref *ref = &request->refs[i];
+		if (ref->kind == LPI_REF_NONE || ref->path.len == 0)
+			continue;
+		uint64_t hash = lp_hash_u64(ref->path.data, ref->path.len, ref->ino.nr);
+		request->path_hashes[request->path_cnt++] = hash;
+		request->conn->paths[hash % LPI_PATHS]++;
+	}
+}
+
+static bool is_same_path(const struct lpi_request *a, const struct lpi_request *b)
+{
+	for (uint32_t i = 0; i < a->path_cnt; i++) {
+		for (uint32_t j = 0; j < b->path_cnt; j++) {
+			if (a->path_hashes[i] == b->path_hashes[j])
+				return true;
+		}
+	}
+	return false;
+}
+
+/* An earlier one on the same path is not done, and one of the two changes it. */
+static bool must_wait(const struct lpi_request *request)
+{
+	const struct lpi_conn *conn = request->conn;
+	uint32_t others = 0;
+	for (uint32_t i = 0; i < request->path_cnt; i++)
+		others += conn->paths[request->path_hashes[i] % LPI_PATHS] - 1u;
+	if (others == 0)
+		return false;
+	struct lpi_request *it = NULL;
+	LP_LIST_FOREACH (lpi_request_list, &conn->requests, it) {
+		if (it == request)
+			return false;
+		if (it->sm.state >= LPI_REQUEST_REPLY || it->opcode == NULL)
+			continue;
+		if ((it->opcode->is_change || request->opcode->is_change) &&
+		    is_same_path(it, request))
+			return true;
+	}
+	return false;
+}
+
+static void wake_waiting(struct lpi_conn *conn)
+{
+	if (conn->is_waking)
+		return;
+	struct lpi_request *request = lpi_wait_list_first(&conn->waiting);
+	conn->is_waking = true;
+	while (request != NULL) {
+		struct lpi_request *next = lpi_wait_list_next(&conn->waiting, request);
+		if (!must_wait(request)) {
+			lpi_wait_list_remove(request);
+			lpi_request_find(request);
+			/* That may have ended others: from the start again. */
+			next = lpi_wait_list_first(&conn->waiting);
+		}
+		request = next;
+	}
+	conn->is_waking = false;
+}
+
+static uint64_t mono_ns(const struct lpi_request *request)
+{
+	return lp_clock_mono_ns(lp_reactor_clock(request->door->options.reactor));
+}
+
+void lpi_request_begin(struct lpi_request *request)
+{
+	request->began_ns = mono_ns(request);
+	if (request->refused == 0)
+		request->refused = check_data(request);
+	if (request->refused != 0) {
+		lpi_piece_queue_error(&request->piece, request->refused, request->why);
+		return;
+	}
+	int r = read_meta(request);
+	if (r < 0) {
+		lpi_request_fail(request, r,
+				 request->why[0] != '\0' ? request->why
+							 : "the meta does not fit the opcode");
+		return;
+	}
+	note_paths(request);
+	if (!lpi_conn_is_alive(request->conn) || !must_wait(request)) {
+		lpi_request_find(request);
+		return;
+	}
+	lpi_request_move(request, LPI_REQUEST_WAIT);
+	lpi_wait_list_push_back(&request->conn->waiting, request);
+}
+
+/* --- What it refers to --------------------------------------------------------------------------
+ */
+
+static void set_store_ino(struct lp_store_op *op, struct lp_change *changes, struct lp_ino ino)
+{
+	switch (op->opcode) {
+	case LP_STORE_READ:
+		op->read.ino = ino;
+		break;
+	case LP_STORE_SEEK:
+		op->seek.ino = ino;
+		break;
+	case LP_STORE_GET:
+		op->get.ino = ino;
+		break;
+	case LP_STORE_LIST:
+		op->list.ino = ino;
+		break;
+	case LP_STORE_TXN:
+		for (uint32_t i = 0; i < op->txn.change_cnt; i++)
+			changes[i].ino = ino;
+		break;
+	default:
+		LP_ASSERT(false);
+	}
+}
+
+/* Where the operation has the inode of the first reference. */
+static void set_ino(struct lpi_request *request, struct lp_ino ino)
+{
+	struct lp_ns_op *op = &request->piece.op;
+	switch (op->opcode) {
+	case LP_NS_STORE:
+		op->store.ino = ino;
+		/* Of a compound the changes are in its room. */
+		set_store_ino(&op->store.op,
+			      op->store.op.txn.changes == request->changes
+				      ? request->changes
+				      : (struct lp_change *)(void *)(request->room == NULL
+									     ? NULL
+									     : request->room->data),
+			      ino);
+		break;
+	case LP_NS_STAT:
+		op->stat.ino = ino;
+		break;
+	case LP_NS_SET:
+		op->set.ino = ino;
+		break;
+	case LP_NS_OPEN:
+	case LP_NS_CLOSE:
+		op->open.ino = ino;
+		break;
+	case LP_NS_READDIR:
+		op->readdir.dir = ino;
+		break;
+	case LP_NS_LINK:
+		op->link.ino = ino;
+		break;
+	default:
+		break;
+	}
+}
+
+static void set_name(struct lp_ns_op *op, const struct lpi_ref *ref, bool is_second)
+{
+	switch (op->opcode) {
+	case LP_NS_MAKE:
+		op->make.dir = ref->found;
+		op->make.name = ref->name;
+		break;
+	case LP_NS_REMOVE:
+		op->remove.dir = ref->found;
+		op->remove.name = ref->name;
+		break;
+	case LP_NS_LINK:
+		op->link.dir = ref->found;
+		op->link.name = ref->name;
+		break;
+	case LP_NS_RENAME:
+		*(is_second ? &op->rename.to_dir : &op->rename.dir) = ref->found;
+		*(is_second ? &op->rename.to_name : &op->rename.name) = ref->name;
+		break;
+	default:
+		LP_ASSERT(false);
+	}
+}
+
+static void worked(struct lp_ns_op *op)
+{
+	struct lpi_piece *piece = LP_CONTAINER_OF(op, struct lpi_piece, op);
+	struct lpi_request *request = piece->request;
+	int r = op->result;
+	if (r < 0 && lpi_request_again(request, r))
+		return;
+	/* By number: the inode has gone. */
+	if (r == -ENOENT && op->opcode == LP_NS_STORE)
+		r = -ESTALE;
+	if (r < 0) {
+		lpi_request_fail(request, r, "");
+		return;
+	}
+	if (request->opcode->answer != NULL) {
+		request->opcode->answer(request);
+		return;
+	}
+	if (lpi_request_writer(request, 0) != NULL)
+		lpi_request_answer(request);
+}
+
+void lpi_request_submit(struct lpi_request *request)
+{
+	request->piece.op.complete = worked;
+	lp_ns_submit(request->door->options.ns, &request->piece.op);
+}
+
+static void work(struct lpi_request *request)
+{
+	struct lp_ns_op *op = &request->piece.op;
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(request->refs); i++) {
+		const struct lpi_ref *ref = &request->refs[i];
+		if (ref->kind == LPI_REF_INO)
+			set_ino(request, ref->found);
+		else if (ref->kind == LPI_REF_NAME)
+			set_name(op, ref, i > 0);
+	}
+	lpi_request_move(request, LPI_REQUEST_WORK);
+	if (request->opcode->run != NULL) {
+		request->opcode->run(request);
+		return;
+	}
+	lpi_request_submit(request);
+}
+
+bool lpi_request_again(struct lpi_request *request, int result)
+{
+	const struct lpi_ref *ref = &request->refs[0];
+	bool is_gone = result == -ESTALE || (result == -ENOENT && ref->kind == LPI_REF_INO &&
+					     request->piece.op.opcode == LP_NS_STORE);
+	if (!is_gone || ref->kind == LPI_REF_NONE || ref->kind == LPI_REF_KEY)
+		return false;
+	if (ref->path.len == 0 && request->refs[1].path.len == 0)
+		return false;
+	if (request->tries++ >= LPI_TRIES_MAX || !lpi_conn_is_alive(request->conn))
+		return false;
+	lpi_request_find(request);
+	return true;
+}
+
+static void find_next(struct lpi_request *request);
+
+static void found(struct lp_ns_op *op)
+{
+	struct lpi_request *request = LP_CONTAINER_OF(op, struct lpi_request, find);
+	struct lpi_ref *ref = &request->refs[request->ref_idx];
+	if (op->result < 0) {
+		/* A number that was given for the directory, or that of the path before. */
+		if (op->result == -ESTALE && lpi_request_again(request, op->result))
+			return;
+		lpi_request_fail(request, op->result, "");
+		return;
+	}
+	const struct lp_ns_found *what =
+		op->opcode == LP_NS_WALK ? &op->walk.found : &op->lookup.found;
+	ref->found = what->ino;
+	if (request->ref_idx == 0)
+		request->found = *what;
+	request->ref_idx++;
+	find_next(request);
+}
+
+static void look(struct lpi_request *request, struct lp_ino dir, struct lp_bytes path)
+{
+	struct lp_ns_op *op = &request->find;
+	memset(op, 0, sizeof(*op));
+	op->complete = found;
+	op->opcode = dir.nr == 0 ? LP_NS_WALK : LP_NS_LOOKUP;
+	if (dir.nr == 0) {
+		op->walk.path = path;
+	} else {
+		op->lookup.dir = dir;
+		op->lookup.name = path;
+	}
+	lp_ns_submit(request->door->options.ns, op);
+}
+
+/* False: it is being looked up. */
+static bool find_ino(struct lpi_request *request, struct lpi_ref *ref)
+{
+	if (ref->path.len == 0) {
+		ref->found = ref->ino.nr == 0 ? LP_INO_ROOT : ref->ino;
+		return true;
+	}
+	look(request, ref->ino, ref->path);
+	return false;
+}
+
+static bool find_name(struct lpi_request *request, struct lpi_ref *ref)
+{
+	const char *path = ref->path.data;
+	uint32_t at = ref->path.len;
+	if (ref->ino.nr != 0) {
+		ref->found = ref->ino;
+		ref->name = ref->path;
+		return true;
+	}
+	while (at > 0 && path[at - 1] != '/')
+		at--;
+	ref->name = (struct lp_bytes){path + at, ref->path.len - at};
+	if (at == 0) {
+		ref->found = LP_INO_ROOT;
+		return true;
+	}
+	/* An empty path is the root, which a slash at the beginning is not. */
+	look(request, (struct lp_ino){0}, at == 1 ? ref->path : (struct lp_bytes){path, at - 1});
+	return false;
+}
+
+static void find_next(struct lpi_request *request)
+{
+	for (; request->ref_idx < LP_ARRAY_SIZE(request->refs); request->ref_idx++) {
+		struct lpi_ref *ref = &request->refs[request->ref_idx];
+		if (ref->kind == LPI_REF_INO && !find_ino(request, ref))
+			return;
+		if (ref->kind == LPI_REF_NAME && !find_name(request, ref))
+			return;
+	}
+	work(request);
+}
+
+void lpi_request_find(struct lpi_request *request)
+{
+	if (lp_sm_state(&request->sm) != LPI_REQUEST_FIND)
+		lpi_request_move(request, LPI_REQUEST_FIND);
+	request->ref_idx = 0;
+	find_next(request);
+}

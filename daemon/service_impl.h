@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the service know of each other: control thread, threads, shards, and the
+ * errands by which the first asks the others for something.
+ *
+ * Threads: the fields of a thread and its shards are that thread's, those of the service the
+ * control thread's, unless they say otherwise; config, devices and peers are written while nobody
+ * else looks. Blocking: as said.
+ */
+#ifndef LP_DAEMON_SERVICE_IMPL_H
+#define LP_DAEMON_SERVICE_IMPL_H
+
+#include <pthread.h>
+
+#include "base/workers.h"
+#include "daemon/health.h"
+#include "daemon/listen.h"
+#include "daemon/report.h"
+#include "daemon/service.h"
+#include "store/devices.h"
+
+#define LPI_SERVICE_SHARDS_MAX 64u
+#define LPI_THREADS_MAX        64u
+#define LPI_LISTENERS_MAX      16u
+
+struct lpi_http;
+
+/* Something to be done on a thread, and that it was. The control thread's, but for the time
+ * between start and done. Zeroed memory is an idle one. */
+struct lpi_errand {
+	struct lp_msg msg;
+	struct lpi_thread *thread;               /* NULL: idle */
+	void (*run)(struct lpi_errand *errand);  /* there; ends it by lpi_errand_end() */
+	void (*done)(struct lpi_errand *errand); /* here, in a later turn */
+	int result;
+};
+
+struct lpi_shard {
+	uint32_t idx;
+	struct lpi_thread *thread;
+	struct lp_store *store;
+	struct lp_ns *ns;
+	struct lp_door *door;
+	bool is_stopping;        /* no more connections */
+	int store_error;         /* that was last told about */
+	uint64_t slow_seen_ns;   /* slow requests up to here have been told about */
+	struct lpi_errand *wait; /* ends when this shard has */
+};
+
+struct lpi_thread {
+	struct lp_service *service;
+	uint32_t idx;
+	pthread_t pthread;
+	bool is_running; /* the control thread's: pthread is there */
+	struct lp_reactor *reactor;
+	struct lp_bufs *bufs;
+	struct lp_config config; /* its own copy, for what may change */
+	/* Work that turns the reactor, and so cannot be done from inside a turn. */
+	struct lpi_errand *outside;
+	void (*outside_run)(struct lpi_thread *thread, struct lpi_errand *errand);
+	uint32_t left; /* shards that are not done yet with the errand under way */
+	int result;
+	uint64_t absences_seen;
+	char why[LP_WHY_MAX]; /* why an opening failed; for the control thread afterwards */
+	struct lpi_errand phase;
+	struct lpi_errand gather;
+	struct lpi_errand look;
+	uint64_t asked_ns;      /* the control thread's: when the look began */
+	struct lpi_look looked; /* what it found */
+};
+
+enum lpi_service_state {
+	LPI_SERVICE_OPENED,
+	LPI_SERVICE_STARTING,
+	LPI_SERVICE_SERVING,
+	LPI_SERVICE_STOPPING,
+	LPI_SERVICE_ENDED
+};
+
+/* How --memory is divided; all for one shard. */
+struct lpi_memory_plan {
+	uint64_t bufs_bytes;
+	uint64_t store_bytes; /* the data cache included */
+	uint64_t data_cache_bytes;
+	uint64_t deferred_blocks;
+};
+
+/* What is done on all threads before the next step is. */
+struct lpi_phase {
+	uint32_t left;
+	int result; /* the first failure */
+	void (*next)(struct lp_service *service);
+};
+
+struct lp_service {
+	struct lp_service_options options;
+	struct lp_config config;
+	enum lpi_service_state state;
+	bool stop_wanted;
+	int result;
+	char why[LP_WHY_MAX];
+	uint64_t began_ns;
+	struct lp_reactor *reactor;
+	struct lp_workers *workers;
+	bool is_mem;
+	struct lp_bdev *bdev[LP_MKFS_DEVICES];
+	struct lp_devices devices;
+	bool devices_open;
+	uint8_t store_uuid[16];
+	struct lpi_memory_plan memory;
+	uint32_t shard_cnt;
+	uint32_t thread_cnt;
+	struct lpi_shard shards[LPI_SERVICE_SHARDS_MAX];
+	struct lpi_thread *threads;
+	struct lp_ns *peers[LPI_SERVICE_SHARDS_MAX];
+	struct lpi_phase phase;
+	bool ns_serves;
+	/* The control thread's. */
+	struct lp_listener *listeners[LPI_LISTENERS_MAX];
+	uint32_t listener_cnt;
+	uint32_t next_shard; /* that is given a connection */
+	struct lpi_http *http;
+	struct lpi_health health;
+	struct lpi_gather_reports *gather;
+	struct lp_timer look_timer;
+	struct lp_timer idle_timer;
+};
+
+/* On the control thread. */
+void lpi_errand_start(struct lpi_thread *thread, struct lpi_errand *errand);
+/* On the thread, once for each run(). */
+void lpi_errand_end(struct lpi_errand *errand, int result);
+
+/* --- What threads do (thread.c) --------------------------------------------------------------- */
+
+int lpi_thread_new(struct lpi_thread *thread, char *why) LP_MUST_CHECK;
+int lpi_thread_start(struct lpi_thread *thread) LP_MUST_CHECK;
+/* All its shards are closed. */
+void lpi_thread_join(struct lpi_thread *thread);
+void lpi_thread_free(struct lpi_thread *thread);
+
+/* Phases, in this order: run() of an errand. */
+void lpi_thread_open(struct lpi_errand *errand);
+void lpi_thread_begin(struct lpi_errand *errand);
+void lpi_thread_stop_doors(struct lpi_errand *errand);
+void lpi_thread_stop_ns(struct lpi_errand *errand);
+void lpi_thread_close(struct lpi_errand *errand);
+/* At any time while serving. */
+void lpi_thread_configure(struct lpi_errand *errand);
+void lpi_thread_look(struct lpi_errand *errand);
+
+/* A connected socket for a shard, from the control thread or another shard's. */
+void lpi_shard_give(struct lp_reactor *from, struct lpi_shard *shard, int fd,
+		    const struct lp_peer *peer, const uint8_t *head, uint32_t read);
+/* The shards on a thread: idx, idx + thread_cnt, ... NULL: no more. */
+struct lpi_shard *lpi_thread_next(struct lpi_thread *thread, const struct lpi_shard *shard);
+
+/* --- Devices and memory (devices.c) ----------------------------------------------------------- */
+
+int lpi_service_open_devices(struct lp_service *service, char *why) LP_MUST_CHECK;
+void lpi_service_close_devices(struct lp_service *service);
+int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, struct lpi_memory_plan *ret_plan,
+			      char *why) LP_MUST_CHECK;
+
+#endif

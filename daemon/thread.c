@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A thread with its shards: what each phase of the service's life means here.
+ *
+ * Opening and closing a store turn the reactor, so they cannot be done from inside a turn: the
+ * errand is put aside, the loop is left, and thread_main() does it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "daemon/admin.h"
+#include "daemon/service_impl.h"
+
+/* Registered files: a device for each shard. */
+#define FILES_PER_SHARD 4u
+
+struct lpi_shard *lpi_thread_next(struct lpi_thread *thread, const struct lpi_shard *shard)
+{
+	struct lp_service *service = thread->service;
+	uint32_t idx = shard == NULL ? thread->idx : shard->idx + service->thread_cnt;
+	return idx < service->shard_cnt ? &service->shards[idx] : NULL;
+}
+
+static uint32_t shards_on(const struct lpi_thread *thread)
+{
+	const struct lp_service *service = thread->service;
+	return (service->shard_cnt - thread->idx + service->thread_cnt - 1) / service->thread_cnt;
+}
+
+/* --- Errands ---------------------------------------------------------------------------------- */
+
+static void errand_back(struct lp_reactor *to, struct lp_msg *msg)
+{
+	struct lpi_errand *errand = LP_CONTAINER_OF(msg, struct lpi_errand, msg);
+	(void)to;
+	errand->thread = NULL;
+	errand->done(errand);
+}
+
+void lpi_errand_end(struct lpi_errand *errand, int result)
+{
+	struct lpi_thread *thread = errand->thread;
+	errand->result = result;
+	errand->msg.deliver = errand_back;
+	lp_reactor_send(thread->reactor, thread->service->reactor, &errand->msg);
+}
+
+static void errand_there(struct lp_reactor *to, struct lp_msg *msg)
+{
+	struct lpi_errand *errand = LP_CONTAINER_OF(msg, struct lpi_errand, msg);
+	(void)to;
+	errand->run(errand);
+}
+
+void lpi_errand_start(struct lpi_thread *thread, struct lpi_errand *errand)
+{
+	LP_ASSERT(errand->thread == NULL);
+	errand->thread = thread;
+	errand->msg.deliver = errand_there;
+	lp_reactor_send(thread->service->reactor, thread->reactor, &errand->msg);
+}
+
+/* --- The thread ------------------------------------------------------------------------------- */
+
+int lpi_thread_new(struct lpi_thread *thread, char *why)
+{
+	const struct lp_config *config = &thread->service->config;
+	uint32_t files = shards_on(thread) * FILES_PER_SHARD;
+	uint64_t spin_us = lp_config_number(config, LP_OPT_SPIN_US);
+	const struct lp_reactor_options options = {.name = "shard",
+						   .ring = true,
+						   .files_max = files,
+						   .buffers_max = 1,
+						   .spin_max_ns = spin_us * LP_NS_PER_US};
+	thread->config = *config;
+	int err = lp_reactor_new(&options, &thread->reactor);
+	if (err < 0) {
+		(void)lp_reactor_explain(err, why, LP_WHY_MAX);
+		return err;
+	}
+	uint64_t bytes = thread->service->memory.bufs_bytes * shards_on(thread);
+	err = lp_bufs_new(bytes, &thread->bufs);
+	if (err < 0)
+		return lpi_refuse(why, err, "no memory for buffers of %llu MiB (--memory)",
+				  (unsigned long long)bytes >> 20);
+	return 0;
+}
+
+void lpi_thread_free(struct lpi_thread *thread)
+{
+	lp_bufs_free(thread->bufs);
+	lp_reactor_free(thread->reactor);
+	thread->bufs = NULL;
+	thread->reactor = NULL;
+}
+
+static void *thread_main(void *arg)
+{
+	struct lpi_thread *thread = arg;
+	char name[16];
+	(void)snprintf(name, sizeof(name), "lapisd-%u", thread->idx);
+	(void)pthread_setname_np(pthread_self(), name); /* for those who look only */
+	int err = lp_reactor_start(thread->reactor);
+	LP_ASSERT(err == 0); /* made for this, and not started before */
+	while (true) {
+		lp_reactor_run(thread->reactor);
+		struct lpi_errand *errand = thread->outside;
+		if (errand == NULL)
+			return NULL;
+		thread->outside = NULL;
+		thread->outside_run(thread, errand);
+	}
+}
+
+int lpi_thread_start(struct lpi_thread *thread)
+{
+	int err = -pthread_create(&thread->pthread, NULL, thread_main, thread);
+	thread->is_running = err == 0;
+	return err;
+}
+
+void lpi_thread_join(struct lpi_thread *thread)
+{
+	if (!thread->is_running)
+		return;
+	lp_reactor_stop(thread->reactor);
+	int err = pthread_join(thread->pthread, NULL);
+	LP_ASSERT(err == 0);
+	thread->is_running = false;
+}
+
+static void do_outside(struct lpi_errand *errand,
+		       void (*run)(struct lpi_thread *thread, struct lpi_errand *errand))
+{
+	struct lpi_thread *thread = errand->thread;
+	LP_ASSERT(thread->outside == NULL);
+	thread->outside = errand;
+	thread->outside_run = run;
+	lp_reactor_stop(thread->reactor);
+}
+
+/* One of the shards that the errand waits for is done. */
+static void shard_done(struct lpi_shard *shard, int result)
+{
+	struct lpi_thread *thread = shard->thread;
+	struct lpi_errand *errand = shard->wait;
+	LP_ASSERT(thread->left > 0);
+	if (thread->result == 0)
+		thread->result = result;
+	shard->wait = NULL;
+	if (--thread->left == 0)
+		lpi_errand_end(errand, thread->result);
+}
+
+static void wait_for_all(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = errand->thread;
+	LP_ASSERT(thread->left == 0);
+	thread->left = shards_on(thread);
+	thread->result = 0;
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s; s = lpi_thread_next(thread, s))
+		s->wait = errand;
+}
+
+/* --- Opening ---------------------------------------------------------------------------------- */
+
+static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
+{
+	struct lp_service *service = thread->service;
+	const struct lp_config *config = &thread->config;
+	const struct lp_store_options options = {
+		.reactor = thread->reactor,
+		.workers = service->workers,
+		.devices = service->is_mem ? NULL : &service->devices,
+		.bufs = thread->bufs,
+		.shard_idx = shard->idx,
+		.alloc_kind = (enum lp_alloc_kind)lp_config_number(config, LP_OPT_ALLOCATOR),
+		.memory_bytes = service->memory.store_bytes,
+		.data_cache_bytes = service->memory.data_cache_bytes,
+		.deferred_blocks_max = service->memory.deferred_blocks,
+		.write_path = (enum lp_write_path)lp_config_number(config, LP_OPT_WRITE_PATH)};
+	int err = service->is_mem ? lp_store_open_mem(&options, &shard->store)
+				  : lp_store_open(&options, &shard->store);
+	if (err == 0)
+		return 0;
+	const struct lp_corruption *found = lp_corruption_find(0);
+	bool is_corrupt = (err == -EBADMSG || err == -EUCLEAN) && found != NULL;
+	return lpi_refuse(thread->why, err, "shard %u cannot be opened: %s%s", shard->idx,
+			  is_corrupt ? found->what : lp_strerror(err),
+			  is_corrupt ? " (see lapis fsck)" : "");
+}
+
+static int open_shard(struct lpi_thread *thread, struct lpi_shard *shard)
+{
+	int err = open_store(thread, shard);
+	if (err < 0)
+		return err;
+	struct lp_ns_options options = {
+		.reactor = thread->reactor,
+		.store = shard->store,
+		.bufs = thread->bufs,
+		.shard_idx = shard->idx,
+		.shard_cnt = thread->service->shard_cnt,
+		.seed = (uint64_t)lp_clock_wall_ns(lp_reactor_clock(thread->reactor)) + shard->idx};
+	err = lp_ns_open(&options, &shard->ns);
+	if (err < 0)
+		return lpi_refuse(thread->why, err, "shard %u: its namespace cannot be opened: %s",
+				  shard->idx, lp_strerror(err));
+	thread->service->peers[shard->idx] = shard->ns;
+	return 0;
+}
+
+static void open_outside(struct lpi_thread *thread, struct lpi_errand *errand)
+{
+	uint64_t bytes;
+	void *region = lp_bufs_region(thread->bufs, &bytes);
+	/* Optional: without it I/O goes the ordinary way. */
+	if (!thread->service->is_mem && lp_reactor_buffer_add(thread->reactor, region, bytes) < 0)
+		LP_LOG_DEBUG("thread %u: its buffers are not registered with the kernel (limit of "
+			     "locked memory)",
+			     thread->idx);
+	int err = 0;
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s && err == 0;
+	     s = lpi_thread_next(thread, s))
+		err = open_shard(thread, s);
+	lpi_errand_end(errand, err);
+}
+
+void lpi_thread_open(struct lpi_errand *errand)
+{
+	do_outside(errand, open_outside);
+}
+
+/* --- Serving ---------------------------------------------------------------------------------- */
+
+struct handover {
+	struct lp_msg msg;
+	struct lpi_shard *shard;
+	int fd;
+	struct lp_peer peer;
+	uint32_t read;
+	uint8_t head[];
+};
+
+static void handover_come(struct lp_reactor *to, struct lp_msg *msg)
+{
+	struct handover *handover = LP_CONTAINER_OF(msg, struct handover, msg);
+	struct lpi_shard *shard = handover->shard;
+	(void)to;
+	if (shard->door == NULL || shard->is_stopping) {
+		(void)close(handover->fd); /* nothing was written */
+	} else if (lp_door_adopt(shard->door, handover->fd, &handover->peer, handover->head,
+				 handover->read) < 0) {
+		LP_LOG_WARN("%s is turned away: as many connections as connections-max allows",
+			    handover->peer.address);
+	}
+	free(handover);
+}
+
+void lpi_shard_give(struct lp_reactor *from, struct lpi_shard *shard, int fd,
+		    const struct lp_peer *peer, const uint8_t *head, uint32_t read)
+{
+	struct handover *handover = malloc(sizeof(*handover) + read);
+	if (handover == NULL) {
+		(void)close(fd); /* nothing was written: the client may try again */
+		return;
+	}
+	*handover = (struct handover){.msg = {.deliver = handover_come},
+				      .shard = shard,
+				      .fd = fd,
+				      .peer = *peer,
+				      .read = read};
+	if (read > 0)
+		memcpy(handover->head, head, read);
+	lp_reactor_send(from, shard->thread->reactor, &handover->msg);
+}
+
+static void door_hands_over(void *arg, uint32_t shard_idx, int fd, const struct lp_peer *peer,
+			    const uint8_t *head, uint32_t read)
+{
+	struct lpi_shard *shard = arg;
+	struct lp_service *service = shard->thread->service;
+	LP_ASSERT(shard_idx < service->shard_cnt);
+	lpi_shard_give(shard->thread->reactor, &service->shards[shard_idx], fd, peer, head, read);
+}
+
+static void door_asks(void *arg, struct lp_admin *admin)
+{
+	lpi_admin_ask(arg, admin);
+}
+
+static int open_door(struct lpi_shard *shard)
+{
+	struct lpi_thread *thread = shard->thread;
+	struct lp_service *service = thread->service;
+	const struct lp_config *config = &thread->config;
+	struct lp_door_options options = {
+		.reactor = thread->reactor,
+		.bufs = thread->bufs,
+		.ns = shard->ns,
+		.shard_idx = shard->idx,
+		.shard_cnt = service->shard_cnt,
+		.server_name = service->options.server_name,
+		.conns_max = (uint32_t)lp_config_number(config, LP_OPT_CONNECTIONS_MAX),
+		.requests_max = (uint32_t)lp_config_number(config, LP_OPT_REQUESTS_MAX),
+		.credits_max = (uint32_t)lp_config_number(config, LP_OPT_CREDITS),
+		.credit_bytes_max = lp_config_number(config, LP_OPT_CREDIT_BYTES),
+		.crc_min = (enum lp_wire_crc)lp_config_number(config, LP_OPT_CRC),
+		.send_timeout_ns = lp_config_number(config, LP_OPT_SEND_TIMEOUT) * LP_NS_PER_S,
+		.hand_over = door_hands_over,
+		.admin = door_asks,
+		.arg = shard};
+	memcpy(options.store_uuid, service->store_uuid, sizeof(options.store_uuid));
+	int err = lp_door_new(&options, &shard->door);
+	if (err < 0)
+		return lpi_refuse(thread->why, err, "shard %u: no door: %s", shard->idx,
+				  lp_strerror(err));
+	return 0;
+}
+
+static void ns_ready(struct lp_ns *ns, int result, void *arg)
+{
+	struct lpi_shard *shard = arg;
+	(void)ns;
+	if (result < 0)
+		(void)lpi_refuse(shard->thread->why, result,
+				 "shard %u: what a crash left cannot be ended: %s", shard->idx,
+				 lp_strerror(result));
+	else
+		result = open_door(shard);
+	shard_done(shard, result);
+}
+
+void lpi_thread_begin(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = errand->thread;
+	wait_for_all(errand);
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s; s = lpi_thread_next(thread, s))
+		lp_ns_start(s->ns, thread->service->peers, ns_ready, s);
+}
+
+void lpi_thread_configure(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = errand->thread;
+	const struct lp_config *config = &thread->config;
+	int result = 0;
+	/* The control thread waits for the end of this errand before it changes its own again. */
+	thread->config = thread->service->config;
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
+	     s = lpi_thread_next(thread, s)) {
+		uint64_t requests_max = lp_config_number(config, LP_OPT_REQUESTS_MAX);
+		lp_store_set_write_path(
+			s->store, (enum lp_write_path)lp_config_number(config, LP_OPT_WRITE_PATH));
+		int r = lp_door_set_requests_max(s->door, (uint32_t)requests_max);
+		result = r < 0 ? r : result;
+	}
+	lpi_errand_end(errand, result);
+}
+
+/* --- How it is -------------------------------------------------------------------------------- */
+
+static void tell_slow(struct lpi_shard *shard)
+{
+	struct lp_slow_request slow[LP_DOOR_SLOW_MAX];
+	uint64_t least_ns = lp_config_number(&shard->thread->config, LP_OPT_SLOW_MS) * LP_NS_PER_MS;
+	uint32_t cnt = lp_door_slow(shard->door, slow, LP_DOOR_SLOW_MAX);
+	uint64_t seen_ns = shard->slow_seen_ns;
+	for (uint32_t i = 0; i < cnt && least_ns > 0; i++) {
+		uint64_t ended_ns = slow[i].began_ns + slow[i].took_ns;
+		const char *name = lpi_report_op(slow[i].opcode);
+		if (slow[i].took_ns < least_ns || ended_ns <= shard->slow_seen_ns)
+			continue;
+		seen_ns = LP_MAX(seen_ns, ended_ns);
+		LP_LOG_WARN("shard %u: slow: %s of %s took %llu ms", shard->idx,
+			    name != NULL ? name : "request", slow[i].object,
+			    (unsigned long long)(slow[i].took_ns / LP_NS_PER_MS));
+	}
+	shard->slow_seen_ns = seen_ns;
+}
+
+static void tell_error(struct lpi_shard *shard, int err)
+{
+	if (err == shard->store_error)
+		return;
+	shard->store_error = err;
+	LP_LOG_ERROR("shard %u is read-only: %s", shard->idx, lp_strerror(err));
+}
+
+void lpi_thread_look(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = errand->thread;
+	const struct lp_reactor_stats *stats = lp_reactor_stats(thread->reactor);
+	struct lpi_look look = {.absences = stats->absences - thread->absences_seen,
+				.away_max_ns = stats->absence_max_ns};
+	thread->absences_seen = stats->absences;
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
+	     s = lpi_thread_next(thread, s)) {
+		int err = lp_store_error(s->store);
+		tell_error(s, err);
+		tell_slow(s);
+		if (err == 0 || look.failed_cnt++ > 0)
+			continue;
+		look.store_error = err;
+		look.shard_idx = s->idx;
+	}
+	thread->looked = look;
+	lpi_errand_end(errand, 0);
+}
+
+/* --- Stopping --------------------------------------------------------------------------------- */
+
+static void door_stopped(void *arg)
+{
+	shard_done(arg, 0);
+}
+
+void lpi_thread_stop_doors(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = errand->thread;
+	uint64_t timeout_ns = lp_config_number(&thread->config, LP_OPT_STOP_TIMEOUT) * LP_NS_PER_S;
+	wait_for_all(errand);
+	struct lpi_shard *shard = lpi_thread_next(thread, NULL);
+	while (shard != NULL) {
+		struct lpi_shard *next = lpi_thread_next(thread, shard);
+		shard->is_stopping = true;
+		lp_door_stop(shard->door, timeout_ns, door_stopped, shard);
+		shard = next;
+	}
+}
+
+static void ns_stopped(struct lp_ns *ns, void *arg)
+{
+	(void)ns;
+	shard_done(arg, 0);
+}
+
+void lpi_thread_stop_ns(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = errand->thread;
+	wait_for_all(errand);
+	struct lpi_shard *shard = lpi_thread_next(thread, NULL);
+	while (shard != NULL) {
+		struct lpi_shard *next = lpi_thread_next(thread, shard);
+		lp_ns_stop(shard->ns, ns_stopped, shard);
+		shard = next;
+	}
+}
+
+static int close_shard(struct lpi_thread *thread, struct lpi_shard *shard)
+{
+	if (shard->store == NULL)
+		return 0;
+	lp_door_free(shard->door);
+	lp_ns_close(shard->ns);
+	int err = lp_store_close(shard->store, !thread->service->ns_serves);
+	shard->door = NULL;
+	shard->ns = NULL;
+	shard->store = NULL;
+	if (err < 0)
+		LP_LOG_ERROR("shard %u: cannot be closed cleanly: %s (the next start recovers it "
+			     "from its log)",
+			     shard->idx, lp_strerror(err));
+	return err;
+}
+
+static void close_outside(struct lpi_thread *thread, struct lpi_errand *errand)
+{
+	uint64_t bytes;
+	int result = 0;
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
+	     s = lpi_thread_next(thread, s)) {
+		int err = close_shard(thread, s);
+		result = result == 0 ? err : result;
+	}
+	void *region = lp_bufs_region(thread->bufs, &bytes);
+	if (lp_reactor_buffer_find(thread->reactor, region, 1) >= 0)
+		lp_reactor_buffer_remove(thread->reactor, region);
+	lpi_errand_end(errand, result);
+}
+
+void lpi_thread_close(struct lpi_errand *errand)
+{
+	do_outside(errand, close_outside);
+}

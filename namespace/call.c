@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* There and back are messages of the reactors, or tasks on the same shard. The struct is in one
+ * hand at a time; the queue between the threads orders what each of them wrote.
+ *
+ * A write from another shard: its payload is copied on this one, which has the buffers that the
+ * store will keep. A read for another shard: the answer stays the store's until the caller has
+ * copied it and sent the call once more, to be ended.
+ *
+ * Whoever finds no buffer or transfer waits in a list that is tried again each millisecond: buffers
+ * are short only when the thread has very much to do, and nobody tells when one comes back. */
+#include "namespace/call.h"
+
+#include "namespace/ns_impl.h"
+
+/* --- There and back --------------------------------------------------------------------------- */
+
+static void run_task(struct lp_task *task)
+{
+	struct lpi_call *call = LP_CONTAINER_OF(task, struct lpi_call, via.task);
+	call->run(call);
+}
+
+static void run_message(struct lp_reactor *reactor, struct lp_msg *msg)
+{
+	struct lpi_call *call = LP_CONTAINER_OF(msg, struct lpi_call, via.msg);
+	LP_ASSERT(reactor == call->to->options.reactor);
+	call->run(call);
+}
+
+static void tell_caller(struct lpi_call *call)
+{
+	call->from = NULL;
+	call->done(call);
+}
+
+static void done_task(struct lp_task *task)
+{
+	tell_caller(LP_CONTAINER_OF(task, struct lpi_call, via.task));
+}
+
+static void done_message(struct lp_reactor *reactor, struct lp_msg *msg)
+{
+	struct lpi_call *call = LP_CONTAINER_OF(msg, struct lpi_call, via.msg);
+	LP_ASSERT(reactor == call->from->options.reactor);
+	tell_caller(call);
+}
+
+void lpi_call_start(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *call)
+{
+	LP_ASSERT(lpi_call_is_idle(call));
+	LP_ASSERT(call->run != NULL && call->done != NULL);
+	LP_ASSERT(shard_idx < from->options.shard_cnt);
+	call->from = from;
+	call->to = from->peers[shard_idx];
+	if (call->to == from) {
+		call->via.task = (struct lp_task){.run = run_task};
+		lp_task_queue(from->options.reactor, &call->via.task);
+		return;
+	}
+	from->stats.face.remote_calls++;
+	call->via.msg = (struct lp_msg){.deliver = run_message};
+	lp_reactor_send(from->options.reactor, call->to->options.reactor, &call->via.msg);
+}
+
+void lpi_call_here(struct lp_ns *ns, struct lpi_call *call)
+{
+	LP_ASSERT(lpi_call_is_idle(call));
+	call->from = ns;
+	call->to = ns;
+}
+
+void lpi_call_end(struct lpi_call *call, int result)
+{
+	call->result = result;
+	if (call->to == call->from) {
+		call->via.task = (struct lp_task){.run = done_task};
+		lp_task_queue(call->from->options.reactor, &call->via.task);
+		return;
+	}
+	call->via.msg = (struct lp_msg){.deliver = done_message};
+	lp_reactor_send(call->to->options.reactor, call->from->options.reactor, &call->via.msg);
+}
+
+/* --- What waits for buffers ------------------------------------------------------------------- */
+
+static void retry_later(struct lp_ns *ns, struct lpi_call *call, void (*again)(struct lpi_call *))
+{
+	call->run = again;
+	lpi_call_list_push_back(&ns->short_of_buffers, call);
+	if (!lp_timer_is_armed(&ns->buffers_timer))
+		lp_timer_start(ns->options.reactor, &ns->buffers_timer,
+			       lp_reactor_now_ns(ns->options.reactor) + LP_NS_PER_MS);
+}
+
+void lpi_calls_retry(struct lp_ns *ns)
+{
+	struct lpi_call_list waiting;
+	struct lpi_call *call = NULL;
+	lpi_call_list_init(&waiting);
+	lpi_call_list_splice_back(&waiting, &ns->short_of_buffers);
+	while ((call = lpi_call_list_pop_front(&waiting)) != NULL)
+		call->run(call);
+}
+
+static void put_buffers(struct lpi_transfer *transfer)
+{
+	for (uint32_t i = 0; i < transfer->seg_cnt; i++)
+		lp_buf_put(transfer->segs[i].buf);
+	transfer->seg_cnt = 0;
+}
+
+/* Copies what segments hold into new buffers. False, with nothing taken, when they are short. */
+static bool copy_to_buffers(struct lp_bufs *bufs, const struct lp_payload *from, uint64_t length,
+			    struct lpi_transfer *to)
+{
+	uint32_t src = 0;
+	uint32_t src_offset = 0;
+	to->seg_cnt = 0;
+	while (length > 0) {
+		uint32_t want = (uint32_t)LP_MIN(length, LP_BUF_LARGE);
+		LP_ASSERT(to->seg_cnt < LP_ARRAY_SIZE(to->segs));
+		struct lp_buf *buf = lp_buf_new(bufs, want);
+		if (buf == NULL) {
+			put_buffers(to);
+			return false;
+		}
+		to->segs[to->seg_cnt++] = (struct lp_seg){.buf = buf, .len = want};
+		for (uint32_t filled = 0; filled < want;) {
+			const struct lp_seg *seg = &from->segs[src];
+			uint32_t part = LP_MIN(want - filled, seg->len - src_offset);
+			memcpy(buf->data + filled, seg->buf->data + seg->offset + src_offset, part);
+			filled += part;
+			src_offset += part;
+			if (src_offset == seg->len) {
+				src++;
+				src_offset = 0;
+			}
+		}
+		length -= want;
+	}
+	return true;
+}
+
+/* --- Store operations, on the shard ----------------------------------------------------------- */
+
+static void store_completed(struct lp_store_op *op)
+{
+	struct lpi_call *call = op->user;
+	if (call->transfer != NULL) {
+		put_buffers(call->transfer);
+		op->txn.changes = call->transfer->original;
+		lp_pool_put(call->to->transfers, call->transfer);
+		call->transfer = NULL;
+	}
+	if (call->stored != NULL) {
+		call->stored(call);
+		return;
+	}
+	if (op->opcode == LP_STORE_LOOKUP && call->doubts_attrs)
+		op->lookup.has_attrs = false;
+	if (call->to != call->from) {
+		lpi_call_end(call, op->result);
+		return;
+	}
+	/* The store never completes inside a submit, so this is not inside lpi_call_store(). */
+	call->result = op->result;
+	tell_caller(call);
+}
+
+static void submit(struct lpi_call *call)
+{
+	call->store_op->complete = store_completed;
+	call->store_op->user = call;
+	/* A lookup waits for its name, but which inode it will find nobody knows. While any is
+	 * being decided about, its attributes are left to be asked for. */
+	call->doubts_attrs = lpi_locks_hard(call->to->locks) > 0;
+	lp_store_submit(call->to->options.store, call->store_op);
+}
+
+static const struct lp_change *data_change(const struct lp_store_op *op)
+{
+	if (op->opcode != LP_STORE_TXN)
+		return NULL;
+	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
+		const struct lp_change *change = &op->txn.changes[i];
+		if (change->type == LP_CHANGE_WRITE && change->data.length > 0)
+			return change;
+	}
+	return NULL;
+}
+
+static void run_store(struct lpi_call *call);
+
+/* Gives a write from another thread a payload of this one. Who has to wait for one looks again
+ * afterwards: what is being decided may have begun meanwhile. */
+void lpi_call_submit(struct lpi_call *call)
+{
+	struct lp_ns *ns = call->to;
+	struct lp_store_op *op = call->store_op;
+	const struct lp_change *write = data_change(op);
+	if (write == NULL || call->from == ns) {
+		submit(call);
+		return;
+	}
+	struct lpi_transfer *transfer = lp_pool_get(ns->transfers);
+	if (transfer == NULL) {
+		retry_later(ns, call, run_store);
+		return;
+	}
+	if (!copy_to_buffers(ns->options.bufs, &write->data.payload, write->data.length,
+			     transfer)) {
+		lp_pool_put(ns->transfers, transfer);
+		retry_later(ns, call, run_store);
+		return;
+	}
+	memcpy(transfer->changes, op->txn.changes, op->txn.change_cnt * sizeof(struct lp_change));
+	struct lp_payload *payload = &transfer->changes[write - op->txn.changes].data.payload;
+	payload->segs = transfer->segs;
+	payload->seg_cnt = transfer->seg_cnt;
+	transfer->original = op->txn.changes;
+	op->txn.changes = transfer->changes;
+	call->transfer = transfer;
+	submit(call);
+}
+
+/* A directory's link count changes with its names: who asks for it waits for these, too. */
+static void look_further(struct lpi_call *call)
+{
+	struct lpi_lock *look = &call->look;
+	if (call->store_op->opcode == LP_STORE_STAT && look->kind == LPI_LOCK_INODE) {
+		look->kind = LPI_LOCK_FRAGMENT;
+		if (!lpi_lock_look(call->to->locks, look))
+			return;
+	}
+	lpi_call_submit(call);
+}
+
+static void look_granted(struct lpi_lock *look)
+{
+	look_further(LP_CONTAINER_OF(look, struct lpi_call, look));
+}
+
+static void run_store(struct lpi_call *call)
+{
+	call->look.granted = look_granted;
+	if (call->look.ino.nr == 0)
+		lpi_call_submit(call);
+	else if (lpi_lock_look(call->to->locks, &call->look))
+		look_further(call);
+}
+
+/* What an operation is about, for the look before it. */
+static struct lpi_lock look_of(const struct lp_store_op *op)
+{
+	switch (op->opcode) {
+	case LP_STORE_TXN:
+		return (struct lpi_lock){.kind = LPI_LOCK_INODE, .ino = op->txn.changes[0].ino};
+	case LP_STORE_READ:
+		return (struct lpi_lock){.kind = LPI_LOCK_INODE, .ino = op->read.ino};
+	case LP_STORE_STAT:
+		return (struct lpi_lock){.kind = LPI_LOCK_INODE, .ino = op->stat.ino};
+	case LP_STORE_LOOKUP:
+		return (struct lpi_lock){
+			.kind = LPI_LOCK_NAME,
+			.ino = op->lookup.dir,
+			.hash = lpi_lock_hash(op->lookup.name.data, op->lookup.name.len)};
+	case LP_STORE_GET:
+		return (struct lpi_lock){.kind = LPI_LOCK_INODE, .ino = op->get.ino};
+	case LP_STORE_LIST:
+		return (struct lpi_lock){.kind = op->list.space == LP_STORE_ENTRIES
+							 ? LPI_LOCK_FRAGMENT
+							 : LPI_LOCK_INODE,
+					 .ino = op->list.ino};
+	case LP_STORE_SEEK:
+		return (struct lpi_lock){.kind = LPI_LOCK_INODE, .ino = op->seek.ino};
+	case LP_STORE_DIR:
+		return (struct lpi_lock){.kind = LPI_LOCK_FRAGMENT, .ino = op->dir.ino};
+	case LP_STORE_SYNC:
+	case LP_STORE_OPCODE_CNT:
+		break;
+	}
+	return (struct lpi_lock){0};
+}
+
+/* --- Store operations, at the caller's -------------------------------------------------------- */
+
+static void let_go(struct lpi_call *call)
+{
+	lp_store_end(call->to->options.store, call->store_op);
+	lpi_call_end(call, 0);
+}
+
+static void brought(struct lpi_call *call)
+{
+	struct lp_store_op *op = call->store_op;
+	call->result = op->result;
+	op->read.segs = op->read.bytes > 0 ? &call->seg : NULL;
+	op->read.seg_cnt = op->read.bytes > 0 ? 1 : 0;
+	op->read.crcs = call->crcs == NULL ? NULL : (const uint32_t *)(void *)call->crcs->data;
+	call->caller_done(call);
+}
+
+/* An answer that lies in the other thread's buffers is copied; the other one may then let go. */
+static void bring_read(struct lpi_call *call)
+{
+	struct lp_ns *ns = call->home;
+	struct lp_store_op *op = call->store_op;
+	uint32_t shard_idx = call->to->options.shard_idx;
+	if (op->result < 0) {
+		call->caller_done(call);
+		return;
+	}
+	if (op->read.bytes > 0) {
+		struct lp_buf *data = lp_buf_new(ns->options.bufs, (uint32_t)op->read.bytes);
+		struct lp_buf *crcs = lp_buf_new(ns->options.bufs, LP_BUF_SMALL);
+		if (data == NULL || crcs == NULL) {
+			lp_buf_put(data);
+			lp_buf_put(crcs);
+			retry_later(ns, call, bring_read);
+			return;
+		}
+		uint32_t at = 0;
+		for (uint32_t i = 0; i < op->read.seg_cnt; i++) {
+			const struct lp_seg *seg = &op->read.segs[i];
+			memcpy(data->data + at, seg->buf->data + seg->offset, seg->len);
+			at += seg->len;
+		}
+		LP_ASSERT(at == op->read.bytes);
+		memcpy(crcs->data, op->read.crcs, op->read.crc_cnt * sizeof(uint32_t));
+		call->seg = (struct lp_seg){.buf = data, .len = at};
+		call->crcs = crcs;
+	}
+	call->run = let_go;
+	call->done = brought;
+	lpi_call_start(ns, shard_idx, call);
+}
+
+void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *call,
+		    struct lp_store_op *op, bool wait_for_hard)
+{
+	LP_ASSERT(lpi_call_is_idle(call));
+	LP_ASSERT((LP_STORE_READ_MAX >> LP_BLOCK_SHIFT) + 1 <= LP_BUF_SMALL / sizeof(uint32_t));
+	call->store_op = op;
+	call->look = wait_for_hard ? look_of(op) : (struct lpi_lock){0};
+	call->stored = NULL;
+	call->transfer = NULL;
+	call->crcs = NULL;
+	call->home = from;
+	call->run = run_store;
+	if (op->opcode == LP_STORE_READ && shard_idx != from->options.shard_idx) {
+		call->caller_done = call->done;
+		call->done = bring_read;
+	}
+	if (shard_idx != from->options.shard_idx) {
+		lpi_call_start(from, shard_idx, call);
+		return;
+	}
+	lpi_call_here(from, call);
+	run_store(call);
+}
+
+void lpi_call_end_read(struct lpi_call *call)
+{
+	LP_ASSERT(lpi_call_is_idle(call));
+	LP_ASSERT(call->store_op->opcode == LP_STORE_READ);
+	if (call->to == call->home) {
+		lp_store_end(call->to->options.store, call->store_op);
+		return;
+	}
+	if (call->crcs == NULL)
+		return;
+	lp_buf_put(call->seg.buf);
+	lp_buf_put(call->crcs);
+	call->crcs = NULL;
+}

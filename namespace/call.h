@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Something to be done on the thread of any shard, and its answer back here.
+ *
+ * A call is a struct of its caller's, which is the callee's from lpi_call_start() until done()
+ * begins. run() is called on the shard's thread, and may use what the call points to: the caller
+ * does not touch it meanwhile. It ends, at once or later, with lpi_call_end() there. On the same
+ * shard all goes the same way without messages; done() is never called from inside
+ * lpi_call_start().
+ *
+ * Store operations are calls as well: lpi_call_store(). Buffers belong to threads, so what a write
+ * brings is copied into buffers of the other shard, and what a read gave into buffers of this one;
+ * on the same shard nothing is copied. When buffers are short the call waits for some.
+ *
+ * Threads: start and done() on the caller's, run() and end on the callee's. Blocking: none.
+ * Allocation: none; a store call on another shard that carries data takes a struct lpi_transfer
+ * out of a pool there, or waits for one.
+ */
+#ifndef LP_NAMESPACE_CALL_H
+#define LP_NAMESPACE_CALL_H
+
+#include "namespace/locks.h"
+#include "store/store.h"
+
+struct lp_ns;
+
+/* A write from another thread: its payload in buffers of this one. */
+struct lpi_transfer {
+	const struct lp_change *original;
+	uint32_t seg_cnt;
+	struct lp_seg segs[(LP_STORE_WRITE_MAX / LP_BUF_LARGE) + 1];
+	struct lp_change changes[LP_STORE_CHANGES_MAX];
+};
+
+/* Zeroed memory is an idle call. */
+struct lpi_call {
+	union {
+		struct lp_msg msg;
+		struct lp_task task;
+	} via;
+	struct lp_ns *from; /* NULL: idle */
+	struct lp_ns *to;
+	void (*run)(struct lpi_call *call);  /* on the shard's thread */
+	void (*done)(struct lpi_call *call); /* on the caller's */
+	int result;
+
+	/* A store call's. */
+	struct lp_store_op *store_op;
+	void (*stored)(struct lpi_call *call); /* NULL: lpi_call_end() */
+	struct lpi_lock look;                  /* what the operation waits for */
+	bool doubts_attrs; /* of a lookup: something was being decided when it began */
+	struct lpi_transfer *transfer;
+	struct lp_ns *home;                         /* as from, for longer */
+	void (*caller_done)(struct lpi_call *call); /* of a read from elsewhere */
+	struct lp_seg seg;                          /* of a read's answer that was brought here */
+	struct lp_buf *crcs;                        /* the same: its checksums */
+	struct lp_list_node node;                   /* in short_of_buffers */
+};
+
+LP_LIST_DEFINE(lpi_call_list, struct lpi_call, node);
+
+/* run and done are set. */
+void lpi_call_start(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *call);
+/* The same without run(): the caller is on the callee's thread already, and ends it later. */
+void lpi_call_here(struct lp_ns *ns, struct lpi_call *call);
+/* On the callee's thread, once for each run(). */
+void lpi_call_end(struct lpi_call *call, int result);
+
+/* op is filled in but for complete; done is set. op->result is call->result. With wait_for_hard the
+ * operation first waits for what is being decided about the inode or name it is about. */
+void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *call,
+		    struct lp_store_op *op, bool wait_for_hard);
+/* From inside run(), on the shard's thread: submits store_op, with a payload of this thread.
+ * stored() is called there when it has completed; from inside it lpi_call_submit() may be called
+ * again, or lpi_call_end(). */
+void lpi_call_submit(struct lpi_call *call);
+/* Gives back what a read holds that succeeded. */
+void lpi_call_end_read(struct lpi_call *call);
+
+/* Those that found no buffers try again. */
+void lpi_calls_retry(struct lp_ns *ns);
+
+static inline bool lpi_call_is_idle(const struct lpi_call *call)
+{
+	return call->from == NULL;
+}
+
+#endif

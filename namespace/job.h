@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An operation at work: what it asks of shards, the locks it holds, the change it makes.
+ *
+ * An operation is written as a chain of small functions, each of which starts something and names
+ * the function that goes on when all of it is done:
+ *
+ *   lpi_job_lock_name(), lpi_job_lock(job, looked)      -> looked(job) when it has all its locks
+ *   lpi_job_ask(job, shard, idx), lpi_job_wait(job, f)  -> f(job) when all asked is answered
+ *   lpi_job_change(...), lpi_job_commit(job, f)         -> f(job) when the outcome is known
+ *   lpi_job_end(job, result)                            the operation is answered
+ *
+ * Whatever was asked for is given back by lpi_job_end(): locks, open inodes, the wide set.
+ *
+ * Threads: the shard's where the operation was submitted. Blocking, allocation: none.
+ */
+#ifndef LP_NAMESPACE_JOB_H
+#define LP_NAMESPACE_JOB_H
+
+#include "namespace/items.h"
+#include "namespace/ns.h"
+#include "namespace/pact.h"
+
+#define LPI_JOB_ASKS  6u
+#define LPI_JOB_LOCKS 8u
+#define LPI_JOB_PARTS 8u
+
+struct lpi_job;
+struct lpi_list;
+struct lpi_copy_page;
+typedef void lpi_step_fn(struct lpi_job *job);
+
+/* The classes of locks, in the order in which they are asked for (namespace NS2). Whole fragments
+ * and names are in one order, a fragment before its names: whoever holds a name holds its fragment
+ * too, shared, and would keep it from somebody for whose names he waits. */
+enum lpi_lock_class {
+	LPI_CLASS_TOKEN, /* of those who move directories: on shard 0 */
+	LPI_CLASS_FRAGMENT,
+	LPI_CLASS_NAME,
+	LPI_CLASS_INODE
+};
+
+struct lpi_job_lock {
+	enum lpi_lock_class class;
+	uint32_t shard_idx;
+	bool is_asked_for;
+	bool is_in_pact; /* the pact releases it */
+	struct lpi_lock lock;
+	struct lpi_call call;
+	struct lpi_job *job;
+};
+
+struct lpi_job_ask {
+	struct lpi_call call;
+	struct lp_store_op op;
+	struct lpi_job *job;
+};
+
+/* Locks and parts on all shards, for who removes a directory that is spread. */
+struct lpi_wide {
+	uint32_t cnt;
+	struct lpi_job_lock *locks; /* one for each shard */
+	struct lpi_part *parts;
+};
+
+/* An entry as it was found under its lock. */
+struct lpi_entry {
+	struct lp_ino dir;
+	bool dir_is_spread;
+	uint32_t shard_idx; /* of the entry */
+	uint8_t name_len;
+	char name[255];
+	struct lp_ino ino; /* nr 0: there is none */
+	uint8_t type;
+	bool has_attrs;
+	struct lp_attrs attrs;
+	uint64_t insertion;
+};
+
+/* What all fragments of a directory say together. */
+struct lpi_dir_stat {
+	struct lp_ino ino;
+	struct lp_attrs attrs; /* of the inode */
+	uint32_t shard_idx;    /* the next to be asked */
+	uint32_t asked;        /* under way */
+	bool is_locked;
+	uint64_t entries_cnt;
+	uint64_t name_bytes;
+	int64_t mtime_ns;
+	int64_t ctime_ns;
+	lpi_step_fn *next;
+	int result;
+};
+
+/* Where on a path a walk is (ns_paths.c), or how far up (ns_rename.c). */
+struct lpi_walk {
+	struct lp_bytes path;
+	uint32_t pos; /* of the next name */
+	uint32_t depth;
+	uint32_t restarts;
+	bool makes_dirs; /* that are missing, as a put does */
+	bool has_made;   /* one; they go again if the operation fails */
+	struct lp_ino dir;
+	bool is_spread;
+	uint64_t generation; /* of the cache, when the next name was asked for */
+	lpi_step_fn *next;
+	int result;
+};
+
+/* The caches of paths are being told (ns_paths.c). */
+struct lpi_telling {
+	uint32_t shard_idx; /* the next to be told */
+	bool is_thaw;
+	lpi_step_fn *next;
+};
+
+#define LPI_ACL_BYTES_MAX 2048u
+
+/* A copy at work (ns_copy.c). */
+struct lpi_copying {
+	struct lp_attrs attrs; /* of the source */
+	uint64_t offset;
+	uint32_t tries;
+	bool is_omap;               /* these are being copied, else xattrs */
+	struct lpi_copy_page *page; /* out of a pool */
+};
+
+/* What is to be removed (ns_links.c). */
+struct lpi_removal {
+	bool takes_file;
+	bool takes_dir;
+	struct lp_ino only; /* this inode; nr 0: any */
+	bool only_made_by_put;
+	enum lp_ns_if condition;
+	uint64_t version_nr;
+};
+
+/* Up the path of something that went (ns_delete.c). */
+struct lpi_pruning {
+	struct lp_bytes path;
+	lpi_step_fn *next;
+};
+
+/* An object that is to get a name by path (ns_put.c). */
+struct lpi_put {
+	struct lp_bytes path;
+	enum lp_ns_if condition;
+	uint64_t version_nr;
+	struct lp_ino upload; /* the inode that gets it; nr 0: a new one */
+	struct lp_ino acl_of; /* whose ACL it gets, nr 0: none */
+	bool has_acl;
+	uint32_t acl_len;
+	uint32_t xattr_idx; /* the next to be set before it has a name */
+	uint16_t mode;
+	int64_t mtime_ns;
+	const struct lp_ns_named_value *xattrs;
+	uint32_t xattr_cnt;
+	uint32_t opens;        /* of the upload, to be given back when it has a name */
+	struct lp_ino source;  /* of a copy, which is open; nr 0: none */
+	struct lp_attrs old;   /* of what is there already */
+	struct lp_attrs attrs; /* of the upload; then as it is in the end */
+	uint32_t shard_idx;    /* where an upload is made */
+	lpi_step_fn *next;
+	uint8_t acl[LPI_ACL_BYTES_MAX];
+};
+
+/* A readdir at work. */
+struct lpi_readdir {
+	struct lpi_items items;
+	uint32_t shard_idx; /* that is being listed */
+	uint32_t item_idx;  /* the first whose attributes are not known */
+	uint32_t asked_end; /* those before this are being asked for */
+	uint64_t behind;    /* cookies up to this one were there before */
+	uint64_t highest;   /* of the items */
+	uint64_t end;       /* this one, and all behind it, found no room */
+	uint32_t after_len;
+	char after[255]; /* the last name that was listed */
+};
+
+struct lpi_job {
+	struct lp_ns *ns;
+	struct lp_ns_op *op; /* NULL once it was answered */
+	lpi_step_fn *next;   /* when pending is 0 */
+	uint32_t pending;
+	struct lpi_job_ask asks[LPI_JOB_ASKS];
+
+	lpi_step_fn *after_unlock;
+	uint32_t lock_cnt;
+	struct lpi_job_lock locks[LPI_JOB_LOCKS];
+	struct lpi_wide *wide;
+	struct lp_list_node node; /* of those that wait for the wide set */
+
+	bool has_pact;    /* under way, or not over yet */
+	bool is_unlocked; /* it has ended, and nothing is left but its pact */
+	struct lpi_pact pact;
+	struct lpi_part parts[LPI_JOB_PARTS];
+	struct lp_attrs attrs[LPI_JOB_PARTS]; /* of the changes */
+	uint32_t attrs_cnt;
+
+	/* What the operations themselves keep. */
+	int64_t now_ns; /* of the day: the time of its changes */
+	struct lpi_entry entry;
+	struct lpi_entry to; /* of two: where it goes */
+	uint32_t place_cnt;  /* of these two, whose shard is looked for */
+	lpi_step_fn *placed;
+	struct lp_ino new_ino;
+	struct lpi_dir_stat dir_stat;
+	struct lpi_walk walk;
+	struct lpi_telling telling;
+	struct lpi_put put;
+	struct lpi_list *list; /* out of a pool, while it lists */
+	struct lpi_removal removal;
+	struct lpi_pruning pruning;
+	int path_result; /* of an operation on a path that is ending */
+	struct lpi_copying copying;
+	lpi_step_fn *stopped;    /* see lpi_job_stop() */
+	uint32_t rename_flags;   /* LP_NS_RENAME_* */
+	enum lp_ns_if rename_if; /* on what is replaced: exists, this version, or any */
+	uint64_t rename_version_nr;
+	bool is_durable; /* its changes are, whatever the operation asks for */
+	uint32_t tries;  /* how often it began again */
+	lpi_step_fn *again;
+	int result;
+	const struct lpi_entry *needs_dir; /* whose directory is asked for */
+	lpi_step_fn *dir_is_there;
+	lpi_step_fn *dir_is_gone; /* instead of the end */
+	bool needs_token;
+	bool is_frozen;         /* the caches of paths are */
+	struct lp_ino gone_dir; /* that goes, and whose fragments are locked; nr 0: none */
+	bool is_gone_spread;
+	lpi_step_fn *begin_again;
+	struct lp_ino counted; /* an inode that is open for this; nr 0: none */
+	lpi_step_fn *uncounted;
+	struct lp_attrs moved_attrs; /* of two inodes, as they are under their locks */
+	struct lp_attrs gone_attrs;
+	struct lpi_readdir readdir;
+};
+
+LP_LIST_DEFINE(lpi_job_list, struct lpi_job, node);
+
+/* --- Asking ----------------------------------------------------------------------------------- */
+
+/* The operation of asks[idx], to be filled in. */
+struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx);
+/* Submits it to a shard's store. Who holds locks on what it is about, or must not wait for others'
+ * changes, says so. */
+void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked);
+/* The same for any other call: run() is called on that shard, and finds the job as
+ * LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job. Its result is the call's. */
+void lpi_job_run(struct lpi_job *job, uint32_t shard_idx, uint32_t idx,
+		 void (*run)(struct lpi_call *call));
+/* Goes on with next when all that was asked is answered, which something was. */
+void lpi_job_wait(struct lpi_job *job, lpi_step_fn *next);
+/* Goes on with next soon. */
+void lpi_job_soon(struct lpi_job *job, lpi_step_fn *next);
+
+/* --- Locking ---------------------------------------------------------------------------------- */
+
+void lpi_job_lock_token(struct lpi_job *job);
+void lpi_job_lock_name(struct lpi_job *job, const struct lpi_entry *entry);
+void lpi_job_lock_inode(struct lpi_job *job, struct lp_ino ino);
+/* On one shard; or on all of them, with the wide set, which must have been waited for. Together
+ * with the names, in one lpi_job_lock(): who learns only from a locked name which directory is to
+ * go unlocks, locks both, and looks again. Not of a directory of which a name is locked, too. */
+void lpi_job_lock_fragment(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
+void lpi_job_lock_fragments(struct lpi_job *job, struct lp_ino dir);
+/* Goes on with next when all are held: perhaps from inside this call. */
+void lpi_job_lock(struct lpi_job *job, lpi_step_fn *next);
+/* Goes on with next when it has the wide set: holding no lock, for who has the set may wait for
+ * that. */
+void lpi_job_take_wide(struct lpi_job *job, lpi_step_fn *next);
+/* Gives back all locks, to begin again from the start. */
+void lpi_job_unlock(struct lpi_job *job, lpi_step_fn *next);
+
+/* --- Changing --------------------------------------------------------------------------------- */
+
+/* One more change, or guard, on a shard: guards stand before changes, else all stay in the order
+ * of the calls. */
+struct lp_change *lpi_job_change(struct lpi_job *job, uint32_t shard_idx, enum lp_change_type type,
+				 struct lp_ino ino);
+/* Room for attributes of a change. */
+struct lp_attrs *lpi_job_attrs(struct lpi_job *job);
+/* The shard whose changes do not fit into a record: it coordinates. */
+void lpi_job_coordinate(struct lpi_job *job, uint32_t shard_idx);
+/* A fragment on a shard that must be empty, and is gone afterwards. */
+void lpi_job_seal(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
+/* Puts the mark of an orphan or upload: with the change that makes it. */
+void lpi_job_mark(struct lpi_job *job, struct lp_ino ino, enum lp_unfinished_kind kind);
+/* An orphan that is locked and open gets a name; the change takes its `U` record away. */
+void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino);
+/* The inode loses its last name: it is removed, or becomes an orphan if it is open. It is locked.
+ */
+void lpi_job_unname(struct lpi_job *job, struct lp_ino ino);
+/* Makes all changes, as one. Goes on with next when the outcome is known: job->pact.result. */
+void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next);
+
+/* Forgets the change, gives back all locks but not the wide set, and goes on with step, which
+ * begins from the start: before a commit, or from the step behind one that failed. */
+void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
+
+/* --- The end ---------------------------------------------------------------------------------- */
+
+/* Answers the operation; what it holds is given back, and the job when nothing of it is needed any
+ * more. */
+void lpi_job_end(struct lpi_job *job, int result);
+
+/* Ends the job; or, if it is inside another operation, what it did there: goes on with
+ * job->stopped, once, which finds the result in job->result. Locks and change are as they are. */
+void lpi_job_stop(struct lpi_job *job, int result);
+/* The same as lpi_job_end() from a first step, which is inside a submit. */
+void lpi_job_fail(struct lpi_job *job, int result);
+
+/* A job begins: its fields are cleared. */
+void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first);
+/* From inside a wait: the set is this job's now. */
+int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
+void lpi_wide_free(struct lpi_wide *wide);
+
+#endif

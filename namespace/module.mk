@@ -1,0 +1,3 @@
+MODULES += namespace
+namespace_USES := store base
+namespace_GEN += format/namespace.h

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The namespace: directories, names and files over all shards, for both doors. The face of
+ * namespace/.
+ *
+ * Each shard has one struct lp_ns beside its store, on its reactor's thread. An operation is
+ * submitted to the ns of the thread one is on, whatever shards it touches: the way to them and back
+ * is this module's. complete() is called on the submitting thread, never from inside the submit; it
+ * may submit again, and may free the operation. What an operation points to stays as it is until
+ * then.
+ *
+ * An operation happens wholly or not at all, also over several shards, also after a crash, and is
+ * durable when it completes, or only ordered, where it asks for that (P1, P2). What it returns is
+ * durable (P3). Operations take effect in one order that agrees with the order in which they were
+ * submitted and completed. Paths are looked up name by name, each at some moment between submit and
+ * complete.
+ *
+ * Two kinds of operations: those on numbers and names in a directory, which the mount needs and a
+ * native client may use, and those on paths from the root, "photos/2026/a.jpg", which the native
+ * door needs. Permissions are the doors' business.
+ *
+ * Limits: LP_NS_OPS_MAX operations at work per shard; more wait in order. Nothing is allocated
+ * after opening. Errors, negative, in op->result, are the system calls' of the same names, and the
+ * store's:
+ *   -ENOENT, -EEXIST, -ENOTDIR, -EISDIR, -ENOTEMPTY, -EXDEV, -ELOOP, -EMLINK, -EBUSY, -EPERM
+ *   -ENAMETOOLONG, -EINVAL   a name or path that cannot be (rule N6)
+ *   -ESTALE            the number was never given, or its inode is gone
+ *   -ECANCELED         a guard did not hold
+ *   -EIO               the device failed; of what changes something: the outcome is unknown
+ *   -EROFS             a shard that it touches is read-only
+ *   -EAGAIN            nothing was done: the ns is stopping; of paths: the directory went, or the
+ *                      source of a copy was changed, again and again
+ *   -E2BIG             too many xattrs, or an ACL too long to be carried over
+ */
+#ifndef LP_NAMESPACE_NS_H
+#define LP_NAMESPACE_NS_H
+
+#include "store/store.h"
+
+struct lp_ns;
+
+#define LP_NS_OPS_MAX        1024u
+#define LP_NS_PATH_MAX       4096u /* bytes of a path */
+#define LP_NS_DEPTH_MAX      256u  /* names in a path */
+#define LP_NS_LINK_MAX       UINT32_C(65000)
+#define LP_NS_READDIR_MIN    1024u /* bytes of a readdir's buffer */
+#define LP_NS_XATTRS_MAX     8u    /* set by a make */
+#define LP_NS_PUT_XATTRS_MAX 64u   /* set by a put or commit */
+
+/* Who asks: the owner of what is made. */
+struct lp_ns_who {
+	uint32_t uid;
+	uint32_t gid;
+};
+
+enum lp_ns_opcode {
+	/* --- By number --- */
+
+	/* Any one store operation on one inode, on the shard that has it: reads, gets, lists of
+	 * xattrs and omap, seeks, and transactions whose changes and guards are all of that inode
+	 * (but for the source of a clone, on the same shard) and neither make, remove nor link it.
+	 * The answer of a read lives in buffers of this thread until lp_ns_end(). */
+	LP_NS_STORE,
+	LP_NS_STAT, /* of directories: over all fragments */
+	/* Mode, owner, times, flags. An explicit one makes a directory one's own: it no longer
+	 * vanishes (rule N2). */
+	LP_NS_SET,
+	LP_NS_OPEN,  /* the inode outlives its last name until as many closes */
+	LP_NS_CLOSE, /* never fails but with the device */
+	LP_NS_SYNC,  /* all that was ordered before on all shards is durable */
+
+	/* --- By directory and name --- */
+	LP_NS_LOOKUP,
+	LP_NS_MAKE,   /* file, symlink, fifo, socket, device, directory */
+	LP_NS_REMOVE, /* unlink or rmdir, as is_dir says */
+	LP_NS_LINK,
+	LP_NS_RENAME,
+	LP_NS_READDIR,
+
+	/* --- By path: one name after the other, no symlinks followed --- */
+	LP_NS_WALK,
+	LP_NS_PUT,    /* a whole object in one go (rule W3) */
+	LP_NS_UPLOAD, /* begins a put in pieces: an inode without a name, open */
+	LP_NS_COMMIT, /* ends it: the inode takes the name, closed; after an error it is open */
+	LP_NS_DELETE, /* and the directories that this empties, if puts made them */
+	LP_NS_COPY,   /* a file, by reference where possible, on its shard (rule N7) */
+	LP_NS_MOVE,   /* rename by path; makes directories as a put does */
+	LP_NS_LIST,   /* keys in order, merged over the shards */
+	LP_NS_OPCODE_CNT
+};
+
+/* What lookup-like operations say of what a name leads to. */
+struct lp_ns_found {
+	struct lp_ino ino;
+	/* Of a directory: the newest times of inode and fragments; size_bytes is that of its
+	 * names. */
+	struct lp_attrs attrs;
+	uint64_t entries_cnt; /* of a directory: its names */
+};
+
+/* A condition on what a path leads to before the operation: -EEXIST, -ENOENT, -ECANCELED. None of
+ * them holds for a directory, but of a move. */
+enum lp_ns_if {
+	LP_NS_IF_ANY,
+	LP_NS_IF_ABSENT,
+	LP_NS_IF_EXISTS,
+	LP_NS_IF_VERSION /* exists, with this version */
+};
+
+struct lp_ns_named_value {
+	struct lp_bytes name;
+	struct lp_bytes value;
+};
+
+#define LP_NS_RENAME_NOREPLACE (1u << 0)
+#define LP_NS_RENAME_EXCHANGE  (1u << 1)
+
+/* One record of a readdir or a list; points into the operation's buffer. */
+struct lp_ns_item {
+	struct lp_bytes name; /* list: the whole key; a common prefix ends in '/' */
+	struct lp_ino ino;    /* nr 0: a common prefix */
+	uint64_t cookie;      /* readdir: continues behind this one (rule N4) */
+	uint8_t type;         /* enum lp_inode_type; 0: a common prefix */
+	bool has_attrs;       /* if asked for; unless it lost its name meanwhile */
+	struct lp_attrs attrs;
+};
+
+struct lp_ns_op {
+	enum lp_ns_opcode opcode;
+	void (*complete)(struct lp_ns_op *op);
+	int result;
+	enum lp_store_ack ack; /* of what changes something */
+	struct lp_ns_who who;
+	union {
+		/* ino says where; complete and node of the store's operation are this module's. */
+		struct {
+			struct lp_ino ino;
+			struct lp_store_op op; /* op.result is the result, too */
+		} store;
+		struct {
+			struct lp_ino ino;
+			struct lp_ns_found found; /* result */
+		} stat;
+		struct {
+			struct lp_ino ino;
+			struct lp_attrs attrs;
+			uint32_t mask;            /* LP_ATTR_*; ctime is now unless in it */
+			struct lp_ns_found found; /* result: as it is afterwards */
+		} set;
+		struct {
+			struct lp_ino ino;
+			uint32_t count; /* CLOSE: how many opens are given back; -EINVAL: there
+					   are not so many */
+		} open;
+		struct {
+			struct lp_ino dir;
+			struct lp_bytes name;
+			struct lp_ns_found found; /* result */
+		} lookup;
+		struct {
+			struct lp_ino dir;
+			struct lp_bytes name;
+			struct lp_bytes target; /* of a symlink */
+			uint32_t rdev;
+			uint16_t mode;
+			uint8_t type;
+			bool spread;  /* of a directory */
+			bool open;    /* as by LP_NS_OPEN, in one go */
+			bool or_open; /* if a file is there already it is the result: created
+					 says which. What is there and no file: -EISDIR,
+					 -EEXIST */
+			bool unnamed; /* no name is given: an orphan, open (O_TMPFILE), to which
+					 LP_NS_LINK may give a name, once */
+			bool created; /* result */
+			const struct lp_ns_named_value *xattrs; /* set with it: inherited ACLs */
+			uint32_t xattr_cnt;
+			struct lp_ns_found found; /* result */
+		} make;
+		struct {
+			struct lp_ino dir;
+			struct lp_bytes name;
+			bool is_dir;
+			/* Results. */
+			struct lp_ino ino;
+		} remove;
+		struct {
+			struct lp_ino ino;
+			struct lp_ino dir;
+			struct lp_bytes name;
+			struct lp_ns_found found; /* result */
+		} link;
+		struct {
+			struct lp_ino dir;
+			struct lp_bytes name;
+			struct lp_ino to_dir;
+			struct lp_bytes to_name;
+			uint32_t flags; /* LP_NS_RENAME_* */
+			/* Results: what moved, and what was there, nr 0: nothing. */
+			struct lp_ino moved;
+			struct lp_ino replaced;
+		} rename;
+		struct {
+			struct lp_ino dir;
+			uint64_t cookie; /* 0: from the beginning */
+			/* For lp_ns_next(); at least LP_NS_READDIR_MIN. Each call walks through
+			 * the directory from its beginning (ns_readdir.c): for a large one bring
+			 * a large buffer. Without "." and "..". */
+			void *buf;
+			uint32_t buf_len;
+			bool with_attrs;
+			/* Results. */
+			uint32_t items;
+			uint32_t used;
+			bool more; /* perhaps */
+		} readdir;
+		struct {
+			struct lp_bytes path;     /* empty: the root */
+			bool open;                /* as by LP_NS_OPEN, in one go */
+			struct lp_ns_found found; /* result */
+		} walk;
+		struct {
+			struct lp_bytes path;
+			enum lp_ns_if condition;
+			uint64_t version_nr;
+			uint16_t mode;    /* of a new one; one that replaces keeps the old one's */
+			int64_t mtime_ns; /* 0: now */
+			struct lp_payload payload; /* PUT: all of it, of length bytes */
+			uint64_t length;
+			enum lp_write_path write_path;
+			const struct lp_ns_named_value *xattrs;
+			uint32_t xattr_cnt;
+			struct lp_ino ino;        /* COMMIT: what UPLOAD made */
+			struct lp_ns_found found; /* result; blocks are not counted */
+		} put;                            /* PUT, UPLOAD (path only), COMMIT */
+		struct {
+			struct lp_bytes path;
+			enum lp_ns_if condition;
+			uint64_t version_nr;
+			bool or_dir; /* an empty directory, too */
+		} delete;
+		struct {
+			struct lp_bytes path;
+			struct lp_bytes to_path;
+			enum lp_ns_if condition; /* on to_path */
+			uint64_t version_nr;
+			struct lp_ns_found found; /* result */
+		} copy;                           /* COPY, MOVE */
+		struct {
+			/* Keys in the order of their bytes. A directory is no key: one that is
+			 * empty is not listed, but by delimit, which says which there are without
+			 * looking into them. Nor is what no path leads to, deeper or longer than
+			 * that may be. */
+			struct lp_bytes prefix; /* of keys; may end within a name */
+			/* What is greater than this, keys and common prefixes; absent: all. */
+			struct lp_bytes after;
+			bool delimit;       /* stop at the next '/' behind the prefix: such keys
+					       are one common prefix */
+			bool with_attrs;    /* none: it went, or was replaced, meanwhile */
+			uint32_t items_max; /* 0: as many as there is room for */
+			void *buf;          /* for lp_ns_next() */
+			uint32_t buf_len;
+			/* Results. */
+			uint32_t items;
+			uint32_t used;
+			bool more;
+		} list;
+	};
+
+	/* The ns's. */
+	struct lp_list_node node;
+	struct lp_ns *home;
+	void *work;
+};
+
+void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op);
+/* Gives back what a completed LP_NS_STORE read holds. Each one that succeeded, once. */
+void lp_ns_end(struct lp_ns *ns, struct lp_ns_op *op);
+/* Walks a completed readdir or list. *pos is 0 at first; false at the end. */
+bool lp_ns_next(const struct lp_ns_op *op, uint32_t *pos, struct lp_ns_item *ret);
+
+/* A path that may be a key: -EINVAL, -ENAMETOOLONG. The empty one is the root. */
+int lp_ns_path_check(struct lp_bytes path) LP_MUST_CHECK;
+/* Which shard has a path's entry, as far as this shard's caches know: a client that connects there
+ * saves a message between threads. */
+uint32_t lp_ns_shard_of_path(struct lp_ns *ns, struct lp_bytes path);
+/* The same of an entry. */
+uint32_t lp_ns_shard_of(struct lp_ns *ns, struct lp_ino dir, struct lp_bytes name);
+
+/* --- Opening and closing ---------------------------------------------------------------------- */
+
+struct lp_ns_options {
+	struct lp_reactor *reactor;
+	struct lp_store *store;
+	struct lp_bufs *bufs;
+	uint32_t shard_idx;
+	uint32_t shard_cnt;
+	uint32_t ops_max;     /* 0: LP_NS_OPS_MAX */
+	uint64_t cache_bytes; /* of directories and paths; 0: 1 MiB */
+	uint64_t seed;        /* of what is random */
+};
+
+/* On the reactor's thread, for each shard; then lp_ns_start() on each, when all have been opened
+ * and know each other: peers[i] is the ns of shard i. */
+int lp_ns_open(const struct lp_ns_options *options, struct lp_ns **ret_ns) LP_MUST_CHECK;
+/* Makes the root of a store that is new, ends what a crash left half done (rule N1, orphans,
+ * uploads), then calls ready once, on this thread: 0, or why the shard cannot serve. */
+void lp_ns_start(struct lp_ns *ns, struct lp_ns *const *peers,
+		 void (*ready)(struct lp_ns *ns, int result, void *arg), void *arg);
+/* Lets what is under way end, refuses what is new, and calls stopped() once all peers may do
+ * without this shard; call it on all of them. */
+void lp_ns_stop(struct lp_ns *ns, void (*stopped)(struct lp_ns *ns, void *arg), void *arg);
+/* After stopped(), or with the store abandoned. Accepts NULL. */
+void lp_ns_close(struct lp_ns *ns);
+
+struct lp_ns_stats {
+	uint64_t ops[LP_NS_OPCODE_CNT]; /* completed */
+	uint64_t errors[LP_NS_OPCODE_CNT];
+	uint64_t remote_calls;   /* asked of other shards */
+	uint64_t local_txns;     /* changes on one shard */
+	uint64_t shared_txns;    /* over several (rule N1) */
+	uint64_t finish_retries; /* no space for what must be made on this shard */
+	uint64_t stuck;          /* over several, to be ended by the next opening: what they touch
+				    is locked until then */
+	uint64_t lock_waits;
+	uint64_t opens; /* inodes that are open now */
+	uint64_t orphans;
+	uint64_t queued; /* operations waiting for others to end */
+	uint64_t cache_hits;
+	uint64_t cache_misses;
+};
+void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats);
+
+#endif

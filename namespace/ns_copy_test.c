@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: a copy is its source as it was at one moment, beside it (rule N7); a move is a rename
+ * between paths. Method: on one to three shards in simulated time, each operation submitted on the
+ * next one; a source is changed at each turn of its copy. */
+#include "namespace/paths_test.h"
+
+static int copy_as(struct lpi_t *t, enum lp_ns_opcode opcode, const char *path, const char *to_path,
+		   enum lp_ns_if condition, uint64_t version_nr)
+{
+	lpi_t_op(t, opcode);
+	t->op->copy.path = lpi_t_bytes(path);
+	t->op->copy.to_path = lpi_t_bytes(to_path);
+	t->op->copy.condition = condition;
+	t->op->copy.version_nr = version_nr;
+	t->op->who = (struct lp_ns_who){.uid = 1, .gid = 2};
+	return lpi_t_do(t);
+}
+
+static int copy(struct lpi_t *t, const char *path, const char *to_path)
+{
+	return copy_as(t, LP_NS_COPY, path, to_path, LP_NS_IF_ANY, 0);
+}
+
+static int move(struct lpi_t *t, const char *path, const char *to_path)
+{
+	return copy_as(t, LP_NS_MOVE, path, to_path, LP_NS_IF_ANY, 0);
+}
+
+static void set_omap(struct lpi_t *t, struct lp_ino ino, uint32_t key)
+{
+	uint8_t bytes[2] = {(uint8_t)(key >> 8), (uint8_t)key};
+	const struct lp_change change = {.type = LP_CHANGE_OMAP_SET,
+					 .ino = ino,
+					 .named = {.name = {bytes, 2}, .value = {bytes, 2}}};
+	lpi_t_op(t, LP_NS_STORE);
+	t->op->store.ino = ino;
+	t->op->store.op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					       .txn = {.changes = &change, .change_cnt = 1}};
+	lp_test_ok(lpi_t_do(t));
+}
+
+static uint32_t omap_cnt(struct lpi_t *t, struct lp_ino ino)
+{
+	static uint8_t page[16384];
+	lpi_t_op(t, LP_NS_STORE);
+	t->op->store.ino = ino;
+	t->op->store.op = (struct lp_store_op){
+		.opcode = LP_STORE_LIST,
+		.list = {.space = LP_STORE_OMAP, .ino = ino, .buf = page, .buf_len = sizeof(page)}};
+	lp_test_ok(lpi_t_do(t));
+	assert_false(t->op->store.op.list.more);
+	return t->op->store.op.list.items;
+}
+
+static void copy_on(uint32_t shard_cnt)
+{
+	struct lpi_t t;
+	char name[16];
+	lpi_t_begin(&t, shard_cnt);
+	lp_test_ok(lpi_tp_put(&t, "a/x", 10001));
+	struct lp_ino source = t.op->put.found.ino;
+	lpi_tp_set_xattr(&t, source, "system.posix_acl_access", "an ACL");
+	for (uint32_t i = 0; i < 30; i++) {
+		(void)snprintf(name, sizeof(name), "user.%u", i);
+		lpi_tp_set_xattr(&t, source, name, name);
+		set_omap(&t, source, i);
+	}
+	lp_test_ok(copy(&t, "a/x", "b/c/y"));
+	struct lp_ino ino = t.op->copy.found.ino;
+	struct lp_attrs told = t.op->copy.found.attrs;
+	assert_int_equal(lpi_tp_find(&t, "b/c/y").nr, ino.nr);
+	assert_int_equal(lp_ino_shard(ino), lp_ino_shard(source)); /* rule N7 */
+	assert_int_equal(lpi_tp_length(&t, "b/c/y"), 10001);
+	assert_int_equal(lpi_tp_length(&t, "a/x"), 10001);
+	struct lp_attrs attrs = lpi_t_attrs(&t, ino);
+	assert_int_equal(attrs.mode, 0640);
+	assert_int_equal(attrs.uid, 1);
+	assert_int_equal(attrs.nlink, 1);
+	assert_int_equal(attrs.version_nr, told.version_nr);
+	for (uint32_t i = 0; i < 30; i++) {
+		(void)snprintf(name, sizeof(name), "user.%u", i);
+		assert_true(lpi_tp_has_xattr(&t, ino, name, name));
+	}
+	assert_true(lpi_tp_has_xattr(&t, ino, "system.posix_acl_access", "an ACL"));
+	assert_int_equal(omap_cnt(&t, ino), 30);
+	/* Over another one, whose owner and ACL stay (rule W3); and over itself. */
+	lp_test_ok(lpi_tp_put(&t, "b/z", 5));
+	lp_test_ok(copy(&t, "a/x", "b/z"));
+	ino = lpi_tp_find(&t, "b/z");
+	assert_int_equal(lpi_t_attrs(&t, ino).uid, 7);
+	assert_true(lpi_tp_has_xattr(&t, ino, "system.posix_acl_access", NULL));
+	assert_int_equal(lpi_tp_length(&t, "b/z"), 10001);
+	lp_test_ok(copy(&t, "b/z", "b/z"));
+	assert_int_equal(lpi_tp_length(&t, "b/z"), 10001);
+	lp_test_ok(lpi_tp_put(&t, "b/e", 0));
+	lp_test_ok(copy(&t, "b/e", "b/f"));
+	assert_int_equal(lpi_tp_length(&t, "b/f"), 0);
+	assert_int_equal(copy(&t, "a/none", "n/n"), -ENOENT);
+	assert_int_equal(copy(&t, "a", "n/n"), -EISDIR);
+	assert_int_equal(copy(&t, "a/x/y", "n/n"), -ENOTDIR);
+	assert_int_equal(copy(&t, "a/x", "b/c"), -EISDIR);
+	assert_int_equal(copy(&t, "a/x", "b/z/n"), -ENOTDIR);
+	assert_int_equal(copy_as(&t, LP_NS_COPY, "a/x", "b/z", LP_NS_IF_ABSENT, 0), -EEXIST);
+	assert_int_equal(copy_as(&t, LP_NS_COPY, "a/x", "n/n", LP_NS_IF_EXISTS, 0), -ENOENT);
+	assert_int_equal(lpi_tp_walk(&t, "n"), -ENOENT);
+	lpi_tp_end(&t, 4 + 5);
+}
+
+static void test_copy(void **state)
+{
+	(void)state;
+	for (uint32_t i = 1; i <= 3; i++)
+		copy_on(i);
+}
+
+/* The source is given another length and other bytes while it is copied: the copy is the one or the
+ * other. */
+static void test_changing_source(void **state)
+{
+	(void)state;
+	for (uint32_t turns = 0; turns < 60; turns++) {
+		struct lpi_t t;
+		struct lpi_ns_hand hand = {.op = {.opcode = LP_NS_COPY}};
+		lpi_t_begin(&t, 2);
+		lp_test_ok(lpi_tp_put(&t, "a/x", 9000));
+		struct lp_ino ino = t.op->put.found.ino;
+		hand.op.copy.path = lpi_t_bytes("a/x");
+		hand.op.copy.to_path = lpi_t_bytes("a/y");
+		lpi_ns_rig_submit(t.rig, turns % 2, &hand);
+		for (uint32_t i = 0; i < turns; i++)
+			(void)lpi_ns_rig_turn(t.rig);
+		lpi_tp_write(&t, ino, 0, 10000, 10000 & 0xff);
+		lp_test_ok(lpi_ns_rig_wait(t.rig, &hand));
+		int64_t length = lpi_tp_length(&t, "a/y");
+		assert_true(length == 9000 || length == 10000);
+		lpi_tp_end(&t, 4);
+	}
+}
+
+static void move_on(uint32_t shard_cnt)
+{
+	struct lpi_t t;
+	lpi_t_begin(&t, shard_cnt);
+	lp_test_ok(lpi_tp_put(&t, "a/b/x", 10));
+	struct lp_ino ino = t.op->put.found.ino;
+	lp_test_ok(move(&t, "a/b/x", "c/d/y"));
+	assert_int_equal(t.op->copy.found.ino.nr, ino.nr);
+	assert_int_equal(t.op->copy.found.attrs.size_bytes, 10);
+	assert_int_equal(lpi_tp_length(&t, "c/d/y"), 10);
+	assert_int_equal(lpi_tp_walk(&t, "a"), -ENOENT); /* rule N2 */
+	/* A directory, with what is in it. */
+	lp_test_ok(move(&t, "c/d", "e/f/g"));
+	assert_int_equal(lpi_tp_length(&t, "e/f/g/y"), 10);
+	assert_int_equal(lpi_tp_walk(&t, "c"), -ENOENT);
+	lp_test_ok(lpi_tp_put(&t, "h", 20));
+	assert_int_equal(copy_as(&t, LP_NS_MOVE, "h", "e/f/g/y", LP_NS_IF_ABSENT, 0), -EEXIST);
+	assert_int_equal(copy_as(&t, LP_NS_MOVE, "h", "e/f/z", LP_NS_IF_EXISTS, 0), -ENOENT);
+	assert_int_equal(copy_as(&t, LP_NS_MOVE, "h", "z/z", LP_NS_IF_EXISTS, 0), -ENOENT);
+	uint64_t version_nr = lpi_t_attrs(&t, ino).version_nr;
+	assert_int_equal(copy_as(&t, LP_NS_MOVE, "h", "e/f/g/y", LP_NS_IF_VERSION, version_nr + 1),
+			 -ECANCELED);
+	lp_test_ok(copy_as(&t, LP_NS_MOVE, "h", "e/f/g/y", LP_NS_IF_VERSION, version_nr));
+	assert_int_equal(lpi_tp_length(&t, "e/f/g/y"), 20);
+	assert_int_equal(lpi_t_stat(&t, ino), -ESTALE);
+	/* What fails leaves nothing that it had made. */
+	assert_int_equal(move(&t, "e/f/none", "n/n"), -ENOENT);
+	assert_int_equal(move(&t, "e/f", "e/f/g/h"), -EINVAL);
+	assert_int_equal(move(&t, "e/f/g", "e/f"), -ENOTEMPTY);
+	assert_int_equal(move(&t, "e/f/g/y", "e/f"), -EISDIR);
+	assert_int_equal(move(&t, "e/f/g", "e/f/g"), 0);
+	lp_test_ok(lpi_tp_put(&t, "k", 1));
+	assert_int_equal(move(&t, "e/f/g", "k"), -ENOTDIR);
+	assert_int_equal(move(&t, "e/f/g", "k/l/m"), -ENOTDIR);
+	assert_int_equal(move(&t, "", "k"), -EISDIR);
+	lpi_tp_end(&t, 1 + 3 + 2);
+}
+
+static void test_move(void **state)
+{
+	(void)state;
+	for (uint32_t i = 1; i <= 3; i++)
+		move_on(i);
+}
+
+/* A move to a directory that a delete takes away meanwhile. */
+static void test_move_race(void **state)
+{
+	(void)state;
+	for (uint32_t turns = 0; turns < 60; turns++) {
+		struct lpi_t t;
+		struct lpi_ns_hand mv = {.op = {.opcode = LP_NS_MOVE}};
+		struct lpi_ns_hand del = {.op = {.opcode = LP_NS_DELETE}};
+		lpi_t_begin(&t, 1 + turns % 3);
+		lp_test_ok(lpi_tp_put(&t, "a/b/x", 10));
+		lp_test_ok(lpi_tp_put(&t, "c/y", 20));
+		for (uint32_t i = 0; i < t.rig->shard_cnt; i++)
+			lp_test_ok(lpi_tp_walk(&t, "a/b/x"));
+		mv.op.copy.path = lpi_t_bytes("c/y");
+		mv.op.copy.to_path = lpi_t_bytes("a/b/y");
+		del.op.delete.path = lpi_t_bytes("a/b/x");
+		lpi_ns_rig_submit(t.rig, 0, &del);
+		for (uint32_t i = 0; i < turns; i++)
+			(void)lpi_ns_rig_turn(t.rig);
+		lpi_ns_rig_submit(t.rig, t.rig->shard_cnt - 1, &mv);
+		lp_test_ok(lpi_ns_rig_wait(t.rig, &mv));
+		lp_test_ok(lpi_ns_rig_wait(t.rig, &del));
+		assert_int_equal(lpi_tp_length(&t, "a/b/y"), 20);
+		assert_int_equal(lpi_tp_walk(&t, "c"), -ENOENT);
+		lpi_tp_end(&t, 4);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_changing_source),
+		cmocka_unit_test(test_move),
+		cmocka_unit_test(test_move_race),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

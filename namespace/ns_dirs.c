@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stat and set, of directories over all fragments.
+ *
+ * What is added to a directory or removed from it leaves its time in the fragment of the entry's
+ * shard, so that files can be made in a spread directory without asking the shard of its inode. The
+ * directory's times are the newest of all. When they are set, those of the fragments are forgotten,
+ * in the same change: they would be newer than what was set. */
+#include <errno.h>
+
+#include "namespace/names.h"
+#include "namespace/ns_impl.h"
+
+#define TIME_FORGOTTEN INT64_MIN /* older than any */
+
+static const uint32_t settable = LP_ATTR_MODE | LP_ATTR_UID | LP_ATTR_GID | LP_ATTR_ATIME |
+				 LP_ATTR_MTIME | LP_ATTR_CTIME | LP_ATTR_BTIME | LP_ATTR_FLAGS;
+/* Those that the namespace keeps for itself. */
+static const uint32_t own_flags =
+	LP_INODE_FLAG_MADE_BY_PUT | LP_INODE_FLAG_SPREAD | LP_INODE_FLAG_SEALED;
+
+/* --- Stat ------------------------------------------------------------------------------------- */
+
+static void sum_more(struct lpi_job *job);
+
+static void add_fragment(struct lpi_dir_stat *stat, const struct lp_store_op *op)
+{
+	stat->entries_cnt += op->dir.entries_cnt;
+	stat->name_bytes += op->dir.name_bytes;
+	/* 0: no fragment, or one that was never touched. */
+	if (op->dir.mtime_ns != 0 && op->dir.mtime_ns > stat->attrs.mtime_ns)
+		stat->attrs.mtime_ns = op->dir.mtime_ns;
+	if (op->dir.ctime_ns != 0 && op->dir.ctime_ns > stat->attrs.ctime_ns)
+		stat->attrs.ctime_ns = op->dir.ctime_ns;
+}
+
+static void fragments_known(struct lpi_job *job)
+{
+	struct lpi_dir_stat *stat = &job->dir_stat;
+	for (uint32_t i = 0; i < stat->asked; i++) {
+		int r = job->asks[i].call.result;
+		if (r < 0 && stat->result >= 0)
+			stat->result = r;
+		if (r >= 0)
+			add_fragment(stat, &job->asks[i].op);
+	}
+	sum_more(job);
+}
+
+/* Some shards at a time. */
+static void sum_more(struct lpi_job *job)
+{
+	struct lpi_dir_stat *stat = &job->dir_stat;
+	bool is_spread = (stat->attrs.flags & LP_INODE_FLAG_SPREAD) != 0;
+	uint32_t end = is_spread ? job->ns->options.shard_cnt : lp_ino_shard(stat->ino) + 1;
+	stat->asked = 0;
+	while (stat->asked < LPI_JOB_ASKS && stat->shard_idx < end) {
+		struct lp_store_op *op = lpi_job_op(job, stat->asked);
+		op->opcode = LP_STORE_DIR;
+		op->dir.ino = stat->ino;
+		lpi_job_ask(job, stat->shard_idx++, stat->asked++, stat->is_locked);
+	}
+	if (stat->asked > 0) {
+		lpi_job_wait(job, fragments_known);
+		return;
+	}
+	stat->attrs.size_bytes = stat->name_bytes;
+	stat->next(job);
+}
+
+static void inode_known(struct lpi_job *job)
+{
+	struct lpi_dir_stat *stat = &job->dir_stat;
+	const struct lpi_job_ask *ask = &job->asks[0];
+	stat->result = ask->call.result;
+	if (stat->result >= 0)
+		stat->attrs = ask->op.stat.attrs;
+	if (stat->result < 0 || stat->attrs.type != LP_INODE_TYPE_DIR) {
+		stat->next(job);
+		return;
+	}
+	bool is_spread = (stat->attrs.flags & LP_INODE_FLAG_SPREAD) != 0;
+	lpi_dir_kind_learn(job->ns, stat->ino, is_spread);
+	stat->shard_idx = is_spread ? 0 : lp_ino_shard(stat->ino);
+	sum_more(job);
+}
+
+void lpi_stat(struct lpi_job *job, struct lp_ino ino, bool is_locked, lpi_step_fn *next)
+{
+	job->dir_stat = (struct lpi_dir_stat){.ino = ino, .is_locked = is_locked, .next = next};
+	struct lp_store_op *op = lpi_job_op(job, 0);
+	op->opcode = LP_STORE_STAT;
+	op->stat.ino = ino;
+	lpi_job_ask(job, lp_ino_shard(ino), 0, is_locked);
+	lpi_job_wait(job, inode_known);
+}
+
+struct lp_ns_found lpi_stat_found(const struct lpi_job *job)
+{
+	const struct lpi_dir_stat *stat = &job->dir_stat;
+	return (struct lp_ns_found){
+		.ino = stat->ino, .attrs = stat->attrs, .entries_cnt = stat->entries_cnt};
+}
+
+static void stat_known(struct lpi_job *job)
+{
+	int r = job->dir_stat.result;
+	if (r >= 0)
+		job->op->stat.found = lpi_stat_found(job);
+	lpi_job_end(job, r == -ENOENT ? -ESTALE : r);
+}
+
+void lpi_begin_stat(struct lpi_job *job)
+{
+	if (!lpi_ino_is_sane(job->ns, job->op->stat.ino)) {
+		lpi_job_fail(job, -ESTALE);
+		return;
+	}
+	lpi_stat(job, job->op->stat.ino, false, stat_known);
+}
+
+/* --- Set -------------------------------------------------------------------------------------- */
+
+static void set_stat_known(struct lpi_job *job)
+{
+	int r = job->dir_stat.result;
+	if (r >= 0)
+		job->op->set.found = lpi_stat_found(job);
+	lpi_job_end(job, r == -ENOENT ? -ESTALE : r);
+}
+
+static void set_done(struct lpi_job *job)
+{
+	int r = job->pact.result;
+	if (r < 0)
+		lpi_job_end(job, r == -ENOENT ? -ESTALE : r);
+	else
+		lpi_stat(job, job->op->set.ino, false, set_stat_known);
+}
+
+static void forget_times(struct lpi_job *job, uint32_t shard_idx)
+{
+	uint32_t mask = job->op->set.mask;
+	struct lp_change *change = lpi_job_change(job, shard_idx, LP_CHANGE_DIR, job->op->set.ino);
+	change->dir.mtime_ns = (mask & LP_ATTR_MTIME) != 0 ? TIME_FORGOTTEN : 0;
+	change->dir.ctime_ns = (mask & LP_ATTR_CTIME) != 0 ? TIME_FORGOTTEN : 0;
+}
+
+static bool sets_times(const struct lpi_job *job)
+{
+	return (job->op->set.mask & (LP_ATTR_MTIME | LP_ATTR_CTIME)) != 0;
+}
+
+/* old: as they are. A directory that one has set anything of is one's own (rule N2). */
+static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
+{
+	const struct lp_ns_op *op = job->op;
+	struct lp_ino ino = op->set.ino;
+	bool is_dir = old->type == LP_INODE_TYPE_DIR;
+	bool is_spread = (old->flags & LP_INODE_FLAG_SPREAD) != 0;
+	struct lp_change *change = lpi_ino_set_change(job, ino, op->set.mask);
+	struct lp_attrs *attrs = &job->attrs[0];
+	*attrs = op->set.attrs;
+	attrs->type = old->type;
+	attrs->mode &= 07777;
+	if ((op->set.mask & LP_ATTR_CTIME) == 0)
+		attrs->ctime_ns = job->now_ns;
+	uint32_t own = old->flags & own_flags & ~LP_INODE_FLAG_MADE_BY_PUT;
+	uint32_t others = (op->set.mask & LP_ATTR_FLAGS) != 0 ? op->set.attrs.flags : old->flags;
+	attrs->flags = own | (others & LP_INODE_FLAGS_SETTABLE & ~own_flags);
+	if ((old->flags & LP_INODE_FLAG_MADE_BY_PUT) != 0)
+		change->inode.mask |= LP_ATTR_FLAGS;
+	for (uint32_t i = 0; is_dir && sets_times(job) && i < job->ns->options.shard_cnt; i++) {
+		if (is_spread || i == lp_ino_shard(ino))
+			forget_times(job, i);
+	}
+	lpi_job_commit(job, set_done);
+}
+
+static void set_locked_known(struct lpi_job *job)
+{
+	int r = job->asks[0].call.result;
+	if (r < 0) {
+		lpi_job_end(job, r == -ENOENT ? -ESTALE : r);
+		return;
+	}
+	const struct lp_attrs attrs = job->asks[0].op.stat.attrs;
+	set_commit(job, &attrs);
+}
+
+static void set_locked(struct lpi_job *job)
+{
+	struct lp_store_op *op = lpi_job_op(job, 0);
+	op->opcode = LP_STORE_STAT;
+	op->stat.ino = job->op->set.ino;
+	lpi_job_ask(job, lp_ino_shard(op->stat.ino), 0, true);
+	lpi_job_wait(job, set_locked_known);
+}
+
+static void set_lock(struct lpi_job *job)
+{
+	lpi_job_lock_inode(job, job->op->set.ino);
+	lpi_job_lock(job, set_locked);
+}
+
+/* Flags are set as a whole, so who changes them, or may, is alone. */
+static void set_known(struct lpi_job *job)
+{
+	int r = job->asks[0].call.result;
+	const struct lp_attrs attrs = job->asks[0].op.stat.attrs;
+	if (r < 0) {
+		lpi_job_end(job, r == -ENOENT ? -ESTALE : r);
+		return;
+	}
+	if (attrs.type != LP_INODE_TYPE_DIR && (job->op->set.mask & LP_ATTR_FLAGS) == 0)
+		set_commit(job, &attrs);
+	else if ((attrs.flags & LP_INODE_FLAG_SPREAD) != 0 && sets_times(job))
+		lpi_job_take_wide(job, set_lock);
+	else
+		set_lock(job);
+}
+
+void lpi_begin_set(struct lpi_job *job)
+{
+	const struct lp_ns_op *op = job->op;
+	if (!lpi_ino_is_sane(job->ns, op->set.ino)) {
+		lpi_job_fail(job, -ESTALE);
+		return;
+	}
+	if ((op->set.mask & ~settable) != 0 ||
+	    ((op->set.mask & LP_ATTR_MODE) != 0 && op->set.attrs.mode > 07777)) {
+		lpi_job_fail(job, -EINVAL);
+		return;
+	}
+	struct lp_store_op *stat = lpi_job_op(job, 0);
+	stat->opcode = LP_STORE_STAT;
+	stat->stat.ino = op->set.ino;
+	lpi_job_ask(job, lp_ino_shard(op->set.ino), 0, false);
+	lpi_job_wait(job, set_known);
+}

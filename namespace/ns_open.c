@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Open, close, sync.
+ *
+ * An open counts first and then looks whether there is an inode. Whoever takes the last name away
+ * looks at the count when he submits the removal, so one of the two sees the other (pact.c). */
+#include <errno.h>
+
+#include "namespace/names.h"
+#include "namespace/ns_impl.h"
+
+static struct lpi_job *job_of(struct lpi_call *call)
+{
+	return LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job;
+}
+
+/* --- Counting --------------------------------------------------------------------------------- */
+
+static void run_count(struct lpi_call *call)
+{
+	lpi_call_end(call, lpi_opens_add(call->to->opens, job_of(call)->counted, 1));
+}
+
+static void counted_one(struct lpi_job *job)
+{
+	int r = job->asks[0].call.result;
+	lpi_step_fn *next = job->dir_stat.next;
+	if (r < 0) {
+		job->counted.nr = 0;
+		job->dir_stat.result = r == -ESTALE ? -ENOENT : r;
+		next(job);
+		return;
+	}
+	lpi_stat(job, job->counted, false, next);
+}
+
+void lpi_open_count(struct lpi_job *job, struct lp_ino ino, lpi_step_fn *next)
+{
+	LP_ASSERT(job->counted.nr == 0);
+	job->counted = ino;
+	job->dir_stat.next = next;
+	lpi_job_run(job, lp_ino_shard(ino), 0, run_count);
+	lpi_job_wait(job, counted_one);
+}
+
+static void run_uncount(struct lpi_call *call)
+{
+	lpi_opens_drop(call->to->opens, job_of(call)->counted, 1);
+	lpi_call_end(call, 0);
+}
+
+static void uncounted(struct lpi_job *job)
+{
+	job->counted.nr = 0;
+	job->uncounted(job);
+}
+
+void lpi_open_uncount(struct lpi_job *job, lpi_step_fn *next)
+{
+	if (job->counted.nr == 0) {
+		next(job);
+		return;
+	}
+	job->uncounted = next;
+	lpi_job_run(job, lp_ino_shard(job->counted), 0, run_uncount);
+	lpi_job_wait(job, uncounted);
+}
+
+static void end_with_result(struct lpi_job *job)
+{
+	lpi_job_end(job, job->result);
+}
+
+void lpi_names_end(struct lpi_job *job, int result)
+{
+	if (result >= 0) {
+		lpi_job_end(job, result);
+		return;
+	}
+	job->result = result;
+	lpi_open_uncount(job, end_with_result);
+}
+
+/* --- Open, close ------------------------------------------------------------------------------ */
+
+static void opened(struct lpi_job *job)
+{
+	int r = job->dir_stat.result;
+	lpi_names_end(job, r == -ENOENT ? -ESTALE : r);
+}
+
+void lpi_begin_open(struct lpi_job *job)
+{
+	struct lp_ino ino = job->op->open.ino;
+	if (!lpi_ino_is_sane(job->ns, ino)) {
+		lpi_job_fail(job, -ESTALE);
+		return;
+	}
+	lpi_open_count(job, ino, opened);
+}
+
+static void run_close(struct lpi_call *call)
+{
+	struct lp_ns *ns = call->to;
+	const struct lp_ns_op *op = job_of(call)->op;
+	if (op->open.count == 0 || op->open.count > lpi_opens_cnt(ns->opens, op->open.ino)) {
+		lpi_call_end(call, -EINVAL);
+		return;
+	}
+	lpi_opens_drop(ns->opens, op->open.ino, op->open.count);
+	lpi_call_end(call, 0);
+}
+
+static void closed(struct lpi_job *job)
+{
+	lpi_job_end(job, job->asks[0].call.result);
+}
+
+void lpi_begin_close(struct lpi_job *job)
+{
+	struct lp_ino ino = job->op->open.ino;
+	if (!lpi_ino_is_sane(job->ns, ino)) {
+		lpi_job_fail(job, -ESTALE);
+		return;
+	}
+	lpi_job_run(job, lp_ino_shard(ino), 0, run_close);
+	lpi_job_wait(job, closed);
+}
+
+/* --- Sync ------------------------------------------------------------------------------------- */
+
+static void sync_more(struct lpi_job *job);
+
+static void synced(struct lpi_job *job)
+{
+	for (uint32_t i = 0; i < job->dir_stat.asked; i++) {
+		int r = job->asks[i].call.result;
+		if (r < 0 && job->result == 0)
+			job->result = r;
+	}
+	sync_more(job);
+}
+
+/* Some shards at a time. */
+static void sync_more(struct lpi_job *job)
+{
+	struct lpi_dir_stat *at = &job->dir_stat;
+	at->asked = 0;
+	while (at->asked < LPI_JOB_ASKS && at->shard_idx < job->ns->options.shard_cnt) {
+		lpi_job_op(job, at->asked)->opcode = LP_STORE_SYNC;
+		lpi_job_ask(job, at->shard_idx++, at->asked++, false);
+	}
+	if (at->asked == 0)
+		lpi_job_end(job, job->result);
+	else
+		lpi_job_wait(job, synced);
+}
+
+void lpi_begin_sync(struct lpi_job *job)
+{
+	sync_more(job);
+}

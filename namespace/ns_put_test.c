@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: a put replaces wholly, carries over what rule W3 says, makes what is missing, and is one
+ * transaction where it can be; uploads do the same in pieces. Method: on one to three shards in
+ * simulated time, each operation submitted on the next one; transactions of the stores are counted.
+ */
+#include "namespace/paths_test.h"
+
+static void basic_on(uint32_t shard_cnt)
+{
+	struct lpi_t t;
+	lpi_t_begin(&t, shard_cnt);
+	lp_test_ok(lpi_tp_put(&t, "a/b/c", 5000));
+	struct lp_ino ino = t.op->put.found.ino;
+	const struct lp_attrs told = t.op->put.found.attrs;
+	assert_int_equal(told.size_bytes, 5000);
+	assert_int_equal(told.nlink, 1);
+	assert_int_equal(lpi_tp_find(&t, "a/b/c").nr, ino.nr);
+	const struct lp_attrs *found = &t.op->walk.found.attrs;
+	assert_int_equal(found->size_bytes, 5000);
+	assert_int_equal(found->mode, 0640);
+	assert_int_equal(found->uid, 7);
+	assert_int_equal(found->version_nr, told.version_nr);
+	assert_int_equal(found->mtime_ns, told.mtime_ns);
+	assert_int_equal(lpi_tp_length(&t, "a/b/c"), 5000);
+	/* Rule N2: directories that a put makes are marked, and spread as those above them. */
+	lp_test_ok(lpi_tp_walk(&t, "a"));
+	assert_int_equal(t.op->walk.found.attrs.flags,
+			 LP_INODE_FLAG_MADE_BY_PUT | LP_INODE_FLAG_SPREAD);
+	(void)lpi_tp_find(&t, "a/b");
+	assert_int_equal(t.op->walk.found.attrs.flags,
+			 LP_INODE_FLAG_MADE_BY_PUT | LP_INODE_FLAG_SPREAD);
+	struct lp_ino plain = lpi_t_dir(&t, LP_INO_ROOT, "plain");
+	lp_test_ok(lpi_tp_put(&t, "plain/d/x", 1));
+	(void)lpi_tp_find(&t, "plain/d");
+	assert_int_equal(t.op->walk.found.attrs.flags, LP_INODE_FLAG_MADE_BY_PUT);
+	assert_int_equal(lpi_t_nlink(&t, plain), 3);
+	/* A key without a slash is a file in the root (rule N6); empty objects. */
+	lp_test_ok(lpi_tp_put(&t, "top", 0));
+	assert_int_equal(lpi_tp_length(&t, "top"), 0);
+	/* Again, with less: it is a new inode, and nothing of the old one is left. */
+	lp_test_ok(lpi_tp_put(&t, "a/b/c", 10));
+	assert_true(t.op->put.found.ino.nr != ino.nr);
+	assert_int_equal(lpi_tp_length(&t, "a/b/c"), 10);
+	assert_int_equal(lpi_t_stat(&t, ino), -ESTALE);
+	/* Rule N6. */
+	assert_int_equal(lpi_tp_put(&t, "a", 1), -EISDIR);
+	assert_int_equal(lpi_tp_put(&t, "a/b", 1), -EISDIR);
+	assert_int_equal(lpi_tp_put(&t, "", 1), -EISDIR);
+	assert_int_equal(lpi_tp_put(&t, "a/b/c/d", 1), -ENOTDIR);
+	assert_int_equal(lpi_tp_put(&t, "top/x/y", 1), -ENOTDIR);
+	assert_int_equal(lpi_tp_put(&t, "a//b", 1), -EINVAL);
+	assert_int_equal(lpi_tp_put(&t, "a/b/", 1), -EINVAL);
+	assert_int_equal(lpi_tp_put(&t, "a/../b", 1), -EINVAL);
+	/* In the place of what is no file. */
+	lp_test_ok(lpi_t_make(&t, plain, "s", LP_INODE_TYPE_SYMLINK));
+	lp_test_ok(lpi_tp_put(&t, "plain/s", 7));
+	assert_int_equal(lpi_tp_length(&t, "plain/s"), 7);
+	assert_int_equal(lpi_t_attrs(&t, lpi_tp_find(&t, "plain/s")).mode, 0640);
+	lpi_tp_end(&t, 9);
+}
+
+static void test_basic(void **state)
+{
+	(void)state;
+	for (uint32_t i = 1; i <= 3; i++)
+		basic_on(i);
+}
+
+/* Rule W3: mode, owner and ACL are carried over, xattrs are those of the request, other hard links
+ * keep the old data. */
+static void carry_on(uint32_t shard_cnt)
+{
+	struct lpi_t t;
+	lpi_t_begin(&t, shard_cnt);
+	lp_test_ok(lpi_tp_put(&t, "a/x", 100));
+	struct lp_ino old = t.op->put.found.ino;
+	lpi_t_op(&t, LP_NS_SET);
+	t.op->set.ino = old;
+	t.op->set.mask = LP_ATTR_MODE | LP_ATTR_UID | LP_ATTR_GID;
+	t.op->set.attrs = (struct lp_attrs){.mode = 0604, .uid = 70, .gid = 80};
+	lp_test_ok(lpi_t_do(&t));
+	lpi_tp_set_xattr(&t, old, "system.posix_acl_access", "an ACL");
+	lpi_tp_set_xattr(&t, old, "user.old", "gone");
+	struct lp_ino links = lpi_t_dir(&t, LP_INO_ROOT, "links");
+	lp_test_ok(lpi_t_link(&t, old, links, "x"));
+	lpi_t_later(&t);
+	const struct lp_ns_named_value xattr = {LPI_NS_RIG_BYTES("user.new"),
+						LPI_NS_RIG_BYTES("here")};
+	struct lpi_tp_put put;
+	lpi_tp_put_fill(&put, &t, t.home, "a/x", 200);
+	put.hand.op.put.xattrs = &xattr;
+	put.hand.op.put.xattr_cnt = 1;
+	put.hand.op.put.mtime_ns = 12345;
+	lp_test_ok(lpi_ns_rig_do(t.rig, t.home, &put.hand));
+	lpi_tp_put_drop(&put);
+	struct lp_ino ino = lpi_tp_find(&t, "a/x");
+	struct lp_attrs attrs = t.op->walk.found.attrs;
+	assert_int_equal(attrs.mode, 0604);
+	assert_int_equal(attrs.uid, 70);
+	assert_int_equal(attrs.gid, 80);
+	assert_int_equal(attrs.mtime_ns, 12345);
+	assert_true(lpi_tp_has_xattr(&t, ino, "system.posix_acl_access", "an ACL"));
+	assert_true(lpi_tp_has_xattr(&t, ino, "user.new", "here"));
+	assert_true(lpi_tp_has_xattr(&t, ino, "user.old", NULL));
+	assert_int_equal(lpi_tp_length(&t, "links/x"), 100);
+	assert_int_equal(lpi_tp_find(&t, "links/x").nr, old.nr);
+	assert_int_equal(lpi_t_nlink(&t, old), 1);
+	/* Over the other link, which may be on another shard than its entry. */
+	lp_test_ok(lpi_tp_put(&t, "links/x", 300));
+	assert_true(lpi_tp_has_xattr(&t, lpi_tp_find(&t, "links/x"), "system.posix_acl_access",
+				     "an ACL"));
+	assert_int_equal(lpi_t_attrs(&t, lpi_tp_find(&t, "links/x")).uid, 70);
+	assert_int_equal(lpi_t_stat(&t, old), -ESTALE);
+	lpi_tp_end(&t, 5);
+}
+
+static void test_carry(void **state)
+{
+	(void)state;
+	for (uint32_t i = 1; i <= 3; i++)
+		carry_on(i);
+}
+
+/* Rule W3: who has the old object open reads it to its end. */
+static void test_open(void **state)
+{
+	(void)state;
+	struct lpi_t t;
+	lpi_t_begin(&t, 3);
+	lp_test_ok(lpi_tp_put(&t, "a/x", 100));
+	struct lp_ino old = t.op->put.found.ino;
+	lp_test_ok(lpi_t_open(&t, old));
+	lp_test_ok(lpi_tp_put(&t, "a/x", 200));
+	assert_int_equal(lpi_tp_length_of(&t, old), 100);
+	assert_int_equal(lpi_t_nlink(&t, old), 0);
+	lp_test_ok(lpi_t_close(&t, old));
+	lpi_t_idle(&t);
+	assert_int_equal(lpi_t_stat(&t, old), -ESTALE);
+	lpi_tp_end(&t, 3);
+}
+
+static void test_conditions(void **state)
+{
+	(void)state;
+	struct lpi_t t;
+	lpi_t_begin(&t, 3);
+	assert_int_equal(lpi_tp_put_if(&t, "a/x", 1, LP_NS_IF_EXISTS, 0), -ENOENT);
+	assert_int_equal(lpi_tp_put_if(&t, "a/x", 1, LP_NS_IF_VERSION, 1), -ENOENT);
+	assert_int_equal(lpi_tp_walk(&t, "a"), -ENOENT); /* nothing was made */
+	lp_test_ok(lpi_tp_put_if(&t, "a/x", 2, LP_NS_IF_ABSENT, 0));
+	assert_int_equal(lpi_tp_put_if(&t, "a/x", 3, LP_NS_IF_ABSENT, 0), -EEXIST);
+	assert_int_equal(lpi_tp_put_if(&t, "a/y", 3, LP_NS_IF_EXISTS, 0), -ENOENT);
+	lp_test_ok(lpi_tp_put_if(&t, "a/x", 4, LP_NS_IF_EXISTS, 0));
+	struct lp_ino ino = t.op->put.found.ino;
+	uint64_t version_nr = t.op->put.found.attrs.version_nr;
+	assert_int_equal(lpi_tp_put_if(&t, "a/x", 5, LP_NS_IF_VERSION, version_nr + 1), -ECANCELED);
+	lpi_tp_set_xattr(&t, ino, "user.x", "changes the version");
+	assert_int_equal(lpi_tp_put_if(&t, "a/x", 5, LP_NS_IF_VERSION, version_nr), -ECANCELED);
+	version_nr = lpi_t_attrs(&t, ino).version_nr;
+	lp_test_ok(lpi_tp_put_if(&t, "a/x", 6, LP_NS_IF_VERSION, version_nr));
+	assert_int_equal(lpi_tp_length(&t, "a/x"), 6);
+	ino = t.op->store.ino;
+	version_nr = lpi_t_attrs(&t, ino).version_nr;
+	assert_int_equal(lpi_tp_delete_as(&t, "a/x", false, LP_NS_IF_VERSION, version_nr + 1),
+			 -ECANCELED);
+	assert_int_equal(lpi_tp_delete_as(&t, "a/x", false, LP_NS_IF_ABSENT, 0), -EINVAL);
+	lp_test_ok(lpi_tp_delete_as(&t, "a/x", false, LP_NS_IF_VERSION, version_nr));
+	assert_int_equal(lpi_tp_delete_as(&t, "a/x", false, LP_NS_IF_EXISTS, 0), -ENOENT);
+	lpi_tp_end(&t, 1);
+}
+
+/* A put is one transaction, new or in the place of another; and the directories that are missing
+ * are one each. */
+static void count_on(uint32_t shard_cnt)
+{
+	struct lpi_t t;
+	lpi_t_begin(&t, shard_cnt);
+	uint64_t before = lpi_tp_txns(&t);
+	lp_test_ok(lpi_tp_put(&t, "a/b/c", 100));
+	assert_int_equal(lpi_tp_txns(&t) - before, 3);
+	for (uint32_t i = 0; i < 6; i++) {
+		before = lpi_tp_txns(&t);
+		lp_test_ok(lpi_tp_put(&t, "a/b/c", 100 + i));
+		assert_int_equal(lpi_tp_txns(&t) - before, 1);
+		before = lpi_tp_txns(&t);
+		char path[16];
+		(void)snprintf(path, sizeof(path), "a/b/%u", i);
+		lp_test_ok(lpi_tp_put(&t, path, 100));
+		assert_int_equal(lpi_tp_txns(&t) - before, 1);
+		before = lpi_tp_txns(&t);
+		lp_test_ok(lpi_tp_delete(&t, path));
+		assert_int_equal(lpi_tp_txns(&t) - before, 1);
+	}
+	lp_test_ok(lpi_t_make(&t, lpi_tp_find(&t, "a/b"), "stays", LP_INODE_TYPE_FIFO));
+	lpi_tp_end(&t, 5);
+}
+
+static void test_count(void **state)
+{
+	(void)state;
+	for (uint32_t i = 1; i <= 3; i++)
+		count_on(i);
+}
+
+/* More xattrs than one transaction takes: still all or nothing. */
+static void test_many_xattrs(void **state)
+{
+	(void)state;
+	struct lpi_t t;
+	static char names[LP_NS_PUT_XATTRS_MAX + 1][16];
+	struct lp_ns_named_value xattrs[LP_NS_PUT_XATTRS_MAX + 1];
+	lpi_t_begin(&t, 3);
+	for (uint32_t i = 0; i <= LP_NS_PUT_XATTRS_MAX; i++) {
+		(void)snprintf(names[i], sizeof(names[i]), "user.%u", i);
+		xattrs[i] =
+			(struct lp_ns_named_value){lpi_t_bytes(names[i]), lpi_t_bytes(names[i])};
+	}
+	static const uint32_t cnts[] = {8, 9, 16, 17, 24, LP_NS_PUT_XATTRS_MAX};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cnts); i++) {
+		struct lpi_tp_put put;
+		t.home = (uint32_t)i % 3;
+		lpi_tp_put_fill(&put, &t, t.home, "a/x", 3000);
+		put.hand.op.put.xattrs = xattrs;
+		put.hand.op.put.xattr_cnt = cnts[i];
+		lp_test_ok(lpi_ns_rig_do(t.rig, t.home, &put.hand));
+		lpi_tp_put_drop(&put);
+		struct lp_ino ino = lpi_tp_find(&t, "a/x");
+		for (uint32_t n = 0; n < cnts[i]; n++)
+			assert_true(lpi_tp_has_xattr(&t, ino, names[n], names[n]));
+		assert_true(lpi_tp_has_xattr(&t, ino, names[cnts[i]], NULL));
+		assert_int_equal(lpi_tp_length(&t, "a/x"), 3000);
+	}
+	struct lpi_tp_put put;
+	lpi_tp_put_fill(&put, &t, 0, "a/x", 0);
+	put.hand.op.put.xattrs = xattrs;
+	put.hand.op.put.xattr_cnt = LP_NS_PUT_XATTRS_MAX + 1;
+	assert_int_equal(lpi_ns_rig_do(t.rig, 0, &put.hand), -E2BIG);
+	/* What cannot be named leaves nothing. */
+	put.hand.op.put.xattr_cnt = 20;
+	put.hand.op.put.path = lpi_t_bytes("a");
+	assert_int_equal(lpi_ns_rig_do(t.rig, 0, &put.hand), -EISDIR);
+	lpi_tp_end(&t, 3);
+}
+
+/* --- Uploads ---------------------------------------------------------------------------------- */
+
+static int upload(struct lpi_t *t, const char *path, struct lp_ino *ret_ino)
+{
+	lpi_t_op(t, LP_NS_UPLOAD);
+	t->op->put.path = lpi_t_bytes(path);
+	t->op->put.mode = 0600;
+	int r = lpi_t_do(t);
+	if (r >= 0)
+		*ret_ino = t->op->put.found.ino;
+	return r;
+}
+
+static int commit(struct lpi_t *t, struct lp_ino ino, const char *path, enum lp_ns_if condition)
+{
+	lpi_t_op(t, LP_NS_COMMIT);
+	t->op->put.path = lpi_t_bytes(path);
+	t->op->put.ino = ino;
+	t->op->put.mode = 0640;
+	t->op->put.condition = condition;
+	t->op->who = (struct lp_ns_who){.uid = 7, .gid = 8};
+	return lpi_t_do(t);
+}
+
+static void upload_on(uint32_t shard_cnt)
+{
+	struct lpi_t t;
+	struct lp_ino ino = {0};
+	lpi_t_begin(&t, shard_cnt);
+	lp_test_ok(upload(&t, "a/b/x", &ino));
+	assert_int_equal(lpi_tp_walk(&t, "a"), -ENOENT); /* nothing is made before the commit */
+	assert_int_equal(lpi_t_nlink(&t, ino), 0);
+	lpi_tp_write(&t, ino, 0, 8192, 12289 & 0xff);
+	lpi_tp_write(&t, ino, 8192, 4097, 12289 & 0xff);
+	lp_test_ok(commit(&t, ino, "a/b/x", LP_NS_IF_ANY));
+	assert_int_equal(t.op->put.found.ino.nr, ino.nr);
+	assert_int_equal(t.op->put.found.attrs.size_bytes, 12289);
+	struct lp_attrs told = t.op->put.found.attrs;
+	assert_int_equal(lpi_tp_length(&t, "a/b/x"), 12289);
+	struct lp_attrs attrs = lpi_t_attrs(&t, ino);
+	assert_int_equal(attrs.nlink, 1);
+	assert_int_equal(attrs.mode, 0640);
+	assert_int_equal(attrs.uid, 7);
+	assert_int_equal(attrs.version_nr, told.version_nr);
+	assert_int_equal(lpi_t_close(&t, ino), -EINVAL); /* it was closed by the commit */
+	assert_int_equal(commit(&t, ino, "a/b/y", LP_NS_IF_ANY), -ESTALE);
+	/* In the place of another, which is open; then one that fails, and is given up. */
+	struct lp_ino next;
+	lp_test_ok(lpi_t_open(&t, ino));
+	lp_test_ok(upload(&t, "a/b/x", &next));
+	lpi_tp_write(&t, next, 0, 100, 100);
+	assert_int_equal(commit(&t, next, "a/b", LP_NS_IF_ANY), -EISDIR);
+	assert_int_equal(commit(&t, next, "a/b/x", LP_NS_IF_ABSENT), -EEXIST);
+	assert_int_equal(lpi_t_nlink(&t, next), 0);
+	lp_test_ok(commit(&t, next, "a/b/x", LP_NS_IF_EXISTS));
+	assert_int_equal(lpi_tp_length(&t, "a/b/x"), 100);
+	assert_int_equal(lpi_tp_length_of(&t, ino), 12289);
+	lp_test_ok(lpi_t_close(&t, ino));
+	lp_test_ok(upload(&t, "a/b/z", &next));
+	lp_test_ok(lpi_t_close(&t, next));
+	lpi_t_idle(&t);
+	assert_int_equal(lpi_t_stat(&t, next), -ESTALE);
+	assert_int_equal(commit(&t, next, "a/b/z", LP_NS_IF_ANY), -ESTALE);
+	/* Where it is named may be on another shard than was thought. */
+	for (uint32_t i = 0; i < 8; i++) {
+		char path[16];
+		(void)snprintf(path, sizeof(path), "c/%u", i);
+		lp_test_ok(upload(&t, "a/b/x", &next));
+		lpi_tp_write(&t, next, 0, 200, 200);
+		lp_test_ok(commit(&t, next, path, LP_NS_IF_ANY));
+		assert_int_equal(lpi_tp_length(&t, path), 200);
+		lp_test_ok(upload(&t, "elsewhere", &next));
+		lpi_tp_write(&t, next, 0, 201, 201);
+		lp_test_ok(commit(&t, next, path, LP_NS_IF_ANY));
+		assert_int_equal(lpi_tp_length(&t, path), 201);
+	}
+	lpi_tp_end(&t, 4 + 1 + 8);
+}
+
+static void test_upload(void **state)
+{
+	(void)state;
+	for (uint32_t i = 1; i <= 3; i++)
+		upload_on(i);
+}
+
+/* A stop leaves the mark of an upload, and the next start removes it (rule S6). */
+static void test_upload_restart(void **state)
+{
+	(void)state;
+	struct lpi_t t;
+	struct lp_ino ino = {0};
+	lpi_t_begin(&t, 2);
+	lp_test_ok(upload(&t, "a/x", &ino));
+	lpi_ns_rig_stop(t.rig);
+	lp_test_ok(lpi_ns_rig_start(t.rig));
+	assert_int_equal(lpi_t_stat(&t, ino), -ESTALE);
+	lpi_tp_end(&t, 1);
+}
+
+/* --- Several at once -------------------------------------------------------------------------- */
+
+#define RACERS 8u
+
+/* Puts of one key from all shards, with the directories to be made: all succeed, one is left. */
+static void test_same_key(void **state)
+{
+	(void)state;
+	for (uint32_t shard_cnt = 1; shard_cnt <= 3; shard_cnt++) {
+		struct lpi_t t;
+		struct lpi_tp_put puts[RACERS];
+		lpi_t_begin(&t, shard_cnt);
+		for (uint32_t round = 0; round < 10; round++) {
+			for (uint32_t i = 0; i < RACERS; i++) {
+				lpi_tp_put_fill(&puts[i], &t, i % shard_cnt, "a/b/c/x", 100 + i);
+				lpi_ns_rig_submit(t.rig, i % shard_cnt, &puts[i].hand);
+				for (uint32_t n = 0; n < round; n++)
+					(void)lpi_ns_rig_turn(t.rig);
+			}
+			for (uint32_t i = 0; i < RACERS; i++) {
+				lp_test_ok(lpi_ns_rig_wait(t.rig, &puts[i].hand));
+				lpi_tp_put_drop(&puts[i]);
+			}
+			assert_in_range(lpi_tp_length(&t, "a/b/c/x"), 100, 100 + RACERS - 1);
+			lp_test_ok(lpi_tp_delete(&t, "a/b/c/x"));
+			assert_int_equal(lpi_tp_walk(&t, "a"), -ENOENT);
+		}
+		lpi_tp_end(&t, 1);
+	}
+}
+
+/* One commit of an upload wins. */
+static void test_same_upload(void **state)
+{
+	(void)state;
+	for (uint32_t turns = 0; turns < 20; turns++) {
+		struct lpi_t t;
+		struct lp_ino ino = {0};
+		struct lpi_ns_hand hands[2];
+		lpi_t_begin(&t, 2);
+		lp_test_ok(upload(&t, "a/x", &ino));
+		for (uint32_t i = 0; i < 2; i++) {
+			hands[i] = (struct lpi_ns_hand){.op = {.opcode = LP_NS_COMMIT}};
+			hands[i].op.put.path = lpi_t_bytes(i == 0 ? "a/x" : "b/y");
+			hands[i].op.put.ino = ino;
+			lpi_ns_rig_submit(t.rig, i, &hands[i]);
+			for (uint32_t n = 0; i == 0 && n < turns; n++)
+				(void)lpi_ns_rig_turn(t.rig);
+		}
+		int first = lpi_ns_rig_wait(t.rig, &hands[0]);
+		int second = lpi_ns_rig_wait(t.rig, &hands[1]);
+		assert_true((first == 0 && second == -ESTALE) || (first == -ESTALE && second == 0));
+		assert_int_equal(lpi_t_nlink(&t, ino), 1);
+		assert_int_equal(lpi_tp_find(&t, first == 0 ? "a/x" : "b/y").nr, ino.nr);
+		lpi_t_end(&t);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_basic),    cmocka_unit_test(test_carry),
+		cmocka_unit_test(test_open),     cmocka_unit_test(test_conditions),
+		cmocka_unit_test(test_count),    cmocka_unit_test(test_many_xattrs),
+		cmocka_unit_test(test_upload),   cmocka_unit_test(test_upload_restart),
+		cmocka_unit_test(test_same_key), cmocka_unit_test(test_same_upload),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A namespace of several shards, all on one reactor and one simulated device, that can lose its
+ * power: made, started, cut, opened again, checked. Only *_test.c files include this.
+ */
+#ifndef LP_NAMESPACE_NS_SIM_TEST_H
+#define LP_NAMESPACE_NS_SIM_TEST_H
+
+#include "namespace/ns_impl.h"
+#include "store/block_sim_test.h"
+
+#define LPI_NS_SIM_SHARDS    3u
+#define LPI_NS_SIM_BYTES     (UINT64_C(96) << 20)
+#define LPI_NS_SIM_TURNS_MAX 2000000u
+
+struct lpi_ns_sim {
+	struct lp_clock_sim clock;
+	struct lp_reactor *reactor;
+	struct lp_workers *workers;
+	struct lp_bufs *bufs;
+	struct lp_bdev *bdev;
+	struct lp_devices devices;
+	struct lpi_hand hand[LPI_NS_SIM_SHARDS]; /* of each shard's store */
+	struct lp_ns *ns[LPI_NS_SIM_SHARDS];
+	uint32_t ready_cnt;
+	int ready_result;
+	uint32_t stopped_cnt;
+	uint32_t problems; /* of the last check */
+};
+
+/* --- The machine ------------------------------------------------------------------------------ */
+
+/* Returns whether anything was done. */
+static inline uint32_t lpi_ns_sim_turn(struct lpi_ns_sim *sim)
+{
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++)
+		if (sim->hand[i].store != NULL)
+			(void)lp_store_sim_run_one(sim->hand[i].store);
+	return lp_reactor_turn(sim->reactor, true);
+}
+
+static inline void lpi_ns_sim_hand_turn(const struct lpi_hand *hand)
+{
+	(void)lpi_ns_sim_turn(hand->arg);
+}
+
+static inline void lpi_ns_sim_init(struct lpi_ns_sim *sim, struct lp_bdev *bdev)
+{
+	*sim = (struct lpi_ns_sim){.bdev = bdev};
+	lp_clock_sim_init(&sim->clock, LP_NS_PER_S, INT64_C(1700000000) * (int64_t)LP_NS_PER_S);
+	const struct lp_reactor_options options = {
+		.name = "sim", .clock = &sim->clock.clock, .sim = &sim->clock};
+	lp_test_ok(lp_reactor_new(&options, &sim->reactor));
+	lp_test_ok(lp_reactor_start(sim->reactor));
+	lp_test_ok(lp_workers_new(0, &sim->workers));
+	lp_test_ok(lp_bufs_new(UINT64_C(24) << 20, &sim->bufs));
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++)
+		sim->hand[i] = (struct lpi_hand){.reactor = sim->reactor,
+						 .bufs = sim->bufs,
+						 .turn = lpi_ns_sim_hand_turn,
+						 .arg = sim};
+}
+
+static inline void lpi_ns_sim_fini(struct lpi_ns_sim *sim)
+{
+	lp_bufs_free(sim->bufs);
+	lp_workers_free(sim->workers);
+	lp_reactor_free(sim->reactor);
+	lp_bdev_close(sim->bdev);
+}
+
+static inline void lpi_ns_sim_open(struct lpi_ns_sim *sim)
+{
+	const struct lp_devices_options devices = {.bdev = {sim->bdev}};
+	struct lp_label_why why;
+	lp_test_ok(lp_devices_open(&devices, &sim->devices, &why));
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+		const struct lp_store_options store = {.reactor = sim->reactor,
+						       .workers = sim->workers,
+						       .devices = &sim->devices,
+						       .bufs = sim->bufs,
+						       .shard_idx = i,
+						       .sim_clock = &sim->clock.clock,
+						       .index_buffer_bytes = UINT64_C(1) << 16,
+						       .deferred_blocks_max = 64,
+						       .files_reserve_bytes = UINT64_C(1) << 20,
+						       .ops_max = 8};
+		lp_test_ok(lp_store_open(&store, &sim->hand[i].store));
+	}
+}
+
+static inline int lpi_ns_sim_close(struct lpi_ns_sim *sim, bool abandon)
+{
+	int r = 0;
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+		int one = lp_store_close(sim->hand[i].store, abandon);
+		r = LP_MIN(r, one);
+		sim->hand[i].store = NULL;
+	}
+	lp_devices_close(&sim->devices);
+	return r;
+}
+
+static inline struct lp_bdev *lpi_ns_sim_mkfs(uint64_t seed)
+{
+	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+	const struct lp_sim_options options = {
+		.profile = &profile, .size_bytes = LPI_NS_SIM_BYTES, .seed = seed};
+	struct lp_bdev *bdev = NULL;
+	struct lp_disk_label label;
+	struct lp_label_why why;
+	lp_test_ok(lp_bdev_open_sim(&options, &bdev));
+	struct lp_mkfs_options mkfs = {
+		.bdev = {bdev}, .shard_cnt = LPI_NS_SIM_SHARDS, .log_bytes = UINT64_C(1) << 20};
+	for (size_t i = 0; i < sizeof(mkfs.seed); i++)
+		mkfs.seed[i] = (uint8_t)(i * 7 + 1);
+	lp_test_ok(lp_store_mkfs(&mkfs, &label, &why));
+	lp_sim_trim_log(lp_sim_of(bdev));
+	return bdev;
+}
+
+/* --- The namespace ---------------------------------------------------------------------------- */
+
+static inline void lpi_ns_sim_ready(struct lp_ns *ns, int result, void *arg)
+{
+	struct lpi_ns_sim *sim = arg;
+	(void)ns;
+	sim->ready_cnt++;
+	sim->ready_result = LP_MIN(sim->ready_result, result);
+}
+
+static inline int lpi_ns_sim_start(struct lpi_ns_sim *sim)
+{
+	sim->ready_cnt = 0;
+	sim->ready_result = 0;
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+		const struct lp_ns_options options = {.reactor = sim->reactor,
+						      .store = sim->hand[i].store,
+						      .bufs = sim->bufs,
+						      .shard_idx = i,
+						      .shard_cnt = LPI_NS_SIM_SHARDS,
+						      .ops_max = 16};
+		lp_test_ok(lp_ns_open(&options, &sim->ns[i]));
+	}
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++)
+		lp_ns_start(sim->ns[i], sim->ns, lpi_ns_sim_ready, sim);
+	for (uint32_t i = 0; sim->ready_cnt < LPI_NS_SIM_SHARDS; i++) {
+		assert_true(i < LPI_NS_SIM_TURNS_MAX);
+		(void)lpi_ns_sim_turn(sim);
+	}
+	return sim->ready_result;
+}
+
+static inline void lpi_ns_sim_stopped(struct lp_ns *ns, void *arg)
+{
+	struct lpi_ns_sim *sim = arg;
+	(void)ns;
+	sim->stopped_cnt++;
+}
+
+/* Whatever was asked for is given back then. */
+static inline void lpi_ns_sim_stop(struct lpi_ns_sim *sim)
+{
+	sim->stopped_cnt = 0;
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++)
+		lp_ns_stop(sim->ns[i], lpi_ns_sim_stopped, sim);
+	for (uint32_t i = 0; sim->stopped_cnt < LPI_NS_SIM_SHARDS; i++) {
+		assert_true(i < LPI_NS_SIM_TURNS_MAX);
+		(void)lpi_ns_sim_turn(sim);
+	}
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+		assert_int_equal(sim->ns[i]->under_way, 0);
+		assert_int_equal(lpi_locks_cnt(sim->ns[i]->locks), 0);
+		lp_ns_close(sim->ns[i]);
+		sim->ns[i] = NULL;
+	}
+}
+
+/* A machine that has just come up, with whatever the device holds. */
+static inline struct lpi_ns_sim *lpi_ns_sim_boot(struct lp_bdev *bdev)
+{
+	struct lpi_ns_sim *sim = malloc(sizeof(*sim));
+	assert_non_null(sim);
+	lpi_ns_sim_init(sim, bdev);
+	lpi_ns_sim_open(sim);
+	return sim;
+}
+
+/* --- Checking --------------------------------------------------------------------------------- */
+
+static inline void lpi_ns_sim_found(struct lp_fsck_events *events,
+				    const struct lp_fsck_finding *finding)
+{
+	(void)events;
+	print_error("fsck: %s: %s: %s\n", lp_fsck_kind_name(finding->kind), finding->object,
+		    finding->text);
+	fail();
+}
+
+/* The device, which nobody has open, holds a store without any fault. */
+static inline void lpi_ns_sim_fsck(struct lpi_ns_sim *sim)
+{
+	struct lp_fsck_events listener = {.found = lpi_ns_sim_found};
+	const struct lp_fsck_options options = {.reactor = sim->reactor,
+						.workers = sim->workers,
+						.bufs = sim->bufs,
+						.bdev = {sim->bdev},
+						.events = &listener,
+						.sim_clock = &sim->clock.clock,
+						.index_buffer_bytes = UINT64_C(1) << 16,
+						.files_reserve_bytes = UINT64_C(1) << 20,
+						.deep = true};
+	struct lp_fsck_report report;
+	struct lp_label_why why;
+	lp_test_ok(lp_fsck_run(&options, &report, &why));
+}
+
+#endif

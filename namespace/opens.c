@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A chained hash table of counts. It starts small and is doubled when it is full, all chains at
+ * once: that is some milliseconds at a hundred thousand open inodes, and happens once. */
+#include "namespace/opens.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/pool.h"
+
+#define OPENS_FIRST 1024u
+
+struct open_inode {
+	struct open_inode *next_in_bucket;
+	struct lp_ino ino;
+	uint32_t count;
+	bool is_orphan;
+	bool is_unnamed;          /* an orphan that never had a name */
+	struct lp_list_node node; /* in dead: an orphan, and not open */
+};
+
+LP_LIST_DEFINE(dead_list, struct open_inode, node);
+
+struct lpi_opens {
+	struct lp_pool *pool;
+	struct open_inode **buckets;
+	uint32_t mask;
+	uint32_t inodes;
+	uint32_t orphans;
+	struct dead_list dead;
+	void (*collect)(void *arg);
+	void *arg;
+};
+
+int lpi_opens_new(void (*collect)(void *arg), void *arg, struct lpi_opens **ret_opens)
+{
+	struct lpi_opens *opens = calloc(1, sizeof(*opens));
+	if (opens == NULL)
+		return -ENOMEM;
+	opens->collect = collect;
+	opens->arg = arg;
+	dead_list_init(&opens->dead);
+	opens->mask = OPENS_FIRST - 1;
+	opens->buckets = calloc(OPENS_FIRST, sizeof(struct open_inode *));
+	const struct lp_pool_config config = {.name = "open inodes",
+					      .object_bytes = sizeof(struct open_inode),
+					      .align = 8,
+					      .limit = OPENS_FIRST,
+					      .limit_max = LPI_OPENS_MAX};
+	if (opens->buckets == NULL || lp_pool_new(&config, &opens->pool) < 0) {
+		lpi_opens_free(opens);
+		return -ENOMEM;
+	}
+	*ret_opens = opens;
+	return 0;
+}
+
+void lpi_opens_free(struct lpi_opens *opens)
+{
+	if (opens == NULL)
+		return;
+	for (uint32_t i = 0; opens->pool != NULL && i <= opens->mask; i++) {
+		while (opens->buckets[i] != NULL) {
+			struct open_inode *open = opens->buckets[i];
+			opens->buckets[i] = open->next_in_bucket;
+			lp_pool_put(opens->pool, open);
+		}
+	}
+	lp_pool_free(opens->pool);
+	free((void *)opens->buckets);
+	free(opens);
+}
+
+static struct open_inode **find(const struct lpi_opens *opens, struct lp_ino ino)
+{
+	uint64_t hash = ino.nr * UINT64_C(0x9e3779b97f4a7c15);
+	struct open_inode **link = &opens->buckets[(hash >> 32) & opens->mask];
+	while (*link != NULL && (*link)->ino.nr != ino.nr)
+		link = &(*link)->next_in_bucket;
+	return link;
+}
+
+/* Room for twice as many. */
+static int grow(struct lpi_opens *opens)
+{
+	uint32_t buckets = 2 * (opens->mask + 1);
+	if (buckets > LPI_OPENS_MAX)
+		return -ENFILE;
+	struct open_inode **bigger = calloc(buckets, sizeof(struct open_inode *));
+	if (bigger == NULL || lp_pool_resize(opens->pool, buckets) < 0) {
+		free((void *)bigger);
+		return -ENOMEM;
+	}
+	struct open_inode **old = opens->buckets;
+	uint32_t old_cnt = opens->mask + 1;
+	opens->buckets = bigger;
+	opens->mask = buckets - 1;
+	for (uint32_t i = 0; i < old_cnt; i++) {
+		while (old[i] != NULL) {
+			struct open_inode *open = old[i];
+			old[i] = open->next_in_bucket;
+			struct open_inode **link = find(opens, open->ino);
+			open->next_in_bucket = *link;
+			*link = open;
+		}
+	}
+	free((void *)old);
+	return 0;
+}
+
+/* NULL: -ENOMEM, -ENFILE in *ret_err. */
+static struct open_inode *insert(struct lpi_opens *opens, struct lp_ino ino, int *ret_err)
+{
+	struct open_inode *open = lp_pool_get(opens->pool);
+	if (open == NULL) {
+		*ret_err = grow(opens);
+		if (*ret_err < 0)
+			return NULL;
+		open = lp_pool_get(opens->pool);
+		LP_ASSERT(open != NULL);
+	}
+	struct open_inode **link = find(opens, ino);
+	*open = (struct open_inode){.ino = ino};
+	*link = open;
+	opens->inodes++;
+	return open;
+}
+
+int lpi_opens_add(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
+{
+	int err = 0;
+	LP_ASSERT(count > 0);
+	struct open_inode *open = *find(opens, ino);
+	if (open == NULL)
+		open = insert(opens, ino, &err);
+	if (open == NULL)
+		return err;
+	if (dead_list_is_linked(open))
+		return -ESTALE;
+	if (open->count > UINT32_MAX - count)
+		return -ENFILE;
+	open->count += count;
+	return 0;
+}
+
+static void forget(struct lpi_opens *opens, struct lp_ino ino)
+{
+	struct open_inode **link = find(opens, ino);
+	struct open_inode *open = *link;
+	LP_ASSERT(open != NULL);
+	*link = open->next_in_bucket;
+	lp_pool_put(opens->pool, open);
+	opens->inodes--;
+}
+
+static void bury(struct lpi_opens *opens, struct open_inode *open)
+{
+	dead_list_push_back(&opens->dead, open);
+	opens->collect(opens->arg);
+}
+
+void lpi_opens_drop(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
+{
+	struct open_inode *open = *find(opens, ino);
+	LP_ASSERT(open != NULL && open->count >= count);
+	open->count -= count;
+	if (open->count > 0)
+		return;
+	if (open->is_orphan)
+		bury(opens, open);
+	else
+		forget(opens, ino);
+}
+
+uint32_t lpi_opens_cnt(const struct lpi_opens *opens, struct lp_ino ino)
+{
+	const struct open_inode *open = *find(opens, ino);
+	return open == NULL ? 0 : open->count;
+}
+
+void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino)
+{
+	int err = 0;
+	struct open_inode *open = *find(opens, ino);
+	if (open == NULL)
+		open = insert(opens, ino, &err);
+	if (open == NULL)
+		return;
+	LP_ASSERT(!open->is_orphan);
+	open->is_orphan = true;
+	opens->orphans++;
+	if (open->count == 0)
+		bury(opens, open);
+}
+
+void lpi_opens_orphan_unnamed(struct lpi_opens *opens, struct lp_ino ino)
+{
+	struct open_inode *open = *find(opens, ino);
+	LP_ASSERT(open != NULL && open->count > 0);
+	lpi_opens_orphan(opens, ino);
+	open->is_unnamed = true;
+}
+
+bool lpi_opens_is_unnamed(const struct lpi_opens *opens, struct lp_ino ino)
+{
+	const struct open_inode *open = *find(opens, ino);
+	return open != NULL && open->is_unnamed && open->count > 0;
+}
+
+void lpi_opens_adopt(struct lpi_opens *opens, struct lp_ino ino)
+{
+	struct open_inode *open = *find(opens, ino);
+	LP_ASSERT(open != NULL && open->is_orphan && open->is_unnamed);
+	LP_ASSERT(open->count > 0);
+	open->is_orphan = false;
+	open->is_unnamed = false;
+	opens->orphans--;
+}
+
+struct lp_ino lpi_opens_dead(const struct lpi_opens *opens)
+{
+	const struct open_inode *open = dead_list_first(&opens->dead);
+	return open == NULL ? (struct lp_ino){0} : open->ino;
+}
+
+void lpi_opens_forget_dead(struct lpi_opens *opens, struct lp_ino ino)
+{
+	struct open_inode *open = *find(opens, ino);
+	LP_ASSERT(open != NULL && dead_list_is_linked(open));
+	dead_list_remove(open);
+	opens->orphans--;
+	forget(opens, ino);
+}
+
+uint32_t lpi_opens_inodes(const struct lpi_opens *opens)
+{
+	return opens->inodes;
+}
+
+uint32_t lpi_opens_orphans(const struct lpi_opens *opens)
+{
+	return opens->orphans;
+}
+
+void lpi_unfinished_fill(struct lp_ino ino, enum lp_unfinished_kind kind, int64_t now_ns,
+			 uint8_t ret_key[1 + 8], uint8_t ret_value[LP_UNFINISHED_VALUE_SIZE])
+{
+	struct lp_key key;
+	const struct lp_unfinished_value value = {.kind = (uint8_t)kind, .since_ns = now_ns};
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, ino);
+	LP_ASSERT(key.len == 1 + sizeof(uint64_t));
+	memcpy(ret_key, key.bytes, key.len);
+	lp_unfinished_write(&value, &key, ret_value);
+}

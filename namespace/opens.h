@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which inodes of this shard are open, and which of those have no name any more.
+ *
+ * An inode that is open is not removed when it loses its last name (namespace NS5): it becomes an
+ * orphan, with a `U` record, which the last close removes, or the next start.
+ *
+ * Threads: the shard's. Blocking: none. Allocation: the table grows by pieces while more and more
+ * inodes are open; -ENOMEM. Limits: LPI_OPENS_MAX.
+ */
+#ifndef LP_NAMESPACE_OPENS_H
+#define LP_NAMESPACE_OPENS_H
+
+#include "store/store.h"
+#include "store/values.h"
+
+#define LPI_OPENS_MAX (UINT32_C(1) << 20)
+
+struct lpi_opens;
+
+/* collect() is told when there is an orphan that nobody has open any more. */
+int lpi_opens_new(void (*collect)(void *arg), void *arg,
+		  struct lpi_opens **ret_opens) LP_MUST_CHECK;
+/* Accepts NULL. What is still open is forgotten. */
+void lpi_opens_free(struct lpi_opens *opens);
+
+/* -ENOMEM, -ENFILE; -ESTALE: an orphan that is being removed. */
+int lpi_opens_add(struct lpi_opens *opens, struct lp_ino ino, uint32_t count) LP_MUST_CHECK;
+/* At most what was added. */
+void lpi_opens_drop(struct lpi_opens *opens, struct lp_ino ino, uint32_t count);
+uint32_t lpi_opens_cnt(const struct lpi_opens *opens, struct lp_ino ino);
+/* It has lost its last name. To be collected at once if it was closed meanwhile. Without memory
+ * for this it stays as it is until the next start. */
+void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino);
+
+/* An orphan that never had a name, and may be given one, once; and that it was. It is open. */
+void lpi_opens_orphan_unnamed(struct lpi_opens *opens, struct lp_ino ino);
+bool lpi_opens_is_unnamed(const struct lpi_opens *opens, struct lp_ino ino);
+void lpi_opens_adopt(struct lpi_opens *opens, struct lp_ino ino);
+
+/* Orphans that nobody has open: the first, or nr 0; and that it is removed now, or will not be
+ * before the next start. */
+struct lp_ino lpi_opens_dead(const struct lpi_opens *opens);
+void lpi_opens_forget_dead(struct lpi_opens *opens, struct lp_ino ino);
+
+uint32_t lpi_opens_inodes(const struct lpi_opens *opens);
+uint32_t lpi_opens_orphans(const struct lpi_opens *opens);
+
+/* Key and value of a `U` record. */
+void lpi_unfinished_fill(struct lp_ino ino, enum lp_unfinished_kind kind, int64_t now_ns,
+			 uint8_t ret_key[1 + 8], uint8_t ret_value[LP_UNFINISHED_VALUE_SIZE]);
+
+#endif

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Changes over several shards on stores that fail: each transaction of each shard in turn. Stores
+ * are in memory, so that "opening again" is to start other namespaces on them. */
+#include "namespace/ns_test.h"
+#include "namespace/ns_text_test.h"
+#include "namespace/pact_trial_test.h"
+
+#define SHARDS 3u
+#define TXNS   3u /* of one change on one shard, at most */
+
+/* --- Stores that fail ------------------------------------------------------------------------- */
+
+enum fault {
+	FAULT_NONE,
+	FAULT_FULL,       /* this one transaction finds no space */
+	FAULT_DIES,       /* -EIO, and nothing was done; from then on nothing can be changed */
+	FAULT_DIES_AFTER, /* the same, but it was done */
+	FAULT_CNT
+};
+
+struct faulty {
+	struct lp_store store;
+	struct lp_store *inner;
+	struct lp_reactor *reactor;
+	enum fault fault;
+	uint32_t skip; /* transactions that pass before the one */
+	uint32_t txns; /* seen */
+	bool is_dead;
+	bool has_struck;
+	struct lp_task task;
+	struct lp_store_op *failing;
+	void (*complete)(struct lp_store_op *op);
+	int result;
+};
+
+static struct faulty faulty[SHARDS];
+
+static void say_failed(struct lp_task *task)
+{
+	struct faulty *one = LP_CONTAINER_OF(task, struct faulty, task);
+	struct lp_store_op *op = one->failing;
+	one->failing = NULL;
+	op->result = one->result;
+	op->complete(op);
+}
+
+static void fail_later(struct faulty *one, struct lp_store_op *op, int result)
+{
+	assert_null(one->failing);
+	one->failing = op;
+	one->result = result;
+	one->task.run = say_failed;
+	lp_task_queue(one->reactor, &one->task);
+}
+
+/* It was done, and nobody is told so. */
+static void done_after(struct lp_store_op *op)
+{
+	for (uint32_t i = 0; i < SHARDS; i++) {
+		if (faulty[i].is_dead && faulty[i].complete != NULL) {
+			op->complete = faulty[i].complete;
+			faulty[i].complete = NULL;
+			op->result = -EIO;
+			op->complete(op);
+			return;
+		}
+	}
+}
+
+static void faulty_submit(struct lp_store *store, struct lp_store_op *op)
+{
+	struct faulty *one = LP_CONTAINER_OF(store, struct faulty, store);
+	bool is_txn = op->opcode == LP_STORE_TXN;
+	if (!is_txn || (!one->is_dead &&
+			(one->fault == FAULT_NONE || one->has_struck || one->txns++ < one->skip))) {
+		lp_store_submit(one->inner, op);
+		return;
+	}
+	if (one->is_dead) {
+		fail_later(one, op, -EIO);
+		return;
+	}
+	one->has_struck = true;
+	one->is_dead = one->fault != FAULT_FULL;
+	if (one->fault == FAULT_DIES_AFTER) {
+		one->complete = op->complete;
+		op->complete = done_after;
+		lp_store_submit(one->inner, op);
+		return;
+	}
+	fail_later(one, op, one->is_dead ? -EIO : -ENOSPC);
+}
+
+static void faulty_end(struct lp_store *store, struct lp_store_op *op)
+{
+	lp_store_end(LP_CONTAINER_OF(store, struct faulty, store)->inner, op);
+}
+
+static struct lp_ino faulty_new_ino(struct lp_store *store)
+{
+	return lp_store_new_ino(LP_CONTAINER_OF(store, struct faulty, store)->inner);
+}
+
+static int faulty_error(const struct lp_store *store)
+{
+	for (uint32_t i = 0; i < SHARDS; i++)
+		if (store == &faulty[i].store && faulty[i].is_dead)
+			return -EIO;
+	return 0;
+}
+
+static bool faulty_sim_run_one(struct lp_store *store)
+{
+	(void)store;
+	return false;
+}
+
+static const struct lpi_store_calls faulty_calls = {.submit = faulty_submit,
+						    .end = faulty_end,
+						    .new_ino = faulty_new_ino,
+						    .error = faulty_error,
+						    .sim_run_one = faulty_sim_run_one};
+
+/* --- The rig ---------------------------------------------------------------------------------- */
+
+struct bench {
+	struct lpi_ns_rig *rig;
+	struct lpi_hand hand[SHARDS];
+	struct lpi_trial_world world;
+	struct lp_store *real[SHARDS];
+};
+
+static void bench_turn(const struct lpi_hand *hand)
+{
+	(void)lpi_ns_rig_turn(hand->arg);
+}
+
+static void bench_init(struct bench *bench)
+{
+	bench->rig = lpi_ns_rig_new(SHARDS);
+	lpi_ns_rig_stop(bench->rig);
+	for (uint32_t i = 0; i < SHARDS; i++) {
+		bench->real[i] = bench->rig->store[i];
+		faulty[i] = (struct faulty){.store = {&faulty_calls},
+					    .inner = bench->real[i],
+					    .reactor = bench->rig->reactor[i]};
+		bench->rig->store[i] = &faulty[i].store;
+		bench->hand[i] = (struct lpi_hand){.reactor = bench->rig->reactor[i],
+						   .bufs = bench->rig->bufs[i],
+						   .store = &faulty[i].store,
+						   .turn = bench_turn,
+						   .arg = bench->rig};
+	}
+	lp_test_ok(lpi_ns_rig_start(bench->rig));
+	bench->world = lpi_world_make(bench->hand, bench->rig->ns);
+}
+
+/* Nothing is held, and nothing is left in anybody's hands. */
+static void check_idle(const struct bench *bench)
+{
+	for (uint32_t i = 0; i < SHARDS; i++) {
+		const struct lp_ns *ns = bench->rig->ns[i];
+		assert_int_equal(ns->under_way, 0);
+		assert_int_equal(lpi_locks_cnt(ns->locks), 0);
+		assert_int_equal(lp_pool_free_cnt(ns->rooms), LPI_ROOMS);
+		assert_int_equal(lp_pool_free_cnt(ns->transfers), LPI_TRANSFERS);
+		assert_non_null(ns->wide);
+	}
+}
+
+static bool is_busy(const struct bench *bench)
+{
+	uint32_t busy = 0;
+	for (uint32_t i = 0; i < SHARDS; i++)
+		busy += bench->rig->ns[i]->under_way - (uint32_t)bench->rig->ns[i]->stats.stuck;
+	return busy > 0;
+}
+
+static uint64_t stuck_cnt(const struct bench *bench)
+{
+	uint64_t cnt = 0;
+	for (uint32_t i = 0; i < SHARDS; i++) {
+		struct lp_ns_stats stats;
+		lp_ns_read_stats(bench->rig->ns[i], &stats);
+		cnt += stats.stuck;
+	}
+	return cnt;
+}
+
+/* Until it was answered and nothing more happens of it. */
+static int finish(struct bench *bench, struct lpi_trial *trial)
+{
+	for (uint32_t i = 0; !trial->is_done || is_busy(bench); i++) {
+		assert_true(i < LPI_NS_RIG_TURNS_MAX);
+		(void)lpi_ns_rig_turn(bench->rig);
+	}
+	return trial->op.result;
+}
+
+static int run(struct bench *bench, struct lpi_trial *trial, uint32_t home,
+	       const struct lpi_trial_kind *kind)
+{
+	*trial = (struct lpi_trial){.world = bench->world};
+	lpi_trial_begin(trial, home, kind);
+	return finish(bench, trial);
+}
+
+static void describe(struct bench *bench, struct lpi_ns_text *ret_text)
+{
+	const struct lpi_ns_hands hands = {SHARDS, bench->hand};
+	lpi_ns_describe(&hands, ret_text);
+}
+
+/* As after a crash: what was in memory is gone. */
+static void reopen(struct bench *bench)
+{
+	lpi_ns_rig_stop(bench->rig);
+	for (uint32_t i = 0; i < SHARDS; i++) {
+		faulty[i].fault = FAULT_NONE;
+		faulty[i].is_dead = false;
+	}
+	lp_test_ok(lpi_ns_rig_start(bench->rig));
+	bench->world.ns = bench->rig->ns;
+}
+
+static void bench_fini(struct bench *bench)
+{
+	lpi_ns_rig_stop(bench->rig);
+	for (uint32_t i = 0; i < SHARDS; i++)
+		bench->rig->store[i] = bench->real[i];
+	lp_test_ok(lpi_ns_rig_start(bench->rig));
+	lpi_ns_rig_free(bench->rig);
+}
+
+/* --- Every transaction fails once ------------------------------------------------------------- */
+
+static void test_right(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LPI_TRIAL_KINDS; i++) {
+		for (uint32_t home = 0; home < SHARDS; home++) {
+			struct bench bench;
+			struct lpi_trial trial;
+			struct lpi_ns_text before;
+			struct lpi_ns_text after;
+			bench_init(&bench);
+			describe(&bench, &before);
+			assert_int_equal(run(&bench, &trial, home, &lpi_trial_kinds[i]),
+					 lpi_trial_kinds[i].result);
+			assert_true(trial.was_told);
+			check_idle(&bench);
+			describe(&bench, &after);
+			assert_null(memchr(after.bytes, 'T', after.len));
+			assert_true(lpi_ns_text_is_same(&before, &after) ==
+				    (lpi_trial_kinds[i].result < 0));
+			bench_fini(&bench);
+		}
+	}
+}
+
+struct outcome {
+	struct lpi_ns_text before;
+	struct lpi_ns_text after;
+};
+
+static void learn(const struct lpi_trial_kind *kind, struct outcome *ret)
+{
+	struct bench bench;
+	struct lpi_trial trial;
+	bench_init(&bench);
+	describe(&bench, &ret->before);
+	assert_int_equal(run(&bench, &trial, 1, kind), kind->result);
+	describe(&bench, &ret->after);
+	bench_fini(&bench);
+}
+
+static void check_found(const struct lpi_trial_kind *kind, const struct outcome *outcome,
+			const struct lpi_ns_text *found, bool may_be_before, bool may_be_after)
+{
+	if (may_be_before && lpi_ns_text_is_same(found, &outcome->before))
+		return;
+	if (may_be_after && lpi_ns_text_is_same(found, &outcome->after))
+		return;
+	print_error("%s:\n%.*s\nbefore:\n%.*s\nafter:\n%.*s\n", kind->name, (int)found->len,
+		    found->bytes, (int)outcome->before.len, outcome->before.bytes,
+		    (int)outcome->after.len, outcome->after.bytes);
+	fail();
+}
+
+/* One transaction of one shard. Returns whether there was such a one. */
+static bool fail_one(const struct lpi_trial_kind *kind, const struct outcome *outcome,
+		     uint32_t shard, enum fault fault, uint32_t skip)
+{
+	struct bench bench;
+	struct lpi_trial trial;
+	struct lpi_ns_text found;
+	bench_init(&bench);
+	faulty[shard].fault = fault;
+	faulty[shard].skip = skip;
+	int r = run(&bench, &trial, 1, kind);
+	bool has_struck = faulty[shard].has_struck;
+	assert_true(r == kind->result || (has_struck && (r == -EIO || r == -ENOSPC)));
+	assert_true(fault != FAULT_FULL || r != -EIO);
+	if (stuck_cnt(&bench) == 0)
+		check_idle(&bench);
+	else
+		assert_true(fault != FAULT_FULL);
+	/* Whoever was told that it succeeded finds it, at once or later. */
+	bool is_known = r == kind->result || r == -ENOSPC;
+	if (stuck_cnt(&bench) == 0 && fault <= FAULT_FULL) {
+		describe(&bench, &found);
+		check_found(kind, outcome, &found, r < 0, r == 0);
+	}
+	reopen(&bench);
+	describe(&bench, &found);
+	check_found(kind, outcome, &found, r < 0, !is_known || r == 0);
+	check_idle(&bench);
+	bench_fini(&bench);
+	return has_struck;
+}
+
+/* Rule N1, namespace NS3 and NS4. */
+static void test_failures(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LPI_TRIAL_KINDS; i++) {
+		const struct lpi_trial_kind *kind = &lpi_trial_kinds[i];
+		struct outcome outcome;
+		uint32_t struck = 0;
+		learn(kind, &outcome);
+		for (uint32_t at = 0; at < SHARDS * TXNS * FAULT_CNT; at++)
+			struck += fail_one(kind, &outcome, at / TXNS % SHARDS,
+					   (enum fault)(at / TXNS / SHARDS), at % TXNS);
+		assert_true(struck >= 3);
+	}
+}
+
+/* The decision is in doubt: everything that takes part is locked until the next opening, the
+ * namespace can stop all the same, and the number of such is told. */
+static void test_stuck(void **state)
+{
+	(void)state;
+	struct bench bench;
+	struct lpi_trial trial;
+	bench_init(&bench);
+	faulty[0].fault = FAULT_DIES_AFTER;
+	assert_int_equal(run(&bench, &trial, 1, &lpi_trial_kinds[0]), -EIO);
+	assert_int_equal(stuck_cnt(&bench), 1);
+	assert_true(lpi_locks_cnt(bench.rig->ns[0]->locks) > 0);
+	assert_true(lpi_locks_cnt(bench.rig->ns[1]->locks) > 0);
+	/* Who asks now is refused for good, and nothing more is locked. */
+	assert_int_equal(run(&bench, &trial, 1, &lpi_trial_kinds[8]), -EIO);
+	assert_int_equal(stuck_cnt(&bench), 1);
+	reopen(&bench);
+	check_idle(&bench);
+	/* It had been decided: its name is taken. */
+	assert_int_equal(run(&bench, &trial, 2, &lpi_trial_kinds[0]), -EEXIST);
+	bench_fini(&bench);
+}
+
+/* --- Many at once ----------------------------------------------------------------------------- */
+
+/* Were /d2/sub the directory d1: who renames sub/x to sub holds sub/x, on a lower shard, and waits
+ * for the name of sub; who removes sub has the name, and waits for all of sub. Namespace NS2. */
+static void rename_into_parent(struct lpi_job *job)
+{
+	const struct lpi_trial_world *w = &lpi_trial_of(job)->world;
+	lpi_trial_lock(job, w->d1, LPI_TRIAL_NAME("x"));
+	lpi_trial_lock(job, w->d2, LPI_TRIAL_NAME("sub"));
+	lpi_job_lock(job, lpi_trial_committed);
+}
+
+static void remove_sub(struct lpi_job *job)
+{
+	const struct lpi_trial_world *w = &lpi_trial_of(job)->world;
+	lpi_trial_lock(job, w->d2, LPI_TRIAL_NAME("sub"));
+	lpi_job_lock_fragment(job, 1, w->d1);
+	lpi_job_lock(job, lpi_trial_committed);
+}
+
+static const struct lpi_trial_kind removal = {"removal", remove_sub, 0};
+static const struct lpi_trial_kind only_locks = {"locks", rename_into_parent, 0};
+
+static void test_no_circle(void **state)
+{
+	(void)state;
+	for (uint32_t turns = 0; turns < 12; turns++) {
+		for (uint32_t first = 0; first < 2; first++) {
+			struct bench bench;
+			struct lpi_trial rename;
+			struct lpi_trial remove;
+			bench_init(&bench);
+			rename = (struct lpi_trial){.world = bench.world};
+			remove = (struct lpi_trial){.world = bench.world};
+			lpi_trial_begin(first == 0 ? &rename : &remove, 1,
+					first == 0 ? &only_locks : &removal);
+			for (uint32_t i = 0; i < turns; i++)
+				(void)lpi_ns_rig_turn(bench.rig);
+			lpi_trial_begin(first == 0 ? &remove : &rename, 0,
+					first == 0 ? &removal : &only_locks);
+			assert_int_equal(finish(&bench, &rename), 0);
+			assert_int_equal(finish(&bench, &remove), 0);
+			check_idle(&bench);
+			bench_fini(&bench);
+		}
+	}
+}
+
+/* More changes than there are rooms for: all of them are made, one after the other. */
+static void test_few_rooms(void **state)
+{
+	(void)state;
+	struct bench bench;
+	struct lpi_trial trials[8];
+	struct lpi_part_room *rooms[LPI_ROOMS];
+	bench_init(&bench);
+	struct lp_ns *ns = bench.rig->ns[1];
+	for (uint32_t i = 0; i < LPI_ROOMS; i++)
+		rooms[i] = lp_pool_get(ns->rooms);
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(trials); i++) {
+		trials[i] = (struct lpi_trial){.world = bench.world};
+		/* Those that do not touch the same. */
+		static const uint32_t kinds[] = {0, 4, 5, 8};
+		lpi_trial_begin(&trials[i], 1, &lpi_trial_kinds[kinds[i % 4]]);
+	}
+	for (uint32_t i = 0; i < 200; i++)
+		(void)lpi_ns_rig_turn(bench.rig);
+	assert_int_equal(lpi_pact_list_count(&ns->pacts_waiting), 4);
+	/* Rooms for one of them. */
+	for (uint32_t i = 0; i < LPI_ROOMS; i++)
+		lp_pool_put(ns->rooms, rooms[i]);
+	rooms[0] = lp_pool_get(ns->rooms);
+	lp_pool_put(ns->rooms, rooms[0]);
+	lpi_pact_begin_waiting(ns);
+	assert_int_equal(lpi_pact_list_count(&ns->pacts_waiting), 0);
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(trials); i++)
+		(void)finish(&bench, &trials[i]);
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(trials[i].op.result, 0);
+	check_idle(&bench);
+	bench_fini(&bench);
+}
+
+/* Those of the kinds that take nothing from each other, which the trials do not look for. */
+static const uint32_t together[] = {0, 2, 5, 6, 7, 8, 9, 10};
+
+/* Many from all shards at once, while shards stop: everything that began ends, as it should. */
+static void test_stop(void **state)
+{
+	(void)state;
+	for (uint32_t turns = 0; turns < 40; turns++) {
+		struct bench bench;
+		struct lpi_trial trials[LP_ARRAY_SIZE(together)];
+		bench_init(&bench);
+		for (uint32_t i = 0; i < LP_ARRAY_SIZE(together); i++) {
+			trials[i] = (struct lpi_trial){.world = bench.world};
+			lpi_trial_begin(&trials[i], (i + turns) % SHARDS,
+					&lpi_trial_kinds[together[i]]);
+		}
+		for (uint32_t i = 0; i < turns; i++)
+			(void)lpi_ns_rig_turn(bench.rig);
+		reopen(&bench);
+		for (uint32_t i = 0; i < LP_ARRAY_SIZE(together); i++) {
+			assert_true(trials[i].is_done);
+			assert_int_equal(trials[i].op.result, lpi_trial_kinds[together[i]].result);
+		}
+		check_idle(&bench);
+		bench_fini(&bench);
+	}
+}
+
+/* --- Names that go while the inode is open ---------------------------------------------------- */
+
+/* Namespace NS5: with somebody who has it open it becomes an orphan, whose last close removes it.
+ */
+static void test_open(void **state)
+{
+	(void)state;
+	for (uint32_t kind = 4; kind <= 9; kind += 5) { /* a file; a spread directory */
+		struct bench bench;
+		struct lpi_trial trial;
+		struct lp_attrs attrs;
+		bench_init(&bench);
+		struct lp_ino ino = kind == 4 ? bench.world.h : bench.world.s;
+		struct lp_ns *ns = bench.rig->ns[1];
+		lp_test_ok(lpi_opens_add(ns->opens, ino, 2));
+		assert_int_equal(run(&bench, &trial, 0, &lpi_trial_kinds[kind]), 0);
+		lp_test_ok(lpi_hand_stat(&bench.hand[1], ino, &attrs));
+		assert_int_equal(attrs.nlink, 0);
+		assert_int_equal(lpi_opens_orphans(ns->opens), 1);
+		lpi_opens_drop(ns->opens, ino, 1);
+		lp_test_ok(lpi_hand_stat(&bench.hand[1], ino, &attrs));
+		lpi_opens_drop(ns->opens, ino, 1);
+		(void)finish(&bench, &trial);
+		assert_int_equal(lpi_hand_stat(&bench.hand[1], ino, &attrs), -ENOENT);
+		check_idle(&bench);
+		/* Left open: the next start removes it, with its mark. */
+		bench_fini(&bench);
+	}
+}
+
+static void test_left_open(void **state)
+{
+	(void)state;
+	struct bench bench;
+	struct lpi_trial trial;
+	struct outcome outcome;
+	struct lpi_ns_text found;
+	learn(&lpi_trial_kinds[4], &outcome);
+	bench_init(&bench);
+	lp_test_ok(lpi_opens_add(bench.rig->ns[1]->opens, bench.world.h, 1));
+	assert_int_equal(run(&bench, &trial, 0, &lpi_trial_kinds[4]), 0);
+	reopen(&bench);
+	describe(&bench, &found);
+	check_found(&lpi_trial_kinds[4], &outcome, &found, false, true);
+	bench_fini(&bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_right),     cmocka_unit_test(test_failures),
+		cmocka_unit_test(test_stuck),     cmocka_unit_test(test_no_circle),
+		cmocka_unit_test(test_few_rooms), cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_open),      cmocka_unit_test(test_left_open),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

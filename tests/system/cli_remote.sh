@@ -1,0 +1,285 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A first session with a daemon, as a user has it: buckets, objects in and out, names of all kinds, a
+# source tree there and back; and what is said when a call is wrong. Rules W3 (a put is a whole), N2,
+# N6 (keys that are refused) and N7 (cp), as they are met from the command line. Images and sockets are
+# in the scratch directory; no device of the machine is used.
+# timeout: 300
+set -u
+PATH="$LP_TEST_BUILD/bin:$PATH"
+export LAPIS_ADDRESS=unix:$PWD/sock
+failures=0
+daemon=
+
+say()
+{
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+
+end_all()
+{
+	[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null && wait "$daemon" 2>/dev/null
+}
+trap end_all EXIT
+
+start_daemon()
+{
+	rm -f lapisd.out
+	lapisd --memory 256M --listen "$LAPIS_ADDRESS" a.img >lapisd.out 2>lapisd.err &
+	daemon=$!
+	local i
+	for ((i = 0; i < 1200; i++)); do
+		grep -qs "^lapisd: ready\$" lapisd.out && return 0
+		kill -0 "$daemon" 2>/dev/null || break
+		sleep 0.05
+	done
+	say "the daemon is not ready: $(cat lapisd.err)"
+	exit 1
+}
+
+# expect STATUS PATTERN ARG...: exit status, and that the output of both streams matches. An error is
+# one line that says who speaks; what succeeds says nothing on standard error.
+expect()
+{
+	local status=$1 pattern=$2
+	shift 2
+	lapis "$@" >out 2>err </dev/null
+	local got=$?
+	[ "$got" = "$status" ] || say "lapis $*: exit status $got, not $status: $(cat err)"
+	[ -z "$pattern" ] || cat out err | grep -Eq -- "$pattern" || say "lapis $*: no '$pattern' in: $(cat out err)"
+	if [ "$status" = 0 ]; then
+		[ ! -s err ] || say "lapis $*: noise on standard error: $(cat err)"
+	else
+		[ "$(wc -l <err)" = 1 ] || say "lapis $*: not one line: $(cat err)"
+		grep -q '^lapis: ' err || say "lapis $*: does not say who speaks: $(cat err)"
+	fi
+}
+
+# Wrong calls need no daemon to be told.
+expect 1 'is lapisd running' ls
+expect 2 'needs an ADDRESS' -s
+expect 1 'no address' -s nowhere ls
+expect 2 'too few arguments: lapis put' put f
+expect 2 'several files go to a key that ends in /' put a b c
+expect 2 'standard input has no name' put - b/
+expect 2 'unknown option' ls --bogus
+expect 2 'unknown option -x' rm -x b/k
+expect 2 'needs a value' get --range
+expect 2 'is no range' get --range 9-1 b/k -
+expect 2 'this is no key' stat /b/k
+expect 2 'this is no key' stat b//k
+expect 2 'this is no key' stat b/../k
+expect 2 'this is no key' put lapisd.out b/.
+expect 2 'longer than 255 bytes' stat "b/$(printf 'n%.0s' $(seq 256))"
+expect 2 "a bucket's name has no /" mb a/b
+expect 2 'not one of' xattr frobnicate b/k
+expect 2 'is neither score nor dump' alloc x
+expect 2 'which is the directory here' sync nowhere neither
+for command in mb rb bucket ls put get cat rm cp mv stat du xattr omap sync status stats top slow explain \
+	config alloc heap mkfs info fsck grow store-bench; do
+	expect 0 "^usage: lapis $command" $command --help
+done
+
+lapis mkfs --size 1G --shards 2 a.img >out || say "mkfs: $(cat out)"
+start_daemon
+
+# Buckets.
+expect 0 '' mb photos docs
+expect 1 'photos: File exists' mb photos
+expect 0 '^docs/$' ls
+expect 0 'spread +yes' bucket get photos
+expect 0 '' bucket set photos mode 0750
+expect 0 '^0750$' bucket get photos mode
+expect 2 'none of spread' bucket get photos colour
+expect 1 'nowhere: No such' ls nowhere
+expect 1 'nowhere: No such' rb nowhere
+
+# An object in and out, ranges, and a put that replaces.
+echo 'first content' >one
+expect 0 '' put one photos/2026/a.jpg
+expect 0 'first content' cat photos/2026/a.jpg
+expect 0 '^photos/2026/$' ls photos
+expect 0 '^photos/2026/a.jpg$' ls -r photos
+expect 0 '^-rw.* 14 .*photos/2026/a.jpg$' ls -l photos/2026/
+expect 0 '^first$' get --range 0-4 photos/2026/a.jpg -
+expect 0 '^content$' get --range 6- photos/2026/a.jpg -
+expect 0 '' get photos/2026/a.jpg back
+cmp one back || say "what came back is something else"
+expect 1 'exists' put --if-absent one photos/2026/a.jpg
+echo 'second' >two
+expect 0 '' put two photos/2026/a.jpg
+expect 0 '^second$' cat photos/2026/a.jpg
+expect 1 'one/: Not a directory|one: Not a directory' get photos/2026/a.jpg one/x
+echo 'through a pipe' | lapis put - photos/piped || say "put -"
+[ "$(lapis cat photos/piped)" = 'through a pipe' ] || say "put - stored something else"
+: >empty
+expect 0 '' put --times one two empty docs/
+expect 0 '"size_bytes": 0' stat --json docs/empty
+[ "$(lapis stat --json docs/one | python3 -c 'import json, sys; print(json.load(sys.stdin)["mtime_ns"])')" = \
+	"$(python3 -c 'import os; print(os.stat("one").st_mtime_ns)')" ] || say "put --times"
+expect 0 '' get docs/empty empty.back
+if [ ! -e empty.back ] || [ -s empty.back ]; then
+	say "an empty object is no empty file"
+fi
+lapis get docs/one /dev/null || say "get to a device"
+[ -c /dev/null ] || say "get replaced /dev/null"
+head -c 9000001 /dev/urandom >large
+expect 0 '' put large docs/large
+expect 0 '' get docs/large large.back
+cmp large large.back || say "a large object came back different"
+lapis cat docs/large | cmp - large || say "cat of a large object"
+lapis put missing docs/x 2>err && say "put of no file succeeded"
+grep -q 'there is no such file' err || say "put of no file: $(cat err)"
+expect 1 'a directory .lapis sync' put . docs/x
+expect 1 'docs/nothing: No such' get docs/nothing
+expect 1 'docs/nothing: No such' stat docs/nothing
+expect 1 'docs: a directory' get docs
+[ ! -e docs ] || say "a failed get left something"
+expect 1 'docs/one/x: Not a directory' put one docs/one/x
+
+# Copies, moves, removals; directories that puts made go with what was in them.
+expect 0 '' cp docs/one photos/2026/copy
+expect 0 'first content' cat photos/2026/copy
+expect 0 '' mv photos/2026/copy photos/2025/moved
+expect 1 'No such' stat photos/2026/copy
+expect 1 'exists' mv --if-absent docs/one docs/two
+expect 0 '' cp docs/one docs/two photos/more/
+expect 0 '' cp -r photos docs/all
+expect 0 'first content' cat docs/all/2025/moved
+expect 0 'in 5 objects' du docs/all
+expect 0 '"objects": 5' du --json docs/all
+expect 0 '' rm photos/2025/moved
+lapis ls photos | grep -q 2025 && say "a directory that a put made stays empty"
+expect 1 'docs/all: .*-r' rm docs/all
+expect 1 'docs: .*rm -r' rb docs
+expect 0 '' rm -r docs/all
+expect 1 'No such' stat docs/all
+expect 1 'No such' rm docs/nothing
+expect 0 '' rm -f docs/nothing
+
+# Attributes and maps.
+expect 0 '' xattr set docs/one user.a 1 user.b 'b c'
+expect 0 '^1$' xattr get docs/one user.a
+expect 0 'user.b = b c' xattr ls -l docs/one
+expect 0 '' xattr rm docs/one user.a
+expect 1 'docs/one: attribute user.a: there is no such' xattr get docs/one user.a
+expect 0 '' omap set docs/one k2 v2 k1 v1
+expect 0 '^v1$' omap get docs/one k1
+[ "$(lapis omap ls docs/one | tr '\n' ' ')" = 'k1 k2 ' ] || say "omap ls: $(lapis omap ls docs/one)"
+lapis omap ls --json docs/one | python3 -c 'import json, sys
+assert [p["value"] for p in json.load(sys.stdin)] == ["v1", "v2"]' || say "omap ls --json"
+expect 0 '' omap rm docs/one k1 k2
+expect 0 '' omap ls docs/one
+expect 0 '' put --xattr user.k=v two docs/two
+expect 0 '^v$' xattr get docs/two user.k
+
+# Odd names.
+long=$(printf 'n%.0s' $(seq 255))
+newline=$'new\nline'
+for name in 'with space' 'äöü €' "$newline" "$long" $'\xff\xfe' '-dash' '*?[' "quote'\"" '\back' 'tab	x'; do
+	echo "$name" >content
+	lapis put content -- "odd/$name" || say "put odd/$name"
+	lapis cat -- "odd/$name" | cmp -s - content || say "odd/$name came back different"
+	[ "$(lapis ls -0 odd/ | tr '\0\n' '\n ' | grep -Fxc "odd/${name//$'\n'/ }")" = 1 ] ||
+		say "ls -0 does not show odd/$name"
+done
+lapis ls --json odd/ | python3 -c 'import json, sys
+keys = [item["key"] for item in json.load(sys.stdin)]
+assert len(keys) == 10 and "odd/new\nline" in keys and "odd/äöü €" in keys, keys' || say "ls --json of odd names"
+lapis stat $'odd/no\nsuch' 2>err
+[ "$(wc -l <err)" = 1 ] || say "an error about an odd name has more than a line"
+expect 0 '' rm -r odd
+
+# A tree there and back.
+mkdir -p "tree/sp ace/deep/er" tree/nothing
+cp -r "$LP_TEST_SRC/base" "$LP_TEST_SRC/cli" tree/
+: >tree/empty
+echo x >"tree/sp ace/äöü"
+echo y >"tree/sp ace/$newline"
+echo z >"tree/sp ace/deep/er/$long"
+ln -s empty tree/link
+ln -s 'no where' tree/dangling
+touch -d @0 tree/empty
+chmod 600 tree/cli/README.md
+cp large tree/large
+digests() { (cd "$1" && find . -printf '%p %y %m %l\n' | LC_ALL=C sort && find . -type f -printf '%p %T@\n' |
+	LC_ALL=C sort && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum); }
+expect 0 '' sync ./tree docs/tree
+expect 0 '' sync docs/tree ./tree.back
+digests tree >list.here
+digests tree.back >list.back
+cmp list.here list.back || say "the trees differ: $(diff list.here list.back | head -5)"
+[ -z "$(lapis sync -n ./tree docs/tree)" ] || say "a second sync has work: $(lapis sync -n ./tree docs/tree | head -3)"
+[ -z "$(lapis sync -n docs/tree ./tree.back)" ] || say "a second sync back has work"
+echo changed >tree/cli/README.md
+rm -r tree/base
+[ "$(lapis sync -n --delete ./tree docs/tree | LC_ALL=C sort | tr '\n' ' ')" = \
+	'put     cli/README.md remove  docs/tree/base ' ] || say "sync -n: $(lapis sync -n --delete ./tree docs/tree)"
+expect 0 '' sync --delete ./tree docs/tree
+expect 0 '' sync --delete --checksum docs/tree ./tree.back
+digests tree >list.here
+digests tree.back >list.back
+cmp list.here list.back || say "the trees differ after changes: $(diff list.here list.back | head -5)"
+expect 1 'no directory' sync docs/one ./x
+expect 0 '' rm -r docs/tree
+
+# Same size, same time, other content: only --checksum sees it.
+mkdir same
+echo 1 >same/f
+expect 0 '' sync ./same docs/same
+touch -r same/f stamp
+echo 2 >same/f
+touch -r stamp same/f
+[ -z "$(lapis sync -n ./same docs/same)" ] || say "sync without --checksum reads contents"
+[ -n "$(lapis sync -n --checksum ./same docs/same)" ] || say "sync --checksum does not see the change"
+
+# Sparse, there and back, in less than it would take to send it.
+truncate -s 20G sparse
+printf tail | dd of=sparse bs=1 seek=$((15 * 1024 * 1024 * 1024)) conv=notrunc status=none
+expect 0 '' put sparse docs/sparse
+expect 0 '"size_bytes": 21474836480' stat --json docs/sparse
+expect 0 '' get docs/sparse sparse.back
+[ "$(stat -c %s sparse.back)" = 21474836480 ] || say "the size of the sparse file: $(stat -c %s sparse.back)"
+[ "$(stat -c %b sparse.back)" -lt 1000 ] || say "holes were filled: $(stat -c %b sparse.back) blocks"
+[ "$(dd if=sparse.back bs=1 skip=$((15 * 1024 * 1024 * 1024)) count=4 status=none)" = tail ] ||
+	say "the data of the sparse file is gone"
+expect 0 '' rm docs/sparse
+
+# Many objects: listed in pages, in order.
+mkdir many
+(cd many && seq -f 'object-%05.0f' 3000 | xargs touch)
+expect 0 '' sync ./many photos/many
+lapis ls -r photos/many/ >listed
+seq -f 'photos/many/object-%05.0f' 3000 | cmp - listed || say "a list of many objects: $(wc -l <listed)"
+[ "$(lapis ls photos/many/object-0299 | wc -l)" = 10 ] || say "ls of a prefix"
+
+# The daemon's own words.
+expect 0 '"state": "ok"' status --json
+lapis stats --json | python3 -m json.tool >out || say "stats --json is no JSON"
+expect 0 '^lapis_up|^# (HELP|TYPE)' stats --prometheus
+lapis slow --json | python3 -m json.tool >out || say "slow --json is no JSON"
+expect 0 'write_4k' explain docs/one
+expect 0 '^auto$' config get write-path
+expect 0 '^direct$' config set write-path direct
+expect 1 'no such option' config set frobnicate 1
+expect 0 'score' alloc score
+expect 0 'released' heap release
+expect 0 'operation.*per second' top --count 1
+
+# What was acknowledged is there after a kill.
+echo kept >kept
+expect 0 '' put kept docs/kept
+kill -KILL "$daemon"
+wait "$daemon" 2>/dev/null
+expect 1 'is lapisd running|closed the connection' cat docs/kept
+start_daemon
+expect 0 '^kept$' cat docs/kept
+expect 0 '' rm -r docs photos
+kill -TERM "$daemon"
+wait "$daemon" || say "the daemon did not end well: $(cat lapisd.err)"
+daemon=
+lapis fsck a.img >out || say "fsck: $(cat out)"
+
+echo "$failures failures"
+[ "$failures" = 0 ]

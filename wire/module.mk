@@ -1,0 +1,3 @@
+MODULES += wire
+wire_USES := base
+wire_GEN += format/wire.h
