@@ -276,6 +276,19 @@ static void check_model(struct model *model, struct lpi_locks *locks)
 	assert_true(any == (lpi_locks_cnt(locks) > 0));
 }
 
+/* Those that a look of hand i has to wait for. */
+static uint64_t looks_for(const struct model *model, uint32_t i)
+{
+	const struct lpi_lock *lock = &model->hands[i].lock;
+	uint64_t hands = 0;
+	for (uint32_t k = 0; k < HANDS; k++)
+		if (k != i && model->stage[k] == HELD && model->hard[k] > 0 &&
+		    (is_same_own(&model->hands[k].lock, lock) ||
+		     is_whole_of(lock, &model->hands[k].lock)))
+			hands |= UINT64_C(1) << k;
+	return hands;
+}
+
 static void step_idle(struct model *model, struct lpi_locks *locks, struct lp_prng *prng,
 		      uint32_t i)
 {
@@ -286,12 +299,7 @@ static void step_idle(struct model *model, struct lpi_locks *locks, struct lp_pr
 			1 + lp_prng_below(prng, 2), lp_prng_below(prng, 3));
 	model->since[i] = ++model->now;
 	if (lp_prng_below(prng, 4) == 0) {
-		model->waits[i] = 0;
-		for (uint32_t k = 0; k < HANDS; k++)
-			if (k != i && model->stage[k] == HELD && model->hard[k] > 0 &&
-			    (is_same_own(&model->hands[k].lock, &hand->lock) ||
-			     is_whole_of(&hand->lock, &model->hands[k].lock)))
-				model->waits[i] |= UINT64_C(1) << k;
+		model->waits[i] = looks_for(model, i);
 		bool is_free = lpi_lock_look(locks, &hand->lock);
 		assert_true(is_free == (model->waits[i] == 0));
 		model->stage[i] = is_free ? IDLE : LOOKING;
@@ -320,6 +328,18 @@ static void step(struct model *model, struct lpi_locks *locks, struct lp_prng *p
 	check_model(model, locks);
 }
 
+static bool step_all_busy(struct model *model, struct lpi_locks *locks, struct lp_prng *prng)
+{
+	bool any = false;
+	for (uint32_t i = 0; i < HANDS; i++) {
+		if (model->stage[i] == IDLE)
+			continue;
+		step(model, locks, prng, i);
+		any = true;
+	}
+	return any;
+}
+
 static void test_model(void **state)
 {
 	(void)state;
@@ -330,15 +350,8 @@ static void test_model(void **state)
 		lp_prng_init(&prng, seed);
 		for (uint32_t i = 0; i < 3000; i++)
 			step(&model, locks, &prng, (uint32_t)lp_prng_below(&prng, HANDS));
-		for (uint32_t left = 1; left > 0;) {
-			left = 0;
-			for (uint32_t i = 0; i < HANDS; i++) {
-				if (model.stage[i] != IDLE) {
-					step(&model, locks, &prng, i);
-					left++;
-				}
-			}
-		}
+		while (step_all_busy(&model, locks, &prng))
+			;
 		locks_end(locks);
 	}
 }

@@ -181,16 +181,16 @@ static void random_name(struct lp_prng *prng, char *name)
 	} while (!lp_key_name_is_valid(name, len));
 }
 
-static void random_key(struct lp_prng *prng, char *key)
+static void random_key(struct lp_prng *prng, char key[KEY_MAX])
 {
 	uint32_t depth = 1 + (uint32_t)lp_prng_below(prng, 6);
-	key[0] = '\0';
+	size_t len = 0;
 	for (uint32_t i = 0; i < depth; i++) {
 		char name[8];
 		random_name(prng, name);
 		if (i > 0)
-			strcat(key, "/");
-		strcat(key, name);
+			key[len++] = '/';
+		len += lpi_tp_copy(key + len, KEY_MAX - len, name);
 	}
 }
 
@@ -204,7 +204,7 @@ static void expect(const struct keys *all, const char *prefix, const char *after
 		char *to = ret->key[ret->cnt];
 		if (strncmp(all->key[i], prefix, prefix_len) != 0)
 			continue;
-		strcpy(to, all->key[i]);
+		lpi_tp_copy(to, KEY_MAX, all->key[i]);
 		char *slash = strchr(to + prefix_len, '/');
 		if (delimit && slash != NULL)
 			slash[1] = '\0';
@@ -235,7 +235,7 @@ static void check_pages(struct lpi_t *t, const struct keys *all, const char *pre
 		assert_true(found.cnt > 0 || !t->op->list.more);
 		assert_true(found.cnt <= items_max);
 		if (found.cnt > 0)
-			strcpy(last, found.key[found.cnt - 1]);
+			lpi_tp_copy(last, sizeof(last), found.key[found.cnt - 1]);
 		after = last;
 	} while (t->op->list.more);
 	assert_int_equal(at, expected.cnt);
@@ -299,14 +299,14 @@ static void test_deep(void **state)
 	static struct keys found;
 	static char keys[12][LP_NS_PATH_MAX];
 	lpi_t_begin(&t, 3);
-	key[0] = '\0';
+	size_t len = 0;
 	for (uint32_t depth = 0; depth < 12; depth++) {
-		strcat(key, "d");
+		len += lpi_tp_copy(key + len, KEY_MAX - len, "d");
 		(void)snprintf(keys[depth], sizeof(keys[depth]), "%s-", key);
 		lp_test_ok(lpi_tp_put(&t, keys[depth], 0));
 		(void)snprintf(keys[depth], sizeof(keys[depth]), "%s0", key);
 		lp_test_ok(lpi_tp_put(&t, keys[depth], 0));
-		strcat(key, "/");
+		len += lpi_tp_copy(key + len, KEY_MAX - len, "/");
 	}
 	lp_test_ok(list(&t, "", NULL, false, 0, sizeof(page)));
 	take(&t, &found);

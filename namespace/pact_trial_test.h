@@ -401,6 +401,7 @@ static inline void lpi_trial_done(struct lp_ns_op *op)
 static inline void lpi_trial_begin(struct lpi_trial *trial, uint32_t home,
 				   const struct lpi_trial_kind *kind)
 {
+	LP_ASSERT(trial->world.ns != NULL);
 	struct lp_ns *ns = trial->world.ns[home];
 	struct lpi_job *job = lp_pool_get(ns->jobs);
 	assert_non_null(job);

@@ -100,7 +100,7 @@ static void set(struct map *map, const char *key, uint32_t length, bool is_a_dir
 	if (file == NULL) {
 		assert_true(map->cnt < FILES_MAX);
 		file = &map->files[map->cnt++];
-		strcpy(file->key, key);
+		lpi_tp_copy(file->key, sizeof(file->key), key);
 	}
 	file->length = length;
 	file->is_dir = is_a_dir;
@@ -124,7 +124,7 @@ static void rename_all(struct map *map, const char *key, const char *to)
 			continue;
 		assert_true(snprintf(renamed, sizeof(renamed), "%s%s", to, at + len) <
 			    (int)KEY_MAX);
-		strcpy(at, renamed);
+		lpi_tp_copy(at, sizeof(renamed), renamed);
 	}
 }
 
@@ -190,15 +190,15 @@ static int expect_move(struct map *map, const char *key, const char *to, enum lp
 
 /* --- Operations ------------------------------------------------------------------------------- */
 
-static void random_key(struct model *model, char *key)
+static void random_key(struct model *model, char key[KEY_MAX])
 {
 	static const char *const names[] = {"a", "b", "a-"};
 	uint64_t depth = 1 + lp_prng_below(&model->prng, 3);
-	key[0] = '\0';
+	size_t len = 0;
 	for (uint64_t i = 0; i < depth; i++) {
 		if (i > 0)
-			strcat(key, "/");
-		strcat(key, names[lp_prng_below(&model->prng, 3)]);
+			key[len++] = '/';
+		len += lpi_tp_copy(key + len, KEY_MAX - len, names[lp_prng_below(&model->prng, 3)]);
 	}
 }
 
@@ -271,7 +271,7 @@ static void plan_make(struct model *model, struct trial *trial)
 {
 	struct lp_ns_op *op = &trial->put.hand.op;
 	trial->key[strcspn(trial->key, "/")] = '\0';
-	strcpy(trial->to, trial->key);
+	lpi_tp_copy(trial->to, sizeof(trial->to), trial->key);
 	op->opcode = LP_NS_MAKE;
 	op->make.dir = LP_INO_ROOT;
 	op->make.name = lpi_t_bytes(trial->key);
@@ -292,7 +292,7 @@ static void plan(struct model *model)
 	uint64_t kind = lp_prng_below(prng, 12);
 	*trial = (struct trial){.expected = 0};
 	random_key(model, trial->key);
-	strcpy(trial->to, trial->key);
+	lpi_tp_copy(trial->to, sizeof(trial->to), trial->key);
 	if (kind >= 8 && kind < 11)
 		random_key(model, trial->to);
 	if (kind == 11)
@@ -336,7 +336,7 @@ static const char *next_of(struct model *model, const char *prefix, const char *
 		if (delimit && slash != NULL)
 			slash[1] = '\0';
 		if (strcmp(key, after) > 0 && (!has_best || strcmp(key, best) < 0)) {
-			strcpy(best, key);
+			lpi_tp_copy(best, sizeof(best), key);
 			has_best = true;
 		}
 	}
@@ -372,7 +372,7 @@ static void check_list(struct model *model)
 		assert_memory_equal(item.name.data, key, item.name.len);
 		if (item.ino.nr != 0)
 			assert_int_equal(item.attrs.size_bytes, length_of(&model->map, key));
-		strcpy(after, key);
+		lpi_tp_copy(after, sizeof(after), key);
 	}
 	const char *key = next_of(model, prefix, after, t->op->list.delimit);
 	assert_int_equal(t->op->list.more, key != NULL);

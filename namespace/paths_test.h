@@ -15,6 +15,15 @@
 
 #define LPI_TP_BYTES_MAX 65536u
 
+/* A text into memory that must have room for it; returns its length. */
+static inline size_t lpi_tp_copy(char *to, size_t to_size, const char *text)
+{
+	size_t len = strlen(text);
+	assert_true(len < to_size);
+	memcpy(to, text, len + 1);
+	return len;
+}
+
 /* Data to be written, in one buffer, at an offset on the grid of blocks. */
 struct lpi_tp_data {
 	struct lp_seg seg; /* buf NULL: none */
