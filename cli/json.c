@@ -125,7 +125,9 @@ static size_t take_char(const char **at, const char *end, char *to)
 				to);
 	}
 	const char *letter = strchr(letters, from[1]);
-	to[0] = letter != NULL && *letter != '\0' ? meant[letter - letters] : from[1];
+	to[0] = from[1];
+	if (letter != NULL && *letter != '\0')
+		to[0] = meant[letter - letters];
 	*at = from + 2;
 	return 1;
 }
