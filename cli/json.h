@@ -36,10 +36,12 @@ enum lpi_cli_json_kind lpi_cli_json_next(struct lpi_cli_json *json);
 
 /* The number at "ops.put.count", where array elements are numbered; 0 when there is none. */
 double lpi_cli_json_number(const char *text, const char *path);
-/* The string there, without quotes, cut to len; "" when there is none. */
+/* What stands there as it stands, cut to len; "" when there is none. */
+const char *lpi_cli_json_word(const char *text, const char *path, char *buf, size_t len);
+/* The string there as it was meant, cut to len; "" when there is none. */
 const char *lpi_cli_json_text(const char *text, const char *path, char *buf, size_t len);
 
-/* Each value in a line, indented, without the punctuation. */
+/* Without the punctuation: each value in a line, indented; what holds only a few, in one line. */
 void lpi_cli_json_show(FILE *to, const char *text);
 
 #endif

@@ -20,7 +20,7 @@ static void test_find(void **state)
 	assert_true(lpi_cli_json_number(sample, "b") == 0);
 	assert_true(lpi_cli_json_number(sample, "b.c.d") == 0);
 	assert_string_equal(lpi_cli_json_text(sample, "last", buf, sizeof(buf)), "z");
-	assert_string_equal(lpi_cli_json_text(sample, "b.c.1.d", buf, sizeof(buf)), "x\\\"y");
+	assert_string_equal(lpi_cli_json_text(sample, "b.c.1.d", buf, sizeof(buf)), "x\"y");
 	assert_string_equal(lpi_cli_json_text(sample, "a", buf, sizeof(buf)), "");
 	assert_string_equal(lpi_cli_json_text(sample, "nothing", buf, sizeof(buf)), "");
 }
@@ -37,11 +37,41 @@ static void test_show(void **state)
 {
 	(void)state;
 	char buf[512] = "";
-	shown("{\"a\": 1, \"b\": {\"c\": \"x\\\"y\"}}", buf, sizeof(buf));
-	assert_string_equal(buf, "a  1\nb  \n  c  x\"y\n");
+	shown("{\"a\": 1, \"bcd\": {\"c\": \"x\\\"y\", \"d\": 2}, \"none\": \"\"}", buf,
+	      sizeof(buf));
+	assert_string_equal(buf, "a     1\nbcd   c x\"y  d 2\nnone\n");
+	memset(buf, 0, sizeof(buf));
+	shown("{\"n\": [{\"a\": 1, \"b\": {\"c\": 2}}, {\"a\": 3}, 4], \"e\": {}}", buf,
+	      sizeof(buf));
+	assert_string_equal(buf, "n\n  0\n    a  1\n    b  c 2\n  a 3\n  4\ne\n");
+	memset(buf, 0, sizeof(buf));
+	shown("[1.23456, 12.3456, 123.456, 1234.56, 0.00123, 1.5e+09, -1.23456, 123456]", buf,
+	      sizeof(buf));
+	assert_string_equal(buf, "1.23\n12.3\n123\n1234\n0.00\n1.5e+09\n-1.23\n123456\n");
 	memset(buf, 0, sizeof(buf));
 	shown("\"auto\"", buf, sizeof(buf));
 	assert_string_equal(buf, "auto\n");
+}
+
+/* Strings are read as any writer of JSON may write them; what a terminal would not show is shown
+ * escaped, once. */
+static void test_strings(void **state)
+{
+	(void)state;
+	static const char text[] =
+		"{\"a\": \"1\\u00e9\\ud83d\\ude00\\n\\\\\\/\\u00\", \"b\": \"\\ud83d\\"
+		"u0041\", \"c\": \"\\u0000x\"}";
+	char buf[64];
+	assert_string_equal(lpi_cli_json_text(text, "a", buf, sizeof(buf)),
+			    "1\xc3\xa9\xf0\x9f\x98\x80\n\\/u00");
+	assert_string_equal(lpi_cli_json_text(text, "a", buf, 7), "1\xc3\xa9");
+	/* Half of a pair stands for itself, which is no UTF-8. */
+	assert_string_equal(lpi_cli_json_text(text, "b", buf, sizeof(buf)), "\xed\xa0\xbd"
+									    "A");
+	assert_string_equal(lpi_cli_json_text(text, "c", buf, sizeof(buf)), "u0000x");
+	memset(buf, 0, sizeof(buf));
+	shown("\"a\\nb\\\\c\\u00e9\"", buf, sizeof(buf));
+	assert_string_equal(buf, "a\\x0ab\\c\xc3\xa9\n");
 }
 
 /* P7: each beginning of a text, and depth beyond what is kept. */
@@ -70,6 +100,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_find),
 		cmocka_unit_test(test_show),
+		cmocka_unit_test(test_strings),
 		cmocka_unit_test(test_any_bytes),
 	};
 	return lp_test_main(tests, "cli/json");

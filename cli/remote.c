@@ -10,22 +10,23 @@
 #include "base/error.h"
 
 static struct lapis *handle;
-static const char *address;
+static const char *given_address; /* by -s */
 
 /* --- The handle ------------------------------------------------------------------------------- */
 
-void lpi_remote_set_address(const char *text)
+void lpi_remote_set_address(const char *address)
 {
-	address = text;
+	given_address = address;
 }
 
 struct lapis *lpi_remote(void)
 {
-	const struct lapis_options options = {.size = sizeof(options), .address = address};
+	const struct lapis_options options = {.size = sizeof(options), .address = given_address};
 	if (handle != NULL)
 		return handle;
 	if (lapis_open(&options, &handle) < 0) {
-		(void)lpi_cli_fail(address != NULL ? "-s" : "address", "%s", lapis_error_text());
+		(void)lpi_cli_fail(given_address != NULL ? "-s" : "address", "%s",
+				   lapis_error_text());
 		return NULL;
 	}
 	return handle;
@@ -222,7 +223,11 @@ void lpi_format_mode(const struct lapis_attrs *attrs, char *buf)
 	uint32_t type = LP_MIN((uint32_t)attrs->type, (uint32_t)LP_ARRAY_SIZE(types) - 1);
 	buf[0] = types[type].letter;
 	for (int i = 0; i < 9; i++)
-		buf[1 + i] = (attrs->mode & (0400 >> i)) != 0 ? letters[i] : '-';
+		buf[1 + i] = '-';
+	for (int i = 0; i < 9; i++) {
+		if ((attrs->mode & (0400 >> i)) != 0)
+			buf[1 + i] = letters[i];
+	}
 	if ((attrs->mode & S_ISUID) != 0)
 		buf[3] = buf[3] == 'x' ? 's' : 'S';
 	if ((attrs->mode & S_ISGID) != 0)

@@ -34,6 +34,81 @@ static const struct option json_only[] = {
 
 /* --- status ----------------------------------------------------------------------------------- */
 
+/* "2 days", "3 h": the two largest would tell no more. */
+static void format_span(double seconds, char *buf, size_t len)
+{
+	static const struct {
+		double seconds;
+		const char *name;
+	} units[] = {{86400, "days"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+	size_t i = 0;
+	while (i + 1 < LP_ARRAY_SIZE(units) && seconds < 2 * units[i].seconds)
+		i++;
+	(void)snprintf(buf, len, "%.0f %s", seconds / units[i].seconds, units[i].name);
+}
+
+static void print_text(const char *answer, const char *path)
+{
+	char text[1024];
+	lpi_cli_print_escaped(stdout, lpi_cli_json_text(answer, path, text, sizeof(text)));
+}
+
+static void print_devices(const char *answer)
+{
+	char path[64];
+	char size[32];
+	char text[8];
+	for (unsigned i = 0;; i++) {
+		(void)snprintf(path, sizeof(path), "devices.%u.size_bytes", i);
+		double bytes = lpi_cli_json_number(answer, path);
+		if (bytes == 0)
+			break;
+		(void)lpi_cli_format_size((uint64_t)bytes, size, sizeof(size));
+		(void)fputs("device    ", stdout);
+		(void)snprintf(path, sizeof(path), "devices.%u.path", i);
+		print_text(answer, path);
+		(void)snprintf(path, sizeof(path), "devices.%u.silent", i);
+		bool is_silent =
+			strcmp(lpi_cli_json_word(answer, path, text, sizeof(text)), "true") == 0;
+		(void)printf(", %s%s\n", size, is_silent ? ", does not answer" : "");
+	}
+}
+
+static void print_status(const char *answer, const char *state, bool is_ok)
+{
+	char since[40];
+	char span[32];
+	char memory[32];
+	char used[32];
+	double began = lpi_cli_json_number(answer, "state_since");
+	double shards = lpi_cli_json_number(answer, "shards_cnt");
+	double threads = lpi_cli_json_number(answer, "threads_cnt");
+	double conns = lpi_cli_json_number(answer, "connections");
+	lpi_format_time((int64_t)began * INT64_C(1000000000), since, sizeof(since));
+	format_span(lpi_cli_json_number(answer, "uptime_s"), span, sizeof(span));
+	(void)lpi_cli_format_size((uint64_t)lpi_cli_json_number(answer, "rss_bytes"), memory,
+				  sizeof(memory));
+	(void)lpi_cli_format_size((uint64_t)lpi_cli_json_number(answer, "used_bytes"), used,
+				  sizeof(used));
+	(void)fputs(lpi_color(stdout, is_ok ? "1;32" : "1;31"), stdout);
+	lpi_cli_print_escaped(stdout, state);
+	(void)printf("%s since %s%s", lpi_color(stdout, "0"), since, is_ok ? "" : ": ");
+	print_text(answer, "reason");
+	(void)fputs("\ndaemon    ", stdout);
+	print_text(answer, "server");
+	(void)printf(", up %s, %s of memory\nstore     ", span, memory);
+	print_text(answer, "store");
+	(void)putchar(' ');
+	print_text(answer, "uuid");
+	(void)printf("\nshards    %.0f on %.0f thread%s\ndata      %s\n", shards, threads,
+		     threads == 1 ? "" : "s", used);
+	(void)printf("requests  %.0f since it started, %.0f answered by an error; %.0f "
+		     "connection%s now\n",
+		     lpi_cli_json_number(answer, "requests"), lpi_cli_json_number(answer, "errors"),
+		     conns, conns == 1 ? "" : "s");
+	print_devices(answer);
+}
+
 static int run_status(const struct lpi_cli_command *self, int argc, char **argv)
 {
 	static const struct lpi_args_form form = {"", json_only, 0, 0};
@@ -50,16 +125,10 @@ static int run_status(const struct lpi_cli_command *self, int argc, char **argv)
 	if (err < 0)
 		return lpi_remote_fail("status", err);
 	(void)lpi_cli_json_text(answer, "state", state, sizeof(state));
-	bool is_ok = strcmp(state, "ok") == 0;
-	if (args.has['j']) {
+	if (args.has['j'])
 		(void)puts(answer);
-	} else {
-		(void)fputs(lpi_color(stdout, is_ok ? "1;32" : "1;31"), stdout);
-		lpi_cli_print_escaped(stdout, state);
-		(void)fputs(lpi_color(stdout, "0"), stdout);
-		(void)putchar('\n');
-		lpi_cli_json_show(stdout, answer);
-	}
+	else
+		print_status(answer, state, strcmp(state, "ok") == 0);
 	free(answer);
 	return LP_EXIT_OK;
 }
@@ -102,18 +171,65 @@ const struct lpi_cli_command lpi_remote_stats = {
 
 /* --- slow, explain ---------------------------------------------------------------------------- */
 
+static double slow_number(const char *answer, unsigned idx, const char *name)
+{
+	char path[64];
+	(void)snprintf(path, sizeof(path), "%u.%s", idx, name);
+	return lpi_cli_json_number(answer, path);
+}
+
+static void print_slow(const char *answer)
+{
+	char path[64];
+	char text[1024];
+	if (slow_number(answer, 0, "began_ns") == 0) {
+		(void)puts("nothing was slow (lapis config get slow-ms says from when it is)");
+		return;
+	}
+	(void)printf("%s%-19s %10s  %-10s %10s  %-8s object%s\n", lpi_color(stdout, "7"), "began",
+		     "took ms", "operation", "bytes", "result", lpi_color(stdout, "0"));
+	for (unsigned i = 0; slow_number(answer, i, "began_ns") != 0; i++) {
+		char began[40];
+		lpi_format_time((int64_t)slow_number(answer, i, "began_ns"), began, sizeof(began));
+		(void)snprintf(path, sizeof(path), "%u.operation", i);
+		(void)printf("%-19s %10.1f  %-10s %10.0f  ", began,
+			     slow_number(answer, i, "took_ms"),
+			     lpi_cli_json_text(answer, path, text, sizeof(text)),
+			     slow_number(answer, i, "bytes"));
+		(void)snprintf(path, sizeof(path), "%u.result", i);
+		(void)printf("%-8s ", lpi_cli_json_text(answer, path, text, sizeof(text)));
+		(void)snprintf(path, sizeof(path), "%u.object", i);
+		print_text(answer, path);
+		(void)putchar('\n');
+	}
+}
+
 static int run_slow(const struct lpi_cli_command *self, int argc, char **argv)
 {
 	static const struct lpi_args_form form = {"", json_only, 0, 0};
 	struct lpi_args args;
+	char *answer = NULL;
 	int status = lpi_args_parse(self, argc, argv, &form, &args);
-	return status >= 0 ? status : show(LAPIS_SLOW, NULL, "slow", args.has['j']);
+	if (status >= 0)
+		return status;
+	struct lapis *lapis = lpi_remote();
+	if (lapis == NULL)
+		return LP_EXIT_FAILED;
+	int err = lapis_admin(lapis, LAPIS_SLOW, NULL, &answer);
+	if (err < 0)
+		return lpi_remote_fail("slow", err);
+	if (args.has['j'])
+		(void)puts(answer);
+	else
+		print_slow(answer);
+	free(answer);
+	return LP_EXIT_OK;
 }
 
 const struct lpi_cli_command lpi_remote_slow = {
 	.name = "slow",
 	.synopsis = "[--json]",
-	.summary = "Show the slowest operations of late, and where their time went",
+	.summary = "Show the slowest operations of late",
 	.help = JSON_HELP,
 	.run = run_slow,
 };

@@ -18,9 +18,9 @@
 static int read_write_path(const struct lpi_cli_command *self, const char *text, uint8_t *ret_path)
 {
 	static const char *const names[] = {"auto", "inline", "deferred", "direct"};
-	for (uint8_t i = 0; i < LP_ARRAY_SIZE(names); i++) {
+	for (size_t i = 0; i < LP_ARRAY_SIZE(names); i++) {
 		if (strcmp(text, names[i]) == 0) {
-			*ret_path = i;
+			*ret_path = (uint8_t)i;
 			return 0;
 		}
 	}
@@ -41,7 +41,7 @@ static int read_xattr(const struct lpi_cli_command *self, const char *text,
 	return 0;
 }
 
-static int put_all(const struct lpi_args *args, struct lpi_put_file *upload)
+static int put_all(const struct lpi_args *args, const struct lpi_put_file *options)
 {
 	struct lpi_tasks jobs;
 	char key[LPI_KEY_MAX + 1];
@@ -54,18 +54,19 @@ static int put_all(const struct lpi_args *args, struct lpi_put_file *upload)
 			jobs.progress.total_bytes = (uint64_t)st.st_size;
 	}
 	for (int i = 0; i < args->cnt - 1; i++) {
-		upload->path = args->names[i];
-		upload->subject = args->names[i];
-		upload->key = dst;
+		struct lpi_put_file upload = *options;
+		upload.path = args->names[i];
+		upload.subject = args->names[i];
+		upload.key = dst;
 		if (lpi_key_is_dir_form(dst)) {
-			upload->key = key;
+			upload.key = key;
 			if (lpi_key_join(dst, lpi_key_name(args->names[i]), key) < 0 ||
 			    lpi_key_check(key) != 0) {
 				jobs.failed++;
 				continue;
 			}
 		}
-		lpi_put_file(&jobs, upload);
+		lpi_put_file(&jobs, &upload);
 	}
 	return lpi_tasks_finish(&jobs);
 }

@@ -3,7 +3,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "cli/json.h"
@@ -111,6 +111,7 @@ static int watch(uint64_t seconds, uint64_t cnt)
 	struct look before = {0};
 	struct lapis *lapis = lpi_remote();
 	bool clears = lpi_is_terminal(stdout);
+	const struct timespec pause = {.tv_sec = (time_t)seconds};
 	if (lapis == NULL)
 		return LP_EXIT_FAILED;
 	for (uint64_t i = 0; i <= cnt; i++) {
@@ -129,7 +130,7 @@ static int watch(uint64_t seconds, uint64_t cnt)
 		before = now;
 		free(stats);
 		if (i < cnt)
-			(void)sleep((unsigned)seconds);
+			(void)nanosleep(&pause, NULL);
 	}
 	return LP_EXIT_OK;
 }

@@ -141,6 +141,7 @@ static void remove_local(struct down_dir *dir, const char *name)
 	if (!lpi_sync_join(sync, dir->rel, name, rel) || lpi_sync_only_says(sync, "remove", rel))
 		return;
 	(void)snprintf(path, sizeof(path), "%s/%s", sync->local, rel);
+	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
 	if (nftw(path, remove_visited, 16, FTW_DEPTH | FTW_PHYS) < 0)
 		fail_local(sync, rel, -errno);
 }

@@ -41,7 +41,7 @@ struct lpi_get_file {
 	void *arg;
 };
 
-void lpi_get_file(struct lpi_tasks *jobs, const struct lpi_get_file *download);
+void lpi_get_file(struct lpi_tasks *jobs, const struct lpi_get_file *what);
 
 /* Bytes to a file, holes where they are zeros: from *pos on. */
 int lpi_write_sparse(int fd, uint64_t offset, const void *data, size_t len);

@@ -163,16 +163,27 @@ static void end_slot(struct lpi_link *conn, struct lpi_credit *slot)
 	}
 }
 
+/* The meta of an error is a text; that of a compound says first which guard or change it was. */
+static void read_error(struct lpi_op *op, const uint8_t *meta, uint32_t meta_bytes)
+{
+	struct lp_reader reader;
+	struct lp_wire_written written;
+	lp_reader_init(&reader, meta, meta_bytes);
+	if (op->result.op == LAPIS_COMPOUND && lp_wire_part(&reader, lp_wire_written, &written))
+		op->result.failed_idx = written.failed_idx;
+	size_t len = LP_MIN(lp_reader_remaining(&reader), (size_t)LP_WIRE_TEXT_MAX);
+	(void)lpi_op_printf(op, 0, "%.*s", (int)len, lp_wire_bytes(&reader, (uint32_t)len));
+}
+
 static void take_error(struct lpi_link *conn, struct lpi_credit *slot, const uint8_t *meta)
 {
 	struct lpi_op *op = slot->op;
 	uint32_t status = conn->header.status;
-	uint32_t len = LP_MIN(conn->header.meta_bytes, LP_WIRE_TEXT_MAX);
 	int err = status < 4096 ? -(int)status : -EPROTO;
 	end_slot(conn, slot);
 	if (op == NULL)
 		return;
-	(void)lpi_op_printf(op, 0, "%.*s", (int)len, (const char *)meta);
+	read_error(op, meta, conn->header.meta_bytes);
 	if (op->text[0] == '\0')
 		(void)lpi_op_printf(op, 0, "%s", lp_strerror(err));
 	if (err == -ECANCELED && op->has_version)

@@ -182,6 +182,53 @@ static void play_lists(struct lapis *lapis)
 	MUST(lapis_xattr_remove(lapis, "many/0001", "user.a"));
 }
 
+/* All or nothing; and which it was that did not hold, with what the door says of it. */
+static void play_compound(struct lapis *lapis)
+{
+	struct lapis_change changes[] = {
+		{.kind = LAPIS_GUARD_NO_XATTR, .name = "user.a", .name_bytes = 6},
+		{.kind = LAPIS_GUARD_XATTR, .name = "user.none", .name_bytes = 9},
+		{.kind = LAPIS_CHANGE_WRITE, .length = 5},
+		{.kind = LAPIS_CHANGE_XATTR_SET,
+		 .name = "user.a",
+		 .name_bytes = 6,
+		 .value = "v",
+		 .value_bytes = 1},
+	};
+	struct lapis_request request = {.size = sizeof(request),
+					.op = LAPIS_COMPOUND,
+					.path = "c/k",
+					.data = "HELLO",
+					.data_bytes = 5,
+					.changes = changes,
+					.change_cnt = LP_ARRAY_SIZE(changes)};
+	struct lapis_result result = {.size = sizeof(result)};
+	char back[5];
+	size_t got = 0;
+	MUST(lapis_put(lapis, "c/k", "hello", 5, NULL, NULL));
+	MUST_BE(-ENODATA, lapis_call(lapis, &request, &result));
+	MUST_BE(1, result.failed_idx);
+	lapis_result_fini(&result);
+	MUST(lapis_get(lapis, "c/k", 0, back, sizeof(back), &got));
+	MUST_BE(0, memcmp(back, "hello", 5));
+	request.changes = changes + 2;
+	request.change_cnt = 2;
+	MUST(lapis_call(lapis, &request, &result));
+	lapis_result_fini(&result);
+	MUST(lapis_get(lapis, "c/k", 0, back, sizeof(back), &got));
+	MUST_BE(0, memcmp(back, "HELLO", 5));
+	request.changes = changes;
+	request.change_cnt = LP_ARRAY_SIZE(changes);
+	MUST_BE(-EEXIST, lapis_call(lapis, &request, &result));
+	MUST_BE(0, result.failed_idx);
+	lapis_result_fini(&result);
+	changes[1].kind = LAPIS_CHANGE_PUNCH;
+	changes[2].kind = LAPIS_GUARD_VERSION;
+	MUST_BE(-EINVAL, lapis_call(lapis, &request, &result));
+	MUST(strstr(lapis_error_text(), "guards come first") != NULL ? 0 : -1);
+	lapis_result_fini(&result);
+}
+
 /* Of d/f, which is there. */
 static void check_names(struct lapis *lapis)
 {
@@ -248,6 +295,7 @@ static void test_one_shard(void **state)
 	(void)state;
 	play(1, 0, play_objects);
 	play(1, LAPIS_THREAD, play_lists);
+	play(1, 0, play_compound);
 	play(1, 0, play_files);
 }
 
@@ -256,6 +304,7 @@ static void test_four_shards(void **state)
 	(void)state;
 	play(4, LAPIS_THREAD, play_objects);
 	play(4, 0, play_lists);
+	play(4, 0, play_compound);
 	play(4, 0, play_files);
 }
 
