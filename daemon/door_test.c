@@ -232,7 +232,7 @@ static void requests_on_one_path_keep_their_order(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(ids); i += 2) {
 		char text[16];
-		snprintf(text, sizeof(text), "value %02u", i);
+		(void)snprintf(text, sizeof(text), "value %02u", i);
 		ids[i] = lpi_client_send_put(client, "a/b/c", text, 8);
 		ids[i + 1] = lpi_client_send_get(client, 0, "a/b/c", 0, 100);
 	}
@@ -244,8 +244,8 @@ static void requests_on_one_path_keep_their_order(void **state)
 			puts++;
 			continue;
 		}
-		snprintf(text, sizeof(text), "value %02u",
-			 (uint32_t)(client->reply.request_id - ids[0]) - 1);
+		(void)snprintf(text, sizeof(text), "value %02u",
+			       (uint32_t)(client->reply.request_id - ids[0]) - 1);
 		memcpy(back, client->data, 8);
 		assert_int_equal(client->reply.data_bytes, 8);
 		assert_memory_equal(back, text, 8);
