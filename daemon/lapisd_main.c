@@ -243,9 +243,9 @@ int main(int argc, char **argv)
 		(void)puts(program.name);
 		return EXIT_SUCCESS;
 	}
-	/* The environment is read while there is one thread. NOLINTNEXTLINE(concurrency-mt-unsafe)
-	 */
-	lp_log_init(lp_clock_system(), STDERR_FILENO, getenv("JOURNAL_STREAM"));
+	/* The environment is read while there is one thread. */
+	const char *journal = getenv("JOURNAL_STREAM"); /* NOLINT(concurrency-mt-unsafe) */
+	lp_log_init(lp_clock_system(), STDERR_FILENO, journal);
 	lp_log_set_level((enum lp_log_level)lp_config_number(&program.config, LP_OPT_LOG_LEVEL));
 	lp_corruption_set_sink(found_corruption, NULL);
 	program.notify_path = getenv("NOTIFY_SOCKET"); /* NOLINT(concurrency-mt-unsafe) */
