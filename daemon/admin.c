@@ -41,7 +41,7 @@ static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shar
 	struct lpi_shard_report *report = &gather->shards[shard->idx];
 	report->idx = shard->idx;
 	report->thread_idx = shard->thread->idx;
-	report->error = lp_store_error(shard->store);
+	lp_store_read_health(shard->store, &report->health);
 	lp_store_read_stats(shard->store, &report->store);
 	lp_ns_read_stats(shard->ns, &report->ns);
 	lp_door_read_stats(shard->door, &report->door);
@@ -288,12 +288,10 @@ static void config_set(struct lpi_gather_reports *gather)
 	static struct lp_config changed; /* the control thread's */
 	struct lpi_question *question = current(gather);
 	struct lp_service *service = gather->service;
-	enum lp_option option;
+	enum lp_option option = LP_OPT_CNT;
 	char why[LP_WHY_MAX];
 	char value[LP_CONFIG_TEXT_MAX];
 	int err = change_config(&service->config, question->text, &option, &changed, why);
-	if (err == 0 && option == LP_OPT_DEFERRED_STORE)
-		err = -EOPNOTSUPP;
 	if (err < 0) {
 		answer_error(gather, err, why);
 		return;

@@ -50,6 +50,7 @@ const struct lp_option_info lp_options[LP_OPT_CNT] = {
 			    .initial = "256",
 			    .min = 1,
 			    .max = 4096,
+			    .is_live = true,
 			    .help = "requests under way on one connection"},
 	[LP_OPT_CREDIT_BYTES] = {.name = "credit-bytes",
 				 .type = LP_OPTION_BYTES,
@@ -57,6 +58,7 @@ const struct lp_option_info lp_options[LP_OPT_CNT] = {
 				 .initial = "32M",
 				 .min = UINT64_C(4) << 20,
 				 .max = UINT64_C(1) << 30,
+				 .is_live = true,
 				 .help = "of data in them"},
 	[LP_OPT_DB] = {.name = "db",
 		       .type = LP_OPTION_TEXT,
@@ -68,6 +70,7 @@ const struct lp_option_info lp_options[LP_OPT_CNT] = {
 				   .value = "WHERE",
 				   .initial = "log",
 				   .choices = {"log", "kv"},
+				   .is_live = true,
 				   .help = "where deferred data waits for its place"},
 	[LP_OPT_DEVICE] = {.name = "device",
 			   .type = LP_OPTION_TEXT,
@@ -572,7 +575,7 @@ static int parse_words(struct lp_config *config, int argc, char *const *argv, bo
 {
 	unsigned argument_cnt = 0;
 	for (int i = 1; i < argc; i++) {
-		struct flag flag;
+		struct flag flag = {.value = NULL};
 		int err = 0;
 		if (is_call(argv[i], call))
 			continue;

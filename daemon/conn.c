@@ -513,7 +513,7 @@ void lpi_conn_receive(struct lpi_conn *conn)
 	iovs[msg.msg_iovlen++] = (struct iovec){door->scratch, LPI_SCRATCH_BYTES};
 	ssize_t n = recvmsg(conn->fd, &msg, MSG_DONTWAIT);
 	door->stats.receives++;
-	conn->read_all = n < (ssize_t)(direct_bytes + LPI_SCRATCH_BYTES);
+	conn->read_all = n < (ssize_t)direct_bytes + (ssize_t)LPI_SCRATCH_BYTES;
 	if (n > 0) {
 		conn->progress_ns = lpi_door_now_ns(door);
 		door->stats.received_bytes += (uint64_t)n;

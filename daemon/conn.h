@@ -85,6 +85,9 @@ void lp_door_stop(struct lp_door *door, uint64_t timeout_ns, void (*stopped)(voi
 
 /* From now on. */
 int lp_door_set_requests_max(struct lp_door *door, uint32_t requests_max) LP_MUST_CHECK;
+/* As in lp_door_options. Requests: of connections that are greeted from now on, others keep what
+ * they were told. Bytes: of all, at once; who has more under way waits. */
+void lp_door_set_credits(struct lp_door *door, uint32_t credits_max, uint64_t credit_bytes_max);
 
 /* One request that took long. */
 struct lp_slow_request {

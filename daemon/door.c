@@ -204,6 +204,7 @@ static int new_latencies(struct lp_door *door)
 	uint32_t cnt = 0;
 	while ((opcode = lpi_opcode_at(cnt)) != NULL)
 		door->latency_idx[opcode->code] = (uint8_t)cnt++;
+	LP_ASSERT(cnt > 0);
 	door->latencies = calloc(cnt, sizeof(*door->latencies));
 	if (door->latencies == NULL)
 		return -ENOMEM;
@@ -386,6 +387,13 @@ int lp_door_set_requests_max(struct lp_door *door, uint32_t requests_max)
 	return 0;
 }
 
+void lp_door_set_credits(struct lp_door *door, uint32_t credits_max, uint64_t credit_bytes_max)
+{
+	door->options.credits_max = credits_max;
+	door->options.credit_bytes_max = credit_bytes_max;
+	set_defaults(&door->options);
+}
+
 /* --- Figures ------------------------------------------------------------------------------------
  */
 
@@ -396,10 +404,10 @@ static void name_object(const struct lpi_request *request, char *ret, size_t siz
 	if (ref->kind == LPI_REF_NONE)
 		ret[0] = '\0';
 	else if (ref->path.len == 0)
-		snprintf(ret, size, "inode %llu", (unsigned long long)ref->ino.nr);
+		(void)snprintf(ret, size, "inode %llu", (unsigned long long)ref->ino.nr);
 	else
-		snprintf(ret, size, "%.*s", (int)(ref->path.len - skip),
-			 (const char *)ref->path.data + skip);
+		(void)snprintf(ret, size, "%.*s", (int)(ref->path.len - skip),
+			       (const char *)ref->path.data + skip);
 }
 
 static void note_slow(struct lpi_request *request, uint64_t took_ns, int status)

@@ -37,6 +37,34 @@ static void a_hello_agrees_on_what_holds(void **state)
 	lpi_door_rig_free(rig);
 }
 
+static void new_credits_are_for_who_comes_next(void **state)
+{
+	const struct lp_door_options options = {.credits_max = 64};
+	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, &options);
+	struct lpi_client *clients[2] = {NULL};
+	static const struct {
+		uint32_t credits;
+		uint64_t bytes;
+	} given[] = {{64, UINT64_C(32) << 20}, {5, UINT64_C(64) << 20}};
+	(void)state;
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(clients); i++) {
+		struct lp_wire_welcome welcome = {.version = 0};
+		lp_door_set_credits(rig->door[0], given[i].credits, given[i].bytes);
+		clients[i] = lpi_client_new(rig, 0);
+		lpi_client_put_hello(clients[i], LP_WIRE_CRC_HEADER, LP_WIRE_ANY_SHARD);
+		lp_test_ok(lpi_client_do(clients[i], LP_WIRE_OP_HELLO, NULL, 0, 0));
+		assert_true(lp_wire_part(&clients[i]->answer, lp_wire_welcome, &welcome));
+		assert_int_equal(welcome.credits, given[i].credits);
+		assert_int_equal(welcome.credit_bytes, given[i].bytes);
+	}
+	/* What the first one was told still holds. */
+	const struct lpi_conn *first = lpi_conn_list_first(&rig->door[0]->conns);
+	assert_true(first != NULL && first->credits == given[0].credits);
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(clients); i++)
+		lpi_client_free(clients[i]);
+	lpi_door_rig_free(rig);
+}
+
 static void a_connection_goes_to_the_shard_it_wants(void **state)
 {
 	struct lpi_door_rig *rig = lpi_door_rig_new(3, BUFS, NULL);
@@ -232,7 +260,7 @@ static void requests_on_one_path_keep_their_order(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(ids); i += 2) {
 		char text[16];
-		snprintf(text, sizeof(text), "value %02u", i);
+		(void)snprintf(text, sizeof(text), "value %02u", i);
 		ids[i] = lpi_client_send_put(client, "a/b/c", text, 8);
 		ids[i + 1] = lpi_client_send_get(client, 0, "a/b/c", 0, 100);
 	}
@@ -244,8 +272,8 @@ static void requests_on_one_path_keep_their_order(void **state)
 			puts++;
 			continue;
 		}
-		snprintf(text, sizeof(text), "value %02u",
-			 (uint32_t)(client->reply.request_id - ids[0]) - 1);
+		(void)snprintf(text, sizeof(text), "value %02u",
+			       (uint32_t)(client->reply.request_id - ids[0]) - 1);
 		memcpy(back, client->data, 8);
 		assert_int_equal(client->reply.data_bytes, 8);
 		assert_memory_equal(back, text, 8);
@@ -526,6 +554,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_states_are_a_sound_machine),
 		cmocka_unit_test(a_hello_agrees_on_what_holds),
+		cmocka_unit_test(new_credits_are_for_who_comes_next),
 		cmocka_unit_test(a_connection_goes_to_the_shard_it_wants),
 		cmocka_unit_test(data_comes_back_with_all_checksums),
 		cmocka_unit_test(data_comes_back_with_checksums_of_headers),

@@ -258,7 +258,7 @@ static inline uint64_t lpi_client_send(struct lpi_client *client, uint16_t opcod
 					.meta_bytes = (uint32_t)meta_bytes,
 					.data_bytes = data_bytes,
 					.offset = offset};
-	uint8_t *rest = malloc(meta_bytes + LP_WIRE_CRCS_MAX * 4);
+	uint8_t *rest = malloc(meta_bytes + (size_t)LP_WIRE_CRCS_MAX * 4);
 	memcpy(rest, client->meta_bytes, meta_bytes);
 	if (client->crc_mode == LP_WIRE_CRC_ALL && data_bytes > 0) {
 		header.crc_cnt = lp_wire_piece_cnt(offset, data_bytes);
@@ -291,7 +291,7 @@ static inline bool lpi_client_recv(struct lpi_client *client)
 	assert_true(client->reply.data_bytes <= LP_WIRE_PIECE_MAX);
 	uint32_t pieces = lp_wire_piece_cnt(client->reply.offset, client->reply.data_bytes);
 	assert_int_equal(client->reply.crc_cnt, client->crc_mode == LP_WIRE_CRC_ALL ? pieces : 0);
-	if (client->reply.crc_cnt > 0) {
+	if (pieces > 0 && client->reply.crc_cnt > 0) {
 		uint32_t *crcs = calloc(pieces, sizeof(*crcs));
 		lp_wire_crcs_decode(client->rest + client->reply.meta_bytes, pieces, crcs);
 		assert_int_equal(lp_wire_crcs_check(client->data, client->reply.offset,

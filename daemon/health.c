@@ -73,8 +73,30 @@ const char *lpi_health_name(enum lpi_health_state state)
 {
 	static const char *const names[] = {[LPI_HEALTH_OK] = "ok",
 					    [LPI_HEALTH_DEGRADED] = "degraded",
-					    [LPI_HEALTH_READ_ONLY] = "read-only"};
+					    [LPI_HEALTH_READ_ONLY] = "read-only",
+					    [LPI_HEALTH_FAILED] = "failed"};
 	return names[state];
+}
+
+/* What an operator should know of a shard's store, behind "shard N". */
+static const char *meaning(enum lp_store_state state)
+{
+	static const char *const meanings[LP_STORE_STATE_CNT] = {
+		[LP_STORE_OK] = "is well",
+		[LP_STORE_DEGRADED] = "serves all, but something is amiss",
+		[LP_STORE_REOPENING] = "cannot be changed any more, and reads wait until it is "
+				       "open again",
+		[LP_STORE_READ_ONLY] = "cannot be changed any more; what was durable can be read "
+				       "(see to the device, then start again)",
+		[LP_STORE_DEAD] = "can neither be changed nor read (see to the device, then start "
+				  "again)",
+	};
+	return meanings[state];
+}
+
+void lpi_health_tell(uint32_t shard_idx, const struct lp_store_health *health)
+{
+	LP_LOG_ERROR("health: shard %u %s: %s", shard_idx, meaning(health->state), health->reason);
 }
 
 static enum lpi_health_state judge_devices(const struct lpi_health *health, uint64_t timeout_ns,
@@ -99,20 +121,39 @@ static enum lpi_health_state judge_devices(const struct lpi_health *health, uint
 	return LPI_HEALTH_OK;
 }
 
+static enum lpi_health_state judge_store(enum lp_store_state state)
+{
+	static const enum lpi_health_state verdicts[LP_STORE_STATE_CNT] = {
+		[LP_STORE_OK] = LPI_HEALTH_OK,
+		[LP_STORE_DEGRADED] = LPI_HEALTH_DEGRADED,
+		[LP_STORE_REOPENING] = LPI_HEALTH_READ_ONLY,
+		[LP_STORE_READ_ONLY] = LPI_HEALTH_READ_ONLY,
+		[LP_STORE_DEAD] = LPI_HEALTH_FAILED,
+	};
+	return verdicts[state];
+}
+
+/* The worst store of all. */
+static enum lpi_health_state judge_stores(const struct lpi_look *looks, uint32_t thread_cnt,
+					  char *why)
+{
+	const struct lpi_look *worst = &looks[0];
+	for (uint32_t i = 1; i < thread_cnt; i++) {
+		if (looks[i].store.state > worst->store.state)
+			worst = &looks[i];
+	}
+	enum lpi_health_state state = judge_store(worst->store.state);
+	if (state != LPI_HEALTH_OK)
+		(void)lpi_refuse(why, 0, "shard %u %s: %s", worst->shard_idx,
+				 meaning(worst->store.state), worst->store.reason);
+	return state;
+}
+
 static enum lpi_health_state judge_threads(const struct lpi_health *health,
-					   const struct lpi_look *looks, const uint64_t *asked_ns,
-					   uint32_t thread_cnt, uint64_t timeout_ns, char *why)
+					   const uint64_t *asked_ns, uint32_t thread_cnt,
+					   uint64_t timeout_ns, char *why)
 {
 	uint64_t now_ns = lp_reactor_now_ns(health->reactor);
-	for (uint32_t i = 0; i < thread_cnt; i++) {
-		if (looks[i].failed_cnt == 0)
-			continue;
-		(void)lpi_refuse(why, 0,
-				 "shard %u cannot be changed any more: %s (what it holds can be "
-				 "read; see to the device, then start again)",
-				 looks[i].shard_idx, lp_strerror(looks[i].store_error));
-		return LPI_HEALTH_READ_ONLY;
-	}
 	for (uint32_t i = 0; i < thread_cnt; i++) {
 		if (asked_ns[i] == 0 || now_ns - asked_ns[i] < timeout_ns)
 			continue;
@@ -126,10 +167,19 @@ void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
 		      const uint64_t *asked_ns, uint32_t thread_cnt, uint64_t timeout_ns)
 {
 	char why[LP_WHY_MAX] = "";
-	enum lpi_health_state state =
-		judge_threads(health, looks, asked_ns, thread_cnt, timeout_ns, why);
-	if (state == LPI_HEALTH_OK)
-		state = judge_devices(health, timeout_ns, why);
+	enum lpi_health_state state = judge_stores(looks, thread_cnt, why);
+	/* These lines are the shards' (lpi_health_tell()). */
+	bool is_told = state > LPI_HEALTH_DEGRADED;
+	/* A device or thread that is silent is why, if a store is no worse than that. */
+	if (state <= LPI_HEALTH_DEGRADED) {
+		char silence[LP_WHY_MAX] = "";
+		enum lpi_health_state other = judge_devices(health, timeout_ns, silence);
+		if (other == LPI_HEALTH_OK)
+			other = judge_threads(health, asked_ns, thread_cnt, timeout_ns, silence);
+		if (other != LPI_HEALTH_OK)
+			memcpy(why, silence, sizeof(silence));
+		state = LP_MAX(state, other);
+	}
 	if (state == health->state && strcmp(why, health->reason) == 0)
 		return;
 	health->state = state;
@@ -137,6 +187,6 @@ void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
 	health->since_ns = (uint64_t)lp_clock_wall_ns(lp_reactor_clock(health->reactor));
 	if (state == LPI_HEALTH_OK)
 		LP_LOG_NOTICE("health: ok again");
-	else
+	else if (!is_told)
 		LP_LOG_ERROR("health: %s: %s", lpi_health_name(state), why);
 }

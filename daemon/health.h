@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the daemon is: ok, degraded, or read-only, and why.
+/* How the daemon is: ok, degraded, read-only, or failed, and why.
  *
- * Each second every thread is asked how its stores are, and each device to read its first block.
- * Who does not answer for as long as the configuration says is told about, once, and once more
- * when it does again: a device that hangs gives no error by itself. A change of state is logged.
+ * Each second, and at once when a store says that it has failed, every thread is asked how its
+ * stores are; each second each device is asked to read its first block. Who does not answer for
+ * as long as the configuration says is told about, once, and once more when it does again: a
+ * device that hangs gives no error by itself. The state is that of the worst; what has failed in a
+ * shard's store is logged by the shard (lpi_health_tell()), all other changes are logged here.
  *
  * Threads: the control thread's. Blocking: none. Allocation: init only. Errors: -ENOMEM, and what
  * attaching to a device says.
@@ -13,20 +15,25 @@
 
 #include "daemon/why.h"
 #include "store/bdev.h"
+#include "store/store.h"
 
 #define LPI_HEALTH_DEVICES 3u
 #define LPI_HEALTH_LOOK_NS LP_NS_PER_S
 
 /* What one thread says. */
 struct lpi_look {
-	int store_error;      /* of the first of its stores that has one */
-	uint32_t shard_idx;   /* which */
-	uint32_t failed_cnt;  /* stores that have */
-	uint64_t absences;    /* of more than a millisecond, since the last look */
-	uint64_t away_max_ns; /* the longest ever */
+	struct lp_store_health store; /* of the worst of its stores */
+	uint32_t shard_idx;           /* which */
+	uint64_t absences;            /* of more than a millisecond, since the last look */
+	uint64_t away_max_ns;         /* the longest ever */
 };
 
-enum lpi_health_state { LPI_HEALTH_OK, LPI_HEALTH_DEGRADED, LPI_HEALTH_READ_ONLY };
+enum lpi_health_state {
+	LPI_HEALTH_OK,
+	LPI_HEALTH_DEGRADED,  /* all is served, if perhaps late; an operator should look */
+	LPI_HEALTH_READ_ONLY, /* a shard cannot be changed any more */
+	LPI_HEALTH_FAILED     /* a shard cannot be read either */
+};
 
 /* A device that is asked. */
 struct lpi_probe {
@@ -60,5 +67,7 @@ void lpi_health_ask(struct lpi_health *health);
 void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
 		      const uint64_t *asked_ns, uint32_t thread_cnt, uint64_t timeout_ns);
 const char *lpi_health_name(enum lpi_health_state state);
+/* The line of the log for what a store says of itself. Any thread. */
+void lpi_health_tell(uint32_t shard_idx, const struct lp_store_health *health);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a store that failed makes the daemon read-only, and that is said with the shard; a silent
- * thread or device degrades it, after the time that is allowed and until it answers again.
+/* Goal: a store that failed makes the daemon read-only (rule L7), and that is said with the shard;
+ * a silent thread or device degrades it, after the time that is allowed and until it answers again.
  * Method: a simulated clock, a device in memory, looks made by hand. */
 #include "base/test.h"
 
@@ -42,19 +42,50 @@ static void pass(struct rig *rig, uint64_t ns)
 	(void)lp_reactor_turn(rig->reactor, false);
 }
 
+static struct lpi_look look_of(uint32_t shard_idx, enum lp_store_state state)
+{
+	struct lpi_look look = {.shard_idx = shard_idx, .store = {.state = state}};
+	if (state != LP_STORE_OK)
+		(void)snprintf(look.store.reason, sizeof(look.store.reason), "disk at 4096: EIO");
+	return look;
+}
+
 static void test_stores(void **state)
 {
 	(void)state;
+	static const struct {
+		enum lp_store_state store;
+		enum lpi_health_state state;
+		const char *reason;
+	} cases[] = {
+		{LP_STORE_OK, LPI_HEALTH_OK, ""},
+		{LP_STORE_DEGRADED, LPI_HEALTH_DEGRADED, "something is amiss: disk at 4096: EIO"},
+		{LP_STORE_REOPENING, LPI_HEALTH_READ_ONLY, "shard 3 cannot be changed any more"},
+		{LP_STORE_READ_ONLY, LPI_HEALTH_READ_ONLY, "start again): disk at 4096: EIO"},
+		{LP_STORE_DEAD, LPI_HEALTH_FAILED, "shard 3 can neither be changed nor read"},
+	};
 	struct rig rig;
-	struct lpi_look looks[2] = {{.store_error = 0}};
+	struct lpi_look looks[2] = {look_of(0, LP_STORE_OK), look_of(3, LP_STORE_OK)};
 	const uint64_t asked_ns[2] = {0, 0};
 	rig_start(&rig);
 	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
 	assert_int_equal(LPI_HEALTH_OK, rig.health.state);
-	looks[1] = (struct lpi_look){.store_error = -EIO, .shard_idx = 3, .failed_cnt = 1};
+	/* All that a store can say; the worst is what is said. */
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
+		looks[0] = look_of(0, LP_STORE_OK);
+		looks[1] = look_of(3, cases[i].store);
+		lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+		assert_int_equal(cases[i].state, rig.health.state);
+		assert_non_null(strstr(rig.health.reason, cases[i].reason));
+		looks[0] = look_of(1, LP_STORE_DEGRADED);
+		lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+		assert_int_equal(LP_MAX(cases[i].state, LPI_HEALTH_DEGRADED), rig.health.state);
+	}
+	looks[0] = look_of(0, LP_STORE_OK);
+	looks[1] = look_of(3, LP_STORE_OK);
 	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
-	assert_int_equal(LPI_HEALTH_READ_ONLY, rig.health.state);
-	assert_non_null(strstr(rig.health.reason, "shard 3 cannot be changed any more"));
+	assert_string_equal("ok", lpi_health_name(rig.health.state));
+	assert_string_equal("", rig.health.reason);
 	rig_stop(&rig);
 }
 
@@ -62,7 +93,7 @@ static void test_silent_thread(void **state)
 {
 	(void)state;
 	struct rig rig;
-	const struct lpi_look looks[2] = {{.store_error = 0}};
+	const struct lpi_look looks[2] = {{.shard_idx = 0}};
 	rig_start(&rig);
 	uint64_t asked_ns[2] = {0, lp_reactor_now_ns(rig.reactor)};
 	pass(&rig, TIMEOUT_NS - 1);
@@ -83,7 +114,7 @@ static void test_silent_device(void **state)
 {
 	(void)state;
 	struct rig rig;
-	const struct lpi_look looks[1] = {{.store_error = 0}};
+	const struct lpi_look looks[1] = {{.shard_idx = 0}};
 	const uint64_t asked_ns[1] = {0};
 	rig_start(&rig);
 	lpi_health_ask(&rig.health);

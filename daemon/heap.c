@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -62,14 +63,15 @@ static uint64_t tcmalloc_number(const char *name)
 
 static uint64_t read_rss(void)
 {
-	unsigned long long size = 0;
-	unsigned long long resident = 0;
+	char line[128] = "";
 	FILE *file = fopen("/proc/self/statm", "re");
 	if (file == NULL)
 		return 0;
-	if (fscanf(file, "%llu %llu", &size, &resident) != 2)
-		resident = 0;
+	char *got = fgets(line, sizeof(line), file);
 	(void)fclose(file); /* it was only read */
+	/* The second number: pages that are there. */
+	char *space = got != NULL ? strchr(line, ' ') : NULL;
+	uint64_t resident = space != NULL ? strtoull(space, NULL, 10) : 0;
 	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 

@@ -102,7 +102,7 @@ static int watch_signals(struct program *program)
 	(void)sigemptyset(&set);
 	(void)sigaddset(&set, SIGTERM);
 	(void)sigaddset(&set, SIGINT);
-	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
 		return -errno;
 	program->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
 	return program->signal_fd < 0 ? -errno : 0;
@@ -243,10 +243,12 @@ int main(int argc, char **argv)
 		(void)puts(program.name);
 		return EXIT_SUCCESS;
 	}
-	lp_log_init(lp_clock_system(), STDERR_FILENO, getenv("JOURNAL_STREAM"));
+	/* The environment is read while there is one thread. */
+	const char *journal = getenv("JOURNAL_STREAM"); /* NOLINT(concurrency-mt-unsafe) */
+	lp_log_init(lp_clock_system(), STDERR_FILENO, journal);
 	lp_log_set_level((enum lp_log_level)lp_config_number(&program.config, LP_OPT_LOG_LEVEL));
 	lp_corruption_set_sink(found_corruption, NULL);
-	program.notify_path = getenv("NOTIFY_SOCKET");
+	program.notify_path = getenv("NOTIFY_SOCKET"); /* NOLINT(concurrency-mt-unsafe) */
 	int err = watch_signals(&program);
 	if (err < 0)
 		return fail(EXIT_FAILED, lp_strerror(err));

@@ -202,9 +202,9 @@ static bool recv_all(int fd, void *bytes, size_t len)
 	return true;
 }
 
-/* A message with one struct and a path; cut short, it is sent only so far. */
-static bool send_message(int fd, uint16_t opcode, const uint8_t *meta, uint32_t meta_bytes,
-			 const uint8_t *data, uint32_t data_bytes, uint32_t cut)
+/* The head of a message: one struct and a path. */
+static bool send_head(int fd, uint16_t opcode, const uint8_t *meta, uint32_t meta_bytes,
+		      uint32_t data_bytes)
 {
 	uint8_t message[LP_WIRE_HEADER_SIZE + 256];
 	struct lp_wire_header header = {.kind = LP_WIRE_KIND_REQUEST,
@@ -214,8 +214,7 @@ static bool send_message(int fd, uint16_t opcode, const uint8_t *meta, uint32_t 
 					.data_bytes = data_bytes};
 	memcpy(message + LP_WIRE_HEADER_SIZE, meta, meta_bytes);
 	lp_wire_header_seal(&header, LP_WIRE_CRC_HEADER, meta, message);
-	return send_all(fd, message, LP_WIRE_HEADER_SIZE + meta_bytes) &&
-	       send_all(fd, data, data_bytes - LP_MIN(cut, data_bytes));
+	return send_all(fd, message, LP_WIRE_HEADER_SIZE + meta_bytes);
 }
 
 /* Replies up to one to this opcode without "more". Returns -1 when the connection is gone. */
@@ -254,7 +253,7 @@ static int say_hello(struct worker *worker)
 	LP_ASSERT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
 	give(&worker->rig->shards[lp_prng_below(&worker->prng, SHARDS)], fds[1], NULL, 0);
 	lp_wire_hello_encode(&hello, meta);
-	LP_ASSERT(send_message(fds[0], LP_WIRE_OP_HELLO, meta, sizeof(meta), NULL, 0, 0));
+	LP_ASSERT(send_head(fds[0], LP_WIRE_OP_HELLO, meta, sizeof(meta), 0));
 	LP_ASSERT(await(fds[0], LP_WIRE_OP_HELLO, worker, &bytes) == 0);
 	return fds[0];
 }
@@ -264,6 +263,7 @@ static uint32_t path_of(const struct worker *worker, char *ret)
 	return (uint32_t)sprintf(ret, "dir/of %u/object", worker->idx);
 }
 
+/* Cut short, it is sent only so far. */
 static bool send_put(struct worker *worker, int fd, uint32_t len, uint32_t cut)
 {
 	uint8_t meta[LP_WIRE_PUT_SIZE + 64];
@@ -273,8 +273,8 @@ static bool send_put(struct worker *worker, int fd, uint32_t len, uint32_t cut)
 	const struct lp_wire_ref ref = {.path_bytes = (uint16_t)path_bytes};
 	lp_wire_ref_encode(&ref, put.ref);
 	lp_wire_put_encode(&put, meta);
-	return send_message(fd, LP_WIRE_OP_PUT, meta, LP_WIRE_PUT_SIZE + path_bytes, worker->data,
-			    len, cut);
+	return send_head(fd, LP_WIRE_OP_PUT, meta, LP_WIRE_PUT_SIZE + path_bytes, len) &&
+	       send_all(fd, worker->data, len - LP_MIN(cut, len));
 }
 
 static bool send_get(struct worker *worker, int fd)
@@ -285,7 +285,7 @@ static bool send_get(struct worker *worker, int fd)
 	const struct lp_wire_ref ref = {.path_bytes = (uint16_t)path_bytes};
 	lp_wire_ref_encode(&ref, get.ref);
 	lp_wire_get_encode(&get, meta);
-	return send_message(fd, LP_WIRE_OP_GET, meta, LP_WIRE_GET_SIZE + path_bytes, NULL, 0, 0);
+	return send_head(fd, LP_WIRE_OP_GET, meta, LP_WIRE_GET_SIZE + path_bytes, 0);
 }
 
 static bool send_ref(struct worker *worker, int fd, uint16_t opcode)
@@ -294,12 +294,12 @@ static bool send_ref(struct worker *worker, int fd, uint16_t opcode)
 	uint32_t path_bytes = path_of(worker, (char *)meta + LP_WIRE_REF_SIZE);
 	const struct lp_wire_ref ref = {.path_bytes = (uint16_t)path_bytes};
 	lp_wire_ref_encode(&ref, meta);
-	return send_message(fd, opcode, meta, LP_WIRE_REF_SIZE + path_bytes, NULL, 0, 0);
+	return send_head(fd, opcode, meta, LP_WIRE_REF_SIZE + path_bytes, 0);
 }
 
 static uint32_t len_of(uint64_t seed)
 {
-	return 1 + (uint32_t)(seed * 7919 % (2 * DATA_BYTES));
+	return 1 + (uint32_t)(seed * 7919 % (UINT64_C(2) * DATA_BYTES));
 }
 
 /* The object is one of those that were put, and not older than the last that was acknowledged. */
@@ -356,7 +356,7 @@ static void one_round(struct worker *worker)
 	if (lp_prng_below(&worker->prng, 2) == 0) {
 		uint32_t len = len_of(worker->attempted + 1);
 		lpi_client_fill(worker->data, len, worker->attempted + 1);
-		uint32_t cut = (uint32_t)lp_prng_below(&worker->prng, 2 * len);
+		uint32_t cut = (uint32_t)lp_prng_below(&worker->prng, UINT64_C(2) * len);
 		if (cut < len)
 			worker->attempted++;
 		(void)send_put(worker, fd, len, cut);

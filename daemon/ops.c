@@ -336,7 +336,7 @@ int lpi_request_who(struct lpi_request *request, uint32_t uid, uint32_t gid,
 
 void lpi_request_why(struct lpi_request *request, const char *why)
 {
-	snprintf(request->why, sizeof(request->why), "%s", why);
+	(void)snprintf(request->why, sizeof(request->why), "%s", why);
 }
 
 void lpi_put_attrs(struct lp_writer *writer, const struct lp_ns_found *found)

@@ -374,8 +374,8 @@ void lp_door_answer_admin(struct lp_door *door, struct lp_admin *admin, int resu
 	size_t part_cnt = len == 0 ? 1 : (len + LP_WIRE_VALUE_MAX - 1) / LP_WIRE_VALUE_MAX;
 	LP_ASSERT(request->door == door);
 	if (result < 0) {
-		snprintf(why, sizeof(why), "%.*s", (int)LP_MIN(len, (size_t)LP_WIRE_TEXT_MAX),
-			 text);
+		(void)snprintf(why, sizeof(why), "%.*s", (int)LP_MIN(len, (size_t)LP_WIRE_TEXT_MAX),
+			       text);
 		lpi_request_fail(request, result, why);
 		return;
 	}

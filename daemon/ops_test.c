@@ -160,7 +160,7 @@ static void a_directory_is_read_page_by_page(void **state)
 	(void)lpi_client_make(client, "dir", LP_INODE_TYPE_DIR);
 	for (int i = 0; i < 40; i++) {
 		char path[32];
-		snprintf(path, sizeof(path), "dir/%d", i);
+		(void)snprintf(path, sizeof(path), "dir/%d", i);
 		(void)lpi_client_make(client, path, LP_INODE_TYPE_FILE);
 	}
 	while (more)

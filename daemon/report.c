@@ -176,8 +176,8 @@ static void json_shard(struct lpi_text *text, const struct lpi_shard_report *sha
 	lpi_json_open(text, NULL, '{');
 	lpi_json_number(text, "shard", shard->idx);
 	lpi_json_number(text, "thread", shard->thread_idx);
-	if (shard->error < 0)
-		lpi_json_string(text, "error", lp_strerror(shard->error));
+	lpi_json_string(text, "state", lp_store_state_name(shard->health.state));
+	lpi_json_string(text, "reason", shard->health.reason);
 	json_ops(text, shard, 1);
 	json_times(text, shard);
 	json_paths(text, &shard->store);
@@ -237,7 +237,7 @@ static void json_head(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_string(text, "uuid", report->store_uuid);
 	lpi_json_string(text, "state", report->state);
 	lpi_json_string(text, "reason", report->reason);
-	lpi_json_real(text, "state_since", (double)(report->state_since_ns / LP_NS_PER_S));
+	lpi_json_number(text, "state_since", report->state_since_ns / LP_NS_PER_S);
 	lpi_json_real(text, "uptime_s", (double)report->uptime_ns / 1e9);
 	lpi_json_number(text, "shards_cnt", report->shard_cnt);
 	lpi_json_number(text, "threads_cnt", report->thread_cnt);
@@ -353,6 +353,7 @@ void lpi_report_slow(const struct lpi_report *report, uint64_t least_ns, struct 
 				all[cnt++] = &shard->slow[k];
 		}
 	}
+	/* Pointers are what is sorted. NOLINTNEXTLINE(bugprone-sizeof-expression) */
 	qsort(all, cnt, sizeof(all[0]), by_time);
 	lpi_json_open(text, NULL, '[');
 	for (uint32_t i = 0; i < LP_MIN(cnt, SLOW_SHOWN_MAX); i++)
@@ -385,19 +386,29 @@ static void type_line(struct lpi_text *text, const char *group, const struct cou
 			counter->is_gauge ? "" : "_total", counter->is_gauge ? "gauge" : "counter");
 }
 
-/* One family after the other, as the format wants it: stats of unit i are at first + i * stride. */
-static void prometheus_counters(struct lpi_text *text, const char *group, const char *label,
-				const void *first, size_t stride, uint32_t cnt,
+/* Counters of several units: those of unit i are at first + i * stride. */
+struct group {
+	const char *name;
+	const char *label; /* what a unit is */
+	const void *first;
+	size_t stride;
+	uint32_t cnt;
+};
+
+/* One family after the other, as the format wants it. */
+static void prometheus_counters(struct lpi_text *text, const struct group *group,
 				const struct counter *counters, size_t counter_cnt)
 {
 	for (size_t k = 0; k < counter_cnt; k++) {
-		type_line(text, group, &counters[k]);
-		for (uint32_t i = 0; i < cnt; i++)
-			lpi_text_printf(text, "lapis_%s_%s%s{%s=\"%u\"} %llu\n", group,
-					counters[k].name, counters[k].is_gauge ? "" : "_total",
-					label, i,
-					(unsigned long long)read_counter(
-						(const char *)first + i * stride, &counters[k]));
+		const struct counter *counter = &counters[k];
+		type_line(text, group->name, counter);
+		for (uint32_t i = 0; i < group->cnt; i++) {
+			const char *stats = (const char *)group->first + i * group->stride;
+			lpi_text_printf(text, "lapis_%s_%s%s{%s=\"%u\"} %llu\n", group->name,
+					counter->name, counter->is_gauge ? "" : "_total",
+					group->label, i,
+					(unsigned long long)read_counter(stats, counter));
+		}
 	}
 }
 
@@ -515,14 +526,16 @@ void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *tex
 	prometheus_latency(report, text);
 	prometheus_states(report, text, false);
 	prometheus_states(report, text, true);
-	prometheus_counters(text, "store", "shard", &shards->store, sizeof(*shards),
-			    report->shard_cnt, store_counters, LP_ARRAY_SIZE(store_counters));
-	prometheus_counters(text, "namespace", "shard", &shards->ns, sizeof(*shards),
-			    report->shard_cnt, ns_counters, LP_ARRAY_SIZE(ns_counters));
-	prometheus_counters(text, "connections", "shard", &shards->door, sizeof(*shards),
-			    report->shard_cnt, door_counters, LP_ARRAY_SIZE(door_counters));
-	prometheus_counters(text, "thread", "thread", &threads->reactor, sizeof(*threads),
-			    report->thread_cnt, reactor_counters, LP_ARRAY_SIZE(reactor_counters));
-	prometheus_counters(text, "buffers", "thread", &threads->bufs, sizeof(*threads),
-			    report->thread_cnt, bufs_counters, LP_ARRAY_SIZE(bufs_counters));
+	const struct group groups[] = {
+		{"store", "shard", &shards->store, sizeof(*shards), report->shard_cnt},
+		{"namespace", "shard", &shards->ns, sizeof(*shards), report->shard_cnt},
+		{"connections", "shard", &shards->door, sizeof(*shards), report->shard_cnt},
+		{"thread", "thread", &threads->reactor, sizeof(*threads), report->thread_cnt},
+		{"buffers", "thread", &threads->bufs, sizeof(*threads), report->thread_cnt},
+	};
+	prometheus_counters(text, &groups[0], store_counters, LP_ARRAY_SIZE(store_counters));
+	prometheus_counters(text, &groups[1], ns_counters, LP_ARRAY_SIZE(ns_counters));
+	prometheus_counters(text, &groups[2], door_counters, LP_ARRAY_SIZE(door_counters));
+	prometheus_counters(text, &groups[3], reactor_counters, LP_ARRAY_SIZE(reactor_counters));
+	prometheus_counters(text, &groups[4], bufs_counters, LP_ARRAY_SIZE(bufs_counters));
 }

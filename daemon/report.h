@@ -21,7 +21,7 @@
 struct lpi_shard_report {
 	uint32_t idx;
 	uint32_t thread_idx;
-	int error; /* of its store */
+	struct lp_store_health health; /* of its store */
 	double alloc_score;
 	struct lp_store_stats store;
 	struct lp_ns_stats ns;

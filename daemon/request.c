@@ -143,7 +143,7 @@ void lpi_request_refuse(struct lpi_request *request, int err, const char *why)
 	if (request->refused != 0)
 		return;
 	request->refused = err;
-	snprintf(request->why, sizeof(request->why), "%s", why);
+	(void)snprintf(request->why, sizeof(request->why), "%s", why);
 }
 
 void lpi_request_abandon(struct lpi_request *request)
@@ -363,9 +363,9 @@ static int check_data(struct lpi_request *request)
 			uint32_t bad =
 				lp_wire_crcs_check(data, offset, seg->len, request->crcs + idx);
 			if (bad < cnt) {
-				snprintf(request->why, sizeof(request->why),
-					 "piece %u of the data does not match its checksum",
-					 idx + bad);
+				(void)snprintf(request->why, sizeof(request->why),
+					       "piece %u of the data does not match its checksum",
+					       idx + bad);
 				return -EBADMSG;
 			}
 		}
@@ -482,8 +482,19 @@ void lpi_request_begin(struct lpi_request *request)
 /* --- What it refers to --------------------------------------------------------------------------
  */
 
-static void set_store_ino(struct lp_store_op *op, struct lp_change *changes, struct lp_ino ino)
+/* The changes of its transaction: its own, or, of a compound, in its room. */
+static struct lp_change *changes_of(struct lpi_request *request)
 {
+	if (request->piece.op.store.op.txn.changes == request->changes)
+		return request->changes;
+	LP_ASSERT(request->room != NULL);
+	return (struct lp_change *)(void *)request->room->data;
+}
+
+static void set_store_ino(struct lpi_request *request, struct lp_ino ino)
+{
+	struct lp_store_op *op = &request->piece.op.store.op;
+	struct lp_change *changes = NULL;
 	switch (op->opcode) {
 	case LP_STORE_READ:
 		op->read.ino = ino;
@@ -498,6 +509,7 @@ static void set_store_ino(struct lp_store_op *op, struct lp_change *changes, str
 		op->list.ino = ino;
 		break;
 	case LP_STORE_TXN:
+		changes = changes_of(request);
 		for (uint32_t i = 0; i < op->txn.change_cnt; i++)
 			changes[i].ino = ino;
 		break;
@@ -513,14 +525,7 @@ static void set_ino(struct lpi_request *request, struct lp_ino ino)
 	switch (op->opcode) {
 	case LP_NS_STORE:
 		op->store.ino = ino;
-		/* Of a compound the changes are in its room. */
-		set_store_ino(&op->store.op,
-			      op->store.op.txn.changes == request->changes
-				      ? request->changes
-				      : (struct lp_change *)(void *)(request->room == NULL
-									     ? NULL
-									     : request->room->data),
-			      ino);
+		set_store_ino(request, ino);
 		break;
 	case LP_NS_STAT:
 		op->stat.ino = ino;

@@ -6,34 +6,37 @@
 
 #include "base/units.h"
 
+/* Of one user or group with all that belong to it. */
+#define ENTRY_BYTES 65536u
+
 int lpi_resolve_user(const char *name, uint32_t *ret_uid, uint32_t *ret_gid, char *why)
 {
-	uint64_t number;
-	const struct passwd *user = getpwnam(name);
-	if (user == NULL && lp_parse_number(name, 0, UINT32_MAX - 1, &number) == 0) {
-		user = getpwuid((uid_t)number);
-		*ret_uid = (uint32_t)number;
-		*ret_gid = user == NULL ? (uint32_t)number : user->pw_gid;
-		return 0;
-	}
-	if (user == NULL)
+	char entry[ENTRY_BYTES];
+	struct passwd user;
+	struct passwd *found = NULL;
+	uint64_t number = 0;
+	(void)getpwnam_r(name, &user, entry, sizeof(entry), &found); /* found says it */
+	bool is_number = found == NULL && lp_parse_number(name, 0, UINT32_MAX - 1, &number) == 0;
+	if (is_number)
+		/* There need be none of that number. */
+		(void)getpwuid_r((uid_t)number, &user, entry, sizeof(entry), &found);
+	if (found == NULL && !is_number)
 		return lpi_refuse(why, -EINVAL, "%.100s: there is no such user", name);
-	*ret_uid = user->pw_uid;
-	*ret_gid = user->pw_gid;
+	*ret_uid = found != NULL ? user.pw_uid : (uint32_t)number;
+	*ret_gid = found != NULL ? user.pw_gid : (uint32_t)number;
 	return 0;
 }
 
 static int resolve_group(const char *name, uint32_t *ret_gid, char *why)
 {
-	uint64_t number;
-	const struct group *group = getgrnam(name);
-	if (group == NULL && lp_parse_number(name, 0, UINT32_MAX - 1, &number) == 0) {
-		*ret_gid = (uint32_t)number;
-		return 0;
-	}
-	if (group == NULL)
+	char entry[ENTRY_BYTES];
+	struct group group;
+	struct group *found = NULL;
+	uint64_t number = 0;
+	(void)getgrnam_r(name, &group, entry, sizeof(entry), &found); /* found says it */
+	if (found == NULL && lp_parse_number(name, 0, UINT32_MAX - 1, &number) < 0)
 		return lpi_refuse(why, -EINVAL, "allow-gids: %.100s: there is no such group", name);
-	*ret_gid = group->gr_gid;
+	*ret_gid = found != NULL ? group.gr_gid : (uint32_t)number;
 	return 0;
 }
 

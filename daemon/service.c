@@ -64,25 +64,54 @@ static void run_phase(struct lp_service *service, void (*run)(struct lpi_errand 
 
 /* --- Health ----------------------------------------------------------------------------------- */
 
-static void look_done(struct lpi_errand *errand)
-{
-	struct lpi_thread *thread = LP_CONTAINER_OF(errand, struct lpi_thread, look);
-	thread->asked_ns = 0;
-}
-
 static void judge(struct lp_service *service)
 {
-	struct lpi_look looks[LPI_THREADS_MAX] = {{.store_error = 0}};
+	struct lpi_look looks[LPI_THREADS_MAX];
 	uint64_t asked_ns[LPI_THREADS_MAX];
 	uint64_t timeout_s = lp_config_number(&service->config, LP_OPT_DEVICE_TIMEOUT);
 	for (uint32_t i = 0; i < service->thread_cnt; i++) {
 		asked_ns[i] = service->threads[i].asked_ns;
-		/* What it found is being written until it has answered. */
-		if (asked_ns[i] == 0)
-			looks[i] = service->threads[i].looked;
+		looks[i] = service->threads[i].known;
 	}
 	lpi_health_judge(&service->health, looks, asked_ns, service->thread_cnt,
 			 timeout_s * LP_NS_PER_S);
+}
+
+static void look_done(struct lpi_errand *errand);
+
+static void ask_thread(struct lpi_thread *thread)
+{
+	thread->asked_ns = lp_reactor_now_ns(thread->service->reactor);
+	thread->look_again = false;
+	thread->look.run = lpi_thread_look;
+	thread->look.done = look_done;
+	lpi_errand_start(thread, &thread->look);
+}
+
+static void look_done(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = LP_CONTAINER_OF(errand, struct lpi_thread, look);
+	thread->asked_ns = 0;
+	thread->known = thread->looked;
+	if (thread->service->state != LPI_SERVICE_SERVING)
+		return;
+	if (thread->look_again)
+		ask_thread(thread);
+	judge(thread->service);
+}
+
+void lpi_service_look(struct lp_service *service)
+{
+	if (service->state != LPI_SERVICE_SERVING)
+		return;
+	for (uint32_t i = 0; i < service->thread_cnt; i++) {
+		struct lpi_thread *thread = &service->threads[i];
+		if (thread->asked_ns == 0)
+			ask_thread(thread);
+		else
+			/* Its answer may be from before. */
+			thread->look_again = true;
+	}
 }
 
 static void look(struct lp_timer *timer)
@@ -92,13 +121,8 @@ static void look(struct lp_timer *timer)
 	judge(service);
 	lpi_health_ask(&service->health);
 	for (uint32_t i = 0; i < service->thread_cnt; i++) {
-		struct lpi_thread *thread = &service->threads[i];
-		if (thread->asked_ns != 0)
-			continue;
-		thread->asked_ns = now_ns;
-		thread->look.run = lpi_thread_look;
-		thread->look.done = look_done;
-		lpi_errand_start(thread, &thread->look);
+		if (service->threads[i].asked_ns == 0)
+			ask_thread(&service->threads[i]);
 	}
 	lp_timer_start(service->reactor, &service->look_timer, now_ns + LPI_HEALTH_LOOK_NS);
 }
@@ -245,9 +269,6 @@ static int check_config(const struct lp_config *config, char *why)
 	if (lp_config_text(config, LP_OPT_MOUNT) != NULL)
 		return lpi_refuse(why, -EOPNOTSUPP,
 				  "--mount: this version has no mount yet (use the sockets)");
-	if (lp_config_number(config, LP_OPT_DEFERRED_STORE) != 0)
-		return lpi_refuse(why, -EOPNOTSUPP,
-				  "--deferred-store kv: this version has only log");
 	if (is_mem && device != NULL)
 		return lpi_refuse(why, -EINVAL, "%s: a store in memory has no DEVICE", device);
 	if (!is_mem && device == NULL)

@@ -34,14 +34,21 @@ struct lpi_errand {
 	int result;
 };
 
+/* That a store has told something. */
+struct lpi_told {
+	struct lp_msg msg;
+	struct lpi_thread *thread; /* NULL: not yet */
+};
+
 struct lpi_shard {
 	uint32_t idx;
 	struct lpi_thread *thread;
 	struct lp_store *store;
 	struct lp_ns *ns;
 	struct lp_door *door;
-	bool is_stopping;        /* no more connections */
-	int store_error;         /* that was last told about */
+	bool is_stopping; /* no more connections */
+	struct lp_store_events store_events;
+	struct lpi_told told[LP_STORE_STATE_CNT];
 	uint64_t slow_seen_ns;   /* slow requests up to here have been told about */
 	struct lpi_errand *wait; /* ends when this shard has */
 };
@@ -65,7 +72,9 @@ struct lpi_thread {
 	struct lpi_errand gather;
 	struct lpi_errand look;
 	uint64_t asked_ns;      /* the control thread's: when the look began */
+	bool look_again;        /* the control thread's: something happened since */
 	struct lpi_look looked; /* what it found */
+	struct lpi_look known;  /* the control thread's copy of the last answer */
 };
 
 enum lpi_service_state {
@@ -129,6 +138,9 @@ struct lp_service {
 void lpi_errand_start(struct lpi_thread *thread, struct lpi_errand *errand);
 /* On the thread, once for each run(). */
 void lpi_errand_end(struct lpi_errand *errand, int result);
+
+/* On the control thread: health is looked at now, not only each second. */
+void lpi_service_look(struct lp_service *service);
 
 /* --- What threads do (thread.c) --------------------------------------------------------------- */
 

@@ -27,9 +27,10 @@ void lpi_text_printf(struct lpi_text *text, const char *fmt, ...) LP_PRINTF(2, 3
 void lpi_json_open(struct lpi_text *text, const char *key, char bracket);
 void lpi_json_close(struct lpi_text *text, char bracket);
 void lpi_json_number(struct lpi_text *text, const char *key, uint64_t value);
+/* With three decimals: never an exponent. */
 void lpi_json_real(struct lpi_text *text, const char *key, double value);
 void lpi_json_bool(struct lpi_text *text, const char *key, bool value);
-/* value may be any bytes: what is no UTF-8 is escaped as a log would. */
+/* value may be any bytes: what is no UTF-8 becomes U+FFFD, byte by byte. */
 void lpi_json_string(struct lpi_text *text, const char *key, const char *value);
 
 #endif

@@ -166,6 +166,26 @@ static void wait_for_all(struct lpi_errand *errand)
 
 /* --- Opening ---------------------------------------------------------------------------------- */
 
+static void store_told(struct lp_reactor *to, struct lp_msg *msg)
+{
+	struct lpi_told *told = LP_CONTAINER_OF(msg, struct lpi_told, msg);
+	(void)to;
+	lpi_service_look(told->thread->service);
+}
+
+/* The store has failed (rule L7), or is open again as far as that goes. */
+static void store_tells(struct lp_store_events *events, const struct lp_store_health *health)
+{
+	struct lpi_shard *shard = LP_CONTAINER_OF(events, struct lpi_shard, store_events);
+	struct lpi_thread *thread = shard->thread;
+	/* A store gets to each state once, so this one is not under way. */
+	struct lpi_told *told = &shard->told[health->state];
+	LP_ASSERT(told->thread == NULL);
+	*told = (struct lpi_told){.msg = {.deliver = store_told}, .thread = thread};
+	lpi_health_tell(shard->idx, health);
+	lp_reactor_send(thread->reactor, thread->service->reactor, &told->msg);
+}
+
 static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 {
 	struct lp_service *service = thread->service;
@@ -180,7 +200,11 @@ static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 		.memory_bytes = service->memory.store_bytes,
 		.data_cache_bytes = service->memory.data_cache_bytes,
 		.deferred_blocks_max = service->memory.deferred_blocks,
-		.write_path = (enum lp_write_path)lp_config_number(config, LP_OPT_WRITE_PATH)};
+		.deferred_store =
+			(enum lp_deferred_store)lp_config_number(config, LP_OPT_DEFERRED_STORE),
+		.write_path = (enum lp_write_path)lp_config_number(config, LP_OPT_WRITE_PATH),
+		.events = &shard->store_events};
+	shard->store_events.health = store_tells;
 	int err = service->is_mem ? lp_store_open_mem(&options, &shard->store)
 				  : lp_store_open(&options, &shard->store);
 	if (err == 0)
@@ -353,6 +377,10 @@ void lpi_thread_configure(struct lpi_errand *errand)
 		uint64_t requests_max = lp_config_number(config, LP_OPT_REQUESTS_MAX);
 		lp_store_set_write_path(
 			s->store, (enum lp_write_path)lp_config_number(config, LP_OPT_WRITE_PATH));
+		lp_store_set_deferred_store(s->store, (enum lp_deferred_store)lp_config_number(
+							      config, LP_OPT_DEFERRED_STORE));
+		lp_door_set_credits(s->door, (uint32_t)lp_config_number(config, LP_OPT_CREDITS),
+				    lp_config_number(config, LP_OPT_CREDIT_BYTES));
 		int r = lp_door_set_requests_max(s->door, (uint32_t)requests_max);
 		result = r < 0 ? r : result;
 	}
@@ -380,14 +408,6 @@ static void tell_slow(struct lpi_shard *shard)
 	shard->slow_seen_ns = seen_ns;
 }
 
-static void tell_error(struct lpi_shard *shard, int err)
-{
-	if (err == shard->store_error)
-		return;
-	shard->store_error = err;
-	LP_LOG_ERROR("shard %u is read-only: %s", shard->idx, lp_strerror(err));
-}
-
 void lpi_thread_look(struct lpi_errand *errand)
 {
 	struct lpi_thread *thread = errand->thread;
@@ -397,12 +417,12 @@ void lpi_thread_look(struct lpi_errand *errand)
 	thread->absences_seen = stats->absences;
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
 	     s = lpi_thread_next(thread, s)) {
-		int err = lp_store_error(s->store);
-		tell_error(s, err);
+		struct lp_store_health health;
+		lp_store_read_health(s->store, &health);
 		tell_slow(s);
-		if (err == 0 || look.failed_cnt++ > 0)
+		if (s->idx != thread->idx && health.state <= look.store.state)
 			continue;
-		look.store_error = err;
+		look.store = health;
 		look.shard_idx = s->idx;
 	}
 	thread->looked = look;

@@ -110,15 +110,16 @@ static void a_bent_header_is_refused(void **state)
 
 static void a_meta_is_read_to_its_end(void **state)
 {
-	uint8_t bytes[LP_WIRE_REF_SIZE + 5];
+	static const uint8_t path[5] = {'a', '/', 'b', '/', 'c'};
+	uint8_t bytes[LP_WIRE_REF_SIZE + sizeof(path)];
 	struct lp_wire_ref ref = {.ino = 1, .path_bytes = 5};
 	struct lp_reader reader;
 	(void)state;
 	lp_wire_ref_encode(&ref, bytes);
-	memcpy(bytes + LP_WIRE_REF_SIZE, "a/b/c", 5);
+	memcpy(bytes + LP_WIRE_REF_SIZE, path, sizeof(path));
 	lp_reader_init(&reader, bytes, sizeof(bytes));
 	assert_true(lp_wire_part(&reader, lp_wire_ref, &ref));
-	assert_memory_equal(lp_wire_bytes(&reader, ref.path_bytes), "a/b/c", 5);
+	assert_memory_equal(lp_wire_bytes(&reader, ref.path_bytes), path, sizeof(path));
 	lp_test_ok(lp_wire_end(&reader));
 	/* A byte is left over; then one is missing; then a reserved field is not zero. */
 	lp_reader_init(&reader, bytes, sizeof(bytes));

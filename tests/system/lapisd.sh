@@ -181,7 +181,6 @@ refused 2 'memory: 10Q is not a size' --memory 10Q --listen unix:s a.img
 refused 2 'memory: 1M is out of range' --memory 1M --listen unix:s a.img
 refused 2 'mount yet' --mount /mnt --listen unix:s a.img
 refused 2 'only block and mem' --store file --listen unix:s .
-refused 2 'only log' --deferred-store kv --listen unix:s a.img
 refused 2 'has no DEVICE' --store mem --listen unix:s a.img
 refused 2 'neither unix:PATH nor tcp' --listen somewhere a.img
 refused 2 'only 127.0.0.1 and \[::1\]' --listen tcp:0.0.0.0:7 a.img
@@ -239,6 +238,12 @@ asks '^"auto"$' "$tcp" 0 get write-path
 asks '^"direct"$' "$tcp" 0 set write-path=direct
 asks '^64$' "$tcp" 1 set requests-max=64
 asks '"write-path": "direct"' "$tcp" 1 get ''
+asks '^7$' "$tcp" 0 set credits=7
+asks '^67108864$' "$tcp" 0 set credit-bytes=64M
+asks '^"kv"$' "$tcp" 0 set deferred-store=kv
+asks '"credits": 7,.*"deferred-store": "kv"' "$tcp" 1 get ''
+asks 'error 22: deferred-store: disk is none of log, kv' "$tcp" 0 set deferred-store=disk
+asks 'error 22: credits: 0 is out of range: 1 to 4096' "$tcp" 0 set credits=0
 asks 'error 22: requests-max: 1 is out of range' "$tcp" 0 set requests-max=1
 asks 'error 1: memory: can only be set when' "$tcp" 0 set memory=1G
 asks 'error 22: nothing: there is no such option' "$tcp" 0 set nothing=1
