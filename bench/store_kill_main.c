@@ -15,36 +15,24 @@
  * these together. */
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/crc32c.h"
-#include "base/error.h"
 #include "base/prng.h"
-#include "base/workers.h"
-#include "store/devices.h"
-#include "store/store.h"
+#include "bench/machine.h"
 
 #define DEPTH       16u
 #define OBJECTS     100u
 #define BLOCKS      48u /* of an object */
 #define WRITE_MAX   24u /* blocks */
 #define BUFS_BYTES  (UINT64_C(256) << 20)
+#define MEM_BYTES   (UINT64_C(64) << 20)
 #define INO_FIRST   UINT64_C(1000000) /* plus the number of the transaction that made it */
 #define LIFE_MS_MIN 20u
 #define LIFE_MS_MAX 700u
-
-#define CHECK(cond)                                                                                \
-	do {                                                                                       \
-		if (!(cond)) {                                                                     \
-			(void)fprintf(stderr, "store_kill: line %d: %s\n", __LINE__, #cond);       \
-			_exit(1); /* not exit(): threads of the store run */                       \
-		}                                                                                  \
-	} while (0)
 
 /* What an object is. */
 struct object {
@@ -158,51 +146,6 @@ static void fill_of(uint8_t *block, uint64_t generation)
 		memset(block, 0, LP_BLOCK_BYTES);
 }
 
-/* --- The store -------------------------------------------------------------------------------- */
-
-struct machine {
-	struct lp_reactor *reactor;
-	struct lp_workers *workers;
-	struct lp_bufs *bufs;
-	struct lp_bdev *bdev;
-	struct lp_devices devices;
-	struct lp_store *store;
-};
-
-static void start(struct machine *m, const char *path)
-{
-	const struct lp_reactor_options options = {
-		.name = "kill", .ring = true, .files_max = 8, .buffers_max = 1};
-	const struct lp_bdev_open_options open_options = {.read_only = false};
-	struct lp_label_why why;
-	CHECK(lp_reactor_new(&options, &m->reactor) == 0);
-	CHECK(lp_reactor_start(m->reactor) == 0);
-	CHECK(lp_workers_new(2, &m->workers) == 0);
-	CHECK(lp_bufs_new(BUFS_BYTES, &m->bufs) == 0);
-	CHECK(lp_bdev_open_uring(path, &open_options, &m->bdev) == 0);
-	const struct lp_devices_options devices = {.bdev = {m->bdev}};
-	CHECK(lp_devices_open(&devices, &m->devices, &why) == 0);
-	const struct lp_store_options store = {.reactor = m->reactor,
-					       .workers = m->workers,
-					       .devices = &m->devices,
-					       .bufs = m->bufs,
-					       .memory_bytes = UINT64_C(64) << 20};
-	int err = lp_store_open(&store, &m->store);
-	if (err < 0)
-		(void)fprintf(stderr, "store_kill: open: %s\n", lp_strerror(err));
-	CHECK(err == 0);
-}
-
-static void stop(struct machine *m)
-{
-	CHECK(lp_store_close(m->store, false) == 0);
-	lp_devices_close(&m->devices);
-	lp_bdev_close(m->bdev);
-	lp_workers_free(m->workers);
-	lp_bufs_free(m->bufs);
-	lp_reactor_free(m->reactor);
-}
-
 /* --- The child: works until it is killed ------------------------------------------------------ */
 
 /* What goes through the pipe: under way, or acknowledged. */
@@ -224,15 +167,22 @@ struct slot {
 };
 
 static struct slot slots[DEPTH];
-static struct machine machine;
+static struct lpi_machine machine;
 static int pipe_fd;
 static uint64_t next_number;
 static struct lp_prng choice;
 
+static void start(const char *path)
+{
+	const struct lpi_machine_options options = {
+		.path = path, .bufs_bytes = BUFS_BYTES, .memory_bytes = MEM_BYTES};
+	lpi_machine_open(&machine, &options);
+}
+
 static void say(const struct slot *slot, bool acknowledged)
 {
 	const struct message message = {slot->number, slot->plan.object_idx, acknowledged};
-	CHECK(write(pipe_fd, &message, sizeof(message)) == (ssize_t)sizeof(message));
+	LPI_MACHINE_CHECK(write(pipe_fd, &message, sizeof(message)) == (ssize_t)sizeof(message));
 }
 
 static struct lp_ino ino_of(const struct object *object)
@@ -269,7 +219,7 @@ static void add_data(struct slot *slot, struct lp_change *change, const struct o
 	}
 	for (uint32_t i = 0; i < plan->cnt; i++) {
 		struct lp_buf *buf = lp_buf_new(machine.bufs, LP_BUF_SMALL);
-		CHECK(buf != NULL);
+		LPI_MACHINE_CHECK(buf != NULL);
 		fill_of(buf->data, slot->number);
 		slot->segs[i] = (struct lp_seg){buf, 0, LP_BUF_SMALL};
 		slot->crcs[i] = lp_crc32c(0, buf->data, LP_BLOCK_BYTES);
@@ -328,7 +278,7 @@ static void complete(struct lp_store_op *op)
 	if (op->result < 0)
 		(void)fprintf(stderr, "store_kill: action %d: %s\n", (int)slot->plan.action,
 			      lp_strerror(op->result));
-	CHECK(op->result == 0);
+	LPI_MACHINE_CHECK(op->result == 0);
 	for (uint32_t i = 0; i < slot->seg_cnt; i++)
 		lp_buf_put(slot->segs[i].buf);
 	struct belief *belief = &beliefs[slot->plan.object_idx];
@@ -357,7 +307,7 @@ static void submit(struct slot *slot)
 
 static void work(const char *path)
 {
-	start(&machine, path);
+	start(path);
 	for (uint32_t i = 0; i < DEPTH; i++)
 		submit(&slots[i]);
 	for (;;)
@@ -366,32 +316,14 @@ static void work(const char *path)
 
 /* --- The parent: judges ----------------------------------------------------------------------- */
 
-static bool is_done;
-
-static void looked(struct lp_store_op *op)
-{
-	(void)op;
-	is_done = true;
-}
-
-static int look(struct lp_store_op *op)
-{
-	op->complete = looked;
-	is_done = false;
-	lp_store_submit(machine.store, op);
-	while (!is_done)
-		(void)lp_reactor_turn(machine.reactor, true);
-	return op->result;
-}
-
 static uint64_t tag_of(enum lp_store_space space, struct lp_ino ino, struct lp_bytes name)
 {
 	uint64_t tag = 0;
 	struct lp_store_op op = {
 		.opcode = LP_STORE_GET,
 		.get = {.space = space, .ino = ino, .name = name, .buf = &tag, .buf_len = 8}};
-	int err = look(&op);
-	CHECK(err == -ENODATA || (err == 0 && op.get.value_len == 8));
+	int err = lpi_machine_do(&machine, &op);
+	LPI_MACHINE_CHECK(err == -ENODATA || (err == 0 && op.get.value_len == 8));
 	return err == 0 ? tag : 0;
 }
 
@@ -401,13 +333,13 @@ static uint32_t read_all(struct lp_ino ino, uint8_t *bytes)
 	struct lp_store_op op = {.opcode = LP_STORE_READ,
 				 .read = {.ino = ino, .length = BLOCKS * LP_BLOCK_BYTES}};
 	uint64_t at = 0;
-	CHECK(look(&op) == 0);
+	LPI_MACHINE_CHECK(lpi_machine_do(&machine, &op) == 0);
 	for (uint32_t i = 0; i < op.read.seg_cnt; i++) {
 		const struct lp_seg *seg = &op.read.segs[i];
 		memcpy(bytes + at, seg->buf->data + seg->offset, seg->len);
 		at += seg->len;
 	}
-	CHECK(at == op.read.size_bytes && at % LP_BLOCK_BYTES == 0);
+	LPI_MACHINE_CHECK(at == op.read.size_bytes && at % LP_BLOCK_BYTES == 0);
 	lp_store_end(machine.store, &op);
 	return (uint32_t)(at / LP_BLOCK_BYTES);
 }
@@ -417,8 +349,8 @@ static bool equals(struct lp_ino ino, const struct object *want)
 	static uint8_t bytes[BLOCKS * LP_BLOCK_BYTES];
 	static uint8_t block[LP_BLOCK_BYTES];
 	struct lp_store_op op = {.opcode = LP_STORE_STAT, .stat = {.ino = ino}};
-	int err = look(&op);
-	CHECK(err == 0 || err == -ENOENT);
+	int err = lpi_machine_do(&machine, &op);
+	LPI_MACHINE_CHECK(err == 0 || err == -ENOENT);
 	if (!want->exists || err < 0)
 		return !want->exists && err == -ENOENT;
 	uint64_t size = (uint64_t)want->block_cnt * LP_BLOCK_BYTES;
@@ -474,11 +406,11 @@ static void take_message(const struct message *message)
 	struct belief *belief = &beliefs[message->object_idx];
 	next_number = LP_MAX(next_number, message->number + 1);
 	if (!message->acknowledged) {
-		CHECK(belief->pending == 0);
+		LPI_MACHINE_CHECK(belief->pending == 0);
 		belief->pending = message->number;
 		return;
 	}
-	CHECK(belief->pending == message->number);
+	LPI_MACHINE_CHECK(belief->pending == message->number);
 	struct plan plan = plan_of(message->number, message->object_idx, &belief->is);
 	apply(&plan, message->number, &belief->is);
 	belief->pending = 0;
@@ -491,7 +423,7 @@ static void take_messages(int fd)
 	/* What is shorter than PIPE_BUF is written whole or not at all. */
 	while ((got = read(fd, &message, sizeof(message))) == (ssize_t)sizeof(message))
 		take_message(&message);
-	CHECK(got == 0);
+	LPI_MACHINE_CHECK(got == 0);
 }
 
 /* Kills it when its time has come, and not before it has begun to work. */
@@ -499,7 +431,7 @@ static void kill_later(pid_t child, int fd, struct lp_prng *prng)
 {
 	uint64_t ms = LIFE_MS_MIN + lp_prng_below(prng, LIFE_MS_MAX - LIFE_MS_MIN);
 	pid_t killer = fork();
-	CHECK(killer >= 0);
+	LPI_MACHINE_CHECK(killer >= 0);
 	if (killer == 0) {
 		const struct timespec rest = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
 		(void)close(fd);
@@ -509,17 +441,17 @@ static void kill_later(pid_t child, int fd, struct lp_prng *prng)
 	}
 	take_messages(fd);
 	int status = 0;
-	CHECK(waitpid(killer, NULL, 0) == killer);
-	CHECK(waitpid(child, &status, 0) == child);
-	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	LPI_MACHINE_CHECK(waitpid(killer, NULL, 0) == killer);
+	LPI_MACHINE_CHECK(waitpid(child, &status, 0) == child);
+	LPI_MACHINE_CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
 static void run_round(const char *path, uint32_t round, struct lp_prng *prng)
 {
 	int fds[2];
-	CHECK(pipe(fds) == 0);
+	LPI_MACHINE_CHECK(pipe(fds) == 0);
 	pid_t child = fork();
-	CHECK(child >= 0);
+	LPI_MACHINE_CHECK(child >= 0);
 	if (child == 0) {
 		(void)close(fds[0]);
 		pipe_fd = fds[1];
@@ -529,9 +461,9 @@ static void run_round(const char *path, uint32_t round, struct lp_prng *prng)
 	(void)close(fds[1]);
 	kill_later(child, fds[0], prng);
 	(void)close(fds[0]);
-	start(&machine, path);
+	start(path);
 	judge(round);
-	stop(&machine);
+	lpi_machine_close(&machine, false);
 }
 
 int main(int argc, char **argv)

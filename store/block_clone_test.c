@@ -64,18 +64,11 @@ static void make_files(struct lpi_store_rig *rig)
 	}
 }
 
-static uint64_t used_blocks(struct lpi_store_rig *rig)
-{
-	struct lp_store_stats stats;
-	lp_store_read_stats(rig->hand.store, &stats);
-	return stats.used_blocks;
-}
-
 static void wait_used(struct lpi_store_rig *rig, uint64_t blocks)
 {
-	for (int i = 0; i < 50000 && used_blocks(rig) != blocks; i++)
+	for (int i = 0; i < 50000 && lpi_store_rig_used_blocks(rig) != blocks; i++)
 		lpi_hand_turn(&rig->hand);
-	assert_int_equal(used_blocks(rig), blocks);
+	assert_int_equal(lpi_store_rig_used_blocks(rig), blocks);
 }
 
 static bool holds(struct lpi_store_rig *rig, struct lp_ino ino, const uint8_t *bytes)

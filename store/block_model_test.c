@@ -29,25 +29,15 @@ static uint64_t first_seed(void)
 	return from_env("LAPIS_TEST_SEED", 1);
 }
 
-static uint64_t events(void *arg)
-{
-	const struct lpi_store_rig *rig = arg;
-	return lp_sim_event_count(lp_sim_of(rig->bdev));
-}
-
 static struct lpi_model *new_model(struct lpi_store_rig *rig, uint64_t seed, uint32_t depth)
 {
-	/* Fragments are not claimed: what changes one is whole, but in any order. */
-	const uint64_t of_fragments = UINT64_C(1) << LP_GUARD_EMPTY | UINT64_C(1) << LP_CHANGE_DIR |
-				      UINT64_C(1) << LP_CHANGE_ENTRY_SET |
-				      UINT64_C(1) << LP_CHANGE_ENTRY_REMOVE;
 	const struct lpi_model_options options = {
 		.gen = {.seed = seed,
 			.data_bytes_max = UINT64_C(8) << 20,
-			.without = depth > 1 ? of_fragments : 0,
+			.without = depth > 1 ? LPI_GEN_OF_FRAGMENTS : 0,
 			.ordered = seed % 2 == 1},
 		.depth = depth,
-		.now = events,
+		.now = lpi_store_rig_events,
 		.now_arg = rig,
 	};
 	struct lpi_model *model = lpi_model_new(&options);

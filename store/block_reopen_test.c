@@ -103,25 +103,16 @@ static void bench_fini(struct bench *bench)
 
 /* --- Every write and flush -------------------------------------------------------------------- */
 
-static uint64_t events(void *arg)
-{
-	const struct lpi_store_rig *rig = arg;
-	return lp_sim_event_count(lp_sim_of(rig->bdev));
-}
-
 static struct lpi_model *new_model(struct bench *bench, uint64_t seed)
 {
-	const uint64_t of_fragments = UINT64_C(1) << LP_GUARD_EMPTY | UINT64_C(1) << LP_CHANGE_DIR |
-				      UINT64_C(1) << LP_CHANGE_ENTRY_SET |
-				      UINT64_C(1) << LP_CHANGE_ENTRY_REMOVE;
 	const struct lpi_model_options options = {
 		.gen = {.seed = seed,
 			.data_bytes_max = UINT64_C(8) << 20,
-			.without = of_fragments,
+			.without = LPI_GEN_OF_FRAGMENTS,
 			.ordered = seed % 2 == 1},
 		.depth = 8,
 		.may_fail = true,
-		.now = events,
+		.now = lpi_store_rig_events,
 		.now_arg = &bench->rig,
 	};
 	struct lpi_model *model = lpi_model_new(&options);
@@ -210,12 +201,12 @@ static void fail_at(uint64_t seed, uint64_t skip, uint32_t fire_cnt, struct outc
 		outcome->failed++;
 		assert_int_equal(state, LP_STORE_READ_ONLY);
 		check_told(&bench, LP_STORE_READ_ONLY);
-		judge_served(model, &bench.rig.hand, events(&bench.rig));
+		judge_served(model, &bench.rig.hand, lpi_store_rig_events(&bench.rig));
 		check_refuses(&bench);
 	} else {
 		assert_int_equal(bench.told_cnt, 0);
 	}
-	uint64_t at = events(&bench.rig);
+	uint64_t at = lpi_store_rig_events(&bench.rig);
 	lp_test_ok(lp_sim_image_at(sim_of(&bench), at - 1, NULL, seed + skip, &left));
 	(void)lpi_store_rig_close(&bench.rig, true); /* its result is that of the failure */
 	lpi_store_rig_fini(&bench.rig);
@@ -230,9 +221,9 @@ static uint64_t count_ios(uint64_t seed)
 	bench_start(&bench, lp_sim_preset((enum lp_sim_preset)(seed % LP_SIM_PRESET_CNT)), seed);
 	/* A rule that never strikes, and is met by each. */
 	struct lpi_model *model = new_model(&bench, seed);
-	uint64_t from = events(&bench.rig);
+	uint64_t from = lpi_store_rig_events(&bench.rig);
 	run(model);
-	for (uint64_t i = from; i < events(&bench.rig); i++) {
+	for (uint64_t i = from; i < lpi_store_rig_events(&bench.rig); i++) {
 		struct lp_sim_event event;
 		lp_sim_event_get(sim_of(&bench), i, &event);
 		cnt += event.type == LP_SIM_SUBMIT && (WRITES & LP_SIM_OP(event.opcode)) != 0;
@@ -542,7 +533,7 @@ static void test_opened_read_only(void **state)
 	start_plain(&bench, 7);
 	struct lp_ino ino = make_file(&bench, 'a', LP_PATH_DEFERRED);
 	lp_test_ok(lpi_store_rig_close(&bench.rig, true));
-	uint64_t before = events(&bench.rig);
+	uint64_t before = lpi_store_rig_events(&bench.rig);
 	bench.rig.read_only = true;
 	lp_test_ok(lpi_store_rig_open(&bench.rig));
 	assert_int_equal(state_of(&bench), LP_STORE_READ_ONLY);
@@ -550,7 +541,7 @@ static void test_opened_read_only(void **state)
 	assert_int_equal(write_tag(&bench, ino, 'b', &op), -EROFS);
 	assert_int_equal(lp_store_error(bench.rig.hand.store), 0);
 	lp_test_ok(lpi_store_rig_close(&bench.rig, false));
-	for (uint64_t i = before; i < events(&bench.rig); i++) {
+	for (uint64_t i = before; i < lpi_store_rig_events(&bench.rig); i++) {
 		struct lp_sim_event event;
 		lp_sim_event_get(sim_of(&bench), i, &event);
 		assert_int_equal(event.opcode, LP_BDEV_READ);

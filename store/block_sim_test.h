@@ -115,6 +115,20 @@ static inline void lpi_store_rig_fini(struct lpi_store_rig *rig)
 	lp_bdev_close(rig->bdev);
 }
 
+static inline uint64_t lpi_store_rig_used_blocks(const struct lpi_store_rig *rig)
+{
+	struct lp_store_stats stats;
+	lp_store_read_stats(rig->hand.store, &stats);
+	return stats.used_blocks;
+}
+
+/* For a model: when something happened is told by the events of the device's log. */
+static inline uint64_t lpi_store_rig_events(void *arg)
+{
+	const struct lpi_store_rig *rig = arg;
+	return lp_sim_event_count(lp_sim_of(rig->bdev));
+}
+
 static inline void lpi_store_rig_mkfs(struct lp_bdev *bdev)
 {
 	struct lp_mkfs_options options = {

@@ -30,13 +30,6 @@ static void make_file(struct lpi_store_rig *rig)
 	lp_test_ok(lpi_hand_change(&rig->hand, set));
 }
 
-static uint64_t used_blocks(struct lpi_store_rig *rig)
-{
-	struct lp_store_stats stats;
-	lp_store_read_stats(rig->hand.store, &stats);
-	return stats.used_blocks;
-}
-
 /* Whole, or gone; and gone for sure once that was acknowledged. */
 static void judge(struct lp_bdev *left, bool is_acknowledged)
 {
@@ -46,9 +39,10 @@ static void judge(struct lp_bdev *left, bool is_acknowledged)
 	lp_test_ok(lpi_store_rig_open(&rig));
 	int err = lpi_hand_stat(&rig.hand, ino, &attrs);
 	assert_true(err == -ENOENT || (err == 0 && !is_acknowledged));
-	for (int i = 0; err == -ENOENT && i < 20000 && used_blocks(&rig) > 0; i++)
+	for (int i = 0; err == -ENOENT && i < 20000 && lpi_store_rig_used_blocks(&rig) > 0; i++)
 		lpi_hand_turn(&rig.hand);
-	assert_int_equal(used_blocks(&rig), err == 0 ? FILE_BYTES / LP_BLOCK_BYTES : 0);
+	assert_int_equal(lpi_store_rig_used_blocks(&rig),
+			 err == 0 ? FILE_BYTES / LP_BLOCK_BYTES : 0);
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_check(&rig);
 	lpi_store_rig_fini(&rig);
@@ -108,9 +102,9 @@ static void test_removed_at_a_cut(void **state)
 	lp_test_ok(lpi_hand_change(&rig.hand,
 				   (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = ino}));
 	uint64_t acknowledged = lp_sim_event_count(lp_sim_of(rig.bdev));
-	for (int i = 0; i < 20000 && used_blocks(&rig) > 0; i++)
+	for (int i = 0; i < 20000 && lpi_store_rig_used_blocks(&rig) > 0; i++)
 		lpi_hand_turn(&rig.hand);
-	assert_int_equal(used_blocks(&rig), 0);
+	assert_int_equal(lpi_store_rig_used_blocks(&rig), 0);
 	lp_test_ok(lp_sim_cutter_new(lp_sim_of(rig.bdev), NULL, &cutter));
 	uint64_t step = 1 + lp_sim_event_count(lp_sim_of(rig.bdev)) / CUTS;
 	for (uint64_t n = 0; lp_sim_cutter_next(cutter); n++) {
@@ -164,10 +158,10 @@ static void test_unmarked_while_removed(void **state)
 	make_large(&rig);
 	change_early(&rig, &gone);
 	unmark(&rig);
-	assert_int_equal(used_blocks(&rig), 0);
+	assert_int_equal(lpi_store_rig_used_blocks(&rig), 0);
 	(void)lpi_store_rig_close(&rig, true); /* the power fails */
 	lp_test_ok(lpi_store_rig_open(&rig));
-	assert_int_equal(used_blocks(&rig), 0);
+	assert_int_equal(lpi_store_rig_used_blocks(&rig), 0);
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_check_all(&rig, found);
 	lpi_store_rig_fini(&rig);
@@ -196,7 +190,7 @@ static void test_cut_orphan(void **state)
 		for (int i = 0; i < 20000 && mark_of(&rig) == LP_UNFINISHED_KIND_TRIM; i++)
 			lpi_hand_turn(&rig.hand);
 		assert_int_equal(mark_of(&rig), LP_UNFINISHED_KIND_ORPHAN);
-		assert_int_equal(used_blocks(&rig), 1);
+		assert_int_equal(lpi_store_rig_used_blocks(&rig), 1);
 		/* The mark goes with it. */
 		lp_test_ok(lpi_hand_change(
 			&rig.hand, (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = ino}));
@@ -220,7 +214,7 @@ static void test_marked_while_cut(void **state)
 	make_large(&rig);
 	change_early(&rig, &cut);
 	mark(&rig, LP_UNFINISHED_KIND_UPLOAD);
-	assert_int_equal(used_blocks(&rig), 1);
+	assert_int_equal(lpi_store_rig_used_blocks(&rig), 1);
 	assert_int_equal(mark_of(&rig), LP_UNFINISHED_KIND_UPLOAD);
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_check(&rig);
@@ -262,12 +256,13 @@ static void test_spoilt_marks(void **state)
 	lp_test_ok(lpi_store_rig_open(&rig));
 	lp_store_read_stats(rig.hand.store, &stats);
 	assert_in_range(stats.bad_marks, 1, 2); /* the first may have been mended by then */
-	for (int i = 0; i < 20000 && used_blocks(&rig) > FILE_BYTES / LP_BLOCK_BYTES; i++)
+	for (int i = 0; i < 20000 && lpi_store_rig_used_blocks(&rig) > FILE_BYTES / LP_BLOCK_BYTES;
+	     i++)
 		lpi_hand_turn(&rig.hand);
 	lp_test_ok(lpi_hand_stat(&rig.hand, ino, &attrs));
 	assert_int_equal(attrs.size_bytes, FILE_BYTES);
 	assert_int_equal(attrs.blocks, FILE_BYTES / LP_BLOCK_BYTES);
-	assert_int_equal(used_blocks(&rig), FILE_BYTES / LP_BLOCK_BYTES);
+	assert_int_equal(lpi_store_rig_used_blocks(&rig), FILE_BYTES / LP_BLOCK_BYTES);
 	assert_int_equal(mark_of(&rig), LP_UNFINISHED_KIND_ORPHAN);
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_check(&rig);

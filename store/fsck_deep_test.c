@@ -49,6 +49,26 @@ static void test_flipped_bit(void **state)
 	lpi_rig_fini(&rig);
 }
 
+/* A block full of `tag` becomes a payload of *about, whose crc follows. */
+static void defer(const struct lp_log_payload *about, int tag)
+{
+	struct lp_seg seg = {.buf = lp_buf_new(rig.bufs, 4096), .len = 4096};
+	struct lp_log_payload payload = *about;
+	assert_non_null(seg.buf);
+	memset(seg.buf->data, tag, 4096);
+	payload.crc = lp_crc32c(0, seg.buf->data, 4096);
+	lp_shard_defer(rig.shards[0], &payload, seg);
+	lp_buf_put(seg.buf);
+}
+
+/* All is durable; then as after a crash. */
+static void settle_and_die(void)
+{
+	lpi_rig_settle(&rig);
+	lp_test_ok(lp_shard_close(rig.shards[0], true));
+	lp_devices_close(&rig.devices);
+}
+
 /* The newest content is in the log only: the map has its crc, the device does not have the
  * block. */
 static void test_deferred(void **state)
@@ -61,17 +81,10 @@ static void test_deferred(void **state)
 	lpi_rig_fill(&rig);
 	flip_block(rig.a.block);
 	lpi_rig_open(&rig);
-	struct lp_seg seg = {.buf = lp_buf_new(rig.bufs, 4096), .len = 4096};
-	assert_non_null(seg.buf);
-	memset(seg.buf->data, (int)(rig.a.block & 0xff), 4096);
-	const struct lp_log_payload about = {
-		.ino = 3, .device_block = rig.a.block, .crc = lpi_rig_crc(rig.a.block)};
 	(void)lpi_rig_commit(&rig, 0, 0);
-	lp_shard_defer(rig.shards[0], &about, seg);
-	lp_buf_put(seg.buf);
-	lpi_rig_settle(&rig);
-	lp_test_ok(lp_shard_close(rig.shards[0], true)); /* as a crash would */
-	lp_devices_close(&rig.devices);
+	defer(&(struct lp_log_payload){.ino = 3, .device_block = rig.a.block},
+	      (int)(rig.a.block & 0xff));
+	settle_and_die();
 	lp_test_ok(lpi_rig_run(&rig, false));
 	lpi_rig_compare(&rig, NULL, 0, false);
 	/* And one whose payload is another one than the map says. */
@@ -83,36 +96,23 @@ static void test_deferred(void **state)
 	lpi_rig_map(&map, 0, extent, true, false);
 	lpi_rig_put_file(&rig, &inode, &map);
 	lp_kv_value_release(&value);
-	seg.buf = lp_buf_new(rig.bufs, 4096);
-	assert_non_null(seg.buf);
-	memset(seg.buf->data, 1 + (int)(extent.block & 0x7f), 4096);
-	const struct lp_log_payload other = {
-		.ino = 7, .device_block = extent.block, .crc = lp_crc32c(0, seg.buf->data, 4096)};
 	(void)lpi_rig_commit(&rig, 0, 0);
-	lp_shard_defer(rig.shards[0], &other, seg);
-	lp_buf_put(seg.buf);
-	lpi_rig_settle(&rig);
-	lp_test_ok(lp_shard_close(rig.shards[0], true));
-	lp_devices_close(&rig.devices);
+	defer(&(struct lp_log_payload){.ino = 7, .device_block = extent.block},
+	      1 + (int)(extent.block & 0x7f));
+	settle_and_die();
 	LPI_RIG_EXPECT(&rig, {LP_FSCK_DATA, 7, false});
 	lpi_rig_fini(&rig);
 }
 
 static void keep_in_index(const struct lp_log_payload *about, int tag)
 {
-	struct lp_seg seg = {.buf = lp_buf_new(rig.bufs, 4096), .len = 4096};
 	struct lp_commit_need need = {.batch_bytes = 100};
-	struct lp_log_payload payload = *about;
-	assert_non_null(seg.buf);
-	memset(seg.buf->data, tag, 4096);
-	payload.crc = lp_crc32c(0, seg.buf->data, 4096);
 	lp_shard_set_deferred_store(rig.shards[0], LP_DEFERRED_KV);
 	lp_shard_defer_need(rig.shards[0], 1, &need);
 	assert_int_equal(need.data_cnt, 0); /* a record it is */
 	while (!lp_commit_reserve(lp_shard_commit(rig.shards[0]), &need))
 		lpi_rig_turn(&rig, 0);
-	lp_shard_defer(rig.shards[0], &payload, seg);
-	lp_buf_put(seg.buf);
+	defer(about, tag);
 }
 
 /* The same, kept by the index: each must be what the map of its file says. */
@@ -125,9 +125,7 @@ static void test_deferred_in_the_index(void **state)
 	lpi_rig_open(&rig);
 	keep_in_index(&(struct lp_log_payload){.ino = 3, .device_block = rig.a.block},
 		      (int)(rig.a.block & 0xff));
-	lpi_rig_settle(&rig);
-	lp_test_ok(lp_shard_close(rig.shards[0], true)); /* as a crash would */
-	lp_devices_close(&rig.devices);
+	settle_and_die();
 	lp_test_ok(lpi_rig_run(&rig, false));
 	lpi_rig_compare(&rig, NULL, 0, false);
 	/* Three that are wrong: other content, another file, a block in use that no file has. */
@@ -139,9 +137,7 @@ static void test_deferred_in_the_index(void **state)
 	keep_in_index(&(struct lp_log_payload){.ino = 5, .device_block = rig.a.block + 1},
 		      (int)((rig.a.block + 1) & 0xff));
 	keep_in_index(&(struct lp_log_payload){.ino = 3, .device_block = lost.block}, 9);
-	lpi_rig_settle(&rig);
-	lp_test_ok(lp_shard_close(rig.shards[0], true));
-	lp_devices_close(&rig.devices);
+	settle_and_die();
 	lp_test_ok(lpi_rig_run(&rig, false));
 	uint32_t found = 0;
 	for (uint32_t i = 0; i < rig.found_cnt; i++)

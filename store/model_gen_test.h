@@ -13,6 +13,11 @@
 #define LPI_GEN_DIRS       3u
 #define LPI_GEN_FIRST_INO  1000u
 
+/* For gen.without: fragments are not claimed, so what changes one is whole, but in any order. */
+#define LPI_GEN_OF_FRAGMENTS                                                                       \
+	(UINT64_C(1) << LP_GUARD_EMPTY | UINT64_C(1) << LP_CHANGE_DIR |                            \
+	 UINT64_C(1) << LP_CHANGE_ENTRY_SET | UINT64_C(1) << LP_CHANGE_ENTRY_REMOVE)
+
 struct lpi_gen_options {
 	uint64_t seed;
 	uint32_t shard_idx;
