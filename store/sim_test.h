@@ -51,11 +51,12 @@ static inline struct lp_sim_profile lpi_bench_plain_profile(uint32_t sector_byte
 		.name = "plain", .latency = LP_BENCH_LATENCY_PLAIN, .sector_bytes = sector_bytes};
 }
 
-static inline void lpi_bench_init(struct lpi_bench *bench, const struct lp_sim_profile *profile,
-				  uint64_t seed)
+static inline void lpi_bench_init_sized(struct lpi_bench *bench,
+					const struct lp_sim_profile *profile, uint64_t seed,
+					uint64_t size_bytes)
 {
 	struct lp_sim_options options = {
-		.profile = profile, .size_bytes = LP_BENCH_SIZE, .seed = seed};
+		.profile = profile, .size_bytes = size_bytes, .seed = seed};
 	lp_clock_sim_init(&bench->clock, LP_NS_PER_S, 0);
 	struct lp_reactor_options reactor_options = {
 		.name = "sim", .clock = &bench->clock.clock, .sim = &bench->clock};
@@ -64,6 +65,12 @@ static inline void lpi_bench_init(struct lpi_bench *bench, const struct lp_sim_p
 	lp_test_ok(lp_bdev_open_sim(&options, &bench->bdev));
 	bench->sim = lp_sim_of(bench->bdev);
 	lp_test_ok(lp_bdev_attach(bench->bdev, bench->reactor, &bench->chan));
+}
+
+static inline void lpi_bench_init(struct lpi_bench *bench, const struct lp_sim_profile *profile,
+				  uint64_t seed)
+{
+	lpi_bench_init_sized(bench, profile, seed, LP_BENCH_SIZE);
 }
 
 static inline void lpi_bench_fini(struct lpi_bench *bench)

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A round: choose blocks in device order, cut them into runs, write the runs, and when nothing is
- * left to write (or much is unflushed), flush. Rounds follow each other until what was durable at
- * the last look or hurry is settled; then it rests until the next.
+ * left to write (or much has been written since the last flush), flush. Writes go on meanwhile: a
+ * log that is nearly full gets its room in small pieces, not all at once after a long wait. Rounds
+ * follow each other until what was durable at the last look or hurry is settled; then it rests
+ * until the next.
+ *
+ * New writes begin when half of those under way have ended: so several completions make one turn of
+ * the reactor, and several writes one submission.
  *
  * A run that fails is written again, alone, after a pause; when a block has failed RETRY_MAX times
  * in a row the device counts as failed.
@@ -13,8 +18,9 @@
 #include "base/assert.h"
 
 #define RUNS           32u  /* writes in flight at most */
+#define REFILL_RUNS    16u  /* or fewer: more are begun */
 #define RUN_BLOCKS_MAX 128u /* of one write */
-#define FLUSH_BLOCKS   4096u
+#define FLUSH_BLOCKS   1024u
 #define RETRY_MAX      5u
 #define RETRY_NS       (10 * LP_NS_PER_MS)
 
@@ -43,6 +49,7 @@ struct lp_writeback {
 	bool round_is_bad;  /* or for other reasons */
 	bool is_full;
 	uint32_t flight;
+	uint64_t fresh_blocks; /* written since the last flush began */
 	struct run_list free;
 	struct run runs[RUNS];
 	uint64_t flush_failures; /* of the device, when we began */
@@ -96,6 +103,7 @@ static void flush_complete(struct lp_bdev_op *op)
 
 static void flush_begin(struct lp_writeback *wb)
 {
+	wb->fresh_blocks = 0;
 	lp_pending_flush_begin(wb->options.pending);
 	if (!lp_bdev_caps(lp_bdev_of(wb->options.chan))->volatile_cache) {
 		lp_pending_flush_end(wb->options.pending, true);
@@ -150,7 +158,9 @@ static void run_complete(struct lp_bdev_op *op)
 	}
 	wb->options.events->ended(wb->options.events, run->extent);
 	run_list_push_front(&wb->free, run);
-	if (op->result < 0) {
+	if (op->result == 0) {
+		wb->fresh_blocks += run->extent.cnt;
+	} else {
 		wb->stats.retries++;
 		wb->round_failed = true;
 		wb->round_is_full |= op->result == -ENOSPC;
@@ -158,7 +168,7 @@ static void run_complete(struct lp_bdev_op *op)
 	}
 	if (wb->flight == 0)
 		end_round(wb, op->result);
-	else
+	else if (wb->flight <= REFILL_RUNS)
 		step_soon(wb);
 }
 
@@ -217,28 +227,36 @@ static bool is_time(const struct lp_writeback *wb)
 	       lp_pending_stats(wb->options.pending)->versions >= wb->options.start_versions;
 }
 
+/* Returns whether it began any. */
+static bool write_all(struct lp_writeback *wb)
+{
+	bool wrote = false;
+	if (!is_time(wb) || wb->flight > REFILL_RUNS)
+		return false;
+	while (wb->flight < RUNS && write_some(wb) > 0)
+		wrote = true;
+	return wrote;
+}
+
 static void step(struct lp_writeback *wb)
 {
-	if (wb->failed || wb->stopped || wb->flushing || wb->round_failed)
+	if (wb->failed || wb->stopped || wb->round_failed)
 		return;
-	uint64_t unflushed = lp_pending_unflushed(wb->options.pending);
-	bool wrote = false;
-	if (is_time(wb) && unflushed < FLUSH_BLOCKS) {
-		while (wb->flight < RUNS && write_some(wb) > 0)
-			wrote = true;
-	}
-	if (wrote || wb->flight > 0)
-		return;
-	if (unflushed > 0) {
-		/* All that was there is written: what came meanwhile may wait again, for else a
-		 * steady writer would have a flush for every few of its blocks. */
-		if (unflushed < FLUSH_BLOCKS)
-			wb->hurried = false;
+	bool is_writing = write_all(wb) || wb->flight > 0;
+	if (wb->flushing)
+		return; /* its end steps again */
+	if (wb->fresh_blocks >= FLUSH_BLOCKS) {
 		flush_begin(wb);
 		return;
 	}
+	if (is_writing)
+		return;
+	/* All that was there is written: what came meanwhile may wait again, for else a steady
+	 * writer would have a flush for every few of its blocks. */
 	wb->hurried = false;
-	if (lp_pending_stats(wb->options.pending)->versions > 0)
+	if (lp_pending_unflushed(wb->options.pending) > 0)
+		flush_begin(wb);
+	else if (lp_pending_stats(wb->options.pending)->versions > 0)
 		step_later(wb, wb->options.wait_ns);
 }
 

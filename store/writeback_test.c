@@ -8,7 +8,9 @@
 
 #include "store/writeback.h"
 
-#define BLOCKS 200u
+#define BLOCKS      3000u
+#define FEW_BLOCKS  200u /* are overwritten again and again */
+#define FEW_PENDING 600u
 
 struct bench {
 	struct lpi_bench sim;
@@ -23,6 +25,7 @@ struct bench {
 	bool writing[BLOCKS];
 	int failed;
 	uint32_t settled_cnt;
+	uint32_t begun_in_flush_cnt; /* writes */
 };
 
 static struct bench b;
@@ -36,6 +39,8 @@ static bool may_write(struct lp_writeback_events *events, uint64_t block)
 static void begins(struct lp_writeback_events *events, struct lp_extent extent)
 {
 	(void)events;
+	if (lp_writeback_stats(b.writeback)->flushes > b.settled_cnt)
+		b.begun_in_flush_cnt++;
 	for (uint64_t i = extent.block; i < lp_extent_end(extent); i++) {
 		assert_false(b.writing[i]);
 		assert_false(b.held[i]);
@@ -63,15 +68,15 @@ static void failed(struct lp_writeback_events *events, int err)
 	b.failed = err;
 }
 
-static void bench_init(uint64_t seed)
+static void bench_init_with(uint64_t seed, uint64_t pending_max)
 {
 	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
 	memset(&b, 0, sizeof(b));
-	lpi_bench_init(&b.sim, &profile, seed);
+	lpi_bench_init_sized(&b.sim, &profile, seed, BLOCKS * LP_BLOCK_BYTES);
 	lp_prng_init(&b.prng, seed);
 	b.events = (struct lp_writeback_events){may_write, begins, ended, settled, failed, NULL};
-	lp_test_ok(lp_bufs_new(UINT64_C(4) << 20, &b.bufs));
-	lp_test_ok(lp_pending_new(600, &b.pending));
+	lp_test_ok(lp_bufs_new(UINT64_C(16) << 20, &b.bufs));
+	lp_test_ok(lp_pending_new(pending_max, &b.pending));
 	const struct lp_writeback_options options = {.reactor = b.sim.reactor,
 						     .chan = b.sim.chan,
 						     .pending = b.pending,
@@ -79,6 +84,11 @@ static void bench_init(uint64_t seed)
 						     .start_versions = 50,
 						     .wait_ns = LP_NS_PER_MS};
 	lp_test_ok(lp_writeback_new(&options, &b.writeback));
+}
+
+static void bench_init(uint64_t seed)
+{
+	bench_init_with(seed, FEW_PENDING);
 }
 
 static void bench_fini(void)
@@ -136,9 +146,9 @@ static void test_random_run(void **state)
 	for (uint64_t seed = 1; seed <= 6; seed++) {
 		bench_init(seed);
 		for (int step = 0; step < 400; step++) {
-			uint64_t first = lp_prng_below(&b.prng, BLOCKS);
-			uint64_t cnt = lp_prng_between(&b.prng, 1, LP_MIN(6, BLOCKS - first));
-			uint64_t hold = lp_prng_below(&b.prng, BLOCKS);
+			uint64_t first = lp_prng_below(&b.prng, FEW_BLOCKS);
+			uint64_t cnt = lp_prng_between(&b.prng, 1, LP_MIN(6, FEW_BLOCKS - first));
+			uint64_t hold = lp_prng_below(&b.prng, FEW_BLOCKS);
 			if (!b.writing[hold])
 				b.held[hold] = !b.held[hold];
 			if (lp_pending_room(b.pending) >= cnt)
@@ -179,6 +189,24 @@ static void test_waits_then_writes(void **state)
 	lp_writeback_hurry(b.writeback);
 	run_until_settled();
 	assert_true(b.sim.clock.now_ns - start_ns < LP_NS_PER_MS);
+	bench_fini();
+}
+
+/* A log that is nearly full waits for payloads to be settled: it hears of some long before all are
+ * written, and the device is not idle while it flushes. */
+static void test_settles_in_pieces(void **state)
+{
+	(void)state;
+	bench_init_with(1, BLOCKS);
+	overwrite(0, BLOCKS, 7);
+	while (b.settled_cnt == 0)
+		assert_int_not_equal(lp_reactor_turn(b.sim.reactor, true), 0);
+	assert_true(lp_pending_stats(b.pending)->versions > BLOCKS / 2);
+	judge_cut(1);
+	run_until_settled();
+	judge_cut(2);
+	assert_true(b.begun_in_flush_cnt > 0);
+	assert_true(lp_writeback_stats(b.writeback)->flushes < BLOCKS / 500);
 	bench_fini();
 }
 
@@ -250,6 +278,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random_run),
 		cmocka_unit_test(test_waits_then_writes),
+		cmocka_unit_test(test_settles_in_pieces),
 		cmocka_unit_test(test_failed_write_is_tried_again),
 		cmocka_unit_test(test_dead_device),
 		cmocka_unit_test(test_a_foreign_flush_fails),
