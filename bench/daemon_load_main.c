@@ -38,7 +38,6 @@
 #include "base/hist.h"
 #include "base/prng.h"
 #include "base/units.h"
-#include "format/inode.h"
 #include "store/types.h"
 #include "wire/wire.h"
 
@@ -451,26 +450,24 @@ static int ask_attrs(struct conn *conn, uint16_t opcode, const void *meta, uint3
 }
 
 /* A file that is there, or a new one. */
-static void open_file(struct conn *conn, const char *name, struct lp_wire_attrs *ret_attrs)
+static void open_file(struct conn *conn, const char *path, struct lp_wire_attrs *ret_attrs)
 {
-	uint8_t meta[LP_WIRE_MAKE_SIZE + NAME_BYTES];
-	uint32_t len = (uint32_t)strlen(name);
+	uint8_t meta[LP_WIRE_PUT_SIZE + NAME_BYTES];
+	uint32_t len = (uint32_t)strlen(path);
 	const struct lp_wire_ref ref = {.path_bytes = (uint16_t)len};
-	struct lp_wire_make make = {.uid = LP_WIRE_NO_OWNER,
-				    .gid = LP_WIRE_NO_OWNER,
-				    .mode = 0644,
-				    .type = LP_INODE_TYPE_FILE};
-	lp_wire_ref_encode(&ref, make.ref);
-	lp_wire_make_encode(&make, meta);
-	memcpy(meta + LP_WIRE_MAKE_SIZE, name, len);
-	int r = ask_attrs(conn, LP_WIRE_OP_MAKE, meta, LP_WIRE_MAKE_SIZE + len, ret_attrs);
-	if (r == -EEXIST) {
-		lp_wire_ref_encode(&ref, meta);
-		memcpy(meta + LP_WIRE_REF_SIZE, name, len);
-		r = ask_attrs(conn, LP_WIRE_OP_STAT, meta, LP_WIRE_REF_SIZE + len, ret_attrs);
+	struct lp_wire_put put = {
+		.uid = LP_WIRE_NO_OWNER, .gid = LP_WIRE_NO_OWNER, .mode = LP_WIRE_NO_MODE};
+	lp_wire_ref_encode(&ref, meta);
+	memcpy(meta + LP_WIRE_REF_SIZE, path, len);
+	int r = ask_attrs(conn, LP_WIRE_OP_STAT, meta, LP_WIRE_REF_SIZE + len, ret_attrs);
+	if (r == -ENOENT) {
+		lp_wire_ref_encode(&ref, put.ref);
+		lp_wire_put_encode(&put, meta);
+		memcpy(meta + LP_WIRE_PUT_SIZE, path, len);
+		r = ask_attrs(conn, LP_WIRE_OP_PUT, meta, LP_WIRE_PUT_SIZE + len, ret_attrs);
 	}
 	if (r < 0)
-		die(name, r);
+		die(path, r);
 }
 
 static void fill_file(const struct conn *conn, uint64_t from_bytes)
@@ -487,21 +484,21 @@ static void fill_file(const struct conn *conn, uint64_t from_bytes)
 	}
 }
 
-/* A file on the shard: names are tried until one leads there. */
+/* A file on the shard: directories are tried until one leads there. */
 static void find_file(struct conn *conn, uint32_t shard)
 {
 	struct lp_wire_attrs attrs;
-	char name[NAME_BYTES];
+	char path[NAME_BYTES];
 	for (uint32_t i = 0; i < FILE_TRIES; i++) {
-		(void)snprintf(name, sizeof(name), "%s.%u", options.object, i);
-		open_file(conn, name, &attrs);
+		(void)snprintf(path, sizeof(path), "%s.%u/file", options.object, i);
+		open_file(conn, path, &attrs);
 		if (lp_ino_shard((struct lp_ino){attrs.ino}) != shard)
 			continue;
 		conn->ino = attrs.ino;
 		fill_file(conn, attrs.size_bytes);
 		return;
 	}
-	die("no name leads to the shard", -ENOENT);
+	die("no directory leads to the shard", -ENOENT);
 }
 
 static int connect_to(const char *address)
