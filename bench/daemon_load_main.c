@@ -3,14 +3,15 @@
  *
  *   daemon_load --address unix:PATH|tcp:HOST:PORT --op OP [--size BYTES] [--depth N] [--seconds S]
  *               [--object NAME] [--object-size BYTES] [--path auto|inline|deferred|direct]
- *               [--crc off|header|all] [--connections N] [--rate N] [--seed N]
+ *               [--crc off|header|all] [--connections N] [--rate N] [--ops N] [--seed N]
  *   daemon_load --echo write|read|ping [--size BYTES] [--depth N] [--seconds S]
  *
  * OP is write or read (of a file NAME, at random places on the grid of the size; it is made and
  * filled when it is shorter than the object size), create (puts of new objects NAME/...), or ping.
  * Each connection has `depth` requests under way, and a file of its own on the shard that serves
  * it. With --rate so many requests are begun a second, whatever the answers do, and a latency
- * counts from when a request was due, not from when it could be sent at last.
+ * counts from when a request was due, not from when it could be sent at last. With --ops it ends
+ * after so many requests, or when the time is over.
  *
  * So that the client is not what is measured: all data sent is one buffer, whose checksums are
  * made once; what comes is not copied nor checked, but for the header; whatever can be sent goes
@@ -70,6 +71,7 @@ static struct {
 	enum lp_wire_crc crc;
 	uint32_t conn_cnt;
 	double rate;
+	uint64_t ops; /* 0: until the time is over */
 	uint64_t seed;
 } options = {.op = OP_CNT,
 	     .size = 4096,
@@ -105,6 +107,7 @@ static struct iovec iovs[IOVS_MAX];
 static struct lp_prng prng;
 static struct lp_hist latencies;
 static struct {
+	uint64_t begun;
 	uint64_t done;
 	uint64_t errors;
 	uint64_t sends;
@@ -247,6 +250,11 @@ static void send_vectors(int fd, uint32_t cnt)
 	}
 }
 
+static bool has_all(void)
+{
+	return options.ops > 0 && stats.begun >= options.ops;
+}
+
 /* Requests that began at begin_ns, one every interval_ns up to now; returns when the next one is
  * due. Without an interval as many as there are slots. */
 static uint64_t send_requests(struct conn *conn, uint64_t due_ns, uint64_t interval_ns)
@@ -254,11 +262,13 @@ static uint64_t send_requests(struct conn *conn, uint64_t due_ns, uint64_t inter
 	uint64_t now = now_ns();
 	uint32_t cnt = 0;
 	uint32_t messages = 0;
-	while (conn->free_cnt > 0 && cnt + 2 <= IOVS_MAX && (interval_ns == 0 || due_ns <= now)) {
+	while (conn->free_cnt > 0 && cnt + 2 <= IOVS_MAX && (interval_ns == 0 || due_ns <= now) &&
+	       !has_all()) {
 		uint32_t slot = conn->free[--conn->free_cnt];
 		uint8_t *head = heads + messages++ * stride_bytes;
 		began_ns[slot] = interval_ns == 0 ? now : due_ns;
 		due_ns += interval_ns;
+		stats.begun++;
 		iovs[cnt++] = (struct iovec){head, make_request(conn, slot, head)};
 		if (sends_data())
 			iovs[cnt++] = (struct iovec){data, options.size};
@@ -372,7 +382,7 @@ static double drive(void)
 	uint64_t end_ns = begin_ns + (uint64_t)(options.seconds * 1e9);
 	uint64_t due_ns = begin_ns;
 	uint64_t interval_ns = options.rate > 0 ? (uint64_t)(1e9 / options.rate) : 0;
-	while (now_ns() < end_ns) {
+	while (now_ns() < end_ns && !has_all()) {
 		for (uint32_t i = 0; i < options.conn_cnt; i++)
 			due_ns = send_requests(&conns[i], due_ns, interval_ns);
 		/* Without a free slot only an answer helps. */
@@ -640,6 +650,8 @@ static void set_option(const char *name, const char *value)
 		options.conn_cnt = (uint32_t)number(name, value, CONNS_MAX);
 	else if (strcmp(name, "--rate") == 0)
 		options.rate = strtod(value, NULL);
+	else if (strcmp(name, "--ops") == 0)
+		options.ops = number(name, value, UINT64_MAX);
 	else if (strcmp(name, "--seed") == 0)
 		options.seed = number(name, value, UINT64_MAX);
 	else
