@@ -9,7 +9,7 @@
  * four u64: thread, allocations, releases, mutexes. A thread takes a record when it has
  * something to count for the first time.
  *
- * The functions of the C library are reached by its own second names for them, for dlsym() may
+ * The functions of the C library are reached by its second names for them, for dlsym() may
  * allocate. */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -31,13 +31,18 @@ struct record {
 	uint64_t counts[WHAT_CNT];
 };
 
-/* NOLINTBEGIN(bugprone-reserved-identifier): these are the names that the C library gives them. */
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t cnt, size_t bytes);
-void *__libc_realloc(void *old, size_t bytes);
-void *__libc_memalign(size_t align, size_t bytes);
-void __libc_free(void *memory);
-/* NOLINTEND(bugprone-reserved-identifier) */
+/* The C library's own names for what is counted here, and the names under which it is called. */
+void *lpi_real_malloc(size_t bytes) asm("__libc_malloc");
+void *lpi_real_calloc(size_t cnt, size_t bytes) asm("__libc_calloc");
+void *lpi_real_realloc(void *old, size_t bytes) asm("__libc_realloc");
+void *lpi_real_memalign(size_t align, size_t bytes) asm("__libc_memalign");
+void lpi_real_free(void *memory) asm("__libc_free");
+EXPORT void *lpi_malloc(size_t bytes) asm("malloc");
+EXPORT void *lpi_calloc(size_t cnt, size_t bytes) asm("calloc");
+EXPORT void *lpi_realloc(void *old, size_t bytes) asm("realloc");
+EXPORT void *lpi_aligned_alloc(size_t align, size_t bytes) asm("aligned_alloc");
+EXPORT void lpi_free(void *memory) asm("free");
+EXPORT int lpi_mutex_lock(pthread_mutex_t *mutex) asm("pthread_mutex_lock");
 
 static struct record *records;
 static uint32_t record_cnt;
@@ -85,37 +90,37 @@ __attribute__((constructor)) static void begin(void)
 		dl_iterate_phdr(note_code, NULL);
 }
 
-EXPORT void *malloc(size_t bytes)
+void *lpi_malloc(size_t bytes)
 {
 	count(ALLOCATIONS, __builtin_return_address(0));
-	return __libc_malloc(bytes);
+	return lpi_real_malloc(bytes);
 }
 
-EXPORT void *calloc(size_t cnt, size_t bytes)
+void *lpi_calloc(size_t cnt, size_t bytes)
 {
 	count(ALLOCATIONS, __builtin_return_address(0));
-	return __libc_calloc(cnt, bytes);
+	return lpi_real_calloc(cnt, bytes);
 }
 
-EXPORT void *realloc(void *old, size_t bytes)
+void *lpi_realloc(void *old, size_t bytes)
 {
 	count(ALLOCATIONS, __builtin_return_address(0));
-	return __libc_realloc(old, bytes);
+	return lpi_real_realloc(old, bytes);
 }
 
-EXPORT void *aligned_alloc(size_t align, size_t bytes)
+void *lpi_aligned_alloc(size_t align, size_t bytes)
 {
 	count(ALLOCATIONS, __builtin_return_address(0));
-	return __libc_memalign(align, bytes);
+	return lpi_real_memalign(align, bytes);
 }
 
-EXPORT void free(void *memory)
+void lpi_free(void *memory)
 {
 	count(RELEASES, __builtin_return_address(0));
-	__libc_free(memory);
+	lpi_real_free(memory);
 }
 
-EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex)
+int lpi_mutex_lock(pthread_mutex_t *mutex)
 {
 	static int (*lock)(pthread_mutex_t * mutex);
 	count(MUTEXES, __builtin_return_address(0));
