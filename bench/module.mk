@@ -5,6 +5,7 @@ bench_TOOLS += alloc_bench
 bench_TOOLS += base_bench
 bench_TOOLS += bdev_bench
 bench_TOOLS += counter_bench
+bench_TOOLS += daemon_load
 bench_TOOLS += door_bench
 bench_TOOLS += kv_bench
 bench_TOOLS += extmap_bench

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of `lapis store-bench` and what they are compared with, for the benchmarks of the store."""
+import contextlib
 import json
+import os
 import subprocess
 import sys
 
 SKIPPED = 77
+MIB = 1 << 20
 
 
 def quiet(call):
@@ -56,3 +59,28 @@ def bdev(build, device, rw, size, depth, seconds, sync, delay, *more):
                   "--seconds", seconds_of(seconds), "--spin-us", "20", "--delay", delay, *more, device])
     done = json.loads(text)
     return done["iops"], done["cpu_us_per_op"]
+
+
+def full_file(path, size_bytes):
+    """A file of which every block was written: no figure contains the allocation of blocks."""
+    if os.path.exists(path):
+        sys.exit(f"{path} exists: remove it, or choose another place")
+    chunk = os.urandom(MIB)
+    with open(path, "wb") as out:
+        for _ in range(size_bytes // MIB):
+            out.write(chunk)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+@contextlib.contextmanager
+def two_files(path, size_bytes):
+    names = [f"{path}.ours", f"{path}.raw"]
+    try:
+        for name in names:
+            full_file(name, size_bytes)
+        yield names
+    finally:
+        for name in names:
+            if os.path.exists(name):
+                os.unlink(name)

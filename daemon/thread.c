@@ -333,6 +333,8 @@ static int open_door(struct lpi_shard *shard)
 		.credit_bytes_max = lp_config_number(config, LP_OPT_CREDIT_BYTES),
 		.crc_min = (enum lp_wire_crc)lp_config_number(config, LP_OPT_CRC),
 		.send_timeout_ns = lp_config_number(config, LP_OPT_SEND_TIMEOUT) * LP_NS_PER_S,
+		.without_batching = lp_config_number(config, LP_OPT_REPLIES) != 0,
+		.without_pool = lp_config_number(config, LP_OPT_REQUEST_MEMORY) != 0,
 		.hand_over = door_hands_over,
 		.admin = door_asks,
 		.arg = shard};
