@@ -258,6 +258,12 @@ expect 0 '' sync ./many photos/many
 lapis ls -r photos/many/ >listed
 seq -f 'photos/many/object-%05.0f' 3000 | cmp - listed || say "a list of many objects: $(wc -l <listed)"
 [ "$(lapis ls photos/many/object-0299 | wc -l)" = 10 ] || say "ls of a prefix"
+expect 0 ' in 3000 objects' du photos/many
+[ -z "$(lapis sync -n ./many photos/many)" ] || say "a second sync of many has work"
+expect 1 'photos/many/object-00001: a file, no directory' sync ./many photos/many/object-00001
+# Readdir would walk through all of a directory again for each reply.
+lapis stats --json | python3 -c 'import json, sys
+assert "readdir" not in json.load(sys.stdin)["ops"]' || say "a walk through a tree uses readdir"
 
 # The daemon's own words.
 expect 0 '"state": "ok"' status --json
