@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cli/remote.h"
 
 /* A file of at most this is read as a whole, and put by one message. */
 #define WHOLE_MAX (256u * 1024)
@@ -45,10 +46,12 @@ static void upload_ended(struct lpi_task *job, int status, const struct lapis_re
 {
 	struct upload *self = LP_CONTAINER_OF(job, struct upload, job);
 	struct stat now = {0};
-	if (status < 0) {
-		bool is_local = status == -EISDIR && S_ISDIR(self->before.st_mode);
-		lpi_tasks_fail(job->jobs, is_local ? self->subject : self->key, status,
-			       result->text);
+	if (status == -EISDIR) {
+		lpi_progress_stop(&job->jobs->progress);
+		(void)lpi_remote_fail_into(self->key);
+		job->jobs->failed++;
+	} else if (status < 0) {
+		lpi_tasks_fail(job->jobs, self->key, status, result->text);
 	} else {
 		uint64_t rest = self->whole != NULL ? self->read_bytes : 0;
 		lpi_progress_add(&job->jobs->progress, rest, 1);

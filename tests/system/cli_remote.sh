@@ -64,7 +64,8 @@ expect()
 # Wrong calls need no daemon to be told.
 expect 1 'is lapisd running' ls
 expect 2 'needs an ADDRESS' -s
-expect 1 'no address' -s nowhere ls
+expect 2 'no address' -s nowhere ls
+expect 1 'at most 107 bytes' -s "unix:/$(printf 'n%.0s' $(seq 120))" ls
 expect 2 'too few arguments: lapis put' put f
 expect 2 'several files go to a key that ends in /' put a b c
 expect 2 'standard input has no name' put - b/
@@ -75,6 +76,7 @@ expect 2 'is no range' get --range 9-1 b/k -
 expect 2 'this is no key' stat /b/k
 expect 2 'this is no key' stat b//k
 expect 2 'this is no key' stat b/../k
+expect 2 'no key has //' ls b//k
 expect 2 'this is no key' put lapisd.out b/.
 expect 2 'longer than 255 bytes' stat "b/$(printf 'n%.0s' $(seq 256))"
 expect 2 "a bucket's name has no /" mb a/b
@@ -91,7 +93,8 @@ start_daemon
 
 # Buckets.
 expect 0 '' mb photos docs
-expect 1 'photos: File exists' mb photos
+expect 1 'photos: File exists' mb photos more
+expect 0 '' rb more
 expect 0 '^docs/$' ls
 expect 0 'spread +yes' bucket get photos
 expect 0 '' bucket set photos mode 0750
@@ -157,6 +160,12 @@ expect 0 '"objects": 5' du --json docs/all
 expect 0 '' rm photos/2025/moved
 lapis ls photos | grep -q 2025 && say "a directory that a put made stays empty"
 expect 1 'docs/all: .*-r' rm docs/all
+expect 1 'docs/all: .*-r' cp docs/all docs/more
+expect 1 'docs: a directory .docs/ is a place' put one docs
+expect 1 'docs: a directory .docs/ is a place' cp photos/2026/a.jpg docs
+expect 1 'docs: a directory .docs/ is a place' mv photos/2026/a.jpg docs
+expect 1 'docs/all/x is inside of it' mv docs/all docs/all/x
+expect 1 'docs/all/x is inside of it' cp -r docs/all docs/all/x
 expect 1 'docs: .*rm -r' rb docs
 expect 0 '' rm -r docs/all
 expect 1 'No such' stat docs/all
