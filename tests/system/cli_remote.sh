@@ -260,6 +260,24 @@ expect 0 '' get docs/sparse sparse.back
 	say "the data of the sparse file is gone"
 expect 0 '' rm docs/sparse
 
+# Zeros take no space, holes or not; what is between them comes back.
+{
+	head -c 3000000 /dev/zero
+	head -c 700001 /dev/urandom
+	head -c 5000000 /dev/zero
+	echo end
+} >zeros
+expect 0 '' put zeros docs/zeros
+lapis put - docs/zeros.piped <zeros || say "put - of a file with zeros"
+# shellcheck disable=SC2002 # a pipe is what is tested
+cat zeros | lapis put - docs/zeros.piped2 || say "put - of zeros from a pipe"
+for key in docs/zeros docs/zeros.piped docs/zeros.piped2; do
+	lapis cat $key | cmp - zeros || say "$key came back different"
+	[ "$(lapis stat --json $key | python3 -c 'import json, sys; print(json.load(sys.stdin)["allocated_bytes"])')" \
+		-lt 6000000 ] || say "zeros of $key take space"
+done
+expect 0 '' rm docs/zeros docs/zeros.piped docs/zeros.piped2
+
 # Many objects: listed in pages, in order.
 mkdir many
 (cd many && seq -f 'object-%05.0f' 3000 | xargs touch)
