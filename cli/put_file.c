@@ -12,7 +12,7 @@
 
 /* What is shorter is read as a whole, and put by one message. Of the rest so much at a time is
  * looked at: zeros are not sent. */
-#define LOOK_BYTES (256u * 1024)
+#define LOOK_BYTES ((size_t)256 * 1024)
 /* A shorter hole is sent. */
 #define HOLE_MIN ((off_t)LOOK_BYTES)
 /* The daemon is not left alone for longer than it takes to read so many zeros. */
