@@ -203,6 +203,26 @@ keys = [item["key"] for item in json.load(sys.stdin)]
 assert len(keys) == 10 and "odd/new\nline" in keys and "odd/äöü €" in keys, keys' || say "ls --json of odd names"
 lapis stat $'odd/no\nsuch' 2>err
 [ "$(wc -l <err)" = 1 ] || say "an error about an odd name has more than a line"
+# Completion of bash, asked as bash asks: words are cut at each colon.
+# shellcheck source=/dev/null
+. "$LP_TEST_SRC/completions/lapis.bash"
+# shellcheck disable=SC2034 # what the function of the completion reads
+completed()
+{
+	COMP_WORDS=(lapis "$@")
+	COMP_CWORD=$#
+	_lapis 2>/dev/null
+	printf '<%s>' "${COMPREPLY[@]}"
+}
+echo x | lapis put - "odd/a:b c" || say "put of a name with a colon"
+[ "$(completed cat 'odd/with\ s')" = '<odd/with space>' ] || say "completion of a blank: $(completed cat 'odd/with\ s')"
+[ "$(completed cat odd/a : b)" = '<b c>' ] || say "completion behind a colon: $(completed cat odd/a : b)"
+[ "$(completed cat od)" = '<odd/>' ] || say "completion of a bucket: $(completed cat od)"
+[ "$(completed rm odd/ne)" = "<odd/$newline>" ] || say "completion of a newline: $(completed rm odd/ne)"
+[ "$(completed -s unix : "${LAPIS_ADDRESS#unix:}" stat -- odd/-d)" = '<odd/-dash>' ] ||
+	say "completion behind -s: $(completed -s unix : "${LAPIS_ADDRESS#unix:}" stat -- odd/-d)"
+[ "$(completed ls --js)" = '<--json>' ] || say "completion of an option: $(completed ls --js)"
+[ "$(completed expl)" = '<explain>' ] || say "completion of a command: $(completed expl)"
 expect 0 '' rm -r odd
 
 # A tree there and back.
