@@ -121,7 +121,8 @@ const struct lpi_cli_command lpi_remote_put = {
 		"\n"
 		"- is standard input. A KEY that ends in / takes any number of files, each under\n"
 		"its own name. Directories that are missing are made. The object is replaced as a\n"
-		"whole: who reads meanwhile sees the old one or the new one. Long runs of zeros are\n"
+		"whole: who reads meanwhile sees the old one or the new one. Long runs of zeros "
+		"are\n"
 		"not sent, and take no space. When this returns it is durable.\n",
 	.run = run_put,
 };
