@@ -300,12 +300,12 @@ expect 0 '' rm docs/zeros docs/zeros.piped docs/zeros.piped2
 
 # Many objects: listed in pages, in order.
 mkdir many
-(cd many && seq -f 'object-%05.0f' 3000 | xargs touch)
+(cd many && seq -f 'object-%05.0f' 1000 | xargs touch)
 expect 0 '' sync ./many photos/many
 lapis ls -r photos/many/ >listed
-seq -f 'photos/many/object-%05.0f' 3000 | cmp - listed || say "a list of many objects: $(wc -l <listed)"
-[ "$(lapis ls photos/many/object-0299 | wc -l)" = 10 ] || say "ls of a prefix"
-expect 0 ' in 3000 objects' du photos/many
+seq -f 'photos/many/object-%05.0f' 1000 | cmp - listed || say "a list of many objects: $(wc -l <listed)"
+[ "$(lapis ls photos/many/object-0099 | wc -l)" = 10 ] || say "ls of a prefix"
+expect 0 ' in 1000 objects' du photos/many
 [ -z "$(lapis sync -n ./many photos/many)" ] || say "a second sync of many has work"
 expect 1 'photos/many/object-00001: a file, no directory' sync ./many photos/many/object-00001
 # Readdir would walk through all of a directory again for each reply.
