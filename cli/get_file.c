@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An object becomes a file under a name of its own beside the one it is to have, which it gets when
- * it is complete. Blocks of zeros become holes. Of a large object that has holes only the data is
- * asked for. */
+/* An object becomes a file that gets its name when it is complete: until then it has none, so that
+ * nothing of it is left when the command is interrupted; where a file system cannot do that, one of
+ * its own beside the other. Blocks of zeros become holes. Of a large object that has holes only the
+ * data is asked for. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,8 @@ struct download {
 	char *subject;
 	char *key;
 	char temp[64];
-	uint64_t end; /* of what was written */
+	bool has_temp; /* there is a file of that name */
+	uint64_t end;  /* of what was written */
 };
 
 static const uint8_t zeros[GRID];
@@ -71,6 +73,20 @@ static void free_download(struct download *self)
 	free(self);
 }
 
+/* 0: it has its name; 1: another one is to be renamed, for there is a file of that name. */
+static int give_name(struct download *self)
+{
+	char path[64];
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", self->fd);
+	if (linkat(AT_FDCWD, path, self->what.dir_fd, self->path, AT_SYMLINK_FOLLOW) == 0)
+		return 0;
+	if (errno != EEXIST ||
+	    linkat(AT_FDCWD, path, self->what.dir_fd, self->temp, AT_SYMLINK_FOLLOW) < 0)
+		return -errno;
+	self->has_temp = true;
+	return 1;
+}
+
 /* Its length, times and name. */
 static int complete(struct download *self)
 {
@@ -88,10 +104,16 @@ static int complete(struct download *self)
 	if (what->keeps_times &&
 	    (futimens(self->fd, times) < 0 || fchmod(self->fd, what->mode & 07777) < 0))
 		return -errno;
+	if (!self->has_temp) {
+		int err = give_name(self);
+		if (err <= 0)
+			return err;
+	}
 	int fd = self->fd;
 	self->fd = -1;
 	if (close(fd) < 0 || renameat(what->dir_fd, self->temp, what->dir_fd, self->path) < 0)
 		return -errno;
+	self->has_temp = false;
 	return 0;
 }
 
@@ -103,7 +125,8 @@ static void download_ended(struct lpi_task *job, int status, const struct lapis_
 	if (err < 0) {
 		lpi_tasks_fail(job->jobs, is_remote ? self->key : self->subject, err,
 			       is_remote ? result->text : lp_strerror(err));
-		(void)unlinkat(self->what.dir_fd, self->temp, 0);
+		if (self->has_temp)
+			(void)unlinkat(self->what.dir_fd, self->temp, 0);
 	} else {
 		lpi_progress_add(&job->jobs->progress, 0, 1);
 	}
@@ -168,8 +191,12 @@ static int create_file(struct download *self)
 	static unsigned number;
 	/* Short, for the other may have all of the 255 bytes. */
 	(void)snprintf(self->temp, sizeof(self->temp), ".lapis-%ld-%u", (long)getpid(), number++);
+	self->fd = openat(self->what.dir_fd, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+	if (self->fd >= 0)
+		return 0;
 	self->fd = openat(self->what.dir_fd, self->temp,
 			  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+	self->has_temp = self->fd >= 0;
 	return self->fd < 0 ? -errno : 0;
 }
 

@@ -277,6 +277,27 @@ static void show_name(FILE *to, const char *name, int len)
 	lpi_cli_print_escaped(to, text);
 }
 
+/* Text in lines of words, which begin in this column; the first is there already. */
+static void show_words(FILE *to, const char *text, int column)
+{
+	int at = column;
+	for (const char *word = text; *word != '\0';) {
+		char copy[VALUE_MAX_BYTES];
+		size_t len = strcspn(word, " ");
+		if (word != text && at + 1 + (int)len > LINE_MAX_BYTES) {
+			(void)fprintf(to, "\n%*s", column, "");
+			at = column;
+		} else if (word != text) {
+			(void)fputc(' ', to);
+			at++;
+		}
+		(void)snprintf(copy, sizeof(copy), "%.*s", (int)len, word);
+		lpi_cli_print_escaped(to, copy);
+		at += (int)len;
+		word += len + (word[len] == ' ' ? 1 : 0);
+	}
+}
+
 /* Below what is open: numbers count its items, widths align its values. */
 struct shown {
 	unsigned numbers[LPI_CLI_JSON_DEPTH + 1];
@@ -301,12 +322,14 @@ static bool show_token(FILE *to, const struct lpi_cli_json *json, enum lpi_cli_j
 		(void)fprintf(to, "%u", shown->numbers[depth]);
 	if (kind == LPI_CLI_JSON_VALUE)
 		format_value(json, line, sizeof(line));
-	if (is_whole) {
-		if (json->key_len > 0 && line[0] != '\0')
-			(void)fprintf(to, "%*s",
-				      LP_MAX(shown->widths[depth] - (int)json->key_len, 0) + 2, "");
-		lpi_cli_print_escaped(to, line);
+	int column = indent;
+	if (is_whole && json->key_len > 0 && line[0] != '\0') {
+		int gap = LP_MAX(shown->widths[depth] - (int)json->key_len, 0) + 2;
+		(void)fprintf(to, "%*s", gap, "");
+		column += (int)json->key_len + gap;
 	}
+	if (is_whole)
+		show_words(to, line, column);
 	(void)fputc('\n', to);
 	return is_whole && kind == LPI_CLI_JSON_OPEN;
 }

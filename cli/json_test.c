@@ -49,6 +49,13 @@ static void test_show(void **state)
 	      sizeof(buf));
 	assert_string_equal(buf, "1.23\n12.3\n123\n1234\n0.00\n1.5e+09\n-1.23\n123456\n");
 	memset(buf, 0, sizeof(buf));
+	shown("{\"why\": \"twelve words of some length  that would not fit into a single line of a "
+	      "terminal\"}",
+	      buf, sizeof(buf));
+	assert_string_equal(buf,
+			    "why  twelve words of some length  that would not fit into a single "
+			    "line of a\n     terminal\n");
+	memset(buf, 0, sizeof(buf));
 	shown("\"auto\"", buf, sizeof(buf));
 	assert_string_equal(buf, "auto\n");
 }

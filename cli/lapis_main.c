@@ -45,21 +45,23 @@ static int run(int argc, char **argv)
 	return LP_EXIT_USAGE;
 }
 
-/* -s ADDRESS, -sADDRESS: how many arguments it takes; -1: the address is missing. */
+/* -s ADDRESS, -sADDRESS: how many arguments it takes; -1: it is none, or missing. */
 static int take_address(int argc, char **argv)
 {
 	if (argc < 2 || strncmp(argv[1], "-s", 2) != 0)
 		return 0;
-	if (argv[1][2] != '\0') {
-		lpi_remote_set_address(argv[1] + 2);
-		return 1;
-	}
-	if (argc < 3) {
+	int taken = argv[1][2] != '\0' ? 1 : 2;
+	const char *address = taken == 1 ? argv[1] + 2 : argv[2];
+	if (address == NULL) {
 		(void)lpi_cli_fail("-s", "needs an ADDRESS (unix:PATH or tcp:HOST:PORT)");
 		return -1;
 	}
-	lpi_remote_set_address(argv[2]);
-	return 2;
+	if (strncmp(address, "unix:", 5) != 0 && strncmp(address, "tcp:", 4) != 0) {
+		(void)lpi_cli_fail("-s", "%s: no address (unix:PATH or tcp:HOST:PORT)", address);
+		return -1;
+	}
+	lpi_remote_set_address(address);
+	return taken;
 }
 
 int main(int argc, char **argv)

@@ -8,11 +8,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cli/remote.h"
 
-/* A file of at most this is read as a whole, and put by one message. */
-#define WHOLE_MAX (256u * 1024)
+/* What is shorter is read as a whole, and put by one message. Of the rest so much at a time is
+ * looked at: zeros are not sent. */
+#define LOOK_BYTES ((size_t)256 * 1024)
 /* A shorter hole is sent. */
-#define HOLE_MIN (256u * 1024)
+#define HOLE_MIN ((off_t)LOOK_BYTES)
+/* The daemon is not left alone for longer than it takes to read so many zeros. */
+#define ZEROS_MAX (UINT64_C(1) << 30)
 
 struct upload {
 	struct lpi_task job;
@@ -22,8 +26,12 @@ struct upload {
 	bool checks; /* that it did not change while it was read */
 	char *subject;
 	char *key;
-	uint64_t read_bytes;
-	uint8_t *whole;
+	bool has_holes;
+	uint8_t *buf; /* read, and given to nobody yet: from buf_at to buf_end */
+	size_t buf_room;
+	size_t buf_at;
+	size_t buf_end;
+	bool is_whole; /* nothing comes behind it */
 };
 
 static int64_t time_of(const struct timespec *time)
@@ -35,7 +43,7 @@ static void free_upload(struct upload *self)
 {
 	if (self->fd >= 0 && !self->is_stdin)
 		(void)close(self->fd);
-	free(self->whole);
+	free(self->buf);
 	free(self->subject);
 	free(self->key);
 	free(self);
@@ -45,12 +53,14 @@ static void upload_ended(struct lpi_task *job, int status, const struct lapis_re
 {
 	struct upload *self = LP_CONTAINER_OF(job, struct upload, job);
 	struct stat now = {0};
-	if (status < 0) {
-		bool is_local = status == -EISDIR && S_ISDIR(self->before.st_mode);
-		lpi_tasks_fail(job->jobs, is_local ? self->subject : self->key, status,
-			       result->text);
+	if (status == -EISDIR) {
+		lpi_progress_stop(&job->jobs->progress);
+		(void)lpi_remote_fail_into(self->key);
+		job->jobs->failed++;
+	} else if (status < 0) {
+		lpi_tasks_fail(job->jobs, self->key, status, result->text);
 	} else {
-		uint64_t rest = self->whole != NULL ? self->read_bytes : 0;
+		uint64_t rest = self->is_whole ? self->buf_end : 0;
 		lpi_progress_add(&job->jobs->progress, rest, 1);
 		/* What was stored is neither the old content nor the new. */
 		if (self->checks && fstat(self->fd, &now) == 0 &&
@@ -62,53 +72,114 @@ static void upload_ended(struct lpi_task *job, int status, const struct lapis_re
 	free_upload(self);
 }
 
-static int64_t read_more(void *arg, void *buf, size_t len)
+static ssize_t read_some(struct upload *self, void *buf, size_t len)
 {
-	struct upload *self = arg;
 	ssize_t n;
 	do
 		n = read(self->fd, buf, len);
 	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	self->read_bytes += (uint64_t)n;
-	lpi_progress_add(&self->job.jobs->progress, (uint64_t)n, 0);
+	return n < 0 ? -errno : n;
+}
+
+/* As much as there is room for: 1; 0: the end comes before. */
+static int fill_buf(struct upload *self)
+{
+	while (self->buf_end < self->buf_room) {
+		ssize_t n =
+			read_some(self, self->buf + self->buf_end, self->buf_room - self->buf_end);
+		if (n <= 0)
+			return (int)n;
+		self->buf_end += (size_t)n;
+	}
+	return 1;
+}
+
+static int64_t read_more(void *arg, void *buf, size_t len)
+{
+	struct upload *self = arg;
+	ssize_t n = (ssize_t)LP_MIN(self->buf_end - self->buf_at, len);
+	if (n > 0) {
+		memcpy(buf, self->buf + self->buf_at, (size_t)n);
+		self->buf_at += (size_t)n;
+	} else {
+		n = read_some(self, buf, len);
+	}
+	if (n > 0)
+		lpi_progress_add(&self->job.jobs->progress, (uint64_t)n, 0);
 	return n;
 }
 
-/* Where data begins again, if that is far enough away to be worth a message. */
-static int64_t skip_hole(void *arg)
+/* Where data begins again, if that is far enough away to be worth a message. Nothing may have been
+ * read ahead. */
+static int64_t skip_hole(struct upload *self)
 {
-	struct upload *self = arg;
 	off_t at = lseek(self->fd, 0, SEEK_CUR);
 	off_t size = self->before.st_size;
 	off_t data = at < 0 ? -1 : lseek(self->fd, at, SEEK_DATA);
 	/* Behind the last data, or where there are no holes. */
 	if (data < 0)
 		data = errno == ENXIO && at < size ? size : at;
-	off_t to = data - at >= (off_t)HOLE_MIN ? data : at;
+	off_t to = data - at >= HOLE_MIN ? data : at;
 	if (at < 0 || lseek(self->fd, to, SEEK_SET) < 0)
 		return -errno;
-	lpi_progress_add(&self->job.jobs->progress, (uint64_t)(to - at), 0);
 	return to - at;
 }
 
-/* The whole of a small file. -EFBIG: it is longer than it said. */
-static int read_whole(struct upload *self)
+static bool is_zero(const uint8_t *bytes, size_t len)
 {
-	size_t room = (size_t)self->before.st_size + 1;
-	self->whole = malloc(room);
-	if (self->whole == NULL)
-		return -ENOMEM;
-	while (self->read_bytes < room) {
-		ssize_t n = read(self->fd, self->whole + self->read_bytes, room - self->read_bytes);
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n == 0)
-			return 0;
-		self->read_bytes += n > 0 ? (uint64_t)n : 0;
+	return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
+}
+
+/* How many zeros come next that need not be sent, holes or not. */
+static int64_t skip_zeros(void *arg)
+{
+	struct upload *self = arg;
+	uint64_t skipped = 0;
+	int more = 1;
+	while (more > 0 && skipped < ZEROS_MAX) {
+		bool is_empty = self->buf_at == self->buf_end;
+		int64_t hole = is_empty && self->has_holes ? skip_hole(self) : 0;
+		if (hole < 0)
+			return hole;
+		skipped += (uint64_t)hole;
+		if (is_empty) {
+			self->buf_at = 0;
+			self->buf_end = 0;
+			more = fill_buf(self);
+		}
+		size_t len = self->buf_end - self->buf_at;
+		if (len < LOOK_BYTES || !is_zero(self->buf + self->buf_at, len))
+			break;
+		self->buf_at = self->buf_end;
+		skipped += len;
 	}
-	return -EFBIG;
+	lpi_progress_add(&self->job.jobs->progress, skipped, 0);
+	return more < 0 ? more : (int64_t)skipped;
+}
+
+static int new_buf(struct upload *self, size_t room)
+{
+	uint8_t *buf = realloc(self->buf, room);
+	if (buf == NULL)
+		return -ENOMEM;
+	self->buf = buf;
+	self->buf_room = room;
+	return 0;
+}
+
+/* All of a small file, or the beginning. */
+static int read_first(struct upload *self)
+{
+	bool is_small = self->checks && self->before.st_size < (off_t)LOOK_BYTES;
+	int err = new_buf(self, is_small ? (size_t)self->before.st_size + 1 : LOOK_BYTES);
+	if (err < 0 || self->has_holes)
+		return err;
+	int more = fill_buf(self);
+	/* It grows. */
+	if (more > 0 && is_small)
+		more = new_buf(self, LOOK_BYTES) < 0 ? -ENOMEM : fill_buf(self);
+	self->is_whole = more == 0;
+	return more < 0 ? more : 0;
 }
 
 static int open_file(struct upload *self, const struct lpi_put_file *upload)
@@ -121,16 +192,9 @@ static int open_file(struct upload *self, const struct lpi_put_file *upload)
 	if (S_ISDIR(self->before.st_mode))
 		return -EISDIR;
 	self->checks = S_ISREG(self->before.st_mode);
-	if (!self->checks || self->before.st_size > (off_t)WHOLE_MAX)
-		return 0;
-	int err = read_whole(self);
-	if (err != -EFBIG)
-		return err;
-	/* It grows: from its beginning once more, as a stream. */
-	free(self->whole);
-	self->whole = NULL;
-	self->read_bytes = 0;
-	return lseek(self->fd, 0, SEEK_SET) < 0 ? -errno : 0;
+	self->has_holes = self->checks && self->before.st_size >= (off_t)LOOK_BYTES &&
+			  (uint64_t)self->before.st_blocks * 512 < (uint64_t)self->before.st_size;
+	return read_first(self);
 }
 
 static void submit_upload(struct lpi_tasks *jobs, const struct lpi_put_file *upload,
@@ -140,15 +204,13 @@ static void submit_upload(struct lpi_tasks *jobs, const struct lpi_put_file *upl
 					.path = self->key,
 					.condition = upload->condition,
 					.write_path = upload->write_path};
-	if (self->whole != NULL) {
-		request.data = self->whole;
-		request.data_bytes = self->read_bytes;
+	if (self->is_whole) {
+		request.data = self->buf;
+		request.data_bytes = self->buf_end;
 	} else {
 		request.source = read_more;
 		request.source_arg = self;
-		bool has_holes =
-			(uint64_t)self->before.st_blocks * 512 < (uint64_t)self->before.st_size;
-		request.hole = self->checks && has_holes ? skip_hole : NULL;
+		request.hole = skip_zeros;
 	}
 	if (upload->keeps_times) {
 		request.mtime_ns = time_of(&self->before.st_mtim);

@@ -99,6 +99,11 @@ int lpi_remote_fail(const char *key, int err)
 	return lpi_remote_fail_text(key, err, lapis_error_text());
 }
 
+int lpi_remote_fail_into(const char *key)
+{
+	return lpi_cli_fail(key, "a directory (%s/ is a place in it)", key);
+}
+
 /* --- Keys ------------------------------------------------------------------------------------- */
 
 static const char *wrong_name(const char *name, size_t len)
@@ -164,6 +169,12 @@ bool lpi_key_is_dir_form(const char *key)
 {
 	size_t len = strlen(key);
 	return len > 0 && key[len - 1] == '/';
+}
+
+bool lpi_key_is_inside(const char *key, const char *dir)
+{
+	size_t len = strlen(dir);
+	return strncmp(key, dir, len) == 0 && (key[len] == '/' || key[len] == '\0');
 }
 
 /* --- Output ----------------------------------------------------------------------------------- */

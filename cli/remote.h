@@ -48,6 +48,9 @@ int lpi_remote_fail(const char *key, int err);
 /* The same for an error that came with a text of its own. */
 int lpi_remote_fail_text(const char *key, int err, const char *text);
 
+/* The same for a destination that is a directory, and was not given as one. */
+int lpi_remote_fail_into(const char *key);
+
 /* --- Keys ------------------------------------------------------------------------------------- */
 
 /* 0, or LP_EXIT_USAGE: this cannot be a key, and that has been printed. */
@@ -59,6 +62,8 @@ int lpi_key_join(const char *dir, const char *name, char *ret_key);
 /* What follows the last '/'. */
 const char *lpi_key_name(const char *key);
 bool lpi_key_is_dir_form(const char *key); /* ends in '/' */
+/* It is dir, or something below it. */
+bool lpi_key_is_inside(const char *key, const char *dir);
 
 /* --- Output ----------------------------------------------------------------------------------- */
 

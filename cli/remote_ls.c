@@ -88,6 +88,10 @@ static int find_prefix(const char *name, char *ret_prefix)
 	char bucket[LPI_KEY_MAX + 1];
 	struct lapis_attrs attrs;
 	size_t len = strcspn(name, "/");
+	if (strstr(name, "//") != NULL) {
+		(void)lpi_cli_fail(name, "no key has // in it");
+		return LP_EXIT_USAGE;
+	}
 	if (strlen(name) > LPI_KEY_MAX - 1 || len == 0) {
 		(void)lpi_cli_fail(name, "this is no key: begin with the name of a bucket");
 		return LP_EXIT_USAGE;

@@ -35,7 +35,7 @@ static int run_mb(const struct lpi_cli_command *self, int argc, char **argv)
 	status = 0;
 	for (int i = 0; i < args.cnt && status == 0; i++)
 		status = check_bucket(self, args.names[i]);
-	for (int i = 0; i < args.cnt && status == 0; i++) {
+	for (int i = 0; i < args.cnt && status != LP_EXIT_USAGE; i++) {
 		struct lapis *lapis = lpi_remote();
 		if (lapis == NULL)
 			return LP_EXIT_FAILED;
@@ -184,8 +184,12 @@ static int move_one(const char *src, const char *dst, bool if_absent)
 						      if_absent ? LAPIS_IF_ABSENT : LAPIS_IF_ANY};
 	if (lapis == NULL)
 		return LP_EXIT_FAILED;
+	if (lpi_key_is_inside(dst, src) && strcmp(dst, src) != 0)
+		return lpi_cli_fail(src, "%s is inside of it (move it to a place outside)", dst);
 	int err = lapis_call(lapis, &request, &result);
 	lapis_result_fini(&result);
+	if (err == -EISDIR)
+		return lpi_remote_fail_into(dst);
 	return err < 0 ? lpi_remote_fail(src, err) : LP_EXIT_OK;
 }
 

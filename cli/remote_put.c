@@ -119,12 +119,11 @@ const struct lpi_cli_command lpi_remote_put = {
 		"  --write-path PATH     auto (the default), inline, deferred or direct\n"
 		"  --help                this text\n"
 		"\n"
-		"- is standard input. A KEY that ends in / takes any number of files, each under "
-		"its\n"
-		"own name. Directories that are missing are made. The object is replaced as a "
-		"whole:\n"
-		"who reads meanwhile sees the old one or the new one. When this returns it is\n"
-		"durable.\n",
+		"- is standard input. A KEY that ends in / takes any number of files, each under\n"
+		"its own name. Directories that are missing are made. The object is replaced as a\n"
+		"whole: who reads meanwhile sees the old one or the new one. Long runs of zeros "
+		"are\n"
+		"not sent, and take no space. When this returns it is durable.\n",
 	.run = run_put,
 };
 

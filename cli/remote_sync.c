@@ -110,13 +110,13 @@ const struct lpi_cli_command lpi_remote_sync = {
 		"  -j, --jobs N    how many files at once, 1 to 256; 16 is the default\n"
 		"  --help          this text\n"
 		"\n"
-		"The first is made the second. LOCALDIR begins with / or . to be told from a KEY, "
-		"or\n"
-		"is the one of both that there is here. Only files whose size or time of change\n"
-		"differ are copied, so a sync that was interrupted goes on when it is run again. "
-		"Each\n"
-		"file is complete or not there. Modes, times, symlinks and empty directories are "
-		"kept;\n"
-		"owners, extended attributes and hard links are not.\n",
+		"The second is made like the first, as far as it has it. LOCALDIR begins with / or "
+		".\n"
+		"to be told from a KEY, or is the one of both that there is here. Only files "
+		"whose\n"
+		"size or time of change differ are copied, so a sync that was interrupted goes on\n"
+		"when it is run again. Each file is complete or not there. Modes, times, holes,\n"
+		"symlinks and empty directories are kept; owners, extended attributes, maps and\n"
+		"hard links are not. What is neither file, directory nor symlink is left out.\n",
 	.run = run_sync,
 };

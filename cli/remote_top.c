@@ -20,6 +20,7 @@ struct look {
 	double ns;
 	double counts[LP_ARRAY_SIZE(operations)];
 	double errors[LP_ARRAY_SIZE(operations)];
+	double us[LP_ARRAY_SIZE(operations)]; /* that all of them took */
 	double received;
 	double sent;
 	double written;
@@ -27,7 +28,6 @@ struct look {
 	double commits;
 	double under_way;
 	double conns;
-	double free_blocks;
 	double used_blocks;
 };
 
@@ -57,6 +57,8 @@ static void read_look(const char *stats, struct look *look)
 		look->counts[i] = lpi_cli_json_number(stats, path);
 		(void)snprintf(path, sizeof(path), "ops.%s.errors", operations[i]);
 		look->errors[i] = lpi_cli_json_number(stats, path);
+		(void)snprintf(path, sizeof(path), "ops.%s.latency_us.mean", operations[i]);
+		look->us[i] = lpi_cli_json_number(stats, path) * look->counts[i];
 	}
 	look->received = sum(stats, "connections.received_bytes");
 	look->sent = sum(stats, "connections.sent_bytes");
@@ -65,7 +67,6 @@ static void read_look(const char *stats, struct look *look)
 	look->commits = sum(stats, "store.commits");
 	look->under_way = sum(stats, "connections.requests_under_way");
 	look->conns = sum(stats, "connections.conns");
-	look->free_blocks = sum(stats, "store.free_blocks");
 	look->used_blocks = sum(stats, "store.used_blocks");
 }
 
@@ -73,35 +74,41 @@ static void print_rate(const char *what, double bytes, double seconds)
 {
 	char text[32];
 	(void)lpi_cli_format_size((uint64_t)(bytes > 0 ? bytes / seconds : 0), text, sizeof(text));
-	(void)printf("%-10s %12s/s\n", what, text);
+	(void)printf("%s %10s/s", what, text);
+}
+
+static void print_totals(const struct look *now, const struct look *before, double seconds)
+{
+	char used[32];
+	(void)lpi_cli_format_size((uint64_t)now->used_blocks * 4096, used, sizeof(used));
+	(void)printf("connections %.0f, requests under way %.0f, commits/s %.0f, %s of data\n",
+		     now->conns, now->under_way, (now->commits - before->commits) / seconds, used);
+	print_rate("clients: in ", now->received - before->received, seconds);
+	print_rate(", out ", now->sent - before->sent, seconds);
+	print_rate("\nobjects: in ", now->written - before->written, seconds);
+	print_rate(", out ", now->read - before->read, seconds);
+	(void)putchar('\n');
 }
 
 static void print_look(const char *stats, const struct look *now, const struct look *before)
 {
 	double seconds = (now->ns - before->ns) / (double)LP_NS_PER_S;
-	char used[32];
-	char room[32];
-	(void)lpi_cli_format_size((uint64_t)now->used_blocks * 4096, used, sizeof(used));
-	(void)lpi_cli_format_size((uint64_t)now->free_blocks * 4096, room, sizeof(room));
-	(void)printf(
-		"%.0f connections, %.0f requests under way, %.0f commits/s, %s used, %s free\n",
-		now->conns, now->under_way, (now->commits - before->commits) / seconds, used, room);
-	print_rate("received", now->received - before->received, seconds);
-	print_rate("sent", now->sent - before->sent, seconds);
-	print_rate("written", now->written - before->written, seconds);
-	print_rate("read", now->read - before->read, seconds);
-	(void)printf("%s%-12s %12s %10s %10s %10s%s\n", lpi_color(stdout, "7"), "operation",
-		     "per second", "errors", "p50 us", "p99 us", lpi_color(stdout, "0"));
+	print_totals(now, before, seconds);
+	(void)printf("%s%-12s %12s %12s %12s %18s%s\n", lpi_color(stdout, "7"), "operation",
+		     "per second", "errors/s", "mean us", "p99 us since start",
+		     lpi_color(stdout, "0"));
 	for (size_t i = 0; i < LP_ARRAY_SIZE(operations); i++) {
 		char path[64];
+		char mean[32] = "-";
+		double cnt = now->counts[i] - before->counts[i];
 		if (now->counts[i] == 0)
 			continue;
-		(void)snprintf(path, sizeof(path), "ops.%s.latency_us.p50", operations[i]);
-		double p50 = lpi_cli_json_number(stats, path);
 		(void)snprintf(path, sizeof(path), "ops.%s.latency_us.p99", operations[i]);
-		(void)printf("%-12s %12.0f %10.0f %10.0f %10.0f\n", operations[i],
-			     (now->counts[i] - before->counts[i]) / seconds,
-			     now->errors[i] - before->errors[i], p50,
+		if (cnt > 0)
+			(void)snprintf(mean, sizeof(mean), "%.0f",
+				       LP_MAX((now->us[i] - before->us[i]) / cnt, 0.0));
+		(void)printf("%-12s %12.0f %12.0f %12s %18.0f\n", operations[i], cnt / seconds,
+			     (now->errors[i] - before->errors[i]) / seconds, mean,
 			     lpi_cli_json_number(stats, path));
 	}
 }
@@ -163,7 +170,6 @@ const struct lpi_cli_command lpi_remote_top = {
 		"  --count N    end after so many; else it goes on until it is interrupted\n"
 		"  --help       this text\n"
 		"\n"
-		"Rates are those since the look before; latencies those since the daemon "
-		"started.\n",
+		"Rates and means are those since the look before.\n",
 	.run = run_top,
 };

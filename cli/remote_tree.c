@@ -153,18 +153,12 @@ static void copy_dirs(struct copy *copy, const struct lpi_cli_texts *dirs)
 	}
 }
 
-static bool is_inside(const char *key, const char *dir)
-{
-	size_t len = strlen(dir);
-	return strncmp(key, dir, len) == 0 && (key[len] == '/' || key[len] == '\0');
-}
-
 static int copy_tree(const char *src, const char *dst, uint32_t condition)
 {
 	struct lpi_tasks jobs;
 	struct lpi_cli_texts dirs = {.texts = NULL};
 	struct copy copy = {&jobs, src, dst, condition, ""};
-	if (is_inside(dst, src))
+	if (lpi_key_is_inside(dst, src))
 		return lpi_cli_fail(src, "%s is inside of it (copy to a place outside)", dst);
 	if (lpi_tasks_init(&jobs, AT_ONCE) != LP_EXIT_OK)
 		return LP_EXIT_FAILED;
@@ -192,7 +186,11 @@ static int copy_one(const char *src, const char *dst, const struct lpi_args *arg
 					      .condition = condition};
 	int err = lapis_call(lapis, &request, &result);
 	lapis_result_fini(&result);
-	return err < 0 ? lpi_remote_fail(src, err) : LP_EXIT_OK;
+	if (err != -EISDIR)
+		return err < 0 ? lpi_remote_fail(src, err) : LP_EXIT_OK;
+	if (lapis_stat(lapis, src, &attrs) == 0 && attrs.type != LAPIS_DIR)
+		return lpi_remote_fail_into(dst);
+	return lpi_cli_fail(src, "a directory (-r copies it with all that is in it)");
 }
 
 static int run_cp(const struct lpi_cli_command *self, int argc, char **argv)

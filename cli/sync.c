@@ -21,11 +21,8 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static int add_entry(struct lpi_remote_dir *dir, const struct lapis_item *item)
+static int add_entry(struct lpi_remote_dir *dir, const char *name, const struct lapis_attrs *attrs)
 {
-	char name[256];
-	if (lpi_item_name(item, name) < 0)
-		return -EPROTO;
 	if (dir->cnt == dir->room) {
 		size_t room = LP_MAX(dir->room * 2, (size_t)64);
 		struct lpi_remote_entry *entries = realloc(dir->entries, room * sizeof(*entries));
@@ -34,8 +31,7 @@ static int add_entry(struct lpi_remote_dir *dir, const struct lapis_item *item)
 		dir->entries = entries;
 		dir->room = room;
 	}
-	dir->entries[dir->cnt] =
-		(struct lpi_remote_entry){.name = strdup(name), .attrs = item->attrs};
+	dir->entries[dir->cnt] = (struct lpi_remote_entry){.name = strdup(name), .attrs = *attrs};
 	if (dir->entries[dir->cnt].name == NULL)
 		return -ENOMEM;
 	dir->cnt++;
@@ -44,26 +40,21 @@ static int add_entry(struct lpi_remote_dir *dir, const struct lapis_item *item)
 
 int lpi_remote_dir_read(const char *key, struct lpi_remote_dir *ret_dir)
 {
-	struct lapis_list *list = NULL;
-	struct lapis_item item;
+	struct lpi_tree_dir dir;
+	struct lapis_attrs attrs;
+	char name[LPI_NAME_MAX + 1];
 	*ret_dir = (struct lpi_remote_dir){.entries = NULL};
-	int err = lapis_opendir(lpi_remote(), key, LAPIS_ATTRS, &list);
-	while (err >= 0 && (err = lapis_list_next(list, &item)) > 0) {
-		int r = add_entry(ret_dir, &item);
-		if (r < 0) {
-			if (r == -ENOMEM)
-				(void)lpi_cli_fail(key, "out of memory");
-			lapis_list_close(list);
-			return r;
-		}
+	int err = lpi_tree_open(key, &dir);
+	while (err >= 0 && (err = lpi_tree_next(&dir, name, &attrs)) > 0) {
+		err = add_entry(ret_dir, name, &attrs);
+		if (err < 0)
+			(void)lpi_cli_fail(key, "out of memory");
 	}
-	lapis_list_close(list);
+	lpi_tree_close(&dir);
 	if (err == -ENOENT)
 		return 0;
-	if (err < 0) {
-		(void)lpi_remote_fail(key, err);
+	if (err < 0)
 		return err;
-	}
 	if (ret_dir->cnt > 0)
 		qsort(ret_dir->entries, ret_dir->cnt, sizeof(*ret_dir->entries), by_name);
 	return 1;

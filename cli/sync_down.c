@@ -148,13 +148,15 @@ static void remove_local(struct down_dir *dir, const char *name)
 
 static void remove_unknown(struct down_dir *dir, DIR *stream)
 {
+	char ours[32];
 	struct dirent *found;
+	int len = snprintf(ours, sizeof(ours), ".lapis-%ld-", (long)getpid());
 	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
 	while ((found = readdir(stream)) != NULL) {
 		const char *name = found->d_name;
-		/* Of the last, the downloads that are under way are some. */
+		/* The last are downloads that are under way. */
 		bool is_ours = strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-			       strncmp(name, ".lapis-", 7) == 0;
+			       strncmp(name, ours, (size_t)len) == 0;
 		if (!is_ours && lpi_remote_dir_find(&dir->remote, name) == NULL)
 			remove_local(dir, name);
 	}

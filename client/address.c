@@ -12,8 +12,10 @@ static int parse_unix(struct lapis *lapis, const char *path)
 {
 	struct sockaddr_un *un = (struct sockaddr_un *)&lapis->address;
 	size_t len = strlen(path);
-	if (len == 0 || len >= sizeof(un->sun_path))
+	if (len == 0)
 		return -EINVAL;
+	if (len >= sizeof(un->sun_path))
+		return -ENAMETOOLONG;
 	un->sun_family = AF_UNIX;
 	memcpy(un->sun_path, path, len + 1);
 	lapis->address_len = sizeof(*un);

@@ -523,8 +523,9 @@ int lapis_open(const struct lapis_options *options, struct lapis **ret_lapis)
 	if (err < 0) {
 		char text[LPI_TEXT_MAX];
 		(void)snprintf(text, sizeof(text), "%s: %s", lapis->address_text,
-			       err == -EINVAL ? "no address (unix:PATH or tcp:HOST:PORT)"
-					      : lp_strerror(err));
+			       err == -EINVAL         ? "no address (unix:PATH or tcp:HOST:PORT)"
+			       : err == -ENAMETOOLONG ? "the path of a socket has at most 107 bytes"
+						      : lp_strerror(err));
 		free_handle(lapis);
 		return lpi_set_error(err, text);
 	}

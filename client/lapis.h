@@ -94,8 +94,8 @@ struct lapis_options {
 };
 
 /* options may be NULL. Makes no connection yet, but looks up a HOST that is a name, which may
- * block. -EINVAL: the address or an option makes no sense; -EHOSTUNREACH: no such host;
- * -ENOMEM, -EMFILE. */
+ * block. -EINVAL, -ENAMETOOLONG: the address or an option makes no sense; -EHOSTUNREACH: no such
+ * host; -ENOMEM, -EMFILE. */
 LAPIS_API int lapis_open(const struct lapis_options *options,
 			 struct lapis **ret_lapis) LAPIS_MUST_CHECK;
 /* Cancels what is under way (its callbacks come before this returns), ends the thread, closes the

@@ -6,48 +6,81 @@ _lapis_commands()
 	lapis --help 2>/dev/null | sed -n 's/^  \([a-z][a-z-]*\)  *[A-Z].*/\1/p'
 }
 
+# What begins with $1, each ended by NUL.
 _lapis_keys()
 {
-	# A daemon that does not answer must not hold up the terminal.
-	timeout 2 lapis "${address[@]}" ls "$1" 2>/dev/null
-	[[ $1 == */* ]] || timeout 2 lapis "${address[@]}" ls 2>/dev/null
+	local prefix=()
+	[[ $1 == */* ]] && prefix=("$1")
+	# A daemon that does not answer, or has very much to say, must not hold up the terminal.
+	timeout 2 lapis "${address[@]}" ls -0 -- "${prefix[@]}" 2>/dev/null | head -z -n 2000
+}
+
+# Bash takes : and = for ends of words: joins word $1 of the line with what belongs to it, up to the
+# word that is being completed. The result is in joined, the number of the next word in next.
+_lapis_join()
+{
+	next=$(($1 + 1))
+	joined=${COMP_WORDS[$1]-}
+	while ((next <= COMP_CWORD)) && [[ ${COMP_WORDS[next]} == [:=]* || $joined == *[:=] ]]; do
+		joined+=${COMP_WORDS[next]}
+		next=$((next + 1))
+	done
 }
 
 _lapis()
 {
-	local word=${COMP_WORDS[COMP_CWORD]} first=1 command
-	local -a address=() found=()
-	if [[ ${COMP_WORDS[1]} == -s && $COMP_CWORD -gt 2 ]]; then
-		address=(-s "${COMP_WORDS[2]}")
+	local word='' at=1 first=1 command='' joined next item cut
+	local -a address=() found=() words=()
+	while ((at <= COMP_CWORD)); do
+		_lapis_join "$at"
+		words+=("$joined")
+		at=$next
+	done
+	word=${words[-1]-}
+	if [[ ${words[0]-} == -s && ${#words[@]} -gt 2 ]]; then
+		address=(-s "${words[1]}")
 		first=3
 	fi
-	if [[ $COMP_CWORD -eq $first ]]; then
+	COMPREPLY=()
+	[[ ${words[0]-} == -s && ${#words[@]} -eq 2 ]] && return
+	if ((${#words[@]} == first)); then
 		mapfile -t COMPREPLY < <(compgen -W "$(_lapis_commands) -s --help --version" -- "$word")
 		return
 	fi
-	command=${COMP_WORDS[first]}
+	command=${words[first - 1]}
 	if [[ $word == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(lapis "$command" --help 2>/dev/null |
 			grep -oE -- '^  (-[A-Za-z0-9], )?--[a-z-]+' | grep -oE -- '--[a-z-]+')" -- "$word")
 		return
 	fi
+	# As it was typed, quoted; what is found is quoted by bash. Of a word with a : in it that is not
+	# between quotation marks bash replaces what is behind that only.
+	case $word in
+	[\'\"]*)
+		word=${word:1}
+		cut=
+		;;
+	*)
+		word=${word//\\/}
+		cut=${word%"${word##*[:=]}"}
+		;;
+	esac
 	case $command in
 	mkfs | info | fsck | grow | store-bench)
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		return
 		;;
-	bucket | config) [[ $COMP_CWORD -eq $((first + 1)) ]] && found=(get set) ;;
-	xattr | omap) [[ $COMP_CWORD -eq $((first + 1)) ]] && found=(get set rm ls) ;;
+	status | stats | top | slow) return ;;
+	bucket | config) ((${#words[@]} == first + 1)) && found=(get set) ;;
+	xattr | omap) ((${#words[@]} == first + 1)) && found=(get set rm ls) ;;
 	alloc) found=(score dump) ;;
 	heap) found=(stats release) ;;
 	esac
-	if [[ ${#found[@]} -eq 0 ]]; then
-		mapfile -t found < <(_lapis_keys "$word")
+	if [[ ${#found[@]} -eq 0 && $command != config ]]; then
+		mapfile -d '' -t found < <(_lapis_keys "$word")
 	fi
-	local item
-	COMPREPLY=()
 	for item in "${found[@]}"; do
-		[[ $item == "$word"* ]] && COMPREPLY+=("$(printf '%q' "$item")")
+		[[ $item == "$word"* ]] && COMPREPLY+=("${item#"$cut"}")
 	done
 	[[ $command == put || $command == get || $command == sync ]] &&
 		mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$word")

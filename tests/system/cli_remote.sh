@@ -64,7 +64,8 @@ expect()
 # Wrong calls need no daemon to be told.
 expect 1 'is lapisd running' ls
 expect 2 'needs an ADDRESS' -s
-expect 1 'no address' -s nowhere ls
+expect 2 'no address' -s nowhere ls
+expect 1 'at most 107 bytes' -s "unix:/$(printf 'n%.0s' $(seq 120))" ls
 expect 2 'too few arguments: lapis put' put f
 expect 2 'several files go to a key that ends in /' put a b c
 expect 2 'standard input has no name' put - b/
@@ -75,6 +76,7 @@ expect 2 'is no range' get --range 9-1 b/k -
 expect 2 'this is no key' stat /b/k
 expect 2 'this is no key' stat b//k
 expect 2 'this is no key' stat b/../k
+expect 2 'no key has //' ls b//k
 expect 2 'this is no key' put lapisd.out b/.
 expect 2 'longer than 255 bytes' stat "b/$(printf 'n%.0s' $(seq 256))"
 expect 2 "a bucket's name has no /" mb a/b
@@ -91,7 +93,8 @@ start_daemon
 
 # Buckets.
 expect 0 '' mb photos docs
-expect 1 'photos: File exists' mb photos
+expect 1 'photos: File exists' mb photos more
+expect 0 '' rb more
 expect 0 '^docs/$' ls
 expect 0 'spread +yes' bucket get photos
 expect 0 '' bucket set photos mode 0750
@@ -157,6 +160,12 @@ expect 0 '"objects": 5' du --json docs/all
 expect 0 '' rm photos/2025/moved
 lapis ls photos | grep -q 2025 && say "a directory that a put made stays empty"
 expect 1 'docs/all: .*-r' rm docs/all
+expect 1 'docs/all: .*-r' cp docs/all docs/more
+expect 1 'docs: a directory .docs/ is a place' put one docs
+expect 1 'docs: a directory .docs/ is a place' cp photos/2026/a.jpg docs
+expect 1 'docs: a directory .docs/ is a place' mv photos/2026/a.jpg docs
+expect 1 'docs/all/x is inside of it' mv docs/all docs/all/x
+expect 1 'docs/all/x is inside of it' cp -r docs/all docs/all/x
 expect 1 'docs: .*rm -r' rb docs
 expect 0 '' rm -r docs/all
 expect 1 'No such' stat docs/all
@@ -194,6 +203,26 @@ keys = [item["key"] for item in json.load(sys.stdin)]
 assert len(keys) == 10 and "odd/new\nline" in keys and "odd/äöü €" in keys, keys' || say "ls --json of odd names"
 lapis stat $'odd/no\nsuch' 2>err
 [ "$(wc -l <err)" = 1 ] || say "an error about an odd name has more than a line"
+# Completion of bash, asked as bash asks: words are cut at each colon.
+# shellcheck source=/dev/null
+. "$LP_TEST_SRC/completions/lapis.bash"
+# shellcheck disable=SC2034 # what the function of the completion reads
+completed()
+{
+	COMP_WORDS=(lapis "$@")
+	COMP_CWORD=$#
+	_lapis 2>/dev/null
+	printf '<%s>' "${COMPREPLY[@]}"
+}
+echo x | lapis put - "odd/a:b c" || say "put of a name with a colon"
+[ "$(completed cat 'odd/with\ s')" = '<odd/with space>' ] || say "completion of a blank: $(completed cat 'odd/with\ s')"
+[ "$(completed cat odd/a : b)" = '<b c>' ] || say "completion behind a colon: $(completed cat odd/a : b)"
+[ "$(completed cat od)" = '<odd/>' ] || say "completion of a bucket: $(completed cat od)"
+[ "$(completed rm odd/ne)" = "<odd/$newline>" ] || say "completion of a newline: $(completed rm odd/ne)"
+[ "$(completed -s unix : "${LAPIS_ADDRESS#unix:}" stat -- odd/-d)" = '<odd/-dash>' ] ||
+	say "completion behind -s: $(completed -s unix : "${LAPIS_ADDRESS#unix:}" stat -- odd/-d)"
+[ "$(completed ls --js)" = '<--json>' ] || say "completion of an option: $(completed ls --js)"
+[ "$(completed expl)" = '<explain>' ] || say "completion of a command: $(completed expl)"
 expect 0 '' rm -r odd
 
 # A tree there and back.
@@ -251,13 +280,37 @@ expect 0 '' get docs/sparse sparse.back
 	say "the data of the sparse file is gone"
 expect 0 '' rm docs/sparse
 
+# Zeros take no space, holes or not; what is between them comes back.
+{
+	head -c 3000000 /dev/zero
+	head -c 700001 /dev/urandom
+	head -c 5000000 /dev/zero
+	echo end
+} >zeros
+expect 0 '' put zeros docs/zeros
+lapis put - docs/zeros.piped <zeros || say "put - of a file with zeros"
+# shellcheck disable=SC2002 # a pipe is what is tested
+cat zeros | lapis put - docs/zeros.piped2 || say "put - of zeros from a pipe"
+for key in docs/zeros docs/zeros.piped docs/zeros.piped2; do
+	lapis cat $key | cmp - zeros || say "$key came back different"
+	[ "$(lapis stat --json $key | python3 -c 'import json, sys; print(json.load(sys.stdin)["allocated_bytes"])')" \
+		-lt 6000000 ] || say "zeros of $key take space"
+done
+expect 0 '' rm docs/zeros docs/zeros.piped docs/zeros.piped2
+
 # Many objects: listed in pages, in order.
 mkdir many
-(cd many && seq -f 'object-%05.0f' 3000 | xargs touch)
+(cd many && seq -f 'object-%05.0f' 1000 | xargs touch)
 expect 0 '' sync ./many photos/many
 lapis ls -r photos/many/ >listed
-seq -f 'photos/many/object-%05.0f' 3000 | cmp - listed || say "a list of many objects: $(wc -l <listed)"
-[ "$(lapis ls photos/many/object-0299 | wc -l)" = 10 ] || say "ls of a prefix"
+seq -f 'photos/many/object-%05.0f' 1000 | cmp - listed || say "a list of many objects: $(wc -l <listed)"
+[ "$(lapis ls photos/many/object-0099 | wc -l)" = 10 ] || say "ls of a prefix"
+expect 0 ' in 1000 objects' du photos/many
+[ -z "$(lapis sync -n ./many photos/many)" ] || say "a second sync of many has work"
+expect 1 'photos/many/object-00001: a file, no directory' sync ./many photos/many/object-00001
+# Readdir would walk through all of a directory again for each reply.
+lapis stats --json | python3 -c 'import json, sys
+assert "readdir" not in json.load(sys.stdin)["ops"]' || say "a walk through a tree uses readdir"
 
 # The daemon's own words.
 expect 0 '"state": "ok"' status --json
