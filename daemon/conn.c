@@ -503,6 +503,7 @@ void lpi_conn_receive(struct lpi_conn *conn)
 	uint32_t direct_bytes = 0;
 	if (!may_read(conn))
 		return;
+	door->received_ns = lpi_door_now_ns(door);
 	retry_part(conn);
 	if (!may_read(conn) || (conn->stash != NULL && !take_stash(conn)))
 		return;
@@ -515,6 +516,7 @@ void lpi_conn_receive(struct lpi_conn *conn)
 	door->stats.receives++;
 	conn->read_all = n < (ssize_t)direct_bytes + (ssize_t)LPI_SCRATCH_BYTES;
 	if (n > 0) {
+		door->received_ns = lp_clock_mono_ns(lp_reactor_clock(door->options.reactor));
 		conn->progress_ns = lpi_door_now_ns(door);
 		door->stats.received_bytes += (uint64_t)n;
 		sort_received(conn, direct_bytes, (uint32_t)n);

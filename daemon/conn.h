@@ -117,8 +117,8 @@ struct lp_door_stats {
 	uint64_t timeouts;
 };
 void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats);
-/* Latencies by opcode, from the message's end to the reply's being queued; NULL: there were none.
- */
+/* Latencies by opcode, from when the message's end was received to when the last reply is given to
+ * the kernel; NULL: there were none. */
 const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode);
 /* The slowest of recent requests, slowest first; returns how many. */
 uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, uint32_t max);

@@ -104,8 +104,12 @@ void lpi_conn_send(struct lpi_conn *conn)
 	struct lp_door *door = conn->door;
 	struct gather gather = {.conn = conn, .skip = conn->first_sent_bytes};
 	struct lpi_reply *reply = NULL;
+	uint64_t now_ns = lp_clock_mono_ns(lp_reactor_clock(door->options.reactor));
 	LP_ASSERT(lp_io_is_idle(&conn->send_io));
 	LP_LIST_FOREACH (lpi_reply_list, &conn->replies, reply) {
+		if (reply->is_last)
+			lpi_door_note_time(reply->piece->request, now_ns);
+		reply->is_last = false;
 		if (!add_reply(&gather, reply) || gather.bytes >= LPI_SEND_BYTES ||
 		    door->options.without_batching)
 			break;

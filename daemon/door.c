@@ -434,17 +434,24 @@ static void note_slow(struct lpi_request *request, uint64_t took_ns, int status)
 void lpi_door_note_end(struct lpi_request *request, int status)
 {
 	struct lp_door *door = request->door;
+	request->status = status;
 	if (request->opcode == NULL)
 		return;
-	uint64_t now = lp_clock_mono_ns(lp_reactor_clock(door->options.reactor));
-	uint64_t took_ns = now - request->began_ns;
-	uint16_t code = request->opcode->code;
-	door->stats.requests[code]++;
+	door->stats.requests[request->opcode->code]++;
 	if (status < 0)
-		door->stats.errors[code]++;
+		door->stats.errors[request->opcode->code]++;
+}
+
+void lpi_door_note_time(struct lpi_request *request, uint64_t now_ns)
+{
+	struct lp_door *door = request->door;
+	if (request->opcode == NULL)
+		return;
+	uint64_t took_ns = now_ns - request->began_ns;
+	uint16_t code = request->opcode->code;
 	lp_hist_record(&door->latencies[door->latency_idx[code]], took_ns);
 	if (took_ns > door->slow_min_ns)
-		note_slow(request, took_ns, status);
+		note_slow(request, took_ns, request->status);
 }
 
 void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats)

@@ -22,7 +22,7 @@
 #define LPI_IOVS           256u                  /* of one send */
 #define LPI_SEND_BYTES     (UINT64_C(1) << 20)   /* of one send, about */
 #define LPI_READY_BUDGET   16u                   /* receives in a turn */
-#define LPI_PATHS          32u                   /* paths at work, by hash */
+#define LPI_PATHS          1024u                 /* paths at work, by hash: few share a count */
 #define LPI_DOOR_OPENS     16384u                /* of a door */
 #define LPI_CONN_OPENS_MAX 4096u                 /* of a connection */
 #define LPI_OPEN_BUCKETS   4096u
@@ -155,6 +155,7 @@ struct lp_door {
 	struct lp_slow_request slow[LP_DOOR_SLOW_MAX];
 	uint64_t slow_min_ns;
 	struct lp_writer writer; /* of the reply that is being made */
+	uint64_t received_ns;    /* when what is being taken came */
 	uint8_t *scratch;
 };
 
@@ -203,8 +204,10 @@ void lpi_door_conn_gone(struct lp_door *door);
 void lpi_door_ready(struct lp_door *door, struct lpi_conn *conn);
 /* Gets that waited for room for replies. */
 void lpi_door_pump(struct lp_door *door);
-/* The last reply of a request is queued. */
+/* The last reply of a request is queued; and later, it is being sent. One look at the clock serves
+ * all requests that came at once, and one all replies that go at once. */
 void lpi_door_note_end(struct lpi_request *request, int status);
+void lpi_door_note_time(struct lpi_request *request, uint64_t now_ns);
 static inline uint64_t lpi_door_now_ns(const struct lp_door *door)
 {
 	return lp_reactor_now_ns(door->options.reactor);

@@ -76,6 +76,7 @@ struct lpi_request *lpi_request_new(struct lpi_conn *conn, const struct lp_wire_
 	if (request == NULL)
 		return NULL;
 	memset(request, 0, offsetof(struct lpi_request, piece.reply.head));
+	request->why[0] = '\0';
 	lp_sm_init(&request->sm, &lpi_request_table, NULL, lpi_door_now_ns(door));
 	request->door = door;
 	request->conn = conn;
@@ -254,6 +255,7 @@ static void queue(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool mo
 	piece->is_out = true;
 	if (!more) {
 		lpi_request_move(request, LPI_REQUEST_REPLY);
+		piece->reply.is_last = true;
 		lpi_door_note_end(request, err);
 		forget_paths(request);
 	}
@@ -449,14 +451,9 @@ static void wake_waiting(struct lpi_conn *conn)
 	conn->is_waking = false;
 }
 
-static uint64_t mono_ns(const struct lpi_request *request)
-{
-	return lp_clock_mono_ns(lp_reactor_clock(request->door->options.reactor));
-}
-
 void lpi_request_begin(struct lpi_request *request)
 {
-	request->began_ns = mono_ns(request);
+	request->began_ns = request->door->received_ns;
 	if (request->refused == 0)
 		request->refused = check_data(request);
 	if (request->refused != 0) {

@@ -57,6 +57,7 @@ struct lpi_reply {
 	uint32_t data_bytes;
 	struct lp_buf *rest; /* meta that does not fit behind the header */
 	uint32_t rest_bytes; /* of meta and checksums, wherever they are */
+	bool is_last;        /* of its request; false when its time has been noted */
 	uint8_t head[LP_WIRE_HEADER_SIZE + LPI_REST_INLINE];
 };
 
@@ -100,10 +101,10 @@ struct lpi_request {
 	const struct lpi_opcode *opcode; /* NULL: there is no such */
 	struct lp_wire_header header;
 	uint64_t waits_ns; /* since when it waits for room for replies */
-	uint64_t began_ns; /* when the message's end came; 0: it has not */
+	uint64_t began_ns; /* when the message's end was received */
+	int status;        /* of the last reply */
 	uint32_t received; /* bytes of the part that is coming */
-	int refused;       /* why it is only read to its end, and the words for it */
-	char why[96];
+	int refused;       /* why it is only read to its end; the words for it are in why */
 	/* The message. */
 	uint8_t *meta;
 	uint32_t *crcs;
@@ -117,8 +118,6 @@ struct lpi_request {
 	struct lpi_ref refs[2];
 	uint32_t ref_idx; /* the one that is being looked up */
 	uint32_t tries;
-	struct lp_ns_op find;
-	struct lp_ns_found found; /* of a ref by path: what was found */
 	/* Work. */
 	struct lp_buf *room; /* changes of a compound, xattrs of a put, records of a list */
 	struct lp_change changes[LPI_OWN_CHANGES];
@@ -141,9 +140,12 @@ struct lpi_request {
 		bool is_closing;
 	} get;
 	struct lpi_piece piece; /* the one that each has */
-	/* From here on nothing is cleared for a new one. */
+	/* From here on nothing is cleared for a new one, but the first byte of why. */
 	uint8_t meta_inline[LPI_META_INLINE];
 	uint32_t crcs_inline[LPI_CRCS_INLINE];
+	struct lp_ns_op find;     /* a walk or lookup; opening and closing what a get holds */
+	struct lp_ns_found found; /* of a ref by path: what was found */
+	char why[96];             /* it was refused, or failed */
 };
 
 LP_LIST_DEFINE(lpi_request_list, struct lpi_request, node);

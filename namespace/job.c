@@ -11,9 +11,10 @@
 
 void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first)
 {
-	*job = (struct lpi_job){.ns = ns,
-				.op = op,
-				.now_ns = lp_clock_wall_ns(lp_reactor_clock(ns->options.reactor))};
+	memset(job, 0, offsetof(struct lpi_job, put.acl));
+	job->ns = ns;
+	job->op = op;
+	job->now_ns = lp_clock_wall_ns(lp_reactor_clock(ns->options.reactor));
 	for (uint32_t i = 0; i < LPI_JOB_ASKS; i++)
 		job->asks[i].job = job;
 	first(job);
