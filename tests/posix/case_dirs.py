@@ -391,13 +391,12 @@ def too_long_name():
 
 @case
 def longest_path():
-    path = "a" * 200
     here = os.getcwd()
-    for _ in range(19):
-        os.mkdir(path.rsplit("/", 1)[-1])
-        os.chdir(path.rsplit("/", 1)[-1])
+    for _ in range(20):
+        os.mkdir("a" * 200)
+        os.chdir("a" * 200)
     os.chdir(here)
-    deep = "/".join(["a" * 200] * 19)
+    deep = "/".join(["a" * 200] * 20)
     name = "f" * (4095 - len(deep) - 1)
     put(f"{deep}/{name}", b"abc")
     same(get(f"{deep}/{name}"), b"abc", "the content at 4095 bytes")
@@ -438,13 +437,13 @@ def deep_tree():
 
 @case
 def odd_names():
-    names = [bytes([value]) for value in range(1, 256) if value not in (0x2F, 0x2E)]
-    names += [b"...", b".hidden", b"a b", b"-rf", b"\xff\xfe", b"\xc3", b"line\nbreak", b"\\", b"%s%n", b"*", b"a" * 100]
-    names += ["ä".encode(), "ä".encode(), "日本".encode(), b"CON", b"con", b"Con"]
+    names = {bytes([value]) for value in range(1, 256)} - {b"/", b"."}
+    names |= {b"...", b".hidden", b"a b", b"-rf", b"\xff\xfe", b"\xc3\x28", b"line\nbreak", b"%s%n"}
+    names |= {"\u00e4".encode(), "a\u0308".encode(), "日本".encode(), b"con", b"Con", b"CON"}
     for name in names:
         with opened(name, os.O_CREAT | os.O_EXCL | os.O_RDWR) as fd:
             os.write(fd, name)
-    same(set(os.listdir(b".")), set(names), "names")
+    same(set(os.listdir(b".")), names, "names")
     for name in names:
         same(get(name), name, "the content")
         os.unlink(name)
