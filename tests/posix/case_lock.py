@@ -4,12 +4,13 @@
 import errno
 import fcntl
 import os
+import signal
 import time
 
 import posix_call as call
 from fcntl import F_GETLK, F_RDLCK, F_SETLK, F_SETLKW, F_UNLCK, F_WRLCK, LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN
 from posix_call import F_OFD_GETLK, F_OFD_SETLK, lock
-from posix_rig import Child, case, check, fails, in_child, opened, put, same
+from posix_rig import Child, case, check, fails, get, in_child, opened, put, same, together
 
 BUSY = (errno.EAGAIN, errno.EACCES)
 
@@ -307,8 +308,6 @@ def record_waits():
 
 @case
 def wait_is_interrupted():
-    import signal
-
     put("f", bytes(100))
     with opened("f") as fd:
         lock(fd, F_WRLCK)
@@ -413,8 +412,6 @@ def locked_counter():
                 value = int(os.pread(fd, 20, 0))
                 os.pwrite(fd, b"%d" % (value + 1), 0)
                 lock(fd, F_UNLCK)
-
-    from posix_rig import get, together
 
     together([count] * 4)
     same(int(get("f")), 400, "the counter")

@@ -313,15 +313,6 @@ def tmpfile_refusals():
 
 
 @case
-def tmpfile_in_removed_directory():
-    os.mkdir("d")
-    with opened("d", os.O_RDONLY) as fd:
-        os.rmdir("d")
-        here = f"/proc/self/fd/{fd}"
-        fails((errno.ENOENT, errno.EPERM), os.open, here, os.O_TMPFILE | os.O_RDWR)
-
-
-@case
 def tmpfile_many_linked():
     for number in range(20):
         with opened(".", os.O_TMPFILE | os.O_RDWR) as fd:

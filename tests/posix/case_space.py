@@ -2,9 +2,11 @@
 """fallocate, copies within the kernel, clones, statfs."""
 
 import errno
+import fcntl
 import os
 import socket
 import struct
+import time
 
 import posix_call as call
 from posix_rig import Skipped, as_user, case, check, fails, get, get_fd, needs, opened, pattern, put, same
@@ -333,10 +335,9 @@ def splice_through_a_pipe():
 @case
 def clone_whole_file():
     put("from", pattern(300_001))
-    put("to", b"x" * 500_000)
+    put("to", b"x" * 5000)
     with opened("from") as source, opened("to") as target:
         needs(call.clone, target, source)
-        os.ftruncate(target, 300_001)
         same(get_fd(target), pattern(300_001), "the clone")
         os.pwrite(source, b"X", 5000)
         same(os.pread(target, 1, 5000), pattern(300_001)[5000:5001], "it is apart")
@@ -387,8 +388,6 @@ def fiemap():
     put("f", pattern(16 * BLOCK))
     with opened("f") as fd:
         os.fsync(fd)
-        import fcntl
-
         head = struct.pack("<QQIIII", 0, (1 << 64) - 1, 1, 0, 8, 0)
         answer = needs(fcntl.ioctl, fd, call.FS_IOC_FIEMAP, head + bytes(8 * 56))
         extents = struct.unpack_from("<I", answer, 20)[0]
@@ -426,8 +425,6 @@ def statfs_gets_space_back():
     with opened(".", os.O_RDONLY) as here:
         os.fsync(here)
         call.syncfs(here)
-    import time
-
     deadline = time.monotonic() + 10
     frsize = os.statvfs(".").f_frsize
     while (os.statvfs(".").f_bfree - full) * frsize < 4 << 20:
