@@ -237,6 +237,12 @@ def path_only():
         fails(errno.EBADF, os.fsync, fd)
         same(os.fstat(fd).st_size, 3, "the size")
         os.close(os.open(f"/proc/self/fd/{fd}", os.O_RDWR))
+
+
+@case
+def path_only_after_unlink():
+    put("f", b"abc")
+    with opened("f", os.O_PATH) as fd:
         os.unlink("f")
         same(os.fstat(fd).st_nlink, 0, "links")
 
