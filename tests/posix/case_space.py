@@ -175,18 +175,39 @@ def fallocate_append_only_descriptor():
         same(os.fstat(fd).st_size, 101, "the size")
 
 
-@case
-def fallocate_more_than_there_is():
-    put("f")
+def ask_for_too_much(fd):
     there = os.statvfs(".")
     free = there.f_bavail * there.f_frsize
     if free > 1 << 43:
         raise Skipped("there is too much free space to ask for more")
+    fails(errno.ENOSPC, call.fallocate, fd, 0, 0, 2 * free + (64 << 20))
+    return free
+
+
+@case
+def fallocate_more_than_there_is():
+    put("f")
     with opened("f") as fd:
-        fails(errno.ENOSPC, call.fallocate, fd, 0, 0, 2 * free + (64 << 20))
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"abc", 0)
+        ask_for_too_much(fd)
+        os.unlink("f")
+    put("g", b"abc")
+    with opened("g") as fd:
         os.fsync(fd)
+
+
+@case
+def refused_allocation_is_undone_by_truncate():
+    put("f")
+    with opened("f") as fd:
+        try:
+            before = ask_for_too_much(fd)
+            os.ftruncate(fd, 0)
+            os.fsync(fd)
+            there = os.statvfs(".")
+            lost = before - there.f_bavail * there.f_frsize
+            check(lost < before // 4, f"the space is free again ({lost} of {before} bytes are lost)")
+        finally:
+            os.unlink("f")
 
 
 @case
