@@ -214,7 +214,8 @@ static void test_auto_is_the_better(void **state)
 		{LP_BDEV_DELAY_HDD, true, 4096, 1, 200, 300},
 		{LP_BDEV_DELAY_HDD, true, 4096, 32, 500, 1500},
 		{LP_BDEV_DELAY_NVME, false, 4096, 1, 400, 500},
-		{LP_BDEV_DELAY_NVME, false, 4096, 32, 500, 1500},
+		/* As many as make the log half full a few times: write-back comes in waves. */
+		{LP_BDEV_DELAY_NVME, false, 4096, 32, 3000, 1500},
 		{LP_BDEV_DELAY_NVME, false, 262144, 16, 100, 100},
 		{LP_BDEV_DELAY_TARGET, true, 4096, 32, 300, 6000},
 	};

@@ -2,41 +2,51 @@
 /* A block with pending content has an entry; the entry has versions, newest first:
  *
  *        newest                                         oldest
- *        LOGGED ... LOGGED   one of READY, WRITING, UNFLUSHED, FLUSHING   (WRITING, doomed)
+ *        LOGGED ... LOGGED   one of READY, WRITING, WRITTEN               (WRITING, doomed)
  *        not durable         the durable one, if there is one             superseded meanwhile
  *
  *   LOGGED -> READY        its frame is durable; the durable version before it is done
  *   READY -> WRITING       chosen
- *   WRITING -> UNFLUSHED   written; but a doomed one is done instead
+ *   WRITING -> WRITTEN     written; but a doomed one is done instead
  *   WRITING -> READY       the write failed
- *   UNFLUSHED -> FLUSHING  a flush was submitted
- *   FLUSHING -> done       it has completed; FLUSHING -> READY if it failed
+ *   WRITTEN -> done        a flush that was submitted later has completed; -> READY if it failed
  *   any but WRITING -> done   superseded or freed; WRITING becomes doomed
  *
- * All versions are on one list in the order of their frames, and those that only their frame has on
- * another, whose head answers "what is the oldest frame still needed". Each state but WRITING has a
- * list of its own. Blocks are chosen from the READY list's head, so that the log's start moves on,
- * in batches that are sorted by block, so that the device sees them in order.
+ * Versions that only their frame has are on one list in the order of their frames, whose head
+ * answers "what is the oldest frame still needed"; those that the index keeps are on another. Each
+ * state but WRITING has a list of its own, WRITTEN has two: those before the flush under way, and
+ * after.
+ *
+ * A version lives for thousands of others, and is cold whenever it is looked at: so it is looked at
+ * seldom, and fetched ahead when it is known which one comes next. Blocks are chosen from the READY
+ * list's head, so that the log's start moves on, in batches that are sorted by block, so that the
+ * device sees them in order.
  */
 #include "store/pending.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/pool.h"
 
 #define SORT_BATCH 1024u
 #define FREED_MIN  256u
+#define DIGIT_BITS 8u
+#define DIGITS     (1u << DIGIT_BITS)
+/* Of a batch, how far ahead the next ones are fetched. */
+#define AHEAD 4u
 
-enum version_state { LOGGED, READY, WRITING, UNFLUSHED, FLUSHING };
+enum version_state { LOGGED, READY, WRITING, WRITTEN };
 
 struct entry;
 
-struct version {
-	struct lp_list_node by_seq;   /* of all versions */
-	struct lp_list_node in_log;   /* of those without a record */
+struct lp_pending_version {
+	struct lp_list_node by_seq;   /* of those in the log, or of those with a record */
 	struct lp_list_node in_state; /* of its state's list; not while WRITING or in the batch */
-	struct version *older;
+	struct lp_pending_version *older;
 	struct entry *entry;
+	uint64_t block;
+	const uint8_t *data; /* what seg holds */
 	struct lp_seg seg;
 	uint64_t seq;
 	uint64_t record; /* 0: in the log */
@@ -48,7 +58,7 @@ struct version {
 
 struct entry {
 	struct entry *next_in_bucket;
-	struct version *newest; /* never NULL */
+	struct lp_pending_version *newest; /* never NULL */
 	uint64_t block;
 };
 
@@ -57,9 +67,14 @@ struct freed {
 	struct lp_extent extent;
 };
 
-LP_LIST_DEFINE(seq_list, struct version, by_seq);
-LP_LIST_DEFINE(log_list, struct version, in_log);
-LP_LIST_DEFINE(state_list, struct version, in_state);
+LP_LIST_DEFINE(seq_list, struct lp_pending_version, by_seq);
+LP_LIST_DEFINE(state_list, struct lp_pending_version, in_state);
+
+/* READY, to be chosen next. */
+struct choice {
+	uint64_t block;
+	struct lp_pending_version *version; /* NULL: done meanwhile */
+};
 
 struct lp_pending {
 	struct lp_pool *versions;
@@ -69,12 +84,12 @@ struct lp_pending {
 	uint64_t limit;
 	uint64_t durable_seq;
 	struct lp_pending_events *events;
-	struct seq_list by_seq;
-	struct log_list in_log;
+	struct seq_list in_log;
+	struct seq_list kept; /* they have records */
 	struct state_list logged;
 	struct state_list ready;
-	struct state_list unflushed;
-	struct state_list flushing;
+	struct state_list written;  /* since the last flush began */
+	struct state_list flushing; /* written before the flush under way */
 	/* Frees of frames that are not durable yet: a ring, oldest at freed_first. */
 	struct freed *freed;
 	uint64_t freed_mask;
@@ -84,7 +99,8 @@ struct lp_pending {
 	uint64_t unflushed_cnt;
 	uint32_t batch_cnt;
 	uint32_t batch_next;
-	struct version *batch[SORT_BATCH]; /* READY, sorted by block; NULL: done meanwhile */
+	struct choice batch[SORT_BATCH]; /* sorted by block */
+	struct choice sorting[SORT_BATCH];
 	struct lp_pending_stats stats;
 };
 
@@ -104,7 +120,7 @@ int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending)
 	pending->mask = buckets - 1;
 	pending->buckets = calloc(buckets, sizeof(struct entry *));
 	const struct lp_pool_config versions = {.name = "pending versions",
-						.object_bytes = sizeof(struct version),
+						.object_bytes = sizeof(struct lp_pending_version),
 						.limit = (uint32_t)limit};
 	const struct lp_pool_config entries = {.name = "pending blocks",
 					       .object_bytes = sizeof(struct entry),
@@ -116,11 +132,11 @@ int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending)
 		free(pending);
 		return -ENOMEM;
 	}
-	seq_list_init(&pending->by_seq);
-	log_list_init(&pending->in_log);
+	seq_list_init(&pending->in_log);
+	seq_list_init(&pending->kept);
 	state_list_init(&pending->logged);
 	state_list_init(&pending->ready);
-	state_list_init(&pending->unflushed);
+	state_list_init(&pending->written);
 	state_list_init(&pending->flushing);
 	*ret_pending = pending;
 	return 0;
@@ -148,7 +164,8 @@ static struct entry **find_link(const struct lp_pending *pending, uint64_t block
 	return link;
 }
 
-static void list_add(struct lp_pending *pending, struct version *version, enum version_state state)
+static void list_add(struct lp_pending *pending, struct lp_pending_version *version,
+		     enum version_state state)
 {
 	version->state = state;
 	switch (state) {
@@ -160,42 +177,36 @@ static void list_add(struct lp_pending *pending, struct version *version, enum v
 		break;
 	case WRITING:
 		break;
-	case UNFLUSHED:
-		state_list_push_back(&pending->unflushed, version);
-		pending->unflushed_cnt++;
-		break;
-	case FLUSHING:
-		state_list_push_back(&pending->flushing, version);
+	case WRITTEN:
+		state_list_push_back(&pending->written, version);
 		pending->unflushed_cnt++;
 		break;
 	}
 }
 
-static void list_remove(struct lp_pending *pending, struct version *version)
+static void list_remove(struct lp_pending *pending, struct lp_pending_version *version)
 {
 	if (version->batch_slot > 0) {
-		pending->batch[version->batch_slot - 1] = NULL;
+		pending->batch[version->batch_slot - 1].version = NULL;
 		version->batch_slot = 0;
 	}
-	if (version->state == UNFLUSHED || version->state == FLUSHING)
+	if (version->state == WRITTEN)
 		pending->unflushed_cnt--;
 	if (state_list_is_linked(version))
 		state_list_remove(version);
 }
 
 /* The version is done: it goes, and with the last one its entry. */
-static void finish(struct lp_pending *pending, struct version *version)
+static void finish(struct lp_pending *pending, struct lp_pending_version *version)
 {
 	struct entry *entry = version->entry;
 	uint64_t record = version->record;
-	struct version **link = &entry->newest;
+	struct lp_pending_version **link = &entry->newest;
 	while (*link != version)
 		link = &(*link)->older;
 	*link = version->older;
 	list_remove(pending, version);
 	seq_list_remove(version);
-	if (record == 0)
-		log_list_remove(version);
 	lp_buf_put(version->seg.buf);
 	lp_pool_put(pending->versions, version);
 	pending->stats.versions--;
@@ -210,7 +221,8 @@ static void finish(struct lp_pending *pending, struct version *version)
 }
 
 /* Finished now, or as soon as its write has completed. */
-static void finish_or_doom(struct lp_pending *pending, struct version *version, uint64_t *counter)
+static void finish_or_doom(struct lp_pending *pending, struct lp_pending_version *version,
+			   uint64_t *counter)
 {
 	if (version->doomed)
 		return;
@@ -225,9 +237,10 @@ void lp_pending_free(struct lp_pending *pending)
 {
 	if (pending == NULL)
 		return;
-	struct version *version;
+	struct lp_pending_version *version;
 	pending->events = NULL;
-	while ((version = seq_list_first(&pending->by_seq)) != NULL)
+	while ((version = seq_list_first(&pending->in_log)) != NULL ||
+	       (version = seq_list_first(&pending->kept)) != NULL)
 		finish(pending, version);
 	lp_pool_free(pending->versions);
 	lp_pool_free(pending->entries);
@@ -253,23 +266,24 @@ static int add(struct lp_pending *pending, uint64_t seq, const struct lp_pending
 {
 	LP_ASSERT(seg.len == LP_BLOCK_BYTES);
 	LP_ASSERT(seq > pending->durable_seq);
-	const struct version *last = seq_list_last(&pending->by_seq);
+	struct seq_list *list = record == 0 ? &pending->in_log : &pending->kept;
+	const struct lp_pending_version *last = seq_list_last(list);
 	LP_ASSERT(last == NULL || last->seq <= seq);
-	struct version *version = lp_pool_get(pending->versions);
+	struct lp_pending_version *version = lp_pool_get(pending->versions);
 	if (version == NULL)
 		return -EAGAIN;
 	struct entry *entry = entry_get(pending, about->block);
-	*version = (struct version){.older = entry->newest,
-				    .entry = entry,
-				    .seg = seg,
-				    .seq = seq,
-				    .record = record,
-				    .crc = about->crc};
+	*version = (struct lp_pending_version){.older = entry->newest,
+					       .entry = entry,
+					       .block = about->block,
+					       .data = seg.buf->data + seg.offset,
+					       .seg = seg,
+					       .seq = seq,
+					       .record = record,
+					       .crc = about->crc};
 	(void)lp_buf_get(seg.buf);
 	entry->newest = version;
-	seq_list_push_back(&pending->by_seq, version);
-	if (record == 0)
-		log_list_push_back(&pending->in_log, version);
+	seq_list_push_back(list, version);
 	list_add(pending, version, LOGGED);
 	pending->stats.versions++;
 	pending->stats.added++;
@@ -304,11 +318,11 @@ bool lp_pending_find(const struct lp_pending *pending, uint64_t block, struct lp
 /* --- Durability ------------------------------------------------------------------------------- */
 
 /* The version is durable: what was durable before it is not needed any more. */
-static void become_ready(struct lp_pending *pending, struct version *version)
+static void become_ready(struct lp_pending *pending, struct lp_pending_version *version)
 {
-	struct version *older = version->older;
+	struct lp_pending_version *older = version->older;
 	while (older != NULL) {
-		struct version *next = older->older;
+		struct lp_pending_version *next = older->older;
 		finish_or_doom(pending, older, &pending->stats.superseded);
 		older = next;
 	}
@@ -319,9 +333,9 @@ static void become_ready(struct lp_pending *pending, struct version *version)
 static void free_block(struct lp_pending *pending, uint64_t seq, struct entry *entry)
 {
 	/* A version of a later frame belongs to the block's next owner. */
-	struct version *version = entry->newest;
+	struct lp_pending_version *version = entry->newest;
 	while (version != NULL) {
-		struct version *older = version->older;
+		struct lp_pending_version *older = version->older;
 		if (version->seq <= seq)
 			finish_or_doom(pending, version, &pending->stats.freed);
 		version = older;
@@ -331,6 +345,17 @@ static void free_block(struct lp_pending *pending, uint64_t seq, struct entry *e
 static bool contains(struct lp_extent extent, uint64_t block)
 {
 	return block - extent.block < extent.cnt;
+}
+
+static void free_listed(struct lp_pending *pending, struct seq_list *list, uint64_t seq,
+			struct lp_extent extent)
+{
+	struct lp_pending_version *version;
+	struct lp_pending_version *tmp;
+	LP_LIST_FOREACH_SAFE (seq_list, list, version, tmp) {
+		if (version->seq <= seq && contains(extent, version->block))
+			finish_or_doom(pending, version, &pending->stats.freed);
+	}
 }
 
 static void free_extent(struct lp_pending *pending, uint64_t seq, struct lp_extent extent)
@@ -343,12 +368,8 @@ static void free_extent(struct lp_pending *pending, uint64_t seq, struct lp_exte
 		}
 		return;
 	}
-	struct version *version;
-	struct version *tmp;
-	LP_LIST_FOREACH_SAFE (seq_list, &pending->by_seq, version, tmp) {
-		if (version->seq <= seq && contains(extent, version->entry->block))
-			finish_or_doom(pending, version, &pending->stats.freed);
-	}
+	free_listed(pending, &pending->in_log, seq, extent);
+	free_listed(pending, &pending->kept, seq, extent);
 }
 
 static struct freed *freed_at(const struct lp_pending *pending, uint64_t idx)
@@ -384,13 +405,18 @@ int lp_pending_freed(struct lp_pending *pending, uint64_t seq, struct lp_extent 
 	return 0;
 }
 
+static void renumber_listed(struct seq_list *list, uint64_t from, uint64_t to)
+{
+	for (struct lp_pending_version *version = seq_list_last(list);
+	     version != NULL && version->seq == from; version = seq_list_prev(list, version))
+		version->seq = to;
+}
+
 void lp_pending_renumber(struct lp_pending *pending, uint64_t from, uint64_t to)
 {
 	LP_ASSERT(from > pending->durable_seq && to > from);
-	for (struct version *version = seq_list_last(&pending->by_seq);
-	     version != NULL && version->seq == from;
-	     version = seq_list_prev(&pending->by_seq, version))
-		version->seq = to;
+	renumber_listed(&pending->in_log, from, to);
+	renumber_listed(&pending->kept, from, to);
 	for (uint64_t i = pending->freed_cnt; i > 0 && freed_at(pending, i - 1)->seq == from; i--)
 		freed_at(pending, i - 1)->seq = to;
 }
@@ -399,7 +425,7 @@ void lp_pending_frame_durable(struct lp_pending *pending, uint64_t seq)
 {
 	LP_ASSERT(seq > pending->durable_seq);
 	pending->durable_seq = seq;
-	struct version *version;
+	struct lp_pending_version *version;
 	while ((version = state_list_first(&pending->logged)) != NULL && version->seq <= seq)
 		become_ready(pending, version);
 	while (pending->freed_cnt > 0 && freed_at(pending, 0)->seq <= seq) {
@@ -412,17 +438,43 @@ void lp_pending_frame_durable(struct lp_pending *pending, uint64_t seq)
 
 /* --- Write-back ------------------------------------------------------------------------------- */
 
-static int by_block(const void *a, const void *b)
+static void sort_by_digit(const struct choice *from, uint32_t cnt, uint32_t shift,
+			  struct choice *ret_sorted)
 {
-	uint64_t x = (*(struct version *const *)a)->entry->block;
-	uint64_t y = (*(struct version *const *)b)->entry->block;
-	return (x > y) - (x < y);
+	uint32_t place[DIGITS] = {0};
+	uint32_t next = 0;
+	for (uint32_t i = 0; i < cnt; i++)
+		place[from[i].block >> shift & (DIGITS - 1)]++;
+	for (uint32_t digit = 0; digit < DIGITS; digit++) {
+		uint32_t of_digit = place[digit];
+		place[digit] = next;
+		next += of_digit;
+	}
+	for (uint32_t i = 0; i < cnt; i++)
+		ret_sorted[place[from[i].block >> shift & (DIGITS - 1)]++] = from[i];
+}
+
+/* Digit by digit, the lowest first. Not by qsort(): that allocates, and takes three times as long.
+ * Digits that are the same in all are passed over. */
+static void sort_batch(struct lp_pending *pending)
+{
+	uint32_t cnt = pending->batch_cnt;
+	uint64_t differing = 0;
+	for (uint32_t i = 1; i < cnt; i++)
+		differing |= pending->batch[i].block ^ pending->batch[0].block;
+	for (uint32_t shift = 0; shift < 64; shift += DIGIT_BITS) {
+		if ((differing >> shift & (DIGITS - 1)) == 0)
+			continue;
+		sort_by_digit(pending->batch, cnt, shift, pending->sorting);
+		memcpy(pending->batch, pending->sorting, cnt * sizeof(struct choice));
+	}
 }
 
 /* No version before this one, of the same block, is still being written. */
-static bool is_writable(const struct version *version)
+static bool is_writable(const struct lp_pending_version *version)
 {
-	for (const struct version *older = version->older; older != NULL; older = older->older) {
+	for (const struct lp_pending_version *older = version->older; older != NULL;
+	     older = older->older) {
 		if (older->state == WRITING)
 			return false;
 	}
@@ -433,13 +485,13 @@ static void batch_fill(struct lp_pending *pending)
 {
 	pending->batch_cnt = 0;
 	pending->batch_next = 0;
-	struct version *version;
+	struct lp_pending_version *version;
 	while (pending->batch_cnt < SORT_BATCH &&
 	       (version = state_list_pop_front(&pending->ready)) != NULL)
-		pending->batch[pending->batch_cnt++] = version;
-	qsort(pending->batch, pending->batch_cnt, sizeof(struct version *), by_block);
+		pending->batch[pending->batch_cnt++] = (struct choice){version->block, version};
+	sort_batch(pending);
 	for (uint32_t i = 0; i < pending->batch_cnt; i++)
-		pending->batch[i]->batch_slot = i + 1;
+		pending->batch[i].version->batch_slot = i + 1;
 }
 
 uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *ret_blocks,
@@ -449,12 +501,14 @@ uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *
 	if (pending->batch_next == pending->batch_cnt)
 		batch_fill(pending);
 	while (cnt < max && pending->batch_next < pending->batch_cnt) {
-		struct version *version = pending->batch[pending->batch_next++];
+		if (pending->batch_next + AHEAD < pending->batch_cnt)
+			__builtin_prefetch(pending->batch[pending->batch_next + AHEAD].version, 1);
+		struct lp_pending_version *version = pending->batch[pending->batch_next++].version;
 		if (version == NULL)
 			continue;
 		LP_ASSERT(version->state == READY && version->seq <= pending->durable_seq);
 		list_remove(pending, version);
-		uint64_t block = version->entry->block;
+		uint64_t block = version->block;
 		if (!is_writable(version) || (may_write != NULL && !may_write(block, arg))) {
 			list_add(pending, version, READY); /* at the end: others first */
 			continue;
@@ -462,38 +516,26 @@ uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *
 		list_add(pending, version, WRITING);
 		ret_blocks[cnt++] = (struct lp_pending_block){.block = block,
 							      .seq = version->seq,
-							      .data = version->seg.buf->data +
-								      version->seg.offset,
-							      .crc = version->crc};
+							      .data = version->data,
+							      .crc = version->crc,
+							      .version = version};
 	}
 	return cnt;
 }
 
-static struct version *find_writing(const struct lp_pending *pending, uint64_t block)
+void lp_pending_written(struct lp_pending *pending, struct lp_pending_version *version)
 {
-	const struct entry *entry = *find_link(pending, block);
-	LP_ASSERT(entry != NULL);
-	struct version *version = entry->newest;
-	while (version->state != WRITING) {
-		version = version->older;
-		LP_ASSERT(version != NULL);
-	}
-	return version;
-}
-
-void lp_pending_written(struct lp_pending *pending, uint64_t block)
-{
-	struct version *version = find_writing(pending, block);
+	LP_ASSERT(version->state == WRITING);
 	pending->stats.written++;
 	if (version->doomed)
 		finish(pending, version);
 	else
-		list_add(pending, version, UNFLUSHED);
+		list_add(pending, version, WRITTEN);
 }
 
-void lp_pending_failed(struct lp_pending *pending, uint64_t block)
+void lp_pending_failed(struct lp_pending *pending, struct lp_pending_version *version)
 {
-	struct version *version = find_writing(pending, block);
+	LP_ASSERT(version->state == WRITING);
 	if (version->doomed)
 		finish(pending, version);
 	else
@@ -504,18 +546,14 @@ void lp_pending_flush_begin(struct lp_pending *pending)
 {
 	LP_ASSERT(!pending->flush_running);
 	pending->flush_running = true;
-	struct version *version;
-	while ((version = state_list_first(&pending->unflushed)) != NULL) {
-		list_remove(pending, version);
-		list_add(pending, version, FLUSHING);
-	}
+	state_list_splice_back(&pending->flushing, &pending->written);
 }
 
 void lp_pending_flush_end(struct lp_pending *pending, bool ok)
 {
 	LP_ASSERT(pending->flush_running);
 	pending->flush_running = false;
-	struct version *version;
+	struct lp_pending_version *version;
 	while ((version = state_list_first(&pending->flushing)) != NULL) {
 		if (ok) {
 			finish(pending, version);
@@ -533,7 +571,7 @@ uint64_t lp_pending_unflushed(const struct lp_pending *pending)
 
 uint64_t lp_pending_oldest_seq(const struct lp_pending *pending)
 {
-	const struct version *oldest = log_list_first(&pending->in_log);
+	const struct lp_pending_version *oldest = seq_list_first(&pending->in_log);
 	return oldest != NULL ? oldest->seq : UINT64_MAX;
 }
 

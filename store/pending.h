@@ -27,12 +27,14 @@
 #include "store/types.h"
 
 struct lp_pending;
+struct lp_pending_version;
 
 struct lp_pending_block {
 	uint64_t block;
 	uint64_t seq;        /* the frame that carries this version */
 	const uint8_t *data; /* one block */
 	uint32_t crc;
+	struct lp_pending_version *version; /* chosen: to be reported */
 };
 
 struct lp_pending_events {
@@ -88,14 +90,15 @@ void lp_pending_renumber(struct lp_pending *pending, uint64_t from, uint64_t to)
 void lp_pending_frame_durable(struct lp_pending *pending, uint64_t seq);
 
 /* Chooses up to `max` blocks to write to their place, in device order, going on after the last
- * choice. may_write (or NULL) says no for blocks with other I/O in flight. Each chosen block must
- * be reported by _written() or _failed(); its data stays valid until then. */
+ * choice. may_write (or NULL) says no for blocks with other I/O in flight. The version of each
+ * chosen block must be reported by _written() or _failed(), once; it and its data stay valid until
+ * then. */
 uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *ret_blocks,
 			   uint32_t max, bool (*may_write)(uint64_t block, void *arg), void *arg);
 /* The write of a chosen block has completed. It is done with the next flush. */
-void lp_pending_written(struct lp_pending *pending, uint64_t block);
+void lp_pending_written(struct lp_pending *pending, struct lp_pending_version *version);
 /* It could not be written: it stays pending and may be chosen again. */
-void lp_pending_failed(struct lp_pending *pending, uint64_t block);
+void lp_pending_failed(struct lp_pending *pending, struct lp_pending_version *version);
 
 /* A flush of the device: begin when it is submitted, end when it has completed; what was written
  * before begin is done. One at a time. */

@@ -35,6 +35,7 @@ struct model {
 	uint32_t value_cnt[BLOCKS];
 	bool writing[BLOCKS];
 	uint64_t writing_value[BLOCKS];
+	struct lp_pending_version *writing_version[BLOCKS];
 	uint64_t flush_mark[BLOCKS]; /* value_cnt at flush begin; 0: nothing */
 	bool flushing;
 };
@@ -141,6 +142,7 @@ static void step_write(struct model *m)
 		assert_false(m->writing[b]);
 		m->writing[b] = true;
 		m->writing_value[b] = value;
+		m->writing_version[b] = chosen[i].version;
 	}
 }
 
@@ -162,10 +164,10 @@ static void step_written(struct model *m)
 			continue;
 		m->writing[b] = false;
 		if (lp_prng_chance(&m->prng, 1, 20)) {
-			lp_pending_failed(m->pending, b);
+			lp_pending_failed(m->pending, m->writing_version[b]);
 		} else {
 			values_add(m, b, m->writing_value[b]);
-			lp_pending_written(m->pending, b);
+			lp_pending_written(m->pending, m->writing_version[b]);
 		}
 	}
 }
@@ -289,7 +291,7 @@ static void test_settles(void **state)
 	step_durable(&m);
 	uint32_t cnt = 0;
 	while (lp_pending_choose(m.pending, &block, 1, NULL, NULL) == 1) {
-		lp_pending_written(m.pending, block.block);
+		lp_pending_written(m.pending, block.version);
 		cnt++;
 	}
 	assert_true(cnt > 20 && cnt <= BLOCKS);

@@ -30,6 +30,7 @@ struct run {
 	struct lp_list_node node; /* of the free ones */
 	struct lp_extent extent;
 	struct iovec iov[RUN_BLOCKS_MAX];
+	struct lp_pending_version *versions[RUN_BLOCKS_MAX];
 };
 
 LP_LIST_DEFINE(run_list, struct run, node);
@@ -152,9 +153,9 @@ static void run_complete(struct lp_bdev_op *op)
 	lp_bdev_observe(wb->options.observer, op, wb->options.reactor);
 	for (uint64_t i = 0; i < run->extent.cnt; i++) {
 		if (op->result == 0)
-			lp_pending_written(wb->options.pending, run->extent.block + i);
+			lp_pending_written(wb->options.pending, run->versions[i]);
 		else
-			lp_pending_failed(wb->options.pending, run->extent.block + i);
+			lp_pending_failed(wb->options.pending, run->versions[i]);
 	}
 	wb->options.events->ended(wb->options.events, run->extent);
 	run_list_push_front(&wb->free, run);
@@ -182,6 +183,7 @@ static void run_submit(struct lp_writeback *wb, const struct lp_pending_block *b
 		/* The device only reads from it. */
 		run->iov[i].iov_base = (void *)(uintptr_t)blocks[i].data;
 		run->iov[i].iov_len = LP_BLOCK_BYTES;
+		run->versions[i] = blocks[i].version;
 	}
 	run->op.opcode = LP_BDEV_WRITE;
 	run->op.offset_bytes = run->extent.block * LP_BLOCK_BYTES;
