@@ -43,6 +43,10 @@ struct lpi_probe {
 	uint64_t asked_ns;
 	bool is_asked;
 	int result; /* of the last answer */
+	/* The first write or flush that failed, whoever's it was: told about until the end, for
+	 * what a device has done once it does again. */
+	bool has_failed;
+	struct lp_bdev_failure failure;
 };
 
 struct lpi_health {
