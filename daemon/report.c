@@ -378,6 +378,41 @@ void lpi_report_alloc(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_close(text, '}');
 }
 
+static void json_usage(struct lpi_text *text, uint32_t idx, const struct lp_store_usage *usage)
+{
+	lpi_json_open(text, NULL, '{');
+	lpi_json_number(text, "shard", idx);
+	lpi_json_real(text, "score", usage->score);
+	lpi_json_number(text, "free_blocks", usage->free_blocks);
+	lpi_json_number(text, "used_blocks", usage->used_blocks);
+	lpi_json_number(text, "largest_run_blocks", usage->largest_run_blocks);
+	lpi_json_number(text, "alloc_bytes", usage->alloc_bytes);
+	lpi_json_number(text, "index_bytes", usage->index_bytes);
+	lpi_json_number(text, "log_ring_blocks", usage->log_ring_blocks);
+	lpi_json_number(text, "log_needed_blocks", usage->log_needed_blocks);
+	lpi_json_close(text, '}');
+}
+
+void lpi_report_dump(const struct lpi_report *report, struct lpi_text *text)
+{
+	struct lpi_text words = {.bytes = NULL};
+	lpi_json_open(text, NULL, '{');
+	lpi_json_open(text, "shards", '[');
+	for (uint32_t i = 0; i < report->shard_cnt; i++)
+		json_usage(text, i, &report->shards[i].usage);
+	lpi_json_close(text, ']');
+	lpi_json_open(text, "heap", '{');
+	lpi_json_string(text, "allocator", report->allocator);
+	lpi_json_number(text, "used_bytes", report->heap.used_bytes);
+	lpi_json_number(text, "held_bytes", report->heap.held_bytes);
+	lpi_json_number(text, "rss_bytes", report->heap.rss_bytes);
+	lpi_heap_dump(&words);
+	lpi_json_string(text, "dump", words.bytes != NULL && !words.failed ? words.bytes : "");
+	lpi_json_close(text, '}');
+	lpi_json_close(text, '}');
+	lpi_text_fini(&words);
+}
+
 /* --- Prometheus ------------------------------------------------------------------------------- */
 
 static void type_line(struct lpi_text *text, const char *group, const struct counter *counter)
