@@ -32,7 +32,8 @@ enum lpi_health_state {
 	LPI_HEALTH_OK,
 	LPI_HEALTH_DEGRADED,  /* all is served, if perhaps late; an operator should look */
 	LPI_HEALTH_READ_ONLY, /* a shard cannot be changed any more */
-	LPI_HEALTH_FAILED     /* a shard cannot be read either */
+	LPI_HEALTH_FAILED,    /* a shard cannot be read either */
+	LPI_HEALTH_STATE_CNT
 };
 
 /* A device that is asked. */
