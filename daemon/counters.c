@@ -63,7 +63,7 @@ static const struct lpi_counter store_items[] = {
 	COUNTER(lp_store_stats, ahead_wasted),
 	COUNTER(lp_store_stats, ahead_waits),
 };
-const struct lpi_counters lpi_store_counters = {store_items, LP_ARRAY_SIZE(store_items)};
+const struct lpi_counter_table lpi_store_counters = {store_items, LP_ARRAY_SIZE(store_items)};
 
 static const struct lpi_counter ns_items[] = {
 	COUNTER(lp_ns_stats, remote_calls), COUNTER(lp_ns_stats, local_txns),
@@ -73,7 +73,7 @@ static const struct lpi_counter ns_items[] = {
 	GAUGE(lp_ns_stats, queued),         COUNTER(lp_ns_stats, cache_hits),
 	COUNTER(lp_ns_stats, cache_misses),
 };
-const struct lpi_counters lpi_ns_counters = {ns_items, LP_ARRAY_SIZE(ns_items)};
+const struct lpi_counter_table lpi_ns_counters = {ns_items, LP_ARRAY_SIZE(ns_items)};
 
 static const struct lpi_counter door_items[] = {
 	GAUGE(lp_door_stats, conns),           COUNTER(lp_door_stats, conns_total),
@@ -83,7 +83,7 @@ static const struct lpi_counter door_items[] = {
 	COUNTER(lp_door_stats, throttled),     COUNTER(lp_door_stats, bad_messages),
 	COUNTER(lp_door_stats, timeouts),
 };
-const struct lpi_counters lpi_door_counters = {door_items, LP_ARRAY_SIZE(door_items)};
+const struct lpi_counter_table lpi_door_counters = {door_items, LP_ARRAY_SIZE(door_items)};
 
 static const struct lpi_counter reactor_items[] = {
 	COUNTER(lp_reactor_stats, turns),
@@ -100,7 +100,7 @@ static const struct lpi_counter reactor_items[] = {
 	GAUGE(lp_reactor_stats, absence_max_ns),
 	GAUGE(lp_reactor_stats, absence_own_max_ns),
 };
-const struct lpi_counters lpi_reactor_counters = {reactor_items, LP_ARRAY_SIZE(reactor_items)};
+const struct lpi_counter_table lpi_reactor_counters = {reactor_items, LP_ARRAY_SIZE(reactor_items)};
 
 static const struct lpi_counter bufs_items[] = {
 	GAUGE(lp_bufs_stats, region_bytes),
@@ -108,21 +108,21 @@ static const struct lpi_counter bufs_items[] = {
 	GAUGE(lp_bufs_stats, used_max_bytes),
 	COUNTER(lp_bufs_stats, failed_cnt),
 };
-const struct lpi_counters lpi_bufs_counters = {bufs_items, LP_ARRAY_SIZE(bufs_items)};
+const struct lpi_counter_table lpi_bufs_counters = {bufs_items, LP_ARRAY_SIZE(bufs_items)};
 
 static const struct lpi_counter workers_items[] = {
 	COUNTER(lp_workers_stats, submitted),       COUNTER(lp_workers_stats, ran),
 	NARROW_GAUGE(lp_workers_stats, queued),     NARROW_GAUGE(lp_workers_stats, running),
 	NARROW_GAUGE(lp_workers_stats, queued_max), NARROW(lp_workers_stats, wakes),
 };
-const struct lpi_counters lpi_workers_counters = {workers_items, LP_ARRAY_SIZE(workers_items)};
+const struct lpi_counter_table lpi_workers_counters = {workers_items, LP_ARRAY_SIZE(workers_items)};
 
 static const struct lpi_counter log_items[] = {
 	COUNTER(lp_log_stats, lines),
 	COUNTER(lp_log_stats, suppressed),
 	COUNTER(lp_log_stats, dropped),
 };
-const struct lpi_counters lpi_log_counters = {log_items, LP_ARRAY_SIZE(log_items)};
+const struct lpi_counter_table lpi_log_counters = {log_items, LP_ARRAY_SIZE(log_items)};
 
 uint64_t lpi_counter_read(const void *stats, const struct lpi_counter *counter)
 {

@@ -16,18 +16,18 @@ struct lpi_counter {
 	bool is_narrow; /* a uint32_t, not a uint64_t */
 };
 
-struct lpi_counters {
+struct lpi_counter_table {
 	const struct lpi_counter *items;
 	size_t cnt;
 };
 
-extern const struct lpi_counters lpi_store_counters;   /* struct lp_store_stats */
-extern const struct lpi_counters lpi_ns_counters;      /* struct lp_ns_stats */
-extern const struct lpi_counters lpi_door_counters;    /* struct lp_door_stats */
-extern const struct lpi_counters lpi_reactor_counters; /* struct lp_reactor_stats */
-extern const struct lpi_counters lpi_bufs_counters;    /* struct lp_bufs_stats */
-extern const struct lpi_counters lpi_workers_counters; /* struct lp_workers_stats */
-extern const struct lpi_counters lpi_log_counters;     /* struct lp_log_stats */
+extern const struct lpi_counter_table lpi_store_counters;   /* struct lp_store_stats */
+extern const struct lpi_counter_table lpi_ns_counters;      /* struct lp_ns_stats */
+extern const struct lpi_counter_table lpi_door_counters;    /* struct lp_door_stats */
+extern const struct lpi_counter_table lpi_reactor_counters; /* struct lp_reactor_stats */
+extern const struct lpi_counter_table lpi_bufs_counters;    /* struct lp_bufs_stats */
+extern const struct lpi_counter_table lpi_workers_counters; /* struct lp_workers_stats */
+extern const struct lpi_counter_table lpi_log_counters;     /* struct lp_log_stats */
 
 uint64_t lpi_counter_read(const void *stats, const struct lpi_counter *counter);
 /* "get", by enum lp_store_opcode and lp_ns_opcode. */

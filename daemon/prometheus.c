@@ -25,7 +25,7 @@ struct group {
 };
 
 static void prometheus_counters(struct lpi_text *text, const struct group *group,
-				const struct lpi_counters *counters)
+				const struct lpi_counter_table *counters)
 {
 	for (size_t k = 0; k < counters->cnt; k++) {
 		const struct lpi_counter *counter = &counters->items[k];

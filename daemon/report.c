@@ -20,7 +20,7 @@ const char *lpi_report_op(uint32_t code)
 /* --- JSON ------------------------------------------------------------------------------------- */
 
 static void json_counters(struct lpi_text *text, const char *key, const void *stats,
-			  const struct lpi_counters *counters)
+			  const struct lpi_counter_table *counters)
 {
 	lpi_json_open(text, key, '{');
 	for (size_t i = 0; i < counters->cnt; i++)
