@@ -17,7 +17,8 @@ struct lpi_gather_reports {
 	struct lp_service *service;
 	struct question_list waiting; /* the first is at work */
 	bool is_busy;
-	bool wants_score; /* it takes long */
+	bool wants_score; /* these take long */
+	bool wants_usage;
 	uint32_t left;
 	int result;
 	struct lpi_shard_report *shards;
@@ -49,6 +50,8 @@ static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shar
 	report->slow_cnt = lp_door_slow(shard->door, report->slow, LP_DOOR_SLOW_MAX);
 	if (gather->wants_score)
 		report->alloc_score = lp_store_alloc_score(shard->store);
+	if (gather->wants_usage)
+		lp_store_read_usage(shard->store, &report->usage);
 	for (uint32_t op = 0; op < LPI_REPORT_OPCODES; op++) {
 		const struct lp_hist *hist = lp_door_latency(shard->door, (uint16_t)op);
 		report->has_latency[op] = hist != NULL;
@@ -153,6 +156,8 @@ static void answer_report(struct lpi_gather_reports *gather)
 	else if (question->opcode == LP_WIRE_OP_SLOW)
 		lpi_report_slow(&report, lp_config_number(config, LP_OPT_SLOW_MS) * LP_NS_PER_MS,
 				text);
+	else if (question->opcode == LP_WIRE_OP_ALLOC && gather->wants_usage)
+		lpi_report_dump(&report, text);
 	else if (question->opcode == LP_WIRE_OP_ALLOC)
 		lpi_report_alloc(&report, text);
 	else if (strcmp(question->text, "prometheus") == 0)
@@ -311,7 +316,9 @@ static bool is_one_of(const char *text, const char *one, const char *other)
 static void begin(struct lpi_gather_reports *gather)
 {
 	struct lpi_question *question = current(gather);
-	gather->wants_score = question->opcode == LP_WIRE_OP_ALLOC;
+	gather->wants_usage =
+		question->opcode == LP_WIRE_OP_ALLOC && strcmp(question->text, "dump") == 0;
+	gather->wants_score = question->opcode == LP_WIRE_OP_ALLOC && !gather->wants_usage;
 	switch (question->opcode) {
 	case LP_WIRE_OP_CONFIG_GET:
 		config_get(gather);
@@ -329,8 +336,8 @@ static void begin(struct lpi_gather_reports *gather)
 			ask_threads(gather, gather_there);
 		return;
 	case LP_WIRE_OP_ALLOC:
-		if (strcmp(question->text, "score") != 0)
-			answer_error(gather, -EOPNOTSUPP, "alloc: this version knows only score");
+		if (!is_one_of(question->text, "score", "dump"))
+			answer_error(gather, -EOPNOTSUPP, "alloc: neither score nor dump");
 		else
 			ask_threads(gather, gather_there);
 		return;

@@ -52,10 +52,12 @@ static void throttle(struct lpi_conn *conn, enum lpi_throttle why)
 {
 	struct lp_door *door = conn->door;
 	conn->throttle = why;
-	conn->throttled_ns = lpi_door_now_ns(door);
 	door->stats.throttled++;
 	if (why == LPI_THROTTLE_CREDITS)
 		return;
+	/* It may be tried many times: since the first it waits for others. */
+	if (conn->throttled_ns == 0)
+		conn->throttled_ns = lpi_door_now_ns(door);
 	lpi_throttled_list_push_back(&door->throttled, conn);
 	/* Nobody tells when a buffer comes back. */
 	if (why == LPI_THROTTLE_BUFFERS && !lp_timer_is_armed(&door->retry))
@@ -162,6 +164,7 @@ static bool take_rest(struct lpi_conn *conn, struct lpi_request *request)
 	if ((meta_bytes > LPI_META_INLINE && request->meta_buf == NULL) ||
 	    (crc_cnt > LPI_CRCS_INLINE && request->crcs_buf == NULL))
 		return false;
+	conn->throttled_ns = 0;
 	request->meta = request->meta_buf != NULL ? request->meta_buf->data : request->meta_inline;
 	request->crcs = request->crcs_buf != NULL ? (uint32_t *)(void *)request->crcs_buf->data
 						  : request->crcs_inline;
@@ -180,6 +183,7 @@ static bool take_request(struct lpi_conn *conn)
 		throttle(conn, LPI_THROTTLE_REQUESTS);
 		return false;
 	}
+	conn->throttled_ns = 0;
 	check_request(conn, conn->coming);
 	conn->part = LPI_PART_REST;
 	return true;
@@ -235,7 +239,12 @@ static bool take_segs(struct lpi_conn *conn, struct lpi_request *request)
 	struct lp_door *door = conn->door;
 	uint32_t left = request->header.data_bytes;
 	uint32_t skip = request->header.offset % LP_WIRE_BLOCK_BYTES;
-	if (door->receiving_bytes > 0 && door->receiving_bytes + left > door->receiving_bytes_max)
+	/* Of the room some is for small data: it does not wait for large data that does not come.
+	 */
+	uint64_t room = door->receiving_bytes_max;
+	if (left > LPI_SMALL_BYTES)
+		room -= room / 4;
+	if (door->receiving_bytes > 0 && door->receiving_bytes + left > room)
 		return false;
 	while (left > 0) {
 		struct lp_buf *buf =
@@ -250,6 +259,7 @@ static bool take_segs(struct lpi_conn *conn, struct lpi_request *request)
 		left -= len;
 		skip = 0;
 	}
+	conn->throttled_ns = 0;
 	door->receiving_bytes += request->header.data_bytes;
 	return true;
 }
@@ -282,6 +292,7 @@ void lpi_conn_forget_message(struct lpi_conn *conn)
 {
 	if (conn->coming != NULL)
 		lpi_request_abandon(take_coming(conn));
+	conn->throttled_ns = 0;
 	drop_stash(conn);
 }
 

@@ -84,12 +84,18 @@ void lpi_door_pump(struct lp_door *door)
 static bool is_starved(const struct lp_door *door)
 {
 	uint64_t now = lpi_door_now_ns(door);
-	const struct lpi_conn *conn = lpi_throttled_list_first(&door->throttled);
+	const struct lpi_conn *conn = NULL;
 	const struct lpi_request *request = lpi_wait_list_first(&door->short_of_room);
 	/* Whoever has too many replies of his own is in nobody's way. */
 	bool is_full = door->reply_bytes + LP_WIRE_PIECE_MAX > door->reply_bytes_max;
-	return (conn != NULL && now - conn->throttled_ns > PATIENCE_NS) ||
-	       (request != NULL && is_full && now - request->waits_ns > PATIENCE_NS);
+	if (request != NULL && is_full && now - request->waits_ns > PATIENCE_NS)
+		return true;
+	/* Not by the list of the throttled ones: just now they may be trying again. */
+	LP_LIST_FOREACH (lpi_conn_list, &door->conns, conn) {
+		if (conn->throttled_ns != 0 && now - conn->throttled_ns > PATIENCE_NS)
+			return true;
+	}
+	return false;
 }
 
 static void check_silence(struct lpi_conn *conn, uint64_t limit_ns)

@@ -19,6 +19,7 @@
 
 #define LPI_SCRATCH_BYTES  (UINT32_C(256) << 10) /* one receive */
 #define LPI_DIRECT_BYTES   (UINT32_C(32) << 10)  /* as much data is received into its place */
+#define LPI_SMALL_BYTES    (UINT32_C(64) << 10)  /* of data that finds room beside large data */
 #define LPI_IOVS           256u                  /* of one send */
 #define LPI_SEND_BYTES     (UINT64_C(1) << 20)   /* of one send, about */
 #define LPI_READY_BUDGET   16u                   /* receives in a turn */
@@ -81,7 +82,7 @@ struct lpi_conn {
 	struct lp_io poll_io;
 	enum lpi_message_part part;
 	enum lpi_throttle throttle;
-	uint64_t throttled_ns; /* since when */
+	uint64_t throttled_ns; /* since when it has waited for what others hold; 0: it does not */
 	uint32_t head_bytes;
 	uint8_t head[LP_WIRE_HEADER_SIZE];
 	struct lp_wire_header header;

@@ -99,12 +99,43 @@ void lpi_health_tell(uint32_t shard_idx, const struct lp_store_health *health)
 	LP_LOG_ERROR("health: shard %u %s: %s", shard_idx, meaning(health->state), health->reason);
 }
 
-static enum lpi_health_state judge_devices(const struct lpi_health *health, uint64_t timeout_ns,
+/* A write that failed by itself fails its request only, and so no store tells of it. */
+static bool look_for_failure(struct lpi_probe *probe)
+{
+	struct lp_bdev_failure failure;
+	if (probe->has_failed)
+		return true;
+	/* An image file's file system is full: the store is, and nothing is wrong with it. */
+	if (!lp_bdev_last_failure(lp_bdev_of(probe->chan), &failure) || failure.result == -ENOSPC)
+		return false;
+	probe->failure = failure;
+	probe->has_failed = true;
+	return true;
+}
+
+static void say_failure(const struct lpi_probe *probe, char *why)
+{
+	const struct lp_bdev_failure *failure = &probe->failure;
+	const char *name = lp_bdev_name(lp_bdev_of(probe->chan));
+	const char *what = lp_bdev_opcode_name(failure->opcode);
+	if (failure->opcode == LP_BDEV_FLUSH)
+		(void)lpi_refuse(why, 0, "%s: a %s has failed: %s (see to the device)", name, what,
+				 lp_strerror(failure->result));
+	else
+		(void)lpi_refuse(why, 0,
+				 "%s: a %s of %llu bytes at %llu has failed: %s (see to the "
+				 "device)",
+				 name, what, (unsigned long long)failure->length_bytes,
+				 (unsigned long long)failure->offset_bytes,
+				 lp_strerror(failure->result));
+}
+
+static enum lpi_health_state judge_devices(struct lpi_health *health, uint64_t timeout_ns,
 					   char *why)
 {
 	uint64_t now_ns = lp_reactor_now_ns(health->reactor);
 	for (uint32_t i = 0; i < LPI_HEALTH_DEVICES; i++) {
-		const struct lpi_probe *probe = &health->probes[i];
+		struct lpi_probe *probe = &health->probes[i];
 		if (probe->chan == NULL)
 			continue;
 		const char *name = lp_bdev_name(lp_bdev_of(probe->chan));
@@ -115,6 +146,10 @@ static enum lpi_health_state judge_devices(const struct lpi_health *health, uint
 		if (probe->result < 0) {
 			(void)lpi_refuse(why, 0, "%s: the device cannot be read: %s", name,
 					 lp_strerror(probe->result));
+			return LPI_HEALTH_DEGRADED;
+		}
+		if (look_for_failure(probe)) {
+			say_failure(probe, why);
 			return LPI_HEALTH_DEGRADED;
 		}
 	}

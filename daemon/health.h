@@ -32,7 +32,8 @@ enum lpi_health_state {
 	LPI_HEALTH_OK,
 	LPI_HEALTH_DEGRADED,  /* all is served, if perhaps late; an operator should look */
 	LPI_HEALTH_READ_ONLY, /* a shard cannot be changed any more */
-	LPI_HEALTH_FAILED     /* a shard cannot be read either */
+	LPI_HEALTH_FAILED,    /* a shard cannot be read either */
+	LPI_HEALTH_STATE_CNT
 };
 
 /* A device that is asked. */
@@ -43,6 +44,10 @@ struct lpi_probe {
 	uint64_t asked_ns;
 	bool is_asked;
 	int result; /* of the last answer */
+	/* The first write or flush that failed, whoever's it was: told about until the end, for
+	 * what a device has done once it does again. */
+	bool has_failed;
+	struct lp_bdev_failure failure;
 };
 
 struct lpi_health {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: a store that failed makes the daemon read-only (rule L7), and that is said with the shard;
  * a silent thread or device degrades it, after the time that is allowed and until it answers again.
- * Method: a simulated clock, a device in memory, looks made by hand. */
+ * Method: a simulated clock, a simulated device, looks made by hand. */
 #include "base/test.h"
 
 #include "daemon/health.h"
+#include "store/bdev_sim.h"
 
 #define TIMEOUT_NS (5 * LP_NS_PER_S)
 
@@ -23,7 +24,10 @@ static void rig_start(struct rig *rig)
 		.name = "test", .clock = &rig->sim.clock, .sim = &rig->sim};
 	lp_test_ok(lp_reactor_new(&options, &rig->reactor));
 	lp_test_ok(lp_reactor_start(rig->reactor));
-	lp_test_ok(lp_bdev_open_mem(UINT64_C(1) << 20, 4096, &rig->bdev[0]));
+	const struct lp_sim_options sim = {.profile = lp_sim_preset(LP_SIM_PROTECTED),
+					   .size_bytes = UINT64_C(1) << 20,
+					   .seed = 1};
+	lp_test_ok(lp_bdev_open_sim(&sim, &rig->bdev[0]));
 	lp_test_ok(lpi_health_init(&rig->health, rig->reactor, rig->bdev));
 }
 
@@ -136,12 +140,66 @@ static void test_silent_device(void **state)
 	rig_stop(&rig);
 }
 
+struct write {
+	struct lp_bdev_op op;
+	bool has_ended;
+};
+
+static void ended(struct lp_bdev_op *op)
+{
+	LP_CONTAINER_OF(op, struct write, op)->has_ended = true;
+}
+
+/* Writes a block as a shard would; returns the result. */
+static int write_block(struct rig *rig, uint64_t offset)
+{
+	struct lp_bdev_chan *chan = NULL;
+	struct write write = {.op = {.complete = ended}};
+	void *block = aligned_alloc(4096, 4096);
+	assert_non_null(block);
+	memset(block, 7, 4096);
+	lp_test_ok(lp_bdev_attach(rig->bdev[0], rig->reactor, &chan));
+	lp_bdev_op_prep(&write.op, LP_BDEV_WRITE, block, 4096, offset);
+	lp_bdev_submit(chan, &write.op);
+	while (!write.has_ended)
+		(void)lp_reactor_turn(rig->reactor, true);
+	lp_bdev_detach(chan);
+	free(block);
+	return write.op.result;
+}
+
+/* A device that fails one write, and then none any more, is one to look at all the same. */
+static void test_failed_write(void **state)
+{
+	(void)state;
+	struct rig rig;
+	const struct lpi_look looks[1] = {{.shard_idx = 0}};
+	const uint64_t asked_ns[1] = {0};
+	const struct lp_sim_rule rule = {
+		.fault = LP_SIM_EIO, .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE), .fire_cnt = 1};
+	rig_start(&rig);
+	lp_test_ok(write_block(&rig, 4096));
+	lpi_health_judge(&rig.health, looks, asked_ns, 1, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_OK, rig.health.state);
+	(void)lp_sim_rule_add(lp_sim_of(rig.bdev[0]), &rule);
+	lp_test_err(-EIO, write_block(&rig, 8192));
+	lp_test_ok(write_block(&rig, 8192));
+	for (int i = 0; i < 2; i++) {
+		lpi_health_judge(&rig.health, looks, asked_ns, 1, TIMEOUT_NS);
+		assert_int_equal(LPI_HEALTH_DEGRADED, rig.health.state);
+		assert_non_null(strstr(rig.health.reason, "a write of 4096 bytes at 8192 has "
+							  "failed: Input/output error"));
+	}
+	rig_stop(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stores),
 		cmocka_unit_test(test_silent_thread),
 		cmocka_unit_test(test_silent_device),
+		cmocka_unit_test(test_failed_write),
 	};
 	return lp_test_main(tests, "daemon/health");
 }

@@ -16,12 +16,19 @@ typedef int mallctl_fn(const char *name, void *old, size_t *old_len, void *fresh
 typedef int tcmalloc_number_fn(const char *name, size_t *value);
 typedef void tcmalloc_release_fn(void);
 typedef void mimalloc_collect_fn(bool force);
+typedef void jemalloc_print_fn(void (*print)(void *arg, const char *text), void *arg,
+			       const char *what);
+typedef void tcmalloc_print_fn(char *buf, int len);
+typedef void mimalloc_print_fn(void (*print)(const char *text, void *arg), void *arg);
 
 static struct {
 	mallctl_fn *mallctl;
 	tcmalloc_number_fn *tcmalloc_number;
 	tcmalloc_release_fn *tcmalloc_release;
 	mimalloc_collect_fn *mimalloc_collect;
+	jemalloc_print_fn *jemalloc_print;
+	tcmalloc_print_fn *tcmalloc_print;
+	mimalloc_print_fn *mimalloc_print;
 } calls;
 
 static void find_call(const char *name, void *ret_call)
@@ -36,6 +43,9 @@ static void find_calls(void)
 	find_call("MallocExtension_GetNumericProperty", &calls.tcmalloc_number);
 	find_call("MallocExtension_ReleaseFreeMemory", &calls.tcmalloc_release);
 	find_call("mi_collect", &calls.mimalloc_collect);
+	find_call("malloc_stats_print", &calls.jemalloc_print);
+	find_call("MallocExtension_GetStats", &calls.tcmalloc_print);
+	find_call("mi_stats_print_out", &calls.mimalloc_print);
 }
 
 const char *lpi_heap_name(void)
@@ -110,4 +120,46 @@ bool lpi_heap_release(void)
 	else
 		return false;
 	return true;
+}
+
+/* --- All of it -------------------------------------------------------------------------------- */
+
+static void take_jemalloc(void *arg, const char *words)
+{
+	lpi_text_printf(arg, "%s", words);
+}
+
+static void take_mimalloc(const char *words, void *arg)
+{
+	lpi_text_printf(arg, "%s", words);
+}
+
+static void dump_glibc(struct lpi_text *text)
+{
+	char *bytes = NULL;
+	size_t len = 0;
+	FILE *file = open_memstream(&bytes, &len);
+	if (file == NULL)
+		return;
+	int err = malloc_info(0, file);
+	if (fclose(file) == 0 && err == 0)
+		lpi_text_printf(text, "%s", bytes);
+	free(bytes);
+}
+
+void lpi_heap_dump(struct lpi_text *text)
+{
+	char words[8192] = "";
+	find_calls();
+	if (calls.jemalloc_print != NULL) {
+		/* As JSON, of all arenas together. */
+		calls.jemalloc_print(take_jemalloc, text, "Jmda");
+	} else if (calls.tcmalloc_print != NULL) {
+		calls.tcmalloc_print(words, (int)sizeof(words));
+		lpi_text_printf(text, "%s", words);
+	} else if (calls.mimalloc_print != NULL) {
+		calls.mimalloc_print(take_mimalloc, text);
+	} else if (is_glibc()) {
+		dump_glibc(text);
+	}
 }

@@ -6,7 +6,7 @@
 #ifndef LP_DAEMON_HEAP_H
 #define LP_DAEMON_HEAP_H
 
-#include "base/compiler.h"
+#include "daemon/text.h"
 
 struct lpi_heap_stats {
 	uint64_t used_bytes; /* handed out; 0: this allocator does not say */
@@ -17,6 +17,9 @@ struct lpi_heap_stats {
 void lpi_heap_read_stats(struct lpi_heap_stats *ret_stats);
 /* Gives free memory back to the system. False: this allocator cannot be asked to. */
 bool lpi_heap_release(void);
+/* All that it tells of itself, in its own form: XML, JSON or lines. Nothing is added if it tells
+ * nothing. */
+void lpi_heap_dump(struct lpi_text *text);
 /* "glibc", "jemalloc", ... */
 const char *lpi_heap_name(void);
 

@@ -241,10 +241,12 @@ void lpi_get_pump(struct lpi_request *request)
 			/* Else it goes on when one of its own has been sent. */
 			if (request->get.out_cnt > 0)
 				return;
-			request->waits_ns = lpi_door_now_ns(door);
+			if (request->waits_ns == 0)
+				request->waits_ns = lpi_door_now_ns(door);
 			lpi_wait_list_push_back(&door->short_of_room, request);
 			return;
 		}
+		request->waits_ns = 0;
 		read_piece(request, piece, length);
 	}
 }

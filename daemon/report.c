@@ -1,86 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters are shown by tables: a name, and where the number is in its struct. */
 #include "daemon/report.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "daemon/counters.h"
 #include "daemon/ops.h"
 
 #define SLOW_SHOWN_MAX 100u
 #define SHARDS_SHOWN   64u
-
-struct counter {
-	const char *name;
-	size_t offset; /* of a uint64_t */
-	bool is_gauge;
-};
-
-#define COUNTER(type, field)                                                                       \
-	{                                                                                          \
-#field, offsetof(struct type, field), false                                        \
-	}
-#define GAUGE(type, field)                                                                         \
-	{                                                                                          \
-#field, offsetof(struct type, field), true                                         \
-	}
-
-static const struct counter store_counters[] = {
-	COUNTER(lp_store_stats, written_bytes),   COUNTER(lp_store_stats, read_bytes),
-	COUNTER(lp_store_stats, inode_hits),      COUNTER(lp_store_stats, inode_misses),
-	COUNTER(lp_store_stats, index_waits),     COUNTER(lp_store_stats, space_waits),
-	COUNTER(lp_store_stats, commits),         GAUGE(lp_store_stats, free_blocks),
-	GAUGE(lp_store_stats, used_blocks),       GAUGE(lp_store_stats, budget_bytes),
-	GAUGE(lp_store_stats, nodes_bytes),       GAUGE(lp_store_stats, nodes_limit_bytes),
-	GAUGE(lp_store_stats, index_cache_bytes), GAUGE(lp_store_stats, index_cache_limit_bytes),
-	GAUGE(lp_store_stats, memtable_bytes),    GAUGE(lp_store_stats, index_filter_bytes),
-	GAUGE(lp_store_stats, pools_bytes),       GAUGE(lp_store_stats, pending_bytes),
-	COUNTER(lp_store_stats, log_writes),      COUNTER(lp_store_stats, log_bytes),
-	COUNTER(lp_store_stats, data_writes),     COUNTER(lp_store_stats, data_bytes),
-	COUNTER(lp_store_stats, data_reads),      COUNTER(lp_store_stats, data_read_bytes),
-	COUNTER(lp_store_stats, flushes),
-};
-
-static const struct counter ns_counters[] = {
-	COUNTER(lp_ns_stats, remote_calls), COUNTER(lp_ns_stats, local_txns),
-	COUNTER(lp_ns_stats, shared_txns),  COUNTER(lp_ns_stats, lock_waits),
-	GAUGE(lp_ns_stats, opens),          GAUGE(lp_ns_stats, orphans),
-	GAUGE(lp_ns_stats, queued),         COUNTER(lp_ns_stats, cache_hits),
-	COUNTER(lp_ns_stats, cache_misses),
-};
-
-static const struct counter door_counters[] = {
-	GAUGE(lp_door_stats, conns),           COUNTER(lp_door_stats, conns_total),
-	COUNTER(lp_door_stats, conns_refused), COUNTER(lp_door_stats, received_bytes),
-	COUNTER(lp_door_stats, sent_bytes),    COUNTER(lp_door_stats, receives),
-	COUNTER(lp_door_stats, sends),         GAUGE(lp_door_stats, requests_under_way),
-	COUNTER(lp_door_stats, throttled),     COUNTER(lp_door_stats, bad_messages),
-	COUNTER(lp_door_stats, timeouts),
-};
-
-static const struct counter reactor_counters[] = {
-	COUNTER(lp_reactor_stats, turns),        COUNTER(lp_reactor_stats, enters),
-	COUNTER(lp_reactor_stats, sleeps),       COUNTER(lp_reactor_stats, ios),
-	COUNTER(lp_reactor_stats, msgs),         COUNTER(lp_reactor_stats, wakes_sent),
-	COUNTER(lp_reactor_stats, absences),     COUNTER(lp_reactor_stats, absences_preempted),
-	GAUGE(lp_reactor_stats, absence_max_ns),
-};
-
-static const struct counter bufs_counters[] = {
-	GAUGE(lp_bufs_stats, region_bytes),
-	GAUGE(lp_bufs_stats, used_bytes),
-	GAUGE(lp_bufs_stats, used_max_bytes),
-	COUNTER(lp_bufs_stats, failed_cnt),
-};
-
-static const struct {
-	const char *name;
-	uint32_t ppm;
-} quantiles[] = {{"0.5", LP_HIST_P50},
-		 {"0.95", LP_HIST_P95},
-		 {"0.99", LP_HIST_P99},
-		 {"0.999", LP_HIST_P999}};
 
 const char *lpi_report_op(uint32_t code)
 {
@@ -88,21 +17,15 @@ const char *lpi_report_op(uint32_t code)
 	return opcode == NULL ? NULL : opcode->name;
 }
 
-static uint64_t read_counter(const void *stats, const struct counter *counter)
-{
-	uint64_t value;
-	memcpy(&value, (const char *)stats + counter->offset, sizeof(value));
-	return value;
-}
-
 /* --- JSON ------------------------------------------------------------------------------------- */
 
 static void json_counters(struct lpi_text *text, const char *key, const void *stats,
-			  const struct counter *counters, size_t cnt)
+			  const struct lpi_counter_table *counters)
 {
 	lpi_json_open(text, key, '{');
-	for (size_t i = 0; i < cnt; i++)
-		lpi_json_number(text, counters[i].name, read_counter(stats, &counters[i]));
+	for (size_t i = 0; i < counters->cnt; i++)
+		lpi_json_number(text, counters->items[i].name,
+				lpi_counter_read(stats, &counters->items[i]));
 	lpi_json_close(text, '}');
 }
 
@@ -181,10 +104,9 @@ static void json_shard(struct lpi_text *text, const struct lpi_shard_report *sha
 	json_ops(text, shard, 1);
 	json_times(text, shard);
 	json_paths(text, &shard->store);
-	json_counters(text, "store", &shard->store, store_counters, LP_ARRAY_SIZE(store_counters));
-	json_counters(text, "namespace", &shard->ns, ns_counters, LP_ARRAY_SIZE(ns_counters));
-	json_counters(text, "connections", &shard->door, door_counters,
-		      LP_ARRAY_SIZE(door_counters));
+	json_counters(text, "store", &shard->store, &lpi_store_counters);
+	json_counters(text, "namespace", &shard->ns, &lpi_ns_counters);
+	json_counters(text, "connections", &shard->door, &lpi_door_counters);
 	lpi_json_close(text, '}');
 }
 
@@ -192,14 +114,13 @@ static void json_thread(struct lpi_text *text, const struct lpi_thread_report *t
 {
 	lpi_json_open(text, NULL, '{');
 	lpi_json_number(text, "thread", idx);
-	json_counters(text, "reactor", &thread->reactor, reactor_counters,
-		      LP_ARRAY_SIZE(reactor_counters));
+	json_counters(text, "reactor", &thread->reactor, &lpi_reactor_counters);
 	lpi_json_open(text, "absences_by_phase", '{');
 	for (int i = 0; i < LP_PHASE_CNT; i++)
 		lpi_json_number(text, lp_reactor_phase_name((enum lp_reactor_phase)i),
 				thread->reactor.absences_by_phase[i]);
 	lpi_json_close(text, '}');
-	json_counters(text, "buffers", &thread->bufs, bufs_counters, LP_ARRAY_SIZE(bufs_counters));
+	json_counters(text, "buffers", &thread->bufs, &lpi_bufs_counters);
 	lpi_json_close(text, '}');
 }
 
@@ -378,164 +299,37 @@ void lpi_report_alloc(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_close(text, '}');
 }
 
-/* --- Prometheus ------------------------------------------------------------------------------- */
-
-static void type_line(struct lpi_text *text, const char *group, const struct counter *counter)
+static void json_usage(struct lpi_text *text, uint32_t idx, const struct lp_store_usage *usage)
 {
-	lpi_text_printf(text, "# TYPE lapis_%s_%s%s %s\n", group, counter->name,
-			counter->is_gauge ? "" : "_total", counter->is_gauge ? "gauge" : "counter");
+	lpi_json_open(text, NULL, '{');
+	lpi_json_number(text, "shard", idx);
+	lpi_json_real(text, "score", usage->score);
+	lpi_json_number(text, "free_blocks", usage->free_blocks);
+	lpi_json_number(text, "used_blocks", usage->used_blocks);
+	lpi_json_number(text, "largest_run_blocks", usage->largest_run_blocks);
+	lpi_json_number(text, "alloc_bytes", usage->alloc_bytes);
+	lpi_json_number(text, "index_bytes", usage->index_bytes);
+	lpi_json_number(text, "log_ring_blocks", usage->log_ring_blocks);
+	lpi_json_number(text, "log_needed_blocks", usage->log_needed_blocks);
+	lpi_json_close(text, '}');
 }
 
-/* Counters of several units: those of unit i are at first + i * stride. */
-struct group {
-	const char *name;
-	const char *label; /* what a unit is */
-	const void *first;
-	size_t stride;
-	uint32_t cnt;
-};
-
-/* One family after the other, as the format wants it. */
-static void prometheus_counters(struct lpi_text *text, const struct group *group,
-				const struct counter *counters, size_t counter_cnt)
+void lpi_report_dump(const struct lpi_report *report, struct lpi_text *text)
 {
-	for (size_t k = 0; k < counter_cnt; k++) {
-		const struct counter *counter = &counters[k];
-		type_line(text, group->name, counter);
-		for (uint32_t i = 0; i < group->cnt; i++) {
-			const char *stats = (const char *)group->first + i * group->stride;
-			lpi_text_printf(text, "lapis_%s_%s%s{%s=\"%u\"} %llu\n", group->name,
-					counter->name, counter->is_gauge ? "" : "_total",
-					group->label, i,
-					(unsigned long long)read_counter(stats, counter));
-		}
-	}
-}
-
-static void prometheus_number(struct lpi_text *text, const char *name, const char *type,
-			      uint64_t value)
-{
-	lpi_text_printf(text, "# TYPE lapis_%s %s\nlapis_%s %llu\n", name, type, name,
-			(unsigned long long)value);
-}
-
-static void prometheus_requests(const struct lpi_report *report, struct lpi_text *text, bool errors)
-{
-	const char *family = errors ? "request_errors" : "requests";
-	lpi_text_printf(text, "# TYPE lapis_%s_total counter\n", family);
-	for (uint32_t i = 0; i < report->shard_cnt; i++) {
-		const struct lp_door_stats *door = &report->shards[i].door;
-		for (uint32_t op = 0; op < LPI_REPORT_OPCODES; op++) {
-			uint64_t value = errors ? door->errors[op] : door->requests[op];
-			if (value == 0 || lpi_report_op(op) == NULL)
-				continue;
-			lpi_text_printf(text, "lapis_%s_total{shard=\"%u\",op=\"%s\"} %llu\n",
-					family, i, lpi_report_op(op), (unsigned long long)value);
-		}
-	}
-}
-
-static void prometheus_latency(const struct lpi_report *report, struct lpi_text *text)
-{
-	lpi_text_printf(text, "# TYPE lapis_request_seconds summary\n");
-	for (uint32_t i = 0; i < report->shard_cnt; i++) {
-		const struct lpi_shard_report *shard = &report->shards[i];
-		for (uint32_t op = 0; op < LPI_REPORT_OPCODES; op++) {
-			const struct lp_hist *hist = &shard->latency[op];
-			if (!shard->has_latency[op] || lpi_report_op(op) == NULL)
-				continue;
-			for (size_t q = 0; q < LP_ARRAY_SIZE(quantiles); q++)
-				lpi_text_printf(text,
-						"lapis_request_seconds{shard=\"%u\",op=\"%s\","
-						"quantile=\"%s\"} %.9g\n",
-						i, lpi_report_op(op), quantiles[q].name,
-						(double)lp_hist_percentile(hist, quantiles[q].ppm) /
-							1e9);
-			lpi_text_printf(text,
-					"lapis_request_seconds_sum{shard=\"%u\",op=\"%s\"} %.9g\n"
-					"lapis_request_seconds_count{shard=\"%u\",op=\"%s\"} "
-					"%llu\n",
-					i, lpi_report_op(op), (double)hist->sum / 1e9, i,
-					lpi_report_op(op), (unsigned long long)hist->count);
-		}
-	}
-}
-
-static void prometheus_states(const struct lpi_report *report, struct lpi_text *text, bool seconds)
-{
-	const char *family = seconds ? "state_seconds" : "state_left";
-	lpi_text_printf(text, "# TYPE lapis_%s_total counter\n", family);
-	for (uint32_t i = 0; i < report->shard_cnt; i++) {
-		for (size_t k = 0; k < report->shards[i].time_cnt; k++) {
-			const struct lp_store_time *time = &report->shards[i].times[k];
-			lpi_text_printf(text,
-					"lapis_%s_total{shard=\"%u\",operation=\"%s\",state=\"%s\"}"
-					" %.9g\n",
-					family, i, time->operation, time->state,
-					seconds ? (double)time->ns / 1e9 : (double)time->cnt);
-		}
-	}
-}
-
-static void prometheus_devices(const struct lpi_report *report, struct lpi_text *text)
-{
-	lpi_text_printf(text, "# TYPE lapis_device_silent gauge\n");
-	for (uint32_t i = 0; i < LPI_REPORT_DEVICES; i++) {
-		if (report->devices[i].name != NULL)
-			lpi_text_printf(text, "lapis_device_silent{device=\"%u\"} %d\n", i,
-					report->devices[i].is_silent);
-	}
-	lpi_text_printf(text, "# TYPE lapis_device_index_bytes_total counter\n");
-	for (uint32_t i = 0; i < LPI_REPORT_DEVICES; i++) {
-		const struct lp_bdev_stats *sync = &report->devices[i].sync;
-		if (report->devices[i].name == NULL)
-			continue;
-		for (int op = 0; op < LP_BDEV_OPCODE_CNT; op++)
-			lpi_text_printf(text,
-					"lapis_device_index_bytes_total{device=\"%u\",op=\"%s\"} "
-					"%llu\n",
-					i, lp_bdev_opcode_name((enum lp_bdev_opcode)op),
-					(unsigned long long)sync->bytes[op]);
-	}
-}
-
-static void prometheus_process(const struct lpi_report *report, struct lpi_text *text)
-{
-	lpi_text_printf(text, "# TYPE lapis_up gauge\nlapis_up{state=\"%s\"} %d\n", report->state,
-			strcmp(report->state, "ok") == 0);
-	prometheus_number(text, "uptime_seconds", "gauge", report->uptime_ns / LP_NS_PER_S);
-	prometheus_number(text, "rss_bytes", "gauge", report->heap.rss_bytes);
-	prometheus_number(text, "heap_used_bytes", "gauge", report->heap.used_bytes);
-	prometheus_number(text, "heap_held_bytes", "gauge", report->heap.held_bytes);
-	prometheus_number(text, "corruptions_total", "counter", report->corruptions);
-	prometheus_number(text, "peers_refused_total", "counter", report->peers_refused);
-	prometheus_number(text, "log_lines_total", "counter", report->log.lines);
-	prometheus_number(text, "log_suppressed_total", "counter", report->log.suppressed);
-	prometheus_number(text, "helpers_submitted_total", "counter", report->workers.submitted);
-	prometheus_number(text, "helpers_queued", "gauge", report->workers.queued);
-}
-
-void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *text)
-{
-	const struct lpi_shard_report *shards = report->shards;
-	const struct lpi_thread_report *threads = report->threads;
-	prometheus_process(report, text);
-	prometheus_devices(report, text);
-	prometheus_requests(report, text, false);
-	prometheus_requests(report, text, true);
-	prometheus_latency(report, text);
-	prometheus_states(report, text, false);
-	prometheus_states(report, text, true);
-	const struct group groups[] = {
-		{"store", "shard", &shards->store, sizeof(*shards), report->shard_cnt},
-		{"namespace", "shard", &shards->ns, sizeof(*shards), report->shard_cnt},
-		{"connections", "shard", &shards->door, sizeof(*shards), report->shard_cnt},
-		{"thread", "thread", &threads->reactor, sizeof(*threads), report->thread_cnt},
-		{"buffers", "thread", &threads->bufs, sizeof(*threads), report->thread_cnt},
-	};
-	prometheus_counters(text, &groups[0], store_counters, LP_ARRAY_SIZE(store_counters));
-	prometheus_counters(text, &groups[1], ns_counters, LP_ARRAY_SIZE(ns_counters));
-	prometheus_counters(text, &groups[2], door_counters, LP_ARRAY_SIZE(door_counters));
-	prometheus_counters(text, &groups[3], reactor_counters, LP_ARRAY_SIZE(reactor_counters));
-	prometheus_counters(text, &groups[4], bufs_counters, LP_ARRAY_SIZE(bufs_counters));
+	struct lpi_text words = {.bytes = NULL};
+	lpi_json_open(text, NULL, '{');
+	lpi_json_open(text, "shards", '[');
+	for (uint32_t i = 0; i < report->shard_cnt; i++)
+		json_usage(text, i, &report->shards[i].usage);
+	lpi_json_close(text, ']');
+	lpi_json_open(text, "heap", '{');
+	lpi_json_string(text, "allocator", report->allocator);
+	lpi_json_number(text, "used_bytes", report->heap.used_bytes);
+	lpi_json_number(text, "held_bytes", report->heap.held_bytes);
+	lpi_json_number(text, "rss_bytes", report->heap.rss_bytes);
+	lpi_heap_dump(&words);
+	lpi_json_string(text, "dump", words.bytes != NULL && !words.failed ? words.bytes : "");
+	lpi_json_close(text, '}');
+	lpi_json_close(text, '}');
+	lpi_text_fini(&words);
 }

@@ -23,6 +23,7 @@ struct lpi_shard_report {
 	uint32_t thread_idx;
 	struct lp_store_health health; /* of its store */
 	double alloc_score;
+	struct lp_store_usage usage; /* for lpi_report_dump() only */
 	struct lp_store_stats store;
 	struct lp_ns_stats ns;
 	struct lp_door_stats door;
@@ -76,5 +77,7 @@ void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *tex
 /* The slowest of those that took at least so long, slowest first. */
 void lpi_report_slow(const struct lpi_report *report, uint64_t least_ns, struct lpi_text *text);
 void lpi_report_alloc(const struct lpi_report *report, struct lpi_text *text);
+/* Both kinds of allocators: of blocks, shard by shard, and of memory. */
+void lpi_report_dump(const struct lpi_report *report, struct lpi_text *text);
 
 #endif

@@ -484,7 +484,9 @@ static struct lp_change *changes_of(struct lpi_request *request)
 {
 	if (request->piece.op.store.op.txn.changes == request->changes)
 		return request->changes;
-	LP_ASSERT(request->room != NULL);
+	/* What is no transaction (explain) has neither. */
+	if (request->room == NULL)
+		return NULL;
 	return (struct lp_change *)(void *)request->room->data;
 }
 
@@ -507,7 +509,8 @@ static void set_store_ino(struct lpi_request *request, struct lp_ino ino)
 		break;
 	case LP_STORE_TXN:
 		changes = changes_of(request);
-		for (uint32_t i = 0; i < op->txn.change_cnt; i++)
+		LP_ASSERT(changes != NULL || op->txn.change_cnt == 0);
+		for (uint32_t i = 0; changes != NULL && i < op->txn.change_cnt; i++)
 			changes[i].ino = ino;
 		break;
 	default:

@@ -100,7 +100,7 @@ struct lpi_request {
 	struct lpi_conn *conn;
 	const struct lpi_opcode *opcode; /* NULL: there is no such */
 	struct lp_wire_header header;
-	uint64_t waits_ns; /* since when it waits for room for replies */
+	uint64_t waits_ns; /* since when it waits for room for replies; 0: it does not */
 	uint64_t began_ns; /* when the message's end was received */
 	int status;        /* of the last reply */
 	uint32_t received; /* bytes of the part that is coming */

@@ -231,7 +231,7 @@ asks '"released": true' "$tcp" 0 heap release
 metrics=$(sed -n 's/.*metrics on tcp:\(.*\)/\1/p' a.err)
 python3 -c 'import sys, urllib.request as u
 text = u.urlopen("http://" + sys.argv[1] + "/metrics", timeout=30).read().decode()
-assert "lapis_up{state=\"ok\"} 1" in text' "$metrics" || say "metrics over HTTP"
+assert "lapis_health{state=\"ok\"} 1" in text' "$metrics" || say "metrics over HTTP"
 
 # Live options reach every shard; others are refused.
 asks '^"auto"$' "$tcp" 0 get write-path

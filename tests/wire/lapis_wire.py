@@ -868,10 +868,13 @@ class Connection:
         view = memoryview(raw)
         deadline = time.monotonic() + self.timeout_s
         while view:
-            readable, writable, _ = select.select([self.sock], [self.sock], [], 1.0)
-            if readable:
+            # Not select(): its descriptors end at 1024.
+            poll = select.poll()
+            poll.register(self.sock, select.POLLIN | select.POLLOUT)
+            events = dict(poll.poll(1000)).get(self.sock.fileno(), 0)
+            if events & ~select.POLLOUT:
                 self._receive()
-            if writable:
+            if events & select.POLLOUT:
                 try:
                     view = view[self.sock.send(view, socket.MSG_DONTWAIT) :]
                 except BlockingIOError:

@@ -151,7 +151,8 @@ def run(tests, daemon):
             word = "FAIL"
             if not daemon.alive():
                 print(daemon.log_tail())
-        print(f"{word} {daemon.kind} {test.__name__} {time.monotonic() - begin:.2f} s", flush=True)
+        name = getattr(test, "func", test).__name__
+        print(f"{word} {daemon.kind} {name} {time.monotonic() - begin:.2f} s", flush=True)
         if not daemon.alive():
             with contextlib.suppress(Exception):
                 daemon.kill()

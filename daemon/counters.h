@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of counters: a name, and where the number is in its struct. What is shown as JSON and to
+ * Prometheus is made from the same ones. Arrays by opcode are shown by those who know the names.
+ *
+ * Threads: any; constant. Blocking, allocation, errors: none.
+ */
+#ifndef LP_DAEMON_COUNTERS_H
+#define LP_DAEMON_COUNTERS_H
+
+#include "base/compiler.h"
+
+struct lpi_counter {
+	const char *name;
+	size_t offset;
+	bool is_gauge;
+	bool is_narrow; /* a uint32_t, not a uint64_t */
+};
+
+struct lpi_counter_table {
+	const struct lpi_counter *items;
+	size_t cnt;
+};
+
+extern const struct lpi_counter_table lpi_store_counters;   /* struct lp_store_stats */
+extern const struct lpi_counter_table lpi_ns_counters;      /* struct lp_ns_stats */
+extern const struct lpi_counter_table lpi_door_counters;    /* struct lp_door_stats */
+extern const struct lpi_counter_table lpi_reactor_counters; /* struct lp_reactor_stats */
+extern const struct lpi_counter_table lpi_bufs_counters;    /* struct lp_bufs_stats */
+extern const struct lpi_counter_table lpi_workers_counters; /* struct lp_workers_stats */
+extern const struct lpi_counter_table lpi_log_counters;     /* struct lp_log_stats */
+
+uint64_t lpi_counter_read(const void *stats, const struct lpi_counter *counter);
+/* "get", by enum lp_store_opcode and lp_ns_opcode. */
+const char *lpi_store_op_name(uint32_t opcode);
+const char *lpi_ns_op_name(uint32_t opcode);
+
+#endif
