@@ -114,7 +114,10 @@ static int replay_batch(struct replay *replay, const struct lp_log_view *view)
 	if (view->head.seq <= replay->recovery.applied || data.len == 0)
 		return 0;
 	int err = lp_kv_batch_load(replay->batch, data);
-	return err < 0 ? err : write_batch(replay->shard, replay->batch);
+	if (err < 0)
+		return err;
+	replay->recovery.record_cnt = lp_kv_batch_cnt(replay->batch);
+	return write_batch(replay->shard, replay->batch);
 }
 
 static int replay_payloads(struct replay *replay, const struct lp_log_view *view)
