@@ -179,17 +179,15 @@ static void test_space_holds_the_log(void **state)
 	}
 }
 
-/* Nobody flushed the index of a shard that was opened with its log full: nothing was put, so
- * nothing was told. */
-static void test_opened_with_a_full_log(void **state)
+/* *left is opened with its door closed: nothing is persisted, and space has changed since the first
+ * frame. */
+static void open_full(struct lpi_shard_rig *left)
 {
-	(void)state;
 	struct lpi_shard_rig rig;
-	struct lpi_shard_rig left;
-	struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
 	lpi_shard_rig_init(&rig, lpi_shard_rig_store(6));
 	rig.index_buffer_bytes = 16 << 20;
 	lp_test_ok(lpi_shard_rig_open(&rig));
+	(void)lpi_shard_rig_take(&rig);
 	/* The index's jobs are not run: the door closes, and stays closed. */
 	for (uint64_t i = 1; !rig.shard->is_door_closed; i++) {
 		lpi_shard_rig_put(&rig, i % 10, i, FRAME_VALUE);
@@ -197,14 +195,44 @@ static void test_opened_with_a_full_log(void **state)
 		(void)lp_reactor_turn(rig.reactor, true);
 	}
 	assert_int_equal(rig.shard->persisted_seq, 0);
-	power_cut(&rig, &left);
-	assert_int_equal(left.shard->persisted_seq, 0);
+	power_cut(&rig, left);
+	assert_int_equal(left->shard->persisted_seq, 0);
+	assert_true(left->shard->is_door_closed);
+}
+
+static void expect_room(struct lpi_shard_rig *rig)
+{
+	struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
 	for (int i = 0; i < 1000; i++)
-		lpi_shard_rig_turn(&left);
+		lpi_shard_rig_turn(rig);
+	assert_false(rig->shard->is_door_closed);
+	lpi_shard_rig_put(rig, 1, 1, FRAME_VALUE);
+	lp_commit_wait(lp_shard_commit(rig->shard), &told.waiter);
+	assert_true(lpi_shard_rig_wait(rig, &told));
+}
+
+/* Nobody flushed the index of a shard that was opened with its log full: nothing was put, so
+ * nothing was told. */
+static void test_opened_with_a_full_log(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig left;
+	open_full(&left);
+	expect_room(&left);
 	assert_true(left.shard->persisted_seq > 0);
-	lpi_shard_rig_put(&left, 1, 1, FRAME_VALUE);
-	lp_commit_wait(lp_shard_commit(left.shard), &told.waiter);
-	assert_true(lpi_shard_rig_wait(&left, &told));
+	finish(&left);
+}
+
+/* The index had just flushed by itself, and the log was held by a change of space alone: its record
+ * must be persisted, too, and while the door is closed no more frames come that would call for it.
+ */
+static void test_flushed_but_for_a_record(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig left;
+	open_full(&left);
+	lp_test_ok(lp_kv_flush_wait(lp_shard_kv(left.shard)));
+	expect_room(&left);
 	finish(&left);
 }
 
@@ -467,6 +495,7 @@ int main(void)
 		cmocka_unit_test(test_flush_during_replay),
 		cmocka_unit_test(test_space_holds_the_log),
 		cmocka_unit_test(test_opened_with_a_full_log),
+		cmocka_unit_test(test_flushed_but_for_a_record),
 		cmocka_unit_test(test_log_of_many_records),
 		cmocka_unit_test(test_writeback_without_a_cache),
 		cmocka_unit_test(test_closed_with_news_on_the_way),
