@@ -43,6 +43,7 @@ struct told {
 	uint64_t ring_blocks;
 	uint64_t needed_max_blocks;
 	uint64_t needed_blocks; /* at its death */
+	uint64_t needed_records;
 };
 
 struct slot {
@@ -106,6 +107,7 @@ static void publish(void)
 	lp_store_read_usage(rig.store, &space);
 	told->ring_blocks = space.log_ring_blocks;
 	told->needed_blocks = space.log_needed_blocks;
+	told->needed_records = space.log_needed_records;
 	told->needed_max_blocks = LP_MAX(told->needed_max_blocks, space.log_needed_blocks);
 }
 
@@ -294,9 +296,10 @@ static void judge(const struct lpi_machine_options *options)
 	lp_account_total(&accounted);
 	(void)printf("{\"operations\": %" PRIu64 ", \"open_s\": %.3f, \"shard_s\": %.3f, "
 		     "\"thread_cpu_s\": %.3f, \"process_cpu_s\": %.3f, \"first_read_s\": %.4f, "
-		     "\"frames\": %" PRIu64 ", \"payloads\": %" PRIu64,
+		     "\"frames\": %" PRIu64 ", \"payloads\": %" PRIu64 ", \"records\": %" PRIu64,
 		     told->acked, (double)rig.open_ns / 1e9, (double)space.start_ns / 1e9, thread,
-		     process, first_read, space.start_frames, space.start_payloads);
+		     process, first_read, space.start_frames, space.start_payloads,
+		     told->needed_records);
 	(void)printf(", \"log_ring_mib\": %.1f, \"log_needed_mib\": %.1f, \"index_mib\": %.1f, "
 		     "\"rss_mib\": %.1f, \"rss_before_mib\": %.1f, \"accounted_mib\": %.1f, "
 		     "\"budget_mib\": %.1f}\n",

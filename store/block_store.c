@@ -278,6 +278,7 @@ static void block_read_usage(struct lp_store *store, struct lp_store_usage *ret_
 		.index_bytes = usage.index_bytes,
 		.log_ring_blocks = usage.log_ring_blocks,
 		.log_needed_blocks = usage.log_needed_blocks,
+		.log_needed_records = usage.log_needed_records,
 		.start_frames = recovery->frames,
 		.start_payloads = recovery->payloads,
 		.start_ns = recovery->took_ns,

@@ -357,6 +357,7 @@ static int append(struct lp_commit *commit, struct group *group)
 	const struct iovec batch = {.iov_base = (void *)(uintptr_t)data.data, .iov_len = data.len};
 	group->frame = (struct lp_log_frame){.batch = &batch,
 					     .batch_cnt = 1,
+					     .record_cnt = lp_kv_batch_cnt(group->batch),
 					     .changes = group->changes,
 					     .change_cnt = group->change_cnt,
 					     .data = group->data,

@@ -244,7 +244,7 @@ static struct lpi_log_place place_of(const struct lp_log *log, uint64_t seq)
 {
 	LP_ASSERT(seq >= log->super.start_seq && seq <= log->next_seq);
 	if (seq == log->next_seq)
-		return (struct lpi_log_place){.at = log->head_at, .chain = log->chain};
+		return lpi_log_head_place(log, log->head_at);
 	return log->places[seq & log->places_mask];
 }
 
@@ -427,10 +427,11 @@ static void frame_enter(struct lp_log *log, struct lp_log_frame *frame, uint64_t
 	frame->blocks = (uint32_t)(gap + blocks);
 	frame->slot = log->free_slots;
 	log->free_slots = frame->slot->next;
-	*lpi_log_place(log, head.seq) = (struct lpi_log_place){.at = at, .chain = log->chain};
+	*lpi_log_place(log, head.seq) = lpi_log_head_place(log, at);
 	meta_encode(log, frame, &head, frame->slot->meta);
 	LP_ASSERT(head.total_blocks == blocks);
 	log->chain = head.crc;
+	log->record += frame->record_cnt;
 	log->head_at = at + blocks;
 	log->next_seq++;
 	log->carried_seq = head.oldest_needed;
@@ -534,10 +535,12 @@ bool lp_log_needs_trim_frame(const struct lp_log *log)
 void lp_log_read_usage(const struct lp_log *log, struct lp_log_usage *ret_usage)
 {
 	LP_ASSERT(log->state == LPI_LOG_READY || log->state == LPI_LOG_ERROR);
+	const struct lpi_log_place oldest = place_of(log, log->trim_seq);
 	*ret_usage = (struct lp_log_usage){
 		.ring_blocks = log->options.area.ring_blocks - LP_LOG_RESERVE_BLOCKS,
-		.needed_blocks = log->head_at - place_of(log, log->trim_seq).at,
+		.needed_blocks = log->head_at - oldest.at,
 		.needed_frames = log->next_seq - log->trim_seq,
+		.needed_records = log->record - oldest.record,
 		.held_blocks = log->head_at - log->start_at,
 		.held_frames = log->next_seq - log->super.start_seq,
 		.flight_blocks = log->flight_blocks,
@@ -545,11 +548,18 @@ void lp_log_read_usage(const struct lp_log *log, struct lp_log_usage *ret_usage)
 	};
 }
 
+/* Rule L6: a start puts each record into the index again, however few blocks they are in. */
+static bool has_records(const struct lp_log *log, const struct lp_log_usage *usage, uint32_t limit)
+{
+	return log->options.limits.records_max != 0 && usage->needed_records >= limit;
+}
+
 bool lp_log_is_half(const struct lp_log *log)
 {
 	struct lp_log_usage usage;
 	lp_log_read_usage(log, &usage);
-	return usage.needed_blocks >= usage.ring_blocks / 2;
+	return usage.needed_blocks >= usage.ring_blocks / 2 ||
+	       has_records(log, &usage, log->options.limits.records_max / 2);
 }
 
 bool lp_log_is_tight(const struct lp_log *log)
@@ -558,7 +568,8 @@ bool lp_log_is_tight(const struct lp_log *log)
 	struct lp_log_usage usage;
 	lp_log_read_usage(log, &usage);
 	uint64_t keep = LP_MAX(usage.ring_blocks / 4, 4 * (uint64_t)limits->frame_blocks);
-	return usage.needed_blocks + keep >= usage.ring_blocks;
+	return usage.needed_blocks + keep >= usage.ring_blocks ||
+	       has_records(log, &usage, limits->records_max - limits->records_max / 4);
 }
 
 bool lp_log_is_full(const struct lp_log *log)

@@ -45,6 +45,7 @@ struct lp_log_limits {
 	uint32_t frame_blocks;  /* one frame, payload included; at most LP_LOG_FRAME_BLOCKS_MAX, and
 				 * an eighth of the ring */
 	uint32_t meta_blocks;   /* of those, without payload; flight_frames of these are held */
+	uint32_t records_max;   /* of the frames that are needed; 0: as many as there is room for */
 };
 
 #define LP_LOG_RING_BLOCKS_MIN 16u
@@ -97,6 +98,8 @@ struct lp_log_recovery {
 	/* Each whole frame from the start on, in sequence. What it makes of them stays in memory
 	 * until complete() says 0. An error ends the recovery and is its result. */
 	int (*frame)(struct lp_log_recovery *recovery, const struct lp_log_view *view);
+	/* Set by frame(): records of its batch that the index lacks. */
+	uint32_t record_cnt;
 	/* result 0: the log is ready for append. Else nothing was written, but for a superblock
 	 * whose own write failed, and the log can only be freed. */
 	void (*complete)(struct lp_log_recovery *recovery);
@@ -134,7 +137,8 @@ struct lp_log_frame {
 	const struct iovec *batch; /* pieces of one batch */
 	const struct lp_log_change *changes;
 	const struct lp_log_data *data;
-	uint32_t batch_cnt; /* pieces */
+	uint32_t batch_cnt;  /* pieces */
+	uint32_t record_cnt; /* of the batch: what the limit on records counts */
 	uint32_t change_cnt;
 	uint32_t data_cnt;
 	bool trims_only; /* empty, and may use the reserve: see lp_log_needs_trim_frame() */
@@ -197,6 +201,7 @@ struct lp_log_usage {
 	uint64_t ring_blocks; /* without the reserve */
 	uint64_t needed_blocks;
 	uint64_t needed_frames;
+	uint32_t needed_records;
 	uint64_t held_blocks;
 	uint64_t held_frames;
 	uint32_t flight_blocks;
@@ -204,10 +209,11 @@ struct lp_log_usage {
 };
 
 void lp_log_read_usage(const struct lp_log *log, struct lp_log_usage *ret_usage);
-/* Half of the ring is needed: time to flush the index and put payloads to their place. */
+/* Half of the ring is needed, or half of the records that there may be: time to flush the index and
+ * put payloads to their place. */
 bool lp_log_is_half(const struct lp_log *log);
 /* So little is left that only what makes room should still be written: enough for the frames under
- * way, the group that collects, and as many again. */
+ * way, the group that collects, and as many again; or a quarter of the records. */
 bool lp_log_is_tight(const struct lp_log *log);
 /* The longest frame might not find room now. */
 bool lp_log_is_full(const struct lp_log *log);

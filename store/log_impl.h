@@ -25,7 +25,8 @@ enum lpi_log_state {
 /* Where a frame that recovery may have to begin with stands. */
 struct lpi_log_place {
 	uint64_t at;
-	uint32_t chain; /* crc of the frame before */
+	uint32_t chain;  /* crc of the frame before */
+	uint32_t record; /* how many records came before, since the log was opened; may wrap */
 };
 
 /* What a frame in flight needs of the log's memory. */
@@ -71,7 +72,8 @@ struct lp_log {
 	uint64_t head_at;
 	uint64_t start_at; /* of the durable superblock */
 	uint64_t next_seq;
-	uint32_t chain; /* crc of the newest frame */
+	uint32_t chain;  /* crc of the newest frame */
+	uint32_t record; /* of all frames so far; differences count, so it may wrap */
 
 	uint64_t durable_seq;
 	uint64_t failed_seq;      /* this one and later ones are not acknowledged */
@@ -117,6 +119,12 @@ static inline uint64_t lpi_log_offset_bytes(const struct lp_log *log, uint64_t r
 static inline struct lpi_log_place *lpi_log_place(struct lp_log *log, uint64_t seq)
 {
 	return &log->places[seq & log->places_mask];
+}
+
+/* Of the frame that comes next, if it begins at `at`. */
+static inline struct lpi_log_place lpi_log_head_place(const struct lp_log *log, uint64_t at)
+{
+	return (struct lpi_log_place){.at = at, .chain = log->chain, .record = log->record};
 }
 
 /* Fills the block of a superblock and prepares its write to the slot that is its turn. */

@@ -13,6 +13,10 @@
  * cannot be told from a torn one (docs/format/log.md). */
 #define LP_STORE_FRAME_BLOCKS  256u
 #define LP_STORE_FLIGHT_FRAMES 4u
+/* A start puts so many into the index again, at most (rule L6). Each takes two to five
+ * microseconds, so they take a second or so; and half of them, at which the index is asked to
+ * flush, are about what fills its largest memtable. */
+#define LP_STORE_LOG_RECORDS (UINT32_C(1) << 19)
 
 static inline struct lp_log_limits lp_log_limits_for(uint64_t ring_blocks)
 {
@@ -22,6 +26,7 @@ static inline struct lp_log_limits lp_log_limits_for(uint64_t ring_blocks)
 		.flight_blocks = LP_STORE_FLIGHT_FRAMES * frame_blocks,
 		.frame_blocks = frame_blocks,
 		.meta_blocks = frame_blocks / 4,
+		.records_max = LP_STORE_LOG_RECORDS,
 	};
 }
 

@@ -323,7 +323,7 @@ static int take_frame(struct lp_log *log, const struct lp_log_head *head, const 
 	int err = check_order(log, head, at + head->total_blocks);
 	if (err < 0)
 		return err;
-	*lpi_log_place(log, head->seq) = (struct lpi_log_place){.at = at, .chain = log->chain};
+	*lpi_log_place(log, head->seq) = lpi_log_head_place(log, at);
 	log->head_at = at + head->total_blocks;
 	log->next_seq = head->seq + 1;
 	log->chain = head->crc;
@@ -335,7 +335,9 @@ static int take_frame(struct lp_log *log, const struct lp_log_head *head, const 
 	scan->why[0] = 0;
 	recovery->frame_cnt++;
 	lp_log_view_init(&view, head, bytes);
+	recovery->record_cnt = 0;
 	err = recovery->frame(recovery, &view);
+	log->record += recovery->record_cnt;
 	return err < 0 ? err : GO_ON;
 }
 
@@ -483,7 +485,7 @@ static int new_super(struct lp_log *log)
 {
 	const struct lp_log_limits *limits = &log->options.limits;
 	uint64_t start_seq = oldest_needed(log);
-	struct lpi_log_place start = {.at = log->head_at, .chain = log->chain};
+	struct lpi_log_place start = lpi_log_head_place(log, log->head_at);
 	LP_ASSERT(start_seq >= log->super.start_seq && start_seq <= log->next_seq);
 	if (start_seq < log->next_seq)
 		start = *lpi_log_place(log, start_seq);

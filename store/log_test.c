@@ -16,13 +16,15 @@ static struct lpi_rig *lpi_rig_ready(uint64_t ring_blocks, enum lp_sim_preset pr
 }
 
 /* A frame of one block, that needs no id. */
-static int append_small(struct lpi_rig *rig, struct lpi_rig_frame **ret_frame)
+static int append_records(struct lpi_rig *rig, uint32_t record_cnt,
+			  struct lpi_rig_frame **ret_frame)
 {
 	struct lpi_rig_frame *frame = lpi_rig_frame_find(rig);
 	memset(&frame->frame, 0, sizeof(frame->frame));
 	frame->rig = rig;
 	frame->cand = NULL;
 	frame->frame.complete = lpi_rig_frame_done;
+	frame->frame.record_cnt = record_cnt;
 	int err = lp_log_append(rig->log, &frame->frame);
 	frame->busy = err == 0;
 	if (frame->busy && rig->is_fresh)
@@ -31,13 +33,23 @@ static int append_small(struct lpi_rig *rig, struct lpi_rig_frame **ret_frame)
 	return err;
 }
 
-static void append_small_wait(struct lpi_rig *rig)
+static int append_small(struct lpi_rig *rig, struct lpi_rig_frame **ret_frame)
+{
+	return append_records(rig, 0, ret_frame);
+}
+
+static void append_records_wait(struct lpi_rig *rig, uint32_t record_cnt)
 {
 	struct lpi_rig_frame *frame = NULL;
-	lp_test_ok(append_small(rig, &frame));
+	lp_test_ok(append_records(rig, record_cnt, &frame));
 	while (frame->busy)
 		lpi_rig_turn(rig);
 	lp_test_ok(frame->frame.result);
+}
+
+static void append_small_wait(struct lpi_rig *rig)
+{
+	append_records_wait(rig, 0);
 }
 
 static uint64_t count_ops(const struct lpi_rig *rig, uint64_t from, enum lp_bdev_opcode opcode)
@@ -359,6 +371,34 @@ static void test_l4_reserve(void **state)
 	lpi_rig_free(rig);
 }
 
+/* Of rule L6: records count as blocks do, from the oldest frame that is needed. */
+static void test_l6_records(void **state)
+{
+	(void)state;
+	enum { MAX = 40 };
+	struct lp_log_options options = lpi_rig_options(RING);
+	options.limits.records_max = MAX;
+	struct lpi_rig *rig = lpi_rig_new(lp_sim_preset(LP_SIM_CONSUMER), &options, 1);
+	struct lp_log_usage usage;
+	lp_test_ok(lpi_rig_recover(rig));
+	for (uint32_t i = 0; i < MAX / 4; i++) {
+		lp_log_read_usage(rig->log, &usage);
+		assert_int_equal(usage.needed_records, 4 * i);
+		assert_int_equal(lp_log_is_half(rig->log), 4 * i >= MAX / 2);
+		assert_int_equal(lp_log_is_tight(rig->log), 4 * i >= MAX * 3 / 4);
+		append_records_wait(rig, 4);
+	}
+	assert_true(usage.needed_blocks < usage.ring_blocks / 2);
+	lp_log_trim(rig->log, lp_log_durable_seq(rig->log) - 2);
+	lp_log_read_usage(rig->log, &usage);
+	assert_int_equal(usage.needed_records, 3 * 4);
+	assert_false(lp_log_is_half(rig->log));
+	lp_log_trim(rig->log, lp_log_durable_seq(rig->log) + 1);
+	lp_log_read_usage(rig->log, &usage);
+	assert_int_equal(usage.needed_records, 0);
+	lpi_rig_free(rig);
+}
+
 /* The start moves by an eighth of the ring at a time, or on demand, and only when a durable frame
  * carries it. */
 static void test_start_moves(void **state)
@@ -617,6 +657,7 @@ int main(void)
 		cmocka_unit_test(test_flight_limits),
 		cmocka_unit_test(test_flight_blocks),
 		cmocka_unit_test(test_l4_reserve),
+		cmocka_unit_test(test_l6_records),
 		cmocka_unit_test(test_start_moves),
 		cmocka_unit_test(test_start_is_never_overwritten),
 		cmocka_unit_test(test_l7_failed_frame),

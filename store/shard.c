@@ -747,5 +747,6 @@ void lp_shard_read_usage(const struct lp_shard *shard, struct lp_shard_usage *re
 		lp_log_read_usage(shard->log, &log);
 	*ret_usage = (struct lp_shard_usage){.index_bytes = files.used_bytes,
 					     .log_ring_blocks = log.ring_blocks,
-					     .log_needed_blocks = log.needed_blocks};
+					     .log_needed_blocks = log.needed_blocks,
+					     .log_needed_records = log.needed_records};
 }

@@ -60,6 +60,7 @@ struct lp_shard_options {
 	uint64_t memory_bytes;        /* 0: a default; for the following, see store/index_plan.h */
 	uint64_t deferred_blocks_max; /* payloads waiting for their place; 0: a default */
 	uint64_t files_reserve_bytes; /* 0: a default */
+	uint32_t log_records_max;     /* that a start puts into the index again; 0: a default */
 	enum lp_deferred_store deferred_store;
 	bool discard;   /* freed space, in the background, if the device can */
 	bool read_only; /* a must if the devices are */
@@ -176,6 +177,7 @@ struct lp_shard_usage {
 	uint64_t index_bytes; /* of its files, in whole blocks */
 	uint64_t log_ring_blocks;
 	uint64_t log_needed_blocks;
+	uint32_t log_needed_records;
 };
 void lp_shard_read_usage(const struct lp_shard *shard, struct lp_shard_usage *ret_usage);
 /* NULL read-only. */

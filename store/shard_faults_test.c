@@ -28,6 +28,20 @@ static void reopen(struct lpi_shard_rig *rig)
 	lp_test_ok(lpi_shard_rig_open(rig));
 }
 
+/* The power fails, and what is left is opened as *left: a close would run what the index has to do
+ * before that ends. */
+static void power_cut(struct lpi_shard_rig *rig, struct lpi_shard_rig *left)
+{
+	const struct lp_sim *sim = lp_sim_of(rig->bdev);
+	struct lp_bdev *bdev = NULL;
+	lp_test_ok(lp_sim_image_at(sim, lp_sim_event_count(sim) - 1, NULL, 1, &bdev));
+	lpi_shard_rig_init(left, bdev);
+	left->index_buffer_bytes = rig->index_buffer_bytes;
+	lp_test_ok(lpi_shard_rig_close(rig, true));
+	lpi_shard_rig_fini(rig);
+	lp_test_ok(lpi_shard_rig_open(left));
+}
+
 /* Frames that only carry what the log need not keep. */
 static void carry_trim(struct lpi_shard_rig *rig)
 {
@@ -165,16 +179,15 @@ static void test_space_holds_the_log(void **state)
 	}
 }
 
-/* Nobody flushed the index of a shard that was opened with its log full: nothing was put, so
- * nothing was told. */
-static void test_opened_with_a_full_log(void **state)
+/* *left is opened with its door closed: nothing is persisted, and space has changed since the first
+ * frame. */
+static void open_full(struct lpi_shard_rig *left)
 {
-	(void)state;
 	struct lpi_shard_rig rig;
-	struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
 	lpi_shard_rig_init(&rig, lpi_shard_rig_store(6));
 	rig.index_buffer_bytes = 16 << 20;
 	lp_test_ok(lpi_shard_rig_open(&rig));
+	(void)lpi_shard_rig_take(&rig);
 	/* The index's jobs are not run: the door closes, and stays closed. */
 	for (uint64_t i = 1; !rig.shard->is_door_closed; i++) {
 		lpi_shard_rig_put(&rig, i % 10, i, FRAME_VALUE);
@@ -182,13 +195,82 @@ static void test_opened_with_a_full_log(void **state)
 		(void)lp_reactor_turn(rig.reactor, true);
 	}
 	assert_int_equal(rig.shard->persisted_seq, 0);
-	reopen(&rig);
+	power_cut(&rig, left);
+	assert_int_equal(left->shard->persisted_seq, 0);
+	assert_true(left->shard->is_door_closed);
+}
+
+static void expect_room(struct lpi_shard_rig *rig)
+{
+	struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
+	for (int i = 0; i < 1000; i++)
+		lpi_shard_rig_turn(rig);
+	assert_false(rig->shard->is_door_closed);
+	lpi_shard_rig_put(rig, 1, 1, FRAME_VALUE);
+	lp_commit_wait(lp_shard_commit(rig->shard), &told.waiter);
+	assert_true(lpi_shard_rig_wait(rig, &told));
+}
+
+/* Nobody flushed the index of a shard that was opened with its log full: nothing was put, so
+ * nothing was told. */
+static void test_opened_with_a_full_log(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig left;
+	open_full(&left);
+	expect_room(&left);
+	assert_true(left.shard->persisted_seq > 0);
+	finish(&left);
+}
+
+/* The index had just flushed by itself, and the log was held by a change of space alone: its record
+ * must be persisted, too, and while the door is closed no more frames come that would call for it.
+ */
+static void test_flushed_but_for_a_record(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig left;
+	open_full(&left);
+	lp_test_ok(lp_kv_flush_wait(lp_shard_kv(left.shard)));
+	expect_room(&left);
+	finish(&left);
+}
+
+/* Records are bounded by themselves: some hundred of them lie in a block, and the ring was
+ * nearly empty when there were more to put into the index again than a start has time for (rule
+ * L6). */
+static void test_log_of_many_records(void **state)
+{
+	(void)state;
+	enum { MAX = 4000, EACH = 20 };
+	struct lpi_shard_rig rig;
+	struct lp_shard_usage usage;
+	uint32_t most = 0;
+	lpi_shard_rig_init(&rig, lpi_shard_rig_store(13));
+	rig.index_buffer_bytes = 16 << 20;
+	rig.log_records_max = MAX;
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	for (uint64_t i = 0; i < 1500; i++) {
+		for (uint64_t k = 0; k < EACH; k++)
+			lpi_shard_rig_put(&rig, EACH * i + k, 1 + i, 8);
+		lpi_shard_rig_sync(&rig);
+		lp_shard_read_usage(rig.shard, &usage);
+		most = LP_MAX(most, usage.log_needed_records);
+		assert_true(usage.log_needed_blocks < usage.log_ring_blocks / 2);
+	}
+	assert_true(most >= MAX / 2 && most < MAX);
+	/* What a start has put into the index again counts, and what is put from then on. */
+	uint32_t before = usage.log_needed_records;
+	lp_test_ok(lpi_shard_rig_close(&rig, true));
+	rig.log_records_max = before / 2;
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	assert_true(rig.shard->is_door_closed);
 	for (int i = 0; i < 1000; i++)
 		lpi_shard_rig_turn(&rig);
-	assert_true(rig.shard->persisted_seq > 0);
-	lpi_shard_rig_put(&rig, 1, 1, FRAME_VALUE);
-	lp_commit_wait(lp_shard_commit(rig.shard), &told.waiter);
-	assert_true(lpi_shard_rig_wait(&rig, &told));
+	lp_shard_read_usage(rig.shard, &usage);
+	assert_true(usage.log_needed_records < before / 2);
+	for (uint64_t i = 0; i < 1500; i++)
+		assert_true(lpi_shard_get(rig.shard, 'K', EACH * i) == 1 + i);
 	finish(&rig);
 }
 
@@ -413,6 +495,8 @@ int main(void)
 		cmocka_unit_test(test_flush_during_replay),
 		cmocka_unit_test(test_space_holds_the_log),
 		cmocka_unit_test(test_opened_with_a_full_log),
+		cmocka_unit_test(test_flushed_but_for_a_record),
+		cmocka_unit_test(test_log_of_many_records),
 		cmocka_unit_test(test_writeback_without_a_cache),
 		cmocka_unit_test(test_closed_with_news_on_the_way),
 		cmocka_unit_test(test_opened_and_closed_with_threads),

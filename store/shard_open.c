@@ -256,6 +256,8 @@ static int open_log(struct lp_shard *shard)
 		.observer = shard->options.log_observer,
 	};
 	options.limits = lp_log_limits_for(options.area.ring_blocks);
+	if (shard->options.log_records_max != 0)
+		options.limits.records_max = shard->options.log_records_max;
 	shard->limits = options.limits;
 	/* Read-only the log bounds what there may be, whatever the limit was when it was written.
 	 */

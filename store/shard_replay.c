@@ -6,11 +6,13 @@
  * payloads only where they are and where they belong. All frames are looked through before the
  * first payload is touched, since a later frame may have freed or replaced its block (rule S3).
  *
- * When the log has been judged sound, the payloads that are left are read back from it, in batches
- * of fixed size and in the order of their places, checked again, written there, and flushed. So the
- * memory that is needed does not depend on how much the log holds, and a shard that serves has
- * nothing pending from a former run. Read-only they go into pending instead, in buffers made for
- * them: readers look there first.
+ * When the log has been judged sound, the payloads that are left are read back from it, checked
+ * again, written to their places, and flushed: so a shard that serves has nothing pending from a
+ * former run. That goes in batches, which are pieces of the log: what a frame has in one run is
+ * read in one, headers between included, while in the order of their places each block would be a
+ * read of its own. Within a batch they are written in the order of their places. So the buffers
+ * that are needed do not depend on how much the log holds. Read-only the payloads go into pending
+ * instead, in buffers made for them: readers look there first.
  *
  * Of payloads that the index keeps (store/deferrals.h) what is there after the replay is written: a
  * record whose block is free is only deleted. It wins over a payload in the frame that puts it, or
@@ -36,9 +38,11 @@
 #define STALL_RETRIES_MAX 6000u /* a minute */
 #define RESUME_PAUSE_NS   (200 * LP_NS_PER_MS)
 #define RESUMES_MAX       5u
-#define LAND_BLOCKS       256u /* read back at once */
-#define LAND_FLIGHT_MAX   32u
-#define LAND_WRITES_MAX   5u /* tries of a batch */
+#define LAND_BLOCKS       2048u /* of the log: one batch */
+#define LAND_FLIGHT_MAX   128u
+#define LAND_READ_BLOCKS  256u /* one read */
+#define LAND_GAP_BLOCKS   8u   /* read along with what is wanted on either side */
+#define LAND_WRITES_MAX   5u   /* tries of a batch */
 #define BUFS_SLAB_BYTES   (UINT64_C(1) << 20)
 #define FRAME_RECORDS_MAX LP_LOG_FRAME_BLOCKS_MAX /* each is longer than a block */
 
@@ -114,7 +118,10 @@ static int replay_batch(struct replay *replay, const struct lp_log_view *view)
 	if (view->head.seq <= replay->recovery.applied || data.len == 0)
 		return 0;
 	int err = lp_kv_batch_load(replay->batch, data);
-	return err < 0 ? err : write_batch(replay->shard, replay->batch);
+	if (err < 0)
+		return err;
+	replay->recovery.record_cnt = lp_kv_batch_cnt(replay->batch);
+	return write_batch(replay->shard, replay->batch);
 }
 
 static int replay_payloads(struct replay *replay, const struct lp_log_view *view)
@@ -249,7 +256,12 @@ struct land_op {
 	struct landing *landing;
 };
 
-/* One batch: block i of `bytes` is that of payload i. */
+struct land_item {
+	struct lp_replay_payload payload;
+	uint32_t at; /* this block of `bytes` */
+};
+
+/* One batch. */
 struct landing {
 	struct replay *replay;
 	struct lp_bufs *bufs; /* read-only: what pending holds */
@@ -257,10 +269,9 @@ struct landing {
 	uint32_t op_cnt;
 	uint32_t flight;
 	int result; /* the first error */
-	struct lp_replay_payload payloads[LAND_BLOCKS];
+	struct land_item items[LAND_BLOCKS];
 	struct land_op ops[LAND_BLOCKS];
-	uint8_t *bytes;
-	uint8_t *unsorted; /* of records */
+	uint8_t *bytes; /* LAND_BLOCKS blocks */
 };
 
 static void land_complete(struct lp_bdev_op *op)
@@ -271,15 +282,17 @@ static void land_complete(struct lp_bdev_op *op)
 		landing->result = op->result;
 }
 
+/* Between an extent of the device and the blocks of `bytes` from `at` on. */
 static void land_submit(struct landing *landing, struct lp_bdev_chan *chan,
-			enum lp_bdev_opcode opcode, uint64_t block, uint32_t from, uint32_t cnt)
+			enum lp_bdev_opcode opcode, struct lp_extent extent, uint32_t at)
 {
+	LP_ASSERT(at + extent.cnt <= LAND_BLOCKS && landing->op_cnt < LAND_BLOCKS);
 	struct land_op *op = &landing->ops[landing->op_cnt++];
 	while (landing->flight == LAND_FLIGHT_MAX)
 		lpi_shard_turn(landing->replay->shard);
 	*op = (struct land_op){.landing = landing, .op.complete = land_complete};
-	lp_bdev_op_prep(&op->op, opcode, landing->bytes + from * LP_BLOCK_BYTES,
-			cnt * LP_BLOCK_BYTES, block * LP_BLOCK_BYTES);
+	lp_bdev_op_prep(&op->op, opcode, landing->bytes + at * LP_BLOCK_BYTES,
+			extent.cnt * LP_BLOCK_BYTES, extent.block * LP_BLOCK_BYTES);
 	landing->flight++;
 	lp_bdev_submit(chan, &op->op);
 }
@@ -292,32 +305,6 @@ static int land_wait(struct landing *landing)
 	int result = landing->result;
 	landing->result = 0;
 	return result;
-}
-
-static uint64_t log_block_of(const struct lp_replay_payload *payload)
-{
-	return payload->log_block;
-}
-
-static uint64_t place_of(const struct lp_replay_payload *payload)
-{
-	return payload->extent.block;
-}
-
-/* All of the batch, neighbours on the device at once. */
-static int land_transfer(struct landing *landing, struct lp_bdev_chan *chan,
-			 enum lp_bdev_opcode opcode,
-			 uint64_t (*block_of)(const struct lp_replay_payload *payload))
-{
-	for (uint32_t from = 0; from < landing->cnt;) {
-		uint64_t block = block_of(&landing->payloads[from]);
-		uint32_t to = from + 1;
-		while (to < landing->cnt && block_of(&landing->payloads[to]) == block + (to - from))
-			to++;
-		land_submit(landing, chan, opcode, block, from, to - from);
-		from = to;
-	}
-	return land_wait(landing);
 }
 
 /* A frame is our own and its crc was right; still nothing is written outside of object space. */
@@ -338,33 +325,62 @@ static bool is_wanted(const struct lp_shard *shard, uint64_t block)
 	return lp_space_is_used(shard->space, (struct lp_extent){block, 1});
 }
 
-/* The next payloads by place, from *at on. */
-static int land_choose(struct landing *landing, uint64_t *at)
+static int by_log(const void *a, const void *b)
 {
-	const struct replay *replay = landing->replay;
+	uint64_t x = ((const struct lp_replay_payload *)a)->log_block;
+	uint64_t y = ((const struct lp_replay_payload *)b)->log_block;
+	return (x > y) - (x < y);
+}
+
+static int by_place(const void *a, const void *b)
+{
+	uint64_t x = ((const struct land_item *)a)->payload.extent.block;
+	uint64_t y = ((const struct land_item *)b)->payload.extent.block;
+	return (x > y) - (x < y);
+}
+
+/* All payloads that the log has to give, in the order in which it has them. */
+static int land_collect(const struct replay *replay, struct lp_replay_payload *all,
+			uint64_t *ret_cnt)
+{
 	struct lp_replay_payload payload;
+	uint64_t at = 0;
+	uint64_t cnt = 0;
 	int err = 0;
-	landing->cnt = 0;
-	while (err == 0 && landing->cnt < LAND_BLOCKS &&
-	       lp_replay_payloads_next(replay->payloads, *at, &payload)) {
+	while (err == 0 && lp_replay_payloads_next(replay->payloads, at, &payload)) {
 		LP_ASSERT(payload.extent.cnt == 1);
-		*at = payload.extent.block + 1;
+		at = payload.extent.block + 1;
 		/* Frames before this one were still there, but are done with. */
 		if (payload.seq < replay->recovery.oldest_needed)
 			continue;
-		landing->payloads[landing->cnt++] = payload;
+		all[cnt++] = payload;
 		err = check_place(replay->shard, &payload);
 	}
+	qsort(all, cnt, sizeof(*all), by_log);
+	*ret_cnt = cnt;
 	return err;
 }
 
-static int land_read(struct landing *landing)
+/* The next batch; returns how many of `all` are in it. */
+static uint32_t land_choose(struct landing *landing, const struct lp_replay_payload *all,
+			    uint64_t cnt)
 {
-	struct lp_shard *shard = landing->replay->shard;
-	int err = land_transfer(landing, shard->log_chan, LP_BDEV_READ, log_block_of);
+	landing->cnt = 0;
+	while (landing->cnt < cnt && all[landing->cnt].log_block - all[0].log_block < LAND_BLOCKS) {
+		const struct lp_replay_payload *payload = &all[landing->cnt];
+		landing->items[landing->cnt++] =
+			(struct land_item){.payload = *payload,
+					   .at = (uint32_t)(payload->log_block - all[0].log_block)};
+	}
+	return landing->cnt;
+}
+
+static int land_check(const struct landing *landing)
+{
+	int err = 0;
 	for (uint32_t i = 0; i < landing->cnt && err == 0; i++) {
-		const struct lp_replay_payload *payload = &landing->payloads[i];
-		const uint8_t *block = landing->bytes + i * LP_BLOCK_BYTES;
+		const struct lp_replay_payload *payload = &landing->items[i].payload;
+		const uint8_t *block = landing->bytes + landing->items[i].at * LP_BLOCK_BYTES;
 		if (lp_crc32c(0, block, LP_BLOCK_BYTES) != payload->crc)
 			err = LP_CORRUPT_CRC(payload->log_block * LP_BLOCK_BYTES,
 					     "log: a payload of frame %llu, read again",
@@ -373,11 +389,49 @@ static int land_read(struct landing *landing)
 	return err;
 }
 
+static int land_read(struct landing *landing)
+{
+	const struct land_item *items = landing->items;
+	for (uint32_t from = 0; from < landing->cnt;) {
+		uint32_t to = from + 1;
+		while (to < landing->cnt &&
+		       items[to].at - items[to - 1].at <= 1 + LAND_GAP_BLOCKS &&
+		       items[to].at - items[from].at < LAND_READ_BLOCKS)
+			to++;
+		const struct lp_extent extent = {items[from].payload.log_block,
+						 items[to - 1].at - items[from].at + 1};
+		land_submit(landing, landing->replay->shard->log_chan, LP_BDEV_READ, extent,
+			    items[from].at);
+		from = to;
+	}
+	int err = land_wait(landing);
+	return err == 0 ? land_check(landing) : err;
+}
+
+/* Neighbours in both places at once. */
+static int land_write_once(struct landing *landing)
+{
+	const struct land_item *items = landing->items;
+	for (uint32_t from = 0; from < landing->cnt;) {
+		uint64_t block = items[from].payload.extent.block;
+		uint32_t cnt = 1;
+		while (from + cnt < landing->cnt &&
+		       items[from + cnt].payload.extent.block == block + cnt &&
+		       items[from + cnt].at == items[from].at + cnt)
+			cnt++;
+		land_submit(landing, landing->replay->shard->data, LP_BDEV_WRITE,
+			    (struct lp_extent){block, cnt}, items[from].at);
+		from += cnt;
+	}
+	return land_wait(landing);
+}
+
 static int land_write(struct landing *landing)
 {
 	int err = -EIO;
+	qsort(landing->items, landing->cnt, sizeof(landing->items[0]), by_place);
 	for (uint32_t tries = 0; tries < LAND_WRITES_MAX && err < 0; tries++)
-		err = land_transfer(landing, landing->replay->shard->data, LP_BDEV_WRITE, place_of);
+		err = land_write_once(landing);
 	return err;
 }
 
@@ -387,13 +441,13 @@ static int land_hold(struct landing *landing)
 	struct replay *replay = landing->replay;
 	int err = 0;
 	for (uint32_t i = 0; i < landing->cnt && err == 0; i++) {
-		const struct lp_replay_payload *payload = &landing->payloads[i];
+		const struct land_item *item = &landing->items[i];
 		struct lp_seg seg = {.buf = lp_buf_new(landing->bufs, (uint32_t)LP_BLOCK_BYTES),
 				     .len = (uint32_t)LP_BLOCK_BYTES};
 		LP_ASSERT(seg.buf != NULL); /* there is one for each */
-		memcpy(seg.buf->data, landing->bytes + i * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
+		memcpy(seg.buf->data, landing->bytes + item->at * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
 		err = lp_pending_add(replay->shard->pending, replay->recovery.last_seq,
-				     payload->extent.block, seg, payload->crc);
+				     item->payload.extent.block, seg, item->payload.crc);
 		lp_buf_put(seg.buf);
 	}
 	return err;
@@ -415,19 +469,32 @@ static int land_put(struct landing *landing)
 	return landing->replay->shard->options.read_only ? land_hold(landing) : land_write(landing);
 }
 
-static int land_log(struct landing *landing)
+static int land_batches(struct landing *landing, const struct lp_replay_payload *all, uint64_t cnt)
 {
-	struct lp_shard *shard = landing->replay->shard;
-	uint64_t at = 0;
 	int err = 0;
-	do {
-		err = land_choose(landing, &at);
-		if (err == 0)
-			err = land_read(landing);
+	for (uint64_t done = 0; done < cnt && err == 0; done += landing->cnt) {
+		landing->replay->shard->recovery.payloads +=
+			land_choose(landing, all + done, cnt - done);
+		err = land_read(landing);
 		if (err == 0)
 			err = land_put(landing);
-		shard->recovery.payloads += landing->cnt;
-	} while (err == 0 && landing->cnt > 0);
+	}
+	return err;
+}
+
+static int land_log(struct landing *landing)
+{
+	const struct replay *replay = landing->replay;
+	uint64_t cnt = lp_replay_payloads_blocks(replay->payloads);
+	if (cnt == 0)
+		return 0;
+	struct lp_replay_payload *all = calloc(cnt, sizeof(*all));
+	if (all == NULL)
+		return -ENOMEM;
+	int err = land_collect(replay, all, &cnt);
+	if (err == 0)
+		err = land_batches(landing, all, cnt);
+	free(all);
 	return err;
 }
 
@@ -513,26 +580,8 @@ static int find_record(void *arg, uint64_t number, const struct lp_deferred_valu
 	return 0;
 }
 
-static int by_place(const void *a, const void *b)
-{
-	uint64_t x = ((const struct lp_replay_payload *)a)->extent.block;
-	uint64_t y = ((const struct lp_replay_payload *)b)->extent.block;
-	return (x > y) - (x < y);
-}
-
-/* log_block is here the place in `bytes`: sorting moves the payloads, not the blocks. */
-static void sort_by_place(struct landing *landing)
-{
-	qsort(landing->payloads, landing->cnt, sizeof(landing->payloads[0]), by_place);
-	for (uint32_t i = 0; i < landing->cnt; i++)
-		memcpy(landing->bytes + i * LP_BLOCK_BYTES,
-		       landing->unsorted + landing->payloads[i].log_block * LP_BLOCK_BYTES,
-		       LP_BLOCK_BYTES);
-}
-
 static int land_batch(struct landing *landing)
 {
-	sort_by_place(landing);
 	int err = land_put(landing);
 	landing->replay->shard->recovery.payloads += landing->cnt;
 	landing->replay->shard->recovery.records += landing->cnt;
@@ -548,11 +597,10 @@ static int land_record(void *arg, uint64_t number, const struct lp_deferred_valu
 	if (check_record_place(shard, number, about->device_block) < 0 ||
 	    !is_wanted(shard, about->device_block))
 		return 0;
-	memcpy(landing->unsorted + landing->cnt * LP_BLOCK_BYTES, block, LP_BLOCK_BYTES);
-	landing->payloads[landing->cnt] = (struct lp_replay_payload){
-		.extent = {about->device_block, 1},
-		.log_block = landing->cnt,
-		.crc = about->block_crc,
+	memcpy(landing->bytes + landing->cnt * LP_BLOCK_BYTES, block, LP_BLOCK_BYTES);
+	landing->items[landing->cnt] = (struct land_item){
+		.payload = {.extent = {about->device_block, 1}, .crc = about->block_crc},
+		.at = landing->cnt,
 	};
 	return ++landing->cnt == LAND_BLOCKS ? land_batch(landing) : 0;
 }
@@ -562,14 +610,8 @@ static int land_records(struct landing *landing)
 	landing->cnt = 0;
 	if (landing->replay->record_cnt == 0)
 		return 0;
-	landing->unsorted = malloc(LAND_BLOCKS * LP_BLOCK_BYTES);
-	if (landing->unsorted == NULL)
-		return -ENOMEM;
 	int err = each_record(landing->replay->shard, landing, land_record);
-	if (err == 0)
-		err = land_batch(landing);
-	free(landing->unsorted);
-	return err;
+	return err == 0 ? land_batch(landing) : err;
 }
 
 /* --- Both ------------------------------------------------------------------------------------- */

@@ -33,6 +33,7 @@ struct lpi_shard_rig {
 	uint64_t deferred_max;
 	uint64_t index_buffer_bytes;
 	uint64_t files_reserve_bytes;
+	uint32_t log_records_max;
 	bool read_only;
 };
 
@@ -84,6 +85,7 @@ static inline int lpi_shard_rig_open(struct lpi_shard_rig *rig)
 						 .index_buffer_bytes = rig->index_buffer_bytes,
 						 .deferred_blocks_max = rig->deferred_max,
 						 .files_reserve_bytes = rig->files_reserve_bytes,
+						 .log_records_max = rig->log_records_max,
 						 .read_only = rig->read_only};
 	struct lp_label_why why;
 	int err = lp_devices_open(&devices, &rig->devices, &why);

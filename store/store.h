@@ -511,9 +511,10 @@ struct lp_store_usage {
 	uint64_t alloc_bytes; /* memory for what is free */
 	uint64_t index_bytes; /* of the index's files, in whole blocks */
 	uint64_t log_ring_blocks;
-	uint64_t log_needed_blocks; /* by a start that came now */
-	uint64_t start_frames;      /* of the log, that were replayed */
-	uint64_t start_payloads;    /* blocks, taken to their place */
+	uint64_t log_needed_blocks;  /* by a start that came now */
+	uint64_t log_needed_records; /* which it would put into the index again */
+	uint64_t start_frames;       /* of the log, that were replayed */
+	uint64_t start_payloads;     /* blocks, taken to their place */
 	uint64_t start_ns;
 };
 void lp_store_read_usage(struct lp_store *store, struct lp_store_usage *ret_usage);
