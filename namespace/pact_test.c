@@ -323,16 +323,21 @@ static bool fail_one(const struct lpi_trial_kind *kind, const struct outcome *ou
 static void test_failures(void **state)
 {
 	(void)state;
+	uint32_t total = 0;
 	for (size_t i = 0; i < LPI_TRIAL_KINDS; i++) {
 		const struct lpi_trial_kind *kind = &lpi_trial_kinds[i];
 		struct outcome outcome;
 		uint32_t struck = 0;
 		learn(kind, &outcome);
-		for (uint32_t at = 0; at < SHARDS * TXNS * FAULT_CNT; at++)
+		/* With a sanitizer some of them, and others for each kind. */
+		uint32_t step = LP_ASSERT_SLOW_ON ? 13 : 1;
+		for (uint32_t at = (uint32_t)i % step; at < SHARDS * TXNS * FAULT_CNT; at += step)
 			struck += fail_one(kind, &outcome, at / TXNS % SHARDS,
 					   (enum fault)(at / TXNS / SHARDS), at % TXNS);
-		assert_true(struck >= 3);
+		total += struck;
+		assert_true(struck >= 3 || step > 1);
 	}
+	assert_true(total >= LPI_TRIAL_KINDS);
 }
 
 /* The decision is in doubt: everything that takes part is locked until the next opening, the
@@ -384,7 +389,7 @@ static const struct lpi_trial_kind only_locks = {"locks", rename_into_parent, 0}
 static void test_no_circle(void **state)
 {
 	(void)state;
-	for (uint32_t turns = 0; turns < 12; turns++) {
+	for (uint32_t turns = 0; turns < 12; turns += LP_ASSERT_SLOW_ON ? 5 : 1) {
 		for (uint32_t first = 0; first < 2; first++) {
 			struct bench bench;
 			struct lpi_trial rename;
@@ -448,7 +453,7 @@ static const uint32_t together[] = {0, 2, 5, 6, 7, 8, 9, 10};
 static void test_stop(void **state)
 {
 	(void)state;
-	for (uint32_t turns = 0; turns < 40; turns++) {
+	for (uint32_t turns = 0; turns < 40; turns += LP_ASSERT_SLOW_ON ? 13 : 1) {
 		struct bench bench;
 		struct lpi_trial trials[LP_ARRAY_SIZE(together)];
 		bench_init(&bench);
