@@ -172,6 +172,8 @@ struct lpi_readdir {
 	uint64_t behind;    /* cookies up to this one were there before */
 	uint64_t highest;   /* of the items */
 	uint64_t end;       /* this one, and all behind it, found no room */
+	bool is_seeking;    /* by name: the entry of the cookie is being looked for */
+	bool is_full;       /* by name */
 	uint32_t after_len;
 	char after[255]; /* the last name that was listed */
 };

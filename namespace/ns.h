@@ -201,9 +201,16 @@ struct lp_ns_op {
 		struct {
 			struct lp_ino dir;
 			uint64_t cookie; /* 0: from the beginning */
-			/* For lp_ns_next(); at least LP_NS_READDIR_MIN. Each call walks through
-			 * the directory from its beginning (ns_readdir.c): for a large one bring
-			 * a large buffer. Without "." and "..". */
+			/* In which order, the same in all calls of one reading. By name, shard by
+			 * shard: each call costs what it returns, given `after`. Else in that of
+			 * the cookies: who remembers nothing goes on wherever he was, but each
+			 * call walks through a fragment from its beginning. */
+			bool by_name;
+			/* by_name: the name that the cookie was read with, which need not lead
+			 * anywhere any more. Absent: the cookie's entry is looked for, by a walk;
+			 * -ENOENT: it is gone, and nobody knows where it was. */
+			struct lp_bytes after;
+			/* For lp_ns_next(); at least LP_NS_READDIR_MIN. Without "." and "..". */
 			void *buf;
 			uint32_t buf_len;
 			bool with_attrs;
