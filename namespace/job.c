@@ -52,6 +52,14 @@ void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_
 	lpi_call_store(job->ns, shard_idx, &ask->call, &ask->op, !is_locked);
 }
 
+void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struct lp_store_op *op)
+{
+	struct lpi_job_ask *ask = &job->asks[idx];
+	ask->call.done = answered;
+	job->pending++;
+	lpi_call_store(job->ns, shard_idx, &ask->call, op, true);
+}
+
 void lpi_job_run(struct lpi_job *job, uint32_t shard_idx, uint32_t idx,
 		 void (*run)(struct lpi_call *call))
 {

@@ -246,6 +246,8 @@ struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx);
 /* Submits it to a shard's store. Who holds locks on what it is about, or must not wait for others'
  * changes, says so. */
 void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked);
+/* The same with an operation that is not the job's: it waits for others' changes. */
+void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struct lp_store_op *op);
 /* The same for any other call: run() is called on that shard, and finds the job as
  * LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job. Its result is the call's. */
 void lpi_job_run(struct lpi_job *job, uint32_t shard_idx, uint32_t idx,
