@@ -186,6 +186,7 @@ struct lpi_job {
 	struct lpi_job_ask asks[LPI_JOB_ASKS];
 
 	lpi_step_fn *after_unlock;
+	void (*lock_refused)(struct lpi_job *job, int result); /* see lpi_job_lock() */
 	uint32_t lock_cnt;
 	struct lpi_job_lock locks[LPI_JOB_LOCKS];
 	struct lpi_wide *wide;
@@ -267,7 +268,8 @@ void lpi_job_lock_inode(struct lpi_job *job, struct lp_ino ino);
  * go unlocks, locks both, and looks again. Not of a directory of which a name is locked, too. */
 void lpi_job_lock_fragment(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
 void lpi_job_lock_fragments(struct lpi_job *job, struct lp_ino dir);
-/* Goes on with next when all are held: perhaps from inside this call. */
+/* Goes on with next when all are held: perhaps from inside this call. If one never will be, because
+ * a change over several shards is stuck (-EIO): with job->lock_refused, once, or lpi_job_stop(). */
 void lpi_job_lock(struct lpi_job *job, lpi_step_fn *next);
 /* Goes on with next when it has the wide set: holding no lock, for who has the set may wait for
  * that. */
@@ -318,5 +320,8 @@ void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, l
 /* From inside a wait: the set is this job's now. */
 int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
 void lpi_wide_free(struct lpi_wide *wide);
+/* The job keeps its wide set for good, if it has it: the others get a new one, if there is memory.
+ */
+void lpi_job_renew_wide(struct lpi_job *job);
 
 #endif

@@ -281,6 +281,10 @@ void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact)
 {
 	lpi_pact_list_push_back(&ns->pacts_stuck, pact);
 	ns->stats.stuck++;
+	/* Others go on with what it does not need any more. */
+	lpi_pact_put_rooms(pact);
+	lpi_pact_begin_waiting(ns);
+	lpi_job_renew_wide(LP_CONTAINER_OF(pact, struct lpi_job, pact));
 	check_stopped(ns);
 }
 

@@ -25,7 +25,8 @@
  *   -ENAMETOOLONG, -EINVAL   a name or path that cannot be (rule N6)
  *   -ESTALE            the number was never given, or its inode is gone
  *   -ECANCELED         a guard did not hold
- *   -EIO               the device failed; of what changes something: the outcome is unknown
+ *   -EIO               the device failed; of what changes something: the outcome is unknown; or
+ *                      it is about what such a change over several shards was about (stats.stuck)
  *   -EROFS             a shard that it touches is read-only
  *   -EAGAIN            nothing was done: the ns is stopping; of paths: the directory went, or the
  *                      source of a copy was changed, again and again
@@ -325,8 +326,8 @@ struct lp_ns_stats {
 	uint64_t local_txns;     /* changes on one shard */
 	uint64_t shared_txns;    /* over several (rule N1) */
 	uint64_t finish_retries; /* no space for what must be made on this shard */
-	uint64_t stuck;          /* over several, to be ended by the next opening: what they touch
-				    is locked until then */
+	uint64_t stuck;          /* over several, to be ended by the next opening: until then what
+				    they touch is -EIO, and the shard is not healthy */
 	uint64_t lock_waits;
 	uint64_t opens; /* inodes that are open now */
 	uint64_t orphans;
