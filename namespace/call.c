@@ -223,14 +223,30 @@ void lpi_call_submit(struct lpi_call *call)
 	submit(call);
 }
 
+/* What it is about is neither as it was nor as it will be, and stays so until the next opening. */
+static void refuse(struct lpi_call *call, int result)
+{
+	LP_ASSERT(call->stored == NULL);
+	call->store_op->result = result;
+	lpi_call_end(call, result);
+}
+
 /* A directory's link count changes with its names: who asks for it waits for these, too. */
 static void look_further(struct lpi_call *call)
 {
 	struct lpi_lock *look = &call->look;
+	if (look->result < 0) {
+		refuse(call, look->result);
+		return;
+	}
 	if (call->store_op->opcode == LP_STORE_STAT && look->kind == LPI_LOCK_INODE) {
 		look->kind = LPI_LOCK_FRAGMENT;
 		if (!lpi_lock_look(call->to->locks, look))
 			return;
+		if (look->result < 0) {
+			refuse(call, look->result);
+			return;
+		}
 	}
 	lpi_call_submit(call);
 }

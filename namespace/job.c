@@ -53,6 +53,14 @@ void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_
 	lpi_call_store(job->ns, shard_idx, &ask->call, &ask->op, !is_locked);
 }
 
+void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struct lp_store_op *op)
+{
+	struct lpi_job_ask *ask = &job->asks[idx];
+	ask->call.done = answered;
+	job->pending++;
+	lpi_call_store(job->ns, shard_idx, &ask->call, op, true);
+}
+
 void lpi_job_run(struct lpi_job *job, uint32_t shard_idx, uint32_t idx,
 		 void (*run)(struct lpi_call *call))
 {
@@ -217,14 +225,15 @@ static const struct lpi_lock *sibling_of(struct lpi_job *job, const struct lpi_j
  * relies on its being there: that is forgotten, and asked for again. */
 static void note_held(struct lp_ns *ns, const struct lpi_lock *lock)
 {
-	if (lock->kind == LPI_LOCK_FRAGMENT)
+	if (lock->kind == LPI_LOCK_FRAGMENT && lpi_lock_is_held(lock))
 		lpi_dir_alive_forget(ns, lock->ino);
 }
 
 static void granted(struct lpi_lock *lock)
 {
-	note_held(LP_CONTAINER_OF(lock, struct lpi_job_lock, lock)->call.to, lock);
-	lpi_call_end(&LP_CONTAINER_OF(lock, struct lpi_job_lock, lock)->call, 0);
+	struct lpi_call *call = &LP_CONTAINER_OF(lock, struct lpi_job_lock, lock)->call;
+	note_held(call->to, lock);
+	lpi_call_end(call, lock->result);
 }
 
 static void run_acquire(struct lpi_call *call)
@@ -233,14 +242,39 @@ static void run_acquire(struct lpi_call *call)
 	if (!lpi_lock_acquire(call->to->locks, &lock->lock))
 		return;
 	note_held(call->to, &lock->lock);
-	lpi_call_end(call, 0);
+	lpi_call_end(call, lock->lock.result);
 }
 
 static void lock_more(struct lpi_job *job);
 
+/* What it has by now is given back at its end. */
+static void lock_refused(struct lpi_job *job)
+{
+	void (*end)(struct lpi_job * job, int result) = job->lock_refused;
+	job->lock_refused = NULL;
+	if (end != NULL)
+		end(job, job->result);
+	else
+		lpi_job_stop(job, job->result);
+}
+
+static void refuse(struct lpi_job_lock *lock)
+{
+	struct lpi_job *job = lock->job;
+	lock->is_asked_for = false;
+	job->next = NULL;
+	job->result = lock->lock.result;
+	/* Perhaps inside the submit. */
+	lpi_job_soon(job, lock_refused);
+}
+
 static void locked_one(struct lpi_call *call)
 {
-	lock_more(LP_CONTAINER_OF(call, struct lpi_job_lock, call)->job);
+	struct lpi_job_lock *lock = LP_CONTAINER_OF(call, struct lpi_job_lock, call);
+	if (call->result < 0)
+		refuse(lock);
+	else
+		lock_more(lock->job);
 }
 
 static void lock_more(struct lpi_job *job)
@@ -264,9 +298,14 @@ static void lock_more(struct lpi_job *job)
 			return;
 		note_held(ns, &lock->lock);
 		lock->call.from = NULL;
+		if (lock->lock.result < 0) {
+			refuse(lock);
+			return;
+		}
 	}
 	lpi_step_fn *next = job->next;
 	job->next = NULL;
+	job->lock_refused = NULL;
 	next(job);
 }
 
@@ -370,19 +409,30 @@ void lpi_job_take_wide(struct lpi_job *job, lpi_step_fn *next)
 	next(job);
 }
 
-static void give_wide(struct lpi_job *job)
+static void pass_wide(struct lp_ns *ns, struct lpi_wide *wide)
 {
-	struct lp_ns *ns = job->ns;
-	if (job->wide == NULL)
-		return;
-	ns->wide = job->wide;
-	job->wide = NULL;
+	ns->wide = wide;
 	struct lpi_job *next = lpi_job_list_pop_front(&ns->wide_waiting);
 	if (next == NULL)
 		return;
 	lpi_step_fn *step = next->next;
 	next->next = NULL;
 	lpi_job_take_wide(next, step);
+}
+
+static void give_wide(struct lpi_job *job)
+{
+	struct lpi_wide *wide = job->wide;
+	job->wide = NULL;
+	if (wide != NULL)
+		pass_wide(job->ns, wide);
+}
+
+void lpi_job_renew_wide(struct lpi_job *job)
+{
+	struct lpi_wide *wide = NULL;
+	if (job->wide != NULL && lpi_wide_new(job->wide->cnt, &wide) == 0)
+		pass_wide(job->ns, wide);
 }
 
 /* --- Changing --------------------------------------------------------------------------------- */

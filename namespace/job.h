@@ -172,6 +172,8 @@ struct lpi_readdir {
 	uint64_t behind;    /* cookies up to this one were there before */
 	uint64_t highest;   /* of the items */
 	uint64_t end;       /* this one, and all behind it, found no room */
+	bool is_seeking;    /* by name: the entry of the cookie is being looked for */
+	bool is_full;       /* by name */
 	uint32_t after_len;
 	char after[255]; /* the last name that was listed */
 };
@@ -184,6 +186,7 @@ struct lpi_job {
 	struct lpi_job_ask asks[LPI_JOB_ASKS];
 
 	lpi_step_fn *after_unlock;
+	void (*lock_refused)(struct lpi_job *job, int result); /* see lpi_job_lock() */
 	uint32_t lock_cnt;
 	uint32_t attrs_cnt;
 	struct lpi_wide *wide;
@@ -246,6 +249,8 @@ struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx);
 /* Submits it to a shard's store. Who holds locks on what it is about, or must not wait for others'
  * changes, says so. */
 void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked);
+/* The same with an operation that is not the job's: it waits for others' changes. */
+void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struct lp_store_op *op);
 /* The same for any other call: run() is called on that shard, and finds the job as
  * LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job. Its result is the call's. */
 void lpi_job_run(struct lpi_job *job, uint32_t shard_idx, uint32_t idx,
@@ -265,7 +270,8 @@ void lpi_job_lock_inode(struct lpi_job *job, struct lp_ino ino);
  * go unlocks, locks both, and looks again. Not of a directory of which a name is locked, too. */
 void lpi_job_lock_fragment(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
 void lpi_job_lock_fragments(struct lpi_job *job, struct lp_ino dir);
-/* Goes on with next when all are held: perhaps from inside this call. */
+/* Goes on with next when all are held: perhaps from inside this call. If one never will be, because
+ * a change over several shards is stuck (-EIO): with job->lock_refused, once, or lpi_job_stop(). */
 void lpi_job_lock(struct lpi_job *job, lpi_step_fn *next);
 /* Goes on with next when it has the wide set: holding no lock, for who has the set may wait for
  * that. */
@@ -316,5 +322,8 @@ void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, l
 /* From inside a wait: the set is this job's now. */
 int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
 void lpi_wide_free(struct lpi_wide *wide);
+/* The job keeps its wide set for good, if it has it: the others get a new one, if there is memory.
+ */
+void lpi_job_renew_wide(struct lpi_job *job);
 
 #endif

@@ -4,7 +4,10 @@
  * directory's, shared, then its own. While it waits it stands in one queue only.
  *
  * A release takes from the queue's front whoever can go on. Those are collected in a list first
- * and told afterwards, for granted() may acquire and release again. */
+ * and told afterwards, for granted() may acquire and release again.
+ *
+ * A holder who never lets go refuses who wants the entry for himself, and those who would share it
+ * if he has it for himself: a directory with one such name has all others free. */
 #include "namespace/locks.h"
 
 #include <stdlib.h>
@@ -24,6 +27,8 @@ struct lpi_lock_entry {
 	const struct lpi_lock *owner; /* who has it exclusively, or NULL */
 	uint32_t shared_cnt;
 	uint32_t hard_cnt;
+	uint32_t stuck_cnt; /* of the holders, those who will never let go */
+	uint32_t stuck_hard_cnt;
 	struct lpi_lock_queue waiting;
 	struct lpi_lock_queue looking;
 };
@@ -142,11 +147,24 @@ static void wait_at(struct lpi_locks *locks, struct lpi_lock_entry *entry, struc
 	lpi_lock_queue_push_back(&entry->waiting, lock);
 }
 
+/* Never to be held. It is in no queue; a name gives back its hold on its directory. */
+static bool refuse(struct lpi_lock *lock, bool shares)
+{
+	if (shares && lock->fragment != NULL)
+		lock->fragment->shared_cnt--;
+	lock->entry = NULL;
+	lock->fragment = NULL;
+	lock->result = -EIO;
+	return true;
+}
+
 /* The lock's own entry, after its directory's if it is a name. */
 static bool enter_own(struct lpi_locks *locks, struct lpi_lock *lock)
 {
 	uint64_t hash = lock->kind == LPI_LOCK_NAME ? lock->hash : 0;
 	struct lpi_lock_entry *entry = find_or_make(locks, lock->kind, lock->ino, hash);
+	if (entry->stuck_cnt > 0)
+		return refuse(lock, true);
 	lock->entry = entry;
 	if (entry->owner != NULL || entry->shared_cnt > 0 ||
 	    !lpi_lock_queue_is_empty(&entry->waiting)) {
@@ -163,6 +181,7 @@ bool lpi_lock_acquire(struct lpi_locks *locks, struct lpi_lock *lock)
 	LP_ASSERT(!lock->is_held && !lp_list_node_is_linked(&lock->node));
 	LP_ASSERT(lock->granted != NULL);
 	lock->is_hard = false;
+	lock->result = 0;
 	lock->fragment = NULL;
 	if (lock->kind != LPI_LOCK_NAME)
 		return enter_own(locks, lock);
@@ -171,6 +190,8 @@ bool lpi_lock_acquire(struct lpi_locks *locks, struct lpi_lock *lock)
 	bool has_sibling = lock->sibling != NULL;
 	if (has_sibling)
 		LP_ASSERT(lock->sibling->is_held && lock->sibling->fragment == fragment);
+	if (fragment->owner != NULL && fragment->stuck_cnt > 0)
+		return refuse(lock, false);
 	if (!has_sibling &&
 	    (fragment->owner != NULL || !lpi_lock_queue_is_empty(&fragment->waiting))) {
 		lock->entry = NULL;
@@ -254,6 +275,63 @@ void lpi_lock_release(struct lpi_locks *locks, struct lpi_lock *lock)
 		next->granted(next);
 }
 
+/* Those who wait at this entry for somebody who never lets go. Who is refused may have been in the
+ * way of others, of his directory or in the queue. */
+static void refuse_waiting(struct lpi_locks *locks, struct lpi_lock_entry *entry,
+			   struct lpi_lock_queue *ready)
+{
+	struct lpi_lock *lock = NULL;
+	struct lpi_lock *next = NULL;
+	LP_LIST_FOREACH_SAFE (lpi_lock_queue, &entry->waiting, lock, next) {
+		struct lpi_lock_entry *fragment = lock->entry == entry ? lock->fragment : NULL;
+		if (lock->entry != entry && entry->owner == NULL)
+			continue;
+		lpi_lock_queue_remove(lock);
+		(void)refuse(lock, fragment != NULL);
+		lpi_lock_queue_push_back(ready, lock);
+		if (fragment != NULL)
+			advance(locks, fragment, ready);
+	}
+	advance(locks, entry, ready);
+}
+
+static void refuse_looking(struct lpi_lock_entry *entry, uint64_t hard_seq,
+			   struct lpi_lock_queue *ready)
+{
+	struct lpi_lock *look = NULL;
+	struct lpi_lock *next = NULL;
+	entry->stuck_hard_cnt++;
+	LP_LIST_FOREACH_SAFE (lpi_lock_queue, &entry->looking, look, next) {
+		if (look->seq < hard_seq)
+			continue;
+		lpi_lock_queue_remove(look);
+		look->result = -EIO;
+		lpi_lock_queue_push_back(ready, look);
+	}
+}
+
+void lpi_lock_fail(struct lpi_locks *locks, struct lpi_lock *lock)
+{
+	struct lpi_lock_entry *entry = lock->entry;
+	struct lpi_lock_entry *fragment = lock->fragment;
+	struct lpi_lock_queue ready;
+	LP_ASSERT(lock->is_held && entry->owner == lock);
+	lpi_lock_queue_init(&ready);
+	entry->stuck_cnt++;
+	if (fragment != NULL)
+		fragment->stuck_cnt++;
+	if (lock->is_hard) {
+		refuse_looking(entry, lock->seq, &ready);
+		if (fragment != NULL)
+			refuse_looking(fragment, lock->seq, &ready);
+	}
+	refuse_waiting(locks, entry, &ready);
+	if (fragment != NULL)
+		refuse_waiting(locks, fragment, &ready);
+	for (struct lpi_lock *next; (next = lpi_lock_queue_pop_front(&ready)) != NULL;)
+		next->granted(next);
+}
+
 void lpi_lock_harden(struct lpi_locks *locks, struct lpi_lock *lock)
 {
 	LP_ASSERT(lock->is_held);
@@ -272,11 +350,16 @@ bool lpi_lock_look(struct lpi_locks *locks, struct lpi_lock *look)
 	LP_ASSERT(!look->is_held && !lp_list_node_is_linked(&look->node));
 	LP_ASSERT(look->granted != NULL);
 	uint64_t hash = look->kind == LPI_LOCK_NAME ? look->hash : 0;
+	look->result = 0;
 	if (locks->cnt == 0)
 		return true;
 	struct lpi_lock_entry *entry = *find(locks, look->kind, look->ino, hash);
 	if (entry == NULL || entry->hard_cnt == 0)
 		return true;
+	if (entry->stuck_hard_cnt > 0) {
+		look->result = -EIO;
+		return true;
+	}
 	locks->waits++;
 	look->looks_left = entry->hard_cnt;
 	look->seq = ++locks->seq;

@@ -6,6 +6,9 @@
  * Waiting is in order of arrival. A look is no lock: it waits for those *hard* holders that were
  * there when it came, whose change is being decided over several shards, and holds nothing then.
  *
+ * A holder who will never let go says so (lpi_lock_fail()). Whoever waits for him, or comes, is
+ * told with lock->result.
+ *
  * The order in which owners must ask is in README.md; nothing here finds circles.
  *
  * Threads: the shard's. Blocking: none. Allocation: new; and more entries when more are held than
@@ -47,6 +50,7 @@ struct lpi_lock {
 	struct lp_list_node node; /* where it waits */
 	uint64_t seq;             /* a look: when it came; a hard lock: when it became so */
 	uint32_t looks_left;      /* a look: hard holders to wait for */
+	int result;               /* -EIO: it is not held, and nobody will get it any more */
 	bool is_held;
 	bool is_hard;
 };
@@ -61,15 +65,17 @@ void lpi_locks_free(struct lpi_locks *locks);
 /* Of a name, for its lock. Names that share a hash share a lock. */
 uint64_t lpi_lock_hash(const void *name, size_t len);
 
-/* True when it is held now; else granted() comes when it is. */
+/* True when it is held now, or never will be; else granted() comes then. result says which. */
 bool lpi_lock_acquire(struct lpi_locks *locks, struct lpi_lock *lock) LP_MUST_CHECK;
 /* From now on looks wait for it. It is held. */
 void lpi_lock_harden(struct lpi_locks *locks, struct lpi_lock *lock);
 /* It is held. Idle afterwards. */
 void lpi_lock_release(struct lpi_locks *locks, struct lpi_lock *lock);
+/* It is held and stays so until the table is freed. */
+void lpi_lock_fail(struct lpi_locks *locks, struct lpi_lock *lock);
 
 /* True when nothing is in the way now; else granted() comes once nothing that was is. Either way
- * the look is idle then. */
+ * the look is idle then. With result -EIO something is and will be. */
 bool lpi_lock_look(struct lpi_locks *locks, struct lpi_lock *look) LP_MUST_CHECK;
 
 static inline bool lpi_lock_is_held(const struct lpi_lock *lock)

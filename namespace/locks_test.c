@@ -356,12 +356,77 @@ static void test_model(void **state)
 	}
 }
 
+/* Who never lets go refuses those who wait and those who come, and is in nobody else's way: other
+ * names of the directory are free. */
+static void test_stuck(void **state)
+{
+	(void)state;
+	struct lpi_locks *locks = locks_new();
+	struct hand stuck = hand_of(LPI_LOCK_NAME, 7, 1);
+	struct hand same = hand_of(LPI_LOCK_NAME, 7, 1);
+	struct hand all = hand_of(LPI_LOCK_FRAGMENT, 7, 0);
+	struct hand behind = hand_of(LPI_LOCK_NAME, 7, 2);
+	struct hand late = hand_of(LPI_LOCK_NAME, 7, 1);
+	struct hand late_all = hand_of(LPI_LOCK_FRAGMENT, 7, 0);
+	struct hand look = hand_of(LPI_LOCK_NAME, 7, 1);
+	struct hand look_all = hand_of(LPI_LOCK_FRAGMENT, 7, 0);
+	assert_true(lpi_lock_acquire(locks, &stuck.lock));
+	lpi_lock_harden(locks, &stuck.lock);
+	assert_false(lpi_lock_acquire(locks, &same.lock));
+	assert_false(lpi_lock_acquire(locks, &all.lock));
+	assert_false(lpi_lock_acquire(locks, &behind.lock));
+	assert_false(lpi_lock_look(locks, &look.lock));
+	assert_false(lpi_lock_look(locks, &look_all.lock));
+	lpi_lock_fail(locks, &stuck.lock);
+	struct hand *const refused[] = {&same, &all, &look, &look_all};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(refused); i++) {
+		assert_int_equal(refused[i]->granted, 1);
+		assert_int_equal(refused[i]->lock.result, -EIO);
+		assert_false(lpi_lock_is_held(&refused[i]->lock));
+	}
+	assert_true(lpi_lock_is_held(&behind.lock) && behind.lock.result == 0);
+	assert_true(lpi_lock_acquire(locks, &late.lock));
+	assert_true(lpi_lock_acquire(locks, &late_all.lock));
+	assert_int_equal(late.lock.result, -EIO);
+	assert_int_equal(late_all.lock.result, -EIO);
+	assert_true(lpi_lock_look(locks, &look.lock));
+	assert_int_equal(look.lock.result, -EIO);
+	lpi_lock_release(locks, &behind.lock);
+	/* Its own entry and its directory's. */
+	assert_int_equal(lpi_locks_cnt(locks), 2);
+	lpi_locks_free(locks);
+}
+
+/* The same with all of a directory. */
+static void test_stuck_whole(void **state)
+{
+	(void)state;
+	struct lpi_locks *locks = locks_new();
+	struct hand stuck = hand_of(LPI_LOCK_FRAGMENT, 7, 0);
+	struct hand name = hand_of(LPI_LOCK_NAME, 7, 1);
+	struct hand late = hand_of(LPI_LOCK_NAME, 7, 2);
+	struct hand other = hand_of(LPI_LOCK_NAME, 8, 1);
+	assert_true(lpi_lock_acquire(locks, &stuck.lock));
+	assert_false(lpi_lock_acquire(locks, &name.lock));
+	lpi_lock_fail(locks, &stuck.lock);
+	assert_int_equal(name.granted, 1);
+	assert_int_equal(name.lock.result, -EIO);
+	assert_true(lpi_lock_acquire(locks, &late.lock));
+	assert_int_equal(late.lock.result, -EIO);
+	assert_true(lpi_lock_acquire(locks, &other.lock));
+	assert_int_equal(other.lock.result, 0);
+	lpi_lock_release(locks, &other.lock);
+	assert_int_equal(lpi_locks_cnt(locks), 1);
+	lpi_locks_free(locks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order),   cmocka_unit_test(test_fragment),
 		cmocka_unit_test(test_sibling), cmocka_unit_test(test_looks),
 		cmocka_unit_test(test_many),    cmocka_unit_test(test_model),
+		cmocka_unit_test(test_stuck),   cmocka_unit_test(test_stuck_whole),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

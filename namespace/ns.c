@@ -182,10 +182,20 @@ void lp_ns_end(struct lp_ns *ns, struct lp_ns_op *op)
 
 /* --- Submitting ------------------------------------------------------------------------------- */
 
+/* Something that a directory may have, and that is not refused. */
+static bool may_own(const struct lp_ns *ns, const struct lp_ns_op *op)
+{
+	return op->opcode == LP_NS_STORE && lpi_txn_may_own(&op->store.op) &&
+	       lpi_ino_is_sane(ns, op->store.ino) && is_own_op(ns, op->store.ino, &op->store.op);
+}
+
 /* False when there is nothing left to begin it with. */
 static bool begin_one(struct lp_ns *ns, struct lp_ns_op *op)
 {
-	if (op->opcode == LP_NS_STORE) {
+	lpi_begin_fn *first = begin[op->opcode];
+	if (may_own(ns, op))
+		first = lpi_begin_own_store;
+	if (first == NULL) {
 		struct lpi_call *call = lp_pool_get(ns->calls);
 		if (call == NULL)
 			return false;
@@ -197,7 +207,7 @@ static bool begin_one(struct lp_ns *ns, struct lp_ns_op *op)
 	if (job == NULL)
 		return false;
 	ns->under_way++;
-	lpi_job_begin(ns, job, op, begin[op->opcode]);
+	lpi_job_begin(ns, job, op, first);
 	return true;
 }
 
@@ -247,6 +257,8 @@ void lpi_ns_answer(struct lp_ns *ns, struct lp_ns_op *op, int result)
 	if (result < 0)
 		ns->stats.face.errors[op->opcode]++;
 	op->result = result;
+	if (op->opcode == LP_NS_STORE)
+		op->store.op.result = result;
 	op->complete(op);
 }
 
@@ -269,6 +281,10 @@ void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact)
 {
 	lpi_pact_list_push_back(&ns->pacts_stuck, pact);
 	ns->stats.stuck++;
+	/* Others go on with what it does not need any more. */
+	lpi_pact_put_rooms(pact);
+	lpi_pact_begin_waiting(ns);
+	lpi_job_renew_wide(LP_CONTAINER_OF(pact, struct lpi_job, pact));
 	check_stopped(ns);
 }
 

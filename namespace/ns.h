@@ -25,7 +25,8 @@
  *   -ENAMETOOLONG, -EINVAL   a name or path that cannot be (rule N6)
  *   -ESTALE            the number was never given, or its inode is gone
  *   -ECANCELED         a guard did not hold
- *   -EIO               the device failed; of what changes something: the outcome is unknown
+ *   -EIO               the device failed; of what changes something: the outcome is unknown; or
+ *                      it is about what such a change over several shards was about (stats.stuck)
  *   -EROFS             a shard that it touches is read-only
  *   -EAGAIN            nothing was done: the ns is stopping; of paths: the directory went, or the
  *                      source of a copy was changed, again and again
@@ -201,9 +202,16 @@ struct lp_ns_op {
 		struct {
 			struct lp_ino dir;
 			uint64_t cookie; /* 0: from the beginning */
-			/* For lp_ns_next(); at least LP_NS_READDIR_MIN. Each call walks through
-			 * the directory from its beginning (ns_readdir.c): for a large one bring
-			 * a large buffer. Without "." and "..". */
+			/* In which order, the same in all calls of one reading. By name, shard by
+			 * shard: each call costs what it returns, given `after`. Else in that of
+			 * the cookies: who remembers nothing goes on wherever he was, but each
+			 * call walks through a fragment from its beginning. */
+			bool by_name;
+			/* by_name: the name that the cookie was read with, which need not lead
+			 * anywhere any more. Absent: the cookie's entry is looked for, by a walk;
+			 * -ENOENT: it is gone, and nobody knows where it was. */
+			struct lp_bytes after;
+			/* For lp_ns_next(); at least LP_NS_READDIR_MIN. Without "." and "..". */
 			void *buf;
 			uint32_t buf_len;
 			bool with_attrs;
@@ -318,8 +326,8 @@ struct lp_ns_stats {
 	uint64_t local_txns;     /* changes on one shard */
 	uint64_t shared_txns;    /* over several (rule N1) */
 	uint64_t finish_retries; /* no space for what must be made on this shard */
-	uint64_t stuck;          /* over several, to be ended by the next opening: what they touch
-				    is locked until then */
+	uint64_t stuck;          /* over several, to be ended by the next opening: until then what
+				    they touch is -EIO, and the shard is not healthy */
 	uint64_t lock_waits;
 	uint64_t opens; /* inodes that are open now */
 	uint64_t orphans;

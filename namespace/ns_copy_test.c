@@ -153,6 +153,22 @@ static void move_on(uint32_t shard_cnt)
 	assert_int_equal(lpi_tp_length(&t, "e/f/g/y"), 10);
 	assert_int_equal(lpi_tp_walk(&t, "c"), -ENOENT);
 	lp_test_ok(lpi_tp_put(&t, "h", 20));
+	/* Onto itself, by the same name and by another one: nothing happens, if the condition
+	 * holds. */
+	lp_test_ok(lpi_t_link(&t, lpi_tp_find(&t, "h"), LP_INO_ROOT, "h2"));
+	static const char *const same[] = {"h", "h2"};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(same); i++) {
+		lp_test_ok(lpi_tp_walk(&t, "h"));
+		uint64_t own_nr = t.op->walk.found.attrs.version_nr;
+		assert_int_equal(
+			copy_as(&t, LP_NS_MOVE, "h", same[i], LP_NS_IF_VERSION, own_nr + 1),
+			-ECANCELED);
+		lp_test_ok(copy_as(&t, LP_NS_MOVE, "h", same[i], LP_NS_IF_VERSION, own_nr));
+		assert_int_equal(copy_as(&t, LP_NS_MOVE, "h", same[i], LP_NS_IF_ABSENT, 0),
+				 -EEXIST);
+		lp_test_ok(copy_as(&t, LP_NS_MOVE, "h", same[i], LP_NS_IF_EXISTS, 0));
+	}
+	lp_test_ok(lpi_t_remove(&t, LP_INO_ROOT, "h2", false));
 	assert_int_equal(copy_as(&t, LP_NS_MOVE, "h", "e/f/g/y", LP_NS_IF_ABSENT, 0), -EEXIST);
 	assert_int_equal(copy_as(&t, LP_NS_MOVE, "h", "e/f/z", LP_NS_IF_EXISTS, 0), -ENOENT);
 	assert_int_equal(copy_as(&t, LP_NS_MOVE, "h", "z/z", LP_NS_IF_EXISTS, 0), -ENOENT);

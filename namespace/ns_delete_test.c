@@ -58,9 +58,63 @@ static void test_basic(void **state)
 		basic_on(i);
 }
 
+/* Rule N2: what a client stores with a directory makes it his own, also past LP_NS_SET. */
+static void own_on(uint32_t shard_cnt)
+{
+	struct lpi_t t;
+	lpi_t_begin(&t, shard_cnt);
+	const struct lp_attrs attrs = {.type = LP_INODE_TYPE_DIR, .mode = 0700};
+	const struct lp_change kinds[] = {
+		{.type = LP_CHANGE_XATTR_SET,
+		 .named = {.name = LPI_NS_RIG_BYTES("user.a"), .value = LPI_NS_RIG_BYTES("1")}},
+		{.type = LP_CHANGE_OMAP_SET,
+		 .named = {.name = LPI_NS_RIG_BYTES("a"), .value = LPI_NS_RIG_BYTES("1")}},
+		{.type = LP_CHANGE_SET, .inode = {.attrs = &attrs, .mask = LP_ATTR_MODE}}};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(kinds); i++) {
+		struct lp_change change = kinds[i];
+		lp_test_ok(lpi_tp_put(&t, "a/b/x", 10));
+		change.ino = lpi_tp_find(&t, "a/b");
+		for (uint32_t k = 0; k < 2; k++) {
+			lpi_t_op(&t, LP_NS_STORE);
+			t.op->store.ino = change.ino;
+			t.op->store.op =
+				(struct lp_store_op){.opcode = LP_STORE_TXN,
+						     .txn = {.changes = &change, .change_cnt = 1}};
+			lp_test_ok(lpi_t_do(&t));
+		}
+		assert_int_equal(lpi_t_attrs(&t, change.ino).flags & LP_INODE_FLAG_MADE_BY_PUT, 0);
+		lp_test_ok(lpi_tp_delete(&t, "a/b/x"));
+		assert_int_equal(lpi_tp_find(&t, "a/b").nr, change.ino.nr);
+		lp_test_ok(lpi_tp_delete_as(&t, "a/b", true, LP_NS_IF_ANY, 0));
+		assert_int_equal(lpi_tp_walk(&t, "a"), -ENOENT);
+	}
+	/* On what is not there, and on a file, as ever. */
+	struct lp_change change = kinds[0];
+	change.ino = (struct lp_ino){12345};
+	lpi_t_op(&t, LP_NS_STORE);
+	t.op->store.ino = change.ino;
+	t.op->store.op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					      .txn = {.changes = &change, .change_cnt = 1}};
+	assert_int_equal(lpi_t_do(&t), -ENOENT);
+	assert_int_equal(t.op->store.op.result, -ENOENT);
+	lp_test_ok(lpi_tp_put(&t, "f", 10));
+	lpi_tp_set_xattr(&t, lpi_tp_find(&t, "f"), "user.a", "1");
+	assert_true(lpi_tp_has_xattr(&t, lpi_tp_find(&t, "f"), "user.a", "1"));
+	lpi_tp_end(&t, 2);
+}
+
+static void test_own(void **state)
+{
+	(void)state;
+	for (uint32_t i = 1; i <= 3; i++)
+		own_on(i);
+}
+
 /* --- Interleavings ---------------------------------------------------------------------------- */
 
 #define TURNS 80u
+/* Of the turns, with a sanitizer one in so many. */
+#define STEP (LP_ASSERT_SLOW_ON ? 11u : 1u)
 
 /* The put, whenever it began, has happened in the end: its object is there. */
 static void race_on(uint32_t shard_cnt, uint32_t turns, const char *deleted, const char *put_path,
@@ -96,7 +150,7 @@ static void test_put_beside(void **state)
 {
 	(void)state;
 	for (uint32_t shard_cnt = 1; shard_cnt <= 3; shard_cnt++) {
-		for (uint32_t turns = 0; turns < TURNS; turns++) {
+		for (uint32_t turns = 0; turns < TURNS; turns += STEP) {
 			race_on(shard_cnt, turns, "a/b/x", "a/b/y", false);
 			race_on(shard_cnt, turns, "a/b/x", "a/b/c/y", true);
 		}
@@ -111,7 +165,7 @@ static void test_storm(void **state)
 {
 	(void)state;
 	static const char *const paths[] = {"a/b/x", "a/b/y", "a/b/c/z", "a/w"};
-	for (uint64_t seed = 1; seed <= 60; seed++) {
+	for (uint64_t seed = 1; seed <= (LP_ASSERT_SLOW_ON ? 9 : 60); seed++) {
 		struct lpi_t t;
 		struct lp_prng prng;
 		struct lpi_tp_put puts[RACERS];
@@ -152,6 +206,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_basic),
+		cmocka_unit_test(test_own),
 		cmocka_unit_test(test_put_beside),
 		cmocka_unit_test(test_storm),
 	};

@@ -237,3 +237,110 @@ void lpi_begin_set(struct lpi_job *job)
 	lpi_job_ask(job, lp_ino_shard(op->set.ino), 0, false);
 	lpi_job_wait(job, set_known);
 }
+
+/* --- A directory becomes one's own ------------------------------------------------------------ */
+
+/* A transaction that gives an inode something of a client's, which a directory can have, too. What
+ * writes data does not: there it is refused. */
+bool lpi_txn_may_own(const struct lp_store_op *op)
+{
+	bool may = false;
+	if (op->opcode != LP_STORE_TXN)
+		return false;
+	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
+		switch (op->txn.changes[i].type) {
+		case LP_CHANGE_SET:
+		case LP_CHANGE_XATTR_SET:
+		case LP_CHANGE_XATTR_REMOVE:
+		case LP_CHANGE_OMAP_SET:
+		case LP_CHANGE_OMAP_REMOVE:
+			may = true;
+			break;
+		case LP_CHANGE_WRITE:
+		case LP_CHANGE_TRUNCATE:
+		case LP_CHANGE_PUNCH:
+		case LP_CHANGE_PREALLOC:
+		case LP_CHANGE_CLONE:
+			return false;
+		default:
+			break;
+		}
+	}
+	return may;
+}
+
+static bool vanishes(const struct lp_attrs *attrs)
+{
+	return attrs->type == LP_INODE_TYPE_DIR && (attrs->flags & LP_INODE_FLAG_MADE_BY_PUT) != 0;
+}
+
+static void own_stored(struct lpi_job *job)
+{
+	lpi_job_end(job, job->asks[0].call.result);
+}
+
+static void own_store(struct lpi_job *job)
+{
+	struct lp_ns_op *op = job->op;
+	lpi_job_submit(job, lp_ino_shard(op->store.ino), 0, &op->store.op);
+	lpi_job_wait(job, own_stored);
+}
+
+/* It stays so if the transaction then finds that a guard does not hold: that loses nothing. */
+static void own_cleared(struct lpi_job *job)
+{
+	if (job->pact.result < 0)
+		lpi_job_end(job, job->pact.result);
+	else
+		own_store(job);
+}
+
+static void own_locked_known(struct lpi_job *job)
+{
+	int r = job->asks[0].call.result;
+	const struct lp_attrs old = job->asks[0].op.stat.attrs;
+	if (r < 0) {
+		lpi_job_end(job, r);
+		return;
+	}
+	if (!vanishes(&old)) {
+		lpi_job_unlock(job, own_store);
+		return;
+	}
+	(void)lpi_ino_set_change(job, job->op->store.ino, LP_ATTR_FLAGS);
+	job->attrs[0].type = old.type;
+	job->attrs[0].flags = old.flags & ~LP_INODE_FLAG_MADE_BY_PUT;
+	lpi_job_commit(job, own_cleared);
+}
+
+static void own_ask(struct lpi_job *job, bool is_locked, lpi_step_fn *next)
+{
+	struct lp_store_op *op = lpi_job_op(job, 0);
+	op->opcode = LP_STORE_STAT;
+	op->stat.ino = job->op->store.ino;
+	lpi_job_ask(job, lp_ino_shard(op->stat.ino), 0, is_locked);
+	lpi_job_wait(job, next);
+}
+
+static void own_locked(struct lpi_job *job)
+{
+	own_ask(job, true, own_locked_known);
+}
+
+static void own_known(struct lpi_job *job)
+{
+	const struct lpi_job_ask *ask = &job->asks[0];
+	if (ask->call.result < 0 || !vanishes(&ask->op.stat.attrs)) {
+		own_store(job);
+		return;
+	}
+	lpi_job_lock_inode(job, job->op->store.ino);
+	lpi_job_lock(job, own_locked);
+}
+
+/* Before what a client stores with a directory that a put made: it must not vanish with that (rule
+ * N2). No directory ever comes to be so later, so who is none now needs no lock. */
+void lpi_begin_own_store(struct lpi_job *job)
+{
+	own_ask(job, false, own_known);
+}

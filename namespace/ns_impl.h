@@ -136,6 +136,9 @@ typedef void lpi_begin_fn(struct lpi_job *job);
 lpi_begin_fn lpi_begin_stat, lpi_begin_set, lpi_begin_open, lpi_begin_close, lpi_begin_sync;
 lpi_begin_fn lpi_begin_lookup, lpi_begin_make, lpi_begin_remove, lpi_begin_link, lpi_begin_rename;
 lpi_begin_fn lpi_begin_readdir;
+/* Of an LP_NS_STORE for which lpi_txn_may_own() is true. */
+lpi_begin_fn lpi_begin_own_store;
+bool lpi_txn_may_own(const struct lp_store_op *op);
 lpi_begin_fn lpi_begin_walk, lpi_begin_put, lpi_begin_upload, lpi_begin_commit, lpi_begin_delete;
 lpi_begin_fn lpi_begin_copy, lpi_begin_move, lpi_begin_list;
 

@@ -231,6 +231,7 @@ static void numbered(struct lpi_job *job)
 	lpi_job_lock_name(job, &job->entry);
 	if (lp_ino_shard(job->new_ino) != job->entry.shard_idx)
 		lpi_job_lock_inode(job, job->new_ino);
+	job->lock_refused = lpi_names_end;
 	lpi_job_lock(job, make_locked);
 }
 

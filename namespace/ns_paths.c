@@ -344,6 +344,7 @@ static void make_locked(struct lpi_job *job)
 static void make_numbered(struct lpi_job *job)
 {
 	lpi_job_lock_name(job, &job->entry);
+	job->lock_refused = lpi_path_end;
 	lpi_job_lock(job, make_locked);
 }
 

@@ -315,6 +315,7 @@ static void put_looked(struct lpi_job *job)
 		lpi_job_lock_inode(job, job->entry.ino);
 	if (is_upload(job))
 		lpi_job_lock_inode(job, job->new_ino);
+	job->lock_refused = lpi_path_end;
 	lpi_job_lock(job, put_inodes_locked);
 }
 
@@ -342,6 +343,7 @@ static void put_walked(struct lpi_job *job)
 		return;
 	}
 	lpi_job_lock_name(job, &job->entry);
+	job->lock_refused = lpi_path_end;
 	lpi_job_lock(job, put_name_locked);
 }
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readdir: items in the order of their cookies, which are shard and insertion number (rule N4).
+/* Readdir: every entry that stays is read once, whatever goes and comes meanwhile (rule N4). A
+ * cookie is shard and insertion number. The caller's buffer takes the store's pages, too.
  *
- * A store lists a fragment in the order of its names. So all of it is walked, and those of the
- * lowest cookies behind the given one are kept: what goes and comes meanwhile moves nobody else's
- * cookie. One half of the caller's buffer takes the store's pages, the other the items. When these
- * find no room the half with the higher cookies goes, and whatever is behind it then.
+ * By name is the order in which a store lists a fragment. The caller says which name his cookie was
+ * read with, and the list goes on behind it, whether or not it is there still: a name that stays is
+ * on one side of it only.
  *
- * That is one walk through the fragment for each buffer filled: who reads large directories should
- * bring a buffer that takes all of it, or many thousands of items. A remembered order would be
- * quicker, and would have to be kept true. */
+ * Who has nothing but the cookie gets the order of the cookies. All of the fragment is walked, and
+ * those of the lowest cookies behind the given one are kept: what goes and comes moves nobody
+ * else's cookie. When they find no room the half with the higher ones goes, and whatever is behind
+ * it then. That is one walk through the fragment for each buffer filled. */
 #include <errno.h>
 
 #include "namespace/names.h"
@@ -20,9 +21,12 @@ static_assert((LP_INSERTION_MAX - 1) >> COOKIE_SHIFT == 0, "an insertion fits be
 
 static void list_page(struct lpi_job *job);
 
-static uint32_t half(const struct lpi_job *job)
+/* Of the buffer, for items; the rest is for a page of the store's. By name few of a page find no
+ * room and are listed again, so that is small. */
+static uint32_t items_bytes(const struct lpi_job *job)
 {
-	return job->op->readdir.buf_len / 2;
+	uint32_t len = job->op->readdir.buf_len;
+	return job->op->readdir.by_name ? len - LP_MAX(len / 8, LP_NS_READDIR_MIN / 2) : len / 2;
 }
 
 /* --- Attributes ------------------------------------------------------------------------------- */
@@ -125,10 +129,23 @@ static void keep(struct lpi_readdir *rd, const struct lp_ns_item *item, bool has
 	}
 }
 
+/* Takes it if it is behind the cookie's entry; from the first that finds no room on none. */
+static void keep_by_name(struct lpi_readdir *rd, const struct lp_ns_item *item, bool has_room)
+{
+	if (rd->is_seeking)
+		rd->is_seeking = item->cookie != rd->behind;
+	else if (!rd->is_full)
+		rd->is_full = !lpi_items_add(&rd->items, item, has_room);
+}
+
 static void next_shard(struct lpi_job *job)
 {
 	struct lpi_readdir *rd = &job->readdir;
-	bool is_full = rd->end != UINT64_MAX;
+	bool is_full = rd->is_full || rd->end != UINT64_MAX;
+	if (rd->is_seeking) {
+		finish(job, -ENOENT);
+		return;
+	}
 	rd->shard_idx++;
 	rd->after_len = 0;
 	job->op->readdir.more = is_full;
@@ -136,7 +153,8 @@ static void next_shard(struct lpi_job *job)
 		list_page(job);
 		return;
 	}
-	lpi_items_sort(&rd->items);
+	if (!job->op->readdir.by_name)
+		lpi_items_sort(&rd->items);
 	attrs_next(job);
 }
 
@@ -156,11 +174,14 @@ static void page_known(struct lpi_job *job)
 						.cookie = (uint64_t)rd->shard_idx << COOKIE_SHIFT |
 							  listed.insertion,
 						.type = listed.type};
-		keep(rd, &item, job->op->readdir.with_attrs);
+		if (job->op->readdir.by_name)
+			keep_by_name(rd, &item, job->op->readdir.with_attrs);
+		else
+			keep(rd, &item, job->op->readdir.with_attrs);
 		memcpy(rd->after, listed.name.data, listed.name.len);
 		rd->after_len = listed.name.len;
 	}
-	if (op->list.more)
+	if (op->list.more && !rd->is_full)
 		list_page(job);
 	else
 		next_shard(job);
@@ -175,10 +196,32 @@ static void list_page(struct lpi_job *job)
 	op->list.ino = job->entry.dir;
 	if (rd->after_len > 0)
 		op->list.after = (struct lp_bytes){rd->after, rd->after_len};
-	op->list.buf = (uint8_t *)job->op->readdir.buf + half(job);
-	op->list.buf_len = job->op->readdir.buf_len - half(job);
+	op->list.buf = (uint8_t *)job->op->readdir.buf + items_bytes(job);
+	op->list.buf_len = job->op->readdir.buf_len - items_bytes(job);
 	lpi_job_ask(job, rd->shard_idx, 0, false);
 	lpi_job_wait(job, page_known);
+}
+
+/* Where a reading by name goes on. A name that is not on the cookie's shard was not read with it:
+ * what it led to would be skipped, or read twice. */
+static int find_place(struct lpi_job *job, uint32_t first)
+{
+	struct lpi_readdir *rd = &job->readdir;
+	struct lp_bytes after = job->op->readdir.after;
+	if (rd->behind == 0)
+		return after.len == 0 ? 0 : -EINVAL;
+	if (!job->entry.dir_is_spread && first != rd->shard_idx)
+		return -EINVAL;
+	if (after.len == 0) {
+		rd->is_seeking = true;
+		return 0;
+	}
+	if (!lp_key_name_is_valid(after.data, after.len) ||
+	    lpi_shard_of_entry(job->ns, job->entry.dir, job->entry.dir_is_spread, after) != first)
+		return -EINVAL;
+	memcpy(rd->after, after.data, after.len);
+	rd->after_len = after.len;
+	return 0;
 }
 
 static void readdir_placed(struct lpi_job *job)
@@ -187,9 +230,13 @@ static void readdir_placed(struct lpi_job *job)
 	uint32_t first = (uint32_t)(rd->behind >> COOKIE_SHIFT);
 	uint32_t own = lp_ino_shard(job->entry.dir);
 	rd->shard_idx = job->entry.dir_is_spread ? first : own;
-	lpi_items_init(&rd->items, job->op->readdir.buf, half(job));
+	lpi_items_init(&rd->items, job->op->readdir.buf, items_bytes(job));
 	rd->end = UINT64_MAX;
-	list_page(job);
+	int r = job->op->readdir.by_name ? find_place(job, first) : 0;
+	if (r < 0)
+		lpi_job_fail(job, r);
+	else
+		list_page(job);
 }
 
 void lpi_begin_readdir(struct lpi_job *job)
@@ -202,6 +249,7 @@ void lpi_begin_readdir(struct lpi_job *job)
 	rd->behind = op->readdir.cookie;
 	job->entry = (struct lpi_entry){.dir = op->readdir.dir};
 	if (op->readdir.buf_len < LP_NS_READDIR_MIN ||
+	    (!op->readdir.by_name && op->readdir.after.len > 0) ||
 	    rd->behind >> COOKIE_SHIFT >= job->ns->options.shard_cnt)
 		lpi_job_fail(job, -EINVAL);
 	else

@@ -322,6 +322,27 @@ static int check_found(const struct lpi_job *job)
 	return !is_dir(from) && is_dir(to) ? -EISDIR : 0;
 }
 
+/* Two names of one thing: nothing happens, if it is as it was to be. */
+static void same_known(struct lpi_job *job)
+{
+	int r = job->dir_stat.result;
+	if (r == -ENOENT)
+		r = lpi_corrupt_name(job->to.ino);
+	if (r >= 0 && job->dir_stat.attrs.version_nr != job->rename_version_nr)
+		r = -ECANCELED;
+	lpi_job_stop(job, r);
+}
+
+static void rename_same(struct lpi_job *job)
+{
+	if (job->op->opcode == LP_NS_RENAME)
+		job->op->rename.moved = job->entry.ino;
+	if (job->rename_if == LP_NS_IF_VERSION)
+		lpi_stat(job, job->to.ino, false, same_known);
+	else
+		lpi_job_stop(job, 0);
+}
+
 static void rename_looked(struct lpi_job *job)
 {
 	int r = lpi_entry_take(job, &job->entry, 0);
@@ -333,14 +354,10 @@ static void rename_looked(struct lpi_job *job)
 		lpi_job_stop(job, r);
 		return;
 	}
-	if (job->entry.ino.nr == job->to.ino.nr) {
-		/* Two names of one thing: nothing happens. */
-		if (job->op->opcode == LP_NS_RENAME)
-			job->op->rename.moved = job->entry.ino;
-		lpi_job_stop(job, 0);
-		return;
-	}
-	rename_walk(job);
+	if (job->entry.ino.nr == job->to.ino.nr)
+		rename_same(job);
+	else
+		rename_walk(job);
 }
 
 static void rename_names_locked(struct lpi_job *job)

@@ -23,6 +23,13 @@ static void release_locks(struct lpi_part *part, struct lp_ns *ns)
 	part->state = LPI_PART_ENDED;
 }
 
+/* Nobody gets them before the next opening: who waits for them is told. */
+static void fail_locks(struct lpi_part *part, struct lp_ns *ns)
+{
+	for (uint32_t i = 0; i < part->lock_cnt; i++)
+		lpi_lock_fail(ns->locks, part->locks[i]);
+}
+
 static void harden_locks(struct lpi_part *part, struct lp_ns *ns)
 {
 	for (uint32_t i = 0; i < part->lock_cnt; i++)
@@ -163,7 +170,9 @@ static void decided_here(struct lpi_call *call)
 		note_orphan(part, call->to);
 	/* Who cannot be told whether it is durable keeps everybody out until he can. */
 	part->is_unknown = call->store_op->result == -EIO;
-	if (!part->is_unknown)
+	if (part->is_unknown)
+		fail_locks(part, call->to);
+	else
 		release_locks(part, call->to);
 	lpi_call_end(call, call->store_op->result);
 }
@@ -242,8 +251,17 @@ static void finished(struct lpi_call *call)
 	if (part->op.result >= 0) {
 		note_orphan(part, call->to);
 		release_locks(part, call->to);
+	} else {
+		fail_locks(part, call->to);
 	}
 	lpi_call_end(call, part->op.result);
+}
+
+/* Whether it was decided is not known, so nothing here can be ended. */
+static void run_doubt(struct lpi_call *call)
+{
+	fail_locks(part_of(call), call->to);
+	lpi_call_end(call, 0);
 }
 
 /* Whatever becomes of the record: nothing has happened here and nothing will, for there is no
@@ -411,11 +429,30 @@ static void end_rest(struct lpi_pact *pact, void (*work)(struct lpi_call *call),
 		pact->next(pact);
 }
 
+static void in_doubt(struct lpi_pact *pact)
+{
+	lpi_ns_stuck(pact->ns, pact);
+}
+
+static void stay_in_doubt(struct lpi_pact *pact)
+{
+	say_decided(pact);
+	pact->next = in_doubt;
+	/* One more, as in end_rest(). */
+	pact->calls_cnt++;
+	for (uint32_t i = 0; i < pact->part_cnt; i++) {
+		struct lpi_part *part = pact->parts[i];
+		if (part != pact->coordinator && part->lock_cnt > 0)
+			call_part(pact, part, run_doubt);
+	}
+	if (--pact->calls_cnt == 0)
+		pact->next(pact);
+}
+
 static void deciding_done(struct lpi_pact *pact)
 {
 	if (pact->coordinator->is_unknown) {
-		say_decided(pact);
-		lpi_ns_stuck(pact->ns, pact);
+		stay_in_doubt(pact);
 		return;
 	}
 	if (pact->result < 0) {
