@@ -32,7 +32,7 @@ _lapis()
 		return
 	fi
 	case $command in
-	mkfs | info | fsck | grow | store-bench)
+	mkfs | info | fsck | grow | store-bench | umount)
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		return
 		;;

@@ -14,6 +14,7 @@
 #include "base/workers.h"
 #include "daemon/health.h"
 #include "daemon/listen.h"
+#include "daemon/mount.h"
 #include "daemon/report.h"
 #include "daemon/service.h"
 #include "store/devices.h"
@@ -119,6 +120,7 @@ struct lp_service {
 	uint32_t listener_cnt;
 	uint32_t next_shard; /* that is given a connection */
 	struct lpi_http *http;
+	struct lpi_mount mount;
 	struct lpi_health health;
 	struct lpi_gather_reports *gather;
 	struct lp_timer look_timer;
@@ -129,6 +131,10 @@ struct lp_service {
 void lpi_errand_start(struct lpi_thread *thread, struct lpi_errand *errand);
 /* On the thread, once for each run(). */
 void lpi_errand_end(struct lpi_errand *errand, int result);
+
+/* Something on all threads, then next(); phase.result is the first failure. */
+void lpi_run_phase(struct lp_service *service, void (*run)(struct lpi_errand *errand),
+		   void (*next)(struct lp_service *service));
 
 /* --- What threads do (thread.c) --------------------------------------------------------------- */
 
