@@ -166,7 +166,7 @@ static struct lpi_fuse_request *take_spare(struct lp_fuse_channel *channel)
 {
 	struct lpi_fuse_request *request = channel->spare;
 	channel->spare = NULL;
-	memset(request, 0, offsetof(struct lpi_fuse_request, crcs));
+	memset(request, 0, offsetof(struct lpi_fuse_request, after_name));
 	request->channel = channel;
 	lp_sm_init(&request->sm, &lpi_fuse_request_table, NULL,
 		   lp_reactor_now_ns(channel->options.reactor));

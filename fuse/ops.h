@@ -30,6 +30,17 @@ lpi_fuse_step_fn lpi_fuse_write;
 lpi_fuse_step_fn lpi_fuse_flush;
 lpi_fuse_step_fn lpi_fuse_fsync;
 
+lpi_fuse_step_fn lpi_fuse_statx;
+
+lpi_fuse_step_fn lpi_fuse_fallocate;
+lpi_fuse_step_fn lpi_fuse_lseek;
+lpi_fuse_step_fn lpi_fuse_copy;
+
+lpi_fuse_step_fn lpi_fuse_getxattr;
+lpi_fuse_step_fn lpi_fuse_listxattr;
+lpi_fuse_step_fn lpi_fuse_setxattr;
+lpi_fuse_step_fn lpi_fuse_removexattr;
+
 lpi_fuse_step_fn lpi_fuse_opendir;
 lpi_fuse_step_fn lpi_fuse_readdir;
 

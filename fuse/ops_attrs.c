@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attributes of inodes and of the whole: getattr, setattr, readlink, statfs. */
 #include <errno.h>
+#include <linux/stat.h>
 #include <string.h>
 
+#include "fuse/acl.h"
+#include "fuse/change.h"
 #include "fuse/channel_impl.h"
 #include "fuse/ops.h"
 #include "store/devices.h"
 #include "store/inode.h"
 
-#define MODE_BITS 07777u
+#define MODE_BITS     07777u
+#define TRIES_MAX     4u
+#define LITERAL(text) ((struct lp_bytes){text, sizeof(text) - 1})
+
+static int gone(int err)
+{
+	return err == -ENOENT ? -ESTALE : err;
+}
 
 /* --- Getattr ---------------------------------------------------------------------------------- */
 
@@ -16,7 +26,7 @@ static void known(struct lpi_fuse_request *request)
 {
 	const struct lp_ns_op *op = &request->op;
 	if (op->result < 0)
-		lpi_fuse_answer(request, op->result == -ENOENT ? -ESTALE : op->result);
+		lpi_fuse_answer(request, gone(op->result));
 	else
 		lpi_fuse_answer_attrs(request, op->stat.found.ino, &op->stat.found.attrs);
 }
@@ -25,6 +35,64 @@ void lpi_fuse_getattr(struct lpi_fuse_request *request)
 {
 	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
 	lpi_fuse_submit(request, known);
+}
+
+/* --- Statx ------------------------------------------------------------------------------------ */
+
+/* As the kernel from 6.6 on wants it: behind the times the very struct of the system call. */
+struct statx_out {
+	uint64_t attr_valid;
+	uint32_t attr_valid_nsec;
+	uint32_t flags;
+	uint64_t spare[2];
+	struct statx stat;
+};
+
+static_assert(sizeof(struct statx) == 256, "as the protocol has it");
+
+static struct statx_timestamp timestamp(uint64_t s, uint32_t ns)
+{
+	return (struct statx_timestamp){.tv_sec = (int64_t)s, .tv_nsec = ns};
+}
+
+static void statx_known(struct lpi_fuse_request *request)
+{
+	const struct lp_ns_found *found = &request->op.stat.found;
+	uint64_t attr_ns = request->channel->options.behaviour.attr_ns;
+	struct fuse_attr attr;
+	if (request->op.result < 0) {
+		lpi_fuse_answer(request, gone(request->op.result));
+		return;
+	}
+	lpi_fuse_fill_attr(found->ino, &found->attrs, &attr);
+	struct statx_out out = {.attr_valid = attr_ns / LP_NS_PER_S,
+				.attr_valid_nsec = (uint32_t)(attr_ns % LP_NS_PER_S)};
+	uint64_t born_s = 0;
+	uint32_t born_ns = 0;
+	lpi_fuse_split_time(found->attrs.btime_ns, &born_s, &born_ns);
+	out.stat = (struct statx){.stx_mask = STATX_BASIC_STATS | STATX_BTIME,
+				  .stx_blksize = attr.blksize,
+				  .stx_nlink = attr.nlink,
+				  .stx_uid = attr.uid,
+				  .stx_gid = attr.gid,
+				  .stx_mode = (uint16_t)attr.mode,
+				  .stx_ino = attr.ino,
+				  .stx_size = attr.size,
+				  .stx_blocks = attr.blocks,
+				  .stx_atime = timestamp(attr.atime, attr.atimensec),
+				  .stx_btime = timestamp(born_s, born_ns),
+				  .stx_ctime = timestamp(attr.ctime, attr.ctimensec),
+				  .stx_mtime = timestamp(attr.mtime, attr.mtimensec),
+				  /* As new_decode_dev() of the kernel has it. */
+				  .stx_rdev_major = (attr.rdev >> 8) & 0xfff,
+				  .stx_rdev_minor = (attr.rdev & 0xff) | ((attr.rdev >> 12) & 0xfff00)};
+	lpi_fuse_answer_bytes(request, &out, sizeof(out));
+}
+
+void lpi_fuse_statx(struct lpi_fuse_request *request)
+{
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
+	lpi_fuse_submit(request, statx_known);
 }
 
 /* --- Setattr ---------------------------------------------------------------------------------- */
@@ -78,7 +146,7 @@ static void was_set(struct lpi_fuse_request *request)
 {
 	const struct lp_ns_op *op = &request->op;
 	if (op->result < 0)
-		lpi_fuse_answer(request, op->result == -ENOENT ? -ESTALE : op->result);
+		lpi_fuse_answer(request, gone(op->result));
 	else
 		lpi_fuse_answer_attrs(request, op->set.found.ino, &op->set.found.attrs);
 }
@@ -94,39 +162,130 @@ static void was_cut(struct lpi_fuse_request *request)
 
 static void cut(struct lpi_fuse_request *request, uint32_t mask)
 {
-	struct lp_change *change = request->changes;
-	if ((mask & LP_ATTR_MTIME) == 0)
-		request->attrs.mtime_ns = request->attrs.ctime_ns;
-	change[0] = (struct lp_change){.type = LP_CHANGE_TRUNCATE};
-	change[0].data.offset = request->message.in.setattr.size;
-	change[1] = (struct lp_change){.type = LP_CHANGE_SET};
-	change[1].inode.attrs = &request->attrs;
-	change[1].inode.mask = mask | LP_ATTR_MTIME | LP_ATTR_CTIME;
-	lpi_fuse_txn(request, lpi_fuse_node(request), 2);
-	lpi_fuse_submit(request, was_cut);
+	const struct fuse_setattr_in *in = &request->message.in.setattr;
+	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_TRUNCATE, mask);
+	change->data.offset = in->size;
+	lpi_fuse_change_submit(request, (in->valid & FATTR_KILL_SUIDGID) != 0, was_cut);
 }
 
-void lpi_fuse_setattr(struct lpi_fuse_request *request)
+static void set(struct lpi_fuse_request *request, uint32_t mask)
 {
-	uint32_t mask = 0;
-	int err = take_attrs(request, &request->attrs, &mask);
-	if (err < 0) {
-		lpi_fuse_answer(request, err);
-		return;
-	}
-	if ((request->message.in.setattr.valid & FATTR_SIZE) != 0) {
-		cut(request, mask);
-		return;
-	}
-	if (mask == 0) {
-		lpi_fuse_getattr(request);
-		return;
-	}
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_SET);
 	op->set.ino = lpi_fuse_node(request);
 	op->set.attrs = request->attrs;
 	op->set.mask = mask;
 	lpi_fuse_submit(request, was_set);
+}
+
+/* A new owner: what the old one allowed is gone. The mode is known now, and whether there is a
+ * capability is found out by removing it. */
+static void capability_gone(struct lpi_fuse_request *request)
+{
+	int r = request->op.result;
+	if (r < 0 && r != -ENODATA)
+		lpi_fuse_answer(request, gone(r));
+	else
+		set(request, request->count);
+}
+
+static void owner_known(struct lpi_fuse_request *request)
+{
+	const struct lp_attrs *attrs = &request->op.stat.found.attrs;
+	if (request->op.result < 0) {
+		lpi_fuse_answer(request, gone(request->op.result));
+		return;
+	}
+	uint16_t mode = (request->count & LP_ATTR_MODE) != 0 ? request->attrs.mode : attrs->mode;
+	uint16_t killed = lpi_fuse_mode_killed(mode);
+	if (killed != mode)
+		request->count |= LP_ATTR_MODE;
+	request->attrs.mode = killed;
+	request->changes[0] = (struct lp_change){.type = LP_CHANGE_XATTR_REMOVE};
+	request->changes[0].named.name = LITERAL(LPI_FUSE_CAPABILITY);
+	lpi_fuse_txn(request, lpi_fuse_node(request), 1);
+	lpi_fuse_submit(request, capability_gone);
+}
+
+/* A new mode changes an access list, if there is one: in one transaction, guarded by the list as it
+ * was read. */
+static void was_set_with_list(struct lpi_fuse_request *request);
+
+static void list_known(struct lpi_fuse_request *request)
+{
+	const struct lp_store_op *op = &request->op.store.op;
+	uint8_t *acl = request->room->data;
+	uint32_t len = op->get.value_len;
+	int r = request->op.result;
+	if (r == -ENODATA || (r >= 0 && lpi_acl_check(acl, len) < 0)) {
+		set(request, request->list_mask);
+		return;
+	}
+	if (r < 0 || 2 * len > request->room->bytes) {
+		lpi_fuse_answer(request, r < 0 ? gone(r) : -E2BIG);
+		return;
+	}
+	struct lp_change *changes = request->changes;
+	uint8_t *old = acl + len;
+	memcpy(old, acl, len);
+	lpi_acl_chmod(acl, len, request->attrs.mode);
+	changes[0] = (struct lp_change){.type = LP_GUARD_XATTR};
+	changes[0].named.name = LITERAL(LPI_ACL_ACCESS);
+	changes[0].named.value = (struct lp_bytes){old, len};
+	changes[1] = (struct lp_change){.type = LP_CHANGE_XATTR_SET};
+	changes[1].named.name = LITERAL(LPI_ACL_ACCESS);
+	changes[1].named.value = (struct lp_bytes){acl, len};
+	changes[2] = (struct lp_change){.type = LP_CHANGE_SET};
+	changes[2].inode.attrs = &request->attrs;
+	changes[2].inode.mask = request->list_mask | LP_ATTR_CTIME;
+	lpi_fuse_txn(request, lpi_fuse_node(request), 3);
+	lpi_fuse_submit(request, was_set_with_list);
+}
+
+static void look_for_list(struct lpi_fuse_request *request)
+{
+	struct lp_ino ino = lpi_fuse_node(request);
+	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_GET, ino);
+	op->get.space = LP_STORE_XATTRS;
+	op->get.ino = ino;
+	op->get.name = LITERAL(LPI_ACL_ACCESS);
+	op->get.buf = request->room->data;
+	op->get.buf_len = request->room->bytes;
+	lpi_fuse_submit(request, list_known);
+}
+
+static void was_set_with_list(struct lpi_fuse_request *request)
+{
+	int r = request->op.result;
+	bool has_changed = (r == -ECANCELED || r == -ENODATA) &&
+			   request->op.store.op.txn.failed_idx == 0;
+	if (has_changed && ++request->count < TRIES_MAX)
+		look_for_list(request);
+	else
+		was_cut(request);
+}
+
+void lpi_fuse_setattr(struct lpi_fuse_request *request)
+{
+	uint32_t mask = 0;
+	uint32_t valid = request->message.in.setattr.valid;
+	int err = take_attrs(request, &request->attrs, &mask);
+	if (err < 0) {
+		lpi_fuse_answer(request, err);
+	} else if ((valid & FATTR_SIZE) != 0) {
+		cut(request, mask);
+	} else if ((valid & FATTR_KILL_SUIDGID) != 0) {
+		request->count = mask;
+		lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
+		lpi_fuse_submit(request, owner_known);
+	} else if ((mask & LP_ATTR_MODE) != 0) {
+		request->list_mask = mask;
+		if (lpi_fuse_room(request, LP_BUF_MEDIUM) != NULL)
+			look_for_list(request);
+	} else if (mask != 0) {
+		set(request, mask);
+	} else {
+		lpi_fuse_getattr(request);
+	}
 }
 
 /* --- Readlink --------------------------------------------------------------------------------- */
@@ -135,7 +294,7 @@ static void target_read(struct lpi_fuse_request *request)
 {
 	const struct lp_ns_op *op = &request->op;
 	if (op->result < 0)
-		lpi_fuse_answer(request, op->result == -ENOENT ? -ESTALE : op->result);
+		lpi_fuse_answer(request, gone(op->result));
 	else
 		lpi_fuse_answer_bytes(request, request->room->data, op->store.op.get.value_len);
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "base/crc32c.h"
+#include "fuse/change.h"
 #include "fuse/channel_impl.h"
 #include "fuse/ops.h"
 
@@ -64,12 +65,6 @@ void lpi_fuse_fsync(struct lpi_fuse_request *request)
 
 /* --- Read ------------------------------------------------------------------------------------- */
 
-static void take_budget(struct lpi_fuse_request *request, uint32_t bytes)
-{
-	request->budget_bytes += bytes;
-	request->channel->bytes_out += bytes;
-}
-
 static void has_read(struct lpi_fuse_request *request)
 {
 	struct lp_fuse_channel *channel = request->channel;
@@ -93,7 +88,7 @@ void lpi_fuse_read(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, -EINVAL);
 		return;
 	}
-	take_budget(request, in->size);
+	lpi_fuse_take_budget(request, in->size);
 	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_READ, ino);
 	op->read.ino = ino;
 	op->read.offset = in->offset;
@@ -103,16 +98,17 @@ void lpi_fuse_read(struct lpi_fuse_request *request)
 
 /* --- Write ------------------------------------------------------------------------------------ */
 
-/* One checksum for each block of the file that the data touches; a piece may lie in two buffers. */
-static uint32_t sum_pieces(struct lpi_fuse_request *request, uint64_t offset)
+/* A piece may lie in two buffers. */
+uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
+			     uint32_t *ret_crcs)
 {
 	uint32_t left_in_block = BLOCK_BYTES - (uint32_t)(offset % BLOCK_BYTES);
 	uint32_t cnt = 0;
 	uint32_t crc = 0;
 	bool is_begun = false;
-	for (uint32_t i = 0; i < request->seg_cnt; i++) {
-		const uint8_t *at = request->segs[i].buf->data + request->segs[i].offset;
-		uint32_t left = request->segs[i].len;
+	for (uint32_t i = 0; i < seg_cnt; i++) {
+		const uint8_t *at = segs[i].buf->data + segs[i].offset;
+		uint32_t left = segs[i].len;
 		while (left > 0) {
 			uint32_t len = LP_MIN(left, left_in_block);
 			crc = lp_crc32c_ahead(crc, at, len, at + len);
@@ -122,14 +118,14 @@ static uint32_t sum_pieces(struct lpi_fuse_request *request, uint64_t offset)
 			left_in_block -= len;
 			if (left_in_block > 0)
 				continue;
-			request->crcs[cnt++] = crc;
+			ret_crcs[cnt++] = crc;
 			crc = 0;
 			is_begun = false;
 			left_in_block = BLOCK_BYTES;
 		}
 	}
 	if (is_begun)
-		request->crcs[cnt++] = crc;
+		ret_crcs[cnt++] = crc;
 	LP_ASSERT(cnt <= LPI_FUSE_CRCS);
 	return cnt;
 }
@@ -149,25 +145,20 @@ static void has_written(struct lpi_fuse_request *request)
 void lpi_fuse_write(struct lpi_fuse_request *request)
 {
 	const struct fuse_write_in *in = &request->message.in.write;
-	struct lp_change *change = request->changes;
 	if (in->size == 0) {
 		has_written(request);
 		return;
 	}
-	take_budget(request, in->size);
-	change[0] = (struct lp_change){.type = LP_CHANGE_WRITE};
-	change[0].data.offset = in->offset;
-	change[0].data.length = in->size;
-	change[0].data.payload = (struct lp_payload){.segs = request->segs,
-						     .crcs = request->crcs,
-						     .seg_cnt = request->seg_cnt,
-						     .crc_cnt = sum_pieces(request, in->offset)};
-	change[0].data.path = LP_PATH_AUTO;
-	request->attrs.mtime_ns = lpi_fuse_wall_ns(request);
-	request->attrs.ctime_ns = request->attrs.mtime_ns;
-	change[1] = (struct lp_change){.type = LP_CHANGE_SET};
-	change[1].inode.attrs = &request->attrs;
-	change[1].inode.mask = LP_ATTR_MTIME | LP_ATTR_CTIME;
-	lpi_fuse_txn(request, lpi_fuse_node(request), 2);
-	lpi_fuse_submit(request, has_written);
+	lpi_fuse_take_budget(request, in->size);
+	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_WRITE, 0);
+	change->data.offset = in->offset;
+	change->data.length = in->size;
+	change->data.payload = (struct lp_payload){.segs = request->segs,
+						   .crcs = request->crcs,
+						   .seg_cnt = request->seg_cnt,
+						   .crc_cnt = lpi_fuse_sum_pieces(request->segs, request->seg_cnt,
+								in->offset, request->crcs)};
+	change->data.path = LP_PATH_AUTO;
+	lpi_fuse_change_submit(request, (in->write_flags & FUSE_WRITE_KILL_SUIDGID) != 0,
+			       has_written);
 }

@@ -3,13 +3,14 @@
  *
  * Permissions have been checked by the kernel. What it leaves to us of making something is what a
  * directory gives to what is made in it, so that is looked at first: its group and the bit that
- * says so, if it has the set-group-id bit. */
+ * says so, if it has the set-group-id bit; its default access list. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fuse/acl.h"
 #include "fuse/channel_impl.h"
 #include "fuse/ops.h"
 
@@ -30,8 +31,41 @@ static void found(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, op->result);
 }
 
+/* "." and ".." are asked for by who has nothing but a number: a server of NFS. */
+
+static void dot_found(struct lpi_fuse_request *request)
+{
+	if (request->op.result < 0)
+		lpi_fuse_answer(request, request->op.result == -ENOENT ? -ESTALE
+								       : request->op.result);
+	else
+		lpi_fuse_answer_entry(request, &request->op.stat.found);
+}
+
+static void above_known(struct lpi_fuse_request *request)
+{
+	struct lp_ino parent = request->op.stat.found.attrs.parent;
+	if (request->op.result < 0) {
+		lpi_fuse_answer(request, request->op.result);
+		return;
+	}
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = parent.nr == 0 ? LP_INO_ROOT : parent;
+	lpi_fuse_submit(request, dot_found);
+}
+
+static bool is_dots(struct lp_bytes name)
+{
+	return name.len <= 2 && memcmp(name.data, "..", name.len) == 0;
+}
+
 void lpi_fuse_lookup(struct lpi_fuse_request *request)
 {
+	if (is_dots(request->message.names[0])) {
+		lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
+		lpi_fuse_submit(request, request->message.names[0].len == 1 ? dot_found
+									    : above_known);
+		return;
+	}
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_LOOKUP);
 	op->lookup.dir = lpi_fuse_node(request);
 	op->lookup.name = request->message.names[0];
@@ -85,10 +119,15 @@ static void made_open(struct lpi_fuse_request *request)
 static void make(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_message *message = &request->message;
-	bool is_create = message->header.opcode == FUSE_CREATE;
+	bool is_unnamed = message->header.opcode == FUSE_TMPFILE;
+	bool is_create = message->header.opcode == FUSE_CREATE || is_unnamed;
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_MAKE);
 	op->make.dir = lpi_fuse_node(request);
-	op->make.name = message->names[0];
+	if (!is_unnamed)
+		op->make.name = message->names[0];
+	op->make.unnamed = is_unnamed;
+	op->make.xattrs = request->xattrs;
+	op->make.xattr_cnt = request->xattr_cnt;
 	op->make.type = request->attrs.type;
 	op->make.mode = request->attrs.mode;
 	op->make.rdev = request->attrs.rdev;
@@ -98,6 +137,76 @@ static void make(struct lpi_fuse_request *request)
 		op->who.gid = request->attrs.gid;
 	op->make.open = is_create;
 	lpi_fuse_submit(request, is_create ? made_open : made);
+}
+
+/* Without a default list the mask of the process counts, which the kernel leaves to us. */
+static uint32_t umask_of(const struct lp_fuse_message *message)
+{
+	switch (message->header.opcode) {
+	case FUSE_MKNOD:
+		return message->in.mknod.umask;
+	case FUSE_MKDIR:
+		return message->in.mkdir.umask;
+	case FUSE_SYMLINK:
+		return 0;
+	default:
+		return message->in.create.umask;
+	}
+}
+
+/* The list of what is new is behind the default one in the room. */
+static void inherit(struct lpi_fuse_request *request, uint32_t len)
+{
+	uint8_t *acl = request->room->data + len;
+	uint32_t cnt = 0;
+	memcpy(acl, request->room->data, len);
+	request->attrs.mode = lpi_acl_create(acl, len, request->attrs.mode);
+	if (!lpi_acl_is_mode(acl, len))
+		request->xattrs[cnt++] = (struct lp_ns_named_value){
+			.name = {LPI_ACL_ACCESS, sizeof(LPI_ACL_ACCESS) - 1},
+			.value = {acl, len}};
+	if (request->attrs.type == LP_INODE_TYPE_DIR)
+		request->xattrs[cnt++] = (struct lp_ns_named_value){
+			.name = {LPI_ACL_DEFAULT, sizeof(LPI_ACL_DEFAULT) - 1},
+			.value = {request->room->data, len}};
+	request->xattr_cnt = cnt;
+	make(request);
+}
+
+static void look_for_list(struct lpi_fuse_request *request, void *buf, uint32_t buf_len);
+
+static void list_known(struct lpi_fuse_request *request)
+{
+	const struct lp_store_op *op = &request->op.store.op;
+	uint32_t len = op->get.value_len;
+	int r = request->op.result;
+	/* At first only asked whether there is one. */
+	if (r == -ERANGE && request->room == NULL) {
+		struct lp_buf *room = lpi_fuse_room(request, LP_BUF_MEDIUM);
+		if (room != NULL)
+			look_for_list(request, room->data, room->bytes);
+		return;
+	}
+	if (r == -ENODATA || (r >= 0 && lpi_acl_check(op->get.buf, len) < 0)) {
+		request->attrs.mode &= (uint16_t)~umask_of(&request->message);
+		make(request);
+	} else if (r < 0 || 2 * len > request->room->bytes) {
+		lpi_fuse_answer(request, r < 0 ? r : -E2BIG);
+	} else {
+		inherit(request, len);
+	}
+}
+
+static void look_for_list(struct lpi_fuse_request *request, void *buf, uint32_t buf_len)
+{
+	struct lp_ino dir = lpi_fuse_node(request);
+	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_GET, dir);
+	op->get.space = LP_STORE_XATTRS;
+	op->get.ino = dir;
+	op->get.name = (struct lp_bytes){LPI_ACL_DEFAULT, sizeof(LPI_ACL_DEFAULT) - 1};
+	op->get.buf = buf;
+	op->get.buf_len = buf_len;
+	lpi_fuse_submit(request, list_known);
 }
 
 static void parent_known(struct lpi_fuse_request *request)
@@ -113,7 +222,10 @@ static void parent_known(struct lpi_fuse_request *request)
 		if (request->attrs.type == LP_INODE_TYPE_DIR)
 			request->attrs.mode |= S_ISGID;
 	}
-	make(request);
+	if (request->attrs.type == LP_INODE_TYPE_SYMLINK)
+		make(request);
+	else
+		look_for_list(request, request->after_name, 0);
 }
 
 static void begin_make(struct lpi_fuse_request *request, uint8_t type, uint32_t mode, uint32_t rdev)

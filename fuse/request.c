@@ -93,6 +93,12 @@ struct lp_buf *lpi_fuse_room(struct lpi_fuse_request *request, uint32_t bytes)
 	return request->room;
 }
 
+void lpi_fuse_take_budget(struct lpi_fuse_request *request, uint32_t bytes)
+{
+	request->budget_bytes += bytes;
+	request->channel->bytes_out += bytes;
+}
+
 /* --- Sync ------------------------------------------------------------------------------------- */
 
 /* One sync at a time, with its owner first in the list; it covers what was ordered before it began,
@@ -246,7 +252,7 @@ uint8_t lpi_fuse_type(uint32_t mode)
 }
 
 /* Seconds are rounded down, also before 1970. */
-static void split_time(int64_t ns, uint64_t *ret_s, uint32_t *ret_ns)
+void lpi_fuse_split_time(int64_t ns, uint64_t *ret_s, uint32_t *ret_ns)
 {
 	int64_t second = (int64_t)LP_NS_PER_S;
 	int64_t s = ns / second - (ns % second < 0 ? 1 : 0);
@@ -276,9 +282,9 @@ void lpi_fuse_fill_attr(struct lp_ino ino, const struct lp_attrs *attrs, struct 
 				  .gid = attrs->gid,
 				  .rdev = attrs->rdev,
 				  .blksize = 4096};
-	split_time(attrs->atime_ns, &ret->atime, &ret->atimensec);
-	split_time(attrs->mtime_ns, &ret->mtime, &ret->mtimensec);
-	split_time(attrs->ctime_ns, &ret->ctime, &ret->ctimensec);
+	lpi_fuse_split_time(attrs->atime_ns, &ret->atime, &ret->atimensec);
+	lpi_fuse_split_time(attrs->mtime_ns, &ret->mtime, &ret->mtimensec);
+	lpi_fuse_split_time(attrs->ctime_ns, &ret->ctime, &ret->ctimensec);
 }
 
 void lpi_fuse_fill_entry(const struct lpi_fuse_request *request, const struct lp_ns_found *found,

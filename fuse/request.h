@@ -37,6 +37,7 @@ struct lpi_fuse_request {
 	struct lp_fuse_message message;
 	struct lp_ns_op op;
 	lpi_fuse_step_fn *next;
+	lpi_fuse_step_fn *after; /* of several steps that are one to others */
 	struct lp_change changes[LPI_FUSE_CHANGES];
 	struct lp_attrs attrs;
 	struct lp_seg segs[LPI_FUSE_SEGS]; /* a write's data */
@@ -44,14 +45,22 @@ struct lpi_fuse_request {
 	uint32_t budget_bytes;      /* of data under way, taken for it */
 	struct lp_buf *message_buf; /* of a message that is not inline */
 	struct lp_buf *room;        /* for an answer or an operation */
-	struct lp_ino ino;          /* for steps to remember */
+	struct lp_ino ino;          /* that is changed, if not the header's */
+	struct lp_ns_op source;     /* a read that goes on beside op */
+	uint32_t tries;
+	bool is_punching;
 	uint64_t at;
 	uint64_t left;
 	uint32_t count;
+	struct lp_ns_named_value xattrs[2]; /* of something new */
+	uint32_t xattr_cnt;
+	uint32_t after_len;
+	uint32_t list_mask; /* attributes to be set with an access list */
 	struct lp_msg msg; /* on its way through the threads */
 	uint64_t free_blocks;
 	uint64_t used_blocks;
 	/* From here on nothing is cleared for a new one. */
+	uint8_t after_name[256]; /* after_len of them */
 	uint32_t crcs[LPI_FUSE_CRCS];
 	uint64_t bytes[LPI_FUSE_INLINE_BYTES / 8]; /* the message */
 };
@@ -75,12 +84,26 @@ void lpi_fuse_submit(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 /* A buffer for an answer; NULL: there is none, and -ENOMEM has been answered. */
 struct lp_buf *lpi_fuse_room(struct lpi_fuse_request *request, uint32_t bytes);
+/* Data that is under way for it, given back at its end. */
+void lpi_fuse_take_budget(struct lpi_fuse_request *request, uint32_t bytes);
 int64_t lpi_fuse_wall_ns(const struct lpi_fuse_request *request);
 
-static inline struct lp_ino lpi_fuse_node(const struct lpi_fuse_request *request)
+/* The inode that the message's header names. */
+static inline struct lp_ino lpi_fuse_own(const struct lpi_fuse_request *request)
 {
 	return (struct lp_ino){request->message.header.nodeid};
 }
+
+/* The inode that is changed: that one, unless a step has said otherwise. */
+static inline struct lp_ino lpi_fuse_node(const struct lpi_fuse_request *request)
+{
+	return request->ino.nr != 0 ? request->ino : lpi_fuse_own(request);
+}
+
+/* The crc32c of each piece that the file's grid of blocks cuts from data at offset; returns how many:
+ * at most LPI_FUSE_CRCS for LP_FUSE_WRITE_MAX bytes. */
+uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
+			     uint32_t *ret_crcs);
 
 /* --- Answers ---------------------------------------------------------------------------------- */
 
@@ -99,6 +122,7 @@ void lpi_fuse_end(struct lpi_fuse_request *request, int err);
 void lpi_fuse_fill_attr(struct lp_ino ino, const struct lp_attrs *attrs, struct fuse_attr *ret);
 void lpi_fuse_fill_entry(const struct lpi_fuse_request *request, const struct lp_ns_found *found,
 			 struct fuse_entry_out *ret);
+void lpi_fuse_split_time(int64_t ns, uint64_t *ret_s, uint32_t *ret_ns);
 uint32_t lpi_fuse_mode(uint8_t type, uint16_t mode);
 /* 0: no such type. */
 uint8_t lpi_fuse_type(uint32_t mode);
