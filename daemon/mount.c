@@ -199,7 +199,8 @@ static void open_session(struct lp_work *work)
 	const struct lp_fuse_session_options options = {
 		.dir = lp_config_text(config, LP_OPT_MOUNT),
 		.source = device == NULL ? "lapis" : device,
-		.options = lp_config_text(config, LP_OPT_MOUNT_OPTIONS)};
+		.options = lp_config_text(config, LP_OPT_MOUNT_OPTIONS),
+		.is_only_door = lp_config_text(config, LP_OPT_LISTEN) == NULL};
 	mount->result = lp_fuse_session_open(&options, &mount->session, mount->why);
 }
 

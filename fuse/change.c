@@ -48,6 +48,11 @@ struct lp_change *lpi_fuse_change_data(struct lpi_fuse_request *request, enum lp
 	return &changes[1];
 }
 
+void lpi_fuse_change_no_times(struct lpi_fuse_request *request)
+{
+	request->changes[2].inode.mask &= ~(uint32_t)(LP_ATTR_MTIME | LP_ATTR_CTIME);
+}
+
 static void changed(struct lpi_fuse_request *request)
 {
 	const struct lp_store_op *op = &request->op.store.op;

@@ -16,6 +16,8 @@
  * always do, and are now unless in the mask. */
 struct lp_change *lpi_fuse_change_data(struct lpi_fuse_request *request, enum lp_change_type type,
 				       uint32_t mask);
+/* The times stay as they are: the kernel keeps them, and will say. */
+void lpi_fuse_change_no_times(struct lpi_fuse_request *request);
 /* Makes it, all in one transaction; next() finds the result in op. */
 void lpi_fuse_change_submit(struct lpi_fuse_request *request, bool kill_suidgid,
 			    lpi_fuse_step_fn *next);

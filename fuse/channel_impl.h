@@ -12,6 +12,14 @@
  * write's data that are filled may be taken away as they are. */
 #define LPI_FUSE_HEAD_BYTES (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
 
+#define LPI_FUSE_SEEN 256u
+
+/* An inode whose access time was looked at. */
+struct lpi_fuse_seen {
+	struct lp_ino ino;
+	uint64_t at_ns;
+};
+
 struct lp_fuse_channel {
 	struct lp_fuse_channel_options options;
 	int fd; /* -1: it does not serve */
@@ -34,6 +42,7 @@ struct lp_fuse_channel {
 	/* Syncs. */
 	struct lpi_fuse_list syncing; /* share the one that is under way */
 	struct lpi_fuse_list to_sync; /* wait for the next one */
+	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
 	/* Stopping. */
 	bool is_stopping;
 	void (*stopped)(void *arg);

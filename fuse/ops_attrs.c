@@ -97,20 +97,17 @@ void lpi_fuse_statx(struct lpi_fuse_request *request)
 
 /* --- Setattr ---------------------------------------------------------------------------------- */
 
+/* What does not fit into nanoseconds since 1970 becomes the nearest that does, as with any file
+ * system that has a last year (here 2262). */
 static int64_t join_time(uint64_t s, uint32_t ns)
 {
-	return (int64_t)s * (int64_t)LP_NS_PER_S + ns;
+	const int64_t most = INT64_MAX / (int64_t)LP_NS_PER_S - 1;
+	int64_t second = LP_MAX(LP_MIN((int64_t)s, most), -most);
+	return second * (int64_t)LP_NS_PER_S + (int64_t)LP_MIN(ns, (uint32_t)LP_NS_PER_S - 1);
 }
 
-static bool time_fits(uint64_t s, uint32_t ns)
-{
-	int64_t most = INT64_MAX / (int64_t)LP_NS_PER_S - 1;
-	return (int64_t)s <= most && (int64_t)s >= -most && ns < LP_NS_PER_S;
-}
-
-/* What the kernel asks for, as a mask and attributes; -EINVAL: a time that cannot be. */
-static int take_attrs(const struct lpi_fuse_request *request, struct lp_attrs *attrs,
-		      uint32_t *ret_mask)
+/* What the kernel asks for. Returns the mask. */
+static uint32_t take_attrs(const struct lpi_fuse_request *request, struct lp_attrs *attrs)
 {
 	const struct fuse_setattr_in *in = &request->message.in.setattr;
 	int64_t now_ns = lpi_fuse_wall_ns(request);
@@ -130,16 +127,11 @@ static int take_attrs(const struct lpi_fuse_request *request, struct lp_attrs *a
 	attrs->gid = in->gid;
 	bool atime_now = (in->valid & FATTR_ATIME_NOW) != 0;
 	bool mtime_now = (in->valid & FATTR_MTIME_NOW) != 0;
-	if (((mask & LP_ATTR_ATIME) != 0 && !atime_now && !time_fits(in->atime, in->atimensec)) ||
-	    ((mask & LP_ATTR_MTIME) != 0 && !mtime_now && !time_fits(in->mtime, in->mtimensec)) ||
-	    ((mask & LP_ATTR_CTIME) != 0 && !time_fits(in->ctime, in->ctimensec)))
-		return -EINVAL;
 	attrs->atime_ns = atime_now ? now_ns : join_time(in->atime, in->atimensec);
 	attrs->mtime_ns = mtime_now ? now_ns : join_time(in->mtime, in->mtimensec);
 	attrs->ctime_ns =
 		(mask & LP_ATTR_CTIME) != 0 ? join_time(in->ctime, in->ctimensec) : now_ns;
-	*ret_mask = mask;
-	return 0;
+	return mask;
 }
 
 static void was_set(struct lpi_fuse_request *request)
@@ -266,12 +258,9 @@ static void was_set_with_list(struct lpi_fuse_request *request)
 
 void lpi_fuse_setattr(struct lpi_fuse_request *request)
 {
-	uint32_t mask = 0;
 	uint32_t valid = request->message.in.setattr.valid;
-	int err = take_attrs(request, &request->attrs, &mask);
-	if (err < 0) {
-		lpi_fuse_answer(request, err);
-	} else if ((valid & FATTR_SIZE) != 0) {
+	uint32_t mask = take_attrs(request, &request->attrs);
+	if ((valid & FATTR_SIZE) != 0) {
 		cut(request, mask);
 	} else if ((valid & FATTR_KILL_SUIDGID) != 0) {
 		request->count = mask;
@@ -290,13 +279,17 @@ void lpi_fuse_setattr(struct lpi_fuse_request *request)
 
 /* --- Readlink --------------------------------------------------------------------------------- */
 
+static void answer_target(struct lpi_fuse_request *request)
+{
+	lpi_fuse_answer_bytes(request, request->room->data, request->op.store.op.get.value_len);
+}
+
 static void target_read(struct lpi_fuse_request *request)
 {
-	const struct lp_ns_op *op = &request->op;
-	if (op->result < 0)
-		lpi_fuse_answer(request, gone(op->result));
+	if (request->op.result < 0)
+		lpi_fuse_answer(request, gone(request->op.result));
 	else
-		lpi_fuse_answer_bytes(request, request->room->data, op->store.op.get.value_len);
+		lpi_fuse_touch(request, answer_target);
 }
 
 void lpi_fuse_readlink(struct lpi_fuse_request *request)

@@ -5,6 +5,7 @@
  * Its checksums begin here (rule W2): they are made in the turn in which the data came, one for
  * each piece that the file's grid of blocks cuts from it. */
 #include <errno.h>
+#include <fcntl.h>
 
 #include "base/crc32c.h"
 #include "fuse/change.h"
@@ -65,19 +66,25 @@ void lpi_fuse_fsync(struct lpi_fuse_request *request)
 
 /* --- Read ------------------------------------------------------------------------------------- */
 
-static void has_read(struct lpi_fuse_request *request)
+static void answer_read(struct lpi_fuse_request *request)
 {
 	struct lp_fuse_channel *channel = request->channel;
 	const struct lp_store_op *op = &request->op.store.op;
-	int r = request->op.result;
-	if (r < 0) {
-		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
-		return;
-	}
 	channel->stats.read_bytes += op->read.bytes;
 	lpi_fuse_answer_segs(request, op->read.segs, op->read.seg_cnt);
 	lp_ns_end(channel->options.ns, &request->op);
 	lpi_fuse_end(request, 0);
+}
+
+static void has_read(struct lpi_fuse_request *request)
+{
+	int r = request->op.result;
+	if (r < 0)
+		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
+	else if ((request->message.in.read.flags & O_NOATIME) != 0)
+		answer_read(request);
+	else
+		lpi_fuse_touch(request, answer_read);
 }
 
 void lpi_fuse_read(struct lpi_fuse_request *request)
@@ -159,6 +166,9 @@ void lpi_fuse_write(struct lpi_fuse_request *request)
 						   .crc_cnt = lpi_fuse_sum_pieces(request->segs, request->seg_cnt,
 								in->offset, request->crcs)};
 	change->data.path = LP_PATH_AUTO;
+	if ((in->write_flags & FUSE_WRITE_CACHE) != 0 &&
+	    request->channel->options.behaviour.writeback)
+		lpi_fuse_change_no_times(request);
 	lpi_fuse_change_submit(request, (in->write_flags & FUSE_WRITE_KILL_SUIDGID) != 0,
 			       has_written);
 }

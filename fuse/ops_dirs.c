@@ -14,7 +14,6 @@
 #define DOTS      2u
 #define ROOM      LP_BUF_MEDIUM
 #define REPLY_MAX LP_BUF_MEDIUM
-/* What one item of the namespace is at most larger than an entry of the answer. */
 
 static struct lp_buf *answer_of(struct lpi_fuse_request *request)
 {
@@ -67,8 +66,9 @@ static bool add(struct page *page, const struct lp_ns_item *item, uint64_t offse
 
 static bool add_dots(struct page *page, uint64_t offset)
 {
-	struct lp_ns_item item = {.ino = lpi_fuse_node(page->request), .type = LP_INODE_TYPE_DIR};
+	struct lp_ns_item item = {.type = LP_INODE_TYPE_DIR};
 	for (uint32_t i = (uint32_t)LP_MIN(offset, DOTS); i < DOTS; i++) {
+		item.ino = i == 0 ? lpi_fuse_own(page->request) : page->request->parent;
 		item.name = (struct lp_bytes){"..", i + 1};
 		if (!add(page, &item, i + 1))
 			return false;
@@ -76,7 +76,7 @@ static bool add_dots(struct page *page, uint64_t offset)
 	return true;
 }
 
-static void listed(struct lpi_fuse_request *request)
+static void answer_page(struct lpi_fuse_request *request)
 {
 	const struct lp_ns_op *op = &request->op;
 	const struct fuse_read_in *in = &request->message.in.read;
@@ -86,14 +86,45 @@ static void listed(struct lpi_fuse_request *request)
 			    .is_plus = request->message.header.opcode == FUSE_READDIRPLUS};
 	struct lp_ns_item item;
 	uint32_t pos = 0;
-	if (op->result < 0) {
-		lpi_fuse_answer(request, op->result == -ESTALE ? -ENOENT : op->result);
-		return;
-	}
 	bool has_room = add_dots(&page, in->offset);
 	while (has_room && lp_ns_next(op, &pos, &item))
 		has_room = add(&page, &item, item.cookie + DOTS);
 	lpi_fuse_answer_bytes(request, page.at, page.used);
+}
+
+static void listed(struct lpi_fuse_request *request)
+{
+	int r = request->op.result;
+	if (r < 0)
+		lpi_fuse_answer(request, r == -ESTALE ? -ENOENT : r);
+	else if (request->message.in.read.offset == 0)
+		lpi_fuse_touch(request, answer_page);
+	else
+		answer_page(request);
+}
+
+static void list(struct lpi_fuse_request *request)
+{
+	const struct fuse_read_in *in = &request->message.in.read;
+	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_READDIR);
+	op->readdir.dir = lpi_fuse_own(request);
+	op->readdir.cookie = in->offset < DOTS ? 0 : in->offset - DOTS;
+	op->readdir.buf = request->room->data;
+	op->readdir.buf_len = request->room->bytes;
+	op->readdir.with_attrs = request->message.header.opcode == FUSE_READDIRPLUS;
+	lpi_fuse_submit(request, listed);
+}
+
+static void parent_known(struct lpi_fuse_request *request)
+{
+	struct lp_ino parent = request->op.stat.found.attrs.parent;
+	if (request->op.result < 0) {
+		lpi_fuse_answer(request, request->op.result == -ENOENT ? -ESTALE
+								       : request->op.result);
+		return;
+	}
+	request->parent = parent.nr == 0 ? LP_INO_ROOT : parent;
+	list(request);
 }
 
 /* --- Opcodes ---------------------------------------------------------------------------------- */
@@ -105,9 +136,7 @@ void lpi_fuse_opendir(struct lpi_fuse_request *request)
 
 void lpi_fuse_readdir(struct lpi_fuse_request *request)
 {
-	const struct fuse_read_in *in = &request->message.in.read;
-	struct lp_buf *room = lpi_fuse_room(request, ROOM);
-	if (room == NULL)
+	if (lpi_fuse_room(request, ROOM) == NULL)
 		return;
 	struct lp_buf *answer = lp_buf_new(request->channel->options.bufs, REPLY_MAX);
 	if (answer == NULL) {
@@ -116,11 +145,11 @@ void lpi_fuse_readdir(struct lpi_fuse_request *request)
 	}
 	request->segs[0] = (struct lp_seg){.buf = answer};
 	request->seg_cnt = 1;
-	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_READDIR);
-	op->readdir.dir = lpi_fuse_node(request);
-	op->readdir.cookie = in->offset < DOTS ? 0 : in->offset - DOTS;
-	op->readdir.buf = room->data;
-	op->readdir.buf_len = room->bytes;
-	op->readdir.with_attrs = request->message.header.opcode == FUSE_READDIRPLUS;
-	lpi_fuse_submit(request, listed);
+	if (request->message.in.read.offset >= DOTS) {
+		list(request);
+		return;
+	}
+	/* ".." is one of the first. */
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_own(request);
+	lpi_fuse_submit(request, parent_known);
 }

@@ -23,12 +23,14 @@ static void found(struct lpi_fuse_request *request)
 	const struct lp_ns_op *op = &request->op;
 	const struct fuse_entry_out none = {
 		.entry_valid = request->channel->options.behaviour.entry_ns / LP_NS_PER_S};
-	if (op->result >= 0)
+	/* In a directory that is gone nothing is, and nothing can be made. */
+	int r = op->result == -ESTALE ? -ENOENT : op->result;
+	if (r >= 0)
 		lpi_fuse_answer_entry(request, &op->lookup.found);
-	else if (op->result == -ENOENT && none.entry_valid > 0)
+	else if (r == -ENOENT && none.entry_valid > 0)
 		lpi_fuse_answer_bytes(request, &none, sizeof(none));
 	else
-		lpi_fuse_answer(request, op->result);
+		lpi_fuse_answer(request, r);
 }
 
 /* "." and ".." are asked for by who has nothing but a number: a server of NFS. */

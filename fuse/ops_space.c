@@ -141,6 +141,12 @@ void lpi_fuse_lseek(struct lpi_fuse_request *request)
 {
 	const struct fuse_lseek_in *in = &request->message.in.lseek;
 	struct lp_ino ino = lpi_fuse_node(request);
+	/* Data that the kernel still holds back would be taken for a hole. It then calls all of a
+	 * file data. */
+	if (request->channel->options.behaviour.writeback) {
+		lpi_fuse_answer(request, -ENOSYS);
+		return;
+	}
 	if (in->whence != SEEK_DATA && in->whence != SEEK_HOLE) {
 		lpi_fuse_answer(request, -EINVAL);
 		return;

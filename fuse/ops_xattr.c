@@ -33,6 +33,16 @@ static bool is_known(const struct lpi_fuse_request *request, struct lp_bytes nam
 	       is_name(name, LPI_ACL_ACCESS) || is_name(name, LPI_ACL_DEFAULT);
 }
 
+/* In any other kind nothing can be kept from here. */
+static bool refuse_name(struct lpi_fuse_request *request)
+{
+	struct lp_bytes name = request->message.names[0];
+	if (is_known(request, name) || begins_with(name, XATTR_TRUSTED_PREFIX))
+		return false;
+	lpi_fuse_answer(request, -EOPNOTSUPP);
+	return true;
+}
+
 static int gone(int err)
 {
 	return err == -ENOENT ? -ESTALE : err;
@@ -62,6 +72,8 @@ static void got(struct lpi_fuse_request *request)
 void lpi_fuse_getxattr(struct lpi_fuse_request *request)
 {
 	uint32_t size = LP_MIN(request->message.in.getxattr.size, LP_STORE_VALUE_MAX);
+	if (refuse_name(request))
+		return;
 	struct lp_buf *room = lpi_fuse_room(request, LP_MAX(size, 1u));
 	struct lp_ino ino = lpi_fuse_node(request);
 	if (room == NULL)
@@ -222,6 +234,8 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_message *message = &request->message;
 	bool is_access = is_name(message->names[0], LPI_ACL_ACCESS);
+	if (refuse_name(request))
+		return;
 	if (!is_access && !is_name(message->names[0], LPI_ACL_DEFAULT)) {
 		set_plain(request);
 		return;
@@ -239,6 +253,8 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 
 void lpi_fuse_removexattr(struct lpi_fuse_request *request)
 {
+	if (refuse_name(request))
+		return;
 	change_of(request, 0, LP_CHANGE_XATTR_REMOVE)->named.name = request->message.names[0];
 	set_attrs(request, 1, 0);
 	lpi_fuse_txn(request, lpi_fuse_node(request), 2);

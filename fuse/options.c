@@ -10,6 +10,8 @@
 #include "base/error.h"
 
 #define NONE UINT32_MAX
+/* Nobody else changes anything, so the kernel knows all there is to know. */
+#define ONLY_DOOR_NS (86400 * LP_NS_PER_S)
 
 enum meaning {
 	KERNEL, /* handed on */
@@ -21,6 +23,8 @@ enum meaning {
 	SQUASH_GID,
 	ENTRY_TIME,
 	ATTR_TIME,
+	NO_ATIME,
+	WRITEBACK,
 };
 
 static const struct {
@@ -40,7 +44,7 @@ static const struct {
 	{"entry_timeout", ENTRY_TIME, true},
 	{"exec", KERNEL, false},
 	{"gid", SQUASH_GID, true},
-	{"noatime", KERNEL, false},
+	{"noatime", NO_ATIME, false},
 	{"noauto", IGNORED, false},
 	{"nodev", KERNEL, false},
 	{"nodiratime", KERNEL, false},
@@ -55,6 +59,7 @@ static const struct {
 	{"suid", KERNEL, false},
 	{"sync", SYNC, false},
 	{"uid", SQUASH_UID, true},
+	{"writeback", WRITEBACK, false},
 	{"_netdev", IGNORED, false},
 };
 
@@ -110,12 +115,20 @@ static int apply(struct lpi_fuse_options *options, enum meaning meaning, const c
 		break;
 	case READ_ONLY:
 		options->read_only = true;
+		behaviour->no_atime = true;
 		hand_on(options, item);
 		break;
 	case SQUASH_UID:
 		return parse_id(item, value, &behaviour->squash_uid, why);
 	case SQUASH_GID:
 		return parse_id(item, value, &behaviour->squash_gid, why);
+	case NO_ATIME:
+		behaviour->no_atime = true;
+		hand_on(options, item);
+		break;
+	case WRITEBACK:
+		behaviour->writeback = true;
+		break;
 	case ENTRY_TIME:
 		return parse_seconds(item, value, &behaviour->entry_ns, why);
 	case ATTR_TIME:
@@ -159,6 +172,16 @@ int lpi_fuse_options_parse(const char *text, struct lpi_fuse_options *ret_option
 	}
 	*ret_options = options;
 	return 0;
+}
+
+void lpi_fuse_options_default(struct lpi_fuse_options *options, bool is_only_door)
+{
+	struct lp_fuse_behaviour *behaviour = &options->behaviour;
+	uint64_t time_ns = is_only_door ? ONLY_DOOR_NS : 0;
+	if (behaviour->entry_ns == UINT64_MAX)
+		behaviour->entry_ns = time_ns;
+	if (behaviour->attr_ns == UINT64_MAX)
+		behaviour->attr_ns = time_ns;
 }
 
 int lp_fuse_options_check(const char *options, char *why)

@@ -47,6 +47,7 @@ struct lpi_fuse_request {
 	struct lp_buf *room;        /* for an answer or an operation */
 	struct lp_ino ino;          /* that is changed, if not the header's */
 	struct lp_ns_op source;     /* a read that goes on beside op */
+	struct lp_ino parent;
 	uint32_t tries;
 	bool is_punching;
 	uint64_t at;
@@ -79,6 +80,9 @@ struct lp_store_op *lpi_fuse_store_op(struct lpi_fuse_request *request, enum lp_
 /* A transaction of the request's first changes. */
 void lpi_fuse_txn(struct lpi_fuse_request *request, struct lp_ino ino, uint32_t change_cnt);
 void lpi_fuse_submit(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
+/* An inode was read: its access time is now, if the rules of relatime want that. Beside op, which
+ * stays as it is. A failure is nobody's. */
+void lpi_fuse_touch(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 /* All that was ordered before is durable then; those that come while one is under way share the
  * next one. The result is op.result. */
 void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);

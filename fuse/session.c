@@ -119,8 +119,8 @@ static int mount_it(struct lp_fuse_session *session, const char *source, char *w
 
 static uint64_t flags_of(const struct lp_fuse_session *session)
 {
-	(void)session;
-	return FUSE_ASYNC_READ | FUSE_BIG_WRITES | FUSE_EXPORT_SUPPORT | FUSE_AUTO_INVAL_DATA |
+	const struct lp_fuse_behaviour *behaviour = &session->options.behaviour;
+	return (behaviour->writeback ? FUSE_WRITEBACK_CACHE : 0) | FUSE_ASYNC_READ | FUSE_BIG_WRITES | FUSE_EXPORT_SUPPORT | FUSE_AUTO_INVAL_DATA |
 	       FUSE_DO_READDIRPLUS | FUSE_READDIRPLUS_AUTO | FUSE_ASYNC_DIO | FUSE_PARALLEL_DIROPS |
 	       FUSE_MAX_PAGES | FUSE_INIT_EXT | FUSE_SETXATTR_EXT | FUSE_POSIX_ACL |
 	       FUSE_DONT_MASK | FUSE_HANDLE_KILLPRIV_V2;
@@ -202,6 +202,7 @@ int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 		return refuse(why, -ENOMEM, "no memory");
 	session->fd = -1;
 	int err = lpi_fuse_options_parse(options->options, &session->options, why);
+	lpi_fuse_options_default(&session->options, options->is_only_door);
 	if (err == 0)
 		err = clear_dead(options->dir, why);
 	if (err == 0) {

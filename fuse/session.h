@@ -23,6 +23,7 @@ struct lp_fuse_session_options {
 	const char *dir;     /* to be mounted on; copied */
 	const char *source;  /* what the table of mounts shows; copied */
 	const char *options; /* as after -o, with commas; NULL: none */
+	bool is_only_door;   /* nothing changes but through the mount */
 };
 
 /* What -o says, without a mount: -EINVAL. */
