@@ -60,8 +60,8 @@ int lpi_acl_check(const void *acl, size_t len)
 		return -EINVAL;
 	for (size_t i = 0; i < entry_cnt(len); i++) {
 		struct entry entry = get(acl, i);
-		bool is_tag = entry.tag != 0 && (entry.tag & (entry.tag - 1)) == 0 &&
-			      entry.tag <= OTHERS;
+		bool is_tag =
+			entry.tag != 0 && (entry.tag & (entry.tag - 1)) == 0 && entry.tag <= OTHERS;
 		if (!is_tag || entry.perm > RWX || !may_follow(&entry, &last))
 			return -EINVAL;
 		seen |= entry.tag;

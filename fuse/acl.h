@@ -3,8 +3,8 @@
  * a version, then entries of tag, permissions and id, little-endian.
  *
  * The kernel decides by them who may do what. What is left to a file system is to keep them and the
- * mode in agreement: when a list is set, when the mode is, and when something is made in a directory
- * that has a default list.
+ * mode in agreement: when a list is set, when the mode is, and when something is made in a
+ * directory that has a default list.
  *
  * Threads: any. Blocking, allocation: none. Errors: -EINVAL, no list that may be.
  */

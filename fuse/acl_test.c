@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists written out byte by byte, and what POSIX 1003.1e says must become of them and of the mode.
- * Whatever is no list is refused: each byte of a right one is replaced by each other value, and what
- * still passes must be read without a step outside its bytes. */
+ * Whatever is no list is refused: each byte of a right one is replaced by each other value, and
+ * what still passes must be read without a step outside its bytes. */
 #include "fuse/acl.h"
 
 #include <stdlib.h>
@@ -12,11 +12,12 @@
 #define NOBODY 0xff, 0xff, 0xff, 0xff
 
 /* u::rw- u:1000:rwx g::r-- m::rw- o::--- */
-static const uint8_t named[] = {2,    0,    0, 0, 1, 0, 6, 0, NOBODY, 2, 0, 7, 0, 0xe8, 3, 0, 0,
-				4,    0,    4, 0, NOBODY, 16, 0, 6, 0, NOBODY, 32, 0, 0, 0, NOBODY};
+static const uint8_t named[] = {2,  0, 0,    0, 1,      0,  6, 0, NOBODY, 2,     0,
+				7,  0, 0xe8, 3, 0,      0,  4, 0, 4,      0,     NOBODY,
+				16, 0, 6,    0, NOBODY, 32, 0, 0, 0,      NOBODY};
 /* u::rwx g::r-x o::r-x */
-static const uint8_t plain[] = {2, 0, 0, 0, 1, 0, 7, 0, NOBODY, 4, 0, 5, 0, NOBODY, 32, 0, 5, 0,
-				NOBODY};
+static const uint8_t plain[] = {2, 0, 0, 0,      1,  0, 7, 0, NOBODY, 4,
+				0, 5, 0, NOBODY, 32, 0, 5, 0, NOBODY};
 
 static void test_modes(void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Access times, which the kernel leaves to the file system: as relatime has it, the first read after
- * a change counts, and one a day.
+/* Access times, which the kernel leaves to the file system: as relatime has it, the first read
+ * after a change counts, and one a day.
  *
  * Whether a read counts takes a look at the inode, so what was looked at in the last second is
  * remembered: who reads and writes by turns does not change the time with each of them. */
@@ -70,7 +70,7 @@ void lpi_fuse_touch(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
 	}
 	*seen = (struct lpi_fuse_seen){.ino = ino, .at_ns = now_ns};
 	struct lp_ns_op *op = &request->source;
-	*op = (struct lp_ns_op){.opcode = LP_NS_STAT, .complete = looked_at};
+	*op = (struct lp_ns_op){.opcode = LP_NS_STAT, .complete = looked_at, .ack = LP_ACK_ORDERED};
 	op->stat.ino = ino;
 	request->after = next;
 	lp_ns_submit(channel->options.ns, op);

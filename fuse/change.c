@@ -39,8 +39,8 @@ struct lp_change *lpi_fuse_change_data(struct lpi_fuse_request *request, enum lp
 	if ((mask & LP_ATTR_CTIME) == 0)
 		request->attrs.ctime_ns = now_ns;
 	changes[0] = (struct lp_change){.type = LP_GUARD_NO_XATTR};
-	changes[0].named.name = (struct lp_bytes){LPI_FUSE_CAPABILITY,
-							sizeof(LPI_FUSE_CAPABILITY) - 1};
+	changes[0].named.name =
+		(struct lp_bytes){LPI_FUSE_CAPABILITY, sizeof(LPI_FUSE_CAPABILITY) - 1};
 	changes[1] = (struct lp_change){.type = type};
 	changes[2] = (struct lp_change){.type = LP_CHANGE_SET};
 	changes[2].inode.attrs = &request->attrs;
@@ -60,8 +60,8 @@ static void changed(struct lpi_fuse_request *request)
 	bool is_guard = r < 0 && op->txn.failed_idx == 0;
 	bool has_capability = is_guard && r == -EEXIST;
 	if ((has_capability || (is_guard && r == -ENODATA)) && ++request->count < TRIES_MAX) {
-		request->changes[0].type = has_capability ? LP_CHANGE_XATTR_REMOVE
-							  : LP_GUARD_NO_XATTR;
+		request->changes[0].type =
+			has_capability ? LP_CHANGE_XATTR_REMOVE : LP_GUARD_NO_XATTR;
 		submit(request);
 		return;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Changes of a file's data, with all that must happen beside them: times, and the privileges that a
- * change takes away (set-user-id, set-group-id, and the attribute security.capability), for which the
- * kernel relies on us.
+ * change takes away (set-user-id, set-group-id, and the attribute security.capability), for which
+ * the kernel relies on us.
  *
  * Threads: the channel's. Blocking, allocation: none.
  */

@@ -225,15 +225,15 @@ static int read_one(struct lp_fuse_channel *channel)
 	set_iovs(channel, iovs);
 	ssize_t len = readv(channel->fd, iovs, LP_ARRAY_SIZE(iovs));
 	channel->stats.reads++;
-	if (len >= 0) {
+	if (len > 0) {
 		landed(channel, (uint32_t)len);
 		return 1;
 	}
 	/* A request that was taken back while it was read, or a signal: the next one may be there.
 	 */
-	if (errno == ENOENT || errno == EINTR)
+	if (len < 0 && (errno == ENOENT || errno == EINTR))
 		return 1;
-	if (errno != EAGAIN)
+	if (len == 0 || errno != EAGAIN)
 		connection_gone(channel);
 	return 0;
 }

@@ -30,7 +30,8 @@ struct lp_fuse_behaviour {
 	uint32_t squash_uid; /* of whoever makes something; UINT32_MAX: as they are */
 	uint32_t squash_gid;
 	bool no_atime;
-	bool writeback;    /* the kernel gathers writes: sizes and times of what it has open are its own */
+	bool writeback;    /* the kernel gathers writes: sizes and times of what it has open are its
+			      own */
 	uint64_t entry_ns; /* how long the kernel may believe a name */
 	uint64_t attr_ns;  /* and attributes */
 };

@@ -85,7 +85,8 @@ static void statx_known(struct lpi_fuse_request *request)
 				  .stx_mtime = timestamp(attr.mtime, attr.mtimensec),
 				  /* As new_decode_dev() of the kernel has it. */
 				  .stx_rdev_major = (attr.rdev >> 8) & 0xfff,
-				  .stx_rdev_minor = (attr.rdev & 0xff) | ((attr.rdev >> 12) & 0xfff00)};
+				  .stx_rdev_minor =
+					  (attr.rdev & 0xff) | ((attr.rdev >> 12) & 0xfff00)};
 	lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
@@ -248,8 +249,8 @@ static void look_for_list(struct lpi_fuse_request *request)
 static void was_set_with_list(struct lpi_fuse_request *request)
 {
 	int r = request->op.result;
-	bool has_changed = (r == -ECANCELED || r == -ENODATA) &&
-			   request->op.store.op.txn.failed_idx == 0;
+	bool has_changed =
+		(r == -ECANCELED || r == -ENODATA) && request->op.store.op.txn.failed_idx == 0;
 	if (has_changed && ++request->count < TRIES_MAX)
 		look_for_list(request);
 	else

@@ -160,11 +160,12 @@ void lpi_fuse_write(struct lpi_fuse_request *request)
 	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_WRITE, 0);
 	change->data.offset = in->offset;
 	change->data.length = in->size;
-	change->data.payload = (struct lp_payload){.segs = request->segs,
-						   .crcs = request->crcs,
-						   .seg_cnt = request->seg_cnt,
-						   .crc_cnt = lpi_fuse_sum_pieces(request->segs, request->seg_cnt,
-								in->offset, request->crcs)};
+	change->data.payload =
+		(struct lp_payload){.segs = request->segs,
+				    .crcs = request->crcs,
+				    .seg_cnt = request->seg_cnt,
+				    .crc_cnt = lpi_fuse_sum_pieces(request->segs, request->seg_cnt,
+								   in->offset, request->crcs)};
 	change->data.path = LP_PATH_AUTO;
 	if ((in->write_flags & FUSE_WRITE_CACHE) != 0 &&
 	    request->channel->options.behaviour.writeback)

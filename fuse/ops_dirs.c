@@ -119,8 +119,8 @@ static void parent_known(struct lpi_fuse_request *request)
 {
 	struct lp_ino parent = request->op.stat.found.attrs.parent;
 	if (request->op.result < 0) {
-		lpi_fuse_answer(request, request->op.result == -ENOENT ? -ESTALE
-								       : request->op.result);
+		lpi_fuse_answer(request,
+				request->op.result == -ENOENT ? -ESTALE : request->op.result);
 		return;
 	}
 	request->parent = parent.nr == 0 ? LP_INO_ROOT : parent;

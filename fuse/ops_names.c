@@ -38,8 +38,8 @@ static void found(struct lpi_fuse_request *request)
 static void dot_found(struct lpi_fuse_request *request)
 {
 	if (request->op.result < 0)
-		lpi_fuse_answer(request, request->op.result == -ENOENT ? -ESTALE
-								       : request->op.result);
+		lpi_fuse_answer(request,
+				request->op.result == -ENOENT ? -ESTALE : request->op.result);
 	else
 		lpi_fuse_answer_entry(request, &request->op.stat.found);
 }
@@ -64,8 +64,8 @@ void lpi_fuse_lookup(struct lpi_fuse_request *request)
 {
 	if (is_dots(request->message.names[0])) {
 		lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
-		lpi_fuse_submit(request, request->message.names[0].len == 1 ? dot_found
-									    : above_known);
+		lpi_fuse_submit(request,
+				request->message.names[0].len == 1 ? dot_found : above_known);
 		return;
 	}
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_LOOKUP);
@@ -165,8 +165,7 @@ static void inherit(struct lpi_fuse_request *request, uint32_t len)
 	request->attrs.mode = lpi_acl_create(acl, len, request->attrs.mode);
 	if (!lpi_acl_is_mode(acl, len))
 		request->xattrs[cnt++] = (struct lp_ns_named_value){
-			.name = {LPI_ACL_ACCESS, sizeof(LPI_ACL_ACCESS) - 1},
-			.value = {acl, len}};
+			.name = {LPI_ACL_ACCESS, sizeof(LPI_ACL_ACCESS) - 1}, .value = {acl, len}};
 	if (request->attrs.type == LP_INODE_TYPE_DIR)
 		request->xattrs[cnt++] = (struct lp_ns_named_value){
 			.name = {LPI_ACL_DEFAULT, sizeof(LPI_ACL_DEFAULT) - 1},

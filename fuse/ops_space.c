@@ -223,6 +223,7 @@ static void copy_by_data(struct lpi_fuse_request *request)
 	op->complete = copy_read;
 	op->store.ino = lpi_fuse_own(request);
 	op->store.op.opcode = LP_STORE_READ;
+	op->store.op.sees_ordered = true; /* it goes where it is not durable either */
 	op->store.op.read.ino = lpi_fuse_own(request);
 	op->store.op.read.offset = in->off_in;
 	op->store.op.read.length = length;
@@ -261,8 +262,7 @@ static void target_size_known(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, gone(r));
 		return;
 	}
-	request->left = clone_length(request, request->at,
-				     request->op.stat.found.attrs.size_bytes);
+	request->left = clone_length(request, request->at, request->op.stat.found.attrs.size_bytes);
 	if (request->left == 0) {
 		copy_by_data(request);
 		return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Extended attributes, and access control lists, which are some of them.
  *
- * The kernel has checked who may. It knows four kinds of names, and would refuse to read others that
- * the native door has set: those are not listed. */
+ * The kernel has checked who may. It knows four kinds of names, and would refuse to read others
+ * that the native door has set: those are not listed. */
 #include <errno.h>
 #include <linux/xattr.h>
 #include <string.h>
@@ -197,8 +197,8 @@ static void set_plain(struct lpi_fuse_request *request)
 	uint32_t cnt = 0;
 	if ((flags & (XATTR_CREATE | XATTR_REPLACE)) != 0) {
 		bool must_be = (flags & XATTR_REPLACE) != 0;
-		change_of(request, cnt++, must_be ? LP_GUARD_XATTR : LP_GUARD_NO_XATTR)->named.name =
-			request->message.names[0];
+		change_of(request, cnt++, must_be ? LP_GUARD_XATTR : LP_GUARD_NO_XATTR)
+			->named.name = request->message.names[0];
 	}
 	set_value(request, cnt++);
 	set_attrs(request, cnt++, 0);
@@ -215,8 +215,8 @@ static void acl_mode_known(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, gone(request->op.result));
 		return;
 	}
-	uint32_t mode = (attrs->mode & ~UINT32_C(0777)) |
-			lpi_acl_mode(message->data, message->data_bytes);
+	uint32_t mode =
+		(attrs->mode & ~UINT32_C(0777)) | lpi_acl_mode(message->data, message->data_bytes);
 	if ((message->in.setxattr.setxattr_flags & FUSE_SETXATTR_ACL_KILL_SGID) != 0)
 		mode &= ~(uint32_t)S_ISGID;
 	request->attrs.mode = (uint16_t)(mode & MODE_BITS);

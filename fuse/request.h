@@ -57,7 +57,7 @@ struct lpi_fuse_request {
 	uint32_t xattr_cnt;
 	uint32_t after_len;
 	uint32_t list_mask; /* attributes to be set with an access list */
-	struct lp_msg msg; /* on its way through the threads */
+	struct lp_msg msg;  /* on its way through the threads */
 	uint64_t free_blocks;
 	uint64_t used_blocks;
 	/* From here on nothing is cleared for a new one. */
@@ -104,8 +104,8 @@ static inline struct lp_ino lpi_fuse_node(const struct lpi_fuse_request *request
 	return request->ino.nr != 0 ? request->ino : lpi_fuse_own(request);
 }
 
-/* The crc32c of each piece that the file's grid of blocks cuts from data at offset; returns how many:
- * at most LPI_FUSE_CRCS for LP_FUSE_WRITE_MAX bytes. */
+/* The crc32c of each piece that the file's grid of blocks cuts from data at offset; returns how
+ * many: at most LPI_FUSE_CRCS for LP_FUSE_WRITE_MAX bytes. */
 uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
 			     uint32_t *ret_crcs);
 

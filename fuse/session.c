@@ -120,10 +120,11 @@ static int mount_it(struct lp_fuse_session *session, const char *source, char *w
 static uint64_t flags_of(const struct lp_fuse_session *session)
 {
 	const struct lp_fuse_behaviour *behaviour = &session->options.behaviour;
-	return (behaviour->writeback ? FUSE_WRITEBACK_CACHE : 0) | FUSE_ASYNC_READ | FUSE_BIG_WRITES | FUSE_EXPORT_SUPPORT | FUSE_AUTO_INVAL_DATA |
-	       FUSE_DO_READDIRPLUS | FUSE_READDIRPLUS_AUTO | FUSE_ASYNC_DIO | FUSE_PARALLEL_DIROPS |
-	       FUSE_MAX_PAGES | FUSE_INIT_EXT | FUSE_SETXATTR_EXT | FUSE_POSIX_ACL |
-	       FUSE_DONT_MASK | FUSE_HANDLE_KILLPRIV_V2;
+	return (behaviour->writeback ? FUSE_WRITEBACK_CACHE : 0) | FUSE_ASYNC_READ |
+	       FUSE_BIG_WRITES | FUSE_EXPORT_SUPPORT | FUSE_AUTO_INVAL_DATA | FUSE_DO_READDIRPLUS |
+	       FUSE_READDIRPLUS_AUTO | FUSE_ASYNC_DIO | FUSE_PARALLEL_DIROPS | FUSE_MAX_PAGES |
+	       FUSE_INIT_EXT | FUSE_SETXATTR_EXT | FUSE_POSIX_ACL | FUSE_DONT_MASK |
+	       FUSE_HANDLE_KILLPRIV_V2;
 }
 
 static int write_init(struct lp_fuse_session *session, const struct lp_fuse_message *message,

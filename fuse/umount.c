@@ -84,6 +84,18 @@ int lpi_fuse_unmount(const char *dir, bool lazy)
 	return errno == EPERM ? run_fusermount(dir, lazy) : -errno;
 }
 
+static int append(char *path, const char *name)
+{
+	size_t len = strlen(path);
+	size_t name_len = strlen(name);
+	if (len + 1 + name_len >= PATH_MAX)
+		return -ENAMETOOLONG;
+	if (len > 1)
+		path[len++] = '/';
+	memcpy(path + len, name, name_len + 1);
+	return 0;
+}
+
 /* The path without links, also of a dead mount: what is above it is alive. */
 static int real_path(const char *dir, char *ret_path)
 {
@@ -109,11 +121,7 @@ static int real_path(const char *dir, char *ret_path)
 		slash[slash == above ? 1 : 0] = '\0';
 	if (realpath(above, ret_path) == NULL)
 		return -errno;
-	len = strlen(ret_path);
-	if (len + 1 + strlen(name) >= PATH_MAX)
-		return -ENAMETOOLONG;
-	(void)snprintf(ret_path + len, PATH_MAX - len, "%s%s", len > 1 ? "/" : "", name);
-	return 0;
+	return append(ret_path, name);
 }
 
 int lp_fuse_umount(const char *dir, bool lazy)
