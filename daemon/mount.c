@@ -25,12 +25,27 @@ static struct lpi_mount *mount_of(struct lp_work *work)
 
 /* --- On the threads --------------------------------------------------------------------------- */
 
+/* A service without sockets has nothing to do any more. */
+static void mount_gone(struct lp_reactor *to, struct lp_msg *msg)
+{
+	struct lp_service *service = LP_CONTAINER_OF(msg, struct lpi_mount, gone)->service;
+	(void)to;
+	if (service->listener_cnt == 0) {
+		LP_LOG_NOTICE("unmounted, and there is no socket: stopping");
+		lp_service_stop(service);
+	} else {
+		LP_LOG_NOTICE("unmounted by somebody else; the sockets are still served");
+	}
+}
+
 static void channel_gone(void *arg)
 {
 	struct lpi_mount *mount = arg;
 	/* The threads are told one after the other. */
-	if (!atomic_exchange(&mount->is_gone, true))
-		LP_LOG_NOTICE("unmounted by somebody else; the sockets are still served");
+	if (atomic_exchange(&mount->is_gone, true))
+		return;
+	mount->gone.deliver = mount_gone;
+	lp_reactor_post(mount->service->reactor, &mount->gone);
 }
 
 static void make_channel(struct lpi_errand *errand)

@@ -34,6 +34,7 @@ struct lpi_mount {
 	void (*next)(struct lp_service *service, int result);
 	int result;
 	char why[LP_WHY_MAX];
+	struct lp_msg gone;   /* to the control thread */
 	_Atomic bool is_gone; /* any thread's: it is being unmounted, or was by somebody else */
 };
 

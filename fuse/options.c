@@ -10,7 +10,9 @@
 #include "base/error.h"
 
 #define NONE UINT32_MAX
-/* Nobody else changes anything, so the kernel knows all there is to know. */
+/* Nobody else changes anything, so the kernel knows all there is to know. With sockets it is told
+ * to believe nothing it has not just asked for, so that it sees what was changed there (rule M2).
+ */
 #define ONLY_DOOR_NS (86400 * LP_NS_PER_S)
 
 enum meaning {

@@ -35,7 +35,7 @@ int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 int lp_fuse_session_clone(struct lp_fuse_session *session, int *ret_fd) LP_MUST_CHECK;
 void lp_fuse_session_behaviour(const struct lp_fuse_session *session,
 			       struct lp_fuse_behaviour *ret_behaviour);
-/* Whether the mount answers: asks it for its root. Channels serve already. */
+/* Whether the mount answers (rule M4): asks it for its root. Channels serve already. */
 int lp_fuse_session_probe(const struct lp_fuse_session *session) LP_MUST_CHECK;
 /* Unmounts: waits so long for those who use it, then takes it out of their sight (-EBUSY, which is
  * no failure). Channels still serve. */

@@ -100,7 +100,7 @@ cp -a mnt/tree back
 same tree back
 [ "$(stat -c %h mnt/tree/large)" = 2 ] || say "a hard link was not kept"
 
-# Both doors show the same.
+# Both doors show the same, and at once (rule M2).
 quietly -s "$address" put tree/large bucket/a/b/large
 cmp tree/large mnt/bucket/a/b/large || say "an object does not read as a file"
 echo 'from the mount' >mnt/bucket/a/note
@@ -137,7 +137,9 @@ stop
 
 # The daemon is killed.
 start third
-sync -f mnt/tree
+# What was synced is there (rule M1).
+cp tree/large mnt/synced
+sync mnt/synced
 kill -KILL "$pid"
 wait "$pid" 2>/dev/null
 # The kernel notices a moment later, when it has taken the daemon's ring apart.
@@ -152,6 +154,7 @@ quietly umount mnt
 mountpoint -q mnt && say "lapis umount left the mount"
 start fourth
 same tree mnt/tree
+cmp tree/large mnt/synced || say "what was synced is gone after kill -9"
 kill -KILL "$pid"
 wait "$pid" 2>/dev/null
 # The dead mount is taken away by the next start.
@@ -168,4 +171,21 @@ done
 [ "$i" -lt 100 ] || say "no word of the unmount"
 stop
 expect 0 'clean|no problem|ok' fsck a.img
+
+# As mount(8) does it, and unmounted as umount(8) does it: the daemon ends, and the next waits for it.
+export LAPISD=$lapisd
+for ((round = 0; round < 2; round++)); do
+	"$LP_TEST_SRC/fuse/mount.lapis" a.img mnt -o rw,noatime,lapisd.memory=256M >helper.out 2>&1 ||
+		say "mount.lapis: $(cat helper.out)"
+	same tree mnt/tree
+	umount mnt || umount -l mnt
+done
+"$LP_TEST_SRC/fuse/mount.lapis" a.img mnt -o nonsense >helper.out 2>&1
+[ "$?" = 32 ] || say "mount.lapis takes any option"
+grep -q 'nonsense: there is no such option' helper.out || say "mount.lapis says: $(cat helper.out)"
+for ((i = 0; i < 100; i++)); do
+	"$lapis" fsck a.img >out 2>&1 && break
+	sleep 0.1
+done
+[ "$i" -lt 100 ] || say "the daemon of mount.lapis did not end: $(cat out)"
 finish
