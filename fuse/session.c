@@ -195,6 +195,13 @@ static int greet(struct lp_fuse_session *session, char *why)
 
 /* --- From open to close ----------------------------------------------------------------------- */
 
+/* Somebody else may have done it, and have mounted something of his own there. */
+static bool is_gone(const struct lp_fuse_session *session)
+{
+	struct pollfd fd = {.fd = session->fd};
+	return poll(&fd, 1, 0) == 1 && (fd.revents & POLLERR) != 0;
+}
+
 int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 			 struct lp_fuse_session **ret_session, char *why)
 {
@@ -254,13 +261,6 @@ int lp_fuse_session_probe(const struct lp_fuse_session *session)
 	return st.st_ino == LP_INO_ROOT.nr ? 0 : -EIO;
 }
 
-/* Somebody else may have done it, and have mounted something of his own there. */
-static bool is_gone(const struct lp_fuse_session *session)
-{
-	struct pollfd fd = {.fd = session->fd};
-	return poll(&fd, 1, 0) == 1 && (fd.revents & POLLERR) != 0;
-}
-
 int lp_fuse_session_unmount(struct lp_fuse_session *session, uint64_t timeout_ns)
 {
 	const struct timespec pause = {.tv_nsec = (long)BUSY_PAUSE_NS};
@@ -286,6 +286,10 @@ void lp_fuse_session_close(struct lp_fuse_session *session)
 {
 	if (session == NULL)
 		return;
+	/* It closes the descriptor and forgets the path; it would unmount, too, whatever is there,
+	 * if ours were not gone. */
+	if (session->fd >= 0 && is_gone(session))
+		fuse_session_unmount(session->fuse);
 	if (session->fuse != NULL)
 		fuse_session_destroy(session->fuse);
 	free(session->dir);
