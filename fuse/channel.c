@@ -124,6 +124,7 @@ static const void *gather(struct lpi_fuse_request *request, uint32_t len)
 	}
 	memcpy(to, channel->head, done);
 	for (uint32_t i = 0; done < len; i++) {
+		LP_ASSERT(i < LPI_FUSE_SEGS);
 		uint32_t part = LP_MIN(len - done, landing_bytes[i]);
 		memcpy(to + done, channel->landing[i]->data, part);
 		done += part;

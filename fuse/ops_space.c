@@ -108,9 +108,8 @@ void lpi_fuse_fallocate(struct lpi_fuse_request *request)
 	bool zeroes = (in->mode & FALLOC_FL_ZERO_RANGE) != 0;
 	uint64_t end = 0;
 	int err = 0;
-	if ((in->mode & ~KNOWN_MODES) != 0 || (punches && zeroes))
-		err = -EOPNOTSUPP;
-	else if (punches && (in->mode & FALLOC_FL_KEEP_SIZE) == 0)
+	bool keeps = (in->mode & FALLOC_FL_KEEP_SIZE) != 0;
+	if ((in->mode & ~KNOWN_MODES) != 0 || (punches && (zeroes || !keeps)))
 		err = -EOPNOTSUPP;
 	else if (in->length == 0)
 		err = -EINVAL;

@@ -155,6 +155,7 @@ static bool tell(struct lpi_fuse_request *request, int err, struct iovec *iovs, 
 		len += iovs[i].iov_len;
 	header.len = (uint32_t)len;
 	ssize_t written = writev(request->channel->fd, iovs, (int)cnt);
+	iovs[0] = (struct iovec){NULL, 0};
 	if (written < 0 && errno == EINVAL)
 		LP_LOG_WARN("the mount: the kernel does not take the answer to %s",
 			    request->message.opcode == NULL ? "a request"

@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,10 +48,10 @@ static int refuse(char *why, int err, const char *fmt, ...) LP_PRINTF(3, 4);
 
 static int refuse(char *why, int err, const char *fmt, ...)
 {
-	va_list args;
-	va_start(args, fmt);
-	(void)vsnprintf(why, LP_FUSE_WHY_MAX, fmt, args);
-	va_end(args);
+	va_list ap;
+	va_start(ap, fmt);
+	(void)vsnprintf(why, LP_FUSE_WHY_MAX, fmt, ap); /* a longer one is cut */
+	va_end(ap);
 	return err;
 }
 
@@ -172,7 +173,7 @@ static int answer_init(struct lp_fuse_session *session, const struct lp_fuse_mes
 static int greet(struct lp_fuse_session *session, char *why)
 {
 	static const char what[] = "the kernel does not begin";
-	struct lp_fuse_message message;
+	struct lp_fuse_message message = {.opcode = NULL};
 	size_t size = LP_FUSE_WRITE_MAX + LP_BUF_SMALL;
 	struct pollfd fd = {.fd = session->fd, .events = POLLIN};
 	int cnt = poll(&fd, 1, INIT_TIMEOUT_MS);

@@ -23,9 +23,8 @@ static void unescape(char *text)
 {
 	char *to = text;
 	for (const char *from = text; *from != '\0'; to++) {
-		unsigned code = 0;
-		if (from[0] == '\\' && sscanf(from + 1, "%3o", &code) == 1) {
-			*to = (char)code;
+		if (from[0] == '\\' && strspn(from + 1, "01234567") >= 3) {
+			*to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
 			from += 4;
 		} else {
 			*to = *from++;
