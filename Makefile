@@ -231,6 +231,8 @@ install: all
 	@for p in $(ALL_BINS); do install -m 755 $$p $(DESTDIR)$(PREFIX)/bin/ || exit 1; done
 	install -d $(DESTDIR)$(PREFIX)/libexec
 	@for p in $(ALL_HELPERS); do install -m 755 $$p $(DESTDIR)$(PREFIX)/libexec/ || exit 1; done
+	install -d $(DESTDIR)$(PREFIX)/sbin
+	install -m 755 fuse/mount.lapis $(DESTDIR)$(PREFIX)/sbin/
 	@for m in $(wildcard man/*.[1-8]); do \
 		d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; \
 		install -d $$d && install -m 644 $$m $$d/ || exit 1; done

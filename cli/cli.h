@@ -32,6 +32,7 @@ extern const struct lpi_cli_command lpi_cli_info;
 extern const struct lpi_cli_command lpi_cli_fsck;
 extern const struct lpi_cli_command lpi_cli_grow;
 extern const struct lpi_cli_command lpi_cli_store_bench;
+extern const struct lpi_cli_command lpi_cli_umount;
 
 /* Prints "lapis: SUBJECT: message" and returns LP_EXIT_FAILED. Both are shown escaped, so that it
  * is one line. */

@@ -2,6 +2,7 @@
 /* The command `lapis`: finds the subcommand in the table and runs it. */
 #include <string.h>
 
+#include "cli/cli.h"
 #include "cli/offline.h"
 #include "cli/remote.h"
 
@@ -15,6 +16,8 @@ static const struct lpi_cli_command *const commands[] = {
 	&lpi_remote_stats,  &lpi_remote_top,   &lpi_remote_slow,   &lpi_remote_explain,
 	&lpi_remote_config, &lpi_remote_alloc, &lpi_remote_heap};
 
+static const struct lpi_cli_command *const local_commands[] = {&lpi_cli_umount};
+
 static int print_help(void)
 {
 	(void)puts("usage: lapis [-s ADDRESS] COMMAND ...\n\nCommands to a daemon:");
@@ -24,6 +27,9 @@ static int print_help(void)
 	for (size_t i = 0; i < lpi_offline_command_cnt; i++)
 		(void)printf("  %-11s %s\n", lpi_offline_commands[i].name,
 			     lpi_offline_commands[i].summary);
+	(void)puts("\nCommands on this machine:");
+	for (size_t i = 0; i < LP_ARRAY_SIZE(local_commands); i++)
+		(void)printf("  %-11s %s\n", local_commands[i]->name, local_commands[i]->summary);
 	(void)puts("\n  -s ADDRESS  where the daemon is: unix:PATH or tcp:HOST:PORT;\n"
 		   "              else $LAPIS_ADDRESS, then unix:/run/lapis/lapis.sock\n"
 		   "  --help      this text; lapis COMMAND --help for one command\n"
@@ -36,6 +42,10 @@ static int run(int argc, char **argv)
 	for (size_t i = 0; i < LP_ARRAY_SIZE(commands); i++) {
 		if (strcmp(argv[1], commands[i]->name) == 0)
 			return lpi_end_output(commands[i]->run(commands[i], argc - 1, argv + 1));
+	}
+	for (size_t i = 0; i < LP_ARRAY_SIZE(local_commands); i++) {
+		if (strcmp(argv[1], local_commands[i]->name) == 0)
+			return local_commands[i]->run(local_commands[i], argc - 1, argv + 1);
 	}
 	for (size_t i = 0; i < lpi_offline_command_cnt; i++) {
 		if (strcmp(argv[1], lpi_offline_commands[i].name) == 0)

@@ -1,5 +1,6 @@
 MODULES += cli
-cli_USES := store client wire base
+# fuse: for umount, which needs nothing else of it.
+cli_USES := store client wire fuse base
 cli_LIBS := -lblkid
 cli_PROGS := lapis
 cli_HELPERS := lapis_offline

@@ -66,7 +66,7 @@ _lapis()
 		;;
 	esac
 	case $command in
-	mkfs | info | fsck | grow | store-bench)
+	mkfs | info | fsck | grow | store-bench | umount)
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		return
 		;;

@@ -1,4 +1,4 @@
 MODULES += daemon
 # client: for client_door_test.c only.
-daemon_USES := namespace client wire store base
+daemon_USES := fuse namespace client wire store base
 daemon_PROGS := lapisd

@@ -3,7 +3,9 @@
  * when all have ended theirs.
  *
  *   open     stores and namespaces are opened
- *   begin    what a crash left is ended; doors are made; then: ready, sockets are answered
+ *   begin    what a crash left is ended; doors are made
+ *   mount    if there is to be one (mount.h); then: ready, sockets are answered
+ *   unmount  the mount's users have gone, or were left behind
  *   doors    no new requests; those under way are answered, then connections are closed
  *   names    the namespace has nothing under way
  *   close    stores are closed, all is durable; then the threads end
@@ -50,8 +52,8 @@ static void phase_done(struct lpi_errand *errand)
 		phase->next(service);
 }
 
-static void run_phase(struct lp_service *service, void (*run)(struct lpi_errand *errand),
-		      void (*next)(struct lp_service *service))
+void lpi_run_phase(struct lp_service *service, void (*run)(struct lpi_errand *errand),
+		   void (*next)(struct lp_service *service))
 {
 	service->phase = (struct lpi_phase){.left = service->thread_cnt, .next = next};
 	for (uint32_t i = 0; i < service->thread_cnt; i++) {
@@ -153,12 +155,12 @@ static int start_listeners(struct lp_service *service)
 	return service->http == NULL ? 0 : lpi_http_start(service->http);
 }
 
-static void serve(struct lp_service *service)
+static void serve(struct lp_service *service, int result)
 {
-	service->ns_serves = service->phase.result == 0;
-	if (service->phase.result == 0 && !service->stop_wanted)
-		service->phase.result = start_listeners(service);
-	if (service->phase.result < 0 || service->stop_wanted) {
+	if (result == 0 && !service->stop_wanted)
+		result = start_listeners(service);
+	service->phase.result = result;
+	if (result < 0 || service->stop_wanted) {
 		close_down(service);
 		return;
 	}
@@ -172,12 +174,21 @@ static void serve(struct lp_service *service)
 	service->options.ready(service->options.arg);
 }
 
+static void mount(struct lp_service *service)
+{
+	service->ns_serves = service->phase.result == 0;
+	if (service->phase.result < 0 || service->stop_wanted)
+		close_down(service);
+	else
+		lpi_mount_start(service, serve);
+}
+
 static void begin(struct lp_service *service)
 {
 	if (service->phase.result < 0 || service->stop_wanted)
 		close_down(service);
 	else
-		run_phase(service, lpi_thread_begin, serve);
+		lpi_run_phase(service, lpi_thread_begin, mount);
 }
 
 /* --- Stopping --------------------------------------------------------------------------------- */
@@ -218,12 +229,12 @@ static void all_closed(struct lp_service *service)
 
 static void close_stores(struct lp_service *service)
 {
-	run_phase(service, lpi_thread_close, all_closed);
+	lpi_run_phase(service, lpi_thread_close, all_closed);
 }
 
 static void stop_names(struct lp_service *service)
 {
-	run_phase(service, lpi_thread_stop_ns, close_stores);
+	lpi_run_phase(service, lpi_thread_stop_ns, close_stores);
 }
 
 static void stop_listeners(struct lp_service *service)
@@ -235,16 +246,22 @@ static void stop_listeners(struct lp_service *service)
 	lp_timer_stop(service->reactor, &service->look_timer);
 }
 
+static void stop_doors(struct lp_service *service, int result)
+{
+	(void)result; /* how the mount began has been told */
+	if (service->ns_serves)
+		lpi_run_phase(service, lpi_thread_stop_doors, stop_names);
+	else
+		close_stores(service);
+}
+
 /* Between two phases, or while serving. */
 static void close_down(struct lp_service *service)
 {
 	service->state = LPI_SERVICE_STOPPING;
 	service->result = service->phase.result;
 	stop_listeners(service);
-	if (service->ns_serves)
-		run_phase(service, lpi_thread_stop_doors, stop_names);
-	else
-		close_stores(service);
+	lpi_mount_stop(service, stop_doors);
 }
 
 void lp_service_stop(struct lp_service *service)
@@ -266,9 +283,11 @@ static int check_config(const struct lp_config *config, char *why)
 	if (lp_config_number(config, LP_OPT_STORE) == 2)
 		return lpi_refuse(why, -EOPNOTSUPP,
 				  "--store file: this version has only block and mem");
-	if (lp_config_text(config, LP_OPT_MOUNT) != NULL)
-		return lpi_refuse(why, -EOPNOTSUPP,
-				  "--mount: this version has no mount yet (use the sockets)");
+	const char *mount_options = lp_config_text(config, LP_OPT_MOUNT_OPTIONS);
+	if (mount_options != NULL && lp_config_text(config, LP_OPT_MOUNT) == NULL)
+		return lpi_refuse(why, -EINVAL, "--mount-options: there is no --mount");
+	if (lp_fuse_options_check(mount_options, why) < 0)
+		return -EINVAL;
 	if (is_mem && device != NULL)
 		return lpi_refuse(why, -EINVAL, "%s: a store in memory has no DEVICE", device);
 	if (!is_mem && device == NULL)
@@ -276,7 +295,8 @@ static int check_config(const struct lp_config *config, char *why)
 	if (!is_mem && lp_config_number(config, LP_OPT_SHARDS) != 0)
 		return lpi_refuse(why, -EINVAL,
 				  "--shards is for --store mem: lapis mkfs says it of a device");
-	if (lp_config_text(config, LP_OPT_LISTEN) == NULL)
+	if (lp_config_text(config, LP_OPT_LISTEN) == NULL &&
+	    lp_config_text(config, LP_OPT_MOUNT) == NULL)
 		return lpi_refuse(why, -EINVAL,
 				  "no address given: --listen unix:PATH or tcp:HOST:PORT");
 	return 0;
@@ -443,7 +463,7 @@ int lp_service_start(struct lp_service *service, char *why)
 			lpi_thread_join(&service->threads[i]);
 		return lpi_refuse(why, err, "cannot start a thread: %s", lp_strerror(err));
 	}
-	run_phase(service, lpi_thread_open, begin);
+	lpi_run_phase(service, lpi_thread_open, begin);
 	return 0;
 }
 

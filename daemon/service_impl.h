@@ -14,6 +14,7 @@
 #include "base/workers.h"
 #include "daemon/health.h"
 #include "daemon/listen.h"
+#include "daemon/mount.h"
 #include "daemon/report.h"
 #include "daemon/service.h"
 #include "store/devices.h"
@@ -128,6 +129,7 @@ struct lp_service {
 	uint32_t listener_cnt;
 	uint32_t next_shard; /* that is given a connection */
 	struct lpi_http *http;
+	struct lpi_mount mount;
 	struct lpi_health health;
 	struct lpi_gather_reports *gather;
 	struct lp_timer look_timer;
@@ -141,6 +143,9 @@ void lpi_errand_end(struct lpi_errand *errand, int result);
 
 /* On the control thread: health is looked at now, not only each second. */
 void lpi_service_look(struct lp_service *service);
+/* Something on all threads, then next(); phase.result is the first failure. */
+void lpi_run_phase(struct lp_service *service, void (*run)(struct lpi_errand *errand),
+		   void (*next)(struct lp_service *service));
 
 /* --- What threads do (thread.c) --------------------------------------------------------------- */
 

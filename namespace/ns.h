@@ -129,7 +129,9 @@ struct lp_ns_op {
 	enum lp_ns_opcode opcode;
 	void (*complete)(struct lp_ns_op *op);
 	int result;
-	enum lp_store_ack ack; /* of what changes something */
+	/* Of what changes something: when it is answered. Of stat, lookup, readdir and open: what
+	 * they may show; of LP_NS_STORE its own operation says so. */
+	enum lp_store_ack ack;
 	struct lp_ns_who who;
 	union {
 		/* ino says where; complete and node of the store's operation are this module's. */

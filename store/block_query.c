@@ -171,7 +171,8 @@ static bool answer(struct lpi_query *query, int result)
 	struct lp_commit *commit = lpi_query_block(query)->commit;
 	query->result = result;
 	let_go(query);
-	bool must_wait = commit != NULL &&
+	LP_ASSERT(query->op->opcode != LP_STORE_SYNC || !query->op->sees_ordered);
+	bool must_wait = commit != NULL && !query->op->sees_ordered &&
 			 (query->saw_overlay || !lp_commit_group_is_durable(commit, query->group));
 	if (!must_wait)
 		return conclude(query);

@@ -696,6 +696,25 @@ static uint32_t ask_everything(struct lpi_rig_op ops[9])
 	return cnt;
 }
 
+/* Who says that it may be taken back does not wait. */
+static void check_sees_ordered(struct lpi_rig *rig, uint64_t group)
+{
+	struct lpi_rig_op ops[] = {
+		{.op = {.opcode = LP_STORE_STAT, .sees_ordered = true, .stat = {.ino = {5}}}},
+		{.op = {.opcode = LP_STORE_LOOKUP,
+			.sees_ordered = true,
+			.lookup = {.dir = {3}, .name = text("name")}}}};
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(ops); i++)
+		lpi_rig_submit(rig, &ops[i]);
+	for (int i = 0; i < 20; i++)
+		(void)lp_reactor_turn(rig->reactor, false);
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
+		assert_true(ops[i].order != 0);
+		assert_int_equal(ops[i].op.result, 0);
+	}
+	assert_false(lp_commit_group_is_durable(rig->block->commit, group));
+}
+
 static void test_waits_until_durable(void **state)
 {
 	(void)state;
@@ -722,6 +741,7 @@ static void test_waits_until_durable(void **state)
 			lpi_rig_submit(&rig, &ops[i]);
 		for (int i = 0; i < 20; i++)
 			(void)lp_reactor_turn(rig.reactor, false);
+		check_sees_ordered(&rig, group);
 		/* But for the record: it is neither in the overlay nor, at first, in an index that
 		 * has anything that is not durable. */
 		for (uint32_t i = 0; i < cnt; i++)

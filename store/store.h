@@ -12,7 +12,7 @@
  * Transactions that touch the same inode, entry or record happen in the order of their submission.
  * A read of an inode sees every transaction submitted before it; lookups, gets and lists see every
  * one completed before they were submitted. What an operation returns is durable when it completes
- * (P3).
+ * (P3), unless it asks for less.
  *
  * The store knows what belongs to one shard: sizes, space, guards, checksums. It does not know what
  * a directory tree is: parents and link counts are what transactions make of them.
@@ -278,6 +278,9 @@ struct lp_store_op {
 	void (*complete)(struct lp_store_op *op);
 	void *user; /* the submitter's */
 	int result;
+	/* Of what only asks: what it returns need be ordered only, not durable. A crash may take it
+	 * back. */
+	bool sees_ordered;
 	union {
 		struct {
 			const struct lp_change *changes;

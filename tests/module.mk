@@ -1,6 +1,6 @@
 # The harness (tests/run), system tests, mutants; the fuzzers, and the tool of the golden images.
 MODULES += tests
-tests_USES := daemon namespace wire store base
+tests_USES := daemon fuse namespace wire store base
 tests_TOOLS += golden
 
 .PHONY: mutants

@@ -179,7 +179,8 @@ refused 2 'no DEVICE given' --listen unix:s
 refused 2 'no address given' a.img
 refused 2 'memory: 10Q is not a size' --memory 10Q --listen unix:s a.img
 refused 2 'memory: 1M is out of range' --memory 1M --listen unix:s a.img
-refused 2 'mount yet' --mount /mnt --listen unix:s a.img
+refused 2 'there is no --mount' --mount-options ro --listen unix:s a.img
+refused 2 'mount option nonsense: there is no such option' --mount . --mount-options nonsense a.img
 refused 2 'only block and mem' --store file --listen unix:s .
 refused 2 'has no DEVICE' --store mem --listen unix:s a.img
 refused 2 'neither unix:PATH nor tcp' --listen somewhere a.img

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step on a helper is a work, one on the threads a phase; each begins when the former has ended.
+ * Whatever fails, the way out is the same: unmount, stop, close. */
+#include "daemon/mount.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "daemon/service_impl.h"
+
+static void run_work(struct lp_service *service, void (*run)(struct lp_work *work),
+		     void (*done)(struct lp_work *work))
+{
+	struct lpi_mount *mount = &service->mount;
+	mount->work = (struct lp_work){.run = run, .done = done};
+	lp_workers_submit(service->workers, service->reactor, &mount->work);
+}
+
+static struct lpi_mount *mount_of(struct lp_work *work)
+{
+	return LP_CONTAINER_OF(work, struct lpi_mount, work);
+}
+
+/* --- On the threads --------------------------------------------------------------------------- */
+
+/* A service without sockets has nothing to do any more. */
+static void mount_gone(struct lp_reactor *to, struct lp_msg *msg)
+{
+	struct lp_service *service = LP_CONTAINER_OF(msg, struct lpi_mount, gone)->service;
+	(void)to;
+	if (service->listener_cnt == 0) {
+		LP_LOG_NOTICE("unmounted, and there is no socket: stopping");
+		lp_service_stop(service);
+	} else {
+		LP_LOG_NOTICE("unmounted by somebody else; the sockets are still served");
+	}
+}
+
+static void channel_gone(void *arg)
+{
+	struct lpi_mount *mount = arg;
+	/* The threads are told one after the other. */
+	if (atomic_exchange(&mount->is_gone, true))
+		return;
+	mount->gone.deliver = mount_gone;
+	lp_reactor_post(mount->service->reactor, &mount->gone);
+}
+
+static void make_channel(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = errand->thread;
+	struct lp_service *service = thread->service;
+	struct lp_fuse_channel_options options = {.reactor = thread->reactor,
+						  .bufs = thread->bufs,
+						  .devices = service->is_mem ? NULL
+									     : &service->devices,
+						  .gone = channel_gone,
+						  .arg = &service->mount};
+	lp_fuse_session_behaviour(service->mount.session, &options.behaviour);
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s; s = lpi_thread_next(thread, s))
+		options.stores[options.store_cnt++] = s->store;
+	options.ns = lpi_thread_next(thread, NULL)->ns;
+	lpi_errand_end(errand,
+		       lp_fuse_channel_new(&options, &service->mount.channels[thread->idx]));
+}
+
+static void start_channel(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = errand->thread;
+	struct lpi_mount *mount = &thread->service->mount;
+	int fd = -1;
+	int err = lp_fuse_session_clone(mount->session, &fd);
+	if (err == 0)
+		lp_fuse_channel_start(mount->channels[thread->idx], fd, mount->channels,
+				      thread->service->thread_cnt);
+	lpi_errand_end(errand, err);
+}
+
+static void channel_stopped(void *arg)
+{
+	lpi_errand_end(arg, 0);
+}
+
+static void stop_channel(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = errand->thread;
+	struct lp_fuse_channel *channel = thread->service->mount.channels[thread->idx];
+	if (channel == NULL)
+		lpi_errand_end(errand, 0);
+	else
+		lp_fuse_channel_stop(channel, channel_stopped, errand);
+}
+
+static void free_channel(struct lpi_errand *errand)
+{
+	struct lpi_thread *thread = errand->thread;
+	struct lpi_mount *mount = &thread->service->mount;
+	lp_fuse_channel_free(mount->channels[thread->idx]);
+	mount->channels[thread->idx] = NULL;
+	lpi_errand_end(errand, 0);
+}
+
+/* --- Stopping --------------------------------------------------------------------------------- */
+
+static void all_freed(struct lp_service *service)
+{
+	struct lpi_mount *mount = &service->mount;
+	lp_fuse_session_close(mount->session);
+	mount->session = NULL;
+	mount->next(service, mount->result);
+}
+
+static void all_stopped(struct lp_service *service)
+{
+	lpi_run_phase(service, free_channel, all_freed);
+}
+
+static void unmounted(struct lp_work *work)
+{
+	lpi_run_phase(mount_of(work)->service, stop_channel, all_stopped);
+}
+
+static void unmount(struct lp_work *work)
+{
+	struct lpi_mount *mount = mount_of(work);
+	const struct lp_config *config = &mount->service->config;
+	uint64_t timeout_ns = lp_config_number(config, LP_OPT_STOP_TIMEOUT) * LP_NS_PER_S;
+	atomic_store(&mount->is_gone, true);
+	int err = lp_fuse_session_unmount(mount->session, timeout_ns);
+	if (err == -EBUSY)
+		LP_LOG_WARN("the mount was still in use; those who use it get errors now");
+	else if (err < 0)
+		LP_LOG_ERROR("the mount cannot be undone: %s", lp_strerror(err));
+}
+
+static void end(struct lp_service *service)
+{
+	if (service->mount.session == NULL)
+		service->mount.next(service, service->mount.result);
+	else
+		run_work(service, unmount, unmounted);
+}
+
+void lpi_mount_stop(struct lp_service *service,
+		    void (*next)(struct lp_service *service, int result))
+{
+	service->mount.next = next;
+	service->mount.result = 0;
+	end(service);
+}
+
+/* --- Starting --------------------------------------------------------------------------------- */
+
+static void fail(struct lp_service *service, int err, const char *what)
+{
+	struct lpi_mount *mount = &service->mount;
+	mount->result = lpi_refuse(service->why, err, "the mount: %s: %s", what, lp_strerror(err));
+	end(service);
+}
+
+static void probed(struct lp_work *work)
+{
+	struct lpi_mount *mount = mount_of(work);
+	struct lp_service *service = mount->service;
+	if (mount->result < 0) {
+		fail(service, mount->result, "it does not answer");
+		return;
+	}
+	LP_LOG_NOTICE("mounted on %s", lp_config_text(&service->config, LP_OPT_MOUNT));
+	mount->next(service, 0);
+}
+
+static void probe(struct lp_work *work)
+{
+	struct lpi_mount *mount = mount_of(work);
+	mount->result = lp_fuse_session_probe(mount->session);
+}
+
+static void all_started(struct lp_service *service)
+{
+	if (service->phase.result < 0)
+		fail(service, service->phase.result, "no descriptor for each thread");
+	else
+		run_work(service, probe, probed);
+}
+
+static void all_made(struct lp_service *service)
+{
+	if (service->phase.result < 0)
+		fail(service, service->phase.result, "no memory for its requests");
+	else
+		lpi_run_phase(service, start_channel, all_started);
+}
+
+static void opened(struct lp_work *work)
+{
+	struct lpi_mount *mount = mount_of(work);
+	struct lp_service *service = mount->service;
+	if (mount->result < 0) {
+		memcpy(service->why, mount->why, sizeof(service->why));
+		mount->next(service, mount->result);
+		return;
+	}
+	lpi_run_phase(service, make_channel, all_made);
+}
+
+static void open_session(struct lp_work *work)
+{
+	struct lpi_mount *mount = mount_of(work);
+	const struct lp_config *config = &mount->service->config;
+	const char *device = lp_config_text(config, LP_OPT_DEVICE);
+	const struct lp_fuse_session_options options = {
+		.dir = lp_config_text(config, LP_OPT_MOUNT),
+		.source = device == NULL ? "lapis" : device,
+		.options = lp_config_text(config, LP_OPT_MOUNT_OPTIONS),
+		.is_only_door = lp_config_text(config, LP_OPT_LISTEN) == NULL};
+	mount->result = lp_fuse_session_open(&options, &mount->session, mount->why);
+}
+
+void lpi_mount_start(struct lp_service *service,
+		     void (*next)(struct lp_service *service, int result))
+{
+	struct lpi_mount *mount = &service->mount;
+	mount->service = service;
+	mount->next = next;
+	if (lp_config_text(&service->config, LP_OPT_MOUNT) == NULL)
+		next(service, 0);
+	else
+		run_work(service, open_session, opened);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The mount of a service: made when all shards serve, gone before they stop.
+ *
+ *   open     on a helper: libfuse mounts, the kernel is greeted
+ *   make     on each thread: a channel
+ *   start    on each thread: it reads requests, from a descriptor of its own
+ *   probe    on a helper: the mount answers (rule M4)
+ *   ...
+ *   unmount  on a helper: waits for its users, but not for ever
+ *   stop     on each thread: what was asked is answered, and the descriptor closed
+ *
+ * Threads: the control thread, unless it says otherwise. Blocking: helpers only.
+ */
+#ifndef LP_DAEMON_MOUNT_H
+#define LP_DAEMON_MOUNT_H
+
+#include <stdatomic.h>
+
+#include "base/workers.h"
+#include "daemon/why.h"
+#include "fuse/session.h"
+
+struct lp_service;
+struct lpi_errand;
+
+static_assert(LP_FUSE_WHY_MAX <= LP_WHY_MAX, "a sentence of the mount is one of ours");
+
+/* Zeroed: there is none. */
+struct lpi_mount {
+	struct lp_service *service;
+	struct lp_work work;
+	struct lp_fuse_session *session;
+	struct lp_fuse_channel *channels[LP_FUSE_CHANNELS_MAX]; /* by thread */
+	void (*next)(struct lp_service *service, int result);
+	int result;
+	char why[LP_WHY_MAX];
+	struct lp_msg gone;   /* to the control thread */
+	_Atomic bool is_gone; /* any thread's: it is being unmounted, or was by somebody else */
+};
+
+/* Does all of it, or nothing; next() gets 0 or why not, with the words in the service's why. At
+ * once if the configuration has no mount. */
+void lpi_mount_start(struct lp_service *service,
+		     void (*next)(struct lp_service *service, int result));
+/* Also when none was made. */
+void lpi_mount_stop(struct lp_service *service,
+		    void (*next)(struct lp_service *service, int result));
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists written out byte by byte, and what POSIX 1003.1e says must become of them and of the mode.
+ * Whatever is no list is refused: each byte of a right one is replaced by each other value, and
+ * what still passes must be read without a step outside its bytes. */
+#include "fuse/acl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/test.h"
+
+#define NOBODY 0xff, 0xff, 0xff, 0xff
+
+/* u::rw- u:1000:rwx g::r-- m::rw- o::--- */
+static const uint8_t named[] = {2,  0, 0,    0, 1,      0,  6, 0, NOBODY, 2,     0,
+				7,  0, 0xe8, 3, 0,      0,  4, 0, 4,      0,     NOBODY,
+				16, 0, 6,    0, NOBODY, 32, 0, 0, 0,      NOBODY};
+/* u::rwx g::r-x o::r-x */
+static const uint8_t plain[] = {2, 0, 0, 0,      1,  0, 7, 0, NOBODY, 4,
+				0, 5, 0, NOBODY, 32, 0, 5, 0, NOBODY};
+
+static void test_modes(void **state)
+{
+	(void)state;
+	assert_int_equal(lpi_acl_check(named, sizeof(named)), 0);
+	assert_int_equal(lpi_acl_check(plain, sizeof(plain)), 0);
+	assert_int_equal(lpi_acl_mode(named, sizeof(named)), 0660);
+	assert_int_equal(lpi_acl_mode(plain, sizeof(plain)), 0755);
+	assert_false(lpi_acl_is_mode(named, sizeof(named)));
+	assert_true(lpi_acl_is_mode(plain, sizeof(plain)));
+}
+
+/* chmod sets the mask, and leaves the group's own entry and the named one. */
+static void test_chmod(void **state)
+{
+	uint8_t acl[sizeof(named)];
+	(void)state;
+	memcpy(acl, named, sizeof(acl));
+	lpi_acl_chmod(acl, sizeof(acl), 04715);
+	assert_int_equal(lpi_acl_check(acl, sizeof(acl)), 0);
+	assert_int_equal(lpi_acl_mode(acl, sizeof(acl)), 0715);
+	assert_int_equal(acl[14], 7); /* u:1000 */
+	assert_int_equal(acl[22], 4); /* g:: */
+	assert_int_equal(acl[30], 1); /* m:: */
+	uint8_t simple[sizeof(plain)];
+	memcpy(simple, plain, sizeof(simple));
+	lpi_acl_chmod(simple, sizeof(simple), 0640);
+	assert_int_equal(lpi_acl_mode(simple, sizeof(simple)), 0640);
+}
+
+static void test_create(void **state)
+{
+	uint8_t acl[sizeof(named)];
+	(void)state;
+	memcpy(acl, named, sizeof(acl));
+	assert_int_equal(lpi_acl_create(acl, sizeof(acl), 02751), 02640);
+	assert_int_equal(lpi_acl_mode(acl, sizeof(acl)), 0640);
+	assert_int_equal(acl[22], 4); /* g:: stays behind the mask */
+	uint8_t simple[sizeof(plain)];
+	memcpy(simple, plain, sizeof(simple));
+	assert_int_equal(lpi_acl_create(simple, sizeof(simple), 0666), 0644);
+	assert_int_equal(lpi_acl_mode(simple, sizeof(simple)), 0644);
+}
+
+static void test_refused(void **state)
+{
+	(void)state;
+	for (size_t len = 0; len < sizeof(named); len++)
+		assert_int_equal(lpi_acl_check(named, len), -EINVAL);
+	for (size_t i = 0; i < sizeof(named); i++) {
+		for (unsigned value = 0; value < 256; value++) {
+			uint8_t *acl = malloc(sizeof(named));
+			assert_non_null(acl);
+			memcpy(acl, named, sizeof(named));
+			acl[i] = (uint8_t)value;
+			if (lpi_acl_check(acl, sizeof(named)) == 0) {
+				(void)lpi_acl_create(acl, sizeof(named), 0777);
+				lpi_acl_chmod(acl, sizeof(named), 0777);
+				assert_int_equal(lpi_acl_mode(acl, sizeof(named)), 0777);
+			}
+			free(acl);
+		}
+	}
+	/* A named user without a mask; two of the same. */
+	uint8_t acl[sizeof(named)];
+	memcpy(acl, named, sizeof(acl));
+	memmove(acl + 28, acl + 36, 8);
+	assert_int_equal(lpi_acl_check(acl, sizeof(acl) - 8), -EINVAL);
+	memcpy(acl, named, sizeof(acl));
+	memcpy(acl + 20, acl + 12, 8);
+	assert_int_equal(lpi_acl_check(acl, sizeof(acl)), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_modes),
+		cmocka_unit_test(test_chmod),
+		cmocka_unit_test(test_create),
+		cmocka_unit_test(test_refused),
+	};
+	return lp_test_main(tests, "fuse/acl");
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Access times, which the kernel leaves to the file system: as relatime has it, the first read
+ * after a change counts, and one a day.
+ *
+ * Whether a read counts takes a look at the inode, so what was looked at in the last second is
+ * remembered: who reads and writes by turns does not change the time with each of them. */
+#include <errno.h>
+
+#include "base/hash.h"
+#include "fuse/channel_impl.h"
+
+#define DAY_NS  (86400 * LP_NS_PER_S)
+#define SEEN_NS LP_NS_PER_S
+
+static struct lpi_fuse_seen *seen_of(struct lpi_fuse_request *request)
+{
+	uint64_t nr = lpi_fuse_own(request).nr;
+	uint64_t hash = lp_hash_u64(&nr, sizeof(nr), 0);
+	return &request->channel->seen[hash % LPI_FUSE_SEEN];
+}
+
+static bool counts(const struct lp_attrs *attrs, int64_t now_ns)
+{
+	return attrs->atime_ns <= attrs->mtime_ns || attrs->atime_ns <= attrs->ctime_ns ||
+	       now_ns - attrs->atime_ns >= (int64_t)DAY_NS;
+}
+
+static void touched(struct lp_ns_op *op)
+{
+	struct lpi_fuse_request *request = LP_CONTAINER_OF(op, struct lpi_fuse_request, source);
+	request->after(request);
+}
+
+static void touch(struct lpi_fuse_request *request)
+{
+	struct lp_ns_op *op = &request->source;
+	struct lp_ino ino = lpi_fuse_own(request);
+	request->attrs.atime_ns = lpi_fuse_wall_ns(request);
+	request->changes[0] = (struct lp_change){.type = LP_CHANGE_SET, .ino = ino};
+	request->changes[0].inode.attrs = &request->attrs;
+	request->changes[0].inode.mask = LP_ATTR_ATIME;
+	*op = (struct lp_ns_op){.opcode = LP_NS_STORE, .complete = touched, .ack = LP_ACK_ORDERED};
+	op->store.ino = ino;
+	op->store.op.opcode = LP_STORE_TXN;
+	op->store.op.txn.changes = request->changes;
+	op->store.op.txn.change_cnt = 1;
+	op->store.op.txn.ack = LP_ACK_ORDERED;
+	lp_ns_submit(request->channel->options.ns, op);
+}
+
+static void looked_at(struct lp_ns_op *op)
+{
+	struct lpi_fuse_request *request = LP_CONTAINER_OF(op, struct lpi_fuse_request, source);
+	if (op->result >= 0 && counts(&op->stat.found.attrs, lpi_fuse_wall_ns(request)))
+		touch(request);
+	else
+		request->after(request);
+}
+
+void lpi_fuse_touch(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
+{
+	struct lp_fuse_channel *channel = request->channel;
+	struct lpi_fuse_seen *seen = seen_of(request);
+	uint64_t now_ns = lp_reactor_now_ns(channel->options.reactor);
+	struct lp_ino ino = lpi_fuse_own(request);
+	bool is_recent = seen->ino.nr == ino.nr && now_ns - seen->at_ns < SEEN_NS;
+	if (is_recent || channel->options.behaviour.no_atime) {
+		next(request);
+		return;
+	}
+	*seen = (struct lpi_fuse_seen){.ino = ino, .at_ns = now_ns};
+	struct lp_ns_op *op = &request->source;
+	*op = (struct lp_ns_op){.opcode = LP_NS_STAT, .complete = looked_at, .ack = LP_ACK_ORDERED};
+	op->stat.ino = ino;
+	request->after = next;
+	lp_ns_submit(channel->options.ns, op);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Changes of a file's data, with all that must happen beside them: times, and the privileges that a
+ * change takes away (set-user-id, set-group-id, and the attribute security.capability), for which
+ * the kernel relies on us.
+ *
+ * Threads: the channel's. Blocking, allocation: none.
+ */
+#ifndef LP_FUSE_CHANGE_H
+#define LP_FUSE_CHANGE_H
+
+#include "fuse/request.h"
+
+#define LPI_FUSE_CAPABILITY "security.capability"
+
+/* The change of data, for the caller to fill, and which attributes change with it; mtime and ctime
+ * always do, and are now unless in the mask. */
+struct lp_change *lpi_fuse_change_data(struct lpi_fuse_request *request, enum lp_change_type type,
+				       uint32_t mask);
+/* The times stay as they are: the kernel keeps them, and will say. */
+void lpi_fuse_change_no_times(struct lpi_fuse_request *request);
+/* Makes it, all in one transaction; next() finds the result in op. */
+void lpi_fuse_change_submit(struct lpi_fuse_request *request, bool kill_suidgid,
+			    lpi_fuse_step_fn *next);
+/* The mode without what a change by somebody who has no right to it takes. */
+uint16_t lpi_fuse_mode_killed(uint16_t mode);
+/* Whether a change by whoever asks takes the bits where the kernel does not say so: it is not
+ * root. */
+bool lpi_fuse_kills(const struct lpi_fuse_request *request);
+
+#endif

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A poll of the ring says that the descriptor has something; then it is read until it has nothing,
+ * some messages in a turn. The poll stays armed: it tells of every arrival, and who is told for
+ * nothing, since another thread was quicker, finds nothing.
+ *
+ *   idle       the poll is armed
+ *   reading    read_task is queued
+ *   throttled  no request or buffers: goes on when a request ends, or by the retry timer if the
+ *              buffers are with somebody else
+ *   gone       the connection has ended: nothing is read any more
+ *   stopping   the poll is cancelled; when it has come back and no request is under way: stopped
+ */
+#include <liburing.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "fuse/channel_impl.h"
+
+#define READS_PER_TURN 16u
+#define RETRY_NS       (2 * LP_NS_PER_MS)
+/* Of the buffers of a thread, what data under way here may take. */
+#define BYTES_SHARE 4u
+
+static const uint32_t landing_bytes[LPI_FUSE_SEGS] = {LP_BUF_SMALL, LP_BUF_MEDIUM, LP_BUF_LARGE};
+
+static_assert(LP_BUF_SMALL + LP_BUF_MEDIUM + LP_BUF_LARGE >= LP_FUSE_WRITE_MAX, "a write lands");
+
+static void read_some(struct lp_task *task);
+static void go_on(struct lp_fuse_channel *channel);
+
+/* --- Stopping --------------------------------------------------------------------------------- */
+
+static void run_stopped(struct lp_task *task)
+{
+	struct lp_fuse_channel *channel =
+		LP_CONTAINER_OF(task, struct lp_fuse_channel, stopped_task);
+	channel->stopped(channel->stopped_arg);
+}
+
+static void give_back_landing(struct lp_fuse_channel *channel)
+{
+	for (uint32_t i = 0; i < LPI_FUSE_SEGS; i++) {
+		lp_buf_put(channel->landing[i]);
+		channel->landing[i] = NULL;
+	}
+	if (channel->spare != NULL)
+		lp_pool_put(channel->requests, channel->spare);
+	channel->spare = NULL;
+}
+
+static void check_stopped(struct lp_fuse_channel *channel)
+{
+	if (!channel->is_stopping || channel->stopped == NULL || channel->stats.under_way > 0 ||
+	    !lp_io_is_idle(&channel->poll_io) || !lp_io_is_idle(&channel->cancel_io) ||
+	    lp_task_is_queued(&channel->stopped_task))
+		return;
+	lp_task_cancel(&channel->read_task);
+	lp_timer_stop(channel->options.reactor, &channel->retry);
+	give_back_landing(channel);
+	if (channel->fd >= 0)
+		(void)close(channel->fd); /* what was not read is another's, or nobody's */
+	channel->fd = -1;
+	lp_task_queue(channel->options.reactor, &channel->stopped_task);
+}
+
+/* --- Landing ---------------------------------------------------------------------------------- */
+
+/* All that the next message may need; false: not now. */
+static bool prepare(struct lp_fuse_channel *channel)
+{
+	if (channel->bytes_out >= channel->bytes_max && channel->stats.under_way > 0)
+		return false;
+	if (channel->spare == NULL)
+		channel->spare = lp_pool_get(channel->requests);
+	if (channel->spare == NULL)
+		return false;
+	for (uint32_t i = 0; i < LPI_FUSE_SEGS; i++) {
+		if (channel->landing[i] == NULL)
+			channel->landing[i] = lp_buf_new(channel->options.bufs, landing_bytes[i]);
+		if (channel->landing[i] == NULL)
+			return false;
+	}
+	return true;
+}
+
+static void set_iovs(struct lp_fuse_channel *channel, struct iovec *iovs)
+{
+	iovs[0] = (struct iovec){channel->head, LPI_FUSE_HEAD_BYTES};
+	for (uint32_t i = 0; i < LPI_FUSE_SEGS; i++)
+		iovs[i + 1] = (struct iovec){channel->landing[i]->data, landing_bytes[i]};
+}
+
+/* A write keeps its data where it is. */
+static void take_data(struct lpi_fuse_request *request, uint32_t bytes)
+{
+	struct lp_fuse_channel *channel = request->channel;
+	for (uint32_t i = 0; bytes > 0; i++) {
+		LP_ASSERT(i < LPI_FUSE_SEGS);
+		uint32_t len = LP_MIN(bytes, landing_bytes[i]);
+		request->segs[i] = (struct lp_seg){.buf = channel->landing[i], .len = len};
+		request->seg_cnt = i + 1;
+		channel->landing[i] = NULL;
+		bytes -= len;
+	}
+}
+
+/* Copies the message to one piece of memory of its own. */
+static const void *gather(struct lpi_fuse_request *request, uint32_t len)
+{
+	struct lp_fuse_channel *channel = request->channel;
+	uint8_t *to = (uint8_t *)request->bytes;
+	uint32_t done = LP_MIN(len, (uint32_t)LPI_FUSE_HEAD_BYTES);
+	if (len > LPI_FUSE_INLINE_BYTES) {
+		if (len <= LP_BUF_LARGE)
+			request->message_buf = lp_buf_new(channel->options.bufs, len);
+		if (request->message_buf == NULL)
+			return NULL;
+		to = request->message_buf->data;
+	}
+	memcpy(to, channel->head, done);
+	for (uint32_t i = 0; done < len; i++) {
+		LP_ASSERT(i < LPI_FUSE_SEGS);
+		uint32_t part = LP_MIN(len - done, landing_bytes[i]);
+		memcpy(to + done, channel->landing[i]->data, part);
+		done += part;
+	}
+	return to;
+}
+
+static void begin(struct lpi_fuse_request *request)
+{
+	const struct lp_fuse_message *message = &request->message;
+	lpi_fuse_step_fn *step = lpi_fuse_begin_find(message->header.opcode);
+	lp_sm_move(&request->sm, LPI_FUSE_WORK,
+		   lp_reactor_now_ns(request->channel->options.reactor));
+	if (step != NULL)
+		step(request);
+	else if (message->opcode->is_silent)
+		lpi_fuse_end(request, 0);
+	else
+		lpi_fuse_answer(request, -ENOSYS);
+}
+
+static void refuse(struct lpi_fuse_request *request, int err)
+{
+	struct lp_fuse_channel *channel = request->channel;
+	const struct fuse_in_header *header = &request->message.header;
+	lp_sm_move(&request->sm, LPI_FUSE_WORK, lp_reactor_now_ns(channel->options.reactor));
+	if (err == -EINVAL) {
+		channel->stats.refused++;
+		LP_LOG_WARN("the mount: a request of the kernel cannot be understood (opcode %u, "
+			    "%u bytes)",
+			    header->opcode, header->len);
+	}
+	if (request->message.opcode != NULL && request->message.opcode->is_silent)
+		lpi_fuse_end(request, err);
+	else
+		lpi_fuse_answer(request, err);
+}
+
+static struct lpi_fuse_request *take_spare(struct lp_fuse_channel *channel)
+{
+	struct lpi_fuse_request *request = channel->spare;
+	channel->spare = NULL;
+	memset(request, 0, offsetof(struct lpi_fuse_request, after_name));
+	request->channel = channel;
+	lp_sm_init(&request->sm, &lpi_fuse_request_table, NULL,
+		   lp_reactor_now_ns(channel->options.reactor));
+	channel->stats.under_way++;
+	channel->stats.requests++;
+	return request;
+}
+
+static bool is_forget(uint32_t opcode)
+{
+	return opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET;
+}
+
+static void landed(struct lp_fuse_channel *channel, uint32_t len)
+{
+	struct fuse_in_header header;
+	if (len < sizeof(header))
+		return; /* there is nobody to be told */
+	memcpy(&header, channel->head, sizeof(header));
+	/* A number is never given twice (rule N5), so nothing depends on who remembers it. */
+	if (is_forget(header.opcode))
+		return;
+	struct lpi_fuse_request *request = take_spare(channel);
+	bool is_write = header.opcode == FUSE_WRITE && len >= LPI_FUSE_HEAD_BYTES;
+	const void *bytes = is_write ? channel->head : gather(request, len);
+	int err = -ENOMEM;
+	if (bytes != NULL)
+		err = lp_fuse_decode(bytes, len, &request->message);
+	else
+		request->message.header = header;
+	if (err == 0 && is_write)
+		take_data(request, request->message.in.write.size);
+	if (err == 0)
+		begin(request);
+	else
+		refuse(request, err);
+}
+
+/* --- Reading ---------------------------------------------------------------------------------- */
+
+static void connection_gone(struct lp_fuse_channel *channel)
+{
+	if (channel->is_gone)
+		return;
+	channel->is_gone = true;
+	if (!channel->is_stopping && channel->options.gone != NULL)
+		channel->options.gone(channel->options.arg);
+}
+
+/* 1: a message; 0: there is none; -EAGAIN: throttled. */
+static int read_one(struct lp_fuse_channel *channel)
+{
+	struct iovec iovs[LPI_FUSE_SEGS + 1];
+	if (!prepare(channel))
+		return -EAGAIN;
+	set_iovs(channel, iovs);
+	ssize_t len = readv(channel->fd, iovs, LP_ARRAY_SIZE(iovs));
+	channel->stats.reads++;
+	if (len > 0) {
+		landed(channel, (uint32_t)len);
+		return 1;
+	}
+	/* A request that was taken back while it was read, or a signal: the next one may be there.
+	 */
+	if (len < 0 && (errno == ENOENT || errno == EINTR))
+		return 1;
+	if (len == 0 || errno != EAGAIN)
+		connection_gone(channel);
+	return 0;
+}
+
+static void read_some(struct lp_task *task)
+{
+	struct lp_fuse_channel *channel = LP_CONTAINER_OF(task, struct lp_fuse_channel, read_task);
+	int r = 1;
+	for (uint32_t i = 0; i < READS_PER_TURN && r == 1; i++) {
+		if (channel->is_stopping || channel->is_gone)
+			return;
+		r = read_one(channel);
+	}
+	if (r == 1) {
+		go_on(channel);
+	} else if (r == -EAGAIN) {
+		channel->is_throttled = true;
+		channel->stats.throttled++;
+		struct lp_reactor *reactor = channel->options.reactor;
+		lp_timer_start(reactor, &channel->retry, lp_reactor_now_ns(reactor) + RETRY_NS);
+	}
+}
+
+static void go_on(struct lp_fuse_channel *channel)
+{
+	if (channel->is_stopping || channel->is_gone || lp_task_is_queued(&channel->read_task))
+		return;
+	channel->is_throttled = false;
+	lp_task_queue(channel->options.reactor, &channel->read_task);
+}
+
+static void retry(struct lp_timer *timer)
+{
+	go_on(LP_CONTAINER_OF(timer, struct lp_fuse_channel, retry));
+}
+
+void lpi_fuse_channel_ended(struct lp_fuse_channel *channel)
+{
+	LP_ASSERT(channel->stats.under_way > 0);
+	channel->stats.under_way--;
+	if (channel->is_throttled)
+		go_on(channel);
+	check_stopped(channel);
+}
+
+static void arm(struct lp_fuse_channel *channel);
+
+static void polled(struct lp_io *io)
+{
+	struct lp_fuse_channel *channel = LP_CONTAINER_OF(io, struct lp_fuse_channel, poll_io);
+	if (channel->is_stopping) {
+		check_stopped(channel);
+		return;
+	}
+	if (io->result < 0 && io->result != -ECANCELED)
+		connection_gone(channel);
+	if (channel->is_gone)
+		return;
+	if (lp_io_is_idle(io))
+		arm(channel);
+	if (!channel->is_throttled)
+		go_on(channel);
+}
+
+static void arm(struct lp_fuse_channel *channel)
+{
+	channel->poll_io.complete = polled;
+	struct io_uring_sqe *sqe = lp_reactor_sqe(channel->options.reactor, &channel->poll_io);
+	io_uring_prep_poll_multishot(sqe, channel->fd, POLLIN);
+}
+
+static void cancelled(struct lp_io *io)
+{
+	check_stopped(LP_CONTAINER_OF(io, struct lp_fuse_channel, cancel_io));
+}
+
+/* --- From birth to death ---------------------------------------------------------------------- */
+
+int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
+			struct lp_fuse_channel **ret_channel)
+{
+	LP_ASSERT(options->store_cnt <= LP_FUSE_CHANNEL_STORES);
+	struct lp_fuse_channel *channel = calloc(1, sizeof(*channel));
+	if (channel == NULL)
+		return -ENOMEM;
+	channel->options = *options;
+	channel->fd = -1;
+	channel->read_task.run = read_some;
+	channel->stopped_task.run = run_stopped;
+	channel->retry.fire = retry;
+	lpi_fuse_list_init(&channel->syncing);
+	lpi_fuse_list_init(&channel->to_sync);
+	struct lp_bufs_stats bufs;
+	lp_bufs_read_stats(options->bufs, &bufs);
+	channel->bytes_max = bufs.region_bytes / BYTES_SHARE;
+	uint32_t requests_max = options->requests_max;
+	struct lp_pool_config pool = {.name = "fuse requests",
+				      .object_bytes = sizeof(struct lpi_fuse_request),
+				      .limit = requests_max == 0 ? LP_FUSE_REQUESTS_MAX
+								 : requests_max};
+	int err = lp_pool_new(&pool, &channel->requests);
+	if (err < 0) {
+		free(channel);
+		return err;
+	}
+	*ret_channel = channel;
+	return 0;
+}
+
+void lp_fuse_channel_free(struct lp_fuse_channel *channel)
+{
+	if (channel == NULL)
+		return;
+	LP_ASSERT(channel->fd < 0);
+	lp_pool_free(channel->requests);
+	free(channel);
+}
+
+void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd,
+			   struct lp_fuse_channel *const *peers, uint32_t peer_cnt)
+{
+	LP_ASSERT(channel->fd < 0);
+	channel->fd = fd;
+	channel->peers = peers;
+	channel->peer_cnt = peer_cnt;
+	for (uint32_t i = 0; i < peer_cnt; i++) {
+		if (peers[i] == channel)
+			channel->idx = i;
+	}
+	arm(channel);
+	/* What came before the poll was armed. */
+	go_on(channel);
+}
+
+void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void *arg), void *arg)
+{
+	LP_ASSERT(!channel->is_stopping);
+	channel->is_stopping = true;
+	channel->stopped = stopped;
+	channel->stopped_arg = arg;
+	if (!lp_io_is_idle(&channel->poll_io)) {
+		channel->cancel_io.complete = cancelled;
+		struct io_uring_sqe *sqe =
+			lp_reactor_sqe(channel->options.reactor, &channel->cancel_io);
+		io_uring_prep_cancel(sqe, &channel->poll_io, 0);
+	}
+	check_stopped(channel);
+}
+
+void lp_fuse_channel_read_stats(const struct lp_fuse_channel *channel,
+				struct lp_fuse_channel_stats *ret_stats)
+{
+	*ret_stats = channel->stats;
+}

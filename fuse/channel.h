@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One thread's end of a mount: reads the kernel's requests from a descriptor of its own, turns each
+ * into operations of the namespace, and answers on the same descriptor.
+ *
+ * All channels of a mount have descriptors of one connection, so that any of them may get any
+ * request. What a request needs before it is read (a place in the pool, buffers for its data) is
+ * there first: a channel without them does not read, and the kernel's queue is the throttle.
+ *
+ * Threads: a channel belongs to its reactor's thread; all of them are made before any of them
+ * serves. Blocking: none, but for what the kernel does in a read or write of /dev/fuse. Allocation:
+ * in new only. Errors: -ENOMEM.
+ */
+#ifndef LP_FUSE_CHANNEL_H
+#define LP_FUSE_CHANNEL_H
+
+#include "fuse/proto.h"
+#include "namespace/ns.h"
+
+#define LP_FUSE_WRITE_MAX      (UINT32_C(1) << 20) /* bytes of one write */
+#define LP_FUSE_CHANNELS_MAX   64u
+#define LP_FUSE_REQUESTS_MAX   256u /* at work on one channel, unless options say otherwise */
+#define LP_FUSE_CHANNEL_STORES 64u
+
+struct lp_devices;
+struct lp_fuse_channel;
+
+/* How the mount behaves; the same for all its channels. */
+struct lp_fuse_behaviour {
+	bool sync;           /* what changes something is durable when it is answered */
+	uint32_t squash_uid; /* of whoever makes something; UINT32_MAX: as they are */
+	uint32_t squash_gid;
+	bool no_atime;
+	bool writeback;    /* the kernel gathers writes: sizes and times of what it has open are its
+			      own */
+	uint64_t entry_ns; /* how long the kernel may believe a name */
+	uint64_t attr_ns;  /* and attributes */
+};
+
+struct lp_fuse_channel_options {
+	struct lp_reactor *reactor;
+	struct lp_bufs *bufs;
+	struct lp_ns *ns; /* one of this thread's */
+	/* This thread's stores: for statfs. */
+	struct lp_store *stores[LP_FUSE_CHANNEL_STORES];
+	uint32_t store_cnt;
+	const struct lp_devices *devices; /* NULL: a store in memory */
+	uint32_t requests_max;            /* 0: LP_FUSE_REQUESTS_MAX */
+	struct lp_fuse_behaviour behaviour;
+	/* The connection has come to its end, by an unmount or an abort. Once, in a turn. */
+	void (*gone)(void *arg);
+	void *arg;
+};
+
+int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
+			struct lp_fuse_channel **ret_channel) LP_MUST_CHECK;
+/* Accepts NULL. It has not served, or has stopped. */
+void lp_fuse_channel_free(struct lp_fuse_channel *channel);
+
+/* Begins to read. The descriptor, which does not block, becomes the channel's. peers are all
+ * channels of the mount, itself among them, and stay until each of them has stopped. */
+void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd,
+			   struct lp_fuse_channel *const *peers, uint32_t peer_cnt);
+/* No more is read; when what was read has been answered, the descriptor is closed and stopped()
+ * called, in a later turn. */
+void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void *arg), void *arg);
+
+struct lp_fuse_channel_stats {
+	uint64_t requests;  /* that were read */
+	uint64_t errors;    /* of those: answered with one */
+	uint64_t refused;   /* of those: that broke the protocol */
+	uint64_t reads;     /* system calls, also those that found nothing */
+	uint64_t throttled; /* how often it had to wait for buffers or requests */
+	uint64_t read_bytes;
+	uint64_t written_bytes;
+	uint32_t under_way;
+};
+void lp_fuse_channel_read_stats(const struct lp_fuse_channel *channel,
+				struct lp_fuse_channel_stats *ret_stats);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of a channel know of each other.
+ *
+ * Threads: the channel's. Blocking, allocation: none.
+ */
+#ifndef LP_FUSE_CHANNEL_IMPL_H
+#define LP_FUSE_CHANNEL_IMPL_H
+
+#include "fuse/request.h"
+
+/* Where the next message lands: its head, and behind that buffers of all sizes, so that those of a
+ * write's data that are filled may be taken away as they are. */
+#define LPI_FUSE_HEAD_BYTES (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
+
+#define LPI_FUSE_SEEN 256u
+
+/* An inode whose access time was looked at. */
+struct lpi_fuse_seen {
+	struct lp_ino ino;
+	uint64_t at_ns;
+};
+
+struct lp_fuse_channel {
+	struct lp_fuse_channel_options options;
+	int fd; /* -1: it does not serve */
+	struct lp_fuse_channel *const *peers;
+	uint32_t peer_cnt;
+	uint32_t idx; /* among them */
+	struct lp_pool *requests;
+	uint64_t bytes_out; /* of data under way */
+	uint64_t bytes_max;
+	/* Reading. */
+	struct lp_io poll_io;
+	struct lp_io cancel_io;
+	struct lp_task read_task;
+	struct lp_timer retry; /* without buffers */
+	uint64_t head[LPI_FUSE_HEAD_BYTES / 8];
+	struct lp_buf *landing[LPI_FUSE_SEGS];
+	struct lpi_fuse_request *spare; /* for the next message */
+	bool is_throttled;
+	bool is_gone;
+	/* Syncs. */
+	struct lpi_fuse_list syncing; /* share the one that is under way */
+	struct lpi_fuse_list to_sync; /* wait for the next one */
+	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
+	/* Stopping. */
+	bool is_stopping;
+	void (*stopped)(void *arg);
+	void *stopped_arg;
+	struct lp_task stopped_task;
+	struct lp_fuse_channel_stats stats;
+};
+
+/* A request has ended. */
+void lpi_fuse_channel_ended(struct lp_fuse_channel *channel);
+
+#endif

@@ -1,0 +1,3 @@
+MODULES += fuse
+fuse_USES := namespace store base
+fuse_LIBS := -lfuse3

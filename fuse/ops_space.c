@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranges of files: fallocate, lseek for data and holes, copy_file_range.
+ *
+ * fallocate goes in steps of what one change may be long; it is not atomic, as everywhere.
+ *
+ * A copy does one step and says how far it came: whoever asked asks again. The step is a clone, by
+ * reference, where both files are on one shard and the range is on the grid of blocks; else data is
+ * read and written, and keeps its checksums if it keeps its place on the grid. */
+#include <errno.h>
+#include <linux/falloc.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fuse/change.h"
+#include "fuse/channel_impl.h"
+#include "fuse/ops.h"
+
+#define BLOCK_BYTES 4096u
+#define TRIES_MAX   8u
+#define KNOWN_MODES                                                                                \
+	((uint32_t)FALLOC_FL_KEEP_SIZE | (uint32_t)FALLOC_FL_PUNCH_HOLE |                          \
+	 (uint32_t)FALLOC_FL_ZERO_RANGE)
+
+static int gone(int err)
+{
+	return err == -ENOENT ? -ESTALE : err;
+}
+
+/* --- Fallocate -------------------------------------------------------------------------------- */
+
+/* at and left are what is still to be done; zeroing goes over the range twice. */
+
+static void next_range(struct lpi_fuse_request *request);
+static void look_at_size(struct lpi_fuse_request *request);
+
+static void was_extended(struct lpi_fuse_request *request)
+{
+	int r = request->op.result;
+	if (r == -ECANCELED && ++request->tries < TRIES_MAX)
+		look_at_size(request);
+	else
+		lpi_fuse_answer(request, gone(LP_MIN(r, 0)));
+}
+
+/* Whoever makes it longer meanwhile through the other door must not lose that. */
+static void size_known(struct lpi_fuse_request *request)
+{
+	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
+	const struct lp_attrs *attrs = &request->op.stat.found.attrs;
+	struct lp_change *changes = request->changes;
+	uint64_t end = in->offset + in->length;
+	if (request->op.result < 0 || attrs->size_bytes >= end) {
+		lpi_fuse_answer(request, gone(LP_MIN(request->op.result, 0)));
+		return;
+	}
+	changes[0] = (struct lp_change){.type = LP_GUARD_INODE};
+	changes[0].guard.version_nr = attrs->version_nr;
+	changes[1] = (struct lp_change){.type = LP_CHANGE_TRUNCATE};
+	changes[1].data.offset = end;
+	lpi_fuse_txn(request, lpi_fuse_node(request), 2);
+	lpi_fuse_submit(request, was_extended);
+}
+
+static void look_at_size(struct lpi_fuse_request *request)
+{
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
+	lpi_fuse_submit(request, size_known);
+}
+
+static void range_done(struct lpi_fuse_request *request)
+{
+	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
+	if (request->op.result < 0) {
+		lpi_fuse_answer(request, gone(request->op.result));
+		return;
+	}
+	if (request->left > 0) {
+		next_range(request);
+	} else if (request->is_punching && (in->mode & FALLOC_FL_ZERO_RANGE) != 0) {
+		request->is_punching = false;
+		request->at = in->offset;
+		request->left = in->length;
+		next_range(request);
+	} else if ((in->mode & FALLOC_FL_KEEP_SIZE) == 0) {
+		look_at_size(request);
+	} else {
+		lpi_fuse_answer(request, 0);
+	}
+}
+
+static void next_range(struct lpi_fuse_request *request)
+{
+	bool is_first = request->at == request->message.in.fallocate.offset;
+	uint64_t length = LP_MIN(request->left, LP_STORE_RANGE_MAX - request->at % BLOCK_BYTES);
+	struct lp_change *change = lpi_fuse_change_data(
+		request, request->is_punching ? LP_CHANGE_PUNCH : LP_CHANGE_PREALLOC, 0);
+	change->data.offset = request->at;
+	change->data.length = length;
+	request->at += length;
+	request->left -= length;
+	lpi_fuse_change_submit(request, is_first && lpi_fuse_kills(request), range_done);
+}
+
+void lpi_fuse_fallocate(struct lpi_fuse_request *request)
+{
+	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
+	bool punches = (in->mode & FALLOC_FL_PUNCH_HOLE) != 0;
+	bool zeroes = (in->mode & FALLOC_FL_ZERO_RANGE) != 0;
+	uint64_t end = 0;
+	int err = 0;
+	bool keeps = (in->mode & FALLOC_FL_KEEP_SIZE) != 0;
+	if ((in->mode & ~KNOWN_MODES) != 0 || (punches && (zeroes || !keeps)))
+		err = -EOPNOTSUPP;
+	else if (in->length == 0)
+		err = -EINVAL;
+	else if (lp_add_overflows(in->offset, in->length, &end) || end > LP_STORE_FILE_MAX)
+		err = -EFBIG;
+	if (err < 0) {
+		lpi_fuse_answer(request, err);
+		return;
+	}
+	request->at = in->offset;
+	request->left = in->length;
+	request->is_punching = punches || zeroes;
+	next_range(request);
+}
+
+/* --- Seek ------------------------------------------------------------------------------------- */
+
+static void sought(struct lpi_fuse_request *request)
+{
+	const struct fuse_lseek_out out = {.offset = request->op.store.op.seek.found};
+	if (request->op.result < 0)
+		lpi_fuse_answer(request, gone(request->op.result));
+	else
+		lpi_fuse_answer_bytes(request, &out, sizeof(out));
+}
+
+void lpi_fuse_lseek(struct lpi_fuse_request *request)
+{
+	const struct fuse_lseek_in *in = &request->message.in.lseek;
+	struct lp_ino ino = lpi_fuse_node(request);
+	/* Data that the kernel still holds back would be taken for a hole. It then calls all of a
+	 * file data. */
+	if (request->channel->options.behaviour.writeback) {
+		lpi_fuse_answer(request, -ENOSYS);
+		return;
+	}
+	if (in->whence != SEEK_DATA && in->whence != SEEK_HOLE) {
+		lpi_fuse_answer(request, -EINVAL);
+		return;
+	}
+	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_SEEK, ino);
+	op->seek.ino = ino;
+	op->seek.offset = in->offset;
+	op->seek.hole = in->whence == SEEK_HOLE;
+	lpi_fuse_submit(request, sought);
+}
+
+/* --- Copy ------------------------------------------------------------------------------------- */
+
+static struct lp_ino copy_target(const struct lpi_fuse_request *request)
+{
+	return (struct lp_ino){request->message.in.copy.nodeid_out};
+}
+
+static void answer_copied(struct lpi_fuse_request *request)
+{
+	const struct fuse_write_out out = {.size = (uint32_t)request->left};
+	lpi_fuse_answer_bytes(request, &out, sizeof(out));
+}
+
+static void copy_written(struct lpi_fuse_request *request)
+{
+	int r = request->op.result;
+	lp_ns_end(request->channel->options.ns, &request->source);
+	if (r < 0)
+		lpi_fuse_answer(request, gone(r));
+	else
+		answer_copied(request);
+}
+
+static void copy_read(struct lp_ns_op *op)
+{
+	struct lpi_fuse_request *request = LP_CONTAINER_OF(op, struct lpi_fuse_request, source);
+	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
+	const struct lp_store_op *read = &op->store.op;
+	if (op->result < 0) {
+		lpi_fuse_answer(request, gone(op->result));
+		return;
+	}
+	request->left = read->read.bytes;
+	if (request->left == 0) {
+		lp_ns_end(request->channel->options.ns, op);
+		answer_copied(request);
+		return;
+	}
+	bool same_grid = in->off_in % BLOCK_BYTES == in->off_out % BLOCK_BYTES;
+	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_WRITE, 0);
+	change->data.offset = in->off_out;
+	change->data.length = request->left;
+	change->data.payload = (struct lp_payload){
+		.segs = read->read.segs,
+		.crcs = same_grid ? read->read.crcs : request->crcs,
+		.seg_cnt = read->read.seg_cnt,
+		.crc_cnt = same_grid ? read->read.crc_cnt
+				     : lpi_fuse_sum_pieces(read->read.segs, read->read.seg_cnt,
+							   in->off_out, request->crcs)};
+	change->data.path = LP_PATH_AUTO;
+	lpi_fuse_change_submit(request, lpi_fuse_kills(request), copy_written);
+}
+
+static void copy_by_data(struct lpi_fuse_request *request)
+{
+	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
+	struct lp_ns_op *op = &request->source;
+	/* Not over a boundary of the grid more than a write may have pieces. */
+	uint64_t length = LP_MIN(in->len, LP_FUSE_WRITE_MAX - in->off_out % BLOCK_BYTES);
+	memset(op, 0, sizeof(*op));
+	lpi_fuse_take_budget(request, (uint32_t)length);
+	op->opcode = LP_NS_STORE;
+	op->complete = copy_read;
+	op->store.ino = lpi_fuse_own(request);
+	op->store.op.opcode = LP_STORE_READ;
+	op->store.op.sees_ordered = true; /* it goes where it is not durable either */
+	op->store.op.read.ino = lpi_fuse_own(request);
+	op->store.op.read.offset = in->off_in;
+	op->store.op.read.length = length;
+	lp_ns_submit(request->channel->options.ns, op);
+}
+
+static void cloned(struct lpi_fuse_request *request)
+{
+	int r = request->op.result;
+	if (r == -EFBIG || r == -EINVAL || r == -EXDEV)
+		copy_by_data(request);
+	else if (r < 0)
+		lpi_fuse_answer(request, gone(r));
+	else
+		answer_copied(request);
+}
+
+/* How much of it may be a clone, as the store says: whole blocks, or up to where both files end. */
+static uint64_t clone_length(const struct lpi_fuse_request *request, uint64_t source_bytes,
+			     uint64_t target_bytes)
+{
+	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
+	bool is_aligned = in->off_in % BLOCK_BYTES == 0 && in->off_out % BLOCK_BYTES == 0;
+	if (!is_aligned || in->off_in >= source_bytes)
+		return 0;
+	uint64_t length = LP_MIN(LP_MIN(in->len, LP_STORE_RANGE_MAX), source_bytes - in->off_in);
+	bool to_ends = in->off_in + length == source_bytes && target_bytes <= in->off_out + length;
+	return to_ends ? length : lp_align_down(length, BLOCK_BYTES);
+}
+
+static void target_size_known(struct lpi_fuse_request *request)
+{
+	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
+	int r = request->op.result;
+	if (r < 0) {
+		lpi_fuse_answer(request, gone(r));
+		return;
+	}
+	request->left = clone_length(request, request->at, request->op.stat.found.attrs.size_bytes);
+	if (request->left == 0) {
+		copy_by_data(request);
+		return;
+	}
+	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_CLONE, 0);
+	change->clone.src = lpi_fuse_own(request);
+	change->clone.src_offset = in->off_in;
+	change->clone.offset = in->off_out;
+	change->clone.length = request->left;
+	lpi_fuse_change_submit(request, lpi_fuse_kills(request), cloned);
+}
+
+static void source_size_known(struct lpi_fuse_request *request)
+{
+	if (request->op.result < 0) {
+		lpi_fuse_answer(request, gone(request->op.result));
+		return;
+	}
+	request->at = request->op.stat.found.attrs.size_bytes;
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = copy_target(request);
+	lpi_fuse_submit(request, target_size_known);
+}
+
+void lpi_fuse_copy(struct lpi_fuse_request *request)
+{
+	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
+	uint64_t end = 0;
+	if (in->flags != 0 || lp_add_overflows(in->off_in, in->len, &end) ||
+	    lp_add_overflows(in->off_out, in->len, &end)) {
+		lpi_fuse_answer(request, -EINVAL);
+		return;
+	}
+	request->ino = copy_target(request);
+	if (lp_ino_shard(lpi_fuse_own(request)) != lp_ino_shard(request->ino)) {
+		copy_by_data(request);
+		return;
+	}
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_own(request);
+	lpi_fuse_submit(request, source_size_known);
+}

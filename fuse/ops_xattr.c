@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Extended attributes, and access control lists, which are some of them.
+ *
+ * The kernel has checked who may. It knows four kinds of names, and would refuse to read others
+ * that the native door has set: those are not listed. */
+#include <errno.h>
+#include <linux/xattr.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fuse/acl.h"
+#include "fuse/channel_impl.h"
+#include "fuse/ops.h"
+
+#define MODE_BITS 07777u
+
+static bool is_name(struct lp_bytes name, const char *text)
+{
+	return name.len == strlen(text) && memcmp(name.data, text, name.len) == 0;
+}
+
+static bool begins_with(struct lp_bytes name, const char *text)
+{
+	return name.len > strlen(text) && memcmp(name.data, text, strlen(text)) == 0;
+}
+
+static bool is_known(const struct lpi_fuse_request *request, struct lp_bytes name)
+{
+	/* Only the mighty see what is trusted. */
+	if (begins_with(name, XATTR_TRUSTED_PREFIX))
+		return request->message.header.uid == 0;
+	return begins_with(name, XATTR_USER_PREFIX) || begins_with(name, XATTR_SECURITY_PREFIX) ||
+	       is_name(name, LPI_ACL_ACCESS) || is_name(name, LPI_ACL_DEFAULT);
+}
+
+/* In any other kind nothing can be kept from here. */
+static bool refuse_name(struct lpi_fuse_request *request)
+{
+	struct lp_bytes name = request->message.names[0];
+	if (is_known(request, name) || begins_with(name, XATTR_TRUSTED_PREFIX))
+		return false;
+	lpi_fuse_answer(request, -EOPNOTSUPP);
+	return true;
+}
+
+static int gone(int err)
+{
+	return err == -ENOENT ? -ESTALE : err;
+}
+
+/* --- Get, list -------------------------------------------------------------------------------- */
+
+static void answer_size(struct lpi_fuse_request *request, uint32_t size)
+{
+	const struct fuse_getxattr_out out = {.size = size};
+	lpi_fuse_answer_bytes(request, &out, sizeof(out));
+}
+
+static void got(struct lpi_fuse_request *request)
+{
+	const struct lp_store_op *op = &request->op.store.op;
+	uint32_t size = request->message.in.getxattr.size;
+	int r = request->op.result;
+	if (size == 0 && (r == 0 || r == -ERANGE))
+		answer_size(request, op->get.value_len);
+	else if (r < 0)
+		lpi_fuse_answer(request, gone(r));
+	else
+		lpi_fuse_answer_bytes(request, request->room->data, op->get.value_len);
+}
+
+void lpi_fuse_getxattr(struct lpi_fuse_request *request)
+{
+	uint32_t size = LP_MIN(request->message.in.getxattr.size, LP_STORE_VALUE_MAX);
+	if (refuse_name(request))
+		return;
+	struct lp_buf *room = lpi_fuse_room(request, LP_MAX(size, 1u));
+	struct lp_ino ino = lpi_fuse_node(request);
+	if (room == NULL)
+		return;
+	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_GET, ino);
+	op->get.space = LP_STORE_XATTRS;
+	op->get.ino = ino;
+	op->get.name = request->message.names[0];
+	op->get.buf = room->data;
+	op->get.buf_len = size;
+	lpi_fuse_submit(request, got);
+}
+
+/* A page of the store's at a time comes to the beginning of the room; names are gathered behind. */
+#define PAGE_BYTES 8192u
+
+static void list_page(struct lpi_fuse_request *request);
+
+static void listed(struct lpi_fuse_request *request)
+{
+	const struct lp_store_op *op = &request->op.store.op;
+	uint32_t names_max = request->room->bytes - PAGE_BYTES;
+	uint8_t *names = request->room->data + PAGE_BYTES;
+	uint32_t size = request->message.in.getxattr.size;
+	struct lp_list_item item;
+	uint32_t pos = 0;
+	if (request->op.result < 0) {
+		lpi_fuse_answer(request, gone(request->op.result));
+		return;
+	}
+	while (lp_store_list_next(op, &pos, &item)) {
+		memcpy(request->after_name, item.name.data, item.name.len);
+		request->after_len = item.name.len;
+		if (!is_known(request, item.name))
+			continue;
+		if (request->left + item.name.len + 1 > names_max) {
+			lpi_fuse_answer(request, -E2BIG);
+			return;
+		}
+		memcpy(names + request->left, item.name.data, item.name.len);
+		names[request->left + item.name.len] = 0;
+		request->left += item.name.len + 1;
+	}
+	if (op->list.more)
+		list_page(request);
+	else if (size == 0)
+		answer_size(request, (uint32_t)request->left);
+	else if (request->left > size)
+		lpi_fuse_answer(request, -ERANGE);
+	else
+		lpi_fuse_answer_bytes(request, names, request->left);
+}
+
+static void list_page(struct lpi_fuse_request *request)
+{
+	struct lp_ino ino = lpi_fuse_node(request);
+	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_LIST, ino);
+	op->list.space = LP_STORE_XATTRS;
+	op->list.ino = ino;
+	if (request->after_len > 0)
+		op->list.after = (struct lp_bytes){request->after_name, request->after_len};
+	op->list.buf = request->room->data;
+	op->list.buf_len = PAGE_BYTES;
+	lpi_fuse_submit(request, listed);
+}
+
+void lpi_fuse_listxattr(struct lpi_fuse_request *request)
+{
+	if (lpi_fuse_room(request, LP_BUF_MEDIUM) != NULL)
+		list_page(request);
+}
+
+/* --- Set, remove ------------------------------------------------------------------------------ */
+
+static void answer_changed(struct lpi_fuse_request *request)
+{
+	lpi_fuse_answer(request, gone(LP_MIN(request->op.result, 0)));
+}
+
+/* The list says the same as a mode, and there was none: so it is. */
+static void removed_maybe(struct lpi_fuse_request *request)
+{
+	int r = request->op.result;
+	if (r != -ENODATA) {
+		answer_changed(request);
+		return;
+	}
+	request->changes[0] = request->changes[1];
+	lpi_fuse_txn(request, lpi_fuse_node(request), 1);
+	lpi_fuse_submit(request, answer_changed);
+}
+
+static struct lp_change *change_of(struct lpi_fuse_request *request, uint32_t idx,
+				   enum lp_change_type type)
+{
+	request->changes[idx] = (struct lp_change){.type = type};
+	return &request->changes[idx];
+}
+
+static void set_attrs(struct lpi_fuse_request *request, uint32_t idx, uint32_t mask)
+{
+	struct lp_change *set = change_of(request, idx, LP_CHANGE_SET);
+	request->attrs.ctime_ns = lpi_fuse_wall_ns(request);
+	set->inode.attrs = &request->attrs;
+	set->inode.mask = mask | LP_ATTR_CTIME;
+}
+
+static void set_value(struct lpi_fuse_request *request, uint32_t idx)
+{
+	const struct lp_fuse_message *message = &request->message;
+	struct lp_change *change = change_of(request, idx, LP_CHANGE_XATTR_SET);
+	/* A value of no bytes is one, too. */
+	const void *value = message->data == NULL ? (const void *)"" : message->data;
+	change->named.name = message->names[0];
+	change->named.value = (struct lp_bytes){value, message->data_bytes};
+}
+
+static void set_plain(struct lpi_fuse_request *request)
+{
+	uint32_t flags = request->message.in.setxattr.flags;
+	uint32_t cnt = 0;
+	if ((flags & (XATTR_CREATE | XATTR_REPLACE)) != 0) {
+		bool must_be = (flags & XATTR_REPLACE) != 0;
+		change_of(request, cnt++, must_be ? LP_GUARD_XATTR : LP_GUARD_NO_XATTR)
+			->named.name = request->message.names[0];
+	}
+	set_value(request, cnt++);
+	set_attrs(request, cnt++, 0);
+	lpi_fuse_txn(request, lpi_fuse_node(request), cnt);
+	lpi_fuse_submit(request, answer_changed);
+}
+
+/* An access list is the mode as well. */
+static void acl_mode_known(struct lpi_fuse_request *request)
+{
+	const struct lp_fuse_message *message = &request->message;
+	const struct lp_attrs *attrs = &request->op.stat.found.attrs;
+	if (request->op.result < 0) {
+		lpi_fuse_answer(request, gone(request->op.result));
+		return;
+	}
+	uint32_t mode =
+		(attrs->mode & ~UINT32_C(0777)) | lpi_acl_mode(message->data, message->data_bytes);
+	if ((message->in.setxattr.setxattr_flags & FUSE_SETXATTR_ACL_KILL_SGID) != 0)
+		mode &= ~(uint32_t)S_ISGID;
+	request->attrs.mode = (uint16_t)(mode & MODE_BITS);
+	bool is_mode = lpi_acl_is_mode(message->data, message->data_bytes);
+	if (is_mode)
+		change_of(request, 0, LP_CHANGE_XATTR_REMOVE)->named.name = message->names[0];
+	else
+		set_value(request, 0);
+	set_attrs(request, 1, LP_ATTR_MODE);
+	lpi_fuse_txn(request, lpi_fuse_node(request), 2);
+	lpi_fuse_submit(request, is_mode ? removed_maybe : answer_changed);
+}
+
+void lpi_fuse_setxattr(struct lpi_fuse_request *request)
+{
+	const struct lp_fuse_message *message = &request->message;
+	bool is_access = is_name(message->names[0], LPI_ACL_ACCESS);
+	if (refuse_name(request))
+		return;
+	if (!is_access && !is_name(message->names[0], LPI_ACL_DEFAULT)) {
+		set_plain(request);
+		return;
+	}
+	int err = lpi_acl_check(message->data, message->data_bytes);
+	if (err < 0) {
+		lpi_fuse_answer(request, err);
+	} else if (is_access) {
+		lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
+		lpi_fuse_submit(request, acl_mode_known);
+	} else {
+		set_plain(request);
+	}
+}
+
+void lpi_fuse_removexattr(struct lpi_fuse_request *request)
+{
+	if (refuse_name(request))
+		return;
+	change_of(request, 0, LP_CHANGE_XATTR_REMOVE)->named.name = request->message.names[0];
+	set_attrs(request, 1, 0);
+	lpi_fuse_txn(request, lpi_fuse_node(request), 2);
+	lpi_fuse_submit(request, answer_changed);
+}

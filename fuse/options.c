@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One table: an option is the kernel's and handed on, ours, or for those who read fstab, and then
+ * it is passed over. */
+#include "fuse/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define NONE UINT32_MAX
+/* Nobody else changes anything, so the kernel knows all there is to know. With sockets it is told
+ * to believe nothing it has not just asked for, so that it sees what was changed there (rule M2).
+ */
+#define ONLY_DOOR_NS (86400 * LP_NS_PER_S)
+
+enum meaning {
+	KERNEL, /* handed on */
+	IGNORED,
+	SYNC,
+	PRIVATE,
+	READ_ONLY,
+	SQUASH_UID,
+	SQUASH_GID,
+	ENTRY_TIME,
+	ATTR_TIME,
+	NO_ATIME,
+	WRITEBACK,
+};
+
+static const struct {
+	const char *name;
+	enum meaning meaning;
+	bool has_value;
+} table[] = {
+	{"allow_other", IGNORED, false}, /* the default of a daemon of root's */
+	{"async", IGNORED, false},
+	{"atime", KERNEL, false},
+	{"attr_timeout", ATTR_TIME, true},
+	{"auto", IGNORED, false},
+	{"defaults", IGNORED, false},
+	{"dev", KERNEL, false},
+	{"diratime", KERNEL, false},
+	{"dirsync", SYNC, false},
+	{"entry_timeout", ENTRY_TIME, true},
+	{"exec", KERNEL, false},
+	{"gid", SQUASH_GID, true},
+	{"noatime", NO_ATIME, false},
+	{"noauto", IGNORED, false},
+	{"nodev", KERNEL, false},
+	{"nodiratime", KERNEL, false},
+	{"noexec", KERNEL, false},
+	{"nofail", IGNORED, false},
+	{"nosuid", KERNEL, false},
+	{"nouser", IGNORED, false},
+	{"private", PRIVATE, false},
+	{"relatime", KERNEL, false},
+	{"ro", READ_ONLY, false},
+	{"rw", IGNORED, false},
+	{"suid", KERNEL, false},
+	{"sync", SYNC, false},
+	{"uid", SQUASH_UID, true},
+	{"writeback", WRITEBACK, false},
+	{"_netdev", IGNORED, false},
+};
+
+static int refuse(char *why, const char *item, const char *text)
+{
+	(void)snprintf(why, LP_FUSE_WHY_MAX, "mount option %.100s: %s", item, text);
+	return -EINVAL;
+}
+
+static void hand_on(struct lpi_fuse_options *options, const char *item)
+{
+	size_t used = strlen(options->kernel);
+	(void)snprintf(options->kernel + used, sizeof(options->kernel) - used, "%s%s",
+		       used == 0 ? "" : ",", item);
+}
+
+static int parse_id(const char *item, const char *value, uint32_t *ret, char *why)
+{
+	char *end = NULL;
+	errno = 0;
+	unsigned long id = strtoul(value, &end, 10);
+	if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || id >= NONE)
+		return refuse(why, item, "is no number of a user or group");
+	*ret = (uint32_t)id;
+	return 0;
+}
+
+static int parse_seconds(const char *item, const char *value, uint64_t *ret_ns, char *why)
+{
+	char *end = NULL;
+	double seconds = strtod(value, &end);
+	if (end == value || *end != '\0' || !(seconds >= 0 && seconds <= 86400))
+		return refuse(why, item, "is not from 0 to 86400 seconds");
+	*ret_ns = (uint64_t)(seconds * (double)LP_NS_PER_S);
+	return 0;
+}
+
+static int apply(struct lpi_fuse_options *options, enum meaning meaning, const char *item,
+		 const char *value, char *why)
+{
+	struct lp_fuse_behaviour *behaviour = &options->behaviour;
+	switch (meaning) {
+	case KERNEL:
+		hand_on(options, item);
+		break;
+	case IGNORED:
+		break;
+	case SYNC:
+		behaviour->sync = true;
+		break;
+	case PRIVATE:
+		options->is_private = true;
+		break;
+	case READ_ONLY:
+		options->read_only = true;
+		behaviour->no_atime = true;
+		hand_on(options, item);
+		break;
+	case SQUASH_UID:
+		return parse_id(item, value, &behaviour->squash_uid, why);
+	case SQUASH_GID:
+		return parse_id(item, value, &behaviour->squash_gid, why);
+	case NO_ATIME:
+		behaviour->no_atime = true;
+		hand_on(options, item);
+		break;
+	case WRITEBACK:
+		behaviour->writeback = true;
+		break;
+	case ENTRY_TIME:
+		return parse_seconds(item, value, &behaviour->entry_ns, why);
+	case ATTR_TIME:
+		return parse_seconds(item, value, &behaviour->attr_ns, why);
+	}
+	return 0;
+}
+
+static int parse_item(struct lpi_fuse_options *options, const char *item, char *why)
+{
+	const char *value = strchr(item, '=');
+	size_t len = value == NULL ? strlen(item) : (size_t)(value - item);
+	if (strncmp(item, "x-", 2) == 0)
+		return 0;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(table); i++) {
+		if (strlen(table[i].name) != len || strncmp(table[i].name, item, len) != 0)
+			continue;
+		if (table[i].has_value != (value != NULL))
+			return refuse(why, item,
+				      value == NULL ? "needs a value" : "takes no value");
+		return apply(options, table[i].meaning, item, value == NULL ? "" : value + 1, why);
+	}
+	return refuse(why, item, "there is no such option");
+}
+
+int lpi_fuse_options_parse(const char *text, struct lpi_fuse_options *ret_options, char *why)
+{
+	struct lpi_fuse_options options = {.behaviour = {.squash_uid = NONE, .squash_gid = NONE}};
+	char item[LP_FUSE_OPTIONS_MAX];
+	while (text != NULL && *text != '\0') {
+		size_t len = strcspn(text, ",");
+		if (len >= sizeof(item))
+			return refuse(why, "", "too long");
+		memcpy(item, text, len);
+		item[len] = '\0';
+		int err = len == 0 ? 0 : parse_item(&options, item, why);
+		if (err < 0)
+			return err;
+		text += len;
+		text += *text == ',';
+	}
+	*ret_options = options;
+	return 0;
+}
+
+void lpi_fuse_options_default(struct lpi_fuse_options *options, bool is_only_door)
+{
+	struct lp_fuse_behaviour *behaviour = &options->behaviour;
+	uint64_t time_ns = is_only_door ? ONLY_DOOR_NS : 0;
+	if (behaviour->entry_ns == UINT64_MAX)
+		behaviour->entry_ns = time_ns;
+	if (behaviour->attr_ns == UINT64_MAX)
+		behaviour->attr_ns = time_ns;
+}
+
+int lp_fuse_options_check(const char *options, char *why)
+{
+	struct lpi_fuse_options parsed;
+	return lpi_fuse_options_parse(options, &parsed, why);
+}

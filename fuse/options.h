@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of a mount, as after -o: which there are, and what they mean.
+ *
+ * Threads: any. Blocking, allocation: none. Errors: -EINVAL with a sentence.
+ */
+#ifndef LP_FUSE_OPTIONS_H
+#define LP_FUSE_OPTIONS_H
+
+#include "fuse/session.h"
+
+struct lpi_fuse_options {
+	struct lp_fuse_behaviour behaviour;
+	bool is_private; /* for the daemon's own user only */
+	bool read_only;
+	char kernel[LP_FUSE_OPTIONS_MAX]; /* what the kernel is to know, with commas */
+};
+
+/* Times that are not given are UINT64_MAX. */
+int lpi_fuse_options_parse(const char *text, struct lpi_fuse_options *ret_options,
+			   char *why) LP_MUST_CHECK;
+/* What was not given: how long the kernel may believe what it was told depends on whether anybody
+ * else can change it. */
+void lpi_fuse_options_default(struct lpi_fuse_options *options, bool is_only_door);
+
+#endif

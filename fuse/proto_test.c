@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel's messages against the table. Each opcode is given a message of exactly its length,
+ * which must pass, and then every shorter and longer one, which must not; lengths inside a message
+ * are lied about. What is decoded must lie within the bytes. */
+#include "fuse/proto.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/test.h"
+
+#define MESSAGE_MAX 512u
+#define OPCODES_MAX 64u
+
+struct built {
+	uint8_t bytes[MESSAGE_MAX];
+	uint32_t len;
+};
+
+static void add(struct built *built, const void *bytes, size_t len)
+{
+	assert_true(built->len + len <= MESSAGE_MAX);
+	memcpy(built->bytes + built->len, bytes, len);
+	built->len += (uint32_t)len;
+}
+
+static void seal(struct built *built)
+{
+	memcpy(built->bytes, &built->len, sizeof(built->len));
+}
+
+/* A message that is right: a fixed part of zeros, names, and eight bytes of data if it may have
+ * any. */
+static void build(struct built *built, uint32_t code)
+{
+	static const char *const names[] = {"first", "second"};
+	const struct lp_fuse_opcode *opcode = lp_fuse_opcode_find(code);
+	const struct fuse_in_header header = {.opcode = code, .unique = 7, .nodeid = 1};
+	union lp_fuse_in in;
+	memset(&in, 0, sizeof(in));
+	memset(built, 0, sizeof(*built));
+	uint32_t data_bytes = 0;
+	if (opcode->data == LP_FUSE_DATA_WRITE)
+		data_bytes = in.write.size = 8;
+	else if (opcode->data == LP_FUSE_DATA_XATTR)
+		data_bytes = in.setxattr.size = 8;
+	else if (opcode->data == LP_FUSE_DATA_FORGETS)
+		data_bytes = (in.batch_forget.count = 2) * (uint32_t)sizeof(struct fuse_forget_one);
+	add(built, &header, sizeof(header));
+	add(built, &in, opcode->fixed_bytes);
+	for (uint32_t i = 0; i < opcode->name_cnt; i++)
+		add(built, names[i], strlen(names[i]) + 1);
+	add(built, (uint8_t[MESSAGE_MAX / 2]){0}, data_bytes);
+	seal(built);
+}
+
+/* On memory of exactly that length, so that a sanitizer sees who reads too far. */
+static int decode(const struct built *built, struct lp_fuse_message *ret)
+{
+	uint8_t *copy = malloc(built->len);
+	assert_non_null(copy);
+	memcpy(copy, built->bytes, built->len);
+	int err = lp_fuse_decode(copy, built->len, ret);
+	for (uint32_t i = 0; err == 0 && i < ret->opcode->name_cnt; i++) {
+		const uint8_t *name = ret->names[i].data;
+		assert_true(name >= copy && name + ret->names[i].len < copy + built->len);
+		assert_null(memchr(name, 0, ret->names[i].len));
+	}
+	if (err == 0 && ret->data != NULL)
+		assert_true(ret->data + ret->data_bytes == copy + built->len);
+	free(copy);
+	return err;
+}
+
+/* Cut and lengthened by each number of bytes, with the header saying so. */
+static void check_lengths(uint32_t code)
+{
+	struct lp_fuse_message message;
+	const struct lp_fuse_opcode *opcode = lp_fuse_opcode_find(code);
+	struct built right;
+	build(&right, code);
+	assert_int_equal(decode(&right, &message), 0);
+	assert_ptr_equal(message.opcode, opcode);
+	assert_int_equal(message.header.unique, 7);
+	bool any_end = opcode->data == LP_FUSE_DATA_ANY || opcode->fixed_min_bytes > 0;
+	for (uint32_t len = 0; len < right.len + 40; len++) {
+		struct built wrong = right;
+		wrong.len = len;
+		if (len == right.len || (any_end && len > right.len))
+			continue;
+		if (len >= sizeof(wrong.len))
+			seal(&wrong);
+		if (opcode->fixed_min_bytes > 0 && len >= 40u + opcode->fixed_min_bytes)
+			continue;
+		assert_int_equal(decode(&wrong, &message), -EINVAL);
+	}
+}
+
+static void test_every_length(void **state)
+{
+	uint32_t cnt = 0;
+	(void)state;
+	for (uint32_t code = 0; code < OPCODES_MAX; code++) {
+		if (lp_fuse_opcode_find(code) == NULL)
+			continue;
+		check_lengths(code);
+		cnt++;
+	}
+	assert_true(cnt >= 40);
+}
+
+/* The header's own length, an unknown opcode, extensions that are longer than the message. */
+static void test_header(void **state)
+{
+	struct lp_fuse_message message;
+	struct built built;
+	uint32_t wrong = 0;
+	uint16_t extension = 0;
+	(void)state;
+	build(&built, FUSE_GETATTR);
+	wrong = built.len + 1;
+	memcpy(built.bytes, &wrong, sizeof(wrong));
+	assert_int_equal(decode(&built, &message), -EINVAL);
+	build(&built, FUSE_GETATTR);
+	wrong = 4711;
+	memcpy(built.bytes + 4, &wrong, sizeof(wrong));
+	assert_int_equal(decode(&built, &message), -ENOSYS);
+	assert_null(message.opcode);
+	assert_int_equal(message.header.unique, 7);
+	build(&built, FUSE_MKDIR);
+	extension = UINT16_MAX;
+	memcpy(built.bytes + offsetof(struct fuse_in_header, total_extlen), &extension,
+	       sizeof(extension));
+	assert_int_equal(decode(&built, &message), -EINVAL);
+	/* One that fits is passed over. */
+	build(&built, FUSE_MKDIR);
+	add(&built, (uint8_t[8]){1, 2, 3}, 8);
+	seal(&built);
+	extension = 1;
+	memcpy(built.bytes + offsetof(struct fuse_in_header, total_extlen), &extension,
+	       sizeof(extension));
+	assert_int_equal(decode(&built, &message), 0);
+}
+
+/* Counts that would overflow, and a write whose data is elsewhere: only its length counts. */
+static void test_counts(void **state)
+{
+	struct lp_fuse_message message;
+	struct built built;
+	uint32_t wrong = UINT32_MAX;
+	(void)state;
+	build(&built, FUSE_BATCH_FORGET);
+	memcpy(built.bytes + 40, &wrong, sizeof(wrong));
+	assert_int_equal(decode(&built, &message), -EINVAL);
+	/* 2^28 + 2 of 16 bytes each are 32 bytes, if one does not look. */
+	wrong = (UINT32_C(1) << 28) + 2;
+	memcpy(built.bytes + 40, &wrong, sizeof(wrong));
+	assert_int_equal(decode(&built, &message), -EINVAL);
+	build(&built, FUSE_WRITE);
+	assert_int_equal(decode(&built, &message), 0);
+	assert_null(message.data);
+	assert_int_equal(message.data_bytes, 8);
+	build(&built, FUSE_SETXATTR);
+	assert_int_equal(decode(&built, &message), 0);
+	assert_int_equal(message.data_bytes, 8);
+	assert_int_equal(message.names[0].len, 5);
+}
+
+/* Names: empty, without an end, one too few. */
+static void test_names(void **state)
+{
+	struct lp_fuse_message message;
+	struct built built;
+	(void)state;
+	build(&built, FUSE_LOOKUP);
+	built.bytes[40] = 0;
+	assert_int_equal(decode(&built, &message), -EINVAL);
+	build(&built, FUSE_LOOKUP);
+	built.bytes[built.len - 1] = 'x';
+	assert_int_equal(decode(&built, &message), -EINVAL);
+	build(&built, FUSE_SYMLINK);
+	built.bytes[45] = 'x'; /* the end of the first one */
+	assert_int_equal(decode(&built, &message), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_length),
+		cmocka_unit_test(test_header),
+		cmocka_unit_test(test_counts),
+		cmocka_unit_test(test_names),
+	};
+	return lp_test_main(tests, "fuse/proto");
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps that all opcodes share, the answers, and the end.
+ *
+ * An answer is one writev, of a header and what follows it: the kernel copies it in the call. It
+ * fails when nobody waits for it any more (ENOENT: the request was aborted) or there is no
+ * connection; there is nobody to be told of that then. */
+#include "fuse/request.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "fuse/channel_impl.h"
+#include "store/inode.h"
+
+#define TO LP_SM_TO
+static const struct lp_sm_state states[LPI_FUSE_STATE_CNT] = {
+	[LPI_FUSE_LANDED] = {"LANDED", LP_SM_INITIAL, TO(LPI_FUSE_WORK)},
+	[LPI_FUSE_WORK] = {"WORK", 0, TO(LPI_FUSE_DONE) | TO(LPI_FUSE_FAILED)},
+	[LPI_FUSE_DONE] = {"DONE", LP_SM_FINAL, 0},
+	[LPI_FUSE_FAILED] = {"FAILED", LP_SM_FINAL | LP_SM_FAILURE, 0},
+};
+#undef TO
+
+const struct lp_sm_table lpi_fuse_request_table = {
+	.name = "mount request", .states = states, .state_cnt = LPI_FUSE_STATE_CNT};
+
+/* The most that is gathered into one answer: header and the pieces of a read. */
+#define ANSWER_IOVS 1024u
+
+/* --- Steps ------------------------------------------------------------------------------------ */
+
+int64_t lpi_fuse_wall_ns(const struct lpi_fuse_request *request)
+{
+	return lp_clock_wall_ns(lp_reactor_clock(request->channel->options.reactor));
+}
+
+static void completed(struct lp_ns_op *op)
+{
+	struct lpi_fuse_request *request = LP_CONTAINER_OF(op, struct lpi_fuse_request, op);
+	request->next(request);
+}
+
+struct lp_ns_op *lpi_fuse_op(struct lpi_fuse_request *request, enum lp_ns_opcode opcode)
+{
+	const struct lp_fuse_behaviour *behaviour = &request->channel->options.behaviour;
+	const struct fuse_in_header *header = &request->message.header;
+	struct lp_ns_op *op = &request->op;
+	memset(op, 0, sizeof(*op));
+	op->opcode = opcode;
+	op->complete = completed;
+	/* Without a sync the last moments may be lost (rule M1). */
+	op->ack = behaviour->sync ? LP_ACK_DURABLE : LP_ACK_ORDERED;
+	op->who.uid = behaviour->squash_uid == UINT32_MAX ? header->uid : behaviour->squash_uid;
+	op->who.gid = behaviour->squash_gid == UINT32_MAX ? header->gid : behaviour->squash_gid;
+	return op;
+}
+
+struct lp_store_op *lpi_fuse_store_op(struct lpi_fuse_request *request, enum lp_store_opcode opcode,
+				      struct lp_ino ino)
+{
+	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_STORE);
+	op->store.ino = ino;
+	op->store.op.opcode = opcode;
+	op->store.op.sees_ordered = op->ack == LP_ACK_ORDERED;
+	return &op->store.op;
+}
+
+void lpi_fuse_txn(struct lpi_fuse_request *request, struct lp_ino ino, uint32_t change_cnt)
+{
+	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_TXN, ino);
+	LP_ASSERT(change_cnt <= LPI_FUSE_CHANGES);
+	for (uint32_t i = 0; i < change_cnt; i++)
+		request->changes[i].ino = ino;
+	op->txn.changes = request->changes;
+	op->txn.change_cnt = change_cnt;
+	op->txn.ack = request->op.ack;
+}
+
+void lpi_fuse_submit(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
+{
+	request->next = next;
+	lp_ns_submit(request->channel->options.ns, &request->op);
+}
+
+struct lp_buf *lpi_fuse_room(struct lpi_fuse_request *request, uint32_t bytes)
+{
+	LP_ASSERT(request->room == NULL && bytes <= LP_BUF_LARGE);
+	request->room = lp_buf_new(request->channel->options.bufs, bytes);
+	if (request->room == NULL)
+		lpi_fuse_answer(request, -ENOMEM);
+	return request->room;
+}
+
+void lpi_fuse_take_budget(struct lpi_fuse_request *request, uint32_t bytes)
+{
+	request->budget_bytes += bytes;
+	request->channel->bytes_out += bytes;
+}
+
+/* --- Sync ------------------------------------------------------------------------------------- */
+
+/* One sync at a time, with its owner first in the list; it covers what was ordered before it began,
+ * so those that come meanwhile share the next one. */
+
+static void begin_sync(struct lp_fuse_channel *channel);
+
+static void synced(struct lp_ns_op *op)
+{
+	struct lpi_fuse_request *owner = LP_CONTAINER_OF(op, struct lpi_fuse_request, op);
+	struct lp_fuse_channel *channel = owner->channel;
+	struct lpi_fuse_request *request = NULL;
+	int result = op->result;
+	struct lpi_fuse_list done;
+	lpi_fuse_list_init(&done);
+	while ((request = lpi_fuse_list_pop_front(&channel->syncing)) != NULL)
+		lpi_fuse_list_push_back(&done, request);
+	begin_sync(channel);
+	while ((request = lpi_fuse_list_pop_front(&done)) != NULL) {
+		request->op.result = result;
+		request->next(request);
+	}
+}
+
+static void begin_sync(struct lp_fuse_channel *channel)
+{
+	struct lpi_fuse_request *request = NULL;
+	if (!lpi_fuse_list_is_empty(&channel->syncing) || lpi_fuse_list_is_empty(&channel->to_sync))
+		return;
+	while ((request = lpi_fuse_list_pop_front(&channel->to_sync)) != NULL)
+		lpi_fuse_list_push_back(&channel->syncing, request);
+	struct lpi_fuse_request *owner = lpi_fuse_list_first(&channel->syncing);
+	LP_ASSERT(owner != NULL);
+	lpi_fuse_op(owner, LP_NS_SYNC)->complete = synced;
+	lp_ns_submit(channel->options.ns, &owner->op);
+}
+
+void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
+{
+	request->next = next;
+	lpi_fuse_list_push_back(&request->channel->to_sync, request);
+	begin_sync(request->channel);
+}
+
+/* --- Answers ---------------------------------------------------------------------------------- */
+
+static bool tell(struct lpi_fuse_request *request, int err, struct iovec *iovs, uint32_t cnt)
+{
+	struct fuse_out_header header = {.error = err, .unique = request->message.header.unique};
+	iovs[0] = (struct iovec){&header, sizeof(header)};
+	size_t len = 0;
+	for (uint32_t i = 0; i < cnt; i++)
+		len += iovs[i].iov_len;
+	header.len = (uint32_t)len;
+	ssize_t written = writev(request->channel->fd, iovs, (int)cnt);
+	iovs[0] = (struct iovec){NULL, 0};
+	if (written < 0 && errno == EINVAL)
+		LP_LOG_WARN("the mount: the kernel does not take the answer to %s",
+			    request->message.opcode == NULL ? "a request"
+							    : request->message.opcode->name);
+	return written >= 0;
+}
+
+void lpi_fuse_end(struct lpi_fuse_request *request, int err)
+{
+	struct lp_fuse_channel *channel = request->channel;
+	for (uint32_t i = 0; i < request->seg_cnt; i++)
+		lp_buf_put(request->segs[i].buf);
+	lp_buf_put(request->message_buf);
+	lp_buf_put(request->room);
+	channel->bytes_out -= request->budget_bytes;
+	lp_sm_move(&request->sm, err < 0 ? LPI_FUSE_FAILED : LPI_FUSE_DONE,
+		   lp_reactor_now_ns(channel->options.reactor));
+	lp_pool_put(channel->requests, request);
+	lpi_fuse_channel_ended(channel);
+}
+
+/* What is ours alone has another name outside. */
+static int errno_of(int err)
+{
+	if (err == -EBADMSG || err == -EUCLEAN || err == -EAGAIN || err < -511)
+		return -EIO;
+	return err == -E2BIG ? -ENOSPC : err;
+}
+
+void lpi_fuse_answer(struct lpi_fuse_request *request, int err)
+{
+	struct iovec iovs[1];
+	if (err < 0)
+		request->channel->stats.errors++;
+	(void)tell(request, errno_of(err), iovs, 1);
+	lpi_fuse_end(request, err);
+}
+
+bool lpi_fuse_tell(struct lpi_fuse_request *request, const void *bytes, size_t len)
+{
+	struct iovec iovs[2];
+	iovs[1].iov_base = (void *)(uintptr_t)bytes;
+	iovs[1].iov_len = len;
+	return tell(request, 0, iovs, 2);
+}
+
+void lpi_fuse_answer_bytes(struct lpi_fuse_request *request, const void *bytes, size_t len)
+{
+	(void)lpi_fuse_tell(request, bytes, len); /* nobody waits for it any more */
+	lpi_fuse_end(request, 0);
+}
+
+void lpi_fuse_answer_segs(struct lpi_fuse_request *request, const struct lp_seg *segs,
+			  uint32_t seg_cnt)
+{
+	struct iovec iovs[ANSWER_IOVS];
+	LP_ASSERT(seg_cnt < ANSWER_IOVS);
+	for (uint32_t i = 0; i < seg_cnt; i++)
+		iovs[i + 1] = (struct iovec){segs[i].buf->data + segs[i].offset, segs[i].len};
+	(void)tell(request, 0, iovs, seg_cnt + 1); /* as above */
+}
+
+void lpi_fuse_answer_result(struct lpi_fuse_request *request)
+{
+	lpi_fuse_answer(request, LP_MIN(request->op.result, 0));
+}
+
+/* --- Attributes ------------------------------------------------------------------------------- */
+
+static const struct {
+	uint8_t type;
+	uint32_t mode;
+} types[] = {
+	{LP_INODE_TYPE_FILE, S_IFREG},     {LP_INODE_TYPE_DIR, S_IFDIR},
+	{LP_INODE_TYPE_SYMLINK, S_IFLNK},  {LP_INODE_TYPE_FIFO, S_IFIFO},
+	{LP_INODE_TYPE_SOCKET, S_IFSOCK},  {LP_INODE_TYPE_CHARDEV, S_IFCHR},
+	{LP_INODE_TYPE_BLOCKDEV, S_IFBLK},
+};
+
+uint32_t lpi_fuse_mode(uint8_t type, uint16_t mode)
+{
+	for (size_t i = 0; i < LP_ARRAY_SIZE(types); i++) {
+		if (types[i].type == type)
+			return types[i].mode | mode;
+	}
+	return mode;
+}
+
+uint8_t lpi_fuse_type(uint32_t mode)
+{
+	for (size_t i = 0; i < LP_ARRAY_SIZE(types); i++) {
+		if (types[i].mode == (mode & S_IFMT))
+			return types[i].type;
+	}
+	return 0;
+}
+
+/* Seconds are rounded down, also before 1970. */
+void lpi_fuse_split_time(int64_t ns, uint64_t *ret_s, uint32_t *ret_ns)
+{
+	int64_t second = (int64_t)LP_NS_PER_S;
+	int64_t s = ns / second - (ns % second < 0 ? 1 : 0);
+	*ret_s = (uint64_t)s;
+	*ret_ns = (uint32_t)(ns - s * second);
+}
+
+/* In 512 bytes. A small file has no block of its own, but is no hole, and there are programs that
+ * take a file of no blocks for one. */
+static uint64_t sectors(const struct lp_attrs *attrs)
+{
+	bool may_be_inline =
+		attrs->type == LP_INODE_TYPE_FILE && attrs->size_bytes <= LP_INODE_INLINE_MAX;
+	if (attrs->blocks == 0 && may_be_inline)
+		return (attrs->size_bytes + 511) / 512;
+	return attrs->blocks * (4096 / 512);
+}
+
+void lpi_fuse_fill_attr(struct lp_ino ino, const struct lp_attrs *attrs, struct fuse_attr *ret)
+{
+	*ret = (struct fuse_attr){.ino = ino.nr,
+				  .size = attrs->size_bytes,
+				  .blocks = sectors(attrs),
+				  .mode = lpi_fuse_mode(attrs->type, attrs->mode),
+				  .nlink = attrs->nlink,
+				  .uid = attrs->uid,
+				  .gid = attrs->gid,
+				  .rdev = attrs->rdev,
+				  .blksize = 4096};
+	lpi_fuse_split_time(attrs->atime_ns, &ret->atime, &ret->atimensec);
+	lpi_fuse_split_time(attrs->mtime_ns, &ret->mtime, &ret->mtimensec);
+	lpi_fuse_split_time(attrs->ctime_ns, &ret->ctime, &ret->ctimensec);
+}
+
+void lpi_fuse_fill_entry(const struct lpi_fuse_request *request, const struct lp_ns_found *found,
+			 struct fuse_entry_out *ret)
+{
+	const struct lp_fuse_behaviour *behaviour = &request->channel->options.behaviour;
+	*ret = (struct fuse_entry_out){
+		.nodeid = found->ino.nr,
+		.entry_valid = behaviour->entry_ns / LP_NS_PER_S,
+		.entry_valid_nsec = (uint32_t)(behaviour->entry_ns % LP_NS_PER_S),
+		.attr_valid = behaviour->attr_ns / LP_NS_PER_S,
+		.attr_valid_nsec = (uint32_t)(behaviour->attr_ns % LP_NS_PER_S)};
+	lpi_fuse_fill_attr(found->ino, &found->attrs, &ret->attr);
+}
+
+void lpi_fuse_answer_entry(struct lpi_fuse_request *request, const struct lp_ns_found *found)
+{
+	struct fuse_entry_out out;
+	lpi_fuse_fill_entry(request, found, &out);
+	lpi_fuse_answer_bytes(request, &out, sizeof(out));
+}
+
+void lpi_fuse_answer_attrs(struct lpi_fuse_request *request, struct lp_ino ino,
+			   const struct lp_attrs *attrs)
+{
+	uint64_t attr_ns = request->channel->options.behaviour.attr_ns;
+	struct fuse_attr_out out = {.attr_valid = attr_ns / LP_NS_PER_S,
+				    .attr_valid_nsec = (uint32_t)(attr_ns % LP_NS_PER_S)};
+	lpi_fuse_fill_attr(ino, attrs, &out.attr);
+	lpi_fuse_answer_bytes(request, &out, sizeof(out));
+}

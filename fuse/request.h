@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request of the kernel, from the read that brought it to the answer.
+ *
+ * What an opcode does is a chain of steps: begin(), which submits an operation of the namespace and
+ * says what comes next, and so on, until one of the steps answers. The answer ends the request: it
+ * is not to be touched afterwards.
+ *
+ * Threads: the channel's. Blocking, allocation: none.
+ */
+#ifndef LP_FUSE_REQUEST_H
+#define LP_FUSE_REQUEST_H
+
+#include "base/pool.h"
+#include "base/sm.h"
+#include "fuse/channel.h"
+
+#define LPI_FUSE_INLINE_BYTES 640u /* of a message that needs no buffer */
+#define LPI_FUSE_SEGS         3u   /* a small, a medium and a large buffer */
+#define LPI_FUSE_CRCS         (LP_FUSE_WRITE_MAX / 4096u + 1u)
+#define LPI_FUSE_CHANGES      4u
+
+enum lpi_fuse_state {
+	LPI_FUSE_LANDED, /* read, and not begun */
+	LPI_FUSE_WORK,
+	LPI_FUSE_DONE,
+	LPI_FUSE_FAILED,
+	LPI_FUSE_STATE_CNT
+};
+
+struct lpi_fuse_request;
+typedef void lpi_fuse_step_fn(struct lpi_fuse_request *request);
+
+struct lpi_fuse_request {
+	struct lp_sm sm;
+	struct lp_list_node node; /* of those that wait for a sync */
+	struct lp_fuse_channel *channel;
+	struct lp_fuse_message message;
+	struct lp_ns_op op;
+	lpi_fuse_step_fn *next;
+	lpi_fuse_step_fn *after; /* of several steps that are one to others */
+	struct lp_change changes[LPI_FUSE_CHANGES];
+	struct lp_attrs attrs;
+	struct lp_seg segs[LPI_FUSE_SEGS]; /* a write's data */
+	uint32_t seg_cnt;
+	uint32_t budget_bytes;      /* of data under way, taken for it */
+	struct lp_buf *message_buf; /* of a message that is not inline */
+	struct lp_buf *room;        /* for an answer or an operation */
+	struct lp_ino ino;          /* that is changed, if not the header's */
+	struct lp_ns_op source;     /* a read that goes on beside op */
+	struct lp_ino parent;
+	uint32_t tries;
+	bool is_punching;
+	uint64_t at;
+	uint64_t left;
+	uint32_t count;
+	struct lp_ns_named_value xattrs[2]; /* of something new */
+	uint32_t xattr_cnt;
+	uint32_t after_len;
+	uint32_t list_mask; /* attributes to be set with an access list */
+	struct lp_msg msg;  /* on its way through the threads */
+	uint64_t free_blocks;
+	uint64_t used_blocks;
+	/* From here on nothing is cleared for a new one. */
+	uint8_t after_name[256]; /* after_len of them */
+	uint32_t crcs[LPI_FUSE_CRCS];
+	uint64_t bytes[LPI_FUSE_INLINE_BYTES / 8]; /* the message */
+};
+
+LP_LIST_DEFINE(lpi_fuse_list, struct lpi_fuse_request, node);
+
+extern const struct lp_sm_table lpi_fuse_request_table;
+
+/* --- Steps ------------------------------------------------------------------------------------ */
+
+/* The request's operation, cleared. */
+struct lp_ns_op *lpi_fuse_op(struct lpi_fuse_request *request, enum lp_ns_opcode opcode);
+/* The same for one of the store's on an inode. */
+struct lp_store_op *lpi_fuse_store_op(struct lpi_fuse_request *request, enum lp_store_opcode opcode,
+				      struct lp_ino ino);
+/* A transaction of the request's first changes. */
+void lpi_fuse_txn(struct lpi_fuse_request *request, struct lp_ino ino, uint32_t change_cnt);
+void lpi_fuse_submit(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
+/* An inode was read: its access time is now, if the rules of relatime want that. Beside op, which
+ * stays as it is. A failure is nobody's. */
+void lpi_fuse_touch(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
+/* All that was ordered before is durable then; those that come while one is under way share the
+ * next one. The result is op.result. */
+void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
+/* A buffer for an answer; NULL: there is none, and -ENOMEM has been answered. */
+struct lp_buf *lpi_fuse_room(struct lpi_fuse_request *request, uint32_t bytes);
+/* Data that is under way for it, given back at its end. */
+void lpi_fuse_take_budget(struct lpi_fuse_request *request, uint32_t bytes);
+int64_t lpi_fuse_wall_ns(const struct lpi_fuse_request *request);
+
+/* The inode that the message's header names. */
+static inline struct lp_ino lpi_fuse_own(const struct lpi_fuse_request *request)
+{
+	return (struct lp_ino){request->message.header.nodeid};
+}
+
+/* The inode that is changed: that one, unless a step has said otherwise. */
+static inline struct lp_ino lpi_fuse_node(const struct lpi_fuse_request *request)
+{
+	return request->ino.nr != 0 ? request->ino : lpi_fuse_own(request);
+}
+
+/* The crc32c of each piece that the file's grid of blocks cuts from data at offset; returns how
+ * many: at most LPI_FUSE_CRCS for LP_FUSE_WRITE_MAX bytes. */
+uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
+			     uint32_t *ret_crcs);
+
+/* --- Answers ---------------------------------------------------------------------------------- */
+
+/* err is negative, or 0 for an answer without anything in it. */
+void lpi_fuse_answer(struct lpi_fuse_request *request, int err);
+void lpi_fuse_answer_bytes(struct lpi_fuse_request *request, const void *bytes, size_t len);
+/* False: nobody heard it. The request has not ended. */
+bool lpi_fuse_tell(struct lpi_fuse_request *request, const void *bytes, size_t len);
+void lpi_fuse_answer_segs(struct lpi_fuse_request *request, const struct lp_seg *segs,
+			  uint32_t seg_cnt);
+/* What the operation returned, if that is all. */
+void lpi_fuse_answer_result(struct lpi_fuse_request *request);
+void lpi_fuse_end(struct lpi_fuse_request *request, int err);
+
+/* What the kernel is told of an inode. */
+void lpi_fuse_fill_attr(struct lp_ino ino, const struct lp_attrs *attrs, struct fuse_attr *ret);
+void lpi_fuse_fill_entry(const struct lpi_fuse_request *request, const struct lp_ns_found *found,
+			 struct fuse_entry_out *ret);
+void lpi_fuse_split_time(int64_t ns, uint64_t *ret_s, uint32_t *ret_ns);
+uint32_t lpi_fuse_mode(uint8_t type, uint16_t mode);
+/* 0: no such type. */
+uint8_t lpi_fuse_type(uint32_t mode);
+void lpi_fuse_answer_entry(struct lpi_fuse_request *request, const struct lp_ns_found *found);
+void lpi_fuse_answer_attrs(struct lpi_fuse_request *request, struct lp_ino ino,
+			   const struct lp_attrs *attrs);
+
+/* --- Opcodes ---------------------------------------------------------------------------------- */
+
+/* What begins an opcode's work; NULL: not implemented. */
+lpi_fuse_step_fn *lpi_fuse_begin_find(uint32_t opcode);
+
+#endif

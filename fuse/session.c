@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libfuse knows how to mount: as root by itself, else with the help of fusermount3. It opens
+ * /dev/fuse and gives us the descriptor; its own loop is never run.
+ *
+ * The first message is INIT; what we offer is in answer_init(). Locks are not offered, so that the
+ * kernel keeps them itself, which is exact on one machine. */
+#include "fuse/session.h"
+
+#define FUSE_USE_VERSION 31
+
+#include <fcntl.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "fuse/options.h"
+#include "fuse/umount.h"
+
+#define INIT_TIMEOUT_MS 10000
+#define BUSY_PAUSE_NS   (50 * LP_NS_PER_MS)
+/* The oldest that knows all we rely on (Linux 5.17). */
+#define MINOR_MIN      36u
+#define MAX_BACKGROUND 512u
+#define CONGESTION     384u
+#define MAX_READAHEAD  (UINT32_C(1) << 20)
+
+struct lp_fuse_session {
+	struct fuse_session *fuse;
+	char *dir;
+	int fd;
+	struct lpi_fuse_options options;
+	bool is_mounted;
+};
+
+static int refuse(char *why, int err, const char *fmt, ...) LP_PRINTF(3, 4);
+
+static int refuse(char *why, int err, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	(void)vsnprintf(why, LP_FUSE_WHY_MAX, fmt, ap); /* a longer one is cut */
+	va_end(ap);
+	return err;
+}
+
+/* --- Mounting --------------------------------------------------------------------------------- */
+
+/* A mount whose daemon was killed would be in the way. */
+static int clear_dead(const char *dir, char *why)
+{
+	struct stat st;
+	if (stat(dir, &st) == 0)
+		return S_ISDIR(st.st_mode) ? 0 : refuse(why, -ENOTDIR, "%s: is no directory", dir);
+	if (errno != ENOTCONN)
+		return refuse(why, -errno, "%s: %s", dir, lp_strerror(errno));
+	int err = lp_fuse_umount(dir, true);
+	if (err < 0)
+		return refuse(why, err, "%s: a dead mount is there (lapis umount %s)", dir, dir);
+	LP_LOG_NOTICE("%s: took away the mount of a daemon that is gone", dir);
+	return 0;
+}
+
+/* libfuse says why on standard error, unless somebody listens; there is no argument for it. */
+static pthread_mutex_t said_lock = PTHREAD_MUTEX_INITIALIZER;
+static char said[LP_FUSE_WHY_MAX];
+
+static void listen_to(enum fuse_log_level level, const char *fmt, va_list args)
+{
+	if (level <= FUSE_LOG_ERR && said[0] == '\0')
+		(void)vsnprintf(said, sizeof(said), fmt, args);
+	said[strcspn(said, "\n")] = '\0';
+}
+
+static int mount_it(struct lp_fuse_session *session, const char *source, char *why)
+{
+	static const struct fuse_lowlevel_ops no_ops;
+	char text[LP_FUSE_OPTIONS_MAX + PATH_MAX];
+	char name[] = "lapisd";
+	char flag[] = "-o";
+	char *argv[] = {name, flag, text, NULL};
+	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
+	bool is_root = geteuid() == 0;
+	/* A comma in a name would begin another option. */
+	(void)snprintf(text, sizeof(text),
+		       "fsname=%s,subtype=" LPI_FUSE_SUBTYPE ",default_permissions%s%s%s%s",
+		       strchr(source, ',') != NULL ? "lapis" : source, is_root ? ",dev,suid" : "",
+		       is_root && !session->options.is_private ? ",allow_other" : "",
+		       session->options.kernel[0] == '\0' ? "" : ",", session->options.kernel);
+	(void)pthread_mutex_lock(&said_lock);
+	said[0] = '\0';
+	fuse_set_log_func(listen_to);
+	int err = 0;
+	session->fuse = fuse_session_new(&args, &no_ops, sizeof(no_ops), NULL);
+	if (session->fuse == NULL || fuse_session_mount(session->fuse, session->dir) != 0)
+		err = refuse(why, -EIO, "%s: cannot be mounted: %s", session->dir,
+			     said[0] == '\0' ? "libfuse does not say why" : said);
+	fuse_set_log_func(NULL);
+	(void)pthread_mutex_unlock(&said_lock);
+	fuse_opt_free_args(&args);
+	if (err < 0)
+		return err;
+	session->is_mounted = true;
+	session->fd = fuse_session_fd(session->fuse);
+	return 0;
+}
+
+/* --- INIT ------------------------------------------------------------------------------------- */
+
+static uint64_t flags_of(const struct lp_fuse_session *session)
+{
+	const struct lp_fuse_behaviour *behaviour = &session->options.behaviour;
+	return (behaviour->writeback ? FUSE_WRITEBACK_CACHE : 0) | FUSE_ASYNC_READ |
+	       FUSE_BIG_WRITES | FUSE_EXPORT_SUPPORT | FUSE_AUTO_INVAL_DATA | FUSE_DO_READDIRPLUS |
+	       FUSE_READDIRPLUS_AUTO | FUSE_ASYNC_DIO | FUSE_PARALLEL_DIROPS | FUSE_MAX_PAGES |
+	       FUSE_INIT_EXT | FUSE_SETXATTR_EXT | FUSE_POSIX_ACL | FUSE_DONT_MASK |
+	       FUSE_HANDLE_KILLPRIV_V2;
+}
+
+static int write_init(struct lp_fuse_session *session, const struct lp_fuse_message *message,
+		      const struct fuse_init_out *out, int err)
+{
+	struct fuse_out_header header = {
+		.len = sizeof(header), .error = err, .unique = message->header.unique};
+	struct iovec iovs[2] = {{&header, sizeof(header)}, {(void *)(uintptr_t)out, sizeof(*out)}};
+	if (err == 0)
+		header.len += (uint32_t)sizeof(*out);
+	return writev(session->fd, iovs, err == 0 ? 2 : 1) < 0 ? -errno : 0;
+}
+
+static int answer_init(struct lp_fuse_session *session, const struct lp_fuse_message *message,
+		       char *why)
+{
+	const struct fuse_init_in *in = &message->in.init;
+	uint64_t offered = in->flags;
+	if ((in->flags & FUSE_INIT_EXT) != 0)
+		offered |= (uint64_t)in->flags2 << 32;
+	if (in->major != FUSE_KERNEL_VERSION || in->minor < MINOR_MIN) {
+		(void)write_init(session, message, NULL, -EPROTO); /* it goes away anyhow */
+		return refuse(why, -EPROTO,
+			      "this kernel's FUSE is %u.%u, and 7.%u is the least that will do "
+			      "(Linux 5.17)",
+			      in->major, in->minor, MINOR_MIN);
+	}
+	uint64_t flags = offered & flags_of(session);
+	struct fuse_init_out out = {.major = FUSE_KERNEL_VERSION,
+				    .minor = LP_MIN(in->minor, FUSE_KERNEL_MINOR_VERSION + 1),
+				    .max_readahead = LP_MIN(in->max_readahead, MAX_READAHEAD),
+				    .flags = (uint32_t)flags,
+				    .flags2 = (uint32_t)(flags >> 32),
+				    .max_background = MAX_BACKGROUND,
+				    .congestion_threshold = CONGESTION,
+				    .max_write = LP_FUSE_WRITE_MAX,
+				    .time_gran = 1,
+				    .max_pages = LP_FUSE_WRITE_MAX / 4096};
+	int err = write_init(session, message, &out, 0);
+	return err < 0 ? refuse(why, err, "%s: the kernel refuses the mount: %s", session->dir,
+				lp_strerror(err))
+		       : 0;
+}
+
+static int greet(struct lp_fuse_session *session, char *why)
+{
+	static const char what[] = "the kernel does not begin";
+	struct lp_fuse_message message = {.opcode = NULL};
+	size_t size = LP_FUSE_WRITE_MAX + LP_BUF_SMALL;
+	struct pollfd fd = {.fd = session->fd, .events = POLLIN};
+	int cnt = poll(&fd, 1, INIT_TIMEOUT_MS);
+	if (cnt <= 0)
+		return refuse(why, -ETIMEDOUT, "%s: %s", session->dir, what);
+	void *bytes = malloc(size);
+	if (bytes == NULL)
+		return refuse(why, -ENOMEM, "no memory");
+	ssize_t len = read(session->fd, bytes, size);
+	int err = len < 0 ? -errno : lp_fuse_decode(bytes, (uint32_t)len, &message);
+	if (err == 0 && message.header.opcode != FUSE_INIT)
+		err = -EPROTO;
+	if (err < 0)
+		(void)refuse(why, err, "%s: %s: %s", session->dir, what, lp_strerror(err));
+	else
+		err = answer_init(session, &message, why);
+	free(bytes);
+	return err;
+}
+
+/* --- From open to close ----------------------------------------------------------------------- */
+
+/* Somebody else may have done it, and have mounted something of his own there. */
+static bool is_gone(const struct lp_fuse_session *session)
+{
+	struct pollfd fd = {.fd = session->fd};
+	return poll(&fd, 1, 0) == 1 && (fd.revents & POLLERR) != 0;
+}
+
+int lp_fuse_session_open(const struct lp_fuse_session_options *options,
+			 struct lp_fuse_session **ret_session, char *why)
+{
+	struct lp_fuse_session *session = calloc(1, sizeof(*session));
+	if (session == NULL)
+		return refuse(why, -ENOMEM, "no memory");
+	session->fd = -1;
+	int err = lpi_fuse_options_parse(options->options, &session->options, why);
+	lpi_fuse_options_default(&session->options, options->is_only_door);
+	if (err == 0)
+		err = clear_dead(options->dir, why);
+	if (err == 0) {
+		session->dir = realpath(options->dir, NULL);
+		if (session->dir == NULL)
+			err = refuse(why, -errno, "%s: %s", options->dir, lp_strerror(errno));
+	}
+	if (err == 0)
+		err = mount_it(session, options->source, why);
+	if (err == 0)
+		err = greet(session, why);
+	if (err < 0) {
+		if (session->is_mounted && lpi_fuse_unmount(session->dir, true) < 0)
+			LP_LOG_ERROR("%s: the mount that failed is still there", session->dir);
+		lp_fuse_session_close(session);
+		return err;
+	}
+	*ret_session = session;
+	return 0;
+}
+
+int lp_fuse_session_clone(struct lp_fuse_session *session, int *ret_fd)
+{
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	uint32_t source = (uint32_t)session->fd;
+	if (fd < 0)
+		return -errno;
+	if (ioctl(fd, FUSE_DEV_IOC_CLONE, &source) < 0) {
+		int err = -errno;
+		(void)close(fd); /* nothing was written */
+		return err;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+void lp_fuse_session_behaviour(const struct lp_fuse_session *session,
+			       struct lp_fuse_behaviour *ret_behaviour)
+{
+	*ret_behaviour = session->options.behaviour;
+}
+
+int lp_fuse_session_probe(const struct lp_fuse_session *session)
+{
+	struct stat st;
+	if (stat(session->dir, &st) < 0)
+		return -errno;
+	return st.st_ino == LP_INO_ROOT.nr ? 0 : -EIO;
+}
+
+int lp_fuse_session_unmount(struct lp_fuse_session *session, uint64_t timeout_ns)
+{
+	const struct timespec pause = {.tv_nsec = (long)BUSY_PAUSE_NS};
+	uint64_t waited_ns = 0;
+	if (!session->is_mounted)
+		return 0;
+	session->is_mounted = false;
+	while (!is_gone(session)) {
+		int err = lpi_fuse_unmount(session->dir, false);
+		if (err != -EBUSY)
+			return err == -EINVAL ? 0 : err;
+		if (waited_ns >= timeout_ns) {
+			err = lpi_fuse_unmount(session->dir, true);
+			return err == 0 ? -EBUSY : err;
+		}
+		(void)nanosleep(&pause, NULL); /* a shorter one is as good */
+		waited_ns += BUSY_PAUSE_NS;
+	}
+	return 0;
+}
+
+void lp_fuse_session_close(struct lp_fuse_session *session)
+{
+	if (session == NULL)
+		return;
+	/* It closes the descriptor and forgets the path; it would unmount, too, whatever is there,
+	 * if ours were not gone. */
+	if (session->fd >= 0 && is_gone(session))
+		fuse_session_unmount(session->fuse);
+	if (session->fuse != NULL)
+		fuse_session_destroy(session->fuse);
+	free(session->dir);
+	free(session);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A mount as a whole: made by libfuse, greeted by us, its descriptors, and its end.
+ *
+ * open() mounts, reads the kernel's INIT and answers it: from then on requests come, and wait in
+ * the kernel until some channel reads them. What was mounted there before and has no daemon any
+ * more is taken away first, if it is a Lapis mount.
+ *
+ * Threads: one at a time, none of those that serve requests. Blocking: all of it; an unmount also
+ * waits for requests. Errors: with one sentence in why, LP_FUSE_WHY_MAX bytes; -EINVAL: options
+ * that cannot be.
+ */
+#ifndef LP_FUSE_SESSION_H
+#define LP_FUSE_SESSION_H
+
+#include "fuse/channel.h"
+
+#define LP_FUSE_WHY_MAX     512u
+#define LP_FUSE_OPTIONS_MAX 1024u
+
+struct lp_fuse_session;
+
+struct lp_fuse_session_options {
+	const char *dir;     /* to be mounted on; copied */
+	const char *source;  /* what the table of mounts shows; copied */
+	const char *options; /* as after -o, with commas; NULL: none */
+	bool is_only_door;   /* nothing changes but through the mount */
+};
+
+/* What -o says, without a mount: -EINVAL. */
+int lp_fuse_options_check(const char *options, char *why) LP_MUST_CHECK;
+
+int lp_fuse_session_open(const struct lp_fuse_session_options *options,
+			 struct lp_fuse_session **ret_session, char *why) LP_MUST_CHECK;
+/* One more descriptor of the connection, which does not block. */
+int lp_fuse_session_clone(struct lp_fuse_session *session, int *ret_fd) LP_MUST_CHECK;
+void lp_fuse_session_behaviour(const struct lp_fuse_session *session,
+			       struct lp_fuse_behaviour *ret_behaviour);
+/* Whether the mount answers (rule M4): asks it for its root. Channels serve already. */
+int lp_fuse_session_probe(const struct lp_fuse_session *session) LP_MUST_CHECK;
+/* Unmounts: waits so long for those who use it, then takes it out of their sight (-EBUSY, which is
+ * no failure). Channels still serve. */
+int lp_fuse_session_unmount(struct lp_fuse_session *session, uint64_t timeout_ns) LP_MUST_CHECK;
+/* All channels have stopped. What still uses the mount gets an error. Accepts NULL. */
+void lp_fuse_session_close(struct lp_fuse_session *session);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Unmounting, also what has no daemon any more. Apart from the session, since `lapis umount` needs
+ * nothing else of the mount.
+ *
+ * Threads: any. Blocking: all of it. Allocation: the libraries'. Errors: as umount(2) says them.
+ */
+#ifndef LP_FUSE_UMOUNT_H
+#define LP_FUSE_UMOUNT_H
+
+#include "base/compiler.h"
+
+/* What the table of mounts calls it, behind "fuse.". */
+#define LPI_FUSE_SUBTYPE "lapis"
+
+/* -EINVAL: it is no Lapis mount; -EBUSY: in use, unless lazy: then it is taken out of sight at
+ * once, and goes when nobody uses it any more; -EPERM. */
+int lp_fuse_umount(const char *dir, bool lazy) LP_MUST_CHECK;
+/* Without a look at what it is; an absolute path without links. */
+int lpi_fuse_unmount(const char *dir, bool lazy) LP_MUST_CHECK;
+
+#endif

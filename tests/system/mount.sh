@@ -1,0 +1,191 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The mount as people meet it: a tree copied in and out, objects of the native door seen as files and
+# the reverse, a store that is whole afterwards; a daemon that is killed leaves a mount that answers
+# an error and can be taken away (rule M4: it answers as soon as the daemon says it is ready).
+# The image and the mount are in the scratch directory. It needs root and /dev/fuse.
+# timeout: 240
+set -u
+. "$LP_TEST_SRC/tests/lib.sh"
+lapisd="$LP_TEST_BUILD/bin/lapisd"
+pids=()
+dir=$PWD/mnt
+address=unix:$PWD/sock
+
+if [ "$(id -u)" != 0 ] || [ ! -c /dev/fuse ]; then
+	echo "a mount needs root and /dev/fuse"
+	exit 77
+fi
+
+end_all()
+{
+	local pid
+	umount -l "$dir" 2>/dev/null
+	for pid in "${pids[@]}"; do
+		kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
+	done
+}
+trap end_all EXIT
+
+printf 'race:librocksdb.so\n' >tsan.supp
+export TSAN_OPTIONS="${TSAN_OPTIONS:-} suppressions=$PWD/tsan.supp"
+
+# start NAME ARG...: a daemon with the mount; its output is in NAME.out and NAME.err. Sets $pid.
+start()
+{
+	local name=$1 i
+	shift
+	"$lapisd" --memory 256M --listen "$address" --mount "$dir" "$@" a.img >"$name.out" 2>"$name.err" &
+	pid=$!
+	pids+=("$pid")
+	for ((i = 0; i < 600; i++)); do
+		grep -qs '^lapisd: ready$' "$name.out" && break
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.05
+	done
+	grep -qs '^lapisd: ready$' "$name.out" || {
+		say "$name: not ready: $(cat "$name.err")"
+		exit 1
+	}
+	[ "$(stat -c %i "$dir")" = 1 ] || say "$name: ready, but the mount does not answer"
+}
+
+stop()
+{
+	kill -TERM "$pid"
+	wait "$pid"
+	local status=$?
+	[ "$status" = 0 ] || say "exit status $status after SIGTERM"
+	mountpoint -q "$dir" && say "still mounted after SIGTERM"
+}
+
+# quietly ARG...: lapis succeeds and says nothing.
+quietly()
+{
+	"$lapis" "$@" >out 2>&1 || say "lapis $*: $(cat out)"
+	[ ! -s out ] || say "lapis $*: says something: $(cat out)"
+}
+
+# same A B: two trees are equal: names, types, modes, times, owners, links, contents.
+same()
+{
+	local format='%P %y %m %U %G %n %l %T@ %s\n'
+	diff <(find "$1" -mindepth 1 ! -type d -printf "$format" | sort) \
+		<(find "$2" -mindepth 1 ! -type d -printf "$format" | sort) || say "$1 and $2: files differ"
+	diff <(find "$1" -mindepth 1 -type d -printf '%P %m %U %G %T@\n' | sort) \
+		<(find "$2" -mindepth 1 -type d -printf '%P %m %U %G %T@\n' | sort) || say "$1 and $2: directories differ"
+	diff -r -x fifo --no-dereference "$1" "$2" >differ.out || say "$1 and $2: contents differ: $(head -3 differ.out)"
+}
+
+expect 0 'shards' mkfs --size 512M --shards 2 a.img
+mkdir mnt
+
+# A tree with all kinds of things in it, in and out again.
+mkdir -p tree/deep/er/and/deeper tree/empty "tree/with space"
+cp -r "$LP_TEST_SRC/base" "$LP_TEST_SRC/docs" tree/
+head -c 3000001 /dev/urandom >tree/large
+truncate -s 5M tree/sparse
+printf 'in the middle' | dd of=tree/sparse bs=1 seek=2000000 conv=notrunc status=none
+ln -s ../deep/er tree/empty/link
+ln tree/large tree/deep/hard
+mkfifo tree/fifo
+chmod 0640 tree/large
+chmod 1777 tree/deep
+chown 1234:5678 tree/sparse
+touch -d '1999-12-31 23:59:59.123456789' tree/large
+start first
+cp -a tree mnt/tree
+same tree mnt/tree
+cp -a mnt/tree back
+same tree back
+[ "$(stat -c %h mnt/tree/large)" = 2 ] || say "a hard link was not kept"
+
+# Both doors show the same, and at once (rule M2).
+quietly -s "$address" put tree/large bucket/a/b/large
+cmp tree/large mnt/bucket/a/b/large || say "an object does not read as a file"
+echo 'from the mount' >mnt/bucket/a/note
+"$lapis" -s "$address" cat bucket/a/note | grep -q '^from the mount$' || say "a file is no object"
+echo 'replaced' >replaced
+quietly -s "$address" put replaced bucket/a/note
+grep -q '^replaced$' mnt/bucket/a/note || say "a put is not seen in the mount"
+rm -r mnt/bucket/a
+expect 1 'No such' -s "$address" stat bucket/a/note
+
+# What ends is told as it should be.
+mkdir mnt/names
+(cd mnt/names && touch "$(printf 'n%.0s' $(seq 255))") || say "a name of 255 bytes"
+(cd mnt/names && touch "$(printf 'n%.0s' $(seq 256))" 2>&1) | grep -q 'too long' || say "a name of 256 bytes"
+rmdir mnt/names 2>&1 | grep -q 'not empty' || say "rmdir of what is not empty"
+rm -r mnt/names
+exec 9<>mnt/open
+echo 'still here' >&9
+rm mnt/open
+[ "$(cat </proc/$$/fd/9)" = 'still here' ] || say "an open file went with its name"
+exec 9>&-
+[ "$(df --output=fstype mnt | tail -1)" = fuse.lapis ] || say "df does not know what it is"
+stop
+expect 0 'clean|no problem|ok' fsck a.img
+
+# A second start finds all of it; a mount is kept through a stop that has to wait for its users.
+start second
+same tree mnt/tree
+exec 9<mnt/tree/large
+(sleep 1 && exec 9<&-) &
+exec 9<&-
+wait $!
+stop
+
+# The daemon is killed.
+start third
+# What was synced is there (rule M1).
+cp tree/large mnt/synced
+sync mnt/synced
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+# The kernel notices a moment later, when it has taken the daemon's ring apart.
+for ((i = 0; i < 100; i++)); do
+	ls mnt >ls.out 2>&1
+	grep -q 'not connected' ls.out && break
+	sleep 0.1
+done
+grep -q 'not connected' ls.out || say "a mount without a daemon does not say so: $(cat ls.out)"
+expect 1 'no Lapis store is mounted' umount "$PWD/tree"
+quietly umount mnt
+mountpoint -q mnt && say "lapis umount left the mount"
+start fourth
+same tree mnt/tree
+cmp tree/large mnt/synced || say "what was synced is gone after kill -9"
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+# The dead mount is taken away by the next start.
+start fifth
+grep -q 'took away the mount' fifth.err || say "no word of the dead mount"
+
+# Unmounted under the daemon: it goes on without.
+quietly umount mnt
+expect 0 tree -s "$address" ls
+for ((i = 0; i < 100; i++)); do
+	grep -q 'unmounted by somebody else' fifth.err && break
+	sleep 0.1
+done
+[ "$i" -lt 100 ] || say "no word of the unmount"
+stop
+expect 0 'clean|no problem|ok' fsck a.img
+
+# As mount(8) does it, and unmounted as umount(8) does it: the daemon ends, and the next waits for it.
+export LAPISD=$lapisd
+for ((round = 0; round < 2; round++)); do
+	"$LP_TEST_SRC/fuse/mount.lapis" a.img mnt -o rw,noatime,lapisd.memory=256M >helper.out 2>&1 ||
+		say "mount.lapis: $(cat helper.out)"
+	same tree mnt/tree
+	umount mnt || umount -l mnt
+done
+"$LP_TEST_SRC/fuse/mount.lapis" a.img mnt -o nonsense >helper.out 2>&1
+[ "$?" = 32 ] || say "mount.lapis takes any option"
+grep -q 'nonsense: there is no such option' helper.out || say "mount.lapis says: $(cat helper.out)"
+for ((i = 0; i < 100; i++)); do
+	"$lapis" fsck a.img >out 2>&1 && break
+	sleep 0.1
+done
+[ "$i" -lt 100 ] || say "the daemon of mount.lapis did not end: $(cat out)"
+finish
