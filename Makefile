@@ -106,6 +106,7 @@ include $(sort $(wildcard */module.mk))
 # name_LIBS  := -luring       libraries it needs
 # name_PROGS := lapisd        programs: name/lapisd_main.c -> bin/lapisd
 # name_HELPERS := x           programs that others run: name/x_main.c -> libexec/x
+# name_SBIN := x              scripts for the administrator, installed as they are: name/x -> sbin/x
 # name_TOOLS := bdev_bench    programs not installed: name/bdev_bench_main.c -> build/.../tools/
 # name_GEN   := base/x.inc    headers generated into build/.../gen (see scripts/gen-format)
 # Sources are found: name/*.c and *.cc but for *_test.c and *_main.c. A *_test.c is a cmocka
@@ -126,6 +127,7 @@ LINK      = $(CXX) $(LDFLAGS)
 ALL_LIBS :=
 ALL_BINS :=
 ALL_HELPERS :=
+ALL_SBIN :=
 ALL_TOOLS :=
 ALL_TESTS :=
 ALL_OBJS :=
@@ -143,6 +145,7 @@ $$(foreach p,$$($(1)_PROGS),$$(eval $$(call prog_rule,$(1),$$(p),$(BIN)/$$(p))))
 ALL_BINS += $$(addprefix $(BIN)/,$$($(1)_PROGS))
 $$(foreach p,$$($(1)_HELPERS),$$(eval $$(call prog_rule,$(1),$$(p),$(LIBEXEC)/$$(p))))
 ALL_HELPERS += $$(addprefix $(LIBEXEC)/,$$($(1)_HELPERS))
+ALL_SBIN += $$(addprefix $(1)/,$$($(1)_SBIN))
 # Whoever makes only the program gets what it runs as well.
 $$(addprefix $(BIN)/,$$($(1)_PROGS)): | $$(addprefix $(LIBEXEC)/,$$($(1)_HELPERS))
 $$(foreach p,$$($(1)_TOOLS),$$(eval $$(call prog_rule,$(1),$$(p),$(OUT)/tools/$$(p))))
@@ -232,7 +235,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/libexec
 	@for p in $(ALL_HELPERS); do install -m 755 $$p $(DESTDIR)$(PREFIX)/libexec/ || exit 1; done
 	install -d $(DESTDIR)$(PREFIX)/sbin
-	install -m 755 fuse/mount.lapis $(DESTDIR)$(PREFIX)/sbin/
+	@for p in $(ALL_SBIN); do install -m 755 $$p $(DESTDIR)$(PREFIX)/sbin/ || exit 1; done
 	@for m in $(wildcard man/*.[1-8]); do \
 		d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; \
 		install -d $$d && install -m 644 $$m $$d/ || exit 1; done
