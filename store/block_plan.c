@@ -200,7 +200,9 @@ static int plan_truncate(struct lpi_txn *txn)
 	if (lp_extmap_blocks(&inode->map) == 0)
 		return verify_content(inode);
 	edit->path = LP_PATH_DEFERRED;
-	if (size >= inode->rec.size_bytes)
+	/* To the size that it has: what was preallocated behind the end goes, as it does when a file
+	 * gets shorter. */
+	if (size > inode->rec.size_bytes)
 		return 0;
 	if (keep < LP_EXTMAP_BLOCKS_MAX) {
 		int err = seek_allocated(txn, keep, &block);
@@ -211,7 +213,7 @@ static int plan_truncate(struct lpi_txn *txn)
 		if (err != 0 && err != -ENXIO)
 			return err;
 	}
-	if ((size & block_mask) != 0)
+	if (size < inode->rec.size_bytes && (size & block_mask) != 0)
 		add_zeros(edit, size >> LP_BLOCK_SHIFT, (uint32_t)(size & block_mask),
 			  (uint32_t)LP_BLOCK_BYTES);
 	return 0;

@@ -312,9 +312,36 @@ static void test_cut_over_damage(void **state)
 	lpi_store_rig_fini(&rig);
 }
 
+/* What was preallocated behind the end goes with a cut to the size that the file has: else a
+ * refused allocation could not be undone but by a file that gets longer first. */
+static void test_cut_to_its_size(void **state)
+{
+	(void)state;
+	const struct lp_change cut = {
+		.type = LP_CHANGE_TRUNCATE, .ino = ino, .data = {.offset = FILE_BYTES}};
+	struct lpi_store_rig rig;
+	static uint8_t is[FILE_BYTES];
+	struct lp_attrs attrs;
+	lpi_store_rig_start(&rig, 4); /* one that does not discard */
+	make_large(&rig);
+	lp_test_ok(lpi_hand_change(&rig.hand, cut));
+	for (int i = 0; i < 20000 && mark_of(&rig) != 0; i++)
+		lpi_hand_turn(&rig.hand);
+	assert_int_equal(lpi_store_rig_used_blocks(&rig), FILE_BYTES / LP_BLOCK_BYTES);
+	lp_test_ok(lpi_hand_stat(&rig.hand, ino, &attrs));
+	assert_int_equal(attrs.size_bytes, FILE_BYTES);
+	assert_int_equal(lpi_hand_read(&rig.hand, ino, 0, FILE_BYTES, is), FILE_BYTES);
+	for (size_t i = 0; i < FILE_BYTES; i++)
+		assert_int_equal(is[i], (uint8_t)(i / LP_BLOCK_BYTES + 1));
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_cut_to_its_size),
 		cmocka_unit_test(test_removed_at_a_cut),
 		cmocka_unit_test(test_unmarked_while_removed),
 		cmocka_unit_test(test_cut_orphan),

@@ -20,6 +20,12 @@
 #define CHUNKS_VERSION 1u
 #define SLOT_CNT       2u
 
+struct listener {
+	void (*asked)(void *arg); /* NULL: none */
+	void *arg;
+	_Atomic bool is_asked; /* and has not answered; read and cleared without the lock */
+};
+
 struct lp_chunks {
 	struct lp_bdev *bdev;
 	uint64_t table_block;
@@ -36,6 +42,7 @@ struct lp_chunks {
 	uint32_t files_reserve_cnt;
 	uint8_t *slot; /* slot_bytes, aligned: header and entries */
 	struct lp_chunks_stats stats;
+	struct listener listeners[LP_SHARDS_MAX];
 	_Atomic uint32_t free_cnt; /* a copy, for those who take no lock */
 };
 
@@ -394,6 +401,49 @@ int lp_chunks_return(struct lp_chunks *chunks, uint32_t shard_idx, enum lp_chunk
 		chunks->stats.return_cnt++;
 	table_unlock(chunks);
 	return err;
+}
+
+/* --- Asking each other ------------------------------------------------------------------------ */
+
+void lp_chunks_listen(struct lp_chunks *chunks, uint32_t shard_idx, void (*asked)(void *arg),
+		      void *arg)
+{
+	LP_ASSERT(shard_idx < LP_SHARDS_MAX);
+	table_lock(chunks);
+	chunks->listeners[shard_idx].asked = asked;
+	chunks->listeners[shard_idx].arg = arg;
+	atomic_store(&chunks->listeners[shard_idx].is_asked, false);
+	table_unlock(chunks);
+}
+
+bool lp_chunks_ask(struct lp_chunks *chunks, uint32_t shard_idx)
+{
+	bool is_asking = false;
+	table_lock(chunks);
+	for (uint32_t i = 0; i < LP_SHARDS_MAX; i++) {
+		struct listener *listener = &chunks->listeners[i];
+		if (i == shard_idx || listener->asked == NULL)
+			continue;
+		is_asking = true;
+		if (!atomic_exchange(&listener->is_asked, true))
+			listener->asked(listener->arg);
+	}
+	table_unlock(chunks);
+	return is_asking;
+}
+
+void lp_chunks_answer(struct lp_chunks *chunks, uint32_t shard_idx)
+{
+	LP_ASSERT(shard_idx < LP_SHARDS_MAX);
+	atomic_store(&chunks->listeners[shard_idx].is_asked, false);
+}
+
+bool lp_chunks_is_asking(const struct lp_chunks *chunks, uint32_t shard_idx)
+{
+	bool is_asking = false;
+	for (uint32_t i = 0; i < LP_SHARDS_MAX; i++)
+		is_asking |= i != shard_idx && atomic_load(&chunks->listeners[i].is_asked);
+	return is_asking;
 }
 
 static int grow_locked(struct lp_chunks *chunks, uint32_t chunk_cnt)

@@ -60,6 +60,19 @@ int lp_chunks_return(struct lp_chunks *chunks, uint32_t shard_idx, enum lp_chunk
 int lp_chunks_grow(struct lp_chunks *chunks, const struct lp_disk_label *label) LP_MUST_CHECK;
 void lp_chunks_set_files_reserve(struct lp_chunks *chunks, uint32_t files_reserve_cnt);
 
+/* Who finds no free chunk asks the other shards for what they do not need: lp_chunks_ask() calls
+ * asked() of each, on the asking thread, which must be short and must not call back; each answers
+ * by lp_chunks_answer() when it has returned what it could, which may be nothing. Returns whether
+ * an answer is to come. No asked() is under way once lp_chunks_listen() returns; asked NULL: no
+ * more, which is an answer as well. */
+void lp_chunks_listen(struct lp_chunks *chunks, uint32_t shard_idx, void (*asked)(void *arg),
+		      void *arg);
+bool lp_chunks_ask(struct lp_chunks *chunks, uint32_t shard_idx);
+/* A shard's thread, too: takes no lock. */
+void lp_chunks_answer(struct lp_chunks *chunks, uint32_t shard_idx);
+/* Somebody else has not answered yet. Takes no lock. */
+bool lp_chunks_is_asking(const struct lp_chunks *chunks, uint32_t shard_idx);
+
 /* The first chunk from from_idx on that the shard leased for the use, or LP_CHUNK_NONE. */
 uint32_t lp_chunks_find(struct lp_chunks *chunks, uint32_t shard_idx, enum lp_chunk_use use,
 			uint32_t from_idx);

@@ -425,18 +425,56 @@ static void test_threads(void **state)
 	lp_bdev_close(bdev);
 }
 
+struct neighbour {
+	uint32_t asked_cnt;
+};
+
+static void asked(void *arg)
+{
+	((struct neighbour *)arg)->asked_cnt++;
+}
+
+/* Each is asked once until he has answered, never who asks himself, nor who has gone. */
+static void test_asking(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct neighbour neighbours[3] = {{0}};
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	assert_false(lp_chunks_ask(chunks, 0));
+	lp_chunks_listen(chunks, 0, asked, &neighbours[0]);
+	assert_false(lp_chunks_ask(chunks, 0));
+	lp_chunks_listen(chunks, 1, asked, &neighbours[1]);
+	lp_chunks_listen(chunks, 2, asked, &neighbours[2]);
+	assert_true(lp_chunks_ask(chunks, 0));
+	assert_true(lp_chunks_ask(chunks, 0));
+	assert_int_equal(neighbours[1].asked_cnt, 1);
+	assert_int_equal(neighbours[2].asked_cnt, 1);
+	lp_chunks_answer(chunks, 1);
+	assert_true(lp_chunks_is_asking(chunks, 0));
+	assert_false(lp_chunks_is_asking(chunks, 2));
+	assert_true(lp_chunks_ask(chunks, 2));
+	assert_int_equal(neighbours[0].asked_cnt, 1);
+	assert_int_equal(neighbours[1].asked_cnt, 2);
+	lp_chunks_answer(chunks, 1);
+	lp_chunks_answer(chunks, 0);
+	lp_chunks_listen(chunks, 2, NULL, NULL);
+	assert_false(lp_chunks_is_asking(chunks, 0));
+	lp_chunks_close(chunks);
+	lp_bdev_close(bdev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ways),
-		cmocka_unit_test(test_reserve),
-		cmocka_unit_test(test_rot),
-		cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_geometry_mismatch),
-		cmocka_unit_test(test_grow),
-		cmocka_unit_test(test_failed_write),
-		cmocka_unit_test(test_cuts),
-		cmocka_unit_test(test_cut_repair),
+		cmocka_unit_test(test_ways),    cmocka_unit_test(test_asking),
+		cmocka_unit_test(test_reserve), cmocka_unit_test(test_rot),
+		cmocka_unit_test(test_rules),   cmocka_unit_test(test_geometry_mismatch),
+		cmocka_unit_test(test_grow),    cmocka_unit_test(test_failed_write),
+		cmocka_unit_test(test_cuts),    cmocka_unit_test(test_cut_repair),
 		cmocka_unit_test(test_threads),
 	};
 	return lp_test_main(tests, "chunks");

@@ -26,6 +26,8 @@
 #define RESUME_NS              LP_NS_PER_S
 #define RESUMES_MAX            5u
 #define LEASE_RETRY_NS         LP_NS_PER_S
+#define LEASE_POLL_NS          (2 * LP_NS_PER_MS) /* while others are asked */
+#define LEASE_PATIENCE_NS      (2 * LP_NS_PER_S)
 
 static void tell_space(struct lp_shard *shard, int result);
 
@@ -105,8 +107,7 @@ static void flush_done(struct lp_work *work)
 	(void)work;
 }
 
-/* Asks for a flush of all that is in the index now; once, until that is persisted. */
-static void flush_index(struct lp_shard *shard)
+void lpi_shard_flush_index(struct lp_shard *shard)
 {
 	if (shard->persisted_seq < shard->flush_wanted_seq || shard->closing ||
 	    !lp_work_is_idle(&shard->flush_work))
@@ -163,7 +164,7 @@ static void relieve(struct lp_shard *shard)
 	bool is_wanted = shard->persisted_seq < LP_MAX(far, shard->record_seq);
 	if (is_wanted && lp_commit_inserted_seq(shard->commit) >= shard->record_seq &&
 	    (!some_are_missing || is_tight))
-		flush_index(shard);
+		lpi_shard_flush_index(shard);
 }
 
 /* --- What the pipeline tells ------------------------------------------------------------------ */
@@ -448,15 +449,45 @@ static void lease_run(struct lp_work *work)
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
 	/* What files lack of their reserve comes first (rule L8). */
 	lp_blockfs_settle(shard->files);
+	/* Before it is tried: whoever answers has returned what he could. */
+	shard->lease_is_asking = shard->lease_has_asked &&
+				 lp_chunks_is_asking(shard->chunks, shard->options.shard_idx);
 	shard->lease_result =
 		lp_chunks_lease(shard->chunks, shard->options.shard_idx, LP_CHUNK_USE_OBJECTS,
 				shard->lease_hint, &shard->lease_chunk);
+	if (shard->lease_result != -ENOSPC || !shard->lease_may_ask || shard->lease_has_asked)
+		return;
+	shard->lease_has_asked = true;
+	shard->lease_is_asking = lp_chunks_ask(shard->chunks, shard->options.shard_idx);
+}
+
+static void lease(struct lp_shard *shard);
+
+/* There is none; but others may have what they do not need (rule S5). Those who wait go on waiting
+ * until they have all answered. */
+static bool may_lease_yet(struct lp_shard *shard)
+{
+	uint64_t now_ns = lp_reactor_now_ns(shard->options.reactor);
+	if (shard->closing || shard->error != 0 ||
+	    lpi_space_waiters_is_empty(&shard->space_waiters))
+		return false;
+	if (!shard->lease_has_asked) { /* nobody waited when it was tried */
+		lease(shard);
+		return true;
+	}
+	if (!shard->lease_is_asking || now_ns >= shard->lease_end_ns)
+		return false;
+	lp_timer_start(shard->options.reactor, &shard->lease_timer, now_ns + LEASE_POLL_NS);
+	return true;
 }
 
 static void lease_done(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
 	int err = shard->lease_result;
+	if (err == -ENOSPC && may_lease_yet(shard))
+		return;
+	shard->lease_has_asked = false;
 	if (err == 0)
 		err = lp_space_chunk_add(shard->space, shard->lease_chunk);
 	shard->lease_exhausted = err == -ENOSPC;
@@ -478,9 +509,12 @@ static void lease_done(struct lp_work *work)
 
 static void lease(struct lp_shard *shard)
 {
-	if (lp_work_is_idle(&shard->lease_work) && !shard->closing && shard->error == 0)
-		lp_workers_submit(shard->options.workers, shard->options.reactor,
-				  &shard->lease_work);
+	if (!lp_work_is_idle(&shard->lease_work) || shard->closing || shard->error != 0)
+		return;
+	shard->lease_may_ask = !lpi_space_waiters_is_empty(&shard->space_waiters);
+	if (!shard->lease_has_asked)
+		shard->lease_end_ns = lp_reactor_now_ns(shard->options.reactor) + LEASE_PATIENCE_NS;
+	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->lease_work);
 }
 
 static void want_chunk(struct lp_shard *shard)
@@ -494,7 +528,10 @@ static void lease_fire(struct lp_timer *timer)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(timer, struct lp_shard, lease_timer);
 	shard->lease_exhausted = false;
-	want_chunk(shard);
+	if (lpi_space_waiters_is_empty(&shard->space_waiters))
+		want_chunk(shard);
+	else
+		lease(shard);
 }
 
 void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter)
@@ -634,6 +671,7 @@ void lpi_shard_init_running(struct lp_shard *shard)
 	(void)pthread_mutex_init(&shard->kv_reason_lock, NULL); /* cannot fail on Linux */
 	lpi_space_waiters_init(&shard->space_waiters);
 	lpi_reclaim_init(shard);
+	lpi_lend_init(shard);
 	lpi_pin_list_init(&shard->pins_free);
 	lpi_pin_list_init(&shard->pins_used);
 	for (size_t i = 0; i < LPI_SHARD_PINS; i++)
@@ -646,6 +684,7 @@ void lpi_shard_begin(struct lp_shard *shard)
 	lpi_shard_trim(shard);
 	relieve(shard);
 	want_chunk(shard);
+	lpi_lend_begin(shard);
 }
 
 bool lpi_shard_is_quiet(const struct lp_shard *shard)
@@ -654,7 +693,7 @@ bool lpi_shard_is_quiet(const struct lp_shard *shard)
 		return false;
 	return lp_work_is_idle(&shard->resume_work) && lp_work_is_idle(&shard->flush_work) &&
 	       lp_work_is_idle(&shard->lease_work) && lpi_reclaim_is_idle(shard) &&
-	       !atomic_load(&shard->kv_msg_sent);
+	       lpi_lend_is_idle(shard) && !atomic_load(&shard->kv_msg_sent);
 }
 
 void lpi_shard_stop_timers(struct lp_shard *shard)
@@ -664,6 +703,7 @@ void lpi_shard_stop_timers(struct lp_shard *shard)
 	if (shard->discards != NULL)
 		lp_discards_stop(shard->discards);
 	lpi_reclaim_stop(shard);
+	lpi_lend_stop(shard);
 	tell_space(shard, -EIO);
 }
 

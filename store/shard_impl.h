@@ -46,6 +46,24 @@ struct lpi_reclaim {
 	uint32_t chunk_cnt;
 };
 
+/* Chunks that another shard asks for: shard_lend.c. */
+struct lpi_lend {
+	bool is_stopped; /* it does not listen */
+	bool is_running;
+	bool is_recorded;
+	uint32_t rounds;
+	uint64_t end_ns;
+	uint64_t removals; /* and blocks in use, as a round found them that gave nothing */
+	uint64_t used_blocks;
+	struct lp_msg msg;
+	_Atomic bool msg_sent;
+	struct lp_commit_waiter waiter;
+	struct lp_work work;
+	struct lp_timer timer;
+	uint32_t chunks[LPI_SHARD_RETURNS]; /* to be returned by the work */
+	uint32_t chunk_cnt;
+};
+
 struct lp_shard {
 	struct lp_shard_options options;
 	struct lp_index_plan plan;
@@ -98,11 +116,16 @@ struct lp_shard {
 	uint32_t lease_chunk;
 	uint32_t lease_hint;
 	bool lease_exhausted;
-	bool gave_way; /* to those who wait for space: discards */
+	bool lease_may_ask;    /* others for theirs: somebody waits */
+	bool lease_has_asked;  /* and nobody was refused since */
+	bool lease_is_asking;  /* when it was tried the last time they had not all answered */
+	uint64_t lease_end_ns; /* their answers are not waited for any longer */
+	bool gave_way;         /* to those who wait for space: discards */
 	struct lp_timer lease_timer;
 	struct lpi_space_waiters space_waiters;
 
 	struct lpi_reclaim reclaim;
+	struct lpi_lend lend;
 	uint64_t freeing_blocks;
 	uint64_t removals; /* that may have made room in the index */
 
@@ -138,6 +161,8 @@ void lpi_shard_trim(struct lp_shard *shard);
 /* Some records of the chunks whose changes have been in the log for the longest go into the group
  * that collects. False when there are no more. */
 bool lpi_shard_checkpoint_some(struct lp_shard *shard);
+/* Asks for a flush of all that is in the index now; once, until that is persisted. */
+void lpi_shard_flush_index(struct lp_shard *shard);
 /* In a second, unless the shard closes or has failed: empty chunks go back to the device, so that
  * the index may have them, and it is resumed. */
 void lpi_shard_resume_later(struct lp_shard *shard);
@@ -156,6 +181,12 @@ bool lpi_reclaim_has_room(const struct lp_shard *shard, enum lp_shard_use use);
 bool lpi_reclaim_is_idle(const struct lp_shard *shard);
 /* Also tells those who wait. */
 void lpi_reclaim_stop(struct lp_shard *shard);
+
+void lpi_lend_init(struct lp_shard *shard);
+/* From now on other shards may ask; until the stop. */
+void lpi_lend_begin(struct lp_shard *shard);
+bool lpi_lend_is_idle(const struct lp_shard *shard);
+void lpi_lend_stop(struct lp_shard *shard);
 
 /* Nothing of the shard's own is under way. */
 bool lpi_shard_is_quiet(const struct lp_shard *shard);

@@ -598,6 +598,8 @@ bool lp_shard_is_stopped(const struct lp_shard *shard)
 /* Stops what runs, in order or at once. */
 static int stop(struct lp_shard *shard, bool abandon)
 {
+	/* Nothing is given away while it is made durable what there is. */
+	lpi_lend_stop(shard);
 	int err = abandon ? 0 : settle(shard);
 	lp_shard_stop(shard);
 	while (!lp_shard_is_stopped(shard))

@@ -474,11 +474,16 @@ static bool chunk_is_empty(const struct lp_space *space, const struct chunk *chu
 	       !lp_space_is_pinned(space, range);
 }
 
-bool lp_space_chunk_find_empty(const struct lp_space *space, uint32_t from, uint32_t *ret_chunk)
+bool lp_space_has_surplus(const struct lp_space *space)
 {
 	LP_ASSERT(space->is_recovered);
 	uint64_t keep = 2 * space->config.low_water_blocks + space->config.chunk_blocks;
-	if (lp_alloc_free_blocks(space->alloc) < keep)
+	return lp_alloc_free_blocks(space->alloc) >= keep;
+}
+
+bool lp_space_chunk_find_empty(const struct lp_space *space, uint32_t from, uint32_t *ret_chunk)
+{
+	if (!lp_space_has_surplus(space))
 		return false;
 	for (uint32_t i = from; i < space->config.chunk_cnt_max; i++) {
 		if (space->chunks[i] != NULL && chunk_is_empty(space, space->chunks[i])) {

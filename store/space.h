@@ -69,6 +69,8 @@ int lp_space_recovered(struct lp_space *space, uint64_t durable_seq) LP_MUST_CHE
 
 /* The shard owns the chunk from now on; the lease is durable. -EEXIST, -ENOMEM. */
 int lp_space_chunk_add(struct lp_space *space, uint32_t idx) LP_MUST_CHECK;
+/* There is more free than one chunk and twice the low-water mark. */
+bool lp_space_has_surplus(const struct lp_space *space);
 /* A chunk at or behind `from` that can be given back: free, durably and live; its record, if it
  * ever needed one, is persisted; and twice the low-water mark stays free without it. False when
  * there is none. */
