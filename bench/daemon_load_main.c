@@ -119,7 +119,7 @@ static struct {
 static void die(const char *what, int err)
 {
 	(void)fprintf(stderr, "daemon_load: %s: %s\n", what, lp_strerror(err));
-	exit(1);
+	exit(1); /* NOLINT(concurrency-mt-unsafe): one thread */
 }
 
 static uint64_t now_ns(void)
@@ -468,11 +468,13 @@ static void open_file(struct conn *conn, const char *path, struct lp_wire_attrs 
 	struct lp_wire_put put = {
 		.uid = LP_WIRE_NO_OWNER, .gid = LP_WIRE_NO_OWNER, .mode = LP_WIRE_NO_MODE};
 	lp_wire_ref_encode(&ref, meta);
+	/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): paths of the wire have a length */
 	memcpy(meta + LP_WIRE_REF_SIZE, path, len);
 	int r = ask_attrs(conn, LP_WIRE_OP_STAT, meta, LP_WIRE_REF_SIZE + len, ret_attrs);
 	if (r == -ENOENT) {
 		lp_wire_ref_encode(&ref, put.ref);
 		lp_wire_put_encode(&put, meta);
+		/* NOLINTNEXTLINE(bugprone-not-null-terminated-result): the same */
 		memcpy(meta + LP_WIRE_PUT_SIZE, path, len);
 		r = ask_attrs(conn, LP_WIRE_OP_PUT, meta, LP_WIRE_PUT_SIZE + len, ret_attrs);
 	}
@@ -497,7 +499,7 @@ static void fill_file(const struct conn *conn, uint64_t from_bytes)
 /* A file on the shard: directories are tried until one leads there. */
 static void find_file(struct conn *conn, uint32_t shard)
 {
-	struct lp_wire_attrs attrs;
+	struct lp_wire_attrs attrs = {0};
 	char path[NAME_BYTES];
 	for (uint32_t i = 0; i < FILE_TRIES; i++) {
 		(void)snprintf(path, sizeof(path), "%s.%u/file", options.object, i);
@@ -515,8 +517,10 @@ static int connect_to(const char *address)
 {
 	struct sockaddr_un un = {.sun_family = AF_UNIX};
 	struct sockaddr_in tcp = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const char *port = address == NULL ? NULL : strrchr(address, ':');
+	if (port == NULL)
+		die("the address", -EINVAL);
 	bool is_unix = strncmp(address, "unix:", 5) == 0;
-	const char *port = strrchr(address, ':');
 	int fd = socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	(void)snprintf(un.sun_path, sizeof(un.sun_path), "%s", address + 5);
 	tcp.sin_port = htons((uint16_t)strtoul(port + 1, NULL, 10));

@@ -45,7 +45,7 @@ static struct {
 static void die(const char *what, int err)
 {
 	(void)fprintf(stderr, "door_bench: %s: %s\n", what, lp_strerror(err));
-	exit(1);
+	exit(1); /* NOLINT(concurrency-mt-unsafe): nothing to clean up */
 }
 
 static void must(int result, const char *what)
@@ -222,8 +222,10 @@ static void send_all(int fd, const void *bytes, size_t len)
 
 /* One message: header, meta, and for a write its checksum and data; returns its length. */
 static size_t make(uint8_t *message, uint16_t opcode, const uint8_t *meta, uint32_t meta_bytes,
-		   const uint8_t *data, uint64_t offset, enum lp_wire_crc mode)
+		   const uint8_t *data, uint64_t offset)
 {
+	/* What is spoken is agreed on by the first message. */
+	enum lp_wire_crc mode = opcode == LP_WIRE_OP_HELLO ? LP_WIRE_CRC_HEADER : options.crc_mode;
 	struct lp_wire_header header = {.kind = LP_WIRE_KIND_REQUEST,
 					.opcode = opcode,
 					.meta_bytes = meta_bytes,
@@ -304,14 +306,13 @@ static void begin_session(struct client *client)
 	struct lp_wire_attrs attrs;
 	lp_wire_hello_encode(&hello, meta);
 	send_all(client->fd, message,
-		 make(message, LP_WIRE_OP_HELLO, meta, sizeof(hello), NULL, 0, LP_WIRE_CRC_HEADER));
+		 make(message, LP_WIRE_OP_HELLO, meta, sizeof(hello), NULL, 0));
 	await(client, NULL, 0);
 	lp_wire_ref_encode(&ref, file.ref);
 	lp_wire_make_encode(&file, meta);
 	meta[LP_WIRE_MAKE_SIZE] = 'f';
 	send_all(client->fd, message,
-		 make(message, LP_WIRE_OP_MAKE, meta, LP_WIRE_MAKE_SIZE + 1, NULL, 0,
-		      options.crc_mode));
+		 make(message, LP_WIRE_OP_MAKE, meta, LP_WIRE_MAKE_SIZE + 1, NULL, 0));
 	await(client, meta, LP_WIRE_ATTRS_SIZE);
 	lp_wire_attrs_decode(meta, &attrs);
 	client->ino = attrs.ino;
@@ -321,8 +322,8 @@ static void begin_session(struct client *client)
 		lp_wire_ref_encode(&by_ino, write.ref);
 		lp_wire_write_encode(&write, meta);
 		send_all(client->fd, message,
-			 make(message, LP_WIRE_OP_WRITE, meta, LP_WIRE_WRITE_SIZE, block, i * BLOCK,
-			      options.crc_mode));
+			 make(message, LP_WIRE_OP_WRITE, meta, LP_WIRE_WRITE_SIZE, block,
+			      i * BLOCK));
 		await(client, NULL, 0);
 	}
 }
@@ -337,12 +338,11 @@ static size_t make_request(struct client *client, enum kind kind, uint64_t nr, u
 	struct lp_wire_get get = {.offset = offset, .length = BLOCK};
 	switch (kind) {
 	case KIND_PING:
-		return make(message, LP_WIRE_OP_PING, NULL, 0, NULL, 0, options.crc_mode);
+		return make(message, LP_WIRE_OP_PING, NULL, 0, NULL, 0);
 	case KIND_READ:
 		lp_wire_ref_encode(&by_ino, get.ref);
 		lp_wire_get_encode(&get, meta);
-		return make(message, LP_WIRE_OP_GET, meta, LP_WIRE_GET_SIZE, NULL, 0,
-			    options.crc_mode);
+		return make(message, LP_WIRE_OP_GET, meta, LP_WIRE_GET_SIZE, NULL, 0);
 	case KIND_ECHO:
 	case KIND_WRITE:
 	case KIND_CNT:
@@ -350,8 +350,7 @@ static size_t make_request(struct client *client, enum kind kind, uint64_t nr, u
 	}
 	lp_wire_ref_encode(&by_ino, write.ref);
 	lp_wire_write_encode(&write, meta);
-	return make(message, LP_WIRE_OP_WRITE, meta, LP_WIRE_WRITE_SIZE, block, offset,
-		    options.crc_mode);
+	return make(message, LP_WIRE_OP_WRITE, meta, LP_WIRE_WRITE_SIZE, block, offset);
 }
 
 struct measured {

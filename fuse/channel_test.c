@@ -279,7 +279,7 @@ static void test_names(void **state)
 	add(rig, &in, sizeof(in));
 	assert_int_equal(ask(rig), 0);
 	/* ".", "..", "a", "b": 32 bytes each. */
-	assert_int_equal(rig->in_len, sizeof(struct fuse_out_header) + 4 * 32);
+	assert_int_equal(rig->in_len, sizeof(struct fuse_out_header) + UINT64_C(4) * 32);
 	struct fuse_dirent last;
 	memcpy(&last, rig->in + sizeof(struct fuse_out_header) + 32, sizeof(last));
 	assert_int_equal(last.ino, 1);

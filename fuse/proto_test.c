@@ -48,6 +48,7 @@ static void build(struct built *built, uint32_t code)
 		data_bytes = (in.batch_forget.count = 2) * (uint32_t)sizeof(struct fuse_forget_one);
 	add(built, &header, sizeof(header));
 	add(built, &in, opcode->fixed_bytes);
+	LP_ASSERT(opcode->name_cnt <= LP_ARRAY_SIZE(names));
 	for (uint32_t i = 0; i < opcode->name_cnt; i++)
 		add(built, names[i], strlen(names[i]) + 1);
 	add(built, (uint8_t[MESSAGE_MAX / 2]){0}, data_bytes);

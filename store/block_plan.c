@@ -200,8 +200,8 @@ static int plan_truncate(struct lpi_txn *txn)
 	if (lp_extmap_blocks(&inode->map) == 0)
 		return verify_content(inode);
 	edit->path = LP_PATH_DEFERRED;
-	/* To the size that it has: what was preallocated behind the end goes, as it does when a file
-	 * gets shorter. */
+	/* To the size that it has: what was preallocated behind the end goes, as it does when a
+	 * file gets shorter. */
 	if (size > inode->rec.size_bytes)
 		return 0;
 	if (keep < LP_EXTMAP_BLOCKS_MAX) {

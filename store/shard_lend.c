@@ -129,11 +129,9 @@ static void begin(struct lp_shard *shard)
 	lend->is_recorded = false;
 	lend->rounds = 0;
 	lend->end_ns = now_of(shard) + PATIENCE_NS;
-	if (must_end(shard))
-		end(shard);
-	else if (give(shard))
+	if (!must_end(shard) && give(shard))
 		return;
-	else if (is_worth_it(shard))
+	if (!must_end(shard) && is_worth_it(shard))
 		step(shard);
 	else
 		end(shard);

@@ -46,7 +46,7 @@ static void begin(uint8_t flags)
 static void add(const void *bytes, size_t len)
 {
 	LP_ASSERT(len <= sizeof(seed) - seed_len);
-	if (len > 0)
+	if (len > 0 && bytes != NULL)
 		memcpy(seed + seed_len, bytes, len);
 	seed_len += len;
 }
@@ -603,90 +603,89 @@ static void make_pacts(void)
 	record = (struct lpi_pact_record){
 		.kind = LP_PACT_KIND_DECIDED, .coordinator = 1, .participants = 5};
 	save_pact(&record, "decision");
-	/* --- wire
-	 * --------------------------------------------------------------------------------------
-	 */
+}
 
-	/* The first byte is the mode of checksums; see wire_fuzz.c. */
-	static void save_message(const char *name, enum lp_wire_crc mode,
-				 struct lp_wire_header header, const uint8_t *meta,
-				 const uint8_t *data)
-	{
-		uint8_t rest[1024];
-		uint8_t head[LP_WIRE_HEADER_SIZE];
-		uint32_t crcs[16];
-		LP_ASSERT(header.meta_bytes + sizeof(crcs) <= sizeof(rest));
-		LP_ASSERT(lp_wire_piece_cnt(header.offset, header.data_bytes) <= 16);
-		if (header.meta_bytes > 0)
-			memcpy(rest, meta, header.meta_bytes);
-		if (mode == LP_WIRE_CRC_ALL && header.data_bytes > 0) {
-			header.crc_cnt = lp_wire_piece_cnt(header.offset, header.data_bytes);
-			lp_wire_crcs_make(data, header.offset, header.data_bytes, crcs);
-			lp_wire_crcs_encode(crcs, header.crc_cnt, rest + header.meta_bytes);
-		}
-		lp_wire_header_seal(&header, mode, rest, head);
-		begin((uint8_t)mode);
-		add(head, sizeof(head));
-		add(rest, lp_wire_rest_bytes(&header));
-		add(data, header.data_bytes);
-		save("wire", name, 4);
-	}
+/* --- wire --------------------------------------------------------------------------------------
+ */
 
-	static void make_wires(void)
-	{
-		uint8_t meta[256];
-		uint8_t data[5000];
-		struct lp_writer writer;
-		size_t len = 0;
-		const struct lp_wire_ref ref = {.path_bytes = 5};
-		struct lp_wire_put put = {.xattr_cnt = 1};
-		const struct lp_wire_pair pair = {.name_bytes = 4, .value_bytes = 3};
-		const struct lp_wire_listed listed = {.item_cnt = 1};
-		struct lp_wire_header header = {.kind = LP_WIRE_KIND_REQUEST,
-						.opcode = LP_WIRE_OP_PING};
-		memset(data, 3, sizeof(data));
-		save_message("ping", LP_WIRE_CRC_OFF, header, NULL, NULL);
-		lp_wire_ref_encode(&ref, put.ref);
-		lp_writer_init(&writer, meta, sizeof(meta));
-		lp_wire_put_part(&writer, lp_wire_put, &put);
-		lp_writer_bytes(&writer, "a/b/c", 5);
-		lp_wire_put_part(&writer, lp_wire_pair, &pair);
-		lp_writer_bytes(&writer, "nameval", 7);
-		LP_ASSERT(lp_writer_finish(&writer, &len));
-		header.opcode = LP_WIRE_OP_PUT;
-		header.meta_bytes = (uint32_t)len;
-		header.data_bytes = sizeof(data);
-		save_message("put", LP_WIRE_CRC_ALL, header, meta, data);
-		header.opcode = LP_WIRE_OP_WRITE;
-		header.offset = 4000;
-		save_message("write-off-grid", LP_WIRE_CRC_ALL, header, meta, data);
-		lp_writer_init(&writer, meta, sizeof(meta));
-		lp_wire_put_part(&writer, lp_wire_listed, &listed);
-		lp_wire_put_part(&writer, lp_wire_pair, &pair);
-		lp_writer_bytes(&writer, "nameval", 7);
-		LP_ASSERT(lp_writer_finish(&writer, &len));
-		header = (struct lp_wire_header){.kind = LP_WIRE_KIND_REPLY,
-						 .opcode = LP_WIRE_OP_XATTR_LIST,
-						 .meta_bytes = (uint32_t)len};
-		save_message("pairs", LP_WIRE_CRC_HEADER, header, meta, NULL);
+/* The first byte is the mode of checksums; see wire_fuzz.c. */
+static void save_message(const char *name, enum lp_wire_crc mode, struct lp_wire_header header,
+			 const uint8_t *meta, const uint8_t *data)
+{
+	uint8_t rest[1024];
+	uint8_t head[LP_WIRE_HEADER_SIZE];
+	uint32_t crcs[16];
+	LP_ASSERT(header.meta_bytes + sizeof(crcs) <= sizeof(rest));
+	LP_ASSERT(lp_wire_piece_cnt(header.offset, header.data_bytes) <= 16);
+	if (header.meta_bytes > 0)
+		memcpy(rest, meta, header.meta_bytes);
+	if (mode == LP_WIRE_CRC_ALL && header.data_bytes > 0) {
+		header.crc_cnt = lp_wire_piece_cnt(header.offset, header.data_bytes);
+		lp_wire_crcs_make(data, header.offset, header.data_bytes, crcs);
+		lp_wire_crcs_encode(crcs, header.crc_cnt, rest + header.meta_bytes);
 	}
+	lp_wire_header_seal(&header, mode, rest, head);
+	begin((uint8_t)mode);
+	add(head, sizeof(head));
+	add(rest, lp_wire_rest_bytes(&header));
+	add(data, header.data_bytes);
+	save("wire", name, 4);
+}
 
-	int main(int argc, char **argv)
-	{
-		if (argc != 2) {
-			(void)fprintf(stderr, "usage: %s CORPUS\n", argv[0]);
-			return 2;
-		}
-		corpus = argv[1];
-		make_labels();
-		make_devices();
-		make_inodes();
-		make_extmaps();
-		make_values();
-		make_keys();
-		make_batches();
-		make_spaces();
-		make_pacts();
-		make_wires();
-		return 0;
+static void make_wires(void)
+{
+	uint8_t meta[256];
+	uint8_t data[5000];
+	struct lp_writer writer;
+	size_t len = 0;
+	const struct lp_wire_ref ref = {.path_bytes = 5};
+	struct lp_wire_put put = {.xattr_cnt = 1};
+	const struct lp_wire_pair pair = {.name_bytes = 4, .value_bytes = 3};
+	const struct lp_wire_listed listed = {.item_cnt = 1};
+	struct lp_wire_header header = {.kind = LP_WIRE_KIND_REQUEST, .opcode = LP_WIRE_OP_PING};
+	memset(data, 3, sizeof(data));
+	save_message("ping", LP_WIRE_CRC_OFF, header, NULL, NULL);
+	lp_wire_ref_encode(&ref, put.ref);
+	lp_writer_init(&writer, meta, sizeof(meta));
+	lp_wire_put_part(&writer, lp_wire_put, &put);
+	lp_writer_bytes(&writer, "a/b/c", 5);
+	lp_wire_put_part(&writer, lp_wire_pair, &pair);
+	lp_writer_bytes(&writer, "nameval", 7);
+	LP_ASSERT(lp_writer_finish(&writer, &len));
+	header.opcode = LP_WIRE_OP_PUT;
+	header.meta_bytes = (uint32_t)len;
+	header.data_bytes = sizeof(data);
+	save_message("put", LP_WIRE_CRC_ALL, header, meta, data);
+	header.opcode = LP_WIRE_OP_WRITE;
+	header.offset = 4000;
+	save_message("write-off-grid", LP_WIRE_CRC_ALL, header, meta, data);
+	lp_writer_init(&writer, meta, sizeof(meta));
+	lp_wire_put_part(&writer, lp_wire_listed, &listed);
+	lp_wire_put_part(&writer, lp_wire_pair, &pair);
+	lp_writer_bytes(&writer, "nameval", 7);
+	LP_ASSERT(lp_writer_finish(&writer, &len));
+	header = (struct lp_wire_header){.kind = LP_WIRE_KIND_REPLY,
+					 .opcode = LP_WIRE_OP_XATTR_LIST,
+					 .meta_bytes = (uint32_t)len};
+	save_message("pairs", LP_WIRE_CRC_HEADER, header, meta, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2) {
+		(void)fprintf(stderr, "usage: %s CORPUS\n", argv[0]);
+		return 2;
 	}
+	corpus = argv[1];
+	make_labels();
+	make_devices();
+	make_inodes();
+	make_extmaps();
+	make_values();
+	make_keys();
+	make_batches();
+	make_spaces();
+	make_pacts();
+	make_wires();
+	return 0;
+}

@@ -32,17 +32,17 @@ struct record {
 };
 
 /* The C library's own names for what is counted here, and the names under which it is called. */
-void *lpi_real_malloc(size_t bytes) asm("__libc_malloc");
-void *lpi_real_calloc(size_t cnt, size_t bytes) asm("__libc_calloc");
-void *lpi_real_realloc(void *old, size_t bytes) asm("__libc_realloc");
-void *lpi_real_memalign(size_t align, size_t bytes) asm("__libc_memalign");
-void lpi_real_free(void *memory) asm("__libc_free");
-EXPORT void *lpi_malloc(size_t bytes) asm("malloc");
-EXPORT void *lpi_calloc(size_t cnt, size_t bytes) asm("calloc");
-EXPORT void *lpi_realloc(void *old, size_t bytes) asm("realloc");
-EXPORT void *lpi_aligned_alloc(size_t align, size_t bytes) asm("aligned_alloc");
-EXPORT void lpi_free(void *memory) asm("free");
-EXPORT int lpi_mutex_lock(pthread_mutex_t *mutex) asm("pthread_mutex_lock");
+void *lpi_real_malloc(size_t bytes) __asm__("__libc_malloc");
+void *lpi_real_calloc(size_t cnt, size_t bytes) __asm__("__libc_calloc");
+void *lpi_real_realloc(void *old, size_t bytes) __asm__("__libc_realloc");
+void *lpi_real_memalign(size_t align, size_t bytes) __asm__("__libc_memalign");
+void lpi_real_free(void *memory) __asm__("__libc_free");
+EXPORT void *lpi_malloc(size_t bytes) __asm__("malloc");
+EXPORT void *lpi_calloc(size_t cnt, size_t bytes) __asm__("calloc");
+EXPORT void *lpi_realloc(void *old, size_t bytes) __asm__("realloc");
+EXPORT void *lpi_aligned_alloc(size_t align, size_t bytes) __asm__("aligned_alloc");
+EXPORT void lpi_free(void *memory) __asm__("free");
+EXPORT int lpi_mutex_lock(pthread_mutex_t *mutex) __asm__("pthread_mutex_lock");
 
 static struct record *records;
 static uint32_t record_cnt;
