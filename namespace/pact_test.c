@@ -330,7 +330,7 @@ static void test_failures(void **state)
 		uint32_t struck = 0;
 		learn(kind, &outcome);
 		/* With a sanitizer some of them, and others for each kind. */
-		uint32_t step = LP_ASSERT_SLOW_ON ? 17 : 1;
+		uint32_t step = LP_ASSERT_SLOW_ON ? 5 : 1;
 		for (uint32_t at = (uint32_t)i % step; at < SHARDS * TXNS * FAULT_CNT; at += step)
 			struck += fail_one(kind, &outcome, at / TXNS % SHARDS,
 					   (enum fault)(at / TXNS / SHARDS), at % TXNS);
