@@ -326,8 +326,9 @@ static void test_sources_share_the_turn(void **state)
 
 /* --- Messages between threads ----------------------------------------------------------------- */
 
-#define PEERS    3
-#define MESSAGES 20000
+#define PEERS      3
+#define MESSAGES   20000
+#define STORMS_MAX 100u
 
 struct counted_msg {
 	struct lp_msg msg;
@@ -392,9 +393,9 @@ static void *sender_main(void *arg)
 	return NULL;
 }
 
-static void test_messages_from_many_threads(void **state)
+/* Returns how often the receiver slept. */
+static uint64_t storm(void)
 {
-	(void)state;
 	receiver = (struct receiver){.reactor = ring_reactor()};
 	struct sender senders[PEERS + 1] = {0};
 	for (uint32_t i = 0; i <= PEERS; i++) {
@@ -412,8 +413,18 @@ static void test_messages_from_many_threads(void **state)
 		assert_int_equal(receiver.next[i], MESSAGES);
 		free(senders[i].msgs);
 	}
-	assert_true(lp_reactor_stats(receiver.reactor)->sleeps > 0);
+	uint64_t sleeps = lp_reactor_stats(receiver.reactor)->sleeps;
 	lp_reactor_free(receiver.reactor);
+	return sleeps;
+}
+
+static void test_messages_from_many_threads(void **state)
+{
+	(void)state;
+	uint32_t storms = 1;
+	/* On a busy machine there may always be something to do, now and then. */
+	while (storm() == 0)
+		assert_true(++storms < STORMS_MAX);
 }
 
 static void test_message_to_oneself(void **state)
