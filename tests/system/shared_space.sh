@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # One object may fill the device, whichever of two shards it is on, and wherever the one was that is
 # gone: a shard gives chunks back that another one lacks, also when it is idle (rule S5).
+# variants: release asan
 # timeout: 240
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
