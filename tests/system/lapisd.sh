@@ -25,11 +25,6 @@ end_all()
 }
 trap end_all EXIT
 
-# RocksDB is not built with the sanitizer, which so misses how its threads wait for each other when
-# two indexes are opened at once.
-printf 'race:librocksdb.so\n' >tsan.supp
-export TSAN_OPTIONS="${TSAN_OPTIONS:-} suppressions=$PWD/tsan.supp"
-
 cat >client.py <<'END'
 import json, socket, struct, sys
 

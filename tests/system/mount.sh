@@ -27,9 +27,6 @@ end_all()
 }
 trap end_all EXIT
 
-printf 'race:librocksdb.so\n' >tsan.supp
-export TSAN_OPTIONS="${TSAN_OPTIONS:-} suppressions=$PWD/tsan.supp"
-
 # start NAME ARG...: a daemon with the mount; its output is in NAME.out and NAME.err. Sets $pid.
 start()
 {

@@ -17,9 +17,6 @@ end_all()
 }
 trap end_all EXIT
 
-printf 'race:librocksdb.so\n' >tsan.supp
-export TSAN_OPTIONS="${TSAN_OPTIONS:-} suppressions=$PWD/tsan.supp"
-
 "$lapis" mkfs --size 512M --shards 2 a.img >/dev/null || exit 1
 "$lapisd" --memory 256M --listen "$LAPIS_ADDRESS" a.img >d.out 2>d.err &
 pid=$!
