@@ -11,8 +11,11 @@ MIB = 1 << 20
 
 
 def quiet(call):
-    """Runs a command; what it said on standard error is shown when it fails."""
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    """What a command printed; what it said on standard error is shown when it fails."""
+    try:
+        done = subprocess.run(call, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        sys.exit(f"{call[0]} is not there: `make all tools` builds it")
     if done.returncode != 0:
         sys.stderr.write(done.stderr)
         sys.exit(f"{' '.join(call)}: exit status {done.returncode}")
