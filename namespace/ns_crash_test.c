@@ -3,22 +3,18 @@
  * is found afterwards is all of the change or nothing of it, and all of it if it was acknowledged;
  * nothing is left prepared, sealed or decided, and the checker finds no fault. The start that finds
  * this out is itself cut at each of its events. */
+#include "base/test_long.h"
 #include "namespace/ns_sim_test.h"
 #include "namespace/ns_text_test.h"
 #include "namespace/pact_trial_test.h"
 
-/* The long target runs many times as many. Read before there are threads. */
-static uint64_t factor(void)
-{
-	const char *text = getenv("LAPIS_TEST_FACTOR"); /* NOLINT(concurrency-mt-unsafe) */
-	return text == NULL ? 1 : LP_MAX(UINT64_C(1), strtoull(text, NULL, 10));
-}
+static uint64_t state_cnt;
 
 /* Cuts are made at one of so many events: a sanitizer needs many times as long for each, and finds
  * its own kind of fault in few. Which ones differs from run to run of the changes. */
 static uint64_t stride(void)
 {
-	return LP_ASSERT_SLOW_ON && factor() == 1 ? 60 : 1;
+	return LP_ASSERT_SLOW_ON && lp_test_factor() == 1 ? 60 : 1;
 }
 
 static bool is_cut(uint64_t event, uint64_t seed)
@@ -88,6 +84,7 @@ static void recover(struct lp_bdev *bdev, bool with_fsck, struct lpi_ns_text *re
 		lpi_ns_sim_fsck(sim);
 	lpi_ns_sim_fini(sim);
 	free(sim);
+	state_cnt++;
 }
 
 static void check(struct run *run, uint64_t event, const struct lpi_ns_text *found)
@@ -145,7 +142,7 @@ static void cut_run(struct run *run, uint64_t seed, uint64_t nested)
 		}
 		if (event % (nested * LP_MIN(stride(), 8)) == seed % nested)
 			cut_start(run, event, lp_sim_cutter_cut(cutter, seed + event),
-				  factor() > 1 ? 1 : 5 * stride());
+				  lp_test_factor() > 1 ? 1 : 5 * stride());
 	}
 	lp_sim_cutter_free(cutter);
 }
@@ -156,11 +153,12 @@ static void test_every_cut(void **state)
 	/* With a sanitizer some kinds: each takes seconds there, and pact_test has all of them. */
 	for (size_t i = 0; i<LPI_TRIAL_KINDS; i += stride()> 1 ? 4 : 1) {
 		struct run run;
-		run_begin(&run, &lpi_trial_kinds[i], i + 1);
+		uint64_t seed = i + 1 + lp_test_seed_shift();
+		run_begin(&run, &lpi_trial_kinds[i], seed);
 		run_change(&run, (uint32_t)(i % LPI_NS_SIM_SHARDS));
 		/* Until everybody has finished and nothing is left of it. */
 		lpi_ns_sim_stop(run.sim);
-		cut_run(&run, i + 1, factor() > 1 ? 1 : 37);
+		cut_run(&run, seed, lp_test_factor() > 1 ? 1 : 37);
 		run_end(&run);
 	}
 }
@@ -279,18 +277,25 @@ static void many_at_once(uint64_t seed)
 static void test_many_at_once(void **state)
 {
 	(void)state;
-	uint64_t runs = (stride() > 1 ? 2 : 16) * factor();
-	for (uint64_t seed = 1; seed <= runs; seed++)
+	uint64_t runs = (stride() > 1 ? 2 : 16) * lp_test_factor();
+	uint64_t first = 1 + lp_test_seed_shift();
+	for (uint64_t seed = first; seed < first + runs; seed++)
 		many_at_once(seed);
+}
+
+static void test_tell(void **state)
+{
+	(void)state;
+	lp_test_tell_crash_states(state_cnt);
+	assert_true(state_cnt > 100);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_every_cut),
-		cmocka_unit_test(test_open),
-		cmocka_unit_test(test_first_start),
-		cmocka_unit_test(test_many_at_once),
+		cmocka_unit_test(test_every_cut),   cmocka_unit_test(test_open),
+		cmocka_unit_test(test_first_start), cmocka_unit_test(test_many_at_once),
+		cmocka_unit_test(test_tell),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

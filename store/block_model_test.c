@@ -6,28 +6,10 @@
  * opened from what is left, and must hold what a crash may leave; no block is leaked. */
 #include "store/block_sim_test.h"
 
+#include "base/test_long.h"
 #include "store/model_crash_test.h"
 
 #define CUTS (LP_ASSERT_SLOW_ON ? 12u : 60u)
-
-/* Read before there are threads. */
-static uint64_t from_env(const char *name, uint64_t otherwise)
-{
-	const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe) */
-	return value != NULL ? strtoull(value, NULL, 10) : otherwise;
-}
-
-/* The long target runs many times as many. */
-static uint64_t seeds_of(uint64_t usual)
-{
-	return usual * from_env("LAPIS_TEST_FACTOR", 1);
-}
-
-/* And others than usual, so that runs add up. */
-static uint64_t first_seed(void)
-{
-	return from_env("LAPIS_TEST_SEED", 1);
-}
 
 static struct lpi_model *new_model(struct lpi_store_rig *rig, uint64_t seed, uint32_t depth)
 {
@@ -63,8 +45,8 @@ static void switch_deferred_store(struct lpi_store_rig *rig)
 static void test_same_as_memory(void **state)
 {
 	(void)state;
-	uint64_t end = first_seed() + seeds_of(LP_ASSERT_SLOW_ON ? 4 : 12);
-	for (uint64_t seed = first_seed(); seed < end; seed++) {
+	uint64_t end = 1 + lp_test_seed_shift() + lp_test_factor() * (LP_ASSERT_SLOW_ON ? 4 : 12);
+	for (uint64_t seed = 1 + lp_test_seed_shift(); seed < end; seed++) {
 		struct lpi_store_rig rig;
 		lpi_store_rig_start(&rig, seed);
 		struct lpi_model *model = new_model(&rig, seed, seed % 2 == 0 ? 16 : 1);
@@ -105,9 +87,9 @@ static void judge_cut(struct lpi_model *model, struct lp_bdev *left, uint64_t at
 static void test_power_cut_at_many_events(void **state)
 {
 	(void)state;
-	uint64_t end = first_seed() + seeds_of(4);
+	uint64_t end = 1 + lp_test_seed_shift() + lp_test_factor() * 4;
 	uint64_t judged = 0;
-	for (uint64_t seed = first_seed(); seed < end; seed++) {
+	for (uint64_t seed = 1 + lp_test_seed_shift(); seed < end; seed++) {
 		struct lpi_store_rig rig;
 		struct lp_sim_cutter *cutter = NULL;
 		uint64_t cuts = 0;
@@ -133,8 +115,7 @@ static void test_power_cut_at_many_events(void **state)
 		lp_test_ok(lpi_store_rig_close(&rig, true));
 		lpi_store_rig_fini(&rig);
 	}
-	print_message("%llu crash states judged, seeds %llu to %llu\n", (unsigned long long)judged,
-		      (unsigned long long)first_seed(), (unsigned long long)end - 1);
+	lp_test_tell_crash_states(judged);
 }
 
 int main(void)

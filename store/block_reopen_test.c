@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/sanitize.h"
+#include "base/test_long.h"
 #include "store/block_impl.h"
 #include "store/model_crash_test.h"
 
@@ -19,14 +20,6 @@
 #define RUNS  (LP_ASSERT_SLOW_ON ? 8u : 48u)
 #define WRITES                                                                                     \
 	(LP_SIM_OP(LP_BDEV_WRITE) | LP_SIM_OP(LP_BDEV_WRITE_THROUGH) | LP_SIM_OP(LP_BDEV_FLUSH))
-
-/* The long target runs many times as many. */
-static uint64_t runs_of(uint64_t usual)
-{
-	/* Read before there are threads. */
-	const char *factor = getenv("LAPIS_TEST_FACTOR"); /* NOLINT(concurrency-mt-unsafe) */
-	return factor != NULL ? usual * strtoull(factor, NULL, 10) : usual;
-}
 
 /* --- A store and who listens ------------------------------------------------------------------ */
 
@@ -239,11 +232,11 @@ static void test_each_io_fails(void **state)
 {
 	(void)state;
 	struct outcome outcome = {0};
-	uint64_t runs = runs_of(RUNS);
+	uint64_t runs = RUNS * lp_test_factor();
 	uint64_t done = 0;
-	for (uint64_t seed = 1; done < runs; seed++) {
+	for (uint64_t seed = 1 + lp_test_seed_shift(); done < runs; seed++) {
 		uint64_t ios = count_ios(seed);
-		uint64_t share = LP_MAX(runs_of(RUNS / 8), UINT64_C(1));
+		uint64_t share = LP_MAX(RUNS / 8 * lp_test_factor(), UINT64_C(1));
 		uint64_t step = 1 + ios / share;
 		assert_true(ios > STEPS / 4);
 		for (uint64_t skip = seed % step; skip < ios && done < runs; skip += step, done++)
@@ -251,6 +244,7 @@ static void test_each_io_fails(void **state)
 	}
 	assert_true(outcome.struck > done * 3 / 4);
 	assert_true(outcome.failed > done / 4);
+	lp_test_tell_crash_states(done);
 }
 
 /* --- Single cases ----------------------------------------------------------------------------- */

@@ -8,6 +8,8 @@
  * that. The model in log_test.h says what may and must come back. */
 #include "store/log_test.h"
 
+#include "base/test_long.h"
+
 static uint64_t recovery_cnt;
 
 /* One recovery of a device that was cut after `event`. */
@@ -69,8 +71,9 @@ static void go_on(struct lpi_rig *rig, struct lpi_rig_model *past, uint64_t seed
 }
 
 static void crash_run(enum lp_sim_preset preset, uint64_t ring_blocks, unsigned frame_cnt,
-		      uint64_t seed)
+		      uint64_t usual_seed)
 {
+	uint64_t seed = usual_seed + lp_test_seed_shift();
 	struct lp_log_options options = lpi_rig_options(ring_blocks);
 	struct lpi_rig_model *model = calloc(1, sizeof(*model));
 	assert_non_null(model);
@@ -121,7 +124,7 @@ static void test_small_ring(void **state)
 static void test_enough(void **state)
 {
 	(void)state;
-	print_message("%llu recoveries\n", (unsigned long long)recovery_cnt);
+	lp_test_tell_crash_states(recovery_cnt);
 	assert_true(recovery_cnt > 2000);
 }
 

@@ -8,6 +8,7 @@
  * that it is opened read-only, must then be the same, and nothing but reads come to the device. */
 #include "store/shard_test.h"
 
+#include "base/test_long.h"
 #include "store/blockfs.h"
 
 #define CHUNKS_CHANGED 80u
@@ -300,7 +301,9 @@ static void test_clean_stop(void **state)
 static void test_power_cut_at_many_events(void **state)
 {
 	(void)state;
-	for (uint64_t seed = 1; seed <= 5; seed++) {
+	uint64_t first = 1 + lp_test_seed_shift();
+	uint64_t judged = 0;
+	for (uint64_t seed = first; seed < first + 5 * lp_test_factor(); seed++) {
 		struct lpi_shard_rig rig;
 		struct lp_sim_cutter *cutter = NULL;
 		uint64_t cuts = 0;
@@ -316,11 +319,13 @@ static void test_power_cut_at_many_events(void **state)
 			cuts++;
 		}
 		assert_true(cuts > CUTS / 2);
+		judged += cuts;
 		assert_true(payload_cnt > 100 && freed_cnt > 20);
 		lp_sim_cutter_free(cutter);
 		lp_test_ok(lpi_shard_rig_close(&rig, true));
 		lpi_shard_rig_fini(&rig);
 	}
+	lp_test_tell_crash_states(judged);
 }
 
 static uint32_t crc_of_all(struct lp_bdev *bdev)
