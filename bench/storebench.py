@@ -55,6 +55,17 @@ def fio(device, rw, size, depth, seconds, span, sync):
     return done["iops"], cpu_us / max(1, done["total_ios"])
 
 
+def fio_latency(device, size, depth, rate, seconds, span):
+    """Median and p99.9 in microseconds of durable random writes to the raw device at a fixed rate."""
+    text = quiet(["fio", "--name=raw", "--ioengine=io_uring", "--direct=1", f"--bs={size}", "--rw=randwrite",
+                  f"--iodepth={depth}", f"--filename={device}", f"--size={span}", "--time_based",
+                  f"--runtime={seconds_of(seconds)}", "--norandommap", "--randrepeat=0", "--sync=dsync",
+                  f"--rate_iops={rate:.0f}", "--lat_percentiles=1", "--percentile_list=50:99.9",
+                  "--output-format=json"])
+    found = json.loads(text[text.index("{"):])["jobs"][0]["write"]["lat_ns"]["percentile"]
+    return found["50.000000"] / 1000, found["99.900000"] / 1000
+
+
 def bdev(build, device, rw, size, depth, seconds, sync, delay, *more):
     """The same by our own tool, which can delay as store-bench does."""
     op = "read" if rw.endswith("read") else "write-through" if sync else "write"
