@@ -420,7 +420,10 @@ void lpi_thread_look(struct lpi_errand *errand)
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
 	     s = lpi_thread_next(thread, s)) {
 		struct lp_store_health health;
+		struct lp_ns_stats names;
 		lp_store_read_health(s->store, &health);
+		lp_ns_read_stats(s->ns, &names);
+		look.stuck += names.stuck;
 		tell_slow(s);
 		if (s->idx != thread->idx && health.state <= look.store.state)
 			continue;
