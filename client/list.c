@@ -61,7 +61,7 @@ int lapis_opendir(struct lapis *lapis, const char *key, uint32_t flags,
 		  struct lapis_list **ret_list)
 {
 	const struct lapis_request request = {
-		.op = LAPIS_READDIR, .path = key, .flags = flags & LAPIS_ATTRS};
+		.op = LAPIS_READDIR, .path = key, .flags = (flags & LAPIS_ATTRS) | LAPIS_BY_NAME};
 	return list_new(lapis, &request, ret_list);
 }
 

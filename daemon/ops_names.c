@@ -180,16 +180,22 @@ int lpi_meta_readdir(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_readdir readdir;
 	struct lp_ns_op *op = lpi_request_op(request, LP_NS_READDIR);
-	if (!lp_wire_part(reader, lp_wire_readdir, &readdir) || readdir.with_attrs > 1)
+	if (!lp_wire_part(reader, lp_wire_readdir, &readdir) || readdir.with_attrs > 1 ||
+	    readdir.by_name > 1)
 		return -EINVAL;
 	int r = lpi_read_ref(request, LPI_REF_INO, readdir.ref, reader);
 	if (r < 0)
 		return r;
+	const char *after = lp_wire_bytes(reader, readdir.after_bytes);
+	if (after == NULL)
+		return -EINVAL;
 	struct lp_buf *room = lpi_request_room(request, LP_BUF_MEDIUM);
 	if (room == NULL)
 		return -EAGAIN;
 	op->readdir.cookie = readdir.cookie;
 	op->readdir.with_attrs = readdir.with_attrs == 1;
+	op->readdir.by_name = readdir.by_name == 1;
+	op->readdir.after = (struct lp_bytes){after, readdir.after_bytes};
 	op->readdir.buf = room->data;
 	op->readdir.buf_len = LP_BUF_MEDIUM;
 	request->items_max = readdir.items_max;
