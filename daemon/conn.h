@@ -88,6 +88,12 @@ int lp_door_set_requests_max(struct lp_door *door, uint32_t requests_max) LP_MUS
 /* As in lp_door_options. Requests: of connections that are greeted from now on, others keep what
  * they were told. Bytes: of all, at once; who has more under way waits. */
 void lp_door_set_credits(struct lp_door *door, uint32_t credits_max, uint64_t credit_bytes_max);
+/* As in lp_door_options. Connections that are there stay, with the checksums that they were greeted
+ * with. */
+void lp_door_set_limits(struct lp_door *door, uint32_t conns_max, uint64_t send_timeout_ns,
+			enum lp_wire_crc crc_min);
+
+#define LP_DOOR_STATES_MAX 16u
 
 /* One request that took long. */
 struct lp_slow_request {

@@ -188,6 +188,12 @@ static void set_defaults(struct lp_door_options *options)
 	options->credit_bytes_max = LP_MIN(options->credit_bytes_max, (uint64_t)UINT32_MAX);
 }
 
+/* Often enough that nobody is silent for much longer than he may. */
+static void set_tick(struct lp_door *door)
+{
+	door->tick_ns = LP_MIN(door->options.send_timeout_ns / 4, LP_NS_PER_S / 2);
+}
+
 static int new_pools(struct lp_door *door)
 {
 	const struct lp_pool_config requests = {.name = "requests",
@@ -254,7 +260,7 @@ int lp_door_new(const struct lp_door_options *options, struct lp_door **ret_door
 	lp_bufs_read_stats(options->bufs, &bufs);
 	door->receiving_bytes_max = bufs.region_bytes / 2;
 	door->reply_bytes_max = bufs.region_bytes / 2;
-	door->tick_ns = LP_MIN(door->options.send_timeout_ns / 4, LP_NS_PER_S / 2);
+	set_tick(door);
 	door->tick.fire = tick;
 	door->retry.fire = retry;
 	door->stopped_task.run = say_stopped;
@@ -398,6 +404,16 @@ void lp_door_set_credits(struct lp_door *door, uint32_t credits_max, uint64_t cr
 	door->options.credits_max = credits_max;
 	door->options.credit_bytes_max = credit_bytes_max;
 	set_defaults(&door->options);
+}
+
+void lp_door_set_limits(struct lp_door *door, uint32_t conns_max, uint64_t send_timeout_ns,
+			enum lp_wire_crc crc_min)
+{
+	door->options.conns_max = conns_max;
+	door->options.send_timeout_ns = send_timeout_ns;
+	door->options.crc_min = crc_min;
+	set_defaults(&door->options);
+	set_tick(door);
 }
 
 /* --- Figures ------------------------------------------------------------------------------------

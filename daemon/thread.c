@@ -383,6 +383,10 @@ void lpi_thread_configure(struct lpi_errand *errand)
 							      config, LP_OPT_DEFERRED_STORE));
 		lp_door_set_credits(s->door, (uint32_t)lp_config_number(config, LP_OPT_CREDITS),
 				    lp_config_number(config, LP_OPT_CREDIT_BYTES));
+		lp_door_set_limits(s->door,
+				   (uint32_t)lp_config_number(config, LP_OPT_CONNECTIONS_MAX),
+				   lp_config_number(config, LP_OPT_SEND_TIMEOUT) * LP_NS_PER_S,
+				   (enum lp_wire_crc)lp_config_number(config, LP_OPT_CRC));
 		int r = lp_door_set_requests_max(s->door, (uint32_t)requests_max);
 		result = r < 0 ? r : result;
 	}
