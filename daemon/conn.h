@@ -99,6 +99,9 @@ void lp_door_set_limits(struct lp_door *door, uint32_t conns_max, uint64_t send_
 struct lp_slow_request {
 	uint64_t began_ns; /* of the day */
 	uint64_t took_ns;
+	/* In each state that a request goes through (lp_door_state_name()), as measured between
+	 * turns of the reactor; before it began while it was received. */
+	uint64_t state_ns[LP_DOOR_STATES_MAX];
 	uint16_t opcode;
 	int32_t status;
 	uint64_t bytes;
@@ -113,6 +116,7 @@ struct lp_door_stats {
 	uint64_t conns_refused;
 	uint64_t requests[96]; /* answered, by opcode */
 	uint64_t errors[96];
+	uint64_t absent[96]; /* answered that what was asked for is not there: no error */
 	uint64_t received_bytes;
 	uint64_t sent_bytes;
 	uint64_t receives; /* system calls' worth */
@@ -126,6 +130,8 @@ void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_st
 /* Latencies by opcode, from when the message's end was received to when the last reply is given to
  * the kernel; NULL: there were none. */
 const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode);
+/* In the order in which a request goes through them; NULL: there are no more. */
+const char *lp_door_state_name(uint32_t state);
 /* The slowest of recent requests, slowest first; returns how many. */
 uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, uint32_t max);
 
