@@ -209,14 +209,15 @@ static bool put_item(struct lp_writer *writer, const struct lp_ns_item *item)
 					  .name_bytes = (uint16_t)item->name.len,
 					  .type = item->type,
 					  .has_attrs = item->has_attrs ? 1 : 0};
-	const struct lp_ns_found found = {.ino = item->ino, .attrs = item->attrs};
 	if (lp_writer_remaining(writer) <
 	    (size_t)LP_WIRE_ITEM_SIZE + item->name.len + (item->has_attrs ? LP_WIRE_ATTRS_SIZE : 0))
 		return false;
 	lp_wire_put_part(writer, lp_wire_item, &wire);
 	lp_writer_bytes(writer, item->name.data, item->name.len);
-	if (item->has_attrs)
+	if (item->has_attrs) {
+		const struct lp_ns_found found = {.ino = item->ino, .attrs = item->attrs};
 		lpi_put_attrs(writer, &found);
+	}
 	return true;
 }
 
