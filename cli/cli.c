@@ -47,23 +47,31 @@ void lpi_cli_print_escaped(FILE *to, const char *text)
 	}
 }
 
-void lpi_cli_print_json(FILE *to, const char *text)
+/* A byte that is no UTF-8 becomes one of the halves of a pair that mean nothing alone: so each
+ * string stands for one sequence of bytes only. */
+void lpi_cli_print_json_bytes(FILE *to, const char *text, size_t text_len)
 {
 	const unsigned char *at = (const unsigned char *)text;
+	const unsigned char *end = at + text_len;
 	(void)fputc('"', to);
-	while (*at != '\0') {
+	while (at < end) {
 		size_t len = *at >= 0x80 ? utf8_len(at) : 1;
 		if (*at == '"' || *at == '\\')
 			(void)fprintf(to, "\\%c", *at);
 		else if (*at < 0x20)
 			(void)fprintf(to, "\\u%04x", *at);
 		else if (len == 0)
-			(void)fprintf(to, "\\\\x%02x", *at);
+			(void)fprintf(to, "\\udc%02x", *at);
 		else
 			(void)fwrite(at, 1, len, to);
 		at += LP_MAX(len, (size_t)1);
 	}
 	(void)fputc('"', to);
+}
+
+void lpi_cli_print_json(FILE *to, const char *text)
+{
+	lpi_cli_print_json_bytes(to, text, strlen(text));
 }
 
 int lpi_cli_fail(const char *subject, const char *fmt, ...)

@@ -39,8 +39,11 @@ extern const struct lpi_cli_command lpi_cli_umount;
 int lpi_cli_fail(const char *subject, const char *fmt, ...) LP_PRINTF(2, 3);
 /* Text that may hold anything: control characters, and bytes that are no UTF-8, escaped. */
 void lpi_cli_print_escaped(FILE *to, const char *text);
-/* The same as a JSON string, quotes and all; bytes that are no UTF-8 are shown escaped. */
+/* The same as a JSON string, quotes and all, from which the bytes can be had back: one that is no
+ * UTF-8, 0xNN, is \udcNN, which nothing else becomes. */
 void lpi_cli_print_json(FILE *to, const char *text);
+/* The same of len bytes, any, with a NUL behind them. */
+void lpi_cli_print_json_bytes(FILE *to, const char *text, size_t len);
 /* Prints what is wrong with the call and where help is; returns LP_EXIT_USAGE. */
 int lpi_cli_usage(const struct lpi_cli_command *command, const char *fmt, ...) LP_PRINTF(2, 3);
 /* The command's help on standard output; returns LP_EXIT_OK. */

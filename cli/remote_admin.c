@@ -102,10 +102,10 @@ static void print_status(const char *answer, const char *state, bool is_ok)
 	print_text(answer, "uuid");
 	(void)printf("\nshards    %.0f on %.0f thread%s\ndata      %s\n", shards, threads,
 		     threads == 1 ? "" : "s", used);
-	(void)printf("requests  %.0f since it started, %.0f answered by an error; %.0f "
-		     "connection%s now\n",
-		     lpi_cli_json_number(answer, "requests"), lpi_cli_json_number(answer, "errors"),
-		     conns, conns == 1 ? "" : "s");
+	(void)printf("requests  %.0f since it started, %.0f of what is not there, %.0f answered by "
+		     "an error; %.0f connection%s now\n",
+		     lpi_cli_json_number(answer, "requests"), lpi_cli_json_number(answer, "absent"),
+		     lpi_cli_json_number(answer, "errors"), conns, conns == 1 ? "" : "s");
 	print_devices(answer);
 }
 
@@ -178,6 +178,24 @@ static double slow_number(const char *answer, unsigned idx, const char *name)
 	return lpi_cli_json_number(answer, path);
 }
 
+/* Where the time of one went: "  WAIT 12.0  WORK 1003.1". */
+static void print_timeline(const char *answer, unsigned idx)
+{
+	char path[48];
+	char state[64];
+	for (unsigned i = 0;; i++) {
+		(void)snprintf(path, sizeof(path), "%u.timeline.%u.state", idx, i);
+		(void)lpi_cli_json_text(answer, path, state, sizeof(state));
+		if (state[0] == '\0')
+			break;
+		(void)snprintf(path, sizeof(path), "timeline.%u.ms", i);
+		(void)fputs("  ", stdout);
+		lpi_cli_print_escaped(stdout, state);
+		(void)printf(" %.1f", slow_number(answer, idx, path));
+	}
+	(void)putchar('\n');
+}
+
 static void print_slow(const char *answer)
 {
 	char path[64];
@@ -201,6 +219,7 @@ static void print_slow(const char *answer)
 		(void)snprintf(path, sizeof(path), "%u.object", i);
 		print_text(answer, path);
 		(void)putchar('\n');
+		print_timeline(answer, i);
 	}
 }
 
@@ -229,8 +248,12 @@ static int run_slow(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_slow = {
 	.name = "slow",
 	.synopsis = "[--json]",
-	.summary = "Show the slowest operations of late",
-	.help = JSON_HELP,
+	.summary = "Show the slowest operations of late, and where their time went",
+	.help = JSON_HELP "\n"
+			  "Below each stand the states that it went through, with milliseconds:\n"
+			  "REST and DATA while the message came; then WAIT for an earlier one\n"
+			  "on the same key, FIND what its key leads to, WORK in the store,\n"
+			  "REPLY until the answer was sent.\n",
 	.run = run_slow,
 };
 
@@ -333,8 +356,10 @@ static int run_alloc(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_alloc = {
 	.name = "alloc",
 	.synopsis = "[--json] score | dump",
-	.summary = "Show how fragmented the free space is",
-	.help = JSON_HELP,
+	.summary = "Show how space and memory are given out",
+	.help = JSON_HELP "\n"
+			  "score says how fragmented the free space of each shard is; dump all\n"
+			  "that is known of it, and of the daemon's memory.\n",
 	.run = run_alloc,
 };
 

@@ -101,7 +101,7 @@ static void print_pair(const struct lapis_pair *pair, const struct lpi_args *arg
 		(void)fputs(is_first ? "[\n{\"name\": " : ",\n{\"name\": ", stdout);
 		lpi_cli_print_json(stdout, name);
 		(void)fputs(", \"value\": ", stdout);
-		lpi_cli_print_json(stdout, value);
+		lpi_cli_print_json_bytes(stdout, value, value_len);
 		(void)printf(", \"value_bytes\": %u}", pair->value_bytes);
 	} else if (args->has['l']) {
 		lpi_cli_print_escaped(stdout, name);

@@ -24,6 +24,12 @@ int lpi_set_error(int err, const char *text)
 
 /* --- Waiting ---------------------------------------------------------------------------------- */
 
+static void destroy(struct lpi_await *call)
+{
+	pthread_cond_destroy(&call->ended);
+	pthread_mutex_destroy(&call->lock);
+}
+
 static void call_done(void *arg, const struct lapis_result *result)
 {
 	struct lpi_await *call = arg;
@@ -36,9 +42,15 @@ static void call_done(void *arg, const struct lapis_result *result)
 	op->value = NULL;
 	call->conn = op->by;
 	call->generation = op->by_generation;
+	call->last_pos = op->last_pos;
 	call->has_ended = true;
+	void (*left)(struct lpi_await *call) = call->left;
 	pthread_cond_signal(&call->ended);
 	pthread_mutex_unlock(&call->lock);
+	if (left != NULL) {
+		destroy(call);
+		left(call);
+	}
 }
 
 static void wait_for(struct lapis *lapis, struct lpi_await *call)
@@ -54,27 +66,54 @@ static void wait_for(struct lapis *lapis, struct lpi_await *call)
 	pthread_mutex_unlock(&call->lock);
 }
 
-int lpi_await(struct lapis *lapis, const struct lapis_request *request, struct lpi_await *call)
+int lpi_await_start(struct lapis *lapis, const struct lapis_request *request,
+		    struct lpi_await *call)
 {
 	struct lapis_request req = *request;
-	if (lpi_is_running(lapis))
-		return lpi_set_error(-EDEADLK, "a callback may not wait");
 	req.done = call_done;
 	req.arg = call;
+	call->has_ended = false;
+	call->left = NULL;
 	pthread_mutex_init(&call->lock, NULL);
 	pthread_cond_init(&call->ended, NULL);
-	int err = lpi_submit(lapis, &req, call->conn != NULL ? call : NULL, NULL);
-	if (err < 0) {
-		(void)lpi_set_error(err, NULL);
-	} else {
-		wait_for(lapis, call);
-		err = call->result->status;
-		if (err < 0)
-			(void)lpi_set_error(err, call->result->text);
-	}
-	pthread_cond_destroy(&call->ended);
-	pthread_mutex_destroy(&call->lock);
+	int err = lpi_submit(lapis, &req, call->conn != NULL ? call : NULL, &call->id);
+	if (err < 0)
+		destroy(call);
 	return err;
+}
+
+int lpi_await_end(struct lapis *lapis, struct lpi_await *call)
+{
+	wait_for(lapis, call);
+	int err = call->result->status;
+	if (err < 0)
+		(void)lpi_set_error(err, call->result->text);
+	destroy(call);
+	return err;
+}
+
+void lpi_await_leave(struct lapis *lapis, struct lpi_await *call,
+		     void (*left)(struct lpi_await *call))
+{
+	uint64_t id = call->id;
+	pthread_mutex_lock(&call->lock);
+	bool has_ended = call->has_ended;
+	call->left = left;
+	pthread_mutex_unlock(&call->lock);
+	if (!has_ended) {
+		lapis_cancel(lapis, id);
+		return;
+	}
+	destroy(call);
+	left(call);
+}
+
+int lpi_await(struct lapis *lapis, const struct lapis_request *request, struct lpi_await *call)
+{
+	if (lpi_is_running(lapis))
+		return lpi_set_error(-EDEADLK, "a callback may not wait");
+	int err = lpi_await_start(lapis, request, call);
+	return err < 0 ? lpi_set_error(err, NULL) : lpi_await_end(lapis, call);
 }
 
 int lapis_call(struct lapis *lapis, const struct lapis_request *request,

@@ -17,7 +17,21 @@ struct lpi_await {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
 	bool has_ended;
+	/* Nobody waits any more: called instead, with the call, which is its own from then on. */
+	void (*left)(struct lpi_await *call);
+	size_t last_pos; /* of a list's result: where its last item begins */
+	uint64_t id;
 };
+
+/* The same in parts, for who does something else meanwhile. One that began is waited for or left,
+ * once; its result is cleared and its connection NULL. Errors of the first are not in
+ * lapis_error_text(). */
+int lpi_await_start(struct lapis *lapis, const struct lapis_request *request,
+		    struct lpi_await *call) LP_MUST_CHECK;
+int lpi_await_end(struct lapis *lapis, struct lpi_await *call) LP_MUST_CHECK;
+/* Ends it early. left() comes, now or later, from any thread; the result is its to give back. */
+void lpi_await_leave(struct lapis *lapis, struct lpi_await *call,
+		     void (*left)(struct lpi_await *call));
 
 /* The status of the result; what went wrong is in lapis_error_text(). */
 int lpi_await(struct lapis *lapis, const struct lapis_request *request,

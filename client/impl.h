@@ -113,6 +113,7 @@ struct lpi_op {
 	uint64_t ordered_nr; /* sync: lapis->ordered_nr when it was sent */
 	uint8_t *value;
 	size_t value_bytes;
+	size_t last_pos; /* in the value of a list: where its last item begins */
 	struct lapis_result result;
 	char text[LPI_TEXT_MAX];
 	struct lpi_upload *upload; /* a put that is made of others */

@@ -167,7 +167,7 @@ enum lapis_op {
 	LAPIS_REMOVE = 57,   /* LAPIS_IS_DIR */
 	LAPIS_LINK = 58,     /* to_ino, to_path -> attrs */
 	LAPIS_RENAME = 59,   /* to_ino, to_path, condition: lapis_rename_flag */
-	LAPIS_READDIR = 60,  /* cookie, items_max, LAPIS_ATTRS -> items */
+	LAPIS_READDIR = 60,  /* cookie, after, items_max, LAPIS_ATTRS, LAPIS_BY_NAME -> items */
 	LAPIS_READLINK = 61, /* -> value */
 	LAPIS_SYNC = 62,
 	LAPIS_STATUS = 80, /* -> value, as in all that follow; value: the text asked for */
@@ -193,7 +193,10 @@ enum lapis_request_flag {
 	LAPIS_AND_OPEN = 0x200, /* make: open it */
 	LAPIS_IS_DIR = 0x400,   /* remove: an empty directory, and nothing else */
 	LAPIS_OWNER = 0x800,    /* uid and gid are given; else they are the client's */
-	LAPIS_MODE = 0x1000     /* mode is given; else 0644 or what is replaced has */
+	LAPIS_MODE = 0x1000,    /* mode is given; else 0644 or what is replaced has */
+	/* readdir: in the order of names, shard by shard; `after` is the name of the last item, if
+	 * `cookie` is its cookie. Else in that of the cookies, by a walk through all for each. */
+	LAPIS_BY_NAME = 0x2000
 };
 
 /* On the object or new name; with LAPIS_IF_VERSION, `version` is the one it must have. */

@@ -218,6 +218,36 @@ static void test_list(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+/* The reply behind the one that is walked is under way already; who closes the list need not wait
+ * for it. */
+static void test_list_ahead(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lapis_list *list = NULL;
+	struct lapis_item item;
+	lpi_fake_rig_init(&rig);
+	for (int i = 0; i < 7; i++) {
+		char key[16];
+		(void)snprintf(key, sizeof(key), "b/%d", i);
+		lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of(key, key, 3)));
+	}
+	lpi_fake_start(&rig.fake);
+	lp_test_ok(lapis_list_open(rig.lapis, NULL, "b/0", 0, &list));
+	assert_int_equal(lapis_list_next(list, &item), 1);
+	assert_memory_equal(item.name, "b/1", 3);
+	lapis_list_close(list);
+	lp_test_ok(lapis_ping(rig.lapis));
+	/* One that is left with the handle. */
+	lp_test_ok(lapis_list_open(rig.lapis, NULL, NULL, 0, &list));
+	assert_int_equal(lapis_list_next(list, &item), 1);
+	assert_memory_equal(item.name, "b/0", 3);
+	lpi_fake_stop(&rig.fake);
+	lapis_list_close(list);
+	assert_true(rig.fake.requests[LP_WIRE_OP_LIST] >= 3);
+	lpi_fake_rig_fini(&rig);
+}
+
 /* --- Large puts (rule W3: nothing is seen before the commit) ---------------------------------- */
 
 #define LARGE ((9u << 20) + 123u)
@@ -580,6 +610,7 @@ int main(void)
 		cmocka_unit_test(test_blocking),       cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_every_byte),     cmocka_unit_test(test_batches_out_of_order),
 		cmocka_unit_test(test_credits),        cmocka_unit_test(test_list),
+		cmocka_unit_test(test_list_ahead),
 		cmocka_unit_test(test_large_put),      cmocka_unit_test(test_put_from_source),
 		cmocka_unit_test(test_put_with_holes), cmocka_unit_test(test_interrupted_put),
 		cmocka_unit_test(test_get_to_sink),    cmocka_unit_test(test_shards),

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of any length: one reply is walked after another, each asked for behind the last item of
- * the one before. */
+ * the one before, as soon as that has come: so the daemon is at the next while the caller is at
+ * this one. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/call.h"
+
+/* A reply that was asked for. Once nobody waits for it, it is its own. */
+struct page {
+	struct lpi_await call;
+	struct lapis_result result;
+};
 
 struct lapis_list {
 	struct lapis *lapis;
@@ -12,10 +19,10 @@ struct lapis_list {
 	char *path;
 	char *name;
 	char *after;
-	struct lapis_result result;
+	struct lapis_result result; /* that is walked */
 	size_t pos;
 	bool has_result;
-	uint64_t cookie;
+	struct page *ahead; /* behind it, under way; NULL: none */
 };
 
 static char *copy_text(const char *text)
@@ -61,7 +68,7 @@ int lapis_opendir(struct lapis *lapis, const char *key, uint32_t flags,
 		  struct lapis_list **ret_list)
 {
 	const struct lapis_request request = {
-		.op = LAPIS_READDIR, .path = key, .flags = flags & LAPIS_ATTRS};
+		.op = LAPIS_READDIR, .path = key, .flags = (flags & LAPIS_ATTRS) | LAPIS_BY_NAME};
 	return list_new(lapis, &request, ret_list);
 }
 
@@ -74,36 +81,88 @@ int lapis_pairs_open(struct lapis *lapis, const char *key, uint32_t op, uint32_t
 	return list_new(lapis, &request, ret_list);
 }
 
-/* Where the next reply is to begin. */
-static int note_last(struct lapis_list *list, const char *name, size_t len, uint64_t cookie)
+/* Behind the last item of the reply that has come. */
+static int set_after(struct lapis_list *list, size_t last_pos)
 {
+	struct lapis_item item = {.cookie = 0};
+	struct lapis_pair pair = {.name = NULL};
+	bool has_items = list->request.op == LAPIS_LIST || list->request.op == LAPIS_READDIR;
+	int found = has_items ? lapis_next_item(&list->result, &last_pos, &item)
+			      : lapis_next_pair(&list->result, &last_pos, &pair);
+	LP_ASSERT(found == 1); /* walked when it came */
+	const char *name = has_items ? item.name : pair.name;
+	size_t len = has_items ? item.name_bytes : pair.name_bytes;
 	char *after = malloc(len + 1);
 	if (after == NULL)
-		return lpi_set_error(-ENOMEM, NULL);
+		return -ENOMEM;
 	memcpy(after, name, len);
 	after[len] = '\0';
 	free(list->after);
 	list->after = after;
 	list->request.after = after;
 	list->request.after_bytes = len;
-	list->request.cookie = cookie;
+	list->request.cookie = item.cookie;
 	return 0;
+}
+
+static void page_left(struct lpi_await *call)
+{
+	struct page *page = LP_CONTAINER_OF(call, struct page, call);
+	lapis_result_fini(&page->result);
+	free(page);
+}
+
+static int ask(struct lapis_list *list)
+{
+	struct page *page = calloc(1, sizeof(*page));
+	if (page == NULL)
+		return -ENOMEM;
+	page->call.result = &page->result;
+	int err = lpi_await_start(list->lapis, &list->request, &page->call);
+	if (err < 0) {
+		free(page);
+		return err;
+	}
+	list->ahead = page;
+	return 0;
+}
+
+/* If it cannot be now it is when the reply is needed, and then it is an error. */
+static void ask_ahead(struct lapis_list *list)
+{
+	if (ask(list) == 0 && !list->lapis->has_thread)
+		(void)lapis_turn(list->lapis, 0);
 }
 
 /* 1 when there is another reply to walk. */
 static int next_reply(struct lapis_list *list)
 {
-	struct lpi_await call = {.result = &list->result};
 	if (list->has_result && list->result.more == 0)
 		return 0;
+	if (lpi_is_running(list->lapis))
+		return lpi_set_error(-EDEADLK, "a callback may not wait");
 	lapis_result_fini(&list->result);
 	list->result = (struct lapis_result){0};
 	list->has_result = false;
 	list->pos = 0;
-	int err = lpi_await(list->lapis, &list->request, &call);
+	int err = list->ahead == NULL ? ask(list) : 0;
+	if (err < 0)
+		return lpi_set_error(err, NULL);
+	struct page *page = list->ahead;
+	list->ahead = NULL;
+	err = lpi_await_end(list->lapis, &page->call);
+	size_t last_pos = page->call.last_pos;
+	list->result = page->result;
+	free(page);
 	if (err < 0)
 		return err;
+	if (list->result.more == 1)
+		err = set_after(list, last_pos);
+	if (err < 0)
+		return lpi_set_error(err, NULL);
 	list->has_result = true;
+	if (list->result.more == 1)
+		ask_ahead(list);
 	return 1;
 }
 
@@ -116,10 +175,7 @@ int lapis_list_next(struct lapis_list *list, struct lapis_item *ret_item)
 		if (more <= 0)
 			return more;
 	}
-	if (list->pos < list->result.value_bytes || list->result.more == 0)
-		return 1;
-	int err = note_last(list, ret_item->name, ret_item->name_bytes, ret_item->cookie);
-	return err < 0 ? err : 1;
+	return 1;
 }
 
 int lapis_pairs_next(struct lapis_list *list, struct lapis_pair *ret_pair)
@@ -131,16 +187,15 @@ int lapis_pairs_next(struct lapis_list *list, struct lapis_pair *ret_pair)
 		if (more <= 0)
 			return more;
 	}
-	if (list->pos < list->result.value_bytes || list->result.more == 0)
-		return 1;
-	int err = note_last(list, ret_pair->name, ret_pair->name_bytes, 0);
-	return err < 0 ? err : 1;
+	return 1;
 }
 
 void lapis_list_close(struct lapis_list *list)
 {
 	if (list == NULL)
 		return;
+	if (list->ahead != NULL)
+		lpi_await_leave(list->lapis, &list->ahead->call, page_left);
 	lapis_result_fini(&list->result);
 	free(list->path);
 	free(list->name);

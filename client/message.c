@@ -323,10 +323,13 @@ static void encode_readdir(struct encoder *enc)
 {
 	struct lp_wire_readdir readdir = {.cookie = enc->req->cookie,
 					  .items_max = enc->req->items_max,
-					  .with_attrs = (enc->req->flags & LAPIS_ATTRS) != 0};
+					  .with_attrs = (enc->req->flags & LAPIS_ATTRS) != 0,
+					  .after_bytes = (uint16_t)enc->after_len,
+					  .by_name = (enc->req->flags & LAPIS_BY_NAME) != 0};
 	memcpy(readdir.ref, enc->ref, sizeof(readdir.ref));
 	lp_wire_put_part(&enc->writer, lp_wire_readdir, &readdir);
 	put_path(enc);
+	lp_writer_bytes(&enc->writer, enc->req->after, enc->after_len);
 }
 
 static void encode_plain(struct encoder *enc)

@@ -91,6 +91,7 @@ static int decode_listed(struct lpi_op *op, struct lp_reader *reader)
 		return -EPROTO;
 	struct lp_reader items = *reader;
 	for (uint32_t i = 0; i < listed.item_cnt; i++) {
+		op->last_pos = lp_reader_offset(reader) - lp_reader_offset(&items);
 		bool fits = op->answer == LPI_ANSWER_ITEMS ? read_item(reader, &item)
 							   : read_pair(reader, &pair);
 		if (!fits)

@@ -88,11 +88,20 @@ int lp_door_set_requests_max(struct lp_door *door, uint32_t requests_max) LP_MUS
 /* As in lp_door_options. Requests: of connections that are greeted from now on, others keep what
  * they were told. Bytes: of all, at once; who has more under way waits. */
 void lp_door_set_credits(struct lp_door *door, uint32_t credits_max, uint64_t credit_bytes_max);
+/* As in lp_door_options. Connections that are there stay, with the checksums that they were greeted
+ * with. */
+void lp_door_set_limits(struct lp_door *door, uint32_t conns_max, uint64_t send_timeout_ns,
+			enum lp_wire_crc crc_min);
+
+#define LP_DOOR_STATES_MAX 16u
 
 /* One request that took long. */
 struct lp_slow_request {
 	uint64_t began_ns; /* of the day */
 	uint64_t took_ns;
+	/* In each state that a request goes through (lp_door_state_name()), as measured between
+	 * turns of the reactor; before it began while it was received. */
+	uint64_t state_ns[LP_DOOR_STATES_MAX];
 	uint16_t opcode;
 	int32_t status;
 	uint64_t bytes;
@@ -107,6 +116,7 @@ struct lp_door_stats {
 	uint64_t conns_refused;
 	uint64_t requests[96]; /* answered, by opcode */
 	uint64_t errors[96];
+	uint64_t absent[96]; /* answered that what was asked for is not there: no error */
 	uint64_t received_bytes;
 	uint64_t sent_bytes;
 	uint64_t receives; /* system calls' worth */
@@ -120,6 +130,8 @@ void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_st
 /* Latencies by opcode, from when the message's end was received to when the last reply is given to
  * the kernel; NULL: there were none. */
 const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode);
+/* In the order in which a request goes through them; NULL: there are no more. */
+const char *lp_door_state_name(uint32_t state);
 /* The slowest of recent requests, slowest first; returns how many. */
 uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, uint32_t max);
 

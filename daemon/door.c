@@ -188,6 +188,12 @@ static void set_defaults(struct lp_door_options *options)
 	options->credit_bytes_max = LP_MIN(options->credit_bytes_max, (uint64_t)UINT32_MAX);
 }
 
+/* Often enough that nobody is silent for much longer than he may. */
+static void set_tick(struct lp_door *door)
+{
+	door->tick_ns = LP_MIN(door->options.send_timeout_ns / 4, LP_NS_PER_S / 2);
+}
+
 static int new_pools(struct lp_door *door)
 {
 	const struct lp_pool_config requests = {.name = "requests",
@@ -254,7 +260,7 @@ int lp_door_new(const struct lp_door_options *options, struct lp_door **ret_door
 	lp_bufs_read_stats(options->bufs, &bufs);
 	door->receiving_bytes_max = bufs.region_bytes / 2;
 	door->reply_bytes_max = bufs.region_bytes / 2;
-	door->tick_ns = LP_MIN(door->options.send_timeout_ns / 4, LP_NS_PER_S / 2);
+	set_tick(door);
 	door->tick.fire = tick;
 	door->retry.fire = retry;
 	door->stopped_task.run = say_stopped;
@@ -400,6 +406,16 @@ void lp_door_set_credits(struct lp_door *door, uint32_t credits_max, uint64_t cr
 	set_defaults(&door->options);
 }
 
+void lp_door_set_limits(struct lp_door *door, uint32_t conns_max, uint64_t send_timeout_ns,
+			enum lp_wire_crc crc_min)
+{
+	door->options.conns_max = conns_max;
+	door->options.send_timeout_ns = send_timeout_ns;
+	door->options.crc_min = crc_min;
+	set_defaults(&door->options);
+	set_tick(door);
+}
+
 /* --- Figures ------------------------------------------------------------------------------------
  */
 
@@ -416,10 +432,25 @@ static void name_object(const struct lpi_request *request, char *ret, size_t siz
 			       (const char *)ref->path.data + skip);
 }
 
-static void note_slow(struct lpi_request *request, uint64_t took_ns, int status)
+static_assert((int)LPI_REQUEST_STATE_CNT <= (int)LP_DOOR_STATES_MAX, "each has a place");
+
+const char *lp_door_state_name(uint32_t state)
+{
+	return state < LPI_REQUEST_STATE_CNT ? lpi_request_table.states[state].name : NULL;
+}
+
+/* The state that it is in is the last: it is about to be sent. */
+static void note_states(const struct lpi_request *request, uint64_t now_ns, uint64_t *ret_ns)
+{
+	memcpy(ret_ns, request->state_ns, sizeof(request->state_ns));
+	ret_ns[lp_sm_state(&request->sm)] += now_ns - LP_MIN(request->sm.entered_ns, now_ns);
+}
+
+static void note_slow(struct lpi_request *request, uint64_t now_ns, int status)
 {
 	struct lp_door *door = request->door;
 	struct lp_slow_request *least = &door->slow[0];
+	uint64_t took_ns = now_ns - request->began_ns;
 	uint64_t next_ns = UINT64_MAX;
 	for (uint32_t i = 1; i < LP_DOOR_SLOW_MAX; i++) {
 		if (door->slow[i].took_ns < least->took_ns)
@@ -431,10 +462,18 @@ static void note_slow(struct lpi_request *request, uint64_t took_ns, int status)
 					  .opcode = request->header.opcode,
 					  .status = status,
 					  .bytes = request->header.data_bytes};
+	note_states(request, now_ns, least->state_ns);
 	name_object(request, least->object, sizeof(least->object));
 	for (uint32_t i = 0; i < LP_DOOR_SLOW_MAX; i++)
 		next_ns = LP_MIN(next_ns, door->slow[i].took_ns);
 	door->slow_min_ns = next_ns;
+}
+
+/* Who only asks may well ask for what is not there. */
+static bool is_absence(const struct lpi_request *request, int status)
+{
+	return !request->opcode->is_change &&
+	       (status == -ENOENT || status == -ENODATA || status == -ENXIO);
 }
 
 void lpi_door_note_end(struct lpi_request *request, int status)
@@ -444,7 +483,9 @@ void lpi_door_note_end(struct lpi_request *request, int status)
 	if (request->opcode == NULL)
 		return;
 	door->stats.requests[request->opcode->code]++;
-	if (status < 0)
+	if (is_absence(request, status))
+		door->stats.absent[request->opcode->code]++;
+	else if (status < 0)
 		door->stats.errors[request->opcode->code]++;
 }
 
@@ -457,7 +498,7 @@ void lpi_door_note_time(struct lpi_request *request, uint64_t now_ns)
 	uint16_t code = request->opcode->code;
 	lp_hist_record(&door->latencies[door->latency_idx[code]], took_ns);
 	if (took_ns > door->slow_min_ns)
-		note_slow(request, took_ns, request->status);
+		note_slow(request, now_ns, request->status);
 }
 
 void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats)

@@ -184,6 +184,23 @@ static enum lpi_health_state judge_stores(const struct lpi_look *looks, uint32_t
 	return state;
 }
 
+/* Of what no store knows: such a change is one of the namespace. */
+static enum lpi_health_state judge_names(const struct lpi_look *looks, uint32_t thread_cnt,
+					 char *why)
+{
+	uint64_t stuck = 0;
+	for (uint32_t i = 0; i < thread_cnt; i++)
+		stuck += looks[i].stuck;
+	if (stuck == 0)
+		return LPI_HEALTH_OK;
+	(void)lpi_refuse(why, 0,
+			 "%llu change%s over several shards cannot be ended, and what %s about is "
+			 "refused (start again)",
+			 (unsigned long long)stuck, stuck == 1 ? "" : "s",
+			 stuck == 1 ? "it is" : "they are");
+	return LPI_HEALTH_DEGRADED;
+}
+
 static enum lpi_health_state judge_threads(const struct lpi_health *health,
 					   const uint64_t *asked_ns, uint32_t thread_cnt,
 					   uint64_t timeout_ns, char *why)
@@ -211,6 +228,8 @@ void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
 		enum lpi_health_state other = judge_devices(health, timeout_ns, silence);
 		if (other == LPI_HEALTH_OK)
 			other = judge_threads(health, asked_ns, thread_cnt, timeout_ns, silence);
+		if (other == LPI_HEALTH_OK)
+			other = judge_names(looks, thread_cnt, silence);
 		if (other != LPI_HEALTH_OK)
 			memcpy(why, silence, sizeof(silence));
 		state = LP_MAX(state, other);

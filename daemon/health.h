@@ -4,7 +4,8 @@
  * Each second, and at once when a store says that it has failed, every thread is asked how its
  * stores are; each second each device is asked to read its first block. Who does not answer for
  * as long as the configuration says is told about, once, and once more when it does again: a
- * device that hangs gives no error by itself. The state is that of the worst; what has failed in a
+ * device that hangs gives no error by itself. A change over several shards that cannot be ended
+ * before the next start degrades the daemon, for what it is about is refused. The state is that of the worst; what has failed in a
  * shard's store is logged by the shard (lpi_health_tell()), all other changes are logged here.
  *
  * Threads: the control thread's. Blocking: none. Allocation: init only. Errors: -ENOMEM, and what
@@ -24,6 +25,7 @@
 struct lpi_look {
 	struct lp_store_health store; /* of the worst of its stores */
 	uint32_t shard_idx;           /* which */
+	uint64_t stuck;               /* changes over several shards that cannot end (rule N1) */
 	uint64_t absences;            /* of more than a millisecond, since the last look */
 	uint64_t away_max_ns;         /* the longest ever */
 };

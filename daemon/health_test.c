@@ -93,6 +93,28 @@ static void test_stores(void **state)
 	rig_stop(&rig);
 }
 
+/* Rule N1: what cannot be ended before the next start is said, as long as nothing is worse. */
+static void test_stuck(void **state)
+{
+	(void)state;
+	struct rig rig;
+	struct lpi_look looks[2] = {look_of(0, LP_STORE_OK), look_of(1, LP_STORE_OK)};
+	const uint64_t asked_ns[2] = {0, 0};
+	rig_start(&rig);
+	looks[1].stuck = 1;
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_DEGRADED, rig.health.state);
+	assert_non_null(strstr(rig.health.reason, "1 change over several shards cannot be ended"));
+	looks[0].stuck = 2;
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_non_null(strstr(rig.health.reason, "3 changes over several shards"));
+	looks[0].store = look_of(0, LP_STORE_READ_ONLY).store;
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_READ_ONLY, rig.health.state);
+	assert_non_null(strstr(rig.health.reason, "shard 0 cannot be changed any more"));
+	rig_stop(&rig);
+}
+
 static void test_silent_thread(void **state)
 {
 	(void)state;
@@ -197,6 +219,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stores),
+		cmocka_unit_test(test_stuck),
 		cmocka_unit_test(test_silent_thread),
 		cmocka_unit_test(test_silent_device),
 		cmocka_unit_test(test_failed_write),

@@ -180,16 +180,22 @@ int lpi_meta_readdir(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_readdir readdir;
 	struct lp_ns_op *op = lpi_request_op(request, LP_NS_READDIR);
-	if (!lp_wire_part(reader, lp_wire_readdir, &readdir) || readdir.with_attrs > 1)
+	if (!lp_wire_part(reader, lp_wire_readdir, &readdir) || readdir.with_attrs > 1 ||
+	    readdir.by_name > 1)
 		return -EINVAL;
 	int r = lpi_read_ref(request, LPI_REF_INO, readdir.ref, reader);
 	if (r < 0)
 		return r;
+	const char *after = lp_wire_bytes(reader, readdir.after_bytes);
+	if (after == NULL)
+		return -EINVAL;
 	struct lp_buf *room = lpi_request_room(request, LP_BUF_MEDIUM);
 	if (room == NULL)
 		return -EAGAIN;
 	op->readdir.cookie = readdir.cookie;
 	op->readdir.with_attrs = readdir.with_attrs == 1;
+	op->readdir.by_name = readdir.by_name == 1;
+	op->readdir.after = (struct lp_bytes){after, readdir.after_bytes};
 	op->readdir.buf = room->data;
 	op->readdir.buf_len = LP_BUF_MEDIUM;
 	request->items_max = readdir.items_max;
@@ -203,14 +209,15 @@ static bool put_item(struct lp_writer *writer, const struct lp_ns_item *item)
 					  .name_bytes = (uint16_t)item->name.len,
 					  .type = item->type,
 					  .has_attrs = item->has_attrs ? 1 : 0};
-	const struct lp_ns_found found = {.ino = item->ino, .attrs = item->attrs};
 	if (lp_writer_remaining(writer) <
 	    (size_t)LP_WIRE_ITEM_SIZE + item->name.len + (item->has_attrs ? LP_WIRE_ATTRS_SIZE : 0))
 		return false;
 	lp_wire_put_part(writer, lp_wire_item, &wire);
 	lp_writer_bytes(writer, item->name.data, item->name.len);
-	if (item->has_attrs)
+	if (item->has_attrs) {
+		const struct lp_ns_found found = {.ino = item->ino, .attrs = item->attrs};
 		lpi_put_attrs(writer, &found);
+	}
 	return true;
 }
 

@@ -192,6 +192,7 @@ static void prometheus_arrays(const struct lpi_report *report, struct lpi_text *
 	const struct group groups[] = {
 		{"requests", NULL, &shards->door.requests, sizeof(*shards), cnt},
 		{"request_errors", NULL, &shards->door.errors, sizeof(*shards), cnt},
+		{"request_absent", NULL, &shards->door.absent, sizeof(*shards), cnt},
 		{"namespace_ops", NULL, &shards->ns.ops, sizeof(*shards), cnt},
 		{"namespace_op_errors", NULL, &shards->ns.errors, sizeof(*shards), cnt},
 		{"store_ops", NULL, &shards->store.ops, sizeof(*shards), cnt},
@@ -200,11 +201,12 @@ static void prometheus_arrays(const struct lpi_report *report, struct lpi_text *
 	};
 	prometheus_array(text, &groups[0], "op", lpi_report_op, LPI_REPORT_OPCODES);
 	prometheus_array(text, &groups[1], "op", lpi_report_op, LPI_REPORT_OPCODES);
-	prometheus_array(text, &groups[2], "op", lpi_ns_op_name, LP_NS_OPCODE_CNT);
+	prometheus_array(text, &groups[2], "op", lpi_report_op, LPI_REPORT_OPCODES);
 	prometheus_array(text, &groups[3], "op", lpi_ns_op_name, LP_NS_OPCODE_CNT);
-	prometheus_array(text, &groups[4], "op", lpi_store_op_name, LP_STORE_OPCODE_CNT);
+	prometheus_array(text, &groups[4], "op", lpi_ns_op_name, LP_NS_OPCODE_CNT);
 	prometheus_array(text, &groups[5], "op", lpi_store_op_name, LP_STORE_OPCODE_CNT);
-	prometheus_array(text, &groups[6], "path", path_name, LP_PATH_CNT);
+	prometheus_array(text, &groups[6], "op", lpi_store_op_name, LP_STORE_OPCODE_CNT);
+	prometheus_array(text, &groups[7], "path", path_name, LP_PATH_CNT);
 }
 
 void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *text)

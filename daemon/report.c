@@ -49,10 +49,12 @@ static void json_ops(struct lpi_text *text, const struct lpi_shard_report *shard
 	for (uint32_t op = 0; op < LPI_REPORT_OPCODES; op++) {
 		uint64_t requests = 0;
 		uint64_t errors = 0;
+		uint64_t absent = 0;
 		lp_hist_reset(&sum);
 		for (uint32_t i = 0; i < cnt; i++) {
 			requests += shards[i].door.requests[op];
 			errors += shards[i].door.errors[op];
+			absent += shards[i].door.absent[op];
 			if (shards[i].has_latency[op])
 				lp_hist_merge(&sum, &shards[i].latency[op]);
 		}
@@ -61,6 +63,7 @@ static void json_ops(struct lpi_text *text, const struct lpi_shard_report *shard
 		lpi_json_open(text, lpi_report_op(op), '{');
 		lpi_json_number(text, "count", requests);
 		lpi_json_number(text, "errors", errors);
+		lpi_json_number(text, "absent", absent);
 		if (sum.count > 0)
 			json_latency(text, &sum);
 		lpi_json_close(text, '}');
@@ -171,6 +174,7 @@ struct totals {
 	uint64_t conns;
 	uint64_t requests;
 	uint64_t errors;
+	uint64_t absent;
 };
 
 static struct totals add_up(const struct lpi_report *report)
@@ -185,6 +189,7 @@ static struct totals add_up(const struct lpi_report *report)
 		for (uint32_t op = 0; op < LPI_REPORT_OPCODES; op++) {
 			sum.requests += shard->door.requests[op];
 			sum.errors += shard->door.errors[op];
+			sum.absent += shard->door.absent[op];
 		}
 	}
 	return sum;
@@ -198,6 +203,7 @@ void lpi_report_status(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_number(text, "connections", sum.conns);
 	lpi_json_number(text, "requests", sum.requests);
 	lpi_json_number(text, "errors", sum.errors);
+	lpi_json_number(text, "absent", sum.absent);
 	lpi_json_number(text, "used_bytes", sum.used_blocks * LP_WIRE_BLOCK_BYTES);
 	lpi_json_number(text, "rss_bytes", report->heap.rss_bytes);
 	json_devices(report, text);
@@ -250,6 +256,22 @@ static int by_time(const void *a, const void *b)
 	return (*one)->took_ns < (*other)->took_ns ? 1 : -1;
 }
 
+/* Where the time went, in the order in which it did. */
+static void json_timeline(struct lpi_text *text, const struct lp_slow_request *slow)
+{
+	const char *name = NULL;
+	lpi_json_open(text, "timeline", '[');
+	for (uint32_t i = 0; (name = lp_door_state_name(i)) != NULL; i++) {
+		if (slow->state_ns[i] < LP_NS_PER_US)
+			continue;
+		lpi_json_open(text, NULL, '{');
+		lpi_json_string(text, "state", name);
+		lpi_json_real(text, "ms", (double)slow->state_ns[i] / 1e6);
+		lpi_json_close(text, '}');
+	}
+	lpi_json_close(text, ']');
+}
+
 static void json_slow(struct lpi_text *text, const struct lp_slow_request *slow)
 {
 	const char *name = lpi_report_op(slow->opcode);
@@ -260,6 +282,7 @@ static void json_slow(struct lpi_text *text, const struct lp_slow_request *slow)
 	lpi_json_real(text, "took_ms", (double)slow->took_ns / 1e6);
 	lpi_json_number(text, "bytes", slow->bytes);
 	lpi_json_string(text, "result", slow->status == 0 ? "ok" : lp_strerror(slow->status));
+	json_timeline(text, slow);
 	lpi_json_close(text, '}');
 }
 

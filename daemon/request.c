@@ -50,7 +50,9 @@ const struct lp_sm_table lpi_request_table = {
 
 void lpi_request_move(struct lpi_request *request, enum lpi_request_state state)
 {
-	lp_sm_move(&request->sm, state, lpi_door_now_ns(request->door));
+	uint64_t now_ns = lpi_door_now_ns(request->door);
+	request->state_ns[lp_sm_state(&request->sm)] += now_ns - request->sm.entered_ns;
+	lp_sm_move(&request->sm, state, now_ns);
 }
 
 int64_t lpi_request_wall_ns(const struct lpi_request *request)

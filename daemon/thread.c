@@ -383,6 +383,10 @@ void lpi_thread_configure(struct lpi_errand *errand)
 							      config, LP_OPT_DEFERRED_STORE));
 		lp_door_set_credits(s->door, (uint32_t)lp_config_number(config, LP_OPT_CREDITS),
 				    lp_config_number(config, LP_OPT_CREDIT_BYTES));
+		lp_door_set_limits(s->door,
+				   (uint32_t)lp_config_number(config, LP_OPT_CONNECTIONS_MAX),
+				   lp_config_number(config, LP_OPT_SEND_TIMEOUT) * LP_NS_PER_S,
+				   (enum lp_wire_crc)lp_config_number(config, LP_OPT_CRC));
 		int r = lp_door_set_requests_max(s->door, (uint32_t)requests_max);
 		result = r < 0 ? r : result;
 	}
@@ -420,7 +424,10 @@ void lpi_thread_look(struct lpi_errand *errand)
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
 	     s = lpi_thread_next(thread, s)) {
 		struct lp_store_health health;
+		struct lp_ns_stats names;
 		lp_store_read_health(s->store, &health);
+		lp_ns_read_stats(s->ns, &names);
+		look.stuck += names.stuck;
 		tell_slow(s);
 		if (s->idx != thread->idx && health.state <= look.store.state)
 			continue;

@@ -61,14 +61,21 @@ static struct head get_head(const struct lpi_items *items, uint32_t offset)
 
 bool lpi_items_add(struct lpi_items *items, const struct lp_ns_item *item, bool has_room)
 {
+	return lpi_items_add_below(items, (struct lp_bytes){NULL, 0}, item, has_room);
+}
+
+bool lpi_items_add_below(struct lpi_items *items, struct lp_bytes dir,
+			 const struct lp_ns_item *item, bool has_room)
+{
+	const uint32_t name_len = dir.len + item->name.len;
 	const struct head head = {.ino = item->ino.nr,
 				  .cookie = item->cookie,
-				  .bytes = record_bytes(item->name.len, has_room),
-				  .name_len = (uint16_t)item->name.len,
+				  .bytes = record_bytes(name_len, has_room),
+				  .name_len = (uint16_t)name_len,
 				  .type = item->type,
 				  .has_room = has_room,
 				  .has_attrs = has_room && item->has_attrs};
-	LP_ASSERT(item->name.len <= UINT16_MAX);
+	LP_ASSERT(name_len <= UINT16_MAX);
 	uint64_t needed =
 		(uint64_t)items->used + head.bytes + ((uint64_t)items->cnt + 1) * sizeof(uint32_t);
 	if (needed > items->len)
@@ -80,8 +87,10 @@ bool lpi_items_add(struct lpi_items *items, const struct lp_ns_item *item, bool 
 		memcpy(at, &item->attrs, sizeof(item->attrs));
 		at += sizeof(item->attrs);
 	}
+	if (dir.len > 0)
+		memcpy(at, dir.data, dir.len);
 	if (item->name.len > 0)
-		memcpy(at, item->name.data, item->name.len);
+		memcpy(at + dir.len, item->name.data, item->name.len);
 	set_offset(items, items->cnt++, items->used);
 	items->used += head.bytes;
 	return true;
@@ -93,10 +102,11 @@ void lpi_items_get(const struct lpi_items *items, uint32_t idx, struct lp_ns_ite
 	uint32_t offset = get_offset(items, idx);
 	const struct head head = get_head(items, offset);
 	const uint8_t *at = items->buf + offset + sizeof(head);
-	*ret = (struct lp_ns_item){.ino = {head.ino},
-				   .cookie = head.cookie,
-				   .type = head.type,
-				   .has_attrs = head.has_attrs};
+	/* Field by field: the attributes, most of it, are as they were where there are none. */
+	ret->ino = (struct lp_ino){head.ino};
+	ret->cookie = head.cookie;
+	ret->type = head.type;
+	ret->has_attrs = head.has_attrs;
 	if (head.has_room) {
 		if (head.has_attrs)
 			memcpy(&ret->attrs, at, sizeof(ret->attrs));

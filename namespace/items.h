@@ -24,6 +24,9 @@ void lpi_items_init(struct lpi_items *items, void *buf, uint32_t len);
  * attributes these can be set later. */
 bool lpi_items_add(struct lpi_items *items, const struct lp_ns_item *item,
 		   bool has_room) LP_MUST_CHECK;
+/* The same of an item whose name is this one and then its own. */
+bool lpi_items_add_below(struct lpi_items *items, struct lp_bytes dir,
+			 const struct lp_ns_item *item, bool has_room) LP_MUST_CHECK;
 void lpi_items_get(const struct lpi_items *items, uint32_t idx, struct lp_ns_item *ret);
 void lpi_items_set_attrs(struct lpi_items *items, uint32_t idx, const struct lp_attrs *attrs);
 /* By their cookies. */

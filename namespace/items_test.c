@@ -112,12 +112,35 @@ static void test_halve(void **state)
 	assert_int_equal(lpi_items_last_cookie(&items), 0);
 }
 
+/* A name in two parts is one when it is read, and both count when it must fit. */
+static void test_below(void **state)
+{
+	(void)state;
+	uint8_t buf[256];
+	struct lpi_items items;
+	struct lp_ns_item got;
+	char name[32];
+	const struct lp_bytes dir = {"dir/sub/", 8};
+	const struct lp_ns_item item = item_of(7, name);
+	const uint32_t bytes = lpi_items_bytes(dir.len + item.name.len, false);
+	lpi_items_init(&items, buf, bytes - 1);
+	assert_false(lpi_items_add_below(&items, dir, &item, false));
+	lpi_items_init(&items, buf, bytes);
+	assert_true(lpi_items_add_below(&items, dir, &item, false));
+	lpi_items_get(&items, 0, &got);
+	assert_int_equal(got.name.len, 8 + item.name.len);
+	assert_memory_equal(got.name.data, "dir/sub/", 8);
+	assert_memory_equal((const char *)got.name.data + 8, item.name.data, item.name.len);
+	assert_int_equal(got.ino.nr, item.ino.nr);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_walk),
 		cmocka_unit_test(test_attrs),
 		cmocka_unit_test(test_halve),
+		cmocka_unit_test(test_below),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,7 +122,7 @@ struct lp_ns_item {
 	uint64_t cookie;      /* readdir: continues behind this one (rule N4) */
 	uint8_t type;         /* enum lp_inode_type; 0: a common prefix */
 	bool has_attrs;       /* if asked for; unless it lost its name meanwhile */
-	struct lp_attrs attrs;
+	struct lp_attrs attrs; /* only then */
 };
 
 struct lp_ns_op {

@@ -93,7 +93,7 @@ struct lpi_list {
 	struct level levels[LP_NS_DEPTH_MAX];
 	struct held held[HELD_MAX];
 	char path[LP_NS_PATH_MAX + 2 * NAME_MAX_BYTES];
-	char key[LP_NS_PATH_MAX + 2 * NAME_MAX_BYTES];
+	char prefix[NAME_MAX_BYTES + 1]; /* a common one, behind its directory */
 	struct set sets[SETS];
 	struct cursor cursors[]; /* of the sets */
 };
@@ -214,12 +214,16 @@ static struct set *set_of(struct lpi_list *list)
 /* Takes the next item of the page, if there is one. */
 static void advance(struct cursor *cursor)
 {
+	struct lp_bytes before = cursor->item.name;
+	bool had_item = cursor->has_item;
 	cursor->has_item = lp_store_list_next(&cursor->op, &cursor->pos, &cursor->item);
-	if (cursor->has_item) {
-		cursor->last_len = cursor->item.name.len;
-		memcpy(cursor->last, cursor->item.name.data, cursor->last_len);
-	} else if (!cursor->op.list.more) {
-		cursor->is_end = true;
+	if (cursor->has_item)
+		return;
+	cursor->is_end = !cursor->op.list.more;
+	/* The page will be another's: where it goes on is kept. */
+	if (had_item) {
+		cursor->last_len = before.len;
+		memcpy(cursor->last, before.data, before.len);
 	}
 }
 
@@ -348,27 +352,37 @@ static void pop_level(struct lpi_list *list)
 
 /* --- Items ------------------------------------------------------------------------------------ */
 
+/* Whether a key, in two parts, is greater. */
+static bool is_behind(struct lp_bytes dir, struct lp_bytes name, struct lp_bytes after)
+{
+	int c = compare(dir.data, dir.len, after.data, LP_MIN(after.len, dir.len));
+	if (c != 0)
+		return c > 0;
+	return compare(name.data, name.len, (const char *)after.data + dir.len,
+		       after.len - dir.len) > 0;
+}
+
 /* False: there is no room for it. ino.nr 0: a common prefix. */
 static bool emit(struct lpi_list *list, struct lp_ino ino, uint8_t type, const void *name,
 		 uint32_t len)
 {
 	const struct lp_ns_op *op = op_of(list);
-	uint32_t key_len = top(list)->path_len;
-	memcpy(list->key, list->path, key_len);
-	memcpy(list->key + key_len, name, len);
-	key_len += len;
-	if (ino.nr == 0)
-		list->key[key_len++] = '/';
-	if (key_len > LP_NS_PATH_MAX)
+	const struct lp_bytes dir = {list->path, top(list)->path_len};
+	if (dir.len + len + (ino.nr == 0 ? 1 : 0) > LP_NS_PATH_MAX)
 		return true; /* no key: nobody could ask for it */
+	struct lp_ns_item item = {.name = {name, len}, .ino = ino, .type = type};
+	if (ino.nr == 0) {
+		memcpy(list->prefix, name, len);
+		list->prefix[len] = '/';
+		item.name = (struct lp_bytes){list->prefix, len + 1};
+	}
 	if (!list->is_behind)
-		list->is_behind =
-			compare(list->key, key_len, op->list.after.data, op->list.after.len) > 0;
+		list->is_behind = is_behind(dir, item.name, op->list.after);
 	if (!list->is_behind)
 		return true;
-	const struct lp_ns_item item = {.name = {list->key, key_len}, .ino = ino, .type = type};
 	list->more = list->items.cnt == list->items_max ||
-		     !lpi_items_add(&list->items, &item, op->list.with_attrs && ino.nr != 0);
+		     !lpi_items_add_below(&list->items, dir, &item,
+					  op->list.with_attrs && ino.nr != 0);
 	return !list->more;
 }
 

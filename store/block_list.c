@@ -64,17 +64,17 @@ static int put_own_xattrs(struct lpi_query *query, const struct lp_key_view *up_
 
 /* --- One record ------------------------------------------------------------------------------- */
 
-static int take_entry(struct lpi_query *query, struct lp_kv_bytes key, struct lp_kv_bytes value)
+/* own: the same key. */
+static int take_entry(struct lpi_query *query, const struct lp_key *own, struct lp_kv_bytes key,
+		      struct lp_kv_bytes value)
 {
 	struct lp_dirent_value dirent;
-	struct lp_key own;
-	own.len = key.len;
-	memcpy(own.bytes, key.data, key.len);
-	int err = lp_dirent_read(value.data, value.len, &own, &dirent);
+	int err = lp_dirent_read(value.data, value.len, own, &dirent);
 	if (err < 0)
 		return err;
 	const struct lp_list_item item = {
-		.name = bytes_of(own.bytes + query->base_len, own.len - query->base_len),
+		.name = bytes_of((const uint8_t *)key.data + query->base_len,
+				 key.len - query->base_len),
 		.ino = {dirent.ino},
 		.insertion = dirent.insertion,
 		.type = dirent.type};
@@ -110,12 +110,16 @@ static int take_xattr(struct lpi_query *query, const struct lp_key_view *view,
 static int take(struct lpi_query *query, struct lp_kv_bytes key, struct lp_kv_bytes value)
 {
 	struct lp_key_view view;
+	struct lp_key *first = &query->range.first;
 	int err = lp_key_parse(key.data, key.len, &view);
 	if (err < 0)
 		return err;
+	/* Should another iterator go on from here: the least key above this one, if it is taken. */
+	memcpy(first->bytes, key.data, key.len);
+	first->len = key.len;
 	switch (query->op->list.space) {
 	case LP_STORE_ENTRIES:
-		err = take_entry(query, key, value);
+		err = take_entry(query, first, key, value);
 		break;
 	case LP_STORE_INODES:
 		err = take_inode(query, &view, key, value);
@@ -137,9 +141,6 @@ static int take(struct lpi_query *query, struct lp_kv_bytes key, struct lp_kv_by
 	}
 	if (err < 0)
 		return err;
-	/* Should another iterator go on from here: the least key above this one. */
-	struct lp_key *first = &query->range.first;
-	memcpy(first->bytes, key.data, key.len);
 	first->bytes[key.len] = 0;
 	first->len = key.len + 1;
 	return 0;

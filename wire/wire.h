@@ -100,9 +100,9 @@ LP_MUST_CHECK static inline int lp_wire_end(const struct lp_reader *reader)
 /* Appends the fixed part of a struct. */
 #define lp_wire_put_part(writer, name, in)                                                         \
 	do {                                                                                       \
-		uint8_t part_bytes_[sizeof(*(in))];                                                \
-		name##_encode((in), part_bytes_);                                                  \
-		lp_writer_bytes((writer), part_bytes_, sizeof(part_bytes_));                       \
+		uint8_t *part_at_ = lp_writer_reserve((writer), sizeof(*(in)));                    \
+		if (part_at_ != NULL)                                                              \
+			name##_encode((in), part_at_);                                             \
 	} while (0)
 
 #endif

@@ -12,6 +12,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 
 import lapis_wire as wire
 import rig
@@ -95,11 +96,13 @@ def test_prometheus(daemon):
             lapis(wire.put(f"metrics/{number}", b"x" * 5000))
             lapis(wire.get(f"metrics/{number}"))
         rig.refused(lapis, wire.get("metrics/none"), "ENOENT")
+        rig.refused(lapis, wire.get("metrics"), "EISDIR")
     after = prometheus(daemon)
     for family, labels, more in (
         ("lapis_requests_total", {"op": "put", "shard": "1"}, 10),
-        ("lapis_requests_total", {"op": "get", "shard": "1"}, 11),
+        ("lapis_requests_total", {"op": "get", "shard": "1"}, 12),
         ("lapis_request_errors_total", {"op": "get"}, 1),
+        ("lapis_request_absent_total", {"op": "get"}, 1),
         ("lapis_request_seconds", {"op": "put", "quantile": "0.5"}, None),
         ("lapis_namespace_ops_total", {"op": "put"}, 10),
         ("lapis_store_ops_total", {"op": "txn"}, None),
@@ -155,8 +158,8 @@ def test_config(daemon):
             except wire.Refused as refusal:
                 assert refusal.errno == errno.EPERM, (name, refusal)
         assert live == {
-            "credit-bytes", "credits", "deferred-store", "device-timeout", "log-level",
-            "requests-max", "slow-ms", "stop-timeout", "write-path",
+            "connections-max", "crc", "credit-bytes", "credits", "deferred-store", "device-timeout",
+            "log-level", "requests-max", "send-timeout", "slow-ms", "stop-timeout", "write-path",
         }, live  # fmt: skip
 
 
@@ -170,6 +173,53 @@ def test_credits(daemon):
             for call in calls:
                 fresh.wait(call)
         lapis(wire.config_set("credits=256"))
+
+
+def test_live_limits(daemon):
+    """Checksums, connections and silence are as they are set, from then on."""
+    with daemon.connect(shard=0) as lapis, daemon.connect(shard=0, crc=wire.CRC_OFF) as old:
+        lapis(wire.config_set("crc=all"))
+        with daemon.connect(shard=0, crc=wire.CRC_OFF) as fresh:
+            assert fresh.welcome.crc_mode == CRC_ALL, fresh.welcome
+            fresh(wire.put("limits", b"x"))
+        assert old(wire.get("limits")).data == b"x"
+        lapis(wire.config_set("crc=off"))
+        lapis(wire.config_set("connections-max=2"))
+        try:
+            daemon.connect(shard=0)
+            raise AssertionError("a connection more than there may be")
+        except (wire.Closed, ConnectionError):
+            pass
+        lapis(wire.config_set("connections-max=1024"))
+        lapis(wire.config_set("send-timeout=1"))
+        begin = time.monotonic()
+        with daemon.connect(shard=0) as silent:
+            silent.send(wire.message("ping", 1)[:40])
+            while silent.sock.recv(4096):
+                pass
+        assert 0.9 < time.monotonic() - begin < rig.PATIENCE_S
+        assert old(wire.get("limits")).data == b"x"
+        lapis(wire.config_set("send-timeout=30"))
+
+
+def test_slow(daemon):
+    """Each slow request says where its time went, and the states together make up for it."""
+    with daemon.connect(shard=0) as lapis:
+        lapis(wire.config_set("slow-ms=0"))
+        lapis(wire.put("slow/one", b"x" * 3000000))
+        assert len(lapis(wire.get("slow/one")).data) == 3000000
+        slow = json.loads(lapis(wire.slow()))
+        lapis(wire.config_set("slow-ms=1000"))
+    states = ["REST", "DATA", "WAIT", "FIND", "WORK", "CLOSE", "REPLY"]
+    assert "slow/one" in [item["object"] for item in slow], slow
+    for item in slow:
+        line = item["timeline"]
+        places = [states.index(step["state"]) for step in line]
+        assert places == sorted(set(places)) and all(step["ms"] > 0 for step in line), item
+        # The first begins with the turn in which the message came to its end.
+        within = sum(step["ms"] for step in line if step["state"] not in ("REST", "DATA"))
+        assert within > item["took_ms"] - 0.1, item
+    assert any(step["state"] == "WORK" for item in slow for step in item["timeline"]), slow
 
 
 def test_deferred_store(daemon):

@@ -6,7 +6,7 @@ its own; the daemon is killed; each client hands over what was acknowledged of e
 was under way. Started again, each object is as acknowledged, or as what was under way makes it; its
 names are listed, no others; after a clean stop `lapis fsck --deep` finds nothing.
 
-    python3 kill.py [ROUNDS] [SEED]     5 rounds unless told otherwise
+    python3 kill.py [ROUNDS] [SEED] [CLIENTS]     5 rounds, 4 clients unless told otherwise
 
 An object is looked at as a slot: two paths, in different directories, of which each operation makes
 one state out of another. At most one operation of a slot is under way."""
@@ -25,7 +25,6 @@ import lapis_wire as wire
 import rig
 from lapis_wire import change
 
-WORKERS = 4
 SLOTS = 24
 WINDOW = 16
 SIZES = (0, 1, 100, 2048, 2049, 4096, 5000, 16384, 40000, 70000)
@@ -268,18 +267,18 @@ def judge(lapis, known):
     return found
 
 
-def prepare(lapis):
+def prepare(lapis, clients):
     """A name that stays in each directory: else they come and go, and a rename finds none."""
-    for number in range(WORKERS):
+    for number in range(clients):
         for directory in (f"a{number}", f"b{number}", *(f"a{number}/dir{i}" for i in range(3))):
             lapis(wire.put(f"{directory}/keep", b"keep"))
-    return [{slot: (None, None) for slot in range(SLOTS)} for _ in range(WORKERS)]
+    return [{slot: (None, None) for slot in range(SLOTS)} for _ in range(clients)]
 
 
 def one_round(daemon, states, dice, seed):
     """Load, kill, start, judge. Returns what was acknowledged, under way, and is there now."""
     outs, pids = [], []
-    for number in range(WORKERS):
+    for number in range(len(states)):
         out = daemon.directory / f"known{number}"
         out.unlink(missing_ok=True)
         pid = os.fork()
@@ -303,12 +302,13 @@ def one_round(daemon, states, dice, seed):
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    clients = int(sys.argv[3]) if len(sys.argv) > 3 else 4
     dice = random.Random(seed)
     directory = pathlib.Path(os.environ.get("TMPDIR", ".")) / f"kill{os.getpid()}"
     total = 0
     with rig.running(directory, "block", "--memory", "192M") as daemon:
         with daemon.connect() as lapis:
-            states = prepare(lapis)
+            states = prepare(lapis, clients)
         for number in range(rounds):
             try:
                 done, under_way, states = one_round(daemon, states, dice, seed * 1000 + number)
@@ -321,7 +321,7 @@ def main():
             total += done
             print(f"round {number}: {done} acknowledged, {under_way} under way; {checked}", flush=True)
     assert total > 50 * rounds, f"only {total} operations: this shows nothing"
-    print(f"{rounds} kills, {total} operations acknowledged")
+    print(f"{rounds} kills under {clients} clients, {total} operations acknowledged")
     return 0
 
 

@@ -224,7 +224,9 @@ LIST = Layout(
 )
 LISTED = Layout("I item_cnt I more")
 ITEM = Layout("Q ino Q cookie Q reserved H name_bytes B type B has_attrs I reserved_b")
-READDIR = Layout("16s ref Q cookie I items_max I with_attrs Q reserved")
+READDIR = Layout(
+    "16s ref Q cookie I items_max I with_attrs H after_bytes B by_name B reserved I reserved_b"
+)
 COMPOUND = Layout("16s ref I change_cnt I reserved")
 CHANGE = Layout("I kind H name_bytes H reserved I value_bytes I reserved_b Q offset Q length")
 
@@ -630,10 +632,13 @@ def remove(where, is_dir=False):
     return Request("remove", REMOVE.pack(ref=ref, is_dir=int(is_dir)) + path)
 
 
-def readdir(where, cookie=0, items_max=0, with_attrs=False):
+def readdir(where, cookie=0, items_max=0, with_attrs=False, by_name=False, after=b""):
     ref, path = _target(where)
-    fixed = READDIR.pack(ref=ref, cookie=cookie, items_max=items_max, with_attrs=int(with_attrs))
-    return Request("readdir", fixed + path, _items)
+    fixed = READDIR.pack(
+        ref=ref, cookie=cookie, items_max=items_max, with_attrs=int(with_attrs),
+        by_name=int(by_name), after_bytes=len(as_bytes(after)),
+    )  # fmt: skip
+    return Request("readdir", fixed + path + as_bytes(after), _items)
 
 
 def readlink(where):
