@@ -166,14 +166,15 @@ struct lpi_put {
 /* A readdir at work. */
 struct lpi_readdir {
 	struct lpi_items items;
-	uint32_t shard_idx; /* that is being listed */
-	uint32_t item_idx;  /* the first whose attributes are not known */
-	uint32_t asked_end; /* those before this are being asked for */
-	uint64_t behind;    /* cookies up to this one were there before */
-	uint64_t highest;   /* of the items */
-	uint64_t end;       /* this one, and all behind it, found no room */
-	bool is_seeking;    /* by name: the entry of the cookie is being looked for */
-	bool is_full;       /* by name */
+	uint32_t shard_idx;    /* that is being listed */
+	uint32_t item_idx;     /* the first whose attributes are not known */
+	uint32_t asked_end;    /* those before this are being asked for */
+	uint64_t behind;       /* cookies up to this one were there before */
+	uint64_t highest;      /* of the items */
+	uint64_t end;          /* this one, and all behind it, found no room */
+	bool is_seeking;       /* by name: the entry of the cookie is being looked for */
+	bool is_full;          /* by name */
+	uint64_t answer_bytes; /* that the items take with who asks */
 	uint32_t after_len;
 	char after[255]; /* the last name that was listed */
 };
