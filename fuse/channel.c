@@ -335,13 +335,19 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 				      .object_bytes = sizeof(struct lpi_fuse_request),
 				      .limit = requests_max == 0 ? LP_FUSE_REQUESTS_MAX
 								 : requests_max};
-	int err = lp_pool_new(&pool, &channel->requests);
-	if (err < 0) {
-		free(channel);
-		return err;
-	}
+	int err = lpi_readings_init(&channel->readings);
+	if (err < 0)
+		goto no_readings;
+	err = lp_pool_new(&pool, &channel->requests);
+	if (err < 0)
+		goto no_pool;
 	*ret_channel = channel;
 	return 0;
+no_pool:
+	lpi_readings_fini(&channel->readings);
+no_readings:
+	free(channel);
+	return err;
 }
 
 void lp_fuse_channel_free(struct lp_fuse_channel *channel)
@@ -350,6 +356,7 @@ void lp_fuse_channel_free(struct lp_fuse_channel *channel)
 		return;
 	LP_ASSERT(channel->fd < 0);
 	lp_pool_free(channel->requests);
+	lpi_readings_fini(&channel->readings);
 	free(channel);
 }
 
@@ -364,6 +371,7 @@ void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd,
 		if (peers[i] == channel)
 			channel->idx = i;
 	}
+	channel->readings.owner_idx = channel->idx;
 	arm(channel);
 	/* What came before the poll was armed. */
 	go_on(channel);

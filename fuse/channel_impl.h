@@ -6,6 +6,7 @@
 #ifndef LP_FUSE_CHANNEL_IMPL_H
 #define LP_FUSE_CHANNEL_IMPL_H
 
+#include "fuse/reading.h"
 #include "fuse/request.h"
 
 /* Where the next message lands: its head, and behind that buffers of all sizes, so that those of a
@@ -43,6 +44,7 @@ struct lp_fuse_channel {
 	struct lpi_fuse_list syncing; /* share the one that is under way */
 	struct lpi_fuse_list to_sync; /* wait for the next one */
 	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
+	struct lpi_readings readings; /* of directories that were opened here */
 	/* Stopping. */
 	bool is_stopping;
 	void (*stopped)(void *arg);

@@ -43,5 +43,10 @@ lpi_fuse_step_fn lpi_fuse_removexattr;
 
 lpi_fuse_step_fn lpi_fuse_opendir;
 lpi_fuse_step_fn lpi_fuse_readdir;
+lpi_fuse_step_fn lpi_fuse_releasedir;
+
+/* The handle of a directory that has been opened, with what it remembers; and its end. */
+uint64_t lpi_fuse_begin_reading(struct lpi_fuse_request *request);
+void lpi_fuse_end_reading(struct lpi_fuse_request *request, uint64_t handle);
 
 #endif

@@ -23,15 +23,18 @@ static void closed(struct lpi_fuse_request *request)
 
 static void opened(struct lpi_fuse_request *request)
 {
-	const struct fuse_open_out out = {.fh = 0};
+	struct fuse_open_out out = {.fh = 0};
 	if (request->op.result < 0) {
 		lpi_fuse_answer(request, request->op.result);
 		return;
 	}
+	if (request->message.header.opcode == FUSE_OPENDIR)
+		out.fh = lpi_fuse_begin_reading(request);
 	if (lpi_fuse_tell(request, &out, sizeof(out))) {
 		lpi_fuse_end(request, 0);
 		return;
 	}
+	lpi_fuse_end_reading(request, out.fh);
 	/* Nobody will release what nobody knows to be open. */
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
 	op->open.ino = lpi_fuse_node(request);

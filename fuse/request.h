@@ -48,6 +48,7 @@ struct lpi_fuse_request {
 	struct lp_ino ino;          /* that is changed, if not the header's */
 	struct lp_ns_op source;     /* a read that goes on beside op */
 	struct lp_ino parent;
+	struct lpi_reading *reading; /* of the directory that is read */
 	uint32_t tries;
 	bool is_punching;
 	uint64_t at;

@@ -45,22 +45,32 @@ struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx)
 	return &job->asks[idx].op;
 }
 
-/* What is seen on the way to a change must be durable: what it makes on one shard may rest on what
- * is on another one, whose log ends elsewhere. */
-static bool only_asks(const struct lp_ns_op *op)
+/* By numbers and names, whose results nobody remembers. */
+static bool may_see_ordered(const struct lp_ns_op *op)
 {
-	return op->ack == LP_ACK_ORDERED &&
-	       (op->opcode == LP_NS_STAT || op->opcode == LP_NS_LOOKUP ||
-		op->opcode == LP_NS_READDIR || op->opcode == LP_NS_OPEN);
+	return op->ack == LP_ACK_ORDERED && op->opcode != LP_NS_SYNC && op->opcode < LP_NS_WALK;
+}
+
+static void ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked)
+{
+	struct lpi_job_ask *ask = &job->asks[idx];
+	ask->call.done = answered;
+	job->pending++;
+	lpi_call_store(job->ns, shard_idx, &ask->call, &ask->op, !is_locked);
 }
 
 void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked)
 {
-	struct lpi_job_ask *ask = &job->asks[idx];
-	ask->call.done = answered;
-	ask->op.sees_ordered = only_asks(job->op);
-	job->pending++;
-	lpi_call_store(job->ns, shard_idx, &ask->call, &ask->op, !is_locked);
+	struct lp_store_op *op = &job->asks[idx].op;
+	op->sees_ordered = may_see_ordered(job->op);
+	if (op->sees_ordered)
+		job->seen_shards |= UINT64_C(1) << shard_idx;
+	ask(job, shard_idx, idx, is_locked);
+}
+
+void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx)
+{
+	ask(job, shard_idx, idx, false);
 }
 
 void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struct lp_store_op *op)
@@ -607,11 +617,11 @@ static void pact_over(struct lpi_pact *pact)
 		begin_again(job);
 }
 
-void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next)
+static void start_pact(struct lpi_job *job)
 {
 	struct lpi_pact *pact = &job->pact;
 	LP_ASSERT(job->pending == 0 && job->next == NULL && !job->has_pact);
-	job->next = next;
+	job->next = job->committed;
 	job->has_pact = true;
 	choose_coordinator(pact);
 	seal_own(job);
@@ -629,6 +639,50 @@ void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next)
 	pact->decided = pact_decided;
 	pact->over = pact_over;
 	lpi_pact_start(pact);
+}
+
+/* All of it is durable, or the change cannot be made. */
+static void seen_durable(struct lpi_job *job);
+
+static void make_seen_durable(struct lpi_job *job)
+{
+	uint32_t asked = 0;
+	for (uint32_t i = 0; i < job->ns->options.shard_cnt && asked < LPI_JOB_ASKS; i++) {
+		if ((job->seen_shards & UINT64_C(1) << i) == 0)
+			continue;
+		job->seen_shards &= ~(UINT64_C(1) << i);
+		lpi_job_op(job, asked)->opcode = LP_STORE_SYNC;
+		lpi_job_ask_durable(job, i, asked++);
+	}
+	job->sync_cnt = asked;
+	if (asked == 0)
+		start_pact(job);
+	else
+		lpi_job_wait(job, seen_durable);
+}
+
+static void seen_durable(struct lpi_job *job)
+{
+	for (uint32_t i = 0; i < job->sync_cnt; i++) {
+		int r = job->asks[i].call.result;
+		if (r >= 0)
+			continue;
+		job->pact.result = r;
+		job->committed(job);
+		return;
+	}
+	make_seen_durable(job);
+}
+
+void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next)
+{
+	const struct lpi_pact *pact = &job->pact;
+	job->committed = next;
+	for (uint32_t i = 0; i < pact->part_cnt; i++) {
+		if (lpi_part_has_work(pact->parts[i]))
+			job->seen_shards &= ~(UINT64_C(1) << pact->parts[i]->shard_idx);
+	}
+	make_seen_durable(job);
 }
 
 /* --- The end ---------------------------------------------------------------------------------- */

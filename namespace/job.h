@@ -166,14 +166,15 @@ struct lpi_put {
 /* A readdir at work. */
 struct lpi_readdir {
 	struct lpi_items items;
-	uint32_t shard_idx; /* that is being listed */
-	uint32_t item_idx;  /* the first whose attributes are not known */
-	uint32_t asked_end; /* those before this are being asked for */
-	uint64_t behind;    /* cookies up to this one were there before */
-	uint64_t highest;   /* of the items */
-	uint64_t end;       /* this one, and all behind it, found no room */
-	bool is_seeking;    /* by name: the entry of the cookie is being looked for */
-	bool is_full;       /* by name */
+	uint32_t shard_idx;    /* that is being listed */
+	uint32_t item_idx;     /* the first whose attributes are not known */
+	uint32_t asked_end;    /* those before this are being asked for */
+	uint64_t behind;       /* cookies up to this one were there before */
+	uint64_t highest;      /* of the items */
+	uint64_t end;          /* this one, and all behind it, found no room */
+	bool is_seeking;       /* by name: the entry of the cookie is being looked for */
+	bool is_full;          /* by name */
+	uint64_t answer_bytes; /* that the items take with who asks */
 	uint32_t after_len;
 	char after[255]; /* the last name that was listed */
 };
@@ -183,6 +184,9 @@ struct lpi_job {
 	struct lp_ns_op *op; /* NULL once it was answered */
 	lpi_step_fn *next;   /* when pending is 0 */
 	uint32_t pending;
+	uint64_t seen_shards; /* that were asked what need not be durable yet: a bit each */
+	uint32_t sync_cnt;    /* of these that are being synced before a commit */
+	lpi_step_fn *committed;
 	struct lpi_job_ask asks[LPI_JOB_ASKS];
 
 	lpi_step_fn *after_unlock;
@@ -247,8 +251,11 @@ LP_LIST_DEFINE(lpi_job_list, struct lpi_job, node);
 /* The operation of asks[idx], to be filled in. */
 struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx);
 /* Submits it to a shard's store. Who holds locks on what it is about, or must not wait for others'
- * changes, says so. */
+ * changes, says so. For an operation of a mount what is seen may be ordered only; a change that
+ * follows rests on it, see lpi_job_commit(). */
 void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked);
+/* The same for what others shall rely on, too: it is durable when it is known. */
+void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
 /* The same with an operation that is not the job's: it waits for others' changes. */
 void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struct lp_store_op *op);
 /* The same for any other call: run() is called on that shard, and finds the job as
@@ -298,7 +305,9 @@ void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino);
 /* The inode loses its last name: it is removed, or becomes an orphan if it is open. It is locked.
  */
 void lpi_job_unname(struct lpi_job *job, struct lp_ino ino);
-/* Makes all changes, as one. Goes on with next when the outcome is known: job->pact.result. */
+/* Makes all changes, as one. Goes on with next when the outcome is known: job->pact.result. What
+ * the job has seen on shards that take no part is made durable first, or a crash might take it back
+ * and leave the change; on those that do it is in the log before the change. */
 void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next);
 
 /* Forgets the change, gives back all locks but not the wide set, and goes on with step, which

@@ -213,6 +213,22 @@ struct lp_ns_op {
 			 * anywhere any more. Absent: the cookie's entry is looked for, by a walk;
 			 * -ENOENT: it is gone, and nobody knows where it was. */
 			struct lp_bytes after;
+			/* Only the fragment that the cookie names, or of a directory that is not
+			 * spread the one there is; an insertion number of 0 is its beginning. It
+			 * needs no name to begin there, and in the order of the cookies may be
+			 * asked for names behind `after` and up to `until` only, which names that
+			 * come and go do not move. */
+			bool in_fragment;
+			struct lp_bytes until;
+			/* in_fragment: entries with this insertion number or a greater one are left
+			 * out. 0: none is, and it becomes what is greater than all there are:
+			 * names that move ahead of who reads do not keep him busy for ever. */
+			uint64_t before;
+			/* by_name in_fragment: no more items than take answer_bytes, each of them
+			 * item_bytes and its name, up to the next multiple of 8. 0: no limit. They
+			 * are those of the next names, in the order of the cookies. */
+			uint32_t answer_bytes;
+			uint32_t item_bytes;
 			/* For lp_ns_next(); at least LP_NS_READDIR_MIN. Without "." and "..". */
 			void *buf;
 			uint32_t buf_len;
@@ -220,7 +236,9 @@ struct lp_ns_op {
 			/* Results. */
 			uint32_t items;
 			uint32_t used;
-			bool more; /* perhaps */
+			bool more;          /* perhaps */
+			uint32_t shard_idx; /* in_fragment: which one */
+			bool is_last;       /* in_fragment: there is none behind it */
 		} readdir;
 		struct {
 			struct lp_bytes path;     /* empty: the root */

@@ -161,7 +161,7 @@ void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_f
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = entry->dir;
-	lpi_job_ask(job, shard_idx, 0, false);
+	lpi_job_ask_durable(job, shard_idx, 0); /* the entry's shard remembers it */
 	lpi_job_wait(job, dir_asked);
 }
 

@@ -6,6 +6,10 @@
  * read with, and the list goes on behind it, whether or not it is there still: a name that stays is
  * on one side of it only.
  *
+ * Who remembers what parts of a fragment he read by name, and reads each of these parts in the
+ * order of the cookies, can go on from any cookie of it for what such a part costs, and needs no
+ * entry to be there still: so does the mount.
+ *
  * Who has nothing but the cookie gets the order of the cookies. All of the fragment is walked, and
  * those of the lowest cookies behind the given one are kept: what goes and comes moves nobody
  * else's cookie. When they find no room the half with the higher ones goes, and whatever is behind
@@ -130,32 +134,68 @@ static void keep(struct lpi_readdir *rd, const struct lp_ns_item *item, bool has
 }
 
 /* Takes it if it is behind the cookie's entry; from the first that finds no room on none. */
-static void keep_by_name(struct lpi_readdir *rd, const struct lp_ns_item *item, bool has_room)
+static void keep_by_name(struct lpi_job *job, const struct lp_ns_item *item)
 {
-	if (rd->is_seeking)
+	struct lpi_readdir *rd = &job->readdir;
+	const struct lp_ns_op *op = job->op;
+	if (rd->is_seeking) {
 		rd->is_seeking = item->cookie != rd->behind;
-	else if (!rd->is_full)
-		rd->is_full = !lpi_items_add(&rd->items, item, has_room);
+		return;
+	}
+	rd->answer_bytes += (op->readdir.item_bytes + (uint64_t)item->name.len + 7) & ~UINT64_C(7);
+	bool is_too_much =
+		op->readdir.answer_bytes > 0 && rd->answer_bytes > op->readdir.answer_bytes;
+	if (!rd->is_full)
+		rd->is_full =
+			is_too_much || !lpi_items_add(&rd->items, item, op->readdir.with_attrs);
 }
 
 static void next_shard(struct lpi_job *job)
 {
 	struct lpi_readdir *rd = &job->readdir;
+	struct lp_ns_op *op = job->op;
 	bool is_full = rd->is_full || rd->end != UINT64_MAX;
+	bool is_last = !job->entry.dir_is_spread || rd->shard_idx + 1 >= job->ns->options.shard_cnt;
 	if (rd->is_seeking) {
 		finish(job, -ENOENT);
 		return;
 	}
+	op->readdir.shard_idx = rd->shard_idx;
+	op->readdir.is_last = is_last;
+	op->readdir.more = is_full;
 	rd->shard_idx++;
 	rd->after_len = 0;
-	job->op->readdir.more = is_full;
-	if (!is_full && job->entry.dir_is_spread && rd->shard_idx < job->ns->options.shard_cnt) {
+	if (!is_full && !is_last && !op->readdir.in_fragment) {
 		list_page(job);
 		return;
 	}
-	if (!job->op->readdir.by_name)
+	if (!op->readdir.by_name || op->readdir.in_fragment)
 		lpi_items_sort(&rd->items);
 	attrs_next(job);
+}
+
+/* Of what is listed: not behind the names that are asked for, so that nothing more need be. */
+static bool is_in_reach(const struct lpi_job *job, struct lp_bytes name)
+{
+	struct lp_bytes until = job->op->readdir.until;
+	return until.len == 0 || lp_key_compare(name.data, name.len, until.data, until.len) <= 0;
+}
+
+static void take(struct lpi_job *job, const struct lp_list_item *listed)
+{
+	struct lpi_readdir *rd = &job->readdir;
+	uint64_t before = job->op->readdir.in_fragment ? job->op->readdir.before : UINT64_MAX;
+	const struct lp_ns_item item = {.name = listed->name,
+					.ino = listed->ino,
+					.cookie = (uint64_t)rd->shard_idx << COOKIE_SHIFT |
+						  listed->insertion,
+					.type = listed->type};
+	if (listed->insertion >= before)
+		return;
+	if (job->op->readdir.by_name)
+		keep_by_name(job, &item);
+	else
+		keep(rd, &item, job->op->readdir.with_attrs);
 }
 
 static void page_known(struct lpi_job *job)
@@ -164,32 +204,40 @@ static void page_known(struct lpi_job *job)
 	const struct lp_store_op *op = &job->asks[0].op;
 	struct lp_list_item listed;
 	uint32_t pos = 0;
+	bool is_in = true;
 	if (op->result < 0) {
 		finish(job, op->result);
 		return;
 	}
-	while (lp_store_list_next(op, &pos, &listed)) {
-		const struct lp_ns_item item = {.name = listed.name,
-						.ino = listed.ino,
-						.cookie = (uint64_t)rd->shard_idx << COOKIE_SHIFT |
-							  listed.insertion,
-						.type = listed.type};
-		if (job->op->readdir.by_name)
-			keep_by_name(rd, &item, job->op->readdir.with_attrs);
-		else
-			keep(rd, &item, job->op->readdir.with_attrs);
+	while (is_in && lp_store_list_next(op, &pos, &listed)) {
+		is_in = is_in_reach(job, listed.name);
+		if (is_in)
+			take(job, &listed);
 		memcpy(rd->after, listed.name.data, listed.name.len);
 		rd->after_len = listed.name.len;
 	}
-	if (op->list.more && !rd->is_full)
+	if (is_in && op->list.more && !rd->is_full)
 		list_page(job);
 	else
 		next_shard(job);
 }
 
+/* With the first page comes what the next entry's number would be. */
+static void first_page_known(struct lpi_job *job)
+{
+	int r = job->asks[1].call.result;
+	if (r < 0) {
+		finish(job, r);
+		return;
+	}
+	job->op->readdir.before = LP_MAX(job->asks[1].op.dir.next_insertion, UINT64_C(1));
+	page_known(job);
+}
+
 static void list_page(struct lpi_job *job)
 {
 	struct lpi_readdir *rd = &job->readdir;
+	bool wants_number = job->op->readdir.in_fragment && job->op->readdir.before == 0;
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_LIST;
 	op->list.space = LP_STORE_ENTRIES;
@@ -199,21 +247,30 @@ static void list_page(struct lpi_job *job)
 	op->list.buf = (uint8_t *)job->op->readdir.buf + items_bytes(job);
 	op->list.buf_len = job->op->readdir.buf_len - items_bytes(job);
 	lpi_job_ask(job, rd->shard_idx, 0, false);
-	lpi_job_wait(job, page_known);
+	if (wants_number) {
+		op = lpi_job_op(job, 1);
+		op->opcode = LP_STORE_DIR;
+		op->dir.ino = job->entry.dir;
+		lpi_job_ask(job, rd->shard_idx, 1, false);
+	}
+	lpi_job_wait(job, wants_number ? first_page_known : page_known);
 }
 
-/* Where a reading by name goes on. A name that is not on the cookie's shard was not read with it:
- * what it led to would be skipped, or read twice. */
+/* Where a reading that knows names goes on. A name that is not on the cookie's shard was not read
+ * with it: what it led to would be skipped, or read twice. */
 static int find_place(struct lpi_job *job, uint32_t first)
 {
 	struct lpi_readdir *rd = &job->readdir;
 	struct lp_bytes after = job->op->readdir.after;
-	if (rd->behind == 0)
-		return after.len == 0 ? 0 : -EINVAL;
-	if (!job->entry.dir_is_spread && first != rd->shard_idx)
+	bool in_fragment = job->op->readdir.in_fragment;
+	bool is_at_its_beginning = in_fragment && rd->behind % (UINT64_C(1) << COOKIE_SHIFT) == 0;
+	if (rd->behind == 0 && after.len == 0)
+		return 0;
+	if ((rd->behind == 0 && !in_fragment) ||
+	    (!job->entry.dir_is_spread && first != rd->shard_idx))
 		return -EINVAL;
 	if (after.len == 0) {
-		rd->is_seeking = true;
+		rd->is_seeking = job->op->readdir.by_name && !is_at_its_beginning;
 		return 0;
 	}
 	if (!lp_key_name_is_valid(after.data, after.len) ||
@@ -232,7 +289,8 @@ static void readdir_placed(struct lpi_job *job)
 	rd->shard_idx = job->entry.dir_is_spread ? first : own;
 	lpi_items_init(&rd->items, job->op->readdir.buf, items_bytes(job));
 	rd->end = UINT64_MAX;
-	int r = job->op->readdir.by_name ? find_place(job, first) : 0;
+	bool knows_names = job->op->readdir.by_name || job->op->readdir.in_fragment;
+	int r = knows_names ? find_place(job, first) : 0;
 	if (r < 0)
 		lpi_job_fail(job, r);
 	else
@@ -248,8 +306,10 @@ void lpi_begin_readdir(struct lpi_job *job)
 	op->readdir.more = false;
 	rd->behind = op->readdir.cookie;
 	job->entry = (struct lpi_entry){.dir = op->readdir.dir};
+	bool has_range =
+		op->readdir.until.len > 0 || (!op->readdir.by_name && op->readdir.after.len > 0);
 	if (op->readdir.buf_len < LP_NS_READDIR_MIN ||
-	    (!op->readdir.by_name && op->readdir.after.len > 0) ||
+	    (has_range && (op->readdir.by_name || !op->readdir.in_fragment)) ||
 	    rd->behind >> COOKIE_SHIFT >= job->ns->options.shard_cnt)
 		lpi_job_fail(job, -EINVAL);
 	else

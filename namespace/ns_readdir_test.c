@@ -236,13 +236,156 @@ static void test_refused(void **state)
 	on_all(check_refused);
 }
 
+/* --- Fragments -------------------------------------------------------------------------------- */
+
+#define ANSWER 1000u
+#define ENTRY  24u
+
+/* One that is read by ranges of names, each in the order of the cookies: as a mount does. */
+struct fragment {
+	struct lp_ino dir;
+	uint64_t cookie;
+	char after[16];
+	char until[16];
+	uint64_t before;
+	bool by_name;
+};
+
+static int read_fragment(struct lpi_t *t, const struct fragment *fragment)
+{
+	static uint8_t buf[PAGE];
+	lpi_t_op(t, LP_NS_READDIR);
+	t->op->readdir.dir = fragment->dir;
+	t->op->readdir.in_fragment = true;
+	t->op->readdir.by_name = fragment->by_name;
+	t->op->readdir.cookie = fragment->cookie;
+	t->op->readdir.after = lpi_t_bytes(fragment->after);
+	t->op->readdir.until = lpi_t_bytes(fragment->until);
+	t->op->readdir.before = fragment->before;
+	if (fragment->by_name) {
+		t->op->readdir.answer_bytes = ANSWER;
+		t->op->readdir.item_bytes = ENTRY;
+	}
+	t->op->readdir.buf = buf;
+	t->op->readdir.buf_len = sizeof(buf);
+	return lpi_t_do(t);
+}
+
+/* What was listed: counted, in the order of the cookies, and no more than there was room for. The
+ * greatest name is where the next range begins. */
+static uint32_t count_items(struct lpi_t *t, const struct fragment *fragment, uint8_t *times,
+			    char *ret_highest)
+{
+	struct lp_ns_item item;
+	uint64_t cookie = fragment->cookie;
+	uint32_t pos = 0;
+	uint32_t bytes = 0;
+	while (lp_ns_next(t->op, &pos, &item)) {
+		char name[16] = {0};
+		memcpy(name, item.name.data, LP_MIN(item.name.len, sizeof(name) - 1));
+		assert_true(item.cookie > cookie);
+		assert_int_equal(item.cookie >> 56, t->op->readdir.shard_idx);
+		cookie = item.cookie;
+		bytes += (ENTRY + item.name.len + 7) / 8 * 8;
+		assert_true(strcmp(name, fragment->after) > 0);
+		if (strcmp(name, ret_highest) > 0)
+			(void)strcpy(ret_highest, name);
+		if (nr_of(item.name) < NAMES)
+			times[nr_of(item.name)]++;
+	}
+	assert_true(!fragment->by_name || bytes <= ANSWER);
+	return pos;
+}
+
+/* Whatever has been renamed to a name that is still to come is not told: or a reader might never
+ * be done. Nor does any of it move those that stay (rule N4). */
+static void check_fragments(struct lpi_t *t, struct lp_ino dir)
+{
+	uint8_t times[NAMES] = {0};
+	uint32_t calls = 0;
+	uint32_t moves = 0;
+	for (uint32_t nr = 0; nr < NAMES; nr++)
+		(void)lpi_t_file(t, dir, name_of(nr));
+	(void)lpi_t_file(t, dir, "m0");
+	struct fragment fragment = {.dir = dir, .by_name = true};
+	for (bool is_last = false; !is_last;) {
+		char highest[16] = "";
+		char from[16];
+		char to[16];
+		lp_test_ok(read_fragment(t, &fragment));
+		assert_true(count_items(t, &fragment, times, highest) > 0 || !t->op->readdir.more);
+		fragment.before = t->op->readdir.before;
+		uint64_t shard_idx = t->op->readdir.shard_idx;
+		is_last = !t->op->readdir.more && t->op->readdir.is_last;
+		if (t->op->readdir.more) {
+			fragment.cookie = shard_idx << 56;
+			(void)strcpy(fragment.after, highest);
+		} else {
+			fragment = (struct fragment){
+				.dir = dir, .by_name = true, .cookie = (shard_idx + 1) << 56};
+		}
+		calls++;
+		(void)snprintf(from, sizeof(from), "%c%u", moves == 0 ? 'm' : 'z', moves);
+		(void)snprintf(to, sizeof(to), "z%u", moves + 1);
+		lp_test_ok(lpi_t_rename(t, dir, from, dir, to, 0));
+		moves++;
+	}
+	assert_true(calls >= NAMES * 32 / ANSWER && calls <= NAMES * 32 / ANSWER + 4);
+	for (uint32_t nr = 0; nr < NAMES; nr++)
+		assert_int_equal(times[nr], 1);
+}
+
+static void test_fragments(void **state)
+{
+	(void)state;
+	on_all(check_fragments);
+}
+
+/* Part of one, in the order of the cookies, from any of them on: also when that is gone. */
+static void test_part(void **state)
+{
+	(void)state;
+	struct lpi_t t;
+	lpi_t_begin(&t, 2);
+	struct lp_ino dir = lpi_t_dir(&t, root, "plain");
+	for (uint32_t nr = NAMES; nr-- > 0;)
+		(void)lpi_t_file(&t, dir, name_of(nr));
+	struct fragment part = {.dir = dir,
+				.cookie = (uint64_t)lp_ino_shard(dir) << 56,
+				.after = "n100",
+				.until = "n109"};
+	uint8_t times[NAMES] = {0};
+	char highest[16] = "";
+	lp_test_ok(read_fragment(&t, &part));
+	assert_int_equal(count_items(&t, &part, times, highest), 9);
+	assert_string_equal(highest, "n109");
+	struct lp_ns_item item;
+	uint32_t pos = 3;
+	assert_true(lp_ns_next(t.op, &pos, &item)); /* the fourth of those made: n106 */
+	part.cookie = item.cookie;
+	lp_test_ok(lpi_t_remove(&t, dir, "n106", false));
+	lp_test_ok(read_fragment(&t, &part));
+	highest[0] = 0;
+	assert_int_equal(count_items(&t, &part, times, highest), 5);
+	assert_string_equal(highest, "n105");
+	assert_false(t.op->readdir.more);
+	/* Nothing can be asked for by halves. */
+	part.by_name = true;
+	assert_int_equal(read_fragment(&t, &part), -EINVAL);
+	part.by_name = false;
+	part.cookie ^= UINT64_C(1) << 56;
+	assert_int_equal(read_fragment(&t, &part), -EINVAL);
+	(void)strcpy(part.after, "..");
+	assert_int_equal(read_fragment(&t, &part), -EINVAL);
+	lpi_t_end(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stays),
-		cmocka_unit_test(test_cookie_alone),
-		cmocka_unit_test(test_cost),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_fragments), cmocka_unit_test(test_part),
+		cmocka_unit_test(test_stays),     cmocka_unit_test(test_cookie_alone),
+		cmocka_unit_test(test_cost),      cmocka_unit_test(test_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,6 +150,7 @@ int lpi_query_dir(struct lpi_query *query)
 	const struct lp_fragment_value *value = &lpi_fragment_of(node)->value;
 	op->dir.entries_cnt = value->entries_cnt;
 	op->dir.name_bytes = value->name_bytes;
+	op->dir.next_insertion = value->next_insertion;
 	op->dir.mtime_ns = value->mtime_ns;
 	op->dir.ctime_ns = value->ctime_ns;
 	op->dir.is_sealed = value->is_sealed != 0;

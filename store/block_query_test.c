@@ -318,6 +318,7 @@ static void test_dir(void **state)
 		assert_durable(&rig);
 		assert_int_equal(op.op.dir.entries_cnt, 3);
 		assert_int_equal(op.op.dir.name_bytes, 10);
+		assert_int_equal(op.op.dir.next_insertion, 9);
 		assert_int_equal(op.op.dir.mtime_ns, 4);
 		assert_int_equal(op.op.dir.ctime_ns, 5);
 		assert_false(op.op.dir.is_sealed);

@@ -361,6 +361,7 @@ struct lp_store_op {
 			/* Results; all 0 when there is no fragment here. */
 			uint64_t entries_cnt;
 			uint64_t name_bytes;
+			uint64_t next_insertion; /* greater than that of all entries */
 			int64_t mtime_ns;
 			int64_t ctime_ns;
 			bool is_sealed;

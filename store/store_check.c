@@ -639,6 +639,7 @@ static void clear_dir(struct lp_store_op *op)
 {
 	op->dir.entries_cnt = 0;
 	op->dir.name_bytes = 0;
+	op->dir.next_insertion = 0;
 	op->dir.mtime_ns = 0;
 	op->dir.ctime_ns = 0;
 	op->dir.is_sealed = false;

@@ -143,6 +143,7 @@ static void read_dir(const struct lpi_mem_store *store, struct lp_store_op *op)
 		return;
 	op->dir.entries_cnt = dir->entries_cnt;
 	op->dir.name_bytes = dir->name_bytes;
+	op->dir.next_insertion = dir->last_insertion + 1;
 	op->dir.mtime_ns = dir->mtime_ns;
 	op->dir.ctime_ns = dir->ctime_ns;
 	op->dir.is_sealed = dir->is_sealed;

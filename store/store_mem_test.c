@@ -357,8 +357,10 @@ static void test_entries(void **state)
 	op = dir_of(hand, dir);
 	assert_int_equal(op.dir.entries_cnt, 1);
 	assert_int_equal(op.dir.name_bytes, 5);
+	uint64_t next_insertion = op.dir.next_insertion;
 	lp_test_ok(lpi_hand_change(hand, entry(LP_CHANGE_ENTRY_SET, dir, "one", 102)));
 	assert_true(lookup(hand, "one").lookup.insertion > lookup(hand, "three").lookup.insertion);
+	assert_int_equal(lookup(hand, "one").lookup.insertion, next_insertion);
 	/* The directory's inode has nothing to do with it. */
 	assert_int_equal(attrs_of(hand, dir).version_nr, 1);
 	lpi_mem_rig_fini(&rig);

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a mount asks for, which need only be ordered (rule M1): it waits for no log where it need
+ * not, and yet no change is there after a crash without what it rests on. The stores are on a
+ * simulated device: time goes on only while all wait for that. */
+#include "namespace/ns_sim_test.h"
+
+#define CUT_RUNS 6u
+
+static const struct lp_ino root = {1};
+
+struct world {
+	struct lpi_ns_sim *sim;
+	struct lp_ns_op op;
+	enum lp_store_ack ack;
+	bool is_done;
+};
+
+static void done(struct lp_ns_op *op)
+{
+	LP_CONTAINER_OF(op, struct world, op)->is_done = true;
+}
+
+static struct lp_ns_op *begin(struct world *world, enum lp_ns_opcode opcode)
+{
+	world->op = (struct lp_ns_op){.opcode = opcode, .complete = done, .ack = world->ack};
+	return &world->op;
+}
+
+/* On shard 0: its own calls need no message, and others' none that waits. */
+static int run(struct world *world)
+{
+	world->is_done = false;
+	lp_ns_submit(world->sim->ns[0], &world->op);
+	for (uint32_t i = 0; !world->is_done; i++) {
+		assert_true(i < LPI_NS_SIM_TURNS_MAX);
+		(void)lpi_ns_sim_turn(world->sim);
+	}
+	return world->op.result;
+}
+
+static struct lp_bytes bytes(const char *text)
+{
+	return (struct lp_bytes){text, (uint32_t)strlen(text)};
+}
+
+static struct lp_ino make(struct world *world, struct lp_ino dir, const char *name, uint8_t type)
+{
+	struct lp_ns_op *op = begin(world, LP_NS_MAKE);
+	op->make.dir = dir;
+	op->make.name = bytes(name);
+	op->make.type = type;
+	op->make.mode = 0755;
+	lp_test_ok(run(world));
+	return world->op.make.found.ino;
+}
+
+static int rename_to(struct world *world, struct lp_ino dir, const char *name, struct lp_ino to_dir,
+		     const char *to_name)
+{
+	struct lp_ns_op *op = begin(world, LP_NS_RENAME);
+	op->rename.dir = dir;
+	op->rename.name = bytes(name);
+	op->rename.to_dir = to_dir;
+	op->rename.to_name = bytes(to_name);
+	return run(world);
+}
+
+static int take_away(struct world *world, struct lp_ino dir, const char *name, bool is_dir)
+{
+	struct lp_ns_op *op = begin(world, LP_NS_REMOVE);
+	op->remove.dir = dir;
+	op->remove.name = bytes(name);
+	op->remove.is_dir = is_dir;
+	return run(world);
+}
+
+static int look_up(struct world *world, struct lp_ino dir, const char *name)
+{
+	struct lp_ns_op *op = begin(world, LP_NS_LOOKUP);
+	op->lookup.dir = dir;
+	op->lookup.name = bytes(name);
+	return run(world);
+}
+
+/* One on the shard that is wanted: directories go round. */
+static struct lp_ino make_dir_on(struct world *world, struct lp_ino dir, const char *name,
+				 uint32_t shard_idx)
+{
+	for (uint32_t i = 0; i < 16; i++) {
+		struct lp_ino ino = make(world, dir, name, LP_INODE_TYPE_DIR);
+		if (lp_ino_shard(ino) == shard_idx)
+			return ino;
+		lp_test_ok(take_away(world, dir, name, true));
+	}
+	fail_msg("no directory on shard %u", shard_idx);
+	return root;
+}
+
+static void sync_all(struct world *world)
+{
+	(void)begin(world, LP_NS_SYNC);
+	lp_test_ok(run(world));
+}
+
+static void world_begin(struct world *world, uint64_t seed)
+{
+	*world = (struct world){.ack = LP_ACK_DURABLE};
+	world->sim = lpi_ns_sim_boot(lpi_ns_sim_mkfs(seed));
+	lp_test_ok(lpi_ns_sim_start(world->sim));
+}
+
+static void world_end(struct world *world)
+{
+	lpi_ns_sim_stop(world->sim);
+	lp_test_ok(lpi_ns_sim_close(world->sim, false));
+	lpi_ns_sim_fini(world->sim);
+	free(world->sim);
+}
+
+/* --- No waiting ------------------------------------------------------------------------------- */
+
+/* All on one shard: names are made, given twice, changed, moved and taken away, one after the
+ * other. */
+static void change_much(struct world *world, struct lp_ino dir)
+{
+	struct lp_ino file = make(world, dir, "a", LP_INODE_TYPE_FILE);
+	struct lp_ns_op *op = begin(world, LP_NS_LINK);
+	op->link.ino = file;
+	op->link.dir = dir;
+	op->link.name = bytes("b");
+	lp_test_ok(run(world));
+	op = begin(world, LP_NS_SET);
+	op->set.ino = file;
+	op->set.attrs.mode = 0600;
+	op->set.mask = LP_ATTR_MODE;
+	lp_test_ok(run(world));
+	assert_int_equal(world->op.set.found.attrs.mode, 0600);
+	assert_int_equal(world->op.set.found.attrs.nlink, 2);
+	lp_test_ok(rename_to(world, dir, "a", dir, "c"));
+	(void)make(world, dir, "d", LP_INODE_TYPE_FILE);
+	lp_test_ok(rename_to(world, dir, "d", dir, "b"));
+	lp_test_ok(take_away(world, dir, "b", false));
+	lp_test_ok(take_away(world, dir, "c", false));
+	lp_test_err(-ENOENT, take_away(world, dir, "c", false));
+	lp_test_err(-ENOENT, look_up(world, dir, "c"));
+}
+
+/* Rule M1: without fsync nothing is waited for. */
+static void test_no_wait(void **state)
+{
+	(void)state;
+	struct world world;
+	world_begin(&world, 3);
+	struct lp_ino dir = make_dir_on(&world, root, "dir", 0);
+	sync_all(&world);
+	uint64_t before_ns = world.sim->clock.now_ns;
+	world.ack = LP_ACK_ORDERED;
+	change_much(&world, dir);
+	assert_int_equal(world.sim->clock.now_ns, before_ns);
+	world.ack = LP_ACK_DURABLE;
+	change_much(&world, dir);
+	assert_true(world.sim->clock.now_ns > before_ns);
+	world_end(&world);
+}
+
+/* --- What a change rests on ------------------------------------------------------------------- */
+
+/* s and q are in the root, p in s, d in p, e in d; s and e, as the root, are on shard 0, the others
+ * on 1. That d goes to q, so that it is below s no longer, is a change on shard 1 only; that s then
+ * goes into e one on shard 0 only. The second without the first would be a circle out of reach. */
+struct tree {
+	struct lp_ino s, q, p, d, e;
+};
+
+static struct tree plant(struct world *world)
+{
+	struct tree tree;
+	tree.s = make_dir_on(world, root, "s", 0);
+	tree.q = make_dir_on(world, root, "q", 1);
+	tree.p = make_dir_on(world, tree.s, "p", 1);
+	tree.d = make_dir_on(world, tree.p, "d", 1);
+	tree.e = make_dir_on(world, tree.d, "e", 0);
+	return tree;
+}
+
+static void check_tree(struct lp_bdev *bdev, const struct tree *tree)
+{
+	struct world world = {.ack = LP_ACK_DURABLE, .sim = lpi_ns_sim_boot(bdev)};
+	lp_test_ok(lpi_ns_sim_start(world.sim));
+	bool has_moved_s = look_up(&world, tree->e, "s") == 0;
+	bool has_moved_d = look_up(&world, tree->q, "d") == 0;
+	assert_true(has_moved_d || !has_moved_s);
+	assert_int_equal(look_up(&world, root, "s"), has_moved_s ? -ENOENT : 0);
+	assert_int_equal(look_up(&world, tree->p, "d"), has_moved_d ? -ENOENT : 0);
+	lpi_ns_sim_stop(world.sim);
+	lp_test_ok(lpi_ns_sim_close(world.sim, false));
+	lpi_ns_sim_fsck(world.sim);
+	lpi_ns_sim_fini(world.sim);
+	free(world.sim);
+}
+
+/* The power fails at each event after the first of the two began. */
+static void cut_between(uint64_t seed)
+{
+	struct world world;
+	struct lp_sim_cutter *cutter = NULL;
+	world_begin(&world, seed);
+	const struct tree tree = plant(&world);
+	sync_all(&world);
+	struct lp_sim *sim = lp_sim_of(world.sim->bdev);
+	lp_sim_trim_log(sim);
+	world.ack = LP_ACK_ORDERED;
+	lp_test_ok(rename_to(&world, tree.p, "d", tree.q, "d"));
+	lp_test_ok(rename_to(&world, root, "s", tree.e, "s"));
+	sync_all(&world);
+	lp_test_ok(lp_sim_cutter_new(sim, NULL, &cutter));
+	while (lp_sim_cutter_next(cutter))
+		check_tree(lp_sim_cutter_cut(cutter, seed + lp_sim_cutter_event(cutter)), &tree);
+	lp_sim_cutter_free(cutter);
+	world_end(&world);
+}
+
+static void test_rests_on(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= (LP_ASSERT_SLOW_ON ? 1 : CUT_RUNS); seed++)
+		cut_between(seed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_wait),
+		cmocka_unit_test(test_rests_on),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
