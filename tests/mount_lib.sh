@@ -8,6 +8,7 @@ lapisd="$LP_TEST_BUILD/bin/lapisd"
 pids=()
 dir=$PWD/mnt
 ext4=$PWD/ext4
+PATH=$PATH:/usr/sbin:/sbin
 
 if [ "$(id -u)" != 0 ] || [ ! -c /dev/fuse ]; then
 	echo "a mount needs root and /dev/fuse"
@@ -118,7 +119,7 @@ mount_ext4()
 {
 	needs mkfs.ext4
 	truncate -s "$1" ext4.img
-	mkfs.ext4 -q -E lazy_itable_init=1,lazy_journal_init=1 ext4.img || exit 1
+	mkfs.ext4 -q -b 4096 -E lazy_itable_init=1,lazy_journal_init=1 ext4.img || exit 1
 	mkdir "$ext4"
 	if ! mount -o loop ext4.img "$ext4"; then
 		echo "no loop devices"

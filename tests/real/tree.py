@@ -62,7 +62,7 @@ def make_files(top, chance):
 def make_sparse(top):
     sparse(f"{top}/sparse", [(0, BLOCK), (1 << 20, 3 * BLOCK), (5 << 20, 100)], 8 << 20)
     sparse(f"{top}/all_hole", [], 3 << 20)
-    sparse(f"{top}/hole_first", [((1 << 30) - BLOCK, BLOCK)], 1 << 30)
+    sparse(f"{top}/hole_first", [((32 << 20) - BLOCK, BLOCK)], 32 << 20)
     sparse(f"{top}/odd_end", [(BLOCK, 5000)], 100_001)
 
 
@@ -88,7 +88,10 @@ def make_rights(top):
         os.chown(f"{top}/rights/{name}", 1000 + mode, 2_000_000_000)
         os.chmod(f"{top}/rights/{name}", mode)
     os.mkdir(f"{top}/rights/dir")
-    os.chmod(f"{top}/rights/dir", 0o3775)
+    os.chmod(f"{top}/rights/dir", 0o2775)
+    # Without a list: rsync 3.2.7 takes the group's rights from the list of a sticky one, anywhere.
+    os.mkdir(f"{top}/rights/sticky")
+    os.chmod(f"{top}/rights/sticky", 0o3777)
     os.symlink("x", f"{top}/rights/link")
     os.lchown(f"{top}/rights/link", 5, 6)
     setfacl("-m", "u:1234:rw,g:99:r,m::rx", f"{top}/rights/all")
@@ -113,7 +116,7 @@ def make_xattrs(top, chance):
 
 def make_times(top):
     """Last: nothing may change what stands here, and the directories' own are the deepest first."""
-    for number, (path, _, names) in enumerate(os.walk(top, topdown=False)):
+    for number, (path, _, names) in enumerate(sorted(os.walk(top), reverse=True)):
         for name in names:
             stamp = OLD_NS + number * 1_000_000_007
             os.utime(os.path.join(path, name), ns=(stamp, stamp), follow_symlinks=False)
@@ -197,7 +200,7 @@ def describe(path, shown, groups, shows_holes):
     if stat.S_ISREG(info.st_mode):
         parts.append(content(path, info, shows_holes))
     elif stat.S_ISLNK(info.st_mode):
-        parts.append(os.readlink(path))
+        parts.append(ascii(os.readlink(path)))
     elif stat.S_ISCHR(info.st_mode) or stat.S_ISBLK(info.st_mode):
         parts.append(f"device {os.major(info.st_rdev)}:{os.minor(info.st_rdev)}")
     return " | ".join(parts + attributes(path))

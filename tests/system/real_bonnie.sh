@@ -19,7 +19,7 @@ run()
 	bonnie++ -d "$dir/$1" -u "$1" -s 64 -r 32 -n 2:5000:0:5 -m here -q >"$1.out" 2>"$1.err" || say "bonnie++: $(tail -n 3 "$1.err")"
 	grep -Eiq 'error|fail|can.t' "$1.err" && say "bonnie++ says: $(tail -n 3 "$1.err")"
 	[ "$(tail -n 1 "$1.out" | tr , '\n' | wc -l)" -ge 40 ] || say "bonnie++ has no results: $(tail -n 2 "$1.out")"
-	[ -z "$(ls -A "$dir/$1")" ] || say "bonnie++ leaves something: $(ls -A "$dir/$1" | head -n 3)"
+	[ -z "$(ls -A "$dir/$1")" ] || say "bonnie++ leaves something: $(find "$dir/$1" | head -n 3)"
 }
 
 free_space()

@@ -13,7 +13,7 @@ set -u
 needs fio
 
 # What is written by one job and then verified, one after the other.
-cat >jobs <<'END'
+cat >jobs.fio <<'END'
 [global]
 directory=${FIO_DIR}
 size=${FIO_SIZE}
@@ -94,7 +94,7 @@ END
 # verified ARG...: fio finds nothing wrong.
 verified()
 {
-	FIO_DIR=$dir FIO_SIZE=8m fio "$@" jobs >fio.out 2>&1 || say "fio $*: $(grep -v '^$' fio.out | head -n 8)"
+	FIO_DIR=$dir FIO_SIZE=8m fio "$@" jobs.fio >fio.out 2>&1 || say "fio $*: $(grep -v '^$' fio.out | head -n 8)"
 	grep -Eq 'verify.*(failed|bad)|error=' fio.out && say "fio $*: $(grep -E 'verify|error' fio.out | head -n 8)"
 	[ "$(grep -c ': (groupid=' fio.out)" -ge 9 ] || say "fio $*: not all was done: $(tail -n 5 fio.out)"
 }

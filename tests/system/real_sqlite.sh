@@ -37,13 +37,13 @@ has_lines()
 # let_work MODE: until each has done something.
 let_work()
 {
-	local i from1 from2
-	from1=$(wc -l <"$1.log1")
-	from2=$(wc -l <"$1.log2")
+	local i wanted=()
 	begin "$1"
 	for i in 1 2; do
-		local from=from$i
-		await "$1: transactions of worker $i: $(cat "$1.out$i")" has_lines "$1.log$i" $((${!from} + transactions))
+		wanted[i]=$(($(wc -l <"$1.log$i") + transactions))
+	done
+	for i in 1 2; do
+		await "$1: transactions of worker $i" has_lines "$1.log$i" "${wanted[i]}" || cat "$1.out$i"
 	done
 }
 
