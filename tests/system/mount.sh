@@ -7,54 +7,9 @@
 # timeout: 240
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
-lapisd="$LP_TEST_BUILD/bin/lapisd"
-pids=()
-dir=$PWD/mnt
-address=unix:$PWD/sock
-
-if [ "$(id -u)" != 0 ] || [ ! -c /dev/fuse ]; then
-	echo "a mount needs root and /dev/fuse"
-	exit 77
-fi
-
-end_all()
-{
-	local pid
-	umount -l "$dir" 2>/dev/null
-	for pid in "${pids[@]}"; do
-		kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
-	done
-}
-trap end_all EXIT
-
-# start NAME ARG...: a daemon with the mount; its output is in NAME.out and NAME.err. Sets $pid.
-start()
-{
-	local name=$1 i
-	shift
-	"$lapisd" --memory 256M --listen "$address" --mount "$dir" "$@" a.img >"$name.out" 2>"$name.err" &
-	pid=$!
-	pids+=("$pid")
-	for ((i = 0; i < 600; i++)); do
-		grep -qs '^lapisd: ready$' "$name.out" && break
-		kill -0 "$pid" 2>/dev/null || break
-		sleep 0.05
-	done
-	grep -qs '^lapisd: ready$' "$name.out" || {
-		say "$name: not ready: $(cat "$name.err")"
-		exit 1
-	}
-	[ "$(stat -c %i "$dir")" = 1 ] || say "$name: ready, but the mount does not answer"
-}
-
-stop()
-{
-	kill -TERM "$pid"
-	wait "$pid"
-	local status=$?
-	[ "$status" = 0 ] || say "exit status $status after SIGTERM"
-	mountpoint -q "$dir" && say "still mounted after SIGTERM"
-}
+. "$LP_TEST_SRC/tests/mount_lib.sh"
+listen=(--listen "unix:$PWD/sock")
+address=${listen[1]}
 
 # quietly ARG...: lapis succeeds and says nothing.
 quietly()
@@ -74,8 +29,7 @@ same()
 	diff -r -x fifo --no-dereference "$1" "$2" >differ.out || say "$1 and $2: contents differ: $(head -3 differ.out)"
 }
 
-expect 0 'shards' mkfs --size 512M --shards 2 a.img
-mkdir mnt
+make_store 512M
 
 # A tree with all kinds of things in it, in and out again.
 mkdir -p tree/deep/er/and/deeper tree/empty "tree/with space"
@@ -90,7 +44,7 @@ chmod 0640 tree/large
 chmod 1777 tree/deep
 chown 1234:5678 tree/sparse
 touch -d '1999-12-31 23:59:59.123456789' tree/large
-start first
+start first "${listen[@]}"
 cp -a tree mnt/tree
 same tree mnt/tree
 cp -a mnt/tree back
@@ -124,36 +78,28 @@ stop
 expect 0 'clean|no problem|ok' fsck a.img
 
 # A second start finds all of it; somebody who has a file open does not keep the daemon from ending.
-start second
+start second "${listen[@]}"
 same tree mnt/tree
 exec 9<mnt/tree/large
 stop
 exec 9<&-
 
 # The daemon is killed.
-start third
+start third "${listen[@]}"
 # What was synced is there (rule M1).
 cp tree/large mnt/synced
 sync mnt/synced
-kill -KILL "$pid"
-wait "$pid" 2>/dev/null
-# The kernel notices a moment later, when it has taken the daemon's ring apart.
-for ((i = 0; i < 100; i++)); do
-	ls mnt >ls.out 2>&1
-	grep -q 'not connected' ls.out && break
-	sleep 0.1
-done
-grep -q 'not connected' ls.out || say "a mount without a daemon does not say so: $(cat ls.out)"
+kill_daemon
 expect 1 'no Lapis store is mounted' umount "$PWD/tree"
 quietly umount mnt
 mountpoint -q mnt && say "lapis umount left the mount"
-start fourth
+start fourth "${listen[@]}"
 same tree mnt/tree
 cmp tree/large mnt/synced || say "what was synced is gone after kill -9"
 kill -KILL "$pid"
 wait "$pid" 2>/dev/null
 # The dead mount is taken away by the next start.
-start fifth
+start fifth "${listen[@]}"
 grep -q 'took away the mount' fifth.err || say "no word of the dead mount"
 
 # Unmounted under the daemon: it goes on without.
