@@ -172,7 +172,7 @@ static struct lpi_fuse_request *take_spare(struct lp_fuse_channel *channel)
 	lp_sm_init(&request->sm, &lpi_fuse_request_table, NULL,
 		   lp_reactor_now_ns(channel->options.reactor));
 	channel->stats.under_way++;
-	channel->stats.requests++;
+	request->began_ns = lp_clock_mono_ns(lp_reactor_clock(channel->options.reactor));
 	return request;
 }
 
@@ -271,10 +271,28 @@ static void retry(struct lp_timer *timer)
 	go_on(LP_CONTAINER_OF(timer, struct lp_fuse_channel, retry));
 }
 
-void lpi_fuse_channel_ended(struct lp_fuse_channel *channel)
+/* The clock is asked, not the reactor: most requests are answered in the turn in which they came.
+ */
+static void count(struct lpi_fuse_request *request, int err)
 {
+	struct lp_fuse_channel *channel = request->channel;
+	uint32_t opcode = request->message.opcode == NULL ? 0 : request->message.header.opcode;
+	struct lp_hist *hist = &channel->latencies[opcode];
+	uint64_t now_ns = lp_clock_mono_ns(lp_reactor_clock(channel->options.reactor));
+	if (hist->count == 0)
+		lp_hist_reset(hist);
+	lp_hist_record(hist, now_ns - request->began_ns);
+	channel->stats.requests[opcode]++;
+	channel->stats.errors[opcode] += err < 0;
+}
+
+void lpi_fuse_channel_ended(struct lpi_fuse_request *request, int err)
+{
+	struct lp_fuse_channel *channel = request->channel;
 	LP_ASSERT(channel->stats.under_way > 0);
 	channel->stats.under_way--;
+	count(request, err);
+	lp_pool_put(channel->requests, request);
 	if (channel->is_throttled)
 		go_on(channel);
 	check_stopped(channel);
@@ -335,8 +353,13 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 				      .object_bytes = sizeof(struct lpi_fuse_request),
 				      .limit = requests_max == 0 ? LP_FUSE_REQUESTS_MAX
 								 : requests_max};
-	int err = lp_pool_new(&pool, &channel->requests);
+	/* Large, but only what is used of it takes memory. */
+	channel->latencies = calloc(LP_FUSE_OPCODES, sizeof(*channel->latencies));
+	int err = -ENOMEM;
+	if (channel->latencies != NULL)
+		err = lp_pool_new(&pool, &channel->requests);
 	if (err < 0) {
+		free(channel->latencies);
 		free(channel);
 		return err;
 	}
@@ -350,6 +373,7 @@ void lp_fuse_channel_free(struct lp_fuse_channel *channel)
 		return;
 	LP_ASSERT(channel->fd < 0);
 	lp_pool_free(channel->requests);
+	free(channel->latencies);
 	free(channel);
 }
 
@@ -388,4 +412,11 @@ void lp_fuse_channel_read_stats(const struct lp_fuse_channel *channel,
 				struct lp_fuse_channel_stats *ret_stats)
 {
 	*ret_stats = channel->stats;
+}
+
+const struct lp_hist *lp_fuse_channel_latency(const struct lp_fuse_channel *channel,
+					      uint32_t opcode)
+{
+	LP_ASSERT(opcode < LP_FUSE_OPCODES);
+	return channel->latencies[opcode].count > 0 ? &channel->latencies[opcode] : NULL;
 }

@@ -49,9 +49,10 @@ struct lp_fuse_channel {
 	void *stopped_arg;
 	struct lp_task stopped_task;
 	struct lp_fuse_channel_stats stats;
+	struct lp_hist *latencies; /* by opcode */
 };
 
-/* A request has ended. */
-void lpi_fuse_channel_ended(struct lp_fuse_channel *channel);
+/* A request has ended, with 0 or an error. */
+void lpi_fuse_channel_ended(struct lpi_fuse_request *request, int err);
 
 #endif

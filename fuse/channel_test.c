@@ -383,6 +383,36 @@ static void test_throttled(void **state)
 	rig_free(rig);
 }
 
+/* What was asked is counted, by opcode, errors beside it, and its time is known. */
+static void test_counts(void **state)
+{
+	struct rig *rig = rig_new(0);
+	struct lp_fuse_channel_stats stats;
+	(void)state;
+	uint64_t node = create(rig, 1, "file");
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(write_at(rig, node, 0, "four", 4), 0);
+	begin(rig, FUSE_LOOKUP, 1);
+	add(rig, "none", 5);
+	assert_int_equal(ask(rig), -ENOENT);
+	begin(rig, 4711, 1);
+	assert_int_equal(ask(rig), -ENOSYS);
+	lp_fuse_channel_read_stats(rig->channel, &stats);
+	assert_int_equal(stats.requests[FUSE_CREATE], 1);
+	assert_int_equal(stats.requests[FUSE_WRITE], 3);
+	assert_int_equal(stats.errors[FUSE_WRITE], 0);
+	assert_int_equal(stats.written_bytes, 12);
+	assert_int_equal(stats.requests[FUSE_LOOKUP], 1);
+	assert_int_equal(stats.errors[FUSE_LOOKUP], 1);
+	assert_int_equal(stats.requests[0], 1);
+	assert_int_equal(stats.errors[0], 1);
+	assert_int_equal(lp_fuse_channel_latency(rig->channel, FUSE_WRITE)->count, 3);
+	assert_true(lp_fuse_channel_latency(rig->channel, FUSE_WRITE)->min > 0);
+	assert_null(lp_fuse_channel_latency(rig->channel, FUSE_READ));
+	release(rig, node);
+	rig_free(rig);
+}
+
 /* The other end goes away: told once, and what was under way ends. */
 static void test_gone(void **state)
 {
@@ -410,7 +440,7 @@ int main(void)
 		cmocka_unit_test(test_states),  cmocka_unit_test(test_data),
 		cmocka_unit_test(test_names),   cmocka_unit_test(test_privileges),
 		cmocka_unit_test(test_hostile), cmocka_unit_test(test_throttled),
-		cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_counts),  cmocka_unit_test(test_gone),
 	};
 	(void)signal(SIGPIPE, SIG_IGN);
 	return lp_test_main(tests, "fuse/channel");

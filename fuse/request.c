@@ -173,8 +173,7 @@ void lpi_fuse_end(struct lpi_fuse_request *request, int err)
 	channel->bytes_out -= request->budget_bytes;
 	lp_sm_move(&request->sm, err < 0 ? LPI_FUSE_FAILED : LPI_FUSE_DONE,
 		   lp_reactor_now_ns(channel->options.reactor));
-	lp_pool_put(channel->requests, request);
-	lpi_fuse_channel_ended(channel);
+	lpi_fuse_channel_ended(request, err);
 }
 
 /* What is ours alone has another name outside. */
@@ -188,8 +187,6 @@ static int errno_of(int err)
 void lpi_fuse_answer(struct lpi_fuse_request *request, int err)
 {
 	struct iovec iovs[1];
-	if (err < 0)
-		request->channel->stats.errors++;
 	(void)tell(request, errno_of(err), iovs, 1);
 	lpi_fuse_end(request, err);
 }

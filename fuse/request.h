@@ -32,6 +32,7 @@ typedef void lpi_fuse_step_fn(struct lpi_fuse_request *request);
 
 struct lpi_fuse_request {
 	struct lp_sm sm;
+	uint64_t began_ns;        /* when it was read */
 	struct lp_list_node node; /* of those that wait for a sync */
 	struct lp_fuse_channel *channel;
 	struct lp_fuse_message message;
