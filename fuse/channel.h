@@ -74,6 +74,7 @@ struct lp_fuse_channel_stats {
 	uint64_t errors[LP_FUSE_OPCODES]; /* of those: with one */
 	uint64_t refused;                 /* of those: that broke the protocol */
 	uint64_t reads;                   /* system calls, also those that found nothing */
+	uint64_t handed_over;             /* read here and done on another thread */
 	uint64_t throttled;               /* how often it had to wait for buffers or requests */
 	uint64_t read_bytes;
 	uint64_t written_bytes;
