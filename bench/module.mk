@@ -1,5 +1,5 @@
 MODULES += bench
-bench_USES := daemon namespace wire store base
+bench_USES := daemon fuse namespace wire store base
 bench_LIBS :=
 bench_TOOLS += alloc_bench
 bench_TOOLS += base_bench
@@ -10,6 +10,8 @@ bench_TOOLS += door_bench
 bench_TOOLS += kv_bench
 bench_TOOLS += extmap_bench
 bench_TOOLS += mailbox_bench
+bench_TOOLS += names_load
+bench_TOOLS += null_fuse
 bench_TOOLS += store_kill
 bench_TOOLS += store_start
 bench_TOOLS += store_age

@@ -74,6 +74,21 @@ static void print_devices(const char *answer)
 	}
 }
 
+static void print_mount(const char *answer)
+{
+	char text[8];
+	if (lpi_cli_json_text(answer, "mount.dir", text, sizeof(text))[0] == '\0')
+		return;
+	(void)fputs("mount     ", stdout);
+	print_text(answer, "mount.dir");
+	(void)fputs(" by ", stdout);
+	print_text(answer, "mount.transport");
+	(void)printf("; requests %.0f, answered by an error %.0f, under way %.0f\n",
+		     lpi_cli_json_number(answer, "mount.requests"),
+		     lpi_cli_json_number(answer, "mount.errors"),
+		     lpi_cli_json_number(answer, "mount.under_way"));
+}
+
 static void print_status(const char *answer, const char *state, bool is_ok)
 {
 	char since[40];
@@ -107,6 +122,7 @@ static void print_status(const char *answer, const char *state, bool is_ok)
 		     lpi_cli_json_number(answer, "requests"), lpi_cli_json_number(answer, "absent"),
 		     lpi_cli_json_number(answer, "errors"), conns, conns == 1 ? "" : "s");
 	print_devices(answer);
+	print_mount(answer);
 }
 
 static int run_status(const struct lpi_cli_command *self, int argc, char **argv)

@@ -22,6 +22,7 @@ struct lpi_gather_reports {
 	uint32_t left;
 	int result;
 	struct lpi_shard_report *shards;
+	struct lpi_mount_report *mounts; /* by thread */
 	struct lpi_thread_report threads[LPI_THREADS_MAX];
 };
 
@@ -67,6 +68,8 @@ static void gather_there(struct lpi_errand *errand)
 	struct lpi_thread_report *report = &gather->threads[thread->idx];
 	report->reactor = *lp_reactor_stats(thread->reactor);
 	lp_bufs_read_stats(thread->bufs, &report->bufs);
+	lpi_mount_report_read(thread->service->mount.channels[thread->idx],
+			      &gather->mounts[thread->idx]);
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s; s = lpi_thread_next(thread, s))
 		read_shard(gather, s);
 	lpi_errand_end(errand, 0);
@@ -122,6 +125,7 @@ static void format_uuid(const uint8_t *uuid, char *buf, size_t len)
 static void fill_report(struct lpi_gather_reports *gather, struct lpi_report *report)
 {
 	struct lp_service *service = gather->service;
+	bool is_mounted = service->mount.session != NULL && !atomic_load(&service->mount.is_gone);
 	*report = (struct lpi_report){.server = service->options.server_name,
 				      .allocator = lpi_heap_name(),
 				      .store_kind = service->is_mem ? "mem" : "block",
@@ -134,7 +138,10 @@ static void fill_report(struct lpi_gather_reports *gather, struct lpi_report *re
 				      .shard_cnt = service->shard_cnt,
 				      .thread_cnt = service->thread_cnt,
 				      .shards = gather->shards,
-				      .threads = gather->threads};
+				      .threads = gather->threads,
+				      .mounts = gather->mounts};
+	if (is_mounted)
+		report->mount_dir = lp_config_text(&service->config, LP_OPT_MOUNT);
 	format_uuid(service->store_uuid, report->store_uuid, sizeof(report->store_uuid));
 	for (uint32_t i = 0; i < service->listener_cnt; i++)
 		report->peers_refused += lp_listener_refused(service->listeners[i]);
@@ -380,7 +387,10 @@ int lpi_gather_new(struct lp_service *service, struct lpi_gather_reports **ret_g
 		return -ENOMEM;
 	/* Large, but only what is used of it takes memory. */
 	gather->shards = calloc(service->shard_cnt, sizeof(*gather->shards));
-	if (gather->shards == NULL) {
+	gather->mounts = calloc(service->thread_cnt, sizeof(*gather->mounts));
+	if (gather->shards == NULL || gather->mounts == NULL) {
+		free(gather->shards);
+		free(gather->mounts);
 		free(gather);
 		return -ENOMEM;
 	}
@@ -396,6 +406,7 @@ void lpi_gather_free(struct lpi_gather_reports *gather)
 		return;
 	LP_ASSERT(lpi_gather_is_idle(gather));
 	free(gather->shards);
+	free(gather->mounts);
 	free(gather);
 }
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/workers.h"
 #include "daemon/conn.h"
+#include "fuse/channel.h"
 
 #define COUNTER(type, field)                                                                       \
 	{                                                                                          \
@@ -123,6 +124,17 @@ static const struct lpi_counter log_items[] = {
 	COUNTER(lp_log_stats, dropped),
 };
 const struct lpi_counter_table lpi_log_counters = {log_items, LP_ARRAY_SIZE(log_items)};
+
+static const struct lpi_counter mount_items[] = {
+	NARROW_GAUGE(lp_fuse_channel_stats, under_way),
+	COUNTER(lp_fuse_channel_stats, refused),
+	COUNTER(lp_fuse_channel_stats, reads),
+	COUNTER(lp_fuse_channel_stats, throttled),
+	COUNTER(lp_fuse_channel_stats, read_bytes),
+	COUNTER(lp_fuse_channel_stats, written_bytes),
+	COUNTER(lp_fuse_channel_stats, handed_over),
+};
+const struct lpi_counter_table lpi_mount_counters = {mount_items, LP_ARRAY_SIZE(mount_items)};
 
 uint64_t lpi_counter_read(const void *stats, const struct lpi_counter *counter)
 {

@@ -18,7 +18,7 @@ static const struct {
 /* Counters of several units: those of unit i are at first + i * stride. */
 struct group {
 	const char *name;
-	const char *label; /* what a unit is; NULL: there is one only */
+	const char *label; /* what a unit is; NULL: there is only one */
 	const void *first;
 	size_t stride;
 	uint32_t cnt;
@@ -46,7 +46,7 @@ static void prometheus_counters(struct lpi_text *text, const struct group *group
 	}
 }
 
-/* Of each shard an array, one number for each name; those that are 0 and have always been are not
+/* Of each unit an array, one number for each name; those that are 0 and have always been are not
  * shown. */
 static void prometheus_array(struct lpi_text *text, const struct group *group, const char *label,
 			     const char *(*name_of)(uint32_t idx), uint32_t cnt)
@@ -58,10 +58,8 @@ static void prometheus_array(struct lpi_text *text, const struct group *group, c
 			uint64_t value;
 			memcpy(&value, array + k * sizeof(value), sizeof(value));
 			if (value > 0 && name_of(k) != NULL)
-				lpi_text_printf(text,
-						"lapis_%s_total{shard=\"%u\",%s=\"%s\"} "
-						"%llu\n",
-						group->name, i, label, name_of(k),
+				lpi_text_printf(text, "lapis_%s_total{%s=\"%u\",%s=\"%s\"} %llu\n",
+						group->name, group->label, i, label, name_of(k),
 						(unsigned long long)value);
 		}
 	}
@@ -74,28 +72,59 @@ static void prometheus_number(struct lpi_text *text, const char *name, const cha
 			(unsigned long long)value);
 }
 
+/* One operation of one unit. */
+static void prometheus_summary(struct lpi_text *text, const struct group *group, uint32_t idx,
+			       const char *op, const struct lp_hist *hist)
+{
+	const char *name = group->name;
+	const char *label = group->label;
+	for (size_t q = 0; q < LP_ARRAY_SIZE(quantiles); q++)
+		lpi_text_printf(text,
+				"lapis_%s_seconds{%s=\"%u\",op=\"%s\",quantile=\"%s\"} %.9g\n",
+				name, label, idx, op, quantiles[q].name,
+				(double)lp_hist_percentile(hist, quantiles[q].ppm) / 1e9);
+	lpi_text_printf(text,
+			"lapis_%s_seconds_sum{%s=\"%u\",op=\"%s\"} %.9g\n"
+			"lapis_%s_seconds_count{%s=\"%u\",op=\"%s\"} %llu\n",
+			name, label, idx, op, (double)hist->sum / 1e9, name, label, idx, op,
+			(unsigned long long)hist->count);
+}
+
 static void prometheus_latency(const struct lpi_report *report, struct lpi_text *text)
 {
+	const struct group group = {.name = "request", .label = "shard"};
 	lpi_text_printf(text, "# TYPE lapis_request_seconds summary\n");
 	for (uint32_t i = 0; i < report->shard_cnt; i++) {
 		const struct lpi_shard_report *shard = &report->shards[i];
 		for (uint32_t op = 0; op < LPI_REPORT_OPCODES; op++) {
-			const struct lp_hist *hist = &shard->latency[op];
-			if (!shard->has_latency[op] || lpi_report_op(op) == NULL)
-				continue;
-			for (size_t q = 0; q < LP_ARRAY_SIZE(quantiles); q++)
-				lpi_text_printf(text,
-						"lapis_request_seconds{shard=\"%u\",op=\"%s\","
-						"quantile=\"%s\"} %.9g\n",
-						i, lpi_report_op(op), quantiles[q].name,
-						(double)lp_hist_percentile(hist, quantiles[q].ppm) /
-							1e9);
-			lpi_text_printf(text,
-					"lapis_request_seconds_sum{shard=\"%u\",op=\"%s\"} %.9g\n"
-					"lapis_request_seconds_count{shard=\"%u\",op=\"%s\"} "
-					"%llu\n",
-					i, lpi_report_op(op), (double)hist->sum / 1e9, i,
-					lpi_report_op(op), (unsigned long long)hist->count);
+			if (shard->has_latency[op] && lpi_report_op(op) != NULL)
+				prometheus_summary(text, &group, i, lpi_report_op(op),
+						   &shard->latency[op]);
+		}
+	}
+}
+
+static void prometheus_mount(const struct lpi_report *report, struct lpi_text *text)
+{
+	const struct lpi_mount_report *mounts = report->mounts;
+	const uint32_t cnt = report->thread_cnt;
+	const struct group groups[] = {
+		{"mount_requests", "thread", &mounts->stats.requests, sizeof(*mounts), cnt},
+		{"mount_request_errors", "thread", &mounts->stats.errors, sizeof(*mounts), cnt},
+		{"mount", "thread", &mounts->stats, sizeof(*mounts), cnt},
+		{.name = "mount_request", .label = "thread"},
+	};
+	if (report->mount_dir == NULL)
+		return;
+	prometheus_array(text, &groups[0], "op", lpi_mount_op_name, LP_FUSE_OPCODES);
+	prometheus_array(text, &groups[1], "op", lpi_mount_op_name, LP_FUSE_OPCODES);
+	prometheus_counters(text, &groups[2], &lpi_mount_counters);
+	lpi_text_printf(text, "# TYPE lapis_mount_request_seconds summary\n");
+	for (uint32_t i = 0; i < cnt; i++) {
+		for (uint32_t op = 0; op < LP_FUSE_OPCODES; op++) {
+			if (mounts[i].has_latency[op] && lpi_mount_op_name(op) != NULL)
+				prometheus_summary(text, &groups[3], i, lpi_mount_op_name(op),
+						   &mounts[i].latency[op]);
 		}
 	}
 }
@@ -190,14 +219,14 @@ static void prometheus_arrays(const struct lpi_report *report, struct lpi_text *
 	const struct lpi_shard_report *shards = report->shards;
 	const uint32_t cnt = report->shard_cnt;
 	const struct group groups[] = {
-		{"requests", NULL, &shards->door.requests, sizeof(*shards), cnt},
-		{"request_errors", NULL, &shards->door.errors, sizeof(*shards), cnt},
-		{"request_absent", NULL, &shards->door.absent, sizeof(*shards), cnt},
-		{"namespace_ops", NULL, &shards->ns.ops, sizeof(*shards), cnt},
-		{"namespace_op_errors", NULL, &shards->ns.errors, sizeof(*shards), cnt},
-		{"store_ops", NULL, &shards->store.ops, sizeof(*shards), cnt},
-		{"store_op_errors", NULL, &shards->store.errors, sizeof(*shards), cnt},
-		{"store_writes", NULL, &shards->store.writes_by_path, sizeof(*shards), cnt},
+		{"requests", "shard", &shards->door.requests, sizeof(*shards), cnt},
+		{"request_errors", "shard", &shards->door.errors, sizeof(*shards), cnt},
+		{"request_absent", "shard", &shards->door.absent, sizeof(*shards), cnt},
+		{"namespace_ops", "shard", &shards->ns.ops, sizeof(*shards), cnt},
+		{"namespace_op_errors", "shard", &shards->ns.errors, sizeof(*shards), cnt},
+		{"store_ops", "shard", &shards->store.ops, sizeof(*shards), cnt},
+		{"store_op_errors", "shard", &shards->store.errors, sizeof(*shards), cnt},
+		{"store_writes", "shard", &shards->store.writes_by_path, sizeof(*shards), cnt},
 	};
 	prometheus_array(text, &groups[0], "op", lpi_report_op, LPI_REPORT_OPCODES);
 	prometheus_array(text, &groups[1], "op", lpi_report_op, LPI_REPORT_OPCODES);
@@ -238,4 +267,5 @@ void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *tex
 	prometheus_counters(text, &groups[4], &lpi_bufs_counters);
 	prometheus_counters(text, &groups[5], &lpi_workers_counters);
 	prometheus_counters(text, &groups[6], &lpi_log_counters);
+	prometheus_mount(report, text);
 }

@@ -29,7 +29,7 @@ static void json_counters(struct lpi_text *text, const char *key, const void *st
 	lpi_json_close(text, '}');
 }
 
-static void json_latency(struct lpi_text *text, const struct lp_hist *hist)
+void lpi_report_json_latency(struct lpi_text *text, const struct lp_hist *hist)
 {
 	lpi_json_open(text, "latency_us", '{');
 	lpi_json_real(text, "mean", lp_hist_mean(hist) / 1e3);
@@ -65,7 +65,7 @@ static void json_ops(struct lpi_text *text, const struct lpi_shard_report *shard
 		lpi_json_number(text, "errors", errors);
 		lpi_json_number(text, "absent", absent);
 		if (sum.count > 0)
-			json_latency(text, &sum);
+			lpi_report_json_latency(text, &sum);
 		lpi_json_close(text, '}');
 	}
 	lpi_json_close(text, '}');
@@ -207,6 +207,7 @@ void lpi_report_status(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_number(text, "used_bytes", sum.used_blocks * LP_WIRE_BLOCK_BYTES);
 	lpi_json_number(text, "rss_bytes", report->heap.rss_bytes);
 	json_devices(report, text);
+	lpi_mount_report_status(report, text);
 	lpi_json_close(text, '}');
 }
 
@@ -234,6 +235,7 @@ void lpi_report_json(const struct lpi_report *report, struct lpi_text *text)
 	json_process(report, text);
 	json_devices(report, text);
 	json_ops(text, report->shards, report->shard_cnt);
+	lpi_mount_report_json(report, text);
 	lpi_json_open(text, "threads", '[');
 	for (uint32_t i = 0; i < report->thread_cnt; i++)
 		json_thread(text, &report->threads[i], i);

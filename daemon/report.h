@@ -12,6 +12,7 @@
 #include "base/workers.h"
 #include "daemon/conn.h"
 #include "daemon/heap.h"
+#include "daemon/mount_report.h"
 #include "daemon/text.h"
 #include "store/bdev.h"
 
@@ -66,10 +67,15 @@ struct lpi_report {
 	struct lpi_device_report devices[LPI_REPORT_DEVICES];
 	const struct lpi_shard_report *shards;
 	const struct lpi_thread_report *threads;
+	const char *mount_dir;                 /* NULL: there is no mount */
+	const struct lpi_mount_report *mounts; /* of each thread, if there is one */
 };
 
 /* "get" for LP_WIRE_OP_GET; NULL: there is no such operation. */
 const char *lpi_report_op(uint32_t code);
+
+/* A member "latency_us" of the object that is open. */
+void lpi_report_json_latency(struct lpi_text *text, const struct lp_hist *hist);
 
 void lpi_report_status(const struct lpi_report *report, struct lpi_text *text);
 void lpi_report_json(const struct lpi_report *report, struct lpi_text *text);

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A poll of the ring says that the descriptor has something; then it is read until it has nothing,
- * some messages in a turn. The poll stays armed: it tells of every arrival, and who is told for
- * nothing, since another thread was quicker, finds nothing.
+/* One of the channels is the reader, whichever last had something to do: a poll tells it that the
+ * descriptor has something, and it reads until it has nothing, some messages in a turn. If all of
+ * them were for one other channel, that one is the reader from then on. So who works on one file or
+ * in one directory has one thread to wake, and no request of his takes a way through two. (With a
+ * poll of each channel the kernel wakes all threads for each request, of which one finds it.) When
+ * there is more than one turn's worth, the reader invites the next channel to read as well, which
+ * asks the next one, until there is nothing.
  *
- *   idle       the poll is armed
+ *   idle       not the reader: waits for requests that are handed over, or to become it
+ *   armed      the reader, and its poll is armed
  *   reading    read_task is queued
- *   throttled  no request or buffers: goes on when a request ends, or by the retry timer if the
- *              buffers are with somebody else
+ *   throttled  the reader, without request or buffers, and so are all others: goes on when a
+ *              request ends, or by the retry timer if the buffers are with somebody else
  *   gone       the connection has ended: nothing is read any more
  *   stopping   the poll is cancelled; when it has come back and no request is under way: stopped
  */
@@ -20,6 +25,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "fuse/channel_impl.h"
+#include "fuse/handover.h"
 
 #define READS_PER_TURN 16u
 #define RETRY_NS       (2 * LP_NS_PER_MS)
@@ -32,6 +38,7 @@ static_assert(LP_BUF_SMALL + LP_BUF_MEDIUM + LP_BUF_LARGE >= LP_FUSE_WRITE_MAX, 
 
 static void read_some(struct lp_task *task);
 static void go_on(struct lp_fuse_channel *channel);
+static void arm(struct lp_fuse_channel *channel);
 
 /* --- Stopping --------------------------------------------------------------------------------- */
 
@@ -57,7 +64,7 @@ static void check_stopped(struct lp_fuse_channel *channel)
 {
 	if (!channel->is_stopping || channel->stopped == NULL || channel->stats.under_way > 0 ||
 	    !lp_io_is_idle(&channel->poll_io) || !lp_io_is_idle(&channel->cancel_io) ||
-	    lp_task_is_queued(&channel->stopped_task))
+	    lp_task_is_queued(&channel->stopped_task) || channel->has_invited)
 		return;
 	lp_task_cancel(&channel->read_task);
 	lp_timer_stop(channel->options.reactor, &channel->retry);
@@ -136,8 +143,7 @@ static void begin(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_message *message = &request->message;
 	lpi_fuse_step_fn *step = lpi_fuse_begin_find(message->header.opcode);
-	lp_sm_move(&request->sm, LPI_FUSE_WORK,
-		   lp_reactor_now_ns(request->channel->options.reactor));
+	lpi_fuse_move(request, LPI_FUSE_WORK);
 	if (step != NULL)
 		step(request);
 	else if (message->opcode->is_silent)
@@ -146,11 +152,42 @@ static void begin(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, -ENOSYS);
 }
 
+/* There, of a write, or where it was read, if there is no room for its data. */
+static void begin_handed(struct lpi_fuse_request *request)
+{
+	bool is_here = request->channel == request->home;
+	if (request->message.header.opcode != FUSE_WRITE || is_here ||
+	    request->message.in.write.size == 0 || lpi_fuse_adopt_data(request))
+		begin(request);
+	else
+		lpi_fuse_hand_over(request, request->home, begin_handed);
+}
+
+static void begin_where_it_belongs(struct lpi_fuse_request *request)
+{
+	struct lp_fuse_channel *channel = request->channel;
+	struct lp_fuse_channel *place = lpi_fuse_place_of(request);
+	if (place != NULL && channel->reads_for == NULL)
+		channel->reads_for = place;
+	else if (place != NULL && channel->reads_for != place)
+		channel->reads_for = channel; /* for more than one */
+	if (place == NULL || place == channel) {
+		begin(request);
+		return;
+	}
+	if (request->message.header.opcode == FUSE_WRITE) {
+		request->home_bytes = request->message.in.write.size;
+		channel->bytes_out += request->home_bytes;
+	}
+	channel->stats.handed_over++;
+	lpi_fuse_hand_over(request, place, begin_handed);
+}
+
 static void refuse(struct lpi_fuse_request *request, int err)
 {
 	struct lp_fuse_channel *channel = request->channel;
 	const struct fuse_in_header *header = &request->message.header;
-	lp_sm_move(&request->sm, LPI_FUSE_WORK, lp_reactor_now_ns(channel->options.reactor));
+	lpi_fuse_move(request, LPI_FUSE_WORK);
 	if (err == -EINVAL) {
 		channel->stats.refused++;
 		LP_LOG_WARN("the mount: a request of the kernel cannot be understood (opcode %u, "
@@ -168,11 +205,12 @@ static struct lpi_fuse_request *take_spare(struct lp_fuse_channel *channel)
 	struct lpi_fuse_request *request = channel->spare;
 	channel->spare = NULL;
 	memset(request, 0, offsetof(struct lpi_fuse_request, after_name));
+	request->home = channel;
 	request->channel = channel;
 	lp_sm_init(&request->sm, &lpi_fuse_request_table, NULL,
 		   lp_reactor_now_ns(channel->options.reactor));
 	channel->stats.under_way++;
-	channel->stats.requests++;
+	request->began_ns = lp_clock_mono_ns(lp_reactor_clock(channel->options.reactor));
 	return request;
 }
 
@@ -201,7 +239,7 @@ static void landed(struct lp_fuse_channel *channel, uint32_t len)
 	if (err == 0 && is_write)
 		take_data(request, request->message.in.write.size);
 	if (err == 0)
-		begin(request);
+		begin_where_it_belongs(request);
 	else
 		refuse(request, err);
 }
@@ -227,6 +265,7 @@ static int read_one(struct lp_fuse_channel *channel)
 	ssize_t len = readv(channel->fd, iovs, LP_ARRAY_SIZE(iovs));
 	channel->stats.reads++;
 	if (len > 0) {
+		channel->passed_cnt = 0;
 		landed(channel, (uint32_t)len);
 		return 1;
 	}
@@ -237,6 +276,91 @@ static int read_one(struct lp_fuse_channel *channel)
 	if (len == 0 || errno != EAGAIN)
 		connection_gone(channel);
 	return 0;
+}
+
+/* It is the reader now. Perhaps before it serves. */
+static void come_reader(struct lp_reactor *reactor, struct lp_msg *msg)
+{
+	const struct lp_fuse_channel *from =
+		LP_CONTAINER_OF(msg, struct lp_fuse_channel, reader_msg);
+	struct lp_fuse_channel *channel = from->next_reader;
+	LP_ASSERT(lp_reactor_is_mine(channel->options.reactor) && !channel->is_reader);
+	(void)reactor;
+	channel->is_reader = true;
+	channel->passed_cnt = from->passes;
+	if (channel->fd >= 0 && !channel->is_stopping && !channel->is_gone)
+		arm(channel);
+}
+
+static void pass_on(struct lp_fuse_channel *channel, struct lp_fuse_channel *to)
+{
+	LP_ASSERT(channel->is_reader && to != channel); /* mount F5 */
+	channel->is_reader = false;
+	channel->passes = channel->is_throttled ? channel->passed_cnt + 1 : 0;
+	channel->is_throttled = false;
+	/* The message is back in our hands before we are the reader again. */
+	channel->next_reader = to;
+	channel->reader_msg.deliver = come_reader;
+	lp_reactor_send(channel->options.reactor, to->options.reactor, &channel->reader_msg);
+}
+
+static struct lp_fuse_channel *next_of(const struct lp_fuse_channel *channel)
+{
+	return channel->peers[(channel->idx + 1) % channel->peer_cnt];
+}
+
+static void invitation_back(struct lp_reactor *reactor, struct lp_msg *msg)
+{
+	struct lp_fuse_channel *channel = LP_CONTAINER_OF(msg, struct lp_fuse_channel, invitation);
+	(void)reactor;
+	channel->has_invited = false;
+	check_stopped(channel);
+}
+
+static void come_invitation(struct lp_reactor *reactor, struct lp_msg *msg)
+{
+	struct lp_fuse_channel *from = LP_CONTAINER_OF(msg, struct lp_fuse_channel, invitation);
+	struct lp_fuse_channel *channel = next_of(from);
+	if (channel->fd >= 0 && !channel->is_reader)
+		go_on(channel);
+	msg->deliver = invitation_back;
+	lp_reactor_send(reactor, from->options.reactor, msg);
+}
+
+static void invite(struct lp_fuse_channel *channel)
+{
+	if (channel->has_invited || channel->peer_cnt == 1)
+		return;
+	channel->has_invited = true;
+	channel->invitation.deliver = come_invitation;
+	lp_reactor_send(channel->options.reactor, next_of(channel)->options.reactor,
+			&channel->invitation);
+}
+
+static void rest(struct lp_fuse_channel *channel)
+{
+	struct lp_fuse_channel *to = channel->reads_for;
+	channel->reads_for = NULL;
+	if (!channel->is_reader || channel->is_gone)
+		return;
+	if (to == NULL || to == channel)
+		arm(channel);
+	else
+		pass_on(channel, to);
+}
+
+/* Others may have what is missing here. */
+static void throttle(struct lp_fuse_channel *channel)
+{
+	struct lp_reactor *reactor = channel->options.reactor;
+	channel->stats.throttled++;
+	if (!channel->is_reader)
+		return;
+	channel->is_throttled = true;
+	if (channel->passed_cnt + 1 < channel->peer_cnt)
+		pass_on(channel, next_of(channel));
+	else
+		lp_timer_start(reactor, &channel->retry, lp_reactor_now_ns(reactor) + RETRY_NS);
 }
 
 static void read_some(struct lp_task *task)
@@ -250,11 +374,11 @@ static void read_some(struct lp_task *task)
 	}
 	if (r == 1) {
 		go_on(channel);
-	} else if (r == -EAGAIN) {
-		channel->is_throttled = true;
-		channel->stats.throttled++;
-		struct lp_reactor *reactor = channel->options.reactor;
-		lp_timer_start(reactor, &channel->retry, lp_reactor_now_ns(reactor) + RETRY_NS);
+		invite(channel);
+	} else if (r == 0) {
+		rest(channel);
+	} else {
+		throttle(channel);
 	}
 }
 
@@ -271,16 +395,37 @@ static void retry(struct lp_timer *timer)
 	go_on(LP_CONTAINER_OF(timer, struct lp_fuse_channel, retry));
 }
 
-void lpi_fuse_channel_ended(struct lp_fuse_channel *channel)
+/* The clock is asked, not the reactor: most requests are answered in the turn in which they came.
+ */
+void lpi_fuse_channel_count(const struct lpi_fuse_request *request, int err)
 {
+	struct lp_fuse_channel *channel = request->channel;
+	uint32_t opcode = request->message.opcode == NULL ? 0 : request->message.header.opcode;
+	struct lp_hist *hist = &channel->latencies[opcode];
+	uint64_t now_ns = lp_clock_mono_ns(lp_reactor_clock(channel->options.reactor));
+	if (hist->count == 0)
+		lp_hist_reset(hist);
+	lp_hist_record(hist, now_ns - LP_MIN(request->began_ns, now_ns));
+	channel->stats.requests[opcode]++;
+	channel->stats.errors[opcode] += err < 0;
+	if (channel->is_throttled)
+		go_on(channel); /* buffers of this thread have come back */
+}
+
+void lpi_fuse_channel_ended(struct lpi_fuse_request *request)
+{
+	struct lp_fuse_channel *channel = request->home;
 	LP_ASSERT(channel->stats.under_way > 0);
+	for (uint32_t i = 0; i < request->seg_cnt; i++)
+		lp_buf_put(request->segs[i].buf);
+	lp_buf_put(request->message_buf);
+	channel->bytes_out -= request->home_bytes;
 	channel->stats.under_way--;
+	lp_pool_put(channel->requests, request);
 	if (channel->is_throttled)
 		go_on(channel);
 	check_stopped(channel);
 }
-
-static void arm(struct lp_fuse_channel *channel);
 
 static void polled(struct lp_io *io)
 {
@@ -291,19 +436,16 @@ static void polled(struct lp_io *io)
 	}
 	if (io->result < 0 && io->result != -ECANCELED)
 		connection_gone(channel);
-	if (channel->is_gone)
-		return;
-	if (lp_io_is_idle(io))
-		arm(channel);
-	if (!channel->is_throttled)
-		go_on(channel);
+	go_on(channel);
 }
 
+/* It looks first: what has come before is told at once. */
 static void arm(struct lp_fuse_channel *channel)
 {
+	LP_ASSERT(channel->is_reader && lp_io_is_idle(&channel->poll_io));
 	channel->poll_io.complete = polled;
 	struct io_uring_sqe *sqe = lp_reactor_sqe(channel->options.reactor, &channel->poll_io);
-	io_uring_prep_poll_multishot(sqe, channel->fd, POLLIN);
+	io_uring_prep_poll_add(sqe, channel->fd, POLLIN);
 }
 
 static void cancelled(struct lp_io *io)
@@ -338,12 +480,15 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 	int err = lpi_readings_init(&channel->readings);
 	if (err < 0)
 		goto no_readings;
-	err = lp_pool_new(&pool, &channel->requests);
+	/* Large, but only what is used of it takes memory. */
+	channel->latencies = calloc(LP_FUSE_OPCODES, sizeof(*channel->latencies));
+	err = channel->latencies == NULL ? -ENOMEM : lp_pool_new(&pool, &channel->requests);
 	if (err < 0)
 		goto no_pool;
 	*ret_channel = channel;
 	return 0;
 no_pool:
+	free(channel->latencies);
 	lpi_readings_fini(&channel->readings);
 no_readings:
 	free(channel);
@@ -357,6 +502,7 @@ void lp_fuse_channel_free(struct lp_fuse_channel *channel)
 	LP_ASSERT(channel->fd < 0);
 	lp_pool_free(channel->requests);
 	lpi_readings_fini(&channel->readings);
+	free(channel->latencies);
 	free(channel);
 }
 
@@ -372,9 +518,10 @@ void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd,
 			channel->idx = i;
 	}
 	channel->readings.owner_idx = channel->idx;
-	arm(channel);
-	/* What came before the poll was armed. */
-	go_on(channel);
+	if (channel->idx == 0)
+		channel->is_reader = true;
+	if (channel->is_reader)
+		arm(channel);
 }
 
 void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void *arg), void *arg)
@@ -396,4 +543,11 @@ void lp_fuse_channel_read_stats(const struct lp_fuse_channel *channel,
 				struct lp_fuse_channel_stats *ret_stats)
 {
 	*ret_stats = channel->stats;
+}
+
+const struct lp_hist *lp_fuse_channel_latency(const struct lp_fuse_channel *channel,
+					      uint32_t opcode)
+{
+	LP_ASSERT(opcode < LP_FUSE_OPCODES);
+	return channel->latencies[opcode].count > 0 ? &channel->latencies[opcode] : NULL;
 }

@@ -13,8 +13,12 @@
 #ifndef LP_FUSE_CHANNEL_H
 #define LP_FUSE_CHANNEL_H
 
+#include "base/hist.h"
 #include "fuse/proto.h"
 #include "namespace/ns.h"
+
+/* How requests come and answers go, for those who look. */
+#define LP_FUSE_TRANSPORT "/dev/fuse, a descriptor for each thread"
 
 #define LP_FUSE_WRITE_MAX      (UINT32_C(1) << 20) /* bytes of one write */
 #define LP_FUSE_CHANNELS_MAX   64u
@@ -65,16 +69,21 @@ void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd,
 void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void *arg), void *arg);
 
 struct lp_fuse_channel_stats {
-	uint64_t requests;  /* that were read */
-	uint64_t errors;    /* of those: answered with one */
-	uint64_t refused;   /* of those: that broke the protocol */
-	uint64_t reads;     /* system calls, also those that found nothing */
-	uint64_t throttled; /* how often it had to wait for buffers or requests */
+	/* Ended, by opcode; those that nobody knows are the first. */
+	uint64_t requests[LP_FUSE_OPCODES];
+	uint64_t errors[LP_FUSE_OPCODES]; /* of those: with one */
+	uint64_t refused;                 /* of those: that broke the protocol */
+	uint64_t reads;                   /* system calls, also those that found nothing */
+	uint64_t handed_over;             /* read here and done on another thread */
+	uint64_t throttled;               /* how often it had to wait for buffers or requests */
 	uint64_t read_bytes;
 	uint64_t written_bytes;
 	uint32_t under_way;
 };
 void lp_fuse_channel_read_stats(const struct lp_fuse_channel *channel,
 				struct lp_fuse_channel_stats *ret_stats);
+/* From when a request was read to its answer, in ns; NULL: there were none of that opcode. */
+const struct lp_hist *lp_fuse_channel_latency(const struct lp_fuse_channel *channel,
+					      uint32_t opcode);
 
 #endif

@@ -38,8 +38,16 @@ struct lp_fuse_channel {
 	uint64_t head[LPI_FUSE_HEAD_BYTES / 8];
 	struct lp_buf *landing[LPI_FUSE_SEGS];
 	struct lpi_fuse_request *spare; /* for the next message */
+	bool is_reader;                 /* the one of them that waits for requests */
 	bool is_throttled;
 	bool is_gone;
+	bool has_invited;    /* and it has not been heard yet */
+	uint32_t passed_cnt; /* how many in a row were throttled, and passed the reading on to it */
+	uint32_t passes;     /* and with it, when it did so itself */
+	struct lp_fuse_channel *reads_for; /* whose requests came of late; itself: several's */
+	struct lp_fuse_channel *next_reader;
+	struct lp_msg reader_msg; /* to that one */
+	struct lp_msg invitation; /* to the next one */
 	/* Syncs. */
 	struct lpi_fuse_list syncing; /* share the one that is under way */
 	struct lpi_fuse_list to_sync; /* wait for the next one */
@@ -51,9 +59,12 @@ struct lp_fuse_channel {
 	void *stopped_arg;
 	struct lp_task stopped_task;
 	struct lp_fuse_channel_stats stats;
+	struct lp_hist *latencies; /* by opcode */
 };
 
-/* A request has ended. */
-void lpi_fuse_channel_ended(struct lp_fuse_channel *channel);
+/* A request has come to its end, with 0 or an error: for the counters, where it was at work. */
+void lpi_fuse_channel_count(const struct lpi_fuse_request *request, int err);
+/* What it has is given back, where it was read. */
+void lpi_fuse_channel_ended(struct lpi_fuse_request *request);
 
 #endif

@@ -19,14 +19,18 @@
 
 #define MESSAGE_MAX (256u << 10)
 #define TURNS_NS    (30 * LP_NS_PER_S)
+/* Of one thread and one reactor, which sends to itself what it would send to another one. */
+#define CHANNELS_MAX 2u
 
 struct rig {
 	struct lp_reactor *reactor;
 	struct lp_bufs *bufs;
-	struct lp_store *store;
-	struct lp_ns *ns;
-	struct lp_fuse_channel *channel;
-	int fd; /* the kernel's end */
+	uint32_t cnt; /* shards, each with a channel */
+	struct lp_store *stores[CHANNELS_MAX];
+	struct lp_ns *namespaces[CHANNELS_MAX];
+	struct lp_fuse_channel *channels[CHANNELS_MAX];
+	struct lp_fuse_channel *channel; /* the first */
+	int fd;                          /* the kernel's end */
 	uint32_t ready_cnt;
 	uint32_t stopped_cnt;
 	uint32_t gone_cnt;
@@ -70,55 +74,89 @@ static void gone(void *arg)
 	((struct rig *)arg)->gone_cnt++;
 }
 
-static struct rig *rig_new(uint32_t requests_max)
+static void open_shards(struct rig *rig)
 {
-	struct rig *rig = calloc(1, sizeof(*rig));
-	assert_non_null(rig);
-	const struct lp_reactor_options reactor = {.name = "test", .ring = true};
-	lp_test_ok(lp_reactor_new(&reactor, &rig->reactor));
-	lp_test_ok(lp_reactor_start(rig->reactor));
-	lp_test_ok(lp_bufs_new(UINT64_C(16) << 20, &rig->bufs));
-	const struct lp_store_options store = {.reactor = rig->reactor, .bufs = rig->bufs};
-	lp_test_ok(lp_store_open_mem(&store, &rig->store));
-	const struct lp_ns_options ns = {.reactor = rig->reactor,
-					 .store = rig->store,
-					 .bufs = rig->bufs,
-					 .shard_cnt = 1,
-					 .ops_max = 64};
-	lp_test_ok(lp_ns_open(&ns, &rig->ns));
-	lp_ns_start(rig->ns, &rig->ns, ready, rig);
-	UNTIL(rig, rig->ready_cnt == 1);
-	const struct lp_fuse_channel_options options = {
-		.reactor = rig->reactor,
-		.bufs = rig->bufs,
-		.ns = rig->ns,
-		.stores = {rig->store},
-		.store_cnt = 1,
-		.requests_max = requests_max,
-		.behaviour = {.squash_uid = UINT32_MAX, .squash_gid = UINT32_MAX},
-		.gone = gone,
-		.arg = rig};
-	lp_test_ok(lp_fuse_channel_new(&options, &rig->channel));
+	for (uint32_t i = 0; i < rig->cnt; i++) {
+		const struct lp_store_options store = {
+			.reactor = rig->reactor, .bufs = rig->bufs, .shard_idx = i};
+		lp_test_ok(lp_store_open_mem(&store, &rig->stores[i]));
+		const struct lp_ns_options ns = {.reactor = rig->reactor,
+						 .store = rig->stores[i],
+						 .bufs = rig->bufs,
+						 .shard_idx = i,
+						 .shard_cnt = rig->cnt,
+						 .ops_max = 64};
+		lp_test_ok(lp_ns_open(&ns, &rig->namespaces[i]));
+	}
+	for (uint32_t i = 0; i < rig->cnt; i++)
+		lp_ns_start(rig->namespaces[i], rig->namespaces, ready, rig);
+	UNTIL(rig, rig->ready_cnt == rig->cnt);
+}
+
+/* Their descriptors are of one socket, as those of a mount are of one queue. */
+static void open_channels(struct rig *rig, uint32_t requests_max)
+{
 	int fds[2];
-	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, fds), 0);
 	int bytes = 4 * MESSAGE_MAX;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, fds), 0);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)),
 				 0);
 	rig->fd = fds[1];
-	lp_fuse_channel_start(rig->channel, fds[0], &rig->channel, 1);
+	for (uint32_t i = 0; i < rig->cnt; i++) {
+		const struct lp_fuse_channel_options options = {
+			.reactor = rig->reactor,
+			.bufs = rig->bufs,
+			.ns = rig->namespaces[i],
+			.stores = {rig->stores[i]},
+			.store_cnt = 1,
+			.requests_max = requests_max,
+			.behaviour = {.squash_uid = UINT32_MAX, .squash_gid = UINT32_MAX},
+			.gone = gone,
+			.arg = rig};
+		lp_test_ok(lp_fuse_channel_new(&options, &rig->channels[i]));
+	}
+	rig->channel = rig->channels[0];
+	for (uint32_t i = 0; i < rig->cnt; i++) {
+		int fd = i == 0 ? fds[0] : dup(fds[0]);
+		assert_true(fd >= 0);
+		lp_fuse_channel_start(rig->channels[i], fd, rig->channels, rig->cnt);
+	}
+}
+
+static struct rig *rig_of(uint32_t cnt, uint32_t requests_max)
+{
+	struct rig *rig = calloc(1, sizeof(*rig));
+	assert_non_null(rig);
+	rig->cnt = cnt;
+	const struct lp_reactor_options reactor = {.name = "test", .ring = true};
+	lp_test_ok(lp_reactor_new(&reactor, &rig->reactor));
+	lp_test_ok(lp_reactor_start(rig->reactor));
+	lp_test_ok(lp_bufs_new(UINT64_C(16) << 20, &rig->bufs));
+	open_shards(rig);
+	open_channels(rig, requests_max);
 	return rig;
+}
+
+static struct rig *rig_new(uint32_t requests_max)
+{
+	return rig_of(1, requests_max);
 }
 
 static void rig_free(struct rig *rig)
 {
-	lp_fuse_channel_stop(rig->channel, stopped, rig);
-	UNTIL(rig, rig->stopped_cnt == 1);
-	lp_fuse_channel_free(rig->channel);
-	lp_ns_stop(rig->ns, ns_stopped, rig);
-	UNTIL(rig, rig->stopped_cnt == 2);
-	lp_ns_close(rig->ns);
-	lp_test_ok(lp_store_close(rig->store, false));
+	for (uint32_t i = 0; i < rig->cnt; i++)
+		lp_fuse_channel_stop(rig->channels[i], stopped, rig);
+	UNTIL(rig, rig->stopped_cnt == rig->cnt);
+	for (uint32_t i = 0; i < rig->cnt; i++)
+		lp_fuse_channel_free(rig->channels[i]);
+	for (uint32_t i = 0; i < rig->cnt; i++)
+		lp_ns_stop(rig->namespaces[i], ns_stopped, rig);
+	UNTIL(rig, rig->stopped_cnt == 2 * rig->cnt);
+	for (uint32_t i = 0; i < rig->cnt; i++) {
+		lp_ns_close(rig->namespaces[i]);
+		lp_test_ok(lp_store_close(rig->stores[i], false));
+	}
 	lp_bufs_free(rig->bufs);
 	lp_reactor_free(rig->reactor);
 	if (rig->fd >= 0)
@@ -233,18 +271,15 @@ static void release(struct rig *rig, uint64_t node)
 /* Data of all lengths at which another buffer begins, on and off the grid, comes back as it was:
  * its checksums are verified by the store on the way (rule W2: through the mount they begin here).
  */
-static void test_data(void **state)
+static void write_and_read(struct rig *rig, uint64_t node)
 {
 	static const uint32_t lengths[] = {1, 4095, 4096, 4097, 69632, 69633, 200000};
 	static const uint64_t offsets[] = {0, 1, 4095, 12288, 1000001};
-	struct rig *rig = rig_new(0);
 	struct lp_prng prng;
 	uint8_t *bytes = malloc(200000);
-	(void)state;
 	assert_non_null(bytes);
 	lp_prng_init(&prng, 7);
 	lp_prng_fill(&prng, bytes, 200000);
-	uint64_t node = create(rig, 1, "file");
 	for (size_t l = 0; l < LP_ARRAY_SIZE(lengths); l++) {
 		for (size_t o = 0; o < LP_ARRAY_SIZE(offsets); o++) {
 			const struct fuse_read_in in = {.offset = offsets[o], .size = lengths[l]};
@@ -256,8 +291,16 @@ static void test_data(void **state)
 			assert_int_equal(rig->in_len, sizeof(struct fuse_out_header) + lengths[l]);
 		}
 	}
-	release(rig, node);
 	free(bytes);
+}
+
+static void test_data(void **state)
+{
+	struct rig *rig = rig_new(0);
+	(void)state;
+	uint64_t node = create(rig, 1, "file");
+	write_and_read(rig, node);
+	release(rig, node);
 	rig_free(rig);
 }
 
@@ -383,6 +426,102 @@ static void test_throttled(void **state)
 	rig_free(rig);
 }
 
+/* What was asked is counted, by opcode, errors beside it, and its time is known. */
+static void test_counts(void **state)
+{
+	struct rig *rig = rig_new(0);
+	struct lp_fuse_channel_stats stats;
+	(void)state;
+	uint64_t node = create(rig, 1, "file");
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(write_at(rig, node, 0, "four", 4), 0);
+	begin(rig, FUSE_LOOKUP, 1);
+	add(rig, "none", 5);
+	assert_int_equal(ask(rig), -ENOENT);
+	begin(rig, 4711, 1);
+	assert_int_equal(ask(rig), -ENOSYS);
+	lp_fuse_channel_read_stats(rig->channel, &stats);
+	assert_int_equal(stats.requests[FUSE_CREATE], 1);
+	assert_int_equal(stats.requests[FUSE_WRITE], 3);
+	assert_int_equal(stats.errors[FUSE_WRITE], 0);
+	assert_int_equal(stats.written_bytes, 12);
+	assert_int_equal(stats.requests[FUSE_LOOKUP], 1);
+	assert_int_equal(stats.errors[FUSE_LOOKUP], 1);
+	assert_int_equal(stats.requests[0], 1);
+	assert_int_equal(stats.errors[0], 1);
+	assert_int_equal(lp_fuse_channel_latency(rig->channel, FUSE_WRITE)->count, 3);
+	assert_true(lp_fuse_channel_latency(rig->channel, FUSE_WRITE)->min > 0);
+	assert_null(lp_fuse_channel_latency(rig->channel, FUSE_READ));
+	release(rig, node);
+	rig_free(rig);
+}
+
+static uint64_t handed_over(struct rig *rig)
+{
+	uint64_t cnt = 0;
+	for (uint32_t i = 0; i < rig->cnt; i++) {
+		struct lp_fuse_channel_stats stats;
+		lp_fuse_channel_read_stats(rig->channels[i], &stats);
+		cnt += stats.handed_over;
+	}
+	return cnt;
+}
+
+/* Whichever thread reads a request, the one that has the inode does it; and reads what comes next,
+ * so that who stays with one file is handed over once. */
+static void test_handed_over(void **state)
+{
+	struct rig *rig = rig_of(2, 0);
+	uint64_t nodes[4];
+	struct lp_fuse_channel_stats stats;
+	(void)state;
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(nodes); i++) {
+		const char name[] = {'d', (char)('0' + i), '\0'};
+		nodes[i] = create(rig, make_dir(rig, 1, name), "file");
+	}
+	/* Directories go round the shards, and files are where their entries are. */
+	assert_int_not_equal(lp_ino_shard((struct lp_ino){nodes[0]}),
+			     lp_ino_shard((struct lp_ino){nodes[1]}));
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(nodes); i++) {
+		uint64_t before = handed_over(rig);
+		write_and_read(rig, nodes[i]);
+		assert_true(handed_over(rig) - before <= 1);
+		release(rig, nodes[i]);
+	}
+	assert_true(handed_over(rig) >= LP_ARRAY_SIZE(nodes) - 1);
+	/* What was done there was counted there, and all of it is back. */
+	for (uint32_t i = 0; i < rig->cnt; i++) {
+		lp_fuse_channel_read_stats(rig->channels[i], &stats);
+		assert_true(stats.requests[FUSE_WRITE] >= 35);
+		assert_int_equal(stats.under_way, 0);
+	}
+	rig_free(rig);
+}
+
+/* Two requests at a time on each of two threads, and a hundred are waiting, for both of them. */
+static void test_two_throttled(void **state)
+{
+	struct rig *rig = rig_of(2, 2);
+	const struct fuse_getattr_in get = {.getattr_flags = 0};
+	const struct fuse_fsync_in sync = {.fh = 0};
+	bool seen[128] = {false};
+	(void)state;
+	const uint64_t dirs[] = {make_dir(rig, 1, "a"), make_dir(rig, 1, "b")};
+	uint64_t first = rig->unique + 1;
+	for (uint32_t i = 0; i < 100; i++) {
+		begin(rig, i % 3 == 0 ? FUSE_FSYNC : FUSE_GETATTR, dirs[i % 2]);
+		add(rig, i % 3 == 0 ? (const void *)&sync : &get, sizeof(get));
+		send_message(rig);
+	}
+	for (uint32_t i = 0; i < 100; i++) {
+		uint64_t unique = 0;
+		assert_int_equal(answer(rig, &unique), 0);
+		assert_true(unique - first < 100 && !seen[unique - first]);
+		seen[unique - first] = true;
+	}
+	rig_free(rig);
+}
+
 /* The other end goes away: told once, and what was under way ends. */
 static void test_gone(void **state)
 {
@@ -407,10 +546,11 @@ static void test_states(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_states),  cmocka_unit_test(test_data),
-		cmocka_unit_test(test_names),   cmocka_unit_test(test_privileges),
-		cmocka_unit_test(test_hostile), cmocka_unit_test(test_throttled),
-		cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_states),      cmocka_unit_test(test_data),
+		cmocka_unit_test(test_names),       cmocka_unit_test(test_privileges),
+		cmocka_unit_test(test_hostile),     cmocka_unit_test(test_throttled),
+		cmocka_unit_test(test_counts),      cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_handed_over), cmocka_unit_test(test_two_throttled),
 	};
 	(void)signal(SIGPIPE, SIG_IGN);
 	return lp_test_main(tests, "fuse/channel");

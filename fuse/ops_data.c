@@ -160,15 +160,19 @@ void lpi_fuse_write(struct lpi_fuse_request *request)
 		return;
 	}
 	lpi_fuse_take_budget(request, in->size);
+	/* What was copied to this thread's memory, or what came. */
+	bool is_adopted = request->channel != request->home;
+	request->adopted = (struct lp_seg){.buf = request->room, .len = in->size};
+	const struct lp_seg *segs = is_adopted ? &request->adopted : request->segs;
+	uint32_t seg_cnt = is_adopted ? 1 : request->seg_cnt;
 	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_WRITE, 0);
 	change->data.offset = in->offset;
 	change->data.length = in->size;
-	change->data.payload =
-		(struct lp_payload){.segs = request->segs,
-				    .crcs = request->crcs,
-				    .seg_cnt = request->seg_cnt,
-				    .crc_cnt = lpi_fuse_sum_pieces(request->segs, request->seg_cnt,
-								   in->offset, request->crcs)};
+	change->data.payload = (struct lp_payload){
+		.segs = segs,
+		.crcs = request->crcs,
+		.seg_cnt = seg_cnt,
+		.crc_cnt = lpi_fuse_sum_pieces(segs, seg_cnt, in->offset, request->crcs)};
 	change->data.path = LP_PATH_AUTO;
 	if ((in->write_flags & FUSE_WRITE_CACHE) != 0 &&
 	    request->channel->options.behaviour.writeback)

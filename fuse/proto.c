@@ -62,6 +62,7 @@ static const struct lp_fuse_opcode opcodes[] = {
 };
 
 static_assert(sizeof(struct fuse_in_header) == 40, "as the protocol has it");
+static_assert(LP_ARRAY_SIZE(opcodes) <= LP_FUSE_OPCODES, "each can be counted");
 static_assert(sizeof(struct fuse_syncfs_in) <= sizeof(union lp_fuse_in), "there is room for it");
 
 const struct lp_fuse_opcode *lp_fuse_opcode_find(uint32_t opcode)

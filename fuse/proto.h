@@ -87,6 +87,8 @@ struct lp_fuse_message {
 	uint32_t data_bytes;
 };
 
+/* All that are known are below. */
+#define LP_FUSE_OPCODES 64u
 /* NULL: there is no such. */
 const struct lp_fuse_opcode *lp_fuse_opcode_find(uint32_t opcode);
 

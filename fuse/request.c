@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "fuse/channel_impl.h"
+#include "fuse/handover.h"
 #include "store/inode.h"
 
 #define TO LP_SM_TO
@@ -94,6 +95,12 @@ struct lp_buf *lpi_fuse_room(struct lpi_fuse_request *request, uint32_t bytes)
 	return request->room;
 }
 
+void lpi_fuse_move(struct lpi_fuse_request *request, enum lpi_fuse_state state)
+{
+	uint64_t now_ns = lp_reactor_now_ns(request->channel->options.reactor);
+	lp_sm_move(&request->sm, state, LP_MAX(now_ns, request->sm.entered_ns));
+}
+
 void lpi_fuse_take_budget(struct lpi_fuse_request *request, uint32_t bytes)
 {
 	request->budget_bytes += bytes;
@@ -154,7 +161,7 @@ static bool tell(struct lpi_fuse_request *request, int err, struct iovec *iovs, 
 	for (uint32_t i = 0; i < cnt; i++)
 		len += iovs[i].iov_len;
 	header.len = (uint32_t)len;
-	ssize_t written = writev(request->channel->fd, iovs, (int)cnt);
+	ssize_t written = writev(request->home->fd, iovs, (int)cnt);
 	iovs[0] = (struct iovec){NULL, 0};
 	if (written < 0 && errno == EINVAL)
 		LP_LOG_WARN("the mount: the kernel does not take the answer to %s",
@@ -166,15 +173,15 @@ static bool tell(struct lpi_fuse_request *request, int err, struct iovec *iovs, 
 void lpi_fuse_end(struct lpi_fuse_request *request, int err)
 {
 	struct lp_fuse_channel *channel = request->channel;
-	for (uint32_t i = 0; i < request->seg_cnt; i++)
-		lp_buf_put(request->segs[i].buf);
-	lp_buf_put(request->message_buf);
 	lp_buf_put(request->room);
+	request->room = NULL;
 	channel->bytes_out -= request->budget_bytes;
-	lp_sm_move(&request->sm, err < 0 ? LPI_FUSE_FAILED : LPI_FUSE_DONE,
-		   lp_reactor_now_ns(channel->options.reactor));
-	lp_pool_put(channel->requests, request);
-	lpi_fuse_channel_ended(channel);
+	lpi_fuse_move(request, err < 0 ? LPI_FUSE_FAILED : LPI_FUSE_DONE);
+	lpi_fuse_channel_count(request, err);
+	if (request->home == channel)
+		lpi_fuse_channel_ended(request);
+	else
+		lpi_fuse_give_back(request, lpi_fuse_channel_ended);
 }
 
 /* What is ours alone has another name outside. */
@@ -188,8 +195,6 @@ static int errno_of(int err)
 void lpi_fuse_answer(struct lpi_fuse_request *request, int err)
 {
 	struct iovec iovs[1];
-	if (err < 0)
-		request->channel->stats.errors++;
 	(void)tell(request, errno_of(err), iovs, 1);
 	lpi_fuse_end(request, err);
 }

@@ -32,8 +32,10 @@ typedef void lpi_fuse_step_fn(struct lpi_fuse_request *request);
 
 struct lpi_fuse_request {
 	struct lp_sm sm;
-	struct lp_list_node node; /* of those that wait for a sync */
-	struct lp_fuse_channel *channel;
+	uint64_t began_ns;               /* when it was read */
+	struct lp_list_node node;        /* of those that wait for a sync */
+	struct lp_fuse_channel *home;    /* that has read it, and has its memory */
+	struct lp_fuse_channel *channel; /* where it is at work */
 	struct lp_fuse_message message;
 	struct lp_ns_op op;
 	lpi_fuse_step_fn *next;
@@ -42,7 +44,9 @@ struct lpi_fuse_request {
 	struct lp_attrs attrs;
 	struct lp_seg segs[LPI_FUSE_SEGS]; /* a write's data */
 	uint32_t seg_cnt;
-	uint32_t budget_bytes;      /* of data under way, taken for it */
+	struct lp_seg adopted;      /* the same, copied for another thread */
+	uint32_t budget_bytes;      /* of data under way, taken for it where it is at work */
+	uint32_t home_bytes;        /* the same, where it was read, if that is elsewhere */
 	struct lp_buf *message_buf; /* of a message that is not inline */
 	struct lp_buf *room;        /* for an answer or an operation */
 	struct lp_ino ino;          /* that is changed, if not the header's */
@@ -59,6 +63,7 @@ struct lpi_fuse_request {
 	uint32_t after_len;
 	uint32_t list_mask; /* attributes to be set with an access list */
 	struct lp_msg msg;  /* on its way through the threads */
+	void (*handed)(struct lpi_fuse_request *request);
 	uint64_t free_blocks;
 	uint64_t used_blocks;
 	/* From here on nothing is cleared for a new one. */
@@ -91,6 +96,9 @@ void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 struct lp_buf *lpi_fuse_room(struct lpi_fuse_request *request, uint32_t bytes);
 /* Data that is under way for it, given back at its end. */
 void lpi_fuse_take_budget(struct lpi_fuse_request *request, uint32_t bytes);
+/* As the states of a request want it: no earlier than the last move, for the turns of two threads
+ * do not begin at the same time. */
+void lpi_fuse_move(struct lpi_fuse_request *request, enum lpi_fuse_state state);
 int64_t lpi_fuse_wall_ns(const struct lpi_fuse_request *request);
 
 /* The inode that the message's header names. */

@@ -62,6 +62,25 @@ grep -q '^replaced$' mnt/bucket/a/note || say "a put is not seen in the mount"
 rm -r mnt/bucket/a
 expect 1 'No such' -s "$address" stat bucket/a/note
 
+# What the mount did is told with the rest, to programs as to people.
+"$lapis" -s "$address" status | grep -q "^mount     $dir by /dev/fuse.*; requests [1-9]" || say "status: no word of the mount"
+"$lapis" -s "$address" stats --prometheus >prometheus || say "stats --prometheus"
+"$lapis" -s "$address" stats --json >json || say "stats --json"
+PYTHONPATH=$LP_TEST_SRC/tests/wire python3 -B - >python.out 2>&1 <<'END' || say "the mount's numbers: $(cat python.out)"
+import json, admin
+of_json = json.load(open("json"))["mount"]
+metrics = admin.families(open("prometheus").read().rstrip("\n") + "\n")
+for op in ("create", "write", "read", "lookup", "unlink"):
+    count = of_json["ops"][op]["count"]
+    assert count > 0 and of_json["ops"][op]["latency_us"]["p50"] > 0, (op, of_json["ops"][op])
+    # Nothing but its names was asked for in between.
+    if op in ("create", "write", "unlink"):
+        assert admin.total(metrics, "lapis_mount_requests_total", op=op) == count, op
+    assert admin.total(metrics, "lapis_mount_request_seconds", op=op, quantile="0.5") > 0, op
+assert sum(op["count"] for op in of_json["ops"].values()) == of_json["requests"]
+assert of_json["ops"]["lookup"]["errors"] > 0 and of_json["written_bytes"] > 3000000
+END
+
 # What ends is told as it should be.
 mkdir mnt/names
 (cd mnt/names && touch "$(printf 'n%.0s' $(seq 255))") || say "a name of 255 bytes"

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table says what each opcode is about. What is not in it stays where it was read: it is about
+ * nothing, about all shards, or about several inodes, and then the namespace finds the ways. */
+#include "fuse/handover.h"
+
+#include <string.h>
+
+#include "fuse/channel_impl.h"
+
+enum place {
+	PLACE_ANY,
+	PLACE_INODE, /* of the header's inode */
+	PLACE_NAME,  /* of an entry of that directory */
+};
+
+static const uint8_t places[LP_FUSE_OPCODES] = {
+	[FUSE_GETATTR] = PLACE_INODE,     [FUSE_SETATTR] = PLACE_INODE,
+	[FUSE_READLINK] = PLACE_INODE,    [FUSE_OPEN] = PLACE_INODE,
+	[FUSE_READ] = PLACE_INODE,        [FUSE_WRITE] = PLACE_INODE,
+	[FUSE_RELEASE] = PLACE_INODE,     [FUSE_GETXATTR] = PLACE_INODE,
+	[FUSE_LISTXATTR] = PLACE_INODE,   [FUSE_SETXATTR] = PLACE_INODE,
+	[FUSE_REMOVEXATTR] = PLACE_INODE, [FUSE_FALLOCATE] = PLACE_INODE,
+	[FUSE_LSEEK] = PLACE_INODE,       [LP_FUSE_STATX] = PLACE_INODE,
+	[FUSE_LOOKUP] = PLACE_NAME,       [FUSE_MKNOD] = PLACE_NAME,
+	[FUSE_SYMLINK] = PLACE_NAME,      [FUSE_CREATE] = PLACE_NAME,
+	[FUSE_UNLINK] = PLACE_NAME,
+};
+
+struct lp_fuse_channel *lpi_fuse_place_of(const struct lpi_fuse_request *request)
+{
+	struct lp_fuse_channel *channel = request->channel;
+	const struct lp_fuse_message *message = &request->message;
+	struct lp_ino ino = {message->header.nodeid};
+	uint32_t shard_idx = 0;
+	switch ((enum place)places[message->header.opcode]) {
+	case PLACE_ANY:
+		return NULL;
+	case PLACE_INODE:
+		shard_idx = lp_ino_shard(ino);
+		break;
+	case PLACE_NAME:
+		shard_idx = lp_ns_shard_of(channel->options.ns, ino, message->names[0]);
+		break;
+	}
+	/* Shards are on the threads by turns; a number that cannot be is refused by any of them. */
+	return channel->peers[shard_idx % channel->peer_cnt];
+}
+
+/* --- There ------------------------------------------------------------------------------------ */
+
+static void begin_there(struct lp_reactor *reactor, struct lp_msg *msg)
+{
+	struct lpi_fuse_request *request = LP_CONTAINER_OF(msg, struct lpi_fuse_request, msg);
+	LP_ASSERT(lp_reactor_is_mine(request->channel->options.reactor));
+	(void)reactor;
+	request->handed(request);
+}
+
+void lpi_fuse_hand_over(struct lpi_fuse_request *request, struct lp_fuse_channel *to,
+			void (*begin)(struct lpi_fuse_request *request))
+{
+	struct lp_reactor *from = request->channel->options.reactor;
+	LP_ASSERT(request->channel != to && lp_reactor_is_mine(from));
+	request->channel = to;
+	request->handed = begin;
+	request->msg.deliver = begin_there;
+	lp_reactor_send(from, to->options.reactor, &request->msg);
+}
+
+bool lpi_fuse_adopt_data(struct lpi_fuse_request *request)
+{
+	uint32_t bytes = request->message.in.write.size;
+	struct lp_buf *buf = lp_buf_new(request->channel->options.bufs, bytes);
+	if (buf == NULL)
+		return false;
+	LP_ASSERT(request->room == NULL);
+	request->room = buf;
+	for (uint32_t i = 0, at = 0; i < request->seg_cnt; i++) {
+		const struct lp_seg *seg = &request->segs[i];
+		memcpy(buf->data + at, seg->buf->data + seg->offset, seg->len);
+		at += seg->len;
+		LP_ASSERT(at <= bytes);
+	}
+	return true;
+}
+
+/* --- And back --------------------------------------------------------------------------------- */
+
+void lpi_fuse_give_back(struct lpi_fuse_request *request,
+			void (*ended)(struct lpi_fuse_request *request))
+{
+	LP_ASSERT(request->channel != request->home && request->room == NULL);
+	lpi_fuse_hand_over(request, request->home, ended);
+}
