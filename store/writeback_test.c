@@ -279,8 +279,9 @@ static void test_bad_block(void **state)
 					 .length_bytes = LP_BLOCK_BYTES};
 	uint32_t rule_idx = lp_sim_rule_add(b.sim.sim, &rule);
 	overwrite(0, 20, 5);
-	while (lp_pending_writable(b.pending) > 0)
-		assert_int_not_equal(lp_reactor_turn(b.sim.reactor, true), 0);
+	for (int n = 0; n < 1000 && lp_pending_writable(b.pending) > 0; n++)
+		(void)lp_reactor_turn(b.sim.reactor, true);
+	assert_int_equal(lp_pending_writable(b.pending), 0);
 	assert_int_equal(lp_pending_stats(b.pending)->versions, 1);
 	assert_int_equal(lp_pending_stats(b.pending)->stuck, 1);
 	for (uint32_t i = 0; i < BLOCKS; i++)
