@@ -48,6 +48,7 @@ static const struct lpi_counter store_items[] = {
 	GAUGE(lp_store_stats, data_cache_bytes),
 	GAUGE(lp_store_stats, data_cache_limit_bytes),
 	COUNTER(lp_store_stats, deferred_records),
+	GAUGE(lp_store_stats, bad_blocks),
 	GAUGE(lp_store_stats, pending_bytes),
 	COUNTER(lp_store_stats, log_writes),
 	COUNTER(lp_store_stats, log_bytes),

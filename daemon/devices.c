@@ -119,7 +119,7 @@ void lpi_service_close_devices(struct lp_service *service)
 
 /* Of a shard's part three eighths are buffers that requests and deferred data pass through, one
  * is for cached data, which is in buffers, too, and four are the store's: index and nodes. A third
- * of the former may be filled by what is deferred. */
+ * of the former may be filled by what is deferred. A store in memory has its data in its half. */
 int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, struct lpi_memory_plan *ret_plan,
 			      char *why)
 {
@@ -139,6 +139,7 @@ int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, struct lpi_mem
 					     .store_bytes = 5 * eighth - eighth % LP_BLOCK_BYTES,
 					     .data_cache_bytes = eighth,
 					     .deferred_blocks =
-						     LP_MIN(eighth / LP_BLOCK_BYTES, DEFERRED_MAX)};
+						     LP_MIN(eighth / LP_BLOCK_BYTES, DEFERRED_MAX),
+					     .mem_bytes = 4 * eighth};
 	return 0;
 }

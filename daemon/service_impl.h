@@ -44,6 +44,7 @@ struct lpi_told {
 struct lpi_shard {
 	uint32_t idx;
 	struct lpi_thread *thread;
+	struct lp_bufs *space; /* of a store in memory: what its data is in; else NULL */
 	struct lp_store *store;
 	struct lp_ns *ns;
 	struct lp_door *door;
@@ -92,6 +93,7 @@ struct lpi_memory_plan {
 	uint64_t store_bytes; /* the data cache included */
 	uint64_t data_cache_bytes;
 	uint64_t deferred_blocks;
+	uint64_t mem_bytes; /* a store in memory has this instead: its space */
 };
 
 /* What is done on all threads before the next step is. */

@@ -186,6 +186,16 @@ static void store_tells(struct lp_store_events *events, const struct lp_store_he
 	lp_reactor_send(thread->reactor, thread->service->reactor, &told->msg);
 }
 
+/* Its own buffers: what is kept in those that requests pass through leaves none for the next one,
+ * which would wait for ever instead of being told that the store is full. */
+static int open_mem(struct lpi_shard *shard, const struct lp_store_options *options)
+{
+	struct lp_store_options own = *options;
+	int err = lp_bufs_new(shard->thread->service->memory.mem_bytes, &shard->space);
+	own.bufs = shard->space;
+	return err < 0 ? err : lp_store_open_mem(&own, &shard->store);
+}
+
 static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 {
 	struct lp_service *service = thread->service;
@@ -205,7 +215,7 @@ static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 		.write_path = (enum lp_write_path)lp_config_number(config, LP_OPT_WRITE_PATH),
 		.events = &shard->store_events};
 	shard->store_events.health = store_tells;
-	int err = service->is_mem ? lp_store_open_mem(&options, &shard->store)
+	int err = service->is_mem ? open_mem(shard, &options)
 				  : lp_store_open(&options, &shard->store);
 	if (err == 0)
 		return 0;
@@ -479,14 +489,17 @@ void lpi_thread_stop_ns(struct lpi_errand *errand)
 
 static int close_shard(struct lpi_thread *thread, struct lpi_shard *shard)
 {
-	if (shard->store == NULL)
-		return 0;
-	lp_door_free(shard->door);
-	lp_ns_close(shard->ns);
-	int err = lp_store_close(shard->store, !thread->service->ns_serves);
+	int err = 0;
+	if (shard->store != NULL) {
+		lp_door_free(shard->door);
+		lp_ns_close(shard->ns);
+		err = lp_store_close(shard->store, !thread->service->ns_serves);
+	}
+	lp_bufs_free(shard->space);
 	shard->door = NULL;
 	shard->ns = NULL;
 	shard->store = NULL;
+	shard->space = NULL;
 	if (err < 0)
 		LP_LOG_ERROR("shard %u: cannot be closed cleanly: %s (the next start recovers it "
 			     "from its log)",

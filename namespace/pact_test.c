@@ -211,6 +211,21 @@ static void describe(struct bench *bench, struct lpi_ns_text *ret_text)
 	lpi_ns_describe(&hands, ret_text);
 }
 
+/* Rule N2: a seal goes with its fragment, also one on a shard that never had the directory's inode,
+ * where nobody lists it any more. */
+static void check_no_seal(struct bench *bench)
+{
+	const struct lpi_trial_world *w = &bench->world;
+	const struct lp_ino dirs[] = {w->d1, w->d2, w->e, w->s, w->t};
+	for (uint32_t shard = 0; shard < SHARDS; shard++) {
+		for (size_t i = 0; i < LP_ARRAY_SIZE(dirs); i++) {
+			struct lp_store_op op = {.opcode = LP_STORE_DIR, .dir = {.ino = dirs[i]}};
+			lp_test_ok(lpi_hand_do(&bench->hand[shard], &op));
+			assert_false(op.dir.is_sealed);
+		}
+	}
+}
+
 /* As after a crash: what was in memory is gone. */
 static void reopen(struct bench *bench)
 {
@@ -249,6 +264,7 @@ static void test_right(void **state)
 					 lpi_trial_kinds[i].result);
 			assert_true(trial.was_told);
 			check_idle(&bench);
+			check_no_seal(&bench);
 			describe(&bench, &after);
 			assert_null(memchr(after.bytes, 'T', after.len));
 			assert_true(lpi_ns_text_is_same(&before, &after) ==

@@ -156,6 +156,7 @@ static void client_begin(struct rig *rig, struct client *client, uint64_t bytes)
 static double run(struct rig *rig, uint64_t bytes, uint32_t depth, uint32_t cnt)
 {
 	uint32_t begun = 0;
+	assert_true(depth <= CLIENTS_MAX);
 	uint8_t *content = calloc(1, bytes);
 	assert_non_null(content);
 	assert_true(lpi_pay_make(&rig->pay, rig->hand.bufs, content, 0, bytes, LP_BUF_SMALL));

@@ -258,6 +258,7 @@ static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_
 	stats->used_blocks = lp_space_used_blocks(block->space);
 	add_device_stats(block, stats);
 	read_cached_stats(block, stats);
+	stats->bad_blocks = lp_shard_bad_blocks(block->shard);
 	if (block->commit != NULL)
 		stats->deferred_records = lp_deferrals_stats(lp_shard_deferrals(block->shard))->put;
 }

@@ -5,7 +5,8 @@
  *            \                                          ^
  *             +---------- replaced: in the frame of the newer payload
  *
- * What an opening finds begins as DONE, for it is written to its place before anything else.
+ * What an opening finds begins as DONE, for it is written to its place before anything else; one
+ * whose block cannot be written is LIVE again. Records that stay are LIVE until they are replaced.
  *
  * The newest record of a block, if it is not DELETING, stands in a hash table by block; all stand
  * in another by number, for payloads that are done later than they were replaced.
@@ -29,6 +30,7 @@ struct record {
 	uint64_t number;
 	uint64_t group; /* DELETING: the group that says so */
 	enum record_state state;
+	bool stays;
 };
 
 LP_LIST_DEFINE(record_list, struct record, node);
@@ -205,7 +207,7 @@ uint64_t lp_deferrals_put(struct lp_deferrals *deferrals, const struct lp_log_pa
 	/* Nobody looks for it: readers ask what is pending. */
 	lp_commit_put_owned(deferrals->commit, (struct lp_kv_bytes){key.bytes, key.len},
 			    (struct lp_kv_bytes){deferrals->value, sizeof(deferrals->value)});
-	(void)add_record(deferrals, number, about->device_block);
+	add_record(deferrals, number, about->device_block)->stays = about->ino == 0;
 	deferrals->stats.put++;
 	return number;
 }
@@ -214,7 +216,7 @@ void lp_deferrals_done(struct lp_deferrals *deferrals, uint64_t number)
 {
 	struct record *record = *link_by_number(deferrals, number);
 	/* One that was replaced is on its way out, or gone. */
-	if (record == NULL || record->state == DELETING)
+	if (record == NULL || record->state == DELETING || record->stays)
 		return;
 	LP_ASSERT(record->state == LIVE);
 	record->state = DONE;
@@ -242,6 +244,15 @@ int lp_deferrals_found(struct lp_deferrals *deferrals, uint64_t number, uint64_t
 	record_list_push_back(&deferrals->done, record);
 	deferrals->stats.found++;
 	return 0;
+}
+
+void lp_deferrals_stay(struct lp_deferrals *deferrals, uint64_t number)
+{
+	struct record *record = *link_by_number(deferrals, number);
+	LP_ASSERT(record != NULL && record->state == DONE);
+	record_list_remove(record);
+	record->state = LIVE;
+	record->stays = true;
 }
 
 void lp_deferrals_start(struct lp_deferrals *deferrals, struct lp_commit *commit)

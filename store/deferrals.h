@@ -10,6 +10,11 @@
  *                                 same, and newer than any payload in the log
  *   a record, the block free      the record is of no use: it is deleted, the block not touched
  *
+ * A record that names no inode is one that stays: its block could not be written (rule L6), and the
+ * record is where its content is until somebody overwrites or frees it. Then it stays still, as
+ * long as the shard runs, to hold the block: nobody else shall get it. An opening tries to write
+ * the block, also if it is free; only if that succeeds, the record is deleted as any other.
+ *
  * Five rules make it so, and at most one record names a block (asserted):
  *   - A newer payload for the block, of either kind, deletes the record in its own frame
  *     (lp_deferrals_replace()): so the old one is there until the new one is, and never beside it.
@@ -52,14 +57,16 @@ void lp_deferrals_free(struct lp_deferrals *deferrals);
  * the shard. It will be deleted. -EUCLEAN when the block has another one. */
 int lp_deferrals_found(struct lp_deferrals *deferrals, uint64_t number,
 		       uint64_t block) LP_MUST_CHECK;
+/* This one, which was found, stays: its block cannot be written. */
+void lp_deferrals_stay(struct lp_deferrals *deferrals, uint64_t number);
 /* What was found has been written to its place, durably: from here on records are put and deleted
  * by this pipeline. */
 void lp_deferrals_start(struct lp_deferrals *deferrals, struct lp_commit *commit);
 
 /* How many more records there may be. */
 uint64_t lp_deferrals_room(const struct lp_deferrals *deferrals);
-/* The group that collects puts a record for the block; the one before it goes. Returns its number,
- * which is not 0. There was room. */
+/* The group that collects puts a record for the block; the one before it goes. It stays if it names
+ * no inode. Returns its number, which is not 0. There was room. */
 uint64_t lp_deferrals_put(struct lp_deferrals *deferrals, const struct lp_log_payload *about,
 			  struct lp_seg seg);
 /* The group that collects has the newer content of the block in another way. */

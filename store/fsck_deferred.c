@@ -4,9 +4,9 @@
  *
  * There are few, for what waits is bounded: they are read into a table by block, before the maps go
  * by, and each extent of a map is held against those within it. A record whose block is free is in
- * order: the next opening deletes it. One whose block is in use must be that of an extent with the
- * same checksum: of the inode it names, unless the block is shared, for then that inode may be
- * gone.
+ * order: the next opening deletes it, or it holds a bad block. One whose block is in use must be
+ * that of an extent with the same checksum: of the inode it names, if it names one, unless the
+ * block is shared, for then that inode may be gone.
  */
 #include <stdlib.h>
 
@@ -147,7 +147,8 @@ void lpi_fsck_deferred_see(struct lpi_fsck_deferred *deferred, struct lp_ino ino
 			continue; /* one finding is enough */
 		if (crcs[idx] != about->block_crc)
 			found(deferred, payload, "is not what the block should be");
-		else if (!is_shared && (about->ino != ino.nr || about->file_block != logical + idx))
+		else if (!is_shared && about->ino != 0 &&
+			 (about->ino != ino.nr || about->file_block != logical + idx))
 			found(deferred, payload, "names another place than the block is in");
 	}
 }

@@ -9,6 +9,8 @@
  *   READY -> WRITING       chosen
  *   WRITING -> WRITTEN     written; but a doomed one is done instead
  *   WRITING -> READY       the write failed
+ *   READY -> STUCK         the write failed too often
+ *   LOGGED -> STUCK, SETTLED   its frame is durable, and it was born so
  *   WRITTEN -> done        a flush that was submitted later has completed; -> READY if it failed
  *   any but WRITING -> done   superseded or freed; WRITING becomes doomed
  *
@@ -36,7 +38,7 @@
 /* Of a batch, how far ahead the next ones are fetched. */
 #define AHEAD 4u
 
-enum version_state { LOGGED, READY, WRITING, WRITTEN };
+enum version_state { LOGGED, READY, WRITING, WRITTEN, STUCK, SETTLED };
 
 struct entry;
 
@@ -52,7 +54,9 @@ struct lp_pending_version {
 	uint64_t record; /* 0: in the log */
 	uint32_t crc;
 	uint32_t batch_slot; /* + 1; 0: not in the batch */
+	uint32_t failures;
 	enum version_state state;
+	enum version_state when_durable; /* READY, STUCK or SETTLED */
 	bool doomed;
 };
 
@@ -90,6 +94,8 @@ struct lp_pending {
 	struct state_list ready;
 	struct state_list written;  /* since the last flush began */
 	struct state_list flushing; /* written before the flush under way */
+	struct state_list stuck;
+	struct state_list settled;
 	/* Frees of frames that are not durable yet: a ring, oldest at freed_first. */
 	struct freed *freed;
 	uint64_t freed_mask;
@@ -138,6 +144,8 @@ int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending)
 	state_list_init(&pending->ready);
 	state_list_init(&pending->written);
 	state_list_init(&pending->flushing);
+	state_list_init(&pending->stuck);
+	state_list_init(&pending->settled);
 	*ret_pending = pending;
 	return 0;
 }
@@ -181,6 +189,14 @@ static void list_add(struct lp_pending *pending, struct lp_pending_version *vers
 		state_list_push_back(&pending->written, version);
 		pending->unflushed_cnt++;
 		break;
+	case STUCK:
+		state_list_push_back(&pending->stuck, version);
+		pending->stats.stuck++;
+		break;
+	case SETTLED:
+		state_list_push_back(&pending->settled, version);
+		pending->stats.settled++;
+		break;
 	}
 }
 
@@ -192,6 +208,8 @@ static void list_remove(struct lp_pending *pending, struct lp_pending_version *v
 	}
 	if (version->state == WRITTEN)
 		pending->unflushed_cnt--;
+	pending->stats.stuck -= version->state == STUCK;
+	pending->stats.settled -= version->state == SETTLED;
 	if (state_list_is_linked(version))
 		state_list_remove(version);
 }
@@ -262,7 +280,7 @@ static struct entry *entry_get(struct lp_pending *pending, uint64_t block)
 }
 
 static int add(struct lp_pending *pending, uint64_t seq, const struct lp_pending_block *about,
-	       struct lp_seg seg, uint64_t record)
+	       struct lp_seg seg, uint64_t record, enum version_state when_durable)
 {
 	LP_ASSERT(seg.len == LP_BLOCK_BYTES);
 	LP_ASSERT(seq > pending->durable_seq);
@@ -280,7 +298,8 @@ static int add(struct lp_pending *pending, uint64_t seq, const struct lp_pending
 					       .seg = seg,
 					       .seq = seq,
 					       .record = record,
-					       .crc = about->crc};
+					       .crc = about->crc,
+					       .when_durable = when_durable};
 	(void)lp_buf_get(seg.buf);
 	entry->newest = version;
 	seq_list_push_back(list, version);
@@ -294,14 +313,23 @@ static int add(struct lp_pending *pending, uint64_t seq, const struct lp_pending
 int lp_pending_add(struct lp_pending *pending, uint64_t seq, uint64_t block, struct lp_seg seg,
 		   uint32_t crc)
 {
-	return add(pending, seq, &(struct lp_pending_block){.block = block, .crc = crc}, seg, 0);
+	return add(pending, seq, &(struct lp_pending_block){.block = block, .crc = crc}, seg, 0,
+		   READY);
 }
 
 int lp_pending_add_kept(struct lp_pending *pending, uint64_t seq,
 			const struct lp_pending_block *about, struct lp_seg seg, uint64_t record)
 {
 	LP_ASSERT(record != 0);
-	return add(pending, seq, about, seg, record);
+	return add(pending, seq, about, seg, record, READY);
+}
+
+int lp_pending_add_stuck(struct lp_pending *pending, uint64_t seq,
+			 const struct lp_pending_block *about, struct lp_seg seg, uint64_t record,
+			 bool is_settled)
+{
+	LP_ASSERT(record != 0 || !is_settled);
+	return add(pending, seq, about, seg, record, is_settled ? SETTLED : STUCK);
 }
 
 bool lp_pending_find(const struct lp_pending *pending, uint64_t block, struct lp_seg *ret_seg,
@@ -327,7 +355,7 @@ static void become_ready(struct lp_pending *pending, struct lp_pending_version *
 		older = next;
 	}
 	state_list_remove(version);
-	list_add(pending, version, READY);
+	list_add(pending, version, version->when_durable);
 }
 
 static void free_block(struct lp_pending *pending, uint64_t seq, struct entry *entry)
@@ -518,6 +546,7 @@ uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *
 							      .seq = version->seq,
 							      .data = version->data,
 							      .crc = version->crc,
+							      .failures = version->failures,
 							      .version = version};
 	}
 	return cnt;
@@ -533,13 +562,57 @@ void lp_pending_written(struct lp_pending *pending, struct lp_pending_version *v
 		list_add(pending, version, WRITTEN);
 }
 
-void lp_pending_failed(struct lp_pending *pending, struct lp_pending_version *version)
+bool lp_pending_failed(struct lp_pending *pending, struct lp_pending_version *version, bool counts)
 {
 	LP_ASSERT(version->state == WRITING);
-	if (version->doomed)
+	if (version->doomed) {
 		finish(pending, version);
-	else
-		list_add(pending, version, READY);
+		return false;
+	}
+	version->failures += counts;
+	list_add(pending, version, READY);
+	return true;
+}
+
+void lp_pending_stick(struct lp_pending *pending, struct lp_pending_version *version)
+{
+	LP_ASSERT(version->state == READY && version->failures > 0);
+	list_remove(pending, version);
+	list_add(pending, version, STUCK);
+}
+
+/* By a frame that is not durable yet. */
+static bool is_being_freed(const struct lp_pending *pending, uint64_t block)
+{
+	for (uint64_t i = 0; i < pending->freed_cnt; i++) {
+		if (contains(freed_at(pending, i)->extent, block))
+			return true;
+	}
+	return false;
+}
+
+bool lp_pending_find_stuck(const struct lp_pending *pending, struct lp_pending_block *ret_block,
+			   struct lp_seg *ret_seg)
+{
+	const struct lp_pending_version *version;
+	LP_LIST_FOREACH (state_list, &pending->stuck, version) {
+		/* A record of it would win over a newer payload in the same frame. */
+		if (version->entry->newest != version || is_being_freed(pending, version->block))
+			continue;
+		*ret_block = (struct lp_pending_block){.block = version->block,
+						       .seq = version->seq,
+						       .data = version->data,
+						       .crc = version->crc,
+						       .failures = version->failures};
+		*ret_seg = version->seg;
+		return true;
+	}
+	return false;
+}
+
+uint64_t lp_pending_writable(const struct lp_pending *pending)
+{
+	return pending->stats.versions - pending->stats.stuck - pending->stats.settled;
 }
 
 void lp_pending_flush_begin(struct lp_pending *pending)

@@ -12,6 +12,10 @@
  * the index keeps in a record (store/deferrals.h) does not need its frame; when it is done the
  * owner is told.
  *
+ * A version whose place cannot be written is stuck: it is not chosen any more, and the owner has
+ * its content kept elsewhere, by a version that is settled: which is not chosen either, and stays
+ * until a newer one or the freeing of its block is durable (rule L6).
+ *
  * This module decides and accounts; the caller does the I/O: it takes batches of blocks in device
  * order, writes them, and reports back.
  *
@@ -34,6 +38,7 @@ struct lp_pending_block {
 	uint64_t seq;        /* the frame that carries this version */
 	const uint8_t *data; /* one block */
 	uint32_t crc;
+	uint32_t failures;                  /* chosen: writes of it that have failed */
 	struct lp_pending_version *version; /* chosen: to be reported */
 };
 
@@ -45,6 +50,8 @@ struct lp_pending_events {
 struct lp_pending_stats {
 	uint64_t versions; /* held now: each holds a block of memory */
 	uint64_t versions_max;
+	uint64_t stuck;   /* of these: not chosen, to be kept elsewhere; */
+	uint64_t settled; /* not chosen, kept where they are */
 	uint64_t added;
 	uint64_t superseded; /* done because a newer version became durable: a write saved */
 	uint64_t freed;      /* done because the block was freed: a write saved */
@@ -72,6 +79,12 @@ int lp_pending_add_kept(struct lp_pending *pending, uint64_t seq,
 			const struct lp_pending_block *about, struct lp_seg seg,
 			uint64_t record) LP_MUST_CHECK;
 
+/* The same for one whose place is known not to be writable: stuck, or settled, when its frame is
+ * durable. record: 0 if the log has it. */
+int lp_pending_add_stuck(struct lp_pending *pending, uint64_t seq,
+			 const struct lp_pending_block *about, struct lp_seg seg, uint64_t record,
+			 bool is_settled) LP_MUST_CHECK;
+
 /* The newest version of a block, durable or not; false if the block has none, then its content is
  * on the device. The seg is borrowed. */
 bool lp_pending_find(const struct lp_pending *pending, uint64_t block, struct lp_seg *ret_seg,
@@ -97,8 +110,17 @@ uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *
 			   uint32_t max, bool (*may_write)(uint64_t block, void *arg), void *arg);
 /* The write of a chosen block has completed. It is done with the next flush. */
 void lp_pending_written(struct lp_pending *pending, struct lp_pending_version *version);
-/* It could not be written: it stays pending and may be chosen again. */
-void lp_pending_failed(struct lp_pending *pending, struct lp_pending_version *version);
+/* It could not be written: it stays pending and may be chosen again. With `counts` this is one more
+ * of its failures. False: it is not needed any more, and has gone. */
+bool lp_pending_failed(struct lp_pending *pending, struct lp_pending_version *version, bool counts);
+/* One that has just failed, and stays, is stuck. */
+void lp_pending_stick(struct lp_pending *pending, struct lp_pending_version *version);
+/* A stuck version that is the newest of its block, which no frame frees: what else is stuck goes by
+ * itself. seg is borrowed. False: there is none. */
+bool lp_pending_find_stuck(const struct lp_pending *pending, struct lp_pending_block *ret_block,
+			   struct lp_seg *ret_seg);
+/* Versions that are not stuck or settled. */
+uint64_t lp_pending_writable(const struct lp_pending *pending);
 
 /* A flush of the device: begin when it is submitted, end when it has completed; what was written
  * before begin is done. One at a time. */

@@ -164,7 +164,8 @@ static void step_written(struct model *m)
 			continue;
 		m->writing[b] = false;
 		if (lp_prng_chance(&m->prng, 1, 20)) {
-			lp_pending_failed(m->pending, m->writing_version[b]);
+			/* Gone or not is seen by the judges. */
+			(void)lp_pending_failed(m->pending, m->writing_version[b], true);
 		} else {
 			values_add(m, b, m->writing_value[b]);
 			lp_pending_written(m->pending, m->writing_version[b]);
@@ -326,12 +327,93 @@ static void test_limit(void **state)
 	lp_bufs_free(bufs);
 }
 
+struct told {
+	struct lp_pending_events events;
+	uint64_t record;
+};
+
+static void on_done(struct lp_pending_events *events, uint64_t record)
+{
+	LP_CONTAINER_OF(events, struct told, events)->record = record;
+}
+
+static void fail_until_stuck(struct lp_pending *pending, uint64_t number)
+{
+	struct lp_pending_block block;
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(lp_pending_choose(pending, &block, 1, NULL, NULL), 1);
+		assert_int_equal(block.block, number);
+		assert_int_equal(block.failures, i);
+		assert_true(lp_pending_failed(pending, block.version, true));
+	}
+	lp_pending_stick(pending, block.version);
+	assert_int_equal(lp_pending_choose(pending, &block, 1, NULL, NULL), 0);
+}
+
+/* A payload whose place cannot be written holds its frame until it is kept elsewhere; it is not
+ * moved when a newer one or a free is on its way, for that would win over them (rule L6). */
+static void test_stuck(void **state)
+{
+	(void)state;
+	struct lp_pending *pending = NULL;
+	struct lp_bufs *bufs = NULL;
+	struct told told = {.events.done = on_done};
+	struct lp_pending_block block = {.block = 10, .crc = 7};
+	struct lp_seg seg;
+	lp_test_ok(lp_pending_new(8, &pending));
+	lp_pending_set_events(pending, &told.events);
+	lp_test_ok(lp_bufs_new(UINT64_C(1) << 20, &bufs));
+	struct lp_seg own = {.buf = lp_buf_new(bufs, 4096), .len = 4096};
+	lp_test_ok(lp_pending_add(pending, 1, 10, own, 7));
+	lp_pending_frame_durable(pending, 1);
+	fail_until_stuck(pending, 10);
+	assert_int_equal(lp_pending_stats(pending)->stuck, 1);
+	assert_int_equal(lp_pending_writable(pending), 0);
+	assert_int_equal(lp_pending_oldest_seq(pending), 1);
+	/* Somebody frees it, who then fails: as far as is known here he does. */
+	lp_test_ok(lp_pending_freed(pending, 2, (struct lp_extent){8, 4}));
+	assert_false(lp_pending_find_stuck(pending, &block, &seg));
+	/* Its next owner, if there was one. */
+	lp_test_ok(lp_pending_add(pending, 3, 10, own, 8));
+	lp_pending_frame_durable(pending, 3);
+	assert_int_equal(lp_pending_stats(pending)->stuck, 0);
+	fail_until_stuck(pending, 10);
+	/* A newer payload is on its way: this one goes when that is durable. */
+	lp_test_ok(lp_pending_add(pending, 4, 10, own, 9));
+	assert_false(lp_pending_find_stuck(pending, &block, &seg));
+	lp_pending_frame_durable(pending, 4);
+	fail_until_stuck(pending, 10);
+	assert_true(lp_pending_find_stuck(pending, &block, &seg));
+	assert_true(block.block == 10 && block.crc == 9 && seg.buf == own.buf);
+	/* It moves: both are there until that is durable. */
+	lp_test_ok(lp_pending_add_stuck(pending, 5, &block, own, 77, true));
+	assert_false(lp_pending_find_stuck(pending, &block, &seg));
+	assert_int_equal(lp_pending_oldest_seq(pending), 4);
+	lp_pending_frame_durable(pending, 5);
+	assert_int_equal(lp_pending_oldest_seq(pending), UINT64_MAX);
+	assert_int_equal(lp_pending_stats(pending)->stuck, 0);
+	assert_int_equal(lp_pending_stats(pending)->settled, 1);
+	assert_int_equal(lp_pending_stats(pending)->versions, 1);
+	assert_int_equal(lp_pending_choose(pending, &block, 1, NULL, NULL), 0);
+	assert_true(lp_pending_find(pending, 10, &seg, &block.crc));
+	assert_int_equal(told.record, 0);
+	lp_test_ok(lp_pending_freed(pending, 6, (struct lp_extent){10, 1}));
+	lp_pending_frame_durable(pending, 6);
+	assert_int_equal(told.record, 77);
+	assert_int_equal(lp_pending_stats(pending)->versions, 0);
+	assert_int_equal(lp_pending_stats(pending)->settled, 0);
+	lp_buf_put(own.buf);
+	lp_pending_free(pending);
+	lp_bufs_free(bufs);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_crash_at_any_time),
 		cmocka_unit_test(test_settles),
 		cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_stuck),
 	};
 	return lp_test_main(tests, "store/pending");
 }

@@ -195,6 +195,7 @@ static void on_durable(struct lp_commit_events *events, uint64_t seq,
 			       (size_t)change_cnt * LP_LOG_CHANGE_SIZE);
 	lp_pending_frame_durable(shard->pending, seq);
 	lp_deferrals_durable(shard->deferrals);
+	lpi_bad_move_some(shard);
 	lp_writeback_look(shard->writeback);
 	lpi_shard_trim(shard);
 	relieve(shard);
@@ -275,8 +276,25 @@ static void payload_done(struct lp_pending_events *events, uint64_t record)
 
 static void settled(struct lp_writeback_events *events)
 {
+	lpi_bad_move_some(of_writeback(events));
 	lpi_shard_trim(of_writeback(events));
 	relieve(of_writeback(events));
+}
+
+static void move_bad(struct lp_task *task)
+{
+	lpi_bad_move_some(LP_CONTAINER_OF(task, struct lp_shard, bad.task));
+}
+
+static bool unwritable(struct lp_writeback_events *events, uint64_t block)
+{
+	struct lp_shard *shard = of_writeback(events);
+	if (!lpi_bad_note(shard, block))
+		return false;
+	/* It is stuck when this has returned. */
+	if (!lp_task_is_queued(&shard->bad.task))
+		lp_task_queue(shard->options.reactor, &shard->bad.task);
+	return true;
 }
 
 /* Whoever waits for room in a log that cannot be trimmed learns that it is in vain. */
@@ -661,6 +679,7 @@ void lpi_shard_init_running(struct lp_shard *shard)
 	shard->writeback_events = (struct lp_writeback_events){.may_write = may_write,
 							       .begins = writing_begins,
 							       .ended = writing_ended,
+							       .unwritable = unwritable,
 							       .settled = settled,
 							       .full = writeback_full,
 							       .failed = writeback_failed};
@@ -675,6 +694,7 @@ void lpi_shard_init_running(struct lp_shard *shard)
 	shard->lease_timer.fire = lease_fire;
 	(void)pthread_mutex_init(&shard->kv_reason_lock, NULL); /* cannot fail on Linux */
 	lpi_space_waiters_init(&shard->space_waiters);
+	shard->bad.task.run = move_bad;
 	lpi_reclaim_init(shard);
 	lpi_lend_init(shard);
 	lpi_pin_list_init(&shard->pins_free);
@@ -686,6 +706,7 @@ void lpi_shard_init_running(struct lp_shard *shard)
 void lpi_shard_begin(struct lp_shard *shard)
 {
 	lpi_shard_take_up_kv_news(shard);
+	lpi_bad_move_some(shard);
 	lpi_shard_trim(shard);
 	relieve(shard);
 	want_chunk(shard);

@@ -13,6 +13,8 @@
  * much as that is in the log. All durable state can be read, and nothing else be done: there is no
  * commit pipeline. A device that fails every write can be read so (rule L7).
  *
+ * A few blocks that cannot be written are borne: the index has what belongs there (rule L6).
+ *
  * Opening takes what the log holds to its place, payloads included, before anybody is served: in
  * memory of fixed size, and in a time that follows from the log's length, of which payloads are
  * deferred_blocks_max at most, or more if the index has not been flushed for long.
@@ -51,7 +53,7 @@ struct lp_shard_options {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
 	struct lp_devices *devices; /* outlive the shard */
-	struct lp_bufs *bufs;       /* of the reactor's thread; opening takes none */
+	struct lp_bufs *bufs;       /* of the reactor's thread; opening takes few or none */
 	uint32_t shard_idx;
 	enum lp_alloc_kind alloc_kind;
 	const struct lp_clock *sim_clock; /* NULL, or that of a simulation */
@@ -78,8 +80,8 @@ int lp_shard_open(const struct lp_shard_options *options,
 /* What was put is made durable and the log is closed, so that the next start is short; after an
  * error, or with abandon, only what is in flight is waited for. An index that fails, and gets
  * nowhere though it is resumed, is waited for ten seconds. Accepts NULL. The shard is gone
- * in any case; the result says whether all of it reached the device, and its place there: what was
- * acknowledged has in any case, and is found by the next opening. */
+ * in any case; the result says whether all of it reached the device, and the place where it stays:
+ * what was acknowledged has in any case, and is found by the next opening. */
 int lp_shard_close(struct lp_shard *shard, bool abandon) LP_MUST_CHECK;
 
 /* --- After a failure ---------------------------------------------------------------------------
@@ -184,6 +186,8 @@ struct lp_shard_usage {
 void lp_shard_read_usage(const struct lp_shard *shard, struct lp_shard_usage *ret_usage);
 /* NULL read-only. */
 const struct lp_deferrals *lp_shard_deferrals(const struct lp_shard *shard);
+/* Blocks that could not be written since it was opened. */
+uint32_t lp_shard_bad_blocks(const struct lp_shard *shard);
 /* NULL: nothing is discarded. */
 const struct lp_discards *lp_shard_discards(const struct lp_shard *shard);
 

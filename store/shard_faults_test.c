@@ -305,8 +305,11 @@ static void test_writeback_without_a_cache(void **state)
 	const uint64_t cnt = 5000;
 	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
 	struct lpi_shard_rig rig;
-	struct lp_writeback_events events = {may_write,  on_extent, on_extent,
-					     on_settled, on_failed, NULL};
+	struct lp_writeback_events events = {.may_write = may_write,
+					     .begins = on_extent,
+					     .ended = on_extent,
+					     .settled = on_settled,
+					     .failed = on_failed};
 	struct lp_bdev *bdev = NULL;
 	struct lp_bdev_chan *chan = NULL;
 	struct lp_pending *pending = NULL;

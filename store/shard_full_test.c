@@ -264,6 +264,38 @@ static void test_empty_chunks_are_returned(void **state)
 	lpi_shard_rig_fini(&rig);
 }
 
+/* When space came back, the flush that was due was done, and what had waited went into the index
+ * after it: also the record that had to be persisted. The door was closed, so nobody put anything,
+ * and nobody asked for another flush. */
+static void test_record_comes_last(void **state)
+{
+	(void)state;
+	enum { MAX = 4000, EACH = 400, FRAMES_MAX = 16 };
+	struct lpi_shard_rig rig;
+	lpi_shard_rig_init(&rig, lpi_shard_rig_store(8));
+	rig.log_records_max = MAX;
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	put_cnt = 0;
+	(void)lpi_shard_rig_take(&rig);
+	take_space(&rig, LP_SIM_ENOSPC, 0);
+	put_values(&rig, PUTS);
+	const struct lp_commit *commit = lp_shard_commit(rig.shard);
+	for (uint64_t i = 1; !rig.shard->is_door_closed; i++) {
+		assert_true(i < FRAMES_MAX);
+		for (uint64_t k = 0; k < EACH; k++)
+			lpi_shard_rig_put(&rig, 1000 + i * EACH + k, i, 8);
+		lpi_shard_rig_sync(&rig);
+	}
+	assert_true(rig.shard->record_seq > lp_commit_inserted_seq(commit));
+	assert_true(rig.shard->record_seq <= lp_commit_durable_seq(commit));
+	give_space(&rig);
+	for (int i = 0; i < 10000 && rig.shard->is_door_closed; i++)
+		lpi_shard_rig_turn(&rig);
+	assert_false(rig.shard->is_door_closed);
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -273,6 +305,7 @@ int main(void)
 		cmocka_unit_test(test_replay_gives_up),
 		cmocka_unit_test(test_replay_resumes),
 		cmocka_unit_test(test_empty_chunks_are_returned),
+		cmocka_unit_test(test_record_comes_last),
 	};
 	return lp_test_main(tests, "store/shard_full");
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What store/shard.c (running), shard_open.c (opening and closing), shard_replay.c (what the log
- * held) and shard_reclaim.c (room for the index) share. */
+ * held), shard_reclaim.c (room for the index), shard_lend.c (chunks for others) and shard_bad.c
+ * (blocks that cannot be written) share. */
 #ifndef LP_STORE_SHARD_IMPL_H
 #define LP_STORE_SHARD_IMPL_H
 
@@ -62,6 +63,14 @@ struct lpi_lend {
 	struct lp_timer timer;
 	uint32_t chunks[LPI_SHARD_RETURNS]; /* to be returned by the work */
 	uint32_t chunk_cnt;
+};
+
+/* Blocks that cannot be written: shard_bad.c. */
+struct lpi_bad {
+	struct lp_space_pin *holds; /* one for each; NULL: there has been none */
+	uint32_t cnt;
+	uint32_t max;
+	struct lp_task task; /* queued: there are new ones */
 };
 
 struct lp_shard {
@@ -126,6 +135,7 @@ struct lp_shard {
 
 	struct lpi_reclaim reclaim;
 	struct lpi_lend lend;
+	struct lpi_bad bad;
 	uint64_t freeing_blocks;
 	uint64_t removals; /* that may have made room in the index */
 
@@ -187,6 +197,15 @@ void lpi_lend_init(struct lp_shard *shard);
 void lpi_lend_begin(struct lp_shard *shard);
 bool lpi_lend_is_idle(const struct lp_shard *shard);
 void lpi_lend_stop(struct lp_shard *shard);
+
+/* The block cannot be written: nobody else gets it. False: there are too many already. */
+bool lpi_bad_note(struct lp_shard *shard, uint64_t block) LP_MUST_CHECK;
+/* What it should hold, in a buffer of its own; none: there is no memory. */
+struct lp_seg lpi_bad_copy(struct lp_shard *shard, const uint8_t *block);
+/* Payloads that are stuck go into the index, as far as there is room. */
+void lpi_bad_move_some(struct lp_shard *shard);
+/* When nothing is pending any more. */
+void lpi_bad_fini(struct lp_shard *shard);
 
 /* Nothing of the shard's own is under way. */
 bool lpi_shard_is_quiet(const struct lp_shard *shard);

@@ -472,12 +472,16 @@ static int wait_idle(struct lp_shard *shard, struct patience *patience)
 	return shard->error;
 }
 
+/* In their place, or where they stay. */
 static int land_pending(struct lp_shard *shard)
 {
-	while (lp_pending_stats(shard->pending)->versions > 0 && shard->error == 0) {
+	const struct lp_pending_stats *stats = lp_pending_stats(shard->pending);
+	while (stats->versions > stats->settled && shard->error == 0) {
 		if (lp_writeback_is_full(shard->writeback))
 			return -ENOSPC; /* the log has it */
-		if (lp_writeback_is_idle(shard->writeback))
+		/* What is being moved waits for its frame, not for write-back. */
+		if (lp_writeback_is_idle(shard->writeback) && lp_commit_is_idle(shard->commit) &&
+		    lp_pending_writable(shard->pending) > 0)
 			lp_writeback_hurry(shard->writeback);
 		lpi_shard_turn(shard);
 	}
@@ -646,6 +650,7 @@ int lp_shard_close(struct lp_shard *shard, bool abandon)
 	lp_bufs_free(shard->replay_bufs);
 	lp_deferrals_free(shard->deferrals);
 	lp_discards_free(shard->discards);
+	lpi_bad_fini(shard);
 	lp_space_free(shard->space);
 	lp_overlay_free(shard->overlay);
 	lp_kvfs_ro_free(shard->kvfs_ro);

@@ -15,9 +15,14 @@
  * instead, in buffers made for them: readers look there first.
  *
  * Of payloads that the index keeps (store/deferrals.h) what is there after the replay is written: a
- * record whose block is free is only deleted. It wins over a payload in the frame that puts it, or
- * before; and also does when it has been deleted since, for then its block has been written. They
- * are read from the index in the order of their numbers, and written in batches by place.
+ * record whose block is free is only deleted, unless it stays. It wins over a payload in the frame
+ * that puts it, or before; and also does when it has been deleted since, for then its block has
+ * been written. They are read from the index in the order of their numbers, and written in batches
+ * by place.
+ *
+ * A payload whose block cannot be written stays where it is (rule L6): in the log, until the shard
+ * runs and moves it (shard_bad.c), or in its record. Records that stay are tried for free blocks,
+ * too: should that succeed the block is good again.
  *
  * A crash in between is a crash before: the log still has all of it, and the index its records,
  * which are deleted when the shard runs. Damage to one is no less than damage to a frame: the shard
@@ -258,7 +263,15 @@ struct land_op {
 
 struct land_item {
 	struct lp_replay_payload payload;
-	uint32_t at; /* this block of `bytes` */
+	uint64_t record; /* that it is of; 0: of the log */
+	uint32_t at;     /* this block of `bytes` */
+	bool stays;      /* the record does */
+};
+
+/* A payload whose block cannot be written. */
+struct land_stuck {
+	struct land_item item;
+	struct lp_seg seg;
 };
 
 /* One batch. */
@@ -272,6 +285,9 @@ struct landing {
 	struct land_item items[LAND_BLOCKS];
 	struct land_op ops[LAND_BLOCKS];
 	uint8_t *bytes; /* LAND_BLOCKS blocks */
+	struct land_stuck *stuck;
+	uint32_t stuck_cnt;
+	uint32_t stuck_max;
 };
 
 static void land_complete(struct lp_bdev_op *op)
@@ -426,13 +442,98 @@ static int land_write_once(struct landing *landing)
 	return land_wait(landing);
 }
 
+static int stuck_grow(struct landing *landing)
+{
+	uint32_t max = LP_MAX(2 * landing->stuck_max, 16u);
+	struct land_stuck *bigger = realloc(landing->stuck, max * sizeof(*bigger));
+	if (bigger == NULL)
+		return -ENOMEM;
+	landing->stuck = bigger;
+	landing->stuck_max = max;
+	return 0;
+}
+
+/* err: what its write said. */
+static int land_stick(struct landing *landing, const struct land_item *item, int err)
+{
+	struct lp_shard *shard = landing->replay->shard;
+	if (!lpi_bad_note(shard, item->payload.extent.block))
+		return err;
+	if (landing->stuck_cnt == landing->stuck_max) {
+		err = stuck_grow(landing);
+		if (err < 0)
+			return err;
+	}
+	struct lp_seg seg = lpi_bad_copy(shard, landing->bytes + item->at * LP_BLOCK_BYTES);
+	if (seg.buf == NULL)
+		return -ENOMEM;
+	landing->stuck[landing->stuck_cnt++] = (struct land_stuck){*item, seg};
+	return 0;
+}
+
+/* One after the other: so it is known which cannot be. */
+static int land_write_each(struct landing *landing)
+{
+	for (uint32_t i = 0; i < landing->cnt; i++) {
+		const struct land_item *item = &landing->items[i];
+		land_submit(landing, landing->replay->shard->data, LP_BDEV_WRITE,
+			    item->payload.extent, item->at);
+		int err = land_wait(landing);
+		if (err < 0 && err != -ENOSPC)
+			err = land_stick(landing, item, err);
+		if (err < 0)
+			return err;
+	}
+	return 0;
+}
+
 static int land_write(struct landing *landing)
 {
 	int err = -EIO;
 	qsort(landing->items, landing->cnt, sizeof(landing->items[0]), by_place);
 	for (uint32_t tries = 0; tries < LAND_WRITES_MAX && err < 0; tries++)
 		err = land_write_once(landing);
+	return err < 0 && err != -ENOSPC ? land_write_each(landing) : err;
+}
+
+static int by_seq(const void *a, const void *b)
+{
+	uint64_t x = ((const struct land_stuck *)a)->item.payload.seq;
+	uint64_t y = ((const struct land_stuck *)b)->item.payload.seq;
+	return (x > y) - (x < y);
+}
+
+/* What could not be written is pending, and needs its frame, or its record. */
+static int land_pend(struct landing *landing)
+{
+	struct lp_shard *shard = landing->replay->shard;
+	uint64_t last_seq = landing->replay->recovery.last_seq;
+	int err = 0;
+	if (landing->stuck_cnt == 0)
+		return 0;
+	qsort(landing->stuck, landing->stuck_cnt, sizeof(landing->stuck[0]), by_seq);
+	for (uint32_t i = 0; i < landing->stuck_cnt && err == 0; i++) {
+		const struct land_stuck *stuck = &landing->stuck[i];
+		const struct land_item *item = &stuck->item;
+		const struct lp_pending_block about = {.block = item->payload.extent.block,
+						       .crc = item->payload.crc};
+		uint64_t seq = item->record != 0 ? last_seq : item->payload.seq;
+		if (item->record != 0)
+			lp_deferrals_stay(shard->deferrals, item->record);
+		if (is_wanted(shard, about.block))
+			err = lp_pending_add_stuck(shard->pending, seq, &about, stuck->seg,
+						   item->record, item->stays);
+	}
+	if (err == 0)
+		lp_pending_frame_durable(shard->pending, last_seq);
 	return err;
+}
+
+static void land_stuck_free(struct landing *landing)
+{
+	for (uint32_t i = 0; i < landing->stuck_cnt; i++)
+		lp_buf_put(landing->stuck[i].seg.buf);
+	free(landing->stuck);
 }
 
 /* The number of the frame means nothing any more: all of them are durable. */
@@ -562,6 +663,12 @@ static int check_record_place(const struct lp_shard *shard, uint64_t number, uin
 			  (unsigned long long)number, (unsigned long long)block);
 }
 
+static bool is_tried(const struct lp_shard *shard, const struct lp_deferred_value *about)
+{
+	bool stays = about->ino == 0 && !shard->options.read_only;
+	return stays || is_wanted(shard, about->device_block);
+}
+
 /* It will be deleted; until that is durable its block gets no new owner. */
 static int find_record(void *arg, uint64_t number, const struct lp_deferred_value *about,
 		       const uint8_t *block)
@@ -574,10 +681,9 @@ static int find_record(void *arg, uint64_t number, const struct lp_deferred_valu
 		return shard->options.read_only ? 0 : err;
 	if (!shard->options.read_only)
 		err = lp_deferrals_found(shard->deferrals, number, about->device_block);
-	if (err < 0 || !is_wanted(shard, about->device_block))
-		return err;
-	replay->record_cnt++;
-	return 0;
+	if (err == 0 && is_tried(shard, about))
+		replay->record_cnt++;
+	return err;
 }
 
 static int land_batch(struct landing *landing)
@@ -594,13 +700,14 @@ static int land_record(void *arg, uint64_t number, const struct lp_deferred_valu
 {
 	struct landing *landing = arg;
 	struct lp_shard *shard = landing->replay->shard;
-	if (check_record_place(shard, number, about->device_block) < 0 ||
-	    !is_wanted(shard, about->device_block))
+	if (check_record_place(shard, number, about->device_block) < 0 || !is_tried(shard, about))
 		return 0;
 	memcpy(landing->bytes + landing->cnt * LP_BLOCK_BYTES, block, LP_BLOCK_BYTES);
 	landing->items[landing->cnt] = (struct land_item){
 		.payload = {.extent = {about->device_block, 1}, .crc = about->block_crc},
+		.record = number,
 		.at = landing->cnt,
+		.stays = about->ino == 0,
 	};
 	return ++landing->cnt == LAND_BLOCKS ? land_batch(landing) : 0;
 }
@@ -624,8 +731,10 @@ static int land_all(struct landing *landing)
 		err = land_records(landing);
 	if (err < 0 || shard->recovery.payloads == 0)
 		return err;
-	if (!shard->options.read_only)
-		return land_flush(landing);
+	if (!shard->options.read_only) {
+		err = land_flush(landing);
+		return err == 0 ? land_pend(landing) : err;
+	}
 	lp_pending_frame_durable(shard->pending, landing->replay->recovery.last_seq);
 	return 0;
 }
@@ -648,6 +757,7 @@ static int land(struct replay *replay)
 	landing->bufs = shard->replay_bufs;
 	if (err == 0)
 		err = land_all(landing);
+	land_stuck_free(landing);
 	free(landing->bytes);
 	free(landing);
 	return err;

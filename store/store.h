@@ -438,7 +438,8 @@ struct lp_store_options {
 /* On the devices. -EBADMSG, -EUCLEAN and others as store/shard.h says. */
 int lp_store_open(const struct lp_store_options *options,
 		  struct lp_store **ret_store) LP_MUST_CHECK;
-/* In memory: nothing persists. Only reactor, bufs and shard_idx are looked at. */
+/* In memory: nothing persists. Only reactor, bufs and shard_idx are looked at. The data is in bufs
+ * for good, which is all the space there is: who writes from the same buffers gives them away. */
 int lp_store_open_mem(const struct lp_store_options *options,
 		      struct lp_store **ret_store) LP_MUST_CHECK;
 /* No operation may be under way. With abandon, or after an error, nothing more is written. The
@@ -482,6 +483,8 @@ struct lp_store_stats {
 	uint64_t data_cache_bytes; /* buffers of cached blocks, and of those on their way */
 	uint64_t data_cache_limit_bytes;
 	uint64_t deferred_records; /* payloads put into the index, not the log, since opening */
+	uint64_t bad_blocks;       /* that cannot be written, and are held; what belongs there is in
+				      the index (rule L6) */
 	uint64_t pending_bytes; /* payloads that wait for their place: in bufs, not of the budget */
 	/* What was asked of the devices by the reactor's thread since the store was opened. What
 	 * the index's own threads did is in lp_bdev_sync_stats(). A store in memory has none. */

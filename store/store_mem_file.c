@@ -99,13 +99,15 @@ static void apply_zeros(struct lpi_mem_store *store)
 /* --- Writing ---------------------------------------------------------------------------------- */
 
 /* The buffer that is just the next block, which needs no copy. Larger buffers are copied from: a
- * block would keep all of one. */
-static struct lp_buf *whole_buf(const struct lpi_seg_cursor *cursor,
+ * block would keep all of one. So are those of another home: a full store would keep the sender
+ * from receiving anything more. */
+static struct lp_buf *whole_buf(const struct lpi_mem_store *store,
+				const struct lpi_seg_cursor *cursor,
 				const struct lp_csum_piece *piece)
 {
 	const struct lp_seg *seg = cursor->seg;
 	bool is_it = lpi_mem_is_whole(piece) && cursor->offset == 0 && seg->len == LP_BLOCK_BYTES &&
-		     seg->buf->bytes == LP_BLOCK_BYTES;
+		     seg->buf->bytes == LP_BLOCK_BYTES && seg->buf->home == store->bufs;
 	return is_it ? seg->buf : NULL;
 }
 
@@ -155,7 +157,7 @@ static int prepare_write(struct lpi_mem_store *store, const struct lp_change *ch
 			return -ENOSPC;
 		if (!lpi_mem_is_whole(&piece))
 			err = prepare_edge(store, page, &piece, block);
-		else if (!is_own(page) && whole_buf(&cursor, &piece) == NULL)
+		else if (!is_own(page) && whole_buf(store, &cursor, &piece) == NULL)
 			err = reserve(store, 1);
 		if (err < 0)
 			return err;
@@ -184,7 +186,7 @@ static void apply_write(struct lpi_mem_store *store, const struct lp_change *cha
 	for (uint64_t at = data->offset; at < data->end;) {
 		struct lp_csum_piece piece = lpi_mem_piece_at(at, data->end, *crc++);
 		struct lpi_mem_page *page = lpi_mem_page_find(pages, at >> LP_BLOCK_SHIFT);
-		struct lp_buf *whole = whole_buf(&cursor, &piece);
+		struct lp_buf *whole = whole_buf(store, &cursor, &piece);
 		LP_ASSERT(page != NULL);
 		if (whole != NULL) {
 			take_buf(pages, page, whole);

@@ -434,6 +434,30 @@ static void test_full(void **state)
 	lpi_mem_rig_fini(&rig);
 }
 
+/* A store that kept the buffers of those who write left them none, when it was full, to receive
+ * anything more in: a daemon answered nobody any more. */
+static void test_others_buffers(void **state)
+{
+	(void)state;
+	struct lpi_mem_rig rig;
+	struct lp_bufs *bufs = NULL;
+	setup(&rig, UINT64_C(1) << 20);
+	struct lpi_hand writer = rig.hand;
+	lp_test_ok(lp_bufs_new(UINT64_C(4) << 20, &bufs));
+	writer.bufs = bufs;
+	uint64_t cnt = 0;
+	int err = 0;
+	while ((err = lpi_hand_write(&writer, file_a, cnt * BLOCK, random_bytes, BLOCK)) == 0)
+		cnt++;
+	lp_test_err(-ENOSPC, err);
+	assert_int_equal(used_bytes(&writer), 0);
+	assert_int_equal(used_bytes(&rig.hand), UINT64_C(1) << 20);
+	lp_test_ok(range(&writer, LP_CHANGE_TRUNCATE, file_a, BLOCK, 0));
+	lp_test_ok(lpi_hand_write(&writer, file_a, BLOCK, random_bytes, BLOCK));
+	lp_bufs_free(bufs);
+	lpi_mem_rig_fini(&rig);
+}
+
 /* What was preallocated can be written when there is no more. */
 static void test_prealloc_holds(void **state)
 {
@@ -558,7 +582,7 @@ int main(void)
 		cmocka_unit_test(test_readers_keep),   cmocka_unit_test(test_overwrite_in_place),
 		cmocka_unit_test(test_full),           cmocka_unit_test(test_prealloc_holds),
 		cmocka_unit_test(test_damage),         cmocka_unit_test(test_wrong_crc),
-		cmocka_unit_test(test_no_file),
+		cmocka_unit_test(test_no_file),        cmocka_unit_test(test_others_buffers),
 	};
 	return lp_test_main(tests, "store/store_mem_file");
 }

@@ -104,9 +104,8 @@ static const char *deferred_fault(const struct lp_deferred_value *value)
 {
 	if (!lp_deferred_value_reserved_is_zero(value))
 		return "reserved";
-	if (value->ino == 0)
-		return "ino";
-	if (value->file_block >= LP_KEY_MAP_BLOCKS_MAX)
+	if (value->file_block >= LP_KEY_MAP_BLOCKS_MAX ||
+	    (value->ino == 0 && value->file_block != 0))
 		return "file_block";
 	return value->device_block >= LP_DEVICE_BLOCKS_MAX ? "device_block" : NULL;
 }

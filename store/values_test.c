@@ -277,6 +277,11 @@ static void test_deferred_rules(void **state)
 	memset(bytes + LP_DEFERRED_VALUE_INO_OFF, 0, 8);
 	seal_deferred(bytes, &key);
 	lp_test_err(-EUCLEAN, lp_deferred_read(bytes, sizeof(bytes), &key, &value));
+	/* One that stays names nothing. */
+	memset(bytes + LP_DEFERRED_VALUE_FILE_BLOCK_OFF, 0, 8);
+	seal_deferred(bytes, &key);
+	lp_test_ok(lp_deferred_read(bytes, sizeof(bytes), &key, &value));
+	assert_int_equal(value.ino, 0);
 }
 
 static void write_bad(void *arg)

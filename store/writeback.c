@@ -8,8 +8,8 @@
  * New writes begin when half of those under way have ended: so several completions make one turn of
  * the reactor, and several writes one submission.
  *
- * A run that fails is written again, alone, after a pause; when a block has failed RETRY_MAX times
- * in a row the device counts as failed.
+ * What has failed is written again after a pause, each block alone, so that those beside a bad one
+ * get to their place. A block that has failed TRIES_MAX times is the owner's (rule L6).
  */
 #include "store/writeback.h"
 
@@ -21,7 +21,7 @@
 #define REFILL_RUNS    16u  /* or fewer: more are begun */
 #define RUN_BLOCKS_MAX 128u /* of one write */
 #define FLUSH_BLOCKS   1024u
-#define RETRY_MAX      5u
+#define TRIES_MAX      6u /* of one block */
 #define RETRY_NS       (10 * LP_NS_PER_MS)
 
 struct run {
@@ -29,6 +29,7 @@ struct run {
 	struct lp_writeback *writeback;
 	struct lp_list_node node; /* of the free ones */
 	struct lp_extent extent;
+	uint32_t failures; /* of its only block; 0 with more of them */
 	struct iovec iov[RUN_BLOCKS_MAX];
 	struct lp_pending_version *versions[RUN_BLOCKS_MAX];
 };
@@ -44,10 +45,10 @@ struct lp_writeback {
 	bool hurried; /* do not wait for more */
 	bool stopped;
 	bool failed;
-	uint32_t failures; /* rounds in a row in which a write failed */
 	bool round_failed;
 	bool round_is_full; /* some of that for want of space in an image file's host, */
-	bool round_is_bad;  /* or for other reasons */
+	bool round_is_bad;  /* or for other reasons, */
+	int refused;        /* and the owner does not want it */
 	bool is_full;
 	uint32_t flight;
 	uint64_t fresh_blocks; /* written since the last flush began */
@@ -123,11 +124,11 @@ static void flush_begin(struct lp_writeback *wb)
 
 /* Nothing is in flight any more. Writes that failed are tried again after a pause; for ever when
  * all they lack is space, which is not a device that fails (P6). */
-static void end_round(struct lp_writeback *wb, int result)
+static void end_round(struct lp_writeback *wb)
 {
 	bool was_full = wb->is_full;
+	bool is_bad = wb->round_is_bad;
 	wb->is_full = wb->round_is_full && !wb->round_is_bad;
-	wb->failures = wb->round_is_bad ? wb->failures + 1 : 0;
 	wb->round_failed = false;
 	wb->round_is_full = false;
 	wb->round_is_bad = false;
@@ -137,12 +138,38 @@ static void end_round(struct lp_writeback *wb, int result)
 			wb->options.events->full(wb->options.events);
 		return;
 	}
-	if (wb->failures > RETRY_MAX)
-		fail(wb, result < 0 ? result : -EIO);
-	else if (wb->failures > 0)
+	if (wb->refused < 0)
+		fail(wb, wb->refused);
+	else if (is_bad)
 		step_later(wb, RETRY_NS);
 	else
 		step_soon(wb);
+}
+
+/* The block has had its tries, and there is nobody but the owner who may have a way. */
+static void give_up(struct lp_writeback *wb, uint64_t block, struct lp_pending_version *version,
+		    int err)
+{
+	struct lp_writeback_events *events = wb->options.events;
+	if (events->unwritable != NULL && events->unwritable(events, block))
+		lp_pending_stick(wb->options.pending, version);
+	else
+		wb->refused = err;
+}
+
+static void run_failed(struct lp_writeback *wb, struct run *run, int err)
+{
+	/* A host that is full says nothing about the block. */
+	bool is_bad = err != -ENOSPC;
+	for (uint64_t i = 0; i < run->extent.cnt; i++) {
+		bool stays = lp_pending_failed(wb->options.pending, run->versions[i], is_bad);
+		if (stays && is_bad && run->failures + 1 >= TRIES_MAX)
+			give_up(wb, run->extent.block + i, run->versions[i], err);
+	}
+	wb->stats.retries++;
+	wb->round_failed = true;
+	wb->round_is_full |= !is_bad;
+	wb->round_is_bad |= is_bad;
 }
 
 static void run_complete(struct lp_bdev_op *op)
@@ -151,24 +178,16 @@ static void run_complete(struct lp_bdev_op *op)
 	struct lp_writeback *wb = run->writeback;
 	wb->flight--;
 	lp_bdev_observe(wb->options.observer, op, wb->options.reactor);
-	for (uint64_t i = 0; i < run->extent.cnt; i++) {
-		if (op->result == 0)
-			lp_pending_written(wb->options.pending, run->versions[i]);
-		else
-			lp_pending_failed(wb->options.pending, run->versions[i]);
-	}
+	for (uint64_t i = 0; i < run->extent.cnt && op->result == 0; i++)
+		lp_pending_written(wb->options.pending, run->versions[i]);
+	if (op->result < 0)
+		run_failed(wb, run, op->result);
+	else
+		wb->fresh_blocks += run->extent.cnt;
 	wb->options.events->ended(wb->options.events, run->extent);
 	run_list_push_front(&wb->free, run);
-	if (op->result == 0) {
-		wb->fresh_blocks += run->extent.cnt;
-	} else {
-		wb->stats.retries++;
-		wb->round_failed = true;
-		wb->round_is_full |= op->result == -ENOSPC;
-		wb->round_is_bad |= op->result != -ENOSPC;
-	}
 	if (wb->flight == 0)
-		end_round(wb, op->result);
+		end_round(wb);
 	else if (wb->flight <= REFILL_RUNS)
 		step_soon(wb);
 }
@@ -179,6 +198,8 @@ static void run_submit(struct lp_writeback *wb, const struct lp_pending_block *b
 	LP_ASSERT(run != NULL); /* flight < RUNS */
 	run->writeback = wb;
 	run->extent = (struct lp_extent){blocks[0].block, cnt};
+	run->failures = blocks[0].failures;
+	LP_ASSERT(run->failures == 0 || cnt == 1);
 	for (uint32_t i = 0; i < cnt; i++) {
 		/* The device only reads from it. */
 		run->iov[i].iov_base = (void *)(uintptr_t)blocks[i].data;
@@ -215,7 +236,8 @@ static uint32_t write_some(struct lp_writeback *wb)
 					 LP_MIN(free_runs, RUN_BLOCKS_MAX), may_write, wb);
 	for (uint32_t from = 0; from < cnt;) {
 		uint32_t to = from + 1;
-		while (to < cnt && blocks[to].block == blocks[from].block + (to - from))
+		while (to < cnt && blocks[to].block == blocks[from].block + (to - from) &&
+		       blocks[from].failures == 0 && blocks[to].failures == 0)
 			to++;
 		run_submit(wb, blocks + from, to - from);
 		from = to;
@@ -226,7 +248,7 @@ static uint32_t write_some(struct lp_writeback *wb)
 static bool is_time(const struct lp_writeback *wb)
 {
 	return wb->hurried ||
-	       lp_pending_stats(wb->options.pending)->versions >= wb->options.start_versions;
+	       lp_pending_writable(wb->options.pending) >= wb->options.start_versions;
 }
 
 /* Returns whether it began any. */
@@ -258,7 +280,7 @@ static void step(struct lp_writeback *wb)
 	wb->hurried = false;
 	if (lp_pending_unflushed(wb->options.pending) > 0)
 		flush_begin(wb);
-	else if (lp_pending_stats(wb->options.pending)->versions > 0)
+	else if (lp_pending_writable(wb->options.pending) > 0)
 		step_later(wb, wb->options.wait_ns);
 }
 
@@ -311,7 +333,7 @@ void lp_writeback_look(struct lp_writeback *wb)
 		return;
 	if (is_time(wb))
 		step_soon(wb);
-	else if (lp_pending_stats(wb->options.pending)->versions > 0)
+	else if (lp_pending_writable(wb->options.pending) > 0)
 		step_later(wb, wb->options.wait_ns);
 }
 

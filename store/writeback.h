@@ -6,8 +6,9 @@
  * has waited long enough, or somebody is in need of log space or memory (hurry).
  *
  * Threads: the reactor's. Allocation: none after new. Errors: a failed write is tried again a
- * bounded number of times, a failed flush is final: the owner is told, and nothing is written any
- * more (rule L7).
+ * bounded number of times, in the end block by block; then the owner may take it over (rule L6).
+ * If he does not, and when a flush has failed, that is final: nothing is written any more (rule
+ * L7).
  */
 #ifndef LP_STORE_WRITEBACK_H
 #define LP_STORE_WRITEBACK_H
@@ -30,6 +31,9 @@ struct lp_writeback_events {
 	/* The host of an image file has no space for what is to be written, which is tried again
 	 * for ever. May be NULL. */
 	void (*full)(struct lp_writeback_events *events);
+	/* It cannot be written, and will be stuck (store/pending.h). False: then the device counts
+	 * as failed. May be NULL. */
+	bool (*unwritable)(struct lp_writeback_events *events, uint64_t block);
 };
 
 struct lp_writeback_options {

@@ -23,6 +23,7 @@ struct bench {
 	int newest[BLOCKS]; /* tags; 0: never written */
 	bool held[BLOCKS];  /* a reader is on it */
 	bool writing[BLOCKS];
+	uint32_t unwritable[BLOCKS]; /* how often it was given up */
 	int failed;
 	uint32_t settled_cnt;
 	uint32_t begun_in_flush_cnt; /* writes */
@@ -74,7 +75,11 @@ static void bench_init_with(uint64_t seed, uint64_t pending_max)
 	memset(&b, 0, sizeof(b));
 	lpi_bench_init_sized(&b.sim, &profile, seed, BLOCKS * LP_BLOCK_BYTES);
 	lp_prng_init(&b.prng, seed);
-	b.events = (struct lp_writeback_events){may_write, begins, ended, settled, failed, NULL};
+	b.events = (struct lp_writeback_events){.may_write = may_write,
+						.begins = begins,
+						.ended = ended,
+						.settled = settled,
+						.failed = failed};
 	lp_test_ok(lp_bufs_new(UINT64_C(16) << 20, &b.bufs));
 	lp_test_ok(lp_pending_new(pending_max, &b.pending));
 	const struct lp_writeback_options options = {.reactor = b.sim.reactor,
@@ -242,7 +247,8 @@ static void test_dead_device(void **state)
 		assert_int_equal(lp_pending_stats(b.pending)->versions, 4);
 		assert_int_equal(b.settled_cnt, 0);
 		uint64_t fired = lp_sim_rule_fired(b.sim.sim, rule_idx);
-		assert_int_equal(fired, opcodes[i] == LP_BDEV_FLUSH ? 1 : 6);
+		/* All at once, then each alone. */
+		assert_int_equal(fired, opcodes[i] == LP_BDEV_FLUSH ? 1 : 1 + 5 * 4);
 		lp_writeback_hurry(b.writeback);
 		lp_writeback_look(b.writeback);
 		for (int n = 0; n < 10; n++)
@@ -250,6 +256,50 @@ static void test_dead_device(void **state)
 		assert_int_equal(lp_sim_rule_fired(b.sim.sim, rule_idx), fired);
 		bench_fini();
 	}
+}
+
+static bool unwritable(struct lp_writeback_events *events, uint64_t block)
+{
+	assert_ptr_equal(events, &b.events);
+	assert_true(b.writing[block]);
+	b.unwritable[block]++;
+	return true;
+}
+
+/* One block of many cannot be written: the others get to their place, it is the owner's, and
+ * nobody wakes up for it any more (rule L6). */
+static void test_bad_block(void **state)
+{
+	(void)state;
+	bench_init(1);
+	b.events.unwritable = unwritable;
+	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE),
+					 .offset_bytes = 7 * LP_BLOCK_BYTES,
+					 .length_bytes = LP_BLOCK_BYTES};
+	uint32_t rule_idx = lp_sim_rule_add(b.sim.sim, &rule);
+	overwrite(0, 20, 5);
+	for (int n = 0; n < 1000 && lp_pending_writable(b.pending) > 0; n++)
+		(void)lp_reactor_turn(b.sim.reactor, true);
+	assert_int_equal(lp_pending_writable(b.pending), 0);
+	assert_int_equal(lp_pending_stats(b.pending)->versions, 1);
+	assert_int_equal(lp_pending_stats(b.pending)->stuck, 1);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		assert_int_equal(b.unwritable[i], i == 7);
+	assert_int_equal(lp_sim_rule_fired(b.sim.sim, rule_idx), 6);
+	assert_int_equal(b.failed, 0);
+	judge_cut(1);
+	uint64_t now_ns = b.sim.clock.now_ns;
+	lp_writeback_look(b.writeback);
+	for (int n = 0; n < 10; n++)
+		(void)lp_reactor_turn(b.sim.reactor, true);
+	assert_int_equal(b.sim.clock.now_ns, now_ns);
+	/* What is written over it is tried. */
+	lp_sim_rules_clear(b.sim.sim);
+	overwrite(6, 3, 6);
+	run_until_settled();
+	judge_cut(2);
+	bench_fini();
 }
 
 /* A flush of another user of the device fails, and may have dropped what was written and not
@@ -281,6 +331,7 @@ int main(void)
 		cmocka_unit_test(test_settles_in_pieces),
 		cmocka_unit_test(test_failed_write_is_tried_again),
 		cmocka_unit_test(test_dead_device),
+		cmocka_unit_test(test_bad_block),
 		cmocka_unit_test(test_a_foreign_flush_fails),
 	};
 	return lp_test_main(tests, "store/writeback");

@@ -1,0 +1,111 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Goal: a store that is full says so, to objects of any size and in a bounded time, has all that it
+# acknowledged, tells how much that is, and has room again when something was removed (P6): on a
+# device and in memory. Method: it is filled with large objects, then smaller ones, until none fits.
+# variants: release asan
+# timeout: 240
+set -u
+. "$LP_TEST_SRC/tests/lib.sh"
+lapis="$LP_TEST_BUILD/bin/lapis"
+lapisd="$LP_TEST_BUILD/bin/lapisd"
+pid=
+export LAPIS_ADDRESS=unix:$PWD/sock
+
+end_all()
+{
+	[ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
+}
+trap end_all EXIT
+
+# start ARG...
+start()
+{
+	"$lapisd" --listen "$LAPIS_ADDRESS" "$@" >d.out 2>d.err &
+	pid=$!
+	for ((i = 0; i < 600; i++)); do
+		grep -qs '^lapisd: ready$' d.out && return
+		sleep 0.05
+	done
+	say "lapisd $*: not ready: $(cat d.err)"
+}
+
+stop()
+{
+	kill -TERM "$pid"
+	wait "$pid" || say "exit status $? after SIGTERM"
+	pid=
+}
+
+# bounded ARG...: a client that waits for ever fails the test, not the machine.
+bounded()
+{
+	timeout 60 "$lapis" "$@"
+}
+
+used_bytes()
+{
+	bounded status --json | grep -Eo '"used_bytes": ?[0-9]+' | grep -Eo '[0-9]+$'
+}
+
+# put_until_full SIZE: more of that size than fit.
+put_until_full()
+{
+	bounded put "$1"/* "b/$1/" >put.out 2>put.err
+	[ $? = 1 ] || say "$1: exit status $?: $(tail -n 1 put.err)"
+	grep -v 'No space left on device' put.err && say "$1: refused for other reasons"
+	bounded ls -r "b/$1" >"ls.$1" || say "$1: cannot be listed"
+	while read -r key; do
+		bounded get "$key" - | cmp -s - "${key#b/}" || say "$key: is not what was put"
+	done <"ls.$1"
+}
+
+fill_and_empty()
+{
+	bounded mb b >/dev/null || say "no bucket"
+	local size
+	for size in 4194304 65536 4096; do
+		put_until_full "$size"
+	done
+	[ -s ls.4194304 ] && [ -s ls.65536 ] || say "little fits: $(cat ls.*)"
+	local key full empty=
+	full=$(used_bytes)
+	[ "$full" -ge $(($(wc -l <ls.4194304) * 4194304 + $(wc -l <ls.65536) * 65536)) ] ||
+		say "only $full bytes are in use"
+	key=$(head -n 1 ls.4194304)
+	bounded rm "$key" || say "a full store does not remove"
+	# What was removed is freed step by step.
+	for ((i = 0; i < 100; i++)); do
+		bounded put "${key#b/}" b/again 2>put.err && break
+		sleep 0.1
+	done
+	bounded get b/again - | cmp - "${key#b/}" || say "no room after a removal: $(cat put.err)"
+	bounded rm -r b || say "not all can be removed"
+	for ((i = 0; i < 100; i++)); do
+		empty=$(used_bytes)
+		[ "$empty" -lt $((full / 10)) ] && break
+		sleep 0.1
+	done
+	[ "$empty" -lt $((full / 10)) ] || say "$empty of $full bytes are in use without objects"
+}
+
+# size count
+while read -r size count; do
+	mkdir "$size"
+	head -c $((size * count)) /dev/urandom | split -a 4 -b "$size" - "$size/"
+done <<END
+4194304 20
+65536 80
+4096 300
+END
+
+"$lapis" mkfs --size 64M --shards 2 a.img >/dev/null || exit 1
+start --memory 128M a.img
+fill_and_empty
+stop
+"$lapis" fsck --deep a.img >fsck.out || say "fsck: $(cat fsck.out)"
+
+start --store mem --shards 1 --memory 128M
+fill_and_empty
+stop
+finish
