@@ -325,8 +325,6 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 	channel->read_task.run = read_some;
 	channel->stopped_task.run = run_stopped;
 	channel->retry.fire = retry;
-	lpi_fuse_list_init(&channel->syncing);
-	lpi_fuse_list_init(&channel->to_sync);
 	struct lp_bufs_stats bufs;
 	lp_bufs_read_stats(options->bufs, &bufs);
 	channel->bytes_max = bufs.region_bytes / BYTES_SHARE;
@@ -336,7 +334,10 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 				      .limit = requests_max == 0 ? LP_FUSE_REQUESTS_MAX
 								 : requests_max};
 	int err = lp_pool_new(&pool, &channel->requests);
+	if (err == 0)
+		err = lpi_fuse_syncs_init(channel);
 	if (err < 0) {
+		lp_pool_free(channel->requests);
 		free(channel);
 		return err;
 	}
@@ -349,6 +350,7 @@ void lp_fuse_channel_free(struct lp_fuse_channel *channel)
 	if (channel == NULL)
 		return;
 	LP_ASSERT(channel->fd < 0);
+	lpi_fuse_syncs_fini(channel);
 	lp_pool_free(channel->requests);
 	free(channel);
 }
@@ -364,9 +366,16 @@ void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd,
 		if (peers[i] == channel)
 			channel->idx = i;
 	}
-	arm(channel);
+	if (lp_reactor_has_opcode(channel->options.reactor, IORING_OP_POLL_ADD))
+		arm(channel);
 	/* What came before the poll was armed. */
 	go_on(channel);
+}
+
+void lpi_fuse_channel_look(struct lp_fuse_channel *channel)
+{
+	if (!channel->is_throttled)
+		go_on(channel);
 }
 
 void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void *arg), void *arg)

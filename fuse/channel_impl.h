@@ -7,6 +7,7 @@
 #define LP_FUSE_CHANNEL_IMPL_H
 
 #include "fuse/request.h"
+#include "fuse/sync.h"
 
 /* Where the next message lands: its head, and behind that buffers of all sizes, so that those of a
  * write's data that are filled may be taken away as they are. */
@@ -39,9 +40,7 @@ struct lp_fuse_channel {
 	struct lpi_fuse_request *spare; /* for the next message */
 	bool is_throttled;
 	bool is_gone;
-	/* Syncs. */
-	struct lpi_fuse_list syncing; /* share the one that is under way */
-	struct lpi_fuse_list to_sync; /* wait for the next one */
+	struct lpi_fuse_syncs syncs;
 	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
 	/* Stopping. */
 	bool is_stopping;
@@ -50,6 +49,9 @@ struct lp_fuse_channel {
 	struct lp_task stopped_task;
 	struct lp_fuse_channel_stats stats;
 };
+
+/* There may be something to read: where the reactor has no ring, and so nobody polls. */
+void lpi_fuse_channel_look(struct lp_fuse_channel *channel);
 
 /* A request has ended. */
 void lpi_fuse_channel_ended(struct lp_fuse_channel *channel);

@@ -23,11 +23,12 @@ static void closed(struct lpi_fuse_request *request)
 
 static void opened(struct lpi_fuse_request *request)
 {
-	const struct fuse_open_out out = {.fh = 0};
+	struct fuse_open_out out = {.fh = 0};
 	if (request->op.result < 0) {
 		lpi_fuse_answer(request, request->op.result);
 		return;
 	}
+	out.fh = lpi_fuse_handle_new(request->channel);
 	if (lpi_fuse_tell(request, &out, sizeof(out))) {
 		lpi_fuse_end(request, 0);
 		return;
@@ -59,7 +60,19 @@ void lpi_fuse_flush(struct lpi_fuse_request *request)
 	lpi_fuse_answer(request, 0);
 }
 
+static void synced(struct lpi_fuse_request *request)
+{
+	uint64_t handle = request->message.in.fsync.fh;
+	lpi_fuse_answer(request, lpi_fuse_sync_verdict(request, handle));
+}
+
+/* Of a file or directory: also its entry, and the directories above (rule M1). */
 void lpi_fuse_fsync(struct lpi_fuse_request *request)
+{
+	lpi_fuse_sync(request, synced);
+}
+
+void lpi_fuse_syncfs(struct lpi_fuse_request *request)
 {
 	lpi_fuse_sync(request, lpi_fuse_answer_result);
 }
