@@ -67,7 +67,7 @@ enum lp_ns_opcode {
 	LP_NS_SET,
 	LP_NS_OPEN,  /* the inode outlives its last name until as many closes */
 	LP_NS_CLOSE, /* never fails but with the device */
-	LP_NS_SYNC,  /* all that was ordered before is durable: on all shards, or one */
+	LP_NS_SYNC,  /* all that was ordered before on all shards is durable */
 
 	/* --- By directory and name --- */
 	LP_NS_LOOKUP,
@@ -155,7 +155,6 @@ struct lp_ns_op {
 					   are not so many */
 		} open;
 		struct {
-			struct lp_ino ino; /* only on its shard; nr 0: on all */
 			/* Result: shards that have failed and may have lost something that was
 			 * ordered. Never fewer than before: the way back is a new opening. */
 			uint32_t failed_cnt;

@@ -142,13 +142,6 @@ static void synced(struct lpi_job *job)
 	sync_more(job);
 }
 
-static bool is_to_sync(const struct lpi_job *job, uint32_t shard_idx)
-{
-	struct lp_ino ino = job->op->sync.ino;
-	return (ino.nr == 0 || lp_ino_shard(ino) == shard_idx) &&
-	       lpi_call_is_unsynced(job->ns->peers[shard_idx]);
-}
-
 /* Some shards at a time, and none that has had nothing to do since the last time: a thread that
  * sleeps is not woken for nothing. */
 static void sync_more(struct lpi_job *job)
@@ -157,7 +150,7 @@ static void sync_more(struct lpi_job *job)
 	at->asked = 0;
 	while (at->asked < LPI_JOB_ASKS && at->shard_idx < job->ns->options.shard_cnt) {
 		uint32_t shard_idx = at->shard_idx++;
-		if (!is_to_sync(job, shard_idx))
+		if (!lpi_call_is_unsynced(job->ns->peers[shard_idx]))
 			continue;
 		lpi_job_op(job, at->asked)->opcode = LP_STORE_SYNC;
 		lpi_job_ask(job, shard_idx, at->asked++, false);
@@ -170,10 +163,6 @@ static void sync_more(struct lpi_job *job)
 
 void lpi_begin_sync(struct lpi_job *job)
 {
-	struct lp_ino ino = job->op->sync.ino;
 	job->op->sync.failed_cnt = 0;
-	if (ino.nr != 0 && !lpi_ino_is_sane(job->ns, ino))
-		lpi_job_fail(job, -ESTALE);
-	else
-		sync_more(job);
+	sync_more(job);
 }
