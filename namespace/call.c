@@ -146,27 +146,27 @@ static bool copy_to_buffers(struct lp_bufs *bufs, const struct lp_payload *from,
 /* --- What is to be synced --------------------------------------------------------------------- */
 
 /* A shard is unsynced from the submission of a transaction, before anybody can see what it does,
- * to the end of a sync that began when none was under way, and beside which none began. All
- * transactions of the namespace pass here. */
+ * until none is under way and all is durable, which is looked at in each turn. All transactions of
+ * the namespace pass here. */
 
-static void note_submitted(struct lp_ns *ns, struct lpi_call *call)
+static void note_submitted(struct lp_ns *ns, const struct lp_store_op *op)
 {
-	enum lp_store_opcode opcode = call->store_op->opcode;
-	if (opcode == LP_STORE_TXN) {
-		ns->txn_cnt++;
-		ns->txns_under_way++;
-		atomic_store_explicit(&ns->is_unsynced, true, memory_order_release);
-	} else if (opcode == LP_STORE_SYNC) {
-		call->sync_mark = ns->txns_under_way == 0 ? ns->txn_cnt : 0;
-	}
+	if (op->opcode != LP_STORE_TXN)
+		return;
+	ns->txns_under_way++;
+	atomic_store_explicit(&ns->is_unsynced, true, memory_order_release);
 }
 
-static void note_completed(struct lp_ns *ns, const struct lpi_call *call)
+static void note_completed(struct lp_ns *ns, const struct lp_store_op *op)
 {
-	const struct lp_store_op *op = call->store_op;
 	if (op->opcode == LP_STORE_TXN)
 		ns->txns_under_way--;
-	else if (op->opcode == LP_STORE_SYNC && op->result >= 0 && call->sync_mark == ns->txn_cnt)
+}
+
+void lpi_call_look_settled(struct lp_ns *ns)
+{
+	if (lpi_call_is_unsynced(ns) && ns->txns_under_way == 0 &&
+	    lp_store_is_settled(ns->options.store))
 		atomic_store_explicit(&ns->is_unsynced, false, memory_order_release);
 }
 
@@ -180,7 +180,7 @@ bool lpi_call_is_unsynced(const struct lp_ns *ns)
 static void store_completed(struct lp_store_op *op)
 {
 	struct lpi_call *call = op->user;
-	note_completed(call->to, call);
+	note_completed(call->to, op);
 	if (call->transfer != NULL) {
 		put_buffers(call->transfer);
 		op->txn.changes = call->transfer->original;
@@ -209,7 +209,7 @@ static void submit(struct lpi_call *call)
 	/* A lookup waits for its name, but which inode it will find nobody knows. While any is
 	 * being decided about, its attributes are left to be asked for. */
 	call->doubts_attrs = lpi_locks_hard(call->to->locks) > 0;
-	note_submitted(call->to, call);
+	note_submitted(call->to, call->store_op);
 	lp_store_submit(call->to->options.store, call->store_op);
 }
 

@@ -48,7 +48,6 @@ struct lpi_call {
 	void (*stored)(struct lpi_call *call); /* NULL: lpi_call_end() */
 	struct lpi_lock look;                  /* what the operation waits for */
 	bool doubts_attrs; /* of a lookup: something was being decided when it began */
-	uint64_t sync_mark; /* of a sync: the transactions before it; 0: some were under way */
 	struct lpi_transfer *transfer;
 	struct lp_ns *home;                         /* as from, for longer */
 	void (*caller_done)(struct lpi_call *call); /* of a read from elsewhere */
@@ -80,6 +79,8 @@ void lpi_call_end_read(struct lpi_call *call);
 /* Whether a sync of this shard has anything to wait for. Any thread: of whatever it has seen, or
  * heard of, the answer is right. */
 bool lpi_call_is_unsynced(const struct lp_ns *ns);
+/* On the shard's thread, in each turn. */
+void lpi_call_look_settled(struct lp_ns *ns);
 
 /* Those that found no buffers try again. */
 void lpi_calls_retry(struct lp_ns *ns);

@@ -81,7 +81,7 @@ struct lp_ns {
 	/* What a sync would have to make durable (call.c). The flag is for all threads. */
 	_Atomic bool is_unsynced;
 	uint32_t txns_under_way;
-	uint64_t txn_cnt;
+	struct lp_source source; /* for each turn */
 	uint32_t under_way; /* operations, and what they left to be finished */
 	uint32_t next_dir_shard;
 	struct lpi_start *start;

@@ -142,8 +142,8 @@ static void synced(struct lpi_job *job)
 	sync_more(job);
 }
 
-/* Some shards at a time, and none that has had nothing to do since the last time: a thread that
- * sleeps is not woken for nothing. */
+/* Some shards at a time, and none that has nothing to make durable: a thread that sleeps is not
+ * woken for nothing. */
 static void sync_more(struct lpi_job *job)
 {
 	struct lpi_dir_stat *at = &job->dir_stat;
