@@ -443,6 +443,8 @@ static void polled(struct lp_io *io)
 static void arm(struct lp_fuse_channel *channel)
 {
 	LP_ASSERT(channel->is_reader && lp_io_is_idle(&channel->poll_io));
+	if (!lp_reactor_has_opcode(channel->options.reactor, IORING_OP_POLL_ADD))
+		return;
 	channel->poll_io.complete = polled;
 	struct io_uring_sqe *sqe = lp_reactor_sqe(channel->options.reactor, &channel->poll_io);
 	io_uring_prep_poll_add(sqe, channel->fd, POLLIN);
@@ -467,8 +469,6 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 	channel->read_task.run = read_some;
 	channel->stopped_task.run = run_stopped;
 	channel->retry.fire = retry;
-	lpi_fuse_list_init(&channel->syncing);
-	lpi_fuse_list_init(&channel->to_sync);
 	struct lp_bufs_stats bufs;
 	lp_bufs_read_stats(options->bufs, &bufs);
 	channel->bytes_max = bufs.region_bytes / BYTES_SHARE;
@@ -485,8 +485,13 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 	err = channel->latencies == NULL ? -ENOMEM : lp_pool_new(&pool, &channel->requests);
 	if (err < 0)
 		goto no_pool;
+	err = lpi_fuse_syncs_init(channel);
+	if (err < 0)
+		goto no_syncs;
 	*ret_channel = channel;
 	return 0;
+no_syncs:
+	lp_pool_free(channel->requests);
 no_pool:
 	free(channel->latencies);
 	lpi_readings_fini(&channel->readings);
@@ -500,6 +505,7 @@ void lp_fuse_channel_free(struct lp_fuse_channel *channel)
 	if (channel == NULL)
 		return;
 	LP_ASSERT(channel->fd < 0);
+	lpi_fuse_syncs_fini(channel);
 	lp_pool_free(channel->requests);
 	lpi_readings_fini(&channel->readings);
 	free(channel->latencies);
@@ -522,6 +528,12 @@ void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd,
 		channel->is_reader = true;
 	if (channel->is_reader)
 		arm(channel);
+}
+
+void lpi_fuse_channel_look(struct lp_fuse_channel *channel)
+{
+	if (!channel->is_throttled)
+		go_on(channel);
 }
 
 void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void *arg), void *arg)

@@ -8,6 +8,7 @@
 
 #include "fuse/reading.h"
 #include "fuse/request.h"
+#include "fuse/sync.h"
 
 /* Where the next message lands: its head, and behind that buffers of all sizes, so that those of a
  * write's data that are filled may be taken away as they are. */
@@ -48,9 +49,7 @@ struct lp_fuse_channel {
 	struct lp_fuse_channel *next_reader;
 	struct lp_msg reader_msg; /* to that one */
 	struct lp_msg invitation; /* to the next one */
-	/* Syncs. */
-	struct lpi_fuse_list syncing; /* share the one that is under way */
-	struct lpi_fuse_list to_sync; /* wait for the next one */
+	struct lpi_fuse_syncs syncs;
 	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
 	struct lpi_readings readings; /* of directories that were opened here */
 	/* Stopping. */
@@ -61,6 +60,9 @@ struct lp_fuse_channel {
 	struct lp_fuse_channel_stats stats;
 	struct lp_hist *latencies; /* by opcode */
 };
+
+/* There may be something to read: where the reactor has no ring, and so nobody polls. */
+void lpi_fuse_channel_look(struct lp_fuse_channel *channel);
 
 /* A request has come to its end, with 0 or an error: for the counters, where it was at work. */
 void lpi_fuse_channel_count(const struct lpi_fuse_request *request, int err);

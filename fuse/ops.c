@@ -52,7 +52,7 @@ static lpi_fuse_step_fn *const steps[] = {
 	[FUSE_IOCTL] = ioctl_unknown,
 	[FUSE_READDIRPLUS] = lpi_fuse_readdir,
 	[FUSE_RENAME2] = lpi_fuse_rename,
-	[FUSE_SYNCFS] = lpi_fuse_fsync,
+	[FUSE_SYNCFS] = lpi_fuse_syncfs,
 };
 
 lpi_fuse_step_fn *lpi_fuse_begin_find(uint32_t opcode)

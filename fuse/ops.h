@@ -29,6 +29,7 @@ lpi_fuse_step_fn lpi_fuse_read;
 lpi_fuse_step_fn lpi_fuse_write;
 lpi_fuse_step_fn lpi_fuse_flush;
 lpi_fuse_step_fn lpi_fuse_fsync;
+lpi_fuse_step_fn lpi_fuse_syncfs;
 
 lpi_fuse_step_fn lpi_fuse_statx;
 

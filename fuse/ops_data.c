@@ -30,6 +30,8 @@ static void opened(struct lpi_fuse_request *request)
 	}
 	if (request->message.header.opcode == FUSE_OPENDIR)
 		out.fh = lpi_fuse_begin_reading(request);
+	else
+		out.fh = lpi_fuse_handle_new(request->channel);
 	if (lpi_fuse_tell(request, &out, sizeof(out))) {
 		lpi_fuse_end(request, 0);
 		return;
@@ -62,7 +64,23 @@ void lpi_fuse_flush(struct lpi_fuse_request *request)
 	lpi_fuse_answer(request, 0);
 }
 
+static void synced(struct lpi_fuse_request *request)
+{
+	uint64_t handle = request->message.in.fsync.fh;
+	/* A directory's handle is its reading's: who asks by that is told each time. */
+	if (request->message.header.opcode == FUSE_FSYNCDIR)
+		lpi_fuse_answer(request, LP_MIN(request->op.result, 0));
+	else
+		lpi_fuse_answer(request, lpi_fuse_sync_verdict(request, handle));
+}
+
+/* Of a file or directory: also its entry, and the directories above (rule M1). */
 void lpi_fuse_fsync(struct lpi_fuse_request *request)
+{
+	lpi_fuse_sync(request, synced);
+}
+
+void lpi_fuse_syncfs(struct lpi_fuse_request *request)
 {
 	lpi_fuse_sync(request, lpi_fuse_answer_result);
 }

@@ -107,6 +107,7 @@ static void made_open(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, r);
 		return;
 	}
+	out.open.fh = lpi_fuse_handle_new(request->channel);
 	lpi_fuse_fill_entry(request, &op->make.found, &out.entry);
 	if (lpi_fuse_tell(request, &out, sizeof(out))) {
 		lpi_fuse_end(request, 0);
@@ -306,86 +307,26 @@ void lpi_fuse_link(struct lpi_fuse_request *request)
 
 /* --- Rename ----------------------------------------------------------------------------------- */
 
-/* One that replaces something first makes the new content durable (rule M1). What is in the same
- * log as the new entry is there before it anyhow; else it takes a sync. */
-
-static struct lp_ino to_dir(const struct lpi_fuse_request *request)
+/* One that replaces something first makes the new content durable (rule M1). That needs nothing
+ * done here: the inode that moves is changed with it (rule N3), so that its shard takes part, and
+ * what was written to it is in the log before that. */
+void lpi_fuse_rename(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_message *message = &request->message;
 	bool has_flags = message->header.opcode == FUSE_RENAME2;
-	return (struct lp_ino){has_flags ? message->in.rename2.newdir : message->in.rename.newdir};
-}
-
-static uint32_t rename_flags(const struct lpi_fuse_request *request)
-{
-	const struct lp_fuse_message *message = &request->message;
-	return message->header.opcode == FUSE_RENAME2 ? message->in.rename2.flags : 0;
-}
-
-static void move(struct lpi_fuse_request *request)
-{
-	uint32_t flags = rename_flags(request);
+	uint32_t flags = has_flags ? message->in.rename2.flags : 0;
+	if ((flags & ~(uint32_t)(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0) {
+		lpi_fuse_answer(request, -EINVAL);
+		return;
+	}
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_RENAME);
 	op->rename.dir = lpi_fuse_node(request);
-	op->rename.name = request->message.names[0];
-	op->rename.to_dir = to_dir(request);
-	op->rename.to_name = request->message.names[1];
+	op->rename.name = message->names[0];
+	op->rename.to_dir.nr = has_flags ? message->in.rename2.newdir : message->in.rename.newdir;
+	op->rename.to_name = message->names[1];
 	if ((flags & RENAME_NOREPLACE) != 0)
 		op->rename.flags |= LP_NS_RENAME_NOREPLACE;
 	if ((flags & RENAME_EXCHANGE) != 0)
 		op->rename.flags |= LP_NS_RENAME_EXCHANGE;
 	lpi_fuse_submit(request, lpi_fuse_answer_result);
-}
-
-static void content_durable(struct lpi_fuse_request *request)
-{
-	if (request->op.result < 0)
-		lpi_fuse_answer(request, request->op.result);
-	else
-		move(request);
-}
-
-static void source_known(struct lpi_fuse_request *request)
-{
-	const struct lp_ns_op *op = &request->op;
-	if (op->result < 0) {
-		lpi_fuse_answer(request, op->result);
-		return;
-	}
-	uint32_t entry_shard = lp_ns_shard_of(request->channel->options.ns, to_dir(request),
-					      request->message.names[1]);
-	bool is_file = op->lookup.found.attrs.type == LP_INODE_TYPE_FILE;
-	if (is_file && lp_ino_shard(op->lookup.found.ino) != entry_shard)
-		lpi_fuse_sync(request, content_durable);
-	else
-		move(request);
-}
-
-static void target_known(struct lpi_fuse_request *request)
-{
-	if (request->op.result == -ENOENT) {
-		move(request);
-		return;
-	}
-	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_LOOKUP);
-	op->lookup.dir = lpi_fuse_node(request);
-	op->lookup.name = request->message.names[0];
-	lpi_fuse_submit(request, source_known);
-}
-
-void lpi_fuse_rename(struct lpi_fuse_request *request)
-{
-	uint32_t flags = rename_flags(request);
-	if ((flags & ~(uint32_t)(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0) {
-		lpi_fuse_answer(request, -EINVAL);
-		return;
-	}
-	if (flags != 0) {
-		move(request);
-		return;
-	}
-	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_LOOKUP);
-	op->lookup.dir = to_dir(request);
-	op->lookup.name = request->message.names[1];
-	lpi_fuse_submit(request, target_known);
 }

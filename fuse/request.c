@@ -107,50 +107,6 @@ void lpi_fuse_take_budget(struct lpi_fuse_request *request, uint32_t bytes)
 	request->channel->bytes_out += bytes;
 }
 
-/* --- Sync ------------------------------------------------------------------------------------- */
-
-/* One sync at a time, with its owner first in the list; it covers what was ordered before it began,
- * so those that come meanwhile share the next one. */
-
-static void begin_sync(struct lp_fuse_channel *channel);
-
-static void synced(struct lp_ns_op *op)
-{
-	struct lpi_fuse_request *owner = LP_CONTAINER_OF(op, struct lpi_fuse_request, op);
-	struct lp_fuse_channel *channel = owner->channel;
-	struct lpi_fuse_request *request = NULL;
-	int result = op->result;
-	struct lpi_fuse_list done;
-	lpi_fuse_list_init(&done);
-	while ((request = lpi_fuse_list_pop_front(&channel->syncing)) != NULL)
-		lpi_fuse_list_push_back(&done, request);
-	begin_sync(channel);
-	while ((request = lpi_fuse_list_pop_front(&done)) != NULL) {
-		request->op.result = result;
-		request->next(request);
-	}
-}
-
-static void begin_sync(struct lp_fuse_channel *channel)
-{
-	struct lpi_fuse_request *request = NULL;
-	if (!lpi_fuse_list_is_empty(&channel->syncing) || lpi_fuse_list_is_empty(&channel->to_sync))
-		return;
-	while ((request = lpi_fuse_list_pop_front(&channel->to_sync)) != NULL)
-		lpi_fuse_list_push_back(&channel->syncing, request);
-	struct lpi_fuse_request *owner = lpi_fuse_list_first(&channel->syncing);
-	LP_ASSERT(owner != NULL);
-	lpi_fuse_op(owner, LP_NS_SYNC)->complete = synced;
-	lp_ns_submit(channel->options.ns, &owner->op);
-}
-
-void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
-{
-	request->next = next;
-	lpi_fuse_list_push_back(&request->channel->to_sync, request);
-	begin_sync(request->channel);
-}
-
 /* --- Answers ---------------------------------------------------------------------------------- */
 
 static bool tell(struct lpi_fuse_request *request, int err, struct iovec *iovs, uint32_t cnt)

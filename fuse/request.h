@@ -89,9 +89,6 @@ void lpi_fuse_submit(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 /* An inode was read: its access time is now, if the rules of relatime want that. Beside op, which
  * stays as it is. A failure is nobody's. */
 void lpi_fuse_touch(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
-/* All that was ordered before is durable then; those that come while one is under way share the
- * next one. The result is op.result. */
-void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 /* A buffer for an answer; NULL: there is none, and -ENOMEM has been answered. */
 struct lp_buf *lpi_fuse_room(struct lpi_fuse_request *request, uint32_t bytes);
 /* Data that is under way for it, given back at its end. */

@@ -10,6 +10,8 @@
  * are short only when the thread has very much to do, and nobody tells when one comes back. */
 #include "namespace/call.h"
 
+#include <stdatomic.h>
+
 #include "namespace/ns_impl.h"
 
 /* --- There and back --------------------------------------------------------------------------- */
@@ -141,11 +143,44 @@ static bool copy_to_buffers(struct lp_bufs *bufs, const struct lp_payload *from,
 	return true;
 }
 
+/* --- What is to be synced --------------------------------------------------------------------- */
+
+/* A shard is unsynced from the submission of a transaction, before anybody can see what it does,
+ * until none is under way and all is durable, which is looked at in each turn. All transactions of
+ * the namespace pass here. */
+
+static void note_submitted(struct lp_ns *ns, const struct lp_store_op *op)
+{
+	if (op->opcode != LP_STORE_TXN)
+		return;
+	ns->txns_under_way++;
+	atomic_store_explicit(&ns->is_unsynced, true, memory_order_release);
+}
+
+static void note_completed(struct lp_ns *ns, const struct lp_store_op *op)
+{
+	if (op->opcode == LP_STORE_TXN)
+		ns->txns_under_way--;
+}
+
+void lpi_call_look_settled(struct lp_ns *ns)
+{
+	if (lpi_call_is_unsynced(ns) && ns->txns_under_way == 0 &&
+	    lp_store_is_settled(ns->options.store))
+		atomic_store_explicit(&ns->is_unsynced, false, memory_order_release);
+}
+
+bool lpi_call_is_unsynced(const struct lp_ns *ns)
+{
+	return atomic_load_explicit(&ns->is_unsynced, memory_order_acquire);
+}
+
 /* --- Store operations, on the shard ----------------------------------------------------------- */
 
 static void store_completed(struct lp_store_op *op)
 {
 	struct lpi_call *call = op->user;
+	note_completed(call->to, op);
 	if (call->transfer != NULL) {
 		put_buffers(call->transfer);
 		op->txn.changes = call->transfer->original;
@@ -174,6 +209,7 @@ static void submit(struct lpi_call *call)
 	/* A lookup waits for its name, but which inode it will find nobody knows. While any is
 	 * being decided about, its attributes are left to be asked for. */
 	call->doubts_attrs = lpi_locks_hard(call->to->locks) > 0;
+	note_submitted(call->to, call->store_op);
 	lp_store_submit(call->to->options.store, call->store_op);
 }
 

@@ -76,6 +76,12 @@ void lpi_call_submit(struct lpi_call *call);
 /* Gives back what a read holds that succeeded. */
 void lpi_call_end_read(struct lpi_call *call);
 
+/* Whether a sync of this shard has anything to wait for. Any thread: of whatever it has seen, or
+ * heard of, the answer is right. */
+bool lpi_call_is_unsynced(const struct lp_ns *ns);
+/* On the shard's thread, in each turn. */
+void lpi_call_look_settled(struct lp_ns *ns);
+
 /* Those that found no buffers try again. */
 void lpi_calls_retry(struct lp_ns *ns);
 

@@ -378,6 +378,11 @@ static int new_tables(struct lp_ns *ns)
 	return r < 0 ? r : lpi_start_new(ns, &ns->start);
 }
 
+static void each_turn(struct lp_source *source)
+{
+	lpi_call_look_settled(LP_CONTAINER_OF(source, struct lp_ns, source));
+}
+
 int lp_ns_open(const struct lp_ns_options *options, struct lp_ns **ret_ns)
 {
 	LP_ASSERT(options->shard_cnt > 0 && options->shard_cnt <= LP_SHARDS_MAX);
@@ -396,6 +401,8 @@ int lp_ns_open(const struct lp_ns_options *options, struct lp_ns **ret_ns)
 	lpi_job_list_init(&ns->wide_waiting);
 	lpi_job_list_init(&ns->lists_waiting);
 	lpi_job_list_init(&ns->copies_waiting);
+	ns->source = (struct lp_source){.name = "namespace", .flush = each_turn};
+	lp_source_add(ns->options.reactor, &ns->source);
 	ns->buffers_timer.fire = retry_calls;
 	ns->queue_task.run = run_queue;
 	ns->stop_call.run = lpi_ns_arrive;
@@ -459,6 +466,7 @@ void lp_ns_close(struct lp_ns *ns)
 {
 	if (ns == NULL)
 		return;
+	lp_source_remove(ns->options.reactor, &ns->source);
 	lpi_start_free(ns->start);
 	lpi_wide_free(ns->wide);
 	lpi_orphans_free(ns->orphans);

@@ -155,6 +155,11 @@ struct lp_ns_op {
 					   are not so many */
 		} open;
 		struct {
+			/* Result: shards that have failed and may have lost something that was
+			 * ordered. Never fewer than before: the way back is a new opening. */
+			uint32_t failed_cnt;
+		} sync;
+		struct {
 			struct lp_ino dir;
 			struct lp_bytes name;
 			struct lp_ns_found found; /* result */

@@ -78,6 +78,10 @@ struct lp_ns {
 	struct lpi_job_list copies_waiting;
 	struct lpi_wide *wide; /* for who removes a directory that is spread: one at a time */
 	struct lpi_job_list wide_waiting;
+	/* What a sync would have to make durable (call.c). The flag is for all threads. */
+	_Atomic bool is_unsynced;
+	uint32_t txns_under_way;
+	struct lp_source source; /* for each turn */
 	uint32_t under_way; /* operations, and what they left to be finished */
 	uint32_t next_dir_shard;
 	struct lpi_start *start;

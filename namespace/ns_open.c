@@ -134,20 +134,26 @@ static void synced(struct lpi_job *job)
 {
 	for (uint32_t i = 0; i < job->dir_stat.asked; i++) {
 		int r = job->asks[i].call.result;
-		if (r < 0 && job->result == 0)
-			job->result = r;
+		if (r >= 0)
+			continue;
+		job->op->sync.failed_cnt++;
+		job->result = job->result < 0 ? job->result : r;
 	}
 	sync_more(job);
 }
 
-/* Some shards at a time. */
+/* Some shards at a time, and none that has nothing to make durable: a thread that sleeps is not
+ * woken for nothing. */
 static void sync_more(struct lpi_job *job)
 {
 	struct lpi_dir_stat *at = &job->dir_stat;
 	at->asked = 0;
 	while (at->asked < LPI_JOB_ASKS && at->shard_idx < job->ns->options.shard_cnt) {
+		uint32_t shard_idx = at->shard_idx++;
+		if (!lpi_call_is_unsynced(job->ns->peers[shard_idx]))
+			continue;
 		lpi_job_op(job, at->asked)->opcode = LP_STORE_SYNC;
-		lpi_job_ask(job, at->shard_idx++, at->asked++, false);
+		lpi_job_ask(job, shard_idx, at->asked++, false);
 	}
 	if (at->asked == 0)
 		lpi_job_end(job, job->result);
@@ -157,5 +163,6 @@ static void sync_more(struct lpi_job *job)
 
 void lpi_begin_sync(struct lpi_job *job)
 {
+	job->op->sync.failed_cnt = 0;
 	sync_more(job);
 }

@@ -176,6 +176,13 @@ static int block_error(const struct lp_store *store)
 	return block->reopen.health.error;
 }
 
+static bool block_is_settled(const struct lp_store *store)
+{
+	const struct lpi_block *block = lpi_block_of((struct lp_store *)(uintptr_t)store);
+	return block->reopen.health.error == 0 &&
+	       (block->commit == NULL || lp_commit_is_settled(block->commit));
+}
+
 static void block_read_health(const struct lp_store *store, struct lp_store_health *ret_health)
 {
 	lpi_reopen_read_health(lpi_block_of((struct lp_store *)(uintptr_t)store), ret_health);
@@ -341,6 +348,7 @@ static const struct lpi_store_calls block_calls = {
 	.new_ino = block_new_ino,
 	.close = block_close,
 	.error = block_error,
+	.is_settled = block_is_settled,
 	.read_health = block_read_health,
 	.set_write_path = block_set_write_path,
 	.set_deferred_store = block_set_deferred_store,

@@ -770,6 +770,12 @@ bool lp_commit_is_idle(const struct lp_commit *commit)
 		 group_is_empty(&commit->groups[commit->collecting % GROUPS])));
 }
 
+bool lp_commit_is_settled(const struct lp_commit *commit)
+{
+	return commit->flight == 0 && commit->error == 0 &&
+	       group_is_empty(&commit->groups[commit->collecting % GROUPS]);
+}
+
 void lp_commit_abort(struct lp_commit *commit)
 {
 	fail(commit, -ECANCELED);

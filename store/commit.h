@@ -84,6 +84,8 @@ int lp_commit_new(const struct lp_commit_options *options,
 void lp_commit_free(struct lp_commit *commit);
 /* Collecting is empty, nothing in flight, everything inserted. */
 bool lp_commit_is_idle(const struct lp_commit *commit);
+/* All that was put is durable, if no error has ended it. */
+bool lp_commit_is_settled(const struct lp_commit *commit);
 /* 0, or the error that ended it. */
 int lp_commit_error(const struct lp_commit *commit);
 

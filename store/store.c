@@ -57,6 +57,11 @@ int lp_store_error(const struct lp_store *store)
 	return store->calls->error(store);
 }
 
+bool lp_store_is_settled(const struct lp_store *store)
+{
+	return store->calls->is_settled(store);
+}
+
 void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path)
 {
 	LP_ASSERT(path < LP_PATH_CNT);

@@ -451,6 +451,8 @@ void lp_store_read_health(const struct lp_store *store, struct lp_store_health *
 const char *lp_store_state_name(enum lp_store_state state);
 /* 0, or why nothing can be changed any more. */
 int lp_store_error(const struct lp_store *store);
+/* All that was ordered is durable. Of transactions under way it says nothing. */
+bool lp_store_is_settled(const struct lp_store *store);
 /* From the next write on. */
 void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path);
 /* The same; what waits already goes its way as it would have. */

@@ -234,6 +234,12 @@ static int mem_error(const struct lp_store *base)
 	return 0; /* nothing can fail for good */
 }
 
+static bool mem_is_settled(const struct lp_store *base)
+{
+	(void)base;
+	return true; /* as durable as it will be */
+}
+
 static void mem_read_health(const struct lp_store *base, struct lp_store_health *ret_health)
 {
 	(void)base;
@@ -346,6 +352,7 @@ static const struct lpi_store_calls mem_calls = {
 	.new_ino = mem_new_ino,
 	.close = mem_close,
 	.error = mem_error,
+	.is_settled = mem_is_settled,
 	.read_health = mem_read_health,
 	.set_write_path = mem_set_write_path,
 	.set_deferred_store = mem_set_deferred_store,

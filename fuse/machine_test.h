@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A machine with a mount that can lose its power: the mount's channels over a namespace of several
+ * shards on one simulated device, all on one thread in simulated time, and a kernel at the other
+ * end of each channel. Only *_test.c files and their headers include this. */
+#ifndef LP_FUSE_MACHINE_TEST_H
+#define LP_FUSE_MACHINE_TEST_H
+
+#include "fuse/channel_impl.h"
+#include "fuse/kernel_test.h"
+#include "namespace/ns_sim_test.h"
+
+#define LPI_MACHINE_CHANNELS 2u
+
+struct lpi_machine;
+
+struct lpi_machine_end {
+	struct lpi_machine *machine;
+	uint32_t idx;
+};
+
+struct lpi_machine {
+	struct lpi_ns_sim *sim;
+	struct lp_fuse_channel *channels[LPI_MACHINE_CHANNELS];
+	struct lpi_kernel kernels[LPI_MACHINE_CHANNELS];
+	struct lpi_machine_end ends[LPI_MACHINE_CHANNELS];
+	uint32_t stopped_cnt;
+	bool is_timer_fired;
+	struct lp_timer timer;
+};
+
+static inline struct lp_sim *lpi_machine_device(struct lpi_machine *machine)
+{
+	return lp_sim_of(machine->sim->bdev);
+}
+
+static inline void lpi_machine_sent(void *arg)
+{
+	const struct lpi_machine_end *end = arg;
+	lpi_fuse_channel_look(end->machine->channels[end->idx]);
+}
+
+static inline void lpi_machine_turn(void *arg)
+{
+	const struct lpi_machine_end *end = arg;
+	(void)lpi_ns_sim_turn(end->machine->sim);
+}
+
+static inline void lpi_machine_make_channel(struct lpi_machine *machine, uint32_t idx)
+{
+	struct lpi_ns_sim *sim = machine->sim;
+	const struct lp_fuse_channel_options options = {
+		.reactor = sim->reactor,
+		.bufs = sim->bufs,
+		.ns = sim->ns[idx],
+		.stores = {sim->hand[idx].store},
+		.store_cnt = 1,
+		.devices = &sim->devices,
+		.behaviour = {.squash_uid = UINT32_MAX, .squash_gid = UINT32_MAX}};
+	lp_test_ok(lp_fuse_channel_new(&options, &machine->channels[idx]));
+}
+
+/* With whatever the device holds; it is the machine's from now on. */
+static inline struct lpi_machine *lpi_machine_boot(struct lp_bdev *bdev)
+{
+	struct lpi_machine *machine = calloc(1, sizeof(*machine));
+	assert_non_null(machine);
+	machine->sim = lpi_ns_sim_boot(bdev);
+	lp_test_ok(lpi_ns_sim_start(machine->sim));
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
+		lpi_machine_make_channel(machine, i);
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++) {
+		struct lpi_kernel *kernel = &machine->kernels[i];
+		machine->ends[i] = (struct lpi_machine_end){machine, i};
+		kernel->sent = lpi_machine_sent;
+		kernel->turn = lpi_machine_turn;
+		kernel->arg = &machine->ends[i];
+		lp_fuse_channel_start(machine->channels[i], lpi_kernel_connect(kernel),
+				      machine->channels, LPI_MACHINE_CHANNELS);
+	}
+	return machine;
+}
+
+static inline void lpi_machine_stopped(void *arg)
+{
+	((struct lpi_machine *)arg)->stopped_cnt++;
+}
+
+/* The mount ends, then the rest; returns what closing the stores says. */
+static inline int lpi_machine_stop(struct lpi_machine *machine)
+{
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
+		lp_fuse_channel_stop(machine->channels[i], lpi_machine_stopped, machine);
+	for (uint32_t i = 0; machine->stopped_cnt < LPI_MACHINE_CHANNELS; i++) {
+		assert_true(i < LPI_NS_SIM_TURNS_MAX);
+		(void)lpi_ns_sim_turn(machine->sim);
+	}
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++) {
+		lp_fuse_channel_free(machine->channels[i]);
+		assert_int_equal(close(machine->kernels[i].fd), 0);
+	}
+	lpi_ns_sim_stop(machine->sim);
+	return lpi_ns_sim_close(machine->sim, false);
+}
+
+/* Has stopped. */
+static inline void lpi_machine_free(struct lpi_machine *machine)
+{
+	lpi_ns_sim_fini(machine->sim);
+	free(machine->sim);
+	free(machine);
+}
+
+static inline void lpi_machine_fired(struct lp_timer *timer)
+{
+	LP_CONTAINER_OF(timer, struct lpi_machine, timer)->is_timer_fired = true;
+}
+
+/* Nobody asks for anything meanwhile. */
+static inline void lpi_machine_idle(struct lpi_machine *machine, uint64_t ns)
+{
+	struct lp_reactor *reactor = machine->sim->reactor;
+	machine->is_timer_fired = false;
+	machine->timer.fire = lpi_machine_fired;
+	lp_timer_start(reactor, &machine->timer, machine->sim->clock.now_ns + ns);
+	while (!machine->is_timer_fired)
+		(void)lpi_ns_sim_turn(machine->sim);
+}
+
+#endif

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: an fsync waits for what was ordered before it and for little else; many share a commit; it
+ * asks no shard that has nothing to do; and what was lost with a device is said once to each open
+ * file (rules M1, L7).
+ * Method: a machine with two channels on a simulated device, of which writes fail when told to, or
+ * whose power is cut. */
+#include <errno.h>
+
+#include "fuse/machine_test.h"
+
+#define THREADS 16u
+#define ROUNDS  20u
+
+static struct lpi_machine *machine_new(uint64_t seed)
+{
+	return lpi_machine_boot(lpi_ns_sim_mkfs(seed));
+}
+
+static int fsync_by(struct lpi_machine *machine, uint32_t kernel_idx, struct lpi_opened file)
+{
+	return lpi_kernel_fsync(&machine->kernels[kernel_idx], FUSE_FSYNC, file.node, file.fh);
+}
+
+static int write_to(struct lpi_machine *machine, struct lpi_opened file)
+{
+	return lpi_kernel_write(&machine->kernels[0], file.node, 0, "some bytes", 10);
+}
+
+static struct lpi_opened open_by(struct lpi_machine *machine, uint32_t kernel_idx, uint64_t node)
+{
+	return (struct lpi_opened){
+		node, lpi_kernel_open(&machine->kernels[kernel_idx], FUSE_OPEN, node)};
+}
+
+/* A directory on each shard, and a file in it. */
+static struct lpi_opened make_file(struct lpi_machine *machine, const char *dir_name)
+{
+	uint64_t dir = lpi_kernel_mkdir(&machine->kernels[0], 1, dir_name);
+	return lpi_kernel_create(&machine->kernels[0], FUSE_CREATE, dir, "file");
+}
+
+/* --- Who is told ------------------------------------------------------------------------------ */
+
+/* From now on the shard's log cannot be written. */
+static void break_log(struct lpi_machine *machine, uint64_t node)
+{
+	struct lp_extent area = lp_label_log_area(&machine->sim->devices.label[LP_MKFS_DATA],
+						  lp_ino_shard((struct lp_ino){node}));
+	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
+					 .offset_bytes = area.block * LP_BLOCK_BYTES,
+					 .length_bytes = area.cnt * LP_BLOCK_BYTES};
+	(void)lp_sim_rule_add(lpi_machine_device(machine), &rule);
+}
+
+/* A write is taken, and lost. */
+static void lose_write(struct lpi_machine *machine, struct lpi_opened file)
+{
+	break_log(machine, file.node);
+	lp_test_ok(write_to(machine, file));
+	lpi_machine_idle(machine, LP_NS_PER_S);
+	assert_int_equal(write_to(machine, file), -EROFS);
+}
+
+/* Rule L7: once to each that was open, wherever it asks; also to who opens while nobody knows. */
+static void test_told_once(void **state)
+{
+	struct lpi_machine *machine = machine_new(1);
+	(void)state;
+	struct lpi_opened file = make_file(machine, "a");
+	struct lpi_opened other = make_file(machine, "b");
+	struct lpi_opened again = open_by(machine, 1, file.node);
+	uint64_t root = lpi_kernel_open(&machine->kernels[0], FUSE_OPENDIR, 1);
+	lp_test_ok(write_to(machine, file));
+	lp_test_ok(fsync_by(machine, 0, file));
+	lose_write(machine, file);
+	struct lpi_opened early = open_by(machine, 0, other.node);
+	assert_int_equal(fsync_by(machine, 0, file), -EIO);
+	struct lpi_opened late = open_by(machine, 1, file.node);
+	lp_test_ok(fsync_by(machine, 0, file));
+	lp_test_ok(fsync_by(machine, 1, file));
+	const struct lpi_opened untold[] = {again, other, early};
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(untold); i++) {
+		assert_int_equal(fsync_by(machine, 1, untold[i]), -EIO);
+		lp_test_ok(fsync_by(machine, i % 2, untold[i]));
+	}
+	assert_int_equal(lpi_kernel_fsync(&machine->kernels[0], FUSE_FSYNCDIR, 1, root), -EIO);
+	/* Of a directory each time. */
+	assert_int_equal(lpi_kernel_fsync(&machine->kernels[0], FUSE_FSYNCDIR, 1, root), -EIO);
+	lp_test_ok(fsync_by(machine, 0, late));
+	/* What is elsewhere goes on; and when that fails as well all are told of it. */
+	lp_test_ok(write_to(machine, other));
+	lp_test_ok(fsync_by(machine, 0, other));
+	lose_write(machine, other);
+	assert_int_equal(fsync_by(machine, 1, late), -EIO);
+	assert_int_equal(fsync_by(machine, 0, other), -EIO);
+	lp_test_ok(fsync_by(machine, 1, other));
+	lp_test_ok(fsync_by(machine, 1, late));
+	lp_sim_rules_clear(lpi_machine_device(machine));
+	assert_true(lpi_machine_stop(machine) < 0);
+	lpi_machine_free(machine);
+}
+
+/* An fsync that waits when the device fails says so, too. */
+static void test_told_while_waiting(void **state)
+{
+	struct lpi_machine *machine = machine_new(2);
+	(void)state;
+	struct lpi_opened file = make_file(machine, "a");
+	lp_test_ok(fsync_by(machine, 0, file));
+	break_log(machine, file.node);
+	lp_test_ok(write_to(machine, file));
+	assert_int_equal(fsync_by(machine, 1, file), -EIO);
+	lp_test_ok(fsync_by(machine, 0, file));
+	lp_sim_rules_clear(lpi_machine_device(machine));
+	assert_true(lpi_machine_stop(machine) < 0);
+	lpi_machine_free(machine);
+}
+
+/* --- What it costs ---------------------------------------------------------------------------- */
+
+static uint64_t log_writes(struct lpi_machine *machine)
+{
+	uint64_t cnt = 0;
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+		struct lp_store_stats stats;
+		lp_store_read_stats(machine->sim->hand[i].store, &stats);
+		cnt += stats.log_writes;
+	}
+	return cnt;
+}
+
+static uint64_t remote_calls(struct lpi_machine *machine)
+{
+	uint64_t cnt = 0;
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+		struct lp_ns_stats stats;
+		lp_ns_read_stats(machine->sim->ns[i], &stats);
+		cnt += stats.remote_calls;
+	}
+	return cnt;
+}
+
+/* One program: one write of the log for each change, and a shard that has nothing to make durable
+ * is not asked. */
+static void test_alone(void **state)
+{
+	struct lpi_machine *machine = machine_new(3);
+	(void)state;
+	struct lpi_opened file = make_file(machine, "a");
+	lp_test_ok(fsync_by(machine, 0, file));
+	uint64_t writes = log_writes(machine);
+	uint64_t calls = remote_calls(machine);
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		lp_test_ok(write_to(machine, file));
+		lp_test_ok(fsync_by(machine, 0, file));
+	}
+	assert_int_equal(log_writes(machine) - writes, ROUNDS);
+	assert_int_equal(lp_ino_shard((struct lp_ino){file.node}), 0);
+	assert_int_equal(remote_calls(machine) - calls, 0);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
+/* Programs that write and fsync, each its own file; all ask one kernel. */
+struct crowd {
+	struct lpi_machine *machine;
+	struct lpi_opened files[THREADS];
+	uint64_t unique[THREADS];
+	bool is_syncing[THREADS];
+	uint32_t synced_cnt;
+};
+
+static void crowd_send(struct crowd *crowd, uint32_t i)
+{
+	struct lpi_kernel *kernel = &crowd->machine->kernels[0];
+	const struct lpi_opened *file = &crowd->files[i];
+	if (crowd->is_syncing[i])
+		lpi_kernel_begin_fsync(kernel, FUSE_FSYNC, file->node, file->fh);
+	else
+		lpi_kernel_begin_write(kernel, file->node, crowd->synced_cnt * UINT64_C(10),
+				       "some bytes", 10);
+	crowd->unique[i] = kernel->unique;
+	lpi_kernel_send(kernel);
+}
+
+static struct crowd *crowd_new(uint64_t seed)
+{
+	static const char *const names[] = {"a", "b", "c"};
+	struct crowd *crowd = calloc(1, sizeof(*crowd));
+	assert_non_null(crowd);
+	crowd->machine = machine_new(seed);
+	struct lpi_kernel *kernel = &crowd->machine->kernels[0];
+	for (uint32_t i = 0; i < THREADS; i++) {
+		char name[8];
+		uint64_t dir = lpi_kernel_lookup(kernel, 1, names[i % 3]);
+		if (dir == 0)
+			dir = lpi_kernel_mkdir(kernel, 1, names[i % 3]);
+		(void)snprintf(name, sizeof(name), "%u", i);
+		crowd->files[i] = lpi_kernel_create(kernel, FUSE_CREATE, dir, name);
+	}
+	lp_test_ok(fsync_by(crowd->machine, 0, crowd->files[0]));
+	return crowd;
+}
+
+static void crowd_free(struct crowd *crowd)
+{
+	lp_test_ok(lpi_machine_stop(crowd->machine));
+	lpi_machine_free(crowd->machine);
+	free(crowd);
+}
+
+/* The next answer: to whom. */
+static uint32_t crowd_take(struct crowd *crowd)
+{
+	struct lpi_kernel *kernel = &crowd->machine->kernels[0];
+	struct fuse_out_header header;
+	uint32_t i = 0;
+	while (!lpi_kernel_take(kernel, &header))
+		kernel->turn(kernel->arg);
+	lp_test_ok(header.error);
+	while (crowd->unique[i] != header.unique)
+		assert_true(++i < THREADS);
+	crowd->unique[i] = 0;
+	return i;
+}
+
+/* Many share the writes of the log: there are three logs, and 16 programs. */
+static void test_shared(void **state)
+{
+	struct crowd *crowd = crowd_new(4);
+	uint32_t under_way = THREADS;
+	(void)state;
+	uint64_t writes = log_writes(crowd->machine);
+	for (uint32_t i = 0; i < THREADS; i++)
+		crowd_send(crowd, i);
+	while (under_way > 0) {
+		uint32_t i = crowd_take(crowd);
+		crowd->synced_cnt += crowd->is_syncing[i] ? 1 : 0;
+		crowd->is_syncing[i] = !crowd->is_syncing[i];
+		if (crowd->synced_cnt < THREADS * ROUNDS)
+			crowd_send(crowd, i);
+		else
+			under_way--;
+	}
+	writes = log_writes(crowd->machine) - writes;
+	print_message("%u fsyncs of %u programs: %llu writes of 3 logs\n", crowd->synced_cnt,
+		      THREADS, (unsigned long long)writes);
+	assert_true(2 * writes <= crowd->synced_cnt);
+	crowd_free(crowd);
+}
+
+/* Somebody who waits for an fsync waits for two rounds at most, while all others write without end:
+ * a round waits for what a log has in flight, and the frame that collects. */
+static void test_not_starved(void **state)
+{
+	struct crowd *crowd = crowd_new(5);
+	uint64_t most = 0;
+	(void)state;
+	for (uint32_t i = 0; i < THREADS; i++)
+		crowd_send(crowd, i);
+	for (uint32_t round = 0; round < ROUNDS;) {
+		uint32_t i = crowd_take(crowd);
+		if (i != 0) {
+			crowd_send(crowd, i);
+			continue;
+		}
+		uint64_t now = log_writes(crowd->machine);
+		if (crowd->is_syncing[0]) {
+			most = LP_MAX(most, now - crowd->synced_cnt);
+			round++;
+		}
+		crowd->is_syncing[0] = !crowd->is_syncing[0];
+		crowd->synced_cnt = (uint32_t)now;
+		crowd_send(crowd, 0);
+	}
+	for (uint32_t i = 0; i < THREADS; i++)
+		(void)crowd_take(crowd);
+	print_message("at most %llu writes of 3 logs beside one fsync\n", (unsigned long long)most);
+	assert_true(most <= 2 * LPI_NS_SIM_SHARDS * 4);
+	crowd_free(crowd);
+}
+
+/* --- What was under way ----------------------------------------------------------------------- */
+
+/* A sync that ran beside a write does not stand for one after it: so many turns after the write was
+ * sent another file is synced, then this one, and the power fails. */
+static void sync_beside(uint32_t turns)
+{
+	struct lpi_machine *machine = machine_new(6);
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	static uint8_t bytes[LPI_KERNEL_BYTES];
+	struct fuse_out_header header;
+	struct lpi_opened file = make_file(machine, "a");
+	struct lpi_opened other = make_file(machine, "b");
+	lp_test_ok(fsync_by(machine, 0, file));
+	memset(bytes, 'x', 70000);
+	lpi_kernel_begin_write(kernel, file.node, 0, bytes, 70000);
+	lpi_kernel_send(kernel);
+	for (uint32_t i = 0; i < turns; i++)
+		kernel->turn(kernel->arg);
+	lp_test_ok(fsync_by(machine, 1, other));
+	while (!lpi_kernel_take(kernel, &header))
+		kernel->turn(kernel->arg);
+	lp_test_ok(header.error);
+	lp_test_ok(fsync_by(machine, 1, file));
+	struct lp_sim *sim = lpi_machine_device(machine);
+	struct lp_bdev *left = NULL;
+	lp_test_ok(lp_sim_image_at(sim, lp_sim_event_count(sim) - 1, NULL, turns, &left));
+	struct lpi_machine *found = lpi_machine_boot(left);
+	assert_int_equal(lpi_kernel_read(&found->kernels[0], FUSE_READ, file.node, 0, bytes),
+			 70000);
+	lp_test_ok(lpi_machine_stop(found));
+	lpi_machine_free(found);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
+/* Rule M1. */
+static void test_beside(void **state)
+{
+	(void)state;
+	for (uint32_t turns = 0; turns < (LP_ASSERT_SLOW_ON ? 6 : 16); turns++)
+		sync_beside(turns);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_told_once),  cmocka_unit_test(test_told_while_waiting),
+		cmocka_unit_test(test_alone),      cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_not_starved), cmocka_unit_test(test_beside),
+	};
+	return lp_test_main(tests, "fuse/sync");
+}
