@@ -38,6 +38,13 @@ needs()
 	done
 }
 
+# quietly ARG...: lapis succeeds and says nothing.
+quietly()
+{
+	"$lapis" "$@" >out 2>&1 || say "lapis $*: $(cat out)"
+	[ ! -s out ] || say "lapis $*: says something: $(cat out)"
+}
+
 # make_store SIZE: with two shards, and where it is to be mounted.
 make_store()
 {

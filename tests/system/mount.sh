@@ -11,13 +11,6 @@ set -u
 listen=(--listen "unix:$PWD/sock")
 address=${listen[1]}
 
-# quietly ARG...: lapis succeeds and says nothing.
-quietly()
-{
-	"$lapis" "$@" >out 2>&1 || say "lapis $*: $(cat out)"
-	[ ! -s out ] || say "lapis $*: says something: $(cat out)"
-}
-
 # same A B: two trees are equal: names, types, modes, times, owners, links, contents.
 same()
 {

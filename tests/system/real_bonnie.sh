@@ -16,7 +16,7 @@ run()
 {
 	mkdir "$dir/$1"
 	chown "$1" "$dir/$1"
-	bonnie++ -d "$dir/$1" -u "$1" -s 64 -r 32 -n 2:5000:0:5 -m here -q >"$1.out" 2>"$1.err" || say "bonnie++: $(tail -n 3 "$1.err")"
+	bonnie++ -d "$dir/$1" -u "$1" -f -s 64 -r 32 -n 2:5000:0:5 -m here -q >"$1.out" 2>"$1.err" || say "bonnie++: $(tail -n 3 "$1.err")"
 	grep -Eiq 'error|fail|can.t' "$1.err" && say "bonnie++ says: $(tail -n 3 "$1.err")"
 	[ "$(tail -n 1 "$1.out" | tr , '\n' | wc -l)" -ge 40 ] || say "bonnie++ has no results: $(tail -n 2 "$1.out")"
 	[ -z "$(ls -A "$dir/$1")" ] || say "bonnie++ leaves something: $(find "$dir/$1" | head -n 3)"

@@ -16,7 +16,7 @@ needs fio
 cat >jobs.fio <<'END'
 [global]
 directory=${FIO_DIR}
-size=${FIO_SIZE}
+size=8m
 verify=crc32c
 verify_fatal=1
 do_verify=1
@@ -35,13 +35,14 @@ stonewall
 ioengine=psync
 rw=randwrite
 bs=3331
+size=6662000
 
 [appended]
 stonewall
 ioengine=psync
 rw=write
-bsrange=1k-300k
-bs_unaligned
+bs=17001
+size=6800400
 fsync=20
 
 [direct]
@@ -58,6 +59,7 @@ ioengine=psync
 direct=1
 rw=randwrite
 bs=5000
+size=8000000
 
 [mapped]
 stonewall
@@ -94,7 +96,7 @@ END
 # verified ARG...: fio finds nothing wrong.
 verified()
 {
-	FIO_DIR=$dir FIO_SIZE=8m fio "$@" jobs.fio >fio.out 2>&1 || say "fio $*: $(grep -v '^$' fio.out | head -n 8)"
+	FIO_DIR=$dir fio "$@" jobs.fio >fio.out 2>&1 || say "fio $*: $(grep -v '^$' fio.out | head -n 8)"
 	grep -Eq 'verify.*(failed|bad)|error=' fio.out && say "fio $*: $(grep -E 'verify|error' fio.out | head -n 8)"
 	[ "$(grep -c ': (groupid=' fio.out)" -ge 9 ] || say "fio $*: not all was done: $(tail -n 5 fio.out)"
 }

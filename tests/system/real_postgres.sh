@@ -22,9 +22,10 @@ data=$dir/data
 server=
 
 # It will not be run by root.
+nobody=(setpriv --reuid nobody --regid nogroup --clear-groups -- env "HOME=$PWD/home")
 as_user()
 {
-	setpriv --reuid nobody --regid nogroup --clear-groups -- env HOME="$PWD/home" "$@"
+	"${nobody[@]}" "$@"
 }
 
 sql()
@@ -39,7 +40,7 @@ answers()
 
 start_server()
 {
-	as_user "$bin/postgres" -D "$data" -k "$PWD/home" -c listen_addresses= -c shared_buffers=16MB \
+	"${nobody[@]}" "$bin/postgres" -D "$data" -k "$PWD/home" -c listen_addresses= -c shared_buffers=16MB \
 		-c max_wal_size=64MB -c checkpoint_timeout=30s -c jit=off >>server.log 2>&1 &
 	server=$!
 	pids+=("$server")
@@ -106,8 +107,8 @@ start_server
 for round in 1 2; do
 	before=$(sql 'select count(*) from pgbench_history')
 	# Its log has a line for each transaction that was acknowledged.
-	(cd home && exec setpriv --reuid nobody --regid nogroup --clear-groups -- "$bin/pgbench" -h "$PWD" \
-		-U nobody -c 4 -j 2 -T 60 -n -l --log-prefix="log$round" postgres >"../pgbench$round.out" 2>&1) &
+	(cd home && exec "${nobody[@]}" "$bin/pgbench" -h "$PWD" -U nobody \
+		-c 4 -j 2 -T 60 -n -l --log-prefix="log$round" postgres >"../pgbench$round.out" 2>&1) &
 	clients=$!
 	pids+=("$clients")
 	has_done()
@@ -122,7 +123,7 @@ for round in 1 2; do
 	await "the end of a server whose mount is dead" is_gone "$server" || exit 1
 	wait "$server" 2>/dev/null
 	await "the end of all of its processes" no_process || exit 1
-	expect 0 '' umount "$dir"
+	quietly umount "$dir"
 	start "again$round"
 	start_server
 	grep -q 'database system was not properly shut down' server.log || say "it did not recover: $(tail -n 5 server.log)"
