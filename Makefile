@@ -10,6 +10,7 @@
 #   make SAN=asan|tsan        with sanitizers, into build/asan/ or build/tsan/
 #   make VARIANT=debug|cov    without optimisation, or with coverage counters
 #   make test                 build and run the unit and system tests
+#   make posix                all cases of tests/posix on a mount, which takes minutes; as root
 #   make fuzz                 the fuzzers of tests/fuzz, by clang, into build/fuzz/fuzz/
 #   make check                formatting, lint, dependency direction, headers, manual pages
 #   make bench                the benchmarks that print a figure beside its target
@@ -209,7 +210,7 @@ $(OUT)/gen/format/%.h: docs/format/%.md scripts/gen-format
 	@mkdir -p $(@D)
 	$(Q)scripts/gen-format $< > $@.tmp && mv $@.tmp $@
 
-.PHONY: all tests tools fuzz fuzzers test check check-all bench allocators install clean help
+.PHONY: all tests tools fuzz fuzzers test posix check check-all bench allocators install clean help
 all: $(ALL_BINS) $(ALL_HELPERS) $(ALL_LIBS)
 tools: $(ALL_TOOLS)
 tests: all tools fuzzers $(ALL_TESTS)
@@ -222,6 +223,11 @@ allocators:
 
 test: tests tools
 	@tests/run --build $(OUT)
+
+posix: all
+	@d=$$(mktemp -d) && cd $$d && LP_TEST_SRC=$(CURDIR) LP_TEST_BUILD=$(abspath $(OUT)) \
+		$(CURDIR)/tests/system/posix_mount.sh --all; \
+	status=$$?; rm -rf --one-file-system $$d; exit $$status
 
 check:
 	@scripts/check
