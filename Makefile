@@ -11,6 +11,7 @@
 #   make VARIANT=debug|cov    without optimisation, or with coverage counters
 #   make test                 build and run the unit and system tests
 #   make crash                100,000 crash states, with other seeds than the tests use
+#   make posix                all cases of tests/posix on a mount, which takes minutes; as root
 #   make fuzz                 the fuzzers of tests/fuzz, by clang, into build/fuzz/fuzz/
 #   make check                formatting, lint, dependency direction, headers, manual pages
 #   make bench                the benchmarks that print a figure beside its target
@@ -210,7 +211,7 @@ $(OUT)/gen/format/%.h: docs/format/%.md scripts/gen-format
 	@mkdir -p $(@D)
 	$(Q)scripts/gen-format $< > $@.tmp && mv $@.tmp $@
 
-.PHONY: all tests tools fuzz fuzzers test crash check check-all bench allocators install clean help
+.PHONY: all tests tools fuzz fuzzers test crash posix check check-all bench allocators install clean help
 all: $(ALL_BINS) $(ALL_HELPERS) $(ALL_LIBS)
 tools: $(ALL_TOOLS)
 tests: all tools fuzzers $(ALL_TESTS)
@@ -226,6 +227,11 @@ test: tests tools
 
 crash: tests
 	@tests/crash --build $(OUT) $(CRASH)
+
+posix: all
+	@d=$$(mktemp -d) && cd $$d && LP_TEST_SRC=$(CURDIR) LP_TEST_BUILD=$(abspath $(OUT)) \
+		$(CURDIR)/tests/system/posix_mount.sh --all; \
+	status=$$?; rm -rf --one-file-system $$d; exit $$status
 
 check:
 	@scripts/check

@@ -7,7 +7,9 @@ import stat
 
 import posix_call as call
 from posix_call import Directory, getdents
-from posix_rig import as_user, case, check, exists, fails, get, mode_of, opened, put, refused, same
+from posix_rig import (
+    as_user, case, check, exists, fails, get, long_case, mode_of, opened, put, refused, same,
+)
 
 MANY = 20_000
 
@@ -251,7 +253,7 @@ def positions_survive_removal():
         same(again - {b".", b".."}, rest - {b".", b".."}, "what follows a position")
 
 
-@case
+@long_case
 def removing_while_reading():
     for number in range(2000):
         put(f"f{number}")
@@ -304,7 +306,7 @@ def renaming_while_reading():
     same((len(found), set(found)), (500, stay), "each name that stayed, once")
 
 
-@case
+@long_case
 def many_entries():
     os.mkdir("d")
     with opened("d", os.O_RDONLY) as fd:
@@ -322,7 +324,7 @@ def many_entries():
     os.rmdir("d")
 
 
-@case
+@long_case
 def many_directories():
     os.mkdir("d")
     before = os.stat("d").st_nlink
@@ -335,7 +337,7 @@ def many_directories():
     same(os.stat("d").st_nlink, before, "links at the end")
 
 
-@case
+@long_case
 def same_name_made_and_removed():
     for number in range(300):
         put("f", b"%d" % number)
@@ -422,7 +424,7 @@ def deeper_than_a_path():
     os.close(fd)
 
 
-@case
+@long_case
 def deep_tree():
     deep = "/".join(["d"] * 200)
     os.makedirs(deep)
@@ -435,6 +437,43 @@ def deep_tree():
         os.chdir("..")
         os.rmdir("d")
     same(os.listdir("."), [], "names")
+
+
+@long_case
+def thousand_levels():
+    top = os.getcwd()
+    for level in range(1000):
+        os.mkdir("d")
+        os.chdir("d")
+        if level % 100 == 0:
+            put(f"f{level}")
+    same(os.listdir("."), [], "names at the bottom")
+    for level in reversed(range(1000)):
+        if level % 100 == 0:
+            os.unlink(f"f{level}")
+        os.chdir("..")
+        os.rmdir("d")
+    same(os.getcwd(), top, "where all the .. lead")
+    same(os.listdir("."), [], "names at the end")
+
+
+@case
+def names_that_move_ahead():
+    for number in range(200):
+        put(f"stay{number}")
+    put("a")
+    with opened(".", os.O_RDONLY) as fd:
+        name = "a"
+        found = []
+        while part := getdents(fd, 512):
+            found += [entry[0] for entry in part]
+            for _ in range(3):
+                target = name + "z" if len(name) < 200 else "b"
+                os.rename(name, target)
+                name = target
+            check(len(found) < 1000, "reading comes to an end while a name moves")
+    stayed = [entry for entry in found if entry.startswith(b"stay")]
+    same((len(stayed), len(set(stayed))), (200, 200), "each name that stayed, once")
 
 
 @case

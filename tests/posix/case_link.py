@@ -9,7 +9,8 @@ import stat
 
 import posix_call as call
 from posix_rig import (
-    Child, as_user, case, check, exists, fails, get, get_fd, mode_of, opened, put, refused, same,
+    Child, as_user, case, check, exists, fails, get, get_fd, long_case, mode_of, opened, put, refused,
+    same,
 )
 
 LINKS_TRIED = 66_000  # ext4 has 65,000
@@ -89,7 +90,7 @@ def link_while_unlinked_but_open():
         fails(errno.ENOENT, call.link_fd, fd, "g")
 
 
-@case
+@long_case
 def link_limit():
     put("f")
     made = 1

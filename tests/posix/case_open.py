@@ -4,13 +4,17 @@
 import errno
 import fcntl
 import os
+import resource
 import signal
 import stat
 
 import posix_call as call
-from posix_rig import as_user, case, check, exists, fails, get, mode_of, needs, opened, put, refused, same
+from posix_rig import (
+    as_user, case, check, exists, fails, get, long_case, mode_of, needs, opened, put, refused, same,
+)
 
 NEW = os.O_CREAT | os.O_RDWR
+OPEN_AT_ONCE = 100_000
 
 
 @case
@@ -454,6 +458,26 @@ def many_open_files():
     same({os.pread(fd, 3, 0) for fd in fds}, {b"abc"}, "what they read")
     for fd in fds:
         os.close(fd)
+
+
+@long_case
+def very_many_at_once():
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    number = OPEN_AT_ONCE
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (number + 100, max(number + 100, limit[1])))
+    except (OSError, ValueError):
+        number = limit[0] - 100
+    for index in range(100):
+        put(f"f{index}", b"%d" % index)
+    fds = [os.open(f"f{index % 100}", os.O_RDWR) for index in range(number)]
+    for index in range(100):
+        os.unlink(f"f{index}")
+    for index in range(0, number, 997):
+        same(os.pread(fds[index], 10, 0), b"%d" % (index % 100), "the content")
+    for fd in fds:
+        os.close(fd)
+    same(os.listdir("."), [], "names at the end")
 
 
 @case

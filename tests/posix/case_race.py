@@ -4,10 +4,13 @@
 import errno
 import mmap
 import os
+import signal
 import threading
 
 import posix_call as call
-from posix_rig import Child, case, check, exists, get, get_fd, opened, pattern, put, same, together
+from posix_rig import (
+    Child, case, check, exists, get, get_fd, long_case, opened, pattern, put, same, together,
+)
 
 WORKERS = 4
 
@@ -277,7 +280,7 @@ def directories_that_move_into_each_other():
     same(found, ["a", "b", "x", "y"], "directories that can be reached")
 
 
-@case
+@long_case
 def creates_and_removes_keep_count():
     def work(number):
         for index in range(150):
@@ -309,6 +312,36 @@ def rmdir_against_create():
     made = sum(workers(work))
     left = len(os.listdir("d")) if exists("d") else 0
     same(left, made, "files that were made are there")
+
+
+def drop_for_ever(fd):
+    """Entries and inodes that nobody uses: the kernel forgets them, and tells who serves them."""
+    while True:
+        os.pwrite(fd, b"2\n", 0)
+
+
+@long_case
+def caches_are_dropped_all_the_time():
+    try:
+        drop = os.open("/proc/sys/vm/drop_caches", os.O_WRONLY)
+    except OSError as error:
+        raise Skipped(f"the kernel's caches: {error}") from error
+    dropper = Child(drop_for_ever, drop)
+    for round_no in range(100):
+        os.makedirs("d/e")
+        for number in range(5):
+            put(f"d/e/f{number}", b"%d" % round_no)
+        with opened("d/e/f0", os.O_RDWR) as fd:
+            os.rename("d/e/f1", "d/e/f0")
+            same(os.pread(fd, 10, 0), b"%d" % round_no, "what was open when it was replaced")
+        same(sorted(os.listdir("d/e")), ["f0", "f2", "f3", "f4"], "names")
+        for number in (0, 2, 3, 4):
+            same(get(f"d/e/f{number}"), b"%d" % round_no, "the content")
+            os.unlink(f"d/e/f{number}")
+        os.rmdir("d/e")
+        os.rmdir("d")
+    os.kill(dropper.pid, signal.SIGKILL)
+    os.waitpid(dropper.pid, 0)
 
 
 @case

@@ -516,6 +516,16 @@ def far_in_the_future():
 
 
 @case
+def beyond_what_can_be_kept():
+    put("f")
+    for seconds in (2**33, 2**38, 2**55):
+        call.utimensat("f", (-seconds, 5), (seconds, 5))
+        found = os.stat("f")
+        check(2**31 < found.st_mtime_ns // 10**9 <= seconds, f"mtime is as near as can be to {seconds}")
+        check(-seconds <= found.st_atime_ns // 10**9 <= -(2**31), f"so is atime to {-seconds}")
+
+
+@case
 def times_survive_eviction():
     put("f", b"abc")
     call.utimensat("f", (ANCIENT, 123_456_789), (-5, 987_654_321))

@@ -6,7 +6,9 @@ import errno
 import os
 
 import posix_call as call
-from posix_rig import as_user, case, check, fails, get, opened, pattern, put, refused, same
+from posix_rig import (
+    as_user, case, check, fails, get, long_case, opened, pattern, put, refused, same,
+)
 
 NONE = errno.ENODATA
 
@@ -136,7 +138,7 @@ def largest_value():
     same(os.getxattr("f", "user.a"), pattern(largest), "the value after one that was refused")
 
 
-@case
+@long_case
 def until_it_is_full():
     put("f")
     made = 0

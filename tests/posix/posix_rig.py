@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cases are made of: the register, the checks, children as other users and many at once.
 
-A case is a function without arguments, marked @case. It runs in a process of its own, as root, with
+A case is a function without arguments, marked @case or @long_case. It runs in a process of its own, as root, with
 an empty directory of its own as working directory (mode 0755), umask 022 and signals as they come.
 It may leave anything behind in there. Its name is that of its file without "case_", a full stop and
 the function's. The first check that does not hold ends it."""
@@ -14,6 +14,7 @@ import sys
 import time
 
 CASES = {}  # name -> function
+LONG_CASES = set()  # names
 
 USER = 65534  # who is not root in these cases, and the group of that user
 OTHER = 65533  # another one
@@ -37,6 +38,13 @@ def case(function):
     if name in CASES:
         raise ValueError(f"two cases are called {name}")
     CASES[name] = function
+    return function
+
+
+def long_case(function):
+    """Like case, for one of thousands of system calls: run --quick leaves it out."""
+    case(function)
+    LONG_CASES.add(next(name for name, known in CASES.items() if known is function))
     return function
 
 
