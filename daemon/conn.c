@@ -141,10 +141,12 @@ static void check_request(struct lpi_conn *conn, struct lpi_request *request)
 static bool is_within_credits(const struct lpi_conn *conn)
 {
 	const struct lp_door *door = conn->door;
-	/* As many as are left for the others: however many greedy ones there are, whoever comes
-	 * next finds a request, and need not wait until those who read nothing are closed. */
+	/* As many as are left for the others, and the last of them only for who has none: whoever
+	 * comes next finds a request, and need not wait until those who read nothing are closed.
+	 */
 	uint32_t left = door->options.requests_max - door->under_way;
-	if (conn->under_way >= conn->credits || (conn->under_way > 0 && conn->under_way >= left))
+	uint32_t more_than = LP_MAX(conn->under_way, door->options.requests_max / 4);
+	if (conn->under_way >= conn->credits || (conn->under_way > 0 && left <= more_than))
 		return false;
 	return conn->under_way_bytes == 0 ||
 	       conn->under_way_bytes + conn->header.data_bytes <= door->options.credit_bytes_max;

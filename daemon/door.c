@@ -87,8 +87,9 @@ static bool is_starved(const struct lp_door *door)
 	const struct lpi_conn *conn = NULL;
 	const struct lpi_request *request = lpi_wait_list_first(&door->short_of_room);
 	/* Whoever has too many replies of his own is in nobody's way. */
-	bool is_full = door->reply_bytes + LP_WIRE_PIECE_MAX > door->reply_bytes_max;
-	if (request != NULL && is_full && now - request->waits_ns > PATIENCE_NS)
+	bool is_full = request != NULL &&
+		       lpi_conn_reply_room(request->conn, LP_WIRE_PIECE_MAX) < LP_WIRE_PIECE_MAX;
+	if (is_full && now - request->waits_ns > PATIENCE_NS)
 		return true;
 	/* Not by the list of the throttled ones: just now they may be trying again. */
 	LP_LIST_FOREACH (lpi_conn_list, &door->conns, conn) {

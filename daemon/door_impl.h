@@ -214,6 +214,18 @@ static inline uint64_t lpi_door_now_ns(const struct lp_door *door)
 	return lp_reactor_now_ns(door->options.reactor);
 }
 
+/* Room for a reply with so many bytes of data: for one that is not small, and for one more, all but
+ * the last quarter. */
+static inline uint64_t lpi_conn_reply_room(const struct lpi_conn *conn, uint64_t bytes)
+{
+	const struct lp_door *door = conn->door;
+	bool is_modest = conn->reply_bytes == 0 && bytes <= LPI_SMALL_BYTES;
+	uint64_t room = door->reply_bytes_max;
+	if (!is_modest)
+		room -= room / 4;
+	return room - LP_MIN(door->reply_bytes, room);
+}
+
 static inline bool lpi_conn_is_alive(const struct lpi_conn *conn)
 {
 	return conn->state <= LPI_CONN_PARTING;

@@ -366,6 +366,58 @@ static void many_who_never_read_leave_room(void **state)
 	lpi_door_rig_free(rig);
 }
 
+#define GREEDY_CNT  40u
+#define GREEDY_GETS 8u
+
+/* More of them than there is room for large replies, each with all the requests that it can get: the
+ * next of them is greeted all the same, and a small get finds room. */
+static void the_greedy_leave_room_for_the_modest(void **state)
+{
+	const struct lp_door_options options = {.requests_max = 256,
+						.send_timeout_ns = 300 * LP_NS_PER_S};
+	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, &options);
+	struct lpi_client *good = lpi_client_open(rig, LP_WIRE_CRC_ALL);
+	struct lpi_client *bad[GREEDY_CNT];
+	uint8_t *data = calloc(1, LP_WIRE_PIECE_MAX);
+	uint8_t messages[GREEDY_GETS * (LP_WIRE_HEADER_SIZE + LP_WIRE_GET_SIZE)];
+	struct lp_wire_header header = plain_header(LP_WIRE_OP_GET);
+	struct lp_wire_get get = {.length = UINT64_MAX};
+	struct lp_door_stats stats;
+	(void)state;
+	uint64_t ino = lpi_client_make(good, "file", LP_INODE_TYPE_FILE);
+	for (uint64_t i = 0; i < 4; i++)
+		lp_test_ok(lpi_client_result(good, lpi_client_send_write(good, ino, "", data,
+									 LP_WIRE_PIECE_MAX,
+									 i * LP_WIRE_PIECE_MAX)));
+	lp_test_ok(lpi_client_result(good, lpi_client_send_put(good, "small", data, 20000)));
+	LPI_CLIENT_REF(get.ref, ino, "");
+	header.meta_bytes = LP_WIRE_GET_SIZE;
+	for (uint8_t *at = messages; at < messages + sizeof(messages);
+	     at += LP_WIRE_HEADER_SIZE + LP_WIRE_GET_SIZE) {
+		header.request_id++;
+		lp_wire_get_encode(&get, at + LP_WIRE_HEADER_SIZE);
+		lp_wire_header_seal(&header, LP_WIRE_CRC_HEADER, at + LP_WIRE_HEADER_SIZE, at);
+	}
+	for (uint32_t i = 0; i < GREEDY_CNT; i++) {
+		bad[i] = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+		lpi_client_send_bytes(bad[i], messages, sizeof(messages));
+		for (int turn = 0; turn < 10; turn++)
+			lpi_door_rig_turn(rig);
+	}
+	lp_test_ok(lpi_client_do(good, LP_WIRE_OP_PING, NULL, 0, 0));
+	uint64_t id = lpi_client_send_get(good, 0, "small", 0, UINT64_MAX);
+	assert_int_equal(lpi_client_recv_get(good, id, 0, data, LP_WIRE_PIECE_MAX), 20000);
+	lp_door_read_stats(rig->door[0], &stats);
+	assert_int_equal(stats.timeouts, 0);
+	assert_int_equal(stats.conns, GREEDY_CNT + 1);
+	assert_true(rig->door[0]->reply_bytes < rig->door[0]->reply_bytes_max);
+	free(data);
+	for (uint32_t i = 0; i < GREEDY_CNT; i++)
+		lpi_client_free(bad[i]);
+	lpi_client_free(good);
+	lpi_door_rig_free(rig);
+}
+
 /* A client that sends more than its credits is served, in its time; and so is the other one. */
 static void credits_bound_what_is_under_way(void **state)
 {
@@ -466,6 +518,7 @@ int main(void)
 		cmocka_unit_test(a_message_may_come_byte_by_byte),
 		cmocka_unit_test(half_a_message_hurts_nobody),
 		cmocka_unit_test(who_never_reads_is_closed),
+		cmocka_unit_test(the_greedy_leave_room_for_the_modest),
 		cmocka_unit_test(many_who_never_read_leave_room),
 		cmocka_unit_test(credits_bound_what_is_under_way),
 		cmocka_unit_test(idle_connections_cost_little),

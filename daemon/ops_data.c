@@ -206,12 +206,26 @@ static void read_piece(struct lpi_request *request, struct lpi_piece *piece, uin
 	lp_ns_submit(request->door->options.ns, op);
 }
 
-/* Later pieces begin on the grid. */
+/* As long as a piece may be. One of many is a part of the room that is left, so that those who ask
+ * for much and do not read it leave some to who comes next. */
+static uint64_t piece_max(const struct lpi_request *request)
+{
+	uint64_t max = LP_WIRE_PIECE_MAX;
+	if (request->get.held.nr != 0)
+		max = LP_MIN(max, lpi_conn_reply_room(request->conn, max) / 4);
+	return LP_MAX(max - max % LP_WIRE_BLOCK_BYTES, (uint64_t)LPI_SMALL_BYTES);
+}
+
+/* Later pieces begin on the grid. What is known to be small takes little room, although it may have
+ * grown: then there is another piece. */
 static uint64_t next_length(const struct lpi_request *request)
 {
 	uint64_t at = request->get.at;
 	uint64_t left = request->get.end - at;
-	return LP_MIN(left, LP_WIRE_PIECE_MAX - at % LP_WIRE_BLOCK_BYTES);
+	uint64_t size = request->found.attrs.size_bytes;
+	if (request->refs[0].path.len > 0 && !request->get.size_known)
+		left = LP_MIN(left, LP_MAX(size - LP_MIN(size, at), (uint64_t)LPI_SMALL_BYTES));
+	return LP_MIN(left, piece_max(request) - at % LP_WIRE_BLOCK_BYTES);
 }
 
 static bool wants_more(const struct lpi_request *request)

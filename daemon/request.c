@@ -172,7 +172,7 @@ bool lpi_piece_budget(struct lpi_piece *piece, uint64_t bytes)
 {
 	struct lpi_conn *conn = piece->request->conn;
 	struct lp_door *door = conn->door;
-	uint64_t left = door->reply_bytes_max - LP_MIN(door->reply_bytes, door->reply_bytes_max);
+	uint64_t left = lpi_conn_reply_room(conn, bytes);
 	if (conn->reply_bytes > 0 && conn->reply_bytes + bytes > door->options.credit_bytes_max)
 		return false;
 	if (door->reply_bytes > 0 && bytes > left)
