@@ -2,9 +2,9 @@
 /* What a program did through the mount, and what may be there after the power failed at some moment
  * (rule M1). Only *_test.c files and their headers include this.
  *
- * Each file and directory is an object with versions, one for each step that changed it: a file's is
- * its content, a directory's what its names lead to. After a cut each object must be in one of its
- * versions, as a whole: not older than the last one that was made durable, or than any that was
+ * Each file and directory is an object with versions, one for each step that changed it: a file's
+ * is its content, a directory's what its names lead to. After a cut each object must be in one of
+ * its versions, as a whole: not older than the last one that was made durable, or than any that was
  * answered 100 ms before; and not newer than what was asked for. A name that replaced another one
  * needs the content that its file had by then. */
 #ifndef LP_FUSE_CUT_MODEL_TEST_H
@@ -272,8 +272,7 @@ static inline void lpi_cut_remove(struct lpi_cut_run *run, uint32_t opcode, uint
 {
 	(void)lpi_cut_begin(run, "remove %s", name);
 	lpi_cut_drop_name(lpi_cut_change(run, dir), name);
-	lp_test_ok(
-		lpi_kernel_remove(lpi_cut_kernel(run), opcode, run->objects[dir].node, name));
+	lp_test_ok(lpi_kernel_remove(lpi_cut_kernel(run), opcode, run->objects[dir].node, name));
 	lpi_cut_end(run);
 }
 
@@ -284,14 +283,12 @@ static inline void lpi_cut_rename(struct lpi_cut_run *run, uint32_t dir, const c
 	struct lpi_cut_version *from = lpi_cut_now(&run->objects[dir]);
 	uint64_t node = lpi_cut_the_name(from, name)->node;
 	struct lpi_cut_object *moved = lpi_cut_find(run, node);
-	bool replaces =
-		lpi_cut_find_name(lpi_cut_now(&run->objects[to_dir]), to_name) != NULL;
+	bool replaces = lpi_cut_find_name(lpi_cut_now(&run->objects[to_dir]), to_name) != NULL;
 	uint32_t needs = replaces && !moved->is_dir ? moved->version_cnt - 1 : 0;
 	lpi_cut_set_name(run, to_dir, to_name, node, needs);
 	/* In one directory it is one change. */
-	lpi_cut_drop_name(dir == to_dir ? lpi_cut_now(&run->objects[dir])
-					: lpi_cut_change(run, dir),
-			  name);
+	lpi_cut_drop_name(
+		dir == to_dir ? lpi_cut_now(&run->objects[dir]) : lpi_cut_change(run, dir), name);
 	moved->parent = to_dir;
 	lp_test_ok(lpi_kernel_rename(lpi_cut_kernel(run), run->objects[dir].node, name,
 				     run->objects[to_dir].node, to_name));
@@ -363,8 +360,8 @@ static inline uint32_t lpi_cut_check_file(const struct lpi_cut_moment *moment, u
 	const struct lpi_cut_object *object = &moment->run->objects[idx];
 	uint32_t min = 0;
 	uint32_t max = 0;
-	uint32_t len =
-		lpi_kernel_read(&moment->found->kernels[0], FUSE_READ, object->node, 0, moment->page);
+	uint32_t len = lpi_kernel_read(&moment->found->kernels[0], FUSE_READ, object->node, 0,
+				       moment->page);
 	uint32_t crc = lp_crc32c(0, moment->page, len);
 	lpi_cut_bounds(moment, idx, &min, &max);
 	for (uint32_t i = max + 1; i > min; i--)

@@ -28,8 +28,8 @@ static int write_to(struct lpi_machine *machine, struct lpi_opened file)
 
 static struct lpi_opened open_by(struct lpi_machine *machine, uint32_t kernel_idx, uint64_t node)
 {
-	return (struct lpi_opened){
-		node, lpi_kernel_open(&machine->kernels[kernel_idx], FUSE_OPEN, node)};
+	return (struct lpi_opened){node,
+				   lpi_kernel_open(&machine->kernels[kernel_idx], FUSE_OPEN, node)};
 }
 
 /* A directory on each shard, and a file in it. */
@@ -84,6 +84,7 @@ static void test_told_once(void **state)
 		assert_int_equal(fsync_by(machine, 1, untold[i]), -EIO);
 		lp_test_ok(fsync_by(machine, i % 2, untold[i]));
 	}
+	lp_test_ok(fsync_by(machine, 0, file));
 	assert_int_equal(lpi_kernel_fsync(&machine->kernels[0], FUSE_FSYNCDIR, 1, root), -EIO);
 	/* Of a directory each time. */
 	assert_int_equal(lpi_kernel_fsync(&machine->kernels[0], FUSE_FSYNCDIR, 1, root), -EIO);
@@ -327,8 +328,8 @@ static void test_beside(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_told_once),  cmocka_unit_test(test_told_while_waiting),
-		cmocka_unit_test(test_alone),      cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_told_once),   cmocka_unit_test(test_told_while_waiting),
+		cmocka_unit_test(test_alone),       cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_not_starved), cmocka_unit_test(test_beside),
 	};
 	return lp_test_main(tests, "fuse/sync");

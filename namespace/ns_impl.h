@@ -82,7 +82,7 @@ struct lp_ns {
 	_Atomic bool is_unsynced;
 	uint32_t txns_under_way;
 	struct lp_source source; /* for each turn */
-	uint32_t under_way; /* operations, and what they left to be finished */
+	uint32_t under_way;      /* operations, and what they left to be finished */
 	uint32_t next_dir_shard;
 	struct lpi_start *start;
 	void (*ready)(struct lp_ns *ns, int result, void *arg);
