@@ -46,19 +46,20 @@ struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx)
 }
 
 /* What is seen on the way to a change must be durable: what it makes on one shard may rest on what
- * is on another one, whose log ends elsewhere. */
-static bool only_asks(const struct lp_ns_op *op)
+ * is on another one, whose log ends elsewhere. But attributes are set by what is seen of the same
+ * inode, in the same log. */
+static bool may_see_ordered(const struct lp_ns_op *op)
 {
 	return op->ack == LP_ACK_ORDERED &&
 	       (op->opcode == LP_NS_STAT || op->opcode == LP_NS_LOOKUP ||
-		op->opcode == LP_NS_READDIR || op->opcode == LP_NS_OPEN);
+		op->opcode == LP_NS_READDIR || op->opcode == LP_NS_OPEN || op->opcode == LP_NS_SET);
 }
 
 void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked)
 {
 	struct lpi_job_ask *ask = &job->asks[idx];
 	ask->call.done = answered;
-	ask->op.sees_ordered = only_asks(job->op);
+	ask->op.sees_ordered = may_see_ordered(job->op);
 	job->pending++;
 	lpi_call_store(job->ns, shard_idx, &ask->call, &ask->op, !is_locked);
 }
