@@ -15,6 +15,9 @@
 
 /* Registered files: a device for each shard. */
 #define FILES_PER_SHARD 4u
+/* Of what the mount orders a crash may take the last 100 ms (rule M1); this is enough to make one
+ * write of many. Who wants it durable does not wait for it. */
+#define HOLD_NS LP_NS_PER_MS
 
 struct lpi_shard *lpi_thread_next(struct lpi_thread *thread, const struct lpi_shard *shard)
 {
@@ -213,6 +216,7 @@ static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 		.deferred_store =
 			(enum lp_deferred_store)lp_config_number(config, LP_OPT_DEFERRED_STORE),
 		.write_path = (enum lp_write_path)lp_config_number(config, LP_OPT_WRITE_PATH),
+		.hold_ns = lp_config_text(config, LP_OPT_MOUNT) == NULL ? 0 : HOLD_NS,
 		.events = &shard->store_events};
 	shard->store_events.health = store_tells;
 	int err = service->is_mem ? open_mem(shard, &options)

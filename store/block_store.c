@@ -463,6 +463,7 @@ void lpi_block_shard_options(struct lpi_block *block, struct lp_shard_options *r
 		.deferred_blocks_max = options->deferred_blocks_max,
 		.files_reserve_bytes = options->files_reserve_bytes,
 		.deferred_store = options->deferred_store,
+		.hold_ns = options->hold_ns,
 		.discard = options->discard,
 		.read_only = options->read_only,
 		.events = &block->reopen.shard_events,

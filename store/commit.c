@@ -25,6 +25,8 @@
 #define ARENA_BYTES_MAX   (64u << 20)
 #define INSERT_RETRY_NS   (LP_NS_PER_MS / 2)
 #define GROUP_RESERVE     1024u /* bytes of a group's batch for what the pipeline puts itself */
+#define UNWAITED_MIN      4u    /* groups in a row that nobody waited for, before one is held */
+#define HOLD_SHARE        4u    /* a group that has this part of what it may have goes at once */
 
 LP_LIST_DEFINE(waiters, struct lp_commit_waiter, node);
 LP_LIST_DEFINE(dirty_list, struct lp_commit_dirty, node);
@@ -56,6 +58,9 @@ struct lp_commit {
 	struct lp_source source;
 	struct lp_task insert_task;
 	struct lp_timer insert_timer;
+	struct lp_timer hold_timer; /* armed while a group is held */
+	bool hold_is_over;
+	uint32_t unwaited_cnt; /* groups in a row */
 	struct lp_log_waiter log_waiter;
 	bool waits_for_log;
 	bool is_door_closed;
@@ -150,6 +155,7 @@ static void fail(struct lp_commit *commit, int err)
 	if (commit->error != 0)
 		return;
 	commit->error = err;
+	lp_timer_stop(commit->options.reactor, &commit->hold_timer);
 	atomic_store(&commit->barrier_failed, true);
 	barrier_publish(commit);
 	/* Who is told below may ask what has happened. */
@@ -392,6 +398,9 @@ static void submit(struct lp_commit *commit)
 	}
 	LP_ASSERT(group->frame.seq == group->seq);
 	group->submitted = true;
+	lp_timer_stop(commit->options.reactor, &commit->hold_timer);
+	commit->hold_is_over = false;
+	commit->unwaited_cnt++;
 	commit->flight++;
 	commit->collecting++;
 	commit->stats.groups++;
@@ -426,6 +435,33 @@ static bool has_free_group(const struct lp_commit *commit)
 	return commit->collecting + 1 - commit->first < GROUPS;
 }
 
+static bool is_small(const struct lp_commit *commit, const struct group *group)
+{
+	return group->used.batch_bytes < commit->group_batch_max / HOLD_SHARE &&
+	       group->data_cnt < commit->group_payload_max / HOLD_SHARE &&
+	       group->change_cnt < LP_COMMIT_CHANGES_MAX / HOLD_SHARE;
+}
+
+static void hold_timer_fire(struct lp_timer *timer)
+{
+	LP_CONTAINER_OF(timer, struct lp_commit, hold_timer)->hold_is_over = true;
+}
+
+/* More may come that shares its frame. */
+static bool hold(struct lp_commit *commit, const struct group *group)
+{
+	if (commit->options.hold_ns == 0 || commit->hold_is_over ||
+	    commit->unwaited_cnt < UNWAITED_MIN || commit->is_door_closed ||
+	    !waiters_is_empty(&group->waiters) || !waiters_is_empty(&group->inserted_waiters) ||
+	    !waiters_is_empty(&commit->room_waiters) || !is_small(commit, group))
+		return false;
+	if (!lp_timer_is_armed(&commit->hold_timer))
+		lp_timer_start(commit->options.reactor, &commit->hold_timer,
+			       lp_reactor_now_ns(commit->options.reactor) +
+				       commit->options.hold_ns);
+	return true;
+}
+
 static void commit_flush(struct lp_source *source)
 {
 	struct lp_commit *commit = LP_CONTAINER_OF(source, struct lp_commit, source);
@@ -442,7 +478,7 @@ static void commit_flush(struct lp_source *source)
 	if (commit->waits_for_log)
 		trim_if_needed(commit); /* may be what it waits for */
 	if (commit->flight >= commit->options.flight_max || commit->waits_for_log ||
-	    !has_free_group(commit))
+	    !has_free_group(commit) || hold(commit, group))
 		return;
 	/* Sealed again if the log has no room now: what comes later only adds to it. */
 	int err = seal(commit, group);
@@ -630,6 +666,7 @@ void lp_commit_wait(struct lp_commit *commit, struct lp_commit_waiter *waiter)
 {
 	uint64_t position = commit->collecting;
 	struct group *group = group_at(commit, position);
+	commit->unwaited_cnt = 0;
 	if (commit->error == 0 && group_is_empty(group) && position > commit->first)
 		group = group_at(commit, --position);
 	if (commit->error != 0 || group_is_done(group))
@@ -670,6 +707,7 @@ bool lp_commit_group_is_inserted(const struct lp_commit *commit, uint64_t group)
 
 void lp_commit_wait_group(struct lp_commit *commit, uint64_t group, struct lp_commit_waiter *waiter)
 {
+	commit->unwaited_cnt = 0;
 	if (commit->error != 0 || lp_commit_group_is_durable(commit, group))
 		tell_soon(commit, waiter);
 	else
@@ -716,6 +754,7 @@ int lp_commit_new(const struct lp_commit_options *options, struct lp_commit **re
 	commit->insert_task.run = insert_task_run;
 	commit->ready_task.run = ready_task_run;
 	commit->insert_timer.fire = insert_timer_fire;
+	commit->hold_timer.fire = hold_timer_fire;
 	commit->log_waiter.ready = log_ready;
 	commit->durable_seq = lp_log_durable_seq(options->log);
 	commit->inserted_seq = options->applied;
@@ -750,6 +789,8 @@ void lp_commit_free(struct lp_commit *commit)
 	lp_task_cancel(&commit->ready_task);
 	if (lp_timer_is_armed(&commit->insert_timer))
 		lp_timer_stop(commit->options.reactor, &commit->insert_timer);
+	if (lp_timer_is_armed(&commit->hold_timer))
+		lp_timer_stop(commit->options.reactor, &commit->hold_timer);
 	for (uint32_t i = 0; i < GROUPS; i++) {
 		struct group *group = &commit->groups[i];
 		LP_ASSERT(waiters_is_empty(&group->waiters));

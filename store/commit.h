@@ -8,7 +8,10 @@
  *                                            +--> inserted in the index --> both: recycled
  *
  * A group is sealed when a turn begins and the log has a slot free: at once when idle; while
- * frames are in flight, what arrives meanwhile collects. The batch enters the index after its frame
+ * frames are in flight, what arrives meanwhile collects. With hold_ns, a group collects for so long
+ * while nobody waits for it and it is small, if nobody has waited for the last few ones: else he
+ * who orders first and waits afterwards would wait for the whole of his frame, and not for the rest
+ * of it. The batch enters the index after its frame
  * was submitted, in sequence, from this thread (store I2, rules L4, L5). Waiters are told in
  * sequence (store I5). After a failed frame nothing more is acknowledged (store I7, rule L7):
  * waiters get -EIO, "outcome unknown", or -EROFS, "certainly not done", when their group had not
@@ -63,7 +66,8 @@ struct lp_commit_options {
 	struct lp_commit_events *events;
 	struct lp_log_limits limits; /* of the log */
 	uint32_t flight_max;         /* frames in flight before groups wait and grow; 0: 2 */
-	uint64_t applied;            /* what the index holds: the last frame's number */
+	uint64_t hold_ns; /* how long a group may collect that nobody waits for; 0: not at all */
+	uint64_t applied; /* what the index holds: the last frame's number */
 };
 
 /* What an operation may put into the group, at most. */

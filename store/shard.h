@@ -64,8 +64,9 @@ struct lp_shard_options {
 	uint64_t files_reserve_bytes; /* 0: a default */
 	uint32_t log_records_max;     /* that a start puts into the index again; 0: a default */
 	enum lp_deferred_store deferred_store;
-	bool discard;   /* freed space, in the background, if the device can */
-	bool read_only; /* a must if the devices are */
+	uint64_t hold_ns; /* as in lp_commit_options */
+	bool discard;     /* freed space, in the background, if the device can */
+	bool read_only;   /* a must if the devices are */
 	/* Read-only: frames of the log from this one on are as if they were not there, since nobody
 	 * knows whether they are durable; 0: none. */
 	uint64_t seq_end;

@@ -300,6 +300,7 @@ static int open_pipeline(struct lp_shard *shard)
 		.kv = shard->kv,
 		.events = &shard->commit_events,
 		.limits = shard->limits,
+		.hold_ns = shard->options.hold_ns,
 		.applied = shard->recovery.last_seq,
 	};
 	commit.overlay = shard->overlay;

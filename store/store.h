@@ -426,6 +426,9 @@ struct lp_store_options {
 	enum lp_deferred_store deferred_store; /* where they wait */
 	uint64_t files_reserve_bytes;          /* for the index (rule L8); 0: as there */
 	enum lp_write_path write_path;         /* of writes that ask for LP_PATH_AUTO */
+	/* How long what is ordered (LP_ACK_ORDERED) may wait for more that shares its frame of the
+	 * log, while nobody waits for it; 0: not at all. */
+	uint64_t hold_ns;
 	uint32_t inline_max;            /* bytes; 0: the default of 2048; LP_STORE_NO_INLINE */
 	uint32_t ops_max;               /* transactions or reads at work at a time; 0: 256 each */
 	bool discard;                   /* freed space, in the background, if the device can */
