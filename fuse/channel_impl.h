@@ -43,6 +43,10 @@ struct lp_fuse_channel {
 	struct lpi_fuse_list syncing; /* share the one that is under way */
 	struct lpi_fuse_list to_sync; /* wait for the next one */
 	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
+	/* What the kernel knew is forgotten. */
+	struct lp_ns_op forget_op;
+	bool is_forgetting;
+	bool has_forgotten; /* for the last time */
 	/* Stopping. */
 	bool is_stopping;
 	void (*stopped)(void *arg);

@@ -76,6 +76,23 @@ static bool add_dots(struct page *page, uint64_t offset)
 	return true;
 }
 
+/* What was held for the answer, and found no room in it. */
+static void let_go_rest(struct lpi_fuse_request *request)
+{
+	struct lp_ns_item item;
+	uint32_t cnt = 0;
+	while (cnt < LPI_FUSE_FORGOTTEN && request->source.hold &&
+	       lp_ns_next(&request->source, &request->count, &item)) {
+		if (item.has_attrs)
+			request->forgotten[cnt++] =
+				(struct lp_ns_forgotten){.ino = item.ino, .count = 1};
+	}
+	if (cnt == 0)
+		lpi_fuse_end(request, 0);
+	else
+		lpi_fuse_forget_some(request, cnt, let_go_rest);
+}
+
 static void answer_page(struct lpi_fuse_request *request)
 {
 	const struct lp_ns_op *op = &request->op;
@@ -87,9 +104,16 @@ static void answer_page(struct lpi_fuse_request *request)
 	struct lp_ns_item item;
 	uint32_t pos = 0;
 	bool has_room = add_dots(&page, in->offset);
-	while (has_room && lp_ns_next(op, &pos, &item))
+	uint32_t told_pos = 0;
+	while (has_room && lp_ns_next(op, &pos, &item)) {
 		has_room = add(&page, &item, item.cookie + DOTS);
-	lpi_fuse_answer_bytes(request, page.at, page.used);
+		if (has_room)
+			told_pos = pos;
+	}
+	bool is_told = lpi_fuse_tell(request, page.at, page.used);
+	request->source = *op;
+	request->count = is_told ? told_pos : 0;
+	let_go_rest(request);
 }
 
 static void listed(struct lpi_fuse_request *request)
@@ -112,6 +136,7 @@ static void list(struct lpi_fuse_request *request)
 	op->readdir.buf = request->room->data;
 	op->readdir.buf_len = request->room->bytes;
 	op->readdir.with_attrs = request->message.header.opcode == FUSE_READDIRPLUS;
+	op->hold = op->readdir.with_attrs;
 	lpi_fuse_submit(request, listed);
 }
 
