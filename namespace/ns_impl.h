@@ -156,7 +156,7 @@ void lpi_ns_left(struct lp_ns *ns);
 void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact);
 
 /* Orphans that nobody needs any more are removed, some at a time; arg is the ns. */
-void lpi_orphans_collect(void *arg);
+void lpi_orphans_collect(void *arg, bool is_closed);
 int lpi_orphans_new(struct lp_ns *ns, struct lpi_orphans **ret_orphans) LP_MUST_CHECK;
 void lpi_orphans_free(struct lpi_orphans *orphans);
 

@@ -31,11 +31,12 @@ struct lpi_opens {
 	uint32_t inodes;
 	uint32_t orphans;
 	struct dead_list dead;
-	void (*collect)(void *arg);
+	void (*collect)(void *arg, bool is_closed);
 	void *arg;
 };
 
-int lpi_opens_new(void (*collect)(void *arg), void *arg, struct lpi_opens **ret_opens)
+int lpi_opens_new(void (*collect)(void *arg, bool is_closed), void *arg,
+		  struct lpi_opens **ret_opens)
 {
 	struct lpi_opens *opens = calloc(1, sizeof(*opens));
 	if (opens == NULL)
@@ -159,13 +160,13 @@ static void forget(struct lpi_opens *opens, struct lp_ino ino)
 }
 
 /* An orphan that nobody needs any more is to be removed. */
-static void check_dead(struct lpi_opens *opens, struct open_inode *open)
+static void check_dead(struct lpi_opens *opens, struct open_inode *open, bool is_closed)
 {
 	if (!open->is_orphan || open->is_dead || lpi_opens_is_needed(opens, open->ino))
 		return;
 	open->is_dead = true;
 	dead_list_push_back(&opens->dead, open);
-	opens->collect(opens->arg);
+	opens->collect(opens->arg, is_closed);
 }
 
 void lpi_opens_drop(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
@@ -176,7 +177,7 @@ void lpi_opens_drop(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
 	if (open->count > 0)
 		return;
 	if (open->is_orphan)
-		check_dead(opens, open);
+		check_dead(opens, open, true);
 	else
 		forget(opens, ino);
 }
@@ -196,7 +197,7 @@ void lpi_opens_let_go(struct lpi_opens *opens, struct lp_ino ino, uint64_t count
 		return;
 	struct open_inode *open = *find(opens, ino);
 	if (open != NULL)
-		check_dead(opens, open);
+		check_dead(opens, open, false);
 }
 
 void lpi_opens_let_go_all(struct lpi_opens *opens)
@@ -205,7 +206,7 @@ void lpi_opens_let_go_all(struct lpi_opens *opens)
 	for (uint32_t i = 0; i <= opens->mask; i++) {
 		struct open_inode *open = opens->buckets[i];
 		for (; open != NULL; open = open->next_in_bucket)
-			check_dead(opens, open);
+			check_dead(opens, open, false);
 	}
 }
 
@@ -236,7 +237,7 @@ void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino)
 	LP_ASSERT(!open->is_orphan);
 	open->is_orphan = true;
 	opens->orphans++;
-	check_dead(opens, open);
+	check_dead(opens, open, true);
 }
 
 void lpi_opens_orphan_unnamed(struct lpi_opens *opens, struct lp_ino ino)

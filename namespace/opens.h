@@ -20,8 +20,9 @@
 struct lpi_opens;
 struct lpi_held_stats;
 
-/* collect() is told when there is an orphan that nobody needs any more. */
-int lpi_opens_new(void (*collect)(void *arg), void *arg,
+/* collect() is told when there is an orphan that nobody needs any more: since it was closed, or
+ * since a mount has let it go. */
+int lpi_opens_new(void (*collect)(void *arg, bool is_closed), void *arg,
 		  struct lpi_opens **ret_opens) LP_MUST_CHECK;
 /* Accepts NULL. What is still open is forgotten. */
 void lpi_opens_free(struct lpi_opens *opens);

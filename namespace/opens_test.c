@@ -9,8 +9,9 @@ struct listener {
 	uint32_t told;
 };
 
-static void collect(void *arg)
+static void collect(void *arg, bool is_closed)
 {
+	(void)is_closed;
 	((struct listener *)arg)->told++;
 }
 
