@@ -68,11 +68,20 @@ static const struct lpi_counter store_items[] = {
 const struct lpi_counter_table lpi_store_counters = {store_items, LP_ARRAY_SIZE(store_items)};
 
 static const struct lpi_counter ns_items[] = {
-	COUNTER(lp_ns_stats, remote_calls), COUNTER(lp_ns_stats, local_txns),
-	COUNTER(lp_ns_stats, shared_txns),  COUNTER(lp_ns_stats, finish_retries),
-	GAUGE(lp_ns_stats, stuck),          COUNTER(lp_ns_stats, lock_waits),
-	GAUGE(lp_ns_stats, opens),          GAUGE(lp_ns_stats, orphans),
-	GAUGE(lp_ns_stats, queued),         COUNTER(lp_ns_stats, cache_hits),
+	COUNTER(lp_ns_stats, remote_calls),
+	COUNTER(lp_ns_stats, local_txns),
+	COUNTER(lp_ns_stats, shared_txns),
+	COUNTER(lp_ns_stats, finish_retries),
+	GAUGE(lp_ns_stats, stuck),
+	COUNTER(lp_ns_stats, lock_waits),
+	GAUGE(lp_ns_stats, opens),
+	GAUGE(lp_ns_stats, orphans),
+	GAUGE(lp_ns_stats, held),
+	GAUGE(lp_ns_stats, held_bytes),
+	COUNTER(lp_ns_stats, held_uncounted),
+	COUNTER(lp_ns_stats, held_unbalanced),
+	GAUGE(lp_ns_stats, queued),
+	COUNTER(lp_ns_stats, cache_hits),
 	COUNTER(lp_ns_stats, cache_misses),
 };
 const struct lpi_counter_table lpi_ns_counters = {ns_items, LP_ARRAY_SIZE(ns_items)};
@@ -168,7 +177,7 @@ const char *lpi_ns_op_name(uint32_t opcode)
 		[LP_NS_LINK] = "link",     [LP_NS_RENAME] = "rename", [LP_NS_READDIR] = "readdir",
 		[LP_NS_WALK] = "walk",     [LP_NS_PUT] = "put",       [LP_NS_UPLOAD] = "upload",
 		[LP_NS_COMMIT] = "commit", [LP_NS_DELETE] = "delete", [LP_NS_COPY] = "copy",
-		[LP_NS_MOVE] = "move",     [LP_NS_LIST] = "list",
+		[LP_NS_MOVE] = "move",     [LP_NS_LIST] = "list",     [LP_NS_FORGET] = "forget",
 	};
 	return names[opcode];
 }

@@ -60,12 +60,30 @@ static void give_back_landing(struct lp_fuse_channel *channel)
 	channel->spare = NULL;
 }
 
+static void all_forgotten(struct lp_ns_op *op);
+
+/* There is no kernel any more that remembers anything. Each channel says so: whoever is the last to
+ * stop has seen the end of all requests. */
+static void forget_all(struct lp_fuse_channel *channel)
+{
+	channel->is_forgetting = true;
+	channel->has_forgotten = channel->is_stopping;
+	channel->forget_op = (struct lp_ns_op){
+		.opcode = LP_NS_FORGET, .complete = all_forgotten, .forget = {.all = true}};
+	lp_ns_submit(channel->options.ns, &channel->forget_op);
+}
+
 static void check_stopped(struct lp_fuse_channel *channel)
 {
 	if (!channel->is_stopping || channel->stopped == NULL || channel->stats.under_way > 0 ||
 	    !lp_io_is_idle(&channel->poll_io) || !lp_io_is_idle(&channel->cancel_io) ||
-	    lp_task_is_queued(&channel->stopped_task) || channel->has_invited)
+	    lp_task_is_queued(&channel->stopped_task) || channel->has_invited ||
+	    channel->is_forgetting)
 		return;
+	if (!channel->has_forgotten) {
+		forget_all(channel);
+		return;
+	}
 	lp_task_cancel(&channel->read_task);
 	lp_timer_stop(channel->options.reactor, &channel->retry);
 	give_back_landing(channel);
@@ -73,6 +91,13 @@ static void check_stopped(struct lp_fuse_channel *channel)
 		(void)close(channel->fd); /* what was not read is another's, or nobody's */
 	channel->fd = -1;
 	lp_task_queue(channel->options.reactor, &channel->stopped_task);
+}
+
+static void all_forgotten(struct lp_ns_op *op)
+{
+	struct lp_fuse_channel *channel = LP_CONTAINER_OF(op, struct lp_fuse_channel, forget_op);
+	channel->is_forgetting = false;
+	check_stopped(channel);
 }
 
 /* --- Landing ---------------------------------------------------------------------------------- */
@@ -102,7 +127,7 @@ static void set_iovs(struct lp_fuse_channel *channel, struct iovec *iovs)
 		iovs[i + 1] = (struct iovec){channel->landing[i]->data, landing_bytes[i]};
 }
 
-/* A write keeps its data where it is. */
+/* What landed behind the head is kept where it is. */
 static void take_data(struct lpi_fuse_request *request, uint32_t bytes)
 {
 	struct lp_fuse_channel *channel = request->channel;
@@ -214,9 +239,32 @@ static struct lpi_fuse_request *take_spare(struct lp_fuse_channel *channel)
 	return request;
 }
 
-static bool is_forget(uint32_t opcode)
+/* What need not be in one piece stays where it landed, behind its head. */
+static bool is_split(const struct fuse_in_header *header, uint32_t len)
 {
-	return opcode == FUSE_FORGET || opcode == FUSE_BATCH_FORGET;
+	return len >= LPI_FUSE_HEAD_BYTES &&
+	       (header->opcode == FUSE_WRITE || header->opcode == FUSE_BATCH_FORGET);
+}
+
+static int decode_landed(struct lpi_fuse_request *request, const struct fuse_in_header *header,
+			 uint32_t len)
+{
+	struct lp_fuse_channel *channel = request->channel;
+	const void *bytes = request->bytes;
+	bool is_in_place = is_split(header, len);
+	static_assert(sizeof(request->bytes) >= LPI_FUSE_HEAD_BYTES, "a head is inline");
+	if (is_in_place)
+		memcpy(request->bytes, channel->head, LPI_FUSE_HEAD_BYTES);
+	else
+		bytes = gather(request, len);
+	if (bytes == NULL) {
+		request->message.header = *header;
+		return -ENOMEM;
+	}
+	int err = lp_fuse_decode(bytes, len, &request->message);
+	if (err == 0 && is_in_place)
+		take_data(request, len - (uint32_t)LPI_FUSE_HEAD_BYTES);
+	return err;
 }
 
 static void landed(struct lp_fuse_channel *channel, uint32_t len)
@@ -225,19 +273,8 @@ static void landed(struct lp_fuse_channel *channel, uint32_t len)
 	if (len < sizeof(header))
 		return; /* there is nobody to be told */
 	memcpy(&header, channel->head, sizeof(header));
-	/* A number is never given twice (rule N5), so nothing depends on who remembers it. */
-	if (is_forget(header.opcode))
-		return;
 	struct lpi_fuse_request *request = take_spare(channel);
-	bool is_write = header.opcode == FUSE_WRITE && len >= LPI_FUSE_HEAD_BYTES;
-	const void *bytes = is_write ? channel->head : gather(request, len);
-	int err = -ENOMEM;
-	if (bytes != NULL)
-		err = lp_fuse_decode(bytes, len, &request->message);
-	else
-		request->message.header = header;
-	if (err == 0 && is_write)
-		take_data(request, request->message.in.write.size);
+	int err = decode_landed(request, &header, len);
 	if (err == 0)
 		begin_where_it_belongs(request);
 	else
@@ -251,7 +288,10 @@ static void connection_gone(struct lp_fuse_channel *channel)
 	if (channel->is_gone)
 		return;
 	channel->is_gone = true;
-	if (!channel->is_stopping && channel->options.gone != NULL)
+	if (channel->is_stopping)
+		return;
+	forget_all(channel);
+	if (channel->options.gone != NULL)
 		channel->options.gone(channel->options.arg);
 }
 

@@ -52,6 +52,10 @@ struct lp_fuse_channel {
 	struct lpi_fuse_syncs syncs;
 	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
 	struct lpi_readings readings; /* of directories that were opened here */
+	/* What the kernel knew is forgotten. */
+	struct lp_ns_op forget_op;
+	bool is_forgetting;
+	bool has_forgotten; /* for the last time */
 	/* Stopping. */
 	bool is_stopping;
 	void (*stopped)(void *arg);

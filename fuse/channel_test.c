@@ -405,6 +405,133 @@ static void test_hostile(void **state)
 	rig_free(rig);
 }
 
+static uint64_t held(struct rig *rig)
+{
+	struct lp_ns_stats stats;
+	lp_ns_read_stats(rig->ns, &stats);
+	assert_int_equal(stats.held_unbalanced, 0);
+	return stats.held;
+}
+
+static uint64_t lookup(struct rig *rig, uint64_t dir, const char *name)
+{
+	struct fuse_entry_out out;
+	begin(rig, FUSE_LOOKUP, dir);
+	add(rig, name, strlen(name) + 1);
+	assert_int_equal(ask(rig), 0);
+	memcpy(&out, answered(rig, sizeof(out)), sizeof(out));
+	return out.nodeid;
+}
+
+static void forget(struct rig *rig, uint64_t node, uint64_t count)
+{
+	const struct fuse_forget_in in = {.nlookup = count};
+	begin(rig, FUSE_FORGET, node);
+	add(rig, &in, sizeof(in));
+	send_message(rig);
+}
+
+/* Rule N5: what the kernel was told of is counted, and there until it has been forgotten as often;
+ * by one message each, or by batches of all lengths at which another buffer begins. */
+static void test_forget(void **state)
+{
+	static const uint32_t batches[] = {1, 2, 3, 258, 259, 5000};
+	static struct fuse_forget_one items[5000];
+	struct rig *rig = rig_new(0);
+	const struct fuse_getattr_in get = {.getattr_flags = 0};
+	(void)state;
+	uint64_t node = create(rig, 1, "file");
+	release(rig, node);
+	assert_int_equal(lookup(rig, 1, "file"), node);
+	begin(rig, FUSE_UNLINK, 1);
+	add(rig, "file", 5);
+	assert_int_equal(ask(rig), 0);
+	forget(rig, node, 1);
+	begin(rig, FUSE_GETATTR, node);
+	add(rig, &get, sizeof(get));
+	assert_int_equal(ask(rig), 0);
+	forget(rig, node, 1);
+	UNTIL(rig, held(rig) == 0);
+	begin(rig, FUSE_GETATTR, node);
+	add(rig, &get, sizeof(get));
+	assert_int_equal(ask(rig), -ESTALE);
+	for (size_t b = 0; b < LP_ARRAY_SIZE(batches); b++) {
+		const struct fuse_batch_forget_in in = {.count = batches[b]};
+		uint64_t dir = make_dir(rig, 1, "dir");
+		for (uint32_t i = 0; i < batches[b]; i++)
+			items[i] = (struct fuse_forget_one){
+				.nodeid = i % 7 == 0 ? lookup(rig, 1, "dir") : dir,
+				.nlookup = i % 7 == 0 ? 1 : 0};
+		items[batches[b] - 1].nlookup++;
+		assert_int_equal(held(rig), 1);
+		begin(rig, FUSE_BATCH_FORGET, 0);
+		add(rig, &in, sizeof(in));
+		add(rig, items, batches[b] * sizeof(items[0]));
+		send_message(rig);
+		UNTIL(rig, held(rig) == 0);
+		begin(rig, FUSE_RMDIR, 1);
+		add(rig, "dir", 4);
+		assert_int_equal(ask(rig), 0);
+	}
+	rig_free(rig);
+}
+
+/* Names that found no room in the answer to a readdirplus are not known to the kernel; nor, when it
+ * has gone, is anything. */
+static void test_held(void **state)
+{
+	struct rig *rig = rig_new(0);
+	const struct fuse_read_in in = {.size = 1000};
+	(void)state;
+	uint64_t dir = make_dir(rig, 1, "dir");
+	for (uint32_t i = 0; i < 20; i++) {
+		char name[] = "a";
+		name[0] = (char)('a' + i);
+		uint64_t node = create(rig, dir, name);
+		release(rig, node);
+		forget(rig, node, 1);
+	}
+	UNTIL(rig, held(rig) == 1);
+	begin(rig, FUSE_READDIRPLUS, dir);
+	add(rig, &in, sizeof(in));
+	assert_int_equal(ask(rig), 0);
+	/* ".", "..", and those that have an inode: 160 bytes each. */
+	assert_int_equal(rig->in_len, sizeof(struct fuse_out_header) + UINT64_C(6) * 160);
+	UNTIL(rig, held(rig) == 5);
+	assert_int_equal(close(rig->fd), 0);
+	rig->fd = -1;
+	UNTIL(rig, held(rig) == 0);
+	rig_free(rig);
+}
+
+/* Nobody heard the answer: what it said is let go, and what it opened closed. */
+static void test_unheard(void **state)
+{
+	struct rig *rig = rig_new(0);
+	struct lp_ns_stats stats;
+	const struct fuse_create_in in = {
+		.flags = O_RDWR | O_CREAT | O_EXCL, .mode = S_IFREG | 0666, .umask = 022};
+	(void)state;
+	uint64_t node = create(rig, 1, "file");
+	release(rig, node);
+	forget(rig, node, 1);
+	UNTIL(rig, held(rig) == 0);
+	begin(rig, FUSE_CREATE, 1);
+	add(rig, &in, sizeof(in));
+	add(rig, "unheard", 8);
+	send_message(rig);
+	begin(rig, FUSE_LOOKUP, 1);
+	add(rig, "file", 5);
+	send_message(rig);
+	/* It still sends, but does not listen. */
+	assert_int_equal(shutdown(rig->fd, SHUT_RD), 0);
+	UNTIL(rig, (lp_ns_read_stats(rig->ns, &stats), stats.ops[LP_NS_FORGET]) == 3);
+	assert_int_equal(stats.held, 0);
+	assert_int_equal(stats.opens, 0);
+	assert_int_equal(stats.held_unbalanced, 0);
+	rig_free(rig);
+}
+
 /* Two requests at a time, and fifty are waiting: each is answered, once. */
 static void test_throttled(void **state)
 {
@@ -551,6 +678,8 @@ int main(void)
 		cmocka_unit_test(test_hostile),     cmocka_unit_test(test_throttled),
 		cmocka_unit_test(test_counts),      cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_handed_over), cmocka_unit_test(test_two_throttled),
+		cmocka_unit_test(test_forget),      cmocka_unit_test(test_held),
+		cmocka_unit_test(test_unheard),
 	};
 	(void)signal(SIGPIPE, SIG_IGN);
 	return lp_test_main(tests, "fuse/channel");

@@ -17,6 +17,8 @@ static void ioctl_unknown(struct lpi_fuse_request *request)
 
 static lpi_fuse_step_fn *const steps[] = {
 	[FUSE_LOOKUP] = lpi_fuse_lookup,
+	[FUSE_FORGET] = lpi_fuse_forget,
+	[FUSE_BATCH_FORGET] = lpi_fuse_forget,
 	[FUSE_GETATTR] = lpi_fuse_getattr,
 	[FUSE_SETATTR] = lpi_fuse_setattr,
 	[FUSE_READLINK] = lpi_fuse_readlink,

@@ -8,6 +8,7 @@
 
 #include "fuse/request.h"
 
+lpi_fuse_step_fn lpi_fuse_forget;
 lpi_fuse_step_fn lpi_fuse_lookup;
 lpi_fuse_step_fn lpi_fuse_mknod;
 lpi_fuse_step_fn lpi_fuse_mkdir;

@@ -99,9 +99,54 @@ static struct page page_of(const struct lpi_fuse_request *request)
 			     .is_plus = request->message.header.opcode == FUSE_READDIRPLUS};
 }
 
+/* The next inode that was held for the answer and that the kernel does not hear of. */
+static bool next_untold(struct lpi_fuse_request *request, struct lp_ino *ret_ino)
+{
+	struct fuse_direntplus plus;
+	struct lp_ns_item item;
+	while (request->at < request->count) {
+		memcpy(&plus, answer_of(request)->data + request->at, FUSE_NAME_OFFSET_DIRENTPLUS);
+		request->at += FUSE_DIRENT_ALIGN(FUSE_NAME_OFFSET_DIRENTPLUS + plus.dirent.namelen);
+		ret_ino->nr = plus.entry_out.nodeid;
+		if (ret_ino->nr != 0)
+			return true;
+	}
+	while (request->source.hold &&
+	       lp_ns_next(&request->source, &request->rest_pos, &item)) {
+		*ret_ino = item.ino;
+		if (item.has_attrs)
+			return true;
+	}
+	return false;
+}
+
+static void let_go_untold(struct lpi_fuse_request *request)
+{
+	struct lp_ns_forgotten *forgotten = request->forgotten;
+	uint32_t cnt = 0;
+	while (cnt < LPI_FUSE_FORGOTTEN && next_untold(request, &forgotten[cnt].ino))
+		forgotten[cnt++].count = 1;
+	if (cnt > 0)
+		lpi_fuse_forget_some(request, cnt, let_go_untold);
+	else if (request->failure < 0)
+		lpi_fuse_answer(request, request->failure);
+	else
+		lpi_fuse_end(request, 0);
+}
+
+static void end_page(struct lpi_fuse_request *request, bool is_told)
+{
+	const struct lp_ns_op *op = &request->op;
+	bool is_plus = request->message.header.opcode == FUSE_READDIRPLUS;
+	request->at = is_told || !is_plus ? request->count : 0;
+	request->source = *op;
+	request->source.hold = op->opcode == LP_NS_READDIR && op->result >= 0 && op->hold;
+	let_go_untold(request);
+}
+
 static void answer_page(struct lpi_fuse_request *request)
 {
-	lpi_fuse_answer_bytes(request, answer_of(request)->data, request->count);
+	end_page(request, lpi_fuse_tell(request, answer_of(request)->data, request->count));
 }
 
 static void finish(struct lpi_fuse_request *request, int err)
@@ -109,12 +154,14 @@ static void finish(struct lpi_fuse_request *request, int err)
 	if (request->reading != NULL)
 		lpi_reading_give_back(request->reading);
 	request->reading = NULL;
-	if (err < 0)
-		lpi_fuse_answer(request, err == -ESTALE ? -ENOENT : err);
-	else if (request->message.in.read.offset == 0)
+	if (err < 0) {
+		request->failure = err == -ESTALE ? -ENOENT : err;
+		end_page(request, false);
+	} else if (request->message.in.read.offset == 0) {
 		lpi_fuse_touch(request, answer_page);
-	else
+	} else {
 		answer_page(request);
+	}
 }
 
 static struct lp_ns_op *list_op(struct lpi_fuse_request *request)
@@ -124,6 +171,7 @@ static struct lp_ns_op *list_op(struct lpi_fuse_request *request)
 	op->readdir.buf = request->room->data;
 	op->readdir.buf_len = request->room->bytes;
 	op->readdir.with_attrs = request->message.header.opcode == FUSE_READDIRPLUS;
+	op->hold = op->readdir.with_attrs;
 	return op;
 }
 
@@ -135,8 +183,11 @@ static void listed(struct lpi_fuse_request *request)
 	struct lp_ns_item item;
 	uint32_t pos = 0;
 	bool has_room = request->op.result >= 0;
-	while (has_room && lp_ns_next(&request->op, &pos, &item))
-		has_room = add(&page, &item, item.cookie + DOTS);
+	while (has_room) {
+		request->rest_pos = pos;
+		has_room = lp_ns_next(&request->op, &pos, &item) &&
+			   add(&page, &item, item.cookie + DOTS);
+	}
 	request->count = page.used;
 	finish(request, request->op.result);
 }
@@ -166,11 +217,13 @@ static bool add_listed(struct lpi_fuse_request *request, struct lp_bytes *ret_hi
 	struct lp_ns_item item;
 	uint32_t pos = 0;
 	bool has_room = true;
-	while (has_room && lp_ns_next(&request->op, &pos, &item)) {
+	request->rest_pos = 0;
+	while (lp_ns_next(&request->op, &pos, &item)) {
 		uint64_t offset = lpi_reading_offset(reading, insertion_of(&item));
 		has_room = add(&page, &item, offset + DOTS);
 		if (!has_room)
 			break;
+		request->rest_pos = pos;
 		reading->behind = insertion_of(&item);
 		reading->told_offset = offset + DOTS;
 		if (ret_highest->len == 0 ||

@@ -52,6 +52,7 @@ static void above_known(struct lpi_fuse_request *request)
 		return;
 	}
 	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = parent.nr == 0 ? LP_INO_ROOT : parent;
+	request->op.hold = true;
 	lpi_fuse_submit(request, dot_found);
 }
 
@@ -63,14 +64,16 @@ static bool is_dots(struct lp_bytes name)
 void lpi_fuse_lookup(struct lpi_fuse_request *request)
 {
 	if (is_dots(request->message.names[0])) {
+		bool is_one = request->message.names[0].len == 1;
 		lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
-		lpi_fuse_submit(request,
-				request->message.names[0].len == 1 ? dot_found : above_known);
+		request->op.hold = is_one;
+		lpi_fuse_submit(request, is_one ? dot_found : above_known);
 		return;
 	}
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_LOOKUP);
 	op->lookup.dir = lpi_fuse_node(request);
 	op->lookup.name = request->message.names[0];
+	op->hold = true;
 	lpi_fuse_submit(request, found);
 }
 
@@ -87,7 +90,7 @@ static void made(struct lpi_fuse_request *request)
 
 static void closed_again(struct lpi_fuse_request *request)
 {
-	lpi_fuse_end(request, 0);
+	lpi_fuse_let_go(request, request->op.open.ino);
 }
 
 static void made_open(struct lpi_fuse_request *request)
@@ -139,6 +142,7 @@ static void make(struct lpi_fuse_request *request)
 	if (request->attrs.gid != UINT32_MAX)
 		op->who.gid = request->attrs.gid;
 	op->make.open = is_create;
+	op->hold = true;
 	lpi_fuse_submit(request, is_create ? made_open : made);
 }
 
@@ -302,6 +306,7 @@ void lpi_fuse_link(struct lpi_fuse_request *request)
 	op->link.ino.nr = request->message.in.link.oldnodeid;
 	op->link.dir = lpi_fuse_node(request);
 	op->link.name = request->message.names[0];
+	op->hold = true;
 	lpi_fuse_submit(request, linked);
 }
 

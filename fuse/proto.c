@@ -124,7 +124,8 @@ static bool take_data(struct rest *rest, struct lp_fuse_message *message)
 	}
 	if (bytes != rest->bytes)
 		return false;
-	bool is_here = bytes > 0 && message->opcode->data != LP_FUSE_DATA_WRITE;
+	bool is_here = bytes > 0 && message->opcode->data != LP_FUSE_DATA_WRITE &&
+		       message->opcode->data != LP_FUSE_DATA_FORGETS;
 	message->data = is_here ? rest->at : NULL;
 	message->data_bytes = rest->bytes;
 	return true;

@@ -6,7 +6,8 @@
  * the fixed part says. All lengths are checked here, once: what a decoded message points to lies
  * within its bytes, and nothing is left over. What the numbers mean is not checked.
  *
- * A write's data need not lie behind its head: only its length is looked at.
+ * A write's data, and the items of a batch of forgets, need not lie behind the head: only their
+ * length is looked at.
  *
  * Threads: any. Blocking, allocation: none. Errors: -ENOSYS, an opcode that the table does not
  * have; -EINVAL, a message that breaks it.
@@ -83,7 +84,7 @@ struct lp_fuse_message {
 	struct fuse_in_header header;
 	union lp_fuse_in in;
 	struct lp_bytes names[LP_FUSE_NAMES_MAX]; /* without the zero byte; never empty */
-	const uint8_t *data;                      /* of a write, or none: NULL */
+	const uint8_t *data;                      /* of a write or forgets, or none: NULL */
 	uint32_t data_bytes;
 };
 
@@ -92,8 +93,8 @@ struct lp_fuse_message {
 /* NULL: there is no such. */
 const struct lp_fuse_opcode *lp_fuse_opcode_find(uint32_t opcode);
 
-/* len is that of the message; of a write only the head need be there. With an error the header is
- * valid nevertheless, if len is at least that of one. */
+/* len is that of the message; of a write or forgets only the head need be there. With an error the
+ * header is valid nevertheless, if len is at least that of one. */
 int lp_fuse_decode(const void *bytes, uint32_t len, struct lp_fuse_message *ret) LP_MUST_CHECK;
 
 #endif

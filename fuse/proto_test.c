@@ -143,7 +143,8 @@ static void test_header(void **state)
 	assert_int_equal(decode(&built, &message), 0);
 }
 
-/* Counts that would overflow, and a write whose data is elsewhere: only its length counts. */
+/* Counts that would overflow; a write and forgets whose data is elsewhere: only its length counts.
+ */
 static void test_counts(void **state)
 {
 	struct lp_fuse_message message;
@@ -151,6 +152,9 @@ static void test_counts(void **state)
 	uint32_t wrong = UINT32_MAX;
 	(void)state;
 	build(&built, FUSE_BATCH_FORGET);
+	assert_int_equal(decode(&built, &message), 0);
+	assert_null(message.data);
+	assert_int_equal(message.data_bytes, 32);
 	memcpy(built.bytes + 40, &wrong, sizeof(wrong));
 	assert_int_equal(decode(&built, &message), -EINVAL);
 	/* 2^28 + 2 of 16 bytes each are 32 bytes, if one does not look. */

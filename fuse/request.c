@@ -267,7 +267,10 @@ void lpi_fuse_answer_entry(struct lpi_fuse_request *request, const struct lp_ns_
 {
 	struct fuse_entry_out out;
 	lpi_fuse_fill_entry(request, found, &out);
-	lpi_fuse_answer_bytes(request, &out, sizeof(out));
+	if (lpi_fuse_tell(request, &out, sizeof(out)))
+		lpi_fuse_end(request, 0);
+	else
+		lpi_fuse_let_go(request, found->ino);
 }
 
 void lpi_fuse_answer_attrs(struct lpi_fuse_request *request, struct lp_ino ino,

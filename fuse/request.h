@@ -18,6 +18,7 @@
 #define LPI_FUSE_SEGS         3u   /* a small, a medium and a large buffer */
 #define LPI_FUSE_CRCS         (LP_FUSE_WRITE_MAX / 4096u + 1u)
 #define LPI_FUSE_CHANGES      4u
+#define LPI_FUSE_FORGOTTEN    64u /* at a time */
 
 enum lpi_fuse_state {
 	LPI_FUSE_LANDED, /* read, and not begun */
@@ -50,9 +51,11 @@ struct lpi_fuse_request {
 	struct lp_buf *message_buf; /* of a message that is not inline */
 	struct lp_buf *room;        /* for an answer or an operation */
 	struct lp_ino ino;          /* that is changed, if not the header's */
-	struct lp_ns_op source;     /* a read that goes on beside op */
+	struct lp_ns_op source;     /* a read that goes on beside op; a list that was read */
 	struct lp_ino parent;
 	struct lpi_reading *reading; /* of the directory that is read */
+	uint32_t rest_pos;           /* where what was listed and not added to the answer begins */
+	int failure;                 /* to be answered when what was held has been let go */
 	uint32_t tries;
 	bool is_punching;
 	uint64_t at;
@@ -68,6 +71,7 @@ struct lpi_fuse_request {
 	uint64_t used_blocks;
 	/* From here on nothing is cleared for a new one. */
 	uint8_t after_name[256]; /* after_len of them */
+	struct lp_ns_forgotten forgotten[LPI_FUSE_FORGOTTEN];
 	uint32_t crcs[LPI_FUSE_CRCS];
 	uint64_t bytes[LPI_FUSE_INLINE_BYTES / 8]; /* the message */
 };
@@ -124,6 +128,10 @@ void lpi_fuse_answer_bytes(struct lpi_fuse_request *request, const void *bytes, 
 bool lpi_fuse_tell(struct lpi_fuse_request *request, const void *bytes, size_t len);
 void lpi_fuse_answer_segs(struct lpi_fuse_request *request, const struct lp_seg *segs,
 			  uint32_t seg_cnt);
+/* Nobody heard of an inode that was held for an answer: it is let go, and the request ends. */
+void lpi_fuse_let_go(struct lpi_fuse_request *request, struct lp_ino ino);
+/* Lets go of the first cnt of request->forgotten. */
+void lpi_fuse_forget_some(struct lpi_fuse_request *request, uint32_t cnt, lpi_fuse_step_fn *next);
 /* What the operation returned, if that is all. */
 void lpi_fuse_answer_result(struct lpi_fuse_request *request);
 void lpi_fuse_end(struct lpi_fuse_request *request, int err);
@@ -136,6 +144,7 @@ void lpi_fuse_split_time(int64_t ns, uint64_t *ret_s, uint32_t *ret_ns);
 uint32_t lpi_fuse_mode(uint8_t type, uint16_t mode);
 /* 0: no such type. */
 uint8_t lpi_fuse_type(uint32_t mode);
+/* found is held, and let go if nobody hears of it. */
 void lpi_fuse_answer_entry(struct lpi_fuse_request *request, const struct lp_ns_found *found);
 void lpi_fuse_answer_attrs(struct lpi_fuse_request *request, struct lp_ino ino,
 			   const struct lp_attrs *attrs);

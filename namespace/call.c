@@ -10,6 +10,7 @@
  * are short only when the thread has very much to do, and nobody tells when one comes back. */
 #include "namespace/call.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 
 #include "namespace/ns_impl.h"
@@ -177,6 +178,57 @@ bool lpi_call_is_unsynced(const struct lp_ns *ns)
 
 /* --- Store operations, on the shard ----------------------------------------------------------- */
 
+static void run_store(struct lpi_call *call);
+static struct lpi_lock look_of(const struct lp_store_op *op);
+
+/* Attributes of what a lookup found, which is held from here on. False: there are none. */
+static bool stat_found(struct lpi_call *call)
+{
+	struct lp_store_op *lookup = call->store_op;
+	lookup->lookup.has_attrs = false;
+	if (lookup->result < 0 || lookup->lookup.type == LP_INODE_TYPE_DIR ||
+	    lp_ino_shard(lookup->lookup.ino) != call->to->options.shard_idx)
+		return false;
+	call->lookup_op = lookup;
+	*call->stat_op = (struct lp_store_op){.opcode = LP_STORE_STAT,
+					      .sees_ordered = lookup->sees_ordered,
+					      .stat = {.ino = lookup->lookup.ino}};
+	call->store_op = call->stat_op;
+	call->look = look_of(call->stat_op);
+	run_store(call);
+	return true;
+}
+
+/* The call's own operation again, with what was read for it. */
+static void take_stat(struct lpi_call *call)
+{
+	const struct lp_store_op *stat = call->store_op;
+	struct lp_store_op *lookup = call->lookup_op;
+	if (lookup == NULL)
+		return;
+	call->store_op = lookup;
+	call->lookup_op = NULL;
+	lookup->lookup.has_attrs = stat->result >= 0;
+	if (stat->result >= 0)
+		lookup->lookup.attrs = stat->stat.attrs;
+	else if (stat->result != -ENOENT)
+		lookup->result = stat->result;
+}
+
+/* True when the call goes on with another operation. */
+static bool finish_held(struct lpi_call *call)
+{
+	struct lp_store_op *op = call->store_op;
+	if (op->opcode == LP_STORE_LOOKUP)
+		return stat_found(call);
+	if (call->has_held && op->result < 0) {
+		lpi_opens_let_go(call->to->opens, op->stat.ino, 1);
+		call->has_held = false;
+	}
+	take_stat(call);
+	return false;
+}
+
 static void store_completed(struct lp_store_op *op)
 {
 	struct lpi_call *call = op->user;
@@ -191,8 +243,14 @@ static void store_completed(struct lp_store_op *op)
 		call->stored(call);
 		return;
 	}
-	if (op->opcode == LP_STORE_LOOKUP && call->doubts_attrs)
+	if (call->holds) {
+		if (finish_held(call))
+			return;
+		call->holds = false;
+		op = call->store_op;
+	} else if (op->opcode == LP_STORE_LOOKUP && call->doubts_attrs) {
 		op->lookup.has_attrs = false;
+	}
 	if (call->to != call->from) {
 		lpi_call_end(call, op->result);
 		return;
@@ -225,7 +283,15 @@ static const struct lp_change *data_change(const struct lp_store_op *op)
 	return NULL;
 }
 
-static void run_store(struct lpi_call *call);
+/* Without the store. */
+static void refuse(struct lpi_call *call, int result)
+{
+	LP_ASSERT(call->stored == NULL);
+	call->store_op->result = result;
+	take_stat(call);
+	call->holds = false;
+	lpi_call_end(call, call->store_op->result);
+}
 
 /* Gives a write from another thread a payload of this one. Who has to wait for one looks again
  * afterwards: what is being decided may have begun meanwhile. */
@@ -234,6 +300,14 @@ void lpi_call_submit(struct lpi_call *call)
 	struct lp_ns *ns = call->to;
 	struct lp_store_op *op = call->store_op;
 	const struct lp_change *write = data_change(op);
+	if (call->holds && op->opcode == LP_STORE_STAT) {
+		call->has_held = lpi_opens_hold(ns->opens, op->stat.ino) == 0;
+		/* One that is being removed. */
+		if (!call->has_held) {
+			refuse(call, -ENOENT);
+			return;
+		}
+	}
 	if (write == NULL || call->from == ns) {
 		submit(call);
 		return;
@@ -259,15 +333,8 @@ void lpi_call_submit(struct lpi_call *call)
 	submit(call);
 }
 
-/* What it is about is neither as it was nor as it will be, and stays so until the next opening. */
-static void refuse(struct lpi_call *call, int result)
-{
-	LP_ASSERT(call->stored == NULL);
-	call->store_op->result = result;
-	lpi_call_end(call, result);
-}
-
-/* A directory's link count changes with its names: who asks for it waits for these, too. */
+/* A directory's link count changes with its names: who asks for it waits for these, too. Refused is
+ * what is neither as it was nor as it will be, and stays so until the next opening. */
 static void look_further(struct lpi_call *call)
 {
 	struct lpi_lock *look = &call->look;
@@ -409,6 +476,15 @@ void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *cal
 	}
 	lpi_call_here(from, call);
 	run_store(call);
+}
+
+void lpi_call_hold(struct lpi_call *call, struct lp_store_op *stat_op)
+{
+	LP_ASSERT(lpi_call_is_idle(call));
+	call->holds = true;
+	call->has_held = false;
+	call->stat_op = stat_op;
+	call->lookup_op = NULL;
 }
 
 void lpi_call_end_read(struct lpi_call *call)

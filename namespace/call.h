@@ -48,6 +48,11 @@ struct lpi_call {
 	void (*stored)(struct lpi_call *call); /* NULL: lpi_call_end() */
 	struct lpi_lock look;                  /* what the operation waits for */
 	bool doubts_attrs; /* of a lookup: something was being decided when it began */
+	/* See lpi_call_hold(). */
+	bool holds;
+	bool has_held; /* result: of a STAT, or of a lookup that has attributes */
+	struct lp_store_op *stat_op;
+	struct lp_store_op *lookup_op; /* while stat_op is under way */
 	struct lpi_transfer *transfer;
 	struct lp_ns *home;                         /* as from, for longer */
 	void (*caller_done)(struct lpi_call *call); /* of a read from elsewhere */
@@ -69,6 +74,12 @@ void lpi_call_end(struct lpi_call *call, int result);
  * operation first waits for what is being decided about the inode or name it is about. */
 void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *call,
 		    struct lp_store_op *op, bool wait_for_hard);
+/* Before lpi_call_store() of a STAT or LOOKUP, once: the inode is held (opens.h) on its shard
+ * before its attributes are read, so that it is not removed by who does not know that, and nothing
+ * changes unseen by who looks whether it is held. What fails holds nothing. A lookup reads the
+ * attributes by stat_op, which is the call's meanwhile, if the inode is on its shard and no
+ * directory; else it has none, and holds nothing. */
+void lpi_call_hold(struct lpi_call *call, struct lp_store_op *stat_op);
 /* From inside run(), on the shard's thread: submits store_op, with a payload of this thread.
  * stored() is called there when it has completed; from inside it lpi_call_submit() may be called
  * again, or lpi_call_end(). */

@@ -73,6 +73,13 @@ void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx)
 	ask(job, shard_idx, idx, false);
 }
 
+void lpi_job_ask_held(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, uint32_t stat_idx,
+		      bool is_locked)
+{
+	lpi_call_hold(&job->asks[idx].call, lpi_job_op(job, stat_idx));
+	lpi_job_ask(job, shard_idx, idx, is_locked);
+}
+
 void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struct lp_store_op *op)
 {
 	struct lpi_job_ask *ask = &job->asks[idx];

@@ -83,6 +83,7 @@ struct lpi_dir_stat {
 	uint32_t shard_idx;    /* the next to be asked */
 	uint32_t asked;        /* under way */
 	bool is_locked;
+	bool holds; /* the inode is held, if there is one */
 	uint64_t entries_cnt;
 	uint64_t name_bytes;
 	int64_t mtime_ns;
@@ -232,6 +233,7 @@ struct lpi_job {
 	bool is_gone_spread;
 	lpi_step_fn *begin_again;
 	struct lp_ino counted; /* an inode that is open for this; nr 0: none */
+	struct lp_ino held;    /* for the result; let go if it fails. nr 0: none */
 	lpi_step_fn *uncounted;
 	struct lp_attrs moved_attrs; /* of two inodes, as they are under their locks */
 	struct lp_attrs gone_attrs;
@@ -256,6 +258,9 @@ struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx);
 void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked);
 /* The same for what others shall rely on, too: it is durable when it is known. */
 void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
+/* The same of a STAT or LOOKUP (lpi_call_hold(), with the operation of asks[stat_idx]). */
+void lpi_job_ask_held(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, uint32_t stat_idx,
+		      bool is_locked);
 /* The same with an operation that is not the job's: it waits for others' changes. */
 void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struct lp_store_op *op);
 /* The same for any other call: run() is called on that shard, and finds the job as

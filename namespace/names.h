@@ -54,17 +54,24 @@ void lpi_remove(struct lpi_job *job);
  * say; stops the job. */
 void lpi_rename(struct lpi_job *job);
 
+/* lpi_entry_ask() of a lookup that holds what it finds: what it then takes attributes of. */
+void lpi_entry_ask_held(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx,
+			uint32_t stat_idx);
 /* Attributes of an inode; of a directory over all fragments. In job->dir_stat are then: result,
  * -ENOENT if it is gone; attrs; entries_cnt. With is_locked inode and fragments are the job's. */
 void lpi_stat(struct lpi_job *job, struct lp_ino ino, bool is_locked, lpi_step_fn *next);
+/* The same, for a result that holds the inode, if the operation is to: see ns.h. */
+void lpi_stat_held(struct lpi_job *job, struct lp_ino ino, lpi_step_fn *next);
 struct lp_ns_found lpi_stat_found(const struct lpi_job *job);
+/* Lets an inode go that was held for nothing. */
+void lpi_let_go(struct lpi_job *job, struct lp_ino ino, lpi_step_fn *next);
 
 /* Counts the inode as open on its shard, and goes on when it is known to be there: *result* as of
  * lpi_stat(). It is job->counted then. */
 void lpi_open_count(struct lpi_job *job, struct lp_ino ino, lpi_step_fn *next);
 /* Takes that back, if it was. */
 void lpi_open_uncount(struct lpi_job *job, lpi_step_fn *next);
-/* Ends the job; after a failure what was counted is taken back. */
+/* Ends the job; after a failure what was counted is taken back, and what is held let go. */
 void lpi_names_end(struct lpi_job *job, int result);
 
 #endif

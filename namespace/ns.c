@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "namespace/held.h"
 #include "namespace/ns_copy.h"
 #include "namespace/ns_impl.h"
 #include "namespace/ns_list.h"
@@ -20,7 +21,7 @@ static lpi_begin_fn *const begin[LP_NS_OPCODE_CNT] = {
 	[LP_NS_PUT] = lpi_begin_put,         [LP_NS_UPLOAD] = lpi_begin_upload,
 	[LP_NS_COMMIT] = lpi_begin_commit,   [LP_NS_DELETE] = lpi_begin_delete,
 	[LP_NS_COPY] = lpi_begin_copy,       [LP_NS_MOVE] = lpi_begin_move,
-	[LP_NS_LIST] = lpi_begin_list,
+	[LP_NS_LIST] = lpi_begin_list,       [LP_NS_FORGET] = lpi_begin_forget,
 };
 
 /* --- The kinds of directories ----------------------------------------------------------------- */
@@ -372,7 +373,7 @@ static int new_tables(struct lp_ns *ns)
 	if (r >= 0)
 		r = lpi_opens_new(lpi_orphans_collect, ns, &ns->opens);
 	if (r >= 0)
-		r = lpi_orphans_new(&ns->orphans);
+		r = lpi_orphans_new(ns, &ns->orphans);
 	if (r >= 0)
 		r = lpi_wide_new(ns->options.shard_cnt, &ns->wide);
 	return r < 0 ? r : lpi_start_new(ns, &ns->start);
@@ -490,10 +491,16 @@ void lp_ns_close(struct lp_ns *ns)
 
 void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats)
 {
+	struct lpi_held_stats held;
+	lpi_opens_read_held(ns->opens, &held);
 	*ret_stats = ns->stats.face;
 	ret_stats->lock_waits = lpi_locks_waits(ns->locks);
 	ret_stats->opens = lpi_opens_inodes(ns->opens);
 	ret_stats->orphans = lpi_opens_orphans(ns->opens);
+	ret_stats->held = held.inodes;
+	ret_stats->held_bytes = held.bytes;
+	ret_stats->held_uncounted = held.uncounted;
+	ret_stats->held_unbalanced = held.unbalanced;
 	ret_stats->cache_hits = lpi_dircache_hits(ns->dircache);
 	ret_stats->cache_misses = lpi_dircache_misses(ns->dircache);
 	ret_stats->queued = lpi_ns_op_list_count(&ns->queue);

@@ -68,6 +68,8 @@ enum lp_ns_opcode {
 	LP_NS_OPEN,  /* the inode outlives its last name until as many closes */
 	LP_NS_CLOSE, /* never fails but with the device */
 	LP_NS_SYNC,  /* all that was ordered before on all shards is durable */
+	/* Who holds inodes (op->hold) lets go of some, or of all there are. Never fails. */
+	LP_NS_FORGET,
 
 	/* --- By directory and name --- */
 	LP_NS_LOOKUP,
@@ -112,6 +114,12 @@ struct lp_ns_named_value {
 	struct lp_bytes value;
 };
 
+/* So often an inode has been forgotten. */
+struct lp_ns_forgotten {
+	struct lp_ino ino;
+	uint64_t count;
+};
+
 #define LP_NS_RENAME_NOREPLACE (1u << 0)
 #define LP_NS_RENAME_EXCHANGE  (1u << 1)
 
@@ -133,6 +141,11 @@ struct lp_ns_op {
 	 * they may show; of LP_NS_STORE its own operation says so. */
 	enum lp_store_ack ack;
 	struct lp_ns_who who;
+	/* Of stat, lookup, make, link, and readdir with attributes: each inode that the result has
+	 * attributes of is held once, from before these were read until LP_NS_FORGET: it outlives
+	 * its last name (rule N5). What fails holds nothing. Not of a make with or_open. For a
+	 * mount: what its kernel was told of. */
+	bool hold;
 	union {
 		/* ino says where; complete and node of the store's operation are this module's. */
 		struct {
@@ -159,6 +172,10 @@ struct lp_ns_op {
 			 * ordered. Never fewer than before: the way back is a new opening. */
 			uint32_t failed_cnt;
 		} sync;
+			const struct lp_ns_forgotten *items;
+			uint32_t cnt;
+			bool all; /* of all mounts: there is one */
+		} forget;
 		struct {
 			struct lp_ino dir;
 			struct lp_bytes name;
@@ -356,7 +373,11 @@ struct lp_ns_stats {
 	uint64_t lock_waits;
 	uint64_t opens; /* inodes that are open now */
 	uint64_t orphans;
-	uint64_t queued; /* operations waiting for others to end */
+	uint64_t held; /* inodes that a mount was told of */
+	uint64_t held_bytes;
+	uint64_t held_uncounted;  /* for want of memory */
+	uint64_t held_unbalanced; /* forgotten more often than they were held */
+	uint64_t queued;          /* operations waiting for others to end */
 	uint64_t cache_hits;
 	uint64_t cache_misses;
 };

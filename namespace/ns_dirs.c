@@ -22,6 +22,18 @@ static const uint32_t own_flags =
 
 static void sum_more(struct lpi_job *job);
 
+/* What fails holds nothing. */
+static void end_stat(struct lpi_job *job)
+{
+	struct lpi_dir_stat *stat = &job->dir_stat;
+	bool is_for_nothing = stat->holds && stat->result < 0;
+	stat->holds = false;
+	if (is_for_nothing)
+		lpi_let_go(job, stat->ino, stat->next);
+	else
+		stat->next(job);
+}
+
 static void add_fragment(struct lpi_dir_stat *stat, const struct lp_store_op *op)
 {
 	stat->entries_cnt += op->dir.entries_cnt;
@@ -64,7 +76,7 @@ static void sum_more(struct lpi_job *job)
 		return;
 	}
 	stat->attrs.size_bytes = stat->name_bytes;
-	stat->next(job);
+	end_stat(job);
 }
 
 static void inode_known(struct lpi_job *job)
@@ -74,6 +86,8 @@ static void inode_known(struct lpi_job *job)
 	stat->result = ask->call.result;
 	if (stat->result >= 0)
 		stat->attrs = ask->op.stat.attrs;
+	else
+		stat->holds = false;
 	if (stat->result < 0 || stat->attrs.type != LP_INODE_TYPE_DIR) {
 		stat->next(job);
 		return;
@@ -84,13 +98,31 @@ static void inode_known(struct lpi_job *job)
 	sum_more(job);
 }
 
-void lpi_stat(struct lpi_job *job, struct lp_ino ino, bool is_locked, lpi_step_fn *next)
+static void begin_stat(struct lpi_job *job, struct lp_ino ino, lpi_step_fn *next)
 {
-	job->dir_stat = (struct lpi_dir_stat){.ino = ino, .is_locked = is_locked, .next = next};
+	job->dir_stat = (struct lpi_dir_stat){.ino = ino, .next = next};
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = ino;
+}
+
+void lpi_stat(struct lpi_job *job, struct lp_ino ino, bool is_locked, lpi_step_fn *next)
+{
+	begin_stat(job, ino, next);
+	job->dir_stat.is_locked = is_locked;
 	lpi_job_ask(job, lp_ino_shard(ino), 0, is_locked);
+	lpi_job_wait(job, inode_known);
+}
+
+void lpi_stat_held(struct lpi_job *job, struct lp_ino ino, lpi_step_fn *next)
+{
+	if (!job->op->hold) {
+		lpi_stat(job, ino, false, next);
+		return;
+	}
+	begin_stat(job, ino, next);
+	job->dir_stat.holds = true;
+	lpi_job_ask_held(job, lp_ino_shard(ino), 0, 1, false);
 	lpi_job_wait(job, inode_known);
 }
 
@@ -115,7 +147,7 @@ void lpi_begin_stat(struct lpi_job *job)
 		lpi_job_fail(job, -ESTALE);
 		return;
 	}
-	lpi_stat(job, job->op->stat.ino, false, stat_known);
+	lpi_stat_held(job, job->op->stat.ino, stat_known);
 }
 
 /* --- Set -------------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
  *   ns_make.c, ns_rename.c, ns_readdir.c
  *   ns_dirs.c     stat and set, also of directories
  *   ns_open.c     open, close, sync
+ *   ns_hold.c     what a mount was told of, and has forgotten
  *   items.c       the results of readdir and list, packed
  *   ns_paths.c    walk, directories that puts make, the caches of paths (dircache.c)
  *   ns_put.c      put, upload, commit
@@ -139,7 +140,7 @@ static inline bool lpi_ino_is_sane(const struct lp_ns *ns, struct lp_ino ino)
 typedef void lpi_begin_fn(struct lpi_job *job);
 lpi_begin_fn lpi_begin_stat, lpi_begin_set, lpi_begin_open, lpi_begin_close, lpi_begin_sync;
 lpi_begin_fn lpi_begin_lookup, lpi_begin_make, lpi_begin_remove, lpi_begin_link, lpi_begin_rename;
-lpi_begin_fn lpi_begin_readdir;
+lpi_begin_fn lpi_begin_readdir, lpi_begin_forget;
 /* Of an LP_NS_STORE for which lpi_txn_may_own() is true. */
 lpi_begin_fn lpi_begin_own_store;
 bool lpi_txn_may_own(const struct lp_store_op *op);
@@ -158,9 +159,9 @@ void lpi_ns_left(struct lp_ns *ns);
 /* A change over several shards cannot be brought to its end before the next opening: it stays. */
 void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact);
 
-/* Orphans that nobody has open any more are removed, one after the other; arg is the ns. */
-void lpi_orphans_collect(void *arg);
-int lpi_orphans_new(struct lpi_orphans **ret_orphans) LP_MUST_CHECK;
+/* Orphans that nobody needs any more are removed, some at a time; arg is the ns. */
+void lpi_orphans_collect(void *arg, bool is_closed);
+int lpi_orphans_new(struct lp_ns *ns, struct lpi_orphans **ret_orphans) LP_MUST_CHECK;
 void lpi_orphans_free(struct lpi_orphans *orphans);
 
 /* --- The start (ns_start.c) ------------------------------------------------------------------- */

@@ -37,7 +37,7 @@ static void looked_up(struct lpi_job *job)
 		return;
 	}
 	if (!entry->has_attrs || entry->type == LP_INODE_TYPE_DIR) {
-		lpi_stat(job, entry->ino, false, lookup_stat_known);
+		lpi_stat_held(job, entry->ino, lookup_stat_known);
 		return;
 	}
 	job->op->lookup.found = (struct lp_ns_found){.ino = entry->ino, .attrs = entry->attrs};
@@ -46,7 +46,10 @@ static void looked_up(struct lpi_job *job)
 
 static void lookup_placed(struct lpi_job *job)
 {
-	lpi_entry_ask(job, &job->entry, 0, false);
+	if (job->op->hold)
+		lpi_entry_ask_held(job, &job->entry, 0, 1);
+	else
+		lpi_entry_ask(job, &job->entry, 0, false);
 	lpi_job_wait(job, looked_up);
 }
 
@@ -63,7 +66,7 @@ void lpi_begin_lookup(struct lpi_job *job)
 
 static void link_left(struct lpi_job *job)
 {
-	lpi_job_end(job, job->result);
+	lpi_names_end(job, job->result);
 }
 
 static void link_done(struct lpi_job *job)
@@ -115,7 +118,7 @@ static void pinned(struct lpi_job *job)
 {
 	int r = job->asks[0].call.result;
 	if (r < 0) {
-		lpi_job_end(job, r);
+		lpi_names_end(job, r);
 		return;
 	}
 	job->counted = job->op->link.ino;
@@ -127,12 +130,14 @@ static void link_known(struct lpi_job *job)
 	const struct lpi_job_ask *ask = &job->asks[0];
 	int r = ask->call.result;
 	job->moved_attrs = ask->op.stat.attrs;
+	if (r >= 0 && job->op->hold)
+		job->held = job->op->link.ino;
 	if (r >= 0 && job->moved_attrs.type == LP_INODE_TYPE_DIR)
 		r = -EPERM;
 	if (r >= 0 && job->moved_attrs.nlink >= LP_NS_LINK_MAX)
 		r = -EMLINK;
 	if (r < 0) {
-		lpi_job_end(job, r);
+		lpi_names_end(job, r);
 		return;
 	}
 	if (job->moved_attrs.nlink > 0) {
@@ -149,7 +154,10 @@ static void link_locked(struct lpi_job *job)
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = job->op->link.ino;
-	lpi_job_ask(job, lp_ino_shard(op->stat.ino), 0, true);
+	if (job->op->hold)
+		lpi_job_ask_held(job, lp_ino_shard(op->stat.ino), 0, 1, true);
+	else
+		lpi_job_ask(job, lp_ino_shard(op->stat.ino), 0, true);
 	lpi_job_wait(job, link_known);
 }
 

@@ -245,6 +245,11 @@ static void take_number(struct lpi_job *job, struct lp_ns *ns)
 		job->result = lpi_opens_add(ns->opens, job->new_ino, 1);
 	if (job->result >= 0 && (op->make.open || op->make.unnamed))
 		job->counted = job->new_ino;
+	if (job->result >= 0 && op->hold) {
+		job->result = lpi_opens_hold(ns->opens, job->new_ino);
+		LP_ASSERT(job->result == 0); /* the number is new */
+		job->held = job->new_ino;
+	}
 }
 
 static void run_number(struct lpi_call *call)
@@ -289,7 +294,7 @@ static int check_make(const struct lp_ns_op *op)
 		return -EINVAL;
 	if ((op->make.spread && !is_dir) || (op->make.rdev != 0 && !is_device))
 		return -EINVAL;
-	if ((op->make.unnamed || op->make.or_open) && !is_file)
+	if (((op->make.unnamed || op->make.or_open) && !is_file) || (op->make.or_open && op->hold))
 		return -EINVAL;
 	if (is_symlink && op->make.target.len > LP_INODE_TARGET_MAX)
 		return -ENAMETOOLONG;

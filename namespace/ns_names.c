@@ -93,12 +93,24 @@ void lpi_names_place(struct lpi_job *job, uint32_t cnt, lpi_step_fn *next)
 
 /* --- Looking at entries ----------------------------------------------------------------------- */
 
-void lpi_entry_ask(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx, bool is_locked)
+static void set_lookup(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx)
 {
 	struct lp_store_op *op = lpi_job_op(job, idx);
 	op->opcode = LP_STORE_LOOKUP;
 	op->lookup.dir = entry->dir;
 	op->lookup.name = lpi_entry_name(entry);
+}
+
+void lpi_entry_ask_held(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx,
+			uint32_t stat_idx)
+{
+	set_lookup(job, entry, idx);
+	lpi_job_ask_held(job, entry->shard_idx, idx, stat_idx, false);
+}
+
+void lpi_entry_ask(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx, bool is_locked)
+{
+	set_lookup(job, entry, idx);
 	lpi_job_ask(job, entry->shard_idx, idx, is_locked);
 }
 

@@ -70,6 +70,14 @@ static void end_with_result(struct lpi_job *job)
 	lpi_job_end(job, job->result);
 }
 
+static void let_go_and_end(struct lpi_job *job)
+{
+	if (job->held.nr == 0)
+		lpi_job_end(job, job->result);
+	else
+		lpi_let_go(job, job->held, end_with_result);
+}
+
 void lpi_names_end(struct lpi_job *job, int result)
 {
 	if (result >= 0) {
@@ -77,7 +85,7 @@ void lpi_names_end(struct lpi_job *job, int result)
 		return;
 	}
 	job->result = result;
-	lpi_open_uncount(job, end_with_result);
+	lpi_open_uncount(job, let_go_and_end);
 }
 
 /* --- Open, close ------------------------------------------------------------------------------ */

@@ -36,7 +36,9 @@ static uint32_t items_bytes(const struct lpi_job *job)
 /* --- Attributes ------------------------------------------------------------------------------- */
 
 /* Some inodes at a time; then the directories among them, whose fragments belong to it, each by
- * itself. What has lost its name meanwhile, and with it the inode, is told without attributes. */
+ * itself. What has lost its name meanwhile, and with it the inode, is told without attributes. For
+ * who holds inodes so is what cannot be read, for others are held already: he will ask for it, and
+ * be told why. */
 
 static void attrs_next(struct lpi_job *job);
 
@@ -51,10 +53,20 @@ static void finish(struct lpi_job *job, int result)
 
 static void next_dir(struct lpi_job *job);
 
+static void dir_left(struct lpi_job *job)
+{
+	job->readdir.item_idx++;
+	next_dir(job);
+}
+
 static void dir_known(struct lpi_job *job)
 {
 	struct lpi_readdir *rd = &job->readdir;
 	int r = job->dir_stat.result;
+	if (r < 0 && job->op->hold) {
+		lpi_let_go(job, job->dir_stat.ino, dir_left);
+		return;
+	}
 	if (r < 0 && r != -ENOENT) {
 		finish(job, r);
 		return;
@@ -85,7 +97,7 @@ static void inodes_known(struct lpi_job *job)
 	for (uint32_t i = 0; rd->item_idx + i < rd->asked_end; i++) {
 		const struct lpi_job_ask *ask = &job->asks[i];
 		int r = ask->call.result;
-		if (r < 0 && r != -ENOENT) {
+		if (r < 0 && r != -ENOENT && !job->op->hold) {
 			finish(job, r);
 			return;
 		}
@@ -109,6 +121,8 @@ static void attrs_next(struct lpi_job *job)
 		struct lp_store_op *op = lpi_job_op(job, i);
 		op->opcode = LP_STORE_STAT;
 		op->stat.ino = item.ino;
+		if (job->op->hold)
+			lpi_call_hold(&job->asks[i].call, NULL);
 		lpi_job_ask(job, lp_ino_shard(item.ino), i, false);
 	}
 	lpi_job_wait(job, inodes_known);

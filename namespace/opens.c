@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/pool.h"
+#include "namespace/held.h"
 
 #define OPENS_FIRST 1024u
 
@@ -16,23 +17,26 @@ struct open_inode {
 	uint32_t count;
 	bool is_orphan;
 	bool is_unnamed;          /* an orphan that never had a name */
-	struct lp_list_node node; /* in dead: an orphan, and not open */
+	bool is_dead;             /* an orphan that nobody needs: to be removed */
+	struct lp_list_node node; /* in dead, until it is taken */
 };
 
 LP_LIST_DEFINE(dead_list, struct open_inode, node);
 
 struct lpi_opens {
+	struct lpi_held *held;
 	struct lp_pool *pool;
 	struct open_inode **buckets;
 	uint32_t mask;
 	uint32_t inodes;
 	uint32_t orphans;
 	struct dead_list dead;
-	void (*collect)(void *arg);
+	void (*collect)(void *arg, bool is_closed);
 	void *arg;
 };
 
-int lpi_opens_new(void (*collect)(void *arg), void *arg, struct lpi_opens **ret_opens)
+int lpi_opens_new(void (*collect)(void *arg, bool is_closed), void *arg,
+		  struct lpi_opens **ret_opens)
 {
 	struct lpi_opens *opens = calloc(1, sizeof(*opens));
 	if (opens == NULL)
@@ -47,7 +51,8 @@ int lpi_opens_new(void (*collect)(void *arg), void *arg, struct lpi_opens **ret_
 					      .align = 8,
 					      .limit = OPENS_FIRST,
 					      .limit_max = LPI_OPENS_MAX};
-	if (opens->buckets == NULL || lp_pool_new(&config, &opens->pool) < 0) {
+	if (opens->buckets == NULL || lp_pool_new(&config, &opens->pool) < 0 ||
+	    lpi_held_new(&opens->held) < 0) {
 		lpi_opens_free(opens);
 		return -ENOMEM;
 	}
@@ -67,6 +72,7 @@ void lpi_opens_free(struct lpi_opens *opens)
 		}
 	}
 	lp_pool_free(opens->pool);
+	lpi_held_free(opens->held);
 	free((void *)opens->buckets);
 	free(opens);
 }
@@ -135,7 +141,7 @@ int lpi_opens_add(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
 		open = insert(opens, ino, &err);
 	if (open == NULL)
 		return err;
-	if (dead_list_is_linked(open))
+	if (open->is_dead)
 		return -ESTALE;
 	if (open->count > UINT32_MAX - count)
 		return -ENFILE;
@@ -153,10 +159,14 @@ static void forget(struct lpi_opens *opens, struct lp_ino ino)
 	opens->inodes--;
 }
 
-static void bury(struct lpi_opens *opens, struct open_inode *open)
+/* An orphan that nobody needs any more is to be removed. */
+static void check_dead(struct lpi_opens *opens, struct open_inode *open, bool is_closed)
 {
+	if (!open->is_orphan || open->is_dead || lpi_opens_is_needed(opens, open->ino))
+		return;
+	open->is_dead = true;
 	dead_list_push_back(&opens->dead, open);
-	opens->collect(opens->arg);
+	opens->collect(opens->arg, is_closed);
 }
 
 void lpi_opens_drop(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
@@ -167,9 +177,47 @@ void lpi_opens_drop(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
 	if (open->count > 0)
 		return;
 	if (open->is_orphan)
-		bury(opens, open);
+		check_dead(opens, open, true);
 	else
 		forget(opens, ino);
+}
+
+int lpi_opens_hold(struct lpi_opens *opens, struct lp_ino ino)
+{
+	const struct open_inode *open = *find(opens, ino);
+	if (open != NULL && open->is_dead)
+		return -ESTALE;
+	lpi_held_add(opens->held, ino);
+	return 0;
+}
+
+void lpi_opens_let_go(struct lpi_opens *opens, struct lp_ino ino, uint64_t count)
+{
+	if (!lpi_held_drop(opens->held, ino, count))
+		return;
+	struct open_inode *open = *find(opens, ino);
+	if (open != NULL)
+		check_dead(opens, open, false);
+}
+
+void lpi_opens_let_go_all(struct lpi_opens *opens)
+{
+	lpi_held_clear(opens->held);
+	for (uint32_t i = 0; i <= opens->mask; i++) {
+		struct open_inode *open = opens->buckets[i];
+		for (; open != NULL; open = open->next_in_bucket)
+			check_dead(opens, open, false);
+	}
+}
+
+void lpi_opens_read_held(const struct lpi_opens *opens, struct lpi_held_stats *ret_stats)
+{
+	lpi_held_read_stats(opens->held, ret_stats);
+}
+
+bool lpi_opens_is_needed(const struct lpi_opens *opens, struct lp_ino ino)
+{
+	return lpi_opens_cnt(opens, ino) > 0 || lpi_held_cnt(opens->held, ino) > 0;
 }
 
 uint32_t lpi_opens_cnt(const struct lpi_opens *opens, struct lp_ino ino)
@@ -189,8 +237,7 @@ void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino)
 	LP_ASSERT(!open->is_orphan);
 	open->is_orphan = true;
 	opens->orphans++;
-	if (open->count == 0)
-		bury(opens, open);
+	check_dead(opens, open, true);
 }
 
 void lpi_opens_orphan_unnamed(struct lpi_opens *opens, struct lp_ino ino)
@@ -217,17 +264,16 @@ void lpi_opens_adopt(struct lpi_opens *opens, struct lp_ino ino)
 	opens->orphans--;
 }
 
-struct lp_ino lpi_opens_dead(const struct lpi_opens *opens)
+struct lp_ino lpi_opens_take_dead(struct lpi_opens *opens)
 {
-	const struct open_inode *open = dead_list_first(&opens->dead);
+	const struct open_inode *open = dead_list_pop_front(&opens->dead);
 	return open == NULL ? (struct lp_ino){0} : open->ino;
 }
 
 void lpi_opens_forget_dead(struct lpi_opens *opens, struct lp_ino ino)
 {
 	struct open_inode *open = *find(opens, ino);
-	LP_ASSERT(open != NULL && dead_list_is_linked(open));
-	dead_list_remove(open);
+	LP_ASSERT(open != NULL && open->is_dead && !dead_list_is_linked(open));
 	opens->orphans--;
 	forget(opens, ino);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which inodes of this shard are open, and which of those have no name any more.
+/* Which inodes of this shard are open, or held by a mount whose kernel remembers them (held.h), and
+ * which of those have no name any more.
  *
- * An inode that is open is not removed when it loses its last name (namespace NS5): it becomes an
- * orphan, with a `U` record, which the last close removes, or the next start.
+ * An inode that is open or held is not removed when it loses its last name (namespace NS5): it
+ * becomes an orphan, with a `U` record, which goes when the last has closed it and let it go, or at
+ * the next start.
  *
  * Threads: the shard's. Blocking: none. Allocation: the table grows by pieces while more and more
  * inodes are open; -ENOMEM. Limits: LPI_OPENS_MAX.
@@ -16,9 +18,11 @@
 #define LPI_OPENS_MAX (UINT32_C(1) << 20)
 
 struct lpi_opens;
+struct lpi_held_stats;
 
-/* collect() is told when there is an orphan that nobody has open any more. */
-int lpi_opens_new(void (*collect)(void *arg), void *arg,
+/* collect() is told when there is an orphan that nobody needs any more: since it was closed, or
+ * since a mount has let it go. */
+int lpi_opens_new(void (*collect)(void *arg, bool is_closed), void *arg,
 		  struct lpi_opens **ret_opens) LP_MUST_CHECK;
 /* Accepts NULL. What is still open is forgotten. */
 void lpi_opens_free(struct lpi_opens *opens);
@@ -28,7 +32,17 @@ int lpi_opens_add(struct lpi_opens *opens, struct lp_ino ino, uint32_t count) LP
 /* At most what was added. */
 void lpi_opens_drop(struct lpi_opens *opens, struct lp_ino ino, uint32_t count);
 uint32_t lpi_opens_cnt(const struct lpi_opens *opens, struct lp_ino ino);
-/* It has lost its last name. To be collected at once if it was closed meanwhile. Without memory
+
+/* The kernel is to be told of it once. -ESTALE as above. */
+int lpi_opens_hold(struct lpi_opens *opens, struct lp_ino ino) LP_MUST_CHECK;
+/* It has forgotten it so often; or all of them, as often as it may. */
+void lpi_opens_let_go(struct lpi_opens *opens, struct lp_ino ino, uint64_t count);
+void lpi_opens_let_go_all(struct lpi_opens *opens);
+void lpi_opens_read_held(const struct lpi_opens *opens, struct lpi_held_stats *ret_stats);
+
+/* Open or held. */
+bool lpi_opens_is_needed(const struct lpi_opens *opens, struct lp_ino ino);
+/* It has lost its last name. To be collected at once if nobody needs it any more. Without memory
  * for this it stays as it is until the next start. */
 void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino);
 
@@ -37,9 +51,9 @@ void lpi_opens_orphan_unnamed(struct lpi_opens *opens, struct lp_ino ino);
 bool lpi_opens_is_unnamed(const struct lpi_opens *opens, struct lp_ino ino);
 void lpi_opens_adopt(struct lpi_opens *opens, struct lp_ino ino);
 
-/* Orphans that nobody has open: the first, or nr 0; and that it is removed now, or will not be
- * before the next start. */
-struct lp_ino lpi_opens_dead(const struct lpi_opens *opens);
+/* Orphans that nobody needs: takes the first, or nr 0. It stays one until it was removed, or will
+ * not be before the next start: then it is forgotten. */
+struct lp_ino lpi_opens_take_dead(struct lpi_opens *opens);
 void lpi_opens_forget_dead(struct lpi_opens *opens, struct lp_ino ino);
 
 uint32_t lpi_opens_inodes(const struct lpi_opens *opens);

@@ -3,13 +3,15 @@
 #include "namespace/opens.h"
 
 #include "base/test.h"
+#include "namespace/held.h"
 
 struct listener {
 	uint32_t told;
 };
 
-static void collect(void *arg)
+static void collect(void *arg, bool is_closed)
 {
+	(void)is_closed;
 	((struct listener *)arg)->told++;
 }
 
@@ -57,15 +59,15 @@ static void test_orphan(void **state)
 	/* It may be opened again as long as it is open. */
 	lp_test_ok(lpi_opens_add(opens, ino, 1));
 	lpi_opens_drop(opens, ino, 2);
-	assert_int_equal(lpi_opens_dead(opens).nr, 0);
+	assert_int_equal(lpi_opens_take_dead(opens).nr, 0);
 	assert_int_equal(listener.told, 0);
 	lpi_opens_drop(opens, ino, 1);
 	assert_int_equal(listener.told, 1);
-	assert_int_equal(lpi_opens_dead(opens).nr, ino.nr);
+	assert_int_equal(lpi_opens_take_dead(opens).nr, ino.nr);
 	/* And not after that. */
 	lp_test_err(-ESTALE, lpi_opens_add(opens, ino, 1));
 	lpi_opens_forget_dead(opens, ino);
-	assert_int_equal(lpi_opens_dead(opens).nr, 0);
+	assert_int_equal(lpi_opens_take_dead(opens).nr, 0);
 	assert_int_equal(lpi_opens_orphans(opens), 0);
 	assert_int_equal(lpi_opens_inodes(opens), 0);
 	lpi_opens_free(opens);
@@ -82,11 +84,67 @@ static void test_closed_before(void **state)
 	lpi_opens_orphan(opens, a);
 	lpi_opens_orphan(opens, b);
 	assert_int_equal(listener.told, 2);
-	assert_int_equal(lpi_opens_dead(opens).nr, a.nr);
+	assert_int_equal(lpi_opens_take_dead(opens).nr, a.nr);
+	assert_int_equal(lpi_opens_take_dead(opens).nr, b.nr);
 	lpi_opens_forget_dead(opens, a);
-	assert_int_equal(lpi_opens_dead(opens).nr, b.nr);
 	lpi_opens_forget_dead(opens, b);
 	assert_int_equal(lpi_opens_inodes(opens), 0);
+	lpi_opens_free(opens);
+}
+
+/* What a mount was told of stays until it has forgotten it (rule N5), open or not: the last of both
+ * lets it go. */
+static void test_held(void **state)
+{
+	(void)state;
+	struct listener listener;
+	struct lpi_opens *opens = opens_new(&listener);
+	const struct lp_ino ino = {5};
+	lp_test_ok(lpi_opens_hold(opens, ino));
+	lp_test_ok(lpi_opens_hold(opens, ino));
+	assert_true(lpi_opens_is_needed(opens, ino));
+	lpi_opens_orphan(opens, ino);
+	assert_int_equal(listener.told, 0);
+	lp_test_ok(lpi_opens_add(opens, ino, 1));
+	lpi_opens_let_go(opens, ino, 2);
+	assert_int_equal(listener.told, 0);
+	lp_test_ok(lpi_opens_hold(opens, ino));
+	lpi_opens_drop(opens, ino, 1);
+	assert_int_equal(listener.told, 0);
+	lpi_opens_let_go(opens, ino, 1);
+	assert_int_equal(listener.told, 1);
+	lp_test_err(-ESTALE, lpi_opens_hold(opens, ino));
+	assert_int_equal(lpi_opens_take_dead(opens).nr, ino.nr);
+	lpi_opens_forget_dead(opens, ino);
+	lpi_opens_free(opens);
+}
+
+/* The mount has gone: nothing is held, and what is open stays. */
+static void test_held_all(void **state)
+{
+	(void)state;
+	struct listener listener;
+	struct lpi_opens *opens = opens_new(&listener);
+	struct lpi_held_stats stats;
+	const struct lp_ino open = {3000};
+	for (uint32_t i = 1; i <= 3000; i++) {
+		lp_test_ok(lpi_opens_hold(opens, (struct lp_ino){i}));
+		if (i % 3 == 0 && i != open.nr)
+			lpi_opens_orphan(opens, (struct lp_ino){i});
+	}
+	lp_test_ok(lpi_opens_add(opens, open, 1));
+	lpi_opens_orphan(opens, open);
+	lpi_opens_read_held(opens, &stats);
+	assert_int_equal(stats.inodes, 3000);
+	assert_int_equal(listener.told, 0);
+	lpi_opens_let_go_all(opens);
+	lpi_opens_read_held(opens, &stats);
+	assert_int_equal(stats.inodes, 0);
+	assert_int_equal(listener.told, 999);
+	assert_false(lpi_opens_is_needed(opens, (struct lp_ino){7}));
+	assert_true(lpi_opens_is_needed(opens, open));
+	/* A forget that was on its way does no harm. */
+	lpi_opens_let_go(opens, (struct lp_ino){7}, 1);
 	lpi_opens_free(opens);
 }
 
@@ -111,10 +169,9 @@ static void test_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_counts),
-		cmocka_unit_test(test_orphan),
-		cmocka_unit_test(test_closed_before),
-		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_counts),        cmocka_unit_test(test_orphan),
+		cmocka_unit_test(test_closed_before), cmocka_unit_test(test_held),
+		cmocka_unit_test(test_held_all),      cmocka_unit_test(test_many),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,15 +60,15 @@ static void run_release(struct lpi_call *call)
 	lpi_call_end(call, 0);
 }
 
-/* Adds what becomes of an inode without a name. Nobody can open it between now and the
- * transaction: an open counts before it looks whether there is an inode. */
+/* Adds what becomes of an inode without a name. Nobody can open or hold it between now and the
+ * transaction: who does counts before he looks whether there is an inode. */
 static void add_unnamed(struct lpi_part *part, struct lp_ns *ns)
 {
 	struct lp_ino ino = part->unnamed;
 	if (ino.nr == 0)
 		return;
 	LP_ASSERT(part->change_cnt + 2 <= LPI_PART_CHANGES);
-	part->is_orphaned = lpi_opens_cnt(ns->opens, ino) > 0;
+	part->is_orphaned = lpi_opens_is_needed(ns->opens, ino);
 	if (!part->is_orphaned) {
 		part->changes[part->change_cnt++] =
 			(struct lp_change){.type = LP_CHANGE_REMOVE, .ino = ino};

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Open addressing with linear probing, in pieces chosen by the hash, so that no growth keeps the
+ * thread for long. What goes is filled by those behind it, so that there are no marks of what was.
+ */
+#include "namespace/held.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECES      256u
+#define PIECE_SHIFT 56u /* of the hash: the rest finds the slot */
+#define SLOTS_MIN   8u
+
+struct slot {
+	uint64_t nr; /* of the inode; 0: empty */
+	uint64_t count;
+};
+
+struct piece {
+	struct slot *slots; /* NULL: none yet */
+	uint32_t slot_cnt;  /* a power of two */
+	uint32_t used;
+};
+
+struct lpi_held {
+	struct piece pieces[PIECES];
+	struct lpi_held_stats stats;
+};
+
+int lpi_held_new(struct lpi_held **ret_held)
+{
+	struct lpi_held *held = calloc(1, sizeof(*held));
+	if (held == NULL)
+		return -ENOMEM;
+	*ret_held = held;
+	return 0;
+}
+
+void lpi_held_free(struct lpi_held *held)
+{
+	if (held == NULL)
+		return;
+	lpi_held_clear(held);
+	free(held);
+}
+
+static uint64_t hash_of(uint64_t nr)
+{
+	uint64_t hash = nr * UINT64_C(0x9e3779b97f4a7c15);
+	return hash ^ (hash >> 32);
+}
+
+static struct piece *piece_of(struct lpi_held *held, uint64_t hash)
+{
+	return &held->pieces[hash >> PIECE_SHIFT];
+}
+
+/* The inode's slot, or the empty one where it would be. The piece has an empty one. */
+static struct slot *find(const struct piece *piece, uint64_t nr)
+{
+	uint32_t mask = piece->slot_cnt - 1;
+	uint32_t at = (uint32_t)hash_of(nr) & mask;
+	while (piece->slots[at].nr != 0 && piece->slots[at].nr != nr)
+		at = (at + 1) & mask;
+	return &piece->slots[at];
+}
+
+/* False: there is no memory, and nothing has changed. */
+static bool resize(struct lpi_held *held, struct piece *piece, uint32_t slot_cnt)
+{
+	struct piece bigger = {.slot_cnt = slot_cnt, .used = piece->used};
+	LP_ASSERT(piece->used < slot_cnt);
+	bigger.slots = calloc(slot_cnt, sizeof(struct slot));
+	if (bigger.slots == NULL)
+		return false;
+	for (uint32_t i = 0; i < piece->slot_cnt; i++) {
+		if (piece->slots[i].nr != 0)
+			*find(&bigger, piece->slots[i].nr) = piece->slots[i];
+	}
+	held->stats.bytes += ((uint64_t)slot_cnt - piece->slot_cnt) * sizeof(struct slot);
+	free(piece->slots);
+	*piece = bigger;
+	return true;
+}
+
+/* At most three quarters are used, so that a search is short. */
+static bool has_room(struct lpi_held *held, struct piece *piece)
+{
+	if (piece->slot_cnt == 0)
+		return resize(held, piece, SLOTS_MIN);
+	if (piece->used < piece->slot_cnt - piece->slot_cnt / 4)
+		return true;
+	return resize(held, piece, 2 * piece->slot_cnt) || piece->used < piece->slot_cnt - 1;
+}
+
+void lpi_held_add(struct lpi_held *held, struct lp_ino ino)
+{
+	struct piece *piece = piece_of(held, hash_of(ino.nr));
+	LP_ASSERT(ino.nr != 0);
+	if (!has_room(held, piece)) {
+		held->stats.uncounted++;
+		return;
+	}
+	struct slot *slot = find(piece, ino.nr);
+	if (slot->nr == 0) {
+		piece->used++;
+		held->stats.inodes++;
+		slot->nr = ino.nr;
+	}
+	slot->count++;
+}
+
+/* Those behind it, up to the next empty one, come nearer to where they belong. */
+static void take_out(struct piece *piece, struct slot *slot)
+{
+	uint32_t mask = piece->slot_cnt - 1;
+	uint32_t hole = (uint32_t)(slot - piece->slots);
+	for (uint32_t at = (hole + 1) & mask; piece->slots[at].nr != 0; at = (at + 1) & mask) {
+		uint32_t wanted = (uint32_t)hash_of(piece->slots[at].nr) & mask;
+		if (((at - wanted) & mask) < ((at - hole) & mask))
+			continue;
+		piece->slots[hole] = piece->slots[at];
+		hole = at;
+	}
+	piece->slots[hole] = (struct slot){0};
+	piece->used--;
+}
+
+bool lpi_held_drop(struct lpi_held *held, struct lp_ino ino, uint64_t count)
+{
+	struct piece *piece = piece_of(held, hash_of(ino.nr));
+	struct slot *slot = piece->slot_cnt == 0 ? NULL : find(piece, ino.nr);
+	if (slot == NULL || slot->nr == 0 || slot->count < count)
+		held->stats.unbalanced++;
+	if (slot == NULL || slot->nr == 0)
+		return false;
+	if (slot->count > count) {
+		slot->count -= count;
+		return false;
+	}
+	take_out(piece, slot);
+	held->stats.inodes--;
+	/* Without memory for a smaller one it stays as it is. */
+	if (piece->slot_cnt > SLOTS_MIN && piece->used < piece->slot_cnt / 8)
+		(void)resize(held, piece, piece->slot_cnt / 4);
+	return true;
+}
+
+uint64_t lpi_held_cnt(const struct lpi_held *held, struct lp_ino ino)
+{
+	const struct piece *piece = &held->pieces[hash_of(ino.nr) >> PIECE_SHIFT];
+	return piece->slot_cnt == 0 ? 0 : find(piece, ino.nr)->count;
+}
+
+void lpi_held_clear(struct lpi_held *held)
+{
+	for (uint32_t i = 0; i < PIECES; i++)
+		free(held->pieces[i].slots);
+	memset(held->pieces, 0, sizeof(held->pieces));
+	held->stats.inodes = 0;
+	held->stats.bytes = 0;
+}
+
+void lpi_held_read_stats(const struct lpi_held *held, struct lpi_held_stats *ret_stats)
+{
+	*ret_stats = held->stats;
+	ret_stats->bytes += sizeof(*held);
+}

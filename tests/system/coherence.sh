@@ -1,0 +1,141 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What the kernel remembers of a mount: counted exactly (rule N5), and gone when it has forgotten it;
+# and there as long as somebody may ask for it, whatever becomes of its names.
+# It needs root and /dev/fuse.
+# timeout: 120
+set -u
+. "$LP_TEST_SRC/tests/lib.sh"
+lapisd="$LP_TEST_BUILD/bin/lapisd"
+pid=
+dir=$PWD/mnt
+address=unix:$PWD/sock
+
+if [ "$(id -u)" != 0 ] || [ ! -c /dev/fuse ]; then
+	echo "a mount needs root and /dev/fuse"
+	exit 77
+fi
+
+end_all()
+{
+	umount -l "$dir" 2>/dev/null
+	[ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
+}
+trap end_all EXIT
+
+start()
+{
+	local i
+	"$lapisd" --memory 256M --listen "$address" --mount "$dir" a.img >daemon.out 2>daemon.err &
+	pid=$!
+	for ((i = 0; i < 600; i++)); do
+		grep -qs '^lapisd: ready$' daemon.out && return
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.05
+	done
+	say "not ready: $(cat daemon.err)"
+	exit 1
+}
+
+# sum NAME: of a counter of the namespaces of all shards.
+sum()
+{
+	"$lapis" -s "$address" stats --json | python3 -c '
+import json, sys
+print(sum(shard["namespace"][sys.argv[1]] for shard in json.load(sys.stdin)["shards"]))' "$1"
+}
+
+# becomes NAME VALUE WHAT: waits for a counter; what the kernel forgets it says a little later.
+becomes()
+{
+	local i
+	for ((i = 0; i < 100; i++)); do
+		[ "$(sum "$1")" = "$2" ] && return
+		sleep 0.1
+	done
+	say "$3: $1 is $(sum "$1"), not $2"
+}
+
+expect 0 'shards' mkfs --size 256M --shards 2 a.img
+mkdir mnt
+start
+
+# Counts: each inode that was seen is there, those that were removed are not, and none at all when
+# the kernel drops what it does not use.
+for ((i = 0; i < 200; i++)); do echo "$i" >"mnt/file$i"; done
+ls -l mnt >ls.out
+[ "$(wc -l <ls.out)" = 201 ] || say "ls: $(tail -1 ls.out)"
+rm mnt/file1*
+becomes held 89 "after rm"
+becomes orphans 0 "after rm"
+for ((i = 0; i < 3; i++)); do
+	echo 2 >/proc/sys/vm/drop_caches
+	sleep 0.1
+done
+becomes held 0 "after drop_caches"
+
+# Names that change under those who use them: no error, ever. And a descriptor of what has no name
+# any more and was never open is as good as any other.
+python3 - mnt <<'CODE' || say "rename over a name beside stat and open"
+import os, sys, threading
+
+os.chdir(sys.argv[1])
+RENAMES = 1500
+errors = []
+done = threading.Event()
+
+def make(name):
+    with open(name, "w") as file:
+        file.write("content")
+
+def look():
+    while not done.is_set():
+        try:
+            os.stat("name")
+            with open("name") as file:
+                if os.fstat(file.fileno()).st_nlink > 1 or file.read() != "content":
+                    errors.append("no such content")
+        except OSError as error:
+            errors.append(repr(error))
+
+make("name")
+lookers = [threading.Thread(target=look) for _ in range(3)]
+for looker in lookers:
+    looker.start()
+for i in range(RENAMES):
+    make(f"new{i % 3}")
+    os.rename(f"new{i % 3}", "name")
+done.set()
+for looker in lookers:
+    looker.join()
+
+path = os.open("name", os.O_PATH)
+before = os.fstat(path)
+make("new")
+os.rename("new", "name")
+after = os.fstat(path)
+if (after.st_ino, after.st_size, after.st_nlink) != (before.st_ino, before.st_size, 0):
+    errors.append(f"a descriptor of what was replaced: {after}")
+with open(f"/proc/self/fd/{path}") as file:
+    if file.read() != "content":
+        errors.append("what was replaced cannot be opened by its descriptor")
+os.mkdir("dir")
+gone = os.open("dir", os.O_PATH)
+os.rmdir("dir")
+os.fstat(gone)
+print("\n".join(errors[:5]))
+sys.exit(len(errors) > 0)
+CODE
+becomes orphans 0 "after the renames"
+
+# Unmounted: what only the kernel knew of is nobody's, and nothing was forgotten that was not told.
+ls -l mnt >ls.out
+quiet=$("$lapis" umount mnt 2>&1) || say "umount: $quiet"
+becomes held 0 "after the unmount"
+[ "$(sum held_unbalanced)" = 0 ] || say "forgotten more often than told: $(sum held_unbalanced)"
+[ "$(sum opens)" = 0 ] || say "still open: $(sum opens)"
+kill -TERM "$pid"
+wait "$pid" || say "exit status $? after SIGTERM"
+pid=
+expect 0 'clean|no problem|ok' fsck a.img
+finish
