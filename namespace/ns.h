@@ -172,6 +172,7 @@ struct lp_ns_op {
 			 * ordered. Never fewer than before: the way back is a new opening. */
 			uint32_t failed_cnt;
 		} sync;
+		struct {
 			const struct lp_ns_forgotten *items;
 			uint32_t cnt;
 			bool all; /* of all mounts: there is one */
