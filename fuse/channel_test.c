@@ -408,7 +408,7 @@ static void test_hostile(void **state)
 static uint64_t held(struct rig *rig)
 {
 	struct lp_ns_stats stats;
-	lp_ns_read_stats(rig->ns, &stats);
+	lp_ns_read_stats(rig->namespaces[0], &stats);
 	assert_int_equal(stats.held_unbalanced, 0);
 	return stats.held;
 }
@@ -525,7 +525,7 @@ static void test_unheard(void **state)
 	send_message(rig);
 	/* It still sends, but does not listen. */
 	assert_int_equal(shutdown(rig->fd, SHUT_RD), 0);
-	UNTIL(rig, (lp_ns_read_stats(rig->ns, &stats), stats.ops[LP_NS_FORGET]) == 3);
+	UNTIL(rig, (lp_ns_read_stats(rig->namespaces[0], &stats), stats.ops[LP_NS_FORGET]) == 3);
 	assert_int_equal(stats.held, 0);
 	assert_int_equal(stats.opens, 0);
 	assert_int_equal(stats.held_unbalanced, 0);
