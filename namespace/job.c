@@ -51,26 +51,36 @@ static bool may_see_ordered(const struct lp_ns_op *op)
 	return op->ack == LP_ACK_ORDERED && op->opcode != LP_NS_SYNC && op->opcode < LP_NS_WALK;
 }
 
-static void ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked)
+static void start(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask, bool is_locked)
 {
-	struct lpi_job_ask *ask = &job->asks[idx];
 	ask->call.done = answered;
 	job->pending++;
 	lpi_call_store(job->ns, shard_idx, &ask->call, &ask->op, !is_locked);
 }
 
-void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked)
+static void see_ordered(struct lpi_job *job, uint32_t shard_idx, struct lp_store_op *op)
 {
-	struct lp_store_op *op = &job->asks[idx].op;
 	op->sees_ordered = may_see_ordered(job->op);
 	if (op->sees_ordered)
 		job->seen_shards |= UINT64_C(1) << shard_idx;
-	ask(job, shard_idx, idx, is_locked);
+}
+
+void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked)
+{
+	see_ordered(job, shard_idx, &job->asks[idx].op);
+	start(job, shard_idx, &job->asks[idx], is_locked);
+}
+
+void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask)
+{
+	ask->job = job;
+	see_ordered(job, shard_idx, &ask->op);
+	start(job, shard_idx, ask, false);
 }
 
 void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx)
 {
-	ask(job, shard_idx, idx, false);
+	start(job, shard_idx, &job->asks[idx], false);
 }
 
 void lpi_job_ask_held(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, uint32_t stat_idx,

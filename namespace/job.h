@@ -23,6 +23,9 @@
 #define LPI_JOB_ASKS  6u
 #define LPI_JOB_LOCKS 8u
 #define LPI_JOB_PARTS 8u
+/* Inodes whose attributes a readdir asks for at once, if it has got one of the batches. */
+#define LPI_STAT_BATCH   48u
+#define LPI_STAT_BATCHES 8u
 
 struct lpi_job;
 struct lpi_list;
@@ -53,6 +56,10 @@ struct lpi_job_ask {
 	struct lpi_call call;
 	struct lp_store_op op;
 	struct lpi_job *job;
+};
+
+struct lpi_stat_batch {
+	struct lpi_job_ask asks[LPI_STAT_BATCH];
 };
 
 /* Locks and parts on all shards, for who removes a directory that is spread. */
@@ -167,15 +174,16 @@ struct lpi_put {
 /* A readdir at work. */
 struct lpi_readdir {
 	struct lpi_items items;
-	uint32_t shard_idx;    /* that is being listed */
-	uint32_t item_idx;     /* the first whose attributes are not known */
-	uint32_t asked_end;    /* those before this are being asked for */
-	uint64_t behind;       /* cookies up to this one were there before */
-	uint64_t highest;      /* of the items */
-	uint64_t end;          /* this one, and all behind it, found no room */
-	bool is_seeking;       /* by name: the entry of the cookie is being looked for */
-	bool is_full;          /* by name */
-	uint64_t answer_bytes; /* that the items take with who asks */
+	uint32_t shard_idx;           /* that is being listed */
+	uint32_t item_idx;            /* the first whose attributes are not known */
+	uint32_t asked_end;           /* those before this are being asked for */
+	uint64_t behind;              /* cookies up to this one were there before */
+	uint64_t highest;             /* of the items */
+	uint64_t end;                 /* this one, and all behind it, found no room */
+	bool is_seeking;              /* by name: the entry of the cookie is being looked for */
+	bool is_full;                 /* by name */
+	uint64_t answer_bytes;        /* that the items take with who asks */
+	struct lpi_stat_batch *batch; /* out of a pool; NULL: the job's own asks must do */
 	uint32_t after_len;
 	char after[255]; /* the last name that was listed */
 };
@@ -256,6 +264,8 @@ struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx);
  * changes, says so. For an operation of a mount what is seen may be ordered only; a change that
  * follows rests on it, see lpi_job_commit(). */
 void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked);
+/* The same with an ask that is not one of the job's, which is zeroed but for its operation. */
+void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask);
 /* The same for what others shall rely on, too: it is durable when it is known. */
 void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
 /* The same of a STAT or LOOKUP (lpi_call_hold(), with the operation of asks[stat_idx]). */

@@ -345,6 +345,9 @@ static int new_pools(struct lp_ns *ns)
 	const struct lp_pool_config transfers = {.name = "namespace transfers",
 						 .object_bytes = sizeof(struct lpi_transfer),
 						 .limit = LPI_TRANSFERS};
+	const struct lp_pool_config batches = {.name = "namespace batches",
+					       .object_bytes = sizeof(struct lpi_stat_batch),
+					       .limit = LPI_STAT_BATCHES};
 	static_assert(LPI_ROOMS >= 2 * LPI_PACT_PARTS, "the widest change finds room");
 	int r = lp_pool_new(&calls, &ns->calls);
 	if (r >= 0)
@@ -355,6 +358,8 @@ static int new_pools(struct lp_ns *ns)
 		r = lpi_lists_new(ns->options.shard_cnt, &ns->lists);
 	if (r >= 0)
 		r = lpi_copies_new(&ns->copy_pages);
+	if (r >= 0)
+		r = lp_pool_new(&batches, &ns->batches);
 	return r < 0 ? r : lp_pool_new(&transfers, &ns->transfers);
 }
 
@@ -482,6 +487,7 @@ void lp_ns_close(struct lp_ns *ns)
 		lp_pool_free(ns->rooms);
 		lp_pool_free(ns->transfers);
 		lp_pool_free(ns->lists);
+		lp_pool_free(ns->batches);
 		lp_pool_free(ns->copy_pages);
 	}
 	lpi_dircache_free(ns->dircache);

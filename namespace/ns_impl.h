@@ -73,7 +73,8 @@ struct lp_ns {
 	struct lp_timer buffers_timer;
 	struct lpi_dir_kind *dir_kinds;
 	struct lpi_dircache *dircache;
-	struct lp_pool *lists; /* memory of lists at work */
+	struct lp_pool *lists;   /* memory of lists at work */
+	struct lp_pool *batches; /* of readdirs that want attributes */
 	struct lpi_job_list lists_waiting;
 	struct lp_pool *copy_pages; /* of copies at work */
 	struct lpi_job_list copies_waiting;

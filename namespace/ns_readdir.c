@@ -35,10 +35,10 @@ static uint32_t items_bytes(const struct lpi_job *job)
 
 /* --- Attributes ------------------------------------------------------------------------------- */
 
-/* Some inodes at a time; then the directories among them, whose fragments belong to it, each by
- * itself. What has lost its name meanwhile, and with it the inode, is told without attributes. For
- * who holds inodes so is what cannot be read, for others are held already: he will ask for it, and
- * be told why. */
+/* Some inodes at a time, more of them with a batch; then the directories among them, whose
+ * fragments belong to it, each by itself. What has lost its name meanwhile, and with it the inode,
+ * is told without attributes. For who holds inodes so is what cannot be read, for others are held
+ * already: he will ask for it, and be told why. */
 
 static void attrs_next(struct lpi_job *job);
 
@@ -46,6 +46,9 @@ static void finish(struct lpi_job *job, int result)
 {
 	struct lp_ns_op *op = job->op;
 	struct lpi_readdir *rd = &job->readdir;
+	if (rd->batch != NULL)
+		lp_pool_put(job->ns->batches, rd->batch);
+	rd->batch = NULL;
 	op->readdir.items = result < 0 ? 0 : rd->items.cnt;
 	op->readdir.used = result < 0 ? 0 : lpi_items_finish(&rd->items);
 	lpi_job_end(job, result);
@@ -91,11 +94,16 @@ static void next_dir(struct lpi_job *job)
 	attrs_next(job);
 }
 
+static struct lpi_job_ask *ask_at(struct lpi_job *job, uint32_t i)
+{
+	return job->readdir.batch == NULL ? &job->asks[i] : &job->readdir.batch->asks[i];
+}
+
 static void inodes_known(struct lpi_job *job)
 {
 	struct lpi_readdir *rd = &job->readdir;
 	for (uint32_t i = 0; rd->item_idx + i < rd->asked_end; i++) {
-		const struct lpi_job_ask *ask = &job->asks[i];
+		const struct lpi_job_ask *ask = ask_at(job, i);
 		int r = ask->call.result;
 		if (r < 0 && r != -ENOENT && !job->op->hold) {
 			finish(job, r);
@@ -115,15 +123,20 @@ static void attrs_next(struct lpi_job *job)
 		finish(job, 0);
 		return;
 	}
-	rd->asked_end = LP_MIN(rd->item_idx + LPI_JOB_ASKS, rd->items.cnt);
+	if (rd->batch == NULL && rd->items.cnt > LPI_JOB_ASKS) {
+		rd->batch = lp_pool_get(job->ns->batches);
+		if (rd->batch != NULL)
+			memset(rd->batch, 0, sizeof(*rd->batch));
+	}
+	uint32_t most = rd->batch == NULL ? LPI_JOB_ASKS : LPI_STAT_BATCH;
+	rd->asked_end = LP_MIN(rd->item_idx + most, rd->items.cnt);
 	for (uint32_t i = 0; rd->item_idx + i < rd->asked_end; i++) {
+		struct lpi_job_ask *ask = ask_at(job, i);
 		lpi_items_get(&rd->items, rd->item_idx + i, &item);
-		struct lp_store_op *op = lpi_job_op(job, i);
-		op->opcode = LP_STORE_STAT;
-		op->stat.ino = item.ino;
+		ask->op = (struct lp_store_op){.opcode = LP_STORE_STAT, .stat = {.ino = item.ino}};
 		if (job->op->hold)
-			lpi_call_hold(&job->asks[i].call, NULL);
-		lpi_job_ask(job, lp_ino_shard(item.ino), i, false);
+			lpi_call_hold(&ask->call, NULL);
+		lpi_job_ask_other(job, lp_ino_shard(item.ino), ask);
 	}
 	lpi_job_wait(job, inodes_known);
 }

@@ -380,12 +380,51 @@ static void test_part(void **state)
 	lpi_t_end(&t);
 }
 
+/* --- Many at once ----------------------------------------------------------------------------- */
+
+#define AT_ONCE (2 * LPI_STAT_BATCHES)
+
+/* More than there are batches for: each gets all attributes. */
+static void test_many_at_once(void **state)
+{
+	(void)state;
+	struct lpi_t t;
+	static struct lpi_ns_hand hands[AT_ONCE];
+	static uint8_t bufs[AT_ONCE][UINT32_C(8) * PAGE];
+	lpi_t_begin(&t, 2);
+	struct lp_ino dir = lpi_t_spread(&t, root, "spread");
+	for (uint32_t nr = 0; nr < 100; nr++)
+		(void)lpi_t_file(&t, dir, name_of(nr));
+	for (uint32_t i = 0; i < AT_ONCE; i++) {
+		hands[i].op = (struct lp_ns_op){.opcode = LP_NS_READDIR};
+		hands[i].op.readdir.dir = dir;
+		hands[i].op.readdir.buf = bufs[i];
+		hands[i].op.readdir.buf_len = sizeof(bufs[i]);
+		hands[i].op.readdir.by_name = true;
+		hands[i].op.readdir.with_attrs = true;
+		lpi_ns_rig_submit(t.rig, 0, &hands[i]);
+	}
+	for (uint32_t i = 0; i < AT_ONCE; i++) {
+		struct lp_ns_item item;
+		uint32_t pos = 0;
+		lp_test_ok(lpi_ns_rig_wait(t.rig, &hands[i]));
+		while (lp_ns_next(&hands[i].op, &pos, &item)) {
+			assert_true(item.has_attrs);
+			assert_int_equal(item.attrs.type, LP_INODE_TYPE_FILE);
+			assert_int_equal(item.attrs.nlink, 1);
+		}
+		assert_int_equal(pos, 100);
+	}
+	lpi_t_end(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fragments), cmocka_unit_test(test_part),
-		cmocka_unit_test(test_stays),     cmocka_unit_test(test_cookie_alone),
-		cmocka_unit_test(test_cost),      cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_fragments),    cmocka_unit_test(test_part),
+		cmocka_unit_test(test_many_at_once), cmocka_unit_test(test_stays),
+		cmocka_unit_test(test_cookie_alone), cmocka_unit_test(test_cost),
+		cmocka_unit_test(test_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
