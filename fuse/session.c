@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -254,12 +255,32 @@ void lp_fuse_session_behaviour(const struct lp_fuse_session *session,
 	*ret_behaviour = session->options.behaviour;
 }
 
+/* The kernel reads 128 KiB ahead on any file system, and asks for no more at a time, whatever INIT
+ * has agreed on: that is a bound. How much it is can be set where its figures are, by root. */
+static void read_further_ahead(dev_t device)
+{
+	char path[64];
+	char value[16];
+	(void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(device),
+		       minor(device));
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	int len = snprintf(value, sizeof(value), "%u\n", MAX_READAHEAD / 1024);
+	if (write(fd, value, (size_t)len) < 0)
+		LP_LOG_DEBUG("%s: %s", path, lp_strerror(errno));
+	(void)close(fd); /* what it says was said by write */
+}
+
 int lp_fuse_session_probe(const struct lp_fuse_session *session)
 {
 	struct stat st;
 	if (stat(session->dir, &st) < 0)
 		return -errno;
-	return st.st_ino == LP_INO_ROOT.nr ? 0 : -EIO;
+	if (st.st_ino != LP_INO_ROOT.nr)
+		return -EIO;
+	read_further_ahead(st.st_dev);
+	return 0;
 }
 
 int lp_fuse_session_unmount(struct lp_fuse_session *session, uint64_t timeout_ns)

@@ -55,6 +55,9 @@ grep -q '^replaced$' mnt/bucket/a/note || say "a put is not seen in the mount"
 rm -r mnt/bucket/a
 expect 1 'No such' -s "$address" stat bucket/a/note
 
+# Large reads come as such.
+[ "$(cat "/sys/class/bdi/$(mountpoint -d mnt)/read_ahead_kb")" = 1024 ] || say "the kernel reads less than 1 MiB ahead"
+
 # What the mount did is told with the rest, to programs as to people.
 "$lapis" -s "$address" status | grep -q "^mount     $dir by /dev/fuse.*; requests [1-9]" || say "status: no word of the mount"
 "$lapis" -s "$address" stats --prometheus >prometheus || say "stats --prometheus"
