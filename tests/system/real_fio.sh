@@ -16,7 +16,7 @@ needs fio
 cat >jobs.fio <<'END'
 [global]
 directory=${FIO_DIR}
-size=8m
+size=4m
 verify=crc32c
 verify_fatal=1
 do_verify=1
@@ -35,14 +35,14 @@ stonewall
 ioengine=psync
 rw=randwrite
 bs=3331
-size=6662000
+size=3331000
 
 [appended]
 stonewall
 ioengine=psync
 rw=write
 bs=17001
-size=6800400
+size=3400200
 fsync=20
 
 [direct]
@@ -59,7 +59,7 @@ ioengine=psync
 direct=1
 rw=randwrite
 bs=5000
-size=8000000
+size=4000000
 
 [mapped]
 stonewall
