@@ -6,6 +6,7 @@
 #ifndef LP_FUSE_CHANNEL_IMPL_H
 #define LP_FUSE_CHANNEL_IMPL_H
 
+#include "fuse/notify.h"
 #include "fuse/request.h"
 
 /* Where the next message lands: its head, and behind that buffers of all sizes, so that those of a
@@ -43,11 +44,13 @@ struct lp_fuse_channel {
 	struct lpi_fuse_list syncing; /* share the one that is under way */
 	struct lpi_fuse_list to_sync; /* wait for the next one */
 	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
+	struct lpi_fuse_prune prune;
 	/* What the kernel knew is forgotten. */
 	struct lp_ns_op forget_op;
 	bool is_forgetting;
 	bool has_forgotten; /* for the last time */
 	/* Stopping. */
+	bool is_to_stop; /* when the kernel is not being told anything */
 	bool is_stopping;
 	void (*stopped)(void *arg);
 	void *stopped_arg;
@@ -55,6 +58,8 @@ struct lp_fuse_channel {
 	struct lp_fuse_channel_stats stats;
 };
 
+/* The kernel has been told to forget something. */
+void lpi_fuse_channel_pruned(struct lp_fuse_channel *channel);
 /* A request has ended. */
 void lpi_fuse_channel_ended(struct lp_fuse_channel *channel);
 

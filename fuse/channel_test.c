@@ -15,6 +15,7 @@
 
 #include "base/prng.h"
 #include "base/test.h"
+#include "fuse/notify.h"
 #include "fuse/request.h"
 
 #define MESSAGE_MAX (256u << 10)
@@ -25,6 +26,7 @@ struct rig {
 	struct lp_bufs *bufs;
 	struct lp_store *store;
 	struct lp_ns *ns;
+	struct lp_workers *notifier;
 	struct lp_fuse_channel *channel;
 	int fd; /* the kernel's end */
 	uint32_t ready_cnt;
@@ -70,7 +72,7 @@ static void gone(void *arg)
 	((struct rig *)arg)->gone_cnt++;
 }
 
-static struct rig *rig_new(uint32_t requests_max)
+static struct rig *rig_new_for(uint32_t requests_max, uint64_t inodes_max)
 {
 	struct rig *rig = calloc(1, sizeof(*rig));
 	assert_non_null(rig);
@@ -88,16 +90,20 @@ static struct rig *rig_new(uint32_t requests_max)
 	lp_test_ok(lp_ns_open(&ns, &rig->ns));
 	lp_ns_start(rig->ns, &rig->ns, ready, rig);
 	UNTIL(rig, rig->ready_cnt == 1);
-	const struct lp_fuse_channel_options options = {
-		.reactor = rig->reactor,
-		.bufs = rig->bufs,
-		.ns = rig->ns,
-		.stores = {rig->store},
-		.store_cnt = 1,
-		.requests_max = requests_max,
-		.behaviour = {.squash_uid = UINT32_MAX, .squash_gid = UINT32_MAX},
-		.gone = gone,
-		.arg = rig};
+	lp_test_ok(lp_workers_new(0, &rig->notifier));
+	const struct lp_fuse_channel_options options = {.reactor = rig->reactor,
+							.bufs = rig->bufs,
+							.ns = rig->ns,
+							.stores = {rig->store},
+							.store_cnt = 1,
+							.requests_max = requests_max,
+							.nss = {rig->ns},
+							.notifier = rig->notifier,
+							.behaviour = {.squash_uid = UINT32_MAX,
+								      .squash_gid = UINT32_MAX,
+								      .inodes_max = inodes_max},
+							.gone = gone,
+							.arg = rig};
 	lp_test_ok(lp_fuse_channel_new(&options, &rig->channel));
 	int fds[2];
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, fds), 0);
@@ -110,11 +116,17 @@ static struct rig *rig_new(uint32_t requests_max)
 	return rig;
 }
 
+static struct rig *rig_new(uint32_t requests_max)
+{
+	return rig_new_for(requests_max, 0);
+}
+
 static void rig_free(struct rig *rig)
 {
 	lp_fuse_channel_stop(rig->channel, stopped, rig);
 	UNTIL(rig, rig->stopped_cnt == 1);
 	lp_fuse_channel_free(rig->channel);
+	lp_workers_free(rig->notifier);
 	lp_ns_stop(rig->ns, ns_stopped, rig);
 	UNTIL(rig, rig->stopped_cnt == 2);
 	lp_ns_close(rig->ns);
@@ -408,7 +420,9 @@ static void test_forget(void **state)
 	add(rig, &get, sizeof(get));
 	assert_int_equal(ask(rig), 0);
 	forget(rig, node, 1);
-	UNTIL(rig, held(rig) == 0);
+	/* It is removed a moment later, with others. */
+	struct lp_ns_stats stats;
+	UNTIL(rig, (lp_ns_read_stats(rig->ns, &stats), stats.held + stats.orphans) == 0);
 	begin(rig, FUSE_GETATTR, node);
 	add(rig, &get, sizeof(get));
 	assert_int_equal(ask(rig), -ESTALE);
@@ -458,6 +472,48 @@ static void test_held(void **state)
 	assert_int_equal(close(rig->fd), 0);
 	rig->fd = -1;
 	UNTIL(rig, held(rig) == 0);
+	rig_free(rig);
+}
+
+/* Too many are remembered: the kernel is told of some, and none of them twice before the others, by
+ * somebody who serves nothing (rule M3: here, without threads, between two turns). */
+static void test_crowd(void **state)
+{
+	const uint32_t files = 300;
+	static bool seen[1000];
+	struct rig *rig = rig_new_for(0, 100);
+	struct lpi_fuse_prune_out out;
+	uint32_t told = 0;
+	(void)state;
+	for (uint32_t i = 0; i < files; i++) {
+		char name[16];
+		(void)snprintf(name, sizeof(name), "file%u", i);
+		begin(rig, FUSE_MKNOD, 1);
+		const struct fuse_mknod_in in = {.mode = S_IFREG | 0644};
+		add(rig, &in, sizeof(in));
+		add(rig, name, strlen(name) + 1);
+		send_message(rig);
+		for (bool is_answered = false; !is_answered;) {
+			UNTIL(rig, has_come(rig));
+			memcpy(&out, rig->in, LP_MIN(rig->in_len, sizeof(out)));
+			is_answered = out.header.unique == rig->unique;
+			if (is_answered)
+				continue;
+			assert_int_equal(out.header.unique, 0);
+			assert_int_equal(out.header.error, LPI_FUSE_NOTIFY_PRUNE);
+			assert_int_equal(rig->in_len, 32 + out.count * UINT64_C(8));
+			told += out.count;
+			for (uint32_t k = 0; k < out.count; k++)
+				seen[out.nodeids[k]] = true;
+		}
+	}
+	/* At 128, 192 and 256 requests, or one later. */
+	assert_in_range(told, 127 + 191 + 255, 128 + 192 + 256);
+	assert_int_equal(held(rig), files);
+	uint32_t seen_cnt = 0;
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(seen); i++)
+		seen_cnt += seen[i] ? 1 : 0;
+	assert_in_range(seen_cnt, 250, files);
 	rig_free(rig);
 }
 
@@ -539,6 +595,7 @@ int main(void)
 		cmocka_unit_test(test_hostile), cmocka_unit_test(test_throttled),
 		cmocka_unit_test(test_gone),    cmocka_unit_test(test_forget),
 		cmocka_unit_test(test_held),    cmocka_unit_test(test_unheard),
+		cmocka_unit_test(test_crowd),
 	};
 	(void)signal(SIGPIPE, SIG_IGN);
 	return lp_test_main(tests, "fuse/channel");
