@@ -59,8 +59,12 @@ static void make_channel(struct lpi_errand *errand)
 						  .gone = channel_gone,
 						  .arg = &service->mount};
 	lp_fuse_session_behaviour(service->mount.session, &options.behaviour);
-	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s; s = lpi_thread_next(thread, s))
+	options.notifier = service->mount.notifier;
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
+	     s = lpi_thread_next(thread, s)) {
+		options.nss[options.store_cnt] = s->ns;
 		options.stores[options.store_cnt++] = s->store;
+	}
 	options.ns = lpi_thread_next(thread, NULL)->ns;
 	lpi_errand_end(errand,
 		       lp_fuse_channel_new(&options, &service->mount.channels[thread->idx]));
@@ -109,6 +113,8 @@ static void all_freed(struct lp_service *service)
 	struct lpi_mount *mount = &service->mount;
 	lp_fuse_session_close(mount->session);
 	mount->session = NULL;
+	lp_workers_free(mount->notifier);
+	mount->notifier = NULL;
 	mount->next(service, mount->result);
 }
 
@@ -203,7 +209,11 @@ static void opened(struct lp_work *work)
 		mount->next(service, mount->result);
 		return;
 	}
-	lpi_run_phase(service, make_channel, all_made);
+	mount->result = lp_workers_new(1, &mount->notifier);
+	if (mount->result < 0)
+		fail(service, mount->result, "no thread for what the kernel is to be told");
+	else
+		lpi_run_phase(service, make_channel, all_made);
 }
 
 static void open_session(struct lp_work *work)

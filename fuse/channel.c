@@ -13,6 +13,8 @@
  *   throttled  the reader, without request or buffers, and so are all others: goes on when a
  *              request ends, or by the retry timer if the buffers are with somebody else
  *   gone       the connection has ended: nothing is read any more
+ *   to stop    the kernel is being told something: it may ask before that returns, so this goes on
+ *              reading until then
  *   stopping   the poll is cancelled; when it has come back and no request is under way: stopped
  */
 #include <liburing.h>
@@ -168,6 +170,7 @@ static void begin(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_message *message = &request->message;
 	lpi_fuse_step_fn *step = lpi_fuse_begin_find(message->header.opcode);
+	lpi_fuse_prune_check(request->channel);
 	lpi_fuse_move(request, LPI_FUSE_WORK);
 	if (step != NULL)
 		step(request);
@@ -576,12 +579,10 @@ void lpi_fuse_channel_look(struct lp_fuse_channel *channel)
 		go_on(channel);
 }
 
-void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void *arg), void *arg)
+static void begin_stop(struct lp_fuse_channel *channel)
 {
 	LP_ASSERT(!channel->is_stopping);
 	channel->is_stopping = true;
-	channel->stopped = stopped;
-	channel->stopped_arg = arg;
 	if (!lp_io_is_idle(&channel->poll_io)) {
 		channel->cancel_io.complete = cancelled;
 		struct io_uring_sqe *sqe =
@@ -589,6 +590,22 @@ void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void 
 		io_uring_prep_cancel(sqe, &channel->poll_io, 0);
 	}
 	check_stopped(channel);
+}
+
+void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void *arg), void *arg)
+{
+	LP_ASSERT(!channel->is_to_stop);
+	channel->is_to_stop = true;
+	channel->stopped = stopped;
+	channel->stopped_arg = arg;
+	if (lpi_fuse_prune_is_idle(channel))
+		begin_stop(channel);
+}
+
+void lpi_fuse_channel_pruned(struct lp_fuse_channel *channel)
+{
+	if (channel->is_to_stop)
+		begin_stop(channel);
 }
 
 void lp_fuse_channel_read_stats(const struct lp_fuse_channel *channel,

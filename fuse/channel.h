@@ -26,6 +26,7 @@
 #define LP_FUSE_CHANNEL_STORES 64u
 
 struct lp_devices;
+struct lp_workers;
 struct lp_fuse_channel;
 
 /* How the mount behaves; the same for all its channels. */
@@ -38,17 +39,20 @@ struct lp_fuse_behaviour {
 			      own */
 	uint64_t entry_ns; /* how long the kernel may believe a name */
 	uint64_t attr_ns;  /* and attributes */
+	uint64_t inodes_max; /* that the kernel shall remember; 0: as many as it likes */
 };
 
 struct lp_fuse_channel_options {
 	struct lp_reactor *reactor;
 	struct lp_bufs *bufs;
 	struct lp_ns *ns; /* one of this thread's */
-	/* This thread's stores: for statfs. */
+	/* This thread's stores, for statfs, and namespaces. */
 	struct lp_store *stores[LP_FUSE_CHANNEL_STORES];
+	struct lp_ns *nss[LP_FUSE_CHANNEL_STORES];
 	uint32_t store_cnt;
 	const struct lp_devices *devices; /* NULL: a store in memory */
 	uint32_t requests_max;            /* 0: LP_FUSE_REQUESTS_MAX */
+	struct lp_workers *notifier;      /* one thread for this alone; outlives the channel */
 	struct lp_fuse_behaviour behaviour;
 	/* The connection has come to its end, by an unmount or an abort. Once, in a turn. */
 	void (*gone)(void *arg);

@@ -6,6 +6,7 @@
 #ifndef LP_FUSE_CHANNEL_IMPL_H
 #define LP_FUSE_CHANNEL_IMPL_H
 
+#include "fuse/notify.h"
 #include "fuse/reading.h"
 #include "fuse/request.h"
 #include "fuse/sync.h"
@@ -52,11 +53,13 @@ struct lp_fuse_channel {
 	struct lpi_fuse_syncs syncs;
 	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
 	struct lpi_readings readings; /* of directories that were opened here */
+	struct lpi_fuse_prune prune;
 	/* What the kernel knew is forgotten. */
 	struct lp_ns_op forget_op;
 	bool is_forgetting;
 	bool has_forgotten; /* for the last time */
 	/* Stopping. */
+	bool is_to_stop; /* when the kernel is not being told anything */
 	bool is_stopping;
 	void (*stopped)(void *arg);
 	void *stopped_arg;
@@ -68,6 +71,8 @@ struct lp_fuse_channel {
 /* There may be something to read: where the reactor has no ring, and so nobody polls. */
 void lpi_fuse_channel_look(struct lp_fuse_channel *channel);
 
+/* The kernel has been told to forget something. */
+void lpi_fuse_channel_pruned(struct lp_fuse_channel *channel);
 /* A request has come to its end, with 0 or an error: for the counters, where it was at work. */
 void lpi_fuse_channel_count(const struct lpi_fuse_request *request, int err);
 /* What it has is given back, where it was read. */

@@ -15,6 +15,7 @@
 
 #include "base/prng.h"
 #include "base/test.h"
+#include "fuse/notify.h"
 #include "fuse/request.h"
 
 #define MESSAGE_MAX (256u << 10)
@@ -28,6 +29,7 @@ struct rig {
 	uint32_t cnt; /* shards, each with a channel */
 	struct lp_store *stores[CHANNELS_MAX];
 	struct lp_ns *namespaces[CHANNELS_MAX];
+	struct lp_workers *notifier;
 	struct lp_fuse_channel *channels[CHANNELS_MAX];
 	struct lp_fuse_channel *channel; /* the first */
 	int fd;                          /* the kernel's end */
@@ -94,8 +96,9 @@ static void open_shards(struct rig *rig)
 }
 
 /* Their descriptors are of one socket, as those of a mount are of one queue. */
-static void open_channels(struct rig *rig, uint32_t requests_max)
+static void open_channels(struct rig *rig, uint32_t requests_max, uint64_t inodes_max)
 {
+	lp_test_ok(lp_workers_new(0, &rig->notifier));
 	int fds[2];
 	int bytes = 4 * MESSAGE_MAX;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, fds), 0);
@@ -109,9 +112,13 @@ static void open_channels(struct rig *rig, uint32_t requests_max)
 			.bufs = rig->bufs,
 			.ns = rig->namespaces[i],
 			.stores = {rig->stores[i]},
+			.nss = {rig->namespaces[i]},
 			.store_cnt = 1,
 			.requests_max = requests_max,
-			.behaviour = {.squash_uid = UINT32_MAX, .squash_gid = UINT32_MAX},
+			.notifier = rig->notifier,
+			.behaviour = {.squash_uid = UINT32_MAX,
+				      .squash_gid = UINT32_MAX,
+				      .inodes_max = inodes_max},
 			.gone = gone,
 			.arg = rig};
 		lp_test_ok(lp_fuse_channel_new(&options, &rig->channels[i]));
@@ -124,7 +131,7 @@ static void open_channels(struct rig *rig, uint32_t requests_max)
 	}
 }
 
-static struct rig *rig_of(uint32_t cnt, uint32_t requests_max)
+static struct rig *rig_of(uint32_t cnt, uint32_t requests_max, uint64_t inodes_max)
 {
 	struct rig *rig = calloc(1, sizeof(*rig));
 	assert_non_null(rig);
@@ -134,13 +141,13 @@ static struct rig *rig_of(uint32_t cnt, uint32_t requests_max)
 	lp_test_ok(lp_reactor_start(rig->reactor));
 	lp_test_ok(lp_bufs_new(UINT64_C(16) << 20, &rig->bufs));
 	open_shards(rig);
-	open_channels(rig, requests_max);
+	open_channels(rig, requests_max, inodes_max);
 	return rig;
 }
 
 static struct rig *rig_new(uint32_t requests_max)
 {
-	return rig_of(1, requests_max);
+	return rig_of(1, requests_max, 0);
 }
 
 static void rig_free(struct rig *rig)
@@ -150,6 +157,7 @@ static void rig_free(struct rig *rig)
 	UNTIL(rig, rig->stopped_cnt == rig->cnt);
 	for (uint32_t i = 0; i < rig->cnt; i++)
 		lp_fuse_channel_free(rig->channels[i]);
+	lp_workers_free(rig->notifier);
 	for (uint32_t i = 0; i < rig->cnt; i++)
 		lp_ns_stop(rig->namespaces[i], ns_stopped, rig);
 	UNTIL(rig, rig->stopped_cnt == 2 * rig->cnt);
@@ -451,7 +459,9 @@ static void test_forget(void **state)
 	add(rig, &get, sizeof(get));
 	assert_int_equal(ask(rig), 0);
 	forget(rig, node, 1);
-	UNTIL(rig, held(rig) == 0);
+	/* It is removed a moment later, with others. */
+	struct lp_ns_stats stats;
+	UNTIL(rig, (lp_ns_read_stats(rig->namespaces[0], &stats), stats.held + stats.orphans) == 0);
 	begin(rig, FUSE_GETATTR, node);
 	add(rig, &get, sizeof(get));
 	assert_int_equal(ask(rig), -ESTALE);
@@ -501,6 +511,48 @@ static void test_held(void **state)
 	assert_int_equal(close(rig->fd), 0);
 	rig->fd = -1;
 	UNTIL(rig, held(rig) == 0);
+	rig_free(rig);
+}
+
+/* Too many are remembered: the kernel is told of some, and none of them twice before the others, by
+ * somebody who serves nothing (rule M3: here, without threads, between two turns). */
+static void test_crowd(void **state)
+{
+	const uint32_t files = 300;
+	static bool seen[1000];
+	struct rig *rig = rig_of(1, 0, 100);
+	struct lpi_fuse_prune_out out;
+	uint32_t told = 0;
+	(void)state;
+	for (uint32_t i = 0; i < files; i++) {
+		char name[16];
+		(void)snprintf(name, sizeof(name), "file%u", i);
+		begin(rig, FUSE_MKNOD, 1);
+		const struct fuse_mknod_in in = {.mode = S_IFREG | 0644};
+		add(rig, &in, sizeof(in));
+		add(rig, name, strlen(name) + 1);
+		send_message(rig);
+		for (bool is_answered = false; !is_answered;) {
+			UNTIL(rig, has_come(rig));
+			memcpy(&out, rig->in, LP_MIN(rig->in_len, sizeof(out)));
+			is_answered = out.header.unique == rig->unique;
+			if (is_answered)
+				continue;
+			assert_int_equal(out.header.unique, 0);
+			assert_int_equal(out.header.error, LPI_FUSE_NOTIFY_PRUNE);
+			assert_int_equal(rig->in_len, 32 + out.count * UINT64_C(8));
+			told += out.count;
+			for (uint32_t k = 0; k < out.count; k++)
+				seen[out.nodeids[k]] = true;
+		}
+	}
+	/* At 128, 192 and 256 requests, or one later. */
+	assert_in_range(told, 127 + 191 + 255, 128 + 192 + 256);
+	assert_int_equal(held(rig), files);
+	uint32_t seen_cnt = 0;
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(seen); i++)
+		seen_cnt += seen[i] ? 1 : 0;
+	assert_in_range(seen_cnt, 250, files);
 	rig_free(rig);
 }
 
@@ -598,7 +650,7 @@ static uint64_t handed_over(struct rig *rig)
  * so that who stays with one file is handed over once. */
 static void test_handed_over(void **state)
 {
-	struct rig *rig = rig_of(2, 0);
+	struct rig *rig = rig_of(2, 0, 0);
 	uint64_t nodes[4];
 	struct lp_fuse_channel_stats stats;
 	(void)state;
@@ -628,7 +680,7 @@ static void test_handed_over(void **state)
 /* Two requests at a time on each of two threads, and a hundred are waiting, for both of them. */
 static void test_two_throttled(void **state)
 {
-	struct rig *rig = rig_of(2, 2);
+	struct rig *rig = rig_of(2, 2, 0);
 	const struct fuse_getattr_in get = {.getattr_flags = 0};
 	const struct fuse_fsync_in sync = {.fh = 0};
 	bool seen[128] = {false};
@@ -679,7 +731,7 @@ int main(void)
 		cmocka_unit_test(test_counts),      cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_handed_over), cmocka_unit_test(test_two_throttled),
 		cmocka_unit_test(test_forget),      cmocka_unit_test(test_held),
-		cmocka_unit_test(test_unheard),
+		cmocka_unit_test(test_unheard),     cmocka_unit_test(test_crowd),
 	};
 	(void)signal(SIGPIPE, SIG_IGN);
 	return lp_test_main(tests, "fuse/channel");

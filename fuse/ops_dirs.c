@@ -111,8 +111,7 @@ static bool next_untold(struct lpi_fuse_request *request, struct lp_ino *ret_ino
 		if (ret_ino->nr != 0)
 			return true;
 	}
-	while (request->source.hold &&
-	       lp_ns_next(&request->source, &request->rest_pos, &item)) {
+	while (request->source.hold && lp_ns_next(&request->source, &request->rest_pos, &item)) {
 		*ret_ino = item.ino;
 		if (item.has_attrs)
 			return true;

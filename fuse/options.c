@@ -10,6 +10,8 @@
 #include "base/error.h"
 
 #define NONE UINT32_MAX
+/* That the kernel shall remember, if nothing is said: some 40 MB here, and a GB there. */
+#define INODES 1000000u
 /* Nobody else changes anything, so the kernel knows all there is to know. With sockets it is told
  * to believe nothing it has not just asked for, so that it sees what was changed there (rule M2).
  */
@@ -25,6 +27,7 @@ enum meaning {
 	SQUASH_GID,
 	ENTRY_TIME,
 	ATTR_TIME,
+	INODES_MAX,
 	NO_ATIME,
 	WRITEBACK,
 };
@@ -46,6 +49,7 @@ static const struct {
 	{"entry_timeout", ENTRY_TIME, true},
 	{"exec", KERNEL, false},
 	{"gid", SQUASH_GID, true},
+	{"max_inodes", INODES_MAX, true},
 	{"noatime", NO_ATIME, false},
 	{"noauto", IGNORED, false},
 	{"nodev", KERNEL, false},
@@ -99,6 +103,17 @@ static int parse_seconds(const char *item, const char *value, uint64_t *ret_ns, 
 	return 0;
 }
 
+static int parse_count(const char *item, const char *value, uint64_t *ret, char *why)
+{
+	char *end = NULL;
+	errno = 0;
+	unsigned long long count = strtoull(value, &end, 10);
+	if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0)
+		return refuse(why, item, "is no number");
+	*ret = count;
+	return 0;
+}
+
 static int apply(struct lpi_fuse_options *options, enum meaning meaning, const char *item,
 		 const char *value, char *why)
 {
@@ -135,6 +150,8 @@ static int apply(struct lpi_fuse_options *options, enum meaning meaning, const c
 		return parse_seconds(item, value, &behaviour->entry_ns, why);
 	case ATTR_TIME:
 		return parse_seconds(item, value, &behaviour->attr_ns, why);
+	case INODES_MAX:
+		return parse_count(item, value, &behaviour->inodes_max, why);
 	}
 	return 0;
 }
@@ -158,7 +175,11 @@ static int parse_item(struct lpi_fuse_options *options, const char *item, char *
 
 int lpi_fuse_options_parse(const char *text, struct lpi_fuse_options *ret_options, char *why)
 {
-	struct lpi_fuse_options options = {.behaviour = {.squash_uid = NONE, .squash_gid = NONE}};
+	struct lpi_fuse_options options = {.behaviour = {.squash_uid = NONE,
+							 .squash_gid = NONE,
+							 .entry_ns = UINT64_MAX,
+							 .attr_ns = UINT64_MAX,
+							 .inodes_max = INODES}};
 	char item[LP_FUSE_OPTIONS_MAX];
 	while (text != NULL && *text != '\0') {
 		size_t len = strcspn(text, ",");

@@ -25,6 +25,9 @@ struct piece {
 
 struct lpi_held {
 	struct piece pieces[PIECES];
+	/* Where lpi_held_some() goes on. */
+	uint32_t hand_piece;
+	uint32_t hand_slot;
 	struct lpi_held_stats stats;
 };
 
@@ -151,6 +154,24 @@ uint64_t lpi_held_cnt(const struct lpi_held *held, struct lp_ino ino)
 {
 	const struct piece *piece = &held->pieces[hash_of(ino.nr) >> PIECE_SHIFT];
 	return piece->slot_cnt == 0 ? 0 : find(piece, ino.nr)->count;
+}
+
+uint32_t lpi_held_some(struct lpi_held *held, struct lp_ino *ret_inos, uint32_t inos_max)
+{
+	uint32_t cnt = 0;
+	/* At most once around, and one piece's beginning again. */
+	for (uint32_t pieces = 0; pieces <= PIECES && cnt < inos_max; pieces++) {
+		const struct piece *piece = &held->pieces[held->hand_piece];
+		for (; held->hand_slot < piece->slot_cnt && cnt < inos_max; held->hand_slot++) {
+			if (piece->slots[held->hand_slot].nr != 0)
+				ret_inos[cnt++].nr = piece->slots[held->hand_slot].nr;
+		}
+		if (held->hand_slot >= piece->slot_cnt) {
+			held->hand_piece = (held->hand_piece + 1) % PIECES;
+			held->hand_slot = 0;
+		}
+	}
+	return cnt;
 }
 
 void lpi_held_clear(struct lpi_held *held)

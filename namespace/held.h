@@ -31,6 +31,8 @@ void lpi_held_add(struct lpi_held *held, struct lp_ino ino);
 bool lpi_held_drop(struct lpi_held *held, struct lp_ino ino, uint64_t count);
 /* 0: nobody knows of it. */
 uint64_t lpi_held_cnt(const struct lpi_held *held, struct lp_ino ino);
+/* Some of them, others each time; returns how many. */
+uint32_t lpi_held_some(struct lpi_held *held, struct lp_ino *ret_inos, uint32_t inos_max);
 /* Nobody knows of anything any more. */
 void lpi_held_clear(struct lpi_held *held);
 

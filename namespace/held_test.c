@@ -97,12 +97,35 @@ static void test_unbalanced(void **state)
 	lpi_held_free(held);
 }
 
+/* Whoever asks for some again and again is given each of them once in a round. */
+static void test_some(void **state)
+{
+	(void)state;
+	static uint32_t times[NUMBERS + 1];
+	struct lpi_held *held = held_new();
+	struct lp_ino inos[100];
+	assert_int_equal(lpi_held_some(held, inos, 100), 0);
+	for (uint32_t i = 1; i <= NUMBERS; i++)
+		lpi_held_add(held, (struct lp_ino){i});
+	for (uint32_t left = NUMBERS; left > 0;) {
+		uint32_t wanted = LP_MIN(left, 100);
+		assert_int_equal(lpi_held_some(held, inos, wanted), wanted);
+		for (uint32_t i = 0; i < wanted; i++)
+			times[inos[i].nr]++;
+		left -= wanted;
+	}
+	for (uint32_t i = 1; i <= NUMBERS; i++)
+		assert_int_equal(times[i], 1);
+	lpi_held_free(held);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_model),
 		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_unbalanced),
+		cmocka_unit_test(test_some),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,11 +125,11 @@ struct lp_ns_forgotten {
 
 /* One record of a readdir or a list; points into the operation's buffer. */
 struct lp_ns_item {
-	struct lp_bytes name; /* list: the whole key; a common prefix ends in '/' */
-	struct lp_ino ino;    /* nr 0: a common prefix */
-	uint64_t cookie;      /* readdir: continues behind this one (rule N4) */
-	uint8_t type;         /* enum lp_inode_type; 0: a common prefix */
-	bool has_attrs;       /* if asked for; unless it lost its name meanwhile */
+	struct lp_bytes name;  /* list: the whole key; a common prefix ends in '/' */
+	struct lp_ino ino;     /* nr 0: a common prefix */
+	uint64_t cookie;       /* readdir: continues behind this one (rule N4) */
+	uint8_t type;          /* enum lp_inode_type; 0: a common prefix */
+	bool has_attrs;        /* if asked for; unless it lost its name meanwhile */
 	struct lp_attrs attrs; /* only then */
 };
 
@@ -323,6 +323,9 @@ struct lp_ns_op {
 };
 
 void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op);
+/* Some of the inodes that are held on this shard, if those of all shards are probably more than
+ * max: others each time. On the shard's thread. */
+uint32_t lp_ns_crowd(struct lp_ns *ns, uint64_t max, struct lp_ino *ret_inos, uint32_t inos_max);
 /* Gives back what a completed LP_NS_STORE read holds. Each one that succeeded, once. */
 void lp_ns_end(struct lp_ns *ns, struct lp_ns_op *op);
 /* Walks a completed readdir or list. *pos is 0 at first; false at the end. */

@@ -4,6 +4,7 @@
  * Whoever is told of an inode counts first and then reads its attributes, as an open does: whoever
  * takes the last name away looks at the count when he submits the removal, so one of the two sees
  * the other. */
+#include "namespace/held.h"
 #include "namespace/names.h"
 #include "namespace/ns_impl.h"
 
@@ -84,4 +85,17 @@ void lpi_begin_forget(struct lpi_job *job)
 		forget_more(job);
 	else
 		lpi_job_soon(job, forgotten);
+}
+
+/* --- Too many --------------------------------------------------------------------------------- */
+
+/* Inodes are spread evenly, or nearly so: each shard looks after its part. */
+uint32_t lp_ns_crowd(struct lp_ns *ns, uint64_t max, struct lp_ino *ret_inos, uint32_t inos_max)
+{
+	struct lpi_held_stats held;
+	lpi_opens_read_held(ns->opens, &held);
+	LP_ASSERT(ns->options.shard_cnt > 0);
+	if (held.inodes <= max / ns->options.shard_cnt)
+		return 0;
+	return lpi_opens_some_held(ns->opens, ret_inos, inos_max);
 }

@@ -210,6 +210,11 @@ void lpi_opens_let_go_all(struct lpi_opens *opens)
 	}
 }
 
+uint32_t lpi_opens_some_held(struct lpi_opens *opens, struct lp_ino *ret_inos, uint32_t inos_max)
+{
+	return lpi_held_some(opens->held, ret_inos, inos_max);
+}
+
 void lpi_opens_read_held(const struct lpi_opens *opens, struct lpi_held_stats *ret_stats)
 {
 	lpi_held_read_stats(opens->held, ret_stats);

@@ -38,6 +38,7 @@ int lpi_opens_hold(struct lpi_opens *opens, struct lp_ino ino) LP_MUST_CHECK;
 /* It has forgotten it so often; or all of them, as often as it may. */
 void lpi_opens_let_go(struct lpi_opens *opens, struct lp_ino ino, uint64_t count);
 void lpi_opens_let_go_all(struct lpi_opens *opens);
+uint32_t lpi_opens_some_held(struct lpi_opens *opens, struct lp_ino *ret_inos, uint32_t inos_max);
 void lpi_opens_read_held(const struct lpi_opens *opens, struct lpi_held_stats *ret_stats);
 
 /* Open or held. */

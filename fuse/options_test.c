@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What -o says, and what is so if it does not: how long the kernel may believe what it was told
+ * depends on whether there is another door (rule M2). */
+#include "fuse/options.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/test.h"
+
+static struct lpi_fuse_options parse(const char *text, bool is_only_door)
+{
+	struct lpi_fuse_options options;
+	char why[LP_FUSE_WHY_MAX] = "";
+	lp_test_ok(lpi_fuse_options_parse(text, &options, why));
+	assert_string_equal(why, "");
+	lpi_fuse_options_default(&options, is_only_door);
+	return options;
+}
+
+static void test_times(void **state)
+{
+	(void)state;
+	struct lpi_fuse_options options = parse(NULL, false);
+	assert_int_equal(options.behaviour.entry_ns, 0);
+	assert_int_equal(options.behaviour.attr_ns, 0);
+	options = parse("noatime", true);
+	assert_int_equal(options.behaviour.entry_ns, 86400 * LP_NS_PER_S);
+	assert_int_equal(options.behaviour.attr_ns, 86400 * LP_NS_PER_S);
+	options = parse("entry_timeout=0,attr_timeout=1.5", true);
+	assert_int_equal(options.behaviour.entry_ns, 0);
+	assert_int_equal(options.behaviour.attr_ns, 3 * LP_NS_PER_S / 2);
+}
+
+static void test_meanings(void **state)
+{
+	(void)state;
+	struct lpi_fuse_options options = parse("ro,nodev,,x-systemd.automount,uid=7,sync", false);
+	assert_string_equal(options.kernel, "ro,nodev");
+	assert_true(options.read_only && options.behaviour.no_atime && options.behaviour.sync);
+	assert_int_equal(options.behaviour.squash_uid, 7);
+	assert_int_equal(options.behaviour.squash_gid, UINT32_MAX);
+	assert_int_equal(options.behaviour.inodes_max, 1000000);
+	assert_int_equal(parse("max_inodes=0", false).behaviour.inodes_max, 0);
+	assert_int_equal(parse("max_inodes=5000", false).behaviour.inodes_max, 5000);
+	assert_false(options.behaviour.writeback || options.is_private);
+}
+
+static void test_refused(void **state)
+{
+	static const char *const wrong[] = {"nonsense",
+					    "uid",
+					    "uid=x",
+					    "ro=1",
+					    "uid=-1",
+					    "attr_timeout=-1",
+					    "attr_timeout=9e9",
+					    "gid=4294967295",
+					    "max_inodes=many"};
+	char why[LP_FUSE_WHY_MAX];
+	(void)state;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(wrong); i++) {
+		why[0] = '\0';
+		lp_test_err(-EINVAL, lp_fuse_options_check(wrong[i], why));
+		assert_non_null(strstr(why, wrong[i]));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_times),
+		cmocka_unit_test(test_meanings),
+		cmocka_unit_test(test_refused),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
