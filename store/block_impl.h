@@ -115,7 +115,7 @@ struct lpi_io {
 	struct lpi_io *last_along;
 	uint32_t along_cnt;
 	uint32_t along_depth; /* small writes that ran when it was submitted */
-	bool needs_flush;     /* before it counts as written through */
+	bool is_direct;       /* being written, to be durable when it ends */
 	struct lp_list_node gather_node;
 };
 
@@ -135,8 +135,9 @@ struct lpi_shared_flush {
 	struct lp_bdev_op op;
 	bool is_running;
 	struct lpi_gather_list waiting; /* written: for the next flush */
+	uint64_t waiting_cnt;
 	struct lpi_gather_list covered; /* by the one that runs */
-	uint64_t writing;               /* direct writes that are not durable yet */
+	uint64_t writing;               /* direct writes that the device has not ended */
 	uint64_t failures;              /* of the device's flushes, when we began */
 };
 

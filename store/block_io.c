@@ -10,7 +10,9 @@
  * that flush back until no other write-through is being written: so of many all end together, the
  * device has nothing to do until new ones come, and one that comes in between waits for strangers.
  * There only a direct write that is alone is written through; others are plain writes, and flushes
- * of our own make durable what was written before each (rule L3). */
+ * of our own make durable what was written before each (rule L3). One begins when as many wait for
+ * it as are still being written: so the device has something to do meanwhile, and few flushes, and
+ * few frames behind them, carry many writes. */
 #include <string.h>
 
 #include "store/block_impl.h"
@@ -39,7 +41,7 @@ struct lpi_io *lpi_block_job_add(struct lpi_block_job *job, enum lp_bdev_opcode 
 	io->job = job;
 	io->extent = extent;
 	io->iov_cnt = 0;
-	io->needs_flush = false;
+	io->is_direct = false;
 	lp_list_node_init(&io->node);
 	lpi_io_list_push_back(&job->ios, io);
 	return io;
@@ -95,9 +97,10 @@ static void shared_flush_complete(struct lp_bdev_op *op)
 static void shared_flush_begin(struct lpi_block *block)
 {
 	struct lpi_shared_flush *shared = &block->shared_flush;
-	if (shared->is_running || lpi_gather_list_is_empty(&shared->waiting))
+	if (shared->is_running || shared->waiting_cnt == 0 || shared->waiting_cnt < shared->writing)
 		return;
 	lpi_gather_list_splice_back(&shared->covered, &shared->waiting);
+	shared->waiting_cnt = 0;
 	shared->is_running = true;
 	shared->op =
 		(struct lp_bdev_op){.opcode = LP_BDEV_FLUSH, .complete = shared_flush_complete};
@@ -107,34 +110,39 @@ static void shared_flush_begin(struct lpi_block *block)
 /* Written, and now it waits for a flush, after which it completes once more. */
 static bool must_wait_for_flush(struct lpi_block *block, struct lpi_io *io)
 {
-	if (!io->needs_flush)
+	struct lpi_shared_flush *shared = &block->shared_flush;
+	if (!io->is_direct)
 		return false;
-	io->needs_flush = false;
+	io->is_direct = false;
+	LP_ASSERT(shared->writing > 0);
+	shared->writing--;
+	if (io->op.opcode == LP_BDEV_WRITE_THROUGH)
+		return false;
 	io->op.opcode = LP_BDEV_WRITE_THROUGH; /* what it is to all who look at it from now on */
 	if (io->op.result < 0)
 		return false;
 	lp_list_node_init(&io->gather_node);
-	lpi_gather_list_push_back(&block->shared_flush.waiting, io);
+	lpi_gather_list_push_back(&shared->waiting, io);
+	shared->waiting_cnt++;
 	return true;
 }
 
-/* The write has ended, durably if it was to be. */
-static void write_ended(struct lpi_block *block, const struct lp_bdev_op *op)
+/* Whether it is the only direct write that is not durable yet. */
+static bool is_alone(const struct lpi_shared_flush *shared)
 {
-	if (op->opcode == LP_BDEV_WRITE_THROUGH)
-		block->shared_flush.writing--;
-	lp_bdev_observe(&block->policy.data_observer, op, block->options.reactor);
+	return shared->writing == 0 && shared->waiting_cnt == 0 && !shared->is_running;
 }
 
 static void submit_op(struct lpi_block *block, struct lpi_io *io)
 {
 	if (io->op.opcode == LP_BDEV_WRITE_THROUGH) {
-		bool is_alone = block->shared_flush.writing++ == 0;
-		io->needs_flush = !is_alone && !lp_bdev_caps(lp_bdev_of(block->data))->has_fua;
+		bool has_fua = lp_bdev_caps(lp_bdev_of(block->data))->has_fua;
+		io->is_direct = true;
+		if (!has_fua && !is_alone(&block->shared_flush))
+			io->op.opcode = LP_BDEV_WRITE;
+		block->shared_flush.writing++;
 	}
-	if (io->needs_flush) {
-		io->op.opcode = LP_BDEV_WRITE;
-	} else if (io->op.opcode == LP_BDEV_WRITE_THROUGH) {
+	if (io->op.opcode == LP_BDEV_WRITE_THROUGH) {
 		block->data_throughs++;
 		block->data_through_bytes += io->op.length_bytes;
 	}
@@ -148,7 +156,7 @@ static void io_complete(struct lp_bdev_op *op)
 	if (must_wait_for_flush(block, io))
 		return;
 	if (op->opcode != LP_BDEV_READ)
-		write_ended(block, op);
+		lp_bdev_observe(&block->policy.data_observer, op, block->options.reactor);
 	io_ended(io, op->result);
 }
 
@@ -164,7 +172,7 @@ static void run_complete(struct lp_bdev_op *op)
 		return;
 	op->length_bytes = io->extent.cnt * LP_BLOCK_BYTES;
 	op->depth = LP_MAX(op->depth, io->along_depth);
-	write_ended(block, op);
+	lp_bdev_observe(&block->policy.data_observer, op, block->options.reactor);
 	while (io != NULL) {
 		/* When the job has ended the io may be another's. */
 		struct lpi_io *next = io->next_along;
