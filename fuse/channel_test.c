@@ -342,6 +342,147 @@ static void test_names(void **state)
 	rig_free(rig);
 }
 
+#define FILES 200u
+
+/* What was told of a directory, in that order. */
+struct told {
+	uint32_t cnt;
+	struct {
+		uint64_t offset;
+		uint32_t nr; /* of a file; FILES: something else */
+	} entries[8 * FILES];
+};
+
+static void take_entry(struct told *told, const struct fuse_dirent *entry, const char *name)
+{
+	uint32_t nr = FILES;
+	assert_true(told->cnt < LP_ARRAY_SIZE(told->entries));
+	if (entry->namelen == 4 && name[0] == 'f')
+		nr = (uint32_t)(name[1] - '0') * 100 + (uint32_t)(name[2] - '0') * 10 +
+		     (uint32_t)(name[3] - '0');
+	told->entries[told->cnt].offset = entry->off;
+	told->entries[told->cnt++].nr = nr;
+}
+
+/* One answer; returns its error. An end is an answer that adds nothing. */
+static int read_dir(struct rig *rig, uint64_t dir, uint64_t fh, uint64_t offset, bool is_plus,
+		    struct told *told)
+{
+	const struct fuse_read_in in = {.fh = fh, .offset = offset, .size = 1000};
+	begin(rig, is_plus ? FUSE_READDIRPLUS : FUSE_READDIR, dir);
+	add(rig, &in, sizeof(in));
+	int err = ask(rig);
+	size_t head = is_plus ? sizeof(struct fuse_entry_out) : 0;
+	assert_true(rig->in_len <= sizeof(struct fuse_out_header) + in.size);
+	for (size_t at = sizeof(struct fuse_out_header); err == 0 && at < rig->in_len;) {
+		struct fuse_dirent entry;
+		memcpy(&entry, rig->in + at + head, FUSE_NAME_OFFSET);
+		take_entry(told, &entry, (const char *)rig->in + at + head + FUSE_NAME_OFFSET);
+		at += FUSE_DIRENT_ALIGN(head + FUSE_NAME_OFFSET + entry.namelen);
+	}
+	return err;
+}
+
+static uint64_t open_dir(struct rig *rig, uint64_t dir)
+{
+	const struct fuse_open_in in = {.flags = O_RDONLY};
+	struct fuse_open_out out;
+	begin(rig, FUSE_OPENDIR, dir);
+	add(rig, &in, sizeof(in));
+	assert_int_equal(ask(rig), 0);
+	memcpy(&out, answered(rig, sizeof(out)), sizeof(out));
+	return out.fh;
+}
+
+static void remove_file(struct rig *rig, uint64_t dir, uint32_t nr)
+{
+	char name[16];
+	(void)snprintf(name, sizeof(name), "f%03u", nr);
+	begin(rig, FUSE_UNLINK, dir);
+	add(rig, name, strlen(name) + 1);
+	int err = ask(rig);
+	assert_true(err == 0 || err == -ENOENT);
+}
+
+/* Those that stay, the even ones, must come once each behind the entry `first` of what was told. */
+static void check_stay(const struct told *all, uint32_t first, const struct told *found)
+{
+	uint8_t expected[FILES + 1] = {0};
+	uint8_t times[FILES + 1] = {0};
+	for (uint32_t i = first; i < all->cnt; i++)
+		expected[all->entries[i].nr]++;
+	for (uint32_t i = 0; i < found->cnt; i++)
+		times[found->entries[i].nr]++;
+	for (uint32_t nr = 0; nr < FILES; nr += 2)
+		assert_int_equal(times[nr], expected[nr]);
+	for (uint32_t nr = 1; nr < FILES; nr += 2)
+		assert_true(times[nr] <= 1);
+}
+
+/* All from an offset on. What has been told of odd ones goes meanwhile, and others come. */
+static void read_all(struct rig *rig, uint64_t dir, uint64_t fh, uint64_t offset, bool changes,
+		     struct told *ret)
+{
+	static uint32_t made;
+	char name[16];
+	uint32_t before = 0;
+	ret->cnt = 0;
+	do {
+		before = ret->cnt;
+		assert_int_equal(read_dir(rig, dir, fh, offset, made % 2 == 1, ret), 0);
+		for (uint32_t i = before; changes && i < ret->cnt; i++) {
+			if (ret->entries[i].nr % 2 == 1)
+				remove_file(rig, dir, ret->entries[i].nr);
+		}
+		/* Without a handle each would be told in its turn, for ever. */
+		(void)snprintf(name, sizeof(name), "%c%u", changes ? 'z' : 'a', made++);
+		if (fh != 0)
+			release(rig, create(rig, dir, name));
+		if (ret->cnt > 0)
+			offset = ret->entries[ret->cnt - 1].offset;
+	} while (ret->cnt > before);
+}
+
+/* Rule N4, at the kernel's offsets: whatever comes and goes, what stays is told once, also from an
+ * offset that was told long ago with an entry that is gone. */
+static void test_directories(void **state)
+{
+	static struct told all;
+	static struct told found;
+	struct rig *rig = rig_new(0);
+	char name[16];
+	(void)state;
+	uint64_t dir = make_dir(rig, 1, "dir");
+	for (uint32_t i = 0; i < FILES; i++) {
+		(void)snprintf(name, sizeof(name), "f%03u", i * 7 % FILES);
+		release(rig, create(rig, dir, name));
+	}
+	uint64_t fh = open_dir(rig, dir);
+	assert_int_not_equal(fh, 0);
+	read_all(rig, dir, fh, 0, true, &all);
+	assert_true(all.cnt >= FILES + 2 && all.cnt <= FILES + 4);
+	for (uint32_t i = 0; i < all.cnt; i += 13) {
+		read_all(rig, dir, fh, all.entries[i].offset, false, &found);
+		check_stay(&all, i + 1, &found);
+	}
+	/* From the beginning again: those that have come since are told. */
+	read_all(rig, dir, fh, 0, false, &found);
+	check_stay(&all, 0, &found);
+	assert_true(found.cnt > FILES / 2 + 20);
+	assert_int_equal(read_dir(rig, dir, fh, UINT64_C(5) << 60, false, &found), -EINVAL);
+	assert_int_equal(read_dir(rig, 1, fh, 0, false, &found), -EBADF);
+	assert_int_equal(read_dir(rig, dir, fh ^ UINT64_C(1) << 50, 0, false, &found), -EBADF);
+	const struct fuse_release_in in = {.fh = fh};
+	begin(rig, FUSE_RELEASEDIR, dir);
+	add(rig, &in, sizeof(in));
+	assert_int_equal(ask(rig), 0);
+	assert_int_equal(read_dir(rig, dir, fh, 0, false, &found), -EBADF);
+	/* Without a handle, by cookies: what is told needs nothing remembered. */
+	read_all(rig, dir, 0, 0, false, &found);
+	check_stay(&all, 0, &found);
+	rig_free(rig);
+}
+
 /* Bit 6 of a set-user-id program goes with the write of somebody who is not root. */
 static void test_privileges(void **state)
 {
@@ -732,6 +873,7 @@ int main(void)
 		cmocka_unit_test(test_handed_over), cmocka_unit_test(test_two_throttled),
 		cmocka_unit_test(test_forget),      cmocka_unit_test(test_held),
 		cmocka_unit_test(test_unheard),     cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_directories),
 	};
 	(void)signal(SIGPIPE, SIG_IGN);
 	return lp_test_main(tests, "fuse/channel");

@@ -238,8 +238,9 @@ static void test_refused(void **state)
 
 /* --- Fragments -------------------------------------------------------------------------------- */
 
-#define ANSWER 1000u
-#define ENTRY  24u
+#define ANSWER  1000u
+#define ENTRY   24u
+#define HIGHEST 16u /* bytes of a name in these tests */
 
 /* One that is read by ranges of names, each in the order of the cookies: as a mount does. */
 struct fragment {
@@ -289,7 +290,7 @@ static uint32_t count_items(struct lpi_t *t, const struct fragment *fragment, ui
 		bytes += (ENTRY + item.name.len + 7) / 8 * 8;
 		assert_true(strcmp(name, fragment->after) > 0);
 		if (strcmp(name, ret_highest) > 0)
-			(void)strcpy(ret_highest, name);
+			(void)snprintf(ret_highest, HIGHEST, "%s", name);
 		if (nr_of(item.name) < NAMES)
 			times[nr_of(item.name)]++;
 	}
@@ -309,7 +310,7 @@ static void check_fragments(struct lpi_t *t, struct lp_ino dir)
 	(void)lpi_t_file(t, dir, "m0");
 	struct fragment fragment = {.dir = dir, .by_name = true};
 	for (bool is_last = false; !is_last;) {
-		char highest[16] = "";
+		char highest[HIGHEST] = "";
 		char from[16];
 		char to[16];
 		lp_test_ok(read_fragment(t, &fragment));
@@ -319,7 +320,7 @@ static void check_fragments(struct lpi_t *t, struct lp_ino dir)
 		is_last = !t->op->readdir.more && t->op->readdir.is_last;
 		if (t->op->readdir.more) {
 			fragment.cookie = shard_idx << 56;
-			(void)strcpy(fragment.after, highest);
+			(void)snprintf(fragment.after, sizeof(fragment.after), "%s", highest);
 		} else {
 			fragment = (struct fragment){
 				.dir = dir, .by_name = true, .cookie = (shard_idx + 1) << 56};
@@ -355,7 +356,7 @@ static void test_part(void **state)
 				.after = "n100",
 				.until = "n109"};
 	uint8_t times[NAMES] = {0};
-	char highest[16] = "";
+	char highest[HIGHEST] = "";
 	lp_test_ok(read_fragment(&t, &part));
 	assert_int_equal(count_items(&t, &part, times, highest), 9);
 	assert_string_equal(highest, "n109");
@@ -375,7 +376,7 @@ static void test_part(void **state)
 	part.by_name = false;
 	part.cookie ^= UINT64_C(1) << 56;
 	assert_int_equal(read_fragment(&t, &part), -EINVAL);
-	(void)strcpy(part.after, "..");
+	(void)snprintf(part.after, sizeof(part.after), "%s", "..");
 	assert_int_equal(read_fragment(&t, &part), -EINVAL);
 	lpi_t_end(&t);
 }

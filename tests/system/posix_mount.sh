@@ -6,7 +6,7 @@
 # of two shards: none may fail but what tests/posix/differences.md argues. Without sockets the kernel
 # caches more, so some are run again in that way. Whatever they did, the store is whole afterwards.
 # With --all all cases are run, as by `make posix`.
-# timeout: 240
+# timeout: 480
 # variants: release
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
