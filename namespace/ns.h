@@ -300,8 +300,8 @@ struct lp_ns_op {
 };
 
 void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op);
-/* Some of the inodes that are held on this shard, if those of all shards are probably more than max:
- * others each time. On the shard's thread. */
+/* Some of the inodes that are held on this shard, if those of all shards are probably more than
+ * max: others each time. On the shard's thread. */
 uint32_t lp_ns_crowd(struct lp_ns *ns, uint64_t max, struct lp_ino *ret_inos, uint32_t inos_max);
 /* Gives back what a completed LP_NS_STORE read holds. Each one that succeeded, once. */
 void lp_ns_end(struct lp_ns *ns, struct lp_ns_op *op);
