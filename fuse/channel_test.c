@@ -655,37 +655,43 @@ static void test_held(void **state)
 	rig_free(rig);
 }
 
+/* The next message: the request's answer, or what is said unasked: then returns of how many. */
+static uint32_t prune_or_answer(struct rig *rig, bool *seen, bool *ret_is_answer)
+{
+	struct lpi_fuse_prune_out out;
+	UNTIL(rig, has_come(rig));
+	memcpy(&out, rig->in, LP_MIN(rig->in_len, sizeof(out)));
+	*ret_is_answer = out.header.unique == rig->unique;
+	if (*ret_is_answer)
+		return 0;
+	assert_int_equal(out.header.unique, 0);
+	assert_int_equal(out.header.error, LPI_FUSE_NOTIFY_PRUNE);
+	assert_int_equal(rig->in_len, 32 + out.count * UINT64_C(8));
+	for (uint32_t i = 0; i < out.count; i++)
+		seen[out.nodeids[i]] = true;
+	return out.count;
+}
+
 /* Too many are remembered: the kernel is told of some, and none of them twice before the others, by
  * somebody who serves nothing (rule M3: here, without threads, between two turns). */
 static void test_crowd(void **state)
 {
 	const uint32_t files = 300;
+	const struct fuse_mknod_in in = {.mode = S_IFREG | 0644};
 	static bool seen[1000];
 	struct rig *rig = rig_of(1, 0, 100);
-	struct lpi_fuse_prune_out out;
 	uint32_t told = 0;
 	(void)state;
 	for (uint32_t i = 0; i < files; i++) {
 		char name[16];
+		bool is_answer = false;
 		(void)snprintf(name, sizeof(name), "file%u", i);
 		begin(rig, FUSE_MKNOD, 1);
-		const struct fuse_mknod_in in = {.mode = S_IFREG | 0644};
 		add(rig, &in, sizeof(in));
 		add(rig, name, strlen(name) + 1);
 		send_message(rig);
-		for (bool is_answered = false; !is_answered;) {
-			UNTIL(rig, has_come(rig));
-			memcpy(&out, rig->in, LP_MIN(rig->in_len, sizeof(out)));
-			is_answered = out.header.unique == rig->unique;
-			if (is_answered)
-				continue;
-			assert_int_equal(out.header.unique, 0);
-			assert_int_equal(out.header.error, LPI_FUSE_NOTIFY_PRUNE);
-			assert_int_equal(rig->in_len, 32 + out.count * UINT64_C(8));
-			told += out.count;
-			for (uint32_t k = 0; k < out.count; k++)
-				seen[out.nodeids[k]] = true;
-		}
+		while (!is_answer)
+			told += prune_or_answer(rig, seen, &is_answer);
 	}
 	/* At 128, 192 and 256 requests, or one later. */
 	assert_in_range(told, 127 + 191 + 255, 128 + 192 + 256);
