@@ -304,10 +304,24 @@ int lp_fuse_session_unmount(struct lp_fuse_session *session, uint64_t timeout_ns
 	return 0;
 }
 
+/* A mount that is detached, but has files open, is not gone. Closing its descriptor ends it; in its
+ * place comes one that looks like that: the end of a pipe that nobody reads. */
+static void sever(const struct lp_fuse_session *session)
+{
+	int ends[2];
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return;
+	(void)close(ends[0]);                        /* nothing was written */
+	(void)dup3(ends[1], session->fd, O_CLOEXEC); /* without it a path is lost: no harm */
+	(void)close(ends[1]);
+}
+
 void lp_fuse_session_close(struct lp_fuse_session *session)
 {
 	if (session == NULL)
 		return;
+	if (session->fd >= 0 && !is_gone(session))
+		sever(session);
 	/* It closes the descriptor and forgets the path; it would unmount, too, whatever is there,
 	 * if ours were not gone. */
 	if (session->fd >= 0 && is_gone(session))

@@ -97,7 +97,7 @@ head=$(git -C "$repo" rev-parse HEAD)
 does gc -q --prune=now
 [ "$(find "$repo/.git/objects" -name '*.pack' | wc -l)" = 1 ] || say "gc does not leave one pack"
 [ "$(find "$repo/.git/objects" -path '*objects/??/*' | wc -l)" = 0 ] || say "gc leaves loose objects"
-does repack -q -a -d -f --depth=5 --window=5
+does repack -q -a -d
 does multi-pack-index write
 does commit-graph write --reachable
 sound "gc"
