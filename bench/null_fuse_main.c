@@ -409,7 +409,7 @@ int main(int argc, char **argv)
 	(void)fflush(stdout);
 	for (uint32_t i = 0; i < options.threads; i++)
 		(void)pthread_join(servers[i].pthread, NULL);
-	(void)pthread_kill(waiter, SIGTERM);
+	(void)pthread_kill(waiter, SIGINT);
 	(void)pthread_join(waiter, NULL);
 	uint64_t requests = 0;
 	for (uint32_t i = 0; i < options.threads; i++)

@@ -338,6 +338,7 @@ static void come_reader(struct lp_reactor *reactor, struct lp_msg *msg)
 static void pass_on(struct lp_fuse_channel *channel, struct lp_fuse_channel *to)
 {
 	LP_ASSERT(channel->is_reader && to != channel); /* mount F5 */
+	LP_ASSERT(lp_io_is_idle(&channel->poll_io));
 	channel->is_reader = false;
 	channel->passes = channel->is_throttled ? channel->passed_cnt + 1 : 0;
 	channel->is_throttled = false;
@@ -380,11 +381,18 @@ static void invite(struct lp_fuse_channel *channel)
 			&channel->invitation);
 }
 
+/* Who was invited may have become the reader meanwhile, and is armed then: the poll tells him the
+ * rest. */
+static bool has_to_wait(const struct lp_fuse_channel *channel)
+{
+	return channel->is_reader && !channel->is_gone && lp_io_is_idle(&channel->poll_io);
+}
+
 static void rest(struct lp_fuse_channel *channel)
 {
 	struct lp_fuse_channel *to = channel->reads_for;
 	channel->reads_for = NULL;
-	if (!channel->is_reader || channel->is_gone)
+	if (!has_to_wait(channel))
 		return;
 	if (to == NULL || to == channel)
 		arm(channel);
@@ -397,7 +405,7 @@ static void throttle(struct lp_fuse_channel *channel)
 {
 	struct lp_reactor *reactor = channel->options.reactor;
 	channel->stats.throttled++;
-	if (!channel->is_reader)
+	if (!has_to_wait(channel))
 		return;
 	channel->is_throttled = true;
 	if (channel->passed_cnt + 1 < channel->peer_cnt)

@@ -824,6 +824,64 @@ static void test_handed_over(void **state)
 	rig_free(rig);
 }
 
+#define TURNS_WORTH 16u
+
+struct burst {
+	struct lp_task task;
+	struct rig *rig;
+	uint64_t node;
+};
+
+static void ask_for_attrs(struct lp_task *task)
+{
+	const struct burst *burst = LP_CONTAINER_OF(task, struct burst, task);
+	const struct fuse_getattr_in get = {.getattr_flags = 0};
+	for (uint32_t i = 0; i < TURNS_WORTH; i++) {
+		begin(burst->rig, FUSE_GETATTR, burst->node);
+		add(burst->rig, &get, sizeof(get));
+		send_message(burst->rig);
+	}
+}
+
+static uint64_t reads_of_first(struct rig *rig)
+{
+	struct lp_fuse_channel_stats stats;
+	lp_fuse_channel_read_stats(rig->channel, &stats);
+	return stats.reads;
+}
+
+/* A turn's worth comes for the channel that does not read, which is invited; when the reader finds
+ * no more, he makes it the reader; and before it has followed the invitation, another turn's worth
+ * has come. So it is armed with its task still queued, and must not arm once more. */
+static void test_invited(void **state)
+{
+	struct rig *rig = rig_of(2, 0, 0);
+	(void)state;
+	uint64_t file = create(rig, make_dir(rig, 1, "a"), "file");
+	struct burst burst = {.task.run = ask_for_attrs, .rig = rig};
+	burst.node = make_dir(rig, 1, "b");
+	assert_int_not_equal(lp_ino_shard((struct lp_ino){burst.node}),
+			     lp_ino_shard((struct lp_ino){file}));
+	/* The root's shard is the first one's, and so is the reader. */
+	for (uint32_t i = 0; i < 2; i++) {
+		begin(rig, FUSE_LOOKUP, 1);
+		add(rig, "none", 5);
+		assert_int_equal(ask(rig), -ENOENT);
+	}
+	if (lp_ino_shard((struct lp_ino){burst.node}) == 0)
+		burst.node = file;
+	uint64_t reads = reads_of_first(rig);
+	ask_for_attrs(&burst.task);
+	UNTIL(rig, reads_of_first(rig) >= reads + TURNS_WORTH);
+	lp_task_queue(rig->reactor, &burst.task);
+	for (uint32_t i = 0; i < 2 * TURNS_WORTH; i++) {
+		uint64_t unique = 0;
+		assert_int_equal(answer(rig, &unique), 0);
+	}
+	release(rig, file);
+	rig_free(rig);
+}
+
 /* Two requests at a time on each of two threads, and a hundred are waiting, for both of them. */
 static void test_two_throttled(void **state)
 {
@@ -879,7 +937,7 @@ int main(void)
 		cmocka_unit_test(test_handed_over), cmocka_unit_test(test_two_throttled),
 		cmocka_unit_test(test_forget),      cmocka_unit_test(test_held),
 		cmocka_unit_test(test_unheard),     cmocka_unit_test(test_crowd),
-		cmocka_unit_test(test_directories),
+		cmocka_unit_test(test_directories), cmocka_unit_test(test_invited),
 	};
 	(void)signal(SIGPIPE, SIG_IGN);
 	return lp_test_main(tests, "fuse/channel");
