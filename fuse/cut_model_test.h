@@ -424,8 +424,10 @@ static inline void lpi_cut_check_names(const struct lpi_cut_moment *moment, uint
 		struct lpi_cut_object *object = lpi_cut_find(moment->run, entry->node);
 		uint64_t node =
 			lpi_kernel_lookup(&moment->found->kernels[0], dir->node, entry->name);
-		if (object == NULL || node != entry->node)
+		if (object == NULL || node != entry->node) {
 			lpi_cut_wrong(moment, idx, "a name that leads to nothing known");
+			return;
+		}
 		uint32_t object_idx = (uint32_t)(object - moment->run->objects);
 		if (object->is_dir)
 			lpi_cut_check_dir(moment, object_idx);
