@@ -369,8 +369,8 @@ static void many_who_never_read_leave_room(void **state)
 #define GREEDY_CNT  40u
 #define GREEDY_GETS 8u
 
-/* More of them than there is room for large replies, each with all the requests that it can get: the
- * next of them is greeted all the same, and a small get finds room. */
+/* More of them than there is room for large replies, each with all the requests that it can get:
+ * the next of them is greeted all the same, and a small get finds room. */
 static void the_greedy_leave_room_for_the_modest(void **state)
 {
 	const struct lp_door_options options = {.requests_max = 256,

@@ -117,11 +117,11 @@ struct lp_ns_named_value {
 
 /* One record of a readdir or a list; points into the operation's buffer. */
 struct lp_ns_item {
-	struct lp_bytes name; /* list: the whole key; a common prefix ends in '/' */
-	struct lp_ino ino;    /* nr 0: a common prefix */
-	uint64_t cookie;      /* readdir: continues behind this one (rule N4) */
-	uint8_t type;         /* enum lp_inode_type; 0: a common prefix */
-	bool has_attrs;       /* if asked for; unless it lost its name meanwhile */
+	struct lp_bytes name;  /* list: the whole key; a common prefix ends in '/' */
+	struct lp_ino ino;     /* nr 0: a common prefix */
+	uint64_t cookie;       /* readdir: continues behind this one (rule N4) */
+	uint8_t type;          /* enum lp_inode_type; 0: a common prefix */
+	bool has_attrs;        /* if asked for; unless it lost its name meanwhile */
 	struct lp_attrs attrs; /* only then */
 };
 

@@ -380,9 +380,9 @@ static bool emit(struct lpi_list *list, struct lp_ino ino, uint8_t type, const v
 		list->is_behind = is_behind(dir, item.name, op->list.after);
 	if (!list->is_behind)
 		return true;
-	list->more = list->items.cnt == list->items_max ||
-		     !lpi_items_add_below(&list->items, dir, &item,
-					  op->list.with_attrs && ino.nr != 0);
+	list->more =
+		list->items.cnt == list->items_max ||
+		!lpi_items_add_below(&list->items, dir, &item, op->list.with_attrs && ino.nr != 0);
 	return !list->more;
 }
 
