@@ -47,10 +47,10 @@ static void print_item(struct listing *out, const char *key, const struct lapis_
 	else
 		(void)fputs_unlocked(key, stdout);
 	if (is_dir && !has_slash)
-		(void)putchar_unlocked('/');
+		(void)fputc_unlocked('/', stdout);
 	if (out->is_terminal && !out->is_raw && is_dir)
 		(void)fputs(lpi_color(stdout, "0"), stdout);
-	(void)putchar_unlocked(out->is_raw ? '\0' : '\n');
+	(void)fputc_unlocked(out->is_raw ? '\0' : '\n', stdout);
 }
 
 /* One key and what ends it. */

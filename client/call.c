@@ -44,7 +44,7 @@ static void call_done(void *arg, const struct lapis_result *result)
 	call->generation = op->by_generation;
 	call->last_pos = op->last_pos;
 	call->has_ended = true;
-	void (*left)(struct lpi_await *call) = call->left;
+	void (*left)(struct lpi_await * call) = call->left;
 	pthread_cond_signal(&call->ended);
 	pthread_mutex_unlock(&call->lock);
 	if (left != NULL) {

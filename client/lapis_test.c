@@ -607,15 +607,15 @@ static void test_too_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocking),       cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_every_byte),     cmocka_unit_test(test_batches_out_of_order),
-		cmocka_unit_test(test_credits),        cmocka_unit_test(test_list),
-		cmocka_unit_test(test_list_ahead),
-		cmocka_unit_test(test_large_put),      cmocka_unit_test(test_put_from_source),
-		cmocka_unit_test(test_put_with_holes), cmocka_unit_test(test_interrupted_put),
-		cmocka_unit_test(test_get_to_sink),    cmocka_unit_test(test_shards),
-		cmocka_unit_test(test_callbacks),      cmocka_unit_test(test_bad_requests),
-		cmocka_unit_test(test_longer_request), cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_blocking),        cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_every_byte),      cmocka_unit_test(test_batches_out_of_order),
+		cmocka_unit_test(test_credits),         cmocka_unit_test(test_list),
+		cmocka_unit_test(test_list_ahead),      cmocka_unit_test(test_large_put),
+		cmocka_unit_test(test_put_from_source), cmocka_unit_test(test_put_with_holes),
+		cmocka_unit_test(test_interrupted_put), cmocka_unit_test(test_get_to_sink),
+		cmocka_unit_test(test_shards),          cmocka_unit_test(test_callbacks),
+		cmocka_unit_test(test_bad_requests),    cmocka_unit_test(test_longer_request),
+		cmocka_unit_test(test_too_many),
 	};
 	return lp_test_main(tests, "client/lapis");
 }

@@ -5,8 +5,9 @@
  * stores are; each second each device is asked to read its first block. Who does not answer for
  * as long as the configuration says is told about, once, and once more when it does again: a
  * device that hangs gives no error by itself. A change over several shards that cannot be ended
- * before the next start degrades the daemon, for what it is about is refused. The state is that of the worst; what has failed in a
- * shard's store is logged by the shard (lpi_health_tell()), all other changes are logged here.
+ * before the next start degrades the daemon, for what it is about is refused. The state is that of
+ * the worst; what has failed in a shard's store is logged by the shard (lpi_health_tell()), all
+ * other changes are logged here.
  *
  * Threads: the control thread's. Blocking: none. Allocation: init only. Errors: -ENOMEM, and what
  * attaching to a device says.

@@ -218,10 +218,8 @@ static void test_failed_write(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stores),
-		cmocka_unit_test(test_stuck),
-		cmocka_unit_test(test_silent_thread),
-		cmocka_unit_test(test_silent_device),
+		cmocka_unit_test(test_stores),        cmocka_unit_test(test_stuck),
+		cmocka_unit_test(test_silent_thread), cmocka_unit_test(test_silent_device),
 		cmocka_unit_test(test_failed_write),
 	};
 	return lp_test_main(tests, "daemon/health");

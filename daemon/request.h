@@ -103,9 +103,9 @@ struct lpi_request {
 	uint64_t waits_ns; /* since when it waits for room for replies; 0: it does not */
 	uint64_t began_ns; /* when the message's end was received */
 	uint64_t state_ns[LPI_REQUEST_STATE_CNT]; /* in each state that was left, in all */
-	int status;        /* of the last reply */
-	uint32_t received; /* bytes of the part that is coming */
-	int refused;       /* why it is only read to its end; the words for it are in why */
+	int status;                               /* of the last reply */
+	uint32_t received;                        /* bytes of the part that is coming */
+	int refused; /* why it is only read to its end; the words for it are in why */
 	/* The message. */
 	uint8_t *meta;
 	uint32_t *crcs;
