@@ -243,8 +243,11 @@ static void start_pipeline(void)
 					     .numbered = on_numbered,
 					     .inserted = on_inserted,
 					     .failed = on_failed};
-	r.writeback_events = (struct lp_writeback_events){
-		may_write, on_extent, on_extent, on_settled, on_writeback_failed, NULL};
+	r.writeback_events = (struct lp_writeback_events){.may_write = may_write,
+							  .begins = on_extent,
+							  .ended = on_extent,
+							  .settled = on_settled,
+							  .failed = on_writeback_failed};
 	lp_test_ok(lp_overlay_new(64, 1, &r.overlay));
 	lp_test_ok(lp_pending_new(500, &r.pending));
 	const struct lp_writeback_options writeback = {.reactor = r.sim.reactor,

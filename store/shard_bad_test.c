@@ -213,6 +213,8 @@ static void test_freed(void **state)
 	wait_settled(&scene);
 	free_all(&scene);
 	assert_int_equal(pending_of(&scene)->versions, 0);
+	for (int i = 0; i < 100; i++)
+		lpi_shard_rig_turn(&scene.rig);
 	for (int i = 0; i < 2; i++) {
 		const struct lp_space *space = lp_shard_space(scene.rig.shard);
 		assert_true(lp_space_is_unused(space, (struct lp_extent){scene.first, FEW}));

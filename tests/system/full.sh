@@ -51,8 +51,9 @@ used_bytes()
 # put_until_full SIZE: more of that size than fit.
 put_until_full()
 {
-	bounded put "$1"/* "b/$1/" >put.out 2>put.err
-	[ $? = 1 ] || say "$1: exit status $?: $(tail -n 1 put.err)"
+	local status=0
+	bounded put "$1"/* "b/$1/" >put.out 2>put.err || status=$?
+	[ "$status" = 1 ] || say "$1: exit status $status: $(tail -n 1 put.err)"
 	grep -v 'No space left on device' put.err && say "$1: refused for other reasons"
 	bounded ls -r "b/$1" >"ls.$1" || say "$1: cannot be listed"
 	while read -r key; do
@@ -67,7 +68,9 @@ fill_and_empty()
 	for size in 4194304 65536 4096; do
 		put_until_full "$size"
 	done
-	[ -s ls.4194304 ] && [ -s ls.65536 ] || say "little fits: $(cat ls.*)"
+	for size in 4194304 65536; do
+		[ -s "ls.$size" ] || say "of $size bytes nothing fits"
+	done
 	local key full empty=
 	full=$(used_bytes)
 	[ "$full" -ge $(($(wc -l <ls.4194304) * 4194304 + $(wc -l <ls.65536) * 65536)) ] ||
