@@ -153,8 +153,8 @@ static void test_blocks_that_cannot_be_written(void **state)
 {
 	(void)state;
 	uint64_t met = 0;
-	uint64_t end = first_seed() + seeds_of(LP_ASSERT_SLOW_ON ? 2 : 8);
-	for (uint64_t seed = first_seed(); seed < end; seed++) {
+	uint64_t end = 1 + lp_test_seed_shift() + lp_test_factor() * (LP_ASSERT_SLOW_ON ? 2 : 8);
+	for (uint64_t seed = 1 + lp_test_seed_shift(); seed < end; seed++) {
 		struct lpi_store_rig rig;
 		lpi_store_rig_start(&rig, seed);
 		struct lpi_model *model = new_model(&rig, 200 + seed, seed % 2 == 0 ? 16 : 1);
