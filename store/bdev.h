@@ -38,7 +38,6 @@ struct lp_bdev_caps {
 	uint32_t atomic_write_bytes; /* a write this long and aligned is never torn; >= block_bytes
 				      */
 	bool volatile_cache;         /* completed writes need a flush to be durable */
-	bool has_fua;                /* else a write-through is a write and a flush of it all */
 	bool rotational;
 	bool can_discard;
 	bool is_file; /* an image in a host file system: may meet ENOSPC */

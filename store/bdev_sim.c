@@ -49,7 +49,6 @@ static const struct lp_sim_profile presets[LP_SIM_PRESET_CNT] = {
 			 .slow_ppm = 200,
 			 .sector_bytes = 512,
 			 .physical_bytes = 4096,
-			 .has_fua = true,
 			 .rotational = true,
 			 .no_discard = true},
 	[LP_SIM_HOSTILE] =
@@ -558,7 +557,6 @@ static void init_caps(struct lp_sim *sim, uint64_t size_bytes)
 		.physical_bytes = LP_MAX(profile->physical_bytes, sector_bytes),
 		.atomic_write_bytes = LP_MAX(profile->atomic_write_bytes, sector_bytes),
 		.volatile_cache = !profile->power_protected,
-		.has_fua = profile->has_fua,
 		.rotational = profile->rotational,
 		.can_discard = !profile->no_discard,
 		.is_file = profile->is_file,

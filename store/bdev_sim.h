@@ -38,11 +38,10 @@ struct lp_sim_profile {
 	uint32_t physical_bytes;     /* caps.physical_bytes; 0: sector_bytes */
 	uint32_t atomic_write_bytes; /* caps.atomic_write_bytes; 0: sector_bytes */
 	bool power_protected;        /* a completed write is durable */
-	bool has_fua;        /* only said in the caps: a write-through is none the less one */
-	bool tears_sectors;  /* a cut may leave half of a sector old */
-	bool leaves_garbage; /* a cut may leave nonsense in a sector */
-	bool drops_on_failed_flush; /* what was unflushed is then gone */
-	bool no_discard;            /* discards give -EOPNOTSUPP and change nothing */
+	bool tears_sectors;          /* a cut may leave half of a sector old */
+	bool leaves_garbage;         /* a cut may leave nonsense in a sector */
+	bool drops_on_failed_flush;  /* what was unflushed is then gone */
+	bool no_discard;             /* discards give -EOPNOTSUPP and change nothing */
 	bool rotational;
 	bool is_file;
 };

@@ -115,7 +115,6 @@ struct lpi_io {
 	struct lpi_io *last_along;
 	uint32_t along_cnt;
 	uint32_t along_depth; /* small writes that ran when it was submitted */
-	bool is_direct;       /* being written, to be durable when it ends */
 	struct lp_list_node gather_node;
 };
 
@@ -128,17 +127,6 @@ struct lpi_gather {
 	struct lp_source source;
 	struct lpi_gather_list ios; /* the first of each run */
 	uint64_t running;           /* small writes that have not ended, these included */
-};
-
-/* Direct writes of a device without FUA, made durable by flushes that many share. */
-struct lpi_shared_flush {
-	struct lp_bdev_op op;
-	bool is_running;
-	struct lpi_gather_list waiting; /* written: for the next flush */
-	uint64_t waiting_cnt;
-	struct lpi_gather_list covered; /* by the one that runs */
-	uint64_t writing;               /* direct writes that the device has not ended */
-	uint64_t failures;              /* of the device's flushes, when we began */
 };
 
 /* Several of them, and who is told when all have ended. */
@@ -214,7 +202,6 @@ struct lpi_block {
 	struct lp_pool *queries;
 	struct lp_pool *ios;
 	struct lpi_gather gather;
-	struct lpi_shared_flush shared_flush;
 	struct lpi_op_list
 		waiting_txns; /* for a slot of the pool, and what came behind, in order */
 	struct lpi_op_list waiting_reads;

@@ -4,15 +4,7 @@
  * Small writes are gathered until the turn is over. New objects get blocks side by side, so what
  * hundreds of transactions of one turn write is a few runs of blocks: one write of the device for
  * each run costs a fraction of one for each block, in CPU as in the device. Nobody waits longer
- * for it, since what a turn submits reaches the kernel when the next one begins anyway.
- *
- * Without FUA a write-through is a write and then a flush of the whole device, and the kernel holds
- * that flush back until no other write-through is being written: so of many all end together, the
- * device has nothing to do until new ones come, and one that comes in between waits for strangers.
- * There only a direct write that is alone is written through; others are plain writes, and flushes
- * of our own make durable what was written before each (rule L3). One begins when as many wait for
- * it as are still being written: so the device has something to do meanwhile, and few flushes, and
- * few frames behind them, carry many writes. */
+ * for it, since what a turn submits reaches the kernel when the next one begins anyway. */
 #include <string.h>
 
 #include "store/block_impl.h"
@@ -41,7 +33,6 @@ struct lpi_io *lpi_block_job_add(struct lpi_block_job *job, enum lp_bdev_opcode 
 	io->job = job;
 	io->extent = extent;
 	io->iov_cnt = 0;
-	io->is_direct = false;
 	lp_list_node_init(&io->node);
 	lpi_io_list_push_back(&job->ios, io);
 	return io;
@@ -71,93 +62,22 @@ static void io_ended(struct lpi_io *io, int result)
 		job->ended(job);
 }
 
-/* --- Flushes that writes share ---------------------------------------------------------------- */
-
-static void shared_flush_complete(struct lp_bdev_op *op)
+static void io_complete(struct lp_bdev_op *op)
 {
-	struct lpi_block *block = LP_CONTAINER_OF(op, struct lpi_block, shared_flush.op);
-	struct lpi_shared_flush *shared = &block->shared_flush;
-	struct lpi_gather_list now;
-	struct lpi_io *io;
-	int result = op->result;
-	/* One that failed for somebody else may have dropped what we had written. */
-	if (result == 0 && lp_bdev_flush_failures(lp_bdev_of(block->data)) != shared->failures)
-		result = -EIO;
-	if (result < 0)
-		lp_shard_data_failed(block->shard, result);
-	shared->is_running = false;
-	lpi_gather_list_init(&now);
-	lpi_gather_list_splice_back(&now, &shared->covered);
-	while ((io = lpi_gather_list_pop_front(&now)) != NULL) {
-		io->op.result = result;
-		io->op.complete(&io->op);
-	}
-}
-
-static void shared_flush_begin(struct lpi_block *block)
-{
-	struct lpi_shared_flush *shared = &block->shared_flush;
-	if (shared->is_running || shared->waiting_cnt == 0 || shared->waiting_cnt < shared->writing)
-		return;
-	lpi_gather_list_splice_back(&shared->covered, &shared->waiting);
-	shared->waiting_cnt = 0;
-	shared->is_running = true;
-	shared->op =
-		(struct lp_bdev_op){.opcode = LP_BDEV_FLUSH, .complete = shared_flush_complete};
-	lp_bdev_submit(block->data, &shared->op);
-}
-
-/* Written, and now it waits for a flush, after which it completes once more. */
-static bool must_wait_for_flush(struct lpi_block *block, struct lpi_io *io)
-{
-	struct lpi_shared_flush *shared = &block->shared_flush;
-	if (!io->is_direct)
-		return false;
-	io->is_direct = false;
-	LP_ASSERT(shared->writing > 0);
-	shared->writing--;
-	if (io->op.opcode == LP_BDEV_WRITE_THROUGH)
-		return false;
-	io->op.opcode = LP_BDEV_WRITE_THROUGH; /* what it is to all who look at it from now on */
-	if (io->op.result < 0)
-		return false;
-	lp_list_node_init(&io->gather_node);
-	lpi_gather_list_push_back(&shared->waiting, io);
-	shared->waiting_cnt++;
-	return true;
-}
-
-/* Whether it is the only direct write that is not durable yet. */
-static bool is_alone(const struct lpi_shared_flush *shared)
-{
-	return shared->writing == 0 && shared->waiting_cnt == 0 && !shared->is_running;
+	struct lpi_io *io = LP_CONTAINER_OF(op, struct lpi_io, op);
+	struct lpi_block_job *job = io->job;
+	if (op->opcode != LP_BDEV_READ)
+		lp_bdev_observe(&job->block->policy.data_observer, op, job->block->options.reactor);
+	io_ended(io, op->result);
 }
 
 static void submit_op(struct lpi_block *block, struct lpi_io *io)
 {
 	if (io->op.opcode == LP_BDEV_WRITE_THROUGH) {
-		bool has_fua = lp_bdev_caps(lp_bdev_of(block->data))->has_fua;
-		io->is_direct = true;
-		if (!has_fua && !is_alone(&block->shared_flush))
-			io->op.opcode = LP_BDEV_WRITE;
-		block->shared_flush.writing++;
-	}
-	if (io->op.opcode == LP_BDEV_WRITE_THROUGH) {
 		block->data_throughs++;
 		block->data_through_bytes += io->op.length_bytes;
 	}
 	lp_bdev_submit(block->data, &io->op);
-}
-
-static void io_complete(struct lp_bdev_op *op)
-{
-	struct lpi_io *io = LP_CONTAINER_OF(op, struct lpi_io, op);
-	struct lpi_block *block = io->job->block;
-	if (must_wait_for_flush(block, io))
-		return;
-	if (op->opcode != LP_BDEV_READ)
-		lp_bdev_observe(&block->policy.data_observer, op, block->options.reactor);
-	io_ended(io, op->result);
 }
 
 /* --- Writes that are gathered ----------------------------------------------------------------- */
@@ -168,8 +88,6 @@ static void run_complete(struct lp_bdev_op *op)
 	struct lpi_io *io = LP_CONTAINER_OF(op, struct lpi_io, op);
 	struct lpi_block *block = io->job->block;
 	int result = op->result;
-	if (must_wait_for_flush(block, io))
-		return;
 	op->length_bytes = io->extent.cnt * LP_BLOCK_BYTES;
 	op->depth = LP_MAX(op->depth, io->along_depth);
 	lp_bdev_observe(&block->policy.data_observer, op, block->options.reactor);
@@ -222,23 +140,19 @@ static void gather_flush(struct lp_source *source)
 		io->along_depth = (uint32_t)LP_MIN(gather->running, (uint64_t)UINT32_MAX);
 		submit_op(block, io);
 	}
-	shared_flush_begin(block);
 }
 
 void lpi_gather_start(struct lpi_block *block)
 {
 	lpi_gather_list_init(&block->gather.ios);
 	block->gather.running = 0;
-	lpi_gather_list_init(&block->shared_flush.waiting);
-	lpi_gather_list_init(&block->shared_flush.covered);
-	block->shared_flush.failures = lp_bdev_flush_failures(lp_bdev_of(block->data));
 	block->gather.source = (struct lp_source){.name = "data writes", .flush = gather_flush};
 	lp_source_add(block->options.reactor, &block->gather.source);
 }
 
 void lpi_gather_stop(struct lpi_block *block)
 {
-	LP_ASSERT(block->gather.running == 0 && block->shared_flush.writing == 0);
+	LP_ASSERT(block->gather.running == 0);
 	if (lp_list_node_is_linked(&block->gather.source.node))
 		lp_source_remove(block->options.reactor, &block->gather.source);
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: small writes of one turn that lie side by side reach the device as few long ones, with each
  * block where it belongs; every job ends once, with the error of the write that carried it; blocks
- * stay pinned until then (rule S3). Writes that are to be durable are, when their job ends (rule
- * L3): one that is alone is written through, several share a flush that begins after they have
- * ended. Method: jobs of one and more blocks submitted in one turn, in order, with gaps, backwards,
- * mixed with others, and with a device that refuses; what the device was asked is counted, and what
- * it has is read; and the device's log says what followed what. */
-#include "store/bdev_impl.h"
+ * stay pinned until then (rule S3).
+ * Method: jobs of one and more blocks submitted in one turn, in order, with gaps, backwards, mixed
+ * with others, and with a device that refuses; what the device was asked is counted, and what it
+ * has is read. */
 #include "store/block_test.h"
 
 #define JOBS 80u
@@ -81,13 +79,13 @@ static uint8_t byte_of(uint64_t block)
 }
 
 /* A job that writes cnt blocks from the at-th of the space on, each in memory of its own. */
-static void submit_as(struct fixture *fx, enum lp_bdev_opcode opcode, uint64_t at, uint64_t cnt)
+static void submit(struct fixture *fx, uint64_t at, uint64_t cnt)
 {
 	struct test_job *own = &fx->jobs[fx->job_cnt++];
 	LP_ASSERT(fx->job_cnt <= JOBS);
 	*own = (struct test_job){.extent = {fx->space.block + at, cnt}};
 	lpi_block_job_init(&own->job, fx->rig.block, job_ended);
-	struct lpi_io *io = lpi_block_job_add(&own->job, opcode, own->extent);
+	struct lpi_io *io = lpi_block_job_add(&own->job, LP_BDEV_WRITE, own->extent);
 	assert_non_null(io);
 	for (uint64_t i = 0; i < cnt; i++) {
 		struct lp_seg seg = {lp_buf_new(fx->rig.bufs, 4096), 0, 4096};
@@ -99,11 +97,6 @@ static void submit_as(struct fixture *fx, enum lp_bdev_opcode opcode, uint64_t a
 	lpi_block_job_run(&own->job);
 	assert_true(lp_space_is_pinned(fx->rig.block->space, own->extent));
 	assert_int_equal(own->ended, 0);
-}
-
-static void submit(struct fixture *fx, uint64_t at, uint64_t cnt)
-{
-	submit_as(fx, LP_BDEV_WRITE, at, cnt);
 }
 
 static void wait_all(struct fixture *fx)
@@ -212,172 +205,12 @@ static void test_refused(void **state)
 	fini(&fx);
 }
 
-/* --- Writes that are to be durable ------------------------------------------------------------ */
-
-struct asked {
-	uint64_t throughs;
-	uint64_t writes;
-	uint64_t flushes;
-};
-
-static struct asked asked_of(const struct fixture *fx)
-{
-	const struct lp_bdev_stats *stats = lp_bdev_stats(fx->rig.block->data);
-	return (struct asked){.throughs = stats->ops[LP_BDEV_WRITE_THROUGH],
-			      .writes = stats->ops[LP_BDEV_WRITE],
-			      .flushes = stats->ops[LP_BDEV_FLUSH]};
-}
-
-static void expect_asked(const struct fixture *fx, struct asked before, struct asked want)
-{
-	struct asked now = asked_of(fx);
-	assert_int_equal(now.throughs - before.throughs, want.throughs);
-	assert_int_equal(now.writes - before.writes, want.writes);
-	assert_int_equal(now.flushes - before.flushes, want.flushes);
-}
-
-/* Whether that write of the extent's first block ended before a flush began that has ended, too. */
-static bool is_flushed(const struct fixture *fx, uint64_t from_event, struct lp_extent extent)
-{
-	struct lp_sim *sim = lp_sim_of(fx->rig.bdev);
-	bool is_written = false;
-	uint64_t flush_seq = UINT64_MAX;
-	for (uint64_t i = from_event; i < lp_sim_event_count(sim); i++) {
-		struct lp_sim_event event;
-		lp_sim_event_get(sim, i, &event);
-		bool is_end = event.type == LP_SIM_COMPLETE && event.result == 0;
-		if (event.opcode == LP_BDEV_FLUSH && is_end && event.op_seq == flush_seq)
-			return true;
-		if (event.opcode == LP_BDEV_FLUSH && event.type == LP_SIM_SUBMIT && is_written)
-			flush_seq = event.op_seq;
-		is_written |= is_end && event.opcode == LP_BDEV_WRITE &&
-			      event.offset_bytes == extent.block * LP_BLOCK_BYTES;
-	}
-	return false;
-}
-
-/* Turns until the job has ended, and looks then. */
-static void expect_flushed_when_ended(struct fixture *fx, uint64_t from_event, uint32_t job)
-{
-	for (int k = 0; k < LPI_RIG_TURNS && fx->jobs[job].ended == 0; k++)
-		lpi_rig_turn(&fx->rig);
-	assert_int_equal(fx->jobs[job].ended, 1);
-	assert_true(is_flushed(fx, from_event, fx->jobs[job].extent));
-}
-
-/* Rule L3. */
-static void test_shared_flush(void **state)
-{
-	(void)state;
-	static struct fixture fx;
-	init(&fx);
-	begin(&fx); /* alone, small and large */
-	struct asked before = asked_of(&fx);
-	submit_as(&fx, LP_BDEV_WRITE_THROUGH, 0, 1);
-	wait_all(&fx);
-	submit_as(&fx, LP_BDEV_WRITE_THROUGH, 8, 8);
-	wait_all(&fx);
-	expect_asked(&fx, before, (struct asked){.throughs = 2});
-	expect_written(&fx);
-	begin(&fx); /* the first is alone when it comes, and three others share a flush at most each
-		     */
-	before = asked_of(&fx);
-	uint64_t from_event = lp_sim_event_count(lp_sim_of(fx.rig.bdev));
-	for (uint64_t i = 0; i < 4; i++)
-		submit_as(&fx, LP_BDEV_WRITE_THROUGH, 8 * i, 8);
-	for (uint32_t i = 1; i < 4; i++)
-		expect_flushed_when_ended(&fx, from_event, i);
-	wait_all(&fx);
-	assert_int_equal(asked_of(&fx).throughs - before.throughs, 1);
-	assert_int_equal(asked_of(&fx).writes - before.writes, 3);
-	assert_in_range(asked_of(&fx).flushes - before.flushes, 1, 3);
-	expect_written(&fx);
-	fini(&fx);
-}
-
-/* Small ones are gathered as ever, and each run waits for a flush as one. */
-static void test_shared_flush_of_runs(void **state)
-{
-	(void)state;
-	static struct fixture fx;
-	init(&fx);
-	begin(&fx);
-	struct asked before = asked_of(&fx);
-	uint64_t from_event = lp_sim_event_count(lp_sim_of(fx.rig.bdev));
-	for (uint64_t i = 0; i < 32; i++)
-		submit_as(&fx, LP_BDEV_WRITE_THROUGH, i, 1);
-	for (uint64_t i = 40; i < 72; i++)
-		submit_as(&fx, LP_BDEV_WRITE_THROUGH, i, 1);
-	expect_flushed_when_ended(&fx, from_event, 32); /* the second run begins with it */
-	wait_all(&fx);
-	expect_asked(&fx, before, (struct asked){.throughs = 1, .writes = 1, .flushes = 1});
-	assert_int_equal(seen_bytes, LP_BLOCK_BYTES);
-	expect_written(&fx);
-	fini(&fx);
-}
-
-/* With FUA a write-through costs the others nothing. */
-static void test_fua_is_used(void **state)
-{
-	(void)state;
-	static struct fixture fx;
-	init(&fx);
-	fx.rig.bdev->caps.has_fua = true;
-	begin(&fx);
-	struct asked before = asked_of(&fx);
-	for (uint64_t i = 0; i < 4; i++)
-		submit_as(&fx, LP_BDEV_WRITE_THROUGH, 8 * i, 8);
-	wait_all(&fx);
-	expect_asked(&fx, before, (struct asked){.throughs = 4});
-	expect_written(&fx);
-	fini(&fx);
-}
-
-/* One refused write is its own error; a failed flush is that of all who waited for it, and of the
- * shard (rule L7). */
-static void test_shared_flush_fails(void **state)
-{
-	(void)state;
-	static struct fixture fx;
-	init(&fx);
-	const struct lp_sim_rule write_fails = {.fault = LP_SIM_EIO,
-						.opcode_mask = LP_SIM_OP(LP_BDEV_WRITE),
-						.offset_bytes =
-							(fx.space.block + 16) * LP_BLOCK_BYTES,
-						.length_bytes = LP_BLOCK_BYTES,
-						.fire_cnt = 1};
-	const struct lp_sim_rule flush_fails = {
-		.fault = LP_SIM_EIO, .opcode_mask = LP_SIM_OP(LP_BDEV_FLUSH), .fire_cnt = 1};
-	begin(&fx);
-	lp_sim_rule_add(lp_sim_of(fx.rig.bdev), &write_fails);
-	for (uint64_t i = 0; i < 4; i++)
-		submit_as(&fx, LP_BDEV_WRITE_THROUGH, 8 * i, 8);
-	wait_all(&fx);
-	for (uint32_t i = 0; i < 4; i++)
-		assert_int_equal(fx.jobs[i].job.result, i == 2 ? -EIO : 0);
-	lp_test_ok(lp_shard_error(fx.rig.block->shard));
-	begin(&fx);
-	lp_sim_rule_add(lp_sim_of(fx.rig.bdev), &flush_fails);
-	for (uint64_t i = 0; i < 2; i++)
-		submit_as(&fx, LP_BDEV_WRITE_THROUGH, 8 * i, 8);
-	while (fx.jobs[1].ended == 0)
-		(void)lp_reactor_turn(fx.rig.reactor, true);
-	assert_int_equal(fx.jobs[1].job.result, -EIO);
-	lp_test_err(-EIO, lp_shard_error(fx.rig.block->shard));
-	lpi_rig_close(&fx.rig, true);
-	lpi_rig_fini(&fx.rig);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_side_by_side),
 		cmocka_unit_test(test_not_side_by_side),
 		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_shared_flush),
-		cmocka_unit_test(test_shared_flush_of_runs),
-		cmocka_unit_test(test_fua_is_used),
-		cmocka_unit_test(test_shared_flush_fails),
 	};
 	return lp_test_main(tests, "store/block_io");
 }

@@ -309,11 +309,6 @@ static void writeback_failed(struct lp_writeback_events *events, int err)
 	fail_shard(shard, err, "deferred data cannot be written", lp_bdev_of(shard->data));
 }
 
-void lp_shard_data_failed(struct lp_shard *shard, int err)
-{
-	fail_shard(shard, err, "data cannot be flushed", lp_bdev_of(shard->data));
-}
-
 /* --- What the index tells, from its own threads ----------------------------------------------- */
 
 static struct lp_shard *of_kv(struct lp_kv_events *events)

@@ -111,8 +111,6 @@ int lp_shard_open_aside(const struct lp_shard_options *options,
 int lp_shard_adopt(struct lp_shard *shard, struct lp_reactor *reactor) LP_MUST_CHECK;
 
 int lp_shard_error(const struct lp_shard *shard);
-/* A flush of its data device failed, for whoever asked for it: so the shard does (rule L7). */
-void lp_shard_data_failed(struct lp_shard *shard, int err);
 /* Why it failed; "" while it has not. */
 const char *lp_shard_reason(const struct lp_shard *shard);
 /* 0, or why the index cannot be written at present, though the shard goes on and it is tried again.
