@@ -136,7 +136,7 @@ void lpi_begin_close(struct lpi_job *job)
 
 /* --- Sync ------------------------------------------------------------------------------------- */
 
-static void sync_more(struct lpi_job *job);
+static bool sync_some(struct lpi_job *job);
 
 static void synced(struct lpi_job *job)
 {
@@ -147,12 +147,13 @@ static void synced(struct lpi_job *job)
 		job->op->sync.failed_cnt++;
 		job->result = job->result < 0 ? job->result : r;
 	}
-	sync_more(job);
+	if (!sync_some(job))
+		lpi_job_end(job, job->result);
 }
 
 /* Some shards at a time, and none that has nothing to make durable: a thread that sleeps is not
- * woken for nothing. */
-static void sync_more(struct lpi_job *job)
+ * woken for nothing. False: there are no more. */
+static bool sync_some(struct lpi_job *job)
 {
 	struct lpi_dir_stat *at = &job->dir_stat;
 	at->asked = 0;
@@ -163,14 +164,14 @@ static void sync_more(struct lpi_job *job)
 		lpi_job_op(job, at->asked)->opcode = LP_STORE_SYNC;
 		lpi_job_ask(job, shard_idx, at->asked++, false);
 	}
-	if (at->asked == 0)
-		lpi_job_end(job, job->result);
-	else
+	if (at->asked > 0)
 		lpi_job_wait(job, synced);
+	return at->asked > 0;
 }
 
 void lpi_begin_sync(struct lpi_job *job)
 {
 	job->op->sync.failed_cnt = 0;
-	sync_more(job);
+	if (!sync_some(job))
+		lpi_job_fail(job, 0);
 }

@@ -109,6 +109,12 @@ static int faulty_error(const struct lp_store *store)
 	return 0;
 }
 
+static bool faulty_is_settled(const struct lp_store *store)
+{
+	(void)store;
+	return false;
+}
+
 static bool faulty_sim_run_one(struct lp_store *store)
 {
 	(void)store;
@@ -119,6 +125,7 @@ static const struct lpi_store_calls faulty_calls = {.submit = faulty_submit,
 						    .end = faulty_end,
 						    .new_ino = faulty_new_ino,
 						    .error = faulty_error,
+						    .is_settled = faulty_is_settled,
 						    .sim_run_one = faulty_sim_run_one};
 
 /* --- The rig ---------------------------------------------------------------------------------- */
