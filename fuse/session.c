@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -58,19 +59,29 @@ static int refuse(char *why, int err, const char *fmt, ...)
 
 /* --- Mounting --------------------------------------------------------------------------------- */
 
+/* 0, or what the directory's file system says. The kernel may remember the attributes of what is
+ * gone, but not its space. */
+static int look_at(const char *dir, struct stat *ret_st)
+{
+	struct statfs fs;
+	return statfs(dir, &fs) == 0 && stat(dir, ret_st) == 0 ? 0 : -errno;
+}
+
 /* A mount whose daemon was killed would be in the way. */
 static int clear_dead(const char *dir, char *why)
 {
 	struct stat st;
-	if (stat(dir, &st) == 0)
-		return S_ISDIR(st.st_mode) ? 0 : refuse(why, -ENOTDIR, "%s: is no directory", dir);
-	if (errno != ENOTCONN)
-		return refuse(why, -errno, "%s: %s", dir, lp_strerror(errno));
-	int err = lp_fuse_umount(dir, true);
+	int err;
+	while ((err = look_at(dir, &st)) == -ENOTCONN) {
+		err = lp_fuse_umount(dir, true);
+		if (err < 0)
+			return refuse(why, err, "%s: a dead mount is there (lapis umount %s)", dir,
+				      dir);
+		LP_LOG_NOTICE("%s: took away the mount of a daemon that is gone", dir);
+	}
 	if (err < 0)
-		return refuse(why, err, "%s: a dead mount is there (lapis umount %s)", dir, dir);
-	LP_LOG_NOTICE("%s: took away the mount of a daemon that is gone", dir);
-	return 0;
+		return refuse(why, err, "%s: %s", dir, lp_strerror(err));
+	return S_ISDIR(st.st_mode) ? 0 : refuse(why, -ENOTDIR, "%s: is no directory", dir);
 }
 
 /* libfuse says why on standard error, unless somebody listens; there is no argument for it. */

@@ -202,10 +202,7 @@ def main():
         if daemon.process is not None:
             daemon.process.kill()
             daemon.process.wait()
-        # Its mount, and below it one of each daemon that was killed.
-        command = ["umount", "-l", MNT]
-        while subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0:
-            continue
+        subprocess.run(["umount", "-l", MNT], stderr=subprocess.DEVNULL, check=False)
     return 0
 
 
