@@ -10,7 +10,8 @@ again, with the dead mount still there, each name is one of these. After a clean
 
     mount_kill.py [ROUNDS] [SEED]     6 rounds unless told otherwise
 
-A write of this test is one request of the kernel, and so happens wholly or not at all."""
+A write happens page by page, as far as is known here: the kernel may cut it there into requests, each
+of which happens wholly or not at all. What is moved to a name is there as a whole."""
 
 import errno
 import hashlib
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import time
 
+PAGE = 4096
 WORKERS = 3
 SLOTS = 12
 SIZES = (1, 700, 2048, 4096, 5000, 40000, 130000)
@@ -79,9 +81,12 @@ class Worker:
         for _ in range(self.dice.randrange(1, 4)):
             new = self.bytes()
             at = self.dice.randrange(len(data) + 1)
-            data = (data[:at] + new + data[at + len(new) :])[: 1 << 20]
-            self.may_be[slot].append(digest(data))
-            os.pwrite(fd, data[at : at + len(new)], at)
+            new = new[: (1 << 20) - at]
+            for end in (*range((at // PAGE + 1) * PAGE, at + len(new), PAGE), at + len(new)):
+                part = data[:at] + new[: end - at] + data[end:]
+                self.may_be[slot].append(digest(part))
+            data = part
+            os.pwrite(fd, new, at)
         if self.dice.random() < 0.6:
             os.fsync(fd)
             del self.may_be[slot][:-1]
