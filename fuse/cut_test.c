@@ -7,17 +7,13 @@
  * device. The run is then cut at every event of the device; a machine comes up with what is left,
  * is asked through its mount what is there, and checked. Fixed sequences, as programs do them, and
  * random ones. */
+#include "base/test_long.h"
 #include "fuse/cut_model_test.h"
 
 #define DIRS       3u
 #define RANDOM_OPS 24u
 
-/* The long target runs many times as many. Read before there are threads. */
-static uint64_t factor(void)
-{
-	const char *text = getenv("LAPIS_TEST_FACTOR"); /* NOLINT(concurrency-mt-unsafe) */
-	return text == NULL ? 1 : LP_MAX(UINT64_C(1), strtoull(text, NULL, 10));
-}
+static uint64_t state_cnt;
 
 /* A run and where it may work: directories on all shards, in each a file "old". */
 struct bench {
@@ -68,9 +64,11 @@ static void cut_everywhere(struct bench *bench, uint64_t stride)
 	while (lp_sim_cutter_next(cutter)) {
 		uint64_t at = lp_sim_cutter_event(cutter);
 		lp_sim_event_get(sim, at - 1, &event);
-		if (at % stride == bench->seed % stride)
-			lpi_cut_judge(run, lp_sim_cutter_cut(cutter, bench->seed * 1000 + at), at,
-				      event.time_ns, at % 8 == 0);
+		if (at % stride != bench->seed % stride)
+			continue;
+		lpi_cut_judge(run, lp_sim_cutter_cut(cutter, bench->seed * 1000 + at), at,
+			      event.time_ns, at % 8 == 0);
+		state_cnt++;
 	}
 	lpi_cut_judge(run, lp_sim_cutter_cut(cutter, bench->seed), lp_sim_event_count(sim),
 		      run->machine->sim->clock.now_ns, true);
@@ -226,10 +224,10 @@ static void test_sequences(void **state)
 {
 	(void)state;
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(sequences); i++) {
-		struct bench *bench = bench_new(i + 1);
+		struct bench *bench = bench_new(i + 1 + lp_test_seed_shift());
 		uint64_t usual = LP_ASSERT_SLOW_ON ? sequences[i].slow_stride : sequences[i].stride;
 		sequences[i].run(bench);
-		cut_everywhere(bench, factor() == 1 ? usual : 1);
+		cut_everywhere(bench, lp_test_factor() == 1 ? usual : 1);
 		bench_free(bench);
 	}
 }
@@ -291,8 +289,9 @@ static void change_anything(struct bench *bench, struct lp_prng *dice)
 static void test_anything(void **state)
 {
 	(void)state;
-	uint64_t runs = (LP_ASSERT_SLOW_ON ? 1 : 3) * factor();
-	for (uint64_t seed = 100; seed < 100 + runs; seed++) {
+	uint64_t runs = (LP_ASSERT_SLOW_ON ? 1 : 3) * lp_test_factor();
+	uint64_t first = 100 + lp_test_seed_shift();
+	for (uint64_t seed = first; seed < first + runs; seed++) {
 		struct bench *bench = bench_new(seed);
 		struct lp_prng dice;
 		lp_prng_init(&dice, seed);
@@ -303,11 +302,19 @@ static void test_anything(void **state)
 	}
 }
 
+static void test_tell(void **state)
+{
+	(void)state;
+	lp_test_tell_crash_states(state_cnt);
+	assert_true(state_cnt > 100);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sequences),
 		cmocka_unit_test(test_anything),
+		cmocka_unit_test(test_tell),
 	};
 	return lp_test_main(tests, "fuse/cut");
 }
