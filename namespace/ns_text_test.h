@@ -29,9 +29,15 @@ static inline void lpi_ns_say(struct lpi_ns_text *text, const char *format, ...)
 	text->len += (size_t)len;
 }
 
-/* All items of a space on a shard; of entries those of a directory. */
+struct lpi_ns_span {
+	enum lp_store_space space;
+	struct lp_ino ino; /* whose entries */
+	char prefix;       /* of records */
+};
+
+/* All items of a span on a shard. */
 static inline void lpi_ns_walk(const struct lpi_ns_hands *hands, uint32_t shard,
-			       enum lp_store_space space, struct lp_ino ino, char prefix,
+			       struct lpi_ns_span span,
 			       void (*item)(const struct lpi_ns_hands *hands, uint32_t shard,
 					    const struct lp_list_item *item, void *arg),
 			       void *arg)
@@ -39,16 +45,15 @@ static inline void lpi_ns_walk(const struct lpi_ns_hands *hands, uint32_t shard,
 	static _Thread_local uint8_t pages[2][32768]; /* walks are at most two deep */
 	static _Thread_local uint32_t depth;
 	struct lp_store_op op = {.opcode = LP_STORE_LIST,
-				 .list = {.space = space,
-					  .ino = ino,
-					  .prefix = {&prefix, prefix == 0 ? 0 : 1},
+				 .list = {.space = span.space,
+					  .ino = span.ino,
 					  .buf = pages[depth],
 					  .buf_len = sizeof(pages[0]),
-					  .with_values = space == LP_STORE_RECORDS}};
+					  .with_values = span.space == LP_STORE_RECORDS}};
 	struct lp_list_item one;
 	uint32_t pos = 0;
-	if (prefix == 0)
-		op.list.prefix.data = NULL;
+	if (span.prefix != 0)
+		op.list.prefix = (struct lp_bytes){&span.prefix, 1};
 	depth++;
 	lp_test_ok(lpi_hand_do(&hands->hand[shard], &op));
 	assert_false(op.list.more);
@@ -81,7 +86,8 @@ static inline void lpi_ns_say_inode(const struct lpi_ns_hands *hands, uint32_t s
 		lpi_ns_say(arg, " fragment %u: %llu entries%s\n", i,
 			   (unsigned long long)op.dir.entries_cnt,
 			   op.dir.is_sealed ? ", sealed" : "");
-		lpi_ns_walk(hands, i, LP_STORE_ENTRIES, ino, 0, lpi_ns_say_entry, arg);
+		const struct lpi_ns_span entries = {LP_STORE_ENTRIES, .ino = ino};
+		lpi_ns_walk(hands, i, entries, lpi_ns_say_entry, arg);
 	}
 }
 
@@ -95,12 +101,14 @@ static inline void lpi_ns_say_record(const struct lpi_ns_hands *hands, uint32_t 
 
 static inline void lpi_ns_describe(const struct lpi_ns_hands *hands, struct lpi_ns_text *text)
 {
-	const struct lp_ino none = {0};
+	const struct lpi_ns_span inodes = {.space = LP_STORE_INODES};
+	const struct lpi_ns_span pacts = {LP_STORE_RECORDS, .prefix = 'T'};
+	const struct lpi_ns_span unfinished = {LP_STORE_RECORDS, .prefix = 'U'};
 	text->len = 0;
 	for (uint32_t i = 0; i < hands->cnt; i++) {
-		lpi_ns_walk(hands, i, LP_STORE_INODES, none, 0, lpi_ns_say_inode, text);
-		lpi_ns_walk(hands, i, LP_STORE_RECORDS, none, 'T', lpi_ns_say_record, text);
-		lpi_ns_walk(hands, i, LP_STORE_RECORDS, none, 'U', lpi_ns_say_record, text);
+		lpi_ns_walk(hands, i, inodes, lpi_ns_say_inode, text);
+		lpi_ns_walk(hands, i, pacts, lpi_ns_say_record, text);
+		lpi_ns_walk(hands, i, unfinished, lpi_ns_say_record, text);
 	}
 }
 
