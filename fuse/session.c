@@ -70,7 +70,7 @@ static int look_at(const char *dir, struct stat *ret_st)
 /* A mount whose daemon was killed would be in the way. */
 static int clear_dead(const char *dir, char *why)
 {
-	struct stat st;
+	struct stat st = {.st_mode = 0};
 	int err;
 	while ((err = look_at(dir, &st)) == -ENOTCONN) {
 		err = lp_fuse_umount(dir, true);
