@@ -415,6 +415,12 @@ static void fill_call_options(struct lp_kv *kv)
 	kv->write.no_slowdown = true;
 	kv->read_cached.read_tier = rocksdb::kBlockCacheTier;
 	kv->read_persisted.read_tier = rocksdb::kPersistedTier;
+	/* There are none; and an iterator that looks for them goes on behind a table whose first
+	 * block it could not read, or did not find in the cache, as if that were empty (rule L8).
+	 */
+	kv->read_cached.ignore_range_deletions = true;
+	kv->read_all.ignore_range_deletions = true;
+	kv->read_persisted.ignore_range_deletions = true;
 }
 
 extern "C" uint64_t lp_kv_reserve_bytes(const struct lp_kv_options *options)

@@ -279,6 +279,144 @@ static void test_cached_iterator_does_not_end_early(void **state)
 	lp_kv_iter_close(iter);
 }
 
+/* --- Tables one after the other ----------------------------------------------------------------
+ */
+
+#define LEVEL_KEYS 240u
+
+/* Many tables of a few blocks each, in one level, and a newer record behind them all. */
+static void open_with_tables(bool sim)
+{
+	const struct lp_kv_bytes none = lp_test_text(NULL);
+	struct lp_kv_stats stats;
+	lp_test_kv_fini(&test);
+	lp_test_kv_init(&test, sim, 1);
+	test.options.table_bytes = UINT64_C(8) << 10;
+	test.options.write_buffer_bytes = UINT64_C(1) << 20;
+	lp_test_kv_open(&test);
+	write_many(LEVEL_KEYS, 400);
+	lp_test_ok(lp_kv_flush_wait(test.kv));
+	write_many(LEVEL_KEYS, 400); /* overlaps: tables cannot just be moved down */
+	lp_test_ok(lp_kv_compact(test.kv, none, none));
+	lp_kv_read_stats(test.kv, &stats);
+	assert_int_equal(stats.l0_files, 0);
+	lp_test_ok(lp_test_kv_put(&test, "z", "newer"));
+}
+
+static void empty_cache(void)
+{
+	lp_kv_set_cache_bytes(test.kv, 0);
+	lp_kv_set_cache_bytes(test.kv, UINT64_C(1) << 20);
+}
+
+/* Goes through all records from the first one on; how that ended. They come without a gap, and the
+ * end only after the last one. */
+static int walk_all(bool cached, uint32_t *ret_seen)
+{
+	const struct lp_kv_bytes none = lp_test_text(NULL);
+	struct lp_kv_iter *iter;
+	char at[16];
+	uint32_t seen = 0;
+	bool is_right = true;
+	lp_test_ok(lp_kv_iter_open(test.kv, none, none, cached, &iter));
+	int err = lp_kv_iter_seek_first(iter);
+	for (; err == 0; err = lp_kv_iter_next(iter)) {
+		struct lp_kv_bytes want = seen < LEVEL_KEYS ? key_of(seen, &at) : lp_test_text("z");
+		struct lp_kv_bytes got = lp_kv_iter_key(iter);
+		is_right &= got.len == want.len && memcmp(got.data, want.data, want.len) == 0;
+		seen++;
+	}
+	lp_kv_iter_close(iter);
+	assert_true(is_right);
+	assert_true(err != -ENOENT || seen == LEVEL_KEYS + 1);
+	*ret_seen = seen;
+	return err;
+}
+
+/* Rule L8: RocksDB 7.8.3 goes past a table whose first block it cannot read, without a word, unless
+ * it is told that there are no deletions of ranges. So a list of inodes had one less. Here the
+ * cache holds all up to some record, which is the last one of a table now and then. */
+static void test_cached_iterator_skips_no_table(void **state)
+{
+	(void)state;
+	open_with_tables(false);
+	empty_cache();
+	uint32_t ends = 0;
+	uint32_t last = 0;
+	for (uint32_t i = 0; i < LEVEL_KEYS; i++) {
+		struct lp_kv_value value;
+		char at[16];
+		uint32_t seen = 0;
+		lp_test_ok(lp_kv_get(test.kv, key_of(i, &at), &value));
+		lp_kv_value_release(&value);
+		int err = walk_all(true, &seen);
+		assert_int_equal(err, seen == LEVEL_KEYS + 1 ? -ENOENT : -EAGAIN);
+		assert_true(seen > i);
+		ends += seen != last;
+		last = seen;
+	}
+	assert_int_equal(last, LEVEL_KEYS + 1);
+	assert_true(ends > 20); /* more places than there are tables */
+}
+
+/* The same of a read that fails (rule L8): an error, not a list that lacks some. */
+static void test_failed_read_skips_no_table(void **state)
+{
+	(void)state;
+	struct lp_kvfs_mem_stats stats;
+	uint64_t failed = 1;
+	uint64_t skip = 0;
+	open_with_tables(false);
+	for (; failed > 0; skip++) {
+		uint32_t seen = 0;
+		empty_cache();
+		lp_kvfs_mem_read_stats(test.mem, &stats);
+		failed = stats.failed;
+		const struct lp_kvfs_mem_fault fault = {
+			.ops = LP_KVFS_MEM_PREAD, .skip = skip, .times = 1, .err = -EIO};
+		lp_kvfs_mem_set_fault(test.mem, &fault);
+		int err = walk_all(false, &seen);
+		lp_kvfs_mem_read_stats(test.mem, &stats);
+		failed = stats.failed - failed;
+		lp_kvfs_mem_set_fault(test.mem, &(struct lp_kvfs_mem_fault){0});
+		assert_true(err == -EIO || (err == -ENOENT && seen == LEVEL_KEYS + 1));
+		assert_int_equal(err == -EIO, failed > 0);
+	}
+	assert_true(skip > 20);
+}
+
+/* Nor does a compaction leave out what it could not read (rule L8). */
+static void test_failed_read_loses_nothing_in_compaction(void **state)
+{
+	(void)state;
+	const struct lp_kv_bytes none = lp_test_text(NULL);
+	struct lp_kvfs_mem_stats stats;
+	uint64_t failed = 1;
+	uint64_t skip = 0;
+	uint32_t seen = 0;
+	open_with_tables(true); /* else it waits a second after each failure */
+	for (; failed > 0; skip++) {
+		lp_test_ok(lp_test_kv_put(&test, "k00000000", "newer"));
+		lp_test_ok(lp_test_kv_put(&test, "z", "newer"));
+		lp_test_ok(lp_kv_flush_wait(test.kv));
+		empty_cache();
+		lp_kvfs_mem_read_stats(test.mem, &stats);
+		failed = stats.failed;
+		const struct lp_kvfs_mem_fault fault = {
+			.ops = LP_KVFS_MEM_PREAD, .skip = skip, .times = 1, .err = -EIO};
+		lp_kvfs_mem_set_fault(test.mem, &fault);
+		int err = lp_kv_compact(test.kv, none, none);
+		lp_kvfs_mem_read_stats(test.mem, &stats);
+		failed = stats.failed - failed;
+		lp_kvfs_mem_set_fault(test.mem, &(struct lp_kvfs_mem_fault){0});
+		assert_true(err == 0 || (err == -EIO && failed > 0));
+		lp_test_err(-ENOENT, walk_all(false, &seen));
+		lp_test_ok(lp_kv_compact(test.kv, none, none));
+		lp_test_err(-ENOENT, walk_all(false, &seen));
+	}
+	assert_true(skip > 10); /* more reads than there are tables */
+}
+
 /* --- Writing under pressure --------------------------------------------------------------------
  */
 
@@ -630,6 +768,9 @@ int main(void)
 		TEST(test_multi_get),
 		TEST(test_iterator_sees_a_snapshot_within_bounds),
 		TEST(test_cached_iterator_does_not_end_early),
+		TEST(test_cached_iterator_skips_no_table),
+		TEST(test_failed_read_skips_no_table),
+		TEST(test_failed_read_loses_nothing_in_compaction),
 		TEST(test_refused_not_slept),
 		TEST(test_writing_touches_no_file),
 		TEST(test_full_and_resumed),
