@@ -77,8 +77,7 @@ static void start_channel(struct lpi_errand *errand)
 	int fd = -1;
 	int err = lp_fuse_session_clone(mount->session, &fd);
 	if (err == 0)
-		lp_fuse_channel_start(mount->channels[thread->idx], fd, mount->channels,
-				      thread->service->thread_cnt);
+		lp_fuse_channel_start(mount->channels[thread->idx], fd);
 	lpi_errand_end(errand, err);
 }
 
@@ -194,10 +193,12 @@ static void all_started(struct lp_service *service)
 
 static void all_made(struct lp_service *service)
 {
-	if (service->phase.result < 0)
+	if (service->phase.result < 0) {
 		fail(service, service->phase.result, "no memory for its requests");
-	else
-		lpi_run_phase(service, start_channel, all_started);
+		return;
+	}
+	lp_fuse_channels_join(service->mount.channels, service->thread_cnt);
+	lpi_run_phase(service, start_channel, all_started);
 }
 
 static void opened(struct lp_work *work)

@@ -563,18 +563,21 @@ void lp_fuse_channel_free(struct lp_fuse_channel *channel)
 	free(channel);
 }
 
-void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd,
-			   struct lp_fuse_channel *const *peers, uint32_t peer_cnt)
+void lp_fuse_channels_join(struct lp_fuse_channel *const *channels, uint32_t cnt)
 {
-	LP_ASSERT(channel->fd < 0);
-	channel->fd = fd;
-	channel->peers = peers;
-	channel->peer_cnt = peer_cnt;
-	for (uint32_t i = 0; i < peer_cnt; i++) {
-		if (peers[i] == channel)
-			channel->idx = i;
+	for (uint32_t i = 0; i < cnt; i++) {
+		struct lp_fuse_channel *channel = channels[i];
+		channel->peers = channels;
+		channel->peer_cnt = cnt;
+		channel->idx = i;
+		channel->readings.owner_idx = i;
 	}
-	channel->readings.owner_idx = channel->idx;
+}
+
+void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd)
+{
+	LP_ASSERT(channel->fd < 0 && channel->peers != NULL);
+	channel->fd = fd;
 	if (channel->idx == 0)
 		channel->is_reader = true;
 	if (channel->is_reader)

@@ -64,10 +64,11 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 /* Accepts NULL. It has not served, or has stopped. */
 void lp_fuse_channel_free(struct lp_fuse_channel *channel);
 
-/* Begins to read. The descriptor, which does not block, becomes the channel's. peers are all
- * channels of the mount, itself among them, and stay until each of them has stopped. */
-void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd,
-			   struct lp_fuse_channel *const *peers, uint32_t peer_cnt);
+/* These are all channels of a mount. Before the first of them starts, for that one may hand requests
+ * over to any of them; the array stays until each has stopped. */
+void lp_fuse_channels_join(struct lp_fuse_channel *const *channels, uint32_t cnt);
+/* Begins to read. The descriptor, which does not block, becomes the channel's. */
+void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd);
 /* No more is read; when what was read has been answered, the descriptor is closed and stopped()
  * called, in a later turn. */
 void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void *arg), void *arg);

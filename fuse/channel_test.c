@@ -124,10 +124,11 @@ static void open_channels(struct rig *rig, uint32_t requests_max, uint64_t inode
 		lp_test_ok(lp_fuse_channel_new(&options, &rig->channels[i]));
 	}
 	rig->channel = rig->channels[0];
+	lp_fuse_channels_join(rig->channels, rig->cnt);
 	for (uint32_t i = 0; i < rig->cnt; i++) {
 		int fd = i == 0 ? fds[0] : dup(fds[0]);
 		assert_true(fd >= 0);
-		lp_fuse_channel_start(rig->channels[i], fd, rig->channels, rig->cnt);
+		lp_fuse_channel_start(rig->channels[i], fd);
 	}
 }
 

@@ -68,14 +68,14 @@ static inline struct lpi_machine *lpi_machine_boot(struct lp_bdev *bdev)
 	lp_test_ok(lpi_ns_sim_start(machine->sim));
 	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
 		lpi_machine_make_channel(machine, i);
+	lp_fuse_channels_join(machine->channels, LPI_MACHINE_CHANNELS);
 	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++) {
 		struct lpi_kernel *kernel = &machine->kernels[i];
 		machine->ends[i] = (struct lpi_machine_end){machine, i};
 		kernel->sent = lpi_machine_sent;
 		kernel->turn = lpi_machine_turn;
 		kernel->arg = &machine->ends[i];
-		lp_fuse_channel_start(machine->channels[i], lpi_kernel_connect(kernel),
-				      machine->channels, LPI_MACHINE_CHANNELS);
+		lp_fuse_channel_start(machine->channels[i], lpi_kernel_connect(kernel));
 	}
 	return machine;
 }

@@ -36,7 +36,8 @@ static void opened(struct lpi_fuse_request *request)
 		lpi_fuse_end(request, 0);
 		return;
 	}
-	lpi_fuse_end_reading(request, out.fh);
+	if (request->message.header.opcode == FUSE_OPENDIR)
+		lpi_fuse_end_reading(request, out.fh);
 	/* Nobody will release what nobody knows to be open. */
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
 	op->open.ino = lpi_fuse_node(request);

@@ -155,6 +155,9 @@ static void note_submitted(struct lp_ns *ns, const struct lp_store_op *op)
 	if (op->opcode != LP_STORE_TXN)
 		return;
 	ns->txns_under_way++;
+	/* A shard that has failed takes nothing more; what it had before is noted already. */
+	if (lp_store_error(ns->options.store) < 0)
+		return;
 	atomic_store_explicit(&ns->is_unsynced, true, memory_order_release);
 }
 

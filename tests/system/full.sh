@@ -21,6 +21,7 @@ trap end_all EXIT
 # start ARG...
 start()
 {
+	rm -f d.out
 	"$lapisd" --listen "$LAPIS_ADDRESS" "$@" >d.out 2>d.err &
 	pid=$!
 	for ((i = 0; i < 600; i++)); do
