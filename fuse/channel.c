@@ -13,8 +13,8 @@
  *   throttled  the reader, without request or buffers, and so are all others: goes on when a
  *              request ends, or by the retry timer if the buffers are with somebody else
  *   gone       the connection has ended: nothing is read any more
- *   to stop    the kernel is being told something: it may ask before that returns, so this goes on
- *              reading until then
+ *   to stop    the kernel is being told something: it may ask before that returns, so this reads
+ *              until then, also when it is not the reader
  *   stopping   the poll is cancelled; when it has come back and no request is under way: stopped
  */
 #include <liburing.h>
@@ -388,10 +388,22 @@ static bool has_to_wait(const struct lp_fuse_channel *channel)
 	return channel->is_reader && !channel->is_gone && lp_io_is_idle(&channel->poll_io);
 }
 
+/* It stops when the kernel has been told something; until then it waits for requests whoever else
+ * does, for the reader may have stopped, and what it is told may depend on an answer. */
+static bool reads_alone(const struct lp_fuse_channel *channel)
+{
+	return channel->is_to_stop && !channel->is_stopping && !channel->is_gone &&
+	       channel->fd >= 0;
+}
+
 static void rest(struct lp_fuse_channel *channel)
 {
 	struct lp_fuse_channel *to = channel->reads_for;
 	channel->reads_for = NULL;
+	if (reads_alone(channel)) {
+		arm(channel);
+		return;
+	}
 	if (!has_to_wait(channel))
 		return;
 	if (to == NULL || to == channel)
@@ -493,8 +505,9 @@ static void polled(struct lp_io *io)
 /* It looks first: what has come before is told at once. */
 static void arm(struct lp_fuse_channel *channel)
 {
-	LP_ASSERT(channel->is_reader && lp_io_is_idle(&channel->poll_io));
-	if (!lp_reactor_has_opcode(channel->options.reactor, IORING_OP_POLL_ADD))
+	LP_ASSERT(channel->is_reader || channel->is_to_stop);
+	if (!lp_io_is_idle(&channel->poll_io) ||
+	    !lp_reactor_has_opcode(channel->options.reactor, IORING_OP_POLL_ADD))
 		return;
 	channel->poll_io.complete = polled;
 	struct io_uring_sqe *sqe = lp_reactor_sqe(channel->options.reactor, &channel->poll_io);
@@ -611,6 +624,8 @@ void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void 
 	channel->stopped_arg = arg;
 	if (lpi_fuse_prune_is_idle(channel))
 		begin_stop(channel);
+	else if (reads_alone(channel))
+		arm(channel);
 }
 
 void lpi_fuse_channel_pruned(struct lp_fuse_channel *channel)

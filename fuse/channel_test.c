@@ -2,7 +2,7 @@
 /* A channel with one end of a socketpair in place of /dev/fuse, which keeps messages apart as that
  * does; the test is the kernel at the other end. The store is in memory. What is asked must be
  * answered once, whatever else comes: messages that are too short, too long or unknown. */
-#include "fuse/channel.h"
+#include "fuse/channel_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -151,11 +151,9 @@ static struct rig *rig_new(uint32_t requests_max)
 	return rig_of(1, requests_max, 0);
 }
 
-static void rig_free(struct rig *rig)
+/* Its channels have stopped. */
+static void rig_end(struct rig *rig)
 {
-	for (uint32_t i = 0; i < rig->cnt; i++)
-		lp_fuse_channel_stop(rig->channels[i], stopped, rig);
-	UNTIL(rig, rig->stopped_cnt == rig->cnt);
 	for (uint32_t i = 0; i < rig->cnt; i++)
 		lp_fuse_channel_free(rig->channels[i]);
 	lp_workers_free(rig->notifier);
@@ -171,6 +169,14 @@ static void rig_free(struct rig *rig)
 	if (rig->fd >= 0)
 		assert_int_equal(close(rig->fd), 0);
 	free(rig);
+}
+
+static void rig_free(struct rig *rig)
+{
+	for (uint32_t i = 0; i < rig->cnt; i++)
+		lp_fuse_channel_stop(rig->channels[i], stopped, rig);
+	UNTIL(rig, rig->stopped_cnt == rig->cnt);
+	rig_end(rig);
 }
 
 /* --- The kernel's side ------------------------------------------------------------------------ */
@@ -704,6 +710,25 @@ static void test_crowd(void **state)
 	rig_free(rig);
 }
 
+/* The reader stops while another channel is still telling the kernel something: what the kernel
+ * asks meanwhile is answered by that one (mount F5). */
+static void test_stops_while_telling(void **state)
+{
+	(void)state;
+	struct rig *rig = rig_of(2, 0, 0);
+	struct lp_fuse_channel *telling = rig->channels[1];
+	telling->prune.work.workers = rig->notifier;
+	for (uint32_t i = 0; i < rig->cnt; i++)
+		lp_fuse_channel_stop(rig->channels[i], stopped, rig);
+	UNTIL(rig, rig->stopped_cnt == 1);
+	begin(rig, FUSE_STATFS, 1);
+	assert_int_equal(ask(rig), 0);
+	telling->prune.work.workers = NULL;
+	lpi_fuse_channel_pruned(telling);
+	UNTIL(rig, rig->stopped_cnt == rig->cnt);
+	rig_end(rig);
+}
+
 /* Nobody heard the answer: what it said is let go, and what it opened closed. */
 static void test_unheard(void **state)
 {
@@ -938,7 +963,8 @@ int main(void)
 		cmocka_unit_test(test_handed_over), cmocka_unit_test(test_two_throttled),
 		cmocka_unit_test(test_forget),      cmocka_unit_test(test_held),
 		cmocka_unit_test(test_unheard),     cmocka_unit_test(test_crowd),
-		cmocka_unit_test(test_directories), cmocka_unit_test(test_invited),
+		cmocka_unit_test(test_directories), cmocka_unit_test(test_stops_while_telling),
+		cmocka_unit_test(test_invited),
 	};
 	(void)signal(SIGPIPE, SIG_IGN);
 	return lp_test_main(tests, "fuse/channel");
