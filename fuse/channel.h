@@ -64,8 +64,8 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 /* Accepts NULL. It has not served, or has stopped. */
 void lp_fuse_channel_free(struct lp_fuse_channel *channel);
 
-/* These are all channels of a mount. Before the first of them starts, for that one may hand requests
- * over to any of them; the array stays until each has stopped. */
+/* These are all channels of a mount. Before the first of them starts, for that one may hand
+ * requests over to any of them; the array stays until each has stopped. */
 void lp_fuse_channels_join(struct lp_fuse_channel *const *channels, uint32_t cnt);
 /* Begins to read. The descriptor, which does not block, becomes the channel's. */
 void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd);
