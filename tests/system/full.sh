@@ -99,8 +99,8 @@ while read -r size count; do
 	head -c $((size * count)) /dev/urandom | split -a 4 -b "$size" - "$size/"
 done <<END
 4194304 20
-65536 80
-4096 300
+65536 400
+4096 1500
 END
 
 "$lapis" mkfs --size 64M --shards 2 a.img >/dev/null || exit 1
