@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a channel tells the kernel without having been asked: for now only to forget inodes that it
- * does not use, when it remembers more than it is meant to (rule N5).
+/* What a channel tells the kernel without having been asked: to forget inodes that it does not use,
+ * when it remembers more than it is meant to (rule N5).
  *
  * The kernel may write back what is dirty before such a message returns, and so wait for us: it is
  * written by a thread of its own, which nobody waits for (rule M3).

@@ -52,8 +52,9 @@ make_store()
 	mkdir -p "$dir"
 }
 
-# start NAME ARG...: a daemon with the mount; its output is in NAME.out and NAME.err. Sets $pid.
-start()
+# launch NAME ARG...: a daemon with the mount, until it says "ready"; its output is in NAME.out and
+# NAME.err. Sets $pid.
+launch()
 {
 	local name=$1 i
 	shift
@@ -69,7 +70,13 @@ start()
 		say "$name: not ready: $(cat "$name.err")"
 		exit 1
 	}
-	[ "$(stat -c %i "$dir")" = 1 ] || say "$name: ready, but the mount does not answer"
+}
+
+# start NAME ARG...: the same, and the mount answers.
+start()
+{
+	launch "$@"
+	[ "$(stat -c %i "$dir")" = 1 ] || say "$1: ready, but the mount does not answer"
 }
 
 stop()
