@@ -257,10 +257,11 @@ static bool take_inbox(struct lapis *lapis)
 	pthread_mutex_lock(&lapis->lock);
 	lpi_ops_splice_back(&ops, &lapis->inbox);
 	lpi_cancels_splice_back(&cancels, &lapis->cancels);
-	bool woken = lapis->is_woken;
-	lapis->is_woken = false;
-	if (woken)
+	/* To be woken by lapis_close() lasts: who turns after this must not wait either. */
+	if (lapis->is_woken && !lapis->is_stopping) {
+		lapis->is_woken = false;
 		(void)!read(lapis->wake_fd, &count, sizeof(count));
+	}
 	pthread_mutex_unlock(&lapis->lock);
 	bool any = !lpi_ops_is_empty(&ops) || !lpi_cancels_is_empty(&cancels);
 	while ((op = lpi_ops_pop_front(&ops)) != NULL)

@@ -104,6 +104,29 @@ static void test_threads(void **state)
 	lpi_fake_fini(&rig.fake);
 }
 
+/* A close that meets the thread anywhere in its turn ends it; it once waited for ever when the
+ * thread took the wake before it looked whether to stop.
+ */
+static void test_close_at_any_time(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	lpi_fake_init(&rig.fake);
+	lpi_fake_start(&rig.fake);
+	struct lapis_options options = lpi_fake_rig_options(&rig);
+	options.flags = LAPIS_THREAD;
+	for (uint32_t i = 0; i < 500; i++) {
+		lp_test_ok(lapis_open(&options, &rig.lapis));
+		if (i % 2 == 0)
+			lp_test_ok(lapis_ping(rig.lapis));
+		for (volatile uint32_t spin = 0; spin < i * 64; spin++)
+			;
+		lapis_close(rig.lapis);
+	}
+	lpi_fake_stop(&rig.fake);
+	lpi_fake_fini(&rig.fake);
+}
+
 static void test_every_byte(void **state)
 {
 	(void)state;
@@ -607,14 +630,23 @@ static void test_too_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocking),        cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_every_byte),      cmocka_unit_test(test_batches_out_of_order),
-		cmocka_unit_test(test_credits),         cmocka_unit_test(test_list),
-		cmocka_unit_test(test_list_ahead),      cmocka_unit_test(test_large_put),
-		cmocka_unit_test(test_put_from_source), cmocka_unit_test(test_put_with_holes),
-		cmocka_unit_test(test_interrupted_put), cmocka_unit_test(test_get_to_sink),
-		cmocka_unit_test(test_shards),          cmocka_unit_test(test_callbacks),
-		cmocka_unit_test(test_bad_requests),    cmocka_unit_test(test_longer_request),
+		cmocka_unit_test(test_blocking),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_close_at_any_time),
+		cmocka_unit_test(test_every_byte),
+		cmocka_unit_test(test_batches_out_of_order),
+		cmocka_unit_test(test_credits),
+		cmocka_unit_test(test_list),
+		cmocka_unit_test(test_list_ahead),
+		cmocka_unit_test(test_large_put),
+		cmocka_unit_test(test_put_from_source),
+		cmocka_unit_test(test_put_with_holes),
+		cmocka_unit_test(test_interrupted_put),
+		cmocka_unit_test(test_get_to_sink),
+		cmocka_unit_test(test_shards),
+		cmocka_unit_test(test_callbacks),
+		cmocka_unit_test(test_bad_requests),
+		cmocka_unit_test(test_longer_request),
 		cmocka_unit_test(test_too_many),
 	};
 	return lp_test_main(tests, "client/lapis");
