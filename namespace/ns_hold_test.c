@@ -311,5 +311,5 @@ int main(void)
 		cmocka_unit_test(test_names),  cmocka_unit_test(test_all),
 		cmocka_unit_test(test_race),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_hold");
 }

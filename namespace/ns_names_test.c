@@ -597,5 +597,5 @@ int main(void)
 		cmocka_unit_test(test_rmdir),
 		cmocka_unit_test(test_rmdir_open),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_names");
 }

@@ -360,5 +360,5 @@ int main(void)
 		cmocka_unit_test(test_remove_circle),
 		cmocka_unit_test(test_remove_circle_absent),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_rename");
 }
