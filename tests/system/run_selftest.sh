@@ -44,6 +44,8 @@ static void test_fate(void **state)
 	if (is_fate("abort"))
 		abort();
 	print_message("# begin test_fate\n");
+	if (is_fate("kill"))
+		raise(SIGKILL);
 	if (is_fate("segv"))
 		raise(SIGSEGV);
 	if (is_fate("exit"))
@@ -119,8 +121,9 @@ unit fail '1 passed, 1 failed' 1
 says '0x1 != 0x2'
 unit abort '1 passed, 1 failed' 1
 says 'killed by SIGABRT in test 2'
+unit kill '1 passed, 1 failed' 1
+says 'killed by SIGKILL in test_fate'
 unit segv '1 passed, 1 failed' 1
-says 'killed by SIGSEGV in test_fate'
 unit exit '1 passed, 1 failed' 1
 says '1 of 2 tests did not run'
 unit late '2 passed, 1 failed' 1
@@ -134,7 +137,7 @@ says 'still running after 1 s, in test_fate'
 # Where it hangs, if this machine lets gdb look into a process that is not its child.
 sleep 1000 &
 if gdb -nx -batch -p $! -ex backtrace 2>&1 </dev/null | grep -q nanosleep; then
-	says 'in test_fate (state='
+	says 'in test_fate ()'
 fi
 kill $!
 unset FATE
