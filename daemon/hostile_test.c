@@ -395,7 +395,7 @@ static void the_greedy_leave_room_for_the_modest(void **state)
 	(void)state;
 	uint64_t ino = make_large(good, 4);
 	lp_test_ok(lpi_client_result(good, lpi_client_send_put(good, "small", data, 20000)));
-	for (uint32_t i = 0; i < GREEDY_GETS; i++)
+	for (uint64_t i = 0; i < GREEDY_GETS; i++)
 		seal_get(ino, i + 7, messages + i * GET_BYTES);
 	for (uint32_t i = 0; i < GREEDY_CNT; i++) {
 		bad[i] = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
