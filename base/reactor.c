@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/reactor_tables.h"
 
 LP_LIST_DEFINE(tasks, struct lp_task, node);
 LP_LIST_DEFINE(sources, struct lp_source, node);
@@ -45,15 +46,6 @@ struct outbox {
 	struct lp_msg *newest;
 	struct lp_msg *oldest;
 	struct outbox *next_dirty;
-};
-
-/* A piece of a region: what the kernel registers at once. */
-#define PIECE_BYTES ((size_t)1 << 30)
-
-struct buffer_piece {
-	uint8_t *base; /* NULL: a free slot */
-	size_t len;
-	void *region; /* the base of the whole */
 };
 
 struct lp_reactor {
@@ -80,8 +72,7 @@ struct lp_reactor {
 	struct outbox *dirty;
 	struct outbox outboxes[LP_REACTOR_MAX];
 
-	int32_t *file_slots; /* -1: free */
-	struct buffer_piece *buffers;
+	struct lpi_reactor_tables tables;
 	struct io_uring_probe *probe; /* NULL: the kernel would not say what it knows */
 
 	uint32_t spin_losses; /* in a row */
@@ -140,26 +131,6 @@ static void id_return(uint32_t id)
 	LP_ASSERT((before >> (id % 64) & 1) == 1);
 }
 
-static int tables_new(struct lp_reactor *reactor)
-{
-	uint32_t files = reactor->options.files_max;
-	uint32_t buffers = reactor->options.buffers_max;
-	reactor->file_slots = calloc(files + 1, sizeof(*reactor->file_slots));
-	reactor->buffers = calloc(buffers + 1, sizeof(*reactor->buffers));
-	if (reactor->file_slots == NULL || reactor->buffers == NULL)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < files; i++)
-		reactor->file_slots[i] = -1;
-	if (!reactor->options.ring)
-		return 0;
-	int err = 0;
-	if (files > 0)
-		err = io_uring_register_files_sparse(&reactor->ring, files);
-	if (err >= 0 && buffers > 0)
-		err = io_uring_register_buffers_sparse(&reactor->ring, buffers);
-	return err < 0 ? err : 0;
-}
-
 static int ring_new(struct lp_reactor *reactor)
 {
 	uint32_t entries = reactor->options.entries;
@@ -215,7 +186,8 @@ int lp_reactor_new(const struct lp_reactor_options *options, struct lp_reactor *
 	err = options->ring ? ring_new(reactor) : 0;
 	if (err < 0)
 		goto fail_id;
-	err = tables_new(reactor);
+	err = lpi_reactor_tables_init(&reactor->tables, options->ring ? &reactor->ring : NULL,
+				      options->files_max, options->buffers_max);
 	if (err < 0)
 		goto fail_ring;
 	*ret_reactor = reactor;
@@ -224,8 +196,6 @@ int lp_reactor_new(const struct lp_reactor_options *options, struct lp_reactor *
 fail_ring:
 	if (options->ring)
 		ring_free(reactor);
-	free(reactor->file_slots);
-	free(reactor->buffers);
 fail_id:
 	id_return(reactor->id);
 fail_memory:
@@ -255,8 +225,7 @@ void lp_reactor_free(struct lp_reactor *reactor)
 	id_return(reactor->id);
 	if (ring_owner_of == reactor)
 		ring_owner_of = NULL;
-	free(reactor->file_slots);
-	free(reactor->buffers);
+	lpi_reactor_tables_fini(&reactor->tables);
 	free(reactor);
 }
 
@@ -619,99 +588,30 @@ bool lp_reactor_has_opcode(const struct lp_reactor *reactor, uint8_t opcode)
 int lp_reactor_file_add(struct lp_reactor *reactor, int fd, uint32_t *ret_slot)
 {
 	LP_ASSERT(lp_reactor_is_mine(reactor));
-	LP_ASSERT(fd >= 0);
-	for (uint32_t slot = 0; slot < reactor->options.files_max; slot++) {
-		if (reactor->file_slots[slot] >= 0)
-			continue;
-		int err = io_uring_register_files_update(&reactor->ring, slot, &fd, 1);
-		if (err < 0)
-			return err;
-		reactor->file_slots[slot] = fd;
-		*ret_slot = slot;
-		return 0;
-	}
-	return -ENFILE;
+	return lpi_reactor_tables_add_file(&reactor->tables, fd, ret_slot);
 }
 
 void lp_reactor_file_remove(struct lp_reactor *reactor, uint32_t slot)
 {
 	LP_ASSERT(lp_reactor_is_mine(reactor));
-	LP_ASSERT(slot < reactor->options.files_max && reactor->file_slots[slot] >= 0);
-	int none = -1;
-	/* Clearing a slot of our own table cannot fail but for lack of memory; then the file stays
-	 * referenced until the ring goes. */
-	(void)io_uring_register_files_update(&reactor->ring, slot, &none, 1);
-	reactor->file_slots[slot] = -1;
-}
-
-static int buffer_slot_update(struct lp_reactor *reactor, uint32_t slot, void *base, size_t len)
-{
-	struct iovec iov = {.iov_base = base, .iov_len = len};
-	__u64 tag = 0;
-	int err = io_uring_register_buffers_update_tag(&reactor->ring, slot, &iov, &tag, 1);
-	return err < 0 ? err : 0;
-}
-
-static int piece_add(struct lp_reactor *reactor, void *region, uint8_t *base, size_t len)
-{
-	for (uint32_t slot = 0; slot < reactor->options.buffers_max; slot++) {
-		struct buffer_piece *piece = &reactor->buffers[slot];
-		if (piece->base != NULL)
-			continue;
-		int err = reactor->options.ring ? buffer_slot_update(reactor, slot, base, len) : 0;
-		if (err == 0)
-			*piece = (struct buffer_piece){base, len, region};
-		return err;
-	}
-	return -ENFILE;
-}
-
-/* Returns how many pieces there were. */
-static uint32_t pieces_remove(struct lp_reactor *reactor, const void *region)
-{
-	uint32_t cnt = 0;
-	for (uint32_t slot = 0; slot < reactor->options.buffers_max; slot++) {
-		struct buffer_piece *piece = &reactor->buffers[slot];
-		if (piece->base == NULL || piece->region != region)
-			continue;
-		if (reactor->options.ring)
-			(void)buffer_slot_update(reactor, slot, NULL, 0); /* as for files */
-		*piece = (struct buffer_piece){0};
-		cnt++;
-	}
-	return cnt;
+	lpi_reactor_tables_remove_file(&reactor->tables, slot);
 }
 
 int lp_reactor_buffer_add(struct lp_reactor *reactor, void *base, size_t len)
 {
 	LP_ASSERT(lp_reactor_is_mine(reactor));
-	LP_ASSERT(base != NULL && len > 0);
-	int err = 0;
-	for (size_t at = 0; at < len && err == 0; at += PIECE_BYTES)
-		err = piece_add(reactor, base, (uint8_t *)base + at, LP_MIN(len - at, PIECE_BYTES));
-	if (err < 0)
-		(void)pieces_remove(reactor, base); /* there may be none */
-	return err;
+	return lpi_reactor_tables_add_buffer(&reactor->tables, base, len);
 }
 
 void lp_reactor_buffer_remove(struct lp_reactor *reactor, void *base)
 {
 	LP_ASSERT(lp_reactor_is_mine(reactor));
-	uint32_t cnt = pieces_remove(reactor, base);
-	LP_ASSERT(cnt > 0);
+	lpi_reactor_tables_remove_buffer(&reactor->tables, base);
 }
 
 int lp_reactor_buffer_find(const struct lp_reactor *reactor, const void *buf, size_t len)
 {
-	const uint8_t *from = buf;
-	for (uint32_t slot = 0; slot < reactor->options.buffers_max; slot++) {
-		const struct buffer_piece *piece = &reactor->buffers[slot];
-		if (piece->base == NULL || from < piece->base)
-			continue;
-		if (!lp_range_outside((uint64_t)(from - piece->base), len, piece->len))
-			return (int)slot;
-	}
-	return -1;
+	return lpi_reactor_tables_find_buffer(&reactor->tables, buf, len);
 }
 
 /* --- Sleeping --------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which sanitizer this object is compiled with, and how to tell it about memory that our own
- * allocators have taken back.
+/* Which sanitizer this object is compiled with, how to tell AddressSanitizer about memory that our
+ * own allocators have taken back, and ThreadSanitizer where not to look.
  *
- * Threads: any. Without AddressSanitizer the functions do nothing.
+ * Threads: any. Without that sanitizer the functions do nothing.
  */
 #ifndef LP_BASE_SANITIZE_H
 #define LP_BASE_SANITIZE_H
@@ -36,6 +36,11 @@
 #if LP_SAN_ADDRESS
 #include <sanitizer/asan_interface.h>
 #endif
+#if LP_SAN_THREAD
+/* Exported, but in no header. */
+void __tsan_ignore_thread_begin(void);
+void __tsan_ignore_thread_end(void);
+#endif
 
 /* From here on an access to [mem, mem + bytes) is reported. */
 static inline void lp_san_poison(const void *mem, size_t bytes)
@@ -55,6 +60,22 @@ static inline void lp_san_unpoison(const void *mem, size_t bytes)
 #else
 	(void)mem;
 	(void)bytes;
+#endif
+}
+
+/* Until the end ThreadSanitizer sees none of this thread's accesses: for what stands for hardware,
+ * whose accesses it would not see either, and which are many. They nest. */
+static inline void lp_san_hide_begin(void)
+{
+#if LP_SAN_THREAD
+	__tsan_ignore_thread_begin();
+#endif
+}
+
+static inline void lp_san_hide_end(void)
+{
+#if LP_SAN_THREAD
+	__tsan_ignore_thread_end();
 #endif
 }
 

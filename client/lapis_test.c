@@ -213,6 +213,16 @@ static void test_credits(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+/* b/0 to b/6. */
+static void put_seven(struct lpi_fake_rig *rig)
+{
+	for (int i = 0; i < 7; i++) {
+		char key[16];
+		(void)snprintf(key, sizeof(key), "b/%d", i);
+		lp_test_ok(lpi_fake_rig_ask(rig, lpi_fake_rig_put_of(key, key, 3)));
+	}
+}
+
 static void test_list(void **state)
 {
 	(void)state;
@@ -221,11 +231,7 @@ static void test_list(void **state)
 	struct lapis_item item;
 	int cnt = 0;
 	lpi_fake_rig_init(&rig);
-	for (int i = 0; i < 7; i++) {
-		char key[16];
-		(void)snprintf(key, sizeof(key), "b/%d", i);
-		lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of(key, key, 3)));
-	}
+	put_seven(&rig);
 	lpi_fake_start(&rig.fake);
 	lp_test_ok(lapis_list_open(rig.lapis, NULL, "b/0", 0, &list));
 	while (lapis_list_next(list, &item) > 0) {
@@ -250,11 +256,7 @@ static void test_list_ahead(void **state)
 	struct lapis_list *list = NULL;
 	struct lapis_item item;
 	lpi_fake_rig_init(&rig);
-	for (int i = 0; i < 7; i++) {
-		char key[16];
-		(void)snprintf(key, sizeof(key), "b/%d", i);
-		lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of(key, key, 3)));
-	}
+	put_seven(&rig);
 	lpi_fake_start(&rig.fake);
 	lp_test_ok(lapis_list_open(rig.lapis, NULL, "b/0", 0, &list));
 	assert_int_equal(lapis_list_next(list, &item), 1);

@@ -268,6 +268,35 @@ static void half_a_message_hurts_nobody(void **state)
 	lpi_door_rig_free(rig);
 }
 
+#define GET_BYTES (LP_WIRE_HEADER_SIZE + LP_WIRE_GET_SIZE)
+
+/* A request for all of a file, as it is sent. */
+static void seal_get(uint64_t ino, uint64_t request_id, uint8_t *ret_message)
+{
+	struct lp_wire_header header = plain_header(LP_WIRE_OP_GET);
+	struct lp_wire_get get = {.length = UINT64_MAX};
+	LPI_CLIENT_REF(get.ref, ino, "");
+	header.request_id = request_id;
+	header.meta_bytes = LP_WIRE_GET_SIZE;
+	lp_wire_get_encode(&get, ret_message + LP_WIRE_HEADER_SIZE);
+	lp_wire_header_seal(&header, LP_WIRE_CRC_HEADER, ret_message + LP_WIRE_HEADER_SIZE,
+			    ret_message);
+}
+
+/* A file of so many of the longest writes. */
+static uint64_t make_large(struct lpi_client *client, uint64_t pieces)
+{
+	uint8_t *data = calloc(1, LP_WIRE_PIECE_MAX);
+	assert_non_null(data);
+	uint64_t ino = lpi_client_make(client, "file", LP_INODE_TYPE_FILE);
+	for (uint64_t i = 0; i < pieces; i++)
+		lp_test_ok(lpi_client_result(client, lpi_client_send_write(client, ino, "", data,
+									   LP_WIRE_PIECE_MAX,
+									   i * LP_WIRE_PIECE_MAX)));
+	free(data);
+	return ino;
+}
+
 /* One that asks and asks and reads nothing is not read from, and closed after a time; what it has
  * in buffers is bounded, and others are served meanwhile. */
 static void who_never_reads_is_closed(void **state)
@@ -278,20 +307,11 @@ static void who_never_reads_is_closed(void **state)
 	struct lpi_client *good = lpi_client_open(rig, LP_WIRE_CRC_ALL);
 	struct lpi_client *bad = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
 	uint8_t *data = calloc(1, LP_WIRE_PIECE_MAX);
-	uint8_t message[LP_WIRE_HEADER_SIZE + LP_WIRE_GET_SIZE];
-	struct lp_wire_header header = plain_header(LP_WIRE_OP_GET);
-	struct lp_wire_get get = {.length = UINT64_MAX};
+	uint8_t message[GET_BYTES];
 	struct lp_door_stats stats;
 	(void)state;
-	uint64_t ino = lpi_client_make(good, "file", LP_INODE_TYPE_FILE);
-	for (uint64_t i = 0; i < 8; i++)
-		lp_test_ok(lpi_client_result(good, lpi_client_send_write(good, ino, "", data,
-									 LP_WIRE_PIECE_MAX,
-									 i * LP_WIRE_PIECE_MAX)));
-	LPI_CLIENT_REF(get.ref, ino, "");
-	lp_wire_get_encode(&get, message + LP_WIRE_HEADER_SIZE);
-	header.meta_bytes = LP_WIRE_GET_SIZE;
-	lp_wire_header_seal(&header, LP_WIRE_CRC_HEADER, message + LP_WIRE_HEADER_SIZE, message);
+	uint64_t ino = make_large(good, 8);
+	seal_get(ino, 7, message);
 	/* As long as it can say more, and a bit. */
 	for (int idle = 0; idle < 1000; idle++) {
 		if (send(bad->fd, message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
@@ -324,20 +344,11 @@ static void many_who_never_read_leave_room(void **state)
 	struct lpi_client *good = lpi_client_open(rig, LP_WIRE_CRC_ALL);
 	struct lpi_client *bad[6];
 	uint8_t *data = calloc(1, LP_WIRE_PIECE_MAX);
-	uint8_t message[LP_WIRE_HEADER_SIZE + LP_WIRE_GET_SIZE];
-	struct lp_wire_header header = plain_header(LP_WIRE_OP_GET);
-	struct lp_wire_get get = {.length = UINT64_MAX};
+	uint8_t message[GET_BYTES];
 	struct lp_door_stats stats;
 	(void)state;
-	uint64_t ino = lpi_client_make(good, "file", LP_INODE_TYPE_FILE);
-	for (uint64_t i = 0; i < 4; i++)
-		lp_test_ok(lpi_client_result(good, lpi_client_send_write(good, ino, "", data,
-									 LP_WIRE_PIECE_MAX,
-									 i * LP_WIRE_PIECE_MAX)));
-	LPI_CLIENT_REF(get.ref, ino, "");
-	lp_wire_get_encode(&get, message + LP_WIRE_HEADER_SIZE);
-	header.meta_bytes = LP_WIRE_GET_SIZE;
-	lp_wire_header_seal(&header, LP_WIRE_CRC_HEADER, message + LP_WIRE_HEADER_SIZE, message);
+	uint64_t ino = make_large(good, 4);
+	seal_get(ino, 7, message);
 	for (size_t i = 0; i < LP_ARRAY_SIZE(bad); i++)
 		bad[i] = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
 	for (int idle = 0; idle < 1000; idle++) {
@@ -379,25 +390,13 @@ static void the_greedy_leave_room_for_the_modest(void **state)
 	struct lpi_client *good = lpi_client_open(rig, LP_WIRE_CRC_ALL);
 	struct lpi_client *bad[GREEDY_CNT];
 	uint8_t *data = calloc(1, LP_WIRE_PIECE_MAX);
-	uint8_t messages[GREEDY_GETS * (LP_WIRE_HEADER_SIZE + LP_WIRE_GET_SIZE)];
-	struct lp_wire_header header = plain_header(LP_WIRE_OP_GET);
-	struct lp_wire_get get = {.length = UINT64_MAX};
+	uint8_t messages[GREEDY_GETS * GET_BYTES];
 	struct lp_door_stats stats;
 	(void)state;
-	uint64_t ino = lpi_client_make(good, "file", LP_INODE_TYPE_FILE);
-	for (uint64_t i = 0; i < 4; i++)
-		lp_test_ok(lpi_client_result(good, lpi_client_send_write(good, ino, "", data,
-									 LP_WIRE_PIECE_MAX,
-									 i * LP_WIRE_PIECE_MAX)));
+	uint64_t ino = make_large(good, 4);
 	lp_test_ok(lpi_client_result(good, lpi_client_send_put(good, "small", data, 20000)));
-	LPI_CLIENT_REF(get.ref, ino, "");
-	header.meta_bytes = LP_WIRE_GET_SIZE;
-	for (uint8_t *at = messages; at < messages + sizeof(messages);
-	     at += LP_WIRE_HEADER_SIZE + LP_WIRE_GET_SIZE) {
-		header.request_id++;
-		lp_wire_get_encode(&get, at + LP_WIRE_HEADER_SIZE);
-		lp_wire_header_seal(&header, LP_WIRE_CRC_HEADER, at + LP_WIRE_HEADER_SIZE, at);
-	}
+	for (uint64_t i = 0; i < GREEDY_GETS; i++)
+		seal_get(ino, i + 7, messages + i * GET_BYTES);
 	for (uint32_t i = 0; i < GREEDY_CNT; i++) {
 		bad[i] = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
 		lpi_client_send_bytes(bad[i], messages, sizeof(messages));

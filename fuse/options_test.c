@@ -73,5 +73,5 @@ int main(void)
 		cmocka_unit_test(test_meanings),
 		cmocka_unit_test(test_refused),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "fuse/options");
 }

@@ -287,5 +287,5 @@ int main(void)
 		cmocka_unit_test(test_offsets),   cmocka_unit_test(test_forgets),
 		cmocka_unit_test(test_no_memory), cmocka_unit_test(test_too_many),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "fuse/reading");
 }

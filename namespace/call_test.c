@@ -342,5 +342,5 @@ int main(void)
 		cmocka_unit_test(test_no_buffers), cmocka_unit_test(test_many),
 		cmocka_unit_test(test_threads),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/call");
 }

@@ -92,5 +92,5 @@ int main(void)
 		cmocka_unit_test(test_freeze),
 		cmocka_unit_test(test_full),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/dircache");
 }

@@ -127,5 +127,5 @@ int main(void)
 		cmocka_unit_test(test_unbalanced),
 		cmocka_unit_test(test_some),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/held");
 }

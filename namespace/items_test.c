@@ -142,5 +142,5 @@ int main(void)
 		cmocka_unit_test(test_halve),
 		cmocka_unit_test(test_below),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/items");
 }

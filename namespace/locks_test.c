@@ -428,5 +428,5 @@ int main(void)
 		cmocka_unit_test(test_many),    cmocka_unit_test(test_model),
 		cmocka_unit_test(test_stuck),   cmocka_unit_test(test_stuck_whole),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/locks");
 }

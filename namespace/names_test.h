@@ -66,6 +66,17 @@ static inline void lpi_t_end(struct lpi_t *t)
 	lpi_ns_rig_free(t->rig);
 }
 
+/* On one, two and three shards, each time on new ones. */
+static inline void lpi_t_on_all(void (*check)(struct lpi_t *t))
+{
+	for (uint32_t shards = 1; shards <= 3; shards++) {
+		struct lpi_t t;
+		lpi_t_begin(&t, shards);
+		check(&t);
+		lpi_t_end(&t);
+	}
+}
+
 static inline struct lp_bytes lpi_t_bytes(const char *text)
 {
 	return (struct lp_bytes){text, (uint32_t)strlen(text)};

@@ -234,5 +234,5 @@ int main(void)
 		cmocka_unit_test(test_move),
 		cmocka_unit_test(test_move_race),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_copy");
 }

@@ -297,5 +297,5 @@ int main(void)
 		cmocka_unit_test(test_first_start), cmocka_unit_test(test_many_at_once),
 		cmocka_unit_test(test_tell),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_crash");
 }

@@ -210,5 +210,5 @@ int main(void)
 		cmocka_unit_test(test_put_beside),
 		cmocka_unit_test(test_storm),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_delete");
 }

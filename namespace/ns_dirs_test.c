@@ -344,5 +344,5 @@ int main(void)
 		cmocka_unit_test(test_readdir),        cmocka_unit_test(test_readdir_attrs),
 		cmocka_unit_test(test_readdir_faults),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_dirs");
 }

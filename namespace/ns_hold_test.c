@@ -7,18 +7,6 @@
 
 static const struct lp_ino root = {1};
 
-typedef void check_fn(struct lpi_t *t);
-
-static void on_all(check_fn *check)
-{
-	for (uint32_t shards = 1; shards <= 3; shards++) {
-		struct lpi_t t;
-		lpi_t_begin(&t, shards);
-		check(&t);
-		lpi_t_end(&t);
-	}
-}
-
 /* How many inodes are held. */
 static uint64_t held_cnt(struct lpi_t *t)
 {
@@ -130,7 +118,7 @@ static void check_counts(struct lpi_t *t)
 static void test_counts(void **state)
 {
 	(void)state;
-	on_all(check_counts);
+	lpi_t_on_all(check_counts);
 }
 
 /* Each entry that has attributes is held, directories too; and forgotten in one go. */
@@ -174,7 +162,7 @@ static void check_readdir(struct lpi_t *t)
 static void test_readdir(void **state)
 {
 	(void)state;
-	on_all(check_readdir);
+	lpi_t_on_all(check_readdir);
 }
 
 /* --- Names that go ---------------------------------------------------------------------------- */
@@ -222,7 +210,7 @@ static void check_names(struct lpi_t *t)
 static void test_names(void **state)
 {
 	(void)state;
-	on_all(check_names);
+	lpi_t_on_all(check_names);
 }
 
 /* The mount goes: what only it knew of goes with it, at once and many at a time. */
@@ -247,7 +235,7 @@ static void check_all(struct lpi_t *t)
 static void test_all(void **state)
 {
 	(void)state;
-	on_all(check_all);
+	lpi_t_on_all(check_all);
 }
 
 /* --- At full speed ---------------------------------------------------------------------------- */
@@ -301,7 +289,7 @@ static void check_race(struct lpi_t *t)
 static void test_race(void **state)
 {
 	(void)state;
-	on_all(check_race);
+	lpi_t_on_all(check_race);
 }
 
 int main(void)
@@ -311,5 +299,5 @@ int main(void)
 		cmocka_unit_test(test_names),  cmocka_unit_test(test_all),
 		cmocka_unit_test(test_race),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_hold");
 }

@@ -347,5 +347,5 @@ int main(void)
 		cmocka_unit_test(test_random), cmocka_unit_test(test_deep),
 		cmocka_unit_test(test_many),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_list");
 }

@@ -718,5 +718,5 @@ int main(void)
 		cmocka_unit_test(test_two_shards),
 		cmocka_unit_test(test_three_shards),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_model");
 }

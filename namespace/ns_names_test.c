@@ -13,18 +13,6 @@ static const char *const long_name = "012345678901234567890123456789012345678901
 
 static const struct lp_ino root = {1};
 
-typedef void check_fn(struct lpi_t *t);
-
-static void on_all(check_fn *check)
-{
-	for (uint32_t shards = 1; shards <= 3; shards++) {
-		struct lpi_t t;
-		lpi_t_begin(&t, shards);
-		check(&t);
-		lpi_t_end(&t);
-	}
-}
-
 /* --- Make ------------------------------------------------------------------------------------- */
 
 static void check_make(struct lpi_t *t)
@@ -61,7 +49,7 @@ static void check_make(struct lpi_t *t)
 static void test_make(void **state)
 {
 	(void)state;
-	on_all(check_make);
+	lpi_t_on_all(check_make);
 }
 
 static void check_make_faults(struct lpi_t *t)
@@ -99,7 +87,7 @@ static void check_make_faults(struct lpi_t *t)
 static void test_make_faults(void **state)
 {
 	(void)state;
-	on_all(check_make_faults);
+	lpi_t_on_all(check_make_faults);
 }
 
 static void check_make_dirs(struct lpi_t *t)
@@ -131,7 +119,7 @@ static void check_make_dirs(struct lpi_t *t)
 static void test_make_dirs(void **state)
 {
 	(void)state;
-	on_all(check_make_dirs);
+	lpi_t_on_all(check_make_dirs);
 }
 
 static void set_nlink(struct lpi_t *t, struct lp_ino ino, uint32_t nlink)
@@ -168,7 +156,7 @@ static void check_link_max(struct lpi_t *t)
 static void test_link_max(void **state)
 {
 	(void)state;
-	on_all(check_link_max);
+	lpi_t_on_all(check_link_max);
 }
 
 static void check_xattrs(struct lpi_t *t)
@@ -202,7 +190,7 @@ static void check_xattrs(struct lpi_t *t)
 static void test_xattrs(void **state)
 {
 	(void)state;
-	on_all(check_xattrs);
+	lpi_t_on_all(check_xattrs);
 }
 
 /* --- Open ------------------------------------------------------------------------------------- */
@@ -266,7 +254,7 @@ static void check_make_open(struct lpi_t *t)
 static void test_make_open(void **state)
 {
 	(void)state;
-	on_all(check_make_open);
+	lpi_t_on_all(check_make_open);
 }
 
 static struct lp_ino make_unnamed(struct lpi_t *t, struct lp_ino dir)
@@ -312,7 +300,7 @@ static void check_unnamed(struct lpi_t *t)
 static void test_unnamed(void **state)
 {
 	(void)state;
-	on_all(check_unnamed);
+	lpi_t_on_all(check_unnamed);
 }
 
 /* What a crash leaves of files without names goes with the next start. */
@@ -399,7 +387,7 @@ static void check_link(struct lpi_t *t)
 static void test_link(void **state)
 {
 	(void)state;
-	on_all(check_link);
+	lpi_t_on_all(check_link);
 }
 
 /* Who has been told that a change over two shards has happened finds it at once, also where it is
@@ -455,7 +443,7 @@ static void check_told(struct lpi_t *t)
 static void test_told(void **state)
 {
 	(void)state;
-	on_all(check_told);
+	lpi_t_on_all(check_told);
 }
 
 /* --- Remove ----------------------------------------------------------------------------------- */
@@ -513,7 +501,7 @@ static void check_rmdir(struct lpi_t *t)
 static void test_rmdir(void **state)
 {
 	(void)state;
-	on_all(check_rmdir);
+	lpi_t_on_all(check_rmdir);
 }
 
 /* The shard of an entry remembers that the directory is there, until it is removed. */
@@ -548,7 +536,7 @@ static void check_alive(struct lpi_t *t)
 static void test_alive(void **state)
 {
 	(void)state;
-	on_all(check_alive);
+	lpi_t_on_all(check_alive);
 }
 
 /* A directory that is open lives on without entries. */
@@ -576,7 +564,7 @@ static void check_rmdir_open(struct lpi_t *t)
 static void test_rmdir_open(void **state)
 {
 	(void)state;
-	on_all(check_rmdir_open);
+	lpi_t_on_all(check_rmdir_open);
 }
 
 int main(void)
@@ -597,5 +585,5 @@ int main(void)
 		cmocka_unit_test(test_rmdir),
 		cmocka_unit_test(test_rmdir_open),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_names");
 }

@@ -238,5 +238,5 @@ int main(void)
 		cmocka_unit_test(test_no_wait),
 		cmocka_unit_test(test_rests_on),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_ordered");
 }

@@ -226,5 +226,5 @@ int main(void)
 		cmocka_unit_test(test_shard_of_path),
 		cmocka_unit_test(test_coherent),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_paths");
 }

@@ -409,5 +409,5 @@ int main(void)
 		cmocka_unit_test(test_upload),   cmocka_unit_test(test_upload_restart),
 		cmocka_unit_test(test_same_key), cmocka_unit_test(test_same_upload),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_put");
 }

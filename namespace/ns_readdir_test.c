@@ -427,5 +427,5 @@ int main(void)
 		cmocka_unit_test(test_cookie_alone), cmocka_unit_test(test_cost),
 		cmocka_unit_test(test_refused),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_readdir");
 }

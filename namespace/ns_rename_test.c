@@ -5,18 +5,6 @@
 
 static const struct lp_ino root = {1};
 
-typedef void check_fn(struct lpi_t *t);
-
-static void on_all(check_fn *check)
-{
-	for (uint32_t shards = 1; shards <= 3; shards++) {
-		struct lpi_t t;
-		lpi_t_begin(&t, shards);
-		check(&t);
-		lpi_t_end(&t);
-	}
-}
-
 enum thing { NOTHING, A_FILE, A_DIR, A_SPREAD_DIR, A_FULL_DIR, A_FULL_SPREAD_DIR, THING_CNT };
 
 static bool thing_is_dir(enum thing thing)
@@ -140,7 +128,7 @@ static void check_all_pairs(struct lpi_t *t)
 static void test_all_pairs(void **state)
 {
 	(void)state;
-	on_all(check_all_pairs);
+	lpi_t_on_all(check_all_pairs);
 }
 
 static void check_same(struct lpi_t *t)
@@ -166,7 +154,7 @@ static void check_same(struct lpi_t *t)
 static void test_same(void **state)
 {
 	(void)state;
-	on_all(check_same);
+	lpi_t_on_all(check_same);
 }
 
 /* Rule N3: no directory goes below itself. */
@@ -199,7 +187,7 @@ static void check_loops(struct lpi_t *t)
 static void test_loops(void **state)
 {
 	(void)state;
-	on_all(check_loops);
+	lpi_t_on_all(check_loops);
 }
 
 /* What is replaced lives on while it is open; what moves has a new ctime, its directories new
@@ -234,7 +222,7 @@ static void check_replaced(struct lpi_t *t)
 static void test_replaced(void **state)
 {
 	(void)state;
-	on_all(check_replaced);
+	lpi_t_on_all(check_replaced);
 }
 
 /* Directories that are renamed onto others from which something is renamed at the same time: nobody
@@ -275,7 +263,7 @@ static void check_circles(struct lpi_t *t)
 static void test_circles(void **state)
 {
 	(void)state;
-	on_all(check_circles);
+	lpi_t_on_all(check_circles);
 }
 
 /* p/d is removed while p/d/x is renamed onto p: either waits for all of a directory in which the
@@ -339,14 +327,14 @@ static void check_remove_circle_absent(struct lpi_t *t)
 static void test_remove_circle_absent(void **state)
 {
 	(void)state;
-	on_all(check_remove_circle_absent);
+	lpi_t_on_all(check_remove_circle_absent);
 }
 
 /* namespace NS2 */
 static void test_remove_circle(void **state)
 {
 	(void)state;
-	on_all(check_remove_circle);
+	lpi_t_on_all(check_remove_circle);
 }
 
 int main(void)
@@ -360,5 +348,5 @@ int main(void)
 		cmocka_unit_test(test_remove_circle),
 		cmocka_unit_test(test_remove_circle_absent),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_rename");
 }

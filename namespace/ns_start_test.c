@@ -197,5 +197,5 @@ int main(void)
 		cmocka_unit_test(test_wrong),
 		cmocka_unit_test(test_none),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_start");
 }

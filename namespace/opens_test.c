@@ -173,5 +173,5 @@ int main(void)
 		cmocka_unit_test(test_closed_before), cmocka_unit_test(test_held),
 		cmocka_unit_test(test_held_all),      cmocka_unit_test(test_many),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/opens");
 }

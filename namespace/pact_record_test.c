@@ -306,5 +306,5 @@ int main(void)
 		cmocka_unit_test(test_bits),
 		cmocka_unit_test(test_refusals),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/pact_record");
 }

@@ -588,5 +588,5 @@ int main(void)
 		cmocka_unit_test(test_few_rooms), cmocka_unit_test(test_stop),
 		cmocka_unit_test(test_open),      cmocka_unit_test(test_left_open),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/pact");
 }

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+#include "base/sanitize.h"
+
 /* Read buffers hold this from submission to completion, so that early looks show. */
 #define UNREAD_BYTE 0xdb
 
@@ -68,17 +71,20 @@ const struct lp_sim_profile *lp_sim_preset(enum lp_sim_preset preset)
 	return &presets[preset];
 }
 
+/* What is done under the lock is the device's doing. */
 void lpi_sim_lock(const struct lp_sim *sim)
 {
 	/* Locking does not change what a const device promises to keep. */
 	struct lp_sim *mutable = (struct lp_sim *)(uintptr_t)sim;
 	int err = pthread_mutex_lock(&mutable->lock);
 	LP_ASSERT(err == 0);
+	lp_san_hide_begin();
 }
 
 void lpi_sim_unlock(const struct lp_sim *sim)
 {
 	struct lp_sim *mutable = (struct lp_sim *)(uintptr_t)sim;
+	lp_san_hide_end();
 	int err = pthread_mutex_unlock(&mutable->lock);
 	LP_ASSERT(err == 0);
 }
@@ -118,6 +124,15 @@ static unsigned char *gather(const struct iovec *iov, uint32_t iov_cnt, uint64_t
 	}
 	LP_ASSERT(at == length_bytes);
 	return data;
+}
+
+/* Each piece on top of those before it. */
+static uint64_t hash_of(const struct iovec *iov, uint32_t iov_cnt)
+{
+	uint64_t hash = 0;
+	for (uint32_t i = 0; i < iov_cnt; i++)
+		hash = lp_hash_u64(iov[i].iov_base, iov[i].iov_len, hash);
+	return hash;
 }
 
 static void scatter(const struct iovec *iov, uint32_t iov_cnt, const unsigned char *data)
@@ -169,7 +184,7 @@ static void capture(struct lp_sim *sim, struct lpi_flight *flight)
 }
 
 static void log_op(struct lp_sim *sim, enum lp_sim_event_type type, struct lpi_rec *rec,
-		   const void *data, int result)
+		   uint64_t data_hash, int result)
 {
 	struct lp_sim_event info = {.type = type,
 				    .opcode = rec->opcode,
@@ -179,7 +194,7 @@ static void log_op(struct lp_sim *sim, enum lp_sim_event_type type, struct lpi_r
 				    .length_bytes = rec->length_bytes,
 				    .time_ns = sim->now_ns};
 	bool replays = rec->opcode != LP_BDEV_READ;
-	lpi_log_push(sim, &info, replays ? rec : NULL, data, rec->length_bytes);
+	lpi_log_push(sim, &info, replays ? rec : NULL, data_hash);
 }
 
 static void begin(struct lp_sim *sim, struct lpi_flight *flight)
@@ -188,7 +203,8 @@ static void begin(struct lp_sim *sim, struct lpi_flight *flight)
 	capture(sim, flight);
 	lpi_sim_plan(sim, flight);
 	rec->stamp = lpi_log_stamp(&sim->log);
-	log_op(sim, LP_SIM_SUBMIT, rec, rec->data, 0);
+	log_op(sim, LP_SIM_SUBMIT, rec,
+	       is_write(rec->opcode) ? hash_of(flight->iov, flight->iov_cnt) : 0, 0);
 	lpi_cache_submit(&sim->cache, rec);
 }
 
@@ -208,25 +224,45 @@ static void mix_before(struct lp_sim *sim, const struct lpi_flight *flight, unsi
 	free(old);
 }
 
-/* The contents as this read sees them; the caller frees. */
-static unsigned char *read_data(struct lp_sim *sim, const struct lpi_flight *flight)
+/* What was there all the time, and no write in flight may be seen. */
+static bool is_settled(const struct lp_sim *sim, const struct lpi_flight *flight)
+{
+	const struct lpi_rec *rec = flight->rec;
+	return !flight->stale && flight->before.root == sim->current.root &&
+	       !lpi_cache_flies(&sim->cache, rec->length_bytes, rec->offset_bytes);
+}
+
+/* The contents as this read sees them. */
+static void read_mixed(struct lp_sim *sim, const struct lpi_flight *flight)
 {
 	const struct lpi_rec *rec = flight->rec;
 	unsigned char *data = lpi_sim_alloc(rec->length_bytes);
 	if (flight->stale) {
 		lpi_image_read(&flight->before, data, rec->length_bytes, rec->offset_bytes);
-		return data;
+	} else {
+		lpi_image_read(&sim->current, data, rec->length_bytes, rec->offset_bytes);
+		mix_before(sim, flight, data);
+		lpi_cache_mix(&sim->cache, data, rec->length_bytes, rec->offset_bytes,
+			      &sim->read_prng);
 	}
-	lpi_image_read(&sim->current, data, rec->length_bytes, rec->offset_bytes);
-	mix_before(sim, flight, data);
-	lpi_cache_mix(&sim->cache, data, rec->length_bytes, rec->offset_bytes, &sim->read_prng);
-	return data;
+	scatter(flight->iov, flight->iov_cnt, data);
+	free(data);
+}
+
+/* Most reads are such, and the longest: they are spared the copy. */
+static void read_settled(const struct lp_sim *sim, const struct lpi_flight *flight)
+{
+	uint64_t at = flight->rec->offset_bytes;
+	for (uint32_t i = 0; i < flight->iov_cnt; i++) {
+		lpi_image_read(&sim->current, flight->iov[i].iov_base, flight->iov[i].iov_len, at);
+		at += flight->iov[i].iov_len;
+	}
 }
 
 static int finish_read(struct lp_sim *sim, struct lpi_flight *flight)
 {
 	struct lpi_rec *rec = flight->rec;
-	unsigned char *data = NULL;
+	uint64_t hash = 0;
 	int result = rec->result;
 	lpi_sim_plan_spoil(sim, flight);
 	if (lpi_sim_plan_rot(sim, flight) && !flight->stale) {
@@ -237,11 +273,13 @@ static int finish_read(struct lp_sim *sim, struct lpi_flight *flight)
 	if (result == 0 && lpi_cache_is_bad(&sim->cache, rec->length_bytes, rec->offset_bytes))
 		result = -EIO;
 	if (result == 0) {
-		data = read_data(sim, flight);
-		scatter(flight->iov, flight->iov_cnt, data);
+		if (is_settled(sim, flight))
+			read_settled(sim, flight);
+		else
+			read_mixed(sim, flight);
+		hash = hash_of(flight->iov, flight->iov_cnt);
 	}
-	log_op(sim, LP_SIM_COMPLETE, rec, data, result);
-	free(data);
+	log_op(sim, LP_SIM_COMPLETE, rec, hash, result);
 	return result;
 }
 
@@ -251,7 +289,7 @@ static int finish_other(struct lp_sim *sim, const struct lpi_flight *flight)
 	uint64_t stamp = lpi_log_stamp(&sim->log);
 	if (is_write(rec->opcode))
 		assert_unchanged(flight);
-	log_op(sim, LP_SIM_COMPLETE, rec, NULL, rec->result);
+	log_op(sim, LP_SIM_COMPLETE, rec, 0, rec->result);
 	lpi_cache_complete(&sim->cache, rec, stamp);
 	if (rec->drops) {
 		lpi_image_fini(&sim->current);
@@ -503,10 +541,12 @@ static void sim_close(struct lp_bdev *bdev)
 {
 	struct lp_sim *sim = sim_of(bdev);
 	LP_ASSERT(lpi_sim_chans_is_empty(&sim->chans));
+	lp_san_hide_begin();
 	lpi_sim_rules_fini(sim);
 	lpi_log_fini(&sim->log);
 	lpi_cache_fini(&sim->cache);
 	lpi_image_fini(&sim->current);
+	lp_san_hide_end();
 	int err = pthread_mutex_destroy(&sim->lock);
 	LP_ASSERT(err == 0);
 	free(sim);

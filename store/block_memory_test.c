@@ -213,5 +213,5 @@ int main(void)
 		cmocka_unit_test(test_moves),          cmocka_unit_test(test_stays),
 		cmocka_unit_test(test_data),           cmocka_unit_test(test_any_numbers),
 	};
-	return cmocka_run_group_tests_name("store/block_memory", tests, NULL, NULL);
+	return lp_test_main(tests, "store/block_memory");
 }

@@ -101,5 +101,5 @@ int main(void)
 		cmocka_unit_test(test_restarts),
 		cmocka_unit_test(test_cuts),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "store/block_numbers");
 }

@@ -454,5 +454,5 @@ int main(void)
 		cmocka_unit_test(test_mem),
 		cmocka_unit_test(test_memory_is_told),
 	};
-	return cmocka_run_group_tests_name("store/block_policy", tests, NULL, NULL);
+	return lp_test_main(tests, "store/block_policy");
 }

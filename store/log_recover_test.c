@@ -737,5 +737,5 @@ int main(void)
 		cmocka_unit_test(test_states),
 		cmocka_unit_test(test_l1_random_damage),
 	};
-	return cmocka_run_group_tests_name("store/log_recover", tests, NULL, forget);
+	return lp_test_main_with(tests, "store/log_recover", NULL, forget);
 }

@@ -808,5 +808,5 @@ int main(void)
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_import_refuses),
 	};
-	return cmocka_run_group_tests_name("store/policy", tests, setup, NULL);
+	return lp_test_main_with(tests, "store/policy", setup, NULL);
 }

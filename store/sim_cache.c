@@ -465,6 +465,16 @@ void lpi_cache_view(const struct lpi_cache *cache, struct lpi_image *ret_image)
 	}
 }
 
+bool lpi_cache_flies(const struct lpi_cache *cache, uint64_t length_bytes, uint64_t offset_bytes)
+{
+	const struct lpi_version *it;
+	LP_LIST_FOREACH (lpi_versions, &cache->flying, it) {
+		if (overlap(it->rec, length_bytes, offset_bytes))
+			return true;
+	}
+	return false;
+}
+
 void lpi_cache_mix(const struct lpi_cache *cache, void *buf, uint64_t length_bytes,
 		   uint64_t offset_bytes, struct lp_prng *prng)
 {

@@ -102,6 +102,8 @@ void lpi_cache_apply(const struct lpi_cache *cache, const struct lpi_rec *rec,
 		     struct lpi_image *image);
 /* What reads see, from scratch. */
 void lpi_cache_view(const struct lpi_cache *cache, struct lpi_image *ret_image);
+/* Whether something in flight is for that range. */
+bool lpi_cache_flies(const struct lpi_cache *cache, uint64_t length_bytes, uint64_t offset_bytes);
 /* Replaces sectors in buf by what is in flight, each by chance. */
 void lpi_cache_mix(const struct lpi_cache *cache, void *buf, uint64_t length_bytes,
 		   uint64_t offset_bytes, struct lp_prng *prng);

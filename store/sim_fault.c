@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
+
 #define OPS_WRITES (LP_SIM_OP(LP_BDEV_WRITE) | LP_SIM_OP(LP_BDEV_WRITE_THROUGH))
 #define OPS_READS  LP_SIM_OP(LP_BDEV_READ)
 #define OPS_ALL    (LP_SIM_OP(LP_BDEV_OPCODE_CNT) - 1)
@@ -205,7 +207,7 @@ static void rot(struct lp_sim *sim, const struct lpi_span *span, uint64_t bit_cn
 				    .time_ns = sim->now_ns};
 	uint64_t stamp = lpi_log_stamp(&sim->log);
 	rec->stamp = stamp;
-	lpi_log_push(sim, &info, rec, rec->data, len);
+	lpi_log_push(sim, &info, rec, lp_hash_u64(rec->data, len, 0));
 	lpi_cache_rot(&sim->cache, rec, stamp);
 	lpi_cache_apply(&sim->cache, rec, &sim->current);
 	lpi_rec_put(rec);
@@ -218,7 +220,7 @@ static void spoil(struct lp_sim *sim, const struct lpi_span *span)
 				    .offset_bytes = span->start_bytes,
 				    .length_bytes = len,
 				    .time_ns = sim->now_ns};
-	lpi_log_push(sim, &info, NULL, NULL, 0);
+	lpi_log_push(sim, &info, NULL, 0);
 	lpi_cache_spoil(&sim->cache, len, span->start_bytes);
 }
 

@@ -113,9 +113,9 @@ void lpi_sim_rules_fini(struct lp_sim *sim);
 /* sim_log.c: takes over *take_start. */
 void lpi_log_init(struct lpi_log *log, bool metadata_only, struct lpi_cache *take_start);
 void lpi_log_fini(struct lpi_log *log);
-/* data is only hashed. */
+/* data_hash: of the operation's data, if it has any. */
 void lpi_log_push(struct lp_sim *sim, const struct lp_sim_event *info, struct lpi_rec *rec,
-		  const void *data, uint64_t data_len);
+		  uint64_t data_hash);
 /* The stamp (sim_cache.h) of the event pushed next. */
 static inline uint64_t lpi_log_stamp(const struct lpi_log *log)
 {

@@ -5,7 +5,8 @@
 #include "store/sim_impl.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "base/sanitize.h"
 
 /* --- The log -----------------------------------------------------------------------------------
  */
@@ -40,19 +41,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 	return hash ^ (hash >> 29);
 }
 
-static uint64_t mix_data(uint64_t hash, const unsigned char *data, uint64_t len)
-{
-	uint64_t word = 0;
-	/* Data comes in sectors: there is no rest. */
-	for (uint64_t at = 0; at + sizeof(word) <= len; at += sizeof(word)) {
-		memcpy(&word, data + at, sizeof(word));
-		hash = mix(hash, word);
-	}
-	return hash;
-}
-
-static void trace(struct lpi_log *log, const struct lp_sim_event *info, const void *data,
-		  uint64_t data_len)
+static void trace(struct lpi_log *log, const struct lp_sim_event *info, uint64_t data_hash)
 {
 	uint64_t hash = mix(log->trace_hash, (uint64_t)info->type);
 	hash = mix(hash, (uint64_t)info->opcode);
@@ -61,13 +50,11 @@ static void trace(struct lpi_log *log, const struct lp_sim_event *info, const vo
 	hash = mix(hash, info->offset_bytes);
 	hash = mix(hash, info->length_bytes);
 	hash = mix(hash, info->time_ns);
-	if (data != NULL)
-		hash = mix_data(hash, data, data_len);
-	log->trace_hash = hash;
+	log->trace_hash = mix(hash, data_hash);
 }
 
 void lpi_log_push(struct lp_sim *sim, const struct lp_sim_event *info, struct lpi_rec *rec,
-		  const void *data, uint64_t data_len)
+		  uint64_t data_hash)
 {
 	struct lpi_log *log = &sim->log;
 	uint64_t cnt = log->count - log->first;
@@ -79,7 +66,7 @@ void lpi_log_push(struct lp_sim *sim, const struct lp_sim_event *info, struct lp
 	if (rec != NULL && !log->metadata_only)
 		log->events[cnt].rec = lpi_rec_get(rec);
 	log->count++;
-	trace(log, info, data, data_len);
+	trace(log, info, data_hash);
 }
 
 uint64_t lp_sim_event_count(const struct lp_sim *sim)
@@ -253,15 +240,21 @@ uint64_t lp_sim_cutter_event(const struct lp_sim_cutter *cutter)
 struct lp_bdev *lp_sim_cutter_cut(const struct lp_sim_cutter *cutter, uint64_t seed)
 {
 	struct lp_prng prng;
+	lp_san_hide_begin();
 	seed_at(seed, cutter->event_idx, &prng);
-	return &after_cut(&cutter->cache, &cutter->profile, &prng, false)->base;
+	struct lp_sim *left = after_cut(&cutter->cache, &cutter->profile, &prng, false);
+	lp_san_hide_end();
+	return &left->base;
 }
 
 struct lp_bdev *lp_sim_cutter_crash(const struct lp_sim_cutter *cutter, uint64_t seed)
 {
 	struct lp_prng prng;
+	lp_san_hide_begin();
 	seed_at(seed, cutter->event_idx, &prng);
-	return &after_crash(&cutter->cache, &cutter->profile, &prng, false)->base;
+	struct lp_sim *left = after_crash(&cutter->cache, &cutter->profile, &prng, false);
+	lp_san_hide_end();
+	return &left->base;
 }
 
 void lp_sim_cutter_free(struct lp_sim_cutter *cutter)

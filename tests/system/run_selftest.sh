@@ -43,6 +43,9 @@ static void test_fate(void **state)
 		assert_int_equal(1, 2);
 	if (is_fate("abort"))
 		abort();
+	print_message("# begin test_fate\n");
+	if (is_fate("kill"))
+		raise(SIGKILL);
 	if (is_fate("segv"))
 		raise(SIGSEGV);
 	if (is_fate("exit"))
@@ -118,6 +121,8 @@ unit fail '1 passed, 1 failed' 1
 says '0x1 != 0x2'
 unit abort '1 passed, 1 failed' 1
 says 'killed by SIGABRT in test 2'
+unit kill '1 passed, 1 failed' 1
+says 'killed by SIGKILL in test_fate'
 unit segv '1 passed, 1 failed' 1
 unit exit '1 passed, 1 failed' 1
 says '1 of 2 tests did not run'
@@ -126,6 +131,15 @@ says 'exit status 66'
 unit setup '0 passed, 1 failed' 1
 unit silent '0 passed, 1 failed' 1
 says 'ran no test'
+FATE=hang
+sums '1 passed, 1 failed' 1 --scripts none --timeout 1
+says 'still running after 1 s, in test_fate'
+# Where it hangs, if this machine lets gdb look into a process that is not its child.
+sleep 1000 &
+if gdb -nx -batch -p $! -ex backtrace 2>&1 </dev/null | grep -q nanosleep; then
+	says 'in test_fate ()'
+fi
+kill $!
 unset FATE
 
 script()
