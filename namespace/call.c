@@ -236,6 +236,7 @@ static void store_completed(struct lp_store_op *op)
 {
 	struct lpi_call *call = op->user;
 	note_completed(call->to, op);
+	call->saw_ordered |= op->saw_ordered;
 	if (call->transfer != NULL) {
 		put_buffers(call->transfer);
 		op->txn.changes = call->transfer->original;
@@ -465,6 +466,7 @@ void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *cal
 	call->store_op = op;
 	call->look = wait_for_hard ? look_of(op) : (struct lpi_lock){0};
 	call->stored = NULL;
+	call->saw_ordered = false;
 	call->transfer = NULL;
 	call->crcs = NULL;
 	call->home = from;

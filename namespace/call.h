@@ -48,6 +48,7 @@ struct lpi_call {
 	void (*stored)(struct lpi_call *call); /* NULL: lpi_call_end() */
 	struct lpi_lock look;                  /* what the operation waits for */
 	bool doubts_attrs; /* of a lookup: something was being decided when it began */
+	bool saw_ordered;  /* result: see struct lp_store_op */
 	/* See lpi_call_hold(). */
 	bool holds;
 	bool has_held; /* result: of a STAT, or of a lookup that has attributes */

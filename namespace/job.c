@@ -53,33 +53,42 @@ static bool may_see_ordered(const struct lp_ns_op *op)
 
 static void start(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask, bool is_locked)
 {
-	ask->call.done = answered;
 	job->pending++;
 	lpi_call_store(job->ns, shard_idx, &ask->call, &ask->op, !is_locked);
 }
 
-static void see_ordered(struct lpi_job *job, uint32_t shard_idx, struct lp_store_op *op)
+/* Only what could be taken back has to be made durable before a change that rests on it: a shard
+ * that has failed cannot do that, but what it serves since then is durable (rule L7). */
+static void seen(struct lpi_call *call)
 {
-	op->sees_ordered = may_see_ordered(job->op);
-	if (op->sees_ordered)
-		job->seen_shards |= UINT64_C(1) << shard_idx;
+	if (call->saw_ordered)
+		LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job->seen_shards |=
+			UINT64_C(1) << call->to->options.shard_idx;
+	answered(call);
+}
+
+static void see_ordered(struct lpi_job *job, struct lpi_job_ask *ask)
+{
+	ask->op.sees_ordered = may_see_ordered(job->op);
+	ask->call.done = seen;
 }
 
 void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked)
 {
-	see_ordered(job, shard_idx, &job->asks[idx].op);
+	see_ordered(job, &job->asks[idx]);
 	start(job, shard_idx, &job->asks[idx], is_locked);
 }
 
 void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask)
 {
 	ask->job = job;
-	see_ordered(job, shard_idx, &ask->op);
+	see_ordered(job, ask);
 	start(job, shard_idx, ask, false);
 }
 
 void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx)
 {
+	job->asks[idx].call.done = answered;
 	start(job, shard_idx, &job->asks[idx], false);
 }
 

@@ -281,6 +281,9 @@ struct lp_store_op {
 	/* Of what only asks: what it returns need be ordered only, not durable. A crash may take it
 	 * back. */
 	bool sees_ordered;
+	/* Result: some of it was not durable yet, and a crash, or the shard's failure, may take it
+	 * back. What is read from a shard that has failed and serves what is durable is not so. */
+	bool saw_ordered;
 	union {
 		struct {
 			const struct lp_change *changes;
