@@ -72,6 +72,7 @@ static const struct lpi_counter ns_items[] = {
 	COUNTER(lp_ns_stats, local_txns),
 	COUNTER(lp_ns_stats, shared_txns),
 	COUNTER(lp_ns_stats, finish_retries),
+	COUNTER(lp_ns_stats, freeing_waits),
 	GAUGE(lp_ns_stats, stuck),
 	COUNTER(lp_ns_stats, lock_waits),
 	GAUGE(lp_ns_stats, opens),

@@ -53,6 +53,7 @@ static bool may_see_ordered(const struct lp_ns_op *op)
 
 static void start(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask, bool is_locked)
 {
+	ask->call.may_wait_space = false;
 	job->pending++;
 	lpi_call_store(job->ns, shard_idx, &ask->call, &ask->op, !is_locked);
 }
@@ -103,6 +104,7 @@ void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struc
 {
 	struct lpi_job_ask *ask = &job->asks[idx];
 	ask->call.done = answered;
+	ask->call.may_wait_space = true;
 	job->pending++;
 	lpi_call_store(job->ns, shard_idx, &ask->call, op, true);
 }

@@ -62,6 +62,11 @@ bool lp_store_is_settled(const struct lp_store *store)
 	return store->calls->is_settled(store);
 }
 
+bool lp_store_is_freeing(const struct lp_store *store)
+{
+	return store->calls->is_freeing(store);
+}
+
 void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path)
 {
 	LP_ASSERT(path < LP_PATH_CNT);

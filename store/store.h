@@ -459,6 +459,8 @@ const char *lp_store_state_name(enum lp_store_state state);
 int lp_store_error(const struct lp_store *store);
 /* All that was ordered is durable. Of transactions under way it says nothing. */
 bool lp_store_is_settled(const struct lp_store *store);
+/* Space of what was removed is on its way: it is being freed, or its freeing is not durable yet. */
+bool lp_store_is_freeing(const struct lp_store *store);
 /* From the next write on. */
 void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path);
 /* The same; what waits already goes its way as it would have. */
