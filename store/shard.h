@@ -61,6 +61,7 @@ struct lp_shard_options {
 	uint64_t index_buffer_bytes;
 	uint64_t memory_bytes;        /* 0: a default; for the following, see store/index_plan.h */
 	uint64_t deferred_blocks_max; /* payloads waiting for their place; 0: a default */
+	uint32_t bad_blocks_max;      /* that cannot be written, beside these; 0: a default */
 	uint64_t files_reserve_bytes; /* 0: a default */
 	uint32_t log_records_max;     /* that a start puts into the index again; 0: a default */
 	enum lp_deferred_store deferred_store;

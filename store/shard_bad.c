@@ -16,16 +16,15 @@
  *                                  by the record beyond that
  *   an opening                  -> tries to write it; if that fails it is noted again
  *
- * Each costs a block of memory and one of the index. A device with more than a few of them is no
- * longer to be trusted: then the shard becomes read-only (rule L7).
+ * Each costs a block of memory and one of the index, beside those of the payloads there may be: so
+ * however little memory there is for these, all bad blocks that there were before are served. A
+ * device with more than a few of them is no longer to be trusted: then the shard becomes read-only
+ * (rule L7).
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "store/shard_impl.h"
-
-#define BAD_MAX   1024u
-#define BAD_SHARE 4u /* of the payloads there may be */
 
 bool lpi_bad_note(struct lp_shard *shard, uint64_t block)
 {
@@ -34,12 +33,10 @@ bool lpi_bad_note(struct lp_shard *shard, uint64_t block)
 		if (bad->holds[i].extent.block == block)
 			return true;
 	}
-	if (bad->holds == NULL) {
-		bad->max = (uint32_t)LP_MIN(shard->options.deferred_blocks_max / BAD_SHARE,
-					    (uint64_t)BAD_MAX);
-		bad->holds = calloc(bad->max, sizeof(*bad->holds));
-	}
-	if (bad->holds == NULL || bad->cnt == bad->max)
+	uint32_t max = shard->options.bad_blocks_max;
+	if (bad->holds == NULL)
+		bad->holds = calloc(max, sizeof(*bad->holds));
+	if (bad->holds == NULL || bad->cnt == max)
 		return false;
 	lp_space_hold(shard->space, &bad->holds[bad->cnt++], (struct lp_extent){block, 1});
 	return true;
