@@ -38,6 +38,8 @@ bool lpi_bad_note(struct lp_shard *shard, uint64_t block)
 		bad->holds = calloc(max, sizeof(*bad->holds));
 	if (bad->holds == NULL || bad->cnt == max)
 		return false;
+	if (bad->cnt == 0)
+		bad->since_ns = lp_clock_wall_ns(lp_reactor_clock(shard->options.reactor));
 	lp_space_hold(shard->space, &bad->holds[bad->cnt++], (struct lp_extent){block, 1});
 	return true;
 }
@@ -85,6 +87,16 @@ void lpi_bad_move_some(struct lp_shard *shard)
 uint32_t lp_shard_bad_blocks(const struct lp_shard *shard)
 {
 	return shard->bad.cnt;
+}
+
+void lp_shard_read_bad(const struct lp_shard *shard, struct lp_bad_blocks *ret_bad)
+{
+	const struct lpi_bad *bad = &shard->bad;
+	*ret_bad = (struct lp_bad_blocks){.cnt = bad->cnt,
+					  .shown = LP_MIN(bad->cnt, LP_BAD_BLOCKS_SHOWN),
+					  .since_ns = bad->since_ns};
+	for (uint32_t i = 0; i < ret_bad->shown; i++)
+		ret_bad->blocks[i] = bad->holds[i].extent.block;
 }
 
 void lpi_bad_fini(struct lp_shard *shard)

@@ -39,6 +39,13 @@ void lp_store_read_health(const struct lp_store *store, struct lp_store_health *
 	store->calls->read_health(store, ret_health);
 }
 
+void lp_store_read_bad(const struct lp_store *store, struct lp_bad_blocks *ret_bad)
+{
+	*ret_bad = (struct lp_bad_blocks){.cnt = 0};
+	if (store->calls->read_bad != NULL)
+		store->calls->read_bad(store, ret_bad);
+}
+
 const char *lp_store_state_name(enum lp_store_state state)
 {
 	static const char *const names[LP_STORE_STATE_CNT] = {

@@ -515,6 +515,8 @@ struct lp_store_stats {
 	uint64_t ahead_wasted; /* gone before anybody asked for them */
 	uint64_t ahead_waits;  /* reads that waited for some that were on their way */
 };
+/* None while the store is opened anew after a failure. */
+void lp_store_read_bad(const struct lp_store *store, struct lp_bad_blocks *ret_bad);
 /* Not for each operation: asks the index. */
 void lp_store_read_stats(struct lp_store *store, struct lp_store_stats *ret_stats);
 
