@@ -30,8 +30,9 @@ struct lp_ns;
 struct lpi_freeing {
 	_Atomic bool is_under_way;
 	_Atomic uint64_t freed_ns; /* when that last ended; 0: never */
-	_Atomic uint64_t held_ns;  /* when an orphan last was closed that is held; 0: there is none */
-	uint32_t unnaming_cnt;     /* changes under way that take an inode its last name */
+	_Atomic uint64_t
+		held_ns;       /* when an orphan last was closed that is held; 0: there is none */
+	uint32_t unnaming_cnt; /* changes under way that take an inode its last name */
 };
 
 /* Something has begun to go here. */

@@ -52,8 +52,8 @@ static bool may_see_ordered(const struct lp_ns_op *op)
 {
 	bool is_change = op->opcode == LP_NS_MAKE || op->opcode == LP_NS_REMOVE ||
 			 op->opcode == LP_NS_LINK || op->opcode == LP_NS_RENAME;
-	return is_change || (op->ack == LP_ACK_ORDERED && op->opcode != LP_NS_SYNC &&
-			     op->opcode < LP_NS_WALK);
+	return is_change ||
+	       (op->ack == LP_ACK_ORDERED && op->opcode != LP_NS_SYNC && op->opcode < LP_NS_WALK);
 }
 
 static void start(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask, bool is_locked)
@@ -680,7 +680,8 @@ static void start_pact(struct lpi_job *job)
 	lpi_pact_start(pact);
 }
 
-/* Syncs the shards on which something was seen, some at a time; returns how many, 0 when it is done.
+/* Syncs the shards on which something was seen, some at a time; returns how many, 0 when it is
+ * done.
  */
 static uint32_t sync_seen(struct lpi_job *job)
 {

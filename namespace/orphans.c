@@ -4,7 +4,8 @@
  * forgotten nobody can ask for any more, and it forgets each file that it removed, one by one: they
  * are gathered for a moment, and share one write of the log, at most some 50 of which are made for
  * this in a second; but many do not wait for more, and none does while somebody finds no space
- * (freeing.h). Large ones take the store longer than this (rule S6). What fails, or is lost by a crash, is for the next start. */
+ * (freeing.h). Large ones take the store longer than this (rule S6). What fails, or is lost by a
+ * crash, is for the next start. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -173,8 +173,8 @@ static bool answer(struct lpi_query *query, int result)
 	query->result = result;
 	let_go(query);
 	LP_ASSERT(op->opcode != LP_STORE_SYNC || !op->sees_ordered);
-	bool is_durable = commit == NULL || (!query->saw_overlay &&
-					     lp_commit_group_is_durable(commit, query->group));
+	bool is_durable = commit == NULL ||
+			  (!query->saw_overlay && lp_commit_group_is_durable(commit, query->group));
 	op->saw_ordered = !is_durable && op->sees_ordered;
 	if (is_durable || op->sees_ordered)
 		return conclude(query);

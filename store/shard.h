@@ -186,7 +186,8 @@ struct lp_shard_usage {
 void lp_shard_read_usage(const struct lp_shard *shard, struct lp_shard_usage *ret_usage);
 /* NULL read-only. */
 const struct lp_deferrals *lp_shard_deferrals(const struct lp_shard *shard);
-/* Blocks that could not be written since it was opened; read-only those of which the index knows. */
+/* Blocks that could not be written since it was opened; read-only those of which the index knows.
+ */
 uint32_t lp_shard_bad_blocks(const struct lp_shard *shard);
 void lp_shard_read_bad(const struct lp_shard *shard, struct lp_bad_blocks *ret_bad);
 /* NULL: nothing is discarded. */

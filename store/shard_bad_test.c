@@ -362,10 +362,10 @@ static void test_less_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_moves),    cmocka_unit_test(test_opening_cannot_write),
-		cmocka_unit_test(test_mended),   cmocka_unit_test(test_overwritten),
-		cmocka_unit_test(test_freed),    cmocka_unit_test(test_any_cut),
-		cmocka_unit_test(test_too_many), cmocka_unit_test(test_freed_while_overwritten),
+		cmocka_unit_test(test_moves),       cmocka_unit_test(test_opening_cannot_write),
+		cmocka_unit_test(test_mended),      cmocka_unit_test(test_overwritten),
+		cmocka_unit_test(test_freed),       cmocka_unit_test(test_any_cut),
+		cmocka_unit_test(test_too_many),    cmocka_unit_test(test_freed_while_overwritten),
 		cmocka_unit_test(test_less_memory),
 	};
 	return lp_test_main(tests, "store/shard_bad");

@@ -52,8 +52,8 @@ static inline uint64_t lp_bytes_to_blocks_up(uint64_t bytes)
 	return (bytes >> LP_BLOCK_SHIFT) + ((bytes & (LP_BLOCK_BYTES - 1)) != 0);
 }
 
-/* Blocks of the data device that cannot be written, and are held: what belongs there is in the index
- * (rule L6). */
+/* Blocks of the data device that cannot be written, and are held: what belongs there is in the
+ * index (rule L6). */
 #define LP_BAD_BLOCKS_SHOWN 8u
 struct lp_bad_blocks {
 	uint32_t cnt;
