@@ -22,7 +22,7 @@
 
 #include "base/clock.h"
 
-#define LPI_FREEING_HELD_NS (100 * LP_NS_PER_MS)
+#define LPI_FREEING_HELD_NS (250 * LP_NS_PER_MS)
 
 struct lp_ns;
 
