@@ -341,7 +341,7 @@ static void test_less_memory(void **state)
 		if (abandon == 0)
 			wait_settled(&scene);
 		scene.rig.deferred_max = 8;
-		for (int tag = 101; tag < 110; tag++) {
+		for (int tag = 101; tag < 104; tag++) {
 			reopen(&scene, abandon != 0);
 			assert_int_equal(lp_shard_bad_blocks(scene.rig.shard), MANY / 2);
 			for (uint32_t i = 0; i < MANY; i++)
