@@ -74,6 +74,28 @@ static void print_devices(const char *answer)
 	}
 }
 
+static void print_bad_blocks(const char *answer)
+{
+	char since[40];
+	char path[64];
+	double cnt = lpi_cli_json_number(answer, "bad_blocks.count");
+	double began = lpi_cli_json_number(answer, "bad_blocks.since");
+	if (cnt == 0)
+		return;
+	lpi_format_time((int64_t)began * INT64_C(1000000000), since, sizeof(since));
+	(void)printf("bad       %.0f block%s that cannot be written, since %s:", cnt,
+		     cnt == 1 ? "" : "s", since);
+	double shown = 0;
+	for (;; shown++) {
+		(void)snprintf(path, sizeof(path), "bad_blocks.places.%.0f.block", shown);
+		double block = lpi_cli_json_number(answer, path);
+		if (block == 0)
+			break;
+		(void)printf(" %.0f", block);
+	}
+	(void)puts(shown < cnt ? " ..." : "");
+}
+
 static void print_mount(const char *answer)
 {
 	char text[8];
@@ -122,6 +144,7 @@ static void print_status(const char *answer, const char *state, bool is_ok)
 		     lpi_cli_json_number(answer, "requests"), lpi_cli_json_number(answer, "absent"),
 		     lpi_cli_json_number(answer, "errors"), conns, conns == 1 ? "" : "s");
 	print_devices(answer);
+	print_bad_blocks(answer);
 	print_mount(answer);
 }
 

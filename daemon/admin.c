@@ -44,6 +44,7 @@ static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shar
 	report->idx = shard->idx;
 	report->thread_idx = shard->thread->idx;
 	lp_store_read_health(shard->store, &report->health);
+	lp_store_read_bad(shard->store, &report->bad);
 	lp_store_read_stats(shard->store, &report->store);
 	lp_ns_read_stats(shard->ns, &report->ns);
 	lp_door_read_stats(shard->door, &report->door);

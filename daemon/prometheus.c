@@ -181,6 +181,21 @@ static void prometheus_devices(const struct lpi_report *report, struct lpi_text 
 	}
 }
 
+/* How many there are is lapis_store_bad_blocks; these are the first of each shard. */
+static void prometheus_bad(const struct lpi_report *report, struct lpi_text *text)
+{
+	lpi_text_printf(text, "# TYPE lapis_store_bad_block_since_seconds gauge\n");
+	for (uint32_t i = 0; i < report->shard_cnt; i++) {
+		const struct lp_bad_blocks *bad = &report->shards[i].bad;
+		for (uint32_t k = 0; k < bad->shown; k++)
+			lpi_text_printf(text,
+					"lapis_store_bad_block_since_seconds{shard=\"%u\","
+					"block=\"%llu\"} %lld\n",
+					i, (unsigned long long)bad->blocks[k],
+					(long long)(bad->since_ns / (int64_t)LP_NS_PER_S));
+	}
+}
+
 /* The states of which each thing has one: 1 for that, 0 for the others. */
 static void prometheus_health(const struct lpi_report *report, struct lpi_text *text)
 {
@@ -256,6 +271,7 @@ void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *tex
 	prometheus_health(report, text);
 	prometheus_process(report, text);
 	prometheus_devices(report, text);
+	prometheus_bad(report, text);
 	prometheus_arrays(report, text);
 	prometheus_latency(report, text);
 	prometheus_states(report, text, false);

@@ -195,6 +195,42 @@ static struct totals add_up(const struct lpi_report *report)
 	return sum;
 }
 
+static void json_bad_places(const struct lpi_report *report, struct lpi_text *text)
+{
+	uint32_t shown = 0;
+	lpi_json_open(text, "places", '[');
+	for (uint32_t i = 0; i < report->shard_cnt; i++) {
+		const struct lp_bad_blocks *bad = &report->shards[i].bad;
+		for (uint32_t k = 0; k < bad->shown && shown < LP_BAD_BLOCKS_SHOWN; k++, shown++) {
+			lpi_json_open(text, NULL, '{');
+			lpi_json_number(text, "shard", report->shards[i].idx);
+			lpi_json_number(text, "block", bad->blocks[k]);
+			lpi_json_close(text, '}');
+		}
+	}
+	lpi_json_close(text, ']');
+}
+
+/* Of the data device (rule L6). */
+static void json_bad(const struct lpi_report *report, struct lpi_text *text)
+{
+	uint64_t cnt = 0;
+	int64_t since_ns = INT64_MAX;
+	for (uint32_t i = 0; i < report->shard_cnt; i++) {
+		const struct lp_bad_blocks *bad = &report->shards[i].bad;
+		cnt += bad->cnt;
+		if (bad->cnt > 0)
+			since_ns = LP_MIN(since_ns, bad->since_ns);
+	}
+	lpi_json_open(text, "bad_blocks", '{');
+	lpi_json_number(text, "count", cnt);
+	if (cnt > 0) {
+		lpi_json_number(text, "since", (uint64_t)since_ns / LP_NS_PER_S);
+		json_bad_places(report, text);
+	}
+	lpi_json_close(text, '}');
+}
+
 void lpi_report_status(const struct lpi_report *report, struct lpi_text *text)
 {
 	struct totals sum = add_up(report);
@@ -207,6 +243,7 @@ void lpi_report_status(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_number(text, "used_bytes", sum.used_blocks * LP_WIRE_BLOCK_BYTES);
 	lpi_json_number(text, "rss_bytes", report->heap.rss_bytes);
 	json_devices(report, text);
+	json_bad(report, text);
 	lpi_mount_report_status(report, text);
 	lpi_json_close(text, '}');
 }

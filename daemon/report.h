@@ -23,6 +23,7 @@ struct lpi_shard_report {
 	uint32_t idx;
 	uint32_t thread_idx;
 	struct lp_store_health health; /* of its store */
+	struct lp_bad_blocks bad;
 	double alloc_score;
 	struct lp_store_usage usage; /* for lpi_report_dump() only */
 	struct lp_store_stats store;

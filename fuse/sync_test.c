@@ -41,16 +41,9 @@ static struct lpi_opened make_file(struct lpi_machine *machine, const char *dir_
 
 /* --- Who is told ------------------------------------------------------------------------------ */
 
-/* From now on the shard's log cannot be written. */
 static void break_log(struct lpi_machine *machine, uint64_t node)
 {
-	struct lp_extent area = lp_label_log_area(&machine->sim->devices.label[LP_MKFS_DATA],
-						  lp_ino_shard((struct lp_ino){node}));
-	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
-					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
-					 .offset_bytes = area.block * LP_BLOCK_BYTES,
-					 .length_bytes = area.cnt * LP_BLOCK_BYTES};
-	(void)lp_sim_rule_add(lpi_machine_device(machine), &rule);
+	lpi_ns_sim_break_log(machine->sim, lp_ino_shard((struct lp_ino){node}));
 }
 
 /* A write is taken, and lost. */

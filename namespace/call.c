@@ -7,13 +7,16 @@
  * copied it and sent the call once more, to be ended.
  *
  * Whoever finds no buffer or transfer waits in a list that is tried again each millisecond: buffers
- * are short only when the thread has very much to do, and nobody tells when one comes back. */
+ * are short only when the thread has very much to do, and nobody tells when one comes back. So does
+ * a transaction that finds no space on the device while some is on its way (freeing.h). */
 #include "namespace/call.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 
 #include "namespace/ns_impl.h"
+
+#define SPACE_PATIENCE_NS (2 * LP_NS_PER_S)
 
 /* --- There and back --------------------------------------------------------------------------- */
 
@@ -84,14 +87,14 @@ void lpi_call_end(struct lpi_call *call, int result)
 	lp_reactor_send(call->to->options.reactor, call->from->options.reactor, &call->via.msg);
 }
 
-/* --- What waits for buffers ------------------------------------------------------------------- */
+/* --- What waits for buffers or space ---------------------------------------------------------- */
 
 static void retry_later(struct lp_ns *ns, struct lpi_call *call, void (*again)(struct lpi_call *))
 {
 	call->run = again;
-	lpi_call_list_push_back(&ns->short_of_buffers, call);
-	if (!lp_timer_is_armed(&ns->buffers_timer))
-		lp_timer_start(ns->options.reactor, &ns->buffers_timer,
+	lpi_call_list_push_back(&ns->trying_again, call);
+	if (!lp_timer_is_armed(&ns->again_timer))
+		lp_timer_start(ns->options.reactor, &ns->again_timer,
 			       lp_reactor_now_ns(ns->options.reactor) + LP_NS_PER_MS);
 }
 
@@ -100,7 +103,7 @@ void lpi_calls_retry(struct lp_ns *ns)
 	struct lpi_call_list waiting;
 	struct lpi_call *call = NULL;
 	lpi_call_list_init(&waiting);
-	lpi_call_list_splice_back(&waiting, &ns->short_of_buffers);
+	lpi_call_list_splice_back(&waiting, &ns->trying_again);
 	while ((call = lpi_call_list_pop_front(&waiting)) != NULL)
 		call->run(call);
 }
@@ -182,6 +185,7 @@ bool lpi_call_is_unsynced(const struct lp_ns *ns)
 /* --- Store operations, on the shard ----------------------------------------------------------- */
 
 static void run_store(struct lpi_call *call);
+static void submit(struct lpi_call *call);
 static struct lpi_lock look_of(const struct lp_store_op *op);
 
 /* Attributes of what a lookup found, which is held from here on. False: there are none. */
@@ -232,16 +236,38 @@ static bool finish_held(struct lpi_call *call)
 	return false;
 }
 
+/* True: it goes on by itself. A store is full only when nothing more is being freed (P6). */
+static bool waits_for_space(struct lpi_call *call)
+{
+	struct lp_ns *ns = call->to;
+	uint64_t now_ns = lp_reactor_now_ns(ns->options.reactor);
+	if (!call->may_wait_space || ns->state != LPI_NS_SERVING || !lpi_freeing_is_coming(ns))
+		return false;
+	if (call->space_end_ns == 0)
+		call->space_end_ns = now_ns + SPACE_PATIENCE_NS;
+	if (now_ns >= call->space_end_ns)
+		return false;
+	ns->stats.face.freeing_waits++;
+	lpi_orphans_hurry(ns);
+	/* What is being decided about an inode may have begun meanwhile, but not what the call
+	 * itself decides. */
+	retry_later(ns, call, call->stored == NULL ? run_store : submit);
+	return true;
+}
+
 static void store_completed(struct lp_store_op *op)
 {
 	struct lpi_call *call = op->user;
 	note_completed(call->to, op);
+	call->saw_ordered |= op->saw_ordered;
 	if (call->transfer != NULL) {
 		put_buffers(call->transfer);
 		op->txn.changes = call->transfer->original;
 		lp_pool_put(call->to->transfers, call->transfer);
 		call->transfer = NULL;
 	}
+	if (op->result == -ENOSPC && op->opcode == LP_STORE_TXN && waits_for_space(call))
+		return;
 	if (call->stored != NULL) {
 		call->stored(call);
 		return;
@@ -465,6 +491,8 @@ void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *cal
 	call->store_op = op;
 	call->look = wait_for_hard ? look_of(op) : (struct lpi_lock){0};
 	call->stored = NULL;
+	call->saw_ordered = false;
+	call->space_end_ns = 0;
 	call->transfer = NULL;
 	call->crcs = NULL;
 	call->home = from;

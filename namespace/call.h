@@ -48,6 +48,7 @@ struct lpi_call {
 	void (*stored)(struct lpi_call *call); /* NULL: lpi_call_end() */
 	struct lpi_lock look;                  /* what the operation waits for */
 	bool doubts_attrs; /* of a lookup: something was being decided when it began */
+	bool saw_ordered;  /* result: see struct lp_store_op */
 	/* See lpi_call_hold(). */
 	bool holds;
 	bool has_held; /* result: of a STAT, or of a lookup that has attributes */
@@ -58,7 +59,12 @@ struct lpi_call {
 	void (*caller_done)(struct lpi_call *call); /* of a read from elsewhere */
 	struct lp_seg seg;                          /* of a read's answer that was brought here */
 	struct lp_buf *crcs;                        /* the same: its checksums */
-	struct lp_list_node node;                   /* in short_of_buffers */
+	/* Set by who starts it: a transaction that finds no space, while some is on its way, is
+	 * submitted again, with nothing but itself in between: what was decided before it was
+	 * submitted must hold still. */
+	bool may_wait_space;
+	uint64_t space_end_ns;    /* until then; 0: it has not waited for space */
+	struct lp_list_node node; /* in trying_again */
 };
 
 LP_LIST_DEFINE(lpi_call_list, struct lpi_call, node);
@@ -93,7 +99,7 @@ bool lpi_call_is_unsynced(const struct lp_ns *ns);
 /* On the shard's thread, in each turn. */
 void lpi_call_look_settled(struct lp_ns *ns);
 
-/* Those that found no buffers try again. */
+/* Those that found no buffers, or no space, try again. */
 void lpi_calls_retry(struct lp_ns *ns);
 
 static inline bool lpi_call_is_idle(const struct lpi_call *call)

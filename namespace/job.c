@@ -45,41 +45,56 @@ struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx)
 	return &job->asks[idx].op;
 }
 
-/* By numbers and names, whose results nobody remembers. */
+/* By numbers and names, whose results nobody remembers. Who changes something durably need not wait
+ * for each thing that he looks at either: what he has seen is durable before or with the change,
+ * or before he is told that there is none. */
 static bool may_see_ordered(const struct lp_ns_op *op)
 {
-	return op->ack == LP_ACK_ORDERED && op->opcode != LP_NS_SYNC && op->opcode < LP_NS_WALK;
+	bool is_change = op->opcode == LP_NS_MAKE || op->opcode == LP_NS_REMOVE ||
+			 op->opcode == LP_NS_LINK || op->opcode == LP_NS_RENAME;
+	return is_change ||
+	       (op->ack == LP_ACK_ORDERED && op->opcode != LP_NS_SYNC && op->opcode < LP_NS_WALK);
 }
 
 static void start(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask, bool is_locked)
 {
-	ask->call.done = answered;
+	ask->call.may_wait_space = false;
 	job->pending++;
 	lpi_call_store(job->ns, shard_idx, &ask->call, &ask->op, !is_locked);
 }
 
-static void see_ordered(struct lpi_job *job, uint32_t shard_idx, struct lp_store_op *op)
+/* Only what could be taken back has to be made durable before a change that rests on it: a shard
+ * that has failed cannot do that, but what it serves since then is durable (rule L7). */
+static void seen(struct lpi_call *call)
 {
-	op->sees_ordered = may_see_ordered(job->op);
-	if (op->sees_ordered)
-		job->seen_shards |= UINT64_C(1) << shard_idx;
+	if (call->saw_ordered)
+		LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job->seen_shards |=
+			UINT64_C(1) << call->to->options.shard_idx;
+	answered(call);
+}
+
+static void see_ordered(struct lpi_job *job, struct lpi_job_ask *ask)
+{
+	ask->op.sees_ordered = may_see_ordered(job->op);
+	ask->call.done = seen;
 }
 
 void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked)
 {
-	see_ordered(job, shard_idx, &job->asks[idx].op);
+	see_ordered(job, &job->asks[idx]);
 	start(job, shard_idx, &job->asks[idx], is_locked);
 }
 
 void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask)
 {
 	ask->job = job;
-	see_ordered(job, shard_idx, &ask->op);
+	see_ordered(job, ask);
 	start(job, shard_idx, ask, false);
 }
 
 void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx)
 {
+	job->asks[idx].call.done = answered;
 	start(job, shard_idx, &job->asks[idx], false);
 }
 
@@ -94,6 +109,7 @@ void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struc
 {
 	struct lpi_job_ask *ask = &job->asks[idx];
 	ask->call.done = answered;
+	ask->call.may_wait_space = true;
 	job->pending++;
 	lpi_call_store(job->ns, shard_idx, &ask->call, op, true);
 }
@@ -621,6 +637,12 @@ static void pact_decided(struct lpi_pact *pact)
 	struct lpi_job *job = LP_CONTAINER_OF(pact, struct lpi_job, pact);
 	lpi_step_fn *next = job->next;
 	job->next = NULL;
+	if (pact->result < 0)
+		job->seen_shards |= job->rested_shards;
+	/* What is in its way may be only ordered, too. */
+	bool is_refused = pact->failed != NULL && pact->result != -EIO && pact->result != -EROFS;
+	if (is_refused)
+		job->seen_shards |= UINT64_C(1) << pact->failed->shard_idx;
 	next(job);
 }
 
@@ -658,10 +680,10 @@ static void start_pact(struct lpi_job *job)
 	lpi_pact_start(pact);
 }
 
-/* All of it is durable, or the change cannot be made. */
-static void seen_durable(struct lpi_job *job);
-
-static void make_seen_durable(struct lpi_job *job)
+/* Syncs the shards on which something was seen, some at a time; returns how many, 0 when it is
+ * done.
+ */
+static uint32_t sync_seen(struct lpi_job *job)
 {
 	uint32_t asked = 0;
 	for (uint32_t i = 0; i < job->ns->options.shard_cnt && asked < LPI_JOB_ASKS; i++) {
@@ -672,7 +694,23 @@ static void make_seen_durable(struct lpi_job *job)
 		lpi_job_ask_durable(job, i, asked++);
 	}
 	job->sync_cnt = asked;
-	if (asked == 0)
+	return asked;
+}
+
+static int synced_result(const struct lpi_job *job)
+{
+	int r = 0;
+	for (uint32_t i = 0; i < job->sync_cnt; i++)
+		r = LP_MIN(r, job->asks[i].call.result);
+	return r;
+}
+
+/* All of it is durable, or the change cannot be made. */
+static void seen_durable(struct lpi_job *job);
+
+static void make_seen_durable(struct lpi_job *job)
+{
+	if (sync_seen(job) == 0)
 		start_pact(job);
 	else
 		lpi_job_wait(job, seen_durable);
@@ -680,25 +718,26 @@ static void make_seen_durable(struct lpi_job *job)
 
 static void seen_durable(struct lpi_job *job)
 {
-	for (uint32_t i = 0; i < job->sync_cnt; i++) {
-		int r = job->asks[i].call.result;
-		if (r >= 0)
-			continue;
-		job->pact.result = r;
-		job->committed(job);
+	int r = synced_result(job);
+	if (r >= 0) {
+		make_seen_durable(job);
 		return;
 	}
-	make_seen_durable(job);
+	job->pact.result = r;
+	job->committed(job);
 }
 
 void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next)
 {
 	const struct lpi_pact *pact = &job->pact;
 	job->committed = next;
+	job->rested_shards = 0;
 	for (uint32_t i = 0; i < pact->part_cnt; i++) {
 		if (lpi_part_has_work(pact->parts[i]))
-			job->seen_shards &= ~(UINT64_C(1) << pact->parts[i]->shard_idx);
+			job->rested_shards |= UINT64_C(1) << pact->parts[i]->shard_idx;
 	}
+	job->rested_shards &= job->seen_shards;
+	job->seen_shards &= ~job->rested_shards;
 	make_seen_durable(job);
 }
 
@@ -730,11 +769,23 @@ void lpi_job_stop(struct lpi_job *job, int result)
 		lpi_job_end(job, result);
 }
 
+/* What an operation says is durable, also that it found something in its way. */
+static void end_durable(struct lpi_job *job)
+{
+	int r = synced_result(job);
+	lpi_job_end(job, r < 0 ? r : job->end_result);
+}
+
 void lpi_job_end(struct lpi_job *job, int result)
 {
 	struct lp_ns_op *op = job->op;
 	LP_ASSERT(op != NULL);
 	LP_ASSERT(job->pending == 0 && job->next == NULL);
+	if (op->ack == LP_ACK_DURABLE && sync_seen(job) > 0) {
+		job->end_result = result;
+		lpi_job_wait(job, end_durable);
+		return;
+	}
 	job->op = NULL;
 	lpi_ns_answer(job->ns, op, result);
 	lpi_job_unlock(job, unlocked);

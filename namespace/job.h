@@ -193,8 +193,10 @@ struct lpi_job {
 	struct lp_ns_op *op; /* NULL once it was answered */
 	lpi_step_fn *next;   /* when pending is 0 */
 	uint32_t pending;
-	uint64_t seen_shards; /* that were asked what need not be durable yet: a bit each */
-	uint32_t sync_cnt;    /* of these that are being synced before a commit */
+	uint64_t seen_shards;   /* that gave what was not durable yet: a bit each */
+	uint64_t rested_shards; /* of these, those that take part in the change */
+	uint32_t sync_cnt;      /* that are being synced before a commit, or the answer */
+	int end_result;
 	lpi_step_fn *committed;
 	struct lpi_job_ask asks[LPI_JOB_ASKS];
 

@@ -159,7 +159,7 @@ static void run_refusal(struct lpi_call *call)
 static void begin_store(struct lp_ns *ns, struct lpi_call *call, struct lp_ns_op *op)
 {
 	struct lp_ino ino = op->store.ino;
-	*call = (struct lpi_call){.done = store_done};
+	*call = (struct lpi_call){.done = store_done, .may_wait_space = true};
 	op->work = call;
 	if (lpi_ino_is_sane(ns, ino) && is_own_op(ns, ino, &op->store.op)) {
 		lpi_call_store(ns, lp_ino_shard(ino), call, &op->store.op, true);
@@ -321,7 +321,7 @@ void lpi_ns_arrive(struct lpi_call *call)
 
 static void retry_calls(struct lp_timer *timer)
 {
-	lpi_calls_retry(LP_CONTAINER_OF(timer, struct lp_ns, buffers_timer));
+	lpi_calls_retry(LP_CONTAINER_OF(timer, struct lp_ns, again_timer));
 }
 
 static void all_stopped(struct lpi_call *call)
@@ -376,7 +376,7 @@ static int new_tables(struct lp_ns *ns)
 	if (r >= 0)
 		r = lpi_locks_new(LP_MIN(locks_max, LPI_LOCKS_MAX), &ns->locks);
 	if (r >= 0)
-		r = lpi_opens_new(lpi_orphans_collect, ns, &ns->opens);
+		r = lpi_opens_new(lpi_orphans_told, ns, &ns->opens);
 	if (r >= 0)
 		r = lpi_orphans_new(ns, &ns->orphans);
 	if (r >= 0)
@@ -386,7 +386,9 @@ static int new_tables(struct lp_ns *ns)
 
 static void each_turn(struct lp_source *source)
 {
-	lpi_call_look_settled(LP_CONTAINER_OF(source, struct lp_ns, source));
+	struct lp_ns *ns = LP_CONTAINER_OF(source, struct lp_ns, source);
+	lpi_call_look_settled(ns);
+	lpi_freeing_look(ns);
 }
 
 int lp_ns_open(const struct lp_ns_options *options, struct lp_ns **ret_ns)
@@ -402,14 +404,14 @@ int lp_ns_open(const struct lp_ns_options *options, struct lp_ns **ret_ns)
 	lpi_ns_op_list_init(&ns->queue);
 	lpi_pact_list_init(&ns->pacts_waiting);
 	lpi_pact_list_init(&ns->pacts_stuck);
-	lpi_call_list_init(&ns->short_of_buffers);
+	lpi_call_list_init(&ns->trying_again);
 	lpi_call_list_init(&ns->arrived);
 	lpi_job_list_init(&ns->wide_waiting);
 	lpi_job_list_init(&ns->lists_waiting);
 	lpi_job_list_init(&ns->copies_waiting);
 	ns->source = (struct lp_source){.name = "namespace", .flush = each_turn};
 	lp_source_add(ns->options.reactor, &ns->source);
-	ns->buffers_timer.fire = retry_calls;
+	ns->again_timer.fire = retry_calls;
 	ns->queue_task.run = run_queue;
 	ns->stop_call.run = lpi_ns_arrive;
 	ns->stop_call.done = all_stopped;

@@ -372,6 +372,7 @@ struct lp_ns_stats {
 	uint64_t local_txns;     /* changes on one shard */
 	uint64_t shared_txns;    /* over several (rule N1) */
 	uint64_t finish_retries; /* no space for what must be made on this shard */
+	uint64_t freeing_waits;  /* no space, but some was on its way: tried again */
 	uint64_t stuck;          /* over several, to be ended by the next opening: until then what
 				    they touch is -EIO, and the shard is not healthy */
 	uint64_t lock_waits;

@@ -4,7 +4,8 @@
  *   ns.c          submitting, the queue, opening, closing
  *   ns_start.c    what a crash left half done; the root
  *   job.c         an operation at work: its looks, its locks, its pact
- *   opens.c       who has which inode open, and orphans
+ *   opens.c       who has which inode open, and orphans, which orphans.c removes
+ *   freeing.c     whether space is on its way, for who finds none
  *   ns_names.c    what operations on names have in common
  *   ns_links.c    lookup, link, remove
  *   ns_make.c, ns_rename.c, ns_readdir.c
@@ -26,6 +27,7 @@
 #include "base/hash.h"
 #include "base/pool.h"
 #include "namespace/dircache.h"
+#include "namespace/freeing.h"
 #include "namespace/job.h"
 #include "namespace/ns.h"
 #include "namespace/opens.h"
@@ -69,8 +71,9 @@ struct lp_ns {
 	struct lp_task queue_task;
 	struct lpi_pact_list pacts_waiting;
 	struct lpi_pact_list pacts_stuck;
-	struct lpi_call_list short_of_buffers;
-	struct lp_timer buffers_timer;
+	struct lpi_call_list trying_again; /* for want of buffers or space */
+	struct lp_timer again_timer;
+	struct lpi_freeing freeing;
 	struct lpi_dir_kind *dir_kinds;
 	struct lpi_dircache *dircache;
 	struct lp_pool *lists;   /* memory of lists at work */
@@ -161,7 +164,11 @@ void lpi_ns_left(struct lp_ns *ns);
 void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact);
 
 /* Orphans that nobody needs any more are removed, some at a time; arg is the ns. */
-void lpi_orphans_collect(void *arg, bool is_closed);
+void lpi_orphans_told(void *arg, enum lpi_orphan_event event);
+/* Those that wait for more to go with go now. */
+void lpi_orphans_hurry(struct lp_ns *ns);
+/* Some are to be removed, and are there still. */
+bool lpi_orphans_are_going(const struct lpi_orphans *orphans);
 int lpi_orphans_new(struct lp_ns *ns, struct lpi_orphans **ret_orphans) LP_MUST_CHECK;
 void lpi_orphans_free(struct lpi_orphans *orphans);
 

@@ -183,7 +183,10 @@ static void make_locked(struct lpi_job *job)
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = job->entry.dir;
-	lpi_job_ask(job, lp_ino_shard(op->stat.ino), 0, false);
+	/* Names beside this one that are being decided about change only the count; and that the
+	 * directory goes is kept away by the lock of this one. Who makes one directory after the
+	 * other would wait for the end of the last change each time. */
+	lpi_job_ask(job, lp_ino_shard(op->stat.ino), 0, true);
 	lpi_job_wait(job, parent_known);
 }
 

@@ -185,6 +185,17 @@ static inline struct lpi_ns_sim *lpi_ns_sim_boot(struct lp_bdev *bdev)
 	return sim;
 }
 
+/* From now on the shard's log cannot be written. */
+static inline void lpi_ns_sim_break_log(const struct lpi_ns_sim *sim, uint32_t shard_idx)
+{
+	struct lp_extent area = lp_label_log_area(&sim->devices.label[LP_MKFS_DATA], shard_idx);
+	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
+					 .offset_bytes = area.block * LP_BLOCK_BYTES,
+					 .length_bytes = area.cnt * LP_BLOCK_BYTES};
+	(void)lp_sim_rule_add(lp_sim_of(sim->bdev), &rule);
+}
+
 /* --- Checking --------------------------------------------------------------------------------- */
 
 static inline void lpi_ns_sim_found(struct lp_fsck_events *events,

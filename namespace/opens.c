@@ -16,6 +16,7 @@ struct open_inode {
 	struct lp_ino ino;
 	uint32_t count;
 	bool is_orphan;
+	bool is_only_held;        /* an orphan that a mount holds and nobody has open */
 	bool is_unnamed;          /* an orphan that never had a name */
 	bool is_dead;             /* an orphan that nobody needs: to be removed */
 	struct lp_list_node node; /* in dead, until it is taken */
@@ -30,18 +31,19 @@ struct lpi_opens {
 	uint32_t mask;
 	uint32_t inodes;
 	uint32_t orphans;
+	uint32_t held_orphans;
 	struct dead_list dead;
-	void (*collect)(void *arg, bool is_closed);
+	void (*told)(void *arg, enum lpi_orphan_event event);
 	void *arg;
 };
 
-int lpi_opens_new(void (*collect)(void *arg, bool is_closed), void *arg,
+int lpi_opens_new(void (*told)(void *arg, enum lpi_orphan_event event), void *arg,
 		  struct lpi_opens **ret_opens)
 {
 	struct lpi_opens *opens = calloc(1, sizeof(*opens));
 	if (opens == NULL)
 		return -ENOMEM;
-	opens->collect = collect;
+	opens->told = told;
 	opens->arg = arg;
 	dead_list_init(&opens->dead);
 	opens->mask = OPENS_FIRST - 1;
@@ -132,6 +134,17 @@ static struct open_inode *insert(struct lpi_opens *opens, struct lp_ino ino, int
 	return open;
 }
 
+static void set_only_held(struct lpi_opens *opens, struct open_inode *open, bool is_only_held)
+{
+	if (open->is_only_held == is_only_held)
+		return;
+	open->is_only_held = is_only_held;
+	if (is_only_held)
+		opens->held_orphans++;
+	else
+		opens->held_orphans--;
+}
+
 int lpi_opens_add(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
 {
 	int err = 0;
@@ -146,6 +159,7 @@ int lpi_opens_add(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
 	if (open->count > UINT32_MAX - count)
 		return -ENFILE;
 	open->count += count;
+	set_only_held(opens, open, false);
 	return 0;
 }
 
@@ -159,14 +173,22 @@ static void forget(struct lpi_opens *opens, struct lp_ino ino)
 	opens->inodes--;
 }
 
-/* An orphan that nobody needs any more is to be removed. */
-static void check_dead(struct lpi_opens *opens, struct open_inode *open, bool is_closed)
+/* An orphan that nobody needs any more is to be removed; one that is only held perhaps soon. */
+static void check_orphan(struct lpi_opens *opens, struct open_inode *open,
+			 enum lpi_orphan_event event)
 {
-	if (!open->is_orphan || open->is_dead || lpi_opens_is_needed(opens, open->ino))
+	if (!open->is_orphan || open->is_dead || open->count > 0)
 		return;
-	open->is_dead = true;
-	dead_list_push_back(&opens->dead, open);
-	opens->collect(opens->arg, is_closed);
+	bool is_held = lpi_held_cnt(opens->held, open->ino) > 0;
+	bool is_news = is_held && !open->is_only_held;
+	set_only_held(opens, open, is_held);
+	if (!is_held) {
+		open->is_dead = true;
+		dead_list_push_back(&opens->dead, open);
+		opens->told(opens->arg, event);
+	} else if (is_news) {
+		opens->told(opens->arg, LPI_ORPHAN_HELD);
+	}
 }
 
 void lpi_opens_drop(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
@@ -177,7 +199,7 @@ void lpi_opens_drop(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
 	if (open->count > 0)
 		return;
 	if (open->is_orphan)
-		check_dead(opens, open, true);
+		check_orphan(opens, open, LPI_ORPHAN_CLOSED);
 	else
 		forget(opens, ino);
 }
@@ -197,7 +219,7 @@ void lpi_opens_let_go(struct lpi_opens *opens, struct lp_ino ino, uint64_t count
 		return;
 	struct open_inode *open = *find(opens, ino);
 	if (open != NULL)
-		check_dead(opens, open, false);
+		check_orphan(opens, open, LPI_ORPHAN_FORGOTTEN);
 }
 
 void lpi_opens_let_go_all(struct lpi_opens *opens)
@@ -206,7 +228,7 @@ void lpi_opens_let_go_all(struct lpi_opens *opens)
 	for (uint32_t i = 0; i <= opens->mask; i++) {
 		struct open_inode *open = opens->buckets[i];
 		for (; open != NULL; open = open->next_in_bucket)
-			check_dead(opens, open, false);
+			check_orphan(opens, open, LPI_ORPHAN_FORGOTTEN);
 	}
 }
 
@@ -242,7 +264,7 @@ void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino)
 	LP_ASSERT(!open->is_orphan);
 	open->is_orphan = true;
 	opens->orphans++;
-	check_dead(opens, open, true);
+	check_orphan(opens, open, LPI_ORPHAN_CLOSED);
 }
 
 void lpi_opens_orphan_unnamed(struct lpi_opens *opens, struct lp_ino ino)
@@ -291,6 +313,11 @@ uint32_t lpi_opens_inodes(const struct lpi_opens *opens)
 uint32_t lpi_opens_orphans(const struct lpi_opens *opens)
 {
 	return opens->orphans;
+}
+
+uint32_t lpi_opens_held_orphans(const struct lpi_opens *opens)
+{
+	return opens->held_orphans;
 }
 
 void lpi_unfinished_fill(struct lp_ino ino, enum lp_unfinished_kind kind, int64_t now_ns,

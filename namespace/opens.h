@@ -20,9 +20,15 @@
 struct lpi_opens;
 struct lpi_held_stats;
 
-/* collect() is told when there is an orphan that nobody needs any more: since it was closed, or
- * since a mount has let it go. */
-int lpi_opens_new(void (*collect)(void *arg, bool is_closed), void *arg,
+/* What becomes of orphans. */
+enum lpi_orphan_event {
+	LPI_ORPHAN_HELD,     /* nobody has it open any more, but a mount holds it */
+	LPI_ORPHAN_CLOSED,   /* nobody needs it any more, since it was closed */
+	LPI_ORPHAN_FORGOTTEN /* the same, since a mount has let it go */
+};
+
+/* told() may take those that nobody needs any more, also from inside. */
+int lpi_opens_new(void (*told)(void *arg, enum lpi_orphan_event event), void *arg,
 		  struct lpi_opens **ret_opens) LP_MUST_CHECK;
 /* Accepts NULL. What is still open is forgotten. */
 void lpi_opens_free(struct lpi_opens *opens);
@@ -59,6 +65,8 @@ void lpi_opens_forget_dead(struct lpi_opens *opens, struct lp_ino ino);
 
 uint32_t lpi_opens_inodes(const struct lpi_opens *opens);
 uint32_t lpi_opens_orphans(const struct lpi_opens *opens);
+/* Of these, those that a mount holds and nobody has open. */
+uint32_t lpi_opens_held_orphans(const struct lpi_opens *opens);
 
 /* Key and value of a `U` record. */
 void lpi_unfinished_fill(struct lp_ino ino, enum lp_unfinished_kind kind, int64_t now_ns,

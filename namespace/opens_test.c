@@ -6,20 +6,22 @@
 #include "namespace/held.h"
 
 struct listener {
-	uint32_t told;
+	uint32_t told; /* of those that nobody needs any more */
+	uint32_t held; /* of those that are only held */
 };
 
-static void collect(void *arg, bool is_closed)
+static void told(void *arg, enum lpi_orphan_event event)
 {
-	(void)is_closed;
-	((struct listener *)arg)->told++;
+	struct listener *listener = arg;
+	listener->told += event != LPI_ORPHAN_HELD;
+	listener->held += event == LPI_ORPHAN_HELD;
 }
 
 static struct lpi_opens *opens_new(struct listener *listener)
 {
 	struct lpi_opens *opens = NULL;
-	listener->told = 0;
-	lp_test_ok(lpi_opens_new(collect, listener, &opens));
+	*listener = (struct listener){0};
+	lp_test_ok(lpi_opens_new(told, listener, &opens));
 	return opens;
 }
 
@@ -104,15 +106,20 @@ static void test_held(void **state)
 	lp_test_ok(lpi_opens_hold(opens, ino));
 	assert_true(lpi_opens_is_needed(opens, ino));
 	lpi_opens_orphan(opens, ino);
-	assert_int_equal(listener.told, 0);
+	assert_int_equal(listener.held, 1);
+	assert_int_equal(lpi_opens_held_orphans(opens), 1);
 	lp_test_ok(lpi_opens_add(opens, ino, 1));
+	assert_int_equal(lpi_opens_held_orphans(opens), 0);
 	lpi_opens_let_go(opens, ino, 2);
-	assert_int_equal(listener.told, 0);
 	lp_test_ok(lpi_opens_hold(opens, ino));
+	assert_int_equal(listener.held, 1);
 	lpi_opens_drop(opens, ino, 1);
+	assert_int_equal(listener.held, 2);
+	assert_int_equal(lpi_opens_held_orphans(opens), 1);
 	assert_int_equal(listener.told, 0);
 	lpi_opens_let_go(opens, ino, 1);
 	assert_int_equal(listener.told, 1);
+	assert_int_equal(lpi_opens_held_orphans(opens), 0);
 	lp_test_err(-ESTALE, lpi_opens_hold(opens, ino));
 	assert_int_equal(lpi_opens_take_dead(opens).nr, ino.nr);
 	lpi_opens_forget_dead(opens, ino);
@@ -141,6 +148,7 @@ static void test_held_all(void **state)
 	lpi_opens_read_held(opens, &stats);
 	assert_int_equal(stats.inodes, 0);
 	assert_int_equal(listener.told, 999);
+	assert_int_equal(lpi_opens_held_orphans(opens), 0);
 	assert_false(lpi_opens_is_needed(opens, (struct lp_ino){7}));
 	assert_true(lpi_opens_is_needed(opens, open));
 	/* A forget that was on its way does no harm. */

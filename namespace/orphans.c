@@ -3,8 +3,9 @@
  * Nobody waits for these, so they are only ordered. What was closed goes at once. What a kernel has
  * forgotten nobody can ask for any more, and it forgets each file that it removed, one by one: they
  * are gathered for a moment, and share one write of the log, at most some 50 of which are made for
- * this in a second; but many do not wait for more. Large ones take the store longer than this (rule
- * S6). What fails, or is lost by a crash, is for the next start. */
+ * this in a second; but many do not wait for more, and none does while somebody finds no space
+ * (freeing.h). Large ones take the store longer than this (rule S6). What fails, or is lost by a
+ * crash, is for the next start. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -25,6 +26,7 @@ struct lpi_orphans {
 	struct lp_ns *ns;
 	struct lp_timer timer; /* armed: something under way of the ns's */
 	uint32_t waiting;      /* to be taken */
+	uint32_t going;        /* these, and those that are being removed */
 	struct removal removals[AT_ONCE];
 };
 
@@ -76,6 +78,7 @@ static void removed(struct lpi_call *call)
 	struct lpi_orphans *orphans = removal->orphans;
 	lpi_opens_forget_dead(orphans->ns->opens, removal->ino);
 	removal->ino.nr = 0;
+	orphans->going--;
 	if (orphans->waiting >= AT_ONCE)
 		begin(removal);
 	else
@@ -83,14 +86,31 @@ static void removed(struct lpi_call *call)
 	lpi_ns_left(orphans->ns);
 }
 
-void lpi_orphans_collect(void *arg, bool is_closed)
+void lpi_orphans_told(void *arg, enum lpi_orphan_event event)
 {
 	struct lp_ns *ns = arg;
-	ns->orphans->waiting++;
-	if (is_closed || ns->orphans->waiting >= AT_ONCE)
-		begin_all(ns->orphans);
+	struct lpi_orphans *orphans = ns->orphans;
+	if (event == LPI_ORPHAN_HELD) {
+		lpi_freeing_held(ns);
+		return;
+	}
+	orphans->waiting++;
+	orphans->going++;
+	lpi_freeing_begin(ns);
+	if (event == LPI_ORPHAN_CLOSED || orphans->waiting >= AT_ONCE)
+		begin_all(orphans);
 	else
-		gather(ns->orphans);
+		gather(orphans);
+}
+
+void lpi_orphans_hurry(struct lp_ns *ns)
+{
+	begin_all(ns->orphans);
+}
+
+bool lpi_orphans_are_going(const struct lpi_orphans *orphans)
+{
+	return orphans->going > 0;
 }
 
 int lpi_orphans_new(struct lp_ns *ns, struct lpi_orphans **ret_orphans)

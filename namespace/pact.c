@@ -15,8 +15,16 @@
 
 /* --- On the part's shard ---------------------------------------------------------------------- */
 
+/* Its space is on its way from add_unnamed() until this. */
+static void end_unnaming(struct lpi_part *part, struct lp_ns *ns)
+{
+	ns->freeing.unnaming_cnt -= part->is_unnaming ? 1 : 0;
+	part->is_unnaming = false;
+}
+
 static void release_locks(struct lpi_part *part, struct lp_ns *ns)
 {
+	end_unnaming(part, ns);
 	for (uint32_t i = 0; i < part->lock_cnt; i++)
 		lpi_lock_release(ns->locks, part->locks[i]);
 	part->lock_cnt = 0;
@@ -26,6 +34,7 @@ static void release_locks(struct lpi_part *part, struct lp_ns *ns)
 /* Nobody gets them before the next opening: who waits for them is told. */
 static void fail_locks(struct lpi_part *part, struct lp_ns *ns)
 {
+	end_unnaming(part, ns);
 	for (uint32_t i = 0; i < part->lock_cnt; i++)
 		lpi_lock_fail(ns->locks, part->locks[i]);
 }
@@ -45,6 +54,10 @@ static void submit(struct lpi_part *part, uint32_t cnt, enum lp_store_ack ack,
 		.txn = {.changes = part->changes, .change_cnt = cnt, .ack = ack}};
 	part->call.store_op = &part->op;
 	part->call.stored = stored;
+	/* What ends it is tried again in any case; and whether an inode that loses its last name is
+	 * removed or kept was decided for a transaction that is submitted at once. */
+	part->call.may_wait_space = part->state == LPI_PART_IDLE && part->unnamed.nr == 0;
+	part->call.space_end_ns = 0;
 	lpi_call_submit(&part->call);
 }
 
@@ -68,6 +81,9 @@ static void add_unnamed(struct lpi_part *part, struct lp_ns *ns)
 	if (ino.nr == 0)
 		return;
 	LP_ASSERT(part->change_cnt + 2 <= LPI_PART_CHANGES);
+	part->is_unnaming = true;
+	ns->freeing.unnaming_cnt++;
+	lpi_freeing_begin(ns);
 	part->is_orphaned = lpi_opens_is_needed(ns->opens, ino);
 	if (!part->is_orphaned) {
 		part->changes[part->change_cnt++] =

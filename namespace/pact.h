@@ -66,6 +66,7 @@ struct lpi_part {
 	struct lp_timer retry;
 	uint8_t key[LPI_PACT_KEY_BYTES];
 	bool is_orphaned; /* unnamed: it was open */
+	bool is_unnaming; /* unnamed: it is counted in freeing.h */
 	bool is_unknown;  /* the coordinator's: whether it has decided */
 	struct lp_attrs orphan_attrs;
 	uint8_t mark_key[1 + 8]; /* of an inode that is made without a name, or gets one */

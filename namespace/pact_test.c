@@ -115,6 +115,12 @@ static bool faulty_is_settled(const struct lp_store *store)
 	return false;
 }
 
+static bool faulty_is_freeing(const struct lp_store *store)
+{
+	(void)store;
+	return false;
+}
+
 static bool faulty_sim_run_one(struct lp_store *store)
 {
 	(void)store;
@@ -126,6 +132,7 @@ static const struct lpi_store_calls faulty_calls = {.submit = faulty_submit,
 						    .new_ino = faulty_new_ino,
 						    .error = faulty_error,
 						    .is_settled = faulty_is_settled,
+						    .is_freeing = faulty_is_freeing,
 						    .sim_run_one = faulty_sim_run_one};
 
 /* --- The rig ---------------------------------------------------------------------------------- */

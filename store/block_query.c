@@ -169,12 +169,14 @@ static bool conclude(struct lpi_query *query)
 static bool answer(struct lpi_query *query, int result)
 {
 	struct lp_commit *commit = lpi_query_block(query)->commit;
+	struct lp_store_op *op = query->op;
 	query->result = result;
 	let_go(query);
-	LP_ASSERT(query->op->opcode != LP_STORE_SYNC || !query->op->sees_ordered);
-	bool must_wait = commit != NULL && !query->op->sees_ordered &&
-			 (query->saw_overlay || !lp_commit_group_is_durable(commit, query->group));
-	if (!must_wait)
+	LP_ASSERT(op->opcode != LP_STORE_SYNC || !op->sees_ordered);
+	bool is_durable = commit == NULL ||
+			  (!query->saw_overlay && lp_commit_group_is_durable(commit, query->group));
+	op->saw_ordered = !is_durable && op->sees_ordered;
+	if (is_durable || op->sees_ordered)
 		return conclude(query);
 	move(query, LPI_QUERY_DURABLE);
 	query->is_waiting = true;

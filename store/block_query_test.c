@@ -712,6 +712,7 @@ static void check_sees_ordered(struct lpi_rig *rig, uint64_t group)
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
 		assert_true(ops[i].order != 0);
 		assert_int_equal(ops[i].op.result, 0);
+		assert_true(ops[i].op.saw_ordered);
 	}
 	assert_false(lp_commit_group_is_durable(rig->block->commit, group));
 }
@@ -771,6 +772,10 @@ static void test_waits_until_durable(void **state)
 	for (uint32_t i = 0; i < cnt; i++)
 		(void)lpi_rig_do(&rig, &ops[i]);
 	assert_true(rig.clock.now_ns - before_ns < 10 * LP_NS_PER_MS);
+	struct lpi_rig_op stat = {
+		.op = {.opcode = LP_STORE_STAT, .sees_ordered = true, .stat = {.ino = {5}}}};
+	lp_test_ok(lpi_rig_do(&rig, &stat));
+	assert_false(stat.op.saw_ordered);
 	lpi_rig_close(&rig, false);
 	lpi_rig_fini(&rig);
 }

@@ -161,8 +161,12 @@ static bool on_claim(struct lpi_read *read)
 /* Store I6: of what was seen. */
 static void wait_until_durable(struct lpi_read *read, const struct lpi_node *node)
 {
-	if (read->op->sees_ordered || lpi_node_is_durable(node))
+	if (lpi_node_is_durable(node))
 		return;
+	if (read->op->sees_ordered) {
+		read->op->saw_ordered = true;
+		return;
+	}
 	read->waits_durable = true;
 	lp_commit_wait_group(lpi_read_block(read)->commit, node->group, &read->durable_waiter);
 }

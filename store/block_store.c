@@ -183,6 +183,20 @@ static bool block_is_settled(const struct lp_store *store)
 	       (block->commit == NULL || lp_commit_is_settled(block->commit));
 }
 
+static bool block_is_freeing(const struct lp_store *store)
+{
+	const struct lpi_block *block = lpi_block_of((struct lp_store *)(uintptr_t)store);
+	return block->reopen.health.error == 0 && !block->options.read_only &&
+	       (!lpi_trims_are_idle(block) || lp_shard_freeing_blocks(block->shard) > 0);
+}
+
+static void block_read_bad(const struct lp_store *store, struct lp_bad_blocks *ret_bad)
+{
+	const struct lpi_block *block = lpi_block_of((struct lp_store *)(uintptr_t)store);
+	if (block->shard != NULL)
+		lp_shard_read_bad(block->shard, ret_bad);
+}
+
 static void block_read_health(const struct lp_store *store, struct lp_store_health *ret_health)
 {
 	lpi_reopen_read_health(lpi_block_of((struct lp_store *)(uintptr_t)store), ret_health);
@@ -349,6 +363,8 @@ static const struct lpi_store_calls block_calls = {
 	.close = block_close,
 	.error = block_error,
 	.is_settled = block_is_settled,
+	.is_freeing = block_is_freeing,
+	.read_bad = block_read_bad,
 	.read_health = block_read_health,
 	.set_write_path = block_set_write_path,
 	.set_deferred_store = block_set_deferred_store,

@@ -58,6 +58,7 @@ enum lp_fsck_kind {
 	LP_FSCK_DATA,        /* deep: a block that is not what its checksum says */
 	LP_FSCK_DATA_READ,   /* deep: a block that the device cannot read */
 	LP_FSCK_DEFERRED,    /* a deferred payload in the index that is not that of its block */
+	LP_FSCK_BAD_BLOCK,   /* a block that could not be written: its content is in the index */
 	LP_FSCK_KIND_CNT
 };
 

@@ -41,6 +41,23 @@ static void found(const struct lpi_fsck_deferred *deferred, const struct payload
 		       what);
 }
 
+/* A record that stays (rule L6): nothing is lost, but the device should be looked after. */
+static void found_bad(const struct lpi_fsck_deferred *deferred, const struct payload *payload,
+		      struct lp_ino ino, uint64_t file_block)
+{
+	const struct lpi_fsck_at at = {.kind = LP_FSCK_BAD_BLOCK,
+				       .shard = deferred->shard,
+				       .ino = ino,
+				       .extent = {payload->about.device_block, 1},
+				       .has_offset = ino.nr != 0,
+				       .offset_bytes = file_block << LP_BLOCK_SHIFT,
+				       .is_warning = true};
+	lpi_fsck_found(deferred->shard->fsck, &at, "block %llu could not be written%s",
+		       (unsigned long long)payload->about.device_block,
+		       ino.nr != 0 ? ": what belongs there is kept in the index"
+				   : ", and is not used any more");
+}
+
 /* --- Reading them ----------------------------------------------------------------------------- */
 
 static int grow(struct lpi_fsck_deferred *deferred)
@@ -145,6 +162,8 @@ void lpi_fsck_deferred_see(struct lpi_fsck_deferred *deferred, struct lp_ino ino
 		payload->is_named = true;
 		if (!is_first)
 			continue; /* one finding is enough */
+		if (about->ino == 0)
+			found_bad(deferred, payload, ino, logical + idx);
 		if (crcs[idx] != about->block_crc)
 			found(deferred, payload, "is not what the block should be");
 		else if (!is_shared && about->ino != 0 &&
@@ -159,8 +178,11 @@ void lpi_fsck_deferred_finish(struct lpi_fsck_deferred *deferred)
 	for (uint64_t i = 0; i < deferred->cnt; i++) {
 		const struct payload *payload = &deferred->payloads[i];
 		const struct lp_extent extent = {payload->about.device_block, 1};
-		if (!payload->is_named && !deferred->shard->maps_in_doubt &&
-		    lp_space_is_used(space, extent))
+		if (payload->is_named || deferred->shard->maps_in_doubt)
+			continue;
+		if (lp_space_is_used(space, extent))
 			found(deferred, payload, "is of a block that no file has");
+		else if (payload->about.ino == 0)
+			found_bad(deferred, payload, (struct lp_ino){0}, 0);
 	}
 }

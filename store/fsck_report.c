@@ -42,6 +42,7 @@ static const char *const kind_names[LP_FSCK_KIND_CNT] = {
 	[LP_FSCK_DATA] = "data",
 	[LP_FSCK_DATA_READ] = "data-read",
 	[LP_FSCK_DEFERRED] = "deferred",
+	[LP_FSCK_BAD_BLOCK] = "bad-block",
 };
 
 const char *lp_fsck_kind_name(enum lp_fsck_kind kind)

@@ -572,7 +572,8 @@ uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard)
 
 uint64_t lp_shard_defer_room(const struct lp_shard *shard)
 {
-	uint64_t held = lp_pending_stats(shard->pending)->versions;
+	const struct lp_pending_stats *stats = lp_pending_stats(shard->pending);
+	uint64_t held = stats->versions - stats->stuck - stats->settled;
 	uint64_t limit = shard->options.deferred_blocks_max;
 	if (shard->options.read_only)
 		return 0;

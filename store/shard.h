@@ -61,6 +61,7 @@ struct lp_shard_options {
 	uint64_t index_buffer_bytes;
 	uint64_t memory_bytes;        /* 0: a default; for the following, see store/index_plan.h */
 	uint64_t deferred_blocks_max; /* payloads waiting for their place; 0: a default */
+	uint32_t bad_blocks_max;      /* that cannot be written, beside these; 0: a default */
 	uint64_t files_reserve_bytes; /* 0: a default */
 	uint32_t log_records_max;     /* that a start puts into the index again; 0: a default */
 	enum lp_deferred_store deferred_store;
@@ -185,8 +186,10 @@ struct lp_shard_usage {
 void lp_shard_read_usage(const struct lp_shard *shard, struct lp_shard_usage *ret_usage);
 /* NULL read-only. */
 const struct lp_deferrals *lp_shard_deferrals(const struct lp_shard *shard);
-/* Blocks that could not be written since it was opened. */
+/* Blocks that could not be written since it was opened; read-only those of which the index knows.
+ */
 uint32_t lp_shard_bad_blocks(const struct lp_shard *shard);
+void lp_shard_read_bad(const struct lp_shard *shard, struct lp_bad_blocks *ret_bad);
 /* NULL: nothing is discarded. */
 const struct lp_discards *lp_shard_discards(const struct lp_shard *shard);
 

@@ -16,16 +16,15 @@
  *                                  by the record beyond that
  *   an opening                  -> tries to write it; if that fails it is noted again
  *
- * Each costs a block of memory and one of the index. A device with more than a few of them is no
- * longer to be trusted: then the shard becomes read-only (rule L7).
+ * Each costs a block of memory and one of the index, beside those of the payloads there may be: so
+ * however little memory there is for these, all bad blocks that there were before are served. A
+ * device with more than a few of them is no longer to be trusted: then the shard becomes read-only
+ * (rule L7).
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "store/shard_impl.h"
-
-#define BAD_MAX   1024u
-#define BAD_SHARE 4u /* of the payloads there may be */
 
 bool lpi_bad_note(struct lp_shard *shard, uint64_t block)
 {
@@ -34,13 +33,13 @@ bool lpi_bad_note(struct lp_shard *shard, uint64_t block)
 		if (bad->holds[i].extent.block == block)
 			return true;
 	}
-	if (bad->holds == NULL) {
-		bad->max = (uint32_t)LP_MIN(shard->options.deferred_blocks_max / BAD_SHARE,
-					    (uint64_t)BAD_MAX);
-		bad->holds = calloc(bad->max, sizeof(*bad->holds));
-	}
-	if (bad->holds == NULL || bad->cnt == bad->max)
+	uint32_t max = shard->options.bad_blocks_max;
+	if (bad->holds == NULL)
+		bad->holds = calloc(max, sizeof(*bad->holds));
+	if (bad->holds == NULL || bad->cnt == max)
 		return false;
+	if (bad->cnt == 0)
+		bad->since_ns = lp_clock_wall_ns(lp_reactor_clock(shard->options.reactor));
 	lp_space_hold(shard->space, &bad->holds[bad->cnt++], (struct lp_extent){block, 1});
 	return true;
 }
@@ -88,6 +87,16 @@ void lpi_bad_move_some(struct lp_shard *shard)
 uint32_t lp_shard_bad_blocks(const struct lp_shard *shard)
 {
 	return shard->bad.cnt;
+}
+
+void lp_shard_read_bad(const struct lp_shard *shard, struct lp_bad_blocks *ret_bad)
+{
+	const struct lpi_bad *bad = &shard->bad;
+	*ret_bad = (struct lp_bad_blocks){.cnt = bad->cnt,
+					  .shown = LP_MIN(bad->cnt, LP_BAD_BLOCKS_SHOWN),
+					  .since_ns = bad->since_ns};
+	for (uint32_t i = 0; i < ret_bad->shown; i++)
+		ret_bad->blocks[i] = bad->holds[i].extent.block;
 }
 
 void lpi_bad_fini(struct lp_shard *shard)

@@ -300,6 +300,7 @@ static void test_too_many(void **state)
 	enum { MANY = 60 };
 	struct scene scene;
 	lpi_shard_rig_init(&scene.rig, lpi_shard_rig_store(7));
+	scene.rig.bad_max = MANY / 4;
 	lp_test_ok(lpi_shard_rig_open(&scene.rig));
 	uint64_t first = lpi_shard_rig_take_run(&scene.rig, MANY);
 	lpi_shard_rig_sync(&scene.rig);
@@ -321,13 +322,51 @@ static void test_too_many(void **state)
 	finish(&scene);
 }
 
+/* The memory is made smaller than what those take that there are: it opens, and all of it is read,
+ * overwritten, and written elsewhere as ever; also when it dies before they are in the index. */
+static void test_less_memory(void **state)
+{
+	(void)state;
+	for (uint32_t abandon = 0; abandon < 2; abandon++) {
+		enum { MANY = 60 };
+		struct scene scene;
+		lpi_shard_rig_init(&scene.rig, lpi_shard_rig_store(9));
+		lp_test_ok(lpi_shard_rig_open(&scene.rig));
+		uint64_t first = lpi_shard_rig_take_run(&scene.rig, MANY);
+		lpi_shard_rig_sync(&scene.rig);
+		spoil(&scene.rig, first, MANY);
+		for (uint32_t i = 0; i < MANY; i++)
+			lpi_shard_rig_defer(&scene.rig, first + i, 100 + (int)i);
+		lpi_shard_rig_sync(&scene.rig);
+		if (abandon == 0)
+			wait_settled(&scene);
+		scene.rig.deferred_max = 8;
+		for (int tag = 101; tag < 104; tag++) {
+			reopen(&scene, abandon != 0);
+			assert_int_equal(lp_shard_bad_blocks(scene.rig.shard), MANY / 2);
+			for (uint32_t i = 0; i < MANY; i++)
+				assert_int_equal(lpi_shard_rig_tag(&scene.rig, first + i),
+						 tag - 1 + (int)i);
+			for (uint32_t i = 0; i < MANY; i++) {
+				while (lp_shard_defer_room(scene.rig.shard) == 0)
+					lpi_shard_rig_turn(&scene.rig);
+				lpi_shard_rig_defer(&scene.rig, first + i, tag + (int)i);
+				lpi_shard_rig_sync(&scene.rig);
+			}
+		}
+		lp_test_ok(lp_shard_error(scene.rig.shard));
+		finish(&scene);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_moves),    cmocka_unit_test(test_opening_cannot_write),
-		cmocka_unit_test(test_mended),   cmocka_unit_test(test_overwritten),
-		cmocka_unit_test(test_freed),    cmocka_unit_test(test_any_cut),
-		cmocka_unit_test(test_too_many), cmocka_unit_test(test_freed_while_overwritten),
+		cmocka_unit_test(test_moves),       cmocka_unit_test(test_opening_cannot_write),
+		cmocka_unit_test(test_mended),      cmocka_unit_test(test_overwritten),
+		cmocka_unit_test(test_freed),       cmocka_unit_test(test_any_cut),
+		cmocka_unit_test(test_too_many),    cmocka_unit_test(test_freed_while_overwritten),
+		cmocka_unit_test(test_less_memory),
 	};
 	return lp_test_main(tests, "store/shard_bad");
 }

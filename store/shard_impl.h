@@ -69,7 +69,7 @@ struct lpi_lend {
 struct lpi_bad {
 	struct lp_space_pin *holds; /* one for each; NULL: there has been none */
 	uint32_t cnt;
-	uint32_t max;
+	int64_t since_ns;    /* of the day: the first */
 	struct lp_task task; /* queued: there are new ones */
 };
 

@@ -24,6 +24,7 @@
 #include "store/shard_impl.h"
 
 #define DEFERRED_DEFAULT  UINT64_C(16384) /* blocks: 64 MiB */
+#define BAD_DEFAULT       1024u
 #define OVERLAY_BUCKETS   4096u
 #define WRITEBACK_WAIT_NS (100 * LP_NS_PER_MS)
 #define CLOSE_PATIENCE_NS (10 * LP_NS_PER_S)
@@ -264,7 +265,9 @@ static int open_log(struct lp_shard *shard)
 	uint64_t deferred = shard->options.deferred_blocks_max;
 	if (shard->options.read_only)
 		deferred = LP_MAX(deferred, options.area.ring_blocks);
-	uint64_t records = 0;
+	/* The index keeps at most one for each bad block, and pending two: the next comes while the
+	 * last is there. */
+	uint64_t records = 2 * (uint64_t)shard->options.bad_blocks_max;
 	int err = lpi_shard_count_records(shard, &records);
 	if (err == 0)
 		err = lp_pending_new(deferred + records, &shard->pending);
@@ -358,6 +361,8 @@ int lp_shard_open(const struct lp_shard_options *options, struct lp_shard **ret_
 	shard->options = *options;
 	if (shard->options.deferred_blocks_max == 0)
 		shard->options.deferred_blocks_max = DEFERRED_DEFAULT;
+	if (shard->options.bad_blocks_max == 0)
+		shard->options.bad_blocks_max = BAD_DEFAULT;
 	uint64_t start_ns = lp_clock_mono_ns(lp_reactor_clock(options->reactor));
 	shard->record = malloc(LP_SPACE_RECORD_BYTES_MAX);
 	shard->change_bytes = malloc((size_t)LP_COMMIT_CHANGES_MAX * LP_LOG_CHANGE_SIZE);

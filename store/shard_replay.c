@@ -550,6 +550,10 @@ static int land_hold(struct landing *landing)
 		err = lp_pending_add(replay->shard->pending, replay->recovery.last_seq,
 				     item->payload.extent.block, seg, item->payload.crc);
 		lp_buf_put(seg.buf);
+		/* To be named; more than can be do no harm, for nobody writes there. */
+		bool is_noted =
+			item->stays && lpi_bad_note(replay->shard, item->payload.extent.block);
+		(void)is_noted;
 	}
 	return err;
 }

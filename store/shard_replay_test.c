@@ -207,7 +207,7 @@ static void test_failing_writes(void **state)
 				   .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE),
 				   .offset_bytes = blocks[10] * LP_BLOCK_BYTES};
 	(void)lp_sim_rule_add(lp_sim_of(rig.bdev), &rule);
-	rig.deferred_max = 800; /* a quarter of which may be in bad places */
+	rig.bad_max = 200;
 	lp_test_err(-EIO, lpi_shard_rig_open(&rig));
 	lp_sim_rules_clear(lp_sim_of(rig.bdev));
 	rig.read_only = true;

@@ -31,6 +31,7 @@ struct lpi_shard_rig {
 	bool has_threads;
 	/* Wishes. */
 	uint64_t deferred_max;
+	uint32_t bad_max;
 	uint64_t index_buffer_bytes;
 	uint64_t files_reserve_bytes;
 	uint32_t log_records_max;
@@ -84,6 +85,7 @@ static inline int lpi_shard_rig_open(struct lpi_shard_rig *rig)
 						 .index_cache_bytes = 1 << 20,
 						 .index_buffer_bytes = rig->index_buffer_bytes,
 						 .deferred_blocks_max = rig->deferred_max,
+						 .bad_blocks_max = rig->bad_max,
 						 .files_reserve_bytes = rig->files_reserve_bytes,
 						 .log_records_max = rig->log_records_max,
 						 .read_only = rig->read_only};

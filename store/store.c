@@ -39,6 +39,13 @@ void lp_store_read_health(const struct lp_store *store, struct lp_store_health *
 	store->calls->read_health(store, ret_health);
 }
 
+void lp_store_read_bad(const struct lp_store *store, struct lp_bad_blocks *ret_bad)
+{
+	*ret_bad = (struct lp_bad_blocks){.cnt = 0};
+	if (store->calls->read_bad != NULL)
+		store->calls->read_bad(store, ret_bad);
+}
+
 const char *lp_store_state_name(enum lp_store_state state)
 {
 	static const char *const names[LP_STORE_STATE_CNT] = {
@@ -60,6 +67,11 @@ int lp_store_error(const struct lp_store *store)
 bool lp_store_is_settled(const struct lp_store *store)
 {
 	return store->calls->is_settled(store);
+}
+
+bool lp_store_is_freeing(const struct lp_store *store)
+{
+	return store->calls->is_freeing(store);
 }
 
 void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path)

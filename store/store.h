@@ -281,6 +281,9 @@ struct lp_store_op {
 	/* Of what only asks: what it returns need be ordered only, not durable. A crash may take it
 	 * back. */
 	bool sees_ordered;
+	/* Result: some of it was not durable yet, and a crash, or the shard's failure, may take it
+	 * back. What is read from a shard that has failed and serves what is durable is not so. */
+	bool saw_ordered;
 	union {
 		struct {
 			const struct lp_change *changes;
@@ -456,6 +459,8 @@ const char *lp_store_state_name(enum lp_store_state state);
 int lp_store_error(const struct lp_store *store);
 /* All that was ordered is durable. Of transactions under way it says nothing. */
 bool lp_store_is_settled(const struct lp_store *store);
+/* Space of what was removed is on its way: it is being freed, or its freeing is not durable yet. */
+bool lp_store_is_freeing(const struct lp_store *store);
 /* From the next write on. */
 void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path);
 /* The same; what waits already goes its way as it would have. */
@@ -510,6 +515,8 @@ struct lp_store_stats {
 	uint64_t ahead_wasted; /* gone before anybody asked for them */
 	uint64_t ahead_waits;  /* reads that waited for some that were on their way */
 };
+/* None while the store is opened anew after a failure. */
+void lp_store_read_bad(const struct lp_store *store, struct lp_bad_blocks *ret_bad);
 /* Not for each operation: asks the index. */
 void lp_store_read_stats(struct lp_store *store, struct lp_store_stats *ret_stats);
 

@@ -648,6 +648,7 @@ static void clear_dir(struct lp_store_op *op)
 int lpi_store_check(struct lp_store_op *op)
 {
 	op->result = 0;
+	op->saw_ordered = false;
 	switch (op->opcode) {
 	case LP_STORE_TXN:
 		clear_txn(op);

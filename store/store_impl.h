@@ -18,6 +18,9 @@ struct lpi_store_calls {
 	int (*close)(struct lp_store *store, bool abandon);
 	int (*error)(const struct lp_store *store);
 	bool (*is_settled)(const struct lp_store *store);
+	bool (*is_freeing)(const struct lp_store *store);
+	/* NULL: there is no device. */
+	void (*read_bad)(const struct lp_store *store, struct lp_bad_blocks *ret_bad);
 	void (*read_health)(const struct lp_store *store, struct lp_store_health *ret_health);
 	void (*set_write_path)(struct lp_store *store, enum lp_write_path path);
 	void (*set_deferred_store)(struct lp_store *store, enum lp_deferred_store kind);

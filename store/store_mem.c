@@ -240,6 +240,12 @@ static bool mem_is_settled(const struct lp_store *base)
 	return true; /* as durable as it will be */
 }
 
+static bool mem_is_freeing(const struct lp_store *base)
+{
+	(void)base;
+	return false; /* what is removed is free */
+}
+
 static void mem_read_health(const struct lp_store *base, struct lp_store_health *ret_health)
 {
 	(void)base;
@@ -353,6 +359,7 @@ static const struct lpi_store_calls mem_calls = {
 	.close = mem_close,
 	.error = mem_error,
 	.is_settled = mem_is_settled,
+	.is_freeing = mem_is_freeing,
 	.read_health = mem_read_health,
 	.set_write_path = mem_set_write_path,
 	.set_deferred_store = mem_set_deferred_store,

@@ -52,6 +52,16 @@ static inline uint64_t lp_bytes_to_blocks_up(uint64_t bytes)
 	return (bytes >> LP_BLOCK_SHIFT) + ((bytes & (LP_BLOCK_BYTES - 1)) != 0);
 }
 
+/* Blocks of the data device that cannot be written, and are held: what belongs there is in the
+ * index (rule L6). */
+#define LP_BAD_BLOCKS_SHOWN 8u
+struct lp_bad_blocks {
+	uint32_t cnt;
+	uint32_t shown;
+	int64_t since_ns; /* of the day: when the first was found, by the opening perhaps */
+	uint64_t blocks[LP_BAD_BLOCKS_SHOWN]; /* the first that were found */
+};
+
 /* Where deferred payloads wait for their place: in the frames of the log, or as records in the
  * index (store/deferrals.h). */
 enum lp_deferred_store { LP_DEFERRED_LOG, LP_DEFERRED_KV };

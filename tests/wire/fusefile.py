@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file that misbehaves when it is told to: a FUSE file system with one file, `disk`, which has what
 a file elsewhere has. While CONTROL/hang exists no read or write is answered; while CONTROL/fail
-exists writes and flushes get EIO; with CONTROL/dead also reads. It speaks to the kernel directly
+exists writes and flushes get EIO; with CONTROL/dead also reads. Writes that begin with the bytes in
+CONTROL/spoil get EIO, as those to a place that is broken do. It speaks to the kernel directly
 (linux/fuse.h) and is mounted by fusermount3, as root or not.
 
     python3 fusefile.py FILE MOUNTPOINT CONTROL     serves until it is unmounted or killed
@@ -87,7 +88,9 @@ class Server:
 
     def write(self, unique, body):
         _, offset, size = struct.unpack_from("<QQI", body)
-        if self.is_told("fail") or self.is_told("dead"):
+        spoil = self.control / "spoil"
+        is_spoiled = spoil.exists() and body[40:].startswith(spoil.read_bytes())
+        if is_spoiled or self.is_told("fail") or self.is_told("dead"):
             self.answer(unique, error=errno.EIO)
             return
         done = os.pwrite(self.file, body[40 : 40 + size], offset)

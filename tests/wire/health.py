@@ -136,6 +136,46 @@ def test_a_device_that_fails(scene, _):
     scene.daemon.fsck()
 
 
+def test_a_block_that_cannot_be_written(scene, _):
+    """Rule L6: its content is kept, and the operator is told which one it is, and since when."""
+    mark = b"a block that cannot be written: "
+    data = mark * (4096 // len(mark))
+    (scene.disk.control / "spoil").write_bytes(mark)
+    with scene.daemon.connect() as lapis:
+        assert "bad_blocks" in scene.status() and scene.status()["bad_blocks"] == {"count": 0}
+        lapis(wire.put("bad/a", data, write_path="deferred"))
+        begin = time.monotonic()
+        while scene.status()["bad_blocks"]["count"] == 0:
+            assert time.monotonic() - begin < rig.PATIENCE_S, scene.status()
+            time.sleep(0.05)
+        status = scene.status()
+        assert status["state"] == "ok", status
+        bad = status["bad_blocks"]
+        assert bad["count"] == 1 and len(bad["places"]) == 1, bad
+        assert abs(time.time() - bad["since"]) < 2 * rig.PATIENCE_S, bad
+        place = bad["places"][0]
+        assert lapis(wire.get("bad/a")).data == data
+        numbers = lapis(wire.stats("prometheus")).decode()
+    shown = scene.daemon.lapis("-s", scene.daemon.address, "status")
+    assert re.search(rf"^bad +1 block that cannot be written, since .*: {place['block']}$",
+                     shown, re.MULTILINE), shown  # fmt: skip
+    series = f'lapis_store_bad_block_since_seconds{{shard="{place["shard"]}",block="{place["block"]}"}}'
+    assert f"{series} {bad['since']}\n" in numbers, series
+    scene.daemon.stop()
+    scene.daemon.start()
+    assert scene.status()["bad_blocks"]["places"] == [place], scene.status()
+    with scene.daemon.connect() as lapis:
+        assert lapis(wire.get("bad/a")).data == data
+    scene.daemon.stop()
+    found = scene.daemon.fsck()
+    assert f"block {place['block']} could not be written" in found, found
+    scene.disk.untell("spoil")
+    scene.daemon.start()
+    assert scene.status()["bad_blocks"] == {"count": 0}, scene.status()
+    scene.daemon.stop()
+    assert "clean" in scene.daemon.fsck()
+
+
 def main():
     reason = fusefile.available()
     if reason is not None:

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: a store is full only when nothing more is being freed (P6): what finds no space while the
+ * kernel is about to forget what was removed, on this shard or another, waits for that, and for
+ * what is really in use no longer than a moment.
+ * Method: shards on a simulated device, full of what is preallocated; inodes that are held, and
+ * forgotten in simulated time. */
+#include "namespace/ns_sim_test.h"
+
+/* More than a shard keeps for itself when another one asks for space (rule S5). */
+#define VICTIM_BYTES (UINT64_C(24) << 20)
+#define STEP_BYTES   (UINT64_C(8) << 20)
+#define MORE_BYTES   (UINT64_C(2) << 20)
+#define FILES        LPI_NS_SIM_SHARDS
+
+static const struct lp_ino root = {1};
+
+struct world {
+	struct lpi_ns_sim *sim;
+	struct lp_ns_op op;
+	bool is_done;
+	/* One on each shard, which together take all the space there is. */
+	struct lp_ino files[FILES];
+	uint64_t ends[FILES];
+	struct lp_ino victim; /* on shard 0, held */
+	struct lp_timer idle_timer;
+	/* The victim is to be forgotten. */
+	struct lp_timer forget_timer;
+	struct lp_ns_op forget_op;
+	struct lp_ns_forgotten item;
+};
+
+static void done(struct lp_ns_op *op)
+{
+	LP_CONTAINER_OF(op, struct world, op)->is_done = true;
+}
+
+static struct lp_ns_op *begin(struct world *world, enum lp_ns_opcode opcode)
+{
+	world->op = (struct lp_ns_op){.opcode = opcode, .complete = done, .ack = LP_ACK_ORDERED};
+	return &world->op;
+}
+
+static int run(struct world *world)
+{
+	world->is_done = false;
+	lp_ns_submit(world->sim->ns[0], &world->op);
+	for (uint32_t i = 0; !world->is_done; i++) {
+		assert_true(i < LPI_NS_SIM_TURNS_MAX);
+		(void)lpi_ns_sim_turn(world->sim);
+	}
+	return world->op.result;
+}
+
+static struct lp_bytes bytes(const char *text)
+{
+	return (struct lp_bytes){text, (uint32_t)strlen(text)};
+}
+
+static struct lp_ino make(struct world *world, struct lp_ino dir, const char *name, uint8_t type)
+{
+	struct lp_ns_op *op = begin(world, LP_NS_MAKE);
+	op->hold = type == LP_INODE_TYPE_FILE;
+	op->make.dir = dir;
+	op->make.name = bytes(name);
+	op->make.type = type;
+	op->make.mode = 0755;
+	lp_test_ok(run(world));
+	return world->op.make.found.ino;
+}
+
+static int take_away(struct world *world, struct lp_ino dir, const char *name, bool is_dir)
+{
+	struct lp_ns_op *op = begin(world, LP_NS_REMOVE);
+	op->remove.dir = dir;
+	op->remove.name = bytes(name);
+	op->remove.is_dir = is_dir;
+	return run(world);
+}
+
+static int allocate(struct world *world, struct lp_ino ino, uint64_t offset, uint64_t length)
+{
+	const struct lp_change change = {.type = LP_CHANGE_PREALLOC,
+					 .ino = ino,
+					 .data = {.offset = offset, .length = length}};
+	struct lp_ns_op *op = begin(world, LP_NS_STORE);
+	op->store.ino = ino;
+	op->store.op = (struct lp_store_op){
+		.opcode = LP_STORE_TXN,
+		.txn = {.changes = &change, .change_cnt = 1, .ack = LP_ACK_ORDERED}};
+	return run(world);
+}
+
+static int grow(struct world *world, uint32_t shard_idx, uint64_t length)
+{
+	int r = allocate(world, world->files[shard_idx], world->ends[shard_idx], length);
+	if (r >= 0)
+		world->ends[shard_idx] += length;
+	return r;
+}
+
+/* Directories go round the shards. */
+static void make_files(struct world *world)
+{
+	for (uint32_t made = 0; made < FILES;) {
+		char name[8];
+		(void)snprintf(name, sizeof(name), "d%u", (unsigned)made);
+		struct lp_ino dir = make(world, root, name, LP_INODE_TYPE_DIR);
+		uint32_t shard_idx = lp_ino_shard(dir);
+		if (world->files[shard_idx].nr != 0) {
+			lp_test_ok(take_away(world, root, name, true));
+			continue;
+		}
+		world->files[shard_idx] = make(world, dir, "file", LP_INODE_TYPE_FILE);
+		made++;
+	}
+}
+
+static void idle(struct world *world, uint64_t ns)
+{
+	uint64_t end_ns = world->sim->clock.now_ns + ns;
+	lp_timer_start(world->sim->reactor, &world->idle_timer, end_ns);
+	while (world->sim->clock.now_ns < end_ns)
+		(void)lpi_ns_sim_turn(world->sim);
+}
+
+static void nothing(struct lp_timer *timer)
+{
+	(void)timer;
+}
+
+/* What was given way for one shard may be room for another: until none takes any more. */
+static void fill(struct world *world)
+{
+	for (uint32_t full = 0; full < FILES;) {
+		full = 0;
+		for (uint32_t i = 0; i < FILES; i++) {
+			uint32_t steps = 0;
+			while (grow(world, i, STEP_BYTES) >= 0)
+				steps++;
+			assert_int_equal(world->op.result, -ENOSPC);
+			full += steps == 0;
+		}
+	}
+	/* The last step of each was taken in part. */
+	for (uint32_t i = 0; i < FILES; i++)
+		world->ends[i] += STEP_BYTES;
+}
+
+static void forgot(struct lp_ns_op *op)
+{
+	(void)op;
+}
+
+static void forget(struct lp_timer *timer)
+{
+	struct world *world = LP_CONTAINER_OF(timer, struct world, forget_timer);
+	world->item = (struct lp_ns_forgotten){.ino = world->victim, .count = 1};
+	world->forget_op = (struct lp_ns_op){.opcode = LP_NS_FORGET,
+					     .complete = forgot,
+					     .forget = {.items = &world->item, .cnt = 1}};
+	lp_ns_submit(world->sim->ns[0], &world->forget_op);
+}
+
+static void world_begin(struct world *world)
+{
+	*world = (struct world){.idle_timer = {.fire = nothing}, .forget_timer = {.fire = forget}};
+	world->sim = lpi_ns_sim_boot(lpi_ns_sim_mkfs(5));
+	lp_test_ok(lpi_ns_sim_start(world->sim));
+	make_files(world);
+	world->victim = make(world, root, "victim", LP_INODE_TYPE_FILE);
+	for (uint64_t at = 0; at < VICTIM_BYTES; at += STEP_BYTES)
+		lp_test_ok(allocate(world, world->victim, at, STEP_BYTES));
+	fill(world);
+	idle(world, LP_NS_PER_S);
+	for (uint32_t i = 0; i < FILES; i++)
+		assert_int_equal(grow(world, i, MORE_BYTES), -ENOSPC);
+}
+
+static void world_end(struct world *world)
+{
+	lpi_ns_sim_stop(world->sim);
+	lp_test_ok(lpi_ns_sim_close(world->sim, false));
+	lpi_ns_sim_fsck(world->sim);
+	lpi_ns_sim_fini(world->sim);
+	free(world->sim);
+}
+
+static void forget_in(struct world *world, uint64_t ns)
+{
+	lp_timer_start(world->sim->reactor, &world->forget_timer, world->sim->clock.now_ns + ns);
+}
+
+static uint64_t freeing_waits(const struct world *world)
+{
+	uint64_t cnt = 0;
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+		struct lp_ns_stats stats;
+		lp_ns_read_stats(world->sim->ns[i], &stats);
+		cnt += stats.freeing_waits;
+	}
+	return cnt;
+}
+
+/* P6: the kernel forgets it a moment later, before or after somebody finds no space. */
+static void check_waits(uint32_t shard_idx, uint64_t delay_ns)
+{
+	struct world world;
+	world_begin(&world);
+	lp_test_ok(take_away(&world, root, "victim", false));
+	forget_in(&world, delay_ns);
+	lp_test_ok(grow(&world, shard_idx, MORE_BYTES));
+	assert_true(freeing_waits(&world) > 0);
+	world_end(&world);
+}
+
+static void test_waits(void **state)
+{
+	static const uint64_t delays_ns[] = {1, LP_NS_PER_MS, 50 * LP_NS_PER_MS};
+	(void)state;
+	/* A sanitizer needs many times as long for each. */
+	uint32_t stride = LP_ASSERT_SLOW_ON ? 2 : 1;
+	for (uint32_t i = stride - 1; i < LP_ARRAY_SIZE(delays_ns); i += stride) {
+		check_waits(0, delays_ns[i]);
+		check_waits(1, delays_ns[i]);
+	}
+}
+
+/* What the kernel keeps is in use: that is waited for once, and not long. */
+static void test_full_in_a_moment(void **state)
+{
+	(void)state;
+	struct world world;
+	world_begin(&world);
+	lp_test_ok(take_away(&world, root, "victim", false));
+	uint64_t from_ns = world.sim->clock.now_ns;
+	assert_int_equal(grow(&world, 0, MORE_BYTES), -ENOSPC);
+	assert_true(world.sim->clock.now_ns - from_ns >= LPI_FREEING_HELD_NS);
+	assert_true(world.sim->clock.now_ns - from_ns < 2 * LPI_FREEING_HELD_NS);
+	from_ns = world.sim->clock.now_ns;
+	assert_int_equal(grow(&world, 0, MORE_BYTES), -ENOSPC);
+	assert_true(world.sim->clock.now_ns - from_ns < LPI_FREEING_HELD_NS / 2);
+	/* And when it has been forgotten after all there is room. */
+	forget_in(&world, LP_NS_PER_MS);
+	idle(&world, LP_NS_PER_S);
+	lp_test_ok(grow(&world, 0, MORE_BYTES));
+	world_end(&world);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_full_in_a_moment),
+	};
+	return lp_test_main(tests, "namespace/freeing");
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: a change on one shard takes one write before it is answered, one over two shards two, one
+ * after the other (docs/targets.md), also right behind another one; what is only ordered takes none
+ * on one shard; and whoever is told that something is in his way can rely on that (P3).
+ * Method: a simulated device whose write-through takes a time that everything else is nothing
+ * against: how often that fits into an operation's. */
+#include "namespace/ns_sim_test.h"
+
+#define WRITE_NS (100 * LP_NS_PER_MS)
+#define ROUNDS   (4 * LPI_NS_SIM_SHARDS)
+
+static const struct lp_ino root = {1};
+
+struct world {
+	struct lpi_ns_sim *sim;
+	struct lp_ns_op op;
+	enum lp_store_ack ack;
+	bool is_done;
+	uint64_t writes; /* in sequence, in the last operation */
+};
+
+static void done(struct lp_ns_op *op)
+{
+	LP_CONTAINER_OF(op, struct world, op)->is_done = true;
+}
+
+static struct lp_ns_op *begin(struct world *world, enum lp_ns_opcode opcode)
+{
+	world->op = (struct lp_ns_op){.opcode = opcode, .complete = done, .ack = world->ack};
+	return &world->op;
+}
+
+static int run(struct world *world)
+{
+	uint64_t from_ns = world->sim->clock.now_ns;
+	world->is_done = false;
+	lp_ns_submit(world->sim->ns[0], &world->op);
+	for (uint32_t i = 0; !world->is_done; i++) {
+		assert_true(i < LPI_NS_SIM_TURNS_MAX);
+		(void)lpi_ns_sim_turn(world->sim);
+	}
+	uint64_t took_ns = world->sim->clock.now_ns - from_ns;
+	assert_true(took_ns % WRITE_NS < WRITE_NS / 2);
+	world->writes = took_ns / WRITE_NS;
+	return world->op.result;
+}
+
+static struct lp_bytes bytes(const char *text)
+{
+	return (struct lp_bytes){text, (uint32_t)strlen(text)};
+}
+
+static int make(struct world *world, struct lp_ino dir, const char *name, bool is_spread)
+{
+	struct lp_ns_op *op = begin(world, LP_NS_MAKE);
+	op->make.dir = dir;
+	op->make.name = bytes(name);
+	op->make.type = LP_INODE_TYPE_DIR;
+	op->make.mode = 0755;
+	op->make.spread = is_spread;
+	return run(world);
+}
+
+static int take_away(struct world *world, struct lp_ino dir, const char *name)
+{
+	struct lp_ns_op *op = begin(world, LP_NS_REMOVE);
+	op->remove.dir = dir;
+	op->remove.name = bytes(name);
+	op->remove.is_dir = true;
+	return run(world);
+}
+
+static int rename_to(struct world *world, struct lp_ino dir, const char *name, struct lp_ino to_dir,
+		     const char *to_name)
+{
+	struct lp_ns_op *op = begin(world, LP_NS_RENAME);
+	op->rename.dir = dir;
+	op->rename.name = bytes(name);
+	op->rename.to_dir = to_dir;
+	op->rename.to_name = bytes(to_name);
+	return run(world);
+}
+
+static void sync_all(struct world *world)
+{
+	(void)begin(world, LP_NS_SYNC);
+	lp_test_ok(run(world));
+}
+
+static void world_begin(struct world *world, enum lp_store_ack ack)
+{
+	const struct lp_sim_rule slow = {.fault = LP_SIM_SLOW,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
+					 .arg = WRITE_NS};
+	*world = (struct world){.ack = ack};
+	world->sim = lpi_ns_sim_boot(lpi_ns_sim_mkfs(9));
+	lp_test_ok(lpi_ns_sim_start(world->sim));
+	(void)lp_sim_rule_add(lp_sim_of(world->sim->bdev), &slow);
+}
+
+static void world_end(struct world *world)
+{
+	lp_sim_rules_clear(lp_sim_of(world->sim->bdev));
+	lpi_ns_sim_stop(world->sim);
+	lp_test_ok(lpi_ns_sim_close(world->sim, false));
+	lpi_ns_sim_fini(world->sim);
+	free(world->sim);
+}
+
+/* Of a change to the root and an inode of that shard. */
+static void check_writes(struct world *world, uint32_t shard_idx, const char *what)
+{
+	bool is_local = shard_idx == lp_ino_shard(root);
+	uint64_t local = world->ack == LP_ACK_DURABLE ? 1 : 0;
+	uint64_t limit = is_local ? local : 2;
+	if (world->writes > limit)
+		print_error("%s: %u writes in sequence, not %u\n", what, (unsigned)world->writes,
+			    (unsigned)limit);
+	assert_true(world->writes <= limit);
+	/* Else its first write would wait behind others of which nobody was told. */
+	if (world->ack == LP_ACK_ORDERED)
+		sync_all(world);
+}
+
+/* One right after the other, in one directory; but there is only one set of locks on all shards,
+ * which a removal has until its end. */
+static void count_one_after_the_other(struct world *world, bool is_spread)
+{
+	struct lp_ino inos[ROUNDS];
+	char name[16];
+	lp_test_ok(make(world, root, "first", is_spread)); /* lookups of the root, once */
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		(void)snprintf(name, sizeof(name), "d%u", (unsigned)i);
+		lp_test_ok(make(world, root, name, is_spread));
+		inos[i] = world->op.make.found.ino;
+		check_writes(world, lp_ino_shard(inos[i]), "mkdir");
+	}
+	sync_all(world);
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		char to_name[16];
+		(void)snprintf(name, sizeof(name), "d%u", (unsigned)i);
+		(void)snprintf(to_name, sizeof(to_name), "e%u", (unsigned)i);
+		lp_test_ok(rename_to(world, root, name, root, to_name));
+		check_writes(world, lp_ino_shard(inos[i]), "rename");
+	}
+	sync_all(world);
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		(void)snprintf(name, sizeof(name), "e%u", (unsigned)i);
+		lp_test_ok(take_away(world, root, name));
+		/* All shards have a fragment of one that is spread. */
+		check_writes(world, is_spread ? 1 : lp_ino_shard(inos[i]), "rmdir");
+		if (is_spread)
+			sync_all(world);
+	}
+}
+
+static void test_writes_in_sequence(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 4; i++) {
+		struct world world;
+		world_begin(&world, i < 2 ? LP_ACK_DURABLE : LP_ACK_ORDERED);
+		count_one_after_the_other(&world, i % 2 == 1);
+		world_end(&world);
+	}
+}
+
+/* P3: what was only ordered, by a mount, is durable when another client is told that it is there;
+ * whether the name is in his way or missing. */
+static void test_told_is_durable(void **state)
+{
+	(void)state;
+	struct world world;
+	world_begin(&world, LP_ACK_DURABLE);
+	lp_test_ok(make(&world, root, "dir", false));
+	while (lp_ino_shard(world.op.make.found.ino) != lp_ino_shard(root)) {
+		lp_test_ok(take_away(&world, root, "dir"));
+		lp_test_ok(make(&world, root, "dir", false));
+	}
+	sync_all(&world);
+	world.ack = LP_ACK_ORDERED;
+	lp_test_ok(rename_to(&world, root, "dir", root, "gone"));
+	assert_int_equal(world.writes, 0);
+	world.ack = LP_ACK_DURABLE;
+	lp_test_err(-ENOENT, take_away(&world, root, "dir"));
+	assert_int_equal(world.writes, 1);
+	world.ack = LP_ACK_ORDERED;
+	lp_test_ok(rename_to(&world, root, "gone", root, "dir"));
+	world.ack = LP_ACK_DURABLE;
+	lp_test_err(-EEXIST, make(&world, root, "dir", false));
+	assert_int_equal(world.writes, 1);
+	lp_test_err(-EEXIST, make(&world, root, "dir", false));
+	assert_int_equal(world.writes, 0);
+	world_end(&world);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_writes_in_sequence),
+		cmocka_unit_test(test_told_is_durable),
+	};
+	return lp_test_main(tests, "namespace/ns_counts");
+}

@@ -1,0 +1,80 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Goal: on a full mount there is room as soon as something was removed (P6): who writes at once after
+# an unlink or a close finds it, though the kernel forgets what has gone, and its space is freed, a
+# moment later. Method: a mount is filled; then one file goes for each that is written.
+# variants: release asan
+# timeout: 120
+set -u
+. "$LP_TEST_SRC/tests/lib.sh"
+. "$LP_TEST_SRC/tests/mount_lib.sh"
+
+make_store 64M
+start daemon --listen "unix:$PWD/sock"
+python3 - "$dir" <<'CODE' || say "a full mount"
+import errno, os, sys
+
+SIZE = 1 << 20
+ROUNDS = 50
+os.mkdir(os.path.join(sys.argv[1], "d"))
+os.chdir(os.path.join(sys.argv[1], "d"))
+content = [os.urandom(SIZE) for _ in range(4)]
+
+def write(name, data):
+    with open(name, "wb", buffering=0) as file:
+        while data:
+            data = data[file.write(data):]
+
+def fill():
+    count = 0
+    try:
+        while True:
+            write(f"f{count}", content[count % 4])
+            count += 1
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return count
+
+count = fill()
+if count < 10:
+    sys.exit(f"{count} files only")
+for i in range(ROUNDS):
+    name = f"f{i % count}"
+    opened = os.open(name, os.O_RDONLY)
+    if i % 3 == 1:
+        os.close(opened)
+    os.unlink(name)
+    if i % 3 != 1:
+        os.close(opened)
+    try:
+        write(name, content[i % 4])
+    except OSError as error:
+        sys.exit(f"round {i}: {error}")
+for i in range(ROUNDS):
+    name = f"f{i % count}"
+    if i + count >= ROUNDS and open(name, "rb").read() != content[i % 4]:
+        sys.exit(f"{name}: not what was written")
+
+# What is still open, or kept by a descriptor that could open it, has not gone.
+kept = os.open("f0", os.O_RDONLY)
+path = os.open("f1", os.O_PATH)
+os.unlink("f0")
+os.unlink("f1")
+try:
+    write("new", content[0] * 2)
+    sys.exit("there is room for what nothing was given up for")
+except OSError as error:
+    if error.errno != errno.ENOSPC:
+        raise
+for name in kept, path:
+    with open(f"/proc/self/fd/{name}", "rb") as file:
+        if file.read() not in content:
+            sys.exit("what is still open has gone")
+os.close(kept)
+os.close(path)
+write("new", content[0])
+CODE
+stop
+whole
+finish
