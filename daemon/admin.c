@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "daemon/explain.h"
+#include "fuse/ring.h"
 
 LP_LIST_DEFINE(question_list, struct lpi_question, node);
 
@@ -141,8 +142,11 @@ static void fill_report(struct lpi_gather_reports *gather, struct lpi_report *re
 				      .shards = gather->shards,
 				      .threads = gather->threads,
 				      .mounts = gather->mounts};
-	if (is_mounted)
+	if (is_mounted) {
 		report->mount_dir = lp_config_text(&service->config, LP_OPT_MOUNT);
+		report->mount_by_ring =
+			lp_fuse_ring_serves(lp_fuse_session_ring(service->mount.session));
+	}
 	format_uuid(service->store_uuid, report->store_uuid, sizeof(report->store_uuid));
 	for (uint32_t i = 0; i < service->listener_cnt; i++)
 		report->peers_refused += lp_listener_refused(service->listeners[i]);

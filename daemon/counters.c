@@ -135,6 +135,7 @@ static const struct lpi_counter mount_items[] = {
 	COUNTER(lp_fuse_channel_stats, throttled),
 	COUNTER(lp_fuse_channel_stats, read_bytes),
 	COUNTER(lp_fuse_channel_stats, written_bytes),
+	COUNTER(lp_fuse_channel_stats, ring_requests),
 	COUNTER(lp_fuse_channel_stats, handed_over),
 };
 const struct lpi_counter_table lpi_mount_counters = {mount_items, LP_ARRAY_SIZE(mount_items)};

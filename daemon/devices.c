@@ -119,9 +119,10 @@ void lpi_service_close_devices(struct lp_service *service)
 
 /* Of a shard's part three eighths are buffers that requests and deferred data pass through, one
  * is for cached data, which is in buffers, too, and four are the store's: index and nodes. A third
- * of the former may be filled by what is deferred. A store in memory has its data in its half. */
-int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, struct lpi_memory_plan *ret_plan,
-			      char *why)
+ * of the former may be filled by what is deferred. A store in memory has its data in its half. Half
+ * an eighth of the buffers' goes to the mount, if it gets its requests by io_uring. */
+int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, bool has_ring,
+			      struct lpi_memory_plan *ret_plan, char *why)
 {
 	char given[32];
 	char needed[32];
@@ -135,7 +136,9 @@ int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, struct lpi_mem
 				  given, shard_cnt, shard_cnt == 1 ? "" : "s", needed);
 	}
 	uint64_t eighth = part / 8;
-	*ret_plan = (struct lpi_memory_plan){.bufs_bytes = 4 * eighth,
+	uint64_t ring_bytes = has_ring ? eighth / 2 : 0;
+	*ret_plan = (struct lpi_memory_plan){.bufs_bytes = 4 * eighth - ring_bytes,
+					     .ring_bytes = ring_bytes,
 					     .store_bytes = 5 * eighth - eighth % LP_BLOCK_BYTES,
 					     .data_cache_bytes = eighth,
 					     .deferred_blocks =

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "daemon/service_impl.h"
+#include "fuse/ring.h"
 
 static void run_work(struct lp_service *service, void (*run)(struct lp_work *work),
 		     void (*done)(struct lp_work *work))
@@ -60,6 +61,7 @@ static void make_channel(struct lpi_errand *errand)
 						  .arg = &service->mount};
 	lp_fuse_session_behaviour(service->mount.session, &options.behaviour);
 	options.notifier = service->mount.notifier;
+	options.ring = lp_fuse_session_ring(service->mount.session);
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
 	     s = lpi_thread_next(thread, s)) {
 		options.nss[options.store_cnt] = s->ns;
@@ -158,6 +160,13 @@ void lpi_mount_stop(struct lp_service *service,
 
 /* --- Starting --------------------------------------------------------------------------------- */
 
+bool lpi_mount_wants_ring(const struct lp_config *config)
+{
+	return lp_config_text(config, LP_OPT_MOUNT) != NULL &&
+	       lp_fuse_options_want_ring(lp_config_text(config, LP_OPT_MOUNT_OPTIONS)) &&
+	       lp_fuse_ring_is_on();
+}
+
 static void fail(struct lp_service *service, int err, const char *what)
 {
 	struct lpi_mount *mount = &service->mount;
@@ -226,7 +235,8 @@ static void open_session(struct lp_work *work)
 		.dir = lp_config_text(config, LP_OPT_MOUNT),
 		.source = device == NULL ? "lapis" : device,
 		.options = lp_config_text(config, LP_OPT_MOUNT_OPTIONS),
-		.is_only_door = lp_config_text(config, LP_OPT_LISTEN) == NULL};
+		.is_only_door = lp_config_text(config, LP_OPT_LISTEN) == NULL,
+		.ring_bytes = mount->service->memory.ring_bytes * mount->service->shard_cnt};
 	mount->result = lp_fuse_session_open(&options, &mount->session, mount->why);
 }
 

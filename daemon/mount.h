@@ -20,8 +20,13 @@
 #include "daemon/why.h"
 #include "fuse/session.h"
 
+struct lp_config;
 struct lp_service;
 struct lpi_errand;
+
+/* How requests come and answers go, for those who look. */
+#define LPI_MOUNT_BY_DEVICE   "/dev/fuse, a descriptor for each thread"
+#define LPI_MOUNT_BY_IO_URING "io_uring, a queue for each CPU"
 
 static_assert(LP_FUSE_WHY_MAX <= LP_WHY_MAX, "a sentence of the mount is one of ours");
 
@@ -39,6 +44,9 @@ struct lpi_mount {
 	_Atomic bool is_gone; /* any thread's: it is being unmounted, or was by somebody else */
 };
 
+/* Whether the mount there is to be may be served by io_uring, which wants rings that are made for
+ * that. */
+bool lpi_mount_wants_ring(const struct lp_config *config);
 /* Does all of it, or nothing; next() gets 0 or why not, with the words in the service's why. At
  * once if the configuration has no mount. */
 void lpi_mount_start(struct lp_service *service,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/counters.h"
+#include "daemon/mount.h"
 #include "daemon/report.h"
 
 void lpi_mount_report_read(const struct lp_fuse_channel *channel, struct lpi_mount_report *ret)
@@ -62,7 +63,8 @@ static void json_head(const struct lpi_report *report, struct lpi_text *text)
 		errors += op_errors;
 	}
 	lpi_json_string(text, "dir", report->mount_dir);
-	lpi_json_string(text, "transport", LP_FUSE_TRANSPORT);
+	lpi_json_string(text, "transport",
+			report->mount_by_ring ? LPI_MOUNT_BY_IO_URING : LPI_MOUNT_BY_DEVICE);
 	lpi_json_number(text, "requests", requests);
 	lpi_json_number(text, "errors", errors);
 	for (size_t i = 0; i < lpi_mount_counters.cnt; i++)

@@ -116,6 +116,8 @@ static void prometheus_mount(const struct lpi_report *report, struct lpi_text *t
 	};
 	if (report->mount_dir == NULL)
 		return;
+	lpi_text_printf(text, "# TYPE lapis_mount_by_io_uring gauge\nlapis_mount_by_io_uring %d\n",
+			report->mount_by_ring);
 	prometheus_array(text, &groups[0], "op", lpi_mount_op_name, LP_FUSE_OPCODES);
 	prometheus_array(text, &groups[1], "op", lpi_mount_op_name, LP_FUSE_OPCODES);
 	prometheus_counters(text, &groups[2], &lpi_mount_counters);

@@ -69,6 +69,7 @@ struct lpi_report {
 	const struct lpi_shard_report *shards;
 	const struct lpi_thread_report *threads;
 	const char *mount_dir;                 /* NULL: there is no mount */
+	bool mount_by_ring;                    /* requests come by io_uring */
 	const struct lpi_mount_report *mounts; /* of each thread, if there is one */
 };
 

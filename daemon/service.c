@@ -330,7 +330,9 @@ static int open_store(struct lp_service *service, char *why)
 		service->shard_cnt = wanted == 0 ? cpu_cnt() : wanted;
 	}
 	choose_threads(service);
-	return lpi_service_divide_memory(memory_bytes, service->shard_cnt, &service->memory, why);
+	return lpi_service_divide_memory(memory_bytes, service->shard_cnt,
+					 lpi_mount_wants_ring(&service->config), &service->memory,
+					 why);
 }
 
 static int open_listener(struct lp_service *service, const char *text,

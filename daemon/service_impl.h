@@ -90,6 +90,7 @@ enum lpi_service_state {
 /* How --memory is divided; all for one shard. */
 struct lpi_memory_plan {
 	uint64_t bufs_bytes;
+	uint64_t ring_bytes;  /* of the mount's requests, where they come by io_uring */
 	uint64_t store_bytes; /* the data cache included */
 	uint64_t data_cache_bytes;
 	uint64_t deferred_blocks;
@@ -177,7 +178,7 @@ struct lpi_shard *lpi_thread_next(struct lpi_thread *thread, const struct lpi_sh
 
 int lpi_service_open_devices(struct lp_service *service, char *why) LP_MUST_CHECK;
 void lpi_service_close_devices(struct lp_service *service);
-int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, struct lpi_memory_plan *ret_plan,
-			      char *why) LP_MUST_CHECK;
+int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, bool has_ring,
+			      struct lpi_memory_plan *ret_plan, char *why) LP_MUST_CHECK;
 
 #endif

@@ -74,6 +74,7 @@ int lpi_thread_new(struct lpi_thread *thread, char *why)
 	uint64_t spin_us = lp_config_number(config, LP_OPT_SPIN_US);
 	const struct lp_reactor_options options = {.name = "shard",
 						   .ring = true,
+						   .sqe128 = thread->service->memory.ring_bytes > 0,
 						   .files_max = files,
 						   .buffers_max = 1,
 						   .spin_max_ns = spin_us * LP_NS_PER_US};

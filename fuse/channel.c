@@ -75,12 +75,12 @@ static void forget_all(struct lp_fuse_channel *channel)
 	lp_ns_submit(channel->options.ns, &channel->forget_op);
 }
 
-static void check_stopped(struct lp_fuse_channel *channel)
+void lpi_fuse_channel_check_stopped(struct lp_fuse_channel *channel)
 {
 	if (!channel->is_stopping || channel->stopped == NULL || channel->stats.under_way > 0 ||
 	    !lp_io_is_idle(&channel->poll_io) || !lp_io_is_idle(&channel->cancel_io) ||
 	    lp_task_is_queued(&channel->stopped_task) || channel->has_invited ||
-	    channel->is_forgetting)
+	    channel->is_forgetting || !lpi_fuse_ring_is_idle(channel))
 		return;
 	if (!channel->has_forgotten) {
 		forget_all(channel);
@@ -99,7 +99,7 @@ static void all_forgotten(struct lp_ns_op *op)
 {
 	struct lp_fuse_channel *channel = LP_CONTAINER_OF(op, struct lp_fuse_channel, forget_op);
 	channel->is_forgetting = false;
-	check_stopped(channel);
+	lpi_fuse_channel_check_stopped(channel);
 }
 
 /* --- Landing ---------------------------------------------------------------------------------- */
@@ -166,7 +166,7 @@ static const void *gather(struct lpi_fuse_request *request, uint32_t len)
 	return to;
 }
 
-static void begin(struct lpi_fuse_request *request)
+void lpi_fuse_channel_begin(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_message *message = &request->message;
 	lpi_fuse_step_fn *step = lpi_fuse_begin_find(message->header.opcode);
@@ -186,7 +186,7 @@ static void begin_handed(struct lpi_fuse_request *request)
 	bool is_here = request->channel == request->home;
 	if (request->message.header.opcode != FUSE_WRITE || is_here ||
 	    request->message.in.write.size == 0 || lpi_fuse_adopt_data(request))
-		begin(request);
+		lpi_fuse_channel_begin(request);
 	else
 		lpi_fuse_hand_over(request, request->home, begin_handed);
 }
@@ -200,7 +200,7 @@ static void begin_where_it_belongs(struct lpi_fuse_request *request)
 	else if (place != NULL && channel->reads_for != place)
 		channel->reads_for = channel; /* for more than one */
 	if (place == NULL || place == channel) {
-		begin(request);
+		lpi_fuse_channel_begin(request);
 		return;
 	}
 	if (request->message.header.opcode == FUSE_WRITE) {
@@ -211,7 +211,7 @@ static void begin_where_it_belongs(struct lpi_fuse_request *request)
 	lpi_fuse_hand_over(request, place, begin_handed);
 }
 
-static void refuse(struct lpi_fuse_request *request, int err)
+void lpi_fuse_channel_refuse(struct lpi_fuse_request *request, int err)
 {
 	struct lp_fuse_channel *channel = request->channel;
 	const struct fuse_in_header *header = &request->message.header;
@@ -222,16 +222,15 @@ static void refuse(struct lpi_fuse_request *request, int err)
 			    "%u bytes)",
 			    header->opcode, header->len);
 	}
-	if (request->message.opcode != NULL && request->message.opcode->is_silent)
+	bool is_silent = request->message.opcode != NULL && request->message.opcode->is_silent;
+	if (is_silent && request->entry == NULL)
 		lpi_fuse_end(request, err);
 	else
 		lpi_fuse_answer(request, err);
 }
 
-static struct lpi_fuse_request *take_spare(struct lp_fuse_channel *channel)
+static void init_request(struct lp_fuse_channel *channel, struct lpi_fuse_request *request)
 {
-	struct lpi_fuse_request *request = channel->spare;
-	channel->spare = NULL;
 	memset(request, 0, offsetof(struct lpi_fuse_request, after_name));
 	request->home = channel;
 	request->channel = channel;
@@ -239,6 +238,13 @@ static struct lpi_fuse_request *take_spare(struct lp_fuse_channel *channel)
 		   lp_reactor_now_ns(channel->options.reactor));
 	channel->stats.under_way++;
 	request->began_ns = lp_clock_mono_ns(lp_reactor_clock(channel->options.reactor));
+}
+
+struct lpi_fuse_request *lpi_fuse_channel_take(struct lp_fuse_channel *channel)
+{
+	struct lpi_fuse_request *request = lp_pool_get(channel->requests);
+	if (request != NULL)
+		init_request(channel, request);
 	return request;
 }
 
@@ -276,17 +282,19 @@ static void landed(struct lp_fuse_channel *channel, uint32_t len)
 	if (len < sizeof(header))
 		return; /* there is nobody to be told */
 	memcpy(&header, channel->head, sizeof(header));
-	struct lpi_fuse_request *request = take_spare(channel);
+	struct lpi_fuse_request *request = channel->spare;
+	channel->spare = NULL;
+	init_request(channel, request);
 	int err = decode_landed(request, &header, len);
 	if (err == 0)
 		begin_where_it_belongs(request);
 	else
-		refuse(request, err);
+		lpi_fuse_channel_refuse(request, err);
 }
 
 /* --- Reading ---------------------------------------------------------------------------------- */
 
-static void connection_gone(struct lp_fuse_channel *channel)
+void lpi_fuse_channel_gone(struct lp_fuse_channel *channel)
 {
 	if (channel->is_gone)
 		return;
@@ -317,7 +325,7 @@ static int read_one(struct lp_fuse_channel *channel)
 	if (len < 0 && (errno == ENOENT || errno == EINTR))
 		return 1;
 	if (len == 0 || errno != EAGAIN)
-		connection_gone(channel);
+		lpi_fuse_channel_gone(channel);
 	return 0;
 }
 
@@ -358,7 +366,7 @@ static void invitation_back(struct lp_reactor *reactor, struct lp_msg *msg)
 	struct lp_fuse_channel *channel = LP_CONTAINER_OF(msg, struct lp_fuse_channel, invitation);
 	(void)reactor;
 	channel->has_invited = false;
-	check_stopped(channel);
+	lpi_fuse_channel_check_stopped(channel);
 }
 
 static void come_invitation(struct lp_reactor *reactor, struct lp_msg *msg)
@@ -473,6 +481,7 @@ void lpi_fuse_channel_count(const struct lpi_fuse_request *request, int err)
 	channel->stats.errors[opcode] += err < 0;
 	if (channel->is_throttled)
 		go_on(channel); /* buffers of this thread have come back */
+	lpi_fuse_ring_go_on(channel);
 }
 
 void lpi_fuse_channel_ended(struct lpi_fuse_request *request)
@@ -487,18 +496,19 @@ void lpi_fuse_channel_ended(struct lpi_fuse_request *request)
 	lp_pool_put(channel->requests, request);
 	if (channel->is_throttled)
 		go_on(channel);
-	check_stopped(channel);
+	lpi_fuse_ring_go_on(channel);
+	lpi_fuse_channel_check_stopped(channel);
 }
 
 static void polled(struct lp_io *io)
 {
 	struct lp_fuse_channel *channel = LP_CONTAINER_OF(io, struct lp_fuse_channel, poll_io);
 	if (channel->is_stopping) {
-		check_stopped(channel);
+		lpi_fuse_channel_check_stopped(channel);
 		return;
 	}
 	if (io->result < 0 && io->result != -ECANCELED)
-		connection_gone(channel);
+		lpi_fuse_channel_gone(channel);
 	go_on(channel);
 }
 
@@ -516,7 +526,7 @@ static void arm(struct lp_fuse_channel *channel)
 
 static void cancelled(struct lp_io *io)
 {
-	check_stopped(LP_CONTAINER_OF(io, struct lp_fuse_channel, cancel_io));
+	lpi_fuse_channel_check_stopped(LP_CONTAINER_OF(io, struct lp_fuse_channel, cancel_io));
 }
 
 /* --- From birth to death ---------------------------------------------------------------------- */
@@ -536,11 +546,15 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 	struct lp_bufs_stats bufs;
 	lp_bufs_read_stats(options->bufs, &bufs);
 	channel->bytes_max = bufs.region_bytes / BYTES_SHARE;
-	uint32_t requests_max = options->requests_max;
+	lpi_fuse_ring_init(channel);
+	uint32_t requests_max =
+		options->requests_max == 0 ? LP_FUSE_REQUESTS_MAX : options->requests_max;
+	/* All entries may be here at once. */
+	if (options->ring != NULL)
+		requests_max += options->ring->queue_cnt * options->ring->depth;
 	struct lp_pool_config pool = {.name = "fuse requests",
 				      .object_bytes = sizeof(struct lpi_fuse_request),
-				      .limit = requests_max == 0 ? LP_FUSE_REQUESTS_MAX
-								 : requests_max};
+				      .limit = requests_max};
 	int err = lpi_readings_init(&channel->readings);
 	if (err < 0)
 		goto no_readings;
@@ -595,6 +609,8 @@ void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd)
 		channel->is_reader = true;
 	if (channel->is_reader)
 		arm(channel);
+	if (channel->options.ring != NULL)
+		lpi_fuse_ring_start(channel);
 }
 
 void lpi_fuse_channel_look(struct lp_fuse_channel *channel)
@@ -607,13 +623,14 @@ static void begin_stop(struct lp_fuse_channel *channel)
 {
 	LP_ASSERT(!channel->is_stopping);
 	channel->is_stopping = true;
+	lpi_fuse_ring_stop(channel);
 	if (!lp_io_is_idle(&channel->poll_io)) {
 		channel->cancel_io.complete = cancelled;
 		struct io_uring_sqe *sqe =
 			lp_reactor_sqe(channel->options.reactor, &channel->cancel_io);
 		io_uring_prep_cancel(sqe, &channel->poll_io, 0);
 	}
-	check_stopped(channel);
+	lpi_fuse_channel_check_stopped(channel);
 }
 
 void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void *arg), void *arg)

@@ -5,6 +5,8 @@
  * All channels of a mount have descriptors of one connection, so that any of them may get any
  * request. What a request needs before it is read (a place in the pool, buffers for its data) is
  * there first: a channel without them does not read, and the kernel's queue is the throttle.
+ * Where the kernel has it requests come by io_uring instead (fuse/ring.h), and the descriptor is
+ * for what does not.
  *
  * Threads: a channel belongs to its reactor's thread; all of them are made before any of them
  * serves. Blocking: none, but for what the kernel does in a read or write of /dev/fuse. Allocation:
@@ -17,15 +19,13 @@
 #include "fuse/proto.h"
 #include "namespace/ns.h"
 
-/* How requests come and answers go, for those who look. */
-#define LP_FUSE_TRANSPORT "/dev/fuse, a descriptor for each thread"
-
 #define LP_FUSE_WRITE_MAX      (UINT32_C(1) << 20) /* bytes of one write */
 #define LP_FUSE_CHANNELS_MAX   64u
 #define LP_FUSE_REQUESTS_MAX   256u /* at work on one channel, unless options say otherwise */
 #define LP_FUSE_CHANNEL_STORES 64u
 
 struct lp_devices;
+struct lp_fuse_ring;
 struct lp_workers;
 struct lp_fuse_channel;
 
@@ -53,6 +53,7 @@ struct lp_fuse_channel_options {
 	const struct lp_devices *devices; /* NULL: a store in memory */
 	uint32_t requests_max;            /* 0: LP_FUSE_REQUESTS_MAX */
 	struct lp_workers *notifier;      /* one thread for this alone; outlives the channel */
+	struct lp_fuse_ring *ring;        /* of the mount; NULL: all goes by the descriptors */
 	struct lp_fuse_behaviour behaviour;
 	/* The connection has come to its end, by an unmount or an abort. Once, in a turn. */
 	void (*gone)(void *arg);
@@ -70,7 +71,8 @@ void lp_fuse_channels_join(struct lp_fuse_channel *const *channels, uint32_t cnt
 /* Begins to read. The descriptor, which does not block, becomes the channel's. */
 void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd);
 /* No more is read; when what was read has been answered, the descriptor is closed and stopped()
- * called, in a later turn. */
+ * called, in a later turn. With a ring the connection has come to its end before, or will by
+ * itself: only that ends what the kernel has been given. */
 void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void *arg), void *arg);
 
 struct lp_fuse_channel_stats {
@@ -79,6 +81,7 @@ struct lp_fuse_channel_stats {
 	uint64_t errors[LP_FUSE_OPCODES]; /* of those: with one */
 	uint64_t refused;                 /* of those: that broke the protocol */
 	uint64_t reads;                   /* system calls, also those that found nothing */
+	uint64_t ring_requests;           /* that came by io_uring */
 	uint64_t handed_over;             /* read here and done on another thread */
 	uint64_t throttled;               /* how often it had to wait for buffers or requests */
 	uint64_t read_bytes;

@@ -9,6 +9,7 @@
 #include "fuse/notify.h"
 #include "fuse/reading.h"
 #include "fuse/request.h"
+#include "fuse/ring.h"
 #include "fuse/sync.h"
 
 /* Where the next message lands: its head, and behind that buffers of all sizes, so that those of a
@@ -54,6 +55,7 @@ struct lp_fuse_channel {
 	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
 	struct lpi_readings readings; /* of directories that were opened here */
 	struct lpi_fuse_prune prune;
+	struct lpi_fuse_ring_side ring;
 	/* What the kernel knew is forgotten. */
 	struct lp_ns_op forget_op;
 	bool is_forgetting;
@@ -67,6 +69,16 @@ struct lp_fuse_channel {
 	struct lp_fuse_channel_stats stats;
 	struct lp_hist *latencies; /* by opcode */
 };
+
+/* For requests that come by io_uring. One that is begun; NULL: there is no room for one more. */
+struct lpi_fuse_request *lpi_fuse_channel_take(struct lp_fuse_channel *channel);
+void lpi_fuse_channel_begin(struct lpi_fuse_request *request);
+/* It cannot be understood, or not be done. */
+void lpi_fuse_channel_refuse(struct lpi_fuse_request *request, int err);
+/* The connection has ended. */
+void lpi_fuse_channel_gone(struct lp_fuse_channel *channel);
+/* Something that has to end before it stops has ended. */
+void lpi_fuse_channel_check_stopped(struct lp_fuse_channel *channel);
 
 /* There may be something to read: where the reactor has no ring, and so nobody polls. */
 void lpi_fuse_channel_look(struct lp_fuse_channel *channel);

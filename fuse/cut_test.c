@@ -30,7 +30,8 @@ static struct bench *bench_new(uint64_t seed)
 	assert_non_null(bench);
 	struct lpi_cut_run *run = &bench->run;
 	bench->seed = seed;
-	run->machine = lpi_machine_boot(lpi_ns_sim_mkfs(seed));
+	/* Half of them by io_uring. */
+	run->machine = lpi_machine_boot_with(lpi_ns_sim_mkfs(seed), seed % 4 < 2);
 	run->kernel_idx = (uint32_t)(seed % LPI_MACHINE_CHANNELS);
 	(void)lpi_cut_begin(run, "start");
 	lpi_cut_end(run);

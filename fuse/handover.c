@@ -3,8 +3,6 @@
  * nothing, about all shards, or about several inodes, and then the namespace finds the ways. */
 #include "fuse/handover.h"
 
-#include <string.h>
-
 #include "fuse/channel_impl.h"
 
 enum place {
@@ -69,18 +67,20 @@ void lpi_fuse_hand_over(struct lpi_fuse_request *request, struct lp_fuse_channel
 
 bool lpi_fuse_adopt_data(struct lpi_fuse_request *request)
 {
-	uint32_t bytes = request->message.in.write.size;
+	const struct fuse_write_in *in = &request->message.in.write;
+	uint32_t bytes = in->size;
 	struct lp_buf *buf = lp_buf_new(request->channel->options.bufs, bytes);
 	if (buf == NULL)
 		return false;
 	LP_ASSERT(request->room == NULL);
 	request->room = buf;
-	for (uint32_t i = 0, at = 0; i < request->seg_cnt; i++) {
-		const struct lp_seg *seg = &request->segs[i];
-		memcpy(buf->data + at, seg->buf->data + seg->offset, seg->len);
-		at += seg->len;
-		LP_ASSERT(at <= bytes);
+	for (uint32_t i = 0; i < request->seg_cnt; i++) {
+		LP_ASSERT(request->segs[i].len <= bytes);
+		bytes -= request->segs[i].len;
 	}
+	LP_ASSERT(bytes == 0);
+	request->crc_cnt = lpi_fuse_copy_pieces(request->segs, request->seg_cnt, in->offset,
+						buf->data, request->crcs);
 	return true;
 }
 

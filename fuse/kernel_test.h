@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel's side of a channel in a test, at the other end of a socketpair: asks one thing at a
- * time and waits for the answer. Only *_test.c files and their headers include this. */
+ * time and waits for the answer. Or the kernel's side of one queue of FUSE over io_uring: what it
+ * has been given is its own from lpi_kernel_given() on. Only *_test.c files and their headers
+ * include this. */
 #ifndef LP_FUSE_KERNEL_TEST_H
 #define LP_FUSE_KERNEL_TEST_H
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,8 +15,15 @@
 #include "base/test.h"
 
 #include "fuse/proto.h"
+#include "fuse/ring.h"
 
 #define LPI_KERNEL_BYTES (160u << 10) /* of a message */
+
+/* An answer that was given by a ring. */
+struct lpi_kernel_answer {
+	uint32_t len;
+	uint8_t *bytes;
+};
 
 struct lpi_kernel {
 	int fd;
@@ -22,6 +32,13 @@ struct lpi_kernel {
 	void (*turn)(void *arg);
 	void *arg;
 	uint64_t unique;
+	/* Of a queue: entries that wait for requests, of which the last is taken first, and
+	 * answers. */
+	bool has_ring;
+	uint32_t entry_cnt;
+	uint32_t answer_cnt;
+	struct lpi_fuse_entry *entries[LP_FUSE_RING_DEPTH_MAX];
+	struct lpi_kernel_answer answers[LP_FUSE_RING_DEPTH_MAX];
 	uint32_t out_len;
 	uint32_t in_len;
 	uint8_t out[LPI_KERNEL_BYTES];
@@ -62,9 +79,78 @@ static inline void lpi_kernel_add_name(struct lpi_kernel *kernel, const char *na
 	lpi_kernel_add(kernel, name, strlen(name) + 1);
 }
 
+/* A command of the queue: with the answer to what was in the entry, unless it is new. */
+static inline void lpi_kernel_given(struct lpi_kernel *kernel, struct lpi_fuse_entry *entry,
+				    uint32_t command)
+{
+	struct fuse_out_header header;
+	LP_ASSERT(kernel->entry_cnt < LP_FUSE_RING_DEPTH_MAX);
+	kernel->entries[kernel->entry_cnt++] = entry;
+	if (command == LPI_FUSE_RING_REGISTER)
+		return;
+	LP_ASSERT(command == LPI_FUSE_RING_COMMIT_AND_FETCH);
+	LP_ASSERT(kernel->answer_cnt < LP_FUSE_RING_DEPTH_MAX);
+	struct lpi_kernel_answer *answer = &kernel->answers[kernel->answer_cnt++];
+	memcpy(&header, entry->head->in_out, sizeof(header));
+	LP_ASSERT(header.unique == entry->commit_id);
+	LP_ASSERT(header.len == sizeof(header) + entry->head->tail.payload_bytes);
+	answer->len = header.len;
+	answer->bytes = malloc(header.len);
+	LP_ASSERT(answer->bytes != NULL);
+	memcpy(answer->bytes, &header, sizeof(header));
+	memcpy(answer->bytes + sizeof(header), entry->payload->data,
+	       entry->head->tail.payload_bytes);
+}
+
+/* The command of the entry that came last is done. */
+static inline void lpi_kernel_complete(struct lpi_kernel *kernel, int result)
+{
+	LP_ASSERT(kernel->entry_cnt > 0);
+	struct lpi_fuse_entry *entry = kernel->entries[--kernel->entry_cnt];
+	entry->io.result = result;
+	entry->io.complete(&entry->io);
+}
+
+/* What was begun goes into the entry that came last, its fixed part to the place for that. */
+static inline void lpi_kernel_put(struct lpi_kernel *kernel, uint32_t fixed_bytes)
+{
+	LP_ASSERT(kernel->entry_cnt > 0);
+	struct lpi_fuse_entry *entry = kernel->entries[kernel->entry_cnt - 1];
+	uint32_t head_bytes = (uint32_t)sizeof(struct fuse_in_header) + fixed_bytes;
+	memset(entry->head, 0, sizeof(*entry->head));
+	memcpy(entry->head->in_out, kernel->out, sizeof(struct fuse_in_header));
+	memcpy(entry->head->op_in, kernel->out + sizeof(struct fuse_in_header), fixed_bytes);
+	entry->head->tail.commit_id = kernel->unique;
+	entry->head->tail.payload_bytes = kernel->out_len - head_bytes;
+	memcpy(entry->payload->data, kernel->out + head_bytes, kernel->out_len - head_bytes);
+}
+
+static inline bool lpi_kernel_take_by_ring(struct lpi_kernel *kernel)
+{
+	if (kernel->answer_cnt == 0)
+		return false;
+	struct lpi_kernel_answer answer = kernel->answers[0];
+	kernel->answer_cnt--;
+	memmove(kernel->answers, kernel->answers + 1,
+		kernel->answer_cnt * sizeof(kernel->answers[0]));
+	assert_true(answer.len <= LPI_KERNEL_BYTES);
+	memcpy(kernel->in, answer.bytes, answer.len);
+	kernel->in_len = answer.len;
+	free(answer.bytes);
+	return true;
+}
+
 static inline void lpi_kernel_send(struct lpi_kernel *kernel)
 {
 	memcpy(kernel->out, &kernel->out_len, sizeof(kernel->out_len));
+	if (kernel->has_ring) {
+		struct fuse_in_header header;
+		memcpy(&header, kernel->out, sizeof(header));
+		const struct lp_fuse_opcode *opcode = lp_fuse_opcode_find(header.opcode);
+		lpi_kernel_put(kernel, opcode == NULL ? 0 : opcode->fixed_bytes);
+		lpi_kernel_complete(kernel, 0);
+		return;
+	}
 	assert_int_equal(send(kernel->fd, kernel->out, kernel->out_len, 0), kernel->out_len);
 	kernel->sent(kernel->arg);
 }
@@ -72,10 +158,14 @@ static inline void lpi_kernel_send(struct lpi_kernel *kernel)
 /* An answer is here, if there is one; and to what. */
 static inline bool lpi_kernel_take(struct lpi_kernel *kernel, struct fuse_out_header *ret)
 {
-	ssize_t len = recv(kernel->fd, kernel->in, sizeof(kernel->in), 0);
-	if (len <= 0)
+	if (!kernel->has_ring) {
+		ssize_t len = recv(kernel->fd, kernel->in, sizeof(kernel->in), 0);
+		if (len <= 0)
+			return false;
+		kernel->in_len = (uint32_t)len;
+	} else if (!lpi_kernel_take_by_ring(kernel)) {
 		return false;
-	kernel->in_len = (uint32_t)len;
+	}
 	assert_true(kernel->in_len >= sizeof(*ret));
 	memcpy(ret, kernel->in, sizeof(*ret));
 	assert_int_equal(ret->len, kernel->in_len);

@@ -23,6 +23,7 @@ struct lpi_machine {
 	struct lp_fuse_channel *channels[LPI_MACHINE_CHANNELS];
 	struct lpi_kernel kernels[LPI_MACHINE_CHANNELS];
 	struct lpi_machine_end ends[LPI_MACHINE_CHANNELS];
+	struct lp_fuse_ring *ring; /* a queue for each channel; NULL: there is none */
 	uint32_t stopped_cnt;
 	bool is_timer_fired;
 	struct lp_timer timer;
@@ -55,16 +56,49 @@ static inline void lpi_machine_make_channel(struct lpi_machine *machine, uint32_
 		.stores = {sim->hand[idx].store},
 		.store_cnt = 1,
 		.devices = &sim->devices,
+		.ring = machine->ring,
 		.behaviour = {.squash_uid = UINT32_MAX, .squash_gid = UINT32_MAX}};
 	lp_test_ok(lp_fuse_channel_new(&options, &machine->channels[idx]));
 }
 
+/* The one machine with a ring: a command does not say whose it is. */
+static struct lpi_machine *lpi_machine_of_ring;
+
+static inline void lpi_machine_submit(struct lpi_fuse_entry *entry, uint32_t command)
+{
+	struct lpi_machine *machine = lpi_machine_of_ring;
+	LP_ASSERT(machine != NULL && machine->ring == entry->ring);
+	lpi_kernel_given(&machine->kernels[entry->queue], entry, command);
+}
+
+static inline void lpi_machine_make_ring(struct lpi_machine *machine)
+{
+	LP_ASSERT(lpi_machine_of_ring == NULL);
+	uint64_t bytes = (uint64_t)LP_FUSE_RING_DEPTH_MIN * LPI_MACHINE_CHANNELS << 20;
+	lp_test_ok(lp_fuse_ring_new(bytes, LPI_MACHINE_CHANNELS, &machine->ring));
+	machine->ring->submit = lpi_machine_submit;
+	lpi_machine_of_ring = machine;
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
+		machine->kernels[i].has_ring = true;
+}
+
+/* The end of the connection: what the kernel was given comes back. */
+static inline void lpi_machine_hang_up(struct lpi_machine *machine)
+{
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++) {
+		while (machine->kernels[i].entry_cnt > 0)
+			lpi_kernel_complete(&machine->kernels[i], -ENOTCONN);
+	}
+}
+
 /* With whatever the device holds; it is the machine's from now on. */
-static inline struct lpi_machine *lpi_machine_boot(struct lp_bdev *bdev)
+static inline struct lpi_machine *lpi_machine_boot_with(struct lp_bdev *bdev, bool has_ring)
 {
 	struct lpi_machine *machine = calloc(1, sizeof(*machine));
 	assert_non_null(machine);
 	machine->sim = lpi_ns_sim_boot(bdev);
+	if (has_ring)
+		lpi_machine_make_ring(machine);
 	lp_test_ok(lpi_ns_sim_start(machine->sim));
 	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
 		lpi_machine_make_channel(machine, i);
@@ -80,6 +114,11 @@ static inline struct lpi_machine *lpi_machine_boot(struct lp_bdev *bdev)
 	return machine;
 }
 
+static inline struct lpi_machine *lpi_machine_boot(struct lp_bdev *bdev)
+{
+	return lpi_machine_boot_with(bdev, false);
+}
+
 static inline void lpi_machine_stopped(void *arg)
 {
 	((struct lpi_machine *)arg)->stopped_cnt++;
@@ -90,6 +129,7 @@ static inline int lpi_machine_stop(struct lpi_machine *machine)
 {
 	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
 		lp_fuse_channel_stop(machine->channels[i], lpi_machine_stopped, machine);
+	lpi_machine_hang_up(machine);
 	for (uint32_t i = 0; machine->stopped_cnt < LPI_MACHINE_CHANNELS; i++) {
 		assert_true(i < LPI_NS_SIM_TURNS_MAX);
 		(void)lpi_ns_sim_turn(machine->sim);
@@ -106,6 +146,9 @@ static inline int lpi_machine_stop(struct lpi_machine *machine)
 static inline void lpi_machine_free(struct lpi_machine *machine)
 {
 	lpi_ns_sim_fini(machine->sim);
+	if (machine->ring != NULL)
+		lpi_machine_of_ring = NULL;
+	lp_fuse_ring_free(machine->ring);
 	free(machine->sim);
 	free(machine);
 }

@@ -6,6 +6,7 @@
  * each piece that the file's grid of blocks cuts from it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 
 #include "base/crc32c.h"
 #include "fuse/change.h"
@@ -128,8 +129,8 @@ void lpi_fuse_read(struct lpi_fuse_request *request)
 /* --- Write ------------------------------------------------------------------------------------ */
 
 /* A piece may lie in two buffers. */
-uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
-			     uint32_t *ret_crcs)
+uint32_t lpi_fuse_copy_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
+			      uint8_t *to, uint32_t *ret_crcs)
 {
 	uint32_t left_in_block = BLOCK_BYTES - (uint32_t)(offset % BLOCK_BYTES);
 	uint32_t cnt = 0;
@@ -140,6 +141,8 @@ uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64
 		uint32_t left = segs[i].len;
 		while (left > 0) {
 			uint32_t len = LP_MIN(left, left_in_block);
+			if (to != NULL)
+				to = mempcpy(to, at, len);
 			crc = lp_crc32c_ahead(crc, at, len, at + len);
 			is_begun = true;
 			at += len;
@@ -157,6 +160,12 @@ uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64
 		ret_crcs[cnt++] = crc;
 	LP_ASSERT(cnt <= LPI_FUSE_CRCS);
 	return cnt;
+}
+
+uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
+			     uint32_t *ret_crcs)
+{
+	return lpi_fuse_copy_pieces(segs, seg_cnt, offset, NULL, ret_crcs);
 }
 
 static void has_written(struct lpi_fuse_request *request)
@@ -179,19 +188,20 @@ void lpi_fuse_write(struct lpi_fuse_request *request)
 		return;
 	}
 	lpi_fuse_take_budget(request, in->size);
-	/* What was copied to this thread's memory, or what came. */
-	bool is_adopted = request->channel != request->home;
+	/* What was copied to this thread's memory, or what came there. */
+	bool is_adopted = request->room != NULL;
 	request->adopted = (struct lp_seg){.buf = request->room, .len = in->size};
 	const struct lp_seg *segs = is_adopted ? &request->adopted : request->segs;
 	uint32_t seg_cnt = is_adopted ? 1 : request->seg_cnt;
+	if (!is_adopted)
+		request->crc_cnt = lpi_fuse_sum_pieces(segs, seg_cnt, in->offset, request->crcs);
 	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_WRITE, 0);
 	change->data.offset = in->offset;
 	change->data.length = in->size;
-	change->data.payload = (struct lp_payload){
-		.segs = segs,
-		.crcs = request->crcs,
-		.seg_cnt = seg_cnt,
-		.crc_cnt = lpi_fuse_sum_pieces(segs, seg_cnt, in->offset, request->crcs)};
+	change->data.payload = (struct lp_payload){.segs = segs,
+						   .crcs = request->crcs,
+						   .seg_cnt = seg_cnt,
+						   .crc_cnt = request->crc_cnt};
 	change->data.path = LP_PATH_AUTO;
 	if ((in->write_flags & FUSE_WRITE_CACHE) != 0 &&
 	    request->channel->options.behaviour.writeback)

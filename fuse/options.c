@@ -29,6 +29,7 @@ enum meaning {
 	ATTR_TIME,
 	INODES_MAX,
 	NO_ATIME,
+	TRANSPORT,
 	WRITEBACK,
 };
 
@@ -64,6 +65,7 @@ static const struct {
 	{"rw", IGNORED, false},
 	{"suid", KERNEL, false},
 	{"sync", SYNC, false},
+	{"transport", TRANSPORT, true},
 	{"uid", SQUASH_UID, true},
 	{"writeback", WRITEBACK, false},
 	{"_netdev", IGNORED, false},
@@ -114,6 +116,21 @@ static int parse_count(const char *item, const char *value, uint64_t *ret, char 
 	return 0;
 }
 
+static int parse_transport(const char *item, const char *value, enum lpi_fuse_transport *ret,
+			   char *why)
+{
+	static const char *const names[] = {[LPI_FUSE_TRANSPORT_AUTO] = "auto",
+					    [LPI_FUSE_TRANSPORT_DEVICE] = "device",
+					    [LPI_FUSE_TRANSPORT_IO_URING] = "io_uring"};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(names); i++) {
+		if (strcmp(names[i], value) != 0)
+			continue;
+		*ret = (enum lpi_fuse_transport)i;
+		return 0;
+	}
+	return refuse(why, item, "is none of auto, device, io_uring");
+}
+
 static int apply(struct lpi_fuse_options *options, enum meaning meaning, const char *item,
 		 const char *value, char *why)
 {
@@ -143,6 +160,8 @@ static int apply(struct lpi_fuse_options *options, enum meaning meaning, const c
 		behaviour->no_atime = true;
 		hand_on(options, item);
 		break;
+	case TRANSPORT:
+		return parse_transport(item, value, &options->transport, why);
 	case WRITEBACK:
 		behaviour->writeback = true;
 		break;
@@ -211,4 +230,12 @@ int lp_fuse_options_check(const char *options, char *why)
 {
 	struct lpi_fuse_options parsed;
 	return lpi_fuse_options_parse(options, &parsed, why);
+}
+
+bool lp_fuse_options_want_ring(const char *options)
+{
+	struct lpi_fuse_options parsed;
+	char why[LP_FUSE_WHY_MAX];
+	return lpi_fuse_options_parse(options, &parsed, why) == 0 &&
+	       parsed.transport != LPI_FUSE_TRANSPORT_DEVICE;
 }

@@ -8,8 +8,16 @@
 
 #include "fuse/session.h"
 
+/* How requests are to come. */
+enum lpi_fuse_transport {
+	LPI_FUSE_TRANSPORT_AUTO, /* by io_uring if that can be */
+	LPI_FUSE_TRANSPORT_DEVICE,
+	LPI_FUSE_TRANSPORT_IO_URING,
+};
+
 struct lpi_fuse_options {
 	struct lp_fuse_behaviour behaviour;
+	enum lpi_fuse_transport transport;
 	bool is_private; /* for the daemon's own user only */
 	bool read_only;
 	char kernel[LP_FUSE_OPTIONS_MAX]; /* what the kernel is to know, with commas */

@@ -46,6 +46,21 @@ static void test_meanings(void **state)
 	assert_false(options.behaviour.writeback || options.is_private);
 }
 
+/* How requests come, and whether the daemon's rings have to be made for it. */
+static void test_transport(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(NULL, false).transport, LPI_FUSE_TRANSPORT_AUTO);
+	assert_int_equal(parse("transport=auto", false).transport, LPI_FUSE_TRANSPORT_AUTO);
+	assert_int_equal(parse("transport=device", false).transport, LPI_FUSE_TRANSPORT_DEVICE);
+	assert_int_equal(parse("ro,transport=io_uring", false).transport,
+			 LPI_FUSE_TRANSPORT_IO_URING);
+	assert_true(lp_fuse_options_want_ring(NULL));
+	assert_true(lp_fuse_options_want_ring("transport=io_uring"));
+	assert_false(lp_fuse_options_want_ring("noatime,transport=device"));
+	assert_false(lp_fuse_options_want_ring("nonsense"));
+}
+
 static void test_refused(void **state)
 {
 	static const char *const wrong[] = {"nonsense",
@@ -56,7 +71,9 @@ static void test_refused(void **state)
 					    "attr_timeout=-1",
 					    "attr_timeout=9e9",
 					    "gid=4294967295",
-					    "max_inodes=many"};
+					    "max_inodes=many",
+					    "transport",
+					    "transport=pigeon"};
 	char why[LP_FUSE_WHY_MAX];
 	(void)state;
 	for (size_t i = 0; i < LP_ARRAY_SIZE(wrong); i++) {
@@ -71,6 +88,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_times),
 		cmocka_unit_test(test_meanings),
+		cmocka_unit_test(test_transport),
 		cmocka_unit_test(test_refused),
 	};
 	return lp_test_main(tests, "fuse/options");

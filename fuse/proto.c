@@ -131,31 +131,64 @@ static bool take_data(struct rest *rest, struct lp_fuse_message *message)
 	return true;
 }
 
+static int take_header(const void *bytes, uint64_t len, struct lp_fuse_message *ret)
+{
+	memcpy(&ret->header, bytes, sizeof(ret->header));
+	ret->opcode = lp_fuse_opcode_find(ret->header.opcode);
+	if (ret->header.len != len)
+		return -EINVAL;
+	return ret->opcode == NULL ? -ENOSYS : 0;
+}
+
+/* Extensions stand at the end. None was asked for; they are passed over. */
+static bool cut_extensions(struct rest *rest, const struct lp_fuse_message *message)
+{
+	uint32_t bytes = message->header.total_extlen * UINT32_C(8);
+	if (bytes > rest->bytes)
+		return false;
+	rest->bytes -= bytes;
+	return true;
+}
+
+static int take_names_and_data(struct rest *rest, struct lp_fuse_message *message)
+{
+	for (uint32_t i = 0; i < message->opcode->name_cnt; i++) {
+		if (!take_name(rest, &message->names[i]))
+			return -EINVAL;
+	}
+	if (message->opcode->fixed_min_bytes > 0)
+		return 0;
+	return take_data(rest, message) ? 0 : -EINVAL;
+}
+
 int lp_fuse_decode(const void *bytes, uint32_t len, struct lp_fuse_message *ret)
 {
 	*ret = (struct lp_fuse_message){.opcode = NULL};
 	if (len < sizeof(ret->header))
 		return -EINVAL;
-	memcpy(&ret->header, bytes, sizeof(ret->header));
-	ret->opcode = lp_fuse_opcode_find(ret->header.opcode);
-	if (ret->header.len != len)
-		return -EINVAL;
-	if (ret->opcode == NULL)
-		return -ENOSYS;
-	/* Extensions stand at the end. None was asked for; they are passed over. */
-	uint32_t extension_bytes = ret->header.total_extlen * UINT32_C(8);
+	int err = take_header(bytes, len, ret);
+	if (err < 0)
+		return err;
 	struct rest rest = {(const uint8_t *)bytes + sizeof(ret->header),
 			    len - (uint32_t)sizeof(ret->header)};
-	if (extension_bytes > rest.bytes)
+	if (!cut_extensions(&rest, ret) || !take_fixed(&rest, ret))
 		return -EINVAL;
-	rest.bytes -= extension_bytes;
-	if (!take_fixed(&rest, ret))
+	return take_names_and_data(&rest, ret);
+}
+
+int lp_fuse_decode_split(const void *head, uint32_t head_len, const void *rest, uint32_t rest_len,
+			 struct lp_fuse_message *ret)
+{
+	*ret = (struct lp_fuse_message){.opcode = NULL};
+	if (head_len < sizeof(ret->header))
 		return -EINVAL;
-	for (uint32_t i = 0; i < ret->opcode->name_cnt; i++) {
-		if (!take_name(&rest, &ret->names[i]))
-			return -EINVAL;
-	}
-	if (ret->opcode->fixed_min_bytes > 0)
-		return 0;
-	return take_data(&rest, ret) ? 0 : -EINVAL;
+	int err = take_header(head, (uint64_t)head_len + rest_len, ret);
+	if (err < 0)
+		return err;
+	struct rest fixed = {(const uint8_t *)head + sizeof(ret->header),
+			     head_len - (uint32_t)sizeof(ret->header)};
+	struct rest others = {rest, rest_len};
+	if (!cut_extensions(&others, ret) || !take_fixed(&fixed, ret) || fixed.bytes > 0)
+		return -EINVAL;
+	return take_names_and_data(&others, ret);
 }

@@ -96,5 +96,8 @@ const struct lp_fuse_opcode *lp_fuse_opcode_find(uint32_t opcode);
 /* len is that of the message; of a write or forgets only the head need be there. With an error the
  * header is valid nevertheless, if len is at least that of one. */
 int lp_fuse_decode(const void *bytes, uint32_t len, struct lp_fuse_message *ret) LP_MUST_CHECK;
+/* The same of a message in two pieces: header and fixed part, at least a header; and all else. */
+int lp_fuse_decode_split(const void *head, uint32_t head_len, const void *rest, uint32_t rest_len,
+			 struct lp_fuse_message *ret) LP_MUST_CHECK;
 
 #endif

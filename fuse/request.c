@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps that all opcodes share, the answers, and the end.
  *
- * An answer is one writev, of a header and what follows it: the kernel copies it in the call. It
- * fails when nobody waits for it any more (ENOENT: the request was aborted) or there is no
- * connection; there is nobody to be told of that then. */
+ * An answer is one writev, of a header and what follows it: the kernel copies it in the call; or it
+ * goes where the request was, if that came by io_uring. It fails when nobody waits for it any more
+ * (ENOENT: the request was aborted) or there is no connection; there is nobody to be told of that
+ * then. */
 #include "fuse/request.h"
 
 #include <string.h>
@@ -117,6 +118,8 @@ static bool tell(struct lpi_fuse_request *request, int err, struct iovec *iovs, 
 	for (uint32_t i = 0; i < cnt; i++)
 		len += iovs[i].iov_len;
 	header.len = (uint32_t)len;
+	if (request->entry != NULL)
+		return lpi_fuse_ring_answer(request, &header, iovs + 1, cnt - 1);
 	ssize_t written = writev(request->home->fd, iovs, (int)cnt);
 	iovs[0] = (struct iovec){NULL, 0};
 	if (written < 0 && errno == EINVAL)
@@ -129,6 +132,7 @@ static bool tell(struct lpi_fuse_request *request, int err, struct iovec *iovs, 
 void lpi_fuse_end(struct lpi_fuse_request *request, int err)
 {
 	struct lp_fuse_channel *channel = request->channel;
+	LP_ASSERT(request->entry == NULL); /* mount F2 */
 	lp_buf_put(request->room);
 	request->room = NULL;
 	channel->bytes_out -= request->budget_bytes;

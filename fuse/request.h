@@ -28,6 +28,7 @@ enum lpi_fuse_state {
 	LPI_FUSE_STATE_CNT
 };
 
+struct lpi_fuse_entry;
 struct lpi_fuse_request;
 typedef void lpi_fuse_step_fn(struct lpi_fuse_request *request);
 
@@ -37,6 +38,7 @@ struct lpi_fuse_request {
 	struct lp_list_node node;        /* of those that wait for a sync */
 	struct lp_fuse_channel *home;    /* that has read it, and has its memory */
 	struct lp_fuse_channel *channel; /* where it is at work */
+	struct lpi_fuse_entry *entry;    /* it came by io_uring, and has not been answered */
 	struct lp_fuse_message message;
 	struct lp_ns_op op;
 	lpi_fuse_step_fn *next;
@@ -45,6 +47,7 @@ struct lpi_fuse_request {
 	struct lp_attrs attrs;
 	struct lp_seg segs[LPI_FUSE_SEGS]; /* a write's data */
 	uint32_t seg_cnt;
+	uint32_t crc_cnt;           /* of those, once they have been summed */
 	struct lp_seg adopted;      /* the same, copied for another thread */
 	uint32_t budget_bytes;      /* of data under way, taken for it where it is at work */
 	uint32_t home_bytes;        /* the same, where it was read, if that is elsewhere */
@@ -118,6 +121,9 @@ static inline struct lp_ino lpi_fuse_node(const struct lpi_fuse_request *request
  * many: at most LPI_FUSE_CRCS for LP_FUSE_WRITE_MAX bytes. */
 uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
 			     uint32_t *ret_crcs);
+/* The same, and each piece is copied on the way: what has just been copied is in the cache. */
+uint32_t lpi_fuse_copy_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
+			      uint8_t *to, uint32_t *ret_crcs);
 
 /* --- Answers ---------------------------------------------------------------------------------- */
 

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
@@ -28,6 +29,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "fuse/options.h"
+#include "fuse/ring.h"
 #include "fuse/umount.h"
 
 #define INIT_TIMEOUT_MS 10000
@@ -43,6 +45,9 @@ struct lp_fuse_session {
 	char *dir;
 	int fd;
 	struct lpi_fuse_options options;
+	uint64_t ring_bytes;
+	struct lp_fuse_ring *ring; /* NULL: none, or not yet */
+	int abort_fd;              /* ends the connection, where there is a ring */
 	bool is_mounted;
 };
 
@@ -128,6 +133,75 @@ static int mount_it(struct lp_fuse_session *session, const char *source, char *w
 	return 0;
 }
 
+/* --- FUSE over io_uring ----------------------------------------------------------------------- */
+
+/* The kernel's file system of FUSE connections, mounted nowhere; -1: only root may do that. */
+static int open_control(void)
+{
+	int dir = -1;
+	int fs = fsopen("fusectl", FSOPEN_CLOEXEC);
+	if (fs < 0)
+		return -1;
+	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+		dir = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+	(void)close(fs); /* nothing was written */
+	return dir;
+}
+
+/* What the kernel was given as entries comes back at the end of the connection only, and a mount
+ * that is detached, but in use, does not end by itself: without a way to end it there is no ring.
+ */
+static int open_abort(const struct lp_fuse_session *session)
+{
+	struct statx st;
+	char path[64];
+	/* It must not be asked: it does not answer yet. */
+	if (statx(AT_FDCWD, session->dir, AT_STATX_DONT_SYNC, 0, &st) < 0 || st.stx_dev_major != 0)
+		return -1;
+	(void)snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", st.stx_dev_minor);
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd >= 0)
+		return fd;
+	int dir = open_control();
+	if (dir < 0)
+		return -1;
+	(void)snprintf(path, sizeof(path), "%u/abort", st.stx_dev_minor);
+	fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
+	(void)close(dir); /* nothing was written */
+	return fd;
+}
+
+/* What there is no ring for; NULL: there is one. */
+static const char *make_ring(struct lp_fuse_session *session, uint64_t offered)
+{
+	uint32_t queue_cnt = lp_fuse_ring_queues();
+	if ((offered & LPI_FUSE_OVER_IO_URING) == 0 || session->ring_bytes == 0)
+		return "it is not switched on (/sys/module/fuse/parameters/enable_uring, from "
+		       "Linux 6.14 on)";
+	if (queue_cnt == 0)
+		return "the kernel does not say how many CPUs there could be";
+	session->abort_fd = open_abort(session);
+	if (session->abort_fd < 0)
+		return "the connection could not be ended (no fusectl)";
+	int err = lp_fuse_ring_new(session->ring_bytes, queue_cnt, &session->ring);
+	if (err == -EOPNOTSUPP)
+		return "its buffers would take too much memory (--memory)";
+	return err < 0 ? "no memory" : NULL;
+}
+
+/* Whatever the kernel was given comes back now. */
+static void end_connection(const struct lp_fuse_session *session)
+{
+	if (write(session->abort_fd, "1", 1) < 0)
+		LP_LOG_ERROR("%s: the connection cannot be ended: %s", session->dir,
+			     lp_strerror(errno));
+}
+
+struct lp_fuse_ring *lp_fuse_session_ring(const struct lp_fuse_session *session)
+{
+	return session->ring;
+}
+
 /* --- INIT ------------------------------------------------------------------------------------- */
 
 static uint64_t flags_of(const struct lp_fuse_session *session)
@@ -151,6 +225,13 @@ static int write_init(struct lp_fuse_session *session, const struct lp_fuse_mess
 	return writev(session->fd, iovs, err == 0 ? 2 : 1) < 0 ? -errno : 0;
 }
 
+static int refuse_init(struct lp_fuse_session *session, const struct lp_fuse_message *message,
+		       const char *what, char *why)
+{
+	(void)write_init(session, message, NULL, -EPROTO); /* it goes away anyhow */
+	return refuse(why, -EOPNOTSUPP, "%s: no FUSE over io_uring: %s", session->dir, what);
+}
+
 static int answer_init(struct lp_fuse_session *session, const struct lp_fuse_message *message,
 		       char *why)
 {
@@ -166,6 +247,13 @@ static int answer_init(struct lp_fuse_session *session, const struct lp_fuse_mes
 			      in->major, in->minor, MINOR_MIN);
 	}
 	uint64_t flags = offered & flags_of(session);
+	if (session->options.transport != LPI_FUSE_TRANSPORT_DEVICE) {
+		const char *no_ring = make_ring(session, offered);
+		if (no_ring == NULL)
+			flags |= LPI_FUSE_OVER_IO_URING;
+		else if (session->options.transport == LPI_FUSE_TRANSPORT_IO_URING)
+			return refuse_init(session, message, no_ring, why);
+	}
 	struct fuse_init_out out = {.major = FUSE_KERNEL_VERSION,
 				    .minor = LP_MIN(in->minor, FUSE_KERNEL_MINOR_VERSION + 1),
 				    .max_readahead = LP_MIN(in->max_readahead, MAX_READAHEAD),
@@ -222,6 +310,8 @@ int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 	if (session == NULL)
 		return refuse(why, -ENOMEM, "no memory");
 	session->fd = -1;
+	session->abort_fd = -1;
+	session->ring_bytes = options->ring_bytes;
 	int err = lpi_fuse_options_parse(options->options, &session->options, why);
 	lpi_fuse_options_default(&session->options, options->is_only_door);
 	if (err == 0)
@@ -294,13 +384,10 @@ int lp_fuse_session_probe(const struct lp_fuse_session *session)
 	return 0;
 }
 
-int lp_fuse_session_unmount(struct lp_fuse_session *session, uint64_t timeout_ns)
+static int unmount(const struct lp_fuse_session *session, uint64_t timeout_ns)
 {
 	const struct timespec pause = {.tv_nsec = (long)BUSY_PAUSE_NS};
 	uint64_t waited_ns = 0;
-	if (!session->is_mounted)
-		return 0;
-	session->is_mounted = false;
 	while (!is_gone(session)) {
 		int err = lpi_fuse_unmount(session->dir, false);
 		if (err != -EBUSY)
@@ -313,6 +400,18 @@ int lp_fuse_session_unmount(struct lp_fuse_session *session, uint64_t timeout_ns
 		waited_ns += BUSY_PAUSE_NS;
 	}
 	return 0;
+}
+
+int lp_fuse_session_unmount(struct lp_fuse_session *session, uint64_t timeout_ns)
+{
+	if (!session->is_mounted)
+		return 0;
+	session->is_mounted = false;
+	int err = unmount(session, timeout_ns);
+	/* It is in use, or also mounted where we do not see it. */
+	if (session->ring != NULL && !is_gone(session))
+		end_connection(session);
+	return err;
 }
 
 /* A mount that is detached, but has files open, is not gone. Closing its descriptor ends it; in its
@@ -339,6 +438,9 @@ void lp_fuse_session_close(struct lp_fuse_session *session)
 		fuse_session_unmount(session->fuse);
 	if (session->fuse != NULL)
 		fuse_session_destroy(session->fuse);
+	if (session->abort_fd >= 0)
+		(void)close(session->abort_fd); /* what it says was said by write */
+	lp_fuse_ring_free(session->ring);
 	free(session->dir);
 	free(session);
 }

@@ -24,10 +24,15 @@ struct lp_fuse_session_options {
 	const char *source;  /* what the table of mounts shows; copied */
 	const char *options; /* as after -o, with commas; NULL: none */
 	bool is_only_door;   /* nothing changes but through the mount */
+	/* What FUSE over io_uring may take of memory; 0: the rings of those who serve cannot do
+	 * it. */
+	uint64_t ring_bytes;
 };
 
 /* What -o says, without a mount: -EINVAL. */
 int lp_fuse_options_check(const char *options, char *why) LP_MUST_CHECK;
+/* Whether they allow FUSE over io_uring. */
+bool lp_fuse_options_want_ring(const char *options);
 
 int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 			 struct lp_fuse_session **ret_session, char *why) LP_MUST_CHECK;
@@ -35,10 +40,13 @@ int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 int lp_fuse_session_clone(struct lp_fuse_session *session, int *ret_fd) LP_MUST_CHECK;
 void lp_fuse_session_behaviour(const struct lp_fuse_session *session,
 			       struct lp_fuse_behaviour *ret_behaviour);
+/* NULL: all goes by descriptors. The session's. */
+struct lp_fuse_ring *lp_fuse_session_ring(const struct lp_fuse_session *session);
 /* Whether the mount answers (rule M4): asks it for its root. Channels serve already. */
 int lp_fuse_session_probe(const struct lp_fuse_session *session) LP_MUST_CHECK;
 /* Unmounts: waits so long for those who use it, then takes it out of their sight (-EBUSY, which is
- * no failure). Channels still serve. */
+ * no failure). Channels still serve; but with a ring those who use the mount get errors from then
+ * on, for only the end of the connection takes back what the kernel was given. */
 int lp_fuse_session_unmount(struct lp_fuse_session *session, uint64_t timeout_ns) LP_MUST_CHECK;
 /* All channels have stopped. What still uses the mount gets an error. Accepts NULL. */
 void lp_fuse_session_close(struct lp_fuse_session *session);

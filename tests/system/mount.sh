@@ -64,7 +64,7 @@ expect 1 'No such' -s "$address" stat bucket/a/note
 [ "$(cat "/sys/class/bdi/$(mountpoint -d mnt)/read_ahead_kb")" = 1024 ] || say "the kernel reads less than 1 MiB ahead"
 
 # What the mount did is told with the rest, to programs as to people.
-"$lapis" -s "$address" status | grep -q "^mount     $dir by /dev/fuse.*; requests [1-9]" || say "status: no word of the mount"
+"$lapis" -s "$address" status | grep -q "^mount     $dir by ${LP_MOUNT_BY:-}.*; requests [1-9]" || say "status: no word of the mount"
 "$lapis" -s "$address" stats --prometheus >prometheus || say "stats --prometheus"
 "$lapis" -s "$address" stats --json >json || say "stats --json"
 PYTHONPATH=$LP_TEST_SRC/tests/wire python3 -B - >python.out 2>&1 <<'END' || say "the mount's numbers: $(cat python.out)"

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* FUSE over io_uring: requests that the kernel puts into memory of ours, and answers that it takes
+ * from there, without a call for either.
+ *
+ * An entry is a place for one request: two heads, and room for data. A command on a thread's ring
+ * gives it to the kernel; the command completes when a request is in it. The next command takes the
+ * answer from it and leaves the entry with the kernel again. Each entry belongs to the queue of one
+ * CPU, on which requests of the callers there come. Its command is on the ring of whichever thread
+ * has answered its last request, so that who works on one file or in one directory wakes the thread
+ * that has it.
+ *
+ * The mode begins when every queue has an entry, and does not end before the connection does.
+ * Forgotten inodes, interrupts and what the kernel is told go by the descriptors as without it.
+ *
+ * Threads: new and free any one, before and after all channels; the rest is for a channel's thread.
+ * Blocking: none. Allocation: in new, all of it. Errors: -ENOMEM; -EOPNOTSUPP, not with so little.
+ */
+#ifndef LP_FUSE_RING_H
+#define LP_FUSE_RING_H
+
+#include <stdatomic.h>
+#include <sys/uio.h>
+
+#include "base/buf.h"
+#include "base/reactor.h"
+#include "fuse/channel.h"
+
+#define LP_FUSE_RING_DEPTH_MAX 32u /* entries of a queue */
+#define LP_FUSE_RING_DEPTH_MIN 4u  /* with fewer, one that waits long is in the way of others */
+
+/* The kernel's from 6.14 on; linux-libc-dev of Debian 12 does not have it. */
+#define LPI_FUSE_OVER_IO_URING         (UINT64_C(1) << 41)
+#define LPI_FUSE_RING_REGISTER         1u
+#define LPI_FUSE_RING_COMMIT_AND_FETCH 2u
+#define LPI_FUSE_RING_HEAD_BYTES       128u
+
+struct lpi_fuse_ring_tail {
+	uint64_t flags;
+	uint64_t commit_id;
+	uint32_t payload_bytes;
+	uint32_t padding;
+	uint64_t reserved;
+};
+
+/* A header; the part of fixed size; and what they belong to. */
+struct lpi_fuse_ring_head {
+	uint8_t in_out[LPI_FUSE_RING_HEAD_BYTES];
+	uint8_t op_in[LPI_FUSE_RING_HEAD_BYTES];
+	struct lpi_fuse_ring_tail tail;
+};
+
+struct lpi_fuse_ring_cmd {
+	uint64_t flags;
+	uint64_t commit_id;
+	uint16_t queue;
+	uint8_t padding[6];
+};
+
+struct lpi_fuse_request;
+struct lp_fuse_ring;
+
+struct lpi_fuse_entry {
+	struct lp_io io;
+	struct lp_list_node node;         /* of those that wait for room */
+	struct lp_fuse_ring *ring;        /* constant */
+	struct lp_fuse_channel *channel;  /* whose reactor has its command, or had it last */
+	struct lpi_fuse_request *request; /* that is in it; NULL: none that has been begun */
+	struct lpi_fuse_ring_head *head;  /* constant */
+	struct lp_buf *payload;           /* constant; nobody keeps it any longer */
+	struct iovec iovs[2];
+	uint64_t commit_id;
+	uint16_t queue;
+	bool has_served;
+	bool has_answer; /* that the kernel had no memory to take */
+};
+
+LP_LIST_DEFINE(lpi_fuse_entries, struct lpi_fuse_entry, node);
+
+struct lp_fuse_ring {
+	uint32_t queue_cnt;
+	uint32_t depth;
+	/* How a command leaves: a test has another way. */
+	void (*submit)(struct lpi_fuse_entry *entry, uint32_t command);
+	struct lpi_fuse_ring_head *heads;
+	struct lp_bufs *payloads; /* of no thread: the entries have all of them, always */
+	_Atomic bool serves;      /* a request has come */
+	_Atomic bool is_refused;  /* and this was said */
+	struct lpi_fuse_entry *entries;
+};
+
+/* A channel's part. */
+struct lpi_fuse_ring_side {
+	uint32_t in_flight; /* commands on its reactor */
+	struct lpi_fuse_entries waiting;
+	struct lp_task task;
+	struct lp_timer retry;
+};
+
+/* --- For the daemon --------------------------------------------------------------------------- */
+
+/* Whether the kernel has it, switched on for connections that are made now. */
+bool lp_fuse_ring_is_on(void);
+/* How many queues the kernel has: one for each CPU that there could be; 0: it does not say. */
+uint32_t lp_fuse_ring_queues(void);
+/* As many entries as fit bytes_max. */
+int lp_fuse_ring_new(uint64_t bytes_max, uint32_t queue_cnt,
+		     struct lp_fuse_ring **ret_ring) LP_MUST_CHECK;
+/* No command is under way. Accepts NULL. */
+void lp_fuse_ring_free(struct lp_fuse_ring *ring);
+/* Whether requests come by it; NULL: there is none. Any thread. */
+bool lp_fuse_ring_serves(const struct lp_fuse_ring *ring);
+
+/* --- For a channel ---------------------------------------------------------------------------- */
+
+void lpi_fuse_ring_init(struct lp_fuse_channel *channel);
+/* Gives the entries of its queues to the kernel. */
+void lpi_fuse_ring_start(struct lp_fuse_channel *channel);
+/* Something may have become free that an entry waits for. */
+void lpi_fuse_ring_go_on(struct lp_fuse_channel *channel);
+/* The answer to a request that is in an entry, on the thread where it is at work; false: nobody
+ * hears it any more. */
+bool lpi_fuse_ring_answer(struct lpi_fuse_request *request, struct fuse_out_header *header,
+			  const struct iovec *iovs, uint32_t cnt);
+/* The connection has ended, and the channel stops: nothing waits any longer. */
+void lpi_fuse_ring_stop(struct lp_fuse_channel *channel);
+/* The kernel has given back all that this thread has given it. */
+bool lpi_fuse_ring_is_idle(const struct lp_fuse_channel *channel);
+
+#endif
