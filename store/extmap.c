@@ -107,13 +107,9 @@ static int runs_reserve(struct lp_extmap *map)
 	return 0;
 }
 
-/* A leaf that is in memory and maps something. */
-static void runs_add(struct lp_extmap *map, uint32_t idx)
+/* One run too many is forgotten, but not that of `idx`. */
+static void runs_limit(struct lp_extmap *map, uint32_t idx)
 {
-	if (lpi_runs_add(&map->runs, idx)) {
-		map->root_dirty = true;
-		map->unnamed_cnt--;
-	}
 	struct lpi_run dropped = lpi_runs_drop(&map->runs, idx);
 	if (dropped.cnt == 0)
 		return;
@@ -121,6 +117,25 @@ static void runs_add(struct lp_extmap *map, uint32_t idx)
 	map->known_end = 0;
 	for (uint32_t i = 0; i < dropped.cnt; i++)
 		map->unnamed_cnt += lpi_extmap_find(map, dropped.first + i) != NULL;
+}
+
+/* A leaf that is in memory and maps something. */
+static void runs_add(struct lp_extmap *map, uint32_t idx)
+{
+	if (lpi_runs_add(&map->runs, idx)) {
+		map->root_dirty = true;
+		map->unnamed_cnt--;
+	}
+	runs_limit(map, idx);
+}
+
+/* A leaf that maps nothing any more; a run that had it in its middle becomes two. */
+static void runs_remove(struct lp_extmap *map, uint32_t idx)
+{
+	if (lpi_runs_remove(&map->runs, idx))
+		runs_limit(map, idx);
+	else
+		map->unnamed_cnt--;
 }
 
 /* After an edit of a leaf that mapped `before` blocks. */
@@ -141,8 +156,8 @@ static void note_change(struct lp_extmap *map, struct lpi_leaf *leaf, uint32_t b
 	}
 	if (after > 0)
 		runs_add(map, leaf->idx);
-	else if (before > 0 && !lpi_runs_remove(&map->runs, leaf->idx))
-		map->unnamed_cnt--;
+	else if (before > 0)
+		runs_remove(map, leaf->idx);
 	if (before != after || map->is_inline)
 		map->root_dirty = true;
 }

@@ -620,6 +620,25 @@ static void test_leaves_beyond_count(void **state)
 	world_free(w);
 }
 
+/* As many runs as a root may have, one of which is split by a punch. */
+static void test_one_run_too_many(void **state)
+{
+	(void)state;
+	const uint64_t leaf = LP_EXTMAP_LEAF_BLOCKS;
+	const uint64_t split = LPI_RUNS_MAX / 2;
+	struct world *w = world_new(32, LEAVES_MAX);
+	for (uint64_t i = 0; i < LPI_RUNS_MAX; i++) {
+		uint64_t leaves = i == split ? 3 : 1;
+		op_replace(w, (struct lp_extmap_range){4 * i * leaf, leaves * leaf});
+	}
+	reload(w);
+	op_punch(w, (struct lp_extmap_range){(4 * split + 1) * leaf, leaf});
+	assert_true(lpi_extmap_is_sound(&w->map));
+	reload(w);
+	check_all(w);
+	world_free(w);
+}
+
 static void test_lost_leaf(void **state)
 {
 	(void)state;
@@ -878,6 +897,7 @@ int main(void)
 		cmocka_unit_test(test_no_memory_to_load),
 		cmocka_unit_test(test_unreserve_gives_back),
 		cmocka_unit_test(test_leaves_beyond_count),
+		cmocka_unit_test(test_one_run_too_many),
 		cmocka_unit_test(test_lost_leaf),
 		cmocka_unit_test(test_root_that_lies),
 		cmocka_unit_test(test_mutated_roots),
