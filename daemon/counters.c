@@ -81,6 +81,9 @@ static const struct lpi_counter ns_items[] = {
 	COUNTER(lp_ns_stats, held_uncounted),
 	COUNTER(lp_ns_stats, held_unbalanced),
 	GAUGE(lp_ns_stats, queued),
+	COUNTER(lp_ns_stats, told),
+	COUNTER(lp_ns_stats, told_late),
+	COUNTER(lp_ns_stats, untold),
 	COUNTER(lp_ns_stats, cache_hits),
 	COUNTER(lp_ns_stats, cache_misses),
 };

@@ -621,6 +621,7 @@ static void pact_decided(struct lpi_pact *pact)
 	struct lpi_job *job = LP_CONTAINER_OF(pact, struct lpi_job, pact);
 	lpi_step_fn *next = job->next;
 	job->next = NULL;
+	lpi_notice_pact(job);
 	next(job);
 }
 
@@ -719,6 +720,18 @@ static void unlocked(struct lpi_job *job)
 		finish_job(job);
 }
 
+/* What the job held may be what the kernel waits for, so the kernel is told when it has all been
+ * given back; but what a pact holds still is not waiting for this. */
+static void unlocked_to_tell(struct lpi_job *job)
+{
+	struct lpi_notice *notice = job->notice;
+	struct lp_ns_op *op = job->op;
+	int result = job->result;
+	job->op = NULL;
+	unlocked(job);
+	lpi_notice_tell(notice, op, result);
+}
+
 void lpi_job_stop(struct lpi_job *job, int result)
 {
 	lpi_step_fn *stopped = job->stopped;
@@ -735,6 +748,13 @@ void lpi_job_end(struct lpi_job *job, int result)
 	struct lp_ns_op *op = job->op;
 	LP_ASSERT(op != NULL);
 	LP_ASSERT(job->pending == 0 && job->next == NULL);
+	if (op->opcode == LP_NS_STORE)
+		lpi_notice_txn(job->ns, op, result, &job->notice);
+	if (job->notice != NULL) {
+		job->result = result;
+		lpi_job_unlock(job, unlocked_to_tell);
+		return;
+	}
 	job->op = NULL;
 	lpi_ns_answer(job->ns, op, result);
 	lpi_job_unlock(job, unlocked);
