@@ -23,6 +23,7 @@ struct lpi_machine {
 	struct lp_fuse_channel *channels[LPI_MACHINE_CHANNELS];
 	struct lpi_kernel kernels[LPI_MACHINE_CHANNELS];
 	struct lpi_machine_end ends[LPI_MACHINE_CHANNELS];
+	uint64_t believed_ns; /* how long the kernel believes what it is told */
 	uint32_t stopped_cnt;
 	bool is_timer_fired;
 	struct lp_timer timer;
@@ -53,17 +54,24 @@ static inline void lpi_machine_make_channel(struct lpi_machine *machine, uint32_
 		.bufs = sim->bufs,
 		.ns = sim->ns[idx],
 		.stores = {sim->hand[idx].store},
+		.nss = {sim->ns[idx]},
 		.store_cnt = 1,
 		.devices = &sim->devices,
-		.behaviour = {.squash_uid = UINT32_MAX, .squash_gid = UINT32_MAX}};
+		.notifier = sim->workers,
+		.behaviour = {.squash_uid = UINT32_MAX,
+			      .squash_gid = UINT32_MAX,
+			      .entry_ns = machine->believed_ns,
+			      .attr_ns = machine->believed_ns}};
 	lp_test_ok(lp_fuse_channel_new(&options, &machine->channels[idx]));
 }
 
 /* With whatever the device holds; it is the machine's from now on. */
-static inline struct lpi_machine *lpi_machine_boot(struct lp_bdev *bdev)
+static inline struct lpi_machine *lpi_machine_boot_believed(struct lp_bdev *bdev,
+							    uint64_t believed_ns)
 {
 	struct lpi_machine *machine = calloc(1, sizeof(*machine));
 	assert_non_null(machine);
+	machine->believed_ns = believed_ns;
 	machine->sim = lpi_ns_sim_boot(bdev);
 	lp_test_ok(lpi_ns_sim_start(machine->sim));
 	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
@@ -78,6 +86,11 @@ static inline struct lpi_machine *lpi_machine_boot(struct lp_bdev *bdev)
 		lp_fuse_channel_start(machine->channels[i], lpi_kernel_connect(kernel));
 	}
 	return machine;
+}
+
+static inline struct lpi_machine *lpi_machine_boot(struct lp_bdev *bdev)
+{
+	return lpi_machine_boot_believed(bdev, 0);
 }
 
 static inline void lpi_machine_stopped(void *arg)
