@@ -68,14 +68,25 @@ static const struct lpi_counter store_items[] = {
 const struct lpi_counter_table lpi_store_counters = {store_items, LP_ARRAY_SIZE(store_items)};
 
 static const struct lpi_counter ns_items[] = {
-	COUNTER(lp_ns_stats, remote_calls),    COUNTER(lp_ns_stats, local_txns),
-	COUNTER(lp_ns_stats, shared_txns),     COUNTER(lp_ns_stats, finish_retries),
-	COUNTER(lp_ns_stats, freeing_waits),   GAUGE(lp_ns_stats, stuck),
-	COUNTER(lp_ns_stats, lock_waits),      GAUGE(lp_ns_stats, opens),
-	GAUGE(lp_ns_stats, orphans),           GAUGE(lp_ns_stats, held),
-	GAUGE(lp_ns_stats, held_bytes),        COUNTER(lp_ns_stats, held_uncounted),
-	COUNTER(lp_ns_stats, held_unbalanced), GAUGE(lp_ns_stats, queued),
-	COUNTER(lp_ns_stats, cache_hits),      COUNTER(lp_ns_stats, cache_misses),
+	COUNTER(lp_ns_stats, remote_calls),
+	COUNTER(lp_ns_stats, local_txns),
+	COUNTER(lp_ns_stats, shared_txns),
+	COUNTER(lp_ns_stats, finish_retries),
+	COUNTER(lp_ns_stats, freeing_waits),
+	GAUGE(lp_ns_stats, stuck),
+	COUNTER(lp_ns_stats, lock_waits),
+	GAUGE(lp_ns_stats, opens),
+	GAUGE(lp_ns_stats, orphans),
+	GAUGE(lp_ns_stats, held),
+	GAUGE(lp_ns_stats, held_bytes),
+	COUNTER(lp_ns_stats, held_uncounted),
+	COUNTER(lp_ns_stats, held_unbalanced),
+	GAUGE(lp_ns_stats, queued),
+	COUNTER(lp_ns_stats, told),
+	COUNTER(lp_ns_stats, told_late),
+	COUNTER(lp_ns_stats, untold),
+	COUNTER(lp_ns_stats, cache_hits),
+	COUNTER(lp_ns_stats, cache_misses),
 };
 const struct lpi_counter_table lpi_ns_counters = {ns_items, LP_ARRAY_SIZE(ns_items)};
 

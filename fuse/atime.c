@@ -39,7 +39,10 @@ static void touch(struct lpi_fuse_request *request)
 	request->changes[0] = (struct lp_change){.type = LP_CHANGE_SET, .ino = ino};
 	request->changes[0].inode.attrs = &request->attrs;
 	request->changes[0].inode.mask = LP_ATTR_ATIME;
-	*op = (struct lp_ns_op){.opcode = LP_NS_STORE, .complete = touched, .ack = LP_ACK_ORDERED};
+	*op = (struct lp_ns_op){.opcode = LP_NS_STORE,
+				.complete = touched,
+				.ack = LP_ACK_ORDERED,
+				.is_mounts = true};
 	op->store.ino = ino;
 	op->store.op.opcode = LP_STORE_TXN;
 	op->store.op.txn.changes = request->changes;

@@ -566,6 +566,7 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 	err = lpi_fuse_syncs_init(channel);
 	if (err < 0)
 		goto no_syncs;
+	lpi_fuse_watch(channel);
 	*ret_channel = channel;
 	return 0;
 no_syncs:
@@ -583,6 +584,7 @@ void lp_fuse_channel_free(struct lp_fuse_channel *channel)
 	if (channel == NULL)
 		return;
 	LP_ASSERT(channel->fd < 0);
+	lpi_fuse_unwatch(channel);
 	lpi_fuse_syncs_fini(channel);
 	lp_pool_free(channel->requests);
 	lpi_readings_fini(&channel->readings);
@@ -639,15 +641,17 @@ void lp_fuse_channel_stop(struct lp_fuse_channel *channel, void (*stopped)(void 
 	channel->is_to_stop = true;
 	channel->stopped = stopped;
 	channel->stopped_arg = arg;
-	if (lpi_fuse_prune_is_idle(channel))
+	/* What is changed from here on nobody has to be told: the mount has come to its end. */
+	lpi_fuse_unwatch(channel);
+	if (!lpi_fuse_is_telling(channel))
 		begin_stop(channel);
 	else if (reads_alone(channel))
 		arm(channel);
 }
 
-void lpi_fuse_channel_pruned(struct lp_fuse_channel *channel)
+void lpi_fuse_channel_told(struct lp_fuse_channel *channel)
 {
-	if (channel->is_to_stop)
+	if (channel->is_to_stop && !lpi_fuse_is_telling(channel))
 		begin_stop(channel);
 }
 

@@ -37,6 +37,7 @@ struct lp_fuse_behaviour {
 	bool no_atime;
 	bool writeback;    /* the kernel gathers writes: sizes and times of what it has open are its
 			      own */
+	bool is_only_door; /* nothing changes but through the mount */
 	uint64_t entry_ns; /* how long the kernel may believe a name */
 	uint64_t attr_ns;  /* and attributes */
 	uint64_t inodes_max; /* that the kernel shall remember; 0: as many as it likes */

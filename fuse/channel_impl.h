@@ -6,6 +6,8 @@
 #ifndef LP_FUSE_CHANNEL_IMPL_H
 #define LP_FUSE_CHANNEL_IMPL_H
 
+#include <stdatomic.h>
+
 #include "fuse/notify.h"
 #include "fuse/reading.h"
 #include "fuse/request.h"
@@ -56,6 +58,9 @@ struct lp_fuse_channel {
 	struct lpi_readings readings; /* of directories that were opened here */
 	struct lpi_fuse_prune prune;
 	struct lpi_fuse_ring_side ring;
+	uint32_t notice_cnt; /* that the kernel is being told */
+	bool is_watching;
+	_Atomic bool is_mute; /* any thread's: the kernel cannot be told what changes */
 	/* What the kernel knew is forgotten. */
 	struct lp_ns_op forget_op;
 	bool is_forgetting;
@@ -83,8 +88,8 @@ void lpi_fuse_channel_check_stopped(struct lp_fuse_channel *channel);
 /* There may be something to read: where the reactor has no ring, and so nobody polls. */
 void lpi_fuse_channel_look(struct lp_fuse_channel *channel);
 
-/* The kernel has been told to forget something. */
-void lpi_fuse_channel_pruned(struct lp_fuse_channel *channel);
+/* The kernel has been told something. */
+void lpi_fuse_channel_told(struct lp_fuse_channel *channel);
 /* A request has come to its end, with 0 or an error: for the counters, where it was at work. */
 void lpi_fuse_channel_count(const struct lpi_fuse_request *request, int err);
 /* What it has is given back, where it was read. */

@@ -724,7 +724,7 @@ static void test_stops_while_telling(void **state)
 	begin(rig, FUSE_STATFS, 1);
 	assert_int_equal(ask(rig), 0);
 	telling->prune.work.workers = NULL;
-	lpi_fuse_channel_pruned(telling);
+	lpi_fuse_channel_told(telling);
 	UNTIL(rig, rig->stopped_cnt == rig->cnt);
 	rig_end(rig);
 }

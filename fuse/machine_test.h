@@ -24,6 +24,7 @@ struct lpi_machine {
 	struct lpi_kernel kernels[LPI_MACHINE_CHANNELS];
 	struct lpi_machine_end ends[LPI_MACHINE_CHANNELS];
 	struct lp_fuse_ring *ring; /* a queue for each channel; NULL: there is none */
+	uint64_t believed_ns;      /* how long the kernel believes what it is told */
 	uint32_t stopped_cnt;
 	bool is_timer_fired;
 	struct lp_timer timer;
@@ -54,10 +55,15 @@ static inline void lpi_machine_make_channel(struct lpi_machine *machine, uint32_
 		.bufs = sim->bufs,
 		.ns = sim->ns[idx],
 		.stores = {sim->hand[idx].store},
+		.nss = {sim->ns[idx]},
 		.store_cnt = 1,
 		.devices = &sim->devices,
 		.ring = machine->ring,
-		.behaviour = {.squash_uid = UINT32_MAX, .squash_gid = UINT32_MAX}};
+		.notifier = sim->workers,
+		.behaviour = {.squash_uid = UINT32_MAX,
+			      .squash_gid = UINT32_MAX,
+			      .entry_ns = machine->believed_ns,
+			      .attr_ns = machine->believed_ns}};
 	lp_test_ok(lp_fuse_channel_new(&options, &machine->channels[idx]));
 }
 
@@ -92,10 +98,12 @@ static inline void lpi_machine_hang_up(struct lpi_machine *machine)
 }
 
 /* With whatever the device holds; it is the machine's from now on. */
-static inline struct lpi_machine *lpi_machine_boot_with(struct lp_bdev *bdev, bool has_ring)
+static inline struct lpi_machine *lpi_machine_boot_as(struct lp_bdev *bdev, bool has_ring,
+						      uint64_t believed_ns)
 {
 	struct lpi_machine *machine = calloc(1, sizeof(*machine));
 	assert_non_null(machine);
+	machine->believed_ns = believed_ns;
 	machine->sim = lpi_ns_sim_boot(bdev);
 	if (has_ring)
 		lpi_machine_make_ring(machine);
@@ -116,7 +124,7 @@ static inline struct lpi_machine *lpi_machine_boot_with(struct lp_bdev *bdev, bo
 
 static inline struct lpi_machine *lpi_machine_boot(struct lp_bdev *bdev)
 {
-	return lpi_machine_boot_with(bdev, false);
+	return lpi_machine_boot_as(bdev, false, 0);
 }
 
 static inline void lpi_machine_stopped(void *arg)

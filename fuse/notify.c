@@ -1,17 +1,160 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Some of the inodes that are held are named to the kernel; it forgets those that nobody uses, and
+/* What others have changed comes as notices of the namespace, and goes to the kernel one message
+ * for each item, in the order in which they came. A notice of a name makes it look again; it locks
+ * the directory, so a lookup that is under way has ended then. One of an inode makes it ask for
+ * attributes again, and takes pages away, waiting for those that are being read or written: answers
+ * that are older are not believed. What it says when it does not know the one or the other is for
+ * the namespace to judge.
+ *
+ * Some of the inodes that are held are named to the kernel; it forgets those that nobody uses, and
  * says so by FORGET as ever. Those in use it keeps: nothing is ever refused for this. An older
  * kernel does not know the message, and then it is up to its own memory what it keeps. */
 #include "fuse/notify.h"
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "fuse/channel_impl.h"
 
 #define REQUESTS_BETWEEN 64u
+
+/* --- What others have changed ----------------------------------------------------------------- */
+
+/* out, and what comes behind it. */
+static int say(int fd, int code, const void *out, size_t out_len, struct lp_bytes more)
+{
+	struct fuse_out_header header = {.error = code};
+	struct iovec iovs[3] = {{&header, sizeof(header)},
+				{(void *)(uintptr_t)out, out_len},
+				{(void *)(uintptr_t)more.data, more.len}};
+	header.len = (uint32_t)(sizeof(header) + out_len + more.len);
+	return writev(fd, iovs, more.len > 0 ? 3 : 2) < 0 ? -errno : 0;
+}
+
+static int say_name(int fd, const struct lp_ns_notice *notice, const struct lp_ns_news *item)
+{
+	char name[256] = "";
+	const struct fuse_notify_inval_entry_out out = {.parent = item->ino.nr,
+							.namelen = item->name_len};
+	LP_ASSERT(item->name_len < sizeof(name));
+	memcpy(name, notice->names + item->name_at, item->name_len);
+	return say(fd, FUSE_NOTIFY_INVAL_ENTRY, &out, sizeof(out),
+		   (struct lp_bytes){name, item->name_len + 1u});
+}
+
+/* An offset below 0 leaves the pages alone; a length of 0 is all up to the end. */
+static int say_inode(int fd, const struct lp_ns_news *item)
+{
+	struct fuse_notify_inval_inode_out out = {.ino = item->ino.nr, .off = -1};
+	if (item->has_data) {
+		out.off = (int64_t)item->offset;
+		out.len = (int64_t)item->length;
+	}
+	return say(fd, FUSE_NOTIFY_INVAL_INODE, &out, sizeof(out), (struct lp_bytes){0});
+}
+
+int lpi_fuse_told_result(bool is_name, int err)
+{
+	switch (err) {
+	case -ENOENT:
+		return is_name ? 0 : -EAGAIN;
+	case -ENOTDIR: /* such a thing has no names */
+	case -ENOTCONN:
+	case -ENODEV: /* there is no mount any more */
+		return 0;
+	case -ENOMEM:
+	case -EINTR:
+	case -EBADF: /* the channel does not serve yet */
+		return -EAGAIN;
+	default:
+		return err;
+	}
+}
+
+/* On the thread that may block. */
+static void run_tell(struct lp_work *work)
+{
+	struct lp_ns_notice *notice = LP_CONTAINER_OF(work, struct lp_ns_notice, work);
+	int fd = notice->fd;
+	notice->failure = 0;
+	for (uint32_t i = 0; i < notice->item_cnt; i++) {
+		struct lp_ns_news *item = &notice->items[i];
+		bool is_name = item->name_len > 0;
+		int err = is_name ? say_name(fd, notice, item) : say_inode(fd, item);
+		err = lpi_fuse_told_result(is_name, err);
+		item->is_unknown = err == -EAGAIN;
+		if (err < 0 && err != -EAGAIN)
+			notice->failure = err;
+	}
+}
+
+/* From now on it believes nothing; what it believes already it cannot be told. */
+static void stop_believing(const struct lp_fuse_channel *channel, int err)
+{
+	for (uint32_t i = 0; i < channel->peer_cnt; i++)
+		atomic_store_explicit(&channel->peers[i]->is_mute, true, memory_order_relaxed);
+	LP_LOG_ERROR("the mount: the kernel cannot be told what has changed (%s): it is to keep "
+		     "nothing from now on; unmount to be rid of what it has",
+		     lp_strerror(err));
+}
+
+static void told(struct lp_work *work)
+{
+	struct lp_ns_notice *notice = LP_CONTAINER_OF(work, struct lp_ns_notice, work);
+	struct lp_fuse_channel *channel = notice->teller;
+	LP_ASSERT(channel->notice_cnt > 0);
+	channel->notice_cnt--;
+	if (notice->failure < 0)
+		stop_believing(channel, notice->failure);
+	lp_ns_told(notice);
+	lpi_fuse_channel_told(channel);
+}
+
+static void tell(void *arg, struct lp_ns_notice *notice)
+{
+	struct lp_fuse_channel *channel = arg;
+	channel->notice_cnt++;
+	notice->teller = channel;
+	/* The channel keeps it while it is telling something. */
+	notice->fd = channel->fd;
+	notice->work.run = run_tell;
+	notice->work.done = told;
+	lp_workers_submit(channel->options.notifier, channel->options.reactor, &notice->work);
+}
+
+static void late(void *arg)
+{
+	(void)arg;
+	LP_LOG_WARN("the mount: a change through a socket was answered before the kernel had been "
+		    "told of it, which takes long");
+}
+
+void lpi_fuse_watch(struct lp_fuse_channel *channel)
+{
+	const struct lp_fuse_channel_options *options = &channel->options;
+	const struct lp_fuse_behaviour *behaviour = &options->behaviour;
+	const struct lp_ns_watch watch = {.tell = tell, .late = late, .arg = channel};
+	if (options->notifier == NULL || behaviour->is_only_door ||
+	    (behaviour->entry_ns == 0 && behaviour->attr_ns == 0))
+		return;
+	for (uint32_t i = 0; i < options->store_cnt; i++)
+		lp_ns_watch(options->nss[i], &watch);
+	channel->is_watching = true;
+}
+
+void lpi_fuse_unwatch(struct lp_fuse_channel *channel)
+{
+	for (uint32_t i = 0; channel->is_watching && i < channel->options.store_cnt; i++)
+		lp_ns_watch(channel->options.nss[i], NULL);
+	channel->is_watching = false;
+}
+
+/* --- What there is too much of ---------------------------------------------------------------- */
 
 /* On the thread that may block. */
 static void run_prune(struct lp_work *work)
@@ -30,7 +173,7 @@ static void pruned(struct lp_work *work)
 		LP_LOG_INFO("the mount: this kernel does not forget inodes when it is asked to "
 			    "(Linux 6.18 does)");
 	}
-	lpi_fuse_channel_pruned(channel);
+	lpi_fuse_channel_told(channel);
 }
 
 static void submit(struct lp_fuse_channel *channel, const struct lp_ino *inos, uint32_t cnt)
@@ -49,9 +192,9 @@ static void submit(struct lp_fuse_channel *channel, const struct lp_ino *inos, u
 	lp_workers_submit(channel->options.notifier, channel->options.reactor, &prune->work);
 }
 
-bool lpi_fuse_prune_is_idle(const struct lp_fuse_channel *channel)
+bool lpi_fuse_is_telling(const struct lp_fuse_channel *channel)
 {
-	return channel->prune.work.workers == NULL;
+	return channel->notice_cnt > 0 || !lp_work_is_idle(&channel->prune.work);
 }
 
 void lpi_fuse_prune_check(struct lp_fuse_channel *channel)
@@ -61,7 +204,7 @@ void lpi_fuse_prune_check(struct lp_fuse_channel *channel)
 	struct lp_ino inos[LPI_FUSE_PRUNE_CNT];
 	if (++prune->requests < REQUESTS_BETWEEN || options->notifier == NULL ||
 	    channel->is_to_stop || options->behaviour.inodes_max == 0 || prune->is_unsupported ||
-	    !lpi_fuse_prune_is_idle(channel))
+	    !lp_work_is_idle(&prune->work))
 		return;
 	prune->requests = 0;
 	prune->shard = (prune->shard + 1) % options->store_cnt;

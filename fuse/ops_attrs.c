@@ -58,7 +58,7 @@ static struct statx_timestamp timestamp(uint64_t s, uint32_t ns)
 static void statx_known(struct lpi_fuse_request *request)
 {
 	const struct lp_ns_found *found = &request->op.stat.found;
-	uint64_t attr_ns = request->channel->options.behaviour.attr_ns;
+	uint64_t attr_ns = lpi_fuse_attr_ns(request);
 	struct fuse_attr attr;
 	if (request->op.result < 0) {
 		lpi_fuse_answer(request, gone(request->op.result));

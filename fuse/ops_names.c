@@ -21,13 +21,14 @@
 static void found(struct lpi_fuse_request *request)
 {
 	const struct lp_ns_op *op = &request->op;
-	const struct fuse_entry_out none = {
-		.entry_valid = request->channel->options.behaviour.entry_ns / LP_NS_PER_S};
+	uint64_t entry_ns = lpi_fuse_entry_ns(request);
+	const struct fuse_entry_out none = {.entry_valid = entry_ns / LP_NS_PER_S,
+					    .entry_valid_nsec = (uint32_t)(entry_ns % LP_NS_PER_S)};
 	/* In a directory that is gone nothing is, and nothing can be made. */
 	int r = op->result == -ESTALE ? -ENOENT : op->result;
 	if (r >= 0)
 		lpi_fuse_answer_entry(request, &op->lookup.found);
-	else if (r == -ENOENT && none.entry_valid > 0)
+	else if (r == -ENOENT && entry_ns > 0)
 		lpi_fuse_answer_bytes(request, &none, sizeof(none));
 	else
 		lpi_fuse_answer(request, r);

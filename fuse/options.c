@@ -12,10 +12,8 @@
 #define NONE UINT32_MAX
 /* That the kernel shall remember, if nothing is said: some 40 MB here, and a GB there. */
 #define INODES 1000000u
-/* Nobody else changes anything, so the kernel knows all there is to know. With sockets it is told
- * to believe nothing it has not just asked for, so that it sees what was changed there (rule M2).
- */
-#define ONLY_DOOR_NS (86400 * LP_NS_PER_S)
+/* The kernel knows all there is to know: what is changed through sockets it is told (rule M2). */
+#define BELIEVED_NS (86400 * LP_NS_PER_S)
 
 enum meaning {
 	KERNEL, /* handed on */
@@ -196,8 +194,8 @@ int lpi_fuse_options_parse(const char *text, struct lpi_fuse_options *ret_option
 {
 	struct lpi_fuse_options options = {.behaviour = {.squash_uid = NONE,
 							 .squash_gid = NONE,
-							 .entry_ns = UINT64_MAX,
-							 .attr_ns = UINT64_MAX,
+							 .entry_ns = BELIEVED_NS,
+							 .attr_ns = BELIEVED_NS,
 							 .inodes_max = INODES}};
 	char item[LP_FUSE_OPTIONS_MAX];
 	while (text != NULL && *text != '\0') {
@@ -214,16 +212,6 @@ int lpi_fuse_options_parse(const char *text, struct lpi_fuse_options *ret_option
 	}
 	*ret_options = options;
 	return 0;
-}
-
-void lpi_fuse_options_default(struct lpi_fuse_options *options, bool is_only_door)
-{
-	struct lp_fuse_behaviour *behaviour = &options->behaviour;
-	uint64_t time_ns = is_only_door ? ONLY_DOOR_NS : 0;
-	if (behaviour->entry_ns == UINT64_MAX)
-		behaviour->entry_ns = time_ns;
-	if (behaviour->attr_ns == UINT64_MAX)
-		behaviour->attr_ns = time_ns;
 }
 
 int lp_fuse_options_check(const char *options, char *why)

@@ -23,11 +23,7 @@ struct lpi_fuse_options {
 	char kernel[LP_FUSE_OPTIONS_MAX]; /* what the kernel is to know, with commas */
 };
 
-/* Times that are not given are UINT64_MAX. */
 int lpi_fuse_options_parse(const char *text, struct lpi_fuse_options *ret_options,
 			   char *why) LP_MUST_CHECK;
-/* What was not given: how long the kernel may believe what it was told depends on whether anybody
- * else can change it. */
-void lpi_fuse_options_default(struct lpi_fuse_options *options, bool is_only_door);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What -o says, and what is so if it does not: how long the kernel may believe what it was told
- * depends on whether there is another door (rule M2). */
+/* What -o says, and what is so if it does not: the kernel may believe what it was told for long,
+ * for it is told of changes (rule M2). */
 #include "fuse/options.h"
 
 #include <errno.h>
@@ -8,26 +8,22 @@
 
 #include "base/test.h"
 
-static struct lpi_fuse_options parse(const char *text, bool is_only_door)
+static struct lpi_fuse_options parse(const char *text)
 {
 	struct lpi_fuse_options options;
 	char why[LP_FUSE_WHY_MAX] = "";
 	lp_test_ok(lpi_fuse_options_parse(text, &options, why));
 	assert_string_equal(why, "");
-	lpi_fuse_options_default(&options, is_only_door);
 	return options;
 }
 
 static void test_times(void **state)
 {
 	(void)state;
-	struct lpi_fuse_options options = parse(NULL, false);
-	assert_int_equal(options.behaviour.entry_ns, 0);
-	assert_int_equal(options.behaviour.attr_ns, 0);
-	options = parse("noatime", true);
+	struct lpi_fuse_options options = parse("noatime");
 	assert_int_equal(options.behaviour.entry_ns, 86400 * LP_NS_PER_S);
 	assert_int_equal(options.behaviour.attr_ns, 86400 * LP_NS_PER_S);
-	options = parse("entry_timeout=0,attr_timeout=1.5", true);
+	options = parse("entry_timeout=0,attr_timeout=1.5");
 	assert_int_equal(options.behaviour.entry_ns, 0);
 	assert_int_equal(options.behaviour.attr_ns, 3 * LP_NS_PER_S / 2);
 }
@@ -35,14 +31,14 @@ static void test_times(void **state)
 static void test_meanings(void **state)
 {
 	(void)state;
-	struct lpi_fuse_options options = parse("ro,nodev,,x-systemd.automount,uid=7,sync", false);
+	struct lpi_fuse_options options = parse("ro,nodev,,x-systemd.automount,uid=7,sync");
 	assert_string_equal(options.kernel, "ro,nodev");
 	assert_true(options.read_only && options.behaviour.no_atime && options.behaviour.sync);
 	assert_int_equal(options.behaviour.squash_uid, 7);
 	assert_int_equal(options.behaviour.squash_gid, UINT32_MAX);
 	assert_int_equal(options.behaviour.inodes_max, 1000000);
-	assert_int_equal(parse("max_inodes=0", false).behaviour.inodes_max, 0);
-	assert_int_equal(parse("max_inodes=5000", false).behaviour.inodes_max, 5000);
+	assert_int_equal(parse("max_inodes=0").behaviour.inodes_max, 0);
+	assert_int_equal(parse("max_inodes=5000").behaviour.inodes_max, 5000);
 	assert_false(options.behaviour.writeback || options.is_private);
 }
 

@@ -53,6 +53,7 @@ struct lp_ns_op *lpi_fuse_op(struct lpi_fuse_request *request, enum lp_ns_opcode
 	memset(op, 0, sizeof(*op));
 	op->opcode = opcode;
 	op->complete = completed;
+	op->is_mounts = true;
 	/* Without a sync the last moments may be lost (rule M1). */
 	op->ack = behaviour->sync ? LP_ACK_DURABLE : LP_ACK_ORDERED;
 	op->who.uid = behaviour->squash_uid == UINT32_MAX ? header->uid : behaviour->squash_uid;
@@ -254,16 +255,41 @@ void lpi_fuse_fill_attr(struct lp_ino ino, const struct lp_attrs *attrs, struct 
 	lpi_fuse_split_time(attrs->ctime_ns, &ret->ctime, &ret->ctimensec);
 }
 
+static bool is_mute(const struct lpi_fuse_request *request)
+{
+	return atomic_load_explicit(&request->channel->is_mute, memory_order_relaxed);
+}
+
+uint64_t lpi_fuse_entry_ns(const struct lpi_fuse_request *request)
+{
+	return is_mute(request) ? 0 : request->channel->options.behaviour.entry_ns;
+}
+
+/* What it is answered to these it takes for the newest of an inode that it may have known before,
+ * whatever it was told while the answer was on its way. */
+static bool is_taken_unseen(const struct lpi_fuse_request *request)
+{
+	uint32_t opcode = request->message.header.opcode;
+	return (opcode == FUSE_SETATTR || opcode == FUSE_LINK) &&
+	       !request->channel->options.behaviour.is_only_door;
+}
+
+uint64_t lpi_fuse_attr_ns(const struct lpi_fuse_request *request)
+{
+	bool is_doubted = is_mute(request) || is_taken_unseen(request);
+	return is_doubted ? 0 : request->channel->options.behaviour.attr_ns;
+}
+
 void lpi_fuse_fill_entry(const struct lpi_fuse_request *request, const struct lp_ns_found *found,
 			 struct fuse_entry_out *ret)
 {
-	const struct lp_fuse_behaviour *behaviour = &request->channel->options.behaviour;
-	*ret = (struct fuse_entry_out){
-		.nodeid = found->ino.nr,
-		.entry_valid = behaviour->entry_ns / LP_NS_PER_S,
-		.entry_valid_nsec = (uint32_t)(behaviour->entry_ns % LP_NS_PER_S),
-		.attr_valid = behaviour->attr_ns / LP_NS_PER_S,
-		.attr_valid_nsec = (uint32_t)(behaviour->attr_ns % LP_NS_PER_S)};
+	uint64_t entry_ns = lpi_fuse_entry_ns(request);
+	uint64_t attr_ns = lpi_fuse_attr_ns(request);
+	*ret = (struct fuse_entry_out){.nodeid = found->ino.nr,
+				       .entry_valid = entry_ns / LP_NS_PER_S,
+				       .entry_valid_nsec = (uint32_t)(entry_ns % LP_NS_PER_S),
+				       .attr_valid = attr_ns / LP_NS_PER_S,
+				       .attr_valid_nsec = (uint32_t)(attr_ns % LP_NS_PER_S)};
 	lpi_fuse_fill_attr(found->ino, &found->attrs, &ret->attr);
 }
 
@@ -280,7 +306,7 @@ void lpi_fuse_answer_entry(struct lpi_fuse_request *request, const struct lp_ns_
 void lpi_fuse_answer_attrs(struct lpi_fuse_request *request, struct lp_ino ino,
 			   const struct lp_attrs *attrs)
 {
-	uint64_t attr_ns = request->channel->options.behaviour.attr_ns;
+	uint64_t attr_ns = lpi_fuse_attr_ns(request);
 	struct fuse_attr_out out = {.attr_valid = attr_ns / LP_NS_PER_S,
 				    .attr_valid_nsec = (uint32_t)(attr_ns % LP_NS_PER_S)};
 	lpi_fuse_fill_attr(ino, attrs, &out.attr);

@@ -16,7 +16,7 @@
 
 static struct lpi_machine *machine_new(void)
 {
-	return lpi_machine_boot_with(lpi_ns_sim_mkfs(1), true);
+	return lpi_machine_boot_as(lpi_ns_sim_mkfs(1), true, 0);
 }
 
 static void machine_free(struct lpi_machine *machine)

@@ -313,7 +313,7 @@ int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 	session->abort_fd = -1;
 	session->ring_bytes = options->ring_bytes;
 	int err = lpi_fuse_options_parse(options->options, &session->options, why);
-	lpi_fuse_options_default(&session->options, options->is_only_door);
+	session->options.behaviour.is_only_door = options->is_only_door;
 	if (err == 0)
 		err = clear_dead(options->dir, why);
 	if (err == 0) {

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Open addressing with linear probing, in pieces chosen by the hash, so that no growth keeps the
- * thread for long. What goes is filled by those behind it, so that there are no marks of what was.
- */
+ * thread for long. What goes is filled by those behind it, so that there are no traces of what was.
+ *
+ * For other threads there are marks: how many of the inodes that are counted fall on each of them.
+ * They need no order of their own: who adds and who asks are ordered by what passes between the
+ * threads, as the header says. */
 #include "namespace/held.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +33,8 @@ struct lpi_held {
 	uint32_t hand_piece;
 	uint32_t hand_slot;
 	struct lpi_held_stats stats;
+	_Atomic bool has_missed; /* one was not counted: since then nobody knows */
+	_Atomic uint32_t marks[LPI_HELD_MARKS];
 };
 
 int lpi_held_new(struct lpi_held **ret_held)
@@ -52,6 +58,11 @@ static uint64_t hash_of(uint64_t nr)
 {
 	uint64_t hash = nr * UINT64_C(0x9e3779b97f4a7c15);
 	return hash ^ (hash >> 32);
+}
+
+static uint32_t mark_of(uint64_t nr)
+{
+	return (uint32_t)(hash_of(nr) >> 24) & (LPI_HELD_MARKS - 1);
 }
 
 static struct piece *piece_of(struct lpi_held *held, uint64_t hash)
@@ -103,6 +114,7 @@ void lpi_held_add(struct lpi_held *held, struct lp_ino ino)
 	LP_ASSERT(ino.nr != 0);
 	if (!has_room(held, piece)) {
 		held->stats.uncounted++;
+		atomic_store_explicit(&held->has_missed, true, memory_order_relaxed);
 		return;
 	}
 	struct slot *slot = find(piece, ino.nr);
@@ -110,6 +122,8 @@ void lpi_held_add(struct lpi_held *held, struct lp_ino ino)
 		piece->used++;
 		held->stats.inodes++;
 		slot->nr = ino.nr;
+		(void)atomic_fetch_add_explicit(&held->marks[mark_of(ino.nr)], 1,
+						memory_order_relaxed);
 	}
 	slot->count++;
 }
@@ -144,6 +158,7 @@ bool lpi_held_drop(struct lpi_held *held, struct lp_ino ino, uint64_t count)
 	}
 	take_out(piece, slot);
 	held->stats.inodes--;
+	(void)atomic_fetch_sub_explicit(&held->marks[mark_of(ino.nr)], 1, memory_order_relaxed);
 	/* Without memory for a smaller one it stays as it is. */
 	if (piece->slot_cnt > SLOTS_MIN && piece->used < piece->slot_cnt / 8)
 		(void)resize(held, piece, piece->slot_cnt / 4);
@@ -154,6 +169,18 @@ uint64_t lpi_held_cnt(const struct lpi_held *held, struct lp_ino ino)
 {
 	const struct piece *piece = &held->pieces[hash_of(ino.nr) >> PIECE_SHIFT];
 	return piece->slot_cnt == 0 ? 0 : find(piece, ino.nr)->count;
+}
+
+bool lpi_held_is(const struct lpi_held *held, struct lp_ino ino)
+{
+	return lpi_held_cnt(held, ino) > 0 ||
+	       atomic_load_explicit(&held->has_missed, memory_order_relaxed);
+}
+
+bool lpi_held_may(const struct lpi_held *held, struct lp_ino ino)
+{
+	return atomic_load_explicit(&held->marks[mark_of(ino.nr)], memory_order_relaxed) > 0 ||
+	       atomic_load_explicit(&held->has_missed, memory_order_relaxed);
 }
 
 uint32_t lpi_held_some(struct lpi_held *held, struct lp_ino *ret_inos, uint32_t inos_max)
@@ -179,6 +206,9 @@ void lpi_held_clear(struct lpi_held *held)
 	for (uint32_t i = 0; i < PIECES; i++)
 		free(held->pieces[i].slots);
 	memset(held->pieces, 0, sizeof(held->pieces));
+	for (uint32_t i = 0; i < LPI_HELD_MARKS && held->stats.inodes > 0; i++)
+		atomic_store_explicit(&held->marks[i], 0, memory_order_relaxed);
+	atomic_store_explicit(&held->has_missed, false, memory_order_relaxed);
 	held->stats.inodes = 0;
 	held->stats.bytes = 0;
 }

@@ -643,6 +643,7 @@ static void pact_decided(struct lpi_pact *pact)
 	bool is_refused = pact->failed != NULL && pact->result != -EIO && pact->result != -EROFS;
 	if (is_refused)
 		job->seen_shards |= UINT64_C(1) << pact->failed->shard_idx;
+	lpi_notice_pact(job);
 	next(job);
 }
 
@@ -758,6 +759,18 @@ static void unlocked(struct lpi_job *job)
 		finish_job(job);
 }
 
+/* What the job held may be what the kernel waits for, so the kernel is told when it has all been
+ * given back; but what a pact holds still is not waiting for this. */
+static void unlocked_to_tell(struct lpi_job *job)
+{
+	struct lpi_notice *notice = job->notice;
+	struct lp_ns_op *op = job->op;
+	int result = job->result;
+	job->op = NULL;
+	unlocked(job);
+	lpi_notice_tell(notice, op, result);
+}
+
 void lpi_job_stop(struct lpi_job *job, int result)
 {
 	lpi_step_fn *stopped = job->stopped;
@@ -784,6 +797,13 @@ void lpi_job_end(struct lpi_job *job, int result)
 	if (op->ack == LP_ACK_DURABLE && sync_seen(job) > 0) {
 		job->end_result = result;
 		lpi_job_wait(job, end_durable);
+		return;
+	}
+	if (op->opcode == LP_NS_STORE)
+		lpi_notice_txn(job->ns, op, result, &job->notice);
+	if (job->notice != NULL) {
+		job->result = result;
+		lpi_job_unlock(job, unlocked_to_tell);
 		return;
 	}
 	job->op = NULL;

@@ -29,6 +29,7 @@
 
 struct lpi_job;
 struct lpi_list;
+struct lpi_notice;
 struct lpi_copy_page;
 typedef void lpi_step_fn(struct lpi_job *job);
 
@@ -207,8 +208,9 @@ struct lpi_job {
 	struct lpi_wide *wide;
 	struct lp_list_node node; /* of those that wait for the wide set */
 
-	bool has_pact;    /* under way, or not over yet */
-	bool is_unlocked; /* it has ended, and nothing is left but its pact */
+	struct lpi_notice *notice; /* what a mount has to be told of it; NULL: nothing */
+	bool has_pact;             /* under way, or not over yet */
+	bool is_unlocked;          /* it has ended, and nothing is left but its pact */
 	struct lpi_pact pact;
 
 	/* What the operations themselves keep. */
@@ -334,7 +336,7 @@ void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
 /* --- The end ---------------------------------------------------------------------------------- */
 
 /* Answers the operation; what it holds is given back, and the job when nothing of it is needed any
- * more. */
+ * more. Where a mount has to be told of what was changed, all that comes first, then the answer. */
 void lpi_job_end(struct lpi_job *job, int result);
 
 /* Ends the job; or, if it is inside another operation, what it did there: goes on with

@@ -138,12 +138,17 @@ static void store_done(struct lpi_call *call)
 	struct lp_ns_op *op = LP_CONTAINER_OF(call->store_op, struct lp_ns_op, store.op);
 	struct lp_ns *ns = op->home;
 	int r = call->result;
+	struct lpi_notice *notice = NULL;
+	lpi_notice_txn(ns, op, r, &notice);
 	/* The call of a read that succeeded has what is given back by lp_ns_end(). */
 	if (op->store.op.opcode != LP_STORE_READ || r < 0) {
 		op->work = NULL;
 		put_call(ns, call);
 	}
-	lpi_ns_answer(ns, op, r);
+	if (notice != NULL)
+		lpi_notice_tell(notice, op, r);
+	else
+		lpi_ns_answer(ns, op, r);
 }
 
 static void refuse_in_turn(struct lpi_call *call)
@@ -214,11 +219,24 @@ static bool begin_one(struct lp_ns *ns, struct lp_ns_op *op)
 
 static void check_stopped(struct lp_ns *ns);
 
+/* Those that may go on, or have to go, wait with the others from now on. */
+static void pass_notice_queue(struct lp_ns *ns)
+{
+	struct lp_ns_op *op = NULL;
+	while ((op = lpi_ns_op_list_first(&ns->notice_queue)) != NULL) {
+		if (ns->state == LPI_NS_SERVING && lpi_notice_must_wait(ns, op))
+			return;
+		lpi_ns_op_list_remove(op);
+		lpi_ns_op_list_push_back(&ns->queue, op);
+	}
+}
+
 /* Those that wait, as far as it goes; or, when the namespace stops, all of them are refused. */
 static void run_queue(struct lp_task *task)
 {
 	struct lp_ns *ns = LP_CONTAINER_OF(task, struct lp_ns, queue_task);
 	struct lp_ns_op *op = NULL;
+	pass_notice_queue(ns);
 	while ((op = lpi_ns_op_list_first(&ns->queue)) != NULL) {
 		if (ns->state != LPI_NS_SERVING) {
 			lpi_ns_op_list_remove(op);
@@ -232,9 +250,14 @@ static void run_queue(struct lp_task *task)
 	check_stopped(ns);
 }
 
+static bool has_queued(const struct lp_ns *ns)
+{
+	return !lpi_ns_op_list_is_empty(&ns->queue) || !lpi_ns_op_list_is_empty(&ns->notice_queue);
+}
+
 static void wake_queue(struct lp_ns *ns)
 {
-	if (!lpi_ns_op_list_is_empty(&ns->queue) && !lp_task_is_queued(&ns->queue_task))
+	if (has_queued(ns) && !lp_task_is_queued(&ns->queue_task))
 		lp_task_queue(ns->options.reactor, &ns->queue_task);
 }
 
@@ -244,6 +267,11 @@ void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op)
 	LP_ASSERT(lp_reactor_is_mine(ns->options.reactor));
 	op->home = ns;
 	op->work = NULL;
+	/* Apart from the queue of the others, for these may be what a notice waits for. */
+	if (ns->state == LPI_NS_SERVING && lpi_notice_must_wait(ns, op)) {
+		lpi_ns_op_list_push_back(&ns->notice_queue, op);
+		return;
+	}
 	if (ns->state == LPI_NS_SERVING && lpi_ns_op_list_is_empty(&ns->queue) && begin_one(ns, op))
 		return;
 	lpi_ns_op_list_push_back(&ns->queue, op);
@@ -265,8 +293,7 @@ void lpi_ns_answer(struct lp_ns *ns, struct lp_ns_op *op, int result)
 
 static void check_stopped(struct lp_ns *ns)
 {
-	if (ns->state != LPI_NS_STOPPING || ns->under_way > ns->stats.stuck ||
-	    !lpi_ns_op_list_is_empty(&ns->queue))
+	if (ns->state != LPI_NS_STOPPING || ns->under_way > ns->stats.stuck || has_queued(ns))
 		return;
 	if (!ns->is_arriving) {
 		ns->is_arriving = true;
@@ -360,6 +387,8 @@ static int new_pools(struct lp_ns *ns)
 		r = lpi_copies_new(&ns->copy_pages);
 	if (r >= 0)
 		r = lp_pool_new(&batches, &ns->batches);
+	if (r >= 0)
+		r = lpi_notices_new(&ns->notices);
 	return r < 0 ? r : lp_pool_new(&transfers, &ns->transfers);
 }
 
@@ -402,6 +431,7 @@ int lp_ns_open(const struct lp_ns_options *options, struct lp_ns **ret_ns)
 	if (ns->options.ops_max == 0)
 		ns->options.ops_max = LP_NS_OPS_MAX;
 	lpi_ns_op_list_init(&ns->queue);
+	lpi_ns_op_list_init(&ns->notice_queue);
 	lpi_pact_list_init(&ns->pacts_waiting);
 	lpi_pact_list_init(&ns->pacts_stuck);
 	lpi_call_list_init(&ns->trying_again);
@@ -491,6 +521,7 @@ void lp_ns_close(struct lp_ns *ns)
 		lp_pool_free(ns->lists);
 		lp_pool_free(ns->batches);
 		lp_pool_free(ns->copy_pages);
+		lp_pool_free(ns->notices);
 	}
 	lpi_dircache_free(ns->dircache);
 	free(ns->dir_kinds);
@@ -511,7 +542,8 @@ void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats)
 	ret_stats->held_unbalanced = held.unbalanced;
 	ret_stats->cache_hits = lpi_dircache_hits(ns->dircache);
 	ret_stats->cache_misses = lpi_dircache_misses(ns->dircache);
-	ret_stats->queued = lpi_ns_op_list_count(&ns->queue);
+	ret_stats->queued =
+		lpi_ns_op_list_count(&ns->queue) + lpi_ns_op_list_count(&ns->notice_queue);
 	ret_stats->finish_retries = ns->stats.finish_retries;
 	ret_stats->stuck = ns->stats.stuck;
 }

@@ -35,6 +35,7 @@
 #ifndef LP_NAMESPACE_NS_H
 #define LP_NAMESPACE_NS_H
 
+#include "base/workers.h"
 #include "store/store.h"
 
 struct lp_ns;
@@ -46,6 +47,8 @@ struct lp_ns;
 #define LP_NS_READDIR_MIN    1024u /* bytes of a readdir's buffer */
 #define LP_NS_XATTRS_MAX     8u    /* set by a make */
 #define LP_NS_PUT_XATTRS_MAX 64u   /* set by a put or commit */
+#define LP_NS_NOTICE_ITEMS   16u
+#define LP_NS_NOTICE_NAMES   600u /* bytes */
 
 /* Who asks: the owner of what is made. */
 struct lp_ns_who {
@@ -146,6 +149,9 @@ struct lp_ns_op {
 	 * its last name (rule N5). What fails holds nothing. Not of a make with or_open. For a
 	 * mount: what its kernel was told of. */
 	bool hold;
+	/* The mount's own: its kernel knows what this changes. Of any other that changes something
+	 * it is told before the answer, if it may remember it: see lp_ns_watch(). */
+	bool is_mounts;
 	union {
 		/* ino says where; complete and node of the store's operation are this module's. */
 		struct {
@@ -339,6 +345,52 @@ uint32_t lp_ns_shard_of_path(struct lp_ns *ns, struct lp_bytes path);
 /* The same of an entry. */
 uint32_t lp_ns_shard_of(struct lp_ns *ns, struct lp_ino dir, struct lp_bytes name);
 
+/* --- What a mount is told of others' changes (rule M2) -----------------------------------------
+ */
+
+/* What has changed of an inode, or of a name. */
+struct lp_ns_news {
+	struct lp_ino ino; /* of a name: its directory */
+	uint64_t offset;
+	uint64_t length;   /* 0: to the end */
+	uint16_t name_at;  /* in names */
+	uint16_t name_len; /* 0: the inode itself, its attributes, xattrs, links */
+	bool has_data;     /* and its data, from offset on */
+	bool is_unknown;   /* result: see lp_ns_told() */
+};
+
+struct lp_ns_notice {
+	uint32_t item_cnt;
+	uint32_t names_len;
+	struct lp_ns_news items[LP_NS_NOTICE_ITEMS];
+	char names[LP_NS_NOTICE_NAMES];
+	struct lp_ns *ns;
+	/* Of who tells it, from tell() to lp_ns_told(). */
+	struct lp_work work;
+	void *teller;
+	int fd;
+	int failure;
+};
+
+/* tell() is called on the namespace's thread, and lp_ns_told() there when the kernel has been told,
+ * never from inside tell(). The operation waits for that with no lock in its hands, so that
+ * whatever the kernel waits for meanwhile can be done, but 2 seconds at most: late() says that it
+ * has not waited any longer. */
+struct lp_ns_watch {
+	void (*tell)(void *arg, struct lp_ns_notice *notice);
+	void (*late)(void *arg); /* may be NULL */
+	void *arg;
+};
+
+/* From now on somebody watches what is changed by operations of this shard that are not a mount's;
+ * NULL: nobody any more, and who waits for what was told is answered without anything being told
+ * again. Before anything is held, on all shards; what is under way is right either way. On the
+ * shard's thread. */
+void lp_ns_watch(struct lp_ns *ns, const struct lp_ns_watch *watch);
+/* It has been told. Of items that are is_unknown the kernel knew nothing: if they are held, answers
+ * are on their way to it that may be older, and it is told of these again. */
+void lp_ns_told(struct lp_ns_notice *notice);
+
 /* --- Opening and closing ---------------------------------------------------------------------- */
 
 struct lp_ns_options {
@@ -385,6 +437,9 @@ struct lp_ns_stats {
 	uint64_t queued;          /* operations waiting for others to end */
 	uint64_t cache_hits;
 	uint64_t cache_misses;
+	uint64_t told;      /* items that a mount's kernel was told of, each time */
+	uint64_t told_late; /* operations that were answered before it had been */
+	uint64_t untold;    /* items, for want of memory, or as the kernel would not know them */
 };
 void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats);
 

@@ -88,8 +88,21 @@ static void own_on(uint32_t shard_cnt)
 		lp_test_ok(lpi_tp_delete_as(&t, "a/b", true, LP_NS_IF_ANY, 0));
 		assert_int_equal(lpi_tp_walk(&t, "a"), -ENOENT);
 	}
+	/* That it was listed in a mount does not: it goes with what was in it. */
+	const struct lp_attrs read = {.atime_ns = 5};
+	struct lp_change change = {.type = LP_CHANGE_SET,
+				   .inode = {.attrs = &read, .mask = LP_ATTR_ATIME}};
+	lp_test_ok(lpi_tp_put(&t, "a/b/x", 10));
+	change.ino = lpi_tp_find(&t, "a/b");
+	lpi_t_op(&t, LP_NS_STORE);
+	t.op->store.ino = change.ino;
+	t.op->store.op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					      .txn = {.changes = &change, .change_cnt = 1}};
+	lp_test_ok(lpi_t_do(&t));
+	lp_test_ok(lpi_tp_delete(&t, "a/b/x"));
+	assert_int_equal(lpi_tp_walk(&t, "a"), -ENOENT);
 	/* On what is not there, and on a file, as ever. */
-	struct lp_change change = kinds[0];
+	change = kinds[0];
 	change.ino = (struct lp_ino){12345};
 	lpi_t_op(&t, LP_NS_STORE);
 	t.op->store.ino = change.ino;

@@ -280,8 +280,12 @@ bool lpi_txn_may_own(const struct lp_store_op *op)
 	if (op->opcode != LP_STORE_TXN)
 		return false;
 	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
-		switch (op->txn.changes[i].type) {
+		const struct lp_change *change = &op->txn.changes[i];
+		switch (change->type) {
 		case LP_CHANGE_SET:
+			/* Of an access time alone: it was read. */
+			may = may || change->inode.mask != LP_ATTR_ATIME;
+			break;
 		case LP_CHANGE_XATTR_SET:
 		case LP_CHANGE_XATTR_REMOVE:
 		case LP_CHANGE_OMAP_SET:

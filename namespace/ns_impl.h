@@ -11,6 +11,7 @@
  *   ns_make.c, ns_rename.c, ns_readdir.c
  *   ns_dirs.c     stat and set, also of directories
  *   ns_open.c     open, close, sync
+ *   notices.c     what a mount's kernel has to be told of what others have changed
  *   ns_hold.c     what a mount was told of, and has forgotten
  *   items.c       the results of readdir and list, packed
  *   ns_paths.c    walk, directories that puts make, the caches of paths (dircache.c)
@@ -29,6 +30,7 @@
 #include "namespace/dircache.h"
 #include "namespace/freeing.h"
 #include "namespace/job.h"
+#include "namespace/notices.h"
 #include "namespace/ns.h"
 #include "namespace/opens.h"
 #include "namespace/pact.h"
@@ -69,6 +71,10 @@ struct lp_ns {
 	struct lp_pool *transfers;   /* of data from other threads */
 	struct lpi_ns_op_list queue; /* operations that wait for a call or job */
 	struct lp_task queue_task;
+	struct lp_ns_watch watch;           /* tell NULL: nobody watches */
+	struct lp_pool *notices;            /* of what it is told */
+	struct lpi_ns_op_list notice_queue; /* operations that wait until there are fewer */
+	uint32_t notices_out;
 	struct lpi_pact_list pacts_waiting;
 	struct lpi_pact_list pacts_stuck;
 	struct lpi_call_list trying_again; /* for want of buffers or space */

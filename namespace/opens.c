@@ -242,6 +242,16 @@ void lpi_opens_read_held(const struct lpi_opens *opens, struct lpi_held_stats *r
 	lpi_held_read_stats(opens->held, ret_stats);
 }
 
+bool lpi_opens_is_held(const struct lpi_opens *opens, struct lp_ino ino)
+{
+	return lpi_held_is(opens->held, ino);
+}
+
+bool lpi_opens_may_hold(const struct lpi_opens *opens, struct lp_ino ino)
+{
+	return lpi_held_may(opens->held, ino);
+}
+
 bool lpi_opens_is_needed(const struct lpi_opens *opens, struct lp_ino ino)
 {
 	return lpi_opens_cnt(opens, ino) > 0 || lpi_held_cnt(opens->held, ino) > 0;

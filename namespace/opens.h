@@ -47,6 +47,11 @@ void lpi_opens_let_go_all(struct lpi_opens *opens);
 uint32_t lpi_opens_some_held(struct lpi_opens *opens, struct lp_ino *ret_inos, uint32_t inos_max);
 void lpi_opens_read_held(const struct lpi_opens *opens, struct lpi_held_stats *ret_stats);
 
+/* A mount was told of it, as far as is known: lpi_held_is(). */
+bool lpi_opens_is_held(const struct lpi_opens *opens, struct lp_ino ino);
+/* No only if none was: lpi_held_may(). Any thread. */
+bool lpi_opens_may_hold(const struct lpi_opens *opens, struct lp_ino ino);
+
 /* Open or held. */
 bool lpi_opens_is_needed(const struct lpi_opens *opens, struct lp_ino ino);
 /* It has lost its last name. To be collected at once if nobody needs it any more. Without memory

@@ -63,6 +63,8 @@ expect 1 'No such' -s "$address" stat bucket/a/note
 # Large reads come as such.
 [ "$(cat "/sys/class/bdi/$(mountpoint -d mnt)/read_ahead_kb")" = 1024 ] || say "the kernel reads less than 1 MiB ahead"
 
+rmdir mnt/tree 2>/dev/null && say "rmdir of what is not empty"
+
 # What the mount did is told with the rest, to programs as to people.
 "$lapis" -s "$address" status | grep -q "^mount     $dir by ${LP_MOUNT_BY:-}.*; requests [1-9]" || say "status: no word of the mount"
 "$lapis" -s "$address" stats --prometheus >prometheus || say "stats --prometheus"
@@ -79,7 +81,7 @@ for op in ("create", "write", "read", "lookup", "unlink"):
         assert admin.total(metrics, "lapis_mount_requests_total", op=op) == count, op
     assert admin.total(metrics, "lapis_mount_request_seconds", op=op, quantile="0.5") > 0, op
 assert sum(op["count"] for op in of_json["ops"].values()) == of_json["requests"]
-assert of_json["ops"]["lookup"]["errors"] > 0 and of_json["written_bytes"] > 3000000
+assert of_json["ops"]["rmdir"]["errors"] > 0 and of_json["written_bytes"] > 3000000
 END
 
 # What ends is told as it should be.

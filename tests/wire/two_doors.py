@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Changes through a socket, and a mount that sees them at once (rule M2).
+
+two_doors.py ADDRESS DIR. First one thing after the other: the mount looks, so that its kernel
+remembers; the socket changes; the mount looks again, and must see it. Then both at once: a writer
+that counts what was acknowledged, and readers that must never see less than that.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+
+import lapis_wire as wire
+
+ROUNDS = 300
+address, top = sys.argv[1], sys.argv[2]
+failures = []
+
+
+def check(is_true, what):
+    if not is_true:
+        failures.append(what)
+
+
+def path_of(key):
+    return os.path.join(top, key)
+
+
+def exists(key):
+    try:
+        os.stat(path_of(key))
+        return True
+    except FileNotFoundError:
+        return False
+
+
+def content(key):
+    with open(path_of(key), "rb") as file:
+        return file.read()
+
+
+def requests(lapis, *names):
+    ops = json.loads(lapis(wire.stats()))["mount"]["ops"]
+    return sum(ops[name]["count"] for name in names if name in ops)
+
+
+def remembers(lapis):
+    """What was looked at is not asked for again: names, names that are not there, data."""
+    lapis(wire.put("bucket/kept", b"k" * 10000))
+    exists("bucket/kept"), exists("bucket/none"), content("bucket/kept"), content("bucket/kept")
+    before = requests(lapis, "lookup", "getattr", "statx", "read")
+    for _ in range(100):
+        exists("bucket/kept"), exists("bucket/none"), content("bucket/kept")
+    count = requests(lapis, "lookup", "getattr", "statx", "read") - before
+    check(count < 20, f"100 looks at what was seen before made {count} requests")
+
+
+def names(lapis):
+    check(not exists("bucket/a"), "a name that was never there")
+    lapis(wire.put("bucket/a", b"first"))
+    check(content("bucket/a") == b"first", "a put of what was known to be absent")
+    lapis(wire.put("bucket/a", b"second, and longer"))
+    check(content("bucket/a") == b"second, and longer", "a put over what was read")
+    check(not exists("bucket/b"), "the other name")
+    lapis(wire.move("bucket/a", "bucket/b"))
+    check(not exists("bucket/a") and content("bucket/b") == b"second, and longer", "a move")
+    lapis(wire.put("bucket/a", b"third"))
+    check(content("bucket/a") == b"third", "a put after the move")
+    lapis(wire.rename("bucket/a", "bucket/b", "exchange"))
+    check(content("bucket/b") == b"third", "an exchange")
+    lapis(wire.copy("bucket/b", "bucket/c"))
+    check(content("bucket/c") == b"third", "a copy")
+    lapis(wire.link("bucket/c", "bucket/d"))
+    check(os.stat(path_of("bucket/c")).st_nlink == 2, "a second name")
+    lapis(wire.delete("bucket/d"))
+    check(not exists("bucket/d"), "a delete")
+    check(os.stat(path_of("bucket/c")).st_nlink == 1, "a name less")
+    with open(path_of("bucket/c"), "rb") as file:
+        lapis(wire.delete("bucket/c"))
+        check(os.fstat(file.fileno()).st_nlink == 0, "no name left of an open file")
+        check(file.read() == b"third", "what is open is read to its end")
+
+
+def directories(lapis):
+    check(not exists("bucket/x/y/z"), "a deep name")
+    lapis(wire.put("bucket/x/y/z", b"deep"))
+    check(content("bucket/x/y/z") == b"deep", "a put that makes directories")
+    old = os.stat(path_of("bucket/x/y"))
+    check(os.listdir(path_of("bucket/x/y")) == ["z"], "what is in it")
+    lapis(wire.put("bucket/x/y/w", b"beside"))
+    new = os.stat(path_of("bucket/x/y"))
+    check(new.st_mtime_ns > old.st_mtime_ns and new.st_size > old.st_size, "its times and size")
+    check(sorted(os.listdir(path_of("bucket/x/y"))) == ["w", "z"], "what is in it now")
+    lapis(wire.delete("bucket/x/y/w"))
+    lapis(wire.delete("bucket/x/y/z"))
+    check(not exists("bucket/x"), "directories that went with what was in them")
+    os.mkdir(path_of("plain"))
+    before = os.stat(path_of("plain")).st_nlink
+    lapis(wire.make("plain/sub", wire.DIRECTORY))
+    check(os.stat(path_of("plain")).st_nlink == before + 1, "a directory's links")
+    check(os.listdir(path_of("plain/sub")) == [], "a new directory")
+    lapis(wire.put("plain/sub/file", b"moves along"))
+    check(content("plain/sub/file") == b"moves along", "a put into it")
+    lapis(wire.rename("plain/sub", "plain/other"))
+    check(not exists("plain/sub/file"), "the old path of a directory that was renamed")
+    check(content("plain/other/file") == b"moves along", "its new path")
+    lapis(wire.delete("plain/other/file"))
+    lapis(wire.remove("plain/other", is_dir=True))
+    check(not exists("plain/other"), "a directory that was removed")
+    check(os.stat(path_of("plain")).st_nlink == before, "its links again")
+
+
+def attributes(lapis):
+    lapis(wire.put("bucket/f", b"content"))
+    check(os.stat(path_of("bucket/f")).st_mode & 0o7777 == 0o644, "the mode of a put")
+    lapis(wire.set_attrs("bucket/f", mode=0o600, mtime_ns=5_000_000_007))
+    now = os.stat(path_of("bucket/f"))
+    check(now.st_mode & 0o7777 == 0o600 and now.st_mtime_ns == 5_000_000_007, "mode and time")
+    lapis(wire.xattr_set("bucket/f", "user.a", b"one"))
+    check(os.getxattr(path_of("bucket/f"), "user.a") == b"one", "an xattr")
+    lapis(wire.xattr_set("bucket/f", "user.a", b"two"))
+    check(os.getxattr(path_of("bucket/f"), "user.a") == b"two", "an xattr again")
+    # An access list decides who may read: the kernel remembers it, and asks nobody.
+    acl = lambda mask: bytes.fromhex(
+        "02000000"
+        "01000600ffffffff"
+        "02000400e8030000"
+        "04000000ffffffff"
+        f"1000{mask:02x}00ffffffff"
+        "20000000ffffffff"
+    )
+    os.chmod(top, 0o755)
+    lapis(wire.set_attrs("bucket/f", mode=0o640))
+    for mask in (4, 0, 4):
+        lapis(wire.xattr_set("bucket/f", "system.posix_acl_access", acl(mask)))
+        child = os.fork()
+        if child == 0:
+            os.chdir(top)
+            os.setgroups([])
+            os.setgid(1000)
+            os.setuid(1000)
+            try:
+                os.close(os.open("bucket/f", os.O_RDONLY))
+                os._exit(4)
+            except PermissionError:
+                os._exit(0)
+        got = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        check(got == mask, f"an access list of {mask}: {got}")
+
+
+def data(lapis):
+    lapis(wire.put("bucket/g", b"a" * 20000))
+    with open(path_of("bucket/g"), "rb", buffering=0) as file:
+        check(file.read() == b"a" * 20000, "what was put")
+        lapis(wire.write("bucket/g", b"b" * 100, offset=8000))
+        wanted = b"a" * 8000 + b"b" * 100 + b"a" * 11900
+        check(os.pread(file.fileno(), 30000, 0) == wanted, "what was written in between")
+        lapis(wire.write("bucket/g", b"c" * 3000, append=True))
+        wanted += b"c" * 3000
+        check(os.fstat(file.fileno()).st_size == 23000, "the size after what was appended")
+        check(os.pread(file.fileno(), 30000, 0) == wanted, "what was appended")
+        lapis(wire.punch("bucket/g", 4096, 4096))
+        wanted = wanted[:4096] + bytes(4096) + wanted[8192:]
+        check(os.pread(file.fileno(), 30000, 0) == wanted, "a hole")
+        lapis(wire.truncate("bucket/g", 5000))
+        check(os.pread(file.fileno(), 30000, 0) == wanted[:5000], "the data that is left")
+        lapis(wire.truncate("bucket/g", 9000))
+        check(os.pread(file.fileno(), 30000, 0) == wanted[:5000] + bytes(4000), "longer again")
+        check(content("bucket/g") == wanted[:5000] + bytes(4000), "the same, opened again")
+
+
+# --- Both at once ------------------------------------------------------------------------------
+
+
+class Race:
+    """A writer with a connection of its own that counts, and a reader beside it."""
+
+    def __init__(self):
+        self.acknowledged = -1
+        self.is_done = False
+
+    def write(self, change):
+        try:
+            with wire.Connection(address) as lapis:
+                for count in range(ROUNDS):
+                    change(lapis, count)
+                    self.acknowledged = count
+        except Exception as error:
+            failures.append(f"{change.__name__}: {error!r}")
+        self.is_done = True
+
+    def read(self, look, what):
+        while not self.is_done:
+            least = self.acknowledged
+            got = look()
+            if got < least:
+                failures.append(f"{what}: {got} was seen after {least} had been acknowledged")
+                return
+
+
+def replace(lapis, count):
+    lapis(wire.put("race/replaced", b"%8d" % count))
+
+
+def overwrite(lapis, count):
+    lapis(wire.write("race/overwritten", b"%8d" % count))
+
+
+def append(lapis, count):
+    lapis(wire.write("race/appended", b"x", append=True))
+
+
+def come_and_go(lapis, count):
+    """There with an even count, else gone; so who sees it must find the count of its content."""
+    if count % 2 == 0:
+        lapis(wire.put("race/comes", b"%8d" % count))
+    else:
+        lapis(wire.delete("race/comes"))
+
+
+def turn(lapis, count):
+    lapis(wire.set_attrs("race/mode", mtime_ns=1_000_000_000 + count))
+
+
+def fill(lapis, count):
+    lapis(wire.put(f"race/full/{count}", b""))
+
+
+def listed(name):
+    return [entry for entry in os.listdir(path_of(name)) if not entry.startswith(".mount")]
+
+
+def churn(name, pairs):
+    one, other = path_of(f"{name}/.mount"), path_of(f"{name}/.mount too")
+    while not all(race.is_done for race, *_ in pairs):
+        with open(one, "w") as file:
+            file.write("content")
+        os.rename(one, other)
+        os.unlink(other)
+
+
+def races():
+    with wire.Connection(address) as lapis:
+        for name in ("replaced", "overwritten"):
+            lapis(wire.put(f"race/{name}", b"%8d" % 0))
+        for name in ("appended", "mode", "full/first"):
+            lapis(wire.put(f"race/{name}", b""))
+        turn(lapis, 0)
+    opened = os.open(path_of("race/overwritten"), os.O_RDONLY)
+    coming = Race()
+
+    def seen_coming():
+        """A count that is as new as what is seen."""
+        before = coming.acknowledged
+        try:
+            return int(content("race/comes"))
+        except FileNotFoundError:
+            # Gone is right after each odd count, and before the first; a put that was acknowledged
+            # before, and no delete begun since, is not to be missed.
+            after = coming.acknowledged
+            return -2 if before % 2 == 0 and after == before and not coming.deleting else before
+
+    coming.deleting = False
+
+    def come(lapis, count):
+        coming.deleting = count % 2 == 1
+        come_and_go(lapis, count)
+
+    pairs = [
+        (Race(), replace, lambda: int(content("race/replaced")), "a replaced file"),
+        (Race(), overwrite, lambda: int(os.pread(opened, 8, 0)), "an overwritten file"),
+        (Race(), append, lambda: os.stat(path_of("race/appended")).st_size - 1, "a size"),
+        (Race(), turn, lambda: os.stat(path_of("race/mode")).st_mtime_ns - 1_000_000_000, "a time"),
+        (Race(), fill, lambda: len(listed("race/full")) - 2, "a directory"),
+        (coming, come, seen_coming, "a name that comes and goes"),
+    ]
+    threads = []
+    for race, change, look, what in pairs:
+        threads.append(threading.Thread(target=race.write, args=(change,)))
+        threads.append(threading.Thread(target=race.read, args=(look, what)))
+    # The mount changes the same directories, and holds their locks for it (rule M3).
+    churners = [threading.Thread(target=churn, args=(name, pairs)) for name in ("race", "race/full")]
+    threads += churners
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    os.close(opened)
+
+
+def first_looks():
+    """Answers about files that the kernel does not know yet, on their way to it beside a change: it
+    must not believe those that are older than what was acknowledged. Nor those to a chmod, which it
+    takes as they are."""
+    current = [None]
+
+    def look():
+        while current[0] != "":
+            try:
+                os.stat(current[0] or top)
+            except FileNotFoundError:
+                pass
+
+    def change():
+        while current[0] != "":
+            try:
+                os.chmod(current[0] or top, 0o755)
+            except FileNotFoundError:
+                pass
+
+    lookers = [threading.Thread(target=target) for target in (look, look, change)]
+    for looker in lookers:
+        looker.start()
+    with wire.Connection(address) as lapis:
+        for count in range(ROUNDS):
+            key = f"race/first/{count}"
+            lapis(wire.put(key, b""))
+            current[0] = path_of(key)
+            lapis(wire.set_attrs(key, mtime_ns=1_000_000_000 + count))
+            got = os.stat(path_of(key)).st_mtime_ns - 1_000_000_000
+            check(got == count, f"a time that was set while the file was first seen: {got}")
+            current[0] = path_of(f"race/first/{count + 1}")
+            time.sleep(0)
+    current[0] = ""
+    for looker in lookers:
+        looker.join()
+
+
+with wire.Connection(address) as door:
+    door(wire.make("bucket", wire.DIRECTORY, spread=True))
+    for part in (remembers, names, directories, attributes, data):
+        part(door)
+races()
+first_looks()
+print("\n".join(failures[:10]))
+sys.exit(len(failures) > 0)
