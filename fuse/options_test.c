@@ -46,11 +46,10 @@ static void test_meanings(void **state)
 static void test_transport(void **state)
 {
 	(void)state;
-	assert_int_equal(parse(NULL, false).transport, LPI_FUSE_TRANSPORT_AUTO);
-	assert_int_equal(parse("transport=auto", false).transport, LPI_FUSE_TRANSPORT_AUTO);
-	assert_int_equal(parse("transport=device", false).transport, LPI_FUSE_TRANSPORT_DEVICE);
-	assert_int_equal(parse("ro,transport=io_uring", false).transport,
-			 LPI_FUSE_TRANSPORT_IO_URING);
+	assert_int_equal(parse(NULL).transport, LPI_FUSE_TRANSPORT_AUTO);
+	assert_int_equal(parse("transport=auto").transport, LPI_FUSE_TRANSPORT_AUTO);
+	assert_int_equal(parse("transport=device").transport, LPI_FUSE_TRANSPORT_DEVICE);
+	assert_int_equal(parse("ro,transport=io_uring").transport, LPI_FUSE_TRANSPORT_IO_URING);
 	assert_true(lp_fuse_options_want_ring(NULL));
 	assert_true(lp_fuse_options_want_ring("transport=io_uring"));
 	assert_false(lp_fuse_options_want_ring("noatime,transport=device"));

@@ -30,7 +30,8 @@ const struct lp_sm_table lpi_fuse_request_table = {
 	.name = "mount request", .states = states, .state_cnt = LPI_FUSE_STATE_CNT};
 
 /* The most that is gathered into one answer: header and the pieces of a read. */
-#define ANSWER_IOVS 1024u
+#define ANSWER_IOVS  1024u
+#define MADE_ATTR_NS (10 * LP_NS_PER_MS)
 
 /* --- Steps ------------------------------------------------------------------------------------ */
 
@@ -274,10 +275,22 @@ static bool is_taken_unseen(const struct lpi_fuse_request *request)
 	       !request->channel->options.behaviour.is_only_door;
 }
 
+/* Of an inode that it makes it takes them unseen, too, if it is told between making and filling it:
+ * within one system call of the caller's. What follows right behind a create need not ask again. */
+static bool is_made(const struct lpi_fuse_request *request)
+{
+	uint32_t opcode = request->message.header.opcode;
+	bool makes = opcode == FUSE_CREATE || opcode == FUSE_MKNOD || opcode == FUSE_MKDIR ||
+		     opcode == FUSE_SYMLINK || opcode == FUSE_TMPFILE;
+	return makes && !request->channel->options.behaviour.is_only_door;
+}
+
 uint64_t lpi_fuse_attr_ns(const struct lpi_fuse_request *request)
 {
-	bool is_doubted = is_mute(request) || is_taken_unseen(request);
-	return is_doubted ? 0 : request->channel->options.behaviour.attr_ns;
+	uint64_t attr_ns = request->channel->options.behaviour.attr_ns;
+	if (is_mute(request) || is_taken_unseen(request))
+		return 0;
+	return is_made(request) ? LP_MIN(attr_ns, MADE_ATTR_NS) : attr_ns;
 }
 
 void lpi_fuse_fill_entry(const struct lpi_fuse_request *request, const struct lp_ns_found *found,
