@@ -58,6 +58,8 @@ void lpi_reactor_tables_fini(struct lpi_reactor_tables *tables)
 int lpi_reactor_tables_add_file(struct lpi_reactor_tables *tables, int fd, uint32_t *ret_slot)
 {
 	LP_ASSERT(fd >= 0);
+	if (tables->ring == NULL)
+		return -ENFILE;
 	for (uint32_t slot = 0; slot < tables->files_max; slot++) {
 		if (tables->files[slot] >= 0)
 			continue;

@@ -164,7 +164,9 @@ bool lpi_mount_wants_ring(const struct lp_config *config)
 {
 	return lp_config_text(config, LP_OPT_MOUNT) != NULL &&
 	       lp_fuse_options_want_ring(lp_config_text(config, LP_OPT_MOUNT_OPTIONS)) &&
-	       lp_fuse_ring_is_on();
+	       lp_fuse_ring_is_on() &&
+	       /* Each thread has a queue, or more. */
+	       lp_config_number(config, LP_OPT_THREADS) <= lp_fuse_ring_queues();
 }
 
 static void fail(struct lp_service *service, int err, const char *what)

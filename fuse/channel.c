@@ -301,6 +301,7 @@ void lpi_fuse_channel_gone(struct lp_fuse_channel *channel)
 	channel->is_gone = true;
 	if (channel->is_stopping)
 		return;
+	lpi_fuse_end_telling(channel);
 	forget_all(channel);
 	if (channel->options.gone != NULL)
 		channel->options.gone(channel->options.arg);

@@ -61,6 +61,7 @@ struct lp_fuse_channel {
 	uint32_t notice_cnt; /* that the kernel is being told */
 	bool is_watching;
 	_Atomic bool is_mute; /* any thread's: the kernel cannot be told what changes */
+	_Atomic bool is_over; /* any thread's: the connection has ended */
 	/* What the kernel knew is forgotten. */
 	struct lp_ns_op forget_op;
 	bool is_forgetting;

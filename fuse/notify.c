@@ -86,7 +86,8 @@ static void run_tell(struct lp_work *work)
 		struct lp_ns_news *item = &notice->items[i];
 		bool is_name = item->name_len > 0;
 		int err = is_name ? say_name(fd, notice, item) : say_inode(fd, item);
-		err = lpi_fuse_told_result(is_name, err);
+		/* It knows its root as long as there is a mount. */
+		err = lpi_fuse_told_result(is_name || item->ino.nr == LP_INO_ROOT.nr, err);
 		item->is_unknown = err == -EAGAIN;
 		if (err < 0 && err != -EAGAIN)
 			notice->failure = err;
@@ -118,6 +119,12 @@ static void told(struct lp_work *work)
 static void tell(void *arg, struct lp_ns_notice *notice)
 {
 	struct lp_fuse_channel *channel = arg;
+	/* Nobody is there who could believe anything. */
+	if (atomic_load_explicit(&channel->is_over, memory_order_relaxed)) {
+		notice->item_cnt = 0;
+		lp_ns_told(notice);
+		return;
+	}
 	channel->notice_cnt++;
 	notice->teller = channel;
 	/* The channel keeps it while it is telling something. */
@@ -134,11 +141,23 @@ static void late(void *arg)
 		    "told of it, which takes long");
 }
 
+static void untold(void *arg)
+{
+	stop_believing(arg, -ENOMEM);
+}
+
+void lpi_fuse_end_telling(struct lp_fuse_channel *channel)
+{
+	for (uint32_t i = 0; i < channel->peer_cnt; i++)
+		atomic_store_explicit(&channel->peers[i]->is_over, true, memory_order_relaxed);
+}
+
 void lpi_fuse_watch(struct lp_fuse_channel *channel)
 {
 	const struct lp_fuse_channel_options *options = &channel->options;
 	const struct lp_fuse_behaviour *behaviour = &options->behaviour;
-	const struct lp_ns_watch watch = {.tell = tell, .late = late, .arg = channel};
+	const struct lp_ns_watch watch = {
+		.tell = tell, .late = late, .untold = untold, .arg = channel};
 	if (options->notifier == NULL || behaviour->is_only_door ||
 	    (behaviour->entry_ns == 0 && behaviour->attr_ns == 0))
 		return;

@@ -42,6 +42,8 @@ struct lpi_fuse_prune {
  * and no more. Where the kernel believes nothing there is nothing to be told. */
 void lpi_fuse_watch(struct lp_fuse_channel *channel);
 void lpi_fuse_unwatch(struct lp_fuse_channel *channel);
+/* The connection has ended: what changes from now on nobody has to be told. */
+void lpi_fuse_end_telling(struct lp_fuse_channel *channel);
 /* What the kernel's answer to a notice of a name, or of an inode, means: 0: it knows; -EAGAIN: it
  * may get to know the inode, or cannot be told now; else it cannot be told at all. */
 int lpi_fuse_told_result(bool is_name, int err);

@@ -205,6 +205,11 @@ static void test_taken_unseen(void **state)
 	struct fuse_entry_out entry;
 	(void)state;
 	struct lpi_opened file = lpi_kernel_create(kernel, FUSE_CREATE, 1, "file");
+	(void)lpi_kernel_mkdir(kernel, 1, "dir");
+	memcpy(&entry, lpi_kernel_answer(kernel, sizeof(entry)), sizeof(entry));
+	assert_int_equal(entry.entry_valid, DAY_S);
+	assert_int_equal(entry.attr_valid, 0);
+	assert_int_equal(entry.attr_valid_nsec, 10 * LP_NS_PER_MS);
 	lpi_kernel_begin(kernel, FUSE_SETATTR, file.node);
 	lpi_kernel_add(kernel, &set, sizeof(set));
 	lp_test_ok(lpi_kernel_ask(kernel));
@@ -260,6 +265,25 @@ static void test_mute(void **state)
 	end(machine);
 }
 
+/* Somebody else has unmounted: nobody is told any more, and who changes something does not wait. */
+static void test_gone(void **state)
+{
+	struct lpi_machine *machine =
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(6), false, DAY_S * LP_NS_PER_S);
+	struct lpi_kernel *kernels = machine->kernels;
+	(void)state;
+	struct lpi_opened file = lpi_kernel_create(&kernels[0], FUSE_CREATE, 1, "file");
+	lpi_fuse_channel_gone(machine->channels[0]);
+	uint64_t from_ns = machine->sim->clock.now_ns;
+	struct native natives[] = {make_of(1, "made"), chmod_of(file.node), chmod_of(1)};
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(natives); i++)
+		act(machine, &natives[i]);
+	assert_true(machine->sim->clock.now_ns - from_ns < LP_NS_PER_S);
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
+		expect_silence(&kernels[i]);
+	end(machine);
+}
+
 /* The mount ends while somebody waits for what it is told: he is answered, and nobody after him has
  * to wait. */
 static void test_stopped(void **state)
@@ -299,7 +323,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_said),         cmocka_unit_test(test_believed),
 		cmocka_unit_test(test_taken_unseen), cmocka_unit_test(test_results),
-		cmocka_unit_test(test_mute),         cmocka_unit_test(test_stopped)};
+		cmocka_unit_test(test_mute),         cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_stopped)};
 	(void)signal(SIGPIPE, SIG_IGN);
 	return lp_test_main(tests, "fuse/notify");
 }

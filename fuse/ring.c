@@ -67,15 +67,16 @@ uint32_t lp_fuse_ring_queues(void)
 	char line[256];
 	if (!read_line(POSSIBLE, line, sizeof(line)))
 		return 0;
-	line[strcspn(line, "\n")] = '\0';
-	const char *last = line;
-	for (const char *at = line; *at != '\0'; at++) {
-		if (*at == '-' || *at == ',')
-			last = at + 1;
+	/* "0-3,8-11": the kernel has a queue for each of these, by their count. */
+	uint64_t cnt = 0;
+	char *at = line;
+	while (*at >= '0' && *at <= '9' && cnt < UINT16_MAX) {
+		unsigned long first = strtoul(at, &at, 10);
+		unsigned long last = *at == '-' ? strtoul(at + 1, &at, 10) : first;
+		cnt += last >= first ? last - first + 1 : 0;
+		at += *at == ',';
 	}
-	char *end = NULL;
-	unsigned long number = strtoul(last, &end, 10);
-	return end == last || *end != '\0' || number >= UINT16_MAX ? 0 : (uint32_t)number + 1;
+	return (*at != '\n' && *at != '\0') || cnt > UINT16_MAX ? 0 : (uint32_t)cnt;
 }
 
 /* --- Commands --------------------------------------------------------------------------------- */

@@ -185,7 +185,6 @@ bool lpi_call_is_unsynced(const struct lp_ns *ns)
 /* --- Store operations, on the shard ----------------------------------------------------------- */
 
 static void run_store(struct lpi_call *call);
-static void submit(struct lpi_call *call);
 static struct lpi_lock look_of(const struct lp_store_op *op);
 
 /* Attributes of what a lookup found, which is held from here on. False: there are none. */
@@ -251,7 +250,7 @@ static bool waits_for_space(struct lpi_call *call)
 	lpi_orphans_hurry(ns);
 	/* What is being decided about an inode may have begun meanwhile, but not what the call
 	 * itself decides. */
-	retry_later(ns, call, call->stored == NULL ? run_store : submit);
+	retry_later(ns, call, call->stored == NULL ? run_store : lpi_call_submit);
 	return true;
 }
 
@@ -289,17 +288,6 @@ static void store_completed(struct lp_store_op *op)
 	tell_caller(call);
 }
 
-static void submit(struct lpi_call *call)
-{
-	call->store_op->complete = store_completed;
-	call->store_op->user = call;
-	/* A lookup waits for its name, but which inode it will find nobody knows. While any is
-	 * being decided about, its attributes are left to be asked for. */
-	call->doubts_attrs = lpi_locks_hard(call->to->locks) > 0;
-	note_submitted(call->to, call->store_op);
-	lp_store_submit(call->to->options.store, call->store_op);
-}
-
 static const struct lp_change *data_change(const struct lp_store_op *op)
 {
 	if (op->opcode != LP_STORE_TXN)
@@ -310,6 +298,20 @@ static const struct lp_change *data_change(const struct lp_store_op *op)
 			return change;
 	}
 	return NULL;
+}
+
+static void submit(struct lpi_call *call)
+{
+	/* What is written comes from buffers of this thread. */
+	LP_ASSERT(call->from == call->to || call->transfer != NULL ||
+		  data_change(call->store_op) == NULL);
+	call->store_op->complete = store_completed;
+	call->store_op->user = call;
+	/* A lookup waits for its name, but which inode it will find nobody knows. While any is
+	 * being decided about, its attributes are left to be asked for. */
+	call->doubts_attrs = lpi_locks_hard(call->to->locks) > 0;
+	note_submitted(call->to, call->store_op);
+	lp_store_submit(call->to->options.store, call->store_op);
 }
 
 /* Without the store. */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "namespace/names.h"
 #include "namespace/ns_impl.h"
 
 void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first)
@@ -786,7 +787,10 @@ void lpi_job_stop(struct lpi_job *job, int result)
 static void end_durable(struct lpi_job *job)
 {
 	int r = synced_result(job);
-	lpi_job_end(job, r < 0 ? r : job->end_result);
+	if (r < 0 && job->end_result >= 0)
+		lpi_names_end(job, r); /* what it opened for the caller is nobody's */
+	else
+		lpi_job_end(job, r < 0 ? r : job->end_result);
 }
 
 void lpi_job_end(struct lpi_job *job, int result)

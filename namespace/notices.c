@@ -19,6 +19,7 @@
 /* When nobody waits any more; and when an answer cannot be on its way any more. */
 #define RETRY_LATE_NS (50 * LP_NS_PER_MS)
 #define GIVE_UP_NS    (30 * LP_NS_PER_S)
+#define UNKNOWN_NS    (50 * LP_NS_PER_MS)
 #define NOBODY_KNOWS  UINT64_MAX
 
 struct lpi_notice {
@@ -97,13 +98,22 @@ static bool may_know(const struct lp_ns *ns, struct lp_ino ino)
 	       lpi_opens_may_hold(ns->peers[lp_ino_shard(ino)]->opens, ino);
 }
 
-/* What may be there to be seen: it was made, or nobody knows. */
+/* What may be there to be seen: it was made, or nobody knows, or it was seen before the log failed
+ * that was to have it. */
 static bool may_have_happened(int result)
 {
-	return result >= 0 || result == -EIO;
+	return result >= 0 || result == -EIO || result == -EROFS;
 }
 
 /* --- What they have to be told ---------------------------------------------------------------- */
+
+/* Whoever watches must see to it that the kernel believes nothing any more. */
+static void untold(struct lp_ns *ns)
+{
+	ns->stats.face.untold++;
+	if (ns->watch.untold != NULL)
+		ns->watch.untold(ns->watch.arg);
+}
 
 static struct lpi_notice *get(struct lp_ns *ns)
 {
@@ -148,7 +158,7 @@ static struct lpi_notice *with_room(struct lp_ns *ns, struct lpi_notice **first,
 		return last;
 	struct lpi_notice *more = get(ns);
 	if (more == NULL) {
-		ns->stats.face.untold++;
+		untold(ns);
 		return NULL;
 	}
 	if (last == NULL)
@@ -376,7 +386,7 @@ static void retry_later(struct lpi_notice *notice)
 	struct lp_reactor *reactor = ns->options.reactor;
 	uint64_t now_ns = lp_reactor_now_ns(reactor);
 	if (now_ns - notice->began_ns > GIVE_UP_NS) {
-		ns->stats.face.untold++;
+		untold(ns);
 		ended(notice->first);
 		return;
 	}
@@ -401,7 +411,11 @@ static void run_check(struct lpi_call *call)
 {
 	const struct lpi_notice *notice = LP_CONTAINER_OF(call, struct lpi_notice, call);
 	struct lp_ino ino = notice->face.items[notice->item_idx].ino;
-	bool is_held = ino.nr == LP_INO_ROOT.nr || lpi_opens_is_held(call->to->opens, ino);
+	/* Without memory nobody knows; but an answer is not on its way for long. */
+	uint64_t now_ns = lp_reactor_now_ns(call->to->options.reactor);
+	bool is_young = now_ns < notice->began_ns + UNKNOWN_NS;
+	bool is_held =
+		ino.nr == LP_INO_ROOT.nr || lpi_opens_is_held(call->to->opens, ino, is_young);
 	lpi_call_end(call, is_held ? 1 : 0);
 }
 

@@ -379,6 +379,8 @@ struct lp_ns_notice {
 struct lp_ns_watch {
 	void (*tell)(void *arg, struct lp_ns_notice *notice);
 	void (*late)(void *arg); /* may be NULL */
+	/* Something has changed that it will not be told of. May be NULL. */
+	void (*untold)(void *arg);
 	void *arg;
 };
 

@@ -242,9 +242,9 @@ void lpi_opens_read_held(const struct lpi_opens *opens, struct lpi_held_stats *r
 	lpi_held_read_stats(opens->held, ret_stats);
 }
 
-bool lpi_opens_is_held(const struct lpi_opens *opens, struct lp_ino ino)
+bool lpi_opens_is_held(const struct lpi_opens *opens, struct lp_ino ino, bool if_unknown)
 {
-	return lpi_held_is(opens->held, ino);
+	return if_unknown ? lpi_held_is(opens->held, ino) : lpi_held_cnt(opens->held, ino) > 0;
 }
 
 bool lpi_opens_may_hold(const struct lpi_opens *opens, struct lp_ino ino)

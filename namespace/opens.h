@@ -48,7 +48,7 @@ uint32_t lpi_opens_some_held(struct lpi_opens *opens, struct lp_ino *ret_inos, u
 void lpi_opens_read_held(const struct lpi_opens *opens, struct lpi_held_stats *ret_stats);
 
 /* A mount was told of it, as far as is known: lpi_held_is(). */
-bool lpi_opens_is_held(const struct lpi_opens *opens, struct lp_ino ino);
+bool lpi_opens_is_held(const struct lpi_opens *opens, struct lp_ino ino, bool if_unknown);
 /* No only if none was: lpi_held_may(). Any thread. */
 bool lpi_opens_may_hold(const struct lpi_opens *opens, struct lp_ino ino);
 

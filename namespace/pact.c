@@ -45,6 +45,16 @@ static void harden_locks(struct lpi_part *part, struct lp_ns *ns)
 		lpi_lock_harden(ns->locks, part->locks[i]);
 }
 
+/* Its own removal may be what is on its way, and it goes only with the rest. */
+static bool unnames_any(const struct lpi_pact *pact)
+{
+	for (uint32_t i = 0; i < pact->part_cnt; i++) {
+		if (pact->parts[i]->unnamed.nr != 0)
+			return true;
+	}
+	return false;
+}
+
 static void submit(struct lpi_part *part, uint32_t cnt, enum lp_store_ack ack,
 		   void (*stored)(struct lpi_call *call))
 {
@@ -56,7 +66,7 @@ static void submit(struct lpi_part *part, uint32_t cnt, enum lp_store_ack ack,
 	part->call.stored = stored;
 	/* What ends it is tried again in any case; and whether an inode that loses its last name is
 	 * removed or kept was decided for a transaction that is submitted at once. */
-	part->call.may_wait_space = part->state == LPI_PART_IDLE && part->unnamed.nr == 0;
+	part->call.may_wait_space = part->state == LPI_PART_IDLE && !unnames_any(part->pact);
 	part->call.space_end_ns = 0;
 	lpi_call_submit(&part->call);
 }
