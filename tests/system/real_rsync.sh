@@ -12,12 +12,13 @@ set -u
 needs rsync setfacl
 tree=$LP_TEST_SRC/tests/real/tree.py
 
-# copy FROM TO ARG...
+# copy FROM TO ARG... Times are compared to the nanosecond: what was changed within the second in which it is
+# copied would keep the time of its copy.
 copy()
 {
 	local from=$1 to=$2
 	shift 2
-	rsync -aHAXS --numeric-ids --delete "$@" "$from/" "$to/" >rsync.out 2>&1 || say "rsync $from $to: $(tail -n 5 rsync.out)"
+	rsync -aHAXS --modify-window=-1 --numeric-ids --delete "$@" "$from/" "$to/" >rsync.out 2>&1 || say "rsync $from $to: $(tail -n 5 rsync.out)"
 }
 
 # like LIST DIR WHAT
