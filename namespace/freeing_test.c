@@ -18,7 +18,6 @@ static const struct lp_ino root = {1};
 struct world {
 	struct lpi_ns_sim *sim;
 	struct lp_ns_op op;
-	bool is_done;
 	/* One on each shard, which together take all the space there is. */
 	struct lp_ino files[FILES];
 	uint64_t ends[FILES];
@@ -32,31 +31,15 @@ struct world {
 	struct lp_ns_forgotten item;
 };
 
-static void done(struct lp_ns_op *op)
-{
-	LP_CONTAINER_OF(op, struct world, op)->is_done = true;
-}
-
 static struct lp_ns_op *begin(struct world *world, enum lp_ns_opcode opcode)
 {
-	world->op = (struct lp_ns_op){.opcode = opcode, .complete = done, .ack = LP_ACK_ORDERED};
+	world->op = (struct lp_ns_op){.opcode = opcode, .ack = LP_ACK_ORDERED};
 	return &world->op;
 }
 
 static int run(struct world *world)
 {
-	world->is_done = false;
-	lp_ns_submit(world->sim->ns[0], &world->op);
-	for (uint32_t i = 0; !world->is_done; i++) {
-		assert_true(i < LPI_NS_SIM_TURNS_MAX);
-		(void)lpi_ns_sim_turn(world->sim);
-	}
-	return world->op.result;
-}
-
-static struct lp_bytes bytes(const char *text)
-{
-	return (struct lp_bytes){text, (uint32_t)strlen(text)};
+	return lpi_ns_sim_do(world->sim, &world->op);
 }
 
 static struct lp_ino make(struct world *world, struct lp_ino dir, const char *name, uint8_t type)
@@ -64,7 +47,7 @@ static struct lp_ino make(struct world *world, struct lp_ino dir, const char *na
 	struct lp_ns_op *op = begin(world, LP_NS_MAKE);
 	op->hold = type == LP_INODE_TYPE_FILE;
 	op->make.dir = dir;
-	op->make.name = bytes(name);
+	op->make.name = lpi_ns_sim_bytes(name);
 	op->make.type = type;
 	op->make.mode = 0755;
 	lp_test_ok(run(world));
@@ -75,7 +58,7 @@ static int take_away(struct world *world, struct lp_ino dir, const char *name, b
 {
 	struct lp_ns_op *op = begin(world, LP_NS_REMOVE);
 	op->remove.dir = dir;
-	op->remove.name = bytes(name);
+	op->remove.name = lpi_ns_sim_bytes(name);
 	op->remove.is_dir = is_dir;
 	return run(world);
 }
@@ -173,7 +156,7 @@ static void world_begin(struct world *world)
 	world->victim = make(world, root, "victim", LP_INODE_TYPE_FILE);
 	struct lp_ns_op *op = begin(world, LP_NS_MAKE);
 	op->make.dir = root;
-	op->make.name = bytes("bucket");
+	op->make.name = lpi_ns_sim_bytes("bucket");
 	op->make.type = LP_INODE_TYPE_DIR;
 	op->make.spread = true;
 	lp_test_ok(run(world));
@@ -264,11 +247,11 @@ static int put_far(struct world *world)
 	char path[24];
 	do
 		(void)snprintf(path, sizeof(path), "bucket/f%u", (unsigned)world->puts++);
-	while (lp_ns_shard_of(ns, world->bucket, bytes(strchr(path, '/') + 1)) != 1);
+	while (lp_ns_shard_of(ns, world->bucket, lpi_ns_sim_bytes(strchr(path, '/') + 1)) != 1);
 	lpi_tp_data_fill(&data, world->sim->bufs, LPI_TP_BYTES_MAX, 'f');
 	struct lp_ns_op *op = begin(world, LP_NS_PUT);
 	op->ack = LP_ACK_DURABLE;
-	op->put.path = bytes(path);
+	op->put.path = lpi_ns_sim_bytes(path);
 	op->put.mode = 0644;
 	op->put.length = LPI_TP_BYTES_MAX;
 	op->put.payload = data.payload;

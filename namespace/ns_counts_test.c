@@ -15,46 +15,30 @@ struct world {
 	struct lpi_ns_sim *sim;
 	struct lp_ns_op op;
 	enum lp_store_ack ack;
-	bool is_done;
 	uint64_t writes; /* in sequence, in the last operation */
 };
 
-static void done(struct lp_ns_op *op)
-{
-	LP_CONTAINER_OF(op, struct world, op)->is_done = true;
-}
-
 static struct lp_ns_op *begin(struct world *world, enum lp_ns_opcode opcode)
 {
-	world->op = (struct lp_ns_op){.opcode = opcode, .complete = done, .ack = world->ack};
+	world->op = (struct lp_ns_op){.opcode = opcode, .ack = world->ack};
 	return &world->op;
 }
 
 static int run(struct world *world)
 {
 	uint64_t from_ns = world->sim->clock.now_ns;
-	world->is_done = false;
-	lp_ns_submit(world->sim->ns[0], &world->op);
-	for (uint32_t i = 0; !world->is_done; i++) {
-		assert_true(i < LPI_NS_SIM_TURNS_MAX);
-		(void)lpi_ns_sim_turn(world->sim);
-	}
+	(void)lpi_ns_sim_do(world->sim, &world->op);
 	uint64_t took_ns = world->sim->clock.now_ns - from_ns;
 	assert_true(took_ns % WRITE_NS < WRITE_NS / 2);
 	world->writes = took_ns / WRITE_NS;
 	return world->op.result;
 }
 
-static struct lp_bytes bytes(const char *text)
-{
-	return (struct lp_bytes){text, (uint32_t)strlen(text)};
-}
-
 static int make(struct world *world, struct lp_ino dir, const char *name, bool is_spread)
 {
 	struct lp_ns_op *op = begin(world, LP_NS_MAKE);
 	op->make.dir = dir;
-	op->make.name = bytes(name);
+	op->make.name = lpi_ns_sim_bytes(name);
 	op->make.type = LP_INODE_TYPE_DIR;
 	op->make.mode = 0755;
 	op->make.spread = is_spread;
@@ -65,7 +49,7 @@ static int take_away(struct world *world, struct lp_ino dir, const char *name)
 {
 	struct lp_ns_op *op = begin(world, LP_NS_REMOVE);
 	op->remove.dir = dir;
-	op->remove.name = bytes(name);
+	op->remove.name = lpi_ns_sim_bytes(name);
 	op->remove.is_dir = true;
 	return run(world);
 }
@@ -75,9 +59,9 @@ static int rename_to(struct world *world, struct lp_ino dir, const char *name, s
 {
 	struct lp_ns_op *op = begin(world, LP_NS_RENAME);
 	op->rename.dir = dir;
-	op->rename.name = bytes(name);
+	op->rename.name = lpi_ns_sim_bytes(name);
 	op->rename.to_dir = to_dir;
-	op->rename.to_name = bytes(to_name);
+	op->rename.to_name = lpi_ns_sim_bytes(to_name);
 	return run(world);
 }
 

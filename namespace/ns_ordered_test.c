@@ -12,42 +12,25 @@ struct world {
 	struct lpi_ns_sim *sim;
 	struct lp_ns_op op;
 	enum lp_store_ack ack;
-	bool is_done;
 };
-
-static void done(struct lp_ns_op *op)
-{
-	LP_CONTAINER_OF(op, struct world, op)->is_done = true;
-}
 
 static struct lp_ns_op *begin(struct world *world, enum lp_ns_opcode opcode)
 {
-	world->op = (struct lp_ns_op){.opcode = opcode, .complete = done, .ack = world->ack};
+	world->op = (struct lp_ns_op){.opcode = opcode, .ack = world->ack};
 	return &world->op;
 }
 
 /* On shard 0: its own calls need no message, and others' none that waits. */
 static int run(struct world *world)
 {
-	world->is_done = false;
-	lp_ns_submit(world->sim->ns[0], &world->op);
-	for (uint32_t i = 0; !world->is_done; i++) {
-		assert_true(i < LPI_NS_SIM_TURNS_MAX);
-		(void)lpi_ns_sim_turn(world->sim);
-	}
-	return world->op.result;
-}
-
-static struct lp_bytes bytes(const char *text)
-{
-	return (struct lp_bytes){text, (uint32_t)strlen(text)};
+	return lpi_ns_sim_do(world->sim, &world->op);
 }
 
 static struct lp_ino make(struct world *world, struct lp_ino dir, const char *name, uint8_t type)
 {
 	struct lp_ns_op *op = begin(world, LP_NS_MAKE);
 	op->make.dir = dir;
-	op->make.name = bytes(name);
+	op->make.name = lpi_ns_sim_bytes(name);
 	op->make.type = type;
 	op->make.mode = 0755;
 	lp_test_ok(run(world));
@@ -59,9 +42,9 @@ static int rename_to(struct world *world, struct lp_ino dir, const char *name, s
 {
 	struct lp_ns_op *op = begin(world, LP_NS_RENAME);
 	op->rename.dir = dir;
-	op->rename.name = bytes(name);
+	op->rename.name = lpi_ns_sim_bytes(name);
 	op->rename.to_dir = to_dir;
-	op->rename.to_name = bytes(to_name);
+	op->rename.to_name = lpi_ns_sim_bytes(to_name);
 	return run(world);
 }
 
@@ -69,7 +52,7 @@ static int take_away(struct world *world, struct lp_ino dir, const char *name, b
 {
 	struct lp_ns_op *op = begin(world, LP_NS_REMOVE);
 	op->remove.dir = dir;
-	op->remove.name = bytes(name);
+	op->remove.name = lpi_ns_sim_bytes(name);
 	op->remove.is_dir = is_dir;
 	return run(world);
 }
@@ -78,7 +61,7 @@ static int look_up(struct world *world, struct lp_ino dir, const char *name)
 {
 	struct lp_ns_op *op = begin(world, LP_NS_LOOKUP);
 	op->lookup.dir = dir;
-	op->lookup.name = bytes(name);
+	op->lookup.name = lpi_ns_sim_bytes(name);
 	return run(world);
 }
 
@@ -127,7 +110,7 @@ static void change_much(struct world *world, struct lp_ino dir)
 	struct lp_ns_op *op = begin(world, LP_NS_LINK);
 	op->link.ino = file;
 	op->link.dir = dir;
-	op->link.name = bytes("b");
+	op->link.name = lpi_ns_sim_bytes("b");
 	lp_test_ok(run(world));
 	op = begin(world, LP_NS_SET);
 	op->set.ino = file;

@@ -185,6 +185,38 @@ static inline struct lpi_ns_sim *lpi_ns_sim_boot(struct lp_bdev *bdev)
 	return sim;
 }
 
+/* --- Operations, one after the other -----------------------------------------------------------
+ */
+
+struct lpi_ns_sim_asked {
+	struct lp_ns_op op;
+	bool is_done;
+};
+
+static inline void lpi_ns_sim_answered(struct lp_ns_op *op)
+{
+	LP_CONTAINER_OF(op, struct lpi_ns_sim_asked, op)->is_done = true;
+}
+
+/* On shard 0; what it answers is in *op. Not for a read, which is to be ended. */
+static inline int lpi_ns_sim_do(struct lpi_ns_sim *sim, struct lp_ns_op *op)
+{
+	struct lpi_ns_sim_asked asked = {.op = *op};
+	asked.op.complete = lpi_ns_sim_answered;
+	lp_ns_submit(sim->ns[0], &asked.op);
+	for (uint32_t i = 0; !asked.is_done; i++) {
+		assert_true(i < LPI_NS_SIM_TURNS_MAX);
+		(void)lpi_ns_sim_turn(sim);
+	}
+	*op = asked.op;
+	return op->result;
+}
+
+static inline struct lp_bytes lpi_ns_sim_bytes(const char *text)
+{
+	return (struct lp_bytes){text, (uint32_t)strlen(text)};
+}
+
 /* From now on the shard's log cannot be written. */
 static inline void lpi_ns_sim_break_log(const struct lpi_ns_sim *sim, uint32_t shard_idx)
 {
