@@ -49,6 +49,7 @@ static void create(const struct lp_change *change, struct lpi_inode *inode)
 	const struct lp_attrs *attrs = change->inode.attrs;
 	struct lp_inode *rec = &inode->rec;
 	LP_ASSERT(!inode->node.exists);
+	lpi_inode_clear(inode);
 	inode->node.exists = true;
 	rec->version_nr = 0; /* goes up to 1 with this transaction */
 	rec->size_bytes = change->inode.target.len;

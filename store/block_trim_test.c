@@ -338,10 +338,62 @@ static void test_cut_to_its_size(void **state)
 	lpi_store_rig_fini(&rig);
 }
 
+static const struct lp_attrs of_file = {.type = LP_INODE_TYPE_FILE, .mode = 0600, .nlink = 1};
+
+static void check_is_new(const struct lpi_hand *hand, struct lp_bytes xattr)
+{
+	uint8_t got[64];
+	struct lp_attrs attrs;
+	lp_test_ok(lpi_hand_stat(hand, ino, &attrs));
+	assert_int_equal(attrs.size_bytes, 0);
+	assert_int_equal(lpi_hand_get(hand, LP_STORE_XATTRS, ino, xattr, got, sizeof(got)),
+			 -ENODATA);
+	assert_int_equal(lpi_hand_read(hand, ino, 0, sizeof(got), got), 0);
+	const struct lp_change longer = {
+		.type = LP_CHANGE_TRUNCATE, .ino = ino, .data = {.offset = 16}};
+	lp_test_ok(lpi_hand_change(hand, longer));
+	assert_int_equal(lpi_hand_read(hand, ino, 0, sizeof(got), got), 16);
+	for (int i = 0; i < 16; i++)
+		assert_int_equal(got[i], 0);
+}
+
+/* The number of one that was removed is not given again (rule N5), but nothing keeps a caller from
+ * using it: nothing of the old one is in the new one, in memory or in its record. */
+static void test_made_again(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	const struct lp_bytes name = {"user.a", 6};
+	const struct lp_change create = {
+		.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &of_file}};
+	const struct lp_change set = {.type = LP_CHANGE_XATTR_SET,
+				      .ino = ino,
+				      .named = {.name = name, .value = {"old", 3}}};
+	const struct lp_change removal = {.type = LP_CHANGE_REMOVE, .ino = ino};
+	memset(bytes, 7, 100);
+	for (int round = 0; round < 2; round++) {
+		lpi_store_rig_start(&rig, 5);
+		lp_test_ok(lpi_hand_change(&rig.hand, create));
+		lp_test_ok(lpi_hand_write(&rig.hand, ino, 0, bytes, 100)); /* inline */
+		lp_test_ok(lpi_hand_change(&rig.hand, set));
+		lp_test_ok(lpi_hand_change(&rig.hand, removal));
+		lp_test_ok(lpi_hand_change(&rig.hand, create));
+		if (round == 1) {
+			lp_test_ok(lpi_store_rig_close(&rig, true));
+			lp_test_ok(lpi_store_rig_open(&rig));
+		}
+		check_is_new(&rig.hand, name);
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		lpi_store_rig_check(&rig);
+		lpi_store_rig_fini(&rig);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cut_to_its_size),
+		cmocka_unit_test(test_made_again),
 		cmocka_unit_test(test_removed_at_a_cut),
 		cmocka_unit_test(test_unmarked_while_removed),
 		cmocka_unit_test(test_cut_orphan),

@@ -131,6 +131,16 @@ void lpi_inode_set_part(struct lpi_inode *inode, enum lpi_inode_part which, cons
 	part.bytes->len = len;
 }
 
+void lpi_inode_clear(struct lpi_inode *inode)
+{
+	LP_ASSERT(lp_extmap_blocks(&inode->map) == 0);
+	inode->rec.name.len = 0;
+	inode->rec.target.len = 0;
+	inode->rec.content.len = 0;
+	inode->rec.xattrs.len = 0;
+	inode->rec.content_crc = 0;
+}
+
 uint8_t *lpi_inode_part_memory(struct lpi_inode *inode, enum lpi_inode_part which)
 {
 	struct part part = part_of(inode, which);

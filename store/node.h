@@ -157,6 +157,9 @@ static inline bool lpi_inode_is_there(const struct lpi_inode *inode)
  * fail. */
 enum lpi_inode_part { LPI_PART_NAME, LPI_PART_TARGET, LPI_PART_CONTENT, LPI_PART_XATTRS };
 
+/* Of one that was removed, and is made again while this node is in memory: nothing of what it had
+ * is left. Its map is empty. */
+void lpi_inode_clear(struct lpi_inode *inode);
 int lpi_inode_make_room(struct lpi_inode *inode, enum lpi_inode_part which,
 			uint32_t bytes) LP_MUST_CHECK;
 /* There is room. len 0: none. bytes may be the part's own memory. */
