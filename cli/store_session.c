@@ -11,9 +11,9 @@
 #define WORKER_CNT 2u
 /* More buffers than that do their I/O the ordinary way. */
 #define REGISTERED_GIB_MAX 16u
-/* What the store may hold at once: payloads that wait for their place (64 MiB by default), blocks
+/* What the store may hold at once: payloads that wait for their place (128 MiB by default), blocks
  * being read and merged. Payloads found in the log come on top. */
-#define STORE_BUFS_BYTES (UINT64_C(160) << 20)
+#define STORE_BUFS_BYTES (UINT64_C(224) << 20)
 
 bool lpi_session_is_mem(const struct lpi_session *session)
 {

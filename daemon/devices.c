@@ -15,7 +15,7 @@
 #define BUSY_TRIES   40u
 #define BUSY_WAIT_US 50000u
 /* As many as the store takes by itself. */
-#define DEFERRED_MAX UINT64_C(16384)
+#define DEFERRED_MAX UINT64_C(65536)
 
 static const enum lp_option path_options[LP_MKFS_DEVICES] = {
 	[LP_MKFS_DATA] = LP_OPT_DEVICE,

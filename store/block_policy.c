@@ -70,10 +70,33 @@ static bool is_trial(struct lpi_policy *policy)
 	return false;
 }
 
+/* Each sample counts a quarter; what is not known any more goes back to what is assumed. */
+static void note_places(struct lpi_block *block)
+{
+	struct lpi_policy *policy = &block->policy;
+	const struct lp_pending_stats *pending = lp_pending_stats(lp_shard_pending(block->shard));
+	const struct lp_writeback_stats *writeback = lp_shard_writeback_stats(block->shard);
+	double share = policy->costs.place_share;
+	uint64_t places = pending->written + pending->superseded + pending->freed;
+	if (++policy->chosen_cnt < LPI_POLICY_PLACES)
+		return;
+	policy->chosen_cnt = 0;
+	if (places - policy->places >= LPI_POLICY_PLACES / 2) {
+		double writes = (double)(writeback->writes - policy->place_writes);
+		share += (writes / (double)(places - policy->places) - share) / 4;
+	} else {
+		share += (LPI_POLICY_SHARE - share) / 64;
+	}
+	policy->places = places;
+	policy->place_writes = writeback->writes;
+	lp_policy_set_place_share(&policy->costs, share);
+}
+
 enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes)
 {
 	struct lpi_policy *policy = &block->policy;
 	note_depth(block);
+	note_places(block);
 	enum lp_write_path path = lp_policy_choose(&policy->costs, bytes, depth_of(policy));
 	if (bytes <= policy->costs.payload_bytes && is_trial(policy))
 		path = path == LP_PATH_DIRECT ? LP_PATH_DEFERRED : LP_PATH_DIRECT;
@@ -155,6 +178,7 @@ int lpi_policy_open(struct lpi_block *block)
 		return 0;                              /* nothing is written */
 	policy->writes_through = caps->volatile_cache; /* lpi_block_data_opcode() */
 	lp_policy_init(&policy->costs, caps->rotational, false);
+	lp_policy_set_place_share(&policy->costs, LPI_POLICY_SHARE);
 	uint64_t payload_bytes = lp_commit_payload_max(block->commit) * LP_BLOCK_BYTES;
 	lp_policy_set_payload_max(&policy->costs, (uint32_t)payload_bytes);
 	int err = load(block);

@@ -6,6 +6,10 @@
  * `auto` takes the other one: in short bursts, twice as many as are under way together, for single
  * ones among others teach nothing; LPI_POLICY_TRIALS bursts after an opening at most.
  *
+ * How many writes write-back makes for each payload shows only where much is deferred for long: it
+ * is counted over LPI_POLICY_PLACES payloads at a time. What was counted is slowly forgotten while
+ * writes are direct, for then nobody knows; at first, too, LPI_POLICY_SHARE is assumed.
+ *
  * What was learned rides along in the frame of a transaction every LPI_POLICY_SAVE samples, or when
  * some of it is an hour old, and is put once more at closing: it never costs a frame while the
  * store works. A crash loses what came since, which does no harm.
@@ -27,6 +31,8 @@
 #define LPI_POLICY_FIRST       4u
 #define LPI_POLICY_TRIALS      32u
 #define LPI_POLICY_TRIAL_MAX   64u /* writes of one */
+#define LPI_POLICY_PLACES      4096u
+#define LPI_POLICY_SHARE       0.5
 /* What lpi_policy_put() puts. */
 #define LPI_POLICY_NEED ((uint32_t)(LP_COMMIT_RECORD_BYTES + 16 + LP_POLICY_VALUE_SIZE))
 
@@ -40,9 +46,12 @@ struct lpi_policy {
 	uint32_t depth_x256; /* transactions under way, smoothed */
 	uint32_t asked_cnt;  /* since the last trial */
 	uint32_t trials_left;
-	uint32_t trial_left; /* writes of the one under way */
-	uint64_t saved_cnt;  /* samples, when they were last put or read, */
-	uint64_t saved_ns;   /* and when that was */
+	uint32_t trial_left;   /* writes of the one under way */
+	uint32_t chosen_cnt;   /* since the share was last looked at */
+	uint64_t places;       /* write-back was done with, */
+	uint64_t place_writes; /* and these it took, then */
+	uint64_t saved_cnt;    /* samples, when they were last put or read, */
+	uint64_t saved_ns;     /* and when that was */
 };
 
 /* The observers may be given to others from here on. */

@@ -255,7 +255,8 @@ static void start_pipeline(void)
 						       .pending = r.pending,
 						       .events = &r.writeback_events,
 						       .start_versions = 20,
-						       .wait_ns = 50 * LP_NS_PER_US};
+						       .wait_ns = 50 * LP_NS_PER_US,
+						       .old_ns = LP_NS_PER_MS};
 	const struct lp_commit_options commit = {.reactor = r.sim.reactor,
 						 .log = r.log,
 						 .kv = r.kv.kv,
@@ -311,7 +312,7 @@ static void make_room(void)
 {
 	flush_index();
 	run_index_jobs();
-	lp_writeback_hurry(r.writeback);
+	lp_writeback_hurry(r.writeback, UINT64_MAX);
 }
 
 static void stop_pipeline(void)
@@ -433,7 +434,7 @@ static void run_steps(uint32_t steps)
 			flush_index();
 			if (!lazy || lp_prng_chance(&r.prng, 1, 10))
 				run_index_jobs();
-			lp_writeback_hurry(r.writeback);
+			lp_writeback_hurry(r.writeback, UINT64_MAX);
 		}
 	}
 }

@@ -37,7 +37,7 @@ struct lp_label_wish {
 	uint64_t wal_bytes; /* 0: no such device */
 	uint32_t shard_cnt;
 	uint64_t chunk_bytes;   /* a power of two, 1 MiB to 1 GiB; default: some 4096 chunks */
-	uint64_t log_bytes;     /* of each shard; default: its part of a 64th of the device */
+	uint64_t log_bytes;     /* of each shard; default: its part of a 16th of the device */
 	uint64_t journal_bytes; /* of one of the two halves of each shard's file journal */
 	int64_t created_ns;
 	uint8_t store_uuid[LP_UUID_BYTES];

@@ -9,7 +9,7 @@
 #define MIB                  (1024 * KIB)
 #define GIB                  (1024 * MIB)
 #define CHUNKS_WANTED        UINT64_C(4096)
-#define LOG_DIVISOR          64u
+#define LOG_DIVISOR          16u
 #define LOG_STORE_MIN        (16 * MIB)
 #define LOG_STORE_MAX        GIB
 #define LOG_SHARD_MIN        (8 * MIB)

@@ -22,7 +22,8 @@
  * A version lives for thousands of others, and is cold whenever it is looked at: so it is looked at
  * seldom, and fetched ahead when it is known which one comes next. Blocks are chosen from the READY
  * list's head, so that the log's start moves on, in batches that are sorted by block, so that the
- * device sees them in order.
+ * device sees them in order. With each go its neighbours, whenever they came: of a part of the
+ * device in which much waits few writes are made.
  */
 #include "store/pending.h"
 
@@ -103,6 +104,7 @@ struct lp_pending {
 	uint64_t freed_cnt;
 	bool flush_running;
 	uint64_t unflushed_cnt;
+	uint64_t ready_cnt; /* in the batch or on the list */
 	uint32_t batch_cnt;
 	uint32_t batch_next;
 	struct choice batch[SORT_BATCH]; /* sorted by block */
@@ -163,10 +165,15 @@ uint64_t lp_pending_room(const struct lp_pending *pending)
 /* --- Entries and versions ------------------------------------------------------------------------
  */
 
-static struct entry **find_link(const struct lp_pending *pending, uint64_t block)
+static struct entry **bucket_of(const struct lp_pending *pending, uint64_t block)
 {
 	uint64_t hash = block * UINT64_C(0x9e3779b97f4a7c15);
-	struct entry **link = &pending->buckets[(hash >> 32 ^ hash) & pending->mask];
+	return &pending->buckets[(hash >> 32 ^ hash) & pending->mask];
+}
+
+static struct entry **find_link(const struct lp_pending *pending, uint64_t block)
+{
+	struct entry **link = bucket_of(pending, block);
 	while (*link != NULL && (*link)->block != block)
 		link = &(*link)->next_in_bucket;
 	return link;
@@ -182,6 +189,7 @@ static void list_add(struct lp_pending *pending, struct lp_pending_version *vers
 		break;
 	case READY:
 		state_list_push_back(&pending->ready, version);
+		pending->ready_cnt++;
 		break;
 	case WRITING:
 		break;
@@ -208,6 +216,7 @@ static void list_remove(struct lp_pending *pending, struct lp_pending_version *v
 	}
 	if (version->state == WRITTEN)
 		pending->unflushed_cnt--;
+	pending->ready_cnt -= version->state == READY;
 	pending->stats.stuck -= version->state == STUCK;
 	pending->stats.settled -= version->state == SETTLED;
 	if (state_list_is_linked(version))
@@ -522,34 +531,113 @@ static void batch_fill(struct lp_pending *pending)
 		pending->batch[i].version->batch_slot = i + 1;
 }
 
-uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *ret_blocks,
-			   uint32_t max, bool (*may_write)(uint64_t block, void *arg), void *arg)
+struct question {
+	bool (*may_write)(uint64_t block, void *arg);
+	void *arg;
+};
+
+static bool may_choose(const struct lp_pending_version *version, const struct question *question)
 {
-	uint32_t cnt = 0;
+	return is_writable(version) &&
+	       (question->may_write == NULL || question->may_write(version->block, question->arg));
+}
+
+/* What the next ones' neighbours will be looked for in is fetched, too. */
+static void fetch_ahead(const struct lp_pending *pending)
+{
+	if (pending->batch_next + AHEAD >= pending->batch_cnt)
+		return;
+	const struct choice *choice = &pending->batch[pending->batch_next + AHEAD];
+	__builtin_prefetch(choice->version, 1);
+	__builtin_prefetch(bucket_of(pending, choice->block + 1));
+	__builtin_prefetch(bucket_of(pending, choice->block - 1));
+}
+
+/* The next of the batch; NULL at its end. */
+static struct lp_pending_version *next_of_batch(struct lp_pending *pending,
+						const struct question *question)
+{
 	if (pending->batch_next == pending->batch_cnt)
 		batch_fill(pending);
-	while (cnt < max && pending->batch_next < pending->batch_cnt) {
-		if (pending->batch_next + AHEAD < pending->batch_cnt)
-			__builtin_prefetch(pending->batch[pending->batch_next + AHEAD].version, 1);
+	while (pending->batch_next < pending->batch_cnt) {
+		fetch_ahead(pending);
 		struct lp_pending_version *version = pending->batch[pending->batch_next++].version;
 		if (version == NULL)
 			continue;
 		LP_ASSERT(version->state == READY && version->seq <= pending->durable_seq);
+		if (may_choose(version, question))
+			return version;
 		list_remove(pending, version);
-		uint64_t block = version->block;
-		if (!is_writable(version) || (may_write != NULL && !may_write(block, arg))) {
-			list_add(pending, version, READY); /* at the end: others first */
-			continue;
-		}
-		list_add(pending, version, WRITING);
-		ret_blocks[cnt++] = (struct lp_pending_block){.block = block,
-							      .seq = version->seq,
-							      .data = version->data,
-							      .crc = version->crc,
-							      .failures = version->failures,
-							      .version = version};
+		list_add(pending, version, READY); /* at the end: others first */
+	}
+	return NULL;
+}
+
+/* What waits for this place, and may be written along with another one. */
+static struct lp_pending_version *find_ready(const struct lp_pending *pending, uint64_t block,
+					     const struct question *question)
+{
+	const struct entry *entry = *find_link(pending, block);
+	struct lp_pending_version *version = entry != NULL ? entry->newest : NULL;
+	while (version != NULL && version->state == LOGGED)
+		version = version->older;
+	bool is_ready = version != NULL && version->state == READY && version->failures == 0 &&
+			may_choose(version, question);
+	return is_ready ? version : NULL;
+}
+
+static void choose(struct lp_pending *pending, struct lp_pending_version *version,
+		   struct lp_pending_block *ret_block)
+{
+	list_remove(pending, version);
+	list_add(pending, version, WRITING);
+	*ret_block = (struct lp_pending_block){.block = version->block,
+					       .seq = version->seq,
+					       .data = version->data,
+					       .crc = version->crc,
+					       .failures = version->failures,
+					       .version = version};
+}
+
+uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *ret_blocks,
+			   uint32_t max, bool (*may_write)(uint64_t block, void *arg), void *arg)
+{
+	const struct question question = {may_write, arg};
+	struct lp_pending_version *own = next_of_batch(pending, &question);
+	if (own == NULL)
+		return 0;
+	bool is_alone = own->failures > 0;
+	uint64_t first = own->block;
+	while (!is_alone && first > 0 && own->block - first + 1 < max &&
+	       find_ready(pending, first - 1, &question) != NULL)
+		first--;
+	uint32_t cnt = 0;
+	for (uint64_t block = first; cnt < max; block++) {
+		struct lp_pending_version *version =
+			block == own->block ? own : find_ready(pending, block, &question);
+		if (version == NULL)
+			break;
+		choose(pending, version, &ret_blocks[cnt++]);
+		if (is_alone)
+			break;
 	}
 	return cnt;
+}
+
+uint64_t lp_pending_ready(const struct lp_pending *pending)
+{
+	return pending->ready_cnt;
+}
+
+bool lp_pending_is_choosing(const struct lp_pending *pending)
+{
+	return pending->batch_next < pending->batch_cnt;
+}
+
+bool lp_pending_has_ready(const struct lp_pending *pending, uint64_t seq)
+{
+	const struct lp_pending_version *oldest = state_list_first(&pending->ready);
+	return lp_pending_is_choosing(pending) || (oldest != NULL && oldest->seq <= seq);
 }
 
 void lp_pending_written(struct lp_pending *pending, struct lp_pending_version *version)
@@ -640,6 +728,11 @@ void lp_pending_flush_end(struct lp_pending *pending, bool ok)
 uint64_t lp_pending_unflushed(const struct lp_pending *pending)
 {
 	return pending->unflushed_cnt;
+}
+
+uint64_t lp_pending_durable_seq(const struct lp_pending *pending)
+{
+	return pending->durable_seq;
 }
 
 uint64_t lp_pending_oldest_seq(const struct lp_pending *pending)

@@ -16,8 +16,8 @@
  * its content kept elsewhere, by a version that is settled: which is not chosen either, and stays
  * until a newer one or the freeing of its block is durable (rule L6).
  *
- * This module decides and accounts; the caller does the I/O: it takes batches of blocks in device
- * order, writes them, and reports back.
+ * This module decides and accounts; the caller does the I/O: it takes one run of neighbouring
+ * blocks after the other, writes them, and reports back.
  *
  * Threads: one. Blocking: none. Errors: -ENOMEM at new; -EAGAIN when the limit of payloads is
  * reached (rule L6): the caller writes back and waits.
@@ -102,12 +102,20 @@ void lp_pending_renumber(struct lp_pending *pending, uint64_t from, uint64_t to)
 /* Frame seq and all before it are durable. */
 void lp_pending_frame_durable(struct lp_pending *pending, uint64_t seq);
 
-/* Chooses up to `max` blocks to write to their place, in device order, going on after the last
- * choice. may_write (or NULL) says no for blocks with other I/O in flight. The version of each
+/* Chooses what one write is to take to its place: the oldest that waits, or one near it in the
+ * order of the device, and its neighbours as far as they wait, too; at most `max` blocks, each the
+ * next of the one before. One that has failed comes alone. may_write (or NULL) says no for blocks
+ * with other I/O in flight. 0: there is none, or none that may be written. The version of each
  * chosen block must be reported by _written() or _failed(), once; it and its data stay valid until
  * then. */
 uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *ret_blocks,
 			   uint32_t max, bool (*may_write)(uint64_t block, void *arg), void *arg);
+/* What is durable and waits to be chosen: how many; */
+uint64_t lp_pending_ready(const struct lp_pending *pending);
+/* whether any came with this frame or before; */
+bool lp_pending_has_ready(const struct lp_pending *pending, uint64_t seq);
+/* whether those that were sorted last are not all chosen: they are best written together. */
+bool lp_pending_is_choosing(const struct lp_pending *pending);
 /* The write of a chosen block has completed. It is done with the next flush. */
 void lp_pending_written(struct lp_pending *pending, struct lp_pending_version *version);
 /* It could not be written: it stays pending and may be chosen again. With `counts` this is one more
@@ -132,6 +140,8 @@ uint64_t lp_pending_unflushed(const struct lp_pending *pending);
 /* Another thread takes it over; the caller has ordered the two. */
 void lp_pending_rebind(struct lp_pending *pending);
 
+/* The newest durable frame that was told of. */
+uint64_t lp_pending_durable_seq(const struct lp_pending *pending);
 /* UINT64_MAX when no version is held but those that the index keeps. */
 uint64_t lp_pending_oldest_seq(const struct lp_pending *pending);
 const struct lp_pending_stats *lp_pending_stats(const struct lp_pending *pending);

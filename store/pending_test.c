@@ -327,6 +327,61 @@ static void test_limit(void **state)
 	lp_bufs_free(bufs);
 }
 
+static bool is_not_13(uint64_t block, void *arg)
+{
+	(void)arg;
+	return block != 13;
+}
+
+/* One write takes what waits side by side, whenever it came; but nothing that is not durable, on
+ * which there is other I/O, or that has failed. */
+static void test_neighbours(void **state)
+{
+	(void)state;
+	static const uint64_t order[] = {20, 12, 9, 30, 10, 13, 11, 8};
+	struct lp_pending_block blocks[8];
+	struct lp_pending *pending = NULL;
+	struct lp_bufs *bufs = NULL;
+	lp_test_ok(lp_pending_new(16, &pending));
+	lp_test_ok(lp_bufs_new(UINT64_C(1) << 20, &bufs));
+	struct lp_seg seg = {.buf = lp_buf_new(bufs, 4096), .len = 4096};
+	for (uint64_t i = 0; i < LP_ARRAY_SIZE(order); i++)
+		lp_test_ok(lp_pending_add(pending, i + 1, order[i], seg, (uint32_t)order[i]));
+	lp_pending_frame_durable(pending, 7);
+	assert_int_equal(lp_pending_ready(pending), 7);
+	/* In the order of the device, from the lowest neighbour on. */
+	assert_int_equal(lp_pending_choose(pending, blocks, 8, is_not_13, NULL), 4);
+	for (uint32_t i = 0; i < 4; i++) {
+		assert_int_equal(blocks[i].block, 9 + i);
+		assert_int_equal(blocks[i].crc, 9 + i);
+	}
+	assert_int_equal(lp_pending_ready(pending), 3);
+	assert_true(lp_pending_is_choosing(pending));
+	/* 10 has failed, and comes alone; 8 and 9 would be its neighbours. */
+	lp_pending_frame_durable(pending, 8);
+	for (uint32_t i = 0; i < 4; i++)
+		assert_true(lp_pending_failed(pending, blocks[i].version, i == 1));
+	uint32_t cnt = 0;
+	uint32_t alone = 0;
+	for (uint32_t n = 0; n < 20 && lp_pending_has_ready(pending, 8); n++) {
+		uint32_t got = lp_pending_choose(pending, blocks, 3, NULL, NULL);
+		assert_true(got <= 3);
+		for (uint32_t i = 1; i < got; i++)
+			assert_int_equal(blocks[i].block, blocks[0].block + i);
+		alone += got == 1 && blocks[0].block == 10;
+		cnt += got;
+		for (uint32_t i = 0; i < got; i++)
+			lp_pending_written(pending, blocks[i].version);
+	}
+	assert_int_equal(alone, 1);
+	assert_int_equal(cnt, LP_ARRAY_SIZE(order));
+	assert_int_equal(lp_pending_ready(pending), 0);
+	assert_false(lp_pending_is_choosing(pending));
+	lp_buf_put(seg.buf);
+	lp_pending_free(pending);
+	lp_bufs_free(bufs);
+}
+
 struct told {
 	struct lp_pending_events events;
 	uint64_t record;
@@ -413,6 +468,7 @@ int main(void)
 		cmocka_unit_test(test_crash_at_any_time),
 		cmocka_unit_test(test_settles),
 		cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_neighbours),
 		cmocka_unit_test(test_stuck),
 	};
 	return lp_test_main(tests, "store/pending");

@@ -313,7 +313,7 @@ static enum lp_policy_kind place_kind(const struct lp_policy *policy)
 }
 
 /* The later write, in device order: its bytes take what they take, getting to the place less. What
- * was measured of write-back itself was in device order. */
+ * was measured of write-back itself was in device order. Several payloads may share a write. */
 static double place_ns(const struct lp_policy *policy, uint64_t bytes)
 {
 	enum lp_policy_kind kind = place_kind(policy);
@@ -321,7 +321,8 @@ static double place_ns(const struct lp_policy *policy, uint64_t bytes)
 	double fixed_ns = LP_MIN(times_of(policy, kind, 1).load_ns, place.load_ns);
 	bool is_unsorted = policy->is_rotational && kind == LP_POLICY_DATA_WRITE;
 	double saved_ns = is_unsorted ? fixed_ns * SORTED_SAVES : 0;
-	return LP_MAX(place.load_ns - saved_ns, place.idle_ns / PLACES_MAX);
+	double alone_ns = LP_MAX(place.load_ns - saved_ns, place.idle_ns / PLACES_MAX);
+	return alone_ns - LP_MIN(fixed_ns, alone_ns) * (1 - policy->place_share);
 }
 
 static struct cost deferred_cost(const struct lp_policy *policy, uint64_t bytes, uint32_t depth)
@@ -429,8 +430,15 @@ void lp_policy_init(struct lp_policy *policy, bool is_rotational, bool volatile_
 {
 	*policy = (struct lp_policy){.is_rotational = is_rotational,
 				     .volatile_cache = volatile_cache,
-				     .payload_bytes = LP_POLICY_PAYLOAD_BYTES};
+				     .payload_bytes = LP_POLICY_PAYLOAD_BYTES,
+				     .place_share = 1};
 	lp_policy_settle(policy);
+}
+
+void lp_policy_set_place_share(struct lp_policy *policy, double share)
+{
+	LP_ASSERT(share >= 0);
+	policy->place_share = LP_MIN(share, 1.0);
 }
 
 void lp_policy_set_payload_max(struct lp_policy *policy, uint32_t payload_bytes)

@@ -18,7 +18,7 @@
  *
  *   deferred  latency  idle of a log write of k (n + meta), over the 2 k on the way
  *             demand   load of that log write / k
- *             and for the later write W, which does not run beside but in between
+ *             and for its share of the later write W, which does not run beside but in between
  *   direct    latency  idle of a data write of n, of a flush, of a log write of k meta, over d
  *             demand   load of the data write  +  (load of the flush + of the log write) / k
  *
@@ -100,6 +100,7 @@ struct lp_policy {
 	bool is_rotational;
 	bool volatile_cache;
 	uint32_t payload_bytes;
+	double place_share;
 	uint64_t sample_cnt;
 	enum lp_policy_kind run_kind; /* of the last samples */
 	uint32_t run_class;
@@ -112,6 +113,10 @@ struct lp_policy {
 void lp_policy_init(struct lp_policy *policy, bool is_rotational, bool volatile_cache);
 /* Longer payloads are always direct. For logs whose frames are smaller than usual. */
 void lp_policy_set_payload_max(struct lp_policy *policy, uint32_t payload_bytes);
+
+/* So many writes of write-back there are for each payload: fewer than 1 where payloads are
+ * rewritten while they wait, or have neighbours that wait. 1 until told otherwise. */
+void lp_policy_set_place_share(struct lp_policy *policy, double share);
 
 /* An operation took ns, with `depth` in flight on the device when it was submitted, itself
  * included. bytes > 0 but for flushes. */

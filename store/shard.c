@@ -157,7 +157,7 @@ static void relieve(struct lp_shard *shard)
 	uint64_t durable = lp_log_durable_seq(shard->log);
 	uint64_t far = shard->trimmed_seq + (durable + 1 - shard->trimmed_seq) / 2;
 	if (lp_pending_oldest_seq(shard->pending) <= far)
-		lp_writeback_hurry(shard->writeback);
+		lp_writeback_hurry(shard->writeback, far);
 	if (lp_space_unrecorded_seq(shard->space) <= far)
 		(void)lpi_shard_checkpoint_some(shard);
 	bool some_are_missing = lp_space_unrecorded_seq(shard->space) <= far;
@@ -778,6 +778,11 @@ struct lp_space *lp_shard_space(struct lp_shard *shard)
 struct lp_pending *lp_shard_pending(struct lp_shard *shard)
 {
 	return shard->pending;
+}
+
+const struct lp_writeback_stats *lp_shard_writeback_stats(const struct lp_shard *shard)
+{
+	return lp_writeback_stats(shard->writeback);
 }
 
 struct lp_bdev_chan *lp_shard_log_chan(struct lp_shard *shard)

@@ -128,6 +128,7 @@ struct lp_kv *lp_shard_kv(struct lp_shard *shard);
 struct lp_overlay *lp_shard_overlay(struct lp_shard *shard);
 struct lp_space *lp_shard_space(struct lp_shard *shard);
 struct lp_pending *lp_shard_pending(struct lp_shard *shard);
+const struct lp_writeback_stats *lp_shard_writeback_stats(const struct lp_shard *shard);
 struct lp_bdev_chan *lp_shard_data(struct lp_shard *shard);
 /* That of the log: the same, unless the store has a device for it. */
 struct lp_bdev_chan *lp_shard_log_chan(struct lp_shard *shard);

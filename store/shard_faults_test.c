@@ -334,7 +334,7 @@ static void test_writeback_without_a_cache(void **state)
 		lp_test_ok(lp_pending_add(pending, 1, 2 * i, seg, 0));
 	lp_buf_put(seg.buf);
 	lp_pending_frame_durable(pending, 1);
-	lp_writeback_hurry(writeback);
+	lp_writeback_hurry(writeback, UINT64_MAX);
 	for (int i = 0; i < 100000 && lp_pending_stats(pending)->versions > 0; i++)
 		(void)lp_reactor_turn(rig.reactor, true);
 	assert_int_equal(lp_pending_stats(pending)->versions, 0);
@@ -435,7 +435,7 @@ static void test_payloads_long_in_place(void **state)
 		lpi_shard_rig_defer(&rig, blocks[i], 1 + i % 200);
 		lpi_shard_rig_sync(&rig);
 		if (i % 32 == 31) {
-			lp_writeback_hurry(rig.shard->writeback);
+			lp_writeback_hurry(rig.shard->writeback, UINT64_MAX);
 			wait_landed(&rig);
 		}
 	}

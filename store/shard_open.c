@@ -23,10 +23,11 @@
 #include "store/log_limits.h"
 #include "store/shard_impl.h"
 
-#define DEFERRED_DEFAULT  UINT64_C(16384) /* blocks: 64 MiB */
+#define DEFERRED_DEFAULT  UINT64_C(32768) /* blocks: 128 MiB */
 #define BAD_DEFAULT       1024u
 #define OVERLAY_BUCKETS   4096u
 #define WRITEBACK_WAIT_NS (100 * LP_NS_PER_MS)
+#define WRITEBACK_OLD_NS  (2 * LP_NS_PER_S)
 #define CLOSE_PATIENCE_NS (10 * LP_NS_PER_S)
 
 void lpi_shard_turn(struct lp_shard *shard)
@@ -293,8 +294,9 @@ static int open_pipeline(struct lp_shard *shard)
 		.chan = shard->data,
 		.pending = shard->pending,
 		.events = &shard->writeback_events,
-		.start_versions = shard->options.deferred_blocks_max / 4,
+		.start_versions = shard->options.deferred_blocks_max / 2,
 		.wait_ns = WRITEBACK_WAIT_NS,
+		.old_ns = WRITEBACK_OLD_NS,
 		.observer = shard->options.writeback_observer,
 	};
 	struct lp_commit_options commit = {
@@ -488,7 +490,7 @@ static int land_pending(struct lp_shard *shard)
 		/* What is being moved waits for its frame, not for write-back. */
 		if (lp_writeback_is_idle(shard->writeback) && lp_commit_is_idle(shard->commit) &&
 		    lp_pending_writable(shard->pending) > 0)
-			lp_writeback_hurry(shard->writeback);
+			lp_writeback_hurry(shard->writeback, UINT64_MAX);
 		lpi_shard_turn(shard);
 	}
 	return shard->error;

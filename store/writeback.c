@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A round: choose blocks in device order, cut them into runs, write the runs, and when nothing is
- * left to write (or much has been written since the last flush), flush. Writes go on meanwhile: a
- * log that is nearly full gets its room in small pieces, not all at once after a long wait. Rounds
- * follow each other until what was durable at the last look or hurry is settled; then it rests
- * until the next.
+/* A round: choose runs of neighbours, write them, and when what was asked for is written (or much
+ * has been since the last flush), flush. Writes go on meanwhile: a log that is nearly full gets its
+ * room in small pieces, not all at once after a long wait. Then it rests until somebody is in a
+ * hurry, or the timer says that it is time.
+ *
+ * The more waits, the fewer writes it takes: a block that is rewritten while it waits saves one,
+ * and so does each neighbour that waits as well. Of random blocks, of which a third waits, one
+ * write takes two. So under load not all is written that could be, but what is beyond a number, and
+ * what has become old.
  *
  * New writes begin when half of those under way have ended: so several completions make one turn of
  * the reactor, and several writes one submission.
@@ -20,7 +24,7 @@
 #define RUNS           32u  /* writes in flight at most */
 #define REFILL_RUNS    16u  /* or fewer: more are begun */
 #define RUN_BLOCKS_MAX 128u /* of one write */
-#define FLUSH_BLOCKS   1024u
+#define FLUSH_BLOCKS   UINT64_C(1024)
 #define TRIES_MAX      6u /* of one block */
 #define RETRY_NS       (10 * LP_NS_PER_MS)
 
@@ -42,7 +46,12 @@ struct lp_writeback {
 	struct lp_task task;
 	struct lp_bdev_op flush;
 	bool flushing;
-	bool hurried; /* do not wait for more */
+	bool hurried; /* until what has hurry_seq or less is in its place */
+	uint64_t hurry_seq;
+	uint64_t old_seq;    /* was durable when what was old before was written */
+	uint64_t old_at_ns;  /* when it is old */
+	uint64_t added_then; /* when the timer was started */
+	bool must_retry;
 	bool stopped;
 	bool failed;
 	bool round_failed;
@@ -51,7 +60,8 @@ struct lp_writeback {
 	int refused;        /* and the owner does not want it */
 	bool is_full;
 	uint32_t flight;
-	uint64_t fresh_blocks; /* written since the last flush began */
+	uint64_t fresh_blocks; /* written since the last flush began; */
+	uint64_t flush_blocks; /* so many are enough for one */
 	struct run_list free;
 	struct run runs[RUNS];
 	uint64_t flush_failures; /* of the device, when we began */
@@ -71,8 +81,16 @@ static void fail(struct lp_writeback *wb, int err)
 static void step_later(struct lp_writeback *wb, uint64_t delay_ns)
 {
 	uint64_t at_ns = lp_reactor_now_ns(wb->options.reactor) + delay_ns;
-	if (!lp_timer_is_armed(&wb->timer))
-		lp_timer_start(wb->options.reactor, &wb->timer, at_ns);
+	if (lp_timer_is_armed(&wb->timer))
+		return;
+	wb->added_then = lp_pending_stats(wb->options.pending)->added;
+	lp_timer_start(wb->options.reactor, &wb->timer, at_ns);
+}
+
+static void retry_later(struct lp_writeback *wb)
+{
+	wb->must_retry = true;
+	step_later(wb, RETRY_NS);
 }
 
 static void step_soon(struct lp_writeback *wb)
@@ -133,7 +151,7 @@ static void end_round(struct lp_writeback *wb)
 	wb->round_is_full = false;
 	wb->round_is_bad = false;
 	if (wb->is_full) {
-		step_later(wb, RETRY_NS);
+		retry_later(wb);
 		if (!was_full && wb->options.events->full != NULL)
 			wb->options.events->full(wb->options.events);
 		return;
@@ -141,7 +159,7 @@ static void end_round(struct lp_writeback *wb)
 	if (wb->refused < 0)
 		fail(wb, wb->refused);
 	else if (is_bad)
-		step_later(wb, RETRY_NS);
+		retry_later(wb);
 	else
 		step_soon(wb);
 }
@@ -225,40 +243,35 @@ static bool may_write(uint64_t block, void *arg)
 	return wb->options.events->may_write(wb->options.events, block);
 }
 
-/* Writes one batch of neighbours and near ones, as far as there are free runs. Returns the number
- * of blocks. */
-static uint32_t write_some(struct lp_writeback *wb)
+/* So many are held, with what is written and waits for the flush. */
+static bool are_many(const struct lp_writeback *wb)
 {
-	struct lp_pending_block blocks[RUN_BLOCKS_MAX];
-	uint32_t free_runs = RUNS - wb->flight;
-	/* In the worst case each block is a run of its own. */
-	uint32_t cnt = lp_pending_choose(wb->options.pending, blocks,
-					 LP_MIN(free_runs, RUN_BLOCKS_MAX), may_write, wb);
-	for (uint32_t from = 0; from < cnt;) {
-		uint32_t to = from + 1;
-		while (to < cnt && blocks[to].block == blocks[from].block + (to - from) &&
-		       blocks[from].failures == 0 && blocks[to].failures == 0)
-			to++;
-		run_submit(wb, blocks + from, to - from);
-		from = to;
-	}
-	return cnt;
+	return lp_pending_writable(wb->options.pending) >= wb->options.start_versions;
 }
 
 static bool is_time(const struct lp_writeback *wb)
 {
-	return wb->hurried ||
-	       lp_pending_writable(wb->options.pending) >= wb->options.start_versions;
+	const struct lp_pending *pending = wb->options.pending;
+	return lp_pending_is_choosing(pending) ||
+	       lp_pending_ready(pending) >= wb->options.start_versions ||
+	       (wb->hurried && lp_pending_has_ready(pending, wb->hurry_seq));
 }
 
 /* Returns whether it began any. */
-static bool write_all(struct lp_writeback *wb)
+static bool write_some(struct lp_writeback *wb)
 {
+	struct lp_pending_block blocks[RUN_BLOCKS_MAX];
 	bool wrote = false;
-	if (!is_time(wb) || wb->flight > REFILL_RUNS)
+	if (wb->flight > REFILL_RUNS)
 		return false;
-	while (wb->flight < RUNS && write_some(wb) > 0)
+	while (wb->flight < RUNS && is_time(wb)) {
+		uint32_t cnt = lp_pending_choose(wb->options.pending, blocks, RUN_BLOCKS_MAX,
+						 may_write, wb);
+		if (cnt == 0)
+			break;
+		run_submit(wb, blocks, cnt);
 		wrote = true;
+	}
 	return wrote;
 }
 
@@ -266,19 +279,19 @@ static void step(struct lp_writeback *wb)
 {
 	if (wb->failed || wb->stopped || wb->round_failed)
 		return;
-	bool is_writing = write_all(wb) || wb->flight > 0;
+	bool is_writing = write_some(wb) || wb->flight > 0;
 	if (wb->flushing)
 		return; /* its end steps again */
-	if (wb->fresh_blocks >= FLUSH_BLOCKS) {
+	if (wb->fresh_blocks >= wb->flush_blocks) {
 		flush_begin(wb);
 		return;
 	}
 	if (is_writing)
 		return;
-	/* All that was there is written: what came meanwhile may wait again, for else a steady
-	 * writer would have a flush for every few of its blocks. */
+	/* A steady writer does not have a flush for every few of its blocks: they wait for more. */
+	bool must_flush = wb->hurried || are_many(wb);
 	wb->hurried = false;
-	if (lp_pending_unflushed(wb->options.pending) > 0)
+	if (must_flush && lp_pending_unflushed(wb->options.pending) > 0)
 		flush_begin(wb);
 	else if (lp_pending_writable(wb->options.pending) > 0)
 		step_later(wb, wb->options.wait_ns);
@@ -289,11 +302,28 @@ static void task_run(struct lp_task *task)
 	step(LP_CONTAINER_OF(task, struct lp_writeback, task));
 }
 
-/* Somebody has waited long enough, or a failed write is tried again. */
+static void hurry(struct lp_writeback *wb, uint64_t seq)
+{
+	wb->hurry_seq = wb->hurried ? LP_MAX(wb->hurry_seq, seq) : seq;
+	wb->hurried = true;
+}
+
+/* Nothing more came, or what was there at the last time is old now, or a failed write is tried
+ * again. */
 static void timer_fire(struct lp_timer *timer)
 {
 	struct lp_writeback *wb = LP_CONTAINER_OF(timer, struct lp_writeback, timer);
-	wb->hurried = true;
+	uint64_t now_ns = lp_reactor_now_ns(wb->options.reactor);
+	uint64_t durable = lp_pending_durable_seq(wb->options.pending);
+	bool is_idle = lp_pending_stats(wb->options.pending)->added == wb->added_then;
+	if (is_idle || wb->must_retry)
+		hurry(wb, durable);
+	wb->must_retry = false;
+	if (now_ns >= wb->old_at_ns) {
+		hurry(wb, wb->old_seq);
+		wb->old_seq = durable;
+		wb->old_at_ns = now_ns + wb->options.old_ns;
+	}
 	step(wb);
 }
 
@@ -307,6 +337,8 @@ int lp_writeback_new(const struct lp_writeback_options *options,
 		return -ENOMEM;
 	wb->options = *options;
 	wb->flush_failures = lp_bdev_flush_failures(lp_bdev_of(options->chan));
+	/* Of a small store's few, too, most may wait. */
+	wb->flush_blocks = LP_MIN(FLUSH_BLOCKS, LP_MAX(options->start_versions / 4, UINT64_C(1)));
 	wb->timer.fire = timer_fire;
 	wb->task.run = task_run;
 	run_list_init(&wb->free);
@@ -337,11 +369,11 @@ void lp_writeback_look(struct lp_writeback *wb)
 		step_later(wb, wb->options.wait_ns);
 }
 
-void lp_writeback_hurry(struct lp_writeback *wb)
+void lp_writeback_hurry(struct lp_writeback *wb, uint64_t seq)
 {
 	if (wb->failed || wb->stopped)
 		return;
-	wb->hurried = true;
+	hurry(wb, seq);
 	step_soon(wb);
 }
 

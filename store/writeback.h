@@ -2,8 +2,9 @@
 /* Brings deferred payloads to their place: in batches, in device order, neighbours in one write,
  * and flushes the device so that the log may forget them (design 5.7, rules L3, S4).
  *
- * It lets payloads wait, so that rewrites of a block coalesce, until there are many, or the oldest
- * has waited long enough, or somebody is in need of log space or memory (hurry).
+ * It lets payloads wait, so that rewrites of a block coalesce and neighbours come together: until
+ * there are many, or nothing more came for a while, or they are old, or somebody needs room in the
+ * log (hurry).
  *
  * Threads: the reactor's. Allocation: none after new. Errors: a failed write is tried again a
  * bounded number of times, in the end block by block; then the owner may take it over (rule L6).
@@ -41,8 +42,9 @@ struct lp_writeback_options {
 	struct lp_bdev_chan *chan;
 	struct lp_pending *pending;
 	struct lp_writeback_events *events;
-	uint64_t start_versions;           /* so many waiting start it */
-	uint64_t wait_ns;                  /* or so long a wait of the oldest */
+	uint64_t start_versions;           /* so many waiting start it, */
+	uint64_t wait_ns;                  /* or so long without any that came, */
+	uint64_t old_ns;                   /* or so long a wait of the oldest, or twice that */
 	struct lp_bdev_observer *observer; /* of writes and flushes; or NULL */
 };
 
@@ -60,8 +62,8 @@ void lp_writeback_free(struct lp_writeback *wb);
 
 /* Something became durable: looks whether it is time to begin. */
 void lp_writeback_look(struct lp_writeback *wb);
-/* Everything that is durable now goes to its place without waiting. */
-void lp_writeback_hurry(struct lp_writeback *wb);
+/* What became durable with this frame or before goes to its place without waiting. */
+void lp_writeback_hurry(struct lp_writeback *wb, uint64_t seq);
 /* Begins nothing new; what is in flight ends. */
 void lp_writeback_stop(struct lp_writeback *wb);
 /* What was tried last found no space. */

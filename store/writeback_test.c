@@ -87,7 +87,8 @@ static void bench_init_with(uint64_t seed, uint64_t pending_max)
 						     .pending = b.pending,
 						     .events = &b.events,
 						     .start_versions = 50,
-						     .wait_ns = LP_NS_PER_MS};
+						     .wait_ns = LP_NS_PER_MS,
+						     .old_ns = 5 * LP_NS_PER_MS};
 	lp_test_ok(lp_writeback_new(&options, &b.writeback));
 }
 
@@ -191,9 +192,51 @@ static void test_waits_then_writes(void **state)
 	/* In a hurry they do not wait. */
 	overwrite(20, 1, 9);
 	start_ns = b.sim.clock.now_ns;
-	lp_writeback_hurry(b.writeback);
+	lp_writeback_hurry(b.writeback, UINT64_MAX);
 	run_until_settled();
 	assert_true(b.sim.clock.now_ns - start_ns < LP_NS_PER_MS);
+	bench_fini();
+}
+
+static void no_news(struct lp_timer *timer)
+{
+	(void)timer;
+}
+
+/* What happens in so much time. */
+static void pass(uint64_t ns)
+{
+	struct lp_timer timer = {.fire = no_news};
+	lp_timer_start(b.sim.reactor, &timer, b.sim.clock.now_ns + ns);
+	while (lp_timer_is_armed(&timer))
+		(void)lp_reactor_turn(b.sim.reactor, true);
+}
+
+/* Under a steady load most of what may wait does, so that writes of neighbours and rewritten blocks
+ * are few; but nothing waits for ever, and there is no flush for every few. */
+static void test_steady_load(void **state)
+{
+	(void)state;
+	bench_init_with(2, BLOCKS);
+	uint64_t oldest_ns = b.sim.clock.now_ns;
+	uint64_t oldest_seq = 0;
+	for (int step = 0; step < 20000; step++) {
+		if (lp_pending_room(b.pending) > 0)
+			overwrite(lp_prng_below(&b.prng, FEW_BLOCKS), 1, 1 + step % 200);
+		pass(20 * LP_NS_PER_US);
+		if (lp_pending_oldest_seq(b.pending) != oldest_seq) {
+			oldest_seq = lp_pending_oldest_seq(b.pending);
+			oldest_ns = b.sim.clock.now_ns;
+		}
+		/* Old after 5 ms, seen at the next look, flushed at the one after. */
+		assert_true(b.sim.clock.now_ns - oldest_ns < 20 * LP_NS_PER_MS);
+	}
+	const struct lp_writeback_stats *stats = lp_writeback_stats(b.writeback);
+	assert_true(stats->writes < stats->blocks * 4 / 5);
+	assert_true(lp_pending_stats(b.pending)->superseded > 2000);
+	assert_true(stats->flushes < stats->writes / 4);
+	run_until_settled();
+	judge_cut(1);
 	bench_fini();
 }
 
@@ -249,7 +292,7 @@ static void test_dead_device(void **state)
 		uint64_t fired = lp_sim_rule_fired(b.sim.sim, rule_idx);
 		/* All at once, then each alone. */
 		assert_int_equal(fired, opcodes[i] == LP_BDEV_FLUSH ? 1 : 1 + 5 * 4);
-		lp_writeback_hurry(b.writeback);
+		lp_writeback_hurry(b.writeback, UINT64_MAX);
 		lp_writeback_look(b.writeback);
 		for (int n = 0; n < 10; n++)
 			(void)lp_reactor_turn(b.sim.reactor, true);
@@ -328,6 +371,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random_run),
 		cmocka_unit_test(test_waits_then_writes),
+		cmocka_unit_test(test_steady_load),
 		cmocka_unit_test(test_settles_in_pieces),
 		cmocka_unit_test(test_failed_write_is_tried_again),
 		cmocka_unit_test(test_dead_device),
