@@ -176,6 +176,16 @@ void lp_writer_u64(struct lp_writer *writer, uint64_t value)
 		lp_put_le64(at, value);
 }
 
+void lp_writer_u32s(struct lp_writer *writer, const uint32_t *values, size_t cnt)
+{
+	size_t len;
+	if (__builtin_mul_overflow(cnt, sizeof(*values), &len))
+		len = SIZE_MAX; /* fits nowhere */
+	uint8_t *at = lp_writer_reserve(writer, len);
+	if (at != NULL)
+		lp_put_le32s(at, values, cnt);
+}
+
 void lp_writer_i64(struct lp_writer *writer, int64_t value)
 {
 	lp_writer_u64(writer, (uint64_t)value);

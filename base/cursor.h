@@ -150,6 +150,8 @@ void lp_writer_u8(struct lp_writer *writer, uint8_t value);
 void lp_writer_u16(struct lp_writer *writer, uint16_t value);
 void lp_writer_u32(struct lp_writer *writer, uint32_t value);
 void lp_writer_u64(struct lp_writer *writer, uint64_t value);
+/* cnt numbers, all of them or none; one check for all. */
+void lp_writer_u32s(struct lp_writer *writer, const uint32_t *values, size_t cnt);
 void lp_writer_i64(struct lp_writer *writer, int64_t value);
 void lp_writer_be32(struct lp_writer *writer, uint32_t value);
 void lp_writer_be64(struct lp_writer *writer, uint64_t value);

@@ -12,13 +12,16 @@
 #include "base/cursor.h"
 #include "base/prng.h"
 
-#define RECORD_BYTES (1 + 2 + 4 + 8 + 8 + 4 + 8 + 2 + 3 + 4)
+#define RECORD_BYTES (1 + 2 + 4 + 3 * 4 + 8 + 8 + 4 + 8 + 2 + 3 + 4)
+
+static const uint32_t some_u32s[] = {0x88000008, 0, 0xffffffff};
 
 static void put_record(struct lp_writer *w)
 {
 	lp_writer_u8(w, 0x81);
 	lp_writer_u16(w, 0x8202);
 	lp_writer_u32(w, 0x83000003);
+	lp_writer_u32s(w, some_u32s, LP_ARRAY_SIZE(some_u32s));
 	lp_writer_u64(w, UINT64_C(0x8400000000000004));
 	lp_writer_i64(w, INT64_MIN + 5);
 	lp_writer_be32(w, 0x86000006);
@@ -34,6 +37,8 @@ static bool get_record(struct lp_reader *r)
 	bool same = lp_reader_u8(r) == 0x81;
 	same &= lp_reader_u16(r) == 0x8202;
 	same &= lp_reader_u32(r) == 0x83000003;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(some_u32s); i++)
+		same &= lp_reader_u32(r) == some_u32s[i];
 	same &= lp_reader_u64(r) == UINT64_C(0x8400000000000004);
 	same &= lp_reader_i64(r) == INT64_MIN + 5;
 	same &= lp_reader_be32(r) == 0x86000006;

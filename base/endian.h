@@ -52,6 +52,18 @@ static inline void lp_put_le64(void *to, uint64_t value)
 	memcpy(to, &raw, sizeof(raw));
 }
 
+/* cnt of them, one behind the other. */
+static inline void lp_put_le32s(void *to, const uint32_t *values, size_t cnt)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	if (cnt > 0)
+		memcpy(to, values, cnt * sizeof(*values));
+#else
+	for (size_t i = 0; i < cnt; i++)
+		lp_put_le32((unsigned char *)to + i * sizeof(*values), values[i]);
+#endif
+}
+
 static inline uint32_t lp_get_be32(const void *from)
 {
 	uint32_t raw;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/pool.h"
+#include "base/tree.h"
 
 #define TICK_NS     (LP_NS_PER_S / 10)
 #define TICKS_PER_S 10u

@@ -224,9 +224,8 @@ size_t lpi_leaf_encode(struct lpi_leaf *leaf, struct lp_ino ino, uint8_t *buf)
 	for (uint32_t i = 0; i < leaf->words_cnt; i++) {
 		if (lpi_word_is_unwritten(leaf->words[i]))
 			continue;
-		for (uint32_t b = lpi_word_first(leaf->words[i]); b < lpi_word_end(leaf->words[i]);
-		     b++)
-			lp_writer_u32(&writer, crcs[b]);
+		lp_writer_u32s(&writer, crcs + lpi_word_first(leaf->words[i]),
+			       lpi_word_cnt(leaf->words[i]));
 	}
 	bool fits = lp_writer_finish(&writer, &len);
 	LP_ASSERT(fits);

@@ -315,11 +315,10 @@ void lp_log_advance(struct lp_log *log)
 
 uint64_t lp_log_frame_blocks(uint64_t batch_bytes, uint32_t change_cnt, uint32_t data_cnt)
 {
-	struct lp_log_head head = {.change_cnt = change_cnt, .payload_cnt = data_cnt};
 	if (batch_bytes > UINT32_MAX)
 		return UINT64_MAX;
-	head.batch_bytes = (uint32_t)batch_bytes;
-	return lp_log_meta_blocks(&head) + data_cnt;
+	uint64_t meta_bytes = lp_log_parts_bytes((uint32_t)batch_bytes, change_cnt, data_cnt);
+	return lp_bytes_to_blocks_up(meta_bytes) + data_cnt;
 }
 
 static uint64_t batch_bytes_of(const struct lp_log_frame *frame)

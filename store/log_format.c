@@ -99,9 +99,7 @@ uint64_t lp_log_tag(const uint8_t *store_uuid, uint64_t salt)
 
 uint64_t lp_log_meta_bytes(const struct lp_log_head *head)
 {
-	/* Three products of 32-bit numbers and small sizes: far from the end of 64 bits. */
-	return LP_LOG_HEAD_SIZE + head->payload_cnt * (uint64_t)LP_LOG_PAYLOAD_SIZE +
-	       head->change_cnt * (uint64_t)LP_LOG_CHANGE_SIZE + head->batch_bytes;
+	return lp_log_parts_bytes(head->batch_bytes, head->change_cnt, head->payload_cnt);
 }
 
 uint64_t lp_log_meta_blocks(const struct lp_log_head *head)

@@ -49,7 +49,14 @@ struct lp_log_identity {
 
 uint64_t lp_log_tag(const uint8_t *store_uuid, uint64_t salt);
 
-/* Bytes before the padding, and blocks with it; both for any numbers. */
+/* Bytes before the padding, and blocks with it; all for any numbers. */
+static inline uint64_t lp_log_parts_bytes(uint32_t batch_bytes, uint32_t change_cnt,
+					  uint32_t payload_cnt)
+{
+	/* Three products of 32-bit numbers and small sizes: far from the end of 64 bits. */
+	return LP_LOG_HEAD_SIZE + payload_cnt * (uint64_t)LP_LOG_PAYLOAD_SIZE +
+	       change_cnt * (uint64_t)LP_LOG_CHANGE_SIZE + batch_bytes;
+}
 uint64_t lp_log_meta_bytes(const struct lp_log_head *head);
 uint64_t lp_log_meta_blocks(const struct lp_log_head *head);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block with pending content has an entry; the entry has versions, newest first:
+/* The pending content of a block is a chain of versions, newest first, and the newest one is in the
+ * bucket of its block:
  *
  *        newest                                         oldest
  *        LOGGED ... LOGGED   one of READY, WRITING, WRITTEN               (WRITING, doomed)
@@ -27,6 +28,7 @@
  */
 #include "store/pending.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,13 +43,14 @@
 
 enum version_state { LOGGED, READY, WRITING, WRITTEN, STUCK, SETTLED };
 
-struct entry;
+/* Two cache lines, which the processor fetches together when they are a pair. */
+#define VERSION_ALIGN 128u
 
 struct lp_pending_version {
 	struct lp_list_node by_seq;   /* of those in the log, or of those with a record */
 	struct lp_list_node in_state; /* of its state's list; not while WRITING or in the batch */
 	struct lp_pending_version *older;
-	struct entry *entry;
+	struct lp_pending_version *next_in_bucket; /* of another block; only of the newest one */
 	uint64_t block;
 	const uint8_t *data; /* what seg holds */
 	struct lp_seg seg;
@@ -60,12 +63,7 @@ struct lp_pending_version {
 	enum version_state when_durable; /* READY, STUCK or SETTLED */
 	bool doomed;
 };
-
-struct entry {
-	struct entry *next_in_bucket;
-	struct lp_pending_version *newest; /* never NULL */
-	uint64_t block;
-};
+static_assert(sizeof(struct lp_pending_version) <= VERSION_ALIGN, "a pair of lines");
 
 struct freed {
 	uint64_t seq;
@@ -83,8 +81,7 @@ struct choice {
 
 struct lp_pending {
 	struct lp_pool *versions;
-	struct lp_pool *entries;
-	struct entry **buckets;
+	struct lp_pending_version **buckets;
 	uint64_t mask;
 	uint64_t limit;
 	uint64_t durable_seq;
@@ -126,16 +123,12 @@ int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending)
 		buckets *= 2;
 	pending->limit = limit;
 	pending->mask = buckets - 1;
-	pending->buckets = calloc(buckets, sizeof(struct entry *));
+	pending->buckets = calloc(buckets, sizeof(struct lp_pending_version *));
 	const struct lp_pool_config versions = {.name = "pending versions",
 						.object_bytes = sizeof(struct lp_pending_version),
+						.align = VERSION_ALIGN,
 						.limit = (uint32_t)limit};
-	const struct lp_pool_config entries = {.name = "pending blocks",
-					       .object_bytes = sizeof(struct entry),
-					       .limit = (uint32_t)limit};
-	if (pending->buckets == NULL || lp_pool_new(&versions, &pending->versions) < 0 ||
-	    lp_pool_new(&entries, &pending->entries) < 0) {
-		lp_pool_free(pending->versions);
+	if (pending->buckets == NULL || lp_pool_new(&versions, &pending->versions) < 0) {
 		free(pending->buckets);
 		free(pending);
 		return -ENOMEM;
@@ -162,18 +155,19 @@ uint64_t lp_pending_room(const struct lp_pending *pending)
 	return pending->limit - pending->stats.versions;
 }
 
-/* --- Entries and versions ------------------------------------------------------------------------
+/* --- Versions ----------------------------------------------------------------------------------
  */
 
-static struct entry **bucket_of(const struct lp_pending *pending, uint64_t block)
+static struct lp_pending_version **bucket_of(const struct lp_pending *pending, uint64_t block)
 {
 	uint64_t hash = block * UINT64_C(0x9e3779b97f4a7c15);
 	return &pending->buckets[(hash >> 32 ^ hash) & pending->mask];
 }
 
-static struct entry **find_link(const struct lp_pending *pending, uint64_t block)
+/* What leads to the newest version of the block; NULL there when it has none. */
+static struct lp_pending_version **find_link(const struct lp_pending *pending, uint64_t block)
 {
-	struct entry **link = bucket_of(pending, block);
+	struct lp_pending_version **link = bucket_of(pending, block);
 	while (*link != NULL && (*link)->block != block)
 		link = &(*link)->next_in_bucket;
 	return link;
@@ -223,26 +217,45 @@ static void list_remove(struct lp_pending *pending, struct lp_pending_version *v
 		state_list_remove(version);
 }
 
-/* The version is done: it goes, and with the last one its entry. */
+/* A version takes its place before those of its block. */
+static void chain_push(struct lp_pending *pending, struct lp_pending_version *version)
+{
+	struct lp_pending_version **link = find_link(pending, version->block);
+	struct lp_pending_version *newest = *link;
+	version->older = newest;
+	version->next_in_bucket = newest == NULL ? NULL : newest->next_in_bucket;
+	*link = version;
+}
+
+static void chain_remove(struct lp_pending *pending, const struct lp_pending_version *version)
+{
+	struct lp_pending_version **link = find_link(pending, version->block);
+	struct lp_pending_version *older = version->older;
+	LP_ASSERT(*link != NULL);
+	if (*link == version) {
+		if (older != NULL)
+			older->next_in_bucket = version->next_in_bucket;
+		*link = older != NULL ? older : version->next_in_bucket;
+		return;
+	}
+	struct lp_pending_version *newer = *link;
+	while (newer->older != version) {
+		newer = newer->older;
+		LP_ASSERT(newer != NULL);
+	}
+	newer->older = older;
+}
+
+/* The version is done. */
 static void finish(struct lp_pending *pending, struct lp_pending_version *version)
 {
-	struct entry *entry = version->entry;
 	uint64_t record = version->record;
-	struct lp_pending_version **link = &entry->newest;
-	while (*link != version)
-		link = &(*link)->older;
-	*link = version->older;
+	chain_remove(pending, version);
 	list_remove(pending, version);
 	seq_list_remove(version);
 	lp_buf_put(version->seg.buf);
 	lp_pool_put(pending->versions, version);
 	pending->stats.versions--;
-	if (entry->newest == NULL) {
-		struct entry **entry_link = find_link(pending, entry->block);
-		LP_ASSERT(*entry_link == entry);
-		*entry_link = entry->next_in_bucket;
-		lp_pool_put(pending->entries, entry);
-	}
 	if (record != 0 && pending->events != NULL)
 		pending->events->done(pending->events, record);
 }
@@ -270,22 +283,9 @@ void lp_pending_free(struct lp_pending *pending)
 	       (version = seq_list_first(&pending->kept)) != NULL)
 		finish(pending, version);
 	lp_pool_free(pending->versions);
-	lp_pool_free(pending->entries);
 	free(pending->buckets);
 	free(pending->freed);
 	free(pending);
-}
-
-static struct entry *entry_get(struct lp_pending *pending, uint64_t block)
-{
-	struct entry **link = find_link(pending, block);
-	if (*link != NULL)
-		return *link;
-	struct entry *entry = lp_pool_get(pending->entries);
-	LP_ASSERT(entry != NULL); /* there are as many as versions */
-	*entry = (struct entry){.block = block};
-	*link = entry;
-	return entry;
 }
 
 static int add(struct lp_pending *pending, uint64_t seq, const struct lp_pending_block *about,
@@ -299,10 +299,7 @@ static int add(struct lp_pending *pending, uint64_t seq, const struct lp_pending
 	struct lp_pending_version *version = lp_pool_get(pending->versions);
 	if (version == NULL)
 		return -EAGAIN;
-	struct entry *entry = entry_get(pending, about->block);
-	*version = (struct lp_pending_version){.older = entry->newest,
-					       .entry = entry,
-					       .block = about->block,
+	*version = (struct lp_pending_version){.block = about->block,
 					       .data = seg.buf->data + seg.offset,
 					       .seg = seg,
 					       .seq = seq,
@@ -310,7 +307,7 @@ static int add(struct lp_pending *pending, uint64_t seq, const struct lp_pending
 					       .crc = about->crc,
 					       .when_durable = when_durable};
 	(void)lp_buf_get(seg.buf);
-	entry->newest = version;
+	chain_push(pending, version);
 	seq_list_push_back(list, version);
 	list_add(pending, version, LOGGED);
 	pending->stats.versions++;
@@ -344,11 +341,11 @@ int lp_pending_add_stuck(struct lp_pending *pending, uint64_t seq,
 bool lp_pending_find(const struct lp_pending *pending, uint64_t block, struct lp_seg *ret_seg,
 		     uint32_t *ret_crc)
 {
-	const struct entry *entry = *find_link(pending, block);
-	if (entry == NULL || entry->newest->doomed)
+	const struct lp_pending_version *newest = *find_link(pending, block);
+	if (newest == NULL || newest->doomed)
 		return false;
-	*ret_seg = entry->newest->seg;
-	*ret_crc = entry->newest->crc;
+	*ret_seg = newest->seg;
+	*ret_crc = newest->crc;
 	return true;
 }
 
@@ -367,10 +364,10 @@ static void become_ready(struct lp_pending *pending, struct lp_pending_version *
 	list_add(pending, version, version->when_durable);
 }
 
-static void free_block(struct lp_pending *pending, uint64_t seq, struct entry *entry)
+static void free_block(struct lp_pending *pending, uint64_t seq, uint64_t block)
 {
 	/* A version of a later frame belongs to the block's next owner. */
-	struct lp_pending_version *version = entry->newest;
+	struct lp_pending_version *version = *find_link(pending, block);
 	while (version != NULL) {
 		struct lp_pending_version *older = version->older;
 		if (version->seq <= seq)
@@ -398,11 +395,8 @@ static void free_listed(struct lp_pending *pending, struct seq_list *list, uint6
 static void free_extent(struct lp_pending *pending, uint64_t seq, struct lp_extent extent)
 {
 	if (extent.cnt <= pending->stats.versions) {
-		for (uint64_t i = 0; i < extent.cnt; i++) {
-			struct entry *entry = *find_link(pending, extent.block + i);
-			if (entry != NULL)
-				free_block(pending, seq, entry);
-		}
+		for (uint64_t i = 0; i < extent.cnt; i++)
+			free_block(pending, seq, extent.block + i);
 		return;
 	}
 	free_listed(pending, &pending->in_log, seq, extent);
@@ -577,8 +571,7 @@ static struct lp_pending_version *next_of_batch(struct lp_pending *pending,
 static struct lp_pending_version *find_ready(const struct lp_pending *pending, uint64_t block,
 					     const struct question *question)
 {
-	const struct entry *entry = *find_link(pending, block);
-	struct lp_pending_version *version = entry != NULL ? entry->newest : NULL;
+	struct lp_pending_version *version = *find_link(pending, block);
 	while (version != NULL && version->state == LOGGED)
 		version = version->older;
 	bool is_ready = version != NULL && version->state == READY && version->failures == 0 &&
@@ -685,7 +678,8 @@ bool lp_pending_find_stuck(const struct lp_pending *pending, struct lp_pending_b
 	const struct lp_pending_version *version;
 	LP_LIST_FOREACH (state_list, &pending->stuck, version) {
 		/* A record of it would win over a newer payload in the same frame. */
-		if (version->entry->newest != version || is_being_freed(pending, version->block))
+		bool is_newest = *find_link(pending, version->block) == version;
+		if (!is_newest || is_being_freed(pending, version->block))
 			continue;
 		*ret_block = (struct lp_pending_block){.block = version->block,
 						       .seq = version->seq,
@@ -744,7 +738,6 @@ uint64_t lp_pending_oldest_seq(const struct lp_pending *pending)
 void lp_pending_rebind(struct lp_pending *pending)
 {
 	lp_pool_rebind(pending->versions);
-	lp_pool_rebind(pending->entries);
 }
 
 const struct lp_pending_stats *lp_pending_stats(const struct lp_pending *pending)

@@ -182,6 +182,9 @@ static double made_up_ns(const struct lp_policy *policy, enum lp_policy_kind kin
 static double class_ns(const struct lp_policy *policy, enum lp_policy_kind kind, enum number number,
 		       uint32_t class_idx)
 {
+	const struct lp_policy_estimate *own = estimate_at(policy, kind, number, class_idx);
+	if (LP_LIKELY(own->cnt > 0))
+		return own->ns; /* as would come out below: it is the nearest on both sides */
 	uint32_t near[2];
 	bool is_known = find_near(policy, kind, number, class_idx, near);
 	bool is_between = is_known && near[0] <= class_idx && near[1] >= class_idx;

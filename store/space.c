@@ -4,6 +4,10 @@
  * which is none of the three. Waiting blocks go to the allocator by settle(), which leaves out
  * what is pinned.
  *
+ * Pins are in buckets by the stretch of blocks in which they begin, in no order: each operation
+ * pins and unpins, while few look for pins, and those for few blocks. A search begins so many
+ * blocks earlier as the longest pin has.
+ *
  * For checkpoints a chunk knows three kinds of first changes:
  *   oldest_seq      the first that no persisted record contains: it holds the log's start
  *   recs[].after    the first that this record, made but not persisted yet, does not contain
@@ -16,12 +20,14 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/list.h"
+#include "base/tree.h"
 #include "format/space.h"
 #include "store/space_record.h"
 
 #define SPACE_MAGIC       UINT32_C(0x4c534350)
 #define RECORDS_IN_FLIGHT 2u
+#define STRETCH_SHIFT     6u   /* 64 blocks */
+#define PIN_BUCKETS       256u /* a power of two: stretches side by side are in different ones */
 
 struct record_in_flight {
 	uint64_t commit_seq;
@@ -51,14 +57,8 @@ static bool chunk_is_older(const struct chunk *a, const struct chunk *b)
 	return a->oldest_seq < b->oldest_seq || (a->oldest_seq == b->oldest_seq && a->idx < b->idx);
 }
 
-static bool pin_is_before(const struct lp_space_pin *a, const struct lp_space_pin *b)
-{
-	return a->extent.block < b->extent.block ||
-	       (a->extent.block == b->extent.block && (uintptr_t)a < (uintptr_t)b);
-}
-
 LP_TREE_DEFINE(chunks_by_oldest, struct chunk, by_oldest, chunk_is_older);
-LP_TREE_DEFINE(pins_by_place, struct lp_space_pin, node, pin_is_before);
+LP_LIST_DEFINE(pin_list, struct lp_space_pin, node);
 LP_LIST_DEFINE(chunk_list, struct chunk, todo);
 
 struct lp_space {
@@ -70,12 +70,18 @@ struct lp_space {
 	uint64_t durable_seq;
 	uint64_t used_blocks;
 	uint64_t waiting_blocks;
+	uint64_t pin_cnt;
 	uint64_t pin_longest_blocks; /* no pin there is longer */
 	struct chunks_by_oldest by_oldest;
 	struct chunk_list todo;
-	struct pins_by_place pins;
+	struct pin_list pins[PIN_BUCKETS]; /* by the stretch of their first block */
 	struct chunk *chunks[]; /* chunk_cnt_max; NULL for those not owned and without a record */
 };
+
+static uint32_t bucket_of(uint64_t stretch)
+{
+	return (uint32_t)(stretch & (PIN_BUCKETS - 1));
+}
 
 /* A part of an extent that lies in one chunk, in blocks of the chunk. */
 struct piece {
@@ -152,7 +158,8 @@ int lp_space_new(const struct lp_space_config *config, struct lp_space **ret_spa
 	space->config = *config;
 	chunks_by_oldest_init(&space->by_oldest);
 	chunk_list_init(&space->todo);
-	pins_by_place_init(&space->pins);
+	for (uint32_t i = 0; i < PIN_BUCKETS; i++)
+		pin_list_init(&space->pins[i]);
 	*ret_space = space;
 	return 0;
 }
@@ -172,7 +179,7 @@ void lp_space_free(struct lp_space *space)
 	if (space == NULL)
 		return;
 	LP_ASSERT(space->magic == SPACE_MAGIC);
-	LP_ASSERT(pins_by_place_is_empty(&space->pins));
+	LP_ASSERT(space->pin_cnt == 0);
 	for (uint32_t i = 0; i < space->config.chunk_cnt_max; i++) {
 		if (space->chunks[i] != NULL)
 			drop_chunk(space, space->chunks[i]);
@@ -344,33 +351,45 @@ static int chunk_to_alloc(struct lp_space *space, const struct chunk *chunk)
 	return 0;
 }
 
+static void keep_one_held(struct lp_space *space, struct lp_space_pin *pin)
+{
+	struct lp_extent extent = pin->extent;
+	struct piece piece;
+	LP_ASSERT(pin->is_hold && extent.cnt == 1);
+	bool is_ours = next_own_piece(space, &extent, &piece);
+	LP_ASSERT(is_ours);
+	pin->was_free = !lp_bitmap_test(&piece.chunk->used, piece.from);
+	lp_bitmap_set(&piece.chunk->used, piece.from, piece.to);
+}
+
 /* What is held and free is not for the allocator yet: in use for it, and waiting for us. */
 static void keep_held(struct lp_space *space)
 {
-	struct lp_space_pin *pin = pins_by_place_first(&space->pins);
-	for (; pin != NULL; pin = pins_by_place_next(pin)) {
-		struct lp_extent extent = pin->extent;
-		struct piece piece;
-		LP_ASSERT(pin->is_hold && extent.cnt == 1);
-		bool is_ours = next_own_piece(space, &extent, &piece);
-		LP_ASSERT(is_ours);
-		pin->was_free = !lp_bitmap_test(&piece.chunk->used, piece.from);
-		lp_bitmap_set(&piece.chunk->used, piece.from, piece.to);
+	struct lp_space_pin *pin;
+	for (uint32_t i = 0; i < PIN_BUCKETS; i++) {
+		LP_LIST_FOREACH (pin_list, &space->pins[i], pin)
+			keep_one_held(space, pin);
 	}
 }
 
 static void wait_and_settle(struct lp_space *space, const struct piece *piece);
 
+static void let_one_wait(struct lp_space *space, const struct lp_space_pin *pin)
+{
+	struct lp_extent extent = pin->extent;
+	struct piece piece;
+	if (!pin->was_free || !next_own_piece(space, &extent, &piece))
+		return;
+	lp_bitmap_clear(&piece.chunk->used, piece.from, piece.to);
+	wait_and_settle(space, &piece);
+}
+
 static void let_held_wait(struct lp_space *space)
 {
-	struct lp_space_pin *pin = pins_by_place_first(&space->pins);
-	for (; pin != NULL; pin = pins_by_place_next(pin)) {
-		struct lp_extent extent = pin->extent;
-		struct piece piece;
-		if (!pin->was_free || !next_own_piece(space, &extent, &piece))
-			continue;
-		lp_bitmap_clear(&piece.chunk->used, piece.from, piece.to);
-		wait_and_settle(space, &piece);
+	struct lp_space_pin *pin;
+	for (uint32_t i = 0; i < PIN_BUCKETS; i++) {
+		LP_LIST_FOREACH (pin_list, &space->pins[i], pin)
+			let_one_wait(space, pin);
 	}
 }
 
@@ -439,31 +458,43 @@ int lp_space_chunk_add(struct lp_space *space, uint32_t idx)
 	return rc;
 }
 
-/* The first pin that may reach beyond `from`: those before end earlier. */
-static struct lp_space_pin *first_pin(const struct lp_space *space, uint64_t from)
+enum pin_kinds { PINS_ALL, PINS_BUT_HOLDS };
+
+/* Of the pins that begin in the stretch and are on one of the blocks [from, to), the one that
+ * begins first, or NULL. */
+static const struct lp_space_pin *find_in_stretch(const struct lp_space *space, uint64_t stretch,
+						  uint64_t from, uint64_t to, enum pin_kinds kinds)
 {
-	uint64_t longest = LP_MIN(space->pin_longest_blocks, from);
-	struct lp_space_pin key = {.extent.block = from - longest};
-	struct lp_space_pin *pin = pins_by_place_find_ge(&space->pins, &key);
-	/* A pin at this very block may stand before the key, whose address means nothing. */
-	struct lp_space_pin *before =
-		pin == NULL ? pins_by_place_last(&space->pins) : pins_by_place_prev(pin);
-	while (before != NULL && before->extent.block == key.extent.block) {
-		pin = before;
-		before = pins_by_place_prev(pin);
+	const struct lp_space_pin *found = NULL;
+	const struct lp_space_pin *pin;
+	LP_LIST_FOREACH (pin_list, &space->pins[bucket_of(stretch)], pin) {
+		uint64_t block = pin->extent.block;
+		bool is_there = block >> STRETCH_SHIFT == stretch && block < to &&
+				lp_extent_end(pin->extent) > from;
+		bool counts = kinds == PINS_ALL || !pin->is_hold;
+		if (is_there && counts && (found == NULL || block < found->extent.block))
+			found = pin;
 	}
-	return pin;
+	return found;
+}
+
+/* The same of all pins. */
+static const struct lp_space_pin *find_pin(const struct lp_space *space, uint64_t from, uint64_t to,
+					   enum pin_kinds kinds)
+{
+	const struct lp_space_pin *found = NULL;
+	uint64_t longest = LP_MIN(space->pin_longest_blocks, from);
+	uint64_t stretch = (from - longest) >> STRETCH_SHIFT;
+	if (space->pin_cnt == 0)
+		return NULL;
+	for (; found == NULL && stretch << STRETCH_SHIFT < to; stretch++)
+		found = find_in_stretch(space, stretch, from, to, kinds);
+	return found;
 }
 
 bool lp_space_is_pinned(const struct lp_space *space, struct lp_extent range)
 {
-	const struct lp_space_pin *pin = first_pin(space, range.block);
-	for (; pin != NULL && pin->extent.block < lp_extent_end(range);
-	     pin = pins_by_place_next(pin)) {
-		if (!pin->is_hold && lp_extent_end(pin->extent) > range.block)
-			return true;
-	}
-	return false;
+	return find_pin(space, range.block, lp_extent_end(range), PINS_BUT_HOLDS) != NULL;
 }
 
 static bool chunk_is_empty(const struct lp_space *space, const struct chunk *chunk)
@@ -533,14 +564,13 @@ static void release(struct lp_space *space, struct chunk *chunk, uint64_t from, 
 static void release_unpinned(struct lp_space *space, struct chunk *chunk, uint64_t from,
 			     uint64_t to)
 {
-	const struct lp_space_pin *pin = first_pin(space, from);
-	for (; pin != NULL && pin->extent.block < to && from < to; pin = pins_by_place_next(pin)) {
-		if (pin->extent.block > from)
-			release(space, chunk, from, pin->extent.block);
-		from = LP_MAX(from, lp_extent_end(pin->extent));
+	while (from < to) {
+		const struct lp_space_pin *pin = find_pin(space, from, to, PINS_ALL);
+		uint64_t end = pin == NULL ? to : pin->extent.block;
+		if (end > from)
+			release(space, chunk, from, end);
+		from = pin == NULL ? to : lp_extent_end(pin->extent);
 	}
-	if (from < to)
-		release(space, chunk, from, to);
 }
 
 static void settle(struct lp_space *space, const struct piece *piece)
@@ -686,7 +716,8 @@ static void pin_range(struct lp_space *space, struct lp_space_pin *pin, struct l
 	LP_ASSERT(lp_space_owns(space, chunk_of(space, extent.block)));
 	LP_ASSERT(lp_space_owns(space, chunk_of(space, lp_extent_end(extent) - 1)));
 	*pin = (struct lp_space_pin){.extent = extent, .is_hold = is_hold};
-	pins_by_place_insert(&space->pins, pin);
+	pin_list_push_front(&space->pins[bucket_of(extent.block >> STRETCH_SHIFT)], pin);
+	space->pin_cnt++;
 	space->pin_longest_blocks = LP_MAX(space->pin_longest_blocks, extent.cnt);
 }
 
@@ -703,8 +734,8 @@ void lp_space_hold(struct lp_space *space, struct lp_space_pin *pin, struct lp_e
 
 void lp_space_unpin(struct lp_space *space, struct lp_space_pin *pin)
 {
-	pins_by_place_remove(&space->pins, pin);
-	if (pins_by_place_is_empty(&space->pins))
+	pin_list_remove(pin);
+	if (--space->pin_cnt == 0)
 		space->pin_longest_blocks = 0;
 	struct lp_extent extent = pin->extent;
 	struct piece piece;

@@ -27,7 +27,7 @@
 #ifndef LP_STORE_SPACE_H
 #define LP_STORE_SPACE_H
 
-#include "base/tree.h"
+#include "base/list.h"
 #include "store/alloc.h"
 
 #define LP_SPACE_CHUNK_BLOCKS_MIN UINT32_C(64)
@@ -112,7 +112,7 @@ void lp_space_frame_durable(struct lp_space *space, uint64_t seq, const void *ch
 /* An I/O in flight on a range. Embedded in the operation; its memory must stay until unpin. */
 struct lp_space_pin {
 	struct lp_extent extent;
-	struct lp_tree_node node;
+	struct lp_list_node node;
 	bool is_hold;
 	bool was_free; /* a hold's, while it is being recovered */
 };

@@ -470,6 +470,59 @@ static void test_free_waits_for_durability_and_io(void **state)
 	finish();
 }
 
+static bool any_is_on(const struct lp_space_pin *pins, uint32_t cnt, struct lp_extent range)
+{
+	for (uint32_t i = 0; i < cnt; i++) {
+		if (pins[i].extent.cnt > 0 && !pins[i].is_hold && overlap(pins[i].extent, range))
+			return true;
+	}
+	return false;
+}
+
+/* Whether an I/O is on a block (rule S3) does not depend on where it began, how long it is, and
+ * what else is pinned: short ones and long ones, far from each other and on top of each other. */
+static void test_every_pin_is_found(void **state)
+{
+	(void)state;
+	enum { CNT = 200, BIG_BLOCKS = 1 << 16, LONG_MAX = 1024 };
+	static struct lp_space_pin pins[CNT];
+	const struct lp_space_config config = {.alloc_kind = LP_ALLOC_BITMAP,
+					       .base_block = BASE_BLOCK,
+					       .chunk_blocks = BIG_BLOCKS,
+					       .chunk_cnt_max = 2};
+	struct lp_prng prng;
+	struct lp_space *space;
+	memset(pins, 0, sizeof(pins));
+	lp_prng_init(&prng, 5);
+	lp_test_ok(lp_space_new(&config, &space));
+	lp_test_ok(lp_space_chunk_add(space, 0));
+	lp_test_ok(lp_space_chunk_add(space, 1));
+	lp_test_ok(lp_space_recovered(space, 0));
+	for (uint32_t round = 0; round < 20000; round++) {
+		struct lp_space_pin *pin = &pins[lp_prng_below(&prng, CNT)];
+		bool is_long = lp_prng_chance(&prng, 1, 10);
+		uint64_t cnt = 1 + lp_prng_below(&prng, is_long ? LONG_MAX : 4);
+		uint64_t block = BASE_BLOCK + lp_prng_below(&prng, 2 * BIG_BLOCKS - LONG_MAX);
+		if (pin->extent.cnt > 0) {
+			lp_space_unpin(space, pin);
+			*pin = (struct lp_space_pin){0};
+		} else if (lp_prng_chance(&prng, 1, 8)) {
+			lp_space_hold(space, pin, (struct lp_extent){block, cnt});
+		} else {
+			lp_space_pin(space, pin, (struct lp_extent){block, cnt});
+		}
+		uint64_t len = 1 + lp_prng_below(&prng, lp_prng_chance(&prng, 1, 2) ? 3 : 300);
+		struct lp_extent range = {BASE_BLOCK + lp_prng_below(&prng, 2 * BIG_BLOCKS - 300),
+					  len};
+		assert_int_equal(lp_space_is_pinned(space, range), any_is_on(pins, CNT, range));
+	}
+	for (uint32_t i = 0; i < CNT; i++) {
+		if (pins[i].extent.cnt > 0)
+			lp_space_unpin(space, &pins[i]);
+	}
+	lp_space_free(space);
+}
+
 /* What a durable record may still write is given to nobody, also across an opening (rule S3); but
  * it is no I/O: write-back may go there. */
 static void test_held_blocks_are_not_given_away(void **state)
@@ -857,6 +910,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_model),
 		cmocka_unit_test(test_free_waits_for_durability_and_io),
+		cmocka_unit_test(test_every_pin_is_found),
 		cmocka_unit_test(test_held_blocks_are_not_given_away),
 		cmocka_unit_test(test_record_has_durable_frames_only),
 		cmocka_unit_test(test_log_start),
