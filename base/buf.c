@@ -2,8 +2,9 @@
 /* A header for each 4 KiB of the region: the buffer at an address is found by division, and
  * headers lie apart from the data. A slab is free, or cut into buffers of one class; its free
  * buffers are on its own list, and a slab with free buffers is on its class's list. New buffers
- * come from the fullest slab that comes to hand (the front), freed ones put their slab to the
- * back, so that slabs have a chance to become whole again. */
+ * come from the front, and a slab that was full comes to the front when it has one again: so the
+ * fullest are filled, those behind them only become emptier until they are whole again, and what
+ * was given back last, which the caches still have, is what is had next. */
 #include "base/buf.h"
 
 #include <stdlib.h>
@@ -186,13 +187,13 @@ void lp_buf_put(struct lp_buf *buf)
 	bool was_full = buf_list_is_empty(&slab->free);
 	buf_list_push_front(&slab->free, buf);
 	slab->used_cnt--;
-	if (!was_full)
-		slab_list_remove(slab);
 	if (slab->used_cnt == 0) {
+		if (!was_full)
+			slab_list_remove(slab);
 		slab->class_bytes = 0;
 		slab_list_push_front(&bufs->whole, slab);
-	} else {
-		slab_list_push_back(&bufs->partial[class_of(slab->class_bytes)], slab);
+	} else if (was_full) {
+		slab_list_push_front(&bufs->partial[class_of(slab->class_bytes)], slab);
 	}
 }
 

@@ -78,6 +78,41 @@ static void test_references(void **state)
 	lp_bufs_free(bufs);
 }
 
+/* However the region is cut up, those who take and give back the same number again and again have
+ * the same buffers, which the processor's caches have too. */
+static void test_what_was_given_back_is_had_next(void **state)
+{
+	(void)state;
+	enum { SLABS = 4, ALL = SLABS * 256, TAKEN = 100 };
+	struct lp_bufs *bufs = NULL;
+	struct lp_buf *held[ALL];
+	struct lp_buf *first[TAKEN];
+	struct lp_buf *taken[TAKEN];
+	lp_test_ok(lp_bufs_new(SLABS * MIB, &bufs));
+	for (int i = 0; i < ALL; i++)
+		held[i] = lp_buf_new(bufs, LP_BUF_SMALL);
+	for (int i = 0; i < ALL; i += 2)
+		lp_buf_put(held[i]);
+	for (int i = 0; i < TAKEN; i++)
+		first[i] = lp_buf_new(bufs, LP_BUF_SMALL);
+	for (int round = 0; round < 10; round++) {
+		for (int i = 0; i < TAKEN; i++)
+			lp_buf_put(round == 0 ? first[i] : taken[i]);
+		for (int i = 0; i < TAKEN; i++)
+			taken[i] = lp_buf_new(bufs, LP_BUF_SMALL);
+	}
+	for (int i = 0; i < TAKEN; i++) {
+		bool is_known = false;
+		for (int k = 0; k < TAKEN; k++)
+			is_known = is_known || taken[i] == first[k];
+		assert_true(is_known);
+		lp_buf_put(taken[i]);
+	}
+	for (int i = 1; i < ALL; i += 2)
+		lp_buf_put(held[i]);
+	lp_bufs_free(bufs);
+}
+
 static void free_with_buffer_out(void *arg)
 {
 	struct lp_bufs *bufs = arg;
@@ -148,6 +183,7 @@ int main(void)
 		cmocka_unit_test(test_sizes_and_alignment),
 		cmocka_unit_test(test_empty_region_and_reuse_by_another_class),
 		cmocka_unit_test(test_references),
+		cmocka_unit_test(test_what_was_given_back_is_had_next),
 		cmocka_unit_test(test_leak_is_noticed),
 		cmocka_unit_test(test_random_run),
 	};
