@@ -244,24 +244,59 @@ static void test_results(void **state)
 	assert_int_equal(lpi_fuse_told_result(false, -ENOSYS), -ENOSYS);
 }
 
+/* What is known by now is looked up without being believed. */
+static void expect_no_belief(struct lpi_kernel *kernel, const char *name, uint64_t node)
+{
+	struct fuse_entry_out out;
+	lpi_kernel_begin(kernel, FUSE_LOOKUP, 1);
+	lpi_kernel_add_name(kernel, name);
+	lp_test_ok(lpi_kernel_ask(kernel));
+	memcpy(&out, lpi_kernel_answer(kernel, sizeof(out)), sizeof(out));
+	assert_int_equal(out.nodeid, node);
+	assert_int_equal(out.entry_valid + out.attr_valid, 0);
+	assert_int_equal(out.entry_valid_nsec + out.attr_valid_nsec, 0);
+}
+
 /* A kernel that cannot be told is asked to believe nothing any more, on any channel. */
 static void test_mute(void **state)
 {
 	struct lpi_machine *machine =
 		lpi_machine_boot_as(lpi_ns_sim_mkfs(3), false, DAY_S * LP_NS_PER_S);
 	struct lpi_kernel *kernels = machine->kernels;
-	struct fuse_entry_out out;
 	(void)state;
 	struct lpi_opened file = lpi_kernel_create(&kernels[0], FUSE_CREATE, 1, "file");
 	assert_int_equal(shutdown(kernels[0].fd, SHUT_RD), 0);
 	struct native native = chmod_of(file.node);
 	act(machine, &native);
-	lpi_kernel_begin(&kernels[1], FUSE_LOOKUP, 1);
-	lpi_kernel_add_name(&kernels[1], "file");
-	lp_test_ok(lpi_kernel_ask(&kernels[1]));
-	memcpy(&out, lpi_kernel_answer(&kernels[1], sizeof(out)), sizeof(out));
-	assert_int_equal(out.nodeid, file.node);
-	assert_int_equal(out.entry_valid + out.attr_valid, 0);
+	expect_no_belief(&kernels[1], "file", file.node);
+	end(machine);
+}
+
+/* So is one of which nobody has the memory to tell it. */
+static void test_untold(void **state)
+{
+	static void *taken[LPI_NOTICES_LIMIT_MAX + 1];
+	struct lpi_machine *machine =
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(7), false, DAY_S * LP_NS_PER_S);
+	struct lpi_kernel *kernels = machine->kernels;
+	struct lp_ns *ns = machine->sim->ns[0];
+	struct lp_ns_stats stats;
+	uint32_t cnt = 0;
+	(void)state;
+	struct lpi_opened file = lpi_kernel_create(&kernels[0], FUSE_CREATE, 1, "file");
+	lp_test_ok(lp_pool_resize(ns->notices, LPI_NOTICES_LIMIT_MAX));
+	while ((taken[cnt] = lp_pool_get(ns->notices)) != NULL)
+		assert_true(++cnt < LP_ARRAY_SIZE(taken));
+	struct native native = chmod_of(file.node);
+	act(machine, &native);
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++) {
+		expect_silence(&kernels[i]);
+		expect_no_belief(&kernels[i], "file", file.node);
+	}
+	lp_ns_read_stats(ns, &stats);
+	assert_int_equal(stats.untold, 1);
+	while (cnt > 0)
+		lp_pool_put(ns->notices, taken[--cnt]);
 	end(machine);
 }
 
@@ -323,8 +358,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_said),         cmocka_unit_test(test_believed),
 		cmocka_unit_test(test_taken_unseen), cmocka_unit_test(test_results),
-		cmocka_unit_test(test_mute),         cmocka_unit_test(test_gone),
-		cmocka_unit_test(test_stopped)};
+		cmocka_unit_test(test_mute),         cmocka_unit_test(test_untold),
+		cmocka_unit_test(test_gone),         cmocka_unit_test(test_stopped)};
 	(void)signal(SIGPIPE, SIG_IGN);
 	return lp_test_main(tests, "fuse/notify");
 }
