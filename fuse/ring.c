@@ -221,6 +221,17 @@ static bool is_for_now(int err)
 	return err == -ENOMEM || err == -EAGAIN || err == -EINTR;
 }
 
+/* Who asked would wait for ever, and nobody else can answer him. */
+static void end_connection(struct lp_fuse_ring *ring, int err)
+{
+	if (atomic_exchange(&ring->is_broken, true))
+		return;
+	LP_LOG_ERROR("the mount: the kernel does not take an answer by io_uring (%s): it is ended",
+		     lp_strerror(err));
+	if (ring->end != NULL)
+		ring->end(ring->end_arg);
+}
+
 /* Who asked waits for the answer until the kernel has taken it, or does not want it. */
 static void failed(struct lpi_fuse_entry *entry)
 {
@@ -233,8 +244,7 @@ static void failed(struct lpi_fuse_entry *entry)
 			LP_LOG_NOTICE("the mount: the kernel refuses to use io_uring: %s",
 				      lp_strerror(err));
 	} else if (!is_for_now(err)) {
-		LP_LOG_WARN("the mount: the kernel does not take an answer by io_uring: %s",
-			    lp_strerror(err));
+		end_connection(entry->ring, err);
 	} else if (!channel->is_stopping) {
 		entry->has_answer = true;
 		lpi_fuse_entries_push_back(&channel->ring.waiting, entry);
@@ -400,4 +410,9 @@ void lp_fuse_ring_free(struct lp_fuse_ring *ring)
 bool lp_fuse_ring_serves(const struct lp_fuse_ring *ring)
 {
 	return ring != NULL && atomic_load(&ring->serves);
+}
+
+bool lp_fuse_ring_is_refused(const struct lp_fuse_ring *ring)
+{
+	return ring != NULL && atomic_load(&ring->is_refused);
 }
