@@ -136,7 +136,7 @@ static void write_native(struct lpi_machine *machine, uint64_t node, uint64_t of
 static void test_said(void **state)
 {
 	struct lpi_machine *machine =
-		lpi_machine_boot_as(lpi_ns_sim_mkfs(1), false, DAY_S * LP_NS_PER_S);
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(1), 0, DAY_S * LP_NS_PER_S);
 	struct lpi_kernel *kernel = &machine->kernels[0];
 	(void)state;
 	uint64_t dir = lpi_kernel_mkdir(kernel, 1, "dir");
@@ -165,7 +165,7 @@ static void test_believed(void **state)
 	(void)state;
 	for (uint64_t day = 0; day < 2; day++) {
 		struct lpi_machine *machine =
-			lpi_machine_boot_as(lpi_ns_sim_mkfs(2), false, day * DAY_S * LP_NS_PER_S);
+			lpi_machine_boot_as(lpi_ns_sim_mkfs(2), 0, day * DAY_S * LP_NS_PER_S);
 		struct lpi_kernel *kernel = &machine->kernels[0];
 		const struct fuse_open_in in = {.flags = O_RDONLY};
 		struct fuse_open_out open;
@@ -197,7 +197,7 @@ static void test_believed(void **state)
 static void test_taken_unseen(void **state)
 {
 	struct lpi_machine *machine =
-		lpi_machine_boot_as(lpi_ns_sim_mkfs(5), false, DAY_S * LP_NS_PER_S);
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(5), 0, DAY_S * LP_NS_PER_S);
 	struct lpi_kernel *kernel = &machine->kernels[0];
 	const struct fuse_setattr_in set = {.valid = FATTR_MODE, .mode = S_IFREG | 0600};
 	const struct fuse_getattr_in get = {.getattr_flags = 0};
@@ -261,7 +261,7 @@ static void expect_no_belief(struct lpi_kernel *kernel, const char *name, uint64
 static void test_mute(void **state)
 {
 	struct lpi_machine *machine =
-		lpi_machine_boot_as(lpi_ns_sim_mkfs(3), false, DAY_S * LP_NS_PER_S);
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(3), 0, DAY_S * LP_NS_PER_S);
 	struct lpi_kernel *kernels = machine->kernels;
 	(void)state;
 	struct lpi_opened file = lpi_kernel_create(&kernels[0], FUSE_CREATE, 1, "file");
@@ -277,7 +277,7 @@ static void test_untold(void **state)
 {
 	static void *taken[LPI_NOTICES_LIMIT_MAX + 1];
 	struct lpi_machine *machine =
-		lpi_machine_boot_as(lpi_ns_sim_mkfs(7), false, DAY_S * LP_NS_PER_S);
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(7), 0, DAY_S * LP_NS_PER_S);
 	struct lpi_kernel *kernels = machine->kernels;
 	struct lp_ns *ns = machine->sim->ns[0];
 	struct lp_ns_stats stats;
@@ -304,7 +304,7 @@ static void test_untold(void **state)
 static void test_gone(void **state)
 {
 	struct lpi_machine *machine =
-		lpi_machine_boot_as(lpi_ns_sim_mkfs(6), false, DAY_S * LP_NS_PER_S);
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(6), 0, DAY_S * LP_NS_PER_S);
 	struct lpi_kernel *kernels = machine->kernels;
 	(void)state;
 	struct lpi_opened file = lpi_kernel_create(&kernels[0], FUSE_CREATE, 1, "file");
@@ -324,7 +324,7 @@ static void test_gone(void **state)
 static void test_stopped(void **state)
 {
 	struct lpi_machine *machine =
-		lpi_machine_boot_as(lpi_ns_sim_mkfs(4), false, DAY_S * LP_NS_PER_S);
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(4), 0, DAY_S * LP_NS_PER_S);
 	struct lpi_kernel *kernel = &machine->kernels[0];
 	(void)state;
 	uint64_t dir = lpi_kernel_mkdir(kernel, 1, "dir");

@@ -62,21 +62,25 @@ bool lp_fuse_ring_is_on(void)
 	return read_line(PARAMETER, line, sizeof(line)) && line[0] == 'Y';
 }
 
+/* The kernel has a queue for each of these, by their count. */
+uint32_t lpi_fuse_ring_count(const char *possible)
+{
+	uint64_t cnt = 0;
+	const char *at = possible;
+	while (*at >= '0' && *at <= '9' && cnt < UINT16_MAX) {
+		char *end = NULL;
+		unsigned long first = strtoul(at, &end, 10);
+		unsigned long last = *end == '-' ? strtoul(end + 1, &end, 10) : first;
+		cnt += last >= first ? last - first + 1 : 0;
+		at = *end == ',' ? end + 1 : end;
+	}
+	return (*at != '\n' && *at != '\0') || cnt > UINT16_MAX ? 0 : (uint32_t)cnt;
+}
+
 uint32_t lp_fuse_ring_queues(void)
 {
 	char line[256];
-	if (!read_line(POSSIBLE, line, sizeof(line)))
-		return 0;
-	/* "0-3,8-11": the kernel has a queue for each of these, by their count. */
-	uint64_t cnt = 0;
-	char *at = line;
-	while (*at >= '0' && *at <= '9' && cnt < UINT16_MAX) {
-		unsigned long first = strtoul(at, &at, 10);
-		unsigned long last = *at == '-' ? strtoul(at + 1, &at, 10) : first;
-		cnt += last >= first ? last - first + 1 : 0;
-		at += *at == ',';
-	}
-	return (*at != '\n' && *at != '\0') || cnt > UINT16_MAX ? 0 : (uint32_t)cnt;
+	return read_line(POSSIBLE, line, sizeof(line)) ? lpi_fuse_ring_count(line) : 0;
 }
 
 /* --- Commands --------------------------------------------------------------------------------- */

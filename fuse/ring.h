@@ -106,6 +106,8 @@ struct lpi_fuse_ring_side {
 bool lp_fuse_ring_is_on(void);
 /* How many queues the kernel has: one for each CPU that there could be; 0: it does not say. */
 uint32_t lp_fuse_ring_queues(void);
+/* The same of what the kernel says: "0-3,8-11"; 0: it is nothing of that kind, or too many. */
+uint32_t lpi_fuse_ring_count(const char *possible);
 /* As many entries as fit bytes_max. */
 int lp_fuse_ring_new(uint64_t bytes_max, uint32_t queue_cnt,
 		     struct lp_fuse_ring **ret_ring) LP_MUST_CHECK;
