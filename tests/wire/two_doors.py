@@ -329,9 +329,28 @@ def first_looks():
         looker.join()
 
 
+def slow(lapis):
+    """What takes long through either door is shown, with the door's name."""
+    lapis(wire.config_set("slow-ms=0"))
+    with open(path_of("bucket/slow"), "wb") as file:
+        file.write(b"slow")
+        file.flush()
+        os.fsync(file.fileno())
+        node = os.fstat(file.fileno()).st_ino
+    lapis(wire.put("bucket/slower", b"slower"))
+    shown = {(item["door"], item["operation"], item["object"]): item for item in json.loads(lapis(wire.slow()))}
+    lapis(wire.config_set("slow-ms=1000"))
+    check(("native", "put", "bucket/slower") in shown, "a put that was slow")
+    sync = shown.get(("mount", "fsync", f"inode {node}"))
+    check(sync is not None, f"an fsync that was slow: {list(shown)}")
+    if sync is not None:
+        states = [step["state"] for step in sync["timeline"]]
+        check(sync["result"] == "ok" and "WORK" in states, f"a slow fsync: {sync}")
+
+
 with wire.Connection(address) as door:
     door(wire.make("bucket", wire.DIRECTORY, spread=True))
-    for part in (remembers, names, directories, attributes, data):
+    for part in (slow, remembers, names, directories, attributes, data):
         part(door)
 races()
 first_looks()
