@@ -478,10 +478,10 @@ static void turns(struct lpi_t *t, uint32_t cnt)
 		(void)lpi_ns_rig_turn(t->rig);
 }
 
-/* So that time does not go on by itself to the limit. */
-static void turn_until_told(struct lpi_t *t, const struct watcher *watcher, uint32_t cnt)
+/* Until the watcher has counted so far; time does not go on by itself to the limit. */
+static void turn_until(struct lpi_t *t, const uint32_t *counted, uint32_t cnt)
 {
-	for (uint32_t i = 0; watcher->waiting_cnt < cnt; i++) {
+	for (uint32_t i = 0; *counted < cnt; i++) {
 		assert_true(i < LPI_T_TURNS_MAX);
 		turns(t, 1);
 	}
@@ -506,7 +506,7 @@ static void check_waits(struct lpi_t *t, struct watcher *watcher)
 	native.op.make.name = lpi_t_bytes("name");
 	native.op.make.type = LP_INODE_TYPE_FILE;
 	lpi_ns_rig_submit(t->rig, 0, &native);
-	turn_until_told(t, watcher, 1);
+	turn_until(t, &watcher->waiting_cnt, 1);
 	assert_false(native.is_done);
 	assert_int_equal(locks_cnt(t), 0);
 	assert_int_equal(lp_pool_free_cnt(t->rig->ns[0]->jobs), 64);
@@ -562,8 +562,7 @@ static void check_unknown(struct lpi_t *t, struct watcher *watcher)
 		native.op.set.attrs.mode = 0600;
 		native.op.set.mask = LP_ATTR_MODE;
 		lpi_ns_rig_submit(t->rig, 0, &native);
-		while (watcher->tells < 10)
-			turns(t, 1);
+		turn_until(t, &watcher->tells, 10);
 		assert_false(native.is_done);
 		if (forgets == 0)
 			watcher->unknown = 0;
@@ -614,8 +613,7 @@ static void check_unwatched(struct lpi_t *t, struct watcher *watcher)
 	native.op.set.attrs.mode = 0600;
 	native.op.set.mask = LP_ATTR_MODE;
 	lpi_ns_rig_submit(t->rig, 0, &native);
-	while (watcher->tells < 3)
-		turns(t, 1);
+	turn_until(t, &watcher->tells, 3);
 	unwatch(t);
 	lp_test_ok(lpi_ns_rig_wait(t->rig, &native));
 	assert_true(watcher->tells <= 4);
@@ -648,7 +646,7 @@ static void check_crowd(struct lpi_t *t, struct watcher *watcher)
 	}
 	for (uint32_t i = 0; i < 8; i++) {
 		lpi_ns_rig_submit(t->rig, 0, &natives[i]);
-		turn_until_told(t, watcher, i + 1);
+		turn_until(t, &watcher->waiting_cnt, i + 1);
 	}
 	for (uint32_t i = 8; i < 20; i++)
 		lpi_ns_rig_submit(t->rig, 0, &natives[i]);
@@ -667,7 +665,7 @@ static void check_crowd(struct lpi_t *t, struct watcher *watcher)
 	watcher->is_holding = true;
 	for (uint32_t i = 20; i < 28; i++) {
 		lpi_ns_rig_submit(t->rig, 0, &natives[i]);
-		turn_until_told(t, watcher, i - 19);
+		turn_until(t, &watcher->waiting_cnt, i - 19);
 	}
 	for (uint32_t i = 28; i < 40; i++)
 		lpi_ns_rig_submit(t->rig, 0, &natives[i]);
