@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No command of io_uring reaches a driver, so that the kernel's FUSE never hears of entries that it is
- * to be given: as under a security policy that forbids these commands. Preloaded into a daemon by
- * mount_ring.sh, which compiles it. What is forbidden is so before a ring is used for the first
+/* No command of io_uring reaches a driver, so that the kernel's FUSE never hears of entries that it
+ * is to be given: as under a security policy that forbids these commands. Preloaded into a daemon
+ * by mount_ring.sh, which compiles it. What is forbidden is so before a ring is used for the first
  * time. */
 #include <errno.h>
 #include <liburing.h>
@@ -10,6 +10,11 @@
 #include <unistd.h>
 
 #define RULES_MAX (IORING_OP_LAST + IORING_REGISTER_LAST + 1)
+#define EXPORT    __attribute__((visibility("default")))
+
+/* The name under which it is called. */
+EXPORT int lpi_register(unsigned fd, unsigned opcode, const void *arg,
+			unsigned cnt) __asm__("io_uring_register");
 
 static int ring_register(unsigned fd, unsigned opcode, const void *arg, unsigned cnt)
 {
@@ -38,8 +43,7 @@ static int forbid_commands(unsigned fd)
 	return ring_register(fd, IORING_REGISTER_RESTRICTIONS, rules, cnt);
 }
 
-__attribute__((visibility("default"))) int io_uring_register(unsigned fd, unsigned opcode,
-							     const void *arg, unsigned cnt)
+EXPORT int lpi_register(unsigned fd, unsigned opcode, const void *arg, unsigned cnt)
 {
 	int err = opcode == IORING_REGISTER_ENABLE_RINGS ? forbid_commands(fd) : 0;
 	return err < 0 ? err : ring_register(fd, opcode, arg, cnt);
