@@ -243,15 +243,17 @@ static void print_slow(const char *answer)
 		(void)puts("nothing was slow (lapis config get slow-ms says from when it is)");
 		return;
 	}
-	(void)printf("%s%-19s %10s  %-10s %10s  %-8s object%s\n", lpi_color(stdout, "7"), "began",
-		     "took ms", "operation", "bytes", "result", lpi_color(stdout, "0"));
+	(void)printf("%s%-19s %10s  %-6s %-10s %10s  %-8s object%s\n", lpi_color(stdout, "7"),
+		     "began", "took ms", "door", "operation", "bytes", "result",
+		     lpi_color(stdout, "0"));
 	for (unsigned i = 0; slow_number(answer, i, "began_ns") != 0; i++) {
 		char began[40];
 		lpi_format_time((int64_t)slow_number(answer, i, "began_ns"), began, sizeof(began));
+		(void)snprintf(path, sizeof(path), "%u.door", i);
+		(void)printf("%-19s %10.1f  %-6s ", began, slow_number(answer, i, "took_ms"),
+			     lpi_cli_json_text(answer, path, text, sizeof(text)));
 		(void)snprintf(path, sizeof(path), "%u.operation", i);
-		(void)printf("%-19s %10.1f  %-10s %10.0f  ", began,
-			     slow_number(answer, i, "took_ms"),
-			     lpi_cli_json_text(answer, path, text, sizeof(text)),
+		(void)printf("%-10s %10.0f  ", lpi_cli_json_text(answer, path, text, sizeof(text)),
 			     slow_number(answer, i, "bytes"));
 		(void)snprintf(path, sizeof(path), "%u.result", i);
 		(void)printf("%-8s ", lpi_cli_json_text(answer, path, text, sizeof(text)));

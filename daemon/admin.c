@@ -50,7 +50,7 @@ static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shar
 	lp_ns_read_stats(shard->ns, &report->ns);
 	lp_door_read_stats(shard->door, &report->door);
 	report->time_cnt = lp_store_read_times(shard->store, report->times, LP_STORE_TIMES_MAX);
-	report->slow_cnt = lp_door_slow(shard->door, report->slow, LP_DOOR_SLOW_MAX);
+	report->slow_cnt = lp_door_slow(shard->door, report->slow, LP_SLOW_MAX);
 	if (gather->wants_score)
 		report->alloc_score = lp_store_alloc_score(shard->store);
 	if (gather->wants_usage)

@@ -23,6 +23,7 @@
 #define LP_DAEMON_CONN_H
 
 #include "base/hist.h"
+#include "base/slow.h"
 #include "namespace/ns.h"
 #include "wire/wire.h"
 
@@ -95,23 +96,6 @@ void lp_door_set_credits(struct lp_door *door, uint32_t credits_max, uint64_t cr
 void lp_door_set_limits(struct lp_door *door, uint32_t conns_max, uint64_t send_timeout_ns,
 			enum lp_wire_crc crc_min);
 
-#define LP_DOOR_STATES_MAX 16u
-
-/* One request that took long. */
-struct lp_slow_request {
-	uint64_t began_ns; /* of the day */
-	uint64_t took_ns;
-	/* In each state that a request goes through (lp_door_state_name()), as measured between
-	 * turns of the reactor; before it began while it was received. */
-	uint64_t state_ns[LP_DOOR_STATES_MAX];
-	uint16_t opcode;
-	int32_t status;
-	uint64_t bytes;
-	char object[96]; /* the end of its path, or its number */
-};
-
-#define LP_DOOR_SLOW_MAX 64u
-
 struct lp_door_stats {
 	uint64_t conns;       /* now */
 	uint64_t conns_total; /* ever */
@@ -132,7 +116,8 @@ void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_st
 /* Latencies by opcode, from when the message's end was received to when the last reply is given to
  * the kernel; NULL: there were none. */
 const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode);
-/* In the order in which a request goes through them; NULL: there are no more. */
+/* In the order in which a request goes through them; NULL: there are no more. What is spent in them
+ * is measured between turns of the reactor; before a request began it was received. */
 const char *lp_door_state_name(uint32_t state);
 /* The slowest of recent requests, slowest first; returns how many. */
 uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, uint32_t max);

@@ -17,7 +17,6 @@
 #define CREDIT_BYTES_MAX (UINT64_C(32) << 20)
 #define SEND_TIMEOUT_NS  (30 * LP_NS_PER_S)
 #define REQUESTS_LIMIT   (1u << 16)
-#define SLOW_KEEP_NS     (600 * LP_NS_PER_S)
 /* Somebody who has waited as long waits for others, not for the turn of things. */
 #define PATIENCE_NS (250 * LP_NS_PER_MS)
 
@@ -117,18 +116,6 @@ static void check_silence(struct lpi_conn *conn, uint64_t limit_ns)
 	}
 }
 
-static void forget_slow(struct lp_door *door)
-{
-	uint64_t now = (uint64_t)lp_clock_wall_ns(lp_reactor_clock(door->options.reactor));
-	for (uint32_t i = 0; i < LP_DOOR_SLOW_MAX; i++) {
-		struct lp_slow_request *slow = &door->slow[i];
-		if (slow->began_ns + SLOW_KEEP_NS < now && slow->took_ns > 0) {
-			slow->took_ns = 0;
-			door->slow_min_ns = 0;
-		}
-	}
-}
-
 static void start_tick(struct lp_door *door)
 {
 	uint64_t at = lpi_door_now_ns(door) + door->tick_ns;
@@ -151,7 +138,8 @@ static void tick(struct lp_timer *timer)
 		else if (lpi_conn_is_alive(conn))
 			check_silence(conn, limit_ns);
 	}
-	forget_slow(door);
+	lp_slow_forget(&door->slow,
+		       (uint64_t)lp_clock_wall_ns(lp_reactor_clock(door->options.reactor)));
 	if (is_over)
 		door->stop_deadline_ns = UINT64_MAX;
 	if (!lpi_conn_list_is_empty(&door->conns))
@@ -433,7 +421,7 @@ static void name_object(const struct lpi_request *request, char *ret, size_t siz
 			       (const char *)ref->path.data + skip);
 }
 
-static_assert((int)LPI_REQUEST_STATE_CNT <= (int)LP_DOOR_STATES_MAX, "each has a place");
+static_assert((int)LPI_REQUEST_STATE_CNT <= (int)LP_SLOW_STATES_MAX, "each has a place");
 
 const char *lp_door_state_name(uint32_t state)
 {
@@ -449,25 +437,15 @@ static void note_states(const struct lpi_request *request, uint64_t now_ns, uint
 
 static void note_slow(struct lpi_request *request, uint64_t now_ns, int status)
 {
-	struct lp_door *door = request->door;
-	struct lp_slow_request *least = &door->slow[0];
 	uint64_t took_ns = now_ns - request->began_ns;
-	uint64_t next_ns = UINT64_MAX;
-	for (uint32_t i = 1; i < LP_DOOR_SLOW_MAX; i++) {
-		if (door->slow[i].took_ns < least->took_ns)
-			least = &door->slow[i];
-	}
-	*least = (struct lp_slow_request){.began_ns =
-						  (uint64_t)lpi_request_wall_ns(request) - took_ns,
-					  .took_ns = took_ns,
-					  .opcode = request->header.opcode,
-					  .status = status,
-					  .bytes = request->header.data_bytes};
-	note_states(request, now_ns, least->state_ns);
-	name_object(request, least->object, sizeof(least->object));
-	for (uint32_t i = 0; i < LP_DOOR_SLOW_MAX; i++)
-		next_ns = LP_MIN(next_ns, door->slow[i].took_ns);
-	door->slow_min_ns = next_ns;
+	struct lp_slow_request slow = {.began_ns = (uint64_t)lpi_request_wall_ns(request) - took_ns,
+				       .took_ns = took_ns,
+				       .opcode = request->header.opcode,
+				       .status = status,
+				       .bytes = request->header.data_bytes};
+	note_states(request, now_ns, slow.state_ns);
+	name_object(request, slow.object, sizeof(slow.object));
+	lp_slow_add(&request->door->slow, &slow);
 }
 
 /* Who only asks may well ask for what is not there. */
@@ -498,7 +476,7 @@ void lpi_door_note_time(struct lpi_request *request, uint64_t now_ns)
 	uint64_t took_ns = now_ns - request->began_ns;
 	uint16_t code = request->opcode->code;
 	lp_hist_record(&door->latencies[door->latency_idx[code]], took_ns);
-	if (took_ns > door->slow_min_ns)
+	if (lp_slow_is(&door->slow, took_ns))
 		note_slow(request, now_ns, request->status);
 }
 
@@ -517,22 +495,7 @@ const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcod
 	return hist->count > 0 ? hist : NULL;
 }
 
-static int slowest_first(const void *a, const void *b)
-{
-	const struct lp_slow_request *one = a;
-	const struct lp_slow_request *other = b;
-	return one->took_ns < other->took_ns ? 1 : -(one->took_ns > other->took_ns);
-}
-
 uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, uint32_t max)
 {
-	struct lp_slow_request all[LP_DOOR_SLOW_MAX];
-	uint32_t cnt = 0;
-	memcpy(all, door->slow, sizeof(all));
-	qsort(all, LP_DOOR_SLOW_MAX, sizeof(all[0]), slowest_first);
-	while (cnt < LP_MIN(max, LP_DOOR_SLOW_MAX) && all[cnt].took_ns > 0) {
-		ret[cnt] = all[cnt];
-		cnt++;
-	}
-	return cnt;
+	return lp_slow_read(&door->slow, ret, max);
 }

@@ -153,8 +153,7 @@ struct lp_door {
 	struct lp_door_stats stats;
 	struct lp_hist *latencies; /* by place in the table of opcodes */
 	uint8_t latency_idx[LPI_OPCODES];
-	struct lp_slow_request slow[LP_DOOR_SLOW_MAX];
-	uint64_t slow_min_ns;
+	struct lp_slow slow;
 	struct lp_writer writer; /* of the reply that is being made */
 	uint64_t received_ns;    /* when what is being taken came */
 	uint8_t *scratch;

@@ -530,7 +530,7 @@ static void latencies_and_slow_requests_are_kept(void **state)
 {
 	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, NULL);
 	struct lpi_client *client = lpi_client_open(rig, LP_WIRE_CRC_ALL);
-	struct lp_slow_request slow[LP_DOOR_SLOW_MAX];
+	struct lp_slow_request slow[LP_SLOW_MAX];
 	bool is_named = false;
 	(void)state;
 	assert_null(lp_door_latency(rig->door[0], LP_WIRE_OP_STAT));
@@ -538,7 +538,7 @@ static void latencies_and_slow_requests_are_kept(void **state)
 	lp_test_err(-ENOENT, lpi_client_do(client, LP_WIRE_OP_STAT, NULL, 0, 0));
 	assert_non_null(lp_door_latency(rig->door[0], LP_WIRE_OP_STAT));
 	assert_int_equal(lp_door_latency(rig->door[0], LP_WIRE_OP_STAT)->count, 1);
-	uint32_t cnt = lp_door_slow(rig->door[0], slow, LP_DOOR_SLOW_MAX);
+	uint32_t cnt = lp_door_slow(rig->door[0], slow, LP_SLOW_MAX);
 	for (uint32_t i = 0; i < cnt; i++) {
 		assert_true(i == 0 || slow[i].took_ns <= slow[i - 1].took_ns);
 		is_named |= slow[i].opcode == LP_WIRE_OP_STAT && slow[i].status == -ENOENT &&

@@ -31,6 +31,8 @@ static void mount_gone(struct lp_reactor *to, struct lp_msg *msg)
 {
 	struct lp_service *service = LP_CONTAINER_OF(msg, struct lpi_mount, gone)->service;
 	(void)to;
+	if (service->mount.is_starting)
+		return; /* who starts it will see that */
 	if (service->listener_cnt == 0) {
 		LP_LOG_NOTICE("unmounted, and there is no socket: stopping");
 		lp_service_stop(service);
@@ -109,6 +111,8 @@ static void free_channel(struct lpi_errand *errand)
 
 /* --- Stopping --------------------------------------------------------------------------------- */
 
+static void begin(struct lp_service *service);
+
 static void all_freed(struct lp_service *service)
 {
 	struct lpi_mount *mount = &service->mount;
@@ -116,7 +120,10 @@ static void all_freed(struct lp_service *service)
 	mount->session = NULL;
 	lp_workers_free(mount->notifier);
 	mount->notifier = NULL;
-	mount->next(service, mount->result);
+	if (mount->is_again)
+		begin(service);
+	else
+		mount->next(service, mount->result);
 }
 
 static void all_stopped(struct lp_service *service)
@@ -160,6 +167,9 @@ void lpi_mount_stop(struct lp_service *service,
 
 /* --- Starting --------------------------------------------------------------------------------- */
 
+static const char no_entries[] =
+	"something keeps the kernel's FUSE from the commands of its rings (a security policy?)";
+
 bool lpi_mount_wants_ring(const struct lp_config *config)
 {
 	return lp_config_text(config, LP_OPT_MOUNT) != NULL &&
@@ -176,16 +186,33 @@ static void fail(struct lp_service *service, int err, const char *what)
 	end(service);
 }
 
+/* Once more, without io_uring. */
+static void try_again(struct lp_service *service)
+{
+	struct lpi_mount *mount = &service->mount;
+	LP_LOG_WARN("the mount: it does not answer by io_uring: %s; mounting again", no_entries);
+	mount->no_ring = no_entries;
+	mount->is_again = true;
+	end(service);
+}
+
 static void probed(struct lp_work *work)
 {
 	struct lpi_mount *mount = mount_of(work);
 	struct lp_service *service = mount->service;
+	if (mount->result == -ETIMEDOUT && mount->no_ring == NULL) {
+		try_again(service);
+		return;
+	}
 	if (mount->result < 0) {
 		fail(service, mount->result, "it does not answer");
 		return;
 	}
 	LP_LOG_NOTICE("mounted on %s", lp_config_text(&service->config, LP_OPT_MOUNT));
+	mount->is_starting = false;
 	mount->next(service, 0);
+	if (atomic_load(&mount->is_gone))
+		mount_gone(service->reactor, &mount->gone);
 }
 
 static void probe(struct lp_work *work)
@@ -238,8 +265,18 @@ static void open_session(struct lp_work *work)
 		.source = device == NULL ? "lapis" : device,
 		.options = lp_config_text(config, LP_OPT_MOUNT_OPTIONS),
 		.is_only_door = lp_config_text(config, LP_OPT_LISTEN) == NULL,
-		.ring_bytes = mount->service->memory.ring_bytes * mount->service->shard_cnt};
+		.ring_bytes = mount->service->memory.ring_bytes * mount->service->shard_cnt,
+		.no_ring = mount->no_ring};
 	mount->result = lp_fuse_session_open(&options, &mount->session, mount->why);
+}
+
+static void begin(struct lp_service *service)
+{
+	struct lpi_mount *mount = &service->mount;
+	mount->is_again = false;
+	mount->is_starting = true;
+	atomic_store(&mount->is_gone, false);
+	run_work(service, open_session, opened);
 }
 
 void lpi_mount_start(struct lp_service *service,
@@ -251,5 +288,5 @@ void lpi_mount_start(struct lp_service *service,
 	if (lp_config_text(&service->config, LP_OPT_MOUNT) == NULL)
 		next(service, 0);
 	else
-		run_work(service, open_session, opened);
+		begin(service);
 }

@@ -4,7 +4,8 @@
  *   open     on a helper: libfuse mounts, the kernel is greeted
  *   make     on each thread: a channel
  *   start    on each thread: it reads requests, from a descriptor of its own
- *   probe    on a helper: the mount answers (rule M4)
+ *   probe    on a helper: the mount answers (rule M4). If it does not by io_uring all of this is
+ *            undone and done again without
  *   ...
  *   unmount  on a helper: waits for its users, but not for ever
  *   stop     on each thread: what was asked is answered, and the descriptor closed
@@ -39,6 +40,9 @@ struct lpi_mount {
 	struct lp_fuse_channel *channels[LP_FUSE_CHANNELS_MAX]; /* by thread */
 	void (*next)(struct lp_service *service, int result);
 	int result;
+	const char *no_ring; /* why there is to be no FUSE over io_uring; NULL: there may */
+	bool is_again;       /* when it has stopped it is made once more */
+	bool is_starting;
 	char why[LP_WHY_MAX];
 	struct lp_msg gone;   /* to the control thread */
 	_Atomic bool is_gone; /* any thread's: it is being unmounted, or was by somebody else */

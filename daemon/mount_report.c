@@ -7,14 +7,16 @@
 #include "daemon/mount.h"
 #include "daemon/report.h"
 
-void lpi_mount_report_read(const struct lp_fuse_channel *channel, struct lpi_mount_report *ret)
+void lpi_mount_report_read(struct lp_fuse_channel *channel, struct lpi_mount_report *ret)
 {
 	if (channel == NULL) {
 		memset(&ret->stats, 0, sizeof(ret->stats));
 		memset(ret->has_latency, 0, sizeof(ret->has_latency));
+		ret->slow_cnt = 0;
 		return;
 	}
 	lp_fuse_channel_read_stats(channel, &ret->stats);
+	ret->slow_cnt = lp_fuse_channel_slow(channel, ret->slow, LP_SLOW_MAX);
 	for (uint32_t op = 0; op < LP_FUSE_OPCODES; op++) {
 		const struct lp_hist *hist = lp_fuse_channel_latency(channel, op);
 		ret->has_latency[op] = hist != NULL;

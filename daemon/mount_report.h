@@ -16,10 +16,12 @@ struct lpi_mount_report {
 	struct lp_fuse_channel_stats stats;
 	bool has_latency[LP_FUSE_OPCODES];
 	struct lp_hist latency[LP_FUSE_OPCODES];
+	struct lp_slow_request slow[LP_SLOW_MAX];
+	uint32_t slow_cnt;
 };
 
 /* NULL: all is zero. */
-void lpi_mount_report_read(const struct lp_fuse_channel *channel, struct lpi_mount_report *ret);
+void lpi_mount_report_read(struct lp_fuse_channel *channel, struct lpi_mount_report *ret);
 
 /* "read" for FUSE_READ, "unknown" for 0; NULL: there is no such. */
 const char *lpi_mount_op_name(uint32_t opcode);

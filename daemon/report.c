@@ -295,12 +295,24 @@ static int by_time(const void *a, const void *b)
 	return (*one)->took_ns < (*other)->took_ns ? 1 : -1;
 }
 
+static const char *state_name(const struct lp_slow_request *slow, uint32_t state)
+{
+	return slow->is_mounts ? lp_fuse_state_name(state) : lp_door_state_name(state);
+}
+
+const char *lpi_report_slow_op(const struct lp_slow_request *slow)
+{
+	const char *name =
+		slow->is_mounts ? lpi_mount_op_name(slow->opcode) : lpi_report_op(slow->opcode);
+	return name != NULL ? name : "unknown";
+}
+
 /* Where the time went, in the order in which it did. */
 static void json_timeline(struct lpi_text *text, const struct lp_slow_request *slow)
 {
 	const char *name = NULL;
 	lpi_json_open(text, "timeline", '[');
-	for (uint32_t i = 0; (name = lp_door_state_name(i)) != NULL; i++) {
+	for (uint32_t i = 0; (name = state_name(slow, i)) != NULL; i++) {
 		if (slow->state_ns[i] < LP_NS_PER_US)
 			continue;
 		lpi_json_open(text, NULL, '{');
@@ -313,9 +325,9 @@ static void json_timeline(struct lpi_text *text, const struct lp_slow_request *s
 
 static void json_slow(struct lpi_text *text, const struct lp_slow_request *slow)
 {
-	const char *name = lpi_report_op(slow->opcode);
 	lpi_json_open(text, NULL, '{');
-	lpi_json_string(text, "operation", name != NULL ? name : "unknown");
+	lpi_json_string(text, "door", slow->is_mounts ? "mount" : "native");
+	lpi_json_string(text, "operation", lpi_report_slow_op(slow));
 	lpi_json_string(text, "object", slow->object);
 	lpi_json_number(text, "began_ns", slow->began_ns);
 	lpi_json_real(text, "took_ms", (double)slow->took_ns / 1e6);
@@ -325,17 +337,28 @@ static void json_slow(struct lpi_text *text, const struct lp_slow_request *slow)
 	lpi_json_close(text, '}');
 }
 
+static uint32_t pick_slow(const struct lp_slow_request *slow, uint32_t cnt, uint64_t least_ns,
+			  const struct lp_slow_request **ret)
+{
+	uint32_t picked = 0;
+	for (uint32_t i = 0; i < cnt; i++) {
+		if (slow[i].took_ns >= least_ns)
+			ret[picked++] = &slow[i];
+	}
+	return picked;
+}
+
 void lpi_report_slow(const struct lpi_report *report, uint64_t least_ns, struct lpi_text *text)
 {
-	static const struct lp_slow_request *all[SHARDS_SHOWN * LP_DOOR_SLOW_MAX];
+	/* The threads are no more than the shards. */
+	static const struct lp_slow_request *all[2 * SHARDS_SHOWN * LP_SLOW_MAX];
 	uint32_t cnt = 0;
-	for (uint32_t i = 0; i < report->shard_cnt; i++) {
-		const struct lpi_shard_report *shard = &report->shards[i];
-		for (uint32_t k = 0; k < shard->slow_cnt; k++) {
-			if (shard->slow[k].took_ns >= least_ns)
-				all[cnt++] = &shard->slow[k];
-		}
-	}
+	for (uint32_t i = 0; i < report->shard_cnt; i++)
+		cnt += pick_slow(report->shards[i].slow, report->shards[i].slow_cnt, least_ns,
+				 all + cnt);
+	for (uint32_t i = 0; i < report->thread_cnt; i++)
+		cnt += pick_slow(report->mounts[i].slow, report->mounts[i].slow_cnt, least_ns,
+				 all + cnt);
 	/* Pointers are what is sorted. NOLINTNEXTLINE(bugprone-sizeof-expression) */
 	qsort(all, cnt, sizeof(all[0]), by_time);
 	lpi_json_open(text, NULL, '[');

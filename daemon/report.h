@@ -31,7 +31,7 @@ struct lpi_shard_report {
 	struct lp_door_stats door;
 	struct lp_store_time times[LP_STORE_TIMES_MAX];
 	size_t time_cnt;
-	struct lp_slow_request slow[LP_DOOR_SLOW_MAX];
+	struct lp_slow_request slow[LP_SLOW_MAX];
 	uint32_t slow_cnt;
 	bool has_latency[LPI_REPORT_OPCODES];
 	struct lp_hist latency[LPI_REPORT_OPCODES];
@@ -76,13 +76,16 @@ struct lpi_report {
 /* "get" for LP_WIRE_OP_GET; NULL: there is no such operation. */
 const char *lpi_report_op(uint32_t code);
 
+/* "get", or "lookup" of the mount's; "unknown". */
+const char *lpi_report_slow_op(const struct lp_slow_request *slow);
+
 /* A member "latency_us" of the object that is open. */
 void lpi_report_json_latency(struct lpi_text *text, const struct lp_hist *hist);
 
 void lpi_report_status(const struct lpi_report *report, struct lpi_text *text);
 void lpi_report_json(const struct lpi_report *report, struct lpi_text *text);
 void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *text);
-/* The slowest of those that took at least so long, slowest first. */
+/* The slowest of those that took at least so long, slowest first, of both doors. */
 void lpi_report_slow(const struct lpi_report *report, uint64_t least_ns, struct lpi_text *text);
 void lpi_report_alloc(const struct lpi_report *report, struct lpi_text *text);
 /* Both kinds of allocators: of blocks, shard by shard, and of memory. */

@@ -69,7 +69,8 @@ struct lpi_thread {
 	uint32_t left; /* shards that are not done yet with the errand under way */
 	int result;
 	uint64_t absences_seen;
-	char why[LP_WHY_MAX]; /* why an opening failed; for the control thread afterwards */
+	uint64_t slow_seen_ns; /* slow requests of the mount up to here have been told about */
+	char why[LP_WHY_MAX];  /* why an opening failed; for the control thread afterwards */
 	struct lpi_errand phase;
 	struct lpi_errand gather;
 	struct lpi_errand look;

@@ -410,23 +410,39 @@ void lpi_thread_configure(struct lpi_errand *errand)
 
 /* --- How it is -------------------------------------------------------------------------------- */
 
-static void tell_slow(struct lpi_shard *shard)
+/* Those that ended since the last look, of a shard's door or of the thread's part of the mount. */
+static void tell_slow(const struct lpi_thread *thread, const char *door, uint32_t idx,
+		      const struct lp_slow_request *slow, uint32_t cnt, uint64_t *seen_ns)
 {
-	struct lp_slow_request slow[LP_DOOR_SLOW_MAX];
-	uint64_t least_ns = lp_config_number(&shard->thread->config, LP_OPT_SLOW_MS) * LP_NS_PER_MS;
-	uint32_t cnt = lp_door_slow(shard->door, slow, LP_DOOR_SLOW_MAX);
-	uint64_t seen_ns = shard->slow_seen_ns;
+	uint64_t least_ns = lp_config_number(&thread->config, LP_OPT_SLOW_MS) * LP_NS_PER_MS;
+	uint64_t last_ns = *seen_ns;
 	for (uint32_t i = 0; i < cnt && least_ns > 0; i++) {
 		uint64_t ended_ns = slow[i].began_ns + slow[i].took_ns;
-		const char *name = lpi_report_op(slow[i].opcode);
-		if (slow[i].took_ns < least_ns || ended_ns <= shard->slow_seen_ns)
+		if (slow[i].took_ns < least_ns || ended_ns <= *seen_ns)
 			continue;
-		seen_ns = LP_MAX(seen_ns, ended_ns);
-		LP_LOG_WARN("shard %u: slow: %s of %s took %llu ms", shard->idx,
-			    name != NULL ? name : "request", slow[i].object,
+		last_ns = LP_MAX(last_ns, ended_ns);
+		LP_LOG_WARN("%s %u: slow: %s of %s took %llu ms", door, idx,
+			    lpi_report_slow_op(&slow[i]), slow[i].object,
 			    (unsigned long long)(slow[i].took_ns / LP_NS_PER_MS));
 	}
-	shard->slow_seen_ns = seen_ns;
+	*seen_ns = last_ns;
+}
+
+static void tell_slow_shard(struct lpi_shard *shard)
+{
+	struct lp_slow_request slow[LP_SLOW_MAX];
+	uint32_t cnt = lp_door_slow(shard->door, slow, LP_SLOW_MAX);
+	tell_slow(shard->thread, "shard", shard->idx, slow, cnt, &shard->slow_seen_ns);
+}
+
+static void tell_slow_mount(struct lpi_thread *thread)
+{
+	struct lp_slow_request slow[LP_SLOW_MAX];
+	struct lp_fuse_channel *channel = thread->service->mount.channels[thread->idx];
+	if (channel == NULL)
+		return;
+	uint32_t cnt = lp_fuse_channel_slow(channel, slow, LP_SLOW_MAX);
+	tell_slow(thread, "the mount, thread", thread->idx, slow, cnt, &thread->slow_seen_ns);
 }
 
 void lpi_thread_look(struct lpi_errand *errand)
@@ -436,6 +452,7 @@ void lpi_thread_look(struct lpi_errand *errand)
 	struct lpi_look look = {.absences = stats->absences - thread->absences_seen,
 				.away_max_ns = stats->absence_max_ns};
 	thread->absences_seen = stats->absences;
+	tell_slow_mount(thread);
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
 	     s = lpi_thread_next(thread, s)) {
 		struct lp_store_health health;
@@ -443,7 +460,7 @@ void lpi_thread_look(struct lpi_errand *errand)
 		lp_store_read_health(s->store, &health);
 		lp_ns_read_stats(s->ns, &names);
 		look.stuck += names.stuck;
-		tell_slow(s);
+		tell_slow_shard(s);
 		if (s->idx != thread->idx && health.state <= look.store.state)
 			continue;
 		look.store = health;

@@ -16,6 +16,7 @@
 #define LP_FUSE_CHANNEL_H
 
 #include "base/hist.h"
+#include "base/slow.h"
 #include "fuse/proto.h"
 #include "namespace/ns.h"
 
@@ -94,5 +95,10 @@ void lp_fuse_channel_read_stats(const struct lp_fuse_channel *channel,
 /* From when a request was read to its answer, in ns; NULL: there were none of that opcode. */
 const struct lp_hist *lp_fuse_channel_latency(const struct lp_fuse_channel *channel,
 					      uint32_t opcode);
+/* In the order in which a request goes through them; NULL: there are no more. */
+const char *lp_fuse_state_name(uint32_t state);
+/* The slowest of recent requests, slowest first; returns how many. */
+uint32_t lp_fuse_channel_slow(struct lp_fuse_channel *channel, struct lp_slow_request *ret,
+			      uint32_t max);
 
 #endif

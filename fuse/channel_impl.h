@@ -74,6 +74,7 @@ struct lp_fuse_channel {
 	struct lp_task stopped_task;
 	struct lp_fuse_channel_stats stats;
 	struct lp_hist *latencies; /* by opcode */
+	struct lp_slow slow;
 };
 
 /* For requests that come by io_uring. One that is begun; NULL: there is no room for one more. */
@@ -91,6 +92,8 @@ void lpi_fuse_channel_look(struct lp_fuse_channel *channel);
 
 /* The kernel has been told something. */
 void lpi_fuse_channel_told(struct lp_fuse_channel *channel);
+/* It is about to be answered: if that took long it is remembered, where it was at work. */
+void lpi_fuse_look_slow(const struct lpi_fuse_request *request, int err);
 /* A request has come to its end, with 0 or an error: for the counters, where it was at work. */
 void lpi_fuse_channel_count(const struct lpi_fuse_request *request, int err);
 /* What it has is given back, where it was read. */

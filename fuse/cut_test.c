@@ -31,7 +31,8 @@ static struct bench *bench_new(uint64_t seed)
 	struct lpi_cut_run *run = &bench->run;
 	bench->seed = seed;
 	/* Half of them by io_uring. */
-	run->machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(seed), seed % 4 < 2, 0);
+	run->machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(seed),
+					   seed % 4 < 2 ? LPI_MACHINE_CHANNELS : 0, 0);
 	run->kernel_idx = (uint32_t)(seed % LPI_MACHINE_CHANNELS);
 	(void)lpi_cut_begin(run, "start");
 	lpi_cut_end(run);

@@ -23,7 +23,7 @@ struct lpi_machine {
 	struct lp_fuse_channel *channels[LPI_MACHINE_CHANNELS];
 	struct lpi_kernel kernels[LPI_MACHINE_CHANNELS];
 	struct lpi_machine_end ends[LPI_MACHINE_CHANNELS];
-	struct lp_fuse_ring *ring; /* a queue for each channel; NULL: there is none */
+	struct lp_fuse_ring *ring; /* a queue for each channel, or fewer; NULL: there is none */
 	uint64_t believed_ns;      /* how long the kernel believes what it is told */
 	uint32_t stopped_cnt;
 	bool is_timer_fired;
@@ -77,14 +77,14 @@ static inline void lpi_machine_submit(struct lpi_fuse_entry *entry, uint32_t com
 	lpi_kernel_given(&machine->kernels[entry->queue], entry, command);
 }
 
-static inline void lpi_machine_make_ring(struct lpi_machine *machine)
+static inline void lpi_machine_make_ring(struct lpi_machine *machine, uint32_t queue_cnt)
 {
-	LP_ASSERT(lpi_machine_of_ring == NULL);
-	uint64_t bytes = (uint64_t)LP_FUSE_RING_DEPTH_MIN * LPI_MACHINE_CHANNELS << 20;
-	lp_test_ok(lp_fuse_ring_new(bytes, LPI_MACHINE_CHANNELS, &machine->ring));
+	LP_ASSERT(lpi_machine_of_ring == NULL && queue_cnt <= LPI_MACHINE_CHANNELS);
+	uint64_t bytes = (uint64_t)LP_FUSE_RING_DEPTH_MIN * queue_cnt << 20;
+	lp_test_ok(lp_fuse_ring_new(bytes, queue_cnt, &machine->ring));
 	machine->ring->submit = lpi_machine_submit;
 	lpi_machine_of_ring = machine;
-	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
+	for (uint32_t i = 0; i < queue_cnt; i++)
 		machine->kernels[i].has_ring = true;
 }
 
@@ -97,16 +97,16 @@ static inline void lpi_machine_hang_up(struct lpi_machine *machine)
 	}
 }
 
-/* With whatever the device holds; it is the machine's from now on. */
-static inline struct lpi_machine *lpi_machine_boot_as(struct lp_bdev *bdev, bool has_ring,
+/* With whatever the device holds; it is the machine's from now on. queue_cnt 0: no ring. */
+static inline struct lpi_machine *lpi_machine_boot_as(struct lp_bdev *bdev, uint32_t queue_cnt,
 						      uint64_t believed_ns)
 {
 	struct lpi_machine *machine = calloc(1, sizeof(*machine));
 	assert_non_null(machine);
 	machine->believed_ns = believed_ns;
 	machine->sim = lpi_ns_sim_boot(bdev);
-	if (has_ring)
-		lpi_machine_make_ring(machine);
+	if (queue_cnt > 0)
+		lpi_machine_make_ring(machine, queue_cnt);
 	lp_test_ok(lpi_ns_sim_start(machine->sim));
 	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
 		lpi_machine_make_channel(machine, i);
@@ -124,7 +124,7 @@ static inline struct lpi_machine *lpi_machine_boot_as(struct lp_bdev *bdev, bool
 
 static inline struct lpi_machine *lpi_machine_boot(struct lp_bdev *bdev)
 {
-	return lpi_machine_boot_as(bdev, false, 0);
+	return lpi_machine_boot_as(bdev, 0, 0);
 }
 
 static inline void lpi_machine_stopped(void *arg)

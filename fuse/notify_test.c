@@ -136,7 +136,7 @@ static void write_native(struct lpi_machine *machine, uint64_t node, uint64_t of
 static void test_said(void **state)
 {
 	struct lpi_machine *machine =
-		lpi_machine_boot_as(lpi_ns_sim_mkfs(1), false, DAY_S * LP_NS_PER_S);
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(1), 0, DAY_S * LP_NS_PER_S);
 	struct lpi_kernel *kernel = &machine->kernels[0];
 	(void)state;
 	uint64_t dir = lpi_kernel_mkdir(kernel, 1, "dir");
@@ -165,7 +165,7 @@ static void test_believed(void **state)
 	(void)state;
 	for (uint64_t day = 0; day < 2; day++) {
 		struct lpi_machine *machine =
-			lpi_machine_boot_as(lpi_ns_sim_mkfs(2), false, day * DAY_S * LP_NS_PER_S);
+			lpi_machine_boot_as(lpi_ns_sim_mkfs(2), 0, day * DAY_S * LP_NS_PER_S);
 		struct lpi_kernel *kernel = &machine->kernels[0];
 		const struct fuse_open_in in = {.flags = O_RDONLY};
 		struct fuse_open_out open;
@@ -197,7 +197,7 @@ static void test_believed(void **state)
 static void test_taken_unseen(void **state)
 {
 	struct lpi_machine *machine =
-		lpi_machine_boot_as(lpi_ns_sim_mkfs(5), false, DAY_S * LP_NS_PER_S);
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(5), 0, DAY_S * LP_NS_PER_S);
 	struct lpi_kernel *kernel = &machine->kernels[0];
 	const struct fuse_setattr_in set = {.valid = FATTR_MODE, .mode = S_IFREG | 0600};
 	const struct fuse_getattr_in get = {.getattr_flags = 0};
@@ -244,24 +244,59 @@ static void test_results(void **state)
 	assert_int_equal(lpi_fuse_told_result(false, -ENOSYS), -ENOSYS);
 }
 
+/* What is known by now is looked up without being believed. */
+static void expect_no_belief(struct lpi_kernel *kernel, const char *name, uint64_t node)
+{
+	struct fuse_entry_out out;
+	lpi_kernel_begin(kernel, FUSE_LOOKUP, 1);
+	lpi_kernel_add_name(kernel, name);
+	lp_test_ok(lpi_kernel_ask(kernel));
+	memcpy(&out, lpi_kernel_answer(kernel, sizeof(out)), sizeof(out));
+	assert_int_equal(out.nodeid, node);
+	assert_int_equal(out.entry_valid + out.attr_valid, 0);
+	assert_int_equal(out.entry_valid_nsec + out.attr_valid_nsec, 0);
+}
+
 /* A kernel that cannot be told is asked to believe nothing any more, on any channel. */
 static void test_mute(void **state)
 {
 	struct lpi_machine *machine =
-		lpi_machine_boot_as(lpi_ns_sim_mkfs(3), false, DAY_S * LP_NS_PER_S);
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(3), 0, DAY_S * LP_NS_PER_S);
 	struct lpi_kernel *kernels = machine->kernels;
-	struct fuse_entry_out out;
 	(void)state;
 	struct lpi_opened file = lpi_kernel_create(&kernels[0], FUSE_CREATE, 1, "file");
 	assert_int_equal(shutdown(kernels[0].fd, SHUT_RD), 0);
 	struct native native = chmod_of(file.node);
 	act(machine, &native);
-	lpi_kernel_begin(&kernels[1], FUSE_LOOKUP, 1);
-	lpi_kernel_add_name(&kernels[1], "file");
-	lp_test_ok(lpi_kernel_ask(&kernels[1]));
-	memcpy(&out, lpi_kernel_answer(&kernels[1], sizeof(out)), sizeof(out));
-	assert_int_equal(out.nodeid, file.node);
-	assert_int_equal(out.entry_valid + out.attr_valid, 0);
+	expect_no_belief(&kernels[1], "file", file.node);
+	end(machine);
+}
+
+/* So is one of which nobody has the memory to tell it. */
+static void test_untold(void **state)
+{
+	static void *taken[LPI_NOTICES_LIMIT_MAX + 1];
+	struct lpi_machine *machine =
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(7), 0, DAY_S * LP_NS_PER_S);
+	struct lpi_kernel *kernels = machine->kernels;
+	struct lp_ns *ns = machine->sim->ns[0];
+	struct lp_ns_stats stats;
+	uint32_t cnt = 0;
+	(void)state;
+	struct lpi_opened file = lpi_kernel_create(&kernels[0], FUSE_CREATE, 1, "file");
+	lp_test_ok(lp_pool_resize(ns->notices, LPI_NOTICES_LIMIT_MAX));
+	while ((taken[cnt] = lp_pool_get(ns->notices)) != NULL)
+		assert_true(++cnt < LP_ARRAY_SIZE(taken));
+	struct native native = chmod_of(file.node);
+	act(machine, &native);
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++) {
+		expect_silence(&kernels[i]);
+		expect_no_belief(&kernels[i], "file", file.node);
+	}
+	lp_ns_read_stats(ns, &stats);
+	assert_int_equal(stats.untold, 1);
+	while (cnt > 0)
+		lp_pool_put(ns->notices, taken[--cnt]);
 	end(machine);
 }
 
@@ -269,7 +304,7 @@ static void test_mute(void **state)
 static void test_gone(void **state)
 {
 	struct lpi_machine *machine =
-		lpi_machine_boot_as(lpi_ns_sim_mkfs(6), false, DAY_S * LP_NS_PER_S);
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(6), 0, DAY_S * LP_NS_PER_S);
 	struct lpi_kernel *kernels = machine->kernels;
 	(void)state;
 	struct lpi_opened file = lpi_kernel_create(&kernels[0], FUSE_CREATE, 1, "file");
@@ -289,7 +324,7 @@ static void test_gone(void **state)
 static void test_stopped(void **state)
 {
 	struct lpi_machine *machine =
-		lpi_machine_boot_as(lpi_ns_sim_mkfs(4), false, DAY_S * LP_NS_PER_S);
+		lpi_machine_boot_as(lpi_ns_sim_mkfs(4), 0, DAY_S * LP_NS_PER_S);
 	struct lpi_kernel *kernel = &machine->kernels[0];
 	(void)state;
 	uint64_t dir = lpi_kernel_mkdir(kernel, 1, "dir");
@@ -323,8 +358,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_said),         cmocka_unit_test(test_believed),
 		cmocka_unit_test(test_taken_unseen), cmocka_unit_test(test_results),
-		cmocka_unit_test(test_mute),         cmocka_unit_test(test_gone),
-		cmocka_unit_test(test_stopped)};
+		cmocka_unit_test(test_mute),         cmocka_unit_test(test_untold),
+		cmocka_unit_test(test_gone),         cmocka_unit_test(test_stopped)};
 	(void)signal(SIGPIPE, SIG_IGN);
 	return lp_test_main(tests, "fuse/notify");
 }

@@ -120,6 +120,7 @@ static bool tell(struct lpi_fuse_request *request, int err, struct iovec *iovs, 
 	for (uint32_t i = 0; i < cnt; i++)
 		len += iovs[i].iov_len;
 	header.len = (uint32_t)len;
+	lpi_fuse_look_slow(request, err);
 	if (request->entry != NULL)
 		return lpi_fuse_ring_answer(request, &header, iovs + 1, cnt - 1);
 	ssize_t written = writev(request->home->fd, iovs, (int)cnt);

@@ -62,21 +62,25 @@ bool lp_fuse_ring_is_on(void)
 	return read_line(PARAMETER, line, sizeof(line)) && line[0] == 'Y';
 }
 
+/* The kernel has a queue for each of these, by their count. */
+uint32_t lpi_fuse_ring_count(const char *possible)
+{
+	uint64_t cnt = 0;
+	const char *at = possible;
+	while (*at >= '0' && *at <= '9' && cnt < UINT16_MAX) {
+		char *end = NULL;
+		unsigned long first = strtoul(at, &end, 10);
+		unsigned long last = *end == '-' ? strtoul(end + 1, &end, 10) : first;
+		cnt += last >= first ? last - first + 1 : 0;
+		at = *end == ',' ? end + 1 : end;
+	}
+	return (*at != '\n' && *at != '\0') || cnt > UINT16_MAX ? 0 : (uint32_t)cnt;
+}
+
 uint32_t lp_fuse_ring_queues(void)
 {
 	char line[256];
-	if (!read_line(POSSIBLE, line, sizeof(line)))
-		return 0;
-	/* "0-3,8-11": the kernel has a queue for each of these, by their count. */
-	uint64_t cnt = 0;
-	char *at = line;
-	while (*at >= '0' && *at <= '9' && cnt < UINT16_MAX) {
-		unsigned long first = strtoul(at, &at, 10);
-		unsigned long last = *at == '-' ? strtoul(at + 1, &at, 10) : first;
-		cnt += last >= first ? last - first + 1 : 0;
-		at += *at == ',';
-	}
-	return (*at != '\n' && *at != '\0') || cnt > UINT16_MAX ? 0 : (uint32_t)cnt;
+	return read_line(POSSIBLE, line, sizeof(line)) ? lpi_fuse_ring_count(line) : 0;
 }
 
 /* --- Commands --------------------------------------------------------------------------------- */
@@ -221,6 +225,17 @@ static bool is_for_now(int err)
 	return err == -ENOMEM || err == -EAGAIN || err == -EINTR;
 }
 
+/* Who asked would wait for ever, and nobody else can answer him. */
+static void end_connection(struct lp_fuse_ring *ring, int err)
+{
+	if (atomic_exchange(&ring->is_broken, true))
+		return;
+	LP_LOG_ERROR("the mount: the kernel does not take an answer by io_uring (%s): it is ended",
+		     lp_strerror(err));
+	if (ring->end != NULL)
+		ring->end(ring->end_arg);
+}
+
 /* Who asked waits for the answer until the kernel has taken it, or does not want it. */
 static void failed(struct lpi_fuse_entry *entry)
 {
@@ -233,8 +248,7 @@ static void failed(struct lpi_fuse_entry *entry)
 			LP_LOG_NOTICE("the mount: the kernel refuses to use io_uring: %s",
 				      lp_strerror(err));
 	} else if (!is_for_now(err)) {
-		LP_LOG_WARN("the mount: the kernel does not take an answer by io_uring: %s",
-			    lp_strerror(err));
+		end_connection(entry->ring, err);
 	} else if (!channel->is_stopping) {
 		entry->has_answer = true;
 		lpi_fuse_entries_push_back(&channel->ring.waiting, entry);
@@ -400,4 +414,9 @@ void lp_fuse_ring_free(struct lp_fuse_ring *ring)
 bool lp_fuse_ring_serves(const struct lp_fuse_ring *ring)
 {
 	return ring != NULL && atomic_load(&ring->serves);
+}
+
+bool lp_fuse_ring_is_refused(const struct lp_fuse_ring *ring)
+{
+	return ring != NULL && atomic_load(&ring->is_refused);
 }

@@ -84,7 +84,11 @@ struct lp_fuse_ring {
 	struct lpi_fuse_ring_head *heads;
 	struct lp_bufs *payloads; /* of no thread: the entries have all of them, always */
 	_Atomic bool serves;      /* a request has come */
-	_Atomic bool is_refused;  /* and this was said */
+	_Atomic bool is_refused;  /* an entry was not taken, which was said */
+	_Atomic bool is_broken;   /* nor an answer: the connection was to be ended */
+	/* Ends the connection, without waiting for that; on a channel's thread. May be NULL. */
+	void (*end)(void *arg);
+	void *end_arg;
 	struct lpi_fuse_entry *entries;
 };
 
@@ -102,6 +106,8 @@ struct lpi_fuse_ring_side {
 bool lp_fuse_ring_is_on(void);
 /* How many queues the kernel has: one for each CPU that there could be; 0: it does not say. */
 uint32_t lp_fuse_ring_queues(void);
+/* The same of what the kernel says: "0-3,8-11"; 0: it is nothing of that kind, or too many. */
+uint32_t lpi_fuse_ring_count(const char *possible);
 /* As many entries as fit bytes_max. */
 int lp_fuse_ring_new(uint64_t bytes_max, uint32_t queue_cnt,
 		     struct lp_fuse_ring **ret_ring) LP_MUST_CHECK;
@@ -109,6 +115,9 @@ int lp_fuse_ring_new(uint64_t bytes_max, uint32_t queue_cnt,
 void lp_fuse_ring_free(struct lp_fuse_ring *ring);
 /* Whether requests come by it; NULL: there is none. Any thread. */
 bool lp_fuse_ring_serves(const struct lp_fuse_ring *ring);
+/* Whether an entry was refused: by the kernel's FUSE, and then the descriptors serve; or by whoever
+ * is before that, and then the kernel waits for it. NULL: there is none. Any thread. */
+bool lp_fuse_ring_is_refused(const struct lp_fuse_ring *ring);
 
 /* --- For a channel ---------------------------------------------------------------------------- */
 

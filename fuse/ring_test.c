@@ -16,7 +16,7 @@
 
 static struct lpi_machine *machine_new(void)
 {
-	return lpi_machine_boot_as(lpi_ns_sim_mkfs(1), true, 0);
+	return lpi_machine_boot_as(lpi_ns_sim_mkfs(1), LPI_MACHINE_CHANNELS, 0);
 }
 
 static void machine_free(struct lpi_machine *machine)
@@ -352,7 +352,60 @@ static void test_refused(void **state)
 		check_file(kernel, lpi_kernel_mkdir(kernel, 1, name), i);
 	}
 	assert_false(lp_fuse_ring_serves(machine->ring));
+	assert_true(lp_fuse_ring_is_refused(machine->ring));
 	assert_int_equal(sum_of_stats(machine).ring_requests, 0);
+	machine_free(machine);
+}
+
+static uint32_t ends_cnt;
+
+static void end_of_connection(void *arg)
+{
+	(void)arg;
+	ends_cnt++;
+}
+
+/* An answer that the kernel does not take at all would leave who asked waiting for ever: the
+ * connection is ended, once, however many answers were under way. */
+static void test_answer_refused(void **state)
+{
+	struct lpi_machine *machine = machine_new();
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	(void)state;
+	ends_cnt = 0;
+	machine->ring->end = end_of_connection;
+	uint64_t node = file_in_new_dir(kernel, 0);
+	for (uint32_t i = 0; i < 2; i++)
+		lp_test_ok(lpi_kernel_write(kernel, node, i, "data", 4));
+	assert_int_equal(ends_cnt, 0);
+	lpi_kernel_complete(kernel, -EINVAL);
+	assert_int_equal(ends_cnt, 1);
+	lp_test_ok(lpi_kernel_write(kernel, node, 0, "data", 4));
+	lpi_kernel_complete(kernel, -EINVAL);
+	assert_int_equal(ends_cnt, 1);
+	lpi_machine_hang_up(machine);
+	machine_free(machine);
+}
+
+/* A thread without a queue of its own answers what others have fetched, and so has entries of
+ * theirs from then on. */
+static void test_fewer_queues(void **state)
+{
+	struct lpi_machine *machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(1), 1, 0);
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	uint32_t others_cnt = 0;
+	(void)state;
+	assert_int_equal(with_kernel(machine), LP_FUSE_RING_DEPTH_MIN);
+	for (uint32_t i = 0; i < 8; i++) {
+		char name[16];
+		(void)snprintf(name, sizeof(name), "dir%u", i);
+		check_file(kernel, lpi_kernel_mkdir(kernel, 1, name), i);
+		turns(machine, 4);
+		assert_int_equal(with_kernel(machine), LP_FUSE_RING_DEPTH_MIN);
+		for (uint32_t k = 0; k < kernel->entry_cnt; k++)
+			others_cnt += kernel->entries[k]->channel == machine->channels[1];
+	}
+	assert_true(others_cnt > 0);
 	machine_free(machine);
 }
 
@@ -375,13 +428,30 @@ static void test_depth(void **state)
 	assert_true(lp_fuse_ring_queues() >= 1);
 }
 
+/* As the kernel counts CPUs: those that there could be, not the highest number. */
+static void test_count(void **state)
+{
+	(void)state;
+	assert_int_equal(lpi_fuse_ring_count("0\n"), 1);
+	assert_int_equal(lpi_fuse_ring_count("0-3\n"), 4);
+	assert_int_equal(lpi_fuse_ring_count("0-3,8-11\n"), 8);
+	assert_int_equal(lpi_fuse_ring_count("0,2,4-5"), 4);
+	assert_int_equal(lpi_fuse_ring_count("0-65534\n"), 65535);
+	static const char *const wrong[] = {
+		"", "\n", "none\n", "-3\n", "0-3 \n", "0-65535\n", "0-18446744073709551615\n"};
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(wrong); i++)
+		assert_int_equal(lpi_fuse_ring_count(wrong[i]), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_files),     cmocka_unit_test(test_entry_follows),
-		cmocka_unit_test(test_hostile),   cmocka_unit_test(test_no_buffers),
-		cmocka_unit_test(test_no_memory), cmocka_unit_test(test_end),
-		cmocka_unit_test(test_refused),   cmocka_unit_test(test_depth),
+		cmocka_unit_test(test_files),        cmocka_unit_test(test_entry_follows),
+		cmocka_unit_test(test_hostile),      cmocka_unit_test(test_no_buffers),
+		cmocka_unit_test(test_no_memory),    cmocka_unit_test(test_end),
+		cmocka_unit_test(test_refused),      cmocka_unit_test(test_answer_refused),
+		cmocka_unit_test(test_fewer_queues), cmocka_unit_test(test_depth),
+		cmocka_unit_test(test_count),
 	};
 	return lp_test_main(tests, "fuse/ring");
 }

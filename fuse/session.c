@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -33,7 +34,12 @@
 #include "fuse/umount.h"
 
 #define INIT_TIMEOUT_MS 10000
-#define BUSY_PAUSE_NS   (50 * LP_NS_PER_MS)
+/* How long the mount may take to answer by io_uring for the first time; and when entries were
+ * refused: then it answers by the descriptors at once, or not at all. */
+#define RING_TIMEOUT_NS    (30 * LP_NS_PER_S)
+#define REFUSED_TIMEOUT_NS (2 * LP_NS_PER_S)
+#define PROBE_STEP_MS      100
+#define BUSY_PAUSE_NS      (50 * LP_NS_PER_MS)
 /* The oldest that knows all we rely on (Linux 5.17). */
 #define MINOR_MIN      36u
 #define MAX_BACKGROUND 512u
@@ -46,6 +52,7 @@ struct lp_fuse_session {
 	int fd;
 	struct lpi_fuse_options options;
 	uint64_t ring_bytes;
+	const char *no_ring;
 	struct lp_fuse_ring *ring; /* NULL: none, or not yet */
 	int abort_fd;              /* ends the connection, where there is a ring */
 	bool is_mounted;
@@ -171,10 +178,21 @@ static int open_abort(const struct lp_fuse_session *session)
 	return fd;
 }
 
+/* Whatever the kernel was given comes back now. It waits for nobody. */
+static void end_connection(void *arg)
+{
+	const struct lp_fuse_session *session = arg;
+	if (write(session->abort_fd, "1", 1) < 0)
+		LP_LOG_ERROR("%s: the connection cannot be ended: %s", session->dir,
+			     lp_strerror(errno));
+}
+
 /* What there is no ring for; NULL: there is one. */
 static const char *make_ring(struct lp_fuse_session *session, uint64_t offered)
 {
 	uint32_t queue_cnt = lp_fuse_ring_queues();
+	if (session->no_ring != NULL)
+		return session->no_ring;
 	if ((offered & LPI_FUSE_OVER_IO_URING) == 0 || session->ring_bytes == 0)
 		return "it is not switched on (/sys/module/fuse/parameters/enable_uring, from "
 		       "Linux 6.14 on)";
@@ -186,15 +204,11 @@ static const char *make_ring(struct lp_fuse_session *session, uint64_t offered)
 	int err = lp_fuse_ring_new(session->ring_bytes, queue_cnt, &session->ring);
 	if (err == -EOPNOTSUPP)
 		return "its buffers would take too much memory (--memory)";
-	return err < 0 ? "no memory" : NULL;
-}
-
-/* Whatever the kernel was given comes back now. */
-static void end_connection(const struct lp_fuse_session *session)
-{
-	if (write(session->abort_fd, "1", 1) < 0)
-		LP_LOG_ERROR("%s: the connection cannot be ended: %s", session->dir,
-			     lp_strerror(errno));
+	if (err < 0)
+		return "no memory";
+	session->ring->end = end_connection;
+	session->ring->end_arg = session;
+	return NULL;
 }
 
 struct lp_fuse_ring *lp_fuse_session_ring(const struct lp_fuse_session *session)
@@ -312,6 +326,7 @@ int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 	session->fd = -1;
 	session->abort_fd = -1;
 	session->ring_bytes = options->ring_bytes;
+	session->no_ring = options->no_ring;
 	int err = lpi_fuse_options_parse(options->options, &session->options, why);
 	session->options.behaviour.is_only_door = options->is_only_door;
 	if (err == 0)
@@ -373,7 +388,7 @@ static void read_further_ahead(dev_t device)
 	(void)close(fd); /* what it says was said by write */
 }
 
-int lp_fuse_session_probe(const struct lp_fuse_session *session)
+static int ask_for_root(const struct lp_fuse_session *session)
 {
 	struct stat st;
 	if (stat(session->dir, &st) < 0)
@@ -382,6 +397,69 @@ int lp_fuse_session_probe(const struct lp_fuse_session *session)
 		return -EIO;
 	read_further_ahead(st.st_dev);
 	return 0;
+}
+
+/* Asked on a thread of its own, which whoever waits for it can give up. */
+struct probe {
+	const struct lp_fuse_session *session;
+	int done_fd;
+	int result;
+};
+
+static void *run_probe(void *arg)
+{
+	struct probe *probe = arg;
+	probe->result = ask_for_root(probe->session);
+	if (eventfd_write(probe->done_fd, 1) < 0)
+		probe->result = -errno;
+	return NULL;
+}
+
+static uint64_t mono_ns(void)
+{
+	return lp_clock_mono_ns(lp_clock_system());
+}
+
+/* False: not in time. */
+static bool wait_for_probe(const struct probe *probe)
+{
+	struct pollfd fd = {.fd = probe->done_fd, .events = POLLIN};
+	uint64_t from_ns = mono_ns();
+	for (;;) {
+		bool is_refused = lp_fuse_ring_is_refused(probe->session->ring);
+		if (poll(&fd, 1, PROBE_STEP_MS) == 1)
+			return true;
+		if (mono_ns() - from_ns > (is_refused ? REFUSED_TIMEOUT_NS : RING_TIMEOUT_NS))
+			return false;
+	}
+}
+
+/* From the answer to INIT on the kernel keeps all requests until each queue has an entry. If it has
+ * heard that one cannot be had the descriptors serve; but what something else has refused before
+ * (a security policy) it never hears of. */
+static int probe_ring(struct lp_fuse_session *session)
+{
+	struct probe probe = {.session = session, .done_fd = eventfd(0, EFD_CLOEXEC)};
+	pthread_t thread;
+	if (probe.done_fd < 0)
+		return -errno;
+	int err = -pthread_create(&thread, NULL, run_probe, &probe);
+	if (err == 0) {
+		bool is_late = !wait_for_probe(&probe);
+		if (is_late) {
+			session->is_mounted = lpi_fuse_unmount(session->dir, true) < 0;
+			end_connection(session);
+		}
+		(void)pthread_join(thread, NULL); /* it is ours */
+		err = is_late ? -ETIMEDOUT : probe.result;
+	}
+	(void)close(probe.done_fd); /* nobody reads it */
+	return err;
+}
+
+int lp_fuse_session_probe(struct lp_fuse_session *session)
+{
+	return session->ring == NULL ? ask_for_root(session) : probe_ring(session);
 }
 
 static int unmount(const struct lp_fuse_session *session, uint64_t timeout_ns)

@@ -27,6 +27,7 @@ struct lp_fuse_session_options {
 	/* What FUSE over io_uring may take of memory; 0: the rings of those who serve cannot do
 	 * it. */
 	uint64_t ring_bytes;
+	const char *no_ring; /* static: why there is to be no FUSE over io_uring; NULL: there may */
 };
 
 /* What -o says, without a mount: -EINVAL. */
@@ -42,8 +43,10 @@ void lp_fuse_session_behaviour(const struct lp_fuse_session *session,
 			       struct lp_fuse_behaviour *ret_behaviour);
 /* NULL: all goes by descriptors. The session's. */
 struct lp_fuse_ring *lp_fuse_session_ring(const struct lp_fuse_session *session);
-/* Whether the mount answers (rule M4): asks it for its root. Channels serve already. */
-int lp_fuse_session_probe(const struct lp_fuse_session *session) LP_MUST_CHECK;
+/* Whether the mount answers (rule M4): asks it for its root. Channels serve already. -ETIMEDOUT:
+ * not by io_uring, for somebody keeps the entries from the kernel's FUSE; it is unmounted, and the
+ * connection is ended. */
+int lp_fuse_session_probe(struct lp_fuse_session *session) LP_MUST_CHECK;
 /* Unmounts: waits so long for those who use it, then takes it out of their sight (-EBUSY, which is
  * no failure). Channels still serve; but with a ring those who use the mount get errors from then
  * on, for only the end of the connection takes back what the kernel was given. */

@@ -23,6 +23,7 @@ struct world {
 	uint64_t ends[FILES];
 	struct lp_ino victim; /* on shard 0, held */
 	struct lp_ino bucket; /* spread */
+	char path[24];
 	uint32_t puts;
 	struct lp_timer idle_timer;
 	/* The victim is to be forgotten. */
@@ -239,19 +240,26 @@ static void test_full_in_a_moment(void **state)
 	world_end(&world);
 }
 
-/* A new object whose entry, and data, are on shard 1, from shard 0. */
-static int put_far(struct world *world)
+/* The next name below the bucket whose entry is on shard 1. */
+static const char *far_name(struct world *world)
 {
 	struct lp_ns *ns = world->sim->ns[0];
-	struct lpi_tp_data data;
-	char path[24];
 	do
-		(void)snprintf(path, sizeof(path), "bucket/f%u", (unsigned)world->puts++);
-	while (lp_ns_shard_of(ns, world->bucket, lpi_ns_sim_bytes(strchr(path, '/') + 1)) != 1);
+		(void)snprintf(world->path, sizeof(world->path), "bucket/f%u",
+			       (unsigned)world->puts++);
+	while (lp_ns_shard_of(ns, world->bucket, lpi_ns_sim_bytes(strchr(world->path, '/') + 1)) !=
+	       1);
+	return strchr(world->path, '/') + 1;
+}
+
+/* An object at the path, from shard 0. */
+static int put(struct world *world)
+{
+	struct lpi_tp_data data;
 	lpi_tp_data_fill(&data, world->sim->bufs, LPI_TP_BYTES_MAX, 'f');
 	struct lp_ns_op *op = begin(world, LP_NS_PUT);
 	op->ack = LP_ACK_DURABLE;
-	op->put.path = lpi_ns_sim_bytes(path);
+	op->put.path = lpi_ns_sim_bytes(world->path);
 	op->put.mode = 0644;
 	op->put.length = LPI_TP_BYTES_MAX;
 	op->put.payload = data.payload;
@@ -259,6 +267,13 @@ static int put_far(struct world *world)
 	int r = run(world);
 	lpi_tp_data_drop(&data);
 	return r;
+}
+
+/* A new object whose entry, and data, are on shard 1. */
+static int put_far(struct world *world)
+{
+	(void)far_name(world);
+	return put(world);
 }
 
 /* What comes from another thread is copied anew for each try, to buffers of the shard's (an
@@ -279,12 +294,40 @@ static void test_waits_with_data(void **state)
 	world_end(&world);
 }
 
+/* A put over something on another shard takes that its last name: its own removal is no space that
+ * is on its way to it, for it happens only with the rest. */
+static void test_own_removal(void **state)
+{
+	(void)state;
+	struct world world;
+	world_begin(&world);
+	struct lp_ino old = make(&world, root, "old", LP_INODE_TYPE_FILE);
+	assert_int_equal(lp_ino_shard(old), 0);
+	struct lp_ns_op *op = begin(&world, LP_NS_RENAME);
+	op->rename.dir = root;
+	op->rename.name = lpi_ns_sim_bytes("old");
+	op->rename.to_dir = world.bucket;
+	op->rename.to_name = lpi_ns_sim_bytes(far_name(&world));
+	lp_test_ok(run(&world));
+	char path[sizeof(world.path)];
+	memcpy(path, world.path, sizeof(path));
+	while (put_far(&world) >= 0)
+		assert_true(world.puts < 4096);
+	idle(&world, LP_NS_PER_S);
+	memcpy(world.path, path, sizeof(path));
+	uint64_t from_ns = world.sim->clock.now_ns;
+	assert_int_equal(put(&world), -ENOSPC);
+	assert_true(world.sim->clock.now_ns - from_ns < LP_NS_PER_S);
+	world_end(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_full_in_a_moment),
 		cmocka_unit_test(test_waits_with_data),
+		cmocka_unit_test(test_own_removal),
 	};
 	return lp_test_main(tests, "namespace/freeing");
 }

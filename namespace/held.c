@@ -108,13 +108,18 @@ static bool has_room(struct lpi_held *held, struct piece *piece)
 	return resize(held, piece, 2 * piece->slot_cnt) || piece->used < piece->slot_cnt - 1;
 }
 
+void lpi_held_miss(struct lpi_held *held)
+{
+	held->stats.uncounted++;
+	atomic_store_explicit(&held->has_missed, true, memory_order_relaxed);
+}
+
 void lpi_held_add(struct lpi_held *held, struct lp_ino ino)
 {
 	struct piece *piece = piece_of(held, hash_of(ino.nr));
 	LP_ASSERT(ino.nr != 0);
 	if (!has_room(held, piece)) {
-		held->stats.uncounted++;
-		atomic_store_explicit(&held->has_missed, true, memory_order_relaxed);
+		lpi_held_miss(held);
 		return;
 	}
 	struct slot *slot = find(piece, ino.nr);

@@ -31,6 +31,8 @@ int lpi_held_new(struct lpi_held **ret_held) LP_MUST_CHECK;
 void lpi_held_free(struct lpi_held *held);
 
 void lpi_held_add(struct lpi_held *held, struct lp_ino ino);
+/* One more was told of that is not counted: from now on nobody knows, as without memory. */
+void lpi_held_miss(struct lpi_held *held);
 /* True when that was the last of it. */
 bool lpi_held_drop(struct lpi_held *held, struct lp_ino ino, uint64_t count);
 /* 0: nobody knows of it. */

@@ -421,7 +421,7 @@ void lpi_job_unlock(struct lpi_job *job, lpi_step_fn *next)
 	one_less(job);
 }
 
-/* --- The wide set ----------------------------------------------------------------------------- */
+/* --- Wide sets -------------------------------------------------------------------------------- */
 
 int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide)
 {
@@ -441,31 +441,35 @@ int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide)
 
 void lpi_wide_free(struct lpi_wide *wide)
 {
-	if (wide == NULL)
-		return;
-	free(wide->locks);
-	free(wide->parts);
-	free(wide);
+	while (wide != NULL) {
+		struct lpi_wide *next = wide->next;
+		free(wide->locks);
+		free(wide->parts);
+		free(wide);
+		wide = next;
+	}
 }
 
 void lpi_job_take_wide(struct lpi_job *job, lpi_step_fn *next)
 {
 	struct lp_ns *ns = job->ns;
 	LP_ASSERT(job->next == NULL && job->wide == NULL && job->lock_cnt == 0);
-	if (ns->wide == NULL) {
+	if (ns->wides == NULL) {
 		job->next = next;
 		lpi_job_list_push_back(&ns->wide_waiting, job);
 		return;
 	}
-	job->wide = ns->wide;
-	ns->wide = NULL;
+	job->wide = ns->wides;
+	ns->wides = job->wide->next;
+	job->wide->next = NULL;
 	memset(job->wide->locks, 0, job->wide->cnt * sizeof(*job->wide->locks));
 	next(job);
 }
 
 static void pass_wide(struct lp_ns *ns, struct lpi_wide *wide)
 {
-	ns->wide = wide;
+	wide->next = ns->wides;
+	ns->wides = wide;
 	struct lpi_job *next = lpi_job_list_pop_front(&ns->wide_waiting);
 	if (next == NULL)
 		return;

@@ -9,7 +9,7 @@
  *   lpi_job_change(...), lpi_job_commit(job, f)         -> f(job) when the outcome is known
  *   lpi_job_end(job, result)                            the operation is answered
  *
- * Whatever was asked for is given back by lpi_job_end(): locks, open inodes, the wide set.
+ * Whatever was asked for is given back by lpi_job_end(): locks, open inodes, a wide set.
  *
  * Threads: the shard's where the operation was submitted. Blocking, allocation: none.
  */
@@ -65,6 +65,7 @@ struct lpi_stat_batch {
 
 /* Locks and parts on all shards, for who removes a directory that is spread. */
 struct lpi_wide {
+	struct lpi_wide *next; /* of those that nobody has */
 	uint32_t cnt;
 	struct lpi_job_lock *locks; /* one for each shard */
 	struct lpi_part *parts;
@@ -206,7 +207,7 @@ struct lpi_job {
 	uint32_t lock_cnt;
 	uint32_t attrs_cnt;
 	struct lpi_wide *wide;
-	struct lp_list_node node; /* of those that wait for the wide set */
+	struct lp_list_node node; /* of those that wait for a wide set */
 
 	struct lpi_notice *notice; /* what a mount has to be told of it; NULL: nothing */
 	bool has_pact;             /* under way, or not over yet */
@@ -291,7 +292,7 @@ void lpi_job_soon(struct lpi_job *job, lpi_step_fn *next);
 void lpi_job_lock_token(struct lpi_job *job);
 void lpi_job_lock_name(struct lpi_job *job, const struct lpi_entry *entry);
 void lpi_job_lock_inode(struct lpi_job *job, struct lp_ino ino);
-/* On one shard; or on all of them, with the wide set, which must have been waited for. Together
+/* On one shard; or on all of them, with a wide set, which must have been waited for. Together
  * with the names, in one lpi_job_lock(): who learns only from a locked name which directory is to
  * go unlocks, locks both, and looks again. Not of a directory of which a name is locked, too. */
 void lpi_job_lock_fragment(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
@@ -299,8 +300,7 @@ void lpi_job_lock_fragments(struct lpi_job *job, struct lp_ino dir);
 /* Goes on with next when all are held: perhaps from inside this call. If one never will be, because
  * a change over several shards is stuck (-EIO): with job->lock_refused, once, or lpi_job_stop(). */
 void lpi_job_lock(struct lpi_job *job, lpi_step_fn *next);
-/* Goes on with next when it has the wide set: holding no lock, for who has the set may wait for
- * that. */
+/* Goes on with next when it has a wide set: holding no lock, for who has one may wait for that. */
 void lpi_job_take_wide(struct lpi_job *job, lpi_step_fn *next);
 /* Gives back all locks, to begin again from the start. */
 void lpi_job_unlock(struct lpi_job *job, lpi_step_fn *next);
@@ -329,7 +329,7 @@ void lpi_job_unname(struct lpi_job *job, struct lp_ino ino);
  * and leave the change; on those that do it is in the log before the change. */
 void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next);
 
-/* Forgets the change, gives back all locks but not the wide set, and goes on with step, which
+/* Forgets the change, gives back all locks but not its wide set, and goes on with step, which
  * begins from the start: before a commit, or from the step behind one that failed. */
 void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
 
@@ -349,6 +349,7 @@ void lpi_job_fail(struct lpi_job *job, int result);
 void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first);
 /* From inside a wait: the set is this job's now. */
 int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
+/* With all behind it. Accepts NULL. */
 void lpi_wide_free(struct lpi_wide *wide);
 /* The job keeps its wide set for good, if it has it: the others get a new one, if there is memory.
  */

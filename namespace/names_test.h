@@ -51,7 +51,8 @@ static inline void lpi_t_idle(struct lpi_t *t)
 		assert_int_equal(lp_pool_free_cnt(ns->calls), ns->options.ops_max);
 		assert_int_equal(lp_pool_free_cnt(ns->rooms), LPI_ROOMS);
 		assert_int_equal(lp_pool_free_cnt(ns->transfers), LPI_TRANSFERS);
-		assert_non_null(ns->wide);
+		assert_non_null(ns->wides);
+		assert_non_null(ns->wides->next);
 	}
 }
 

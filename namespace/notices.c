@@ -14,8 +14,7 @@
 
 #include "namespace/ns_impl.h"
 
-#define NOTICES_LIMIT_MAX 16384u
-#define RETRY_NS          LP_NS_PER_MS
+#define RETRY_NS LP_NS_PER_MS
 /* When nobody waits any more; and when an answer cannot be on its way any more. */
 #define RETRY_LATE_NS (50 * LP_NS_PER_MS)
 #define GIVE_UP_NS    (30 * LP_NS_PER_S)
@@ -44,7 +43,7 @@ int lpi_notices_new(struct lp_pool **ret_notices)
 	const struct lp_pool_config config = {.name = "namespace notices",
 					      .object_bytes = sizeof(struct lpi_notice),
 					      .limit = LPI_NOTICES_MAX,
-					      .limit_max = NOTICES_LIMIT_MAX};
+					      .limit_max = LPI_NOTICES_LIMIT_MAX};
 	return lp_pool_new(&config, ret_notices);
 }
 
@@ -121,7 +120,7 @@ static struct lpi_notice *get(struct lp_ns *ns)
 	struct lp_pool_stats stats;
 	if (notice == NULL) {
 		lp_pool_read_stats(ns->notices, &stats);
-		if (stats.limit >= NOTICES_LIMIT_MAX ||
+		if (stats.limit >= LPI_NOTICES_LIMIT_MAX ||
 		    lp_pool_resize(ns->notices, 2 * stats.limit) < 0)
 			return NULL;
 		notice = lp_pool_get(ns->notices);

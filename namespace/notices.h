@@ -21,8 +21,9 @@
 
 #include "namespace/ns.h"
 
-#define LPI_NOTICES_MAX     256u
-#define LPI_NOTICE_LIMIT_NS (2 * LP_NS_PER_S)
+#define LPI_NOTICES_MAX       256u
+#define LPI_NOTICES_LIMIT_MAX 16384u /* of the pool */
+#define LPI_NOTICE_LIMIT_NS   (2 * LP_NS_PER_S)
 
 struct lpi_job;
 struct lpi_notice;

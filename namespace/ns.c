@@ -375,7 +375,7 @@ static int new_pools(struct lp_ns *ns)
 	const struct lp_pool_config batches = {.name = "namespace batches",
 					       .object_bytes = sizeof(struct lpi_stat_batch),
 					       .limit = LPI_STAT_BATCHES};
-	static_assert(LPI_ROOMS >= 2 * LPI_PACT_PARTS, "the widest change finds room");
+	static_assert(LPI_ROOMS >= LPI_WIDES * LPI_PACT_PARTS, "the widest change finds room");
 	int r = lp_pool_new(&calls, &ns->calls);
 	if (r >= 0)
 		r = lp_pool_new(&jobs, &ns->jobs);
@@ -392,9 +392,20 @@ static int new_pools(struct lp_ns *ns)
 	return r < 0 ? r : lp_pool_new(&transfers, &ns->transfers);
 }
 
+static int add_wide(struct lp_ns *ns)
+{
+	struct lpi_wide *wide = NULL;
+	int r = lpi_wide_new(ns->options.shard_cnt, &wide);
+	if (r < 0)
+		return r;
+	wide->next = ns->wides;
+	ns->wides = wide;
+	return 0;
+}
+
 static int new_tables(struct lp_ns *ns)
 {
-	/* A job's locks, and those of the wide set; a call may look while it waits. */
+	/* A job's locks, and those of a wide set; a call may look while it waits. */
 	uint32_t locks_max = ns->options.ops_max * (LPI_JOB_LOCKS + 2) * ns->options.shard_cnt;
 	ns->dir_kinds = calloc(LPI_DIR_KINDS, sizeof(*ns->dir_kinds));
 	if (ns->dir_kinds == NULL)
@@ -408,8 +419,8 @@ static int new_tables(struct lp_ns *ns)
 		r = lpi_opens_new(lpi_orphans_told, ns, &ns->opens);
 	if (r >= 0)
 		r = lpi_orphans_new(ns, &ns->orphans);
-	if (r >= 0)
-		r = lpi_wide_new(ns->options.shard_cnt, &ns->wide);
+	for (uint32_t i = 0; i < LPI_WIDES && r >= 0; i++)
+		r = add_wide(ns);
 	return r < 0 ? r : lpi_start_new(ns, &ns->start);
 }
 
@@ -506,7 +517,7 @@ void lp_ns_close(struct lp_ns *ns)
 		return;
 	lp_source_remove(ns->options.reactor, &ns->source);
 	lpi_start_free(ns->start);
-	lpi_wide_free(ns->wide);
+	lpi_wide_free(ns->wides);
 	lpi_orphans_free(ns->orphans);
 	lpi_opens_free(ns->opens);
 	free_stuck(ns);

@@ -106,8 +106,7 @@ static void check_writes(struct world *world, uint32_t shard_idx, const char *wh
 		sync_all(world);
 }
 
-/* One right after the other, in one directory; but there is only one set of locks on all shards,
- * which a removal has until its end. */
+/* One right after the other, in one directory. */
 static void count_one_after_the_other(struct world *world, bool is_spread)
 {
 	struct lp_ino inos[ROUNDS];
@@ -133,8 +132,6 @@ static void count_one_after_the_other(struct world *world, bool is_spread)
 		lp_test_ok(take_away(world, root, name));
 		/* All shards have a fragment of one that is spread. */
 		check_writes(world, is_spread ? 1 : lp_ino_shard(inos[i]), "rmdir");
-		if (is_spread)
-			sync_all(world);
 	}
 }
 

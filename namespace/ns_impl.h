@@ -38,8 +38,10 @@
 #define LPI_DIR_KINDS      4096u /* directories whose kind is remembered: a power of two */
 #define LPI_DIRCACHE_BYTES (UINT64_C(1) << 20)
 #define LPI_ROOMS          256u
-#define LPI_TRANSFERS      64u
-#define LPI_LOCKS_MAX      (UINT32_C(1) << 22)
+/* While one removal is being finished, after its answer, the next one begins. */
+#define LPI_WIDES     2u
+#define LPI_TRANSFERS 64u
+#define LPI_LOCKS_MAX (UINT32_C(1) << 22)
 
 enum lpi_ns_state {
 	LPI_NS_OPENED,
@@ -87,7 +89,8 @@ struct lp_ns {
 	struct lpi_job_list lists_waiting;
 	struct lp_pool *copy_pages; /* of copies at work */
 	struct lpi_job_list copies_waiting;
-	struct lpi_wide *wide; /* for who removes a directory that is spread: one at a time */
+	struct lpi_wide
+		*wides; /* for who removes a directory that is spread: LPI_WIDES at a time */
 	struct lpi_job_list wide_waiting;
 	/* What a sync would have to make durable (call.c). The flag is for all threads. */
 	_Atomic bool is_unsynced;

@@ -217,32 +217,6 @@ static void test_rests_on(void **state)
 
 /* --- A shard that has failed ------------------------------------------------------------------ */
 
-static enum lp_store_state state_of(const struct world *world, uint32_t shard_idx)
-{
-	struct lp_store_health health;
-	lp_store_read_health(world->sim->hand[shard_idx].store, &health);
-	return health.state;
-}
-
-/* It has failed, and serves what was durable. */
-static void wait_read_only(struct world *world, uint32_t shard_idx)
-{
-	for (uint32_t i = 0; state_of(world, shard_idx) != LP_STORE_READ_ONLY; i++) {
-		assert_true(i < LPI_NS_SIM_TURNS_MAX);
-		(void)lpi_ns_sim_turn(world->sim);
-	}
-}
-
-/* The device can be written again, by the next opening. */
-static void world_end_failed(struct world *world)
-{
-	lp_sim_rules_clear(lp_sim_of(world->sim->bdev));
-	lpi_ns_sim_stop(world->sim);
-	assert_true(lpi_ns_sim_close(world->sim, false) < 0);
-	lpi_ns_sim_fini(world->sim);
-	free(world->sim);
-}
-
 /* Shard 1 has lost the last change to it, and is read-only since then. What moves below e, where
  * the way up passes it, changes shard 0 only. */
 static struct tree lose_on_shard_1(struct world *world)
@@ -263,7 +237,7 @@ static void test_rests_on_read_only(void **state)
 	(void)state;
 	struct world world;
 	const struct tree tree = lose_on_shard_1(&world);
-	wait_read_only(&world, 1);
+	lpi_ns_sim_wait_read_only(world.sim, 1);
 	for (uint32_t i = 0; i < 2; i++) {
 		world.ack = i == 0 ? LP_ACK_ORDERED : LP_ACK_DURABLE;
 		lp_test_ok(rename_to(&world, root, "w", tree.e, "w"));
@@ -272,7 +246,7 @@ static void test_rests_on_read_only(void **state)
 	}
 	lp_test_err(-EINVAL, rename_to(&world, root, "s", tree.e, "s"));
 	lp_test_err(-EROFS, rename_to(&world, tree.p, "d", tree.q, "d"));
-	world_end_failed(&world);
+	lpi_ns_sim_end_failed(world.sim);
 }
 
 /* Rule L7: what was seen before it failed may be lost, and no change may rest on that. */
@@ -281,13 +255,13 @@ static void test_rests_on_lost(void **state)
 	(void)state;
 	struct world world;
 	const struct tree tree = lose_on_shard_1(&world);
-	assert_int_equal(state_of(&world, 1), LP_STORE_OK);
+	assert_int_equal(lpi_ns_sim_state(world.sim, 1), LP_STORE_OK);
 	lp_test_err(-EIO, rename_to(&world, root, "s", tree.e, "s"));
-	wait_read_only(&world, 1);
+	lpi_ns_sim_wait_read_only(world.sim, 1);
 	lp_test_ok(look_up(&world, root, "s"));
 	lp_test_ok(look_up(&world, tree.p, "d"));
 	lp_test_err(-ENOENT, look_up(&world, tree.e, "s"));
-	world_end_failed(&world);
+	lpi_ns_sim_end_failed(world.sim);
 }
 
 int main(void)

@@ -228,6 +228,33 @@ static inline void lpi_ns_sim_break_log(const struct lpi_ns_sim *sim, uint32_t s
 	(void)lp_sim_rule_add(lp_sim_of(sim->bdev), &rule);
 }
 
+static inline enum lp_store_state lpi_ns_sim_state(const struct lpi_ns_sim *sim, uint32_t shard_idx)
+{
+	struct lp_store_health health;
+	lp_store_read_health(sim->hand[shard_idx].store, &health);
+	return health.state;
+}
+
+/* The shard has failed, and serves what was durable. */
+static inline void lpi_ns_sim_wait_read_only(struct lpi_ns_sim *sim, uint32_t shard_idx)
+{
+	for (uint32_t i = 0; lpi_ns_sim_state(sim, shard_idx) != LP_STORE_READ_ONLY; i++) {
+		assert_true(i < LPI_NS_SIM_TURNS_MAX);
+		(void)lpi_ns_sim_turn(sim);
+	}
+}
+
+/* The end of a machine of which a shard has failed. The device can be written again, by the next
+ * opening. */
+static inline void lpi_ns_sim_end_failed(struct lpi_ns_sim *sim)
+{
+	lp_sim_rules_clear(lp_sim_of(sim->bdev));
+	lpi_ns_sim_stop(sim);
+	assert_true(lpi_ns_sim_close(sim, false) < 0);
+	lpi_ns_sim_fini(sim);
+	free(sim);
+}
+
 /* --- Checking --------------------------------------------------------------------------------- */
 
 static inline void lpi_ns_sim_found(struct lp_fsck_events *events,

@@ -222,6 +222,11 @@ void lpi_opens_let_go(struct lpi_opens *opens, struct lp_ino ino, uint64_t count
 		check_orphan(opens, open, LPI_ORPHAN_FORGOTTEN);
 }
 
+void lpi_opens_miss(struct lpi_opens *opens)
+{
+	lpi_held_miss(opens->held);
+}
+
 void lpi_opens_let_go_all(struct lpi_opens *opens)
 {
 	lpi_held_clear(opens->held);

@@ -41,6 +41,8 @@ uint32_t lpi_opens_cnt(const struct lpi_opens *opens, struct lp_ino ino);
 
 /* The kernel is to be told of it once. -ESTALE as above. */
 int lpi_opens_hold(struct lpi_opens *opens, struct lp_ino ino) LP_MUST_CHECK;
+/* It is told of one that is not counted: lpi_held_miss(). */
+void lpi_opens_miss(struct lpi_opens *opens);
 /* It has forgotten it so often; or all of them, as often as it may. */
 void lpi_opens_let_go(struct lpi_opens *opens, struct lp_ino ino, uint64_t count);
 void lpi_opens_let_go_all(struct lpi_opens *opens);

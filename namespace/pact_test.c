@@ -178,7 +178,8 @@ static void check_idle(const struct bench *bench)
 		assert_int_equal(lpi_locks_cnt(ns->locks), 0);
 		assert_int_equal(lp_pool_free_cnt(ns->rooms), LPI_ROOMS);
 		assert_int_equal(lp_pool_free_cnt(ns->transfers), LPI_TRANSFERS);
-		assert_non_null(ns->wide);
+		assert_non_null(ns->wides);
+		assert_non_null(ns->wides->next);
 	}
 }
 

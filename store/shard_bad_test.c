@@ -293,21 +293,35 @@ static void test_any_cut(void **state)
 	finish(&scene);
 }
 
+#define MANY 60u
+
+/* So many blocks in a row, every other of which cannot be written, and payloads for all of them,
+ * with tags from 100 on; bad_max 0: the default. */
+static void begin_many(struct scene *scene, uint64_t seed, uint32_t bad_max)
+{
+	lpi_shard_rig_init(&scene->rig, lpi_shard_rig_store(seed));
+	scene->rig.bad_max = bad_max;
+	lp_test_ok(lpi_shard_rig_open(&scene->rig));
+	scene->first = lpi_shard_rig_take_run(&scene->rig, MANY);
+	lpi_shard_rig_sync(&scene->rig);
+	spoil(&scene->rig, scene->first, MANY);
+	for (uint32_t i = 0; i < MANY; i++)
+		lpi_shard_rig_defer(&scene->rig, scene->first + i, 100 + (int)i);
+	lpi_shard_rig_sync(&scene->rig);
+}
+
+static void expect_many(struct scene *scene, int tag)
+{
+	for (uint32_t i = 0; i < MANY; i++)
+		assert_int_equal(lpi_shard_rig_tag(&scene->rig, scene->first + i), tag + (int)i);
+}
+
 /* Too many of them: read-only, and all is read. */
 static void test_too_many(void **state)
 {
 	(void)state;
-	enum { MANY = 60 };
 	struct scene scene;
-	lpi_shard_rig_init(&scene.rig, lpi_shard_rig_store(7));
-	scene.rig.bad_max = MANY / 4;
-	lp_test_ok(lpi_shard_rig_open(&scene.rig));
-	uint64_t first = lpi_shard_rig_take_run(&scene.rig, MANY);
-	lpi_shard_rig_sync(&scene.rig);
-	spoil(&scene.rig, first, MANY);
-	for (uint32_t i = 0; i < MANY; i++)
-		lpi_shard_rig_defer(&scene.rig, first + i, 100 + (int)i);
-	lpi_shard_rig_sync(&scene.rig);
+	begin_many(&scene, 7, MANY / 4);
 	for (int i = 0; i < 100000 && lp_shard_error(scene.rig.shard) == 0; i++)
 		lpi_shard_rig_turn(&scene.rig);
 	assert_int_equal(lp_shard_error(scene.rig.shard), -EIO);
@@ -317,8 +331,7 @@ static void test_too_many(void **state)
 	lp_test_err(-EIO, lpi_shard_rig_open(&scene.rig));
 	scene.rig.read_only = true;
 	lp_test_ok(lpi_shard_rig_open(&scene.rig));
-	for (uint32_t i = 0; i < MANY; i++)
-		assert_int_equal(lpi_shard_rig_tag(&scene.rig, first + i), 100 + (int)i);
+	expect_many(&scene, 100);
 	finish(&scene);
 }
 
@@ -328,29 +341,19 @@ static void test_less_memory(void **state)
 {
 	(void)state;
 	for (uint32_t abandon = 0; abandon < 2; abandon++) {
-		enum { MANY = 60 };
 		struct scene scene;
-		lpi_shard_rig_init(&scene.rig, lpi_shard_rig_store(9));
-		lp_test_ok(lpi_shard_rig_open(&scene.rig));
-		uint64_t first = lpi_shard_rig_take_run(&scene.rig, MANY);
-		lpi_shard_rig_sync(&scene.rig);
-		spoil(&scene.rig, first, MANY);
-		for (uint32_t i = 0; i < MANY; i++)
-			lpi_shard_rig_defer(&scene.rig, first + i, 100 + (int)i);
-		lpi_shard_rig_sync(&scene.rig);
+		begin_many(&scene, 9, 0);
 		if (abandon == 0)
 			wait_settled(&scene);
 		scene.rig.deferred_max = 8;
 		for (int tag = 101; tag < 104; tag++) {
 			reopen(&scene, abandon != 0);
 			assert_int_equal(lp_shard_bad_blocks(scene.rig.shard), MANY / 2);
-			for (uint32_t i = 0; i < MANY; i++)
-				assert_int_equal(lpi_shard_rig_tag(&scene.rig, first + i),
-						 tag - 1 + (int)i);
+			expect_many(&scene, tag - 1);
 			for (uint32_t i = 0; i < MANY; i++) {
 				while (lp_shard_defer_room(scene.rig.shard) == 0)
 					lpi_shard_rig_turn(&scene.rig);
-				lpi_shard_rig_defer(&scene.rig, first + i, tag + (int)i);
+				lpi_shard_rig_defer(&scene.rig, scene.first + i, tag + (int)i);
 				lpi_shard_rig_sync(&scene.rig);
 			}
 		}

@@ -31,3 +31,10 @@ store-kill: all tools
 # The long form of tests/wire/kill.py: two hundred kills of the daemon.
 wire-kill: all
 	@LP_KILL_ROUNDS=200 LP_KILL_SEED=$(or $(SEED),1) tests/run --build $(OUT) --filter system/wire
+
+.PHONY: coherence
+# The long form of tests/system/two_doors.sh: a minute of writers at one door and readers at the other; as root.
+coherence: all
+	@d=$$(mktemp -d) && cd $$d && LP_TEST_SRC=$(CURDIR) LP_TEST_BUILD=$(abspath $(OUT)) LP_DOORS_SECONDS=60 \
+		bash $(CURDIR)/tests/system/two_doors.sh; \
+	status=$$?; rm -rf --one-file-system $$d; exit $$status

@@ -140,4 +140,20 @@ start third --listen "$address" --mount-options transport=device
 "$lapis" -s "$address" status | grep -q "^mount     $dir by /dev/fuse" || say "status: no word of /dev/fuse"
 [ "$(counter ring_requests)" = 0 ] || say "requests by io_uring"
 stop
+
+# What keeps the kernel's FUSE from hearing of the entries leaves it waiting for them: the mount is made
+# again without; who insists is told, and nothing stays mounted.
+${CC:-cc} -O2 -shared -fPIC -o refuse_ring.so "$LP_TEST_SRC/tests/system/refuse_ring.c" || say "refuse_ring.c"
+export LD_PRELOAD=$PWD/refuse_ring.so
+start fourth --listen "$address"
+echo 'by the descriptors' >mnt/file
+[ "$(counter ring_requests)" = 0 ] || say "requests by io_uring, in spite of the policy"
+grep -q 'does not answer by io_uring' fourth.err || say "no word of it: $(cat fourth.err)"
+stop
+[ ! -s fourth.err ] || ! grep -q 'daemon that is gone' fourth.err || say "the first mount was left behind"
+"$lapisd" --mount mnt --mount-options transport=io_uring --listen "$address" a.img >out 2>err && say "entries are refused, and no error"
+unset LD_PRELOAD
+grep -q 'no FUSE over io_uring: something keeps' err || say "entries are refused: $(cat err)"
+mountpoint -q mnt && say "it is still mounted"
+whole
 finish

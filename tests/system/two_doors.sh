@@ -1,9 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What is changed through a socket is seen in the mount when it has been acknowledged, whatever the
-# kernel remembers (rule M2); and it does remember. It needs root and /dev/fuse.
+# kernel remembers (rule M2); and it does remember. What is changed in the mount is seen through a socket
+# when it is closed or synced. It needs root and /dev/fuse. Both doors race for LP_DOORS_SECONDS, if that
+# is set (`make coherence`: for a minute).
 # variants: release asan
-# timeout: 120
+# timeout: 300
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
 . "$LP_TEST_SRC/tests/mount_lib.sh"
@@ -20,7 +22,7 @@ print(sum(shard["namespace"][sys.argv[1]] for shard in json.load(sys.stdin)["sha
 
 make_store 512M
 start first "${listen[@]}"
-PYTHONPATH=$LP_TEST_SRC/tests/wire timeout 100 python3 -B "$LP_TEST_SRC/tests/wire/two_doors.py" "$address" "$dir" \
+PYTHONPATH=$LP_TEST_SRC/tests/wire timeout 250 python3 -B "$LP_TEST_SRC/tests/wire/two_doors.py" "$address" "$dir" "${LP_DOORS_SECONDS:-0}" \
 	>doors.out 2>&1 || say "$(tail -n 12 doors.out)"
 cat doors.out
 [ "$(sum told)" -gt 100 ] || say "the kernel was told of $(sum told) things"

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Changes through a socket, and a mount that sees them at once (rule M2).
+"""Changes through a socket, and a mount that sees them at once; and the reverse (rule M2).
 
-two_doors.py ADDRESS DIR. First one thing after the other: the mount looks, so that its kernel
-remembers; the socket changes; the mount looks again, and must see it. Then both at once: a writer
-that counts what was acknowledged, and readers that must never see less than that.
+two_doors.py ADDRESS DIR [SECONDS]. First one thing after the other: the mount looks, so that its kernel
+remembers; the socket changes; the mount looks again, and must see it. Then both at once: writers
+that count what was acknowledged, and readers at the other door that must never see less than that: a
+few hundred changes of each, or as many as there are in so many seconds.
 """
 
 import json
+import mmap
 import os
 import sys
 import threading
@@ -17,6 +19,7 @@ import lapis_wire as wire
 
 ROUNDS = 300
 address, top = sys.argv[1], sys.argv[2]
+SECONDS = float(sys.argv[3]) if len(sys.argv) > 3 else 0
 failures = []
 
 
@@ -176,29 +179,40 @@ def data(lapis):
 
 
 class Race:
-    """A writer with a connection of its own that counts, and a reader beside it."""
+    """A writer that counts, and a reader beside it, each with a connection of its own, which one of
+    them uses."""
+
+    until = time.monotonic()
 
     def __init__(self):
         self.acknowledged = -1
         self.is_done = False
+        self.looks = 0
 
     def write(self, change):
+        count = 0
         try:
             with wire.Connection(address) as lapis:
-                for count in range(ROUNDS):
+                while count < ROUNDS or time.monotonic() < Race.until:
                     change(lapis, count)
                     self.acknowledged = count
+                    count += 1
         except Exception as error:
             failures.append(f"{change.__name__}: {error!r}")
         self.is_done = True
 
     def read(self, look, what):
-        while not self.is_done:
-            least = self.acknowledged
-            got = look()
-            if got < least:
-                failures.append(f"{what}: {got} was seen after {least} had been acknowledged")
-                return
+        try:
+            with wire.Connection(address) as lapis:
+                while not self.is_done:
+                    least = self.acknowledged
+                    got = look(lapis)
+                    self.looks += 1
+                    if got < least:
+                        failures.append(f"{what}: {got} was seen after {least} had been acknowledged")
+                        return
+        except Exception as error:
+            failures.append(f"{what}: {error!r}")
 
 
 def replace(lapis, count):
@@ -233,6 +247,66 @@ def listed(name):
     return [entry for entry in os.listdir(path_of(name)) if not entry.startswith(".mount")]
 
 
+# The reverse: what a program has closed, or synced, is seen through a socket.
+
+
+def write_anew(_, count):
+    with open(path_of("race/mine/written"), "r+b") as file:
+        file.write(b"%8d" % count)
+
+
+def replace_file(_, count):
+    with open(path_of("race/mine/.new"), "wb") as file:
+        file.write(b"%8d" % count)
+    os.rename(path_of("race/mine/.new"), path_of("race/mine/renamed"))
+
+
+def append_synced(_, count):
+    with open(path_of("race/mine/appended"), "ab", buffering=0) as file:
+        file.write(b"x")
+        os.fsync(file.fileno())
+
+
+def set_time(_, count):
+    os.utime(path_of("race/mine/time"), ns=(0, 1_000_000_000 + count))
+
+
+def make_directory(_, count):
+    """The size of a directory is that of its names."""
+    os.mkdir(path_of(f"race/mine/made/{count:08}"))
+
+
+def mapped():
+    """Changes a file through a mapping, and counts what was synced."""
+    fd = os.open(path_of("race/mine/mapped"), os.O_RDWR)
+    memory = mmap.mmap(fd, 4096)
+    os.close(fd)
+
+    def change(_, count):
+        memory[100:108] = b"%8d" % count
+        memory.flush()
+
+    return change
+
+
+def reverse_pairs():
+    def number(key, offset=0):
+        return lambda lapis: int(lapis(wire.get(key, offset=offset, length=8)).data)
+
+    def attrs(key):
+        return lambda lapis: lapis(wire.stat(key))
+
+    size, mtime, made = (attrs(f"race/mine/{name}") for name in ("appended", "time", "made"))
+    return [
+        (Race(), write_anew, number("race/mine/written"), "a file that was closed"),
+        (Race(), replace_file, number("race/mine/renamed"), "a file that was renamed"),
+        (Race(), append_synced, lambda lapis: size(lapis).size_bytes - 1, "a file that was synced"),
+        (Race(), set_time, lambda lapis: mtime(lapis).mtime_ns - 1_000_000_000, "a time"),
+        (Race(), make_directory, lambda lapis: made(lapis).size_bytes // 8 - 1, "directories"),
+        (Race(), mapped(), number("race/mine/mapped", 100), "a mapping that was synced"),
+    ]
+
+
 def churn(name, pairs):
     one, other = path_of(f"{name}/.mount"), path_of(f"{name}/.mount too")
     while not all(race.is_done for race, *_ in pairs):
@@ -249,10 +323,17 @@ def races():
         for name in ("appended", "mode", "full/first"):
             lapis(wire.put(f"race/{name}", b""))
         turn(lapis, 0)
+        for name in ("written", "renamed"):
+            lapis(wire.put(f"race/mine/{name}", b"%8d" % -1))
+        lapis(wire.put("race/mine/mapped", b" " * 100 + b"%8d" % -1 + b" " * 3988))
+        for name in ("appended", "time"):
+            lapis(wire.put(f"race/mine/{name}", b""))
+        lapis(wire.make("race/mine/made", wire.DIRECTORY, spread=True))
+        lapis(wire.set_attrs("race/mine/time", mtime_ns=1_000_000_000))
     opened = os.open(path_of("race/overwritten"), os.O_RDONLY)
     coming = Race()
 
-    def seen_coming():
+    def seen_coming(_):
         """A count that is as new as what is seen."""
         before = coming.acknowledged
         try:
@@ -270,14 +351,15 @@ def races():
         come_and_go(lapis, count)
 
     pairs = [
-        (Race(), replace, lambda: int(content("race/replaced")), "a replaced file"),
-        (Race(), overwrite, lambda: int(os.pread(opened, 8, 0)), "an overwritten file"),
-        (Race(), append, lambda: os.stat(path_of("race/appended")).st_size - 1, "a size"),
-        (Race(), turn, lambda: os.stat(path_of("race/mode")).st_mtime_ns - 1_000_000_000, "a time"),
-        (Race(), fill, lambda: len(listed("race/full")) - 2, "a directory"),
+        (Race(), replace, lambda _: int(content("race/replaced")), "a replaced file"),
+        (Race(), overwrite, lambda _: int(os.pread(opened, 8, 0)), "an overwritten file"),
+        (Race(), append, lambda _: os.stat(path_of("race/appended")).st_size - 1, "a size"),
+        (Race(), turn, lambda _: os.stat(path_of("race/mode")).st_mtime_ns - 1_000_000_000, "a time"),
+        (Race(), fill, lambda _: len(listed("race/full")) - 2, "a directory"),
         (coming, come, seen_coming, "a name that comes and goes"),
-    ]
+    ] + reverse_pairs()
     threads = []
+    Race.until = time.monotonic() + SECONDS
     for race, change, look, what in pairs:
         threads.append(threading.Thread(target=race.write, args=(change,)))
         threads.append(threading.Thread(target=race.read, args=(look, what)))
@@ -289,6 +371,9 @@ def races():
     for thread in threads:
         thread.join()
     os.close(opened)
+    for race, _, _, what in pairs:
+        check(race.looks > 0, f"{what}: nobody has looked")
+        print(f"{what}: {race.acknowledged + 1} changes, {race.looks} looks")
 
 
 def first_looks():
@@ -329,9 +414,28 @@ def first_looks():
         looker.join()
 
 
+def slow(lapis):
+    """What takes long through either door is shown, with the door's name."""
+    lapis(wire.config_set("slow-ms=0"))
+    with open(path_of("bucket/slow"), "wb") as file:
+        file.write(b"slow")
+        file.flush()
+        os.fsync(file.fileno())
+        node = os.fstat(file.fileno()).st_ino
+    lapis(wire.put("bucket/slower", b"slower"))
+    shown = {(item["door"], item["operation"], item["object"]): item for item in json.loads(lapis(wire.slow()))}
+    lapis(wire.config_set("slow-ms=1000"))
+    check(("native", "put", "bucket/slower") in shown, "a put that was slow")
+    sync = shown.get(("mount", "fsync", f"inode {node}"))
+    check(sync is not None, f"an fsync that was slow: {list(shown)}")
+    if sync is not None:
+        states = [step["state"] for step in sync["timeline"]]
+        check(sync["result"] == "ok" and "WORK" in states, f"a slow fsync: {sync}")
+
+
 with wire.Connection(address) as door:
     door(wire.make("bucket", wire.DIRECTORY, spread=True))
-    for part in (remembers, names, directories, attributes, data):
+    for part in (slow, remembers, names, directories, attributes, data):
         part(door)
 races()
 first_looks()

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: what becomes of operations whose shard fails under them (rule L7): what they had shown is
+ * taken back where somebody remembers it (rule M2), and what they had given is given back.
+ * Method: shards on a simulated device; the log of one cannot be written any more. */
+#include "namespace/ns_sim_test.h"
+
+#define BROKEN    1u
+#define HEARD_MAX 32u
+
+static const struct lp_ino root = {1};
+
+struct asked {
+	struct lp_ns_op op;
+	bool is_done;
+};
+
+struct world {
+	struct lpi_ns_sim *sim;
+	struct asked asked;
+	struct lp_ino dir; /* on the shard that is to fail */
+	/* What a mount is told, which knows everything. */
+	struct lp_ns_notice *waiting[HEARD_MAX];
+	uint32_t waiting_cnt;
+	struct lp_ino heard[HEARD_MAX];
+	uint32_t heard_cnt;
+};
+
+static void answered(struct lp_ns_op *op)
+{
+	LP_CONTAINER_OF(op, struct asked, op)->is_done = true;
+}
+
+static void submit(struct world *world, struct asked *asked)
+{
+	asked->op.complete = answered;
+	asked->is_done = false;
+	lp_ns_submit(world->sim->ns[0], &asked->op);
+}
+
+static void turn(struct world *world)
+{
+	while (world->waiting_cnt > 0)
+		lp_ns_told(world->waiting[--world->waiting_cnt]);
+	(void)lpi_ns_sim_turn(world->sim);
+}
+
+static int wait_for(struct world *world, struct asked *asked)
+{
+	for (uint32_t i = 0; !asked->is_done; i++) {
+		assert_true(i < LPI_NS_SIM_TURNS_MAX);
+		turn(world);
+	}
+	return asked->op.result;
+}
+
+static struct lp_ns_op *begin(struct world *world, enum lp_ns_opcode opcode, enum lp_store_ack ack)
+{
+	world->asked.op = (struct lp_ns_op){.opcode = opcode, .ack = ack};
+	return &world->asked.op;
+}
+
+static int run(struct world *world)
+{
+	submit(world, &world->asked);
+	return wait_for(world, &world->asked);
+}
+
+static void tell(void *arg, struct lp_ns_notice *notice)
+{
+	struct world *world = arg;
+	LP_ASSERT(world->waiting_cnt < HEARD_MAX);
+	world->waiting[world->waiting_cnt++] = notice;
+	for (uint32_t i = 0; i < notice->item_cnt; i++) {
+		LP_ASSERT(world->heard_cnt < HEARD_MAX);
+		world->heard[world->heard_cnt++] = notice->items[i].ino;
+	}
+}
+
+static bool has_heard(const struct world *world, struct lp_ino ino)
+{
+	for (uint32_t i = 0; i < world->heard_cnt; i++) {
+		if (world->heard[i].nr == ino.nr)
+			return true;
+	}
+	return false;
+}
+
+/* --- The world -------------------------------------------------------------------------------- */
+
+static void fill_make(struct lp_ns_op *op, struct lp_ino dir, const char *name, uint8_t type)
+{
+	op->make.dir = dir;
+	op->make.name = lpi_ns_sim_bytes(name);
+	op->make.type = type;
+	op->make.mode = 0644;
+}
+
+static struct lp_ino make(struct world *world, struct lp_ino dir, const char *name, uint8_t type)
+{
+	fill_make(begin(world, LP_NS_MAKE, LP_ACK_DURABLE), dir, name, type);
+	lp_test_ok(run(world));
+	return world->asked.op.make.found.ino;
+}
+
+/* Directories go round the shards. */
+static void make_dir(struct world *world)
+{
+	char name[] = "0";
+	while (lp_ino_shard(world->dir) != BROKEN) {
+		assert_true(name[0] <= '9');
+		world->dir = make(world, root, name, LP_INODE_TYPE_DIR);
+		name[0]++;
+	}
+}
+
+static void world_begin(struct world *world, uint64_t seed)
+{
+	const struct lp_ns_watch watch = {.tell = tell, .arg = world};
+	*world = (struct world){.sim = lpi_ns_sim_boot(lpi_ns_sim_mkfs(seed))};
+	lp_test_ok(lpi_ns_sim_start(world->sim));
+	make_dir(world);
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++)
+		lp_ns_watch(world->sim->ns[i], &watch);
+}
+
+static void world_end(struct world *world)
+{
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++)
+		lp_ns_watch(world->sim->ns[i], NULL);
+	lpi_ns_sim_end_failed(world->sim);
+}
+
+/* --- What was shown --------------------------------------------------------------------------- */
+
+static void fill_set(struct asked *asked, struct lp_ino ino)
+{
+	asked->op = (struct lp_ns_op){.opcode = LP_NS_SET};
+	asked->op.set.ino = ino;
+	asked->op.set.attrs.mode = 0600;
+	asked->op.set.mask = LP_ATTR_MODE;
+}
+
+/* As an operation of the store alone. */
+static void fill_txn(struct asked *asked, struct lp_change *change, struct lp_ino ino)
+{
+	static const struct lp_attrs attrs = {.mode = 0600};
+	*change = (struct lp_change){.type = LP_CHANGE_SET, .ino = ino};
+	change->inode.attrs = &attrs;
+	change->inode.mask = LP_ATTR_MODE;
+	asked->op = (struct lp_ns_op){.opcode = LP_NS_STORE};
+	asked->op.store.ino = ino;
+	asked->op.store.op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+						  .txn = {.changes = change, .change_cnt = 1}};
+}
+
+/* The mount looks at it, and its kernel remembers what it saw. */
+static uint32_t mode_shown(struct world *world, struct lp_ino ino)
+{
+	struct lp_ns_op *op = begin(world, LP_NS_STAT, LP_ACK_ORDERED);
+	op->is_mounts = true;
+	op->hold = true;
+	op->stat.ino = ino;
+	lp_test_ok(run(world));
+	return world->asked.op.stat.found.attrs.mode;
+}
+
+#define CHANGES 4u
+#define FRAMES  2u /* of the log that are written at a time */
+
+/* The first ones are in frames that cannot be written: nobody knows. The others wait for the next
+ * frame, which there is not: they have certainly not happened. But all of them can be seen, until
+ * the shard goes back to what is durable; so whoever remembers them is told when they end. */
+static void test_lost_is_told(void **state)
+{
+	(void)state;
+	struct world world;
+	struct asked changes[CHANGES];
+	struct lp_change change;
+	struct lp_ino files[CHANGES];
+	char name[] = "0";
+	world_begin(&world, 21);
+	for (uint32_t i = 0; i < CHANGES; i++, name[0]++)
+		files[i] = make(&world, world.dir, name, LP_INODE_TYPE_FILE);
+	lpi_ns_sim_break_log(world.sim, BROKEN);
+	for (uint32_t i = 0; i < CHANGES; i++) {
+		if (i + 1 < CHANGES)
+			fill_set(&changes[i], files[i]);
+		else
+			fill_txn(&changes[i], &change, files[i]);
+		submit(&world, &changes[i]);
+		while (mode_shown(&world, files[i]) != 0600)
+			assert_false(changes[0].is_done);
+	}
+	world.heard_cnt = 0;
+	for (uint32_t i = 0; i < CHANGES; i++) {
+		assert_int_equal(wait_for(&world, &changes[i]), i < FRAMES ? -EIO : -EROFS);
+		assert_true(has_heard(&world, files[i]));
+	}
+	lpi_ns_sim_wait_read_only(world.sim, BROKEN);
+	for (uint32_t i = 0; i < CHANGES; i++)
+		assert_int_equal(mode_shown(&world, files[i]), 0644);
+	world_end(&world);
+}
+
+/* --- What was given --------------------------------------------------------------------------- */
+
+/* What is opened by a name that is not durable waits for that. If it is lost, so is the open: the
+ * caller is told of a failure, and will not close it. */
+static void test_failed_open_is_not_open(void **state)
+{
+	(void)state;
+	struct world world;
+	struct lp_ns_stats stats;
+	world_begin(&world, 22);
+	lpi_ns_sim_break_log(world.sim, BROKEN);
+	fill_make(begin(&world, LP_NS_MAKE, LP_ACK_ORDERED), world.dir, "new", LP_INODE_TYPE_FILE);
+	world.asked.op.is_mounts = true;
+	lp_test_ok(run(&world));
+	struct lp_ns_op *op = begin(&world, LP_NS_MAKE, LP_ACK_DURABLE);
+	fill_make(op, world.dir, "new", LP_INODE_TYPE_FILE);
+	op->make.or_open = true;
+	op->make.open = true;
+	assert_int_equal(lpi_ns_sim_state(world.sim, BROKEN), LP_STORE_OK);
+	assert_int_equal(run(&world), -EIO);
+	lp_ns_read_stats(world.sim->ns[BROKEN], &stats);
+	assert_int_equal(stats.opens, 0);
+	world_end(&world);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_lost_is_told),
+		cmocka_unit_test(test_failed_open_is_not_open),
+	};
+	return lp_test_main(tests, "namespace/ns_failed");
+}
