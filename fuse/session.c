@@ -45,6 +45,7 @@
 #define MAX_BACKGROUND 512u
 #define CONGESTION     384u
 #define MAX_READAHEAD  (UINT32_C(1) << 20)
+#define DIRTY_PERCENT  100u
 
 struct lp_fuse_session {
 	struct fuse_session *fuse;
@@ -371,21 +372,29 @@ void lp_fuse_session_behaviour(const struct lp_fuse_session *session,
 	*ret_behaviour = session->options.behaviour;
 }
 
-/* The kernel reads 128 KiB ahead on any file system, and asks for no more at a time, whatever INIT
- * has agreed on: that is a bound. How much it is can be set where its figures are, by root. */
-static void read_further_ahead(dev_t device)
+/* What the kernel keeps for a device is set where its figures are, by root. */
+static void set_figure(dev_t device, const char *name, uint32_t figure)
 {
 	char path[64];
 	char value[16];
-	(void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(device),
-		       minor(device));
+	(void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/%s", major(device), minor(device),
+		       name);
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
-	int len = snprintf(value, sizeof(value), "%u\n", MAX_READAHEAD / 1024);
+	int len = snprintf(value, sizeof(value), "%u\n", figure);
 	if (write(fd, value, (size_t)len) < 0)
 		LP_LOG_DEBUG("%s: %s", path, lp_strerror(errno));
 	(void)close(fd); /* what it says was said by write */
+}
+
+/* It reads 128 KiB ahead on any file system, and asks for no more at a time, whatever INIT has
+ * agreed on: that is a bound. And of a server that anybody could have started it lets no more than
+ * a hundredth of its dirty pages wait, so that it writes each few on its own; ours is root's. */
+static void set_figures(dev_t device)
+{
+	set_figure(device, "read_ahead_kb", MAX_READAHEAD / 1024);
+	set_figure(device, "max_ratio", DIRTY_PERCENT);
 }
 
 static int ask_for_root(const struct lp_fuse_session *session)
@@ -395,7 +404,7 @@ static int ask_for_root(const struct lp_fuse_session *session)
 		return -errno;
 	if (st.st_ino != LP_INO_ROOT.nr)
 		return -EIO;
-	read_further_ahead(st.st_dev);
+	set_figures(st.st_dev);
 	return 0;
 }
 

@@ -62,6 +62,7 @@ expect 1 'No such' -s "$address" stat bucket/a/note
 
 # Large reads come as such.
 [ "$(cat "/sys/class/bdi/$(mountpoint -d mnt)/read_ahead_kb")" = 1024 ] || say "the kernel reads less than 1 MiB ahead"
+[ "$(cat "/sys/class/bdi/$(mountpoint -d mnt)/max_ratio")" = 100 ] || say "the kernel lets few dirty pages wait"
 
 rmdir mnt/tree 2>/dev/null && say "rmdir of what is not empty"
 
