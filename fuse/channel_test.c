@@ -532,6 +532,11 @@ static void test_hostile(void **state)
 	assert_int_equal(send(rig->fd, "short", 5, 0), 5);
 	begin(rig, 4711, 1);
 	assert_int_equal(ask(rig), -ENOSYS);
+	/* What closes have to say the kernel says once, and not for each file. */
+	const struct fuse_flush_in flush = {.fh = 0};
+	begin(rig, FUSE_FLUSH, 1);
+	add(rig, &flush, sizeof(flush));
+	assert_int_equal(ask(rig), -ENOSYS);
 	begin(rig, FUSE_GETATTR, 1);
 	assert_int_equal(ask(rig), -EINVAL);
 	/* A write that says it has more than came. */

@@ -28,7 +28,6 @@ lpi_fuse_step_fn lpi_fuse_open;
 lpi_fuse_step_fn lpi_fuse_release;
 lpi_fuse_step_fn lpi_fuse_read;
 lpi_fuse_step_fn lpi_fuse_write;
-lpi_fuse_step_fn lpi_fuse_flush;
 lpi_fuse_step_fn lpi_fuse_fsync;
 lpi_fuse_step_fn lpi_fuse_syncfs;
 

@@ -64,12 +64,6 @@ void lpi_fuse_release(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, lpi_fuse_answer_result);
 }
 
-/* What was written has been handed to the store already. */
-void lpi_fuse_flush(struct lpi_fuse_request *request)
-{
-	lpi_fuse_answer(request, 0);
-}
-
 static void synced(struct lpi_fuse_request *request)
 {
 	uint64_t handle = request->message.in.fsync.fh;
