@@ -60,6 +60,7 @@ struct lp_reactor {
 
 	const struct lp_clock *clock;
 	uint64_t now_ns;
+	uint64_t waited_ns;
 	uint64_t inflight;
 	struct lp_timer_heap timers;
 	struct tasks tasks;            /* for the next turn */
@@ -276,6 +277,11 @@ bool lp_reactor_is_mine(const struct lp_reactor *reactor)
 uint64_t lp_reactor_now_ns(const struct lp_reactor *reactor)
 {
 	return reactor->now_ns;
+}
+
+uint64_t lp_reactor_waited_ns(const struct lp_reactor *reactor)
+{
+	return reactor->waited_ns;
 }
 
 const struct lp_clock *lp_reactor_clock(const struct lp_reactor *reactor)
@@ -739,9 +745,11 @@ static struct usage sample_usage(struct lp_reactor *reactor)
 	return since;
 }
 
-static void turn_begin(struct lp_reactor *reactor)
+static void turn_begin(struct lp_reactor *reactor, bool has_waited)
 {
 	reactor->now_ns = lp_clock_mono_ns(reactor->clock);
+	if (has_waited)
+		reactor->waited_ns += reactor->now_ns - reactor->phase_start_ns;
 	reactor->phase_start_ns = reactor->now_ns;
 	reactor->stats.turns++;
 	/* Two cheap calls per millisecond keep the sample fresh. */
@@ -825,13 +833,16 @@ static void flush(struct lp_reactor *reactor)
 	publish(reactor);
 }
 
-static void wait_for_ring(struct lp_reactor *reactor, bool may_sleep)
+/* Whether it waited, and did not only submit. */
+static bool wait_for_ring(struct lp_reactor *reactor, bool may_sleep)
 {
 	uint64_t sleeps = reactor->stats.sleeps;
 	uint64_t spins = reactor->stats.spins_won;
 	submit_and_wait(reactor, may_sleep);
-	if (reactor->stats.sleeps == sleeps && reactor->stats.spins_won == spins)
-		phase_end(reactor, LP_PHASE_SUBMIT);
+	if (reactor->stats.sleeps != sleeps || reactor->stats.spins_won != spins)
+		return true;
+	phase_end(reactor, LP_PHASE_SUBMIT);
+	return false;
 }
 
 /* Jumps to the next thing that will happen, if there is one. */
@@ -849,11 +860,12 @@ uint32_t lp_reactor_turn(struct lp_reactor *reactor, bool may_sleep)
 	LP_ASSERT(lp_reactor_is_mine(reactor));
 	flush(reactor);
 	bool may_wait = may_sleep && !reactor->sources_busy;
+	bool has_waited = true; /* in a simulation time passes in no other way */
 	if (reactor->options.ring)
-		wait_for_ring(reactor, may_wait);
+		has_waited = wait_for_ring(reactor, may_wait);
 	else
 		wait_for_simulation(reactor, may_wait);
-	turn_begin(reactor);
+	turn_begin(reactor, has_waited);
 	uint32_t cnt = run_callbacks(reactor);
 	/* In a simulation 0 says that nothing will ever happen, not that the sources were asked
 	 * once more before time may jump. They are idle now: this goes one level deep. */

@@ -186,6 +186,9 @@ int lp_reactor_drain(struct lp_reactor *reactor, uint64_t timeout_ns) LP_MUST_CH
 void lp_reactor_stop(struct lp_reactor *reactor);
 
 uint64_t lp_reactor_now_ns(const struct lp_reactor *reactor); /* as of this turn: no call */
+/* How long in all the thread has had nothing to do but wait, as of this turn. What completes while
+ * it is at work it sees only afterwards. */
+uint64_t lp_reactor_waited_ns(const struct lp_reactor *reactor);
 const struct lp_clock *lp_reactor_clock(const struct lp_reactor *reactor);
 uint64_t lp_reactor_inflight(const struct lp_reactor *reactor);
 bool lp_reactor_is_mine(const struct lp_reactor *reactor); /* any thread: assertable */

@@ -68,6 +68,31 @@ static void test_many_nops_through_a_small_ring(void **state)
 	lp_reactor_free(reactor);
 }
 
+static void waited_timer(struct lp_timer *timer)
+{
+	(void)timer;
+}
+
+/* What a thread does is not waiting; what it sleeps is. */
+static void test_waited(void **state)
+{
+	(void)state;
+	struct lp_reactor *reactor = ring_reactor();
+	struct lp_timer timer = {.fire = waited_timer};
+	const struct lp_clock *clock = lp_reactor_clock(reactor);
+	uint64_t began_ns = lp_clock_mono_ns(clock);
+	uint64_t before_ns = lp_reactor_waited_ns(reactor);
+	while (lp_clock_mono_ns(clock) < began_ns + 5 * LP_NS_PER_MS)
+		(void)lp_reactor_turn(reactor, false);
+	assert_int_equal(lp_reactor_waited_ns(reactor), before_ns);
+	lp_timer_start(reactor, &timer, lp_clock_mono_ns(clock) + 5 * LP_NS_PER_MS);
+	while (lp_timer_is_armed(&timer))
+		(void)lp_reactor_turn(reactor, true);
+	assert_true(lp_reactor_waited_ns(reactor) >= before_ns + 4 * LP_NS_PER_MS);
+	assert_true(lp_reactor_waited_ns(reactor) <= lp_reactor_now_ns(reactor) - began_ns);
+	lp_reactor_free(reactor);
+}
+
 static void test_drain_times_out(void **state)
 {
 	(void)state;
@@ -715,6 +740,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_many_nops_through_a_small_ring),
+		cmocka_unit_test(test_waited),
 		cmocka_unit_test(test_drain_times_out),
 		cmocka_unit_test(test_registered_files_and_buffers),
 		cmocka_unit_test(test_registered_region_of_gigabytes),

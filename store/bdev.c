@@ -150,6 +150,7 @@ void lp_bdev_submit(struct lp_bdev_chan *chan, struct lp_bdev_op *op)
 	op->done_bytes = 0;
 	op->retry_cnt = 0;
 	op->submitted_ns = lp_reactor_now_ns(chan->reactor);
+	op->submitted_waited_ns = lp_reactor_waited_ns(chan->reactor);
 	chan->inflight++;
 	op->depth = (uint32_t)LP_MIN(chan->inflight, (uint64_t)UINT32_MAX);
 	chan->stats.ops[op->opcode]++;

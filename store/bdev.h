@@ -65,17 +65,22 @@ struct lp_bdev_op {
 	struct lp_list_node node;
 	struct lp_bdev_chan *chan;
 	uint64_t done_bytes;
-	uint64_t
-		submitted_ns; /* for reading in complete(): the turn's time, and how many were in */
-	uint32_t depth;       /* flight on the channel then, this one included */
+	/* For reading in complete(), as of the turn of its submission: the time, how long the
+	 * thread had waited in all, and how many were in flight on the channel, this one included.
+	 */
+	uint64_t submitted_ns;
+	uint64_t submitted_waited_ns;
+	uint32_t depth;
 	uint32_t retry_cnt;
 };
 
 /* Who wants to know how long operations take. Those who submit them tell of each that succeeded,
- * from complete(); ns: from its submission to the turn it completed in. */
+ * from complete(); ns: from its submission to the turn it completed in. What of that the thread
+ * waited (waited_ns) it certainly took; while the thread was at work it may have been done already.
+ */
 struct lp_bdev_observer {
 	void (*completed)(struct lp_bdev_observer *observer, const struct lp_bdev_op *op,
-			  uint64_t ns);
+			  uint64_t ns, uint64_t waited_ns);
 };
 
 /* observer NULL: nobody. */
@@ -83,7 +88,8 @@ static inline void lp_bdev_observe(struct lp_bdev_observer *observer, const stru
 				   const struct lp_reactor *reactor)
 {
 	if (observer != NULL && op->result == 0)
-		observer->completed(observer, op, lp_reactor_now_ns(reactor) - op->submitted_ns);
+		observer->completed(observer, op, lp_reactor_now_ns(reactor) - op->submitted_ns,
+				    lp_reactor_waited_ns(reactor) - op->submitted_waited_ns);
 }
 
 #define LP_BDEV_IOV_MAX 1024u

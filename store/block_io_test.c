@@ -37,10 +37,11 @@ static void job_ended(struct lpi_block_job *job)
 static uint64_t seen_bytes;
 static uint32_t seen_depth;
 
-static void observe(struct lp_bdev_observer *observer, const struct lp_bdev_op *op, uint64_t ns)
+static void observe(struct lp_bdev_observer *observer, const struct lp_bdev_op *op, uint64_t ns,
+		    uint64_t waited_ns)
 {
 	(void)observer;
-	(void)ns;
+	assert_true(waited_ns <= ns);
 	seen_bytes = op->length_bytes;
 	seen_depth = op->depth;
 }

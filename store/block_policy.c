@@ -14,25 +14,26 @@
 /* --- What operations take --------------------------------------------------------------------- */
 
 static void log_completed(struct lp_bdev_observer *observer, const struct lp_bdev_op *op,
-			  uint64_t ns)
+			  uint64_t ns, uint64_t waited_ns)
 {
 	struct lpi_policy *policy = LP_CONTAINER_OF(observer, struct lpi_policy, log_observer);
 	LP_ASSERT(op->opcode == LP_BDEV_WRITE_THROUGH);
-	lp_policy_observe(&policy->costs, LP_POLICY_LOG_WRITE, op->length_bytes, op->depth, ns);
+	lp_policy_observe(&policy->costs, LP_POLICY_LOG_WRITE, op->length_bytes, op->depth, ns,
+			  waited_ns);
 }
 
 static void data_completed(struct lp_bdev_observer *observer, const struct lp_bdev_op *op,
-			   uint64_t ns)
+			   uint64_t ns, uint64_t waited_ns)
 {
 	struct lpi_policy *policy = LP_CONTAINER_OF(observer, struct lpi_policy, data_observer);
 	enum lp_bdev_opcode direct = policy->writes_through ? LP_BDEV_WRITE_THROUGH : LP_BDEV_WRITE;
 	if (op->opcode == LP_BDEV_FLUSH)
-		lp_policy_observe(&policy->costs, LP_POLICY_FLUSH, 0, op->depth, ns);
+		lp_policy_observe(&policy->costs, LP_POLICY_FLUSH, 0, op->depth, ns, waited_ns);
 	else
 		lp_policy_observe(&policy->costs,
 				  op->opcode == direct ? LP_POLICY_DATA_WRITE
 						       : LP_POLICY_PLACE_WRITE,
-				  op->length_bytes, op->depth, ns);
+				  op->length_bytes, op->depth, ns, waited_ns);
 }
 
 /* --- Choosing --------------------------------------------------------------------------------- */
@@ -92,6 +93,28 @@ static void note_places(struct lpi_block *block)
 	lp_policy_set_place_share(&policy->costs, share);
 }
 
+/* What the thread takes for a write: a factor of what is guessed. */
+static void note_thread(struct lpi_block *block, enum lp_write_path path, uint64_t bytes)
+{
+	struct lpi_policy *policy = &block->policy;
+	uint64_t now_ns = lp_reactor_now_ns(block->options.reactor);
+	uint64_t waited_ns = lp_reactor_waited_ns(block->options.reactor);
+	if (policy->thread_cnt == LPI_POLICY_THREAD) {
+		uint64_t passed_ns = now_ns - policy->thread_from_ns;
+		uint64_t idle_ns = waited_ns - policy->thread_waited_ns;
+		lp_policy_observe_thread(&policy->costs, policy->thread_guessed_ns,
+					 passed_ns - idle_ns, idle_ns >= passed_ns / 4);
+		policy->thread_cnt = 0;
+	}
+	if (policy->thread_cnt == 0) {
+		policy->thread_from_ns = now_ns;
+		policy->thread_waited_ns = waited_ns;
+		policy->thread_guessed_ns = 0;
+	}
+	policy->thread_cnt++;
+	policy->thread_guessed_ns += lp_policy_thread_ns(path, bytes);
+}
+
 enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes)
 {
 	struct lpi_policy *policy = &block->policy;
@@ -101,6 +124,7 @@ enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes)
 	if (bytes <= policy->costs.payload_bytes && is_trial(policy))
 		path = path == LP_PATH_DIRECT ? LP_PATH_DEFERRED : LP_PATH_DIRECT;
 	LP_ASSERT(path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED);
+	note_thread(block, path, bytes);
 	return path;
 }
 

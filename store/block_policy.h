@@ -31,8 +31,9 @@
 #define LPI_POLICY_FIRST       4u
 #define LPI_POLICY_TRIALS      32u
 #define LPI_POLICY_TRIAL_MAX   64u /* writes of one */
-#define LPI_POLICY_PLACES      4096u
-#define LPI_POLICY_SHARE       0.5
+#define LPI_POLICY_PLACES      1024u
+#define LPI_POLICY_SHARE       0.8
+#define LPI_POLICY_THREAD      64u /* writes of one look at the thread's time */
 /* What lpi_policy_put() puts. */
 #define LPI_POLICY_NEED ((uint32_t)(LP_COMMIT_RECORD_BYTES + 16 + LP_POLICY_VALUE_SIZE))
 
@@ -50,8 +51,15 @@ struct lpi_policy {
 	uint32_t chosen_cnt;   /* since the share was last looked at */
 	uint64_t places;       /* write-back was done with, */
 	uint64_t place_writes; /* and these it took, then */
-	uint64_t saved_cnt;    /* samples, when they were last put or read, */
-	uint64_t saved_ns;     /* and when that was */
+	/* Writes of which the thread's time is looked at together: how many, what they were guessed
+	 * to take of it, and the time and how long the thread had waited when the first one came.
+	 */
+	uint32_t thread_cnt;
+	double thread_guessed_ns;
+	uint64_t thread_from_ns;
+	uint64_t thread_waited_ns;
+	uint64_t saved_cnt; /* samples, when they were last put or read, */
+	uint64_t saved_ns;  /* and when that was */
 };
 
 /* The observers may be given to others from here on. */

@@ -31,15 +31,17 @@
 #define LOOK_MAX        0.25 /* what one look may add to a lean */
 #define RUN_MAX         16u  /* of the same in a row: what is beside a sample is like it */
 #define SHALLOW_MAX     2u   /* a queue this deep teaches idle */
+#define CERTAIN         0.5  /* of a sample's time is known: it teaches, also what was expected */
 /* What a write waits for that is not alone, found by simulation (see the test): a part of the
  * frames on their way, and, with others that come one by one, of the flush under way, which does
  * not cover it, and of the data before it. */
-#define FRAME_WAIT   1.25
-#define STAGE_WAIT   1.5
-#define QUEUE_WAIT   0.125
-#define SORTED_SAVES 0.25 /* of getting to the place, on a rotational device */
-#define PS_PER_NS    1000.0
-#define PS_MAX       UINT64_C(1000000000000000)
+#define FRAME_WAIT        1.25
+#define STAGE_WAIT        1.5
+#define QUEUE_WAIT        0.125
+#define SORTED_SAVES      0.25 /* of getting to the place, on a rotational device */
+#define THREAD_FACTOR_MAX 16.0
+#define PS_PER_NS         1000.0
+#define PS_MAX            UINT64_C(1000000000000000)
 
 /* --- Guesses ---------------------------------------------------------------------------------- */
 
@@ -62,6 +64,15 @@ static const struct guess flash_guesses[LP_POLICY_KIND_CNT] = {
 	[LP_POLICY_PLACE_WRITE] = {30e3, 2e3, 1},
 	[LP_POLICY_FLUSH] = {500e3, 100e3, 0},
 };
+
+/* What a write takes of the shard's thread, its write-back included (docs/facts.md): a direct one
+ * finds new space, frees the old and waits twice; a deferred one is work for each of its blocks. */
+struct thread_guess {
+	double fixed_ns;
+	double byte_ns;
+};
+static const struct thread_guess deferred_thread = {9e3, 0.45};
+static const struct thread_guess direct_thread = {14e3, 0.05};
 
 /* Where a write-through is a write and a flush, as it is on most flash with a volatile cache. */
 static const struct guess volatile_log_guess = {530e3, 50e3, 1};
@@ -202,10 +213,10 @@ static double class_ns(const struct lp_policy *policy, enum lp_policy_kind kind,
 static struct times times_of_class(const struct lp_policy *policy, enum lp_policy_kind kind,
 				   uint32_t class_idx)
 {
-	return (struct times){
-		.idle_ns = LP_MAX(class_ns(policy, kind, IDLE, class_idx), NS_MIN),
-		.load_ns = class_ns(policy, kind, LOAD, class_idx),
-	};
+	double idle_ns = LP_MAX(class_ns(policy, kind, IDLE, class_idx), NS_MIN);
+	double load_ns = class_ns(policy, kind, LOAD, class_idx);
+	/* A device that does one thing at a time takes as long for each of many as for one. */
+	return (struct times){idle_ns, LP_MIN(load_ns, idle_ns)};
 }
 
 /* On the line through the classes on both sides; beyond the last one in proportion. */
@@ -250,33 +261,65 @@ static void note_run(struct lp_policy *policy, enum lp_policy_kind kind, uint32_
 	policy->run_class = class_idx;
 }
 
+static double within(double least, double value, double most)
+{
+	return LP_MIN(LP_MAX(value, least), most);
+}
+
 void lp_policy_observe(struct lp_policy *policy, enum lp_policy_kind kind, uint64_t bytes,
-		       uint32_t depth, uint64_t ns)
+		       uint32_t depth, uint64_t ns, uint64_t waited_ns)
 {
 	LP_ASSERT(kind < LP_POLICY_KIND_CNT);
 	LP_ASSERT(depth > 0 && (bytes > 0 || kind == LP_POLICY_FLUSH));
 	uint32_t class_idx = kind == LP_POLICY_FLUSH ? 0 : nearest_class(bytes);
 	struct lp_policy_cell *cell = &policy->cells[kind][class_idx];
 	struct times expected = times_of_class(policy, kind, class_idx);
-	double sample_ns = LP_MIN(LP_MAX((double)ns, NS_MIN), NS_MAX);
-	if (kind != LP_POLICY_FLUSH) /* as if it had been of its class's size */
-		sample_ns *= guessed_ns(policy, kind, IDLE, class_bytes(class_idx)) /
-			     guessed_ns(policy, kind, IDLE, bytes);
+	double sample_ns = within(NS_MIN, (double)ns, NS_MAX);
+	double certain_ns = LP_MIN((double)waited_ns, sample_ns);
+	bool is_certain = certain_ns >= sample_ns * CERTAIN;
+	if (kind != LP_POLICY_FLUSH) { /* as if it had been of its class's size */
+		double scale = guessed_ns(policy, kind, IDLE, class_bytes(class_idx)) /
+			       guessed_ns(policy, kind, IDLE, bytes);
+		sample_ns *= scale;
+		certain_ns *= scale;
+	}
 	note_run(policy, kind, class_idx);
 	double others = (double)depth - 1;
 	bool is_among_its_own = policy->run_cnt >= LP_MIN(depth, RUN_MAX);
 	/* It had to wait for nothing or for all others: what is expected between is no news. */
 	double least_ns = 0;
 	if (depth == 1 || (depth <= SHALLOW_MAX && is_among_its_own))
-		least_ns = sample_ns - others * expected.load_ns;
-	double alone_ns = LP_MIN(LP_MAX(expected.idle_ns, least_ns), sample_ns);
-	if (depth == 1 || alone_ns != expected.idle_ns)
+		least_ns = certain_ns - others * expected.load_ns;
+	double alone_ns = within(least_ns, expected.idle_ns, sample_ns);
+	if ((depth == 1 && is_certain) || alone_ns != expected.idle_ns)
 		learn(&cell->idle, expected.idle_ns, NS_MIN, alone_ns);
 	if (depth > SHALLOW_MAX && is_among_its_own) {
-		double over_ns = LP_MAX(sample_ns - expected.idle_ns, 0);
-		learn(&cell->load, expected.load_ns, expected.idle_ns / 32, over_ns / others);
+		double least_load_ns = LP_MAX(certain_ns - expected.idle_ns, 0) / others;
+		double most_load_ns = LP_MAX(sample_ns - expected.idle_ns, 0) / others;
+		double load_ns = within(least_load_ns, expected.load_ns, most_load_ns);
+		if (is_certain || load_ns != expected.load_ns)
+			learn(&cell->load, expected.load_ns, expected.idle_ns / 32, load_ns);
 	}
 	policy->sample_cnt++;
+}
+
+double lp_policy_thread_ns(enum lp_write_path path, uint64_t bytes)
+{
+	LP_ASSERT(path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED);
+	const struct thread_guess *guess =
+		path == LP_PATH_DIRECT ? &direct_thread : &deferred_thread;
+	return guess->fixed_ns + guess->byte_ns * (double)bytes;
+}
+
+void lp_policy_observe_thread(struct lp_policy *policy, double guessed_ns, uint64_t busy_ns,
+			      bool is_idle)
+{
+	LP_ASSERT(guessed_ns > 0);
+	double factor =
+		within(1 / THREAD_FACTOR_MAX, (double)busy_ns / guessed_ns, THREAD_FACTOR_MAX);
+	if (is_idle && factor > policy->thread_factor)
+		return;
+	policy->thread_factor += (factor - policy->thread_factor) / CNT_MAX;
 }
 
 /* --- Costs ------------------------------------------------------------------------------------ */
@@ -284,10 +327,11 @@ void lp_policy_observe(struct lp_policy *policy, enum lp_policy_kind kind, uint6
 /* What a choice rests on, for lp_policy_explain() too. All times are per operation but for those
  * of single writes. */
 struct cost {
-	double ns; /* the larger of the next two, and the third */
+	double ns; /* the larger of the next two, and the third; or the fourth, if that is more */
 	double latency_ns;
 	double demand_ns;
 	double place_ns;
+	double thread_ns;
 	uint32_t group; /* operations in a frame */
 	uint64_t frame_bytes;
 	struct times log;
@@ -316,7 +360,9 @@ static enum lp_policy_kind place_kind(const struct lp_policy *policy)
 }
 
 /* The later write, in device order: its bytes take what they take, getting to the place less. What
- * was measured of write-back itself was in device order. Several payloads may share a write. */
+ * was measured of write-back itself was in device order, and is no more than what it would take
+ * written through: many that begin at once wait for each other, which is not what they cost.
+ * Several payloads may share a write. */
 static double place_ns(const struct lp_policy *policy, uint64_t bytes)
 {
 	enum lp_policy_kind kind = place_kind(policy);
@@ -324,7 +370,8 @@ static double place_ns(const struct lp_policy *policy, uint64_t bytes)
 	double fixed_ns = LP_MIN(times_of(policy, kind, 1).load_ns, place.load_ns);
 	bool is_unsorted = policy->is_rotational && kind == LP_POLICY_DATA_WRITE;
 	double saved_ns = is_unsorted ? fixed_ns * SORTED_SAVES : 0;
-	double alone_ns = LP_MAX(place.load_ns - saved_ns, place.idle_ns / PLACES_MAX);
+	double least_ns = LP_MAX(place.load_ns - saved_ns, place.idle_ns / PLACES_MAX);
+	double alone_ns = LP_MIN(least_ns, times_of(policy, LP_POLICY_DATA_WRITE, bytes).load_ns);
 	return alone_ns - LP_MIN(fixed_ns, alone_ns) * (1 - policy->place_share);
 }
 
@@ -341,7 +388,9 @@ static struct cost deferred_cost(const struct lp_policy *policy, uint64_t bytes,
 	cost.latency_ns = wait * cost.log.idle_ns / on_the_way;
 	cost.demand_ns = cost.log.load_ns / cost.group;
 	cost.place_ns = place_ns(policy, bytes);
+	cost.thread_ns = policy->thread_factor * lp_policy_thread_ns(LP_PATH_DEFERRED, bytes);
 	cost.ns = LP_MAX(cost.latency_ns, cost.demand_ns) + cost.place_ns;
+	cost.ns = LP_MAX(cost.ns, cost.thread_ns);
 	return cost;
 }
 
@@ -359,7 +408,8 @@ static struct cost direct_cost(const struct lp_policy *policy, uint64_t bytes, u
 	double queue_ns = QUEUE_WAIT * cost.data.load_ns * (depth - 1);
 	cost.latency_ns = (cost.data.idle_ns + queue_ns + flush_ns + log_ns) / depth;
 	cost.demand_ns = cost.data.load_ns + (cost.flush.load_ns + cost.log.load_ns) / cost.group;
-	cost.ns = LP_MAX(cost.latency_ns, cost.demand_ns);
+	cost.thread_ns = policy->thread_factor * lp_policy_thread_ns(LP_PATH_DIRECT, bytes);
+	cost.ns = LP_MAX(LP_MAX(cost.latency_ns, cost.demand_ns), cost.thread_ns);
 	return cost;
 }
 
@@ -434,7 +484,8 @@ void lp_policy_init(struct lp_policy *policy, bool is_rotational, bool volatile_
 	*policy = (struct lp_policy){.is_rotational = is_rotational,
 				     .volatile_cache = volatile_cache,
 				     .payload_bytes = LP_POLICY_PAYLOAD_BYTES,
-				     .place_share = 1};
+				     .place_share = 1,
+				     .thread_factor = 1};
 	lp_policy_settle(policy);
 }
 
@@ -482,17 +533,19 @@ int lp_policy_explain(const struct lp_policy *policy, uint64_t bytes, uint32_t d
 	struct cost direct = direct_cost(policy, class_bytes(class_idx), depth);
 	return snprintf(buf, len,
 			"up to %llu KiB at depth %u: %s; per operation deferred %.1f us (latency "
-			"%.1f, demand %.1f, later write %.1f; a log write of %llu KiB for %u takes "
-			"%.1f), direct %.1f us (latency %.1f, demand %.1f; a data write takes "
-			"%.1f, a flush %.1f, a log write of %llu KiB %.1f); leans %.2f of %.2f; "
+			"%.1f, demand %.1f, later write %.1f, thread %.1f; a log write of %llu KiB "
+			"for %u takes %.1f), direct %.1f us (latency %.1f, demand %.1f, thread "
+			"%.1f; a data write takes %.1f, a flush %.1f, a log write of %llu KiB "
+			"%.1f); leans %.2f of %.2f; "
 			"%llu samples",
 			KIB(class_bytes(class_idx)), depth, lp_write_path_name(choice->path),
 			US(deferred.ns), US(deferred.latency_ns), US(deferred.demand_ns),
-			US(deferred.place_ns), KIB(deferred.frame_bytes), deferred.group,
-			US(deferred.log.idle_ns), US(direct.ns), US(direct.latency_ns),
-			US(direct.demand_ns), US(direct.data.idle_ns), US(direct.flush.idle_ns),
-			KIB(direct.frame_bytes), US(direct.log.idle_ns), choice->lean,
-			LP_POLICY_PATIENCE, (unsigned long long)policy->sample_cnt);
+			US(deferred.place_ns), US(deferred.thread_ns), KIB(deferred.frame_bytes),
+			deferred.group, US(deferred.log.idle_ns), US(direct.ns),
+			US(direct.latency_ns), US(direct.demand_ns), US(direct.thread_ns),
+			US(direct.data.idle_ns), US(direct.flush.idle_ns), KIB(direct.frame_bytes),
+			US(direct.log.idle_ns), choice->lean, LP_POLICY_PATIENCE,
+			(unsigned long long)policy->sample_cnt);
 }
 
 /* --- Probing and keeping ---------------------------------------------------------------------- */

@@ -22,6 +22,11 @@
  *   direct    latency  idle of a data write of n, of a flush, of a log write of k meta, over d
  *             demand   load of the data write  +  (load of the flush + of the log write) / k
  *
+ * A third bound is what the shard's thread takes for a write. It decides where the device is the
+ * quicker of the two: there small deferred writes are the cheaper ones, although the device writes
+ * more for them, and large direct ones. How much each path takes is guessed; by what factor that is
+ * wrong here, whatever else the thread does for a write, is learned while the thread is busy.
+ *
  * Writes that are not alone wait for what is under way when they come: a part of a frame or flush
  * more (policy.c has the factors); and where they come one by one out of the stage before, which
  * is direct's way, a frame finds half as many.
@@ -38,7 +43,10 @@
  * Learning: exponentially weighted, 1/8 for a new sample, more for the first few; a sample is cut
  * to between half and twice what was expected (first ones: a fourth and four times), so one
  * wild one moves an estimate by an eighth at most. Where there are no samples, those of
- * the neighbours are interpolated.
+ * the neighbours are interpolated. A thread that is at work does not see what completes meanwhile:
+ * of a sample only what the thread waited is certain, and an estimate between that and all of it is
+ * left as it is. Else a thread that is busy would find its own time in every operation of the
+ * device, and most of it in those of which few are in flight, which are the log's and write-back's.
  *
  * Deciding: there is a choice for each class of size and depth, which is looked at again after
  * LP_POLICY_EPOCH samples. The other path must be better by LP_POLICY_MARGIN, and for so long that
@@ -102,6 +110,7 @@ struct lp_policy {
 	uint32_t payload_bytes;
 	double place_share;
 	uint64_t sample_cnt;
+	double thread_factor; /* of what a busy thread takes for a write to what is guessed */
 	enum lp_policy_kind run_kind; /* of the last samples */
 	uint32_t run_class;
 	uint32_t run_cnt;
@@ -118,10 +127,19 @@ void lp_policy_set_payload_max(struct lp_policy *policy, uint32_t payload_bytes)
  * rewritten while they wait, or have neighbours that wait. 1 until told otherwise. */
 void lp_policy_set_place_share(struct lp_policy *policy, double share);
 
-/* An operation took ns, with `depth` in flight on the device when it was submitted, itself
- * included. bytes > 0 but for flushes. */
+/* An operation took ns as the thread saw it, which had nothing else to do but wait for waited_ns of
+ * it, with `depth` in flight on the device when it was submitted, itself included. bytes > 0 but
+ * for flushes. */
 void lp_policy_observe(struct lp_policy *policy, enum lp_policy_kind kind, uint64_t bytes,
-		       uint32_t depth, uint64_t ns);
+		       uint32_t depth, uint64_t ns, uint64_t waited_ns);
+
+/* What a write is guessed to take of the shard's thread, on a path of these two. */
+double lp_policy_thread_ns(enum lp_write_path path, uint64_t bytes);
+/* A thread was busy for busy_ns with writes that were guessed to take guessed_ns > 0 of it. If it
+ * waited much (is_idle), part of that was waking: then it tells only how little they take at most.
+ */
+void lp_policy_observe_thread(struct lp_policy *policy, double guessed_ns, uint64_t busy_ns,
+			      bool is_idle);
 
 /* LP_PATH_DEFERRED or LP_PATH_DIRECT for a write of bytes > 0, where about depth_hint writes are
  * going on at once (0 is taken as 1). May look at the choice again, and change it. */

@@ -24,7 +24,19 @@
 #define BATCH_MAX   (HELD_MAX / 2) /* of write-back */
 #define BATCH_DEPTH 32u
 #define CLIENT_US   3.0 /* until a client has heard, and asks again, at most */
-#define FLIGHT_MAX  (2 * CLIENTS_MAX + BATCH_DEPTH + 8)
+/* Of the store's thread for a write, and for each KiB of it. */
+#define DEFERRED_US     9.0
+#define DEFERRED_KIB_US 0.45
+#define DIRECT_US       14.0
+#define DIRECT_KIB_US   0.05
+#define FLIGHT_MAX      (2 * CLIENTS_MAX + BATCH_DEPTH + 8)
+
+/* A sample by a thread that had nothing else to do. */
+static void observe_alone(struct lp_policy *policy, enum lp_policy_kind kind, uint64_t bytes,
+			  uint32_t depth, uint64_t ns)
+{
+	lp_policy_observe(policy, kind, bytes, depth, ns, ns);
+}
 
 /* --- Devices ---------------------------------------------------------------------------------- */
 
@@ -110,12 +122,13 @@ static double device_plan(struct device *device, enum lp_policy_kind kind, uint6
 
 /* --- A store ---------------------------------------------------------------------------------- */
 
-enum event_kind { CLIENT, FRAME, DATA, PLACE, FLUSH, PLACE_FLUSH };
+enum event_kind { CLIENT, BEGUN, FRAME, DATA, PLACE, FLUSH, PLACE_FLUSH };
 
 struct event {
 	enum event_kind kind;
 	double at;
 	double from;
+	double idle_us; /* of the thread until then, in all */
 	uint64_t bytes;
 	uint32_t depth;
 	uint32_t cnt; /* writes of a frame or covered by a flush */
@@ -144,6 +157,8 @@ struct store {
 	bool batch_flushing;
 	uint32_t done_cnt;
 	double skipped_at;
+	double thread_free_at;
+	double idle_us; /* of the thread, until it got what it is at work on */
 };
 
 static enum lp_policy_kind policy_kind(enum event_kind kind)
@@ -151,6 +166,11 @@ static enum lp_policy_kind policy_kind(enum event_kind kind)
 	if (kind == FRAME)
 		return LP_POLICY_LOG_WRITE;
 	return kind == DATA || kind == PLACE ? LP_POLICY_DATA_WRITE : LP_POLICY_FLUSH;
+}
+
+static double idle_until(const struct store *store, double at)
+{
+	return store->idle_us + fmax(at - store->thread_free_at, 0);
 }
 
 static void submit(struct store *store, enum event_kind kind, uint64_t bytes, double place,
@@ -161,6 +181,7 @@ static void submit(struct store *store, enum event_kind kind, uint64_t bytes, do
 		.kind = kind,
 		.at = device_plan(&store->device, policy_kind(kind), bytes, place, store->now),
 		.from = store->now,
+		.idle_us = idle_until(store, store->now),
 		.bytes = bytes,
 		.depth = ++store->device.flight,
 		.cnt = cnt};
@@ -173,6 +194,29 @@ static void client_later(struct store *store)
 	double us = CLIENT_US * lp_prng_unit(&store->prng);
 	store->events[store->event_cnt++] =
 		(struct event){.kind = CLIENT, .at = store->now + us, .depth = 0};
+}
+
+/* One write after the other: the thread has come to the end of what it does for this one. */
+static void begin_one(struct store *store)
+{
+	double kib = (double)store->bytes / 1024;
+	double us = store->is_direct ? DIRECT_US + DIRECT_KIB_US * kib
+				     : DEFERRED_US + DEFERRED_KIB_US * kib;
+	store->idle_us = idle_until(store, store->now);
+	store->thread_free_at = fmax(store->thread_free_at, store->now) + us;
+	assert_true(store->event_cnt < FLIGHT_MAX);
+	store->events[store->event_cnt++] =
+		(struct event){.kind = BEGUN, .at = store->thread_free_at};
+}
+
+/* What the thread can say of how long an operation took: it sees what has completed when it has
+ * done with the writes that it is at. */
+static void observe(struct store *store, const struct event *event)
+{
+	double seen_at = fmax(event->at, store->thread_free_at);
+	double waited_us = idle_until(store, seen_at) - event->idle_us;
+	lp_policy_observe(store->policy, policy_kind(event->kind), event->bytes, event->depth,
+			  (uint64_t)((seen_at - event->from) * 1000), (uint64_t)(waited_us * 1000));
 }
 
 static void write_one(struct store *store)
@@ -260,6 +304,9 @@ static void handle(struct store *store, const struct event *event)
 {
 	switch (event->kind) {
 	case CLIENT:
+		begin_one(store);
+		break;
+	case BEGUN:
 		write_one(store);
 		break;
 	case FRAME:
@@ -302,11 +349,11 @@ static void turn(struct store *store)
 	struct event event = store->events[first];
 	store->events[first] = store->events[--store->event_cnt];
 	store->now = event.at;
-	if (event.kind != CLIENT)
+	bool is_of_device = event.kind != CLIENT && event.kind != BEGUN;
+	if (is_of_device)
 		store->device.flight--;
-	if (store->policy != NULL && event.kind != CLIENT)
-		lp_policy_observe(store->policy, policy_kind(event.kind), event.bytes, event.depth,
-				  (uint64_t)((event.at - event.from) * 1000));
+	if (store->policy != NULL && is_of_device)
+		observe(store, &event);
 	handle(store, &event);
 	/* What happens at the same instant is seen in the same turn. */
 	for (uint32_t i = 0; i < store->event_cnt; i++) {
@@ -371,8 +418,8 @@ static void probe(struct lp_policy *policy, const struct device *from)
 				flight += ends[e] > now;
 			ends[slot] =
 				device_plan(&device, probes[i].kind, probes[i].bytes, place, now);
-			lp_policy_observe(policy, probes[i].kind, probes[i].bytes, flight,
-					  (uint64_t)((ends[slot] - now) * 1000));
+			observe_alone(policy, probes[i].kind, probes[i].bytes, flight,
+				      (uint64_t)((ends[slot] - now) * 1000));
 		}
 	}
 	lp_policy_settle(policy);
@@ -548,13 +595,11 @@ static void observe_simple(struct lp_policy *policy, double data_us, double nois
 	for (size_t i = 0; i < LP_ARRAY_SIZE(times_us); i++) {
 		enum lp_policy_kind kind = i == 1 ? LP_POLICY_DATA_WRITE : LP_POLICY_LOG_WRITE;
 		double factor = 1 + noise * (2 * lp_prng_unit(prng) - 1);
-		lp_policy_observe(policy, kind, bytes[i], 1,
-				  (uint64_t)(times_us[i] * factor * 1000));
+		observe_alone(policy, kind, bytes[i], 1, (uint64_t)(times_us[i] * factor * 1000));
 	}
 	/* Their load is next to nothing. */
 	for (int i = 0; i < 20; i++)
-		lp_policy_observe(policy, LP_POLICY_DATA_WRITE, 4096, 64,
-				  (uint64_t)(data_us * 1000));
+		observe_alone(policy, LP_POLICY_DATA_WRITE, 4096, 64, (uint64_t)(data_us * 1000));
 }
 
 static uint32_t flips_in(struct lp_policy *policy, double data_us, double noise, uint32_t rounds,
@@ -633,13 +678,73 @@ static void test_a_wild_sample_flips_nothing(void **state)
 			enum lp_write_path path = lp_policy_choose(&policy, 4096, 1);
 			enum lp_policy_kind kind =
 				k < 2 ? LP_POLICY_DATA_WRITE : LP_POLICY_LOG_WRITE;
-			lp_policy_observe(&policy, kind, 4096, 1, wild_ns[w]);
+			observe_alone(&policy, kind, 4096, 1, wild_ns[w]);
 			if (k < 3)
 				assert_int_equal(flips_in(&policy, data_us, 0, 50, &prng), 0);
 			for (int i = 0; i < 2 * (int)LP_POLICY_EPOCH; i++)
 				assert_int_equal(lp_policy_choose(&policy, 4096, 1), path);
 		}
 	}
+}
+
+/* --- A thread that is busy ---------------------------------------------------------------------
+ */
+
+/* Its own time is in all that it sees; what it waited is the device's. */
+static void test_a_busy_thread_learns_little(void **state)
+{
+	(void)state;
+	struct lp_policy policy;
+	struct lp_prng prng;
+	char before[512];
+	char after[512];
+	lp_prng_init(&prng, 12);
+	prepare_simple(&policy, 30, &prng);
+	(void)lp_policy_explain(&policy, 4096, 1, before, sizeof(before));
+	struct lp_policy same = policy;
+	for (int i = 0; i < 1000; i++) {
+		lp_policy_observe(&same, LP_POLICY_LOG_WRITE, 8192, 1, 5000000, 20000);
+		lp_policy_observe(&same, LP_POLICY_DATA_WRITE, 4096, 1, 5000000, 0);
+	}
+	assert_memory_equal(same.cells, policy.cells, sizeof(policy.cells));
+	/* Of more than it was thought to take that much is believed. */
+	for (int i = 0; i < 1000; i++)
+		lp_policy_observe(&policy, LP_POLICY_LOG_WRITE, 8192, 1, 5000000, 400000);
+	(void)lp_policy_explain(&policy, 4096, 1, after, sizeof(after));
+	assert_non_null(strstr(before, "a log write of 8 KiB for 1 takes 100."));
+	assert_non_null(strstr(after, "a log write of 8 KiB for 1 takes 400."));
+}
+
+/* A device that is quicker than the thread: small writes are deferred, large ones are not; and what
+ * is quicker than a slow thread is not quicker than a quick one. */
+static void test_the_thread_decides(void **state)
+{
+	(void)state;
+	struct lp_policy policy;
+	lp_policy_init(&policy, false, false);
+	/* Twenty microseconds for each 4 KiB, however many are under way. */
+	for (int i = 0; i < 2000; i++) {
+		observe_alone(&policy, LP_POLICY_DATA_WRITE, 4096, 1, 30000);
+		observe_alone(&policy, LP_POLICY_LOG_WRITE, 4096, 1, 30000);
+		observe_alone(&policy, LP_POLICY_DATA_WRITE, 4096, 64, 64 * 20000);
+		observe_alone(&policy, LP_POLICY_LOG_WRITE, 262144, 1, 64 * 20000);
+	}
+	lp_policy_settle(&policy);
+	assert_int_equal(lp_policy_choose(&policy, 4 * KIB, 128), LP_PATH_DIRECT);
+	for (int i = 0; i < 100; i++)
+		lp_policy_observe_thread(&policy, 1e6, 8000000, false);
+	lp_policy_settle(&policy);
+	assert_int_equal(lp_policy_choose(&policy, 4 * KIB, 128), LP_PATH_DEFERRED);
+	assert_int_equal(lp_policy_choose(&policy, 64 * KIB, 128), LP_PATH_DIRECT);
+	for (int i = 0; i < 100; i++)
+		lp_policy_observe_thread(&policy, 1e6, 1000000, true);
+	lp_policy_settle(&policy);
+	assert_int_equal(lp_policy_choose(&policy, 4 * KIB, 128), LP_PATH_DIRECT);
+	/* Whatever it is told. */
+	lp_policy_observe_thread(&policy, 1e-300, UINT64_MAX, true);
+	lp_policy_observe_thread(&policy, 1e300, 0, false);
+	lp_policy_settle(&policy);
+	assert_int_equal(lp_policy_choose(&policy, 512 * KIB, 128), LP_PATH_DIRECT);
 }
 
 /* --- Between and beyond what was seen --------------------------------------------------------- */
@@ -656,11 +761,11 @@ static void test_classes_never_seen(void **state)
 		for (uint32_t c = 0; c < LP_POLICY_CLASS_CNT; c++) {
 			uint64_t ns = 50000 + (UINT64_C(8000) << c);
 			for (int kind = LP_POLICY_LOG_WRITE; kind <= LP_POLICY_DATA_WRITE; kind++) {
-				lp_policy_observe(&seen, (enum lp_policy_kind)kind,
-						  4096 * (UINT64_C(1) << c), 1, ns);
+				observe_alone(&seen, (enum lp_policy_kind)kind,
+					      4096 * (UINT64_C(1) << c), 1, ns);
 				if (c == 0 || c == 8)
-					lp_policy_observe(&partly, (enum lp_policy_kind)kind,
-							  4096 * (UINT64_C(1) << c), 1, ns);
+					observe_alone(&partly, (enum lp_policy_kind)kind,
+						      4096 * (UINT64_C(1) << c), 1, ns);
 			}
 		}
 	}
@@ -675,7 +780,7 @@ static void test_classes_never_seen(void **state)
 	lp_policy_init(&partly, false, true);
 	char line[512];
 	for (int n = 0; n < 400; n++)
-		lp_policy_observe(&partly, LP_POLICY_DATA_WRITE, 4096, 1, 30 * UINT64_C(1000000));
+		observe_alone(&partly, LP_POLICY_DATA_WRITE, 4096, 1, 30 * UINT64_C(1000000));
 	(void)lp_policy_explain(&partly, 4096, 1, line, sizeof(line));
 	const char *deferred = strstr(line, "per operation deferred ");
 	assert_non_null(deferred);
@@ -696,7 +801,7 @@ static void test_any_sample_is_taken(void **state)
 		uint64_t len = UINT64_C(1) << lp_prng_below(&prng, 64);
 		uint32_t depth = UINT32_C(1) << lp_prng_below(&prng, 32);
 		uint64_t ns = lp_prng_u64(&prng) >> lp_prng_below(&prng, 64);
-		lp_policy_observe(&policy, kind, len, depth, ns);
+		lp_policy_observe(&policy, kind, len, depth, ns, ns >> lp_prng_below(&prng, 64));
 		enum lp_write_path path =
 			lp_policy_choose(&policy, len, (uint32_t)lp_prng_u64(&prng));
 		assert_true(path == LP_PATH_DEFERRED || path == LP_PATH_DIRECT);
@@ -803,6 +908,8 @@ int main(void)
 		cmocka_unit_test(test_noise_flips_nothing),
 		cmocka_unit_test(test_change_is_followed),
 		cmocka_unit_test(test_a_wild_sample_flips_nothing),
+		cmocka_unit_test(test_a_busy_thread_learns_little),
+		cmocka_unit_test(test_the_thread_decides),
 		cmocka_unit_test(test_classes_never_seen),
 		cmocka_unit_test(test_any_sample_is_taken),
 		cmocka_unit_test(test_round_trip),
