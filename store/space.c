@@ -6,7 +6,7 @@
  *
  * Pins are in buckets by the stretch of blocks in which they begin, in no order: each operation
  * pins and unpins, while few look for pins, and those for few blocks. A search begins so many
- * blocks earlier as the longest pin has.
+ * blocks earlier as the longest pin of the kind has; holds may be longer than any I/O.
  *
  * For checkpoints a chunk knows three kinds of first changes:
  *   oldest_seq      the first that no persisted record contains: it holds the log's start
@@ -61,6 +61,14 @@ LP_TREE_DEFINE(chunks_by_oldest, struct chunk, by_oldest, chunk_is_older);
 LP_LIST_DEFINE(pin_list, struct lp_space_pin, node);
 LP_LIST_DEFINE(chunk_list, struct chunk, todo);
 
+/* I/O, and holds, which may be much longer. */
+enum pin_kind { PIN_IO, PIN_HOLD, PIN_KINDS };
+
+struct pins_of_kind {
+	uint64_t cnt;
+	uint64_t longest_blocks; /* none that is there is longer */
+};
+
 struct lp_space {
 	uint32_t magic;
 	bool is_recovered;
@@ -70,8 +78,7 @@ struct lp_space {
 	uint64_t durable_seq;
 	uint64_t used_blocks;
 	uint64_t waiting_blocks;
-	uint64_t pin_cnt;
-	uint64_t pin_longest_blocks; /* no pin there is longer */
+	struct pins_of_kind pins_of[PIN_KINDS];
 	struct chunks_by_oldest by_oldest;
 	struct chunk_list todo;
 	struct pin_list pins[PIN_BUCKETS]; /* by the stretch of their first block */
@@ -179,7 +186,7 @@ void lp_space_free(struct lp_space *space)
 	if (space == NULL)
 		return;
 	LP_ASSERT(space->magic == SPACE_MAGIC);
-	LP_ASSERT(space->pin_cnt == 0);
+	LP_ASSERT(space->pins_of[PIN_IO].cnt + space->pins_of[PIN_HOLD].cnt == 0);
 	for (uint32_t i = 0; i < space->config.chunk_cnt_max; i++) {
 		if (space->chunks[i] != NULL)
 			drop_chunk(space, space->chunks[i]);
@@ -458,43 +465,51 @@ int lp_space_chunk_add(struct lp_space *space, uint32_t idx)
 	return rc;
 }
 
-enum pin_kinds { PINS_ALL, PINS_BUT_HOLDS };
+/* What a search is for: pins up to that kind, on one of the blocks [from, to). */
+struct pin_search {
+	uint64_t from;
+	uint64_t to;
+	enum pin_kind kind_max;
+	const struct lp_space_pin *found; /* the one that begins first */
+};
 
-/* Of the pins that begin in the stretch and are on one of the blocks [from, to), the one that
- * begins first, or NULL. */
-static const struct lp_space_pin *find_in_stretch(const struct lp_space *space, uint64_t stretch,
-						  uint64_t from, uint64_t to, enum pin_kinds kinds)
+static void find_in_bucket(const struct lp_space *space, uint32_t bucket, struct pin_search *search)
 {
-	const struct lp_space_pin *found = NULL;
 	const struct lp_space_pin *pin;
-	LP_LIST_FOREACH (pin_list, &space->pins[bucket_of(stretch)], pin) {
+	LP_LIST_FOREACH (pin_list, &space->pins[bucket], pin) {
 		uint64_t block = pin->extent.block;
-		bool is_there = block >> STRETCH_SHIFT == stretch && block < to &&
-				lp_extent_end(pin->extent) > from;
-		bool counts = kinds == PINS_ALL || !pin->is_hold;
-		if (is_there && counts && (found == NULL || block < found->extent.block))
-			found = pin;
+		bool is_there = block < search->to && lp_extent_end(pin->extent) > search->from;
+		bool counts = !pin->is_hold || search->kind_max == PIN_HOLD;
+		if (is_there && counts &&
+		    (search->found == NULL || block < search->found->extent.block))
+			search->found = pin;
 	}
-	return found;
 }
 
-/* The same of all pins. */
+/* A bucket has pins of many stretches: one that is found may begin behind another that a later
+ * bucket has, so all that could have it are looked through; each once. */
 static const struct lp_space_pin *find_pin(const struct lp_space *space, uint64_t from, uint64_t to,
-					   enum pin_kinds kinds)
+					   enum pin_kind kind_max)
 {
-	const struct lp_space_pin *found = NULL;
-	uint64_t longest = LP_MIN(space->pin_longest_blocks, from);
-	uint64_t stretch = (from - longest) >> STRETCH_SHIFT;
-	if (space->pin_cnt == 0)
+	struct pin_search search = {.from = from, .to = to, .kind_max = kind_max};
+	uint64_t longest = 0;
+	uint64_t cnt = 0;
+	for (uint32_t kind = 0; kind <= kind_max; kind++) {
+		longest = LP_MAX(longest, space->pins_of[kind].longest_blocks);
+		cnt += space->pins_of[kind].cnt;
+	}
+	if (cnt == 0)
 		return NULL;
-	for (; found == NULL && stretch << STRETCH_SHIFT < to; stretch++)
-		found = find_in_stretch(space, stretch, from, to, kinds);
-	return found;
+	uint64_t stretch = (from - LP_MIN(longest, from)) >> STRETCH_SHIFT;
+	uint64_t last = (to - 1) >> STRETCH_SHIFT;
+	for (uint32_t i = 0; i < PIN_BUCKETS && stretch <= last; i++, stretch++)
+		find_in_bucket(space, bucket_of(stretch), &search);
+	return search.found;
 }
 
 bool lp_space_is_pinned(const struct lp_space *space, struct lp_extent range)
 {
-	return find_pin(space, range.block, lp_extent_end(range), PINS_BUT_HOLDS) != NULL;
+	return find_pin(space, range.block, lp_extent_end(range), PIN_IO) != NULL;
 }
 
 static bool chunk_is_empty(const struct lp_space *space, const struct chunk *chunk)
@@ -565,7 +580,7 @@ static void release_unpinned(struct lp_space *space, struct chunk *chunk, uint64
 			     uint64_t to)
 {
 	while (from < to) {
-		const struct lp_space_pin *pin = find_pin(space, from, to, PINS_ALL);
+		const struct lp_space_pin *pin = find_pin(space, from, to, PIN_HOLD);
 		uint64_t end = pin == NULL ? to : pin->extent.block;
 		if (end > from)
 			release(space, chunk, from, end);
@@ -717,8 +732,9 @@ static void pin_range(struct lp_space *space, struct lp_space_pin *pin, struct l
 	LP_ASSERT(lp_space_owns(space, chunk_of(space, lp_extent_end(extent) - 1)));
 	*pin = (struct lp_space_pin){.extent = extent, .is_hold = is_hold};
 	pin_list_push_front(&space->pins[bucket_of(extent.block >> STRETCH_SHIFT)], pin);
-	space->pin_cnt++;
-	space->pin_longest_blocks = LP_MAX(space->pin_longest_blocks, extent.cnt);
+	struct pins_of_kind *of = &space->pins_of[is_hold ? PIN_HOLD : PIN_IO];
+	of->cnt++;
+	of->longest_blocks = LP_MAX(of->longest_blocks, extent.cnt);
 }
 
 void lp_space_pin(struct lp_space *space, struct lp_space_pin *pin, struct lp_extent extent)
@@ -734,9 +750,10 @@ void lp_space_hold(struct lp_space *space, struct lp_space_pin *pin, struct lp_e
 
 void lp_space_unpin(struct lp_space *space, struct lp_space_pin *pin)
 {
+	struct pins_of_kind *of = &space->pins_of[pin->is_hold ? PIN_HOLD : PIN_IO];
 	pin_list_remove(pin);
-	if (--space->pin_cnt == 0)
-		space->pin_longest_blocks = 0;
+	if (--of->cnt == 0)
+		of->longest_blocks = 0;
 	struct lp_extent extent = pin->extent;
 	struct piece piece;
 	while (next_own_piece(space, &extent, &piece))

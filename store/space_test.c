@@ -484,7 +484,7 @@ static bool any_is_on(const struct lp_space_pin *pins, uint32_t cnt, struct lp_e
 static void test_every_pin_is_found(void **state)
 {
 	(void)state;
-	enum { CNT = 200, BIG_BLOCKS = 1 << 16, LONG_MAX = 1024 };
+	enum { CNT = 200, BIG_BLOCKS = 1 << 16, LONG_MAX = 20000 };
 	static struct lp_space_pin pins[CNT];
 	const struct lp_space_config config = {.alloc_kind = LP_ALLOC_BITMAP,
 					       .base_block = BASE_BLOCK,
