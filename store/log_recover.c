@@ -387,8 +387,9 @@ static int walk(struct lp_log *log)
 			return WAIT;
 		if (lp_log_data_is_right(bytes, &head, &bad_idx))
 			return take_frame(log, &head, bytes);
+		/* It may be of a former incarnation, torn and void, and the frame that came after
+		 * it too long for the rest of the ring: that says its own superblock only. */
 		(void)snprintf(scan->why, sizeof(scan->why), "payload %" PRIu32 " wrong", bad_idx);
-		return gap_begin(log);
 	}
 	if (ring_block != 0) {
 		scan->at_front = true;

@@ -431,6 +431,80 @@ static void test_l2_old_follower(void **state)
 	free(bytes);
 }
 
+/* The next frame that is so long, with data. Its last payload block; the frame is durable. */
+static uint64_t append_long(struct lpi_rig *rig, uint64_t least_blocks, uint64_t most_blocks)
+{
+	static struct lpi_rig_frame trial;
+	struct lpi_rig_frame *frame = NULL;
+	uint64_t blocks = 0;
+	do {
+		rig->next_id++;
+		lpi_rig_frame_fill(&trial, rig->next_id, false);
+		uint64_t bytes = trial.batch[0].iov_len + trial.batch[1].iov_len;
+		blocks = lp_log_frame_blocks(bytes, trial.frame.change_cnt, trial.frame.data_cnt);
+	} while (trial.frame.data_cnt == 0 || blocks < least_blocks || blocks > most_blocks);
+	lp_test_ok(lpi_rig_append_id(rig, rig->next_id, &frame));
+	uint64_t last = lpi_rig_ring_block(frame) + blocks - 1;
+	lpi_rig_drain(rig);
+	return last;
+}
+
+static struct lpi_rig *restart(const uint8_t *bytes, uint64_t seed)
+{
+	struct lpi_rig *rig = lpi_rig_on(device_of(bytes), &options, seed);
+	rig->model = &model;
+	int err = lpi_rig_recover_at(rig, lpi_rig_applied(&model, LPI_RIG_NEVER), false);
+	if (err < 0 && lp_corruption_find(0) != NULL)
+		print_error("%s\n", lp_corruption_find(0)->what);
+	lp_test_ok(err);
+	return rig;
+}
+
+/* Rule L2: a torn frame stays where it stood when the one that took its number was too long for the
+ * rest of the ring. Who starts then, and who starts after that, finds the latter. */
+static void test_l2_torn_before_the_end(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	options = lpi_rig_options(RING);
+	image_bytes = lpi_rig_device_bytes(&options);
+	lp_test_ok(lp_bdev_open_mem(image_bytes, 4096, &bdev));
+	lp_test_ok(lp_log_format(bdev, &options.area, &options.limits, LPI_RIG_SALT));
+	struct lpi_rig *rig = lpi_rig_on(bdev, &options, 3);
+	memset(&model, 0, sizeof(model));
+	rig->model = &model;
+	lp_test_ok(lpi_rig_recover(rig));
+	uint64_t last = 0;
+	while (last < RING - 8)
+		last = append_long(rig, 2, 4);
+	lp_log_trim(rig->log, lp_log_durable_seq(rig->log) - 2);
+	lp_test_ok(lpi_rig_append_id(rig, 0, NULL));
+	lpi_rig_drain(rig);
+	lp_log_advance(rig->log);
+	lpi_rig_drain(rig);
+	uint64_t torn_block = append_long(rig, 2, 3);
+	uint64_t torn_seq = lp_log_durable_seq(rig->log);
+	assert_in_range(torn_block, last + 2, RING - 1);
+	uint8_t *bytes = aligned_alloc(4096, image_bytes);
+	assert_non_null(bytes);
+	read_image(rig->bdev, bytes);
+	lpi_rig_free(rig);
+	memset(ring_at(bytes, torn_block), 0xee, LP_BLOCK_BYTES);
+
+	rig = restart(bytes, 4);
+	assert_int_equal(rig->recovery.last_seq, torn_seq - 1);
+	assert_in_range(append_long(rig, 7, 8), 6, 7); /* from the front on */
+	for (uint64_t i = 0; i < 3; i++) {
+		assert_int_equal(lp_log_durable_seq(rig->log), torn_seq);
+		read_image(rig->bdev, bytes);
+		lpi_rig_free(rig);
+		rig = restart(bytes, 5 + i);
+		assert_int_equal(rig->recovery.last_seq, torn_seq);
+	}
+	lpi_rig_free(rig);
+	free(bytes);
+}
+
 /* --- Superblocks --------------------------------------------------------------------------------
  */
 
@@ -724,6 +798,7 @@ int main(void)
 		cmocka_unit_test(test_l2_former_incarnation),
 		cmocka_unit_test(test_l2_chain),
 		cmocka_unit_test(test_l2_old_follower),
+		cmocka_unit_test(test_l2_torn_before_the_end),
 		cmocka_unit_test(test_l2_superblock_lost),
 		cmocka_unit_test(test_l2_incarnation_lost),
 		cmocka_unit_test(test_l2_frame_knows_later_superblock),
