@@ -14,7 +14,7 @@
  * that is started again at once must not fail for it. */
 #define BUSY_TRIES   40u
 #define BUSY_WAIT_US 50000u
-/* As many as the store takes by itself. */
+/* 256 MiB: more that waits saves few writes, and makes a start longer. */
 #define DEFERRED_MAX UINT64_C(65536)
 
 static const enum lp_option path_options[LP_MKFS_DEVICES] = {

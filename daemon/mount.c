@@ -33,11 +33,16 @@ static void mount_gone(struct lp_reactor *to, struct lp_msg *msg)
 	(void)to;
 	if (service->mount.is_starting)
 		return; /* who starts it will see that */
+	if (service->mount.session == NULL || service->stop_wanted)
+		return; /* it is being stopped anyway */
+	const char *what = lp_fuse_ring_is_broken(lp_fuse_session_ring(service->mount.session))
+				   ? "the mount has ended"
+				   : "unmounted by somebody else";
 	if (service->listener_cnt == 0) {
-		LP_LOG_NOTICE("unmounted, and there is no socket: stopping");
+		LP_LOG_NOTICE("%s, and there is no socket: stopping", what);
 		lp_service_stop(service);
 	} else {
-		LP_LOG_NOTICE("unmounted by somebody else; the sockets are still served");
+		LP_LOG_NOTICE("%s; the sockets are still served", what);
 	}
 }
 

@@ -420,3 +420,8 @@ bool lp_fuse_ring_is_refused(const struct lp_fuse_ring *ring)
 {
 	return ring != NULL && atomic_load(&ring->is_refused);
 }
+
+bool lp_fuse_ring_is_broken(const struct lp_fuse_ring *ring)
+{
+	return ring != NULL && atomic_load(&ring->is_broken);
+}

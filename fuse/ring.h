@@ -118,6 +118,8 @@ bool lp_fuse_ring_serves(const struct lp_fuse_ring *ring);
 /* Whether an entry was refused: by the kernel's FUSE, and then the descriptors serve; or by whoever
  * is before that, and then the kernel waits for it. NULL: there is none. Any thread. */
 bool lp_fuse_ring_is_refused(const struct lp_fuse_ring *ring);
+/* The same of an answer, for good: the connection was ended. */
+bool lp_fuse_ring_is_broken(const struct lp_fuse_ring *ring);
 
 /* --- For a channel ---------------------------------------------------------------------------- */
 

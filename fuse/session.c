@@ -494,6 +494,9 @@ int lp_fuse_session_unmount(struct lp_fuse_session *session, uint64_t timeout_ns
 	if (!session->is_mounted)
 		return 0;
 	session->is_mounted = false;
+	/* A connection that was ended looks like one whose mount has gone. */
+	if (lp_fuse_ring_is_broken(session->ring))
+		return lp_fuse_umount(session->dir, true);
 	int err = unmount(session, timeout_ns);
 	/* It is in use, or also mounted where we do not see it. */
 	if (session->ring != NULL && !is_gone(session))

@@ -85,6 +85,7 @@ void lpi_block_wait_memory(struct lpi_block *block, struct lp_commit_waiter *wai
 	if (!lp_timer_is_armed(&block->memory_timer))
 		lp_timer_start(block->options.reactor, &block->memory_timer,
 			       now_ns + MEMORY_RETRY_NS);
+	lp_shard_want_bufs(block->shard);
 }
 
 void lpi_block_memory_freed(struct lpi_block *block)

@@ -561,14 +561,20 @@ bool lp_log_is_half(const struct lp_log *log)
 	       has_records(log, &usage, log->options.limits.records_max / 2);
 }
 
+uint64_t lp_log_tight_blocks(const struct lp_log *log)
+{
+	uint64_t ring_blocks = log->options.area.ring_blocks;
+	uint64_t keep = LP_MAX(ring_blocks / 4, 4 * (uint64_t)log->options.limits.frame_blocks);
+	return ring_blocks - LP_MIN(keep, ring_blocks);
+}
+
 bool lp_log_is_tight(const struct lp_log *log)
 {
-	const struct lp_log_limits *limits = &log->options.limits;
 	struct lp_log_usage usage;
+	uint32_t records_max = log->options.limits.records_max;
 	lp_log_read_usage(log, &usage);
-	uint64_t keep = LP_MAX(usage.ring_blocks / 4, 4 * (uint64_t)limits->frame_blocks);
-	return usage.needed_blocks + keep >= usage.ring_blocks ||
-	       has_records(log, &usage, limits->records_max - limits->records_max / 4);
+	return usage.needed_blocks >= lp_log_tight_blocks(log) ||
+	       has_records(log, &usage, records_max - records_max / 4);
 }
 
 bool lp_log_is_full(const struct lp_log *log)

@@ -215,6 +215,8 @@ bool lp_log_is_half(const struct lp_log *log);
 /* So little is left that only what makes room should still be written: enough for the frames under
  * way, the group that collects, and as many again; or a quarter of the records. */
 bool lp_log_is_tight(const struct lp_log *log);
+/* So many blocks may be needed before it is. */
+uint64_t lp_log_tight_blocks(const struct lp_log *log);
 /* The longest frame might not find room now. */
 bool lp_log_is_full(const struct lp_log *log);
 

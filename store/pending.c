@@ -547,13 +547,20 @@ static void fetch_ahead(const struct lp_pending *pending)
 	__builtin_prefetch(bucket_of(pending, choice->block - 1));
 }
 
-/* The next of the batch; NULL at its end. */
+/* The next of the batch, or of the one after it; NULL: in that there is none. */
 static struct lp_pending_version *next_of_batch(struct lp_pending *pending,
 						const struct question *question)
 {
-	if (pending->batch_next == pending->batch_cnt)
-		batch_fill(pending);
-	while (pending->batch_next < pending->batch_cnt) {
+	bool is_new = false;
+	for (;;) {
+		if (pending->batch_next == pending->batch_cnt) {
+			if (is_new)
+				return NULL;
+			batch_fill(pending);
+			is_new = true;
+			if (pending->batch_cnt == 0)
+				return NULL;
+		}
 		fetch_ahead(pending);
 		struct lp_pending_version *version = pending->batch[pending->batch_next++].version;
 		if (version == NULL)
@@ -564,7 +571,6 @@ static struct lp_pending_version *next_of_batch(struct lp_pending *pending,
 		list_remove(pending, version);
 		list_add(pending, version, READY); /* at the end: others first */
 	}
-	return NULL;
 }
 
 /* What waits for this place, and may be written along with another one. */

@@ -726,8 +726,8 @@ static void test_the_thread_decides(void **state)
 	for (int i = 0; i < 2000; i++) {
 		observe_alone(&policy, LP_POLICY_DATA_WRITE, 4096, 1, 30000);
 		observe_alone(&policy, LP_POLICY_LOG_WRITE, 4096, 1, 30000);
-		observe_alone(&policy, LP_POLICY_DATA_WRITE, 4096, 64, 64 * 20000);
-		observe_alone(&policy, LP_POLICY_LOG_WRITE, 262144, 1, 64 * 20000);
+		observe_alone(&policy, LP_POLICY_DATA_WRITE, 4096, 64, UINT64_C(64) * 20000);
+		observe_alone(&policy, LP_POLICY_LOG_WRITE, 262144, 1, UINT64_C(64) * 20000);
 	}
 	lp_policy_settle(&policy);
 	assert_int_equal(lp_policy_choose(&policy, 4 * KIB, 128), LP_PATH_DIRECT);

@@ -157,7 +157,7 @@ static void relieve(struct lp_shard *shard)
 	uint64_t durable = lp_log_durable_seq(shard->log);
 	uint64_t far = shard->trimmed_seq + (durable + 1 - shard->trimmed_seq) / 2;
 	if (lp_pending_oldest_seq(shard->pending) <= far)
-		lp_writeback_hurry(shard->writeback, far);
+		lp_writeback_hurry(shard->writeback, is_tight ? durable : far);
 	if (lp_space_unrecorded_seq(shard->space) <= far)
 		(void)lpi_shard_checkpoint_some(shard);
 	bool some_are_missing = lp_space_unrecorded_seq(shard->space) <= far;
@@ -175,6 +175,16 @@ static struct lp_shard *of_commit(struct lp_commit_events *events)
 }
 
 static void want_chunk(struct lp_shard *shard);
+
+/* A payload holds the buffer it came in, which may be much larger. */
+static bool is_short_of_bufs(const struct lp_shard *shard)
+{
+	struct lp_bufs_stats stats;
+	if (shard->options.bufs == NULL)
+		return false;
+	lp_bufs_read_stats(shard->options.bufs, &stats);
+	return stats.used_bytes >= stats.region_bytes / 2;
+}
 
 static void on_durable(struct lp_commit_events *events, uint64_t seq,
 		       const struct lp_log_change *changes, uint32_t change_cnt)
@@ -197,6 +207,8 @@ static void on_durable(struct lp_commit_events *events, uint64_t seq,
 	lp_deferrals_durable(shard->deferrals);
 	lpi_bad_move_some(shard);
 	lp_writeback_look(shard->writeback);
+	if (is_short_of_bufs(shard))
+		lp_shard_want_bufs(shard);
 	lpi_shard_trim(shard);
 	relieve(shard);
 	if (change_cnt > 0)
@@ -568,6 +580,12 @@ void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter
 uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard)
 {
 	return shard->freeing_blocks;
+}
+
+void lp_shard_want_bufs(struct lp_shard *shard)
+{
+	if (shard->writeback != NULL)
+		lp_writeback_hurry(shard->writeback, lp_log_durable_seq(shard->log));
 }
 
 uint64_t lp_shard_defer_room(const struct lp_shard *shard)

@@ -133,6 +133,8 @@ struct lp_bdev_chan *lp_shard_data(struct lp_shard *shard);
 /* That of the log: the same, unless the store has a device for it. */
 struct lp_bdev_chan *lp_shard_log_chan(struct lp_shard *shard);
 
+/* Somebody waits for buffers: deferred payloads that hold some go to their place. */
+void lp_shard_want_bufs(struct lp_shard *shard);
 /* How many more payloads may be deferred (rule L6). From here on down to waiting for space nothing
  * but this, which is 0, may be called read-only (asserted). */
 uint64_t lp_shard_defer_room(const struct lp_shard *shard);

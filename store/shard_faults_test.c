@@ -448,6 +448,34 @@ static void test_payloads_long_in_place(void **state)
 	finish(&rig);
 }
 
+/* What waits for its place holds the buffers it came in: when these are half of all it does not
+ * wait for company. */
+static void test_half_of_the_buffers(void **state)
+{
+	(void)state;
+	enum { CNT = 140 };
+	struct lpi_shard_rig rig;
+	lpi_shard_rig_init(&rig, lpi_shard_rig_store(10));
+	lpi_shard_rig_set_bufs(&rig, UINT64_C(1) << 20); /* 256 blocks */
+	rig.deferred_max = 1000;
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	for (int i = 0; i < CNT; i++)
+		lpi_shard_rig_defer(&rig, lpi_shard_rig_take(&rig), 1 + i);
+	lpi_shard_rig_sync(&rig);
+	uint64_t start_ns = rig.clock.now_ns;
+	while (lp_pending_writable(lp_shard_pending(rig.shard)) > 0)
+		lpi_shard_rig_turn(&rig);
+	assert_true(rig.clock.now_ns - start_ns < 50 * LP_NS_PER_MS);
+	/* A few may wait. */
+	lpi_shard_rig_defer(&rig, lpi_shard_rig_take(&rig), 1);
+	lpi_shard_rig_sync(&rig);
+	start_ns = rig.clock.now_ns;
+	while (lp_pending_writable(lp_shard_pending(rig.shard)) > 0)
+		lpi_shard_rig_turn(&rig);
+	assert_true(rig.clock.now_ns - start_ns > 50 * LP_NS_PER_MS);
+	finish(&rig);
+}
+
 /* Whoever began to wait for room or for space after the end was never told. */
 static void test_waiting_after_the_end(void **state)
 {
@@ -507,6 +535,7 @@ int main(void)
 		cmocka_unit_test(test_opened_and_closed_with_threads),
 		cmocka_unit_test(test_closed_with_payloads),
 		cmocka_unit_test(test_payloads_long_in_place),
+		cmocka_unit_test(test_half_of_the_buffers),
 		cmocka_unit_test(test_waiting_after_the_end),
 		cmocka_unit_test(test_room_nobody_used),
 	};

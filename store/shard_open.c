@@ -287,6 +287,15 @@ static int open_log(struct lp_shard *shard)
 	return err == 0 ? lpi_shard_replay(shard) : err;
 }
 
+/* So many payloads wait: no more than fit the log when each takes two of its blocks, as those do
+ * that come one by one. */
+static uint64_t writeback_start(const struct lp_shard *shard)
+{
+	uint64_t start =
+		LP_MIN(shard->options.deferred_blocks_max / 2, lp_log_tight_blocks(shard->log) / 3);
+	return LP_MAX(start, UINT64_C(1));
+}
+
 static int open_pipeline(struct lp_shard *shard)
 {
 	const struct lp_writeback_options writeback = {
@@ -294,7 +303,7 @@ static int open_pipeline(struct lp_shard *shard)
 		.chan = shard->data,
 		.pending = shard->pending,
 		.events = &shard->writeback_events,
-		.start_versions = shard->options.deferred_blocks_max / 2,
+		.start_versions = writeback_start(shard),
 		.wait_ns = WRITEBACK_WAIT_NS,
 		.old_ns = WRITEBACK_OLD_NS,
 		.observer = shard->options.writeback_observer,

@@ -156,7 +156,7 @@ static int check_set_of(const struct lp_change *change, uint8_t type)
 {
 	const struct lp_attrs *attrs = change->inode.attrs;
 	uint32_t mask = change->inode.mask;
-	if ((mask & JUDGED_ATTRS) == 0)
+	if ((mask & JUDGED_ATTRS) == 0 && change->ino.nr != 0)
 		return check_texts(change);
 	struct lp_inode inode = {.ino = change->ino, .type = type};
 	if (type == LP_INODE_TYPE_DIR)

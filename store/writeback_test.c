@@ -246,7 +246,8 @@ static void test_settles_in_pieces(void **state)
 {
 	(void)state;
 	bench_init_with(1, BLOCKS);
-	overwrite(0, BLOCKS, 7);
+	for (uint64_t first = 0; first + 31 <= BLOCKS; first += 32)
+		overwrite(first, 31, 7);
 	while (b.settled_cnt == 0)
 		assert_int_not_equal(lp_reactor_turn(b.sim.reactor, true), 0);
 	assert_true(lp_pending_stats(b.pending)->versions > BLOCKS / 2);
