@@ -35,8 +35,18 @@ struct part {
 	uint32_t end;
 };
 
+static void owe_no_more(struct lp_extmap *map, struct lpi_leaf *leaf)
+{
+	if (!leaf->is_owed)
+		return;
+	leaf->is_owed = false;
+	lpi_leaf_list_remove(leaf);
+	map->owed_cnt--;
+}
+
 static void mark_dirty(struct lp_extmap *map, struct lpi_leaf *leaf)
 {
+	owe_no_more(map, leaf);
 	if (!lpi_leaf_list_is_linked(leaf))
 		lpi_leaf_list_push_back(&map->dirty, leaf);
 }
@@ -185,6 +195,7 @@ void lp_extmap_init(struct lp_extmap *map, struct lp_ino ino, const struct lp_ex
 	*map = (struct lp_extmap){.ino = ino, .mem = mem == NULL ? &lpi_extmap_malloc : mem};
 	lpi_runs_init(&map->runs);
 	lpi_leaf_list_init(&map->dirty);
+	lpi_leaf_list_init(&map->owed);
 }
 
 void lp_extmap_fini(struct lp_extmap *map)
@@ -448,7 +459,14 @@ size_t lp_extmap_shrink(struct lp_extmap *map, size_t bytes)
 	return before > map->bytes ? before - map->bytes : 0;
 }
 
-bool lp_extmap_take_dirty(struct lp_extmap *map, uint8_t *buf, struct lp_extmap_piece *ret)
+static void owe(struct lp_extmap *map, struct lpi_leaf *leaf)
+{
+	leaf->is_owed = true;
+	lpi_leaf_list_push_back(&map->owed, leaf);
+	map->owed_cnt++;
+}
+
+static bool take(struct lp_extmap *map, bool may_owe, uint8_t *buf, struct lp_extmap_piece *ret)
 {
 	for (;;) {
 		struct lpi_leaf *leaf = lpi_leaf_list_pop_front(&map->dirty);
@@ -457,13 +475,37 @@ bool lp_extmap_take_dirty(struct lp_extmap *map, uint8_t *buf, struct lp_extmap_
 		bool is_in_root = map->is_inline && leaf->idx == 0;
 		bool to_store = leaf->words_cnt > 0 && !is_in_root;
 		bool to_delete = leaf->is_stored && !to_store;
+		ret->is_owed = may_owe && to_store && leaf->is_stored;
 		leaf->is_stored = to_store;
+		if (ret->is_owed)
+			owe(map, leaf);
 		ret->block = (uint64_t)leaf->idx << LPI_LEAF_SHIFT;
 		ret->len = to_store ? lpi_leaf_encode(leaf, map->ino, buf) : 0;
 		leaf_trim(map, leaf);
 		if (to_store || to_delete)
 			return true;
 	}
+}
+
+bool lp_extmap_take_dirty(struct lp_extmap *map, uint8_t *buf, struct lp_extmap_piece *ret)
+{
+	return take(map, false, buf, ret);
+}
+
+bool lp_extmap_take_or_owe(struct lp_extmap *map, uint8_t *buf, struct lp_extmap_piece *ret)
+{
+	return take(map, true, buf, ret);
+}
+
+bool lp_extmap_pay(struct lp_extmap *map, uint32_t idx, uint8_t *buf, struct lp_extmap_piece *ret)
+{
+	struct lpi_leaf *leaf = lpi_extmap_find(map, idx);
+	if (leaf == NULL || !leaf->is_owed)
+		return false;
+	owe_no_more(map, leaf);
+	ret->block = (uint64_t)idx << LPI_LEAF_SHIFT;
+	ret->len = lpi_leaf_encode(leaf, map->ino, buf);
+	return true;
 }
 
 /* --- questions ------------------------------------------------------------------------------ */
