@@ -24,6 +24,7 @@
 #define ARENA_BYTES_MAX   (64u << 20)
 #define INSERT_RETRY_NS   (LP_NS_PER_MS / 2)
 #define GROUP_RESERVE     1024u /* bytes of a group's batch for what the pipeline puts itself */
+#define INSERTS_PER_TURN  128u  /* records, and the rest of a group: some 2 ms */
 #define UNWAITED_MIN      4u    /* groups in a row that nobody waited for, before one is held */
 #define HOLD_SHARE        4u    /* a group that has this part of what it may have goes at once */
 
@@ -318,26 +319,33 @@ static int pay_some(struct lp_commit *commit)
 	return err;
 }
 
-/* Rule L5: in sequence, and nothing later before what did not succeed. */
-static int insert_all(struct lp_commit *commit)
+static bool has_uninserted(const struct lp_commit *commit)
+{
+	return commit->next_insert < commit->collecting;
+}
+
+/* Rule L5: in sequence, and nothing later before what did not succeed. After a stall many groups
+ * wait: not all of them in one turn. */
+static int insert_some(struct lp_commit *commit)
 {
 	int err = 0;
-	do {
-		if (commit->payments.is_built)
-			err = insert_payment(commit);
-		while (err == 0 && commit->error == 0 && commit->next_insert < commit->collecting)
-			err = insert_group(commit, group_at(commit, commit->next_insert));
-		if (err == 0 && commit->error == 0)
-			err = pay_some(commit);
-		/* With little room left in the log all of it is paid at once. */
-	} while (err == 0 && commit->error == 0 && commit->is_door_closed &&
-		 commit->payments.is_built);
-	return err;
+	if (commit->payments.is_built)
+		err = insert_payment(commit);
+	for (uint64_t cnt = 0; err == 0 && commit->error == 0 && has_uninserted(commit);) {
+		struct group *group = group_at(commit, commit->next_insert);
+		cnt += lp_kv_batch_cnt(group->batch);
+		err = insert_group(commit, group);
+		if (cnt >= INSERTS_PER_TURN && has_uninserted(commit)) {
+			insert_soon(commit);
+			return err;
+		}
+	}
+	return err == 0 && commit->error == 0 ? pay_some(commit) : err;
 }
 
 static void insert_groups(struct lp_commit *commit)
 {
-	int err = commit->error == 0 ? insert_all(commit) : 0;
+	int err = commit->error == 0 ? insert_some(commit) : 0;
 	/* Out of space in the index: it is resumed when there is room, and takes the same batch
 	 * then. */
 	if (err == -EAGAIN || err == -ENOSPC) {

@@ -869,6 +869,40 @@ static void test_iterators_start_after_the_insert(void **state)
 	rig_fini();
 }
 
+static void put_group(uint32_t records)
+{
+	uint64_t groups = lp_commit_stats(r.commit)->groups;
+	for (uint32_t i = 1; i <= records; i++)
+		put_u64(5, i);
+	while (lp_commit_stats(r.commit)->groups == groups)
+		(void)lp_reactor_turn(r.sim.reactor, true);
+}
+
+/* What waited for the index enters it bit by bit, for the thread has other things to do, too. */
+static void test_insertions_after_a_stall(void **state)
+{
+	(void)state;
+	enum { STALLED = 6, RECORDS = 300 };
+	rig_init(1, 4096);
+	const struct lp_commit_stats *stats = lp_commit_stats(r.commit);
+	while (stats->insert_retries == 0) {
+		put_group(1);
+		flush_index();
+	}
+	for (uint32_t i = 0; i < STALLED; i++)
+		put_group(RECORDS);
+	uint64_t last = lp_log_next_seq(r.log) - 1;
+	assert_true(lp_commit_inserted_seq(r.commit) + STALLED <= last);
+	run_index_jobs();
+	while (lp_commit_inserted_seq(r.commit) < last) {
+		uint64_t before = lp_commit_inserted_seq(r.commit);
+		(void)lp_reactor_turn(r.sim.reactor, true);
+		assert_true(lp_commit_inserted_seq(r.commit) < before + STALLED);
+	}
+	assert_true(read_key(5) == RECORDS);
+	rig_fini();
+}
+
 static void *barrier_main(void *arg)
 {
 	*(int *)arg = lp_commit_barrier(r.commit);
@@ -928,6 +962,7 @@ int main(void)
 		cmocka_unit_test(test_unused_reservations),
 		cmocka_unit_test(test_nobody_waits_for_ever_after_an_error),
 		cmocka_unit_test(test_iterators_start_after_the_insert),
+		cmocka_unit_test(test_insertions_after_a_stall),
 		cmocka_unit_test(test_barrier_of_a_thread),
 	};
 	return lp_test_main(tests, "store/commit");

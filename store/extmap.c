@@ -40,7 +40,6 @@ static void owe_no_more(struct lp_extmap *map, struct lpi_leaf *leaf)
 	if (!leaf->is_owed)
 		return;
 	leaf->is_owed = false;
-	lpi_leaf_list_remove(leaf);
 	map->owed_cnt--;
 }
 
@@ -195,7 +194,6 @@ void lp_extmap_init(struct lp_extmap *map, struct lp_ino ino, const struct lp_ex
 	*map = (struct lp_extmap){.ino = ino, .mem = mem == NULL ? &lpi_extmap_malloc : mem};
 	lpi_runs_init(&map->runs);
 	lpi_leaf_list_init(&map->dirty);
-	lpi_leaf_list_init(&map->owed);
 }
 
 void lp_extmap_fini(struct lp_extmap *map)
@@ -426,7 +424,7 @@ int lp_extmap_unload(struct lp_extmap *map, uint32_t idx)
 	if (leaf == NULL)
 		return 0;
 	bool is_in_root = map->is_inline && idx == 0;
-	if (lpi_leaf_list_is_linked(leaf) || is_in_root || is_reserved(map, idx))
+	if (lpi_leaf_list_is_linked(leaf) || leaf->is_owed || is_in_root || is_reserved(map, idx))
 		return -EBUSY;
 	if (leaf->words_cnt > 0) {
 		map->loaded_cnt--;
@@ -459,13 +457,6 @@ size_t lp_extmap_shrink(struct lp_extmap *map, size_t bytes)
 	return before > map->bytes ? before - map->bytes : 0;
 }
 
-static void owe(struct lp_extmap *map, struct lpi_leaf *leaf)
-{
-	leaf->is_owed = true;
-	lpi_leaf_list_push_back(&map->owed, leaf);
-	map->owed_cnt++;
-}
-
 static bool take(struct lp_extmap *map, bool may_owe, uint8_t *buf, struct lp_extmap_piece *ret)
 {
 	for (;;) {
@@ -477,8 +468,8 @@ static bool take(struct lp_extmap *map, bool may_owe, uint8_t *buf, struct lp_ex
 		bool to_delete = leaf->is_stored && !to_store;
 		ret->is_owed = may_owe && to_store && leaf->is_stored;
 		leaf->is_stored = to_store;
-		if (ret->is_owed)
-			owe(map, leaf);
+		leaf->is_owed = ret->is_owed;
+		map->owed_cnt += ret->is_owed;
 		ret->block = (uint64_t)leaf->idx << LPI_LEAF_SHIFT;
 		ret->len = to_store ? lpi_leaf_encode(leaf, map->ino, buf) : 0;
 		leaf_trim(map, leaf);
@@ -497,14 +488,15 @@ bool lp_extmap_take_or_owe(struct lp_extmap *map, uint8_t *buf, struct lp_extmap
 	return take(map, true, buf, ret);
 }
 
-bool lp_extmap_pay(struct lp_extmap *map, uint32_t idx, uint8_t *buf, struct lp_extmap_piece *ret)
+bool lp_extmap_pay(struct lp_extmap *map, uint64_t block, uint8_t *buf, struct lp_extmap_piece *ret)
 {
-	struct lpi_leaf *leaf = lpi_extmap_find(map, idx);
+	struct lpi_leaf *leaf = lpi_extmap_find(map, (uint32_t)(block >> LPI_LEAF_SHIFT));
 	if (leaf == NULL || !leaf->is_owed)
 		return false;
 	owe_no_more(map, leaf);
-	ret->block = (uint64_t)idx << LPI_LEAF_SHIFT;
+	ret->block = block;
 	ret->len = lpi_leaf_encode(leaf, map->ino, buf);
+	ret->is_owed = false;
 	return true;
 }
 

@@ -93,9 +93,8 @@ struct lp_extmap {
 	struct lp_extmap_leaves missing;
 	struct lp_extmap_range reserved; /* cnt 0: none */
 	struct lpi_leaf_list dirty;
-	struct lpi_leaf_list owed; /* clean ones, whose newest piece the index has not got yet */
-	uint32_t owed_cnt;
-	size_t bytes; /* of leaves, table and runs */
+	uint32_t owed_cnt; /* leaves, clean ones, whose newest piece the index has not got yet */
+	size_t bytes;      /* of leaves, table and runs */
 	bool is_inline;
 	bool root_dirty;
 };
@@ -181,16 +180,10 @@ static inline uint32_t lp_extmap_owed_cnt(const struct lp_extmap *map)
 {
 	return map->owed_cnt;
 }
-/* The leaf that is owed after that one, in any order; NULL: the first, or that was the last. */
-static inline const struct lpi_leaf *lp_extmap_next_owed(const struct lp_extmap *map,
-							 const struct lpi_leaf *leaf)
-{
-	return leaf == NULL ? lpi_leaf_list_first(&map->owed)
-			    : lpi_leaf_list_next(&map->owed, leaf);
-}
-/* As lp_extmap_take_dirty(), of one leaf that is owed, which is owed no more; false when it is
- * not. */
-bool lp_extmap_pay(struct lp_extmap *map, uint32_t idx, uint8_t *buf, struct lp_extmap_piece *ret);
+/* As lp_extmap_take_dirty(), of the piece at that block if it is owed, which it is no more then;
+ * false when it is not. */
+bool lp_extmap_pay(struct lp_extmap *map, uint64_t block, uint8_t *buf,
+		   struct lp_extmap_piece *ret);
 /* True when the root changed since it was last encoded, so that the inode must be written. */
 static inline bool lp_extmap_root_is_dirty(const struct lp_extmap *map)
 {

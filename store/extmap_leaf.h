@@ -24,13 +24,13 @@
 	(LP_EXTMAP_LEAF_HEAD_SIZE + LPI_LEAF_BLOCKS * (sizeof(uint64_t) + sizeof(uint32_t)))
 
 struct lpi_leaf {
-	struct lp_list_node dirty_node; /* the map's: of the dirty ones, or of those owed */
+	struct lp_list_node dirty_node; /* the map's */
 	uint32_t idx;
 	uint8_t words_cnt;  /* 0: maps nothing */
 	uint8_t words_max;  /* 1 to 64 */
 	uint8_t crcs_max;   /* 1 to 64: no written block lies beyond */
 	bool is_stored : 1; /* the map's: an X key exists, or will by a batch under way */
-	bool is_owed : 1;   /* the map's: in that list */
+	bool is_owed : 1;   /* the map's: clean, and not in the index yet */
 	bool is_used : 1;   /* the map's: looked at since the clock's hand passed */
 	uint64_t words[];   /* words_max extents, then crcs_max crcs; 0 for a block not written */
 };

@@ -190,6 +190,9 @@ static void put_leaves(struct lpi_inode *inode)
 	while (take_leaf(inode, &piece)) {
 		lp_key_of_map(&key, inode->rec.ino, piece.block);
 		put_record(&inode->node, &key, piece.len, piece.is_owed);
+		if (piece.is_owed)
+			lpi_owing_add(&inode->node, LP_KEY_SPACE_MAP,
+				      (uint32_t)(piece.block / LP_EXTMAP_LEAF_BLOCKS));
 		lpi_owing_account(&inode->node);
 	}
 }
@@ -232,6 +235,14 @@ size_t lpi_node_encode(struct lpi_node *node)
 	}
 }
 
+/* A list of inodes leaves out those that are being removed: the index must say so (rule W1). */
+static bool may_be_owed(const struct lpi_node *node)
+{
+	const struct lpi_inode *inode =
+		LP_CONTAINER_OF((struct lpi_node *)(uintptr_t)node, struct lpi_inode, node);
+	return node->kind != LPI_NODE_INODE || (inode->rec.flags & LP_INODE_FLAG_REMOVED) == 0;
+}
+
 static int encode(struct lp_commit_dirty *dirty, struct lp_commit *commit)
 {
 	struct lpi_node *node = LP_CONTAINER_OF(dirty, struct lpi_node, dirty);
@@ -243,8 +254,11 @@ static int encode(struct lp_commit_dirty *dirty, struct lp_commit *commit)
 	if (node->kind == LPI_NODE_REFS)
 		node->exists = len > 0;
 	lpi_node_key(node->kind, node->id, &key);
-	node->is_owed = len > 0 && node->is_stored && lpi_owing_is_open(node->home);
+	node->is_owed =
+		len > 0 && node->is_stored && may_be_owed(node) && lpi_owing_is_open(node->home);
 	put_record(node, &key, len, node->is_owed);
+	if (node->is_owed)
+		lpi_owing_add(node, key.bytes[0], 0);
 	node->is_stored = len > 0;
 	lpi_owing_account(node);
 	lpi_node_account(node);
@@ -524,8 +538,6 @@ static void drop_all(struct lpi_nodes *nodes, struct lpi_node_queue *queue)
 	while ((node = lpi_node_queue_first(queue)) != NULL) {
 		if (lpi_node_is_dirty(node))
 			lp_list_node_remove(&node->dirty.node);
-		if (lpi_owed_list_is_linked(node))
-			lpi_owed_list_remove(node);
 		node->owed_cnt = 0;
 		evict(node);
 	}

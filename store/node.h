@@ -45,8 +45,7 @@ struct lpi_node {
 	/* The group with which the newest of its records, or leaves, enters the index that is not
 	 * owed; 0: it was there before. */
 	uint64_t index_group;
-	uint64_t bytes; /* as accounted */
-	struct lp_list_node owed_node;
+	uint64_t bytes;    /* as accounted */
 	uint32_t owed_cnt; /* records, as accounted: its own, and leaves */
 	uint32_t pins;
 	uint8_t kind;
@@ -83,19 +82,27 @@ struct lpi_refs {
 
 /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
 LP_LIST_DEFINE(lpi_node_queue, struct lpi_node, queue_node);
-/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
-LP_LIST_DEFINE(lpi_owed_list, struct lpi_node, owed_node);
+
+#define LPI_OWED_RUNS 16u
 
 struct lpi_owed_record;
+
+/* A sorted part of the records that are being paid. */
+struct lpi_owed_run {
+	const struct lpi_owed_record *next;
+	const struct lpi_owed_record *end;
+};
 
 /* What is owed of all nodes. */
 struct lpi_owing {
 	struct lp_owed owed;
-	struct lpi_owed_list nodes;
-	struct lpi_owed_record *records; /* max of them: what is being paid, in the index's order */
-	uint32_t max;                    /* that may be owed */
-	uint32_t cnt;
-	uint32_t at; /* the next to be paid */
+	uint32_t max;                    /* of records in either of these, */
+	uint32_t run_max;                /* and in a run */
+	struct lpi_owed_record *records; /* owed since the payment began, in sorted runs */
+	struct lpi_owed_record *paying;
+	uint32_t cnt; /* of records */
+	uint32_t run_cnt;
+	struct lpi_owed_run runs[LPI_OWED_RUNS]; /* of what is being paid, run_cnt of them */
 };
 
 struct lpi_nodes {
@@ -165,6 +172,8 @@ int lpi_owing_init(struct lpi_nodes *nodes) LP_MUST_CHECK;
 void lpi_owing_fini(struct lpi_nodes *nodes);
 /* A record of the group that is being sealed may be owed. */
 bool lpi_owing_is_open(struct lpi_nodes *nodes);
+/* The record of the node in this space of keys is owed from now on; leaf: which one of its map. */
+void lpi_owing_add(struct lpi_node *node, uint8_t space, uint32_t leaf);
 /* More or less of the node is owed than before. */
 void lpi_owing_account(struct lpi_node *node);
 /* In memory, without counting as a use. */

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What nodes owe the index (payments.h). Nodes that owe something are in one list, the leaves that
- * are owed in one of their map; a record that changes again leaves it, and comes back when it has
- * been put into its next frame. To pay, all that is owed is listed and sorted by key: RocksDB finds
- * the place of a record beside the one before without searching, and no table gets a record twice.
- * What leaves the lists meanwhile is passed over: it has been deleted, or is in a newer frame, or
- * will be in that of the group that collects. */
+/* What nodes owe the index (payments.h). Each record that is owed is noted when it is put into its
+ * frame. A payment goes through the notes in the order of the keys: RocksDB finds the place of a
+ * record beside the one before without searching. What has been paid, deleted or changed since it
+ * was noted is passed over: the latter is noted again with its next frame.
+ *
+ * Nowhere is there much to do at once, however much is owed: notes are sorted in runs, each when it
+ * is full, and a payment merges the runs as it goes. What is noted meanwhile is for the next one.
+ */
 #include "store/node.h"
 
 #include <stdlib.h>
 
-#define RECORDS_MAX     16384u /* sorted in some 2 ms */
+#define RECORDS_MAX     16384u /* so that a run, 1024, is sorted in some 100 us */
 #define RECORDS_MIN     256u
-#define RECORD_SHARE    2048u /* of the budget, one for so many bytes: a quarter of it, at most */
+#define RECORD_SHARE    4096u /* of the budget, two for so many bytes: a quarter of it, at most */
 #define RECORDS_PER_PAY 256u  /* some 200 us: all of it before the log is three quarters full */
 
 struct lpi_owed_record {
@@ -19,12 +21,6 @@ struct lpi_owed_record {
 	uint32_t leaf;
 	uint8_t space; /* of its key */
 	uint8_t kind;
-};
-
-static const uint8_t space_of[LPI_NODE_KINDS] = {
-	[LPI_NODE_INODE] = LP_KEY_SPACE_INODE,
-	[LPI_NODE_FRAGMENT] = LP_KEY_SPACE_FRAGMENT,
-	[LPI_NODE_REFS] = LP_KEY_SPACE_REFS,
 };
 
 static uint32_t records_max(uint64_t limit_bytes)
@@ -35,7 +31,7 @@ static uint32_t records_max(uint64_t limit_bytes)
 
 uint64_t lpi_owing_bytes(uint64_t limit_bytes)
 {
-	return records_max(limit_bytes) * sizeof(struct lpi_owed_record);
+	return 2 * records_max(limit_bytes) * sizeof(struct lpi_owed_record);
 }
 
 static struct lpi_nodes *of_owed(struct lp_owed *owed)
@@ -52,21 +48,17 @@ void lpi_owing_account(struct lpi_node *node)
 	owing->owed.cnt += cnt;
 	owing->owed.cnt -= node->owed_cnt;
 	node->owed_cnt = cnt;
-	if (cnt > 0 && !lpi_owed_list_is_linked(node))
-		lpi_owed_list_push_back(&owing->nodes, node);
-	else if (cnt == 0 && lpi_owed_list_is_linked(node))
-		lpi_owed_list_remove(node);
 }
 
 bool lpi_owing_is_open(struct lpi_nodes *nodes)
 {
-	bool has_room = nodes->owing.owed.cnt < nodes->owing.max;
+	bool has_room = nodes->owing.cnt < nodes->owing.max;
 	if (!has_room)
 		lp_commit_pay(nodes->commit);
 	return has_room && lp_commit_may_owe(nodes->commit);
 }
 
-/* --- Paying ----------------------------------------------------------------------------------- */
+/* --- Noting ----------------------------------------------------------------------------------- */
 
 static int by_key(const void *a, const void *b)
 {
@@ -79,42 +71,62 @@ static int by_key(const void *a, const void *b)
 	return (x->leaf > y->leaf) - (x->leaf < y->leaf);
 }
 
-static void add(struct lpi_owing *owing, const struct lpi_node *node, uint8_t space, uint32_t leaf)
+/* The last run, which has at least one record. */
+static void sort_run(struct lpi_owing *owing)
 {
+	uint32_t first = (owing->cnt - 1) / owing->run_max * owing->run_max;
+	qsort(owing->records + first, owing->cnt - first, sizeof(*owing->records), by_key);
+}
+
+void lpi_owing_add(struct lpi_node *node, uint8_t space, uint32_t leaf)
+{
+	struct lpi_owing *owing = &node->home->owing;
 	LP_ASSERT(owing->cnt < owing->max);
 	owing->records[owing->cnt++] = (struct lpi_owed_record){
 		.id = node->id, .leaf = leaf, .space = space, .kind = node->kind};
+	if (owing->cnt % owing->run_max == 0)
+		sort_run(owing);
 }
 
-static void add_node(struct lpi_owing *owing, struct lpi_node *node)
-{
-	const struct lpi_leaf *leaf = NULL;
-	if (node->is_owed)
-		add(owing, node, space_of[node->kind], 0);
-	if (node->kind != LPI_NODE_INODE)
-		return;
-	const struct lp_extmap *map = &lpi_inode_of(node)->map;
-	while ((leaf = lp_extmap_next_owed(map, leaf)) != NULL)
-		add(owing, node, LP_KEY_SPACE_MAP, leaf->idx);
-}
+/* --- Paying ----------------------------------------------------------------------------------- */
 
 static void begin(struct lp_owed *owed)
 {
 	struct lpi_owing *owing = &of_owed(owed)->owing;
-	struct lpi_node *node;
+	struct lpi_owed_record *records = owing->records;
+	LP_ASSERT(owing->run_cnt == 0);
+	if (owing->cnt % owing->run_max != 0)
+		sort_run(owing);
+	for (uint32_t at = 0; at < owing->cnt; at += owing->run_max)
+		owing->runs[owing->run_cnt++] = (struct lpi_owed_run){
+			.next = records + at,
+			.end = records + LP_MIN(at + owing->run_max, owing->cnt)};
+	owing->records = owing->paying;
+	owing->paying = records;
 	owing->cnt = 0;
-	owing->at = 0;
-	LP_LIST_FOREACH (lpi_owed_list, &owing->nodes, node)
-		add_node(owing, node);
-	qsort(owing->records, owing->cnt, sizeof(*owing->records), by_key);
 }
 
-static void pay_leaf(struct lpi_inode *inode, uint32_t idx, struct lp_payments *payments)
+/* Of all that are left the one with the least key. */
+static struct lpi_owed_record next_record(struct lpi_owing *owing)
+{
+	struct lpi_owed_run *least = &owing->runs[0];
+	LP_ASSERT(owing->run_cnt > 0);
+	for (uint32_t i = 1; i < owing->run_cnt; i++) {
+		if (by_key(owing->runs[i].next, least->next) < 0)
+			least = &owing->runs[i];
+	}
+	struct lpi_owed_record record = *least->next++;
+	if (least->next == least->end)
+		*least = owing->runs[--owing->run_cnt];
+	return record;
+}
+
+static void pay_leaf(struct lpi_inode *inode, uint32_t leaf, struct lp_payments *payments)
 {
 	uint8_t *scratch = inode->node.home->scratch;
 	struct lp_extmap_piece piece;
 	struct lp_key key;
-	if (!lp_extmap_pay(&inode->map, idx, scratch, &piece))
+	if (!lp_extmap_pay(&inode->map, (uint64_t)leaf * LP_EXTMAP_LEAF_BLOCKS, scratch, &piece))
 		return;
 	lp_key_of_map(&key, inode->rec.ino, piece.block);
 	lp_payments_put(payments, (struct lp_kv_bytes){key.bytes, key.len},
@@ -134,25 +146,31 @@ static void pay_node(struct lpi_node *node, struct lp_payments *payments)
 			(struct lp_kv_bytes){node->home->scratch, len});
 }
 
+static void pay_record(struct lpi_nodes *nodes, const struct lpi_owed_record *record,
+		       struct lp_payments *payments)
+{
+	struct lpi_node *node = lpi_node_peek(nodes, (enum lpi_node_kind)record->kind, record->id);
+	if (node == NULL)
+		return;
+	if (record->space == LP_KEY_SPACE_MAP)
+		pay_leaf(lpi_inode_of(node), record->leaf, payments);
+	else
+		pay_node(node, payments);
+	node->index_group = lp_commit_group(nodes->commit);
+	lpi_owing_account(node);
+}
+
 static bool pay(struct lp_owed *owed, struct lp_payments *payments)
 {
 	struct lpi_nodes *nodes = of_owed(owed);
-	struct lpi_owing *owing = &nodes->owing;
-	uint32_t end = LP_MIN(owing->at + RECORDS_PER_PAY, owing->cnt);
-	for (; owing->at < end; owing->at++) {
-		const struct lpi_owed_record *record = &owing->records[owing->at];
-		struct lpi_node *node =
-			lpi_node_peek(nodes, (enum lpi_node_kind)record->kind, record->id);
-		if (node == NULL)
-			continue;
-		if (record->space == LP_KEY_SPACE_MAP)
-			pay_leaf(lpi_inode_of(node), record->leaf, payments);
-		else
-			pay_node(node, payments);
-		node->index_group = lp_commit_group(nodes->commit);
-		lpi_owing_account(node);
+	struct lpi_owed_record last = {.id = 0};
+	for (uint32_t i = 0; i < RECORDS_PER_PAY && nodes->owing.run_cnt > 0; i++) {
+		struct lpi_owed_record record = next_record(&nodes->owing);
+		LP_ASSERT(by_key(&last, &record) <= 0);
+		last = record;
+		pay_record(nodes, &record, payments);
 	}
-	return owing->at == owing->cnt;
+	return nodes->owing.run_cnt == 0;
 }
 
 /* --- Birth and death -------------------------------------------------------------------------- */
@@ -161,13 +179,16 @@ int lpi_owing_init(struct lpi_nodes *nodes)
 {
 	struct lpi_owing *owing = &nodes->owing;
 	*owing = (struct lpi_owing){.owed = {.begin = begin, .pay = pay}};
-	lpi_owed_list_init(&owing->nodes);
 	if (nodes->commit == NULL)
 		return 0;
 	owing->max = records_max(nodes->limit_bytes);
+	owing->run_max = (owing->max + LPI_OWED_RUNS - 1) / LPI_OWED_RUNS;
 	owing->records = calloc(owing->max, sizeof(*owing->records));
-	if (owing->records == NULL)
+	owing->paying = calloc(owing->max, sizeof(*owing->paying));
+	if (owing->records == NULL || owing->paying == NULL) {
+		lpi_owing_fini(nodes);
 		return -ENOMEM;
+	}
 	lp_commit_set_owed(nodes->commit, &owing->owed);
 	return 0;
 }
@@ -175,5 +196,6 @@ int lpi_owing_init(struct lpi_nodes *nodes)
 void lpi_owing_fini(struct lpi_nodes *nodes)
 {
 	free(nodes->owing.records);
+	free(nodes->owing.paying);
 	nodes->owing = (struct lpi_owing){.max = 0};
 }

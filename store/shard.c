@@ -442,9 +442,10 @@ void lpi_shard_take_up_kv_news(struct lp_shard *shard)
 	uint64_t persisted = atomic_load(&shard->kv_persisted);
 	uint64_t whole = atomic_load(&shard->kv_whole);
 	if (persisted > shard->persisted_seq || whole > shard->whole_seq) {
-		shard->persisted_seq = persisted;
-		shard->whole_seq = whole;
-		lp_space_persisted(shard->space, persisted);
+		/* Each by itself: two flushes that end together may tell of them in any order. */
+		shard->persisted_seq = LP_MAX(shard->persisted_seq, persisted);
+		shard->whole_seq = LP_MAX(shard->whole_seq, whole);
+		lp_space_persisted(shard->space, shard->persisted_seq);
 		lpi_shard_trim(shard);
 		relieve(shard);
 		lpi_reclaim_look(shard);
