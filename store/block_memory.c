@@ -32,7 +32,8 @@ uint64_t lpi_memory_of_pools(const struct lp_store_options *options)
 	uint64_t of_cached = options->data_cache_bytes > 0 ? lpi_cached_own_bytes() : 0;
 	return options->ops_max * of_slot + of_cached + LPI_IOS * sizeof(struct lpi_io) +
 	       LPI_SCRATCH_BLOCKS * of_scratch + LP_BUF_MEDIUM +
-	       lpi_nodes_table_bytes(options->memory_bytes / NODES_SHARE);
+	       lpi_nodes_table_bytes(options->memory_bytes / NODES_SHARE) +
+	       lpi_owing_bytes(options->memory_bytes / NODES_SHARE);
 }
 
 void lpi_memory_divide(struct lpi_memory *memory, const struct lp_store_options *options,

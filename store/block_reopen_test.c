@@ -480,6 +480,20 @@ static void test_device_vanishes(void **state)
 	bench_fini(&bench);
 }
 
+/* It enters the index with its group, which has something to flush before the log is full. */
+static void put_key(struct bench *bench, struct lp_ino ino, uint32_t number)
+{
+	static const uint8_t value[400];
+	const struct lp_change change = {
+		.type = LP_CHANGE_OMAP_SET,
+		.ino = ino,
+		.named = {.name = {(const uint8_t *)&number, sizeof(number)},
+			  .value = {value, sizeof(value)}}};
+	struct lp_store_op op = lpi_txn_op(&change, 1);
+	int result = lpi_hand_do(&bench->rig.hand, &op);
+	assert_true(result == 0 || result == -EIO || result == -EROFS);
+}
+
 /* The index cannot be written, goes on failing, and is given up: it is served from the log. */
 static void test_index_fails(void **state)
 {
@@ -508,6 +522,7 @@ static void test_index_fails(void **state)
 		tag = tag == 'z' ? 'a' : tag + 1;
 		was_degraded |= state_of(&bench) == LP_STORE_DEGRADED;
 		assert_true(++rounds < 100000);
+		put_key(&bench, ino, rounds);
 	}
 	assert_int_equal(wait_settled(&bench), LP_STORE_READ_ONLY);
 	assert_true(was_degraded);

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/endian.h"
 #include "base/error.h"
 #include "store/keys.h"
 
@@ -25,6 +24,7 @@
 #define ARENA_BYTES_MAX   (64u << 20)
 #define INSERT_RETRY_NS   (LP_NS_PER_MS / 2)
 #define GROUP_RESERVE     1024u /* bytes of a group's batch for what the pipeline puts itself */
+#define INSERTS_PER_TURN  128u  /* records, and the rest of a group: some 2 ms */
 #define UNWAITED_MIN      4u    /* groups in a row that nobody waited for, before one is held */
 #define HOLD_SHARE        4u    /* a group that has this part of what it may have goes at once */
 
@@ -36,6 +36,7 @@ struct group {
 	struct lp_commit *commit;
 	struct lp_arena arena;
 	struct lp_kv_batch *batch;
+	struct lp_kv_batch *owed; /* records for the frame only, which come before the others */
 	struct lp_overlay_group keys;
 	struct waiters waiters;          /* for durability */
 	struct waiters inserted_waiters; /* for the index */
@@ -47,7 +48,8 @@ struct group {
 	uint32_t change_cnt;
 	uint32_t data_cnt;
 	uint64_t seq;
-	uint64_t sealed_seq; /* the number `applied` was last set to */
+	uint64_t sealed_seq; /* the number `applied` was last set to; 0: it was not sealed yet */
+	uint64_t whole_seq;  /* and what it says beside it */
 	bool submitted;
 	bool durable;
 	bool inserted;
@@ -67,6 +69,7 @@ struct lp_commit {
 	struct waiters room_waiters;
 	struct waiters ready_waiters; /* told by ready_task */
 	struct lp_task ready_task;
+	struct lp_payments payments;
 	struct lp_log_frame trim_frame;
 	bool trim_in_flight;
 	int error;
@@ -103,8 +106,8 @@ static struct group *collecting(struct lp_commit *commit)
 
 static bool group_is_empty(const struct group *group)
 {
-	return lp_kv_batch_cnt(group->batch) == 0 && group->data_cnt == 0 &&
-	       group->change_cnt == 0 && dirty_list_is_empty(&group->dirty);
+	return lp_kv_batch_cnt(group->batch) == 0 && lp_kv_batch_cnt(group->owed) == 0 &&
+	       group->data_cnt == 0 && group->change_cnt == 0 && dirty_list_is_empty(&group->dirty);
 }
 
 /* Nothing more can be waited for in it. */
@@ -177,6 +180,7 @@ static void fail(struct lp_commit *commit, int err)
 static void group_fini(struct group *group)
 {
 	lp_kv_batch_free(group->batch);
+	lp_kv_batch_free(group->owed);
 	lp_arena_fini(&group->arena);
 	free(group->changes);
 	free(group->data);
@@ -196,6 +200,8 @@ static int group_init(struct lp_commit *commit, struct group *group)
 	int err = lp_arena_init(&group->arena, ARENA_CHUNK_BYTES, ARENA_BYTES_MAX);
 	if (err == 0)
 		err = lp_kv_batch_new(commit->group_batch_max, &group->batch);
+	if (err == 0)
+		err = lp_kv_batch_new(commit->group_batch_max, &group->owed);
 	if (err == 0 && (group->changes == NULL || group->data == NULL || group->bufs == NULL))
 		err = -ENOMEM;
 	return err;
@@ -218,7 +224,9 @@ static void recycle(struct lp_commit *commit)
 		lp_overlay_drop(commit->options.overlay, &group->keys);
 		lp_arena_reset(&group->arena);
 		lp_kv_batch_clear(group->batch);
+		lp_kv_batch_clear(group->owed);
 		group->change_cnt = 0;
+		group->sealed_seq = 0;
 		group->used = (struct lp_commit_need){0};
 		group->submitted = false;
 		group->durable = false;
@@ -267,7 +275,7 @@ static void trim_complete(struct lp_log_frame *frame)
 
 /* --- Into the index --------------------------------------------------------------------------- */
 
-static int insert_one(struct lp_commit *commit, struct group *group)
+static int insert_group(struct lp_commit *commit, struct group *group)
 {
 	atomic_store(&commit->entering_seq, group->seq); /* before: rule L4 */
 	int err = lp_kv_write(commit->options.kv, group->batch);
@@ -276,28 +284,76 @@ static int insert_one(struct lp_commit *commit, struct group *group)
 	group->inserted = true;
 	commit->inserted_seq = group->seq;
 	commit->next_insert++;
+	lp_payments_group_inserted(&commit->payments, group->whole_seq);
 	commit->options.events->inserted(commit->options.events, group->seq);
 	tell_all(&group->inserted_waiters, 0);
 	return 0;
 }
 
-/* Rule L5: in sequence, and nothing later before what did not succeed. */
+static int insert_payment(struct lp_commit *commit)
+{
+	int err = lp_payments_write(&commit->payments, commit->options.kv);
+	commit->stats.paid = commit->payments.put_cnt;
+	if (err == 0 && commit->options.events->paid != NULL)
+		commit->options.events->paid(commit->options.events);
+	return err;
+}
+
+static void insert_soon(struct lp_commit *commit)
+{
+	if (!lp_task_is_queued(&commit->insert_task) && !lp_timer_is_armed(&commit->insert_timer))
+		lp_task_queue(commit->options.reactor, &commit->insert_task);
+}
+
+/* All groups are in the index: a part of what is owed comes next, in a turn of its own. Not while
+ * the group that collects has been sealed and is in no frame, for what it owes is not dirty any
+ * more (store I2). */
+static int pay_some(struct lp_commit *commit)
+{
+	if (collecting(commit)->sealed_seq != 0)
+		return 0; /* its submission comes here again */
+	int err = lp_payments_build(&commit->payments, commit->inserted_seq,
+				    group_is_empty(collecting(commit)));
+	if (err == 0 && lp_payments_are_busy(&commit->payments))
+		insert_soon(commit);
+	return err;
+}
+
+static bool has_uninserted(const struct lp_commit *commit)
+{
+	return commit->next_insert < commit->collecting;
+}
+
+/* Rule L5: in sequence, and nothing later before what did not succeed. After a stall many groups
+ * wait: not all of them in one turn. */
+static int insert_some(struct lp_commit *commit)
+{
+	int err = 0;
+	if (commit->payments.is_built)
+		err = insert_payment(commit);
+	for (uint64_t cnt = 0; err == 0 && commit->error == 0 && has_uninserted(commit);) {
+		struct group *group = group_at(commit, commit->next_insert);
+		cnt += lp_kv_batch_cnt(group->batch);
+		err = insert_group(commit, group);
+		if (cnt >= INSERTS_PER_TURN && has_uninserted(commit)) {
+			insert_soon(commit);
+			return err;
+		}
+	}
+	return err == 0 && commit->error == 0 ? pay_some(commit) : err;
+}
+
 static void insert_groups(struct lp_commit *commit)
 {
-	while (commit->error == 0 && commit->next_insert < commit->collecting) {
-		struct group *group = group_at(commit, commit->next_insert);
-		int err = insert_one(commit, group);
-		/* Out of space in the index: it is resumed when there is room, and takes the same
-		 * batch then. */
-		if (err == -EAGAIN || err == -ENOSPC) {
-			commit->stats.insert_retries++;
-			lp_timer_start(commit->options.reactor, &commit->insert_timer,
-				       lp_reactor_now_ns(commit->options.reactor) +
-					       INSERT_RETRY_NS);
-			break;
-		}
-		if (err < 0)
-			fail(commit, err);
+	int err = commit->error == 0 ? insert_some(commit) : 0;
+	/* Out of space in the index: it is resumed when there is room, and takes the same batch
+	 * then. */
+	if (err == -EAGAIN || err == -ENOSPC) {
+		commit->stats.insert_retries++;
+		lp_timer_start(commit->options.reactor, &commit->insert_timer,
+			       lp_reactor_now_ns(commit->options.reactor) + INSERT_RETRY_NS);
+	} else if (err < 0) {
+		fail(commit, err);
 	}
 	recycle(commit);
 }
@@ -312,12 +368,6 @@ static void insert_timer_fire(struct lp_timer *timer)
 	insert_groups(LP_CONTAINER_OF(timer, struct lp_commit, insert_timer));
 }
 
-static void insert_soon(struct lp_commit *commit)
-{
-	if (!lp_task_is_queued(&commit->insert_task) && !lp_timer_is_armed(&commit->insert_timer))
-		lp_task_queue(commit->options.reactor, &commit->insert_task);
-}
-
 /* --- Sealing ---------------------------------------------------------------------------------- */
 
 static int seal(struct lp_commit *commit, struct group *group)
@@ -329,7 +379,7 @@ static int seal(struct lp_commit *commit, struct group *group)
 			return err;
 	}
 	struct lp_key key;
-	uint8_t value[8];
+	uint8_t value[LP_APPLIED_BYTES_MAX];
 	uint64_t seq = lp_log_next_seq(commit->options.log);
 	if (seq != group->seq)
 		commit->options.events->numbered(commit->options.events, group->seq, seq);
@@ -337,10 +387,11 @@ static int seal(struct lp_commit *commit, struct group *group)
 	if (group->sealed_seq == seq)
 		return 0; /* sealed before, when the log had no room */
 	group->sealed_seq = seq;
+	group->whole_seq = lp_payments_seal(&commit->payments, seq);
 	lp_key_of_store(&key, "applied");
-	lp_put_le64(value, group->seq);
+	size_t len = lp_applied_encode(seq, group->whole_seq, value);
 	return lp_kv_batch_put(group->batch, (struct lp_kv_bytes){key.bytes, key.len},
-			       (struct lp_kv_bytes){value, sizeof(value)});
+			       (struct lp_kv_bytes){value, len});
 }
 
 static void log_ready(struct lp_log_waiter *waiter)
@@ -359,11 +410,16 @@ static void wait_for_log(struct lp_commit *commit)
 
 static int append(struct lp_commit *commit, struct group *group)
 {
-	struct lp_kv_bytes data = lp_kv_batch_data(group->batch);
-	const struct iovec batch = {.iov_base = (void *)(uintptr_t)data.data, .iov_len = data.len};
-	group->frame = (struct lp_log_frame){.batch = &batch,
-					     .batch_cnt = 1,
-					     .record_cnt = lp_kv_batch_cnt(group->batch),
+	struct lp_kv_joined joined;
+	struct iovec pieces[LP_ARRAY_SIZE(joined.pieces)];
+	lp_kv_batch_join(group->owed, group->batch, &joined);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(pieces); i++)
+		pieces[i] = (struct iovec){.iov_base = (void *)(uintptr_t)joined.pieces[i].data,
+					   .iov_len = joined.pieces[i].len};
+	group->frame = (struct lp_log_frame){.batch = pieces,
+					     .batch_cnt = LP_ARRAY_SIZE(pieces),
+					     .record_cnt = lp_kv_batch_cnt(group->owed) +
+							   lp_kv_batch_cnt(group->batch),
 					     .changes = group->changes,
 					     .change_cnt = group->change_cnt,
 					     .data = group->data,
@@ -633,6 +689,38 @@ void lp_commit_delete_owned(struct lp_commit *commit, struct lp_kv_bytes key)
 	put_owned(commit, key, NULL);
 }
 
+void lp_commit_set_owed(struct lp_commit *commit, struct lp_owed *owed)
+{
+	commit->payments.owed = owed;
+}
+
+/* Of a group that is sealed once more, because the log had no room, nothing more is owed: its
+ * records stand before the others in the frame, which may be older ones of the same key. */
+bool lp_commit_may_owe(const struct lp_commit *commit)
+{
+	return commit->error == 0 && commit->groups[commit->collecting % GROUPS].sealed_seq == 0;
+}
+
+void lp_commit_owe(struct lp_commit *commit, struct lp_kv_bytes key, struct lp_kv_bytes value)
+{
+	LP_ASSERT(lp_key_may_be_owed(key) && commit->payments.owed != NULL);
+	if (commit->error != 0)
+		return;
+	int err = lp_kv_batch_put(group_for_change(commit)->owed, key, value);
+	commit->stats.puts++;
+	commit->stats.owed++;
+	if (err < 0)
+		fail(commit, err);
+}
+
+void lp_commit_pay(struct lp_commit *commit)
+{
+	if (commit->error != 0)
+		return;
+	lp_payments_want(&commit->payments);
+	insert_soon(commit);
+}
+
 void lp_commit_data(struct lp_commit *commit, const struct lp_log_payload *about, struct lp_seg seg)
 {
 	LP_ASSERT(seg.len == LP_BLOCK_BYTES);
@@ -702,7 +790,11 @@ bool lp_commit_group_is_durable(const struct lp_commit *commit, uint64_t group)
 bool lp_commit_group_is_inserted(const struct lp_commit *commit, uint64_t group)
 {
 	LP_ASSERT(group <= commit->collecting + 1);
-	return group <= commit->next_insert;
+	if (group <= commit->next_insert)
+		return true;
+	return group == commit->next_insert + 1 && commit->next_insert == commit->collecting &&
+	       group_is_empty(&commit->groups[commit->collecting % GROUPS]) &&
+	       !commit->payments.is_built;
 }
 
 void lp_commit_wait_group(struct lp_commit *commit, uint64_t group, struct lp_commit_waiter *waiter)
@@ -743,6 +835,11 @@ int lp_commit_new(const struct lp_commit_options *options, struct lp_commit **re
 	struct lp_commit *commit = calloc(1, sizeof(*commit));
 	if (commit == NULL)
 		return -ENOMEM;
+	int err = lp_payments_init(&commit->payments, options->applied);
+	if (err < 0) {
+		free(commit);
+		return err;
+	}
 	commit->options = *options;
 	if (commit->options.flight_max == 0)
 		commit->options.flight_max = FLIGHT_DEFAULT;
@@ -762,7 +859,7 @@ int lp_commit_new(const struct lp_commit_options *options, struct lp_commit **re
 	atomic_store(&commit->barrier_durable_seq, commit->durable_seq);
 	(void)sem_init(&commit->barrier_wake, 0, 0); /* cannot fail: it is not shared */
 	for (uint32_t i = 0; i < GROUPS; i++) {
-		int err = group_init(commit, &commit->groups[i]);
+		err = group_init(commit, &commit->groups[i]);
 		if (err < 0) {
 			lp_commit_free(commit);
 			return err;
@@ -799,6 +896,7 @@ void lp_commit_free(struct lp_commit *commit)
 		group_drop_bufs(group);
 		group_fini(group);
 	}
+	lp_payments_fini(&commit->payments);
 	(void)sem_destroy(&commit->barrier_wake);
 	free(commit);
 }
@@ -807,7 +905,7 @@ bool lp_commit_is_idle(const struct lp_commit *commit)
 {
 	return commit->flight == 0 && !commit->trim_in_flight &&
 	       (commit->error != 0 ||
-		(commit->first == commit->collecting &&
+		(commit->first == commit->collecting && !lp_payments_are_busy(&commit->payments) &&
 		 group_is_empty(&commit->groups[commit->collecting % GROUPS])));
 }
 
@@ -841,6 +939,11 @@ uint64_t lp_commit_durable_seq(const struct lp_commit *commit)
 uint64_t lp_commit_inserted_seq(const struct lp_commit *commit)
 {
 	return commit->inserted_seq;
+}
+
+uint64_t lp_commit_whole_seq(const struct lp_commit *commit)
+{
+	return commit->payments.whole_seq;
 }
 
 const struct lp_commit_stats *lp_commit_stats(const struct lp_commit *commit)

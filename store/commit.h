@@ -12,7 +12,8 @@
  * while nobody waits for it and it is small, if nobody has waited for the last few ones: else he
  * who orders first and waits afterwards would wait for the whole of his frame, and not for the rest
  * of it. The batch enters the index after its frame
- * was submitted, in sequence, from this thread (store I2, rules L4, L5). Waiters are told in
+ * was submitted, in sequence, from this thread (store I2, rules L4, L5); what is owed of it later
+ * (payments.h, rule L9). Waiters are told in
  * sequence (store I5). After a failed frame nothing more is acknowledged (store I7, rule L7):
  * waiters get -EIO, "outcome unknown", or -EROFS, "certainly not done", when their group had not
  * become a frame yet, and nothing is taken in any more.
@@ -28,6 +29,7 @@
 #include "store/kv.h"
 #include "store/log.h"
 #include "store/overlay.h"
+#include "store/payments.h"
 #include "store/types.h"
 
 struct lp_commit;
@@ -54,6 +56,9 @@ struct lp_commit_events {
 	void (*numbered)(struct lp_commit_events *events, uint64_t from, uint64_t to);
 	/* The group's batch is in the index: what it pinned may be evicted. */
 	void (*inserted)(struct lp_commit_events *events, uint64_t seq);
+	/* So is some of what was owed; lp_commit_whole_seq() may have risen. NULL: nobody listens.
+	 */
+	void (*paid)(struct lp_commit_events *events);
 	/* Once. */
 	void (*failed)(struct lp_commit_events *events, int err);
 };
@@ -122,6 +127,8 @@ void lp_commit_wake_room(struct lp_commit *commit);
 uint64_t lp_commit_seq(const struct lp_commit *commit);
 uint64_t lp_commit_durable_seq(const struct lp_commit *commit);
 uint64_t lp_commit_inserted_seq(const struct lp_commit *commit);
+/* The index has all of the frames up to this one: what was owed of them has been paid. */
+uint64_t lp_commit_whole_seq(const struct lp_commit *commit);
 
 /* Into the group that collects. On failure the pipeline is in ERROR. */
 void lp_commit_put(struct lp_commit *commit, struct lp_kv_bytes key, struct lp_kv_bytes value);
@@ -131,6 +138,16 @@ void lp_commit_delete(struct lp_commit *commit, struct lp_kv_bytes key);
 void lp_commit_put_owned(struct lp_commit *commit, struct lp_kv_bytes key,
 			 struct lp_kv_bytes value);
 void lp_commit_delete_owned(struct lp_commit *commit, struct lp_kv_bytes key);
+/* Its records may be owed from now on. It lasts as long as anything is put. */
+void lp_commit_set_owed(struct lp_commit *commit, struct lp_owed *owed);
+/* Whether a record of the group that is being sealed may be owed. */
+bool lp_commit_may_owe(const struct lp_commit *commit);
+/* As lp_commit_put_owned(), but into the frame only: the caller, who counts it in lp_owed.cnt,
+ * keeps it and pays it later. The index has some version of the record, or a group before this one
+ * puts one there. */
+void lp_commit_owe(struct lp_commit *commit, struct lp_kv_bytes key, struct lp_kv_bytes value);
+/* All that is owed now is to be paid, in this turn and the next ones. */
+void lp_commit_pay(struct lp_commit *commit);
 /* about.crc is that of the block; a reference to the buffer is kept until the frame is written. */
 void lp_commit_data(struct lp_commit *commit, const struct lp_log_payload *about,
 		    struct lp_seg seg);
@@ -150,6 +167,7 @@ void lp_commit_wait_inserted(struct lp_commit *commit, struct lp_commit_waiter *
 /* A name for the group that collects which, unlike its number, stays: 1, 2, ... */
 uint64_t lp_commit_group(const struct lp_commit *commit);
 bool lp_commit_group_is_durable(const struct lp_commit *commit, uint64_t group);
+/* Also of the group that collects, while it is empty: then what was paid is in the index. */
 bool lp_commit_group_is_inserted(const struct lp_commit *commit, uint64_t group);
 /* Told when that group is durable; something was put into it. */
 void lp_commit_wait_group(struct lp_commit *commit, uint64_t group,
@@ -167,6 +185,8 @@ struct lp_commit_stats {
 	uint64_t trims; /* frames that only trimmed */
 	uint64_t puts;
 	uint64_t data_blocks;
+	uint64_t owed;           /* puts that did not enter the index with their group */
+	uint64_t paid;           /* records that entered it later */
 	uint64_t insert_retries; /* the index was stalled */
 	uint32_t flight;
 	uint32_t uninserted;

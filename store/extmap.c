@@ -35,8 +35,17 @@ struct part {
 	uint32_t end;
 };
 
+static void owe_no_more(struct lp_extmap *map, struct lpi_leaf *leaf)
+{
+	if (!leaf->is_owed)
+		return;
+	leaf->is_owed = false;
+	map->owed_cnt--;
+}
+
 static void mark_dirty(struct lp_extmap *map, struct lpi_leaf *leaf)
 {
+	owe_no_more(map, leaf);
 	if (!lpi_leaf_list_is_linked(leaf))
 		lpi_leaf_list_push_back(&map->dirty, leaf);
 }
@@ -415,7 +424,7 @@ int lp_extmap_unload(struct lp_extmap *map, uint32_t idx)
 	if (leaf == NULL)
 		return 0;
 	bool is_in_root = map->is_inline && idx == 0;
-	if (lpi_leaf_list_is_linked(leaf) || is_in_root || is_reserved(map, idx))
+	if (lpi_leaf_list_is_linked(leaf) || leaf->is_owed || is_in_root || is_reserved(map, idx))
 		return -EBUSY;
 	if (leaf->words_cnt > 0) {
 		map->loaded_cnt--;
@@ -448,7 +457,7 @@ size_t lp_extmap_shrink(struct lp_extmap *map, size_t bytes)
 	return before > map->bytes ? before - map->bytes : 0;
 }
 
-bool lp_extmap_take_dirty(struct lp_extmap *map, uint8_t *buf, struct lp_extmap_piece *ret)
+static bool take(struct lp_extmap *map, bool may_owe, uint8_t *buf, struct lp_extmap_piece *ret)
 {
 	for (;;) {
 		struct lpi_leaf *leaf = lpi_leaf_list_pop_front(&map->dirty);
@@ -457,13 +466,38 @@ bool lp_extmap_take_dirty(struct lp_extmap *map, uint8_t *buf, struct lp_extmap_
 		bool is_in_root = map->is_inline && leaf->idx == 0;
 		bool to_store = leaf->words_cnt > 0 && !is_in_root;
 		bool to_delete = leaf->is_stored && !to_store;
+		ret->is_owed = may_owe && to_store && leaf->is_stored;
 		leaf->is_stored = to_store;
+		leaf->is_owed = ret->is_owed;
+		map->owed_cnt += ret->is_owed;
 		ret->block = (uint64_t)leaf->idx << LPI_LEAF_SHIFT;
 		ret->len = to_store ? lpi_leaf_encode(leaf, map->ino, buf) : 0;
 		leaf_trim(map, leaf);
 		if (to_store || to_delete)
 			return true;
 	}
+}
+
+bool lp_extmap_take_dirty(struct lp_extmap *map, uint8_t *buf, struct lp_extmap_piece *ret)
+{
+	return take(map, false, buf, ret);
+}
+
+bool lp_extmap_take_or_owe(struct lp_extmap *map, uint8_t *buf, struct lp_extmap_piece *ret)
+{
+	return take(map, true, buf, ret);
+}
+
+bool lp_extmap_pay(struct lp_extmap *map, uint64_t block, uint8_t *buf, struct lp_extmap_piece *ret)
+{
+	struct lpi_leaf *leaf = lpi_extmap_find(map, (uint32_t)(block >> LPI_LEAF_SHIFT));
+	if (leaf == NULL || !leaf->is_owed)
+		return false;
+	owe_no_more(map, leaf);
+	ret->block = block;
+	ret->len = lpi_leaf_encode(leaf, map->ino, buf);
+	ret->is_owed = false;
+	return true;
 }
 
 /* --- questions ------------------------------------------------------------------------------ */

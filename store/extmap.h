@@ -93,7 +93,8 @@ struct lp_extmap {
 	struct lp_extmap_leaves missing;
 	struct lp_extmap_range reserved; /* cnt 0: none */
 	struct lpi_leaf_list dirty;
-	size_t bytes; /* of leaves, table and runs */
+	uint32_t owed_cnt; /* leaves, clean ones, whose newest piece the index has not got yet */
+	size_t bytes;      /* of leaves, table and runs */
 	bool is_inline;
 	bool root_dirty;
 };
@@ -124,6 +125,7 @@ struct lp_extmap_new {
 struct lp_extmap_piece {
 	uint64_t block; /* of its X key */
 	size_t len;     /* 0: the key is to be deleted */
+	bool is_owed;   /* to the index (payments.h): there was a piece before, which it replaces */
 };
 
 /* --- birth and death ---------------------------------------------------------------------- */
@@ -156,7 +158,7 @@ int lp_extmap_load(struct lp_extmap *map, uint32_t idx, const void *bytes,
  * names was not. */
 int lp_extmap_loaded(struct lp_extmap *map, struct lp_extmap_leaves leaves) LP_MUST_CHECK;
 
-/* -EBUSY when it is dirty, reserved, or in the root; 0 also when it was not in memory. */
+/* -EBUSY when it is dirty, owed, reserved, or in the root; 0 also when it was not in memory. */
 int lp_extmap_unload(struct lp_extmap *map, uint32_t idx) LP_MUST_CHECK;
 /* Unloads what has not been looked at lately, until `bytes` are free or all was seen twice.
  * Returns how many bytes came free. */
@@ -171,6 +173,17 @@ static inline size_t lp_extmap_bytes(const struct lp_extmap *map)
 /* The next leaf that must be written, which is then clean: false when there is none. At most
  * LP_EXTMAP_LEAF_BYTES_MAX bytes. Leaves first, then the root: both into one commit. */
 bool lp_extmap_take_dirty(struct lp_extmap *map, uint8_t *buf, struct lp_extmap_piece *ret);
+/* The same; the piece may be owed. Then the leaf stays in memory until it is paid, or has changed
+ * again. */
+bool lp_extmap_take_or_owe(struct lp_extmap *map, uint8_t *buf, struct lp_extmap_piece *ret);
+static inline uint32_t lp_extmap_owed_cnt(const struct lp_extmap *map)
+{
+	return map->owed_cnt;
+}
+/* As lp_extmap_take_dirty(), of the piece at that block if it is owed, which it is no more then;
+ * false when it is not. */
+bool lp_extmap_pay(struct lp_extmap *map, uint64_t block, uint8_t *buf,
+		   struct lp_extmap_piece *ret);
 /* True when the root changed since it was last encoded, so that the inode must be written. */
 static inline bool lp_extmap_root_is_dirty(const struct lp_extmap *map)
 {

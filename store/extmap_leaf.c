@@ -65,6 +65,7 @@ void lpi_leaf_copy(struct lpi_leaf *to, const struct lpi_leaf *from)
 	LP_ASSERT(to->crcs_max >= crcs_end);
 	to->words_cnt = from->words_cnt;
 	to->is_stored = from->is_stored;
+	to->is_owed = from->is_owed;
 	to->is_used = from->is_used;
 	memcpy(to->words, from->words, from->words_cnt * sizeof(from->words[0]));
 	for (uint32_t b = 0; b < crcs_end; b++)

@@ -30,6 +30,7 @@ struct lpi_leaf {
 	uint8_t words_max;  /* 1 to 64 */
 	uint8_t crcs_max;   /* 1 to 64: no written block lies beyond */
 	bool is_stored : 1; /* the map's: an X key exists, or will by a batch under way */
+	bool is_owed : 1;   /* the map's: clean, and not in the index yet */
 	bool is_used : 1;   /* the map's: looked at since the clock's hand passed */
 	uint64_t words[];   /* words_max extents, then crcs_max crcs; 0 for a block not written */
 };

@@ -126,7 +126,7 @@ void lpi_extmap_remove(struct lp_extmap *map, uint32_t slot)
 	struct lpi_leaf *leaf = slots[slot];
 	uint32_t mask = lpi_extmap_slots_cnt(map) - 1;
 	uint32_t hole = slot;
-	LP_ASSERT(leaf != NULL && !lpi_leaf_list_is_linked(leaf));
+	LP_ASSERT(leaf != NULL && !lpi_leaf_list_is_linked(leaf) && !leaf->is_owed);
 	slots[hole] = NULL;
 	for (uint32_t at = (hole + 1) & mask; slots[at] != NULL; at = (at + 1) & mask) {
 		uint32_t distance = (at - slot_of(map, slots[at]->idx)) & mask;

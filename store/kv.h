@@ -125,6 +125,16 @@ struct lp_kv_bytes lp_kv_batch_data(const struct lp_kv_batch *batch);
  * batch of puts and deletes. The batch is empty after an error. */
 int lp_kv_batch_load(struct lp_kv_batch *batch, struct lp_kv_bytes data) LP_MUST_CHECK;
 
+/* Two batches as the bytes of one: the records of the first, then those of the second. The pieces
+ * point into it, and are valid until the next call on either batch. */
+#define LP_KV_BATCH_HEAD_BYTES 12u
+struct lp_kv_joined {
+	uint8_t head[LP_KV_BATCH_HEAD_BYTES];
+	struct lp_kv_bytes pieces[3];
+};
+void lp_kv_batch_join(const struct lp_kv_batch *first, const struct lp_kv_batch *second,
+		      struct lp_kv_joined *ret_joined);
+
 /* Looks at the records of a batch's bytes. A negative return ends the walk and is returned. */
 struct lp_kv_batch_visitor {
 	int (*put)(struct lp_kv_batch_visitor *visitor, struct lp_kv_bytes key,

@@ -9,10 +9,28 @@
  * with varints of at most 32 bits, 7 at a time, the lowest first. Other kinds of records exist;
  * none of ours are of them. */
 #include "base/cursor.h"
+#include "base/endian.h"
 #include "base/error.h"
 #include "store/kv.h"
 
 enum { TAG_DELETE = 0, TAG_PUT = 1 };
+
+static struct lp_kv_bytes records_of(const struct lp_kv_batch *batch)
+{
+	struct lp_kv_bytes data = lp_kv_batch_data(batch);
+	return (struct lp_kv_bytes){(const uint8_t *)data.data + LP_KV_BATCH_HEAD_BYTES,
+				    data.len - LP_KV_BATCH_HEAD_BYTES};
+}
+
+void lp_kv_batch_join(const struct lp_kv_batch *first, const struct lp_kv_batch *second,
+		      struct lp_kv_joined *ret_joined)
+{
+	memset(ret_joined->head, 0, 8); /* the sequence number */
+	lp_put_le32(ret_joined->head + 8, lp_kv_batch_cnt(first) + lp_kv_batch_cnt(second));
+	ret_joined->pieces[0] = (struct lp_kv_bytes){ret_joined->head, LP_KV_BATCH_HEAD_BYTES};
+	ret_joined->pieces[1] = records_of(first);
+	ret_joined->pieces[2] = records_of(second);
+}
 
 static struct lp_kv_bytes read_string(struct lp_reader *reader)
 {

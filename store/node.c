@@ -56,6 +56,11 @@ static struct lpi_node **find_link(struct lpi_nodes *nodes, enum lpi_node_kind k
 	return link;
 }
 
+struct lpi_node *lpi_node_peek(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id)
+{
+	return *find_link(nodes, kind, id);
+}
+
 struct lpi_node *lpi_node_find(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id)
 {
 	struct lpi_node *node = *find_link(nodes, kind, id);
@@ -154,22 +159,41 @@ static struct lp_kv_bytes key_bytes(const struct lp_key *key)
 	return (struct lp_kv_bytes){key->bytes, key->len};
 }
 
-static void put_or_delete(struct lp_commit *commit, const struct lp_key *key, const void *value,
-			  size_t len)
+/* Of the node, or of one of its leaves: the scratch has it. */
+static void put_record(struct lpi_node *node, const struct lp_key *key, size_t len, bool is_owed)
 {
+	struct lp_commit *commit = node->home->commit;
+	const struct lp_kv_bytes value = {node->home->scratch, len};
+	if (is_owed) {
+		lp_commit_owe(commit, key_bytes(key), value);
+		return;
+	}
+	node->index_group = lp_commit_group(commit);
 	if (len > 0)
-		lp_commit_put_owned(commit, key_bytes(key), (struct lp_kv_bytes){value, len});
+		lp_commit_put_owned(commit, key_bytes(key), value);
 	else
 		lp_commit_delete_owned(commit, key_bytes(key));
 }
 
-static void encode_leaves(struct lpi_inode *inode, struct lp_commit *commit, uint8_t *scratch)
+static bool take_leaf(struct lpi_inode *inode, struct lp_extmap_piece *ret_piece)
+{
+	struct lpi_nodes *nodes = inode->node.home;
+	if (lpi_owing_is_open(nodes))
+		return lp_extmap_take_or_owe(&inode->map, nodes->scratch, ret_piece);
+	return lp_extmap_take_dirty(&inode->map, nodes->scratch, ret_piece);
+}
+
+static void put_leaves(struct lpi_inode *inode)
 {
 	struct lp_extmap_piece piece;
 	struct lp_key key;
-	while (lp_extmap_take_dirty(&inode->map, scratch, &piece)) {
+	while (take_leaf(inode, &piece)) {
 		lp_key_of_map(&key, inode->rec.ino, piece.block);
-		put_or_delete(commit, &key, scratch, piece.len);
+		put_record(&inode->node, &key, piece.len, piece.is_owed);
+		if (piece.is_owed)
+			lpi_owing_add(&inode->node, LP_KEY_SPACE_MAP,
+				      (uint32_t)(piece.block / LP_EXTMAP_LEAF_BLOCKS));
+		lpi_owing_account(&inode->node);
 	}
 }
 
@@ -192,32 +216,51 @@ static size_t encode_inode(struct lpi_inode *inode, uint8_t *scratch)
 	return lp_inode_encode(&rec, scratch);
 }
 
+size_t lpi_node_encode(struct lpi_node *node)
+{
+	uint8_t *scratch = node->home->scratch;
+	struct lp_key key;
+	switch (node->kind) {
+	case LPI_NODE_INODE:
+		return node->exists ? encode_inode(lpi_inode_of(node), scratch) : 0;
+	case LPI_NODE_FRAGMENT:
+		if (!node->exists)
+			return 0;
+		lpi_node_key(node->kind, node->id, &key);
+		lp_fragment_write(&lpi_fragment_of(node)->value, &key, scratch);
+		return LP_FRAGMENT_VALUE_SIZE;
+	case LPI_NODE_REFS:
+	default:
+		return lp_refs_encode(&lpi_refs_of(node)->refs, scratch);
+	}
+}
+
+/* A list of inodes leaves out those that are being removed: the index must say so (rule W1). */
+static bool may_be_owed(const struct lpi_node *node)
+{
+	const struct lpi_inode *inode =
+		LP_CONTAINER_OF((struct lpi_node *)(uintptr_t)node, struct lpi_inode, node);
+	return node->kind != LPI_NODE_INODE || (inode->rec.flags & LP_INODE_FLAG_REMOVED) == 0;
+}
+
 static int encode(struct lp_commit_dirty *dirty, struct lp_commit *commit)
 {
 	struct lpi_node *node = LP_CONTAINER_OF(dirty, struct lpi_node, dirty);
-	uint8_t *scratch = node->home->scratch;
 	struct lp_key key;
-	size_t len = 0;
-	lpi_node_key(node->kind, node->id, &key);
-	switch (node->kind) {
-	case LPI_NODE_INODE:
-		encode_leaves(lpi_inode_of(node), commit, scratch);
-		if (node->exists)
-			len = encode_inode(lpi_inode_of(node), scratch);
-		break;
-	case LPI_NODE_FRAGMENT:
-		if (node->exists) {
-			lp_fragment_write(&lpi_fragment_of(node)->value, &key, scratch);
-			len = LP_FRAGMENT_VALUE_SIZE;
-		}
-		break;
-	case LPI_NODE_REFS:
-	default:
-		len = lp_refs_encode(&lpi_refs_of(node)->refs, scratch);
+	LP_ASSERT(commit == node->home->commit);
+	if (node->kind == LPI_NODE_INODE)
+		put_leaves(lpi_inode_of(node));
+	size_t len = lpi_node_encode(node);
+	if (node->kind == LPI_NODE_REFS)
 		node->exists = len > 0;
-		break;
-	}
-	put_or_delete(commit, &key, scratch, len);
+	lpi_node_key(node->kind, node->id, &key);
+	node->is_owed =
+		len > 0 && node->is_stored && may_be_owed(node) && lpi_owing_is_open(node->home);
+	put_record(node, &key, len, node->is_owed);
+	if (node->is_owed)
+		lpi_owing_add(node, key.bytes[0], 0);
+	node->is_stored = len > 0;
+	lpi_owing_account(node);
 	lpi_node_account(node);
 	return 0; /* what fails in there has ended the pipeline already */
 }
@@ -328,6 +371,7 @@ int lpi_node_load(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id,
 	if (node == NULL)
 		return -ENOMEM;
 	node->exists = value.data != NULL;
+	node->is_stored = node->exists;
 	/* Counted in no queue yet: what is measured now is taken back if it fails. */
 	int err = value.data != NULL ? load_value(node, value) : 0;
 	lpi_node_account(node);
@@ -358,11 +402,17 @@ bool lpi_node_is_durable(const struct lpi_node *node)
 	return node->group == 0 || lp_commit_group_is_durable(node->home->commit, node->group);
 }
 
+/* The index has all of it that is neither owed nor dirty. */
+static bool is_inserted(const struct lpi_node *node)
+{
+	return node->index_group == 0 ||
+	       lp_commit_group_is_inserted(node->home->commit, node->index_group);
+}
+
 /* The index has all of it. */
 static bool is_in_index(const struct lpi_node *node)
 {
-	return node->group == 0 || (!lpi_node_is_dirty(node) &&
-				    lp_commit_group_is_inserted(node->home->commit, node->group));
+	return !lpi_node_is_dirty(node) && node->owed_cnt == 0 && is_inserted(node);
 }
 
 /* --- Eviction --------------------------------------------------------------------------------- */
@@ -371,7 +421,7 @@ static void evict(struct lpi_node *node)
 {
 	struct lpi_nodes *nodes = node->home;
 	struct lpi_node **link = find_link(nodes, node->kind, node->id);
-	LP_ASSERT(*link == node && node->pins == 0);
+	LP_ASSERT(*link == node && node->pins == 0 && node->owed_cnt == 0);
 	*link = node->next_in_bucket;
 	lpi_node_queue_remove(node);
 	nodes->bytes -= node->bytes;
@@ -409,13 +459,15 @@ static bool trim_map(struct lpi_node *node)
 
 static void look_at(struct lpi_node *node)
 {
+	/* Of a large file that is written all the time, leaves go nevertheless. */
+	bool is_trimmed = node->pins == 0 && is_inserted(node) && trim_map(node);
 	bool may_go = node->pins == 0 && is_in_index(node);
 	if (may_go && node->used > 0) {
-		(void)trim_map(node);
 		node->used = node->in_main ? node->used - 1 : 0;
 		requeue(node, true);
-	} else if (!may_go || trim_map(node)) {
-		requeue(node, node->in_main);
+	} else if (!may_go || is_trimmed) {
+		/* What owes stays for long: in the small queue only such would be looked at. */
+		requeue(node, node->in_main || node->owed_cnt > 0);
 	} else {
 		evict(node);
 	}
@@ -472,10 +524,11 @@ int lpi_nodes_init(struct lpi_nodes *nodes, struct lp_commit *commit, uint64_t l
 	nodes->bucket_bits = bucket_bits(limit_bytes);
 	nodes->buckets = calloc(UINT64_C(1) << nodes->bucket_bits, sizeof(struct lpi_node *));
 	nodes->scratch = malloc(SCRATCH_BYTES);
-	if (nodes->buckets != NULL && nodes->scratch != NULL)
+	if (nodes->buckets != NULL && nodes->scratch != NULL && lpi_owing_init(nodes) == 0)
 		return 0;
 	free(nodes->buckets);
 	free(nodes->scratch);
+	nodes->buckets = NULL;
 	return -ENOMEM;
 }
 
@@ -485,6 +538,7 @@ static void drop_all(struct lpi_nodes *nodes, struct lpi_node_queue *queue)
 	while ((node = lpi_node_queue_first(queue)) != NULL) {
 		if (lpi_node_is_dirty(node))
 			lp_list_node_remove(&node->dirty.node);
+		node->owed_cnt = 0;
 		evict(node);
 	}
 	LP_ASSERT(nodes->buckets != NULL);
@@ -497,6 +551,7 @@ void lpi_nodes_fini(struct lpi_nodes *nodes)
 	drop_all(nodes, &nodes->small);
 	drop_all(nodes, &nodes->main);
 	LP_ASSERT(nodes->cnt == 0 && nodes->bytes == 0);
+	lpi_owing_fini(nodes);
 	free(nodes->buckets);
 	free(nodes->scratch);
 	*nodes = (struct lpi_nodes){0};

@@ -7,6 +7,11 @@
  * so what is not in memory is what the index says (rule W1), and nobody needs to look for its
  * record in the overlay. A node also stands for a record that does not exist.
  *
+ * What replaces a record that the index has already is owed to it (payments.h): it goes into the
+ * group's frame, and into the index when the log is to be trimmed, or when too much is owed
+ * (node_owed.c). New records enter with their group: they would only fill the memory. So do
+ * deletions.
+ *
  * Eviction is scan-resistant: what comes in waits in a small queue and leaves again unless it was
  * used meanwhile; what was used moves to the main queue and gets second chances there (S3-FIFO
  * without ghosts). Of large extent maps leaves go first.
@@ -37,12 +42,18 @@ struct lpi_node {
 	struct lpi_nodes *home;
 	uint64_t id;    /* number of the inode, or of the group of blocks */
 	uint64_t group; /* of the commit that carries its newest state; 0: as it was loaded */
-	uint64_t bytes; /* as accounted */
+	/* The group with which the newest of its records, or leaves, enters the index that is not
+	 * owed; 0: it was there before. */
+	uint64_t index_group;
+	uint64_t bytes;    /* as accounted */
+	uint32_t owed_cnt; /* records, as accounted: its own, and leaves */
 	uint32_t pins;
 	uint8_t kind;
 	uint8_t used;
 	bool in_main;
 	bool exists;
+	bool is_stored; /* the index has a record, or will by a batch under way */
+	bool is_owed;   /* its own record is */
 };
 
 struct lpi_inode {
@@ -72,6 +83,28 @@ struct lpi_refs {
 /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
 LP_LIST_DEFINE(lpi_node_queue, struct lpi_node, queue_node);
 
+#define LPI_OWED_RUNS 16u
+
+struct lpi_owed_record;
+
+/* A sorted part of the records that are being paid. */
+struct lpi_owed_run {
+	const struct lpi_owed_record *next;
+	const struct lpi_owed_record *end;
+};
+
+/* What is owed of all nodes. */
+struct lpi_owing {
+	struct lp_owed owed;
+	uint32_t max;                    /* of records in either of these, */
+	uint32_t run_max;                /* and in a run */
+	struct lpi_owed_record *records; /* owed since the payment began, in sorted runs */
+	struct lpi_owed_record *paying;
+	uint32_t cnt; /* of records */
+	uint32_t run_cnt;
+	struct lpi_owed_run runs[LPI_OWED_RUNS]; /* of what is being paid, run_cnt of them */
+};
+
 struct lpi_nodes {
 	struct lp_commit *commit; /* NULL: read-only, nothing ever changes */
 	struct lp_extmap_mem map_mem;
@@ -87,6 +120,7 @@ struct lpi_nodes {
 	uint64_t misses;
 	uint64_t evictions;
 	uint8_t *scratch; /* for encoding */
+	struct lpi_owing owing;
 };
 
 int lpi_nodes_init(struct lpi_nodes *nodes, struct lp_commit *commit,
@@ -128,6 +162,24 @@ static inline bool lpi_node_is_dirty(const struct lpi_node *node)
 {
 	return lp_commit_is_dirty(&node->dirty);
 }
+
+/* --- What is owed (node_owed.c) --------------------------------------------------------------- */
+
+/* Of memory, besides the nodes. */
+uint64_t lpi_owing_bytes(uint64_t limit_bytes);
+/* -ENOMEM. */
+int lpi_owing_init(struct lpi_nodes *nodes) LP_MUST_CHECK;
+void lpi_owing_fini(struct lpi_nodes *nodes);
+/* A record of the group that is being sealed may be owed. */
+bool lpi_owing_is_open(struct lpi_nodes *nodes);
+/* The record of the node in this space of keys is owed from now on; leaf: which one of its map. */
+void lpi_owing_add(struct lpi_node *node, uint8_t space, uint32_t leaf);
+/* More or less of the node is owed than before. */
+void lpi_owing_account(struct lpi_node *node);
+/* In memory, without counting as a use. */
+struct lpi_node *lpi_node_peek(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id);
+/* The record, as nodes->scratch has it then; returns its length, 0: there is none. */
+size_t lpi_node_encode(struct lpi_node *node);
 
 static inline struct lpi_inode *lpi_inode_of(struct lpi_node *node)
 {

@@ -4,18 +4,18 @@
  *   a frame is durable     -> space and pending learn it; write-back looks; the log is trimmed
  *   payloads are settled   -> the log is trimmed; records of them are deleted
  *   the index has flushed  -> space learns what is persisted; the log is trimmed
- *   the log is half full   -> write-back hurries, the index flushes, the space is checkpointed
+ *   the log is half full   -> write-back hurries, what is owed to the index is paid, the space is
+ *                             checkpointed, the index flushes
  *   space runs low         -> a chunk is leased, by a helper
  *
  * The oldest frame that the log must keep is the lowest of three: the first that the index has not
- * persisted, the first with a payload that is not in its place, and the first with a change of
- * space that no persisted record contains (rule S2).
+ * persisted whole (rule L9), the first with a payload that is not in its place, and the first with
+ * a change of space that no persisted record contains (rule S2).
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/endian.h"
 #include "base/error.h"
 #include "format/space.h"
 #include "store/keys.h"
@@ -83,7 +83,7 @@ static void fail_by_index(struct lp_shard *shard, int err)
 
 void lpi_shard_trim(struct lp_shard *shard)
 {
-	uint64_t oldest = shard->persisted_seq + 1;
+	uint64_t oldest = shard->whole_seq + 1;
 	oldest = LP_MIN(oldest, lp_pending_oldest_seq(shard->pending));
 	oldest = LP_MIN(oldest, lp_space_log_start(shard->space));
 	oldest = LP_MIN(oldest, lp_log_durable_seq(shard->log) + 1);
@@ -160,8 +160,12 @@ static void relieve(struct lp_shard *shard)
 		lp_writeback_hurry(shard->writeback, is_tight ? durable : far);
 	if (lp_space_unrecorded_seq(shard->space) <= far)
 		(void)lpi_shard_checkpoint_some(shard);
-	bool some_are_missing = lp_space_unrecorded_seq(shard->space) <= far;
-	bool is_wanted = shard->persisted_seq < LP_MAX(far, shard->record_seq);
+	uint64_t whole = lp_commit_whole_seq(shard->commit);
+	if (whole < far)
+		lp_commit_pay(shard->commit);
+	bool some_are_missing = whole < far || lp_space_unrecorded_seq(shard->space) <= far;
+	bool is_wanted =
+		shard->whole_seq < LP_MIN(whole, far) || shard->persisted_seq < shard->record_seq;
 	if (is_wanted && lp_commit_inserted_seq(shard->commit) >= shard->record_seq &&
 	    (!some_are_missing || is_tight))
 		lpi_shard_flush_index(shard);
@@ -232,6 +236,12 @@ static void on_inserted(struct lp_commit_events *events, uint64_t seq)
 	/* A record that is in the index now can be flushed; nothing else may come to say so. */
 	if (shard->is_door_closed || seq == shard->record_seq)
 		relieve(shard);
+}
+
+static void on_paid(struct lp_commit_events *events)
+{
+	/* It may have been all that a flush waited for, and no frame comes to say so. */
+	relieve(of_commit(events));
 }
 
 static void on_failed(struct lp_commit_events *events, int err)
@@ -339,12 +349,16 @@ static void kv_flushed(struct lp_kv_events *events)
 	struct lp_shard *shard = of_kv(events);
 	struct lp_key key;
 	struct lp_kv_value value;
+	uint64_t seq = 0;
+	uint64_t whole_seq = 0;
 	lp_key_of_store(&key, "applied");
 	/* A failure leaves the former number, which is safe: the log keeps more than it must. */
 	if (lp_kv_get_persisted(shard->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value) < 0)
 		return;
-	if (value.bytes.len == 8)
-		atomic_store(&shard->kv_persisted, lp_get_le64(value.bytes.data));
+	if (lp_applied_decode(value.bytes, &seq, &whole_seq) == 0) {
+		atomic_store(&shard->kv_whole, whole_seq);
+		atomic_store(&shard->kv_persisted, seq);
+	}
 	lp_kv_value_release(&value);
 	post_kv_msg(shard);
 }
@@ -438,9 +452,12 @@ static void resume_fire(struct lp_timer *timer)
 void lpi_shard_take_up_kv_news(struct lp_shard *shard)
 {
 	uint64_t persisted = atomic_load(&shard->kv_persisted);
-	if (persisted > shard->persisted_seq) {
-		shard->persisted_seq = persisted;
-		lp_space_persisted(shard->space, persisted);
+	uint64_t whole = atomic_load(&shard->kv_whole);
+	if (persisted > shard->persisted_seq || whole > shard->whole_seq) {
+		/* Each by itself: two flushes that end together may tell of them in any order. */
+		shard->persisted_seq = LP_MAX(shard->persisted_seq, persisted);
+		shard->whole_seq = LP_MAX(shard->whole_seq, whole);
+		lp_space_persisted(shard->space, shard->persisted_seq);
 		lpi_shard_trim(shard);
 		relieve(shard);
 		lpi_reclaim_look(shard);
@@ -689,6 +706,7 @@ void lpi_shard_init_running(struct lp_shard *shard)
 	shard->commit_events = (struct lp_commit_events){.durable = on_durable,
 							 .numbered = on_numbered,
 							 .inserted = on_inserted,
+							 .paid = on_paid,
 							 .failed = on_failed};
 	shard->writeback_events = (struct lp_writeback_events){.may_write = may_write,
 							       .begins = writing_begins,

@@ -105,7 +105,8 @@ struct lp_shard {
 	struct lp_kv_events kv_events;
 	struct lp_msg kv_msg;
 	_Atomic bool kv_msg_sent;
-	_Atomic uint64_t kv_persisted; /* `applied` as of the last flush */
+	_Atomic uint64_t kv_persisted; /* `applied` as of the last flush, */
+	_Atomic uint64_t kv_whole;     /* and up to where it was whole (payments.h) */
 	_Atomic int kv_error;
 	_Atomic bool kv_error_final;
 	_Atomic bool kv_is_short; /* a compaction found no space */
@@ -139,7 +140,8 @@ struct lp_shard {
 	uint64_t freeing_blocks;
 	uint64_t removals; /* that may have made room in the index */
 
-	uint64_t persisted_seq; /* the shard thread's copy of kv_persisted */
+	uint64_t persisted_seq; /* the shard thread's copy of kv_persisted, */
+	uint64_t whole_seq;     /* and of kv_whole */
 	uint64_t trimmed_seq;
 	uint64_t record_seq;       /* the newest frame with a checkpoint record */
 	uint64_t flush_wanted_seq; /* the index was asked to flush up to here */

@@ -174,13 +174,10 @@ static int open_index(struct lp_shard *shard)
 		return 0;
 	if (err < 0)
 		return err;
-	if (value.bytes.len == 8)
-		shard->persisted_seq = lp_get_le64(value.bytes.data);
-	else
-		err = LP_CORRUPT(LP_OFFSET_NONE, "the index's record \"applied\" has %zu bytes",
-				 value.bytes.len);
+	err = lp_applied_decode(value.bytes, &shard->persisted_seq, &shard->whole_seq);
 	lp_kv_value_release(&value);
 	atomic_store(&shard->kv_persisted, shard->persisted_seq);
+	atomic_store(&shard->kv_whole, shard->whole_seq);
 	shard->recovery.applied = shard->persisted_seq;
 	return err;
 }
@@ -467,7 +464,8 @@ struct patience {
 static bool is_over(struct lp_shard *shard, struct patience *patience)
 {
 	uint64_t now_ns = lp_reactor_now_ns(shard->options.reactor);
-	uint64_t progress = shard->persisted_seq + lp_commit_inserted_seq(shard->commit);
+	uint64_t progress = shard->persisted_seq + lp_commit_inserted_seq(shard->commit) +
+			    lp_commit_whole_seq(shard->commit);
 	int err = lp_kv_error(shard->kv);
 	if (err == 0)
 		err = lp_kv_compact_error(shard->kv);
@@ -526,6 +524,19 @@ static int checkpoint(struct lp_shard *shard, struct patience *patience)
 	return wait_idle(shard, patience);
 }
 
+/* Nothing is owed to the index any more. */
+static int pay_all(struct lp_shard *shard, struct patience *patience)
+{
+	while (lp_commit_whole_seq(shard->commit) < lp_commit_inserted_seq(shard->commit) &&
+	       shard->error == 0) {
+		if (is_over(shard, patience))
+			return patience->err;
+		lp_commit_pay(shard->commit);
+		lpi_shard_turn(shard);
+	}
+	return wait_idle(shard, patience);
+}
+
 /* False: not within the time there is. */
 static bool is_resumed(struct lp_shard *shard, struct patience *patience)
 {
@@ -572,6 +583,8 @@ static int settle(struct lp_shard *shard)
 		err = wait_deletions(shard, &patience);
 	if (err == 0)
 		err = checkpoint(shard, &patience);
+	if (err == 0)
+		err = pay_all(shard, &patience);
 	if (err == 0)
 		err = flush_index(shard, &patience);
 	if (err < 0)

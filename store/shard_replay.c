@@ -60,6 +60,7 @@ struct replay {
 	struct lp_replay_payloads *payloads;
 	struct record_walk *walk;
 	uint64_t record_cnt; /* of the index, whose blocks are in use */
+	bool has_begun;
 	bool done;
 };
 
@@ -117,16 +118,92 @@ static int write_batch(struct lp_shard *shard, struct lp_kv_batch *batch)
 	return err;
 }
 
+/* What may be owed of a frame whose group the index has (rule L9). Nothing else of it: for until
+ * the replay has come to the end the index has older records than it had, and should that become
+ * durable and no more, the next start must find where the index stands, and what is in use, as it
+ * was. */
+struct owed_walk {
+	struct lp_kv_batch_visitor visitor;
+	struct lp_kv_batch *batch;
+};
+
+static int owed_put(struct lp_kv_batch_visitor *visitor, struct lp_kv_bytes key,
+		    struct lp_kv_bytes value)
+{
+	struct owed_walk *walk = LP_CONTAINER_OF(visitor, struct owed_walk, visitor);
+	return lp_key_may_be_owed(key) ? lp_kv_batch_put(walk->batch, key, value) : 0;
+}
+
+static int owed_del(struct lp_kv_batch_visitor *visitor, struct lp_kv_bytes key)
+{
+	struct owed_walk *walk = LP_CONTAINER_OF(visitor, struct owed_walk, visitor);
+	return lp_key_may_be_owed(key) ? lp_kv_batch_delete(walk->batch, key) : 0;
+}
+
+static int load_owed(struct lp_kv_batch *batch, struct lp_kv_bytes data)
+{
+	struct owed_walk walk = {.visitor = {.put = owed_put, .del = owed_del}, .batch = batch};
+	lp_kv_batch_clear(batch);
+	return lp_kv_walk(data, &walk.visitor);
+}
+
 static int replay_batch(struct replay *replay, const struct lp_log_view *view)
 {
 	struct lp_kv_bytes data = {view->batch, view->head.batch_bytes};
-	if (view->head.seq <= replay->recovery.applied || data.len == 0)
+	if (view->head.seq <= replay->shard->whole_seq || data.len == 0)
 		return 0;
-	int err = lp_kv_batch_load(replay->batch, data);
+	int err = view->head.seq <= replay->recovery.applied
+			  ? load_owed(replay->batch, data)
+			  : lp_kv_batch_load(replay->batch, data);
 	if (err < 0)
 		return err;
 	replay->recovery.record_cnt = lp_kv_batch_cnt(replay->batch);
 	return write_batch(replay->shard, replay->batch);
+}
+
+static int read_applied(struct lp_shard *shard, const struct lp_key *key, uint64_t *ret_seq,
+			uint64_t *ret_whole_seq)
+{
+	struct lp_kv_value value;
+	int err = lp_kv_get(shard->kv, (struct lp_kv_bytes){key->bytes, key->len}, &value);
+	if (err < 0)
+		return err == -ENOENT ? 0 : err;
+	err = lp_applied_decode(value.bytes, ret_seq, ret_whole_seq);
+	lp_kv_value_release(&value);
+	return err;
+}
+
+/* The index now has all of the frames, and says so: else the log would be kept, as if something
+ * were still owed. */
+static int declare_whole(struct replay *replay)
+{
+	struct lp_key key;
+	uint8_t value[LP_APPLIED_BYTES_MAX];
+	uint64_t seq = 0;
+	uint64_t whole_seq = 0;
+	lp_key_of_store(&key, "applied");
+	int err = read_applied(replay->shard, &key, &seq, &whole_seq);
+	if (err < 0 || whole_seq == seq)
+		return err;
+	lp_kv_batch_clear(replay->batch);
+	size_t len = lp_applied_encode(seq, seq, value);
+	err = lp_kv_batch_put(replay->batch, (struct lp_kv_bytes){key.bytes, key.len},
+			      (struct lp_kv_bytes){value, len});
+	return err < 0 ? err : write_batch(replay->shard, replay->batch);
+}
+
+/* The first frame of the log is the first that the index lacks something of, or an older one. */
+static int check_begin(struct replay *replay, uint64_t seq)
+{
+	uint64_t whole_seq = replay->shard->whole_seq;
+	if (replay->has_begun || seq <= whole_seq + 1) {
+		replay->has_begun = true;
+		return 0;
+	}
+	return LP_CORRUPT(
+		LP_OFFSET_NONE,
+		"log: starts at frame %llu, but the index has all of them only up to %llu",
+		(unsigned long long)seq, (unsigned long long)whole_seq);
 }
 
 static int replay_payloads(struct replay *replay, const struct lp_log_view *view)
@@ -234,7 +311,9 @@ static int replay_frame(struct lp_log_recovery *recovery, const struct lp_log_vi
 	uint64_t seq_end = replay->shard->options.seq_end;
 	if (seq_end != 0 && view->head.seq >= seq_end)
 		return 0;
-	int err = replay_batch(replay, view);
+	int err = check_begin(replay, view->head.seq);
+	if (err == 0)
+		err = replay_batch(replay, view);
 	if (err == 0)
 		err = replay_payloads(replay, view);
 	if (err == 0)
@@ -793,7 +872,9 @@ static int replay_run(struct replay *replay)
 	shard->trimmed_seq = recovery->oldest_needed;
 	if (recovery->result < 0)
 		return recovery->result;
-	err = each_record(shard, replay, find_record);
+	err = declare_whole(replay);
+	if (err == 0)
+		err = each_record(shard, replay, find_record);
 	return err < 0 ? err : land(replay);
 }
 
