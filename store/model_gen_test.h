@@ -452,6 +452,8 @@ static inline bool lpi_gen_collide(const struct lpi_plan_change *a, const struct
 		return false;
 	if (a->type == LP_CHANGE_REMOVE || b->type == LP_CHANGE_REMOVE)
 		return true;
+	if (a->type == LP_CHANGE_CREATE && b->type == LP_CHANGE_PREALLOC)
+		return true;
 	if (a->type == LP_CHANGE_DIR && a->drop)
 		return true;
 	bool is_same_kind = (lpi_change_is_entry(a->type) && lpi_change_is_entry(b->type)) ||

@@ -145,7 +145,8 @@ enum lp_change_type {
 	LP_CHANGE_TRUNCATE, /* size = offset */
 	LP_CHANGE_PUNCH,    /* reads as zeros, space is freed; the size stays */
 	/* Reads as before or as zeros, and has space. The size stays. Not atomic: after -ENOSPC or
-	 * a crash a part may have been done, which cannot be read. */
+	 * a crash a part may have been done, which cannot be read. -EINVAL in a transaction that
+	 * makes the inode. */
 	LP_CHANGE_PREALLOC,
 	/* What is in [src_offset, + length) of src appears at offset, by reference where possible.
 	 * Offsets are multiples of 4 KiB; the length too, unless it ends where src ends and dst

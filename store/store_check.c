@@ -465,8 +465,9 @@ static bool is_marked(const struct lp_change *change, const struct lp_change *ma
 	return may_mark && change->ino.nr == lpi_change_mark_of(mark).nr;
 }
 
-/* What is removed is not made or written by the same transaction, a fragment that was dropped not
- * made again, and an entry or xattr is changed once. a comes before b. */
+/* What is removed is not made or written by the same transaction, what is made not preallocated, a
+ * fragment that was dropped not made again, and an entry or xattr is changed once. a comes before
+ * b. */
 static bool is_in_conflict(const struct lp_change *a, const struct lp_change *b)
 {
 	if (is_marked(a, b) || is_marked(b, a))
@@ -474,6 +475,8 @@ static bool is_in_conflict(const struct lp_change *a, const struct lp_change *b)
 	if (a->ino.nr != b->ino.nr)
 		return false;
 	bool makes_fragment = b->type == LP_CHANGE_ENTRY_SET || b->type == LP_CHANGE_DIR;
+	if (a->type == LP_CHANGE_CREATE && b->type == LP_CHANGE_PREALLOC)
+		return true; /* its space is taken in commits before that which makes the inode */
 	if (lpi_change_drops(a) && makes_fragment && !lpi_change_drops(b))
 		return true;
 	if (a->type == LP_CHANGE_REMOVE || b->type == LP_CHANGE_REMOVE) {
