@@ -318,6 +318,8 @@ static int find_entry(struct lpi_txn *txn, const struct lp_change *change, struc
 	struct lp_dirent_value value;
 	struct lpi_point point;
 	struct lp_key key;
+	if (slot->was_found)
+		return 0;
 	if (before != NULL) {
 		slot->existed = before->existed;
 		slot->insertion = before->insertion;
@@ -337,6 +339,7 @@ static int find_entry(struct lpi_txn *txn, const struct lp_change *change, struc
 		slot->target_nr = value.ino;
 	}
 	lpi_point_end(&point);
+	slot->was_found = err == 0;
 	return err;
 }
 
@@ -400,25 +403,32 @@ static int guard_value(const struct lp_change *change, const struct lpi_point *p
 		       : 0;
 }
 
+/* Of a guard or a removal. */
+static int check_xattr(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
+{
+	struct lpi_point point;
+	int err = slot->was_found ? 0 : find_xattr(txn, change, slot->inode, &point);
+	if (err < 0 || slot->was_found)
+		return err;
+	slot->existed = point.bytes.data != NULL;
+	if (change->type == LP_CHANGE_XATTR_REMOVE)
+		err = slot->existed ? 0 : -ENODATA;
+	else
+		err = guard_value(change, &point, -ENODATA);
+	lpi_point_end(&point);
+	slot->was_found = err == 0;
+	return err;
+}
+
 static int xattr(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_touched *touched = NULL;
-	struct lpi_point point;
 	int err = touch_existing(txn, change->ino, &touched);
 	if (err < 0)
 		return err;
 	slot->inode = touched->inode;
-	if (change->type != LP_CHANGE_XATTR_SET) {
-		err = find_xattr(txn, change, touched->inode, &point);
-		if (err < 0)
-			return err;
-		slot->existed = point.bytes.data != NULL;
-		if (change->type == LP_CHANGE_XATTR_REMOVE)
-			err = slot->existed ? 0 : -ENODATA;
-		else
-			err = guard_value(change, &point, -ENODATA);
-		lpi_point_end(&point);
-	}
+	if (change->type != LP_CHANGE_XATTR_SET)
+		err = check_xattr(txn, change, slot);
 	if (err < 0 || change->type < LP_CHANGE_CREATE)
 		return err;
 	touched->is_changed = true;
@@ -449,7 +459,7 @@ static int mark(struct lpi_txn *txn, struct lp_ino ino)
 	return touched->inode->trim != NULL ? wait_for_trim(txn, touched->inode) : 0;
 }
 
-static int record(struct lpi_txn *txn, const struct lp_change *change)
+static int record(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_point point;
 	struct lp_key key;
@@ -459,6 +469,8 @@ static int record(struct lpi_txn *txn, const struct lp_change *change)
 		need_record(txn, (uint64_t)name->len + change->named.value.len);
 		return marked.nr != 0 ? mark(txn, marked) : 0;
 	}
+	if (slot->was_found)
+		return 0;
 	key.len = name->len;
 	memcpy(key.bytes, name->data, name->len);
 	int err = lpi_point_get(&txn->warmer, &key, false, true, &point);
@@ -466,6 +478,7 @@ static int record(struct lpi_txn *txn, const struct lp_change *change)
 		return err;
 	err = guard_value(change, &point, -ENOENT);
 	lpi_point_end(&point);
+	slot->was_found = err == 0;
 	return err;
 }
 
@@ -509,7 +522,7 @@ static int resolve_one(struct lpi_txn *txn, const struct lp_change *change, stru
 	case LP_GUARD_RECORD:
 	case LP_GUARD_NO_RECORD:
 	case LP_CHANGE_RECORD:
-		return record(txn, change);
+		return record(txn, change, slot);
 	case LP_CHANGE_CREATE:
 		return create(txn, change, slot);
 	case LP_CHANGE_SET:

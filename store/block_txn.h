@@ -51,6 +51,9 @@ struct lpi_slot {
 	uint64_t insertion;    /* of an entry that exists */
 	uint64_t target_nr;    /* the inode it names */
 	bool existed;          /* the entry, xattr, record */
+	/* It was looked for, and what was found passed. The answer is kept while the transaction
+	 * waits for the next one: a cache need not have room for all of them. */
+	bool was_found;
 };
 
 /* An inode as it will be when the changes so far have been made. */
