@@ -7,7 +7,8 @@
  * descriptor for each thread as the real one has, reads messages and answers them one by one, and
  * takes them apart by the same table. Names, sizes and kinds are kept in a table in memory, so that
  * what was made is there until it is removed; what is written is forgotten, and all that is read is
- * zeros. Two names of one directory with equal hashes would be one file.
+ * zeros. Two names of one directory with equal hashes would be one file. The kernel may believe
+ * names, attributes and pages as long as those of the real one.
  *
  * --wait ring: a poll of the thread's reactor tells of requests, as with the real one; read: each
  * thread waits in its read. It says "null_fuse: ready", and ends with SIGTERM or an unmount. */
@@ -26,6 +27,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/reactor.h"
+#include "fuse/channel.h"
 #include "fuse/session.h"
 
 #define THREADS_MAX    64u
@@ -90,6 +92,7 @@ struct server {
 };
 
 static uint8_t zeros[LP_FUSE_WRITE_MAX];
+static struct lp_fuse_behaviour behaviour;
 
 static void answer(const struct server *server, const struct lp_fuse_message *message, int err,
 		   const void *bytes, size_t len)
@@ -114,7 +117,7 @@ static void fill(uint64_t nodeid, struct fuse_attr *ret)
 
 static void answer_attrs(const struct server *server, const struct lp_fuse_message *message)
 {
-	struct fuse_attr_out out = {0};
+	struct fuse_attr_out out = {.attr_valid = behaviour.attr_ns / LP_NS_PER_S};
 	fill(message->header.nodeid, &out.attr);
 	answer(server, message, 0, &out, sizeof(out));
 }
@@ -125,13 +128,19 @@ static void answer_entry(const struct server *server, const struct lp_fuse_messa
 	struct {
 		struct fuse_entry_out entry;
 		struct fuse_open_out open;
-	} out = {.entry = {.generation = 0}};
+	} out = {.entry = {.entry_valid = behaviour.entry_ns / LP_NS_PER_S,
+			   .attr_valid = behaviour.attr_ns / LP_NS_PER_S}};
 	bool is_open = message->header.opcode == FUSE_CREATE;
 	(void)pthread_mutex_lock(&nodes_lock);
 	out.entry.nodeid = find(hash_of(message->header.nodeid, message->names[0]), mode);
 	(void)pthread_mutex_unlock(&nodes_lock);
+	if (out.entry.nodeid == 0 && mode == 0) {
+		answer(server, message, 0, &out,
+		       sizeof(out.entry)); /* there is none: believed, too */
+		return;
+	}
 	if (out.entry.nodeid == 0) {
-		answer(server, message, mode == 0 ? -ENOENT : -ENOSPC, NULL, 0);
+		answer(server, message, -ENOSPC, NULL, 0);
 		return;
 	}
 	fill(out.entry.nodeid, &out.entry.attr);
@@ -182,7 +191,8 @@ static void set_attrs(const struct server *server, const struct lp_fuse_message 
 
 static void serve(const struct server *server, const struct lp_fuse_message *message)
 {
-	static const struct fuse_open_out opened = {.fh = 0};
+	const struct fuse_open_out opened = {
+		.open_flags = message->header.opcode == FUSE_OPEN ? FOPEN_KEEP_CACHE : 0};
 	static const struct fuse_statfs_out room = {.st = {.bsize = 4096, .namelen = 255}};
 	switch (message->header.opcode) {
 	case FUSE_LOOKUP:
@@ -223,7 +233,6 @@ static void serve(const struct server *server, const struct lp_fuse_message *mes
 	case FUSE_GETXATTR:
 		answer(server, message, -ENODATA, NULL, 0);
 		break;
-	case FUSE_FLUSH:
 	case FUSE_FSYNC:
 	case FUSE_FSYNCDIR:
 	case FUSE_SYNCFS:
@@ -398,6 +407,7 @@ int main(int argc, char **argv)
 	int err = lp_fuse_session_open(&mount, &session, why);
 	if (err < 0)
 		die(why, err);
+	lp_fuse_session_behaviour(session, &behaviour);
 	for (uint32_t i = 0; i < options.threads; i++)
 		start_server(&servers[i], session, &options);
 	err = lp_fuse_session_probe(session);
