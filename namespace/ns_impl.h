@@ -89,8 +89,8 @@ struct lp_ns {
 	struct lpi_job_list lists_waiting;
 	struct lp_pool *copy_pages; /* of copies at work */
 	struct lpi_job_list copies_waiting;
-	struct lpi_wide
-		*wides; /* for who removes a directory that is spread: LPI_WIDES at a time */
+	/* For who removes a directory that is spread: LPI_WIDES at a time. */
+	struct lpi_wide *wides;
 	struct lpi_job_list wide_waiting;
 	/* What a sync would have to make durable (call.c). The flag is for all threads. */
 	_Atomic bool is_unsynced;

@@ -93,7 +93,8 @@ static void note_places(struct lpi_block *block)
 	lp_policy_set_place_share(&policy->costs, share);
 }
 
-/* What the thread takes for a write: a factor of what is guessed. */
+/* From the first of so many writes to the first of the next ones the thread has worked so long, and
+ * the model had guessed so much: their ratio is what guesses are multiplied with. */
 static void note_thread(struct lpi_block *block, enum lp_write_path path, uint64_t bytes)
 {
 	struct lpi_policy *policy = &block->policy;

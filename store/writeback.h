@@ -4,7 +4,7 @@
  *
  * It lets payloads wait, so that rewrites of a block coalesce and neighbours come together: until
  * there are many, or nothing more came for a while, or they are old, or somebody needs room in the
- * log (hurry).
+ * log or a buffer that a payload has (hurry).
  *
  * Threads: the reactor's. Allocation: none after new. Errors: a failed write is tried again a
  * bounded number of times, in the end block by block; then the owner may take it over (rule L6).
