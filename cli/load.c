@@ -5,6 +5,7 @@
  * the library with all others that ended in it: one send for many. In an open one the loop looks
  * at the clock, and waits for answers no longer than until the next request is due. */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -91,13 +92,14 @@ static bool is_loss(int status)
 
 static void judge_error(struct lpi_load *load, int status, const char *text)
 {
-	bool goes_on = load->options->reconnect_ms > 0 && status != -ENOTCONN;
-	load->row_of_errors++;
+	/* All that is under way when a daemon goes away may fail in a row. */
+	bool is_enough = ++load->row_of_errors >= ERRORS_IN_A_ROW + load->slots_cnt;
+	bool goes_on = load->options->reconnect_ms > 0 && !is_enough;
 	if (is_loss(status) && !goes_on) {
 		load->is_lost = true;
 		lpi_load_give_up(load, "the daemon does not answer any more: %s", text);
-	} else if (load->row_of_errors >= ERRORS_IN_A_ROW && !is_loss(status)) {
-		lpi_load_give_up(load, "%u errors in a row", ERRORS_IN_A_ROW);
+	} else if (is_enough) {
+		lpi_load_give_up(load, "%" PRIu64 " errors in a row", load->row_of_errors);
 	}
 }
 
@@ -309,14 +311,18 @@ static void wait_for_any(struct lpi_load *load, uint64_t left_ns)
 static void turn(struct lpi_load *load)
 {
 	uint64_t now_ns = lpi_load_now(load);
+	uint64_t begun = load->begun;
 	begin_more(load, now_ns);
 	if (load->has_ended && load->under_way == 0)
 		return;
 	uint64_t until_ns = wait_until(load, now_ns);
 	uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
-	/* Its wait is of whole milliseconds, which is too coarse for a pace. */
+	/* Its wait is of whole milliseconds, which is too coarse for a pace; but there is nothing
+	 * to wait for before what has just begun is sent. */
 	if (load->options->conns_cnt == 1 && !load->is_paced)
 		wait_for_one(load, left_ns);
+	else if (load->options->conns_cnt == 1 && load->begun != begun)
+		wait_for_one(load, 0);
 	else
 		wait_for_any(load, left_ns);
 	now_ns = lpi_load_now(load);
