@@ -171,6 +171,35 @@ grep -Eq '^ +1 s +[0-9]+ /s .*p99' seen || say "no second on a terminal: $(cat s
 grep -Eq '^operations +[1-9][0-9]* in 1\.[0-9]+ s, 0 errors' seen || say "no table on a terminal: $(cat seen)"
 empty "rates and times"
 
+# --- What an operation costs the client ------------------------------------------------------------------
+
+# allocations OPS ARG...: how often the client allocated in all; 0: it failed.
+allocations()
+{
+	local ops=$1
+	shift
+	rm -f counts
+	if LD_PRELOAD=$PWD/count_calls.so LP_COUNT_FILE=$PWD/counts lapis bench --ops "$ops" --depth 32 "$@" >out 2>err; then
+		od -A n -t u8 -j 8 -N 8 counts
+	else
+		echo 0
+	fi
+}
+
+# The generator allocates nothing for an operation, liblapis twice. A sanitizer has its own allocator.
+if [ "$(basename "$LP_TEST_BUILD")" = release ]; then
+	cc -std=gnu17 -O1 -D_GNU_SOURCE -shared -fPIC -o count_calls.so "$LP_TEST_SRC/tests/system/count_calls.c" ||
+		say "count_calls.c does not compile"
+	for op in randwrite randread; do
+		file=(--op "$op" --objects 1 --object-size 1M)
+		few=$(allocations 200 "${file[@]}")
+		many=$(allocations 2200 "${file[@]}")
+		if [ "$((many - few))" -gt 4100 ] || [ "$few" -lt 400 ]; then
+			say "$op: $((many - few)) allocations for 2000 operations, $((few)) for 200"
+		fi
+	done
+fi
+
 # --- A set that stays ------------------------------------------------------------------------------------
 
 set_of=(--bucket kept --objects 20 --size 10000 --verify)
