@@ -345,6 +345,7 @@ int lpi_load_run(struct lpi_load *load, const struct lpi_load_step *step, uint32
 	for (uint32_t i = depth; i > 0; i--)
 		load->free_slots[load->free_cnt++] = &load->slots[i - 1];
 	load->begin_ns = lpi_load_now(load);
+	load->end_ns = load->run_ns == 0 ? 0 : load->begin_ns + load->run_ns;
 	load->tick_ns = load->begin_ns + LP_NS_PER_S;
 	if (load->is_paced)
 		lpi_load_pace_start(&load->pace, load->begin_ns);
@@ -364,7 +365,7 @@ static int run_measured(struct lpi_load *load, uint64_t run_ns, uint64_t ops_max
 {
 	const struct lpi_load_options *options = load->options;
 	load->is_paced = options->rate > 0;
-	load->end_ns = run_ns == 0 ? 0 : lpi_load_now(load) + run_ns;
+	load->run_ns = run_ns;
 	load->ops_max = ops_max;
 	load->all = ops_max;
 	int err = lpi_load_run(load, &lpi_load_measured, options->depth);
@@ -376,7 +377,7 @@ static int run_measured(struct lpi_load *load, uint64_t run_ns, uint64_t ops_max
 	if (load->is_paced && err == 0 && load->end_ns > 0 && now_ns >= load->end_ns)
 		load->result.unsent_cnt = lpi_load_pace_drop(&load->pace, load->end_ns);
 	load->is_paced = false;
-	load->end_ns = 0;
+	load->run_ns = 0;
 	load->ops_max = 0;
 	load->all = 0;
 	return err;

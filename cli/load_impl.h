@@ -75,6 +75,7 @@ struct lpi_load {
 	const struct lpi_load_step *step;
 	bool has_ended; /* nothing more begins */
 	uint64_t begin_ns;
+	uint64_t run_ns;  /* how long; 0: no limit */
 	uint64_t end_ns;  /* 0: none */
 	uint64_t ops_max; /* 0: none */
 	uint64_t begun;

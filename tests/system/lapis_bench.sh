@@ -167,8 +167,8 @@ import os, pty, sys
 call = ["lapis", "bench", "--seconds", "1.2", "--warmup", "0", "--objects", "2", "--object-size", "1M"]
 sys.exit(os.waitstatus_to_exitcode(pty.spawn(call)))
 PYTHON
-grep -Eq '^ +1 s +[0-9]+ /s .*p99' seen || say "no second on a terminal: $(cat seen)"
-grep -Eq '^operations +[1-9][0-9]* in 1\.[0-9]+ s, 0 errors' seen || say "no table on a terminal: $(cat seen)"
+grep -Eq '^ +[0-9]+ s +[0-9]+ /s .*p99' seen || say "no second on a terminal: $(cat seen)"
+grep -Eq '^operations +[1-9][0-9]* in [0-9]+\.[0-9]+ s, 0 errors' seen || say "no table on a terminal: $(cat seen)"
 empty "rates and times"
 
 # --- What an operation costs the client ------------------------------------------------------------------
@@ -288,21 +288,21 @@ judge "killed" "r['ops'] > 0 and r['errors'] > 0"
 # which is no reason to end either.
 start_daemon
 lapis rm -r lapis-bench
-lapis bench --json --op putget --size 64K:1,5M:2 --objects 4 --seconds 2 --warmup 0 --depth 3 --verify --reconnect 60 \
+lapis bench --json --op putget --size 64K:1,5M:2 --objects 4 --seconds 3 --warmup 0 --depth 3 --verify --reconnect 60 \
 	>out 2>err &
 pid=$!
 is_reading()
 {
 	local cnt
 	cnt=$(count_of get)
-	[ "${cnt:-0}" -ge 5 ]
+	[ "${cnt:-0}" -ge 1 ]
 }
 wait_for is_reading
 kill_daemon
 start_daemon
 wait "$pid"
 ! grep 'does not answer' err || say "came back: ended early"
-judge "came back" "r['seconds'] >= 2 and r['mismatches'] == 0 and r['ops'] > 0 and r['client']['connects'] >= 2 and r['checked'] == 4"
+judge "came back" "r['seconds'] >= 3 and r['mismatches'] == 0 and r['ops'] > 0 and r['client']['connects'] >= 2 and r['checked'] == 4"
 empty "came back"
 
 judge_all
