@@ -19,6 +19,11 @@ void lpi_remote_set_address(const char *address)
 	given_address = address;
 }
 
+const char *lpi_remote_address(void)
+{
+	return given_address;
+}
+
 struct lapis *lpi_remote(void)
 {
 	const struct lapis_options options = {.size = sizeof(options), .address = given_address};

@@ -32,6 +32,7 @@ extern const struct lpi_cli_command lpi_remote_explain;
 extern const struct lpi_cli_command lpi_remote_config;
 extern const struct lpi_cli_command lpi_remote_alloc;
 extern const struct lpi_cli_command lpi_remote_heap;
+extern const struct lpi_cli_command lpi_remote_bench;
 
 #define LPI_KEY_MAX 4096 /* bytes of a key */
 
@@ -39,6 +40,8 @@ extern const struct lpi_cli_command lpi_remote_heap;
 
 /* Where the daemon is, instead of $LAPIS_ADDRESS; NULL: there. Before the first lpi_remote(). */
 void lpi_remote_set_address(const char *address);
+/* For who opens handles of his own. NULL: the default. */
+const char *lpi_remote_address(void);
 /* The handle, opened when it is first needed; NULL: the error has been printed. */
 struct lapis *lpi_remote(void);
 void lpi_remote_close(void);
