@@ -332,10 +332,13 @@ class Recovery(Daemon):
     LOOK_S = 0.05
 
     def run(self, rig, cell, seconds, seed):
+        op = str(cell.load.get("op", "write"))
         with self.started(rig, cell) as one:
+            if op != "create":  # what is overwritten is there before the backlog grows
+                self.drive(rig, cell, one, 0.1, seed + 1000000)
             sampler = Sampler(one.process.pid, self.LOOK_S).start()
             # A child of ours, not a thread: the daemon dies under it, and it says so with its exit status.
-            command = self.command(rig, cell, one, seconds * 4, seed, str(cell.load.get("op", "write")))
+            command = self.command(rig, cell, one, seconds * 4, seed, op)
             loading = threading.Thread(target=keep, args=({}, "killed", command))
             loading.start()
             time.sleep(seconds)

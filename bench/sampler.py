@@ -106,7 +106,8 @@ class Sampler:
         row = {"t": now - self.began, "cpu": cpu, "rss": rss, "minor": minor, "major": major}
         if self.stats is not None and now - self.asked >= STATS_S:
             self.asked = now
-            with contextlib.suppress(Exception):  # a daemon that is being killed answers as it likes
+            # A daemon that is being killed answers as it likes.
+            with contextlib.suppress(Exception, SystemExit):
                 row["stats"] = of_stats(self.stats())
         return row
 

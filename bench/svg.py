@@ -189,7 +189,8 @@ def y_scale(frame, values, is_log, from_zero):
 
 
 def bars(groups, series, values, x_name, y_name, label, size=(880, 300), is_log=False):
-    """values[group][series]; None where there is none. The thin line is the range of all runs."""
+    """values[group][series]; None where there is none. The thin line is the range of all runs. A logarithmic
+    axis has no zero that a bar could stand on: there are points on it."""
     room = (size[0] - LEFT - RIGHT) / max(1, len(groups))
     lines = [wrap(group, max(4, int(room / CHAR))) for group in groups]
     deep = min(LABEL_LINES, max(len(one) for one in lines))
@@ -214,11 +215,13 @@ def bars(groups, series, values, x_name, y_name, label, size=(880, 300), is_log=
 
 def draw_bar(frame, scale, x, width, number, value, tip):
     mid, low, high = value
-    y = scale(mid)
-    frame.add(f'<rect x="{x + 1:.1f}" y="{min(y, frame.y0):.1f}" width="{max(1, width - 2):.1f}" '
-              f'height="{abs(frame.y0 - y):.1f}" style="fill:{colour(number)}"><title>{esc(tip)}: '
-              f'{short_number(mid)} ({short_number(low)} to {short_number(high)})</title></rect>')
-    middle = x + width / 2
+    y, middle = scale(mid), x + width / 2
+    tip = f"{tip}: {short_number(mid)} ({short_number(low)} to {short_number(high)})"
+    if scale.is_log:
+        frame.dot(middle, y, number, 5, tip)
+    else:
+        frame.add(f'<rect x="{x + 1:.1f}" y="{min(y, frame.y0):.1f}" width="{max(1, width - 2):.1f}" '
+                  f'height="{abs(frame.y0 - y):.1f}" style="fill:{colour(number)}"><title>{esc(tip)}</title></rect>')
     frame.line(middle, scale(low), middle, scale(high), "var(--ink)", 1.5)
     for end in (low, high):
         frame.line(middle - 3, scale(end), middle + 3, scale(end), "var(--ink)", 1.5)

@@ -6,6 +6,7 @@
 gives, writes a report that holds each cell and names each axis; bench/compare calls a difference a difference, and noise noise.
 Method: experiments that are wrong each in one way; a tiny one with the store in memory, whose page is parsed; results
 that are made up, of which what must be said is known."""
+import importlib.util
 import json
 import os
 import re
@@ -18,9 +19,7 @@ BUILD = os.environ["LP_TEST_BUILD"]
 sys.path.insert(0, os.path.join(SRC, "bench"))
 sys.dont_write_bytecode = True
 
-try:
-    import yaml
-except ImportError:
+if importlib.util.find_spec("yaml") is None:
     print("python3-yaml is not installed")
     sys.exit(77)
 
