@@ -199,14 +199,10 @@ class Part:
     def take_device(self, device):
         device.only("kind", "size", "path")
         self.device_kind = device.get("kind", "tmpfs")
-        self.device_size = size_bytes(device.get("size", "2G"))
+        self.device_size = size_bytes(device.get("size", "512M" if self.device_kind == "none" else "2G"))
         self.device_path = device.get("path", "")
-        if self.device_kind not in ("tmpfs", "image", "file", "none"):
-            raise device.wrong("kind", f"{self.device_kind} is no device: tmpfs, image, file, none")
         if self.device_size is None:
             raise device.wrong("size", "size is a number of bytes, as 4096, 64M, 2G")
-        if self.device_kind == "file" and not self.device_path:
-            raise device.wrong("kind", "a file needs a path")
 
     def take_factors(self, table, short):
         """A list of values is a factor of the matrix; a single value is an option of every cell."""
@@ -262,6 +258,12 @@ class Part:
                     raise table.wrong("baseline", f"there is no factor {factor}")
 
     def check_size(self):
+        kinds = {self.device_kind, *(str(cell.variant.get("device", "tmpfs")) for cell in self.cells())}
+        for kind in kinds - {"tmpfs", "image", "file", "none"}:
+            raise self.table.wrong("device" if kind == self.device_kind else "variants",
+                                   f"{kind} is no device: tmpfs, image, file, none")
+        if "file" in kinds and not self.device_path:
+            raise self.table.wrong("device", "a device that is a file needs a path")
         runs = len(self.cells()) * self.repetitions
         if not 0 < runs <= RUNS_MAX:
             raise self.table.wrong("variants", f"that makes {runs} runs")

@@ -33,12 +33,12 @@ LIMITS = {
 }
 
 
-def raw(rig, op, size, depth, seconds, delay):
+def raw(rig, seconds, op, size, depth, delay="none", device=None):
     """The raw device, equal to the store's, as slow as that was made."""
     size = size_bytes(size)
     command = [rig.tool("bdev_bench"), "--op", op, "--size", str(max(4096, size)), "--depth", str(depth), "--seconds",
                f"{seconds:g}", "--spin-us", "20"]
-    return call_json([*command, *(["--delay", delay] if delay != "none" else []), rig.device(1)])
+    return call_json([*command, *(["--delay", delay] if delay != "none" else []), rig.device(1, device)])
 
 
 def by_fio(rig, op, size, depth, seconds):
@@ -108,7 +108,7 @@ class Limit(Kind):
     def run(self, rig, cell, seconds, seed):
         how, op, size, depth = LIMITS[cell.load["limit"]]
         if how == "raw":
-            report = raw(rig, op, size, depth, seconds, "none")
+            report = raw(rig, seconds, op, size, depth)
         else:
             report = {"fio": by_fio, "echo": echo, "null": null_fuse}[how](rig, op, size, depth, seconds)
         return [Outcome({"iops": report["iops"], "cpu_us": report.get("cpu_us_per_op")}, report=report)]

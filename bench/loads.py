@@ -87,12 +87,16 @@ class Kind:
         raise NotImplementedError
 
     def raw_of(self, cell):
-        """(operation, bytes, depth, delay) of the raw device that this is measured against, or None."""
+        """What the raw device must do that this is measured against, as limits.raw() wants it, or None."""
         op = RAW.get(str(cell.load.get("op", "")))
         if not self.has_raw or op is None or cell.variant.get("store") == "mem":
             return None
         depth = int(cell.load.get("depth", 1)) * int(cell.load.get("connections", 1))
-        return op, cell.load.get("size", "4K"), depth, str(cell.variant.get("delay", "none"))
+        return op, cell.load.get("size", "4K"), depth, str(cell.variant.get("delay", "none")), cell.variant.get("device")
+
+    @staticmethod
+    def device(rig, cell):
+        return rig.device(0, cell.variant.get("device"))
 
 
 def environment(cell):
@@ -106,7 +110,7 @@ class Store(Kind):
     """`lapis store-bench`: one shard, one thread."""
 
     name = "store"
-    variant_options = ("malloc", "env", "log-size", "write-path", "deferred-store", "allocator", "store", "delay",
+    variant_options = ("malloc", "env", "device", "log-size", "write-path", "deferred-store", "allocator", "store", "delay",
                        "memory", "data-cache", "spin-us")
     load_options = ("op", "size", "depth", "objects", "object-size", "ops")
     metrics = ("iops", "p50_us", "p99_us", "thread_us", "cpu_us", "device_writes", "settled_bytes")
@@ -116,12 +120,12 @@ class Store(Kind):
         in_memory = cell.variant.get("store") == "mem"
         build = rig.build_of(cell.variant.get("malloc", "glibc"))
         command = [f"{build}/bin/lapis", "store-bench", "--json", "--seed", str(seed),
-                   *flags(cell.variant, "malloc", "env", "log-size"), *flags(cell.load)]
+                   *flags(cell.variant, "malloc", "env", "device", "log-size"), *flags(cell.load)]
         if "ops" not in cell.load:
             command += ["--seconds", f"{seconds:g}"]
         if not in_memory:
-            rig.mkfs(rig.device(), log_size=cell.variant.get("log-size"))
-            command.append(rig.device())
+            rig.mkfs(self.device(rig, cell), log_size=cell.variant.get("log-size"))
+            command.append(self.device(rig, cell))
         report = call_json(command, environment(cell))
         if report["errors"] or not report["ops"]:
             raise Failed(f"{report['errors']} errors in {report['ops']} operations")
@@ -157,14 +161,14 @@ class Daemon(Kind):
     """lapisd, and load by daemon_load through a socket."""
 
     name = "daemon"
-    variant_options = ("malloc", "env", "log-size", "write-path", "deferred-store", "allocator", "store", "memory",
+    variant_options = ("malloc", "env", "device", "log-size", "write-path", "deferred-store", "allocator", "store", "memory",
                        "threads", "shards", "crc", "requests-max", "request-memory", "replies", "spin-us", "workers",
                        "credits", "transport", "client-crc", "spread")
     load_options = ("op", "size", "depth", "connections", "object-size", "rate")
     metrics = ("iops", "p50_us", "p99_us", "thread_us", "cpu_us", "client_us", "rss_max_mib", "device_writes")
     settings = ("warm-up",)
     has_raw = True
-    not_for_lapisd = ("malloc", "env", "log-size", "shards", "store", "memory", "transport", "client-crc", "spread",
+    not_for_lapisd = ("malloc", "env", "device", "log-size", "shards", "store", "memory", "transport", "client-crc", "spread",
                       "threads")
 
     def run(self, rig, cell, seconds, seed):
@@ -178,8 +182,8 @@ class Daemon(Kind):
             return [self.measured(rig, cell, one, seconds, seed)]
 
     @contextlib.contextmanager
-    def started(self, rig, cell, fresh=True):
-        """A daemon on a fresh store, or on the one that is there."""
+    def started(self, rig, cell):
+        """A daemon on a fresh store."""
         variant = cell.variant
         in_memory = variant.get("store") == "mem"
         shards = int(variant.get("shards", 1))
@@ -187,10 +191,10 @@ class Daemon(Kind):
         options = ["--threads", str(variant.get("threads", shards)), *flags(variant, *self.not_for_lapisd)]
         if in_memory:
             options += ["--shards", str(shards)]
-        elif fresh:
-            rig.mkfs(rig.device(), shards, variant.get("log-size"))
+        else:
+            rig.mkfs(self.device(rig, cell), shards, variant.get("log-size"))
         with tempfile.TemporaryDirectory(prefix="d", dir=rig.where) as where:
-            one = daemonbench.Daemon(build, where, None if in_memory else rig.device(), str(variant.get("memory", "1G")),
+            one = daemonbench.Daemon(build, where, None if in_memory else self.device(rig, cell), str(variant.get("memory", "1G")),
                                      options, environment(cell))
             try:
                 one.wait_ready()
@@ -373,7 +377,7 @@ class Recovery(Daemon):
         options = ["--threads", str(variant.get("threads", 1)), *flags(variant, *self.not_for_lapisd)]
         with tempfile.TemporaryDirectory(prefix="d", dir=rig.where) as where:
             began = time.monotonic()
-            one = daemonbench.Daemon(build, where, rig.device(), str(variant.get("memory", "1G")), options,
+            one = daemonbench.Daemon(build, where, self.device(rig, cell), str(variant.get("memory", "1G")), options,
                                      environment(cell))
             try:
                 watch.begin(Sampler(one.process.pid, self.LOOK_S))

@@ -189,9 +189,8 @@ def write_csv(path, results):
 # --- Two folders ------------------------------------------------------------------------------------------------
 
 
-def drift(ours, other):
-    """By how much the machine itself differed: the greatest change of a limit that is beyond the limit's own
-    spread. None: no limit is in both."""
+def limit_differences(ours, other):
+    """By how much the machine itself differed: [(limit, difference)]. None: no limit is in both."""
     if ours.limits is None or other.limits is None:
         return None
     found = []

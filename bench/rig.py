@@ -64,22 +64,28 @@ class Rig:
     def __exit__(self, *why):
         return self.stack.__exit__(*why)
 
-    def device(self, number=0):
-        """The device of that number: 0 and 1 are equal."""
-        kind = self.part.device_kind
-        if kind == "tmpfs":
+    def device(self, number=0, kind=None):
+        """The device of that number: 0 and 1 are equal. Of the part's kind, or of another one."""
+        kind = kind or self.part.device_kind
+        if kind in ("tmpfs", "none"):  # without a device the limits have one all the same
             return self.loop_devices()[number]
         if (kind, number) not in self.devices:
-            if kind == "image":
-                path = os.path.join(self.where, f"image{number}")
-                with open(path, "xb") as out:
-                    out.truncate(self.part.device_size)
-            else:
-                path = f"{self.part.device_path}.{number}"
-                storebench.full_file(path, self.part.device_size)
-                self.stack.callback(os.unlink, path)
-            self.devices[kind, number] = path
+            self.devices[kind, number] = self.image(number) if kind == "image" else self.file(number)
         return self.devices[kind, number]
+
+    def image(self, number):
+        path = os.path.join(self.where, f"image{number}")
+        with open(path, "xb") as out:
+            out.truncate(self.part.device_size)
+        return path
+
+    def file(self, number):
+        path = f"{self.part.device_path}.{number}"
+        if os.path.exists(path):
+            raise Failed(f"{path} exists: remove it, or choose another place")
+        self.stack.callback(lambda: os.path.exists(path) and os.unlink(path))
+        storebench.full_file(path, self.part.device_size)
+        return path
 
     def loop_devices(self):
         if "tmpfs" not in self.devices:

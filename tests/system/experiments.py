@@ -72,6 +72,7 @@ WRONGS = [
     ("write-path: [deferred, direct]", "write-path: []", 12, "no value"),
     ("baseline: {write-path: direct}", "baseline: {path: direct}", 19, "no factor path"),
     ("device: {kind: none}", "device: {kind: tape}", 9, "no device"),
+    ("device: {kind: none}", "device: {kind: file}", 9, "needs a path"),
     ("question: Does it run?", "question: [Does it run?", 2, "expected"),
     ("{bars: iops, by: write-path}", "{pie: iops}", 24, "pie is not known"),
 ]
