@@ -146,7 +146,8 @@ class Overall:
     def text(self):
         cnt = len(self.rounds)
         percent = (self.ratio - 1) * 100
-        head = f"{percent:+.1f} % ({(min(self.rounds) - 1) * 100:+.1f} to {(max(self.rounds) - 1) * 100:+.1f} in {cnt} round{'s' * (cnt > 1)})"
+        low, high = (min(self.rounds) - 1) * 100, (max(self.rounds) - 1) * 100
+        head = f"{percent:+.1f} % ({low:+.1f} to {high:+.1f} in {cnt} round{'s' * (cnt > 1)})"
         if cnt == 1:
             return f"{head}: one round cannot say how sure"
         if all(one == 1 for one in self.rounds):
