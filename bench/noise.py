@@ -145,13 +145,11 @@ class Overall:
 
     def text(self):
         cnt = len(self.rounds)
-        percent = (self.ratio - 1) * 100
         low, high = (min(self.rounds) - 1) * 100, (max(self.rounds) - 1) * 100
-        head = f"{percent:+.1f} % ({low:+.1f} to {high:+.1f} in {cnt} round{'s' * (cnt > 1)})"
-        if cnt == 1:
-            return f"{head}: one round cannot say how sure"
         if all(one == 1 for one in self.rounds):
             return "no difference at all"
+        if cnt == 1:
+            return f"{(self.ratio - 1) * 100:+.1f} % in one round, which cannot say how sure"
         if not self.is_one_sided:
-            return f"{head}: no difference that is sure, for the rounds disagree in its sign"
-        return f"{head}: the same sign in every round (chance alone: p = {self.p:.2g})"
+            return f"no sure difference ({low:+.1f} to {high:+.1f} % in {cnt} rounds)"
+        return f"{(self.ratio - 1) * 100:+.1f} % ({low:+.1f} to {high:+.1f} in {cnt} rounds, p = {self.p:.2g})"

@@ -96,6 +96,8 @@ class Plot:
         return [dict(zip(factors, labels)) for labels in seen]
 
     def heading(self):
+        if "title" in self.spec:
+            return self.spec["title"]
         if self.kind == "percentiles":
             return "Latency by share of operations"
         if self.kind == "time":
@@ -109,17 +111,15 @@ class Plot:
         return METRICS[self.metric].heading
 
     def draw(self):
+        """(panels, legend): a panel is its name, its SVG, and whether it wants the whole width."""
         if self.kind not in ("percentiles", "time") and self.metric not in METRICS:
-            return f'<p class="note">There is no figure {esc(self.metric)}.</p>'
+            return [], ""
         drawn = {"bars": self.draw_bars, "lines": self.draw_lines, "heat": self.draw_heat,
                  "percentiles": self.draw_percentiles, "time": self.draw_time}[self.kind]()
-        figures = "".join(self.figure(name, text, is_wide) for name, text, is_wide in drawn if text)
-        if not figures:
-            return ""
+        found = [(name, text, is_wide) for name, text, is_wide in drawn if text]
         names = self.labels(self.by) if self.by else []
         keys = svg.legend([f"{self.by} {name}" for name in names]) if self.kind != "heat" else ""
-        title = self.spec.get("title") or self.heading()
-        return f'<h3>{esc(title)}</h3>{self.explain()}{keys}<div class="panels">{figures}</div>'
+        return found, keys
 
     def explain(self):
         if self.kind == "bars":
@@ -129,11 +129,6 @@ class Plot:
             return (f"<p>{esc(self.heading())}: {esc(self.by)} {esc(first)} divided by {esc(second)}, medians. "
                     f"Blue: {esc(first)} is greater; orange: {esc(second)} is.</p>")
         return ""
-
-    @staticmethod
-    def figure(name, text, is_wide):
-        css = ' class="wide"' if is_wide else ""
-        return f"<figure{css}><figcaption>{esc(name)}</figcaption>{text}</figure>"
 
     def panel_name(self, chosen):
         return ", ".join(f"{factor} {label}" for factor, label in chosen.items()) or self.heading()
@@ -234,6 +229,29 @@ class Plot:
         return found
 
 
+def figure(name, text, is_wide):
+    css = ' class="wide"' if is_wide else ""
+    return f"<figure{css}><figcaption>{esc(name)}</figcaption>{text}</figure>"
+
+
+def draw_all(part, specs):
+    """Plots of one panel each that have the same legend stand side by side below it; others have a heading."""
+    groups = []
+    for spec in specs:
+        plot = Plot(part, spec)
+        panels, keys = plot.draw()
+        if not panels:
+            continue
+        figures = "".join(figure(*panel) for panel in panels)
+        is_small = len(panels) == 1
+        if is_small and groups and groups[-1][:2] == (keys, plot.explain()):
+            groups[-1][2].append(figures)
+        else:
+            head = "" if is_small else f"<h3>{esc(plot.heading())}</h3>"
+            groups.append((keys if is_small else None, plot.explain(), [figures], f"{head}{plot.explain()}{keys}"))
+    return "".join(f'{head}<div class="panels">{"".join(figures)}</div>' for _, _, figures, head in groups)
+
+
 # --- Sections ---------------------------------------------------------------------------------------------------
 
 
@@ -256,7 +274,7 @@ def same_for_all(part):
 def section(part):
     text = f"<p>{esc(part.text)}</p>" if part.text else ""
     text += f"<p>The same in all cells: {esc(same_for_all(part))}.</p>"
-    plots = "".join(Plot(part, spec).draw() for spec in part.plots)
+    plots = draw_all(part, part.plots)
     if not part.cells:
         return f'<h2>{esc(part.name)}</h2>{text}<p class="note">No run of this part has figures.</p>'
     open_ = ' open="open"' if len(part.cells) <= 24 else ""
@@ -358,7 +376,7 @@ def write_index(path, folders):
 
 def index_entry(name, results):
     lines = [line for part in results.experiments for line in answers.of_part(part)[0]]
-    plot = next((drawn for part in results.experiments for spec in part.plots if (drawn := Plot(part, spec).draw())), "")
+    plot = next((drawn for part in results.experiments for spec in part.plots if (drawn := draw_all(part, [spec]))), "")
     lost = len([run for run in results.lost() if run.get("failed")])
     note = f'<p class="note">{lost} runs failed: see the report.</p>' if lost else ""
     return (f'<h2 id="{esc(name)}">{esc(results.title)}</h2><p class="question">{esc(results.question)}</p>{note}'

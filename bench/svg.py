@@ -10,7 +10,7 @@ import math
 
 SERIES = 8
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
-LEFT, RIGHT, TOP, BOTTOM = 66, 14, 12, 50
+LEFT, RIGHT, TOP, BOTTOM = 52, 14, 30, 46
 CHAR = 6.6  # width of a letter of 12 px, about
 LABEL_LINES = 3
 
@@ -131,7 +131,8 @@ class Frame(Canvas):
         self.x0, self.x1 = LEFT, size[0] - RIGHT
         self.y0, self.y1 = size[1] - bottom, TOP
         self.text((self.x0 + self.x1) / 2, size[1] - 8, x_name, css="t name x-axis")
-        self.text(14, (self.y0 + self.y1) / 2, y_name, css="t name y-axis", turn=-90)
+        # Above the axis, not along it: a long name stays whole, and nobody has to tilt the head.
+        self.text(4, 13, y_name, "start", css="t name y-axis")
 
     def draw_y(self, scale):
         for tick in scale.ticks:
