@@ -18,7 +18,12 @@ def of_part(part):
         lines += more
         tables.append(table)
     for claim in part.claims:
-        lines += crossing(part, claim) if "cross" in claim else within(part, claim)
+        if "cross" in claim:
+            more, table = crossing(part, claim)
+            lines += more
+            tables.append(table)
+        else:
+            lines += within(part, claim)
     return lines, "".join(tables)
 
 
@@ -107,50 +112,50 @@ def ratios_to_best(part, cell, claim, better):
 
 
 def crossing(part, claim):
-    """Where, along one factor, the one of two choices stops to be the better one."""
+    """Where, along one factor, the one of two choices stops to be the better one: (sentences, a table)."""
     first, second = labels_of(claim["cross"])
     metric, factor, along = claim["metric"], claim["factor"], claim["along"]
-    better = METRICS[metric].better or 1
     rest = [name for name in part.varied() if name not in (factor, along)]
-    seen, lines = {}, []
+    rows = {}
     for cell in part.find(**{factor: first}):
-        seen.setdefault(tuple(cell.factors.get(name) for name in rest), []).append(cell)
-    for labels, cells in seen.items():
-        leads = lead_of(part, cells, factor, second, metric, better)
-        if leads:
-            where = ", ".join(f"{name} {label}" for name, label in zip(rest, labels))
-            lines.append(f"{part.name}{': ' if where else ''}{where}: {describe_leads(leads, along, (first, second))} "
-                         f"({METRICS[metric].label}).")
-    return lines
+        found = lead_of(part, cell, factor, second, metric)
+        if found is not None:
+            rows.setdefault(tuple(cell.factors.get(name) for name in rest), {})[cell.factors[along]] = found
+    if not rows:
+        return [], ""
+    leads = [lead for row in rows.values() for lead, _ in row.values()]
+    line = (f"{part.name}: by {METRICS[metric].label} {first} is better in {leads.count(1)} of {len(leads)} cells, {second} in "
+            f"{leads.count(-1)}; in {leads.count(0)} their runs overlap.")
+    return [line], crossing_table(part, rest, along, rows, (f"{factor} {first}", second, METRICS[metric].label))
 
 
-def lead_of(part, cells, factor, second, metric, better):
-    """(label of `along`, 1 for the first, -1 for the second, 0 for neither, ratio), in order."""
-    found = []
-    for cell in cells:
-        twin = part.twin(cell, factor, second)
-        if twin is None or not cell.values(metric) or not twin.values(metric):
-            continue
-        ours, theirs = cell.range(metric), twin.range(metric)
-        apart = ours[1] > theirs[2] or ours[2] < theirs[1]
-        sign = better if ours[0] > theirs[0] else -better
-        found.append((cell, sign if apart else 0, ours[0] / theirs[0] if theirs[0] else 1))
-    return found
+def lead_of(part, cell, factor, second, metric):
+    """(1 where every run is better than all of the other's, -1 where worse, 0 for neither; the ratio)"""
+    twin = part.twin(cell, factor, second)
+    if twin is None or not cell.values(metric) or not twin.values(metric):
+        return None
+    ours, theirs = cell.range(metric), twin.range(metric)
+    is_apart = ours[1] > theirs[2] or ours[2] < theirs[1]
+    sign = (METRICS[metric].better or 1) * (1 if ours[0] > theirs[0] else -1)
+    return sign if is_apart else 0, ours[0] / theirs[0] if theirs[0] else 1.0
 
 
-def describe_leads(leads, along, names):
-    """Stretches of `along` in which one leads in every run."""
-    stretches = []
-    for cell, sign, _ in leads:
-        label = cell.factors[along]
-        if stretches and stretches[-1][0] == sign:
-            stretches[-1][2] = label
-        else:
-            stretches.append([sign, label, label])
-    said = []
-    for sign, begin, end in stretches:
-        span = begin if begin == end else f"{begin} to {end}"
-        who = {1: f"{names[0]} is better", -1: f"{names[1]} is better", 0: "no difference in every run"}[sign]
-        said.append(f"{along} {span}: {who}")
-    ratios = f"{names[0]} / {names[1]} from {svg.short_number(leads[0][2])} to {svg.short_number(leads[-1][2])}"
-    return "; ".join(said) + f"; {ratios}"
+def crossing_table(part, rest, along, rows, names):
+    columns = [label for label in part.factors[along] if any(label in row for row in rows.values())]
+    heads = "".join(f"<th>{html.escape(along)} {html.escape(label)}</th>" for label in columns)
+    keys = "".join(f'<th class="key">{html.escape(name)}</th>' for name in rest)
+    body = ""
+    for labels, row in rows.items():
+        cells = "".join(f"<td>{lead_text(row.get(label))}</td>" for label in columns)
+        body += "<tr>" + "".join(f'<td class="key">{html.escape(label)}</td>' for label in labels) + cells + "</tr>"
+    first, second, label = (html.escape(name) for name in names)
+    return (f"<h3>{html.escape(part.name)}: {first} divided by {second}, {label}</h3>"
+            f"<p>Marked where every run of the one is better than all of the other: ▲ {first}, ▼ {second}.</p>"
+            f'<div class="scroll"><table><thead><tr>{keys}{heads}</tr></thead><tbody>{body}</tbody></table></div>')
+
+
+def lead_text(found):
+    if found is None:
+        return ""
+    sign, ratio = found
+    return f"{svg.short_number(ratio)} {'▲' if sign > 0 else '▼' if sign < 0 else '·'}"

@@ -37,7 +37,7 @@ METRICS = {
     "device_reads": Metric("reads of the device", "per operation", -1, True),
     "flushes": Metric("flushes of the device", "per operation", -1, True),
     "written_bytes": Metric("bytes written for each byte of payload", "ratio", -1, True),
-    "settled_bytes": Metric("the same, until all is in its place", "ratio", -1, True),
+    "settled_bytes": Metric("bytes written for each byte, until all is in its place", "ratio", -1, True),
     "calls": Metric("system calls of the shards' threads", "per operation", -1, True),
     "index_waits": Metric("waits for the index", "per 1000 operations", -1, True),
     "shared_direct": Metric("writes that took the direct path", "share", 0, True),

@@ -126,7 +126,7 @@ class Plot:
             return "<p>Medians; the thin line is from the least to the greatest of all runs.</p>"
         if self.kind == "heat" and "ratio" in self.spec:
             first, second = self.spec["ratio"]
-            return (f"<p>{esc(self.heading())}: {esc(self.by)} {esc(first)} divided by {esc(second)}, medians. "
+            return (f"<p>{esc(METRICS[self.metric].label.capitalize())} of {esc(first)} divided by that of {esc(second)}, medians. "
                     f"Blue: {esc(first)} is greater; orange: {esc(second)} is.</p>")
         return ""
 
