@@ -301,8 +301,9 @@ def time_lines(series, runs, y_name, label, size=(430, 270)):
 def heat(columns, rows, values, names, label, is_ratio=False):
     """values[row][column], a number or None. For ratios the middle of the colours is 1, and the same distance
     above and below is as strong; else the strongest colour is the greatest value."""
-    cell_w, cell_h, left, top = 58, 30, 84, 28
-    canvas = Canvas(left + cell_w * len(columns) + 10, top + cell_h * len(rows) + 36, label)
+    cell_w, cell_h, left, top = 58, 30, 88, 28
+    width = max(left + cell_w * len(columns), left + CHAR * len(names[0])) + 10
+    canvas = Canvas(width, top + cell_h * len(rows) + 36, label)
     flat = [value for row in values for value in row if value is not None and value > 0]
     if not flat:
         return ""
@@ -312,8 +313,8 @@ def heat(columns, rows, values, names, label, is_ratio=False):
         canvas.text(left - 8, top + cell_h * (r + 0.5) + 4, row, "end")
         for c in range(len(columns)):
             draw_cell(canvas, (left + cell_w * c, top + cell_h * r, cell_w, cell_h), values[r][c], flat, is_ratio)
-    canvas.text(left + cell_w * len(columns) / 2, top + cell_h * len(rows) + 24, names[0], css="t name x-axis")
-    canvas.text(14, top + cell_h * len(rows) / 2, names[1], css="t name y-axis", turn=-90)
+    canvas.text(left, top + cell_h * len(rows) + 24, names[0], "start", css="t name x-axis")
+    canvas.text(4, top - 8, names[1], "start", css="t name y-axis")
     return canvas.done()
 
 

@@ -159,7 +159,7 @@ def test_noise():
     must(drifted.verdict == "within" and "drifted" in drifted.text(), "a drift of the machine is not noticed")
     overall = noise.Overall([[(2, 1), (8, 4)], [(4, 2)]])
     must(overall.ratio == 2 and overall.is_one_sided, "twice as much in each round")
-    must("disagree" in noise.Overall([[(2, 1)], [(1, 2)], [(3, 2)]]).text(), "rounds that disagree")
+    must("no sure" in noise.Overall([[(2, 1)], [(1, 2)], [(3, 2)]]).text(), "rounds that disagree")
     must(curve_of([[0, 1000, 50], [1000, 2000, 49], [2000, 9000, 1]])[-1] == [100, 9.0], "a curve's end")
 
 
