@@ -61,7 +61,7 @@ def short(one):
     if one is None:
         return "–"
     low, high = ((end - 1) * 100 for end in (min(one.rounds), max(one.rounds)))
-    sure = "" if one.is_one_sided and len(one.rounds) > 1 else "not sure: "
+    sure = "" if one.is_sure else "perhaps " if one.is_one_sided and len(one.rounds) > 1 else "not sure: "
     if all(value == 1 for value in one.rounds):
         return "the same"
     return f"{sure}{(one.ratio - 1) * 100:+.1f} % <small>{low:+.1f} to {high:+.1f}</small>"

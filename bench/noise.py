@@ -143,6 +143,10 @@ class Overall:
     def is_one_sided(self):
         return self.aboves in (0, len(self.rounds))
 
+    @property
+    def is_sure(self):
+        return self.is_one_sided and self.p <= ALPHA
+
     def text(self):
         cnt = len(self.rounds)
         low, high = (min(self.rounds) - 1) * 100, (max(self.rounds) - 1) * 100
@@ -152,4 +156,5 @@ class Overall:
             return f"{(self.ratio - 1) * 100:+.1f} % in one round, which cannot say how sure"
         if not self.is_one_sided:
             return f"no sure difference ({low:+.1f} to {high:+.1f} % in {cnt} rounds)"
-        return f"{(self.ratio - 1) * 100:+.1f} % ({low:+.1f} to {high:+.1f} in {cnt} rounds, p = {self.p:.2g})"
+        perhaps = "" if self.is_sure else "perhaps "
+        return f"{perhaps}{(self.ratio - 1) * 100:+.1f} % ({low:+.1f} to {high:+.1f} in {cnt} rounds, p = {self.p:.2g})"

@@ -53,6 +53,10 @@ def table(heads, rows, keys=1):
             f'{"".join(line("td", row) for row in rows)}</tbody></table></div>')
 
 
+def capital(text):
+    return text[:1].upper() + text[1:]
+
+
 def ranged(value):
     if value is None:
         return "–"
@@ -101,8 +105,8 @@ class Plot:
         if self.kind == "percentiles":
             return "Latency by share of operations"
         if self.kind == "time":
-            return SERIES.get(self.metric, (self.metric, ""))[0].capitalize()
-        return METRICS[self.metric].label.capitalize()
+            return capital(SERIES.get(self.metric, (self.metric, ""))[0])
+        return capital(METRICS[self.metric].label)
 
     def unit_name(self):
         if self.kind == "time":
@@ -126,7 +130,7 @@ class Plot:
             return "<p>Medians; the thin line is from the least to the greatest of all runs.</p>"
         if self.kind == "heat" and "ratio" in self.spec:
             first, second = self.spec["ratio"]
-            return (f"<p>{esc(METRICS[self.metric].label.capitalize())} of {esc(first)} divided by that of {esc(second)}, medians. "
+            return (f"<p>{esc(capital(METRICS[self.metric].label))} of {esc(first)} divided by that of {esc(second)}, medians. "
                     f"Blue: {esc(first)} is greater; orange: {esc(second)} is.</p>")
         return ""
 
