@@ -65,7 +65,8 @@ def of_stats(stats):
     found["calls"] = (sum(thread["reactor"]["enters"] + thread["reactor"]["wakes_sent"] for thread in stats["threads"]) +
                       sum(shard["connections"]["receives"] for shard in stats["shards"]))
     found["accounted_bytes"] = (sum(shard.get(name, 0) for shard in shards for name in ACCOUNTED) +
-                                sum(thread["buffers"]["used_max_bytes"] for thread in stats["threads"]))
+                                # All of it: the kernel holds the pages of registered buffers.
+                                sum(thread["buffers"]["region_bytes"] for thread in stats["threads"]))
     found["heap_used_bytes"] = stats["process"]["heap_used_bytes"]
     found["heap_held_bytes"] = stats["process"]["heap_held_bytes"]
     found["ops"] = sum(op["count"] for name, op in stats["ops"].items() if name not in ("hello", "stats", "admin"))

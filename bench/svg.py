@@ -255,7 +255,7 @@ def percentiles(series, curves, label, size=(430, 270)):
     """curves[series]: points (percent, microseconds). The greatest stands at the end, whatever share it is."""
     frame = Frame(size, label, "share of operations (%)", "latency (µs)")
     places = {"0": 1.0, "50": 0.5, "90": 0.1, "99": 0.01, "99.9": 0.001, "99.99": 0.0001}
-    last = 0.00008
+    last = 0.00001
     points = [[(max(last, 1 - percent / 100), us) for percent, us in curve if us > 0] for curve in curves]
     flat = [us for curve in points for _, us in curve]
     if not flat:

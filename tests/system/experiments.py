@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # variants: release
-# timeout: 120
+# timeout: 240
 """Goal: bench/run says in which line an experiment is wrong, does every cell once a round in an order that the seed
 gives, writes a report that holds each cell and names each axis; bench/compare calls a difference a difference, and noise noise.
 Method: experiments that are wrong each in one way; a tiny one with the store in memory, whose page is parsed; results
