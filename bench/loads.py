@@ -231,7 +231,8 @@ class Daemon(Kind):
         half = str(max(1, int(cell.load.get("depth", 2)) // 2))
         threads = []
         for number, side in enumerate(("read", "write")):
-            command = [*self.command(rig, cell, one, seconds, seed + number, side), "--depth", half]
+            # Files of their own: each makes what it needs, at the same time.
+            command = [*self.command(rig, cell, one, seconds, seed + number, side), "--depth", half, "--object", f"load-{side}"]
             threads.append(threading.Thread(target=keep, args=(reports, side, command)))
         for thread in threads:
             thread.start()
