@@ -15,7 +15,8 @@
 #   make coherence            a minute of changes at one door, and looks at the other; as root
 #   make fuzz                 the fuzzers of tests/fuzz, by clang, into build/fuzz/fuzz/
 #   make check                formatting, lint, dependency direction, headers, manual pages
-#   make bench                the benchmarks that print a figure beside its target
+#   make bench                a short form of all experiments, and one page of them: build/bench-short/index.html
+#   make bench-targets        the benchmarks that print a figure beside its target
 #   make install PREFIX= DESTDIR=
 #   make help                 this text
 
@@ -212,7 +213,7 @@ $(OUT)/gen/format/%.h: docs/format/%.md scripts/gen-format
 	@mkdir -p $(@D)
 	$(Q)scripts/gen-format $< > $@.tmp && mv $@.tmp $@
 
-.PHONY: all tests tools fuzz fuzzers test crash posix check check-all bench allocators install clean help
+.PHONY: all tests tools fuzz fuzzers test crash posix check check-all bench bench-targets allocators install clean help
 all: $(ALL_BINS) $(ALL_HELPERS) $(ALL_LIBS)
 tools: $(ALL_TOOLS)
 tests: all tools fuzzers $(ALL_TESTS)
@@ -237,7 +238,12 @@ posix: all
 check:
 	@scripts/check
 
-bench: all tools
+# One after the other: two makes at once would build the same objects.
+bench: tools
+	@$(MAKE) --no-print-directory allocators
+	@bench/run --short --build $(OUT) $(wildcard bench/experiments/*.yaml)
+
+bench-targets: all tools
 	@bench/all --build $(OUT)
 
 install: all

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What does age do to a store that is nearly full? (bench/store-age)
  *
- *   store_age AGED FRESH hybrid|bitmap|extent [TURNOVERS]
+ *   store_age AGED FRESH hybrid|bitmap|extent [TURNOVERS [FILL]]
  *
  * Both devices hold new stores of one shard and one size. What fits is found out by
- * filling AGED until it is full; then objects are removed until FILL of that is left, and objects
- * are removed and created at random until the content was replaced TURNOVERS times. FRESH is only
- * filled as far. Then both do the same mix of operations in turns that replace a hundredth of the
- * content each, so that a noisy neighbour meets both and FRESH stays so: whole objects are read,
- * created and removed, of 1 to 256 blocks, evenly spread over the powers of two.
+ * filling AGED until it is full; then objects are removed until FILL percent of that is left (95),
+ * and objects are removed and created at random until the content was replaced TURNOVERS times.
+ * FRESH is only filled as far. Then both do the same mix of operations in turns that replace a
+ * hundredth of the content each, so that a noisy neighbour meets both and FRESH stays so: whole
+ * objects are read, created and removed, of 1 to 256 blocks, evenly spread over the powers of two.
  *
  * Prints one JSON object: per store the medians of bytes per second and of the thread's CPU time
  * per MiB, what the device was asked for per object, and how fragmented the free space is. */
@@ -23,6 +23,7 @@
 
 #define DEPTH        8u
 #define FILL_PERCENT 95u
+#define FILL_MAX     98u
 #define SIZE_POWERS  8u   /* 1 to 256 blocks */
 #define BLOCKS_MAX   256u /* of an object */
 #define ROUNDS       11u
@@ -397,24 +398,32 @@ static int kind_of(const char *name)
 	return -1;
 }
 
+/* The number that is an argument, if there is one. */
+static uint64_t number_of(int argc, char **argv, int idx, uint64_t usual)
+{
+	return argc > idx ? strtoull(argv[idx], NULL, 10) : usual;
+}
+
 int main(int argc, char **argv)
 {
-	int kind = argc == 4 || argc == 5 ? kind_of(argv[3]) : -1;
-	if (kind < 0) {
-		(void)fprintf(stderr, "store_age AGED FRESH hybrid|bitmap|extent [TURNOVERS]\n");
+	int kind = argc >= 4 && argc <= 6 ? kind_of(argv[3]) : -1;
+	uint64_t turnovers = number_of(argc, argv, 4, TURNOVERS);
+	uint64_t fill = number_of(argc, argv, 5, FILL_PERCENT);
+	if (kind < 0 || fill == 0 || fill > FILL_MAX) {
+		(void)fprintf(stderr,
+			      "store_age AGED FRESH hybrid|bitmap|extent [TURNOVERS [FILL]]\n");
 		return 2;
 	}
-	uint64_t turnovers = argc == 5 ? strtoull(argv[4], NULL, 10) : TURNOVERS;
 	start(&aged, argv[1], (enum lp_alloc_kind)kind, NULL);
 	start(&fresh, argv[2], (enum lp_alloc_kind)kind, &aged.rig);
 	uint64_t capacity = fill_up(&aged);
-	aged.target_blocks = capacity / 100 * FILL_PERCENT;
+	aged.target_blocks = capacity / 100 * fill;
 	for (uint64_t i = 0; i < turnovers; i++)
 		churn(&aged, aged.target_blocks);
 	fill_to(&fresh, aged.target_blocks);
 	(void)printf("{\"allocator\": \"%s\", \"turnovers\": %" PRIu64
-		     ", \"capacity_mib\": %" PRIu64 ", ",
-		     argv[3], turnovers, capacity / 256);
+		     ", \"fill_percent\": %" PRIu64 ", \"capacity_mib\": %" PRIu64 ", ",
+		     argv[3], turnovers, fill, capacity / 256);
 	compare_stores();
 	(void)printf("}\n");
 	stop(&fresh);

@@ -35,6 +35,12 @@ def store(build, device, *options):
     return json.loads(quiet([f"{build}/bin/lapis", "store-bench", "--json", *options, device]))
 
 
+def write_counts(path, name, ops, counted):
+    """What store-counts or daemon-counts found, for bench/regress."""
+    with open(path, "w", encoding="utf-8") as out:
+        json.dump({"name": name, "ops": ops, "cases": counted}, out, indent=1)
+
+
 def seconds_of(seconds):
     return str(int(seconds)) if seconds == int(seconds) else str(seconds)
 

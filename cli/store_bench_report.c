@@ -178,6 +178,21 @@ static void json_times(const struct lpi_bench_report *report)
 		     to_us(per_op(report, result->process_cpu_ns)));
 }
 
+/* [lowest, highest, how many], in nanoseconds: what percentile curves are drawn from. */
+static void json_histogram(const struct lp_hist *hist)
+{
+	struct lp_hist_bucket bucket;
+	size_t pos = 0;
+	const char *comma = "";
+	(void)fputs(", \"histogram_ns\": [", stdout);
+	while (lp_hist_next(hist, &pos, &bucket)) {
+		(void)printf("%s[%" PRIu64 ", %" PRIu64 ", %" PRIu64 "]", comma, bucket.low,
+			     LP_MIN(bucket.high, hist->max), bucket.count);
+		comma = ", ";
+	}
+	(void)fputs("]", stdout);
+}
+
 static void json_device(const struct lpi_bench_report *report)
 {
 	const struct lpi_bench_counts *counts = &report->counts;
@@ -259,6 +274,7 @@ void lpi_bench_report_json(const struct lpi_bench_report *report)
 {
 	json_options(report);
 	json_times(report);
+	json_histogram(&report->result.latency_ns);
 	json_device(report);
 	json_store(report);
 	json_asked(report);

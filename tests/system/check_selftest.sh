@@ -290,6 +290,7 @@ bad man 'no module makes a program lapisd' "sed 's/lapis/lapisd/;s/LAPIS/LAPISD/
 bad shell 'SC2086' "sed -i 's/\"\$1\"/\$1/' scripts/hello"
 bad python 'scripts/hello.py:4' "sed -i 's/print(/print)/' scripts/hello.py"
 bad python 'requests is not in' "sed -i 's/import sys/import requests as sys/' scripts/hello.py"
+bad python 'yaml is not in' "sed -i 's/import sys/import yaml as sys/' scripts/hello.py"
 bad python 'invalid escape' "echo 'A = \"\\d\"' >>scripts/hello.py"
 
 bad format-pages 'gap: magic' "sed -i 's/| 0 | 4/| 4 | 4/' docs/format/disk.md"

@@ -26,6 +26,7 @@ assert r["seconds"] > 0 and r["iops"] > 0, "rate"
 lat = r["latency_us"]
 order = [lat[k] for k in ("p50", "p95", "p99", "p999", "max")]
 assert order == sorted(order) and lat["mean"] <= lat["max"], "latencies"
+assert sum(bucket[2] for bucket in r["histogram_ns"]) == want, "histogram"
 assert r["cpu_us_per_op"]["thread"] > 0, "cpu"
 data = r["op"] not in ("stat", "delete")
 bytes = r["ops"] * r["size"] if data else 0

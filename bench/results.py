@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an experiment found: written by bench/run, read by the report and by bench/compare.
+
+A folder of results has results.json (all of it), raw/NNNN.json (what each run's programs said, with the time
+lines), runs.csv (a line for each cell of each run) and report.html.
+"""
+import csv
+import json
+import os
+
+from metrics import METRICS
+from noise import Difference, Overall, median
+
+FORMAT = 1
+
+
+class Unreadable(Exception):
+    """The folder holds no results."""
+
+
+def describe(part):
+    """What a report needs to know of a part."""
+    return {"name": part.name, "kind": part.kind.name, "text": part.text, "repetitions": part.repetitions,
+            "seconds": part.seconds, "device": part.device_kind, "metrics": part.metrics,
+            "factors": {factor: [choice.label for choice in several] for factor, several in part.factors.items()},
+            "fixed": {**part.fixed["variants"], **part.fixed["load"]}, "settings": part.settings,
+            "own_factors": list(part.kind.own_factors), "baseline": part.baseline, "plots": part.plots,
+            "claims": part.claims}
+
+
+class Cell:
+    """All runs of one combination."""
+
+    def __init__(self, factors):
+        self.factors = factors
+        self.runs = []
+
+    def values(self, metric):
+        return [run["metrics"][metric] for run in self.runs if metric in run["metrics"]]
+
+    def of_round(self, metric, repetition):
+        for run in self.runs:
+            if run["repetition"] == repetition and metric in run["metrics"]:
+                return run["metrics"][metric]
+        return None
+
+    def range(self, metric):
+        """(median, least, greatest), or None."""
+        values = self.values(metric)
+        return (median(values), min(values), max(values)) if values else None
+
+    def name(self):
+        return ", ".join(f"{factor} {label}" for factor, label in self.factors.items()) or "all"
+
+
+class PartResults:
+    def __init__(self, described, runs):
+        self.__dict__.update(described)
+        self.runs = [run for run in runs if not run.get("failed") and not run.get("skipped")]
+        self.lost = [run for run in runs if run.get("failed") or run.get("skipped")]
+        self.cells = {}
+        for run in self.runs:
+            key = tuple(run["factors"].items())
+            self.cells.setdefault(key, Cell(run["factors"])).runs.append(run)
+        for factor in self.own_factors:
+            self.factors[factor] = self.labels_seen(factor)
+        self.cells = dict(sorted(self.cells.items(), key=lambda item: self.place(item[1])))
+
+    def labels_seen(self, factor):
+        found = {}
+        for cell in self.cells.values():
+            if factor in cell.factors:
+                found[cell.factors[factor]] = True
+        return list(found)
+
+    def place(self, cell):
+        return [self.factors[factor].index(cell.factors[factor]) for factor in self.factors if factor in cell.factors]
+
+    def find(self, **wanted):
+        """The cells with those labels."""
+        return [cell for cell in self.cells.values()
+                if all(cell.factors.get(factor) in labels_of(label) for factor, label in wanted.items())]
+
+    def varied(self):
+        """The factors that have more than one value."""
+        return [factor for factor, labels in self.factors.items() if len(labels) > 1]
+
+    def twin(self, cell, factor, label):
+        """The cell that differs in that factor alone."""
+        wanted = {**cell.factors, factor: label}
+        return self.cells.get(tuple(wanted.items()))
+
+    def shown_metrics(self):
+        return [name for name in self.metrics if name in METRICS and
+                any(cell.values(name) for cell in self.cells.values())]
+
+    def overall(self, factor, label, base, metric):
+        """One choice against another over all cells, round by round; None where there is nothing to compare."""
+        rounds = sorted({run["repetition"] for run in self.runs})
+        pairs = []
+        for repetition in rounds:
+            found = []
+            for cell in self.find(**{factor: label}):
+                other = self.twin(cell, factor, base)
+                ours = cell.of_round(metric, repetition)
+                theirs = other.of_round(metric, repetition) if other else None
+                if ours and theirs and ours > 0 and theirs > 0:
+                    found.append((ours, theirs))
+            pairs.append(found)
+        return Overall(pairs) if any(pairs) else None
+
+
+def labels_of(value):
+    return [str(one) for one in (value if isinstance(value, list) else [value])]
+
+
+class Results:
+    def __init__(self, table):
+        self.title = table["title"]
+        self.question = table["question"]
+        self.seed = table["seed"]
+        self.is_short = table["short"]
+        self.began = table["began"]
+        self.seconds = table["seconds"]
+        self.conditions = table["conditions"]
+        self.runs = table["runs"]
+        self.parts = [PartResults(part, [run for run in self.runs if run["part"] == part["name"]])
+                      for part in table["parts"]]
+
+    @property
+    def experiments(self):
+        return [part for part in self.parts if part.kind != "limit"]
+
+    @property
+    def limits(self):
+        return next((part for part in self.parts if part.kind == "limit"), None)
+
+    def part(self, name):
+        return next((part for part in self.parts if part.name == name), None)
+
+    def lost(self):
+        return [run for part in self.parts for run in part.lost]
+
+
+def load(where):
+    path = os.path.join(where, "results.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            table = json.load(file)
+    except OSError as error:
+        raise Unreadable(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise Unreadable(f"{path}: {error}") from None
+    if table.get("format") != FORMAT:
+        raise Unreadable(f"{path}: format {table.get('format')} is not {FORMAT}")
+    results = Results(table)
+    for run in results.runs:
+        raw = os.path.join(where, "raw", f"{run['order']:04}.json")
+        run["raw"] = raw if os.path.exists(raw) else None
+    return results
+
+
+def series_of(run):
+    """The time lines of a run: {name: [(seconds, value)]}"""
+    if not run.get("raw"):
+        return {}
+    with open(run["raw"], encoding="utf-8") as file:
+        outcomes = json.load(file)["outcomes"]
+    series = outcomes[run["outcome"]].get("series", {})
+    found = {}
+    for prefix, columns in (("", series), ("daemon.", series.get("daemon", {}))):
+        for name, values in columns.items():
+            if name not in ("t_s", "daemon"):
+                found[prefix + name] = list(zip(columns["t_s"], values))
+    return found
+
+
+def write_csv(path, results):
+    factors = {factor: True for run in results.runs for factor in run["factors"]}
+    names = [name for name in METRICS if any(name in run["metrics"] for run in results.runs)]
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(["order", "part", "repetition", *factors, *names, "lost"])
+        for run in results.runs:
+            out.writerow([run["order"], run["part"], run["repetition"], *(run["factors"].get(one, "") for one in factors),
+                          *(run["metrics"].get(name, "") for name in names), run.get("failed") or run.get("skipped") or ""])
+
+
+# --- Two folders ------------------------------------------------------------------------------------------------
+
+
+def limit_differences(ours, other):
+    """By how much the machine itself differed: [(limit, difference)]. None: no limit is in both."""
+    if ours.limits is None or other.limits is None:
+        return None
+    found = []
+    for key, cell in ours.limits.cells.items():
+        twin = other.limits.cells.get(key)
+        if twin is not None and cell.values("iops") and twin.values("iops"):
+            found.append((cell.factors["limit"], Difference(cell.values("iops"), twin.values("iops"))))
+    return found or None

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# variants: release
+# timeout: 240
+"""Goal: bench/run says in which line an experiment is wrong, does every cell once a round in an order that the seed
+gives, writes a report that holds each cell and names each axis; bench/compare calls a difference a difference, and noise noise.
+Method: experiments that are wrong each in one way; a tiny one with the store in memory, whose page is parsed; results
+that are made up, of which what must be said is known."""
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+SRC = os.environ["LP_TEST_SRC"]
+BUILD = os.environ["LP_TEST_BUILD"]
+sys.path.insert(0, os.path.join(SRC, "bench"))
+sys.dont_write_bytecode = True
+
+if importlib.util.find_spec("yaml") is None:
+    print("python3-yaml is not installed")
+    sys.exit(77)
+
+import noise
+import svg
+from experiment import Experiment, Wrong, read
+from loads import KINDS, curve_of
+
+FAILURES = []
+
+TINY = """\
+title: A tiny one
+question: Does it run?
+seed: 7
+parts:
+  - name: memory
+    kind: store
+    repetitions: 2
+    seconds: 0.3
+    device: {kind: none}
+    variants:
+      store: mem
+      write-path: [deferred, direct]
+    load:
+      op: [overwrite, read]
+      size: [4K, 16K]
+      depth: 4
+      object-size: 1M
+    metrics: [iops, p99_us, thread_us]
+    baseline: {write-path: direct}
+    claims:
+      - {factor: write-path, value: deferred, among: [direct], metric: iops, within: 50}
+      - {factor: write-path, cross: [deferred, direct], along: size, metric: iops}
+    plots:
+      - {bars: iops, by: write-path}
+      - {lines: p99_us, by: write-path, x: size, panels: op}
+      - {heat: iops, x: size, y: op, panels: write-path}
+      - {percentiles: latency, by: write-path, panels: [op, size]}
+"""
+
+# What is put in place of what, the line that must be named, and a word of what must be said.
+WRONGS = [
+    ("kind: store", "kind: shop", 6, "no kind of load"),
+    ("question: Does it run?", "quest: Does it run?", 2, "not known here"),
+    ("repetitions: 2", "repetitions: none", 7, "repetitions is a number"),
+    ("repetitions: 2", "repetitions: 0", 7, "from 1 to"),
+    ("size: [4K, 16K]", "sice: [4K, 16K]", 15, "not an option"),
+    ("depth: 4", "depth: 4\n      depth: 8", 17, "there twice"),
+    ("write-path: [deferred, direct]", "write-path: [direct, direct]", 12, "twice"),
+    ("write-path: [deferred, direct]", "write-path: []", 12, "no value"),
+    ("baseline: {write-path: direct}", "baseline: {path: direct}", 19, "no factor path"),
+    ("device: {kind: none}", "device: {kind: tape}", 9, "no device"),
+    ("device: {kind: none}", "device: {kind: file}", 9, "needs a path"),
+    ("question: Does it run?", "question: [Does it run?", 2, "expected"),
+    ("{bars: iops, by: write-path}", "{pie: iops}", 24, "pie is not known"),
+]
+
+
+def say(text):
+    FAILURES.append(text)
+    print(f"FAILED: {text}")
+
+
+def must(good, text):
+    if not good:
+        say(text)
+
+
+def write(name, text):
+    with open(name, "w", encoding="utf-8") as out:
+        out.write(text)
+    return name
+
+
+def tool(name, *options):
+    return subprocess.run([os.path.join(SRC, "bench", name), *options], capture_output=True, text=True, check=False)
+
+
+# --- What is wrong is told --------------------------------------------------------------------------------------
+
+
+def test_wrongs():
+    for old, new, line, word in WRONGS:
+        assert old in TINY, old
+        done = tool("run", "--build", BUILD, "--list", write("wrong.yaml", TINY.replace(old, new, 1)))
+        must(done.returncode == 2 and f"wrong.yaml:{line}: " in done.stderr and word in done.stderr,
+             f"{new}: status {done.returncode}, {done.stderr.strip()!r}")
+    done = tool("run", "--list", "absent.yaml")
+    must(done.returncode == 2 and "No such file" in done.stderr, f"an absent file: {done.stderr!r}")
+
+
+def test_no_truth_values():
+    write("words.yaml", "crc: [off, on, yes, 1, 0.5, '1']\n")
+    must(read("words.yaml")["crc"] == ["off", "on", "yes", 1, 0.5, "1"], f"words: {read('words.yaml')}")
+
+
+def test_order():
+    path = write("tiny.yaml", TINY)
+    plan = [(round_nr, cell.name()) for round_nr, cell in Experiment(path, KINDS, False).parts[0].plan(7)]
+    again = [(round_nr, cell.name()) for round_nr, cell in Experiment(path, KINDS, False).parts[0].plan(7)]
+    other = [(round_nr, cell.name()) for round_nr, cell in Experiment(path, KINDS, False).parts[0].plan(8)]
+    must(plan == again, "one seed gives two orders")
+    must(plan != other, "two seeds give one order")
+    must(len(plan) == 16 and len(set(plan)) == 16, f"{len(plan)} runs")
+    must(sorted(name for nr, name in plan if nr == 1) == sorted(name for nr, name in plan if nr == 2),
+         "a round lacks a cell")
+    must([nr for nr, _ in plan] == [1] * 8 + [2] * 8, "the rounds are not one after the other")
+
+
+def test_those_in_the_tree():
+    where = os.path.join(SRC, "bench", "experiments")
+    names = [name for name in os.listdir(where) if name.endswith(".yaml")]
+    must(len(names) > 0, "no experiment")
+    for name in names:
+        for is_short in (False, True):
+            try:
+                Experiment(os.path.join(where, name), KINDS, is_short)
+            except Wrong as wrong:
+                say(f"{name}: {wrong}")
+
+
+# --- Noise ------------------------------------------------------------------------------------------------------
+
+
+def test_noise():
+    must(abs(noise.p_value([1, 2, 3], [4, 5, 6]) - 0.1) < 1e-9, "p of three and three apart")
+    must(abs(noise.p_value([1, 2, 3, 4], [5, 6, 7, 8]) - 2 / 70) < 1e-9, "p of four and four apart")
+    must(noise.p_value([1, 2, 3], [1, 2, 3]) == 1.0, "p of the same")
+    must(abs(noise.p_value([1, 3, 5], [2, 4, 6]) - 0.7) < 1e-9, "p of three and three, in turn")
+    must(abs(noise.p_value(range(100), range(5, 105)) - 0.2217) < 0.03, "p of many")
+    cases = [(([5, 5, 5], [5, 5, 5]), "equal"), (([10, 11, 12, 13], [20, 21, 22, 23]), "beyond"),
+             (([10, 11, 12], [20, 21, 22]), "likely"), (([10, 21, 12], [20, 11, 22]), "within"), (([1], [2]), "unknown"),
+             (([10, 11, 12, 13], [9, 12.5, 11.5, 14]), "within")]
+    for (ours, other), verdict in cases:
+        must(noise.Difference(ours, other).verdict == verdict, f"{ours} and {other}: not {verdict}")
+    drifted = noise.Difference([100, 101, 102, 103], [110, 111, 112, 113], 0.1)
+    must(drifted.verdict == "within" and "drifted" in drifted.text(), "a drift of the machine is not noticed")
+    overall = noise.Overall([[(2, 1), (8, 4)], [(4, 2)]])
+    must(overall.ratio == 2 and overall.is_one_sided, "twice as much in each round")
+    must("no sure" in noise.Overall([[(2, 1)], [(1, 2)], [(3, 2)]]).text(), "rounds that disagree")
+    must(curve_of([[0, 1000, 50], [1000, 2000, 49], [2000, 9000, 1]])[-1] == [100, 9.0], "a curve's end")
+
+
+# --- Plots and pages --------------------------------------------------------------------------------------------
+
+
+def texts(drawn, css):
+    return ["".join(one.itertext()) for one in drawn.iter() if css in one.get("class", "").split()]
+
+
+def check_axes(page):
+    """Every plot has both axes named, one at least with its unit; returns how many plots there are."""
+    plots = [one for one in page.iter() if one.tag.endswith("svg") and one.get("role") == "img"]
+    for plot in plots:
+        names = texts(plot, "x-axis") + texts(plot, "y-axis")
+        must(len(names) == 2 and all(names), f"axes {names} of {plot.get('aria-label')}")
+        must(any(re.search(r"\(.+\)", name) for name in names + [plot.get("aria-label")]), f"no unit: {names}")
+    return len(plots)
+
+
+def test_plots():
+    three = (2.0, 1.0, 3.0)
+    drawn = [
+        svg.bars(["a <b>", "c"], ["x", "y"], [[three, None], [three, (0.0, 0.0, 0.0)]], "groups", "rate (1/s)", "l"),
+        svg.bars(["a"], ["x"], [[(1e6, 1e6, 1e6)]], "groups", "rate (1/s)", "l", is_log=True),
+        svg.lines(["4K", "8K"], ["x"], [[three, None]], "size (bytes)", "rate (1/s)", "l", is_log=True),
+        svg.percentiles(["x", "y"], [[(50, 1.0), (99, 5.0), (100, 900.0)], []], "l"),
+        svg.time_lines(["x"], [[[(0.0, 1.0), (1.0, 0.0)]]], "memory (MiB)", "l"),
+        svg.heat(["1", "2"], ["4K"], [[0.5, None]], ["depth (operations)", "size (bytes)"], "l", True),
+    ]
+    for one in drawn:
+        must(check_axes(ElementTree.fromstring(f"<p>{one}</p>")) == 1, f"no plot: {one[:80]}")
+        must("nan" not in one and "inf" not in one, f"a number that is none: {one[:200]}")
+    for empty in (svg.bars(["a"], ["x"], [[None]], "g", "r", "l"), svg.percentiles(["x"], [[]], "l")):
+        must(empty == "", "a plot of nothing")
+
+
+def test_tiny_run():
+    path = write("tiny.yaml", TINY)
+    done = tool("run", "--build", BUILD, "--out", "out", "--without-limits", path)
+    must(done.returncode == 0, f"the tiny experiment: status {done.returncode}: {done.stderr}")
+    with open("out/tiny/report.html", encoding="utf-8") as file:
+        text = file.read()
+    page = ElementTree.fromstring(text.split("\n", 1)[1])
+    must(check_axes(page) == 1 + 2 + 2 + 4, f"{check_axes(page)} plots")
+    rows = ["|".join("".join(cell.itertext()) for cell in row) for row in page.iter("tr")]
+    for write_path in ("deferred", "direct"):
+        for op in ("overwrite", "read"):
+            for size in ("4K", "16K"):
+                cells = [row for row in rows if row.startswith(f"{write_path}|{op}|{size}|2|")]
+                must(len(cells) == 1, f"{write_path}, {op}, {size} is {len(cells)} times in the table")
+    must("http" not in text.replace("http://www.w3.org/2000/svg", ""), "the page needs the network")
+    must(os.path.exists("out/index.html") and "tiny/report.html" in open("out/index.html", encoding="utf-8").read(), "no index")
+    with open("out/tiny/runs.csv", encoding="utf-8") as file:
+        must(len(file.readlines()) == 1 + 16, "lines of the CSV")
+    must(len(os.listdir("out/tiny/raw")) == 16, "raw results")
+    done = tool("compare", "out/tiny", "out/tiny")
+    must(done.returncode == 0 and "p = " in done.stdout or "no difference" in done.stdout, f"compare: {done.stdout}{done.stderr}")
+
+
+def test_failing_run():
+    path = write("broken.yaml", TINY.replace("[4K, 16K]", "[4K, 5000]").replace("repetitions: 2", "repetitions: 1"))
+    done = tool("run", "--build", BUILD, "--out", "out", "--without-limits", path)
+    must(done.returncode == 1 and "multiple of 4 KiB" in done.stderr, f"a run that fails: {done.returncode}: {done.stderr}")
+    with open("out/broken/report.html", encoding="utf-8") as file:
+        must("4 runs have no figures" in file.read(), "the report hides what failed")
+
+
+# --- Two folders ------------------------------------------------------------------------------------------------
+
+
+def made_up(where, rates, raw):
+    """Results of one part with one factor, and of one limit."""
+    runs = []
+    for part, factor, values in (("part", "size", rates), ("limits", "limit", raw)):
+        for label, several in values.items():
+            for repetition, value in enumerate(several, 1):
+                runs.append({"order": len(runs) + 1, "part": part, "repetition": repetition, "factors": {factor: label},
+                             "metrics": {"iops": value}, "percentiles": [], "outcome": 0})
+    described = {"text": "", "repetitions": 4, "seconds": 1, "device": "none", "metrics": ["iops"], "own_factors": [],
+                 "baseline": {}, "plots": [], "claims": [], "fixed": {}, "settings": {}}
+    parts = [{**described, "name": "part", "kind": "store", "factors": {"size": list(rates)}},
+             {**described, "name": "limits", "kind": "limit", "factors": {"limit": list(raw)}}]
+    os.makedirs(where)
+    with open(os.path.join(where, "results.json"), "w", encoding="utf-8") as out:
+        json.dump({"format": 1, "title": "t", "question": "q", "seed": 1, "short": False, "began": 0, "seconds": 1,
+                   "conditions": {}, "parts": parts, "runs": runs}, out)
+
+
+def test_compare():
+    made_up("a", {"4K": [100, 101, 102, 103], "8K": [50, 51, 52, 53]}, {"raw": [200, 201, 202, 203]})
+    made_up("same", {"4K": [100.5, 101.5, 102.5, 99], "8K": [49, 51.5, 52.5, 54]}, {"raw": [199, 201.5, 202.5, 204]})
+    made_up("slower", {"4K": [80, 81, 82, 83], "8K": [50.5, 51.5, 52.5, 49]}, {"raw": [199, 201.5, 202.5, 204]})
+    made_up("drifted", {"4K": [80, 81, 82, 83], "8K": [40, 41, 42, 43]}, {"raw": [150, 151, 152, 153]})
+    done = tool("compare", "--fail", "a", "same")
+    must(done.returncode == 0 and "exceeds" not in done.stdout and "0 of 2 cells" in done.stdout, f"the same: {done.stdout}")
+    done = tool("compare", "--fail", "a", "slower")
+    must(done.returncode == 1 and done.stdout.count("exceeds the noise") == 1 and "-19.7 %" in done.stdout and
+         "1 of 2 cells" in done.stdout, f"one slower: {done.stdout}")
+    done = tool("compare", "--fail", "a", "drifted")
+    must(done.returncode == 0 and "machine differed by up to 24.8 %" in done.stdout and "0 of 2 cells" in done.stdout,
+         f"a slower machine: {done.stdout}")
+    must(tool("compare", "a", "absent").returncode == 2, "a folder that is absent")
+
+
+def main():
+    for test in (test_wrongs, test_no_truth_values, test_order, test_those_in_the_tree, test_noise, test_plots, test_tiny_run,
+                 test_failing_run, test_compare):
+        print(test.__name__, flush=True)
+        test()
+    return 1 if FAILURES else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
