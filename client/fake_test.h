@@ -63,6 +63,7 @@ struct lpi_fake {
 	bool holds;         /* replies wait for fake_release() */
 	bool is_deaf;       /* nothing is read */
 	uint32_t piece_max; /* of a get */
+	bool is_changing;   /* whatever is read, between two pieces */
 	/* Before a request is answered: true when the hook has done that. */
 	bool (*hook)(struct lpi_fake *fake, struct lpi_fake_request *req);
 	/* Changes a reply's bytes before it is sent. */
@@ -328,7 +329,7 @@ static inline void lpi_fake_get(struct lpi_fake *fake, struct lpi_fake_request *
 		lpi_fake_error(fake, req, ECANCELED, "");
 		return;
 	}
-	const struct lp_wire_got got = {.size_bytes = obj->len, .version_nr = obj->version};
+	struct lp_wire_got got = {.size_bytes = obj->len, .version_nr = obj->version};
 	lp_wire_got_encode(&got, meta);
 	uint64_t left = get.offset < obj->len ? LP_MIN(get.length, obj->len - get.offset) : 0;
 	do {
@@ -338,6 +339,8 @@ static inline void lpi_fake_get(struct lpi_fake *fake, struct lpi_fake_request *
 						.offset = len > 0 ? get.offset : 0,
 						.flags = left > len ? LP_WIRE_FLAG_MORE : 0};
 		lpi_fake_send(fake, req, header, meta, obj->data + get.offset);
+		got.version_nr += fake->is_changing ? 1 : 0;
+		lp_wire_got_encode(&got, meta);
 		get.offset += len;
 		left -= len;
 	} while (left > 0 && req->conn->fd >= 0);
@@ -651,6 +654,7 @@ struct lpi_fake_ending {
 	uint64_t id;
 	uint64_t data_bytes;
 	uint64_t offset;
+	uint64_t version;
 	char text[320];
 };
 
@@ -661,6 +665,7 @@ static inline void lpi_fake_rig_note_ending(void *arg, const struct lapis_result
 	ending->status = result->status;
 	ending->data_bytes = result->data_bytes;
 	ending->offset = result->offset;
+	ending->version = result->version;
 	(void)snprintf(ending->text, sizeof(ending->text), "%s", result->text);
 }
 

@@ -382,7 +382,7 @@ struct lapis_result {
 	const char *text; /* of an error, a sentence; else empty; never NULL */
 	struct lapis_attrs attrs;
 	uint64_t offset;       /* of what was appended or found */
-	uint64_t version;      /* of the object, now */
+	uint64_t version;      /* of the object, now; get: when its first piece was read */
 	uint64_t data_bytes;   /* get: how many came */
 	uint64_t object_bytes; /* get: of the whole object */
 	const void *value;     /* of lists: for lapis_next_item() and lapis_next_pair() */

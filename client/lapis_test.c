@@ -144,6 +144,27 @@ static void test_every_byte(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+/* Pieces of two versions: whoever puts back what he read must not pass for one who has read the
+ * later one. */
+static void test_version_of_pieces(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t *data = lpi_fake_rig_pattern(9000);
+	uint8_t back[9000];
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", data, 9000)));
+	rig.fake.piece_max = 4000;
+	rig.fake.is_changing = true;
+	struct lpi_fake_ending ending;
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_get_of("b/a", back, 9000), &ending);
+	lpi_fake_rig_wait_for(&rig, &ending);
+	lp_test_ok(ending.status);
+	assert_int_equal(ending.version, rig.fake.objects[0].version);
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
 static void test_batches_out_of_order(void **state)
 {
 	(void)state;
@@ -636,6 +657,7 @@ int main(void)
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_close_at_any_time),
 		cmocka_unit_test(test_every_byte),
+		cmocka_unit_test(test_version_of_pieces),
 		cmocka_unit_test(test_batches_out_of_order),
 		cmocka_unit_test(test_credits),
 		cmocka_unit_test(test_list),

@@ -324,8 +324,13 @@ static int begin_data(struct lpi_link *conn, struct lpi_credit *slot, const uint
 			return fault(conn, -EPROTO, "data that does not follow on what was there");
 		if (header->data_bytes > op->length - got)
 			return fault(conn, -EPROTO, "more data than was asked for");
+		/* The version is that of the first piece: who puts back what he has read, if it is
+		 * still of this version, must not overwrite what came between two pieces. */
+		uint64_t version = op->result.version;
 		if (lpi_reply_decode(op, rest, header->meta_bytes) < 0)
 			return fault(conn, -EPROTO, "an answer does not fit its request");
+		if (op->has_version)
+			op->result.version = version;
 		if (got == 0)
 			op->first_bytes = op->result.object_bytes;
 	}

@@ -620,11 +620,18 @@ static void work(struct lpi_request *request)
 	lpi_request_submit(request);
 }
 
+/* -ENOENT says that the inode has gone that a path led to: by now another one may be there. */
+static bool is_by_number(enum lp_ns_opcode opcode)
+{
+	return opcode == LP_NS_STORE || opcode == LP_NS_STAT || opcode == LP_NS_SET ||
+	       opcode == LP_NS_OPEN || opcode == LP_NS_LINK;
+}
+
 bool lpi_request_again(struct lpi_request *request, int result)
 {
 	const struct lpi_ref *ref = &request->refs[0];
 	bool is_gone = result == -ESTALE || (result == -ENOENT && ref->kind == LPI_REF_INO &&
-					     request->piece.op.opcode == LP_NS_STORE);
+					     is_by_number(request->piece.op.opcode));
 	if (!is_gone || ref->kind == LPI_REF_NONE || ref->kind == LPI_REF_KEY)
 		return false;
 	if (ref->path.len == 0 && request->refs[1].path.len == 0)

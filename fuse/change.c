@@ -71,6 +71,8 @@ static void changed(struct lpi_fuse_request *request)
 static void submit(struct lpi_fuse_request *request)
 {
 	lpi_fuse_txn(request, lpi_fuse_node(request), 3);
+	if (request->message.header.opcode == FUSE_WRITE)
+		request->op.store.believed_end = request->message.in.write.offset;
 	lpi_fuse_submit(request, changed);
 }
 

@@ -125,6 +125,11 @@ uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64
 uint32_t lpi_fuse_copy_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
 			      uint8_t *to, uint32_t *ret_crcs);
 
+/* Where a write goes, LP_STORE_APPEND: to the end; and the offset whose grid its checksums are of.
+ */
+uint64_t lpi_fuse_write_offset(const struct fuse_write_in *in);
+uint64_t lpi_fuse_write_grid(const struct fuse_write_in *in);
+
 /* --- Answers ---------------------------------------------------------------------------------- */
 
 /* err is negative, or 0 for an answer without anything in it. */

@@ -316,13 +316,31 @@ void lpi_notice_pact(struct lpi_job *job)
 		note_part(job, pact->parts[i]);
 }
 
+/* A kernel that has not asked for the size since others changed it has put what it appended where
+ * it took the end to be: that is not what is there, nor is what it has of the true place. */
+static void note_misplaced(struct lp_ns *ns, struct lpi_notice **first, const struct lp_ns_op *op)
+{
+	const struct lp_store_op *store = &op->store.op;
+	for (uint32_t i = 0; i < store->txn.change_cnt; i++) {
+		const struct lp_change *change = &store->txn.changes[i];
+		if (change->type == LP_CHANGE_WRITE && change->data.offset == LP_STORE_APPEND &&
+		    store->txn.offset != op->store.believed_end)
+			note_data(ns, first, change->ino,
+				  LP_MIN(store->txn.offset, op->store.believed_end), 0);
+	}
+}
+
 void lpi_notice_txn(struct lp_ns *ns, const struct lp_ns_op *op, int result,
 		    struct lpi_notice **notice)
 {
 	const struct lp_store_op *store = &op->store.op;
-	if (ns->watch.tell == NULL || op->is_mounts || store->opcode != LP_STORE_TXN ||
-	    !may_have_happened(result))
+	if (ns->watch.tell == NULL || store->opcode != LP_STORE_TXN || !may_have_happened(result))
 		return;
+	if (op->is_mounts) {
+		if (result >= 0)
+			note_misplaced(ns, notice, op);
+		return;
+	}
 	uint64_t append_offset = result >= 0 ? store->txn.offset : NOBODY_KNOWS;
 	for (uint32_t i = 0; i < store->txn.change_cnt; i++)
 		note_change(ns, notice, &store->txn.changes[i], append_offset);
@@ -454,7 +472,8 @@ void lpi_notice_tell(struct lpi_notice *first, struct lp_ns_op *op, int result)
 {
 	struct lp_reactor *reactor = first->face.ns->options.reactor;
 	uint64_t now_ns = lp_reactor_now_ns(reactor);
-	first->op = op;
+	/* The kernel keeps the pages of a write to itself until that is answered. */
+	first->op = op->is_mounts ? NULL : op;
 	first->result = result;
 	first->limit.fire = too_late;
 	lp_timer_start(reactor, &first->limit, now_ns + LPI_NOTICE_LIMIT_NS);
@@ -465,6 +484,8 @@ void lpi_notice_tell(struct lpi_notice *first, struct lp_ns_op *op, int result)
 		first->pending++;
 		tell(notice);
 	}
+	if (op->is_mounts)
+		lpi_ns_answer(first->face.ns, op, result);
 	ended(first);
 }
 

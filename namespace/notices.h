@@ -38,7 +38,8 @@ void lpi_notice_pact(struct lpi_job *job);
 /* The same of an LP_NS_STORE, added to *notice. */
 void lpi_notice_txn(struct lp_ns *ns, const struct lp_ns_op *op, int result,
 		    struct lpi_notice **notice);
-/* Tells it, and what is behind it; then answers the operation. */
+/* Tells it, and what is behind it; then answers the operation. A mount's own is answered at once.
+ */
 void lpi_notice_tell(struct lpi_notice *first, struct lp_ns_op *op, int result);
 
 #endif

@@ -64,7 +64,10 @@ static int check_slots(struct lpi_fsck *fsck, int device, const struct lp_disk_l
 	free(buf);
 	for (uint32_t i = 0; i < 2; i++) {
 		bool is_older = err[i] == 0 && header[i].sequence < header[1 - i].sequence;
+		/* Both are written at each change, one after the other: a crash comes between. */
+		bool is_left_so = is_older && header[i].sequence + 1 == header[1 - i].sequence;
 		const struct lpi_fsck_at at = {.kind = LP_FSCK_CHUNK_SLOT,
+					       .is_warning = is_left_so,
 					       .is_repaired = !fsck->read_only};
 		if (err[1 - i] == 0 && (err[i] < 0 || is_older))
 			lpi_fsck_found(fsck, &at, "slot %u of the %s device's chunk table is %s", i,

@@ -372,6 +372,19 @@ def test_move_rename_link(daemon):
         assert lapis(wire.get("mv/moved/b5")).data == b"5"
 
 
+def test_link_of_what_is_replaced(daemon):
+    """The name is there all the time, whatever object it leads to."""
+    with daemon.connect() as lapis:
+        for key in ("replaced/a", "replaced/b"):
+            lapis(wire.put(key, b"x"))
+            calls = []
+            for number in range(150):
+                calls.append(lapis.start(wire.link(key, f"{key}-{number}")))
+                calls.append(lapis.start(wire.put(key, str(number))))
+            for call in calls:
+                lapis.wait(call)
+
+
 def test_make_remove(daemon):
     with daemon.connect() as lapis:
         top = lapis(wire.make("mk", DIRECTORY, 0o750))

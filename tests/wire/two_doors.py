@@ -28,6 +28,15 @@ def check(is_true, what):
         failures.append(what)
 
 
+def eventually(is_true, what):
+    """What the kernel is told when it has been answered."""
+    for _ in range(200):
+        if is_true():
+            return
+        time.sleep(0.01)
+    check(False, what)
+
+
 def path_of(key):
     return os.path.join(top, key)
 
@@ -165,6 +174,15 @@ def data(lapis):
         wanted += b"c" * 3000
         check(os.fstat(file.fileno()).st_size == 23000, "the size after what was appended")
         check(os.pread(file.fileno(), 30000, 0) == wanted, "what was appended")
+        # Who appends by a descriptor that is open: the kernel has not asked for the size since.
+        with open(path_of("bucket/g"), "ab", buffering=0) as end:
+            lapis(wire.write("bucket/g", b"d" * 3000, append=True))
+            end.write(b"e" * 5000)
+            lapis(wire.truncate("bucket/g", 24000))
+            end.write(b"f" * 500)
+        wanted += b"d" * 1000 + b"f" * 500
+        check(lapis(wire.get("bucket/g")).data == wanted, "what both doors appended, natively")
+        eventually(lambda: os.pread(file.fileno(), 30000, 0) == wanted, "what both doors appended")
         lapis(wire.punch("bucket/g", 4096, 4096))
         wanted = wanted[:4096] + bytes(4096) + wanted[8192:]
         check(os.pread(file.fileno(), 30000, 0) == wanted, "a hole")
