@@ -95,9 +95,9 @@ static void set_owner(struct lpi_whole_node *node, const struct lpi_whole_op *op
 	node->gid = gid_of(op);
 }
 
-static void set_items(struct lpi_whole_node *node, const struct lpi_whole_op *op)
+static void set_items(struct lpi_whole_node *node, const struct lpi_whole_op *op, uint32_t cnt)
 {
-	for (uint32_t i = 0; i < op->items; i++) {
+	for (uint32_t i = 0; i < cnt; i++) {
 		const struct lpi_whole_item item = {
 			.name = LPI_WHOLE_XATTR_ACL + i, .len = 28, .seed = op->seed + i};
 		lpi_whole_item_set(node, &item);
@@ -108,12 +108,11 @@ static void make_it(const struct apply *apply)
 {
 	const struct lpi_whole_op *op = apply->op;
 	struct lpi_whole *whole = apply->whole;
-	bool is_device =
-		op->type == LP_INODE_TYPE_CHARDEV || op->type == LP_INODE_TYPE_BLOCKDEV;
+	bool is_device = op->type == LP_INODE_TYPE_CHARDEV || op->type == LP_INODE_TYPE_BLOCKDEV;
 	bool is_unnamed = has_flag(op, LPI_WHOLE_UNNAMED);
 	struct lpi_whole_node *node = lpi_whole_node_add(whole, lpi_whole_slot(op), op->type);
 	set_owner(node, op);
-	set_items(node, op);
+	set_items(node, op, op->items);
 	node->rdev = is_device ? op->seed : 0;
 	node->target = op->type == LP_INODE_TYPE_SYMLINK ? op->seed : 0;
 	if (op->type == LP_INODE_TYPE_SYMLINK)
@@ -134,8 +133,7 @@ static int do_make(const struct apply *apply)
 		return 0;
 	}
 	find_dir_fault(apply->whole, op->dir, &fault);
-	const struct lpi_whole_entry *entry =
-		lpi_whole_entry_find(apply->whole, op->dir, op->name);
+	const struct lpi_whole_entry *entry = lpi_whole_entry_find(apply->whole, op->dir, op->name);
 	if (fault == 0 && entry == NULL)
 		make_it(apply);
 	if (fault != 0 || entry == NULL)
@@ -170,8 +168,7 @@ static int do_remove(const struct apply *apply)
 {
 	const struct lpi_whole_op *op = apply->op;
 	bool is_dir = has_flag(op, LPI_WHOLE_IS_DIR);
-	const struct lpi_whole_entry *entry =
-		lpi_whole_entry_find(apply->whole, op->dir, op->name);
+	const struct lpi_whole_entry *entry = lpi_whole_entry_find(apply->whole, op->dir, op->name);
 	const struct lpi_whole_node *dir = lpi_whole_find(apply->whole, op->dir);
 	if (dir != NULL && dir->type != LP_INODE_TYPE_DIR)
 		return LPI_WHOLE_ANY_ERROR;
@@ -325,9 +322,8 @@ static int clone_fault(const struct apply *apply, const struct lpi_whole_node *n
 	uint64_t src_end = op->src_offset + op->length;
 	if (src == NULL)
 		return LPI_WHOLE_ANYTHING;
-	bool is_elsewhere =
-		lp_ino_shard((struct lp_ino){lpi_whole_ino(apply->whole, src->slot)}) !=
-		lp_ino_shard((struct lp_ino){lpi_whole_ino(apply->whole, node->slot)});
+	bool is_elsewhere = lp_ino_shard((struct lp_ino){lpi_whole_ino(apply->whole, src->slot)}) !=
+			    lp_ino_shard((struct lp_ino){lpi_whole_ino(apply->whole, node->slot)});
 	bool ends_both = src_end == src->size_bytes && end >= node->size_bytes;
 	bool is_right = src->type == LP_INODE_TYPE_FILE && !is_elsewhere && op->length > 0 &&
 			lp_is_aligned(op->offset | op->src_offset, LP_BLOCK_BYTES) &&
@@ -376,8 +372,8 @@ static int do_data(const struct apply *apply)
 	if (node == NULL)
 		return LPI_WHOLE_ANYTHING;
 	int fault = data_fault(apply, node);
-	if (fault == 0 && op->kind == LPI_WHOLE_CLONE)
-		fault = clone_fault(apply, node);
+	if (op->kind == LPI_WHOLE_CLONE)
+		fault = fault == 0 ? clone_fault(apply, node) : LPI_WHOLE_ANY_ERROR;
 	if (fault != 0)
 		return fault;
 	change_data(apply, node);
@@ -572,7 +568,7 @@ static int do_put(const struct apply *apply)
 	struct lpi_whole_node *node =
 		lpi_whole_node_add(apply->whole, lpi_whole_slot(op), LP_INODE_TYPE_FILE);
 	set_owner(node, op);
-	set_items(node, op);
+	set_items(node, op, op->items);
 	node->mtime_ns = lpi_whole_time(op->seed);
 	lpi_whole_write(node, 0, bytes, op->length);
 	free(bytes);
@@ -603,10 +599,13 @@ static int do_commit(const struct apply *apply)
 	struct lpi_whole_node *node = lpi_whole_find(apply->whole, op->node);
 	int fault = put_fault(apply, &path);
 	fault_if(&fault, node == NULL || !node->is_unnamed, -ENOENT);
+	/* Those that its last transaction has no room for are set before, whatever comes then. */
+	if (fault != 0 && node != NULL && node->is_unnamed && op->items > LP_NS_XATTRS_MAX)
+		set_items(node, op, LP_NS_XATTRS_MAX);
 	if (fault != 0)
 		return fault;
 	set_owner(node, op);
-	set_items(node, op);
+	set_items(node, op, op->items);
 	node->mtime_ns = lpi_whole_time(op->seed);
 	node->is_unnamed = false;
 	lpi_whole_touch(apply->whole, LPI_WHOLE_TOUCH_INODE, node->slot, true);
@@ -708,10 +707,8 @@ static int do_move(const struct apply *apply)
 	else if (fault != 0)
 		return fault;
 	const struct lpi_whole_entry *entry = lpi_whole_entry_find(whole, to_dir, last_name(&to));
-	const struct ends ends = {.dir = dir,
-				  .name = last_name(&path),
-				  .to_dir = to_dir,
-				  .to_name = last_name(&to)};
+	const struct ends ends = {
+		.dir = dir, .name = last_name(&path), .to_dir = to_dir, .to_name = last_name(&to)};
 	uint32_t from = lpi_whole_entry_find(whole, dir, ends.name)->node;
 	fault = condition_fault(op, entry != NULL);
 	/* Another version is found out last. */
@@ -790,8 +787,7 @@ static int do_walk(const struct apply *apply)
 	const struct path path = {apply->op->names, apply->op->depth};
 	int fault = 0;
 	(void)walk_to(apply->whole, &path, &fault);
-	const struct lpi_whole_node *node =
-		lpi_whole_walk(apply->whole, path.names, path.depth);
+	const struct lpi_whole_node *node = lpi_whole_walk(apply->whole, path.names, path.depth);
 	if (fault != 0 || node == NULL)
 		return fault != 0 ? fault : -ENOENT;
 	answer_node(apply, node);
@@ -900,8 +896,7 @@ static int (*const calls[LPI_WHOLE_KIND_CNT])(const struct apply *apply) = {
 void lpi_whole_apply(struct lpi_whole *whole, const struct lpi_whole_op *op,
 		     const struct lpi_whole_visit *visit, struct lpi_whole_answer *ret)
 {
-	const struct apply apply = {
-		.whole = whole, .op = op, .visit = visit, .answer = ret};
+	const struct apply apply = {.whole = whole, .op = op, .visit = visit, .answer = ret};
 	*ret = (struct lpi_whole_answer){.result = 0};
 	whole->has_changed = false;
 	ret->result = op->kind == LPI_WHOLE_LIST ? lpi_whole_list(whole, op, ret)
@@ -920,8 +915,7 @@ static bool is_known(const struct lpi_whole *whole, uint32_t slot)
 
 bool lpi_whole_can(const struct lpi_whole *whole, const struct lpi_whole_op *op)
 {
-	return is_known(whole, op->node) && is_known(whole, op->dir) &&
-	       is_known(whole, op->to_dir);
+	return is_known(whole, op->node) && is_known(whole, op->dir) && is_known(whole, op->to_dir);
 }
 
 static bool is_seek_right(const struct lpi_whole_node *node, const struct lpi_whole_op *op,

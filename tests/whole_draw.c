@@ -28,8 +28,7 @@ static uint32_t pick_of(struct lpi_whole_draw *draw, const struct lpi_whole *who
 {
 	uint32_t first = pick(draw, whole->node_cnt);
 	for (uint32_t i = 0; i < whole->node_cnt; i++) {
-		const struct lpi_whole_node *node =
-			&whole->nodes[(first + i) % whole->node_cnt];
+		const struct lpi_whole_node *node = &whole->nodes[(first + i) % whole->node_cnt];
 		if (type == 0 || node->type == type)
 			return node->slot;
 	}
@@ -216,8 +215,7 @@ static void draw_close(struct lpi_whole_draw *draw, const struct lpi_whole *whol
 {
 	uint32_t first = pick(draw, whole->node_cnt);
 	for (uint32_t i = 0; i < whole->node_cnt; i++) {
-		const struct lpi_whole_node *node =
-			&whole->nodes[(first + i) % whole->node_cnt];
+		const struct lpi_whole_node *node = &whole->nodes[(first + i) % whole->node_cnt];
 		if (node->opens > 0) {
 			op->node = node->slot;
 			return;
@@ -274,12 +272,16 @@ static void draw_item(struct lpi_whole_draw *draw, const struct lpi_whole *whole
 {
 	static const uint32_t lens[] = {0, 1, 20, 900, 1100, 4000, 4000, LPI_WHOLE_VALUE_MAX};
 	bool is_omap = op->kind == LPI_WHOLE_OMAP_SET || op->kind == LPI_WHOLE_OMAP_REMOVE;
-	op->node = pick_node(draw, whole, once_in(draw, 4) ? LP_INODE_TYPE_DIR
-							    : LP_INODE_TYPE_FILE);
+	op->node =
+		pick_node(draw, whole, once_in(draw, 4) ? LP_INODE_TYPE_DIR : LP_INODE_TYPE_FILE);
 	op->name = pick(draw, is_omap ? LPI_WHOLE_OMAP_NAMES : LPI_WHOLE_XATTR_ACL + 1);
 	op->length = lens[pick(draw, LP_ARRAY_SIZE(lens))];
 	if (!is_omap && op->name == LPI_WHOLE_XATTR_ACL)
 		op->length = 28;
+	/* Of a directory that a put made it is two changes, one after the other. */
+	const struct lpi_whole_node *node = lpi_whole_find(whole, op->node);
+	if (lpi_whole_is_dir(node) && (node->flags & LP_INODE_FLAG_MADE_BY_PUT) != 0)
+		op->flags &= ~LPI_WHOLE_ORDERED;
 	pick_version(draw, op);
 }
 

@@ -275,8 +275,8 @@ void lpi_whole_item_set(struct lpi_whole_node *node, const struct lpi_whole_item
 {
 	lpi_whole_item_remove(node, item->is_omap, item->name);
 	struct lpi_whole_body *body = own_body(node);
-	body->items = grown(body->items, body->item_cnt, &body->item_max,
-			    sizeof(struct lpi_whole_item));
+	body->items =
+		grown(body->items, body->item_cnt, &body->item_max, sizeof(struct lpi_whole_item));
 	body->items[body->item_cnt++] = *item;
 }
 
@@ -334,7 +334,8 @@ uint32_t lpi_whole_nlink(const struct lpi_whole *whole, const struct lpi_whole_n
 		return 1;
 	for (uint32_t i = 0; i < whole->entry_cnt; i++) {
 		const struct lpi_whole_entry *entry = &whole->entries[i];
-		if (entry->dir == node->slot && lpi_whole_is_dir(lpi_whole_find(whole, entry->node)))
+		if (entry->dir == node->slot &&
+		    lpi_whole_is_dir(lpi_whole_find(whole, entry->node)))
 			cnt++;
 	}
 	return cnt;

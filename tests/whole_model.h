@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a namespace holds, as simply as it can be said: inodes by slot, entries, pages of data, small
- * things. Operations change it as they should change the namespace, whatever door they came by, and
- * say what they should be answered.
+/* What a namespace holds, as simply as it can be said: inodes by slot, entries, pages of data,
+ * small things. Operations change it as they should change the namespace, whatever door they came
+ * by, and say what they should be answered.
  *
  * It is copied often: pages are shared by all copies, and so is what an inode holds until one of
  * them changes it.
@@ -62,8 +62,8 @@ struct lpi_whole_node {
 	uint32_t uid;
 	uint32_t gid;
 	uint32_t rdev;
-	uint32_t flags; /* LP_INODE_FLAG_SPREAD, LP_INODE_FLAG_MADE_BY_PUT */
-	bool is_unnamed; /* and never had a name */
+	uint32_t flags;   /* LP_INODE_FLAG_SPREAD, LP_INODE_FLAG_MADE_BY_PUT */
+	bool is_unnamed;  /* and never had a name */
 	int64_t mtime_ns; /* 0: the clock's */
 	uint64_t size_bytes;
 	struct lpi_whole_body *body;

@@ -118,8 +118,8 @@ static void field_set(struct lpi_whole_op *op, size_t idx, uint64_t value)
 
 size_t lpi_whole_op_write(const struct lpi_whole_op *op, char line[LPI_WHOLE_LINE_MAX])
 {
-	size_t len = (size_t)snprintf(line, LPI_WHOLE_LINE_MAX, "%s",
-				      lpi_whole_kind_name(op->kind));
+	size_t len =
+		(size_t)snprintf(line, LPI_WHOLE_LINE_MAX, "%s", lpi_whole_kind_name(op->kind));
 	for (size_t i = 0; i < LP_ARRAY_SIZE(fields); i++) {
 		uint64_t value = field_get(op, i);
 		if (value != 0)

@@ -80,9 +80,9 @@ struct lpi_whole_op {
 	uint32_t condition; /* enum lp_ns_if; of what is about a number: 0, or the version */
 	uint32_t type;      /* enum lp_inode_type */
 	uint32_t mode;
-	uint32_t mask; /* LP_ATTR_* */
-	uint32_t seed; /* of what is written, owner, time, device number */
-	uint32_t path; /* enum lp_write_path */
+	uint32_t mask;  /* LP_ATTR_* */
+	uint32_t seed;  /* of what is written, owner, time, device number */
+	uint32_t path;  /* enum lp_write_path */
 	uint32_t items; /* of a list; xattrs of a put */
 	/* Slots, and names of the table. */
 	uint32_t node;

@@ -312,8 +312,7 @@ static bool fit_key(struct key *key, const struct lpi_whole_op *op,
 		return false;
 	if (delimits && slash != NULL)
 		key->len = (uint32_t)(slash - key->bytes) + 1;
-	return after->len == 0 ||
-	       compare_bytes(key->bytes, key->len, after->bytes, after->len) > 0;
+	return after->len == 0 || compare_bytes(key->bytes, key->len, after->bytes, after->len) > 0;
 }
 
 static void keys_fini(struct keys *keys)
