@@ -11,24 +11,17 @@
  *     whole_test --replay FILE
  *     whole_test --seed NUMBER
  */
-#include <errno.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/test_long.h"
+#include "tests/whole_list.h"
 #include "tests/whole_run_test.h"
 
-#define SEEDS      (LP_ASSERT_SLOW_ON ? 4u : 40u)
-#define OPS        (LP_ASSERT_SLOW_ON ? 60u : 90u)
-#define CUTS       (LP_ASSERT_SLOW_ON ? 4u : 16u)
-#define TRIALS_MAX 200u /* of a failing sequence */
-#define TRIAL_S    120u /* it hangs */
-#define LIST_MAX   4096u
-
-struct list {
-	uint32_t cnt;
-	struct lpi_whole_op ops[LIST_MAX];
-};
+#define SEEDS   (LP_ASSERT_SLOW_ON ? 4u : 16u)
+#define OPS     (LP_ASSERT_SLOW_ON ? 60u : 90u)
+#define CUTS    (LP_ASSERT_SLOW_ON ? 4u : 16u)
+#define TRIAL_S 120u /* then it hangs */
 
 /* What a process gives back. */
 struct outcome {
@@ -40,82 +33,21 @@ struct outcome {
 
 static uint64_t state_cnt;
 
-/* --- Files ------------------------------------------------------------------------------------ */
-
-static void write_head(FILE *file, const struct lpi_whole_options *options)
-{
-	assert_true(fprintf(file, "seed %llu shards %u preset %u cuts %u nested %u\n",
-			    (unsigned long long)options->seed, options->shard_cnt,
-			    (unsigned)options->preset, options->cuts, options->nested) > 0);
-}
-
-static void write_op(FILE *file, const struct lpi_whole_op *op)
-{
-	char line[LPI_WHOLE_LINE_MAX];
-	(void)lpi_whole_op_write(op, line);
-	assert_true(fprintf(file, "%s\n", line) > 0);
-	assert_int_equal(fflush(file), 0); /* the process may die of the next one */
-}
-
-static FILE *open_file(const char *path, const char *mode)
-{
-	FILE *file = fopen(path, mode);
-	if (file == NULL) {
-		print_error("%s: %s\n", path, lp_strerror(-errno));
-		abort();
-	}
-	return file;
-}
-
-static void save(const char *path, const struct lpi_whole_options *options, const struct list *list)
-{
-	FILE *file = open_file(path, "w");
-	write_head(file, options);
-	for (uint32_t i = 0; i < list->cnt; i++)
-		write_op(file, &list->ops[i]);
-	assert_int_equal(fclose(file), 0);
-}
-
-/* What the seed stands for beside this is as always. */
-static void load(const char *path, struct lpi_whole_options *ret_options, struct list *ret_list)
-{
-	char line[LPI_WHOLE_LINE_MAX];
-	unsigned long long seed = 0;
-	struct lpi_whole_options said;
-	unsigned preset = 0;
-	FILE *file = open_file(path, "r");
-	assert_non_null(fgets(line, sizeof(line), file));
-	int found = sscanf(line, "seed %llu shards %u preset %u cuts %u nested %u", &seed,
-			   &said.shard_cnt, &preset, &said.cuts, &said.nested);
-	assert_int_equal(found, 5);
-	lpi_whole_options_of(seed, ret_options);
-	ret_options->shard_cnt = said.shard_cnt;
-	ret_options->preset = (enum lp_sim_preset)preset;
-	ret_options->cuts = said.cuts;
-	ret_options->nested = said.nested;
-	ret_list->cnt = 0;
-	while (fgets(line, sizeof(line), file) != NULL) {
-		assert_true(ret_list->cnt < LIST_MAX);
-		lp_test_ok(lpi_whole_op_read(line, &ret_list->ops[ret_list->cnt++]));
-	}
-	assert_int_equal(fclose(file), 0);
-}
-
 /* --- One run ---------------------------------------------------------------------------------- */
 
 /* Those of the list, or else as many as are drawn. */
-static bool run_ops(struct lpi_whole_run *run, const struct list *list, uint32_t cnt, FILE *log)
+static bool run_ops(struct lpi_whole_run *run, const struct lpi_whole_list *list, FILE *log)
 {
 	struct lpi_whole_draw draw;
 	struct lpi_whole_op op;
 	lpi_whole_draw_init(&draw, run->options.seed);
-	for (uint32_t i = 0; i < cnt; i++) {
+	for (uint32_t i = 0; i < (list != NULL ? list->cnt : OPS); i++) {
 		if (list != NULL)
 			op = list->ops[i];
 		else
 			lpi_whole_draw_op(&draw, &run->model, &op);
 		if (log != NULL)
-			write_op(log, &op);
+			lpi_whole_list_write_op(log, &op);
 		if (!lpi_whole_run_op(run, &op))
 			return false;
 	}
@@ -123,14 +55,16 @@ static bool run_ops(struct lpi_whole_run *run, const struct list *list, uint32_t
 }
 
 /* list NULL: drawn, and written to the log. */
-static void run_all(const struct lpi_whole_options *options, const struct list *list,
+static void run_all(const struct lpi_whole_options *options, const struct lpi_whole_list *list,
 		    const char *log_path, struct outcome *ret)
 {
+	char head[LPI_WHOLE_LINE_MAX];
 	struct lpi_whole_run *run = lpi_whole_run_new(options);
-	FILE *log = log_path != NULL ? open_file(log_path, "w") : NULL;
+	FILE *log = log_path != NULL ? lpi_whole_list_open(log_path, "w") : NULL;
+	lpi_whole_options_write(options, head);
 	if (log != NULL)
-		write_head(log, options);
-	bool is_right = run_ops(run, list, list != NULL ? list->cnt : OPS, log);
+		assert_true(fprintf(log, "%s\n", head) > 0);
+	bool is_right = run_ops(run, list, log);
 	uint64_t trace = lp_sim_trace_hash(lpi_whole_device(run));
 	if (log != NULL)
 		assert_int_equal(fclose(log), 0);
@@ -145,7 +79,7 @@ static void run_all(const struct lpi_whole_options *options, const struct list *
 }
 
 /* A failed assert ends the process. */
-static void run_child(const struct lpi_whole_options *options, const struct list *list,
+static void run_child(const struct lpi_whole_options *options, const struct lpi_whole_list *list,
 		      const char *log_path, int out)
 {
 	struct outcome outcome = {.is_right = false};
@@ -159,12 +93,13 @@ static void run_child(const struct lpi_whole_options *options, const struct list
 }
 
 /* In a process of its own: whether all was right. */
-static bool run_apart(const struct lpi_whole_options *options, const struct list *list,
+static bool run_apart(const struct lpi_whole_options *options, const struct lpi_whole_list *list,
 		      const char *log_path, struct outcome *ret)
 {
 	struct outcome outcome = {.is_right = false};
 	int pipe_fds[2];
 	int status = 0;
+	(void)lpi_whole_fresh_get(options); /* it need not be made in each of them */
 	assert_int_equal(pipe(pipe_fds), 0);
 	(void)fflush(NULL);
 	pid_t pid = fork();
@@ -181,57 +116,28 @@ static bool run_apart(const struct lpi_whole_options *options, const struct list
 
 /* --- Made shorter ----------------------------------------------------------------------------- */
 
-static void without(const struct list *list, uint32_t from, uint32_t cnt, struct list *ret)
+static bool fails(const struct lpi_whole_list *list, void *arg)
 {
-	ret->cnt = 0;
-	for (uint32_t i = 0; i < list->cnt; i++)
-		if (i < from || i >= from + cnt)
-			ret->ops[ret->cnt++] = list->ops[i];
-}
-
-/* Half of it is left out, a quarter, and so on, as long as it still fails. Returns the trials. */
-static uint32_t reduce(const struct lpi_whole_options *options, struct list *list)
-{
-	static struct list shorter;
+	const struct lpi_whole_options *options = arg;
 	struct outcome outcome;
-	uint32_t trials = 0;
-	for (uint32_t cnt = LP_MAX(list->cnt / 2, 1); cnt > 0; cnt = cnt == 1 ? 0 : cnt / 2) {
-		for (uint32_t from = 0; from < list->cnt && trials < TRIALS_MAX; trials++) {
-			without(list, from, cnt, &shorter);
-			if (run_apart(options, &shorter, NULL, &outcome))
-				from += cnt;
-			else
-				*list = shorter;
-		}
-	}
-	return trials;
-}
-
-static void print_file(const char *path)
-{
-	char line[LPI_WHOLE_LINE_MAX];
-	FILE *file = open_file(path, "r");
-	while (fgets(line, sizeof(line), file) != NULL)
-		print_error("%s", line);
-	assert_int_equal(fclose(file), 0);
+	return !run_apart(options, list, NULL, &outcome);
 }
 
 static void explain(const struct lpi_whole_options *options, const char *log_path)
 {
-	static struct list list;
-	struct lpi_whole_options again;
-	struct outcome outcome;
-	load(log_path, &again, &list);
-	again = *options;
+	static struct lpi_whole_list list;
+	struct lpi_whole_options again = *options;
+	lpi_whole_list_load(log_path, &list);
 	/* The cuts fall elsewhere in what is shorter. */
 	again.cuts = 60;
-	if (run_apart(&again, &list, NULL, &outcome))
+	if (!fails(&list, &again))
 		again.cuts = options->cuts;
-	uint32_t trials = reduce(&again, &list);
-	save(log_path, &again, &list);
+	uint32_t trials = lpi_whole_list_reduce(&list, fails, &again);
+	lpi_whole_options_write(&again, list.head);
 	print_error("made shorter by %u trials; to be run again with --replay:\n", trials);
-	print_file(log_path);
-	(void)run_apart(&again, &list, NULL, &outcome);
+	lpi_whole_list_print(&list, stderr);
+	lpi_whole_list_save(&list, log_path);
+	(void)fails(&list, &again); /* says once more what is wrong */
 }
 
 /* --- Tests ------------------------------------------------------------------------------------ */
@@ -318,56 +224,74 @@ static void order_only(struct lpi_whole_door *door, const struct lpi_whole *whol
 	lpi_whole_sim_apply(door, whole, &ordered, ret);
 }
 
+struct wrong_door {
+	void (*apply)(struct lpi_whole_door *door, const struct lpi_whole *whole,
+		      const struct lpi_whole_op *op, struct lpi_whole_answer *ret);
+	uint32_t ops_max; /* that are left */
+};
+
+static void check_noticed(const struct wrong_door *wrong)
+{
+	static struct lpi_whole_list list;
+	static struct lpi_whole_list again;
+	struct lpi_whole_options options;
+	struct outcome outcome;
+	bool is_right = true;
+	for (uint64_t seed = 1; is_right && seed < 20; seed++) {
+		lpi_whole_options_of(seed, &options);
+		options.cuts = 8;
+		options.nested = 0;
+		options.apply = wrong->apply;
+		is_right = run_apart(&options, NULL, "wrong.ops", &outcome);
+	}
+	assert_false(is_right);
+	lpi_whole_list_load("wrong.ops", &list);
+	uint32_t before = list.cnt;
+	options.cuts = 30;
+	(void)lpi_whole_list_reduce(&list, fails, &options);
+	print_message("%u operations of %u show it\n", list.cnt, before);
+	assert_in_range(list.cnt, 1, wrong->ops_max);
+	/* Kept and loaded it is the same. */
+	lpi_whole_options_write(&options, list.head);
+	lpi_whole_list_save(&list, "wrong.ops");
+	lpi_whole_list_load("wrong.ops", &again);
+	assert_true(lpi_whole_options_read(again.head, &options));
+	options.apply = wrong->apply;
+	assert_true(fails(&again, &options));
+	options.apply = NULL;
+	assert_false(fails(&again, &options));
+	assert_int_equal(unlink("wrong.ops"), 0);
+}
+
 /* A door that is wrong is found out, and what shows it is made short. */
 static void test_noticed(void **state)
 {
-	static const struct {
-		void (*apply)(struct lpi_whole_door *door, const struct lpi_whole *whole,
-			      const struct lpi_whole_op *op, struct lpi_whole_answer *ret);
-		uint32_t ops_max; /* that are left */
-	} doors[] = {{lose_xattr, 2}, {read_wrong, 3}, {order_only, 3}};
-	static struct list list;
+	static const struct wrong_door doors[] = {
+		{lose_xattr, 2}, {read_wrong, 3}, {order_only, 3}};
 	(void)state;
-	for (size_t i = 0; i < LP_ARRAY_SIZE(doors); i++) {
-		struct lpi_whole_options options;
-		struct outcome outcome;
-		bool is_right = true;
-		for (uint64_t seed = 1; is_right && seed < 20; seed++) {
-			lpi_whole_options_of(seed, &options);
-			options.cuts = 8;
-			options.nested = 0;
-			options.apply = doors[i].apply;
-			is_right = run_apart(&options, NULL, "wrong.ops", &outcome);
-		}
-		assert_false(is_right);
-		struct lpi_whole_options said;
-		load("wrong.ops", &said, &list);
-		uint32_t before = list.cnt;
-		options.cuts = 30;
-		(void)reduce(&options, &list);
-		print_message("%u operations of %u show it\n", list.cnt, before);
-		assert_in_range(list.cnt, 1, doors[i].ops_max);
-		/* Kept and loaded it is the same. */
-		save("wrong.ops", &options, &list);
-		load("wrong.ops", &said, &list);
-		said.apply = doors[i].apply;
-		assert_false(run_apart(&said, &list, NULL, &outcome));
-		said.apply = NULL;
-		assert_true(run_apart(&said, &list, NULL, &outcome));
-		assert_int_equal(unlink("wrong.ops"), 0);
-	}
+	for (size_t i = 0; i < LP_ARRAY_SIZE(doors); i++)
+		check_noticed(&doors[i]);
 }
 
 static int replay(const char *path)
 {
-	static struct list list;
+	static struct lpi_whole_list list;
 	struct lpi_whole_options options;
 	struct outcome outcome;
-	load(path, &options, &list);
+	lpi_whole_list_load(path, &list);
+	if (!lpi_whole_options_read(list.head, &options))
+		return 2;
 	run_all(&options, &list, NULL, &outcome);
 	print_message("%s: %u operations, %llu crash states: %s\n", path, list.cnt,
 		      (unsigned long long)outcome.states, outcome.is_right ? "right" : "WRONG");
 	return outcome.is_right ? 0 : 1;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	lpi_whole_fresh_free();
+	return 0;
 }
 
 int main(int argc, char **argv)
@@ -381,5 +305,5 @@ int main(int argc, char **argv)
 		return replay(argv[2]);
 	if (argc == 3 && strcmp(argv[1], "--seed") == 0)
 		return check_seed(strtoull(argv[2], NULL, 10)) ? 0 : 1;
-	return lp_test_main(tests, "tests/whole");
+	return lp_test_main_with(tests, "tests/whole", NULL, end);
 }
