@@ -65,7 +65,8 @@ static uint64_t pick_edge(struct lpi_whole_draw *draw, uint64_t max)
 static uint64_t pick_length(struct lpi_whole_draw *draw)
 {
 	uint64_t max = once_in(draw, 4) ? 270000 : 20000;
-	return LP_MAX(pick_edge(draw, max), 1);
+	uint64_t length = pick_edge(draw, max);
+	return LP_MAX(length, 1);
 }
 
 static uint64_t pick_offset(struct lpi_whole_draw *draw)

@@ -489,7 +489,7 @@ void lpi_whole_inos_fini(struct lpi_whole_inos *inos)
 
 void lpi_whole_init(struct lpi_whole *whole, uint32_t shard_cnt, struct lpi_whole_inos *inos)
 {
-	*whole = (struct lpi_whole){.shard_cnt = shard_cnt, .inos = inos};
+	*whole = (struct lpi_whole){.shard_cnt = shard_cnt, .mode_mask = 07777, .inos = inos};
 	struct lpi_whole_node *root = lpi_whole_node_add(whole, LPI_WHOLE_ROOT, LP_INODE_TYPE_DIR);
 	root->names = 1;
 	root->mode = 0755;

@@ -105,6 +105,9 @@ struct lpi_whole_touches {
 
 struct lpi_whole {
 	uint32_t shard_cnt;
+	/* What a door says of modes and owners: these bits only, and who asks is always root. */
+	uint32_t mode_mask;
+	bool is_root_only;
 	uint32_t node_cnt;
 	uint32_t node_max;
 	uint32_t entry_cnt;
@@ -128,6 +131,19 @@ uint64_t lpi_whole_ino(const struct lpi_whole *whole, uint32_t slot);
 void lpi_whole_inos_set(struct lpi_whole_inos *inos, uint32_t slot, uint64_t nr);
 void lpi_whole_inos_fini(struct lpi_whole_inos *inos);
 bool lpi_whole_touches_meet(const struct lpi_whole_touches *a, const struct lpi_whole_touches *b);
+
+/* --- Doors ------------------------------------------------------------------------------------ */
+
+struct lpi_whole_answer;
+
+/* Does one operation at a time. The model knows which inode a slot is, and paths to it; it has not
+ * done the operation yet. */
+struct lpi_whole_door {
+	void (*apply)(struct lpi_whole_door *door, const struct lpi_whole *whole,
+		      const struct lpi_whole_op *op, struct lpi_whole_answer *ret);
+};
+
+#define LPI_WHOLE_SKIPPED (-100002) /* the door has no such operation */
 
 /* --- Operations ------------------------------------------------------------------------------- */
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations on the whole namespace, done: the face of a driver, and the driver that has namespace
- * and stores in its own process, on a simulated device. Only *_test.c files and their headers
- * include this.
+/* The door that has namespace and stores in its own process, on a simulated device; and all that is
+ * there, as a text. Only *_test.c files and their headers include this.
  */
 #ifndef LP_TESTS_WHOLE_SIM_TEST_H
 #define LP_TESTS_WHOLE_SIM_TEST_H
@@ -9,15 +8,6 @@
 #include "base/hash.h"
 #include "namespace/ns_sim_test.h"
 #include "tests/whole_model.h"
-
-#define LPI_WHOLE_SKIPPED (-100002) /* the door has no such operation */
-
-/* One operation at a time. The model knows which inode a slot is, and paths to it; it has not done
- * the operation yet. */
-struct lpi_whole_door {
-	void (*apply)(struct lpi_whole_door *door, const struct lpi_whole *whole,
-		      const struct lpi_whole_op *op, struct lpi_whole_answer *ret);
-};
 
 struct lpi_whole_sim {
 	struct lpi_whole_door door;
