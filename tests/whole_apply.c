@@ -87,7 +87,8 @@ static bool is_below(const struct lpi_whole *whole, uint32_t dir, uint32_t node)
 static void set_owner(const struct apply *apply, struct lpi_whole_node *node)
 {
 	node->mode = apply->op->mode & apply->whole->mode_mask;
-	if (!apply->whole->is_root_only)
+	bool is_copy = apply->op->kind == LPI_WHOLE_COPY || apply->op->kind == LPI_WHOLE_MOVE;
+	if (!apply->whole->is_root_only && !(is_copy && apply->whole->copies_are_roots))
 		set_ids(node, apply->op);
 }
 
@@ -374,7 +375,9 @@ static int do_data(const struct apply *apply)
 	if (fault != 0)
 		return fault;
 	change_data(apply, node);
-	if (lpi_whole_time(op->seed) != 0)
+	if (apply->whole->data_sets_times)
+		node->mtime_ns = 0;
+	else if (lpi_whole_time(op->seed) != 0)
 		node->mtime_ns = lpi_whole_time(op->seed);
 	lpi_whole_touch(apply->whole, LPI_WHOLE_TOUCH_INODE, node->slot, true);
 	apply->whole->has_changed = true;
@@ -462,7 +465,7 @@ static uint32_t make_dirs(const struct apply *apply, const struct path *path)
 			dir = entry->node;
 			continue;
 		}
-		bool is_spread = dir == LPI_WHOLE_ROOT ||
+		bool is_spread = (dir == LPI_WHOLE_ROOT && !whole->is_below) ||
 				 (lpi_whole_find(whole, dir)->flags & LP_INODE_FLAG_SPREAD) != 0;
 		struct lpi_whole_node *made = lpi_whole_node_add(
 			whole, lpi_whole_slot(apply->op) + 1 + i, LP_INODE_TYPE_DIR);
@@ -597,8 +600,11 @@ static int do_commit(const struct apply *apply)
 	int fault = put_fault(apply, &path);
 	fault_if(&fault, node == NULL || !node->is_unnamed, -ENOENT);
 	/* Those that its last transaction has no room for are set before, whatever comes then. */
-	if (fault != 0 && node != NULL && node->is_unnamed && op->items > LP_NS_XATTRS_MAX)
+	if (fault != 0 && node != NULL && node->is_unnamed && op->items > LP_NS_XATTRS_MAX) {
 		set_items(node, op, LP_NS_XATTRS_MAX);
+		lpi_whole_touch(apply->whole, LPI_WHOLE_TOUCH_INODE, node->slot, true);
+		apply->whole->has_changed = true;
+	}
 	if (fault != 0)
 		return fault;
 	set_owner(apply, node);

@@ -108,6 +108,9 @@ struct lpi_whole {
 	/* What a door says of modes and owners: these bits only, and who asks is always root. */
 	uint32_t mode_mask;
 	bool is_root_only;
+	bool copies_are_roots; /* what copy and move make: they say no owner */
+	bool is_below;         /* the root is a directory of another one: no bucket is made in it */
+	bool data_sets_times;  /* who changes data sets the time, to that of the clock */
 	uint32_t node_cnt;
 	uint32_t node_max;
 	uint32_t entry_cnt;
@@ -226,7 +229,8 @@ void lpi_whole_say_entry(struct lpi_whole_text *text, uint64_t dir,
 void lpi_whole_text_fini(struct lpi_whole_text *text);
 /* All that has a name. */
 void lpi_whole_describe(const struct lpi_whole *whole, struct lpi_whole_text *text);
-/* The lines that only one of the two has, on standard error; both are kept. */
+/* How many lines only one of the two has; both are kept. And these lines, on standard error. */
+uint32_t lpi_whole_text_distance(const struct lpi_whole_text *a, const struct lpi_whole_text *b);
 void lpi_whole_text_compare(const struct lpi_whole_text *found, const struct lpi_whole_text *want);
 
 /* How small things are hashed, in any order, by who reads them elsewhere. */

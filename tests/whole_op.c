@@ -204,7 +204,8 @@ void lpi_whole_xattr_name(uint32_t idx, struct lpi_whole_bytes *ret)
 
 void lpi_whole_omap_name(uint32_t idx, struct lpi_whole_bytes *ret)
 {
-	static const char *const names[LPI_WHOLE_OMAP_NAMES] = {"k", "k1", "\xff", "other/key"};
+	static const char *const names[LPI_WHOLE_OMAP_NAMES] = {"k", "k1", "\xff", "other/key",
+								"k "};
 	set_bytes(ret, names[idx % LPI_WHOLE_OMAP_NAMES]);
 }
 

@@ -120,7 +120,7 @@ int lpi_whole_op_read(const char *line, struct lpi_whole_op *ret_op) LP_MUST_CHE
 #define LPI_WHOLE_NAMES_FEW   6u /* of these: beginnings of each other, the longest, odd bytes */
 #define LPI_WHOLE_XATTR_NAMES 16u
 #define LPI_WHOLE_XATTR_ACL   3u /* the access ACL, which a put carries over (rule W3) */
-#define LPI_WHOLE_OMAP_NAMES  4u
+#define LPI_WHOLE_OMAP_NAMES  5u
 #define LPI_WHOLE_VALUE_MAX   65536u
 
 #define LPI_WHOLE_NAME_MAX 256u

@@ -328,8 +328,13 @@ struct lpi_whole_judge {
 	uint64_t *hashes;
 	uint32_t hash_cnt;
 	uint32_t hash_max;
+	uint32_t choices;
 	bool *is_made; /* of those from base_cnt on, while states are made */
 	uint64_t key;  /* of what the hashes are for */
+	/* To explain what was found: the state that is nearest to it. */
+	struct lpi_whole_text *found;
+	struct lpi_whole nearest;
+	uint32_t distance;
 };
 
 static inline void lpi_whole_judge_init(struct lpi_whole_judge *judge, struct lpi_whole_run *run)
@@ -343,14 +348,33 @@ static inline void lpi_whole_judge_init(struct lpi_whole_judge *judge, struct lp
 static inline void lpi_whole_judge_fini(struct lpi_whole_judge *judge)
 {
 	lpi_whole_fini(&judge->base);
+	lpi_whole_fini(&judge->nearest);
 	free(judge->is_made);
 	free(judge->hashes);
+}
+
+static inline void lpi_whole_may_be_nearest(struct lpi_whole_judge *judge,
+					    const struct lpi_whole *state)
+{
+	struct lpi_whole_text text = {.is_kept = true};
+	lpi_whole_describe(state, &text);
+	uint32_t distance = lpi_whole_text_distance(judge->found, &text);
+	lpi_whole_text_fini(&text);
+	if (judge->nearest.node_cnt > 0 && distance >= judge->distance)
+		return;
+	lpi_whole_fini(&judge->nearest);
+	lpi_whole_copy(state, &judge->nearest);
+	judge->distance = distance;
 }
 
 static inline void lpi_whole_may_be(void *arg, const struct lpi_whole *state)
 {
 	struct lpi_whole_judge *judge = arg;
 	struct lpi_whole_text text = {.is_kept = false};
+	if (judge->found != NULL) {
+		lpi_whole_may_be_nearest(judge, state);
+		return;
+	}
 	if (judge->hash_cnt == judge->hash_max) {
 		judge->hash_max = LP_MAX(16, judge->hash_max * 2);
 		judge->hashes = realloc(judge->hashes, judge->hash_max * sizeof(uint64_t));
@@ -449,22 +473,28 @@ static inline void lpi_whole_judge_at(struct lpi_whole_judge *judge, uint64_t ev
 	assert_true(choices <= LPI_WHOLE_CHOICES_MAX);
 	judge->key = key;
 	judge->hash_cnt = 0;
+	judge->choices = choices;
 	for (uint32_t choice = 0; choice < UINT32_C(1) << choices; choice++)
 		lpi_whole_make_choice(judge, choice);
 }
 
-static inline bool lpi_whole_judge_found(const struct lpi_whole_judge *judge,
+static inline bool lpi_whole_judge_found(struct lpi_whole_judge *judge,
 					 struct lpi_whole_text *found)
 {
 	const struct lpi_whole_run *run = judge->run;
 	for (uint32_t i = 0; i < judge->hash_cnt; i++)
 		if (judge->hashes[i] == found->hash)
 			return true;
-	print_error("seed %llu, cut before event %llu: none of %u states that may be; beside that "
-		    "of all %u steps that must be:\n",
-		    (unsigned long long)run->options.seed, (unsigned long long)judge->event,
-		    judge->hash_cnt, judge->base_cnt);
-	lpi_whole_print_difference(&judge->base, found);
+	print_error(
+		"seed %llu, cut before event %llu: none of %u states that may be; the nearest:\n",
+		(unsigned long long)run->options.seed, (unsigned long long)judge->event,
+		judge->hash_cnt);
+	judge->found = found;
+	for (uint32_t choice = 0; choice < UINT32_C(1) << judge->choices; choice++)
+		lpi_whole_make_choice(judge, choice);
+	judge->found = NULL;
+	if (judge->nearest.node_cnt > 0)
+		lpi_whole_print_difference(&judge->nearest, found);
 	for (uint32_t i = judge->base_cnt - LP_MIN(judge->base_cnt, 3); i < judge->end; i++) {
 		const struct lpi_whole_step *step = &run->steps[i];
 		char line[LPI_WHOLE_LINE_MAX];
@@ -482,7 +512,7 @@ static inline bool lpi_whole_judge_found(const struct lpi_whole_judge *judge,
 
 /* A machine comes up with this device, which is gone afterwards, and what it finds is judged.
  * Opened once more it finds the same. */
-static inline bool lpi_whole_recover(const struct lpi_whole_judge *judge, struct lp_bdev *bdev,
+static inline bool lpi_whole_recover(struct lpi_whole_judge *judge, struct lp_bdev *bdev,
 				     uint32_t mood)
 {
 	struct lpi_whole_text found = {.is_kept = true};
@@ -514,7 +544,7 @@ static inline bool lpi_whole_recover(const struct lpi_whole_judge *judge, struct
 }
 
 /* The recovery from this device is cut, too, at some of its events. */
-static inline bool lpi_whole_recover_cut(const struct lpi_whole_judge *judge, struct lp_bdev *bdev,
+static inline bool lpi_whole_recover_cut(struct lpi_whole_judge *judge, struct lp_bdev *bdev,
 					 uint64_t seed)
 {
 	struct lpi_ns_sim *sim = lpi_ns_sim_boot_as(bdev, &judge->run->options.config);
@@ -539,8 +569,8 @@ static inline bool lpi_whole_recover_cut(const struct lpi_whole_judge *judge, st
 	return is_right;
 }
 
-static inline bool lpi_whole_cut(const struct lpi_whole_judge *judge,
-				 const struct lp_sim_cutter *cutter, struct lp_prng *prng)
+static inline bool lpi_whole_cut(struct lpi_whole_judge *judge, const struct lp_sim_cutter *cutter,
+				 struct lp_prng *prng)
 {
 	const struct lpi_whole_options *options = &judge->run->options;
 	uint64_t seed = lp_prng_u64(prng);

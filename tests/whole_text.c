@@ -75,6 +75,19 @@ static bool has_line(const struct lpi_whole_text *text, const char *line)
 	return false;
 }
 
+static uint32_t missing_cnt(const struct lpi_whole_text *from, const struct lpi_whole_text *other)
+{
+	uint32_t cnt = 0;
+	for (size_t at = 0; at < from->len; at += strlen(from->bytes + at) + 1)
+		cnt += has_line(other, from->bytes + at) ? 0 : 1;
+	return cnt;
+}
+
+uint32_t lpi_whole_text_distance(const struct lpi_whole_text *a, const struct lpi_whole_text *b)
+{
+	return missing_cnt(a, b) + missing_cnt(b, a);
+}
+
 static void tell_missing(const struct lpi_whole_text *from, const struct lpi_whole_text *other,
 			 const char *what)
 {
