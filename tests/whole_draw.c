@@ -6,6 +6,8 @@
 
 #include "namespace/ns.h"
 
+#define COPY_MAX (UINT64_C(2) << 30)
+
 /* --- Small choices ---------------------------------------------------------------------------- */
 
 static uint32_t pick(struct lpi_whole_draw *draw, uint64_t below)
@@ -331,6 +333,10 @@ static void draw_two_paths(struct lpi_whole_draw *draw, const struct lpi_whole *
 		pick_new_path(draw, op->to_names, &op->to_depth);
 	pick_condition(draw, op);
 	op->flags &= ~LPI_WHOLE_ORDERED;
+	/* Each 16 MiB of it are a step of their own, holes or not. */
+	const struct lpi_whole_node *source = lpi_whole_walk(whole, op->names, op->depth);
+	if (op->kind == LPI_WHOLE_COPY && source != NULL && source->size_bytes > COPY_MAX)
+		op->kind = LPI_WHOLE_WALK;
 }
 
 static void draw_walk(struct lpi_whole_draw *draw, const struct lpi_whole *whole,

@@ -229,9 +229,11 @@ static bool run_seed(struct place *place, uint64_t seed, uint32_t ops)
 		is_right_so_far = run_op(&run, &op);
 	}
 	is_right_so_far = is_right_so_far && look(&run);
-	if (is_right_so_far)
+	if (is_right_so_far) {
 		(void)printf("seed %llu: %llu operations\n", (unsigned long long)seed,
 			     (unsigned long long)run.done);
+		(void)fflush(stdout); /* the next one may hang */
+	}
 	run_end(&run);
 	if (!is_right_so_far)
 		explain(&list, place, seed);
