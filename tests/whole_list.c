@@ -12,7 +12,7 @@ void lpi_whole_list_add(struct lpi_whole_list *list, const struct lpi_whole_op *
 
 /* --- Files ------------------------------------------------------------------------------------ */
 
-_Noreturn static void file_failed(const char *path)
+static _Noreturn void file_failed(const char *path)
 {
 	perror(path);
 	exit(2); /* NOLINT(concurrency-mt-unsafe): there is one thread */

@@ -38,7 +38,7 @@ struct place {
 	uint32_t root_cnt;
 };
 
-_Noreturn static void give_up(const char *what, const char *why)
+static _Noreturn void give_up(const char *what, const char *why)
 {
 	(void)fprintf(stderr, "%s: %s\n", what, why);
 	exit(2); /* NOLINT(concurrency-mt-unsafe): there is one thread */

@@ -98,20 +98,24 @@ static inline void lpi_whole_options_write(const struct lpi_whole_options *optio
 		       (unsigned)options->preset, options->cuts, options->nested);
 }
 
+/* What stands behind the word; absent: 0. */
+static inline uint64_t lpi_whole_number_of(const char *line, const char *word)
+{
+	const char *at = strstr(line, word);
+	return at == NULL ? 0 : strtoull(at + strlen(word), NULL, 10);
+}
+
 static inline bool lpi_whole_options_read(const char *line, struct lpi_whole_options *ret)
 {
-	struct lpi_whole_options said = {.seed = 0};
-	unsigned long long seed = 0;
-	unsigned preset = 0;
-	int found = sscanf(line, "seed %llu shards %u preset %u cuts %u nested %u", &seed,
-			   &said.shard_cnt, &preset, &said.cuts, &said.nested);
-	if (found != 5 || preset >= LP_SIM_PRESET_CNT || said.shard_cnt > LPI_NS_SIM_SHARDS)
+	uint64_t shards = lpi_whole_number_of(line, "shards ");
+	uint64_t preset = lpi_whole_number_of(line, "preset ");
+	if (shards == 0 || shards > LPI_NS_SIM_SHARDS || preset >= LP_SIM_PRESET_CNT)
 		return false;
-	lpi_whole_options_of(seed, ret);
-	ret->shard_cnt = said.shard_cnt;
+	lpi_whole_options_of(lpi_whole_number_of(line, "seed "), ret);
+	ret->shard_cnt = (uint32_t)shards;
 	ret->preset = (enum lp_sim_preset)preset;
-	ret->cuts = said.cuts;
-	ret->nested = said.nested;
+	ret->cuts = (uint32_t)lpi_whole_number_of(line, "cuts ");
+	ret->nested = (uint32_t)lpi_whole_number_of(line, "nested ");
 	return true;
 }
 

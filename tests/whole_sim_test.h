@@ -450,7 +450,7 @@ static inline int lpi_ws_seek(struct lpi_whole_sim *ws)
 	return r;
 }
 
-#define LPI_WS_PAGE_BYTES (2 * LPI_WHOLE_VALUE_MAX)
+#define LPI_WS_PAGE_BYTES 131072u /* two of the largest values */
 
 static inline int lpi_ws_xattrs(struct lpi_whole_sim *ws)
 {

@@ -116,28 +116,41 @@ static bool run_apart(const struct lpi_whole_options *options, const struct lpi_
 
 /* --- Made shorter ----------------------------------------------------------------------------- */
 
+struct trial {
+	struct lpi_whole_options options;
+	const char *path; /* what still fails is kept there: who does not wait for the end has it */
+};
+
 static bool fails(const struct lpi_whole_list *list, void *arg)
 {
-	const struct lpi_whole_options *options = arg;
+	const struct trial *trial = arg;
+	struct lpi_whole_list *failing = NULL;
 	struct outcome outcome;
-	return !run_apart(options, list, NULL, &outcome);
+	if (run_apart(&trial->options, list, NULL, &outcome))
+		return false;
+	failing = malloc(sizeof(*failing));
+	assert_non_null(failing);
+	*failing = *list;
+	lpi_whole_options_write(&trial->options, failing->head);
+	lpi_whole_list_save(failing, trial->path);
+	free(failing);
+	return true;
 }
 
 static void explain(const struct lpi_whole_options *options, const char *log_path)
 {
 	static struct lpi_whole_list list;
-	struct lpi_whole_options again = *options;
+	struct trial trial = {.options = *options, .path = log_path};
 	lpi_whole_list_load(log_path, &list);
 	/* The cuts fall elsewhere in what is shorter. */
-	again.cuts = 60;
-	if (!fails(&list, &again))
-		again.cuts = options->cuts;
-	uint32_t trials = lpi_whole_list_reduce(&list, fails, &again);
-	lpi_whole_options_write(&again, list.head);
+	trial.options.cuts = 60;
+	if (!fails(&list, &trial))
+		trial.options.cuts = options->cuts;
+	uint32_t trials = lpi_whole_list_reduce(&list, fails, &trial);
+	lpi_whole_options_write(&trial.options, list.head);
 	print_error("made shorter by %u trials; to be run again with --replay:\n", trials);
 	lpi_whole_list_print(&list, stderr);
-	lpi_whole_list_save(&list, log_path);
-	(void)fails(&list, &again); /* says once more what is wrong */
+	(void)fails(&list, &trial); /* says once more what is wrong */
 }
 
 /* --- Tests ------------------------------------------------------------------------------------ */
@@ -233,34 +246,33 @@ struct wrong_door {
 static void check_noticed(const struct wrong_door *wrong)
 {
 	static struct lpi_whole_list list;
-	static struct lpi_whole_list again;
-	struct lpi_whole_options options;
+	struct trial trial = {.path = "wrong.ops"};
 	struct outcome outcome;
 	bool is_right = true;
 	for (uint64_t seed = 1; is_right && seed < 20; seed++) {
-		lpi_whole_options_of(seed, &options);
-		options.cuts = 8;
-		options.nested = 0;
-		options.apply = wrong->apply;
-		is_right = run_apart(&options, NULL, "wrong.ops", &outcome);
+		lpi_whole_options_of(seed, &trial.options);
+		trial.options.cuts = 8;
+		trial.options.nested = 0;
+		trial.options.apply = wrong->apply;
+		is_right = run_apart(&trial.options, NULL, trial.path, &outcome);
 	}
 	assert_false(is_right);
-	lpi_whole_list_load("wrong.ops", &list);
+	lpi_whole_list_load(trial.path, &list);
 	uint32_t before = list.cnt;
-	options.cuts = 30;
-	(void)lpi_whole_list_reduce(&list, fails, &options);
+	trial.options.cuts = 30;
+	(void)lpi_whole_list_reduce(&list, fails, &trial);
 	print_message("%u operations of %u show it\n", list.cnt, before);
 	assert_in_range(list.cnt, 1, wrong->ops_max);
-	/* Kept and loaded it is the same. */
-	lpi_whole_options_write(&options, list.head);
-	lpi_whole_list_save(&list, "wrong.ops");
-	lpi_whole_list_load("wrong.ops", &again);
-	assert_true(lpi_whole_options_read(again.head, &options));
-	options.apply = wrong->apply;
-	assert_true(fails(&again, &options));
-	options.apply = NULL;
-	assert_false(fails(&again, &options));
-	assert_int_equal(unlink("wrong.ops"), 0);
+	/* As it was kept it is the same. */
+	uint32_t cnt = list.cnt;
+	lpi_whole_list_load(trial.path, &list);
+	assert_int_equal(list.cnt, cnt);
+	assert_true(lpi_whole_options_read(list.head, &trial.options));
+	trial.options.apply = wrong->apply;
+	assert_true(fails(&list, &trial));
+	trial.options.apply = NULL;
+	assert_false(fails(&list, &trial));
+	assert_int_equal(unlink(trial.path), 0);
 }
 
 /* A door that is wrong is found out, and what shows it is made short. */

@@ -343,7 +343,7 @@ static void keys_init(struct keys *keys, const struct lpi_whole *whole,
 	struct lpi_whole_path after;
 	lpi_whole_list_bounds(op, &prefix, &after);
 	*keys = (struct keys){.max = whole->entry_cnt + 1};
-	keys->items = malloc(keys->max * sizeof(*keys->items));
+	keys->items = malloc(keys->max * sizeof(struct key *));
 	LP_ASSERT(keys->items != NULL);
 	for (uint32_t i = 0; i < whole->entry_cnt; i++) {
 		struct key *key = key_of(whole, &whole->entries[i]);
@@ -352,7 +352,7 @@ static void keys_init(struct keys *keys, const struct lpi_whole *whole,
 		else
 			free(key);
 	}
-	qsort(keys->items, keys->cnt, sizeof(*keys->items), compare_keys);
+	qsort(keys->items, keys->cnt, sizeof(struct key *), compare_keys);
 }
 
 uint64_t lpi_whole_hash_key(uint64_t hash, struct lp_bytes key)
