@@ -592,4 +592,7 @@ void lpi_whole_wire_fit(struct lpi_whole_op *op)
 		op->items = 0;
 	if (op->kind == LPI_WHOLE_XATTR_SET || op->kind == LPI_WHOLE_OMAP_SET)
 		op->length = LP_MIN(op->length, LP_WIRE_VALUE_MAX);
+	/* With an ACL that is none a mount does not open the directory any more, to remove it. */
+	if (op->kind == LPI_WHOLE_XATTR_SET && op->name == LPI_WHOLE_XATTR_ACL)
+		op->name = 0;
 }
