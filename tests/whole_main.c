@@ -105,6 +105,20 @@ static bool is_right(const struct run *run, const struct lpi_whole_op *op,
 	       lpi_whole_is_right(&run->model, op, want, got);
 }
 
+/* What an entry leads to that has no number yet, if its directory has one. */
+static bool learn_entry(struct run *run, const struct lpi_whole_entry *entry)
+{
+	const struct lpi_whole_op lookup = {
+		.kind = LPI_WHOLE_LOOKUP, .dir = entry->dir, .name = entry->name};
+	struct lpi_whole_answer found;
+	if (lpi_whole_ino(&run->model, entry->node) != 0 ||
+	    lpi_whole_ino(&run->model, entry->dir) == 0)
+		return false;
+	run->door->apply(run->door, &run->model, &lookup, &found);
+	lpi_whole_inos_set(&run->inos, entry->node, found.ino);
+	return found.ino != 0;
+}
+
 /* The numbers of what it has made, also on the way there. */
 static void learn(struct run *run, const struct lpi_whole_op *op,
 		  const struct lpi_whole_answer *got)
@@ -113,19 +127,8 @@ static void learn(struct run *run, const struct lpi_whole_op *op,
 	bool is_new = lpi_whole_find(model, lpi_whole_slot(op)) != NULL;
 	if (is_new && lpi_whole_ino(model, lpi_whole_slot(op)) == 0)
 		lpi_whole_inos_set(&run->inos, lpi_whole_slot(op), got->ino);
-	for (uint32_t i = 0; i < model->node_cnt; i++) {
-		for (uint32_t j = 0; j < model->entry_cnt; j++) {
-			const struct lpi_whole_entry *entry = &model->entries[j];
-			const struct lpi_whole_op lookup = {
-				.kind = LPI_WHOLE_LOOKUP, .dir = entry->dir, .name = entry->name};
-			struct lpi_whole_answer found;
-			if (entry->node != model->nodes[i].slot ||
-			    lpi_whole_ino(model, entry->node) != 0)
-				continue;
-			run->door->apply(run->door, model, &lookup, &found);
-			lpi_whole_inos_set(&run->inos, entry->node, found.ino);
-		}
-	}
+	for (uint32_t i = 0; i < model->entry_cnt;)
+		i = learn_entry(run, &model->entries[i]) ? 0 : i + 1;
 }
 
 static bool run_op(struct run *run, const struct lpi_whole_op *op)

@@ -196,24 +196,26 @@ static inline bool lpi_whole_complain(const struct lpi_whole_run *run,
 	return false;
 }
 
+/* What an entry leads to that has no number yet, if its directory has one. */
+static inline bool lpi_whole_learn_entry(struct lpi_whole_run *run,
+					 const struct lpi_whole_entry *entry)
+{
+	const struct lpi_whole_op lookup = {
+		.kind = LPI_WHOLE_LOOKUP, .dir = entry->dir, .name = entry->name};
+	struct lpi_whole_answer found;
+	if (lpi_whole_ino(&run->model, entry->node) != 0 ||
+	    lpi_whole_ino(&run->model, entry->dir) == 0)
+		return false;
+	lpi_whole_sim_apply(&run->ws.door, &run->model, &lookup, &found);
+	lpi_whole_inos_set(&run->inos, entry->node, found.ino);
+	return found.ino != 0;
+}
+
 /* Directories that were made on the way got numbers that the answer does not say. */
 static inline void lpi_whole_learn(struct lpi_whole_run *run)
 {
-	for (uint32_t i = 0; i < run->model.node_cnt; i++) {
-		uint32_t slot = run->model.nodes[i].slot;
-		if (lpi_whole_ino(&run->model, slot) != 0)
-			continue;
-		for (uint32_t j = 0; j < run->model.entry_cnt; j++) {
-			const struct lpi_whole_entry *entry = &run->model.entries[j];
-			const struct lpi_whole_op lookup = {
-				.kind = LPI_WHOLE_LOOKUP, .dir = entry->dir, .name = entry->name};
-			struct lpi_whole_answer found;
-			if (entry->node != slot)
-				continue;
-			lpi_whole_sim_apply(&run->ws.door, &run->model, &lookup, &found);
-			lpi_whole_inos_set(&run->inos, slot, found.ino);
-		}
-	}
+	for (uint32_t i = 0; i < run->model.entry_cnt;)
+		i = lpi_whole_learn_entry(run, &run->model.entries[i]) ? 0 : i + 1;
 }
 
 /* Those that were answered before. */
