@@ -11,6 +11,7 @@
 #   make VARIANT=debug|cov    without optimisation, or with coverage counters
 #   make test                 build and run the unit and system tests
 #   make crash                100,000 crash states, with other seeds than the tests use
+#   make proof                1,000,000 crash states, 10,000 random runs, every short sequence
 #   make posix                all cases of tests/posix on a mount, which takes minutes; as root
 #   make coherence            a minute of changes at one door, and looks at the other; as root
 #   make kills                a thousand kills under load through both doors, judged; as root
@@ -214,7 +215,7 @@ $(OUT)/gen/format/%.h: docs/format/%.md scripts/gen-format
 	@mkdir -p $(@D)
 	$(Q)scripts/gen-format $< > $@.tmp && mv $@.tmp $@
 
-.PHONY: all tests tools fuzz fuzzers test crash posix check check-all bench bench-targets allocators install clean help
+.PHONY: all tests tools fuzz fuzzers test crash proof posix check check-all bench bench-targets allocators install clean help
 all: $(ALL_BINS) $(ALL_HELPERS) $(ALL_LIBS)
 tools: $(ALL_TOOLS)
 tests: all tools fuzzers $(ALL_TESTS)
@@ -230,6 +231,9 @@ test: tests tools
 
 crash: tests
 	@tests/crash --build $(OUT) $(CRASH)
+
+proof: tests
+	@tests/crash --build $(OUT) --states 1000000 --seeds 10000 --exhaustive $(CRASH)
 
 posix: all
 	@d=$$(mktemp -d) && cd $$d && LP_TEST_SRC=$(CURDIR) LP_TEST_BUILD=$(abspath $(OUT)) \

@@ -93,15 +93,18 @@ static void link_commit(struct lpi_job *job)
 	guard->named.name = lpi_entry_name(entry);
 	lpi_entry_set_change(job, entry, ino, job->moved_attrs.type);
 	lpi_job_change(job, lp_ino_shard(ino), LP_CHANGE_LINK, ino)->inode.delta = 1;
+	uint32_t coordinator = entry->shard_idx;
 	if (job->moved_attrs.nlink > 0) {
 		(void)lpi_ino_set_change(job, ino, 0);
 	} else {
+		/* Who is answered may close it at once: it is no orphan any more by then. */
+		coordinator = lp_ino_shard(ino);
 		struct lp_change *set = lpi_ino_set_change(job, ino, LP_ATTR_PARENT);
 		job->attrs[job->attrs_cnt - 1].parent = entry->dir;
 		set->inode.name = lpi_entry_name(entry);
 		lpi_job_adopt(job, ino);
 	}
-	lpi_job_coordinate(job, entry->shard_idx);
+	lpi_job_coordinate(job, coordinator);
 	lpi_job_commit(job, link_done);
 }
 

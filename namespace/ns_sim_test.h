@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A namespace of several shards, all on one reactor and one simulated device, that can lose its
- * power: made, started, cut, opened again, checked. Only *_test.c files include this.
+ * power: made, started, cut, opened again, checked. How many shards there are the device says. Only
+ * *_test.c files and their headers include this.
  */
 #ifndef LP_NAMESPACE_NS_SIM_TEST_H
 #define LP_NAMESPACE_NS_SIM_TEST_H
@@ -8,11 +9,25 @@
 #include "namespace/ns_impl.h"
 #include "store/block_sim_test.h"
 
-#define LPI_NS_SIM_SHARDS    3u
+#define LPI_NS_SIM_SHARDS    3u /* at most, and if nobody says otherwise */
 #define LPI_NS_SIM_BYTES     (UINT64_C(96) << 20)
 #define LPI_NS_SIM_TURNS_MAX 2000000u
 
+/* What may differ from opening to opening; all 0: as most tests have it. */
+struct lpi_ns_sim_config {
+	enum lp_alloc_kind alloc_kind;
+	enum lp_write_path write_path;
+	enum lp_deferred_store deferred_store;
+	bool discard;
+	uint64_t memory_bytes;
+	uint64_t data_cache_bytes;
+	uint64_t hold_ns;
+	uint64_t deferred_blocks_max; /* 0: 64 */
+};
+
 struct lpi_ns_sim {
+	struct lpi_ns_sim_config config;
+	uint32_t shard_cnt;
 	struct lp_clock_sim clock;
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
@@ -73,15 +88,27 @@ static inline void lpi_ns_sim_open(struct lpi_ns_sim *sim)
 	const struct lp_devices_options devices = {.bdev = {sim->bdev}};
 	struct lp_label_why why;
 	lp_test_ok(lp_devices_open(&devices, &sim->devices, &why));
-	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+	uint64_t deferred_max = sim->config.deferred_blocks_max;
+	deferred_max = deferred_max == 0 ? 64 : deferred_max;
+	sim->shard_cnt = sim->devices.label[LP_MKFS_DATA].shard_cnt;
+	assert_true(sim->shard_cnt <= LPI_NS_SIM_SHARDS);
+	for (uint32_t i = 0; i < sim->shard_cnt; i++) {
 		const struct lp_store_options store = {.reactor = sim->reactor,
 						       .workers = sim->workers,
 						       .devices = &sim->devices,
 						       .bufs = sim->bufs,
 						       .shard_idx = i,
 						       .sim_clock = &sim->clock.clock,
+						       .alloc_kind = sim->config.alloc_kind,
+						       .write_path = sim->config.write_path,
+						       .deferred_store = sim->config.deferred_store,
+						       .discard = sim->config.discard,
+						       .memory_bytes = sim->config.memory_bytes,
+						       .data_cache_bytes =
+							       sim->config.data_cache_bytes,
+						       .hold_ns = sim->config.hold_ns,
 						       .index_buffer_bytes = UINT64_C(1) << 16,
-						       .deferred_blocks_max = 64,
+						       .deferred_blocks_max = deferred_max,
 						       .files_reserve_bytes = UINT64_C(1) << 20,
 						       .ops_max = 8};
 		lp_test_ok(lp_store_open(&store, &sim->hand[i].store));
@@ -91,7 +118,7 @@ static inline void lpi_ns_sim_open(struct lpi_ns_sim *sim)
 static inline int lpi_ns_sim_close(struct lpi_ns_sim *sim, bool abandon)
 {
 	int r = 0;
-	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+	for (uint32_t i = 0; i < sim->shard_cnt; i++) {
 		int one = lp_store_close(sim->hand[i].store, abandon);
 		r = LP_MIN(r, one);
 		sim->hand[i].store = NULL;
@@ -100,22 +127,28 @@ static inline int lpi_ns_sim_close(struct lpi_ns_sim *sim, bool abandon)
 	return r;
 }
 
-static inline struct lp_bdev *lpi_ns_sim_mkfs(uint64_t seed)
+static inline struct lp_bdev *lpi_ns_sim_mkfs_on(const struct lp_sim_profile *profile,
+						 uint32_t shard_cnt, uint64_t seed)
 {
-	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
 	const struct lp_sim_options options = {
-		.profile = &profile, .size_bytes = LPI_NS_SIM_BYTES, .seed = seed};
+		.profile = profile, .size_bytes = LPI_NS_SIM_BYTES, .seed = seed};
 	struct lp_bdev *bdev = NULL;
 	struct lp_disk_label label;
 	struct lp_label_why why;
 	lp_test_ok(lp_bdev_open_sim(&options, &bdev));
 	struct lp_mkfs_options mkfs = {
-		.bdev = {bdev}, .shard_cnt = LPI_NS_SIM_SHARDS, .log_bytes = UINT64_C(1) << 20};
+		.bdev = {bdev}, .shard_cnt = shard_cnt, .log_bytes = UINT64_C(1) << 20};
 	for (size_t i = 0; i < sizeof(mkfs.seed); i++)
 		mkfs.seed[i] = (uint8_t)(i * 7 + 1);
 	lp_test_ok(lp_store_mkfs(&mkfs, &label, &why));
 	lp_sim_trim_log(lp_sim_of(bdev));
 	return bdev;
+}
+
+static inline struct lp_bdev *lpi_ns_sim_mkfs(uint64_t seed)
+{
+	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+	return lpi_ns_sim_mkfs_on(&profile, LPI_NS_SIM_SHARDS, seed);
 }
 
 /* --- The namespace ---------------------------------------------------------------------------- */
@@ -132,18 +165,18 @@ static inline int lpi_ns_sim_start(struct lpi_ns_sim *sim)
 {
 	sim->ready_cnt = 0;
 	sim->ready_result = 0;
-	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+	for (uint32_t i = 0; i < sim->shard_cnt; i++) {
 		const struct lp_ns_options options = {.reactor = sim->reactor,
 						      .store = sim->hand[i].store,
 						      .bufs = sim->bufs,
 						      .shard_idx = i,
-						      .shard_cnt = LPI_NS_SIM_SHARDS,
+						      .shard_cnt = sim->shard_cnt,
 						      .ops_max = 16};
 		lp_test_ok(lp_ns_open(&options, &sim->ns[i]));
 	}
-	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++)
+	for (uint32_t i = 0; i < sim->shard_cnt; i++)
 		lp_ns_start(sim->ns[i], sim->ns, lpi_ns_sim_ready, sim);
-	for (uint32_t i = 0; sim->ready_cnt < LPI_NS_SIM_SHARDS; i++) {
+	for (uint32_t i = 0; sim->ready_cnt < sim->shard_cnt; i++) {
 		assert_true(i < LPI_NS_SIM_TURNS_MAX);
 		(void)lpi_ns_sim_turn(sim);
 	}
@@ -161,13 +194,13 @@ static inline void lpi_ns_sim_stopped(struct lp_ns *ns, void *arg)
 static inline void lpi_ns_sim_stop(struct lpi_ns_sim *sim)
 {
 	sim->stopped_cnt = 0;
-	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++)
+	for (uint32_t i = 0; i < sim->shard_cnt; i++)
 		lp_ns_stop(sim->ns[i], lpi_ns_sim_stopped, sim);
-	for (uint32_t i = 0; sim->stopped_cnt < LPI_NS_SIM_SHARDS; i++) {
+	for (uint32_t i = 0; sim->stopped_cnt < sim->shard_cnt; i++) {
 		assert_true(i < LPI_NS_SIM_TURNS_MAX);
 		(void)lpi_ns_sim_turn(sim);
 	}
-	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+	for (uint32_t i = 0; i < sim->shard_cnt; i++) {
 		assert_int_equal(sim->ns[i]->under_way, 0);
 		assert_int_equal(lpi_locks_cnt(sim->ns[i]->locks), 0);
 		lp_ns_close(sim->ns[i]);
@@ -176,13 +209,21 @@ static inline void lpi_ns_sim_stop(struct lpi_ns_sim *sim)
 }
 
 /* A machine that has just come up, with whatever the device holds. */
-static inline struct lpi_ns_sim *lpi_ns_sim_boot(struct lp_bdev *bdev)
+static inline struct lpi_ns_sim *lpi_ns_sim_boot_as(struct lp_bdev *bdev,
+						    const struct lpi_ns_sim_config *config)
 {
 	struct lpi_ns_sim *sim = malloc(sizeof(*sim));
 	assert_non_null(sim);
 	lpi_ns_sim_init(sim, bdev);
+	sim->config = *config;
 	lpi_ns_sim_open(sim);
 	return sim;
+}
+
+static inline struct lpi_ns_sim *lpi_ns_sim_boot(struct lp_bdev *bdev)
+{
+	const struct lpi_ns_sim_config config = {.hold_ns = 0};
+	return lpi_ns_sim_boot_as(bdev, &config);
 }
 
 /* --- Operations, one after the other -----------------------------------------------------------
@@ -267,14 +308,13 @@ static inline void lpi_ns_sim_found(struct lp_fsck_events *events,
 }
 
 /* The device, which nobody has open, holds a store without any fault. */
-static inline void lpi_ns_sim_fsck(struct lpi_ns_sim *sim)
+static inline void lpi_ns_sim_fsck_as(struct lpi_ns_sim *sim, struct lp_fsck_events *listener)
 {
-	struct lp_fsck_events listener = {.found = lpi_ns_sim_found};
 	const struct lp_fsck_options options = {.reactor = sim->reactor,
 						.workers = sim->workers,
 						.bufs = sim->bufs,
 						.bdev = {sim->bdev},
-						.events = &listener,
+						.events = listener,
 						.sim_clock = &sim->clock.clock,
 						.index_buffer_bytes = UINT64_C(1) << 16,
 						.files_reserve_bytes = UINT64_C(1) << 20,
@@ -282,6 +322,12 @@ static inline void lpi_ns_sim_fsck(struct lpi_ns_sim *sim)
 	struct lp_fsck_report report;
 	struct lp_label_why why;
 	lp_test_ok(lp_fsck_run(&options, &report, &why));
+}
+
+static inline void lpi_ns_sim_fsck(struct lpi_ns_sim *sim)
+{
+	struct lp_fsck_events listener = {.found = lpi_ns_sim_found};
+	lpi_ns_sim_fsck_as(sim, &listener);
 }
 
 #endif

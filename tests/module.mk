@@ -1,7 +1,7 @@
 # The harness (tests/run), system tests, mutants; the fuzzers, and the tool of the golden images.
 MODULES += tests
-tests_USES := daemon fuse namespace wire store base
-tests_TOOLS += golden
+tests_USES := daemon fuse namespace client wire store base
+tests_TOOLS += golden whole
 
 .PHONY: mutants
 # Known-bad changes, one at a time in a copy of the tree: the tests must notice each (tests/mutants).
