@@ -255,7 +255,8 @@ static inline bool lpi_whole_run_one(struct lpi_whole_run *run, const struct lpi
 	step->has_changed = model->has_changed;
 	if (!lpi_whole_is_right(model, op, &step->want, &got))
 		return lpi_whole_complain(run, step, &got);
-	run->answers = lp_hash_u64(&got, sizeof(got), run->answers);
+	const uint64_t words[] = {(uint64_t)got.result, got.ino, got.cnt, got.more, got.hash};
+	run->answers = lp_hash_u64(words, sizeof(words), run->answers);
 	run->step_cnt++;
 	bool is_new = lpi_whole_find(model, lpi_whole_slot(op)) != NULL;
 	if (is_new && lpi_whole_ino(model, lpi_whole_slot(op)) == 0)
