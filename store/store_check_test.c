@@ -365,7 +365,8 @@ static void test_order(void **state)
 	expect_txn(-EINVAL, again, 3, 2);
 	expect_txn(0, again, 2, 2);
 	expect_txn(-EINVAL, made_gone, 2, 1);
-	/* Space in commits of its own, for an inode that is not there yet: a crash would leak it. */
+	/* Space in commits of its own, for an inode that is not there yet: a crash would leak it.
+	 */
 	expect_txn(-EINVAL, made_alloc, 3, 2);
 	expect_txn(-EINVAL, gone_cut, 3, 2);
 	expect_txn(0, gone_cut, 2, 2);
