@@ -312,6 +312,9 @@ bad rules 'calls not built yet' "echo '/* rule W''1 */' >>store/store_test.c"
 bad rules 'and is no rule' "sed -i 's/: W1/: W1, W2/' docs/rules.md"
 good rules "sed -i 's/S1 to S3/S1,\n * S2 and S3/' store/store_test.c"
 
+bad mutants 'changes nothing' "git init -q; mkdir -p tests/mutants; cp '$LP_TEST_SRC/tests/mutants/run' tests/mutants/;
+	printf 'mutant  a\nrule    S''1\nfile    base/sum.c\nsed     s/nowhere/x/\ntest    base/sum_test\n' >tests/mutants/a.list"
+
 for name in $("$check" --list); do
 	if [[ " ${tested[*]} " != *" $name "* ]]; then
 		echo "the check $name has no bad example in this test"
