@@ -29,6 +29,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "fuse/guard.h"
 #include "fuse/options.h"
 #include "fuse/ring.h"
 #include "fuse/umount.h"
@@ -55,7 +56,8 @@ struct lp_fuse_session {
 	uint64_t ring_bytes;
 	const char *no_ring;
 	struct lp_fuse_ring *ring; /* NULL: none, or not yet */
-	int abort_fd;              /* ends the connection, where there is a ring */
+	int abort_fd;              /* ends the connection; -1: nothing does */
+	pid_t guard;               /* ends it when this process is killed; 0: there is none */
 	bool is_mounted;
 };
 
@@ -141,6 +143,16 @@ static int mount_it(struct lp_fuse_session *session, const char *source, char *w
 	return 0;
 }
 
+/* Without it a daemon that is killed may leave a mount that hangs: it is mounted nevertheless. */
+static void guard_it(struct lp_fuse_session *session)
+{
+	int err = session->abort_fd < 0 ? -ENOENT
+					: lpi_fuse_guard_start(session->abort_fd, &session->guard);
+	if (err < 0)
+		LP_LOG_WARN("%s: nothing will end the mount's connection if lapisd is killed: %s",
+			    session->dir, session->abort_fd < 0 ? "no fusectl" : lp_strerror(err));
+}
+
 /* --- FUSE over io_uring ----------------------------------------------------------------------- */
 
 /* The kernel's file system of FUSE connections, mounted nowhere; -1: only root may do that. */
@@ -199,7 +211,6 @@ static const char *make_ring(struct lp_fuse_session *session, uint64_t offered)
 		       "Linux 6.14 on)";
 	if (queue_cnt == 0)
 		return "the kernel does not say how many CPUs there could be";
-	session->abort_fd = open_abort(session);
 	if (session->abort_fd < 0)
 		return "the connection could not be ended (no fusectl)";
 	int err = lp_fuse_ring_new(session->ring_bytes, queue_cnt, &session->ring);
@@ -339,8 +350,12 @@ int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 	}
 	if (err == 0)
 		err = mount_it(session, options->source, why);
-	if (err == 0)
+	if (err == 0) {
+		session->abort_fd = open_abort(session);
 		err = greet(session, why);
+	}
+	if (err == 0)
+		guard_it(session);
 	if (err < 0) {
 		if (session->is_mounted && lpi_fuse_unmount(session->dir, true) < 0)
 			LP_LOG_ERROR("%s: the mount that failed is still there", session->dir);
@@ -528,6 +543,7 @@ void lp_fuse_session_close(struct lp_fuse_session *session)
 		fuse_session_unmount(session->fuse);
 	if (session->fuse != NULL)
 		fuse_session_destroy(session->fuse);
+	lpi_fuse_guard_stop(session->guard);
 	if (session->abort_fd >= 0)
 		(void)close(session->abort_fd); /* what it says was said by write */
 	lp_fuse_ring_free(session->ring);
