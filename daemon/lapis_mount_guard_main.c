@@ -6,6 +6,7 @@
  * It waits for the end of the thread that has started it, and does nothing else. What ends the
  * daemon in an orderly way, and may be sent to all processes of a terminal or a service, is not for
  * it: the daemon ends it when the mount has gone. */
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -22,7 +23,7 @@ int main(int argc, char **argv)
 		(void)signal(others[i], SIG_IGN);
 	(void)sigemptyset(&gone);
 	(void)sigaddset(&gone, SIGUSR1);
-	if (sigprocmask(SIG_SETMASK, &gone, NULL) < 0 || chdir("/") < 0 ||
+	if (pthread_sigmask(SIG_SETMASK, &gone, NULL) != 0 || chdir("/") < 0 ||
 	    prctl(PR_SET_PDEATHSIG, SIGUSR1) < 0)
 		return 1;
 	/* It may have gone before it could be told of. */
