@@ -34,10 +34,10 @@ struct line {
 	OK(from, to, .kind = LPI_WRITE, .first = (at), .count = 1, .value = __VA_ARGS__)
 #define SEE(from, to, n, ...)                                                                      \
 	OK(from, to, .kind = LPI_READ, .name = (n), .count = LPI_CELLS, .got = 1,                  \
-	   .cells[0] = 16 * __VA_ARGS__)
+	   .cells[0] = UINT64_C(16) * __VA_ARGS__)
 #define BOTH(from, to, a, ...)                                                                     \
-	OK(from, to, .kind = LPI_READ, .count = LPI_CELLS, .got = 2, .cells[0] = 16 * (a),         \
-	   .cells[1] = 16 * __VA_ARGS__)
+	OK(from, to, .kind = LPI_READ, .count = LPI_CELLS, .got = 2,                               \
+	   .cells[0] = UINT64_C(16) * (a), .cells[1] = UINT64_C(16) * __VA_ARGS__)
 #define GONE(from, to, n)                                                                          \
 	OK(from, to, .kind = LPI_READ, .name = (n), .count = LPI_CELLS, .status = -ENOENT)
 #define START(from, to) OK(from, to, .kind = LPI_START)
