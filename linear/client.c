@@ -290,6 +290,8 @@ void lpi_client_do(struct lpi_client *client, struct lpi_act *act)
 	bool has_happened =
 		client->is_mounts ? lpi_mounted_do(client, act) : lpi_native_do(client, act);
 	act->return_ns = lp_clock_mono_ns(lp_clock_system());
+	if (client->is_lost && client->lost_ns == 0)
+		client->lost_ns = act->return_ns;
 	if (!has_happened || client->trouble[0] != '\0')
 		return;
 	if (client->is_lost) {

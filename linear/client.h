@@ -44,8 +44,9 @@ struct lpi_client {
 	const struct lpi_plan *plan;
 	uint32_t idx;
 	bool is_mounts;
-	bool is_lost;   /* the daemon is gone */
-	bool is_append; /* how its handle was opened (mount) */
+	bool is_lost;     /* the daemon is gone */
+	uint64_t lost_ns; /* when that was noticed; 0: it was not */
+	bool is_append;   /* how its handle was opened (mount) */
 	uint8_t handle_group;
 	uint8_t unsynced; /* changes that it has not made durable */
 	struct lp_prng prng;

@@ -8,7 +8,8 @@
  * The first life (0) makes the groups' directories. --cached: the kernel of the mount may remember
  * what it was told; --synced: the mount has the option sync; --ended, --ready: when the daemon that
  * was there before was gone, and this one was ready (CLOCK_MONOTONIC). Before the clients begin all
- * objects are looked at; then it prints "begun". A client more writes what nobody looks at, so that
+ * objects are looked at; then it prints "begun", and in the end "lost NS", the time at which the
+ * first client lost the daemon, if one did. A client more writes what nobody looks at, so that
  * logs and index go round.
  *
  * Status 0: the file is written; 1: something came that should never come; 2: a wrong call. */
@@ -218,6 +219,18 @@ static int tell_trouble(const struct crew *crew)
 	return status;
 }
 
+/* For whoever knows when the daemon was killed: until then nobody may have lost it. */
+static void tell_first_loss(const struct crew *crew)
+{
+	uint64_t first_ns = UINT64_MAX;
+	for (unsigned i = 0; i < LPI_CLIENTS; i++) {
+		if (crew->clients[i].lost_ns != 0)
+			first_ns = LP_MIN(first_ns, crew->clients[i].lost_ns);
+	}
+	if (first_ns != UINT64_MAX)
+		(void)printf("lost %llu\n", (unsigned long long)first_ns);
+}
+
 static void run_clients(struct crew *crew, struct lpi_plan *plan)
 {
 	if (pthread_create(&crew->filler, NULL, fill, &crew->clients[LPI_CLIENTS]) != 0)
@@ -262,6 +275,7 @@ int main(int argc, char **argv)
 	if (err < 0)
 		die(1, call->out, err);
 	int status = tell_trouble(crew);
+	tell_first_loss(crew);
 	for (unsigned i = 0; i <= LPI_CLIENTS; i++)
 		lpi_client_fini(&crew->clients[i]);
 	lpi_acts_fini(&crew->acts);

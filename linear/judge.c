@@ -30,7 +30,8 @@
 struct entry {
 	uint64_t at_ns;
 	uint32_t act_idx;
-	uint32_t is_return;
+	bool is_return;
+	bool is_start; /* of the daemon */
 	uint32_t prev;
 	uint32_t next;
 };
@@ -127,20 +128,30 @@ static enum reliance reliance_on(const struct lpi_acts *acts, size_t idx)
 	return found;
 }
 
+/* It may make what is at that cell come or go. */
+static bool moves_the_end(const struct lpi_act *act, unsigned cell)
+{
+	return act->kind == LPI_TRUNCATE || act->kind == LPI_APPEND ||
+	       (act->kind == LPI_WRITE && act->first + act->count > cell);
+}
+
 /* A read through the mount that shows zeros or the end, while somebody changes where that is. The
  * kernel asks for the size, then for the data, and fills up what comes short of the size with
- * zeros. */
-static bool is_of_two_sizes(const struct lpi_acts *acts, const struct lpi_act *read)
+ * zeros. Nothing that was under way is so any more in the next life, which begins at an act. */
+static bool is_of_two_sizes(const struct lpi_acts *acts, const struct lpi_act *read,
+			    size_t life_idx)
 {
 	if (!(read->flags & LPI_MOUNT) || read->kind != LPI_READ ||
 	    (read->got > 0 && read->cells[0] != 0))
 		return false;
-	for (size_t i = 0; i < acts->cnt; i++) {
+	for (size_t i = life_idx; i < acts->cnt; i++) {
 		const struct lpi_act *act = &acts->list[i];
-		if (act->group == read->group && act->invoke_ns <= read->return_ns &&
-		    act->return_ns >= read->invoke_ns &&
-		    (act->kind == LPI_TRUNCATE || act->kind == LPI_WRITE ||
-		     act->kind == LPI_APPEND))
+		if (act->group != read->group)
+			continue;
+		if (act->kind == LPI_START)
+			break;
+		if (act->invoke_ns <= read->return_ns && act->return_ns >= read->invoke_ns &&
+		    moves_the_end(act, read->first))
 			return true;
 	}
 	return false;
@@ -156,6 +167,7 @@ struct chosen {
 	bool may_lose;
 	uint64_t unknown_since_ns;
 	uint64_t end_ns;
+	size_t life_idx; /* of the first act of this life */
 };
 
 static void begin_life(const struct lpi_acts *acts, size_t from, unsigned group,
@@ -164,6 +176,7 @@ static void begin_life(const struct lpi_acts *acts, size_t from, unsigned group,
 	memset(chosen->has_lost_handle, 0, sizeof(chosen->has_lost_handle));
 	chosen->unknown_since_ns = unknown_since(acts, from, group);
 	chosen->end_ns = end_of_life(acts, from, group);
+	chosen->life_idx = from;
 }
 
 /* 0: it does not count; else how. */
@@ -172,7 +185,7 @@ static enum reliance counts(const struct lpi_acts *acts, size_t idx, enum lpi_vi
 {
 	const struct lpi_act *act = &acts->list[idx];
 	enum reliance how = act->flags & LPI_UNKNOWN ? MAYBE_USED : IS_RELIED_ON;
-	if (!is_in_view(act, view) || is_of_two_sizes(acts, act))
+	if (!is_in_view(act, view) || is_of_two_sizes(acts, act, chosen->life_idx))
 		how = NOT_USED;
 	if ((act->flags & LPI_UNKNOWN) &&
 	    (lpi_act_is_look(act) || act->kind == LPI_CLOSE || act->kind == LPI_SYNC))
@@ -258,7 +271,10 @@ static int by_time(const void *left, const void *right)
 	const struct entry *b = right;
 	if (a->at_ns != b->at_ns)
 		return a->at_ns < b->at_ns ? -1 : 1;
-	/* What touches in time may be in either order: invocations come first. */
+	/* What touches in time may be in either order: invocations come first. But what ends with
+	 * a life has happened by then, or never. */
+	if (a->is_start != b->is_start)
+		return a->is_start ? 1 : -1;
 	if (a->is_return != b->is_return)
 		return a->is_return ? 1 : -1;
 	return a->act_idx < b->act_idx ? -1 : a->act_idx > b->act_idx;
@@ -272,9 +288,13 @@ static int make_list(struct search *search)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < search->cnt; i++) {
 		struct entry *two = sorted + 2 * (size_t)i;
-		two[0] = (struct entry){.at_ns = search->acts[i]->invoke_ns, .act_idx = i};
-		two[1] = (struct entry){
-			.at_ns = search->returns_ns[i], .act_idx = i, .is_return = 1};
+		bool is_start = search->acts[i]->kind == LPI_START;
+		two[0] = (struct entry){
+			.at_ns = search->acts[i]->invoke_ns, .act_idx = i, .is_start = is_start};
+		two[1] = (struct entry){.at_ns = search->returns_ns[i],
+					.act_idx = i,
+					.is_return = true,
+					.is_start = is_start};
 	}
 	qsort(sorted, cnt, sizeof(*sorted), by_time);
 	uint32_t prev = 0;

@@ -202,6 +202,9 @@ static void test_what_may_be_lost(void **state)
 	      AFTER(1));
 	/* Lost, and what was written later is there: not in order (rule M1). */
 	CHECK(false, LOSSY, FIRST, WRITE(5, 6, 1, 2), WRITE(7, 8, 0, 3), AFTER(3));
+	/* Nor was the later one, of which nobody knows, ordered before it. */
+	CHECK(false, LOSSY, FIRST, WRITE(5, 6, 1, 2), WRITE(7, 0, 0, 3), AFTER(3));
+	CHECK(true, LOSSY, FIRST, WRITE(5, 6, 0, 2), WRITE(7, 0, 0, 3), AFTER(3));
 	/* Back after a crash that had lost it. */
 	CHECK(false, LOSSY, FIRST, WRITE(5, 6, 0, 2), AFTER(1), START(30, 31), SEE(32, 33, 0, 2));
 }
@@ -213,6 +216,14 @@ static void test_sizes(void **state)
 	      SEE(6, 7, 0, 0, .flags = LPI_MOUNT | LPI_BY_HANDLE));
 	CHECK(false, PUT(1, 2, 0, 1), OPEN, DEED(5, 6, LPI_TRUNCATE, 0, .count = 0),
 	      SEE(7, 8, 0, 0, .flags = LPI_MOUNT | LPI_BY_HANDLE));
+	/* What was under way when the daemon was killed is not so any more; and who writes in front
+	 * of what is read changes no size there. */
+	CHECK(false, PUT(1, 2, 0, 1), DEED(3, 0, LPI_WRITE, 1, .count = 1, .value = 2),
+	      START(10, 11), SEE(12, 13, 0, 0, .flags = LPI_MOUNT));
+	CHECK(false, OK(1, 2, .kind = LPI_PUT, .name = 0, .count = 2, .value = 1), OPEN,
+	      DEED(5, 8, LPI_WRITE, 0, .count = 1, .value = 2),
+	      OK(6, 7, .kind = LPI_READ, .name = 0, .first = 1, .count = 1, .got = 1, .cells[0] = 0,
+		 .flags = LPI_MOUNT | LPI_BY_HANDLE));
 }
 
 static void test_views(void **state)

@@ -448,8 +448,7 @@ enum lpi_step lpi_state_step(const struct lpi_group_state *state, const struct l
  * the state. */
 struct lp_hash128 lpi_state_hash(const struct lpi_group_state *state)
 {
-	uint64_t words[LPI_NAMES + LPI_CLIENTS + 2 +
-		       LPI_INODES * sizeof(struct lpi_group_inode) / 8];
+	uint64_t words[WORDS_MAX];
 	int16_t order[LPI_INODES];
 	size_t cnt = 0;
 	uint64_t seen = 0;
