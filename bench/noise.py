@@ -137,11 +137,12 @@ class Overall:
         self.rounds = [geometric_mean([ours / base for ours, base in pairs]) for pairs in pairs_by_round if pairs]
         self.ratio = median(self.rounds)
         self.aboves = sum(one > 1 for one in self.rounds)
-        self.p = sign_p(self.aboves, len(self.rounds))
+        self.unequal = sum(one != 1 for one in self.rounds)  # a round without a difference says nothing
+        self.p = sign_p(self.aboves, self.unequal)
 
     @property
     def is_one_sided(self):
-        return self.aboves in (0, len(self.rounds))
+        return self.aboves in (0, self.unequal)
 
     @property
     def is_sure(self):

@@ -101,6 +101,7 @@ struct lpi_load {
 	uint64_t at_object;   /* sequential, files */
 	uint64_t at_offset;
 	uint64_t new_cnt;
+	uint64_t left_cnt; /* that could not be removed */
 
 	/* The objects. */
 	bool is_bucket_ours;

@@ -308,7 +308,10 @@ static enum lpi_load_next next_clean(struct lpi_load *load, struct lpi_load_slot
 static int end_clean(struct lpi_load *load, struct lpi_load_slot *slot,
 		     const struct lapis_result *result)
 {
-	return result->status == -ENOENT ? 0 : lpi_load_status(load, slot, result);
+	if (result->status == 0 || result->status == -ENOENT)
+		return 0;
+	load->left_cnt++;
+	return lpi_load_status(load, slot, result);
 }
 
 int lpi_load_clean(struct lpi_load *load)
@@ -326,6 +329,11 @@ int lpi_load_clean(struct lpi_load *load)
 		return -EIO;
 	}
 	int err = walk(load, &clean, load->options->objects_cnt + load->new_cnt);
+	if (err == 0 && load->left_cnt > 0) {
+		lpi_load_give_up(load, "%llu objects in %s/ could not be removed",
+				 (unsigned long long)load->left_cnt, bucket);
+		err = -EIO;
+	}
 	if (err < 0 || !load->is_bucket_ours)
 		return err;
 	err = lapis_rmdir(load->handles[0], bucket);

@@ -31,7 +31,7 @@ static uint32_t records_max(uint64_t limit_bytes)
 
 uint64_t lpi_owing_bytes(uint64_t limit_bytes)
 {
-	return 2 * records_max(limit_bytes) * sizeof(struct lpi_owed_record);
+	return UINT64_C(2) * records_max(limit_bytes) * sizeof(struct lpi_owed_record);
 }
 
 static struct lpi_nodes *of_owed(struct lp_owed *owed)

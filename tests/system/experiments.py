@@ -160,6 +160,8 @@ def test_noise():
     overall = noise.Overall([[(2, 1), (8, 4)], [(4, 2)]])
     must(overall.ratio == 2 and overall.is_one_sided, "twice as much in each round")
     must("no sure" in noise.Overall([[(2, 1)], [(1, 2)], [(3, 2)]]).text(), "rounds that disagree")
+    same = noise.Overall([[(1, 1)]] * 5 + [[(99, 100)]])
+    must(not same.is_sure, "rounds without a difference are no signs")
     must(curve_of([[0, 1000, 50], [1000, 2000, 49], [2000, 9000, 1]])[-1] == [100, 9.0], "a curve's end")
 
 
