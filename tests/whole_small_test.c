@@ -5,7 +5,7 @@
  * one that is not, on two shards, under each kind of device, cut at every event from the last
  * operation's beginning on, until nothing is left of it; some of the recoveries are cut as well.
  * What comes before the last one a shorter sequence has been through. The usual test goes through
- * all of one operation, and some of the others; LAPIS_TEST_FACTOR=1000 through all. */
+ * half of those of one operation, and some of the others; LAPIS_TEST_FACTOR=1000 through all. */
 #include "base/test_long.h"
 #include "tests/whole_list.h"
 #include "tests/whole_run_test.h"
