@@ -268,7 +268,7 @@ static void test_another_store(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
-/* A get that is interrupted goes on where it was, and only with the same object. */
+/* A get that is interrupted goes on where it was if that is the same object, or begins again. */
 static bool hang_up_in_get(struct lpi_fake *fake, struct lpi_fake_request *req)
 {
 	if (req->header.opcode != LP_WIRE_OP_GET || fake->script == 0)
@@ -290,6 +290,15 @@ static bool hang_up_in_get(struct lpi_fake *fake, struct lpi_fake_request *req)
 	return true;
 }
 
+static int swallow(void *arg, uint64_t offset, const void *data, size_t len)
+{
+	(void)arg;
+	(void)offset;
+	(void)data;
+	(void)len;
+	return 0;
+}
+
 static void test_interrupted_get(void **state)
 {
 	(void)state;
@@ -305,9 +314,22 @@ static void test_interrupted_get(void **state)
 	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 3000)));
 	assert_memory_equal(back, data, 3000);
 	assert_int_equal(rig.fake.requests[LP_WIRE_OP_GET], 3);
-	/* Another object took its name meanwhile: pieces of two are never put together. */
+	/* Another object took its name meanwhile, also one whose version is the same: pieces of two
+	 * are never put together. */
 	rig.fake.script = 1;
 	lpi_fake_rig_submit(&rig, lpi_fake_rig_get_of("b/a", back, 3000), &ending);
+	for (int i = 0; i < 100 && rig.fake.script > 0; i++)
+		lpi_fake_rig_turn(&rig);
+	memset(rig.fake.objects[0].data, 'n', 3000);
+	lpi_fake_rig_wait_for(&rig, &ending);
+	lp_test_ok(ending.status);
+	for (int i = 0; i < 3000; i++)
+		assert_int_equal(back[i], 'n');
+	/* What a sink was given cannot be taken back. */
+	struct lapis_request into = lpi_fake_rig_get_of("b/a", NULL, 3000);
+	into.sink = swallow;
+	rig.fake.script = 1;
+	lpi_fake_rig_submit(&rig, into, &ending);
 	for (int i = 0; i < 100 && rig.fake.script > 0; i++)
 		lpi_fake_rig_turn(&rig);
 	rig.fake.objects[0].version = 9;

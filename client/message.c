@@ -488,8 +488,14 @@ void lpi_op_make_crcs(struct lpi_op *op)
 	op->has_crcs = true;
 }
 
+/* It goes on where it was. But a name may have led to another object meanwhile, whose version is
+ * the same by chance: then what is in a buffer is read again from its beginning. */
 void lpi_op_advance_get(struct lpi_op *op)
 {
+	if (!op->is_by_number && op->sink == NULL) {
+		op->result.data_bytes = 0;
+		op->has_version = false;
+	}
 	uint8_t *meta = op->head + LP_WIRE_HEADER_SIZE;
 	uint64_t got = op->result.data_bytes;
 	uint64_t length = op->length == LAPIS_TO_END ? op->length : op->length - got;
@@ -541,6 +547,7 @@ static void fill_in(struct lpi_op *op, const struct lapis_request *req)
 	op->wire_flags = req->flags & LAPIS_ORDERED ? LP_WIRE_FLAG_ORDERED : 0;
 	op->offset = req->offset;
 	op->length = req->length;
+	op->is_by_number = req->ino != 0 && (req->path == NULL || req->path[0] == '\0');
 	op->buf = req->buf;
 	op->sink = req->sink;
 	op->sink_arg = req->sink_arg;
