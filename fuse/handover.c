@@ -79,8 +79,9 @@ bool lpi_fuse_adopt_data(struct lpi_fuse_request *request)
 		bytes -= request->segs[i].len;
 	}
 	LP_ASSERT(bytes == 0);
-	request->crc_cnt = lpi_fuse_copy_pieces(request->segs, request->seg_cnt,
-						lpi_fuse_write_grid(in), buf->data, request->crcs);
+	request->crc_cnt =
+		lpi_fuse_copy_pieces(request->segs, request->seg_cnt, lpi_fuse_write_grid(request),
+				     buf->data, request->crcs);
 	return true;
 }
 

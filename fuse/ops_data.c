@@ -168,18 +168,21 @@ uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64
 
 /* Where the end is says the store, for its kernel may not have heard of what others appended. One
  * that writes back, or directly, cuts what it writes into requests that come in any order, so then
- * it is where the kernel says (mount F6). */
-uint64_t lpi_fuse_write_offset(const struct fuse_write_in *in)
+ * it is where the kernel says; and where it writes back at all the end is its own, for it may have
+ * more than it has handed over (mount F6). */
+uint64_t lpi_fuse_write_offset(const struct lpi_fuse_request *request)
 {
+	const struct fuse_write_in *in = &request->message.in.write;
 	bool is_append = (in->flags & O_APPEND) != 0 && (in->flags & O_DIRECT) == 0 &&
-			 (in->write_flags & FUSE_WRITE_CACHE) == 0;
+			 (in->write_flags & FUSE_WRITE_CACHE) == 0 &&
+			 !request->channel->options.behaviour.writeback;
 	return is_append ? LP_STORE_APPEND : in->offset;
 }
 
 /* Checksums of what is appended are of pieces as if the end were on the grid. */
-uint64_t lpi_fuse_write_grid(const struct fuse_write_in *in)
+uint64_t lpi_fuse_write_grid(const struct lpi_fuse_request *request)
 {
-	uint64_t offset = lpi_fuse_write_offset(in);
+	uint64_t offset = lpi_fuse_write_offset(request);
 	return offset == LP_STORE_APPEND ? 0 : offset;
 }
 
@@ -209,10 +212,10 @@ void lpi_fuse_write(struct lpi_fuse_request *request)
 	const struct lp_seg *segs = is_adopted ? &request->adopted : request->segs;
 	uint32_t seg_cnt = is_adopted ? 1 : request->seg_cnt;
 	if (!is_adopted)
-		request->crc_cnt =
-			lpi_fuse_sum_pieces(segs, seg_cnt, lpi_fuse_write_grid(in), request->crcs);
+		request->crc_cnt = lpi_fuse_sum_pieces(segs, seg_cnt, lpi_fuse_write_grid(request),
+						       request->crcs);
 	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_WRITE, 0);
-	change->data.offset = lpi_fuse_write_offset(in);
+	change->data.offset = lpi_fuse_write_offset(request);
 	change->data.length = in->size;
 	change->data.payload = (struct lp_payload){.segs = segs,
 						   .crcs = request->crcs,

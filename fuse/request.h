@@ -127,8 +127,8 @@ uint32_t lpi_fuse_copy_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint6
 
 /* Where a write goes, LP_STORE_APPEND: to the end; and the offset whose grid its checksums are of.
  */
-uint64_t lpi_fuse_write_offset(const struct fuse_write_in *in);
-uint64_t lpi_fuse_write_grid(const struct fuse_write_in *in);
+uint64_t lpi_fuse_write_offset(const struct lpi_fuse_request *request);
+uint64_t lpi_fuse_write_grid(const struct lpi_fuse_request *request);
 
 /* --- Answers ---------------------------------------------------------------------------------- */
 
