@@ -9,7 +9,9 @@
  *  - one pass replays all into a fresh store in memory, and holds each object against the survivor
  *    whenever a transaction has touched it: which of its prefixes it may be;
  *  - for each object the shortest of those that has all of its acknowledged transactions is taken,
- *    and longer ones until every transaction is in the prefixes of all its objects, or of none.
+ *    and longer ones until every transaction is in the prefixes of all its objects, or of none, and
+ *    with what needs a directory empty (or sealed) is what changed its entries before, and the
+ *    other way round.
  *    This finds an answer if there is one: of two answers the shorter prefixes are one too;
  *  - what was found is replayed once more, and all is compared.
  */
@@ -29,6 +31,14 @@ struct lpi_crash_object {
 	struct lpi_diff why_not; /* the last rank */
 };
 
+/* A transaction that touches the entries of a directory as a whole: in order with the other, if one
+ * of the two is strong. */
+struct lpi_crash_entries {
+	uint64_t idx;
+	uint64_t dir;
+	bool strong;
+};
+
 struct lpi_crash {
 	struct lpi_model *model;
 	struct lpi_hand survivor;
@@ -37,6 +47,8 @@ struct lpi_crash {
 	uint32_t object_cnt;
 	uint32_t object_max; /* room for so many */
 	bool *is_in;         /* by place in the history: it has happened */
+	struct lpi_crash_entries *entries;
+	uint32_t entries_cnt;
 	struct lpi_diff diff;
 };
 
@@ -174,11 +186,29 @@ static inline int lpi_touch_to_text(const struct lpi_touch *touch, char *buf, si
 
 /* --- The passes ------------------------------------------------------------------------------- */
 
+static inline void lpi_crash_note_entries(struct lpi_crash *crash, uint64_t idx)
+{
+	struct lpi_touches touches;
+	lpi_touches_of(&touches, &crash->model->history[idx].plan);
+	for (uint32_t i = 0; i < touches.cnt; i++) {
+		if (touches.items[i].kind != LPI_TOUCH_ENTRIES)
+			continue;
+		crash->entries =
+			realloc(crash->entries, (crash->entries_cnt + 1) * sizeof(*crash->entries));
+		assert_non_null(crash->entries);
+		crash->entries[crash->entries_cnt++] = (struct lpi_crash_entries){
+			.idx = idx, .dir = touches.items[i].nr, .strong = touches.items[i].strong};
+	}
+}
+
 static inline void lpi_crash_collect(struct lpi_crash *crash)
 {
-	for (uint64_t i = 0; i < crash->model->history_cnt; i++)
-		if (crash->is_in[i])
-			lpi_crash_each(crash, i, lpi_crash_note);
+	for (uint64_t i = 0; i < crash->model->history_cnt; i++) {
+		if (!crash->is_in[i])
+			continue;
+		lpi_crash_each(crash, i, lpi_crash_note);
+		lpi_crash_note_entries(crash, i);
+	}
 	for (uint32_t i = 0; i < crash->object_cnt; i++) {
 		struct lpi_crash_object *object = &crash->objects[i];
 		object->may_be = calloc(object->cnt + 1U, sizeof(*object->may_be));
@@ -263,6 +293,20 @@ static inline void lpi_crash_pull(struct lpi_crash *crash, struct lpi_crash_obje
 	lpi_crash_moved |= lpi_crash_raise(crash, object, rank);
 }
 
+/* With each that is in, those before it that touched the same entries. */
+static inline void lpi_crash_pull_entries(struct lpi_crash *crash)
+{
+	const struct lpi_crash_entries *all = crash->entries;
+	for (uint32_t i = 0; i < crash->entries_cnt; i++) {
+		if (!crash->is_in[all[i].idx])
+			continue;
+		for (uint32_t j = 0; j < i; j++)
+			if (!crash->is_in[all[j].idx] && all[j].dir == all[i].dir &&
+			    (all[j].strong || all[i].strong))
+				lpi_crash_each(crash, all[j].idx, lpi_crash_pull);
+	}
+}
+
 /* Transactions are in the prefixes of all their objects or of none. is_in becomes the answer; on
  * entry it says which may be. */
 static inline bool lpi_crash_choose(struct lpi_crash *crash)
@@ -283,6 +327,7 @@ static inline bool lpi_crash_choose(struct lpi_crash *crash)
 			if (crash->is_in[i])
 				lpi_crash_each(crash, i, lpi_crash_pull);
 		}
+		lpi_crash_pull_entries(crash);
 	}
 	free(may);
 	return !crash->diff.found;
@@ -373,6 +418,7 @@ static inline bool lpi_model_crash_check(struct lpi_model *model, const struct l
 		free(crash.objects[i].may_be);
 	}
 	free(crash.objects);
+	free(crash.entries);
 	free(crash.is_in);
 	return is_right;
 }
