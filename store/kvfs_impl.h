@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two C++ files of this directory, kvfs.cc and kv.cc, share. C sees nothing of it.
+/* What the C++ files of this directory share. C sees nothing of it.
  *
  * Threads: any. Blocking: none. Errors: none.
  */
@@ -10,6 +10,8 @@ struct lp_kvfs_env;
 
 #ifdef __cplusplus
 #include <cerrno>
+#include <cstdint>
+#include <string>
 
 namespace rocksdb
 {
@@ -20,6 +22,12 @@ class Status;
 rocksdb::Env *lpi_kvfs_env_rep(struct lp_kvfs_env *env);
 /* 0 or a negative errno; the only place where RocksDB's errors become ours. */
 int lpi_kvfs_errno(const rocksdb::Status &status);
+
+/* A batch (kv_batch.cc). */
+struct lp_kv_batch {
+	std::string bytes;
+	uint32_t cnt = 0;
+};
 
 /* No exception may enter C. RocksDB throws none; what is left is memory. */
 template <class Fn> static int lpi_guarded(Fn fn)
