@@ -350,6 +350,7 @@ static void fill_write_options(const struct lp_kv *kv, rocksdb::Options *options
 		static_cast<double>(ours->write_buffer_bytes) /
 		static_cast<double>(MEMTABLE_FILTER_SHARE * options->write_buffer_size);
 	options->memtable_whole_key_filtering = true;
+	options->memtable_factory.reset(lpi_kv_table_factory(ours->write_buffer_bytes));
 	options->max_write_buffer_number = static_cast<int>(ours->write_buffer_cnt);
 	options->min_write_buffer_number_to_merge = 1;
 	/* One thread writes: what makes several fast only costs here. */

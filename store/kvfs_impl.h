@@ -16,12 +16,15 @@ struct lp_kvfs_env;
 namespace rocksdb
 {
 class Env;
+class MemTableRepFactory;
 class Status;
 } /* namespace rocksdb */
 
 rocksdb::Env *lpi_kvfs_env_rep(struct lp_kvfs_env *env);
 /* 0 or a negative errno; the only place where RocksDB's errors become ours. */
 int lpi_kvfs_errno(const rocksdb::Status &status);
+/* What makes memtables (kv_table.cc), for whoever frees it. */
+rocksdb::MemTableRepFactory *lpi_kv_table_factory(uint64_t write_buffer_bytes);
 
 /* A batch (kv_batch.cc). */
 struct lp_kv_batch {
