@@ -319,22 +319,22 @@ static int usage(void)
 	return 2;
 }
 
-static bool find_word(const char *const *words, int cnt, const char *word, int *ret_idx)
+/* cnt: it is none of them. */
+static int index_of(const char *const *words, int cnt, const char *word)
 {
-	for (*ret_idx = 0; *ret_idx < cnt; (*ret_idx)++) {
-		if (strcmp(words[*ret_idx], word) == 0)
-			return true;
+	for (int i = 0; i < cnt; i++) {
+		if (strcmp(words[i], word) == 0)
+			return i;
 	}
-	return false;
+	return cnt;
 }
 
 static bool parse_one(const char *name, const char *value)
 {
-	int idx = 0;
-	if (strcmp(name, "--op") == 0 && find_word(op_names, OP_CNT, value, &idx))
-		options.op = (enum op)idx;
-	else if (strcmp(name, "--path") == 0 && find_word(path_names, LP_PATH_CNT, value, &idx))
-		options.path = (enum lp_write_path)idx;
+	if (strcmp(name, "--op") == 0)
+		options.op = (enum op)index_of(op_names, OP_CNT, value);
+	else if (strcmp(name, "--path") == 0)
+		options.path = (enum lp_write_path)index_of(path_names, LP_PATH_CNT, value);
 	else if (strcmp(name, "--ops") == 0)
 		options.ops = strtoull(value, NULL, 10);
 	else if (strcmp(name, "--prepared") == 0)
@@ -360,8 +360,8 @@ int main(int argc, char **argv)
 		if (i + 1 == argc || !parse_one(argv[i], argv[i + 1]))
 			return usage();
 	}
-	if (options.op == OP_CNT || options.depth == 0 || options.depth > DEPTH_MAX ||
-	    options.ops == 0)
+	if (options.op >= OP_CNT || options.path >= LP_PATH_CNT || options.depth == 0 ||
+	    options.depth > DEPTH_MAX || options.ops == 0)
 		return usage();
 	memset(filled, 0x5a, sizeof(filled));
 	bench.crc = lp_crc32c(0, filled, sizeof(filled));
