@@ -106,7 +106,7 @@ static void begin(struct slot *slot);
 static void ended(struct lp_ns_op *op)
 {
 	struct slot *slot = LP_CONTAINER_OF(op, struct slot, op);
-	must(op->result, op_names[options.op]);
+	must(op->result, "an operation");
 	if (op->opcode == LP_NS_STORE && op->store.op.opcode == LP_STORE_READ)
 		lp_ns_end(bench.ns, op);
 	if (slot->seg.buf != NULL)
@@ -373,7 +373,7 @@ int main(int argc, char **argv)
 		run(options.prepared);
 	double before_us = cpu_us();
 	run(options.ops);
-	printf("%s: %.3f us of CPU an operation, %llu at depth %u\n", op_names[options.op],
+	printf("%.3f us of CPU an operation, %llu at depth %u\n",
 	       (cpu_us() - before_us) / (double)options.ops, (unsigned long long)options.ops,
 	       options.depth);
 	stop();
