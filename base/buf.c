@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/huge.h"
 #include "base/sanitize.h"
 
 #define SLAB_BYTES     LP_BUF_LARGE
-#define REGION_ALIGN   (UINT64_C(2) << 20) /* of a huge page */
+#define REGION_ALIGN   LP_HUGE_BYTES
 #define HEADS_PER_SLAB (SLAB_BYTES / LP_BUF_SMALL)
 #define CLASS_CNT      3
 
@@ -72,7 +73,7 @@ static uint8_t *region_map(size_t bytes)
 	 * thirds of the time with them (each small page costs a walk of the tables, in a virtual
 	 * machine a long one), and a device gets few long pieces instead of many short ones.
 	 * Without them everything works as well. */
-	(void)madvise(region, bytes, MADV_HUGEPAGE);
+	(void)lp_huge_advise(region, bytes);
 	return region;
 }
 

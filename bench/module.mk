@@ -11,6 +11,7 @@ bench_TOOLS += kv_bench
 bench_TOOLS += extmap_bench
 bench_TOOLS += mailbox_bench
 bench_TOOLS += names_load
+bench_TOOLS += ns_bench
 bench_TOOLS += null_fuse
 bench_TOOLS += store_kill
 bench_TOOLS += store_start

@@ -19,6 +19,8 @@
 #include "base/crc32c.h"
 #include "daemon/door_impl.h"
 
+#define CHECK_BYTES (64u << 10) /* of a message's data that has come are checked at once */
+
 /* --- When to read ----------------------------------------------------------------------------- */
 
 static bool may_read(const struct lpi_conn *conn)
@@ -343,6 +345,8 @@ static void data_came(struct lpi_conn *conn, uint32_t bytes)
 	LP_ASSERT(request->received <= request->header.data_bytes);
 	if (request->received == request->header.data_bytes)
 		message_ends(conn);
+	else if (request->received - request->checked >= CHECK_BYTES)
+		lpi_request_check(request);
 }
 
 /* Where data goes on: the parts of the segments that are not filled. */

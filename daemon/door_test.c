@@ -146,38 +146,67 @@ static void data_comes_back_without_checksums(void **state)
 	write_and_read(LP_WIRE_CRC_OFF);
 }
 
-/* Rule W2: what was damaged on its way is not stored, and the piece is named. */
+/* A write of which one byte is not what it was when the checksums were made. */
+static void send_damaged(struct lpi_client *client, uint64_t ino, uint64_t offset, uint32_t bytes,
+			 uint32_t damaged)
+{
+	const uint32_t cnt = lp_wire_piece_cnt(offset, bytes);
+	const struct lp_wire_header header = {.kind = LP_WIRE_KIND_REQUEST,
+					      .opcode = LP_WIRE_OP_WRITE,
+					      .request_id = 99,
+					      .meta_bytes = LP_WIRE_WRITE_SIZE,
+					      .data_bytes = bytes,
+					      .offset = offset,
+					      .crc_cnt = cnt};
+	uint8_t *data = malloc(bytes);
+	uint32_t *crcs = malloc(cnt * sizeof(*crcs));
+	uint8_t *message = malloc(LP_WIRE_HEADER_SIZE + LP_WIRE_WRITE_SIZE + 4 * (size_t)cnt);
+	uint8_t *rest = message + LP_WIRE_HEADER_SIZE;
+	struct lp_wire_write write = {.append = 0};
+	lpi_client_fill(data, bytes, 1);
+	lp_wire_crcs_make(data, offset, bytes, crcs);
+	data[damaged] ^= 1;
+	LPI_CLIENT_REF(write.ref, ino, "");
+	lp_wire_write_encode(&write, rest);
+	lp_wire_crcs_encode(crcs, cnt, rest + LP_WIRE_WRITE_SIZE);
+	lp_wire_header_seal(&header, LP_WIRE_CRC_ALL, rest, message);
+	lpi_client_send_bytes(client, message,
+			      LP_WIRE_HEADER_SIZE + LP_WIRE_WRITE_SIZE + 4 * (size_t)cnt);
+	lpi_client_send_bytes(client, data, bytes);
+	free(data);
+	free(crcs);
+	free(message);
+}
+
+/* Rule W2: what was damaged on its way is not stored, and the piece is named; also when it is
+ * noticed long before the message's end. */
 static void a_damaged_piece_is_refused(void **state)
 {
+	static const struct {
+		uint64_t offset;
+		uint32_t bytes, damaged;
+		const char *piece;
+	} cases[] = {
+		{0, 12288, 4096 + 17, "piece 1 "},
+		{0, LP_WIRE_DATA_MAX, 0, "piece 0 "},
+		{0, LP_WIRE_DATA_MAX, (2u << 20) + 5, "piece 512 "},
+		{0, LP_WIRE_DATA_MAX, LP_WIRE_DATA_MAX - 1, "piece 1023 "},
+		{4000, 3u << 20, 95, "piece 0 "},
+		{4000, 3u << 20, 96, "piece 1 "},
+		{4000, 3u << 20, (3u << 20) - 1, "piece 768 "},
+	};
 	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, NULL);
 	struct lpi_client *client = lpi_client_open(rig, LP_WIRE_CRC_ALL);
 	uint64_t ino = lpi_client_make(client, "file", LP_INODE_TYPE_FILE);
-	uint8_t data[3 * 4096];
-	uint8_t message[LP_WIRE_HEADER_SIZE + LP_WIRE_WRITE_SIZE + 12];
-	uint32_t crcs[3];
-	struct lp_wire_write write = {.append = 0};
-	struct lp_wire_header header = {.kind = LP_WIRE_KIND_REQUEST,
-					.opcode = LP_WIRE_OP_WRITE,
-					.request_id = 99,
-					.meta_bytes = LP_WIRE_WRITE_SIZE,
-					.data_bytes = sizeof(data),
-					.crc_cnt = 3};
-	uint8_t *rest = message + LP_WIRE_HEADER_SIZE;
 	(void)state;
-	lpi_client_fill(data, sizeof(data), 1);
-	lp_wire_crcs_make(data, 0, sizeof(data), crcs);
-	data[4096 + 17] ^= 1;
-	LPI_CLIENT_REF(write.ref, ino, "");
-	lp_wire_write_encode(&write, rest);
-	lp_wire_crcs_encode(crcs, 3, rest + LP_WIRE_WRITE_SIZE);
-	lp_wire_header_seal(&header, LP_WIRE_CRC_ALL, rest, message);
-	lpi_client_send_bytes(client, message, sizeof(message));
-	lpi_client_send_bytes(client, data, sizeof(data));
-	lp_test_err(-EBADMSG, lpi_client_result(client, 99));
-	assert_true(lpi_client_says(client, "piece 1 "));
-	/* Nothing of it was stored, and the connection lives on. */
-	uint64_t id = lpi_client_send_get(client, ino, "", 0, 100000);
-	assert_int_equal(lpi_client_recv_get(client, id, 0, client->data, 100000), 0);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
+		send_damaged(client, ino, cases[i].offset, cases[i].bytes, cases[i].damaged);
+		lp_test_err(-EBADMSG, lpi_client_result(client, 99));
+		assert_true(lpi_client_says(client, cases[i].piece));
+		/* Nothing of it was stored, and the connection lives on. */
+		uint64_t id = lpi_client_send_get(client, ino, "", 0, 100000);
+		assert_int_equal(lpi_client_recv_get(client, id, 0, client->data, 100000), 0);
+	}
 	lpi_client_free(client);
 	lpi_door_rig_free(rig);
 }

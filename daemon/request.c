@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps:
  *
- *   REST, DATA   conn.c copies what comes; lpi_request_begin() when all of it is there: data is
- *                checked, the meta read, the operation prepared
+ *   REST, DATA   conn.c copies what comes; data is checked while it comes, for then it is in the
+ *                processor's cache; lpi_request_begin() when all of it is there: the meta is read,
+ *                the operation prepared
  *   WAIT         a change and whatever else names the same path go one after the other, in the
  * order in which they came (on numbers the store keeps the order) FIND         each reference is
  * walked or looked up, unless it is a number WORK         the operation; a path's object that has
@@ -352,31 +353,52 @@ struct lp_buf *lpi_request_room(struct lpi_request *request, uint32_t bytes)
 /* --- What comes ---------------------------------------------------------------------------------
  */
 
-/* All pieces of the data, each against its checksum; or those of a client that makes none. */
-static int check_data(struct lpi_request *request)
+/* Pieces of one segment, which hold len bytes: each against its checksum; or that is made, for a
+ * client that makes none. */
+static void check_pieces(struct lpi_request *request, const uint8_t *data, uint32_t len)
 {
-	uint64_t offset = request->header.offset;
-	uint32_t idx = 0;
-	for (uint32_t i = 0; i < request->seg_cnt; i++) {
-		const struct lp_seg *seg = &request->segs[i];
-		const uint8_t *data = seg->buf->data + seg->offset;
-		uint32_t cnt = lp_wire_piece_cnt(offset, seg->len);
-		if (request->header.crc_cnt == 0) {
-			lp_wire_crcs_make(data, offset, seg->len, request->crcs + idx);
-		} else {
-			uint32_t bad =
-				lp_wire_crcs_check(data, offset, seg->len, request->crcs + idx);
-			if (bad < cnt) {
-				(void)snprintf(request->why, sizeof(request->why),
-					       "piece %u of the data does not match its checksum",
-					       idx + bad);
-				return -EBADMSG;
-			}
-		}
-		idx += cnt;
-		offset += seg->len;
+	uint64_t offset = request->header.offset + request->checked;
+	uint32_t *crcs = request->crcs + request->checked_pieces;
+	uint32_t cnt = lp_wire_piece_cnt(offset, len);
+	uint32_t bad = cnt;
+	if (request->header.crc_cnt == 0)
+		lp_wire_crcs_make(data, offset, len, crcs);
+	else
+		bad = lp_wire_crcs_check(data, offset, len, crcs);
+	if (bad < cnt) {
+		request->refused = -EBADMSG;
+		(void)snprintf(request->why, sizeof(request->why),
+			       "piece %u of the data does not match its checksum",
+			       request->checked_pieces + bad);
 	}
-	return 0;
+	request->checked += len;
+	request->checked_pieces += cnt;
+}
+
+/* How much of the data has come, without the beginning of a piece. */
+static uint32_t whole_bytes(const struct lpi_request *request)
+{
+	uint32_t bytes = request->received;
+	uint32_t begun = (uint32_t)((request->header.offset + bytes) % LP_WIRE_BLOCK_BYTES);
+	if (bytes >= request->header.data_bytes)
+		return request->header.data_bytes;
+	return bytes - LP_MIN(bytes, begun);
+}
+
+void lpi_request_check(struct lpi_request *request)
+{
+	uint32_t end = whole_bytes(request);
+	uint32_t begin = 0; /* of the segment */
+	/* A piece does not go on in another segment. */
+	for (uint32_t i = 0; i < request->seg_cnt && request->refused == 0; i++) {
+		const struct lp_seg *seg = &request->segs[i];
+		uint32_t upto = LP_MIN(begin + seg->len, end);
+		if (request->checked < upto)
+			check_pieces(request,
+				     seg->buf->data + seg->offset + (request->checked - begin),
+				     upto - request->checked);
+		begin += seg->len;
+	}
 }
 
 static int read_meta(struct lpi_request *request)
@@ -456,8 +478,7 @@ static void wake_waiting(struct lpi_conn *conn)
 void lpi_request_begin(struct lpi_request *request)
 {
 	request->began_ns = request->door->received_ns;
-	if (request->refused == 0)
-		request->refused = check_data(request);
+	lpi_request_check(request);
 	if (request->refused != 0) {
 		lpi_piece_queue_error(&request->piece, request->refused, request->why);
 		return;

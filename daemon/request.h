@@ -105,6 +105,8 @@ struct lpi_request {
 	uint64_t state_ns[LPI_REQUEST_STATE_CNT]; /* in each state that was left, in all */
 	int status;                               /* of the last reply */
 	uint32_t received;                        /* bytes of the part that is coming */
+	uint32_t checked;                         /* of these, of the data: in whole pieces, */
+	uint32_t checked_pieces;                  /* so many */
 	int refused; /* why it is only read to its end; the words for it are in why */
 	/* The message. */
 	uint8_t *meta;
@@ -159,6 +161,8 @@ LP_LIST_DEFINE(lpi_reply_list, struct lpi_reply, node);
 struct lpi_request *lpi_request_new(struct lpi_conn *conn, const struct lp_wire_header *header);
 /* It is only read to its end, and answered with this error. */
 void lpi_request_refuse(struct lpi_request *request, int err, const char *why);
+/* Checks the data that has come, as far as it has not been: refuses what does not match. */
+void lpi_request_check(struct lpi_request *request);
 /* The whole message is there. May answer at once. */
 void lpi_request_begin(struct lpi_request *request);
 /* The connection ends before all of the message has come. */

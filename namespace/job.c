@@ -509,7 +509,8 @@ static struct lpi_part *part_on(struct lpi_job *job, uint32_t shard_idx)
 		LP_ASSERT(pact->part_cnt < LPI_JOB_PARTS);
 		part = &job->parts[pact->part_cnt];
 	}
-	*part = (struct lpi_part){.shard_idx = shard_idx};
+	memset(part, 0, offsetof(struct lpi_part, changes));
+	part->shard_idx = shard_idx;
 	LP_ASSERT(pact->part_cnt < LPI_PACT_PARTS);
 	pact->parts[pact->part_cnt++] = part;
 	return part;

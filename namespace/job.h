@@ -156,6 +156,7 @@ struct lpi_put {
 	enum lp_ns_if condition;
 	uint64_t version_nr;
 	struct lp_ino upload; /* the inode that gets it; nr 0: a new one */
+	bool is_guess;        /* the name was not looked up: it is expected to be new */
 	struct lp_ino acl_of; /* whose ACL it gets, nr 0: none */
 	bool has_acl;
 	uint32_t acl_len;

@@ -98,6 +98,7 @@ struct lp_ns {
 	struct lp_source source; /* for each turn */
 	uint32_t under_way;      /* operations, and what they left to be finished */
 	uint32_t next_dir_shard;
+	uint32_t new_names_cnt; /* that puts have found, one after the other (ns_put.c) */
 	struct lpi_start *start;
 	void (*ready)(struct lp_ns *ns, int result, void *arg);
 	void *ready_arg;

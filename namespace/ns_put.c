@@ -2,7 +2,9 @@
 /* Objects that get names: put, upload, commit. A copy ends in the same way (ns_copy.c).
  *
  *   walk      to the directory of the name; what is missing is made
- *   name      it is locked, and looked up; meanwhile a new inode gets its number
+ *   name      it is locked, and looked up; meanwhile a new inode gets its number. Where a new name
+ *             is to be expected it is not looked up, for the commit's guard does that as well:
+ *             who was wrong begins again, and looks
  *   inodes    what is replaced, and an upload, are locked and looked at
  *   commit    the inode with all that it brings or gets, its entry, and the end of what was there
  *
@@ -17,6 +19,11 @@
 
 #include "namespace/ns_impl.h"
 #include "namespace/paths.h"
+
+/* So many new names one after the other, and the next is expected to be new, too. */
+#define NEW_NAMES_MIN 8u
+/* Of larger ones the data may be under way before the guards are looked at. */
+#define GUESS_BYTES_MAX LP_BUF_MEDIUM
 
 static const char acl_name[] = "system.posix_acl_access";
 
@@ -63,7 +70,9 @@ static void run_close(struct lpi_call *call)
 static void named(struct lpi_job *job)
 {
 	int r = job->pact.result;
-	/* The name, its directory, or what it led to is not as it was found. */
+	if (r == -EEXIST && job->put.is_guess)
+		job->ns->new_names_cnt = 0;
+	/* The name, its directory, or what it led to is not as it was found, or expected. */
 	if (r == -EEXIST || r == -ENOENT || r == -ECANCELED) {
 		lpi_walk_again(job);
 		return;
@@ -297,9 +306,26 @@ static void put_inodes_locked(struct lpi_job *job)
 	lpi_job_wait(job, put_known);
 }
 
+/* What the look has found; nobody looked for a name that is expected to be new. */
+static int take_entry(struct lpi_job *job)
+{
+	struct lpi_entry *entry = &job->entry;
+	struct lp_ns *ns = job->ns;
+	if (job->put.is_guess) {
+		entry->ino.nr = 0;
+		return 0;
+	}
+	int r = lpi_entry_take(job, entry, 0);
+	if (entry->ino.nr != 0)
+		ns->new_names_cnt = 0;
+	else if (r >= 0 && ns->new_names_cnt < NEW_NAMES_MIN)
+		ns->new_names_cnt++;
+	return r;
+}
+
 static void put_looked(struct lpi_job *job)
 {
-	int r = lpi_entry_take(job, &job->entry, 0);
+	int r = take_entry(job);
 	if (r >= 0)
 		r = check_condition(job);
 	if (r < 0) {
@@ -326,14 +352,36 @@ static void run_number(struct lpi_call *call)
 	lpi_call_end(call, 0);
 }
 
-static void put_name_locked(struct lpi_job *job)
+static void take_number(struct lpi_job *job)
 {
-	lpi_entry_ask(job, &job->entry, 0, true);
 	if (is_upload(job))
 		job->new_ino = job->put.upload;
+	else if (job->entry.shard_idx == job->ns->options.shard_idx)
+		job->new_ino = lp_store_new_ino(job->ns->options.store);
 	else
 		lpi_job_run(job, job->entry.shard_idx, 1, run_number);
-	lpi_job_wait(job, put_looked);
+}
+
+/* Once: who begins again looks. */
+static bool expects_new_name(const struct lpi_job *job)
+{
+	enum lp_ns_if condition = job->put.condition;
+	return job->op->opcode == LP_NS_PUT && !is_upload(job) && job->walk.restarts == 0 &&
+	       job->op->put.length <= GUESS_BYTES_MAX &&
+	       (condition == LP_NS_IF_ANY || condition == LP_NS_IF_ABSENT) &&
+	       job->ns->new_names_cnt == NEW_NAMES_MIN;
+}
+
+static void put_name_locked(struct lpi_job *job)
+{
+	job->put.is_guess = expects_new_name(job);
+	if (!job->put.is_guess)
+		lpi_entry_ask(job, &job->entry, 0, true);
+	take_number(job);
+	if (job->pending > 0)
+		lpi_job_wait(job, put_looked);
+	else
+		put_looked(job);
 }
 
 static void put_walked(struct lpi_job *job)

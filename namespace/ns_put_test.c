@@ -342,6 +342,70 @@ static void test_upload_restart(void **state)
 	lpi_tp_end(&t, 1);
 }
 
+/* --- Names that are expected to be new ---------------------------------------------------------
+ */
+
+static uint64_t lookups(const struct lpi_t *t)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < t->rig->shard_cnt; i++) {
+		struct lp_store_stats stats;
+		lp_store_read_stats(t->rig->store[i], &stats);
+		sum += stats.ops[LP_STORE_LOOKUP];
+	}
+	return sum;
+}
+
+/* So many that the next one of each shard is expected to be new. Returns how many there are. */
+static uint32_t put_new_names(struct lpi_t *t, const char *kind)
+{
+	const uint32_t cnt = 10 * t->rig->shard_cnt;
+	for (uint32_t i = 0; i < cnt; i++) {
+		char path[32];
+		(void)snprintf(path, sizeof(path), "a/%s%u", kind, i);
+		lp_test_ok(lpi_tp_put(t, path, 100));
+	}
+	return cnt;
+}
+
+/* Who makes many new names does not look for each of them first; who expected that in vain finds
+ * what is there, and does with it what he would have done. */
+static void expect_on(uint32_t shard_cnt)
+{
+	struct lpi_t t;
+	lpi_t_begin(&t, shard_cnt);
+	uint32_t made = put_new_names(&t, "first");
+	uint64_t before = lookups(&t);
+	made += put_new_names(&t, "more");
+	lp_test_ok(lpi_tp_put_if(&t, "a/absent", 1, LP_NS_IF_ABSENT, 0));
+	assert_int_equal(lookups(&t) - before, 0);
+	struct lp_ino old = lpi_tp_find(&t, "a/first3");
+	lp_test_ok(lpi_tp_put(&t, "a/first3", 55));
+	assert_true(t.op->put.found.ino.nr != old.nr);
+	assert_int_equal(lpi_tp_length(&t, "a/first3"), 55);
+	assert_int_equal(lpi_t_stat(&t, old), -ESTALE);
+	made += put_new_names(&t, "again");
+	for (uint32_t i = 0; i < shard_cnt; i++)
+		assert_int_equal(lpi_tp_put_if(&t, "a/first4", 66, LP_NS_IF_ABSENT, 0), -EEXIST);
+	assert_int_equal(lpi_tp_length(&t, "a/first4"), 100);
+	lp_test_ok(lpi_tp_put(&t, "a/dir/x", 100));
+	made += put_new_names(&t, "last");
+	for (uint32_t i = 0; i < shard_cnt; i++)
+		assert_int_equal(lpi_tp_put(&t, "a/dir", 66), -EISDIR);
+	/* It is looked for again. */
+	before = lookups(&t);
+	lp_test_ok(lpi_tp_put(&t, "a/one", 100));
+	assert_int_equal(lookups(&t) - before, 1);
+	lpi_tp_end(&t, 1 + made + 5); /* and the root, a, absent, dir, x, one */
+}
+
+static void test_expected(void **state)
+{
+	(void)state;
+	for (uint32_t i = 1; i <= 3; i++)
+		expect_on(i);
+}
+
 /* --- Several at once -------------------------------------------------------------------------- */
 
 #define RACERS 8u
@@ -403,11 +467,12 @@ static void test_same_upload(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_basic),    cmocka_unit_test(test_carry),
-		cmocka_unit_test(test_open),     cmocka_unit_test(test_conditions),
-		cmocka_unit_test(test_count),    cmocka_unit_test(test_many_xattrs),
-		cmocka_unit_test(test_upload),   cmocka_unit_test(test_upload_restart),
-		cmocka_unit_test(test_same_key), cmocka_unit_test(test_same_upload),
+		cmocka_unit_test(test_basic),       cmocka_unit_test(test_carry),
+		cmocka_unit_test(test_open),        cmocka_unit_test(test_conditions),
+		cmocka_unit_test(test_count),       cmocka_unit_test(test_many_xattrs),
+		cmocka_unit_test(test_upload),      cmocka_unit_test(test_upload_restart),
+		cmocka_unit_test(test_expected),    cmocka_unit_test(test_same_key),
+		cmocka_unit_test(test_same_upload),
 	};
 	return lp_test_main(tests, "namespace/ns_put");
 }

@@ -46,7 +46,6 @@ struct lpi_part_room {
 struct lpi_part {
 	uint32_t shard_idx;
 	uint32_t change_cnt; /* 0: only locks */
-	struct lp_change changes[LPI_PART_CHANGES];
 	/* A directory whose fragment here must be empty and is sealed while this is prepared, and
 	 * is gone afterwards; beside the inode it goes with that. nr 0: none. */
 	struct lp_ino sealed;
@@ -74,6 +73,9 @@ struct lpi_part {
 	uint8_t orphan_key[1 + 8];
 	uint8_t orphan_value[LP_UNFINISHED_VALUE_SIZE];
 	struct lpi_part_room *room; /* out of the home's pool */
+
+	/* Not cleared for a new part: change_cnt of them are there. */
+	struct lp_change changes[LPI_PART_CHANGES];
 };
 
 struct lpi_pact {

@@ -249,6 +249,27 @@ static void test_longest(void **state)
 	assert_false(lp_key_omap_key_is_valid(name, LP_KEY_OMAP_MAX + 1));
 }
 
+/* What no name has in it is found wherever it is, in short names and in long ones. */
+static void test_names(void **state)
+{
+	(void)state;
+	char name[LP_KEY_NAME_MAX];
+	memset(name, 'n', sizeof(name));
+	for (size_t len = 1; len <= LP_KEY_NAME_MAX; len++) {
+		assert_true(lp_key_name_is_valid(name, len));
+		for (size_t at = 0; at < len; at++) {
+			name[at] = '/';
+			assert_false(lp_key_name_is_valid(name, len));
+			name[at] = '\0';
+			assert_false(lp_key_name_is_valid(name, len));
+			name[at] = 'n';
+		}
+	}
+	assert_false(lp_key_name_is_valid(".", 1));
+	assert_false(lp_key_name_is_valid("..", 2));
+	assert_true(lp_key_name_is_valid(".n", 2));
+}
+
 static void test_after(void **state)
 {
 	(void)state;
@@ -395,6 +416,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip_and_mutations),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_longest),
+		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_after),
 		cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_range_from_overlong),

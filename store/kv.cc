@@ -350,6 +350,7 @@ static void fill_write_options(const struct lp_kv *kv, rocksdb::Options *options
 		static_cast<double>(ours->write_buffer_bytes) /
 		static_cast<double>(MEMTABLE_FILTER_SHARE * options->write_buffer_size);
 	options->memtable_whole_key_filtering = true;
+	options->memtable_factory.reset(lpi_kv_table_factory(ours->write_buffer_bytes));
 	options->max_write_buffer_number = static_cast<int>(ours->write_buffer_cnt);
 	options->min_write_buffer_number_to_merge = 1;
 	/* One thread writes: what makes several fast only costs here. */
@@ -511,68 +512,6 @@ extern "C" int lp_kv_close(struct lp_kv *kv)
 	return err;
 }
 
-/* --- Batches -----------------------------------------------------------------------------------
- */
-
-struct lp_kv_batch {
-	rocksdb::WriteBatch rep;
-};
-
-extern "C" int lp_kv_batch_new(size_t reserve_bytes, struct lp_kv_batch **ret_batch)
-{
-	return lpi_guarded([=] {
-		*ret_batch = new lp_kv_batch{rocksdb::WriteBatch(reserve_bytes)};
-		return 0;
-	});
-}
-
-extern "C" void lp_kv_batch_free(struct lp_kv_batch *batch)
-{
-	delete batch;
-}
-
-extern "C" int lp_kv_batch_put(struct lp_kv_batch *batch, struct lp_kv_bytes key,
-			       struct lp_kv_bytes value)
-{
-	return lpi_guarded(
-		[=] { return lpi_kvfs_errno(batch->rep.Put(slice_of(key), slice_of(value))); });
-}
-
-extern "C" int lp_kv_batch_delete(struct lp_kv_batch *batch, struct lp_kv_bytes key)
-{
-	return lpi_guarded([=] { return lpi_kvfs_errno(batch->rep.Delete(slice_of(key))); });
-}
-
-extern "C" void lp_kv_batch_clear(struct lp_kv_batch *batch)
-{
-	batch->rep.Clear();
-}
-
-extern "C" uint32_t lp_kv_batch_cnt(const struct lp_kv_batch *batch)
-{
-	return batch->rep.Count();
-}
-
-extern "C" struct lp_kv_bytes lp_kv_batch_data(const struct lp_kv_batch *batch)
-{
-	return bytes_of(batch->rep.Data());
-}
-
-/* RocksDB's own walk asserts that there is no record of a kind that its caller does not handle, so
- * bytes from outside must never come to it unseen. */
-extern "C" int lp_kv_batch_load(struct lp_kv_batch *batch, struct lp_kv_bytes data)
-{
-	return lpi_guarded([=] {
-		batch->rep.Clear();
-		const int err = lp_kv_walk(data, nullptr);
-		if (err < 0)
-			return err;
-		std::string copy(static_cast<const char *>(data.data), data.len);
-		batch->rep = rocksdb::WriteBatch(std::move(copy));
-		return 0;
-	});
-}
-
 /* --- Writing -----------------------------------------------------------------------------------
  */
 
@@ -596,8 +535,11 @@ static void switch_when_full(struct lp_kv *kv, uint64_t bytes)
 static int write_batch(struct lp_kv *kv, struct lp_kv_batch *batch)
 {
 	count_nothing();
-	const uint64_t bytes = batch->rep.GetDataSize();
-	const int err = lpi_kvfs_errno(kv->db->Write(kv->write, &batch->rep));
+	const uint64_t bytes = batch->bytes.size();
+	rocksdb::WriteBatch rep(std::move(batch->bytes));
+	const int err = lpi_kvfs_errno(kv->db->Write(kv->write, &rep));
+	/* Taken back: what is refused is written again, and its memory is used again. */
+	batch->bytes = std::move(const_cast<std::string &>(rep.Data()));
 	if (err == -EAGAIN)
 		bump(&kv->refused_cnt, 1);
 	if (err < 0)

@@ -94,6 +94,31 @@ static void test_batch_is_walked_and_loaded(void **state)
 	lp_kv_batch_free(NULL);
 }
 
+/* The bytes are in the logs of all stores there are. */
+static void test_batch_bytes(void **state)
+{
+	(void)state;
+	static const uint8_t head[] = {0,   0, 0,   0,   0, 0, 0,   0,   3, 0, 0,   0,    1, 1,
+				       'a', 2, 'x', 'y', 0, 2, 'b', 'c', 1, 1, 'd', 0xc8, 1};
+	char value[200];
+	memset(value, 'v', sizeof(value));
+	lp_kv_batch_clear(test.batch);
+	lp_test_ok(lp_kv_batch_put(test.batch, lp_test_text("a"), lp_test_text("xy")));
+	lp_test_ok(lp_kv_batch_delete(test.batch, lp_test_text("bc")));
+	lp_test_ok(lp_kv_batch_put(test.batch, lp_test_text("d"),
+				   (struct lp_kv_bytes){value, sizeof(value)}));
+	for (int written = 0; written < 2; written++) {
+		struct lp_kv_bytes data = lp_kv_batch_data(test.batch);
+		assert_int_equal(data.len, sizeof(head) + sizeof(value));
+		/* RocksDB puts its sequence number in front. */
+		assert_memory_equal((const uint8_t *)data.data + 8, head + 8, sizeof(head) - 8);
+		assert_memory_equal((const uint8_t *)data.data + sizeof(head), value,
+				    sizeof(value));
+		lp_test_ok(lp_kv_write(test.kv, test.batch));
+	}
+	lp_test_kv_expect(&test, "a", "xy");
+}
+
 /* No bytes crash it; what loads is exactly a batch that can be written. */
 static void test_bad_bytes_are_no_batch(void **state)
 {
@@ -762,6 +787,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_batch_is_walked_and_loaded),
+		TEST(test_batch_bytes),
 		TEST(test_bad_bytes_are_no_batch),
 		TEST(test_tiers),
 		TEST(test_persisted_is_what_a_crash_leaves),

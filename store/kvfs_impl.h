@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two C++ files of this directory, kvfs.cc and kv.cc, share. C sees nothing of it.
+/* What the C++ files of this directory share. C sees nothing of it.
  *
  * Threads: any. Blocking: none. Errors: none.
  */
@@ -10,16 +10,27 @@ struct lp_kvfs_env;
 
 #ifdef __cplusplus
 #include <cerrno>
+#include <cstdint>
+#include <string>
 
 namespace rocksdb
 {
 class Env;
+class MemTableRepFactory;
 class Status;
 } /* namespace rocksdb */
 
 rocksdb::Env *lpi_kvfs_env_rep(struct lp_kvfs_env *env);
 /* 0 or a negative errno; the only place where RocksDB's errors become ours. */
 int lpi_kvfs_errno(const rocksdb::Status &status);
+/* What makes memtables (kv_table.cc), for whoever frees it. */
+rocksdb::MemTableRepFactory *lpi_kv_table_factory(uint64_t write_buffer_bytes);
+
+/* A batch (kv_batch.cc). */
+struct lp_kv_batch {
+	std::string bytes;
+	uint32_t cnt = 0;
+};
 
 /* No exception may enter C. RocksDB throws none; what is left is memory. */
 template <class Fn> static int lpi_guarded(Fn fn)

@@ -488,10 +488,14 @@ static bool is_in_conflict(const struct lp_change *a, const struct lp_change *b)
 	return is_same_kind && is_same_name(a, b);
 }
 
+/* Guards, which stand before all changes, change nothing. */
 static int check_conflicts(const struct lp_store_op *op, uint32_t idx)
 {
-	for (uint32_t i = 0; i < idx; i++) {
-		if (is_in_conflict(&op->txn.changes[i], &op->txn.changes[idx]))
+	const struct lp_change *changes = op->txn.changes;
+	if (lpi_change_is_guard(changes[idx].type))
+		return 0;
+	for (uint32_t i = idx; i > 0 && !lpi_change_is_guard(changes[i - 1].type); i--) {
+		if (is_in_conflict(&changes[i - 1], &changes[idx]))
 			return -EINVAL;
 	}
 	return 0;
