@@ -159,7 +159,8 @@ static int find_or_create(const struct lp_file_dir_options *options, struct lp_f
 	const char *path = options->path;
 	int err = read_identity(dir);
 	if (err == -EUCLEAN)
-		return refuse(why, err, "%s/" IDENTITY ": is not what a file store has there", path);
+		return refuse(why, err, "%s/" IDENTITY ": is not what a file store has there",
+			      path);
 	if (err == -ENOTSUP)
 		return refuse(why, err, "%s: a file store of a newer format", path);
 	if (err == 0 && options->shard_cnt != 0 && options->shard_cnt != dir->shard_cnt)

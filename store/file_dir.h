@@ -31,7 +31,7 @@ struct lp_file_dir {
 
 struct lp_file_dir_options {
 	const char *path;
-	uint32_t shard_cnt;     /* 0: what is there, or default_shard_cnt */
+	uint32_t shard_cnt; /* 0: what is there, or default_shard_cnt */
 	uint32_t default_shard_cnt;
 };
 

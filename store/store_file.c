@@ -15,10 +15,11 @@
  * do, and comes first when they have ended.
  *
  * An operation that has seen something that is not durable is told with the group that has it
- * (store I6), unless it does not mind. After a failed frame, or a failed sync, nothing more is taken
- * in (rule L7): what was not durable is dropped, and what is durable is in the index and the files,
- * so it can be read on. After a failed apply the two are not as the journal says, and nothing can
- * be read. The way out of both is to open the store again, which replays the journal. */
+ * (store I6), unless it does not mind. After a failed frame, or a failed sync, nothing more is
+ * taken in (rule L7): what was not durable is dropped, and what is durable is in the index and the
+ * files, so it can be read on. After a failed apply the two are not as the journal says, and
+ * nothing can be read. The way out of both is to open the store again, which replays the journal.
+ */
 #include "store/store_file_impl.h"
 
 #include <stdio.h>
@@ -135,10 +136,10 @@ static void fail(struct lpi_fstore_store *store, int err, bool is_dead, const ch
 	if (store->error != 0)
 		return;
 	store->error = err;
-	*health = (struct lp_store_health){.state = is_dead ? LP_STORE_DEAD : LP_STORE_READ_ONLY,
-					   .error = err,
-					   .since_ns = lp_clock_wall_ns(
-						   lp_reactor_clock(store->reactor))};
+	*health = (struct lp_store_health){
+		.state = is_dead ? LP_STORE_DEAD : LP_STORE_READ_ONLY,
+		.error = err,
+		.since_ns = lp_clock_wall_ns(lp_reactor_clock(store->reactor))};
 	(void)snprintf(health->reason, sizeof(health->reason), "%s: %s", what, lp_strerror(err));
 	store->is_health_due =
 		store->options.events != NULL && store->options.events->health != NULL;
@@ -220,12 +221,12 @@ static int fill_data(struct lpi_fstore_group *group)
 {
 	const struct lpi_fstore_view view = {.layers = {&group->overlay}, .layer_cnt = 1};
 	struct lpi_leaf leaf = {.data = 0};
-	struct lpi_place known = {.block = UINT64_MAX};
+	struct lpi_object_place known = {.block = UINT64_MAX};
 	uint32_t cnt = 0;
 	group->data = calloc(LP_MAX(group->overlay.payload_cnt, 1u), sizeof(*group->data));
 	if (group->data == NULL)
 		return -ENOMEM;
-	struct lpi_place place = {.block = 0};
+	struct lpi_object_place place = {.block = 0};
 	const struct lpi_fstore_rec *rec = lpi_fstore_overlay_payloads(&group->overlay);
 	for (; rec != NULL && rec->key[0] == LPI_PAYLOAD_SPACE; rec = lpi_fstore_recs_next(rec)) {
 		if (rec->value == NULL)
@@ -236,7 +237,7 @@ static int fill_data(struct lpi_fstore_group *group)
 			int err = lpi_leaf_get(&view, place.ino, first, &leaf);
 			if (err < 0)
 				return err;
-			known = (struct lpi_place){.ino = place.ino, .block = first};
+			known = (struct lpi_object_place){.ino = place.ino, .block = first};
 		}
 		LP_ASSERT(cnt < group->overlay.payload_cnt);
 		LP_ASSERT((leaf.data & lpi_leaf_bit(place.block)) != 0);
@@ -287,8 +288,8 @@ static int append(struct lpi_fstore_store *store, struct lpi_fstore_group *group
 	if (err < 0)
 		return err;
 	struct lp_kv_bytes bytes = lp_kv_batch_data(group->batch);
-	group->piece = (struct iovec){.iov_base = (void *)(uintptr_t)bytes.data,
-				      .iov_len = bytes.len};
+	group->piece =
+		(struct iovec){.iov_base = (void *)(uintptr_t)bytes.data, .iov_len = bytes.len};
 	group->frame = (struct lp_log_frame){.batch = &group->piece,
 					     .batch_cnt = 1,
 					     .record_cnt = lp_kv_batch_cnt(group->batch),
@@ -352,7 +353,8 @@ static void try_seal(struct lpi_fstore_store *store)
 
 static void hold_fire(struct lp_timer *timer)
 {
-	struct lpi_fstore_store *store = LP_CONTAINER_OF(timer, struct lpi_fstore_store, hold_timer);
+	struct lpi_fstore_store *store =
+		LP_CONTAINER_OF(timer, struct lpi_fstore_store, hold_timer);
 	store->hold_is_over = true;
 	lpi_fstore_step_soon(store);
 }
@@ -361,15 +363,13 @@ static void hold_fire(struct lp_timer *timer)
 
 static void apply_run(struct lp_work *work)
 {
-	struct lpi_fstore_store *store =
-		LP_CONTAINER_OF(work, struct lpi_fstore_store, apply_work);
+	struct lpi_fstore_store *store = LP_CONTAINER_OF(work, struct lpi_fstore_store, apply_work);
 	store->apply_result = lpi_fstore_apply(store, store->sealed);
 }
 
 static void apply_done(struct lp_work *work)
 {
-	struct lpi_fstore_store *store =
-		LP_CONTAINER_OF(work, struct lpi_fstore_store, apply_work);
+	struct lpi_fstore_store *store = LP_CONTAINER_OF(work, struct lpi_fstore_store, apply_work);
 	struct lpi_fstore_group *group = store->sealed;
 	store->is_applying = false;
 	if (store->apply_result < 0) {
@@ -581,8 +581,7 @@ static void eval_run(struct lp_work *work)
 static void end_evaluated(struct lpi_fstore_store *store, struct lp_store_op *op)
 {
 	struct lpi_fstore_group *group = undurable(store);
-	bool may_go = op->opcode == LP_STORE_TXN ? op->txn.ack == LP_ACK_ORDERED
-						 : op->sees_ordered;
+	bool may_go = op->opcode == LP_STORE_TXN ? op->txn.ack == LP_ACK_ORDERED : op->sees_ordered;
 	op->saw_ordered = op->opcode != LP_STORE_TXN && may_go && group != NULL;
 	if (group == NULL || may_go)
 		end_op(store, op);
@@ -595,7 +594,7 @@ static void put_back(struct lpi_fstore_store *store)
 {
 	struct lpi_fstore_ops *todo = &store->eval->todo;
 	struct lp_store_op *op;
-	LP_LIST_FOREACH(lpi_fstore_ops, todo, op)
+	LP_LIST_FOREACH (lpi_fstore_ops, todo, op)
 		if (op->work != NULL)
 			give_read(store, op);
 	lpi_fstore_ops_splice_back(todo, &store->queue);
@@ -650,8 +649,8 @@ static void start_evaluation(struct lpi_fstore_store *store)
 	uint32_t cnt = 0;
 	while (cnt < EVALUATE_MAX && take_next(store))
 		cnt++;
-	bool has_own = store->is_freeing && !has_groups(store) && store->error == 0 &&
-		       !store->is_closing;
+	bool has_own =
+		store->is_freeing && !has_groups(store) && store->error == 0 && !store->is_closing;
 	if (cnt == 0 && !has_own)
 		return;
 	store->is_evaluating = true;
@@ -664,8 +663,7 @@ static void start_evaluation(struct lpi_fstore_store *store)
 static void start_syncs(struct lpi_fstore_store *store)
 {
 	struct lp_store_op *op;
-	while ((op = lpi_fstore_ops_first(&store->queue)) != NULL &&
-	       op->opcode == LP_STORE_SYNC) {
+	while ((op = lpi_fstore_ops_first(&store->queue)) != NULL && op->opcode == LP_STORE_SYNC) {
 		struct lpi_fstore_group *group = undurable(store);
 		lpi_fstore_ops_remove(op);
 		if (group == NULL)
@@ -759,6 +757,8 @@ void lpi_fstore_abandon(struct lpi_fstore_store *store)
 
 void lpi_fstore_want_all(struct lpi_fstore_store *store)
 {
+	if (!store->open->is_used || store->open->is_wanted)
+		return;
 	store->open->is_wanted = true;
 	lpi_fstore_step_soon(store);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A group whose frame is durable: its blocks go to their files, its records into the index, and
  * the space that its maps no longer name, but those before did, is given back. In this order, so
- * that nothing is punched that the index still names. Blocks that lie side by side are one write. */
+ * that nothing is punched that the index still names. Blocks that lie side by side are one write.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -49,7 +50,7 @@ int lpi_fstore_write_batch(struct lp_kv *kv, struct lp_kv_batch *batch)
 /* --- Blocks ----------------------------------------------------------------------------------- */
 
 struct run {
-	struct lpi_place first;
+	struct lpi_object_place first;
 	uint32_t cnt;
 	struct iovec iov[LPI_LEAF_BLOCKS];
 };
@@ -63,9 +64,9 @@ static int write_run(struct lpi_fstore_store *store, struct run *run)
 	return err;
 }
 
-static bool goes_on(const struct run *run, const struct lpi_place *place)
+static bool goes_on(const struct run *run, const struct lpi_object_place *place)
 {
-	const struct lpi_place *first = &run->first;
+	const struct lpi_object_place *first = &run->first;
 	return run->cnt > 0 && run->cnt < LPI_LEAF_BLOCKS && first->ino.nr == place->ino.nr &&
 	       first->side == place->side && first->block + run->cnt == place->block &&
 	       (place->block & ((UINT64_C(1) << LPI_PART_SHIFT) - 1)) != 0;
@@ -78,7 +79,7 @@ static int write_payloads(struct lpi_fstore_store *store, const struct lpi_fstor
 	int err = 0;
 	for (; rec != NULL && rec->key[0] == LPI_PAYLOAD_SPACE && err == 0;
 	     rec = lpi_fstore_recs_next(rec)) {
-		struct lpi_place place;
+		struct lpi_object_place place;
 		if (rec->value == NULL)
 			continue;
 		lpi_payload_place(rec, &place);
@@ -160,9 +161,10 @@ static void punch(struct lpi_fstore_store *store, const struct freed *freed)
 		while (left != 0) {
 			uint32_t begin = (uint32_t)__builtin_ctzll(left);
 			uint64_t rest = ~(left >> begin);
-			uint32_t cnt = rest == 0 ? LPI_LEAF_BLOCKS
-						 : (uint32_t)__builtin_ctzll(rest);
-			const struct lpi_place place = {freed->ino, freed->block + begin, side};
+			uint32_t cnt =
+				rest == 0 ? LPI_LEAF_BLOCKS : (uint32_t)__builtin_ctzll(rest);
+			const struct lpi_object_place place = {freed->ino, freed->block + begin,
+							       side};
 			int ignored = lpi_objects_punch(&store->objects, &place, cnt);
 			(void)ignored;
 			if (begin + cnt >= LPI_LEAF_BLOCKS)

@@ -40,7 +40,7 @@ struct writing {
 /* --- Blocks ----------------------------------------------------------------------------------- */
 
 int lpi_fstore_block(struct lpi_fstore_store *store, const struct lpi_fstore_view *view,
-		     const struct lpi_place *place, void *ret_block)
+		     const struct lpi_object_place *place, void *ret_block)
 {
 	struct lpi_fstore_value value;
 	struct lp_key key;
@@ -57,7 +57,7 @@ int lpi_fstore_block(struct lpi_fstore_store *store, const struct lpi_fstore_vie
 
 /* Content that waits for this place is not wanted any more. What a sealed group has goes there all
  * the same, before anybody else may write there. */
-static int drop_payload(struct lpi_fstore_store *store, const struct lpi_place *place)
+static int drop_payload(struct lpi_fstore_store *store, const struct lpi_object_place *place)
 {
 	struct lp_key key;
 	lpi_payload_key(&key, place);
@@ -67,7 +67,7 @@ static int drop_payload(struct lpi_fstore_store *store, const struct lpi_place *
 	return rec == NULL ? 0 : lpi_fstore_overlay_delete(&store->eval->txn, &key);
 }
 
-static int put_payload(struct lpi_fstore_store *store, const struct lpi_place *place,
+static int put_payload(struct lpi_fstore_store *store, const struct lpi_object_place *place,
 		       const void *block)
 {
 	struct lp_key key;
@@ -75,14 +75,14 @@ static int put_payload(struct lpi_fstore_store *store, const struct lpi_place *p
 	return lpi_fstore_overlay_put(&store->eval->txn, &key, block, LP_BLOCK_BYTES);
 }
 
-static struct lpi_place place_of(const struct lpi_fstore_inode *inode, const struct lpi_leaf *leaf,
-				 uint64_t block)
+static struct lpi_object_place place_of(const struct lpi_fstore_inode *inode,
+					const struct lpi_leaf *leaf, uint64_t block)
 {
-	return (struct lpi_place){inode->ino, block, lpi_leaf_side(leaf, block)};
+	return (struct lpi_object_place){inode->ino, block, lpi_leaf_side(leaf, block)};
 }
 
 static void set_data(struct lpi_fstore_inode *inode, struct lpi_leaf *leaf,
-		     const struct lpi_place *place, uint32_t crc)
+		     const struct lpi_object_place *place, uint32_t crc)
 {
 	uint64_t bit = lpi_leaf_bit(place->block);
 	inode->blocks += ((leaf->data | leaf->unwritten) & bit) == 0;
@@ -99,7 +99,7 @@ static int clear_block(struct lpi_fstore_store *store, struct lpi_fstore_inode *
 	uint64_t bit = lpi_leaf_bit(block);
 	if (((leaf->data | leaf->unwritten) & bit) == 0)
 		return 0;
-	const struct lpi_place place = place_of(inode, leaf, block);
+	const struct lpi_object_place place = place_of(inode, leaf, block);
 	leaf->data &= ~bit;
 	leaf->unwritten &= ~bit;
 	leaf->side &= ~bit;
@@ -171,11 +171,12 @@ static int note_change(struct lpi_fstore_group *group, uint64_t block, uint32_t 
 
 /* The frame says so: a replay must not write anything older there. Also of a transaction that then
  * fails: nothing is named there that could be missed. */
-static int note_direct(struct lpi_fstore_store *store, const struct lpi_place *place, uint32_t cnt)
+static int note_direct(struct lpi_fstore_store *store, const struct lpi_object_place *place,
+		       uint32_t cnt)
 {
 	struct lpi_fstore_eval *eval = store->eval;
 	uint64_t file_block = lp_align_down(place->block, UINT64_C(1) << LPI_PART_SHIFT);
-	const struct lpi_place file = {place->ino, file_block, place->side};
+	const struct lpi_object_place file = {place->ino, file_block, place->side};
 	uint32_t i = 0;
 	int err = note_change(store->open, place->ino.nr, 0, LP_FILE_CHANGE_INO);
 	if (err == 0)
@@ -195,7 +196,7 @@ static int note_direct(struct lpi_fstore_store *store, const struct lpi_place *p
 }
 
 /* Whole blocks from the place on, in one file. */
-static int write_direct(struct lpi_fstore_store *store, const struct lpi_place *place,
+static int write_direct(struct lpi_fstore_store *store, const struct lpi_object_place *place,
 			uint32_t cnt, int iov_cnt)
 {
 	int err = lpi_objects_write(&store->objects, place, store->eval->iov, iov_cnt);
@@ -223,7 +224,7 @@ static int merge_piece(struct lpi_fstore_store *store, struct lpi_fstore_inode *
 	uint8_t *bytes = store->eval->bounce;
 	bool is_data = (leaf->data & lpi_leaf_bit(block)) != 0;
 	uint32_t slot = lpi_leaf_slot(block);
-	const struct lpi_place place = place_of(inode, leaf, block);
+	const struct lpi_object_place place = place_of(inode, leaf, block);
 	uint32_t crc = piece->crc;
 	int err = 0;
 	if (!is_data) {
@@ -251,7 +252,7 @@ static int write_piece(struct writing *w, struct lpi_leaf *leaf, uint64_t at)
 	uint8_t *bytes = w->store->eval->bounce;
 	lpi_seg_cursor_copy(&w->cursor, bytes + piece.offset_bytes, piece.len_bytes);
 	w->crcs++;
-	const struct lpi_place place = place_of(w->inode, leaf, block);
+	const struct lpi_object_place place = place_of(w->inode, leaf, block);
 	return put_payload(w->store, &place, bytes);
 }
 
@@ -296,7 +297,7 @@ static int gather(struct writing *w, uint64_t bytes)
 static int write_run(struct writing *w, struct lpi_leaf *leaf, const uint64_t uses[LPI_SIDE_CNT],
 		     uint64_t *at)
 {
-	struct lpi_place place = {.ino = w->inode->ino, .block = *at >> LP_BLOCK_SHIFT};
+	struct lpi_object_place place = {.ino = w->inode->ino, .block = *at >> LP_BLOCK_SHIFT};
 	const struct lpi_seg_cursor before = w->cursor;
 	uint32_t cnt = 0;
 	int err = count_run(w, uses, *at, &cnt, &place.side);
@@ -311,8 +312,8 @@ static int write_run(struct writing *w, struct lpi_leaf *leaf, const uint64_t us
 	}
 	err = iov_cnt < 0 ? iov_cnt : write_direct(w->store, &place, cnt, iov_cnt);
 	for (uint32_t i = 0; i < cnt && err == 0; i++) {
-		struct lpi_place one = {place.ino, place.block + i, place.side};
-		const struct lpi_place old = place_of(w->inode, leaf, one.block);
+		struct lpi_object_place one = {place.ino, place.block + i, place.side};
+		const struct lpi_object_place old = place_of(w->inode, leaf, one.block);
 		if ((leaf->data & lpi_leaf_bit(one.block)) != 0)
 			err = drop_payload(w->store, &old);
 		need_space(w->store->eval, leaf, one.block);
@@ -335,7 +336,8 @@ static int write_leaf(struct writing *w, uint64_t *at)
 	if (err == 0 && w->is_direct)
 		err = find_uses(eval, w->inode->ino, first, &leaf, uses);
 	while (err == 0 && *at < LP_MIN(leaf_end, w->end)) {
-		bool is_whole = lp_is_aligned(*at, LP_BLOCK_BYTES) && w->end - *at >= LP_BLOCK_BYTES;
+		bool is_whole =
+			lp_is_aligned(*at, LP_BLOCK_BYTES) && w->end - *at >= LP_BLOCK_BYTES;
 		if (w->is_direct && is_whole) {
 			err = write_run(w, &leaf, uses, at);
 			continue;
@@ -403,7 +405,7 @@ static int zero_piece(struct lpi_fstore_store *store, struct lpi_fstore_inode *i
 	if (err < 0)
 		return err;
 	memset(eval->bounce + piece.offset_bytes, 0, piece.len_bytes);
-	const struct lpi_place place = place_of(inode, &leaf, block);
+	const struct lpi_object_place place = place_of(inode, &leaf, block);
 	err = put_payload(store, &place, eval->bounce);
 	return err < 0 ? err : lpi_leaf_put(&eval->txn, inode->ino, block, &leaf);
 }
@@ -468,7 +470,7 @@ int lpi_fstore_drop_payloads(struct lpi_fstore_store *store, struct lp_ino ino, 
 	struct lpi_fstore_overlay *txn = &store->eval->txn;
 	const struct lpi_fstore_overlay *layers[] = {&store->open->overlay, txn};
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(layers); i++) {
-		struct lpi_place place = {ino, block, 0};
+		struct lpi_object_place place = {ino, block, 0};
 		while (lpi_fstore_next_payload(layers[i], &place)) {
 			struct lp_key key;
 			lpi_payload_key(&key, &place);
@@ -526,8 +528,7 @@ static int punch_data(struct lpi_fstore_store *store, const struct lp_change *ch
 	uint64_t tail_begin = lp_align_down(end, LP_BLOCK_BYTES);
 	int err = 0;
 	if (head_end > begin)
-		err = zero_piece(store, inode,
-				 (struct piece_range){begin, LP_MIN(head_end, end)});
+		err = zero_piece(store, inode, (struct piece_range){begin, LP_MIN(head_end, end)});
 	if (err == 0 && tail_begin < end && tail_begin >= head_end)
 		err = zero_piece(store, inode, (struct piece_range){tail_begin, end});
 	if (err == 0)
@@ -542,7 +543,7 @@ static int reserve_leaf(struct lpi_fstore_store *store, struct lpi_fstore_inode 
 			struct piece_range range)
 {
 	struct lpi_fstore_eval *eval = store->eval;
-	const struct lpi_place place = {inode->ino, range.begin, 0};
+	const struct lpi_object_place place = {inode->ino, range.begin, 0};
 	struct lpi_leaf leaf;
 	uint64_t found = 0;
 	int err = lpi_leaf_get(&eval->view, inode->ino, range.begin, &leaf);
@@ -600,7 +601,7 @@ static int read_run(const struct cloning *c, const struct lpi_leaf *leaf, uint32
 	uint8_t *bounce = c->store->eval->bounce;
 	int err = 0;
 	for (uint32_t i = 0; i < cnt && err == 0; i++) {
-		const struct lpi_place place = place_of(c->src, leaf, c->from + i);
+		const struct lpi_object_place place = place_of(c->src, leaf, c->from + i);
 		err = lpi_fstore_block(c->store, &c->store->eval->view, &place,
 				       bounce + i * LP_BLOCK_BYTES);
 	}
@@ -608,15 +609,14 @@ static int read_run(const struct cloning *c, const struct lpi_leaf *leaf, uint32
 }
 
 static int write_copy(const struct cloning *c, const struct lpi_leaf *from, struct lpi_leaf *to,
-		      const struct lpi_place *place, uint32_t cnt)
+		      const struct lpi_object_place *place, uint32_t cnt)
 {
 	struct lpi_fstore_eval *eval = c->store->eval;
-	eval->iov[0] =
-		(struct iovec){.iov_base = eval->bounce, .iov_len = cnt * LP_BLOCK_BYTES};
+	eval->iov[0] = (struct iovec){.iov_base = eval->bounce, .iov_len = cnt * LP_BLOCK_BYTES};
 	int err = write_direct(c->store, place, cnt, 1);
 	for (uint32_t i = 0; i < cnt && err == 0; i++) {
-		struct lpi_place one = {place->ino, place->block + i, place->side};
-		const struct lpi_place old = place_of(c->dst, to, one.block);
+		struct lpi_object_place one = {place->ino, place->block + i, place->side};
+		const struct lpi_object_place old = place_of(c->dst, to, one.block);
 		uint32_t crc = from->crcs[lpi_leaf_slot(c->from + i)];
 		if ((to->data & lpi_leaf_bit(one.block)) != 0)
 			err = drop_payload(c->store, &old);
@@ -642,10 +642,25 @@ static uint32_t run_of(const struct cloning *c, const struct lpi_leaf *from,
 	return cnt;
 }
 
+/* Holes of the source become holes. */
+static int clear_run(const struct cloning *c, const struct lpi_leaf *from, struct lpi_leaf *to,
+		     uint32_t *ret_cnt)
+{
+	uint64_t max = LP_MIN(LPI_LEAF_BLOCKS - lpi_leaf_slot(c->from),
+			      LPI_LEAF_BLOCKS - lpi_leaf_slot(c->to));
+	uint32_t cnt = 0;
+	int err = 0;
+	max = LP_MIN(max, c->end - c->to);
+	while (err == 0 && cnt < max && (from->data & lpi_leaf_bit(c->from + cnt)) == 0)
+		err = clear_block(c->store, c->dst, to, c->to + cnt++);
+	*ret_cnt = cnt;
+	return err;
+}
+
 static int clone_run(struct cloning *c)
 {
 	struct lpi_fstore_eval *eval = c->store->eval;
-	struct lpi_place place = {.ino = c->dst->ino, .block = c->to};
+	struct lpi_object_place place = {.ino = c->dst->ino, .block = c->to};
 	uint64_t uses[LPI_SIDE_CNT];
 	struct lpi_leaf from;
 	struct lpi_leaf to;
@@ -658,7 +673,7 @@ static int clone_run(struct cloning *c)
 	if (err < 0)
 		return err;
 	if ((from.data & lpi_leaf_bit(c->from)) == 0) {
-		err = clear_block(c->store, c->dst, &to, c->to);
+		err = clear_run(c, &from, &to, &cnt);
 	} else {
 		cnt = run_of(c, &from, uses, &place.side);
 		if (cnt == 0)
@@ -689,8 +704,7 @@ static int clone_data(struct lpi_fstore_store *store, const struct lp_change *ch
 	uint64_t src_end = change->clone.src_offset + change->clone.length;
 	uint64_t end = change->clone.offset + change->clone.length;
 	bool fits_grid = lp_is_aligned(change->clone.length, LP_BLOCK_BYTES);
-	bool ends_both =
-		src_end == c.src->rec.size_bytes && end >= inode->rec.size_bytes;
+	bool ends_both = src_end == c.src->rec.size_bytes && end >= inode->rec.size_bytes;
 	if (src_end > c.src->rec.size_bytes || (!fits_grid && !ends_both))
 		return -EINVAL;
 	c.from = change->clone.src_offset >> LP_BLOCK_SHIFT;

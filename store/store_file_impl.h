@@ -44,7 +44,7 @@ struct lpi_fstore_store;
 #define LPI_OBJECT_DIRS  256u
 
 /* One block of an object, in one of its files. */
-struct lpi_place {
+struct lpi_object_place {
 	struct lp_ino ino;
 	uint64_t block;
 	uint32_t side;
@@ -60,7 +60,7 @@ struct lpi_object_slot {
 };
 
 struct lpi_objects {
-	int fd; /* the directory objects/ */
+	int fd;                /* the directory objects/ */
 	pthread_mutex_t mutex; /* over slots and dirs */
 	struct lpi_object_slot slots[LPI_OBJECT_SLOTS];
 	/* A file was made there, and its name may not be durable. */
@@ -71,18 +71,19 @@ struct lpi_objects {
 int lpi_objects_open(struct lpi_objects *objects, int shard_fd) LP_MUST_CHECK;
 void lpi_objects_close(struct lpi_objects *objects);
 /* iov_cnt at most IOV_MAX; all within one part. The array is changed. */
-int lpi_objects_write(struct lpi_objects *objects, const struct lpi_place *place,
+int lpi_objects_write(struct lpi_objects *objects, const struct lpi_object_place *place,
 		      struct iovec *iov, int iov_cnt) LP_MUST_CHECK;
 /* What is not there reads as zeros: that it should be there is for the checksum to find. */
-int lpi_objects_read(struct lpi_objects *objects, const struct lpi_place *place, void *buf,
+int lpi_objects_read(struct lpi_objects *objects, const struct lpi_object_place *place, void *buf,
 		     uint32_t blocks) LP_MUST_CHECK;
 /* What was written to the place's file is durable, and so is its name. */
-int lpi_objects_sync(struct lpi_objects *objects, const struct lpi_place *place) LP_MUST_CHECK;
+int lpi_objects_sync(struct lpi_objects *objects,
+		     const struct lpi_object_place *place) LP_MUST_CHECK;
 /* Space without data, where the host can do that. */
-int lpi_objects_reserve(struct lpi_objects *objects, const struct lpi_place *place,
+int lpi_objects_reserve(struct lpi_objects *objects, const struct lpi_object_place *place,
 			uint32_t blocks) LP_MUST_CHECK;
 /* The space of blocks that nobody reads is given back, where the host can do that. */
-int lpi_objects_punch(struct lpi_objects *objects, const struct lpi_place *place,
+int lpi_objects_punch(struct lpi_objects *objects, const struct lpi_object_place *place,
 		      uint32_t blocks) LP_MUST_CHECK;
 /* Both files of the part that has the block, if they are there. */
 int lpi_objects_unlink(struct lpi_objects *objects, struct lp_ino ino,
@@ -101,7 +102,8 @@ struct lpi_fstore_rec {
 	uint8_t key[];
 };
 
-static inline bool lpi_fstore_rec_less(const struct lpi_fstore_rec *a, const struct lpi_fstore_rec *b)
+static inline bool lpi_fstore_rec_less(const struct lpi_fstore_rec *a,
+				       const struct lpi_fstore_rec *b)
 {
 	return lp_key_compare(a->key, a->key_len, b->key, b->key_len) < 0;
 }
@@ -135,35 +137,35 @@ void lpi_fstore_overlay_init(struct lpi_fstore_overlay *overlay);
 void lpi_fstore_overlay_clear(struct lpi_fstore_overlay *overlay);
 /* -ENOMEM. A block's memory is aligned as the journal wants it. */
 int lpi_fstore_overlay_put(struct lpi_fstore_overlay *overlay, const struct lp_key *key,
-			 const void *value, uint32_t value_len) LP_MUST_CHECK;
+			   const void *value, uint32_t value_len) LP_MUST_CHECK;
 int lpi_fstore_overlay_delete(struct lpi_fstore_overlay *overlay,
-			    const struct lp_key *key) LP_MUST_CHECK;
+			      const struct lp_key *key) LP_MUST_CHECK;
 /* NULL: it says nothing about the key. */
 const struct lpi_fstore_rec *lpi_fstore_overlay_find(const struct lpi_fstore_overlay *overlay,
-						 const struct lp_key *key);
+						     const struct lp_key *key);
 /* All of `from` goes to `to`, over what is there. */
 void lpi_fstore_overlay_merge(struct lpi_fstore_overlay *to, struct lpi_fstore_overlay *from);
 
 /* [helper] -ENOENT. A value that was found is released once. */
 int lpi_fstore_get(const struct lpi_fstore_view *view, const struct lp_key *key,
-		 struct lpi_fstore_value *ret_value) LP_MUST_CHECK;
+		   struct lpi_fstore_value *ret_value) LP_MUST_CHECK;
 void lpi_fstore_value_release(struct lpi_fstore_value *value);
 /* [helper] The first key of [from, end) that has a record: -ENOENT when there is none. */
 int lpi_fstore_next(const struct lpi_fstore_view *view, const struct lp_key *from,
-		  const struct lp_key *end, struct lp_key *ret_key) LP_MUST_CHECK;
+		    const struct lp_key *end, struct lp_key *ret_key) LP_MUST_CHECK;
 
 static inline struct lp_kv_bytes lpi_kv_bytes_of(const struct lp_key *key)
 {
 	return (struct lp_kv_bytes){key->bytes, key->len};
 }
 
-void lpi_payload_key(struct lp_key *ret, const struct lpi_place *place);
-void lpi_payload_place(const struct lpi_fstore_rec *rec, struct lpi_place *ret_place);
+void lpi_payload_key(struct lp_key *ret, const struct lpi_object_place *place);
+void lpi_payload_place(const struct lpi_fstore_rec *rec, struct lpi_object_place *ret_place);
 /* The first record that is of a block, or of what comes behind those. */
-const struct lpi_fstore_rec *
-lpi_fstore_overlay_payloads(const struct lpi_fstore_overlay *overlay);
+const struct lpi_fstore_rec *lpi_fstore_overlay_payloads(const struct lpi_fstore_overlay *overlay);
 /* The first block from the place on whose content the overlay has; false: none of this inode. */
-bool lpi_fstore_next_payload(const struct lpi_fstore_overlay *overlay, struct lpi_place *place);
+bool lpi_fstore_next_payload(const struct lpi_fstore_overlay *overlay,
+			     struct lpi_object_place *place);
 
 /* --- Maps ------------------------------------------------------------------------------------- */
 
@@ -256,8 +258,8 @@ struct lpi_fstore_read {
 	struct lpi_fstore_inode inode;
 };
 
-#define LPI_FSTORE_INODES_MAX (2 * LP_STORE_CHANGES_MAX)
-#define LPI_FSTORE_SYNCS_MAX  256u
+#define LPI_FSTORE_INODES_MAX   (2 * LP_STORE_CHANGES_MAX)
+#define LPI_FSTORE_SYNCS_MAX    256u
 #define LPI_FSTORE_WRITE_PIECES (LP_STORE_WRITE_MAX / LP_BLOCK_BYTES + 1)
 
 /* What evaluates; of the helper that does. */
@@ -279,16 +281,16 @@ struct lpi_fstore_eval {
 	uint64_t ino_bound; /* numbers below may be in use after a crash */
 	uint64_t ino_top;   /* greater than that of any inode that ever was */
 	uint64_t offset;    /* of the transaction's write */
-	struct lpi_place syncs[LPI_FSTORE_SYNCS_MAX]; /* files written directly */
+	struct lpi_object_place syncs[LPI_FSTORE_SYNCS_MAX]; /* files written directly */
 	uint32_t sync_cnt;
 	uint64_t room_bytes; /* that the host had when this began */
 	uint64_t need_bytes; /* of it */
 	uint64_t free_blocks;
 	uint64_t used_blocks;
-	uint64_t trim_ino;    /* whose map is being cut, step by step; 0: none */
-	uint64_t trim_wanted; /* by the transaction */
-	bool gone_is_left;    /* something was removed and is not freed */
-	enum lp_write_path path; /* of the transaction's write */
+	uint64_t trim_ino;                      /* whose map is being cut, step by step; 0: none */
+	uint64_t trim_wanted;                   /* by the transaction */
+	bool gone_is_left;                      /* something was removed and is not freed */
+	enum lp_write_path path;                /* of the transaction's write */
 	uint32_t crcs[LPI_FSTORE_WRITE_PIECES]; /* of an append, cut anew */
 	struct iovec iov[2 * LPI_LEAF_BLOCKS];
 	uint8_t *bounce; /* LPI_LEAF_BLOCKS blocks */
@@ -313,8 +315,8 @@ struct lpi_fstore_store {
 	struct lpi_fstore_group groups[2];
 	struct lpi_fstore_group *open;
 	struct lpi_fstore_group *sealed; /* NULL: none */
-	bool is_durable; /* the sealed one is */
-	bool is_writing; /* it is being written */
+	bool is_durable;                 /* the sealed one is */
+	bool is_writing;                 /* it is being written */
 	bool is_evaluating;
 	bool is_applying;
 	bool is_freeing; /* of what was removed something is left */
@@ -346,7 +348,7 @@ struct lpi_fstore_store {
 	struct lpi_fstore_ops done;
 	struct lpi_fstore_read *free_reads;
 
-	int error; /* 0, or why nothing is changed any more */
+	int error;    /* 0, or why nothing is changed any more */
 	bool is_dead; /* nor read */
 	bool is_closing;
 	bool is_health_due;
@@ -374,7 +376,8 @@ int lpi_fstore_close(struct lp_store *base, bool abandon) LP_MUST_CHECK;
 
 /* [helper] Takes a group's blocks to their files, its records into the index, and gives back the
  * space that they no longer name. */
-int lpi_fstore_apply(struct lpi_fstore_store *store, const struct lpi_fstore_group *group) LP_MUST_CHECK;
+int lpi_fstore_apply(struct lpi_fstore_store *store,
+		     const struct lpi_fstore_group *group) LP_MUST_CHECK;
 /* [helper] All that was applied stays: then the journal need not keep it. */
 int lpi_fstore_checkpoint(struct lpi_fstore_store *store) LP_MUST_CHECK;
 /* [helper] A batch, waiting for an index that is busy. */
@@ -385,15 +388,15 @@ void lpi_fstore_evaluate(struct lpi_fstore_store *store);
 /* 0, an error, or LPI_FSTORE_LATER. */
 int lpi_fstore_txn(struct lpi_fstore_store *store, struct lp_store_op *op) LP_MUST_CHECK;
 int lpi_fstore_inode_find(struct lpi_fstore_eval *eval, struct lp_ino ino,
-			struct lpi_fstore_inode **ret_inode) LP_MUST_CHECK;
+			  struct lpi_fstore_inode **ret_inode) LP_MUST_CHECK;
 int lpi_fstore_inode_read(const struct lpi_fstore_view *view, struct lp_ino ino,
-			struct lpi_fstore_inode *ret_inode) LP_MUST_CHECK;
+			  struct lpi_fstore_inode *ret_inode) LP_MUST_CHECK;
 void lpi_fstore_inode_attrs(const struct lpi_fstore_inode *inode, struct lp_attrs *ret_attrs);
 /* -ENOENT when there is none. */
 int lpi_fstore_fragment(const struct lpi_fstore_view *view, struct lp_ino ino,
-		      struct lp_fragment_value *ret_value) LP_MUST_CHECK;
+			struct lp_fragment_value *ret_value) LP_MUST_CHECK;
 int lpi_fstore_data(struct lpi_fstore_store *store, const struct lp_change *change,
-		  struct lpi_fstore_inode *inode) LP_MUST_CHECK;
+		    struct lpi_fstore_inode *inode) LP_MUST_CHECK;
 /* Content that waits for blocks from this one on is not wanted any more. */
 int lpi_fstore_drop_payloads(struct lpi_fstore_store *store, struct lp_ino ino,
 			     uint64_t block) LP_MUST_CHECK;
@@ -410,7 +413,7 @@ int lpi_fstore_free_ino(struct lpi_fstore_store *store, struct lp_ino ino) LP_MU
 
 /* [helper] Of a block with data: its content as of the view. Not verified. */
 int lpi_fstore_block(struct lpi_fstore_store *store, const struct lpi_fstore_view *view,
-		   const struct lpi_place *place, void *ret_block) LP_MUST_CHECK;
+		     const struct lpi_object_place *place, void *ret_block) LP_MUST_CHECK;
 
 /* Questions that need one record or two: STAT, LOOKUP, GET, DIR. */
 int lpi_fstore_ask(const struct lpi_fstore_view *view, struct lp_store_op *op) LP_MUST_CHECK;
@@ -418,7 +421,7 @@ int lpi_fstore_list(struct lpi_fstore_store *store, struct lp_store_op *op) LP_M
 int lpi_fstore_seek(struct lpi_fstore_store *store, struct lp_store_op *op) LP_MUST_CHECK;
 /* Into the buffers of op->work, a struct lpi_fstore_read. */
 int lpi_fstore_read_data(struct lpi_fstore_store *store, const struct lpi_fstore_view *view,
-		       struct lp_store_op *op) LP_MUST_CHECK;
+			 struct lp_store_op *op) LP_MUST_CHECK;
 
 static inline int lpi_fstore_data_err(const struct lpi_fstore_inode *inode)
 {

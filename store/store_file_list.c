@@ -107,8 +107,8 @@ static int walk(struct lp_store_op *op, struct lp_kv_iter *iter, size_t base_len
 	while (err == 0) {
 		struct lp_kv_bytes key = lp_kv_iter_key(iter);
 		LP_ASSERT(key.len >= base_len);
-		if (!has_prefix(op, bytes_of((const uint8_t *)key.data + base_len,
-					     key.len - base_len)))
+		if (!has_prefix(op,
+				bytes_of((const uint8_t *)key.data + base_len, key.len - base_len)))
 			return -ENOENT;
 		err = put_one(op, base_len, key, lp_kv_iter_value(iter));
 		if (err == 0)
@@ -141,8 +141,9 @@ int lpi_fstore_list(struct lpi_fstore_store *store, struct lp_store_op *op)
 	size_t base_len = lower.len;
 	append(&lower, first_bound(op));
 	/* Of records the prefix is not empty: all keys have what they are listed by in front. */
-	bool has_end = base_len > 0 ? lp_key_after(lower.bytes, base_len, &upper)
-				    : lp_key_after(op->list.prefix.data, op->list.prefix.len, &upper);
+	bool has_end = base_len > 0
+			       ? lp_key_after(lower.bytes, base_len, &upper)
+			       : lp_key_after(op->list.prefix.data, op->list.prefix.len, &upper);
 	err = lp_kv_iter_open(store->kv, lpi_kv_bytes_of(&lower),
 			      has_end ? lpi_kv_bytes_of(&upper) : (struct lp_kv_bytes){NULL, 0},
 			      false, &iter);

@@ -17,12 +17,12 @@
 #define FILE_MODE      0600
 #define DIR_MODE       0700
 
-static uint32_t file_of(const struct lpi_place *place)
+static uint32_t file_of(const struct lpi_object_place *place)
 {
 	return (uint32_t)(place->block >> LPI_PART_SHIFT) * LPI_SIDE_CNT + place->side;
 }
 
-static off_t offset_of(const struct lpi_place *place)
+static off_t offset_of(const struct lpi_object_place *place)
 {
 	uint64_t in_part = place->block & ((UINT64_C(1) << LPI_PART_SHIFT) - 1);
 	return (off_t)(in_part << LP_BLOCK_SHIFT);
@@ -93,7 +93,7 @@ static int open_object(struct lpi_objects *objects, uint64_t ino, uint32_t file,
 	return 0;
 }
 
-static int begin_use(struct lpi_objects *objects, const struct lpi_place *place, bool create,
+static int begin_use(struct lpi_objects *objects, const struct lpi_object_place *place, bool create,
 		     struct use *ret_use)
 {
 	uint32_t file = file_of(place);
@@ -152,7 +152,7 @@ static int write_all(int fd, struct iovec *iov, int iov_cnt, off_t offset)
 	return 0;
 }
 
-int lpi_objects_write(struct lpi_objects *objects, const struct lpi_place *place,
+int lpi_objects_write(struct lpi_objects *objects, const struct lpi_object_place *place,
 		      struct iovec *iov, int iov_cnt)
 {
 	struct use use;
@@ -182,7 +182,7 @@ static int read_all(int fd, uint8_t *to, size_t len, off_t offset)
 	return 0;
 }
 
-int lpi_objects_read(struct lpi_objects *objects, const struct lpi_place *place, void *buf,
+int lpi_objects_read(struct lpi_objects *objects, const struct lpi_object_place *place, void *buf,
 		     uint32_t blocks)
 {
 	struct use use;
@@ -201,7 +201,7 @@ int lpi_objects_read(struct lpi_objects *objects, const struct lpi_place *place,
 
 /* --- Space ------------------------------------------------------------------------------------ */
 
-static int fallocate_blocks(struct lpi_objects *objects, const struct lpi_place *place,
+static int fallocate_blocks(struct lpi_objects *objects, const struct lpi_object_place *place,
 			    uint32_t blocks, bool punch)
 {
 	int mode = FALLOC_FL_KEEP_SIZE | (punch ? FALLOC_FL_PUNCH_HOLE : 0);
@@ -219,12 +219,14 @@ static int fallocate_blocks(struct lpi_objects *objects, const struct lpi_place 
 	return err;
 }
 
-int lpi_objects_reserve(struct lpi_objects *objects, const struct lpi_place *place, uint32_t blocks)
+int lpi_objects_reserve(struct lpi_objects *objects, const struct lpi_object_place *place,
+			uint32_t blocks)
 {
 	return fallocate_blocks(objects, place, blocks, false);
 }
 
-int lpi_objects_punch(struct lpi_objects *objects, const struct lpi_place *place, uint32_t blocks)
+int lpi_objects_punch(struct lpi_objects *objects, const struct lpi_object_place *place,
+		      uint32_t blocks)
 {
 	return fallocate_blocks(objects, place, blocks, true);
 }
@@ -251,7 +253,7 @@ int lpi_objects_unlink(struct lpi_objects *objects, struct lp_ino ino, uint64_t 
 {
 	int err = 0;
 	for (uint32_t side = 0; side < LPI_SIDE_CNT && err == 0; side++) {
-		const struct lpi_place place = {ino, block, side};
+		const struct lpi_object_place place = {ino, block, side};
 		err = unlink_one(objects, ino.nr, file_of(&place));
 	}
 	return err;
@@ -271,7 +273,7 @@ static int sync_dir(struct lpi_objects *objects, uint32_t idx)
 	return err;
 }
 
-int lpi_objects_sync(struct lpi_objects *objects, const struct lpi_place *place)
+int lpi_objects_sync(struct lpi_objects *objects, const struct lpi_object_place *place)
 {
 	struct use use;
 	int err = begin_use(objects, place, false, &use);
@@ -279,7 +281,8 @@ int lpi_objects_sync(struct lpi_objects *objects, const struct lpi_place *place)
 		return err;
 	err = fdatasync(use.fd) < 0 ? -errno : 0;
 	end_use(objects, &use);
-	/* Set by who evaluates or applies, and never both at a time; so nobody sets it meanwhile. */
+	/* Set by who evaluates or applies, and never both at a time; so nobody sets it meanwhile.
+	 */
 	bool *is_dirty = &objects->dir_is_dirty[dir_idx_of(place->ino.nr)];
 	if (err == 0 && *is_dirty) {
 		err = sync_dir(objects, dir_idx_of(place->ino.nr));

@@ -194,7 +194,7 @@ static int open_index(struct lpi_fstore_store *store, bool is_new)
 /* A payload that is to go to its place. */
 struct landing {
 	struct lp_tree_node node;
-	struct lpi_place place;
+	struct lpi_object_place place;
 	uint64_t log_block;
 	uint32_t crc;
 };
@@ -242,8 +242,8 @@ struct replay {
 	bool is_done;
 };
 
-static void drop_landings(struct replay *replay, const struct lpi_place *from,
-			  const struct lpi_place *to, bool any_side)
+static void drop_landings(struct replay *replay, const struct lpi_object_place *from,
+			  const struct lpi_object_place *to, bool any_side)
 {
 	const struct landing key = {.place = *from};
 	struct landing *at = landings_find_ge(&replay->landings, &key);
@@ -285,11 +285,12 @@ static int replay_changes(struct replay *replay, const struct lp_log_view *view)
 			continue;
 		}
 		if (change.op != LP_FILE_CHANGE_SIDE_0 && change.op != LP_FILE_CHANGE_SIDE_1)
-			return LP_CORRUPT(LP_OFFSET_NONE, "journal: frame %llu has a change of kind %u",
+			return LP_CORRUPT(LP_OFFSET_NONE,
+					  "journal: frame %llu has a change of kind %u",
 					  (unsigned long long)view->head.seq, change.op);
 		uint32_t side = change.op - LP_FILE_CHANGE_SIDE_0;
-		const struct lpi_place from = {{ino}, change.block, 0};
-		const struct lpi_place to = {{ino}, change.block + change.cnt, side};
+		const struct lpi_object_place from = {{ino}, change.block, 0};
+		const struct lpi_object_place to = {{ino}, change.block + change.cnt, side};
 		drop_landings(replay, &from, &to, false);
 	}
 	return 0;
@@ -303,8 +304,8 @@ static int replay_payloads(struct replay *replay, const struct lp_log_view *view
 		struct landing *landing = calloc(1, sizeof(*landing));
 		if (landing == NULL)
 			return -ENOMEM;
-		landing->place = (struct lpi_place){{about.ino}, about.file_block,
-						    (uint32_t)about.device_block};
+		landing->place = (struct lpi_object_place){
+			{about.ino}, about.file_block, (uint32_t)about.device_block};
 		landing->crc = about.crc;
 		landing->log_block = lp_log_payload_block(replay->store->log, view, i);
 		if (about.device_block >= LPI_SIDE_CNT || about.ino == 0 ||
@@ -341,8 +342,8 @@ static int visit_put(struct lp_kv_batch_visitor *visitor, struct lp_kv_bytes key
 	uint64_t ino = 0;
 	(void)value; /* is empty */
 	if (is_gone_key(key, &ino)) {
-		const struct lpi_place from = {{ino}, 0, 0};
-		const struct lpi_place to = {{ino}, LP_KEY_MAP_BLOCKS_MAX, 0};
+		const struct lpi_object_place from = {{ino}, 0, 0};
+		const struct lpi_object_place to = {{ino}, LP_KEY_MAP_BLOCKS_MAX, 0};
 		drop_landings(replay, &from, &to, true);
 	}
 	return 0;
@@ -379,10 +380,9 @@ static int replay_frame(struct lp_log_recovery *recovery, const struct lp_log_vi
 {
 	struct replay *replay = LP_CONTAINER_OF(recovery, struct replay, recovery);
 	if (!replay->has_begun && view->head.seq > recovery->applied + 1)
-		return LP_CORRUPT(LP_OFFSET_NONE,
-				  "journal: starts at frame %llu, but the index has %llu",
-				  (unsigned long long)view->head.seq,
-				  (unsigned long long)recovery->applied);
+		return LP_CORRUPT(
+			LP_OFFSET_NONE, "journal: starts at frame %llu, but the index has %llu",
+			(unsigned long long)view->head.seq, (unsigned long long)recovery->applied);
 	replay->has_begun = true;
 	if (view->head.batch_bytes == 0)
 		return 0;

@@ -37,11 +37,11 @@ static bool is_data(const struct lpi_leaf *leaf, uint64_t block)
 }
 
 /* What waits in a layer is newer than the file. */
-static int overlay_blocks(const struct reading *r, const struct lpi_place *first, uint32_t cnt,
-			  uint8_t *to)
+static int overlay_blocks(const struct reading *r, const struct lpi_object_place *first,
+			  uint32_t cnt, uint8_t *to)
 {
 	for (uint32_t i = 0; i < cnt && r->view->layer_cnt > 0; i++) {
-		const struct lpi_place place = {first->ino, first->block + i, first->side};
+		const struct lpi_object_place place = {first->ino, first->block + i, first->side};
 		struct lpi_fstore_value value;
 		struct lp_key key;
 		lpi_payload_key(&key, &place);
@@ -54,18 +54,18 @@ static int overlay_blocks(const struct reading *r, const struct lpi_place *first
 	return 0;
 }
 
-static int verify(const struct lpi_place *place, const struct lpi_leaf *leaf, uint32_t cnt,
+static int verify(const struct lpi_object_place *place, const struct lpi_leaf *leaf, uint32_t cnt,
 		  const uint8_t *blocks)
 {
 	for (uint32_t i = 0; i < cnt; i++) {
 		uint64_t block = place->block + i;
 		uint32_t crc = lp_crc32c(0, blocks + i * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
 		if (crc != leaf->crcs[lpi_leaf_slot(block)])
-			return LP_CORRUPT_CRC(
-				block << LP_BLOCK_SHIFT,
-				"inode %llu, block %llu: crc is %08x, stored %08x",
-				(unsigned long long)place->ino.nr, (unsigned long long)block, crc,
-				leaf->crcs[lpi_leaf_slot(block)]);
+			return LP_CORRUPT_CRC(block << LP_BLOCK_SHIFT,
+					      "inode %llu, block %llu: crc is %08x, stored %08x",
+					      (unsigned long long)place->ino.nr,
+					      (unsigned long long)block, crc,
+					      leaf->crcs[lpi_leaf_slot(block)]);
 	}
 	return 0;
 }
@@ -76,7 +76,7 @@ static int read_run(const struct reading *r, const struct lpi_leaf *leaf, uint64
 {
 	uint32_t max = 0;
 	uint8_t *to = memory_of(r, *block, &max);
-	const struct lpi_place place = {r->ino, *block, lpi_leaf_side(leaf, *block)};
+	const struct lpi_object_place place = {r->ino, *block, lpi_leaf_side(leaf, *block)};
 	bool has_data = is_data(leaf, *block);
 	uint32_t cnt = 0;
 	int err = 0;
@@ -122,7 +122,8 @@ static int read_leaf(struct reading *r, struct lp_store_op *op, uint64_t *block)
 	for (; begin < end && err == 0; begin++) {
 		uint64_t at = LP_MAX(from, begin << LP_BLOCK_SHIFT);
 		uint64_t piece_end = LP_MIN(to, (begin + 1) << LP_BLOCK_SHIFT);
-		r->read->crcs[op->read.crc_cnt++] = crc_of(r, &leaf, at, (uint32_t)(piece_end - at));
+		r->read->crcs[op->read.crc_cnt++] =
+			crc_of(r, &leaf, at, (uint32_t)(piece_end - at));
 	}
 	return err;
 }

@@ -2,15 +2,17 @@
 /* Goal: the file store does what the face says, and what it acknowledged is there when it is opened
  * again: after a close, after a process that ended in the middle, and with a journal whose end is
  * torn (P1 to P4, rules L1, L3, L7, N5, S3, W2). What is damaged is said, and never returned.
- * Method: random operations on it, in a directory, and on the store in memory, all answers compared;
- * openings in between. What a process leaves that ends without a close is what an abandoned store
- * leaves. Files and journal are cut and changed by hand. */
+ * Method: random operations on it, in a directory, and on the store in memory, all answers
+ * compared; openings in between. What a process leaves that ends without a close is what an
+ * abandoned store leaves. Files and journal are cut and changed by hand. */
 #include "store/model_crash_test.h"
 #include "store/model_test.h"
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -209,8 +211,8 @@ static void test_same_as_memory(void **state)
 		rig_init(&rig);
 		struct lpi_model *model = new_model(&rig, seed, seed % 2 == 0 ? 16 : 1);
 		for (unsigned i = 0; i < 3; i++) {
-			lp_store_set_write_path(rig.hand.store, i == 1 ? LP_PATH_DIRECT
-								       : LP_PATH_AUTO);
+			lp_store_set_write_path(rig.hand.store,
+						i == 1 ? LP_PATH_DIRECT : LP_PATH_AUTO);
 			run(model, 150);
 			(void)lpi_model_check_all(model);
 			lpi_model_ok(model);
@@ -235,8 +237,8 @@ static void test_ends_in_the_middle(void **state)
 		rig_reopen(&rig, false);
 		struct lpi_model *model = new_model(&rig, 100 + seed, seed % 2 == 0 ? 8 : 1);
 		for (unsigned i = 0; i < 4; i++) {
-			lp_store_set_write_path(rig.hand.store, i % 2 == 1 ? LP_PATH_DIRECT
-									   : LP_PATH_AUTO);
+			lp_store_set_write_path(rig.hand.store,
+						i % 2 == 1 ? LP_PATH_DIRECT : LP_PATH_AUTO);
 			run(model, 100);
 			(void)lpi_model_drain(model);
 			lpi_model_ok(model);
@@ -293,15 +295,15 @@ static void zero_from(const char *path, uint64_t block, uint64_t cnt)
 	int fd = open(path, O_WRONLY);
 	assert_true(fd >= 0);
 	for (uint64_t i = 0; i < cnt; i++)
-		assert_int_equal(pwrite(fd, zeros, sizeof(zeros),
-					(off_t)((block + i) << LP_BLOCK_SHIFT)),
-				 sizeof(zeros));
+		assert_int_equal(
+			pwrite(fd, zeros, sizeof(zeros), (off_t)((block + i) << LP_BLOCK_SHIFT)),
+			sizeof(zeros));
 	assert_int_equal(fsync(fd), 0);
 	assert_int_equal(close(fd), 0);
 }
 
-/* Rules L1 and L2: a tail that is torn, anywhere, is an end: all before it is there, nothing of what
- * comes behind it. The store has not flushed its index, so the journal is all there is. */
+/* Rules L1 and L2: a tail that is torn, anywhere, is an end: all before it is there, nothing of
+ * what comes behind it. The store has not flushed its index, so the journal is all there is. */
 static void test_torn_tail(void **state)
 {
 	(void)state;
@@ -322,8 +324,8 @@ static void test_torn_tail(void **state)
 			if (i < torn)
 				check_seed(&rig, ino_of(100 + i), 0, 6000, i);
 			else
-				lp_test_err(-ENOENT, lpi_hand_stat(&rig.hand, ino_of(100 + i),
-								   &attrs));
+				lp_test_err(-ENOENT,
+					    lpi_hand_stat(&rig.hand, ino_of(100 + i), &attrs));
 		}
 		/* It can be written again, at the same place. */
 		lp_test_ok(create(&rig, ino_of(300)));
@@ -522,40 +524,114 @@ static void test_directory(void **state)
 	rig_fini(&rig);
 }
 
-/* Rule L7: when the host fails for good, nothing is taken in any more, and what is durable is
- * read. */
-static void test_host_fails(void **state)
+/* Writes behind this many bytes of any file fail. */
+static void limit_files(uint64_t bytes)
+{
+	struct rlimit limit;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	limit.rlim_cur = bytes == 0 ? limit.rlim_max : bytes;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static enum lp_store_state state_of(const struct rig *rig)
+{
+	struct lp_store_health health;
+	lp_store_read_health(rig->hand.store, &health);
+	assert_true((health.error == 0) == (health.reason[0] == '\0'));
+	return health.state;
+}
+
+/* Rule L7: the journal cannot be written. Nothing is taken in any more, what is durable is read, a
+ * sync says so; and whoever opens it again has all that was acknowledged. */
+static void test_journal_fails(void **state)
 {
 	(void)state;
-	struct lp_store_health health;
+	enum { WRITES_MAX = 1000, BYTES = 20000 };
+	struct lp_store_op sync = {.opcode = LP_STORE_SYNC};
 	struct lp_ino ino = ino_of(90);
+	uint8_t *bytes = calloc(1, BYTES);
+	struct rig rig;
+	uint64_t cnt = 0;
+	int err = 0;
+	assert_non_null(bytes);
+	rig_init(&rig);
+	lp_test_ok(create(&rig, ino));
+	limit_files(UINT64_C(4) << 20);
+	for (; err == 0 && cnt < WRITES_MAX; cnt++) {
+		fill(bytes, BYTES, cnt);
+		err = lpi_hand_write(&rig.hand, ino, (cnt % 4) * BYTES, bytes, BYTES);
+	}
+	assert_int_equal(err, -EIO);
+	assert_true(cnt > 10);
+	assert_int_equal(state_of(&rig), LP_STORE_READ_ONLY);
+	lp_test_err(-EROFS, create(&rig, ino_of(91)));
+	lp_test_err(-EIO, lpi_hand_do(&rig.hand, &sync));
+	for (uint64_t i = cnt - 4; i < cnt - 1; i++)
+		check_seed(&rig, ino, (i % 4) * BYTES, BYTES, i);
+	limit_files(0);
+	rig_reopen(&rig, true);
+	assert_int_equal(state_of(&rig), LP_STORE_OK);
+	for (uint64_t i = cnt - 4; i < cnt - 1; i++)
+		check_seed(&rig, ino, (i % 4) * BYTES, BYTES, i);
+	lp_test_ok(create(&rig, ino_of(91)));
+	free(bytes);
+	rig_fini(&rig);
+}
+
+/* What was acknowledged cannot be taken to its file: nothing is read that might be older. When the
+ * cause is gone it is there. */
+static void test_file_cannot_be_written(void **state)
+{
+	(void)state;
+	uint64_t at = UINT64_C(100) << 20;
+	struct lp_ino ino = ino_of(92);
+	uint8_t byte;
 	struct rig rig;
 	rig_init(&rig);
 	lp_test_ok(create(&rig, ino));
 	write_seed(&rig, ino, 0, 5000, 1);
-	struct lpi_fstore_store *store = lpi_fstore_store_of(rig.hand.store);
-	/* The next checkpoint is one of a descriptor that is closed. */
-	int fd = store->objects.fd;
-	store->objects.fd = -1;
-	lp_store_set_write_path(rig.hand.store, LP_PATH_DEFERRED);
-	uint8_t *bytes = calloc(1, 400000);
-	assert_non_null(bytes);
-	int err = 0;
-	for (unsigned i = 0; i < 200 && err == 0; i++)
-		err = lpi_hand_write(&rig.hand, ino, 8192, bytes, 4096);
-	store->objects.fd = fd;
-	free(bytes);
-	if (err == 0)
-		lpi_fstore_abandon(store);
-	lp_store_read_health(rig.hand.store, &health);
-	lp_test_err(-EROFS, create(&rig, ino_of(91)));
+	limit_files(UINT64_C(60) << 20);
+	write_seed(&rig, ino, at, 5000, 2);
+	assert_int_equal(lpi_hand_read(&rig.hand, ino, 0, 1, &byte), -EIO);
+	assert_int_equal(state_of(&rig), LP_STORE_DEAD);
+	lp_test_err(-EROFS, create(&rig, ino_of(93)));
+	limit_files(0);
 	rig_reopen(&rig, true);
 	check_seed(&rig, ino, 0, 5000, 1);
+	check_seed(&rig, ino, at, 5000, 2);
+	rig_fini(&rig);
+}
+
+/* A direct write that fails is that transaction's alone. */
+static void test_direct_write_fails(void **state)
+{
+	(void)state;
+	uint64_t at = UINT64_C(100) << 20;
+	struct lp_ino ino = ino_of(94);
+	uint8_t *bytes = calloc(1, 200000);
+	struct lp_attrs attrs;
+	struct rig rig;
+	assert_non_null(bytes);
+	rig_init(&rig);
+	lp_test_ok(create(&rig, ino));
+	write_seed(&rig, ino, 0, 100000, 1);
+	limit_files(UINT64_C(60) << 20);
+	assert_true(lpi_hand_write(&rig.hand, ino, at, bytes, 200000) < 0);
+	limit_files(0);
+	assert_int_equal(state_of(&rig), LP_STORE_OK);
+	lp_test_ok(lpi_hand_stat(&rig.hand, ino, &attrs));
+	assert_int_equal(attrs.size_bytes, 100000);
+	write_seed(&rig, ino, at, 100000, 2);
+	rig_reopen(&rig, true);
+	check_seed(&rig, ino, 0, 100000, 1);
+	check_seed(&rig, ino, at, 100000, 2);
+	free(bytes);
 	rig_fini(&rig);
 }
 
 int main(void)
 {
+	(void)signal(SIGXFSZ, SIG_IGN); /* there is no former handler */
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_same_as_memory),
 		cmocka_unit_test(test_ends_in_the_middle),
@@ -567,7 +643,9 @@ int main(void)
 		cmocka_unit_test(test_removed_is_freed),
 		cmocka_unit_test(test_large_truncation),
 		cmocka_unit_test(test_directory),
-		cmocka_unit_test(test_host_fails),
+		cmocka_unit_test(test_journal_fails),
+		cmocka_unit_test(test_file_cannot_be_written),
+		cmocka_unit_test(test_direct_write_fails),
 	};
 	return lp_test_main(tests, "store/store_file");
 }

@@ -200,8 +200,7 @@ static int change_dir(struct lpi_fstore_eval *eval, const struct lp_change *chan
 		return err;
 	if (change->dir.seal && fragment.entries_cnt > 0)
 		return -ENOTEMPTY;
-	fragment.is_sealed =
-		(fragment.is_sealed != 0 || change->dir.seal) && !change->dir.unseal;
+	fragment.is_sealed = (fragment.is_sealed != 0 || change->dir.seal) && !change->dir.unseal;
 	if (change->dir.mtime_ns != 0)
 		fragment.mtime_ns = change->dir.mtime_ns;
 	if (change->dir.ctime_ns != 0)
@@ -419,8 +418,8 @@ static void set_name(struct lpi_fstore_inode *inode, const struct lp_change *cha
 	inode->rec.parent = change->inode.attrs->parent;
 	inode->rec.name = (struct lp_inode_bytes){NULL, 0};
 	if (change->inode.name.len > 0)
-		inode->rec.name = (struct lp_inode_bytes){change->inode.name.data,
-							  change->inode.name.len};
+		inode->rec.name =
+			(struct lp_inode_bytes){change->inode.name.data, change->inode.name.len};
 }
 
 static int create_inode(struct lpi_fstore_store *store, const struct lp_change *change,
@@ -546,9 +545,8 @@ static int change_record(struct lpi_fstore_eval *eval, const struct lp_change *c
 	struct lp_bytes value = change->named.value;
 	struct lp_key key;
 	record_key(&key, change->named.name);
-	return value.data == NULL
-		       ? lpi_fstore_overlay_delete(&eval->txn, &key)
-		       : lpi_fstore_overlay_put(&eval->txn, &key, value.data, value.len);
+	return value.data == NULL ? lpi_fstore_overlay_delete(&eval->txn, &key)
+				  : lpi_fstore_overlay_put(&eval->txn, &key, value.data, value.len);
 }
 
 static int change_inode(struct lpi_fstore_store *store, const struct lp_change *change)
@@ -687,17 +685,20 @@ static void read_room(struct lpi_fstore_store *store)
 	uint64_t kept_bytes = LP_MIN(all_bytes / ROOM_SHARE, ROOM_KEPT_MAX);
 	eval->room_bytes = free_bytes > kept_bytes ? free_bytes - kept_bytes : 0;
 	eval->free_blocks = free_bytes >> LP_BLOCK_SHIFT;
-	eval->used_blocks = (all_bytes >> LP_BLOCK_SHIFT) - ((uint64_t)st.f_bfree * st.f_frsize >> LP_BLOCK_SHIFT);
+	eval->used_blocks = (all_bytes >> LP_BLOCK_SHIFT) -
+			    ((uint64_t)st.f_bfree * st.f_frsize >> LP_BLOCK_SHIFT);
 }
 
 static void begin(struct lpi_fstore_store *store)
 {
 	struct lpi_fstore_eval *eval = store->eval;
-	eval->view = (struct lpi_fstore_view){.layers = {&eval->txn, &store->open->overlay},
-					      .layer_cnt = 2,
-					      .kv = store->kv};
+	eval->view = (struct lpi_fstore_view){
+		.layers = {&eval->txn, &store->open->overlay}, .layer_cnt = 2, .kv = store->kv};
 	if (store->sealed != NULL)
 		eval->view.layers[eval->view.layer_cnt++] = &store->sealed->overlay;
+	/* What was written directly by transactions that failed: nothing is named there. */
+	if (!store->open->is_used)
+		store->open->change_cnt = 0;
 	eval->is_later = false;
 	eval->is_full = false;
 	eval->fatal = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transaction changes an overlay of its own, which goes over that of its group when it has
  * succeeded; a group's goes into the index when it is durable. What an overlay says of a key,
- * also that there is nothing, hides what is below it. Blocks of data are kept in the same way, under
- * keys that no index has: so they are replaced and taken back with the records that name them. */
+ * also that there is nothing, hides what is below it. Blocks of data are kept in the same way,
+ * under keys that no index has: so they are replaced and taken back with the records that name
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +23,8 @@ static bool is_payload(const struct lpi_fstore_rec *rec)
 static void count(struct lpi_fstore_overlay *overlay, const struct lpi_fstore_rec *rec, int sign)
 {
 	if (!is_payload(rec))
-		overlay->batch_bytes += (uint64_t)(int64_t)(sign * (int)(rec->key_len +
-									 rec->value_len + 16));
+		overlay->batch_bytes +=
+			(uint64_t)(int64_t)(sign * (int)(rec->key_len + rec->value_len + 16));
 	else if (rec->value != NULL)
 		overlay->payload_cnt += (uint32_t)sign;
 }
@@ -204,8 +205,8 @@ static int next_said(const struct lpi_fstore_view *view, const struct lp_key *fr
 	for (uint32_t i = 0; i < view->layer_cnt; i++) {
 		const struct lpi_fstore_rec *rec =
 			lpi_fstore_recs_find_ge(&view->layers[i]->recs, &search.rec);
-		if (rec == NULL || lp_key_compare(rec->key, rec->key_len, ret_key->bytes,
-						  ret_key->len) >= 0)
+		if (rec == NULL ||
+		    lp_key_compare(rec->key, rec->key_len, ret_key->bytes, ret_key->len) >= 0)
 			continue;
 		memcpy(ret_key->bytes, rec->key, rec->key_len);
 		ret_key->len = rec->key_len;
@@ -235,7 +236,7 @@ int lpi_fstore_next(const struct lpi_fstore_view *view, const struct lp_key *fro
 
 /* --- Payloads --------------------------------------------------------------------------------- */
 
-void lpi_payload_key(struct lp_key *ret, const struct lpi_place *place)
+void lpi_payload_key(struct lp_key *ret, const struct lpi_object_place *place)
 {
 	ret->bytes[0] = LPI_PAYLOAD_SPACE;
 	lp_put_be64(ret->bytes + 1, place->ino.nr);
@@ -244,16 +245,15 @@ void lpi_payload_key(struct lp_key *ret, const struct lpi_place *place)
 	ret->len = 18;
 }
 
-void lpi_payload_place(const struct lpi_fstore_rec *rec, struct lpi_place *ret_place)
+void lpi_payload_place(const struct lpi_fstore_rec *rec, struct lpi_object_place *ret_place)
 {
 	LP_ASSERT(is_payload(rec) && rec->key_len == 18);
-	*ret_place = (struct lpi_place){.ino = {lp_get_be64(rec->key + 1)},
-					.block = lp_get_be64(rec->key + 9),
-					.side = rec->key[17]};
+	*ret_place = (struct lpi_object_place){.ino = {lp_get_be64(rec->key + 1)},
+					       .block = lp_get_be64(rec->key + 9),
+					       .side = rec->key[17]};
 }
 
-const struct lpi_fstore_rec *
-lpi_fstore_overlay_payloads(const struct lpi_fstore_overlay *overlay)
+const struct lpi_fstore_rec *lpi_fstore_overlay_payloads(const struct lpi_fstore_overlay *overlay)
 {
 	const struct lp_key key = {.len = 1, .bytes = {LPI_PAYLOAD_SPACE}};
 	struct search search;
@@ -261,15 +261,15 @@ lpi_fstore_overlay_payloads(const struct lpi_fstore_overlay *overlay)
 	return lpi_fstore_recs_find_ge(&overlay->recs, &search.rec);
 }
 
-bool lpi_fstore_next_payload(const struct lpi_fstore_overlay *overlay, struct lpi_place *place)
+bool lpi_fstore_next_payload(const struct lpi_fstore_overlay *overlay,
+			     struct lpi_object_place *place)
 {
 	struct search search;
 	struct lp_key key;
 	uint64_t ino = place->ino.nr;
 	lpi_payload_key(&key, place);
 	search_init(&search, &key);
-	const struct lpi_fstore_rec *rec =
-		lpi_fstore_recs_find_ge(&overlay->recs, &search.rec);
+	const struct lpi_fstore_rec *rec = lpi_fstore_recs_find_ge(&overlay->recs, &search.rec);
 	while (rec != NULL && is_payload(rec) && rec->value == NULL)
 		rec = lpi_fstore_recs_next(rec);
 	if (rec == NULL || !is_payload(rec))
