@@ -22,9 +22,9 @@ struct file {
 	bool is_named; /* its name is durable */
 };
 
-static int dir_of(const struct lp_kvfs *kvfs)
+static int dir_of(struct lp_kvfs *kvfs)
 {
-	return LP_CONTAINER_OF(kvfs, const struct lp_kvfs_posix, kvfs)->dir_fd;
+	return LP_CONTAINER_OF(kvfs, struct lp_kvfs_posix, kvfs)->dir_fd;
 }
 
 static struct file *file_of(struct lp_kvfs_file *base)
@@ -32,7 +32,7 @@ static struct file *file_of(struct lp_kvfs_file *base)
 	return LP_CONTAINER_OF(base, struct file, base);
 }
 
-static int sync_dir(const struct lp_kvfs *kvfs)
+static int sync_dir(struct lp_kvfs *kvfs)
 {
 	return fsync(dir_of(kvfs)) < 0 ? -errno : 0;
 }

@@ -800,7 +800,7 @@ static struct lp_ino fstore_new_ino(struct lp_store *base)
 
 static const struct lpi_fstore_store *of(const struct lp_store *base)
 {
-	return LP_CONTAINER_OF(base, const struct lpi_fstore_store, base);
+	return lpi_fstore_store_of((struct lp_store *)(uintptr_t)base);
 }
 
 static int fstore_error(const struct lp_store *base)

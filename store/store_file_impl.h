@@ -99,7 +99,7 @@ struct lpi_fstore_rec {
 	uint8_t *value; /* NULL: there is none */
 	uint32_t value_len;
 	uint32_t key_len;
-	uint8_t key[];
+	const uint8_t *key; /* behind it */
 };
 
 static inline bool lpi_fstore_rec_less(const struct lpi_fstore_rec *a,
@@ -303,6 +303,7 @@ struct lpi_fstore_store {
 	struct lpi_objects objects;
 	struct lp_kvfs_posix kvfs;
 	struct lp_kv *kv;
+	uint32_t shard_cnt; /* of the directory */
 	int shard_fd;
 	int index_fd;
 	struct lp_bdev *bdev; /* the journal's file */
@@ -383,6 +384,8 @@ int lpi_fstore_checkpoint(struct lpi_fstore_store *store) LP_MUST_CHECK;
 /* [helper] A batch, waiting for an index that is busy. */
 int lpi_fstore_write_batch(struct lp_kv *kv, struct lp_kv_batch *batch) LP_MUST_CHECK;
 
+/* [helper] What the host has left, into store->eval. */
+void lpi_fstore_read_room(struct lpi_fstore_store *store);
 /* [helper] The operations of eval->todo, in their order. */
 void lpi_fstore_evaluate(struct lpi_fstore_store *store);
 /* 0, an error, or LPI_FSTORE_LATER. */

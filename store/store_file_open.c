@@ -238,6 +238,7 @@ struct replay {
 	struct batch_copy *batches; /* in their order */
 	struct batch_copy **batches_end;
 	struct gones gones;
+	uint64_t seq; /* the last that the index has, when all is done */
 	bool has_begun;
 	bool is_done;
 };
@@ -394,6 +395,7 @@ static int replay_frame(struct lp_log_recovery *recovery, const struct lp_log_vi
 		err = replay_payloads(replay, view);
 	if (err == 0 && view->head.seq > recovery->applied)
 		err = keep_batch(replay, view);
+	replay->seq = LP_MAX(replay->seq, view->head.seq);
 	recovery->record_cnt = 0;
 	return err;
 }
@@ -481,6 +483,7 @@ static int recover(struct lpi_fstore_store *store)
 	int err = read_number(store, "applied", &replay.recovery.applied);
 	if (err < 0)
 		return err;
+	replay.seq = replay.recovery.applied;
 	lp_log_recover(store->log, &replay.recovery);
 	while (!replay.is_done)
 		turn(store);
@@ -495,9 +498,10 @@ static int recover(struct lpi_fstore_store *store)
 	if (err == 0 && replay.has_begun)
 		err = lpi_fstore_checkpoint(store);
 	if (err == 0) {
-		store->applied_seq = replay.recovery.last_seq;
-		store->trimmed_seq = replay.recovery.last_seq;
-		lp_log_trim(store->log, replay.recovery.last_seq + 1);
+		/* Not behind frames that only trimmed: the index knows nothing of these. */
+		store->applied_seq = replay.seq;
+		store->trimmed_seq = replay.seq;
+		lp_log_trim(store->log, replay.seq + 1);
 		lp_log_advance(store->log);
 	}
 	replay_free(&replay);
@@ -600,6 +604,7 @@ int lp_store_open_file(const struct lp_store_options *options,
 		store->options.memory_bytes = MEMORY_BYTES;
 	store->reactor = options->reactor;
 	store->write_path = options->write_path;
+	store->shard_cnt = file->dir->shard_cnt;
 	store->shard_fd = -1;
 	store->index_fd = -1;
 	store->objects.fd = -1;
@@ -621,6 +626,9 @@ int lp_store_open_file(const struct lp_store_options *options,
 		free_store(store);
 		return err;
 	}
+	lpi_fstore_read_room(store);
+	store->stats.free_blocks = store->eval->free_blocks;
+	store->stats.used_blocks = store->eval->used_blocks;
 	store->start_ns = now_ns(store) - start_ns;
 	if (store->is_freeing)
 		lpi_fstore_step_soon(store);

@@ -672,7 +672,7 @@ static bool is_group_full(const struct lpi_fstore_group *group)
 	       group->overlay.payload_cnt >= GROUP_PAYLOADS || group->change_cnt >= GROUP_CHANGES;
 }
 
-static void read_room(struct lpi_fstore_store *store)
+void lpi_fstore_read_room(struct lpi_fstore_store *store)
 {
 	struct lpi_fstore_eval *eval = store->eval;
 	struct statvfs st;
@@ -684,9 +684,10 @@ static void read_room(struct lpi_fstore_store *store)
 	uint64_t all_bytes = (uint64_t)st.f_blocks * st.f_frsize;
 	uint64_t kept_bytes = LP_MIN(all_bytes / ROOM_SHARE, ROOM_KEPT_MAX);
 	eval->room_bytes = free_bytes > kept_bytes ? free_bytes - kept_bytes : 0;
-	eval->free_blocks = free_bytes >> LP_BLOCK_SHIFT;
-	eval->used_blocks = (all_bytes >> LP_BLOCK_SHIFT) -
-			    ((uint64_t)st.f_bfree * st.f_frsize >> LP_BLOCK_SHIFT);
+	/* Each shard says its part, for people add them up. */
+	eval->free_blocks = (free_bytes >> LP_BLOCK_SHIFT) / store->shard_cnt;
+	uint64_t used_bytes = all_bytes - (uint64_t)st.f_bfree * st.f_frsize;
+	eval->used_blocks = (used_bytes >> LP_BLOCK_SHIFT) / store->shard_cnt;
 }
 
 static void begin(struct lpi_fstore_store *store)
@@ -703,7 +704,7 @@ static void begin(struct lpi_fstore_store *store)
 	eval->is_full = false;
 	eval->fatal = 0;
 	eval->sync_cnt = 0;
-	read_room(store);
+	lpi_fstore_read_room(store);
 }
 
 static int evaluate_one(struct lpi_fstore_store *store, struct lp_store_op *op)

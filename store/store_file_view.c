@@ -43,7 +43,8 @@ static struct lpi_fstore_rec *rec_new(const struct lp_key *key, const void *valu
 	if (rec == NULL)
 		return NULL;
 	rec->key_len = (uint32_t)key->len;
-	memcpy(rec->key, key->bytes, key->len);
+	memcpy(rec + 1, key->bytes, key->len);
+	rec->key = (const uint8_t *)(rec + 1);
 	if (value == NULL)
 		return rec;
 	/* An empty value has memory too: it is there. */
@@ -116,27 +117,16 @@ int lpi_fstore_overlay_delete(struct lpi_fstore_overlay *overlay, const struct l
 }
 
 /* The key of a search has the form of a record. */
-struct search {
-	struct lpi_fstore_rec rec;
-	uint8_t key[LP_KEY_BYTES_MAX + 1];
-};
-
-static void search_init(struct search *search, const struct lp_key *key)
+static struct lpi_fstore_rec search_of(const struct lp_key *key)
 {
-	static_assert(offsetof(struct search, key) == offsetof(struct lpi_fstore_rec, key),
-		      "the key follows the record");
-	search->rec.key_len = (uint32_t)key->len;
-	memcpy(search->key, key->bytes, key->len);
+	return (struct lpi_fstore_rec){.key = key->bytes, .key_len = (uint32_t)key->len};
 }
 
 const struct lpi_fstore_rec *lpi_fstore_overlay_find(const struct lpi_fstore_overlay *overlay,
 						     const struct lp_key *key)
 {
-	struct search search;
-	if (lpi_fstore_recs_is_empty(&overlay->recs))
-		return NULL;
-	search_init(&search, key);
-	return find(overlay, &search.rec);
+	const struct lpi_fstore_rec search = search_of(key);
+	return find(overlay, &search);
 }
 
 void lpi_fstore_overlay_merge(struct lpi_fstore_overlay *to, struct lpi_fstore_overlay *from)
@@ -200,11 +190,10 @@ static int next_said(const struct lpi_fstore_view *view, const struct lp_key *fr
 	lp_kv_iter_close(iter);
 	if (err < 0 && err != -ENOENT)
 		return err;
-	struct search search;
-	search_init(&search, from);
+	const struct lpi_fstore_rec search = search_of(from);
 	for (uint32_t i = 0; i < view->layer_cnt; i++) {
 		const struct lpi_fstore_rec *rec =
-			lpi_fstore_recs_find_ge(&view->layers[i]->recs, &search.rec);
+			lpi_fstore_recs_find_ge(&view->layers[i]->recs, &search);
 		if (rec == NULL ||
 		    lp_key_compare(rec->key, rec->key_len, ret_key->bytes, ret_key->len) >= 0)
 			continue;
@@ -256,20 +245,18 @@ void lpi_payload_place(const struct lpi_fstore_rec *rec, struct lpi_object_place
 const struct lpi_fstore_rec *lpi_fstore_overlay_payloads(const struct lpi_fstore_overlay *overlay)
 {
 	const struct lp_key key = {.len = 1, .bytes = {LPI_PAYLOAD_SPACE}};
-	struct search search;
-	search_init(&search, &key);
-	return lpi_fstore_recs_find_ge(&overlay->recs, &search.rec);
+	const struct lpi_fstore_rec search = search_of(&key);
+	return lpi_fstore_recs_find_ge(&overlay->recs, &search);
 }
 
 bool lpi_fstore_next_payload(const struct lpi_fstore_overlay *overlay,
 			     struct lpi_object_place *place)
 {
-	struct search search;
 	struct lp_key key;
 	uint64_t ino = place->ino.nr;
 	lpi_payload_key(&key, place);
-	search_init(&search, &key);
-	const struct lpi_fstore_rec *rec = lpi_fstore_recs_find_ge(&overlay->recs, &search.rec);
+	const struct lpi_fstore_rec search = search_of(&key);
+	const struct lpi_fstore_rec *rec = lpi_fstore_recs_find_ge(&overlay->recs, &search);
 	while (rec != NULL && is_payload(rec) && rec->value == NULL)
 		rec = lpi_fstore_recs_next(rec);
 	if (rec == NULL || !is_payload(rec))
