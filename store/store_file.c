@@ -410,16 +410,21 @@ static void trim_complete(struct lp_log_frame *frame)
 	lpi_fstore_step_soon(store);
 }
 
-static void try_trim(struct lpi_fstore_store *store)
+void lpi_fstore_trim(struct lpi_fstore_store *store)
 {
-	if (store->is_trimming || store->is_writing || !lp_log_needs_trim_frame(store->log) ||
-	    !lp_log_can_trim(store->log))
+	if (store->is_trimming || !lp_log_can_trim(store->log))
 		return;
 	store->trim_frame = (struct lp_log_frame){.trims_only = true, .complete = trim_complete};
 	int err = lp_log_append(store->log, &store->trim_frame);
 	store->is_trimming = err == 0;
 	if (err < 0 && err != -EAGAIN)
 		fail(store, err, false, "the journal");
+}
+
+static void try_trim(struct lpi_fstore_store *store)
+{
+	if (!store->is_writing && lp_log_needs_trim_frame(store->log))
+		lpi_fstore_trim(store);
 }
 
 static void checkpoint_done(struct lp_work *work)
@@ -739,6 +744,7 @@ static void step(struct lpi_fstore_store *store)
 	bool must_be_quiet = store->needs_quiet && has_groups(store);
 	if (!store->is_evaluating && !store->is_applying && !must_be_quiet)
 		start_front(store);
+	try_seal(store); /* what stands in front may want it now */
 }
 
 bool lpi_fstore_is_idle(const struct lpi_fstore_store *store)

@@ -368,6 +368,8 @@ void lpi_fstore_step_soon(struct lpi_fstore_store *store);
 bool lpi_fstore_is_idle(const struct lpi_fstore_store *store);
 /* What was ordered becomes durable soon. */
 void lpi_fstore_want_all(struct lpi_fstore_store *store);
+/* A frame that says what the journal need not keep: under way while is_trimming. */
+void lpi_fstore_trim(struct lpi_fstore_store *store);
 /* Nothing more is written, and all is dropped. */
 void lpi_fstore_abandon(struct lpi_fstore_store *store);
 int lpi_fstore_calls_init(struct lpi_fstore_store *store) LP_MUST_CHECK;

@@ -669,10 +669,17 @@ int lpi_fstore_close(struct lp_store *base, bool abandon)
 		err = store->error;
 	if (!abandon && err == 0)
 		err = lpi_fstore_checkpoint(store);
+	/* So that the next start has nothing to do. */
 	if (!abandon && err == 0) {
 		lp_log_trim(store->log, store->applied_seq + 1);
-		lp_log_advance(store->log);
+		lpi_fstore_trim(store);
 	}
+	while (store->is_trimming)
+		turn(store);
+	if (!abandon && err == 0)
+		err = store->error;
+	if (!abandon && err == 0)
+		lp_log_advance(store->log);
 	while (!lp_log_is_idle(store->log))
 		turn(store);
 	if (!abandon && err == 0)
