@@ -34,9 +34,10 @@
 #define BUFFER_MIN    (UINT64_C(1) << 20)
 #define BUFFER_MAX    (UINT64_C(64) << 20)
 #define RECORDS_MAX   (UINT32_C(1) << 19)
-/* The kernel gives back what a killed process had in its rings a while after it is gone. */
-#define BUSY_TRIES   40u
-#define BUSY_WAIT_NS (50 * LP_NS_PER_MS)
+/* The kernel gives back what a killed process had in its rings a while after it is gone, and what
+ * this one had when its ring is turned. Until then a write may be under way. */
+#define BUSY_TRIES   400u
+#define BUSY_WAIT_NS (5 * LP_NS_PER_MS)
 
 static uint64_t now_ns(const struct lpi_fstore_store *store)
 {
@@ -95,8 +96,10 @@ static int open_bdev(const struct lpi_fstore_store *store, const char *name,
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", store->shard_fd, name);
 	for (uint32_t i = 0; i < BUSY_TRIES && err == -EBUSY; i++) {
 		const struct timespec pause = {.tv_nsec = (long)BUSY_WAIT_NS};
-		if (i > 0)
+		if (i > 0) {
 			(void)nanosleep(&pause, NULL); /* a shorter one only asks once more */
+			(void)lp_reactor_turn(store->reactor, false);
+		}
 		err = lp_bdev_open_uring(path, &options, ret_bdev);
 	}
 	return err;
