@@ -220,7 +220,7 @@ static void frame_complete(struct lp_log_frame *frame)
 static int fill_data(struct lpi_fstore_group *group)
 {
 	const struct lpi_fstore_view view = {.layers = {&group->overlay}, .layer_cnt = 1};
-	struct lpi_leaf leaf = {.data = 0};
+	struct lpi_mapleaf leaf = {.data = 0};
 	struct lpi_object_place known = {.block = UINT64_MAX};
 	uint32_t cnt = 0;
 	group->data = calloc(LP_MAX(group->overlay.payload_cnt, 1u), sizeof(*group->data));
@@ -234,18 +234,18 @@ static int fill_data(struct lpi_fstore_group *group)
 		lpi_payload_place(rec, &place);
 		uint64_t first = lp_align_down(place.block, LPI_LEAF_BLOCKS);
 		if (known.ino.nr != place.ino.nr || known.block != first) {
-			int err = lpi_leaf_get(&view, place.ino, first, &leaf);
+			int err = lpi_mapleaf_get(&view, place.ino, first, &leaf);
 			if (err < 0)
 				return err;
 			known = (struct lpi_object_place){.ino = place.ino, .block = first};
 		}
 		LP_ASSERT(cnt < group->overlay.payload_cnt);
-		LP_ASSERT((leaf.data & lpi_leaf_bit(place.block)) != 0);
+		LP_ASSERT((leaf.data & lpi_mapleaf_bit(place.block)) != 0);
 		group->data[cnt++] = (struct lp_log_data){
 			.about = {.ino = place.ino.nr,
 				  .file_block = place.block,
 				  .device_block = place.side,
-				  .crc = leaf.crcs[lpi_leaf_slot(place.block)]},
+				  .crc = leaf.crcs[lpi_mapleaf_slot(place.block)]},
 			.block = rec->value};
 	}
 	group->data_cnt = cnt;

@@ -112,20 +112,22 @@ static int find_freed(struct lpi_fstore_store *store, const struct lpi_fstore_re
 {
 	const struct lpi_fstore_view before = {.layer_cnt = 0, .kv = store->kv};
 	struct lp_key_view at;
-	struct lpi_leaf old;
-	struct lpi_leaf new = {.data = 0};
+	struct lpi_mapleaf old;
+	struct lpi_mapleaf new = {.data = 0};
 	struct lp_key key = {.len = rec->key_len};
 	memcpy(key.bytes, rec->key, rec->key_len);
 	int err = lp_key_parse(rec->key, rec->key_len, &at);
 	if (err == 0)
-		err = lpi_leaf_get(&before, at.ino, at.number, &old);
+		err = lpi_mapleaf_get(&before, at.ino, at.number, &old);
 	if (err == 0 && rec->value != NULL)
-		err = lpi_leaf_decode(&key, (struct lp_kv_bytes){rec->value, rec->value_len}, &new);
+		err = lpi_mapleaf_decode(&key, (struct lp_kv_bytes){rec->value, rec->value_len},
+					 &new);
 	if (err < 0)
 		return err;
 	*ret_freed = (struct freed){.ino = at.ino, .block = at.number};
 	for (uint32_t side = 0; side < LPI_SIDE_CNT; side++)
-		ret_freed->places[side] = lpi_leaf_uses(&old, side) & ~lpi_leaf_uses(&new, side);
+		ret_freed->places[side] =
+			lpi_mapleaf_uses(&old, side) & ~lpi_mapleaf_uses(&new, side);
 	return 0;
 }
 

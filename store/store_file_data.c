@@ -76,27 +76,27 @@ static int put_payload(struct lpi_fstore_store *store, const struct lpi_object_p
 }
 
 static struct lpi_object_place place_of(const struct lpi_fstore_inode *inode,
-					const struct lpi_leaf *leaf, uint64_t block)
+					const struct lpi_mapleaf *leaf, uint64_t block)
 {
-	return (struct lpi_object_place){inode->ino, block, lpi_leaf_side(leaf, block)};
+	return (struct lpi_object_place){inode->ino, block, lpi_mapleaf_side(leaf, block)};
 }
 
-static void set_data(struct lpi_fstore_inode *inode, struct lpi_leaf *leaf,
+static void set_data(struct lpi_fstore_inode *inode, struct lpi_mapleaf *leaf,
 		     const struct lpi_object_place *place, uint32_t crc)
 {
-	uint64_t bit = lpi_leaf_bit(place->block);
+	uint64_t bit = lpi_mapleaf_bit(place->block);
 	inode->blocks += ((leaf->data | leaf->unwritten) & bit) == 0;
 	leaf->data |= bit;
 	leaf->unwritten &= ~bit;
 	leaf->side = place->side == 0 ? leaf->side & ~bit : leaf->side | bit;
-	leaf->crcs[lpi_leaf_slot(place->block)] = crc;
+	leaf->crcs[lpi_mapleaf_slot(place->block)] = crc;
 }
 
 /* It becomes a hole. */
 static int clear_block(struct lpi_fstore_store *store, struct lpi_fstore_inode *inode,
-		       struct lpi_leaf *leaf, uint64_t block)
+		       struct lpi_mapleaf *leaf, uint64_t block)
 {
-	uint64_t bit = lpi_leaf_bit(block);
+	uint64_t bit = lpi_mapleaf_bit(block);
 	if (((leaf->data | leaf->unwritten) & bit) == 0)
 		return 0;
 	const struct lpi_object_place place = place_of(inode, leaf, block);
@@ -109,9 +109,9 @@ static int clear_block(struct lpi_fstore_store *store, struct lpi_fstore_inode *
 }
 
 /* Space for it will be needed, unless it has some. */
-static void need_space(struct lpi_fstore_eval *eval, const struct lpi_leaf *leaf, uint64_t block)
+static void need_space(struct lpi_fstore_eval *eval, const struct lpi_mapleaf *leaf, uint64_t block)
 {
-	if (((leaf->data | leaf->unwritten) & lpi_leaf_bit(block)) == 0)
+	if (((leaf->data | leaf->unwritten) & lpi_mapleaf_bit(block)) == 0)
 		eval->need_bytes += LP_BLOCK_BYTES;
 }
 
@@ -119,22 +119,22 @@ static void need_space(struct lpi_fstore_eval *eval, const struct lpi_leaf *leaf
  * layer may yet become durable, and what it no longer names is punched then. Space without data may
  * be written to, for nobody reads it: as long as all have it. */
 static int find_uses(const struct lpi_fstore_eval *eval, struct lp_ino ino, uint64_t block,
-		     const struct lpi_leaf *now, uint64_t ret_uses[LPI_SIDE_CNT])
+		     const struct lpi_mapleaf *now, uint64_t ret_uses[LPI_SIDE_CNT])
 {
 	const struct lpi_fstore_view *view = &eval->view;
 	uint64_t unwritten = now->unwritten;
 	int err = 0;
 	for (uint32_t side = 0; side < LPI_SIDE_CNT; side++)
-		ret_uses[side] = lpi_leaf_uses(now, side);
+		ret_uses[side] = lpi_mapleaf_uses(now, side);
 	for (uint32_t i = 1; i <= view->layer_cnt && err == 0; i++) {
 		struct lpi_fstore_view below = {.layer_cnt = view->layer_cnt - i, .kv = view->kv};
-		struct lpi_leaf leaf;
+		struct lpi_mapleaf leaf;
 		memcpy(below.layers, view->layers + i, below.layer_cnt * sizeof(below.layers[0]));
-		err = lpi_leaf_get(&below, ino, block, &leaf);
+		err = lpi_mapleaf_get(&below, ino, block, &leaf);
 		if (err < 0)
 			return err;
 		for (uint32_t side = 0; side < LPI_SIDE_CNT; side++)
-			ret_uses[side] |= lpi_leaf_uses(&leaf, side);
+			ret_uses[side] |= lpi_mapleaf_uses(&leaf, side);
 		unwritten &= leaf.unwritten;
 	}
 	ret_uses[0] &= ~unwritten;
@@ -145,7 +145,7 @@ static int find_uses(const struct lpi_fstore_eval *eval, struct lp_ino ino, uint
 static int choose_side(const uint64_t uses[LPI_SIDE_CNT], uint64_t block, uint32_t *ret_side)
 {
 	for (uint32_t side = 0; side < LPI_SIDE_CNT; side++) {
-		if ((uses[side] & lpi_leaf_bit(block)) == 0) {
+		if ((uses[side] & lpi_mapleaf_bit(block)) == 0) {
 			*ret_side = side;
 			return 0;
 		}
@@ -219,11 +219,11 @@ static struct lp_csum_piece piece_at(uint64_t at, uint64_t end, uint32_t crc)
 
 /* A piece of a block takes its place in it, through the journal. bytes NULL: zeros. */
 static int merge_piece(struct lpi_fstore_store *store, struct lpi_fstore_inode *inode,
-		       struct lpi_leaf *leaf, uint64_t block, const struct lp_csum_piece *piece)
+		       struct lpi_mapleaf *leaf, uint64_t block, const struct lp_csum_piece *piece)
 {
 	uint8_t *bytes = store->eval->bounce;
-	bool is_data = (leaf->data & lpi_leaf_bit(block)) != 0;
-	uint32_t slot = lpi_leaf_slot(block);
+	bool is_data = (leaf->data & lpi_mapleaf_bit(block)) != 0;
+	uint32_t slot = lpi_mapleaf_slot(block);
 	const struct lpi_object_place place = place_of(inode, leaf, block);
 	uint32_t crc = piece->crc;
 	int err = 0;
@@ -242,7 +242,7 @@ static int merge_piece(struct lpi_fstore_store *store, struct lpi_fstore_inode *
 	return err;
 }
 
-static int write_piece(struct writing *w, struct lpi_leaf *leaf, uint64_t at)
+static int write_piece(struct writing *w, struct lpi_mapleaf *leaf, uint64_t at)
 {
 	struct lp_csum_piece piece = piece_at(at, w->end, *w->crcs);
 	uint64_t block = at >> LP_BLOCK_SHIFT;
@@ -294,7 +294,7 @@ static int gather(struct writing *w, uint64_t bytes)
 	return cnt;
 }
 
-static int write_run(struct writing *w, struct lpi_leaf *leaf, const uint64_t uses[LPI_SIDE_CNT],
+static int write_run(struct writing *w, struct lpi_mapleaf *leaf, const uint64_t uses[LPI_SIDE_CNT],
 		     uint64_t *at)
 {
 	struct lpi_object_place place = {.ino = w->inode->ino, .block = *at >> LP_BLOCK_SHIFT};
@@ -314,7 +314,7 @@ static int write_run(struct writing *w, struct lpi_leaf *leaf, const uint64_t us
 	for (uint32_t i = 0; i < cnt && err == 0; i++) {
 		struct lpi_object_place one = {place.ino, place.block + i, place.side};
 		const struct lpi_object_place old = place_of(w->inode, leaf, one.block);
-		if ((leaf->data & lpi_leaf_bit(one.block)) != 0)
+		if ((leaf->data & lpi_mapleaf_bit(one.block)) != 0)
 			err = drop_payload(w->store, &old);
 		need_space(w->store->eval, leaf, one.block);
 		set_data(w->inode, leaf, &one, *w->crcs++);
@@ -331,8 +331,8 @@ static int write_leaf(struct writing *w, uint64_t *at)
 	uint64_t leaf_end = lp_align_down(*at, leaf_bytes) + leaf_bytes;
 	uint64_t first = *at >> LP_BLOCK_SHIFT;
 	uint64_t uses[LPI_SIDE_CNT] = {0, 0};
-	struct lpi_leaf leaf;
-	int err = lpi_leaf_get(&eval->view, w->inode->ino, first, &leaf);
+	struct lpi_mapleaf leaf;
+	int err = lpi_mapleaf_get(&eval->view, w->inode->ino, first, &leaf);
 	if (err == 0 && w->is_direct)
 		err = find_uses(eval, w->inode->ino, first, &leaf, uses);
 	while (err == 0 && *at < LP_MIN(leaf_end, w->end)) {
@@ -345,7 +345,7 @@ static int write_leaf(struct writing *w, uint64_t *at)
 		err = write_piece(w, &leaf, *at);
 		*at = LP_MIN(w->end, lp_align_down(*at, LP_BLOCK_BYTES) + LP_BLOCK_BYTES);
 	}
-	return err != 0 ? err : lpi_leaf_put(&eval->txn, w->inode->ino, first, &leaf);
+	return err != 0 ? err : lpi_mapleaf_put(&eval->txn, w->inode->ino, first, &leaf);
 }
 
 static bool is_direct(const struct lpi_fstore_store *store, const struct lp_change *change)
@@ -396,9 +396,9 @@ static int zero_piece(struct lpi_fstore_store *store, struct lpi_fstore_inode *i
 	struct lpi_fstore_eval *eval = store->eval;
 	uint64_t block = range.begin >> LP_BLOCK_SHIFT;
 	struct lp_csum_piece piece = piece_at(range.begin, range.end, 0);
-	struct lpi_leaf leaf;
-	int err = lpi_leaf_get(&eval->view, inode->ino, block, &leaf);
-	if (err < 0 || (leaf.data & lpi_leaf_bit(block)) == 0)
+	struct lpi_mapleaf leaf;
+	int err = lpi_mapleaf_get(&eval->view, inode->ino, block, &leaf);
+	if (err < 0 || (leaf.data & lpi_mapleaf_bit(block)) == 0)
 		return err;
 	piece = lp_csum_zero_piece(piece.offset_bytes, piece.len_bytes);
 	err = merge_piece(store, inode, &leaf, block, &piece);
@@ -407,7 +407,7 @@ static int zero_piece(struct lpi_fstore_store *store, struct lpi_fstore_inode *i
 	memset(eval->bounce + piece.offset_bytes, 0, piece.len_bytes);
 	const struct lpi_object_place place = place_of(inode, &leaf, block);
 	err = put_payload(store, &place, eval->bounce);
-	return err < 0 ? err : lpi_leaf_put(&eval->txn, inode->ino, block, &leaf);
+	return err < 0 ? err : lpi_mapleaf_put(&eval->txn, inode->ino, block, &leaf);
 }
 
 /* Whole blocks [begin, end) become holes. */
@@ -419,13 +419,13 @@ static int clear_range(struct lpi_fstore_store *store, struct lpi_fstore_inode *
 	for (uint64_t block = range.begin; block < range.end && err == 0;) {
 		uint64_t leaf_end = lp_align_down(block, LPI_LEAF_BLOCKS) + LPI_LEAF_BLOCKS;
 		uint64_t first = block;
-		struct lpi_leaf leaf;
-		err = lpi_leaf_get(&eval->view, inode->ino, block, &leaf);
+		struct lpi_mapleaf leaf;
+		err = lpi_mapleaf_get(&eval->view, inode->ino, block, &leaf);
 		bool is_empty = (leaf.data | leaf.unwritten) == 0;
 		for (; block < LP_MIN(leaf_end, range.end) && err == 0; block++)
 			err = clear_block(store, inode, &leaf, block);
 		if (err == 0 && !is_empty)
-			err = lpi_leaf_put(&eval->txn, inode->ino, first, &leaf);
+			err = lpi_mapleaf_put(&eval->txn, inode->ino, first, &leaf);
 	}
 	return err;
 }
@@ -434,10 +434,10 @@ static int drop_leaf(struct lpi_fstore_eval *eval, struct lpi_fstore_inode *inod
 		     const struct lp_key *key, uint64_t *ret_end)
 {
 	struct lp_key_view at;
-	struct lpi_leaf leaf;
+	struct lpi_mapleaf leaf;
 	int err = lp_key_parse(key->bytes, key->len, &at);
 	if (err == 0)
-		err = lpi_leaf_get(&eval->view, inode->ino, at.number, &leaf);
+		err = lpi_mapleaf_get(&eval->view, inode->ino, at.number, &leaf);
 	if (err < 0)
 		return err;
 	uint64_t cnt = (uint64_t)__builtin_popcountll(leaf.data | leaf.unwritten);
@@ -544,11 +544,11 @@ static int reserve_leaf(struct lpi_fstore_store *store, struct lpi_fstore_inode 
 {
 	struct lpi_fstore_eval *eval = store->eval;
 	const struct lpi_object_place place = {inode->ino, range.begin, 0};
-	struct lpi_leaf leaf;
+	struct lpi_mapleaf leaf;
 	uint64_t found = 0;
-	int err = lpi_leaf_get(&eval->view, inode->ino, range.begin, &leaf);
+	int err = lpi_mapleaf_get(&eval->view, inode->ino, range.begin, &leaf);
 	for (uint64_t block = range.begin; block < range.end && err == 0; block++) {
-		uint64_t bit = lpi_leaf_bit(block);
+		uint64_t bit = lpi_mapleaf_bit(block);
 		if (((leaf.data | leaf.unwritten) & bit) != 0)
 			continue;
 		need_space(eval, &leaf, block);
@@ -561,7 +561,7 @@ static int reserve_leaf(struct lpi_fstore_store *store, struct lpi_fstore_inode 
 		err = lpi_objects_reserve(&store->objects, &place,
 					  (uint32_t)(range.end - range.begin));
 	if (err == 0 && found > 0)
-		err = lpi_leaf_put(&eval->txn, inode->ino, range.begin, &leaf);
+		err = lpi_mapleaf_put(&eval->txn, inode->ino, range.begin, &leaf);
 	return err;
 }
 
@@ -596,7 +596,7 @@ struct cloning {
 	uint64_t end; /* of to */
 };
 
-static int read_run(const struct cloning *c, const struct lpi_leaf *leaf, uint32_t cnt)
+static int read_run(const struct cloning *c, const struct lpi_mapleaf *leaf, uint32_t cnt)
 {
 	uint8_t *bounce = c->store->eval->bounce;
 	int err = 0;
@@ -608,8 +608,8 @@ static int read_run(const struct cloning *c, const struct lpi_leaf *leaf, uint32
 	return err;
 }
 
-static int write_copy(const struct cloning *c, const struct lpi_leaf *from, struct lpi_leaf *to,
-		      const struct lpi_object_place *place, uint32_t cnt)
+static int write_copy(const struct cloning *c, const struct lpi_mapleaf *from,
+		      struct lpi_mapleaf *to, const struct lpi_object_place *place, uint32_t cnt)
 {
 	struct lpi_fstore_eval *eval = c->store->eval;
 	eval->iov[0] = (struct iovec){.iov_base = eval->bounce, .iov_len = cnt * LP_BLOCK_BYTES};
@@ -617,8 +617,8 @@ static int write_copy(const struct cloning *c, const struct lpi_leaf *from, stru
 	for (uint32_t i = 0; i < cnt && err == 0; i++) {
 		struct lpi_object_place one = {place->ino, place->block + i, place->side};
 		const struct lpi_object_place old = place_of(c->dst, to, one.block);
-		uint32_t crc = from->crcs[lpi_leaf_slot(c->from + i)];
-		if ((to->data & lpi_leaf_bit(one.block)) != 0)
+		uint32_t crc = from->crcs[lpi_mapleaf_slot(c->from + i)];
+		if ((to->data & lpi_mapleaf_bit(one.block)) != 0)
 			err = drop_payload(c->store, &old);
 		need_space(eval, to, one.block);
 		set_data(c->dst, to, &one, crc);
@@ -626,15 +626,15 @@ static int write_copy(const struct cloning *c, const struct lpi_leaf *from, stru
 	return err;
 }
 
-static uint32_t run_of(const struct cloning *c, const struct lpi_leaf *from,
+static uint32_t run_of(const struct cloning *c, const struct lpi_mapleaf *from,
 		       const uint64_t uses[LPI_SIDE_CNT], uint32_t *ret_side)
 {
 	uint32_t cnt = 0;
 	uint32_t side = 0;
-	uint64_t max = LP_MIN(LPI_LEAF_BLOCKS - lpi_leaf_slot(c->from),
-			      LPI_LEAF_BLOCKS - lpi_leaf_slot(c->to));
+	uint64_t max = LP_MIN(LPI_LEAF_BLOCKS - lpi_mapleaf_slot(c->from),
+			      LPI_LEAF_BLOCKS - lpi_mapleaf_slot(c->to));
 	max = LP_MIN(max, c->end - c->to);
-	while (cnt < max && (from->data & lpi_leaf_bit(c->from + cnt)) != 0 &&
+	while (cnt < max && (from->data & lpi_mapleaf_bit(c->from + cnt)) != 0 &&
 	       choose_side(uses, c->to + cnt, &side) == 0 && (cnt == 0 || side == *ret_side)) {
 		*ret_side = side;
 		cnt++;
@@ -643,15 +643,15 @@ static uint32_t run_of(const struct cloning *c, const struct lpi_leaf *from,
 }
 
 /* Holes of the source become holes. */
-static int clear_run(const struct cloning *c, const struct lpi_leaf *from, struct lpi_leaf *to,
-		     uint32_t *ret_cnt)
+static int clear_run(const struct cloning *c, const struct lpi_mapleaf *from,
+		     struct lpi_mapleaf *to, uint32_t *ret_cnt)
 {
-	uint64_t max = LP_MIN(LPI_LEAF_BLOCKS - lpi_leaf_slot(c->from),
-			      LPI_LEAF_BLOCKS - lpi_leaf_slot(c->to));
+	uint64_t max = LP_MIN(LPI_LEAF_BLOCKS - lpi_mapleaf_slot(c->from),
+			      LPI_LEAF_BLOCKS - lpi_mapleaf_slot(c->to));
 	uint32_t cnt = 0;
 	int err = 0;
 	max = LP_MIN(max, c->end - c->to);
-	while (err == 0 && cnt < max && (from->data & lpi_leaf_bit(c->from + cnt)) == 0)
+	while (err == 0 && cnt < max && (from->data & lpi_mapleaf_bit(c->from + cnt)) == 0)
 		err = clear_block(c->store, c->dst, to, c->to + cnt++);
 	*ret_cnt = cnt;
 	return err;
@@ -662,17 +662,17 @@ static int clone_run(struct cloning *c)
 	struct lpi_fstore_eval *eval = c->store->eval;
 	struct lpi_object_place place = {.ino = c->dst->ino, .block = c->to};
 	uint64_t uses[LPI_SIDE_CNT];
-	struct lpi_leaf from;
-	struct lpi_leaf to;
+	struct lpi_mapleaf from;
+	struct lpi_mapleaf to;
 	uint32_t cnt = 1;
-	int err = lpi_leaf_get(&eval->view, c->src->ino, c->from, &from);
+	int err = lpi_mapleaf_get(&eval->view, c->src->ino, c->from, &from);
 	if (err == 0)
-		err = lpi_leaf_get(&eval->view, c->dst->ino, c->to, &to);
+		err = lpi_mapleaf_get(&eval->view, c->dst->ino, c->to, &to);
 	if (err == 0)
 		err = find_uses(eval, c->dst->ino, c->to, &to, uses);
 	if (err < 0)
 		return err;
-	if ((from.data & lpi_leaf_bit(c->from)) == 0) {
+	if ((from.data & lpi_mapleaf_bit(c->from)) == 0) {
 		err = clear_run(c, &from, &to, &cnt);
 	} else {
 		cnt = run_of(c, &from, uses, &place.side);
@@ -683,7 +683,7 @@ static int clone_run(struct cloning *c)
 			err = write_copy(c, &from, &to, &place, cnt);
 	}
 	if (err == 0)
-		err = lpi_leaf_put(&eval->txn, c->dst->ino, c->to, &to);
+		err = lpi_mapleaf_put(&eval->txn, c->dst->ino, c->to, &to);
 	c->from += cnt;
 	c->to += cnt;
 	return err;

@@ -170,44 +170,44 @@ bool lpi_fstore_next_payload(const struct lpi_fstore_overlay *overlay,
 /* --- Maps ------------------------------------------------------------------------------------- */
 
 /* The map of 64 blocks. */
-struct lpi_leaf {
+struct lpi_mapleaf {
 	uint64_t data;
 	uint64_t unwritten;
 	uint64_t side;
 	uint32_t crcs[LPI_LEAF_BLOCKS]; /* of those with data */
 };
 
-static inline uint32_t lpi_leaf_slot(uint64_t block)
+static inline uint32_t lpi_mapleaf_slot(uint64_t block)
 {
 	return (uint32_t)(block % LPI_LEAF_BLOCKS);
 }
 
-static inline uint64_t lpi_leaf_bit(uint64_t block)
+static inline uint64_t lpi_mapleaf_bit(uint64_t block)
 {
-	return UINT64_C(1) << lpi_leaf_slot(block);
+	return UINT64_C(1) << lpi_mapleaf_slot(block);
 }
 
-static inline uint32_t lpi_leaf_side(const struct lpi_leaf *leaf, uint64_t block)
+static inline uint32_t lpi_mapleaf_side(const struct lpi_mapleaf *leaf, uint64_t block)
 {
-	return (leaf->side & lpi_leaf_bit(block)) != 0;
+	return (leaf->side & lpi_mapleaf_bit(block)) != 0;
 }
 
 /* By bit: which blocks have something on this side. */
-static inline uint64_t lpi_leaf_uses(const struct lpi_leaf *leaf, uint32_t side)
+static inline uint64_t lpi_mapleaf_uses(const struct lpi_mapleaf *leaf, uint32_t side)
 {
 	return side == 0 ? (leaf->data & ~leaf->side) | leaf->unwritten : leaf->side;
 }
 
-void lpi_leaf_key(struct lp_key *ret, struct lp_ino ino, uint64_t block);
+void lpi_mapleaf_key(struct lp_key *ret, struct lp_ino ino, uint64_t block);
 /* [helper] Empty when there is no record. */
-int lpi_leaf_get(const struct lpi_fstore_view *view, struct lp_ino ino, uint64_t block,
-		 struct lpi_leaf *ret_leaf) LP_MUST_CHECK;
+int lpi_mapleaf_get(const struct lpi_fstore_view *view, struct lp_ino ino, uint64_t block,
+		    struct lpi_mapleaf *ret_leaf) LP_MUST_CHECK;
 /* Of a record's bytes: -EBADMSG, -EUCLEAN. */
-int lpi_leaf_decode(const struct lp_key *key, struct lp_kv_bytes bytes,
-		    struct lpi_leaf *ret_leaf) LP_MUST_CHECK;
+int lpi_mapleaf_decode(const struct lp_key *key, struct lp_kv_bytes bytes,
+		       struct lpi_mapleaf *ret_leaf) LP_MUST_CHECK;
 /* No record when it is empty. */
-int lpi_leaf_put(struct lpi_fstore_overlay *overlay, struct lp_ino ino, uint64_t block,
-		 const struct lpi_leaf *leaf) LP_MUST_CHECK;
+int lpi_mapleaf_put(struct lpi_fstore_overlay *overlay, struct lp_ino ino, uint64_t block,
+		    const struct lpi_mapleaf *leaf) LP_MUST_CHECK;
 
 /* --- Groups ----------------------------------------------------------------------------------- */
 

@@ -164,7 +164,7 @@ static int next_data(const struct lpi_fstore_view *view, struct lp_ino ino, uint
 		uint64_t first = lp_align_down(block, LPI_LEAF_BLOCKS);
 		struct lp_key_range range;
 		struct lp_key_view at;
-		struct lpi_leaf leaf;
+		struct lpi_mapleaf leaf;
 		struct lp_key key;
 		lp_key_range_of_map(&range, ino, first, LP_KEY_MAP_BLOCKS_MAX - 1);
 		int err = lpi_fstore_next(view, &range.first, &range.end, &key);
@@ -173,11 +173,11 @@ static int next_data(const struct lpi_fstore_view *view, struct lp_ino ino, uint
 		if (err == 0)
 			err = lp_key_parse(key.bytes, key.len, &at);
 		if (err == 0)
-			err = lpi_leaf_get(view, ino, at.number, &leaf);
+			err = lpi_mapleaf_get(view, ino, at.number, &leaf);
 		if (err < 0)
 			return err;
 		block = LP_MAX(block, at.number);
-		uint64_t data = leaf.data & ~(lpi_leaf_bit(block) - 1);
+		uint64_t data = leaf.data & ~(lpi_mapleaf_bit(block) - 1);
 		first = lp_align_down(at.number, LPI_LEAF_BLOCKS);
 		if (data != 0) {
 			*ret_block = first + (uint64_t)__builtin_ctzll(data);
@@ -195,11 +195,11 @@ static int next_hole(const struct lpi_fstore_view *view, struct lp_ino ino, uint
 {
 	for (;;) {
 		uint64_t leaf_end = lp_align_down(block, LPI_LEAF_BLOCKS) + LPI_LEAF_BLOCKS;
-		struct lpi_leaf leaf;
-		int err = lpi_leaf_get(view, ino, block, &leaf);
+		struct lpi_mapleaf leaf;
+		int err = lpi_mapleaf_get(view, ino, block, &leaf);
 		if (err < 0)
 			return err;
-		while (block < leaf_end && (leaf.data & lpi_leaf_bit(block)) != 0)
+		while (block < leaf_end && (leaf.data & lpi_mapleaf_bit(block)) != 0)
 			block++;
 		if (block < leaf_end) {
 			*ret_block = block;

@@ -31,9 +31,9 @@ static uint8_t *memory_of(const struct reading *r, uint64_t block, uint32_t *ret
 	return r->read->bufs[i]->data + at;
 }
 
-static bool is_data(const struct lpi_leaf *leaf, uint64_t block)
+static bool is_data(const struct lpi_mapleaf *leaf, uint64_t block)
 {
-	return (leaf->data & lpi_leaf_bit(block)) != 0;
+	return (leaf->data & lpi_mapleaf_bit(block)) != 0;
 }
 
 /* What waits in a layer is newer than the file. */
@@ -54,34 +54,34 @@ static int overlay_blocks(const struct reading *r, const struct lpi_object_place
 	return 0;
 }
 
-static int verify(const struct lpi_object_place *place, const struct lpi_leaf *leaf, uint32_t cnt,
-		  const uint8_t *blocks)
+static int verify(const struct lpi_object_place *place, const struct lpi_mapleaf *leaf,
+		  uint32_t cnt, const uint8_t *blocks)
 {
 	for (uint32_t i = 0; i < cnt; i++) {
 		uint64_t block = place->block + i;
 		uint32_t crc = lp_crc32c(0, blocks + i * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
-		if (crc != leaf->crcs[lpi_leaf_slot(block)])
+		if (crc != leaf->crcs[lpi_mapleaf_slot(block)])
 			return LP_CORRUPT_CRC(block << LP_BLOCK_SHIFT,
 					      "inode %llu, block %llu: crc is %08x, stored %08x",
 					      (unsigned long long)place->ino.nr,
 					      (unsigned long long)block, crc,
-					      leaf->crcs[lpi_leaf_slot(block)]);
+					      leaf->crcs[lpi_mapleaf_slot(block)]);
 	}
 	return 0;
 }
 
 /* A run from `block` on, at most to `end`; moves behind it. */
-static int read_run(const struct reading *r, const struct lpi_leaf *leaf, uint64_t *block,
+static int read_run(const struct reading *r, const struct lpi_mapleaf *leaf, uint64_t *block,
 		    uint64_t end)
 {
 	uint32_t max = 0;
 	uint8_t *to = memory_of(r, *block, &max);
-	const struct lpi_object_place place = {r->ino, *block, lpi_leaf_side(leaf, *block)};
+	const struct lpi_object_place place = {r->ino, *block, lpi_mapleaf_side(leaf, *block)};
 	bool has_data = is_data(leaf, *block);
 	uint32_t cnt = 0;
 	int err = 0;
 	while (cnt < max && *block < end && is_data(leaf, *block) == has_data &&
-	       lpi_leaf_side(leaf, *block) == place.side) {
+	       lpi_mapleaf_side(leaf, *block) == place.side) {
 		(*block)++;
 		cnt++;
 	}
@@ -96,7 +96,7 @@ static int read_run(const struct reading *r, const struct lpi_leaf *leaf, uint64
 }
 
 /* The crc of a piece of the read, whose block has been verified. */
-static uint32_t crc_of(const struct reading *r, const struct lpi_leaf *leaf, uint64_t at,
+static uint32_t crc_of(const struct reading *r, const struct lpi_mapleaf *leaf, uint64_t at,
 		       uint32_t len)
 {
 	uint64_t block = at >> LP_BLOCK_SHIFT;
@@ -104,7 +104,7 @@ static uint32_t crc_of(const struct reading *r, const struct lpi_leaf *leaf, uin
 	if (!is_data(leaf, block))
 		return lp_csum_zeros(len);
 	if (len == LP_BLOCK_BYTES)
-		return leaf->crcs[lpi_leaf_slot(block)];
+		return leaf->crcs[lpi_mapleaf_slot(block)];
 	return lp_crc32c(0, memory_of(r, block, &ignored) + (at & (LP_BLOCK_BYTES - 1)), len);
 }
 
@@ -115,8 +115,8 @@ static int read_leaf(struct reading *r, struct lp_store_op *op, uint64_t *block)
 	uint64_t leaf_end = lp_align_down(*block, LPI_LEAF_BLOCKS) + LPI_LEAF_BLOCKS;
 	uint64_t end = LP_MIN(leaf_end, r->end);
 	uint64_t begin = *block;
-	struct lpi_leaf leaf;
-	int err = lpi_leaf_get(r->view, r->ino, *block, &leaf);
+	struct lpi_mapleaf leaf;
+	int err = lpi_mapleaf_get(r->view, r->ino, *block, &leaf);
 	while (err == 0 && *block < end)
 		err = read_run(r, &leaf, block, end);
 	for (; begin < end && err == 0; begin++) {

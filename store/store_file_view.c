@@ -269,15 +269,16 @@ bool lpi_fstore_next_payload(const struct lpi_fstore_overlay *overlay,
 
 #define LEAF_BYTES_MAX (LP_FILE_LEAF_HEAD_SIZE + sizeof(uint32_t) * LPI_LEAF_BLOCKS)
 
-void lpi_leaf_key(struct lp_key *ret, struct lp_ino ino, uint64_t block)
+void lpi_mapleaf_key(struct lp_key *ret, struct lp_ino ino, uint64_t block)
 {
 	lp_key_of_map(ret, ino, lp_align_down(block, LPI_LEAF_BLOCKS));
 }
 
-int lpi_leaf_decode(const struct lp_key *key, struct lp_kv_bytes bytes, struct lpi_leaf *ret_leaf)
+int lpi_mapleaf_decode(const struct lp_key *key, struct lp_kv_bytes bytes,
+		       struct lpi_mapleaf *ret_leaf)
 {
 	struct lp_file_leaf_head head;
-	struct lpi_leaf leaf = {.data = 0};
+	struct lpi_mapleaf leaf = {.data = 0};
 	if (bytes.len < LP_FILE_LEAF_HEAD_SIZE || bytes.len > LEAF_BYTES_MAX)
 		return lpi_value_bad(key, "length");
 	int err = lpi_value_check(bytes.data, bytes.len, key, LP_KEY_SPACE_MAP);
@@ -304,31 +305,31 @@ int lpi_leaf_decode(const struct lp_key *key, struct lp_kv_bytes bytes, struct l
 	return 0;
 }
 
-int lpi_leaf_get(const struct lpi_fstore_view *view, struct lp_ino ino, uint64_t block,
-		 struct lpi_leaf *ret_leaf)
+int lpi_mapleaf_get(const struct lpi_fstore_view *view, struct lp_ino ino, uint64_t block,
+		    struct lpi_mapleaf *ret_leaf)
 {
 	struct lpi_fstore_value value;
 	struct lp_key key;
-	lpi_leaf_key(&key, ino, block);
+	lpi_mapleaf_key(&key, ino, block);
 	int err = lpi_fstore_get(view, &key, &value);
 	if (err == -ENOENT) {
-		*ret_leaf = (struct lpi_leaf){.data = 0};
+		*ret_leaf = (struct lpi_mapleaf){.data = 0};
 		return 0;
 	}
 	if (err < 0)
 		return err;
-	err = lpi_leaf_decode(&key, value.bytes, ret_leaf);
+	err = lpi_mapleaf_decode(&key, value.bytes, ret_leaf);
 	lpi_fstore_value_release(&value);
 	return err;
 }
 
-int lpi_leaf_put(struct lpi_fstore_overlay *overlay, struct lp_ino ino, uint64_t block,
-		 const struct lpi_leaf *leaf)
+int lpi_mapleaf_put(struct lpi_fstore_overlay *overlay, struct lp_ino ino, uint64_t block,
+		    const struct lpi_mapleaf *leaf)
 {
 	uint8_t bytes[LEAF_BYTES_MAX];
 	size_t len = LP_FILE_LEAF_HEAD_SIZE;
 	struct lp_key key;
-	lpi_leaf_key(&key, ino, block);
+	lpi_mapleaf_key(&key, ino, block);
 	if ((leaf->data | leaf->unwritten) == 0)
 		return lpi_fstore_overlay_delete(overlay, &key);
 	LP_ASSERT((leaf->side & ~leaf->data) == 0 && (leaf->unwritten & leaf->data) == 0);
