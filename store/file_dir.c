@@ -70,34 +70,56 @@ static int create(struct lp_file_dir *dir)
 	return err;
 }
 
-static bool parse_uuid(const char *hex, uint8_t *ret_uuid)
+/* Each of these takes what it is about from the front of the text; false: it is not there. */
+
+static bool take_word(const char **text, const char *word)
+{
+	size_t len = strlen(word);
+	bool is_there = strncmp(*text, word, len) == 0;
+	*text += is_there ? len : 0;
+	return is_there;
+}
+
+static bool take_number(const char **text, uint32_t *ret_number)
+{
+	uint32_t number = 0;
+	const char *at = *text;
+	for (; *at >= '0' && *at <= '9' && number < UINT32_MAX / 100; at++)
+		number = number * 10 + (uint32_t)(*at - '0');
+	bool is_there = at > *text;
+	*text = at;
+	*ret_number = number;
+	return is_there;
+}
+
+static bool take_uuid(const char **text, uint8_t *ret_uuid)
 {
 	static const char digits[] = "0123456789abcdef";
 	for (size_t i = 0; i < LP_FILE_DIR_UUID_BYTES; i++) {
-		const char *high = hex[2 * i] == '\0' ? NULL : strchr(digits, hex[2 * i]);
-		const char *low = high == NULL || hex[2 * i + 1] == '\0'
-					  ? NULL
-					  : strchr(digits, hex[2 * i + 1]);
-		if (low == NULL)
-			return false;
-		ret_uuid[i] = (uint8_t)((high - digits) * 16 + (low - digits));
+		uint8_t byte = 0;
+		for (int half = 0; half < 2; half++) {
+			const char *digit = **text == '\0' ? NULL : strchr(digits, **text);
+			if (digit == NULL)
+				return false;
+			byte = (uint8_t)(byte * 16 + (digit - digits));
+			(*text)++;
+		}
+		ret_uuid[i] = byte;
 	}
-	return hex[2 * LP_FILE_DIR_UUID_BYTES] == '\0';
+	return true;
 }
 
 static int parse(const char *text, struct lp_file_dir *dir)
 {
-	char hex[2 * LP_FILE_DIR_UUID_BYTES + 2];
-	unsigned version = 0;
+	uint32_t version = 0;
 	uint32_t shard_cnt = 0;
-	int end = 0;
-	if (sscanf(text, "lapis file store %u\n", &version) != 1)
+	if (!take_word(&text, "lapis file store ") || !take_number(&text, &version))
 		return -EUCLEAN;
 	if (version > 1)
 		return -ENOTSUP;
-	if (sscanf(text, "lapis file store 1\nuuid %33s\nshards %" SCNu32 "\n%n", hex, &shard_cnt,
-		   &end) != 2 ||
-	    text[end] != '\0' || !parse_uuid(hex, dir->uuid) || shard_cnt == 0 ||
+	if (!take_word(&text, "\nuuid ") || !take_uuid(&text, dir->uuid) ||
+	    !take_word(&text, "\nshards ") || !take_number(&text, &shard_cnt) ||
+	    !take_word(&text, "\n") || *text != '\0' || version == 0 || shard_cnt == 0 ||
 	    shard_cnt > LP_SHARDS_MAX)
 		return -EUCLEAN;
 	dir->shard_cnt = shard_cnt;

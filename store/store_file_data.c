@@ -128,8 +128,9 @@ static int find_uses(const struct lpi_fstore_eval *eval, struct lp_ino ino, uint
 		ret_uses[side] = lpi_mapleaf_uses(now, side);
 	for (uint32_t i = 1; i <= view->layer_cnt && err == 0; i++) {
 		struct lpi_fstore_view below = {.layer_cnt = view->layer_cnt - i, .kv = view->kv};
-		struct lpi_mapleaf leaf;
-		memcpy(below.layers, view->layers + i, below.layer_cnt * sizeof(below.layers[0]));
+		struct lpi_mapleaf leaf = {.data = 0};
+		for (uint32_t j = 0; j < below.layer_cnt; j++)
+			below.layers[j] = view->layers[i + j];
 		err = lpi_mapleaf_get(&below, ino, block, &leaf);
 		if (err < 0)
 			return err;
@@ -331,7 +332,7 @@ static int write_leaf(struct writing *w, uint64_t *at)
 	uint64_t leaf_end = lp_align_down(*at, leaf_bytes) + leaf_bytes;
 	uint64_t first = *at >> LP_BLOCK_SHIFT;
 	uint64_t uses[LPI_SIDE_CNT] = {0, 0};
-	struct lpi_mapleaf leaf;
+	struct lpi_mapleaf leaf = {.data = 0};
 	int err = lpi_mapleaf_get(&eval->view, w->inode->ino, first, &leaf);
 	if (err == 0 && w->is_direct)
 		err = find_uses(eval, w->inode->ino, first, &leaf, uses);
@@ -396,7 +397,7 @@ static int zero_piece(struct lpi_fstore_store *store, struct lpi_fstore_inode *i
 	struct lpi_fstore_eval *eval = store->eval;
 	uint64_t block = range.begin >> LP_BLOCK_SHIFT;
 	struct lp_csum_piece piece = piece_at(range.begin, range.end, 0);
-	struct lpi_mapleaf leaf;
+	struct lpi_mapleaf leaf = {.data = 0};
 	int err = lpi_mapleaf_get(&eval->view, inode->ino, block, &leaf);
 	if (err < 0 || (leaf.data & lpi_mapleaf_bit(block)) == 0)
 		return err;
@@ -419,7 +420,7 @@ static int clear_range(struct lpi_fstore_store *store, struct lpi_fstore_inode *
 	for (uint64_t block = range.begin; block < range.end && err == 0;) {
 		uint64_t leaf_end = lp_align_down(block, LPI_LEAF_BLOCKS) + LPI_LEAF_BLOCKS;
 		uint64_t first = block;
-		struct lpi_mapleaf leaf;
+		struct lpi_mapleaf leaf = {.data = 0};
 		err = lpi_mapleaf_get(&eval->view, inode->ino, block, &leaf);
 		bool is_empty = (leaf.data | leaf.unwritten) == 0;
 		for (; block < LP_MIN(leaf_end, range.end) && err == 0; block++)
@@ -433,8 +434,8 @@ static int clear_range(struct lpi_fstore_store *store, struct lpi_fstore_inode *
 static int drop_leaf(struct lpi_fstore_eval *eval, struct lpi_fstore_inode *inode,
 		     const struct lp_key *key, uint64_t *ret_end)
 {
-	struct lp_key_view at;
-	struct lpi_mapleaf leaf;
+	struct lp_key_view at = {.number = 0};
+	struct lpi_mapleaf leaf = {.data = 0};
 	int err = lp_key_parse(key->bytes, key->len, &at);
 	if (err == 0)
 		err = lpi_mapleaf_get(&eval->view, inode->ino, at.number, &leaf);
@@ -544,7 +545,7 @@ static int reserve_leaf(struct lpi_fstore_store *store, struct lpi_fstore_inode 
 {
 	struct lpi_fstore_eval *eval = store->eval;
 	const struct lpi_object_place place = {inode->ino, range.begin, 0};
-	struct lpi_mapleaf leaf;
+	struct lpi_mapleaf leaf = {.data = 0};
 	uint64_t found = 0;
 	int err = lpi_mapleaf_get(&eval->view, inode->ino, range.begin, &leaf);
 	for (uint64_t block = range.begin; block < range.end && err == 0; block++) {
@@ -661,9 +662,9 @@ static int clone_run(struct cloning *c)
 {
 	struct lpi_fstore_eval *eval = c->store->eval;
 	struct lpi_object_place place = {.ino = c->dst->ino, .block = c->to};
-	uint64_t uses[LPI_SIDE_CNT];
-	struct lpi_mapleaf from;
-	struct lpi_mapleaf to;
+	uint64_t uses[LPI_SIDE_CNT] = {0, 0};
+	struct lpi_mapleaf from = {.data = 0};
+	struct lpi_mapleaf to = {.data = 0};
 	uint32_t cnt = 1;
 	int err = lpi_mapleaf_get(&eval->view, c->src->ino, c->from, &from);
 	if (err == 0)

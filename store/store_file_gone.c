@@ -38,7 +38,7 @@ static int unlink_files(struct lpi_fstore_store *store, struct lp_ino ino)
 	uint64_t part_blocks = UINT64_C(1) << LPI_PART_SHIFT;
 	int err = lpi_objects_unlink(&store->objects, ino, 0);
 	for (uint64_t block = part_blocks; err == 0 && block < LP_KEY_MAP_BLOCKS_MAX;) {
-		struct lp_key_view at;
+		struct lp_key_view at = {.number = 0};
 		lp_key_range_of_map(&range, ino, block, LP_KEY_MAP_BLOCKS_MAX - 1);
 		err = lpi_fstore_next(&store->eval->view, &range.first, &range.end, &key);
 		if (err < 0)
@@ -97,7 +97,7 @@ static int free_gone(struct lpi_fstore_store *store)
 	bool is_left = false;
 	lp_key_range_of_store(&range, "gone");
 	for (uint32_t i = 0; i < FREE_INODES; i++) {
-		struct lp_key_view at;
+		struct lp_key_view at = {.number = 0};
 		int err = lpi_fstore_next(&eval->view, &range.first, &range.end, &key);
 		if (err == -ENOENT) {
 			eval->gone_is_left = is_left;

@@ -163,8 +163,8 @@ static int next_data(const struct lpi_fstore_view *view, struct lp_ino ino, uint
 	while (block < LP_KEY_MAP_BLOCKS_MAX) {
 		uint64_t first = lp_align_down(block, LPI_LEAF_BLOCKS);
 		struct lp_key_range range;
-		struct lp_key_view at;
-		struct lpi_mapleaf leaf;
+		struct lp_key_view at = {.number = 0};
+		struct lpi_mapleaf leaf = {.data = 0};
 		struct lp_key key;
 		lp_key_range_of_map(&range, ino, first, LP_KEY_MAP_BLOCKS_MAX - 1);
 		int err = lpi_fstore_next(view, &range.first, &range.end, &key);
@@ -195,7 +195,7 @@ static int next_hole(const struct lpi_fstore_view *view, struct lp_ino ino, uint
 {
 	for (;;) {
 		uint64_t leaf_end = lp_align_down(block, LPI_LEAF_BLOCKS) + LPI_LEAF_BLOCKS;
-		struct lpi_mapleaf leaf;
+		struct lpi_mapleaf leaf = {.data = 0};
 		int err = lpi_mapleaf_get(view, ino, block, &leaf);
 		if (err < 0)
 			return err;

@@ -115,7 +115,7 @@ static int read_leaf(struct reading *r, struct lp_store_op *op, uint64_t *block)
 	uint64_t leaf_end = lp_align_down(*block, LPI_LEAF_BLOCKS) + LPI_LEAF_BLOCKS;
 	uint64_t end = LP_MIN(leaf_end, r->end);
 	uint64_t begin = *block;
-	struct lpi_mapleaf leaf;
+	struct lpi_mapleaf leaf = {.data = 0};
 	int err = lpi_mapleaf_get(r->view, r->ino, *block, &leaf);
 	while (err == 0 && *block < end)
 		err = read_run(r, &leaf, block, end);

@@ -22,7 +22,7 @@
 #define SHARD         0
 #define BUFS_BYTES    (UINT64_C(64) << 20)
 #define JOURNAL_BYTES (UINT64_C(34) << 20)
-#define SEEDS         (LP_ASSERT_SLOW_ON ? 3u : 6u)
+#define SEEDS         (LP_ASSERT_SLOW_ON ? 2u : 6u)
 
 struct rig {
 	struct lp_file_dir dir;
@@ -528,6 +528,14 @@ static void test_directory(void **state)
 	lp_test_err(-EINVAL, lp_file_dir_open(&more, &other, why));
 	lp_test_err(-ENOTEMPTY, lp_file_dir_open(&alien, &other, why));
 	assert_non_null(strstr(why, "not empty"));
+	char identity[96];
+	(void)snprintf(identity, sizeof(identity), "%s/lapis-file-store", rig.path);
+	for (uint64_t at = 0; at < 20; at += 7) {
+		spoil(identity, at);
+		int err = lp_file_dir_open(&same, &other, why);
+		assert_true(err == -EUCLEAN || err == -ENOTSUP);
+		spoil(identity, at);
+	}
 	rig_open_dir(&rig);
 	assert_int_equal(rig.dir.shard_cnt, 1);
 	lp_test_ok(rig_try_open(&rig));

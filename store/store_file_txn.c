@@ -315,7 +315,7 @@ static int guard_inode(struct lpi_fstore_eval *eval, const struct lp_change *gua
 
 static int guard_entry(struct lpi_fstore_eval *eval, const struct lp_change *guard)
 {
-	struct lp_dirent_value entry;
+	struct lp_dirent_value entry = {.ino = 0};
 	struct lp_key key;
 	entry_key(&key, guard);
 	if (guard->type == LP_GUARD_NO_ENTRY)
