@@ -96,15 +96,15 @@ static bool take_uuid(const char **text, uint8_t *ret_uuid)
 {
 	static const char digits[] = "0123456789abcdef";
 	for (size_t i = 0; i < LP_FILE_DIR_UUID_BYTES; i++) {
-		uint8_t byte = 0;
+		unsigned byte = 0;
 		for (int half = 0; half < 2; half++) {
 			const char *digit = **text == '\0' ? NULL : strchr(digits, **text);
 			if (digit == NULL)
 				return false;
-			byte = (uint8_t)(byte * 16 + (digit - digits));
+			byte = byte * 16 + (unsigned)(digit - digits);
 			(*text)++;
 		}
-		ret_uuid[i] = byte;
+		ret_uuid[i] = (uint8_t)byte;
 	}
 	return true;
 }

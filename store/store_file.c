@@ -319,7 +319,8 @@ static bool is_due(const struct lpi_fstore_store *store)
 static void try_seal(struct lpi_fstore_store *store)
 {
 	struct lpi_fstore_group *group = store->open;
-	if (!group->is_used || store->sealed != NULL || store->is_evaluating ||
+	/* While it is evaluated the helper has it. */
+	if (store->is_evaluating || !group->is_used || store->sealed != NULL ||
 	    store->is_waiting_for_log)
 		return;
 	if (!is_due(store)) {
@@ -741,8 +742,8 @@ static void step(struct lpi_fstore_store *store)
 	try_seal(store);
 	try_checkpoint(store);
 	try_trim(store);
-	bool must_be_quiet = store->needs_quiet && has_groups(store);
-	if (!store->is_evaluating && !store->is_applying && !must_be_quiet)
+	bool may_start = !store->is_evaluating && !store->is_applying;
+	if (may_start && !(store->needs_quiet && has_groups(store)))
 		start_front(store);
 	try_seal(store); /* what stands in front may want it now */
 }
@@ -763,7 +764,7 @@ void lpi_fstore_abandon(struct lpi_fstore_store *store)
 
 void lpi_fstore_want_all(struct lpi_fstore_store *store)
 {
-	if (!store->open->is_used || store->open->is_wanted)
+	if (store->is_evaluating || !store->open->is_used || store->open->is_wanted)
 		return;
 	store->open->is_wanted = true;
 	lpi_fstore_step_soon(store);
@@ -817,8 +818,8 @@ static int fstore_error(const struct lp_store *base)
 static bool fstore_is_settled(const struct lp_store *base)
 {
 	const struct lpi_fstore_store *store = of(base);
-	return !store->open->is_used && (store->sealed == NULL || store->is_durable) &&
-	       !store->is_evaluating;
+	return !store->is_evaluating && !store->open->is_used &&
+	       (store->sealed == NULL || store->is_durable);
 }
 
 static bool fstore_is_freeing(const struct lp_store *base)

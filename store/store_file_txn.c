@@ -258,7 +258,7 @@ static int set_entry(struct lpi_fstore_eval *eval, const struct lp_change *chang
 
 static int remove_entry(struct lpi_fstore_eval *eval, const struct lp_change *change)
 {
-	struct lp_fragment_value fragment;
+	struct lp_fragment_value fragment = {.entries_cnt = 0};
 	struct lp_dirent_value entry;
 	struct lp_key key;
 	entry_key(&key, change);
