@@ -5,7 +5,7 @@
 # still reads and still deletes (P6); and a store that is killed while it works has every
 # transaction it acknowledged.
 # Method: the daemon and the commands on a directory, and on a small tmpfs where that can be mounted;
-# store_kill on a directory, 8 rounds.
+# store_kill on a directory, 8 rounds; the protocol's second client.
 # variants: release asan
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
@@ -35,6 +35,12 @@ down()
 	[ "$1" = KILL ] || [ "$status" = 0 ] || say "lapisd ended with $status: $(cat err)"
 }
 
+# same KEY FILE WHAT: the object has what the file has.
+same()
+{
+	if ! "$lapis" get "$1" got || ! cmp "$2" got; then say "$1, $3: $(cat err)"; fi
+}
+
 head -c 3000000 /dev/urandom >large
 head -c 5000 /dev/urandom >small
 up --shards 2 store || exit 1
@@ -53,10 +59,10 @@ down KILL
 
 check()
 {
-	"$lapis" get b/large got && cmp large got || say "large, $1"
-	"$lapis" get b/copy got && cmp large got || say "copy, $1"
+	same b/large large "$1"
+	same b/copy large "$1"
 	for i in 1 17 40; do
-		"$lapis" get "b/dir/$i" got && cmp small got || say "dir/$i, $1"
+		same "b/dir/$i" small "$1"
 	done
 	[ "$("$lapis" ls -r b | wc -l)" = "$2" ] || say "ls, $1: $("$lapis" ls -r b | wc -l)"
 	[ "$("$lapis" xattr get b/large user.k)" = v ] || say "xattr, $1"
@@ -85,10 +91,10 @@ full()
 		while [ $i -lt 60 ] && "$lapis" put large "b/$i" 2>err3; do i=$((i + 1)); done
 		[ $i -gt 5 ] && [ $i -lt 60 ] || say "full: $i objects"
 		grep -q 'No space left' err3 || say "full: $(cat err3)"
-		"$lapis" get b/1 got && cmp large got || say "full: read"
+		same b/1 large full
 		for j in 1 2 3 4 5; do "$lapis" rm b/$j || say "full: rm $j"; done
 		for j in $(seq 100); do "$lapis" put large b/again 2>err3 && break; sleep 0.05; done
-		"$lapis" get b/again got && cmp large got || say "full: written again: $(cat err3)"
+		same b/again large "written again ($(cat err3))"
 		down TERM
 	fi
 	umount full || say "full: umount"
@@ -99,6 +105,8 @@ if [ -x "$LP_TEST_BUILD/tools/store_kill" ]; then
 	mkdir kill
 	"$LP_TEST_BUILD/tools/store_kill" kill 8 "${LP_KILL_SEED:-1}" >kill.log || say "$(tail -n 3 kill.log)"
 fi
+# The whole of the protocol, as on the other stores.
+python3 "$LP_TEST_SRC/tests/wire/opcodes.py" file >wire.log 2>&1 || say "wire: $(grep -v '^ok' wire.log | tail -n 5)"
 # And by the bench, which reads everything back.
 mkdir bench
 "$lapis" store-bench --store file --op overwrite --size 4K --depth 16 --ops 500 --verify bench >bench.log 2>&1 ||
