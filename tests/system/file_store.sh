@@ -89,7 +89,7 @@ full()
 		local i=0
 		"$lapis" mb b || say "full: mb"
 		while [ $i -lt 60 ] && "$lapis" put large "b/$i" 2>err3; do i=$((i + 1)); done
-		[ $i -gt 5 ] && [ $i -lt 60 ] || say "full: $i objects"
+		if [ $i -le 5 ] || [ $i -ge 60 ]; then say "full: $i objects"; fi
 		grep -q 'No space left' err3 || say "full: $(cat err3)"
 		same b/1 large full
 		for j in 1 2 3 4 5; do "$lapis" rm b/$j || say "full: rm $j"; done
