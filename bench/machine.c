@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/machine.h"
 
+#include <sys/stat.h>
+
 #define WORKERS 2u
 
 static void open_store(struct lpi_machine *rig, const struct lpi_machine_options *options)
 {
 	const struct lp_clock *clock = lp_reactor_clock(rig->reactor);
 	const struct lp_devices_options devices = {.bdev = {rig->bdev}};
+	const struct lp_store_file_options file = {.dir = &rig->dir};
 	struct lp_label_why why;
 	uint64_t start_ns = lp_clock_mono_ns(clock);
-	LPI_MACHINE_CHECK(lp_devices_open(&devices, &rig->devices, &why) == 0);
+	LPI_MACHINE_CHECK(rig->is_file || lp_devices_open(&devices, &rig->devices, &why) == 0);
 	const struct lp_store_options store = {.reactor = rig->reactor,
 					       .workers = rig->workers,
 					       .devices = &rig->devices,
@@ -17,7 +20,8 @@ static void open_store(struct lpi_machine *rig, const struct lpi_machine_options
 					       .alloc_kind = options->alloc_kind,
 					       .write_path = options->write_path,
 					       .memory_bytes = options->memory_bytes};
-	int err = lp_store_open(&store, &rig->store);
+	int err = rig->is_file ? lp_store_open_file(&store, &file, &rig->store)
+			       : lp_store_open(&store, &rig->store);
 	if (err < 0)
 		(void)fprintf(stderr, "%s: cannot open the store: %s\n", options->path,
 			      lp_strerror(err));
@@ -38,6 +42,19 @@ static void start(struct lpi_machine *rig, const struct lpi_machine_options *opt
 	LPI_MACHINE_CHECK(lp_bufs_new(options->bufs_bytes, &rig->bufs) == 0);
 }
 
+static bool is_dir(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static void open_dir(struct lpi_machine *rig, const char *path)
+{
+	const struct lp_file_dir_options options = {.path = path, .default_shard_cnt = 1};
+	char why[LP_FILE_DIR_WHY_MAX];
+	LPI_MACHINE_CHECK(lp_file_dir_open(&options, &rig->dir, why) == 0);
+}
+
 void lpi_machine_open(struct lpi_machine *rig, const struct lpi_machine_options *options)
 {
 	const struct lp_bdev_open_options device = {.read_only = false};
@@ -50,14 +67,21 @@ void lpi_machine_open(struct lpi_machine *rig, const struct lpi_machine_options 
 		rig->workers = beside->workers;
 		rig->bufs = beside->bufs;
 	}
-	LPI_MACHINE_CHECK(lp_bdev_open_uring(options->path, &device, &rig->bdev) == 0);
+	rig->is_file = is_dir(options->path);
+	if (rig->is_file)
+		open_dir(rig, options->path);
+	else
+		LPI_MACHINE_CHECK(lp_bdev_open_uring(options->path, &device, &rig->bdev) == 0);
 	open_store(rig, options);
 }
 
 void lpi_machine_close(struct lpi_machine *rig, bool abandon)
 {
 	LPI_MACHINE_CHECK(lp_store_close(rig->store, abandon) == 0 || abandon);
-	lp_devices_close(&rig->devices);
+	if (rig->is_file)
+		lp_file_dir_close(&rig->dir);
+	else
+		lp_devices_close(&rig->devices);
 	lp_bdev_close(rig->bdev);
 	if (rig->is_guest)
 		return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One shard's store on a device, as programs drive it that need more than lapis store-bench offers:
- * reactor, helpers, buffers, device, store. They are no tests and no product: whatever fails ends
- * the process with a sentence.
+/* One shard's store on a device or in a directory, as programs drive it that need more than lapis
+ * store-bench offers: reactor, helpers, buffers, device, store. They are no tests and no product:
+ * whatever fails ends the process with a sentence.
  *
  * Threads: the caller's, which becomes the reactor's. Blocking: opening and closing turn the
  * reactor.
@@ -16,6 +16,7 @@
 #include "base/workers.h"
 #include "store/devices.h"
 #include "store/store.h"
+#include "store/store_file.h"
 
 /* _exit(), not exit(): threads of the store run. */
 #define LPI_MACHINE_CHECK(cond)                                                                    \
@@ -45,6 +46,8 @@ struct lpi_machine {
 	struct lp_bufs *bufs;
 	struct lp_bdev *bdev;
 	struct lp_devices devices;
+	struct lp_file_dir dir; /* of a store in files, for a path that is a directory */
+	bool is_file;
 	struct lp_store *store;
 	bool is_guest;    /* beside another */
 	uint64_t open_ns; /* what opening the store took */

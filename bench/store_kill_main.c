@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kills a store while it works, and judges what is left. (tests/system/store_kill.sh)
  *
- *   store_kill IMAGE ROUNDS SEED
+ *   store_kill IMAGE|DIRECTORY ROUNDS SEED
  *
  * In each round a child opens the store on IMAGE and runs random transactions, DEPTH at a time, at
  * most one at a time for each object. Before one is submitted, and after it was acknowledged, the

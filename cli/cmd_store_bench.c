@@ -113,7 +113,7 @@ static int find_name(const char *const *names, int cnt, const char *text)
 
 static int take_word(struct call *call, int c, const char *text)
 {
-	static const char *const stores[] = {"block", "mem"};
+	static const char *const stores[] = {"block", "mem", "file"};
 	const char *allocators[LP_ALLOC_KIND_CNT];
 	const char *deferred[LP_DEFERRED_STORE_CNT] = {lp_deferred_store_name(LP_DEFERRED_LOG),
 						       lp_deferred_store_name(LP_DEFERRED_KV)};
@@ -141,8 +141,9 @@ static int take_word(struct call *call, int c, const char *text)
 			found < 0 ? LP_ALLOC_HYBRID : (enum lp_alloc_kind)found;
 		break;
 	case OPT_STORE:
-		found = find_name(stores, 2, text);
+		found = find_name(stores, LP_ARRAY_SIZE(stores), text);
 		call->mem = found == 1;
+		call->options.session.is_file = found == 2;
 		break;
 	case OPT_DELAY:
 		call->options.session.delay = lp_bdev_delay_profile(text);
@@ -233,7 +234,12 @@ static int take_device(struct call *call, int cnt, char **paths)
 	struct lpi_session_options *session = &call->options.session;
 	if (!call->mem) {
 		if (cnt != 1)
-			return lpi_cli_usage(call->self, "exactly one DEVICE is needed");
+			return lpi_cli_usage(call->self, "exactly one %s is needed",
+					     session->is_file ? "DIRECTORY" : "DEVICE");
+		if (session->is_file &&
+		    (session->path[LP_MKFS_DB] != NULL || session->path[LP_MKFS_WAL] != NULL ||
+		     session->delay != NULL))
+			return lpi_cli_usage(call->self, "a store in files has no device");
 		session->path[LP_MKFS_DATA] = paths[0];
 		return LP_EXIT_OK;
 	}
@@ -321,7 +327,7 @@ const struct lpi_cli_command lpi_cli_store_bench = {
 		"  --write-path PATH  auto (default), inline, deferred, direct\n"
 		"  --deferred-store KIND  where deferred writes wait: log (default), kv\n"
 		"  --allocator KIND   hybrid (default), bitmap, extent\n"
-		"  --store KIND       block (default), or mem: no DEVICE then\n"
+		"  --store KIND       block (default), mem: no DEVICE then, or file: a directory\n"
 		"  --delay PROFILE    as on a slower device: none, nvme, target, sata-ssd, hdd\n"
 		"  --db DEV           the store's device for the index\n"
 		"  --wal DEV          the store's device for the commit log\n"

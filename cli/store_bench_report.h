@@ -51,7 +51,7 @@ struct lpi_bench_counts {
 
 struct lpi_bench_report {
 	const struct lpi_bench_options *options;
-	const char *store; /* "block", "mem" */
+	const char *store; /* "block", "mem", "file" */
 	const char *write_path;
 	const char *deferred_store;
 	const char *allocator;

@@ -307,7 +307,7 @@ int lpi_bench_run_all(const struct lpi_bench_run_options *options)
 	run = (struct bench_run){.options = options};
 	run.report = (struct lpi_bench_report){
 		.options = &options->bench,
-		.store = session.path[LP_MKFS_DATA] == NULL ? "mem" : "block",
+		.store = lpi_session_kind(&session),
 		.write_path = lpi_bench_path_name(session.write_path),
 		.deferred_store = lp_deferred_store_name(session.deferred_store),
 		.allocator = lp_alloc_kind_name(session.alloc_kind),

@@ -20,6 +20,18 @@ bool lpi_session_is_mem(const struct lpi_session *session)
 	return session->options.path[LP_MKFS_DATA] == NULL;
 }
 
+const char *lpi_session_kind(const struct lpi_session_options *options)
+{
+	if (options->is_file)
+		return "file";
+	return options->path[LP_MKFS_DATA] == NULL ? "mem" : "block";
+}
+
+static bool has_devices(const struct lpi_session *session)
+{
+	return !lpi_session_is_mem(session) && !session->options.is_file;
+}
+
 static const char *subject(const struct lpi_session *session)
 {
 	return lpi_session_is_mem(session) ? "memory" : session->options.path[LP_MKFS_DATA];
@@ -27,7 +39,7 @@ static const char *subject(const struct lpi_session *session)
 
 static int open_devices(struct lpi_session *session)
 {
-	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (int i = 0; i < LP_MKFS_DEVICES && has_devices(session); i++) {
 		if (session->options.path[i] == NULL)
 			continue;
 		struct lp_bdev *inner = NULL;
@@ -72,6 +84,26 @@ static int open_labels(struct lpi_session *session)
 	return -EINVAL;
 }
 
+/* An empty directory becomes a store of one shard. */
+static int open_dir(struct lpi_session *session)
+{
+	const struct lp_file_dir_options options = {.path = subject(session),
+						    .default_shard_cnt = 1};
+	char why[LP_FILE_DIR_WHY_MAX];
+	if (!session->options.is_file)
+		return 0;
+	int err = lp_file_dir_open(&options, &session->dir, why);
+	if (err < 0) {
+		(void)lpi_cli_fail("store-bench", "%s", why);
+		return err;
+	}
+	if (session->options.shard_idx < session->dir.shard_cnt)
+		return 0;
+	(void)lpi_cli_fail(subject(session), "there is no shard %u: the store has %u",
+			   session->options.shard_idx, session->dir.shard_cnt);
+	return -EINVAL;
+}
+
 /* How much a replay may find, in buffers. */
 static uint64_t log_bytes(const struct lpi_session *session)
 {
@@ -84,7 +116,7 @@ static int make_bufs(struct lpi_session *session)
 {
 	uint64_t bytes = session->options.bufs_bytes;
 	uint64_t region_bytes;
-	if (!lpi_session_is_mem(session))
+	if (has_devices(session))
 		bytes += STORE_BUFS_BYTES + log_bytes(session);
 	int err = lp_bufs_new(bytes, &session->bufs);
 	if (err < 0) {
@@ -93,9 +125,9 @@ static int make_bufs(struct lpi_session *session)
 	}
 	void *region = lp_bufs_region(session->bufs, &region_bytes);
 	/* Optional: without it I/O goes the ordinary way. */
-	int ignored = lpi_session_is_mem(session)
-			      ? 0
-			      : lp_reactor_buffer_add(session->reactor, region, region_bytes);
+	int ignored = has_devices(session)
+			      ? lp_reactor_buffer_add(session->reactor, region, region_bytes)
+			      : 0;
 	(void)ignored;
 	return 0;
 }
@@ -125,11 +157,13 @@ static int make_reactor(struct lpi_session *session)
 int lpi_session_start(const struct lpi_session_options *options, struct lpi_session *ret_session)
 {
 	struct lpi_session *session = ret_session;
-	*session = (struct lpi_session){.options = *options};
+	*session = (struct lpi_session){.options = *options, .dir = {.fd = -1}};
 	int err = make_reactor(session);
 	if (err == 0)
 		err = open_devices(session);
-	if (err == 0 && !lpi_session_is_mem(session)) {
+	if (err == 0)
+		err = open_dir(session);
+	if (err == 0 && has_devices(session)) {
 		err = open_labels(session);
 		if (err == 0)
 			err = make_bufs(session);
@@ -147,6 +181,7 @@ void lpi_session_stop(struct lpi_session *session)
 	LP_ASSERT(session->store == NULL);
 	for (int i = 0; i < LP_MKFS_DEVICES; i++)
 		lp_bdev_close(session->bdev[i]);
+	lp_file_dir_close(&session->dir);
 	if (session->bufs != NULL) {
 		uint64_t bytes;
 		void *region = lp_bufs_region(session->bufs, &bytes);
@@ -169,11 +204,11 @@ static void store_failed(const struct lpi_session *session, const char *what, in
 int lpi_session_open(struct lpi_session *session)
 {
 	const struct lpi_session_options *options = &session->options;
-	bool is_mem = lpi_session_is_mem(session);
+	const struct lp_store_file_options file = {.dir = &session->dir};
 	const struct lp_store_options store = {
 		.reactor = session->reactor,
 		.workers = session->workers,
-		.devices = is_mem ? NULL : &session->devices,
+		.devices = has_devices(session) ? &session->devices : NULL,
 		.bufs = session->bufs,
 		.shard_idx = options->shard_idx,
 		.alloc_kind = options->alloc_kind,
@@ -185,15 +220,20 @@ int lpi_session_open(struct lpi_session *session)
 	LP_ASSERT(session->store == NULL);
 	const struct lp_clock *clock = lp_reactor_clock(session->reactor);
 	uint64_t start_ns = lp_clock_mono_ns(clock);
-	int err = is_mem ? 0 : open_labels(session);
+	int err = has_devices(session) ? open_labels(session) : 0;
 	if (err < 0)
 		return err;
-	err = is_mem ? lp_store_open_mem(&store, &session->store)
-		     : lp_store_open(&store, &session->store);
+	if (options->is_file)
+		err = lp_store_open_file(&store, &file, &session->store);
+	else if (has_devices(session))
+		err = lp_store_open(&store, &session->store);
+	else
+		err = lp_store_open_mem(&store, &session->store);
 	session->open_ns = lp_clock_mono_ns(clock) - start_ns;
 	if (err < 0) {
 		store_failed(session, "open", err);
-		lp_devices_close(&session->devices);
+		if (has_devices(session))
+			lp_devices_close(&session->devices);
 	}
 	return err;
 }
@@ -204,7 +244,8 @@ int lpi_session_close(struct lpi_session *session, bool abandon)
 	session->store = NULL;
 	if (err < 0)
 		store_failed(session, "close", err);
-	lp_devices_close(&session->devices);
+	if (has_devices(session))
+		lp_devices_close(&session->devices);
 	return err;
 }
 

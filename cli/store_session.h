@@ -11,10 +11,11 @@
 #include "base/workers.h"
 #include "store/bdev_delay.h"
 #include "store/devices.h"
-#include "store/store.h"
+#include "store/store_file.h"
 
 struct lpi_session_options {
 	const char *path[LP_MKFS_DEVICES];         /* all NULL: a store in memory */
+	bool is_file;                              /* the first is a directory */
 	const struct lp_bdev_delay_options *delay; /* NULL: none */
 	uint64_t bufs_bytes; /* for the caller's own use; the store's needs are added */
 	uint64_t spin_ns;
@@ -33,6 +34,7 @@ struct lpi_session {
 	struct lp_bufs *bufs;
 	struct lp_bdev *bdev[LP_MKFS_DEVICES];
 	struct lp_devices devices;
+	struct lp_file_dir dir; /* fd -1: none */
 	struct lp_store *store; /* NULL while closed */
 	uint64_t open_ns;       /* what the last opening took */
 };
@@ -47,6 +49,8 @@ int lpi_session_open(struct lpi_session *session) LP_MUST_CHECK;
 int lpi_session_close(struct lpi_session *session, bool abandon) LP_MUST_CHECK;
 
 bool lpi_session_is_mem(const struct lpi_session *session);
+/* "block", "mem" or "file". */
+const char *lpi_session_kind(const struct lpi_session_options *options);
 /* What the blocking calls of all devices did, and all channels that are detached. */
 void lpi_session_sync_stats(const struct lpi_session *session, struct lp_bdev_stats *ret_stats);
 void lpi_session_past_stats(const struct lpi_session *session, struct lp_bdev_stats *ret_stats);

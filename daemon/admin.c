@@ -130,7 +130,7 @@ static void fill_report(struct lpi_gather_reports *gather, struct lpi_report *re
 	bool is_mounted = service->mount.session != NULL && !atomic_load(&service->mount.is_gone);
 	*report = (struct lpi_report){.server = service->options.server_name,
 				      .allocator = lpi_heap_name(),
-				      .store_kind = service->is_mem ? "mem" : "block",
+				      .store_kind = lpi_service_store_kind(service),
 				      .state = lpi_health_name(service->health.state),
 				      .reason = service->health.reason,
 				      .state_since_ns = service->health.since_ns,

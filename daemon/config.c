@@ -79,7 +79,8 @@ const struct lp_option_info lp_options[LP_OPT_CNT] = {
 			   .value = "DEVICE",
 			   .initial = "",
 			   .is_argument = true,
-			   .help = "a block device or image file with a store (lapis mkfs)"},
+			   .help = "a block device or image file with a store (lapis mkfs), or a "
+				   "directory (--store file)"},
 	[LP_OPT_DEVICE_TIMEOUT] = {.name = "device-timeout",
 				   .type = LP_OPTION_NUMBER,
 				   .value = "SECONDS",
@@ -197,7 +198,7 @@ const struct lp_option_info lp_options[LP_OPT_CNT] = {
 			  .value = "KIND",
 			  .initial = "block",
 			  .choices = {"block", "mem", "file"},
-			  .help = "mem: nothing is kept; file is not in this version"},
+			  .help = "file: DEVICE is a directory; mem: nothing is kept"},
 	[LP_OPT_THREADS] = {.name = "threads",
 			    .type = LP_OPTION_NUMBER,
 			    .value = "N",

@@ -60,12 +60,12 @@ static void make_channel(struct lpi_errand *errand)
 {
 	struct lpi_thread *thread = errand->thread;
 	struct lp_service *service = thread->service;
-	struct lp_fuse_channel_options options = {.reactor = thread->reactor,
-						  .bufs = thread->bufs,
-						  .devices = service->is_mem ? NULL
-									     : &service->devices,
-						  .gone = channel_gone,
-						  .arg = &service->mount};
+	struct lp_fuse_channel_options options = {
+		.reactor = thread->reactor,
+		.bufs = thread->bufs,
+		.devices = lpi_service_has_devices(service) ? &service->devices : NULL,
+		.gone = channel_gone,
+		.arg = &service->mount};
 	lp_fuse_session_behaviour(service->mount.session, &options.behaviour);
 	options.notifier = service->mount.notifier;
 	options.ring = lp_fuse_session_ring(service->mount.session);

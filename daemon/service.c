@@ -278,11 +278,9 @@ void lp_service_stop(struct lp_service *service)
 
 static int check_config(const struct lp_config *config, char *why)
 {
-	bool is_mem = lp_config_number(config, LP_OPT_STORE) == 1;
+	uint64_t kind = lp_config_number(config, LP_OPT_STORE);
+	bool is_mem = kind == LPI_STORE_MEM;
 	const char *device = lp_config_text(config, LP_OPT_DEVICE);
-	if (lp_config_number(config, LP_OPT_STORE) == 2)
-		return lpi_refuse(why, -EOPNOTSUPP,
-				  "--store file: this version has only block and mem");
 	const char *mount_options = lp_config_text(config, LP_OPT_MOUNT_OPTIONS);
 	if (mount_options != NULL && lp_config_text(config, LP_OPT_MOUNT) == NULL)
 		return lpi_refuse(why, -EINVAL, "--mount-options: there is no --mount");
@@ -291,10 +289,15 @@ static int check_config(const struct lp_config *config, char *why)
 	if (is_mem && device != NULL)
 		return lpi_refuse(why, -EINVAL, "%s: a store in memory has no DEVICE", device);
 	if (!is_mem && device == NULL)
-		return lpi_refuse(why, -EINVAL, "no DEVICE given (see lapisd --help)");
-	if (!is_mem && lp_config_number(config, LP_OPT_SHARDS) != 0)
+		return lpi_refuse(why, -EINVAL, "no %s given (see lapisd --help)",
+				  kind == LPI_STORE_FILE ? "directory" : "DEVICE");
+	if (kind == LPI_STORE_BLOCK && lp_config_number(config, LP_OPT_SHARDS) != 0)
 		return lpi_refuse(why, -EINVAL,
-				  "--shards is for --store mem: lapis mkfs says it of a device");
+				  "--shards is for --store mem and file: lapis mkfs says it of a "
+				  "device");
+	if (kind != LPI_STORE_BLOCK && (lp_config_text(config, LP_OPT_DB) != NULL ||
+					lp_config_text(config, LP_OPT_WAL) != NULL))
+		return lpi_refuse(why, -EINVAL, "--db and --wal are for a store on devices");
 	if (lp_config_text(config, LP_OPT_LISTEN) == NULL &&
 	    lp_config_text(config, LP_OPT_MOUNT) == NULL)
 		return lpi_refuse(why, -EINVAL,
@@ -318,17 +321,35 @@ static void choose_threads(struct lp_service *service)
 	}
 }
 
+/* An empty directory becomes a store. */
+static int open_file_dir(struct lp_service *service, uint32_t wanted, char *why)
+{
+	char reason[LP_FILE_DIR_WHY_MAX];
+	const struct lp_file_dir_options options = {
+		.path = lp_config_text(&service->config, LP_OPT_DEVICE),
+		.shard_cnt = wanted,
+		.default_shard_cnt = cpu_cnt()};
+	int err = lp_file_dir_open(&options, &service->file_dir, reason);
+	if (err < 0)
+		return lpi_refuse(why, err, "%s", reason);
+	service->shard_cnt = service->file_dir.shard_cnt;
+	memcpy(service->store_uuid, service->file_dir.uuid, sizeof(service->store_uuid));
+	return 0;
+}
+
 static int open_store(struct lp_service *service, char *why)
 {
 	uint64_t memory_bytes = lp_config_number(&service->config, LP_OPT_MEMORY);
 	uint32_t wanted = (uint32_t)lp_config_number(&service->config, LP_OPT_SHARDS);
-	if (!service->is_mem) {
-		int err = lpi_service_open_devices(service, why);
-		if (err < 0)
-			return err;
-	} else {
+	int err = 0;
+	if (service->is_file)
+		err = open_file_dir(service, wanted, why);
+	else if (!service->is_mem)
+		err = lpi_service_open_devices(service, why);
+	else
 		service->shard_cnt = wanted == 0 ? cpu_cnt() : wanted;
-	}
+	if (err < 0)
+		return err;
 	choose_threads(service);
 	return lpi_service_divide_memory(memory_bytes, service->shard_cnt,
 					 lpi_mount_wants_ring(&service->config), &service->memory,
@@ -417,7 +438,9 @@ int lp_service_open(const struct lp_service_options *options, struct lp_service 
 	service->options = *options;
 	service->config = *options->config;
 	service->options.config = NULL;
-	service->is_mem = lp_config_number(&service->config, LP_OPT_STORE) == 1;
+	service->is_mem = lp_config_number(&service->config, LP_OPT_STORE) == LPI_STORE_MEM;
+	service->is_file = lp_config_number(&service->config, LP_OPT_STORE) == LPI_STORE_FILE;
+	service->file_dir.fd = -1;
 	service->look_timer.fire = look;
 	service->idle_timer.fire = end_when_idle;
 	err = open_reactor(service, why);
@@ -449,6 +472,7 @@ void lp_service_close(struct lp_service *service)
 		lpi_thread_free(&service->threads[i]);
 	free(service->threads);
 	lpi_service_close_devices(service);
+	lp_file_dir_close(&service->file_dir);
 	lp_reactor_free(service->reactor);
 	free(service);
 }

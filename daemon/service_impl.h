@@ -18,6 +18,7 @@
 #include "daemon/report.h"
 #include "daemon/service.h"
 #include "store/devices.h"
+#include "store/store_file.h"
 
 #define LPI_SERVICE_SHARDS_MAX 64u
 #define LPI_THREADS_MAX        64u
@@ -116,6 +117,8 @@ struct lp_service {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
 	bool is_mem;
+	bool is_file; /* on a host file system: in file_dir */
+	struct lp_file_dir file_dir;
 	struct lp_bdev *bdev[LP_MKFS_DEVICES];
 	struct lp_devices devices;
 	bool devices_open;
@@ -139,6 +142,21 @@ struct lp_service {
 	struct lp_timer look_timer;
 	struct lp_timer idle_timer;
 };
+
+/* The choices of --store. */
+enum lpi_store_kind { LPI_STORE_BLOCK, LPI_STORE_MEM, LPI_STORE_FILE };
+
+static inline bool lpi_service_has_devices(const struct lp_service *service)
+{
+	return !service->is_mem && !service->is_file;
+}
+
+static inline const char *lpi_service_store_kind(const struct lp_service *service)
+{
+	if (service->is_file)
+		return "file";
+	return service->is_mem ? "mem" : "block";
+}
 
 /* On the control thread. */
 void lpi_errand_start(struct lpi_thread *thread, struct lpi_errand *errand);

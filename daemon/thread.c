@@ -207,7 +207,7 @@ static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 	const struct lp_store_options options = {
 		.reactor = thread->reactor,
 		.workers = service->workers,
-		.devices = service->is_mem ? NULL : &service->devices,
+		.devices = lpi_service_has_devices(service) ? &service->devices : NULL,
 		.bufs = thread->bufs,
 		.shard_idx = shard->idx,
 		.alloc_kind = (enum lp_alloc_kind)lp_config_number(config, LP_OPT_ALLOCATOR),
@@ -220,8 +220,14 @@ static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 		.hold_ns = lp_config_text(config, LP_OPT_MOUNT) == NULL ? 0 : HOLD_NS,
 		.events = &shard->store_events};
 	shard->store_events.health = store_tells;
-	int err = service->is_mem ? open_mem(shard, &options)
-				  : lp_store_open(&options, &shard->store);
+	const struct lp_store_file_options file = {.dir = &service->file_dir};
+	int err;
+	if (service->is_mem)
+		err = open_mem(shard, &options);
+	else if (service->is_file)
+		err = lp_store_open_file(&options, &file, &shard->store);
+	else
+		err = lp_store_open(&options, &shard->store);
 	if (err == 0)
 		return 0;
 	const struct lp_corruption *found = lp_corruption_find(0);
@@ -256,7 +262,8 @@ static void open_outside(struct lpi_thread *thread, struct lpi_errand *errand)
 	uint64_t bytes;
 	void *region = lp_bufs_region(thread->bufs, &bytes);
 	/* Optional: without it I/O goes the ordinary way. */
-	if (!thread->service->is_mem && lp_reactor_buffer_add(thread->reactor, region, bytes) < 0)
+	if (lpi_service_has_devices(thread->service) &&
+	    lp_reactor_buffer_add(thread->reactor, region, bytes) < 0)
 		LP_LOG_DEBUG("thread %u: its buffers are not registered with the kernel (limit of "
 			     "locked memory)",
 			     thread->idx);

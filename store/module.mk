@@ -4,6 +4,7 @@ store_LIBS := -lrocksdb
 store_GEN += format/blockfs.h
 store_GEN += format/disk.h
 store_GEN += format/extmap.h
+store_GEN += format/file_store.h
 store_GEN += format/inode.h
 store_GEN += format/keys.h
 store_GEN += format/log.h

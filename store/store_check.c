@@ -57,7 +57,7 @@ static int check_record_key(struct lp_bytes name)
 /* What the store itself keeps among the store-wide records. */
 static bool is_own_record(struct lp_bytes name)
 {
-	static const char *const own[] = {"applied", "alloc", "inodes", "policy"};
+	static const char *const own[] = {"applied", "alloc", "gone", "inodes", "policy", "trim"};
 	const char *text = (const char *)name.data + 1;
 	size_t len = strnlen(text, name.len - 1);
 	if (*(const char *)name.data != LP_KEY_SPACE_STORE)

@@ -176,7 +176,7 @@ refused 2 'memory: 10Q is not a size' --memory 10Q --listen unix:s a.img
 refused 2 'memory: 1M is out of range' --memory 1M --listen unix:s a.img
 refused 2 'there is no --mount' --mount-options ro --listen unix:s a.img
 refused 2 'mount option nonsense: there is no such option' --mount . --mount-options nonsense a.img
-refused 2 'only block and mem' --store file --listen unix:s .
+refused 1 'it is not empty' --store file --listen unix:s .
 refused 2 'has no DEVICE' --store mem --listen unix:s a.img
 refused 2 'neither unix:PATH nor tcp' --listen somewhere a.img
 refused 2 'only 127.0.0.1 and \[::1\]' --listen tcp:0.0.0.0:7 a.img

@@ -22,7 +22,7 @@ PATIENCE_S = 60.0
 
 
 class Daemon:
-    """lapisd in a directory of its own. kind: "mem", or "block" on an image file, 2 shards."""
+    """lapisd in a directory of its own. kind: "mem", "block" on an image file, or "file", 2 shards."""
 
     def __init__(self, directory, kind, *options, size="512M"):
         self.directory = pathlib.Path(directory)
@@ -31,7 +31,10 @@ class Daemon:
         self.image = self.directory / "store.img"
         # Relative and short: the path of a unix socket has little room.
         self.address = "unix:" + os.path.relpath(self.directory / "s")
-        where = ["--store", "mem", "--shards", "2"] if kind == "mem" else [str(self.image)]
+        where = [str(self.image)] if kind == "block" else ["--store", kind, "--shards", "2"]
+        if kind == "file":
+            (self.directory / "files").mkdir(exist_ok=True)
+            where.append(str(self.directory / "files"))
         self.argv = [str(BUILD / "bin" / "lapisd"), "--listen", self.address, *options, *where]
         self.log = self.directory / "log"
         if kind == "block" and not self.image.exists():
@@ -169,8 +172,9 @@ def tests_of(module_globals, only=""):
 
 
 def main(module_globals):
-    """python3 FILE [mem|block|both] [PART-OF-A-NAME]"""
-    kinds = {"mem": ["mem"], "block": ["block"]}.get((sys.argv[1:] or ["both"])[0], ["mem", "block"])
+    """python3 FILE [mem|block|file|both] [PART-OF-A-NAME]; both: mem and block"""
+    asked = (sys.argv[1:] or ["both"])[0]
+    kinds = [asked] if asked in ("mem", "block", "file") else ["mem", "block"]
     only = sys.argv[2] if len(sys.argv) > 2 else ""
     failures = 0
     for kind in kinds:
