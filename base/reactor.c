@@ -39,6 +39,8 @@ LP_LIST_DEFINE(sources, struct lp_source, node);
 #define SUBMIT_RETRY_US  1000u
 #define SPIN_BACKOFF_MAX 8u
 #define SPIN_CHECK_CLOCK 32u
+/* Events for a wait, a mean in 16ths: with more than these the next ones are let gather. */
+#define SPIN_CROWD_MAX 48u
 
 /* Messages to one other reactor that leave at the end of this turn. */
 struct outbox {
@@ -78,6 +80,8 @@ struct lp_reactor {
 
 	uint32_t spin_losses; /* in a row */
 	uint32_t spin_skip;   /* sleeps left before the next try */
+	uint32_t crowd;       /* events that come with a wait: a mean, in 16ths */
+	uint64_t crowd_seen;  /* events up to the last wait */
 
 	uint64_t phase_start_ns;
 	uint64_t usage_sampled_ns;
@@ -639,16 +643,31 @@ static bool has_work(struct lp_reactor *reactor)
 	       (reactor->options.ring && ring_has_news(reactor));
 }
 
+/* Whether events come one by one. Where many come together a sleep costs each of them little, and
+ * more come while it lasts, which makes each cheaper still. */
+static bool is_lonely(struct lp_reactor *reactor)
+{
+	uint64_t events = reactor->stats.ios + reactor->stats.msgs;
+	uint64_t since = LP_MIN(events - reactor->crowd_seen, UINT64_C(256));
+	reactor->crowd_seen = events;
+	reactor->crowd = (uint32_t)((reactor->crowd * 7 + since * 16) / 8);
+	return reactor->crowd <= SPIN_CROWD_MAX;
+}
+
 /* A short spin is cheaper than a sleep when the next event is near. Each loss in a row doubles the
  * number of sleeps until it is tried again, so that an idle or crowded machine does not pay. */
+static bool may_spin(struct lp_reactor *reactor)
+{
+	if (reactor->options.spin_max_ns == 0 || !is_lonely(reactor))
+		return false;
+	if (reactor->spin_skip == 0)
+		return true;
+	reactor->spin_skip--;
+	return false;
+}
+
 static bool spin(struct lp_reactor *reactor)
 {
-	if (reactor->options.spin_max_ns == 0)
-		return false;
-	if (reactor->spin_skip > 0) {
-		reactor->spin_skip--;
-		return false;
-	}
 	uint64_t until_ns = lp_clock_mono_ns(reactor->clock) + reactor->options.spin_max_ns;
 	until_ns = LP_MIN(until_ns, lp_timer_heap_next_ns(&reactor->timers));
 	for (uint32_t i = 1;; i++) {
@@ -700,11 +719,12 @@ static void submit_and_wait(struct lp_reactor *reactor, bool may_sleep)
 {
 	bool idle = may_sleep && !has_work(reactor);
 	bool prepared = io_uring_sq_ready(&reactor->ring) > 0;
-	if (idle && reactor->options.spin_max_ns > 0 && reactor->spin_skip == 0 && prepared) {
+	bool spins = idle && may_spin(reactor);
+	if (spins && prepared) {
 		submit(reactor); /* the spin waits for what this starts */
 		prepared = false;
 	}
-	if (idle && !spin(reactor)) {
+	if (idle && !(spins && spin(reactor))) {
 		sleep_on_ring(reactor);
 		return;
 	}

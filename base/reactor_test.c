@@ -494,6 +494,42 @@ static void test_stop_from_another_thread(void **state)
 	}
 }
 
+static void take_nops(struct lp_reactor *reactor, struct nop *nops, int cnt)
+{
+	int done_cnt = 0;
+	for (int i = 0; i < cnt; i++) {
+		nops[i] = (struct nop){.io.complete = nop_done, .done_cnt = &done_cnt};
+		io_uring_prep_nop(lp_reactor_sqe(reactor, &nops[i].io));
+	}
+	while (done_cnt < cnt)
+		(void)lp_reactor_turn(reactor, true);
+}
+
+/* It looks for what comes alone, not for what comes in crowds, and for what comes alone again. */
+static void test_spins_for_the_lonely(void **state)
+{
+	(void)state;
+	enum { ROUNDS = 40, CROWD = 30 };
+	const struct lp_reactor_options options = {
+		.name = "test", .ring = true, .spin_max_ns = LP_NS_PER_S / 10};
+	struct lp_reactor *reactor = NULL;
+	struct nop nops[CROWD];
+	uint64_t won[4];
+	lp_test_ok(lp_reactor_new(&options, &reactor));
+	lp_test_ok(lp_reactor_start(reactor));
+	for (unsigned phase = 0; phase < LP_ARRAY_SIZE(won); phase++) {
+		for (unsigned i = 0; i < ROUNDS; i++)
+			take_nops(reactor, nops, phase % 2 == 0 ? 1 : CROWD);
+		won[phase] = lp_reactor_stats(reactor)->spins_won;
+	}
+	assert_int_equal(won[0], ROUNDS);
+	assert_in_range(won[1] - won[0], 0, 3);
+	assert_in_range(won[2] - won[1], ROUNDS / 2, ROUNDS);
+	assert_in_range(won[3] - won[2], 0, 3);
+	assert_true(lp_reactor_stats(reactor)->sleeps > ROUNDS);
+	lp_reactor_free(reactor);
+}
+
 /* What container profiles do: io_uring_setup fails with EPERM. */
 static int forbid_io_uring(void)
 {
@@ -740,6 +776,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_many_nops_through_a_small_ring),
+		cmocka_unit_test(test_spins_for_the_lonely),
 		cmocka_unit_test(test_waited),
 		cmocka_unit_test(test_drain_times_out),
 		cmocka_unit_test(test_registered_files_and_buffers),

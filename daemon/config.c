@@ -181,7 +181,7 @@ const struct lp_option_info lp_options[LP_OPT_CNT] = {
 	[LP_OPT_SPIN_US] = {.name = "spin-us",
 			    .type = LP_OPTION_NUMBER,
 			    .value = "N",
-			    .initial = "0",
+			    .initial = "100",
 			    .min = 0,
 			    .max = 1000,
 			    .help = "microseconds that a thread looks for work before it sleeps"},
