@@ -150,6 +150,7 @@ static void make_fragment(struct lpi_fragment *fragment)
 {
 	if (fragment->node.exists)
 		return;
+	lpi_fragment_begin_names(fragment);
 	fragment->node.exists = true;
 	fragment->value = (struct lp_fragment_value){.next_insertion = 1};
 }
@@ -167,6 +168,8 @@ static void set_entry(struct lpi_txn *txn, const struct lp_change *change, struc
 		value.insertion = fragment->next_insertion++;
 		fragment->entries_cnt++;
 		fragment->name_bytes += change->named.name.len;
+		lpi_fragment_add_name(slot->fragment, change->named.name.data,
+				      change->named.name.len);
 		lpi_node_changed(&slot->fragment->node);
 	}
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, change->ino, change->named.name.data,

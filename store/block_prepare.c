@@ -326,6 +326,12 @@ static int find_entry(struct lpi_txn *txn, const struct lp_change *change, struc
 		slot->target_nr = before->target_nr;
 		return 0;
 	}
+	if (lpi_fragment_lacks(&txn->block->nodes, change->ino.nr, change->named.name.data,
+			       change->named.name.len)) {
+		slot->existed = false;
+		slot->was_found = true;
+		return 0;
+	}
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, change->ino, change->named.name.data,
 		       change->named.name.len);
 	int err = lpi_point_get(&txn->warmer, &key, false, true, &point);

@@ -13,6 +13,7 @@
 #define SMALL_SHARE      10u   /* of the budget, in parts of 100 */
 #define SHRINK_LOOKS_MAX 64u   /* nodes looked at by one call */
 #define MAP_LARGE        16384 /* bytes: leaves of such go before the inode does */
+#define NAMES_SHARE      8u    /* of the budget, for those of one fragment at most */
 #define SCRATCH_BYTES    (LP_INODE_BYTES_MAX + LP_EXTMAP_ROOT_BYTES_MAX)
 
 static const size_t node_bytes[LPI_NODE_KINDS] = {
@@ -31,6 +32,10 @@ static uint64_t measure(const struct lpi_node *node)
 			LP_CONTAINER_OF((struct lpi_node *)(uintptr_t)node, struct lpi_inode, node);
 		bytes += lp_extmap_bytes(&inode->map) + inode->name_max + inode->target_max +
 			 inode->content_max + inode->xattrs_max;
+	} else if (node->kind == LPI_NODE_FRAGMENT) {
+		const struct lpi_fragment *fragment = LP_CONTAINER_OF(
+			(struct lpi_node *)(uintptr_t)node, struct lpi_fragment, node);
+		bytes += fragment->names != NULL ? lp_names_bytes(fragment->names) : 0;
 	}
 	return bytes;
 }
@@ -358,6 +363,8 @@ static void free_node(struct lpi_node *node)
 		free(lpi_inode_part_memory(inode, LPI_PART_TARGET));
 		free(lpi_inode_part_memory(inode, LPI_PART_CONTENT));
 		free(lpi_inode_part_memory(inode, LPI_PART_XATTRS));
+	} else if (node->kind == LPI_NODE_FRAGMENT) {
+		lp_names_free(lpi_fragment_of(node)->names);
 	}
 	free(node);
 }
@@ -386,6 +393,38 @@ int lpi_node_load(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id,
 	lpi_node_queue_push_back(&nodes->small, node);
 	*ret_node = node;
 	return 0;
+}
+
+/* --- Names of a fragment ---------------------------------------------------------------------- */
+
+void lpi_fragment_begin_names(struct lpi_fragment *fragment)
+{
+	LP_ASSERT(!fragment->node.exists);
+	if (fragment->node.group != 0) /* it was there before, and has gone */
+		return;
+	LP_ASSERT(fragment->names == NULL);
+	fragment->names = lp_names_new(fragment->node.home->names_seed ^ fragment->node.id);
+}
+
+void lpi_fragment_add_name(struct lpi_fragment *fragment, const void *name, size_t len)
+{
+	const struct lpi_nodes *nodes = fragment->node.home;
+	if (fragment->names == NULL)
+		return;
+	if (!lp_names_add(fragment->names, name, len) ||
+	    lp_names_bytes(fragment->names) > nodes->limit_bytes / NAMES_SHARE) {
+		lp_names_free(fragment->names);
+		fragment->names = NULL;
+	}
+	lpi_node_account(&fragment->node);
+}
+
+bool lpi_fragment_lacks(struct lpi_nodes *nodes, uint64_t dir_nr, const void *name, size_t len)
+{
+	struct lpi_node *node = lpi_node_peek(nodes, LPI_NODE_FRAGMENT, dir_nr);
+	if (node == NULL || lpi_fragment_of(node)->names == NULL)
+		return false;
+	return !lp_names_may_have(lpi_fragment_of(node)->names, name, len);
 }
 
 /* --- Changes ---------------------------------------------------------------------------------- */

@@ -25,6 +25,7 @@
 #include "store/commit.h"
 #include "store/extmap.h"
 #include "store/inode.h"
+#include "store/names.h"
 #include "store/refs.h"
 #include "store/store.h"
 #include "store/values.h"
@@ -73,6 +74,7 @@ struct lpi_inode {
 struct lpi_fragment {
 	struct lpi_node node;
 	struct lp_fragment_value value;
+	struct lp_names *names; /* NULL: it is not known which names it has */
 };
 
 struct lpi_refs {
@@ -120,6 +122,7 @@ struct lpi_nodes {
 	uint64_t misses;
 	uint64_t evictions;
 	uint8_t *scratch; /* for encoding */
+	uint64_t names_seed;
 	struct lpi_owing owing;
 };
 
@@ -218,6 +221,13 @@ int lpi_inode_make_room(struct lpi_inode *inode, enum lpi_inode_part which,
 void lpi_inode_set_part(struct lpi_inode *inode, enum lpi_inode_part which, const void *bytes,
 			uint32_t len);
 uint8_t *lpi_inode_part_memory(struct lpi_inode *inode, enum lpi_inode_part which);
+
+/* The fragment is being made, and has no names; from now on it knows them, if there never was one
+ * of its directory whose end may not be durable. Before it changes. */
+void lpi_fragment_begin_names(struct lpi_fragment *fragment);
+void lpi_fragment_add_name(struct lpi_fragment *fragment, const void *name, size_t len);
+/* It is in memory, and has no such name, nor had it ever. */
+bool lpi_fragment_lacks(struct lpi_nodes *nodes, uint64_t dir_nr, const void *name, size_t len);
 
 /* What the group that collects must set aside for the node's record as it is: 0 when it is dirty,
  * for then that was done. */

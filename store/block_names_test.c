@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: a fragment that has been in memory since it was made need not ask the index for names that
+ * it does not have, and answers as the index would; also one that was dropped and made again, one
+ * that was loaded, and one with too many names (rules N1, P3).
+ * Method: names made, removed, looked for and guarded in a store on a simulated device; looks into
+ * the index are counted. */
+#include "store/block_sim_test.h"
+
+#include "store/block_impl.h"
+
+static const struct lp_ino dir = {100};
+static const struct lp_ino target = {200};
+
+static struct lpi_block *block_of(const struct lpi_store_rig *rig)
+{
+	return lpi_block_of(rig->hand.store);
+}
+
+static struct lp_change entry(enum lp_change_type type, const char *name)
+{
+	return (struct lp_change){.type = type,
+				  .ino = dir,
+				  .named = {.name = {name, (uint32_t)strlen(name)},
+					    .target = target,
+					    .target_type = LP_INODE_TYPE_FILE}};
+}
+
+static int make(struct lpi_store_rig *rig, const char *name)
+{
+	const struct lp_change changes[] = {entry(LP_GUARD_NO_ENTRY, name),
+					    entry(LP_CHANGE_ENTRY_SET, name)};
+	return lpi_hand_txn(&rig->hand, changes, LP_ARRAY_SIZE(changes));
+}
+
+static int gone(struct lpi_store_rig *rig, const char *name)
+{
+	return lpi_hand_change(&rig->hand, entry(LP_CHANGE_ENTRY_REMOVE, name));
+}
+
+static int look(struct lpi_store_rig *rig, const char *name)
+{
+	struct lp_store_op op = {
+		.opcode = LP_STORE_LOOKUP,
+		.lookup = {.dir = dir, .name = {name, (uint32_t)strlen(name)}},
+	};
+	return lpi_hand_do(&rig->hand, &op);
+}
+
+static uint64_t asked(const struct lpi_store_rig *rig)
+{
+	struct lp_kv_stats stats;
+	lp_kv_read_stats(block_of(rig)->kv, &stats);
+	return stats.cached_hit_cnt + stats.cached_missed_cnt;
+}
+
+static void reopen(struct lpi_store_rig *rig)
+{
+	lp_test_ok(lpi_store_rig_close(rig, false));
+	lp_test_ok(lpi_store_rig_open(rig));
+}
+
+static void test_not_asked(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	char name[32];
+	lpi_store_rig_start(&rig, 1);
+	lp_test_ok(make(&rig, "first"));
+	uint64_t before = asked(&rig);
+	for (unsigned i = 0; i < 200; i++) {
+		(void)snprintf(name, sizeof(name), "name %u", i); /* it fits */
+		lp_test_err(-ENOENT, look(&rig, name));
+		lp_test_ok(make(&rig, name));
+	}
+	assert_int_equal(asked(&rig), before);
+	for (unsigned i = 0; i < 200; i++) {
+		(void)snprintf(name, sizeof(name), "name %u", i); /* it fits */
+		lp_test_err(-EEXIST, make(&rig, name));
+		lp_test_ok(look(&rig, name));
+	}
+	lp_test_err(-EEXIST, make(&rig, "first"));
+	/* Loaded, it does not know them. */
+	reopen(&rig);
+	lp_test_err(-EEXIST, make(&rig, "first"));
+	lp_test_err(-EEXIST, make(&rig, "name 7"));
+	before = asked(&rig);
+	lp_test_ok(make(&rig, "another"));
+	assert_true(asked(&rig) > before);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
+/* A name that was removed is asked for: nobody here knows whether its end is durable. */
+static void test_gone_and_made_again(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	lpi_store_rig_start(&rig, 1);
+	lp_test_ok(make(&rig, "a"));
+	lp_test_ok(gone(&rig, "a"));
+	uint64_t before = asked(&rig);
+	lp_test_err(-ENOENT, look(&rig, "a"));
+	lp_test_ok(make(&rig, "a"));
+	lp_test_err(-EEXIST, make(&rig, "a"));
+	lp_test_ok(gone(&rig, "a"));
+	assert_true(asked(&rig) > before);
+	/* Dropped: what it had is still known to have been there. */
+	lp_test_ok(lpi_hand_change(
+		&rig.hand,
+		(struct lp_change){.type = LP_CHANGE_DIR, .ino = dir, .dir = {.drop = true}}));
+	lp_test_ok(make(&rig, "b"));
+	before = asked(&rig);
+	lp_test_err(-ENOENT, look(&rig, "a"));
+	assert_true(asked(&rig) > before);
+	before = asked(&rig);
+	lp_test_err(-ENOENT, look(&rig, "c"));
+	assert_int_equal(asked(&rig), before);
+	lp_test_err(-EEXIST, make(&rig, "b"));
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
+/* More than a share of the memory: it asks again, and is right. */
+static void test_too_many(void **state)
+{
+	(void)state;
+	enum { CNT = 3000 };
+	struct lpi_store_rig rig;
+	char name[32];
+	lpi_store_rig_start(&rig, 1);
+	struct lpi_nodes *nodes = &block_of(&rig)->nodes;
+	uint64_t limit = nodes->limit_bytes;
+	nodes->limit_bytes = 64 * 1024;
+	for (unsigned i = 0; i < CNT; i++) {
+		(void)snprintf(name, sizeof(name), "name %u", i); /* it fits */
+		lp_test_ok(make(&rig, name));
+	}
+	struct lpi_node *node = lpi_node_peek(nodes, LPI_NODE_FRAGMENT, dir.nr);
+	assert_non_null(node);
+	assert_null(lpi_fragment_of(node)->names);
+	assert_int_equal(node->bytes, sizeof(struct lpi_fragment));
+	for (unsigned i = 0; i < CNT; i += 100) {
+		(void)snprintf(name, sizeof(name), "name %u", i); /* it fits */
+		lp_test_err(-EEXIST, make(&rig, name));
+	}
+	nodes->limit_bytes = limit;
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_not_asked),
+		cmocka_unit_test(test_gone_and_made_again),
+		cmocka_unit_test(test_too_many),
+	};
+	return lp_test_main(tests, "store/block_names");
+}
