@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: a fragment that has been in memory since it was made need not ask the index for names that
  * it does not have, and answers as the index would; also one that was dropped and made again, one
- * that was loaded, and one with too many names (rules N1, P3).
+ * that was loaded, and one with too many names (rule N1, promise P3).
  * Method: names made, removed, looked for and guarded in a store on a simulated device; looks into
  * the index are counted. */
 #include "store/block_sim_test.h"
