@@ -15,6 +15,7 @@
 #   make posix                all cases of tests/posix on a mount, which takes minutes; as root
 #   make coherence            a minute of changes at one door, and looks at the other; as root
 #   make kills                a thousand kills under load through both doors, judged; as root
+#   make soak                 an hour of load with kills, stops and changes; SOAK_MINUTES; as root
 #   make fuzz                 the fuzzers of tests/fuzz, by clang, into build/fuzz/fuzz/
 #   make check                formatting, lint, dependency direction, headers, manual pages
 #   make bench                a short form of all experiments, and one page of them: build/bench-short/index.html

@@ -266,6 +266,45 @@ static void test_circles(void **state)
 	lpi_t_on_all(check_circles);
 }
 
+/* Two directories that go into each other at the same time: one of them does, or neither could be
+ * reached any more (rule N3). */
+static void check_into_each_other(struct lpi_t *t)
+{
+	for (uint32_t round = 0; round < 80; round++) {
+		struct lp_ino dirs[2] = {lpi_t_dir(t, root, "a"),
+					 round % 2 == 0 ? lpi_t_dir(t, root, "b")
+							: lpi_t_spread(t, root, "b")};
+		static const char *const names[2] = {"a", "b"};
+		struct lpi_ns_hand hands[2] = {0};
+		int results[2];
+		for (uint32_t i = 0; i < 2; i++) {
+			struct lp_ns_op *op = &hands[i].op;
+			op->opcode = LP_NS_RENAME;
+			op->rename.dir = root;
+			op->rename.name = lpi_t_bytes(names[i]);
+			op->rename.to_dir = dirs[1 - i];
+			op->rename.to_name = LPI_NS_RIG_BYTES("x");
+			lpi_ns_rig_submit(t->rig, (i + round) % t->rig->shard_cnt, &hands[i]);
+			for (uint32_t turns = round / 2; turns > 0 && i == 0; turns--)
+				(void)lpi_ns_rig_turn(t->rig);
+		}
+		for (uint32_t i = 0; i < 2; i++)
+			results[i] = lpi_ns_rig_wait(t->rig, &hands[i]);
+		uint32_t moved = results[0] == 0 ? 0 : 1;
+		assert_int_equal(results[moved], 0);
+		assert_int_equal(results[1 - moved], -EINVAL);
+		lp_test_ok(lpi_t_remove(t, dirs[1 - moved], "x", true));
+		lp_test_ok(lpi_t_remove(t, root, names[1 - moved], true));
+		assert_int_equal(lpi_t_nlink(t, root), 2);
+	}
+}
+
+static void test_into_each_other(void **state)
+{
+	(void)state;
+	lpi_t_on_all(check_into_each_other);
+}
+
 /* p/d is removed while p/d/x is renamed onto p: either waits for all of a directory in which the
  * other one holds a name. */
 static void check_remove_circle(struct lpi_t *t)
@@ -340,13 +379,10 @@ static void test_remove_circle(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_pairs),
-		cmocka_unit_test(test_same),
-		cmocka_unit_test(test_loops),
-		cmocka_unit_test(test_replaced),
-		cmocka_unit_test(test_circles),
-		cmocka_unit_test(test_remove_circle),
-		cmocka_unit_test(test_remove_circle_absent),
+		cmocka_unit_test(test_all_pairs),     cmocka_unit_test(test_same),
+		cmocka_unit_test(test_loops),         cmocka_unit_test(test_into_each_other),
+		cmocka_unit_test(test_replaced),      cmocka_unit_test(test_circles),
+		cmocka_unit_test(test_remove_circle), cmocka_unit_test(test_remove_circle_absent),
 	};
 	return lp_test_main(tests, "namespace/ns_rename");
 }

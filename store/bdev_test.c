@@ -406,6 +406,25 @@ static void test_scattered(void **state)
 	free(other);
 }
 
+/* What comes short is gone on with: so behind the end of a file that shrank nothing is taken for
+ * read, and what is in front of it is not lost. */
+static void test_short(void **state)
+{
+	struct rig *rig = rig_of(state);
+	uint64_t len = 64 * (uint64_t)rig->block;
+	if (!rig->kind->ring)
+		return; /* there is no file that could shrink */
+	lp_prng_fill(&rig->prng, rig->out, len);
+	lp_test_ok(run_vector(rig, LP_BDEV_WRITE_THROUGH, rig->out, len, 3));
+	/* It begins at the third block. */
+	assert_int_equal(truncate(rig->path, (off_t)(3 + 32) * rig->block), 0);
+	memset(rig->in, 0, len);
+	assert_int_equal(run_vector(rig, LP_BDEV_READ, rig->in, len, 3), -EIO);
+	lp_test_ok(run_vector(rig, LP_BDEV_READ, rig->in, len / 2, 3));
+	assert_memory_equal(rig->in, rig->out, len / 2);
+	assert_int_equal(truncate(rig->path, (off_t)SIZE), 0);
+}
+
 static void test_vectors(void **state)
 {
 	struct rig *rig = rig_of(state);
@@ -633,6 +652,7 @@ static const struct {
 	{"sizes", test_sizes},
 	{"overwrite", test_overwrite},
 	{"discard", test_discard},
+	{"short", test_short},
 	{"vectors", test_vectors},
 	{"scattered", test_scattered},
 	{"many_in_flight", test_many_in_flight},

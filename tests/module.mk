@@ -38,3 +38,9 @@ coherence: all
 	@d=$$(mktemp -d) && cd $$d && LP_TEST_SRC=$(CURDIR) LP_TEST_BUILD=$(abspath $(OUT)) LP_DOORS_SECONDS=60 \
 		bash $(CURDIR)/tests/system/two_doors.sh; \
 	status=$$?; rm -rf --one-file-system $$d; exit $$status
+
+.PHONY: soak
+# Load through both doors for so long, with kills, stops, mounts and changes of options; as root. Results of several
+# runs are in build/soak-results: "tests/soak --sum" adds them up. (SOAK_MINUTES=240, SOAK="--seed 7 --memory 512M")
+soak: all
+	@tests/soak --build $(OUT) --minutes $(or $(SOAK_MINUTES),60) $(SOAK)

@@ -14,6 +14,9 @@ ROOT = pathlib.Path(os.environ.get("LP_CHECK_ROOT", REPO))
 OUT = pathlib.Path(os.environ.get("LP_CHECK_OUT", ROOT / "build" / "check"))
 JOBS = int(os.environ.get("LP_CHECK_JOBS", os.cpu_count() or 1))
 
+RULES_PAGE = ROOT / "docs" / "rules.md"
+RULE = r"[A-Z][1-9][0-9]?"
+
 C_SUFFIXES = (".c", ".h", ".cc")
 # As in the Makefile; warnings are errors here.
 WARNINGS = """-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wcast-qual
@@ -66,6 +69,26 @@ def files_with(*suffixes):
 
 def read(path):
     return path.read_text(encoding="utf-8", errors="replace")
+
+
+def rule_names(text):
+    """The rules of "L3, S1 to S4 and W2"."""
+    found = []
+    for before, name in re.findall(rf"(,? and |, | to |^)({RULE})", text):
+        if before == " to " and found and found[-1][0] == name[0]:
+            found += [f"{name[0]}{i}" for i in range(int(found[-1][1:]) + 1, int(name[1:]))]
+        found.append(name)
+    return found
+
+
+def rules_of_page():
+    """The rules there are, and those that are said not to be built."""
+    if not RULES_PAGE.exists():
+        return [], []
+    text = read(RULES_PAGE)
+    rules = re.findall(rf"^- \*\*({RULE}) ", text, re.M)
+    unbuilt = re.search(r"^Not built yet\b[^:]*: (.*)$", text, re.M)
+    return rules, rule_names(unbuilt[1].rstrip(".")) if unbuilt else []
 
 
 def scripts_of(interpreter, suffix):

@@ -312,8 +312,19 @@ bad rules 'calls not built yet' "echo '/* rule W''1 */' >>store/store_test.c"
 bad rules 'and is no rule' "sed -i 's/: W1/: W1, W2/' docs/rules.md"
 good rules "sed -i 's/S1 to S3/S1,\n * S2 and S3/' store/store_test.c"
 
-bad mutants 'changes nothing' "git init -q; mkdir -p tests/mutants; cp '$LP_TEST_SRC/tests/mutants/run' tests/mutants/;
-	printf 'mutant  a\nrule    S''1\nfile    base/sum.c\nsed     s/nowhere/x/\ntest    base/sum_test\n' >tests/mutants/a.list"
+# mutant RULES SED TEST: makes a list of one.
+mutant()
+{
+	git init -q
+	mkdir -p tests/mutants
+	cp "$LP_TEST_SRC/tests/mutants/run" tests/mutants/
+	printf 'mutant  a\nrule    %s\nfile    base/sum.c\nsed     %s\ntest    %s\n' "$@" >tests/mutants/a.list
+}
+good mutants "mutant 'S1, S2, S3' s/value/0/ store/store_test"
+bad mutants 'changes nothing' "mutant 'S1, S2, S3' s/nowhere/x/ store/store_test"
+bad mutants 'no mutant breaks rule S''2' "mutant 'S1, S3' s/value/0/ store/store_test"
+bad mutants 'breaks rule S''9, which does not exist' "mutant 'S1, S2, S3, S9' s/value/0/ store/store_test"
+bad mutants 'there is no test base/sum_test' "mutant 'S1, S2, S3' s/value/0/ base/sum_test"
 
 for name in $("$check" --list); do
 	if [[ " ${tested[*]} " != *" $name "* ]]; then
