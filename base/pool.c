@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/huge.h"
 #include "base/sanitize.h"
 
 #define POOL_MAGIC UINT32_C(0x4c4f4f50)
@@ -132,9 +133,13 @@ static int add_slab(struct lp_pool *pool, uint32_t cnt)
 	size_t bytes;
 	if (__builtin_mul_overflow(pool->stride, (size_t)cnt, &bytes) || bytes > PTRDIFF_MAX)
 		return -ENOMEM;
-	char *objects = aligned_alloc(pool->align, bytes);
+	/* A large one is looked into at random. */
+	size_t align = bytes >= LP_HUGE_BYTES ? LP_MAX(pool->align, LP_HUGE_BYTES) : pool->align;
+	size_t padded = lp_align_up(bytes, align);
+	char *objects = aligned_alloc(align, padded);
 	if (objects == NULL)
 		return -ENOMEM;
+	(void)lp_huge_advise(objects, padded);
 	pool->slabs[pool->slab_cnt++] =
 		(struct slab){.objects = objects, .first = pool->capacity, .cnt = cnt};
 	/* From the last to the first: the lowest address goes out first. */

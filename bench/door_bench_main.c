@@ -3,21 +3,33 @@
  * one client on another, at the two ends of a socketpair.
  *
  *   echo    the ceiling: the same bytes back and forth between two plain threads that do nothing
- * but receive into a big buffer and send one answer for all that came ping    messages without meta
- * through the door write   4 KiB overwrites; target: at least half of the echo's rate read    4 KiB
- * reads
+ *           but receive into a big buffer and send one answer for all that came
+ *   ping    messages without meta through the door
+ *   write   4 KiB overwrites; target: at least half of the echo's rate
+ *   read    4 KiB reads
  *
  *   door_bench [--depth N] [--seconds N] [--rounds N] [--crc off|header|all] [--without-batching]
  *              [--without-pool]
+ *   door_bench --alone ping|write|read [--ops N] [--depth N] [--crc ...]
  *
  * The kinds alternate, so that noise meets all; medians are printed, and the door's thread's CPU
- * time for each message. */
+ * time for each message.
+ *
+ * With --alone client and door take turns on one thread, N messages of one kind: what comes at once
+ * is always the same, so instructions can be counted, and CPU times of two states of the code
+ * scatter little. Only the door's turns count:
+ *
+ *   valgrind --tool=callgrind --toggle-collect=lp_reactor_turn --callgrind-out-file=a
+ *   build/release/tools/door_bench --alone write --ops 10000; the same with 20000; and the
+ *   difference by 10000 */
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -40,7 +52,14 @@ static struct {
 	enum lp_wire_crc crc_mode;
 	bool without_batching;
 	bool without_pool;
-} options = {.depth = 128, .seconds = 1, .rounds = 5, .crc_mode = LP_WIRE_CRC_ALL};
+	enum kind alone; /* KIND_CNT: each side has a thread */
+	uint64_t ops;    /* when alone */
+} options = {.depth = 128,
+	     .seconds = 1,
+	     .rounds = 5,
+	     .crc_mode = LP_WIRE_CRC_ALL,
+	     .alone = KIND_CNT,
+	     .ops = 10000};
 
 static void die(const char *what, int err)
 {
@@ -81,6 +100,9 @@ struct server {
 	bool is_ready;
 	bool has_stopped;
 	struct lp_reactor *reactor;
+	struct lp_bufs *bufs;
+	struct lp_store *store;
+	struct lp_ns *ns;
 	struct lp_door *door;
 	struct lp_msg stop;
 	pthread_barrier_t started;
@@ -146,41 +168,44 @@ static void run_until_stopped(struct server *server)
 	server->has_stopped = false;
 }
 
-static void serve(struct server *server)
+static void open_server(struct server *server)
 {
-	struct lp_bufs *bufs = NULL;
-	struct lp_store *store = NULL;
-	struct lp_ns *ns = NULL;
 	const struct lp_reactor_options reactor = {.name = "door", .ring = true};
 	const struct lp_peer peer = {.is_unix = true};
 	must(lp_reactor_new(&reactor, &server->reactor), "ring");
 	must(lp_reactor_start(server->reactor), "ring");
-	must(lp_bufs_new(UINT64_C(64) << 20, &bufs), "buffers");
-	const struct lp_store_options store_options = {.reactor = server->reactor, .bufs = bufs};
-	must(lp_store_open_mem(&store_options, &store), "store");
-	const struct lp_ns_options ns_options = {
-		.reactor = server->reactor, .store = store, .bufs = bufs, .shard_cnt = 1};
-	must(lp_ns_open(&ns_options, &ns), "namespace");
-	lp_ns_start(ns, &ns, ready, server);
+	must(lp_bufs_new(UINT64_C(64) << 20, &server->bufs), "buffers");
+	const struct lp_store_options store = {.reactor = server->reactor, .bufs = server->bufs};
+	must(lp_store_open_mem(&store, &server->store), "store");
+	const struct lp_ns_options ns = {.reactor = server->reactor,
+					 .store = server->store,
+					 .bufs = server->bufs,
+					 .shard_cnt = 1};
+	must(lp_ns_open(&ns, &server->ns), "namespace");
+	lp_ns_start(server->ns, &server->ns, ready, server);
 	while (!server->is_ready)
 		(void)lp_reactor_turn(server->reactor, true);
 	const struct lp_door_options door = {.reactor = server->reactor,
-					     .bufs = bufs,
-					     .ns = ns,
+					     .bufs = server->bufs,
+					     .ns = server->ns,
 					     .shard_cnt = 1,
 					     .without_batching = options.without_batching,
 					     .without_pool = options.without_pool};
 	must(lp_door_new(&door, &server->door), "door");
 	must(lp_door_adopt(server->door, server->fd, &peer, NULL, 0), "connection");
-	pthread_barrier_wait(&server->started);
+}
+
+/* Its door is stopping. */
+static void close_server(struct server *server)
+{
 	run_until_stopped(server);
 	lp_door_read_stats(server->door, &server->stats);
-	lp_ns_stop(ns, ns_stopped, server);
+	lp_ns_stop(server->ns, ns_stopped, server);
 	run_until_stopped(server);
 	lp_door_free(server->door);
-	lp_ns_close(ns);
-	must(lp_store_close(store, false), "store");
-	lp_bufs_free(bufs);
+	lp_ns_close(server->ns);
+	must(lp_store_close(server->store, false), "store");
+	lp_bufs_free(server->bufs);
 	lp_reactor_free(server->reactor);
 }
 
@@ -192,7 +217,9 @@ static void *run_server(void *arg)
 		pthread_barrier_wait(&server->started);
 		echo(server);
 	} else {
-		serve(server);
+		open_server(server);
+		pthread_barrier_wait(&server->started);
+		close_server(server);
 	}
 	server->cpu_s = cpu_s() - before;
 	return NULL;
@@ -203,6 +230,7 @@ static void *run_server(void *arg)
 
 struct client {
 	int fd;
+	struct server *server; /* whose turns are the client's to make, or NULL */
 	uint64_t ino;
 	uint8_t *out;
 	uint8_t *in;
@@ -273,10 +301,18 @@ static uint32_t count_replies(struct client *client, enum kind kind, uint32_t an
 	return cnt;
 }
 
+static void let_serve(struct client *client)
+{
+	struct pollfd answer = {.fd = client->fd, .events = POLLIN};
+	while (client->server != NULL && poll(&answer, 1, 0) == 0)
+		(void)lp_reactor_turn(client->server->reactor, true);
+}
+
 static void await(struct client *client, uint8_t *ret_meta, uint32_t meta_bytes)
 {
 	struct lp_wire_header header;
 	uint8_t bytes[1024];
+	let_serve(client);
 	must(recv(client->fd, bytes, LP_WIRE_HEADER_SIZE, MSG_WAITALL) == LP_WIRE_HEADER_SIZE
 		     ? 0
 		     : -EPROTO,
@@ -386,17 +422,24 @@ static uint64_t drive(struct client *client, enum kind kind, uint32_t answer_byt
 	return done;
 }
 
-static void measure(enum kind kind, struct measured *ret)
+static void connect_both(struct client *client, struct server *server)
 {
 	int fds[2];
+	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), "socketpair");
+	client->fd = fds[0];
+	server->fd = fds[1];
+	client->out = malloc((size_t)options.depth * REQUEST_MAX);
+	client->in = malloc((size_t)options.depth * REQUEST_MAX * 2);
+	if (client->out == NULL || client->in == NULL)
+		die("memory", -ENOMEM);
+}
+
+static void measure(enum kind kind, struct measured *ret)
+{
 	struct server server = {.is_echo = kind == KIND_ECHO};
 	struct client client = {.ino = 0};
 	uint8_t message[REQUEST_MAX];
-	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), "socketpair");
-	client.fd = fds[0];
-	server.fd = fds[1];
-	client.out = malloc((size_t)options.depth * REQUEST_MAX);
-	client.in = malloc((size_t)options.depth * REQUEST_MAX * 2);
+	connect_both(&client, &server);
 	server.request_bytes = (uint32_t)make_request(&client, kind, 0, message);
 	server.answer_bytes = LP_WIRE_HEADER_SIZE + LP_WIRE_WRITTEN_SIZE;
 	(void)pthread_barrier_init(&server.started, NULL, 2);
@@ -423,11 +466,82 @@ static void measure(enum kind kind, struct measured *ret)
 		server.stats.receives == 0 ? 0 : (double)done / (double)server.stats.receives;
 }
 
+/* --- One thread for both
+ * --------------------------------------------------------------------------- */
+
+static double turn_cpu_us(struct server *server)
+{
+	struct timespec from;
+	struct timespec to;
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	(void)lp_reactor_turn(server->reactor, false);
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+	return (double)(to.tv_sec - from.tv_sec) * 1e6 + (double)(to.tv_nsec - from.tv_nsec) / 1e3;
+}
+
+/* Returns the CPU time of the door's turns. */
+static double drive_alone(struct client *client, enum kind kind)
+{
+	uint64_t done = 0;
+	uint64_t sent = 0;
+	size_t len = 0;
+	size_t at = 0;
+	double cpu_us = 0;
+	while (done < options.ops) {
+		if (at == len) {
+			at = 0;
+			len = 0;
+		}
+		while (at == 0 && sent < options.ops && sent - done < options.depth)
+			len += make_request(client, kind, sent++, client->out + len);
+		ssize_t n = send(client->fd, client->out + at, len - at, MSG_DONTWAIT);
+		at += n > 0 ? (size_t)n : 0;
+		cpu_us += turn_cpu_us(client->server);
+		n = recv(client->fd, client->in + client->in_bytes,
+			 (size_t)options.depth * REQUEST_MAX * 2 - client->in_bytes, MSG_DONTWAIT);
+		client->in_bytes += n > 0 ? (size_t)n : 0;
+		if (n > 0)
+			done += count_replies(client, kind, 0);
+	}
+	return cpu_us;
+}
+
+static void measure_alone(enum kind kind)
+{
+	struct server server = {.is_echo = false};
+	struct client client = {.server = &server};
+	struct lp_door_stats before;
+	connect_both(&client, &server);
+	open_server(&server);
+	begin_session(&client);
+	lp_door_read_stats(server.door, &before);
+	double cpu_us = drive_alone(&client, kind);
+	lp_door_stop(server.door, 0, door_stopped, &server);
+	close_server(&server);
+	close(client.fd);
+	free(client.out);
+	free(client.in);
+	printf("%-5s  %.3f us CPU each  %6.1f a send  %6.1f a receive\n", kind_names[kind],
+	       cpu_us / (double)options.ops,
+	       (double)options.ops / (double)(server.stats.sends - before.sends),
+	       (double)options.ops / (double)(server.stats.receives - before.receives));
+}
+
 static int by_rate(const void *a, const void *b)
 {
 	double one = ((const struct measured *)a)->rate;
 	double other = ((const struct measured *)b)->rate;
 	return one < other ? -1 : one > other;
+}
+
+static uint32_t index_of(const char *const *words, uint32_t cnt, const char *word)
+{
+	for (uint32_t i = 0; i < cnt; i++) {
+		if (strcmp(words[i], word) == 0)
+			return i;
+	}
+	die(word, -EINVAL);
+	return cnt;
 }
 
 static void parse(int argc, char **argv)
@@ -449,24 +563,32 @@ static void parse(int argc, char **argv)
 			options.seconds = strtod(value, NULL);
 			i++;
 		} else if (strcmp(argv[i], "--crc") == 0) {
-			for (uint32_t mode = 0; mode < 3; mode++) {
-				if (strcmp(value, modes[mode]) == 0)
-					options.crc_mode = (enum lp_wire_crc)mode;
-			}
+			options.crc_mode = (enum lp_wire_crc)index_of(modes, 3, value);
+			i++;
+		} else if (strcmp(argv[i], "--alone") == 0) {
+			options.alone = (enum kind)index_of(kind_names, KIND_CNT, value);
+			i++;
+		} else if (strcmp(argv[i], "--ops") == 0) {
+			options.ops = strtoull(value, NULL, 10);
 			i++;
 		} else {
 			die(argv[i], -EINVAL);
 		}
 	}
 	if (options.depth == 0 || options.depth > 256 || options.rounds == 0 ||
-	    options.rounds > ROUNDS_MAX || options.seconds <= 0)
-		die("depth, rounds or seconds", -EINVAL);
+	    options.rounds > ROUNDS_MAX || options.seconds <= 0 || options.ops == 0 ||
+	    options.alone == KIND_ECHO)
+		die("depth, rounds, seconds, ops or kind", -EINVAL);
 }
 
 int main(int argc, char **argv)
 {
 	struct measured all[KIND_CNT][ROUNDS_MAX];
 	parse(argc, argv);
+	if (options.alone != KIND_CNT) {
+		measure_alone(options.alone);
+		return 0;
+	}
 	for (uint32_t round = 0; round < options.rounds; round++) {
 		for (uint32_t kind = 0; kind < KIND_CNT; kind++)
 			measure((enum kind)kind, &all[kind][round]);

@@ -6,7 +6,8 @@
  *   overwrite  4 KiB at random places of one file
  *   read       the same places, read
  *
- *   ns_bench --op OP [--ops N] [--prepared N] [--depth N] [--path auto|inline|deferred|direct]
+ *   ns_bench --op OP [--ops N] [--prepared N] [--depth N] [--memory MIB]
+ *            [--path auto|inline|deferred|direct]
  *
  * Time is simulated, so the same things happen in each run: instructions can be counted exactly.
  * What N operations more take is what they cost:
@@ -16,8 +17,10 @@
  *
  * Without valgrind it prints the thread's CPU time for an operation, which knows no device and no
  * socket: to compare two states of the code in turn. --prepared is how many are made before the
- * clock starts, for a memtable and caches that are as full as they are in earnest. Flushes and
- * compactions of the index, which a daemon has on threads of their own, count when they come. */
+ * clock starts, for a memtable and caches that are as full as they are in earnest. With little
+ * --memory (64) reads come from the device, with as much as there is by default from the cache.
+ * Flushes and compactions of the index, which a daemon has on threads of their own, count when
+ * they come. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +38,7 @@
 #define DEVICE_BYTES (UINT64_C(2) << 30)
 #define LOG_BYTES    (UINT64_C(64) << 20)
 #define BUFS_BYTES   (UINT64_C(512) << 20)
-#define MEMORY_BYTES (UINT64_C(512) << 20)
+#define MEMORY_MIB   512u
 #define FILE_BLOCKS  UINT64_C(16384)
 #define DEPTH_MAX    256u
 #define NAME_BYTES   48u
@@ -48,9 +51,10 @@ static struct {
 	enum op op;
 	uint64_t ops;
 	uint64_t prepared;
+	uint64_t memory_mib;
 	uint32_t depth;
 	enum lp_write_path path;
-} options = {.op = OP_CNT, .ops = 10000, .depth = 128};
+} options = {.op = OP_CNT, .ops = 10000, .depth = 128, .memory_mib = MEMORY_MIB};
 
 /* One of those under way. */
 struct slot {
@@ -255,7 +259,7 @@ static void make_store(void)
 					       .devices = &bench.devices,
 					       .bufs = bench.bufs,
 					       .sim_clock = &bench.clock.clock,
-					       .memory_bytes = MEMORY_BYTES};
+					       .memory_bytes = options.memory_mib << 20};
 	must(lp_store_open(&store, &bench.store), "the store");
 }
 
@@ -315,7 +319,7 @@ static void stop(void)
 static int usage(void)
 {
 	(void)fprintf(stderr, "usage: ns_bench --op create|overwrite|read [--ops N] [--prepared N] "
-			      "[--depth N] [--path auto|inline|deferred|direct]\n");
+			      "[--depth N] [--memory MIB] [--path auto|inline|deferred|direct]\n");
 	return 2;
 }
 
@@ -341,6 +345,8 @@ static bool parse_one(const char *name, const char *value)
 		options.prepared = strtoull(value, NULL, 10);
 	else if (strcmp(name, "--depth") == 0)
 		options.depth = (uint32_t)strtoul(value, NULL, 10);
+	else if (strcmp(name, "--memory") == 0)
+		options.memory_mib = strtoull(value, NULL, 10);
 	else
 		return false;
 	return true;
@@ -361,7 +367,8 @@ int main(int argc, char **argv)
 			return usage();
 	}
 	if (options.op >= OP_CNT || options.path >= LP_PATH_CNT || options.depth == 0 ||
-	    options.depth > DEPTH_MAX || options.ops == 0)
+	    options.depth > DEPTH_MAX || options.ops == 0 || options.memory_mib == 0 ||
+	    options.memory_mib > UINT32_MAX)
 		return usage();
 	memset(filled, 0x5a, sizeof(filled));
 	bench.crc = lp_crc32c(0, filled, sizeof(filled));

@@ -89,7 +89,7 @@ static void end_sent(struct lpi_op *op)
 	free(op->value);
 	op->value = NULL;
 	op->value_bytes = 0;
-	atomic_fetch_add_explicit(&lapis->counters.retries, 1, memory_order_relaxed);
+	lpi_counter_add(&lapis->counters.retries);
 	lpi_wait(op);
 }
 

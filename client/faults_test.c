@@ -413,6 +413,41 @@ static void test_time_limit(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+/* Each has its own: those with the handle's, and others with more or less of it. */
+static void test_time_limits(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending usual[2];
+	struct lpi_fake_ending less;
+	struct lpi_fake_ending more;
+	struct lapis_request hasty = lpi_fake_rig_ping;
+	struct lapis_request patient = lpi_fake_rig_ping;
+	lpi_fake_init(&rig.fake);
+	struct lapis_options options = lpi_fake_rig_options(&rig);
+	options.timeout_ms = 60;
+	hasty.timeout_ms = 20;
+	patient.timeout_ms = 5000;
+	lp_test_ok(lapis_open(&options, &rig.lapis));
+	lp_test_ok(lpi_fake_rig_ask(&rig, patient));
+	rig.fake.holds = true;
+	lpi_fake_rig_submit(&rig, patient, &more);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &usual[0]);
+	lpi_fake_rig_submit(&rig, hasty, &less);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &usual[1]);
+	lpi_fake_rig_wait_for(&rig, &less);
+	lp_test_err(-ETIMEDOUT, less.status);
+	lpi_fake_rig_wait_for(&rig, &usual[0]);
+	lpi_fake_rig_wait_for(&rig, &usual[1]);
+	lp_test_err(-ETIMEDOUT, usual[0].status);
+	lp_test_err(-ETIMEDOUT, usual[1].status);
+	assert_int_equal(more.ended, 0);
+	lpi_fake_release(&rig.fake);
+	lpi_fake_rig_wait_for(&rig, &more);
+	lp_test_ok(more.status);
+	lpi_fake_rig_fini(&rig);
+}
+
 static void test_cancel(void **state)
 {
 	(void)state;
@@ -522,14 +557,23 @@ static void test_close_ends_all(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_damaged_data),   cmocka_unit_test(test_damaged_stream),
-		cmocka_unit_test(test_nonsense),       cmocka_unit_test(test_short_answer),
-		cmocka_unit_test(test_retries),        cmocka_unit_test(test_unsent),
-		cmocka_unit_test(test_no_daemon),      cmocka_unit_test(test_bad_addresses),
-		cmocka_unit_test(test_another_store),  cmocka_unit_test(test_interrupted_get),
-		cmocka_unit_test(test_lost_ordered),   cmocka_unit_test(test_busy),
-		cmocka_unit_test(test_time_limit),     cmocka_unit_test(test_cancel),
-		cmocka_unit_test(test_cancel_in_data), cmocka_unit_test(test_cancel_in_sending),
+		cmocka_unit_test(test_damaged_data),
+		cmocka_unit_test(test_damaged_stream),
+		cmocka_unit_test(test_nonsense),
+		cmocka_unit_test(test_short_answer),
+		cmocka_unit_test(test_retries),
+		cmocka_unit_test(test_unsent),
+		cmocka_unit_test(test_no_daemon),
+		cmocka_unit_test(test_bad_addresses),
+		cmocka_unit_test(test_another_store),
+		cmocka_unit_test(test_interrupted_get),
+		cmocka_unit_test(test_lost_ordered),
+		cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_time_limit),
+		cmocka_unit_test(test_time_limits),
+		cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_cancel_in_data),
+		cmocka_unit_test(test_cancel_in_sending),
 		cmocka_unit_test(test_close_ends_all),
 	};
 	return lp_test_main(tests, "client/faults");

@@ -31,6 +31,8 @@
 #define LPI_BACKOFF_MAX    (1000 * LP_NS_PER_MS)
 #define LPI_VALUE_MAX      (64u << 20) /* of an answer in several parts */
 #define LPI_UPLOAD_WINDOW  8u          /* pieces of one put under way */
+#define LPI_HEAD_ROOM      256u /* a message without data that is not longer needs no memory */
+#define LPI_SPARE_MAX      256u /* operations that are kept for the next ones */
 #define LPI_ANY_SHARD      LP_WIRE_ANY_SHARD
 
 /* --- Operations ------------------------------------------------------------------------------- */
@@ -66,7 +68,8 @@ struct lpi_upload;
 struct lpi_op {
 	struct lp_list_node node;
 	struct lp_list_node all_node;
-	struct lp_tree_node deadline_node;
+	struct lp_list_node usual_node;    /* of its deadline: it is in usual, */
+	struct lp_tree_node deadline_node; /* or in deadlines */
 	struct lapis *lapis;
 	struct lpi_link *conn; /* QUEUED, SENDING, SENT */
 	enum lpi_place place;
@@ -78,7 +81,7 @@ struct lpi_op {
 	uint32_t tries;
 	uint64_t id;
 	uint64_t timeout_ns;
-	uint64_t deadline_ns; /* 0: none, and not in the tree */
+	uint64_t deadline_ns; /* 0: none, and in neither */
 	uint64_t later_ns;    /* LATER: not before */
 	/* Only this connection will do, as long as it is the same. */
 	struct lpi_link *pin;
@@ -91,7 +94,7 @@ struct lpi_op {
 	uint64_t dir_hash;
 
 	/* The message: room for a header, then the meta, then the checksums. */
-	uint8_t *head;
+	uint8_t *head; /* in room, or of its own */
 	uint32_t wire_flags;
 	uint32_t meta_bytes;
 	uint32_t crc_cnt; /* there is room for */
@@ -116,14 +119,18 @@ struct lpi_op {
 	size_t value_bytes;
 	size_t last_pos; /* in the value of a list: where its last item begins */
 	struct lapis_result result;
-	char text[LPI_TEXT_MAX];
 	struct lpi_upload *upload; /* a put that is made of others */
 	lapis_done_fn *done;
 	void *arg;
+	struct lpi_op *next_spare;
+	/* From here on nothing is cleared for a new one, but the first byte of text. */
+	char text[LPI_TEXT_MAX];
+	uint8_t room[LPI_HEAD_ROOM];
 };
 
 LP_LIST_DEFINE(lpi_ops, struct lpi_op, node);
 LP_LIST_DEFINE(lpi_all, struct lpi_op, all_node);
+LP_LIST_DEFINE(lpi_usual, struct lpi_op, usual_node);
 static inline bool lpi_deadline_less(const struct lpi_op *a, const struct lpi_op *b)
 {
 	return a->deadline_ns != b->deadline_ns ? a->deadline_ns < b->deadline_ns : a < b;
@@ -143,6 +150,12 @@ int lpi_op_new(struct lapis *lapis, const struct lapis_request *request,
 	       struct lpi_op **ret_op) LP_MUST_CHECK;
 /* Accepts NULL. */
 void lpi_op_free(struct lpi_op *op);
+/* Zeroed but for text and room; NULL: no memory. */
+struct lpi_op *lpi_op_alloc(struct lapis *lapis);
+/* Room for so many bytes, which keeps what it holds. -ENOMEM. */
+int lpi_op_head_resize(struct lpi_op *op, size_t bytes) LP_MUST_CHECK;
+/* The handle ends: those that were kept. */
+void lpi_ops_free_spare(struct lapis *lapis);
 void lpi_op_make_crcs(struct lpi_op *op);
 /* A get that goes on where it was interrupted. */
 void lpi_op_advance_get(struct lpi_op *op);
@@ -240,9 +253,16 @@ struct lpi_cancel {
 };
 LP_LIST_DEFINE(lpi_cancels, struct lpi_cancel, node);
 
+/* Only who runs the handle counts; others look. */
 struct lpi_counters {
 	_Atomic uint64_t requests, sent, received, sends, receives, connects, retries, hits, misses;
 };
+
+static inline void lpi_counter_add(_Atomic uint64_t *counter)
+{
+	uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+	atomic_store_explicit(counter, value + 1, memory_order_relaxed);
+}
 
 struct lapis {
 	struct lapis_options options;
@@ -255,9 +275,10 @@ struct lapis {
 	pthread_mutex_t lock; /* of the next ones */
 	struct lpi_ops inbox;
 	struct lpi_cancels cancels;
-	uint64_t last_id;
 	bool is_woken;
-	bool is_stopping;
+
+	_Atomic bool is_stopping; /* set under the lock */
+	_Atomic uint64_t last_id;
 	_Atomic uint32_t held_cnt; /* operations */
 
 	int epoll_fd;
@@ -280,9 +301,16 @@ struct lapis {
 	bool lost_ordered;   /* a connection broke while they differed */
 
 	struct lpi_all all;
+	struct lpi_ops own_inbox; /* what callbacks have submitted: no lock is needed for that */
+	struct lpi_op *spare;     /* ended, and kept for the next ones */
+	uint32_t spare_cnt;
 	struct lpi_ops waiting;
 	struct lpi_ops later;
 	struct lpi_ops done;
+	/* Those with the handle's timeout, which end in the order in which they began, and others.
+	 */
+	struct lpi_usual usual;
+	uint64_t usual_ns; /* of the last one in there */
 	struct lpi_deadlines deadlines;
 	struct lpi_route routes[LPI_ROUTES];
 	struct lpi_counters counters;
@@ -290,8 +318,6 @@ struct lapis {
 
 /* lapis.c */
 uint64_t lpi_now(const struct lapis *lapis);
-/* Before anything else is done with it on the running thread. */
-void lpi_begin(struct lpi_op *op);
 /* One that nobody submitted. */
 void lpi_begin_own(struct lpi_op *op);
 void lpi_arm(struct lpi_op *op);

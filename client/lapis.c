@@ -38,15 +38,40 @@ const char *lapis_version(void)
 
 static void disarm(struct lpi_op *op)
 {
-	if (lpi_deadlines_is_linked(op))
+	if (lpi_usual_is_linked(op))
+		lpi_usual_remove(op);
+	else if (lpi_deadlines_is_linked(op))
 		lpi_deadlines_remove(&op->lapis->deadlines, op);
+}
+
+/* now_ns may be older than that of the one before: then this one has as long. */
+static void arm_from(struct lpi_op *op, uint64_t now_ns)
+{
+	struct lapis *lapis = op->lapis;
+	disarm(op);
+	op->deadline_ns = now_ns + op->timeout_ns;
+	if (op->timeout_ns != lapis->options.timeout_ms * LP_NS_PER_MS) {
+		lpi_deadlines_insert(&lapis->deadlines, op);
+		return;
+	}
+	op->deadline_ns = LP_MAX(op->deadline_ns, lapis->usual_ns);
+	lapis->usual_ns = op->deadline_ns;
+	lpi_usual_push_back(&lapis->usual, op);
 }
 
 void lpi_arm(struct lpi_op *op)
 {
-	disarm(op);
-	op->deadline_ns = lpi_now(op->lapis) + op->timeout_ns;
-	lpi_deadlines_insert(&op->lapis->deadlines, op);
+	arm_from(op, lpi_now(op->lapis));
+}
+
+/* The one that has least time left, or NULL. */
+static struct lpi_op *first_deadline(const struct lapis *lapis)
+{
+	struct lpi_op *usual = lpi_usual_first(&lapis->usual);
+	struct lpi_op *other = lpi_deadlines_first(&lapis->deadlines);
+	if (usual == NULL || other == NULL)
+		return usual == NULL ? other : usual;
+	return other->deadline_ns < usual->deadline_ns ? other : usual;
 }
 
 void lpi_wait(struct lpi_op *op)
@@ -56,29 +81,32 @@ void lpi_wait(struct lpi_op *op)
 	lpi_ops_push_back(&op->lapis->waiting, op);
 }
 
-void lpi_begin(struct lpi_op *op)
+/* Before anything else is done with it on the running thread. */
+static void begin(struct lpi_op *op, uint64_t now_ns)
 {
 	lpi_all_push_back(&op->lapis->all, op);
-	atomic_fetch_add_explicit(&op->lapis->counters.requests, 1, memory_order_relaxed);
+	lpi_counter_add(&op->lapis->counters.requests);
 	if (op->upload != NULL) {
 		lpi_upload_start(op);
 		return;
 	}
-	lpi_arm(op);
+	arm_from(op, now_ns);
 	lpi_wait(op);
 }
 
 void lpi_begin_own(struct lpi_op *op)
 {
 	atomic_fetch_add(&op->lapis->held_cnt, 1);
-	lpi_begin(op);
+	begin(op, lpi_now(op->lapis));
 }
 
 void lpi_finish(struct lpi_op *op, int status, const char *text)
 {
 	LP_ASSERT(op->place == LPI_PLACE_NONE && op->conn == NULL);
 	disarm(op);
-	if (text != op->text)
+	if (text[0] == '\0')
+		op->text[0] = '\0';
+	else if (text != op->text)
 		(void)snprintf(op->text, sizeof(op->text), "%s", text);
 	op->result.status = status;
 	op->result.text = op->text;
@@ -174,6 +202,25 @@ static int copy_request(const struct lapis_request *from, struct lapis_request *
 	return 0;
 }
 
+/* False: the handle is being closed. Who runs it takes what is its own before the turn ends. */
+static bool put_into_inbox(struct lapis *lapis, struct lpi_op *op)
+{
+	if (lpi_is_running(lapis)) {
+		if (lapis->is_stopping)
+			return false;
+		lpi_ops_push_back(&lapis->own_inbox, op);
+		return true;
+	}
+	pthread_mutex_lock(&lapis->lock);
+	bool stops = lapis->is_stopping;
+	if (!stops) {
+		lpi_ops_push_back(&lapis->inbox, op);
+		wake(lapis);
+	}
+	pthread_mutex_unlock(&lapis->lock);
+	return !stops;
+}
+
 int lpi_submit(struct lapis *lapis, const struct lapis_request *request,
 	       const struct lpi_await *call, uint64_t *ret_id)
 {
@@ -191,23 +238,15 @@ int lpi_submit(struct lapis *lapis, const struct lapis_request *request,
 		op->pin = call->conn;
 		op->pin_generation = call->generation;
 	}
-	pthread_mutex_lock(&lapis->lock);
-	bool stops = lapis->is_stopping;
-	if (!stops) {
-		op->id = ++lapis->last_id;
-		if (ret_id != NULL)
-			*ret_id = op->id;
-		lpi_ops_push_back(&lapis->inbox, op);
-		if (!lpi_is_running(lapis))
-			wake(lapis);
-	}
-	pthread_mutex_unlock(&lapis->lock);
-	if (stops) {
-		lpi_op_free(op);
-		atomic_fetch_sub(&lapis->held_cnt, 1);
-		return -ECANCELED;
-	}
-	return 0;
+	op->id = atomic_fetch_add_explicit(&lapis->last_id, 1, memory_order_relaxed) + 1;
+	/* It may have ended, and be gone, as soon as it is in. */
+	if (ret_id != NULL)
+		*ret_id = op->id;
+	if (put_into_inbox(lapis, op))
+		return 0;
+	lpi_op_free(op);
+	atomic_fetch_sub(&lapis->held_cnt, 1);
+	return -ECANCELED;
 }
 
 int lapis_submit(struct lapis *lapis, const struct lapis_request *request, uint64_t *ret_id)
@@ -263,9 +302,11 @@ static bool take_inbox(struct lapis *lapis)
 		(void)!read(lapis->wake_fd, &count, sizeof(count));
 	}
 	pthread_mutex_unlock(&lapis->lock);
+	lpi_ops_splice_back(&ops, &lapis->own_inbox);
 	bool any = !lpi_ops_is_empty(&ops) || !lpi_cancels_is_empty(&cancels);
+	uint64_t now_ns = any ? lpi_now(lapis) : 0;
 	while ((op = lpi_ops_pop_front(&ops)) != NULL)
-		lpi_begin(op);
+		begin(op, now_ns);
 	while ((cancel = lpi_cancels_pop_front(&cancels)) != NULL) {
 		cancel_op(lapis, cancel->id);
 		free(cancel);
@@ -279,7 +320,7 @@ static void expire_all(struct lapis *lapis)
 {
 	uint64_t now = lpi_now(lapis);
 	struct lpi_op *op;
-	while ((op = lpi_deadlines_first(&lapis->deadlines)) != NULL && op->deadline_ns <= now)
+	while ((op = first_deadline(lapis)) != NULL && op->deadline_ns <= now)
 		expire(op);
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
 		struct lpi_link *conn = lapis->conns[i];
@@ -310,7 +351,7 @@ static int step(struct lapis *lapis)
 static uint64_t next_ns(const struct lapis *lapis)
 {
 	uint64_t next = UINT64_MAX;
-	const struct lpi_op *op = lpi_deadlines_first(&lapis->deadlines);
+	const struct lpi_op *op = first_deadline(lapis);
 	if (!lpi_ops_is_empty(&lapis->done))
 		return 0;
 	if (op != NULL)
@@ -469,6 +510,8 @@ static void init(struct lapis *lapis)
 	lpi_ops_init(&lapis->waiting);
 	lpi_ops_init(&lapis->later);
 	lpi_ops_init(&lapis->done);
+	lpi_ops_init(&lapis->own_inbox);
+	lpi_usual_init(&lapis->usual);
 	lpi_deadlines_init(&lapis->deadlines);
 	const char *name = lapis->options.name;
 	(void)snprintf(lapis->name, sizeof(lapis->name), "%s",
@@ -484,6 +527,7 @@ static void free_handle(struct lapis *lapis)
 		if (fds[i] >= 0)
 			(void)close(fds[i]);
 	}
+	lpi_ops_free_spare(lapis);
 	pthread_mutex_destroy(&lapis->lock);
 	free(lapis);
 }

@@ -579,6 +579,101 @@ static void test_callbacks(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+#define CHAIN_LINKS 600
+
+/* Puts and gets, each pair submitted by the callback of the pair before. */
+struct chain {
+	struct lpi_fake_rig *rig;
+	int links;
+	char written[80000];
+	char read[80000];
+};
+
+static void submit_link(struct chain *chain);
+
+static void link_ended(void *arg, const struct lapis_result *result)
+{
+	struct chain *chain = arg;
+	lp_test_ok(result->status);
+	assert_string_equal(result->text, "");
+	if (result->op != LAPIS_GET)
+		return;
+	assert_string_equal(chain->read, chain->written);
+	if (++chain->links < CHAIN_LINKS)
+		submit_link(chain);
+}
+
+/* A long one has more checksums than there is room for beside the operation. */
+static void submit_link(struct chain *chain)
+{
+	size_t len = chain->links % 3 == 0 ? sizeof(chain->written) : 16;
+	struct lapis_request put = lpi_fake_rig_put_of("b/a", chain->written, len);
+	struct lapis_request get = lpi_fake_rig_get_of("b/a", chain->read, len);
+	uint64_t ids[2];
+	(void)snprintf(chain->written, sizeof(chain->written), "%d", chain->links);
+	put.size = sizeof(put);
+	put.done = link_ended;
+	put.arg = chain;
+	get.size = sizeof(get);
+	get.done = link_ended;
+	get.arg = chain;
+	lp_test_ok(lapis_submit(chain->rig->lapis, &put, &ids[0]));
+	lp_test_ok(lapis_submit(chain->rig->lapis, &get, &ids[1]));
+	assert_true(ids[0] != 0 && ids[1] > ids[0]);
+}
+
+/* What callbacks submit goes in its order, and the memory of what has ended serves what comes,
+ * whether its message is short or long; each of them has the usual time or its own. */
+static void test_chain(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct chain *chain = calloc(1, sizeof(*chain));
+	assert_non_null(chain);
+	chain->rig = &rig;
+	lpi_fake_rig_init(&rig);
+	submit_link(chain);
+	for (int i = 0; i < 100 * CHAIN_LINKS && chain->links < CHAIN_LINKS; i++)
+		lpi_fake_rig_turn(&rig);
+	assert_int_equal(chain->links, CHAIN_LINKS);
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PUT], CHAIN_LINKS);
+	assert_int_equal(rig.fake.conns_ever, 1);
+	lpi_fake_rig_fini(&rig);
+	free(chain);
+}
+
+struct at_close {
+	struct lapis *lapis;
+	int status;
+	int again;
+};
+
+static void submit_at_close(void *arg, const struct lapis_result *result)
+{
+	struct at_close *at_close = arg;
+	struct lapis_request request = lpi_fake_rig_ping;
+	request.size = sizeof(request);
+	at_close->status = result->status;
+	at_close->again = lapis_submit(at_close->lapis, &request, NULL);
+}
+
+/* A callback that begins something new while its handle is closed keeps nobody from closing it. */
+static void test_callback_at_close(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lapis_request request = lpi_fake_rig_ping;
+	lpi_fake_rig_init(&rig);
+	struct at_close at_close = {.lapis = rig.lapis};
+	request.size = sizeof(request);
+	request.done = submit_at_close;
+	request.arg = &at_close;
+	lp_test_ok(lapis_submit(rig.lapis, &request, NULL));
+	lpi_fake_rig_fini(&rig);
+	assert_int_equal(at_close.status, -ECANCELED);
+	assert_int_equal(at_close.again, -ECANCELED);
+}
+
 static void test_bad_requests(void **state)
 {
 	(void)state;
@@ -669,6 +764,8 @@ int main(void)
 		cmocka_unit_test(test_get_to_sink),
 		cmocka_unit_test(test_shards),
 		cmocka_unit_test(test_callbacks),
+		cmocka_unit_test(test_chain),
+		cmocka_unit_test(test_callback_at_close),
 		cmocka_unit_test(test_bad_requests),
 		cmocka_unit_test(test_longer_request),
 		cmocka_unit_test(test_too_many),

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sanitize.h"
 #include "client/impl.h"
 
 #define XATTRS_MAX  16u
@@ -464,6 +465,79 @@ static void limit_get(struct lapis_request *req)
 		req->length = req->buf_bytes;
 }
 
+/* --- Memory ----------------------------------------------------------------------------------- */
+
+/* What is kept is for the thread that runs the handle: nobody else touches it. */
+static struct lpi_op *take_spare(struct lapis *lapis)
+{
+	struct lpi_op *op = lapis->spare;
+	if (op == NULL)
+		return NULL;
+	lp_san_unpoison(op, sizeof(*op));
+	lapis->spare = op->next_spare;
+	lapis->spare_cnt--;
+	return op;
+}
+
+static bool keep_spare(struct lapis *lapis, struct lpi_op *op)
+{
+	if (!lpi_is_running(lapis) || lapis->spare_cnt == LPI_SPARE_MAX)
+		return false;
+	op->next_spare = lapis->spare;
+	lapis->spare = op;
+	lapis->spare_cnt++;
+	lp_san_poison(op, sizeof(*op));
+	return true;
+}
+
+void lpi_ops_free_spare(struct lapis *lapis)
+{
+	struct lpi_op *op;
+	while ((op = take_spare(lapis)) != NULL)
+		free(op);
+}
+
+struct lpi_op *lpi_op_alloc(struct lapis *lapis)
+{
+	struct lpi_op *op = lpi_is_running(lapis) ? take_spare(lapis) : NULL;
+	if (op == NULL)
+		op = malloc(sizeof(*op));
+	if (op == NULL)
+		return NULL;
+	memset(op, 0, offsetof(struct lpi_op, text));
+	op->text[0] = '\0';
+	op->lapis = lapis;
+	op->head = op->room;
+	return op;
+}
+
+void lpi_op_free(struct lpi_op *op)
+{
+	if (op == NULL)
+		return;
+	lpi_upload_free(op->upload);
+	free(op->own_data);
+	free(op->value);
+	if (op->head != op->room)
+		free(op->head);
+	if (!keep_spare(op->lapis, op))
+		free(op);
+}
+
+int lpi_op_head_resize(struct lpi_op *op, size_t bytes)
+{
+	bool is_in_room = op->head == op->room;
+	if (is_in_room && bytes <= sizeof(op->room))
+		return 0;
+	uint8_t *head = realloc(is_in_room ? NULL : op->head, bytes);
+	if (head == NULL)
+		return -ENOMEM;
+	if (is_in_room)
+		memcpy(head, op->room, sizeof(op->room));
+	op->head = head;
+	return 0;
+}
+
 /* --- Making one ------------------------------------------------------------------------------- */
 
 void lpi_op_make_crcs(struct lpi_op *op)
@@ -523,9 +597,9 @@ static int encode_head(struct lpi_op *op, struct encoder *enc, size_t bound)
 	const struct lapis_request *req = enc->req;
 	size_t len = 0;
 	op->crc_cnt = lp_wire_piece_cnt(op->data_offset, op->data_bytes);
-	op->head = malloc(LP_WIRE_HEADER_SIZE + bound + (size_t)op->crc_cnt * 4);
-	if (op->head == NULL)
-		return -ENOMEM;
+	int err = lpi_op_head_resize(op, LP_WIRE_HEADER_SIZE + bound + (size_t)op->crc_cnt * 4);
+	if (err < 0)
+		return err;
 	lp_writer_init(&enc->writer, op->head + LP_WIRE_HEADER_SIZE, bound);
 	encode_ref(req->ino, enc->path_len, enc->ref);
 	encode_ref(req->to_ino, enc->to_len, enc->to);
@@ -580,10 +654,9 @@ int lpi_op_new(struct lapis *lapis, const struct lapis_request *request, struct 
 	if (bound > LP_WIRE_META_MAX + LP_WIRE_SET_SIZE || req.value_bytes > LP_WIRE_META_MAX ||
 	    (is_long && req.op != LAPIS_PUT))
 		return -E2BIG;
-	struct lpi_op *op = calloc(1, sizeof(*op));
+	struct lpi_op *op = lpi_op_alloc(lapis);
 	if (op == NULL)
 		return -ENOMEM;
-	op->lapis = lapis;
 	fill_in(op, &req);
 	int err = encode_head(op, &enc, bound);
 	if (err == 0 && is_long)
@@ -596,15 +669,4 @@ int lpi_op_new(struct lapis *lapis, const struct lapis_request *request, struct 
 	}
 	*ret_op = op;
 	return 0;
-}
-
-void lpi_op_free(struct lpi_op *op)
-{
-	if (op == NULL)
-		return;
-	lpi_upload_free(op->upload);
-	free(op->own_data);
-	free(op->value);
-	free(op->head);
-	free(op);
 }

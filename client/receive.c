@@ -116,7 +116,7 @@ static int take_welcome(struct lpi_link *conn, const uint8_t *meta)
 	conn->credit_bytes = welcome.credit_bytes;
 	conn->state = LPI_STATE_UP;
 	conn->backoff_ns = 0;
-	atomic_fetch_add_explicit(&conn->lapis->counters.connects, 1, memory_order_relaxed);
+	lpi_counter_add(&conn->lapis->counters.connects);
 	note_shard(conn, &welcome);
 	return 0;
 }
@@ -352,7 +352,7 @@ static int take_rest(struct lpi_link *conn, const uint8_t *rest)
 	const struct lp_wire_header *header = &conn->header;
 	if (conn->state == LPI_STATE_GREETING)
 		return take_welcome(conn, rest);
-	atomic_fetch_add_explicit(&conn->lapis->counters.received, 1, memory_order_relaxed);
+	lpi_counter_add(&conn->lapis->counters.received);
 	if (header->opcode == 0) {
 		lpi_link_fail(conn, -EPROTO, "the daemon does not understand: %.*s",
 			      (int)LP_MIN(header->meta_bytes, LP_WIRE_TEXT_MAX),
@@ -464,7 +464,7 @@ void lpi_link_receive(struct lpi_link *conn)
 				      "the daemon closed the connection");
 			return;
 		}
-		atomic_fetch_add_explicit(&conn->lapis->counters.receives, 1, memory_order_relaxed);
+		lpi_counter_add(&conn->lapis->counters.receives);
 		size_t direct = LP_MIN((size_t)n, wanted);
 		conn->target_bytes += (uint32_t)direct;
 		conn->in_end += (size_t)n - direct;

@@ -34,9 +34,7 @@ static void learn(struct lapis *lapis, uint64_t hash, uint32_t shard, bool mixes
 void lpi_route_learn(struct lpi_op *op, uint32_t shard)
 {
 	struct lapis *lapis = op->lapis;
-	atomic_fetch_add_explicit(op->conn->shard == shard ? &lapis->counters.hits
-							   : &lapis->counters.misses,
-				  1, memory_order_relaxed);
+	lpi_counter_add(op->conn->shard == shard ? &lapis->counters.hits : &lapis->counters.misses);
 	if (shard >= lapis->shard_cnt || lapis->shard_cnt == 1)
 		return;
 	learn(lapis, op->exact_hash, shard, false);
@@ -141,7 +139,7 @@ void lpi_route_waiting(struct lapis *lapis)
 		if (op->later_ns > now)
 			continue;
 		lpi_ops_remove(op);
-		atomic_fetch_add_explicit(&lapis->counters.retries, 1, memory_order_relaxed);
+		lpi_counter_add(&lapis->counters.retries);
 		lpi_ops_push_back(&ready, op);
 	}
 	while ((op = lpi_ops_pop_front(&ready)) != NULL) {

@@ -115,7 +115,7 @@ static void sent(struct lpi_link *conn, size_t bytes)
 			break;
 		conn->sent_bytes -= whole;
 		lpi_ops_remove(op);
-		atomic_fetch_add_explicit(&conn->lapis->counters.sent, 1, memory_order_relaxed);
+		lpi_counter_add(&conn->lapis->counters.sent);
 		if (op->is_stub) {
 			lpi_op_free(op);
 			continue;
@@ -160,7 +160,7 @@ void lpi_link_flush(struct lpi_link *conn)
 			lpi_link_fail(conn, -errno, "cannot send: %s", lp_strerror(-errno));
 			return;
 		}
-		atomic_fetch_add_explicit(&conn->lapis->counters.sends, 1, memory_order_relaxed);
+		lpi_counter_add(&conn->lapis->counters.sends);
 		sent(conn, (size_t)n);
 	}
 }
@@ -170,13 +170,19 @@ void lpi_link_flush(struct lpi_link *conn)
 static int make_stub(struct lpi_op *op)
 {
 	struct lpi_link *conn = op->conn;
-	struct lpi_op *stub = calloc(1, sizeof(*stub));
+	size_t head_bytes = LP_WIRE_HEADER_SIZE + rest_bytes(conn, op);
+	struct lpi_op *stub = lpi_op_alloc(op->lapis);
 	if (stub == NULL)
 		return -ENOMEM;
+	if (lpi_op_head_resize(stub, head_bytes) < 0) {
+		lpi_op_free(stub);
+		return -ENOMEM;
+	}
+	memcpy(stub->head, op->head, head_bytes);
 	if (op->data_bytes > 0 && op->own_data == NULL) {
 		stub->own_data = malloc(op->data_bytes);
 		if (stub->own_data == NULL) {
-			free(stub);
+			lpi_op_free(stub);
 			return -ENOMEM;
 		}
 		memcpy(stub->own_data, op->data, op->data_bytes);
@@ -186,14 +192,11 @@ static int make_stub(struct lpi_op *op)
 		stub->data = op->data;
 		op->own_data = NULL;
 	}
-	stub->lapis = op->lapis;
 	stub->is_stub = true;
 	stub->place = LPI_PLACE_SENDING;
-	stub->head = op->head;
 	stub->meta_bytes = op->meta_bytes;
 	stub->crc_cnt = op->crc_cnt;
 	stub->data_bytes = op->data_bytes;
-	op->head = NULL;
 	lpi_ops_insert_after(op, stub);
 	lpi_ops_remove(op);
 	conn->slots[op->slot_idx].op = NULL;

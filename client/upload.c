@@ -209,20 +209,17 @@ static void write_more(struct lpi_op *op)
 static int commit_meta(const struct lpi_op *op, struct lpi_op *child)
 {
 	const uint8_t *from = op->head + LP_WIRE_HEADER_SIZE;
-	uint8_t *head = malloc(LP_WIRE_HEADER_SIZE + op->meta_bytes + sizeof(uint64_t));
-	if (head == NULL)
-		return -ENOMEM;
-	if (op->meta_bytes + sizeof(uint64_t) > LP_WIRE_META_MAX) {
-		free(head);
+	if (op->meta_bytes + sizeof(uint64_t) > LP_WIRE_META_MAX)
 		return -E2BIG;
-	}
-	uint8_t *to = head + LP_WIRE_HEADER_SIZE;
+	int err =
+		lpi_op_head_resize(child, LP_WIRE_HEADER_SIZE + op->meta_bytes + sizeof(uint64_t));
+	if (err < 0)
+		return err;
+	uint8_t *to = child->head + LP_WIRE_HEADER_SIZE;
 	memcpy(to, from, LP_WIRE_PUT_SIZE);
 	lp_put_le64(to + LP_WIRE_PUT_SIZE, op->upload->ino);
 	memcpy(to + LP_WIRE_COMMIT_SIZE, from + LP_WIRE_PUT_SIZE,
 	       op->meta_bytes - LP_WIRE_PUT_SIZE);
-	free(child->head);
-	child->head = head;
 	child->meta_bytes = op->meta_bytes + (uint32_t)sizeof(uint64_t);
 	return 0;
 }
@@ -375,12 +372,11 @@ static void become_put(struct lpi_op *op, size_t len)
 {
 	struct lpi_upload *upload = op->upload;
 	uint32_t cnt = lp_wire_piece_cnt(0, len);
-	uint8_t *head = realloc(op->head, LP_WIRE_HEADER_SIZE + op->meta_bytes + (size_t)cnt * 4);
-	if (head == NULL) {
-		lpi_finish(op, -ENOMEM, lp_strerror(-ENOMEM));
+	int err = lpi_op_head_resize(op, LP_WIRE_HEADER_SIZE + op->meta_bytes + (size_t)cnt * 4);
+	if (err < 0) {
+		lpi_finish(op, err, lp_strerror(err));
 		return;
 	}
-	op->head = head;
 	op->crc_cnt = cnt;
 	op->own_data = upload->first;
 	op->data = op->own_data;

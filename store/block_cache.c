@@ -445,8 +445,10 @@ int lp_block_cache_new(struct lp_bufs *bufs, uint64_t limit_blocks, uint64_t lim
 	cache->bufs = bufs;
 	/* Held ones and as many ghosts at most; ghosts are fewer, by the small queue. */
 	cache->entry_cnt = 2 * limit_max_blocks;
+	/* Most looks are for what is not there: more places than entries, so that few lead to one.
+	 */
 	unsigned bits = 1;
-	while ((UINT64_C(1) << bits) < cache->entry_cnt)
+	while ((UINT64_C(1) << bits) < 2 * cache->entry_cnt)
 		bits++;
 	cache->bucket_shift = 64 - bits;
 	cache->entries = calloc(cache->entry_cnt, sizeof(*cache->entries));

@@ -37,7 +37,6 @@ struct record_in_flight {
 
 struct chunk {
 	uint32_t idx;
-	bool is_owned;
 	uint64_t as_of; /* of the record that was loaded; 0 without */
 	struct lp_bitmap used;
 	struct lp_bitmap waiting;
@@ -82,6 +81,7 @@ struct lp_space {
 	struct chunks_by_oldest by_oldest;
 	struct chunk_list todo;
 	struct pin_list pins[PIN_BUCKETS]; /* by the stretch of their first block */
+	struct lp_bitmap owned;            /* chunks: asked for each I/O, and never cold */
 	struct chunk *chunks[]; /* chunk_cnt_max; NULL for those not owned and without a record */
 };
 
@@ -137,7 +137,7 @@ static bool next_own_piece(const struct lp_space *space, struct lp_extent *exten
 		return false;
 	}
 	LP_ASSERT(piece->chunk != NULL);
-	LP_ASSERT(piece->chunk->is_owned);
+	LP_ASSERT(lp_space_owns(space, piece->chunk->idx));
 	return true;
 }
 
@@ -158,9 +158,15 @@ int lp_space_new(const struct lp_space_config *config, struct lp_space **ret_spa
 {
 	LP_ASSERT(config_is_valid(config));
 	size_t bytes = sizeof(struct lp_space) + config->chunk_cnt_max * sizeof(struct chunk *);
+	uint64_t words = lp_bitmap_word_cnt(LP_MAX(config->chunk_cnt_max, 1u));
 	struct lp_space *space = calloc(1, bytes);
-	if (space == NULL)
+	uint64_t *owned = calloc(words, sizeof(*owned));
+	if (space == NULL || owned == NULL) {
+		free(space);
+		free(owned);
 		return -ENOMEM;
+	}
+	lp_bitmap_init(&space->owned, owned, LP_MAX(config->chunk_cnt_max, 1u));
 	space->magic = SPACE_MAGIC;
 	space->config = *config;
 	chunks_by_oldest_init(&space->by_oldest);
@@ -177,6 +183,7 @@ static void drop_chunk(struct lp_space *space, struct chunk *chunk)
 		chunks_by_oldest_remove(&space->by_oldest, chunk);
 	if (chunk_list_is_linked(chunk))
 		chunk_list_remove(chunk);
+	lp_bitmap_clear(&space->owned, chunk->idx, chunk->idx + UINT64_C(1));
 	space->chunks[chunk->idx] = NULL;
 	free(chunk);
 }
@@ -192,6 +199,7 @@ void lp_space_free(struct lp_space *space)
 			drop_chunk(space, space->chunks[i]);
 	}
 	lp_alloc_free(space->alloc);
+	free(space->owned.words);
 	space->magic = 0;
 	free(space);
 }
@@ -273,7 +281,7 @@ int lp_space_load_record(struct lp_space *space, uint32_t idx, const void *value
 	chunk->as_of = record.as_of;
 	chunk->used_cnt = lp_bitmap_count(&chunk->used, 0, chunk->used.bit_cnt);
 	space->used_blocks += chunk->used_cnt;
-	if (!chunk->is_owned && chunk->used_cnt != 0)
+	if (!lp_space_owns(space, chunk->idx) && chunk->used_cnt != 0)
 		return LP_CORRUPT(LP_OFFSET_NONE,
 				  "chunk %u is not owned, but its record has blocks in use", idx);
 	return 0;
@@ -286,7 +294,7 @@ static int replay_piece(struct lp_space *space, const struct piece *piece, uint8
 	/* The record contains it. */
 	if (chunk != NULL && seq <= chunk->as_of)
 		return 0;
-	if (chunk == NULL || !chunk->is_owned)
+	if (chunk == NULL || !lp_space_owns(space, chunk->idx))
 		return LP_CORRUPT(LP_OFFSET_NONE,
 				  "frame %" PRIu64 " changes a chunk that is not owned", seq);
 	if (apply(space, piece, kind, seq))
@@ -419,7 +427,7 @@ int lp_space_recovered(struct lp_space *space, uint64_t durable_seq)
 					  "space record of chunk %u is of frame %" PRIu64
 					  ", the last is %" PRIu64,
 					  i, chunk->as_of, durable_seq);
-		if (chunk->is_owned)
+		if (lp_space_owns(space, chunk->idx))
 			rc = chunk_to_alloc(space, chunk);
 		else
 			drop_chunk(space, chunk);
@@ -442,8 +450,7 @@ static struct lp_extent chunk_range(const struct lp_space *space, uint32_t idx)
 
 bool lp_space_owns(const struct lp_space *space, uint32_t idx)
 {
-	return idx < space->config.chunk_cnt_max && space->chunks[idx] != NULL &&
-	       space->chunks[idx]->is_owned;
+	return idx < space->config.chunk_cnt_max && lp_bitmap_test(&space->owned, idx);
 }
 
 int lp_space_chunk_add(struct lp_space *space, uint32_t idx)
@@ -461,7 +468,7 @@ int lp_space_chunk_add(struct lp_space *space, uint32_t idx)
 	if (rc != 0)
 		drop_chunk(space, chunk);
 	else
-		chunk->is_owned = true;
+		lp_bitmap_set(&space->owned, idx, idx + UINT64_C(1));
 	return rc;
 }
 
@@ -515,9 +522,9 @@ bool lp_space_is_pinned(const struct lp_space *space, struct lp_extent range)
 static bool chunk_is_empty(const struct lp_space *space, const struct chunk *chunk)
 {
 	struct lp_extent range = chunk_range(space, chunk->idx);
-	return chunk->is_owned && chunk->used_cnt == 0 && chunk->waiting_cnt == 0 &&
-	       chunk->oldest_seq == 0 && lp_alloc_is_free(space->alloc, range) &&
-	       !lp_space_is_pinned(space, range);
+	return lp_space_owns(space, chunk->idx) && chunk->used_cnt == 0 &&
+	       chunk->waiting_cnt == 0 && chunk->oldest_seq == 0 &&
+	       lp_alloc_is_free(space->alloc, range) && !lp_space_is_pinned(space, range);
 }
 
 bool lp_space_has_surplus(const struct lp_space *space)
@@ -754,6 +761,9 @@ void lp_space_unpin(struct lp_space *space, struct lp_space_pin *pin)
 	pin_list_remove(pin);
 	if (--of->cnt == 0)
 		of->longest_blocks = 0;
+	/* Nothing waits for it. */
+	if (space->waiting_blocks == 0)
+		return;
 	struct lp_extent extent = pin->extent;
 	struct piece piece;
 	while (next_own_piece(space, &extent, &piece))
