@@ -517,19 +517,6 @@ static inline bool lpi_whole_judge_found(struct lpi_whole_judge *judge,
 
 /* --- Cuts ------------------------------------------------------------------------------------- */
 
-/* Known, and harmless: the removal of a spread directory whose making was only ordered has sealed a
- * fragment elsewhere, and the power fails before the rest of either is durable. Then the seal is
- * taken back, and a record of the fragment stays, of a directory that was never there. It says
- * nothing, nobody ever finds it, and fsck removes it. Anything else is a fault. */
-static inline void lpi_whole_fsck_found(struct lp_fsck_events *events,
-					const struct lp_fsck_finding *finding)
-{
-	bool is_known = finding->kind == LP_FSCK_ENTRY &&
-			strstr(finding->text, "there is an empty fragment") != NULL;
-	if (!is_known)
-		lpi_ns_sim_found(events, finding);
-}
-
 /* A machine comes up with this device, which is gone afterwards, and what it finds is judged.
  * Opened once more it finds the same. */
 static inline bool lpi_whole_recover(struct lpi_whole_judge *judge, struct lp_bdev *bdev,
@@ -537,7 +524,6 @@ static inline bool lpi_whole_recover(struct lpi_whole_judge *judge, struct lp_bd
 {
 	struct lpi_whole_text found = {.is_kept = true};
 	struct lpi_whole_text again = {.is_kept = false};
-	struct lp_fsck_events listener = {.found = lpi_whole_fsck_found};
 	struct lpi_ns_sim *sim = lpi_ns_sim_boot_as(bdev, &judge->run->options.config);
 	lp_test_ok(lpi_ns_sim_start(sim));
 	lpi_whole_sim_describe(sim, &found);
@@ -556,7 +542,7 @@ static inline bool lpi_whole_recover(struct lpi_whole_judge *judge, struct lp_bd
 			print_error("another state when it was opened once more\n");
 	}
 	if (is_right && mood % 4 == 0)
-		lpi_ns_sim_fsck_as(sim, &listener);
+		lpi_ns_sim_fsck(sim);
 	lpi_ns_sim_fini(sim);
 	free(sim);
 	lpi_whole_text_fini(&found);
