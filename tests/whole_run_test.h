@@ -228,6 +228,20 @@ static inline void lpi_whole_synced(struct lpi_whole_run *run, uint64_t event)
 	run->ordered = 0;
 }
 
+/* What a client was told, who was not told that it might be taken back, stays (P3). */
+static inline void lpi_whole_keep_shown(struct lpi_whole_run *run,
+					const struct lpi_whole_step *told)
+{
+	struct lpi_whole_touches shown;
+	if (told->has_changed || (told->op.flags & LPI_WHOLE_ORDERED) != 0)
+		return;
+	lpi_whole_show(&run->model, &told->op, told->want.result, &shown);
+	for (struct lpi_whole_step *step = run->steps; step != told; step++) {
+		if (step->has_changed && lpi_whole_is_shown(&step->op, &step->touches, &shown))
+			step->durable_event = LP_MIN(step->durable_event, told->done_event);
+	}
+}
+
 static inline struct lpi_whole_step *lpi_whole_step_add(struct lpi_whole_run *run,
 							const struct lpi_whole_op *op)
 {
@@ -268,6 +282,7 @@ static inline bool lpi_whole_run_one(struct lpi_whole_run *run, const struct lpi
 		step->durable_event = step->done_event;
 	else
 		run->ordered += step->has_changed ? 1 : 0;
+	lpi_whole_keep_shown(run, step);
 	return true;
 }
 
