@@ -153,8 +153,9 @@ struct lpi_whole_door {
 
 /* --- Operations ------------------------------------------------------------------------------- */
 
-#define LPI_WHOLE_ANY_ERROR (-100000) /* some error, and nothing has changed */
-#define LPI_WHOLE_ANYTHING  (-100001) /* nobody can say; and nothing has changed */
+#define LPI_WHOLE_ANY_ERROR (-100000) /* one that the operation may say; and nothing has changed   \
+				       */
+#define LPI_WHOLE_ANYTHING (-100001)  /* nobody can say; and nothing has changed */
 
 /* What came of one, as far as it is compared. */
 struct lpi_whole_answer {
@@ -163,6 +164,8 @@ struct lpi_whole_answer {
 	uint64_t cnt;  /* of items, bytes; an offset */
 	uint64_t more; /* of a list; of stat: the link count */
 	uint64_t hash; /* of what was returned */
+	/* Of what was found, if the door tells; the model does not know it. */
+	uint64_t version_nr;
 };
 
 /* States that an operation goes through, each of which a crash may leave: what a put makes before

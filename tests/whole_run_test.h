@@ -46,6 +46,8 @@ struct lpi_whole_step {
 	uint64_t sent_event;
 	uint64_t done_event;
 	uint64_t durable_event;
+	uint64_t ino;        /* of what was found, and its version */
+	uint64_t version_nr; /* 0: none */
 };
 
 struct lpi_whole_run {
@@ -189,10 +191,11 @@ static inline bool lpi_whole_complain(const struct lpi_whole_run *run,
 	const struct lpi_whole_answer *answers[] = {&step->want, got};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(answers); i++)
 		print_error(
-			"  %s: result %d inode %llx count %llu more %llu hash %llx\n",
+			"  %s: result %d inode %llx count %llu more %llu hash %llx version %llu\n",
 			i == 0 ? "expected" : "answered", answers[i]->result,
 			(unsigned long long)answers[i]->ino, (unsigned long long)answers[i]->cnt,
-			(unsigned long long)answers[i]->more, (unsigned long long)answers[i]->hash);
+			(unsigned long long)answers[i]->more, (unsigned long long)answers[i]->hash,
+			(unsigned long long)answers[i]->version_nr);
 	return false;
 }
 
@@ -255,6 +258,27 @@ static inline struct lpi_whole_step *lpi_whole_step_add(struct lpi_whole_run *ru
 	return step;
 }
 
+/* Whether this version of an inode may follow the one that was told last: a later one, if something
+ * of the inode's own has changed since. */
+static inline bool lpi_whole_version_is_right(const struct lpi_whole_run *run,
+					      const struct lpi_whole_step *told)
+{
+	bool has_changed = false;
+	if (told->version_nr == 0)
+		return told->ino == 0;
+	for (uint32_t i = run->step_cnt; i-- > 0;) {
+		const struct lpi_whole_step *step = &run->steps[i];
+		bool is_own = step->op.kind >= LPI_WHOLE_SET && step->op.kind < LPI_WHOLE_PUT;
+		if (step->version_nr != 0 && step->ino == told->ino)
+			return has_changed ? step->version_nr < told->version_nr
+					   : step->version_nr <= told->version_nr;
+		has_changed =
+			has_changed || (is_own && step->has_changed &&
+					lpi_whole_ino(&run->model, step->op.node) == told->ino);
+	}
+	return true;
+}
+
 static inline bool lpi_whole_run_one(struct lpi_whole_run *run, const struct lpi_whole_op *op)
 {
 	struct lpi_whole_step *step = lpi_whole_step_add(run, op);
@@ -267,7 +291,10 @@ static inline bool lpi_whole_run_one(struct lpi_whole_run *run, const struct lpi
 	lpi_whole_apply(model, op, NULL, &step->want);
 	model->touches = NULL;
 	step->has_changed = model->has_changed;
-	if (!lpi_whole_is_right(model, op, &step->want, &got))
+	step->version_nr = got.version_nr;
+	step->ino = got.version_nr == 0 ? 0 : got.ino;
+	if (!lpi_whole_is_right(model, op, &step->want, &got) ||
+	    !lpi_whole_version_is_right(run, step))
 		return lpi_whole_complain(run, step, &got);
 	const uint64_t words[] = {(uint64_t)got.result, got.ino, got.cnt, got.more, got.hash};
 	run->answers = lp_hash_u64(words, sizeof(words), run->answers);

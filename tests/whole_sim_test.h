@@ -380,6 +380,7 @@ static inline void lpi_ws_found(struct lpi_whole_sim *ws, int result,
 		return;
 	ws->answer->ino = found->ino.nr;
 	ws->answer->more = found->attrs.nlink;
+	ws->answer->version_nr = found->attrs.version_nr;
 	ws->answer->hash = lpi_whole_hash_attrs(&found->attrs, found->ino.nr, found->entries_cnt);
 }
 
