@@ -153,9 +153,8 @@ struct lpi_whole_door {
 
 /* --- Operations ------------------------------------------------------------------------------- */
 
-#define LPI_WHOLE_ANY_ERROR (-100000) /* one that the operation may say; and nothing has changed   \
-				       */
-#define LPI_WHOLE_ANYTHING (-100001)  /* nobody can say; and nothing has changed */
+#define LPI_WHOLE_ANY_ERROR (-100000) /* one of the operation's, and nothing has changed */
+#define LPI_WHOLE_ANYTHING  (-100001) /* nobody can say; and nothing has changed */
 
 /* What came of one, as far as it is compared. */
 struct lpi_whole_answer {
