@@ -140,7 +140,8 @@ static void test_unsealed(void **state)
 {
 	(void)state;
 	struct lpi_store_rig rig;
-	struct lp_store_op op = {.opcode = LP_STORE_LOOKUP, .lookup = {.dir = dir, .name = {"x", 1}}};
+	struct lp_store_op op = {.opcode = LP_STORE_LOOKUP,
+				 .lookup = {.dir = dir, .name = {"x", 1}}};
 	lpi_store_rig_start(&rig, 1);
 	make_tree(&rig);
 	const struct lp_change set = entry(LP_CHANGE_ENTRY_SET, dir, "x", root, LP_INODE_TYPE_DIR);
