@@ -11,7 +11,7 @@
 /* What may be said of each where several things are wrong at once: of what was asked for, and never
  * of the store. */
 static const int faults[LPI_WHOLE_KIND_CNT][FAULTS_MAX] = {
-	[LPI_WHOLE_MAKE] = {-ENOENT, -ENOTDIR, -EEXIST, -EISDIR},
+	[LPI_WHOLE_MAKE] = {-ENOENT, -ENOTDIR, -EEXIST, -EISDIR, -ENAMETOOLONG},
 	[LPI_WHOLE_LINK] = {-ENOENT, -ENOTDIR, -EEXIST, -EPERM},
 	[LPI_WHOLE_REMOVE] = {-ENOENT, -ENOTDIR, -EISDIR, -ENOTEMPTY},
 	[LPI_WHOLE_RENAME] = {-ENOENT, -ENOTDIR, -EISDIR, -EEXIST, -ENOTEMPTY, -EINVAL},
