@@ -308,13 +308,14 @@ static inline void lpi_ns_sim_found(struct lp_fsck_events *events,
 }
 
 /* The device, which nobody has open, holds a store without any fault. */
-static inline void lpi_ns_sim_fsck_as(struct lpi_ns_sim *sim, struct lp_fsck_events *listener)
+static inline void lpi_ns_sim_fsck(struct lpi_ns_sim *sim)
 {
+	struct lp_fsck_events listener = {.found = lpi_ns_sim_found};
 	const struct lp_fsck_options options = {.reactor = sim->reactor,
 						.workers = sim->workers,
 						.bufs = sim->bufs,
 						.bdev = {sim->bdev},
-						.events = listener,
+						.events = &listener,
 						.sim_clock = &sim->clock.clock,
 						.index_buffer_bytes = UINT64_C(1) << 16,
 						.files_reserve_bytes = UINT64_C(1) << 20,
@@ -322,12 +323,6 @@ static inline void lpi_ns_sim_fsck_as(struct lpi_ns_sim *sim, struct lp_fsck_eve
 	struct lp_fsck_report report;
 	struct lp_label_why why;
 	lp_test_ok(lp_fsck_run(&options, &report, &why));
-}
-
-static inline void lpi_ns_sim_fsck(struct lpi_ns_sim *sim)
-{
-	struct lp_fsck_events listener = {.found = lpi_ns_sim_found};
-	lpi_ns_sim_fsck_as(sim, &listener);
 }
 
 #endif

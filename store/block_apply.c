@@ -209,7 +209,11 @@ static void change_dir(const struct lp_change *change, struct lpi_fragment *frag
 		fragment->value.is_sealed = 1;
 	if (change->dir.unseal)
 		fragment->value.is_sealed = 0;
-	lpi_node_changed(&fragment->node);
+	/* If the seal had made it, its directory may never have been. */
+	if (change->dir.unseal && lp_fragment_says_nothing(&fragment->value))
+		drop_fragment(fragment);
+	else
+		lpi_node_changed(&fragment->node);
 }
 
 /* --- Xattrs, omap, records -------------------------------------------------------------------- */

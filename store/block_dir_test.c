@@ -34,6 +34,11 @@ static struct lp_change seal(struct lp_ino ino)
 	return (struct lp_change){.type = LP_CHANGE_DIR, .ino = ino, .dir = {.seal = true}};
 }
 
+static struct lp_change unseal(struct lp_ino ino)
+{
+	return (struct lp_change){.type = LP_CHANGE_DIR, .ino = ino, .dir = {.unseal = true}};
+}
+
 static void make_tree(struct lpi_store_rig *rig)
 {
 	const struct lp_attrs of_root = {
@@ -129,10 +134,42 @@ static void test_entry_meets_drop(void **state)
 	lpi_store_rig_fini(&rig);
 }
 
+/* A fragment that was made only to be sealed goes with its seal, for its directory may never have
+ * been; one that has had entries stays, or its insertions would begin again. */
+static void test_unsealed(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	struct lp_store_op op = {.opcode = LP_STORE_LOOKUP,
+				 .lookup = {.dir = dir, .name = {"x", 1}}};
+	lpi_store_rig_start(&rig, 1);
+	make_tree(&rig);
+	const struct lp_change set = entry(LP_CHANGE_ENTRY_SET, dir, "x", root, LP_INODE_TYPE_DIR);
+	const struct lp_change remove = entry(LP_CHANGE_ENTRY_REMOVE, dir, "x", root, 0);
+	for (int is_cold = 0; is_cold < 2; is_cold++) {
+		lp_test_ok(lpi_hand_change(&rig.hand, seal(away)));
+		lp_test_ok(lpi_hand_change(&rig.hand, set));
+		lp_test_ok(lpi_hand_change(&rig.hand, remove));
+		lp_test_ok(lpi_hand_change(&rig.hand, seal(dir)));
+		if (is_cold != 0)
+			reopen(&rig);
+		lp_test_ok(lpi_hand_change(&rig.hand, unseal(away)));
+		lp_test_ok(lpi_hand_change(&rig.hand, unseal(dir)));
+		lp_test_ok(lpi_hand_change(&rig.hand, set));
+		lp_test_ok(lpi_hand_do(&rig.hand, &op));
+		assert_int_equal(op.lookup.insertion, 2 + 2 * is_cold);
+		lp_test_ok(lpi_hand_change(&rig.hand, remove));
+	}
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check_all(&rig, found);
+	lpi_store_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_removed),
+		cmocka_unit_test(test_unsealed),
 		cmocka_unit_test(test_entry_meets_drop),
 	};
 	return lp_test_main(tests, "store/block_dir");

@@ -167,7 +167,8 @@ enum lp_change_type {
 	 * left of it. Sealing and dropping need it empty: -ENOTEMPTY. A seal goes with what is
 	 * dropped, so whoever drops sees to it that no entry is under way any more: one that comes
 	 * later makes a new fragment, whose insertions begin again. In the transaction itself only
-	 * another drop may follow, or the removal of the directory: else -EINVAL. */
+	 * another drop may follow, or the removal of the directory: else -EINVAL. Of what was made
+	 * only to be sealed unsealing leaves nothing. */
 	LP_CHANGE_DIR,
 	/* A key of the spaces T, U, or S, whole and as it is; value absent removes it. Those of S
 	 * that the store keeps for itself are -EINVAL.

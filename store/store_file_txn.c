@@ -177,17 +177,20 @@ static int store_fragment(struct lpi_fstore_eval *eval, struct lp_ino ino,
 	return lpi_fstore_overlay_put(&eval->txn, &key, bytes, sizeof(bytes));
 }
 
+static int delete_fragment(struct lpi_fstore_eval *eval, struct lp_ino ino)
+{
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_FRAGMENT, ino);
+	return lpi_fstore_overlay_delete(&eval->txn, &key);
+}
+
 static int drop_fragment(struct lpi_fstore_eval *eval, struct lp_ino ino)
 {
 	struct lp_fragment_value fragment;
-	struct lp_key key;
 	int err = lpi_fstore_fragment(&eval->view, ino, &fragment);
 	if (err < 0)
 		return err == -ENOENT ? 0 : err;
-	if (fragment.entries_cnt > 0)
-		return -ENOTEMPTY;
-	lp_key_of_ino(&key, LP_KEY_SPACE_FRAGMENT, ino);
-	return lpi_fstore_overlay_delete(&eval->txn, &key);
+	return fragment.entries_cnt > 0 ? -ENOTEMPTY : delete_fragment(eval, ino);
 }
 
 static int change_dir(struct lpi_fstore_eval *eval, const struct lp_change *change)
@@ -205,6 +208,9 @@ static int change_dir(struct lpi_fstore_eval *eval, const struct lp_change *chan
 		fragment.mtime_ns = change->dir.mtime_ns;
 	if (change->dir.ctime_ns != 0)
 		fragment.ctime_ns = change->dir.ctime_ns;
+	/* If the seal had made it, its directory may never have been. */
+	if (change->dir.unseal && lp_fragment_says_nothing(&fragment))
+		return delete_fragment(eval, change->ino);
 	return store_fragment(eval, change->ino, &fragment);
 }
 

@@ -160,6 +160,12 @@ int lp_fragment_read(const void *bytes, size_t len, const struct lp_key *key,
 	return 0;
 }
 
+bool lp_fragment_says_nothing(const struct lp_fragment_value *value)
+{
+	return value->next_insertion == 1 && value->entries_cnt == 0 && value->is_sealed == 0 &&
+	       value->mtime_ns == 0 && value->ctime_ns == 0;
+}
+
 void lp_unfinished_write(const struct lp_unfinished_value *value, const struct lp_key *key,
 			 uint8_t ret_bytes[LP_UNFINISHED_VALUE_SIZE])
 {

@@ -26,6 +26,8 @@ void lp_fragment_write(const struct lp_fragment_value *value, const struct lp_ke
 		       uint8_t ret_bytes[LP_FRAGMENT_VALUE_SIZE]);
 int lp_fragment_read(const void *bytes, size_t len, const struct lp_key *key,
 		     struct lp_fragment_value *ret) LP_MUST_CHECK;
+/* It is as good as none: it never had an entry or a time, and is not sealed. */
+bool lp_fragment_says_nothing(const struct lp_fragment_value *value);
 
 void lp_unfinished_write(const struct lp_unfinished_value *value, const struct lp_key *key,
 			 uint8_t ret_bytes[LP_UNFINISHED_VALUE_SIZE]);

@@ -920,37 +920,3 @@ bool lpi_whole_can(const struct lpi_whole *whole, const struct lpi_whole_op *op)
 {
 	return is_known(whole, op->node) && is_known(whole, op->dir) && is_known(whole, op->to_dir);
 }
-
-static bool is_seek_right(const struct lpi_whole_node *node, const struct lpi_whole_op *op,
-			  const struct lpi_whole_answer *got)
-{
-	uint64_t data = lpi_whole_next_data(node, op->offset);
-	bool is_behind = op->offset >= node->size_bytes;
-	bool is_inside = got->cnt >= op->offset && got->cnt <= node->size_bytes;
-	if (got->result == -ENXIO)
-		return is_behind || (data == UINT64_MAX && !has_flag(op, LPI_WHOLE_HOLE));
-	if (got->result != 0 || is_behind || !is_inside)
-		return false;
-	if (!has_flag(op, LPI_WHOLE_HOLE))
-		return got->cnt <= data && got->cnt < node->size_bytes;
-	return got->cnt == node->size_bytes || lpi_whole_next_data(node, got->cnt) != got->cnt;
-}
-
-bool lpi_whole_is_right(const struct lpi_whole *whole, const struct lpi_whole_op *op,
-			const struct lpi_whole_answer *want, const struct lpi_whole_answer *got)
-{
-	if (want->result == LPI_WHOLE_ANYTHING || got->result == LPI_WHOLE_SKIPPED)
-		return true;
-	if (want->result == LPI_WHOLE_ANY_ERROR)
-		return got->result < 0;
-	if (op->kind == LPI_WHOLE_SEEK)
-		return is_seek_right(lpi_whole_find(whole, op->node), op, got);
-	/* One that is being removed since it was closed may be seen still. */
-	if (op->kind == LPI_WHOLE_STAT && want->result < 0 && got->result >= 0)
-		return got->more == 0;
-	if (want->result != got->result || want->result < 0)
-		return want->result == got->result;
-	bool is_ino_right = !lpi_whole_only_asks(op) || want->ino == got->ino;
-	return is_ino_right && want->cnt == got->cnt && want->more == got->more &&
-	       want->hash == got->hash;
-}

@@ -396,6 +396,8 @@ static void touch_name(struct lpi_whole *whole, uint32_t dir, uint32_t name)
 			(uint32_t)(lp_hash_u64(bytes.bytes, bytes.len, lpi_whole_ino(whole, dir)) %
 				   whole->shard_cnt);
 	lpi_whole_touch(whole, LPI_WHOLE_TOUCH_BEING, dir, false);
+	lpi_whole_touch(whole, LPI_WHOLE_TOUCH_NAME, dir, true);
+	touches->items[touches->cnt - 1].name = name;
 }
 
 void lpi_whole_entry_remove(struct lpi_whole *whole, uint32_t dir, uint32_t name)
@@ -444,14 +446,19 @@ void lpi_whole_touch(struct lpi_whole *whole, enum lpi_whole_touch_kind kind, ui
 		(struct lpi_whole_touch){.kind = kind, .slot = slot, .changes = changes};
 }
 
+bool lpi_whole_touch_is_same(const struct lpi_whole_touch *a, const struct lpi_whole_touch *b)
+{
+	return a->kind == b->kind && a->slot == b->slot && a->shard_idx == b->shard_idx &&
+	       a->name == b->name;
+}
+
 bool lpi_whole_touches_meet(const struct lpi_whole_touches *a, const struct lpi_whole_touches *b)
 {
 	for (uint32_t i = 0; i < a->cnt; i++) {
 		for (uint32_t j = 0; j < b->cnt; j++) {
 			const struct lpi_whole_touch *one = &a->items[i];
 			const struct lpi_whole_touch *two = &b->items[j];
-			if (one->kind == two->kind && one->slot == two->slot &&
-			    one->shard_idx == two->shard_idx && (one->changes || two->changes))
+			if (lpi_whole_touch_is_same(one, two) && (one->changes || two->changes))
 				return true;
 		}
 	}

@@ -86,17 +86,19 @@ struct lpi_whole_inos {
 enum lpi_whole_touch_kind {
 	LPI_WHOLE_TOUCH_INODE,
 	LPI_WHOLE_TOUCH_FRAGMENT, /* of a directory, on a shard */
-	LPI_WHOLE_TOUCH_BEING     /* that a directory is there */
+	LPI_WHOLE_TOUCH_BEING,    /* that a directory is there */
+	LPI_WHOLE_TOUCH_NAME      /* in a directory */
 };
 
 struct lpi_whole_touch {
 	enum lpi_whole_touch_kind kind;
 	uint32_t slot;
 	uint32_t shard_idx; /* of a fragment */
+	uint32_t name;
 	bool changes;
 };
 
-#define LPI_WHOLE_TOUCHES_MAX 96u
+#define LPI_WHOLE_TOUCHES_MAX 128u
 
 struct lpi_whole_touches {
 	uint32_t cnt;
@@ -133,6 +135,7 @@ void lpi_whole_close_all(struct lpi_whole *whole);
 uint64_t lpi_whole_ino(const struct lpi_whole *whole, uint32_t slot);
 void lpi_whole_inos_set(struct lpi_whole_inos *inos, uint32_t slot, uint64_t nr);
 void lpi_whole_inos_fini(struct lpi_whole_inos *inos);
+bool lpi_whole_touch_is_same(const struct lpi_whole_touch *a, const struct lpi_whole_touch *b);
 bool lpi_whole_touches_meet(const struct lpi_whole_touches *a, const struct lpi_whole_touches *b);
 
 /* --- Doors ------------------------------------------------------------------------------------ */
@@ -150,7 +153,7 @@ struct lpi_whole_door {
 
 /* --- Operations ------------------------------------------------------------------------------- */
 
-#define LPI_WHOLE_ANY_ERROR (-100000) /* some error, and nothing has changed */
+#define LPI_WHOLE_ANY_ERROR (-100000) /* one of the operation's, and nothing has changed */
 #define LPI_WHOLE_ANYTHING  (-100001) /* nobody can say; and nothing has changed */
 
 /* What came of one, as far as it is compared. */
@@ -160,6 +163,8 @@ struct lpi_whole_answer {
 	uint64_t cnt;  /* of items, bytes; an offset */
 	uint64_t more; /* of a list; of stat: the link count */
 	uint64_t hash; /* of what was returned */
+	/* Of what was found, if the door tells; the model does not know it. */
+	uint64_t version_nr;
 };
 
 /* States that an operation goes through, each of which a crash may leave: what a put makes before
@@ -193,6 +198,14 @@ struct lpi_whole_path {
 void lpi_whole_path(const uint32_t *names, uint32_t depth, struct lpi_whole_path *ret);
 void lpi_whole_list_bounds(const struct lpi_whole_op *op, struct lpi_whole_path *ret_prefix,
 			   struct lpi_whole_path *ret_after);
+
+/* What the answer to a question, or to what was refused, has told of (P3); the model has changed no
+ * more since. */
+void lpi_whole_show(struct lpi_whole *whole, const struct lpi_whole_op *op, int result,
+		    struct lpi_whole_touches *ret);
+/* Whether that tells of what this operation has changed. */
+bool lpi_whole_is_shown(const struct lpi_whole_op *op, const struct lpi_whole_touches *changed,
+			const struct lpi_whole_touches *shown);
 
 /* --- As text ---------------------------------------------------------------------------------- */
 

@@ -380,6 +380,7 @@ static inline void lpi_ws_found(struct lpi_whole_sim *ws, int result,
 		return;
 	ws->answer->ino = found->ino.nr;
 	ws->answer->more = found->attrs.nlink;
+	ws->answer->version_nr = found->attrs.version_nr;
 	ws->answer->hash = lpi_whole_hash_attrs(&found->attrs, found->ino.nr, found->entries_cnt);
 }
 
@@ -420,6 +421,7 @@ static inline int lpi_ws_read(struct lpi_whole_sim *ws)
 	op->store.ino = ino;
 	op->store.op = (struct lp_store_op){
 		.opcode = LP_STORE_READ,
+		.sees_ordered = op->ack == LP_ACK_ORDERED,
 		.read = {.ino = ino, .offset = ws->op->offset, .length = ws->op->length}};
 	int r = lpi_ws_do(ws);
 	if (r < 0)
@@ -442,6 +444,7 @@ static inline int lpi_ws_seek(struct lpi_whole_sim *ws)
 	op->store.ino = ino;
 	op->store.op =
 		(struct lp_store_op){.opcode = LP_STORE_SEEK,
+				     .sees_ordered = op->ack == LP_ACK_ORDERED,
 				     .seek = {.ino = ino,
 					      .offset = ws->op->offset,
 					      .hole = (ws->op->flags & LPI_WHOLE_HOLE) != 0}};
@@ -466,6 +469,7 @@ static inline int lpi_ws_xattrs(struct lpi_whole_sim *ws)
 		op->store.ino = ino;
 		op->store.op = (struct lp_store_op){
 			.opcode = LP_STORE_LIST,
+			.sees_ordered = op->ack == LP_ACK_ORDERED,
 			.list = {.space = is_omap ? LP_STORE_OMAP : LP_STORE_XATTRS,
 				 .ino = ino,
 				 .after = after,

@@ -86,7 +86,7 @@ static const struct lpi_whole_op set[] = {
 	 .flags = LPI_WHOLE_ORDERED},
 	{.kind = LPI_WHOLE_LINK, .node = ONE, .dir = PLAIN, .name = NAME_A},
 	{.kind = LPI_WHOLE_REMOVE, .dir = SPREAD, .name = NAME_A, .flags = LPI_WHOLE_ORDERED},
-	{.kind = LPI_WHOLE_REMOVE, .dir = PLAIN, .name = NAME_B},
+	{.kind = LPI_WHOLE_WRITE, .node = ONE, .length = 300, .seed = 9},
 	{.kind = LPI_WHOLE_MAKE,
 	 .type = LP_INODE_TYPE_DIR,
 	 .dir = PLAIN,
@@ -207,6 +207,91 @@ static void test_three(void **state)
 	check_some(3, ONE_IN_3);
 }
 
+/* --- Certain sequences ------------------------------------------------------------------------ */
+
+/* Cut at every event from the last operation's beginning on. */
+static bool is_right(const struct lpi_whole_options *options, const struct lpi_whole_op *ops,
+		     uint32_t cnt)
+{
+	struct lpi_whole_run *run = lpi_whole_run_new(options);
+	bool is_right = true;
+	for (uint32_t i = 0; i < cnt; i++)
+		assert_true(lpi_whole_run_op(run, &ops[i]));
+	run->options.first_event = run->steps[cnt - 1].sent_event;
+	is_right = lpi_whole_run_end(run) && lpi_whole_run_cut(run);
+	state_cnt += run->states;
+	lpi_whole_run_free(run);
+	return is_right;
+}
+
+/* The removal of a spread directory whose making was only ordered: its seal on another shard is
+ * durable before the directory is, and has to leave nothing of one that never was (rule N2). */
+static void test_removed_early(void **state)
+{
+	static const struct lpi_whole_op ops[] = {{.kind = LPI_WHOLE_MAKE,
+						   .id = 1,
+						   .flags = LPI_WHOLE_ORDERED | LPI_WHOLE_SPREAD,
+						   .home = 3,
+						   .type = LP_INODE_TYPE_DIR,
+						   .mode = 0700,
+						   .name = NAME_A},
+						  {.kind = LPI_WHOLE_REMOVE,
+						   .id = 2,
+						   .flags = LPI_WHOLE_IS_DIR,
+						   .home = 7,
+						   .name = NAME_A}};
+	(void)state;
+	for (uint64_t seed = 1; seed <= 4; seed++) {
+		struct lpi_whole_options options;
+		lpi_whole_options_of(seed, &options);
+		options.shard_cnt = seed == 4 ? 2 : 3;
+		options.preset = LP_SIM_PRESET_CNT - 1;
+		options.nested = 0;
+		assert_true(is_right(&options, ops, LP_ARRAY_SIZE(ops)));
+	}
+}
+
+/* Says what is not durable yet. */
+static void tell_early(struct lpi_whole_door *door, const struct lpi_whole *whole,
+		       const struct lpi_whole_op *op, struct lpi_whole_answer *ret)
+{
+	struct lpi_whole_op early = *op;
+	early.flags |= lpi_whole_only_asks(op) ? LPI_WHOLE_ORDERED : 0;
+	lpi_whole_sim_apply(door, whole, &early, ret);
+}
+
+/* What was only ordered and then shown to who asks for what is durable is there after a cut (P3); a
+ * door that does not wait for it is found out. */
+static void test_shown(void **state)
+{
+	static const struct lpi_whole_op changes[] = {
+		{.kind = LPI_WHOLE_MAKE, .type = LP_INODE_TYPE_FILE, .name = NAME_A},
+		{.kind = LPI_WHOLE_SET, .mask = LP_ATTR_MODE, .mode = 0700},
+		{.kind = LPI_WHOLE_WRITE, .node = ONE, .length = 300, .seed = 9},
+	};
+	static const struct lpi_whole_op asks[] = {
+		{.kind = LPI_WHOLE_LOOKUP, .name = NAME_A},
+		{.kind = LPI_WHOLE_STAT},
+		{.kind = LPI_WHOLE_READ, .node = ONE, .length = 400},
+	};
+	(void)state;
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(asks); i++) {
+		struct lpi_whole_options options;
+		struct lpi_whole_op ops[SETUP_CNT + 2];
+		lpi_whole_options_of(1, &options);
+		options.shard_cnt = 2;
+		memcpy(ops, setup, sizeof(setup));
+		ops[SETUP_CNT] = changes[i];
+		ops[SETUP_CNT].flags |= LPI_WHOLE_ORDERED;
+		ops[SETUP_CNT + 1] = asks[i];
+		for (uint32_t j = SETUP_CNT; j < SETUP_CNT + 2; j++)
+			ops[j].id = j + 1;
+		assert_true(is_right(&options, ops, SETUP_CNT + 2));
+		options.apply = tell_early;
+		assert_false(is_right(&options, ops, SETUP_CNT + 2));
+	}
+}
+
 static void test_tell(void **state)
 {
 	(void)state;
@@ -219,10 +304,9 @@ static void test_tell(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one),
-		cmocka_unit_test(test_two),
-		cmocka_unit_test(test_three),
-		cmocka_unit_test(test_tell),
+		cmocka_unit_test(test_one),   cmocka_unit_test(test_two),
+		cmocka_unit_test(test_three), cmocka_unit_test(test_removed_early),
+		cmocka_unit_test(test_shown), cmocka_unit_test(test_tell),
 	};
 	return lp_test_main(tests, "tests/whole_small");
 }

@@ -11,6 +11,7 @@
  *     whole_test --replay FILE
  *     whole_test --seed NUMBER
  */
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -128,6 +129,9 @@ static bool run_apart(const struct lpi_whole_options *options, const struct lpi_
 	assert_int_equal(close(pipe_fds[0]), 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	*ret = outcome;
+	if (WIFSIGNALED(status))
+		print_error("seed %llu: ended by signal %d%s\n", (unsigned long long)options->seed,
+			    WTERMSIG(status), WTERMSIG(status) == SIGALRM ? ": it hangs" : "");
 	return is_told && outcome.is_right && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
