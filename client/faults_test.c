@@ -290,12 +290,15 @@ static bool hang_up_in_get(struct lpi_fake *fake, struct lpi_fake_request *req)
 	return true;
 }
 
-static int swallow(void *arg, uint64_t offset, const void *data, size_t len)
+/* Counts what is of the object that was there first. */
+static int count_old(void *arg, uint64_t offset, const void *data, size_t len)
 {
-	(void)arg;
-	(void)offset;
-	(void)data;
-	(void)len;
+	size_t *cnt = arg;
+	const uint8_t *bytes = data;
+	assert_int_equal(offset, *cnt);
+	for (size_t i = 0; i < len; i++)
+		assert_int_equal(bytes[i], 'n');
+	*cnt += len;
 	return 0;
 }
 
@@ -325,16 +328,21 @@ static void test_interrupted_get(void **state)
 	lp_test_ok(ending.status);
 	for (int i = 0; i < 3000; i++)
 		assert_int_equal(back[i], 'n');
-	/* What a sink was given cannot be taken back. */
+	/* What a sink was given cannot be taken back, and another object of the same size has
+	 * another version (rule W3). */
+	size_t old_cnt = 0;
 	struct lapis_request into = lpi_fake_rig_get_of("b/a", NULL, 3000);
-	into.sink = swallow;
+	into.sink = count_old;
+	into.sink_arg = &old_cnt;
 	rig.fake.script = 1;
 	lpi_fake_rig_submit(&rig, into, &ending);
 	for (int i = 0; i < 100 && rig.fake.script > 0; i++)
 		lpi_fake_rig_turn(&rig);
+	memset(rig.fake.objects[0].data, 'm', 3000);
 	rig.fake.objects[0].version = 9;
 	lpi_fake_rig_wait_for(&rig, &ending);
 	assert_int_equal(ending.status, -ECANCELED);
+	assert_int_equal(old_cnt, 1000);
 	assert_non_null(strstr(ending.text, "changed"));
 	free(data);
 	lpi_fake_rig_fini(&rig);

@@ -562,8 +562,8 @@ void lpi_op_make_crcs(struct lpi_op *op)
 	op->has_crcs = true;
 }
 
-/* It goes on where it was. But a name may have led to another object meanwhile, whose version is
- * the same by chance: then what is in a buffer is read again from its beginning. */
+/* It goes on where it was. But a name may lead to another object meanwhile: its version is another,
+ * so a sink is told; what is in a buffer is read again from its beginning instead. */
 void lpi_op_advance_get(struct lpi_op *op)
 {
 	if (!op->is_by_number && op->sink == NULL) {

@@ -101,6 +101,9 @@ static void test_lost_update(void **state)
 	CHECK(false, PUT(1, 2, 0, 1, .version = 5), PUT(3, 4, 0, 3, .status = -ECANCELED, IF_FIVE));
 	CHECK(false, PUT(1, 2, 0, 1, .version = 5), SEE(3, 4, 0, 1, .version = 6));
 	CHECK(false, PUT(1, 2, 0, 1, .version = 5), WRITE(3, 4, 0, 2, .version = 5));
+	/* Rule W3: another object with the version of the one that it replaces, or an older one. */
+	CHECK(false, PUT(1, 2, 0, 1, .version = 5), PUT(3, 4, 0, 2, .version = 5));
+	CHECK(false, PUT(1, 2, 0, 1, .version = 5), PUT(3, 4, 0, 2, .version = 4));
 }
 
 static void test_names(void **state)

@@ -206,8 +206,11 @@ static bool puts_object(struct lpi_group_state *state, const struct lpi_act *act
 	int pass = passes(state, act);
 	if (pass <= 0)
 		return pass == 0;
+	const struct lpi_group_inode *old = named(state, act->name);
+	uint64_t above = old == NULL ? 0 : old->version_min;
 	int idx = new_inode(state);
 	struct lpi_group_inode *inode = &state->inodes[idx];
+	inode->version_min = above + 1; /* rule W3: also than what it replaces */
 	inode->content.cell_cnt = act->count;
 	for (unsigned i = 0; i < act->count; i++)
 		inode->content.cells[i] = lpi_act_cell(act, i);

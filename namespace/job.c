@@ -10,12 +10,17 @@
 #include "namespace/names.h"
 #include "namespace/ns_impl.h"
 
+void lpi_job_take_time(struct lpi_job *job)
+{
+	job->now_ns = lp_clock_wall_ns(lp_reactor_clock(job->ns->options.reactor));
+}
+
 void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first)
 {
 	memset(job, 0, offsetof(struct lpi_job, put.acl));
 	job->ns = ns;
 	job->op = op;
-	job->now_ns = lp_clock_wall_ns(lp_reactor_clock(ns->options.reactor));
+	lpi_job_take_time(job);
 	for (uint32_t i = 0; i < LPI_JOB_ASKS; i++)
 		job->asks[i].job = job;
 	first(job);

@@ -77,9 +77,12 @@ static void link_done(struct lpi_job *job)
 		/* As they were under the lock, and what was changed. */
 		op->link.found =
 			(struct lp_ns_found){.ino = op->link.ino, .attrs = job->moved_attrs};
-		op->link.found.attrs.nlink++;
-		op->link.found.attrs.ctime_ns = job->now_ns;
-		op->link.found.attrs.version_nr++;
+		struct lp_attrs *attrs = &op->link.found.attrs;
+		attrs->version_nr++;
+		if (attrs->nlink == 0)
+			attrs->version_nr = LP_MAX(attrs->version_nr, lp_version_at(job->now_ns));
+		attrs->nlink++;
+		attrs->ctime_ns = job->now_ns;
 	}
 	lpi_open_uncount(job, link_left);
 }

@@ -148,6 +148,7 @@ static void add_inode(struct lpi_job *job)
 static void make_commit(struct lpi_job *job)
 {
 	struct lpi_entry *entry = &job->entry;
+	lpi_job_take_time(job);
 	struct lp_change *guard =
 		lpi_job_change(job, entry->shard_idx, LP_GUARD_NO_ENTRY, entry->dir);
 	guard->named.name = lpi_entry_name(entry);

@@ -437,6 +437,60 @@ static void test_same_key(void **state)
 	}
 }
 
+static uint64_t version_of_put(struct lpi_t *t, const char *path)
+{
+	lp_test_ok(lpi_tp_put(t, path, 5));
+	uint64_t told = t->op->put.found.attrs.version_nr;
+	assert_int_equal(lpi_t_attrs(t, lpi_tp_find(t, path)).version_nr, told);
+	return told;
+}
+
+/* Rule W3: whoever remembers a version of a name is never taken in by another object. */
+static void test_versions(void **state)
+{
+	(void)state;
+	for (uint32_t shard_cnt = 1; shard_cnt <= 3; shard_cnt++) {
+		struct lpi_t t;
+		lpi_t_begin(&t, shard_cnt);
+		/* What was made, replaced in the same microsecond, and before that, for the clock
+		 * went back. */
+		uint64_t first = version_of_put(&t, "a/x");
+		uint64_t second = version_of_put(&t, "a/x");
+		assert_true(first >= UINT64_C(1700000000000000) && second > first);
+		t.rig->clock.wall_base_ns -= INT64_C(1000000) * (int64_t)LP_NS_PER_S;
+		uint64_t third = version_of_put(&t, "a/x");
+		assert_true(third > second);
+		t.rig->clock.wall_base_ns += INT64_C(1000000) * (int64_t)LP_NS_PER_S;
+		assert_int_equal(lpi_tp_put_if(&t, "a/x", 5, LP_NS_IF_VERSION, first), -ECANCELED);
+		/* Removed and made again, later. */
+		lp_test_ok(lpi_tp_delete(&t, "a/x"));
+		lpi_t_later(&t);
+		uint64_t fourth = version_of_put(&t, "a/x");
+		assert_true(fourth > third);
+		assert_int_equal(lpi_tp_put_if(&t, "a/x", 5, LP_NS_IF_VERSION, third), -ECANCELED);
+		/* An upload that began before the object was made that it replaces. */
+		struct lp_ino ino = {0};
+		lp_test_ok(upload(&t, "a/x", &ino));
+		lpi_tp_write(&t, ino, 0, 5, 5);
+		lpi_t_later(&t);
+		uint64_t fifth = version_of_put(&t, "a/x");
+		assert_true(lpi_t_attrs(&t, ino).version_nr < fifth);
+		lp_test_ok(commit(&t, ino, "a/x", LP_NS_IF_ANY));
+		uint64_t sixth = t.op->put.found.attrs.version_nr;
+		assert_true(sixth > fifth);
+		assert_int_equal(lpi_t_attrs(&t, ino).version_nr, sixth);
+		/* An older one that is moved there. */
+		struct lp_ino older = lpi_t_file(&t, LP_INO_ROOT, "older");
+		lpi_t_later(&t);
+		uint64_t seventh = version_of_put(&t, "x");
+		assert_true(lpi_t_attrs(&t, older).version_nr < seventh);
+		lpi_t_later(&t);
+		lp_test_ok(lpi_t_rename(&t, LP_INO_ROOT, "older", LP_INO_ROOT, "x", 0));
+		assert_true(lpi_t_attrs(&t, older).version_nr > seventh);
+		lpi_t_end(&t);
+	}
+}
+
 /* One commit of an upload wins. */
 static void test_same_upload(void **state)
 {
@@ -472,7 +526,7 @@ int main(void)
 		cmocka_unit_test(test_count),       cmocka_unit_test(test_many_xattrs),
 		cmocka_unit_test(test_upload),      cmocka_unit_test(test_upload_restart),
 		cmocka_unit_test(test_expected),    cmocka_unit_test(test_same_key),
-		cmocka_unit_test(test_same_upload),
+		cmocka_unit_test(test_same_upload), cmocka_unit_test(test_versions),
 	};
 	return lp_test_main(tests, "namespace/ns_put");
 }

@@ -102,6 +102,7 @@ static void rename_commit(struct lpi_job *job)
 {
 	const struct lpi_entry *from = &job->entry;
 	const struct lpi_entry *to = &job->to;
+	lpi_job_take_time(job);
 	if (job->rename_if == LP_NS_IF_VERSION)
 		lpi_job_change(job, lp_ino_shard(to->ino), LP_GUARD_INODE, to->ino)
 			->guard.version_nr = job->rename_version_nr;

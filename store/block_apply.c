@@ -51,7 +51,7 @@ static void create(const struct lp_change *change, struct lpi_inode *inode)
 	LP_ASSERT(!inode->node.exists);
 	lpi_inode_clear(inode);
 	inode->node.exists = true;
-	rec->version_nr = 0; /* goes up to 1 with this transaction */
+	rec->version_nr = lpi_change_version(change) - 1; /* goes up with this transaction */
 	rec->size_bytes = change->inode.target.len;
 	rec->atime_ns = attrs->atime_ns;
 	rec->mtime_ns = attrs->mtime_ns;
@@ -98,6 +98,7 @@ static void set_attrs(const struct lp_change *change, struct lpi_inode *inode)
 		rec->flags = (rec->flags & LP_INODE_FLAG_HAS_KEYS) | attrs->flags;
 	if ((mask & LP_ATTR_PARENT) != 0)
 		set_name(inode, attrs->parent, &change->inode.name);
+	rec->version_nr = LP_MAX(rec->version_nr, lpi_change_version(change) - 1);
 }
 
 /* The map is in its root: one leaf, in memory. */

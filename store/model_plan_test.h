@@ -178,7 +178,7 @@ static inline void lpi_plan_attrs(const struct lpi_plan_change *plan, struct lp_
 		.nlink = (uint32_t)lp_prng_below(&prng, 4),
 		.atime_ns = (int64_t)lp_prng_u64(&prng),
 		.mtime_ns = (int64_t)lp_prng_u64(&prng),
-		.ctime_ns = (int64_t)lp_prng_below(&prng, 2),
+		.ctime_ns = (int64_t)lp_prng_below(&prng, 20000), /* some raise the version */
 		.btime_ns = -(int64_t)lp_prng_below(&prng, 2),
 		.flags = (uint32_t)lp_prng_u64(&prng) & flags,
 		.rdev = is_device ? (uint32_t)lp_prng_u64(&prng) : 0,

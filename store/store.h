@@ -94,6 +94,15 @@ struct lp_attrs {
 	uint8_t type;  /* enum lp_inode_type */
 };
 
+/* A name that leads to one inode and later to another must never show the same version twice:
+ * whoever remembers a version takes it for what he has read. So an inode that is made, or gets a
+ * name (a SET with LP_ATTR_PARENT), has at least this version then: the microseconds since 1970 at
+ * that time. Nothing is changed more often than once in one of them. */
+static inline uint64_t lp_version_at(int64_t ctime_ns)
+{
+	return ctime_ns < 2000 ? 1 : (uint64_t)ctime_ns / 1000;
+}
+
 /* Which of them LP_CHANGE_SET changes. */
 #define LP_ATTR_MODE   (1u << 0)
 #define LP_ATTR_UID    (1u << 1)

@@ -108,10 +108,11 @@ static int find_there(struct lpi_fstore_eval *eval, struct lp_ino ino,
 }
 
 /* Its version goes up once in a transaction. */
-static void touch(struct lpi_fstore_inode *inode)
+static void touch(struct lpi_fstore_inode *inode, const struct lp_change *change)
 {
 	if (!inode->is_dirty)
 		inode->rec.version_nr++;
+	inode->rec.version_nr = LP_MAX(inode->rec.version_nr, lpi_change_version(change));
 	inode->is_dirty = true;
 }
 
@@ -578,7 +579,7 @@ static int change_inode(struct lpi_fstore_store *store, const struct lp_change *
 	else
 		err = change_named(eval, change, inode);
 	if (err == 0)
-		touch(inode);
+		touch(inode, change);
 	return err;
 }
 

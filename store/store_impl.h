@@ -62,6 +62,16 @@ static inline bool lpi_change_is_inode(enum lp_change_type type)
 	return type >= LP_CHANGE_CREATE && type <= LP_CHANGE_OMAP_REMOVE;
 }
 
+/* What its inode's version is at least after it. */
+static inline uint64_t lpi_change_version(const struct lp_change *change)
+{
+	const uint32_t naming = LP_ATTR_PARENT | LP_ATTR_CTIME;
+	bool names = change->type == LP_CHANGE_SET && (change->inode.mask & naming) == naming;
+	return names || change->type == LP_CHANGE_CREATE
+		       ? lp_version_at(change->inode.attrs->ctime_ns)
+		       : 1;
+}
+
 /* The inode whose mark, U ino, a change of a record is about; nr 0: none. */
 static inline struct lp_ino lpi_change_mark_of(const struct lp_change *change)
 {

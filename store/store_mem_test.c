@@ -187,6 +187,40 @@ static void test_set(void **state)
 	lpi_mem_rig_fini(&rig);
 }
 
+/* Rule W3: what is made, or gets a name, begins above all that was before; no other time says what
+ * the version is, for callers may set it as they like. */
+static void test_version_at(void **state)
+{
+	(void)state;
+	struct lpi_mem_rig rig;
+	setup(&rig);
+	const struct lpi_hand *hand = &rig.hand;
+	struct lp_attrs attrs = {
+		.type = LP_INODE_TYPE_FILE, .nlink = 1, .mtime_ns = INT64_MAX, .ctime_ns = 7001999};
+	lp_test_ok(lpi_hand_change(hand, create(none, &attrs)));
+	assert_int_equal(attrs_of(hand, none).version_nr, 7001);
+	struct lp_change set = {.type = LP_CHANGE_SET,
+				.ino = none,
+				.inode = {.attrs = &attrs, .mask = LP_ATTR_MTIME | LP_ATTR_CTIME}};
+	attrs.ctime_ns = 9000000;
+	lp_test_ok(lpi_hand_change(hand, set));
+	assert_int_equal(attrs_of(hand, none).version_nr, 7002);
+	attrs.parent = dir;
+	set.inode.name = NAME("n");
+	set.inode.mask = LP_ATTR_PARENT | LP_ATTR_CTIME;
+	lp_test_ok(lpi_hand_change(hand, set));
+	assert_int_equal(attrs_of(hand, none).version_nr, 9000);
+	attrs.ctime_ns = 5000000;
+	lp_test_ok(lpi_hand_change(hand, set));
+	assert_int_equal(attrs_of(hand, none).version_nr, 9001);
+	lp_test_ok(lpi_hand_change(hand, plain(LP_CHANGE_REMOVE, none)));
+	attrs.ctime_ns = -1;
+	attrs.parent = (struct lp_ino){0};
+	lp_test_ok(lpi_hand_change(hand, create(none, &attrs)));
+	assert_int_equal(attrs_of(hand, none).version_nr, 1);
+	lpi_mem_rig_fini(&rig);
+}
+
 static void test_links(void **state)
 {
 	(void)state;
@@ -866,6 +900,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_inodes),
 		cmocka_unit_test(test_set),
+		cmocka_unit_test(test_version_at),
 		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_new_ino),
 		cmocka_unit_test(test_guards),

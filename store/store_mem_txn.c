@@ -356,6 +356,7 @@ static void apply_inode(struct lpi_mem_store *store, const struct lp_change *cha
 		inode->bumped_by = store->txn_nr;
 		inode->attrs.version_nr++;
 	}
+	inode->attrs.version_nr = LP_MAX(inode->attrs.version_nr, lpi_change_version(change));
 	if (lpi_change_is_data(change->type))
 		lpi_mem_data_apply(store, change);
 	else if (change->type == LP_CHANGE_CREATE)
