@@ -650,7 +650,7 @@ static bool is_lonely(struct lp_reactor *reactor)
 	uint64_t events = reactor->stats.ios + reactor->stats.msgs;
 	uint64_t since = LP_MIN(events - reactor->crowd_seen, UINT64_C(256));
 	reactor->crowd_seen = events;
-	reactor->crowd = (uint32_t)((reactor->crowd * 7 + since * 16) / 8);
+	reactor->crowd = (uint32_t)((UINT64_C(7) * reactor->crowd + since * 16) / 8);
 	return reactor->crowd <= SPIN_CROWD_MAX;
 }
 

@@ -132,7 +132,7 @@ static void test_too_many(void **state)
 	lpi_store_rig_start(&rig, 1);
 	struct lpi_nodes *nodes = &block_of(&rig)->nodes;
 	uint64_t limit = nodes->limit_bytes;
-	nodes->limit_bytes = 64 * 1024;
+	nodes->limit_bytes = UINT64_C(64) * 1024;
 	for (unsigned i = 0; i < CNT; i++) {
 		(void)snprintf(name, sizeof(name), "name %u", i); /* it fits */
 		lp_test_ok(make(&rig, name));

@@ -112,7 +112,7 @@ static int find_freed(struct lpi_fstore_store *store, const struct lpi_fstore_re
 {
 	const struct lpi_fstore_view before = {.layer_cnt = 0, .kv = store->kv};
 	struct lp_key_view at;
-	struct lpi_mapleaf old;
+	struct lpi_mapleaf old = {.data = 0};
 	struct lpi_mapleaf new = {.data = 0};
 	struct lp_key key = {.len = rec->key_len};
 	memcpy(key.bytes, rec->key, rec->key_len);
