@@ -91,6 +91,7 @@ static void link_commit(struct lpi_job *job)
 {
 	struct lpi_entry *entry = &job->entry;
 	struct lp_ino ino = job->op->link.ino;
+	lpi_job_take_time(job);
 	struct lp_change *guard =
 		lpi_job_change(job, entry->shard_idx, LP_GUARD_NO_ENTRY, entry->dir);
 	guard->named.name = lpi_entry_name(entry);

@@ -280,6 +280,7 @@ static void add_dir(struct lpi_job *job)
 {
 	const struct lpi_entry *entry = &job->entry;
 	bool is_spread = entry->dir_is_spread || entry->dir.nr == LP_INO_ROOT.nr;
+	lpi_job_take_time(job);
 	struct lp_change *guard =
 		lpi_job_change(job, entry->shard_idx, LP_GUARD_NO_ENTRY, entry->dir);
 	guard->named.name = lpi_entry_name(entry);

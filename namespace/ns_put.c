@@ -121,12 +121,12 @@ static void set_attrs(struct lpi_job *job)
 	attrs->gid = carries ? put->old.gid : job->op->who.gid;
 	attrs->nlink = 1;
 	attrs->parent = job->entry.dir;
-	/* Its version begins with this time: above what it replaces also if the clock went back. */
 	lpi_job_take_time(job);
-	if (job->entry.ino.nr != 0 && lp_version_at(job->now_ns) <= put->old.version_nr)
-		job->now_ns = (int64_t)((put->old.version_nr + 1) * 1000);
 	attrs->mtime_ns = put->mtime_ns != 0 ? put->mtime_ns : job->now_ns;
 	attrs->ctime_ns = job->now_ns;
+	/* Its version begins with this one: above what it replaces also if the clock went back. */
+	if (job->entry.ino.nr != 0 && lp_version_at(attrs->ctime_ns) <= put->old.version_nr)
+		attrs->ctime_ns = (int64_t)((put->old.version_nr + 1) * 1000);
 	if (is_upload(job))
 		return;
 	attrs->atime_ns = job->now_ns;

@@ -460,6 +460,10 @@ static void test_versions(void **state)
 		t.rig->clock.wall_base_ns -= INT64_C(1000000) * (int64_t)LP_NS_PER_S;
 		uint64_t third = version_of_put(&t, "a/x");
 		assert_true(third > second);
+		/* But nothing is told to have been written later than it was. */
+		const struct lp_attrs *attrs = &t.op->put.found.attrs;
+		assert_true(lp_version_at(attrs->mtime_ns) < first);
+		assert_true(lp_version_at(attrs->btime_ns) < first);
 		t.rig->clock.wall_base_ns += INT64_C(1000000) * (int64_t)LP_NS_PER_S;
 		assert_int_equal(lpi_tp_put_if(&t, "a/x", 5, LP_NS_IF_VERSION, first), -ECANCELED);
 		/* Removed and made again, later. */

@@ -151,7 +151,6 @@ static void make_fragment(struct lpi_fragment *fragment)
 {
 	if (fragment->node.exists)
 		return;
-	lpi_fragment_begin_names(fragment);
 	fragment->node.exists = true;
 	fragment->value = (struct lp_fragment_value){.next_insertion = 1};
 }
@@ -164,6 +163,10 @@ static void set_entry(struct lpi_txn *txn, const struct lp_change *change, struc
 					.insertion = slot->insertion};
 	uint8_t bytes[LP_DIRENT_VALUE_SIZE];
 	struct lp_key key;
+	/* With an entry that is there already its record was lost: nobody knows what else there is.
+	 */
+	if (!slot->existed && !slot->fragment->node.exists)
+		lpi_fragment_begin_names(slot->fragment);
 	make_fragment(slot->fragment);
 	if (!slot->existed) {
 		value.insertion = fragment->next_insertion++;

@@ -145,7 +145,36 @@ static void test_too_many(void **state)
 		(void)snprintf(name, sizeof(name), "name %u", i); /* it fits */
 		lp_test_err(-EEXIST, make(&rig, name));
 	}
+	assert_int_equal(nodes->names_bytes, 0);
 	nodes->limit_bytes = limit;
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
+/* Memory is short, and the fragment cannot go: its names do. */
+static void test_shed(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	lpi_store_rig_start(&rig, 1);
+	lp_test_ok(make(&rig, "a"));
+	struct lpi_nodes *nodes = &block_of(&rig)->nodes;
+	struct lpi_node *node = lpi_node_peek(nodes, LPI_NODE_FRAGMENT, dir.nr);
+	assert_non_null(node);
+	assert_int_equal(nodes->names_bytes, lp_names_bytes(lpi_fragment_of(node)->names));
+	assert_int_equal(node->bytes, sizeof(struct lpi_fragment) + nodes->names_bytes);
+	uint64_t limit = nodes->limit_bytes;
+	lpi_node_pin(node);
+	nodes->limit_bytes = 1;
+	lpi_nodes_shrink(nodes);
+	nodes->limit_bytes = limit;
+	lpi_node_unpin(node);
+	assert_null(lpi_fragment_of(node)->names);
+	assert_int_equal(nodes->names_bytes, 0);
+	lp_test_ok(make(&rig, "b"));
+	lp_test_err(-EEXIST, make(&rig, "a"));
+	lp_test_err(-EEXIST, make(&rig, "b"));
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_check(&rig);
 	lpi_store_rig_fini(&rig);
@@ -157,6 +186,7 @@ int main(void)
 		cmocka_unit_test(test_not_asked),
 		cmocka_unit_test(test_gone_and_made_again),
 		cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_shed),
 	};
 	return lp_test_main(tests, "store/block_names");
 }

@@ -3,6 +3,7 @@
  * waiting for memory. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/hash.h"
 #include "store/block_cached.h"
@@ -15,7 +16,6 @@
 #define MEMORY_RETRY_NS LP_NS_PER_MS
 #define SOON_MAX        256u /* in one turn */
 #define INLINE_DEFAULT  LP_INODE_INLINE_MAX
-#define NAMES_SALT      UINT64_C(0x6e616d6573)
 
 /* --- What operations share -------------------------------------------------------------------- */
 
@@ -528,11 +528,13 @@ static void set_defaults(struct lpi_block *block)
 		block->inline_max = 0;
 }
 
-/* For tables of foreign names. */
-static uint64_t names_seed(const struct lp_devices *devices)
+/* For tables of foreign names. A simulation is the same each time. */
+static uint64_t names_seed(const struct lp_store_options *options)
 {
-	const uint8_t *uuid = devices->label[LP_MKFS_DATA].store_uuid;
-	return lp_hash_u64(uuid, LP_UUID_BYTES, NAMES_SALT);
+	uint64_t seed = 0;
+	if (options->sim_clock == NULL && getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		seed = (uintptr_t)options ^ lp_clock_mono_ns(lp_reactor_clock(options->reactor));
+	return seed;
 }
 
 int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_store)
@@ -567,7 +569,7 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 	}
 	lpi_gather_start(block);
 	err = lpi_nodes_init(&block->nodes, block->commit, block->memory.nodes_bytes);
-	block->nodes.names_seed = names_seed(options->devices);
+	block->nodes.names_seed = names_seed(options);
 	if (err == 0)
 		err = make_parts(block);
 	if (err == 0)

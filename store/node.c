@@ -10,10 +10,11 @@
 #define BUCKETS_BITS_MAX 26u
 #define BUCKET_SHARE     512u /* of the budget, a bucket for so many bytes: less than a node */
 #define USED_MAX         3u
-#define SMALL_SHARE      10u   /* of the budget, in parts of 100 */
-#define SHRINK_LOOKS_MAX 64u   /* nodes looked at by one call */
-#define MAP_LARGE        16384 /* bytes: leaves of such go before the inode does */
-#define NAMES_SHARE      8u    /* of the budget, for those of one fragment at most */
+#define SMALL_SHARE      10u                  /* of the budget, in parts of 100 */
+#define SHRINK_LOOKS_MAX 64u                  /* nodes looked at by one call */
+#define MAP_LARGE        16384                /* bytes: leaves of such go before the inode does */
+#define NAMES_SHARE      8u                   /* of the budget, for all names that fragments know */
+#define NAMES_BYTES_MAX  (UINT64_C(16) << 20) /* of one: so that giving it back takes no time */
 #define SCRATCH_BYTES    (LP_INODE_BYTES_MAX + LP_EXTMAP_ROOT_BYTES_MAX)
 
 static const size_t node_bytes[LPI_NODE_KINDS] = {
@@ -363,7 +364,8 @@ static void free_node(struct lpi_node *node)
 		free(lpi_inode_part_memory(inode, LPI_PART_TARGET));
 		free(lpi_inode_part_memory(inode, LPI_PART_CONTENT));
 		free(lpi_inode_part_memory(inode, LPI_PART_XATTRS));
-	} else if (node->kind == LPI_NODE_FRAGMENT) {
+	} else if (node->kind == LPI_NODE_FRAGMENT && lpi_fragment_of(node)->names != NULL) {
+		node->home->names_bytes -= lp_names_bytes(lpi_fragment_of(node)->names);
 		lp_names_free(lpi_fragment_of(node)->names);
 	}
 	free(node);
@@ -397,6 +399,18 @@ int lpi_node_load(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id,
 
 /* --- Names of a fragment ---------------------------------------------------------------------- */
 
+static uint64_t names_bytes(const struct lpi_fragment *fragment)
+{
+	return fragment->names != NULL ? lp_names_bytes(fragment->names) : 0;
+}
+
+/* They took so much before. */
+static void account_names(struct lpi_fragment *fragment, uint64_t before)
+{
+	fragment->node.home->names_bytes += names_bytes(fragment) - before;
+	lpi_node_account(&fragment->node);
+}
+
 void lpi_fragment_begin_names(struct lpi_fragment *fragment)
 {
 	LP_ASSERT(!fragment->node.exists);
@@ -404,19 +418,28 @@ void lpi_fragment_begin_names(struct lpi_fragment *fragment)
 		return;
 	LP_ASSERT(fragment->names == NULL);
 	fragment->names = lp_names_new(fragment->node.home->names_seed ^ fragment->node.id);
+	account_names(fragment, 0);
+}
+
+static void forget_names(struct lpi_fragment *fragment)
+{
+	uint64_t before = names_bytes(fragment);
+	lp_names_free(fragment->names);
+	fragment->names = NULL;
+	account_names(fragment, before);
 }
 
 void lpi_fragment_add_name(struct lpi_fragment *fragment, const void *name, size_t len)
 {
 	const struct lpi_nodes *nodes = fragment->node.home;
+	uint64_t before = names_bytes(fragment);
 	if (fragment->names == NULL)
 		return;
-	if (!lp_names_add(fragment->names, name, len) ||
-	    lp_names_bytes(fragment->names) > nodes->limit_bytes / NAMES_SHARE) {
-		lp_names_free(fragment->names);
-		fragment->names = NULL;
-	}
-	lpi_node_account(&fragment->node);
+	bool is_complete = lp_names_add(fragment->names, name, len);
+	account_names(fragment, before);
+	if (!is_complete || names_bytes(fragment) > NAMES_BYTES_MAX ||
+	    nodes->names_bytes > nodes->limit_bytes / NAMES_SHARE)
+		forget_names(fragment);
 }
 
 bool lpi_fragment_lacks(struct lpi_nodes *nodes, uint64_t dir_nr, const void *name, size_t len)
@@ -501,6 +524,9 @@ static void look_at(struct lpi_node *node)
 	/* Of a large file that is written all the time, leaves go nevertheless. */
 	bool is_trimmed = node->pins == 0 && is_inserted(node) && trim_map(node);
 	bool may_go = node->pins == 0 && is_in_index(node);
+	/* A directory that is being filled is hardly ever in the index; what it knows may go. */
+	if (!may_go && node->kind == LPI_NODE_FRAGMENT)
+		forget_names(lpi_fragment_of(node));
 	if (may_go && node->used > 0) {
 		node->used = node->in_main ? node->used - 1 : 0;
 		requeue(node, true);

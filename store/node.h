@@ -123,6 +123,7 @@ struct lpi_nodes {
 	uint64_t evictions;
 	uint8_t *scratch; /* for encoding */
 	uint64_t names_seed;
+	uint64_t names_bytes; /* of all fragments */
 	struct lpi_owing owing;
 };
 
