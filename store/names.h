@@ -13,8 +13,8 @@
  * 32 bits of each hash are kept, in an open table that doubles. Each addition moves a few of the
  * smaller table, so that none takes long.
  *
- * Threads: one. Blocking: none. Memory: 5 to 16 bytes for a name, and 120 of its own. Errors: none; no
- * memory is false.
+ * Threads: one. Blocking: none. Memory: 5 to 16 bytes for a name, and 120 of its own. Errors: none;
+ * no memory is false.
  */
 #ifndef LP_STORE_NAMES_H
 #define LP_STORE_NAMES_H
