@@ -293,7 +293,7 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
-	struct call call = {.self = self, .depth = 1, .spin_us = 20, .options.delay = "none"};
+	struct call call = {.self = self, .depth = 1, .spin_us = 100, .options.delay = "none"};
 	call.options.bench.size_bytes = LP_BLOCK_BYTES;
 	call.options.bench.seed = 1;
 	int status = LP_EXIT_OK;
@@ -335,7 +335,7 @@ const struct lpi_cli_command lpi_cli_store_bench = {
 		"  --data-cache BYTES  of these, for data; half at most (default: 0, none)\n"
 		"  --shard N          which shard (default: 0)\n"
 		"  --seed N           of what is random (default: 1)\n"
-		"  --spin-us N        look for completions so long before sleeping (default: 20)\n"
+		"  --spin-us N        look for completions so long before sleeping (default: 100)\n"
 		"  --verify           check every byte read, and in the end all that was written\n"
 		"  --explain          say why writes of this size take the path they take\n"
 		"  --states           say how long operations stayed in each state\n"
