@@ -151,6 +151,7 @@ static void fill_report(struct lpi_gather_reports *gather, struct lpi_report *re
 	for (uint32_t i = 0; i < service->listener_cnt; i++)
 		report->peers_refused += lp_listener_refused(service->listeners[i]);
 	lpi_heap_read_stats(&report->heap);
+	report->heap_givebacks = service->giveback.cnt;
 	lp_workers_read_stats(service->workers, &report->workers);
 	lp_log_read_stats(&report->log);
 	read_devices(service, report);

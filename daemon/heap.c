@@ -4,10 +4,13 @@
 
 #include <dlfcn.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/assert.h"
 
 extern const char lp_allocator_name[];
 
@@ -37,7 +40,7 @@ static void find_call(const char *name, void *ret_call)
 	memcpy(ret_call, &found, sizeof(found));
 }
 
-static void find_calls(void)
+static void find_them(void)
 {
 	find_call("mallctl", &calls.mallctl);
 	find_call("MallocExtension_GetNumericProperty", &calls.tcmalloc_number);
@@ -46,6 +49,13 @@ static void find_calls(void)
 	find_call("malloc_stats_print", &calls.jemalloc_print);
 	find_call("MallocExtension_GetStats", &calls.tcmalloc_print);
 	find_call("mi_stats_print_out", &calls.mimalloc_print);
+}
+
+static void find_calls(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int err = pthread_once(&once, find_them);
+	LP_ASSERT(err == 0);
 }
 
 const char *lpi_heap_name(void)
@@ -71,7 +81,7 @@ static uint64_t tcmalloc_number(const char *name)
 	return calls.tcmalloc_number(name, &value) != 0 ? value : 0;
 }
 
-static uint64_t read_rss(void)
+uint64_t lpi_heap_rss_bytes(void)
 {
 	char line[128] = "";
 	FILE *file = fopen("/proc/self/statm", "re");
@@ -87,7 +97,7 @@ static uint64_t read_rss(void)
 
 void lpi_heap_read_stats(struct lpi_heap_stats *ret_stats)
 {
-	*ret_stats = (struct lpi_heap_stats){.rss_bytes = read_rss()};
+	*ret_stats = (struct lpi_heap_stats){.rss_bytes = lpi_heap_rss_bytes()};
 	find_calls();
 	if (calls.mallctl != NULL) {
 		uint64_t epoch = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the memory allocator holds, whichever the program was linked with, and what the process has.
  *
- * Threads: one. Blocking: the allocator's own locks; the process's numbers are read from /proc.
+ * Threads: any. Blocking: the allocator's own locks; the process's numbers are read from /proc.
  */
 #ifndef LP_DAEMON_HEAP_H
 #define LP_DAEMON_HEAP_H
@@ -15,6 +15,7 @@ struct lpi_heap_stats {
 };
 
 void lpi_heap_read_stats(struct lpi_heap_stats *ret_stats);
+uint64_t lpi_heap_rss_bytes(void);
 /* Gives free memory back to the system. False: this allocator cannot be asked to. */
 bool lpi_heap_release(void);
 /* All that it tells of itself, in its own form: XML, JSON or lines. Nothing is added if it tells

@@ -222,6 +222,7 @@ static void prometheus_process(const struct lpi_report *report, struct lpi_text 
 	prometheus_number(text, "rss_bytes", "gauge", report->heap.rss_bytes);
 	prometheus_number(text, "heap_used_bytes", "gauge", report->heap.used_bytes);
 	prometheus_number(text, "heap_held_bytes", "gauge", report->heap.held_bytes);
+	prometheus_number(text, "heap_givebacks_total", "counter", report->heap_givebacks);
 	prometheus_number(text, "corruptions_total", "counter", report->corruptions);
 	prometheus_number(text, "peers_refused_total", "counter", report->peers_refused);
 }

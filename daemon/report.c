@@ -254,6 +254,7 @@ static void json_process(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_number(text, "rss_bytes", report->heap.rss_bytes);
 	lpi_json_number(text, "heap_used_bytes", report->heap.used_bytes);
 	lpi_json_number(text, "heap_held_bytes", report->heap.held_bytes);
+	lpi_json_number(text, "heap_givebacks", report->heap_givebacks);
 	lpi_json_number(text, "corruptions", report->corruptions);
 	lpi_json_number(text, "peers_refused", report->peers_refused);
 	lpi_json_number(text, "log_lines", report->log.lines);

@@ -63,6 +63,7 @@ struct lpi_report {
 	uint32_t shard_cnt;
 	uint32_t thread_cnt;
 	struct lpi_heap_stats heap;
+	uint64_t heap_givebacks; /* how often memory was given back by the daemon itself */
 	struct lp_workers_stats workers;
 	struct lp_log_stats log;
 	struct lpi_device_report devices[LPI_REPORT_DEVICES];

@@ -122,6 +122,7 @@ static void look(struct lp_timer *timer)
 	uint64_t now_ns = lp_reactor_now_ns(service->reactor);
 	judge(service);
 	lpi_health_ask(&service->health);
+	lpi_giveback_look(&service->giveback, service->workers, service->reactor);
 	for (uint32_t i = 0; i < service->thread_cnt; i++) {
 		if (service->threads[i].asked_ns == 0)
 			ask_thread(&service->threads[i]);
@@ -204,6 +205,7 @@ static bool is_idle(const struct lp_service *service)
 			return false;
 	}
 	return lpi_gather_is_idle(service->gather) && lpi_health_is_idle(&service->health) &&
+	       lpi_giveback_is_idle(&service->giveback) &&
 	       (service->http == NULL || lpi_http_is_idle(service->http));
 }
 
@@ -443,6 +445,7 @@ int lp_service_open(const struct lp_service_options *options, struct lp_service 
 	service->file_dir.fd = -1;
 	service->look_timer.fire = look;
 	service->idle_timer.fire = end_when_idle;
+	lpi_giveback_init(&service->giveback, lp_config_number(&service->config, LP_OPT_MEMORY));
 	err = open_reactor(service, why);
 	if (err == 0)
 		err = open_store(service, why);

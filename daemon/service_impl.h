@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "base/workers.h"
+#include "daemon/giveback.h"
 #include "daemon/health.h"
 #include "daemon/listen.h"
 #include "daemon/mount.h"
@@ -138,6 +139,7 @@ struct lp_service {
 	struct lpi_http *http;
 	struct lpi_mount mount;
 	struct lpi_health health;
+	struct lpi_giveback giveback;
 	struct lpi_gather_reports *gather;
 	struct lp_timer look_timer;
 	struct lp_timer idle_timer;

@@ -60,10 +60,8 @@ bool lpi_owing_is_open(struct lpi_nodes *nodes)
 
 /* --- Noting ----------------------------------------------------------------------------------- */
 
-static int by_key(const void *a, const void *b)
+static int by_key(const struct lpi_owed_record *x, const struct lpi_owed_record *y)
 {
-	const struct lpi_owed_record *x = a;
-	const struct lpi_owed_record *y = b;
 	if (x->space != y->space)
 		return x->space < y->space ? -1 : 1;
 	if (x->id != y->id)
@@ -71,11 +69,28 @@ static int by_key(const void *a, const void *b)
 	return (x->leaf > y->leaf) - (x->leaf < y->leaf);
 }
 
+/* Shell's way, in place. Not by qsort(): that allocates, and asks the system how much memory there
+ * is before it does. */
+static void sort(struct lpi_owed_record *records, uint32_t cnt)
+{
+	static const uint32_t gaps[] = {701, 301, 132, 57, 23, 10, 4, 1};
+	for (size_t k = 0; k < LP_ARRAY_SIZE(gaps); k++) {
+		for (uint32_t i = gaps[k]; i < cnt; i++) {
+			struct lpi_owed_record record = records[i];
+			uint32_t at = i;
+			for (; at >= gaps[k] && by_key(&records[at - gaps[k]], &record) > 0;
+			     at -= gaps[k])
+				records[at] = records[at - gaps[k]];
+			records[at] = record;
+		}
+	}
+}
+
 /* The last run, which has at least one record. */
 static void sort_run(struct lpi_owing *owing)
 {
 	uint32_t first = (owing->cnt - 1) / owing->run_max * owing->run_max;
-	qsort(owing->records + first, owing->cnt - first, sizeof(*owing->records), by_key);
+	sort(owing->records + first, owing->cnt - first);
 }
 
 void lpi_owing_add(struct lpi_node *node, uint8_t space, uint32_t leaf)
