@@ -521,7 +521,7 @@ void lpi_edit_begin(struct lpi_txn *txn)
 	    change->data.offset % LP_BLOCK_BYTES != 0 || change->data.length % LP_BLOCK_BYTES != 0)
 		return;
 	/* The edit keeps the answer: unless the write turns out to be inline, it is the path. */
-	edit->path = lpi_edit_choose_path(txn->block, change, change->data.length);
+	edit->path = lpi_edit_choose_path(txn, change->data.length);
 	if (edit->path != LP_PATH_DIRECT)
 		return;
 	edit->offset = change->data.offset;
