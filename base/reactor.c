@@ -532,6 +532,13 @@ struct io_uring_sqe *lp_reactor_sqe(struct lp_reactor *reactor, struct lp_io *io
 	return sqe;
 }
 
+void lp_reactor_submit(struct lp_reactor *reactor)
+{
+	LP_ASSERT(lp_reactor_is_mine(reactor));
+	if (reactor->options.ring && io_uring_sq_ready(&reactor->ring) > 0)
+		submit(reactor);
+}
+
 static void wake_failed(const struct lp_reactor *reactor, uint64_t user_data)
 {
 	struct outbox *out = (struct outbox *)(uintptr_t)(user_data & ~TAG_OUTBOX);

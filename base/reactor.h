@@ -46,6 +46,10 @@ struct lp_io {
  * submitted first. The SQE must be prepared before the next call into the reactor. */
 struct io_uring_sqe *lp_reactor_sqe(struct lp_reactor *reactor, struct lp_io *io);
 
+/* What is prepared goes to the kernel now, and not with the next turn: for who is about to be busy
+ * for longer than a call takes. Nothing completes inside. */
+void lp_reactor_submit(struct lp_reactor *reactor);
+
 static inline bool lp_io_is_idle(const struct lp_io *io)
 {
 	return io->magic == LP_IO_IDLE;

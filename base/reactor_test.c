@@ -530,6 +530,37 @@ static void test_spins_for_the_lonely(void **state)
 	lp_reactor_free(reactor);
 }
 
+static void byte_written(struct lp_io *io)
+{
+	assert_false(submitting); /* R1 */
+	assert_int_equal(io->result, 1);
+	(*LP_CONTAINER_OF(io, struct nop, io)->done_cnt)++;
+}
+
+/* What is prepared and submitted goes on while its caller is busy; its completion waits. */
+static void test_submits_before_the_turn_ends(void **state)
+{
+	(void)state;
+	struct lp_reactor *reactor = ring_reactor();
+	int done_cnt = 0;
+	struct nop nop = {.io.complete = byte_written, .done_cnt = &done_cnt};
+	char byte = 'x';
+	char got = 0;
+	int fds[2];
+	assert_int_equal(pipe(fds), 0);
+	io_uring_prep_write(lp_reactor_sqe(reactor, &nop.io), fds[1], &byte, 1, 0);
+	submitting = true;
+	lp_reactor_submit(reactor);
+	submitting = false;
+	assert_int_equal(read(fds[0], &got, 1), 1);
+	assert_int_equal(done_cnt, 0);
+	lp_test_ok(lp_reactor_drain(reactor, LP_NS_PER_S));
+	assert_int_equal(done_cnt, 1);
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+	lp_reactor_free(reactor);
+}
+
 /* What container profiles do: io_uring_setup fails with EPERM. */
 static int forbid_io_uring(void)
 {
@@ -777,6 +808,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_many_nops_through_a_small_ring),
 		cmocka_unit_test(test_spins_for_the_lonely),
+		cmocka_unit_test(test_submits_before_the_turn_ends),
 		cmocka_unit_test(test_waited),
 		cmocka_unit_test(test_drain_times_out),
 		cmocka_unit_test(test_registered_files_and_buffers),
