@@ -511,7 +511,7 @@ enum lp_write_path lp_policy_choose(struct lp_policy *policy, uint64_t bytes, ui
 enum lp_write_path lp_policy_choose_ordered(struct lp_policy *policy, uint64_t bytes,
 					    uint32_t depth_hint)
 {
-	return choose(policy, bytes, depth_hint, true);
+	return choose(policy, bytes, depth_hint, bytes <= LP_POLICY_ORDERED_BYTES);
 }
 
 void lp_policy_init(struct lp_policy *policy, bool is_rotational, bool volatile_cache)

@@ -86,6 +86,7 @@ enum lp_policy_kind {
 #define LP_POLICY_DEPTH_CNT     8u               /* 1 to 128 */
 #define LP_POLICY_PAYLOAD_BYTES UINT32_C(786432) /* 768 KiB: what a frame of 1 MiB has room for */
 #define LP_POLICY_META_BYTES    320u             /* of a frame, per operation */
+#define LP_POLICY_ORDERED_BYTES UINT64_C(16384)
 #define LP_POLICY_EPOCH         16u
 #define LP_POLICY_MARGIN        0.02
 #define LP_POLICY_PATIENCE      1.0
@@ -150,7 +151,9 @@ void lp_policy_observe_thread(struct lp_policy *policy, double guessed_ns, uint6
 enum lp_write_path lp_policy_choose(struct lp_policy *policy, uint64_t bytes, uint32_t depth_hint);
 
 /* The same for a write whose client goes on when it is ordered (LP_ACK_ORDERED): a deferred one
- * does not wait for the device at all then, a direct one for its data only. */
+ * does not wait for the device at all then, a direct one for its data only. For small ones: large
+ * ones come one behind the other, as a copied file's do, are limited by what deferring takes of the
+ * thread and of the log, and choose as if they waited. */
 enum lp_write_path lp_policy_choose_ordered(struct lp_policy *policy, uint64_t bytes,
 					    uint32_t depth_hint);
 

@@ -663,7 +663,13 @@ static void test_ordered_waits_for_no_log(void **state)
 	}
 	assert_int_equal(lp_policy_choose(&policy, 4 * KIB, 1), LP_PATH_DIRECT);
 	assert_int_equal(lp_policy_choose_ordered(&policy, 4 * KIB, 1), LP_PATH_DEFERRED);
-	assert_int_equal(lp_policy_choose_ordered(&policy, 4096 * KIB, 1), LP_PATH_DIRECT);
+	/* Large ones choose as if they waited. */
+	for (uint32_t i = 0; i < LP_POLICY_CLASS_CNT; i++) {
+		policy.choices[true][i][0].path = LP_PATH_DEFERRED;
+		policy.choices[false][i][0].path = LP_PATH_DIRECT;
+	}
+	assert_int_equal(lp_policy_choose_ordered(&policy, 16 * KIB, 1), LP_PATH_DEFERRED);
+	assert_int_equal(lp_policy_choose_ordered(&policy, 16 * KIB + 1, 1), LP_PATH_DIRECT);
 }
 
 static void test_change_is_followed(void **state)
