@@ -82,6 +82,7 @@ struct lp_reactor {
 	uint32_t spin_skip;   /* sleeps left before the next try */
 	uint32_t crowd;       /* events that come with a wait: a mean, in 16ths */
 	uint64_t crowd_seen;  /* events up to the last wait */
+	uint64_t noted;       /* of these, what others saw come */
 
 	uint64_t phase_start_ns;
 	uint64_t usage_sampled_ns;
@@ -462,7 +463,7 @@ static uint32_t run_tasks(struct lp_reactor *reactor)
 
 void lp_source_add(struct lp_reactor *reactor, struct lp_source *source)
 {
-	LP_ASSERT(source->poll != NULL || source->flush != NULL);
+	LP_ASSERT(source->poll != NULL || source->flush != NULL || source->rest != NULL);
 	sources_push_back(&reactor->sources, source);
 	reactor->sources_busy = true; /* it must be asked before the first sleep */
 }
@@ -471,6 +472,30 @@ void lp_source_remove(struct lp_reactor *reactor, struct lp_source *source)
 {
 	LP_ASSERT(reactor != NULL);
 	sources_remove(source);
+}
+
+void lp_reactor_note_events(struct lp_reactor *reactor, uint32_t cnt)
+{
+	reactor->noted += cnt;
+}
+
+static bool look_at_sources(struct lp_reactor *reactor)
+{
+	struct lp_source *source;
+	LP_LIST_FOREACH (sources, &reactor->sources, source) {
+		if (source->look != NULL && source->look(source))
+			return true;
+	}
+	return false;
+}
+
+static void rest_sources(struct lp_reactor *reactor)
+{
+	struct lp_source *source;
+	LP_LIST_FOREACH (sources, &reactor->sources, source) {
+		if (source->rest != NULL)
+			source->rest(source);
+	}
 }
 
 static uint32_t poll_sources(struct lp_reactor *reactor)
@@ -530,6 +555,13 @@ struct io_uring_sqe *lp_reactor_sqe(struct lp_reactor *reactor, struct lp_io *io
 	}
 	io_uring_sqe_set_data(sqe, io);
 	return sqe;
+}
+
+void lp_reactor_submit(struct lp_reactor *reactor)
+{
+	LP_ASSERT(lp_reactor_is_mine(reactor));
+	if (reactor->options.ring && io_uring_sq_ready(&reactor->ring) > 0)
+		submit(reactor);
 }
 
 static void wake_failed(const struct lp_reactor *reactor, uint64_t user_data)
@@ -647,7 +679,7 @@ static bool has_work(struct lp_reactor *reactor)
  * more come while it lasts, which makes each cheaper still. */
 static bool is_lonely(struct lp_reactor *reactor)
 {
-	uint64_t events = reactor->stats.ios + reactor->stats.msgs;
+	uint64_t events = reactor->stats.ios + reactor->stats.msgs + reactor->noted;
 	uint64_t since = LP_MIN(events - reactor->crowd_seen, UINT64_C(256));
 	reactor->crowd_seen = events;
 	reactor->crowd = (uint32_t)((UINT64_C(7) * reactor->crowd + since * 16) / 8);
@@ -671,7 +703,7 @@ static bool spin(struct lp_reactor *reactor)
 	uint64_t until_ns = lp_clock_mono_ns(reactor->clock) + reactor->options.spin_max_ns;
 	until_ns = LP_MIN(until_ns, lp_timer_heap_next_ns(&reactor->timers));
 	for (uint32_t i = 1;; i++) {
-		if (has_work(reactor)) {
+		if (has_work(reactor) || look_at_sources(reactor)) {
 			reactor->stats.spins_won++;
 			reactor->spin_losses = 0;
 			return true;
@@ -725,6 +757,7 @@ static void submit_and_wait(struct lp_reactor *reactor, bool may_sleep)
 		prepared = false;
 	}
 	if (idle && !(spins && spin(reactor))) {
+		rest_sources(reactor);
 		sleep_on_ring(reactor);
 		return;
 	}

@@ -46,6 +46,10 @@ struct lp_io {
  * submitted first. The SQE must be prepared before the next call into the reactor. */
 struct io_uring_sqe *lp_reactor_sqe(struct lp_reactor *reactor, struct lp_io *io);
 
+/* What is prepared goes to the kernel now, and not with the next turn: for who is about to be busy
+ * for longer than a call takes. Nothing completes inside. */
+void lp_reactor_submit(struct lp_reactor *reactor);
+
 static inline bool lp_io_is_idle(const struct lp_io *io)
 {
 	return io->magic == LP_IO_IDLE;
@@ -96,6 +100,11 @@ struct lp_source {
 	uint32_t (*poll)(struct lp_source *source, uint32_t budget);
 	/* Called when a turn begins, just before the submission. May be NULL. */
 	void (*flush)(struct lp_source *source);
+	/* Asked again and again while the reactor looks for what comes before it sleeps: whether
+	 * there is something, for which it has queued a task then. May be NULL. */
+	bool (*look)(struct lp_source *source);
+	/* Called before it sleeps: what shall end the sleep is prepared. May be NULL. */
+	void (*rest)(struct lp_source *source);
 	/* When something will happen by itself, or UINT64_MAX; only asked in a simulation. May be
 	 * NULL. */
 	uint64_t (*next_ns)(const struct lp_source *source);
@@ -103,6 +112,9 @@ struct lp_source {
 };
 
 void lp_source_add(struct lp_reactor *reactor, struct lp_source *source);
+/* So many events came that were neither completions nor messages: where many come together the
+ * reactor does not look for the next one before it sleeps. */
+void lp_reactor_note_events(struct lp_reactor *reactor, uint32_t cnt);
 void lp_source_remove(struct lp_reactor *reactor, struct lp_source *source);
 
 /* --- The reactor ------------------------------------------------------------------------------ */

@@ -530,6 +530,118 @@ static void test_spins_for_the_lonely(void **state)
 	lp_reactor_free(reactor);
 }
 
+/* What others see come together is a crowd, too. */
+static void test_does_not_spin_for_a_noted_crowd(void **state)
+{
+	(void)state;
+	enum { ROUNDS = 40, CROWD = 30 };
+	const struct lp_reactor_options options = {
+		.name = "test", .ring = true, .spin_max_ns = LP_NS_PER_S / 10};
+	struct lp_reactor *reactor = NULL;
+	struct nop nop;
+	lp_test_ok(lp_reactor_new(&options, &reactor));
+	lp_test_ok(lp_reactor_start(reactor));
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		lp_reactor_note_events(reactor, CROWD);
+		take_nops(reactor, &nop, 1);
+	}
+	assert_in_range(lp_reactor_stats(reactor)->spins_won, 0, 3);
+	lp_reactor_free(reactor);
+}
+
+struct looker {
+	struct lp_source source;
+	struct lp_task task;
+	struct nop nop;
+	struct lp_reactor *reactor;
+	unsigned finds_at; /* the look that finds something; 0: none does */
+	unsigned look_cnt;
+	unsigned rest_cnt;
+	int found_cnt;
+	int done_cnt;
+};
+
+static void found_run(struct lp_task *task)
+{
+	LP_CONTAINER_OF(task, struct looker, task)->found_cnt++;
+}
+
+static bool looker_look(struct lp_source *source)
+{
+	struct looker *looker = LP_CONTAINER_OF(source, struct looker, source);
+	if (++looker->look_cnt != looker->finds_at)
+		return false;
+	lp_task_queue(looker->reactor, &looker->task);
+	return true;
+}
+
+static void looker_rest(struct lp_source *source)
+{
+	struct looker *looker = LP_CONTAINER_OF(source, struct looker, source);
+	looker->rest_cnt++;
+	looker->nop = (struct nop){.io.complete = nop_done, .done_cnt = &looker->done_cnt};
+	io_uring_prep_nop(lp_reactor_sqe(looker->reactor, &looker->nop.io));
+}
+
+/* A source is looked at while the reactor spins, which ends that; and is told before it sleeps,
+ * which what it prepares then ends. */
+static void test_looks_at_sources_before_it_sleeps(void **state)
+{
+	(void)state;
+	const struct lp_reactor_options options = {
+		.name = "test", .ring = true, .spin_max_ns = LP_NS_PER_S / 10};
+	struct looker looker = {.source = {.look = looker_look, .rest = looker_rest},
+				.task = {.run = found_run},
+				.finds_at = 3};
+	lp_test_ok(lp_reactor_new(&options, &looker.reactor));
+	lp_test_ok(lp_reactor_start(looker.reactor));
+	lp_source_add(looker.reactor, &looker.source);
+	while (looker.found_cnt == 0)
+		(void)lp_reactor_turn(looker.reactor, true);
+	assert_int_equal(looker.look_cnt, 3);
+	assert_int_equal(looker.rest_cnt, 0);
+	assert_int_equal(lp_reactor_stats(looker.reactor)->sleeps, 0);
+	looker.finds_at = 0;
+	while (looker.done_cnt == 0)
+		(void)lp_reactor_turn(looker.reactor, true);
+	assert_true(looker.look_cnt > 3);
+	assert_int_equal(looker.rest_cnt, 1);
+	assert_int_equal(lp_reactor_stats(looker.reactor)->sleeps, 1);
+	lp_source_remove(looker.reactor, &looker.source);
+	lp_reactor_free(looker.reactor);
+}
+
+static void byte_written(struct lp_io *io)
+{
+	assert_false(submitting); /* R1 */
+	assert_int_equal(io->result, 1);
+	(*LP_CONTAINER_OF(io, struct nop, io)->done_cnt)++;
+}
+
+/* What is prepared and submitted goes on while its caller is busy; its completion waits. */
+static void test_submits_before_the_turn_ends(void **state)
+{
+	(void)state;
+	struct lp_reactor *reactor = ring_reactor();
+	int done_cnt = 0;
+	struct nop nop = {.io.complete = byte_written, .done_cnt = &done_cnt};
+	char byte = 'x';
+	char got = 0;
+	int fds[2];
+	assert_int_equal(pipe(fds), 0);
+	io_uring_prep_write(lp_reactor_sqe(reactor, &nop.io), fds[1], &byte, 1, 0);
+	submitting = true;
+	lp_reactor_submit(reactor);
+	submitting = false;
+	assert_int_equal(read(fds[0], &got, 1), 1);
+	assert_int_equal(done_cnt, 0);
+	lp_test_ok(lp_reactor_drain(reactor, LP_NS_PER_S));
+	assert_int_equal(done_cnt, 1);
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+	lp_reactor_free(reactor);
+}
+
 /* What container profiles do: io_uring_setup fails with EPERM. */
 static int forbid_io_uring(void)
 {
@@ -777,6 +889,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_many_nops_through_a_small_ring),
 		cmocka_unit_test(test_spins_for_the_lonely),
+		cmocka_unit_test(test_does_not_spin_for_a_noted_crowd),
+		cmocka_unit_test(test_looks_at_sources_before_it_sleeps),
+		cmocka_unit_test(test_submits_before_the_turn_ends),
 		cmocka_unit_test(test_waited),
 		cmocka_unit_test(test_drain_times_out),
 		cmocka_unit_test(test_registered_files_and_buffers),

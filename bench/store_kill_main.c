@@ -226,7 +226,8 @@ static void add_data(struct slot *slot, struct lp_change *change, const struct o
 	}
 	slot->seg_cnt = plan->cnt;
 	change->type = LP_CHANGE_WRITE;
-	change->data.payload = (struct lp_payload){slot->segs, slot->crcs, plan->cnt, plan->cnt};
+	change->data.payload = (struct lp_payload){
+		.segs = slot->segs, .crcs = slot->crcs, .seg_cnt = plan->cnt, .crc_cnt = plan->cnt};
 	if (plan->action == APPEND)
 		change->data.offset = LP_STORE_APPEND;
 }

@@ -145,5 +145,6 @@ void lpi_bench_pattern_take(struct lpi_bench_pattern *pattern, uint64_t length, 
 		*one_crc = lp_crc32c(0, block_of(pattern, first), length);
 		crcs = one_crc;
 	}
-	*ret_payload = (struct lp_payload){segs, crcs, cnt, blocks};
+	*ret_payload =
+		(struct lp_payload){.segs = segs, .crcs = crcs, .seg_cnt = cnt, .crc_cnt = blocks};
 }

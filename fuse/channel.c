@@ -8,6 +8,8 @@
  * asks the next one, until there is nothing.
  *
  *   idle       not the reader: waits for requests that are handed over, or to become it
+ *   resting    the reader, and has read all there was: looks again when its thread has nothing to
+ *              do, and arms a poll before that sleeps, or after some turns if it never does
  *   armed      the reader, and its poll is armed
  *   reading    read_task is queued
  *   throttled  the reader, without request or buffers, and so are all others: goes on when a
@@ -30,6 +32,7 @@
 #include "fuse/handover.h"
 
 #define READS_PER_TURN 16u
+#define REST_TURNS     8u
 #define RETRY_NS       (2 * LP_NS_PER_MS)
 /* Of the buffers of a thread, what data under way here may take. */
 #define BYTES_SHARE 4u
@@ -41,6 +44,7 @@ static_assert(LP_BUF_SMALL + LP_BUF_MEDIUM + LP_BUF_LARGE >= LP_FUSE_WRITE_MAX, 
 static void read_some(struct lp_task *task);
 static void go_on(struct lp_fuse_channel *channel);
 static void arm(struct lp_fuse_channel *channel);
+static void wait_for_more(struct lp_fuse_channel *channel);
 
 /* --- Stopping --------------------------------------------------------------------------------- */
 
@@ -88,6 +92,8 @@ void lpi_fuse_channel_check_stopped(struct lp_fuse_channel *channel)
 	}
 	lp_task_cancel(&channel->read_task);
 	lp_timer_stop(channel->options.reactor, &channel->retry);
+	if (lp_list_node_is_linked(&channel->source.node))
+		lp_source_remove(channel->options.reactor, &channel->source);
 	give_back_landing(channel);
 	if (channel->fd >= 0)
 		(void)close(channel->fd); /* what was not read is another's, or nobody's */
@@ -341,7 +347,7 @@ static void come_reader(struct lp_reactor *reactor, struct lp_msg *msg)
 	channel->is_reader = true;
 	channel->passed_cnt = from->passes;
 	if (channel->fd >= 0 && !channel->is_stopping && !channel->is_gone)
-		arm(channel);
+		wait_for_more(channel);
 }
 
 static void pass_on(struct lp_fuse_channel *channel, struct lp_fuse_channel *to)
@@ -349,6 +355,7 @@ static void pass_on(struct lp_fuse_channel *channel, struct lp_fuse_channel *to)
 	LP_ASSERT(channel->is_reader && to != channel); /* mount F5 */
 	LP_ASSERT(lp_io_is_idle(&channel->poll_io));
 	channel->is_reader = false;
+	channel->is_resting = false;
 	channel->passes = channel->is_throttled ? channel->passed_cnt + 1 : 0;
 	channel->is_throttled = false;
 	/* The message is back in our hands before we are the reader again. */
@@ -416,7 +423,7 @@ static void rest(struct lp_fuse_channel *channel)
 	if (!has_to_wait(channel))
 		return;
 	if (to == NULL || to == channel)
-		arm(channel);
+		wait_for_more(channel);
 	else
 		pass_on(channel, to);
 }
@@ -438,12 +445,17 @@ static void throttle(struct lp_fuse_channel *channel)
 static void read_some(struct lp_task *task)
 {
 	struct lp_fuse_channel *channel = LP_CONTAINER_OF(task, struct lp_fuse_channel, read_task);
+	uint32_t cnt = 0;
 	int r = 1;
-	for (uint32_t i = 0; i < READS_PER_TURN && r == 1; i++) {
+	while (cnt < READS_PER_TURN && r == 1) {
 		if (channel->is_stopping || channel->is_gone)
 			return;
 		r = read_one(channel);
+		cnt += r == 1;
 	}
+	/* That there is something was an event already. */
+	if (cnt > 1)
+		lp_reactor_note_events(channel->options.reactor, cnt - 1);
 	if (r == 1) {
 		go_on(channel);
 		invite(channel);
@@ -459,6 +471,7 @@ static void go_on(struct lp_fuse_channel *channel)
 	if (channel->is_stopping || channel->is_gone || lp_task_is_queued(&channel->read_task))
 		return;
 	channel->is_throttled = false;
+	channel->is_resting = false;
 	lp_task_queue(channel->options.reactor, &channel->read_task);
 }
 
@@ -517,12 +530,59 @@ static void polled(struct lp_io *io)
 static void arm(struct lp_fuse_channel *channel)
 {
 	LP_ASSERT(channel->is_reader || channel->is_to_stop);
+	channel->is_resting = false;
 	if (!lp_io_is_idle(&channel->poll_io) ||
 	    !lp_reactor_has_opcode(channel->options.reactor, IORING_OP_POLL_ADD))
 		return;
 	channel->poll_io.complete = polled;
 	struct io_uring_sqe *sqe = lp_reactor_sqe(channel->options.reactor, &channel->poll_io);
 	io_uring_prep_poll_add(sqe, channel->fd, POLLIN);
+}
+
+/* --- Between two requests --------------------------------------------------------------------- */
+
+/* A poll by the ring costs the kernel's wake-up of it, two calls and a completion for each request;
+ * who is awake anyway looks for himself, and his next request costs one call. */
+
+static void wait_for_more(struct lp_fuse_channel *channel)
+{
+	/* One that reads until the kernel has been told something may become the reader, too. */
+	if (!lp_io_is_idle(&channel->poll_io))
+		return;
+	channel->is_resting = true;
+	channel->rested_turns = 0;
+}
+
+static bool look(struct lp_source *source)
+{
+	struct lp_fuse_channel *channel = LP_CONTAINER_OF(source, struct lp_fuse_channel, source);
+	struct pollfd fd = {.fd = channel->fd, .events = POLLIN};
+	if (!channel->is_resting || poll(&fd, 1, 0) <= 0)
+		return false;
+	go_on(channel);
+	return true;
+}
+
+static void rest_source(struct lp_source *source)
+{
+	struct lp_fuse_channel *channel = LP_CONTAINER_OF(source, struct lp_fuse_channel, source);
+	if (channel->is_resting)
+		arm(channel);
+}
+
+/* A thread that has much else to do never looks. */
+static void turn_begins(struct lp_source *source)
+{
+	struct lp_fuse_channel *channel = LP_CONTAINER_OF(source, struct lp_fuse_channel, source);
+	if (channel->is_resting && ++channel->rested_turns > REST_TURNS)
+		arm(channel);
+}
+
+static void add_source(struct lp_fuse_channel *channel)
+{
+	channel->source = (struct lp_source){
+		.name = "mount", .flush = turn_begins, .look = look, .rest = rest_source};
+	lp_source_add(channel->options.reactor, &channel->source);
 }
 
 static void cancelled(struct lp_io *io)
@@ -608,6 +668,7 @@ void lp_fuse_channel_start(struct lp_fuse_channel *channel, int fd)
 {
 	LP_ASSERT(channel->fd < 0 && channel->peers != NULL);
 	channel->fd = fd;
+	add_source(channel);
 	if (channel->idx == 0)
 		channel->is_reader = true;
 	if (channel->is_reader)
@@ -626,6 +687,7 @@ static void begin_stop(struct lp_fuse_channel *channel)
 {
 	LP_ASSERT(!channel->is_stopping);
 	channel->is_stopping = true;
+	channel->is_resting = false;
 	lpi_fuse_ring_stop(channel);
 	if (!lp_io_is_idle(&channel->poll_io)) {
 		channel->cancel_io.complete = cancelled;

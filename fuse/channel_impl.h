@@ -40,6 +40,9 @@ struct lp_fuse_channel {
 	struct lp_io cancel_io;
 	struct lp_task read_task;
 	struct lp_timer retry; /* without buffers */
+	struct lp_source source;
+	uint32_t rested_turns;
+	bool is_resting; /* no poll is armed, and nothing is queued that reads */
 	uint64_t head[LPI_FUSE_HEAD_BYTES / 8];
 	struct lp_buf *landing[LPI_FUSE_SEGS];
 	struct lpi_fuse_request *spare; /* for the next message */

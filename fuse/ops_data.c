@@ -2,8 +2,8 @@
 /* Open files: open, read, write, fsync, release.
  *
  * A write's data is where the kernel's message put it, in buffers that the store takes as they are.
- * Its checksums begin here (rule W2): they are made in the turn in which the data came, one for
- * each piece that the file's grid of blocks cuts from it. */
+ * Its checksums begin here (rule W2), one for each piece that the file's grid of blocks cuts from
+ * it: the store has them made when the device has the data, if that goes there directly. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -198,6 +198,20 @@ static void has_written(struct lpi_fuse_request *request)
 	lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
+/* How many pieces the grid of blocks cuts from it. */
+static uint32_t piece_cnt(uint64_t offset, uint32_t bytes)
+{
+	return ((uint32_t)(offset % BLOCK_BYTES) + bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
+}
+
+static void sum_own(void *arg)
+{
+	struct lpi_fuse_request *request = arg;
+	uint32_t cnt = lpi_fuse_sum_pieces(request->segs, request->seg_cnt,
+					   lpi_fuse_write_grid(request), request->crcs);
+	LP_ASSERT(cnt == request->crc_cnt);
+}
+
 void lpi_fuse_write(struct lpi_fuse_request *request)
 {
 	const struct fuse_write_in *in = &request->message.in.write;
@@ -212,15 +226,16 @@ void lpi_fuse_write(struct lpi_fuse_request *request)
 	const struct lp_seg *segs = is_adopted ? &request->adopted : request->segs;
 	uint32_t seg_cnt = is_adopted ? 1 : request->seg_cnt;
 	if (!is_adopted)
-		request->crc_cnt = lpi_fuse_sum_pieces(segs, seg_cnt, lpi_fuse_write_grid(request),
-						       request->crcs);
+		request->crc_cnt = piece_cnt(lpi_fuse_write_grid(request), in->size);
 	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_WRITE, 0);
 	change->data.offset = lpi_fuse_write_offset(request);
 	change->data.length = in->size;
 	change->data.payload = (struct lp_payload){.segs = segs,
 						   .crcs = request->crcs,
 						   .seg_cnt = seg_cnt,
-						   .crc_cnt = request->crc_cnt};
+						   .crc_cnt = request->crc_cnt,
+						   .sum = is_adopted ? NULL : sum_own,
+						   .sum_arg = request};
 	change->data.path = LP_PATH_AUTO;
 	if ((in->write_flags & FUSE_WRITE_CACHE) != 0 &&
 	    request->channel->options.behaviour.writeback)

@@ -9,6 +9,8 @@
 
 #define HOPES_MAX  50u   /* of a millisecond */
 #define TRIM_HOPES 2000u /* while space is freed step by step */
+/* From here on a call of its own is cheaper than to let the device wait for the sums. */
+#define SUM_BESIDE_BYTES UINT64_C(131072)
 
 /* --- Small steps ------------------------------------------------------------------------------ */
 
@@ -512,16 +514,15 @@ static int written(struct lpi_edit *edit)
 	return err < 0 ? -EIO : 0;
 }
 
-void lpi_edit_begin(struct lpi_txn *txn)
+static void begin_early(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
 	const struct lp_change *change = edit->change;
-	lpi_edit_init(edit);
 	if (change->type != LP_CHANGE_WRITE || change->data.offset == LP_STORE_APPEND ||
 	    change->data.offset % LP_BLOCK_BYTES != 0 || change->data.length % LP_BLOCK_BYTES != 0)
 		return;
 	/* The edit keeps the answer: unless the write turns out to be inline, it is the path. */
-	edit->path = lpi_edit_choose_path(txn->block, change, change->data.length);
+	edit->path = lpi_edit_choose_path(txn, change->data.length);
 	if (edit->path != LP_PATH_DIRECT)
 		return;
 	edit->offset = change->data.offset;
@@ -533,6 +534,21 @@ void lpi_edit_begin(struct lpi_txn *txn)
 	edit->is_early = begin_writing(txn);
 	if (!edit->is_early)
 		untake_range(txn);
+}
+
+/* Summing looks at each byte, and takes as long as the device does for a good part of the data: the
+ * device begins first. What it completes meanwhile nobody sees before the sums are there. */
+void lpi_edit_begin(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	const struct lp_payload *payload = &edit->change->data.payload;
+	lpi_edit_init(edit);
+	begin_early(txn);
+	if (edit->change->type != LP_CHANGE_WRITE || payload->sum == NULL)
+		return;
+	if (edit->is_early && edit->length >= SUM_BESIDE_BYTES)
+		lp_reactor_submit(txn->block->options.reactor);
+	payload->sum(payload->sum_arg);
 }
 
 bool lpi_edit_is_writing(const struct lpi_edit *edit)

@@ -47,15 +47,14 @@ static bool can_defer(const struct lpi_block *block, uint64_t length)
 	return blocks <= LPI_DEFER_BLOCKS + 2 && lp_commit_need_is_possible(block->commit, &need);
 }
 
-enum lp_write_path lpi_edit_choose_path(struct lpi_block *block, const struct lp_change *change,
-					uint64_t length)
+enum lp_write_path lpi_edit_choose_path(const struct lpi_txn *txn, uint64_t length)
 {
-	enum lp_write_path path = wanted_path(block, change);
-	if (!can_defer(block, length))
+	enum lp_write_path path = wanted_path(txn->block, txn->edit.change);
+	if (!can_defer(txn->block, length))
 		return LP_PATH_DIRECT;
 	if (path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED)
 		return path;
-	return lpi_policy_choose(block, length);
+	return lpi_policy_choose(txn->block, length, txn->op->txn.ack == LP_ACK_ORDERED);
 }
 
 bool lpi_edit_may_defer(const struct lpi_txn *txn)
@@ -160,7 +159,7 @@ static int plan_write(struct lpi_txn *txn)
 	edit->range = (struct lp_extmap_range){
 		first, lp_bytes_to_blocks_up(edit->offset + edit->length) - first};
 	if (edit->path == LP_PATH_AUTO)
-		edit->path = lpi_edit_choose_path(txn->block, edit->change, edit->length);
+		edit->path = lpi_edit_choose_path(txn, edit->length);
 	plan_edges(edit);
 	move_content(edit);
 	edit->crcs = edit->piece_crcs;

@@ -116,12 +116,15 @@ static void note_thread(struct lpi_block *block, enum lp_write_path path, uint64
 	policy->thread_guessed_ns += lp_policy_thread_ns(path, bytes);
 }
 
-enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes)
+enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes, bool is_ordered)
 {
 	struct lpi_policy *policy = &block->policy;
 	note_depth(block);
 	note_places(block);
-	enum lp_write_path path = lp_policy_choose(&policy->costs, bytes, depth_of(policy));
+	uint32_t depth = depth_of(policy);
+	enum lp_write_path path = is_ordered
+					  ? lp_policy_choose_ordered(&policy->costs, bytes, depth)
+					  : lp_policy_choose(&policy->costs, bytes, depth);
 	if (bytes <= policy->costs.payload_bytes && is_trial(policy))
 		path = path == LP_PATH_DIRECT ? LP_PATH_DEFERRED : LP_PATH_DIRECT;
 	LP_ASSERT(path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED);

@@ -68,7 +68,7 @@ void lpi_policy_init(struct lpi_policy *policy);
 int lpi_policy_open(struct lpi_block *block) LP_MUST_CHECK;
 
 /* LP_PATH_DEFERRED or LP_PATH_DIRECT for a write that may take both. */
-enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes);
+enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes, bool is_ordered);
 /* As lp_store_explain(). */
 int lpi_policy_explain(const struct lpi_block *block, uint64_t bytes, char *buf, size_t len);
 

@@ -273,6 +273,32 @@ static void test_switch_while_running(void **state)
 	rig_free(rig);
 }
 
+/* What waits for the log and what is only ordered are two choices. */
+static void test_ordered_is_chosen_apart(void **state)
+{
+	struct rig *rig = rig_new(LP_BDEV_DELAY_NVME, false);
+	struct lp_policy *costs = &lpi_block_of(rig->hand.store)->policy.costs;
+	uint8_t content[4096] = {1};
+	(void)state;
+	for (uint32_t i = 0; i < LP_POLICY_DEPTH_CNT; i++) {
+		costs->choices[false][0][i].path = LP_PATH_DIRECT;
+		costs->choices[true][0][i].path = LP_PATH_DEFERRED;
+	}
+	assert_true(lpi_pay_make(&rig->pay, rig->hand.bufs, content, 0, 4096, LP_BUF_SMALL));
+	const struct lp_change change = lpi_write_change(rig->ino, 8192, 4096, &rig->pay);
+	for (int is_ordered = 0; is_ordered < 2; is_ordered++) {
+		enum lp_write_path path = is_ordered ? LP_PATH_DEFERRED : LP_PATH_DIRECT;
+		struct lp_store_op op = lpi_txn_op(&change, 1);
+		uint64_t before = path_cnt(rig, path);
+		op.txn.ack = is_ordered ? LP_ACK_ORDERED : LP_ACK_DURABLE;
+		lp_test_ok(lpi_hand_do(&rig->hand, &op));
+		assert_int_equal(path_cnt(rig, path) - before, 1);
+	}
+	lpi_pay_drop(&rig->pay);
+	close_store(rig, false);
+	rig_free(rig);
+}
+
 static void test_explains(void **state)
 {
 	struct rig *rig = rig_new(LP_BDEV_DELAY_NVME, false);
@@ -447,6 +473,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_auto_is_the_better),
 		cmocka_unit_test(test_switch_while_running),
+		cmocka_unit_test(test_ordered_is_chosen_apart),
 		cmocka_unit_test(test_explains),
 		cmocka_unit_test(test_keeps),
 		cmocka_unit_test(test_keeps_each_hour),

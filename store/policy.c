@@ -25,7 +25,8 @@
 #define CLASS_BYTES_MIN UINT64_C(4096)
 #define FRAMES_MAX      2u  /* of the commit pipeline in flight */
 #define PLACES_MAX      32u /* of write-back in flight */
-#define CNT_MAX         8u  /* samples until the weight stays at 1 / CNT_MAX */
+#define ORDERED_MIN     8u /* in a frame: who does not wait for it brings the next ones meanwhile */
+#define CNT_MAX         8u /* samples until the weight stays at 1 / CNT_MAX */
 #define NS_MIN          1.0
 #define NS_MAX          1e12
 #define LOOK_MAX        0.25 /* what one look may add to a lean */
@@ -339,9 +340,9 @@ struct cost {
 	struct times flush;
 };
 
-static uint32_t group_of(uint32_t depth)
+static uint32_t group_of(uint32_t depth, bool is_ordered)
 {
-	return LP_MAX(depth / FRAMES_MAX, 1u);
+	return LP_MAX(depth / FRAMES_MAX, is_ordered ? ORDERED_MIN : 1u);
 }
 
 static uint64_t meta_bytes(uint32_t group)
@@ -375,17 +376,18 @@ static double place_ns(const struct lp_policy *policy, uint64_t bytes)
 	return alone_ns - LP_MIN(fixed_ns, alone_ns) * (1 - policy->place_share);
 }
 
-static struct cost deferred_cost(const struct lp_policy *policy, uint64_t bytes, uint32_t depth)
+static struct cost deferred_cost(const struct lp_policy *policy, uint64_t bytes, uint32_t depth,
+				 bool is_ordered)
 {
 	uint64_t fit = LP_MAX(policy->payload_bytes / bytes, UINT64_C(1));
-	struct cost cost = {.group = (uint32_t)LP_MIN((uint64_t)group_of(depth), fit)};
+	struct cost cost = {.group = (uint32_t)LP_MIN((uint64_t)group_of(depth, is_ordered), fit)};
 	cost.frame_bytes = cost.group * bytes + meta_bytes(cost.group);
 	cost.log = times_of(policy, LP_POLICY_LOG_WRITE, cost.frame_bytes);
 	cost.data = times_of(policy, LP_POLICY_DATA_WRITE, bytes);
 	/* Full frames follow each other without a pause. */
 	double wait = depth > FRAMES_MAX && fit > cost.group ? FRAME_WAIT : 1;
 	uint32_t on_the_way = LP_MIN(depth, FRAMES_MAX) * cost.group;
-	cost.latency_ns = wait * cost.log.idle_ns / on_the_way;
+	cost.latency_ns = is_ordered ? 0 : wait * cost.log.idle_ns / on_the_way;
 	cost.demand_ns = cost.log.load_ns / cost.group;
 	cost.place_ns = place_ns(policy, bytes);
 	cost.thread_ns = policy->thread_factor * lp_policy_thread_ns(LP_PATH_DEFERRED, bytes);
@@ -394,10 +396,11 @@ static struct cost deferred_cost(const struct lp_policy *policy, uint64_t bytes,
 	return cost;
 }
 
-static struct cost direct_cost(const struct lp_policy *policy, uint64_t bytes, uint32_t depth)
+static struct cost direct_cost(const struct lp_policy *policy, uint64_t bytes, uint32_t depth,
+			       bool is_ordered)
 {
 	/* They come out of the stage before one by one: a frame finds half as many. */
-	struct cost cost = {.group = group_of(LP_MAX(depth / 2, 1u))};
+	struct cost cost = {.group = group_of(LP_MAX(depth / 2, 1u), is_ordered)};
 	if (policy->volatile_cache)
 		cost.flush = times_of_class(policy, LP_POLICY_FLUSH, 0);
 	cost.frame_bytes = meta_bytes(cost.group);
@@ -405,6 +408,8 @@ static struct cost direct_cost(const struct lp_policy *policy, uint64_t bytes, u
 	cost.data = times_of(policy, LP_POLICY_DATA_WRITE, bytes);
 	double flush_ns = cost.flush.idle_ns * (depth > 1 ? STAGE_WAIT : 1);
 	double log_ns = cost.log.idle_ns * (depth > FRAMES_MAX ? STAGE_WAIT : 1);
+	if (is_ordered)
+		log_ns = 0;
 	double queue_ns = QUEUE_WAIT * cost.data.load_ns * (depth - 1);
 	cost.latency_ns = (cost.data.idle_ns + queue_ns + flush_ns + log_ns) / depth;
 	cost.demand_ns = cost.data.load_ns + (cost.flush.load_ns + cost.log.load_ns) / cost.group;
@@ -428,34 +433,53 @@ static uint64_t epoch_of(const struct lp_policy *policy)
 	return policy->sample_cnt / LP_POLICY_EPOCH;
 }
 
-static void compare(const struct lp_policy *policy, uint32_t class_idx, uint32_t depth_idx,
-		    double *ret_deferred_ns, double *ret_direct_ns)
+/* Which choice: for writes of which size, of how many at once, that wait for the log or do not. */
+struct place {
+	uint32_t class_idx;
+	uint32_t depth_idx;
+	bool is_ordered;
+};
+
+static void compare(const struct lp_policy *policy, struct place at, double *ret_deferred_ns,
+		    double *ret_direct_ns)
 {
-	uint32_t depth = UINT32_C(1) << depth_idx;
-	*ret_deferred_ns = deferred_cost(policy, class_bytes(class_idx), depth).ns;
-	*ret_direct_ns = direct_cost(policy, class_bytes(class_idx), depth).ns;
+	uint32_t depth = UINT32_C(1) << at.depth_idx;
+	uint64_t bytes = class_bytes(at.class_idx);
+	*ret_deferred_ns = deferred_cost(policy, bytes, depth, at.is_ordered).ns;
+	*ret_direct_ns = direct_cost(policy, bytes, depth, at.is_ordered).ns;
+}
+
+static struct lp_policy_choice *choice_at(struct lp_policy *policy, struct place at)
+{
+	return &policy->choices[at.is_ordered][at.class_idx][at.depth_idx];
+}
+
+static void settle(struct lp_policy *policy, struct place at)
+{
+	double deferred_ns = 0;
+	double direct_ns = 0;
+	compare(policy, at, &deferred_ns, &direct_ns);
+	*choice_at(policy, at) = (struct lp_policy_choice){
+		.path = direct_ns < deferred_ns ? LP_PATH_DIRECT : LP_PATH_DEFERRED,
+		.seen_epoch = epoch_of(policy)};
 }
 
 void lp_policy_settle(struct lp_policy *policy)
 {
 	for (uint32_t i = 0; i < LP_POLICY_CLASS_CNT; i++) {
 		for (uint32_t d = 0; d < LP_POLICY_DEPTH_CNT; d++) {
-			double deferred_ns = 0;
-			double direct_ns = 0;
-			compare(policy, i, d, &deferred_ns, &direct_ns);
-			policy->choices[i][d] = (struct lp_policy_choice){
-				.path = direct_ns < deferred_ns ? LP_PATH_DIRECT : LP_PATH_DEFERRED,
-				.seen_epoch = epoch_of(policy)};
+			settle(policy, (struct place){i, d, false});
+			settle(policy, (struct place){i, d, true});
 		}
 	}
 }
 
-static void look_again(struct lp_policy *policy, uint32_t class_idx, uint32_t depth_idx)
+static void look_again(struct lp_policy *policy, struct place at)
 {
-	struct lp_policy_choice *choice = &policy->choices[class_idx][depth_idx];
+	struct lp_policy_choice *choice = choice_at(policy, at);
 	double deferred_ns = 0;
 	double direct_ns = 0;
-	compare(policy, class_idx, depth_idx, &deferred_ns, &direct_ns);
+	compare(policy, at, &deferred_ns, &direct_ns);
 	bool is_direct = choice->path == LP_PATH_DIRECT;
 	double gain = is_direct ? direct_ns / deferred_ns : deferred_ns / direct_ns;
 	gain = LP_MIN(LP_MAX(gain - 1 - LP_POLICY_MARGIN, -LOOK_MAX), LOOK_MAX);
@@ -467,16 +491,27 @@ static void look_again(struct lp_policy *policy, uint32_t class_idx, uint32_t de
 	choice->lean = 0;
 }
 
-enum lp_write_path lp_policy_choose(struct lp_policy *policy, uint64_t bytes, uint32_t depth_hint)
+static enum lp_write_path choose(struct lp_policy *policy, uint64_t bytes, uint32_t depth_hint,
+				 bool is_ordered)
 {
 	LP_ASSERT(bytes > 0);
 	if (bytes > policy->payload_bytes)
 		return LP_PATH_DIRECT;
-	uint32_t class_idx = class_of(bytes);
-	uint32_t depth_idx = depth_class_of(depth_hint);
-	if (policy->choices[class_idx][depth_idx].seen_epoch != epoch_of(policy))
-		look_again(policy, class_idx, depth_idx);
-	return policy->choices[class_idx][depth_idx].path;
+	const struct place at = {class_of(bytes), depth_class_of(depth_hint), is_ordered};
+	if (choice_at(policy, at)->seen_epoch != epoch_of(policy))
+		look_again(policy, at);
+	return choice_at(policy, at)->path;
+}
+
+enum lp_write_path lp_policy_choose(struct lp_policy *policy, uint64_t bytes, uint32_t depth_hint)
+{
+	return choose(policy, bytes, depth_hint, false);
+}
+
+enum lp_write_path lp_policy_choose_ordered(struct lp_policy *policy, uint64_t bytes,
+					    uint32_t depth_hint)
+{
+	return choose(policy, bytes, depth_hint, bytes <= LP_POLICY_ORDERED_BYTES);
 }
 
 void lp_policy_init(struct lp_policy *policy, bool is_rotational, bool volatile_cache)
@@ -527,10 +562,10 @@ int lp_policy_explain(const struct lp_policy *policy, uint64_t bytes, uint32_t d
 				(unsigned long long)bytes, policy->payload_bytes);
 	uint32_t class_idx = class_of(bytes);
 	uint32_t depth_idx = depth_class_of(depth_hint);
-	const struct lp_policy_choice *choice = &policy->choices[class_idx][depth_idx];
+	const struct lp_policy_choice *choice = &policy->choices[false][class_idx][depth_idx];
 	uint32_t depth = UINT32_C(1) << depth_idx;
-	struct cost deferred = deferred_cost(policy, class_bytes(class_idx), depth);
-	struct cost direct = direct_cost(policy, class_bytes(class_idx), depth);
+	struct cost deferred = deferred_cost(policy, class_bytes(class_idx), depth, false);
+	struct cost direct = direct_cost(policy, class_bytes(class_idx), depth, false);
 	return snprintf(buf, len,
 			"up to %llu KiB at depth %u: %s; per operation deferred %.1f us (latency "
 			"%.1f, demand %.1f, later write %.1f, thread %.1f; a log write of %llu KiB "

@@ -40,6 +40,9 @@
  * Write-back does not write through; its times are given as place writes then, and W is the load of
  * these. Without such samples W is as above.
  *
+ * Who does not wait for the log (an ordered write) has no latency of a log write in either bound:
+ * then deferred costs the device's time and the thread's, and direct what its data takes beside it.
+ *
  * Learning: exponentially weighted, 1/8 for a new sample, more for the first few; a sample is cut
  * to between half and twice what was expected (first ones: a fourth and four times), so one
  * wild one moves an estimate by an eighth at most. Where there are no samples, those of
@@ -83,6 +86,7 @@ enum lp_policy_kind {
 #define LP_POLICY_DEPTH_CNT     8u               /* 1 to 128 */
 #define LP_POLICY_PAYLOAD_BYTES UINT32_C(786432) /* 768 KiB: what a frame of 1 MiB has room for */
 #define LP_POLICY_META_BYTES    320u             /* of a frame, per operation */
+#define LP_POLICY_ORDERED_BYTES UINT64_C(16384)
 #define LP_POLICY_EPOCH         16u
 #define LP_POLICY_MARGIN        0.02
 #define LP_POLICY_PATIENCE      1.0
@@ -115,7 +119,8 @@ struct lp_policy {
 	uint32_t run_class;
 	uint32_t run_cnt;
 	struct lp_policy_cell cells[LP_POLICY_KIND_CNT][LP_POLICY_CLASS_CNT];
-	struct lp_policy_choice choices[LP_POLICY_CLASS_CNT][LP_POLICY_DEPTH_CNT];
+	/* Of writes that wait for the log, and of those that are only ordered. */
+	struct lp_policy_choice choices[2][LP_POLICY_CLASS_CNT][LP_POLICY_DEPTH_CNT];
 };
 
 /* Without samples yet: what one expects of a disk or of flash. */
@@ -144,6 +149,13 @@ void lp_policy_observe_thread(struct lp_policy *policy, double guessed_ns, uint6
 /* LP_PATH_DEFERRED or LP_PATH_DIRECT for a write of bytes > 0, where about depth_hint writes are
  * going on at once (0 is taken as 1). May look at the choice again, and change it. */
 enum lp_write_path lp_policy_choose(struct lp_policy *policy, uint64_t bytes, uint32_t depth_hint);
+
+/* The same for a write whose client goes on when it is ordered (LP_ACK_ORDERED): a deferred one
+ * does not wait for the device at all then, a direct one for its data only. For small ones: large
+ * ones come one behind the other, as a copied file's do, are limited by what deferring takes of the
+ * thread and of the log, and choose as if they waited. */
+enum lp_write_path lp_policy_choose_ordered(struct lp_policy *policy, uint64_t bytes,
+					    uint32_t depth_hint);
 
 /* Makes every choice anew, without patience: after a series of samples that was taken for the
  * purpose, as mkfs does. lp_policy_import() does it itself. */

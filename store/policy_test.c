@@ -647,6 +647,31 @@ static void test_noise_flips_nothing(void **state)
 	assert_true(flips_in(&policy, even_us, 0.3, 5000, &prng) <= 30);
 }
 
+/* The log's latency, which makes deferred the slower one for who waits for it, is nobody's who does
+ * not. */
+static void test_ordered_waits_for_no_log(void **state)
+{
+	(void)state;
+	struct lp_policy policy;
+	struct lp_prng prng;
+	lp_prng_init(&prng, 3);
+	lp_policy_init(&policy, false, false);
+	for (uint32_t i = 0; i < 400; i++) {
+		observe_simple(&policy, 40, 0, &prng);
+		(void)lp_policy_choose(&policy, 4 * KIB, 1);
+		(void)lp_policy_choose_ordered(&policy, 4 * KIB, 1);
+	}
+	assert_int_equal(lp_policy_choose(&policy, 4 * KIB, 1), LP_PATH_DIRECT);
+	assert_int_equal(lp_policy_choose_ordered(&policy, 4 * KIB, 1), LP_PATH_DEFERRED);
+	/* Large ones choose as if they waited. */
+	for (uint32_t i = 0; i < LP_POLICY_CLASS_CNT; i++) {
+		policy.choices[true][i][0].path = LP_PATH_DEFERRED;
+		policy.choices[false][i][0].path = LP_PATH_DIRECT;
+	}
+	assert_int_equal(lp_policy_choose_ordered(&policy, 16 * KIB, 1), LP_PATH_DEFERRED);
+	assert_int_equal(lp_policy_choose_ordered(&policy, 16 * KIB + 1, 1), LP_PATH_DIRECT);
+}
+
 static void test_change_is_followed(void **state)
 {
 	(void)state;
@@ -906,6 +931,7 @@ int main(void)
 		cmocka_unit_test(test_what_does_not_fit_is_direct),
 		cmocka_unit_test(test_explain),
 		cmocka_unit_test(test_noise_flips_nothing),
+		cmocka_unit_test(test_ordered_waits_for_no_log),
 		cmocka_unit_test(test_change_is_followed),
 		cmocka_unit_test(test_a_wild_sample_flips_nothing),
 		cmocka_unit_test(test_a_busy_thread_learns_little),

@@ -145,6 +145,15 @@ void lpi_seg_cursor_copy(struct lpi_seg_cursor *cursor, void *to, uint32_t len)
 	}
 }
 
+void lpi_payload_sum(const struct lp_store_op *op)
+{
+	for (uint32_t i = 0; op->opcode == LP_STORE_TXN && i < op->txn.change_cnt; i++) {
+		const struct lp_change *change = &op->txn.changes[i];
+		if (change->type == LP_CHANGE_WRITE && change->data.payload.sum != NULL)
+			change->data.payload.sum(change->data.payload.sum_arg);
+	}
+}
+
 static uint32_t crc_of_next(struct lpi_seg_cursor *cursor, uint32_t len)
 {
 	uint32_t crc = 0;

@@ -192,12 +192,16 @@ enum lp_change_type {
 };
 
 /* What is written: segments of buffers one after the other, the store takes references; and the
- * crc32c of each piece. */
+ * crc32c of each piece. Who makes these himself may leave it to sum(), which the store calls on its
+ * thread before it looks at any of them: when the device has the data already, if that goes its
+ * direct way. NULL: they are there. */
 struct lp_payload {
 	const struct lp_seg *segs;
 	const uint32_t *crcs;
 	uint32_t seg_cnt;
 	uint32_t crc_cnt;
+	void (*sum)(void *arg);
+	void *sum_arg;
 };
 
 struct lp_change {

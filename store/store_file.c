@@ -783,6 +783,7 @@ static void fstore_submit(struct lp_store *base, struct lp_store_op *op)
 		end_op(store, op);
 		return;
 	}
+	lpi_payload_sum(op);
 	/* Numbers that tests and tools choose themselves are not given again (rule N5). */
 	for (uint32_t i = 0; op->opcode == LP_STORE_TXN && i < op->txn.change_cnt; i++) {
 		const struct lp_change *change = &op->txn.changes[i];

@@ -113,6 +113,9 @@ static inline struct lpi_seg_cursor lpi_seg_cursor_at(const struct lp_payload *p
 
 /* The next bytes that lie in one piece, at most max, which are there; moves behind them. */
 const uint8_t *lpi_seg_cursor_next(struct lpi_seg_cursor *cursor, uint32_t max, uint32_t *ret_len);
+/* For stores that begin nothing before they look at checksums: has those made that are not there.
+ */
+void lpi_payload_sum(const struct lp_store_op *op);
 /* Copies the next len bytes. */
 void lpi_seg_cursor_copy(struct lpi_seg_cursor *cursor, void *to, uint32_t len);
 

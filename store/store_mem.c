@@ -193,8 +193,10 @@ static void mem_submit(struct lp_store *base, struct lp_store_op *op)
 	struct lpi_mem_store *store = lpi_mem_store_of(base);
 	LP_ASSERT(lp_reactor_is_mine(store->reactor));
 	op->result = lpi_store_check(op);
-	if (op->result == 0)
+	if (op->result == 0) {
+		lpi_payload_sum(op);
 		op->result = run(store, op);
+	}
 	lpi_mem_ops_push_back(&store->done, op);
 	if (!lp_task_is_queued(&store->deliver))
 		lp_task_queue(store->reactor, &store->deliver);

@@ -131,8 +131,15 @@ static inline int lpi_hand_change(const struct lpi_hand *hand, struct lp_change 
 struct lpi_pay {
 	struct lp_payload payload;
 	struct lp_seg *segs;
-	uint32_t *crcs;
+	uint32_t *crcs; /* how many; wrong ones, until they are asked for; and right ones */
 };
+
+/* As a mount's: a store that looks at a checksum before it has it made finds a wrong one. */
+static inline void lpi_pay_sum(void *arg)
+{
+	uint32_t *crcs = arg;
+	memcpy(crcs + 1, crcs + 1 + crcs[0], crcs[0] * sizeof(*crcs));
+}
 
 /* Also of one that is zeroed memory. */
 static inline void lpi_pay_drop(struct lpi_pay *pay)
@@ -164,8 +171,9 @@ static inline bool lpi_pay_make(struct lpi_pay *pay, struct lp_bufs *bufs, const
 				uint64_t offset, uint64_t length, uint32_t seg_bytes)
 {
 	uint64_t begin = offset == LP_STORE_APPEND ? 0 : offset;
+	uint32_t cnt = lpi_piece_cnt(begin, length);
 	*pay = (struct lpi_pay){.segs = malloc((length / seg_bytes + 2) * sizeof(*pay->segs)),
-				.crcs = malloc(lpi_piece_cnt(begin, length) * sizeof(*pay->crcs))};
+				.crcs = malloc((2 * (size_t)cnt + 1) * sizeof(*pay->crcs))};
 	if (pay->segs == NULL || pay->crcs == NULL)
 		abort(); /* an assert would not tell the analyzer */
 	for (uint64_t at = 0; at < length;) {
@@ -182,8 +190,13 @@ static inline bool lpi_pay_make(struct lpi_pay *pay, struct lp_bufs *bufs, const
 		at += len;
 	}
 	pay->payload.segs = pay->segs;
-	pay->payload.crcs = pay->crcs;
-	pay->payload.crc_cnt = lpi_cut_crcs(bytes, begin, length, pay->crcs);
+	pay->crcs[0] = lpi_cut_crcs(bytes, begin, length, pay->crcs + 1 + cnt);
+	for (uint32_t i = 1; i <= cnt; i++)
+		pay->crcs[i] = ~pay->crcs[i + cnt];
+	pay->payload.crcs = pay->crcs + 1;
+	pay->payload.crc_cnt = cnt;
+	pay->payload.sum = lpi_pay_sum;
+	pay->payload.sum_arg = pay->crcs;
 	return true;
 }
 
