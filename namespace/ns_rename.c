@@ -19,8 +19,7 @@
 
 #define WALK_MAX     100000u /* directories above one another */
 #define TRIES_MAX    64u
-#define VERSION_LEAD 1000000u /* changes: more than there can be of one inode in a commit's time   \
-			       */
+#define VERSION_LEAD 1000000u /* more than one inode is changed in a commit's time */
 
 /* job->entry is where it comes from, job->to where it goes. */
 
