@@ -359,10 +359,8 @@ static void test_full_and_there(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_waits),
-		cmocka_unit_test(test_full_in_a_moment),
-		cmocka_unit_test(test_waits_with_data),
-		cmocka_unit_test(test_own_removal),
+		cmocka_unit_test(test_waits),           cmocka_unit_test(test_full_in_a_moment),
+		cmocka_unit_test(test_waits_with_data), cmocka_unit_test(test_own_removal),
 		cmocka_unit_test(test_full_and_there),
 	};
 	return lp_test_main(tests, "namespace/freeing");
