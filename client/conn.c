@@ -197,7 +197,8 @@ static void greet(struct lpi_link *conn)
 
 static void refused(struct lpi_link *conn, int err)
 {
-	lpi_link_fail(conn, err, "no connection to %s: %s (is lapisd running there?)",
+	/* ENOENT would say that what was asked for is not there. */
+	lpi_link_fail(conn, -ENOTCONN, "no connection to %s: %s (is lapisd running there?)",
 		      conn->lapis->address_text, lp_strerror(err));
 }
 

@@ -217,10 +217,10 @@ static void test_no_daemon(void **state)
 	assert_int_equal(ending.status, -ENOTCONN);
 	assert_non_null(strstr(ending.text, "is lapisd running there?"));
 	lapis_close(rig.lapis);
-	/* It never was there: at once, and as the system says it. */
+	/* It never was there: at once, and nobody takes it for an object that is not. */
 	const struct lapis_options options = lpi_fake_rig_options(&rig);
 	lp_test_ok(lapis_open(&options, &lapis));
-	lp_test_err(-ENOENT, lapis_ping(lapis));
+	lp_test_err(-ENOTCONN, lapis_ping(lapis));
 	lapis_close(lapis);
 	/* It comes. */
 	struct lapis_options waits = options;

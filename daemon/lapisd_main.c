@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -188,6 +189,14 @@ static int parse(struct program *program, int argc, char **argv, struct lp_confi
 	return err < 0 ? lpi_refuse(why, err, "user: %.300s", reason) : 0;
 }
 
+/* Where the kernel wants memory it may write to what is mounted here, or lies on a device of ours,
+ * and wait for that: we must not wait for it in turn. Inherited by all threads. Whoever may not say
+ * so (CAP_SYS_RESOURCE) lives with that, as does anybody on an older kernel. */
+static void be_io_flusher(void)
+{
+	(void)prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
+}
+
 static int start(struct program *program, char *why)
 {
 	const struct lp_service_options options = {.config = &program->config,
@@ -249,6 +258,7 @@ int main(int argc, char **argv)
 	lp_log_set_level((enum lp_log_level)lp_config_number(&program.config, LP_OPT_LOG_LEVEL));
 	lp_corruption_set_sink(found_corruption, NULL);
 	program.notify_path = getenv("NOTIFY_SOCKET"); /* NOLINT(concurrency-mt-unsafe) */
+	be_io_flusher();
 	int err = watch_signals(&program);
 	if (err < 0)
 		return fail(EXIT_FAILED, lp_strerror(err));

@@ -147,6 +147,7 @@ static void unmount(struct lp_work *work)
 	const struct lp_config *config = &mount->service->config;
 	uint64_t timeout_ns = lp_config_number(config, LP_OPT_STOP_TIMEOUT) * LP_NS_PER_S;
 	atomic_store(&mount->is_gone, true);
+	mount->is_dead = lp_fuse_session_is_dead(mount->session);
 	int err = lp_fuse_session_unmount(mount->session, timeout_ns);
 	if (err == -EBUSY)
 		LP_LOG_WARN("the mount was still in use; those who use it get errors now");

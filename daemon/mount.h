@@ -43,6 +43,7 @@ struct lpi_mount {
 	const char *no_ring; /* why there is to be no FUSE over io_uring; NULL: there may */
 	bool is_again;       /* when it has stopped it is made once more */
 	bool is_starting;
+	bool is_dead; /* when it was to be unmounted its connection had ended already */
 	char why[LP_WHY_MAX];
 	struct lp_msg gone;   /* to the control thread */
 	_Atomic bool is_gone; /* any thread's: it is being unmounted, or was by somebody else */

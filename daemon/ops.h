@@ -52,6 +52,9 @@ void lpi_request_why(struct lpi_request *request, const char *why);
 /* Who is to own what is made: the client, or somebody else if it is root: -EPERM. */
 int lpi_request_who(struct lpi_request *request, uint32_t uid, uint32_t gid,
 		    struct lp_ns_who *ret_who);
+/* What is to be an xattr: not too long (-E2BIG), and a list if its name says so (-EINVAL): the
+ * kernel could not make anything of another one, and would not open the directory that has it. */
+int lpi_check_xattr(struct lpi_request *request, struct lp_bytes name, struct lp_bytes value);
 enum lp_store_ack lpi_request_ack(const struct lpi_request *request);
 struct lp_payload lpi_request_payload(const struct lpi_request *request);
 /* The request's own operation, with what is the same in all. */

@@ -498,7 +498,9 @@ static int read_change(struct lpi_request *request, struct lp_reader *reader,
 			 change->type != LP_CHANGE_OMAP_SET;
 	change->named.name = (struct lp_bytes){name, wire.name_bytes};
 	change->named.value = (struct lp_bytes){is_absent ? NULL : value, wire.value_bytes};
-	return 0;
+	if (change->type == LP_CHANGE_XATTR_SET)
+		return lpi_check_xattr(request, change->named.name, change->named.value);
+	return wire.value_bytes > LP_WIRE_VALUE_MAX ? -E2BIG : 0;
 }
 
 static int read_changes(struct lpi_request *request, struct lp_reader *reader,

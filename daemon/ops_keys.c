@@ -33,6 +33,9 @@ static int read_xattrs(struct lpi_request *request, struct lp_reader *reader, ui
 			return -EINVAL;
 		xattrs[i].name = (struct lp_bytes){name, pair.name_bytes};
 		xattrs[i].value = (struct lp_bytes){value, pair.value_bytes};
+		int r = lpi_check_xattr(request, xattrs[i].name, xattrs[i].value);
+		if (r < 0)
+			return r;
 	}
 	op->put.xattrs = xattrs;
 	op->put.xattr_cnt = cnt;

@@ -2,6 +2,9 @@
 /* Xattrs, omap and the targets of symlinks: read straight into the reply where they are one value,
  * into a buffer of the request where they are a list. */
 #include "daemon/door_impl.h"
+#include "fuse/acl.h"
+
+static_assert(LP_WIRE_VALUE_MAX == LP_NS_VALUE_MAX, "what one door takes the other can read");
 
 /* --- One
  * ------------------------------------------------------------------------------------------ */
@@ -89,6 +92,16 @@ int lpi_meta_readlink(struct lpi_request *request, struct lp_reader *reader)
 	return r < 0 ? r : prepare_value(request, op);
 }
 
+int lpi_check_xattr(struct lpi_request *request, struct lp_bytes name, struct lp_bytes value)
+{
+	if (value.len > LP_WIRE_VALUE_MAX)
+		return -E2BIG;
+	int r = lp_acl_check_xattr(name, value);
+	if (r < 0)
+		lpi_request_why(request, "this is no access control list");
+	return r;
+}
+
 static int begin_one_change(struct lpi_request *request, struct lp_reader *reader,
 			    enum lp_change_type type, struct lp_wire_named *ret_named)
 {
@@ -112,6 +125,8 @@ int lpi_meta_xattr_set(struct lpi_request *request, struct lp_reader *reader)
 	struct lp_wire_named named;
 	struct lp_change *changes = request->changes;
 	int r = begin_one_change(request, reader, LP_CHANGE_XATTR_SET, &named);
+	if (r >= 0)
+		r = lpi_check_xattr(request, changes[0].named.name, changes[0].named.value);
 	if (r < 0 || named.condition == LP_WIRE_IF_ANY)
 		return r;
 	if (named.condition != LP_WIRE_IF_ABSENT && named.condition != LP_WIRE_IF_EXISTS)

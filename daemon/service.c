@@ -224,6 +224,9 @@ static void all_closed(struct lp_service *service)
 {
 	if (service->result == 0)
 		service->result = service->phase.result;
+	if (service->result == 0 && service->mount.is_dead && service->listener_cnt == 0)
+		service->result = lpi_refuse(service->why, -ENOTCONN,
+					     "the mount's connection has ended, by no unmount");
 	for (uint32_t i = 0; i < service->thread_cnt; i++)
 		lpi_thread_join(&service->threads[i]);
 	end_when_idle(&service->idle_timer);

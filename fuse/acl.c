@@ -72,6 +72,17 @@ int lpi_acl_check(const void *acl, size_t len)
 	return (seen & (OWNER | GROUP | OTHERS)) == (OWNER | GROUP | OTHERS) ? 0 : -EINVAL;
 }
 
+static bool is_name(struct lp_bytes name, const char *text)
+{
+	return name.len == strlen(text) && memcmp(name.data, text, name.len) == 0;
+}
+
+int lp_acl_check_xattr(struct lp_bytes name, struct lp_bytes value)
+{
+	bool is_acl = is_name(name, LPI_ACL_ACCESS) || is_name(name, LPI_ACL_DEFAULT);
+	return is_acl ? lpi_acl_check(value.data, value.len) : 0;
+}
+
 static bool has_mask(const void *acl, size_t len)
 {
 	for (size_t i = 0; i < entry_cnt(len); i++) {

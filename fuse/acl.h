@@ -14,9 +14,13 @@
 #include <errno.h>
 
 #include "base/compiler.h"
+#include "store/store.h"
 
 #define LPI_ACL_ACCESS  "system.posix_acl_access"
 #define LPI_ACL_DEFAULT "system.posix_acl_default"
+
+/* What an xattr of this name must be: any of another name may be anything. */
+int lp_acl_check_xattr(struct lp_bytes name, struct lp_bytes value) LP_MUST_CHECK;
 
 /* Version, order, and that those are there who must be: owner, group, others, and a mask if anybody
  * is named. */

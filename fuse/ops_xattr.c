@@ -236,6 +236,11 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 	bool is_access = is_name(message->names[0], LPI_ACL_ACCESS);
 	if (refuse_name(request))
 		return;
+	/* No message of the socket could give it back. */
+	if (message->data_bytes > LP_NS_VALUE_MAX) {
+		lpi_fuse_answer(request, -E2BIG);
+		return;
+	}
 	if (!is_access && !is_name(message->names[0], LPI_ACL_DEFAULT)) {
 		set_plain(request);
 		return;

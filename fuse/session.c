@@ -329,6 +329,12 @@ static bool is_gone(const struct lp_fuse_session *session)
 	return poll(&fd, 1, 0) == 1 && (fd.revents & POLLERR) != 0;
 }
 
+bool lp_fuse_session_is_dead(const struct lp_fuse_session *session)
+{
+	struct stat st;
+	return is_gone(session) && stat(session->dir, &st) < 0 && errno == ENOTCONN;
+}
+
 int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 			 struct lp_fuse_session **ret_session, char *why)
 {
@@ -510,7 +516,7 @@ int lp_fuse_session_unmount(struct lp_fuse_session *session, uint64_t timeout_ns
 		return 0;
 	session->is_mounted = false;
 	/* A connection that was ended looks like one whose mount has gone. */
-	if (lp_fuse_ring_is_broken(session->ring))
+	if (lp_fuse_ring_is_broken(session->ring) || lp_fuse_session_is_dead(session))
 		return lp_fuse_umount(session->dir, true);
 	int err = unmount(session, timeout_ns);
 	/* It is in use, or also mounted where we do not see it. */

@@ -47,6 +47,10 @@ struct lp_fuse_ring *lp_fuse_session_ring(const struct lp_fuse_session *session)
  * not by io_uring, for somebody keeps the entries from the kernel's FUSE; it is unmounted, and the
  * connection is ended. */
 int lp_fuse_session_probe(struct lp_fuse_session *session) LP_MUST_CHECK;
+/* The connection has come to its end, and not by an unmount, for the mount is still there. Touches
+ * its path (rule M3). */
+bool lp_fuse_session_is_dead(const struct lp_fuse_session *session);
+
 /* Unmounts: waits so long for those who use it, then takes it out of their sight (-EBUSY, which is
  * no failure). Channels still serve; but with a ring those who use the mount get errors from then
  * on, for only the end of the connection takes back what the kernel was given. */

@@ -253,7 +253,7 @@ static const char *far_name(struct world *world)
 }
 
 /* An object at the path, from shard 0. */
-static int put(struct world *world)
+static int put_if(struct world *world, enum lp_ns_if condition)
 {
 	struct lpi_tp_data data;
 	lpi_tp_data_fill(&data, world->sim->bufs, LPI_TP_BYTES_MAX, 'f');
@@ -261,12 +261,18 @@ static int put(struct world *world)
 	op->ack = LP_ACK_DURABLE;
 	op->put.path = lpi_ns_sim_bytes(world->path);
 	op->put.mode = 0644;
+	op->put.condition = condition;
 	op->put.length = LPI_TP_BYTES_MAX;
 	op->put.payload = data.payload;
 	op->put.write_path = LP_PATH_DIRECT;
 	int r = run(world);
 	lpi_tp_data_drop(&data);
 	return r;
+}
+
+static int put(struct world *world)
+{
+	return put_if(world, LP_NS_IF_ANY);
 }
 
 /* A new object whose entry, and data, are on shard 1. */
@@ -321,13 +327,41 @@ static void test_own_removal(void **state)
 	world_end(&world);
 }
 
+/* A name that is there is told before that there is no space: also where the puts before were all
+ * of new names, and so nobody looks for this one. */
+static void test_full_and_there(void **state)
+{
+	(void)state;
+	struct world world;
+	world_begin(&world);
+	lp_test_ok(take_away(&world, root, "victim", false));
+	forget_in(&world, LP_NS_PER_MS);
+	idle(&world, LP_NS_PER_S);
+	lp_test_ok(put_far(&world));
+	char path[sizeof(world.path)];
+	memcpy(path, world.path, sizeof(path));
+	while (put_far(&world) >= 0)
+		assert_true(world.puts < 4096);
+	assert_true(world.puts > 9);
+	assert_int_equal(put_far(&world), -ENOSPC);
+	memcpy(world.path, path, sizeof(path));
+	assert_int_equal(put_if(&world, LP_NS_IF_ABSENT), -EEXIST);
+	(void)far_name(&world);
+	assert_int_equal(put_if(&world, LP_NS_IF_ABSENT), -ENOSPC);
+	struct lp_ns_op *op = begin(&world, LP_NS_MAKE);
+	op->make.dir = world.bucket;
+	op->make.name = lpi_ns_sim_bytes(strchr(path, '/') + 1);
+	op->make.type = LP_INODE_TYPE_FILE;
+	assert_int_equal(run(&world), -EEXIST);
+	world_end(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_waits),
-		cmocka_unit_test(test_full_in_a_moment),
-		cmocka_unit_test(test_waits_with_data),
-		cmocka_unit_test(test_own_removal),
+		cmocka_unit_test(test_waits),           cmocka_unit_test(test_full_in_a_moment),
+		cmocka_unit_test(test_waits_with_data), cmocka_unit_test(test_own_removal),
+		cmocka_unit_test(test_full_and_there),
 	};
 	return lp_test_main(tests, "namespace/freeing");
 }

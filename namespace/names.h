@@ -41,6 +41,9 @@ void lpi_entry_remove_change(struct lpi_job *job, const struct lpi_entry *entry)
 void lpi_entry_count_dir(struct lpi_job *job, const struct lpi_entry *entry, int32_t delta);
 /* A change of an inode's attributes: those in mask, and its ctime. */
 struct lp_change *lpi_ino_set_change(struct lpi_job *job, struct lp_ino ino, uint32_t mask);
+/* It gets a name there: its hint, and its version, which begins with the ctime that is returned. */
+struct lp_attrs *lpi_ino_name_change(struct lpi_job *job, struct lp_ino ino,
+				     const struct lpi_entry *where);
 /* One name of a file less. attrs are as it is now, locked. */
 void lpi_ino_lose_name(struct lpi_job *job, struct lp_ino ino, const struct lp_attrs *attrs);
 /* A directory goes; its fragments are locked. */

@@ -78,11 +78,10 @@ static void link_done(struct lpi_job *job)
 		op->link.found =
 			(struct lp_ns_found){.ino = op->link.ino, .attrs = job->moved_attrs};
 		struct lp_attrs *attrs = &op->link.found.attrs;
-		attrs->version_nr++;
-		if (attrs->nlink == 0)
-			attrs->version_nr = LP_MAX(attrs->version_nr, lp_version_at(job->now_ns));
+		attrs->version_nr = LP_MAX(attrs->version_nr + 1, lp_version_at(job->now_ns));
 		attrs->nlink++;
 		attrs->ctime_ns = job->now_ns;
+		attrs->parent = job->entry.dir;
 	}
 	lpi_open_uncount(job, link_left);
 }
@@ -97,15 +96,12 @@ static void link_commit(struct lpi_job *job)
 	guard->named.name = lpi_entry_name(entry);
 	lpi_entry_set_change(job, entry, ino, job->moved_attrs.type);
 	lpi_job_change(job, lp_ino_shard(ino), LP_CHANGE_LINK, ino)->inode.delta = 1;
+	/* Its newest name, whatever that led to before: so the version is one of now (rule W3). */
+	(void)lpi_ino_name_change(job, ino, entry);
 	uint32_t coordinator = entry->shard_idx;
-	if (job->moved_attrs.nlink > 0) {
-		(void)lpi_ino_set_change(job, ino, 0);
-	} else {
+	if (job->moved_attrs.nlink == 0) {
 		/* Who is answered may close it at once: it is no orphan any more by then. */
 		coordinator = lp_ino_shard(ino);
-		struct lp_change *set = lpi_ino_set_change(job, ino, LP_ATTR_PARENT);
-		job->attrs[job->attrs_cnt - 1].parent = entry->dir;
-		set->inode.name = lpi_entry_name(entry);
 		lpi_job_adopt(job, ino);
 	}
 	lpi_job_coordinate(job, coordinator);

@@ -265,6 +265,16 @@ struct lp_change *lpi_ino_set_change(struct lpi_job *job, struct lp_ino ino, uin
 	return change;
 }
 
+struct lp_attrs *lpi_ino_name_change(struct lpi_job *job, struct lp_ino ino,
+				     const struct lpi_entry *where)
+{
+	struct lp_change *change = lpi_ino_set_change(job, ino, LP_ATTR_PARENT);
+	struct lp_attrs *attrs = &job->attrs[job->attrs_cnt - 1];
+	change->inode.name = lpi_entry_name(where);
+	attrs->parent = where->dir;
+	return attrs;
+}
+
 void lpi_ino_lose_name(struct lpi_job *job, struct lp_ino ino, const struct lp_attrs *attrs)
 {
 	if (attrs->nlink <= 1) {

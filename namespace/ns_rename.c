@@ -17,7 +17,9 @@
 #include "namespace/names.h"
 #include "namespace/ns_impl.h"
 
-#define WALK_MAX 100000u /* directories above one another */
+#define WALK_MAX     100000u /* directories above one another */
+#define TRIES_MAX    64u
+#define VERSION_LEAD 1000000u /* more than one inode is changed in a commit's time */
 
 /* job->entry is where it comes from, job->to where it goes. */
 
@@ -55,11 +57,16 @@ static void rename_over(struct lpi_job *job)
 {
 	struct lp_ns_op *op = job->op;
 	int r = job->pact.result;
+	job->is_frozen = false;
+	/* What a name has shown was changed meanwhile. */
+	if (r == -ECANCELED && job->rename_if != LP_NS_IF_VERSION) {
+		lpi_job_again(job, rename_placed);
+		return;
+	}
 	if (r >= 0 && op->opcode == LP_NS_RENAME) {
 		op->rename.moved = job->entry.ino;
 		op->rename.replaced = job->to.ino;
 	}
-	job->is_frozen = false;
 	lpi_job_stop(job, r);
 }
 
@@ -73,13 +80,20 @@ static void rename_done(struct lpi_job *job)
 
 /* --- The change ------------------------------------------------------------------------------- */
 
-/* It is in another directory now, or has another name there. */
+/* It has another name now: its version is above what that has shown, wherever the clock is (rule
+ * W3). What it has shown may go on being changed until the commit: then that looks again, unless it
+ * is so far behind that it cannot come near. */
 static void move_inode(struct lpi_job *job, const struct lpi_entry *what,
-		       const struct lpi_entry *where)
+		       const struct lpi_entry *where, const struct lp_attrs *shown)
 {
-	struct lp_change *change = lpi_ino_set_change(job, what->ino, LP_ATTR_PARENT);
-	change->inode.name = lpi_entry_name(where);
-	job->attrs[job->attrs_cnt - 1].parent = where->dir;
+	struct lp_attrs *attrs = lpi_ino_name_change(job, what->ino, where);
+	if (where->ino.nr == 0 || lp_version_at(attrs->ctime_ns) > shown->version_nr + VERSION_LEAD)
+		return;
+	attrs->ctime_ns =
+		LP_MAX(attrs->ctime_ns, (int64_t)((shown->version_nr + 1) * LP_NS_PER_US));
+	if (job->rename_if != LP_NS_IF_VERSION && job->tries < TRIES_MAX)
+		lpi_job_change(job, lp_ino_shard(where->ino), LP_GUARD_INODE, where->ino)
+			->guard.version_nr = shown->version_nr;
 }
 
 /* Directories that are not spread count those in them. */
@@ -111,9 +125,9 @@ static void rename_commit(struct lpi_job *job)
 		lpi_entry_set_change(job, from, to->ino, to->type);
 	else
 		lpi_entry_remove_change(job, from);
-	move_inode(job, from, to);
+	move_inode(job, from, to, &job->gone_attrs);
 	if (is_exchange(job))
-		move_inode(job, to, from);
+		move_inode(job, to, from, &job->moved_attrs);
 	count_dirs(job);
 	if (replaces(job) && is_dir(to))
 		lpi_dir_lose(job, to->ino);
@@ -195,10 +209,41 @@ static void gone_known(struct lpi_job *job)
 		check_count(job);
 }
 
+static void exchanged_known(struct lpi_job *job)
+{
+	const struct lpi_entry *entries[] = {&job->entry, &job->to};
+	struct lp_attrs *attrs[] = {&job->moved_attrs, &job->gone_attrs};
+	for (uint32_t i = 0; i < 2; i++) {
+		int r = job->asks[i].call.result;
+		if (r == -ENOENT)
+			r = lpi_corrupt_name(entries[i]->ino);
+		if (r < 0) {
+			lpi_job_stop(job, r);
+			return;
+		}
+		*attrs[i] = job->asks[i].op.stat.attrs;
+	}
+	check_count(job);
+}
+
+static void look_at_exchanged(struct lpi_job *job)
+{
+	const struct lpi_entry *entries[] = {&job->entry, &job->to};
+	for (uint32_t i = 0; i < 2; i++) {
+		struct lp_store_op *op = lpi_job_op(job, i);
+		op->opcode = LP_STORE_STAT;
+		op->stat.ino = entries[i]->ino;
+		lpi_job_ask(job, lp_ino_shard(op->stat.ino), i, true);
+	}
+	lpi_job_wait(job, exchanged_known);
+}
+
 static void rename_locked(struct lpi_job *job)
 {
 	if (replaces(job))
 		lpi_stat(job, job->to.ino, true, gone_known);
+	else if (is_exchange(job))
+		look_at_exchanged(job);
 	else
 		check_count(job);
 }

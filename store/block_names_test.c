@@ -180,13 +180,149 @@ static void test_shed(void **state)
 	lpi_store_rig_fini(&rig);
 }
 
+static struct lpi_node *find(const struct lpi_store_rig *rig)
+{
+	return lpi_node_peek(&block_of(rig)->nodes, LPI_NODE_FRAGMENT, dir.nr);
+}
+
+static struct lpi_fragment *fragment_of(const struct lpi_store_rig *rig)
+{
+	struct lpi_node *node = find(rig);
+	assert_non_null(node);
+	if (node == NULL)
+		abort(); /* an assert would not tell the compiler */
+	return lpi_fragment_of(node);
+}
+
+/* Out of memory, as soon as the index has it, which nobody waits for to be durable. */
+static void evict(struct lpi_store_rig *rig)
+{
+	struct lpi_nodes *nodes = &block_of(rig)->nodes;
+	struct lp_commit *commit = block_of(rig)->commit;
+	uint64_t limit = nodes->limit_bytes;
+	const struct lpi_node *node = NULL;
+	for (uint32_t i = 0; (node = find(rig)) != NULL; i++) {
+		uint64_t group = LP_MAX(node->group, node->index_group);
+		bool is_known = lp_commit_group_is_inserted(commit, group);
+		assert_true(i < 1000);
+		nodes->limit_bytes = is_known && node->owed_cnt == 0 ? 1 : limit;
+		lp_commit_pay(commit);
+		lpi_nodes_shrink(nodes);
+		(void)lp_reactor_turn(rig->hand.reactor, false);
+	}
+	nodes->limit_bytes = limit;
+}
+
+/* One that was put out of memory takes its names along, and comes back without any. */
+static void test_evicted(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	lpi_store_rig_start(&rig, 1);
+	lp_test_ok(make(&rig, "a"));
+	lp_test_ok(make(&rig, "b"));
+	assert_non_null(fragment_of(&rig)->names);
+	assert_true(block_of(&rig)->nodes.names_bytes > 0);
+	evict(&rig);
+	assert_int_equal(block_of(&rig)->nodes.names_bytes, 0);
+	lp_test_ok(look(&rig, "a"));
+	lp_test_err(-ENOENT, look(&rig, "c"));
+	lp_test_err(-EEXIST, make(&rig, "a"));
+	lp_test_ok(make(&rig, "c"));
+	assert_null(fragment_of(&rig)->names);
+	lp_test_err(-EEXIST, make(&rig, "b"));
+	lp_test_err(-EEXIST, make(&rig, "c"));
+	uint64_t before = asked(&rig);
+	lp_test_err(-ENOENT, look(&rig, "d"));
+	assert_true(asked(&rig) > before);
+	assert_int_equal(block_of(&rig)->nodes.names_bytes, 0);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
+static void change_ordered(struct lpi_store_rig *rig, const struct lp_change *changes, uint32_t cnt)
+{
+	struct lp_store_op op = lpi_txn_op(changes, cnt);
+	op.txn.ack = LP_ACK_ORDERED;
+	lp_test_ok(lpi_hand_do(&rig->hand, &op));
+}
+
+/* Its directory's end is in the index, but its frame still on its way. Whoever is told that a name
+ * of it has gone waits for that, whether the fragment stayed in memory or begins a new set (P3). */
+static void check_held_frame(bool is_evicted)
+{
+	struct lpi_store_rig rig;
+	lpi_store_rig_start(&rig, 1);
+	lp_test_ok(make(&rig, "a"));
+	struct lp_sim *sim = lp_sim_of(rig.bdev);
+	const struct lp_sim_rule slow = {.fault = LP_SIM_SLOW, .arg = LP_NS_PER_S};
+	struct lp_commit *commit = block_of(&rig)->commit;
+	const struct lp_change end[] = {
+		entry(LP_CHANGE_ENTRY_REMOVE, "a"),
+		{.type = LP_CHANGE_DIR, .ino = dir, .dir = {.drop = true}},
+	};
+	const struct lp_change again = entry(LP_CHANGE_ENTRY_SET, "b");
+	lp_sim_rule_add(sim, &slow);
+	uint64_t seq = lp_commit_seq(commit);
+	change_ordered(&rig, end, LP_ARRAY_SIZE(end));
+	if (is_evicted)
+		evict(&rig);
+	change_ordered(&rig, &again, 1);
+	assert_true(fragment_of(&rig)->node.group != 0);
+	assert_true(lp_commit_durable_seq(commit) < seq);
+	lp_test_err(-ENOENT, look(&rig, "a"));
+	assert_true(lp_commit_durable_seq(commit) >= seq);
+	lp_sim_rules_clear(sim);
+	lp_test_ok(look(&rig, "b"));
+	lp_test_ok(make(&rig, "a"));
+	lp_test_err(-EEXIST, make(&rig, "a"));
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
+static void test_held_frame(void **state)
+{
+	(void)state;
+	check_held_frame(false);
+	check_held_frame(true);
+}
+
+/* The record of a fragment is lost, its names are not: what is set among them shows that. Nobody
+ * may take it for all there is. */
+static void test_lost_record(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	struct lp_key key;
+	lpi_store_rig_start(&rig, 1);
+	lp_test_ok(make(&rig, "a"));
+	lp_test_ok(make(&rig, "b"));
+	evict(&rig);
+	lp_key_of_ino(&key, LP_KEY_SPACE_FRAGMENT, dir);
+	struct lp_commit *commit = block_of(&rig)->commit;
+	const struct lp_commit_need need = {.batch_bytes = 256};
+	assert_true(lp_commit_reserve(commit, &need));
+	lp_commit_delete(commit, (struct lp_kv_bytes){key.bytes, key.len});
+	while (!lp_commit_is_idle(commit))
+		(void)lp_reactor_turn(rig.hand.reactor, true);
+	lp_test_ok(lpi_hand_change(&rig.hand, entry(LP_CHANGE_ENTRY_SET, "a")));
+	assert_null(fragment_of(&rig)->names);
+	lp_test_err(-EEXIST, make(&rig, "b"));
+	lp_test_ok(make(&rig, "c"));
+	lp_test_ok(look(&rig, "b"));
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_not_asked),
-		cmocka_unit_test(test_gone_and_made_again),
-		cmocka_unit_test(test_too_many),
-		cmocka_unit_test(test_shed),
+		cmocka_unit_test(test_not_asked),   cmocka_unit_test(test_gone_and_made_again),
+		cmocka_unit_test(test_too_many),    cmocka_unit_test(test_shed),
+		cmocka_unit_test(test_evicted),     cmocka_unit_test(test_held_frame),
+		cmocka_unit_test(test_lost_record),
 	};
 	return lp_test_main(tests, "store/block_names");
 }

@@ -948,6 +948,33 @@ static void test_changed_again_while_sealed(void **state)
 	}
 }
 
+/* Nor is anything of it paid: what it owes is in no frame, and not dirty any more (store I2). */
+static void test_not_paid_while_sealed(void **state)
+{
+	(void)state;
+	static struct replay replay;
+	uint32_t owed_cnt = 0;
+	for (uint64_t seed = 1; seed <= 8; seed++) {
+		struct lp_key key;
+		rig_init(seed, 4096);
+		assert_true(change_owned()->acked); /* the index has it now */
+		r.owes = true;
+		while (change_owned()->acked)
+			continue;
+		owed_cnt += r.owned[0].is_owed;
+		lp_commit_pay(r.commit);
+		for (int i = 0; i < 16; i++)
+			(void)lp_reactor_turn(r.sim.reactor, true);
+		assert_true(read_u64(owned_key(&key, 0)) < r.txn_cnt);
+		flush_index();
+		run_index_jobs();
+		cut_and_recover(seed, &replay);
+		resume(&replay);
+		rig_fini();
+	}
+	assert_true(owed_cnt > 0);
+}
+
 static void *barrier_main(void *arg)
 {
 	*(int *)arg = lp_commit_barrier(r.commit);
@@ -1003,6 +1030,7 @@ int main(void)
 		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_power_cuts),
 		cmocka_unit_test(test_changed_again_while_sealed),
+		cmocka_unit_test(test_not_paid_while_sealed),
 		cmocka_unit_test(test_failed_frame),
 		cmocka_unit_test(test_waiting_for_nothing),
 		cmocka_unit_test(test_unused_reservations),

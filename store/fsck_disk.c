@@ -72,7 +72,8 @@ static int check_slots(struct lpi_fsck *fsck, int device, const struct lp_disk_l
 		if (err[1 - i] == 0 && (err[i] < 0 || is_older))
 			lpi_fsck_found(fsck, &at, "slot %u of the %s device's chunk table is %s", i,
 				       device_names[device],
-				       is_older ? "not the newest" : "damaged");
+				       is_older ? "not the newest"
+						: "damaged, or a write of it was cut");
 	}
 	return 0;
 }

@@ -96,8 +96,8 @@ struct lp_attrs {
 
 /* A name that leads to one inode and later to another must never show the same version twice:
  * whoever remembers a version takes it for what he has read. So an inode that is made, or gets a
- * name (a SET with LP_ATTR_PARENT), has at least this version then: the microseconds since 1970 at
- * that time. Nothing is changed more often than once in one of them. */
+ * name (a SET with LP_ATTR_PARENT and LP_ATTR_CTIME), has at least this version then: the
+ * microseconds since 1970 at that time. Nothing is changed more often than once in one of them. */
 static inline uint64_t lp_version_at(int64_t ctime_ns)
 {
 	return ctime_ns < 2000 ? 1 : (uint64_t)ctime_ns / 1000;

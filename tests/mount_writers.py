@@ -11,12 +11,17 @@ import pathlib
 import pickle
 import random
 import signal
+import time
 
 PAGE = 4096
 SLOTS = 12
 SIZES = (1, 700, 2048, 4096, 5000, 40000, 130000)
 # What a program is told whose daemon is gone; the last one of what io_uring was just bringing.
 GONE = (errno.ENOTCONN, errno.ECONNABORTED, errno.ECANCELED)
+
+
+# Longer than anything takes on any machine, if the mount answers.
+PATIENCE_S = 180
 
 
 class Ended(BaseException):
@@ -120,6 +125,13 @@ def run_child(writer, out):
     out.write_bytes(pickle.dumps((writer.may_be, writer.synced, trouble)))
 
 
+def await_end(pid, patience_s):
+    until_s = time.monotonic() + patience_s
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        assert time.monotonic() < until_s, f"a program does not end within {patience_s} s: the mount hangs"
+        time.sleep(0.002)
+
+
 class Writers:
     """Some of them, below a directory; what they know is in files of the present one."""
 
@@ -149,10 +161,10 @@ class Writers:
         for pid in self.pids:
             os.kill(pid, signal.SIGTERM)
 
-    def collect(self):
+    def collect(self, patience_s=PATIENCE_S):
         """Waits for them, and takes what they know; returns how often they synced."""
         while self.pids:
-            os.waitpid(self.pids[0], 0)
+            await_end(self.pids[0], patience_s)
             self.pids.pop(0)
         known = [pickle.loads(out.read_bytes()) for out in self.outs]
         self.states = [may_be for may_be, _, _ in known]
@@ -171,8 +183,8 @@ class Writers:
                 may_be[slot] = [found]
 
     def kill(self):
-        """Whatever they are doing."""
+        """Whatever they are doing, when their daemon is gone."""
         for pid in self.pids:
             os.kill(pid, signal.SIGKILL)
         while self.pids:
-            os.waitpid(self.pids.pop(), 0)
+            await_end(self.pids.pop(), PATIENCE_S)

@@ -843,7 +843,10 @@ static int do_xattrs(const struct apply *apply)
 			lpi_whole_omap_name(item->name, &name);
 		else
 			lpi_whole_xattr_name(item->name, &name);
-		lpi_whole_fill(item->seed, value, item->len);
+		if (item->is_omap)
+			lpi_whole_fill(item->seed, value, item->len);
+		else
+			lpi_whole_fill_xattr(item->name, item->seed, value, item->len);
 		apply->answer->cnt++;
 		apply->answer->hash +=
 			lpi_whole_hash_item(is_omap, (struct lp_bytes){name.bytes, name.len},

@@ -220,6 +220,21 @@ void lpi_whole_fill(uint32_t seed, void *buf, size_t len)
 	lp_prng_fill(&prng, buf, len);
 }
 
+void lpi_whole_fill_xattr(uint32_t idx, uint32_t seed, uint8_t *buf, size_t len)
+{
+	static const uint16_t tags[] = {0x01, 0x04, 0x20}; /* owner, group, others */
+	lpi_whole_fill(seed, buf, len);
+	if (idx != LPI_WHOLE_XATTR_ACL || len != 4 + 8 * LP_ARRAY_SIZE(tags))
+		return;
+	lp_put_le32(buf, 2); /* its version */
+	for (size_t i = 0; i < LP_ARRAY_SIZE(tags); i++) {
+		uint8_t *entry = buf + 4 + 8 * i;
+		lp_put_le16(entry, tags[i]);
+		lp_put_le16(entry + 2, entry[2] & 7u);
+		lp_put_le32(entry + 4, UINT32_MAX);
+	}
+}
+
 int64_t lpi_whole_time(uint32_t seed)
 {
 	return seed % 3 == 0 ? 0 : 1 + (int64_t)(seed % 1000) * INT64_C(999999999);

@@ -136,6 +136,8 @@ void lpi_whole_xattr_name(uint32_t idx, struct lpi_whole_bytes *ret);
 void lpi_whole_omap_name(uint32_t idx, struct lpi_whole_bytes *ret);
 /* Some are zeros all over: what a store might take for a hole. */
 void lpi_whole_fill(uint32_t seed, void *buf, size_t len);
+/* The value of an xattr; that of an access ACL is one, or the socket would refuse it. */
+void lpi_whole_fill_xattr(uint32_t idx, uint32_t seed, uint8_t *buf, size_t len);
 /* Times that an operation sets are long ago, so that they are known from those of the clock. 0: it
  * sets none. */
 int64_t lpi_whole_time(uint32_t seed);

@@ -95,7 +95,8 @@ static inline void lpi_ws_xattrs_fill(const struct lpi_whole_op *op, struct lpi_
 	assert_true(op->items <= LPI_WHOLE_XATTR_NAMES - LPI_WHOLE_XATTR_ACL);
 	for (uint32_t i = 0; i < op->items; i++) {
 		lpi_whole_xattr_name(LPI_WHOLE_XATTR_ACL + i, &ret->names[i]);
-		lpi_whole_fill(op->seed + i, ret->values[i], sizeof(ret->values[i]));
+		lpi_whole_fill_xattr(LPI_WHOLE_XATTR_ACL + i, op->seed + i, ret->values[i],
+				     sizeof(ret->values[i]));
 		ret->items[i] =
 			(struct lp_ns_named_value){{ret->names[i].bytes, ret->names[i].len},
 						   {ret->values[i], sizeof(ret->values[i])}};
@@ -287,7 +288,10 @@ static inline int lpi_ws_item(struct lpi_whole_sim *ws)
 		lpi_whole_xattr_name(what->name, &name);
 	else
 		lpi_whole_omap_name(what->name, &name);
-	lpi_whole_fill(what->seed, value, what->length);
+	if (what->kind == LPI_WHOLE_XATTR_SET)
+		lpi_whole_fill_xattr(what->name, what->seed, value, what->length);
+	else
+		lpi_whole_fill(what->seed, value, what->length);
 	change.named.name = (struct lp_bytes){name.bytes, name.len};
 	if (what->kind == LPI_WHOLE_XATTR_SET || what->kind == LPI_WHOLE_OMAP_SET)
 		change.named.value = (struct lp_bytes){value, (uint32_t)what->length};

@@ -124,7 +124,8 @@ static void set_items(struct call *call, struct items *items)
 {
 	for (uint32_t i = 0; i < call->op->items; i++) {
 		lpi_whole_xattr_name(LPI_WHOLE_XATTR_ACL + i, &items->names[i]);
-		lpi_whole_fill(call->op->seed + i, items->values[i], ITEM_BYTES);
+		lpi_whole_fill_xattr(LPI_WHOLE_XATTR_ACL + i, call->op->seed + i, items->values[i],
+				     ITEM_BYTES);
 		items->pairs[i] = (struct lapis_pair){.name = items->names[i].bytes,
 						      .name_bytes = items->names[i].len,
 						      .value = items->values[i],
@@ -278,7 +279,10 @@ static int do_item(struct call *call)
 		lpi_whole_omap_name(op->name, &name);
 	uint8_t *value = malloc(op->length + 1);
 	LP_ASSERT(value != NULL);
-	lpi_whole_fill(op->seed, value, op->length);
+	if (is_xattr)
+		lpi_whole_fill_xattr(op->name, op->seed, value, op->length);
+	else
+		lpi_whole_fill(op->seed, value, op->length);
 	begin(call, ops[op->kind]);
 	call->request.ino = ino_of(call, op->node);
 	call->request.name = name.bytes;
@@ -592,7 +596,4 @@ void lpi_whole_wire_fit(struct lpi_whole_op *op)
 		op->items = 0;
 	if (op->kind == LPI_WHOLE_XATTR_SET || op->kind == LPI_WHOLE_OMAP_SET)
 		op->length = LP_MIN(op->length, LP_WIRE_VALUE_MAX);
-	/* With an ACL that is none a mount does not open the directory any more, to remove it. */
-	if (op->kind == LPI_WHOLE_XATTR_SET && op->name == LPI_WHOLE_XATTR_ACL)
-		op->name = 0;
 }

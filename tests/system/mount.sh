@@ -152,4 +152,23 @@ for ((i = 0; i < 100; i++)); do
 	sleep 0.1
 done
 [ "$i" -lt 100 ] || say "the daemon of mount.lapis did not end: $(cat out)"
+# The kernel ends the connection, and there is no socket: that is no clean end, and is told as none.
+mkdir fusectl
+mount -t fusectl none fusectl || say "no fusectl"
+start sixth
+# Nor does the kernel write to it from inside of it, for want of memory (CAP_SYS_RESOURCE, PF_MEMALLOC_NOIO).
+may=$((16#$(sed -n 's/^CapEff:\t//p' /proc/self/status) >> 24 & 1))
+for task in /proc/"$pid"/task/*; do
+	flags=$(sed 's/.*) //' "$task/stat" | cut -d ' ' -f 7)
+	[ "$may" = 0 ] || [ $((flags & 0x80000)) != 0 ] || say "$(cat "$task/comm") may wait for itself"
+done
+device=$(stat -c %d mnt)
+echo 1 >"fusectl/$(((device & 0xff) | (device >> 12 & 0xfff00)))/abort"
+umount fusectl
+wait "$pid"
+status=$?
+[ "$status" = 1 ] || say "exit status $status when its connection was ended"
+grep -q "the mount's connection has ended" sixth.err || say "no word of the end: $(cat sixth.err)"
+mountpoint -q mnt && say "the dead mount is left"
+expect 0 'clean|no problem|ok' fsck a.img
 finish

@@ -449,6 +449,43 @@ def test_xattrs(daemon):
         assert lapis(wire.xattr_get("xa/a", "user.k000")) == b"new"
 
 
+def test_access_lists(daemon):
+    """What a mount could not read is refused, however it comes."""
+    entries = ("01000600ffffffff", "04000400ffffffff", "20000000ffffffff")
+    good = bytes.fromhex("02000000" + "".join(entries))
+    with daemon.connect() as lapis:
+        lapis(wire.put("al/a", b"abc"))
+        for name in ("system.posix_acl_access", "system.posix_acl_default"):
+            for bad in (b"", b"garbage", good[:-1], good[:-8], b"\1" + good[1:]):
+                refused(lapis, wire.xattr_set("al/a", name, bad), "EINVAL")
+                refused(lapis, wire.put("al/b", b"", xattrs={name: bad}), "EINVAL")
+                refused(lapis, wire.compound("al/a", wire.change("xattr_set", name, bad)), "EINVAL")
+            assert lapis(wire.xattr_list("al/a")).items == []
+            lapis(wire.xattr_set("al/a", name, good))
+            lapis(wire.compound("al/a", wire.change("xattr_set", name, good)))
+            lapis(wire.put("al/b", b"", xattrs={name: good}))
+            assert lapis(wire.xattr_get("al/b", name)) == good
+            lapis(wire.xattr_remove("al/a", name))
+
+
+def test_longest_values(daemon):
+    """One limit, however a value comes: what was set can be read."""
+    with daemon.connect() as lapis:
+        lapis(wire.put("lv/a", b"abc"))
+        most = wire.random_bytes(60000)
+        for request in (
+            lambda value: wire.put("lv/b", b"", xattrs={"user.v": value}),
+            lambda value: wire.xattr_set("lv/b", "user.v", value),
+            lambda value: wire.compound("lv/b", wire.change("xattr_set", "user.v", value)),
+        ):
+            lapis(request(most))
+            assert lapis(wire.xattr_get("lv/b", "user.v")) == most
+            refused(lapis, request(most + b"x"), "E2BIG")
+        lapis(wire.compound("lv/a", wire.change("omap_set", "k", most)))
+        assert lapis(wire.omap_get("lv/a", "k")) == most
+        refused(lapis, wire.compound("lv/a", wire.change("omap_set", "k", most + b"x")), "E2BIG")
+
+
 def test_omap(daemon):
     with daemon.connect() as lapis:
         lapis(wire.put("om/a", b"abc"))

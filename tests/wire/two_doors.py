@@ -135,6 +135,14 @@ def attributes(lapis):
     check(os.getxattr(path_of("bucket/f"), "user.a") == b"one", "an xattr")
     lapis(wire.xattr_set("bucket/f", "user.a", b"two"))
     check(os.getxattr(path_of("bucket/f"), "user.a") == b"two", "an xattr again")
+    # What one door takes the other gives back.
+    os.setxattr(path_of("bucket/f"), "user.a", b"x" * 60000)
+    check(lapis(wire.xattr_get("bucket/f", "user.a")) == b"x" * 60000, "the longest xattr")
+    try:
+        os.setxattr(path_of("bucket/f"), "user.a", b"x" * 60001)
+        check(False, "a longer xattr")
+    except OSError as error:
+        check(error.errno == errno.ENOSPC, f"a longer xattr: {error}")
     # An access list decides who may read: the kernel remembers it, and asks nobody.
     acl = lambda mask: bytes.fromhex(
         "02000000"
