@@ -699,6 +699,9 @@ static void test_two_shards(void **state)
 	(void)state;
 	run_model(2, 2);
 	run_model(2, 20);
+	/* Found a link into a directory that had been removed, and was open, on whose shard it was
+	 * only prepared. */
+	run_model(2, 1015);
 }
 
 static void test_three_shards(void **state)

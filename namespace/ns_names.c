@@ -3,8 +3,8 @@
  * looks, and changes.
  *
  * That the directory exists when something is added to it: on the shard of its inode a guard says
- * so. On any other shard it is asked for while the entry's lock keeps its removal away, which
- * needs that fragment as a whole. */
+ * so, if that shard decides. Else it is asked for while the entry's lock keeps its removal away,
+ * which needs that fragment as a whole. */
 #include <errno.h>
 
 #include "namespace/names.h"
@@ -155,14 +155,27 @@ static void dir_asked(struct lpi_job *job)
 	job->dir_is_there(job);
 }
 
+/* A directory that was removed and is open has its inode still, and is known by its sealed fragment,
+ * which refuses the entry: where that is only prepared, because another shard decides, it would do
+ * so when all has been decided. Who makes an inode decides where that is. */
+static bool may_be_prepared(const struct lpi_job *job, const struct lpi_entry *entry)
+{
+	enum lp_ns_opcode opcode = job->op->opcode;
+	bool makes = opcode != LP_NS_LINK && opcode != LP_NS_RENAME && opcode != LP_NS_MOVE;
+	return job->ns->options.shard_cnt > 1 &&
+	       (!makes || lp_ino_shard(job->new_ino) != entry->shard_idx);
+}
+
 void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_fn *next)
 {
 	struct lp_ns *ns = job->ns;
 	uint32_t shard_idx = lp_ino_shard(entry->dir);
 	if (shard_idx == entry->shard_idx) {
 		(void)lpi_job_change(job, shard_idx, LP_GUARD_INODE, entry->dir);
-		next(job);
-		return;
+		if (!may_be_prepared(job, entry)) {
+			next(job);
+			return;
+		}
 	}
 	if (entry->shard_idx == ns->options.shard_idx && lpi_dir_is_alive(ns, entry->dir)) {
 		next(job);
@@ -173,7 +186,10 @@ void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_f
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = entry->dir;
-	lpi_job_ask_durable(job, shard_idx, 0); /* the entry's shard remembers it */
+	if (shard_idx == entry->shard_idx)
+		lpi_job_ask(job, shard_idx, 0, false); /* in its log before the entry */
+	else
+		lpi_job_ask_durable(job, shard_idx, 0); /* the entry's shard remembers it */
 	lpi_job_wait(job, dir_asked);
 }
 

@@ -434,6 +434,26 @@ void lp_block_cache_invalidate(struct lp_block_cache *cache, struct lp_extent ex
 
 /* --- Birth, death, figures -------------------------------------------------------------------- */
 
+/* Held ones and as many ghosts at most; ghosts are fewer, by the small queue. */
+static uint64_t entries_for(uint64_t limit_max_blocks)
+{
+	return 2 * limit_max_blocks;
+}
+
+/* Most looks are for what is not there: more places than entries, so that few lead to one. */
+static unsigned bucket_bits(uint64_t limit_max_blocks)
+{
+	unsigned bits = 1;
+	while ((UINT64_C(1) << bits) < 2 * entries_for(limit_max_blocks))
+		bits++;
+	return bits;
+}
+
+uint64_t lp_block_cache_table_bytes(uint64_t limit_max_blocks)
+{
+	return sizeof(uint32_t) << bucket_bits(limit_max_blocks);
+}
+
 int lp_block_cache_new(struct lp_bufs *bufs, uint64_t limit_blocks, uint64_t limit_max_blocks,
 		       struct lp_block_cache **ret_cache)
 {
@@ -443,13 +463,8 @@ int lp_block_cache_new(struct lp_bufs *bufs, uint64_t limit_blocks, uint64_t lim
 	if (cache == NULL)
 		return -ENOMEM;
 	cache->bufs = bufs;
-	/* Held ones and as many ghosts at most; ghosts are fewer, by the small queue. */
-	cache->entry_cnt = 2 * limit_max_blocks;
-	/* Most looks are for what is not there: more places than entries, so that few lead to one.
-	 */
-	unsigned bits = 1;
-	while ((UINT64_C(1) << bits) < 2 * cache->entry_cnt)
-		bits++;
+	unsigned bits = bucket_bits(limit_max_blocks);
+	cache->entry_cnt = entries_for(limit_max_blocks);
 	cache->bucket_shift = 64 - bits;
 	cache->entries = calloc(cache->entry_cnt, sizeof(*cache->entries));
 	cache->buckets = calloc(UINT64_C(1) << bits, sizeof(*cache->buckets));

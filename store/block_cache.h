@@ -80,6 +80,8 @@ struct lp_block_cache_item {
  * region of the cache's buffers; outlives it. -ENOMEM. */
 int lp_block_cache_new(struct lp_bufs *bufs, uint64_t limit_blocks, uint64_t limit_max_blocks,
 		       struct lp_block_cache **ret_cache) LP_MUST_CHECK;
+/* What its table takes for so many, which is touched all over whatever the budget is. */
+uint64_t lp_block_cache_table_bytes(uint64_t limit_max_blocks);
 /* Gives all buffers back. Accepts NULL. */
 void lp_block_cache_free(struct lp_block_cache *cache);
 

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Budget: a block costs its 4 KiB and what knows of it. A part is set aside for blocks on their way
- * to the cache and for those that readers still have; who finds it used up takes a buffer of the
- * store, and the cache copies. The region is as large as the largest budget asks for, but memory
- * is touched only as far as the present one goes, and given back when that shrinks. */
+/* Budget: a block costs its 4 KiB and what knows of it; the table, which is touched at random, is
+ * wholly there whatever the budget is, and is counted beside it. A part is set aside for blocks on
+ * their way to the cache and for those that readers still have; who finds it used up takes a buffer
+ * of the store, and the cache copies. The region is as large as the largest budget asks for, but
+ * memory is touched only as far as the present one goes, and given back when that shrinks. */
 #include "store/block_cached.h"
 
 #include <stdlib.h>
 
 #include "base/crc32c.h"
 
-#define BLOCK_COST                                                                                 \
-	(LP_BLOCK_BYTES + UINT64_C(192)) /* entry, ghost, their places, buffer's head              \
-					  */
-#define SPARE_PART  8u                   /* of the budget */
+#define BLOCK_COST  (LP_BLOCK_BYTES + UINT64_C(160)) /* entry, ghost, buffer's head */
+#define SPARE_PART  8u                               /* of the budget */
 #define SPARE_MAX   (UINT64_C(4) << 20)
 #define UNUSED_PART 20u /* of the cache: half of its small queue */
 
@@ -72,9 +71,9 @@ void lpi_cached_resize(struct lpi_cached *cached, uint64_t bytes)
 	lp_block_cache_resize(cached->cache, cached->limit_blocks);
 }
 
-uint64_t lpi_cached_own_bytes(void)
+uint64_t lpi_cached_own_bytes(uint64_t bytes_max)
 {
-	return sizeof(struct lpi_cached);
+	return sizeof(struct lpi_cached) + lp_block_cache_table_bytes(blocks_of(bytes_max));
 }
 
 static uint64_t used_bytes(const struct lpi_cached *cached)

@@ -41,8 +41,8 @@ struct lpi_cached_stats {
 	uint64_t bytes;        /* buffers, also those in the hands of readers */
 };
 
-/* What it takes beside the budget. */
-uint64_t lpi_cached_own_bytes(void);
+/* What it takes beside the budget, if that may come to bytes_max. */
+uint64_t lpi_cached_own_bytes(uint64_t bytes_max);
 /* block->cached is made; it stays NULL when bytes is 0, and then all costs nothing. bytes_max: the
  * most that it may be resized to. -ENOMEM. */
 int lpi_cached_open(struct lpi_block *block, uint64_t bytes, uint64_t bytes_max) LP_MUST_CHECK;

@@ -24,12 +24,18 @@ static _Atomic unsigned opened_cnt;
 
 /* --- Division --------------------------------------------------------------------------------- */
 
+static uint64_t data_bytes_max(const struct lp_store_options *options)
+{
+	return options->memory_bytes / 2;
+}
+
 uint64_t lpi_memory_of_pools(const struct lp_store_options *options)
 {
 	uint64_t of_slot = lpi_txn_bytes() + lpi_read_bytes() + lpi_query_bytes();
 	uint64_t of_scratch = sizeof(struct lp_extmap_segment) + sizeof(struct lp_extmap_release) +
 			      sizeof(uint32_t);
-	uint64_t of_cached = options->data_cache_bytes > 0 ? lpi_cached_own_bytes() : 0;
+	uint64_t of_cached =
+		options->data_cache_bytes > 0 ? lpi_cached_own_bytes(data_bytes_max(options)) : 0;
 	return options->ops_max * of_slot + of_cached + LPI_IOS * sizeof(struct lpi_io) +
 	       LPI_SCRATCH_BLOCKS * of_scratch + LP_BUF_MEDIUM +
 	       lpi_nodes_table_bytes(options->memory_bytes / NODES_SHARE) +
@@ -39,19 +45,19 @@ uint64_t lpi_memory_of_pools(const struct lp_store_options *options)
 void lpi_memory_divide(struct lpi_memory *memory, const struct lp_store_options *options,
 		       uint64_t pool_bytes)
 {
-	uint64_t data_bytes = LP_MIN(options->data_cache_bytes, options->memory_bytes / 2);
+	uint64_t data_bytes = LP_MIN(options->data_cache_bytes, data_bytes_max(options));
 	uint64_t budget = options->memory_bytes - data_bytes;
 	uint64_t memtable = LP_MIN(LP_MAX(budget / 12, MEMTABLE_MIN), MEMTABLE_MAX);
 	if (options->index_buffer_bytes != 0)
 		memtable = options->index_buffer_bytes;
-	*memory = (struct lpi_memory){.budget_bytes = budget,
-				      .data_cache_bytes = data_bytes,
-				      .data_bytes_min = data_bytes / LPI_MEMORY_FLOOR,
-				      .data_bytes_max =
-					      data_bytes > 0 ? options->memory_bytes / 2 : 0,
-				      .memtable_bytes = memtable,
-				      .filter_bytes = budget / 24,
-				      .pool_bytes = pool_bytes};
+	*memory =
+		(struct lpi_memory){.budget_bytes = budget,
+				    .data_cache_bytes = data_bytes,
+				    .data_bytes_min = data_bytes / LPI_MEMORY_FLOOR,
+				    .data_bytes_max = data_bytes > 0 ? data_bytes_max(options) : 0,
+				    .memtable_bytes = memtable,
+				    .filter_bytes = budget / 24,
+				    .pool_bytes = pool_bytes};
 	uint64_t taken = MEMTABLES * memtable + memory->filter_bytes + pool_bytes;
 	uint64_t least = 2 * (budget / LPI_MEMORY_FLOOR);
 	memory->caches_bytes = LP_MAX(budget > taken ? budget - taken : 0, least);

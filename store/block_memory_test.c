@@ -7,6 +7,7 @@
 #include "base/test.h"
 
 #include "base/prng.h"
+#include "store/block_cache.h"
 #include "store/block_memory.h"
 #include "store/node.h"
 
@@ -205,13 +206,32 @@ static void test_table_of_nodes(void **state)
 	}
 }
 
+/* The table of cached blocks is as large as the largest part for data wants it, from the beginning,
+ * and touched all over: whatever that part is now it is counted. */
+static void test_table_of_blocks(void **state)
+{
+	(void)state;
+	const struct lp_store_options without = {.memory_bytes = 1024 * MIB, .ops_max = 16};
+	struct lp_store_options with = without;
+	with.data_cache_bytes = 16 * MIB;
+	uint64_t more = lpi_memory_of_pools(&with) - lpi_memory_of_pools(&without);
+	uint64_t table = lp_block_cache_table_bytes(512 * MIB / (4096 + 192));
+	assert_true(table >= MIB && table <= 8 * MIB);
+	assert_true(more >= table && more <= table + MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_table_of_nodes), cmocka_unit_test(test_division),
-		cmocka_unit_test(test_given_memtable), cmocka_unit_test(test_filters),
-		cmocka_unit_test(test_moves),          cmocka_unit_test(test_stays),
-		cmocka_unit_test(test_data),           cmocka_unit_test(test_any_numbers),
+		cmocka_unit_test(test_table_of_nodes),
+		cmocka_unit_test(test_division),
+		cmocka_unit_test(test_given_memtable),
+		cmocka_unit_test(test_filters),
+		cmocka_unit_test(test_moves),
+		cmocka_unit_test(test_stays),
+		cmocka_unit_test(test_data),
+		cmocka_unit_test(test_any_numbers),
+		cmocka_unit_test(test_table_of_blocks),
 	};
 	return lp_test_main(tests, "store/block_memory");
 }

@@ -59,12 +59,14 @@ struct lp_kv {
 	struct lp_kv_options options; /* defaults filled in */
 	struct lp_kvfs_env *env = nullptr;
 	std::shared_ptr<rocksdb::Cache> cache;
+	std::shared_ptr<rocksdb::MemTableRepFactory> tables; /* in memory */
 	std::unique_ptr<DB> db;
 	rocksdb::WriteOptions write;
 	rocksdb::ReadOptions read_cached;
 	rocksdb::ReadOptions read_all;
 	rocksdb::ReadOptions read_persisted;
-	uint64_t sim_memtable_bytes = 0; /* shard thread: since the last switch */
+	uint64_t sim_memtable_bytes = 0;    /* shard thread: since the last switch */
+	std::atomic<bool> is_broken{false}; /* RocksDB waits for a write that was cut short */
 
 	std::mutex gauge_lock; /* orders reading a gauge and storing it */
 	std::atomic<uint64_t> waiting_cnt{0};
@@ -350,7 +352,7 @@ static void fill_write_options(const struct lp_kv *kv, rocksdb::Options *options
 		static_cast<double>(ours->write_buffer_bytes) /
 		static_cast<double>(MEMTABLE_FILTER_SHARE * options->write_buffer_size);
 	options->memtable_whole_key_filtering = true;
-	options->memtable_factory.reset(lpi_kv_table_factory(ours->write_buffer_bytes));
+	options->memtable_factory = kv->tables;
 	options->max_write_buffer_number = static_cast<int>(ours->write_buffer_cnt);
 	options->min_write_buffer_number_to_merge = 1;
 	/* One thread writes: what makes several fast only costs here. */
@@ -468,6 +470,7 @@ static int open_kv(const struct lp_kv_options *options, struct lp_kv **ret_kv)
 	 * a random name. Else few, for few threads use it. */
 	const int shard_bits = options->sim_clock != nullptr ? 0 : 2;
 	kv->cache = rocksdb::NewLRUCache(kv->options.cache_bytes, shard_bits);
+	kv->tables = lpi_kv_table_factory(kv->options.write_buffer_bytes);
 	err = lp_kvfs_env_new(options->fs, options->sim_clock, &kv->env);
 	if (err < 0)
 		return err;
@@ -515,8 +518,41 @@ extern "C" int lp_kv_close(struct lp_kv *kv)
 /* --- Writing -----------------------------------------------------------------------------------
  */
 
+/* A batch as one of RocksDB's own, for the time of a write. Its bytes are taken back in any case:
+ * what is refused is written again, and the memory is used again. */
+class Lent
+{
+      public:
+	Lent(struct lp_kv *kv, struct lp_kv_batch *batch)
+	    : rep(std::move(batch->bytes)), kv_(kv), batch_(batch)
+	{
+	}
+	/* If it was not ended an exception has cut it short (memory), and RocksDB, which knows of
+	 * none, has all that writes, or wants to flush, wait for its end: nothing may ask for that
+	 * any more. Closing does not. */
+	~Lent()
+	{
+		batch_->bytes = std::move(const_cast<std::string &>(rep.Data()));
+		if (is_ended)
+			return;
+		kv_->is_broken = true;
+		set_error(kv_, -ENOMEM);
+	}
+	Lent(const Lent &) = delete;
+	Lent &operator=(const Lent &) = delete;
+
+	rocksdb::WriteBatch rep;
+	bool is_ended = false;
+
+      private:
+	struct lp_kv *const kv_;
+	struct lp_kv_batch *const batch_;
+};
+
 static int start_flush(struct lp_kv *kv)
 {
+	if (kv->is_broken)
+		return -ENOMEM;
 	rocksdb::FlushOptions options;
 	options.wait = false;
 	options.allow_write_stall = true; /* else it would wait until there is no stall */
@@ -535,11 +571,15 @@ static void switch_when_full(struct lp_kv *kv, uint64_t bytes)
 static int write_batch(struct lp_kv *kv, struct lp_kv_batch *batch)
 {
 	count_nothing();
+	if (kv->is_broken)
+		return -ENOMEM;
 	const uint64_t bytes = batch->bytes.size();
-	rocksdb::WriteBatch rep(std::move(batch->bytes));
-	const int err = lpi_kvfs_errno(kv->db->Write(kv->write, &rep));
-	/* Taken back: what is refused is written again, and its memory is used again. */
-	batch->bytes = std::move(const_cast<std::string &>(rep.Data()));
+	int err = 0;
+	{
+		Lent lent(kv, batch);
+		err = lpi_kvfs_errno(kv->db->Write(kv->write, &lent.rep));
+		lent.is_ended = true;
+	}
 	if (err == -EAGAIN)
 		bump(&kv->refused_cnt, 1);
 	if (err < 0)
@@ -804,6 +844,8 @@ extern "C" int lp_kv_flush_wait(struct lp_kv *kv)
 static int resume(void *arg)
 {
 	struct lp_kv *kv = static_cast<struct lp_kv *>(arg);
+	if (kv->is_broken)
+		return -ENOMEM;
 	return lpi_guarded([=] {
 		/* First, for a new failure during the resume must stay. */
 		const int before = kv->error.exchange(0);
@@ -900,7 +942,8 @@ extern "C" void lp_kv_set_cache_bytes(struct lp_kv *kv, uint64_t bytes)
 static void read_gauges(const struct lp_kv *kv, struct lp_kv_stats *stats)
 {
 	using Properties = DB::Properties;
-	stats->memtable_bytes = int_property(kv, Properties::kCurSizeAllMemTables);
+	stats->memtable_bytes = int_property(kv, Properties::kCurSizeAllMemTables) +
+				lpi_kv_table_kept_bytes(*kv->tables);
 	stats->waiting_cnt = int_property(kv, Properties::kNumImmutableMemTable);
 	stats->flushing = int_property(kv, Properties::kNumRunningFlushes);
 	stats->compacting = int_property(kv, Properties::kNumRunningCompactions);

@@ -150,7 +150,9 @@ int lp_kv_walk(struct lp_kv_bytes data, struct lp_kv_batch_visitor *visitor) LP_
 
 /* [shard] 0: all of it is in the memtable. -EAGAIN: writes are stalled, nothing was written; try
  * again after stalled(false). Others: background work has failed (-ENOSPC, -EIO: after a resume
- * the same batch may be written again; rule L5: nothing later before it). */
+ * the same batch may be written again; rule L5: nothing later before it). -ENOMEM is final: a part
+ * of it may be there, and nothing can be written or flushed any more, only read and closed. The
+ * batch has its records in any case. */
 int lp_kv_write(struct lp_kv *kv, struct lp_kv_batch *batch) LP_MUST_CHECK;
 
 /* [any], two loads. Writes would be refused soon: let no more requests in (design 5.4). */
@@ -219,7 +221,7 @@ int lp_kv_size_of(struct lp_kv *kv, struct lp_kv_bytes lower, struct lp_kv_bytes
 void lp_kv_set_cache_bytes(struct lp_kv *kv, uint64_t bytes);
 
 struct lp_kv_stats {
-	uint64_t memtable_bytes; /* active and waiting */
+	uint64_t memtable_bytes; /* active and waiting, and what is kept for the next ones */
 	uint64_t waiting_cnt;    /* memtables waiting for their flush */
 	uint64_t flushing;       /* flushes running */
 	uint64_t compacting;

@@ -20,19 +20,23 @@
  *
  * A reader sees a link only when all behind it is written (release, acquire), on each level by
  * itself: levels above 0 are shortcuts, and may lack what level 0 has. Nothing is ever taken out;
- * the memory goes with the table, when nobody reads it any more, which RocksDB sees to. */
+ * the memory goes with the table, when nobody reads it any more, which RocksDB sees to. As much as
+ * one table had is kept for the next one: its pages are there already, and who writes need not
+ * wait for the kernel to clear others, which for a huge page takes as long as a hundred inserts. */
 #include <rocksdb/memtablerep.h>
 
 #include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <vector>
 
 #include "base/assert.h"
 #include "base/endian.h"
 #include "base/huge.h"
+#include "base/sanitize.h"
 #include "store/kvfs_impl.h"
 
 using rocksdb::Slice;
@@ -99,13 +103,102 @@ static int compare(const Slice &a, const Slice &b)
 	return a_change > b_change ? -1 : static_cast<int>(a_change < b_change);
 }
 
+/* --- Memory ------------------------------------------------------------------------------------
+ */
+
+struct Chunk {
+	char *memory;
+	size_t bytes;
+};
+
+static Chunk new_chunk(size_t want)
+{
+	const size_t align = want >= LP_HUGE_BYTES ? LP_HUGE_BYTES : LP_CACHE_LINE;
+	const size_t bytes = lp_align_up(want, align);
+	auto *memory = static_cast<char *>(std::aligned_alloc(align, bytes));
+	if (memory == nullptr)
+		throw std::bad_alloc();
+	(void)lp_huge_advise(memory, bytes);
+	return {memory, bytes};
+}
+
+/* Chunks of one size that tables gave back, on whatever thread they went. One thread writes and
+ * takes them: all that were given at once, so none can go and come back while he looks at it. */
+class Stock
+{
+      public:
+	Stock(size_t chunk_bytes, size_t bytes_max)
+	    : chunk_bytes_(chunk_bytes), bytes_max_(bytes_max)
+	{
+	}
+	~Stock()
+	{
+		while (take_kept())
+			std::free(last_taken_);
+	}
+	Stock(const Stock &) = delete;
+	Stock &operator=(const Stock &) = delete;
+
+	/* The writer's. As large as they all are, or as is wanted if that is more. */
+	Chunk take(size_t want)
+	{
+		if (want > chunk_bytes_ || !take_kept())
+			return new_chunk(LP_MAX(want, chunk_bytes_));
+		return {last_taken_, chunk_bytes_};
+	}
+	void give(const Chunk &chunk)
+	{
+		const size_t before = kept_.fetch_add(chunk.bytes, std::memory_order_relaxed);
+		if (chunk.bytes != chunk_bytes_ || before + chunk.bytes > bytes_max_) {
+			kept_.fetch_sub(chunk.bytes, std::memory_order_relaxed);
+			std::free(chunk.memory);
+			return;
+		}
+		auto *given = new (chunk.memory) Given{given_.load(std::memory_order_relaxed)};
+		lp_san_poison(chunk.memory + sizeof(Given), chunk.bytes - sizeof(Given));
+		while (!given_.compare_exchange_weak(given->next, given, std::memory_order_release,
+						     std::memory_order_relaxed))
+			continue;
+	}
+	size_t kept_bytes() const
+	{
+		return kept_.load(std::memory_order_relaxed);
+	}
+
+      private:
+	struct Given {
+		Given *next;
+	};
+
+	bool take_kept()
+	{
+		if (taken_ == nullptr)
+			taken_ = given_.exchange(nullptr, std::memory_order_acquire);
+		if (taken_ == nullptr)
+			return false;
+		last_taken_ = reinterpret_cast<char *>(taken_);
+		taken_ = taken_->next;
+		lp_san_unpoison(last_taken_, chunk_bytes_);
+		kept_.fetch_sub(chunk_bytes_, std::memory_order_relaxed);
+		return true;
+	}
+
+	const size_t chunk_bytes_;
+	const size_t bytes_max_;
+	std::atomic<Given *> given_{nullptr};
+	std::atomic<size_t> kept_{0};
+	/* The writer's. */
+	Given *taken_ = nullptr; /* the rest of those that he took */
+	char *last_taken_ = nullptr;
+};
+
 /* --- The list ----------------------------------------------------------------------------------
  */
 
 class TableList
 {
       public:
-	explicit TableList(uint64_t chunk_bytes) : chunk_bytes_(chunk_bytes)
+	explicit TableList(std::shared_ptr<Stock> stock) : stock_(std::move(stock))
 	{
 		for (uint32_t i = 0; i < LEVELS; i++) {
 			head_links_[i].store(nullptr, std::memory_order_relaxed);
@@ -114,8 +207,8 @@ class TableList
 	}
 	~TableList()
 	{
-		for (char *chunk : chunks_)
-			std::free(chunk);
+		for (const Chunk &chunk : chunks_)
+			stock_->give(chunk);
 	}
 	TableList(const TableList &) = delete;
 	TableList &operator=(const TableList &) = delete;
@@ -160,8 +253,8 @@ class TableList
 	char *made_ = nullptr; /* the last entry that was asked for */
 	uint32_t made_height_ = 0;
 	uint32_t random_ = 0x2545f491;
-	const uint64_t chunk_bytes_;
-	std::vector<char *> chunks_;
+	const std::shared_ptr<Stock> stock_;
+	std::vector<Chunk> chunks_;
 	char *free_ = nullptr;
 	size_t free_bytes_ = 0;
 };
@@ -170,18 +263,10 @@ char *TableList::allocate(size_t bytes)
 {
 	bytes = lp_align_up(bytes, sizeof(Link));
 	if (bytes > free_bytes_) {
-		const size_t want = LP_MAX(chunk_bytes_, bytes);
-		const bool is_huge = want >= LP_HUGE_BYTES;
-		const size_t align = is_huge ? LP_HUGE_BYTES : LP_CACHE_LINE;
-		const size_t size = lp_align_up(want, align);
 		chunks_.reserve(chunks_.size() + 1); /* so that it is kept */
-		auto *chunk = static_cast<char *>(std::aligned_alloc(align, size));
-		if (chunk == nullptr)
-			throw std::bad_alloc();
-		(void)lp_huge_advise(chunk, size);
-		chunks_.push_back(chunk);
-		free_ = chunk;
-		free_bytes_ = size;
+		chunks_.push_back(stock_->take(bytes));
+		free_ = chunks_.back().memory;
+		free_bytes_ = chunks_.back().bytes;
 	}
 	char *memory = free_;
 	free_ += bytes;
@@ -367,8 +452,8 @@ class TableIterator : public rocksdb::MemTableRep::Iterator
 class Table : public rocksdb::MemTableRep
 {
       public:
-	Table(rocksdb::Allocator *allocator, uint64_t chunk_bytes)
-	    : rocksdb::MemTableRep(allocator), list_(chunk_bytes)
+	Table(rocksdb::Allocator *allocator, const std::shared_ptr<Stock> &stock)
+	    : rocksdb::MemTableRep(allocator), list_(stock)
 	{
 	}
 	rocksdb::KeyHandle Allocate(const size_t len, char **buf) override
@@ -422,7 +507,8 @@ class Table : public rocksdb::MemTableRep
 class TableFactory : public rocksdb::MemTableRepFactory
 {
       public:
-	explicit TableFactory(uint64_t chunk_bytes) : chunk_bytes_(chunk_bytes)
+	TableFactory(size_t chunk_bytes, size_t kept_max)
+	    : stock_(std::make_shared<Stock>(chunk_bytes, kept_max))
 	{
 	}
 	/* RocksDB writes it into its file of options and looks up what it reads there: this is one
@@ -437,16 +523,26 @@ class TableFactory : public rocksdb::MemTableRepFactory
 						const rocksdb::SliceTransform *,
 						rocksdb::Logger *) override
 	{
-		return new Table(allocator, chunk_bytes_);
+		return new Table(allocator, stock_);
+	}
+	size_t kept_bytes() const
+	{
+		return stock_->kept_bytes();
 	}
 
       private:
-	const uint64_t chunk_bytes_;
+	const std::shared_ptr<Stock> stock_; /* tables may outlive us */
 };
 
-rocksdb::MemTableRepFactory *lpi_kv_table_factory(uint64_t write_buffer_bytes)
+std::shared_ptr<rocksdb::MemTableRepFactory> lpi_kv_table_factory(uint64_t write_buffer_bytes)
 {
 	const uint64_t share = write_buffer_bytes / CHUNK_SHARE;
-	return new TableFactory(share >= LP_HUGE_BYTES / 2 ? LP_HUGE_BYTES
-							   : LP_MAX(share, CHUNK_MIN));
+	const size_t chunk = share >= LP_HUGE_BYTES / 2 ? LP_HUGE_BYTES : LP_MAX(share, CHUNK_MIN);
+	return std::make_shared<TableFactory>(lp_align_up(chunk, LP_CACHE_LINE),
+					      write_buffer_bytes);
+}
+
+size_t lpi_kv_table_kept_bytes(const rocksdb::MemTableRepFactory &factory)
+{
+	return static_cast<const TableFactory &>(factory).kept_bytes();
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: memtables hold what was put into them, in the order of the bytes of the keys and newest
- * first, for who reads while it is written, too; those that are large enough are in huge pages.
+ * first, for who reads while it is written, too; those that are large enough are in huge pages; the
+ * memory of one that was flushed is that of the next one; and where there is none the batch stays
+ * whole, and nobody waits for ever.
  * Method: random records beside an array that has them all; threads that read behind one that
- * writes; what the kernel says of this process's memory, if it knows huge pages at all. */
+ * writes; what the kernel says of this process's memory, if it knows huge pages at all; an
+ * aligned_alloc() of our own, which counts and fails. */
 #include "store/test_kv.h"
 
 #include <pthread.h>
@@ -15,6 +18,24 @@
 #define MIB UINT64_C(1048576)
 
 static struct lp_test_kv test;
+
+/* --- Memory ------------------------------------------------------------------------------------
+ */
+
+#define SMALL_CHUNK 16384u /* of small memtables */
+
+static _Atomic uint64_t chunks_made;
+static _Atomic bool is_short;
+
+/* In place of the C library's: nobody else here asks for as much as a chunk in this way. */
+void *aligned_alloc(size_t alignment, size_t size)
+{
+	void *memory = NULL;
+	if (size >= SMALL_CHUNK && is_short)
+		return NULL;
+	chunks_made += size >= SMALL_CHUNK;
+	return posix_memalign(&memory, alignment, size) == 0 ? memory : NULL;
+}
 
 /* Bytes of this process for which huge pages were asked for. */
 static uint64_t marked_bytes(void)
@@ -98,6 +119,85 @@ static void test_small(void **state)
 	open_with(MIB);
 	put_some(4000);
 	assert_int_equal(marked_bytes(), before);
+	lp_test_kv_fini(&test);
+}
+
+static uint64_t memtable_bytes(void)
+{
+	struct lp_kv_stats stats;
+	lp_kv_read_stats(test.kv, &stats);
+	return stats.memtable_bytes;
+}
+
+/* Makes a table of them, and frees their memory. */
+static void flush(void)
+{
+	lp_test_ok(lp_kv_flush_wait(test.kv));
+	lp_test_kv_run_all(&test);
+}
+
+/* A memtable is full when so much went into it. */
+static void test_memory_is_kept(void **state)
+{
+	(void)state;
+	lp_test_kv_init(&test, true, 1);
+	test.options.write_buffer_bytes = 16 * (uint64_t)SMALL_CHUNK;
+	test.options.no_compaction = true;
+	lp_test_kv_open(&test);
+	uint64_t empty = memtable_bytes();
+	put_some(200);
+	flush();
+	uint64_t made = chunks_made;
+	uint64_t kept = memtable_bytes() - empty;
+	assert_true(kept >= 200 * 1000);
+	for (int round = 0; round < 6; round++) {
+		put_some(200);
+		flush();
+	}
+	assert_int_equal(chunks_made, made);
+	/* Several that wait, and go at once: what one has is kept. */
+	put_some(600);
+	flush();
+	assert_true(chunks_made > made);
+	assert_true(memtable_bytes() <= empty + test.options.write_buffer_bytes);
+	lp_test_kv_fini(&test);
+}
+
+/* RocksDB is left in the middle of a write. */
+static void test_memory_is_short(void **state)
+{
+	(void)state;
+	static char value[6000];
+	static uint8_t before[4 * sizeof(value)];
+	lp_test_kv_init(&test, true, 1);
+	lp_test_kv_open(&test);
+	memset(value, 'v', sizeof(value));
+	lp_test_ok(lp_test_kv_put(&test, "a", "1"));
+	lp_kv_batch_clear(test.batch);
+	for (int i = 0; i < 3; i++) {
+		char key[] = {(char)('b' + i), '\0'};
+		lp_test_ok(lp_kv_batch_put(test.batch, lp_test_text(key),
+					   (struct lp_kv_bytes){value, sizeof(value)}));
+	}
+	struct lp_kv_bytes data = lp_kv_batch_data(test.batch);
+	size_t len = data.len;
+	memcpy(before, data.data, len);
+	is_short = true;
+	lp_test_err(-ENOMEM, lp_kv_write(test.kv, test.batch));
+	is_short = false;
+	data = lp_kv_batch_data(test.batch);
+	assert_int_equal(data.len, len);
+	assert_memory_equal((const uint8_t *)data.data + 8, before + 8, len - 8);
+	assert_int_equal(lp_kv_batch_cnt(test.batch), 3);
+	/* None of these waits for that write to end. */
+	lp_test_err(-ENOMEM, lp_kv_write(test.kv, test.batch));
+	lp_test_err(-ENOMEM, lp_kv_flush(test.kv));
+	lp_test_err(-ENOMEM, lp_kv_flush_wait(test.kv));
+	lp_test_err(-ENOMEM, lp_kv_resume(test.kv));
+	lp_test_err(-ENOMEM, lp_kv_error(test.kv));
+	lp_test_kv_expect(&test, "a", "1");
+	lp_kv_batch_clear(test.batch);
+	lp_test_ok(lp_kv_batch_put(test.batch, lp_test_text("e"), lp_test_text("5")));
 	lp_test_kv_fini(&test);
 }
 
@@ -318,10 +418,9 @@ static void test_readers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_small),
-		cmocka_unit_test(test_large),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_readers),
+		cmocka_unit_test(test_small),          cmocka_unit_test(test_large),
+		cmocka_unit_test(test_memory_is_kept), cmocka_unit_test(test_memory_is_short),
+		cmocka_unit_test(test_order),          cmocka_unit_test(test_readers),
 	};
 	return lp_test_main(tests, "kv_table");
 }

@@ -11,6 +11,7 @@ struct lp_kvfs_env;
 #ifdef __cplusplus
 #include <cerrno>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace rocksdb
@@ -23,8 +24,10 @@ class Status;
 rocksdb::Env *lpi_kvfs_env_rep(struct lp_kvfs_env *env);
 /* 0 or a negative errno; the only place where RocksDB's errors become ours. */
 int lpi_kvfs_errno(const rocksdb::Status &status);
-/* What makes memtables (kv_table.cc), for whoever frees it. */
-rocksdb::MemTableRepFactory *lpi_kv_table_factory(uint64_t write_buffer_bytes);
+/* What makes memtables (kv_table.cc); and the memory that it keeps for the next ones, which is
+ * never more than one has: any thread may ask. */
+std::shared_ptr<rocksdb::MemTableRepFactory> lpi_kv_table_factory(uint64_t write_buffer_bytes);
+size_t lpi_kv_table_kept_bytes(const rocksdb::MemTableRepFactory &factory);
 
 /* A batch (kv_batch.cc). */
 struct lp_kv_batch {

@@ -123,9 +123,13 @@ int lpi_inode_make_room(struct lpi_inode *inode, enum lpi_inode_part which, uint
 	struct part part = part_of(inode, which);
 	if (bytes <= *part.max)
 		return 0;
-	uint8_t *memory = realloc(memory_of(&part), bytes);
+	struct lp_slabs *slabs = inode->node.home->slabs;
+	uint8_t *memory = lp_slabs_get(slabs, bytes);
 	if (memory == NULL)
 		return -ENOMEM;
+	if (part.bytes->len > 0)
+		memcpy(memory, part.bytes->at, part.bytes->len);
+	lp_slabs_put(slabs, memory_of(&part), *part.max);
 	part.bytes->at = memory;
 	*part.max = bytes;
 	lpi_node_account(&inode->node);
@@ -337,9 +341,10 @@ static int load_value(struct lpi_node *node, struct lp_kv_bytes value)
 
 static struct lpi_node *new_node(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id)
 {
-	void *memory = calloc(1, node_bytes[kind]);
+	void *memory = lp_slabs_get(nodes->slabs, node_bytes[kind]);
 	if (memory == NULL)
 		return NULL;
+	memset(memory, 0, node_bytes[kind]);
 	struct lpi_node *node = memory; /* the first member of each kind */
 	node->home = nodes;
 	node->id = id;
@@ -355,20 +360,26 @@ static struct lpi_node *new_node(struct lpi_nodes *nodes, enum lpi_node_kind kin
 	return node;
 }
 
+static void free_part(struct lpi_inode *inode, enum lpi_inode_part which)
+{
+	struct part part = part_of(inode, which);
+	lp_slabs_put(inode->node.home->slabs, memory_of(&part), *part.max);
+}
+
 static void free_node(struct lpi_node *node)
 {
 	if (node->kind == LPI_NODE_INODE) {
 		struct lpi_inode *inode = lpi_inode_of(node);
 		lp_extmap_fini(&inode->map);
-		free(lpi_inode_part_memory(inode, LPI_PART_NAME));
-		free(lpi_inode_part_memory(inode, LPI_PART_TARGET));
-		free(lpi_inode_part_memory(inode, LPI_PART_CONTENT));
-		free(lpi_inode_part_memory(inode, LPI_PART_XATTRS));
+		free_part(inode, LPI_PART_NAME);
+		free_part(inode, LPI_PART_TARGET);
+		free_part(inode, LPI_PART_CONTENT);
+		free_part(inode, LPI_PART_XATTRS);
 	} else if (node->kind == LPI_NODE_FRAGMENT && lpi_fragment_of(node)->names != NULL) {
 		node->home->names_bytes -= lp_names_bytes(lpi_fragment_of(node)->names);
 		lp_names_free(lpi_fragment_of(node)->names);
 	}
-	free(node);
+	lp_slabs_put(node->home->slabs, node, node_bytes[node->kind]);
 }
 
 int lpi_node_load(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id,
@@ -555,15 +566,12 @@ void lpi_nodes_shrink(struct lpi_nodes *nodes)
 
 static void *map_alloc(void *arg, size_t bytes)
 {
-	(void)arg;
-	return malloc(bytes);
+	return lp_slabs_get(arg, bytes);
 }
 
 static void map_free(void *arg, void *memory, size_t bytes)
 {
-	(void)arg;
-	(void)bytes;
-	free(memory);
+	lp_slabs_put(arg, memory, bytes);
 }
 
 static uint32_t bucket_bits(uint64_t limit_bytes)
@@ -589,8 +597,12 @@ int lpi_nodes_init(struct lpi_nodes *nodes, struct lp_commit *commit, uint64_t l
 	nodes->bucket_bits = bucket_bits(limit_bytes);
 	nodes->buckets = calloc(UINT64_C(1) << nodes->bucket_bits, sizeof(struct lpi_node *));
 	nodes->scratch = malloc(SCRATCH_BYTES);
-	if (nodes->buckets != NULL && nodes->scratch != NULL && lpi_owing_init(nodes) == 0)
+	int err = lp_slabs_new(limit_bytes, &nodes->slabs);
+	nodes->map_mem.arg = nodes->slabs;
+	if (err == 0 && nodes->buckets != NULL && nodes->scratch != NULL &&
+	    lpi_owing_init(nodes) == 0)
 		return 0;
+	lp_slabs_free(nodes->slabs);
 	free(nodes->buckets);
 	free(nodes->scratch);
 	nodes->buckets = NULL;
@@ -617,6 +629,7 @@ void lpi_nodes_fini(struct lpi_nodes *nodes)
 	drop_all(nodes, &nodes->main);
 	LP_ASSERT(nodes->cnt == 0 && nodes->bytes == 0);
 	lpi_owing_fini(nodes);
+	lp_slabs_free(nodes->slabs);
 	free(nodes->buckets);
 	free(nodes->scratch);
 	*nodes = (struct lpi_nodes){0};

@@ -22,6 +22,7 @@
 #ifndef LP_STORE_NODE_H
 #define LP_STORE_NODE_H
 
+#include "base/slabs.h"
 #include "store/commit.h"
 #include "store/extmap.h"
 #include "store/inode.h"
@@ -109,6 +110,7 @@ struct lpi_owing {
 
 struct lpi_nodes {
 	struct lp_commit *commit; /* NULL: read-only, nothing ever changes */
+	struct lp_slabs *slabs;   /* of nodes, their parts and leaves */
 	struct lp_extmap_mem map_mem;
 	struct lpi_node **buckets; /* as many as the budget has nodes, roughly: chains stay short */
 	uint32_t bucket_bits;
