@@ -105,6 +105,7 @@ static struct piece *add_piece(struct lp_slabs *slabs)
 		*slab = (struct slab){.object_bytes = 0};
 		slab_list_push_back(&piece->free, slab);
 	}
+	LP_ASSERT(slabs->pieces.head.next != NULL); /* it was made */
 	piece_list_push_front(&slabs->pieces, piece);
 	slabs->bytes += slabs->piece_bytes;
 	return piece;
@@ -162,6 +163,7 @@ static struct slab *cut_slab(struct lp_slabs *slabs, uint32_t class_idx)
 			      .fresh = first,
 			      .end = first + room / object_bytes * object_bytes};
 	lp_san_poison((uint8_t *)slab + first, room);
+	LP_ASSERT(slabs->classes[class_idx].head.next != NULL); /* it was made */
 	slab_list_push_front(&slabs->classes[class_idx], slab);
 	return slab;
 }

@@ -15,7 +15,9 @@
 static bool is_short;
 
 /* In place of the C library's: pieces come from here. */
-void *aligned_alloc(size_t alignment, size_t size)
+void *lp_test_aligned_alloc(size_t alignment, size_t size) __asm__("aligned_alloc");
+
+void *lp_test_aligned_alloc(size_t alignment, size_t size)
 {
 	void *memory = NULL;
 	return !is_short && posix_memalign(&memory, alignment, size) == 0 ? memory : NULL;

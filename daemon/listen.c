@@ -24,6 +24,7 @@
 #include "base/units.h"
 
 #define BACKLOG        1024
+#define SEND_BYTES     (1 << 20) /* as much as one send of a door has, LPI_SEND_BYTES */
 #define RETRY_NS       (100 * LP_NS_PER_MS)
 #define LOCK_TRIES_MAX 16u
 /* The kernel gives back the port of a killed process a while after it is gone. */
@@ -410,11 +411,17 @@ static int look_at_peer(struct lp_listener *listener, int fd, struct lp_peer *re
 	struct ucred cred = {.uid = geteuid(), .gid = getegid(), .pid = 0};
 	socklen_t len = sizeof(cred);
 	const int on = 1;
+	const int send_bytes = SEND_BYTES;
 	bool is_unix = lp_listener_is_unix(listener);
 	if (is_unix && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return -errno;
 	if (!is_unix && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) < 0)
 		return -errno;
+	/* Else a send is cut into pieces of 208 KiB, each of which waits until three quarters of
+	 * the one before have been read. TCP finds its own measure. A host that allows less gives
+	 * what it allows. */
+	if (is_unix)
+		(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
 	*ret_peer = (struct lp_peer){
 		.is_unix = is_unix, .uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
 	name_peer(listener, fd, ret_peer);

@@ -15,14 +15,21 @@ void lpi_job_take_time(struct lpi_job *job)
 	job->now_ns = lp_clock_wall_ns(lp_reactor_clock(job->ns->options.reactor));
 }
 
+static void clear_pact(struct lpi_job *job)
+{
+	memset(&job->pact, 0, offsetof(struct lpi_pact, parts));
+}
+
 void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first)
 {
 	memset(job, 0, offsetof(struct lpi_job, put.acl));
+	memset(&job->entry, 0, offsetof(struct lpi_entry, name));
+	memset(&job->to, 0, offsetof(struct lpi_entry, name));
+	clear_pact(job);
 	job->ns = ns;
 	job->op = op;
-	lpi_job_take_time(job);
-	for (uint32_t i = 0; i < LPI_JOB_ASKS; i++)
-		job->asks[i].job = job;
+	if (op->opcode != LP_NS_PUT) /* which takes it at its commit */
+		lpi_job_take_time(job);
 	first(job);
 }
 
@@ -43,12 +50,22 @@ static void answered(struct lpi_call *call)
 	one_less(LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job);
 }
 
+struct lpi_job_ask *lpi_job_ask_at(struct lpi_job *job, uint32_t idx)
+{
+	struct lpi_job_ask *ask = &job->asks[idx];
+	LP_ASSERT(idx < LPI_JOB_ASKS);
+	if ((job->asks_used & UINT32_C(1) << idx) == 0)
+		*ask = (struct lpi_job_ask){.job = job};
+	job->asks_used |= UINT32_C(1) << idx;
+	return ask;
+}
+
 struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx)
 {
-	LP_ASSERT(idx < LPI_JOB_ASKS);
-	LP_ASSERT(lpi_call_is_idle(&job->asks[idx].call));
-	job->asks[idx].op = (struct lp_store_op){0};
-	return &job->asks[idx].op;
+	struct lpi_job_ask *ask = lpi_job_ask_at(job, idx);
+	LP_ASSERT(lpi_call_is_idle(&ask->call));
+	ask->op = (struct lp_store_op){0};
+	return &ask->op;
 }
 
 /* By numbers and names, whose results nobody remembers. Who changes something durably need not wait
@@ -87,8 +104,9 @@ static void see_ordered(struct lpi_job *job, struct lpi_job_ask *ask)
 
 void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked)
 {
-	see_ordered(job, &job->asks[idx]);
-	start(job, shard_idx, &job->asks[idx], is_locked);
+	struct lpi_job_ask *ask = lpi_job_ask_at(job, idx);
+	see_ordered(job, ask);
+	start(job, shard_idx, ask, is_locked);
 }
 
 void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask)
@@ -100,20 +118,21 @@ void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_a
 
 void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx)
 {
-	job->asks[idx].call.done = answered;
-	start(job, shard_idx, &job->asks[idx], false);
+	struct lpi_job_ask *ask = lpi_job_ask_at(job, idx);
+	ask->call.done = answered;
+	start(job, shard_idx, ask, false);
 }
 
 void lpi_job_ask_held(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, uint32_t stat_idx,
 		      bool is_locked)
 {
-	lpi_call_hold(&job->asks[idx].call, lpi_job_op(job, stat_idx));
+	lpi_call_hold(&lpi_job_ask_at(job, idx)->call, lpi_job_op(job, stat_idx));
 	lpi_job_ask(job, shard_idx, idx, is_locked);
 }
 
 void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struct lp_store_op *op)
 {
-	struct lpi_job_ask *ask = &job->asks[idx];
+	struct lpi_job_ask *ask = lpi_job_ask_at(job, idx);
 	ask->call.done = answered;
 	ask->call.may_wait_space = true;
 	job->pending++;
@@ -123,7 +142,7 @@ void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struc
 void lpi_job_run(struct lpi_job *job, uint32_t shard_idx, uint32_t idx,
 		 void (*run)(struct lpi_call *call))
 {
-	struct lpi_job_ask *ask = &job->asks[idx];
+	struct lpi_job_ask *ask = lpi_job_ask_at(job, idx);
 	ask->call.run = run;
 	ask->call.done = answered;
 	job->pending++;
@@ -514,7 +533,7 @@ static struct lpi_part *part_on(struct lpi_job *job, uint32_t shard_idx)
 		LP_ASSERT(pact->part_cnt < LPI_JOB_PARTS);
 		part = &job->parts[pact->part_cnt];
 	}
-	memset(part, 0, offsetof(struct lpi_part, changes));
+	memset(part, 0, offsetof(struct lpi_part, op));
 	part->shard_idx = shard_idx;
 	LP_ASSERT(pact->part_cnt < LPI_PACT_PARTS);
 	pact->parts[pact->part_cnt++] = part;
@@ -629,7 +648,7 @@ static void begin_again(struct lpi_job *job)
 {
 	lpi_step_fn *step = job->again;
 	job->again = NULL;
-	job->pact = (struct lpi_pact){0};
+	clear_pact(job);
 	job->attrs_cnt = 0;
 	forget_locks(job);
 	step(job);

@@ -77,12 +77,12 @@ struct lpi_entry {
 	bool dir_is_spread;
 	uint32_t shard_idx; /* of the entry */
 	uint8_t name_len;
-	char name[255];
 	struct lp_ino ino; /* nr 0: there is none */
 	uint8_t type;
 	bool has_attrs;
 	struct lp_attrs attrs;
 	uint64_t insertion;
+	char name[255]; /* the last: cleared is only what is before it */
 };
 
 /* What all fragments of a directory say together. */
@@ -201,7 +201,7 @@ struct lpi_job {
 	uint32_t sync_cnt;      /* that are being synced before a commit, or the answer */
 	int end_result;
 	lpi_step_fn *committed;
-	struct lpi_job_ask asks[LPI_JOB_ASKS];
+	uint32_t asks_used; /* a bit for each of the asks that was ever taken */
 
 	lpi_step_fn *after_unlock;
 	void (*lock_refused)(struct lpi_job *job, int result); /* see lpi_job_lock() */
@@ -213,13 +213,10 @@ struct lpi_job {
 	struct lpi_notice *notice; /* what a mount has to be told of it; NULL: nothing */
 	bool has_pact;             /* under way, or not over yet */
 	bool is_unlocked;          /* it has ended, and nothing is left but its pact */
-	struct lpi_pact pact;
 
 	/* What the operations themselves keep. */
-	int64_t now_ns; /* of the day: the time of its changes */
-	struct lpi_entry entry;
-	struct lpi_entry to; /* of two: where it goes */
-	uint32_t place_cnt;  /* of these two, whose shard is looked for */
+	int64_t now_ns;     /* of the day: the time of its changes */
+	uint32_t place_cnt; /* of entry and to, whose shard is looked for */
 	lpi_step_fn *placed;
 	struct lp_ino new_ino;
 	struct lpi_dir_stat dir_stat;
@@ -249,12 +246,17 @@ struct lpi_job {
 	struct lp_ino counted; /* an inode that is open for this; nr 0: none */
 	struct lp_ino held;    /* for the result; let go if it fails. nr 0: none */
 	lpi_step_fn *uncounted;
+	struct lpi_put put;
+	/* From the ACL in it on nothing is cleared when a job begins, which is nearly all of it:
+	 * each of these is when it is taken, and of the pact and the entries what is in front of
+	 * their parts and names. */
+	struct lpi_pact pact;
+	struct lpi_entry entry;
+	struct lpi_entry to; /* of two: where it goes */
+	struct lpi_job_ask asks[LPI_JOB_ASKS];
 	struct lp_attrs moved_attrs; /* of two inodes, as they are under their locks */
 	struct lp_attrs gone_attrs;
 	struct lpi_readdir readdir;
-	struct lpi_put put;
-	/* From the ACL in it on nothing is cleared when a job begins, which is four fifths of all
-	 * of it: each of these is when it is taken. */
 	struct lpi_job_lock locks[LPI_JOB_LOCKS];
 	struct lp_attrs attrs[LPI_JOB_PARTS]; /* of the changes */
 	struct lpi_part parts[LPI_JOB_PARTS];
@@ -264,7 +266,9 @@ LP_LIST_DEFINE(lpi_job_list, struct lpi_job, node);
 
 /* --- Asking ----------------------------------------------------------------------------------- */
 
-/* The operation of asks[idx], to be filled in. */
+/* asks[idx], to be used; zeroed the first time. */
+struct lpi_job_ask *lpi_job_ask_at(struct lpi_job *job, uint32_t idx);
+/* Its operation, to be filled in. */
 struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx);
 /* Submits it to a shard's store. Who holds locks on what it is about, or must not wait for others'
  * changes, says so. For an operation of a mount what is seen may be ordered only; a change that

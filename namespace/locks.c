@@ -16,6 +16,9 @@
 #include "base/pool.h"
 
 #define ENTRIES_FIRST 1024u /* at a time, before more memory is taken */
+/* As many as are usually held at a time, with room to spare: in a table for all that there may be
+ * each lock would be somewhere else in memory, and in no cache. */
+#define BUCKETS_MAX 4096u
 
 LP_LIST_DEFINE(lpi_lock_queue, struct lpi_lock, node);
 
@@ -47,7 +50,7 @@ struct lpi_locks {
 int lpi_locks_new(uint32_t locks_max, struct lpi_locks **ret_locks)
 {
 	uint32_t buckets = 64;
-	while (buckets < locks_max && buckets < 1u << 20)
+	while (buckets < locks_max && buckets < BUCKETS_MAX)
 		buckets *= 2;
 	struct lpi_locks *locks =
 		calloc(1, sizeof(*locks) + (size_t)buckets * sizeof(struct lpi_lock_entry *));

@@ -18,7 +18,9 @@ int lpi_entry_set(struct lpi_entry *entry, struct lp_ino dir, struct lp_bytes na
 		return -ENAMETOOLONG;
 	if (!lp_key_name_is_valid(name.data, name.len))
 		return -EINVAL;
-	*entry = (struct lpi_entry){.dir = dir, .name_len = (uint8_t)name.len};
+	memset(entry, 0, offsetof(struct lpi_entry, name));
+	entry->dir = dir;
+	entry->name_len = (uint8_t)name.len;
 	memcpy(entry->name, name.data, name.len);
 	return 0;
 }
@@ -86,8 +88,8 @@ void lpi_names_place(struct lpi_job *job, uint32_t cnt, lpi_step_fn *next)
 		lpi_job_fail(job, -ESTALE);
 		return;
 	}
-	for (uint32_t i = 0; i < LPI_JOB_ASKS; i++)
-		job->asks[i].op = (struct lp_store_op){0};
+	for (uint32_t i = 0; i < cnt; i++)
+		(void)lpi_job_op(job, i); /* so that who was not asked is known */
 	place_all(job);
 }
 
@@ -155,9 +157,9 @@ static void dir_asked(struct lpi_job *job)
 	job->dir_is_there(job);
 }
 
-/* A directory that was removed and is open has its inode still, and is known by its sealed fragment,
- * which refuses the entry: where that is only prepared, because another shard decides, it would do
- * so when all has been decided. Who makes an inode decides where that is. */
+/* A directory that was removed and is open has its inode still, and is known by its sealed
+ * fragment, which refuses the entry: where that is only prepared, because another shard decides, it
+ * would do so when all has been decided. Who makes an inode decides where that is. */
 static bool may_be_prepared(const struct lpi_job *job, const struct lpi_entry *entry)
 {
 	enum lp_ns_opcode opcode = job->op->opcode;

@@ -451,6 +451,7 @@ static void upload_numbered(struct lpi_job *job)
 		return;
 	}
 	job->counted = job->new_ino;
+	lpi_job_take_time(job);
 	struct lp_attrs *attrs = &job->put.attrs;
 	*attrs = (struct lp_attrs){.type = LP_INODE_TYPE_FILE,
 				   .mode = job->put.mode,

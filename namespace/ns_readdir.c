@@ -96,7 +96,7 @@ static void next_dir(struct lpi_job *job)
 
 static struct lpi_job_ask *ask_at(struct lpi_job *job, uint32_t i)
 {
-	return job->readdir.batch == NULL ? &job->asks[i] : &job->readdir.batch->asks[i];
+	return job->readdir.batch == NULL ? lpi_job_ask_at(job, i) : &job->readdir.batch->asks[i];
 }
 
 static void inodes_known(struct lpi_job *job)
@@ -328,6 +328,7 @@ void lpi_begin_readdir(struct lpi_job *job)
 {
 	struct lp_ns_op *op = job->op;
 	struct lpi_readdir *rd = &job->readdir;
+	*rd = (struct lpi_readdir){0};
 	op->readdir.items = 0;
 	op->readdir.used = 0;
 	op->readdir.more = false;

@@ -61,27 +61,26 @@ struct lpi_part {
 	struct lpi_pact *pact;
 	enum lpi_part_state state;
 	struct lpi_call call;
-	struct lp_store_op op;
 	struct lp_timer retry;
+	bool is_orphaned;           /* unnamed: it was open */
+	bool is_unnaming;           /* unnamed: it is counted in freeing.h */
+	bool is_unknown;            /* the coordinator's: whether it has decided */
+	struct lpi_part_room *room; /* out of the home's pool */
+
+	/* From here on nothing is cleared for a new part: each is when it is used. */
+	struct lp_store_op op;
 	uint8_t key[LPI_PACT_KEY_BYTES];
-	bool is_orphaned; /* unnamed: it was open */
-	bool is_unnaming; /* unnamed: it is counted in freeing.h */
-	bool is_unknown;  /* the coordinator's: whether it has decided */
 	struct lp_attrs orphan_attrs;
 	uint8_t mark_key[1 + 8]; /* of an inode that is made without a name, or gets one */
 	uint8_t mark_value[LP_UNFINISHED_VALUE_SIZE];
 	uint8_t orphan_key[1 + 8];
 	uint8_t orphan_value[LP_UNFINISHED_VALUE_SIZE];
-	struct lpi_part_room *room; /* out of the home's pool */
-
-	/* Not cleared for a new part: change_cnt of them are there. */
-	struct lp_change changes[LPI_PART_CHANGES];
+	struct lp_change changes[LPI_PART_CHANGES]; /* change_cnt of them are there */
 };
 
 struct lpi_pact {
 	struct lp_ns *ns;
 	uint32_t part_cnt;
-	struct lpi_part *parts[LPI_PACT_PARTS];
 	struct lpi_part *coordinator; /* who must; NULL: whoever */
 	enum lp_store_ack ack;        /* of one part only */
 	/* The outcome is known. */
@@ -98,6 +97,8 @@ struct lpi_pact {
 	uint32_t calls_cnt; /* under way */
 	void (*next)(struct lpi_pact *pact);
 	struct lp_list_node node; /* of those that wait for rooms, or of those that are stuck */
+
+	struct lpi_part *parts[LPI_PACT_PARTS]; /* not cleared: part_cnt of them are there */
 };
 
 LP_LIST_DEFINE(lpi_pact_list, struct lpi_pact, node);

@@ -28,7 +28,9 @@ static _Atomic uint64_t chunks_made;
 static _Atomic bool is_short;
 
 /* In place of the C library's: nobody else here asks for as much as a chunk in this way. */
-void *aligned_alloc(size_t alignment, size_t size)
+void *lp_test_aligned_alloc(size_t alignment, size_t size) __asm__("aligned_alloc");
+
+void *lp_test_aligned_alloc(size_t alignment, size_t size)
 {
 	void *memory = NULL;
 	if (size >= SMALL_CHUNK && is_short)
