@@ -331,8 +331,11 @@ static bool is_gone(const struct lp_fuse_session *session)
 
 bool lp_fuse_session_is_dead(const struct lp_fuse_session *session)
 {
-	struct stat st;
-	return is_gone(session) && stat(session->dir, &st) < 0 && errno == ENOTCONN;
+	struct statx st;
+	/* What the kernel remembers of it says nothing. */
+	return is_gone(session) &&
+	       statx(AT_FDCWD, session->dir, AT_STATX_FORCE_SYNC, STATX_MODE, &st) < 0 &&
+	       errno == ENOTCONN;
 }
 
 int lp_fuse_session_open(const struct lp_fuse_session_options *options,

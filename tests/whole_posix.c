@@ -561,4 +561,6 @@ void lpi_whole_posix_fit(struct lpi_whole_op *op)
 	op->flags &= ~(LPI_WHOLE_ORDERED | LPI_WHOLE_SPREAD);
 	op->mode &= 0777;
 	op->items = op->kind == LPI_WHOLE_MAKE ? 0 : op->items;
+	if (op->kind == LPI_WHOLE_XATTR_SET)
+		op->length = LP_MIN(op->length, LP_NS_VALUE_MAX);
 }

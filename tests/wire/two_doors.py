@@ -8,6 +8,7 @@ that count what was acknowledged, and readers at the other door that must never 
 few hundred changes of each, or as many as there are in so many seconds.
 """
 
+import errno
 import json
 import mmap
 import os
