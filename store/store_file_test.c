@@ -552,12 +552,16 @@ static void test_directory(void **state)
 	const struct lp_file_dir_options same = {.path = rig.path, .default_shard_cnt = 4};
 	const struct lp_file_dir_options more = {
 		.path = rig.path, .shard_cnt = 2, .default_shard_cnt = 4};
-	const struct lp_file_dir_options alien = {.path = ".", .default_shard_cnt = 1};
+	const struct lp_file_dir_options alien = {.path = "alien", .default_shard_cnt = 1};
 	lp_test_err(-EBUSY, lp_file_dir_open(&same, &other, why));
 	rig_close(&rig, false);
 	lp_file_dir_close(&rig.dir);
 	lp_test_err(-EINVAL, lp_file_dir_open(&more, &other, why));
+	assert_int_equal(mkdir("alien", 0700), 0);
+	assert_int_equal(mkdir("alien/something", 0700), 0);
 	lp_test_err(-ENOTEMPTY, lp_file_dir_open(&alien, &other, why));
+	assert_int_equal(rmdir("alien/something"), 0);
+	assert_int_equal(rmdir("alien"), 0);
 	assert_non_null(strstr(why, "not empty"));
 	char identity[96];
 	(void)snprintf(identity, sizeof(identity), "%s/lapis-file-store", rig.path);
