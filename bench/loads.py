@@ -14,6 +14,7 @@ import threading
 import time
 
 import daemonbench
+from experiment import size_bytes
 from rig import Failed, Skipped, call, call_json
 from sampler import Sampler, cpu_between, cpu_by_thread, of_stats
 
@@ -212,6 +213,7 @@ class Daemon(Kind):
             yield None
         elif store == "file":
             with rig.ext4(self.device(rig, cell)) as where:
+                os.mkdir(os.path.join(where, "store"))  # not what has lost+found in it
                 yield os.path.join(where, "store")
         else:
             yield self.device(rig, cell)
@@ -220,6 +222,8 @@ class Daemon(Kind):
         before, begin = one.stats(), cpu_by_thread(one.process.pid)
         sampler = Sampler(one.process.pid, sample_seconds(seconds), one.stats if seconds >= 3 else None).start()
         report = self.drive(rig, cell, one, seconds, seed)
+        if cell.load.get("op") != "ping":  # daemon_load does not say so
+            report.setdefault("bytes_per_s", report["iops"] * size_bytes(cell.load.get("size", 4096)))
         spent = cpu_between(begin, cpu_by_thread(one.process.pid))
         series = sampler.stop()
         after = one.stats()
