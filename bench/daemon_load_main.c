@@ -4,18 +4,24 @@
  *   daemon_load --address unix:PATH|tcp:HOST:PORT --op OP [--size BYTES] [--depth N] [--seconds S]
  *               [--object NAME] [--object-size BYTES] [--path auto|inline|deferred|direct]
  *               [--crc off|header|all] [--connections N] [--rate N] [--ops N] [--seed N]
+ *               [--order random|sequential] [--sends together|singly] [--nodelay on|off]
+ *               [--quickack on|off] [--socket-buffer BYTES]
  *   daemon_load --echo write|read|ping [--size BYTES] [--depth N] [--seconds S]
  *
- * OP is write or read (of a file NAME, at random places on the grid of the size; it is made and
- * filled when it is shorter than the object size), create (puts of new objects NAME/...), or ping.
- * Each connection has `depth` requests under way, and a file of its own on the shard that serves
- * it. With --rate so many requests are begun a second, whatever the answers do, and a latency
- * counts from when a request was due, not from when it could be sent at last. With --ops it ends
- * after so many requests, or when the time is over.
+ * OP is write or read (of a file NAME, at random places on the grid of the size, or from front to
+ * back; it is made and filled when it is shorter than the object size), create (puts of new objects
+ * NAME/...), or ping. Each connection has `depth` requests under way, and a file of its own on the
+ * shard that serves it. With --rate so many requests are begun a second, whatever the answers do,
+ * and a latency counts from when a request was due, not from when it could be sent at last. With
+ * --ops it ends after so many requests, or when the time is over.
  *
  * So that the client is not what is measured: all data sent is one buffer, whose checksums are
  * made once; what comes is not copied nor checked, but for the header; whatever can be sent goes
  * in one call, and whatever came is taken by one. Its own CPU time is in the report.
+ *
+ * Over TCP its socket is as a client's of liblapis: what is small goes at once. --nodelay off,
+ * --quickack (acknowledge each segment at once), --socket-buffer and --sends (a call for each
+ * request) are for asking what that is worth.
  *
  * --echo has no daemon: a child answers the same messages with replies of the same sizes, and does
  * nothing else. That is the ceiling of the socket.
@@ -23,6 +29,7 @@
  * The report is one line of JSON. Exit status 1 when a request failed. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +64,9 @@ enum op { OP_WRITE, OP_READ, OP_CREATE, OP_PING, OP_CNT };
 static const char *const op_names[OP_CNT] = {"write", "read", "create", "ping"};
 static const char *const path_names[] = {"auto", "inline", "deferred", "direct"};
 static const char *const crc_names[] = {"off", "header", "all"};
+static const char *const switch_names[] = {"off", "on"};
+static const char *const order_names[] = {"random", "sequential"};
+static const char *const sends_names[] = {"together", "singly"};
 
 static struct {
 	const char *address;
@@ -73,6 +83,11 @@ static struct {
 	double rate;
 	uint64_t ops; /* 0: until the time is over */
 	uint64_t seed;
+	bool is_sequential;
+	bool sends_singly;
+	bool without_nodelay;
+	bool with_quickack;
+	uint32_t socket_bytes; /* 0: as the kernel likes */
 } options = {.op = OP_CNT,
 	     .size = 4096,
 	     .depth = 1,
@@ -86,6 +101,7 @@ static struct {
 struct conn {
 	int fd;
 	uint64_t ino;
+	uint64_t next_place; /* of --order sequential */
 	uint32_t free_cnt;
 	uint32_t free[DEPTH_MAX]; /* slots, as numbers in requests */
 	/* What has come of a header, and how much is still to come of what follows it. */
@@ -153,9 +169,12 @@ static uint32_t make_message(struct lp_wire_header *header, const void *meta, en
 	return LP_WIRE_HEADER_SIZE + lp_wire_rest_bytes(header);
 }
 
-static uint64_t random_offset(void)
+static uint64_t next_offset(struct conn *conn)
 {
-	return lp_prng_below(&prng, options.object_bytes / options.size) * options.size;
+	uint64_t places = options.object_bytes / options.size;
+	uint64_t place =
+		options.is_sequential ? conn->next_place++ % places : lp_prng_below(&prng, places);
+	return place * options.size;
 }
 
 static uint32_t make_write(uint64_t ino, uint64_t id, uint64_t offset, uint32_t bytes,
@@ -174,10 +193,10 @@ static uint32_t make_write(uint64_t ino, uint64_t id, uint64_t offset, uint32_t 
 	return make_message(&header, meta, options.crc, head);
 }
 
-static uint32_t make_read(uint64_t ino, uint64_t id, uint8_t *head)
+static uint32_t make_read(struct conn *conn, uint64_t id, uint8_t *head)
 {
-	const struct lp_wire_ref ref = {.ino = ino};
-	struct lp_wire_get get = {.offset = random_offset(), .length = options.size};
+	const struct lp_wire_ref ref = {.ino = conn->ino};
+	struct lp_wire_get get = {.offset = next_offset(conn), .length = options.size};
 	uint8_t meta[LP_WIRE_GET_SIZE];
 	struct lp_wire_header header = {
 		.opcode = LP_WIRE_OP_GET, .request_id = id, .meta_bytes = sizeof(meta)};
@@ -206,14 +225,14 @@ static uint32_t make_create(uint64_t id, uint8_t *head)
 	return make_message(&header, meta, options.crc, head);
 }
 
-static uint32_t make_request(const struct conn *conn, uint64_t id, uint8_t *head)
+static uint32_t make_request(struct conn *conn, uint64_t id, uint8_t *head)
 {
 	struct lp_wire_header ping = {.opcode = LP_WIRE_OP_PING, .request_id = id};
 	switch (options.op) {
 	case OP_WRITE:
-		return make_write(conn->ino, id, random_offset(), options.size, head);
+		return make_write(conn->ino, id, next_offset(conn), options.size, head);
 	case OP_READ:
-		return make_read(conn->ino, id, head);
+		return make_read(conn, id, head);
 	case OP_CREATE:
 		return make_create(id, head);
 	case OP_PING:
@@ -228,11 +247,17 @@ static bool sends_data(void)
 	return options.op == OP_WRITE || options.op == OP_CREATE;
 }
 
+static void set_socket(int fd, int level, int name, int value)
+{
+	if (setsockopt(fd, level, name, &value, sizeof(value)) < 0)
+		die("setsockopt", -errno);
+}
+
 /* --- Sending ---------------------------------------------------------------------------------- */
 
-static void send_vectors(int fd, uint32_t cnt)
+static void send_some(int fd, struct iovec *from, uint32_t cnt)
 {
-	struct msghdr msg = {.msg_iov = iovs, .msg_iovlen = cnt};
+	struct msghdr msg = {.msg_iov = from, .msg_iovlen = cnt};
 	while (msg.msg_iovlen > 0) {
 		ssize_t n = sendmsg(fd, &msg, MSG_NOSIGNAL);
 		stats.sends++;
@@ -248,6 +273,18 @@ static void send_vectors(int fd, uint32_t cnt)
 			msg.msg_iov->iov_len -= (size_t)n;
 		}
 	}
+}
+
+static void send_vectors(int fd, uint32_t cnt)
+{
+	send_some(fd, iovs, cnt);
+}
+
+/* All messages have the same number of vectors. */
+static void send_singly(int fd, uint32_t messages, uint32_t cnt)
+{
+	for (uint32_t i = 0; i < messages; i++)
+		send_some(fd, iovs + (size_t)i * (cnt / messages), cnt / messages);
 }
 
 static bool has_all(void)
@@ -273,7 +310,9 @@ static uint64_t send_requests(struct conn *conn, uint64_t due_ns, uint64_t inter
 		if (sends_data())
 			iovs[cnt++] = (struct iovec){data, options.size};
 	}
-	if (cnt > 0)
+	if (options.sends_singly)
+		send_singly(conn->fd, messages, cnt);
+	else if (cnt > 0)
 		send_vectors(conn->fd, cnt);
 	return due_ns;
 }
@@ -335,6 +374,8 @@ static void receive(struct conn *conn, int flags)
 {
 	ssize_t n = recv(conn->fd, in, IN_BYTES, flags);
 	stats.receives++;
+	if (options.with_quickack)
+		set_socket(conn->fd, IPPROTO_TCP, TCP_QUICKACK, 1); /* it does not last */
 	if (n < 0 && errno != EAGAIN && errno != EINTR)
 		die("receive", -errno);
 	if (n == 0)
@@ -524,6 +565,12 @@ static int connect_to(const char *address)
 	int fd = socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	(void)snprintf(un.sun_path, sizeof(un.sun_path), "%s", address + 5);
 	tcp.sin_port = htons((uint16_t)strtoul(port + 1, NULL, 10));
+	if (fd >= 0 && !is_unix && !options.without_nodelay)
+		set_socket(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	if (fd >= 0 && options.socket_bytes > 0) {
+		set_socket(fd, SOL_SOCKET, SO_SNDBUF, (int)options.socket_bytes);
+		set_socket(fd, SOL_SOCKET, SO_RCVBUF, (int)options.socket_bytes);
+	}
 	int r = is_unix ? connect(fd, (struct sockaddr *)&un, sizeof(un))
 			: connect(fd, (struct sockaddr *)&tcp, sizeof(tcp));
 	if (fd < 0 || r < 0)
@@ -631,6 +678,23 @@ static uint64_t number(const char *what, const char *value, uint64_t max)
 	return n;
 }
 
+static bool set_path_option(const char *name, const char *value)
+{
+	if (strcmp(name, "--order") == 0)
+		options.is_sequential = choice(name, value, order_names, 2) == 1;
+	else if (strcmp(name, "--sends") == 0)
+		options.sends_singly = choice(name, value, sends_names, 2) == 1;
+	else if (strcmp(name, "--nodelay") == 0)
+		options.without_nodelay = choice(name, value, switch_names, 2) == 0;
+	else if (strcmp(name, "--quickack") == 0)
+		options.with_quickack = choice(name, value, switch_names, 2) == 1;
+	else if (strcmp(name, "--socket-buffer") == 0)
+		options.socket_bytes = (uint32_t)number(name, value, UINT64_C(64) << 20);
+	else
+		return false;
+	return true;
+}
+
 static void set_option(const char *name, const char *value)
 {
 	if (strcmp(name, "--address") == 0)
@@ -658,7 +722,7 @@ static void set_option(const char *name, const char *value)
 		options.ops = number(name, value, UINT64_MAX);
 	else if (strcmp(name, "--seed") == 0)
 		options.seed = number(name, value, UINT64_MAX);
-	else
+	else if (!set_path_option(name, value))
 		die(name, -EINVAL);
 }
 

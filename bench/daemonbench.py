@@ -17,13 +17,13 @@ READY_S = 60
 class Daemon:
     """A daemon that was started here, and what it has used so far."""
 
-    def __init__(self, build, where, device, memory, options, environment=None):
+    def __init__(self, build, where, device, memory, options, environment=None, store=None):
         self.build = build
         self.unix = f"unix:{where}/sock"
         self.tcp = None
         self.log = open(os.path.join(where, "log"), "a+", encoding="utf-8")
         call = [f"{build}/bin/lapisd", "--listen", self.unix, "--listen", "tcp:127.0.0.1:0",
-                "--memory", memory, *options, *([device] if device else ["--store", "mem"])]
+                "--memory", memory, *options, "--store", store or ("block" if device else "mem"), *([device] if device else [])]
         self.process = subprocess.Popen(call, stdout=self.log, stderr=self.log,
                                         env={**os.environ, **(environment or {})})
 

@@ -8,12 +8,14 @@ returns one Outcome, or several from a program that measures several cells at on
 import contextlib
 import math
 import os
+import shutil
 import tempfile
 import threading
 import time
 
 import daemonbench
-from rig import Failed, call, call_json
+from experiment import size_bytes
+from rig import Failed, Skipped, call, call_json
 from sampler import Sampler, cpu_between, cpu_by_thread, of_stats
 
 MIB = 1 << 20
@@ -163,8 +165,9 @@ class Daemon(Kind):
     name = "daemon"
     variant_options = ("malloc", "env", "device", "log-size", "write-path", "deferred-store", "allocator", "store", "memory",
                        "threads", "shards", "crc", "requests-max", "request-memory", "replies", "spin-us", "workers",
-                       "credits", "transport", "client-crc", "spread")
-    load_options = ("op", "size", "depth", "connections", "object-size", "rate")
+                       "credits", "transport", "client-crc", "spread", "tcp-nodelay", "socket-buffer")
+    load_options = ("op", "size", "depth", "connections", "object-size", "rate", "order", "sends", "nodelay", "quickack",
+                    "socket-buffer")
     metrics = ("iops", "p50_us", "p99_us", "thread_us", "cpu_us", "client_us", "rss_max_mib", "device_writes")
     settings = ("warm-up",)
     has_raw = True
@@ -185,17 +188,16 @@ class Daemon(Kind):
     def started(self, rig, cell):
         """A daemon on a fresh store."""
         variant = cell.variant
-        in_memory = variant.get("store") == "mem"
+        store = variant.get("store", "block")
         shards = int(variant.get("shards", 1))
         build = rig.build_of(variant.get("malloc", "glibc"))
         options = ["--threads", str(variant.get("threads", shards)), *flags(variant, *self.not_for_lapisd)]
-        if in_memory:
-            options += ["--shards", str(shards)]
-        else:
+        if store == "block":
             rig.mkfs(self.device(rig, cell), shards, variant.get("log-size"))
-        with tempfile.TemporaryDirectory(prefix="d", dir=rig.where) as where:
-            one = daemonbench.Daemon(build, where, None if in_memory else self.device(rig, cell), str(variant.get("memory", "1G")),
-                                     options, environment(cell))
+        else:
+            options += ["--shards", str(shards)]
+        with tempfile.TemporaryDirectory(prefix="d", dir=rig.where) as where, self.kept(rig, cell, store) as device:
+            one = daemonbench.Daemon(build, where, device, str(variant.get("memory", "1G")), options, environment(cell), store)
             try:
                 one.wait_ready()
                 yield one
@@ -204,10 +206,24 @@ class Daemon(Kind):
             finally:
                 stop(one)
 
+    @contextlib.contextmanager
+    def kept(self, rig, cell, store):
+        """What lapisd is given: the device, nothing, or a directory of an ext4 on the same device."""
+        if store == "mem":
+            yield None
+        elif store == "file":
+            with rig.ext4(self.device(rig, cell)) as where:
+                os.mkdir(os.path.join(where, "store"))  # not what has lost+found in it
+                yield os.path.join(where, "store")
+        else:
+            yield self.device(rig, cell)
+
     def measured(self, rig, cell, one, seconds, seed):
         before, begin = one.stats(), cpu_by_thread(one.process.pid)
         sampler = Sampler(one.process.pid, sample_seconds(seconds), one.stats if seconds >= 3 else None).start()
         report = self.drive(rig, cell, one, seconds, seed)
+        if cell.load.get("op") != "ping":  # daemon_load does not say so
+            report.setdefault("bytes_per_s", report["iops"] * size_bytes(cell.load.get("size", 4096)))
         spent = cpu_between(begin, cpu_by_thread(one.process.pid))
         series = sampler.stop()
         after = one.stats()
@@ -254,7 +270,13 @@ class Daemon(Kind):
             "device_writes": each["log_writes"] + each["data_writes"] + each["index_writes"],
             "device_reads": each["data_reads"], "flushes": each["flushes"], "calls": each["calls"],
             "index_waits": each["index_waits"] * 1000,
+            "stalls": float(after["index_stalls"] - before["index_stalls"]),
+            "stalled_share": (after["index_stalled_ns"] - before["index_stalled_ns"]) / 1e9 / report["seconds"],
+            "door_sends": each["door_sends"], "door_receives": each["door_receives"],
         }
+        for name in ("sends", "receives"):
+            if name in report:
+                found[f"client_{name}"] = report[name] / ops
         if after["accounted_bytes"]:
             found["rss_over_accounted"] = stats["process"]["rss_bytes"] / after["accounted_bytes"]
         if series["minor_faults_per_s"]:
@@ -410,6 +432,75 @@ class Watch:
         return False
 
 
+# --- A mount ----------------------------------------------------------------------------------------------------
+
+# Where bonnie++ 1.98's line has a figure, and by what it is divided.
+BONNIE = {"write_mb_per_s": (11, 1e6 / 1024), "rewrite_mb_per_s": (13, 1e6 / 1024), "read_mb_per_s": (17, 1e6 / 1024),
+          "seeks_per_s": (19, 1), "create_per_s": (26, 1), "stat_per_s": (28, 1), "delete_per_s": (30, 1),
+          "random_create_per_s": (32, 1), "random_stat_per_s": (34, 1), "random_delete_per_s": (36, 1)}
+
+
+class Bonnie(Daemon):
+    """bonnie++ in the mount of lapisd, or in an ext4 on the same device."""
+
+    name = "bonnie"
+    variant_options = ("files", "memory", "device", "spin-us", "mount-options")
+    load_options = ("file-mib", "small-files", "direct")
+    metrics = tuple(BONNIE)
+    has_raw = False
+    MOUNTED_S = 30
+    not_for_lapisd = (*Daemon.not_for_lapisd, "files")
+
+    def run(self, rig, cell, seconds, seed):
+        if shutil.which("bonnie++") is None or os.geteuid() != 0:
+            raise Skipped("bonnie++ is not installed, or this is not root, who may mount")
+        if cell.variant["files"] == "ext4":
+            with rig.ext4(self.device(rig, cell)) as where:
+                return [self.measured_in(cell, where)]
+        with tempfile.TemporaryDirectory(prefix="mount-", dir=rig.where) as where:
+            mounted = Mounted(cell, {"mount": where})
+            try:
+                with self.started(rig, mounted):
+                    self.wait_mounted(where)
+                    return [self.measured_in(cell, where)]
+            finally:
+                # What a daemon left that was killed: it cannot be looked at, so whether it is there is not asked.
+                call(["umount", "-l", where], good=(0, 32))
+
+    def wait_mounted(self, where):
+        until = time.monotonic() + self.MOUNTED_S
+        while not os.path.ismount(where):
+            if time.monotonic() > until:
+                raise Failed("lapisd did not mount")
+            time.sleep(0.02)
+
+    @staticmethod
+    def measured_in(cell, where):
+        load = cell.load
+        line = call(["bonnie++", "-d", where, "-s", str(load["file-mib"]), "-r", str(int(load["file-mib"]) // 2), "-n",
+                     f"{load.get('small-files', 0)}:1024:1024:1", "-f", "-q", "-m", "x", "-u", "root",
+                     *(["-D"] if str(load.get("direct", "no")) == "yes" else [])]).strip().splitlines()[-1]
+        fields = line.split(",")
+        if fields[0] != "1.98":
+            raise Failed(f"a line of bonnie++ that is not known here: {line}")
+        found = {}
+        for name, (at, by) in BONNIE.items():
+            # It says +++++ of what took less than half a second.
+            if at < len(fields) and fields[at].replace(".", "", 1).isdigit():
+                found[name] = float(fields[at]) / by
+        if not found:
+            raise Failed(f"all was over too soon to be measured: {line}")
+        return Outcome(found, report={"line": line})
+
+
+class Mounted:
+    """A cell with more options of its variant."""
+
+    def __init__(self, cell, more):
+        self.variant = {**cell.variant, **more}
+        self.load = cell.load
+
+
 # --- Programs that measure one part by itself -------------------------------------------------------------------
 
 
@@ -478,4 +569,4 @@ class Counters(Kind):
         return found
 
 
-KINDS = {kind.name: kind for kind in (Store, Daemon, Bench, Recovery, Allocate, Age, Counters)}
+KINDS = {kind.name: kind for kind in (Store, Daemon, Bench, Recovery, Bonnie, Allocate, Age, Counters)}

@@ -115,6 +115,20 @@ class Rig:
         more = ["--log-size", str(log_size)] if log_size else []
         call([f"{self.build}/bin/lapis", "mkfs", "--force", "--shards", str(shards), *more, device])
 
+    @contextlib.contextmanager
+    def ext4(self, device):
+        """A new ext4 on the device, mounted: what it has to write late is written before anything is timed."""
+        if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
+            raise Skipped("a mounted ext4 needs root and mkfs.ext4")
+        where = tempfile.mkdtemp(prefix="ext4-", dir=self.where)
+        call(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", device])
+        call(["mount", device, where])
+        try:
+            yield where
+        finally:
+            call(["umount", where])
+            os.rmdir(where)
+
 
 # --- What it was measured on ------------------------------------------------------------------------------------
 

@@ -19,6 +19,11 @@ ACCOUNTED = ("nodes_bytes", "index_cache_bytes", "memtable_bytes", "index_filter
              "data_cache_bytes")
 
 
+# What RocksDB says of itself.
+INDEX = ("index_stalls", "index_stops", "index_stalled_ns", "index_refused", "index_flushes", "index_compactions",
+         "index_flushes_waiting", "index_flushing", "index_compacting", "index_debt_bytes", "index_level0_files")
+
+
 def group_of(name):
     for head, group in GROUPS:
         if name.startswith(head):
@@ -60,10 +65,12 @@ def of_stats(stats):
     shards = [shard["store"] for shard in stats["shards"]]
     found = {name: sum(shard[name] for shard in shards)
              for name in ("log_writes", "log_bytes", "data_writes", "data_bytes", "data_reads", "data_read_bytes",
-                          "flushes", "index_waits", "space_waits", "pending_bytes", "commits")}
+                          "flushes", "index_waits", "space_waits", "pending_bytes", "commits", *INDEX)}
     found["index_writes"] = sum(device["index_writes"] for device in stats["devices"])
     found["calls"] = (sum(thread["reactor"]["enters"] + thread["reactor"]["wakes_sent"] for thread in stats["threads"]) +
                       sum(shard["connections"]["receives"] for shard in stats["shards"]))
+    found["door_sends"] = sum(shard["connections"]["sends"] for shard in stats["shards"])
+    found["door_receives"] = sum(shard["connections"]["receives"] for shard in stats["shards"])
     found["accounted_bytes"] = (sum(shard.get(name, 0) for shard in shards for name in ACCOUNTED) +
                                 # All of it: the kernel holds the pages of registered buffers.
                                 sum(thread["buffers"]["region_bytes"] for thread in stats["threads"]))
@@ -140,7 +147,9 @@ def of_daemon(rows):
     if len(rows) < 2:
         return {}
     found = {"t_s": [], "ops_per_s": [], "device_writes_per_s": [], "device_reads_per_s": [], "flushes_per_s": [],
-             "written_mib_per_s": [], "index_stalls_per_s": [], "pending_mib": [], "accounted_mib": [],
+             "written_mib_per_s": [], "index_waits_per_s": [], "index_stalled": [],
+             "index_stalls_per_s": [], "index_stops_per_s": [], "index_refused_per_s": [], "index_flushes_waiting": [],
+             "index_compacting": [], "index_debt_mib": [], "index_level0_files": [], "pending_mib": [], "accounted_mib": [],
              "heap_used_mib": [], "heap_held_mib": []}
     for before, row in zip(rows, rows[1:]):
         took = max(1e-6, row["t"] - before["t"])
@@ -155,7 +164,13 @@ def of_daemon(rows):
         found["device_reads_per_s"].append(rate("data_reads"))
         found["flushes_per_s"].append(rate("flushes"))
         found["written_mib_per_s"].append(rate("log_bytes", "data_bytes", by=MIB))
-        found["index_stalls_per_s"].append(rate("index_waits"))
+        found["index_waits_per_s"].append(rate("index_waits"))
+        found["index_stalled"].append(rate("index_stalled_ns", by=1e9))
+        for name in ("stalls", "stops", "refused"):
+            found[f"index_{name}_per_s"].append(rate(f"index_{name}"))
+        for name in ("flushes_waiting", "compacting", "level0_files"):
+            found[f"index_{name}"].append(new[f"index_{name}"])
+        found["index_debt_mib"].append(round(new["index_debt_bytes"] / MIB, 2))
         for name in ("pending", "accounted", "heap_used", "heap_held"):
             found[f"{name}_mib"].append(round(new[f"{name}_bytes"] / MIB, 2))
     return found

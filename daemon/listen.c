@@ -318,6 +318,27 @@ static int bind_tcp(struct lp_listener *listener)
 	return 0;
 }
 
+/* Of TCP what listens must have it, for a connection's window is agreed on before it is accepted;
+ * of a unix socket the connection itself. */
+static int set_buffers(const struct lp_listener *listener, int fd)
+{
+	const int bytes = (int)listener->options.buffer_bytes;
+	const int send_bytes = SEND_BYTES;
+	if (bytes == 0) {
+		/* Else a send by a unix socket is cut into pieces of 208 KiB, each of which waits
+		 * until three quarters of the one before have been read. TCP finds its own measure.
+		 * A host that allows less gives what it allows. */
+		if (lp_listener_is_unix(listener))
+			(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes,
+					 sizeof(send_bytes));
+		return 0;
+	}
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) < 0)
+		return -errno;
+	return 0;
+}
+
 static int open_socket(struct lp_listener *listener, char *why)
 {
 	bool is_unix = lp_listener_is_unix(listener);
@@ -330,9 +351,8 @@ static int open_socket(struct lp_listener *listener, char *why)
 		return err;
 	listener->fd =
 		socket(listener->options.address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (listener->fd < 0)
-		err = -errno;
-	else
+	err = listener->fd < 0 ? -errno : set_buffers(listener, listener->fd);
+	if (err == 0)
 		err = is_unix ? bind_unix(listener) : bind_tcp(listener);
 	if (err == -EADDRINUSE)
 		return lpi_refuse(why, err,
@@ -411,17 +431,15 @@ static int look_at_peer(struct lp_listener *listener, int fd, struct lp_peer *re
 	struct ucred cred = {.uid = geteuid(), .gid = getegid(), .pid = 0};
 	socklen_t len = sizeof(cred);
 	const int on = 1;
-	const int send_bytes = SEND_BYTES;
 	bool is_unix = lp_listener_is_unix(listener);
 	if (is_unix && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return -errno;
-	if (!is_unix && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) < 0)
+	if (!is_unix && !listener->options.waits_for_acks &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) < 0)
 		return -errno;
-	/* Else a send is cut into pieces of 208 KiB, each of which waits until three quarters of
-	 * the one before have been read. TCP finds its own measure. A host that allows less gives
-	 * what it allows. */
-	if (is_unix)
-		(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
+	int err = set_buffers(listener, fd);
+	if (err < 0)
+		return err;
 	*ret_peer = (struct lp_peer){
 		.is_unix = is_unix, .uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
 	name_peer(listener, fd, ret_peer);

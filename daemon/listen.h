@@ -57,6 +57,8 @@ struct lp_listener_options {
 	uid_t uid;   /* whose the socket and its directory shall be; (uid_t)-1: as they are made */
 	gid_t gid;
 	struct lp_access access;
+	uint32_t buffer_bytes; /* of a connection's socket, each way; 0: as the kernel likes */
+	bool waits_for_acks;   /* TCP without TCP_NODELAY */
 };
 
 /* Bound, but nobody is answered yet. */

@@ -5,6 +5,7 @@
  * directory of the test's own. */
 #include "base/test.h"
 
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -160,12 +161,93 @@ static void test_tcp(void **state)
 	lp_listener_close(listener);
 }
 
+/* What a connection's socket says of itself once it is accepted. */
+struct accepted {
+	bool has_come;
+	int nodelay;
+	int send_bytes;
+	int receive_bytes;
+};
+
+static int option_of(int fd, int level, int name)
+{
+	int value = -1;
+	socklen_t len = sizeof(value);
+	assert_int_equal(0, getsockopt(fd, level, name, &value, &len));
+	return value;
+}
+
+static void note_accepted(void *arg, int fd, const struct lp_peer *peer)
+{
+	struct accepted *accepted = arg;
+	accepted->has_come = true;
+	if (!peer->is_unix)
+		accepted->nodelay = option_of(fd, IPPROTO_TCP, TCP_NODELAY);
+	accepted->send_bytes = option_of(fd, SOL_SOCKET, SO_SNDBUF);
+	accepted->receive_bytes = option_of(fd, SOL_SOCKET, SO_RCVBUF);
+	assert_int_equal(0, close(fd));
+}
+
+/* Listens with these options on a reactor, and takes one connection. */
+static struct accepted accept_one(const struct lp_listener_options *options)
+{
+	const struct lp_reactor_options reactor_options = {.name = "listen", .ring = true};
+	struct lp_reactor *reactor = NULL;
+	struct lp_listener *listener = NULL;
+	struct lp_address address;
+	struct accepted accepted = {0};
+	char why[LP_WHY_MAX] = "";
+	lp_test_ok(lp_reactor_new(&reactor_options, &reactor));
+	lp_test_ok(lp_reactor_start(reactor));
+	lp_test_ok(lp_listener_open(options, &listener, why));
+	lp_test_ok(lp_listener_start(listener, reactor, note_accepted, &accepted));
+	lp_test_ok(lp_address_parse(lp_listener_name(listener), &address, why));
+	int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(0, connect(fd, &address.any, address.len));
+	while (!accepted.has_come)
+		(void)lp_reactor_turn(reactor, true);
+	lp_listener_stop(listener);
+	while (!lp_listener_is_idle(listener))
+		(void)lp_reactor_turn(reactor, true);
+	assert_int_equal(0, close(fd));
+	lp_listener_close(listener);
+	lp_reactor_stop(reactor);
+	lp_reactor_free(reactor);
+	return accepted;
+}
+
+/* tcp-nodelay and socket-buffer. The kernel doubles a size, for what it keeps beside the bytes. */
+static void test_sockets(void **state)
+{
+	(void)state;
+	enum { BYTES = 65536 };
+	struct lp_listener_options options = {.uid = (uid_t)-1, .gid = (gid_t)-1};
+	struct rig rig;
+	char why[LP_WHY_MAX] = "";
+	lp_test_ok(lp_address_parse("tcp:127.0.0.1:0", &options.address, why));
+	struct accepted accepted = accept_one(&options);
+	assert_int_equal(1, accepted.nodelay);
+	assert_int_not_equal(2 * BYTES, accepted.send_bytes);
+	options.waits_for_acks = true;
+	options.buffer_bytes = BYTES;
+	accepted = accept_one(&options);
+	assert_int_equal(0, accepted.nodelay);
+	assert_int_equal(2 * BYTES, accepted.send_bytes);
+	assert_int_equal(2 * BYTES, accepted.receive_bytes);
+	rig_start(&rig);
+	rig.options.buffer_bytes = BYTES;
+	accepted = accept_one(&rig.options);
+	assert_int_equal(2 * BYTES, accepted.send_bytes);
+	assert_int_equal(2 * BYTES, accepted.receive_bytes);
+	rig_stop(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_addresses), cmocka_unit_test(test_access),
 		cmocka_unit_test(test_socket),    cmocka_unit_test(test_stale),
-		cmocka_unit_test(test_tcp),
+		cmocka_unit_test(test_tcp),       cmocka_unit_test(test_sockets),
 	};
 	return lp_test_main(tests, "daemon/listen");
 }

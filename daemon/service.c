@@ -368,7 +368,9 @@ static int open_listener(struct lp_service *service, const char *text,
 		.mode = (mode_t)lp_config_number(&service->config, LP_OPT_SOCKET_MODE),
 		.uid = service->options.uid,
 		.gid = service->options.gid,
-		.access = *access};
+		.access = *access,
+		.buffer_bytes = (uint32_t)lp_config_number(&service->config, LP_OPT_SOCKET_BUFFER),
+		.waits_for_acks = lp_config_number(&service->config, LP_OPT_TCP_NODELAY) != 0};
 	if (service->listener_cnt == LPI_LISTENERS_MAX)
 		return lpi_refuse(why, -E2BIG, "more than %u addresses", LPI_LISTENERS_MAX);
 	int err = lp_address_parse(text, &options.address, why);

@@ -253,6 +253,7 @@ void lpi_memory_read_stats(struct lpi_block *block, struct lp_store_stats *stats
 	stats->index_cache_limit_bytes = memory->index_cache_bytes;
 	stats->memtable_bytes = kv.memtable_bytes;
 	stats->index_filter_bytes = kv.index_bytes;
+	lpi_note_index(&kv, stats);
 	stats->data_cache_limit_bytes = memory->data_cache_bytes;
 	stats->pending_bytes = lp_pending_stats(block->pending)->versions * LP_BLOCK_BYTES;
 }

@@ -89,6 +89,9 @@ struct lp_kv {
 	std::atomic<uint64_t> compacted_bytes{0};
 	std::atomic<uint64_t> compact_cnt{0};
 	std::atomic<uint64_t> stall_cnt{0};
+	std::atomic<uint64_t> stop_cnt{0};
+	std::atomic<uint64_t> stalled_ns{0};
+	std::atomic<uint64_t> stalled_since_ns{0}; /* 0: it is not stalled */
 };
 
 static Slice slice_of(struct lp_kv_bytes bytes)
@@ -191,6 +194,34 @@ static bool stops_nothing(rocksdb::BackgroundErrorReason reason, const Status &s
 	return err == -EIO || err == -ENOSPC;
 }
 
+static uint64_t mono_ns(const struct lp_kv *kv)
+{
+	return lpi_kvfs_env_rep(kv->env)->NowNanos();
+}
+
+/* Two threads may tell of two changes at once: a time is counted by who ends it. */
+static void note_stalled(struct lp_kv *kv)
+{
+	uint64_t none = 0;
+	kv->stall_cnt++;
+	(void)kv->stalled_since_ns.compare_exchange_strong(none, LP_MAX(mono_ns(kv), UINT64_C(1)));
+}
+
+static void note_flowing(struct lp_kv *kv)
+{
+	const uint64_t since = kv->stalled_since_ns.exchange(0);
+	if (since != 0)
+		kv->stalled_ns += mono_ns(kv) - since;
+}
+
+/* The time that is under way counts. */
+static uint64_t stalled_ns(const struct lp_kv *kv)
+{
+	const uint64_t since = kv->stalled_since_ns;
+	const uint64_t now = mono_ns(kv);
+	return kv->stalled_ns + (since != 0 && now > since ? now - since : 0);
+}
+
 class Listener : public rocksdb::EventListener
 {
       public:
@@ -255,10 +286,14 @@ class Listener : public rocksdb::EventListener
 	{
 		const bool is = info.condition.cur != rocksdb::WriteStallCondition::kNormal;
 		const bool was = info.condition.prev != rocksdb::WriteStallCondition::kNormal;
+		if (info.condition.cur == rocksdb::WriteStallCondition::kStopped)
+			kv_->stop_cnt++;
 		if (is == was)
 			return;
 		if (is)
-			kv_->stall_cnt++;
+			note_stalled(kv_);
+		else
+			note_flowing(kv_);
 		if (events_ != nullptr && events_->stalled != nullptr)
 			events_->stalled(events_, is);
 	}
@@ -966,6 +1001,8 @@ extern "C" void lp_kv_read_stats(struct lp_kv *kv, struct lp_kv_stats *ret_stats
 	ret_stats->flush_cnt = kv->flush_cnt;
 	ret_stats->compact_cnt = kv->compact_cnt;
 	ret_stats->stall_cnt = kv->stall_cnt;
+	ret_stats->stop_cnt = kv->stop_cnt;
+	ret_stats->stalled_ns = stalled_ns(kv);
 	ret_stats->refused_cnt = kv->refused_cnt;
 	ret_stats->cached_hit_cnt = kv->cached_hit_cnt;
 	ret_stats->cached_missed_cnt = kv->cached_missed_cnt;

@@ -240,6 +240,8 @@ struct lp_kv_stats {
 	uint64_t flush_cnt;
 	uint64_t compact_cnt;
 	uint64_t stall_cnt;         /* how often writes began to be refused */
+	uint64_t stop_cnt;          /* how often RocksDB wanted no write at all, not only fewer */
+	uint64_t stalled_ns;        /* for how long they were refused */
 	uint64_t refused_cnt;       /* writes that got -EAGAIN */
 	uint64_t cached_hit_cnt;    /* lp_kv_get_cached() that knew the answer */
 	uint64_t cached_missed_cnt; /* that did not */

@@ -506,6 +506,8 @@ static void test_refused_not_slept(void **state)
 	lp_kv_read_stats(test.kv, &stats);
 	assert_int_equal(stats.refused_cnt, 2);
 	assert_true(stats.stall_cnt >= 1);
+	assert_true(stats.stalled_ns > 0); /* also while it is under way */
+	assert_true(stats.waiting_cnt >= 1);
 	assert_int_equal(lp_kv_error(test.kv), 0);
 	set_gate(false, 0);
 	for (int i = 0; (err = lp_kv_write(test.kv, test.batch)) == -EAGAIN && i < 10000; i++)
@@ -518,6 +520,13 @@ static void test_refused_not_slept(void **state)
 	assert_int_equal(lp_kvfs_kind_of(gate.name), LP_KVFS_MANIFEST);
 	(void)pthread_mutex_unlock(&gate.lock);
 	assert_true(test.stalled_cnt >= 1);
+	struct lp_kv_stats once;
+	struct lp_kv_stats again;
+	lp_kv_read_stats(test.kv, &once);
+	(void)usleep(2000);
+	lp_kv_read_stats(test.kv, &again);
+	assert_true(once.stalled_ns >= stats.stalled_ns);
+	assert_int_equal(again.stalled_ns, once.stalled_ns); /* nothing is refused any more */
 }
 
 /* The thread that writes makes no file operation, also not when it switches memtables. */

@@ -7,6 +7,21 @@
 #include "base/endian.h"
 #include "base/error.h"
 
+void lpi_note_index(const struct lp_kv_stats *kv, struct lp_store_stats *stats)
+{
+	stats->index_stalls = kv->stall_cnt;
+	stats->index_stops = kv->stop_cnt;
+	stats->index_stalled_ns = kv->stalled_ns;
+	stats->index_refused = kv->refused_cnt;
+	stats->index_flushes = kv->flush_cnt;
+	stats->index_compactions = kv->compact_cnt;
+	stats->index_flushes_waiting = kv->waiting_cnt;
+	stats->index_flushing = kv->flushing;
+	stats->index_compacting = kv->compacting;
+	stats->index_debt_bytes = kv->debt_bytes;
+	stats->index_level0_files = kv->l0_files;
+}
+
 /* --- Dispatch --------------------------------------------------------------------------------- */
 
 void lp_store_submit(struct lp_store *store, struct lp_store_op *op)

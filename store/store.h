@@ -510,6 +510,18 @@ struct lp_store_stats {
 	uint64_t deferred_records; /* payloads put into the index, not the log, since opening */
 	uint64_t bad_blocks;       /* that cannot be written, and are held; what belongs there is in
 				      the index (rule L6) */
+	/* The index, which writes in the background: writes are refused while it is behind. */
+	uint64_t index_stalls;     /* how often that began, */
+	uint64_t index_stops;      /* how often because nothing more would fit, */
+	uint64_t index_stalled_ns; /* and for how long it was so */
+	uint64_t index_refused;    /* batches that had to come again */
+	uint64_t index_flushes;    /* done, as are */
+	uint64_t index_compactions;
+	uint64_t index_flushes_waiting; /* memtables that are full, and are not in a table yet */
+	uint64_t index_flushing;        /* of them, at work now */
+	uint64_t index_compacting;
+	uint64_t index_debt_bytes; /* that compactions have still to rewrite */
+	uint64_t index_level0_files;
 	uint64_t pending_bytes; /* payloads that wait for their place: in bufs, not of the budget */
 	/* What was asked of the devices by the reactor's thread since the store was opened. What
 	 * the index's own threads did is in lp_bdev_sync_stats(). A store in memory has none. */

@@ -854,6 +854,7 @@ static void fstore_read_stats(struct lp_store *base, struct lp_store_stats *ret_
 	ret_stats->index_cache_bytes = kv.cache_bytes;
 	ret_stats->memtable_bytes = kv.memtable_bytes;
 	ret_stats->index_filter_bytes = kv.index_bytes;
+	lpi_note_index(&kv, ret_stats);
 }
 
 static void fstore_read_usage(struct lp_store *base, struct lp_store_usage *ret_usage)

@@ -9,6 +9,7 @@
 
 #include "base/endian.h"
 #include "store/keys.h"
+#include "store/kv.h"
 #include "store/store.h"
 
 struct lpi_store_calls {
@@ -37,6 +38,9 @@ struct lpi_store_calls {
 struct lp_store {
 	const struct lpi_store_calls *calls;
 };
+
+/* What the index says of itself, for who reads the stats. */
+void lpi_note_index(const struct lp_kv_stats *kv, struct lp_store_stats *stats);
 
 /* Everything about a request that can be seen without the store: limits, names, alignment, how many
  * data changes, a crc for each piece. 0 or the error; of a transaction, failed_idx is set. Clears
