@@ -278,17 +278,22 @@ static void test_shown(void **state)
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(asks); i++) {
 		struct lpi_whole_options options;
 		struct lpi_whole_op ops[SETUP_CNT + 2];
-		lpi_whole_options_of(1, &options);
-		options.shard_cnt = 2;
+		bool is_noticed = false;
 		memcpy(ops, setup, sizeof(setup));
 		ops[SETUP_CNT] = changes[i];
 		ops[SETUP_CNT].flags |= LPI_WHOLE_ORDERED;
 		ops[SETUP_CNT + 1] = asks[i];
 		for (uint32_t j = SETUP_CNT; j < SETUP_CNT + 2; j++)
 			ops[j].id = j + 1;
-		assert_true(is_right(&options, ops, SETUP_CNT + 2));
-		options.apply = tell_early;
-		assert_false(is_right(&options, ops, SETUP_CNT + 2));
+		/* Whether a cut comes between, and loses it, is chance: half of the seeds do. */
+		for (uint64_t seed = 1; !is_noticed && seed < 20; seed++) {
+			lpi_whole_options_of(seed, &options);
+			options.shard_cnt = 2;
+			assert_true(is_right(&options, ops, SETUP_CNT + 2));
+			options.apply = tell_early;
+			is_noticed = !is_right(&options, ops, SETUP_CNT + 2);
+		}
+		assert_true(is_noticed);
 	}
 }
 
