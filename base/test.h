@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -49,19 +50,38 @@ static inline int lp_test_begin(void **state)
 	return test->setup_func != NULL ? test->setup_func(state) : 0;
 }
 
+/* LAPIS_TEST_ONLY names the tests that are wanted, with commas between; unset: all. */
+static inline bool lp_test_is_wanted(const char *name)
+{
+	/* No test changes its environment. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	const char *only = getenv("LAPIS_TEST_ONLY");
+	size_t len = strlen(name);
+	if (only == NULL || only[0] == '\0')
+		return true;
+	for (const char *at = only; at != NULL; at = strchr(at, ',')) {
+		at += *at == ',' ? 1 : 0;
+		if (strncmp(at, name, len) == 0 && (at[len] == ',' || at[len] == '\0'))
+			return true;
+	}
+	return false;
+}
+
 static inline int lp_test_group(const char *name, const struct CMUnitTest *tests, size_t cnt,
 				CMFixtureFunction setup, CMFixtureFunction teardown)
 {
 	struct CMUnitTest *announced = calloc(cnt, sizeof(*announced));
 	if (announced == NULL)
 		abort();
+	size_t wanted = 0;
 	for (size_t i = 0; i < cnt; i++) {
-		announced[i] = tests[i];
-		announced[i].setup_func = lp_test_begin;
+		if (!lp_test_is_wanted(tests[i].name))
+			continue;
+		announced[wanted] = tests[i];
+		announced[wanted].setup_func = lp_test_begin;
 		/* It is only read. */
-		announced[i].initial_state = (void *)(uintptr_t)&tests[i];
+		announced[wanted++].initial_state = (void *)(uintptr_t)&tests[i];
 	}
-	int failed = _cmocka_run_group_tests(name, announced, cnt, setup, teardown);
+	int failed = _cmocka_run_group_tests(name, announced, wanted, setup, teardown);
 	free(announced);
 	return failed;
 }

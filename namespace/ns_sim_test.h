@@ -171,6 +171,7 @@ static inline int lpi_ns_sim_start(struct lpi_ns_sim *sim)
 						      .bufs = sim->bufs,
 						      .shard_idx = i,
 						      .shard_cnt = sim->shard_cnt,
+						      .cache_bytes = UINT64_C(1) << 16,
 						      .ops_max = 16};
 		lp_test_ok(lp_ns_open(&options, &sim->ns[i]));
 	}

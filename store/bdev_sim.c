@@ -15,8 +15,11 @@
 #include "base/hash.h"
 #include "base/sanitize.h"
 
-/* Read buffers hold this from submission to completion, so that early looks show. */
-#define UNREAD_BYTE 0xdb
+/* Read buffers hold this from submission to completion, so that early looks show; long ones, which
+ * are those of recoveries, where each block begins: whoever looks at a block looks there. */
+#define UNREAD_BYTE       0xdb
+#define UNREAD_LONG_MIN   65536u
+#define UNREAD_HEAD_BYTES 64u
 
 #define US LP_NS_PER_US
 #define MS LP_NS_PER_MS
@@ -126,12 +129,13 @@ static unsigned char *gather(const struct iovec *iov, uint32_t iov_cnt, uint64_t
 	return data;
 }
 
-/* Each piece on top of those before it. */
-static uint64_t hash_of(const struct iovec *iov, uint32_t iov_cnt)
+/* Each piece on top of those before it; and what becomes of it, for a lost or misdirected write
+ * leaves no other mark in the trace. */
+static uint64_t hash_of(const struct lpi_flight *flight)
 {
-	uint64_t hash = 0;
-	for (uint32_t i = 0; i < iov_cnt; i++)
-		hash = lp_hash_u64(iov[i].iov_base, iov[i].iov_len, hash);
+	uint64_t hash = flight->rec->media_bytes ^ (uint64_t)flight->rec->effect;
+	for (uint32_t i = 0; i < flight->iov_cnt; i++)
+		hash = lp_hash_u64(flight->iov[i].iov_base, flight->iov[i].iov_len, hash);
 	return hash;
 }
 
@@ -158,6 +162,15 @@ static bool is_write(enum lp_bdev_opcode opcode)
 	return opcode == LP_BDEV_WRITE || opcode == LP_BDEV_WRITE_THROUGH;
 }
 
+static void make_unread(const struct lp_sim *sim, const struct iovec *piece)
+{
+	uint32_t sector = sim->profile.sector_bytes;
+	size_t marked = piece->iov_len >= UNREAD_LONG_MIN ? UNREAD_HEAD_BYTES : sector;
+	for (size_t at = 0; at < piece->iov_len; at += sector)
+		memset((unsigned char *)piece->iov_base + at, UNREAD_BYTE,
+		       LP_MIN(marked, piece->iov_len - at));
+}
+
 static void capture(struct lp_sim *sim, struct lpi_flight *flight)
 {
 	struct lpi_rec *rec = flight->rec;
@@ -165,7 +178,7 @@ static void capture(struct lp_sim *sim, struct lpi_flight *flight)
 	case LP_BDEV_READ:
 		lpi_image_clone(&sim->current, &flight->before);
 		for (uint32_t i = 0; i < flight->iov_cnt; i++)
-			memset(flight->iov[i].iov_base, UNREAD_BYTE, flight->iov[i].iov_len);
+			make_unread(sim, &flight->iov[i]);
 		break;
 	case LP_BDEV_WRITE:
 	case LP_BDEV_WRITE_THROUGH:
@@ -203,8 +216,7 @@ static void begin(struct lp_sim *sim, struct lpi_flight *flight)
 	capture(sim, flight);
 	lpi_sim_plan(sim, flight);
 	rec->stamp = lpi_log_stamp(&sim->log);
-	log_op(sim, LP_SIM_SUBMIT, rec,
-	       is_write(rec->opcode) ? hash_of(flight->iov, flight->iov_cnt) : 0, 0);
+	log_op(sim, LP_SIM_SUBMIT, rec, is_write(rec->opcode) ? hash_of(flight) : 0, 0);
 	lpi_cache_submit(&sim->cache, rec);
 }
 
@@ -273,11 +285,13 @@ static int finish_read(struct lp_sim *sim, struct lpi_flight *flight)
 	if (result == 0 && lpi_cache_is_bad(&sim->cache, rec->length_bytes, rec->offset_bytes))
 		result = -EIO;
 	if (result == 0) {
-		if (is_settled(sim, flight))
+		/* What is settled follows from the writes before it, which the trace has. */
+		if (is_settled(sim, flight)) {
 			read_settled(sim, flight);
-		else
+		} else {
 			read_mixed(sim, flight);
-		hash = hash_of(flight->iov, flight->iov_cnt);
+			hash = hash_of(flight);
+		}
 	}
 	log_op(sim, LP_SIM_COMPLETE, rec, hash, result);
 	return result;

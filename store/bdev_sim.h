@@ -135,7 +135,9 @@ struct lp_sim_event {
 uint64_t lp_sim_event_count(const struct lp_sim *sim);
 uint64_t lp_sim_event_first(const struct lp_sim *sim);
 void lp_sim_event_get(const struct lp_sim *sim, uint64_t event_idx, struct lp_sim_event *ret_event);
-/* Over all events with their data and times; equal runs have equal hashes. */
+/* Over all events with their times, what was written, and what was read where chance had a say in
+ * it: other reads follow from the writes, and hashing them was a third of all that a recovery
+ * costs. Equal runs have equal hashes. */
 uint64_t lp_sim_trace_hash(const struct lp_sim *sim);
 /* Forgets the past, to save memory in long runs. What is pending stays pending. */
 void lp_sim_trim_log(struct lp_sim *sim);

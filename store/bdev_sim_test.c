@@ -46,11 +46,11 @@ static void test_sim1_one_seed(void **state)
 	assert_true(hash != busy_run(2, 5));
 }
 
-/* The hash sees a time, a written byte and a read byte. */
+/* The hash sees a time, a written byte, a read byte that no write explains, and a lost write. */
 static void test_sim1_hash_sees(void **state)
 {
 	(void)state;
-	uint64_t hashes[4];
+	uint64_t hashes[5];
 	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
 	for (size_t i = 0; i < LP_ARRAY_SIZE(hashes); i++) {
 		struct lpi_bench bench;
@@ -58,6 +58,9 @@ static void test_sim1_hash_sees(void **state)
 		if (i == 3) /* leaves no event: only the data read shows it */
 			(void)lp_sim_rule_add(bench.sim,
 					      &(struct lp_sim_rule){.fault = LP_SIM_STALE});
+		if (i == 4) /* nor does this */
+			(void)lp_sim_rule_add(bench.sim,
+					      &(struct lp_sim_rule){.fault = LP_SIM_LOST});
 		lp_test_ok(lpi_bench_do(&bench, LP_BDEV_WRITE, i == 1 ? 2 : 1, 0, 1));
 		if (i == 2) {
 			lp_clock_sim_advance_to(&bench.clock, bench.clock.now_ns + 1);
@@ -353,6 +356,13 @@ static void test_sim6_unread_buffer(void **state)
 	assert_true(junk != 77 && junk != 0);
 	lpi_bench_wait(&bench, op);
 	assert_int_equal(lpi_bench_tag_of(op->buf, 4096), 0);
+	free(op);
+	/* A long one's begins with junk in each sector. */
+	op = lpi_bench_submit(&bench, LP_BDEV_READ, 77, 0, 16);
+	for (size_t at = 0; at < sizeof(op->buf); at += 4096)
+		assert_int_equal(lpi_bench_tag_of(op->buf + at, 64), junk);
+	lpi_bench_wait(&bench, op);
+	assert_int_equal(lpi_bench_tag_of(op->buf, sizeof(op->buf)), 0);
 	free(op);
 	lpi_bench_fini(&bench);
 }

@@ -54,7 +54,8 @@ static inline void lpi_store_rig_init(struct lpi_store_rig *rig, struct lp_bdev 
 	rig->deferred_store = (enum lp_deferred_store)(seed / 2 % LP_DEFERRED_STORE_CNT);
 	rig->deferred_blocks_max = 256;
 	rig->discard = seed % 5 < 3;
-	rig->memory_bytes = seed % 3 == 0 ? UINT64_C(1) << 20 : 0;
+	/* Too little, or enough for the largest cache below and all else there is. */
+	rig->memory_bytes = UINT64_C(1) << (seed % 3 == 0 ? 20 : 26);
 	/* None, one that puts out blocks all the time, and one that holds them all. */
 	static const uint64_t caches[] = {0, UINT64_C(200) << 10, UINT64_C(32) << 20};
 	rig->data_cache_bytes = caches[seed / 2 % LP_ARRAY_SIZE(caches)];

@@ -30,6 +30,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -47,6 +48,9 @@ static const uint64_t MIB = UINT64_C(1) << 20;
 static const uint64_t MEMTABLE_FILTER_SHARE = 64; /* of a memtable's bytes, this part */
 /* A refused flush is tried again when a flush ends; this is for the stall that compaction ends. */
 static const std::chrono::milliseconds FLUSH_RECHECK(10);
+
+/* Of what RocksDB warns of when it could not write its options down. */
+static const char *const NO_OPTIONS_FILE = "nable to persist options --";
 
 enum {
 	L0_COMPACT_FILES = 4,   /* begin to compact L0 */
@@ -320,6 +324,8 @@ class Logger : public rocksdb::Logger
 	{
 		if (level < rocksdb::WARN_LEVEL || level >= rocksdb::HEADER_LEVEL)
 			return;
+		if (std::strstr(format, NO_OPTIONS_FILE) != nullptr)
+			return; /* we refused it */
 		if (events_ == nullptr || events_->log == nullptr)
 			return;
 		std::array<char, LOG_LINE_MAX> line;
@@ -434,6 +440,7 @@ static void fill_options(struct lp_kv *kv, rocksdb::Options *options)
 	options->listeners.push_back(std::make_shared<Listener>(kv));
 	options->create_if_missing = kv->options.create;
 	options->paranoid_checks = true;
+	options->fail_if_options_file_error = false; /* there is none: kvfs.cc */
 	options->max_open_files = -1;
 	if (kv->options.sim_clock != nullptr)
 		options->max_file_opening_threads = 1;

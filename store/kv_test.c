@@ -733,6 +733,35 @@ static void test_opening(void **state)
 	assert_true(lp_kv_reserve_bytes(&test.options) >= 17 * (UINT64_C(64) << 10));
 }
 
+static int expect_no_options(const char *name, void *arg)
+{
+	uint32_t *cnt = arg;
+	(*cnt)++;
+	assert_null(strstr(name, "OPTIONS"));
+	return 0;
+}
+
+/* Nobody reads what RocksDB would write down of its options at each opening, and check: it is not
+ * written, and nobody is warned of that. */
+static void test_opening_writes_no_options(void **state)
+{
+	(void)state;
+	struct lp_test_kv empty;
+	struct lp_kvfs *fs;
+	uint32_t cnt = 0;
+	lp_test_kv_init(&empty, false, 3);
+	fs = lp_kvfs_mem_fs(empty.mem);
+	for (int i = 0; i < 2; i++) {
+		lp_test_kv_open(&empty);
+		assert_int_equal(fs->ops->list(fs, expect_no_options, &cnt), 0);
+		assert_true(cnt > 1);
+		assert_int_equal(empty.log_cnt, 0);
+		if (i == 0)
+			lp_test_kv_close(&empty);
+	}
+	lp_test_kv_fini(&empty);
+}
+
 /* Opening an empty directory fails at change number 0, 1, 2, ... and always in order: the next
  * opening finds nothing, or an index, never something broken. */
 static void test_opening_fails_at_every_change(void **state)
@@ -814,6 +843,7 @@ int main(void)
 		TEST(test_fenced_for_good),
 		TEST(test_unreadable_is_not_absent),
 		TEST(test_opening),
+		TEST(test_opening_writes_no_options),
 		TEST(test_opening_fails_at_every_change),
 		TEST(test_sizes_and_gauges),
 	};

@@ -156,6 +156,14 @@ extern "C" enum lp_kvfs_kind lp_kvfs_kind_of(const char *name)
 	return ends_with(name, ".log") ? LP_KVFS_WAL : LP_KVFS_OTHER;
 }
 
+/* RocksDB would write down all its options at each opening, read them back, parse and compare them:
+ * half of what opening an index takes of the CPU, and several writes and flushes. Nobody reads
+ * them: kv.cc says what they are. It goes on without this file when it cannot make it. */
+static bool is_of_options(const char *name)
+{
+	return std::strncmp(name, "OPTIONS-", 8) == 0;
+}
+
 /* --- Files -------------------------------------------------------------------------------------
  */
 
@@ -353,6 +361,8 @@ class FileSystem : public rocksdb::FileSystem
 		const char *name = name_in(path);
 		if (name == nullptr)
 			return IOStatus::PathNotFound(path);
+		if (is_of_options(name))
+			return IOStatus::NotSupported(path);
 		struct lp_kvfs_file *file = nullptr;
 		const int err = fs_->ops->create(fs_, name, &file);
 		if (err < 0)

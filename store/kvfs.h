@@ -91,7 +91,7 @@ enum lp_kvfs_kind {
 	LP_KVFS_TABLE,    /* 000123.sst */
 	LP_KVFS_MANIFEST, /* MANIFEST-000001 */
 	LP_KVFS_WAL,      /* 000004.log: RocksDB makes one, but nothing is ever written to it */
-	LP_KVFS_OTHER     /* CURRENT, IDENTITY, OPTIONS-000005, 000006.dbtmp */
+	LP_KVFS_OTHER     /* CURRENT, IDENTITY, 000006.dbtmp; of former versions OPTIONS-000005 */
 };
 #define LP_KVFS_KIND_CNT (LP_KVFS_OTHER + 1)
 

@@ -211,6 +211,12 @@ void lpi_image_read(const struct lpi_image *image, void *buf, uint64_t length_by
 	}
 }
 
+static bool is_zero_page(const unsigned char *bytes, uint32_t len)
+{
+	return len == LPI_PAGE_BYTES && bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
+}
+
+/* Zeros are not kept: a new log is full of them, which each recovery reads. */
 void lpi_image_write(struct lpi_image *image, const void *buf, uint64_t length_bytes,
 		     uint64_t offset_bytes)
 {
@@ -218,7 +224,10 @@ void lpi_image_write(struct lpi_image *image, const void *buf, uint64_t length_b
 	const unsigned char *from = buf;
 	for (uint64_t done = 0; done < length_bytes;) {
 		struct part part = part_at(offset_bytes + done, length_bytes - done);
-		memcpy(edit_page(image, part.page_idx) + part.skip, from + done, part.len);
+		if (!is_zero_page(from + done, part.len))
+			memcpy(edit_page(image, part.page_idx) + part.skip, from + done, part.len);
+		else if (find_page(image, part.page_idx) != NULL)
+			drop_page(image, part.page_idx);
 		done += part.len;
 	}
 }

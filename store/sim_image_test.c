@@ -34,6 +34,38 @@ static void test_edges(void **state)
 	lpi_image_fini(&image);
 }
 
+/* Whole pages of zeros that are written take no memory, and hide what was there. */
+static void test_zeros_are_not_kept(void **state)
+{
+	(void)state;
+	struct lpi_image image;
+	struct lpi_image before;
+	static unsigned char buf[2 * LPI_PAGE_BYTES];
+	lpi_image_init(&image, SIZE);
+	lpi_image_write(&image, buf, sizeof(buf), LPI_PAGE_BYTES);
+	assert_null(image.root);
+	memset(buf, 7, sizeof(buf));
+	lpi_image_write(&image, buf, sizeof(buf), LPI_PAGE_BYTES);
+	lpi_image_clone(&image, &before);
+	/* The first page wholly, of the second a part; in the other image nothing. */
+	memset(buf, 0, sizeof(buf));
+	lpi_image_write(&image, buf, LPI_PAGE_BYTES + 100, LPI_PAGE_BYTES);
+	lpi_image_read(&image, buf, sizeof(buf), LPI_PAGE_BYTES);
+	assert_int_equal(buf[0] | buf[LPI_PAGE_BYTES - 1] | buf[LPI_PAGE_BYTES + 99], 0);
+	assert_int_equal(buf[LPI_PAGE_BYTES + 100], 7);
+	lpi_image_read(&before, buf, sizeof(buf), LPI_PAGE_BYTES);
+	assert_int_equal(buf[0] & buf[LPI_PAGE_BYTES - 1] & buf[LPI_PAGE_BYTES + 99], 7);
+	/* A page that only begins and ends with zeros is none of them. */
+	memset(buf, 0, sizeof(buf));
+	buf[LPI_PAGE_BYTES / 2] = 1;
+	lpi_image_write(&image, buf, LPI_PAGE_BYTES, 0);
+	buf[LPI_PAGE_BYTES / 2] = 0;
+	lpi_image_read(&image, buf, LPI_PAGE_BYTES, 0);
+	assert_int_equal(buf[LPI_PAGE_BYTES / 2], 1);
+	lpi_image_fini(&image);
+	lpi_image_fini(&before);
+}
+
 static void change(struct lpi_image *image, unsigned char *model, struct lp_prng *prng)
 {
 	static unsigned char data[20000];
@@ -97,6 +129,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_edges),
+		cmocka_unit_test(test_zeros_are_not_kept),
 		cmocka_unit_test(test_copies_are_apart),
 	};
 	return lp_test_main(tests, "store/sim_image");

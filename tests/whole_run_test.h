@@ -83,7 +83,9 @@ static inline void lpi_whole_options_of(uint64_t seed, struct lpi_whole_options 
 	ret->config.deferred_store =
 		(enum lp_deferred_store)lp_prng_below(&prng, LP_DEFERRED_STORE_CNT);
 	ret->config.discard = lp_prng_chance(&prng, 1, 2);
-	ret->config.memory_bytes = lp_prng_chance(&prng, 1, 3) ? UINT64_C(1) << 20 : 0;
+	/* Either too little for what there is, or enough: the usual 256 MiB are tables of some 10
+	 * MiB, empty ones, to be made for each state that a cut has left. */
+	ret->config.memory_bytes = UINT64_C(1) << (lp_prng_chance(&prng, 1, 3) ? 20 : 24);
 	ret->config.data_cache_bytes = caches[lp_prng_below(&prng, LP_ARRAY_SIZE(caches))];
 	/* More than one write may have. */
 	ret->config.deferred_blocks_max = 80;
