@@ -366,8 +366,8 @@ static void test_memory(void **state)
 static void test_memory_of_long_records(void **state)
 {
 	(void)state;
-	enum { INODES = 200, LONG = 3000 };
-	static uint8_t content[LONG];
+	enum { INODES = 600, LONG = 1000 };
+	static uint8_t xattr[LONG] = "\x06\xdf\x03user.a"; /* and 991 bytes */
 	struct lpi_rig rig = {.slots = 0};
 	lpi_rig_init(&rig);
 	struct lpi_nodes *nodes = &rig.block->nodes;
@@ -379,7 +379,7 @@ static void test_memory_of_long_records(void **state)
 		struct lpi_inode *inode = lpi_rig_find(&rig, (struct lp_ino){INODE_BASE + i});
 		lpi_rig_reserve(&rig);
 		lp_test_ok(lpi_inode_make_room(inode, LPI_PART_XATTRS, LONG));
-		lpi_inode_set_part(inode, LPI_PART_XATTRS, content, LONG);
+		lpi_inode_set_part(inode, LPI_PART_XATTRS, xattr, LONG);
 		lpi_node_changed(&inode->node);
 		while (!lp_commit_is_settled(rig.block->commit))
 			lpi_rig_turn(&rig);

@@ -102,7 +102,7 @@ struct lpi_owing {
 	uint32_t run_max;                /* and in a run */
 	struct lpi_owed_record *records; /* owed since the payment began, in sorted runs */
 	struct lpi_owed_record *paying;
-	uint32_t cnt; /* of records */
+	uint32_t cnt;   /* of records */
 	uint64_t bytes; /* of memory that these keep */
 	uint32_t run_cnt;
 	struct lpi_owed_run runs[LPI_OWED_RUNS]; /* of what is being paid, run_cnt of them */

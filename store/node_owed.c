@@ -17,7 +17,7 @@
 #define BYTES_SHARE     8u    /* of the budget, twice: a quarter of it, at most, as well */
 #define BYTES_MIN       (UINT64_C(64) << 10)
 #define NODE_BYTES      192u
-#define RECORDS_PER_PAY 256u  /* some 200 us: all of it before the log is three quarters full */
+#define RECORDS_PER_PAY 256u /* some 200 us: all of it before the log is three quarters full */
 
 struct lpi_owed_record {
 	uint64_t id;

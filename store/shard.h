@@ -49,7 +49,8 @@ struct lp_shard_events {
 	void (*failed)(struct lp_shard_events *events, int err, const char *reason);
 };
 
-/* What a change that is not deferred itself may still defer: its edges, and inline data that moves. */
+/* What a change that is not deferred itself may still defer: its edges, and inline data that moves.
+ */
 #define LP_SHARD_DEFERRED_MIN UINT64_C(8)
 
 struct lp_shard_options {
