@@ -362,6 +362,36 @@ static void test_memory(void **state)
 	lpi_rig_fini(&rig);
 }
 
+/* Long records are bounded by their bytes: an inode may have as much in it as a hundred leaves. */
+static void test_memory_of_long_records(void **state)
+{
+	(void)state;
+	enum { INODES = 600, LONG = 1000 };
+	static uint8_t xattr[LONG] = "\x06\xdf\x03user.a"; /* and 991 bytes */
+	struct lpi_rig rig = {.slots = 0};
+	lpi_rig_init(&rig);
+	struct lpi_nodes *nodes = &rig.block->nodes;
+	make_inodes(&rig, INODES);
+	nodes->limit_bytes = UINT64_C(1) << 20;
+	const uint64_t most = nodes->limit_bytes / 8 + LONG + 1000;
+	assert_true(nodes->owing.max > INODES);
+	for (uint32_t i = 0; i < INODES; i++) {
+		struct lpi_inode *inode = lpi_rig_find(&rig, (struct lp_ino){INODE_BASE + i});
+		lpi_rig_reserve(&rig);
+		lp_test_ok(lpi_inode_make_room(inode, LPI_PART_XATTRS, LONG));
+		lpi_inode_set_part(inode, LPI_PART_XATTRS, xattr, LONG);
+		lpi_node_changed(&inode->node);
+		while (!lp_commit_is_settled(rig.block->commit))
+			lpi_rig_turn(&rig);
+		assert_true(owed(&rig) * LONG <= 2 * most);
+	}
+	assert_true(owed(&rig) > 0);
+	pay_all(&rig);
+	assert_int_equal(owed(&rig), 0);
+	lpi_rig_close(&rig, true);
+	lpi_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -372,6 +402,7 @@ int main(void)
 		cmocka_unit_test(test_deletions_and_new_records),
 		cmocka_unit_test(test_removed_is_not_listed),
 		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_memory_of_long_records),
 	};
 	return lp_test_main(tests, "store/block_owed");
 }

@@ -39,9 +39,12 @@ static enum lp_write_path wanted_path(const struct lpi_block *block, const struc
 	return change->data.path != LP_PATH_AUTO ? change->data.path : block->write_path;
 }
 
+/* Once chosen it waits until there is room for all of it: so that must be possible. */
 static bool can_defer(const struct lpi_block *block, uint64_t length)
 {
 	uint64_t blocks = length / LP_BLOCK_BYTES + 2;
+	if (blocks + 1 > lp_shard_defer_max(block->shard)) /* content that moves is one more */
+		return false;
 	const struct lp_commit_need need = {
 		.batch_bytes = 8192, .change_cnt = (uint32_t)blocks, .data_cnt = (uint32_t)blocks};
 	return blocks <= LPI_DEFER_BLOCKS + 2 && lp_commit_need_is_possible(block->commit, &need);

@@ -553,11 +553,16 @@ static uint64_t meta_blocks_for(const struct lp_commit *commit, const struct lp_
 	return need->is_relief ? blocks : blocks - blocks / 8;
 }
 
+static uint64_t meta_bytes_of(const struct lp_commit_need *used)
+{
+	return used->batch_bytes + GROUP_RESERVE +
+	       used->data_cnt * (uint64_t)sizeof(struct lp_log_payload);
+}
+
 static bool fits(const struct lp_commit *commit, const struct lp_commit_need *used)
 {
 	const struct lp_log_limits *limits = &commit->options.limits;
-	uint64_t meta_bytes = used->batch_bytes + GROUP_RESERVE +
-			      used->data_cnt * (uint64_t)sizeof(struct lp_log_payload);
+	uint64_t meta_bytes = meta_bytes_of(used);
 	return used->change_cnt <= LP_COMMIT_CHANGES_MAX &&
 	       used->data_cnt <= commit->group_payload_max &&
 	       lp_log_frame_blocks(meta_bytes, used->change_cnt, 0) <=
@@ -576,6 +581,15 @@ uint32_t lp_commit_payload_max(const struct lp_commit *commit)
 	return commit->group_payload_max;
 }
 
+/* Rule L9: while a group waits for the log nothing is paid, and without payments the log is not
+ * trimmed. The door keeps the others out in time; what makes room is kept out by this. */
+static bool log_takes(const struct lp_commit *commit, const struct lp_commit_need *used)
+{
+	uint64_t blocks =
+		lp_log_frame_blocks(meta_bytes_of(used), used->change_cnt, used->data_cnt);
+	return lp_log_takes(commit->options.log, blocks);
+}
+
 bool lp_commit_reserve(struct lp_commit *commit, const struct lp_commit_need *need)
 {
 	struct group *group = collecting(commit);
@@ -586,6 +600,8 @@ bool lp_commit_reserve(struct lp_commit *commit, const struct lp_commit_need *ne
 	used.change_cnt += need->change_cnt;
 	used.data_cnt += need->data_cnt;
 	used.is_relief = need->is_relief;
+	if (need->is_relief && !log_takes(commit, &used))
+		return false;
 	if (fits(commit, &used)) {
 		group->used = used;
 		return true;

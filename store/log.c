@@ -577,6 +577,13 @@ bool lp_log_is_tight(const struct lp_log *log)
 	       has_records(log, &usage, records_max - records_max / 4);
 }
 
+bool lp_log_takes(const struct lp_log *log, uint64_t blocks)
+{
+	uint64_t end = log->head_at + gap_before(log, blocks) + blocks;
+	uint64_t needed = end - place_of(log, log->trim_seq).at;
+	return needed + LP_LOG_RESERVE_BLOCKS <= log->options.area.ring_blocks;
+}
+
 bool lp_log_is_full(const struct lp_log *log)
 {
 	uint64_t longest = log->options.limits.frame_blocks;

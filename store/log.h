@@ -217,6 +217,9 @@ bool lp_log_is_half(const struct lp_log *log);
 bool lp_log_is_tight(const struct lp_log *log);
 /* So many blocks may be needed before it is. */
 uint64_t lp_log_tight_blocks(const struct lp_log *log);
+/* A frame of so many blocks finds room though nothing more is trimmed: when the start has followed
+ * what is needed. */
+bool lp_log_takes(const struct lp_log *log, uint64_t blocks);
 /* The longest frame might not find room now. */
 bool lp_log_is_full(const struct lp_log *log);
 

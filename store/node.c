@@ -202,7 +202,7 @@ static void put_leaves(struct lpi_inode *inode)
 		put_record(&inode->node, &key, piece.len, piece.is_owed);
 		if (piece.is_owed)
 			lpi_owing_add(&inode->node, LP_KEY_SPACE_MAP,
-				      (uint32_t)(piece.block / LP_EXTMAP_LEAF_BLOCKS));
+				      (uint32_t)(piece.block / LP_EXTMAP_LEAF_BLOCKS), piece.len);
 		lpi_owing_account(&inode->node);
 	}
 }
@@ -268,7 +268,7 @@ static int encode(struct lp_commit_dirty *dirty, struct lp_commit *commit)
 		len > 0 && node->is_stored && may_be_owed(node) && lpi_owing_is_open(node->home);
 	put_record(node, &key, len, node->is_owed);
 	if (node->is_owed)
-		lpi_owing_add(node, key.bytes[0], 0);
+		lpi_owing_add(node, key.bytes[0], 0, len);
 	node->is_stored = len > 0;
 	lpi_owing_account(node);
 	lpi_node_account(node);

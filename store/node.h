@@ -103,7 +103,8 @@ struct lpi_owing {
 	uint32_t run_max;                /* and in a run */
 	struct lpi_owed_record *records; /* owed since the payment began, in sorted runs */
 	struct lpi_owed_record *paying;
-	uint32_t cnt; /* of records */
+	uint32_t cnt;   /* of records */
+	uint64_t bytes; /* of memory that these keep */
 	uint32_t run_cnt;
 	struct lpi_owed_run runs[LPI_OWED_RUNS]; /* of what is being paid, run_cnt of them */
 };
@@ -179,7 +180,7 @@ void lpi_owing_fini(struct lpi_nodes *nodes);
 /* A record of the group that is being sealed may be owed. */
 bool lpi_owing_is_open(struct lpi_nodes *nodes);
 /* The record of the node in this space of keys is owed from now on; leaf: which one of its map. */
-void lpi_owing_add(struct lpi_node *node, uint8_t space, uint32_t leaf);
+void lpi_owing_add(struct lpi_node *node, uint8_t space, uint32_t leaf, size_t len);
 /* More or less of the node is owed than before. */
 void lpi_owing_account(struct lpi_node *node);
 /* In memory, without counting as a use. */

@@ -14,7 +14,10 @@
 #define RECORDS_MAX     16384u /* so that a run, 1024, is sorted in some 100 us */
 #define RECORDS_MIN     256u
 #define RECORD_SHARE    4096u /* of the budget, two for so many bytes: a quarter of it, at most */
-#define RECORDS_PER_PAY 256u  /* some 200 us: all of it before the log is three quarters full */
+#define BYTES_SHARE     8u    /* of the budget, twice: a quarter of it, at most, as well */
+#define BYTES_MIN       (UINT64_C(64) << 10)
+#define NODE_BYTES      192u
+#define RECORDS_PER_PAY 256u /* some 200 us: all of it before the log is three quarters full */
 
 struct lpi_owed_record {
 	uint64_t id;
@@ -27,6 +30,12 @@ static uint32_t records_max(uint64_t limit_bytes)
 {
 	return (uint32_t)LP_MIN(LP_MAX(limit_bytes / RECORD_SHARE, (uint64_t)RECORDS_MIN),
 				(uint64_t)RECORDS_MAX);
+}
+
+/* Inodes may be long. The budget moves, and this with it. */
+static uint64_t bytes_max(uint64_t limit_bytes)
+{
+	return LP_MAX(limit_bytes / BYTES_SHARE, BYTES_MIN);
 }
 
 uint64_t lpi_owing_bytes(uint64_t limit_bytes)
@@ -52,7 +61,8 @@ void lpi_owing_account(struct lpi_node *node)
 
 bool lpi_owing_is_open(struct lpi_nodes *nodes)
 {
-	bool has_room = nodes->owing.cnt < nodes->owing.max;
+	const struct lpi_owing *owing = &nodes->owing;
+	bool has_room = owing->cnt < owing->max && owing->bytes < bytes_max(nodes->limit_bytes);
 	if (!has_room)
 		lp_commit_pay(nodes->commit);
 	return has_room && lp_commit_may_owe(nodes->commit);
@@ -93,10 +103,12 @@ static void sort_run(struct lpi_owing *owing)
 	sort(owing->records + first, owing->cnt - first);
 }
 
-void lpi_owing_add(struct lpi_node *node, uint8_t space, uint32_t leaf)
+/* What holds a record in memory is about as long as the record, and the rest of its node. */
+void lpi_owing_add(struct lpi_node *node, uint8_t space, uint32_t leaf, size_t len)
 {
 	struct lpi_owing *owing = &node->home->owing;
 	LP_ASSERT(owing->cnt < owing->max);
+	owing->bytes += len + NODE_BYTES;
 	owing->records[owing->cnt++] = (struct lpi_owed_record){
 		.id = node->id, .leaf = leaf, .space = space, .kind = node->kind};
 	if (owing->cnt % owing->run_max == 0)
@@ -119,6 +131,7 @@ static void begin(struct lp_owed *owed)
 	owing->records = owing->paying;
 	owing->paying = records;
 	owing->cnt = 0;
+	owing->bytes = 0;
 }
 
 /* Of all that are left the one with the least key. */

@@ -24,6 +24,7 @@
 #define RECORDS_PER_FRAME      8u /* or more, of small chunks: */
 #define RECORD_BYTES_PER_FRAME (UINT64_C(64) << 10)
 #define RESUME_NS              LP_NS_PER_S
+#define REFUSED_NS             (10 * LP_NS_PER_MS)
 #define RESUMES_MAX            5u
 #define LEASE_RETRY_NS         LP_NS_PER_S
 #define LEASE_POLL_NS          (2 * LP_NS_PER_MS) /* while others are asked */
@@ -100,17 +101,35 @@ static void flush_run(struct lp_work *work)
 	shard->flush_result = lp_kv_flush(shard->kv);
 }
 
+static void relieve(struct lp_shard *shard);
+
+static void flush_fire(struct lp_timer *timer)
+{
+	relieve(LP_CONTAINER_OF(timer, struct lp_shard, flush_timer));
+}
+
+/* Refused: nothing has begun, and what stalls the index (a compaction, or flushes of older
+ * memtables) may end without a word, or with less persisted than was wanted. While the log is tight
+ * nobody writes, so no memtable fills by itself: it is asked again. Real failures come as events,
+ * too. */
 static void flush_done(struct lp_work *work)
 {
-	/* -EAGAIN: flushes are under way, which is what was wanted; real failures come as events.
-	 */
-	(void)work;
+	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, flush_work);
+	if (shard->closing || shard->error != 0)
+		return;
+	if (shard->flush_result < 0) {
+		shard->flush_wanted_seq = 0;
+		lp_timer_start(shard->options.reactor, &shard->flush_timer,
+			       lp_reactor_now_ns(shard->options.reactor) + REFUSED_NS);
+	} else {
+		relieve(shard); /* what was asked for meanwhile found it busy */
+	}
 }
 
 void lpi_shard_flush_index(struct lp_shard *shard)
 {
 	if (shard->persisted_seq < shard->flush_wanted_seq || shard->closing ||
-	    !lp_work_is_idle(&shard->flush_work))
+	    !lp_work_is_idle(&shard->flush_work) || lp_timer_is_armed(&shard->flush_timer))
 		return;
 	shard->flush_wanted_seq = lp_commit_inserted_seq(shard->commit);
 	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->flush_work);
@@ -617,6 +636,11 @@ uint64_t lp_shard_defer_room(const struct lp_shard *shard)
 	return held < limit ? LP_MIN(limit - held, room) : 0;
 }
 
+uint64_t lp_shard_defer_max(const struct lp_shard *shard)
+{
+	return shard->options.deferred_blocks_max;
+}
+
 /* --- For those who change objects ------------------------------------------------------------- */
 
 void lp_shard_set_deferred_store(struct lp_shard *shard, enum lp_deferred_store kind)
@@ -724,6 +748,7 @@ void lpi_shard_init_running(struct lp_shard *shard)
 	shard->flush_work = (struct lp_work){.run = flush_run, .done = flush_done};
 	shard->lease_work = (struct lp_work){.run = lease_run, .done = lease_done};
 	shard->lease_timer.fire = lease_fire;
+	shard->flush_timer.fire = flush_fire;
 	(void)pthread_mutex_init(&shard->kv_reason_lock, NULL); /* cannot fail on Linux */
 	lpi_space_waiters_init(&shard->space_waiters);
 	shard->bad.task.run = move_bad;
@@ -758,6 +783,7 @@ void lpi_shard_stop_timers(struct lp_shard *shard)
 {
 	lp_timer_stop(shard->options.reactor, &shard->resume_timer);
 	lp_timer_stop(shard->options.reactor, &shard->lease_timer);
+	lp_timer_stop(shard->options.reactor, &shard->flush_timer);
 	if (shard->discards != NULL)
 		lp_discards_stop(shard->discards);
 	lpi_reclaim_stop(shard);

@@ -49,6 +49,10 @@ struct lp_shard_events {
 	void (*failed)(struct lp_shard_events *events, int err, const char *reason);
 };
 
+/* What a change that is not deferred itself may still defer: its edges, and inline data that moves.
+ */
+#define LP_SHARD_DEFERRED_MIN UINT64_C(8)
+
 struct lp_shard_options {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
@@ -60,7 +64,8 @@ struct lp_shard_options {
 	uint64_t index_cache_bytes;       /* 0: the index's default, as below */
 	uint64_t index_buffer_bytes;
 	uint64_t memory_bytes;        /* 0: a default; for the following, see store/index_plan.h */
-	uint64_t deferred_blocks_max; /* payloads waiting for their place; 0: a default */
+	uint64_t deferred_blocks_max; /* payloads waiting for their place; 0: a default; at least
+				       * LP_SHARD_DEFERRED_MIN */
 	uint32_t bad_blocks_max;      /* that cannot be written, beside these; 0: a default */
 	uint64_t files_reserve_bytes; /* 0: a default */
 	uint32_t log_records_max;     /* that a start puts into the index again; 0: a default */
@@ -138,6 +143,9 @@ void lp_shard_want_bufs(struct lp_shard *shard);
 /* How many more payloads may be deferred (rule L6). From here on down to waiting for space nothing
  * but this, which is 0, may be called read-only (asserted). */
 uint64_t lp_shard_defer_room(const struct lp_shard *shard);
+/* How many there are room for when none waits: who needs more would wait for ever. At least
+ * LP_SHARD_DEFERRED_MIN, whatever was asked for. */
+uint64_t lp_shard_defer_max(const struct lp_shard *shard);
 /* From the next lp_shard_defer_need() on. What waits goes its way, whichever it is. */
 void lp_shard_set_deferred_store(struct lp_shard *shard, enum lp_deferred_store kind);
 /* Adds what `cnt` deferred blocks need of a group; all else the transaction needs is in `need`

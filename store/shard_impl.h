@@ -119,6 +119,7 @@ struct lp_shard {
 	uint32_t return_cnt;
 	uint32_t resume_failures; /* in a row, for other reasons than a full device */
 	struct lp_work flush_work;
+	struct lp_timer flush_timer; /* armed after a flush was refused */
 	int flush_result;
 
 	struct lp_work lease_work;

@@ -369,6 +369,8 @@ int lp_shard_open(const struct lp_shard_options *options, struct lp_shard **ret_
 	shard->options = *options;
 	if (shard->options.deferred_blocks_max == 0)
 		shard->options.deferred_blocks_max = DEFERRED_DEFAULT;
+	shard->options.deferred_blocks_max =
+		LP_MAX(shard->options.deferred_blocks_max, LP_SHARD_DEFERRED_MIN);
 	if (shard->options.bad_blocks_max == 0)
 		shard->options.bad_blocks_max = BAD_DEFAULT;
 	uint64_t start_ns = lp_clock_mono_ns(lp_reactor_clock(options->reactor));

@@ -348,6 +348,20 @@ static void expect_read_only(struct lpi_shard_rig *rig)
 	assert_int_equal(lp_shard_error(rig->shard), 0);
 }
 
+/* A change that is not deferred itself defers its edges: whatever the limit, they can come. */
+static void test_deferred_at_least(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	lpi_shard_rig_init(&rig, lpi_shard_rig_store(5));
+	rig.deferred_max = 1;
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	assert_int_equal(lp_shard_defer_max(rig.shard), LP_SHARD_DEFERRED_MIN);
+	assert_int_equal(lp_shard_defer_room(rig.shard), LP_SHARD_DEFERRED_MIN);
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+}
+
 /* Never opened, stopped in the middle, stopped in order: read-only the device stays as it was, to
  * the byte, and everything can be read. */
 static void test_read_only_changes_nothing(void **state)
@@ -521,6 +535,7 @@ static void test_records_share_a_flush(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_deferred_at_least),
 		cmocka_unit_test(test_clean_stop),
 		cmocka_unit_test(test_power_cut_at_many_events),
 		cmocka_unit_test(test_first_opening_is_cut),
