@@ -212,11 +212,13 @@ static void test_deferred_beyond_the_limit(void **state)
 	lpi_rig_init(&rig);
 	make_file(&rig);
 	rig.block->shard->options.deferred_blocks_max = LP_SHARD_DEFERRED_MIN;
+	struct lp_store_op op = {.opcode = LP_STORE_TXN};
 	for (uint64_t blocks = 1; blocks <= 40; blocks += 3) {
 		const struct lp_change change = {.type = LP_CHANGE_WRITE,
 						 .data.path = LP_PATH_DEFERRED};
-		enum lp_write_path path =
-			lpi_edit_choose_path(rig.block, &change, blocks * LP_BLOCK_BYTES - 1);
+		const struct lpi_txn txn = {
+			.block = rig.block, .op = &op, .edit = {.change = &change}};
+		enum lp_write_path path = lpi_edit_choose_path(&txn, blocks * LP_BLOCK_BYTES - 1);
 		uint64_t most = blocks + 2; /* at any offset, and content that moves */
 		assert_true(path == LP_PATH_DIRECT || most <= LP_SHARD_DEFERRED_MIN);
 		assert_true(path == LP_PATH_DEFERRED || blocks > LP_SHARD_DEFERRED_MIN - 3);
