@@ -12,7 +12,9 @@
  * three words.
  *
  * Closing with anything scheduled waits for it. Without threads nobody would run it, so all work is
- * told to give up first (CancelAllBackgroundWork), and then run. */
+ * told to give up first (CancelAllBackgroundWork), and then run.
+ *
+ * Long because it is the one place where the open database is seen. */
 #include "store/kv.h"
 
 #include <rocksdb/cache.h>
