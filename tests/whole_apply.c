@@ -480,16 +480,19 @@ static uint32_t make_dirs(const struct apply *apply, const struct path *path)
 	return dir;
 }
 
-/* Directories that puts made go with the last that was in them (rule N2). */
+/* Directories that puts made go with the last that was in them (rule N2). What was there before is
+ * a state of its own, also of one that is not empty here: it may have been for who removed it, by a
+ * removal that is not durable yet. */
 static void prune(const struct apply *apply, const struct path *path)
 {
 	struct lpi_whole *whole = apply->whole;
 	for (uint32_t depth = path->depth - 1; depth > 0; depth--) {
 		const struct lpi_whole_node *dir = lpi_whole_walk(whole, path->names, depth);
-		if (dir == NULL || (dir->flags & LP_INODE_FLAG_MADE_BY_PUT) == 0 ||
-		    lpi_whole_entries_in(whole, dir->slot) > 0)
+		if (dir == NULL || (dir->flags & LP_INODE_FLAG_MADE_BY_PUT) == 0)
 			return;
 		visit(apply);
+		if (lpi_whole_entries_in(whole, dir->slot) > 0)
+			return;
 		uint32_t above = lpi_whole_parent(whole, dir->slot);
 		lose_name(whole, above, path->names[depth - 1]);
 	}
