@@ -177,7 +177,7 @@ const struct lp_option_info lp_options[LP_OPT_CNT] = {
 				  .initial = "0",
 				  .min = 0,
 				  .max = UINT64_C(64) << 20,
-				  .help = "of each connection, each way; 0: as the kernel likes"},
+				  .help = "of each connection, each way; 0: as suits TCP or unix"},
 	[LP_OPT_SOCKET_MODE] = {.name = "socket-mode",
 				.type = LP_OPTION_OCTAL,
 				.value = "MODE",

@@ -57,7 +57,7 @@ struct lp_listener_options {
 	uid_t uid;   /* whose the socket and its directory shall be; (uid_t)-1: as they are made */
 	gid_t gid;
 	struct lp_access access;
-	uint32_t buffer_bytes; /* of a connection's socket, each way; 0: as the kernel likes */
+	uint32_t buffer_bytes; /* of a connection's socket, each way; 0: as suits its kind */
 	bool waits_for_acks;   /* TCP without TCP_NODELAY */
 };
 
