@@ -7,13 +7,23 @@ away with its context, also on failure.
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
+import threading
+
+
+def end_by_sigterm():
+    """A program that is asked to end takes away what it has made."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 @contextlib.contextmanager
 def tmpfs(size_bytes):
     """A directory that is a tmpfs of its own."""
+    end_by_sigterm()
     where = tempfile.mkdtemp(prefix="lapis-tmpfs-")
     try:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "lapis", where], check=True)
