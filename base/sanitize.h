@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which sanitizer this object is compiled with, how to tell AddressSanitizer about memory that our
- * own allocators have taken back, and ThreadSanitizer where not to look.
+ * own allocators have taken back, and ThreadSanitizer where not to look and which order it cannot
+ * see.
  *
  * Threads: any. Without that sanitizer the functions do nothing.
  */
@@ -37,9 +38,17 @@
 #include <sanitizer/asan_interface.h>
 #endif
 #if LP_SAN_THREAD
-/* Exported, but in no header. */
+/* Exported; the first two are in no header. */
+#ifdef __cplusplus
+extern "C" {
+#endif
 void __tsan_ignore_thread_begin(void);
 void __tsan_ignore_thread_end(void);
+void __tsan_acquire(const void *order);
+void __tsan_release(const void *order);
+#ifdef __cplusplus
+}
+#endif
 #endif
 
 /* From here on an access to [mem, mem + bytes) is reported. */
@@ -76,6 +85,26 @@ static inline void lp_san_hide_end(void)
 {
 #if LP_SAN_THREAD
 	__tsan_ignore_thread_end();
+#endif
+}
+
+/* What a thread did before it left the thing at `order` comes before what another does after it
+ * joined there: a library that is not instrumented holds to this. */
+static inline void lp_san_leave(const void *order)
+{
+#if LP_SAN_THREAD
+	__tsan_release(order);
+#else
+	(void)order;
+#endif
+}
+
+static inline void lp_san_join(const void *order)
+{
+#if LP_SAN_THREAD
+	__tsan_acquire(order);
+#else
+	(void)order;
 #endif
 }
 

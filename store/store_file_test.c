@@ -24,8 +24,8 @@
 #include "store/store_file_impl.h"
 
 #if LP_SAN_THREAD
-/* RocksDB frees a memtable on a thread of its own, ordered by means that ThreadSanitizer does not
- * see, for Debian's library is not instrumented. */
+/* RocksDB frees tables and files on threads of its own, ordered by means that ThreadSanitizer does
+ * not see, for Debian's library is not instrumented. */
 __attribute__((visibility("default"))) /* libtsan looks for it */
 const char *
 __tsan_default_suppressions(void);            /* NOLINT(bugprone-reserved-identifier) */
