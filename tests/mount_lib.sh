@@ -58,6 +58,7 @@ launch()
 {
 	local name=$1 i
 	shift
+	rm -f "$name.out"
 	"$lapisd" --memory 256M --mount "$dir" "$@" a.img >"$name.out" 2>"$name.err" &
 	pid=$!
 	pids+=("$pid")

@@ -28,6 +28,7 @@ trap end_all EXIT
 start()
 {
 	local i
+	rm -f daemon.out
 	"$lapisd" --memory 256M --listen "$address" --mount "$dir" "$@" a.img >daemon.out 2>daemon.err &
 	pid=$!
 	for ((i = 0; i < 600; i++)); do

@@ -16,6 +16,7 @@ daemon=
 
 up()
 {
+	rm -f out # the last one's says "ready" as well
 	"$LP_TEST_BUILD/bin/lapisd" --store file --listen "$LAPIS_ADDRESS" --memory 256M "$@" >out 2>err &
 	daemon=$!
 	for _ in $(seq 200); do

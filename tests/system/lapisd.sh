@@ -115,6 +115,7 @@ start()
 {
 	local name=$1
 	shift
+	rm -f "$name.out"
 	"$lapisd" --memory 128M "$@" >"$name.out" 2>"$name.err" &
 	pid=$!
 	pids+=("$pid")

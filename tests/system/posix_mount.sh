@@ -34,6 +34,7 @@ trap 'exit 1' TERM INT
 start()
 {
 	local i
+	rm -f lapisd.out
 	"$lapisd" --memory 384M --mount "$PWD/mnt" "$@" a.img >lapisd.out 2>lapisd.err &
 	pid=$!
 	for ((i = 0; i < 600; i++)); do
