@@ -9,7 +9,7 @@
 
 #include "base/prng.h"
 
-#define OBJECTS 4000u
+#define OBJECTS UINT64_C(4000)
 #define MIB     (UINT64_C(1) << 20)
 
 static bool is_short;

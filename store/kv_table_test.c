@@ -151,7 +151,7 @@ static void test_memory_is_kept(void **state)
 	flush();
 	uint64_t made = chunks_made;
 	uint64_t kept = memtable_bytes() - empty;
-	assert_true(kept >= 200 * 1000);
+	assert_true(kept >= UINT64_C(200) * 1000);
 	for (int round = 0; round < 6; round++) {
 		put_some(200);
 		flush();

@@ -527,7 +527,7 @@ static void test_wrong_crc(void **state)
 	for (size_t i = 0; i < LP_ARRAY_SIZE(offsets); i++) {
 		lp_test_ok(lpi_hand_write(hand, file_a, 0, random_bytes, BLOCK + 1));
 		assert_true(lpi_pay_make(&pay, hand->bufs, random_bytes, offsets[i], BLOCK, 4096));
-		pay.crcs[0] ^= 1;
+		pay.crcs[1 + pay.crcs[0]] ^= 1; /* of those that it will have when asked */
 		const struct lp_change change = lpi_write_change(file_a, offsets[i], BLOCK, &pay);
 		/* An append has to be cut anew, so it is looked at. */
 		lp_test_err(offsets[i] == LP_STORE_APPEND ? -EBADMSG : 0,
