@@ -19,9 +19,12 @@ static int set_up(void **state)
 	return 0;
 }
 
+static void set_gate(bool closed, int err);
+
 static int tear_down(void **state)
 {
 	(void)state;
+	set_gate(false, 0); /* of a test that failed: what waits there ends */
 	lp_test_kv_fini(&test);
 	return 0;
 }
@@ -488,19 +491,21 @@ static void test_refused_not_slept(void **state)
 	lp_kvfs_mem_set_barrier(test.mem, barrier, NULL);
 	int err = 0;
 	uint32_t done = 0;
-	bool near_before = false;
-	while (err == 0 && done < 100000) {
-		near_before = lp_kv_is_near_stall(test.kv);
+	uint32_t refused = 0;
+	/* Before it takes nothing at all RocksDB takes a little now and then: so twice. */
+	while (refused < 2 && done < 100000) {
+		bool is_near = lp_kv_is_near_stall(test.kv);
 		lp_kv_batch_clear(test.batch);
 		lp_test_ok(lp_kv_batch_put(test.batch, key_of(done, &buf),
 					   (struct lp_kv_bytes){value, sizeof(value)}));
 		err = lp_kv_write(test.kv, test.batch);
+		assert_true(err == 0 || err == -EAGAIN);
+		assert_true(err == 0 || is_near); /* admission was warned before */
 		done += err == 0;
+		refused += err != 0;
 	}
 	assert_int_equal(err, -EAGAIN);
-	assert_true(near_before); /* admission was warned before the first refusal */
 	assert_true(done > 300);
-	lp_test_err(-EAGAIN, lp_kv_write(test.kv, test.batch));
 	lp_test_err(-ENOENT, lp_kv_get(test.kv, key_of(done, &buf),
 				       &(struct lp_kv_value){0})); /* nothing of it */
 	lp_kv_read_stats(test.kv, &stats);
@@ -522,11 +527,17 @@ static void test_refused_not_slept(void **state)
 	assert_true(test.stalled_cnt >= 1);
 	struct lp_kv_stats once;
 	struct lp_kv_stats again;
-	lp_kv_read_stats(test.kv, &once);
-	(void)usleep(2000);
 	lp_kv_read_stats(test.kv, &again);
-	assert_true(once.stalled_ns >= stats.stalled_ns);
-	assert_int_equal(again.stalled_ns, once.stalled_ns); /* nothing is refused any more */
+	assert_true(again.stalled_ns >= stats.stalled_ns);
+	/* Nothing is refused any more, which RocksDB's thread says a little later. */
+	for (int i = 0; i < 5000; i++) {
+		once = again;
+		(void)usleep(2000);
+		lp_kv_read_stats(test.kv, &again);
+		if (again.stalled_ns == once.stalled_ns)
+			break;
+	}
+	assert_int_equal(again.stalled_ns, once.stalled_ns);
 }
 
 /* The thread that writes makes no file operation, also not when it switches memtables. */
