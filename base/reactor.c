@@ -289,6 +289,11 @@ uint64_t lp_reactor_waited_ns(const struct lp_reactor *reactor)
 	return reactor->waited_ns;
 }
 
+bool lp_reactor_is_long(const struct lp_reactor *reactor)
+{
+	return lp_clock_mono_ns(reactor->clock) - reactor->phase_start_ns >= LP_REACTOR_LONG_NS;
+}
+
 const struct lp_clock *lp_reactor_clock(const struct lp_reactor *reactor)
 {
 	return reactor->clock;
@@ -457,6 +462,8 @@ static uint32_t run_tasks(struct lp_reactor *reactor)
 			break;
 		cnt++;
 		task->run(task);
+		if (lp_reactor_is_long(reactor))
+			break;
 	}
 	return cnt;
 }

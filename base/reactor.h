@@ -137,6 +137,7 @@ struct lp_reactor_options {
 #define LP_REACTOR_ENTRIES   512u
 #define LP_REACTOR_BUDGET    256u
 #define LP_REACTOR_ABSENT_NS LP_NS_PER_MS /* an absence worth counting */
+#define LP_REACTOR_LONG_NS   (2 * LP_NS_PER_MS) /* after so long tasks wait for the next turn */
 
 enum lp_reactor_phase {
 	LP_PHASE_IO,
@@ -201,6 +202,9 @@ uint64_t lp_reactor_now_ns(const struct lp_reactor *reactor); /* as of this turn
 /* How long in all the thread has had nothing to do but wait, as of this turn. What completes while
  * it is at work it sees only afterwards. */
 uint64_t lp_reactor_waited_ns(const struct lp_reactor *reactor);
+/* This turn's tasks (or completions, or messages) have taken long enough: who has more to do queues
+ * a task for it. Asks the clock. */
+bool lp_reactor_is_long(const struct lp_reactor *reactor);
 const struct lp_clock *lp_reactor_clock(const struct lp_reactor *reactor);
 uint64_t lp_reactor_inflight(const struct lp_reactor *reactor);
 bool lp_reactor_is_mine(const struct lp_reactor *reactor); /* any thread: assertable */

@@ -800,6 +800,47 @@ static void test_absences_are_forgotten(void **state)
 	lp_reactor_free(reactor);
 }
 
+struct slow {
+	struct lp_task task;
+	struct lp_clock_sim *sim;
+	uint32_t *ran;
+	uint32_t order;
+};
+
+static void run_slowly(struct lp_task *task)
+{
+	struct slow *slow = LP_CONTAINER_OF(task, struct slow, task);
+	lp_clock_sim_advance_to(slow->sim, slow->sim->now_ns + LP_REACTOR_LONG_NS / 2);
+	slow->order = ++*slow->ran;
+}
+
+/* Tasks that take long leave some of them to the next turn; none is passed over. */
+static void test_long_tasks_take_turns(void **state)
+{
+	(void)state;
+	struct lp_clock_sim sim;
+	lp_clock_sim_init(&sim, 0, 0);
+	const struct lp_reactor_options options = {.name = "sim", .sim = &sim};
+	struct lp_reactor *reactor = NULL;
+	struct slow slow[7];
+	uint32_t ran = 0;
+	lp_test_ok(lp_reactor_new(&options, &reactor));
+	lp_test_ok(lp_reactor_start(reactor));
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(slow); i++) {
+		slow[i] = (struct slow){.task.run = run_slowly, .sim = &sim, .ran = &ran};
+		lp_task_queue(reactor, &slow[i].task);
+	}
+	for (uint32_t want = 2; want < 8; want += 2) {
+		assert_int_equal(lp_reactor_turn(reactor, true), 2);
+		assert_int_equal(ran, want);
+	}
+	assert_int_equal(lp_reactor_turn(reactor, true), 1);
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(slow); i++)
+		assert_int_equal(slow[i].order, i + 1);
+	assert_int_equal(lp_reactor_turn(reactor, false), 0);
+	lp_reactor_free(reactor);
+}
+
 static void work_long(struct lp_task *task)
 {
 	struct timespec start;
@@ -910,6 +951,7 @@ int main(void)
 		cmocka_unit_test(test_simulated_time_jumps),
 		cmocka_unit_test(test_simulation_goes_on_after_busy_sources),
 		cmocka_unit_test(test_absences_are_forgotten),
+		cmocka_unit_test(test_long_tasks_take_turns),
 		cmocka_unit_test(test_absences_have_reasons),
 		cmocka_unit_test(test_two_simulated_on_one_thread),
 	};

@@ -811,6 +811,44 @@ static void test_failed_commit(void **state)
 	lpi_rig_fini(&rig);
 }
 
+static void complete_slowly(struct lp_store_op *op)
+{
+	struct lpi_rig_op *own = LP_CONTAINER_OF(op, struct lpi_rig_op, op);
+	lpi_rig_completed(op);
+	lp_clock_sim_advance_to(&own->rig->clock, own->rig->clock.now_ns + LP_REACTOR_LONG_NS / 2);
+}
+
+/* Where those that are told take their time, the others are told in later turns, in order, and
+ * before those that end meanwhile. */
+static void test_told_in_turns(void **state)
+{
+	(void)state;
+	struct lpi_rig rig = {.slots = 0};
+	struct lpi_rig_op ops[9];
+	lpi_rig_init(&rig);
+	lpi_rig_inode(&rig, 5, LP_INODE_TYPE_FILE);
+	lpi_rig_settle(&rig);
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
+		ops[i] = (struct lpi_rig_op){.op = {.opcode = LP_STORE_STAT, .stat = {.ino = {5}}}};
+		lpi_rig_submit(&rig, &ops[i]);
+		ops[i].op.complete = complete_slowly;
+		uint32_t before = rig.completed;
+		if (i < 5)
+			continue;
+		lpi_rig_turn(&rig);
+		assert_int_equal(rig.completed, before + 2);
+	}
+	while (rig.completed < LP_ARRAY_SIZE(ops)) {
+		uint32_t before = rig.completed;
+		lpi_rig_turn(&rig);
+		assert_true(rig.completed > before && rig.completed <= before + 2);
+	}
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(ops); i++)
+		assert_int_equal(ops[i].order, i + 1);
+	lpi_rig_close(&rig, false);
+	lpi_rig_fini(&rig);
+}
+
 static void test_slots(void **state)
 {
 	(void)state;
@@ -848,6 +886,7 @@ int main(void)
 		cmocka_unit_test(test_claim),
 		cmocka_unit_test(test_waits_until_durable),
 		cmocka_unit_test(test_failed_commit),
+		cmocka_unit_test(test_told_in_turns),
 		cmocka_unit_test(test_slots),
 	};
 	return lp_test_main(tests, "store/block_query");

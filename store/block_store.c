@@ -26,8 +26,18 @@ static void run_done(struct lp_task *task)
 	struct lp_store_op *op;
 	lpi_op_list_init(&now);
 	lpi_op_list_splice_back(&now, &block->done);
-	while ((op = lpi_op_list_pop_front(&now)) != NULL)
+	while ((op = lpi_op_list_pop_front(&now)) != NULL) {
 		op->complete(op);
+		if (lp_reactor_is_long(block->options.reactor))
+			break;
+	}
+	if (lpi_op_list_is_empty(&now))
+		return;
+	/* What ended meanwhile comes behind them. */
+	lpi_op_list_splice_back(&now, &block->done);
+	lpi_op_list_splice_back(&block->done, &now);
+	if (!lp_task_is_queued(task))
+		lp_task_queue(block->options.reactor, task);
 }
 
 static void run_soon(struct lp_task *task)
