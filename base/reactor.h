@@ -136,7 +136,7 @@ struct lp_reactor_options {
 #define LP_REACTOR_MAX       256u
 #define LP_REACTOR_ENTRIES   512u
 #define LP_REACTOR_BUDGET    256u
-#define LP_REACTOR_ABSENT_NS LP_NS_PER_MS /* an absence worth counting */
+#define LP_REACTOR_ABSENT_NS LP_NS_PER_MS       /* an absence worth counting */
 #define LP_REACTOR_LONG_NS   (2 * LP_NS_PER_MS) /* after so long tasks wait for the next turn */
 
 enum lp_reactor_phase {

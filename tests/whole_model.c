@@ -400,6 +400,15 @@ static void touch_name(struct lpi_whole *whole, uint32_t dir, uint32_t name)
 	touches->items[touches->cnt - 1].name = name;
 }
 
+/* A directory counts those in it, but one that is spread, whose entries may be on other shards than
+ * it is. */
+static void touch_count(struct lpi_whole *whole, uint32_t dir, const struct lpi_whole_node *child)
+{
+	const struct lpi_whole_node *node = lpi_whole_find(whole, dir);
+	if (lpi_whole_is_dir(child) && node != NULL && (node->flags & LP_INODE_FLAG_SPREAD) == 0)
+		lpi_whole_touch(whole, LPI_WHOLE_TOUCH_INODE, dir, true);
+}
+
 void lpi_whole_entry_remove(struct lpi_whole *whole, uint32_t dir, uint32_t name)
 {
 	struct lpi_whole_entry *entry = lpi_whole_entry_find(whole, dir, name);
@@ -410,9 +419,7 @@ void lpi_whole_entry_remove(struct lpi_whole *whole, uint32_t dir, uint32_t name
 	node->names--;
 	touch_name(whole, dir, name);
 	lpi_whole_touch(whole, LPI_WHOLE_TOUCH_INODE, node->slot, true);
-	/* A directory that is not spread counts those in it. */
-	if (lpi_whole_is_dir(node))
-		lpi_whole_touch(whole, LPI_WHOLE_TOUCH_INODE, dir, true);
+	touch_count(whole, dir, node);
 	*entry = whole->entries[--whole->entry_cnt];
 	whole->has_changed = true;
 }
@@ -428,8 +435,7 @@ void lpi_whole_entry_set(struct lpi_whole *whole, uint32_t dir, uint32_t name, u
 	node->names++;
 	touch_name(whole, dir, name);
 	lpi_whole_touch(whole, LPI_WHOLE_TOUCH_INODE, node_slot, true);
-	if (lpi_whole_is_dir(node))
-		lpi_whole_touch(whole, LPI_WHOLE_TOUCH_INODE, dir, true);
+	touch_count(whole, dir, node);
 	whole->has_changed = true;
 }
 
