@@ -347,7 +347,8 @@ static void begin(struct lpi_read *read, struct lpi_block *block, struct lp_stor
 	read->bytes = 0;
 	read->durable_waiter = (struct lp_commit_waiter){.told = durable_told};
 	read->since = 0;
-	read->is_cached = block->cached != NULL && op->read.length <= LPI_CACHED_READ_MAX;
+	read->is_cached = block->cached != NULL && !op->read.from_device &&
+			  op->read.length <= LPI_CACHED_READ_MAX;
 	read->is_seen = false;
 	read->goes_on = false;
 	read->ahead_waits = 0;

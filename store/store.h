@@ -318,7 +318,9 @@ struct lp_store_op {
 		struct {
 			struct lp_ino ino;
 			uint64_t offset;
-			uint64_t length; /* at most LP_STORE_READ_MAX */
+			uint64_t length;  /* at most LP_STORE_READ_MAX */
+			bool from_device; /* past what a cache of data remembers; it learns nothing
+					   */
 			/* Results, valid until lp_store_end(). Fewer bytes than asked for: the file
 			 * ends there. */
 			const struct lp_seg *segs;

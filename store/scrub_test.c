@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: a pass reads all data that there is, from the device and no faster than it may; it names
+ * each damaged block of each inode, and nothing else, whatever else is done meanwhile; it can be
+ * ended, and gone on with, and leaves a cache of data as it is (P4).
+ * Method: a store on a simulated device, in simulated time, with an inode of each kind; blocks
+ * found on the device by what is in them, and flipped. */
+#include "store/block_sim_test.h"
+
+#include <stdalign.h>
+
+#include "store/scrub.h"
+
+#define BLOCK     LP_BLOCK_BYTES
+#define BIG_BYTES (UINT64_C(700) << 10)
+#define FAR       (UINT64_C(1) << 40)
+#define BIG_NR    100u
+#define CLONE_NR  101u
+#define SPARSE_NR 102u
+#define INLINE_NR 103u
+#define DIR_NR    104u
+#define LATE_NR   105u
+#define INODES    6u
+
+static uint8_t big[BIG_BYTES];
+
+struct scene {
+	struct lpi_store_rig rig;
+	struct lp_scrub *scrub;
+	uint32_t ended;
+};
+
+static void has_ended(void *arg)
+{
+	((struct scene *)arg)->ended++;
+}
+
+static struct lp_ino ino_of(uint64_t nr)
+{
+	return (struct lp_ino){nr};
+}
+
+static void create(const struct scene *s, uint64_t nr, uint8_t type)
+{
+	const struct lp_attrs attrs = {.type = type,
+				       .mode = 0600,
+				       .nlink = 1,
+				       .parent = ino_of(type == LP_INODE_TYPE_DIR ? nr : 0)};
+	const struct lp_change change = {
+		.type = LP_CHANGE_CREATE, .ino = ino_of(nr), .inode = {.attrs = &attrs}};
+	lp_test_ok(lpi_hand_change(&s->rig.hand, change));
+}
+
+/* seed: how the store is; see lpi_store_rig_init(). */
+static void setup(struct scene *s, uint64_t seed)
+{
+	struct lp_prng prng;
+	*s = (struct scene){.ended = 0};
+	lp_prng_init(&prng, seed);
+	lp_prng_fill(&prng, big, sizeof(big));
+	lpi_store_rig_start(&s->rig, seed);
+	const struct lpi_hand *hand = &s->rig.hand;
+	for (uint64_t nr = BIG_NR; nr < BIG_NR + INODES; nr++)
+		create(s, nr, nr == DIR_NR ? LP_INODE_TYPE_DIR : LP_INODE_TYPE_FILE);
+	lp_test_ok(lpi_hand_write(hand, ino_of(BIG_NR), 0, big, BIG_BYTES));
+	lp_test_ok(lpi_hand_write(hand, ino_of(SPARSE_NR), 0, big + 77, BLOCK));
+	lp_test_ok(lpi_hand_write(hand, ino_of(SPARSE_NR), FAR, big + 99, 3 * BLOCK));
+	lp_test_ok(lpi_hand_write(hand, ino_of(INLINE_NR), 0, big, 100));
+	lp_test_ok(lpi_hand_write(hand, ino_of(LATE_NR), 0, big + 55, 2 * BLOCK));
+	const struct lp_change clone = {.type = LP_CHANGE_CLONE,
+					.ino = ino_of(CLONE_NR),
+					.clone = {.src = ino_of(BIG_NR), .length = BIG_BYTES}};
+	lp_test_ok(lpi_hand_change(hand, clone));
+	const struct lp_scrub_options options = {
+		.reactor = hand->reactor, .store = hand->store, .ended = has_ended, .ended_arg = s};
+	lp_test_ok(lp_scrub_new(&options, &s->scrub));
+}
+
+static void teardown(struct scene *s)
+{
+	lp_scrub_free(s->scrub);
+	lp_test_ok(lpi_store_rig_close(&s->rig, false));
+	lpi_store_rig_fini(&s->rig);
+}
+
+/* Until no payload waits for its place. */
+static void settle(const struct scene *s)
+{
+	struct lp_store_stats stats;
+	do {
+		lpi_hand_turn(&s->rig.hand);
+		lp_store_read_stats(s->rig.hand.store, &stats);
+	} while (stats.pending_bytes > 0);
+}
+
+static const struct lp_scrub_stats *pass(struct scene *s)
+{
+	uint32_t ended = s->ended;
+	lp_test_ok(lp_scrub_start(s->scrub, ino_of(0)));
+	lp_test_err(-EALREADY, lp_scrub_start(s->scrub, ino_of(0)));
+	while (!lp_scrub_is_idle(s->scrub))
+		lpi_hand_turn(&s->rig.hand);
+	assert_int_equal(s->ended, ended + 1);
+	return lp_scrub_stats(s->scrub);
+}
+
+/* Where the device has these bytes, all places. */
+static uint32_t flip(const struct scene *s, const uint8_t *bytes)
+{
+	static alignas(LP_BLOCK_BYTES) uint8_t chunk[UINT64_C(1) << 20];
+	uint32_t cnt = 0;
+	for (uint64_t at = 0; at < LPI_STORE_RIG_BYTES; at += sizeof(chunk)) {
+		lp_test_ok(lp_bdev_read_sync(s->rig.bdev, chunk, sizeof(chunk), at));
+		for (uint64_t in = 0; in < sizeof(chunk); in += BLOCK) {
+			if (memcmp(chunk + in, bytes, BLOCK) != 0)
+				continue;
+			lp_sim_rot(lp_sim_of(s->rig.bdev), BLOCK, at + in, 3);
+			cnt++;
+		}
+	}
+	return cnt;
+}
+
+/* --- What it finds ---------------------------------------------------------------------------- */
+
+static void test_sound(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < 12; seed++) {
+		struct scene s;
+		struct lp_store_stats before;
+		struct lp_store_stats after;
+		setup(&s, seed);
+		lp_store_read_stats(s.rig.hand.store, &before);
+		const struct lp_scrub_stats *stats = pass(&s);
+		assert_true(stats->is_whole && !stats->is_running);
+		assert_int_equal(stats->error, 0);
+		assert_int_equal(stats->objects, INODES);
+		assert_int_equal(stats->bytes, 2 * BIG_BYTES + (1 + 3 + 2) * BLOCK + 100);
+		assert_int_equal(stats->damaged, 0);
+		assert_int_equal(stats->at.nr, LATE_NR);
+		assert_int_equal(stats->passes, 1);
+		assert_true(stats->ended_ns >= stats->began_ns && stats->began_ns > 0);
+		lp_store_read_stats(s.rig.hand.store, &after);
+		assert_int_equal(after.data_cache_bytes, before.data_cache_bytes);
+		/* A second time all is read again. */
+		assert_int_equal(pass(&s)->bytes, 2 * BIG_BYTES + (1 + 3 + 2) * BLOCK + 100);
+		lp_store_read_stats(s.rig.hand.store, &after);
+		assert_int_equal(after.data_cache_bytes, before.data_cache_bytes);
+		assert_int_equal(lp_scrub_stats(s.scrub)->passes, 2);
+		teardown(&s);
+	}
+}
+
+static bool is_named(const struct lp_scrub_stats *stats, uint64_t nr, uint64_t offset)
+{
+	for (uint32_t i = 0; i < stats->named_cnt; i++) {
+		const struct lp_scrub_place *place = &stats->named[i];
+		if (place->ino.nr == nr && place->offset == offset)
+			return place->error == -EBADMSG;
+	}
+	return false;
+}
+
+static void test_damaged(void **state)
+{
+	(void)state;
+	/* In the first piece and the second, at the end, and far behind a hole. */
+	static const uint64_t offsets[] = {0, 5 * BLOCK, LP_SCRUB_READ_BYTES, BIG_BYTES - BLOCK};
+	for (uint64_t seed = 0; seed < 12; seed++) {
+		struct scene s;
+		setup(&s, seed);
+		settle(&s);
+		/* A reader has them all in its cache: what counts is on the device. */
+		uint8_t got[BLOCK];
+		for (int round = 0; round < 2; round++) {
+			for (uint64_t at = 0; at < BIG_BYTES; at += BLOCK)
+				assert_int_equal(
+					lpi_hand_read(&s.rig.hand, ino_of(BIG_NR), at, BLOCK, got),
+					BLOCK);
+		}
+		for (size_t i = 0; i < LP_ARRAY_SIZE(offsets); i++)
+			assert_true(flip(&s, big + offsets[i]) >= 1);
+		assert_true(flip(&s, big + 99 + BLOCK) >= 1);
+		const struct lp_scrub_stats *stats = pass(&s);
+		assert_true(stats->is_whole);
+		assert_int_equal(stats->objects, INODES);
+		for (size_t i = 0; i < LP_ARRAY_SIZE(offsets); i++) {
+			assert_true(is_named(stats, BIG_NR, offsets[i]));
+			assert_true(is_named(stats, CLONE_NR, offsets[i]));
+		}
+		assert_true(is_named(stats, SPARSE_NR, FAR + BLOCK));
+		assert_int_equal(stats->damaged, 2 * LP_ARRAY_SIZE(offsets) + 1);
+		assert_int_equal(stats->named_cnt, stats->damaged);
+		teardown(&s);
+	}
+}
+
+/* --- How it goes ------------------------------------------------------------------------------ */
+
+static void test_rate(void **state)
+{
+	(void)state;
+	static const uint64_t rates[] = {UINT64_C(1) << 20, UINT64_C(10) << 20};
+	struct scene s;
+	setup(&s, 1);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(rates); i++) {
+		uint64_t began_ns = s.rig.clock.now_ns;
+		lp_scrub_set_rate(s.scrub, rates[i]);
+		uint64_t want_ns = pass(&s)->bytes * LP_NS_PER_S / rates[i];
+		uint64_t took_ns = s.rig.clock.now_ns - began_ns;
+		/* What was read last is not waited for. */
+		assert_in_range(took_ns + LP_SCRUB_READ_BYTES * LP_NS_PER_S / rates[i], want_ns,
+				want_ns * 5 / 4 + LP_SCRUB_READ_BYTES * LP_NS_PER_S / rates[i]);
+	}
+	teardown(&s);
+}
+
+static void test_stop_and_go_on(void **state)
+{
+	(void)state;
+	struct scene s;
+	setup(&s, 2);
+	uint64_t all_bytes = pass(&s)->bytes;
+	for (uint32_t turns = 1; turns < 40; turns++) {
+		uint64_t objects = 0;
+		uint64_t bytes = 0;
+		struct lp_ino at = {0};
+		bool is_whole = false;
+		/* Each time it comes a little further, by an inode at least. */
+		for (uint32_t i = 0; i < 2 * INODES && !is_whole; i++) {
+			lp_test_ok(lp_scrub_start(s.scrub, at));
+			const struct lp_scrub_stats *stats = lp_scrub_stats(s.scrub);
+			for (uint32_t k = 0; k < turns && !lp_scrub_is_idle(s.scrub); k++)
+				lpi_hand_turn(&s.rig.hand);
+			while (stats->objects == 0 && !lp_scrub_is_idle(s.scrub))
+				lpi_hand_turn(&s.rig.hand);
+			lp_scrub_stop(s.scrub);
+			lp_scrub_stop(s.scrub);
+			while (!lp_scrub_is_idle(s.scrub))
+				lpi_hand_turn(&s.rig.hand);
+			objects += stats->objects;
+			bytes += stats->bytes;
+			at = stats->at;
+			is_whole = stats->is_whole;
+		}
+		assert_true(is_whole);
+		assert_int_equal(objects, INODES);
+		assert_true(bytes >= all_bytes); /* what was cut off begins again */
+	}
+	teardown(&s);
+}
+
+/* Whatever is written, cut off, cloned and removed meanwhile. */
+static void test_changes_are_no_damage(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < 12; seed++) {
+		struct scene s;
+		struct lp_prng prng;
+		setup(&s, seed);
+		const struct lpi_hand *hand = &s.rig.hand;
+		lp_prng_init(&prng, seed);
+		lp_test_ok(lp_scrub_start(s.scrub, ino_of(0)));
+		uint32_t passes = 0;
+		for (uint32_t i = 0; i < 300; i++) {
+			uint64_t nr = lp_prng_between(&prng, BIG_NR, CLONE_NR);
+			uint64_t at = lp_prng_below(&prng, BIG_BYTES - BLOCK);
+			uint64_t length = 1 + lp_prng_below(&prng, BIG_BYTES - at);
+			int err = 0;
+			if (lp_prng_chance(&prng, 1, 4)) {
+				const struct lp_change cut = {.type = LP_CHANGE_TRUNCATE,
+							      .ino = ino_of(nr),
+							      .data = {.offset = at}};
+				err = lpi_hand_change(hand, cut);
+			} else {
+				length = LP_MIN(length, 20 * BLOCK);
+				err = lpi_hand_write(hand, ino_of(nr), at, big, length);
+			}
+			lp_test_ok(err);
+			if (!lp_scrub_is_idle(s.scrub))
+				continue;
+			passes++;
+			assert_true(lp_scrub_stats(s.scrub)->is_whole);
+			assert_int_equal(lp_scrub_stats(s.scrub)->damaged, 0);
+			lp_test_ok(lp_scrub_start(s.scrub, ino_of(0)));
+		}
+		while (!lp_scrub_is_idle(s.scrub))
+			lpi_hand_turn(hand);
+		assert_int_equal(lp_scrub_stats(s.scrub)->damaged, 0);
+		assert_true(passes > 0);
+		teardown(&s);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sound),
+		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_rate),
+		cmocka_unit_test(test_stop_and_go_on),
+		cmocka_unit_test(test_changes_are_no_damage),
+	};
+	return lp_test_main(tests, "store/scrub");
+}
