@@ -177,7 +177,8 @@ enum lapis_op {
 	LAPIS_CONFIG_SET = 84,
 	LAPIS_EXPLAIN = 85,
 	LAPIS_ALLOC = 86,
-	LAPIS_HEAP = 87
+	LAPIS_HEAP = 87,
+	LAPIS_SCRUB = 88
 };
 
 enum lapis_request_flag {
@@ -561,7 +562,7 @@ LAPIS_API int lapis_pairs_next(struct lapis_list *list,
 LAPIS_API int lapis_ping(struct lapis *lapis) LAPIS_MUST_CHECK;
 /* What was LAPIS_ORDERED is durable. */
 LAPIS_API int lapis_sync(struct lapis *lapis) LAPIS_MUST_CHECK;
-/* op: LAPIS_STATUS to LAPIS_HEAP; text: what it asks for, or NULL. *ret_text is NUL-terminated and
+/* op: LAPIS_STATUS to LAPIS_SCRUB; text: what it asks for, or NULL. *ret_text is NUL-terminated and
  * the caller's to free(). */
 LAPIS_API int lapis_admin(struct lapis *lapis, uint32_t op, const char *text,
 			  char **ret_text) LAPIS_MUST_CHECK;

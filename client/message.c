@@ -66,6 +66,7 @@ static const struct op_kind kinds[] = {
 	[LAPIS_EXPLAIN] = {LPI_ANSWER_TEXT, true},
 	[LAPIS_ALLOC] = {LPI_ANSWER_TEXT, true},
 	[LAPIS_HEAP] = {LPI_ANSWER_TEXT, false},
+	[LAPIS_SCRUB] = {LPI_ANSWER_TEXT, false},
 };
 
 bool lpi_op_is_known(uint32_t opcode)
@@ -398,6 +399,7 @@ static void encode(struct encoder *enc)
 		[LAPIS_EXPLAIN] = encode_plain,
 		[LAPIS_ALLOC] = encode_text,
 		[LAPIS_HEAP] = encode_text,
+		[LAPIS_SCRUB] = encode_text,
 	};
 	encoders[enc->req->op](enc);
 }

@@ -75,6 +75,7 @@ _lapis()
 	xattr | omap) ((${#words[@]} == first + 1)) && found=(get set rm ls) ;;
 	alloc) found=(score dump) ;;
 	heap) found=(stats release) ;;
+	scrub) found=(status start stop wait) ;;
 	esac
 	if [[ ${#found[@]} -eq 0 && $command != config ]]; then
 		mapfile -d '' -t found < <(_lapis_keys "$word")

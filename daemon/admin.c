@@ -51,6 +51,7 @@ static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shar
 	lp_door_read_stats(shard->door, &report->door);
 	report->time_cnt = lp_store_read_times(shard->store, report->times, LP_STORE_TIMES_MAX);
 	report->slow_cnt = lp_door_slow(shard->door, report->slow, LP_SLOW_MAX);
+	lpi_scrubbing_report(&shard->scrubbing, &report->scrub);
 	if (gather->wants_score)
 		report->alloc_score = lp_store_alloc_score(shard->store);
 	if (gather->wants_usage)
@@ -63,6 +64,15 @@ static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shar
 	}
 }
 
+/* What is asked of the scrub, by the question that is at work. */
+static int ask_scrub(struct lpi_gather_reports *gather, struct lpi_shard *shard)
+{
+	const struct lpi_question *question = current(gather);
+	return question->opcode == LP_WIRE_OP_SCRUB
+		       ? lpi_scrubbing_ask(&shard->scrubbing, question->text)
+		       : 0;
+}
+
 static void gather_there(struct lpi_errand *errand)
 {
 	struct lpi_thread *thread = errand->thread;
@@ -72,9 +82,14 @@ static void gather_there(struct lpi_errand *errand)
 	lp_bufs_read_stats(thread->bufs, &report->bufs);
 	lpi_mount_report_read(thread->service->mount.channels[thread->idx],
 			      &gather->mounts[thread->idx]);
-	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s; s = lpi_thread_next(thread, s))
+	int result = 0;
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
+	     s = lpi_thread_next(thread, s)) {
+		int r = ask_scrub(gather, s);
+		result = r < 0 ? r : result;
 		read_shard(gather, s);
-	lpi_errand_end(errand, 0);
+	}
+	lpi_errand_end(errand, result);
 }
 
 /* --- Answers ---------------------------------------------------------------------------------- */
@@ -164,7 +179,9 @@ static void answer_report(struct lpi_gather_reports *gather)
 	const struct lp_config *config = &gather->service->config;
 	struct lpi_text *text = &question->answer;
 	fill_report(gather, &report);
-	if (question->opcode == LP_WIRE_OP_STATUS)
+	if (question->opcode == LP_WIRE_OP_SCRUB)
+		lpi_report_scrub(&report, text);
+	else if (question->opcode == LP_WIRE_OP_STATUS)
 		lpi_report_status(&report, text);
 	else if (question->opcode == LP_WIRE_OP_SLOW)
 		lpi_report_slow(&report, lp_config_number(config, LP_OPT_SLOW_MS) * LP_NS_PER_MS,
@@ -283,6 +300,8 @@ static void thread_done(struct lpi_errand *errand)
 		return;
 	if (current(gather)->opcode == LP_WIRE_OP_CONFIG_SET)
 		config_set_done(gather);
+	else if (gather->result < 0)
+		answer_error(gather, gather->result, "scrub: neither status, start nor stop");
 	else
 		answer_report(gather);
 	work(gather);
@@ -356,6 +375,7 @@ static void begin(struct lpi_gather_reports *gather)
 		return;
 	case LP_WIRE_OP_STATUS:
 	case LP_WIRE_OP_SLOW:
+	case LP_WIRE_OP_SCRUB:
 		ask_threads(gather, gather_there);
 		return;
 	default:

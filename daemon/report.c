@@ -385,6 +385,24 @@ void lpi_report_alloc(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_close(text, '}');
 }
 
+void lpi_report_scrub(const struct lpi_report *report, struct lpi_text *text)
+{
+	bool is_running = false;
+	uint64_t damaged = 0;
+	lpi_json_open(text, NULL, '{');
+	lpi_json_open(text, "shards", '[');
+	for (uint32_t i = 0; i < report->shard_cnt; i++) {
+		const struct lpi_scrub_report *scrub = &report->shards[i].scrub;
+		is_running |= scrub->stats.is_running;
+		damaged += scrub->stats.damaged;
+		lpi_scrub_json(text, i, scrub);
+	}
+	lpi_json_close(text, ']');
+	lpi_json_bool(text, "running", is_running);
+	lpi_json_number(text, "damaged", damaged);
+	lpi_json_close(text, '}');
+}
+
 static void json_usage(struct lpi_text *text, uint32_t idx, const struct lp_store_usage *usage)
 {
 	lpi_json_open(text, NULL, '{');

@@ -13,6 +13,7 @@
 #include "daemon/conn.h"
 #include "daemon/heap.h"
 #include "daemon/mount_report.h"
+#include "daemon/scrubbing.h"
 #include "daemon/text.h"
 #include "store/bdev.h"
 
@@ -33,6 +34,7 @@ struct lpi_shard_report {
 	size_t time_cnt;
 	struct lp_slow_request slow[LP_SLOW_MAX];
 	uint32_t slow_cnt;
+	struct lpi_scrub_report scrub;
 	bool has_latency[LPI_REPORT_OPCODES];
 	struct lp_hist latency[LPI_REPORT_OPCODES];
 };
@@ -74,6 +76,7 @@ struct lpi_report {
 	const struct lpi_mount_report *mounts; /* of each thread, if there is one */
 };
 
+void lpi_report_scrub(const struct lpi_report *report, struct lpi_text *text);
 /* "get" for LP_WIRE_OP_GET; NULL: there is no such operation. */
 const char *lpi_report_op(uint32_t code);
 

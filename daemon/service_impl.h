@@ -17,6 +17,7 @@
 #include "daemon/listen.h"
 #include "daemon/mount.h"
 #include "daemon/report.h"
+#include "daemon/scrubbing.h"
 #include "daemon/service.h"
 #include "store/devices.h"
 #include "store/store_file.h"
@@ -50,6 +51,7 @@ struct lpi_shard {
 	struct lp_store *store;
 	struct lp_ns *ns;
 	struct lp_door *door;
+	struct lpi_scrubbing scrubbing;
 	bool is_stopping; /* no more connections */
 	struct lp_store_events store_events;
 	struct lpi_told told[LP_STORE_STATE_CNT];

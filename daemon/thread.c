@@ -368,6 +368,16 @@ static int open_door(struct lpi_shard *shard)
 	return 0;
 }
 
+static int begin_scrubbing(struct lpi_shard *shard)
+{
+	struct lpi_thread *thread = shard->thread;
+	int err = lpi_scrubbing_begin(&shard->scrubbing, thread->reactor, shard->store, shard->idx);
+	if (err < 0)
+		return lpi_refuse(thread->why, err, "shard %u: %s", shard->idx, lp_strerror(err));
+	lpi_scrubbing_configure(&shard->scrubbing, &thread->config, thread->service->shard_cnt);
+	return 0;
+}
+
 static void ns_ready(struct lp_ns *ns, int result, void *arg)
 {
 	struct lpi_shard *shard = arg;
@@ -378,6 +388,8 @@ static void ns_ready(struct lp_ns *ns, int result, void *arg)
 				 lp_strerror(result));
 	else
 		result = open_door(shard);
+	if (result == 0)
+		result = begin_scrubbing(shard);
 	shard_done(shard, result);
 }
 
@@ -409,6 +421,7 @@ void lpi_thread_configure(struct lpi_errand *errand)
 				   (uint32_t)lp_config_number(config, LP_OPT_CONNECTIONS_MAX),
 				   lp_config_number(config, LP_OPT_SEND_TIMEOUT) * LP_NS_PER_S,
 				   (enum lp_wire_crc)lp_config_number(config, LP_OPT_CRC));
+		lpi_scrubbing_configure(&s->scrubbing, config, thread->service->shard_cnt);
 		int r = lp_door_set_requests_max(s->door, (uint32_t)requests_max);
 		result = r < 0 ? r : result;
 	}
@@ -468,6 +481,7 @@ void lpi_thread_look(struct lpi_errand *errand)
 		lp_ns_read_stats(s->ns, &names);
 		look.stuck += names.stuck;
 		tell_slow_shard(s);
+		lpi_scrubbing_look(&s->scrubbing);
 		if (s->idx != thread->idx && health.state <= look.store.state)
 			continue;
 		look.store = health;
@@ -498,10 +512,16 @@ void lpi_thread_stop_doors(struct lpi_errand *errand)
 	}
 }
 
+static void scrubbing_stopped(void *arg)
+{
+	shard_done(arg, 0);
+}
+
 static void ns_stopped(struct lp_ns *ns, void *arg)
 {
+	struct lpi_shard *shard = arg;
 	(void)ns;
-	shard_done(arg, 0);
+	lpi_scrubbing_stop(&shard->scrubbing, scrubbing_stopped, shard);
 }
 
 void lpi_thread_stop_ns(struct lpi_errand *errand)
@@ -521,6 +541,7 @@ static int close_shard(struct lpi_thread *thread, struct lpi_shard *shard)
 	int err = 0;
 	if (shard->store != NULL) {
 		lp_door_free(shard->door);
+		lpi_scrubbing_fini(&shard->scrubbing);
 		lp_ns_close(shard->ns);
 		err = lp_store_close(shard->store, !thread->service->ns_serves);
 	}

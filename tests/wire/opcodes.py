@@ -589,7 +589,7 @@ def test_admin(daemon):
         for request in (
             wire.status(), wire.stats("json"), wire.slow(), wire.config_get(),
             wire.config_get("slow-ms"), wire.explain("admin/a"), wire.alloc("score"),
-            wire.heap("stats"), wire.heap("release"),
+            wire.heap("stats"), wire.heap("release"), wire.scrub(), wire.scrub("stop"),
             wire.config_set("slow-ms=500"), wire.config_set("slow-ms=1000"),
         ):  # fmt: skip
             json.loads(lapis(request))
@@ -608,6 +608,7 @@ def test_admin(daemon):
         refused(lapis, wire.explain("admin/nothing"), "ENOENT")
         refused(lapis, wire.alloc("frobnicate"), "EOPNOTSUPP")
         refused(lapis, wire.heap("frobnicate"), "EINVAL")
+        refused(lapis, wire.scrub("frobnicate"), "EINVAL")
 
 
 def test_two_shards(daemon):
@@ -655,6 +656,7 @@ def test_meta_does_not_fit(daemon):
         "remove": wire.REMOVE, "link": wire.TWO, "rename": wire.TWO, "readdir": wire.READDIR,
         "readlink": wire.REF, "stats": wire.TEXT, "config_get": wire.TEXT,
         "config_set": wire.TEXT, "explain": wire.REF, "alloc": wire.TEXT, "heap": wire.TEXT,
+        "scrub": wire.TEXT,
     }  # fmt: skip
     with daemon.connect() as lapis:
         for op, layout in short_of.items():
