@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Goal: what is damaged on the device while the daemon runs is found and named by `lapis scrub`, though
+# a cache has it, and nothing else is; it keeps to its rate, begins and ends when it is told to, and
+# a stop does not wait for it (P4).
+# Method: objects, a byte of one changed in the image behind the daemon's back.
+# variants: release asan tsan
+set -u
+. "$LP_TEST_SRC/tests/lib.sh"
+
+export LAPIS_ADDRESS=unix:$PWD/s
+daemon=
+trap '[ -z "$daemon" ] || kill -KILL "$daemon" 2>/dev/null' EXIT
+
+"$lapis" mkfs --size 512M --shards 2 a.img >/dev/null || exit 1
+"$LP_TEST_BUILD/bin/lapisd" --listen "$LAPIS_ADDRESS" --memory 256M --scrub-rate 0 a.img >out 2>err &
+daemon=$!
+for _ in $(seq 600); do
+	grep -q ready out && break
+	kill -0 "$daemon" 2>/dev/null || break
+	sleep 0.05
+done
+
+head -c 3000000 /dev/urandom >large
+for i in 1 2 3 4 5 6; do "$lapis" put large "b/$i" || say "put $i"; done
+head -c 90 large | "$lapis" put - b/small || say "put small"
+head -c 2000000 /dev/urandom >other
+"$lapis" put other b/other || say "put other"
+
+"$lapis" scrub | grep -q '^shard 0 *never' || say "before the first: $("$lapis" scrub)"
+"$lapis" scrub start >/dev/null || say start
+"$lapis" scrub wait >log || say "wait: $(cat log)"
+[ "$(grep -c 'done .*nothing damaged' log)" = 2 ] || say "sound: $(cat log)"
+
+# The first is read once more, so that a cache has it, and then changed below.
+"$lapis" get b/other got || say get
+python3 - a.img other <<'END' || say "not found in the image"
+import mmap, sys
+block = open(sys.argv[2], "rb").read()[40960:45056]
+with open(sys.argv[1], "r+b") as image:
+    view = mmap.mmap(image.fileno(), 0)
+    at = view.find(block)
+    if at < 0:
+        sys.exit(1)
+    while at >= 0:
+        view[at + 99] ^= 16
+        at = view.find(block)
+    view.flush()
+END
+"$lapis" scrub start >/dev/null || say "start again"
+if "$lapis" scrub wait >log; then say "damage is no failure: $(cat log)"; fi
+[ "$(grep -c 'offset 40960: checksum mismatch' log)" = 1 ] || say "not named: $(cat log)"
+[ "$(grep -c 'inode' log)" = 1 ] || say "more than that: $(cat log)"
+[ "$("$lapis" scrub --json | grep -c '"damaged": 1')" = 1 ] || say "json: $("$lapis" scrub --json)"
+grep -q 'error: damaged: checksum mismatch' err || say "not in the log"
+for i in 1 2 3 4 5 6; do
+	if ! "$lapis" get "b/$i" got || ! cmp large got; then say "b/$i"; fi
+done
+
+# Slow, it can be ended, and so can the daemon.
+"$lapis" config set scrub-rate 100K >/dev/null || say "config set"
+"$lapis" scrub start >/dev/null
+"$lapis" scrub | grep -q running || say "it is over: $("$lapis" scrub)"
+"$lapis" scrub stop >/dev/null || say stop
+for _ in $(seq 100); do
+	"$lapis" scrub | grep -q running || break
+	sleep 0.1
+done
+"$lapis" scrub | grep -q stopped || say "not stopped: $("$lapis" scrub)"
+"$lapis" scrub start >/dev/null
+if "$lapis" scrub frobnicate 2>log; then say "a wrong word"; fi
+kill -TERM "$daemon"
+wait "$daemon" || say "ended with $?: $(tail -n 3 err)"
+daemon=
+"$lapis" fsck a.img >/dev/null || say fsck
+finish
