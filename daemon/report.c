@@ -394,7 +394,7 @@ void lpi_report_scrub(const struct lpi_report *report, struct lpi_text *text)
 	for (uint32_t i = 0; i < report->shard_cnt; i++) {
 		const struct lpi_scrub_report *scrub = &report->shards[i].scrub;
 		is_running |= scrub->stats.is_running;
-		damaged += scrub->stats.damaged;
+		damaged += scrub->damaged;
 		lpi_scrub_json(text, i, scrub);
 	}
 	lpi_json_close(text, ']');

@@ -10,6 +10,7 @@
 
 #define NS_PER_HOUR (3600 * (uint64_t)LP_NS_PER_S)
 #define RATE_MIN    UINT64_C(4096)
+#define KEEP_NS     (60 * (uint64_t)LP_NS_PER_S)
 
 static void log_end(const struct lpi_scrubbing *scrubbing)
 {
@@ -29,13 +30,125 @@ static void log_end(const struct lpi_scrubbing *scrubbing)
 			      scrubbing->shard_idx, objects, mib);
 }
 
+/* --- What the store keeps ----------------------------------------------------------------------
+ */
+
+static void end_if_idle(struct lpi_scrubbing *scrubbing);
+
+static uint64_t damaged_of(const struct lpi_scrubbing *scrubbing)
+{
+	const struct lp_scrub_stats *stats = lp_scrub_stats(scrubbing->scrub);
+	return stats->began_ns == 0 ? scrubbing->damaged
+				    : scrubbing->damaged_before + stats->damaged;
+}
+
+static void kept(struct lp_store_op *op)
+{
+	struct lpi_scrubbing *scrubbing = LP_CONTAINER_OF(op, struct lpi_scrubbing, op);
+	scrubbing->is_asking = false;
+	if (op->result < 0) /* of a full store, or one that is read-only */
+		LP_LOG_DEBUG("shard %u: how far the check of all data is cannot be kept: %s",
+			     scrubbing->shard_idx, lp_strerror(op->result));
+	end_if_idle(scrubbing);
+}
+
+static void keep(struct lpi_scrubbing *scrubbing)
+{
+	const struct lp_scrub_value value = {.since_ns = LP_MAX(scrubbing->since_ns, INT64_C(0)),
+					     .is_under_way = scrubbing->goes_on,
+					     .behind = scrubbing->behind.nr,
+					     .damaged = scrubbing->damaged};
+	if (scrubbing->is_asking || !scrubbing->is_known)
+		return;
+	scrubbing->has_changed = false;
+	scrubbing->is_asking = true;
+	scrubbing->saved_ns = lp_reactor_now_ns(scrubbing->reactor);
+	lp_scrub_write(&value, &scrubbing->key, scrubbing->value);
+	scrubbing->change = (struct lp_change){.type = LP_CHANGE_RECORD};
+	scrubbing->change.named.name =
+		(struct lp_bytes){scrubbing->key.bytes, (uint32_t)scrubbing->key.len};
+	scrubbing->change.named.value = (struct lp_bytes){scrubbing->value, LP_SCRUB_VALUE_SIZE};
+	scrubbing->op = (struct lp_store_op){
+		.opcode = LP_STORE_TXN,
+		.complete = kept,
+		.txn = {.changes = &scrubbing->change, .change_cnt = 1, .ack = LP_ACK_ORDERED}};
+	lp_store_submit(scrubbing->store, &scrubbing->op);
+}
+
+static int64_t day_ns(const struct lpi_scrubbing *scrubbing)
+{
+	return lp_clock_wall_ns(lp_reactor_clock(scrubbing->reactor));
+}
+
+/* There is none, or it is damaged, which has been recorded: the interval begins now. */
+static void known(struct lp_store_op *op)
+{
+	struct lpi_scrubbing *scrubbing = LP_CONTAINER_OF(op, struct lpi_scrubbing, op);
+	struct lp_scrub_value value;
+	scrubbing->is_asking = false;
+	scrubbing->is_known = true;
+	if (op->result == 0 &&
+	    lp_scrub_read(scrubbing->value, op->get.value_len, &scrubbing->key, &value) == 0) {
+		scrubbing->since_ns = value.since_ns;
+		scrubbing->goes_on = value.is_under_way != 0;
+		scrubbing->behind.nr = value.behind;
+		scrubbing->damaged = value.damaged;
+	} else {
+		scrubbing->since_ns = day_ns(scrubbing);
+		scrubbing->has_changed = true;
+	}
+	end_if_idle(scrubbing);
+}
+
+static void look_up(struct lpi_scrubbing *scrubbing)
+{
+	scrubbing->is_asking = true;
+	scrubbing->op = (struct lp_store_op){
+		.opcode = LP_STORE_GET,
+		.complete = known,
+		.get = {.space = LP_STORE_RECORDS,
+			.name = {scrubbing->key.bytes, (uint32_t)scrubbing->key.len},
+			.buf = scrubbing->value,
+			.buf_len = LP_SCRUB_VALUE_SIZE}};
+	lp_store_submit(scrubbing->store, &scrubbing->op);
+}
+
+/* --- When it begins and ends ------------------------------------------------------------------ */
+
+/* Somebody waits for that. */
+static void end_if_idle(struct lpi_scrubbing *scrubbing)
+{
+	if (!scrubbing->is_stopping || scrubbing->is_asking || !lp_scrub_is_idle(scrubbing->scrub))
+		return;
+	if (scrubbing->has_changed && scrubbing->is_known)
+		keep(scrubbing);
+	else
+		scrubbing->stopped(scrubbing->arg);
+}
+
+/* What is to be kept. Of an inode that was not read to its end nothing counts. */
+static void note_progress(struct lpi_scrubbing *scrubbing, bool goes_on)
+{
+	const struct lp_scrub_stats *stats = lp_scrub_stats(scrubbing->scrub);
+	scrubbing->goes_on = goes_on;
+	scrubbing->behind = goes_on ? stats->at : (struct lp_ino){0};
+	scrubbing->damaged =
+		scrubbing->damaged_before + (goes_on ? stats->at_damaged : stats->damaged);
+	scrubbing->has_changed = true;
+}
+
 static void ended(void *arg)
 {
 	struct lpi_scrubbing *scrubbing = arg;
-	scrubbing->waits_since_ns = lp_reactor_now_ns(scrubbing->reactor);
+	const struct lp_scrub_stats *stats = lp_scrub_stats(scrubbing->scrub);
 	log_end(scrubbing);
+	if (stats->is_whole)
+		scrubbing->since_ns = day_ns(scrubbing);
+	note_progress(scrubbing, scrubbing->is_cut_short && !stats->is_whole);
 	if (scrubbing->is_stopping)
-		scrubbing->stopped(scrubbing->arg);
+		end_if_idle(scrubbing);
+	else
+		keep(scrubbing);
 }
 
 int lpi_scrubbing_begin(struct lpi_scrubbing *scrubbing, struct lp_reactor *reactor,
@@ -43,10 +156,13 @@ int lpi_scrubbing_begin(struct lpi_scrubbing *scrubbing, struct lp_reactor *reac
 {
 	const struct lp_scrub_options options = {
 		.reactor = reactor, .store = store, .ended = ended, .ended_arg = scrubbing};
-	*scrubbing = (struct lpi_scrubbing){.reactor = reactor,
-					    .shard_idx = shard_idx,
-					    .waits_since_ns = lp_reactor_now_ns(reactor)};
-	return lp_scrub_new(&options, &scrubbing->scrub);
+	*scrubbing =
+		(struct lpi_scrubbing){.reactor = reactor, .store = store, .shard_idx = shard_idx};
+	lp_key_of_store(&scrubbing->key, "scrub");
+	int err = lp_scrub_new(&options, &scrubbing->scrub);
+	if (err == 0)
+		look_up(scrubbing);
+	return err;
 }
 
 void lpi_scrubbing_configure(struct lpi_scrubbing *scrubbing, const struct lp_config *config,
@@ -58,32 +174,56 @@ void lpi_scrubbing_configure(struct lpi_scrubbing *scrubbing, const struct lp_co
 			  rate == 0 ? LP_SCRUB_RATE_NOLIMIT : LP_MAX(rate / shard_cnt, RATE_MIN));
 }
 
+/* A clock that was set back makes it wait from then on. */
 static uint64_t next_ns(const struct lpi_scrubbing *scrubbing)
 {
-	uint64_t waited_ns = lp_reactor_now_ns(scrubbing->reactor) - scrubbing->waits_since_ns;
-	if (scrubbing->interval_ns == 0 || scrubbing->is_stopping)
+	int64_t now_ns = day_ns(scrubbing);
+	uint64_t waited_ns =
+		now_ns > scrubbing->since_ns ? (uint64_t)(now_ns - scrubbing->since_ns) : 0;
+	if (scrubbing->interval_ns == 0 || scrubbing->is_stopping || !scrubbing->is_known)
 		return UINT64_MAX;
 	return waited_ns < scrubbing->interval_ns ? scrubbing->interval_ns - waited_ns : 0;
 }
 
+static void start(struct lpi_scrubbing *scrubbing, struct lp_ino behind, uint64_t damaged_before)
+{
+	scrubbing->damaged_before = damaged_before;
+	scrubbing->goes_on = true;
+	scrubbing->is_cut_short = false;
+	int err = lp_scrub_start(scrubbing->scrub, behind);
+	LP_ASSERT(err == 0); /* it is idle */
+}
+
 void lpi_scrubbing_look(struct lpi_scrubbing *scrubbing)
 {
-	if (!lp_scrub_is_idle(scrubbing->scrub) || next_ns(scrubbing) > 0)
+	uint64_t now_ns = lp_reactor_now_ns(scrubbing->reactor);
+	bool is_idle = lp_scrub_is_idle(scrubbing->scrub);
+	if (scrubbing->is_stopping || !scrubbing->is_known)
 		return;
-	int err = lp_scrub_start(scrubbing->scrub, (struct lp_ino){0});
-	LP_ASSERT(err == 0); /* it is idle */
+	if (!is_idle && now_ns - scrubbing->saved_ns >= KEEP_NS)
+		note_progress(scrubbing, true);
+	if (scrubbing->has_changed)
+		keep(scrubbing);
+	if (is_idle && scrubbing->goes_on)
+		start(scrubbing, scrubbing->behind, scrubbing->damaged);
+	else if (is_idle && next_ns(scrubbing) == 0)
+		start(scrubbing, (struct lp_ino){0}, 0);
 }
 
 void lpi_scrubbing_stop(struct lpi_scrubbing *scrubbing, void (*stopped)(void *arg), void *arg)
 {
-	bool is_idle = scrubbing->scrub == NULL || lp_scrub_is_idle(scrubbing->scrub);
+	if (scrubbing->scrub == NULL) {
+		stopped(arg);
+		return;
+	}
 	scrubbing->is_stopping = true;
 	scrubbing->stopped = stopped;
 	scrubbing->arg = arg;
-	if (is_idle)
-		stopped(arg);
-	else
+	if (!lp_scrub_is_idle(scrubbing->scrub)) {
+		scrubbing->is_cut_short = true;
 		lp_scrub_stop(scrubbing->scrub);
+	}
+	end_if_idle(scrubbing);
 }
 
 void lpi_scrubbing_fini(struct lpi_scrubbing *scrubbing)
@@ -94,11 +234,11 @@ void lpi_scrubbing_fini(struct lpi_scrubbing *scrubbing)
 
 int lpi_scrubbing_ask(struct lpi_scrubbing *scrubbing, const char *what)
 {
+	bool is_idle = lp_scrub_is_idle(scrubbing->scrub);
 	if (strcmp(what, "start") == 0) {
-		int err = scrubbing->is_stopping
-				  ? 0
-				  : lp_scrub_start(scrubbing->scrub, (struct lp_ino){0});
-		return err == -EALREADY ? 0 : err;
+		if (is_idle && !scrubbing->is_stopping)
+			start(scrubbing, (struct lp_ino){0}, 0);
+		return 0;
 	}
 	if (strcmp(what, "stop") == 0) {
 		lp_scrub_stop(scrubbing->scrub);
@@ -113,6 +253,8 @@ void lpi_scrubbing_report(const struct lpi_scrubbing *scrubbing, struct lpi_scru
 {
 	ret->stats = *lp_scrub_stats(scrubbing->scrub);
 	ret->next_ns = next_ns(scrubbing);
+	ret->damaged = damaged_of(scrubbing);
+	ret->whole_ns = scrubbing->since_ns;
 }
 
 static const char *state_of(const struct lp_scrub_stats *stats)
@@ -139,7 +281,7 @@ void lpi_scrub_json(struct lpi_text *text, uint32_t shard_idx,
 	lpi_json_number(text, "ended_ns", (uint64_t)stats->ended_ns);
 	lpi_json_number(text, "objects", stats->objects);
 	lpi_json_number(text, "bytes", stats->bytes);
-	lpi_json_number(text, "damaged", stats->damaged);
+	lpi_json_number(text, "damaged", report->damaged);
 	if (report->next_ns != UINT64_MAX)
 		lpi_json_number(text, "next_s", report->next_ns / LP_NS_PER_S);
 	lpi_json_open(text, "places", '[');

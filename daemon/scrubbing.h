@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a shard's data is checked in the background: when somebody asks for it, and by itself some
- * time after the last check, or after the start. What is found is counted, shown and logged.
+ * time after the last whole check. What is found is counted, shown and logged. The store keeps when
+ * that was, and each minute how far a check is: after a stop it goes on there.
  *
- * Threads: the shard's. Blocking: none. Allocation: at the beginning. Errors: -ENOMEM, -EALREADY.
+ * Threads: the shard's. Blocking: none. Allocation: at the beginning. Errors: -ENOMEM, -EINVAL.
  */
 #ifndef LP_DAEMON_SCRUBBING_H
 #define LP_DAEMON_SCRUBBING_H
@@ -10,14 +11,30 @@
 #include "daemon/config.h"
 #include "daemon/text.h"
 #include "store/scrub.h"
+#include "store/values.h"
 
 struct lpi_scrubbing {
 	struct lp_scrub *scrub; /* NULL: not begun */
 	struct lp_reactor *reactor;
 	uint32_t shard_idx;
-	uint64_t interval_ns; /* 0: never by itself */
-	uint64_t waits_since_ns;
+	uint64_t interval_ns;    /* 0: never by itself */
+	int64_t since_ns;        /* of the day: when that began to count */
+	bool goes_on;            /* a check that has not come to its end is gone on with, */
+	struct lp_ino behind;    /* behind this inode */
+	uint64_t damaged;        /* in all up to there, or by the last one */
+	uint64_t damaged_before; /* what that was when the check under way began, or went on */
+	/* What the store knows of it. */
+	struct lp_store *store;
+	struct lp_store_op op;
+	bool is_asking; /* the op is under way */
+	bool is_known;  /* it has been read */
+	bool has_changed;
+	uint64_t saved_ns;
+	struct lp_change change;
+	struct lp_key key;
+	uint8_t value[LP_SCRUB_VALUE_SIZE];
 	bool is_stopping;
+	bool is_cut_short; /* by the stop of the daemon, not because somebody wants it */
 	void (*stopped)(void *arg);
 	void *arg;
 };
@@ -41,6 +58,8 @@ int lpi_scrubbing_ask(struct lpi_scrubbing *scrubbing, const char *what) LP_MUST
 struct lpi_scrub_report {
 	struct lp_scrub_stats stats;
 	uint64_t next_ns; /* until it begins by itself; UINT64_MAX: never */
+	uint64_t damaged; /* also before it was cut short by a stop */
+	int64_t whole_ns; /* when the last whole check ended, or the store was first served */
 };
 
 void lpi_scrubbing_report(const struct lpi_scrubbing *scrubbing, struct lpi_scrub_report *ret);

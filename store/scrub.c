@@ -179,6 +179,7 @@ static void inode_done(struct lp_scrub *scrub)
 {
 	scrub->stats.objects++;
 	scrub->stats.at = scrub->ino;
+	scrub->stats.at_damaged = scrub->stats.damaged;
 	next_inode(scrub);
 }
 

@@ -40,10 +40,11 @@ struct lp_scrub_stats {
 	int error;     /* that ended it; 0: none */
 	uint64_t objects;
 	uint64_t bytes;
-	uint64_t damaged; /* places */
-	uint64_t passes;  /* whole ones, since it was made */
-	struct lp_ino at; /* all inodes up to this one have been read */
-	int64_t began_ns; /* of the day; 0: never */
+	uint64_t damaged;    /* places */
+	uint64_t passes;     /* whole ones, since it was made */
+	struct lp_ino at;    /* all inodes up to this one have been read, */
+	uint64_t at_damaged; /* and had so many damaged places */
+	int64_t began_ns;    /* of the day; 0: never */
 	int64_t ended_ns;
 	uint32_t named_cnt;
 	struct lp_scrub_place named[LP_SCRUB_NAMED];

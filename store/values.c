@@ -100,6 +100,17 @@ static const char *unfinished_fault(const struct lp_unfinished_value *value)
 	return value->from_block > LP_KEY_MAP_BLOCKS_MAX ? "from_block" : NULL;
 }
 
+static const char *scrub_fault(const struct lp_scrub_value *value)
+{
+	if (!lp_scrub_value_reserved_is_zero(value))
+		return "reserved";
+	if (value->is_under_way > 1)
+		return "is_under_way";
+	if (value->is_under_way == 0 && value->behind != 0)
+		return "behind";
+	return value->since_ns < 0 ? "since_ns" : NULL;
+}
+
 static const char *deferred_fault(const struct lp_deferred_value *value)
 {
 	if (!lp_deferred_value_reserved_is_zero(value))
@@ -197,6 +208,31 @@ int lp_unfinished_read(const void *bytes, size_t len, const struct lp_key *key,
 		return err;
 	lp_unfinished_value_decode(bytes, &value);
 	const char *fault = unfinished_fault(&value);
+	if (fault != NULL)
+		return lpi_value_bad(key, fault);
+	*ret = value;
+	return 0;
+}
+
+void lp_scrub_write(const struct lp_scrub_value *value, const struct lp_key *key,
+		    uint8_t ret_bytes[LP_SCRUB_VALUE_SIZE])
+{
+	struct lp_scrub_value out = *value;
+	LP_ASSERT(scrub_fault(value) == NULL);
+	out.version = LP_VALUE_VERSION;
+	lp_scrub_value_encode(&out, ret_bytes);
+	lpi_value_seal(ret_bytes, LP_SCRUB_VALUE_SIZE, key, LP_KEY_SPACE_STORE);
+}
+
+int lp_scrub_read(const void *bytes, size_t len, const struct lp_key *key,
+		  struct lp_scrub_value *ret)
+{
+	struct lp_scrub_value value;
+	int err = open_value(bytes, len, LP_SCRUB_VALUE_SIZE, key, LP_KEY_SPACE_STORE);
+	if (err != 0)
+		return err;
+	lp_scrub_value_decode(bytes, &value);
+	const char *fault = scrub_fault(&value);
 	if (fault != NULL)
 		return lpi_value_bad(key, fault);
 	*ret = value;

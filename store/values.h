@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The small values of the index: directory entries, fragments of directories, unfinished work, and
- * the heads of deferred payloads (docs/format/values.md). Those of references of shared blocks are
- * refs.h's.
+/* The small values of the index: directory entries, fragments of directories, unfinished work, how
+ * far the check of all data is, and the heads of deferred payloads (docs/format/values.md). Those
+ * of references of shared blocks are refs.h's.
  *
  * The structs are those of the format page; version, reserved fields and crc are the functions'
  * business: 0 for the caller. A value is bound to its key by the crc.
@@ -36,6 +36,11 @@ int lp_unfinished_read(const void *bytes, size_t len, const struct lp_key *key,
 /* A good value of a kind that others than the store itself put: orphan, upload. Of bytes that are
  * no damage if it is none: nothing is recorded. */
 bool lp_unfinished_is_mark(const void *bytes, size_t len, const struct lp_key *key);
+
+void lp_scrub_write(const struct lp_scrub_value *value, const struct lp_key *key,
+		    uint8_t ret_bytes[LP_SCRUB_VALUE_SIZE]);
+int lp_scrub_read(const void *bytes, size_t len, const struct lp_key *key,
+		  struct lp_scrub_value *ret) LP_MUST_CHECK;
 
 #define LP_DEFERRED_RECORD_BYTES (LP_DEFERRED_VALUE_SIZE + LP_BLOCK_BYTES)
 #define LP_DEVICE_BLOCKS_MAX     (UINT64_C(1) << 48) /* device blocks are below */

@@ -18,9 +18,10 @@
 #define GOLDEN_DEFERRED                                                                            \
 	"01000000bc7945ae34120000000000000500000000000000cdab8900000000008d015e9500000000"
 
-#define BYTES_MAX LP_FRAGMENT_VALUE_SIZE
+#define GOLDEN_SCRUB "0101000061d3b254630000000000000034120000000000000200000000000000"
+#define BYTES_MAX    LP_FRAGMENT_VALUE_SIZE
 
-/* The three kinds behind one face. */
+/* The four kinds behind one face. */
 struct kind {
 	size_t size;
 	const char *golden;
@@ -42,6 +43,25 @@ static void fragment_key(struct lp_key *key, uint64_t nr)
 static void unfinished_key(struct lp_key *key, uint64_t nr)
 {
 	lp_key_of_ino(key, LP_KEY_SPACE_UNFINISHED, (struct lp_ino){nr});
+}
+
+static void scrub_key(struct lp_key *key, uint64_t nr)
+{
+	(void)nr;
+	lp_key_of_store(key, "scrub");
+}
+
+static void scrub_write(const struct lp_key *key, uint8_t *bytes)
+{
+	struct lp_scrub_value value = {
+		.is_under_way = 1, .since_ns = 99, .behind = 0x1234, .damaged = 2};
+	lp_scrub_write(&value, key, bytes);
+}
+
+static int scrub_read(const void *bytes, size_t len, const struct lp_key *key)
+{
+	struct lp_scrub_value value;
+	return lp_scrub_read(bytes, len, key, &value);
 }
 
 static void dirent_write(const struct lp_key *key, uint8_t *bytes)
@@ -95,7 +115,9 @@ static const struct kind fragment = {LP_FRAGMENT_VALUE_SIZE, GOLDEN_FRAGMENT, fr
 				     fragment_write, fragment_read};
 static const struct kind unfinished = {LP_UNFINISHED_VALUE_SIZE, GOLDEN_UNFINISHED, unfinished_key,
 				       unfinished_write, unfinished_read};
-static const struct kind *const kinds[] = {&dirent, &fragment, &unfinished};
+static const struct kind scrub = {LP_SCRUB_VALUE_SIZE, GOLDEN_SCRUB, scrub_key, scrub_write,
+				  scrub_read};
+static const struct kind *const kinds[] = {&dirent, &fragment, &unfinished, &scrub};
 
 static void check_hex(const uint8_t *bytes, size_t len, const char *want)
 {
@@ -186,6 +208,11 @@ static void test_rules(void **state)
 		{&unfinished, 1, 1, 1, 3}, /* an orphan with from_block */
 		{&unfinished, 3, 1, 1, 0}, /* reserved */
 		{&unfinished, 8, 8, (UINT64_C(1) << 32) + 1, UINT64_C(1) << 32},
+		{&scrub, 0, 1, 0, 1}, /* version */
+		{&scrub, 1, 1, 2, 1}, /* is_under_way */
+		{&scrub, 1, 1, 0, 1}, /* behind an inode, but none is */
+		{&scrub, 2, 2, 1, 0}, /* reserved */
+		{&scrub, 8, 8, UINT64_MAX, 0},
 	};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(rules); i++) {
 		lp_test_err(-EUCLEAN, read_changed(rules[i].kind, 5, rules[i].offset, rules[i].size,

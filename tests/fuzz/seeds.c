@@ -453,6 +453,11 @@ static void make_values(void)
 	lp_key_of_number(&key, LP_KEY_SPACE_DEFERRED, 7);
 	lp_deferred_write(&deferred, &key, record);
 	save_value(4, "deferred", record, sizeof(record));
+	lp_key_of_store(&key, "scrub");
+	const struct lp_scrub_value scrub = {
+		.is_under_way = 1, .since_ns = 1000, .behind = 7, .damaged = 1};
+	lp_scrub_write(&scrub, &key, bytes);
+	save_value(5, "scrub", bytes, LP_SCRUB_VALUE_SIZE);
 }
 
 static void save_key(const struct lp_key *key, const char *name)

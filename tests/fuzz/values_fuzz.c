@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The small values of the index, from bytes that may be anything.
  *
- *   byte 0: 1 repair the crc, bits 1 to 3: D, F, U, R, L; then u64 ino or number of the key, value
+ *   byte 0: 1 repair the crc, bits 1 to 3: D, F, U, R, L, S scrub; then u64 ino or number of the
+ * key, value
  *
  * A value that is accepted is written to the same bytes, and is refused under another key. */
 #include <errno.h>
@@ -22,7 +23,7 @@ static_assert(LP_FRAGMENT_VALUE_SIZE <= BYTES_MAX, "room for each");
 static_assert(LP_UNFINISHED_VALUE_SIZE <= BYTES_MAX, "room for each");
 static_assert(LP_REFS_BYTES_MAX <= BYTES_MAX, "room for each");
 
-enum kind { DIRENT, FRAGMENT, UNFINISHED, REFS, DEFERRED, KINDS };
+enum kind { DIRENT, FRAGMENT, UNFINISHED, REFS, DEFERRED, SCRUB, KINDS };
 
 static void make_key(struct lp_key *ret, enum kind kind, uint64_t number)
 {
@@ -39,6 +40,9 @@ static void make_key(struct lp_key *ret, enum kind kind, uint64_t number)
 		break;
 	case REFS:
 		lp_key_of_number(ret, LP_KEY_SPACE_REFS, number);
+		break;
+	case SCRUB:
+		lp_key_of_store(ret, "scrub");
 		break;
 	case DEFERRED:
 	case KINDS:
@@ -72,6 +76,7 @@ static int read_write(enum kind kind, const uint8_t *value, size_t len, const st
 		struct lp_fragment_value fragment;
 		struct lp_unfinished_value unfinished;
 		struct lp_refs refs;
+		struct lp_scrub_value scrub;
 		struct lp_deferred_value deferred;
 	} is;
 	int err = 0;
@@ -95,6 +100,11 @@ static int read_write(enum kind kind, const uint8_t *value, size_t len, const st
 		err = lp_refs_decode(value, len, key, &is.refs);
 		if (err == 0)
 			LP_ASSERT(lp_refs_encode(&is.refs, ret_again) == len);
+		break;
+	case SCRUB:
+		err = lp_scrub_read(value, len, key, &is.scrub);
+		if (err == 0)
+			lp_scrub_write(&is.scrub, key, ret_again);
 		break;
 	case DEFERRED:
 	case KINDS:
@@ -123,7 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	if (read_write(kind, value, value_len, &key, again) == 0) {
 		LP_ASSERT(memcmp(again, value, value_len) == 0);
 		/* One bit: no crc is the same. */
-		key.bytes[sizeof(uint64_t)] ^= 1;
+		key.bytes[key.len - 1] ^= 1;
 		LP_ASSERT(read_write(kind, value, value_len, &key, again) == -EBADMSG);
 	}
 	free(value);

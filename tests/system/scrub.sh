@@ -12,14 +12,21 @@ export LAPIS_ADDRESS=unix:$PWD/s
 daemon=
 trap '[ -z "$daemon" ] || kill -KILL "$daemon" 2>/dev/null' EXIT
 
+up()
+{
+	rm -f out
+	"$LP_TEST_BUILD/bin/lapisd" --listen "$LAPIS_ADDRESS" --memory 256M "$@" a.img >out 2>err &
+	daemon=$!
+	for _ in $(seq 600); do
+		grep -qs ready out && return
+		kill -0 "$daemon" 2>/dev/null || break
+		sleep 0.05
+	done
+	say "lapisd $*: $(cat err)"
+}
+
 "$lapis" mkfs --size 512M --shards 2 a.img >/dev/null || exit 1
-"$LP_TEST_BUILD/bin/lapisd" --listen "$LAPIS_ADDRESS" --memory 256M --scrub-rate 0 a.img >out 2>err &
-daemon=$!
-for _ in $(seq 600); do
-	grep -q ready out && break
-	kill -0 "$daemon" 2>/dev/null || break
-	sleep 0.05
-done
+up --scrub-rate 0
 
 head -c 3000000 /dev/urandom >large
 for i in 1 2 3 4 5 6; do "$lapis" put large "b/$i" || say "put $i"; done
@@ -57,7 +64,7 @@ for i in 1 2 3 4 5 6; do
 	if ! "$lapis" get "b/$i" got || ! cmp large got; then say "b/$i"; fi
 done
 
-# Slow, it can be ended, and so can the daemon.
+# Slow, it can be ended, and so can the daemon meanwhile.
 "$lapis" config set scrub-rate 100K >/dev/null || say "config set"
 "$lapis" scrub start >/dev/null
 "$lapis" scrub | grep -q running || say "it is over: $("$lapis" scrub)"
@@ -71,6 +78,24 @@ done
 if "$lapis" scrub frobnicate 2>log; then say "a wrong word"; fi
 kill -TERM "$daemon"
 wait "$daemon" || say "ended with $?: $(tail -n 3 err)"
-daemon=
 "$lapis" fsck a.img >/dev/null || say fsck
+
+# What a stop has cut short goes on after the start, and remembers what it had found.
+up --scrub-rate 100K
+for _ in $(seq 100); do
+	[ "$("$lapis" scrub | grep -c running)" = 2 ] && break
+	sleep 0.1
+done
+[ "$("$lapis" scrub | grep -c running)" = 2 ] || say "it does not go on: $("$lapis" scrub)"
+"$lapis" config set scrub-rate 0 >/dev/null
+if "$lapis" scrub wait >log; then say "damage is forgotten: $(cat log)"; fi
+[ "$(grep -c 'done' log)" = 2 ] || say "not ended: $(cat log)"
+kill -KILL "$daemon"
+wait "$daemon" 2>/dev/null
+up
+sleep 1.5
+[ "$("$lapis" scrub | grep -c 'never.*next begins in 16[78]')" = 2 ] || say "again: $("$lapis" scrub)"
+kill -TERM "$daemon"
+wait "$daemon" || say "ended with $?: $(tail -n 3 err)"
+daemon=
 finish
