@@ -41,6 +41,7 @@ struct lp_scrub {
 	uint64_t offset;
 	uint64_t data_end;        /* behind what is read: a hole */
 	uint64_t by_blocks_up_to; /* something before here is damaged */
+	uint64_t size_bytes;      /* the least that was seen */
 };
 
 static void list(struct lp_scrub *scrub);
@@ -172,6 +173,7 @@ static void next_inode(struct lp_scrub *scrub)
 	scrub->ino.nr = lp_get_be64(scrub->behind);
 	scrub->offset = 0;
 	scrub->by_blocks_up_to = 0;
+	scrub->size_bytes = UINT64_MAX;
 	soon(scrub, SEEK);
 }
 
@@ -266,17 +268,19 @@ static void advance(struct lp_scrub *scrub, uint64_t length)
 	soon(scrub, scrub->offset < scrub->data_end ? READ : SEEK);
 }
 
+/* What is appended meanwhile is the next pass's: one that is written as fast as it is read here
+ * would hold up all others for ever. */
 static void has_read(struct lp_store_op *op)
 {
 	struct lp_scrub *scrub = LP_CONTAINER_OF(op, struct lp_scrub, op);
 	uint64_t length = op->read.length;
 	if (op->result == 0) {
 		uint64_t bytes = op->read.bytes;
-		uint64_t size_bytes = op->read.size_bytes;
+		scrub->size_bytes = LP_MIN(scrub->size_bytes, op->read.size_bytes);
 		pay(scrub, bytes);
 		scrub->stats.bytes += bytes;
 		lp_store_end(scrub->options.store, op);
-		if (scrub->offset + length >= size_bytes)
+		if (scrub->offset + length >= scrub->size_bytes)
 			inode_done(scrub);
 		else
 			advance(scrub, length);

@@ -250,6 +250,101 @@ static void test_stop_and_go_on(void **state)
 	teardown(&s);
 }
 
+/* Also while it waits for what the rate allows. */
+static void test_stops_at_once(void **state)
+{
+	(void)state;
+	const uint64_t rate = 4096;
+	for (uint64_t pieces = 1; pieces < 4; pieces++) {
+		struct scene s;
+		setup(&s, 3);
+		lp_scrub_set_rate(s.scrub, rate);
+		lp_test_ok(lp_scrub_start(s.scrub, ino_of(0)));
+		while (lp_scrub_stats(s.scrub)->bytes <= (pieces - 1) * LP_SCRUB_READ_BYTES)
+			lpi_hand_turn(&s.rig.hand);
+		uint64_t began_ns = s.rig.clock.now_ns;
+		lp_scrub_stop(s.scrub);
+		while (!lp_scrub_is_idle(s.scrub))
+			lpi_hand_turn(&s.rig.hand);
+		assert_true(s.rig.clock.now_ns - began_ns < LP_NS_PER_S);
+		assert_false(lp_scrub_stats(s.scrub)->is_whole);
+		assert_int_equal(s.ended, 1);
+		teardown(&s);
+	}
+}
+
+/* More than one page of a list holds; those with nothing in them, too. */
+static void test_many(void **state)
+{
+	(void)state;
+	enum { MANY = 3000 };
+	struct scene s;
+	setup(&s, 5);
+	for (uint64_t nr = 1000; nr < 1000 + MANY; nr++)
+		create(&s, nr, LP_INODE_TYPE_FILE);
+	lp_test_ok(lpi_hand_write(&s.rig.hand, ino_of(1000 + MANY - 1), 0, big + 33, BLOCK));
+	settle(&s);
+	assert_true(flip(&s, big + 33) >= 1);
+	const struct lp_scrub_stats *stats = pass(&s);
+	assert_int_equal(stats->objects, INODES + MANY);
+	assert_int_equal(stats->damaged, 1);
+	assert_true(is_named(stats, 1000 + MANY - 1, 0));
+	teardown(&s);
+}
+
+/* An object that grows as fast as it is read does not hold up the others for ever. */
+static void test_growing(void **state)
+{
+	(void)state;
+	struct scene s;
+	setup(&s, 6);
+	const struct lpi_hand *hand = &s.rig.hand;
+	uint64_t size_bytes = BIG_BYTES;
+	uint64_t seen = 0;
+	lp_scrub_set_rate(s.scrub, UINT64_C(1) << 20); /* so that who writes keeps up */
+	lp_test_ok(lp_scrub_start(s.scrub, ino_of(0)));
+	while (!lp_scrub_is_idle(s.scrub)) {
+		uint64_t bytes = lp_scrub_stats(s.scrub)->bytes;
+		if (bytes > seen) {
+			/* Over and over the same bytes, for ever longer. */
+			uint64_t more = LP_MIN(bytes - seen + BLOCK, BIG_BYTES);
+			lp_test_ok(lpi_hand_write(hand, ino_of(BIG_NR), size_bytes, big, more));
+			size_bytes += more;
+			seen = bytes;
+		}
+		assert_true(size_bytes < 8 * BIG_BYTES);
+		lpi_hand_turn(hand);
+	}
+	assert_true(lp_scrub_stats(s.scrub)->is_whole);
+	assert_int_equal(lp_scrub_stats(s.scrub)->objects, INODES);
+	teardown(&s);
+}
+
+/* What is removed, and made anew in its place, while it is read. */
+static void test_removed(void **state)
+{
+	(void)state;
+	for (uint32_t turns = 0; turns < 60; turns++) {
+		struct scene s;
+		setup(&s, turns % 12);
+		const struct lpi_hand *hand = &s.rig.hand;
+		lp_test_ok(lp_scrub_start(s.scrub, ino_of(0)));
+		for (uint32_t i = 0; i < turns && !lp_scrub_is_idle(s.scrub); i++)
+			lpi_hand_turn(hand);
+		for (uint64_t nr = BIG_NR; nr <= SPARSE_NR; nr++) {
+			const struct lp_change gone = {.type = LP_CHANGE_REMOVE, .ino = ino_of(nr)};
+			lp_test_ok(lpi_hand_change(hand, gone));
+		}
+		create(&s, BIG_NR, LP_INODE_TYPE_FILE);
+		lp_test_ok(lpi_hand_write(hand, ino_of(BIG_NR), 0, big + 5, 3 * BLOCK));
+		while (!lp_scrub_is_idle(s.scrub))
+			lpi_hand_turn(hand);
+		assert_true(lp_scrub_stats(s.scrub)->is_whole);
+		assert_int_equal(lp_scrub_stats(s.scrub)->damaged, 0);
+		teardown(&s);
+	}
+}
+
 /* Whatever is written, cut off, cloned and removed meanwhile. */
 static void test_changes_are_no_damage(void **state)
 {
@@ -299,6 +394,10 @@ int main(void)
 		cmocka_unit_test(test_damaged),
 		cmocka_unit_test(test_rate),
 		cmocka_unit_test(test_stop_and_go_on),
+		cmocka_unit_test(test_stops_at_once),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_growing),
+		cmocka_unit_test(test_removed),
 		cmocka_unit_test(test_changes_are_no_damage),
 	};
 	return lp_test_main(tests, "store/scrub");
