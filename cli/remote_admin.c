@@ -96,6 +96,29 @@ static void print_bad_blocks(const char *answer)
 	(void)puts(shown < cnt ? " ..." : "");
 }
 
+static void print_scrub(const char *answer)
+{
+	char word[8];
+	char when[40];
+	double damaged = lpi_cli_json_number(answer, "scrub.damaged");
+	double whole = lpi_cli_json_number(answer, "scrub.whole_s");
+	(void)lpi_cli_json_word(answer, "scrub.running", word, sizeof(word));
+	if (strcmp(word, "true") == 0) {
+		(void)fputs("scrub     running", stdout);
+	} else if (whole > 0) {
+		lpi_format_time((int64_t)whole * INT64_C(1000000000), when, sizeof(when));
+		(void)printf("scrub     %s", when);
+	} else if (damaged > 0) {
+		(void)fputs("scrub     ended early", stdout);
+	} else {
+		return;
+	}
+	if (damaged > 0)
+		(void)printf(", %.0f damaged (see lapis scrub)\n", damaged);
+	else
+		(void)puts(", nothing damaged");
+}
+
 static void print_mount(const char *answer)
 {
 	char text[8];
@@ -145,6 +168,7 @@ static void print_status(const char *answer, const char *state, bool is_ok)
 		     lpi_cli_json_number(answer, "errors"), conns, conns == 1 ? "" : "s");
 	print_devices(answer);
 	print_bad_blocks(answer);
+	print_scrub(answer);
 	print_mount(answer);
 }
 

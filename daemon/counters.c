@@ -7,6 +7,7 @@
 #include "base/workers.h"
 #include "daemon/conn.h"
 #include "fuse/channel.h"
+#include "store/scrub.h"
 
 #define COUNTER(type, field)                                                                       \
 	{                                                                                          \
@@ -149,6 +150,14 @@ static const struct lpi_counter log_items[] = {
 	COUNTER(lp_log_stats, dropped),
 };
 const struct lpi_counter_table lpi_log_counters = {log_items, LP_ARRAY_SIZE(log_items)};
+
+static const struct lpi_counter scrub_items[] = {
+	COUNTER(lp_scrub_sum, passes),
+	COUNTER(lp_scrub_sum, objects),
+	COUNTER(lp_scrub_sum, bytes),
+	COUNTER(lp_scrub_sum, damaged),
+};
+const struct lpi_counter_table lpi_scrub_counters = {scrub_items, LP_ARRAY_SIZE(scrub_items)};
 
 static const struct lpi_counter mount_items[] = {
 	NARROW_GAUGE(lp_fuse_channel_stats, under_way),

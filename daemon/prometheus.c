@@ -270,6 +270,7 @@ void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *tex
 		{"buffers", "thread", &threads->bufs, sizeof(*threads), thread_cnt},
 		{"helpers", NULL, &report->workers, 0, 1},
 		{"log", NULL, &report->log, 0, 1},
+		{"scrub", "shard", &shards->scrub.stats.sum, sizeof(*shards), shard_cnt},
 	};
 	prometheus_health(report, text);
 	prometheus_process(report, text);
@@ -286,5 +287,6 @@ void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *tex
 	prometheus_counters(text, &groups[4], &lpi_bufs_counters);
 	prometheus_counters(text, &groups[5], &lpi_workers_counters);
 	prometheus_counters(text, &groups[6], &lpi_log_counters);
+	prometheus_counters(text, &groups[7], &lpi_scrub_counters);
 	prometheus_mount(report, text);
 }

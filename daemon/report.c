@@ -231,6 +231,24 @@ static void json_bad(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_close(text, '}');
 }
 
+static void json_scrub_sum(const struct lpi_report *report, struct lpi_text *text)
+{
+	bool is_running = false;
+	uint64_t damaged = 0;
+	uint64_t ended_ns = UINT64_MAX;
+	for (uint32_t i = 0; i < report->shard_cnt; i++) {
+		const struct lp_scrub_stats *stats = &report->shards[i].scrub.stats;
+		is_running |= stats->is_running;
+		damaged += stats->damaged;
+		ended_ns = LP_MIN(ended_ns, stats->is_whole ? (uint64_t)stats->ended_ns : 0);
+	}
+	lpi_json_open(text, "scrub", '{');
+	lpi_json_bool(text, "running", is_running);
+	lpi_json_number(text, "damaged", damaged);
+	lpi_json_number(text, "whole_s", ended_ns / LP_NS_PER_S); /* 0: not by all shards */
+	lpi_json_close(text, '}');
+}
+
 void lpi_report_status(const struct lpi_report *report, struct lpi_text *text)
 {
 	struct totals sum = add_up(report);
@@ -244,6 +262,7 @@ void lpi_report_status(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_number(text, "rss_bytes", report->heap.rss_bytes);
 	json_devices(report, text);
 	json_bad(report, text);
+	json_scrub_sum(report, text);
 	lpi_mount_report_status(report, text);
 	lpi_json_close(text, '}');
 }

@@ -58,7 +58,7 @@ static void end(struct lp_scrub *scrub, bool is_whole, int error)
 	stats->is_running = false;
 	stats->is_whole = is_whole;
 	stats->error = error;
-	stats->passes += is_whole;
+	stats->sum.passes += is_whole;
 	stats->ended_ns = lp_clock_wall_ns(lp_reactor_clock(scrub->options.reactor));
 	if (scrub->options.ended != NULL)
 		scrub->options.ended(scrub->options.ended_arg);
@@ -151,6 +151,7 @@ static void note_damage(struct lp_scrub *scrub, int err)
 {
 	struct lp_scrub_stats *stats = &scrub->stats;
 	stats->damaged++;
+	stats->sum.damaged++;
 	if (stats->named_cnt < LP_SCRUB_NAMED)
 		stats->named[stats->named_cnt++] = (struct lp_scrub_place){
 			.ino = scrub->ino, .offset = scrub->offset, .error = err};
@@ -180,6 +181,7 @@ static void next_inode(struct lp_scrub *scrub)
 static void inode_done(struct lp_scrub *scrub)
 {
 	scrub->stats.objects++;
+	scrub->stats.sum.objects++;
 	scrub->stats.at = scrub->ino;
 	scrub->stats.at_damaged = scrub->stats.damaged;
 	next_inode(scrub);
@@ -279,6 +281,7 @@ static void has_read(struct lp_store_op *op)
 		scrub->size_bytes = LP_MIN(scrub->size_bytes, op->read.size_bytes);
 		pay(scrub, bytes);
 		scrub->stats.bytes += bytes;
+		scrub->stats.sum.bytes += bytes;
 		lp_store_end(scrub->options.store, op);
 		if (scrub->offset + length >= scrub->size_bytes)
 			inode_done(scrub);
@@ -333,10 +336,10 @@ int lp_scrub_start(struct lp_scrub *scrub, struct lp_ino behind)
 {
 	if (scrub->state != IDLE)
 		return -EALREADY;
-	uint64_t passes = scrub->stats.passes;
+	struct lp_scrub_sum sum = scrub->stats.sum;
 	scrub->stats = (struct lp_scrub_stats){
 		.is_running = true,
-		.passes = passes,
+		.sum = sum,
 		.at = behind,
 		.began_ns = lp_clock_wall_ns(lp_reactor_clock(scrub->options.reactor))};
 	scrub->is_stopping = false;

@@ -33,6 +33,14 @@ struct lp_scrub_place {
 	int error; /* -EBADMSG, -EUCLEAN (of the index), or -EIO */
 };
 
+/* Of all passes since it was made. */
+struct lp_scrub_sum {
+	uint64_t passes; /* whole ones */
+	uint64_t objects;
+	uint64_t bytes;
+	uint64_t damaged;
+};
+
 /* Of the pass under way, or else of the last one. */
 struct lp_scrub_stats {
 	bool is_running;
@@ -40,8 +48,8 @@ struct lp_scrub_stats {
 	int error;     /* that ended it; 0: none */
 	uint64_t objects;
 	uint64_t bytes;
-	uint64_t damaged;    /* places */
-	uint64_t passes;     /* whole ones, since it was made */
+	uint64_t damaged; /* places */
+	struct lp_scrub_sum sum;
 	struct lp_ino at;    /* all inodes up to this one have been read, */
 	uint64_t at_damaged; /* and had so many damaged places */
 	int64_t began_ns;    /* of the day; 0: never */

@@ -138,7 +138,7 @@ static void test_sound(void **state)
 		assert_int_equal(stats->bytes, 2 * BIG_BYTES + (1 + 3 + 2) * BLOCK + 100);
 		assert_int_equal(stats->damaged, 0);
 		assert_int_equal(stats->at.nr, LATE_NR);
-		assert_int_equal(stats->passes, 1);
+		assert_int_equal(stats->sum.passes, 1);
 		assert_true(stats->ended_ns >= stats->began_ns && stats->began_ns > 0);
 		lp_store_read_stats(s.rig.hand.store, &after);
 		assert_int_equal(after.data_cache_bytes, before.data_cache_bytes);
@@ -146,7 +146,9 @@ static void test_sound(void **state)
 		assert_int_equal(pass(&s)->bytes, 2 * BIG_BYTES + (1 + 3 + 2) * BLOCK + 100);
 		lp_store_read_stats(s.rig.hand.store, &after);
 		assert_int_equal(after.data_cache_bytes, before.data_cache_bytes);
-		assert_int_equal(lp_scrub_stats(s.scrub)->passes, 2);
+		assert_int_equal(stats->sum.passes, 2);
+		assert_int_equal(stats->sum.objects, 2 * INODES);
+		assert_int_equal(stats->sum.bytes, 2 * stats->bytes);
 		teardown(&s);
 	}
 }

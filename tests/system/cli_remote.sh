@@ -79,7 +79,7 @@ expect 2 'not one of' xattr frobnicate b/k
 expect 2 'is neither score nor dump' alloc x
 expect 2 'which is the directory here' sync nowhere neither
 for command in mb rb bucket ls put get cat rm cp mv stat du xattr omap sync status stats top slow explain \
-	config alloc heap bench mkfs info fsck grow store-bench; do
+	config alloc heap scrub bench mkfs info fsck grow store-bench; do
 	expect 0 "^usage: lapis $command" $command --help
 done
 

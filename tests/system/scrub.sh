@@ -59,10 +59,26 @@ if "$lapis" scrub wait >log; then say "damage is no failure: $(cat log)"; fi
 [ "$(grep -c 'offset 40960: checksum mismatch' log)" = 1 ] || say "not named: $(cat log)"
 [ "$(grep -c 'inode' log)" = 1 ] || say "more than that: $(cat log)"
 [ "$("$lapis" scrub --json | grep -c '"damaged": 1')" = 1 ] || say "json: $("$lapis" scrub --json)"
+"$lapis" status | grep -q '^scrub .*, 1 damaged' || say "status: $("$lapis" status)"
+"$lapis" stats --prometheus | grep -q '^lapis_scrub_damaged_total.* 1$' || say "not counted"
 grep -q 'error: damaged: checksum mismatch' err || say "not in the log"
 for i in 1 2 3 4 5 6; do
 	if ! "$lapis" get "b/$i" got || ! cmp large got; then say "b/$i"; fi
 done
+
+if "$lapis" get b/other got 2>/dev/null; then say "it is given out"; fi
+
+# Written anew it is sound; whatever is written and removed meanwhile is no damage.
+"$lapis" put other b/other || say "put other again"
+for i in 1 2 3 4 5; do
+	"$lapis" scrub start >/dev/null || say "start under load"
+	for name in large other; do
+		"$lapis" put "$name" "b/load-$i-$name" || say "put under load"
+		"$lapis" rm "b/load-$i-$name" || say "rm under load"
+	done
+	"$lapis" scrub wait >log || say "under load: $(cat log)"
+done
+"$lapis" status | grep -q '^scrub .*, nothing damaged' || say "status: $("$lapis" status)"
 
 # Slow, it can be ended, and so can the daemon meanwhile.
 "$lapis" config set scrub-rate 100K >/dev/null || say "config set"
