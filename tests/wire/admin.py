@@ -159,7 +159,8 @@ def test_config(daemon):
                 assert refusal.errno == errno.EPERM, (name, refusal)
         assert live == {
             "connections-max", "crc", "credit-bytes", "credits", "deferred-store", "device-timeout",
-            "log-level", "requests-max", "send-timeout", "slow-ms", "stop-timeout", "write-path",
+            "log-level", "requests-max", "scrub-interval", "scrub-rate", "send-timeout", "slow-ms",
+            "stop-timeout", "write-path",
         }, live  # fmt: skip
 
 
