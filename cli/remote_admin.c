@@ -101,12 +101,12 @@ static void print_scrub(const char *answer)
 	char word[8];
 	char when[40];
 	double damaged = lpi_cli_json_number(answer, "scrub.damaged");
-	double whole = lpi_cli_json_number(answer, "scrub.whole_s");
+	double whole_ns = lpi_cli_json_number(answer, "scrub.whole_ns");
 	(void)lpi_cli_json_word(answer, "scrub.running", word, sizeof(word));
 	if (strcmp(word, "true") == 0) {
 		(void)fputs("scrub     running", stdout);
-	} else if (whole > 0) {
-		lpi_format_time((int64_t)whole * INT64_C(1000000000), when, sizeof(when));
+	} else if (whole_ns > 0) {
+		lpi_format_time((int64_t)whole_ns, when, sizeof(when));
 		(void)printf("scrub     %s", when);
 	} else if (damaged > 0) {
 		(void)fputs("scrub     ended early", stdout);

@@ -55,6 +55,15 @@ static void print_places(const char *answer, unsigned shard)
 			     damaged - i);
 }
 
+static void print_damaged(double damaged)
+{
+	if (damaged == 0)
+		(void)fputs("nothing damaged", stdout);
+	else
+		(void)printf("%s%.0f damaged%s", lpi_color(stdout, "1;31"), damaged,
+			     lpi_color(stdout, "0"));
+}
+
 static void print_shard(const char *answer, unsigned shard, const char *state)
 {
 	char size[32];
@@ -63,18 +72,18 @@ static void print_shard(const char *answer, unsigned shard, const char *state)
 	double damaged = number_of(answer, shard, "damaged");
 	double next_s = number_of(answer, shard, "next_s");
 	(void)printf("shard %-3u %s", shard, state);
-	if (strcmp(state, "never") != 0) {
+	if (strcmp(state, "idle") == 0) {
+		lpi_format_time((int64_t)number_of(answer, shard, "whole_ns"), when, sizeof(when));
+		(void)printf(", all checked %s: ", when);
+		print_damaged(damaged);
+	} else if (strcmp(state, "never") != 0) {
 		double at = number_of(answer, shard, is_running ? "began_ns" : "ended_ns");
 		lpi_format_time((int64_t)at, when, sizeof(when));
 		(void)lpi_cli_format_size((uint64_t)number_of(answer, shard, "bytes"), size,
 					  sizeof(size));
 		(void)printf("%s %s: %.0f objects, %s, ", is_running ? " since" : "", when,
 			     number_of(answer, shard, "objects"), size);
-		if (damaged == 0)
-			(void)fputs("nothing damaged", stdout);
-		else
-			(void)printf("%s%.0f damaged%s", lpi_color(stdout, "1;31"), damaged,
-				     lpi_color(stdout, "0"));
+		print_damaged(damaged);
 	}
 	if (!is_running && next_s > 0)
 		(void)printf("; the next begins in %.1f h", next_s / 3600);
@@ -146,14 +155,14 @@ static char *wait_for_end(char *answer, int *ret_status)
 	return answer;
 }
 
-/* Whether the last check of a shard did not come to its end. */
-static bool has_failed(const char *answer)
+/* Whether the last check of a shard did not come to its end: it has failed, or was stopped. */
+static bool is_cut_short(const char *answer)
 {
 	char state[32];
 	for (unsigned i = 0; i < SHARDS_MAX; i++) {
 		if (text_of(answer, i, "state", state, sizeof(state))[0] == '\0')
 			return false;
-		if (strcmp(state, "failed") == 0)
+		if (strcmp(state, "failed") == 0 || strcmp(state, "stopped") == 0)
 			return true;
 	}
 	return false;
@@ -183,7 +192,7 @@ static int run_scrub(const struct lpi_cli_command *self, int argc, char **argv)
 		(void)puts(answer);
 	else
 		print_all(answer);
-	bool is_bad = waits && (lpi_cli_json_number(answer, "damaged") > 0 || has_failed(answer));
+	bool is_bad = waits && (lpi_cli_json_number(answer, "damaged") > 0 || is_cut_short(answer));
 	free(answer);
 	return is_bad ? LP_EXIT_FAILED : LP_EXIT_OK;
 }
@@ -196,7 +205,8 @@ const struct lpi_cli_command lpi_remote_scrub = {
 		"  --help  this text\n"
 		"\n"
 		"start reads everything, at the rate that scrub-rate says, and comes back at\n"
-		"once; wait waits for the end, and exits with 1 if anything is damaged. A check\n"
-		"begins by itself as well, as scrub-interval says.\n",
+		"once; wait waits for the end, and exits with 1 if anything is damaged or a check\n"
+		"did not come to its end. A check begins by itself as well, as scrub-interval\n"
+		"says; one that is stopped waits as long as that.\n",
 	.run = run_scrub,
 };

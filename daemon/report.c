@@ -235,17 +235,17 @@ static void json_scrub_sum(const struct lpi_report *report, struct lpi_text *tex
 {
 	bool is_running = false;
 	uint64_t damaged = 0;
-	uint64_t ended_ns = UINT64_MAX;
+	int64_t whole_ns = INT64_MAX;
 	for (uint32_t i = 0; i < report->shard_cnt; i++) {
-		const struct lp_scrub_stats *stats = &report->shards[i].scrub.stats;
-		is_running |= stats->is_running;
-		damaged += stats->damaged;
-		ended_ns = LP_MIN(ended_ns, stats->is_whole ? (uint64_t)stats->ended_ns : 0);
+		const struct lpi_scrub_report *scrub = &report->shards[i].scrub;
+		is_running |= scrub->stats.is_running;
+		damaged += scrub->damaged;
+		whole_ns = LP_MIN(whole_ns, scrub->whole_ns);
 	}
 	lpi_json_open(text, "scrub", '{');
 	lpi_json_bool(text, "running", is_running);
 	lpi_json_number(text, "damaged", damaged);
-	lpi_json_number(text, "whole_s", ended_ns / LP_NS_PER_S); /* 0: not by all shards */
+	lpi_json_number(text, "whole_ns", (uint64_t)whole_ns); /* 0: not all shards */
 	lpi_json_close(text, '}');
 }
 

@@ -11,6 +11,7 @@
 #define NS_PER_HOUR (3600 * (uint64_t)LP_NS_PER_S)
 #define RATE_MIN    UINT64_C(4096)
 #define KEEP_NS     (60 * (uint64_t)LP_NS_PER_S)
+#define AGAIN_NS    NS_PER_HOUR /* after a check that has failed */
 
 static void log_end(const struct lpi_scrubbing *scrubbing)
 {
@@ -57,7 +58,8 @@ static void keep(struct lpi_scrubbing *scrubbing)
 	const struct lp_scrub_value value = {.since_ns = LP_MAX(scrubbing->since_ns, INT64_C(0)),
 					     .is_under_way = scrubbing->goes_on,
 					     .behind = scrubbing->behind.nr,
-					     .damaged = scrubbing->damaged};
+					     .damaged = scrubbing->damaged,
+					     .whole_ns = LP_MAX(scrubbing->whole_ns, INT64_C(0))};
 	if (scrubbing->is_asking || !scrubbing->is_known)
 		return;
 	scrubbing->has_changed = false;
@@ -90,6 +92,7 @@ static void known(struct lp_store_op *op)
 	if (op->result == 0 &&
 	    lp_scrub_read(scrubbing->value, op->get.value_len, &scrubbing->key, &value) == 0) {
 		scrubbing->since_ns = value.since_ns;
+		scrubbing->whole_ns = value.whole_ns;
 		scrubbing->goes_on = value.is_under_way != 0;
 		scrubbing->behind.nr = value.behind;
 		scrubbing->damaged = value.damaged;
@@ -137,13 +140,18 @@ static void note_progress(struct lpi_scrubbing *scrubbing, bool goes_on)
 	scrubbing->has_changed = true;
 }
 
+/* One that has failed is tried again before long, but not at once. */
 static void ended(void *arg)
 {
 	struct lpi_scrubbing *scrubbing = arg;
 	const struct lp_scrub_stats *stats = lp_scrub_stats(scrubbing->scrub);
 	log_end(scrubbing);
-	if (stats->is_whole)
+	if (stats->error != 0)
+		scrubbing->not_before_ns = lp_reactor_now_ns(scrubbing->reactor) + AGAIN_NS;
+	else if (!scrubbing->is_cut_short)
 		scrubbing->since_ns = day_ns(scrubbing);
+	if (stats->is_whole)
+		scrubbing->whole_ns = day_ns(scrubbing);
 	note_progress(scrubbing, scrubbing->is_cut_short && !stats->is_whole);
 	if (scrubbing->is_stopping)
 		end_if_idle(scrubbing);
@@ -177,12 +185,16 @@ void lpi_scrubbing_configure(struct lpi_scrubbing *scrubbing, const struct lp_co
 /* A clock that was set back makes it wait from then on. */
 static uint64_t next_ns(const struct lpi_scrubbing *scrubbing)
 {
-	int64_t now_ns = day_ns(scrubbing);
-	uint64_t waited_ns =
-		now_ns > scrubbing->since_ns ? (uint64_t)(now_ns - scrubbing->since_ns) : 0;
+	int64_t day = day_ns(scrubbing);
+	uint64_t now_ns = lp_reactor_now_ns(scrubbing->reactor);
+	uint64_t waited_ns = day > scrubbing->since_ns ? (uint64_t)(day - scrubbing->since_ns) : 0;
+	uint64_t off_ns = scrubbing->not_before_ns;
+	uint64_t left_ns = off_ns > now_ns ? off_ns - now_ns : 0;
 	if (scrubbing->interval_ns == 0 || scrubbing->is_stopping || !scrubbing->is_known)
 		return UINT64_MAX;
-	return waited_ns < scrubbing->interval_ns ? scrubbing->interval_ns - waited_ns : 0;
+	if (waited_ns < scrubbing->interval_ns)
+		left_ns = LP_MAX(left_ns, scrubbing->interval_ns - waited_ns);
+	return left_ns;
 }
 
 static void start(struct lpi_scrubbing *scrubbing, struct lp_ino behind, uint64_t damaged_before)
@@ -254,15 +266,16 @@ void lpi_scrubbing_report(const struct lpi_scrubbing *scrubbing, struct lpi_scru
 	ret->stats = *lp_scrub_stats(scrubbing->scrub);
 	ret->next_ns = next_ns(scrubbing);
 	ret->damaged = damaged_of(scrubbing);
-	ret->whole_ns = scrubbing->since_ns;
+	ret->whole_ns = scrubbing->whole_ns;
 }
 
-static const char *state_of(const struct lp_scrub_stats *stats)
+static const char *state_of(const struct lpi_scrub_report *report)
 {
+	const struct lp_scrub_stats *stats = &report->stats;
 	if (stats->is_running)
 		return "running";
 	if (stats->began_ns == 0)
-		return "never";
+		return report->whole_ns == 0 ? "never" : "idle";
 	if (stats->error != 0)
 		return "failed";
 	return stats->is_whole ? "done" : "stopped";
@@ -274,11 +287,12 @@ void lpi_scrub_json(struct lpi_text *text, uint32_t shard_idx,
 	const struct lp_scrub_stats *stats = &report->stats;
 	lpi_json_open(text, NULL, '{');
 	lpi_json_number(text, "shard", shard_idx);
-	lpi_json_string(text, "state", state_of(stats));
+	lpi_json_string(text, "state", state_of(report));
 	if (stats->error != 0)
 		lpi_json_string(text, "error", lp_strerror(stats->error));
 	lpi_json_number(text, "began_ns", (uint64_t)stats->began_ns);
 	lpi_json_number(text, "ended_ns", (uint64_t)stats->ended_ns);
+	lpi_json_number(text, "whole_ns", (uint64_t)report->whole_ns);
 	lpi_json_number(text, "objects", stats->objects);
 	lpi_json_number(text, "bytes", stats->bytes);
 	lpi_json_number(text, "damaged", report->damaged);

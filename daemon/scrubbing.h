@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a shard's data is checked in the background: when somebody asks for it, and by itself some
- * time after the last whole check. What is found is counted, shown and logged. The store keeps when
- * that was, and each minute how far a check is: after a stop it goes on there.
+ * time after the last one. What is found is counted, shown and logged. The store keeps when that
+ * was, and each minute how far a check is: after a stop of the daemon it goes on there.
  *
  * Threads: the shard's. Blocking: none. Allocation: at the beginning. Errors: -ENOMEM, -EINVAL.
  */
@@ -18,7 +18,9 @@ struct lpi_scrubbing {
 	struct lp_reactor *reactor;
 	uint32_t shard_idx;
 	uint64_t interval_ns;    /* 0: never by itself */
+	uint64_t not_before_ns;  /* of the reactor's clock: a check has failed */
 	int64_t since_ns;        /* of the day: when that began to count */
+	int64_t whole_ns;        /* when the last whole check ended; 0: none has */
 	bool goes_on;            /* a check that has not come to its end is gone on with, */
 	struct lp_ino behind;    /* behind this inode */
 	uint64_t damaged;        /* in all up to there, or by the last one */
@@ -59,7 +61,7 @@ struct lpi_scrub_report {
 	struct lp_scrub_stats stats;
 	uint64_t next_ns; /* until it begins by itself; UINT64_MAX: never */
 	uint64_t damaged; /* also before it was cut short by a stop */
-	int64_t whole_ns; /* when the last whole check ended, or the store was first served */
+	int64_t whole_ns; /* when the last whole check ended; 0: none has */
 };
 
 void lpi_scrubbing_report(const struct lpi_scrubbing *scrubbing, struct lpi_scrub_report *ret);

@@ -108,7 +108,9 @@ static const char *scrub_fault(const struct lp_scrub_value *value)
 		return "is_under_way";
 	if (value->is_under_way == 0 && value->behind != 0)
 		return "behind";
-	return value->since_ns < 0 ? "since_ns" : NULL;
+	if (value->since_ns < 0)
+		return "since_ns";
+	return value->whole_ns < 0 ? "whole_ns" : NULL;
 }
 
 static const char *deferred_fault(const struct lp_deferred_value *value)

@@ -18,8 +18,9 @@
 #define GOLDEN_DEFERRED                                                                            \
 	"01000000bc7945ae34120000000000000500000000000000cdab8900000000008d015e9500000000"
 
-#define GOLDEN_SCRUB "0101000061d3b254630000000000000034120000000000000200000000000000"
-#define BYTES_MAX    LP_FRAGMENT_VALUE_SIZE
+#define GOLDEN_SCRUB                                                                               \
+	"0101000041a5947f6300000000000000341200000000000002000000000000005800000000000000"
+#define BYTES_MAX LP_FRAGMENT_VALUE_SIZE
 
 /* The four kinds behind one face. */
 struct kind {
@@ -47,14 +48,13 @@ static void unfinished_key(struct lp_key *key, uint64_t nr)
 
 static void scrub_key(struct lp_key *key, uint64_t nr)
 {
-	(void)nr;
-	lp_key_of_store(key, "scrub");
+	lp_key_of_store(key, nr % 2 == 0 ? "scrub" : "other");
 }
 
 static void scrub_write(const struct lp_key *key, uint8_t *bytes)
 {
 	struct lp_scrub_value value = {
-		.is_under_way = 1, .since_ns = 99, .behind = 0x1234, .damaged = 2};
+		.is_under_way = 1, .since_ns = 99, .behind = 0x1234, .damaged = 2, .whole_ns = 88};
 	lp_scrub_write(&value, key, bytes);
 }
 
@@ -213,6 +213,7 @@ static void test_rules(void **state)
 		{&scrub, 1, 1, 0, 1}, /* behind an inode, but none is */
 		{&scrub, 2, 2, 1, 0}, /* reserved */
 		{&scrub, 8, 8, UINT64_MAX, 0},
+		{&scrub, 32, 8, UINT64_MAX, 0},
 	};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(rules); i++) {
 		lp_test_err(-EUCLEAN, read_changed(rules[i].kind, 5, rules[i].offset, rules[i].size,

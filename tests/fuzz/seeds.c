@@ -455,7 +455,7 @@ static void make_values(void)
 	save_value(4, "deferred", record, sizeof(record));
 	lp_key_of_store(&key, "scrub");
 	const struct lp_scrub_value scrub = {
-		.is_under_way = 1, .since_ns = 1000, .behind = 7, .damaged = 1};
+		.is_under_way = 1, .since_ns = 1000, .behind = 7, .damaged = 1, .whole_ns = 900};
 	lp_scrub_write(&scrub, &key, bytes);
 	save_value(5, "scrub", bytes, LP_SCRUB_VALUE_SIZE);
 }

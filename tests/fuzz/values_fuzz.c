@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The small values of the index, from bytes that may be anything.
  *
- *   byte 0: 1 repair the crc, bits 1 to 3: D, F, U, R, L, S scrub; then u64 ino or number of the
- * key, value
+ *   byte 0: 1 repair the crc, bits 1 to 3: D, F, U, R, L, S scrub
+ *   then:   u64 ino or number of the key, value
  *
  * A value that is accepted is written to the same bytes, and is refused under another key. */
 #include <errno.h>

@@ -28,6 +28,23 @@ up()
 "$lapis" mkfs --size 512M --shards 2 a.img >/dev/null || exit 1
 up --scrub-rate 0
 
+# Changes a byte of the file other, wherever the device has it.
+rot() {
+	python3 - a.img other <<'END' || say "not found in the image"
+import mmap, sys
+block = open(sys.argv[2], "rb").read()[40960:45056]
+with open(sys.argv[1], "r+b") as image:
+    view = mmap.mmap(image.fileno(), 0)
+    at = view.find(block)
+    if at < 0:
+        sys.exit(1)
+    while at >= 0:
+        view[at + 99] ^= 16
+        at = view.find(block)
+    view.flush()
+END
+}
+
 head -c 3000000 /dev/urandom >large
 for i in 1 2 3 4 5 6; do "$lapis" put large "b/$i" || say "put $i"; done
 head -c 90 large | "$lapis" put - b/small || say "put small"
@@ -41,19 +58,7 @@ head -c 2000000 /dev/urandom >other
 
 # The first is read once more, so that a cache has it, and then changed below.
 "$lapis" get b/other got || say get
-python3 - a.img other <<'END' || say "not found in the image"
-import mmap, sys
-block = open(sys.argv[2], "rb").read()[40960:45056]
-with open(sys.argv[1], "r+b") as image:
-    view = mmap.mmap(image.fileno(), 0)
-    at = view.find(block)
-    if at < 0:
-        sys.exit(1)
-    while at >= 0:
-        view[at + 99] ^= 16
-        at = view.find(block)
-    view.flush()
-END
+rot
 "$lapis" scrub start >/dev/null || say "start again"
 if "$lapis" scrub wait >log; then say "damage is no failure: $(cat log)"; fi
 [ "$(grep -c 'offset 40960: checksum mismatch' log)" = 1 ] || say "not named: $(cat log)"
@@ -81,6 +86,7 @@ done
 "$lapis" status | grep -q '^scrub .*, nothing damaged' || say "status: $("$lapis" status)"
 
 # Slow, it can be ended, and so can the daemon meanwhile.
+rot
 "$lapis" config set scrub-rate 100K >/dev/null || say "config set"
 "$lapis" scrub start >/dev/null
 "$lapis" scrub | grep -q running || say "it is over: $("$lapis" scrub)"
@@ -90,6 +96,7 @@ for _ in $(seq 100); do
 	sleep 0.1
 done
 "$lapis" scrub | grep -q stopped || say "not stopped: $("$lapis" scrub)"
+if "$lapis" scrub wait >log; then say "nobody says that it was stopped: $(cat log)"; fi
 "$lapis" scrub start >/dev/null
 if "$lapis" scrub frobnicate 2>log; then say "a wrong word"; fi
 kill -TERM "$daemon"
@@ -110,7 +117,7 @@ kill -KILL "$daemon"
 wait "$daemon" 2>/dev/null
 up
 sleep 1.5
-[ "$("$lapis" scrub | grep -c 'never.*next begins in 16[78]')" = 2 ] || say "again: $("$lapis" scrub)"
+[ "$("$lapis" scrub | grep -c 'idle, all checked .*: .* damaged; the next begins in 16[78]')" = 2 ] || say "again: $("$lapis" scrub)"
 kill -TERM "$daemon"
 wait "$daemon" || say "ended with $?: $(tail -n 3 err)"
 daemon=
