@@ -470,6 +470,33 @@ static void test_inline(void **state)
 	run(KIND_INLINE, LP_ALLOC_EXTENT, ROUNDS);
 }
 
+/* On a device that takes long for a commit, what is being deleted makes room all the same. */
+static void test_slow_device(void **state)
+{
+	(void)state;
+	struct rig rig;
+	uint32_t first = 0;
+	rig_init(&rig, KIND_LARGE, LP_ALLOC_HYBRID);
+	assert_true(fill(&rig) > 0);
+	const struct lp_sim_rule slow = {.fault = LP_SIM_SLOW,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |
+							LP_SIM_OP(LP_BDEV_WRITE_THROUGH) |
+							LP_SIM_OP(LP_BDEV_FLUSH),
+					 .arg = 400 * LP_NS_PER_MS};
+	(void)lp_sim_rule_add(lp_sim_of(rig.bdev), &slow);
+	for (uint32_t i = 0; i < 4; i++) {
+		while (!rig.objects[first].exists)
+			first++;
+		submit_remove(&rig, &jobs[i], first);
+	}
+	assert_true(submit_create(&rig, &jobs[4], rig.object_cnt));
+	wait_jobs(&rig, 5);
+	for (uint32_t i = 0; i < 5; i++)
+		lp_test_ok(jobs[i].op.result);
+	rig.objects[rig.object_cnt++].exists = true;
+	rig_fini(&rig);
+}
+
 #define FAR UINT64_C(100000) /* more than one record sets aside */
 
 /* Room for one record of the highest number is set aside (rule N5): numbers far apart, made by one
@@ -512,6 +539,7 @@ int main(void)
 		cmocka_unit_test(test_inline),
 		cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_numbers_far_apart),
+		cmocka_unit_test(test_slow_device),
 	};
 	struct lp_prng prng;
 	lp_prng_init(&prng, 99);

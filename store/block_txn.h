@@ -146,6 +146,7 @@ struct lpi_txn {
 	bool must_wait_io; /* failed, but data is still being written */
 	int result;
 	uint32_t space_tries;
+	uint64_t space_seq; /* the last group whose frees are waited for */
 	uint32_t node_cnt;
 	uint32_t touched_cnt;
 	struct lp_commit_need need; /* but for the edit */
