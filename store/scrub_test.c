@@ -217,6 +217,53 @@ static void test_rate(void **state)
 	teardown(&s);
 }
 
+/* What a device that was slow has cost is not made up for at once. */
+static void test_no_burst(void **state)
+{
+	(void)state;
+	const uint64_t rate = UINT64_C(1) << 20;
+	const uint64_t late_ns = 10 * (uint64_t)LP_NS_PER_S;
+	const struct lp_sim_rule slow = {.fault = LP_SIM_SLOW,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_READ),
+					 .fire_cnt = 1,
+					 .arg = late_ns};
+	struct scene s;
+	setup(&s, 2);
+	settle(&s);
+	uint64_t began_ns = s.rig.clock.now_ns;
+	lp_scrub_set_rate(s.scrub, rate);
+	uint32_t rule = lp_sim_rule_add(lp_sim_of(s.rig.bdev), &slow);
+	uint64_t bytes = pass(&s)->bytes;
+	assert_int_equal(lp_sim_rule_fired(lp_sim_of(s.rig.bdev), rule), 1);
+	uint64_t rest_ns = (bytes - 2 * LP_SCRUB_READ_BYTES) * LP_NS_PER_S / rate;
+	assert_true(s.rig.clock.now_ns - began_ns > late_ns + rest_ns - LP_NS_PER_S / 5);
+	teardown(&s);
+}
+
+/* A store that has failed, and cannot be opened again, has no damage for that. */
+static void test_store_fails(void **state)
+{
+	(void)state;
+	const struct lp_sim_rule gone = {.fault = LP_SIM_VANISH};
+	struct scene s;
+	setup(&s, 3);
+	settle(&s);
+	lp_scrub_set_rate(s.scrub, UINT64_C(64) << 10);
+	lp_test_ok(lp_scrub_start(s.scrub, ino_of(0)));
+	while (lp_scrub_stats(s.scrub)->bytes == 0)
+		lpi_hand_turn(&s.rig.hand);
+	(void)lp_sim_rule_add(lp_sim_of(s.rig.bdev), &gone);
+	const struct lp_change change = {.type = LP_CHANGE_TRUNCATE, .ino = ino_of(LATE_NR)};
+	lp_test_err(-EIO, lpi_hand_change(&s.rig.hand, change));
+	while (!lp_scrub_is_idle(s.scrub))
+		lpi_hand_turn(&s.rig.hand);
+	assert_int_equal(lp_scrub_stats(s.scrub)->error, -EIO);
+	assert_int_equal(lp_scrub_stats(s.scrub)->damaged, 0);
+	lp_scrub_free(s.scrub);
+	(void)lpi_store_rig_close(&s.rig, true);
+	lpi_store_rig_fini(&s.rig);
+}
+
 static void test_stop_and_go_on(void **state)
 {
 	(void)state;
@@ -395,6 +442,8 @@ int main(void)
 		cmocka_unit_test(test_sound),
 		cmocka_unit_test(test_damaged),
 		cmocka_unit_test(test_rate),
+		cmocka_unit_test(test_no_burst),
+		cmocka_unit_test(test_store_fails),
 		cmocka_unit_test(test_stop_and_go_on),
 		cmocka_unit_test(test_stops_at_once),
 		cmocka_unit_test(test_many),
