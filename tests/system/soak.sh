@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Goal: under load through both doors, with kill -9, stops, mounts, changes of options and checks of all data, nothing that was
-# acknowledged is lost, nothing wrong is read, and no descriptor, thread, open file or connection is left behind.
+# Goal: under load through both doors, with kill -9, stops, mounts, changes of options and checks of all
+# data, nothing that was acknowledged is lost, nothing wrong is read, and no descriptor, thread, open file
+# or connection is left behind.
 # Method: tests/soak, half a minute of it; `make soak` goes on for hours. It needs root and /dev/fuse.
 # variants: release
 # timeout: 240
