@@ -281,6 +281,14 @@ static const char *state_of(const struct lpi_scrub_report *report)
 	return stats->is_whole ? "done" : "stopped";
 }
 
+static const char *what_of(int error)
+{
+	if (error == -EIO)
+		return "cannot be read";
+	return error == -EUCLEAN ? "the index is damaged, or counts it as free"
+				 : "checksum mismatch";
+}
+
 void lpi_scrub_json(struct lpi_text *text, uint32_t shard_idx,
 		    const struct lpi_scrub_report *report)
 {
@@ -304,8 +312,7 @@ void lpi_scrub_json(struct lpi_text *text, uint32_t shard_idx,
 		lpi_json_open(text, NULL, '{');
 		lpi_json_number(text, "ino", place->ino.nr);
 		lpi_json_number(text, "offset", place->offset);
-		lpi_json_string(text, "error",
-				place->error == -EIO ? "cannot be read" : "checksum mismatch");
+		lpi_json_string(text, "error", what_of(place->error));
 		lpi_json_close(text, '}');
 	}
 	lpi_json_close(text, ']');

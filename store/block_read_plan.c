@@ -242,6 +242,21 @@ static int add_data(struct lpi_read *read, uint64_t device_block, uint64_t cnt)
 	return 0;
 }
 
+/* What is mapped but counts as free may be given to somebody else at any time. */
+static int check_taken(const struct lpi_read *read, struct lp_extent extent, uint64_t file_block)
+{
+	const struct lp_alloc *alloc = lp_space_alloc(lpi_read_block(read)->space);
+	struct lp_extent run;
+	if (!lp_alloc_next_free(alloc, extent.block, &run) ||
+	    run.block >= extent.block + extent.cnt)
+		return 0;
+	return LP_CORRUPT(
+		run.block << LP_BLOCK_SHIFT, "inode %llu, offset %llu, block %llu counts as free",
+		(unsigned long long)read->op->read.ino.nr,
+		(unsigned long long)((file_block + run.block - extent.block) << LP_BLOCK_SHIFT),
+		(unsigned long long)run.block);
+}
+
 int lpi_read_plan(struct lpi_read *read, const struct lpi_inode *inode)
 {
 	int err = 0;
@@ -255,6 +270,10 @@ int lpi_read_plan(struct lpi_read *read, const struct lpi_inode *inode)
 		uint64_t at = first_block(read) + read->planned;
 		uint64_t skip = at - segment->range.first; /* what was inline */
 		uint64_t cnt = segment->range.cnt - skip;
+		if (segment->kind == LP_EXTMAP_DATA && read->op->read.from_device)
+			err = check_taken(read, (struct lp_extent){segment->block + skip, cnt}, at);
+		if (err < 0)
+			break;
 		if (segment->kind == LP_EXTMAP_DATA)
 			err = add_data(read, segment->block + skip, cnt);
 		else

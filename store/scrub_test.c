@@ -8,6 +8,7 @@
 
 #include <stdalign.h>
 
+#include "store/block_impl.h"
 #include "store/scrub.h"
 
 #define BLOCK     LP_BLOCK_BYTES
@@ -193,6 +194,43 @@ static void test_damaged(void **state)
 		assert_true(is_named(stats, SPARSE_NR, FAR + BLOCK));
 		assert_int_equal(stats->damaged, 2 * LP_ARRAY_SIZE(offsets) + 1);
 		assert_int_equal(stats->named_cnt, stats->damaged);
+		teardown(&s);
+	}
+}
+
+/* A block that somebody has, and that anybody may be given next. */
+static void test_counts_as_free(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 0; seed < LP_ALLOC_KIND_CNT; seed++) {
+		struct scene s;
+		setup(&s, seed);
+		settle(&s);
+		struct lpi_block *block = lpi_block_of(s.rig.hand.store);
+		struct lp_alloc *alloc = (struct lp_alloc *)(uintptr_t)lp_space_alloc(block->space);
+		uint8_t got[BLOCK];
+		assert_int_equal(
+			lpi_hand_read(&s.rig.hand, ino_of(SPARSE_NR), FAR + BLOCK, BLOCK, got),
+			BLOCK);
+		struct lpi_node *node = lpi_node_find(&block->nodes, LPI_NODE_INODE, SPARSE_NR);
+		struct lp_extmap_segment segment;
+		assert_int_equal(lp_extmap_lookup(&lpi_inode_of(node)->map,
+						  (struct lp_extmap_range){FAR / BLOCK + 1, 1},
+						  &segment, 1, NULL),
+				 1);
+		const struct lp_extent lost = {segment.block, 1};
+		lp_test_ok(lp_alloc_release(alloc, lost));
+		const struct lp_scrub_stats *stats = pass(&s);
+		assert_int_equal(stats->damaged, 1);
+		assert_int_equal(stats->named[0].ino.nr, SPARSE_NR);
+		assert_int_equal(stats->named[0].offset, FAR + BLOCK);
+		assert_int_equal(stats->named[0].error, -EUCLEAN);
+		const struct lp_alloc_options options = {.hint = lost.block, .extents_max = 1};
+		struct lp_extent again;
+		uint64_t blocks = 0;
+		assert_int_equal(lp_alloc_take(alloc, 1, &options, &again, &blocks), 1);
+		assert_int_equal(again.block, lost.block);
+		assert_int_equal(pass(&s)->damaged, 0);
 		teardown(&s);
 	}
 }
@@ -439,17 +477,12 @@ static void test_changes_are_no_damage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sound),
-		cmocka_unit_test(test_damaged),
-		cmocka_unit_test(test_rate),
-		cmocka_unit_test(test_no_burst),
-		cmocka_unit_test(test_store_fails),
-		cmocka_unit_test(test_stop_and_go_on),
-		cmocka_unit_test(test_stops_at_once),
-		cmocka_unit_test(test_many),
-		cmocka_unit_test(test_growing),
-		cmocka_unit_test(test_removed),
-		cmocka_unit_test(test_changes_are_no_damage),
+		cmocka_unit_test(test_sound),          cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_counts_as_free), cmocka_unit_test(test_rate),
+		cmocka_unit_test(test_no_burst),       cmocka_unit_test(test_store_fails),
+		cmocka_unit_test(test_stop_and_go_on), cmocka_unit_test(test_stops_at_once),
+		cmocka_unit_test(test_many),           cmocka_unit_test(test_growing),
+		cmocka_unit_test(test_removed),        cmocka_unit_test(test_changes_are_no_damage),
 	};
 	return lp_test_main(tests, "store/scrub");
 }

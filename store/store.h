@@ -319,8 +319,9 @@ struct lp_store_op {
 			struct lp_ino ino;
 			uint64_t offset;
 			uint64_t length;  /* at most LP_STORE_READ_MAX */
-			bool from_device; /* past what a cache of data remembers; it learns nothing
-					   */
+			/* Past what a cache of data remembers, which learns nothing; and what is
+			 * read must not count as free: -EUCLEAN. */
+			bool from_device;
 			/* Results, valid until lp_store_end(). Fewer bytes than asked for: the file
 			 * ends there. */
 			const struct lp_seg *segs;
