@@ -318,7 +318,7 @@ struct lp_store_op {
 		struct {
 			struct lp_ino ino;
 			uint64_t offset;
-			uint64_t length;  /* at most LP_STORE_READ_MAX */
+			uint64_t length; /* at most LP_STORE_READ_MAX */
 			/* Past what a cache of data remembers, which learns nothing; and what is
 			 * read must not count as free: -EUCLEAN. */
 			bool from_device;
