@@ -2,10 +2,10 @@
 /* A pass over all that a store holds, in the background: what nobody reads nobody checks.
  *
  * Inode by inode, in the order of their numbers, all data is read from the device, past the cache
- * of data, a piece at a time and no faster than a rate; the store itself holds each block against
- * its checksum, as it does for any reader, sees that it does not count as free, and says which is
- * damaged. What is being changed or removed meanwhile is no damage. Blocks around a damaged one are
- * read one by one, so that each that is lost is named.
+ * of data, a piece at a time and no faster than a rate, for which each inode counts as a block; the
+ * store itself holds each block against its checksum, as it does for any reader, sees that it does
+ * not count as free, and says which is damaged. What is being changed or removed meanwhile is no
+ * damage. Blocks around a damaged one are read one by one, so that each that is lost is named.
  *
  *   IDLE -> LIST -> SEEK -> SPAN -> READ ... READ -> SEEK ... -> LIST ... -> IDLE
  *

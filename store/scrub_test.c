@@ -246,7 +246,9 @@ static void test_rate(void **state)
 	for (size_t i = 0; i < LP_ARRAY_SIZE(rates); i++) {
 		uint64_t began_ns = s.rig.clock.now_ns;
 		lp_scrub_set_rate(s.scrub, rates[i]);
-		uint64_t want_ns = pass(&s)->bytes * LP_NS_PER_S / rates[i];
+		const struct lp_scrub_stats *stats = pass(&s);
+		uint64_t want_ns =
+			(stats->bytes + stats->objects * BLOCK) * LP_NS_PER_S / rates[i];
 		uint64_t took_ns = s.rig.clock.now_ns - began_ns;
 		/* What was read last is not waited for. */
 		assert_in_range(took_ns + LP_SCRUB_READ_BYTES * LP_NS_PER_S / rates[i], want_ns,
@@ -372,7 +374,12 @@ static void test_many(void **state)
 	lp_test_ok(lpi_hand_write(&s.rig.hand, ino_of(1000 + MANY - 1), 0, big + 33, BLOCK));
 	settle(&s);
 	assert_true(flip(&s, big + 33) >= 1);
+	/* The rate holds for them, too. */
+	const uint64_t rate = UINT64_C(8) << 20;
+	uint64_t began_ns = s.rig.clock.now_ns;
+	lp_scrub_set_rate(s.scrub, rate);
 	const struct lp_scrub_stats *stats = pass(&s);
+	assert_true(s.rig.clock.now_ns - began_ns > MANY * BLOCK * LP_NS_PER_S / rate);
 	assert_int_equal(stats->objects, INODES + MANY);
 	assert_int_equal(stats->damaged, 1);
 	assert_true(is_named(stats, 1000 + MANY - 1, 0));
