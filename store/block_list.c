@@ -86,6 +86,8 @@ static int take_inode(struct lpi_query *query, const struct lp_key_view *view,
 {
 	struct lp_inode inode;
 	int err = lp_inode_decode(value.data, value.len, view->ino, &inode);
+	if (err < 0)
+		query->op->list.damaged = view->ino;
 	if (err < 0 || (inode.flags & LP_INODE_FLAG_REMOVED) != 0)
 		return err;
 	const struct lp_list_item item = {
@@ -148,10 +150,18 @@ static int take(struct lpi_query *query, struct lp_kv_bytes key, struct lp_kv_by
 
 /* --- The walk --------------------------------------------------------------------------------- */
 
-/* err: -ENOENT when all records were seen, -ENOBUFS when the page is full. */
+/* err: -ENOENT when all records were seen, -ENOBUFS when the page is full. What is damaged behind
+ * as many as were asked for is the next page's. */
 static int end_page(struct lpi_query *query, int err)
 {
+	struct lp_store_op *op = query->op;
 	bool ignored = false;
+	if ((err == -EUCLEAN || err == -EBADMSG) && op->list.items_max > 0 &&
+	    op->list.items == op->list.items_max) {
+		op->list.more = true;
+		op->list.damaged.nr = 0;
+		return lpi_list_end(op);
+	}
 	if (err == -ENOENT && query->pinned != NULL)
 		err = put_own_xattrs(query, NULL, &ignored);
 	if (err == -ENOENT || err == -ENOBUFS)

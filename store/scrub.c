@@ -32,9 +32,18 @@ struct lp_scrub {
 	struct lp_timer timer;
 	uint64_t due_ns;
 
+	/* Something behind `behind` cannot be listed: one by one, until it is the next one. Then it
+	 * is skipped: where lists begin that fail, and one that does not, 0 being none known. */
+	bool is_careful;
+	bool is_skipping;
+	uint64_t fails_from;
+	uint64_t lists_from;
+	int skip_error;
+
 	struct lp_store_op page; /* the list that is gone through */
 	uint32_t page_pos;
 	uint8_t behind[NUMBER_BYTES];
+	uint8_t from[NUMBER_BYTES]; /* the list that is tried */
 	uint8_t page_bytes[LIST_BYTES];
 
 	struct lp_ino ino;
@@ -45,6 +54,7 @@ struct lp_scrub {
 };
 
 static void list(struct lp_scrub *scrub);
+static void listed(struct lp_store_op *op);
 static void seek(struct lp_scrub *scrub);
 static void span(struct lp_scrub *scrub);
 static void read_piece(struct lp_scrub *scrub);
@@ -178,8 +188,8 @@ static void next_inode(struct lp_scrub *scrub)
 	soon(scrub, SEEK);
 }
 
-/* It has cost as much as a block: else a store of small objects would be gone through as fast as the
- * thread can. */
+/* It has cost as much as a block: else a store of small objects would be gone through as fast as
+ * the thread can. */
 static void inode_done(struct lp_scrub *scrub)
 {
 	pay(scrub, LP_BLOCK_BYTES);
@@ -190,28 +200,110 @@ static void inode_done(struct lp_scrub *scrub)
 	next_inode(scrub);
 }
 
-static void listed(struct lp_store_op *op)
+static void begin_page(struct lp_scrub *scrub, const struct lp_store_op *op)
 {
-	struct lp_scrub *scrub = LP_CONTAINER_OF(op, struct lp_scrub, op);
-	if (op->result < 0) {
-		end(scrub, false, op->result);
-		return;
-	}
 	scrub->page = *op;
 	scrub->page_pos = 0;
 	next_inode(scrub);
 }
 
+static void list_at(struct lp_scrub *scrub, struct lp_bytes after, struct lp_bytes from)
+{
+	scrub->op = (struct lp_store_op){.opcode = LP_STORE_LIST,
+					 .list = {.space = LP_STORE_INODES,
+						  .after = after,
+						  .from = from,
+						  .buf = scrub->page_bytes,
+						  .buf_len = LIST_BYTES,
+						  .items_max = scrub->is_careful ? 1 : 0}};
+	submit(scrub, LIST, listed);
+}
+
+/* Where the next list is tried: farther and farther behind those that fail until one does not, then
+ * halfway between. 0: that is known, or there is no number left. */
+static uint64_t next_try(const struct lp_scrub *scrub)
+{
+	uint64_t fails = scrub->fails_from;
+	if (scrub->lists_from != 0)
+		return scrub->lists_from - fails > 1 ? fails + (scrub->lists_from - fails) / 2 : 0;
+	uint64_t step = fails - lp_get_be64(scrub->behind);
+	return step <= UINT64_MAX - fails ? fails + step : 0;
+}
+
+/* This one is lost; all up to it have been gone through. */
+static void pass_lost(struct lp_scrub *scrub, uint64_t nr, int err)
+{
+	scrub->is_skipping = false;
+	scrub->is_careful = false;
+	scrub->ino.nr = nr;
+	scrub->offset = 0;
+	note_damage(scrub, err);
+	scrub->stats.at = scrub->ino;
+	scrub->stats.at_damaged = scrub->stats.damaged;
+	lp_put_be64(scrub->behind, nr);
+}
+
+/* A part of the index cannot be read: nobody knows what was in it. */
+static void skip(struct lp_scrub *scrub, int result)
+{
+	uint64_t tried = lp_get_be64(scrub->from);
+	if (!scrub->is_skipping) {
+		scrub->is_skipping = true;
+		scrub->skip_error = result;
+		scrub->fails_from = lp_get_be64(scrub->behind) + 1;
+		scrub->lists_from = 0;
+	} else if (result < 0) {
+		scrub->fails_from = tried;
+	} else {
+		scrub->lists_from = tried;
+	}
+	uint64_t next = next_try(scrub);
+	lp_put_be64(scrub->from, next);
+	if (next == 0)
+		pass_lost(scrub, scrub->fails_from, scrub->skip_error);
+	if (next == 0 && scrub->lists_from == 0)
+		end(scrub, true, 0); /* all the rest is in it */
+	else
+		soon(scrub, LIST);
+}
+
+static void list_failed(struct lp_scrub *scrub, const struct lp_store_op *op)
+{
+	bool is_record = op->list.damaged.nr != 0; /* up to there all can be read */
+	if (!scrub->is_careful) {
+		scrub->is_careful = true;
+		soon(scrub, LIST);
+	} else if (scrub->is_skipping || !is_record) {
+		skip(scrub, is_record ? 0 : op->result);
+	} else {
+		pass_lost(scrub, op->list.damaged.nr, op->result);
+		soon(scrub, LIST);
+	}
+}
+
+static void listed(struct lp_store_op *op)
+{
+	struct lp_scrub *scrub = LP_CONTAINER_OF(op, struct lp_scrub, op);
+	bool is_bad = is_damage(op->result) && !is_lost(scrub);
+	if (op->result < 0 && !is_bad)
+		end(scrub, false, op->result);
+	else if (is_bad)
+		list_failed(scrub, op);
+	else if (scrub->is_skipping)
+		skip(scrub, 0);
+	else
+		begin_page(scrub, op);
+}
+
 static void list(struct lp_scrub *scrub)
 {
-	bool is_first = lp_get_be64(scrub->behind) == 0;
-	scrub->op = (struct lp_store_op){
-		.opcode = LP_STORE_LIST,
-		.list = {.space = LP_STORE_INODES,
-			 .after = {is_first ? NULL : scrub->behind, is_first ? 0 : NUMBER_BYTES},
-			 .buf = scrub->page_bytes,
-			 .buf_len = LIST_BYTES}};
-	submit(scrub, LIST, listed);
+	const struct lp_bytes none = {NULL, 0};
+	const struct lp_bytes from = {scrub->from, NUMBER_BYTES};
+	const struct lp_bytes after = {scrub->behind, NUMBER_BYTES};
+	if (scrub->is_skipping)
+		list_at(scrub, none, from);
+	else
+		list_at(scrub, lp_get_be64(scrub->behind) == 0 ? none : after, none);
 }
 
 /* --- Data ------------------------------------------------------------------------------------- */
@@ -346,6 +438,8 @@ int lp_scrub_start(struct lp_scrub *scrub, struct lp_ino behind)
 		.at = behind,
 		.began_ns = lp_clock_wall_ns(lp_reactor_clock(scrub->options.reactor))};
 	scrub->is_stopping = false;
+	scrub->is_careful = false;
+	scrub->is_skipping = false;
 	scrub->due_ns = lp_reactor_now_ns(scrub->options.reactor);
 	lp_put_be64(scrub->behind, behind.nr);
 	soon(scrub, LIST);

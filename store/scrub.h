@@ -12,7 +12,7 @@
  * A pass can be begun behind an inode that an earlier one had reached.
  *
  * Threads: the reactor's. Blocking: none. Allocation: none after new. Errors: of the store, told in
- * the stats; a pass goes on behind what cannot be read, but ends where the index cannot be walked.
+ * the stats; a pass goes on behind what cannot be read, or listed.
  * Limits: one request at a time, of LP_SCRUB_READ_BYTES at most.
  */
 #ifndef LP_STORE_SCRUB_H

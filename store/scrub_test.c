@@ -121,6 +121,23 @@ static uint32_t flip(const struct scene *s, const uint8_t *bytes)
 	return cnt;
 }
 
+/* Where they lie anywhere in a block. */
+static uint32_t flip_part(const struct scene *s, const uint8_t *bytes, size_t len)
+{
+	static alignas(LP_BLOCK_BYTES) uint8_t block[LP_BLOCK_BYTES];
+	uint32_t cnt = 0;
+	for (uint64_t at = 0; at < LPI_STORE_RIG_BYTES; at += BLOCK) {
+		lp_test_ok(lp_bdev_read_sync(s->rig.bdev, block, BLOCK, at));
+		/* It may lie across two. */
+		if (memmem(block, BLOCK, bytes, len / 2) == NULL &&
+		    memmem(block, BLOCK, bytes + len / 2, len / 2) == NULL)
+			continue;
+		lp_sim_rot(lp_sim_of(s->rig.bdev), BLOCK, at, 3);
+		cnt++;
+	}
+	return cnt;
+}
+
 /* --- What it finds ---------------------------------------------------------------------------- */
 
 static void test_sound(void **state)
@@ -198,6 +215,113 @@ static void test_damaged(void **state)
 	}
 }
 
+/* What the index has of an inode becomes nonsense. */
+static void spoil(const struct scene *s, uint64_t nr)
+{
+	struct lpi_block *block = lpi_block_of(s->rig.hand.store);
+	struct lp_kv_batch *batch = NULL;
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, ino_of(nr));
+	lp_test_ok(lp_kv_batch_new(0, &batch));
+	lp_test_ok(lp_kv_batch_put(batch, (struct lp_kv_bytes){key.bytes, key.len},
+				   (struct lp_kv_bytes){"nonsense", 8}));
+	lp_test_ok(lp_kv_write(block->kv, batch));
+	lp_kv_batch_free(batch);
+}
+
+static void reopen(struct scene *s)
+{
+	lp_scrub_free(s->scrub);
+	lp_test_ok(lpi_store_rig_close(&s->rig, false));
+	lp_test_ok(lpi_store_rig_open(&s->rig));
+	const struct lp_scrub_options options = {.reactor = s->rig.hand.reactor,
+						 .store = s->rig.hand.store,
+						 .ended = has_ended,
+						 .ended_arg = s};
+	lp_test_ok(lp_scrub_new(&options, &s->scrub));
+}
+
+/* Whether it is named as one whose inode is lost. */
+static bool is_lost(const struct lp_scrub_stats *stats, uint64_t nr)
+{
+	for (uint32_t i = 0; i < stats->named_cnt; i++)
+		if (stats->named[i].ino.nr == nr && stats->named[i].offset == 0)
+			return stats->named[i].error == -EUCLEAN ||
+			       stats->named[i].error == -EBADMSG;
+	return false;
+}
+
+/* Inodes that cannot be listed, first, last, side by side, do not hide the others. */
+static void test_lost_inodes(void **state)
+{
+	(void)state;
+	static const uint64_t lost[][3] = {
+		{BIG_NR},          {SPARSE_NR},           {LATE_NR},
+		{BIG_NR, LATE_NR}, {CLONE_NR, INLINE_NR}, {BIG_NR, SPARSE_NR, DIR_NR}};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(lost); i++) {
+		struct scene s;
+		uint32_t cnt = 0;
+		setup(&s, i);
+		settle(&s);
+		reopen(&s); /* nothing of it is in memory, or still to be written */
+		for (; cnt < 3 && lost[i][cnt] != 0; cnt++)
+			spoil(&s, lost[i][cnt]);
+		for (int round = 0; round < 2; round++) {
+			const struct lp_scrub_stats *stats = pass(&s);
+			assert_true(stats->is_whole);
+			assert_int_equal(stats->error, 0);
+			assert_int_equal(stats->objects, INODES - cnt);
+			assert_int_equal(stats->damaged, cnt);
+			for (uint32_t k = 0; k < cnt; k++)
+				assert_true(is_lost(stats, lost[i][k]));
+			assert_int_equal(stats->at.nr, LATE_NR);
+		}
+		lp_scrub_free(s.scrub);
+		(void)lpi_store_rig_close(&s.rig, true);
+		lpi_store_rig_fini(&s.rig);
+	}
+}
+
+/* Nor does a part of the index that cannot be read: in the middle, or where all the rest is. */
+static void test_lost_table_block(void **state)
+{
+	(void)state;
+	enum { MANY = 3000 };
+	static const uint64_t lost[] = {1000 + MANY / 2, 1000 + MANY - 1};
+	static uint8_t mark[64];
+	struct lp_prng prng;
+	lp_prng_init(&prng, 77);
+	lp_prng_fill(&prng, mark, sizeof(mark));
+	for (size_t i = 0; i < LP_ARRAY_SIZE(lost); i++) {
+		struct scene s;
+		setup(&s, 5 + i);
+		for (uint64_t nr = 1000; nr < 1000 + MANY; nr++)
+			create(&s, nr, LP_INODE_TYPE_FILE);
+		const struct lp_change set = {
+			.type = LP_CHANGE_XATTR_SET,
+			.ino = ino_of(lost[i]),
+			.named = {.name = {"user.x", 6}, .value = {mark, sizeof(mark)}}};
+		lp_test_ok(lpi_hand_change(&s.rig.hand, set));
+		settle(&s);
+		reopen(&s); /* so all of it is in tables, and of these there is then one */
+		struct lp_kv *kv = lpi_block_of(s.rig.hand.store)->kv;
+		const struct lp_kv_bytes open_end = {NULL, 0};
+		lp_test_ok(lp_kv_compact(kv, open_end, open_end));
+		lp_kv_set_cache_bytes(kv, 0);
+		assert_true(flip_part(&s, mark, sizeof(mark)) >= 1);
+		const struct lp_scrub_stats *stats = pass(&s);
+		assert_true(stats->is_whole);
+		/* Maps of the first may lie beside the last. */
+		const struct lp_scrub_place *last = &stats->named[stats->damaged - 1];
+		assert_in_range(stats->damaged, 1, i == 0 ? 1 : INODES);
+		assert_in_range(last->ino.nr, lost[i], i == 0 ? lost[i] + 200 : UINT64_MAX);
+		assert_in_range(stats->objects, INODES + MANY - 200, INODES + MANY - 1);
+		lp_scrub_free(s.scrub);
+		(void)lpi_store_rig_close(&s.rig, true);
+		lpi_store_rig_fini(&s.rig);
+	}
+}
+
 /* A block that somebody has, and that anybody may be given next. */
 static void test_counts_as_free(void **state)
 {
@@ -247,8 +371,7 @@ static void test_rate(void **state)
 		uint64_t began_ns = s.rig.clock.now_ns;
 		lp_scrub_set_rate(s.scrub, rates[i]);
 		const struct lp_scrub_stats *stats = pass(&s);
-		uint64_t want_ns =
-			(stats->bytes + stats->objects * BLOCK) * LP_NS_PER_S / rates[i];
+		uint64_t want_ns = (stats->bytes + stats->objects * BLOCK) * LP_NS_PER_S / rates[i];
 		uint64_t took_ns = s.rig.clock.now_ns - began_ns;
 		/* What was read last is not waited for. */
 		assert_in_range(took_ns + LP_SCRUB_READ_BYTES * LP_NS_PER_S / rates[i], want_ns,
@@ -485,6 +608,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sound),          cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_lost_inodes),    cmocka_unit_test(test_lost_table_block),
 		cmocka_unit_test(test_counts_as_free), cmocka_unit_test(test_rate),
 		cmocka_unit_test(test_no_burst),       cmocka_unit_test(test_store_fails),
 		cmocka_unit_test(test_stop_and_go_on), cmocka_unit_test(test_stops_at_once),

@@ -369,6 +369,8 @@ struct lp_store_op {
 			uint32_t items;
 			uint32_t used;
 			bool more;
+			struct lp_ino damaged; /* the inode whose record was not what it should
+						  be, an error; nr 0: not known */
 		} list;
 		struct {
 			struct lp_ino ino;

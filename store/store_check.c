@@ -650,6 +650,7 @@ static void clear_list(struct lp_store_op *op)
 	op->list.items = 0;
 	op->list.used = 0;
 	op->list.more = false;
+	op->list.damaged.nr = 0;
 }
 
 static void clear_dir(struct lp_store_op *op)
