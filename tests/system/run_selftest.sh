@@ -197,6 +197,18 @@ if is_alive "$(cat pid)"; then
 	echo "a process survived its stopped runner"
 	exit 1
 fi
+# Also what it was just starting.
+python3 - "$run" <<'CODE'
+import importlib.machinery, importlib.util, signal, subprocess, sys
+loader = importlib.machinery.SourceFileLoader("run", sys.argv[1])
+run = importlib.util.module_from_spec(importlib.util.spec_from_loader("run", loader))
+loader.exec_module(run)
+running = run.Running()
+running.stop()
+process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+running.add(process.pid)
+assert process.wait(60) == -signal.SIGTERM
+CODE
 # No scratch directory stays: ours is TMPDIR of the runs above.
 if compgen -G 'lp-*' >/dev/null; then
 	echo "scratch directories left:" lp-*
