@@ -539,6 +539,20 @@ void lp_ns_close(struct lp_ns *ns)
 	free(ns);
 }
 
+void lp_ns_hold_shared(struct lp_ns *ns, bool are_held)
+{
+	ns->are_shared_held = are_held;
+	if (!are_held)
+		lpi_pact_begin_waiting(ns);
+}
+
+bool lp_ns_has_shared(const struct lp_ns *ns)
+{
+	struct lp_pool_stats rooms;
+	lp_pool_read_stats(ns->rooms, &rooms);
+	return rooms.in_use > 0;
+}
+
 void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats)
 {
 	struct lpi_held_stats held;

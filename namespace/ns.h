@@ -449,4 +449,11 @@ struct lp_ns_stats {
 };
 void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats);
 
+/* While they are held no change over several shards begins here. Those that have begun go on, those
+ * that wait keep their locks meanwhile: so it is for a moment only, in which all shards can be seen
+ * with none of these half done. */
+void lp_ns_hold_shared(struct lp_ns *ns, bool are_held);
+/* One of those that began here is not over. */
+bool lp_ns_has_shared(const struct lp_ns *ns);
+
 #endif

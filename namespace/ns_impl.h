@@ -77,6 +77,7 @@ struct lp_ns {
 	struct lp_pool *notices;            /* of what it is told */
 	struct lpi_ns_op_list notice_queue; /* operations that wait until there are fewer */
 	uint32_t notices_out;
+	bool are_shared_held; /* no change over several shards begins */
 	struct lpi_pact_list pacts_waiting;
 	struct lpi_pact_list pacts_stuck;
 	struct lpi_call_list trying_again; /* for want of buffers or space */

@@ -522,11 +522,11 @@ static bool take_rooms(struct lpi_pact *pact)
 	return true;
 }
 
-/* False when there are no rooms for it. */
+/* False when there are no rooms for it, or none is to begin. */
 static bool begin_shared(struct lpi_pact *pact)
 {
 	struct lp_ns *ns = pact->ns;
-	if (!take_rooms(pact))
+	if (ns->are_shared_held || !take_rooms(pact))
 		return false;
 	ns->stats.face.shared_txns++;
 	/* Numbers of inodes are never given twice: so is this, and its key never stands for

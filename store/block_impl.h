@@ -22,6 +22,7 @@
  *   block_list.c     lists
  *   block_seek.c     where data begins or ends
  *   block_reopen.c   after a failure: read-only from the device (rule L7)
+ *   block_view.c     coming to rest, so that its state can be looked at
  *
  * One rule makes all of it simple: what may wait (reading the index or the device, room, space)
  * comes first and changes nothing that others can see; when nothing is missing any more, all
@@ -164,6 +165,8 @@ struct lpi_reopen {
 
 /* --- The store -------------------------------------------------------------------------------- */
 
+struct lp_pause;
+struct lp_view;
 struct lpi_txn;
 struct lpi_read;
 struct lpi_trims;
@@ -213,6 +216,8 @@ struct lpi_block {
 	/* Reads and questions that wait until the store was opened again. */
 	struct lpi_op_list held;
 	struct lpi_reopen reopen;
+	struct lp_pause *pause; /* NULL: none; as the next one */
+	struct lp_view *view;   /* reads the index, which is not closed before it has ended */
 	bool is_closing;
 	uint64_t given_reads; /* completed, and not given back yet: of those that are running */
 	uint64_t running;     /* transactions, reads, queries, trims at work */
@@ -256,6 +261,14 @@ static inline struct lpi_block *lpi_block_of(struct lp_store *store)
 {
 	return LP_CONTAINER_OF(store, struct lpi_block, base);
 }
+
+/* block_view.c: calls of store/view.h. */
+int lpi_view_pause(struct lp_store *store, struct lp_pause *pause) LP_MUST_CHECK;
+void lpi_view_resume(struct lp_store *store, struct lp_pause *pause);
+int lpi_view_take(struct lp_store *store, struct lp_view **ret_view) LP_MUST_CHECK;
+void lpi_view_end(struct lp_store *store, struct lp_view *view);
+/* Who looks at a view, if there is one, is to come to an end. */
+void lpi_view_is_over(struct lpi_block *block);
 
 void lpi_reopen_init(struct lpi_block *block);
 /* 0, or with what the operation ends at once. */

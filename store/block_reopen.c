@@ -143,7 +143,8 @@ static struct lpi_block *of_work(struct lp_work *work)
 static bool is_drained(const struct lpi_block *block)
 {
 	return block->running == block->given_reads && lpi_trims_are_idle(block) &&
-	       lpi_cached_is_idle(block) && lp_shard_is_stopped(block->shard);
+	       lpi_cached_is_idle(block) && lp_shard_is_stopped(block->shard) &&
+	       block->view == NULL;
 }
 
 static int take_up(struct lpi_block *block)
@@ -248,6 +249,7 @@ static void begin(struct lp_task *task)
 	take_waiting(block, &block->waiting_reads);
 	take_waiting(block, &block->waiting_queries);
 	lpi_trims_stop(block);
+	lpi_view_is_over(block);
 	lp_shard_stop(block->shard);
 	look_later(block);
 }

@@ -386,6 +386,10 @@ static const struct lpi_store_calls block_calls = {
 	.alloc_score = block_alloc_score,
 	.read_times = block_read_times,
 	.sim_run_one = block_sim_run_one,
+	.pause = lpi_view_pause,
+	.resume = lpi_view_resume,
+	.view_take = lpi_view_take,
+	.view_end = lpi_view_end,
 };
 
 /* --- Closing ---------------------------------------------------------------------------------- */
@@ -418,6 +422,7 @@ static int block_close(struct lp_store *store, bool abandon)
 {
 	struct lpi_block *block = lpi_block_of(store);
 	LP_ASSERT(block->running == 0 && lpi_op_list_is_empty(&block->held));
+	LP_ASSERT(block->pause == NULL && block->view == NULL);
 	block->is_closing = true;
 	if (abandon && block->commit != NULL)
 		lp_commit_abort(block->commit);

@@ -197,6 +197,9 @@ static bool is_removal(const struct lp_change *change)
 int lpi_txn_admit(struct lpi_txn *txn, enum lp_shard_use use)
 {
 	int err = lp_shard_admit(txn->block->shard, use);
+	/* What a view keeps would be room. */
+	if (err < 0)
+		lpi_view_is_over(txn->block);
 	if (err == -EBUSY || err == -ENOSPC)
 		return lpi_txn_hope_for_index(txn, err == -EBUSY) ? LPI_WAIT : -ENOSPC;
 	if (err != -EAGAIN)

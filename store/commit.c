@@ -66,6 +66,7 @@ struct lp_commit {
 	struct lp_log_waiter log_waiter;
 	bool waits_for_log;
 	bool is_door_closed;
+	bool is_paused;
 	struct waiters room_waiters;
 	struct waiters ready_waiters; /* told by ready_task */
 	struct lp_task ready_task;
@@ -507,7 +508,7 @@ static void hold_timer_fire(struct lp_timer *timer)
 static bool hold(struct lp_commit *commit, const struct group *group)
 {
 	if (commit->options.hold_ns == 0 || commit->hold_is_over ||
-	    commit->unwaited_cnt < UNWAITED_MIN || commit->is_door_closed ||
+	    commit->unwaited_cnt < UNWAITED_MIN || commit->is_door_closed || commit->is_paused ||
 	    !waiters_is_empty(&group->waiters) || !waiters_is_empty(&group->inserted_waiters) ||
 	    !waiters_is_empty(&commit->room_waiters) || !is_small(commit, group))
 		return false;
@@ -594,7 +595,7 @@ bool lp_commit_reserve(struct lp_commit *commit, const struct lp_commit_need *ne
 {
 	struct group *group = collecting(commit);
 	struct lp_commit_need used = group->used;
-	if (commit->is_door_closed && !need->is_relief)
+	if ((commit->is_door_closed || commit->is_paused) && !need->is_relief)
 		return false;
 	used.batch_bytes += need->batch_bytes;
 	used.change_cnt += need->change_cnt;
@@ -613,7 +614,7 @@ bool lp_commit_reserve(struct lp_commit *commit, const struct lp_commit_need *ne
 
 static void tell_room(struct lp_commit *commit)
 {
-	if (!commit->is_door_closed)
+	if (!commit->is_door_closed && !commit->is_paused)
 		tell_all(&commit->room_waiters, 0);
 }
 
@@ -622,6 +623,19 @@ void lp_commit_close_door(struct lp_commit *commit, bool is_closed)
 	commit->is_door_closed = is_closed;
 	if (!is_closed)
 		lp_commit_wake_room(commit);
+}
+
+void lp_commit_pause(struct lp_commit *commit, bool is_paused)
+{
+	commit->is_paused = is_paused;
+	if (!is_paused)
+		lp_commit_wake_room(commit);
+}
+
+bool lp_commit_is_quiet(const struct lp_commit *commit)
+{
+	return lp_commit_is_idle(commit) &&
+	       commit->payments.whole_seq >= lp_commit_inserted_seq(commit);
 }
 
 void lp_commit_wake_room(struct lp_commit *commit)

@@ -120,6 +120,12 @@ void lp_commit_wait_room(struct lp_commit *commit, struct lp_commit_waiter *wait
  * room: the log must keep space for these (rule L4). Those that wait are told when it opens. */
 void lp_commit_close_door(struct lp_commit *commit, bool is_closed);
 
+/* The same as a second door, for who wants nothing to change for a moment, and sees to it that it
+ * is a short one. */
+void lp_commit_pause(struct lp_commit *commit, bool is_paused);
+/* The index has all there is: nothing collects, nothing is in flight, and nothing is owed. */
+bool lp_commit_is_quiet(const struct lp_commit *commit);
+
 /* Those that wait for room are told that they look again, though nothing has changed here. */
 void lp_commit_wake_room(struct lp_commit *commit);
 

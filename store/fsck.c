@@ -60,24 +60,22 @@ static int open_shard(struct lpi_fsck *fsck, uint32_t idx)
 static int own_chunks(struct lpi_fsck_shard *shard)
 {
 	const struct lp_disk_label *label = &shard->fsck->devices.label[LP_MKFS_DATA];
-	struct lp_chunks *chunks = shard->fsck->devices.chunks[LP_MKFS_DATA];
-	int err = lpi_fsck_blocks_init(&shard->blocks, label->chunk_base, label->chunk_blocks,
-				       label->chunk_cnt);
-	uint32_t chunk = LP_CHUNK_NONE;
-	for (uint32_t from = 0; err == 0 && from < label->chunk_cnt; from = chunk + 1) {
-		chunk = lp_chunks_find(chunks, shard->idx, LP_CHUNK_USE_OBJECTS, from);
-		if (chunk == LP_CHUNK_NONE)
-			break;
-		/* A lease may be durable while the space does not know it yet: nothing is in it. */
-		if (lp_space_owns(lp_shard_space(shard->shard), chunk))
-			err = lpi_fsck_blocks_add(&shard->blocks, chunk);
+	const struct lp_view *view = shard->view;
+	uint32_t chunk_cnt = view != NULL ? view->chunk_cnt : label->chunk_cnt;
+	int err = lpi_fsck_blocks_init(
+		&shard->blocks, view != NULL ? view->base_block : label->chunk_base,
+		view != NULL ? view->chunk_blocks : label->chunk_blocks, chunk_cnt);
+	/* A lease may be durable while the space does not know it yet: nothing is in it. */
+	for (uint32_t i = 0; i < chunk_cnt && err == 0; i++) {
+		if (lpi_fsck_owns(shard, i))
+			err = lpi_fsck_blocks_add(&shard->blocks, i);
 	}
 	return err;
 }
 
 static int check_shard(struct lpi_fsck_shard *shard)
 {
-	if (shard->shard == NULL)
+	if (!lpi_fsck_is_there(shard))
 		return 0;
 	int err = own_chunks(shard);
 	if (err == 0 && shard->fsck->options->deep)
@@ -143,4 +141,27 @@ int lp_fsck_run(const struct lp_fsck_options *options, struct lp_fsck_report *re
 	free(fsck.shards);
 	lp_devices_close(&fsck.devices);
 	return err;
+}
+
+int lp_fsck_look(const struct lp_fsck_look *look, struct lp_fsck_report *ret_report)
+{
+	const struct lp_fsck_options options = {.events = look->events,
+						.names_bytes_max = look->names_bytes_max};
+	struct lpi_fsck fsck = {.options = &options, .report = ret_report, .read_only = true};
+	int err = 0;
+	*ret_report = (struct lp_fsck_report){.shards = look->view_cnt};
+	fsck.shards = calloc(look->view_cnt, sizeof(*fsck.shards));
+	if (fsck.shards == NULL)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < look->view_cnt; i++) {
+		LP_ASSERT(look->views[i]->shard_idx == i);
+		fsck.shards[i] =
+			(struct lpi_fsck_shard){.fsck = &fsck, .idx = i, .view = look->views[i]};
+	}
+	for (uint32_t i = 0; i < look->view_cnt && err == 0; i++)
+		err = check_shard(&fsck.shards[i]);
+	if (err == 0)
+		err = lpi_fsck_links(&fsck);
+	free(fsck.shards);
+	return err == 0 && fsck.is_over ? -ECANCELED : err;
 }

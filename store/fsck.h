@@ -28,6 +28,7 @@
 #include "base/workers.h"
 #include "store/alloc.h"
 #include "store/devices.h"
+#include "store/view.h"
 
 enum lp_fsck_kind {
 	LP_FSCK_LABEL_COPY,  /* one copy of a device's label is damaged or older */
@@ -118,5 +119,17 @@ struct lp_fsck_report {
 
 int lp_fsck_run(const struct lp_fsck_options *options, struct lp_fsck_report *ret_report,
 		struct lp_label_why *why) LP_MUST_CHECK;
+
+struct lp_fsck_look {
+	struct lp_view *const *views; /* of all shards in their order, of one moment */
+	uint32_t view_cnt;
+	struct lp_fsck_events *events;
+	uint64_t names_bytes_max; /* as above */
+};
+
+/* The same for a store that is served: nothing is mended, and blocks' checksums, labels and chunk
+ * tables are not looked at. [any] thread, which may block. -ECANCELED: a view was over before the
+ * end; what was found until then is so. */
+int lp_fsck_look(const struct lp_fsck_look *look, struct lp_fsck_report *ret_report) LP_MUST_CHECK;
 
 #endif

@@ -38,7 +38,7 @@ static void found_bad_key(const struct lpi_fsck_cursor *cursor)
 /* err: of the iterator's last movement. */
 static void arrive(struct lpi_fsck_cursor *cursor, int err)
 {
-	while (err == 0) {
+	while (err == 0 && !lpi_fsck_is_over(cursor->shard)) {
 		cursor->key = lp_kv_iter_key(cursor->iter);
 		cursor->value = lp_kv_iter_value(cursor->iter);
 		if (lp_key_parse(cursor->key.data, cursor->key.len, &cursor->view) == 0)
@@ -47,7 +47,7 @@ static void arrive(struct lpi_fsck_cursor *cursor, int err)
 		err = lp_kv_iter_next(cursor->iter);
 	}
 	cursor->is_at_end = true;
-	if (err != -ENOENT)
+	if (err != 0 && err != -ENOENT)
 		found_break(cursor, err);
 }
 
@@ -57,9 +57,9 @@ int lpi_fsck_cursor_open(struct lpi_fsck_cursor *cursor, struct lpi_fsck_shard *
 	struct lp_key_range range;
 	*cursor = (struct lpi_fsck_cursor){.shard = shard, .space = space, .is_quiet = is_quiet};
 	lp_key_range_of_space(&range, space);
-	int err = lp_kv_iter_open(
-		lp_shard_kv(shard->shard), (struct lp_kv_bytes){range.first.bytes, range.first.len},
-		(struct lp_kv_bytes){range.end.bytes, range.end.len}, false, &cursor->iter);
+	int err = lpi_fsck_iter_open(
+		shard, (struct lp_kv_bytes){range.first.bytes, range.first.len},
+		(struct lp_kv_bytes){range.end.bytes, range.end.len}, &cursor->iter);
 	if (err < 0)
 		return err;
 	arrive(cursor, lp_kv_iter_seek_first(cursor->iter));
@@ -91,7 +91,7 @@ int lpi_fsck_foreign_keys(struct lpi_fsck_shard *shard)
 	const struct lpi_fsck_at at = {.kind = LP_FSCK_KEY, .shard = shard};
 	const struct lp_kv_bytes open = {NULL, 0};
 	struct lp_kv_iter *iter = NULL;
-	int err = lp_kv_iter_open(lp_shard_kv(shard->shard), open, open, false, &iter);
+	int err = lpi_fsck_iter_open(shard, open, open, &iter);
 	if (err < 0)
 		return err;
 	for (err = lp_kv_iter_seek_first(iter); err == 0;) {

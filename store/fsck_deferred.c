@@ -174,13 +174,12 @@ void lpi_fsck_deferred_see(struct lpi_fsck_deferred *deferred, struct lp_ino ino
 
 void lpi_fsck_deferred_finish(struct lpi_fsck_deferred *deferred)
 {
-	const struct lp_space *space = lp_shard_space(deferred->shard->shard);
 	for (uint64_t i = 0; i < deferred->cnt; i++) {
 		const struct payload *payload = &deferred->payloads[i];
 		const struct lp_extent extent = {payload->about.device_block, 1};
 		if (payload->is_named || deferred->shard->maps_in_doubt)
 			continue;
-		if (lp_space_is_used(space, extent))
+		if (lpi_fsck_is_used(deferred->shard, extent))
 			found(deferred, payload, "is of a block that no file has");
 		else if (payload->about.ino == 0)
 			found_bad(deferred, payload, (struct lp_ino){0}, 0);

@@ -26,6 +26,8 @@ void lpi_fsck_turn(struct lpi_fsck_shard *shard)
 
 int64_t lpi_fsck_now_ns(const struct lpi_fsck *fsck)
 {
+	if (!fsck->options->repair)
+		return 0; /* nothing is written */
 	return lp_clock_wall_ns(lp_reactor_clock(fsck->options->reactor));
 }
 
@@ -101,9 +103,9 @@ int lpi_fsck_settle(struct lpi_fsck_shard *shard)
 {
 	struct wait durable = {.waiter.told = told};
 	struct wait inserted = {.waiter.told = told};
-	struct lp_commit *commit = lp_shard_commit(shard->shard);
 	if (!shard->fsck->options->repair)
 		return 0;
+	struct lp_commit *commit = lp_shard_commit(shard->shard);
 	lp_commit_wait(commit, &durable.waiter);
 	lp_commit_wait_inserted(commit, &inserted.waiter);
 	while (!durable.done || !inserted.done)

@@ -4,6 +4,7 @@
  *   fsck.c         opens, runs the phases below, closes
  *   fsck_report.c  findings, and the path of an inode
  *   fsck_disk.c    copies of labels and chunk tables
+ *   fsck_look.c    where records and used space come from
  *   fsck_cursor.c  records of one space of an index, parsed
  *   fsck_walk.c    phase 1, per shard: all records, inode by inode
  *   fsck_map.c       its extent maps
@@ -29,6 +30,7 @@
 #include "store/refs.h"
 #include "store/shard.h"
 #include "store/values.h"
+#include "store/view.h"
 
 struct lpi_fsck;
 struct lpi_fsck_deep;
@@ -36,7 +38,8 @@ struct lpi_fsck_deferred;
 
 struct lpi_fsck_shard {
 	struct lpi_fsck *fsck;
-	struct lp_shard *shard; /* NULL: does not open */
+	struct lp_shard *shard;     /* NULL: does not open, or it is a view that is looked at */
+	const struct lp_view *view; /* NULL: it is the shard */
 	uint32_t idx;
 	bool maps_in_doubt; /* some record that may name blocks cannot be read */
 	bool is_broken; /* some part of the index cannot be read: what is missing may be there */
@@ -52,6 +55,7 @@ struct lpi_fsck {
 	struct lp_devices devices;
 	struct lpi_fsck_shard *shards; /* report->shards of them */
 	bool names_in_doubt;           /* some entry or inode cannot be read, or is not final */
+	bool is_over;                  /* it was ended, and has not looked at everything */
 };
 
 /* --- Findings --------------------------------------------------------------------------------- */
@@ -77,6 +81,28 @@ const char *lpi_fsck_last_corruption(void);
 /* Before anything is opened: the raw copies. Opening mends them unless it is read-only. */
 int lpi_fsck_labels(struct lpi_fsck *fsck) LP_MUST_CHECK;
 int lpi_fsck_tables(struct lpi_fsck *fsck) LP_MUST_CHECK;
+
+/* --- What is looked at: a shard that nobody else has open, or a view of one (fsck_look.c) ------
+ */
+
+static inline bool lpi_fsck_is_there(const struct lpi_fsck_shard *shard)
+{
+	return shard->shard != NULL || shard->view != NULL;
+}
+
+/* Of the index. */
+int lpi_fsck_get(const struct lpi_fsck_shard *shard, const struct lp_key *key,
+		 struct lp_kv_value *ret_value) LP_MUST_CHECK;
+/* Bounds with data NULL are open. */
+int lpi_fsck_iter_open(const struct lpi_fsck_shard *shard, struct lp_kv_bytes lower,
+		       struct lp_kv_bytes upper, struct lp_kv_iter **ret_iter) LP_MUST_CHECK;
+/* The chunk's blocks are the shard's. */
+bool lpi_fsck_owns(const struct lpi_fsck_shard *shard, uint32_t chunk);
+/* All blocks of an extent in chunks that are owned are in use, or none. */
+bool lpi_fsck_is_used(const struct lpi_fsck_shard *shard, struct lp_extent extent);
+bool lpi_fsck_is_unused(const struct lpi_fsck_shard *shard, struct lp_extent extent);
+/* What is looked at is not to be looked at any more: the check ends. */
+bool lpi_fsck_is_over(const struct lpi_fsck_shard *shard);
 
 /* --- Records ---------------------------------------------------------------------------------- */
 

@@ -156,9 +156,9 @@ static int has_entries(const struct lpi_fsck_shard *shard, struct lp_ino dir, bo
 	struct lp_kv_iter *iter = NULL;
 	struct lp_key_range range;
 	lp_key_range_of_ino(&range, LP_KEY_SPACE_DIRENT, dir);
-	int err = lp_kv_iter_open(
-		lp_shard_kv(shard->shard), (struct lp_kv_bytes){range.first.bytes, range.first.len},
-		(struct lp_kv_bytes){range.end.bytes, range.end.len}, false, &iter);
+	int err =
+		lpi_fsck_iter_open(shard, (struct lp_kv_bytes){range.first.bytes, range.first.len},
+				   (struct lp_kv_bytes){range.end.bytes, range.end.len}, &iter);
 	if (err < 0)
 		return err;
 	err = lp_kv_iter_seek_first(iter);
@@ -211,11 +211,10 @@ static uint64_t read_parent(const struct links *links, struct lp_ino ino)
 	struct lp_kv_value value;
 	struct lp_inode inode;
 	uint64_t parent = 0;
-	if (idx >= fsck->report->shards || fsck->shards[idx].shard == NULL)
+	if (idx >= fsck->report->shards || !lpi_fsck_is_there(&fsck->shards[idx]))
 		return 0;
 	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, ino);
-	if (lp_kv_get(lp_shard_kv(fsck->shards[idx].shard),
-		      (struct lp_kv_bytes){key.bytes, key.len}, &value) < 0)
+	if (lpi_fsck_get(&fsck->shards[idx], &key, &value) < 0)
 		return 0;
 	if (lp_inode_decode(value.bytes.data, value.bytes.len, ino, &inode) == 0 &&
 	    inode.type == LP_INODE_TYPE_DIR)
@@ -303,7 +302,7 @@ static int rewrite_nlink(struct lpi_fsck_shard *shard, struct lp_ino ino, uint32
 	size_t len = 0;
 	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, ino);
 	const struct lp_kv_bytes key_bytes = {key.bytes, key.len};
-	int err = lp_kv_get(lp_shard_kv(shard->shard), key_bytes, &value);
+	int err = lpi_fsck_get(shard, &key, &value);
 	if (err < 0)
 		return err;
 	err = lp_inode_decode(value.bytes.data, value.bytes.len, ino, &inode);
@@ -433,7 +432,7 @@ static int each_record(struct links *links, enum lp_key_space space,
 	for (uint32_t i = 0; i < links->fsck->report->shards && err == 0; i++) {
 		struct lpi_fsck_shard *shard = &links->fsck->shards[i];
 		struct lpi_fsck_cursor cursor;
-		if (shard->shard == NULL)
+		if (!lpi_fsck_is_there(shard))
 			continue;
 		err = lpi_fsck_cursor_open(&cursor, shard, space, true);
 		for (; err == 0 && !cursor.is_at_end; lpi_fsck_cursor_next(&cursor))

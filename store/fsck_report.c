@@ -81,11 +81,10 @@ static bool step_up(struct lpi_fsck *fsck, struct path *path, struct lp_ino *ino
 	struct lp_key key;
 	struct lp_kv_value value;
 	struct lp_inode inode;
-	if (idx >= fsck->report->shards || fsck->shards[idx].shard == NULL)
+	if (idx >= fsck->report->shards || !lpi_fsck_is_there(&fsck->shards[idx]))
 		return false;
 	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, *ino);
-	if (lp_kv_get(lp_shard_kv(fsck->shards[idx].shard),
-		      (struct lp_kv_bytes){key.bytes, key.len}, &value) < 0)
+	if (lpi_fsck_get(&fsck->shards[idx], &key, &value) < 0)
 		return false;
 	bool ok = lp_inode_decode(value.bytes.data, value.bytes.len, *ino, &inode) == 0 &&
 		  inode.name.len > 0 && inode.parent.nr != 0 &&
@@ -142,6 +141,8 @@ void lpi_fsck_found(struct lpi_fsck *fsck, const struct lpi_fsck_at *at, const c
 	char text[TEXT_MAX];
 	char object[OBJECT_MAX];
 	va_list ap;
+	if (fsck->is_over) /* what was not looked at is missing everywhere */
+		return;
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof(text), fmt, ap); /* a longer one is cut */
 	va_end(ap);

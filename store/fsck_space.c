@@ -28,13 +28,12 @@ static int found_untaken(struct lpi_fsck_shard *shard, struct lp_extent extent)
 /* The blocks of a run, all named or none, some of which are not as they should be. */
 static int search_run(struct lpi_fsck_shard *shard, struct lp_extent run, bool is_named)
 {
-	const struct lp_space *space = lp_shard_space(shard->shard);
 	uint64_t end = lp_extent_end(run);
 	int err = 0;
 	for (uint64_t block = run.block; block < end && err == 0;) {
 		struct lp_extent wrong = {block, 0};
 		while (lp_extent_end(wrong) < end &&
-		       lp_space_is_used(space, (struct lp_extent){lp_extent_end(wrong), 1}) !=
+		       lpi_fsck_is_used(shard, (struct lp_extent){lp_extent_end(wrong), 1}) !=
 			       is_named)
 			wrong.cnt++;
 		if (wrong.cnt > 0)
@@ -46,7 +45,6 @@ static int search_run(struct lpi_fsck_shard *shard, struct lp_extent run, bool i
 
 static int check_chunk(struct lpi_fsck_shard *shard, struct lp_extent chunk)
 {
-	const struct lp_space *space = lp_shard_space(shard->shard);
 	struct lp_extent run;
 	int err = 0;
 	for (uint64_t block = chunk.block; block < lp_extent_end(chunk) && err == 0;
@@ -54,7 +52,7 @@ static int check_chunk(struct lpi_fsck_shard *shard, struct lp_extent chunk)
 		bool is_named;
 		run = lpi_fsck_blocks_run(&shard->blocks, block, &is_named);
 		bool is_right =
-			is_named ? lp_space_is_used(space, run) : lp_space_is_unused(space, run);
+			is_named ? lpi_fsck_is_used(shard, run) : lpi_fsck_is_unused(shard, run);
 		if (!is_right)
 			err = search_run(shard, run, is_named);
 	}

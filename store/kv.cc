@@ -744,20 +744,26 @@ static void set_bound(struct lp_kv_bytes bound, std::string *copy, Slice *slice,
 	*ret_option = slice;
 }
 
+static int open_iter(struct lp_kv *kv, rocksdb::ReadOptions options, struct lp_kv_bytes lower,
+		     struct lp_kv_bytes upper, struct lp_kv_iter **ret_iter)
+{
+	auto iter = std::make_unique<lp_kv_iter>();
+	set_bound(lower, &iter->lower, &iter->lower_slice, &options.iterate_lower_bound);
+	set_bound(upper, &iter->upper, &iter->upper_slice, &options.iterate_upper_bound);
+	iter->rep.reset(kv->db->NewIterator(options));
+	const int err = lpi_kvfs_errno(iter->rep->status());
+	if (err < 0)
+		return err;
+	*ret_iter = iter.release();
+	return 0;
+}
+
 extern "C" int lp_kv_iter_open(struct lp_kv *kv, struct lp_kv_bytes lower, struct lp_kv_bytes upper,
 			       bool cached, struct lp_kv_iter **ret_iter)
 {
 	return lpi_guarded([=] {
-		auto iter = std::make_unique<lp_kv_iter>();
-		rocksdb::ReadOptions options = cached ? kv->read_cached : kv->read_all;
-		set_bound(lower, &iter->lower, &iter->lower_slice, &options.iterate_lower_bound);
-		set_bound(upper, &iter->upper, &iter->upper_slice, &options.iterate_upper_bound);
-		iter->rep.reset(kv->db->NewIterator(options));
-		const int err = lpi_kvfs_errno(iter->rep->status());
-		if (err < 0)
-			return err;
-		*ret_iter = iter.release();
-		return 0;
+		return open_iter(kv, cached ? kv->read_cached : kv->read_all, lower, upper,
+				 ret_iter);
 	});
 }
 
@@ -816,6 +822,52 @@ extern "C" struct lp_kv_bytes lp_kv_iter_value(const struct lp_kv_iter *iter)
 {
 	LP_ASSERT(iter->rep->Valid());
 	return bytes_of(iter->rep->value());
+}
+
+/* --- Snapshots ---------------------------------------------------------------------------------
+ */
+
+/* RocksDB's own, under a name of ours: there is nothing to be added. */
+static const rocksdb::Snapshot *rep_of(const struct lp_kv_snapshot *snapshot)
+{
+	return reinterpret_cast<const rocksdb::Snapshot *>(snapshot);
+}
+
+static rocksdb::ReadOptions read_at(const struct lp_kv *kv, const struct lp_kv_snapshot *snapshot)
+{
+	rocksdb::ReadOptions options = kv->read_all;
+	options.snapshot = rep_of(snapshot);
+	options.fill_cache = false;
+	return options;
+}
+
+extern "C" int lp_kv_snapshot_new(struct lp_kv *kv, struct lp_kv_snapshot **ret_snapshot)
+{
+	return lpi_guarded([=] {
+		auto *rep = const_cast<rocksdb::Snapshot *>(kv->db->GetSnapshot());
+		*ret_snapshot = reinterpret_cast<struct lp_kv_snapshot *>(rep);
+		return rep != nullptr ? 0 : -ENOMEM;
+	});
+}
+
+extern "C" void lp_kv_snapshot_free(struct lp_kv *kv, struct lp_kv_snapshot *snapshot)
+{
+	if (snapshot != nullptr)
+		kv->db->ReleaseSnapshot(rep_of(snapshot));
+}
+
+extern "C" int lp_kv_get_at(struct lp_kv *kv, const struct lp_kv_snapshot *snapshot,
+			    struct lp_kv_bytes key, struct lp_kv_value *ret_value)
+{
+	return lpi_guarded([=] { return get(kv, read_at(kv, snapshot), key, ret_value); });
+}
+
+extern "C" int lp_kv_iter_open_at(struct lp_kv *kv, const struct lp_kv_snapshot *snapshot,
+				  struct lp_kv_bytes lower, struct lp_kv_bytes upper,
+				  struct lp_kv_iter **ret_iter)
+{
+	return lpi_guarded(
+		[=] { return open_iter(kv, read_at(kv, snapshot), lower, upper, ret_iter); });
 }
 
 /* --- Maintenance -------------------------------------------------------------------------------

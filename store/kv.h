@@ -36,6 +36,7 @@ struct lp_kvfs;
 struct lp_kv;
 struct lp_kv_batch;
 struct lp_kv_iter;
+struct lp_kv_snapshot;
 
 /* Most keys of one lp_kv_multi_get(). */
 #define LP_KV_MULTI_MAX 64u
@@ -194,6 +195,19 @@ int lp_kv_iter_prev(struct lp_kv_iter *iter) LP_MUST_CHECK;
 /* Valid until the iterator moves. */
 struct lp_kv_bytes lp_kv_iter_key(const struct lp_kv_iter *iter);
 struct lp_kv_bytes lp_kv_iter_value(const struct lp_kv_iter *iter);
+
+/* The state of this moment, kept for reading until it is freed. What is overwritten or deleted
+ * meanwhile keeps its place on the device. -ENOMEM. [shard] */
+int lp_kv_snapshot_new(struct lp_kv *kv, struct lp_kv_snapshot **ret_snapshot) LP_MUST_CHECK;
+/* [any] Before the kv is closed. Accepts NULL. */
+void lp_kv_snapshot_free(struct lp_kv *kv, struct lp_kv_snapshot *snapshot);
+/* [helper] As lp_kv_get() and lp_kv_iter_open(), of the snapshot; NULL: of now. For who reads all
+ * there is: what they read from the device is not cached. */
+int lp_kv_get_at(struct lp_kv *kv, const struct lp_kv_snapshot *snapshot, struct lp_kv_bytes key,
+		 struct lp_kv_value *ret_value) LP_MUST_CHECK;
+int lp_kv_iter_open_at(struct lp_kv *kv, const struct lp_kv_snapshot *snapshot,
+		       struct lp_kv_bytes lower, struct lp_kv_bytes upper,
+		       struct lp_kv_iter **ret_iter) LP_MUST_CHECK;
 
 /* --- Maintenance -------------------------------------------------------------------------------
  */

@@ -897,3 +897,13 @@ const struct lp_alloc *lp_space_alloc(const struct lp_space *space)
 {
 	return space->alloc;
 }
+
+const struct lp_space_config *lp_space_config(const struct lp_space *space)
+{
+	return &space->config;
+}
+
+const struct lp_bitmap *lp_space_used_map(const struct lp_space *space, uint32_t idx)
+{
+	return lp_space_owns(space, idx) ? &space->chunks[idx]->used : NULL;
+}

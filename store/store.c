@@ -6,6 +6,7 @@
 #include "base/crc32c.h"
 #include "base/endian.h"
 #include "base/error.h"
+#include "store/view.h"
 
 void lpi_note_index(const struct lp_kv_stats *kv, struct lp_store_stats *stats)
 {
@@ -52,6 +53,26 @@ void lp_store_read_health(const struct lp_store *store, struct lp_store_health *
 {
 	*ret_health = (struct lp_store_health){.state = LP_STORE_OK};
 	store->calls->read_health(store, ret_health);
+}
+
+int lp_store_pause(struct lp_store *store, struct lp_pause *pause)
+{
+	return store->calls->pause != NULL ? store->calls->pause(store, pause) : -ENOTSUP;
+}
+
+void lp_store_resume(struct lp_store *store, struct lp_pause *pause)
+{
+	store->calls->resume(store, pause);
+}
+
+int lp_store_view_take(struct lp_store *store, struct lp_view **ret_view)
+{
+	return store->calls->view_take(store, ret_view);
+}
+
+void lp_store_view_end(struct lp_store *store, struct lp_view *view)
+{
+	store->calls->view_end(store, view);
 }
 
 void lp_store_read_bad(const struct lp_store *store, struct lp_bad_blocks *ret_bad)

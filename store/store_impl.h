@@ -12,6 +12,9 @@
 #include "store/kv.h"
 #include "store/store.h"
 
+struct lp_pause;
+struct lp_view;
+
 struct lpi_store_calls {
 	void (*submit)(struct lp_store *store, struct lp_store_op *op);
 	void (*end)(struct lp_store *store, struct lp_store_op *op);
@@ -32,6 +35,11 @@ struct lpi_store_calls {
 	size_t (*read_times)(const struct lp_store *store, struct lp_store_time *ret_rows,
 			     size_t max);
 	bool (*sim_run_one)(struct lp_store *store);
+	/* NULL: there are no views, as the next ones. */
+	int (*pause)(struct lp_store *store, struct lp_pause *pause);
+	void (*resume)(struct lp_store *store, struct lp_pause *pause);
+	int (*view_take)(struct lp_store *store, struct lp_view **ret_view);
+	void (*view_end)(struct lp_store *store, struct lp_view *view);
 };
 
 /* The first member of each kind. */
