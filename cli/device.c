@@ -3,15 +3,25 @@
 
 #include <blkid/blkid.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "cli/cli.h"
 #include "store/devices.h"
 
+/* A daemon that was killed has its device until the kernel has ended what it had under way. */
+#define BUSY_TRIES   20u
+#define BUSY_WAIT_US 25000u
+
 int lpi_device_open(const char *path, bool read_only, struct lp_bdev **ret_bdev)
 {
 	const struct lp_bdev_open_options options = {.read_only = read_only, .exclusive = true};
-	int err = lp_bdev_open_uring(path, &options, ret_bdev);
+	int err = -EBUSY;
+	for (unsigned i = 0; i < BUSY_TRIES && err == -EBUSY; i++) {
+		if (i > 0)
+			(void)usleep(BUSY_WAIT_US); /* a shorter one only asks once more */
+		err = lp_bdev_open_uring(path, &options, ret_bdev);
+	}
 	if (err < 0)
 		(void)lpi_cli_fail(path, "%s%s", lp_strerror(err), lp_devices_advice(err));
 	return err;

@@ -15,7 +15,7 @@ static const struct lpi_cli_command *const commands[] = {
 	&lpi_remote_xattr,  &lpi_remote_omap,  &lpi_remote_sync,   &lpi_remote_status,
 	&lpi_remote_stats,  &lpi_remote_top,   &lpi_remote_slow,   &lpi_remote_explain,
 	&lpi_remote_config, &lpi_remote_alloc, &lpi_remote_heap,   &lpi_remote_scrub,
-	&lpi_remote_bench};
+	&lpi_remote_check,  &lpi_remote_bench};
 
 static const struct lpi_cli_command *const local_commands[] = {&lpi_cli_umount};
 

@@ -33,6 +33,7 @@ extern const struct lpi_cli_command lpi_remote_config;
 extern const struct lpi_cli_command lpi_remote_alloc;
 extern const struct lpi_cli_command lpi_remote_heap;
 extern const struct lpi_cli_command lpi_remote_scrub;
+extern const struct lpi_cli_command lpi_remote_check;
 extern const struct lpi_cli_command lpi_remote_bench;
 
 #define LPI_KEY_MAX 4096 /* bytes of a key */

@@ -457,7 +457,7 @@ int lapis_admin(struct lapis *lapis, uint32_t op, const char *text, char **ret_t
 	struct lapis_result result = {0};
 	struct lpi_await call = {.result = &result};
 	struct lapis_request request = {.op = op};
-	if (op < LAPIS_STATUS || op > LAPIS_SCRUB)
+	if (op < LAPIS_STATUS || op > LAPIS_CHECK)
 		return lpi_set_error(-EINVAL, "this is no operation of the administration");
 	if (op == LAPIS_EXPLAIN) {
 		request.path = text;

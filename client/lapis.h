@@ -178,7 +178,8 @@ enum lapis_op {
 	LAPIS_EXPLAIN = 85,
 	LAPIS_ALLOC = 86,
 	LAPIS_HEAP = 87,
-	LAPIS_SCRUB = 88
+	LAPIS_SCRUB = 88,
+	LAPIS_CHECK = 89
 };
 
 enum lapis_request_flag {
@@ -562,7 +563,7 @@ LAPIS_API int lapis_pairs_next(struct lapis_list *list,
 LAPIS_API int lapis_ping(struct lapis *lapis) LAPIS_MUST_CHECK;
 /* What was LAPIS_ORDERED is durable. */
 LAPIS_API int lapis_sync(struct lapis *lapis) LAPIS_MUST_CHECK;
-/* op: LAPIS_STATUS to LAPIS_SCRUB; text: what it asks for, or NULL. *ret_text is NUL-terminated and
+/* op: LAPIS_STATUS to LAPIS_CHECK; text: what it asks for, or NULL. *ret_text is NUL-terminated and
  * the caller's to free(). */
 LAPIS_API int lapis_admin(struct lapis *lapis, uint32_t op, const char *text,
 			  char **ret_text) LAPIS_MUST_CHECK;

@@ -67,6 +67,7 @@ static const struct op_kind kinds[] = {
 	[LAPIS_ALLOC] = {LPI_ANSWER_TEXT, true},
 	[LAPIS_HEAP] = {LPI_ANSWER_TEXT, false},
 	[LAPIS_SCRUB] = {LPI_ANSWER_TEXT, false},
+	[LAPIS_CHECK] = {LPI_ANSWER_TEXT, false},
 };
 
 bool lpi_op_is_known(uint32_t opcode)
@@ -400,6 +401,7 @@ static void encode(struct encoder *enc)
 		[LAPIS_ALLOC] = encode_text,
 		[LAPIS_HEAP] = encode_text,
 		[LAPIS_SCRUB] = encode_text,
+		[LAPIS_CHECK] = encode_text,
 	};
 	encoders[enc->req->op](enc);
 }

@@ -76,6 +76,7 @@ _lapis()
 	alloc) found=(score dump) ;;
 	heap) found=(stats release) ;;
 	scrub) found=(status start stop wait) ;;
+	check) found=(status start stop) ;;
 	esac
 	if [[ ${#found[@]} -eq 0 && $command != config ]]; then
 		mapfile -d '' -t found < <(_lapis_keys "$word")

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "daemon/checking.h"
 #include "daemon/explain.h"
 #include "fuse/ring.h"
 
@@ -288,6 +289,18 @@ static void heap(struct lpi_gather_reports *gather)
 	answer(gather, 0);
 }
 
+static void check(struct lpi_gather_reports *gather)
+{
+	struct lpi_question *question = current(gather);
+	struct lpi_checking *checking = gather->service->checking;
+	if (lpi_checking_ask(checking, question->text) < 0) {
+		answer_error(gather, -EINVAL, "check: neither status, start nor stop");
+		return;
+	}
+	lpi_checking_json(checking, &question->answer);
+	answer(gather, 0);
+}
+
 /* --- The queue -------------------------------------------------------------------------------- */
 
 static void thread_done(struct lpi_errand *errand)
@@ -372,6 +385,9 @@ static void begin(struct lpi_gather_reports *gather)
 			answer_error(gather, -EOPNOTSUPP, "alloc: neither score nor dump");
 		else
 			ask_threads(gather, gather_there);
+		return;
+	case LP_WIRE_OP_CHECK:
+		check(gather);
 		return;
 	case LP_WIRE_OP_STATUS:
 	case LP_WIRE_OP_SLOW:

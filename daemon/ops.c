@@ -204,6 +204,11 @@ static const struct lpi_opcode opcodes[] = {
 	 .begin = lpi_meta_admin_text,
 	 .run = lpi_run_admin,
 	 .sent = lpi_admin_sent},
+	{.name = "check",
+	 .code = LP_WIRE_OP_CHECK,
+	 .begin = lpi_meta_admin_text,
+	 .run = lpi_run_admin,
+	 .sent = lpi_admin_sent},
 };
 
 const struct lpi_opcode *lpi_opcode_at(uint32_t idx)

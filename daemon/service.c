@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "daemon/admin.h"
+#include "daemon/checking.h"
 #include "daemon/http.h"
 #include "daemon/resolve.h"
 #include "daemon/service_impl.h"
@@ -260,13 +261,18 @@ static void stop_doors(struct lp_service *service, int result)
 		close_stores(service);
 }
 
+static void stop_mount(struct lp_service *service)
+{
+	lpi_mount_stop(service, stop_doors);
+}
+
 /* Between two phases, or while serving. */
 static void close_down(struct lp_service *service)
 {
 	service->state = LPI_SERVICE_STOPPING;
 	service->result = service->phase.result;
 	stop_listeners(service);
-	lpi_mount_stop(service, stop_doors);
+	lpi_checking_stop(service->checking, stop_mount);
 }
 
 void lp_service_stop(struct lp_service *service)
@@ -417,6 +423,8 @@ static int open_threads(struct lp_service *service, char *why)
 	if (err == 0)
 		err = lpi_gather_new(service, &service->gather);
 	if (err == 0)
+		err = lpi_checking_new(service, &service->checking);
+	if (err == 0)
 		err = lpi_health_init(&service->health, service->reactor, service->bdev);
 	return err < 0 ? lpi_refuse(why, err, "threads: %s", lp_strerror(err)) : 0;
 }
@@ -475,6 +483,7 @@ void lp_service_close(struct lp_service *service)
 	lpi_http_free(service->http);
 	lpi_health_fini(&service->health);
 	lpi_gather_free(service->gather);
+	lpi_checking_free(service->checking);
 	lp_workers_free(service->workers);
 	for (uint32_t i = 0; service->threads != NULL && i < service->thread_cnt; i++)
 		lpi_thread_free(&service->threads[i]);

@@ -21,11 +21,13 @@
 #include "daemon/service.h"
 #include "store/devices.h"
 #include "store/store_file.h"
+#include "store/view.h"
 
 #define LPI_SERVICE_SHARDS_MAX 64u
 #define LPI_THREADS_MAX        64u
 #define LPI_LISTENERS_MAX      16u
 
+struct lpi_checking;
 struct lpi_http;
 
 /* Something to be done on a thread, and that it was. The control thread's, but for the time
@@ -35,6 +37,7 @@ struct lpi_errand {
 	struct lpi_thread *thread;               /* NULL: idle */
 	void (*run)(struct lpi_errand *errand);  /* there; ends it by lpi_errand_end() */
 	void (*done)(struct lpi_errand *errand); /* here, in a later turn */
+	void *arg;                               /* who starts it */
 	int result;
 };
 
@@ -42,6 +45,14 @@ struct lpi_errand {
 struct lpi_told {
 	struct lp_msg msg;
 	struct lpi_thread *thread; /* NULL: not yet */
+};
+
+/* What a check of the structure has of a shard. */
+struct lpi_shard_check {
+	struct lp_pause pause;
+	bool is_paused;
+	struct lpi_errand *errand; /* waits for it to come to rest; NULL: none */
+	struct lp_view *view;      /* NULL: none */
 };
 
 struct lpi_shard {
@@ -52,6 +63,7 @@ struct lpi_shard {
 	struct lp_ns *ns;
 	struct lp_door *door;
 	struct lpi_scrubbing scrubbing;
+	struct lpi_shard_check check;
 	bool is_stopping; /* no more connections */
 	struct lp_store_events store_events;
 	struct lpi_told told[LP_STORE_STATE_CNT];
@@ -72,6 +84,8 @@ struct lpi_thread {
 	void (*outside_run)(struct lpi_thread *thread, struct lpi_errand *errand);
 	uint32_t left; /* shards that are not done yet with the errand under way */
 	int result;
+	uint32_t check_left; /* the same, for one of a check */
+	int check_result;
 	uint64_t absences_seen;
 	uint64_t slow_seen_ns; /* slow requests of the mount up to here have been told about */
 	char why[LP_WHY_MAX];  /* why an opening failed; for the control thread afterwards */
@@ -143,6 +157,7 @@ struct lp_service {
 	struct lpi_health health;
 	struct lpi_giveback giveback;
 	struct lpi_gather_reports *gather;
+	struct lpi_checking *checking;
 	struct lp_timer look_timer;
 	struct lp_timer idle_timer;
 };

@@ -50,7 +50,7 @@ OP = {
     "omap_set": 45, "omap_remove": 46, "omap_list": 47, "compound": 48, "make": 56, "remove": 57,
     "link": 58, "rename": 59, "readdir": 60, "readlink": 61, "sync": 62, "status": 80, "stats": 81,
     "slow": 82, "config_get": 83, "config_set": 84, "explain": 85, "alloc": 86, "heap": 87,
-    "scrub": 88,
+    "scrub": 88, "check": 89,
 }  # fmt: skip
 CHANGE_KIND = {
     "guard_version": 1, "guard_xattr": 2, "guard_no_xattr": 3, "write": 16, "truncate": 17,
@@ -691,6 +691,10 @@ def heap(what="stats"):
 
 def scrub(what="status"):
     return _admin("scrub", what)
+
+
+def check(what="status"):
+    return _admin("check", what)
 
 
 # --------------------------------------------------------------------------------------------

@@ -590,6 +590,7 @@ def test_admin(daemon):
             wire.status(), wire.stats("json"), wire.slow(), wire.config_get(),
             wire.config_get("slow-ms"), wire.explain("admin/a"), wire.alloc("score"),
             wire.heap("stats"), wire.heap("release"), wire.scrub(), wire.scrub("stop"),
+            wire.check(), wire.check("stop"),
             wire.config_set("slow-ms=500"), wire.config_set("slow-ms=1000"),
         ):  # fmt: skip
             json.loads(lapis(request))
@@ -609,6 +610,7 @@ def test_admin(daemon):
         refused(lapis, wire.alloc("frobnicate"), "EOPNOTSUPP")
         refused(lapis, wire.heap("frobnicate"), "EINVAL")
         refused(lapis, wire.scrub("frobnicate"), "EINVAL")
+        refused(lapis, wire.check("frobnicate"), "EINVAL")
 
 
 def test_two_shards(daemon):
@@ -656,7 +658,7 @@ def test_meta_does_not_fit(daemon):
         "remove": wire.REMOVE, "link": wire.TWO, "rename": wire.TWO, "readdir": wire.READDIR,
         "readlink": wire.REF, "stats": wire.TEXT, "config_get": wire.TEXT,
         "config_set": wire.TEXT, "explain": wire.REF, "alloc": wire.TEXT, "heap": wire.TEXT,
-        "scrub": wire.TEXT,
+        "scrub": wire.TEXT, "check": wire.TEXT,
     }  # fmt: skip
     with daemon.connect() as lapis:
         for op, layout in short_of.items():

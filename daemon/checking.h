@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A check of the structure of all shards while they serve: what `lapis fsck` does to a store that
+ * nobody has open, but for what it reads of data (daemon/scrubbing.h does that) and for repairs.
+ *
+ *   IDLE -> HOLD -> PAUSE -> TAKE -> LOOK -> CLEAN -> IDLE
+ *
+ *   HOLD   no change over several shards begins, and those under way end
+ *   PAUSE  all shards come to rest
+ *   TAKE   each keeps a view of itself, and goes on
+ *   LOOK   a worker looks at the views
+ *   CLEAN  they are ended, and whatever is still held goes on
+ *
+ * From PAUSE to TAKE changes wait, for as long as the device takes for what was under way. What
+ * fails goes to CLEAN.
+ *
+ * Threads: the control thread's; it asks the others by errands. Blocking: none. Allocation: at the
+ * beginning, and for findings. Errors: of a check, told by its report.
+ */
+#ifndef LP_DAEMON_CHECKING_H
+#define LP_DAEMON_CHECKING_H
+
+#include "daemon/text.h"
+
+struct lp_service;
+struct lpi_checking;
+
+int lpi_checking_new(struct lp_service *service, struct lpi_checking **ret_checking) LP_MUST_CHECK;
+/* Idle. Accepts NULL. */
+void lpi_checking_free(struct lpi_checking *checking);
+
+/* "status", "start" or "stop"; -EINVAL: none of them. One that is under way goes on. */
+int lpi_checking_ask(struct lpi_checking *checking, const char *what) LP_MUST_CHECK;
+void lpi_checking_json(const struct lpi_checking *checking, struct lpi_text *text);
+
+/* Begins nothing any more, and ends what is under way: then stopped(), perhaps at once. */
+void lpi_checking_stop(struct lpi_checking *checking, void (*stopped)(struct lp_service *service));
+
+#endif
