@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -12,8 +13,13 @@
 
 #define HOLD_LOOK_NS LP_NS_PER_MS
 /* Changes over several shards wait meanwhile. */
-#define HOLD_NS     (2 * LP_NS_PER_S)
-#define TOLD_MAX    64u /* findings that are kept and logged */
+#define HOLD_NS  (2 * LP_NS_PER_S)
+#define TOLD_MAX 64u /* findings that are kept and logged */
+#define NICE     10  /* who serves goes first */
+/* What a check may take of memory, beside bits for blocks: a part of --memory for its table of
+ * inodes, and 2 MiB for counts of shared blocks. If that is little it reads the index again. */
+#define NAMES_SHARE 16u
+#define REFS_GROUPS 8192u
 #define OBJECT_KEPT 512u
 #define TEXT_KEPT   256u
 
@@ -40,8 +46,11 @@ struct lpi_checking {
 	int result;
 	bool is_busy; /* of HOLD: some change over several shards is under way */
 	void (*next)(struct lpi_checking *checking);
-	/* While LOOK, the worker's. */
+	/* Its own thread, as long as it takes: those of all would be missed by others. While LOOK,
+	 * what follows is that one's. */
+	struct lp_workers *worker;
 	struct lp_work work;
+	uint64_t names_bytes; /* of its table of inodes */
 	struct lp_view *views[LPI_SERVICE_SHARDS_MAX];
 	struct lp_fsck_events events;
 	struct lp_fsck_report report;
@@ -224,6 +233,8 @@ static void log_end(const struct lpi_checking *checking)
 
 static void cleaned(struct lpi_checking *checking)
 {
+	lp_workers_free(checking->worker);
+	checking->worker = NULL;
 	checking->ended_ns = day_ns(checking);
 	log_end(checking);
 	checking->state = IDLE;
@@ -261,7 +272,10 @@ static void look_run(struct lp_work *work)
 	struct lpi_checking *checking = LP_CONTAINER_OF(work, struct lpi_checking, work);
 	const struct lp_fsck_look look = {.views = checking->views,
 					  .view_cnt = checking->service->shard_cnt,
-					  .events = &checking->events};
+					  .events = &checking->events,
+					  .names_bytes_max = checking->names_bytes,
+					  .refs_groups_max = REFS_GROUPS};
+	(void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread; without it all the same */
 	checking->error = lp_fsck_look(&look, &checking->report);
 }
 
@@ -280,18 +294,22 @@ static void end_views(struct lpi_checking *checking)
 static void taken(struct lpi_checking *checking)
 {
 	struct lp_service *service = checking->service;
+	int err = checking->result;
 	checking->paused_ns = now_ns(checking) - checking->pause_began_ns;
-	if (checking->result < 0) {
-		clean(checking, checking->result);
+	if (err == 0)
+		err = lp_workers_new(1, &checking->worker);
+	if (err < 0) {
+		clean(checking, err);
 		return;
 	}
 	checking->state = LOOK;
+	checking->names_bytes = lp_config_number(&service->config, LP_OPT_MEMORY) / NAMES_SHARE;
 	for (uint32_t i = 0; i < service->shard_cnt; i++)
 		checking->views[i] = service->shards[i].check.view;
 	if (checking->is_unwanted)
 		end_views(checking);
 	checking->work = (struct lp_work){.run = look_run, .done = look_done};
-	lp_workers_submit(service->workers, service->reactor, &checking->work);
+	lp_workers_submit(checking->worker, service->reactor, &checking->work);
 }
 
 /* --- Coming to rest ----------------------------------------------------------------------------

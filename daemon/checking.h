@@ -7,7 +7,7 @@
  *   HOLD   no change over several shards begins, and those under way end
  *   PAUSE  all shards come to rest
  *   TAKE   each keeps a view of itself, and goes on
- *   LOOK   a worker looks at the views
+ *   LOOK   a thread of its own looks at the views
  *   CLEAN  they are ended, and whatever is still held goes on
  *
  * From PAUSE to TAKE changes wait, for as long as the device takes for what was under way. What

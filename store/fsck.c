@@ -146,7 +146,8 @@ int lp_fsck_run(const struct lp_fsck_options *options, struct lp_fsck_report *re
 int lp_fsck_look(const struct lp_fsck_look *look, struct lp_fsck_report *ret_report)
 {
 	const struct lp_fsck_options options = {.events = look->events,
-						.names_bytes_max = look->names_bytes_max};
+						.names_bytes_max = look->names_bytes_max,
+						.refs_groups_max = look->refs_groups_max};
 	struct lpi_fsck fsck = {.options = &options, .report = ret_report, .read_only = true};
 	int err = 0;
 	*ret_report = (struct lp_fsck_report){.shards = look->view_cnt};

@@ -124,7 +124,8 @@ struct lp_fsck_look {
 	struct lp_view *const *views; /* of all shards in their order, of one moment */
 	uint32_t view_cnt;
 	struct lp_fsck_events *events;
-	uint64_t names_bytes_max; /* as above */
+	uint64_t names_bytes_max; /* this and the next one as above */
+	uint32_t refs_groups_max;
 };
 
 /* The same for a store that is served: nothing is mended, and blocks' checksums, labels and chunk

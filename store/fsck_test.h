@@ -205,7 +205,8 @@ static inline bool lpi_rig_look(struct lpi_fsck_rig *rig)
 	const struct lp_fsck_look look = {.views = views,
 					  .view_cnt = rig->shard_cnt,
 					  .events = &rig->events,
-					  .names_bytes_max = rig->names_bytes_max};
+					  .names_bytes_max = rig->names_bytes_max,
+					  .refs_groups_max = rig->refs_groups_max};
 	struct lp_label_why why;
 	uint32_t opened = 0;
 	rig->found_cnt = 0;
