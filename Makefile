@@ -116,6 +116,7 @@ include $(sort $(wildcard */module.mk))
 # name_SBIN := x              scripts for the administrator, installed as they are: name/x -> sbin/x
 # name_TOOLS := bdev_bench    programs not installed: name/bdev_bench_main.c -> build/.../tools/
 # name_GEN   := base/x.inc    headers generated into build/.../gen (see scripts/gen-format)
+# TEST_LDFLAGS_tests/x_test := -Wl,...   for one test's linking
 # Sources are found: name/*.c and *.cc but for *_test.c and *_main.c. A *_test.c is a cmocka
 # program of its own.
 
@@ -171,7 +172,8 @@ endef
 define test_rule
 $(OUT)/test/$(basename $(2)): $(OBJ)/$(basename $(2)).o $$(call libs_of,$(1)) $(OBJ)/alloc-glibc.o
 	@mkdir -p $$(@D)
-	$$(Q)$$(LINK) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(call sys_of,$(1)) -lcmocka
+	$$(Q)$$(LINK) $$(TEST_LDFLAGS_$(basename $(2))) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) \
+		$$(call sys_of,$(1)) -lcmocka
 endef
 
 Q := @

@@ -9,6 +9,7 @@
 
 #include "namespace/names.h"
 #include "namespace/ns_impl.h"
+#include "namespace/paths.h"
 
 void lpi_job_take_time(struct lpi_job *job)
 {
@@ -657,9 +658,22 @@ static void begin_again(struct lpi_job *job)
 void lpi_job_again(struct lpi_job *job, lpi_step_fn *step)
 {
 	job->tries++;
+	if (job->is_stuck) {
+		lpi_path_end(job, -EIO);
+		return;
+	}
 	job->again = step;
 	if (!job->has_pact)
 		lpi_job_unlock(job, begin_again);
+}
+
+void lpi_job_stuck(struct lpi_job *job)
+{
+	job->is_stuck = true;
+	if (job->again == NULL)
+		return;
+	job->again = NULL;
+	lpi_path_end(job, -EIO);
 }
 
 static void pact_decided(struct lpi_pact *pact)

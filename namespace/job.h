@@ -234,6 +234,7 @@ struct lpi_job {
 	bool is_durable; /* its changes are, whatever the operation asks for */
 	uint32_t tries;  /* how often it began again */
 	lpi_step_fn *again;
+	bool is_stuck; /* its pact is never over */
 	int result;
 	const struct lpi_entry *needs_dir; /* whose directory is asked for */
 	lpi_step_fn *dir_is_there;
@@ -337,6 +338,9 @@ void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next);
 /* Forgets the change, gives back all locks but not its wide set, and goes on with step, which
  * begins from the start: before a commit, or from the step behind one that failed. */
 void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
+/* Its pact will not be over before the next opening. Who waits for that, now or later, to begin
+ * again, ends with -EIO. */
+void lpi_job_stuck(struct lpi_job *job);
 
 /* --- The end ---------------------------------------------------------------------------------- */
 

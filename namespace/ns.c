@@ -312,7 +312,9 @@ void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact)
 	/* Others go on with what it does not need any more. */
 	lpi_pact_put_rooms(pact);
 	lpi_pact_begin_waiting(ns);
-	lpi_job_renew_wide(LP_CONTAINER_OF(pact, struct lpi_job, pact));
+	struct lpi_job *job = LP_CONTAINER_OF(pact, struct lpi_job, pact);
+	lpi_job_renew_wide(job);
+	lpi_job_stuck(job);
 	check_stopped(ns);
 }
 

@@ -201,9 +201,14 @@ static inline void lpi_ns_sim_stop(struct lpi_ns_sim *sim)
 		assert_true(i < LPI_NS_SIM_TURNS_MAX);
 		(void)lpi_ns_sim_turn(sim);
 	}
+	/* What waits for the next opening keeps its locks. */
+	uint64_t stuck = 0;
+	for (uint32_t i = 0; i < sim->shard_cnt; i++)
+		stuck += sim->ns[i]->stats.stuck;
 	for (uint32_t i = 0; i < sim->shard_cnt; i++) {
-		assert_int_equal(sim->ns[i]->under_way, 0);
-		assert_int_equal(lpi_locks_cnt(sim->ns[i]->locks), 0);
+		assert_int_equal(sim->ns[i]->under_way, sim->ns[i]->stats.stuck);
+		if (stuck == 0)
+			assert_int_equal(lpi_locks_cnt(sim->ns[i]->locks), 0);
 		lp_ns_close(sim->ns[i]);
 		sim->ns[i] = NULL;
 	}

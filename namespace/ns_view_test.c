@@ -380,5 +380,5 @@ int main(void)
 		cmocka_unit_test(test_rest),    cmocka_unit_test(test_over),
 		cmocka_unit_test(test_failure),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return lp_test_main(tests, "namespace/ns_view");
 }

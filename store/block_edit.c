@@ -168,7 +168,7 @@ static bool reserve(struct lpi_block *block, struct lpi_inode *inode, struct lp_
 	if (released >= 0)
 		return true;
 	LP_ASSERT(released == -ENOMEM);
-	lp_commit_abort(block->commit);
+	lp_commit_give_up(block->commit, released);
 	return false;
 }
 

@@ -156,7 +156,7 @@ void lpi_share_apply(struct lpi_block *block, struct lp_extent extent, bool alre
 		struct group_part part = part_at(extent, at);
 		struct lpi_refs *refs = pinned_refs(block, part.group);
 		if (lp_refs_share(&refs->refs, part.first, part.cnt, already_shared) < 0)
-			lp_commit_abort(block->commit); /* damage: two owners must be counted */
+			lp_commit_give_up(block->commit, -EUCLEAN); /* two must be counted */
 		refs->node.exists = true;
 		lpi_node_changed(&refs->node);
 		at += part.cnt;

@@ -121,7 +121,7 @@ static void punch(struct lpi_trim *trim, struct lp_extmap_range range)
 	struct lp_extmap_released released = {.items = block->releases, .max = LPI_SCRATCH_BLOCKS};
 	int err = lp_extmap_reserve(&trim->inode->map, range, 0);
 	if (err < 0) {
-		lp_commit_abort(block->commit);
+		lp_commit_give_up(block->commit, err);
 		return;
 	}
 	lp_extmap_punch(&trim->inode->map, range, &released);
@@ -403,19 +403,20 @@ static void start_next(struct lpi_block *block)
 int lpi_trim_new(struct lpi_block *block, struct lpi_trim **ret_trim)
 {
 	struct lpi_trim *trim = calloc(1, sizeof(*trim));
-	if (trim == NULL)
+	uint8_t *scan_buf = malloc(SCAN_BYTES);
+	if (trim == NULL || scan_buf == NULL) {
+		free(trim);
+		free(scan_buf);
 		return -ENOMEM;
+	}
 	trim->block = block;
-	trim->scan_buf = malloc(SCAN_BYTES);
+	trim->scan_buf = scan_buf;
 	trim->waiter.told = told;
 	trim->task.run = run_task;
 	lpi_waiter_list_init(&trim->waiters);
 	lpi_warmer_init(&trim->warmer, block, warmed);
 	*ret_trim = trim;
-	if (trim->scan_buf != NULL)
-		return 0;
-	free(trim);
-	return -ENOMEM;
+	return 0;
 }
 
 void lpi_trim_free(struct lpi_trim *trim)

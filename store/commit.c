@@ -188,13 +188,18 @@ static void group_fini(struct group *group)
 	free(group->bufs);
 }
 
-static int group_init(struct lp_commit *commit, struct group *group)
+/* Of all, before anything can fail: each can be given to group_fini() then. */
+static void group_clear(struct lp_commit *commit, struct group *group)
 {
-	uint32_t payload_max = commit->group_payload_max;
 	group->commit = commit;
 	waiters_init(&group->waiters);
 	waiters_init(&group->inserted_waiters);
 	dirty_list_init(&group->dirty);
+}
+
+static int group_init(struct lp_commit *commit, struct group *group)
+{
+	uint32_t payload_max = commit->group_payload_max;
 	group->changes = calloc(LP_COMMIT_CHANGES_MAX, sizeof(*group->changes));
 	group->data = calloc(payload_max, sizeof(*group->data));
 	group->bufs = calloc(payload_max, sizeof(struct lp_buf *));
@@ -888,6 +893,8 @@ int lp_commit_new(const struct lp_commit_options *options, struct lp_commit **re
 	atomic_store(&commit->entering_seq, options->applied);
 	atomic_store(&commit->barrier_durable_seq, commit->durable_seq);
 	(void)sem_init(&commit->barrier_wake, 0, 0); /* cannot fail: it is not shared */
+	for (uint32_t i = 0; i < GROUPS; i++)
+		group_clear(commit, &commit->groups[i]);
 	for (uint32_t i = 0; i < GROUPS; i++) {
 		err = group_init(commit, &commit->groups[i]);
 		if (err < 0) {
@@ -947,7 +954,12 @@ bool lp_commit_is_settled(const struct lp_commit *commit)
 
 void lp_commit_abort(struct lp_commit *commit)
 {
-	fail(commit, -ECANCELED);
+	lp_commit_give_up(commit, -ECANCELED);
+}
+
+void lp_commit_give_up(struct lp_commit *commit, int err)
+{
+	fail(commit, err);
 }
 
 int lp_commit_error(const struct lp_commit *commit)

@@ -100,6 +100,9 @@ int lp_commit_error(const struct lp_commit *commit);
 
 /* For an immediate stop: as if a frame had failed; what is in flight still ends. */
 void lp_commit_abort(struct lp_commit *commit);
+/* The same, for half of an operation is in the group, and the other half cannot be: err says why.
+ */
+void lp_commit_give_up(struct lp_commit *commit, int err);
 
 /* For an orderly stop: a frame that says what the log need not keep, though there is room. Idle
  * again when it is durable. */

@@ -154,7 +154,9 @@ int lpi_fsck_walk(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
 int lpi_fsck_map_begin(struct lpi_fsck_shard *shard, struct lpi_fsck_object *object) LP_MUST_CHECK;
 int lpi_fsck_map_leaf(struct lpi_fsck_shard *shard, struct lpi_fsck_object *object,
 		      const struct lpi_fsck_cursor *cursor) LP_MUST_CHECK;
-void lpi_fsck_map_end(struct lpi_fsck_shard *shard, struct lpi_fsck_object *object);
+/* Whether they are as many as it says; not when some could not be looked at. */
+void lpi_fsck_map_judge(struct lpi_fsck_shard *shard, struct lpi_fsck_object *object);
+void lpi_fsck_map_end(struct lpi_fsck_object *object);
 
 /* Records of the inode that are there without it, or that it has no room for; told once. */
 void lpi_fsck_found_stray(struct lpi_fsck_shard *shard, struct lpi_fsck_object *object,

@@ -184,7 +184,7 @@ int lpi_fsck_map_leaf(struct lpi_fsck_shard *shard, struct lpi_fsck_object *obje
 	return check_leaf(shard, object, leaf);
 }
 
-void lpi_fsck_map_end(struct lpi_fsck_shard *shard, struct lpi_fsck_object *object)
+void lpi_fsck_map_judge(struct lpi_fsck_shard *shard, struct lpi_fsck_object *object)
 {
 	const struct lp_extmap *map = &object->map;
 	if (!object->has_map)
@@ -204,7 +204,12 @@ void lpi_fsck_map_end(struct lpi_fsck_shard *shard, struct lpi_fsck_object *obje
 			       (unsigned long long)object->blocks_cnt, map->leaves_cnt,
 			       (unsigned long long)map->blocks_cnt);
 	}
-	lp_extmap_fini(&object->map);
+}
+
+void lpi_fsck_map_end(struct lpi_fsck_object *object)
+{
+	if (object->has_map)
+		lp_extmap_fini(&object->map);
 	object->has_map = false;
 }
 

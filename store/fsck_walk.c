@@ -239,7 +239,9 @@ static int take_map(struct walk *walk, struct lpi_fsck_object *object)
 	int err = object->is_sound ? lpi_fsck_map_begin(walk->shard, object) : 0;
 	for (; err == 0 && is_on(walk, MAP, object->ino); lpi_fsck_cursor_next(cursor))
 		err = lpi_fsck_map_leaf(walk->shard, object, cursor);
-	lpi_fsck_map_end(walk->shard, object);
+	if (err == 0)
+		lpi_fsck_map_judge(walk->shard, object);
+	lpi_fsck_map_end(object);
 	return err;
 }
 

@@ -489,9 +489,12 @@ static int open_db(struct lp_kv *kv)
 	fill_options(kv, &options);
 	fill_call_options(kv);
 	DB *db = nullptr;
+	(void)lpi_kvfs_take_error(); /* of others */
 	const Status status = DB::Open(options, LP_KVFS_DIR, &db);
+	/* RocksDB takes a file that it cannot open for options that do not go with it. */
+	const int err = status.IsInvalidArgument() ? lpi_kvfs_take_error() : 0;
 	if (!status.ok())
-		return lpi_kvfs_errno(status);
+		return err < 0 ? err : lpi_kvfs_errno(status);
 	{
 		const std::lock_guard<std::mutex> hold(kv->gauge_lock);
 		kv->db.reset(db);

@@ -43,11 +43,22 @@ using rocksdb::Status;
 /* --- Errors ------------------------------------------------------------------------------------
  */
 
+/* Of this thread; for who gets a status that does not say. */
+static thread_local int last_error;
+
+int lpi_kvfs_take_error()
+{
+	const int err = last_error;
+	last_error = 0;
+	return err;
+}
+
 static IOStatus io_status(int err, const std::string &name)
 {
 	if (err >= 0)
 		return IOStatus::OK();
 	IOStatus status;
+	last_error = err;
 	switch (-err) {
 	case ENOENT:
 		return IOStatus::PathNotFound(name);
@@ -58,6 +69,10 @@ static IOStatus io_status(int err, const std::string &name)
 	case EBADMSG:
 	case EUCLEAN:
 		return IOStatus::Corruption(name, lp_strerror(err));
+	case ENOMEM:
+		status = IOStatus::IOError(Status::SubCode::kMemoryLimit);
+		status.SetRetryable(true);
+		return status;
 	default:
 		status = IOStatus::IOError(name, lp_strerror(err));
 		status.SetRetryable(true);
@@ -81,6 +96,8 @@ static int io_error_errno(const Status &status)
 		return corruption(status);
 	case Status::SubCode::kIOFenced:
 		return -EROFS;
+	case Status::SubCode::kMemoryLimit:
+		return -ENOMEM;
 	default:
 		return -EIO;
 	}

@@ -24,6 +24,8 @@ class Status;
 rocksdb::Env *lpi_kvfs_env_rep(struct lp_kvfs_env *env);
 /* 0 or a negative errno; the only place where RocksDB's errors become ours. */
 int lpi_kvfs_errno(const rocksdb::Status &status);
+/* The last error of the file layer on this thread, once; 0: none. */
+int lpi_kvfs_take_error();
 /* What makes memtables (kv_table.cc); and the memory that it keeps for the next ones, which is
  * never more than one has: any thread may ask. */
 std::shared_ptr<rocksdb::MemTableRepFactory> lpi_kv_table_factory(uint64_t write_buffer_bytes);

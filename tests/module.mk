@@ -3,6 +3,10 @@ MODULES += tests
 tests_USES := daemon fuse namespace client wire store base
 tests_TOOLS += golden whole
 
+, := ,
+# Where memory is asked for, so that it can be refused.
+TEST_LDFLAGS_tests/memory_test := $(addprefix -Wl$(,)--wrap=,malloc calloc realloc aligned_alloc mmap)
+
 .PHONY: mutants
 # Known-bad changes, one at a time in a copy of the tree: the tests must notice each (tests/mutants).
 mutants:
