@@ -122,6 +122,16 @@ static void test_batch_bytes(void **state)
 	lp_test_kv_expect(&test, "a", "xy");
 }
 
+/* RocksDB takes nothing while it has too many tables to write: on a slow machine that happens to
+ * whoever writes a lot at once. */
+static void write_when_it_takes_it(void)
+{
+	int err;
+	while ((err = lp_kv_write(test.kv, test.batch)) == -EAGAIN)
+		(void)usleep(100);
+	lp_test_ok(err);
+}
+
 /* No bytes crash it; what loads is exactly a batch that can be written. */
 static void test_bad_bytes_are_no_batch(void **state)
 {
@@ -145,7 +155,7 @@ static void test_bad_bytes_are_no_batch(void **state)
 		for (uint64_t flips = lp_prng_between(&prng, 1, 3); flips > 0; flips--)
 			bad[lp_prng_below(&prng, len)] = (uint8_t)lp_prng_u64(&prng);
 		if (lp_kv_batch_load(test.batch, (struct lp_kv_bytes){bad, len}) == 0)
-			lp_test_ok(lp_kv_write(test.kv, test.batch));
+			write_when_it_takes_it();
 	}
 }
 
@@ -218,10 +228,7 @@ static void write_many(uint32_t cnt, uint32_t value_len)
 		lp_kv_batch_clear(test.batch);
 		lp_test_ok(lp_kv_batch_put(test.batch, key_of(i, &buf),
 					   (struct lp_kv_bytes){bytes, value_len}));
-		int err;
-		while ((err = lp_kv_write(test.kv, test.batch)) == -EAGAIN)
-			(void)usleep(100);
-		lp_test_ok(err);
+		write_when_it_takes_it();
 	}
 }
 
