@@ -17,6 +17,7 @@
 #   make kills                a thousand kills under load through both doors, judged; as root
 #   make soak                 an hour of load with kills, stops and changes; SOAK_MINUTES; as root
 #   make fuzz                 the fuzzers of tests/fuzz, by clang, into build/fuzz/fuzz/
+#   make fuzz-long            each of them for 20 minutes of CPU and ten million runs
 #   make check                formatting, lint, dependency direction, headers, manual pages
 #   make bench                a short form of all experiments, and one page of them: build/bench-short/index.html
 #   make bench-targets        the benchmarks that print a figure beside its target

@@ -12,6 +12,12 @@ TEST_LDFLAGS_tests/memory_test := $(addprefix -Wl$(,)--wrap=,malloc calloc reall
 mutants:
 	@tests/mutants/run $(MUTANTS)
 
+.PHONY: fuzz-long
+# Each of them for 20 minutes of CPU, and ten million runs: hours; in pieces, "tests/fuzzing --sum" adds them up.
+# (FUZZ="--only wire --minutes 5")
+fuzz-long: fuzz
+	@tests/fuzzing $(FUZZ)
+
 .PHONY: fuzz-seeds
 # The seeds that tests/fuzz/seeds.c makes, over those in tests/fuzz/corpus/.
 fuzz-seeds: fuzzers $(OBJ)/tests/fuzz/seeds.o
