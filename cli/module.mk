@@ -1,5 +1,5 @@
 MODULES += cli
-# fuse: for umount, which needs nothing else of it.
+# fuse: what is mounted, and umount; nothing else of it.
 cli_USES := store client wire fuse base
 cli_LIBS := -lblkid
 cli_PROGS := lapis

@@ -136,3 +136,10 @@ bool lpi_sync_only_says(const struct lpi_sync *sync, const char *what, const cha
 	lpi_print_name(stdout, name, '\n');
 	return true;
 }
+
+void lpi_sync_tell_hopeless(const struct lpi_sync *sync)
+{
+	if (sync->jobs.is_hopeless)
+		(void)lpi_remote_fail_text("sync", 0,
+					   "the rest was left out; run it again to go on");
+}

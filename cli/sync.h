@@ -55,4 +55,7 @@ bool lpi_sync_join(struct lpi_sync *sync, const char *rel, const char *name, cha
 /* Says what is done where that is asked for: true when it is not to be done. */
 bool lpi_sync_only_says(const struct lpi_sync *sync, const char *what, const char *name);
 
+/* When it was ended early because what would follow fails as well. */
+void lpi_sync_tell_hopeless(const struct lpi_sync *sync);
+
 #endif

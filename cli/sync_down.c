@@ -26,6 +26,7 @@ struct down_dir {
 static void fail_local(struct lpi_sync *sync, const char *rel, int err)
 {
 	lpi_tasks_fail(&sync->jobs, rel[0] != '\0' ? rel : sync->local, 0, lp_strerror(err));
+	sync->jobs.is_hopeless |= err == -ENOSPC || err == -EROFS;
 }
 
 static void close_fd(void *arg)
@@ -180,9 +181,9 @@ static int get_dir(struct lpi_sync *sync, const char *rel)
 	dir.fd = openat(sync->root_fd, rel[0] != '\0' ? rel : ".",
 			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	DIR *stream = dir.fd < 0 ? NULL : fdopendir(dir.fd);
-	for (size_t i = 0; stream != NULL && i < dir.remote.cnt; i++)
+	for (size_t i = 0; stream != NULL && i < dir.remote.cnt && !sync->jobs.is_hopeless; i++)
 		get_entry(&dir, &dir.remote.entries[i]);
-	if (stream != NULL && sync->removes)
+	if (stream != NULL && sync->removes && !sync->jobs.is_hopeless)
 		remove_unknown(&dir, stream);
 	if (stream != NULL)
 		(void)closedir(stream);
@@ -218,9 +219,10 @@ static void finish_dirs(struct lpi_sync *sync)
 int lpi_sync_down(struct lpi_sync *sync)
 {
 	int err = lpi_cli_texts_add(&sync->dirs, "");
-	for (size_t i = 0; err == 0 && i < sync->dirs.cnt; i++)
+	for (size_t i = 0; err == 0 && i < sync->dirs.cnt && !sync->jobs.is_hopeless; i++)
 		err = get_dir(sync, sync->dirs.texts[i]);
 	(void)lpi_tasks_finish(&sync->jobs);
+	lpi_sync_tell_hopeless(sync);
 	if (err == 0)
 		finish_dirs(sync);
 	/* Names, too: it is to be there after a loss of power. */

@@ -12,6 +12,7 @@
 #include "cli/remote.h"
 #include "cli/sync.h"
 #include "cli/transfer.h"
+#include "fuse/umount.h"
 
 /* The directory that is at work. */
 struct up_dir {
@@ -24,6 +25,7 @@ struct up_dir {
 static void fail_local(struct lpi_sync *sync, const char *rel, int err)
 {
 	lpi_tasks_fail(&sync->jobs, rel[0] != '\0' ? rel : sync->local, 0, lp_strerror(err));
+	sync->jobs.is_hopeless |= err == -ENOSPC || err == -EROFS;
 }
 
 /* Everything on the way to a key, which may be there. */
@@ -124,6 +126,15 @@ static void put_symlink(struct up_dir *dir, const char *name, const char *rel, c
 		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
 }
 
+/* Of this store, perhaps: what is put into it would be found there, and put into it, without end.
+ */
+static bool is_mount_below(const struct up_dir *dir, const struct stat *st)
+{
+	struct stat here;
+	return fstat(dir->fd, &here) == 0 && here.st_dev != st->st_dev &&
+	       lp_fuse_is_mount(st->st_dev);
+}
+
 static void put_entry(struct up_dir *dir, const char *name)
 {
 	struct lpi_sync *sync = dir->sync;
@@ -147,6 +158,8 @@ static void put_entry(struct up_dir *dir, const char *name)
 		put_file(dir, name, rel, key);
 	} else if (S_ISLNK(st.st_mode)) {
 		put_symlink(dir, name, rel, key);
+	} else if (S_ISDIR(st.st_mode) && is_mount_below(dir, &st)) {
+		lpi_tasks_fail(&sync->jobs, rel, 0, "a mount of Lapis (it was left out)");
 	} else if (S_ISDIR(st.st_mode)) {
 		if (entry != NULL && entry->attrs.type != LAPIS_DIR)
 			(void)remove_remote(sync, key, &entry->attrs);
@@ -173,11 +186,11 @@ static void put_entries(struct up_dir *dir, DIR *stream)
 {
 	struct dirent *found;
 	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
-	while (errno = 0, (found = readdir(stream)) != NULL) {
+	while (!dir->sync->jobs.is_hopeless && (errno = 0, (found = readdir(stream)) != NULL)) {
 		if (strcmp(found->d_name, ".") != 0 && strcmp(found->d_name, "..") != 0)
 			put_entry(dir, found->d_name);
 	}
-	if (errno != 0)
+	if (!dir->sync->jobs.is_hopeless && errno != 0)
 		fail_local(dir->sync, dir->rel, -errno);
 }
 
@@ -227,9 +240,10 @@ int lpi_sync_up(struct lpi_sync *sync)
 {
 	static const struct stat zero;
 	int err = lpi_cli_texts_add(&sync->dirs, "");
-	for (size_t i = 0; err == 0 && i < sync->dirs.cnt; i++)
+	for (size_t i = 0; err == 0 && i < sync->dirs.cnt && !sync->jobs.is_hopeless; i++)
 		err = put_dir(sync, sync->dirs.texts[i]);
 	(void)lpi_tasks_finish(&sync->jobs);
+	lpi_sync_tell_hopeless(sync);
 	for (size_t i = 0; i < sync->zeros.cnt; i++)
 		set_attrs(sync, sync->zeros.texts[i], &zero, LAPIS_SET_MTIME);
 	if (err == 0)

@@ -52,6 +52,7 @@ void lpi_tasks_fail(struct lpi_tasks *jobs, const char *subject, int err, const 
 	lpi_progress_stop(&jobs->progress);
 	(void)lpi_remote_fail_text(subject, err, text);
 	jobs->failed++;
+	jobs->is_hopeless |= err == -ENOSPC || err == -EROFS;
 }
 
 /* --- Of keys ---------------------------------------------------------------------------------- */

@@ -6,6 +6,8 @@
 #ifndef LP_CLI_TASKS_H
 #define LP_CLI_TASKS_H
 
+#include <stdbool.h>
+
 #include "cli/progress.h"
 #include "client/lapis.h"
 
@@ -13,7 +15,9 @@ struct lpi_tasks {
 	struct lapis *lapis;
 	unsigned limit;
 	unsigned under_way;
-	unsigned failed; /* each has been printed */
+	unsigned failed;  /* each has been printed */
+	bool is_hopeless; /* one has failed as all that follow would: no room, or nothing may be
+			     written */
 	struct lpi_progress progress;
 };
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,31 +34,40 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
-/* Whether the topmost mount on a path is one of ours. Does not touch the path itself, which may be
- * dead: it is compared as text, so it should be an absolute one without links. */
-static bool is_lapis_mount(const char *dir)
+/* Whether the topmost mount that matches is one of ours: on a path, or of a device where that is
+ * NULL. Does not touch the path itself, which may be dead: it is compared as text, so it should be
+ * an absolute one without links. */
+static bool is_lapis_mount(const char *dir, dev_t dev)
 {
+	enum { DEVICE = 2, PATH = 4, FIELDS };
 	char *line = NULL;
 	size_t size = 0;
 	bool is_ours = false;
+	char wanted[32];
 	FILE *table = fopen("/proc/self/mountinfo", "re");
 	if (table == NULL)
 		return false;
+	(void)snprintf(wanted, sizeof(wanted), "%u:%u", major(dev), minor(dev));
 	while (getline(&line, &size, table) > 0) {
 		char *rest = line;
-		char *field = NULL;
-		for (uint32_t i = 0; i < 5; i++)
-			field = strsep(&rest, " ");
+		char *fields[FIELDS];
+		for (uint32_t i = 0; i < FIELDS; i++)
+			fields[i] = strsep(&rest, " ");
 		char *type = rest == NULL ? NULL : strstr(rest, " - ");
-		if (type == NULL || field == NULL)
+		if (type == NULL)
 			continue;
-		unescape(field);
-		if (strcmp(field, dir) == 0)
+		unescape(fields[PATH]);
+		if (strcmp(fields[dir == NULL ? DEVICE : PATH], dir == NULL ? wanted : dir) == 0)
 			is_ours = strncmp(type + 3, TYPE " ", sizeof(TYPE)) == 0;
 	}
 	free(line);
 	(void)fclose(table); /* it was only read */
 	return is_ours;
+}
+
+bool lp_fuse_is_mount(dev_t dev)
+{
+	return is_lapis_mount(NULL, dev);
 }
 
 static int run_fusermount(const char *dir, bool lazy)
@@ -129,5 +139,5 @@ int lp_fuse_umount(const char *dir, bool lazy)
 	int err = real_path(dir, path);
 	if (err < 0)
 		return err;
-	return is_lapis_mount(path) ? lpi_fuse_unmount(path, lazy) : -EINVAL;
+	return is_lapis_mount(path, 0) ? lpi_fuse_unmount(path, lazy) : -EINVAL;
 }

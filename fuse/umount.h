@@ -7,11 +7,16 @@
 #ifndef LP_FUSE_UMOUNT_H
 #define LP_FUSE_UMOUNT_H
 
+#include <stdbool.h>
+#include <sys/types.h>
+
 #include "base/compiler.h"
 
 /* What the table of mounts calls it, behind "fuse.". */
 #define LPI_FUSE_SUBTYPE "lapis"
 
+/* Whether a file system is a mount of Lapis, of this store or another; by stat's st_dev. */
+bool lp_fuse_is_mount(dev_t dev);
 /* -EINVAL: it is no Lapis mount; -EBUSY: in use, unless lazy: then it is taken out of sight at
  * once, and goes when nobody uses it any more; -EPERM. */
 int lp_fuse_umount(const char *dir, bool lazy) LP_MUST_CHECK;

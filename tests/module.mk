@@ -38,9 +38,9 @@ store-kill: all tools
 	@LP_KILL_ROUNDS=1000 LP_KILL_SEED=$(or $(SEED),1) tests/run --build $(OUT) --filter store_kill
 
 .PHONY: wire-kill
-# The long form of tests/wire/kill.py: two hundred kills of the daemon.
+# The long form of tests/wire/kill.py: two hundred kills of the daemon, under 8 clients.
 wire-kill: all
-	@LP_KILL_ROUNDS=200 LP_KILL_SEED=$(or $(SEED),1) tests/run --build $(OUT) --filter system/wire
+	@LP_KILL_ROUNDS=200 LP_KILL_CLIENTS=8 LP_KILL_SEED=$(or $(SEED),1) tests/run --build $(OUT) --filter system/wire
 
 .PHONY: coherence
 # The long form of tests/system/two_doors.sh: a minute of writers at one door and readers at the other; as root.

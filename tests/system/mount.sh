@@ -49,6 +49,15 @@ cp -a mnt/tree back
 same tree back
 [ "$(stat -c %h mnt/tree/large)" = 2 ] || say "a hard link was not kept"
 
+# A tree that the mount is a part of is stored without it: it would never end.
+mkdir -p outer/mnt
+echo beside >outer/file
+mount --bind mnt outer/mnt || say "no bind mount"
+"$lapis" -s "$address" sync outer bucket/outer >out 2>&1 && say "a mount was left out without a word"
+grep -q 'mnt: a mount of Lapis' out || say "of a mount in a tree sync says: $(cat out)"
+umount outer/mnt
+[ "$(ls mnt/bucket/outer)" = file ] || say "beside a mount sync has stored: $(ls mnt/bucket/outer)"
+
 # Both doors show the same, and at once (rule M2).
 quietly -s "$address" put tree/large bucket/a/b/large
 cmp tree/large mnt/bucket/a/b/large || say "an object does not read as a file"

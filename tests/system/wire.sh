@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Goal: docs/format/wire.md is enough to write a client from, and lapisd keeps to it, whoever speaks.
 # Method: the client in tests/wire/, written from the page alone: page and client agree; every opcode
-# and its errors; lists against a model; hostile clients; kill -9 under load, 5 times (LP_KILL_ROUNDS
-# and LP_KILL_SEED say otherwise; make wire-kill: 200). In memory and on an image file, 2 shards.
+# and its errors; lists against a model; hostile clients; kill -9 under load, 5 times (LP_KILL_ROUNDS,
+# LP_KILL_SEED and LP_KILL_CLIENTS say otherwise; make wire-kill: 200, with 8 clients). In memory and
+# on an image file, 2 shards.
 # timeout: 1800
 set -u
 cd "$LP_TEST_SCRATCH" || exit 1
@@ -31,5 +32,5 @@ if [ -z "${LP_KILL_ROUNDS:-}" ]; then
 	# It looks at the door, not at the store.
 	run hostile.py mem
 fi
-run kill.py "${LP_KILL_ROUNDS:-5}" "${LP_KILL_SEED:-1}"
+run kill.py "${LP_KILL_ROUNDS:-5}" "${LP_KILL_SEED:-1}" "${LP_KILL_CLIENTS:-4}"
 [ "$failures" = 0 ]
