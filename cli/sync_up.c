@@ -223,11 +223,12 @@ static int put_dir(struct lpi_sync *sync, const char *rel)
 	return err;
 }
 
-static void finish_dirs(struct lpi_sync *sync)
+/* The first `cnt` of them: those that were made. */
+static void finish_dirs(struct lpi_sync *sync, size_t cnt)
 {
 	char key[LPI_KEY_MAX + 1];
 	struct stat st;
-	for (size_t i = sync->dirs.cnt; i-- > 0 && !sync->only_says;) {
+	for (size_t i = cnt; i-- > 0 && !sync->only_says;) {
 		const char *rel = sync->dirs.texts[i];
 		(void)snprintf(key, sizeof(key), "%s%s%s", sync->key, rel[0] != '\0' ? "/" : "",
 			       rel);
@@ -240,13 +241,14 @@ int lpi_sync_up(struct lpi_sync *sync)
 {
 	static const struct stat zero;
 	int err = lpi_cli_texts_add(&sync->dirs, "");
-	for (size_t i = 0; err == 0 && i < sync->dirs.cnt && !sync->jobs.is_hopeless; i++)
-		err = put_dir(sync, sync->dirs.texts[i]);
+	size_t done = 0;
+	for (; err == 0 && done < sync->dirs.cnt && !sync->jobs.is_hopeless; done++)
+		err = put_dir(sync, sync->dirs.texts[done]);
 	(void)lpi_tasks_finish(&sync->jobs);
 	lpi_sync_tell_hopeless(sync);
 	for (size_t i = 0; i < sync->zeros.cnt; i++)
 		set_attrs(sync, sync->zeros.texts[i], &zero, LAPIS_SET_MTIME);
 	if (err == 0)
-		finish_dirs(sync);
+		finish_dirs(sync, done);
 	return lpi_tasks_finish(&sync->jobs) != LP_EXIT_OK || err < 0 ? LP_EXIT_FAILED : LP_EXIT_OK;
 }

@@ -73,9 +73,12 @@ fill_and_empty()
 		[ -s "ls.$size" ] || say "of $size bytes nothing fits"
 	done
 	# A tree that does not fit is not tried to its end.
+	mkdir -p 65536/dir
 	bounded sync 65536 b/sync 2>sync.err && say "a tree of more than there is room for was stored"
 	grep -q 'sync: the rest was left out' sync.err || say "sync of a tree that does not fit: $(tail -n 1 sync.err)"
 	[ "$(grep -c 'No space' sync.err)" -lt 100 ] || say "sync goes on though nothing fits"
+	grep -v 'No space\|the rest was left out' sync.err && say "sync to a full store: other errors"
+	rmdir 65536/dir
 	local key full empty=
 	full=$(used_bytes)
 	[ "$full" -ge $(($(wc -l <ls.4194304) * 4194304 + $(wc -l <ls.65536) * 65536)) ] ||
