@@ -81,6 +81,7 @@ struct lpi_load_options {
 	bool is_verified;
 	bool is_kept;
 	bool only_prepares;
+	bool is_ready; /* the objects are there: nobody looks for them first */
 	uint64_t seed;
 	enum lapis_crc crc;
 	uint8_t write_path;

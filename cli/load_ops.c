@@ -117,6 +117,8 @@ const char *lpi_load_fault(const struct lpi_load_options *options)
 		return "the number of objects is at least 1";
 	if (options->objects_cnt == 0 && options->only_prepares)
 		return "there is nothing to be prepared: give --objects";
+	if (options->is_ready && (uses_files || options->only_prepares))
+		return "--ready is for objects that are there already, and not for files";
 	if (options->depth < options->conns_cnt)
 		return "each connection needs a request to send: --depth is at least "
 		       "--connections";

@@ -38,6 +38,7 @@ enum {
 	OPT_BUCKET,
 	OPT_KEEP,
 	OPT_PREPARE_ONLY,
+	OPT_READY,
 	OPT_SEED,
 	OPT_CRC,
 	OPT_WRITE_PATH,
@@ -66,6 +67,7 @@ static const struct option longs[] = {
 	{"bucket", required_argument, NULL, OPT_BUCKET},
 	{"keep", no_argument, NULL, OPT_KEEP},
 	{"prepare-only", no_argument, NULL, OPT_PREPARE_ONLY},
+	{"ready", no_argument, NULL, OPT_READY},
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"crc", required_argument, NULL, OPT_CRC},
 	{"write-path", required_argument, NULL, OPT_WRITE_PATH},
@@ -242,6 +244,10 @@ static void take_flag(struct lpi_load_call *call, int c, const char *text)
 		break;
 	case OPT_PREPARE_ONLY:
 		call->load.only_prepares = true;
+		call->load.is_kept = true;
+		break;
+	case OPT_READY:
+		call->load.is_ready = true;
 		call->load.is_kept = true;
 		break;
 	default:

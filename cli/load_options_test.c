@@ -85,6 +85,8 @@ static void test_all_options(void **state)
 	assert_string_equal(call.interval_path, "f");
 	call = parsed("--op list --items 5 --prepare-only --ops 3");
 	assert_true(call.load.items_max == 5 && call.load.only_prepares && call.load.is_kept);
+	call = parsed("--op get --ready");
+	assert_true(call.load.is_ready && call.load.is_kept);
 }
 
 static void test_refused(void **state)
@@ -120,6 +122,8 @@ static void test_refused(void **state)
 		"--bucket a/b",
 		"--bucket .",
 		"--op put --prepare-only",
+		"--op get --ready --prepare-only",
+		"--op randread --ready",
 		"--verify --size 1000",
 		"--op put --verify --size 10",
 		"--verify --objects 1000 --object-size 1G",

@@ -188,6 +188,10 @@ int lpi_load_prepare(struct lpi_load *load)
 	int err = 0;
 	if (cnt == 0)
 		return 0;
+	if (load->options->is_ready) {
+		memset(load->flags, LPI_LOAD_FOUND, cnt);
+		return 0;
+	}
 	if (!load->is_bucket_ours)
 		err = walk(load, &look, cnt);
 	if (err == 0)

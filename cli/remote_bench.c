@@ -222,6 +222,7 @@ const struct lpi_cli_command lpi_remote_bench = {
 		"there\n"
 		"  --keep             leave them for the next run\n"
 		"  --prepare-only     make them, measure nothing, leave them\n"
+		"  --ready            the objects are there: do not look for each first\n"
 		"  --interval FILE    a line for each second, CSV\n"
 		"  --json             one JSON object instead of a table\n"
 		"  --help             this text\n"

@@ -212,6 +212,11 @@ count_of()
 {
 	lapis stats --json | grep -o "\"$1\": {\"count\": [0-9]*" | head -1 | grep -o '[0-9]*$'
 }
+# Those that are known to be there are not looked for.
+looked=$(count_of stat)
+lapis bench --op get --ready --ops 40 "${set_of[@]}" >out 2>err || say "ready: $(cat err)"
+[ "$(count_of stat)" = "$looked" ] || say "ready: looked for them: $looked, $(count_of stat)"
+[ "$(lapis ls kept | wc -l)" = 20 ] || say "ready: $(lapis ls kept)"
 written=$(count_of put)
 bench "r['ops'] == 100" --op get --ops 100 "${set_of[@]}"
 bench "r['ops'] == 100" --op get --ops 100 --keep --seed 77 "${set_of[@]}"
