@@ -33,14 +33,15 @@ static void fill_cell(uint8_t *buf, size_t bytes, uint64_t cell)
 	}
 }
 
-static bool is_cell(const uint8_t *buf, size_t bytes, uint64_t cell)
+/* Up to where it is that cell: `bytes` if it is all of it. */
+static size_t cell_length(const uint8_t *buf, size_t bytes, uint64_t cell)
 {
 	for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
 		uint64_t word = cell == 0 ? 0 : word_of(cell, at / sizeof(uint64_t));
 		if (memcmp(buf + at, &word, LP_MIN(sizeof(word), bytes - at)) != 0)
-			return false;
+			return at;
 	}
-	return true;
+	return bytes;
 }
 
 void lpi_cells_fill(const struct lpi_client *client, const struct lpi_act *act)
@@ -53,14 +54,24 @@ void lpi_cells_fill(const struct lpi_client *client, const struct lpi_act *act)
 int lpi_cells_take(const struct lpi_client *client, size_t bytes, struct lpi_act *act)
 {
 	size_t cell_bytes = client->plan->cell_bytes[act->group];
-	if (bytes % cell_bytes != 0 || bytes / cell_bytes > LPI_CELLS)
+	if (bytes % cell_bytes != 0 || bytes / cell_bytes > LPI_CELLS) {
+		(void)fprintf(stderr, "%zu bytes of cells of %zu\n", bytes, cell_bytes);
 		return -EBADMSG;
+	}
 	act->got = (uint8_t)(bytes / cell_bytes);
 	for (unsigned i = 0; i < act->got; i++) {
 		const uint8_t *at = client->buf + i * cell_bytes;
 		memcpy(&act->cells[i], at, sizeof(act->cells[i]));
-		if (!is_cell(at, cell_bytes, act->cells[i]))
+		size_t len = cell_length(at, cell_bytes, act->cells[i]);
+		if (len != cell_bytes) {
+			uint64_t found = 0;
+			memcpy(&found, at + len, LP_MIN(sizeof(found), cell_bytes - len));
+			(void)fprintf(stderr,
+				      "of cell %u of %zu bytes %zu are of %llx, then comes %llx\n",
+				      act->first + i, cell_bytes, len,
+				      (unsigned long long)act->cells[i], (unsigned long long)found);
 			return -EBADMSG;
+		}
 	}
 	return 0;
 }

@@ -128,9 +128,14 @@ static enum reliance reliance_on(const struct lpi_acts *acts, size_t idx)
 	return found;
 }
 
-/* It may make what is at that cell come or go. */
+/* It may make what is at that cell come or go; or be the reason why the kernel does not take the
+ * size that it has just asked for: a write through the mount that ends, or a look at a name, whose
+ * answer it takes later than it came. */
 static bool moves_the_end(const struct lpi_act *act, unsigned cell)
 {
+	if ((act->flags & LPI_MOUNT) && (act->kind == LPI_WRITE || act->kind == LPI_OPEN ||
+					 act->kind == LPI_CREATE || act->kind == LPI_LINK))
+		return true;
 	return act->kind == LPI_TRUNCATE || act->kind == LPI_APPEND ||
 	       (act->kind == LPI_WRITE && act->first + act->count > cell);
 }

@@ -41,6 +41,10 @@ static int do_read(struct lpi_client *client, struct lpi_act *act)
 		pread(client->fd, client->buf, act->count * bytes, (off_t)(act->first * bytes));
 	if (got < 0)
 		return -errno;
+	/* The kernel goes on by pages where it came to an end that is no more: what it gives then
+	 * may end with one of them. The cell that this is of has not been read. */
+	if ((size_t)got % bytes != 0 && ((size_t)got + act->first * bytes) % PAGE_BYTES == 0)
+		got -= (ssize_t)((size_t)got % bytes);
 	if (lpi_cells_take(client, (size_t)got, act) < 0)
 		lpi_client_fail(client, "a read of group %u through the mount: torn data",
 				act->group);

@@ -102,6 +102,43 @@ def test_a_device_that_hangs(scene, _):
     print(f"     seen after {took_s:.2f} s")
 
 
+def test_a_check_while_a_device_hangs(scene, _):
+    """A check of the structure that finds no moment of rest gives up, says so, and holds up nobody."""
+
+    def checked(lapis, what):
+        begin = time.monotonic()
+        lapis(wire.check("start"))
+        while (found := json.loads(lapis(wire.check())))["state"] == "running":
+            assert time.monotonic() - begin < rig.PATIENCE_S, found
+            time.sleep(0.02)
+        assert found["state"] == what, found
+        return found
+
+    outcome = []
+    with scene.daemon.connect() as lapis, scene.daemon.connect() as other:
+        assert put(lapis, "calm/a", b"a") == 0  # in its inode, so that it is in memory
+        scene.disk.tell("hang")
+        # On both shards, so that each has something under way.
+        waiting = [
+            threading.Thread(target=lambda i=i: outcome.append(put(scene.daemon.connect(), f"check/b{i}", b"b" * 9000)))
+            for i in range(8)
+        ]
+        for thread in waiting:
+            thread.start()
+        scene.await_state("degraded", "the device does not answer")
+        found = checked(other, "failed")
+        assert "did not come to rest" in found["error"], found
+        assert other(wire.get("calm/a")).data == b"a"
+        assert not outcome, outcome
+        scene.disk.untell("hang")
+        scene.await_state("ok", "^$")
+        for thread in waiting:
+            thread.join()
+        assert outcome == [0] * len(waiting), outcome
+        assert checked(other, "done")["problems"] == 0
+        assert put(lapis, "check/c", b"c") == 0
+
+
 def test_a_device_that_fails(scene, _):
     """Its writes fail: read-only, with what, where and why; what was acknowledged can be read."""
     lapis = scene.daemon.connect(shard=0)
