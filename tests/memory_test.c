@@ -2,13 +2,8 @@
 /* Memory runs out: each allocation that our code makes fails once, each in a life of its own, from
  * mkfs to a clean stop. Whatever comes of it, nothing dies or hangs, an error is an error and no
  * damage, and the next life finds all that was acknowledged, in a store without a fault (P1, P5).
- *
- * The linker puts the functions below in the place of the C library's (tests/module.mk). What
- * RocksDB and the C++ library allocate for themselves never fails here. */
-#include "base/test.h"
-
-#include <stdatomic.h>
-#include <sys/mman.h>
+ */
+#include "base/scarce_test.h"
 
 #include "base/crc32c.h"
 #include "base/workers.h"
@@ -25,69 +20,10 @@
 #define DATA_BLOCKS  (DATA_BYTES / LP_BLOCK_BYTES)
 /* Of the first, up to where all is open, a third is tried, of the others half, in each run the
  * same. In the environment LP_MEMORY_ALL: each; LP_MEMORY_FROM: from this one on, for a debugger
- * (break memory_is_refused). */
+ * (break lp_scarce_refuse). */
 #define OPEN_AT 400u
 
-/* --- Failing -----------------------------------------------------------------------------------
- */
-
-/* Until one fails; below 0: none does. */
-static _Atomic long left = -1;
-static _Atomic long made;
-static long failing; /* which one it is */
-
-/* A place for a debugger's breakpoint. */
-static void __attribute__((noinline)) memory_is_refused(void)
-{
-	errno = ENOMEM;
-}
-
-static bool runs_out(void)
-{
-	atomic_fetch_add(&made, 1);
-	if (atomic_load(&left) < 0 || atomic_fetch_sub(&left, 1) > 0)
-		return false;
-	memory_is_refused();
-	return true;
-}
-
-/* The linker's names. NOLINTBEGIN(bugprone-reserved-identifier) */
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t cnt, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
-void *__real_aligned_alloc(size_t alignment, size_t bytes);
-void *__real_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t cnt, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
-void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
-
-void *__wrap_malloc(size_t bytes)
-{
-	return runs_out() ? NULL : __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t cnt, size_t bytes)
-{
-	return runs_out() ? NULL : __real_calloc(cnt, bytes);
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-	return runs_out() ? NULL : __real_realloc(old, bytes);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
-{
-	return runs_out() ? NULL : __real_aligned_alloc(alignment, bytes);
-}
-
-void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
-{
-	return runs_out() ? MAP_FAILED : __real_mmap(at, bytes, protection, flags, fd, offset);
-}
-/* NOLINTEND(bugprone-reserved-identifier) */
+static long failing; /* which allocation it is */
 
 /* --- A life ------------------------------------------------------------------------------------
  */
@@ -207,7 +143,7 @@ static int serve(struct life *life)
 /* What is written; of the test, and so it does not fail. */
 static void make_data(struct life *life)
 {
-	long kept = atomic_exchange(&left, -1);
+	long kept = lp_scarce_pause();
 	life->data = lp_buf_new(life->bufs, LP_BUF_LARGE);
 	assert_non_null(life->data);
 	for (uint32_t i = 0; i < DATA_BYTES; i++)
@@ -215,7 +151,7 @@ static void make_data(struct life *life)
 	for (uint32_t i = 0; i < DATA_BLOCKS; i++)
 		life->crcs[i] =
 			lp_crc32c(0, life->data->data + (size_t)i * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
-	atomic_store(&left, kept);
+	lp_scarce_again(kept);
 }
 
 static int begin(struct life *life, struct lp_bdev *bdev)
@@ -553,8 +489,8 @@ static bool fail_at(long idx)
 	struct life life;
 	struct book book = {.cnt = 0};
 	lp_test_ok(lp_bdev_open_mem(DEVICE_BYTES, 4096, &bdev));
-	atomic_store(&made, 0);
-	atomic_store(&left, idx);
+	atomic_store(&lp_scarce_made, 0);
+	lp_scarce_again(idx);
 	failing = idx;
 	int err = make_store(bdev);
 	bool is_made = err == 0;
@@ -565,8 +501,7 @@ static bool fail_at(long idx)
 		int end_err = end(&life);
 		err = err == 0 ? end_err : err;
 	}
-	bool was_hit = atomic_load(&left) < 0;
-	atomic_store(&left, -1);
+	bool was_hit = lp_scarce_pause() < 0;
 	if (err != 0 && err != -ENOMEM && err != -EIO && err != -EROFS)
 		fail_msg("allocation %ld: %s", idx, lp_strerror(err));
 	assert_true(was_hit || err == 0);
@@ -592,7 +527,7 @@ static void test_each_fails_once(void **state)
 		else
 			idx += idx < OPEN_AT ? 3 : 2;
 	}
-	print_message("%ld allocations in a life\n", atomic_load(&made));
+	print_message("%ld allocations in a life\n", atomic_load(&lp_scarce_made));
 	assert_true(idx > OPEN_AT);
 }
 

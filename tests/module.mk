@@ -4,8 +4,10 @@ tests_USES := daemon fuse namespace client wire store base
 tests_TOOLS += golden whole
 
 , := ,
-# Where memory is asked for, so that it can be refused.
-TEST_LDFLAGS_tests/memory_test := $(addprefix -Wl$(,)--wrap=,malloc calloc realloc aligned_alloc mmap)
+# Where memory is asked for, so that it can be refused (base/scarce_test.h).
+SCARCE_LDFLAGS := $(addprefix -Wl$(,)--wrap=,malloc calloc realloc aligned_alloc mmap)
+TEST_LDFLAGS_tests/memory_test := $(SCARCE_LDFLAGS)
+TEST_LDFLAGS_daemon/door_memory_test := $(SCARCE_LDFLAGS)
 
 .PHONY: mutants
 # Known-bad changes, one at a time in a copy of the tree: the tests must notice each (tests/mutants).
