@@ -25,7 +25,6 @@ struct up_dir {
 static void fail_local(struct lpi_sync *sync, const char *rel, int err)
 {
 	lpi_tasks_fail(&sync->jobs, rel[0] != '\0' ? rel : sync->local, 0, lp_strerror(err));
-	sync->jobs.is_hopeless |= err == -ENOSPC || err == -EROFS;
 }
 
 /* Everything on the way to a key, which may be there. */
@@ -213,8 +212,8 @@ static int put_dir(struct lpi_sync *sync, const char *rel)
 	if (stream != NULL && err == 0) {
 		unsigned failed = sync->jobs.failed;
 		put_entries(&dir, stream);
-		/* What could not be read here must not vanish there. */
-		if (sync->removes && failed == sync->jobs.failed)
+		/* What could not be read here, or was not looked at, must not vanish there. */
+		if (sync->removes && !sync->jobs.is_hopeless && failed == sync->jobs.failed)
 			remove_unseen(&dir, key);
 	}
 	if (stream != NULL)

@@ -6,15 +6,14 @@
 #include "base/scarce_test.h"
 #include "daemon/door_test.h"
 
-#define BUFS       (UINT64_C(32) << 20)
-#define SHARDS     2u
-#define FILES      3u
-#define BYTES      70000u
-#define SMALL      100u
-#define CLOSED     (-ENOTCONN)
-#define LIVES_MIN  20
-#define PIPELINED  8u
-#define CLIENT_CNT 2u
+#define BUFS      (UINT64_C(32) << 20)
+#define SHARDS    2u
+#define FILES     3u
+#define BYTES     70000u
+#define SMALL     100u
+#define CLOSED    (-ENOTCONN)
+#define LIVES_MIN 20
+#define PIPELINED 8u
 
 static long kept = -1; /* while the daemon is not at work */
 static long failing;
@@ -151,20 +150,20 @@ static void leave_in_the_middle(struct life *life)
 static void do_all(struct life *life)
 {
 	static const uint16_t refs[] = {LP_WIRE_OP_STAT, LP_WIRE_OP_OPEN, LP_WIRE_OP_OPEN};
-	for (uint32_t round = 0; round < CLIENT_CNT; round++) {
+	for (uint32_t shard = 0; shard < SHARDS; shard++) {
 		for (uint32_t file = 0; file < FILES; file++) {
-			need_client(life, round);
+			need_client(life, shard);
 			put(life, file, file == 1 ? BYTES : SMALL);
 		}
 		for (uint32_t i = 0; i < LP_ARRAY_SIZE(refs); i++) {
-			need_client(life, round);
+			need_client(life, shard);
 			expect_refusal(ask_ref(life, refs[i], paths[i]));
 		}
 		for (uint32_t file = 0; file < FILES; file++) {
-			need_client(life, round);
+			need_client(life, shard);
 			expect_refusal(get(life, file));
 		}
-		need_client(life, round);
+		need_client(life, shard);
 		leave_in_the_middle(life);
 	}
 }

@@ -65,6 +65,7 @@ put_until_full()
 fill_and_empty()
 {
 	bounded mb b >/dev/null || say "no bucket"
+	bounded sync kept b/kept || say "an empty store takes no tree"
 	local size
 	for size in 4194304 65536 4096; do
 		put_until_full "$size"
@@ -79,6 +80,13 @@ fill_and_empty()
 	[ "$(grep -c 'No space' sync.err)" -lt 100 ] || say "sync goes on though nothing fits"
 	grep -v 'No space\|the rest was left out' sync.err && say "sync to a full store: other errors"
 	rmdir 65536/dir
+	# Nor does one that is ended early remove what it has not looked at: it is here as there.
+	cp 65536/aaa[a-h] kept/
+	for ((i = 0; i < 5; i++)); do
+		bounded sync --delete kept b/kept 2>sync.err && say "what does not fit was stored"
+		[ "$(bounded ls -r b/kept/z | wc -l)" = 3 ] || say "sync --delete to a full store has removed what is here"
+	done
+	rm kept/aaa*
 	local key full empty=
 	full=$(used_bytes)
 	[ "$full" -ge $(($(wc -l <ls.4194304) * 4194304 + $(wc -l <ls.65536) * 65536)) ] ||
@@ -110,6 +118,10 @@ done <<END
 4096 1500
 END
 
+mkdir -p kept/z
+for i in 1 2 3; do
+	echo "$i" >"kept/z/$i"
+done
 "$lapis" mkfs --size 64M --shards 2 a.img >/dev/null || exit 1
 start --memory 128M a.img
 fill_and_empty
