@@ -24,13 +24,17 @@ run()
 {
 	local clients=$1
 	shift
-	dbench -c "$load" -D "$dir" -t 4 "$@" "$clients" >dbench.out 2>&1
-	local status=$?
+	local status tries
 	# Its semaphore has its process number for a key, which may be somebody else's: then it has done nothing yet.
-	if [ "$status" -ne 0 ] && grep -q 'barrier semaphore' dbench.out; then
+	for tries in 1 2 3 4 5 6 7 8; do
 		dbench -c "$load" -D "$dir" -t 4 "$@" "$clients" >dbench.out 2>&1
 		status=$?
-	fi
+		if [ "$status" -eq 0 ] || ! grep -q "barrier semaphore" dbench.out; then
+			break
+		fi
+		echo "dbench, try $tries: $(cat dbench.out); $(ipcs -s)"
+		sleep 0.3
+	done
 	[ "$status" -eq 0 ] || say "dbench $*: $(tail -n 5 dbench.out)"
 	grep -Eiq 'error|failed|unexpected|not found' dbench.out && say "dbench $*: $(grep -Ei 'error|failed|unexpected' dbench.out | head -n 5)"
 	grep -Eq "^Throughput [1-9][0-9.]* MB/sec .* $clients clients" dbench.out || say "dbench $*: $(tail -n 3 dbench.out)"
