@@ -116,6 +116,7 @@ class Store(Kind):
                        "memory", "data-cache", "spin-us")
     load_options = ("op", "size", "depth", "objects", "object-size", "ops")
     metrics = ("iops", "p50_us", "p99_us", "thread_us", "cpu_us", "device_writes", "settled_bytes")
+    settings = ("warm-up",)
     has_raw = True
 
     def run(self, rig, cell, seconds, seed):
@@ -125,6 +126,8 @@ class Store(Kind):
                    *flags(cell.variant, "malloc", "env", "device", "log-size"), *flags(cell.load)]
         if "ops" not in cell.load:
             command += ["--seconds", f"{seconds:g}"]
+            if "warm-up" in rig.part.settings:
+                command += ["--warmup", f"{seconds * float(rig.part.settings['warm-up']):g}"]
         if not in_memory:
             rig.mkfs(self.device(rig, cell), log_size=cell.variant.get("log-size"))
             command.append(self.device(rig, cell))

@@ -47,9 +47,12 @@ struct lpi_ns_sim {
 /* Returns whether anything was done. */
 static inline uint32_t lpi_ns_sim_turn(struct lpi_ns_sim *sim)
 {
-	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++)
-		if (sim->hand[i].store != NULL)
-			(void)lp_store_sim_run_one(sim->hand[i].store);
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+		if (sim->hand[i].store == NULL)
+			continue;
+		lpi_store_rig_press(sim->hand[i].store);
+		(void)lp_store_sim_run_one(sim->hand[i].store);
+	}
 	return lp_reactor_turn(sim->reactor, true);
 }
 

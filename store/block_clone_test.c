@@ -14,7 +14,7 @@
 
 static const struct lp_ino source = {100};
 static const struct lp_ino filler = {101};
-static const struct lp_ino clone = {102};
+static const struct lp_ino cloned = {102};
 
 static uint8_t old_bytes[FILE_BYTES];
 static uint8_t new_bytes[FILE_BYTES];
@@ -43,7 +43,7 @@ static void make_files(struct lpi_store_rig *rig)
 	}
 	create(rig, source);
 	create(rig, filler);
-	create(rig, clone);
+	create(rig, cloned);
 	for (uint64_t i = 0; i < GROUPS; i++) {
 		uint64_t at = i * LP_BLOCK_BYTES;
 		lp_test_ok(lpi_hand_write(&rig->hand, source, at, old_bytes + at, LP_BLOCK_BYTES));
@@ -55,7 +55,7 @@ static void make_files(struct lpi_store_rig *rig)
 				   (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = filler}));
 	for (uint64_t i = 0; i < GROUPS; i += CLONE_STEP) {
 		const struct lp_change share = {.type = LP_CHANGE_CLONE,
-						.ino = clone,
+						.ino = cloned,
 						.clone = {.src = source,
 							  .src_offset = i * LP_BLOCK_BYTES,
 							  .offset = i * LP_BLOCK_BYTES,
@@ -92,24 +92,24 @@ static const char *const names[WHATS] = {"overwrite", "punch", "clone over", "cu
 
 static void change(struct lpi_store_rig *rig, enum what what)
 {
-	struct lp_change todo = range_change(LP_CHANGE_PUNCH, clone, 0, FILE_BYTES);
+	struct lp_change todo = range_change(LP_CHANGE_PUNCH, cloned, 0, FILE_BYTES);
 	if (what == OVERWRITE) {
-		lp_test_ok(lpi_hand_write(&rig->hand, clone, 0, new_bytes, FILE_BYTES));
+		lp_test_ok(lpi_hand_write(&rig->hand, cloned, 0, new_bytes, FILE_BYTES));
 		return;
 	}
 	if (what == CLONE_OVER) {
 		/* Of another file, which is not fragmented. */
 		todo = (struct lp_change){.type = LP_CHANGE_CLONE,
-					  .ino = clone,
+					  .ino = cloned,
 					  .clone = {.src = filler, .length = FILE_BYTES}};
 		create(rig, (struct lp_ino){103});
 		todo.clone.src.nr = 103;
 		lp_test_ok(lpi_hand_write(&rig->hand, todo.clone.src, 0, new_bytes, FILE_BYTES));
 	}
 	if (what == CUT)
-		todo = range_change(LP_CHANGE_TRUNCATE, clone, 0, 0);
+		todo = range_change(LP_CHANGE_TRUNCATE, cloned, 0, 0);
 	if (what == REMOVE)
-		todo = (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = clone};
+		todo = (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = cloned};
 	lp_test_ok(lpi_hand_change(&rig->hand, todo));
 }
 
@@ -117,13 +117,13 @@ static void change(struct lpi_store_rig *rig, enum what what)
 static bool is_changed(struct lpi_store_rig *rig, enum what what)
 {
 	struct lp_attrs attrs = {.size_bytes = 0};
-	int err = lpi_hand_stat(&rig->hand, clone, &attrs);
+	int err = lpi_hand_stat(&rig->hand, cloned, &attrs);
 	assert_true(err == 0 || what == REMOVE);
 	if (err == -ENOENT || attrs.size_bytes == 0)
 		return true;
-	if (holds(rig, clone, old_bytes))
+	if (holds(rig, cloned, old_bytes))
 		return false;
-	assert_true(holds(rig, clone, what == PUNCH ? NULL : new_bytes));
+	assert_true(holds(rig, cloned, what == PUNCH ? NULL : new_bytes));
 	return true;
 }
 
@@ -167,6 +167,28 @@ static void change_at_cuts(enum what what)
 			      lp_sim_cutter_event(cutter) >= acknowledged);
 	}
 	lp_sim_cutter_free(cutter);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
+/* What is released step by step belongs to a new inode meanwhile. That somebody has asked for its
+ * number before it was given, and was told that there is none, is no obstacle (P7). */
+static void test_asked_for_early(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	struct lp_attrs attrs;
+	lpi_store_rig_start(&rig, 1);
+	make_files(&rig);
+	wait_used(&rig, GROUPS);
+	uint64_t last_nr = lp_store_new_ino(rig.hand.store).nr;
+	for (uint64_t nr = last_nr + 1; nr < last_nr + 20; nr++)
+		lp_test_err(-ENOENT, lpi_hand_stat(&rig.hand, (struct lp_ino){nr}, &attrs));
+	change(&rig, OVERWRITE);
+	assert_true(lp_store_new_ino(rig.hand.store).nr > last_nr + 1); /* one was needed */
+	assert_true(is_changed(&rig, OVERWRITE));
+	wait_used(&rig, UINT64_C(2) * GROUPS);
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_check(&rig);
 	lpi_store_rig_fini(&rig);
@@ -223,7 +245,7 @@ static void test_removed_together(void **state)
 	}
 	lp_test_ok(lpi_hand_txn(&rig.hand, changes, LP_ARRAY_SIZE(changes)));
 	wait_used(&rig, GROUPS);
-	assert_true(holds(&rig, clone, old_bytes));
+	assert_true(holds(&rig, cloned, old_bytes));
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_check(&rig);
 	lpi_store_rig_fini(&rig);
@@ -232,9 +254,13 @@ static void test_removed_together(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_overwritten), cmocka_unit_test(test_punched),
-		cmocka_unit_test(test_cloned_over), cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_removed),     cmocka_unit_test(test_removed_together),
+		cmocka_unit_test(test_asked_for_early),
+		cmocka_unit_test(test_overwritten),
+		cmocka_unit_test(test_punched),
+		cmocka_unit_test(test_cloned_over),
+		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_removed),
+		cmocka_unit_test(test_removed_together),
 	};
 	return lp_test_main(tests, "store/block_clone");
 }

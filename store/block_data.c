@@ -419,8 +419,10 @@ static int defer_instead(struct lpi_txn *txn)
 	struct lpi_edit *edit = &txn->edit;
 	edit->path = LP_PATH_DEFERRED;
 	int err = look_at_range(txn);
-	if (err == 0 && edit->is_in_place)
+	if (err == 0 && edit->is_in_place) {
+		edit->seen.begun_ns = 0; /* as no other write of its path */
 		return 0;
+	}
 	edit->path = LP_PATH_DIRECT;
 	return err == 0 ? lpi_txn_wait_space(txn) : err;
 }
@@ -578,9 +580,11 @@ static int dig_grave(struct lpi_txn *txn)
 	if (lpi_trims_are_many(block))
 		return lpi_txn_wait_memory(txn);
 	int err = edit->grave_trim == NULL ? lpi_trim_new(block, &edit->grave_trim) : 0;
-	if (err == 0)
-		err = lpi_node_load(&block->nodes, LPI_NODE_INODE,
-				    lp_store_new_ino(&block->base).nr,
+	uint64_t nr = lp_store_new_ino(&block->base).nr;
+	/* Somebody may have asked for it before it was given: then it is known not to be there. */
+	node = lpi_node_find(&block->nodes, LPI_NODE_INODE, nr);
+	if (err == 0 && node == NULL)
+		err = lpi_node_load(&block->nodes, LPI_NODE_INODE, nr,
 				    (struct lp_kv_bytes){NULL, 0}, &node);
 	if (err == 0)
 		err = lpi_txn_pin(txn, node);

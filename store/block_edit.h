@@ -11,7 +11,7 @@
 
 void lpi_edit_init(struct lpi_edit *edit);
 /* The path of a write of so many bytes, if it is not inline. Asked once for each write. */
-enum lp_write_path lpi_edit_choose_path(const struct lpi_txn *txn, uint64_t length);
+enum lp_write_path lpi_edit_choose_path(struct lpi_txn *txn, uint64_t length);
 /* A write that was to be direct may be deferred all the same. */
 bool lpi_edit_may_defer(const struct lpi_txn *txn);
 int lpi_edit_plan(struct lpi_txn *txn) LP_MUST_CHECK;

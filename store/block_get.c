@@ -53,10 +53,8 @@ int lpi_query_lookup(struct lpi_query *query)
 	struct lpi_point point;
 	struct lp_key key;
 	if (lpi_fragment_lacks(&block->nodes, op->lookup.dir.nr, op->lookup.name.data,
-			       op->lookup.name.len)) {
-		lpi_query_saw_index(query); /* as if it had been asked */
+			       op->lookup.name.len))
 		return -ENOENT;
-	}
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, op->lookup.dir, op->lookup.name.data,
 		       op->lookup.name.len);
 	int err = lpi_point_get(&query->hold.warmer, &key, false, true, &point);

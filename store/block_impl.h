@@ -52,7 +52,7 @@ struct lpi_point {
 	struct lp_kv_bytes bytes; /* data NULL: there is no record */
 	struct lp_kv_value pinned;
 	bool is_pinned;
-	bool is_overlay; /* decided by what is not in the index yet, also that there is no record */
+	bool is_overlay; /* decided by what may not be durable yet, also that there is no record */
 };
 
 /* Fetches one key that the index does not have in its cache, for an operation that tries again

@@ -12,6 +12,7 @@ void lpi_edit_init(struct lpi_edit *edit)
 	edit->length = 0;
 	edit->range = (struct lp_extmap_range){0, 0};
 	edit->path = LP_PATH_AUTO;
+	edit->seen.begun_ns = 0;
 	edit->is_in_place = false;
 	edit->is_unwritten = false;
 	edit->is_early = false;
@@ -50,14 +51,15 @@ static bool can_defer(const struct lpi_block *block, uint64_t length)
 	return blocks <= LPI_DEFER_BLOCKS + 2 && lp_commit_need_is_possible(block->commit, &need);
 }
 
-enum lp_write_path lpi_edit_choose_path(const struct lpi_txn *txn, uint64_t length)
+enum lp_write_path lpi_edit_choose_path(struct lpi_txn *txn, uint64_t length)
 {
 	enum lp_write_path path = wanted_path(txn->block, txn->edit.change);
 	if (!can_defer(txn->block, length))
 		return LP_PATH_DIRECT;
 	if (path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED)
 		return path;
-	return lpi_policy_choose(txn->block, length, txn->op->txn.ack == LP_ACK_ORDERED);
+	return lpi_policy_choose(txn->block, length, txn->op->txn.ack == LP_ACK_ORDERED,
+				 &txn->edit.seen);
 }
 
 bool lpi_edit_may_defer(const struct lpi_txn *txn)

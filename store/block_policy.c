@@ -53,6 +53,14 @@ static void note_depth(struct lpi_block *block)
 	policy->depth_x256 = LP_MAX(faded, 256 * now);
 }
 
+/* One write in so many. */
+static uint32_t trial_share(const struct lpi_policy *policy)
+{
+	if (LPI_POLICY_TRIALS - policy->trials_left < LPI_POLICY_FIRST)
+		return LPI_POLICY_FIRST_SHARE;
+	return policy->trials_left > 0 ? LPI_POLICY_TRIAL_SHARE : LPI_POLICY_LATE_SHARE;
+}
+
 /* Whether this write should rather show what the other path takes. */
 static bool is_trial(struct lpi_policy *policy)
 {
@@ -60,15 +68,28 @@ static bool is_trial(struct lpi_policy *policy)
 		policy->trial_left--;
 		return true;
 	}
-	uint32_t cnt = LP_MIN(2 * LP_MAX(depth_of(policy), 1u), LPI_POLICY_TRIAL_MAX);
-	bool is_early = LPI_POLICY_TRIALS - policy->trials_left < LPI_POLICY_FIRST;
-	uint32_t share = is_early ? LPI_POLICY_FIRST_SHARE : LPI_POLICY_TRIAL_SHARE;
-	if (++policy->asked_cnt < cnt * share || policy->trials_left == 0)
+	uint32_t cnt = LP_MAX(LPI_POLICY_BURST * depth_of(policy), LPI_POLICY_TRIAL_MIN);
+	cnt = LP_MIN(cnt, LPI_POLICY_TRIAL_MAX);
+	policy->same_cnt++;
+	if (++policy->asked_cnt < cnt * trial_share(policy))
 		return false;
 	policy->asked_cnt = 0;
-	policy->trials_left--;
+	policy->trials_left -= LP_MIN(policy->trials_left, 1u);
+	policy->trial_cnt = cnt;
 	policy->trial_left = cnt;
+	policy->same_cnt = 0;
 	return false;
+}
+
+/* Those that were under way when the path changed have ended, or nearly. Not each: those of one
+ * frame end together, and are one and the same news. */
+static bool is_to_be_seen(const struct lpi_policy *policy, bool is_trial)
+{
+	uint32_t depth = depth_of(policy);
+	uint32_t nr = is_trial ? policy->trial_left : policy->same_cnt;
+	bool is_among_its_own = is_trial ? policy->trial_left < policy->trial_cnt / 2
+					 : policy->same_cnt >= 2 * depth;
+	return is_among_its_own && nr % LP_MAX(depth / LPI_POLICY_SEEN_SHARE, 1u) == 0;
 }
 
 /* Each sample counts a quarter; what is not known any more goes back to what is assumed. */
@@ -116,20 +137,40 @@ static void note_thread(struct lpi_block *block, enum lp_write_path path, uint64
 	policy->thread_guessed_ns += lp_policy_thread_ns(path, bytes);
 }
 
-enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes, bool is_ordered)
+enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes, bool is_ordered,
+				     struct lpi_policy_write *ret_write)
 {
 	struct lpi_policy *policy = &block->policy;
+	bool is_other = false;
 	note_depth(block);
 	note_places(block);
 	uint32_t depth = depth_of(policy);
 	enum lp_write_path path = is_ordered
 					  ? lp_policy_choose_ordered(&policy->costs, bytes, depth)
 					  : lp_policy_choose(&policy->costs, bytes, depth);
-	if (bytes <= policy->costs.payload_bytes && is_trial(policy))
+	if (policy->costs.flips != policy->seen_flips)
+		policy->same_cnt = 0;
+	policy->seen_flips = policy->costs.flips;
+	if (bytes <= policy->costs.payload_bytes)
+		is_other = is_trial(policy);
+	if (is_other)
 		path = path == LP_PATH_DIRECT ? LP_PATH_DEFERRED : LP_PATH_DIRECT;
 	LP_ASSERT(path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED);
 	note_thread(block, path, bytes);
+	*ret_write = (struct lpi_policy_write){
+		.bytes = bytes, .depth = depth, .path = path, .is_trial = is_other};
+	if (!is_ordered && is_to_be_seen(policy, is_other))
+		ret_write->begun_ns = lp_reactor_now_ns(block->options.reactor);
 	return path;
+}
+
+void lpi_policy_written(struct lpi_block *block, const struct lpi_policy_write *write)
+{
+	if (write->begun_ns == 0)
+		return;
+	lp_policy_observe_write(&block->policy.costs, write->path, write->bytes, write->depth,
+				lp_reactor_now_ns(block->options.reactor) - write->begun_ns,
+				write->is_trial);
 }
 
 int lpi_policy_explain(const struct lpi_block *block, uint64_t bytes, char *buf, size_t len)

@@ -273,6 +273,31 @@ static void test_switch_while_running(void **state)
 	rig_free(rig);
 }
 
+/* What was seen in a bad moment is not believed for ever: after the many trials of the beginning
+ * there are some still, and what whole writes took is learned from them, and from the others. */
+static void test_tries_again(void **state)
+{
+	struct rig *rig = rig_new(LP_BDEV_DELAY_NVME, false);
+	struct lpi_policy *policy = &lpi_block_of(rig->hand.store)->policy;
+	(void)state;
+	lp_store_set_write_path(rig->hand.store, LP_PATH_AUTO);
+	(void)run(rig, 4096, 1, 50);
+	policy->trials_left = 0;
+	policy->asked_cnt = LPI_POLICY_TRIAL_MIN * LPI_POLICY_LATE_SHARE - 50;
+	memset(policy->costs.writes, 0, sizeof(policy->costs.writes));
+	memset(policy->costs.sums, 0, sizeof(policy->costs.sums));
+	uint64_t deferred = path_cnt(rig, LP_PATH_DEFERRED);
+	uint64_t direct = path_cnt(rig, LP_PATH_DIRECT);
+	(void)run(rig, 4096, 1, 100);
+	deferred = path_cnt(rig, LP_PATH_DEFERRED) - deferred;
+	direct = path_cnt(rig, LP_PATH_DIRECT) - direct;
+	assert_int_equal(LP_MIN(deferred, direct), LPI_POLICY_TRIAL_MIN);
+	assert_true(policy->costs.writes[0][0][0].cnt > 0);
+	assert_true(policy->costs.writes[1][0][0].cnt > 0);
+	close_store(rig, false);
+	rig_free(rig);
+}
+
 /* What waits for the log and what is only ordered are two choices. */
 static void test_ordered_is_chosen_apart(void **state)
 {
@@ -473,6 +498,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_auto_is_the_better),
 		cmocka_unit_test(test_switch_while_running),
+		cmocka_unit_test(test_tries_again),
 		cmocka_unit_test(test_ordered_is_chosen_apart),
 		cmocka_unit_test(test_explains),
 		cmocka_unit_test(test_keeps),

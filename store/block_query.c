@@ -76,8 +76,6 @@ void lpi_query_saw_index(struct lpi_query *query)
 void lpi_query_saw_point(struct lpi_query *query, const struct lpi_point *point)
 {
 	query->saw_overlay |= point->is_overlay;
-	if (!point->is_overlay)
-		lpi_query_saw_index(query);
 }
 
 int lpi_query_inode(struct lpi_query *query, struct lpi_inode **ret_inode)

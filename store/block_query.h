@@ -8,7 +8,9 @@
  * In RESOLVE the question's go_on() is called, which says what it got to: 0 or an error is the
  * answer; -EAGAIN asks for the warmer to be started; else what is to be waited for. Then go_on() is
  * called again: it may have been set to the next part, else it begins anew. What the answer was
- * seen in is noted on the way; the reply waits until that is durable (store I6).
+ * seen in is noted on the way; the reply waits until that is durable (store I6). What is neither in
+ * the overlay nor in memory is. Who met the overlay waits for all that was put; a list, which asks
+ * the index alone and cannot tell, for all that is in it.
  */
 #ifndef LP_STORE_BLOCK_QUERY_H
 #define LP_STORE_BLOCK_QUERY_H
@@ -71,7 +73,7 @@ static inline void lpi_query_saw_group(struct lpi_query *query, uint64_t group)
 {
 	query->group = LP_MAX(query->group, group);
 }
-/* Something of the index, in whatever state it was up to now. */
+/* All of the index, in whatever state it was up to now. */
 void lpi_query_saw_index(struct lpi_query *query);
 void lpi_query_saw_point(struct lpi_query *query, const struct lpi_point *point);
 

@@ -4,6 +4,7 @@
 #ifndef LP_STORE_BLOCK_SIM_TEST_H
 #define LP_STORE_BLOCK_SIM_TEST_H
 
+#include "store/block_impl.h"
 #include "store/devices.h"
 #include "store/fsck.h"
 #include "store/mkfs.h"
@@ -32,8 +33,19 @@ struct lpi_store_rig {
 	bool discard;
 };
 
+#define LPI_STORE_RIG_LITTLE (UINT64_C(1) << 20) /* memory: nodes leave it as soon as they may */
+
+/* Before each turn of a simulated store. */
+static inline void lpi_store_rig_press(struct lp_store *store)
+{
+	struct lpi_block *block = lpi_block_of(store);
+	if (block->options.memory_bytes <= LPI_STORE_RIG_LITTLE)
+		block->nodes.limit_bytes = 1;
+}
+
 static inline void lpi_store_rig_turn(const struct lpi_hand *hand)
 {
+	lpi_store_rig_press(hand->store);
 	(void)lp_store_sim_run_one(hand->store);
 	(void)lp_reactor_turn(hand->reactor, true);
 }
@@ -55,7 +67,7 @@ static inline void lpi_store_rig_init(struct lpi_store_rig *rig, struct lp_bdev 
 	rig->deferred_blocks_max = 256;
 	rig->discard = seed % 5 < 3;
 	/* Too little, or enough for the largest cache below and all else there is. */
-	rig->memory_bytes = UINT64_C(1) << (seed % 3 == 0 ? 20 : 26);
+	rig->memory_bytes = seed % 3 == 0 ? LPI_STORE_RIG_LITTLE : UINT64_C(1) << 26;
 	/* None, one that puts out blocks all the time, and one that holds them all. */
 	static const uint64_t caches[] = {0, UINT64_C(200) << 10, UINT64_C(32) << 20};
 	rig->data_cache_bytes = caches[seed / 2 % LP_ARRAY_SIZE(caches)];

@@ -216,8 +216,7 @@ static void test_deferred_beyond_the_limit(void **state)
 	for (uint64_t blocks = 1; blocks <= 40; blocks += 3) {
 		const struct lp_change change = {.type = LP_CHANGE_WRITE,
 						 .data.path = LP_PATH_DEFERRED};
-		const struct lpi_txn txn = {
-			.block = rig.block, .op = &op, .edit = {.change = &change}};
+		struct lpi_txn txn = {.block = rig.block, .op = &op, .edit = {.change = &change}};
 		enum lp_write_path path = lpi_edit_choose_path(&txn, blocks * LP_BLOCK_BYTES - 1);
 		uint64_t most = blocks + 2; /* at any offset, and content that moves */
 		assert_true(path == LP_PATH_DIRECT || most <= LP_SHARD_DEFERRED_MIN);

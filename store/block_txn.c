@@ -291,6 +291,8 @@ static void told(struct lp_commit_waiter *waiter, int result)
 	struct lpi_txn *txn = LP_CONTAINER_OF(waiter, struct lpi_txn, waiter);
 	enum lpi_txn_state state = lp_sm_state(&txn->sm);
 	if (state == LPI_TXN_LOGGED) {
+		if (result == 0 && txn->edit.change != NULL)
+			lpi_policy_written(txn->block, &txn->edit.seen);
 		txn->op->txn.is_unknown = result == -EIO;
 		lpi_txn_move(txn, result < 0 ? LPI_TXN_FAILED : LPI_TXN_DONE);
 		end(txn, result);

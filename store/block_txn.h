@@ -107,6 +107,7 @@ struct lpi_edit {
 	uint64_t length;
 	struct lp_extmap_range range; /* of blocks that are replaced or punched; cnt 0: none */
 	enum lp_write_path path;
+	struct lpi_policy_write seen;
 	bool is_in_place;  /* the range is overwritten where it is */
 	bool is_unwritten; /* the range has space, but no content */
 	bool is_early;     /* data is written before the transaction's turn has come */

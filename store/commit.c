@@ -225,6 +225,7 @@ static void recycle(struct lp_commit *commit)
 {
 	while (commit->first < commit->collecting) {
 		struct group *group = group_at(commit, commit->first);
+		/* After an error what looks durable is not; but then nobody is answered. */
 		if (!group->durable || !group->inserted)
 			break;
 		lp_overlay_drop(commit->options.overlay, &group->keys);

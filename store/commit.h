@@ -54,7 +54,7 @@ struct lp_commit_events {
 			const struct lp_log_change *changes, uint32_t change_cnt);
 	/* The group that collects, known by `from` so far, is number `to`. */
 	void (*numbered)(struct lp_commit_events *events, uint64_t from, uint64_t to);
-	/* The group's batch is in the index: what it pinned may be evicted. */
+	/* The group's batch is in the index: what it pinned may be evicted once it is durable. */
 	void (*inserted)(struct lp_commit_events *events, uint64_t seq);
 	/* So is some of what was owed; lp_commit_whole_seq() may have risen. NULL: nobody listens.
 	 */
@@ -143,7 +143,7 @@ uint64_t lp_commit_whole_seq(const struct lp_commit *commit);
 void lp_commit_put(struct lp_commit *commit, struct lp_kv_bytes key, struct lp_kv_bytes value);
 void lp_commit_delete(struct lp_commit *commit, struct lp_kv_bytes key);
 /* The same, but not in the overlay: for records that their owner keeps in memory until the group
- * is inserted, so that nobody looks for them. */
+ * is inserted and durable, so that nobody looks for them. */
 void lp_commit_put_owned(struct lp_commit *commit, struct lp_kv_bytes key,
 			 struct lp_kv_bytes value);
 void lp_commit_delete_owned(struct lp_commit *commit, struct lp_kv_bytes key);

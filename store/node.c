@@ -482,10 +482,11 @@ static bool is_inserted(const struct lpi_node *node)
 	       lp_commit_group_is_inserted(node->home->commit, node->index_group);
 }
 
-/* The index has all of it. */
+/* The index has all of it, and keeps it. */
 static bool is_in_index(const struct lpi_node *node)
 {
-	return !lpi_node_is_dirty(node) && node->owed_cnt == 0 && is_inserted(node);
+	return !lpi_node_is_dirty(node) && node->owed_cnt == 0 && is_inserted(node) &&
+	       lpi_node_is_durable(node);
 }
 
 /* --- Eviction --------------------------------------------------------------------------------- */

@@ -3,9 +3,10 @@
  * of directories, reference counts of shared extents.
  *
  * A node in memory is the truth: changes are made to it, and its record is written once per commit
- * group, however often it changed. It may leave memory only when its newest record is in the index;
- * so what is not in memory is what the index says (rule W1), and nobody needs to look for its
- * record in the overlay. A node also stands for a record that does not exist.
+ * group, however often it changed. It may leave memory only when its newest record is in the index,
+ * and durable; so what is not in memory is what the index says (rule W1), no crash takes it back
+ * (P3), and nobody needs to look for its record in the overlay. A node also stands for a record
+ * that does not exist.
  *
  * What replaces a record that the index has already is owed to it (payments.h): it goes into the
  * group's frame, and into the index when the log is to be trimmed, or when too much is owed
@@ -17,7 +18,7 @@
  * without ghosts). Of large extent maps leaves go first.
  *
  * Threads: the store's. Blocking: none. Errors: -ENOMEM; -EBADMSG, -EUCLEAN of what is decoded.
- * Limits: the budget may be exceeded by what is pinned or not yet in the index.
+ * Limits: the budget may be exceeded by what is pinned, or not yet in the index and durable.
  */
 #ifndef LP_STORE_NODE_H
 #define LP_STORE_NODE_H

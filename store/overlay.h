@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys that are decided but not yet in RocksDB.
+/* Keys that are decided but not yet durable, or not yet in RocksDB.
  *
  * A commit group's puts and deletes must be visible to the next operation at once, while RocksDB
  * takes the group only after its frame was submitted (store I2), or later still when it stalls.
  * So a point read looks here first. (Iterators do not: they start after the group is inserted,
- * rule W1.) Each group owns its entries, which live in its arena, and drops them together.
+ * rule W1.) Each group owns its entries, which live in its arena, and drops them together, when it
+ * is durable as well: a key that is not here reads from RocksDB what no crash takes back (P3).
  *
  * Threads: one. Blocking: none. Errors: -ENOMEM of the group's arena.
  */
@@ -55,7 +56,7 @@ enum lp_overlay_result lp_overlay_find(const struct lp_overlay *overlay, const v
 				       uint32_t key_len, const uint8_t **ret_value,
 				       uint32_t *ret_value_len);
 
-/* The group is in RocksDB, or is given up. Before its arena is reset. */
+/* The group is durable and in RocksDB, or is given up. Before its arena is reset. */
 void lp_overlay_drop(struct lp_overlay *overlay, struct lp_overlay_group *group);
 
 uint64_t lp_overlay_cnt(const struct lp_overlay *overlay);

@@ -17,6 +17,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/assert.h"
 #include "base/crc32c.h"
@@ -72,8 +73,8 @@ struct thread_guess {
 	double fixed_ns;
 	double byte_ns;
 };
-static const struct thread_guess deferred_thread = {9e3, 0.45};
-static const struct thread_guess direct_thread = {14e3, 0.05};
+static const struct thread_guess deferred_thread = {4e3, 0.40};
+static const struct thread_guess direct_thread = {9.5e3, 0.02};
 
 /* Where a write-through is a write and a flush, as it is on most flash with a volatile cache. */
 static const struct guess volatile_log_guess = {530e3, 50e3, 1};
@@ -426,6 +427,72 @@ static uint32_t depth_class_of(uint32_t depth)
 	return idx;
 }
 
+/* --- Whole writes ----------------------------------------------------------------------------- */
+
+static unsigned nr_of(enum lp_write_path path)
+{
+	LP_ASSERT(path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED);
+	return path == LP_PATH_DIRECT;
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+	double x = *(const double *)a;
+	double y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+/* Where the thread was not running, or the device was elsewhere, is no news: none counts for more
+ * than twice the median. */
+static double tame_mean(double ns[LP_POLICY_WRITES])
+{
+	double sum_ns = 0;
+	qsort(ns, LP_POLICY_WRITES, sizeof(ns[0]), compare_ns);
+	for (unsigned i = 0; i < LP_POLICY_WRITES; i++)
+		sum_ns += LP_MIN(ns[i], 2 * ns[LP_POLICY_WRITES / 2]);
+	return sum_ns / LP_POLICY_WRITES;
+}
+
+void lp_policy_observe_write(struct lp_policy *policy, enum lp_write_path path, uint64_t bytes,
+			     uint32_t depth_hint, uint64_t ns, bool is_trial)
+{
+	uint32_t depth = LP_MAX(depth_hint, 1u);
+	uint32_t class_idx = class_of(bytes);
+	uint32_t depth_idx = depth_class_of(depth);
+	struct lp_policy_sum *sum = &policy->sums[nr_of(path)][class_idx][depth_idx];
+	if (sum->is_trial != is_trial)
+		*sum = (struct lp_policy_sum){.is_trial = is_trial};
+	sum->ns[sum->cnt] = within(NS_MIN, (double)ns, NS_MAX) / depth;
+	if (is_trial && path == LP_PATH_DEFERRED)
+		sum->ns[sum->cnt] += place_ns(policy, bytes);
+	if (++sum->cnt < LP_POLICY_WRITES)
+		return;
+	struct lp_policy_estimate *seen = &policy->writes[nr_of(path)][class_idx][depth_idx];
+	double mean_ns = tame_mean(sum->ns);
+	if (is_trial) /* the next one is far: it counts for more */
+		seen->cnt = LP_MIN(seen->cnt, 1u);
+	learn(seen, seen->cnt > 0 ? seen->ns : mean_ns, NS_MIN, mean_ns);
+	sum->cnt = 0;
+}
+
+/* In the place of what was reckoned. */
+static void prefer_seen(const struct lp_policy *policy, uint32_t class_idx, uint32_t depth_idx,
+			double ns[LP_POLICY_PATHS])
+{
+	const struct lp_policy_estimate *seen[LP_POLICY_PATHS];
+	for (unsigned i = 0; i < LP_POLICY_PATHS; i++)
+		seen[i] = &policy->writes[i][class_idx][depth_idx];
+	for (unsigned i = 0; i < LP_POLICY_PATHS; i++) {
+		unsigned other = 1 - i;
+		if (seen[i]->cnt == 0 && seen[other]->cnt > 0)
+			ns[i] *= seen[other]->ns / ns[other];
+	}
+	for (unsigned i = 0; i < LP_POLICY_PATHS; i++) {
+		if (seen[i]->cnt > 0)
+			ns[i] = seen[i]->ns;
+	}
+}
+
 /* --- Choices ---------------------------------------------------------------------------------- */
 
 static uint64_t epoch_of(const struct lp_policy *policy)
@@ -445,8 +512,13 @@ static void compare(const struct lp_policy *policy, struct place at, double *ret
 {
 	uint32_t depth = UINT32_C(1) << at.depth_idx;
 	uint64_t bytes = class_bytes(at.class_idx);
-	*ret_deferred_ns = deferred_cost(policy, bytes, depth, at.is_ordered).ns;
-	*ret_direct_ns = direct_cost(policy, bytes, depth, at.is_ordered).ns;
+	double ns[LP_POLICY_PATHS];
+	ns[nr_of(LP_PATH_DEFERRED)] = deferred_cost(policy, bytes, depth, at.is_ordered).ns;
+	ns[nr_of(LP_PATH_DIRECT)] = direct_cost(policy, bytes, depth, at.is_ordered).ns;
+	if (!at.is_ordered)
+		prefer_seen(policy, at.class_idx, at.depth_idx, ns);
+	*ret_deferred_ns = ns[nr_of(LP_PATH_DEFERRED)];
+	*ret_direct_ns = ns[nr_of(LP_PATH_DIRECT)];
 }
 
 static struct lp_policy_choice *choice_at(struct lp_policy *policy, struct place at)
@@ -489,6 +561,7 @@ static void look_again(struct lp_policy *policy, struct place at)
 		return;
 	choice->path = is_direct ? LP_PATH_DEFERRED : LP_PATH_DIRECT;
 	choice->lean = 0;
+	policy->flips++;
 }
 
 static enum lp_write_path choose(struct lp_policy *policy, uint64_t bytes, uint32_t depth_hint,
@@ -553,6 +626,13 @@ const char *lp_write_path_name(enum lp_write_path path)
 #define KIB(bytes) ((unsigned long long)((bytes) / 1024))
 #define US(ns)     ((ns) / 1000)
 
+/* 0: none was. */
+static double seen_ns(const struct lp_policy *policy, enum lp_write_path path, uint32_t class_idx,
+		      uint32_t depth_idx)
+{
+	return policy->writes[nr_of(path)][class_idx][depth_idx].ns;
+}
+
 int lp_policy_explain(const struct lp_policy *policy, uint64_t bytes, uint32_t depth_hint,
 		      char *buf, size_t len)
 {
@@ -571,7 +651,8 @@ int lp_policy_explain(const struct lp_policy *policy, uint64_t bytes, uint32_t d
 			"%.1f, demand %.1f, later write %.1f, thread %.1f; a log write of %llu KiB "
 			"for %u takes %.1f), direct %.1f us (latency %.1f, demand %.1f, thread "
 			"%.1f; a data write takes %.1f, a flush %.1f, a log write of %llu KiB "
-			"%.1f); leans %.2f of %.2f; "
+			"%.1f); whole writes took deferred %.1f us, direct %.1f (0: none yet); "
+			"leans %.2f of %.2f; "
 			"%llu samples",
 			KIB(class_bytes(class_idx)), depth, lp_write_path_name(choice->path),
 			US(deferred.ns), US(deferred.latency_ns), US(deferred.demand_ns),
@@ -579,8 +660,10 @@ int lp_policy_explain(const struct lp_policy *policy, uint64_t bytes, uint32_t d
 			deferred.group, US(deferred.log.idle_ns), US(direct.ns),
 			US(direct.latency_ns), US(direct.demand_ns), US(direct.thread_ns),
 			US(direct.data.idle_ns), US(direct.flush.idle_ns), KIB(direct.frame_bytes),
-			US(direct.log.idle_ns), choice->lean, LP_POLICY_PATIENCE,
-			(unsigned long long)policy->sample_cnt);
+			US(direct.log.idle_ns),
+			US(seen_ns(policy, LP_PATH_DEFERRED, class_idx, depth_idx)),
+			US(seen_ns(policy, LP_PATH_DIRECT, class_idx, depth_idx)), choice->lean,
+			LP_POLICY_PATIENCE, (unsigned long long)policy->sample_cnt);
 }
 
 /* --- Probing and keeping ---------------------------------------------------------------------- */

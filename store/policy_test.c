@@ -25,10 +25,10 @@
 #define BATCH_DEPTH 32u
 #define CLIENT_US   3.0 /* until a client has heard, and asks again, at most */
 /* Of the store's thread for a write, and for each KiB of it. */
-#define DEFERRED_US     9.0
-#define DEFERRED_KIB_US 0.45
-#define DIRECT_US       14.0
-#define DIRECT_KIB_US   0.05
+#define DEFERRED_US     4.0
+#define DEFERRED_KIB_US 0.40
+#define DIRECT_US       9.5
+#define DIRECT_KIB_US   0.02
 #define FLIGHT_MAX      (2 * CLIENTS_MAX + BATCH_DEPTH + 8)
 
 /* A sample by a thread that had nothing else to do. */
