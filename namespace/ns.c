@@ -127,17 +127,24 @@ static bool is_own_op(const struct lp_ns *ns, struct lp_ino ino, const struct lp
 	return false;
 }
 
+struct store_call {
+	struct lpi_call call;
+	struct lp_ns_op *op;
+	/* Of a transaction that was refused, for what is to be made durable first. */
+	int refusal;
+	struct lp_store_op sync;
+};
+
 static void put_call(struct lp_ns *ns, struct lpi_call *call)
 {
-	lp_pool_put(ns->calls, call);
+	lp_pool_put(ns->calls, LP_CONTAINER_OF(call, struct store_call, call));
 	lpi_ns_left(ns);
 }
 
-static void store_done(struct lpi_call *call)
+static void end_store(struct lpi_call *call, int r)
 {
-	struct lp_ns_op *op = LP_CONTAINER_OF(call->store_op, struct lp_ns_op, store.op);
+	struct lp_ns_op *op = LP_CONTAINER_OF(call, struct store_call, call)->op;
 	struct lp_ns *ns = op->home;
-	int r = call->result;
 	struct lpi_notice *notice = NULL;
 	lpi_notice_txn(ns, op, r, &notice);
 	/* The call of a read that succeeded has what is given back by lp_ns_end(). */
@@ -151,9 +158,37 @@ static void store_done(struct lpi_call *call)
 		lpi_ns_answer(ns, op, r);
 }
 
+bool lpi_txn_rests_on_seen(const struct lp_store_op *op, int result)
+{
+	return op->opcode == LP_STORE_TXN && op->txn.ack == LP_ACK_DURABLE && result < 0 &&
+	       result != -EIO && result != -EROFS;
+}
+
+static void refusal_durable(struct lpi_call *call)
+{
+	int refusal = LP_CONTAINER_OF(call, struct store_call, call)->refusal;
+	end_store(call, call->result < 0 ? call->result : refusal);
+}
+
+static void store_done(struct lpi_call *call)
+{
+	struct store_call *own = LP_CONTAINER_OF(call, struct store_call, call);
+	struct lp_ns *ns = own->op->home;
+	uint32_t shard_idx = lp_ino_shard(own->op->store.ino);
+	if (!lpi_txn_rests_on_seen(&own->op->store.op, call->result) ||
+	    !lpi_call_is_unsynced(ns->peers[shard_idx])) {
+		end_store(call, call->result);
+		return;
+	}
+	own->refusal = call->result;
+	own->sync = (struct lp_store_op){.opcode = LP_STORE_SYNC};
+	*call = (struct lpi_call){.done = refusal_durable};
+	lpi_call_store(ns, shard_idx, call, &own->sync, false);
+}
+
 static void refuse_in_turn(struct lpi_call *call)
 {
-	store_done(call);
+	end_store(call, call->result);
 }
 
 static void run_refusal(struct lpi_call *call)
@@ -161,16 +196,17 @@ static void run_refusal(struct lpi_call *call)
 	lpi_call_end(call, -EINVAL);
 }
 
-static void begin_store(struct lp_ns *ns, struct lpi_call *call, struct lp_ns_op *op)
+static void begin_store(struct lp_ns *ns, struct store_call *own, struct lp_ns_op *op)
 {
 	struct lp_ino ino = op->store.ino;
+	struct lpi_call *call = &own->call;
+	own->op = op;
 	*call = (struct lpi_call){.done = store_done, .may_wait_space = true};
 	op->work = call;
 	if (lpi_ino_is_sane(ns, ino) && is_own_op(ns, ino, &op->store.op)) {
 		lpi_call_store(ns, lp_ino_shard(ino), call, &op->store.op, true);
 		return;
 	}
-	call->store_op = &op->store.op;
 	call->run = run_refusal;
 	call->done = refuse_in_turn;
 	lpi_call_start(ns, ns->options.shard_idx, call);
@@ -202,7 +238,7 @@ static bool begin_one(struct lp_ns *ns, struct lp_ns_op *op)
 	if (may_own(ns, op))
 		first = lpi_begin_own_store;
 	if (first == NULL) {
-		struct lpi_call *call = lp_pool_get(ns->calls);
+		struct store_call *call = lp_pool_get(ns->calls);
 		if (call == NULL)
 			return false;
 		ns->under_way++;
@@ -365,7 +401,7 @@ static int new_pools(struct lp_ns *ns)
 {
 	uint32_t ops = ns->options.ops_max;
 	const struct lp_pool_config calls = {
-		.name = "namespace calls", .object_bytes = sizeof(struct lpi_call), .limit = ops};
+		.name = "namespace calls", .object_bytes = sizeof(struct store_call), .limit = ops};
 	const struct lp_pool_config jobs = {
 		.name = "namespace jobs", .object_bytes = sizeof(struct lpi_job), .limit = ops};
 	const struct lp_pool_config rooms = {.name = "namespace records",

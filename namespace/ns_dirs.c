@@ -312,7 +312,11 @@ static bool vanishes(const struct lp_attrs *attrs)
 
 static void own_stored(struct lpi_job *job)
 {
-	lpi_job_end(job, job->asks[0].call.result);
+	const struct lp_ns_op *op = job->op;
+	int r = job->asks[0].call.result;
+	if (lpi_txn_rests_on_seen(&op->store.op, r))
+		job->seen_shards |= UINT64_C(1) << lp_ino_shard(op->store.ino);
+	lpi_job_end(job, r);
 }
 
 static void own_store(struct lpi_job *job)

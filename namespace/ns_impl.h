@@ -159,6 +159,8 @@ lpi_begin_fn lpi_begin_readdir, lpi_begin_forget;
 /* Of an LP_NS_STORE for which lpi_txn_may_own() is true. */
 lpi_begin_fn lpi_begin_own_store;
 bool lpi_txn_may_own(const struct lp_store_op *op);
+/* A transaction that is to be answered durably was refused, for what may not be durable (P3). */
+bool lpi_txn_rests_on_seen(const struct lp_store_op *op, int result);
 lpi_begin_fn lpi_begin_walk, lpi_begin_put, lpi_begin_upload, lpi_begin_commit, lpi_begin_delete;
 lpi_begin_fn lpi_begin_copy, lpi_begin_move, lpi_begin_list;
 

@@ -264,6 +264,94 @@ static void test_rests_on_lost(void **state)
 	lpi_ns_sim_end_failed(world.sim);
 }
 
+/* --- What a refusal rests on ------------------------------------------------------------------ */
+
+struct guarded {
+	struct lp_ino file;
+	uint64_t version_nr; /* it had this once */
+	struct lp_change changes[2];
+};
+
+/* On a condition that a change has made untrue which was only ordered; and as a door does that,
+ * straight to the store, or so that a directory would become one's own. */
+static int run_guarded(struct world *world, struct guarded *guarded, enum lp_change_type type)
+{
+	struct lp_ns_op *op = begin(world, LP_NS_STORE);
+	guarded->changes[0] = (struct lp_change){.type = LP_GUARD_INODE, .ino = guarded->file};
+	guarded->changes[0].guard.version_nr = guarded->version_nr;
+	guarded->changes[1] = (struct lp_change){.type = type, .ino = guarded->file};
+	if (type == LP_CHANGE_XATTR_SET) {
+		guarded->changes[1].named.name = lpi_ns_sim_bytes("user.name");
+		guarded->changes[1].named.value = lpi_ns_sim_bytes("value");
+	}
+	op->store.ino = guarded->file;
+	op->store.op.opcode = LP_STORE_TXN;
+	op->store.op.txn.changes = guarded->changes;
+	op->store.op.txn.change_cnt = 2;
+	op->store.op.txn.ack = world->ack;
+	return run(world);
+}
+
+static void change_ordered(struct world *world, const struct guarded *guarded)
+{
+	world->ack = LP_ACK_ORDERED;
+	struct lp_ns_op *op = begin(world, LP_NS_SET);
+	op->set.ino = guarded->file;
+	op->set.attrs.mode = 0600;
+	op->set.mask = LP_ATTR_MODE;
+	lp_test_ok(run(world));
+	world->ack = LP_ACK_DURABLE;
+}
+
+static void begin_guarded(struct world *world, struct guarded *guarded, uint32_t shard_idx)
+{
+	world_begin(world, 5);
+	struct lp_ino dir = make_dir_on(world, root, "dir", shard_idx);
+	*guarded = (struct guarded){.file = make(world, dir, "file", LP_INODE_TYPE_FILE)};
+	assert_int_equal(lp_ino_shard(guarded->file), shard_idx);
+	struct lp_ns_op *op = begin(world, LP_NS_STAT);
+	op->stat.ino = guarded->file;
+	lp_test_ok(run(world));
+	guarded->version_nr = world->op.stat.found.attrs.version_nr;
+	sync_all(world);
+}
+
+static void check_refusal(uint32_t shard_idx, enum lp_change_type type)
+{
+	struct world world;
+	struct guarded guarded;
+	begin_guarded(&world, &guarded, shard_idx);
+	struct lp_store *store = world.sim->hand[shard_idx].store;
+	change_ordered(&world, &guarded);
+	assert_false(lp_store_is_settled(store));
+	if (type == LP_CHANGE_TRUNCATE) {
+		world.ack = LP_ACK_ORDERED;
+		lp_test_err(-ECANCELED, run_guarded(&world, &guarded, type));
+		assert_false(lp_store_is_settled(store));
+		world.ack = LP_ACK_DURABLE;
+	}
+	lp_test_err(-ECANCELED, run_guarded(&world, &guarded, type));
+	assert_true(lp_store_is_settled(store));
+	lpi_ns_sim_break_log(world.sim, shard_idx);
+	change_ordered(&world, &guarded);
+	/* Its sync fails; who looks first whether it is a directory meets what is left. */
+	lp_test_err(type == LP_CHANGE_TRUNCATE ? -EIO : -EROFS,
+		    run_guarded(&world, &guarded, type));
+	lpi_ns_sim_wait_read_only(world.sim, shard_idx);
+	lpi_ns_sim_end_failed(world.sim);
+}
+
+/* What tells of another's change must not be taken back by a crash (P3), nor by the shard's
+ * failure. */
+static void test_refusal_rests_on(void **state)
+{
+	(void)state;
+	for (uint32_t shard_idx = 0; shard_idx < 2; shard_idx++) {
+		check_refusal(shard_idx, LP_CHANGE_TRUNCATE);
+		check_refusal(shard_idx, LP_CHANGE_XATTR_SET);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -271,6 +359,7 @@ int main(void)
 		cmocka_unit_test(test_rests_on),
 		cmocka_unit_test(test_rests_on_read_only),
 		cmocka_unit_test(test_rests_on_lost),
+		cmocka_unit_test(test_refusal_rests_on),
 	};
 	return lp_test_main(tests, "namespace/ns_ordered");
 }
