@@ -27,7 +27,7 @@
 #define SEND_BYTES     (1 << 20) /* as much as one send of a door has, LPI_SEND_BYTES */
 #define RETRY_NS       (100 * LP_NS_PER_MS)
 #define LOCK_TRIES_MAX 16u
-/* The kernel gives back the port of a killed process a while after it is gone. */
+/* The kernel gives back the port, or socket, of a killed process a while after it is gone. */
 #define BUSY_TRIES   20u
 #define BUSY_WAIT_US 50000u
 #define GROUPS_MAX   1024u
@@ -268,7 +268,12 @@ static int clear_path(struct lp_listener *listener, char *why)
 	if (!S_ISSOCK(there.st_mode))
 		return lpi_refuse(why, -EEXIST, "%s: something that is no socket is there",
 				  listener->name);
-	if (is_alive(&listener->options.address))
+	bool is_in_use = is_alive(&listener->options.address);
+	for (unsigned i = 1; i < BUSY_TRIES && is_in_use; i++) {
+		(void)usleep(BUSY_WAIT_US); /* a shorter one only asks once more */
+		is_in_use = is_alive(&listener->options.address);
+	}
+	if (is_in_use)
 		return lpi_refuse(why, -EADDRINUSE, "%s: another program listens there",
 				  listener->name);
 	if (unlink(path) < 0)
