@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -103,11 +104,33 @@ static int make(struct mkfs *mkfs)
 	return 0;
 }
 
+/* The name of a new image must not be lost when its store is not. */
+static int sync_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char *dir = slash == NULL   ? strdup(".")
+		    : slash == path ? strdup("/")
+				    : strndup(path, (size_t)(slash - path));
+	if (dir == NULL)
+		return -ENOMEM;
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int err = fd < 0 || fsync(fd) < 0 ? -errno : 0;
+	if (err < 0)
+		(void)lpi_cli_fail(dir, "cannot make the name of the image durable: %s",
+				   lp_strerror(err));
+	if (fd >= 0)
+		(void)close(fd);
+	free(dir);
+	return err;
+}
+
 static int run_parsed(struct mkfs *mkfs)
 {
 	int err = create_image(mkfs);
 	if (err == 0)
 		err = open_devices(mkfs);
+	if (err == 0 && mkfs->created)
+		err = sync_name(mkfs->path[LP_MKFS_DATA]);
 	if (err == 0)
 		err = make(mkfs);
 	for (int i = 0; i < LP_MKFS_DEVICES; i++)
