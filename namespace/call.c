@@ -288,16 +288,18 @@ static void store_completed(struct lp_store_op *op)
 	tell_caller(call);
 }
 
-static const struct lp_change *data_change(const struct lp_store_op *op)
+static const struct lp_change *find_data(const struct lp_change *changes, uint32_t cnt)
 {
-	if (op->opcode != LP_STORE_TXN)
-		return NULL;
-	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
-		const struct lp_change *change = &op->txn.changes[i];
-		if (change->type == LP_CHANGE_WRITE && change->data.length > 0)
-			return change;
+	for (uint32_t i = 0; i < cnt; i++) {
+		if (changes[i].type == LP_CHANGE_WRITE && changes[i].data.length > 0)
+			return &changes[i];
 	}
 	return NULL;
+}
+
+static const struct lp_change *data_change(const struct lp_store_op *op)
+{
+	return op->opcode == LP_STORE_TXN ? find_data(op->txn.changes, op->txn.change_cnt) : NULL;
 }
 
 static void submit(struct lpi_call *call)
@@ -324,8 +326,34 @@ static void refuse(struct lpi_call *call, int result)
 	lpi_call_end(call, call->store_op->result);
 }
 
-/* Gives a write from another thread a payload of this one. Who has to wait for one looks again
- * afterwards: what is being decided may have begun meanwhile. */
+/* Gives a write from another thread a payload of this one. False, with nothing taken, when buffers
+ * are short. */
+static bool bring(struct lpi_call *call, const struct lp_change *write)
+{
+	struct lp_ns *ns = call->to;
+	struct lpi_transfer *transfer = lp_pool_get(ns->transfers);
+	if (transfer == NULL)
+		return false;
+	if (!copy_to_buffers(ns->options.bufs, &write->data.payload, write->data.length,
+			     transfer)) {
+		lp_pool_put(ns->transfers, transfer);
+		return false;
+	}
+	call->transfer = transfer;
+	return true;
+}
+
+bool lpi_call_bring_data(struct lpi_call *call, const struct lp_change *changes, uint32_t cnt)
+{
+	const struct lp_change *write = find_data(changes, cnt);
+	if (write == NULL || call->from == call->to || call->transfer != NULL || bring(call, write))
+		return true;
+	retry_later(call->to, call, call->run);
+	return false;
+}
+
+/* Who has to wait for a payload looks again afterwards: what is being decided may have begun
+ * meanwhile. */
 void lpi_call_submit(struct lpi_call *call)
 {
 	struct lp_ns *ns = call->to;
@@ -343,24 +371,17 @@ void lpi_call_submit(struct lpi_call *call)
 		submit(call);
 		return;
 	}
-	struct lpi_transfer *transfer = lp_pool_get(ns->transfers);
-	if (transfer == NULL) {
+	if (call->transfer == NULL && !bring(call, write)) {
 		retry_later(ns, call, run_store);
 		return;
 	}
-	if (!copy_to_buffers(ns->options.bufs, &write->data.payload, write->data.length,
-			     transfer)) {
-		lp_pool_put(ns->transfers, transfer);
-		retry_later(ns, call, run_store);
-		return;
-	}
+	struct lpi_transfer *transfer = call->transfer;
 	memcpy(transfer->changes, op->txn.changes, op->txn.change_cnt * sizeof(struct lp_change));
 	struct lp_payload *payload = &transfer->changes[write - op->txn.changes].data.payload;
 	payload->segs = transfer->segs;
 	payload->seg_cnt = transfer->seg_cnt;
 	transfer->original = op->txn.changes;
 	op->txn.changes = transfer->changes;
-	call->transfer = transfer;
 	submit(call);
 }
 

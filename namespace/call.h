@@ -86,6 +86,10 @@ void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *cal
  * attributes by stat_op, which is the call's meanwhile, if the inode is on its shard and no
  * directory; else it has none, and holds nothing. */
 void lpi_call_hold(struct lpi_call *call, struct lp_store_op *stat_op);
+/* From inside run(), before anything is decided for what lpi_call_submit() then submits at once:
+ * the payload that is among these changes is brought to this thread. False: it has to wait for
+ * buffers, and run() is called again. */
+bool lpi_call_bring_data(struct lpi_call *call, const struct lp_change *changes, uint32_t cnt);
 /* From inside run(), on the shard's thread: submits store_op, with a payload of this thread.
  * stored() is called there when it has completed; from inside it lpi_call_submit() may be called
  * again, or lpi_call_end(). */

@@ -179,10 +179,12 @@ struct lpi_readdir {
 	struct lpi_items items;
 	uint32_t shard_idx;           /* that is being listed */
 	uint32_t item_idx;            /* the first whose attributes are not known */
-	uint32_t asked_end;           /* those before this are being asked for */
+	uint32_t asked_first;         /* those from this one on, */
+	uint32_t asked_end;           /* and before this, are being asked for */
 	uint64_t behind;              /* cookies up to this one were there before */
 	uint64_t highest;             /* of the items */
 	uint64_t end;                 /* this one, and all behind it, found no room */
+	uint64_t unheld;              /* of those that are asked for: a bit for each */
 	bool is_seeking;              /* by name: the entry of the cookie is being looked for */
 	bool is_full;                 /* by name */
 	uint64_t answer_bytes;        /* that the items take with who asks */

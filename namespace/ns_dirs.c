@@ -201,6 +201,8 @@ static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
 	attrs->flags = own | (others & LP_INODE_FLAGS_SETTABLE & ~own_flags);
 	if ((old->flags & LP_INODE_FLAG_MADE_BY_PUT) != 0)
 		change->inode.mask |= LP_ATTR_FLAGS;
+	/* One that was removed, and is open, has no fragments any more. */
+	is_dir = is_dir && old->nlink > 0;
 	for (uint32_t i = 0; is_dir && sets_times(job) && i < job->ns->options.shard_cnt; i++) {
 		if (is_spread || i == lp_ino_shard(ino))
 			forget_times(job, i);

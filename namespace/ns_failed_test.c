@@ -3,6 +3,7 @@
  * taken back where somebody remembers it (rule M2), and what they had given is given back.
  * Method: shards on a simulated device; the log of one cannot be written any more. */
 #include "namespace/ns_sim_test.h"
+#include "namespace/paths_test.h"
 
 #define BROKEN    1u
 #define HEARD_MAX 32u
@@ -202,6 +203,70 @@ static void test_lost_is_told(void **state)
 	world_end(&world);
 }
 
+/* --- Data that cannot be written -------------------------------------------------------------- */
+
+#define DATA_BYTES 16384u
+
+static int put_over(struct world *world, const char *path)
+{
+	struct lpi_tp_data data;
+	lpi_tp_data_fill(&data, world->sim->bufs, DATA_BYTES, 'p');
+	struct lp_ns_op *op = begin(world, LP_NS_PUT, LP_ACK_DURABLE);
+	op->put.path = lpi_ns_sim_bytes(path);
+	op->put.mode = 0644;
+	op->put.length = DATA_BYTES;
+	op->put.payload = data.payload;
+	op->put.write_path = LP_PATH_DIRECT;
+	int r = run(world);
+	lpi_tp_data_drop(&data);
+	return r;
+}
+
+/* The put changes two shards, and its data cannot be written: it certainly did not happen, so
+ * nothing stays in doubt, and the next one is made. */
+static void test_data_fails(void **state)
+{
+	(void)state;
+	struct world world;
+	struct lp_ns_stats stats;
+	char path[] = "0/f";
+	world_begin(&world, 24);
+	struct lp_ino file = make(&world, root, "f", LP_INODE_TYPE_FILE);
+	assert_true(lp_ino_shard(file) != BROKEN);
+	struct lp_ns_op *op = begin(&world, LP_NS_RENAME, LP_ACK_DURABLE);
+	op->rename.dir = root;
+	op->rename.name = lpi_ns_sim_bytes("f");
+	op->rename.to_dir = world.dir;
+	op->rename.to_name = lpi_ns_sim_bytes("f");
+	lp_test_ok(run(&world));
+	for (bool is_found = false; !is_found;) {
+		op = begin(&world, LP_NS_LOOKUP, LP_ACK_DURABLE);
+		op->lookup.dir = root;
+		op->lookup.name = (struct lp_bytes){path, 1};
+		lp_test_ok(run(&world));
+		is_found = world.asked.op.lookup.found.ino.nr == world.dir.nr;
+		path[0] = (char)(path[0] + !is_found);
+	}
+	const struct lp_disk_label *label = &world.sim->devices.label[LP_MKFS_DATA];
+	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |
+							LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
+					 .offset_bytes = label->chunk_base * LP_BLOCK_BYTES,
+					 .fire_cnt = 1};
+	uint32_t number = lp_sim_rule_add(lp_sim_of(world.sim->bdev), &rule);
+	assert_int_equal(put_over(&world, path), -EIO);
+	assert_int_equal(lp_sim_rule_fired(lp_sim_of(world.sim->bdev), number), 1);
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+		lp_ns_read_stats(world.sim->ns[i], &stats);
+		assert_int_equal(stats.stuck, 0);
+	}
+	lp_test_ok(put_over(&world, path));
+	lpi_ns_sim_stop(world.sim);
+	lp_test_ok(lpi_ns_sim_close(world.sim, false));
+	lpi_ns_sim_fini(world.sim);
+	free(world.sim);
+}
+
 /* --- What was given --------------------------------------------------------------------------- */
 
 /* What is opened by a name that is not durable waits for that. If it is lost, so is the open: the
@@ -303,6 +368,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_each_is_answered),
 		cmocka_unit_test(test_lost_is_told),
+		cmocka_unit_test(test_data_fails),
 		cmocka_unit_test(test_failed_open_is_not_open),
 	};
 	return lp_test_main(tests, "namespace/ns_failed");

@@ -550,6 +550,11 @@ static void check_rmdir_open(struct lpi_t *t)
 		lp_test_ok(lpi_t_remove(t, dir, "file", false));
 		lp_test_ok(lpi_t_remove(t, root, "dir", true));
 		assert_int_equal(lpi_t_nlink(t, dir), 0);
+		lpi_t_op(t, LP_NS_SET);
+		t->op->set.ino = dir;
+		t->op->set.attrs.mtime_ns = 7;
+		t->op->set.mask = LP_ATTR_MTIME;
+		lp_test_ok(lpi_t_do(t));
 		for (char name[] = "a"; name[0] < 'i'; name[0]++) {
 			assert_int_equal(lpi_t_make(t, dir, name, LP_INODE_TYPE_FILE), -ENOENT);
 			assert_int_equal(lpi_t_make(t, dir, name, LP_INODE_TYPE_DIR), -ENOENT);

@@ -25,6 +25,8 @@ static void counted_one(struct lpi_job *job)
 	int r = job->asks[0].call.result;
 	lpi_step_fn *next = job->dir_stat.next;
 	if (r < 0) {
+		/* That it has no name any more may be only ordered. */
+		job->seen_shards |= UINT64_C(1) << lp_ino_shard(job->counted);
 		job->counted.nr = 0;
 		job->dir_stat.result = r == -ESTALE ? -ENOENT : r;
 		next(job);

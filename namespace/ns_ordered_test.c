@@ -352,6 +352,38 @@ static void test_refusal_rests_on(void **state)
 	}
 }
 
+/* Nobody needs it any more, so its number leads nowhere; but that it lost its name is only ordered.
+ */
+static void test_refused_open_rests_on(void **state)
+{
+	(void)state;
+	struct world world;
+	const struct lp_ns_forgotten item = {.count = 1};
+	struct lp_ns_forgotten items[] = {item};
+	world_begin(&world, 6);
+	struct lp_ino dir = make_dir_on(&world, root, "dir", 1);
+	items[0].ino = make(&world, dir, "file", LP_INODE_TYPE_FILE);
+	struct lp_ns_op *op = begin(&world, LP_NS_LOOKUP);
+	op->hold = true;
+	op->lookup.dir = dir;
+	op->lookup.name = lpi_ns_sim_bytes("file");
+	lp_test_ok(run(&world));
+	sync_all(&world);
+	world.ack = LP_ACK_ORDERED;
+	lp_test_ok(take_away(&world, dir, "file", false));
+	op = begin(&world, LP_NS_FORGET);
+	op->forget.items = items;
+	op->forget.cnt = 1;
+	lp_test_ok(run(&world));
+	assert_false(lp_store_is_settled(world.sim->hand[1].store));
+	world.ack = LP_ACK_DURABLE;
+	op = begin(&world, LP_NS_OPEN);
+	op->open.ino = items[0].ino;
+	lp_test_err(-ESTALE, run(&world));
+	assert_true(lp_store_is_settled(world.sim->hand[1].store));
+	world_end(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,6 +392,7 @@ int main(void)
 		cmocka_unit_test(test_rests_on_read_only),
 		cmocka_unit_test(test_rests_on_lost),
 		cmocka_unit_test(test_refusal_rests_on),
+		cmocka_unit_test(test_refused_open_rests_on),
 	};
 	return lp_test_main(tests, "namespace/ns_ordered");
 }

@@ -66,6 +66,48 @@ static void test_basic(void **state)
 		basic_on(i);
 }
 
+/* Rule N5: whether somebody needs what is replaced is asked when the put can go on, not before it
+ * waits for buffers. */
+static void test_opened_while_it_waits(void **state)
+{
+	(void)state;
+	struct lpi_t t;
+	struct lpi_tp_put put;
+	static struct lp_buf *all[8192];
+	uint32_t cnt = 0;
+	lpi_t_begin(&t, 2);
+	struct lp_ino dir = lpi_t_dir(&t, LP_INO_ROOT, "dir");
+	uint32_t there = lp_ino_shard(dir);
+	lp_test_ok(lpi_tp_put(&t, "dir/x", 100));
+	struct lp_ino old = lpi_tp_find(&t, "dir/x");
+	assert_int_equal(lp_ino_shard(old), there);
+	uint32_t sizes[] = {LP_BUF_LARGE, LP_BUF_MEDIUM, LP_BUF_SMALL};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(sizes); i++) {
+		while (cnt < LP_ARRAY_SIZE(all) &&
+		       (all[cnt] = lp_buf_new(t.rig->bufs[there], sizes[i])) != NULL)
+			cnt++;
+	}
+	assert_true(cnt < LP_ARRAY_SIZE(all));
+	lpi_tp_put_fill(&put, &t, 1 - there, "dir/x", 5000);
+	lpi_ns_rig_submit(t.rig, 1 - there, &put.hand);
+	for (uint32_t i = 0; i < 100; i++)
+		(void)lpi_ns_rig_turn(t.rig);
+	assert_false(put.hand.is_done);
+	t.home = there;
+	lp_test_ok(lpi_t_open(&t, old));
+	while (cnt > 0)
+		lp_buf_put(all[--cnt]);
+	lp_test_ok(lpi_ns_rig_wait(t.rig, &put.hand));
+	lpi_tp_put_drop(&put);
+	assert_int_equal(lpi_tp_length(&t, "dir/x"), 5000);
+	assert_int_equal(lpi_t_attrs(&t, old).size_bytes, 100);
+	assert_int_equal(lpi_t_nlink(&t, old), 0);
+	lp_test_ok(lpi_t_close(&t, old));
+	lpi_t_idle(&t);
+	assert_int_equal(lpi_t_stat(&t, old), -ESTALE);
+	lpi_tp_end(&t, 3);
+}
+
 /* Rule W3: mode, owner and ACL are carried over, xattrs are those of the request, other hard links
  * keep the old data. */
 static void carry_on(uint32_t shard_cnt)
@@ -525,12 +567,13 @@ static void test_same_upload(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_basic),       cmocka_unit_test(test_carry),
-		cmocka_unit_test(test_open),        cmocka_unit_test(test_conditions),
-		cmocka_unit_test(test_count),       cmocka_unit_test(test_many_xattrs),
-		cmocka_unit_test(test_upload),      cmocka_unit_test(test_upload_restart),
-		cmocka_unit_test(test_expected),    cmocka_unit_test(test_same_key),
-		cmocka_unit_test(test_same_upload), cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_basic),          cmocka_unit_test(test_opened_while_it_waits),
+		cmocka_unit_test(test_carry),          cmocka_unit_test(test_open),
+		cmocka_unit_test(test_conditions),     cmocka_unit_test(test_count),
+		cmocka_unit_test(test_many_xattrs),    cmocka_unit_test(test_upload),
+		cmocka_unit_test(test_upload_restart), cmocka_unit_test(test_expected),
+		cmocka_unit_test(test_same_key),       cmocka_unit_test(test_same_upload),
+		cmocka_unit_test(test_versions),
 	};
 	return lp_test_main(tests, "namespace/ns_put");
 }

@@ -80,13 +80,20 @@ static void dir_known(struct lpi_job *job)
 	next_dir(job);
 }
 
+/* It could not be read before: then it is told without attributes, and there is nothing to let go
+ * if it cannot be read again. */
+static bool is_unheld(const struct lpi_readdir *rd)
+{
+	return (rd->unheld >> (rd->item_idx - rd->asked_first) & 1) != 0;
+}
+
 static void next_dir(struct lpi_job *job)
 {
 	struct lpi_readdir *rd = &job->readdir;
 	struct lp_ns_item item;
 	for (; rd->item_idx < rd->asked_end; rd->item_idx++) {
 		lpi_items_get(&rd->items, rd->item_idx, &item);
-		if (item.type == LP_INODE_TYPE_DIR) {
+		if (item.type == LP_INODE_TYPE_DIR && !is_unheld(rd)) {
 			lpi_stat(job, item.ino, false, dir_known);
 			return;
 		}
@@ -109,6 +116,8 @@ static void inodes_known(struct lpi_job *job)
 			finish(job, r);
 			return;
 		}
+		if (r < 0 && job->op->hold)
+			rd->unheld |= UINT64_C(1) << i;
 		if (r >= 0 && ask->op.stat.attrs.type != LP_INODE_TYPE_DIR)
 			lpi_items_set_attrs(&rd->items, rd->item_idx + i, &ask->op.stat.attrs);
 	}
@@ -129,7 +138,10 @@ static void attrs_next(struct lpi_job *job)
 			memset(rd->batch, 0, sizeof(*rd->batch));
 	}
 	uint32_t most = rd->batch == NULL ? LPI_JOB_ASKS : LPI_STAT_BATCH;
+	rd->asked_first = rd->item_idx;
 	rd->asked_end = LP_MIN(rd->item_idx + most, rd->items.cnt);
+	rd->unheld = 0;
+	static_assert(LPI_STAT_BATCH <= 64, "a bit for each");
 	for (uint32_t i = 0; rd->item_idx + i < rd->asked_end; i++) {
 		struct lpi_job_ask *ask = ask_at(job, i);
 		lpi_items_get(&rd->items, rd->item_idx + i, &item);

@@ -134,6 +134,8 @@ static void made(struct lpi_call *call)
 static void run_make(struct lpi_call *call)
 {
 	struct lpi_part *part = part_of(call);
+	if (!lpi_call_bring_data(call, part->changes, part->change_cnt))
+		return;
 	add_unnamed(part, call->to);
 	submit(part, part->change_cnt, part->pact->ack, made);
 }
@@ -194,8 +196,9 @@ static void decided_here(struct lpi_call *call)
 	struct lpi_part *part = part_of(call);
 	if (call->store_op->result >= 0)
 		note_orphan(part, call->to);
-	/* Who cannot be told whether it is durable keeps everybody out until he can. */
-	part->is_unknown = call->store_op->result == -EIO;
+	/* Who cannot be told whether it is durable keeps everybody out until he can. When its data
+	 * could not be written it certainly is not. */
+	part->is_unknown = call->store_op->result == -EIO && call->store_op->txn.is_unknown;
 	if (part->is_unknown)
 		fail_locks(part, call->to);
 	else
@@ -216,6 +219,8 @@ static void run_decide(struct lpi_call *call)
 		lpi_call_end(call, dead);
 		return;
 	}
+	if (!lpi_call_bring_data(call, part->changes, part->change_cnt))
+		return;
 	for (uint32_t i = 0; i < pact->part_cnt; i++) {
 		if (pact->parts[i]->state == LPI_PART_PREPARED)
 			participants |= UINT64_C(1) << pact->parts[i]->shard_idx;

@@ -41,6 +41,7 @@ static void say_failed(struct lp_task *task)
 	struct lp_store_op *op = one->failing;
 	one->failing = NULL;
 	op->result = one->result;
+	op->txn.is_unknown = op->result == -EIO; /* nobody but we knows better */
 	op->complete(op);
 }
 
@@ -61,6 +62,7 @@ static void done_after(struct lp_store_op *op)
 			op->complete = faulty[i].complete;
 			faulty[i].complete = NULL;
 			op->result = -EIO;
+			op->txn.is_unknown = true;
 			op->complete(op);
 			return;
 		}
