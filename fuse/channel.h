@@ -20,7 +20,6 @@
 #include "fuse/proto.h"
 #include "namespace/ns.h"
 
-#define LP_FUSE_WRITE_MAX      (UINT32_C(1) << 20) /* bytes of one write */
 #define LP_FUSE_CHANNELS_MAX   64u
 #define LP_FUSE_REQUESTS_MAX   256u /* at work on one channel, unless options say otherwise */
 #define LP_FUSE_CHANNEL_STORES 64u

@@ -110,6 +110,9 @@ static bool take_data(struct rest *rest, struct lp_fuse_message *message)
 	case LP_FUSE_DATA_NONE:
 		break;
 	case LP_FUSE_DATA_WRITE:
+		/* It stays where it landed, which is as long as that and has nothing behind it. */
+		if (message->header.total_extlen != 0 || message->in.write.size > LP_FUSE_WRITE_MAX)
+			return false;
 		bytes = message->in.write.size;
 		break;
 	case LP_FUSE_DATA_XATTR:

@@ -20,6 +20,8 @@
 
 #include "store/store.h"
 
+#define LP_FUSE_WRITE_MAX (UINT32_C(1) << 20) /* bytes of one write */
+
 #define LP_FUSE_NAMES_MAX 2u
 
 /* Of the kernel from 6.6 on; linux-libc-dev of Debian 12 does not have it. */

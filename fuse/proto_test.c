@@ -197,6 +197,25 @@ static void test_counts(void **state)
 	assert_int_equal(decode(&built, &message), 0);
 	assert_null(message.data);
 	assert_int_equal(message.data_bytes, 8);
+	/* More than one write may be; and one with an extension. */
+	size_t size_at = sizeof(struct fuse_in_header) + offsetof(struct fuse_write_in, size);
+	for (uint32_t more = 0; more < 2; more++) {
+		uint32_t size = LP_FUSE_WRITE_MAX + more;
+		build(&built, FUSE_WRITE);
+		built.len += size - 8;
+		memcpy(built.bytes + size_at, &size, sizeof(size));
+		seal(&built);
+		/* The data is elsewhere. */
+		assert_int_equal(lp_fuse_decode(built.bytes, built.len, &message),
+				 more == 0 ? 0 : -EINVAL);
+	}
+	uint16_t extension = 1;
+	build(&built, FUSE_WRITE);
+	built.len += 8;
+	seal(&built);
+	memcpy(built.bytes + offsetof(struct fuse_in_header, total_extlen), &extension,
+	       sizeof(extension));
+	assert_int_equal(decode(&built, &message), -EINVAL);
 	build(&built, FUSE_SETXATTR);
 	assert_int_equal(decode(&built, &message), 0);
 	assert_int_equal(message.data_bytes, 8);
