@@ -72,11 +72,12 @@ int lpi_thread_new(struct lpi_thread *thread, char *why)
 	const struct lp_config *config = &thread->service->config;
 	uint32_t files = shards_on(thread) * FILES_PER_SHARD;
 	uint64_t spin_us = lp_config_number(config, LP_OPT_SPIN_US);
+	uint64_t bytes = thread->service->memory.bufs_bytes * shards_on(thread);
 	const struct lp_reactor_options options = {.name = "shard",
 						   .ring = true,
 						   .sqe128 = thread->service->memory.ring_bytes > 0,
 						   .files_max = files,
-						   .buffers_max = 1,
+						   .buffers_max = (uint32_t)((bytes >> 30) + 1),
 						   .spin_max_ns = spin_us * LP_NS_PER_US};
 	thread->config = *config;
 	int err = lp_reactor_new(&options, &thread->reactor);
@@ -84,7 +85,6 @@ int lpi_thread_new(struct lpi_thread *thread, char *why)
 		(void)lp_reactor_explain(err, why, LP_WHY_MAX);
 		return err;
 	}
-	uint64_t bytes = thread->service->memory.bufs_bytes * shards_on(thread);
 	err = lp_bufs_new(bytes, &thread->bufs);
 	if (err < 0)
 		return lpi_refuse(why, err, "no memory for buffers of %llu MiB (--memory)",
@@ -262,12 +262,13 @@ static void open_outside(struct lpi_thread *thread, struct lpi_errand *errand)
 	uint64_t bytes;
 	void *region = lp_bufs_region(thread->bufs, &bytes);
 	/* Optional: without it I/O goes the ordinary way. */
-	if (lpi_service_has_devices(thread->service) &&
-	    lp_reactor_buffer_add(thread->reactor, region, bytes) < 0)
-		LP_LOG_DEBUG("thread %u: its buffers are not registered with the kernel (limit of "
-			     "locked memory)",
-			     thread->idx);
 	int err = 0;
+	if (lpi_service_has_devices(thread->service))
+		err = lp_reactor_buffer_add(thread->reactor, region, bytes);
+	if (err < 0)
+		LP_LOG_DEBUG("thread %u: its buffers are not registered with the kernel: %s",
+			     thread->idx, lp_strerror(err));
+	err = 0;
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s && err == 0;
 	     s = lpi_thread_next(thread, s))
 		err = open_shard(thread, s);

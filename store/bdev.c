@@ -3,6 +3,7 @@
  * on it, and the counters, so that all kinds count alike. */
 #include "store/bdev_impl.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -54,9 +55,17 @@ int lp_bdev_refresh_size(struct lp_bdev *bdev)
 
 /* --- What failed ------------------------------------------------------------------------------ */
 
+/* That the host's file system is full is said before anything is flushed. */
+static bool is_of_a_flush(const struct lp_bdev *bdev, const struct lp_bdev_failure *failure)
+{
+	if (failure->opcode == LP_BDEV_WRITE_THROUGH)
+		return bdev->caps.through_flushes && failure->result != -ENOSPC;
+	return failure->opcode == LP_BDEV_FLUSH;
+}
+
 static void note_failure(struct lp_bdev *bdev, const struct lp_bdev_failure *failure)
 {
-	if (failure->opcode == LP_BDEV_FLUSH)
+	if (is_of_a_flush(bdev, failure))
 		atomic_fetch_add(&bdev->flush_failures, 1);
 	if (failure->opcode == LP_BDEV_READ || failure->opcode == LP_BDEV_DISCARD)
 		return;

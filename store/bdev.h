@@ -38,6 +38,9 @@ struct lp_bdev_caps {
 	uint32_t atomic_write_bytes; /* a write this long and aligned is never torn; >= block_bytes
 				      */
 	bool volatile_cache;         /* completed writes need a flush to be durable */
+	/* A write-through is a write and a flush there: when it fails, others' writes may be lost
+	 * with it, and their own flush would not say so. */
+	bool through_flushes;
 	bool rotational;
 	bool can_discard;
 	bool is_file; /* an image in a host file system: may meet ENOSPC */

@@ -116,6 +116,7 @@ static int probe_block(struct uring_bdev *self, const struct stat *st)
 	caps->atomic_write_bytes = (uint32_t)LP_MAX(atomic_bytes, (uint64_t)logical);
 	/* "write through" says that completed writes are durable. Anything else is not trusted. */
 	caps->volatile_cache = !queue_attr_begins(st->st_rdev, "write_cache", "write through");
+	caps->through_flushes = caps->volatile_cache && queue_attr_number(st->st_rdev, "fua") == 0;
 	caps->rotational = queue_attr_number(st->st_rdev, "rotational") != 0;
 	caps->can_discard = queue_attr_number(st->st_rdev, "discard_max_bytes") > 0;
 	return 0;
@@ -134,6 +135,7 @@ static int probe_file(struct uring_bdev *self, const struct stat *st)
 	caps->atomic_write_bytes = caps->block_bytes;
 	caps->size_bytes = lp_align_down((uint64_t)st->st_size, caps->block_bytes);
 	caps->volatile_cache = true;
+	caps->through_flushes = true;
 	caps->can_discard = true;
 	caps->is_file = true;
 	return 0;

@@ -142,7 +142,7 @@ static void remove_inode(struct lpi_txn *txn, struct lpi_inode *inode, struct lp
 	}
 	if (lp_extmap_blocks(&inode->map) > 0)
 		punch_all(block, inode);
-	inode->node.exists = false;
+	lpi_inode_end(inode);
 }
 
 /* --- Entries ---------------------------------------------------------------------------------- */

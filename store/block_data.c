@@ -288,7 +288,7 @@ bool lpi_txn_may_hope_for_space(struct lpi_txn *txn)
 	if (txn->space_tries++ == 0)
 		txn->space_seq = lp_commit_seq(block->commit);
 	bool is_freeing = lp_shard_freeing_blocks(block->shard) > 0;
-	bool is_long = !lpi_trims_are_idle(block) ||
+	bool is_long = lpi_trims_are_freeing(block) ||
 		       (is_freeing && lp_space_durable_seq(block->space) < txn->space_seq);
 	bool is_coming = is_long || is_freeing || lp_space_waiting_blocks(block->space) > 0;
 	if (!is_coming || txn->space_tries > (is_long ? LONG_HOPES : HOPES_MAX))
@@ -300,7 +300,7 @@ bool lpi_txn_may_hope_for_space(struct lpi_txn *txn)
 
 bool lpi_txn_hope_for_index(struct lpi_txn *txn, bool is_busy)
 {
-	bool is_coming = is_busy || !lpi_trims_are_idle(txn->block);
+	bool is_coming = is_busy || lpi_trims_are_freeing(txn->block);
 	if (!is_coming || txn->space_tries++ > LONG_HOPES)
 		return false;
 	(void)lpi_txn_wait_memory(txn);
@@ -684,7 +684,8 @@ int lpi_edit_prepare(struct lpi_txn *txn)
 	}
 	/* Each time, for others may have used it up meanwhile (rule L6). */
 	if (lpi_edit_deferred(edit) > lp_shard_defer_room(txn->block->shard))
-		return lpi_txn_wait_memory(txn);
+		return lp_shard_cannot_write_back(txn->block->shard) ? -ENOSPC
+								     : lpi_txn_wait_memory(txn);
 	return 0;
 }
 

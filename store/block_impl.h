@@ -93,6 +93,15 @@ int lpi_inode_get(struct lpi_warmer *warmer, struct lp_ino ino, bool claimed,
 /* The leaves that the map said are missing (its call returned -EAGAIN), at most `max` of them. 0:
  * call the map again. */
 int lpi_leaves_get(struct lpi_warmer *warmer, struct lpi_inode *inode, bool claimed) LP_MUST_CHECK;
+/* Of these the root names none, and there may be any number: a scan finds them. */
+static inline bool lpi_leaves_are_unnamed(const struct lpi_inode *inode)
+{
+	struct lp_extmap_leaves missing = lp_extmap_missing(&inode->map);
+	return missing.first < missing.last;
+}
+/* What a scan of these leaves' keys has found, into the map. */
+int lpi_leaves_load(struct lpi_inode *inode, const struct lp_kv_scan_op *found,
+		    struct lp_extmap_leaves leaves) LP_MUST_CHECK;
 
 /* --- Extents on the device (block_io.c) ------------------------------------------------------- */
 

@@ -178,16 +178,20 @@ static void add_zeros(struct lpi_edit *edit, uint64_t block, uint32_t from, uint
 	lpi_edit_add_solo(edit, block, false)->piece = lp_csum_zero_piece(from, to - from);
 }
 
-/* The first block from `from` on that has space; -ENXIO: none. */
-static int seek_allocated(struct lpi_txn *txn, uint64_t from, uint64_t *ret_block)
+/* 0: blocks from `from` on have space, or may: where the root of a very sparse file does not say,
+ * whoever trims it finds out. -ENXIO: none has. */
+static int look_for_space(struct lpi_txn *txn, uint64_t from)
 {
 	struct lpi_inode *inode = txn->edit.inode;
 	for (;;) {
-		int err = lp_extmap_seek(&inode->map, from, LP_EXTMAP_SEEK_ALLOCATED, ret_block);
+		uint64_t block = from;
+		int err = lp_extmap_seek(&inode->map, from, LP_EXTMAP_SEEK_ALLOCATED, &block);
 		if (err == 1)
-			from = *ret_block;
+			from = block;
 		else if (err != -EAGAIN)
 			return err;
+		else if (lpi_leaves_are_unnamed(inode))
+			return 0;
 		else if ((err = lpi_leaves_get(&txn->warmer, inode, true)) != 0)
 			return err == -EAGAIN ? lpi_txn_wait_index(txn) : err;
 	}
@@ -199,7 +203,6 @@ static int plan_truncate(struct lpi_txn *txn)
 	struct lpi_inode *inode = edit->inode;
 	uint64_t size = edit->change->data.offset;
 	uint64_t keep = lp_bytes_to_blocks_up(size);
-	uint64_t block = 0;
 	edit->path = LP_PATH_INLINE;
 	if (lp_extmap_blocks(&inode->map) == 0)
 		return verify_content(inode);
@@ -209,7 +212,7 @@ static int plan_truncate(struct lpi_txn *txn)
 	if (size > inode->rec.size_bytes)
 		return 0;
 	if (keep < LP_EXTMAP_BLOCKS_MAX) {
-		int err = seek_allocated(txn, keep, &block);
+		int err = look_for_space(txn, keep);
 		if (err == 0 && lp_extmap_is_small(&inode->map))
 			edit->range = (struct lp_extmap_range){keep, LP_EXTMAP_LEAF_BLOCKS - keep};
 		else if (err == 0 && edit->trim == NULL)

@@ -193,3 +193,36 @@ int lpi_leaves_get(struct lpi_warmer *warmer, struct lpi_inode *inode, bool clai
 			      (uint64_t)missing.last * LP_EXTMAP_LEAF_BLOCKS);
 	return err;
 }
+
+static int load_leaf(struct lpi_inode *inode, struct lp_kv_bytes key, struct lp_kv_bytes value,
+		     uint32_t *ret_idx)
+{
+	struct lp_key_view view;
+	int err = lp_key_parse(key.data, key.len, &view);
+	if (err == 0)
+		err = lp_extmap_leaf_of_key(&inode->map, view.number, ret_idx);
+	if (err == 0)
+		err = lp_extmap_load(&inode->map, *ret_idx, value.data, value.len);
+	return err;
+}
+
+int lpi_leaves_load(struct lpi_inode *inode, const struct lp_kv_scan_op *found,
+		    struct lp_extmap_leaves leaves)
+{
+	struct lp_kv_bytes key;
+	struct lp_kv_bytes value;
+	size_t pos = 0;
+	uint32_t idx = leaves.first;
+	int err = found->result;
+	if (err == -ENOBUFS)
+		return LP_CORRUPT(LP_OFFSET_NONE, "inode %llu: a leaf of %zu bytes",
+				  (unsigned long long)inode->rec.ino.nr, found->used);
+	while (err == 0 && lp_kv_scan_next(found, &pos, &key, &value))
+		err = load_leaf(inode, key, value, &idx);
+	lpi_node_account(&inode->node);
+	if (err < 0)
+		return err;
+	if (found->more)
+		leaves.last = idx;
+	return lp_extmap_loaded(&inode->map, leaves);
+}

@@ -422,6 +422,25 @@ static void test_data_write_fails(void **state)
 	}
 }
 
+/* Nothing more can be deferred, for what is cannot be taken to its place: who would is refused, and
+ * does not keep others from the object. */
+static void fill_pending(struct bench *bench, struct lp_ino ino)
+{
+	const struct lpi_hand *hand = &bench->rig.hand;
+	struct lp_attrs attrs;
+	int err = 0;
+	struct lp_ino other = make_file(bench, 'b', LP_PATH_DEFERRED);
+	for (uint64_t at = FILE_BYTES; err == 0; at += LP_BLOCK_BYTES) {
+		assert_true(at < 1000 * LP_BLOCK_BYTES);
+		err = lpi_hand_write(hand, ino, at, bytes, LP_BLOCK_BYTES);
+	}
+	assert_int_equal(err, -ENOSPC);
+	lp_test_ok(lpi_hand_stat(hand, ino, &attrs));
+	assert_int_equal(read_tag(bench, ino), 'a');
+	lp_test_ok(
+		lpi_hand_change(hand, (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = other}));
+}
+
 /* The host of an image file is full when deferred data is to be taken to its place: nothing fails,
  * it waits in the log until there is space, also over a close (P6, rule S7). */
 static void test_writeback_finds_no_space(void **state)
@@ -441,6 +460,7 @@ static void test_writeback_finds_no_space(void **state)
 	}
 	assert_int_equal(state_of(&bench), LP_STORE_OK);
 	assert_int_equal(read_tag(&bench, ino), 'a');
+	fill_pending(&bench, ino);
 	assert_int_equal(lpi_store_rig_close(&bench.rig, false), -ENOSPC);
 	lp_sim_rules_clear(sim_of(&bench));
 	lp_test_ok(lpi_store_rig_open(&bench.rig));
@@ -476,7 +496,11 @@ static void test_device_vanishes(void **state)
 	assert_int_equal(lpi_hand_stat(&bench.rig.hand, ino, &attrs), -EIO);
 	check_refuses(&bench);
 	struct lp_store_stats stats;
+	struct lp_store_usage usage;
 	lp_store_read_stats(bench.rig.hand.store, &stats);
+	lp_store_read_usage(bench.rig.hand.store, &usage);
+	assert_int_equal(usage.used_blocks, 0);
+	(void)lp_store_alloc_score(bench.rig.hand.store);
 	bench_fini(&bench);
 }
 

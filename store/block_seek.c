@@ -33,41 +33,6 @@ static int scan_leaves(struct lpi_query *query, struct lp_extmap_leaves missing)
 	return lpi_query_scan(query, SCAN_LEAVES, SCAN_BYTES);
 }
 
-static int load_leaf(struct lpi_inode *inode, struct lp_kv_bytes key, struct lp_kv_bytes value,
-		     uint32_t *ret_idx)
-{
-	struct lp_key_view view;
-	int err = lp_key_parse(key.data, key.len, &view);
-	if (err == 0)
-		err = lp_extmap_leaf_of_key(&inode->map, view.number, ret_idx);
-	if (err == 0)
-		err = lp_extmap_load(&inode->map, *ret_idx, value.data, value.len);
-	return err;
-}
-
-/* What a scan found, into the map. */
-static int load_leaves(struct lpi_query *query, struct lpi_inode *inode)
-{
-	const struct lp_kv_scan_op *found = &query->scan;
-	struct lp_extmap_leaves leaves = query->leaves;
-	struct lp_kv_bytes key;
-	struct lp_kv_bytes value;
-	size_t pos = 0;
-	uint32_t idx = leaves.first;
-	int err = found->result;
-	if (err == -ENOBUFS)
-		return LP_CORRUPT(LP_OFFSET_NONE, "inode %llu: a leaf of %zu bytes",
-				  (unsigned long long)query->ino.nr, found->used);
-	while (err == 0 && lp_kv_scan_next(found, &pos, &key, &value))
-		err = load_leaf(inode, key, value, &idx);
-	lpi_node_account(&inode->node);
-	if (err < 0)
-		return err;
-	if (found->more)
-		leaves.last = idx;
-	return lp_extmap_loaded(&inode->map, leaves);
-}
-
 static int get_leaves(struct lpi_query *query, struct lpi_inode *inode)
 {
 	struct lp_extmap_leaves missing = lp_extmap_missing(&inode->map);
@@ -126,7 +91,7 @@ static int seek_scanned(struct lpi_query *query)
 	struct lpi_inode *inode;
 	int err = lpi_query_inode(query, &inode);
 	if (err == 0)
-		err = load_leaves(query, inode);
+		err = lpi_leaves_load(inode, &query->scan, query->leaves);
 	if (err < 0)
 		return err;
 	query->go_on = seek;

@@ -199,7 +199,7 @@ static bool block_is_freeing(const struct lp_store *store)
 {
 	const struct lpi_block *block = lpi_block_of((struct lp_store *)(uintptr_t)store);
 	return block->reopen.health.error == 0 && !block->options.read_only &&
-	       (!lpi_trims_are_idle(block) || lp_shard_freeing_blocks(block->shard) > 0);
+	       (lpi_trims_are_freeing(block) || lp_shard_freeing_blocks(block->shard) > 0);
 }
 
 static void block_read_bad(const struct lp_store *store, struct lp_bad_blocks *ret_bad)
@@ -299,6 +299,10 @@ static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_
 static void block_read_usage(struct lp_store *store, struct lp_store_usage *ret_usage)
 {
 	struct lpi_block *block = lpi_block_of(store);
+	if (block->shard == NULL) { /* it is being opened again, or could not be */
+		*ret_usage = (struct lp_store_usage){0};
+		return;
+	}
 	const struct lp_alloc *alloc = lp_space_alloc(block->space);
 	const struct lp_shard_recovery *recovery = lp_shard_recovery(block->shard);
 	struct lp_shard_usage usage;
@@ -328,6 +332,8 @@ static int block_explain(const struct lp_store *store, uint64_t bytes, char *buf
 static double block_alloc_score(const struct lp_store *store)
 {
 	const struct lpi_block *block = lpi_block_of((struct lp_store *)(uintptr_t)store);
+	if (block->shard == NULL)
+		return 0;
 	return lp_alloc_score(lp_space_alloc(lp_shard_space(block->shard)));
 }
 

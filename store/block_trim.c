@@ -24,6 +24,7 @@ struct lpi_trims {
 	struct trim_list list; /* in the order of their beginning */
 	uint32_t cnt;
 	uint32_t running;
+	uint32_t given_up;
 	bool is_stopping;
 };
 
@@ -87,20 +88,52 @@ static void unpin_all(struct lpi_trim *trim)
 
 /* --- Space ------------------------------------------------------------------------------------ */
 
-/* Moves from_block to the next block that has space. 0, -EAGAIN, -ENXIO: none is left. */
+static void begin_scan(struct lpi_trim *trim);
+
+/* The root of a very sparse file does not name the next leaf: which there are the index says in one
+ * scan, for asked one by one it would be millions that are not there. 0: those that were found are
+ * in the map. */
+static int look_for_leaves(struct lpi_trim *trim)
+{
+	struct lpi_inode *inode = trim->inode;
+	if (!trim->is_looking) {
+		trim->is_looking = true;
+		trim->leaves = lp_extmap_missing(&inode->map);
+		lp_commit_wait_inserted(trim->block->commit, &trim->waiter);
+		return LPI_WAIT;
+	}
+	if (!trim->has_begun) {
+		lp_key_range_of_map(&trim->scan_range, inode->rec.ino,
+				    (uint64_t)trim->leaves.first * LP_EXTMAP_LEAF_BLOCKS,
+				    (uint64_t)trim->leaves.last * LP_EXTMAP_LEAF_BLOCKS);
+		begin_scan(trim);
+		return LPI_WAIT;
+	}
+	LP_ASSERT(trim->has_scanned);
+	int err = lpi_leaves_load(inode, &trim->scan, trim->leaves);
+	if (err == -ENOMEM) /* tried again, with what was found */
+		return err;
+	trim->is_looking = false;
+	trim->has_begun = false;
+	return err;
+}
+
+/* Moves from_block to the next block that has space. 0, -EAGAIN, LPI_WAIT, -ENXIO: none is left. */
 static int find_next(struct lpi_trim *trim)
 {
 	struct lp_extmap *map = &trim->inode->map;
-	for (;;) {
-		int err = lp_extmap_seek(map, trim->from_block, LP_EXTMAP_SEEK_ALLOCATED,
-					 &trim->from_block);
-		if (err == -EAGAIN)
+	int err = trim->is_looking ? look_for_leaves(trim) : 0;
+	while (err == 0) {
+		int found = lp_extmap_seek(map, trim->from_block, LP_EXTMAP_SEEK_ALLOCATED,
+					   &trim->from_block);
+		if (found == -EAGAIN && lpi_leaves_are_unnamed(trim->inode))
+			err = look_for_leaves(trim);
+		else if (found == -EAGAIN)
 			err = lpi_leaves_get(&trim->warmer, trim->inode, true);
-		else if (err == 0)
-			return 0;
-		if (err < 0)
-			return err;
+		else if (found <= 0)
+			return found;
 	}
+	return err;
 }
 
 static struct lp_commit_need need_of(const struct lpi_trim *trim, uint32_t leaves, uint32_t changes)
@@ -161,7 +194,7 @@ static int try_range(struct lpi_trim *trim, struct lp_extmap_range range, enum s
 static int free_some(struct lpi_trim *trim)
 {
 	int err = find_next(trim);
-	if (err < 0)
+	if (err != 0)
 		return err == -EAGAIN ? wait_index(trim) : err;
 	uint64_t first = trim->from_block;
 	uint64_t end = (first / LP_EXTMAP_LEAF_BLOCKS + STEP_LEAVES) * LP_EXTMAP_LEAF_BLOCKS;
@@ -187,10 +220,10 @@ static int free_some(struct lpi_trim *trim)
 
 static void scanned(struct lp_kv_scan_op *scan);
 
-static void begin_scan(struct lpi_trim *trim, enum lp_key_space space)
+/* Of scan_range. */
+static void begin_scan(struct lpi_trim *trim)
 {
 	struct lpi_block *block = trim->block;
-	lp_key_range_of_ino(&trim->scan_range, space, trim->inode->rec.ino);
 	trim->scan = (struct lp_kv_scan_op){
 		.kv = block->kv,
 		.lower = key_bytes(&trim->scan_range.first),
@@ -200,6 +233,7 @@ static void begin_scan(struct lpi_trim *trim, enum lp_key_space space)
 		.records_max = SCAN_RECORDS,
 		.done = scanned,
 	};
+	trim->has_begun = true;
 	trim->has_scanned = false;
 	lp_kv_scan_submit(block->options.workers, block->options.reactor, &trim->scan);
 }
@@ -248,8 +282,8 @@ static int free_keys(struct lpi_trim *trim, enum lp_key_space space, enum phase 
 		return LPI_WAIT;
 	}
 	if (!trim->has_begun) {
-		trim->has_begun = true;
-		begin_scan(trim, space);
+		lp_key_range_of_ino(&trim->scan_range, space, trim->inode->rec.ino);
+		begin_scan(trim);
 		return LPI_WAIT;
 	}
 	LP_ASSERT(trim->has_scanned);
@@ -285,6 +319,7 @@ static void drop(struct lpi_trim *trim)
 	trim_list_remove(trim);
 	block->trims->cnt--;
 	block->trims->running--;
+	block->trims->given_up -= trim->error != 0;
 	while ((waiter = lpi_waiter_list_pop_front(&trim->waiters)) != NULL)
 		waiter->told(waiter, 0);
 	lpi_trim_free(trim);
@@ -307,7 +342,7 @@ static int finish(struct lpi_trim *trim)
 	else
 		lp_commit_delete(commit, key_bytes(&key));
 	if (trim->is_removal) {
-		trim->inode->node.exists = false;
+		lpi_inode_end(trim->inode);
 		lpi_node_changed(&trim->inode->node);
 	}
 	return 0;
@@ -349,6 +384,7 @@ static void give_up(struct lpi_trim *trim, int err)
 	trim->error = err;
 	trim->is_running = false;
 	trim->block->trims->running--;
+	trim->block->trims->given_up++;
 	start_next(trim->block);
 	lpi_waiter_list_init(&now);
 	lpi_waiter_list_splice_back(&now, &trim->waiters);
@@ -562,6 +598,11 @@ void lpi_trims_stop(struct lpi_block *block)
 bool lpi_trims_are_idle(const struct lpi_block *block)
 {
 	return block->trims == NULL || trim_list_is_empty(&block->trims->list);
+}
+
+bool lpi_trims_are_freeing(const struct lpi_block *block)
+{
+	return block->trims != NULL && block->trims->cnt > block->trims->given_up;
 }
 
 bool lpi_trims_are_many(const struct lpi_block *block)

@@ -14,6 +14,7 @@
 
 static const struct lp_ino ino = {100};
 static uint8_t bytes[FILE_BYTES];
+static const struct lp_attrs of_file = {.type = LP_INODE_TYPE_FILE, .mode = 0600, .nlink = 1};
 
 static void make_file(struct lpi_store_rig *rig)
 {
@@ -312,6 +313,26 @@ static void test_cut_over_damage(void **state)
 	lpi_store_rig_fini(&rig);
 }
 
+/* One that met damage frees nothing more: who finds no space is not kept waiting for it (P6). */
+static void test_full_over_damage(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	struct lp_change cut = {
+		.type = LP_CHANGE_TRUNCATE, .ino = ino, .data = {.offset = LP_BLOCK_BYTES}};
+	lpi_store_rig_start(&rig, 4);
+	make_file(&rig);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lp_test_ok(lpi_store_rig_open(&rig));
+	spoil_leaf(&rig);
+	lp_test_ok(lpi_hand_change(&rig.hand, cut));
+	for (int i = 0; i < 20000 && lp_store_is_freeing(rig.hand.store); i++)
+		lpi_hand_turn(&rig.hand);
+	assert_false(lp_store_is_freeing(rig.hand.store));
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_fini(&rig);
+}
+
 /* What was preallocated behind the end goes with a cut to the size that the file has: else a
  * refused allocation could not be undone but by a file that gets longer first. */
 static void test_cut_to_its_size(void **state)
@@ -338,8 +359,6 @@ static void test_cut_to_its_size(void **state)
 	lpi_store_rig_fini(&rig);
 }
 
-static const struct lp_attrs of_file = {.type = LP_INODE_TYPE_FILE, .mode = 0600, .nlink = 1};
-
 static void check_is_new(const struct lpi_hand *hand, struct lp_bytes xattr)
 {
 	uint8_t got[64];
@@ -355,6 +374,95 @@ static void check_is_new(const struct lpi_hand *hand, struct lp_bytes xattr)
 	assert_int_equal(lpi_hand_read(hand, ino, 0, sizeof(got), got), 16);
 	for (int i = 0; i < 16; i++)
 		assert_int_equal(got[i], 0);
+}
+
+/* --- Very sparse files ------------------------------------------------------------------------ */
+
+#define SPARSE_CNT  150u
+#define SPARSE_STEP UINT64_C(64000) /* blocks */
+
+static uint64_t gets_of(const struct lpi_store_rig *rig)
+{
+	struct lp_kv_stats stats;
+	lp_kv_read_stats(lpi_block_of(rig->hand.store)->kv, &stats);
+	return stats.cached_hit_cnt + stats.cached_missed_cnt;
+}
+
+static void make_sparse(struct lpi_store_rig *rig)
+{
+	const struct lp_change create = {
+		.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &of_file}};
+	lp_test_ok(lpi_hand_change(&rig->hand, create));
+	for (uint64_t i = 0; i < SPARSE_CNT; i++)
+		lp_test_ok(lpi_hand_write(&rig->hand, ino, i * SPARSE_STEP * LP_BLOCK_BYTES, bytes,
+					  LP_BLOCK_BYTES));
+	assert_int_equal(lpi_store_rig_used_blocks(rig), SPARSE_CNT);
+	lp_test_ok(lpi_store_rig_close(rig, false));
+	lp_test_ok(lpi_store_rig_open(rig));
+}
+
+/* The root names some of the leaves, and not the others: these are found by scans, not by asking
+ * for each that might be there. */
+static void test_sparse(void **state)
+{
+	(void)state;
+	for (uint32_t keep = 0; keep < SPARSE_CNT; keep += 70) {
+		struct lpi_store_rig rig;
+		struct lp_change change = {.type = LP_CHANGE_TRUNCATE, .ino = ino};
+		change.data.offset = keep * SPARSE_STEP * LP_BLOCK_BYTES;
+		if (keep == 0)
+			change = (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = ino};
+		lpi_store_rig_start(&rig, 4); /* one that does not discard */
+		make_sparse(&rig);
+		uint64_t gets = gets_of(&rig);
+		lp_test_ok(lpi_hand_change(&rig.hand, change));
+		for (int i = 0; i < 20000 && lpi_store_rig_used_blocks(&rig) > keep; i++)
+			lpi_hand_turn(&rig.hand);
+		assert_int_equal(lpi_store_rig_used_blocks(&rig), keep);
+		assert_true(gets_of(&rig) - gets < UINT64_C(32) * SPARSE_CNT);
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		lpi_store_rig_check(&rig);
+		lpi_store_rig_fini(&rig);
+	}
+}
+
+/* --- Made again ------------------------------------------------------------------------------- */
+
+/* The same, of one that is written in the transaction that makes it. */
+static void test_made_again_at_once(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	uint8_t got[LP_BLOCK_BYTES + 100];
+	struct lp_attrs attrs;
+	const struct lp_change create = {
+		.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &of_file}};
+	const struct lp_change removal = {.type = LP_CHANGE_REMOVE, .ino = ino};
+	memset(bytes, 7, 100);
+	for (int round = 0; round < 2; round++) {
+		uint64_t offset = round == 0 ? LP_BLOCK_BYTES : LP_STORE_APPEND;
+		uint64_t size = round == 0 ? LP_BLOCK_BYTES + 100 : 100;
+		lpi_store_rig_start(&rig, 5);
+		lp_test_ok(lpi_hand_change(&rig.hand, create));
+		lp_test_ok(lpi_hand_write(&rig.hand, ino, 0, bytes, 100)); /* inline */
+		lp_test_ok(lpi_hand_change(&rig.hand, removal));
+		struct lpi_pay pay;
+		assert_true(lpi_pay_make(&pay, rig.hand.bufs, bytes, offset, 100, LP_BUF_SMALL));
+		const struct lp_change changes[] = {create,
+						    lpi_write_change(ino, offset, 100, &pay)};
+		struct lp_store_op op = lpi_txn_op(changes, 2);
+		lp_test_ok(lpi_hand_do(&rig.hand, &op));
+		op.txn.changes = NULL; /* it ends here */
+		lpi_pay_drop(&pay);
+		lp_test_ok(lpi_hand_stat(&rig.hand, ino, &attrs));
+		assert_int_equal(attrs.size_bytes, size);
+		assert_int_equal(lpi_hand_read(&rig.hand, ino, 0, sizeof(got), got), size);
+		for (uint64_t i = 0; i < size; i++)
+			assert_int_equal(got[i], i < size - 100 ? 0 : 7);
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		lpi_store_rig_check(&rig);
+		lpi_store_rig_fini(&rig);
+	}
 }
 
 /* The number of one that was removed is not given again (rule N5), but nothing keeps a caller from
@@ -394,12 +502,15 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cut_to_its_size),
 		cmocka_unit_test(test_made_again),
+		cmocka_unit_test(test_made_again_at_once),
+		cmocka_unit_test(test_sparse),
 		cmocka_unit_test(test_removed_at_a_cut),
 		cmocka_unit_test(test_unmarked_while_removed),
 		cmocka_unit_test(test_cut_orphan),
 		cmocka_unit_test(test_marked_while_cut),
 		cmocka_unit_test(test_spoilt_marks),
 		cmocka_unit_test(test_cut_over_damage),
+		cmocka_unit_test(test_full_over_damage),
 	};
 	return lp_test_main(tests, "store/block_trim");
 }

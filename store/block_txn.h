@@ -241,7 +241,8 @@ struct lpi_trim {
 	int error; /* damage: it cannot go on, and what is cut off must not come back */
 	bool is_removal;
 	bool is_running;
-	bool has_begun; /* a scan of keys, */
+	bool is_looking; /* for leaves that the root does not name */
+	bool has_begun;  /* a scan of leaves or keys, */
 	bool has_scanned;
 	bool must_wait_inserted; /* before the next one */
 	uint8_t phase;
@@ -252,6 +253,7 @@ struct lpi_trim {
 	struct lp_list_node node; /* of block->trims */
 	struct lp_kv_scan_op scan;
 	struct lp_key_range scan_range;
+	struct lp_extmap_leaves leaves; /* that it is looking for */
 	uint8_t *scan_buf;
 	struct lpi_warmer warmer;
 	struct lpi_node *nodes[LPI_TRIM_NODES_MAX];
@@ -277,6 +279,8 @@ int lpi_trims_open(struct lpi_block *block) LP_MUST_CHECK;
 /* Ends them early; they are idle some turns later. */
 void lpi_trims_stop(struct lpi_block *block);
 bool lpi_trims_are_idle(const struct lpi_block *block);
+/* Space will come free of them: there are some that did not meet damage. */
+bool lpi_trims_are_freeing(const struct lpi_block *block);
 /* So many wait to be done that whoever would add one waits as well. */
 bool lpi_trims_are_many(const struct lpi_block *block);
 

@@ -67,6 +67,7 @@ struct lpi_tier {
 	size_t leased_room;
 	uint64_t free_blocks;
 	uint64_t used_blocks;
+	bool keeps_chunks; /* the table of chunks has failed */
 };
 
 /* Fastest tier first. */

@@ -346,16 +346,17 @@ static void return_empty(struct lpi_space *space)
 	for (uint32_t i = space->tier_cnt; i-- > 0;) {
 		struct lpi_tier *tier = &space->tiers[i];
 		uint64_t chunk_blocks = lp_chunks_chunk_blocks(tier->chunks);
-		for (size_t k = tier->leased_cnt; k-- > 0;) {
+		for (size_t k = tier->leased_cnt; k-- > 0 && !tier->keeps_chunks;) {
 			struct lpi_chunk *chunk = tier->leased[k];
 			if (free_total(space) < space->reserve_blocks + 2 * chunk_blocks)
 				break;
 			if (chunk->free_cnt != chunk_blocks)
 				continue;
-			/* A table that cannot be written keeps the lease: nothing is lost. */
-			if (lp_chunks_return(tier->chunks, space->shard_idx, LP_CHUNK_USE_FILES,
-					     chunk->chunk_idx) < 0)
-				break;
+			/* When the table could not be written nobody knows whose it is: then it
+			 * stays out of use, and others are kept. */
+			tier->keeps_chunks =
+				lp_chunks_return(tier->chunks, space->shard_idx, LP_CHUNK_USE_FILES,
+						 chunk->chunk_idx) < 0;
 			tier->free_blocks -= chunk->free_cnt;
 			tier->leased_cnt--;
 			memmove((void *)(tier->leased + k), (void *)(tier->leased + k + 1),

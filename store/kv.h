@@ -215,6 +215,8 @@ int lp_kv_iter_open_at(struct lp_kv *kv, const struct lp_kv_snapshot *snapshot,
 /* [helper] Asks for a flush of what is in memory; does not wait for it. -EAGAIN while writes are
  * stalled (flushes are under way then). */
 int lp_kv_flush(struct lp_kv *kv) LP_MUST_CHECK;
+/* Some of what was in memory is being flushed, or about to be: asked for or not. */
+bool lp_kv_is_flushing(const struct lp_kv *kv);
 /* [helper] The same and waits until it is installed, or has failed. */
 int lp_kv_flush_wait(struct lp_kv *kv) LP_MUST_CHECK;
 /* [helper] After failed(final = false), once the cause is gone: flushes what is in memory, then

@@ -26,7 +26,16 @@ int lpi_kv_start_flush(struct lp_kv *kv)
 
 extern "C" int lp_kv_flush(struct lp_kv *kv)
 {
-	return lpi_guarded([=] { return lpi_kv_start_flush(kv); });
+	return lpi_guarded([=] {
+		const int err = lpi_kv_start_flush(kv);
+		lpi_kv_refresh_gauges(kv);
+		return err;
+	});
+}
+
+extern "C" bool lp_kv_is_flushing(const struct lp_kv *kv)
+{
+	return kv->waiting_cnt > 0;
 }
 
 /* Without threads: the flush is queued here, and then runs among the other jobs in their order. */

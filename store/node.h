@@ -213,6 +213,14 @@ static inline bool lpi_inode_is_there(const struct lpi_inode *inode)
 	return inode->node.exists && (inode->rec.flags & LP_INODE_FLAG_REMOVED) == 0;
 }
 
+/* It is removed. Who makes one of its number looks at what is here before it is made. */
+static inline void lpi_inode_end(struct lpi_inode *inode)
+{
+	inode->node.exists = false;
+	inode->rec.size_bytes = 0;
+	inode->rec.content.len = 0;
+}
+
 /* The byte pieces of an inode that change: memory is made sure of first, then the change cannot
  * fail. */
 enum lpi_inode_part { LPI_PART_NAME, LPI_PART_TARGET, LPI_PART_CONTENT, LPI_PART_XATTRS };

@@ -118,7 +118,6 @@ static void flush_done(struct lp_work *work)
 	if (shard->closing || shard->error != 0)
 		return;
 	if (shard->flush_result < 0) {
-		shard->flush_wanted_seq = 0;
 		lp_timer_start(shard->options.reactor, &shard->flush_timer,
 			       lp_reactor_now_ns(shard->options.reactor) + REFUSED_NS);
 	} else {
@@ -126,12 +125,13 @@ static void flush_done(struct lp_work *work)
 	}
 }
 
+/* Once at a time. Whether one has ended the index must say: how much is persisted does not tell,
+ * for frames that put nothing into it have numbers, too. */
 void lpi_shard_flush_index(struct lp_shard *shard)
 {
-	if (shard->persisted_seq < shard->flush_wanted_seq || shard->closing ||
+	if (lp_kv_is_flushing(shard->kv) || shard->closing ||
 	    !lp_work_is_idle(&shard->flush_work) || lp_timer_is_armed(&shard->flush_timer))
 		return;
-	shard->flush_wanted_seq = lp_commit_inserted_seq(shard->commit);
 	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->flush_work);
 }
 
@@ -371,7 +371,8 @@ static void kv_flushed(struct lp_kv_events *events)
 	uint64_t seq = 0;
 	uint64_t whole_seq = 0;
 	lp_key_of_store(&key, "applied");
-	/* A failure leaves the former number, which is safe: the log keeps more than it must. */
+	/* A failure leaves the former number: the log keeps more than it must until the next flush.
+	 */
 	if (lp_kv_get_persisted(shard->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value) < 0)
 		return;
 	if (lp_applied_decode(value.bytes, &seq, &whole_seq) == 0) {
@@ -478,9 +479,9 @@ void lpi_shard_take_up_kv_news(struct lp_shard *shard)
 		shard->whole_seq = LP_MAX(shard->whole_seq, whole);
 		lp_space_persisted(shard->space, shard->persisted_seq);
 		lpi_shard_trim(shard);
-		relieve(shard);
 		lpi_reclaim_look(shard);
 	}
+	relieve(shard);
 	if (atomic_load(&shard->kv_error_final))
 		fail_by_index(shard, atomic_load(&shard->kv_error));
 	else if (atomic_load(&shard->kv_error) != 0 || atomic_load(&shard->kv_is_short))

@@ -182,6 +182,8 @@ void lp_shard_note_removal(struct lp_shard *shard);
 /* The index, or the host of an image file, has no space, and the log is full of what waits for it.
  */
 bool lp_shard_is_stuck(const struct lp_shard *shard);
+/* The host of an image file has no space for what is deferred. It is tried again and again. */
+bool lp_shard_cannot_write_back(const struct lp_shard *shard);
 /* Told when that has ended, with 0, or -ENOSPC when it takes long. */
 void lp_shard_wait_index_room(struct lp_shard *shard, struct lp_commit_waiter *waiter);
 

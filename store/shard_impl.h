@@ -145,7 +145,6 @@ struct lp_shard {
 	uint64_t whole_seq;     /* and of kv_whole */
 	uint64_t trimmed_seq;
 	uint64_t record_seq;       /* the newest frame with a checkpoint record */
-	uint64_t flush_wanted_seq; /* the index was asked to flush up to here */
 	uint8_t *record;           /* room for one checkpoint record */
 	uint8_t *change_bytes;     /* room for the changes of one frame */
 	int error;

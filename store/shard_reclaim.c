@@ -204,6 +204,11 @@ bool lpi_reclaim_has_room(const struct lp_shard *shard, enum lp_shard_use use)
 	}
 }
 
+bool lp_shard_cannot_write_back(const struct lp_shard *shard)
+{
+	return lp_writeback_is_full(shard->writeback);
+}
+
 bool lp_shard_is_stuck(const struct lp_shard *shard)
 {
 	bool is_full = lp_kv_error(shard->kv) == -ENOSPC || lp_writeback_is_full(shard->writeback);

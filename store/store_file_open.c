@@ -442,12 +442,22 @@ static int land_payloads(struct replay *replay)
 	return err;
 }
 
+/* The map that named them has gone. */
+static int unlink_parts(struct lpi_objects *objects, struct lp_ino ino)
+{
+	int err = 0;
+	for (uint64_t block = 0; block < LP_KEY_MAP_BLOCKS_MAX && err == 0;
+	     block += UINT64_C(1) << LPI_PART_SHIFT)
+		err = lpi_objects_unlink(objects, ino, block);
+	return err;
+}
+
 static int land_gone(struct replay *replay)
 {
 	const struct gone *gone = gones_first(&replay->gones);
 	int err = 0;
 	for (; gone != NULL && err == 0; gone = gones_next(gone))
-		err = lpi_objects_unlink(&replay->store->objects, (struct lp_ino){gone->ino}, 0);
+		err = unlink_parts(&replay->store->objects, (struct lp_ino){gone->ino});
 	return err;
 }
 
