@@ -3,6 +3,7 @@
  * is true: nothing wrong is returned, nothing that may have been done is done again.
  * Method: as in lapis_test.c; the daemon damages, withholds, hangs up. Rule W2.
  */
+#include "base/clock.h"
 #include "client/fake_test.h"
 
 /* --- What is damaged -------------------------------------------------------------------------- */
@@ -421,6 +422,64 @@ static void test_time_limit(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+static void sleep_ms(long ms)
+{
+	const struct timespec pause = {.tv_nsec = ms * (long)LP_NS_PER_MS};
+	(void)nanosleep(&pause, NULL);
+}
+
+/* What came while nobody ran the handle was in time. */
+static void test_late_caller(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	struct lapis_request put = lpi_fake_rig_put_of("b/a", "x", 1);
+	put.timeout_ms = 50;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	lpi_fake_rig_submit(&rig, put, &ending);
+	(void)lapis_turn(rig.lapis, 0);
+	lpi_fake_step(&rig.fake, 0);
+	sleep_ms(100);
+	(void)lapis_turn(rig.lapis, 0);
+	assert_int_equal(ending.ended, 1);
+	lp_test_ok(ending.status);
+	lpi_fake_rig_fini(&rig);
+}
+
+static void sleep_in_callback(void *arg, const struct lapis_result *result)
+{
+	(void)arg;
+	(void)result;
+	sleep_ms(100);
+}
+
+/* What a callback takes is not the daemon's, either: what was sent in the same turn has its time.
+ */
+static void test_slow_callback(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	struct lapis_request put = lpi_fake_rig_put_of("b/a", "x", 1);
+	put.timeout_ms = 50;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	const struct lapis_request slow = {
+		.size = sizeof(slow), .op = LAPIS_PING, .done = sleep_in_callback};
+	lp_test_ok(lapis_submit(rig.lapis, &slow, NULL));
+	(void)lapis_turn(rig.lapis, 0);
+	lpi_fake_step(&rig.fake, 0);
+	lpi_fake_rig_submit(&rig, put, &ending);
+	(void)lapis_turn(rig.lapis, 0);
+	(void)lapis_turn(rig.lapis, 0);
+	assert_int_equal(ending.ended, 0);
+	lpi_fake_rig_wait_for(&rig, &ending);
+	lp_test_ok(ending.status);
+	lpi_fake_rig_fini(&rig);
+}
+
 /* Each has its own: those with the handle's, and others with more or less of it. */
 static void test_time_limits(void **state)
 {
@@ -578,6 +637,8 @@ int main(void)
 		cmocka_unit_test(test_lost_ordered),
 		cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_time_limit),
+		cmocka_unit_test(test_late_caller),
+		cmocka_unit_test(test_slow_callback),
 		cmocka_unit_test(test_time_limits),
 		cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_cancel_in_data),

@@ -5,6 +5,7 @@
  * between turns of the client, so that each order of events is one that the test chose; for
  * functions that wait, by a thread. Rules W2 (checksums from end to end), W3 (a put is a whole).
  */
+#include "base/clock.h"
 #include "client/fake_test.h"
 
 /* --- What works ------------------------------------------------------------------------------- */
@@ -428,6 +429,116 @@ static void test_put_with_holes(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+/* Takes longer for what fits into the window than the daemon may take for an answer. */
+static int64_t give_slowly(void *arg, void *buf, size_t len)
+{
+	struct source *source = arg;
+	const struct timespec pause = {.tv_nsec = 60 * (long)LP_NS_PER_MS};
+	(void)nanosleep(&pause, NULL);
+	len = LP_MIN(len, source->len - source->pos);
+	memcpy(buf, source->data + source->pos, len);
+	source->pos += len;
+	return (int64_t)len;
+}
+
+static int64_t no_hole(void *arg)
+{
+	(void)arg;
+	return 0;
+}
+
+/* What the source takes is not held against the daemon; also not when it pauses with a message on
+ * its way, for which the daemon would not wait. */
+static void test_put_from_slow_source(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t *data = lpi_fake_rig_pattern(LARGE);
+	struct source source = {.data = data, .len = LARGE};
+	struct lapis_request put = {.op = LAPIS_PUT,
+				    .path = "b/large",
+				    .source = give_slowly,
+				    .source_arg = &source,
+				    .hole = no_hole,
+				    .timeout_ms = 250};
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, put));
+	check_large(&rig, data);
+	/* A daemon that does not answer is still found out. */
+	rig.fake.holds = true;
+	source.pos = 0;
+	lp_test_err(-ETIMEDOUT, lpi_fake_rig_ask(&rig, put));
+	lpi_fake_release(&rig.fake);
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* A source is not asked while a part of a message is on its way, for whose rest the daemon would
+ * wait in vain. */
+struct watched_source {
+	struct source source;
+	struct lpi_fake *fake;
+	uint32_t amid_cnt;
+};
+
+static int64_t give_watched(void *arg, void *buf, size_t len)
+{
+	struct watched_source *watched = arg;
+	struct lpi_fake *fake = watched->fake;
+	/* All that was sent is here, and then it is whole messages. */
+	for (int i = 0; i < 4; i++)
+		lpi_fake_step(fake, 0);
+	for (int i = 0; i < LPI_FAKE_CONNS; i++)
+		watched->amid_cnt += fake->conns[i].fd >= 0 && fake->conns[i].in_len > 0;
+	return give(&watched->source, buf, len);
+}
+
+static void test_nothing_half_sent(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t *data = lpi_fake_rig_pattern(LARGE);
+	struct watched_source watched = {.source = {.data = data, .len = LARGE}, .fake = &rig.fake};
+	const struct lapis_request put = {.op = LAPIS_PUT,
+					  .path = "b/large",
+					  .source = give_watched,
+					  .source_arg = &watched,
+					  .hole = no_hole};
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, put));
+	check_large(&rig, data);
+	assert_int_equal(watched.amid_cnt, 0);
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* Nothing is under way but the caller's own source. */
+static void test_cancel_hungry_put(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	uint8_t *data = lpi_fake_rig_pattern(LARGE);
+	struct source source = {.data = data, .len = LARGE};
+	const struct lapis_request put = {.op = LAPIS_PUT,
+					  .path = "b/large",
+					  .source = give,
+					  .source_arg = &source,
+					  .hole = no_hole};
+	lpi_fake_rig_init(&rig);
+	for (int turns = 0; turns < 8; turns++) {
+		source.pos = 0;
+		lpi_fake_rig_submit(&rig, put, &ending);
+		lpi_fake_rig_turns(&rig, turns);
+		lapis_cancel(rig.lapis, ending.id);
+		lpi_fake_rig_wait_for(&rig, &ending);
+		lp_test_err(-ECANCELED, ending.status);
+	}
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
 /* script 1: at the third write; 2: at the commit. */
 static bool hang_up_in_upload(struct lpi_fake *fake, struct lpi_fake_request *req)
 {
@@ -760,6 +871,9 @@ int main(void)
 		cmocka_unit_test(test_large_put),
 		cmocka_unit_test(test_put_from_source),
 		cmocka_unit_test(test_put_with_holes),
+		cmocka_unit_test(test_put_from_slow_source),
+		cmocka_unit_test(test_nothing_half_sent),
+		cmocka_unit_test(test_cancel_hungry_put),
 		cmocka_unit_test(test_interrupted_put),
 		cmocka_unit_test(test_get_to_sink),
 		cmocka_unit_test(test_shards),

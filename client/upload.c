@@ -4,7 +4,10 @@
  * was sent is "not done"; if it was the connection, and the data is all in memory, it begins again.
  *
  * Of a source that gives the data as it comes, the first message's worth is read before anything
- * is sent: mostly that is all, and it is an ordinary put.
+ * is sent: mostly that is all, and it is an ordinary put. A source may take as long as it likes,
+ * and while it does nothing is sent: so it is asked at one place only, lpi_uploads_feed(), for one
+ * piece in a turn, and not while a message is half sent, for whose rest the daemon would wait in
+ * vain.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +83,8 @@ static void fail(struct lpi_op *op, int status, const char *text)
 	if (upload->status != 0)
 		return;
 	upload->status = status;
+	if (lpi_ops_is_linked(op))
+		lpi_ops_remove(op);
 	(void)snprintf(upload->text, sizeof(upload->text), "%s", text);
 	LP_LIST_FOREACH (lpi_all, &op->lapis->all, child) {
 		if (child->done == child_done && child->arg == op)
@@ -191,13 +196,20 @@ static void write_from_source(struct lpi_op *op)
 		free(own);
 }
 
+/* Its source is asked when the turn comes to that. */
+static void make_hungry(struct lpi_op *op)
+{
+	if (!lpi_ops_is_linked(op))
+		lpi_ops_push_back(&op->lapis->hungry, op);
+}
+
 static void write_more(struct lpi_op *op)
 {
 	struct lpi_upload *upload = op->upload;
 	while (upload->status == 0 && !upload->at_end && upload->under_way < LPI_UPLOAD_WINDOW) {
 		if (upload->source != NULL) {
-			write_from_source(op);
-			continue;
+			make_hungry(op);
+			return;
 		}
 		size_t len = LP_MIN(upload->data_bytes - upload->pos, (uint64_t)LP_WIRE_PIECE_MAX);
 		write_piece(op, NULL, upload->data + upload->pos, len);
@@ -356,6 +368,9 @@ void lpi_upload_end(struct lpi_op *op, int status, const char *text)
 	LP_ASSERT(op->upload != NULL);
 	if (op->upload->phase != PHASE_COMMITTING) {
 		fail(op, status, text);
+		/* Nothing but its source was waited for. */
+		if (op->upload->under_way == 0)
+			end_failed(op);
 		return;
 	}
 	/* Then it is the commit that says how it ended. */
@@ -390,25 +405,72 @@ static void become_put(struct lpi_op *op, size_t len)
 	lpi_wait(op);
 }
 
-void lpi_upload_start(struct lpi_op *op)
+static void open_first(struct lpi_op *op)
+{
+	open_upload(op);
+	if (op->upload->status != 0)
+		lpi_finish(op, op->upload->status, op->upload->text);
+}
+
+static void read_first(struct lpi_op *op)
 {
 	struct lpi_upload *upload = op->upload;
 	int64_t len = LP_WIRE_DATA_MAX;
 	/* With holes it is long anyway. */
-	if (upload->source != NULL && upload->hole == NULL) {
+	if (upload->hole == NULL) {
 		upload->first = malloc(LP_WIRE_DATA_MAX);
 		len = upload->first == NULL ? -ENOMEM
 					    : fill(upload, upload->first, LP_WIRE_DATA_MAX);
 	}
-	if (len < 0) {
+	if (len < 0)
 		lpi_finish(op, (int)len, "what was to be put could not be read");
-		return;
-	}
-	if (upload->at_end) {
+	else if (upload->at_end)
 		become_put(op, (size_t)len);
+	else
+		open_first(op);
+}
+
+void lpi_upload_start(struct lpi_op *op)
+{
+	if (op->upload->source != NULL)
+		make_hungry(op);
+	else
+		open_first(op);
+}
+
+/* --- Its sources ------------------------------------------------------------------------------ */
+
+bool lpi_uploads_can_feed(const struct lapis *lapis)
+{
+	if (lpi_ops_is_empty(&lapis->hungry))
+		return false;
+	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
+		if (lpi_link_has_unsent(lapis->conns[i]))
+			return false;
+	}
+	return true;
+}
+
+static void feed(struct lpi_op *op)
+{
+	if (op->upload->phase == PHASE_NEW) {
+		read_first(op);
 		return;
 	}
-	open_upload(op);
-	if (upload->status != 0)
-		lpi_finish(op, upload->status, upload->text);
+	write_from_source(op);
+	proceed(op);
+}
+
+bool lpi_uploads_feed(struct lapis *lapis)
+{
+	struct lpi_ops hungry;
+	struct lpi_op *op;
+	if (!lpi_uploads_can_feed(lapis))
+		return false;
+	lpi_ops_init(&hungry);
+	lpi_ops_splice_back(&hungry, &lapis->hungry);
+	/* Whoever can take still more is in the handle's list again. */
+	while ((op = lpi_ops_pop_front(&hungry)) != NULL)
+		feed(op);
+	return true;
 }
