@@ -291,7 +291,9 @@ static void abort_upload(struct lpi_op *op)
 static void end_failed(struct lpi_op *op)
 {
 	struct lpi_upload *upload = op->upload;
-	if (upload->phase != PHASE_COMMITTING)
+	/* A commit that was refused leaves it open. One that may have been done has nothing to give
+	 * up, or is to be looked at. */
+	if (upload->status != -LAPIS_EUNKNOWN)
 		abort_upload(op);
 	bool again = upload->status == -ENOTCONN && upload->source == NULL &&
 		     upload->phase == PHASE_WRITING && upload->restarts < RESTARTS_MAX;
