@@ -277,7 +277,7 @@ static bool hang_up_in_get(struct lpi_fake *fake, struct lpi_fake_request *req)
 	fake->script--;
 	struct lp_wire_get get;
 	lp_wire_get_decode(req->meta, &get);
-	const struct lp_wire_got got = {.size_bytes = 3000, .version_nr = 2};
+	const struct lp_wire_got got = {.size_bytes = fake->objects[0].len, .version_nr = 2};
 	uint8_t meta[LP_WIRE_GOT_SIZE];
 	lp_wire_got_encode(&got, meta);
 	lpi_fake_send(fake, req,
@@ -345,6 +345,28 @@ static void test_interrupted_get(void **state)
 	assert_int_equal(ending.status, -ECANCELED);
 	assert_int_equal(old_cnt, 1000);
 	assert_non_null(strstr(ending.text, "changed"));
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* The connection may break at every piece of a long object: what counts is that it goes on. */
+static void test_get_in_many_lives(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t *data = lpi_fake_rig_pattern(10000);
+	uint8_t back[10000];
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", data, 10000)));
+	rig.fake.hook = hang_up_in_get;
+	rig.fake.script = 7;
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 10000)));
+	assert_memory_equal(back, data, 10000);
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_GET], 8);
+	/* But not for ever without anything new. */
+	rig.fake.hook = hang_up;
+	rig.fake.script = 1000;
+	lp_test_err(-ENOTCONN, lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 10000)));
 	free(data);
 	lpi_fake_rig_fini(&rig);
 }
@@ -634,6 +656,7 @@ int main(void)
 		cmocka_unit_test(test_bad_addresses),
 		cmocka_unit_test(test_another_store),
 		cmocka_unit_test(test_interrupted_get),
+		cmocka_unit_test(test_get_in_many_lives),
 		cmocka_unit_test(test_lost_ordered),
 		cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_time_limit),

@@ -25,7 +25,7 @@
 #define LPI_CREDITS_MAX    4096u
 #define LPI_SHARDS_MAX     256u /* connections of one handle; further shards are reached by these */
 #define LPI_READ_BYTES     (256u << 10)
-#define LPI_LINK_TRIES_MAX 6u /* of one message that the connection broke under */
+#define LPI_LINK_TRIES_MAX 6u /* of one message, in a row without anything new */
 #define LPI_ROUTES         4096u
 #define LPI_BACKOFF_MIN    (10 * LP_NS_PER_MS)
 #define LPI_BACKOFF_MAX    (1000 * LP_NS_PER_MS)
