@@ -429,6 +429,68 @@ static void test_put_with_holes(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+/* Walks extents: a short read at the end of each, then the hole to the next one. Takes care that it
+ * is asked for the hole before each read. */
+#define EXTENT_BYTES 100000u
+struct extents {
+	const uint8_t *data;
+	size_t pos; /* in data: two extents */
+	int asked;
+};
+
+static int64_t hole_to_extent(void *arg)
+{
+	struct extents *extents = arg;
+	assert_int_equal(extents->asked++, 0);
+	return extents->pos == EXTENT_BYTES ? LP_WIRE_PIECE_MAX : 0;
+}
+
+static int64_t give_extent(void *arg, void *buf, size_t len)
+{
+	struct extents *extents = arg;
+	assert_int_equal(extents->asked--, 1);
+	size_t left =
+		extents->pos < 2 * EXTENT_BYTES ? EXTENT_BYTES - extents->pos % EXTENT_BYTES : 0;
+	len = LP_MIN(LP_MIN(len, left), (size_t)30000);
+	memcpy(buf, extents->data + extents->pos, len);
+	extents->pos += len;
+	return (int64_t)len;
+}
+
+static void test_put_of_extents(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	const size_t second = EXTENT_BYTES + LP_WIRE_PIECE_MAX;
+	const size_t whole = second + EXTENT_BYTES;
+	uint8_t *data = lpi_fake_rig_pattern(2 * EXTENT_BYTES);
+	uint8_t *want = calloc(1, whole);
+	uint8_t *back = malloc(whole + 1);
+	struct extents extents = {.data = data};
+	struct lpi_fake_ending ending;
+	const struct lapis_request put = {.op = LAPIS_PUT,
+					  .path = "b/extents",
+					  .source = give_extent,
+					  .source_arg = &extents,
+					  .hole = hole_to_extent};
+	assert_non_null(want);
+	assert_non_null(back);
+	memcpy(want, data, EXTENT_BYTES);
+	memcpy(want + second, data + EXTENT_BYTES, EXTENT_BYTES);
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, put));
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_WRITE], 2);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_get_of("b/extents", back, whole + 1), &ending);
+	lpi_fake_rig_wait_for(&rig, &ending);
+	lp_test_ok(ending.status);
+	assert_int_equal(ending.data_bytes, whole);
+	assert_memory_equal(back, want, whole);
+	free(back);
+	free(want);
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
 /* Takes longer for what fits into the window than the daemon may take for an answer. */
 static int64_t give_slowly(void *arg, void *buf, size_t len)
 {
@@ -899,6 +961,7 @@ int main(void)
 		cmocka_unit_test(test_large_put),
 		cmocka_unit_test(test_put_from_source),
 		cmocka_unit_test(test_put_with_holes),
+		cmocka_unit_test(test_put_of_extents),
 		cmocka_unit_test(test_put_from_slow_source),
 		cmocka_unit_test(test_nothing_half_sent),
 		cmocka_unit_test(test_cancel_hungry_put),

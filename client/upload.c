@@ -33,6 +33,8 @@ struct lpi_upload {
 	lapis_source_fn *source; /* instead of data */
 	void *source_arg;
 	lapis_hole_fn *hole; /* NULL: there are none */
+	uint64_t gap_bytes;  /* of the hole behind the piece that was read last */
+	bool is_asked;       /* whether there is a hole before what the source gives next */
 	bool ends_in_hole;   /* so far: nothing was written behind it */
 	uint8_t *first;      /* what was read of it before it was known to be long */
 	bool at_end;
@@ -128,12 +130,32 @@ static void open_upload(struct lpi_op *op)
 		child_start(op, child);
 }
 
-/* Fills buf from the source: how many bytes; fewer than len at the end. */
+/* Once before each call of the source. What is not written reads as zeros. */
+static int ask_hole(struct lpi_upload *upload, uint64_t filled)
+{
+	int64_t len =
+		upload->hole != NULL && !upload->is_asked ? upload->hole(upload->source_arg) : 0;
+	if (len < 0)
+		return (int)len;
+	if ((uint64_t)len > UINT64_MAX / 2 - upload->pos - filled)
+		return -EFBIG;
+	upload->is_asked = true;
+	upload->gap_bytes = (uint64_t)len;
+	return 0;
+}
+
+/* Fills buf from the source: how many bytes; fewer than len at the end, or before a hole. */
 static int64_t fill(struct lpi_upload *upload, uint8_t *buf, size_t len)
 {
 	size_t filled = 0;
 	while (filled < len && !upload->at_end) {
+		int err = ask_hole(upload, filled);
+		if (err < 0)
+			return err;
+		if (upload->gap_bytes > 0)
+			break;
 		int64_t n = upload->source(upload->source_arg, buf + filled, len - filled);
+		upload->is_asked = false;
 		if (n < 0)
 			return n;
 		if ((uint64_t)n > len - filled)
@@ -163,17 +185,11 @@ static void write_piece(struct lpi_op *op, uint8_t *own, const uint8_t *data, si
 	child_start(op, child);
 }
 
-/* What is not written reads as zeros. */
-static int skip_hole(struct lpi_upload *upload)
+static void skip_gap(struct lpi_upload *upload)
 {
-	int64_t len = upload->hole != NULL ? upload->hole(upload->source_arg) : 0;
-	if (len < 0)
-		return (int)len;
-	if ((uint64_t)len > UINT64_MAX / 2 - upload->pos)
-		return -EFBIG;
-	upload->pos += (uint64_t)len;
-	upload->ends_in_hole = upload->ends_in_hole || len > 0;
-	return 0;
+	upload->pos += upload->gap_bytes;
+	upload->ends_in_hole = upload->ends_in_hole || upload->gap_bytes > 0;
+	upload->gap_bytes = 0;
 }
 
 static void write_from_source(struct lpi_op *op)
@@ -184,9 +200,7 @@ static void write_from_source(struct lpi_op *op)
 	upload->first = NULL;
 	if (own == NULL) {
 		own = malloc(LP_WIRE_PIECE_MAX);
-		len = own == NULL ? -ENOMEM : skip_hole(upload);
-		if (len == 0)
-			len = fill(upload, own, LP_WIRE_PIECE_MAX);
+		len = own == NULL ? -ENOMEM : fill(upload, own, LP_WIRE_PIECE_MAX);
 	}
 	if (len < 0)
 		fail(op, (int)len, "what was to be put could not be read");
@@ -194,6 +208,7 @@ static void write_from_source(struct lpi_op *op)
 		write_piece(op, own, own, (size_t)len);
 	else
 		free(own);
+	skip_gap(upload);
 }
 
 /* Its source is asked when the turn comes to that. */
