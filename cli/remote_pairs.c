@@ -75,6 +75,8 @@ static int set_pair(const struct pairs_kind *kind, const char *key, const char *
 	struct lapis_request request = {.op = kind->set, .name = name, .value = value};
 	if (strcmp(value, "-") == 0) {
 		len = fread(bytes, 1, sizeof(bytes), stdin);
+		if (ferror(stdin))
+			return lpi_cli_fail("standard input", "%s", lp_strerror(-errno));
 		request.value = bytes;
 	}
 	if (len > VALUE_MAX)

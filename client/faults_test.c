@@ -3,6 +3,7 @@
  * is true: nothing wrong is returned, nothing that may have been done is done again.
  * Method: as in lapis_test.c; the daemon damages, withholds, hangs up. Rule W2.
  */
+#include "base/clock.h"
 #include "client/fake_test.h"
 
 /* --- What is damaged -------------------------------------------------------------------------- */
@@ -276,7 +277,7 @@ static bool hang_up_in_get(struct lpi_fake *fake, struct lpi_fake_request *req)
 	fake->script--;
 	struct lp_wire_get get;
 	lp_wire_get_decode(req->meta, &get);
-	const struct lp_wire_got got = {.size_bytes = 3000, .version_nr = 2};
+	const struct lp_wire_got got = {.size_bytes = fake->objects[0].len, .version_nr = 2};
 	uint8_t meta[LP_WIRE_GOT_SIZE];
 	lp_wire_got_encode(&got, meta);
 	lpi_fake_send(fake, req,
@@ -344,6 +345,28 @@ static void test_interrupted_get(void **state)
 	assert_int_equal(ending.status, -ECANCELED);
 	assert_int_equal(old_cnt, 1000);
 	assert_non_null(strstr(ending.text, "changed"));
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* The connection may break at every piece of a long object: what counts is that it goes on. */
+static void test_get_in_many_lives(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t *data = lpi_fake_rig_pattern(10000);
+	uint8_t back[10000];
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", data, 10000)));
+	rig.fake.hook = hang_up_in_get;
+	rig.fake.script = 7;
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 10000)));
+	assert_memory_equal(back, data, 10000);
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_GET], 8);
+	/* But not for ever without anything new. */
+	rig.fake.hook = hang_up;
+	rig.fake.script = 1000;
+	lp_test_err(-ENOTCONN, lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 10000)));
 	free(data);
 	lpi_fake_rig_fini(&rig);
 }
@@ -418,6 +441,64 @@ static void test_time_limit(void **state)
 	lpi_fake_release(&rig.fake);
 	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
 	assert_int_equal(rig.fake.conns_ever, 1);
+	lpi_fake_rig_fini(&rig);
+}
+
+static void sleep_ms(long ms)
+{
+	const struct timespec pause = {.tv_nsec = ms * (long)LP_NS_PER_MS};
+	(void)nanosleep(&pause, NULL);
+}
+
+/* What came while nobody ran the handle was in time. */
+static void test_late_caller(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	struct lapis_request put = lpi_fake_rig_put_of("b/a", "x", 1);
+	put.timeout_ms = 50;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	lpi_fake_rig_submit(&rig, put, &ending);
+	(void)lapis_turn(rig.lapis, 0);
+	lpi_fake_step(&rig.fake, 0);
+	sleep_ms(100);
+	(void)lapis_turn(rig.lapis, 0);
+	assert_int_equal(ending.ended, 1);
+	lp_test_ok(ending.status);
+	lpi_fake_rig_fini(&rig);
+}
+
+static void sleep_in_callback(void *arg, const struct lapis_result *result)
+{
+	(void)arg;
+	(void)result;
+	sleep_ms(100);
+}
+
+/* What a callback takes is not the daemon's, either: what was sent in the same turn has its time.
+ */
+static void test_slow_callback(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	struct lapis_request put = lpi_fake_rig_put_of("b/a", "x", 1);
+	put.timeout_ms = 50;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	const struct lapis_request slow = {
+		.size = sizeof(slow), .op = LAPIS_PING, .done = sleep_in_callback};
+	lp_test_ok(lapis_submit(rig.lapis, &slow, NULL));
+	(void)lapis_turn(rig.lapis, 0);
+	lpi_fake_step(&rig.fake, 0);
+	lpi_fake_rig_submit(&rig, put, &ending);
+	(void)lapis_turn(rig.lapis, 0);
+	(void)lapis_turn(rig.lapis, 0);
+	assert_int_equal(ending.ended, 0);
+	lpi_fake_rig_wait_for(&rig, &ending);
+	lp_test_ok(ending.status);
 	lpi_fake_rig_fini(&rig);
 }
 
@@ -575,9 +656,12 @@ int main(void)
 		cmocka_unit_test(test_bad_addresses),
 		cmocka_unit_test(test_another_store),
 		cmocka_unit_test(test_interrupted_get),
+		cmocka_unit_test(test_get_in_many_lives),
 		cmocka_unit_test(test_lost_ordered),
 		cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_time_limit),
+		cmocka_unit_test(test_late_caller),
+		cmocka_unit_test(test_slow_callback),
 		cmocka_unit_test(test_time_limits),
 		cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_cancel_in_data),

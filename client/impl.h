@@ -25,7 +25,7 @@
 #define LPI_CREDITS_MAX    4096u
 #define LPI_SHARDS_MAX     256u /* connections of one handle; further shards are reached by these */
 #define LPI_READ_BYTES     (256u << 10)
-#define LPI_LINK_TRIES_MAX 6u /* of one message that the connection broke under */
+#define LPI_LINK_TRIES_MAX 6u /* of one message, in a row without anything new */
 #define LPI_ROUTES         4096u
 #define LPI_BACKOFF_MIN    (10 * LP_NS_PER_MS)
 #define LPI_BACKOFF_MAX    (1000 * LP_NS_PER_MS)
@@ -34,6 +34,9 @@
 #define LPI_HEAD_ROOM      256u /* a message without data that is not longer needs no memory */
 #define LPI_SPARE_MAX      256u /* operations that are kept for the next ones */
 #define LPI_ANY_SHARD      LP_WIRE_ANY_SHARD
+/* So much of a wait, and of a step, counts as time that the daemon had. */
+#define LPI_WAIT_COUNTS_MAX LP_NS_PER_S
+#define LPI_STEP_COUNTS_MAX LP_NS_PER_MS
 
 /* --- Operations ------------------------------------------------------------------------------- */
 
@@ -52,7 +55,7 @@ enum lpi_answer {
 
 /* Where an operation is; its node is in the list that belongs to it. */
 enum lpi_place {
-	LPI_PLACE_NONE,    /* its maker's, or an upload, which is in no list */
+	LPI_PLACE_NONE,    /* its maker's, or an upload, which may be in lapis->hungry */
 	LPI_PLACE_WAITING, /* lapis->waiting: for a connection */
 	LPI_PLACE_LATER,   /* lapis->later: was told to come again */
 	LPI_PLACE_QUEUED,  /* conn->queue */
@@ -81,7 +84,7 @@ struct lpi_op {
 	uint32_t tries;
 	uint64_t id;
 	uint64_t timeout_ns;
-	uint64_t deadline_ns; /* 0: none, and in neither */
+	uint64_t deadline_ns; /* in lapis->run_ns's time; 0: none, and in neither */
 	uint64_t later_ns;    /* LATER: not before */
 	/* Only this connection will do, as long as it is the same. */
 	struct lpi_link *pin;
@@ -231,6 +234,8 @@ void lpi_link_fail(struct lpi_link *conn, int err, const char *fmt, ...) LP_PRIN
 /* send.c */
 void lpi_link_queue(struct lpi_link *conn, struct lpi_op *op);
 void lpi_link_flush(struct lpi_link *conn);
+/* A part of a message may be on its way, and the daemon waits for the rest. */
+bool lpi_link_has_unsent(const struct lpi_link *conn);
 /* The operation is no longer this connection's; true when its outcome is unknown. */
 bool lpi_link_forget(struct lpi_op *op);
 void lpi_link_free_slot(struct lpi_link *conn, struct lpi_credit *slot);
@@ -288,6 +293,11 @@ struct lapis {
 	bool has_thread;
 	pthread_t thread;
 
+	/* The time in which requests expire: it stands still while nobody runs the handle. */
+	uint64_t run_ns;
+	uint64_t seen_ns; /* of the clock, when it was last set */
+	uint64_t wait_ns; /* how long a wait was meant to last */
+
 	struct lpi_link *conns[LPI_SHARDS_MAX]; /* [0]: the first that was made */
 	struct lpi_link *by_shard[LPI_SHARDS_MAX];
 	uint32_t conn_cnt;
@@ -307,10 +317,10 @@ struct lapis {
 	struct lpi_ops waiting;
 	struct lpi_ops later;
 	struct lpi_ops done;
+	struct lpi_ops hungry; /* uploads that can take more from their sources */
 	/* Those with the handle's timeout, which end in the order in which they began, and others.
 	 */
 	struct lpi_usual usual;
-	uint64_t usual_ns; /* of the last one in there */
 	struct lpi_deadlines deadlines;
 	struct lpi_route routes[LPI_ROUTES];
 	struct lpi_counters counters;
@@ -320,6 +330,7 @@ struct lapis {
 uint64_t lpi_now(const struct lapis *lapis);
 /* One that nobody submitted. */
 void lpi_begin_own(struct lpi_op *op);
+/* It has all its time from now on. */
 void lpi_arm(struct lpi_op *op);
 void lpi_wait(struct lpi_op *op);
 /* The operation ends: its callback comes in this turn. The text may be op->text. */
@@ -345,6 +356,10 @@ int lpi_upload_new(struct lpi_op *op, const struct lapis_request *request) LP_MU
 void lpi_upload_free(struct lpi_upload *upload);
 void lpi_upload_start(struct lpi_op *op);
 void lpi_upload_end(struct lpi_op *op, int status, const char *text);
+/* A piece of each source that may be asked now, which may take as long as it likes. True when there
+ * was any. */
+bool lpi_uploads_feed(struct lapis *lapis);
+bool lpi_uploads_can_feed(const struct lapis *lapis);
 
 /* call.c */
 int lpi_set_error(int err, const char *text);

@@ -2,6 +2,11 @@
 /* The handle: what is submitted comes in through the inbox, under the lock; everything else belongs
  * to whoever runs a turn. A turn takes the inbox, gives requests to connections, sends, waits,
  * receives, and calls back last, when nothing of it is in the middle of anything.
+ *
+ * Requests expire by a time of the handle's own, run_ns. A daemon cannot be blamed for what passes
+ * in the caller's source, sink or callback, between two turns, or while the process is stopped: so
+ * each wait and each step counts for as long as it was meant to take, at most. And it is only after
+ * what has come was received that anything expires.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,24 +49,16 @@ static void disarm(struct lpi_op *op)
 		lpi_deadlines_remove(&op->lapis->deadlines, op);
 }
 
-/* now_ns may be older than that of the one before: then this one has as long. */
-static void arm_from(struct lpi_op *op, uint64_t now_ns)
+void lpi_arm(struct lpi_op *op)
 {
 	struct lapis *lapis = op->lapis;
 	disarm(op);
-	op->deadline_ns = now_ns + op->timeout_ns;
+	op->deadline_ns = lapis->run_ns + op->timeout_ns;
 	if (op->timeout_ns != lapis->options.timeout_ms * LP_NS_PER_MS) {
 		lpi_deadlines_insert(&lapis->deadlines, op);
 		return;
 	}
-	op->deadline_ns = LP_MAX(op->deadline_ns, lapis->usual_ns);
-	lapis->usual_ns = op->deadline_ns;
 	lpi_usual_push_back(&lapis->usual, op);
-}
-
-void lpi_arm(struct lpi_op *op)
-{
-	arm_from(op, lpi_now(op->lapis));
 }
 
 /* The one that has least time left, or NULL. */
@@ -82,7 +79,7 @@ void lpi_wait(struct lpi_op *op)
 }
 
 /* Before anything else is done with it on the running thread. */
-static void begin(struct lpi_op *op, uint64_t now_ns)
+static void begin(struct lpi_op *op)
 {
 	lpi_all_push_back(&op->lapis->all, op);
 	lpi_counter_add(&op->lapis->counters.requests);
@@ -90,14 +87,14 @@ static void begin(struct lpi_op *op, uint64_t now_ns)
 		lpi_upload_start(op);
 		return;
 	}
-	arm_from(op, now_ns);
+	lpi_arm(op);
 	lpi_wait(op);
 }
 
 void lpi_begin_own(struct lpi_op *op)
 {
 	atomic_fetch_add(&op->lapis->held_cnt, 1);
-	begin(op, lpi_now(op->lapis));
+	begin(op);
 }
 
 void lpi_finish(struct lpi_op *op, int status, const char *text)
@@ -304,9 +301,8 @@ static bool take_inbox(struct lapis *lapis)
 	pthread_mutex_unlock(&lapis->lock);
 	lpi_ops_splice_back(&ops, &lapis->own_inbox);
 	bool any = !lpi_ops_is_empty(&ops) || !lpi_cancels_is_empty(&cancels);
-	uint64_t now_ns = any ? lpi_now(lapis) : 0;
 	while ((op = lpi_ops_pop_front(&ops)) != NULL)
-		begin(op, now_ns);
+		begin(op);
 	while ((cancel = lpi_cancels_pop_front(&cancels)) != NULL) {
 		cancel_op(lapis, cancel->id);
 		free(cancel);
@@ -316,11 +312,19 @@ static bool take_inbox(struct lapis *lapis)
 
 /* --- A turn ----------------------------------------------------------------------------------- */
 
+/* The handle's time goes on by what has passed, but for what was more than max_ns. */
+static void advance(struct lapis *lapis, uint64_t max_ns)
+{
+	uint64_t now = lpi_now(lapis);
+	lapis->run_ns += LP_MIN(now - lapis->seen_ns, max_ns);
+	lapis->seen_ns = now;
+}
+
 static void expire_all(struct lapis *lapis)
 {
 	uint64_t now = lpi_now(lapis);
 	struct lpi_op *op;
-	while ((op = first_deadline(lapis)) != NULL && op->deadline_ns <= now)
+	while ((op = first_deadline(lapis)) != NULL && op->deadline_ns <= lapis->run_ns)
 		expire(op);
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
 		struct lpi_link *conn = lapis->conns[i];
@@ -332,18 +336,28 @@ static void expire_all(struct lapis *lapis)
 	}
 }
 
-/* Everything that needs no waiting. */
+static void send_all(struct lapis *lapis)
+{
+	lpi_route_waiting(lapis);
+	for (uint32_t i = 0; i < lapis->conn_cnt; i++)
+		lpi_link_flush(lapis->conns[i]);
+}
+
+/* Everything that needs no waiting, but for the callers' sources. */
 static int step(struct lapis *lapis)
 {
 	int ended = 0;
 	do {
-		expire_all(lapis);
 		lpi_route_waiting(lapis);
 		ended += run_done(lapis);
 	} while (take_inbox(lapis) || !lpi_ops_is_empty(&lapis->done));
-	lpi_route_waiting(lapis);
-	for (uint32_t i = 0; i < lapis->conn_cnt; i++)
-		lpi_link_flush(lapis->conns[i]);
+	send_all(lapis);
+	if (lpi_uploads_feed(lapis)) {
+		/* Sources may submit, too. */
+		(void)take_inbox(lapis);
+		send_all(lapis);
+	}
+	advance(lapis, LPI_STEP_COUNTS_MAX);
 	return ended;
 }
 
@@ -352,10 +366,12 @@ static uint64_t next_ns(const struct lapis *lapis)
 {
 	uint64_t next = UINT64_MAX;
 	const struct lpi_op *op = first_deadline(lapis);
-	if (!lpi_ops_is_empty(&lapis->done))
+	if (!lpi_ops_is_empty(&lapis->done) || lpi_uploads_can_feed(lapis))
 		return 0;
 	if (op != NULL)
-		next = op->deadline_ns;
+		next = lapis->seen_ns +
+		       LP_MIN(op->deadline_ns - LP_MIN(op->deadline_ns, lapis->run_ns),
+			      LPI_WAIT_COUNTS_MAX);
 	LP_LIST_FOREACH (lpi_ops, &lapis->later, op)
 		next = LP_MIN(next, op->later_ns);
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
@@ -387,9 +403,8 @@ static int wait_ms(const struct lapis *lapis, int timeout_ms)
 }
 
 /* So that lapis_fd() is readable then. It may be too early, never too late. */
-static void set_timer(struct lapis *lapis)
+static void set_timer(struct lapis *lapis, uint64_t next)
 {
-	uint64_t next = LP_MAX(next_ns(lapis), UINT64_C(1));
 	if (lapis->has_thread || next == UINT64_MAX ||
 	    (lapis->timer_ns != 0 && lapis->timer_ns <= next))
 		return;
@@ -397,6 +412,14 @@ static void set_timer(struct lapis *lapis)
 						     .tv_nsec = (long)(next % LP_NS_PER_S)}};
 	if (timerfd_settime(lapis->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL) == 0)
 		lapis->timer_ns = next;
+}
+
+/* The turn is over: from now on it is the caller who waits. */
+static void set_wait(struct lapis *lapis)
+{
+	uint64_t next = LP_MAX(next_ns(lapis), UINT64_C(1));
+	lapis->wait_ns = next - LP_MIN(next, lapis->seen_ns);
+	set_timer(lapis, next);
 }
 
 static void take_event(struct lapis *lapis, const struct epoll_event *event)
@@ -415,14 +438,17 @@ static int turn(struct lapis *lapis, int timeout_ms)
 	struct epoll_event events[EVENTS_MAX];
 	const struct lapis *before = running;
 	running = lapis;
+	advance(lapis, lapis->wait_ns);
 	int ended = step(lapis);
 	int ms = ended > 0 ? 0 : wait_ms(lapis, timeout_ms);
 	int cnt = epoll_wait(lapis->epoll_fd, events, EVENTS_MAX, ms);
+	advance(lapis, ms < 0 ? UINT64_MAX : (uint64_t)ms * LP_NS_PER_MS);
 	/* A signal: the caller may want to know. */
 	for (int i = 0; i < cnt; i++)
 		take_event(lapis, &events[i]);
+	expire_all(lapis);
 	ended += step(lapis);
-	set_timer(lapis);
+	set_wait(lapis);
 	running = before;
 	return ended;
 }
@@ -501,6 +527,7 @@ static int open_fds(struct lapis *lapis)
 static void init(struct lapis *lapis)
 {
 	lapis->clock = lp_clock_system();
+	lapis->seen_ns = lpi_now(lapis);
 	lapis->epoll_fd = -1;
 	lapis->wake_fd = -1;
 	lapis->timer_fd = -1;
@@ -510,6 +537,7 @@ static void init(struct lapis *lapis)
 	lpi_ops_init(&lapis->waiting);
 	lpi_ops_init(&lapis->later);
 	lpi_ops_init(&lapis->done);
+	lpi_ops_init(&lapis->hungry);
 	lpi_ops_init(&lapis->own_inbox);
 	lpi_usual_init(&lapis->usual);
 	lpi_deadlines_init(&lapis->deadlines);

@@ -26,7 +26,8 @@
  * many requests as it may; or the daemon was busy for as long as the time limit: not done -EBADMSG
  * data does not match its checksum: what is in the buffer must not be used -EPROTO       the other
  * end does not speak the protocol What only reads is asked again by itself when a connection
- * breaks; so is what was surely not done. Nothing else ever is.
+ * breaks; so is what was surely not done. Nothing else ever is. After six breaks in a row it is
+ * -ENOTCONN; a get that got on in between begins to count again.
  *
  * Order: requests that are under way at once have none, also when they are for one object. Who
  * needs one waits for the first.
@@ -88,7 +89,8 @@ struct lapis_options {
 	uint32_t crc;          /* lapis_crc, at least */
 	uint32_t requests_max; /* that the library holds at once; 0: 4096 */
 	uint32_t credits;      /* under way on one connection, at most; 0: as many as it gets */
-	uint32_t timeout_ms;   /* for one message to be answered; 0: 30,000 */
+	uint32_t timeout_ms;   /* for one message to be answered; 0: 30,000. What the caller takes
+				* (in a source, a sink, a callback, between turns) does not count */
 	uint32_t reconnect_ms; /* how long a lost connection is tried again; 0: 10,000 */
 	uint32_t connect_ms;   /* for a connection to be made; 0: 5,000 */
 };
@@ -306,7 +308,8 @@ struct lapis_change {
 };
 
 /* Fills buf with what comes next of an object that is put: how many bytes, at most len; 0: that
- * was all; negative: the put fails with this error. Comes on the thread that runs the handle. */
+ * was all; negative: the put fails with this error. Comes on the thread that runs the handle, and
+ * may take as long as it likes; all else that is asked of the handle waits meanwhile. */
 typedef int64_t lapis_source_fn(void *arg, void *buf, size_t len);
 /* How many of the bytes that come next of an object that is put are zeros that need not be sent:
  * the source goes on behind them. 0: none; negative: the put fails with this error. Comes before

@@ -5,6 +5,7 @@
  * between turns of the client, so that each order of events is one that the test chose; for
  * functions that wait, by a thread. Rules W2 (checksums from end to end), W3 (a put is a whole).
  */
+#include "base/clock.h"
 #include "client/fake_test.h"
 
 /* --- What works ------------------------------------------------------------------------------- */
@@ -428,6 +429,206 @@ static void test_put_with_holes(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+/* Walks extents: a short read at the end of each, then the hole to the next one. Takes care that it
+ * is asked for the hole before each read. */
+#define EXTENT_BYTES 100000u
+struct extents {
+	const uint8_t *data;
+	size_t pos; /* in data: two extents */
+	int asked;
+};
+
+static int64_t hole_to_extent(void *arg)
+{
+	struct extents *extents = arg;
+	assert_int_equal(extents->asked++, 0);
+	return extents->pos == EXTENT_BYTES ? LP_WIRE_PIECE_MAX : 0;
+}
+
+static int64_t give_extent(void *arg, void *buf, size_t len)
+{
+	struct extents *extents = arg;
+	assert_int_equal(extents->asked--, 1);
+	size_t left =
+		extents->pos < 2 * EXTENT_BYTES ? EXTENT_BYTES - extents->pos % EXTENT_BYTES : 0;
+	len = LP_MIN(LP_MIN(len, left), (size_t)30000);
+	memcpy(buf, extents->data + extents->pos, len);
+	extents->pos += len;
+	return (int64_t)len;
+}
+
+static void test_put_of_extents(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	const size_t second = EXTENT_BYTES + LP_WIRE_PIECE_MAX;
+	const size_t whole = second + EXTENT_BYTES;
+	uint8_t *data = lpi_fake_rig_pattern(2 * EXTENT_BYTES);
+	uint8_t *want = calloc(1, whole);
+	uint8_t *back = malloc(whole + 1);
+	struct extents extents = {.data = data};
+	struct lpi_fake_ending ending;
+	const struct lapis_request put = {.op = LAPIS_PUT,
+					  .path = "b/extents",
+					  .source = give_extent,
+					  .source_arg = &extents,
+					  .hole = hole_to_extent};
+	assert_non_null(want);
+	assert_non_null(back);
+	memcpy(want, data, EXTENT_BYTES);
+	memcpy(want + second, data + EXTENT_BYTES, EXTENT_BYTES);
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, put));
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_WRITE], 2);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_get_of("b/extents", back, whole + 1), &ending);
+	lpi_fake_rig_wait_for(&rig, &ending);
+	lp_test_ok(ending.status);
+	assert_int_equal(ending.data_bytes, whole);
+	assert_memory_equal(back, want, whole);
+	free(back);
+	free(want);
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* Takes longer for what fits into the window than the daemon may take for an answer. */
+static int64_t give_slowly(void *arg, void *buf, size_t len)
+{
+	struct source *source = arg;
+	const struct timespec pause = {.tv_nsec = 60 * (long)LP_NS_PER_MS};
+	(void)nanosleep(&pause, NULL);
+	len = LP_MIN(len, source->len - source->pos);
+	memcpy(buf, source->data + source->pos, len);
+	source->pos += len;
+	return (int64_t)len;
+}
+
+static int64_t no_hole(void *arg)
+{
+	(void)arg;
+	return 0;
+}
+
+/* What the source takes is not held against the daemon; also not when it pauses with a message on
+ * its way, for which the daemon would not wait. */
+static void test_put_from_slow_source(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t *data = lpi_fake_rig_pattern(LARGE);
+	struct source source = {.data = data, .len = LARGE};
+	struct lapis_request put = {.op = LAPIS_PUT,
+				    .path = "b/large",
+				    .source = give_slowly,
+				    .source_arg = &source,
+				    .hole = no_hole,
+				    .timeout_ms = 250};
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, put));
+	check_large(&rig, data);
+	/* A daemon that does not answer is still found out. */
+	rig.fake.holds = true;
+	source.pos = 0;
+	lp_test_err(-ETIMEDOUT, lpi_fake_rig_ask(&rig, put));
+	lpi_fake_release(&rig.fake);
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* A source is not asked while a part of a message is on its way, for whose rest the daemon would
+ * wait in vain. */
+struct watched_source {
+	struct source source;
+	struct lpi_fake *fake;
+	uint32_t amid_cnt;
+};
+
+static int64_t give_watched(void *arg, void *buf, size_t len)
+{
+	struct watched_source *watched = arg;
+	struct lpi_fake *fake = watched->fake;
+	/* All that was sent is here, and then it is whole messages. */
+	for (int i = 0; i < 4; i++)
+		lpi_fake_step(fake, 0);
+	for (int i = 0; i < LPI_FAKE_CONNS; i++)
+		watched->amid_cnt += fake->conns[i].fd >= 0 && fake->conns[i].in_len > 0;
+	return give(&watched->source, buf, len);
+}
+
+static void test_nothing_half_sent(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t *data = lpi_fake_rig_pattern(LARGE);
+	struct watched_source watched = {.source = {.data = data, .len = LARGE}, .fake = &rig.fake};
+	const struct lapis_request put = {.op = LAPIS_PUT,
+					  .path = "b/large",
+					  .source = give_watched,
+					  .source_arg = &watched,
+					  .hole = no_hole};
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, put));
+	check_large(&rig, data);
+	assert_int_equal(watched.amid_cnt, 0);
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* Nothing is under way but the caller's own source. */
+static void test_cancel_hungry_put(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	uint8_t *data = lpi_fake_rig_pattern(LARGE);
+	struct source source = {.data = data, .len = LARGE};
+	const struct lapis_request put = {.op = LAPIS_PUT,
+					  .path = "b/large",
+					  .source = give,
+					  .source_arg = &source,
+					  .hole = no_hole};
+	lpi_fake_rig_init(&rig);
+	for (int turns = 0; turns < 8; turns++) {
+		source.pos = 0;
+		lpi_fake_rig_submit(&rig, put, &ending);
+		lpi_fake_rig_turns(&rig, turns);
+		lapis_cancel(rig.lapis, ending.id);
+		lpi_fake_rig_wait_for(&rig, &ending);
+		lp_test_err(-ECANCELED, ending.status);
+	}
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
+static int object_cnt(const struct lpi_fake *fake)
+{
+	int cnt = 0;
+	for (int i = 0; i < LPI_FAKE_OBJECTS; i++)
+		cnt += fake->objects[i].is_used ? 1 : 0;
+	return cnt;
+}
+
+/* The daemon keeps the upload of a commit that it refused: it has to be told that nobody wants it.
+ */
+static void test_refused_commit(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t *data = lpi_fake_rig_pattern(LARGE);
+	struct lapis_request put = lpi_fake_rig_put_of("b/large", data, LARGE);
+	put.condition = LAPIS_IF_ABSENT;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, put));
+	lp_test_err(-EEXIST, lpi_fake_rig_ask(&rig, put));
+	lpi_fake_rig_turns(&rig, 5);
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_COMMIT], 2);
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_ABORT], 1);
+	assert_int_equal(object_cnt(&rig.fake), 1);
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
 /* script 1: at the third write; 2: at the commit. */
 static bool hang_up_in_upload(struct lpi_fake *fake, struct lpi_fake_request *req)
 {
@@ -760,7 +961,12 @@ int main(void)
 		cmocka_unit_test(test_large_put),
 		cmocka_unit_test(test_put_from_source),
 		cmocka_unit_test(test_put_with_holes),
+		cmocka_unit_test(test_put_of_extents),
+		cmocka_unit_test(test_put_from_slow_source),
+		cmocka_unit_test(test_nothing_half_sent),
+		cmocka_unit_test(test_cancel_hungry_put),
 		cmocka_unit_test(test_interrupted_put),
+		cmocka_unit_test(test_refused_commit),
 		cmocka_unit_test(test_get_to_sink),
 		cmocka_unit_test(test_shards),
 		cmocka_unit_test(test_callbacks),

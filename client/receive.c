@@ -306,6 +306,9 @@ static void take_data(struct lpi_link *conn)
 	}
 	op->result.data_bytes += header->data_bytes;
 	op->has_version = true;
+	/* A reader who pauses may be cut off as often as he likes, if he gets on in between. */
+	if (header->data_bytes > 0)
+		op->tries = 0;
 	if (more) {
 		lpi_arm(op);
 		return;

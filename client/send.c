@@ -121,8 +121,16 @@ static void sent(struct lpi_link *conn, size_t bytes)
 			continue;
 		}
 		op->place = LPI_PLACE_SENT;
+		/* Only now can it be answered. A daemon that is busy is not asked for ever. */
+		if (op->later_ns == 0)
+			lpi_arm(op);
 		op->ordered_nr = op->lapis->ordered_nr;
 	}
+}
+
+bool lpi_link_has_unsent(const struct lpi_link *conn)
+{
+	return !lpi_ops_is_empty(&conn->sending);
 }
 
 static void want_out(struct lpi_link *conn, bool wants)

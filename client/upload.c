@@ -4,7 +4,10 @@
  * was sent is "not done"; if it was the connection, and the data is all in memory, it begins again.
  *
  * Of a source that gives the data as it comes, the first message's worth is read before anything
- * is sent: mostly that is all, and it is an ordinary put.
+ * is sent: mostly that is all, and it is an ordinary put. A source may take as long as it likes,
+ * and while it does nothing is sent: so it is asked at one place only, lpi_uploads_feed(), for one
+ * piece in a turn, and not while a message is half sent, for whose rest the daemon would wait in
+ * vain.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +33,8 @@ struct lpi_upload {
 	lapis_source_fn *source; /* instead of data */
 	void *source_arg;
 	lapis_hole_fn *hole; /* NULL: there are none */
+	uint64_t gap_bytes;  /* of the hole behind the piece that was read last */
+	bool is_asked;       /* whether there is a hole before what the source gives next */
 	bool ends_in_hole;   /* so far: nothing was written behind it */
 	uint8_t *first;      /* what was read of it before it was known to be long */
 	bool at_end;
@@ -80,6 +85,8 @@ static void fail(struct lpi_op *op, int status, const char *text)
 	if (upload->status != 0)
 		return;
 	upload->status = status;
+	if (lpi_ops_is_linked(op))
+		lpi_ops_remove(op);
 	(void)snprintf(upload->text, sizeof(upload->text), "%s", text);
 	LP_LIST_FOREACH (lpi_all, &op->lapis->all, child) {
 		if (child->done == child_done && child->arg == op)
@@ -123,12 +130,32 @@ static void open_upload(struct lpi_op *op)
 		child_start(op, child);
 }
 
-/* Fills buf from the source: how many bytes; fewer than len at the end. */
+/* Once before each call of the source. What is not written reads as zeros. */
+static int ask_hole(struct lpi_upload *upload, uint64_t filled)
+{
+	int64_t len =
+		upload->hole != NULL && !upload->is_asked ? upload->hole(upload->source_arg) : 0;
+	if (len < 0)
+		return (int)len;
+	if ((uint64_t)len > UINT64_MAX / 2 - upload->pos - filled)
+		return -EFBIG;
+	upload->is_asked = true;
+	upload->gap_bytes = (uint64_t)len;
+	return 0;
+}
+
+/* Fills buf from the source: how many bytes; fewer than len at the end, or before a hole. */
 static int64_t fill(struct lpi_upload *upload, uint8_t *buf, size_t len)
 {
 	size_t filled = 0;
 	while (filled < len && !upload->at_end) {
+		int err = ask_hole(upload, filled);
+		if (err < 0)
+			return err;
+		if (upload->gap_bytes > 0)
+			break;
 		int64_t n = upload->source(upload->source_arg, buf + filled, len - filled);
+		upload->is_asked = false;
 		if (n < 0)
 			return n;
 		if ((uint64_t)n > len - filled)
@@ -158,17 +185,11 @@ static void write_piece(struct lpi_op *op, uint8_t *own, const uint8_t *data, si
 	child_start(op, child);
 }
 
-/* What is not written reads as zeros. */
-static int skip_hole(struct lpi_upload *upload)
+static void skip_gap(struct lpi_upload *upload)
 {
-	int64_t len = upload->hole != NULL ? upload->hole(upload->source_arg) : 0;
-	if (len < 0)
-		return (int)len;
-	if ((uint64_t)len > UINT64_MAX / 2 - upload->pos)
-		return -EFBIG;
-	upload->pos += (uint64_t)len;
-	upload->ends_in_hole = upload->ends_in_hole || len > 0;
-	return 0;
+	upload->pos += upload->gap_bytes;
+	upload->ends_in_hole = upload->ends_in_hole || upload->gap_bytes > 0;
+	upload->gap_bytes = 0;
 }
 
 static void write_from_source(struct lpi_op *op)
@@ -179,9 +200,7 @@ static void write_from_source(struct lpi_op *op)
 	upload->first = NULL;
 	if (own == NULL) {
 		own = malloc(LP_WIRE_PIECE_MAX);
-		len = own == NULL ? -ENOMEM : skip_hole(upload);
-		if (len == 0)
-			len = fill(upload, own, LP_WIRE_PIECE_MAX);
+		len = own == NULL ? -ENOMEM : fill(upload, own, LP_WIRE_PIECE_MAX);
 	}
 	if (len < 0)
 		fail(op, (int)len, "what was to be put could not be read");
@@ -189,6 +208,14 @@ static void write_from_source(struct lpi_op *op)
 		write_piece(op, own, own, (size_t)len);
 	else
 		free(own);
+	skip_gap(upload);
+}
+
+/* Its source is asked when the turn comes to that. */
+static void make_hungry(struct lpi_op *op)
+{
+	if (!lpi_ops_is_linked(op))
+		lpi_ops_push_back(&op->lapis->hungry, op);
 }
 
 static void write_more(struct lpi_op *op)
@@ -196,8 +223,8 @@ static void write_more(struct lpi_op *op)
 	struct lpi_upload *upload = op->upload;
 	while (upload->status == 0 && !upload->at_end && upload->under_way < LPI_UPLOAD_WINDOW) {
 		if (upload->source != NULL) {
-			write_from_source(op);
-			continue;
+			make_hungry(op);
+			return;
 		}
 		size_t len = LP_MIN(upload->data_bytes - upload->pos, (uint64_t)LP_WIRE_PIECE_MAX);
 		write_piece(op, NULL, upload->data + upload->pos, len);
@@ -279,7 +306,9 @@ static void abort_upload(struct lpi_op *op)
 static void end_failed(struct lpi_op *op)
 {
 	struct lpi_upload *upload = op->upload;
-	if (upload->phase != PHASE_COMMITTING)
+	/* A commit that was refused leaves it open. One that may have been done has nothing to give
+	 * up, or is to be looked at. */
+	if (upload->status != -LAPIS_EUNKNOWN)
 		abort_upload(op);
 	bool again = upload->status == -ENOTCONN && upload->source == NULL &&
 		     upload->phase == PHASE_WRITING && upload->restarts < RESTARTS_MAX;
@@ -356,6 +385,9 @@ void lpi_upload_end(struct lpi_op *op, int status, const char *text)
 	LP_ASSERT(op->upload != NULL);
 	if (op->upload->phase != PHASE_COMMITTING) {
 		fail(op, status, text);
+		/* Nothing but its source was waited for. */
+		if (op->upload->under_way == 0)
+			end_failed(op);
 		return;
 	}
 	/* Then it is the commit that says how it ended. */
@@ -390,25 +422,72 @@ static void become_put(struct lpi_op *op, size_t len)
 	lpi_wait(op);
 }
 
-void lpi_upload_start(struct lpi_op *op)
+static void open_first(struct lpi_op *op)
+{
+	open_upload(op);
+	if (op->upload->status != 0)
+		lpi_finish(op, op->upload->status, op->upload->text);
+}
+
+static void read_first(struct lpi_op *op)
 {
 	struct lpi_upload *upload = op->upload;
 	int64_t len = LP_WIRE_DATA_MAX;
 	/* With holes it is long anyway. */
-	if (upload->source != NULL && upload->hole == NULL) {
+	if (upload->hole == NULL) {
 		upload->first = malloc(LP_WIRE_DATA_MAX);
 		len = upload->first == NULL ? -ENOMEM
 					    : fill(upload, upload->first, LP_WIRE_DATA_MAX);
 	}
-	if (len < 0) {
+	if (len < 0)
 		lpi_finish(op, (int)len, "what was to be put could not be read");
-		return;
-	}
-	if (upload->at_end) {
+	else if (upload->at_end)
 		become_put(op, (size_t)len);
+	else
+		open_first(op);
+}
+
+void lpi_upload_start(struct lpi_op *op)
+{
+	if (op->upload->source != NULL)
+		make_hungry(op);
+	else
+		open_first(op);
+}
+
+/* --- Its sources ------------------------------------------------------------------------------ */
+
+bool lpi_uploads_can_feed(const struct lapis *lapis)
+{
+	if (lpi_ops_is_empty(&lapis->hungry))
+		return false;
+	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
+		if (lpi_link_has_unsent(lapis->conns[i]))
+			return false;
+	}
+	return true;
+}
+
+static void feed(struct lpi_op *op)
+{
+	if (op->upload->phase == PHASE_NEW) {
+		read_first(op);
 		return;
 	}
-	open_upload(op);
-	if (upload->status != 0)
-		lpi_finish(op, upload->status, upload->text);
+	write_from_source(op);
+	proceed(op);
+}
+
+bool lpi_uploads_feed(struct lapis *lapis)
+{
+	struct lpi_ops hungry;
+	struct lpi_op *op;
+	if (!lpi_uploads_can_feed(lapis))
+		return false;
+	lpi_ops_init(&hungry);
+	lpi_ops_splice_back(&hungry, &lapis->hungry);
+	/* Whoever can take still more is in the handle's list again. */
+	while ((op = lpi_ops_pop_front(&hungry)) != NULL)
+		feed(op);
+	return true;
 }

@@ -44,6 +44,27 @@ static void accept_one(struct lpi_door_rig *rig, int listen_fd)
 		lp_test_ok(lp_door_adopt(rig->door[0], fd, &peer, NULL, 0));
 }
 
+static uint32_t opens(const struct lpi_door_rig *rig, uint32_t shard_cnt)
+{
+	struct lp_ns_stats stats;
+	uint32_t cnt = 0;
+	for (uint32_t i = 0; i < shard_cnt; i++) {
+		lp_ns_read_stats(rig->ns[i], &stats);
+		cnt += (uint32_t)stats.opens;
+	}
+	return cnt;
+}
+
+static void check_nothing_open(struct lpi_door_rig *rig, uint32_t shard_cnt)
+{
+	/* What was sent last may not be done yet. */
+	for (int i = 0; i < 1000 && opens(rig, shard_cnt) > 0; i++) {
+		if (lp_reactor_turn(rig->reactor, false) == 0)
+			(void)usleep(20);
+	}
+	assert_int_equal(opens(rig, shard_cnt), 0);
+}
+
 static void play(uint32_t shard_cnt, uint32_t flags, void (*script)(struct lapis *lapis))
 {
 	char dir[] = "/tmp/lapis-client-door-XXXXXX";
@@ -65,6 +86,8 @@ static void play(uint32_t shard_cnt, uint32_t flags, void (*script)(struct lapis
 			(void)usleep(20);
 	}
 	assert_int_equal(pthread_join(thread, NULL), 0);
+	/* Before the end of the connection closes it. */
+	check_nothing_open(rig, shard_cnt);
 	lapis_close(visit.lapis);
 	lpi_door_rig_free(rig);
 	(void)close(listen_fd);
@@ -138,6 +161,11 @@ static void play_objects(struct lapis *lapis)
 	const struct lapis_put_options version = {
 		.size = sizeof(version), .condition = LAPIS_IF_VERSION, .version = 999999};
 	MUST_BE(-ECANCELED, lapis_put(lapis, "b/01", "x", 1, &version, NULL));
+	/* Too large for one message: refused when it is to be committed. */
+	uint8_t *large = pattern(5u << 20);
+	MUST_BE(-EEXIST, lapis_put(lapis, "b/01", large, 5u << 20, &absent, NULL));
+	MUST_BE(-ECANCELED, lapis_put(lapis, "b/01", large, 5u << 20, &version, NULL));
+	free(large);
 	MUST(lapis_stat(lapis, "b/04", &attrs));
 	MUST(lapis_delete(lapis, "b/04"));
 	MUST_BE(-ENOENT, lapis_stat(lapis, "b/04", &attrs));

@@ -44,7 +44,7 @@ expect()
 {
 	local status=$1 pattern=$2
 	shift 2
-	lapis "$@" >out 2>err </dev/null
+	lapis "$@" >out 2>err <"${input:-/dev/null}"
 	local got=$?
 	[ "$got" = "$status" ] || say "lapis $*: exit status $got, not $status: $(cat err)"
 	[ -z "$pattern" ] || cat out err | grep -Eq -- "$pattern" || say "lapis $*: no '$pattern' in: $(cat out err)"
@@ -173,6 +173,13 @@ expect 0 '^1$' xattr get docs/one user.a
 expect 0 'user.b = b c' xattr ls -l docs/one
 expect 0 '' xattr rm docs/one user.a
 expect 1 'docs/one: attribute user.a: there is no such' xattr get docs/one user.a
+input=one expect 0 '' xattr set docs/one user.in -
+expect 0 'first content' xattr get docs/one user.in
+# What cannot be read is not an empty value.
+input=/tmp expect 1 'standard input: .*directory' xattr set docs/one user.in -
+input=/tmp expect 1 'standard input: .*directory' omap set docs/one k0 -
+expect 0 'first content' xattr get docs/one user.in
+expect 0 '' xattr rm docs/one user.in
 expect 0 '' omap set docs/one k2 v2 k1 v1
 expect 0 '^v1$' omap get docs/one k1
 [ "$(lapis omap ls docs/one | tr '\n' ' ')" = 'k1 k2 ' ] || say "omap ls: $(lapis omap ls docs/one)"
