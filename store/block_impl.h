@@ -90,7 +90,7 @@ int lpi_node_get(struct lpi_warmer *warmer, enum lpi_node_kind kind, uint64_t id
 /* An inode that is there for readers: -ENOENT. */
 int lpi_inode_get(struct lpi_warmer *warmer, struct lp_ino ino, bool claimed,
 		  struct lpi_inode **ret_inode) LP_MUST_CHECK;
-/* The leaves that the map said are missing (its call returned -EAGAIN), at most `max` of them. 0:
+/* The leaves that the map said are missing (its call returned -EAGAIN). 0:
  * call the map again. */
 int lpi_leaves_get(struct lpi_warmer *warmer, struct lpi_inode *inode, bool claimed) LP_MUST_CHECK;
 /* Of these the root names none, and there may be any number: a scan finds them. */

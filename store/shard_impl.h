@@ -144,9 +144,9 @@ struct lp_shard {
 	uint64_t persisted_seq; /* the shard thread's copy of kv_persisted, */
 	uint64_t whole_seq;     /* and of kv_whole */
 	uint64_t trimmed_seq;
-	uint64_t record_seq;       /* the newest frame with a checkpoint record */
-	uint8_t *record;           /* room for one checkpoint record */
-	uint8_t *change_bytes;     /* room for the changes of one frame */
+	uint64_t record_seq;   /* the newest frame with a checkpoint record */
+	uint8_t *record;       /* room for one checkpoint record */
+	uint8_t *change_bytes; /* room for the changes of one frame */
 	int error;
 	char reason[LP_SHARD_REASON_BYTES];
 	bool defers_to_index; /* as the last lp_shard_defer_need() found it */
