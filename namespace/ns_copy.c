@@ -2,8 +2,9 @@
 /* Copy and move.
  *
  * A copy is an upload that is filled from another object, on that one's shard, where ranges can be
- * cloned (rule N7); in the end it takes its name like any other. Every step but the ACL is guarded by the
- * source's version: what is copied is the source as it was at one moment, or the copy begins anew.
+ * cloned (rule N7); in the end it takes its name like any other. Every step but the ACL is guarded
+ * by the source's version: what is copied is the source as it was at one moment, or the copy begins
+ * anew.
  *
  * A move is a rename between two directories that paths lead to; those that are missing at the new
  * place are made, those that a put had made and that are empty at the old one go. */
