@@ -431,7 +431,7 @@ static void test_put_with_holes(void **state)
 
 /* Walks extents: a short read at the end of each, then the hole to the next one. Takes care that it
  * is asked for the hole before each read. */
-#define EXTENT_BYTES 100000u
+#define EXTENT_BYTES ((size_t)100000)
 struct extents {
 	const uint8_t *data;
 	size_t pos; /* in data: two extents */

@@ -361,7 +361,7 @@ static void test_cut_to_its_size(void **state)
 
 static void check_is_new(const struct lpi_hand *hand, struct lp_bytes xattr)
 {
-	uint8_t got[64];
+	uint8_t got[64] = {0};
 	struct lp_attrs attrs;
 	lp_test_ok(lpi_hand_stat(hand, ino, &attrs));
 	assert_int_equal(attrs.size_bytes, 0);
@@ -433,7 +433,7 @@ static void test_made_again_at_once(void **state)
 {
 	(void)state;
 	struct lpi_store_rig rig;
-	uint8_t got[LP_BLOCK_BYTES + 100];
+	static uint8_t got[LP_BLOCK_BYTES + 100];
 	struct lp_attrs attrs;
 	const struct lp_change create = {
 		.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &of_file}};
