@@ -222,7 +222,7 @@ void lpi_link_connect(struct lpi_link *conn)
 	conn->state = LPI_STATE_CONNECTING;
 	conn->generation++;
 	conn->next_wire = 1;
-	conn->deadline_ns = lpi_now(lapis) + lapis->options.connect_ms * LP_NS_PER_MS;
+	conn->deadline_ns = lapis->run_ns + lapis->options.connect_ms * LP_NS_PER_MS;
 	conn->fd = socket(lapis->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	struct epoll_event event = {.events = EPOLLOUT, .data.ptr = conn};
 	if (conn->fd < 0 || epoll_ctl(lapis->epoll_fd, EPOLL_CTL_ADD, conn->fd, &event) < 0) {

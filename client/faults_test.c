@@ -470,6 +470,35 @@ static void test_late_caller(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+static int64_t give_nothing_much(void *arg, void *buf, size_t len)
+{
+	(void)arg;
+	memset(buf, 1, LP_MIN(len, (size_t)100));
+	return (int64_t)LP_MIN(len, (size_t)100);
+}
+
+/* It has stopped reading in the middle of a message: a put whose source waits for the rest of that
+ * ends, too. */
+static void test_deaf_daemon(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	uint8_t *data = lpi_fake_rig_pattern(LP_WIRE_DATA_MAX);
+	struct lapis_request put = lpi_fake_rig_put_of("b/a", data, LP_WIRE_DATA_MAX);
+	struct lapis_request from_source = {
+		.op = LAPIS_PUT, .path = "b/b", .source = give_nothing_much, .timeout_ms = 50};
+	put.timeout_ms = 50;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	rig.fake.is_deaf = true;
+	lp_test_err(-LAPIS_EUNKNOWN, lpi_fake_rig_ask(&rig, put));
+	lp_test_err(-ETIMEDOUT, lpi_fake_rig_ask(&rig, from_source));
+	rig.fake.is_deaf = false;
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	free(data);
+	lpi_fake_rig_fini(&rig);
+}
+
 static void sleep_in_callback(void *arg, const struct lapis_result *result)
 {
 	(void)arg;
@@ -659,6 +688,7 @@ int main(void)
 		cmocka_unit_test(test_get_in_many_lives),
 		cmocka_unit_test(test_lost_ordered),
 		cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_deaf_daemon),
 		cmocka_unit_test(test_time_limit),
 		cmocka_unit_test(test_late_caller),
 		cmocka_unit_test(test_slow_callback),

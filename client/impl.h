@@ -37,6 +37,8 @@
 /* So much of a wait, and of a step, counts as time that the daemon had. */
 #define LPI_WAIT_COUNTS_MAX LP_NS_PER_S
 #define LPI_STEP_COUNTS_MAX LP_NS_PER_MS
+/* So long sources wait for what is half sent. */
+#define LPI_HUNGER_MAX (100 * LP_NS_PER_MS)
 
 /* --- Operations ------------------------------------------------------------------------------- */
 
@@ -193,7 +195,7 @@ struct lpi_link {
 	uint32_t shard; /* wanted, or, when UP, that it has */
 	uint64_t generation;
 	uint64_t retry_ns;    /* DOWN: not before */
-	uint64_t deadline_ns; /* CONNECTING, GREETING */
+	uint64_t deadline_ns; /* CONNECTING, GREETING: in lapis->run_ns's time */
 	uint64_t backoff_ns;
 	enum lp_wire_crc mode;
 
@@ -294,7 +296,7 @@ struct lapis {
 	pthread_t thread;
 
 	/* The time in which requests expire: it stands still while nobody runs the handle. */
-	uint64_t run_ns;
+	uint64_t run_ns;  /* never 0 */
 	uint64_t seen_ns; /* of the clock, when it was last set */
 	uint64_t wait_ns; /* how long a wait was meant to last */
 
@@ -318,6 +320,8 @@ struct lapis {
 	struct lpi_ops later;
 	struct lpi_ops done;
 	struct lpi_ops hungry; /* uploads that can take more from their sources */
+	uint64_t hungry_ns;    /* in run_ns's time: since when they wait for what is half sent; 0:
+				  they do not */
 	/* Those with the handle's timeout, which end in the order in which they began, and others.
 	 */
 	struct lpi_usual usual;
@@ -359,7 +363,8 @@ void lpi_upload_end(struct lpi_op *op, int status, const char *text);
 /* A piece of each source that may be asked now, which may take as long as it likes. True when there
  * was any. */
 bool lpi_uploads_feed(struct lapis *lapis);
-bool lpi_uploads_can_feed(const struct lapis *lapis);
+/* After how much of the handle's time some may; UINT64_MAX: there is none. */
+uint64_t lpi_uploads_wait_ns(const struct lapis *lapis);
 
 /* call.c */
 int lpi_set_error(int err, const char *text);

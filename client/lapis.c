@@ -322,7 +322,6 @@ static void advance(struct lapis *lapis, uint64_t max_ns)
 
 static void expire_all(struct lapis *lapis)
 {
-	uint64_t now = lpi_now(lapis);
 	struct lpi_op *op;
 	while ((op = first_deadline(lapis)) != NULL && op->deadline_ns <= lapis->run_ns)
 		expire(op);
@@ -330,7 +329,7 @@ static void expire_all(struct lapis *lapis)
 		struct lpi_link *conn = lapis->conns[i];
 		bool coming =
 			conn->state == LPI_STATE_CONNECTING || conn->state == LPI_STATE_GREETING;
-		if (coming && conn->deadline_ns <= now)
+		if (coming && conn->deadline_ns <= lapis->run_ns)
 			lpi_link_fail(conn, -ETIMEDOUT, "no answer from %s within %u ms",
 				      lapis->address_text, lapis->options.connect_ms);
 	}
@@ -361,17 +360,25 @@ static int step(struct lapis *lapis)
 	return ended;
 }
 
+/* When to look whether the handle's time has come to that: not later than it has. */
+static uint64_t clock_ns(const struct lapis *lapis, uint64_t deadline_ns)
+{
+	uint64_t left_ns = deadline_ns - LP_MIN(deadline_ns, lapis->run_ns);
+	return lapis->seen_ns + LP_MIN(left_ns, LPI_WAIT_COUNTS_MAX);
+}
+
 /* When there is something to do although nothing comes; UINT64_MAX: never. */
 static uint64_t next_ns(const struct lapis *lapis)
 {
 	uint64_t next = UINT64_MAX;
 	const struct lpi_op *op = first_deadline(lapis);
-	if (!lpi_ops_is_empty(&lapis->done) || lpi_uploads_can_feed(lapis))
+	uint64_t hungry_ns = lpi_uploads_wait_ns(lapis);
+	if (!lpi_ops_is_empty(&lapis->done) || hungry_ns == 0)
 		return 0;
 	if (op != NULL)
-		next = lapis->seen_ns +
-		       LP_MIN(op->deadline_ns - LP_MIN(op->deadline_ns, lapis->run_ns),
-			      LPI_WAIT_COUNTS_MAX);
+		next = clock_ns(lapis, op->deadline_ns);
+	if (hungry_ns != UINT64_MAX)
+		next = LP_MIN(next, lapis->seen_ns + hungry_ns);
 	LP_LIST_FOREACH (lpi_ops, &lapis->later, op)
 		next = LP_MIN(next, op->later_ns);
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
@@ -379,7 +386,7 @@ static uint64_t next_ns(const struct lapis *lapis)
 		bool coming =
 			conn->state == LPI_STATE_CONNECTING || conn->state == LPI_STATE_GREETING;
 		if (coming)
-			next = LP_MIN(next, conn->deadline_ns);
+			next = LP_MIN(next, clock_ns(lapis, conn->deadline_ns));
 		if (lpi_ops_is_empty(&lapis->waiting))
 			continue;
 		/* Requests wait for the first to be tried again; any that is up will do. */
@@ -528,6 +535,7 @@ static void init(struct lapis *lapis)
 {
 	lapis->clock = lp_clock_system();
 	lapis->seen_ns = lpi_now(lapis);
+	lapis->run_ns = 1;
 	lapis->epoll_fd = -1;
 	lapis->wake_fd = -1;
 	lapis->timer_fd = -1;

@@ -6,8 +6,8 @@
  * Of a source that gives the data as it comes, the first message's worth is read before anything
  * is sent: mostly that is all, and it is an ordinary put. A source may take as long as it likes,
  * and while it does nothing is sent: so it is asked at one place only, lpi_uploads_feed(), for one
- * piece in a turn, and not while a message is half sent, for whose rest the daemon would wait in
- * vain.
+ * piece in a turn, and rather not while a message is half sent, for whose rest the daemon would
+ * wait in vain.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -457,15 +457,25 @@ void lpi_upload_start(struct lpi_op *op)
 
 /* --- Its sources ------------------------------------------------------------------------------ */
 
-bool lpi_uploads_can_feed(const struct lapis *lapis)
+static bool is_any_unsent(const struct lapis *lapis)
 {
-	if (lpi_ops_is_empty(&lapis->hungry))
-		return false;
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
 		if (lpi_link_has_unsent(lapis->conns[i]))
-			return false;
+			return true;
 	}
-	return true;
+	return false;
+}
+
+/* Not for ever: others may keep a connection full, or the daemon may have stopped reading. */
+uint64_t lpi_uploads_wait_ns(const struct lapis *lapis)
+{
+	if (lpi_ops_is_empty(&lapis->hungry))
+		return UINT64_MAX;
+	if (!is_any_unsent(lapis))
+		return 0;
+	if (lapis->hungry_ns == 0)
+		return LPI_HUNGER_MAX;
+	return LPI_HUNGER_MAX - LP_MIN(lapis->run_ns - lapis->hungry_ns, LPI_HUNGER_MAX);
 }
 
 static void feed(struct lpi_op *op)
@@ -482,8 +492,15 @@ bool lpi_uploads_feed(struct lapis *lapis)
 {
 	struct lpi_ops hungry;
 	struct lpi_op *op;
-	if (!lpi_uploads_can_feed(lapis))
+	uint64_t wait_ns = lpi_uploads_wait_ns(lapis);
+	if (wait_ns > 0) {
+		if (wait_ns == UINT64_MAX)
+			lapis->hungry_ns = 0;
+		else if (lapis->hungry_ns == 0)
+			lapis->hungry_ns = lapis->run_ns;
 		return false;
+	}
+	lapis->hungry_ns = 0;
 	lpi_ops_init(&hungry);
 	lpi_ops_splice_back(&hungry, &lapis->hungry);
 	/* Whoever can take still more is in the handle's list again. */

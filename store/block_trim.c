@@ -111,10 +111,9 @@ static int look_for_leaves(struct lpi_trim *trim)
 	}
 	LP_ASSERT(trim->has_scanned);
 	int err = lpi_leaves_load(inode, &trim->scan, trim->leaves);
-	if (err == -ENOMEM) /* tried again, with what was found */
-		return err;
-	trim->is_looking = false;
-	trim->has_begun = false;
+	/* Without memory it is tried again: with what was found, or from the scan on. */
+	trim->is_looking = err == -ENOMEM;
+	trim->has_begun = trim->is_looking && trim->scan.result == 0;
 	return err;
 }
 
@@ -254,8 +253,10 @@ static int delete_found(struct lpi_trim *trim, enum phase next)
 	struct lp_kv_bytes key;
 	struct lp_kv_bytes value;
 	size_t pos = 0;
-	if (trim->scan.result < 0)
+	if (trim->scan.result < 0) {
+		trim->has_begun = false; /* if it is tried again */
 		return trim->scan.result;
+	}
 	if (trim->scan.records == 0) {
 		trim->phase = (uint8_t)next;
 		trim->has_begun = false;

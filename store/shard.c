@@ -95,10 +95,14 @@ void lpi_shard_trim(struct lp_shard *shard)
 		lp_log_trim(shard->log, oldest);
 }
 
+static int read_persisted(struct lp_shard *shard);
+
 static void flush_run(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, flush_work);
 	shard->flush_result = lp_kv_flush(shard->kv);
+	if (shard->flush_result == 0 && atomic_load(&shard->kv_is_unread))
+		shard->flush_result = read_persisted(shard);
 }
 
 static void relieve(struct lp_shard *shard);
@@ -363,24 +367,40 @@ static void post_kv_msg(struct lp_shard *shard)
 		lp_reactor_post(shard->options.reactor, &shard->kv_msg);
 }
 
-static void kv_flushed(struct lp_kv_events *events)
+static void raise_to(_Atomic uint64_t *number, uint64_t value)
 {
-	struct lp_shard *shard = of_kv(events);
+	uint64_t seen = atomic_load(number);
+	while (seen < value && !atomic_compare_exchange_weak(number, &seen, value))
+		;
+}
+
+/* What the index says that its tables have. Any thread but the shard's. */
+static int read_persisted(struct lp_shard *shard)
+{
 	struct lp_key key;
 	struct lp_kv_value value;
 	uint64_t seq = 0;
 	uint64_t whole_seq = 0;
 	lp_key_of_store(&key, "applied");
-	/* A failure leaves the former number: the log keeps more than it must until the next flush.
-	 */
-	if (lp_kv_get_persisted(shard->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value) < 0)
-		return;
+	int err = lp_kv_get_persisted(shard->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value);
+	atomic_store(&shard->kv_is_unread, err < 0 && err != -ENOENT);
+	if (err < 0)
+		return err == -ENOENT ? 0 : err;
 	if (lp_applied_decode(value.bytes, &seq, &whole_seq) == 0) {
-		atomic_store(&shard->kv_whole, whole_seq);
-		atomic_store(&shard->kv_persisted, seq);
+		raise_to(&shard->kv_whole, whole_seq);
+		raise_to(&shard->kv_persisted, seq);
 	}
 	lp_kv_value_release(&value);
 	post_kv_msg(shard);
+	return 0;
+}
+
+static void kv_flushed(struct lp_kv_events *events)
+{
+	/* A failure leaves the former number: the log keeps more than it must until it is read
+	 * again, when the next flush is asked for. */
+	int ignored = read_persisted(of_kv(events));
+	(void)ignored;
 }
 
 /* Once, until something was done about it. */

@@ -107,6 +107,7 @@ struct lp_shard {
 	_Atomic bool kv_msg_sent;
 	_Atomic uint64_t kv_persisted; /* `applied` as of the last flush, */
 	_Atomic uint64_t kv_whole;     /* and up to where it was whole (payments.h) */
+	_Atomic bool kv_is_unread;     /* these could not be read then */
 	_Atomic int kv_error;
 	_Atomic bool kv_error_final;
 	_Atomic bool kv_is_short; /* a compaction found no space */

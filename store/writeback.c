@@ -198,10 +198,13 @@ static void run_complete(struct lp_bdev_op *op)
 	lp_bdev_observe(wb->options.observer, op, wb->options.reactor);
 	for (uint64_t i = 0; i < run->extent.cnt && op->result == 0; i++)
 		lp_pending_written(wb->options.pending, run->versions[i]);
-	if (op->result < 0)
+	if (op->result < 0) {
 		run_failed(wb, run, op->result);
-	else
+	} else {
 		wb->fresh_blocks += run->extent.cnt;
+		/* There is space again, so far: a round may be long. */
+		wb->is_full &= wb->round_is_full;
+	}
 	wb->options.events->ended(wb->options.events, run->extent);
 	run_list_push_front(&wb->free, run);
 	if (wb->flight == 0)
