@@ -5,8 +5,8 @@
 #   make                      release build (glibc malloc) into build/release/bin/
 #   make ALLOC=jemalloc       the same linked with jemalloc, into build/release-jemalloc/bin/
 #                             (also tcmalloc, mimalloc); make allocators: all of them
-#   make LTO=1                release build optimised over all files at once, into
-#                             build/release-lto/bin/: a tenth less CPU, links take longer
+#   make LTO=no               the same without optimising programs over all files at once, into
+#                             build/release-nolto/: links are quick, each operation costs a tenth more CPU
 #   make SAN=asan|tsan        with sanitizers, into build/asan/ or build/tsan/
 #   make VARIANT=debug|cov    without optimisation, or with coverage counters
 #   make test                 build and run the unit and system tests
@@ -55,15 +55,25 @@ $(error a sanitizer brings its own malloc: leave ALLOC=$(ALLOC) out)
 endif
 endif
 
+ifneq ($(filter-out yes no,$(LTO)),)
+$(error LTO=$(LTO) is neither yes nor no)
+endif
 ifneq ($(LTO),)
 ifneq ($(VARIANT),release)
 $(error LTO=$(LTO) is for the release build: leave it out)
 endif
-AR := gcc-ar
+endif
+
+# What is installed of a release is optimised over all files at once. Objects have ordinary code as
+# well, of which everything else is linked: tests and tools are many, and such a link takes seconds.
+ifeq ($(VARIANT)$(filter no,$(LTO)),release)
+LTO_OBJ  := -flto=auto -ffat-lto-objects
+LTO_PROG := -flto=auto
+LTO_NOT  := -fno-lto
 endif
 
 # Objects are the same for every allocator: only the link and one tiny object differ.
-OUT := build/$(VARIANT)$(if $(LTO),-lto)
+OUT := build/$(VARIANT)$(if $(filter no,$(LTO)),-nolto)
 BIN := $(OUT)$(if $(filter-out glibc,$(ALLOC)),-$(ALLOC))/bin
 LIBEXEC := $(BIN:/bin=/libexec)
 OBJ := $(OUT)/obj
@@ -79,7 +89,7 @@ WARN  := -Wall -Wextra $(if $(WERROR),-Werror)
 CWARN :=
 endif
 
-OPT_release := -O2$(if $(LTO), -flto=auto)
+OPT_release := -O2 $(LTO_OBJ)
 OPT_debug   := -O0 -DLP_ASSERT_SLOW_ON=1
 OPT_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -DLP_ASSERT_SLOW_ON=1
 OPT_tsan    := -O1 -fsanitize=thread -DLP_ASSERT_SLOW_ON=1 -Wno-tsan
@@ -97,7 +107,7 @@ COMMON   := -g -fno-omit-frame-pointer -pthread -fPIC -fvisibility=hidden $(ARCH
 CFLAGS   += -std=c17 $(COMMON) $(WARN) $(CWARN)
 CXXFLAGS += -std=c++17 $(COMMON) $(WARN) -fno-rtti
 # A program is linked with what it uses and no more: each library costs time at its start.
-LDFLAGS  += -pthread -Wl,--as-needed $(LD_$(VARIANT)) $(if $(LTO),$(OPT_release))
+LDFLAGS  += -pthread -Wl,--as-needed $(LD_$(VARIANT))
 
 ALLOC_LIBS_glibc    :=
 ALLOC_LIBS_jemalloc := -ljemalloc
@@ -131,7 +141,8 @@ uniq_last = $(if $(1),$(call uniq_last,$(filter-out $(lastword $(1)),$(1))) $(la
 mods_of   = $(strip $(call uniq_last,$(call closure,$(1))))
 libs_of   = $(foreach m,$(call mods_of,$(1)),$(call lib_of,$(m)))
 sys_of    = $(call uniq_last,$(foreach m,$(call mods_of,$(1)),$($(m)_LIBS)))
-LINK      = $(CXX) $(LDFLAGS)
+LINK      = $(CXX) $(LDFLAGS) $(LTO_NOT)
+PROG_LINK = $(CXX) $(LDFLAGS) $(LTO_PROG)
 
 ALL_LIBS :=
 ALL_BINS :=
@@ -150,14 +161,14 @@ $$(call lib_of,$(1)): $$($(1)_OBJS)
 	@rm -f $$@
 	$$(Q)$$(AR) rcsD $$@ $$^
 ALL_LIBS += $$(call lib_of,$(1))
-$$(foreach p,$$($(1)_PROGS),$$(eval $$(call prog_rule,$(1),$$(p),$(BIN)/$$(p))))
+$$(foreach p,$$($(1)_PROGS),$$(eval $$(call prog_rule,$(1),$$(p),$(BIN)/$$(p),PROG_LINK)))
 ALL_BINS += $$(addprefix $(BIN)/,$$($(1)_PROGS))
-$$(foreach p,$$($(1)_HELPERS),$$(eval $$(call prog_rule,$(1),$$(p),$(LIBEXEC)/$$(p))))
+$$(foreach p,$$($(1)_HELPERS),$$(eval $$(call prog_rule,$(1),$$(p),$(LIBEXEC)/$$(p),PROG_LINK)))
 ALL_HELPERS += $$(addprefix $(LIBEXEC)/,$$($(1)_HELPERS))
 ALL_SBIN += $$(addprefix $(1)/,$$($(1)_SBIN))
 # Whoever makes only the program gets what it runs as well.
 $$(addprefix $(BIN)/,$$($(1)_PROGS)): | $$(addprefix $(LIBEXEC)/,$$($(1)_HELPERS))
-$$(foreach p,$$($(1)_TOOLS),$$(eval $$(call prog_rule,$(1),$$(p),$(OUT)/tools/$$(p))))
+$$(foreach p,$$($(1)_TOOLS),$$(eval $$(call prog_rule,$(1),$$(p),$(OUT)/tools/$$(p),LINK)))
 ALL_TOOLS += $$(addprefix $(OUT)/tools/,$$($(1)_TOOLS))
 $$(foreach t,$$(call mod_tests,$(1)),$$(eval $$(call test_rule,$(1),$$(t))))
 ALL_TESTS += $$(patsubst %.c,$(OUT)/test/%,$$(call mod_tests,$(1)))
@@ -166,7 +177,7 @@ endef
 define prog_rule
 $(3): $(OBJ)/$(1)/$(2)_main.o $$(call libs_of,$(1)) $(OBJ)/alloc-$(ALLOC).o
 	@mkdir -p $$(@D)
-	$$(Q)$$(LINK) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(call sys_of,$(1)) \
+	$$(Q)$$($(4)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(call sys_of,$(1)) \
 		-Wl,--push-state,--no-as-needed $(ALLOC_LIBS_$(ALLOC)) -Wl,--pop-state
 endef
 

@@ -13,7 +13,7 @@ tests: $(LAPIS_EXAMPLES)
 
 $(LAPIS_SO): $(LAPIS_PART) client/lapis.map
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,liblapis.so.0 -Wl,--version-script=client/lapis.map \
+	$(Q)$(CC) $(LDFLAGS) $(LTO_NOT) -shared -Wl,-soname,liblapis.so.0 -Wl,--version-script=client/lapis.map \
 		-Wl,--gc-sections -o $@ -Wl,--whole-archive $(OUT)/lib/liblp_client.a \
 		-Wl,--no-whole-archive $(OUT)/lib/liblp_wire.a $(OUT)/lib/liblp_base.a -lisal -lxxhash
 	$(Q)ln -sf liblapis.so.0 $(OUT)/lib/liblapis.so
@@ -23,7 +23,7 @@ $(LAPIS_A): $(LAPIS_PART)
 	@rm -f $@
 	$(Q)$(LD) -r -o $(OUT)/lib/lapis.o --whole-archive $(OUT)/lib/liblp_client.a \
 		--no-whole-archive $(OUT)/lib/liblp_wire.a $(OUT)/lib/liblp_base.a
-	$(Q)objcopy --localize-hidden $(OUT)/lib/lapis.o
+	$(Q)objcopy --localize-hidden --wildcard --remove-section='.gnu.*lto_*' $(OUT)/lib/lapis.o
 	$(Q)$(AR) rcsD $@ $(OUT)/lib/lapis.o
 
 # As someone else's program: C99, the header by its own name, the shared library.
