@@ -221,7 +221,6 @@ void lpi_policy_init(struct lpi_policy *policy)
 	*policy = (struct lpi_policy){.log_observer = {log_completed},
 				      .data_observer = {data_completed},
 				      .trials_left = LPI_POLICY_TRIALS};
-	lp_policy_init(&policy->costs, false, false); /* until the device is known */
 }
 
 static int load(struct lpi_block *block)
@@ -243,10 +242,10 @@ int lpi_policy_open(struct lpi_block *block)
 {
 	const struct lp_bdev_caps *caps = lp_bdev_caps(lp_bdev_of(block->data));
 	struct lpi_policy *policy = &block->policy;
+	lp_policy_init(&policy->costs, caps->rotational, false);
 	if (block->commit == NULL)
 		return 0;                              /* nothing is written */
 	policy->writes_through = caps->volatile_cache; /* lpi_block_data_opcode() */
-	lp_policy_init(&policy->costs, caps->rotational, false);
 	lp_policy_set_place_share(&policy->costs, LPI_POLICY_SHARE);
 	uint64_t payload_bytes = lp_commit_payload_max(block->commit) * LP_BLOCK_BYTES;
 	lp_policy_set_payload_max(&policy->costs, (uint32_t)payload_bytes);

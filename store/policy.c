@@ -605,6 +605,8 @@ void lp_policy_set_place_share(struct lp_policy *policy, double share)
 
 void lp_policy_set_payload_max(struct lp_policy *policy, uint32_t payload_bytes)
 {
+	if (policy->payload_bytes == payload_bytes)
+		return; /* settling again takes as long as much of opening a small store */
 	policy->payload_bytes = payload_bytes;
 	lp_policy_settle(policy);
 }
@@ -666,23 +668,7 @@ int lp_policy_explain(const struct lp_policy *policy, uint64_t bytes, uint32_t d
 			LP_POLICY_PATIENCE, (unsigned long long)policy->sample_cnt);
 }
 
-/* --- Probing and keeping ---------------------------------------------------------------------- */
-
-const struct lp_policy_probe *lp_policy_probe_samples(size_t *ret_cnt)
-{
-	/* Alone first: what is learned of load rests on it. About 5 s on a disk. */
-	static const struct lp_policy_probe probes[] = {
-		{LP_POLICY_LOG_WRITE, 4096, 1, 48},    {LP_POLICY_LOG_WRITE, 65536, 1, 32},
-		{LP_POLICY_LOG_WRITE, 1048576, 1, 24}, {LP_POLICY_DATA_WRITE, 4096, 1, 48},
-		{LP_POLICY_DATA_WRITE, 65536, 1, 32},  {LP_POLICY_DATA_WRITE, 1048576, 1, 24},
-		{LP_POLICY_FLUSH, 0, 1, 32},           {LP_POLICY_LOG_WRITE, 4096, 4, 48},
-		{LP_POLICY_LOG_WRITE, 1048576, 4, 24}, {LP_POLICY_DATA_WRITE, 4096, 32, 96},
-		{LP_POLICY_DATA_WRITE, 65536, 16, 48}, {LP_POLICY_DATA_WRITE, 1048576, 4, 24},
-		{LP_POLICY_FLUSH, 0, 4, 32},
-	};
-	*ret_cnt = LP_ARRAY_SIZE(probes);
-	return probes;
-}
+/* --- Keeping --------------------------------------------------------------------------------- */
 
 static void take_out(const struct lp_policy_estimate *estimate, uint64_t *ret_ps, uint8_t *ret_cnt)
 {

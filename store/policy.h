@@ -182,8 +182,8 @@ enum lp_write_path lp_policy_choose(struct lp_policy *policy, uint64_t bytes, ui
 enum lp_write_path lp_policy_choose_ordered(struct lp_policy *policy, uint64_t bytes,
 					    uint32_t depth_hint);
 
-/* Makes every choice anew, without patience: after a series of samples that was taken for the
- * purpose, as mkfs does. lp_policy_import() does it itself. */
+/* Makes every choice anew, without patience: after samples of which none was there before.
+ * lp_policy_import() does it itself. */
 void lp_policy_settle(struct lp_policy *policy);
 
 /* One line for people: the choice for a write like this, and the numbers it rests on. Changes
@@ -191,17 +191,6 @@ void lp_policy_settle(struct lp_policy *policy);
 int lp_policy_explain(const struct lp_policy *policy, uint64_t bytes, uint32_t depth_hint,
 		      char *buf, size_t len);
 const char *lp_write_path_name(enum lp_write_path path);
-
-/* What mkfs measures on a new device: each line so many times, in this order, with `depth`
- * operations kept going; each is observed; then lp_policy_settle(). */
-struct lp_policy_probe {
-	enum lp_policy_kind kind;
-	uint32_t bytes; /* 0 for flushes */
-	uint32_t depth;
-	uint32_t times;
-};
-/* Static. */
-const struct lp_policy_probe *lp_policy_probe_samples(size_t *ret_cnt);
 
 /* What was learned, as the value of `S policy` (docs/format/values.md). Import keeps what init was
  * told; -EBADMSG, -EUCLEAN by lp_corrupt(), and the policy untouched then. */
