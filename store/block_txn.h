@@ -233,6 +233,14 @@ void lpi_share_apply(struct lpi_block *block, struct lp_extent extent, bool alre
 /* --- Cut-up work (block_trim.c) --------------------------------------------------------------- */
 
 #define LPI_TRIM_NODES_MAX 64u
+#define LPI_TRIM_STEPS_MAX 128u /* that are not in the index */
+#define LPI_TRIM_LEAVES    8u   /* of one commit, at most */
+
+/* Leaves that a step has emptied, and the group that deletes their records. */
+struct lpi_trim_emptied {
+	struct lp_extmap_leaves leaves;
+	uint64_t group;
+};
 
 struct lpi_trim {
 	struct lpi_block *block;
@@ -257,6 +265,10 @@ struct lpi_trim {
 	uint8_t *scan_buf;
 	struct lpi_warmer warmer;
 	struct lpi_node *nodes[LPI_TRIM_NODES_MAX];
+	/* A ring: emptied_cnt of them from emptied_first on. */
+	struct lpi_trim_emptied emptied[LPI_TRIM_STEPS_MAX];
+	uint32_t emptied_first;
+	uint32_t emptied_cnt;
 };
 
 int lpi_trim_new(struct lpi_block *block, struct lpi_trim **ret_trim) LP_MUST_CHECK;
