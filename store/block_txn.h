@@ -110,6 +110,8 @@ struct lpi_edit {
 	struct lpi_policy_write seen;
 	bool is_in_place;  /* the range is overwritten where it is */
 	bool is_unwritten; /* the range has space, but no content */
+	bool is_mixed;     /* some of the range stays where it is (block_place.c) */
+	bool is_refused;   /* there was no space for all of it */
 	bool is_early;     /* data is written before the transaction's turn has come */
 	bool is_last_step; /* of a preallocation */
 	uint32_t solo_cnt;
@@ -117,6 +119,8 @@ struct lpi_edit {
 	uint32_t copy_bytes; /* of each */
 	uint32_t extent_cnt;
 	uint64_t extent_blocks;
+	uint64_t own_cnt;      /* of a mixed range: blocks that are overwritten where they are, */
+	uint64_t new_cnt;      /* and that need new space */
 	uint32_t need_changes; /* released extents, at most */
 	uint32_t need_leaves;
 	struct lpi_trim *trim;
