@@ -459,7 +459,7 @@ static bool add_unwritten(struct lpi_txn *txn, struct lpi_range_at *at)
 static bool add_mixed(struct lpi_txn *txn, struct lpi_range_at *at)
 {
 	struct lpi_places_at places = lpi_places_begin(&txn->edit);
-	struct lpi_place place;
+	struct lpi_range_place place;
 	while (lpi_places_next(&places, &place)) {
 		if (place.kind == LPI_PLACE_OWN)
 			lpi_range_skip(at, place.range.cnt);

@@ -393,7 +393,8 @@ static void take_extents(struct lpi_txn *txn)
 		lp_shard_taken(txn->block->shard, txn->edit.extents[i]);
 }
 
-static void defer_run(struct lpi_txn *txn, const struct lpi_place *place, struct lpi_range_at *at)
+static void defer_run(struct lpi_txn *txn, const struct lpi_range_place *place,
+		      struct lpi_range_at *at)
 {
 	const struct lpi_edit *edit = &txn->edit;
 	for (uint64_t k = 0; k < place->range.cnt; k++) {
@@ -405,7 +406,7 @@ static void defer_run(struct lpi_txn *txn, const struct lpi_place *place, struct
 	}
 }
 
-static void map_run(struct lpi_txn *txn, const struct lpi_place *place)
+static void map_run(struct lpi_txn *txn, const struct lpi_range_place *place)
 {
 	struct lpi_edit *edit = &txn->edit;
 	struct lpi_inode *inode = edit->inode;
@@ -432,7 +433,7 @@ static void write_mixed(struct lpi_txn *txn)
 	struct lpi_edit *edit = &txn->edit;
 	struct lpi_places_at places = lpi_places_begin(edit);
 	struct lpi_range_at at = lpi_range_begin(edit);
-	struct lpi_place place;
+	struct lpi_range_place place;
 	take_extents(txn);
 	while (lpi_places_next(&places, &place)) {
 		if (place.kind == LPI_PLACE_OWN || edit->path == LP_PATH_DEFERRED)

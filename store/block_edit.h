@@ -50,7 +50,7 @@ enum lpi_place_kind {
 	LPI_PLACE_NEW,       /* to space that was taken for it */
 };
 
-struct lpi_place {
+struct lpi_range_place {
 	struct lp_extmap_range range; /* of the file */
 	uint64_t block;               /* of the device */
 	enum lpi_place_kind kind;
@@ -65,7 +65,7 @@ struct lpi_places_at {
 
 struct lpi_places_at lpi_places_begin(const struct lpi_edit *edit);
 /* False: that was all. What was passed may have changed in the map meanwhile. */
-bool lpi_places_next(struct lpi_places_at *at, struct lpi_place *ret_place);
+bool lpi_places_next(struct lpi_places_at *at, struct lpi_range_place *ret_place);
 
 /* --- block_edit.c ----------------------------------------------------------------------------- */
 

@@ -150,7 +150,7 @@ struct lpi_places_at lpi_places_begin(const struct lpi_edit *edit)
 	return (struct lpi_places_at){.edit = edit, .left = edit->range};
 }
 
-bool lpi_places_next(struct lpi_places_at *at, struct lpi_place *ret_place)
+bool lpi_places_next(struct lpi_places_at *at, struct lpi_range_place *ret_place)
 {
 	const struct lpi_edit *edit = at->edit;
 	struct lp_extmap_segment segment;
@@ -158,7 +158,7 @@ bool lpi_places_next(struct lpi_places_at *at, struct lpi_place *ret_place)
 		return false;
 	int cnt = lp_extmap_lookup(&edit->inode->map, at->left, &segment, 1, NULL);
 	LP_ASSERT(cnt == 1); /* its leaves are in memory */
-	*ret_place = (struct lpi_place){
+	*ret_place = (struct lpi_range_place){
 		.range = segment.range, .block = segment.block, .kind = kind_of(&segment)};
 	if (ret_place->kind == LPI_PLACE_NEW) {
 		LP_ASSERT(at->extent_idx < edit->extent_cnt);
