@@ -14,6 +14,7 @@
 #include "fuse/ops.h"
 
 #define BLOCK_BYTES 4096u
+#define PARTS       4u /* so much less is tried at a time */
 
 /* --- Open, release ---------------------------------------------------------------------------- */
 
@@ -186,18 +187,6 @@ uint64_t lpi_fuse_write_grid(const struct lpi_fuse_request *request)
 	return offset == LP_STORE_APPEND ? 0 : offset;
 }
 
-static void has_written(struct lpi_fuse_request *request)
-{
-	const struct fuse_write_out out = {.size = request->message.in.write.size};
-	int r = request->op.result;
-	if (r < 0) {
-		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
-		return;
-	}
-	request->channel->stats.written_bytes += out.size;
-	lpi_fuse_answer_bytes(request, &out, sizeof(out));
-}
-
 /* How many pieces the grid of blocks cuts from it. */
 static uint32_t piece_cnt(uint64_t offset, uint32_t bytes)
 {
@@ -212,34 +201,138 @@ static void sum_own(void *arg)
 	LP_ASSERT(cnt == request->crc_cnt);
 }
 
-void lpi_fuse_write(struct lpi_fuse_request *request)
+/* What was copied to this thread's memory, or what came there. */
+static bool is_adopted(const struct lpi_fuse_request *request)
+{
+	return request->room != NULL;
+}
+
+static void answer_written(struct lpi_fuse_request *request, uint64_t bytes)
+{
+	const struct fuse_write_out out = {.size = (uint32_t)bytes};
+	request->channel->stats.written_bytes += bytes;
+	lpi_fuse_answer_bytes(request, &out, sizeof(out));
+}
+
+/* The data's bytes from..from + length, as segments of their own; returns how many. */
+static uint32_t cut_segs(struct lpi_fuse_request *request, uint64_t from, uint64_t length)
+{
+	const struct lp_seg *segs = is_adopted(request) ? &request->adopted : request->segs;
+	uint32_t cnt = 0;
+	for (; length > 0; segs++) {
+		if (from >= segs->len) {
+			from -= segs->len;
+			continue;
+		}
+		uint32_t len = (uint32_t)LP_MIN(length, segs->len - from);
+		LP_ASSERT(cnt < LPI_FUSE_SEGS);
+		request->part[cnt++] =
+			(struct lp_seg){segs->buf, segs->offset + (uint32_t)from, len};
+		length -= len;
+		from = 0;
+	}
+	return cnt;
+}
+
+static void submit_write(struct lpi_fuse_request *request, const struct lp_change *write,
+			 lpi_fuse_step_fn *next)
 {
 	const struct fuse_write_in *in = &request->message.in.write;
-	if (in->size == 0) {
-		has_written(request);
-		return;
-	}
-	lpi_fuse_take_budget(request, in->size);
-	/* What was copied to this thread's memory, or what came there. */
-	bool is_adopted = request->room != NULL;
-	request->adopted = (struct lp_seg){.buf = request->room, .len = in->size};
-	const struct lp_seg *segs = is_adopted ? &request->adopted : request->segs;
-	uint32_t seg_cnt = is_adopted ? 1 : request->seg_cnt;
-	if (!is_adopted)
-		request->crc_cnt = piece_cnt(lpi_fuse_write_grid(request), in->size);
 	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_WRITE, 0);
-	change->data.offset = lpi_fuse_write_offset(request);
-	change->data.length = in->size;
-	change->data.payload = (struct lp_payload){.segs = segs,
-						   .crcs = request->crcs,
-						   .seg_cnt = seg_cnt,
-						   .crc_cnt = request->crc_cnt,
-						   .sum = is_adopted ? NULL : sum_own,
-						   .sum_arg = request};
+	change->data = write->data;
 	change->data.path = LP_PATH_AUTO;
 	if ((in->write_flags & FUSE_WRITE_CACHE) != 0 &&
 	    request->channel->options.behaviour.writeback)
 		lpi_fuse_change_no_times(request);
-	lpi_fuse_change_submit(request, (in->write_flags & FUSE_WRITE_KILL_SUIDGID) != 0,
-			       has_written);
+	bool kills = (in->write_flags & FUSE_WRITE_KILL_SUIDGID) != 0 && request->at == 0;
+	lpi_fuse_change_submit(request, kills, next);
+}
+
+/* --- Without space for all of it ---------------------------------------------------------------
+ */
+
+/* On a full store content is overwritten where it is, by way of the log, and a frame takes less
+ * than a write may have. So what finds no space is tried once more in parts, each a change of its
+ * own, smaller ones if need be: at is what has been written, left how much is tried at a time. */
+
+static void write_part(struct lpi_fuse_request *request);
+
+static void part_written(struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	int r = request->op.result;
+	if (r == -ENOSPC && request->left > LP_STORE_KEPT_MAX) {
+		request->left /= PARTS;
+		write_part(request);
+		return;
+	}
+	if (r >= 0)
+		request->at += request->changes[1].data.length;
+	/* Of what the kernel writes back nobody hears how much it was. */
+	bool is_answer = request->at > 0 && (in->write_flags & FUSE_WRITE_CACHE) == 0;
+	if (r >= 0 && request->at < in->size)
+		write_part(request);
+	else if (r >= 0 || is_answer)
+		answer_written(request, request->at);
+	else
+		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
+}
+
+static void write_part(struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	struct lp_change write = {.type = LP_CHANGE_WRITE};
+	uint64_t offset = in->offset + request->at;
+	uint64_t length = LP_MIN(request->left - offset % BLOCK_BYTES, in->size - request->at);
+	uint64_t passed = offset / BLOCK_BYTES - in->offset / BLOCK_BYTES;
+	write.data.offset = offset;
+	write.data.length = length;
+	write.data.payload = (struct lp_payload){.segs = request->part,
+						 .crcs = request->crcs + passed,
+						 .seg_cnt = cut_segs(request, request->at, length),
+						 .crc_cnt = piece_cnt(offset, (uint32_t)length)};
+	submit_write(request, &write, part_written);
+}
+
+static void has_written(struct lpi_fuse_request *request)
+{
+	uint32_t size = request->message.in.write.size;
+	int r = request->op.result;
+	/* What is appended overwrites nothing. */
+	if (r == -ENOSPC && size > LP_STORE_KEPT_MAX &&
+	    lpi_fuse_write_offset(request) != LP_STORE_APPEND) {
+		if (!is_adopted(request))
+			sum_own(request); /* if it did not come so far */
+		request->left = LP_FUSE_WRITE_MAX / PARTS;
+		write_part(request);
+	} else if (r < 0) {
+		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
+	} else {
+		answer_written(request, size);
+	}
+}
+
+void lpi_fuse_write(struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	struct lp_change write = {.type = LP_CHANGE_WRITE};
+	if (in->size == 0) {
+		answer_written(request, 0);
+		return;
+	}
+	lpi_fuse_take_budget(request, in->size);
+	request->adopted = (struct lp_seg){.buf = request->room, .len = in->size};
+	if (!is_adopted(request))
+		request->crc_cnt = piece_cnt(lpi_fuse_write_grid(request), in->size);
+	write.data.offset = lpi_fuse_write_offset(request);
+	write.data.length = in->size;
+	write.data.payload =
+		(struct lp_payload){.segs = is_adopted(request) ? &request->adopted : request->segs,
+				    .crcs = request->crcs,
+				    .seg_cnt = is_adopted(request) ? 1 : request->seg_cnt,
+				    .crc_cnt = request->crc_cnt,
+				    .sum = is_adopted(request) ? NULL : sum_own,
+				    .sum_arg = request};
+	request->at = 0;
+	submit_write(request, &write, has_written);
 }

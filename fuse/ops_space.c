@@ -170,14 +170,21 @@ static void answer_copied(struct lpi_fuse_request *request)
 	lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
+static void copy_by_data(struct lpi_fuse_request *request);
+
+/* On a full store less at a time may be possible, as with any write. */
 static void copy_written(struct lpi_fuse_request *request)
 {
 	int r = request->op.result;
 	lp_ns_end(request->channel->options.ns, &request->source);
-	if (r < 0)
+	if (r == -ENOSPC && request->left > LP_STORE_KEPT_MAX) {
+		request->tries++;
+		copy_by_data(request);
+	} else if (r < 0) {
 		lpi_fuse_answer(request, gone(r));
-	else
+	} else {
 		answer_copied(request);
+	}
 }
 
 static void copy_read(struct lp_ns_op *op)
@@ -215,9 +222,11 @@ static void copy_by_data(struct lpi_fuse_request *request)
 	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
 	struct lp_ns_op *op = &request->source;
 	/* Not over a boundary of the grid more than a write may have pieces. */
-	uint64_t length = LP_MIN(in->len, LP_FUSE_WRITE_MAX - in->off_out % BLOCK_BYTES);
+	uint64_t most = LP_FUSE_WRITE_MAX >> 2 * request->tries;
+	uint64_t length = LP_MIN(in->len, most - in->off_out % BLOCK_BYTES);
 	memset(op, 0, sizeof(*op));
-	lpi_fuse_take_budget(request, (uint32_t)length);
+	if (request->tries == 0)
+		lpi_fuse_take_budget(request, (uint32_t)length);
 	op->opcode = LP_NS_STORE;
 	op->complete = copy_read;
 	op->store.ino = lpi_fuse_own(request);

@@ -75,6 +75,7 @@ struct lpi_fuse_request {
 	/* From here on nothing is cleared for a new one. */
 	uint8_t after_name[256]; /* after_len of them */
 	struct lp_ns_forgotten forgotten[LPI_FUSE_FORGOTTEN];
+	struct lp_seg part[LPI_FUSE_SEGS]; /* of a write's data */
 	uint32_t crcs[LPI_FUSE_CRCS];
 	uint64_t bytes[LPI_FUSE_INLINE_BYTES / 8]; /* the message */
 };

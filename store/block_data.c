@@ -330,15 +330,17 @@ static void untake_range(struct lpi_txn *txn)
 	edit->extent_blocks = 0;
 }
 
-/* All blocks of the range, or -ENOSPC. A preallocation makes do with what it gets. */
+/* All blocks of the range that need space, or -ENOSPC. A preallocation makes do with what it gets.
+ */
 static int take_range(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
+	uint64_t want = edit->is_mixed ? edit->new_cnt : edit->range.cnt;
 	if (edit->extent_cnt > 0)
 		return 0;
-	int err = take(txn, edit->range.cnt, edit->extents, LPI_EDIT_BLOCKS, &edit->extent_cnt,
+	int err = take(txn, want, edit->extents, LPI_EDIT_BLOCKS, &edit->extent_cnt,
 		       &edit->extent_blocks);
-	if (err < 0 || edit->extent_blocks == edit->range.cnt)
+	if (err < 0 || edit->extent_blocks == want)
 		return err;
 	if (edit->change->type == LP_CHANGE_PREALLOC) {
 		edit->range.cnt = edit->extent_blocks;
@@ -368,6 +370,8 @@ static bool range_needs_space(const struct lpi_edit *edit)
 {
 	if (edit->range.cnt == 0 || edit->is_in_place || edit->is_unwritten)
 		return false;
+	if (edit->is_mixed)
+		return edit->new_cnt > 0;
 	return edit->change->type == LP_CHANGE_WRITE || edit->change->type == LP_CHANGE_PREALLOC;
 }
 
@@ -384,50 +388,7 @@ static bool write_grows(const struct lpi_edit *edit)
 	return grows;
 }
 
-/* Whether all of the range may be written where it is: because it is ours alone, or because it has
- * space and no content. */
-static int look_at_range(struct lpi_txn *txn)
-{
-	struct lpi_edit *edit = &txn->edit;
-	struct lp_extmap_range left = edit->range;
-	struct lpi_found found;
-	bool all_own = edit->path == LP_PATH_DEFERRED;
-	bool all_unwritten = true;
-	if (edit->change->type != LP_CHANGE_WRITE || edit->extent_cnt > 0)
-		return 0;
-	while (left.cnt > 0 && (all_own || all_unwritten)) {
-		int err = lpi_edit_lookup(txn, edit->inode, left, &found);
-		if (err != 0)
-			return err;
-		for (int i = 0; i < found.cnt; i++) {
-			const struct lp_extmap_segment *segment = &found.segments[i];
-			all_own &= segment->kind == LP_EXTMAP_DATA && !segment->is_shared;
-			all_unwritten &= segment->kind == LP_EXTMAP_UNWRITTEN;
-			left.first += segment->range.cnt;
-			left.cnt -= segment->range.cnt;
-		}
-	}
-	edit->is_in_place = edit->range.cnt > 0 && all_own;
-	edit->is_unwritten = edit->range.cnt > 0 && all_unwritten;
-	return 0;
-}
-
-/* There is no space for a copy of what is overwritten: a full store takes the write where it is,
- * unless direct is what somebody asked for (P6). */
-static int defer_instead(struct lpi_txn *txn)
-{
-	struct lpi_edit *edit = &txn->edit;
-	edit->path = LP_PATH_DEFERRED;
-	int err = look_at_range(txn);
-	if (err == 0 && edit->is_in_place) {
-		edit->seen.begun_ns = 0; /* as no other write of its path */
-		return 0;
-	}
-	edit->path = LP_PATH_DIRECT;
-	return err == 0 ? lpi_txn_wait_space(txn) : err;
-}
-
-static int take_space(struct lpi_txn *txn)
+static int take_all(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
 	int err = write_grows(edit) ? lpi_txn_admit(txn, LP_SHARD_GROWS) : 0;
@@ -435,12 +396,27 @@ static int take_space(struct lpi_txn *txn)
 		err = take_range(txn);
 	for (uint32_t i = 0; i < edit->solo_cnt && err == 0; i++)
 		err = take_solo(txn, &edit->solos[i]);
-	if (err == -ENOSPC && edit->path == LP_PATH_DIRECT && edit->extent_cnt == 0 &&
-	    lpi_edit_may_defer(txn))
-		return defer_instead(txn);
-	if (err == -ENOSPC)
-		return lpi_txn_wait_space(txn);
 	return err;
+}
+
+/* Without space for a copy of what is overwritten, and for what moves with it, a write takes what
+ * the file has (P6). */
+static int take_space(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	bool plays_full = txn->block->plays_full && lpi_edit_was_refused(edit);
+	int err = plays_full ? -ENOSPC : take_all(txn);
+	if (err == -ENOSPC) {
+		int kept = lpi_edit_keep_places(txn);
+		if (kept == 0 || (kept == -ENOSPC && plays_full))
+			err = take_all(txn);
+		else if (kept != -ENOSPC)
+			return kept;
+	}
+	if (err != -ENOSPC)
+		return err;
+	lpi_edit_leave_places(edit);
+	return lpi_txn_wait_space(txn);
 }
 
 /* --- The direct path writes ------------------------------------------------------------------- */
@@ -479,16 +455,41 @@ static bool add_unwritten(struct lpi_txn *txn, struct lpi_range_at *at)
 	return true;
 }
 
+/* All but what is overwritten, which rides in the frame. */
+static bool add_mixed(struct lpi_txn *txn, struct lpi_range_at *at)
+{
+	struct lpi_places_at places = lpi_places_begin(&txn->edit);
+	struct lpi_range_place place;
+	while (lpi_places_next(&places, &place)) {
+		if (place.kind == LPI_PLACE_OWN)
+			lpi_range_skip(at, place.range.cnt);
+		else if (!add_extent(txn, (struct lp_extent){place.block, place.range.cnt}, at))
+			return false;
+	}
+	return true;
+}
+
+static bool add_new(struct lpi_txn *txn, struct lpi_range_at *at)
+{
+	const struct lpi_edit *edit = &txn->edit;
+	bool all = true;
+	for (uint32_t i = 0; i < edit->extent_cnt && all; i++)
+		all = add_extent(txn, edit->extents[i], at);
+	return all;
+}
+
 static bool begin_writing(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
 	struct lpi_range_at at = lpi_range_begin(edit);
 	bool all = true;
 	lpi_block_job_init(&edit->job, txn->block, job_ended);
-	if (edit->is_unwritten)
+	if (edit->is_mixed)
+		all = add_mixed(txn, &at);
+	else if (edit->is_unwritten)
 		all = add_unwritten(txn, &at);
-	for (uint32_t i = 0; i < edit->extent_cnt && all; i++)
-		all = add_extent(txn, edit->extents[i], &at);
+	else
+		all = add_new(txn, &at);
 	if (!all) {
 		lpi_block_job_fini(&edit->job);
 		return false;
@@ -536,7 +537,7 @@ static void begin_early(struct lpi_txn *txn)
 	edit->length = change->data.length;
 	edit->range = (struct lp_extmap_range){edit->offset / LP_BLOCK_BYTES,
 					       edit->length / LP_BLOCK_BYTES};
-	if (needs_copy(edit) || take_range(txn) != 0)
+	if (txn->block->plays_full || needs_copy(edit) || take_range(txn) != 0)
 		return;
 	edit->is_early = begin_writing(txn);
 	if (!edit->is_early)
@@ -613,7 +614,9 @@ static int plan_release(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
 	struct lpi_release_plan plan = {.warmer = &txn->warmer, .pin = pin, .arg = txn};
-	bool releases = edit->range.cnt > 0 && !edit->is_in_place && !edit->is_unwritten;
+	bool stays =
+		edit->is_in_place || edit->is_unwritten || (edit->is_mixed && edit->new_cnt == 0);
+	bool releases = edit->range.cnt > 0 && !stays;
 	int err = releases ? plan_grave(txn) : 0;
 	plan.spares_shared = edit->grave != NULL;
 	if (err == 0 && releases)
@@ -637,7 +640,7 @@ static int run_stage(struct lpi_txn *txn)
 		err = lpi_edit_plan(txn);
 		break;
 	case LPI_EDIT_SOLOS:
-		err = look_at_range(txn);
+		err = lpi_edit_look_at_range(txn);
 		if (err == 0)
 			err = find_sources(txn);
 		break;

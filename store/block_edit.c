@@ -61,6 +61,16 @@ uint64_t lpi_range_run(struct lpi_range_at *at, uint64_t max, struct lp_seg *ret
 	return blocks;
 }
 
+void lpi_range_skip(struct lpi_range_at *at, uint64_t blocks)
+{
+	while (blocks > 0) {
+		struct lp_seg seg;
+		uint64_t got = lpi_range_run(at, blocks, &seg);
+		LP_ASSERT(got > 0); /* else it was copied */
+		blocks -= got;
+	}
+}
+
 static bool continues(const struct lp_seg *run, const struct lp_seg *seg)
 {
 	return run->buf == seg->buf && run->offset + run->len == seg->offset;
@@ -131,6 +141,8 @@ uint64_t lpi_edit_deferred(const struct lpi_edit *edit)
 	uint64_t blocks = 0;
 	if (edit->change->type == LP_CHANGE_WRITE && edit->path == LP_PATH_DEFERRED)
 		blocks = edit->range.cnt;
+	else if (edit->is_mixed)
+		blocks = edit->own_cnt;
 	for (uint32_t i = 0; i < edit->solo_cnt; i++)
 		blocks += !edit->solos[i].is_in_range;
 	return blocks;
@@ -381,11 +393,66 @@ static void take_extents(struct lpi_txn *txn)
 		lp_shard_taken(txn->block->shard, txn->edit.extents[i]);
 }
 
+static void defer_run(struct lpi_txn *txn, const struct lpi_range_place *place,
+		      struct lpi_range_at *at)
+{
+	const struct lpi_edit *edit = &txn->edit;
+	for (uint64_t k = 0; k < place->range.cnt; k++) {
+		struct lp_seg seg;
+		uint64_t block = place->range.first + k;
+		uint64_t got = lpi_range_run(at, 1, &seg);
+		LP_ASSERT(got == 1);
+		defer(txn, block, place->block + k, edit->crcs[block - edit->range.first], seg);
+	}
+}
+
+static void map_run(struct lpi_txn *txn, const struct lpi_range_place *place)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lpi_inode *inode = edit->inode;
+	const uint32_t *crcs = edit->crcs + (place->range.first - edit->range.first);
+	const struct lp_extent extent = {place->block, place->range.cnt};
+	switch (place->kind) {
+	case LPI_PLACE_OWN:
+		lp_extmap_update_crcs(&inode->map, place->range, crcs);
+		break;
+	case LPI_PLACE_SET_ASIDE:
+		mark_written(txn->block, inode, place->range, crcs);
+		break;
+	case LPI_PLACE_NEW:
+		replace(txn, place->range,
+			&(struct lp_extmap_new){
+				.extents = &extent, .extents_cnt = 1, .crcs = crcs});
+		break;
+	}
+}
+
+/* Each run to its place: what is overwritten from the frame, and the rest as the path wants it. */
+static void write_mixed(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lpi_places_at places = lpi_places_begin(edit);
+	struct lpi_range_at at = lpi_range_begin(edit);
+	struct lpi_range_place place;
+	take_extents(txn);
+	while (lpi_places_next(&places, &place)) {
+		if (place.kind == LPI_PLACE_OWN || edit->path == LP_PATH_DEFERRED)
+			defer_run(txn, &place, &at);
+		else
+			lpi_range_skip(&at, place.range.cnt);
+		map_run(txn, &place);
+	}
+}
+
 static void write_range(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
 	struct lpi_inode *inode = edit->inode;
 	bool is_deferred = edit->path == LP_PATH_DEFERRED;
+	if (edit->is_mixed) {
+		write_mixed(txn);
+		return;
+	}
 	if (edit->is_in_place || edit->is_unwritten) {
 		if (is_deferred)
 			defer_in_place(txn);

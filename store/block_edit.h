@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes of data: between block_plan.c (what is to be done), block_data.c (what it waits for) and
- * block_edit.c (doing it). */
+/* Changes of data: between block_plan.c (what is to be done), block_data.c (what it waits for),
+ * block_place.c (where it goes) and block_edit.c (doing it). */
 #ifndef LP_STORE_BLOCK_EDIT_H
 #define LP_STORE_BLOCK_EDIT_H
 
@@ -30,6 +30,43 @@ struct lpi_found {
 int lpi_edit_lookup(struct lpi_txn *txn, struct lpi_inode *inode, struct lp_extmap_range range,
 		    struct lpi_found *ret_found) LP_MUST_CHECK;
 
+/* --- block_place.c ---------------------------------------------------------------------------- */
+
+/* Whether all of the range may be written where it is: because it is the file's alone, or because
+ * it has space and no content. 0, LPI_WAIT, or an error. */
+int lpi_edit_look_at_range(struct lpi_txn *txn) LP_MUST_CHECK;
+/* There is no space for what is written: true when this is the first time, and it is to be tried
+ * again with what has space staying where it is. */
+bool lpi_edit_was_refused(struct lpi_edit *edit);
+/* Plans that. 0: less space is needed than before. -ENOSPC: not so; else as above. */
+int lpi_edit_keep_places(struct lpi_txn *txn) LP_MUST_CHECK;
+/* Nor was there space for the rest: all is planned once more when there is some. */
+void lpi_edit_leave_places(struct lpi_edit *edit);
+
+/* Where one run of a mixed range goes. */
+enum lpi_place_kind {
+	LPI_PLACE_OWN,       /* over content that is the file's own */
+	LPI_PLACE_SET_ASIDE, /* to its place, which has no content yet */
+	LPI_PLACE_NEW,       /* to space that was taken for it */
+};
+
+struct lpi_range_place {
+	struct lp_extmap_range range; /* of the file */
+	uint64_t block;               /* of the device */
+	enum lpi_place_kind kind;
+};
+
+struct lpi_places_at {
+	const struct lpi_edit *edit;
+	struct lp_extmap_range left;
+	uint32_t extent_idx;
+	uint64_t extent_used;
+};
+
+struct lpi_places_at lpi_places_begin(const struct lpi_edit *edit);
+/* False: that was all. What was passed may have changed in the map meanwhile. */
+bool lpi_places_next(struct lpi_places_at *at, struct lpi_range_place *ret_place);
+
 /* --- block_edit.c ----------------------------------------------------------------------------- */
 
 /* The blocks of the written range, as segments of memory, in order. */
@@ -44,6 +81,8 @@ struct lpi_range_at lpi_range_begin(const struct lpi_edit *edit);
 /* The next blocks, up to `max`, that lie in one piece; how many. 0: the next one is not aligned in
  * memory, and needs a copy. */
 uint64_t lpi_range_run(struct lpi_range_at *at, uint64_t max, struct lp_seg *ret_seg);
+/* Passes so many blocks, which do not go there. */
+void lpi_range_skip(struct lpi_range_at *at, uint64_t blocks);
 /* Adds up to `max` blocks to the io; returns how many, at least one. */
 uint64_t lpi_range_fill(struct lpi_range_at *at, struct lpi_io *io, uint64_t max);
 

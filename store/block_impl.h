@@ -9,6 +9,7 @@
  *   block_apply.c    its changes, in one go
  *   block_ino.c      numbers of inodes, and which of them no record can have
  *   block_data.c     changes of data: what is read, merged, allocated, and what is put in its place
+ *   block_place.c    where the blocks of a write go on a full store
  *   block_memory.c   who has how much memory
  *   block_cached.c   the cache of data, and reading ahead into it
  *   block_policy.c   which path a write takes when it is to be chosen
@@ -238,6 +239,7 @@ struct lpi_block {
 	struct lpi_trims *trims;
 	struct lpi_cached *cached; /* NULL: no data is cached */
 	enum lp_write_path write_path;
+	bool plays_full; /* for tests: writes go where they would on a full store */
 	struct lpi_policy policy;
 	struct lpi_memory memory;
 	uint32_t inline_max;

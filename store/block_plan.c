@@ -15,12 +15,16 @@ void lpi_edit_init(struct lpi_edit *edit)
 	edit->seen.begun_ns = 0;
 	edit->is_in_place = false;
 	edit->is_unwritten = false;
+	edit->is_mixed = false;
+	edit->is_refused = false;
 	edit->is_early = false;
 	edit->is_last_step = true;
 	edit->solo_cnt = 0;
 	edit->copy_cnt = 0;
 	edit->extent_cnt = 0;
 	edit->extent_blocks = 0;
+	edit->own_cnt = 0;
+	edit->new_cnt = 0;
 	edit->need_changes = 0;
 	edit->need_leaves = 0;
 	edit->trim = NULL;

@@ -9,7 +9,6 @@
 
 #include "store/block_txn.h"
 
-#define STEP_LEAVES    8u /* of one commit, at most */
 #define STEPS_PER_TURN 4u
 #define RUNNING_MAX    4u
 #define TRIMS_MAX      256u        /* waiting to be done, before removals wait as well */
@@ -147,6 +146,52 @@ static struct lp_commit_need need_of(const struct lpi_trim *trim, uint32_t leave
 	return need;
 }
 
+/* Those that it has left behind. One of which something is left, or which is used again, is loaded
+ * when it is needed. */
+static void note_emptied(struct lpi_trim *trim, struct lp_extmap_range range)
+{
+	uint64_t first = range.first / LP_EXTMAP_LEAF_BLOCKS;
+	uint64_t end = (range.first + range.cnt) / LP_EXTMAP_LEAF_BLOCKS;
+	if (end == first)
+		return;
+	uint32_t at = (trim->emptied_first + trim->emptied_cnt) % LPI_TRIM_STEPS_MAX;
+	LP_ASSERT(trim->emptied_cnt < LPI_TRIM_STEPS_MAX);
+	trim->emptied_cnt++;
+	trim->emptied[at] =
+		(struct lpi_trim_emptied){.leaves = {(uint32_t)first, (uint32_t)end - 1},
+					  .group = lp_commit_group(trim->block->commit)};
+}
+
+/* An emptied leaf stays in memory until the index has it no more: else it would be read once again
+ * (rule W1). Then it goes, for of a large file there are millions (P5). False: so many are left
+ * that their groups are waited for. */
+static bool forget_emptied(struct lpi_trim *trim)
+{
+	struct lp_extmap *map = &trim->inode->map;
+	struct lp_commit *commit = trim->block->commit;
+	bool any = false;
+	while (trim->emptied_cnt > 0) {
+		struct lpi_trim_emptied *oldest = &trim->emptied[trim->emptied_first];
+		if (!lp_commit_group_is_inserted(commit, oldest->group))
+			break;
+		for (uint32_t idx = oldest->leaves.first; idx <= oldest->leaves.last; idx++) {
+			int busy = lp_extmap_unload(map, idx);
+			(void)busy; /* it has changed since */
+		}
+		trim->emptied_first = (trim->emptied_first + 1) % LPI_TRIM_STEPS_MAX;
+		trim->emptied_cnt--;
+		any = true;
+	}
+	if (any) {
+		(void)lp_extmap_shrink(map, 0); /* the table of them */
+		lpi_node_account(&trim->inode->node);
+	}
+	if (trim->emptied_cnt < LPI_TRIM_STEPS_MAX)
+		return true;
+	lp_commit_wait_inserted(commit, &trim->waiter);
+	return false;
+}
+
 static void punch(struct lpi_trim *trim, struct lp_extmap_range range)
 {
 	struct lpi_block *block = trim->block;
@@ -160,6 +205,7 @@ static void punch(struct lpi_trim *trim, struct lp_extmap_range range)
 	lpi_release_apply(block, &released);
 	lpi_node_changed(&trim->inode->node);
 	trim->from_block = range.first + range.cnt;
+	note_emptied(trim, range);
 }
 
 enum step { STEP_DONE, STEP_TOO_MUCH, STEP_WAIT };
@@ -192,11 +238,13 @@ static int try_range(struct lpi_trim *trim, struct lp_extmap_range range, enum s
 /* 0: go on; LPI_WAIT; -ENXIO: nothing left; errors. */
 static int free_some(struct lpi_trim *trim)
 {
+	if (!forget_emptied(trim))
+		return LPI_WAIT;
 	int err = find_next(trim);
 	if (err != 0)
 		return err == -EAGAIN ? wait_index(trim) : err;
 	uint64_t first = trim->from_block;
-	uint64_t end = (first / LP_EXTMAP_LEAF_BLOCKS + STEP_LEAVES) * LP_EXTMAP_LEAF_BLOCKS;
+	uint64_t end = (first / LP_EXTMAP_LEAF_BLOCKS + LPI_TRIM_LEAVES) * LP_EXTMAP_LEAF_BLOCKS;
 	uint64_t cnt = LP_MIN(end, LP_EXTMAP_BLOCKS_MAX) - first;
 	for (;;) {
 		enum step step = STEP_DONE;

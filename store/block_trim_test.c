@@ -7,7 +7,7 @@
 #include "store/block_sim_test.h"
 #include "store/values.h"
 
-#include "store/block_impl.h"
+#include "store/block_txn.h"
 
 #define FILE_BYTES (UINT64_C(1) << 20)
 #define CUTS       (LP_ASSERT_SLOW_ON ? 20u : 80u)
@@ -359,6 +359,57 @@ static void test_cut_to_its_size(void **state)
 	lpi_store_rig_fini(&rig);
 }
 
+/* --- Memory ----------------------------------------------------------------------------------- */
+
+#define LEAVES 6000u /* of one block each */
+
+/* How many leaves the map had in memory at most while it was freed. */
+static uint32_t most_leaves(struct lpi_store_rig *rig, uint64_t kept)
+{
+	struct lpi_nodes *nodes = &lpi_block_of(rig->hand.store)->nodes;
+	uint32_t most = 0;
+	for (int i = 0; i < 100000 && lpi_store_rig_used_blocks(rig) > kept; i++) {
+		lpi_hand_turn(&rig->hand);
+		struct lpi_node *node = lpi_node_peek(nodes, LPI_NODE_INODE, ino.nr);
+		if (node != NULL)
+			most = LP_MAX(most, lpi_inode_of(node)->map.objects_cnt);
+	}
+	assert_int_equal(lpi_store_rig_used_blocks(rig), kept);
+	return most;
+}
+
+/* What was emptied of a map does not stay in memory until all of it is (P5): neither of a file that
+ * is removed, nor of one that is cut. */
+static void test_emptied_leaves(void **state)
+{
+	(void)state;
+	for (uint64_t keep = 0; keep < 2; keep++) {
+		struct lpi_store_rig rig;
+		const struct lp_change create = {
+			.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &of_file}};
+		struct lp_change change = {.type = LP_CHANGE_TRUNCATE, .ino = ino};
+		lpi_store_rig_start(&rig, 4); /* one that does not discard */
+		lp_test_ok(lpi_hand_change(&rig.hand, create));
+		for (uint64_t i = 0; i < LEAVES; i++)
+			lp_test_ok(lpi_hand_write(&rig.hand, ino,
+						  i * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES, bytes,
+						  LP_BLOCK_BYTES));
+		assert_int_equal(lpi_store_rig_used_blocks(&rig), LEAVES);
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		lp_test_ok(lpi_store_rig_open(&rig));
+		if (keep == 0)
+			change.type = LP_CHANGE_REMOVE;
+		else
+			change.data.offset = keep * LP_BLOCK_BYTES;
+		change_early(&rig, &change);
+		assert_in_range(most_leaves(&rig, keep), 1,
+				(LPI_TRIM_STEPS_MAX + 2) * LPI_TRIM_LEAVES);
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		lpi_store_rig_check(&rig);
+		lpi_store_rig_fini(&rig);
+	}
+}
+
 static void check_is_new(const struct lpi_hand *hand, struct lp_bytes xattr)
 {
 	uint8_t got[64] = {0};
@@ -511,6 +562,7 @@ int main(void)
 		cmocka_unit_test(test_spoilt_marks),
 		cmocka_unit_test(test_cut_over_damage),
 		cmocka_unit_test(test_full_over_damage),
+		cmocka_unit_test(test_emptied_leaves),
 	};
 	return lp_test_main(tests, "store/block_trim");
 }

@@ -297,7 +297,9 @@ static void told(struct lp_commit_waiter *waiter, int result)
 		lpi_txn_move(txn, result < 0 ? LPI_TXN_FAILED : LPI_TXN_DONE);
 		end(txn, result);
 	} else if (state == LPI_TXN_SPACE && result < 0) {
-		if (!lpi_txn_may_hope_for_space(txn))
+		if (result == -ENOSPC && lpi_edit_was_refused(&txn->edit))
+			lpi_txn_run(txn);
+		else if (!lpi_txn_may_hope_for_space(txn))
 			fail(txn, result);
 	} else {
 		lpi_txn_run(txn);

@@ -110,6 +110,8 @@ struct lpi_edit {
 	struct lpi_policy_write seen;
 	bool is_in_place;  /* the range is overwritten where it is */
 	bool is_unwritten; /* the range has space, but no content */
+	bool is_mixed;     /* some of the range stays where it is (block_place.c) */
+	bool is_refused;   /* there was no space for all of it */
 	bool is_early;     /* data is written before the transaction's turn has come */
 	bool is_last_step; /* of a preallocation */
 	uint32_t solo_cnt;
@@ -117,6 +119,8 @@ struct lpi_edit {
 	uint32_t copy_bytes; /* of each */
 	uint32_t extent_cnt;
 	uint64_t extent_blocks;
+	uint64_t own_cnt;      /* of a mixed range: blocks that are overwritten where they are, */
+	uint64_t new_cnt;      /* and that need new space */
 	uint32_t need_changes; /* released extents, at most */
 	uint32_t need_leaves;
 	struct lpi_trim *trim;
@@ -233,6 +237,14 @@ void lpi_share_apply(struct lpi_block *block, struct lp_extent extent, bool alre
 /* --- Cut-up work (block_trim.c) --------------------------------------------------------------- */
 
 #define LPI_TRIM_NODES_MAX 64u
+#define LPI_TRIM_STEPS_MAX 128u /* that are not in the index */
+#define LPI_TRIM_LEAVES    8u   /* of one commit, at most */
+
+/* Leaves that a step has emptied, and the group that deletes their records. */
+struct lpi_trim_emptied {
+	struct lp_extmap_leaves leaves;
+	uint64_t group;
+};
 
 struct lpi_trim {
 	struct lpi_block *block;
@@ -257,6 +269,10 @@ struct lpi_trim {
 	uint8_t *scan_buf;
 	struct lpi_warmer warmer;
 	struct lpi_node *nodes[LPI_TRIM_NODES_MAX];
+	/* A ring: emptied_cnt of them from emptied_first on. */
+	struct lpi_trim_emptied emptied[LPI_TRIM_STEPS_MAX];
+	uint32_t emptied_first;
+	uint32_t emptied_cnt;
 };
 
 int lpi_trim_new(struct lpi_block *block, struct lpi_trim **ret_trim) LP_MUST_CHECK;

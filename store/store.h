@@ -66,6 +66,10 @@ struct lp_workers;
 #define LP_STORE_CHANGES_MAX 32u                  /* guards and changes of one transaction */
 /* Different inodes, names and records in one transaction. */
 #define LP_STORE_TOUCHED_MAX 16u
+/* Bytes of one write, if it does not begin in the middle of a block: as many can be overwritten
+ * where they are, whatever limits the log has. So what has space of its own can be written on a
+ * full store, in as many changes as that takes. */
+#define LP_STORE_KEPT_MAX (UINT64_C(16) << 10)
 /* The offset of a write: at the end, wherever that is. */
 #define LP_STORE_APPEND UINT64_MAX
 
