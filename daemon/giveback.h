@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Free memory that the allocator holds is given back to the system once the process has more than
- * it was allowed, and a share. The budget bounds what the daemon uses; what an allocator keeps
- * beside that, in holes between what is used, nothing else bounds.
+/* What the process has is kept within what it was allowed, and a share (P5). The budget bounds what
+ * the daemon uses; what an allocator keeps beside that, in holes between what is used, only this
+ * bounds. Once there is too much, free memory that the allocator holds is given back to the system.
+ * What that does not get back the stores' caches do without: lost_bytes grows while there is too
+ * much, and shrinks, more slowly, while there is less than was allowed. With fewer blocks in the
+ * caches there are fewer holes to be had, and new blocks find place in those.
  *
  * Giving back takes the allocator's locks for milliseconds, so it is done by a helper, not before
  * it is needed, and less and less often where it does not help.
@@ -14,13 +17,16 @@
 #include "base/workers.h"
 
 #define LPI_GIVEBACK_BACKOFF_MAX_NS (UINT64_C(64) * LP_NS_PER_S)
+#define LPI_GIVEBACK_LOST_SHARE     4u /* of the memory, the caches do without at most */
 
 struct lpi_giveback {
 	struct lp_work work;
-	uint64_t limit_bytes; /* resident with more: is too much */
-	uint64_t next_ns;     /* not before */
-	uint64_t wait_ns;     /* doubled each time that it did not help */
-	uint64_t cnt;         /* how often memory was given back */
+	uint64_t memory_bytes; /* that was allowed */
+	uint64_t limit_bytes;  /* resident with more: is too much */
+	uint64_t lost_bytes; /* to holes that cannot be given back: for lp_store_set_lost_bytes() */
+	uint64_t next_ns;    /* not before */
+	uint64_t wait_ns;    /* doubled each time that it did not help */
+	uint64_t cnt;        /* how often memory was given back */
 	bool is_busy;
 };
 

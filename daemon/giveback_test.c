@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: memory that was used and freed does not stay resident beyond the limit; within it nothing
- * is done, and what does not help is done less and less often.
+ * is done, and what does not help is done less and less often. What cannot be given back is told,
+ * so that the caches do without it (P5), up to a limit, and taken back when it is no longer so.
  * Method: a simulated clock, helpers without threads, holes made in the heap by hand. */
 #include "base/test.h"
 
@@ -94,11 +95,42 @@ static void test_seldom_where_it_does_not_help(void **state)
 	struct rig *rig = malloc(sizeof(*rig));
 	assert_non_null(rig);
 	rig_start(rig);
-	lpi_giveback_init(&rig->giveback, 16);
+	lpi_giveback_init(&rig->giveback, 1024);
 	for (uint32_t i = 0; i < 1024; i++)
 		look(rig, LP_NS_PER_S);
-	/* After 1, 2, 4, ... 32, 64, 64, ... seconds. */
-	assert_in_range(rig->giveback.cnt, 6 + 14, 6 + 16);
+	/* Each second until the caches can do without no more, which are 16 looks; then after 1, 2,
+	 * 4, ... 32, 64, 64, ... seconds. */
+	assert_in_range(rig->giveback.cnt, 16 + 6 + 14, 17 + 6 + 16);
+	rig_stop(rig);
+}
+
+static void test_what_is_lost(void **state)
+{
+	(void)state;
+	struct rig *rig = malloc(sizeof(*rig));
+	assert_non_null(rig);
+	rig_start(rig);
+	uint64_t memory_bytes = lpi_heap_rss_bytes() / 4 * 3;
+	lpi_giveback_init(&rig->giveback, memory_bytes);
+	look(rig, LP_NS_PER_S);
+	assert_int_equal(rig->giveback.lost_bytes, 0); /* what is given back is not lost */
+	look(rig, LP_NS_PER_S);
+	uint64_t step_bytes = rig->giveback.lost_bytes;
+	assert_in_range(step_bytes, 1, memory_bytes / 32);
+	for (uint32_t i = 0; i < 64; i++)
+		look(rig, LP_NS_PER_S);
+	assert_int_equal(rig->giveback.lost_bytes, memory_bytes / LPI_GIVEBACK_LOST_SHARE);
+	/* As if the process had become smaller. */
+	rig->giveback.limit_bytes *= 4;
+	look(rig, LP_NS_PER_S);
+	assert_int_equal(rig->giveback.lost_bytes, memory_bytes / LPI_GIVEBACK_LOST_SHARE);
+	rig->giveback.memory_bytes *= 4;
+	uint64_t before_bytes = rig->giveback.lost_bytes;
+	look(rig, LP_NS_PER_S);
+	assert_in_range(before_bytes - rig->giveback.lost_bytes, 1, step_bytes);
+	for (uint32_t i = 0; i < 512; i++)
+		look(rig, LP_NS_PER_S);
+	assert_int_equal(rig->giveback.lost_bytes, 0);
 	rig_stop(rig);
 }
 
@@ -107,6 +139,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_holes_are_given_back),
 		cmocka_unit_test(test_seldom_where_it_does_not_help),
+		cmocka_unit_test(test_what_is_lost),
 	};
 	return lp_test_main(tests, "daemon/giveback");
 }

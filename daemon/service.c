@@ -86,6 +86,7 @@ static void ask_thread(struct lpi_thread *thread)
 {
 	thread->asked_ns = lp_reactor_now_ns(thread->service->reactor);
 	thread->look_again = false;
+	thread->lost_bytes = thread->service->giveback.lost_bytes / thread->service->shard_cnt;
 	thread->look.run = lpi_thread_look;
 	thread->look.done = look_done;
 	lpi_errand_start(thread, &thread->look);

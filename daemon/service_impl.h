@@ -94,6 +94,7 @@ struct lpi_thread {
 	struct lpi_errand look;
 	uint64_t asked_ns;      /* the control thread's: when the look began */
 	bool look_again;        /* the control thread's: something happened since */
+	uint64_t lost_bytes;    /* what it is told: of each of its stores' memory (giveback.h) */
 	struct lpi_look looked; /* what it found */
 	struct lpi_look known;  /* the control thread's copy of the last answer */
 };

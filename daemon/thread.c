@@ -478,6 +478,7 @@ void lpi_thread_look(struct lpi_errand *errand)
 	     s = lpi_thread_next(thread, s)) {
 		struct lp_store_health health;
 		struct lp_ns_stats names;
+		lp_store_set_lost_bytes(s->store, thread->lost_bytes);
 		lp_store_read_health(s->store, &health);
 		lp_ns_read_stats(s->ns, &names);
 		look.stuck += names.stuck;

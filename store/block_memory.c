@@ -67,11 +67,12 @@ void lpi_memory_divide(struct lpi_memory *memory, const struct lp_store_options 
 
 /* --- Balance ---------------------------------------------------------------------------------- */
 
-/* What there is for both caches, the filters being what they are. */
+/* What there is for both caches, the filters and the allocator's holes being what they are. */
 static uint64_t caches_now(const struct lpi_memory *memory, uint64_t filter_bytes)
 {
 	uint64_t least = 2 * (memory->budget_bytes / LPI_MEMORY_FLOOR);
 	uint64_t over = filter_bytes - LP_MIN(filter_bytes, memory->filter_bytes);
+	over += memory->lost_bytes;
 	uint64_t left = memory->caches_bytes - LP_MIN(memory->caches_bytes, over);
 	return LP_MAX(left, least);
 }

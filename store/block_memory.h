@@ -9,7 +9,8 @@
  * - filters: 1/24: the tables' indexes and filters, about 2.5 bytes a key, outside of any cache.
  * They must be in memory whatever they take: what is above goes off the caches
  * - pools: what the slots of operations take, known to the byte
- * - caches: all the rest: the index's blocks and the nodes, half and half at first
+ * - caches: all the rest: the index's blocks and the nodes, half and half at first; less what the
+ * allocator turned out to hold beside what is used
  *
  * Neither of these two gets less than LPI_MEMORY_FLOOR of it all, so a budget that is too small for
  * its memtables and pools is exceeded: by as much as the sum of these says, never by more.
@@ -60,6 +61,7 @@ struct lpi_memory {
 	uint64_t filter_bytes;   /* what they may take before the caches shrink */
 	uint64_t pool_bytes;
 	uint64_t caches_bytes; /* both, while the filters keep to their part */
+	uint64_t lost_bytes;   /* of both, to the allocator's holes: lp_store_set_lost_bytes() */
 	/* As they are now. */
 	uint64_t index_cache_bytes;
 	uint64_t nodes_bytes;

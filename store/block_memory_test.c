@@ -87,6 +87,24 @@ static void test_filters(void **state)
 	assert_int_equal(memory.nodes_bytes + memory.index_cache_bytes, caches);
 }
 
+/* What the allocator holds beside, they do without. */
+static void test_lost(void **state)
+{
+	const struct lpi_memory_misses none = {0};
+	struct lpi_memory memory = divided(256 * MIB, 0);
+	uint64_t caches = memory.caches_bytes;
+	(void)state;
+	memory.lost_bytes = 10 * MIB;
+	lpi_memory_balance(&memory, &none, memory.filter_bytes + 20 * MIB);
+	assert_int_equal(memory.nodes_bytes + memory.index_cache_bytes, caches - 30 * MIB);
+	memory.lost_bytes = 1024 * MIB;
+	lpi_memory_balance(&memory, &none, 0);
+	assert_int_equal(memory.nodes_bytes + memory.index_cache_bytes, 64 * MIB);
+	memory.lost_bytes = 0;
+	lpi_memory_balance(&memory, &none, 0);
+	assert_int_equal(memory.nodes_bytes + memory.index_cache_bytes, caches);
+}
+
 static void test_moves(void **state)
 {
 	struct lpi_memory memory = divided(256 * MIB, 0);
@@ -227,6 +245,7 @@ int main(void)
 		cmocka_unit_test(test_division),
 		cmocka_unit_test(test_given_memtable),
 		cmocka_unit_test(test_filters),
+		cmocka_unit_test(test_lost),
 		cmocka_unit_test(test_moves),
 		cmocka_unit_test(test_stays),
 		cmocka_unit_test(test_data),

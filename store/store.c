@@ -122,6 +122,12 @@ void lp_store_set_deferred_store(struct lp_store *store, enum lp_deferred_store 
 	store->calls->set_deferred_store(store, kind);
 }
 
+void lp_store_set_lost_bytes(struct lp_store *store, uint64_t bytes)
+{
+	if (store->calls->set_lost_bytes != NULL)
+		store->calls->set_lost_bytes(store, bytes);
+}
+
 void lp_store_read_stats(struct lp_store *store, struct lp_store_stats *ret_stats)
 {
 	store->calls->read_stats(store, ret_stats);

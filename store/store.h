@@ -489,6 +489,9 @@ bool lp_store_is_freeing(const struct lp_store *store);
 void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path);
 /* The same; what waits already goes its way as it would have. */
 void lp_store_set_deferred_store(struct lp_store *store, enum lp_deferred_store kind);
+/* So much of the memory that it was given goes beside what it uses, in the allocator's holes: its
+ * caches do with less, from its next look at them on. A store that has none does not mind. */
+void lp_store_set_lost_bytes(struct lp_store *store, uint64_t bytes);
 
 struct lp_store_stats {
 	uint64_t ops[LP_STORE_OPCODE_CNT]; /* completed */
