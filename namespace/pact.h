@@ -94,6 +94,7 @@ struct lpi_pact {
 
 	/* Private. */
 	uint64_t txid;
+	bool is_removal;    /* it takes something away, and nothing grows */
 	uint32_t calls_cnt; /* under way */
 	void (*next)(struct lpi_pact *pact);
 	struct lp_list_node node; /* of those that wait for rooms, or of those that are stuck */

@@ -210,6 +210,22 @@ int lpi_txn_admit(struct lpi_txn *txn, enum lp_shard_use use)
 	return LPI_WAIT;
 }
 
+/* What the submitter knows goes before what the changes say. */
+static enum lp_shard_use use_of_all(const struct lpi_txn *txn, enum lp_shard_use own)
+{
+	switch (txn->op->txn.room) {
+	case LP_ROOM_GROWS:
+		return LP_SHARD_GROWS;
+	case LP_ROOM_FREES:
+		return LP_SHARD_FREES_LATER;
+	case LP_ROOM_ENDS:
+		return LP_SHARD_FREES;
+	case LP_ROOM_OWN:
+		break;
+	}
+	return own;
+}
+
 /* What is rewritten along with a removal, as times of a directory are, belongs to it. */
 static int admit(struct lpi_txn *txn)
 {
@@ -223,7 +239,7 @@ static int admit(struct lpi_txn *txn)
 		use = LP_SHARD_FREES;
 	if (use == LP_SHARD_FREES)
 		lp_shard_note_removal(txn->block->shard);
-	int err = lpi_txn_admit(txn, use);
+	int err = lpi_txn_admit(txn, use_of_all(txn, use));
 	txn->is_admitted = err == 0;
 	return err;
 }

@@ -168,8 +168,9 @@ uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard);
 
 /* What a transaction does to the index. */
 enum lp_shard_use {
-	LP_SHARD_FREES,    /* removes, or makes smaller */
-	LP_SHARD_REWRITES, /* what is there already */
+	LP_SHARD_FREES,       /* removes, or makes smaller */
+	LP_SHARD_FREES_LATER, /* the same, but not while the index has stopped: it may be so then */
+	LP_SHARD_REWRITES,    /* what is there already */
 	LP_SHARD_GROWS,
 };
 /* 0: the index has the room for it, also to go on afterwards (rule L8). -ENOSPC. -EBUSY:

@@ -199,6 +199,7 @@ bool lpi_reclaim_has_room(const struct lp_shard *shard, enum lp_shard_use use)
 	case LP_SHARD_REWRITES:
 		return room >= shard->plan.rewrite_bytes;
 	case LP_SHARD_FREES:
+	case LP_SHARD_FREES_LATER:
 	default:
 		return true;
 	}
