@@ -325,20 +325,47 @@ static void test_nothing_but_the_reserve(void **state)
 
 /* --- What a start finds ----------------------------------------------------------------------- */
 
-/* With no more than the reserve: it starts. The device is gone afterwards. */
-static void recover(struct lp_bdev *bdev, struct lpi_ns_text *ret_text)
+/* Nothing but the log and the journals can be written, as on an image whose host is full. */
+static void take_host(struct lp_bdev *bdev)
 {
-	const struct lpi_ns_sim_config config = {.files_reserve_bytes = RESERVE_ALL};
+	struct lp_disk_label label;
+	struct lp_label_why why;
+	lp_test_ok(lp_label_read(bdev, false, &label, &why));
+	const struct lp_sim_rule rule = {.fault = LP_SIM_ENOSPC,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |
+							LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
+					 .offset_bytes = label.chunk_base * LP_BLOCK_BYTES};
+	(void)lp_sim_rule_add(lp_sim_of(bdev), &rule);
+}
+
+/* A machine that is as full as can be. It starts, or a later one does, and the same is there. The
+ * device is gone afterwards. */
+static void recover(struct lp_bdev *bdev, bool host_is_full, struct lpi_ns_text *ret_text)
+{
+	struct lpi_ns_text again;
+	struct lpi_ns_sim_config config = {.files_reserve_bytes = RESERVE_ALL};
+	if (host_is_full) {
+		config.files_reserve_bytes = 0;
+		take_host(bdev);
+	}
 	struct lpi_ns_sim *sim = lpi_ns_sim_boot_as(bdev, &config);
 	lp_test_ok(lpi_ns_sim_start(sim));
 	describe(sim, ret_text);
+	lpi_ns_sim_stop(sim);
+	int r = lpi_ns_sim_close(sim, false);
+	assert_true(r == 0 || (host_is_full && r == -ENOSPC));
+	lp_sim_rules_clear(lp_sim_of(bdev));
+	lpi_ns_sim_open(sim);
+	lp_test_ok(lpi_ns_sim_start(sim));
+	describe(sim, &again);
+	assert_true(lpi_ns_text_is_same(ret_text, &again));
 	lpi_ns_sim_stop(sim);
 	lp_test_ok(lpi_ns_sim_close(sim, false));
 	lpi_ns_sim_fini(sim);
 	free(sim);
 }
 
-static void cut(const struct lpi_trial_kind *kind, uint32_t every)
+static void cut(const struct lpi_trial_kind *kind, bool host_is_full, uint32_t every)
 {
 	struct lpi_ns_text before;
 	struct lpi_ns_text after;
@@ -358,7 +385,7 @@ static void cut(const struct lpi_trial_kind *kind, uint32_t every)
 		uint64_t event = lp_sim_cutter_event(cutter);
 		if (event % every != 0)
 			continue;
-		recover(lp_sim_cutter_cut(cutter, event), &found);
+		recover(lp_sim_cutter_cut(cutter, event), host_is_full, &found);
 		assert_true(lpi_ns_text_is_same(&found, &before) ||
 			    lpi_ns_text_is_same(&found, &after));
 	}
@@ -371,10 +398,12 @@ static void cut(const struct lpi_trial_kind *kind, uint32_t every)
 static void test_start(void **state)
 {
 	(void)state;
-	uint32_t every = LP_ASSERT_SLOW_ON ? 9 : 1;
+	uint32_t every = LP_ASSERT_SLOW_ON ? 9 : 2;
 	for (uint32_t i = 0; i < LPI_TRIAL_KINDS; i++) {
-		if (lpi_trial_kinds[i].result == 0)
-			cut(&lpi_trial_kinds[i], every);
+		if (lpi_trial_kinds[i].result != 0)
+			continue;
+		cut(&lpi_trial_kinds[i], false, every);
+		cut(&lpi_trial_kinds[i], true, 4 * every);
 	}
 }
 

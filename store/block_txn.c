@@ -149,14 +149,15 @@ static int reserve(struct lpi_txn *txn)
 	lpi_edit_need(txn, &need);
 	if (!lp_commit_need_is_possible(block->commit, &need))
 		return -E2BIG;
+	/* The log is full of what the index has no space for; or who joins the group that collects
+	 * would wait until there is some. */
+	if (lp_shard_is_stuck(block->shard))
+		return -ENOSPC;
 	uint64_t now_ns = lp_reactor_now_ns(block->options.reactor);
 	if (lpi_policy_is_due(&block->policy, now_ns) && reserve_more(txn, &need))
 		return 0;
 	if (lp_commit_reserve(block->commit, &need))
 		return 0;
-	/* The log is full of what the index has no space for. */
-	if (lp_shard_is_stuck(block->shard))
-		return -ENOSPC;
 	lpi_txn_move(txn, LPI_TXN_ROOM);
 	lp_commit_wait_room(block->commit, &txn->waiter);
 	return LPI_WAIT;

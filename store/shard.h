@@ -180,8 +180,8 @@ enum lp_shard_use {
 int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use) LP_MUST_CHECK;
 /* Something was removed from the index. */
 void lp_shard_note_removal(struct lp_shard *shard);
-/* The index, or the host of an image file, has no space, and the log is full of what waits for it.
- */
+/* The index, or the host of an image file, has no space, and the log is full of what waits for it;
+ * or as many groups wait for the index as may. */
 bool lp_shard_is_stuck(const struct lp_shard *shard);
 /* The host of an image file has no space for what is deferred. It is tried again and again. */
 bool lp_shard_cannot_write_back(const struct lp_shard *shard);
