@@ -276,8 +276,8 @@ static void run_decide(struct lpi_call *call)
 	LP_ASSERT(cnt < LPI_PART_CHANGES);
 	part->room->len = (uint32_t)lpi_pact_record_encode(&record, pact->txid, part->room->bytes);
 	part->changes[cnt++] = record_change(part, part->room->bytes, part->room->len);
-	submit(part, cnt, LP_ACK_DURABLE, pact->is_removal ? LP_ROOM_FREES : LP_ROOM_OWN,
-	       decided_here);
+	enum lp_store_room room = pact->is_removal ? LP_ROOM_FREES : LP_ROOM_OWN;
+	submit(part, cnt, LP_ACK_DURABLE, room, decided_here);
 }
 
 /* What must succeed in the end is tried again when there was no space, though it may use what is
