@@ -398,7 +398,7 @@ static void cut(const struct lpi_trial_kind *kind, bool host_is_full, uint32_t e
 static void test_start(void **state)
 {
 	(void)state;
-	uint32_t every = LP_ASSERT_SLOW_ON ? 9 : 2;
+	uint32_t every = LP_ASSERT_SLOW_ON ? 13 : 2;
 	for (uint32_t i = 0; i < LPI_TRIAL_KINDS; i++) {
 		if (lpi_trial_kinds[i].result != 0)
 			continue;
