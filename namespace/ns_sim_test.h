@@ -23,6 +23,7 @@ struct lpi_ns_sim_config {
 	uint64_t data_cache_bytes;
 	uint64_t hold_ns;
 	uint64_t deferred_blocks_max; /* 0: 64 */
+	uint64_t files_reserve_bytes; /* 0: 1 MiB; more than there is: the index is nearly full */
 };
 
 struct lpi_ns_sim {
@@ -93,6 +94,8 @@ static inline void lpi_ns_sim_open(struct lpi_ns_sim *sim)
 	lp_test_ok(lp_devices_open(&devices, &sim->devices, &why));
 	uint64_t deferred_max = sim->config.deferred_blocks_max;
 	deferred_max = deferred_max == 0 ? 64 : deferred_max;
+	uint64_t reserve_bytes = sim->config.files_reserve_bytes;
+	reserve_bytes = reserve_bytes == 0 ? UINT64_C(1) << 20 : reserve_bytes;
 	sim->shard_cnt = sim->devices.label[LP_MKFS_DATA].shard_cnt;
 	assert_true(sim->shard_cnt <= LPI_NS_SIM_SHARDS);
 	for (uint32_t i = 0; i < sim->shard_cnt; i++) {
@@ -112,7 +115,7 @@ static inline void lpi_ns_sim_open(struct lpi_ns_sim *sim)
 						       .hold_ns = sim->config.hold_ns,
 						       .index_buffer_bytes = UINT64_C(1) << 16,
 						       .deferred_blocks_max = deferred_max,
-						       .files_reserve_bytes = UINT64_C(1) << 20,
+						       .files_reserve_bytes = reserve_bytes,
 						       .ops_max = 8};
 		lp_test_ok(lp_store_open(&store, &sim->hand[i].store));
 	}

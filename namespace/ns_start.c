@@ -161,8 +161,10 @@ static void dealt_with(struct lpi_start *start)
 
 static void change(struct lpi_start *start, uint32_t cnt)
 {
-	start->op = (struct lp_store_op){.opcode = LP_STORE_TXN,
-					 .txn = {.changes = start->changes, .change_cnt = cnt}};
+	/* Nothing is served before: it may use what is kept on a full store (rule L8). */
+	start->op = (struct lp_store_op){
+		.opcode = LP_STORE_TXN,
+		.txn = {.changes = start->changes, .change_cnt = cnt, .room = LP_ROOM_ENDS}};
 	ask(start, start->ns->options.shard_idx, &start->op, dealt_with);
 }
 

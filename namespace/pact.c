@@ -56,12 +56,12 @@ static bool unnames_any(const struct lpi_pact *pact)
 }
 
 static void submit(struct lpi_part *part, uint32_t cnt, enum lp_store_ack ack,
-		   void (*stored)(struct lpi_call *call))
+		   enum lp_store_room room, void (*stored)(struct lpi_call *call))
 {
 	LP_ASSERT(cnt <= LPI_PART_CHANGES);
 	part->op = (struct lp_store_op){
 		.opcode = LP_STORE_TXN,
-		.txn = {.changes = part->changes, .change_cnt = cnt, .ack = ack}};
+		.txn = {.changes = part->changes, .change_cnt = cnt, .ack = ack, .room = room}};
 	part->call.store_op = &part->op;
 	part->call.stored = stored;
 	/* What ends it is tried again in any case; and whether an inode that loses its last name is
@@ -137,7 +137,7 @@ static void run_make(struct lpi_call *call)
 	if (!lpi_call_bring_data(call, part->changes, part->change_cnt))
 		return;
 	add_unnamed(part, call->to);
-	submit(part, part->change_cnt, part->pact->ack, made);
+	submit(part, part->change_cnt, part->pact->ack, LP_ROOM_OWN, made);
 }
 
 /* Guards stand before changes. */
@@ -147,6 +147,45 @@ static uint32_t guards_cnt(const struct lpi_part *part)
 	while (i < part->change_cnt && part->changes[i].type < LP_CHANGE_CREATE)
 		i++;
 	return i;
+}
+
+static bool does_grow(const struct lpi_part *part)
+{
+	for (uint32_t i = 0; i < part->change_cnt; i++) {
+		enum lp_change_type type = part->changes[i].type;
+		if (type == LP_CHANGE_CREATE || type == LP_CHANGE_ENTRY_SET)
+			return true;
+	}
+	return false;
+}
+
+static bool does_remove(const struct lpi_part *part)
+{
+	bool removes = part->unnamed.nr != 0;
+	for (uint32_t i = 0; i < part->change_cnt; i++)
+		removes |= part->changes[i].type == LP_CHANGE_ENTRY_REMOVE;
+	return removes;
+}
+
+/* What a name's or an inode's removal does elsewhere belongs to it, and what is kept for removals
+ * is for all of it (rule L8). */
+static bool is_removal(const struct lpi_pact *pact)
+{
+	bool removes = false;
+	for (uint32_t i = 0; i < pact->part_cnt; i++) {
+		if (does_grow(pact->parts[i]))
+			return false;
+		removes |= does_remove(pact->parts[i]);
+	}
+	return removes;
+}
+
+/* A promise is made only where there is room to keep it: then its end may use what is kept. */
+static enum lp_store_room room_to_promise(const struct lpi_part *part)
+{
+	if (part->pact->is_removal)
+		return LP_ROOM_FREES;
+	return does_grow(part) ? LP_ROOM_GROWS : LP_ROOM_OWN;
 }
 
 static struct lp_change record_change(struct lpi_part *part, const void *value, size_t len)
@@ -168,6 +207,7 @@ static void run_prepare(struct lpi_call *call)
 {
 	struct lpi_part *part = part_of(call);
 	struct lpi_pact *pact = part->pact;
+	enum lp_store_room room = room_to_promise(part);
 	add_unnamed(part, call->to);
 	const struct lpi_pact_record record = {
 		.kind = LP_PACT_KIND_PREPARED,
@@ -188,7 +228,7 @@ static void run_prepare(struct lpi_call *call)
 			.type = LP_CHANGE_DIR, .ino = part->sealed, .dir = {.seal = true}};
 	}
 	part->changes[cnt++] = record_change(part, part->room->bytes, part->room->len);
-	submit(part, cnt, LP_ACK_DURABLE, prepared);
+	submit(part, cnt, LP_ACK_DURABLE, room, prepared);
 }
 
 static void decided_here(struct lpi_call *call)
@@ -236,14 +276,17 @@ static void run_decide(struct lpi_call *call)
 	LP_ASSERT(cnt < LPI_PART_CHANGES);
 	part->room->len = (uint32_t)lpi_pact_record_encode(&record, pact->txid, part->room->bytes);
 	part->changes[cnt++] = record_change(part, part->room->bytes, part->room->len);
-	submit(part, cnt, LP_ACK_DURABLE, decided_here);
+	enum lp_store_room room = pact->is_removal ? LP_ROOM_FREES : LP_ROOM_OWN;
+	submit(part, cnt, LP_ACK_DURABLE, room, decided_here);
 }
 
-/* What must succeed in the end is tried again when there was no space. */
+/* What must succeed in the end is tried again when there was no space, though it may use what is
+ * kept: the host of an image may have none. Then a stop does not wait, and the next start ends it.
+ */
 static bool is_tried_again(struct lpi_part *part, struct lp_ns *ns)
 {
 	struct lp_reactor *reactor = ns->options.reactor;
-	if (part->op.result != -ENOSPC)
+	if (part->op.result != -ENOSPC || ns->state == LPI_NS_STOPPING)
 		return false;
 	ns->stats.finish_retries++;
 	lp_timer_start(reactor, &part->retry, lp_reactor_now_ns(reactor) + RETRY_NS);
@@ -269,7 +312,7 @@ static void run_forget(struct lpi_call *call)
 	part->retry.fire = retry_forget;
 	part->changes[0] = record_change(part, NULL, 0);
 	/* Nobody waits for it: it goes with whatever is committed next. */
-	submit(part, 1, LP_ACK_ORDERED, forgotten);
+	submit(part, 1, LP_ACK_ORDERED, LP_ROOM_ENDS, forgotten);
 }
 
 /* When it fails for good the record is there still, for the next opening: until then nobody may
@@ -296,13 +339,16 @@ static void run_doubt(struct lpi_call *call)
 }
 
 /* Whatever becomes of the record: nothing has happened here and nothing will, for there is no
- * decision. */
+ * decision. But what is sealed may not be seen. */
 static void aborted(struct lpi_call *call)
 {
 	struct lpi_part *part = part_of(call);
 	if (is_tried_again(part, call->to))
 		return;
-	release_locks(part, call->to);
+	if (part->op.result == -ENOSPC)
+		fail_locks(part, call->to);
+	else
+		release_locks(part, call->to);
 	lpi_call_end(call, part->op.result);
 }
 
@@ -322,7 +368,7 @@ static void run_abort(struct lpi_call *call)
 		part->changes[cnt++] = (struct lp_change){
 			.type = LP_CHANGE_DIR, .ino = part->sealed, .dir = {.unseal = true}};
 	part->changes[cnt++] = record_change(part, NULL, 0);
-	submit(part, cnt, LP_ACK_DURABLE, aborted);
+	submit(part, cnt, LP_ACK_DURABLE, LP_ROOM_ENDS, aborted);
 }
 
 /* The changes of a record, and its removal. A fragment that was sealed goes; but beside its inode
@@ -358,7 +404,7 @@ static void run_finish(struct lpi_call *call)
 	int r = lpi_pact_record_decode(value, part->pact->txid, shard_cnt, &room->decoded);
 	LP_ASSERT(r == 0);
 	uint32_t cnt = list_finish(call->to, &room->decoded.record, part->key, part->changes);
-	submit(part, cnt, LP_ACK_DURABLE, finished);
+	submit(part, cnt, LP_ACK_DURABLE, LP_ROOM_ENDS, finished);
 }
 
 /* --- At home ---------------------------------------------------------------------------------- */
@@ -420,21 +466,31 @@ static void say_decided(struct lpi_pact *pact)
 	pact->decided(pact);
 }
 
-/* It has failed, and all is as it was. */
+/* A part that could not end keeps its locks, and the pact with them. */
+static bool have_all_ended(const struct lpi_pact *pact)
+{
+	for (uint32_t i = 0; i < pact->part_cnt; i++) {
+		if (pact->parts[i]->state != LPI_PART_ENDED)
+			return false;
+	}
+	return true;
+}
+
+/* It has failed, and all is as it was, or will be when it is opened again. */
 static void undone(struct lpi_pact *pact)
 {
 	say_decided(pact);
-	pact_over(pact);
+	if (have_all_ended(pact))
+		pact_over(pact);
+	else
+		lpi_ns_stuck(pact->ns, pact);
 }
 
 static void forget(struct lpi_pact *pact)
 {
-	/* A part that could not end keeps its locks, and the pact with them. */
-	for (uint32_t i = 0; i < pact->part_cnt; i++) {
-		if (pact->parts[i]->state != LPI_PART_ENDED) {
-			lpi_ns_stuck(pact->ns, pact);
-			return;
-		}
+	if (!have_all_ended(pact)) {
+		lpi_ns_stuck(pact->ns, pact);
+		return;
 	}
 	pact->next = pact_over;
 	call_part(pact, pact->coordinator, run_forget);
@@ -537,6 +593,7 @@ static bool begin_shared(struct lpi_pact *pact)
 	/* Numbers of inodes are never given twice: so is this, and its key never stands for
 	 * another change. */
 	pact->txid = lp_store_new_ino(ns->options.store).nr;
+	pact->is_removal = is_removal(pact);
 	pact->next = preparing_done;
 	for (uint32_t i = 0; i < pact->part_cnt; i++) {
 		struct lpi_part *part = pact->parts[i];
@@ -605,8 +662,9 @@ void lpi_pact_redo(struct lp_ns *ns, uint64_t txid, bool is_decided, struct lpi_
 			(struct lp_change){.type = LP_CHANGE_RECORD,
 					   .named = {.name = {redo->key, sizeof(redo->key)}}};
 	}
-	redo->op = (struct lp_store_op){.opcode = LP_STORE_TXN,
-					.txn = {.changes = redo->changes, .change_cnt = cnt}};
+	redo->op = (struct lp_store_op){
+		.opcode = LP_STORE_TXN,
+		.txn = {.changes = redo->changes, .change_cnt = cnt, .room = LP_ROOM_ENDS}};
 	redo->call.store_op = &redo->op;
 	redo->call.run = run_redo;
 	lpi_call_start(ns, ns->options.shard_idx, &redo->call);

@@ -14,7 +14,9 @@
  * theirs meanwhile. Blocking, allocation: none. Errors: decided() has the first that a part met;
  * -EIO of the deciding part means that the outcome is unknown, unless its store had failed before
  * and so did nothing: the others stay prepared, and locked, until the store was opened again;
- * over() does not come then.
+ * over() does not come then. -ENOSPC comes before anything is promised for good; what was promised
+ * may use what is kept for removals (rule L8). If there is no space at all its end is tried again,
+ * until the namespace stops: then it is left to the next start, and over() does not come either.
  */
 #ifndef LP_NAMESPACE_PACT_H
 #define LP_NAMESPACE_PACT_H
@@ -94,6 +96,7 @@ struct lpi_pact {
 
 	/* Private. */
 	uint64_t txid;
+	bool is_removal;    /* it takes something away, and nothing grows */
 	uint32_t calls_cnt; /* under way */
 	void (*next)(struct lpi_pact *pact);
 	struct lp_list_node node; /* of those that wait for rooms, or of those that are stuck */

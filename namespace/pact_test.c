@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes over several shards on stores that fail: each transaction of each shard in turn. Stores
- * are in memory, so that "opening again" is to start other namespaces on them. */
+/* Changes over several shards on stores that fail, or are full: each transaction of each shard in
+ * turn. Stores are in memory, so that "opening again" is to start other namespaces on them. */
 #include "namespace/ns_test.h"
 #include "namespace/ns_text_test.h"
 #include "namespace/pact_trial_test.h"
@@ -15,7 +15,11 @@ enum fault {
 	FAULT_FULL,       /* this one transaction finds no space */
 	FAULT_DIES,       /* -EIO, and nothing was done; from then on nothing can be changed */
 	FAULT_DIES_AFTER, /* the same, but it was done */
-	FAULT_CNT
+	FAULT_CNT,        /* so far: they strike once */
+	/* From this transaction on. */
+	FAULT_TIGHT,   /* nothing may grow, but by what is kept (rule L8) */
+	FAULT_RESERVE, /* there is no more than what is kept */
+	FAULT_HOST     /* there is nothing at all, as on an image in a full file system */
 };
 
 struct faulty {
@@ -69,10 +73,42 @@ static void done_after(struct lp_store_op *op)
 	}
 }
 
+static bool does_grow(const struct lp_store_op *op)
+{
+	bool grows = op->txn.room == LP_ROOM_GROWS;
+	for (uint32_t i = 0; op->txn.room == LP_ROOM_OWN && i < op->txn.change_cnt; i++) {
+		enum lp_change_type type = op->txn.changes[i].type;
+		grows |= type == LP_CHANGE_CREATE || type == LP_CHANGE_ENTRY_SET;
+	}
+	return grows;
+}
+
+static bool is_refused(enum fault fault, const struct lp_store_op *op)
+{
+	if (fault == FAULT_TIGHT)
+		return does_grow(op);
+	return fault == FAULT_HOST ||
+	       (op->txn.room != LP_ROOM_FREES && op->txn.room != LP_ROOM_ENDS);
+}
+
+static void submit_to_full(struct faulty *one, struct lp_store_op *op)
+{
+	if (one->txns++ < one->skip || !is_refused(one->fault, op)) {
+		lp_store_submit(one->inner, op);
+		return;
+	}
+	one->has_struck = true;
+	fail_later(one, op, -ENOSPC);
+}
+
 static void faulty_submit(struct lp_store *store, struct lp_store_op *op)
 {
 	struct faulty *one = LP_CONTAINER_OF(store, struct faulty, store);
 	bool is_txn = op->opcode == LP_STORE_TXN;
+	if (is_txn && one->fault > FAULT_CNT) {
+		submit_to_full(one, op);
+		return;
+	}
 	if (!is_txn || (!one->is_dead &&
 			(one->fault == FAULT_NONE || one->has_struck || one->txns++ < one->skip))) {
 		lp_store_submit(one->inner, op);
@@ -373,6 +409,157 @@ static void test_failures(void **state)
 	assert_true(total >= LPI_TRIAL_KINDS);
 }
 
+/* --- Full stores ------------------------------------------------------------------------------ */
+
+/* With a sanitizer some of them, and others for each kind. */
+#define FULL_STEP (LP_ASSERT_SLOW_ON ? 5u : 1u)
+
+static uint64_t retries_cnt(const struct bench *bench)
+{
+	uint64_t cnt = 0;
+	for (uint32_t i = 0; i < SHARDS; i++)
+		cnt += bench->rig->ns[i]->stats.finish_retries;
+	return cnt;
+}
+
+/* One shard is nearly full from one of its transactions on. */
+static bool fill_one(const struct lpi_trial_kind *kind, const struct outcome *outcome,
+		     uint32_t shard, enum fault fault, uint32_t skip)
+{
+	struct bench bench;
+	struct lpi_trial trial;
+	struct lpi_ns_text found;
+	bench_init(&bench);
+	faulty[shard].fault = fault;
+	faulty[shard].skip = skip;
+	int r = run(&bench, &trial, 1, kind);
+	bool has_struck = faulty[shard].has_struck;
+	assert_true(r == kind->result || (r == -ENOSPC && has_struck));
+	assert_true(!has_struck || !lpi_trial_is_removal(kind));
+	assert_int_equal(retries_cnt(&bench), 0);
+	check_idle(&bench);
+	describe(&bench, &found);
+	check_found(kind, outcome, &found, r < 0, r == 0);
+	bench_fini(&bench);
+	return has_struck;
+}
+
+/* Rules L8 and N1: who cannot be sure of the room for all of it promises nothing; and what was
+ * promised ends with what is kept, as what removes does. */
+static void test_nearly_full(void **state)
+{
+	(void)state;
+	uint32_t struck = 0;
+	for (size_t i = 0; i < LPI_TRIAL_KINDS; i++) {
+		const struct lpi_trial_kind *kind = &lpi_trial_kinds[i];
+		struct outcome outcome;
+		learn(kind, &outcome);
+		for (uint32_t at = (uint32_t)i % FULL_STEP; at < SHARDS * TXNS; at += FULL_STEP) {
+			struck += fill_one(kind, &outcome, at / TXNS, FAULT_TIGHT, at % TXNS);
+			struck += fill_one(kind, &outcome, at / TXNS, FAULT_RESERVE, at % TXNS);
+		}
+	}
+	assert_true(struck > LPI_TRIAL_KINDS / FULL_STEP);
+}
+
+/* Nothing can be ended, and then it is to stop: the next start ends it. */
+static uint64_t stop_full(const struct lpi_trial_kind *kind, const struct outcome *outcome,
+			  uint32_t shard, uint32_t skip)
+{
+	struct bench bench;
+	struct lpi_trial trial;
+	struct lpi_ns_text found;
+	bench_init(&bench);
+	faulty[shard].fault = FAULT_HOST;
+	faulty[shard].skip = skip;
+	trial = (struct lpi_trial){.world = bench.world};
+	lpi_trial_begin(&trial, 1, kind);
+	for (uint32_t i = 0; is_busy(&bench) && retries_cnt(&bench) == 0; i++) {
+		assert_true(i < LPI_NS_RIG_TURNS_MAX);
+		(void)lpi_ns_rig_turn(bench.rig);
+	}
+	uint64_t retries = retries_cnt(&bench);
+	reopen(&bench);
+	assert_true(trial.is_done);
+	assert_true(trial.op.result == kind->result || trial.op.result == -ENOSPC);
+	check_idle(&bench);
+	check_no_seal(&bench);
+	describe(&bench, &found);
+	check_found(kind, outcome, &found, trial.op.result < 0, trial.op.result == 0);
+	bench_fini(&bench);
+	return retries;
+}
+
+/* Rule N1: a stop does not wait for room. */
+static void test_stop_full(void **state)
+{
+	(void)state;
+	uint64_t retries = 0;
+	for (size_t i = 0; i < LPI_TRIAL_KINDS; i++) {
+		struct outcome outcome;
+		learn(&lpi_trial_kinds[i], &outcome);
+		for (uint32_t at = (uint32_t)i % FULL_STEP; at < SHARDS * TXNS; at += FULL_STEP)
+			retries += stop_full(&lpi_trial_kinds[i], &outcome, at / TXNS, at % TXNS);
+	}
+	assert_true(retries > LPI_TRIAL_KINDS / FULL_STEP);
+}
+
+static void lock_in_t(struct lpi_job *job)
+{
+	lpi_trial_lock(job, lpi_trial_of(job)->world.t, LPI_TRIAL_NAME("y"));
+	lpi_job_lock(job, lpi_trial_committed);
+}
+
+static const struct lpi_trial_kind lock_kind = {"a lock in t", lock_in_t, 0};
+
+/* Whether it came to that: a directory on shard 1 was sealed, and cannot be opened again for want
+ * of space. */
+static bool stop_sealed(const struct lpi_trial_kind *kind, uint32_t skip)
+{
+	struct bench bench;
+	struct lpi_trial trial;
+	struct lpi_trial waiting;
+	struct lpi_ns_text before;
+	struct lpi_ns_text found;
+	bench_init(&bench);
+	describe(&bench, &before);
+	faulty[1].fault = FAULT_HOST;
+	faulty[1].skip = skip;
+	trial = (struct lpi_trial){.world = bench.world};
+	waiting = (struct lpi_trial){.world = bench.world};
+	lpi_trial_begin(&trial, 0, kind);
+	while (is_busy(&bench) && retries_cnt(&bench) == 0)
+		(void)lpi_ns_rig_turn(bench.rig);
+	bool is_sealed = is_busy(&bench);
+	lpi_trial_begin(&waiting, 1, &lock_kind);
+	for (uint32_t i = 0; i < 100; i++)
+		(void)lpi_ns_rig_turn(bench.rig);
+	assert_true(waiting.is_done == !is_sealed);
+	reopen(&bench);
+	assert_true(trial.is_done);
+	assert_int_equal(waiting.op.result, is_sealed ? -EIO : 0);
+	check_idle(&bench);
+	check_no_seal(&bench);
+	describe(&bench, &found);
+	assert_true(lpi_ns_text_is_same(&before, &found));
+	bench_fini(&bench);
+	return is_sealed;
+}
+
+/* Rule N2: who waits meanwhile does not take the directory for one that is gone. */
+static void test_stop_sealed(void **state)
+{
+	(void)state;
+	const struct lpi_trial_kind *kind = &lpi_trial_kinds[LPI_TRIAL_KINDS - 1];
+	assert_true(kind->begin == lpi_trial_rmdir_full);
+	uint32_t sealed = 0;
+	for (uint32_t skip = 0; skip < TXNS; skip++)
+		sealed += stop_sealed(kind, skip);
+	assert_true(sealed > 0);
+}
+
+/* --- What is in doubt ------------------------------------------------------------------------- */
+
 static void lookup_done(struct lpi_call *call)
 {
 	call->store_op->user = NULL;
@@ -593,10 +780,12 @@ static void test_left_open(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_right),     cmocka_unit_test(test_failures),
-		cmocka_unit_test(test_stuck),     cmocka_unit_test(test_no_circle),
-		cmocka_unit_test(test_few_rooms), cmocka_unit_test(test_stop),
-		cmocka_unit_test(test_open),      cmocka_unit_test(test_left_open),
+		cmocka_unit_test(test_right),       cmocka_unit_test(test_failures),
+		cmocka_unit_test(test_stuck),       cmocka_unit_test(test_no_circle),
+		cmocka_unit_test(test_few_rooms),   cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_open),        cmocka_unit_test(test_left_open),
+		cmocka_unit_test(test_nearly_full), cmocka_unit_test(test_stop_full),
+		cmocka_unit_test(test_stop_sealed),
 	};
 	return lp_test_main(tests, "namespace/pact");
 }

@@ -390,6 +390,14 @@ static const struct lpi_trial_kind {
 
 #define LPI_TRIAL_KINDS LP_ARRAY_SIZE(lpi_trial_kinds)
 
+/* It takes something away, and nothing grows. */
+static inline bool lpi_trial_is_removal(const struct lpi_trial_kind *kind)
+{
+	return kind->begin == lpi_trial_remove_last || kind->begin == lpi_trial_remove_one ||
+	       kind->begin == lpi_trial_rmdir || kind->begin == lpi_trial_rmdir_spread ||
+	       kind->begin == lpi_trial_rmdir_full;
+}
+
 /* --- Running ---------------------------------------------------------------------------------- */
 
 static inline void lpi_trial_done(struct lp_ns_op *op)

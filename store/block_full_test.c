@@ -12,6 +12,7 @@
 #include "base/workers.h"
 #include "store/block_impl.h"
 #include "store/devices.h"
+#include "store/shard_impl.h"
 #include "store/store_test.h"
 
 /* The least there may be for what is small in the index, else there are too many; and for all where
@@ -53,6 +54,7 @@ struct rig {
 	struct lp_prng prng;
 	enum lp_alloc_kind alloc_kind;
 	enum kind kind;
+	uint64_t files_reserve_bytes; /* 0: the default */
 	struct object *objects;
 	uint32_t object_cnt;
 	uint32_t live_cnt;
@@ -79,6 +81,7 @@ static int try_open(struct rig *rig)
 						 .alloc_kind = rig->alloc_kind,
 						 .sim_clock = &rig->clock.clock,
 						 .memory_bytes = UINT64_C(16) << 20,
+						 .files_reserve_bytes = rig->files_reserve_bytes,
 						 .deferred_blocks_max = 512};
 	struct lp_label_why why;
 	lp_test_ok(lp_devices_open(&devices, &rig->devices, &why));
@@ -497,6 +500,104 @@ static void test_slow_device(void **state)
 	rig_fini(&rig);
 }
 
+/* --- What was promised ------------------------------------------------------------------------ */
+
+#define RESERVE_ALL (16 * DEVICE_BYTES)
+#define PROMISE_LEN 4000u
+#define PROMISES    4000u /* more than memtables take */
+
+/* A record that says what will be done; or its end, if it has no length. */
+static int promise(struct rig *rig, enum lp_store_room room, uint32_t len)
+{
+	static const uint8_t key[] = {LP_KEY_SPACE_TXN, 0, 0, 0, 0, 0, 0, 0, 7};
+	const struct lp_change change = {
+		.type = LP_CHANGE_RECORD,
+		.named = {.name = {key, sizeof(key)}, .value = {len == 0 ? NULL : pattern, len}}};
+	struct lp_store_op op = lpi_txn_op(&change, 1);
+	op.txn.room = room;
+	return lpi_hand_do(&rig->hand, &op);
+}
+
+static int make_empty(struct rig *rig, enum lp_store_room room)
+{
+	const struct lp_attrs attrs = {.nlink = 1, .type = LP_INODE_TYPE_FIFO};
+	const struct lp_change change = {.type = LP_CHANGE_CREATE,
+					 .ino = lp_store_new_ino(rig->hand.store),
+					 .inode = {.attrs = &attrs}};
+	struct lp_store_op op = lpi_txn_op(&change, 1);
+	op.txn.room = room;
+	return lpi_hand_do(&rig->hand, &op);
+}
+
+static void reopen_with(struct rig *rig, uint64_t files_reserve_bytes)
+{
+	rig->files_reserve_bytes = files_reserve_bytes;
+	reopen(rig, false);
+}
+
+/* Rule L8: a promise to grow is refused where growth is; one that is part of a removal is not; and
+ * what ends one never is. */
+static void test_promises(void **state)
+{
+	(void)state;
+	struct rig rig;
+	rig_init(&rig, KIND_EMPTY, LP_ALLOC_HYBRID);
+	lp_test_ok(promise(&rig, LP_ROOM_GROWS, PROMISE_LEN));
+	const struct lp_shard *shard = lpi_block_of(rig.hand.store)->shard;
+	/* There is room to rewrite, and none to grow. */
+	reopen_with(&rig, lp_blockfs_room_bytes(shard->files) / 9 * 16);
+	lp_test_err(-ENOSPC, promise(&rig, LP_ROOM_GROWS, PROMISE_LEN));
+	lp_test_ok(promise(&rig, LP_ROOM_OWN, PROMISE_LEN));
+	lp_test_err(-ENOSPC, make_empty(&rig, LP_ROOM_OWN));
+	lp_test_ok(make_empty(&rig, LP_ROOM_ENDS));
+	/* And none for either. */
+	reopen_with(&rig, RESERVE_ALL);
+	lp_test_err(-ENOSPC, promise(&rig, LP_ROOM_GROWS, PROMISE_LEN));
+	lp_test_err(-ENOSPC, promise(&rig, LP_ROOM_OWN, PROMISE_LEN));
+	lp_test_ok(promise(&rig, LP_ROOM_FREES, PROMISE_LEN));
+	lp_test_ok(make_empty(&rig, LP_ROOM_ENDS));
+	lp_test_ok(promise(&rig, LP_ROOM_ENDS, 0));
+	rig_fini(&rig);
+}
+
+/* While the index cannot be written nothing is promised, for who ends it may find no room. He is
+ * told so, as is who removes: nobody waits for what may never come. */
+static void test_stopped_index(void **state)
+{
+	(void)state;
+	struct rig rig;
+	rig_init(&rig, KIND_EMPTY, LP_ALLOC_HYBRID);
+	const struct lp_kv *kv = lpi_block_of(rig.hand.store)->shard->kv;
+	const struct lp_disk_label *label = &rig.devices.label[LP_MKFS_DATA];
+	const struct lp_sim_rule full = {.fault = LP_SIM_ENOSPC,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |
+							LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
+					 .offset_bytes = label->chunk_base * LP_BLOCK_BYTES};
+	(void)lp_sim_rule_add(lp_sim_of(rig.bdev), &full);
+	for (uint32_t i = 0; lp_kv_error(kv) == 0; i++) {
+		assert_true(i < PROMISES);
+		lp_test_ok(promise(&rig, LP_ROOM_OWN, PROMISE_LEN));
+	}
+	assert_int_equal(lp_kv_error(kv), -ENOSPC);
+	lp_test_err(-ENOSPC, promise(&rig, LP_ROOM_FREES, PROMISE_LEN));
+	lp_test_ok(promise(&rig, LP_ROOM_ENDS, 0));
+	int r = 0;
+	for (uint32_t i = 0; r == 0; i++) {
+		assert_true(i < PROMISES);
+		r = promise(&rig, LP_ROOM_ENDS, PROMISE_LEN);
+	}
+	lp_test_err(-ENOSPC, r);
+	const struct lp_change change = {.type = LP_CHANGE_DIR, .ino = ROOT, .dir = {.drop = true}};
+	lp_test_err(-ENOSPC, lpi_hand_change(&rig.hand, change));
+	lp_sim_rules_clear(lp_sim_of(rig.bdev));
+	uint64_t end_ns = rig.clock.now_ns + SLOW_NS;
+	while (promise(&rig, LP_ROOM_GROWS, PROMISE_LEN) == -ENOSPC) {
+		assert_true(rig.clock.now_ns < end_ns);
+		lpi_hand_turn(&rig.hand);
+	}
+	rig_fini(&rig);
+}
+
 #define FAR UINT64_C(100000) /* more than one record sets aside */
 
 /* Room for one record of the highest number is set aside (rule N5): numbers far apart, made by one
@@ -540,6 +641,8 @@ int main(void)
 		cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_numbers_far_apart),
 		cmocka_unit_test(test_slow_device),
+		cmocka_unit_test(test_promises),
+		cmocka_unit_test(test_stopped_index),
 	};
 	struct lp_prng prng;
 	lp_prng_init(&prng, 99);

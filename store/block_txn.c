@@ -149,14 +149,15 @@ static int reserve(struct lpi_txn *txn)
 	lpi_edit_need(txn, &need);
 	if (!lp_commit_need_is_possible(block->commit, &need))
 		return -E2BIG;
+	/* The log is full of what the index has no space for; or who joins the group that collects
+	 * would wait until there is some. */
+	if (lp_shard_is_stuck(block->shard))
+		return -ENOSPC;
 	uint64_t now_ns = lp_reactor_now_ns(block->options.reactor);
 	if (lpi_policy_is_due(&block->policy, now_ns) && reserve_more(txn, &need))
 		return 0;
 	if (lp_commit_reserve(block->commit, &need))
 		return 0;
-	/* The log is full of what the index has no space for. */
-	if (lp_shard_is_stuck(block->shard))
-		return -ENOSPC;
 	lpi_txn_move(txn, LPI_TXN_ROOM);
 	lp_commit_wait_room(block->commit, &txn->waiter);
 	return LPI_WAIT;
@@ -210,6 +211,22 @@ int lpi_txn_admit(struct lpi_txn *txn, enum lp_shard_use use)
 	return LPI_WAIT;
 }
 
+/* What the submitter knows goes before what the changes say. */
+static enum lp_shard_use use_of_all(const struct lpi_txn *txn, enum lp_shard_use own)
+{
+	switch (txn->op->txn.room) {
+	case LP_ROOM_GROWS:
+		return LP_SHARD_GROWS;
+	case LP_ROOM_FREES:
+		return LP_SHARD_FREES_LATER;
+	case LP_ROOM_ENDS:
+		return LP_SHARD_FREES;
+	case LP_ROOM_OWN:
+		break;
+	}
+	return own;
+}
+
 /* What is rewritten along with a removal, as times of a directory are, belongs to it. */
 static int admit(struct lpi_txn *txn)
 {
@@ -223,7 +240,7 @@ static int admit(struct lpi_txn *txn)
 		use = LP_SHARD_FREES;
 	if (use == LP_SHARD_FREES)
 		lp_shard_note_removal(txn->block->shard);
-	int err = lpi_txn_admit(txn, use);
+	int err = lpi_txn_admit(txn, use_of_all(txn, use));
 	txn->is_admitted = err == 0;
 	return err;
 }

@@ -498,6 +498,11 @@ static bool has_free_group(const struct lp_commit *commit)
 	return commit->collecting + 1 - commit->first < GROUPS;
 }
 
+bool lp_commit_is_stalled(const struct lp_commit *commit)
+{
+	return !has_free_group(commit);
+}
+
 static bool is_small(const struct lp_commit *commit, const struct group *group)
 {
 	return group->used.batch_bytes < commit->group_batch_max / HOLD_SHARE &&

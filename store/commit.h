@@ -129,6 +129,9 @@ void lp_commit_pause(struct lp_commit *commit, bool is_paused);
 /* The index has all there is: nothing collects, nothing is in flight, and nothing is owed. */
 bool lp_commit_is_quiet(const struct lp_commit *commit);
 
+/* As many groups as may wait for the index do, or are in flight: the one that collects waits. */
+bool lp_commit_is_stalled(const struct lp_commit *commit);
+
 /* Those that wait for room are told that they look again, though nothing has changed here. */
 void lp_commit_wake_room(struct lp_commit *commit);
 

@@ -168,8 +168,9 @@ uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard);
 
 /* What a transaction does to the index. */
 enum lp_shard_use {
-	LP_SHARD_FREES,    /* removes, or makes smaller */
-	LP_SHARD_REWRITES, /* what is there already */
+	LP_SHARD_FREES,       /* removes, or makes smaller */
+	LP_SHARD_FREES_LATER, /* the same, but not while the index has stopped: it may be so then */
+	LP_SHARD_REWRITES,    /* what is there already */
 	LP_SHARD_GROWS,
 };
 /* 0: the index has the room for it, also to go on afterwards (rule L8). -ENOSPC. -EBUSY:
@@ -179,8 +180,8 @@ enum lp_shard_use {
 int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use) LP_MUST_CHECK;
 /* Something was removed from the index. */
 void lp_shard_note_removal(struct lp_shard *shard);
-/* The index, or the host of an image file, has no space, and the log is full of what waits for it.
- */
+/* The index, or the host of an image file, has no space, and the log is full of what waits for it;
+ * or as many groups wait for the index as may. */
 bool lp_shard_is_stuck(const struct lp_shard *shard);
 /* The host of an image file has no space for what is deferred. It is tried again and again. */
 bool lp_shard_cannot_write_back(const struct lp_shard *shard);

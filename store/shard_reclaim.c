@@ -199,6 +199,7 @@ bool lpi_reclaim_has_room(const struct lp_shard *shard, enum lp_shard_use use)
 	case LP_SHARD_REWRITES:
 		return room >= shard->plan.rewrite_bytes;
 	case LP_SHARD_FREES:
+	case LP_SHARD_FREES_LATER:
 	default:
 		return true;
 	}
@@ -211,8 +212,11 @@ bool lp_shard_cannot_write_back(const struct lp_shard *shard)
 
 bool lp_shard_is_stuck(const struct lp_shard *shard)
 {
-	bool is_full = lp_kv_error(shard->kv) == -ENOSPC || lp_writeback_is_full(shard->writeback);
-	return is_full && lp_log_is_tight(shard->log);
+	bool has_stopped = lp_kv_error(shard->kv) == -ENOSPC;
+	if (has_stopped && lp_commit_is_stalled(shard->commit))
+		return true;
+	return (has_stopped || lp_writeback_is_full(shard->writeback)) &&
+	       lp_log_is_tight(shard->log);
 }
 
 void lp_shard_note_removal(struct lp_shard *shard)

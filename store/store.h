@@ -283,6 +283,14 @@ enum lp_store_ack {
 	LP_ACK_ORDERED, /* may be lost by a crash until a later sync; -EIO is not seen then */
 };
 
+/* What a transaction may take where what is kept is nearly all that is left (rule L8). */
+enum lp_store_room {
+	LP_ROOM_OWN,   /* as its changes do: those that remove use what is kept */
+	LP_ROOM_GROWS, /* as it will when what it promises is done: that grows */
+	LP_ROOM_FREES, /* the same, but that is part of a removal */
+	LP_ROOM_ENDS   /* as a removal: it does what was promised, or takes that back */
+};
+
 /* One record of a list; points into the list's buffer. */
 struct lp_list_item {
 	struct lp_bytes name;
@@ -308,6 +316,7 @@ struct lp_store_op {
 			const struct lp_change *changes;
 			uint32_t change_cnt;
 			enum lp_store_ack ack;
+			enum lp_store_room room;
 			/* Results. */
 			/* With -EIO: it was on its way to the device when that failed. When the
 			 * store is opened for writing again it will be there, wholly, or not at

@@ -682,6 +682,56 @@ static void test_direct_write_fails(void **state)
 	rig_fini(&rig);
 }
 
+/* --- A full host ------------------------------------------------------------------------------ */
+
+static uint64_t room_taken_blocks; /* of what the host says is free */
+
+/* Names that the linker gives (--wrap). NOLINTBEGIN(bugprone-reserved-identifier) */
+int __real_fstatvfs(int fd, struct statvfs *st);
+int __wrap_fstatvfs(int fd, struct statvfs *st);
+
+int __wrap_fstatvfs(int fd, struct statvfs *st)
+{
+	int r = __real_fstatvfs(fd, st);
+	if (r == 0)
+		st->f_bavail -= LP_MIN(st->f_bavail, room_taken_blocks);
+	return r;
+}
+/* NOLINTEND(bugprone-reserved-identifier) */
+
+static int promise(struct rig *rig, enum lp_store_room room, bool ends)
+{
+	static const uint8_t key[] = {LP_KEY_SPACE_TXN, 0, 0, 0, 0, 0, 0, 0, 7};
+	const struct lp_change change = {
+		.type = LP_CHANGE_RECORD,
+		.named = {.name = {key, sizeof(key)}, .value = {ends ? NULL : key, ends ? 0 : 8}}};
+	struct lp_store_op op = lpi_txn_op(&change, 1);
+	op.txn.room = room;
+	return lpi_hand_do(&rig->hand, &op);
+}
+
+/* Rule L8: who promises to grow is refused as who grows; what was promised ends. */
+static void test_full_host(void **state)
+{
+	(void)state;
+	const struct lp_attrs attrs = {.type = LP_INODE_TYPE_FILE, .mode = 0640, .nlink = 1};
+	const struct lp_change make = {
+		.type = LP_CHANGE_CREATE, .ino = ino_of(95), .inode = {.attrs = &attrs}};
+	struct lp_store_op end = lpi_txn_op(&make, 1);
+	struct rig rig;
+	rig_init(&rig);
+	room_taken_blocks = UINT64_MAX;
+	lp_test_err(-ENOSPC, create(&rig, ino_of(95)));
+	lp_test_err(-ENOSPC, promise(&rig, LP_ROOM_GROWS, false));
+	lp_test_ok(promise(&rig, LP_ROOM_FREES, false));
+	end.txn.room = LP_ROOM_ENDS;
+	lp_test_ok(lpi_hand_do(&rig.hand, &end));
+	lp_test_ok(promise(&rig, LP_ROOM_ENDS, true));
+	room_taken_blocks = 0;
+	lp_test_ok(promise(&rig, LP_ROOM_GROWS, false));
+	rig_fini(&rig);
+}
+
 int main(void)
 {
 	(void)signal(SIGXFSZ, SIG_IGN); /* there is no former handler */
@@ -698,6 +748,7 @@ int main(void)
 		cmocka_unit_test(test_directory),
 		cmocka_unit_test(test_journal_fails),
 		cmocka_unit_test(test_file_cannot_be_written),
+		cmocka_unit_test(test_full_host),
 		cmocka_unit_test(test_direct_write_fails),
 	};
 	return lp_test_main(tests, "store/store_file");

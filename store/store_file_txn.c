@@ -629,6 +629,8 @@ static bool is_too_full(const struct lpi_fstore_eval *eval)
 
 static bool does_grow(const struct lp_store_op *op)
 {
+	if (op->txn.room != LP_ROOM_OWN)
+		return op->txn.room == LP_ROOM_GROWS;
 	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
 		enum lp_change_type type = op->txn.changes[i].type;
 		if (type == LP_CHANGE_CREATE || type == LP_CHANGE_XATTR_SET ||
