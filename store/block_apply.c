@@ -176,6 +176,7 @@ static void set_entry(struct lpi_txn *txn, const struct lp_change *change, struc
 				      change->named.name.len);
 		lpi_node_changed(&slot->fragment->node);
 	}
+	lpi_node_noted(&slot->fragment->node);
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, change->ino, change->named.name.data,
 		       change->named.name.len);
 	lp_dirent_write(&value, &key, bytes);
