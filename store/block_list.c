@@ -3,8 +3,9 @@
  *
  * Iterators do not see the overlay, so a list begins when all that was put before it is in the
  * index (rule W1); of a directory's entries the fragment says whether it is, and what the answer
- * waits for: not for what happens elsewhere. A list goes through what the index has in memory in the shard's thread, some records
- * a turn; where a read is needed, a helper fetches the rest, buffer by buffer.
+ * waits for: not for what happens elsewhere. A list goes through what the index has in memory in
+ * the shard's thread, some records a turn; where a read is needed, a helper fetches the rest,
+ * buffer by buffer.
  *
  * An inode's xattrs are in two places, its own list and A keys, and may move from one to the other.
  * So the inode stays claimed while both are merged; the other lists hold nothing.

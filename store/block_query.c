@@ -93,8 +93,8 @@ void lpi_query_saw_entries(struct lpi_query *query, struct lp_ino dir)
 	struct lp_commit *commit = lpi_query_block(query)->commit;
 	/* Nor of the group that collects, as above, though the fragment may be. */
 	if (commit != NULL)
-		lpi_query_saw_group(query, LP_MIN(entries_group(query, dir),
-						  lp_commit_group(commit) - 1));
+		lpi_query_saw_group(query,
+				    LP_MIN(entries_group(query, dir), lp_commit_group(commit) - 1));
 }
 
 int lpi_query_inode(struct lpi_query *query, struct lpi_inode **ret_inode)

@@ -121,8 +121,7 @@ static void assert_durable(const struct lpi_rig *rig)
 /* The same of a list: of entries, all of its directory's. */
 static void assert_list_durable(const struct lpi_rig *rig, enum lp_store_space space, uint64_t ino)
 {
-	const struct lpi_node *fragment =
-		lpi_node_peek(&rig->block->nodes, LPI_NODE_FRAGMENT, ino);
+	const struct lpi_node *fragment = lpi_node_peek(&rig->block->nodes, LPI_NODE_FRAGMENT, ino);
 	if (space != LP_STORE_ENTRIES)
 		assert_durable(rig);
 	else

@@ -622,10 +622,10 @@ static void judge_live(void)
 		uint8_t key[9] = {'K'};
 		const struct lp_overlay_entry *entry = NULL;
 		lp_put_be64(key + 1, i);
-		enum lp_overlay_result found =
-			lp_overlay_find(r.overlay, key, sizeof(key), &entry);
+		enum lp_overlay_result found = lp_overlay_find(r.overlay, key, sizeof(key), &entry);
 		assert_true(found != LP_OVERLAY_DELETED);
-		assert_true((found == LP_OVERLAY_FOUND ? lp_get_le64(entry->value) : read_key(i)) == want);
+		assert_true((found == LP_OVERLAY_FOUND ? lp_get_le64(entry->value) : read_key(i)) ==
+			    want);
 	}
 }
 

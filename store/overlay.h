@@ -55,8 +55,7 @@ int lp_overlay_put(struct lp_overlay *overlay, struct lp_overlay_group *group,
 
 /* The newest entry, also of a delete, is borrowed until its group is dropped. */
 enum lp_overlay_result lp_overlay_find(const struct lp_overlay *overlay, const void *key,
-				       uint32_t key_len,
-				       const struct lp_overlay_entry **ret_entry);
+				       uint32_t key_len, const struct lp_overlay_entry **ret_entry);
 
 /* The group is durable and in RocksDB, or is given up. Before its arena is reset. */
 void lp_overlay_drop(struct lp_overlay *overlay, struct lp_overlay_group *group);
