@@ -58,21 +58,6 @@ static struct lp_bytes name_of(uint32_t i)
 	return (struct lp_bytes){names[i].bytes, names[i].len};
 }
 
-/* A record among a directory's entries: its fragment knows of the change. */
-static void put_entry(struct lpi_rig *rig, struct lp_ino dir, const struct lp_key *key,
-		      const void *value, size_t len)
-{
-	struct lpi_nodes *nodes = &rig->block->nodes;
-	struct lpi_node *fragment = lpi_node_find(nodes, LPI_NODE_FRAGMENT, dir.nr);
-	if (fragment == NULL)
-		lp_test_ok(lpi_node_load(nodes, LPI_NODE_FRAGMENT, dir.nr, (struct lp_kv_bytes){0},
-					 &fragment));
-	lpi_node_pin(fragment);
-	lpi_rig_put(rig, key, value, len);
-	lpi_node_noted(fragment);
-	lpi_node_unpin(fragment);
-}
-
 static void put_dirent(struct lpi_rig *rig, struct lp_ino dir, struct lp_bytes name,
 		       const struct lp_dirent_value *value)
 {
@@ -80,7 +65,7 @@ static void put_dirent(struct lpi_rig *rig, struct lp_ino dir, struct lp_bytes n
 	struct lp_key key;
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, dir, name.data, name.len);
 	lp_dirent_write(value, &key, bytes);
-	put_entry(rig, dir, &key, bytes, sizeof(bytes));
+	lpi_rig_put_entry(rig, dir, &key, bytes);
 }
 
 static void put_named(struct lpi_rig *rig, enum lp_key_space space, struct lp_ino ino,
@@ -637,8 +622,7 @@ static void test_list_damage(void **state)
 		put_dirent(&rig, (struct lp_ino){5}, (struct lp_bytes){&"abc"[i], 1},
 			   &(struct lp_dirent_value){.ino = 9, .type = 1, .insertion = 1});
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, (struct lp_ino){5}, "bb", 2);
-	put_entry(&rig, (struct lp_ino){5}, &key, "0123456789012345678901234567",
-		  LP_DIRENT_VALUE_SIZE);
+	lpi_rig_put_entry(&rig, (struct lp_ino){5}, &key, "0123456789012345678901234567");
 	for (int round = 0; round < 2; round++) {
 		struct lpi_rig_op op = list_op(LP_STORE_ENTRIES, 5, &(struct page){.items_max = 0});
 		assert_int_equal(do_op(&rig, &op), -EBADMSG);
@@ -654,7 +638,7 @@ static void test_list_damage(void **state)
 	assert_true(do_op(&rig, &op) == -EUCLEAN || op.op.result == -EBADMSG);
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, (struct lp_ino){6}, "bb", 2);
 	key.bytes[key.len - 1] = '/';
-	put_entry(&rig, (struct lp_ino){6}, &key, "x", 1);
+	lpi_rig_put_entry(&rig, (struct lp_ino){6}, &key, "0123456789012345678901234567");
 	op = list_op(LP_STORE_ENTRIES, 6, &(struct page){.items_max = 0});
 	assert_int_equal(do_op(&rig, &op), -EUCLEAN);
 	lpi_rig_close(&rig, false);

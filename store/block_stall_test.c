@@ -230,22 +230,15 @@ static void test_deferred_beyond_the_limit(void **state)
 
 static const struct lp_ino dir = {300};
 
-/* An entry that was there leads elsewhere, or comes: the fragment has no record of its own. */
 static void put_entry(struct lpi_rig *rig, uint64_t target)
 {
 	const struct lp_dirent_value value = {
 		.ino = target, .type = LP_INODE_TYPE_FILE, .insertion = 1};
-	struct lpi_node *fragment = lpi_node_find(&rig->block->nodes, LPI_NODE_FRAGMENT, dir.nr);
 	uint8_t bytes[LP_DIRENT_VALUE_SIZE];
 	struct lp_key key;
-	lpi_rig_reserve(rig);
-	if (fragment == NULL)
-		lp_test_ok(lpi_node_load(&rig->block->nodes, LPI_NODE_FRAGMENT, dir.nr,
-					 (struct lp_kv_bytes){0}, &fragment));
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, dir, "name", 4);
 	lp_dirent_write(&value, &key, bytes);
-	lpi_rig_put(rig, &key, bytes, sizeof(bytes));
-	lpi_node_noted(fragment);
+	lpi_rig_put_entry(rig, dir, &key, bytes);
 }
 
 static void test_reads_while_it_is_stalled(void **state)
