@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: a change on one shard takes one write before it is answered, one over two shards two, one
  * after the other (docs/targets.md), also right behind another one; what is only ordered takes none
- * on one shard; and whoever is told that something is in his way can rely on that (P3).
+ * on one shard; whoever is told that something is in his way can rely on that (P3); and what is
+ * asked by key takes none while others write, unless it is just what they write.
  * Method: a simulated device whose write-through takes a time that everything else is nothing
  * against: how often that fits into an operation's. */
 #include "namespace/ns_sim_test.h"
@@ -175,11 +176,110 @@ static void test_told_is_durable(void **state)
 	world_end(&world);
 }
 
+/* --- Asked by key, while others write --------------------------------------------------------- */
+
+static struct lp_ns_op key_op(enum lp_ns_opcode opcode, const char *key)
+{
+	static uint8_t list_buf[4096];
+	struct lp_ns_op op = {.opcode = opcode};
+	struct lp_bytes path = lpi_ns_sim_bytes(key);
+	switch (opcode) {
+	case LP_NS_PUT:
+		op.put.path = path;
+		op.put.mode = 0644;
+		break;
+	case LP_NS_DELETE:
+		op.delete.path = path;
+		break;
+	case LP_NS_WALK:
+		op.walk.path = path;
+		break;
+	case LP_NS_LIST:
+		op.list.prefix = path;
+		op.list.with_attrs = true;
+		op.list.buf = list_buf;
+		op.list.buf_len = sizeof(list_buf);
+		break;
+	default:
+		fail();
+	}
+	return op;
+}
+
+static int do_key(struct world *world, enum lp_ns_opcode opcode, const char *key)
+{
+	world->op = key_op(opcode, key);
+	return run(world);
+}
+
+/* The change is made, and on its way to the device; time has not passed. */
+static void begin_change(struct world *world, struct lpi_ns_sim_asked *asked)
+{
+	asked->is_done = false;
+	asked->op.complete = lpi_ns_sim_answered;
+	lp_ns_submit(world->sim->ns[0], &asked->op);
+	for (int i = 0; i < 60; i++) {
+		for (uint32_t k = 0; k < world->sim->shard_cnt; k++)
+			(void)lp_store_sim_run_one(world->sim->hand[k].store);
+		(void)lp_reactor_turn(world->sim->reactor, false);
+	}
+	assert_false(asked->is_done);
+}
+
+static void end_change(struct world *world, const struct lpi_ns_sim_asked *asked)
+{
+	while (!asked->is_done)
+		(void)lpi_ns_sim_turn(world->sim);
+	lp_test_ok(asked->op.result);
+	sync_all(world);
+}
+
+/* writes: how many it waits for when it is about none of what changes. */
+static void check_asked(struct world *world, enum lp_ns_opcode opcode, const char *key,
+			uint64_t writes)
+{
+	static const char *const changed[] = {"b/new", "b/old", "b/gone"};
+	static const enum lp_ns_opcode how[] = {LP_NS_PUT, LP_NS_PUT, LP_NS_DELETE};
+	/* And back. */
+	static const enum lp_ns_opcode then[] = {LP_NS_DELETE, LP_NS_PUT, LP_NS_PUT};
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(changed); i++) {
+		struct lpi_ns_sim_asked asked = {.op = key_op(how[i], changed[i])};
+		uint64_t want = strcmp(changed[i], key) == 0 ? 1 : writes;
+		begin_change(world, &asked);
+		(void)do_key(world, opcode, key);
+		if (world->writes != want)
+			print_error("%s while %s changes: %u writes\n", key, changed[i],
+				    (unsigned)world->writes);
+		assert_int_equal(world->writes, want);
+		end_change(world, &asked);
+		lp_test_ok(do_key(world, then[i], changed[i]));
+	}
+}
+
+static void test_asked_by_key(void **state)
+{
+	(void)state;
+	struct world world;
+	world_begin(&world, LP_ACK_DURABLE);
+	static const char *const keys[] = {"a/is", "b/is", "b/old", "b/gone"};
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(keys); i++)
+		lp_test_ok(do_key(&world, LP_NS_PUT, keys[i]));
+	sync_all(&world);
+	static const char *const asked[] = {"a/is",  "a/never", "b/is",  "b/never",
+					    "b/old", "b/new",   "b/gone"};
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(asked); i++)
+		check_asked(&world, LP_NS_WALK, asked[i], 0);
+	check_asked(&world, LP_NS_LIST, "a/", 0);
+	check_asked(&world, LP_NS_LIST, "b/", 1);
+	world_end(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_writes_in_sequence),
 		cmocka_unit_test(test_told_is_durable),
+		cmocka_unit_test(test_asked_by_key),
 	};
 	return lp_test_main(tests, "namespace/ns_counts");
 }

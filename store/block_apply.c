@@ -175,6 +175,8 @@ static void set_entry(struct lpi_txn *txn, const struct lp_change *change, struc
 		lpi_fragment_add_name(slot->fragment, change->named.name.data,
 				      change->named.name.len);
 		lpi_node_changed(&slot->fragment->node);
+	} else {
+		lpi_node_noted(&slot->fragment->node); /* no record of it changes */
 	}
 	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, change->ino, change->named.name.data,
 		       change->named.name.len);

@@ -60,7 +60,7 @@ int lpi_query_lookup(struct lpi_query *query)
 	int err = lpi_point_get(&query->hold.warmer, &key, false, true, &point);
 	if (err < 0)
 		return err;
-	lpi_query_saw_point(query, &point);
+	lpi_query_saw_group(query, point.group);
 	err = read_entry(query, &point, &key);
 	lpi_point_end(&point);
 	if (err < 0 || lp_ino_shard(op->lookup.ino) != block->options.shard_idx)
@@ -88,7 +88,7 @@ static int get_key(struct lpi_query *query, const struct lp_key *key, bool claim
 	int err = lpi_point_get(&query->hold.warmer, key, false, claimed, &point);
 	if (err < 0)
 		return err;
-	lpi_query_saw_point(query, &point);
+	lpi_query_saw_group(query, point.group);
 	err = point.bytes.data == NULL ? absent
 				       : give_value(query->op, point.bytes.data, point.bytes.len);
 	lpi_point_end(&point);
@@ -162,6 +162,6 @@ int lpi_query_dir(struct lpi_query *query)
 
 int lpi_query_sync(struct lpi_query *query)
 {
-	query->saw_overlay = true; /* all that was put */
+	query->saw_all = true;
 	return 0;
 }

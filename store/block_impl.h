@@ -53,7 +53,8 @@ struct lpi_point {
 	struct lp_kv_bytes bytes; /* data NULL: there is no record */
 	struct lp_kv_value pinned;
 	bool is_pinned;
-	bool is_overlay; /* decided by what may not be durable yet, also that there is no record */
+	uint64_t group; /* that has decided it, also that there is no record, and may not be durable
+			   yet; 0: none */
 };
 
 /* Fetches one key that the index does not have in its cache, for an operation that tries again

@@ -2,8 +2,10 @@
 /* Lists: the records of a range of keys, in their order.
  *
  * Iterators do not see the overlay, so a list begins when all that was put before it is in the
- * index (rule W1). It goes through what the index has in memory in the shard's thread, some records
- * a turn; where a read is needed, a helper fetches the rest, buffer by buffer.
+ * index (rule W1); of a directory's entries the fragment says whether it is, and what the answer
+ * waits for: not for what happens elsewhere. A list goes through what the index has in memory in
+ * the shard's thread, some records a turn; where a read is needed, a helper fetches the rest,
+ * buffer by buffer.
  *
  * An inode's xattrs are in two places, its own list and A keys, and may move from one to the other.
  * So the inode stays claimed while both are merged; the other lists hold nothing.
@@ -171,7 +173,10 @@ static int end_page(struct lpi_query *query, int err)
 
 static int end(struct lpi_query *query, int err)
 {
-	lpi_query_saw_index(query);
+	if (query->op->list.space == LP_STORE_ENTRIES)
+		lpi_query_saw_entries(query, query->op->list.ino);
+	else
+		lpi_query_saw_index(query);
 	return end_page(query, err);
 }
 
@@ -328,9 +333,17 @@ static int look_at_inode(struct lpi_query *query, bool *ret_has_keys)
 	return 0;
 }
 
+/* All that was put before and may be in the list is in the index. */
+static bool is_inserted(struct lpi_query *query)
+{
+	const struct lp_store_op *op = query->op;
+	struct lp_commit *commit = lpi_query_block(query)->commit;
+	return commit == NULL || lp_commit_is_idle(commit) ||
+	       (op->list.space == LP_STORE_ENTRIES && lpi_query_has_entries(query, op->list.ino));
+}
+
 int lpi_query_list(struct lpi_query *query)
 {
-	struct lp_commit *commit = lpi_query_block(query)->commit;
 	bool has_keys = true;
 	int err = query->ino.nr != 0 ? look_at_inode(query, &has_keys) : 0;
 	if (err < 0)
@@ -338,7 +351,5 @@ int lpi_query_list(struct lpi_query *query)
 	if (!has_keys || !set_range(query))
 		return end_page(query, -ENOENT);
 	query->go_on = walk_begin;
-	if (commit == NULL || lp_commit_is_idle(commit))
-		return walk_begin(query);
-	return LPI_WAIT_INSERTED;
+	return is_inserted(query) ? walk_begin(query) : LPI_WAIT_INSERTED;
 }

@@ -27,15 +27,14 @@ static uint64_t inserted_seq(const struct lpi_block *block)
 static bool from_overlay(struct lpi_block *block, const struct lp_key *key,
 			 struct lpi_point *ret_point)
 {
-	const uint8_t *value = NULL;
-	uint32_t len = 0;
-	switch (lp_overlay_find(block->overlay, key->bytes, (uint32_t)key->len, &value, &len)) {
+	const struct lp_overlay_entry *entry = NULL;
+	switch (lp_overlay_find(block->overlay, key->bytes, (uint32_t)key->len, &entry)) {
 	case LP_OVERLAY_FOUND:
-		ret_point->bytes = (struct lp_kv_bytes){value, len};
-		ret_point->is_overlay = true;
+		ret_point->bytes = (struct lp_kv_bytes){entry->value, entry->value_len};
+		ret_point->group = entry->group;
 		return true;
 	case LP_OVERLAY_DELETED:
-		ret_point->is_overlay = true;
+		ret_point->group = entry->group;
 		return true;
 	case LP_OVERLAY_NONE:
 	default:

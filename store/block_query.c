@@ -73,9 +73,28 @@ void lpi_query_saw_index(struct lpi_query *query)
 	lpi_query_saw_group(query, lp_commit_group(commit) - 1);
 }
 
-void lpi_query_saw_point(struct lpi_query *query, const struct lpi_point *point)
+/* Every change of an entry is noted in the fragment, which leaves memory only when the index has
+ * them all and they are durable: without one nothing of the directory is on its way. */
+static uint64_t entries_group(struct lpi_query *query, struct lp_ino dir)
 {
-	query->saw_overlay |= point->is_overlay;
+	struct lpi_node *node =
+		lpi_node_peek(&lpi_query_block(query)->nodes, LPI_NODE_FRAGMENT, dir.nr);
+	return node != NULL ? node->group : 0;
+}
+
+bool lpi_query_has_entries(struct lpi_query *query, struct lp_ino dir)
+{
+	uint64_t group = entries_group(query, dir);
+	return group == 0 || lp_commit_group_is_inserted(lpi_query_block(query)->commit, group);
+}
+
+void lpi_query_saw_entries(struct lpi_query *query, struct lp_ino dir)
+{
+	struct lp_commit *commit = lpi_query_block(query)->commit;
+	/* Nor of the group that collects, as above, though the fragment may be. */
+	if (commit != NULL)
+		lpi_query_saw_group(query,
+				    LP_MIN(entries_group(query, dir), lp_commit_group(commit) - 1));
 }
 
 int lpi_query_inode(struct lpi_query *query, struct lpi_inode **ret_inode)
@@ -172,13 +191,13 @@ static bool answer(struct lpi_query *query, int result)
 	let_go(query);
 	LP_ASSERT(op->opcode != LP_STORE_SYNC || !op->sees_ordered);
 	bool is_durable = commit == NULL ||
-			  (!query->saw_overlay && lp_commit_group_is_durable(commit, query->group));
+			  (!query->saw_all && lp_commit_group_is_durable(commit, query->group));
 	op->saw_ordered = !is_durable && op->sees_ordered;
 	if (is_durable || op->sees_ordered)
 		return conclude(query);
 	move(query, LPI_QUERY_DURABLE);
 	query->is_waiting = true;
-	if (query->saw_overlay)
+	if (query->saw_all)
 		lp_commit_wait(commit, &query->waiter);
 	else
 		lp_commit_wait_group(commit, query->group, &query->waiter);
@@ -334,7 +353,7 @@ static void begin(struct lpi_query *query, struct lpi_block *block, struct lp_st
 	query->keeps_claim = false;
 	query->is_waiting = false;
 	query->result = 0;
-	query->saw_overlay = false;
+	query->saw_all = false;
 	query->group = 0;
 	query->waiter = (struct lp_commit_waiter){.told = told};
 	query->iter = NULL;

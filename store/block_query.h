@@ -8,9 +8,10 @@
  * In RESOLVE the question's go_on() is called, which says what it got to: 0 or an error is the
  * answer; -EAGAIN asks for the warmer to be started; else what is to be waited for. Then go_on() is
  * called again: it may have been set to the next part, else it begins anew. What the answer was
- * seen in is noted on the way; the reply waits until that is durable (store I6). What is neither in
- * the overlay nor in memory is. Who met the overlay waits for all that was put; a list, which asks
- * the index alone and cannot tell, for all that is in it.
+ * seen in is noted on the way; the reply waits until that is durable (store I6), and for no more:
+ * an entry of the overlay and what is in memory name their group, and what is in neither is
+ * durable. A list, which asks the index alone, goes by the fragment of its directory; other lists
+ * cannot tell, and wait for all that is in the index.
  */
 #ifndef LP_STORE_BLOCK_QUERY_H
 #define LP_STORE_BLOCK_QUERY_H
@@ -46,7 +47,7 @@ struct lpi_query {
 	bool is_waiting;   /* for the waiter */
 	int result;
 	/* What was seen. */
-	bool saw_overlay;
+	bool saw_all;   /* that was put until now */
 	uint64_t group; /* the newest; 0: none that matters */
 	struct lp_commit_waiter waiter;
 	struct lpi_hold hold;
@@ -75,8 +76,10 @@ static inline void lpi_query_saw_group(struct lpi_query *query, uint64_t group)
 }
 /* All of the index, in whatever state it was up to now. */
 void lpi_query_saw_index(struct lpi_query *query);
-void lpi_query_saw_point(struct lpi_query *query, const struct lpi_point *point);
-
+/* The index's entries of a directory, likewise. */
+void lpi_query_saw_entries(struct lpi_query *query, struct lp_ino dir);
+/* All changes of them are in the index. Not of a store that is read-only, where nothing changes. */
+bool lpi_query_has_entries(struct lpi_query *query, struct lp_ino dir);
 /* query->ino, which is claimed; noted also when there is none: -ENOENT. -EAGAIN, errors. */
 int lpi_query_inode(struct lpi_query *query, struct lpi_inode **ret_inode) LP_MUST_CHECK;
 /* Asks for the records of query->range, at most `max` (0: no limit), in a buffer of at least that

@@ -30,6 +30,7 @@ struct lpi_store_rig {
 	bool read_only;
 	bool has_threads; /* and real time: whoever makes the parts of such a rig says so */
 	uint64_t deferred_blocks_max;
+	uint32_t ops_max;
 	bool discard;
 };
 
@@ -65,6 +66,7 @@ static inline void lpi_store_rig_init(struct lpi_store_rig *rig, struct lp_bdev 
 	rig->path = (enum lp_write_path)(seed % LP_PATH_CNT);
 	rig->deferred_store = (enum lp_deferred_store)(seed / 2 % LP_DEFERRED_STORE_CNT);
 	rig->deferred_blocks_max = 256;
+	rig->ops_max = 8;
 	rig->discard = seed % 5 < 3;
 	/* Too little, or enough for the largest cache below and all else there is. */
 	rig->memory_bytes = seed % 3 == 0 ? LPI_STORE_RIG_LITTLE : UINT64_C(1) << 26;
@@ -91,7 +93,7 @@ static inline void lpi_store_rig_options(struct lpi_store_rig *rig,
 		.write_path = rig->path,
 		.deferred_store = rig->deferred_store,
 		.discard = rig->discard,
-		.ops_max = 8,
+		.ops_max = rig->ops_max,
 		.events = rig->events,
 		.read_only = rig->read_only,
 	};

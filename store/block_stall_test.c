@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: with the smallest log, whatever stalls the index while the log is tight, writes go on when
  * the stall has ended (rules L4, L6, L9): a flush that was refused is asked for again, what makes
- * room never takes the last room, and what is owed and deferred is bounded by what can come.
- * Method: a block store on a simulated device, whose index does none of its jobs but when it is
- * let; so it refuses writes for as long as the test wants. */
+ * room never takes the last room, and what is owed and deferred is bounded by what can come. What
+ * is durable and not in the index is told at once, and no list passes over it (rule W1). Method: a
+ * block store on a simulated device, whose index does none of its jobs but when it is let; so it
+ * refuses writes for as long as the test wants. */
 #include "store/block_edit.h"
 #include "store/block_test.h"
 
@@ -225,12 +226,71 @@ static void test_deferred_beyond_the_limit(void **state)
 	end(&rig);
 }
 
+/* --- Reads meanwhile -------------------------------------------------------------------------- */
+
+static const struct lp_ino dir = {300};
+
+static void put_entry(struct lpi_rig *rig, uint64_t target)
+{
+	const struct lp_dirent_value value = {
+		.ino = target, .type = LP_INODE_TYPE_FILE, .insertion = 1};
+	uint8_t bytes[LP_DIRENT_VALUE_SIZE];
+	struct lp_key key;
+	lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, dir, "name", 4);
+	lp_dirent_write(&value, &key, bytes);
+	lpi_rig_put_entry(rig, dir, &key, bytes);
+}
+
+static void test_reads_while_it_is_stalled(void **state)
+{
+	(void)state;
+	static uint8_t buf[4096];
+	struct lpi_rig rig = {.slots = 0};
+	struct lp_list_item item;
+	uint32_t pos = 0;
+	lpi_rig_init(&rig);
+	make_file(&rig);
+	put_entry(&rig, 400);
+	lpi_rig_settle(&rig);
+	stall(&rig);
+	put_entry(&rig, 401);
+	uint64_t group = lp_commit_group(rig.block->commit);
+	turns(&rig);
+	struct lpi_nodes *nodes = &rig.block->nodes;
+	uint64_t limit = nodes->limit_bytes;
+	nodes->limit_bytes = 1;
+	for (int i = 0; i < TURNS; i++)
+		lpi_nodes_shrink(nodes);
+	nodes->limit_bytes = limit;
+	assert_true(lp_commit_group_is_durable(rig.block->commit, group));
+	assert_false(lp_commit_group_is_inserted(rig.block->commit, group));
+	struct lpi_rig_op list = {.op = {.opcode = LP_STORE_LIST,
+					 .list = {.space = LP_STORE_ENTRIES,
+						  .ino = dir,
+						  .buf = buf,
+						  .buf_len = sizeof(buf)}}};
+	struct lpi_rig_op look = {
+		.op = {.opcode = LP_STORE_LOOKUP, .lookup = {.dir = dir, .name = {"name", 4}}}};
+	lpi_rig_submit(&rig, &list);
+	lpi_rig_submit(&rig, &look);
+	turns(&rig);
+	assert_int_equal(list.order, 0);
+	assert_int_not_equal(look.order, 0);
+	assert_int_equal(look.op.lookup.ino.nr, 401);
+	expect_progress(&rig);
+	lp_test_ok(lpi_rig_wait(&rig, &list));
+	assert_true(lp_store_list_next(&list.op, &pos, &item));
+	assert_int_equal(item.ino.nr, 401);
+	end(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refused_flush_is_asked_again),
 		cmocka_unit_test(test_relief_leaves_room),
 		cmocka_unit_test(test_deferred_beyond_the_limit),
+		cmocka_unit_test(test_reads_while_it_is_stalled),
 	};
 	return lp_test_main(tests, "store/block_stall");
 }

@@ -432,4 +432,20 @@ static inline void lpi_rig_put(struct lpi_rig *rig, const struct lp_key *key, co
 		      (struct lp_kv_bytes){value, len});
 }
 
+/* A value among a directory's entries, LP_DIRENT_VALUE_SIZE bytes; its fragment knows of the
+ * change, and has no record of its own. */
+static inline void lpi_rig_put_entry(struct lpi_rig *rig, struct lp_ino dir,
+				     const struct lp_key *key, const void *value)
+{
+	struct lpi_nodes *nodes = &rig->block->nodes;
+	struct lpi_node *fragment = lpi_node_find(nodes, LPI_NODE_FRAGMENT, dir.nr);
+	if (fragment == NULL)
+		lp_test_ok(lpi_node_load(nodes, LPI_NODE_FRAGMENT, dir.nr, (struct lp_kv_bytes){0},
+					 &fragment));
+	lpi_node_pin(fragment);
+	lpi_rig_put(rig, key, value, LP_DIRENT_VALUE_SIZE);
+	lpi_node_noted(fragment);
+	lpi_node_unpin(fragment);
+}
+
 #endif

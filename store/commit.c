@@ -698,6 +698,7 @@ static void put_seen(struct lp_commit *commit, struct lp_kv_bytes key,
 		return;
 	struct group *group = collecting(commit);
 	const struct lp_overlay_entry entry = {
+		.group = lp_commit_group(commit),
 		.key = key.data,
 		.key_len = (uint32_t)key.len,
 		.value = value != NULL ? value->data : NULL,

@@ -620,13 +620,12 @@ static void judge_live(void)
 		for (uint32_t t = 1; t <= r.txn_cnt; t++)
 			want = r.txns[t].keys[i] != 0 ? r.txns[t].keys[i] : want;
 		uint8_t key[9] = {'K'};
-		const uint8_t *value;
-		uint32_t len;
+		const struct lp_overlay_entry *entry = NULL;
 		lp_put_be64(key + 1, i);
-		enum lp_overlay_result found =
-			lp_overlay_find(r.overlay, key, sizeof(key), &value, &len);
+		enum lp_overlay_result found = lp_overlay_find(r.overlay, key, sizeof(key), &entry);
 		assert_true(found != LP_OVERLAY_DELETED);
-		assert_true((found == LP_OVERLAY_FOUND ? lp_get_le64(value) : read_key(i)) == want);
+		assert_true((found == LP_OVERLAY_FOUND ? lp_get_le64(entry->value) : read_key(i)) ==
+			    want);
 	}
 }
 

@@ -470,22 +470,27 @@ void lpi_node_changed(struct lpi_node *node)
 	lp_commit_dirty(commit, &node->dirty);
 }
 
+void lpi_node_noted(struct lpi_node *node)
+{
+	node->group = lp_commit_group(node->home->commit);
+}
+
 bool lpi_node_is_durable(const struct lpi_node *node)
 {
 	return node->group == 0 || lp_commit_group_is_durable(node->home->commit, node->group);
 }
 
-/* The index has all of it that is neither owed nor dirty. */
-static bool is_inserted(const struct lpi_node *node)
+/* The index has what that group has put. */
+static bool is_inserted(const struct lpi_node *node, uint64_t group)
 {
-	return node->index_group == 0 ||
-	       lp_commit_group_is_inserted(node->home->commit, node->index_group);
+	return group == 0 || lp_commit_group_is_inserted(node->home->commit, group);
 }
 
-/* The index has all of it, and keeps it. */
+/* The index has all of it, and of its entries, and keeps it. */
 static bool is_in_index(const struct lpi_node *node)
 {
-	return !lpi_node_is_dirty(node) && node->owed_cnt == 0 && is_inserted(node) &&
+	return !lpi_node_is_dirty(node) && node->owed_cnt == 0 &&
+	       is_inserted(node, LP_MAX(node->index_group, node->group)) &&
 	       lpi_node_is_durable(node);
 }
 
@@ -534,7 +539,7 @@ static bool trim_map(struct lpi_node *node)
 static void look_at(struct lpi_node *node)
 {
 	/* Of a large file that is written all the time, leaves go nevertheless. */
-	bool is_trimmed = node->pins == 0 && is_inserted(node) && trim_map(node);
+	bool is_trimmed = node->pins == 0 && is_inserted(node, node->index_group) && trim_map(node);
 	bool may_go = node->pins == 0 && is_in_index(node);
 	/* A directory that is being filled is hardly ever in the index; what it knows may go. */
 	if (!may_go && node->kind == LPI_NODE_FRAGMENT)

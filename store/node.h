@@ -44,7 +44,8 @@ struct lpi_node {
 	struct lp_commit_dirty dirty;
 	struct lpi_nodes *home;
 	uint64_t id;    /* number of the inode, or of the group of blocks */
-	uint64_t group; /* of the commit that carries its newest state; 0: as it was loaded */
+	uint64_t group; /* of the commit that carries its newest state, with a fragment also that of
+			   its entries; 0: as it was loaded */
 	/* The group with which the newest of its records, or leaves, enters the index that is not
 	 * owed; 0: it was there before. */
 	uint64_t index_group;
@@ -163,6 +164,8 @@ static inline void lpi_node_unpin(struct lpi_node *node)
 void lpi_node_account(struct lpi_node *node);
 /* After a change, or before; room for its record was reserved. */
 void lpi_node_changed(struct lpi_node *node);
+/* The same for what is not in its record: an entry of the fragment leads elsewhere. */
+void lpi_node_noted(struct lpi_node *node);
 /* What it says now is durable. */
 bool lpi_node_is_durable(const struct lpi_node *node);
 /* Its record will be written with the group that collects. */

@@ -92,8 +92,7 @@ int lp_overlay_put(struct lp_overlay *overlay, struct lp_overlay_group *group,
 }
 
 enum lp_overlay_result lp_overlay_find(const struct lp_overlay *overlay, const void *key,
-				       uint32_t key_len, const uint8_t **ret_value,
-				       uint32_t *ret_value_len)
+				       uint32_t key_len, const struct lp_overlay_entry **ret_entry)
 {
 	uint64_t hash = lp_hash_u64(key, key_len, overlay->seed);
 	const struct lp_overlay_entry *entry = overlay->buckets[hash & overlay->mask];
@@ -102,11 +101,8 @@ enum lp_overlay_result lp_overlay_find(const struct lp_overlay *overlay, const v
 		entry = entry->next_in_bucket;
 	if (entry == NULL)
 		return LP_OVERLAY_NONE;
-	if (entry->value == NULL)
-		return LP_OVERLAY_DELETED;
-	*ret_value = entry->value;
-	*ret_value_len = entry->value_len;
-	return LP_OVERLAY_FOUND;
+	*ret_entry = entry;
+	return entry->value == NULL ? LP_OVERLAY_DELETED : LP_OVERLAY_FOUND;
 }
 
 void lp_overlay_drop(struct lp_overlay *overlay, struct lp_overlay_group *group)

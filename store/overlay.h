@@ -5,7 +5,8 @@
  * takes the group only after its frame was submitted (store I2), or later still when it stalls.
  * So a point read looks here first. (Iterators do not: they start after the group is inserted,
  * rule W1.) Each group owns its entries, which live in its arena, and drops them together, when it
- * is durable as well: a key that is not here reads from RocksDB what no crash takes back (P3).
+ * is durable as well: a key that is not here reads from RocksDB what no crash takes back (P3). An
+ * entry says which group it is of: who has seen it waits for that one, and for no later one.
  *
  * Threads: one. Blocking: none. Errors: -ENOMEM of the group's arena.
  */
@@ -22,6 +23,7 @@ struct lp_overlay_entry {
 	struct lp_overlay_entry *next_in_group;
 	struct lp_overlay_entry *next_in_bucket;
 	uint64_t hash;
+	uint64_t group; /* the caller's name of it: lp_commit_group() */
 	const uint8_t *key;
 	const uint8_t *value; /* NULL for a delete */
 	uint32_t key_len;
@@ -51,10 +53,9 @@ void lp_overlay_free(struct lp_overlay *overlay);
 int lp_overlay_put(struct lp_overlay *overlay, struct lp_overlay_group *group,
 		   struct lp_arena *arena, const struct lp_overlay_entry *entry) LP_MUST_CHECK;
 
-/* The value is borrowed until its group is dropped. */
+/* The newest entry, also of a delete, is borrowed until its group is dropped. */
 enum lp_overlay_result lp_overlay_find(const struct lp_overlay *overlay, const void *key,
-				       uint32_t key_len, const uint8_t **ret_value,
-				       uint32_t *ret_value_len);
+				       uint32_t key_len, const struct lp_overlay_entry **ret_entry);
 
 /* The group is durable and in RocksDB, or is given up. Before its arena is reset. */
 void lp_overlay_drop(struct lp_overlay *overlay, struct lp_overlay_group *group);

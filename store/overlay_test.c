@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: a point read sees the newest put or delete of any group that is not dropped yet (rule W1:
- * point reads see pending objects), and nothing of groups that are.
+ * point reads see pending objects), and which group it is of, and nothing of groups that are.
  * Method: random puts in three groups, dropped in order, against an array with the newest value
  * per key and group. */
 #include "base/test.h"
@@ -21,9 +21,10 @@ struct group {
 
 static struct lp_overlay *overlay;
 
-static void put(struct group *group, uint32_t key, uint32_t value)
+static void put(struct group *group, uint64_t name, uint32_t key, uint32_t value)
 {
-	const struct lp_overlay_entry entry = {.key = (const uint8_t *)&key,
+	const struct lp_overlay_entry entry = {.group = name,
+					       .key = (const uint8_t *)&key,
 					       .key_len = sizeof(key),
 					       .value = value == 0 ? NULL : (const uint8_t *)&value,
 					       .value_len = value == 0 ? 0 : sizeof(value)};
@@ -37,20 +38,25 @@ static void check(const struct group *groups, uint32_t from, uint32_t to)
 	for (uint32_t key = 0; key < KEYS; key++) {
 		enum lp_overlay_result want = LP_OVERLAY_NONE;
 		uint32_t want_value = 0;
+		uint64_t want_group = 0;
 		for (uint32_t g = from; g < to; g++) {
 			const struct group *group = &groups[g % GROUPS];
 			if (!group->has[key])
 				continue;
 			want_value = group->value[key];
+			want_group = g;
 			want = want_value == 0 ? LP_OVERLAY_DELETED : LP_OVERLAY_FOUND;
 		}
-		const uint8_t *value = NULL;
-		uint32_t len = 0;
-		assert_int_equal(lp_overlay_find(overlay, &key, sizeof(key), &value, &len), want);
+		const struct lp_overlay_entry *entry = NULL;
+		assert_int_equal(lp_overlay_find(overlay, &key, sizeof(key), &entry), want);
+		if (want == LP_OVERLAY_NONE)
+			continue;
+		assert_int_equal(entry->group, want_group);
+		assert_int_equal(entry->value == NULL, want == LP_OVERLAY_DELETED);
 		if (want != LP_OVERLAY_FOUND)
 			continue;
-		assert_int_equal(len, sizeof(want_value));
-		assert_memory_equal(value, &want_value, sizeof(want_value));
+		assert_int_equal(entry->value_len, sizeof(want_value));
+		assert_memory_equal(entry->value, &want_value, sizeof(want_value));
 	}
 }
 
@@ -80,7 +86,8 @@ static void test_groups_in_order(void **state)
 		else if (dice == 1 && to - from > 1)
 			reset(&groups[from++ % GROUPS]); /* the oldest was inserted */
 		else
-			put(&groups[(to - 1) % GROUPS], (uint32_t)lp_prng_below(&prng, KEYS),
+			put(&groups[(to - 1) % GROUPS], to - 1,
+			    (uint32_t)lp_prng_below(&prng, KEYS),
 			    (uint32_t)lp_prng_below(&prng, 4));
 		check(groups, from, to);
 	}
