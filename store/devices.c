@@ -104,6 +104,12 @@ int lp_devices_open(const struct lp_devices_options *options, struct lp_devices 
 	int err = 0;
 	*why = (struct lp_label_why){.text = ""};
 	LP_ASSERT(options->bdev[LP_MKFS_DATA] != NULL);
+	/* Before the first flush, which is that of the label: from here on no shard that is opened
+	 * believes one after another one's has failed (rule L7). */
+	for (int i = 0; i < LP_MKFS_DEVICES && !options->read_only; i++) {
+		if (options->bdev[i] != NULL)
+			lp_bdev_trust(options->bdev[i]);
+	}
 	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++) {
 		devices.bdev[i] = options->bdev[i];
 		err = read_label(&devices, i, why);
