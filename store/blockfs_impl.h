@@ -231,8 +231,8 @@ struct lpi_journal {
 	uint64_t pos_blocks;           /* of the next frame, in the active half */
 	uint64_t sequence;             /* of the next frame */
 	uint32_t prev_crc;
-	uint8_t *super_block;    /* a block to write superblocks from */
-	uint8_t *frame;          /* grows; aligned */
+	uint8_t *super_block; /* a block to write superblocks from */
+	uint8_t *frame;       /* grows; aligned */
 	size_t frame_room;
 };
 

@@ -27,10 +27,8 @@ static struct lp_bdev *new_device(bool through_flushes, uint32_t shard_cnt)
 	struct lp_disk_label label;
 	struct lp_label_why why;
 	lp_test_ok(lp_bdev_open_sim(&options, &bdev));
-	const struct lp_mkfs_options mkfs = {.bdev = {bdev},
-					     .shard_cnt = shard_cnt,
-					     .log_bytes = LP_RIG_LOG_BYTES,
-					     .seed = {1}};
+	const struct lp_mkfs_options mkfs = {
+		.bdev = {bdev}, .shard_cnt = shard_cnt, .log_bytes = LP_RIG_LOG_BYTES, .seed = {1}};
 	lp_test_ok(lp_store_mkfs(&mkfs, &label, &why));
 	lp_sim_trim_log(lp_sim_of(bdev));
 	return bdev;
@@ -88,8 +86,7 @@ static void check_after_cut(struct lp_bdev *bdev, uint64_t seed)
 static bool disturb(struct lp_bdev *bdev, uint32_t skip, bool *ret_refused)
 {
 	struct lpi_shard_rig rig;
-	const struct lp_sim_rule rule = {
-		.fault = LP_SIM_FOREIGN, .skip_cnt = skip, .fire_cnt = 1};
+	const struct lp_sim_rule rule = {.fault = LP_SIM_FOREIGN, .skip_cnt = skip, .fire_cnt = 1};
 	lpi_shard_rig_init(&rig, bdev);
 	uint32_t number = lp_sim_rule_add(lp_sim_of(bdev), &rule);
 	int err = lpi_shard_rig_open(&rig);
@@ -182,8 +179,8 @@ static uint32_t other_poll(struct lp_source *source, uint32_t budget)
 static bool open_two(struct lp_bdev *bdev, uint32_t turns, uint32_t *refused_cnt)
 {
 	struct lpi_shard_rig rig;
-	struct other other = {
-		.source = {.name = "other", .budget = 1, .poll = other_poll}, .turns = turns};
+	struct other other = {.source = {.name = "other", .budget = 1, .poll = other_poll},
+			      .turns = turns};
 	lpi_shard_rig_init(&rig, bdev);
 	const struct lp_reactor_options options = {.name = "other", .sim = &rig.clock};
 	lp_test_ok(lp_reactor_new(&options, &other.reactor));

@@ -123,8 +123,8 @@ static void misdirect(const struct lp_sim *sim, uint64_t to_bytes, struct lpi_re
 void lpi_sim_fail_flush(const struct lp_sim *sim, struct lpi_rec *rec)
 {
 	bool is_through = rec->opcode == LP_BDEV_WRITE_THROUGH && sim->profile.through_flushes;
-	rec->drops = (rec->opcode == LP_BDEV_FLUSH || is_through) &&
-		     sim->profile.drops_on_failed_flush;
+	rec->drops =
+		(rec->opcode == LP_BDEV_FLUSH || is_through) && sim->profile.drops_on_failed_flush;
 	rec->drops_flying = rec->drops && sim->profile.through_flushes;
 }
 

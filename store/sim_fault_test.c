@@ -301,7 +301,8 @@ static void test_flushes_are_doubted(void **state)
 		lp_test_ok(lpi_bench_do(&bench, LP_BDEV_DISCARD, 0, 0, 1));
 		assert_int_equal(lp_bdev_stats(bench.chan)->errors, 1);
 		assert_true(lp_bdev_last_failure(bench.bdev, &failure));
-		assert_int_equal(failure.opcode, by_through ? LP_BDEV_WRITE_THROUGH : LP_BDEV_FLUSH);
+		assert_int_equal(failure.opcode,
+				 by_through ? LP_BDEV_WRITE_THROUGH : LP_BDEV_FLUSH);
 		lp_bdev_trust(bench.bdev);
 		lp_test_ok(flush(&bench));
 		lp_test_ok(write_through(&bench, 2, 0, 1));
