@@ -24,6 +24,7 @@ const char *lp_bdev_opcode_name(enum lp_bdev_opcode opcode)
 void lpi_bdev_init(struct lp_bdev *bdev, const struct lp_bdev_kind *kind, const char *name)
 {
 	bdev->kind = kind;
+	bdev->doubt = &bdev->is_doubted;
 	/* A longer name is cut: it is only shown. */
 	(void)snprintf(bdev->name, sizeof(bdev->name), "%s", name);
 	(void)pthread_mutex_init(&bdev->failure_lock, NULL); /* cannot fail on Linux */
@@ -71,7 +72,7 @@ static bool is_of_a_flush(const struct lp_bdev *bdev, const struct lp_bdev_failu
 void lpi_bdev_note_failure(struct lp_bdev *bdev, const struct lp_bdev_failure *failure)
 {
 	if (is_of_a_flush(bdev, failure))
-		atomic_store(&bdev->is_doubted, true);
+		atomic_store(bdev->doubt, true);
 	if (failure->opcode == LP_BDEV_READ || failure->opcode == LP_BDEV_DISCARD)
 		return;
 	(void)pthread_mutex_lock(&bdev->failure_lock);
@@ -89,13 +90,21 @@ bool lp_bdev_last_failure(struct lp_bdev *bdev, struct lp_bdev_failure *ret_fail
 
 void lp_bdev_trust(struct lp_bdev *bdev)
 {
-	atomic_store(&bdev->is_doubted, false);
+	atomic_store(bdev->doubt, false);
+}
+
+void lp_bdev_tie(struct lp_bdev *bdev, struct lp_bdev *to)
+{
+	bool is_doubted = atomic_load(bdev->doubt);
+	bdev->doubt = to == NULL ? &bdev->is_doubted : to->doubt;
+	if (is_doubted)
+		atomic_store(bdev->doubt, true);
 }
 
 /* What the operation's owner is told, of what the device says (rule L7). */
 static int believed(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, int result)
 {
-	bool is_vain = result == 0 && is_flush(bdev, opcode) && atomic_load(&bdev->is_doubted);
+	bool is_vain = result == 0 && is_flush(bdev, opcode) && atomic_load(bdev->doubt);
 	return LP_UNLIKELY(is_vain) ? -EIO : result;
 }
 

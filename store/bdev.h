@@ -155,6 +155,10 @@ bool lp_bdev_last_failure(struct lp_bdev *bdev, struct lp_bdev_failure *ret_fail
 /* Flushes are believed again. For whoever opens what is on the device from the beginning: nobody
  * else uses it, and nothing is remembered of what was written before a flush failed. */
 void lp_bdev_trust(struct lp_bdev *bdev);
+/* They may be partitions, or files, of one disk, so a flush that fails on one counts for both. With
+ * NULL this one is alone again, as it must be before the other is closed. Nobody uses it
+ * meanwhile. */
+void lp_bdev_tie(struct lp_bdev *bdev, struct lp_bdev *to);
 
 /* --- Asynchronous, by the reactor's thread ---------------------------------------------------- */
 

@@ -40,6 +40,7 @@ struct lp_bdev {
 	_Atomic uint64_t past_errors;
 	_Atomic uint64_t past_shorts;
 	_Atomic bool is_doubted;      /* a flush has failed */
+	_Atomic bool *doubt;          /* that of this device, or of the one it is tied to */
 	pthread_mutex_t failure_lock; /* taken when something fails, and to ask */
 	struct lp_bdev_failure failure;
 };

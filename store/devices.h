@@ -20,6 +20,7 @@ struct lp_devices {
 	struct lp_chunks *chunks[LP_MKFS_DEVICES]; /* of data and db */
 	uint64_t files_reserve_bytes;              /* as asked for */
 	bool read_only;
+	bool are_tied; /* a failed flush of one is one of all (lp_bdev_tie()) */
 };
 
 struct lp_devices_options {

@@ -310,6 +310,31 @@ static void test_flushes_are_doubted(void **state)
 	}
 }
 
+/* Two devices may be parts of one disk. */
+static void test_doubt_is_shared(void **state)
+{
+	(void)state;
+	struct lpi_bench one;
+	struct lpi_bench two;
+	open_plain(&one);
+	open_plain(&two);
+	lp_bdev_tie(two.bdev, one.bdev);
+	(void)add(&two, (struct lp_sim_rule){.fault = LP_SIM_EIO, .fire_cnt = 1});
+	lp_test_err(-EIO, flush(&two));
+	lp_test_err(-EIO, flush(&one));
+	lp_bdev_trust(one.bdev);
+	lp_test_ok(flush(&two));
+	(void)add(&one, (struct lp_sim_rule){.fault = LP_SIM_EIO, .fire_cnt = 1});
+	lp_test_err(-EIO, flush(&one));
+	lp_bdev_tie(two.bdev, NULL);
+	lp_test_err(-EIO, flush(&two)); /* that it has been is not forgotten */
+	lp_bdev_trust(two.bdev);
+	lp_test_ok(flush(&two));
+	lp_test_err(-EIO, flush(&one));
+	lpi_bench_fini(&one);
+	lpi_bench_fini(&two);
+}
+
 static void test_sim19_latent(void **state)
 {
 	(void)state;
@@ -666,6 +691,7 @@ int main(void)
 		cmocka_unit_test(test_sim33_lost_in_flight),
 		cmocka_unit_test(test_sim34_foreign),
 		cmocka_unit_test(test_flushes_are_doubted),
+		cmocka_unit_test(test_doubt_is_shared),
 		cmocka_unit_test(test_sim27_mask_and_range),
 		cmocka_unit_test(test_sim27_counts),
 		cmocka_unit_test(test_sim27_chance),
