@@ -390,15 +390,15 @@ static bool complete_version(struct lpi_cache *cache, struct lpi_version *versio
 
 bool lpi_cache_complete(struct lpi_cache *cache, struct lpi_rec *rec, uint64_t stamp)
 {
-	if (rec->drops)
+	bool is_flush = rec->opcode == LP_BDEV_FLUSH;
+	if (rec->result == 0 && is_flush)
+		settle_before(cache, rec->stamp);
+	else if (rec->drops)
 		drop_done(cache);
 	if (rec->drops_flying)
 		drop_flying(cache, rec);
-	if (rec->opcode == LP_BDEV_FLUSH) {
-		if (rec->result == 0)
-			settle_before(cache, rec->stamp);
+	if (is_flush)
 		return true;
-	}
 	struct lpi_version *version = find_flying(cache, rec);
 	if (version != NULL)
 		return complete_version(cache, version, stamp);
