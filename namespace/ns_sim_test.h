@@ -87,18 +87,33 @@ static inline void lpi_ns_sim_fini(struct lpi_ns_sim *sim)
 	lp_bdev_close(sim->bdev);
 }
 
-static inline void lpi_ns_sim_open(struct lpi_ns_sim *sim)
+static inline int lpi_ns_sim_close(struct lpi_ns_sim *sim, bool abandon)
+{
+	int r = 0;
+	for (uint32_t i = 0; i < sim->shard_cnt; i++) {
+		int one = lp_store_close(sim->hand[i].store, abandon);
+		r = LP_MIN(r, one);
+		sim->hand[i].store = NULL;
+	}
+	lp_devices_close(&sim->devices);
+	return r;
+}
+
+/* What could be opened is closed when something could not. */
+static inline int lpi_ns_sim_try_open(struct lpi_ns_sim *sim)
 {
 	const struct lp_devices_options devices = {.bdev = {sim->bdev}};
 	struct lp_label_why why;
-	lp_test_ok(lp_devices_open(&devices, &sim->devices, &why));
+	int err = lp_devices_open(&devices, &sim->devices, &why);
+	if (err < 0)
+		return err;
 	uint64_t deferred_max = sim->config.deferred_blocks_max;
 	deferred_max = deferred_max == 0 ? 64 : deferred_max;
 	uint64_t reserve_bytes = sim->config.files_reserve_bytes;
 	reserve_bytes = reserve_bytes == 0 ? UINT64_C(1) << 20 : reserve_bytes;
 	sim->shard_cnt = sim->devices.label[LP_MKFS_DATA].shard_cnt;
 	assert_true(sim->shard_cnt <= LPI_NS_SIM_SHARDS);
-	for (uint32_t i = 0; i < sim->shard_cnt; i++) {
+	for (uint32_t i = 0; i < sim->shard_cnt && err == 0; i++) {
 		const struct lp_store_options store = {.reactor = sim->reactor,
 						       .workers = sim->workers,
 						       .devices = &sim->devices,
@@ -117,20 +132,16 @@ static inline void lpi_ns_sim_open(struct lpi_ns_sim *sim)
 						       .deferred_blocks_max = deferred_max,
 						       .files_reserve_bytes = reserve_bytes,
 						       .ops_max = 8};
-		lp_test_ok(lp_store_open(&store, &sim->hand[i].store));
+		err = lp_store_open(&store, &sim->hand[i].store);
 	}
+	if (err < 0)
+		(void)lpi_ns_sim_close(sim, true); /* the error that matters is the one we have */
+	return err;
 }
 
-static inline int lpi_ns_sim_close(struct lpi_ns_sim *sim, bool abandon)
+static inline void lpi_ns_sim_open(struct lpi_ns_sim *sim)
 {
-	int r = 0;
-	for (uint32_t i = 0; i < sim->shard_cnt; i++) {
-		int one = lp_store_close(sim->hand[i].store, abandon);
-		r = LP_MIN(r, one);
-		sim->hand[i].store = NULL;
-	}
-	lp_devices_close(&sim->devices);
-	return r;
+	lp_test_ok(lpi_ns_sim_try_open(sim));
 }
 
 static inline struct lp_bdev *lpi_ns_sim_mkfs_on(const struct lp_sim_profile *profile,
@@ -220,14 +231,21 @@ static inline void lpi_ns_sim_stop(struct lpi_ns_sim *sim)
 	}
 }
 
-/* A machine that has just come up, with whatever the device holds. */
-static inline struct lpi_ns_sim *lpi_ns_sim_boot_as(struct lp_bdev *bdev,
-						    const struct lpi_ns_sim_config *config)
+static inline struct lpi_ns_sim *lpi_ns_sim_new(struct lp_bdev *bdev,
+						const struct lpi_ns_sim_config *config)
 {
 	struct lpi_ns_sim *sim = malloc(sizeof(*sim));
 	assert_non_null(sim);
 	lpi_ns_sim_init(sim, bdev);
 	sim->config = *config;
+	return sim;
+}
+
+/* A machine that has just come up, with whatever the device holds. */
+static inline struct lpi_ns_sim *lpi_ns_sim_boot_as(struct lp_bdev *bdev,
+						    const struct lpi_ns_sim_config *config)
+{
+	struct lpi_ns_sim *sim = lpi_ns_sim_new(bdev, config);
 	lpi_ns_sim_open(sim);
 	return sim;
 }

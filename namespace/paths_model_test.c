@@ -3,15 +3,19 @@
  * left is what a map of keys would have. Method: random operations on few keys with common
  * beginnings, in rounds of some at a time. Those of one round are on keys of which none is the
  * other or above it, so that the map knows what comes of each; but they meet in the directories
- * that are made and vanish. After each round lists with random bounds and the lengths of all
- * objects are held against the map, in which directories are those that somebody made, and all that
- * keys are in. */
+ * that are made and vanish. In some rounds one shard is short of buffers, or of slots for payloads
+ * of other threads, and while operations wait for them what they are to replace or remove is
+ * opened: whoever is told that he has it open has it, and all of it (rule N5). After each round
+ * lists with random bounds and the lengths of all objects are held against the map, in which
+ * directories are those that somebody made, and all that keys are in. */
+#include "base/test_long.h"
 #include "namespace/paths_test.h"
 
 #define FILES_MAX 64u
 #define KEY_MAX   32u
 #define OPS_MAX   6u
 #define ROUNDS    60u
+#define BUFS_MAX  8192u
 
 struct file {
 	char key[KEY_MAX];
@@ -31,6 +35,22 @@ struct trial {
 	uint32_t length;
 	int expected;
 	struct lpi_tp_put put; /* its hand is that of any operation */
+	/* What was there before, and may be opened meanwhile; 0: nothing. */
+	struct lp_ino old;
+	uint32_t old_length;
+	bool is_opened;
+	struct lpi_ns_hand open;
+};
+
+/* What one shard lacks, for a while. */
+struct shortage {
+	bool is_on;
+	bool is_of_bufs;
+	uint32_t shard_idx;
+	struct lp_buf *bufs[BUFS_MAX];
+	struct lpi_transfer *transfers[LPI_TRANSFERS];
+	uint32_t buf_cnt;
+	uint32_t transfer_cnt;
 };
 
 struct model {
@@ -39,6 +59,7 @@ struct model {
 	struct map map;
 	uint32_t trial_cnt;
 	struct trial trials[OPS_MAX];
+	struct shortage shortage;
 };
 
 /* --- The map ---------------------------------------------------------------------------------- */
@@ -284,11 +305,23 @@ static void plan_make(struct model *model, struct trial *trial)
 		set(&model->map, trial->key, 0, true);
 }
 
+/* What the operation may replace or remove. */
+static void note_old(struct model *model, struct trial *trial)
+{
+	if (!model->shortage.is_on || !is_file(&model->map, trial->to))
+		return;
+	trial->old = lpi_tp_find(&model->t, trial->to);
+	trial->old_length = length_of(&model->map, trial->to);
+}
+
 static void plan(struct model *model)
 {
 	struct trial *trial = &model->trials[model->trial_cnt];
 	struct lp_prng *prng = &model->prng;
 	uint32_t home = (uint32_t)lp_prng_below(prng, model->t.rig->shard_cnt);
+	/* Who brings data has buffers. */
+	if (model->shortage.is_on && home == model->shortage.shard_idx)
+		home = (home + 1) % model->t.rig->shard_cnt;
 	uint64_t kind = lp_prng_below(prng, 12);
 	*trial = (struct trial){.expected = 0};
 	random_key(model, trial->key);
@@ -300,6 +333,7 @@ static void plan(struct model *model)
 	if (!is_alone(model, trial) || (kind == 11 && model->trial_cnt > 0))
 		return;
 	model->trial_cnt++;
+	note_old(model, trial);
 	if (kind < 4)
 		plan_put(model, trial, home);
 	else if (kind < 8)
@@ -313,6 +347,106 @@ static void plan(struct model *model)
 	lpi_ns_rig_submit(model->t.rig, home, &trial->put.hand);
 	for (uint64_t i = lp_prng_below(prng, 10); i > 0; i--)
 		(void)lpi_ns_rig_turn(model->t.rig);
+}
+
+/* --- Shortages -------------------------------------------------------------------------------- */
+
+static void take_bufs(struct model *model)
+{
+	static const uint32_t sizes[] = {LP_BUF_LARGE, LP_BUF_MEDIUM, LP_BUF_SMALL};
+	struct shortage *shortage = &model->shortage;
+	struct lp_bufs *bufs = model->t.rig->bufs[shortage->shard_idx];
+	for (size_t i = 0; i < LP_ARRAY_SIZE(sizes); i++) {
+		struct lp_buf *buf;
+		while ((buf = lp_buf_new(bufs, sizes[i])) != NULL) {
+			assert_true(shortage->buf_cnt < BUFS_MAX);
+			shortage->bufs[shortage->buf_cnt++] = buf;
+		}
+	}
+}
+
+static void take_transfers(struct model *model)
+{
+	struct shortage *shortage = &model->shortage;
+	struct lp_pool *pool = model->t.rig->ns[shortage->shard_idx]->transfers;
+	struct lpi_transfer *transfer;
+	while ((transfer = lp_pool_get(pool)) != NULL)
+		shortage->transfers[shortage->transfer_cnt++] = transfer;
+}
+
+static void shortage_begin(struct model *model)
+{
+	uint32_t shard_cnt = model->t.rig->shard_cnt;
+	struct shortage *shortage = &model->shortage;
+	*shortage = (struct shortage){.is_on = false};
+	if (shard_cnt == 1 || !lp_prng_chance(&model->prng, 1, 3))
+		return;
+	shortage->is_on = true;
+	shortage->shard_idx = (uint32_t)lp_prng_below(&model->prng, shard_cnt);
+	shortage->is_of_bufs = lp_prng_chance(&model->prng, 1, 2);
+	if (shortage->is_of_bufs)
+		take_bufs(model);
+	else
+		take_transfers(model);
+}
+
+static void shortage_end(struct model *model)
+{
+	struct shortage *shortage = &model->shortage;
+	struct lp_ns *ns = model->t.rig->ns[shortage->shard_idx];
+	while (shortage->buf_cnt > 0)
+		lp_buf_put(shortage->bufs[--shortage->buf_cnt]);
+	while (shortage->transfer_cnt > 0)
+		lp_pool_put(ns->transfers, shortage->transfers[--shortage->transfer_cnt]);
+}
+
+/* While they wait, or when they are done. */
+static void open_old(struct model *model)
+{
+	struct lp_prng *prng = &model->prng;
+	if (!model->shortage.is_on)
+		return;
+	for (uint32_t i = 0; i < model->trial_cnt; i++) {
+		struct trial *trial = &model->trials[i];
+		trial->is_opened = trial->old.nr != 0 && lp_prng_chance(prng, 1, 2);
+		if (!trial->is_opened)
+			continue;
+		trial->open = (struct lpi_ns_hand){.op.opcode = LP_NS_OPEN};
+		trial->open.op.open.ino = trial->old;
+		lpi_ns_rig_submit(model->t.rig,
+				  (uint32_t)lp_prng_below(prng, model->t.rig->shard_cnt),
+				  &trial->open);
+	}
+	for (uint64_t i = lp_prng_below(prng, 60); i > 0; i--)
+		(void)lpi_ns_rig_turn(model->t.rig);
+	shortage_end(model);
+}
+
+/* The store in memory keeps data in buffers, too: when the last is gone it is full. Then nothing
+ * has happened. */
+static bool is_full(struct model *model, const struct trial *trial, int r)
+{
+	enum lp_ns_opcode opcode = trial->put.hand.op.opcode;
+	if (r != -ENOSPC || trial->expected != 0 || !model->shortage.is_of_bufs ||
+	    (opcode != LP_NS_PUT && opcode != LP_NS_COPY))
+		return false;
+	if (trial->old.nr != 0)
+		set(&model->map, trial->to, trial->old_length, false);
+	else
+		forget(&model->map, trial->to);
+	return true;
+}
+
+static void check_old(struct model *model, struct trial *trial)
+{
+	if (!trial->is_opened)
+		return;
+	int r = lpi_ns_rig_wait(model->t.rig, &trial->open);
+	assert_true(r == 0 || r == -ESTALE);
+	if (r < 0)
+		return;
+	assert_int_equal(lpi_tp_length_of(&model->t, trial->old), trial->old_length);
+	lp_test_ok(lpi_t_close(&model->t, trial->old));
 }
 
 /* --- Checks ----------------------------------------------------------------------------------- */
@@ -397,11 +531,15 @@ static void run(uint32_t shard_cnt, uint64_t seed)
 	lpi_t_begin(&model.t, shard_cnt);
 	for (uint32_t round = 0; round < ROUNDS; round++) {
 		model.trial_cnt = 0;
+		shortage_begin(&model);
 		for (uint32_t i = 0; i < OPS_MAX; i++)
 			plan(&model);
+		open_old(&model);
 		for (uint32_t i = 0; i < model.trial_cnt; i++) {
 			struct trial *trial = &model.trials[i];
 			int r = lpi_ns_rig_wait(model.t.rig, &trial->put.hand);
+			if (is_full(&model, trial, r))
+				r = 0;
 			if (r != trial->expected)
 				print_error("seed %llu round %u: %d of %s %s: %d, not %d\n",
 					    (unsigned long long)seed, round,
@@ -410,6 +548,8 @@ static void run(uint32_t shard_cnt, uint64_t seed)
 			assert_int_equal(r, trial->expected);
 			lpi_tp_put_drop(&trial->put);
 		}
+		for (uint32_t i = 0; i < model.trial_cnt; i++)
+			check_old(&model, &model.trials[i]);
 		check_all(&model);
 	}
 	lpi_t_end(&model.t);
@@ -418,7 +558,9 @@ static void run(uint32_t shard_cnt, uint64_t seed)
 static void test_model(void **state)
 {
 	(void)state;
-	for (uint64_t seed = 1; seed <= (LP_ASSERT_SLOW_ON ? 6 : 25); seed++)
+	uint64_t first = 1 + lp_test_seed_shift();
+	uint64_t cnt = (LP_ASSERT_SLOW_ON ? 6 : 25) * lp_test_factor();
+	for (uint64_t seed = first; seed < first + cnt; seed++)
 		run(1 + (uint32_t)(seed % 3), seed);
 }
 

@@ -24,6 +24,7 @@ const char *lp_bdev_opcode_name(enum lp_bdev_opcode opcode)
 void lpi_bdev_init(struct lp_bdev *bdev, const struct lp_bdev_kind *kind, const char *name)
 {
 	bdev->kind = kind;
+	bdev->doubt = &bdev->is_doubted;
 	/* A longer name is cut: it is only shown. */
 	(void)snprintf(bdev->name, sizeof(bdev->name), "%s", name);
 	(void)pthread_mutex_init(&bdev->failure_lock, NULL); /* cannot fail on Linux */
@@ -55,18 +56,23 @@ int lp_bdev_refresh_size(struct lp_bdev *bdev)
 
 /* --- What failed ------------------------------------------------------------------------------ */
 
+static bool is_flush(const struct lp_bdev *bdev, enum lp_bdev_opcode opcode)
+{
+	return opcode == LP_BDEV_FLUSH ||
+	       (opcode == LP_BDEV_WRITE_THROUGH && bdev->caps.through_flushes);
+}
+
 /* That the host's file system is full is said before anything is flushed. */
 static bool is_of_a_flush(const struct lp_bdev *bdev, const struct lp_bdev_failure *failure)
 {
-	if (failure->opcode == LP_BDEV_WRITE_THROUGH)
-		return bdev->caps.through_flushes && failure->result != -ENOSPC;
-	return failure->opcode == LP_BDEV_FLUSH;
+	bool is_before = failure->opcode == LP_BDEV_WRITE_THROUGH && failure->result == -ENOSPC;
+	return is_flush(bdev, failure->opcode) && !is_before;
 }
 
-static void note_failure(struct lp_bdev *bdev, const struct lp_bdev_failure *failure)
+void lpi_bdev_note_failure(struct lp_bdev *bdev, const struct lp_bdev_failure *failure)
 {
 	if (is_of_a_flush(bdev, failure))
-		atomic_fetch_add(&bdev->flush_failures, 1);
+		atomic_store(bdev->doubt, true);
 	if (failure->opcode == LP_BDEV_READ || failure->opcode == LP_BDEV_DISCARD)
 		return;
 	(void)pthread_mutex_lock(&bdev->failure_lock);
@@ -82,9 +88,24 @@ bool lp_bdev_last_failure(struct lp_bdev *bdev, struct lp_bdev_failure *ret_fail
 	return ret_failure->result < 0;
 }
 
-uint64_t lp_bdev_flush_failures(const struct lp_bdev *bdev)
+void lp_bdev_trust(struct lp_bdev *bdev)
 {
-	return atomic_load(&bdev->flush_failures);
+	atomic_store(bdev->doubt, false);
+}
+
+void lp_bdev_tie(struct lp_bdev *bdev, struct lp_bdev *to)
+{
+	bool is_doubted = atomic_load(bdev->doubt);
+	bdev->doubt = to == NULL ? &bdev->is_doubted : to->doubt;
+	if (is_doubted)
+		atomic_store(bdev->doubt, true);
+}
+
+/* What the operation's owner is told, of what the device says (rule L7). */
+static int believed(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, int result)
+{
+	bool is_vain = result == 0 && is_flush(bdev, opcode) && atomic_load(bdev->doubt);
+	return LP_UNLIKELY(is_vain) ? -EIO : result;
 }
 
 /* --- The contract ----------------------------------------------------------------------------- */
@@ -180,10 +201,10 @@ void lpi_bdev_complete(struct lp_bdev_op *op, int result)
 							.offset_bytes = op->offset_bytes,
 							.length_bytes = op->length_bytes};
 		chan->stats.errors++;
-		note_failure(chan->bdev, &failure);
+		lpi_bdev_note_failure(chan->bdev, &failure);
 	}
 	op->chan = NULL;
-	op->result = result;
+	op->result = believed(chan->bdev, op->opcode, result);
 	op->complete(op);
 }
 
@@ -218,9 +239,9 @@ static int sync_call(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *buf
 							.offset_bytes = offset_bytes,
 							.length_bytes = length_bytes};
 		atomic_fetch_add_explicit(&bdev->sync_errors, 1, memory_order_relaxed);
-		note_failure(bdev, &failure);
+		lpi_bdev_note_failure(bdev, &failure);
 	}
-	return err;
+	return believed(bdev, opcode, err);
 }
 
 int lp_bdev_read_sync(struct lp_bdev *bdev, void *buf, uint64_t length_bytes, uint64_t offset_bytes)

@@ -10,6 +10,12 @@
  * LP_BDEV_FLUSH that was submitted after its completion has completed. A completed
  * LP_BDEV_WRITE_THROUGH is durable itself and says nothing of other writes (rule L3).
  *
+ * Flushes are shared: one that fails may have dropped what any user of the device had written, and
+ * the next one of another user would succeed. So from the first that fails on, whoever asked for
+ * it, none of the device is said to have succeeded any more: they give -EIO, until all is opened
+ * anew (rule L7, lp_bdev_trust()). A write-through that is a flush as well (caps.through_flushes)
+ * counts as one, in both ways.
+ *
  * Offsets, lengths and buffers are multiples of caps.block_bytes; a breach is our own bug and
  * asserted. Errors: result 0 or a negative errno (-EIO, -ENOSPC of a sparse image's host,
  * -ENODEV). Short transfers are continued inside; nothing is ever partly successful for the
@@ -146,11 +152,13 @@ struct lp_bdev_failure {
 
 /* The newest one, of whichever channel or thread. False: none has failed. Any thread. */
 bool lp_bdev_last_failure(struct lp_bdev *bdev, struct lp_bdev_failure *ret_failure);
-/* How many flushes have failed since the device was opened. A failed flush may have dropped what
- * others had written and not flushed yet, though their own flush succeeds: who relies on a flush of
- * a device that is shared sees whether this has grown since it began to write (rule L7). Any
- * thread. */
-uint64_t lp_bdev_flush_failures(const struct lp_bdev *bdev);
+/* Flushes are believed again. For whoever opens what is on the device from the beginning: nobody
+ * else uses it, and nothing is remembered of what was written before a flush failed. */
+void lp_bdev_trust(struct lp_bdev *bdev);
+/* They may be partitions, or files, of one disk, so a flush that fails on one counts for both. With
+ * NULL this one is alone again, as it must be before the other is closed. Nobody uses it
+ * meanwhile. */
+void lp_bdev_tie(struct lp_bdev *bdev, struct lp_bdev *to);
 
 /* --- Asynchronous, by the reactor's thread ---------------------------------------------------- */
 

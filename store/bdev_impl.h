@@ -39,7 +39,8 @@ struct lp_bdev {
 	_Atomic uint64_t past_bytes[LP_BDEV_OPCODE_CNT];
 	_Atomic uint64_t past_errors;
 	_Atomic uint64_t past_shorts;
-	_Atomic uint64_t flush_failures;
+	_Atomic bool is_doubted;      /* a flush has failed */
+	_Atomic bool *doubt;          /* that of this device, or of the one it is tied to */
 	pthread_mutex_t failure_lock; /* taken when something fails, and to ask */
 	struct lp_bdev_failure failure;
 };
@@ -53,6 +54,8 @@ struct lp_bdev_chan {
 
 /* lp_bdev_close() undoes it, before the kind's close(); a kind that fails to open needs not. */
 void lpi_bdev_init(struct lp_bdev *bdev, const struct lp_bdev_kind *kind, const char *name);
+/* Of an operation that does not come by here: the kind's own. */
+void lpi_bdev_note_failure(struct lp_bdev *bdev, const struct lp_bdev_failure *failure);
 /* Counts and calls op->complete; op is the caller's again. */
 void lpi_bdev_complete(struct lp_bdev_op *op, int result);
 

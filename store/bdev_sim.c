@@ -304,19 +304,36 @@ static int finish_other(struct lp_sim *sim, const struct lpi_flight *flight)
 	if (is_write(rec->opcode))
 		assert_unchanged(flight);
 	log_op(sim, LP_SIM_COMPLETE, rec, 0, rec->result);
-	lpi_cache_complete(&sim->cache, rec, stamp);
+	bool is_there = lpi_cache_complete(&sim->cache, rec, stamp);
 	if (rec->drops) {
 		lpi_image_fini(&sim->current);
 		lpi_cache_view(&sim->cache, &sim->current);
-	} else {
+	} else if (is_there) {
 		lpi_cache_apply(&sim->cache, rec, &sim->current);
 	}
 	(void)lpi_sim_plan_rot(sim, flight); /* whether it struck matters to reads only */
 	return rec->result;
 }
 
+/* Whoever else uses the device flushes it, in vain. */
+static void foreign_flush(struct lp_sim *sim)
+{
+	const struct lp_bdev_failure failure = {.opcode = LP_BDEV_FLUSH, .result = -EIO};
+	struct lpi_flight flight = {.rec = lpi_sim_rec_new(sim, LP_BDEV_FLUSH, 0, 0)};
+	struct lpi_rec *rec = flight.rec;
+	rec->stamp = lpi_log_stamp(&sim->log);
+	rec->result = failure.result;
+	lpi_sim_fail_flush(sim, rec);
+	log_op(sim, LP_SIM_SUBMIT, rec, 0, 0);
+	(void)finish_other(sim, &flight); /* it fails */
+	lpi_bdev_note_failure(&sim->base, &failure);
+	lpi_rec_put(rec);
+}
+
 static int finish(struct lp_sim *sim, struct lpi_flight *flight)
 {
+	if (flight->foreign)
+		foreign_flush(sim);
 	return flight->rec->opcode == LP_BDEV_READ ? finish_read(sim, flight)
 						   : finish_other(sim, flight);
 }
@@ -595,6 +612,8 @@ bool lpi_sim_profile_is_valid(const struct lp_sim_profile *profile)
 	if (!is_sector_multiple(profile->physical_bytes, sector_bytes) ||
 	    !is_sector_multiple(profile->atomic_write_bytes, sector_bytes))
 		return false;
+	if (profile->through_flushes && profile->power_protected)
+		return false;
 	for (int i = 0; i < LP_BDEV_OPCODE_CNT; i++)
 		if (profile->latency[i].low_ns > profile->latency[i].high_ns)
 			return false;
@@ -611,6 +630,7 @@ static void init_caps(struct lp_sim *sim, uint64_t size_bytes)
 		.physical_bytes = LP_MAX(profile->physical_bytes, sector_bytes),
 		.atomic_write_bytes = LP_MAX(profile->atomic_write_bytes, sector_bytes),
 		.volatile_cache = !profile->power_protected,
+		.through_flushes = profile->through_flushes,
 		.rotational = profile->rotational,
 		.can_discard = !profile->no_discard,
 		.is_file = profile->is_file,

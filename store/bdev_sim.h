@@ -41,6 +41,7 @@ struct lp_sim_profile {
 	bool tears_sectors;          /* a cut may leave half of a sector old */
 	bool leaves_garbage;         /* a cut may leave nonsense in a sector */
 	bool drops_on_failed_flush;  /* what was unflushed is then gone */
+	bool through_flushes;        /* a write-through is a write and a flush */
 	bool no_discard;             /* discards give -EOPNOTSUPP and change nothing */
 	bool rotational;
 	bool is_file;
@@ -81,6 +82,7 @@ enum lp_sim_fault {
 	LP_SIM_SLOW,      /* any operation: takes `arg` ns longer */
 	LP_SIM_ENOSPC,    /* writes */
 	LP_SIM_VANISH,    /* any operation; it and all that follow give -ENODEV */
+	LP_SIM_FOREIGN,   /* any operation: just before its end another user's flush fails */
 	LP_SIM_FAULT_CNT
 };
 

@@ -176,12 +176,25 @@ struct outcome {
 	uint64_t struck; /* the rule did */
 };
 
+static struct lp_sim_profile profile_of(uint64_t seed)
+{
+	return lpi_bench_profile_of((enum lp_sim_preset)(seed % LP_SIM_PRESET_CNT),
+				    seed / LP_SIM_PRESET_CNT % 2 == 0);
+}
+
+/* The operation itself, or somebody else's flush during it. */
+static enum lp_sim_fault fault_of(uint64_t skip)
+{
+	return skip % 4 == 3 ? LP_SIM_FOREIGN : LP_SIM_EIO;
+}
+
 static void fail_at(uint64_t seed, uint64_t skip, uint32_t fire_cnt, struct outcome *outcome)
 {
 	struct bench bench;
 	struct lp_bdev *left = NULL;
-	bench_start(&bench, lp_sim_preset((enum lp_sim_preset)(seed % LP_SIM_PRESET_CNT)), seed);
-	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
+	const struct lp_sim_profile profile = profile_of(seed);
+	bench_start(&bench, &profile, seed);
+	const struct lp_sim_rule rule = {.fault = fault_of(skip),
 					 .opcode_mask = WRITES,
 					 .skip_cnt = (uint32_t)skip,
 					 .fire_cnt = fire_cnt};
@@ -211,7 +224,8 @@ static uint64_t count_ios(uint64_t seed)
 {
 	struct bench bench;
 	uint64_t cnt = 0;
-	bench_start(&bench, lp_sim_preset((enum lp_sim_preset)(seed % LP_SIM_PRESET_CNT)), seed);
+	const struct lp_sim_profile profile = profile_of(seed);
+	bench_start(&bench, &profile, seed);
 	/* A rule that never strikes, and is met by each. */
 	struct lpi_model *model = new_model(&bench, seed);
 	uint64_t from = lpi_store_rig_events(&bench.rig);

@@ -31,21 +31,6 @@ void lpi_count(_Atomic uint64_t *counter, uint64_t value)
 	atomic_fetch_add_explicit(counter, value, memory_order_relaxed);
 }
 
-/* How many flushes of its devices have failed, whoever asked for them. */
-static uint64_t flush_failures(const struct lp_blockfs *fs)
-{
-	uint64_t cnt = 0;
-	for (uint32_t i = 0; i < fs->space.tier_cnt; i++)
-		cnt += lp_bdev_flush_failures(fs->space.tiers[i].bdev);
-	return cnt;
-}
-
-int lpi_flush(struct lp_blockfs *fs, struct lp_bdev *bdev)
-{
-	int err = lp_bdev_flush_sync(bdev);
-	return err == 0 && flush_failures(fs) != fs->flush_failures ? -EIO : err;
-}
-
 int lpi_usable(struct lp_blockfs *fs)
 {
 	if (fs->read_only)
@@ -132,7 +117,6 @@ int lp_blockfs_open(const struct lp_blockfs_options *options, struct lp_blockfs 
 	}
 	for (uint32_t i = 0; i < fs->space.tier_cnt; i++)
 		fs->roles[i] = fs->space.tiers[i].role;
-	fs->flush_failures = flush_failures(fs); /* before the first write */
 	err = lpi_journal_open(fs, options);
 	if (err == 0)
 		err = mark_files(fs);

@@ -199,7 +199,7 @@ static int flush_dirty(struct lp_blockfs_writer *writer)
 		if ((writer->dirty & 1u << i) == 0)
 			continue;
 		lpi_count(&fs->flush_cnt, 1);
-		int err = lpi_flush(fs, fs->space.tiers[i].bdev);
+		int err = lp_bdev_flush_sync(fs->space.tiers[i].bdev);
 		if (err < 0) {
 			/* What else that flush was to cover is gone too, perhaps. */
 			atomic_store(&fs->failed, true);

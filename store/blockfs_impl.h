@@ -231,9 +231,8 @@ struct lpi_journal {
 	uint64_t pos_blocks;           /* of the next frame, in the active half */
 	uint64_t sequence;             /* of the next frame */
 	uint32_t prev_crc;
-	uint64_t flush_failures; /* of bdev, when it was opened */
-	uint8_t *super_block;    /* a block to write superblocks from */
-	uint8_t *frame;          /* grows; aligned */
+	uint8_t *super_block; /* a block to write superblocks from */
+	uint8_t *frame;       /* grows; aligned */
 	size_t frame_room;
 };
 
@@ -246,7 +245,6 @@ struct lp_blockfs {
 	uint8_t roles[LPI_TIER_MAX];
 	uint64_t live_max_bytes; /* what a snapshot may take */
 	_Atomic bool failed;
-	uint64_t flush_failures; /* of its devices, when it was opened */
 	pthread_mutex_t meta;
 	struct lpi_journal journal; /* under meta */
 	pthread_mutex_t lock;
@@ -281,9 +279,6 @@ int lpi_journal_commit(struct lp_blockfs *fs, size_t records_bytes) LP_MUST_CHEC
 
 void lpi_blockfs_lock(pthread_mutex_t *mutex);
 void lpi_unlock(pthread_mutex_t *mutex);
-/* All that was written to the device is durable; also that no flush of another user has failed
- * since the opening, which may have dropped it (rule L7). */
-int lpi_flush(struct lp_blockfs *fs, struct lp_bdev *bdev) LP_MUST_CHECK;
 /* 0, or why nothing can be changed. */
 int lpi_usable(struct lp_blockfs *fs);
 void lpi_count(_Atomic uint64_t *counter, uint64_t value);

@@ -294,7 +294,6 @@ static int journal_init(struct lpi_journal *journal, const struct lp_blockfs_opt
 	*journal = (struct lpi_journal){
 		.bdev = options->journal_bdev,
 		.area = options->area,
-		.flush_failures = lp_bdev_flush_failures(options->journal_bdev),
 	};
 	journal->super_block = aligned_alloc(LP_BLOCK_BYTES, LP_BLOCK_BYTES);
 	return journal->super_block == NULL ? -ENOMEM : 0;
@@ -398,9 +397,6 @@ static int snapshot_take(struct lpi_journal *journal, const struct lpi_table *ta
 		return err;
 	*ret_doubt = true;
 	err = lp_bdev_flush_sync(journal->bdev);
-	/* One that failed for somebody else may have dropped these frames. */
-	if (err == 0 && lp_bdev_flush_failures(journal->bdev) != journal->flush_failures)
-		err = -EIO;
 	if (err < 0)
 		return err;
 	next = journal->super;

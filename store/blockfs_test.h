@@ -29,6 +29,9 @@ static inline int lpi_fs_try_open(struct lpi_fs_bench *bench)
 	bench->fs = NULL;
 	bench->data_chunks = NULL;
 	bench->db_chunks = NULL;
+	lp_bdev_trust(bench->data);
+	if (bench->db != NULL)
+		lp_bdev_trust(bench->db);
 	int err = lp_chunks_open(bench->data, &options, &bench->data_chunks);
 	if (err == 0 && bench->db != NULL)
 		err = lp_chunks_open(bench->db, &options, &bench->db_chunks);

@@ -96,6 +96,17 @@ static int open_chunks(struct lp_devices *devices, int device,
 	return lp_chunks_open(devices->bdev[device], &chunks, &devices->chunks[device]);
 }
 
+/* To the data device, which is always there. */
+static void tie(struct lp_devices *devices, bool are_tied)
+{
+	struct lp_bdev *to = are_tied ? devices->bdev[LP_MKFS_DATA] : NULL;
+	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+		if (i != LP_MKFS_DATA && devices->bdev[i] != NULL)
+			lp_bdev_tie(devices->bdev[i], to);
+	}
+	devices->are_tied = are_tied;
+}
+
 int lp_devices_open(const struct lp_devices_options *options, struct lp_devices *ret_devices,
 		    struct lp_label_why *why)
 {
@@ -104,6 +115,12 @@ int lp_devices_open(const struct lp_devices_options *options, struct lp_devices 
 	int err = 0;
 	*why = (struct lp_label_why){.text = ""};
 	LP_ASSERT(options->bdev[LP_MKFS_DATA] != NULL);
+	/* Before the first flush, which is that of the label: from here on no shard that is opened
+	 * believes one after another one's has failed (rule L7). */
+	for (int i = 0; i < LP_MKFS_DEVICES && !options->read_only; i++) {
+		if (options->bdev[i] != NULL)
+			lp_bdev_trust(options->bdev[i]);
+	}
 	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++) {
 		devices.bdev[i] = options->bdev[i];
 		err = read_label(&devices, i, why);
@@ -116,12 +133,16 @@ int lp_devices_open(const struct lp_devices_options *options, struct lp_devices 
 		lp_devices_close(&devices);
 		return err;
 	}
+	if (!devices.read_only)
+		tie(&devices, true);
 	*ret_devices = devices;
 	return 0;
 }
 
 void lp_devices_close(struct lp_devices *devices)
 {
+	if (devices->are_tied)
+		tie(devices, false);
 	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
 		lp_chunks_close(devices->chunks[i]);
 		devices->chunks[i] = NULL;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The devices of one store: labels read and checked against each other, chunk tables open.
  *
- * Shared by all shards of a process. Threads: open and close by one; the chunk tables by any (but
- * not shard threads); the rest does not change in between. Blocking: open, close. Errors: as
- * store/label.h and store/chunks.h; -ENXIO when a device that the data device names was not given;
- * -EXDEV when one belongs to another store or has another role. why has the sentence.
+ * Shared by all shards of a process. Opening them for writing is where a device of which a flush
+ * has failed is trusted again (lp_bdev_trust()). Threads: open and close by one; the chunk tables
+ * by any (but not shard threads); the rest does not change in between. Blocking: open, close.
+ * Errors: as store/label.h and store/chunks.h; -ENXIO when a device that the data device names was
+ * not given; -EXDEV when one belongs to another store or has another role. why has the sentence.
  */
 #ifndef LP_STORE_DEVICES_H
 #define LP_STORE_DEVICES_H
@@ -19,6 +20,7 @@ struct lp_devices {
 	struct lp_chunks *chunks[LP_MKFS_DEVICES]; /* of data and db */
 	uint64_t files_reserve_bytes;              /* as asked for */
 	bool read_only;
+	bool are_tied; /* a failed flush of one is one of all (lp_bdev_tie()) */
 };
 
 struct lp_devices_options {

@@ -4,7 +4,8 @@
  *             write-through, or the device is power protected: its live sectors go to the base,
  *             and all older versions of these sectors are dead;
  *   dead      no live sector left, because younger versions were settled first;
- *   dropped   a flush failed on a device that then forgets.
+ *   dropped   a flush failed on a device that then forgets. One that is flying then loses its
+ *             sectors, and completes as if nothing had happened.
  * A cut applies to a copy of the base whichever versions it chooses, oldest first, so that any
  * version of a sector may be the one that survives, and no settled one can be lost.
  *
@@ -309,6 +310,23 @@ void lpi_cache_protect(struct lpi_cache *cache, bool power_protected)
 		settle_before(cache, UINT64_MAX);
 }
 
+static void kill_all(struct lpi_version *version)
+{
+	memset(version->live, 0, (version->sector_cnt + 63) / 64 * sizeof(uint64_t));
+	version->live_cnt = 0;
+}
+
+/* What was in flight had come as far as the cache, or not: each by itself. */
+static void drop_flying(struct lpi_cache *cache, const struct lpi_rec *failed)
+{
+	struct lpi_version *it;
+	LP_LIST_FOREACH (lpi_versions, &cache->flying, it) {
+		if (it->rec != failed && it->rec->effect == LPI_STORE &&
+		    (lpi_rec_draw(it->rec, it->sector_cnt) & 1) != 0)
+			kill_all(it);
+	}
+}
+
 /* A flush failed and the device forgot. Discards and rot are not in its cache. */
 static void drop_done(struct lpi_cache *cache)
 {
@@ -346,41 +364,46 @@ static void keep_reached(struct lpi_version *version)
 			kill_sector(version, i);
 }
 
-static void complete_version(struct lpi_cache *cache, struct lpi_version *version, uint64_t stamp)
+/* False: nothing was left of it. */
+static bool complete_version(struct lpi_cache *cache, struct lpi_version *version, uint64_t stamp)
 {
 	const struct lpi_rec *rec = version->rec;
+	bool was_there = version->live_cnt > 0;
 	lpi_versions_remove(version);
 	if (rec->effect == LPI_STORE && rec->result < 0)
 		keep_reached(version);
 	if (version->live_cnt == 0) {
 		version_free(version);
-		return;
+		return was_there;
 	}
 	version->stamp = stamp;
 	lpi_versions_push_back(&cache->done, version);
 	if (rec->effect != LPI_STORE)
-		return;
+		return true;
 	if (rec->result == 0)
 		rewrite_bad(cache, rec->length_bytes, rec->media_bytes);
 	bool through = rec->opcode == LP_BDEV_WRITE_THROUGH && rec->result == 0;
 	if (through || cache->power_protected)
 		settle(cache, version);
+	return true;
 }
 
-void lpi_cache_complete(struct lpi_cache *cache, struct lpi_rec *rec, uint64_t stamp)
+bool lpi_cache_complete(struct lpi_cache *cache, struct lpi_rec *rec, uint64_t stamp)
 {
-	if (rec->opcode == LP_BDEV_FLUSH) {
-		if (rec->result == 0)
-			settle_before(cache, rec->stamp);
-		else if (rec->drops)
-			drop_done(cache);
-		return;
-	}
+	bool is_flush = rec->opcode == LP_BDEV_FLUSH;
+	if (rec->result == 0 && is_flush)
+		settle_before(cache, rec->stamp);
+	else if (rec->drops)
+		drop_done(cache);
+	if (rec->drops_flying)
+		drop_flying(cache, rec);
+	if (is_flush)
+		return true;
 	struct lpi_version *version = find_flying(cache, rec);
 	if (version != NULL)
-		complete_version(cache, version, stamp);
-	else
-		LP_ASSERT(rec->effect == LPI_NOTHING);
+		return complete_version(cache, version, stamp);
+	LP_ASSERT(rec->effect == LPI_NOTHING);
+	return true;
 }
 
 void lpi_cache_rot(struct lpi_cache *cache, struct lpi_rec *rec, uint64_t stamp)
@@ -487,7 +510,7 @@ void lpi_cache_mix(const struct lpi_cache *cache, void *buf, uint64_t length_byt
 			LP_MIN(rec->media_bytes + rec->length_bytes, offset_bytes + length_bytes);
 		for (uint64_t at = from; at < to; at += sector) {
 			unsigned char *dest = (unsigned char *)buf + (at - offset_bytes);
-			if (lp_prng_chance(prng, 1, 2))
+			if (lp_prng_chance(prng, 1, 2) || it->live_cnt == 0)
 				continue;
 			if (rec->effect == LPI_STORE)
 				memcpy(dest, rec->data + (at - rec->media_bytes), sector);
@@ -634,7 +657,7 @@ void lpi_cache_crash(struct lpi_cache *cache, struct lp_prng *prng)
 	}
 	for (size_t i = 0; i < cnt; i++) {
 		if (lp_prng_chance(prng, 1, 2))
-			complete_version(cache, flying[i], 0);
+			(void)complete_version(cache, flying[i], 0); /* it has no view to keep */
 		else
 			version_drop(flying[i]);
 	}

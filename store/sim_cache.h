@@ -34,7 +34,8 @@ struct lpi_rec {
 	enum lpi_effect effect;
 	int result;           /* what it will complete with */
 	bool atomic;          /* never torn */
-	bool drops;           /* a failed flush that loses what was unflushed */
+	bool drops;           /* a failed flush that loses what was unflushed, */
+	bool drops_flying;    /* and of what is in flight, some */
 	uint64_t seq;         /* 1, 2, ...: of the device */
 	uint64_t stamp;       /* its submission's event number + 1 */
 	uint64_t seed;        /* of its own draws */
@@ -88,9 +89,10 @@ void lpi_cache_fini(struct lpi_cache *cache);
 /* What completed becomes durable, if the device is power protected now and was not before. */
 void lpi_cache_protect(struct lpi_cache *cache, bool power_protected);
 
-/* Events. The stamp is the event's number + 1. */
+/* Events. The stamp is the event's number + 1. False: a flush that failed meanwhile took all of it,
+ * so nothing of it is to be applied. */
 void lpi_cache_submit(struct lpi_cache *cache, struct lpi_rec *rec);
-void lpi_cache_complete(struct lpi_cache *cache, struct lpi_rec *rec, uint64_t stamp);
+bool lpi_cache_complete(struct lpi_cache *cache, struct lpi_rec *rec, uint64_t stamp);
 /* rec->effect is LPI_FLIP. */
 void lpi_cache_rot(struct lpi_cache *cache, struct lpi_rec *rec, uint64_t stamp);
 void lpi_cache_spoil(struct lpi_cache *cache, uint64_t length_bytes, uint64_t offset_bytes);

@@ -23,6 +23,7 @@ static const uint32_t fault_ops[LP_SIM_FAULT_CNT] = {
 	[LP_SIM_SLOW] = OPS_ALL,
 	[LP_SIM_ENOSPC] = OPS_WRITES,
 	[LP_SIM_VANISH] = OPS_ALL,
+	[LP_SIM_FOREIGN] = OPS_ALL,
 };
 
 uint32_t lp_sim_rule_add(struct lp_sim *sim, const struct lp_sim_rule *rule)
@@ -118,13 +119,22 @@ static void misdirect(const struct lp_sim *sim, uint64_t to_bytes, struct lpi_re
 	rec->media_bytes = LP_MIN(to_bytes, last);
 }
 
+/* What it loses; nothing, unless it is one or has one. */
+void lpi_sim_fail_flush(const struct lp_sim *sim, struct lpi_rec *rec)
+{
+	bool is_through = rec->opcode == LP_BDEV_WRITE_THROUGH && sim->profile.through_flushes;
+	rec->drops =
+		(rec->opcode == LP_BDEV_FLUSH || is_through) && sim->profile.drops_on_failed_flush;
+	rec->drops_flying = rec->drops && sim->profile.through_flushes;
+}
+
 static void strike(struct lp_sim *sim, const struct lpi_rule *rule, struct lpi_flight *flight)
 {
 	struct lpi_rec *rec = flight->rec;
 	switch (rule->rule.fault) {
 	case LP_SIM_EIO:
 		rec->result = -EIO;
-		rec->drops = rec->opcode == LP_BDEV_FLUSH && sim->profile.drops_on_failed_flush;
+		lpi_sim_fail_flush(sim, rec);
 		break;
 	case LP_SIM_LATENT:
 		flight->spoil = overlap(&rule->rule, rec);
@@ -153,6 +163,9 @@ static void strike(struct lp_sim *sim, const struct lpi_rule *rule, struct lpi_f
 	case LP_SIM_VANISH:
 		sim->vanished = true;
 		break;
+	case LP_SIM_FOREIGN:
+		flight->foreign = true;
+		break;
 	case LP_SIM_FAULT_CNT:
 		LP_UNREACHABLE();
 	}
@@ -169,6 +182,7 @@ void lpi_sim_plan(struct lp_sim *sim, struct lpi_flight *flight)
 	rec->effect = LPI_NOTHING;
 	rec->result = -ENODEV;
 	rec->drops = false;
+	flight->foreign = false;
 	flight->spoil = (struct lpi_span){0, 0};
 	flight->rot = (struct lpi_span){0, 0};
 }

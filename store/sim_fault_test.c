@@ -132,6 +132,7 @@ static void fail_flush(struct lpi_bench *bench)
 					      .opcode_mask = LP_SIM_OP(LP_BDEV_FLUSH)});
 	lp_test_err(-EIO, flush(bench));
 	lp_sim_rules_clear(bench->sim);
+	lp_bdev_trust(bench->bdev); /* what the device itself says is looked at here */
 }
 
 static void test_sim18_failed_flush_keeps(void **state)
@@ -173,6 +174,165 @@ static void test_sim18_failed_flush_drops(void **state)
 	LP_BENCH_EXPECT(&bench, 2, 3);
 	free(op);
 	lpi_bench_fini(&bench);
+}
+
+/* --- SIM33, SIM34 ------------------------------------------------------------------------------
+ */
+
+static void open_without_fua(struct lpi_bench *bench, uint64_t seed)
+{
+	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+	profile.drops_on_failed_flush = true;
+	profile.through_flushes = true;
+	/* Longer than all else, so that they are still in flight when that fails. */
+	profile.latency[LP_BDEV_WRITE_THROUGH] = (struct lp_sim_latency){50000, 60000};
+	lpi_bench_init(bench, &profile, seed);
+	assert_true(lp_bdev_caps(bench->bdev)->through_flushes);
+}
+
+/* One that fails takes along what others have written; it covers no more than itself. */
+static void test_sim33_through_flushes(void **state)
+{
+	(void)state;
+	struct lpi_bench bench;
+	open_without_fua(&bench, 1);
+	lp_test_ok(write_tag(&bench, 1, 0, 1));
+	lp_test_ok(write_through(&bench, 2, 1, 1));
+	LP_BENCH_EXPECT(&bench, 0, 0, 1);
+	LP_BENCH_EXPECT(&bench, 1, 2);
+	(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_EIO, .fire_cnt = 1});
+	lp_test_err(-EIO, write_through(&bench, 3, 2, 1));
+	assert_int_equal(lpi_bench_peek(bench.bdev, 0), 0);
+	LP_BENCH_EXPECT(&bench, 0, 0);
+	LP_BENCH_EXPECT(&bench, 1, 2);
+	/* That there is no space is said before anything is flushed. */
+	lp_bdev_trust(bench.bdev);
+	lp_test_ok(write_tag(&bench, 4, 0, 1));
+	(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_ENOSPC, .fire_cnt = 1});
+	lp_test_err(-ENOSPC, write_through(&bench, 5, 3, 1));
+	assert_int_equal(lpi_bench_peek(bench.bdev, 0), 4);
+	lp_test_ok(flush(&bench));
+	LP_BENCH_EXPECT(&bench, 0, 4);
+	lpi_bench_fini(&bench);
+}
+
+/* What is in flight when a flush fails may be lost with it, and its owner is not told by the
+ * device; but by the contract (store/bdev.h). */
+static void test_sim33_lost_in_flight(void **state)
+{
+	(void)state;
+	uint32_t lost_cnt = 0;
+	for (uint64_t seed = 1; seed <= 40; seed++) {
+		struct lpi_bench bench;
+		open_without_fua(&bench, seed);
+		struct lpi_bench_op *op = lpi_bench_submit(&bench, LP_BDEV_WRITE_THROUGH, 3, 2, 1);
+		fail_flush(&bench);
+		assert_false(op->done);
+		lpi_bench_wait(&bench, op);
+		lp_test_ok(op->op.result); /* for it is trusted again */
+		int tag = lpi_bench_peek(bench.bdev, 2);
+		assert_true(tag == 3 || tag == 0);
+		if (tag == 3)
+			LP_BENCH_EXPECT(&bench, 2, 3);
+		else
+			LP_BENCH_EXPECT(&bench, 2, 0);
+		lost_cnt += tag == 0 ? 1 : 0;
+		free(op);
+		lpi_bench_fini(&bench);
+	}
+	assert_in_range(lost_cnt, 10, 30);
+}
+
+/* Each kind of operation may be beside it; itself it takes place. */
+static void test_sim34_foreign(void **state)
+{
+	(void)state;
+	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+	profile.drops_on_failed_flush = true;
+	for (int opcode = 0; opcode < LP_BDEV_OPCODE_CNT; opcode++) {
+		struct lpi_bench bench;
+		struct lp_sim_event event;
+		lpi_bench_init(&bench, &profile, 1);
+		lp_test_ok(write_tag(&bench, 1, 0, 1));
+		uint64_t first = lp_sim_event_count(bench.sim);
+		(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_FOREIGN, .fire_cnt = 1});
+		int err = lpi_bench_do(&bench, (enum lp_bdev_opcode)opcode, 2, 1, 1);
+		assert_int_equal(err, opcode == LP_BDEV_FLUSH ? -EIO : 0);
+		assert_int_equal(lpi_bench_peek(bench.bdev, 0), 0);
+		if (opcode == LP_BDEV_WRITE || opcode == LP_BDEV_WRITE_THROUGH)
+			assert_int_equal(lpi_bench_peek(bench.bdev, 1), 2);
+		lp_sim_event_get(bench.sim, first + 2, &event);
+		assert_int_equal(event.type, LP_SIM_COMPLETE);
+		assert_int_equal(event.opcode, LP_BDEV_FLUSH);
+		assert_int_equal(event.result, -EIO);
+		LP_BENCH_EXPECT(&bench, 0, 0);
+		lpi_bench_fini(&bench);
+	}
+}
+
+/* --- What store/bdev.h makes of it -------------------------------------------------------------
+ */
+
+/* Rule L7: once a flush has failed none is believed, whoever asks and in whichever way. */
+static void test_flushes_are_doubted(void **state)
+{
+	(void)state;
+	_Alignas(4096) static unsigned char buf[4096];
+	for (int kind = 0; kind < 4; kind++) {
+		struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+		struct lp_bdev_failure failure;
+		struct lpi_bench bench;
+		bool without_fua = kind >= 2;
+		bool by_through = kind % 2 == 1;
+		profile.through_flushes = without_fua;
+		lpi_bench_init(&bench, &profile, 1);
+		(void)add(&bench, (struct lp_sim_rule){.fault = LP_SIM_EIO, .fire_cnt = 1});
+		lp_test_err(-EIO, by_through ? write_through(&bench, 1, 0, 1) : flush(&bench));
+		/* With FUA such a write is a matter of its own. */
+		int r = by_through && !without_fua ? 0 : -EIO;
+		assert_int_equal(flush(&bench), r);
+		assert_int_equal(lp_bdev_flush_sync(bench.bdev), r);
+		r = without_fua ? r : 0;
+		assert_int_equal(write_through(&bench, 2, 0, 1), r);
+		assert_int_equal(lp_bdev_write_sync(bench.bdev, buf, 4096, 4096, true), r);
+		/* Nothing else is touched by it, and what has failed is what the device said. */
+		lp_test_ok(write_tag(&bench, 3, 0, 1));
+		lp_test_ok(read_one(&bench, 0));
+		lp_test_ok(lpi_bench_do(&bench, LP_BDEV_DISCARD, 0, 0, 1));
+		assert_int_equal(lp_bdev_stats(bench.chan)->errors, 1);
+		assert_true(lp_bdev_last_failure(bench.bdev, &failure));
+		assert_int_equal(failure.opcode,
+				 by_through ? LP_BDEV_WRITE_THROUGH : LP_BDEV_FLUSH);
+		lp_bdev_trust(bench.bdev);
+		lp_test_ok(flush(&bench));
+		lp_test_ok(write_through(&bench, 2, 0, 1));
+		lpi_bench_fini(&bench);
+	}
+}
+
+/* Two devices may be parts of one disk. */
+static void test_doubt_is_shared(void **state)
+{
+	(void)state;
+	struct lpi_bench one;
+	struct lpi_bench two;
+	open_plain(&one);
+	open_plain(&two);
+	lp_bdev_tie(two.bdev, one.bdev);
+	(void)add(&two, (struct lp_sim_rule){.fault = LP_SIM_EIO, .fire_cnt = 1});
+	lp_test_err(-EIO, flush(&two));
+	lp_test_err(-EIO, flush(&one));
+	lp_bdev_trust(one.bdev);
+	lp_test_ok(flush(&two));
+	(void)add(&one, (struct lp_sim_rule){.fault = LP_SIM_EIO, .fire_cnt = 1});
+	lp_test_err(-EIO, flush(&one));
+	lp_bdev_tie(two.bdev, NULL);
+	lp_test_err(-EIO, flush(&two)); /* that it has been is not forgotten */
+	lp_bdev_trust(two.bdev);
+	lp_test_ok(flush(&two));
+	lp_test_err(-EIO, flush(&one));
+	lpi_bench_fini(&one);
+	lpi_bench_fini(&two);
 }
 
 static void test_sim19_latent(void **state)
@@ -527,6 +687,11 @@ int main(void)
 		cmocka_unit_test(test_sim24_slow),
 		cmocka_unit_test(test_sim25_enospc),
 		cmocka_unit_test(test_sim26_vanish),
+		cmocka_unit_test(test_sim33_through_flushes),
+		cmocka_unit_test(test_sim33_lost_in_flight),
+		cmocka_unit_test(test_sim34_foreign),
+		cmocka_unit_test(test_flushes_are_doubted),
+		cmocka_unit_test(test_doubt_is_shared),
 		cmocka_unit_test(test_sim27_mask_and_range),
 		cmocka_unit_test(test_sim27_counts),
 		cmocka_unit_test(test_sim27_chance),

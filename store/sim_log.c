@@ -207,7 +207,7 @@ static void replay(struct lpi_cache *cache, const struct lpi_event *event, uint6
 		break;
 	case LP_SIM_COMPLETE:
 		if (event->rec != NULL)
-			lpi_cache_complete(cache, event->rec, stamp);
+			(void)lpi_cache_complete(cache, event->rec, stamp); /* no view */
 		break;
 	case LP_SIM_ROTTED:
 		lpi_cache_rot(cache, event->rec, stamp);

@@ -51,6 +51,17 @@ static inline struct lp_sim_profile lpi_bench_plain_profile(uint32_t sector_byte
 		.name = "plain", .latency = LP_BENCH_LATENCY_PLAIN, .sector_bytes = sector_bytes};
 }
 
+/* A preset, or, for every other seed, the same without FUA: a write-through is a write and a flush
+ * then, and one that fails loses what others have written. */
+static inline struct lp_sim_profile lpi_bench_profile_of(enum lp_sim_preset preset, bool has_fua)
+{
+	struct lp_sim_profile profile = *lp_sim_preset(preset);
+	/* Where nothing can be lost there is no such kind. */
+	profile.through_flushes = !has_fua && !profile.power_protected;
+	profile.drops_on_failed_flush |= profile.through_flushes;
+	return profile;
+}
+
 static inline void lpi_bench_init_sized(struct lpi_bench *bench,
 					const struct lp_sim_profile *profile, uint64_t seed,
 					uint64_t size_bytes)

@@ -64,7 +64,6 @@ struct lp_writeback {
 	uint64_t flush_blocks; /* so many are enough for one */
 	struct run_list free;
 	struct run runs[RUNS];
-	uint64_t flush_failures; /* of the device, when we began */
 	struct lp_writeback_stats stats;
 };
 
@@ -106,9 +105,6 @@ static void flush_complete(struct lp_bdev_op *op)
 {
 	struct lp_writeback *wb = LP_CONTAINER_OF(op, struct lp_writeback, flush);
 	int err = op->result;
-	/* One that failed for somebody else may have dropped what we had written. */
-	if (err == 0 && lp_bdev_flush_failures(lp_bdev_of(wb->options.chan)) != wb->flush_failures)
-		err = -EIO;
 	wb->flushing = false;
 	lp_bdev_observe(wb->options.observer, op, wb->options.reactor);
 	lp_pending_flush_end(wb->options.pending, err == 0);
@@ -339,7 +335,6 @@ int lp_writeback_new(const struct lp_writeback_options *options,
 	if (wb == NULL)
 		return -ENOMEM;
 	wb->options = *options;
-	wb->flush_failures = lp_bdev_flush_failures(lp_bdev_of(options->chan));
 	/* Of a small store's few, too, most may wait. */
 	wb->flush_blocks = LP_MIN(FLUSH_BLOCKS, LP_MAX(options->start_versions / 4, UINT64_C(1)));
 	wb->timer.fire = timer_fire;

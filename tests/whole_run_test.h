@@ -19,6 +19,7 @@
 
 #include "tests/whole_draw.h"
 #include "tests/whole_sim_test.h"
+#include "tests/whole_trouble_test.h"
 
 #define LPI_WHOLE_NEVER       UINT64_MAX
 #define LPI_WHOLE_ORDERED_MAX 5u /* a sync then comes between */
@@ -29,6 +30,8 @@ struct lpi_whole_options {
 	uint64_t seed; /* of the devices, the machine, and the cuts */
 	uint32_t shard_cnt;
 	enum lp_sim_preset preset;
+	bool without_fua; /* a write-through is a write and a flush */
+	bool has_upkeep;  /* of the logs, between operations; else only when they need it */
 	struct lpi_ns_sim_config config;
 	uint32_t cuts;        /* about so many; 0: at every event */
 	uint32_t nested;      /* one cut of so many is made in the recovery, too; 0: none */
@@ -55,6 +58,7 @@ struct lpi_whole_run {
 	struct lpi_whole_sim ws;
 	struct lpi_whole_inos inos;
 	struct lpi_whole model;
+	struct lp_prng upkeep;
 	struct lpi_whole_step *steps;
 	uint32_t step_cnt;
 	uint32_t step_max;
@@ -90,6 +94,8 @@ static inline void lpi_whole_options_of(uint64_t seed, struct lpi_whole_options 
 	/* More than one write may have. */
 	ret->config.deferred_blocks_max = 80;
 	ret->config.hold_ns = lp_prng_chance(&prng, 1, 2) ? LP_NS_PER_MS : 0;
+	ret->without_fua = lp_prng_chance(&prng, 1, 2);
+	ret->has_upkeep = lp_prng_chance(&prng, 1, 2);
 }
 
 /* As the first line of a file; what is not in it follows from the seed. */
@@ -139,8 +145,10 @@ static inline struct lp_bdev *lpi_whole_fresh_get(const struct lpi_whole_options
 static inline struct lp_bdev *lpi_whole_fresh_copy(const struct lpi_whole_options *options)
 {
 	struct lp_sim *fresh = lp_sim_of(lpi_whole_fresh_get(options));
+	const struct lp_sim_profile profile =
+		lpi_bench_profile_of(options->preset, !options->without_fua);
 	struct lp_sim_cutter *cutter = NULL;
-	lp_test_ok(lp_sim_cutter_new(fresh, NULL, &cutter));
+	lp_test_ok(lp_sim_cutter_new(fresh, &profile, &cutter));
 	struct lp_bdev *copy = lp_sim_cutter_cut(cutter, options->seed);
 	lp_sim_cutter_free(cutter);
 	return copy;
@@ -161,6 +169,7 @@ static inline struct lpi_whole_run *lpi_whole_run_new(const struct lpi_whole_opt
 	struct lpi_whole_run *run = calloc(1, sizeof(*run));
 	assert_non_null(run);
 	run->options = *options;
+	lp_prng_init(&run->upkeep, options->seed);
 	struct lp_bdev *bdev = lpi_whole_fresh_copy(options);
 	run->ws.door.apply = options->apply != NULL ? options->apply : lpi_whole_sim_apply;
 	run->ws.sim = lpi_ns_sim_boot_as(bdev, &options->config);
@@ -281,6 +290,24 @@ static inline bool lpi_whole_version_is_right(const struct lpi_whole_run *run,
 	return true;
 }
 
+/* What the model knows nothing of, and a log of so few operations would not need. */
+static inline void lpi_whole_keep_up(struct lpi_whole_run *run)
+{
+	if (!run->options.has_upkeep)
+		return;
+	switch (lp_prng_below(&run->upkeep, 24)) {
+	case 0:
+		lpi_whole_persist(run->ws.sim);
+		break;
+	case 1:
+	case 2:
+		lpi_whole_trim(run->ws.sim);
+		break;
+	default:
+		break;
+	}
+}
+
 static inline bool lpi_whole_run_one(struct lpi_whole_run *run, const struct lpi_whole_op *op)
 {
 	struct lpi_whole_step *step = lpi_whole_step_add(run, op);
@@ -312,6 +339,7 @@ static inline bool lpi_whole_run_one(struct lpi_whole_run *run, const struct lpi
 	else
 		run->ordered += step->has_changed ? 1 : 0;
 	lpi_whole_keep_shown(run, step);
+	lpi_whole_keep_up(run);
 	return true;
 }
 
@@ -568,10 +596,18 @@ static inline bool lpi_whole_recover(struct lpi_whole_judge *judge, struct lp_bd
 {
 	struct lpi_whole_text found = {.is_kept = true};
 	struct lpi_whole_text again = {.is_kept = false};
-	struct lpi_ns_sim *sim = lpi_ns_sim_boot_as(bdev, &judge->run->options.config);
+	const struct lpi_whole_options *options = &judge->run->options;
+	struct lpi_ns_sim *sim = lpi_ns_sim_new(bdev, &options->config);
+	/* Where nothing is lost there is nothing to be seen. */
+	if (lpi_bench_profile_of(options->preset, !options->without_fua).drops_on_failed_flush &&
+	    mood % 12 == 5)
+		lpi_whole_disturb(sim, mood);
+	lpi_ns_sim_open(sim);
 	lp_test_ok(lpi_ns_sim_start(sim));
 	lpi_whole_sim_describe(sim, &found);
 	lpi_ns_sim_stop(sim);
+	if (options->has_upkeep && mood % 8 == 2)
+		lpi_whole_check_room(sim);
 	int r = lpi_ns_sim_close(sim, mood % 3 == 0);
 	assert_true(r == 0 || mood % 3 == 0);
 	bool is_right = lpi_whole_judge_found(judge, &found);
