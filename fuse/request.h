@@ -67,8 +67,7 @@ struct lpi_fuse_request {
 	struct lp_ns_named_value xattrs[2]; /* of something new */
 	uint32_t xattr_cnt;
 	uint32_t after_len;
-	uint32_t list_mask; /* attributes to be set with an access list */
-	struct lp_msg msg;  /* on its way through the threads */
+	struct lp_msg msg; /* on its way through the threads */
 	void (*handed)(struct lpi_fuse_request *request);
 	uint64_t free_blocks;
 	uint64_t used_blocks;

@@ -170,6 +170,12 @@ def attributes(lapis):
                 os._exit(0)
         got = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         check(got == mask, f"an access list of {mask}: {got}")
+        check(os.stat(path_of("bucket/f")).st_mode & 0o777 == 0o600 | mask << 3, f"the mode of {mask}")
+    # Nor does it ask for the list that a mode changes.
+    lapis(wire.set_attrs("bucket/f", mode=0o620))
+    check(os.getxattr(path_of("bucket/f"), "system.posix_acl_access") == acl(2), "the list of a mode")
+    lapis(wire.xattr_remove("bucket/f", "system.posix_acl_access"))
+    lapis(wire.set_attrs("bucket/f", mode=0o640))
 
 
 def data(lapis):
