@@ -112,6 +112,7 @@ static void made_open(struct lpi_fuse_request *request)
 		return;
 	}
 	out.open.fh = lpi_fuse_handle_new(request->channel);
+	out.open.open_flags = lpi_fuse_is_direct(request) ? FOPEN_DIRECT_IO : 0;
 	lpi_fuse_fill_entry(request, &op->make.found, &out.entry);
 	if (lpi_fuse_tell(request, &out, sizeof(out))) {
 		lpi_fuse_end(request, 0);

@@ -149,6 +149,8 @@ void lpi_fuse_end(struct lpi_fuse_request *request, int err);
 /* How long the kernel may believe the name, and the attributes, that it is told now. */
 uint64_t lpi_fuse_entry_ns(const struct lpi_fuse_request *request);
 uint64_t lpi_fuse_attr_ns(const struct lpi_fuse_request *request);
+/* Whether the kernel is to read and write what it opens now without its cache. */
+bool lpi_fuse_is_direct(const struct lpi_fuse_request *request);
 /* What the kernel is told of an inode. */
 void lpi_fuse_fill_attr(struct lp_ino ino, const struct lp_attrs *attrs, struct fuse_attr *ret);
 void lpi_fuse_fill_entry(const struct lpi_fuse_request *request, const struct lp_ns_found *found,
