@@ -7,6 +7,7 @@
 #include "namespace/names_test.h"
 
 #define LPI_T_LIST_BYTES 44u
+#define LPI_T_LIST_NAMED 14u /* what user 1000 may */
 
 /* u::rw- u:1000:rwx g::r-- m::MASK o::---: a mode of 0600 with the mask in the middle. */
 static inline void lpi_t_list_fill(uint8_t list[LPI_T_LIST_BYTES], uint8_t mask)

@@ -158,6 +158,7 @@ static void list_meets_mode(uint32_t turns, bool has_list)
 	for (uint32_t i = 0; i < turns; i++)
 		(void)lpi_ns_rig_turn(t.rig);
 	lpi_t_list_fill(list, 7);
+	list[LPI_T_LIST_NAMED] = 5;
 	lpi_t_list_set(&t, ino, list);
 	uint64_t list_nr = t.op->store.op.txn.version_nr;
 	lp_test_ok(lpi_ns_rig_wait(t.rig, &hand));
@@ -166,6 +167,7 @@ static void list_meets_mode(uint32_t turns, bool has_list)
 	assert_int_equal(attrs.mode, 0640);
 	assert_true(lpi_t_list_get(&t, ino, list));
 	assert_int_equal(lp_acl_mode(list, sizeof(list)), is_last ? 0670 : 0640);
+	assert_int_equal(list[LPI_T_LIST_NAMED], 5);
 	lpi_t_end(&t);
 }
 
