@@ -63,7 +63,7 @@ static const struct {
 	{-EUCLEAN, "the store is damaged: lapis fsck says where"},
 	{-EAGAIN, "try again"},
 	{-ETIMEDOUT, "try again; lapis status says how the daemon is"},
-	{-ENAMETOOLONG, "a name has at most 255 bytes, a key 4096"},
+	{-ENAMETOOLONG, "a name has at most 255 bytes, a key 4096, and 256 names"},
 	{-ENOSYS, "this daemon is too old for it"},
 	{-ECONNREFUSED, "is lapisd running there? -s ADDRESS or $LAPIS_ADDRESS says where it is"},
 	{-ENODATA, "ls shows what there is"},
@@ -126,13 +126,15 @@ int lpi_key_check(const char *key)
 {
 	const char *wrong = NULL;
 	const char *at = key;
+	uint32_t names = 0;
 	if (key[0] == '\0')
 		wrong = "there is none: a key is BUCKET/NAME";
 	else if (strlen(key) > LPI_KEY_MAX)
 		wrong = "longer than 4096 bytes";
 	while (wrong == NULL) {
 		size_t len = strcspn(at, "/");
-		wrong = wrong_name(at, len);
+		wrong = ++names > LPI_KEY_NAMES_MAX ? "more than 256 names in it"
+						    : wrong_name(at, len);
 		if (at[len] == '\0')
 			break;
 		at += len + 1;
@@ -152,15 +154,29 @@ int lpi_keys_check(char **keys, int cnt)
 	return status;
 }
 
+static uint32_t name_cnt(const char *key)
+{
+	uint32_t cnt = 1;
+	for (; *key != '\0'; key++)
+		cnt += *key == '/' ? 1 : 0;
+	return cnt;
+}
+
+bool lpi_key_is_deep(const char *dir)
+{
+	return strlen(dir) + 1 + 255 > LPI_KEY_MAX || name_cnt(dir) >= LPI_KEY_NAMES_MAX;
+}
+
 int lpi_key_join(const char *dir, const char *name, char *ret_key)
 {
 	size_t len = strlen(dir);
 	const char *slash = len == 0 || dir[len - 1] == '/' ? "" : "/";
 	int n = snprintf(ret_key, LPI_KEY_MAX + 1, "%s%s%s", dir, slash, name);
-	if (n <= LPI_KEY_MAX)
+	bool is_long = n > LPI_KEY_MAX;
+	if (!is_long && name_cnt(ret_key) <= LPI_KEY_NAMES_MAX)
 		return 0;
-	(void)lpi_cli_fail(name, "the key that this would have in %s is longer than 4096 bytes",
-			   dir);
+	(void)lpi_cli_fail(name, "the key that this would have in %s %s", dir,
+			   is_long ? "is longer than 4096 bytes" : "has more than 256 names");
 	return -ENAMETOOLONG;
 }
 

@@ -36,7 +36,8 @@ extern const struct lpi_cli_command lpi_remote_scrub;
 extern const struct lpi_cli_command lpi_remote_check;
 extern const struct lpi_cli_command lpi_remote_bench;
 
-#define LPI_KEY_MAX 4096 /* bytes of a key */
+#define LPI_KEY_MAX       4096 /* bytes of a key */
+#define LPI_KEY_NAMES_MAX 256u
 
 /* --- The handle ------------------------------------------------------------------------------- */
 
@@ -64,6 +65,8 @@ int lpi_key_check(const char *key);
 int lpi_keys_check(char **keys, int cnt);
 /* DIR/NAME, where dir may end in '/', or be empty. -ENAMETOOLONG: printed. */
 int lpi_key_join(const char *dir, const char *name, char *ret_key);
+/* Some name in this directory could be none of a key: it would be too long, or one too many. */
+bool lpi_key_is_deep(const char *dir);
 /* What follows the last '/'. */
 const char *lpi_key_name(const char *key);
 bool lpi_key_is_dir_form(const char *key); /* ends in '/' */

@@ -62,8 +62,11 @@ int lpi_tree_open(const char *key, struct lpi_tree_dir *ret_dir)
 	*ret_dir = (struct lpi_tree_dir){.key = key, .skip = strlen(key) + 1};
 	if (lapis == NULL)
 		return -ENOTCONN;
+	ret_dir->is_deep = lpi_key_is_deep(key);
 	(void)snprintf(prefix, sizeof(prefix), "%s/", key);
-	int err = lapis_list_open(lapis, prefix, NULL, LAPIS_DELIMIT | LAPIS_ATTRS, &ret_dir->list);
+	int err = ret_dir->is_deep ? lapis_opendir(lapis, key, LAPIS_ATTRS, &ret_dir->list)
+				   : lapis_list_open(lapis, prefix, NULL,
+						     LAPIS_DELIMIT | LAPIS_ATTRS, &ret_dir->list);
 	if (err < 0)
 		(void)lpi_remote_fail(key, err);
 	return err;
@@ -115,7 +118,7 @@ int lpi_tree_next(struct lpi_tree_dir *dir, char *ret_name, struct lapis_attrs *
 	dir->has_any = true;
 	*ret_attrs = item.attrs;
 	ret_attrs->type = item.type != 0 ? (uint8_t)item.type : LAPIS_DIR;
-	more = cut_name(dir, &item, ret_name);
+	more = dir->is_deep ? lpi_item_name(&item, ret_name) : cut_name(dir, &item, ret_name);
 	return more < 0 ? more : 1;
 }
 

@@ -32,6 +32,7 @@ struct lpi_tree_dir {
 	const char *key; /* the caller's */
 	size_t skip;     /* of what is listed, to its name */
 	bool has_any;
+	bool is_deep; /* what may be no key is read, for it is not listed */
 };
 
 /* To be closed also when this fails. */

@@ -125,6 +125,7 @@ struct lpi_op {
 	size_t last_pos; /* in the value of a list: where its last item begins */
 	struct lapis_result result;
 	struct lpi_upload *upload; /* a put that is made of others */
+	uint64_t upload_ino;       /* the commit of such a put */
 	lapis_done_fn *done;
 	void *arg;
 	struct lpi_op *next_spare;
@@ -178,7 +179,8 @@ struct lpi_credit {
 	uint32_t data_bytes;
 	uint16_t opcode;
 	bool is_busy;
-	bool opens; /* the reply means that something is open */
+	bool opens;          /* the reply means that something is open */
+	uint64_t upload_ino; /* the commit of a put's upload; 0: it is none */
 };
 
 enum lpi_state {
@@ -244,6 +246,9 @@ void lpi_link_free_slot(struct lpi_link *conn, struct lpi_credit *slot);
 
 /* receive.c */
 void lpi_link_receive(struct lpi_link *conn);
+/* Closes what nobody has any more, or gives up an upload: however long the daemon takes to have
+ * room for that, for else it stays until the connection ends. */
+void lpi_link_give_up(struct lpi_link *conn, uint64_t ino, bool is_upload);
 /* The buffer that data is received into is not to be written to any more. */
 void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_op *op);
 

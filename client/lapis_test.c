@@ -601,34 +601,6 @@ static void test_cancel_hungry_put(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
-static int object_cnt(const struct lpi_fake *fake)
-{
-	int cnt = 0;
-	for (int i = 0; i < LPI_FAKE_OBJECTS; i++)
-		cnt += fake->objects[i].is_used ? 1 : 0;
-	return cnt;
-}
-
-/* The daemon keeps the upload of a commit that it refused: it has to be told that nobody wants it.
- */
-static void test_refused_commit(void **state)
-{
-	(void)state;
-	struct lpi_fake_rig rig;
-	uint8_t *data = lpi_fake_rig_pattern(LARGE);
-	struct lapis_request put = lpi_fake_rig_put_of("b/large", data, LARGE);
-	put.condition = LAPIS_IF_ABSENT;
-	lpi_fake_rig_init(&rig);
-	lp_test_ok(lpi_fake_rig_ask(&rig, put));
-	lp_test_err(-EEXIST, lpi_fake_rig_ask(&rig, put));
-	lpi_fake_rig_turns(&rig, 5);
-	assert_int_equal(rig.fake.requests[LP_WIRE_OP_COMMIT], 2);
-	assert_int_equal(rig.fake.requests[LP_WIRE_OP_ABORT], 1);
-	assert_int_equal(object_cnt(&rig.fake), 1);
-	free(data);
-	lpi_fake_rig_fini(&rig);
-}
-
 /* script 1: at the third write; 2: at the commit. */
 static bool hang_up_in_upload(struct lpi_fake *fake, struct lpi_fake_request *req)
 {
@@ -966,7 +938,6 @@ int main(void)
 		cmocka_unit_test(test_nothing_half_sent),
 		cmocka_unit_test(test_cancel_hungry_put),
 		cmocka_unit_test(test_interrupted_put),
-		cmocka_unit_test(test_refused_commit),
 		cmocka_unit_test(test_get_to_sink),
 		cmocka_unit_test(test_shards),
 		cmocka_unit_test(test_callbacks),

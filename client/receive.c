@@ -132,23 +132,27 @@ static struct lpi_credit *find_slot(struct lpi_link *conn)
 	return &conn->slots[idx];
 }
 
-/* An open whose caller has gone: nobody would close it. */
-static void close_again(struct lpi_link *conn, uint16_t opcode, const uint8_t *meta, uint32_t len)
+void lpi_link_give_up(struct lpi_link *conn, uint64_t ino, bool is_upload)
 {
-	struct lp_reader reader;
-	struct lp_wire_attrs attrs;
 	struct lpi_op *op = NULL;
-	lp_reader_init(&reader, meta, len);
-	if (!lp_wire_part(&reader, lp_wire_attrs, &attrs))
-		return;
 	const struct lapis_request request = {
-		.op = opcode == LP_WIRE_OP_UPLOAD ? LAPIS_ABORT : LAPIS_CLOSE, .ino = attrs.ino};
+		.op = is_upload ? LAPIS_ABORT : LAPIS_CLOSE, .ino = ino, .timeout_ms = UINT32_MAX};
 	/* Without memory it stays open until the connection ends. */
 	if (lpi_op_new(conn->lapis, &request, &op) < 0)
 		return;
 	op->pin = conn;
 	op->pin_generation = conn->generation;
 	lpi_begin_own(op);
+}
+
+/* An open whose caller has gone: nobody would close it. */
+static void close_again(struct lpi_link *conn, uint16_t opcode, const uint8_t *meta, uint32_t len)
+{
+	struct lp_reader reader;
+	struct lp_wire_attrs attrs;
+	lp_reader_init(&reader, meta, len);
+	if (lp_wire_part(&reader, lp_wire_attrs, &attrs))
+		lpi_link_give_up(conn, attrs.ino, opcode == LP_WIRE_OP_UPLOAD);
 }
 
 static void end_slot(struct lpi_link *conn, struct lpi_credit *slot)
@@ -180,7 +184,11 @@ static void take_error(struct lpi_link *conn, struct lpi_credit *slot, const uin
 	struct lpi_op *op = slot->op;
 	uint32_t status = conn->header.status;
 	int err = status < 4096 ? -(int)status : -EPROTO;
+	uint64_t upload_ino = slot->upload_ino;
 	end_slot(conn, slot);
+	/* Of a put that was given up: now it is known that its commit was not done. */
+	if (op == NULL && upload_ino != 0)
+		lpi_link_give_up(conn, upload_ino, true);
 	if (op == NULL)
 		return;
 	read_error(op, meta, conn->header.meta_bytes);

@@ -75,7 +75,8 @@ static bool admit(struct lpi_link *conn)
 				    .data_bytes = op->data_bytes,
 				    .opcode = op->opcode,
 				    .is_busy = true,
-				    .opens = opens};
+				    .opens = opens,
+				    .upload_ino = op->upload_ino};
 	conn->bytes_used += op->data_bytes;
 	seal(conn, op, slot->wire_id);
 	op->place = LPI_PLACE_SENDING;

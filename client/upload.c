@@ -277,6 +277,7 @@ static void commit(struct lpi_op *op)
 		return;
 	}
 	child->wire_flags = op->wire_flags;
+	child->upload_ino = upload->ino;
 	upload->phase = PHASE_COMMITTING;
 	child_start(op, child);
 }
@@ -292,22 +293,16 @@ static bool has_conn(const struct lpi_upload *upload)
 /* Without it, the upload ends with the connection. */
 static void abort_upload(struct lpi_op *op)
 {
-	struct lpi_upload *upload = op->upload;
-	struct lpi_op *child = NULL;
-	const struct lapis_request request = {.op = LAPIS_ABORT, .ino = upload->ino};
-	if (upload->ino == 0 || !has_conn(upload) || op->lapis->is_stopping ||
-	    lpi_op_new(op->lapis, &request, &child) < 0)
-		return;
-	child->pin = upload->pin;
-	child->pin_generation = upload->pin_generation;
-	lpi_begin_own(child);
+	const struct lpi_upload *upload = op->upload;
+	if (upload->ino != 0 && has_conn(upload) && !op->lapis->is_stopping)
+		lpi_link_give_up(upload->pin, upload->ino, true);
 }
 
 static void end_failed(struct lpi_op *op)
 {
 	struct lpi_upload *upload = op->upload;
-	/* A commit that was refused leaves it open. One that may have been done has nothing to give
-	 * up, or is to be looked at. */
+	/* A commit that was refused leaves it open. Of one that may have been done the answer will
+	 * say whether there is something to give up (receive.c). */
 	if (upload->status != -LAPIS_EUNKNOWN)
 		abort_upload(op);
 	bool again = upload->status == -ENOTCONN && upload->source == NULL &&

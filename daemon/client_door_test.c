@@ -320,6 +320,47 @@ static void play_files(struct lapis *lapis)
 	free(data);
 }
 
+static void note_status(void *arg, const struct lapis_result *result)
+{
+	atomic_store((atomic_int *)arg, result->status == 0 ? 1 : result->status);
+}
+
+/* A put that is given up at any moment: whatever of it is under way then, nothing stays open. */
+static void play_given_up(struct lapis *lapis)
+{
+	const size_t bytes = 12u << 20;
+	const struct lapis_put_options absent = {.size = sizeof(absent),
+						 .condition = LAPIS_IF_ABSENT};
+	uint8_t *data = pattern(bytes);
+	MUST(lapis_put(lapis, "g/there", "x", 1, NULL, NULL));
+	for (useconds_t i = 0; i < 60; i++) {
+		atomic_int status = 0;
+		uint64_t id = 0;
+		const struct lapis_request request = {.size = sizeof(request),
+						      .op = LAPIS_PUT,
+						      .path = "g/there",
+						      .data = data,
+						      .data_bytes = bytes,
+						      .condition = absent.condition,
+						      .done = note_status,
+						      .arg = &status};
+		MUST(lapis_submit(lapis, &request, &id));
+		(void)usleep(i * 500);
+		lapis_cancel(lapis, id);
+		while (atomic_load(&status) == 0)
+			(void)usleep(20);
+		MUST(atomic_load(&status) < 0 ? 0 : -1);
+	}
+	free(data);
+}
+
+static void test_given_up(void **state)
+{
+	(void)state;
+	play(1, LAPIS_THREAD, play_given_up);
+	play(4, LAPIS_THREAD, play_given_up);
+}
+
 static void test_one_shard(void **state)
 {
 	(void)state;
@@ -343,6 +384,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_shard),
 		cmocka_unit_test(test_four_shards),
+		cmocka_unit_test(test_given_up),
 	};
 	return lp_test_main(tests, "daemon/client_door");
 }

@@ -513,6 +513,8 @@ static int read_changes(struct lpi_request *request, struct lp_reader *reader,
 		if (r < 0)
 			return r;
 		has_write |= changes[i].type == LP_CHANGE_WRITE;
+		if (lpi_sets_list(&changes[i]))
+			request->list = &changes[i];
 		is_change |= changes[i].type >= LP_CHANGE_CREATE;
 		if (is_change && changes[i].type < LP_CHANGE_CREATE) {
 			lpi_request_why(request, "guards come first");
@@ -524,7 +526,7 @@ static int read_changes(struct lpi_request *request, struct lp_reader *reader,
 
 int lpi_meta_compound(struct lpi_request *request, struct lp_reader *reader)
 {
-	static_assert((LPI_COMPOUND_MAX + 1) * sizeof(struct lp_change) <= LP_BUF_SMALL,
+	static_assert((LPI_COMPOUND_MAX + 2) * sizeof(struct lp_change) <= LP_BUF_SMALL,
 		      "a buffer holds them");
 	struct lp_wire_compound compound;
 	if (!lp_wire_part(reader, lp_wire_compound, &compound) || compound.change_cnt == 0 ||

@@ -2,7 +2,7 @@
 /* Xattrs, omap and the targets of symlinks: read straight into the reply where they are one value,
  * into a buffer of the request where they are a list. */
 #include "daemon/door_impl.h"
-#include "fuse/acl.h"
+#include "namespace/acl.h"
 
 static_assert(LP_WIRE_VALUE_MAX == LP_NS_VALUE_MAX, "what one door takes the other can read");
 
@@ -127,8 +127,12 @@ int lpi_meta_xattr_set(struct lpi_request *request, struct lp_reader *reader)
 	int r = begin_one_change(request, reader, LP_CHANGE_XATTR_SET, &named);
 	if (r >= 0)
 		r = lpi_check_xattr(request, changes[0].named.name, changes[0].named.value);
-	if (r < 0 || named.condition == LP_WIRE_IF_ANY)
+	if (r < 0)
 		return r;
+	bool is_list = lpi_sets_list(&changes[0]);
+	request->list = is_list ? &changes[0] : NULL;
+	if (named.condition == LP_WIRE_IF_ANY)
+		return 0;
 	if (named.condition != LP_WIRE_IF_ABSENT && named.condition != LP_WIRE_IF_EXISTS)
 		return -EINVAL;
 	changes[2] = changes[1];
@@ -136,8 +140,99 @@ int lpi_meta_xattr_set(struct lpi_request *request, struct lp_reader *reader)
 	changes[0] = (struct lp_change){
 		.type = named.condition == LP_WIRE_IF_ABSENT ? LP_GUARD_NO_XATTR : LP_GUARD_XATTR,
 		.named = {.name = changes[1].named.name}};
+	request->list = is_list ? &changes[1] : NULL;
 	lpi_request_txn(request, changes, 3);
 	return 0;
+}
+
+/* --- An access list ---------------------------------------------------------------------------
+ */
+
+bool lpi_sets_list(const struct lp_change *change)
+{
+	struct lp_bytes access = lp_acl_access_name();
+	return change->type == LP_CHANGE_XATTR_SET && change->named.name.len == access.len &&
+	       memcmp(change->named.name.data, access.data, access.len) == 0;
+}
+
+static void look_at_mode(struct lpi_request *request);
+
+/* The client's guards and changes are counted without ours. */
+static void list_set(struct lp_ns_op *op)
+{
+	struct lpi_piece *piece = LP_CONTAINER_OF(op, struct lpi_piece, op);
+	struct lpi_request *request = piece->request;
+	struct lp_store_op *store = &op->store.op;
+	uint32_t guard_idx = (uint32_t)(request->list_guard - store->txn.changes);
+	bool is_ours = op->result == -ECANCELED && store->txn.failed_idx == guard_idx;
+	if (is_ours && lpi_conn_is_alive(request->conn) && request->tries++ < LPI_TRIES_MAX) {
+		look_at_mode(request);
+		return;
+	}
+	if (is_ours)
+		op->result = -EAGAIN;
+	if (store->txn.failed_idx > guard_idx)
+		store->txn.failed_idx--;
+	lpi_request_worked(op);
+}
+
+/* Behind the client's guards, in front of the first change. */
+static void add_guard(struct lpi_request *request, struct lp_change *changes)
+{
+	struct lp_store_op *op = &request->piece.op.store.op;
+	uint32_t at = 0;
+	while (changes[at].type < LP_CHANGE_CREATE)
+		at++;
+	LP_ASSERT(at < op->txn.change_cnt);
+	memmove(&changes[at + 1], &changes[at], (op->txn.change_cnt - at) * sizeof(*changes));
+	request->list_guard = &changes[at];
+	request->list++;
+	op->txn.change_cnt++;
+}
+
+/* The last change sets the times. */
+static void mode_known(struct lp_ns_op *op)
+{
+	struct lpi_request *request = LP_CONTAINER_OF(op, struct lpi_request, find);
+	struct lp_store_op *store = &request->piece.op.store.op;
+	struct lp_change *changes = lpi_request_changes(request);
+	const struct lp_attrs *attrs = &op->stat.found.attrs;
+	if (op->result < 0) {
+		if (!lpi_request_again(request, op->result))
+			lpi_request_fail(request, op->result, "");
+		return;
+	}
+	if (request->list_guard == NULL)
+		add_guard(request, changes);
+	*request->list_guard = (struct lp_change){.type = LP_GUARD_INODE, .ino = op->stat.ino};
+	request->list_guard->guard.version_nr = attrs->version_nr;
+	struct lp_bytes list = request->list->named.value;
+	struct lp_change *last = &changes[store->txn.change_cnt - 1];
+	LP_ASSERT(last->type == LP_CHANGE_SET && last->inode.attrs == &request->attrs);
+	request->attrs.mode = (uint16_t)((attrs->mode & 07000) | lp_acl_mode(list.data, list.len));
+	last->inode.mask |= LP_ATTR_MODE;
+	request->piece.op.complete = list_set;
+	lp_ns_submit(request->door->options.ns, &request->piece.op);
+}
+
+static void look_at_mode(struct lpi_request *request)
+{
+	struct lp_ns_op *op = &request->find;
+	memset(op, 0, sizeof(*op));
+	op->opcode = LP_NS_STAT;
+	op->complete = mode_known;
+	op->stat.ino = request->refs[0].found;
+	lp_ns_submit(request->door->options.ns, op);
+}
+
+/* The bits of the mode that the list is go with it, in the same transaction, guarded by what the
+ * others were. */
+void lpi_run_with_list(struct lpi_request *request)
+{
+	if (request->list != NULL)
+		look_at_mode(request);
+	else
+		lpi_request_submit(request);
 }
 
 static int begin_plain_change(struct lpi_request *request, struct lp_reader *reader,

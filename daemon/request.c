@@ -502,8 +502,7 @@ void lpi_request_begin(struct lpi_request *request)
 /* --- What it refers to --------------------------------------------------------------------------
  */
 
-/* The changes of its transaction: its own, or, of a compound, in its room. */
-static struct lp_change *changes_of(struct lpi_request *request)
+struct lp_change *lpi_request_changes(struct lpi_request *request)
 {
 	if (request->piece.op.store.op.txn.changes == request->changes)
 		return request->changes;
@@ -531,7 +530,7 @@ static void set_store_ino(struct lpi_request *request, struct lp_ino ino)
 		op->list.ino = ino;
 		break;
 	case LP_STORE_TXN:
-		changes = changes_of(request);
+		changes = lpi_request_changes(request);
 		LP_ASSERT(changes != NULL || op->txn.change_cnt == 0);
 		for (uint32_t i = 0; changes != NULL && i < op->txn.change_cnt; i++)
 			changes[i].ino = ino;
@@ -595,7 +594,7 @@ static void set_name(struct lp_ns_op *op, const struct lpi_ref *ref, bool is_sec
 	}
 }
 
-static void worked(struct lp_ns_op *op)
+void lpi_request_worked(struct lp_ns_op *op)
 {
 	struct lpi_piece *piece = LP_CONTAINER_OF(op, struct lpi_piece, op);
 	struct lpi_request *request = piece->request;
@@ -619,7 +618,7 @@ static void worked(struct lp_ns_op *op)
 
 void lpi_request_submit(struct lpi_request *request)
 {
-	request->piece.op.complete = worked;
+	request->piece.op.complete = lpi_request_worked;
 	lp_ns_submit(request->door->options.ns, &request->piece.op);
 }
 

@@ -23,7 +23,7 @@
 #define LPI_DATA_SEGS    5u    /* of data: four whole buffers, and one more when off the grid */
 #define LPI_PIECES_AHEAD 4u    /* pieces of one get that are read or sent at a time */
 #define LPI_TRIES_MAX    8u    /* how often a path is looked up again when its object had gone */
-#define LPI_OWN_CHANGES  3u    /* of one transaction; a compound has more, in a buffer */
+#define LPI_OWN_CHANGES  4u    /* of one transaction; a compound has more, in a buffer */
 #define LPI_PUT_XATTRS   16u
 #define LPI_ADMIN_PARTS  32u /* of an answer of the administration */
 #define LPI_COMPOUND_MAX 30u
@@ -125,7 +125,9 @@ struct lpi_request {
 	struct lp_buf *room; /* changes of a compound, xattrs of a put, records of a list */
 	struct lp_change changes[LPI_OWN_CHANGES];
 	struct lp_attrs attrs;
-	struct lpi_open *open; /* what it opens, closes, commits */
+	struct lp_change *list;       /* of them: sets an access list; NULL: none does */
+	struct lp_change *list_guard; /* its guard, once it is there */
+	struct lpi_open *open;        /* what it opens, closes, commits */
 	struct lp_admin admin;
 	uint32_t admin_replies; /* queued and not sent */
 	uint32_t items_max;     /* of a listing; 0: as many as fit */
@@ -174,6 +176,8 @@ void lpi_request_abandon(struct lpi_request *request);
 void lpi_request_find(struct lpi_request *request);
 /* The request's own operation, for a run() that is done with its own part. */
 void lpi_request_submit(struct lpi_request *request);
+/* Its end: replies, or looks it up again. */
+void lpi_request_worked(struct lp_ns_op *op);
 /* The object had gone when its turn came: looks it up again, if that can help. */
 bool lpi_request_again(struct lpi_request *request, int result);
 /* The last reply, of an error, with words for people; "" is fine. */
@@ -197,6 +201,8 @@ void lpi_reply_done(struct lpi_reply *reply);
 void lpi_request_end(struct lpi_request *request);
 /* A buffer for what its operation needs; NULL: none. */
 struct lp_buf *lpi_request_room(struct lpi_request *request, uint32_t bytes);
+/* The changes of its transaction: its own, or, of a compound, in its room. */
+struct lp_change *lpi_request_changes(struct lpi_request *request);
 int64_t lpi_request_wall_ns(const struct lpi_request *request);
 void lpi_request_move(struct lpi_request *request, enum lpi_request_state state);
 

@@ -62,6 +62,7 @@ static inline void lpi_machine_make_channel(struct lpi_machine *machine, uint32_
 		.notifier = sim->workers,
 		.behaviour = {.squash_uid = UINT32_MAX,
 			      .squash_gid = UINT32_MAX,
+			      .maps_direct = true,
 			      .entry_ns = machine->believed_ns,
 			      .attr_ns = machine->believed_ns}};
 	lp_test_ok(lp_fuse_channel_new(&options, &machine->channels[idx]));

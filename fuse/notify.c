@@ -156,10 +156,13 @@ void lpi_fuse_watch(struct lp_fuse_channel *channel)
 {
 	const struct lp_fuse_channel_options *options = &channel->options;
 	const struct lp_fuse_behaviour *behaviour = &options->behaviour;
-	const struct lp_ns_watch watch = {
-		.tell = tell, .late = late, .untold = untold, .arg = channel};
-	if (options->notifier == NULL || behaviour->is_only_door ||
-	    (behaviour->entry_ns == 0 && behaviour->attr_ns == 0))
+	const struct lp_ns_watch watch = {.tell = tell,
+					  .late = late,
+					  .untold = untold,
+					  .only_data = behaviour->entry_ns == 0 &&
+						       behaviour->attr_ns == 0,
+					  .arg = channel};
+	if (options->notifier == NULL || behaviour->is_only_door)
 		return;
 	for (uint32_t i = 0; i < options->store_cnt; i++)
 		lp_ns_watch(options->nss[i], &watch);

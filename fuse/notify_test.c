@@ -159,7 +159,8 @@ static void test_said(void **state)
 	end(machine);
 }
 
-/* What it may believe it is told of; and what it may not, it is not. */
+/* What it may believe it is told of; and what it may not, it is not: where it believes nothing it
+ * reads and writes without its cache, and is told only of data, which it may have mapped. */
 static void test_believed(void **state)
 {
 	(void)state;
@@ -175,7 +176,7 @@ static void test_believed(void **state)
 		lpi_kernel_add(kernel, &in, sizeof(in));
 		lp_test_ok(lpi_kernel_ask(kernel));
 		memcpy(&open, lpi_kernel_answer(kernel, sizeof(open)), sizeof(open));
-		assert_int_equal(open.open_flags, day == 1 ? FOPEN_KEEP_CACHE : 0);
+		assert_int_equal(open.open_flags, day == 1 ? FOPEN_KEEP_CACHE : FOPEN_DIRECT_IO);
 		lpi_kernel_begin(kernel, FUSE_LOOKUP, 1);
 		lpi_kernel_add_name(kernel, "none");
 		assert_int_equal(lpi_kernel_ask(kernel), day == 1 ? 0 : -ENOENT);
@@ -188,6 +189,16 @@ static void test_believed(void **state)
 		act(machine, &native);
 		if (day == 1)
 			expect_inode(kernel, file.node, -1, 0);
+		expect_silence(kernel);
+		struct native made = make_of(1, "made");
+		act(machine, &made);
+		if (day == 1) {
+			expect_name(kernel, 1, "made");
+			expect_inode(kernel, 1, -1, 0);
+		}
+		expect_silence(kernel);
+		write_native(machine, file.node, 5000);
+		expect_inode(kernel, file.node, 5000, 100);
 		expect_silence(kernel);
 		end(machine);
 	}

@@ -4,7 +4,6 @@
 #include <linux/stat.h>
 #include <string.h>
 
-#include "fuse/acl.h"
 #include "fuse/change.h"
 #include "fuse/channel_impl.h"
 #include "fuse/ops.h"
@@ -12,7 +11,6 @@
 #include "store/inode.h"
 
 #define MODE_BITS     07777u
-#define TRIES_MAX     4u
 #define LITERAL(text) ((struct lp_bytes){text, sizeof(text) - 1})
 
 static int gone(int err)
@@ -199,64 +197,6 @@ static void owner_known(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, capability_gone);
 }
 
-/* A new mode changes an access list, if there is one: in one transaction, guarded by the list as it
- * was read. */
-static void was_set_with_list(struct lpi_fuse_request *request);
-
-static void list_known(struct lpi_fuse_request *request)
-{
-	const struct lp_store_op *op = &request->op.store.op;
-	uint8_t *acl = request->room->data;
-	uint32_t len = op->get.value_len;
-	int r = request->op.result;
-	if (r == -ENODATA || (r >= 0 && lpi_acl_check(acl, len) < 0)) {
-		set(request, request->list_mask);
-		return;
-	}
-	if (r < 0 || 2 * len > request->room->bytes) {
-		lpi_fuse_answer(request, r < 0 ? gone(r) : -E2BIG);
-		return;
-	}
-	struct lp_change *changes = request->changes;
-	uint8_t *old = acl + len;
-	memcpy(old, acl, len);
-	lpi_acl_chmod(acl, len, request->attrs.mode);
-	changes[0] = (struct lp_change){.type = LP_GUARD_XATTR};
-	changes[0].named.name = LITERAL(LPI_ACL_ACCESS);
-	changes[0].named.value = (struct lp_bytes){old, len};
-	changes[1] = (struct lp_change){.type = LP_CHANGE_XATTR_SET};
-	changes[1].named.name = LITERAL(LPI_ACL_ACCESS);
-	changes[1].named.value = (struct lp_bytes){acl, len};
-	changes[2] = (struct lp_change){.type = LP_CHANGE_SET};
-	changes[2].inode.attrs = &request->attrs;
-	changes[2].inode.mask = request->list_mask | LP_ATTR_CTIME;
-	lpi_fuse_txn(request, lpi_fuse_node(request), 3);
-	lpi_fuse_submit(request, was_set_with_list);
-}
-
-static void look_for_list(struct lpi_fuse_request *request)
-{
-	struct lp_ino ino = lpi_fuse_node(request);
-	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_GET, ino);
-	op->get.space = LP_STORE_XATTRS;
-	op->get.ino = ino;
-	op->get.name = LITERAL(LPI_ACL_ACCESS);
-	op->get.buf = request->room->data;
-	op->get.buf_len = request->room->bytes;
-	lpi_fuse_submit(request, list_known);
-}
-
-static void was_set_with_list(struct lpi_fuse_request *request)
-{
-	int r = request->op.result;
-	bool has_changed =
-		(r == -ECANCELED || r == -ENODATA) && request->op.store.op.txn.failed_idx == 0;
-	if (has_changed && ++request->count < TRIES_MAX)
-		look_for_list(request);
-	else
-		was_cut(request);
-}
-
 void lpi_fuse_setattr(struct lpi_fuse_request *request)
 {
 	uint32_t valid = request->message.in.setattr.valid;
@@ -267,10 +207,6 @@ void lpi_fuse_setattr(struct lpi_fuse_request *request)
 		request->count = mask;
 		lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
 		lpi_fuse_submit(request, owner_known);
-	} else if ((mask & LP_ATTR_MODE) != 0) {
-		request->list_mask = mask;
-		if (lpi_fuse_room(request, LP_BUF_MEDIUM) != NULL)
-			look_for_list(request);
 	} else if (mask != 0) {
 		set(request, mask);
 	} else {

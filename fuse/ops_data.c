@@ -36,7 +36,9 @@ static void opened(struct lpi_fuse_request *request)
 		out.fh = lpi_fuse_handle_new(request->channel);
 	/* What it has of the data is as good as its attributes: while it remembers the inode, it is
 	 * told of what is changed, and when it forgets it, the data is gone. */
-	if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_attr_ns(request) > 0)
+	if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_is_direct(request))
+		out.open_flags = FOPEN_DIRECT_IO;
+	else if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_attr_ns(request) > 0)
 		out.open_flags = FOPEN_KEEP_CACHE;
 	if (lpi_fuse_tell(request, &out, sizeof(out))) {
 		lpi_fuse_end(request, 0);

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fuse/acl.h"
 #include "fuse/channel_impl.h"
 #include "fuse/ops.h"
+#include "namespace/acl.h"
 
 #define MODE_BITS 07777u
 
@@ -112,6 +112,7 @@ static void made_open(struct lpi_fuse_request *request)
 		return;
 	}
 	out.open.fh = lpi_fuse_handle_new(request->channel);
+	out.open.open_flags = lpi_fuse_is_direct(request) ? FOPEN_DIRECT_IO : 0;
 	lpi_fuse_fill_entry(request, &op->make.found, &out.entry);
 	if (lpi_fuse_tell(request, &out, sizeof(out))) {
 		lpi_fuse_end(request, 0);
@@ -168,13 +169,13 @@ static void inherit(struct lpi_fuse_request *request, uint32_t len)
 	uint8_t *acl = request->room->data + len;
 	uint32_t cnt = 0;
 	memcpy(acl, request->room->data, len);
-	request->attrs.mode = lpi_acl_create(acl, len, request->attrs.mode);
-	if (!lpi_acl_is_mode(acl, len))
+	request->attrs.mode = lp_acl_create(acl, len, request->attrs.mode);
+	if (!lp_acl_is_mode(acl, len))
 		request->xattrs[cnt++] = (struct lp_ns_named_value){
-			.name = {LPI_ACL_ACCESS, sizeof(LPI_ACL_ACCESS) - 1}, .value = {acl, len}};
+			.name = {LP_ACL_ACCESS, sizeof(LP_ACL_ACCESS) - 1}, .value = {acl, len}};
 	if (request->attrs.type == LP_INODE_TYPE_DIR)
 		request->xattrs[cnt++] = (struct lp_ns_named_value){
-			.name = {LPI_ACL_DEFAULT, sizeof(LPI_ACL_DEFAULT) - 1},
+			.name = {LP_ACL_DEFAULT, sizeof(LP_ACL_DEFAULT) - 1},
 			.value = {request->room->data, len}};
 	request->xattr_cnt = cnt;
 	make(request);
@@ -194,7 +195,7 @@ static void list_known(struct lpi_fuse_request *request)
 			look_for_list(request, room->data, room->bytes);
 		return;
 	}
-	if (r == -ENODATA || (r >= 0 && lpi_acl_check(op->get.buf, len) < 0)) {
+	if (r == -ENODATA || (r >= 0 && lp_acl_check(op->get.buf, len) < 0)) {
 		request->attrs.mode &= (uint16_t)~umask_of(&request->message);
 		make(request);
 	} else if (r < 0 || 2 * len > request->room->bytes) {
@@ -210,7 +211,7 @@ static void look_for_list(struct lpi_fuse_request *request, void *buf, uint32_t 
 	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_GET, dir);
 	op->get.space = LP_STORE_XATTRS;
 	op->get.ino = dir;
-	op->get.name = (struct lp_bytes){LPI_ACL_DEFAULT, sizeof(LPI_ACL_DEFAULT) - 1};
+	op->get.name = (struct lp_bytes){LP_ACL_DEFAULT, sizeof(LP_ACL_DEFAULT) - 1};
 	op->get.buf = buf;
 	op->get.buf_len = buf_len;
 	lpi_fuse_submit(request, list_known);

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fuse/acl.h"
 #include "fuse/channel_impl.h"
 #include "fuse/ops.h"
+#include "namespace/acl.h"
 
 #define MODE_BITS 07777u
 
@@ -30,7 +30,7 @@ static bool is_known(const struct lpi_fuse_request *request, struct lp_bytes nam
 	if (begins_with(name, XATTR_TRUSTED_PREFIX))
 		return request->message.header.uid == 0;
 	return begins_with(name, XATTR_USER_PREFIX) || begins_with(name, XATTR_SECURITY_PREFIX) ||
-	       is_name(name, LPI_ACL_ACCESS) || is_name(name, LPI_ACL_DEFAULT);
+	       is_name(name, LP_ACL_ACCESS) || is_name(name, LP_ACL_DEFAULT);
 }
 
 /* In any other kind nothing can be kept from here. */
@@ -216,11 +216,11 @@ static void acl_mode_known(struct lpi_fuse_request *request)
 		return;
 	}
 	uint32_t mode =
-		(attrs->mode & ~UINT32_C(0777)) | lpi_acl_mode(message->data, message->data_bytes);
+		(attrs->mode & ~UINT32_C(0777)) | lp_acl_mode(message->data, message->data_bytes);
 	if ((message->in.setxattr.setxattr_flags & FUSE_SETXATTR_ACL_KILL_SGID) != 0)
 		mode &= ~(uint32_t)S_ISGID;
 	request->attrs.mode = (uint16_t)(mode & MODE_BITS);
-	bool is_mode = lpi_acl_is_mode(message->data, message->data_bytes);
+	bool is_mode = lp_acl_is_mode(message->data, message->data_bytes);
 	if (is_mode)
 		change_of(request, 0, LP_CHANGE_XATTR_REMOVE)->named.name = message->names[0];
 	else
@@ -233,7 +233,7 @@ static void acl_mode_known(struct lpi_fuse_request *request)
 void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_message *message = &request->message;
-	bool is_access = is_name(message->names[0], LPI_ACL_ACCESS);
+	bool is_access = is_name(message->names[0], LP_ACL_ACCESS);
 	if (refuse_name(request))
 		return;
 	/* No message of the socket could give it back. */
@@ -241,11 +241,11 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, -E2BIG);
 		return;
 	}
-	if (!is_access && !is_name(message->names[0], LPI_ACL_DEFAULT)) {
+	if (!is_access && !is_name(message->names[0], LP_ACL_DEFAULT)) {
 		set_plain(request);
 		return;
 	}
-	int err = lpi_acl_check(message->data, message->data_bytes);
+	int err = lp_acl_check(message->data, message->data_bytes);
 	if (err < 0) {
 		lpi_fuse_answer(request, err);
 	} else if (is_access) {

@@ -267,6 +267,16 @@ uint64_t lpi_fuse_entry_ns(const struct lpi_fuse_request *request)
 	return is_mute(request) ? 0 : request->channel->options.behaviour.entry_ns;
 }
 
+/* Where it believes no attributes it asks for the size before each read, and keeps the old one if
+ * another change meets that answer; so it had better ask for the data. What is mapped it keeps, and
+ * is told of. */
+bool lpi_fuse_is_direct(const struct lpi_fuse_request *request)
+{
+	const struct lp_fuse_behaviour *behaviour = &request->channel->options.behaviour;
+	return behaviour->maps_direct && !behaviour->writeback && !behaviour->is_only_door &&
+	       (behaviour->attr_ns == 0 || is_mute(request));
+}
+
 /* What it is answered to these it takes for the newest of an inode that it may have known before,
  * whatever it was told while the answer was on its way. */
 static bool is_taken_unseen(const struct lpi_fuse_request *request)

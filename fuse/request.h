@@ -67,8 +67,7 @@ struct lpi_fuse_request {
 	struct lp_ns_named_value xattrs[2]; /* of something new */
 	uint32_t xattr_cnt;
 	uint32_t after_len;
-	uint32_t list_mask; /* attributes to be set with an access list */
-	struct lp_msg msg;  /* on its way through the threads */
+	struct lp_msg msg; /* on its way through the threads */
 	void (*handed)(struct lpi_fuse_request *request);
 	uint64_t free_blocks;
 	uint64_t used_blocks;
@@ -151,6 +150,8 @@ void lpi_fuse_end(struct lpi_fuse_request *request, int err);
 /* How long the kernel may believe the name, and the attributes, that it is told now. */
 uint64_t lpi_fuse_entry_ns(const struct lpi_fuse_request *request);
 uint64_t lpi_fuse_attr_ns(const struct lpi_fuse_request *request);
+/* Whether the kernel is to read and write what it opens now without its cache. */
+bool lpi_fuse_is_direct(const struct lpi_fuse_request *request);
 /* What the kernel is told of an inode. */
 void lpi_fuse_fill_attr(struct lp_ino ino, const struct lp_attrs *attrs, struct fuse_attr *ret);
 void lpi_fuse_fill_entry(const struct lpi_fuse_request *request, const struct lp_ns_found *found,

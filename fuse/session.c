@@ -47,6 +47,8 @@
 #define CONGESTION     384u
 #define MAX_READAHEAD  (UINT32_C(1) << 20)
 #define DIRTY_PERCENT  100u
+/* The kernel's from 6.6 on; linux-libc-dev of Debian 12 does not have it. */
+#define DIRECT_IO_ALLOW_MMAP (UINT64_C(1) << 36)
 
 struct lp_fuse_session {
 	struct fuse_session *fuse;
@@ -237,7 +239,7 @@ static uint64_t flags_of(const struct lp_fuse_session *session)
 	       FUSE_BIG_WRITES | FUSE_EXPORT_SUPPORT | FUSE_AUTO_INVAL_DATA | FUSE_DO_READDIRPLUS |
 	       FUSE_READDIRPLUS_AUTO | FUSE_ASYNC_DIO | FUSE_PARALLEL_DIROPS | FUSE_MAX_PAGES |
 	       FUSE_INIT_EXT | FUSE_SETXATTR_EXT | FUSE_POSIX_ACL | FUSE_DONT_MASK |
-	       FUSE_HANDLE_KILLPRIV_V2;
+	       FUSE_HANDLE_KILLPRIV_V2 | DIRECT_IO_ALLOW_MMAP;
 }
 
 static int write_init(struct lp_fuse_session *session, const struct lp_fuse_message *message,
@@ -290,6 +292,7 @@ static int answer_init(struct lp_fuse_session *session, const struct lp_fuse_mes
 				    .max_write = LP_FUSE_WRITE_MAX,
 				    .time_gran = 1,
 				    .max_pages = LP_FUSE_WRITE_MAX / 4096};
+	session->options.behaviour.maps_direct = (flags & DIRECT_IO_ALLOW_MMAP) != 0;
 	int err = write_init(session, message, &out, 0);
 	return err < 0 ? refuse(why, err, "%s: the kernel refuses the mount: %s", session->dir,
 				lp_strerror(err))

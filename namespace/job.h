@@ -16,6 +16,7 @@
 #ifndef LP_NAMESPACE_JOB_H
 #define LP_NAMESPACE_JOB_H
 
+#include "namespace/acl.h"
 #include "namespace/items.h"
 #include "namespace/ns.h"
 #include "namespace/pact.h"
@@ -123,8 +124,6 @@ struct lpi_telling {
 	lpi_step_fn *next;
 };
 
-#define LPI_ACL_BYTES_MAX 2048u
-
 /* A copy at work (ns_copy.c). */
 struct lpi_copying {
 	struct lp_attrs attrs; /* of the source */
@@ -157,8 +156,8 @@ struct lpi_put {
 	uint64_t version_nr;
 	struct lp_ino upload; /* the inode that gets it; nr 0: a new one */
 	bool is_guess;        /* the name was not looked up: it is expected to be new */
-	struct lp_ino acl_of; /* whose ACL it gets, nr 0: none */
-	bool has_acl;
+	bool has_acl;         /* of what is replaced, or whose mode is set */
+	bool has_source_acl;  /* a copy: it has got the ACL of its source */
 	uint32_t acl_len;
 	uint32_t xattr_idx; /* the next to be set before it has a name */
 	uint16_t mode;
@@ -171,7 +170,7 @@ struct lpi_put {
 	struct lp_attrs attrs; /* of the upload; then as it is in the end */
 	uint32_t shard_idx;    /* where an upload is made */
 	lpi_step_fn *next;
-	uint8_t acl[LPI_ACL_BYTES_MAX]; /* the last */
+	uint8_t acl[LP_ACL_BYTES_MAX]; /* the last */
 };
 
 /* A readdir at work. */
@@ -260,6 +259,7 @@ struct lpi_job {
 	struct lp_attrs moved_attrs; /* of two inodes, as they are under their locks */
 	struct lp_attrs gone_attrs;
 	struct lpi_readdir readdir;
+	uint8_t new_acl[LP_ACL_BYTES_MAX]; /* of a set: the list that goes with the mode */
 	struct lpi_job_lock locks[LPI_JOB_LOCKS];
 	struct lp_attrs attrs[LPI_JOB_PARTS]; /* of the changes */
 	struct lpi_part parts[LPI_JOB_PARTS];

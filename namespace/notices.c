@@ -202,7 +202,14 @@ static struct lp_ns_news *note(struct lp_ns *ns, struct lpi_notice **first, stru
 
 static void note_inode(struct lp_ns *ns, struct lpi_notice **first, struct lp_ino ino)
 {
-	(void)note(ns, first, ino, (struct lp_bytes){0});
+	if (!ns->watch.only_data)
+		(void)note(ns, first, ino, (struct lp_bytes){0});
+}
+
+static void note_name(struct lp_ns *ns, struct lpi_notice **first, const struct lp_change *change)
+{
+	if (!ns->watch.only_data)
+		(void)note(ns, first, change->ino, change->named.name);
 }
 
 /* length 0: to the end. */
@@ -277,7 +284,7 @@ static void note_change(struct lp_ns *ns, struct lpi_notice **first, const struc
 		break;
 	case LP_CHANGE_ENTRY_SET:
 	case LP_CHANGE_ENTRY_REMOVE:
-		(void)note(ns, first, change->ino, change->named.name);
+		note_name(ns, first, change);
 		note_inode(ns, first, change->ino);
 		break;
 	}

@@ -385,6 +385,7 @@ struct lp_ns_watch {
 	void (*late)(void *arg); /* may be NULL */
 	/* Something has changed that it will not be told of. May be NULL. */
 	void (*untold)(void *arg);
+	bool only_data; /* names and attributes are not remembered */
 	void *arg;
 };
 

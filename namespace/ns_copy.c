@@ -2,9 +2,8 @@
 /* Copy and move.
  *
  * A copy is an upload that is filled from another object, on that one's shard, where ranges can be
- * cloned (rule N7); in the end it takes its name like any other. Every step but the ACL is guarded
- * by the source's version: what is copied is the source as it was at one moment, or the copy begins
- * anew.
+ * cloned (rule N7); in the end it takes its name like any other. Every step is guarded by the
+ * source's version: what is copied is the source as it was at one moment, or the copy begins anew.
  *
  * A move is a rename between two directories that paths lead to; those that are missing at the new
  * place are made, those that a put had made and that are empty at the old one go. */
@@ -141,11 +140,11 @@ static void named_set(struct lpi_job *job)
 		named_listed_all(job);
 }
 
-/* The ACL belongs to the mode, and comes with that (ns_put.c). */
+/* It belongs to the mode, and what is replaced keeps its own of both (ns_put.c). */
 static bool is_acl(struct lp_bytes name)
 {
-	static const char acl[] = "system.posix_acl_access";
-	return name.len == sizeof(acl) - 1 && memcmp(name.data, acl, name.len) == 0;
+	struct lp_bytes acl = lp_acl_access_name();
+	return name.len == acl.len && memcmp(name.data, acl.data, acl.len) == 0;
 }
 
 static void set_named(struct lpi_job *job)
@@ -161,7 +160,7 @@ static void set_named(struct lpi_job *job)
 		page->last_len = item.name.len;
 		memcpy(page->last, item.name.data, item.name.len);
 		if (!is_omap && is_acl(item.name))
-			continue;
+			job->put.has_source_acl = true;
 		page->changes[page->change_cnt++] = (struct lp_change){
 			.type = is_omap ? LP_CHANGE_OMAP_SET : LP_CHANGE_XATTR_SET,
 			.ino = job->put.upload,
@@ -240,6 +239,7 @@ static void upload_made(struct lpi_job *job)
 {
 	job->copying.offset = 0;
 	job->copying.is_omap = false;
+	job->put.has_source_acl = false;
 	job->copying.page->last_len = 0;
 	clone_more(job);
 }

@@ -2,6 +2,7 @@
 /* Goal: a copy is its source as it was at one moment, beside it (rule N7); a move is a rename
  * between paths. Method: on one to three shards in simulated time, each operation submitted on the
  * next one; a source is changed at each turn of its copy. */
+#include "namespace/lists_test.h"
 #include "namespace/paths_test.h"
 
 static int copy_as(struct lpi_t *t, enum lp_ns_opcode opcode, const char *path, const char *to_path,
@@ -137,6 +138,52 @@ static void test_changing_source(void **state)
 	}
 }
 
+/* The source gets another mode, and with it another access list, while it is copied: the copy has
+ * both of one moment. What is replaced keeps its own of both, also if it has no list (rule W3). */
+static void test_changing_list(void **state)
+{
+	uint8_t list[LPI_T_LIST_BYTES];
+	(void)state;
+	for (uint32_t turns = 0; turns < 80; turns++) {
+		struct lpi_t t;
+		struct lpi_ns_hand hand = {.op = {.opcode = LP_NS_COPY}};
+		lpi_t_begin(&t, 2);
+		lp_test_ok(lpi_tp_put(&t, "a/x", 9000));
+		struct lp_ino ino = t.op->put.found.ino;
+		lpi_t_list_fill(list, 6);
+		lpi_t_list_set(&t, ino, list);
+		lp_test_ok(lpi_t_chmod(&t, ino, 0660));
+		hand.op.copy.path = lpi_t_bytes("a/x");
+		hand.op.copy.to_path = lpi_t_bytes("a/y");
+		lpi_ns_rig_submit(t.rig, turns % 2, &hand);
+		for (uint32_t i = 0; i < turns; i++)
+			(void)lpi_ns_rig_turn(t.rig);
+		lp_test_ok(lpi_t_chmod(&t, ino, 0600));
+		lp_test_ok(lpi_ns_rig_wait(t.rig, &hand));
+		lpi_t_list_agrees(&t, lpi_tp_find(&t, "a/y"));
+		lpi_tp_end(&t, 4);
+	}
+	struct lpi_t t;
+	lpi_t_begin(&t, 2);
+	lp_test_ok(lpi_tp_put(&t, "a/x", 9000));
+	struct lp_ino ino = t.op->put.found.ino;
+	lpi_t_list_fill(list, 6);
+	lpi_t_list_set(&t, ino, list);
+	lp_test_ok(lpi_tp_put(&t, "a/y", 10));
+	lp_test_ok(copy(&t, "a/x", "a/y"));
+	ino = lpi_tp_find(&t, "a/y");
+	assert_false(lpi_t_list_get(&t, ino, list));
+	assert_int_equal(lpi_t_attrs(&t, ino).mode, 0640);
+	lpi_t_list_fill(list, 3);
+	lpi_t_list_set(&t, ino, list);
+	lp_test_ok(lpi_t_chmod(&t, ino, 0610));
+	lp_test_ok(copy(&t, "a/x", "a/y"));
+	ino = lpi_tp_find(&t, "a/y");
+	lpi_t_list_agrees(&t, ino);
+	assert_int_equal(lpi_t_attrs(&t, ino).mode, 0610);
+	lpi_tp_end(&t, 4);
+}
+
 static void move_on(uint32_t shard_cnt)
 {
 	struct lpi_t t;
@@ -229,9 +276,8 @@ static void test_move_race(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_copy),
-		cmocka_unit_test(test_changing_source),
-		cmocka_unit_test(test_move),
+		cmocka_unit_test(test_copy),          cmocka_unit_test(test_changing_source),
+		cmocka_unit_test(test_changing_list), cmocka_unit_test(test_move),
 		cmocka_unit_test(test_move_race),
 	};
 	return lp_test_main(tests, "namespace/ns_copy");

@@ -7,10 +7,12 @@
  * in the same change: they would be newer than what was set. */
 #include <errno.h>
 
+#include "namespace/acl.h"
 #include "namespace/names.h"
 #include "namespace/ns_impl.h"
 
 #define TIME_FORGOTTEN INT64_MIN /* older than any */
+#define SET_TRIES_MAX  64u       /* of a mode, of what gets another access list all the time */
 
 static const uint32_t settable = LP_ATTR_MODE | LP_ATTR_UID | LP_ATTR_GID | LP_ATTR_ATIME |
 				 LP_ATTR_MTIME | LP_ATTR_CTIME | LP_ATTR_BTIME | LP_ATTR_FLAGS;
@@ -152,6 +154,10 @@ void lpi_begin_stat(struct lpi_job *job)
 
 /* --- Set -------------------------------------------------------------------------------------- */
 
+enum { ASK_ATTRS, ASK_LIST };
+
+static void set_look(struct lpi_job *job);
+
 static void set_stat_known(struct lpi_job *job)
 {
 	int r = job->dir_stat.result;
@@ -160,10 +166,25 @@ static void set_stat_known(struct lpi_job *job)
 	lpi_job_end(job, r == -ENOENT ? -ESTALE : r);
 }
 
+static bool sets_mode(const struct lpi_job *job)
+{
+	return (job->op->set.mask & LP_ATTR_MODE) != 0;
+}
+
+/* Nothing but the guard of the access list says any of these. */
+static bool is_other_list(const struct lpi_job *job, int result)
+{
+	return sets_mode(job) && (result == -ECANCELED || result == -ENODATA || result == -EEXIST);
+}
+
 static void set_done(struct lpi_job *job)
 {
 	int r = job->pact.result;
-	if (r < 0)
+	if (is_other_list(job, r) && job->tries < SET_TRIES_MAX)
+		lpi_job_again(job, set_look);
+	else if (is_other_list(job, r))
+		lpi_job_end(job, -EAGAIN);
+	else if (r < 0)
 		lpi_job_end(job, r == -ENOENT ? -ESTALE : r);
 	else
 		lpi_stat(job, job->op->set.ino, false, set_stat_known);
@@ -180,6 +201,45 @@ static void forget_times(struct lpi_job *job, uint32_t shard_idx)
 static bool sets_times(const struct lpi_job *job)
 {
 	return (job->op->set.mask & (LP_ATTR_MTIME | LP_ATTR_CTIME)) != 0;
+}
+
+/* What was read is the value of a list, or -ENODATA. What cannot be a list stays as it is: no
+ * kernel makes anything of it. */
+static int set_take_list(struct lpi_job *job)
+{
+	const struct lpi_job_ask *ask = &job->asks[ASK_LIST];
+	struct lpi_put *put = &job->put;
+	int r = ask->call.result;
+	put->acl_len = r >= 0 ? ask->op.get.value_len : 0;
+	put->has_acl = r >= 0 && lp_acl_check(put->acl, put->acl_len) == 0;
+	return r == -ENODATA || r == -ERANGE ? 0 : r;
+}
+
+static struct lp_change *list_change(struct lpi_job *job, enum lp_change_type type,
+				     const void *value)
+{
+	struct lp_ino ino = job->op->set.ino;
+	struct lp_change *change = lpi_job_change(job, lp_ino_shard(ino), type, ino);
+	change->named.name = lp_acl_access_name();
+	change->named.value = (struct lp_bytes){value, value == NULL ? 0 : job->put.acl_len};
+	return change;
+}
+
+/* The access list that goes with the new mode, in the same change, guarded by what was read: who
+ * sets another list at that moment makes it look again. */
+static void set_add_list(struct lpi_job *job)
+{
+	const struct lpi_put *put = &job->put;
+	if (job->asks[ASK_LIST].call.result == -ENODATA)
+		(void)list_change(job, LP_GUARD_NO_XATTR, NULL);
+	if (!put->has_acl)
+		return;
+	memcpy(job->new_acl, put->acl, put->acl_len);
+	lp_acl_chmod(job->new_acl, put->acl_len, job->op->set.attrs.mode);
+	(void)list_change(job, LP_GUARD_XATTR, put->acl);
+	if (memcmp(job->new_acl, put->acl, put->acl_len) != 0)
+		(void)list_change(job, LP_CHANGE_XATTR_SET, job->new_acl);
+	lpi_job_coordinate(job, lp_ino_shard(job->op->set.ino));
 }
 
 /* old: as they are. A directory that one has set anything of is one's own (rule N2). */
@@ -207,27 +267,52 @@ static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
 		if (is_spread || i == lp_ino_shard(ino))
 			forget_times(job, i);
 	}
+	if (sets_mode(job))
+		set_add_list(job);
 	lpi_job_commit(job, set_done);
+}
+
+static void set_ask(struct lpi_job *job, bool is_locked, lpi_step_fn *next)
+{
+	struct lp_ino ino = job->op->set.ino;
+	struct lp_store_op *stat = lpi_job_op(job, ASK_ATTRS);
+	stat->opcode = LP_STORE_STAT;
+	stat->stat.ino = ino;
+	lpi_job_ask(job, lp_ino_shard(ino), ASK_ATTRS, is_locked);
+	if (sets_mode(job)) {
+		struct lp_store_op *list = lpi_job_op(job, ASK_LIST);
+		list->opcode = LP_STORE_GET;
+		list->get.space = LP_STORE_XATTRS;
+		list->get.ino = ino;
+		list->get.name = lp_acl_access_name();
+		list->get.buf = job->put.acl;
+		list->get.buf_len = sizeof(job->put.acl);
+		lpi_job_ask(job, lp_ino_shard(ino), ASK_LIST, is_locked);
+	}
+	lpi_job_wait(job, next);
+}
+
+static int set_take(struct lpi_job *job)
+{
+	int r = job->asks[ASK_ATTRS].call.result;
+	if (r >= 0 && sets_mode(job))
+		r = set_take_list(job);
+	return r == -ENOENT ? -ESTALE : r;
 }
 
 static void set_locked_known(struct lpi_job *job)
 {
-	int r = job->asks[0].call.result;
-	if (r < 0) {
-		lpi_job_end(job, r == -ENOENT ? -ESTALE : r);
-		return;
-	}
-	const struct lp_attrs attrs = job->asks[0].op.stat.attrs;
-	set_commit(job, &attrs);
+	int r = set_take(job);
+	const struct lp_attrs attrs = job->asks[ASK_ATTRS].op.stat.attrs;
+	if (r < 0)
+		lpi_job_end(job, r);
+	else
+		set_commit(job, &attrs);
 }
 
 static void set_locked(struct lpi_job *job)
 {
-	struct lp_store_op *op = lpi_job_op(job, 0);
-	op->opcode = LP_STORE_STAT;
-	op->stat.ino = job->op->set.ino;
-	lpi_job_ask(job, lp_ino_shard(op->stat.ino), 0, true);
-	lpi_job_wait(job, set_locked_known);
+	set_ask(job, true, set_locked_known);
 }
 
 static void set_lock(struct lpi_job *job)
@@ -239,18 +324,24 @@ static void set_lock(struct lpi_job *job)
 /* Flags are set as a whole, so who changes them, or may, is alone. */
 static void set_known(struct lpi_job *job)
 {
-	int r = job->asks[0].call.result;
-	const struct lp_attrs attrs = job->asks[0].op.stat.attrs;
+	int r = set_take(job);
+	const struct lp_attrs attrs = job->asks[ASK_ATTRS].op.stat.attrs;
+	bool needs_wide = (attrs.flags & LP_INODE_FLAG_SPREAD) != 0 && sets_times(job);
 	if (r < 0) {
-		lpi_job_end(job, r == -ENOENT ? -ESTALE : r);
+		lpi_job_end(job, r);
 		return;
 	}
 	if (attrs.type != LP_INODE_TYPE_DIR && (job->op->set.mask & LP_ATTR_FLAGS) == 0)
 		set_commit(job, &attrs);
-	else if ((attrs.flags & LP_INODE_FLAG_SPREAD) != 0 && sets_times(job))
+	else if (needs_wide && job->wide == NULL)
 		lpi_job_take_wide(job, set_lock);
 	else
 		set_lock(job);
+}
+
+static void set_look(struct lpi_job *job)
+{
+	set_ask(job, false, set_known);
 }
 
 void lpi_begin_set(struct lpi_job *job)
@@ -265,11 +356,7 @@ void lpi_begin_set(struct lpi_job *job)
 		lpi_job_fail(job, -EINVAL);
 		return;
 	}
-	struct lp_store_op *stat = lpi_job_op(job, 0);
-	stat->opcode = LP_STORE_STAT;
-	stat->stat.ino = op->set.ino;
-	lpi_job_ask(job, lp_ino_shard(op->set.ino), 0, false);
-	lpi_job_wait(job, set_known);
+	set_look(job);
 }
 
 /* --- A directory becomes one's own ------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stat, set and readdir of directories of both kinds, on one, two and three shards. */
-#include "namespace/names_test.h"
+#include "namespace/lists_test.h"
 
 static const struct lp_ino root = {1};
 
@@ -96,6 +96,88 @@ static void test_set_times(void **state)
 {
 	(void)state;
 	on_all(check_set_times);
+}
+
+/* A mode is the access list as well, whoever sets it: its mask, where it has one. What is no list
+ * is left alone. */
+static void check_set_list(struct lpi_t *t, bool is_spread)
+{
+	struct lp_ino dir = make_dir(t, is_spread);
+	const struct lp_ino inos[] = {dir, lpi_t_file(t, dir, "file")};
+	uint8_t list[LPI_T_LIST_BYTES];
+	uint8_t wanted[LPI_T_LIST_BYTES];
+	for (size_t i = 0; i < LP_ARRAY_SIZE(inos); i++) {
+		lp_test_ok(lpi_t_chmod(t, inos[i], 0751));
+		assert_false(lpi_t_list_get(t, inos[i], list));
+		lpi_t_list_fill(list, 6);
+		lpi_t_list_set(t, inos[i], list);
+		lp_test_ok(lpi_t_chmod(t, inos[i], 0610));
+		assert_int_equal(t->op->set.found.attrs.mode, 0610);
+		lpi_t_list_fill(wanted, 1);
+		assert_true(lpi_t_list_get(t, inos[i], list));
+		assert_memory_equal(list, wanted, sizeof(list));
+		/* With times, which those of a directory's fragments go with. */
+		const struct lp_attrs attrs = {.mode = 02640, .mtime_ns = 5};
+		lp_test_ok(set(t, inos[i], &attrs, LP_ATTR_MODE | LP_ATTR_MTIME));
+		assert_int_equal(lpi_t_attrs(t, inos[i]).mode, 02640);
+		assert_int_equal(lpi_t_attrs(t, inos[i]).mtime_ns, 5);
+		lpi_t_list_fill(wanted, 4);
+		assert_true(lpi_t_list_get(t, inos[i], list));
+		assert_memory_equal(list, wanted, sizeof(list));
+		list[0] = 3;
+		lpi_t_list_set(t, inos[i], list);
+		lp_test_ok(lpi_t_chmod(t, inos[i], 0600));
+		wanted[0] = 3;
+		assert_true(lpi_t_list_get(t, inos[i], list));
+		assert_memory_equal(list, wanted, sizeof(list));
+	}
+}
+
+static void test_set_list(void **state)
+{
+	(void)state;
+	on_all(check_set_list);
+}
+
+/* Another list, or the first one, comes at any moment of a change of the mode: afterwards they
+ * agree, or the list came last and is as it was given. */
+static void list_meets_mode(uint32_t turns, bool has_list)
+{
+	struct lpi_t t;
+	struct lpi_ns_hand hand = {.op = {.opcode = LP_NS_SET}};
+	uint8_t list[LPI_T_LIST_BYTES];
+	lpi_t_begin(&t, 2);
+	struct lp_ino ino = lpi_t_file(&t, root, "file");
+	lpi_t_list_fill(list, 1);
+	if (has_list)
+		lpi_t_list_set(&t, ino, list);
+	hand.op.set.ino = ino;
+	hand.op.set.mask = LP_ATTR_MODE;
+	hand.op.set.attrs.mode = 0640;
+	lpi_ns_rig_submit(t.rig, turns % 2, &hand);
+	for (uint32_t i = 0; i < turns; i++)
+		(void)lpi_ns_rig_turn(t.rig);
+	lpi_t_list_fill(list, 7);
+	list[LPI_T_LIST_NAMED] = 5;
+	lpi_t_list_set(&t, ino, list);
+	uint64_t list_nr = t.op->store.op.txn.version_nr;
+	lp_test_ok(lpi_ns_rig_wait(t.rig, &hand));
+	const struct lp_attrs attrs = lpi_t_attrs(&t, ino);
+	bool is_last = attrs.version_nr == list_nr;
+	assert_int_equal(attrs.mode, 0640);
+	assert_true(lpi_t_list_get(&t, ino, list));
+	assert_int_equal(lp_acl_mode(list, sizeof(list)), is_last ? 0670 : 0640);
+	assert_int_equal(list[LPI_T_LIST_NAMED], 5);
+	lpi_t_end(&t);
+}
+
+static void test_list_meets_mode(void **state)
+{
+	(void)state;
+	for (uint32_t turns = 0; turns < 24; turns++) {
+		list_meets_mode(turns, true);
+		list_meets_mode(turns, false);
+	}
 }
 
 static void mark_made_by_put(struct lpi_t *t, struct lp_ino dir)
@@ -340,6 +422,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stat),           cmocka_unit_test(test_set_times),
+		cmocka_unit_test(test_set_list),       cmocka_unit_test(test_list_meets_mode),
 		cmocka_unit_test(test_set_owns),       cmocka_unit_test(test_set_file),
 		cmocka_unit_test(test_readdir),        cmocka_unit_test(test_readdir_attrs),
 		cmocka_unit_test(test_readdir_faults),

@@ -25,16 +25,10 @@
 /* Of larger ones the data may be under way before the guards are looked at. */
 #define GUESS_BYTES_MAX LP_BUF_MEDIUM
 
-static const char acl_name[] = "system.posix_acl_access";
-
-static struct lp_bytes acl_bytes(void)
-{
-	return (struct lp_bytes){acl_name, sizeof(acl_name) - 1};
-}
-
 static bool is_acl(struct lp_bytes name)
 {
-	return name.len == sizeof(acl_name) - 1 && memcmp(name.data, acl_name, name.len) == 0;
+	struct lp_bytes acl = lp_acl_access_name();
+	return name.len == acl.len && memcmp(name.data, acl.data, acl.len) == 0;
 }
 
 /* A file that is replaced hands on what makes it somebody's. */
@@ -109,6 +103,19 @@ static void add_guards(struct lpi_job *job)
 			->guard.version_nr = job->put.old.version_nr;
 }
 
+/* An access list that the put brings is a mode as well (acl.h). */
+static uint16_t mode_of(const struct lpi_job *job)
+{
+	const struct lpi_put *put = &job->put;
+	uint16_t mode = inherits(job) ? put->old.mode : put->mode;
+	for (uint32_t i = 0; i < put->xattr_cnt; i++) {
+		struct lp_bytes value = put->xattrs[i].value;
+		if (is_acl(put->xattrs[i].name) && lp_acl_check(value.data, value.len) == 0)
+			mode = (uint16_t)((mode & ~0777u) | lp_acl_mode(value.data, value.len));
+	}
+	return mode;
+}
+
 /* As it will be. */
 static void set_attrs(struct lpi_job *job)
 {
@@ -116,7 +123,7 @@ static void set_attrs(struct lpi_job *job)
 	struct lp_attrs *attrs = &put->attrs;
 	bool carries = inherits(job);
 	attrs->type = LP_INODE_TYPE_FILE;
-	attrs->mode = carries ? put->old.mode : put->mode;
+	attrs->mode = mode_of(job);
 	attrs->uid = carries ? put->old.uid : job->op->who.uid;
 	attrs->gid = carries ? put->old.gid : job->op->who.gid;
 	attrs->nlink = 1;
@@ -170,6 +177,18 @@ static void add_xattr(struct lpi_job *job, struct lp_bytes name, struct lp_bytes
 	change->named.value = value;
 }
 
+/* The list of what is replaced stays, and a copy does not bring another one (rule W3). */
+static void carry_acl(struct lpi_job *job)
+{
+	const struct lpi_put *put = &job->put;
+	if (put->has_acl)
+		add_xattr(job, lp_acl_access_name(), (struct lp_bytes){put->acl, put->acl_len});
+	else if (inherits(job) && put->has_source_acl)
+		lpi_job_change(job, lp_ino_shard(job->new_ino), LP_CHANGE_XATTR_REMOVE,
+			       job->new_ino)
+			->named.name = lp_acl_access_name();
+}
+
 static void add_xattrs(struct lpi_job *job)
 {
 	const struct lpi_put *put = &job->put;
@@ -179,8 +198,8 @@ static void add_xattrs(struct lpi_job *job)
 		if (i >= put->xattr_idx)
 			add_xattr(job, put->xattrs[i].name, put->xattrs[i].value);
 	}
-	if (put->has_acl && !has_acl)
-		add_xattr(job, acl_bytes(), (struct lp_bytes){put->acl, put->acl_len});
+	if (!has_acl)
+		carry_acl(job);
 }
 
 static void put_commit(struct lpi_job *job)
@@ -236,11 +255,10 @@ static int take_acl(struct lpi_job *job)
 {
 	const struct lpi_job_ask *ask = &job->asks[ASK_ACL];
 	struct lpi_put *put = &job->put;
-	put->has_acl = put->acl_of.nr != 0 && ask->call.result >= 0;
+	put->has_acl = inherits(job) && ask->call.result >= 0;
 	put->acl_len = put->has_acl ? ask->op.get.value_len : 0;
-	if (put->acl_of.nr == 0 || ask->call.result >= 0 || ask->call.result == -ENODATA)
+	if (!inherits(job) || ask->call.result >= 0 || ask->call.result == -ENODATA)
 		return 0;
-	/* A source that is gone had none: it is open, so this is not so. */
 	return ask->call.result == -ERANGE ? -E2BIG : ask->call.result;
 }
 
@@ -282,8 +300,8 @@ static void ask_acl(struct lpi_job *job)
 	struct lp_store_op *op = lpi_job_op(job, ASK_ACL);
 	op->opcode = LP_STORE_GET;
 	op->get.space = LP_STORE_XATTRS;
-	op->get.ino = job->put.acl_of;
-	op->get.name = acl_bytes();
+	op->get.ino = job->entry.ino;
+	op->get.name = lp_acl_access_name();
 	op->get.buf = job->put.acl;
 	op->get.buf_len = sizeof(job->put.acl);
 	lpi_job_ask(job, lp_ino_shard(op->get.ino), ASK_ACL, true);
@@ -297,11 +315,9 @@ static void run_check_upload(struct lpi_call *call)
 
 static void put_inodes_locked(struct lpi_job *job)
 {
-	struct lpi_put *put = &job->put;
-	put->acl_of = inherits(job) ? job->entry.ino : put->source;
 	if (job->entry.ino.nr != 0)
 		ask_stat(job, ASK_OLD, job->entry.ino);
-	if (put->acl_of.nr != 0)
+	if (inherits(job))
 		ask_acl(job);
 	if (is_upload(job)) {
 		ask_stat(job, ASK_UPLOAD, job->new_ino);

@@ -3,6 +3,7 @@
  * transaction where it can be; uploads do the same in pieces. Method: on one to three shards in
  * simulated time, each operation submitted on the next one; transactions of the stores are counted.
  */
+#include "namespace/lists_test.h"
 #include "namespace/paths_test.h"
 
 static void basic_on(uint32_t shard_cnt)
@@ -154,6 +155,35 @@ static void carry_on(uint32_t shard_cnt)
 	assert_int_equal(lpi_t_attrs(&t, lpi_tp_find(&t, "links/x")).uid, 70);
 	assert_int_equal(lpi_t_stat(&t, old), -ESTALE);
 	lpi_tp_end(&t, 5);
+}
+
+/* A put that brings an access list brings the mode that this is, new or over another one. */
+static void put_list_on(uint32_t shard_cnt)
+{
+	struct lpi_t t;
+	uint8_t list[LPI_T_LIST_BYTES];
+	lpi_t_begin(&t, shard_cnt);
+	for (uint8_t mask = 1; mask <= 7; mask++) {
+		lpi_t_list_fill(list, mask);
+		const struct lp_ns_named_value xattr = {.name = lp_acl_access_name(),
+							.value = {list, sizeof(list)}};
+		struct lpi_tp_put put;
+		lpi_tp_put_fill(&put, &t, t.home, "a/x", 200);
+		put.hand.op.put.xattrs = &xattr;
+		put.hand.op.put.xattr_cnt = 1;
+		lp_test_ok(lpi_ns_rig_do(t.rig, t.home, &put.hand));
+		lpi_tp_put_drop(&put);
+		assert_int_equal(put.hand.op.put.found.attrs.mode, 0600 | mask << 3);
+		lpi_t_list_agrees(&t, put.hand.op.put.found.ino);
+	}
+	lpi_tp_end(&t, 3);
+}
+
+static void test_put_list(void **state)
+{
+	(void)state;
+	for (uint32_t i = 1; i <= 3; i++)
+		put_list_on(i);
 }
 
 static void test_carry(void **state)
@@ -567,13 +597,13 @@ static void test_same_upload(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_basic),          cmocka_unit_test(test_opened_while_it_waits),
-		cmocka_unit_test(test_carry),          cmocka_unit_test(test_open),
-		cmocka_unit_test(test_conditions),     cmocka_unit_test(test_count),
-		cmocka_unit_test(test_many_xattrs),    cmocka_unit_test(test_upload),
-		cmocka_unit_test(test_upload_restart), cmocka_unit_test(test_expected),
-		cmocka_unit_test(test_same_key),       cmocka_unit_test(test_same_upload),
-		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_basic),       cmocka_unit_test(test_opened_while_it_waits),
+		cmocka_unit_test(test_carry),       cmocka_unit_test(test_put_list),
+		cmocka_unit_test(test_open),        cmocka_unit_test(test_conditions),
+		cmocka_unit_test(test_count),       cmocka_unit_test(test_many_xattrs),
+		cmocka_unit_test(test_upload),      cmocka_unit_test(test_upload_restart),
+		cmocka_unit_test(test_expected),    cmocka_unit_test(test_same_key),
+		cmocka_unit_test(test_same_upload), cmocka_unit_test(test_versions),
 	};
 	return lp_test_main(tests, "namespace/ns_put");
 }

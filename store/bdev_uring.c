@@ -100,6 +100,13 @@ static bool queue_attr_begins(dev_t dev, const char *attr, const char *with)
 	return true;
 }
 
+/* The kernel lets it be opened for writing all the same, and fails each write. */
+static int check_writable(int fd)
+{
+	int is_ro = 0;
+	return ioctl(fd, BLKROGET, &is_ro) == 0 && is_ro != 0 ? -EROFS : 0;
+}
+
 static int probe_block(struct uring_bdev *self, const struct stat *st)
 {
 	int logical = 0;
@@ -194,6 +201,8 @@ int lp_bdev_open_uring(const char *path, const struct lp_bdev_open_options *opti
 		goto fail_memory;
 	self->fd = err;
 	err = probe(self);
+	if (err == 0 && self->is_block && !options->read_only)
+		err = check_writable(self->fd);
 	if (err < 0)
 		goto fail_fd;
 	*ret_bdev = &self->bdev;

@@ -168,6 +168,8 @@ const char *lp_devices_advice(int err)
 		return " (give a block device or an image file)";
 	case -EINVAL:
 		return " (this file system may not support direct I/O: put the image on another)";
+	case -EROFS:
+		return " (the device, or what it is on, is set read-only: see blockdev --setrw)";
 	case -EACCES:
 	case -EPERM:
 		return " (run as root, or as a member of the group that owns the device)";

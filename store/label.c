@@ -204,6 +204,12 @@ int lp_label_decode(const void *bytes, uint64_t block_idx, uint64_t device_block
 				  "device label: copy_block says %llu, found in %llu",
 				  (unsigned long long)label.copy_block,
 				  (unsigned long long)block_idx);
+	if (label.size_blocks > device_blocks)
+		lpi_label_say(why,
+			      "the store on it has %llu MiB, and the device only %llu: it was cut "
+			      "off, or copied in part (a full copy or the rest is needed)",
+			      (unsigned long long)(label.size_blocks >> (20 - LP_BLOCK_SHIFT)),
+			      (unsigned long long)(device_blocks >> (20 - LP_BLOCK_SHIFT)));
 	err = lp_label_check(&label, device_blocks);
 	if (err < 0)
 		return err;

@@ -478,6 +478,26 @@ static void grow_check(struct lp_bdev *left, uint64_t event, void *opaque)
 	assert_int_equal(got.size_blocks, 1024);
 }
 
+/* A device that was made smaller is told from one that is damaged. */
+static void test_cut_off(void **state)
+{
+	struct lp_bdev *whole = NULL;
+	struct lp_bdev *rest = NULL;
+	struct lp_disk_label label = lpi_disk_tiny_label(1024, 0);
+	(void)state;
+	lp_test_ok(lp_bdev_open_mem(TINY_BYTES, 4096, &whole));
+	lp_test_ok(lp_bdev_open_mem(TINY_BYTES / 2, 4096, &rest));
+	format(whole, &label);
+	for (uint64_t i = 0; i < 512; i++) {
+		block_read(whole, i);
+		block_write(rest, i);
+	}
+	lp_test_err(-EUCLEAN, lp_label_read(rest, false, &label, &why));
+	assert_non_null(strstr(why.text, "has 4 MiB, and the device only 2"));
+	lp_bdev_close(whole);
+	lp_bdev_close(rest);
+}
+
 static void test_cut_grow(void **state)
 {
 	(void)state;
@@ -547,6 +567,7 @@ int main(void)
 		cmocka_unit_test(test_decode_junk),
 		cmocka_unit_test(test_cut_format_and_update),
 		cmocka_unit_test(test_cut_reformat),
+		cmocka_unit_test(test_cut_off),
 		cmocka_unit_test(test_cut_grow),
 		cmocka_unit_test(test_foreign_copy),
 		cmocka_unit_test(test_failed_update),

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fuse/acl.h"
 #include "fuse/proto.h"
+#include "namespace/acl.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_acl(const uint8_t *bytes, uint32_t len)
@@ -17,11 +17,11 @@ static void check_acl(const uint8_t *bytes, uint32_t len)
 	LP_ASSERT(acl != NULL);
 	if (len > 0)
 		memcpy(acl, bytes, len);
-	if (lpi_acl_check(acl, len) == 0) {
-		uint16_t mode = lpi_acl_create(acl, len, 0750);
-		LP_ASSERT((mode & ~0750u) == 0 && lpi_acl_mode(acl, len) == mode);
-		lpi_acl_chmod(acl, len, 0604);
-		LP_ASSERT(lpi_acl_check(acl, len) == 0 && lpi_acl_mode(acl, len) == 0604);
+	if (lp_acl_check(acl, len) == 0) {
+		uint16_t mode = lp_acl_create(acl, len, 0750);
+		LP_ASSERT((mode & ~0750u) == 0 && lp_acl_mode(acl, len) == mode);
+		lp_acl_chmod(acl, len, 0604);
+		LP_ASSERT(lp_acl_check(acl, len) == 0 && lp_acl_mode(acl, len) == 0604);
 	}
 	free(acl);
 }

@@ -41,6 +41,20 @@ expect 0 'store' mkfs --size 256M --shards 2 --db db.img --wal wal.img data.img
 expect 0 'db device +db.img' info data.img
 expect 0 'role +wal' info wal.img
 
+# An image of which a part is missing is told from a damaged one.
+expect 0 'store' mkfs --size 256M --shards 2 part.img
+truncate -s 100M part.img
+expect 1 'has 256 MiB, and the device only 100: it was cut off' info part.img
+expect 1 'it was cut off' fsck part.img
+
+# A device that is set read-only is not opened for writing, which the kernel would allow.
+if loop=$(losetup -r -f --show a.img 2>/dev/null); then
+	expect 1 'set read-only' fsck --repair "$loop"
+	expect 1 'set read-only' mkfs --force "$loop"
+	expect 0 'clean' fsck "$loop"
+	losetup -d "$loop"
+fi
+
 # What others own is left alone.
 if command -v mkfs.ext4 >/dev/null; then
 	truncate -s 64M ext4.img

@@ -70,6 +70,7 @@ expect 2 'needs a value' get --range
 expect 2 'is no range' get --range 9-1 b/k -
 expect 2 'this is no key' stat /b/k
 expect 2 'this is no key' stat b//k
+expect 2 'more than 256 names' stat "b$(printf '/x%.0s' {1..256})"
 expect 2 'this is no key' stat b/../k
 expect 2 'no key has //' ls b//k
 expect 2 'this is no key' put lapisd.out b/.
@@ -326,6 +327,26 @@ expect 1 'no such option' config set frobnicate 1
 expect 0 'score' alloc score
 expect 0 'released' heap release
 expect 0 'operation.*per second' top --count 1
+
+# What lies so deep that no key reaches it, as a mount or numbers of inodes can make it, is not passed
+# over in silence: a copy of the rest is made, and said not to be all.
+PYTHONPATH=$LP_TEST_SRC/tests/wire python3 -B - "$LAPIS_ADDRESS" <<'CODE' || say "deep directories"
+import sys
+import lapis_wire as wire
+
+with wire.Connection(sys.argv[1]) as lapis:
+    ino = lapis(wire.make("deep", wire.DIRECTORY, spread=True)).ino
+    for _ in range(256):
+        lapis(wire.make((ino, "f"), wire.FILE))
+        ino = lapis(wire.make((ino, "d"), wire.DIRECTORY)).ino
+CODE
+expect 1 'No such' stat "b$(printf '/x%.0s' {1..255})"
+expect 1 'more than 256 names' cp -r deep copy
+expect 1 'more than 256 names' rm -r deep
+lapis sync deep ./deep >out 2>&1 && say "sync says nothing of what it has left out"
+grep -q 'more than 256 names' out || say "sync: $(cut -c 1-200 out)"
+expect 0 '' mv "deep$(printf '/d%.0s' {1..200})" deep/again
+expect 0 '' rm -r deep copy
 
 # What was acknowledged is there after a kill.
 echo kept >kept

@@ -39,12 +39,15 @@ quietly -s "$address" put after bucket/after
 [ "$("$lapis" -s "$address" cat bucket/after)" = after ] || say "a put after the unmount"
 stop
 
-# Where the kernel is to remember nothing there is nothing to tell it.
+# Where the kernel is to remember nothing it is told of nothing but data, which may be mapped.
 start second "${listen[@]}" --mount-options entry_timeout=0,attr_timeout=0
 stat mnt/bucket/after >out || say "what was put is not there"
 quietly -s "$address" put after bucket/later
 stat mnt/bucket/later >out || say "a put is not seen where nothing is remembered"
 [ "$(sum told)" = 0 ] || say "told of what it does not remember: $(sum told)"
+PYTHONPATH=$LP_TEST_SRC/tests/wire timeout 100 python3 -B "$LP_TEST_SRC/tests/wire/two_doors.py" "$address" "$dir" nothing \
+	>doors.out 2>&1 || say "believing nothing: $(tail -n 12 doors.out)"
+cat doors.out
 stop
 whole
 finish

@@ -468,6 +468,77 @@ def test_access_lists(daemon):
             lapis(wire.xattr_remove("al/a", name))
 
 
+def access_list(mask):
+    return bytes.fromhex(
+        "02000000"
+        "01000600ffffffff"
+        "02000400e8030000"
+        "04000000ffffffff"
+        f"1000{mask:02x}00ffffffff"
+        "20000000ffffffff"
+    )
+
+
+def mode_and_mask(lapis, key):
+    """The mode, and the mask of the access list, which is a part of it."""
+    mode = lapis(wire.stat(key)).mode
+    mask = lapis(wire.xattr_get(key, "system.posix_acl_access"))[30]
+    return mode, mask
+
+
+def test_list_and_mode(daemon):
+    """Mode and access list are one thing, whichever of them is set: also by two at once."""
+    name, change = "system.posix_acl_access", wire.change
+    with daemon.connect() as lapis, daemon.connect() as other:
+        lapis(wire.put("lm/a", b"abc"))
+        lapis(wire.set_attrs("lm/a", mode=0o4755))
+        lapis(wire.xattr_set("lm/a", name, access_list(2)))
+        assert mode_and_mask(lapis, "lm/a") == (0o4620, 2)
+        lapis(wire.set_attrs("lm/a", mode=0o2670))
+        assert mode_and_mask(lapis, "lm/a") == (0o2670, 7)
+        lapis(wire.xattr_set("lm/a", name, access_list(1), "exists"))
+        assert mode_and_mask(lapis, "lm/a") == (0o2610, 1)
+        refused(lapis, wire.xattr_set("lm/a", name, access_list(3), "absent"), "EEXIST")
+        assert mode_and_mask(lapis, "lm/a") == (0o2610, 1)
+        version = lapis(wire.stat("lm/a")).version_nr
+        lapis(
+            wire.compound(
+                "lm/a",
+                change("guard_version", offset=version),
+                change("guard_xattr", name),
+                change("xattr_set", "user.a", b"1"),
+                change("xattr_set", name, access_list(4)),
+                change("truncate", offset=1),
+            )
+        )
+        assert mode_and_mask(lapis, "lm/a") == (0o2640, 4)
+        # Which of a compound's guards and changes fails is told as the client counts them.
+        for index, error, changes in (
+            (0, "ECANCELED", [change("guard_version", offset=version)]),
+            (1, "EEXIST", [change("guard_xattr", name), change("guard_no_xattr", "user.a")]),
+            (1, "ENODATA", [change("xattr_set", "user.b"), change("xattr_remove", "user.none")]),
+        ):
+            changes = [*changes, change("xattr_set", name, access_list(7))]
+            refusal = refused(lapis, wire.compound("lm/a", *changes), error)
+            failed = wire.WRITTEN.unpack(refusal.reply.meta).failed_idx
+            assert failed == index, (failed, index, error)
+        assert mode_and_mask(lapis, "lm/a") == (0o2640, 4)
+        # A put carries both over; one with a list of its own has the mode of that.
+        lapis(wire.put("lm/a", b"new"))
+        assert mode_and_mask(lapis, "lm/a") == (0o2640, 4)
+        lapis(wire.put("lm/a", b"new", xattrs={name: access_list(5)}))
+        assert mode_and_mask(lapis, "lm/a") == (0o2650, 5)
+        for i in range(50):
+            modes = [other.start(wire.set_attrs("lm/a", mode=0o600 | (i + k) % 8 << 3)) for k in range(3)]
+            lists = [lapis.start(wire.xattr_set("lm/a", name, access_list((3 * i + k) % 8))) for k in range(3)]
+            for sent in lists:
+                lapis.wait(sent)
+            for sent in modes:
+                other.wait(sent)
+            mode, mask = mode_and_mask(lapis, "lm/a")
+            assert mode == 0o600 | mask << 3, (i, oct(mode), mask)
+
+
 def test_longest_values(daemon):
     """One limit, however a value comes: what was set can be read."""
     with daemon.connect() as lapis:

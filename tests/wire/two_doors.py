@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes through a socket, and a mount that sees them at once; and the reverse (rule M2).
 
-two_doors.py ADDRESS DIR [SECONDS]. First one thing after the other: the mount looks, so that its kernel
+two_doors.py ADDRESS DIR [SECONDS | nothing]. First one thing after the other: the mount looks, so that its kernel
 remembers; the socket changes; the mount looks again, and must see it. Then both at once: writers
 that count what was acknowledged, and readers at the other door that must never see less than that: a
-few hundred changes of each, or as many as there are in so many seconds.
+few hundred changes of each, or as many as there are in so many seconds. With `nothing` the mount is one
+whose kernel is to believe nothing: then what it has of data is looked at.
 """
 
 import errno
@@ -20,7 +21,10 @@ import lapis_wire as wire
 
 ROUNDS = 300
 address, top = sys.argv[1], sys.argv[2]
-SECONDS = float(sys.argv[3]) if len(sys.argv) > 3 else 0
+BELIEVES_NOTHING = sys.argv[3:] == ["nothing"]
+SECONDS = float(sys.argv[3]) if len(sys.argv) > 3 and not BELIEVES_NOTHING else 0
+# From this kernel on it maps what it reads without its cache.
+READS_DIRECTLY = tuple(map(int, os.uname().release.split("-")[0].split(".")[:2])) >= (6, 6)
 failures = []
 
 
@@ -170,6 +174,12 @@ def attributes(lapis):
                 os._exit(0)
         got = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         check(got == mask, f"an access list of {mask}: {got}")
+        check(os.stat(path_of("bucket/f")).st_mode & 0o777 == 0o600 | mask << 3, f"the mode of {mask}")
+    # Nor does it ask for the list that a mode changes.
+    lapis(wire.set_attrs("bucket/f", mode=0o620))
+    check(os.getxattr(path_of("bucket/f"), "system.posix_acl_access") == acl(2), "the list of a mode")
+    lapis(wire.xattr_remove("bucket/f", "system.posix_acl_access"))
+    lapis(wire.set_attrs("bucket/f", mode=0o640))
 
 
 def data(lapis):
@@ -200,6 +210,66 @@ def data(lapis):
         lapis(wire.truncate("bucket/g", 9000))
         check(os.pread(file.fileno(), 30000, 0) == wanted[:5000] + bytes(4000), "longer again")
         check(content("bucket/g") == wanted[:5000] + bytes(4000), "the same, opened again")
+
+
+def open_data(lapis):
+    """What is read by a descriptor, and through a mapping, that were there before."""
+    lapis(wire.put("bucket/m", b"a" * 12288))
+    path = path_of("bucket/m")
+    with open(path, "rb", buffering=0) as file, mmap.mmap(file.fileno(), 12288, prot=mmap.PROT_READ) as memory:
+        check(os.pread(file.fileno(), 20000, 0) == memory[:] == b"a" * 12288, "what was put")
+        lapis(wire.write("bucket/m", b"b" * 100, offset=4096))
+        check(memory[4090:4200] == b"a" * 6 + b"b" * 100 + b"a" * 4, "a mapping of what was written")
+        check(os.pread(file.fileno(), 2, 4095) == b"ab", "what was written, after a mapping")
+        # A look at the times does not show this one.
+        before = os.fstat(file.fileno()).st_mtime_ns
+        lapis(wire.write("bucket/m", b"c" * 100, offset=4096))
+        lapis(wire.set_attrs("bucket/m", mtime_ns=before))
+        check(os.pread(file.fileno(), 2, 4095) == b"ac", "what was written as if long ago")
+        check(memory[4095:4097] == b"ac", "a mapping of what was written as if long ago")
+        check(content("bucket/m")[4095:4097] == b"ac", "what was written as if long ago, opened")
+        with open(path, "r+b", buffering=0) as writer, mmap.mmap(writer.fileno(), 12288) as shared:
+            shared[0:5] = b"first"
+            shared.flush()
+            check(lapis(wire.get("bucket/m", length=5)).data == b"first", "a mapping that was synced")
+            check(os.pread(file.fileno(), 5, 0) == b"first", "a mapping that was synced, by another")
+            os.pwrite(writer.fileno(), b"later", 0)
+            check(shared[0:5] == memory[0:5] == b"later", "a mapping of what was written beside it")
+            lapis(wire.write("bucket/m", b"other", offset=0))
+            check(shared[0:5] == memory[0:5] == b"other", "a mapping that can be written to")
+        lapis(wire.put("bucket/m", b"new"))
+        check(os.pread(file.fileno(), 5, 0) == memory[0:5] == b"other", "what was replaced")
+        check(content("bucket/m") == b"new", "what was put over it")
+
+
+def append_race():
+    """Who reads at the end, by a descriptor that was open before, finds all that was acknowledged,
+    whatever else is asked of the file meanwhile."""
+    with wire.Connection(address) as lapis:
+        lapis(wire.put("race/end", b""))
+    path, race = path_of("race/end"), Race()
+    opened = os.open(path, os.O_RDONLY)
+
+    def append_end(lapis, _):
+        lapis(wire.write("race/end", b"x", append=True))
+
+    def look(_):
+        return len(os.pread(opened, 1 << 20, 0)) - 1
+
+    def disturb(act):
+        while not race.is_done:
+            act()
+
+    threads = [threading.Thread(target=race.write, args=(append_end,))]
+    threads += [threading.Thread(target=race.read, args=(look, "an end")) for _ in range(2)]
+    for act in (lambda: os.chmod(path, 0o644), lambda: os.close(os.open(path, os.O_RDONLY))):
+        threads.append(threading.Thread(target=disturb, args=(act,)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    os.close(opened)
+    print(f"an end: {race.acknowledged + 1} changes, {race.looks} looks")
 
 
 # --- Both at once ------------------------------------------------------------------------------
@@ -462,10 +532,17 @@ def slow(lapis):
 
 
 with wire.Connection(address) as door:
-    door(wire.make("bucket", wire.DIRECTORY, spread=True))
-    for part in (slow, remembers, names, directories, attributes, data):
+    if BELIEVES_NOTHING:
+        door(wire.delete("bucket/f"))
+    else:
+        door(wire.make("bucket", wire.DIRECTORY, spread=True))
+    known = (attributes, data, open_data)
+    for part in known if BELIEVES_NOTHING else (slow, remembers, names, directories, *known):
         part(door)
-races()
-first_looks()
+if not BELIEVES_NOTHING:
+    races()
+    first_looks()
+elif READS_DIRECTLY:
+    append_race()
 print("\n".join(failures[:10]))
 sys.exit(len(failures) > 0)

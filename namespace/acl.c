@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fuse/acl.h"
+#include "namespace/acl.h"
 
 #include <string.h>
 
@@ -51,11 +51,16 @@ static bool may_follow(const struct entry *entry, const struct entry *last)
 	return entry->tag > last->tag;
 }
 
-int lpi_acl_check(const void *acl, size_t len)
+struct lp_bytes lp_acl_access_name(void)
+{
+	return (struct lp_bytes){LP_ACL_ACCESS, sizeof(LP_ACL_ACCESS) - 1};
+}
+
+int lp_acl_check(const void *acl, size_t len)
 {
 	struct entry last = {.tag = 0};
 	unsigned seen = 0;
-	if (len < HEAD_BYTES || (len - HEAD_BYTES) % ENTRY_BYTES != 0 ||
+	if (len < HEAD_BYTES || len > LP_ACL_BYTES_MAX || (len - HEAD_BYTES) % ENTRY_BYTES != 0 ||
 	    lp_get_le32(acl) != VERSION)
 		return -EINVAL;
 	for (size_t i = 0; i < entry_cnt(len); i++) {
@@ -79,8 +84,8 @@ static bool is_name(struct lp_bytes name, const char *text)
 
 int lp_acl_check_xattr(struct lp_bytes name, struct lp_bytes value)
 {
-	bool is_acl = is_name(name, LPI_ACL_ACCESS) || is_name(name, LPI_ACL_DEFAULT);
-	return is_acl ? lpi_acl_check(value.data, value.len) : 0;
+	bool is_acl = is_name(name, LP_ACL_ACCESS) || is_name(name, LP_ACL_DEFAULT);
+	return is_acl ? lp_acl_check(value.data, value.len) : 0;
 }
 
 static bool has_mask(const void *acl, size_t len)
@@ -109,7 +114,7 @@ static int shift_of(uint16_t tag, bool masked)
 	}
 }
 
-uint16_t lpi_acl_mode(const void *acl, size_t len)
+uint16_t lp_acl_mode(const void *acl, size_t len)
 {
 	bool masked = has_mask(acl, len);
 	unsigned mode = 0;
@@ -122,7 +127,7 @@ uint16_t lpi_acl_mode(const void *acl, size_t len)
 	return (uint16_t)mode;
 }
 
-bool lpi_acl_is_mode(const void *acl, size_t len)
+bool lp_acl_is_mode(const void *acl, size_t len)
 {
 	for (size_t i = 0; i < entry_cnt(len); i++) {
 		if ((get(acl, i).tag & (NAMED_USER | NAMED_GROUP | MASK)) != 0)
@@ -131,7 +136,7 @@ bool lpi_acl_is_mode(const void *acl, size_t len)
 	return true;
 }
 
-void lpi_acl_chmod(void *acl, size_t len, uint16_t mode)
+void lp_acl_chmod(void *acl, size_t len, uint16_t mode)
 {
 	bool masked = has_mask(acl, len);
 	for (size_t i = 0; i < entry_cnt(len); i++) {
@@ -141,7 +146,7 @@ void lpi_acl_chmod(void *acl, size_t len, uint16_t mode)
 	}
 }
 
-uint16_t lpi_acl_create(void *acl, size_t len, uint16_t mode)
+uint16_t lp_acl_create(void *acl, size_t len, uint16_t mode)
 {
 	bool masked = has_mask(acl, len);
 	unsigned bits = mode;

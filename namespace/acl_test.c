@@ -2,7 +2,7 @@
 /* Lists written out byte by byte, and what POSIX 1003.1e says must become of them and of the mode.
  * Whatever is no list is refused: each byte of a right one is replaced by each other value, and
  * what still passes must be read without a step outside its bytes. */
-#include "fuse/acl.h"
+#include "namespace/acl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +22,12 @@ static const uint8_t plain[] = {2, 0, 0, 0,      1,  0, 7, 0, NOBODY, 4,
 static void test_modes(void **state)
 {
 	(void)state;
-	assert_int_equal(lpi_acl_check(named, sizeof(named)), 0);
-	assert_int_equal(lpi_acl_check(plain, sizeof(plain)), 0);
-	assert_int_equal(lpi_acl_mode(named, sizeof(named)), 0660);
-	assert_int_equal(lpi_acl_mode(plain, sizeof(plain)), 0755);
-	assert_false(lpi_acl_is_mode(named, sizeof(named)));
-	assert_true(lpi_acl_is_mode(plain, sizeof(plain)));
+	assert_int_equal(lp_acl_check(named, sizeof(named)), 0);
+	assert_int_equal(lp_acl_check(plain, sizeof(plain)), 0);
+	assert_int_equal(lp_acl_mode(named, sizeof(named)), 0660);
+	assert_int_equal(lp_acl_mode(plain, sizeof(plain)), 0755);
+	assert_false(lp_acl_is_mode(named, sizeof(named)));
+	assert_true(lp_acl_is_mode(plain, sizeof(plain)));
 }
 
 /* chmod sets the mask, and leaves the group's own entry and the named one. */
@@ -36,16 +36,16 @@ static void test_chmod(void **state)
 	uint8_t acl[sizeof(named)];
 	(void)state;
 	memcpy(acl, named, sizeof(acl));
-	lpi_acl_chmod(acl, sizeof(acl), 04715);
-	assert_int_equal(lpi_acl_check(acl, sizeof(acl)), 0);
-	assert_int_equal(lpi_acl_mode(acl, sizeof(acl)), 0715);
+	lp_acl_chmod(acl, sizeof(acl), 04715);
+	assert_int_equal(lp_acl_check(acl, sizeof(acl)), 0);
+	assert_int_equal(lp_acl_mode(acl, sizeof(acl)), 0715);
 	assert_int_equal(acl[14], 7); /* u:1000 */
 	assert_int_equal(acl[22], 4); /* g:: */
 	assert_int_equal(acl[30], 1); /* m:: */
 	uint8_t simple[sizeof(plain)];
 	memcpy(simple, plain, sizeof(simple));
-	lpi_acl_chmod(simple, sizeof(simple), 0640);
-	assert_int_equal(lpi_acl_mode(simple, sizeof(simple)), 0640);
+	lp_acl_chmod(simple, sizeof(simple), 0640);
+	assert_int_equal(lp_acl_mode(simple, sizeof(simple)), 0640);
 }
 
 static void test_create(void **state)
@@ -53,30 +53,30 @@ static void test_create(void **state)
 	uint8_t acl[sizeof(named)];
 	(void)state;
 	memcpy(acl, named, sizeof(acl));
-	assert_int_equal(lpi_acl_create(acl, sizeof(acl), 02751), 02640);
-	assert_int_equal(lpi_acl_mode(acl, sizeof(acl)), 0640);
+	assert_int_equal(lp_acl_create(acl, sizeof(acl), 02751), 02640);
+	assert_int_equal(lp_acl_mode(acl, sizeof(acl)), 0640);
 	assert_int_equal(acl[22], 4); /* g:: stays behind the mask */
 	uint8_t simple[sizeof(plain)];
 	memcpy(simple, plain, sizeof(simple));
-	assert_int_equal(lpi_acl_create(simple, sizeof(simple), 0666), 0644);
-	assert_int_equal(lpi_acl_mode(simple, sizeof(simple)), 0644);
+	assert_int_equal(lp_acl_create(simple, sizeof(simple), 0666), 0644);
+	assert_int_equal(lp_acl_mode(simple, sizeof(simple)), 0644);
 }
 
 static void test_refused(void **state)
 {
 	(void)state;
 	for (size_t len = 0; len < sizeof(named); len++)
-		assert_int_equal(lpi_acl_check(named, len), -EINVAL);
+		assert_int_equal(lp_acl_check(named, len), -EINVAL);
 	for (size_t i = 0; i < sizeof(named); i++) {
 		for (unsigned value = 0; value < 256; value++) {
 			uint8_t *acl = malloc(sizeof(named));
 			assert_non_null(acl);
 			memcpy(acl, named, sizeof(named));
 			acl[i] = (uint8_t)value;
-			if (lpi_acl_check(acl, sizeof(named)) == 0) {
-				(void)lpi_acl_create(acl, sizeof(named), 0777);
-				lpi_acl_chmod(acl, sizeof(named), 0777);
-				assert_int_equal(lpi_acl_mode(acl, sizeof(named)), 0777);
+			if (lp_acl_check(acl, sizeof(named)) == 0) {
+				(void)lp_acl_create(acl, sizeof(named), 0777);
+				lp_acl_chmod(acl, sizeof(named), 0777);
+				assert_int_equal(lp_acl_mode(acl, sizeof(named)), 0777);
 			}
 			free(acl);
 		}
@@ -85,19 +85,38 @@ static void test_refused(void **state)
 	uint8_t acl[sizeof(named)];
 	memcpy(acl, named, sizeof(acl));
 	memmove(acl + 28, acl + 36, 8);
-	assert_int_equal(lpi_acl_check(acl, sizeof(acl) - 8), -EINVAL);
+	assert_int_equal(lp_acl_check(acl, sizeof(acl) - 8), -EINVAL);
 	memcpy(acl, named, sizeof(acl));
 	memcpy(acl + 20, acl + 12, 8);
-	assert_int_equal(lpi_acl_check(acl, sizeof(acl)), -EINVAL);
+	assert_int_equal(lp_acl_check(acl, sizeof(acl)), -EINVAL);
+}
+
+/* As many users as are named in what the kernel has room for; one more is too many. */
+static void test_longest(void **state)
+{
+	const size_t most = 4 + 8 * 511;
+	uint8_t *acl = calloc(1, most + 16);
+	(void)state;
+	assert_non_null(acl);
+	memcpy(acl, named, 12);
+	for (uint32_t i = 0; i <= 508; i++) {
+		size_t len = 12 + 8 * (i + 1) + 24;
+		uint8_t *at = acl + 12 + (size_t)i * 8;
+		memcpy(at, named + 12, 8);
+		at[4] = (uint8_t)i;
+		at[5] = (uint8_t)(i >> 8);
+		memcpy(at + 8, named + 20, 24);
+		assert_int_equal(lp_acl_check(acl, len), len <= most ? 0 : -EINVAL);
+	}
+	free(acl);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_modes),
-		cmocka_unit_test(test_chmod),
-		cmocka_unit_test(test_create),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_modes),   cmocka_unit_test(test_chmod),
+		cmocka_unit_test(test_create),  cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_longest),
 	};
-	return lp_test_main(tests, "fuse/acl");
+	return lp_test_main(tests, "namespace/acl");
 }
