@@ -141,7 +141,7 @@ static void test_set_list(void **state)
 
 /* Another list, or the first one, comes at any moment of a change of the mode: afterwards they
  * agree, or the list came last and is as it was given. */
-static void list_meets_mode(uint32_t turns, bool has_list)
+static void list_meets_mode(uint32_t turns, uint32_t home, bool has_list)
 {
 	struct lpi_t t;
 	struct lpi_ns_hand hand = {.op = {.opcode = LP_NS_SET}};
@@ -155,10 +155,11 @@ static void list_meets_mode(uint32_t turns, bool has_list)
 	hand.op.set.mask = LP_ATTR_MODE;
 	hand.op.set.attrs.mode = 0640;
 	lpi_ns_rig_submit(t.rig, turns % 2, &hand);
-	for (uint32_t i = 0; i < turns; i++)
+	for (uint32_t i = 0; i < turns / 2; i++)
 		(void)lpi_ns_rig_turn(t.rig);
 	lpi_t_list_fill(list, 7);
 	list[LPI_T_LIST_NAMED] = 5;
+	t.home = home;
 	lpi_t_list_set(&t, ino, list);
 	uint64_t list_nr = t.op->store.op.txn.version_nr;
 	lp_test_ok(lpi_ns_rig_wait(t.rig, &hand));
@@ -174,9 +175,9 @@ static void list_meets_mode(uint32_t turns, bool has_list)
 static void test_list_meets_mode(void **state)
 {
 	(void)state;
-	for (uint32_t turns = 0; turns < 24; turns++) {
-		list_meets_mode(turns, true);
-		list_meets_mode(turns, false);
+	for (uint32_t i = 0; i < 96; i++) {
+		list_meets_mode(i / 2, i % 2, true);
+		list_meets_mode(i / 2, i % 2, false);
 	}
 }
 
