@@ -241,16 +241,11 @@ static void test_table_of_blocks(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_table_of_nodes),
-		cmocka_unit_test(test_division),
-		cmocka_unit_test(test_given_memtable),
-		cmocka_unit_test(test_filters),
-		cmocka_unit_test(test_lost),
-		cmocka_unit_test(test_moves),
-		cmocka_unit_test(test_stays),
-		cmocka_unit_test(test_data),
-		cmocka_unit_test(test_any_numbers),
-		cmocka_unit_test(test_table_of_blocks),
+		cmocka_unit_test(test_table_of_nodes), cmocka_unit_test(test_division),
+		cmocka_unit_test(test_given_memtable), cmocka_unit_test(test_filters),
+		cmocka_unit_test(test_lost),           cmocka_unit_test(test_moves),
+		cmocka_unit_test(test_stays),          cmocka_unit_test(test_data),
+		cmocka_unit_test(test_any_numbers),    cmocka_unit_test(test_table_of_blocks),
 	};
 	return lp_test_main(tests, "store/block_memory");
 }

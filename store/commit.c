@@ -959,11 +959,6 @@ bool lp_commit_is_settled(const struct lp_commit *commit)
 	       group_is_empty(&commit->groups[commit->collecting % GROUPS]);
 }
 
-void lp_commit_abort(struct lp_commit *commit)
-{
-	lp_commit_give_up(commit, -ECANCELED);
-}
-
 void lp_commit_give_up(struct lp_commit *commit, int err)
 {
 	fail(commit, err);

@@ -25,6 +25,8 @@
 #ifndef LP_STORE_COMMIT_H
 #define LP_STORE_COMMIT_H
 
+#include <errno.h>
+
 #include "base/buf.h"
 #include "store/kv.h"
 #include "store/log.h"
@@ -98,11 +100,14 @@ bool lp_commit_is_settled(const struct lp_commit *commit);
 /* 0, or the error that ended it. */
 int lp_commit_error(const struct lp_commit *commit);
 
-/* For an immediate stop: as if a frame had failed; what is in flight still ends. */
-void lp_commit_abort(struct lp_commit *commit);
-/* The same, for half of an operation is in the group, and the other half cannot be: err says why.
- */
+/* As if a frame had failed; what is in flight still ends. err says why: half of an operation is in
+ * the group, and the other half cannot be. */
 void lp_commit_give_up(struct lp_commit *commit, int err);
+/* The same, for an immediate stop. */
+static inline void lp_commit_abort(struct lp_commit *commit)
+{
+	lp_commit_give_up(commit, -ECANCELED);
+}
 
 /* For an orderly stop: a frame that says what the log need not keep, though there is room. Idle
  * again when it is durable. */
