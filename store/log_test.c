@@ -604,6 +604,7 @@ static void test_recovery_fails(void **state)
 		(void)lp_sim_rule_add(lp_sim_of(cut), &rule);
 		lp_test_err(-EIO, lpi_rig_recover_at(after, 0, false));
 		lp_sim_rules_clear(lp_sim_of(cut));
+		lp_bdev_trust(cut); /* opened anew */
 		lp_log_free(after->log);
 		after->got_cnt = 0;
 		after->recovered = false;

@@ -95,8 +95,9 @@ static void set_owner(const struct apply *apply, struct lpi_whole_node *node)
 static void set_items(struct lpi_whole_node *node, const struct lpi_whole_op *op, uint32_t cnt)
 {
 	for (uint32_t i = 0; i < cnt; i++) {
-		const struct lpi_whole_item item = {
-			.name = LPI_WHOLE_XATTR_ACL + i, .len = 28, .seed = op->seed + i};
+		const struct lpi_whole_item item = {.name = LPI_WHOLE_XATTR_ACL + i,
+						    .len = LPI_WHOLE_ACL_BYTES,
+						    .seed = op->seed + i};
 		lpi_whole_item_set(node, &item);
 	}
 }
@@ -276,6 +277,27 @@ static int do_close(const struct apply *apply)
 	return 0;
 }
 
+/* A mode is an access list as well, where there is one. */
+static void change_mode(struct lpi_whole_node *node, uint32_t mode)
+{
+	const struct lpi_whole_item *acl = lpi_whole_item_find(node, false, LPI_WHOLE_XATTR_ACL);
+	node->mode = mode;
+	if (acl == NULL)
+		return;
+	struct lpi_whole_item changed = *acl;
+	changed.has_perms = true;
+	changed.perms = mode & 0777;
+	lpi_whole_item_set(node, &changed);
+}
+
+/* And the other way round. */
+static void take_mode_of_list(struct lpi_whole_node *node)
+{
+	const struct lpi_whole_item *acl = lpi_whole_item_find(node, false, LPI_WHOLE_XATTR_ACL);
+	if (acl != NULL)
+		node->mode = (node->mode & ~0777u) | lpi_whole_item_perms(acl);
+}
+
 static int do_set(const struct apply *apply)
 {
 	const struct lpi_whole_op *op = apply->op;
@@ -283,7 +305,7 @@ static int do_set(const struct apply *apply)
 	if (node == NULL)
 		return LPI_WHOLE_ANYTHING;
 	if ((op->mask & LP_ATTR_MODE) != 0)
-		node->mode = op->mode & apply->whole->mode_mask;
+		change_mode(node, op->mode & apply->whole->mode_mask);
 	if ((op->mask & LP_ATTR_UID) != 0)
 		set_ids(node, op);
 	if ((op->mask & LP_ATTR_MTIME) != 0)
@@ -419,6 +441,9 @@ static int do_item(const struct apply *apply)
 		lpi_whole_item_set(node, &item);
 	else
 		lpi_whole_item_remove(node, is_omap, op->name);
+	if (op->kind == LPI_WHOLE_XATTR_SET && op->name == LPI_WHOLE_XATTR_ACL &&
+	    apply->whole->lists_set_modes)
+		take_mode_of_list(node);
 	lpi_whole_touch(apply->whole, LPI_WHOLE_TOUCH_INODE, node->slot, true);
 	apply->whole->has_changed = true;
 	return 0;
@@ -529,7 +554,7 @@ static int put_fault(const struct apply *apply, const struct path *path)
 }
 
 /* The node takes the name; mode, owner and ACL come from what is replaced (rule W3), or an ACL from
- * `source`. */
+ * `source`; an ACL that is put is the mode. */
 static void take_name(const struct apply *apply, const struct path *path, uint32_t slot,
 		      const struct lpi_whole_item *source_acl)
 {
@@ -552,6 +577,8 @@ static void take_name(const struct apply *apply, const struct path *path, uint32
 		kept = *acl;
 		lpi_whole_item_set(node, &kept);
 	}
+	if (has_own)
+		take_mode_of_list(node);
 	if (old != NULL)
 		lose_name(whole, dir, last_name(path));
 	lpi_whole_entry_set(whole, dir, last_name(path), slot);
@@ -846,10 +873,7 @@ static int do_xattrs(const struct apply *apply)
 			lpi_whole_omap_name(item->name, &name);
 		else
 			lpi_whole_xattr_name(item->name, &name);
-		if (item->is_omap)
-			lpi_whole_fill(item->seed, value, item->len);
-		else
-			lpi_whole_fill_xattr(item->name, item->seed, value, item->len);
+		lpi_whole_item_value(item, value);
 		apply->answer->cnt++;
 		apply->answer->hash +=
 			lpi_whole_hash_item(is_omap, (struct lp_bytes){name.bytes, name.len},

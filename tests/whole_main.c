@@ -76,6 +76,7 @@ static void begin_at_daemon(struct run *run, struct place *place)
 	run->model.is_below = true;
 	run->model.copies_are_roots = true;
 	run->model.data_sets_times = true;
+	run->model.lists_set_modes = true;
 }
 
 static void run_begin(struct run *run, struct place *place)

@@ -280,6 +280,24 @@ void lpi_whole_item_set(struct lpi_whole_node *node, const struct lpi_whole_item
 	body->items[body->item_cnt++] = *item;
 }
 
+void lpi_whole_item_value(const struct lpi_whole_item *item, uint8_t *ret_value)
+{
+	if (item->is_omap)
+		lpi_whole_fill(item->seed, ret_value, item->len);
+	else
+		lpi_whole_fill_xattr(item->name, item->seed, ret_value, item->len);
+	if (item->has_perms)
+		lpi_whole_acl_set_perms(ret_value, item->perms);
+}
+
+uint32_t lpi_whole_item_perms(const struct lpi_whole_item *item)
+{
+	uint8_t acl[LPI_WHOLE_ACL_BYTES];
+	LP_ASSERT(item->name == LPI_WHOLE_XATTR_ACL && item->len == LPI_WHOLE_ACL_BYTES);
+	lpi_whole_item_value(item, acl);
+	return lpi_whole_acl_perms(acl);
+}
+
 /* --- Nodes ------------------------------------------------------------------------------------ */
 
 bool lpi_whole_is_dir(const struct lpi_whole_node *node)

@@ -37,6 +37,8 @@ struct lpi_whole_item {
 	uint32_t len;
 	uint32_t seed;
 	bool is_omap;
+	bool has_perms; /* an access list whose mode was set: to these nine bits */
+	uint32_t perms;
 };
 
 struct lpi_whole_body {
@@ -113,6 +115,7 @@ struct lpi_whole {
 	bool copies_are_roots; /* what copy and move make: they say no owner */
 	bool is_below;         /* the root is a directory of another one: no bucket is made in it */
 	bool data_sets_times;  /* who changes data sets the time, to that of the clock */
+	bool lists_set_modes;  /* who sets an access list sets the mode */
 	uint32_t node_cnt;
 	uint32_t node_max;
 	uint32_t entry_cnt;
@@ -291,6 +294,10 @@ uint64_t lpi_whole_next_data(const struct lpi_whole_node *node, uint64_t offset)
 const struct lpi_whole_item *lpi_whole_item_find(const struct lpi_whole_node *node, bool is_omap,
 						 uint32_t name);
 void lpi_whole_item_set(struct lpi_whole_node *node, const struct lpi_whole_item *item);
+/* item->len bytes. */
+void lpi_whole_item_value(const struct lpi_whole_item *item, uint8_t *ret_value);
+/* Of an access list. */
+uint32_t lpi_whole_item_perms(const struct lpi_whole_item *item);
 void lpi_whole_item_remove(struct lpi_whole_node *node, bool is_omap, uint32_t name);
 uint32_t lpi_whole_pages(const struct lpi_whole *whole);
 

@@ -220,11 +220,27 @@ void lpi_whole_fill(uint32_t seed, void *buf, size_t len)
 	lp_prng_fill(&prng, buf, len);
 }
 
+static const uint16_t tags[] = {0x01, 0x04, 0x20}; /* owner, group, others */
+static_assert(LPI_WHOLE_ACL_BYTES == 4 + 8 * LP_ARRAY_SIZE(tags), "version, entries");
+
+uint32_t lpi_whole_acl_perms(const uint8_t acl[LPI_WHOLE_ACL_BYTES])
+{
+	uint32_t perms = 0;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(tags); i++)
+		perms = perms << 3 | lp_get_le16(acl + 4 + 8 * i + 2);
+	return perms;
+}
+
+void lpi_whole_acl_set_perms(uint8_t acl[LPI_WHOLE_ACL_BYTES], uint32_t perms)
+{
+	for (size_t i = LP_ARRAY_SIZE(tags); i > 0; i--, perms >>= 3)
+		lp_put_le16(acl + 4 + 8 * (i - 1) + 2, perms & 7u);
+}
+
 void lpi_whole_fill_xattr(uint32_t idx, uint32_t seed, uint8_t *buf, size_t len)
 {
-	static const uint16_t tags[] = {0x01, 0x04, 0x20}; /* owner, group, others */
 	lpi_whole_fill(seed, buf, len);
-	if (idx != LPI_WHOLE_XATTR_ACL || len != 4 + 8 * LP_ARRAY_SIZE(tags))
+	if (idx != LPI_WHOLE_XATTR_ACL || len != LPI_WHOLE_ACL_BYTES)
 		return;
 	lp_put_le32(buf, 2); /* its version */
 	for (size_t i = 0; i < LP_ARRAY_SIZE(tags); i++) {

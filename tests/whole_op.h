@@ -138,6 +138,10 @@ void lpi_whole_omap_name(uint32_t idx, struct lpi_whole_bytes *ret);
 void lpi_whole_fill(uint32_t seed, void *buf, size_t len);
 /* The value of an xattr; that of an access ACL is one, or the socket would refuse it. */
 void lpi_whole_fill_xattr(uint32_t idx, uint32_t seed, uint8_t *buf, size_t len);
+/* Of an access list: the nine bits that are the same, and their change by a chmod. */
+#define LPI_WHOLE_ACL_BYTES 28u
+uint32_t lpi_whole_acl_perms(const uint8_t acl[LPI_WHOLE_ACL_BYTES]);
+void lpi_whole_acl_set_perms(uint8_t acl[LPI_WHOLE_ACL_BYTES], uint32_t perms);
 /* Times that an operation sets are long ago, so that they are known from those of the clock. 0: it
  * sets none. */
 int64_t lpi_whole_time(uint32_t seed);

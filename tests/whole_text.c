@@ -169,10 +169,7 @@ static void hash_body(struct lpi_whole_body *body)
 			lpi_whole_omap_name(item->name, &name);
 		else
 			lpi_whole_xattr_name(item->name, &name);
-		if (item->is_omap)
-			lpi_whole_fill(item->seed, value, item->len);
-		else
-			lpi_whole_fill_xattr(item->name, item->seed, value, item->len);
+		lpi_whole_item_value(item, value);
 		body->items_hash +=
 			lpi_whole_hash_item(item->is_omap, (struct lp_bytes){name.bytes, name.len},
 					    (struct lp_bytes){value, item->len});
