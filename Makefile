@@ -211,13 +211,14 @@ $(OUT)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_MAIN) $(FUZZ_LIBS) $(OBJ)/alloc-glib
 	$(Q)$(LINK) $(if $(filter fuzz,$(VARIANT)),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) \
 		$(filter %.a,$^) $(call sys_of,fuzz)
 
+# The seed: with LTO names in an object would be other ones each time.
 $(OBJ)/%.o: %.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(if $(LTO_OBJ),-frandom-seed=$<) -MMD -MP -c -o $@ $<
 
 $(OBJ)/%.o: %.cc
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(if $(LTO_OBJ),-frandom-seed=$<) -MMD -MP -c -o $@ $<
 
 # The one object that knows which allocator this program is linked with.
 $(OBJ)/alloc-%.o: Makefile
