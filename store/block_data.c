@@ -7,8 +7,6 @@
 #include "store/block_cached.h"
 #include "store/block_edit.h"
 
-#define HOPES_MAX  50u   /* of a millisecond */
-#define LONG_HOPES 2000u /* while space is freed step by step, or what was freed is committed */
 /* From here on a call of its own is cheaper than to let the device wait for the sums. */
 #define SUM_BESIDE_BYTES UINT64_C(131072)
 
@@ -279,19 +277,9 @@ int lpi_txn_wait_space(struct lpi_txn *txn)
 	return LPI_WAIT;
 }
 
-/* What was freed is on its way: the work that frees in steps, its commit, I/O on it. A commit takes
- * as long as the device does; those that came after this one began to wait are not waited for, or
- * others that overwrite would hold up the answer of a store that is full. */
 bool lpi_txn_may_hope_for_space(struct lpi_txn *txn)
 {
-	const struct lpi_block *block = txn->block;
-	if (txn->space_tries++ == 0)
-		txn->space_seq = lp_commit_seq(block->commit);
-	bool is_freeing = lp_shard_freeing_blocks(block->shard) > 0;
-	bool is_long = lpi_trims_are_freeing(block) ||
-		       (is_freeing && lp_space_durable_seq(block->space) < txn->space_seq);
-	bool is_coming = is_long || is_freeing || lp_space_waiting_blocks(block->space) > 0;
-	if (!is_coming || txn->space_tries > (is_long ? LONG_HOPES : HOPES_MAX))
+	if (!lpi_hope_goes_on(&txn->hope, txn->block))
 		return false;
 	lpi_txn_move(txn, LPI_TXN_RESOLVE);
 	(void)lpi_txn_wait_memory(txn); /* a moment */
@@ -301,7 +289,7 @@ bool lpi_txn_may_hope_for_space(struct lpi_txn *txn)
 bool lpi_txn_hope_for_index(struct lpi_txn *txn, bool is_busy)
 {
 	bool is_coming = is_busy || lpi_trims_are_freeing(txn->block);
-	if (!is_coming || txn->space_tries++ > LONG_HOPES)
+	if (!is_coming || txn->index_tries++ > LPI_HOPES_IDLE)
 		return false;
 	(void)lpi_txn_wait_memory(txn);
 	return true;
@@ -405,6 +393,7 @@ static int take_space(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
 	bool plays_full = txn->block->plays_full && lpi_edit_was_refused(edit);
+	lpi_hope_tries(&txn->hope, txn->block);
 	int err = plays_full ? -ENOSPC : take_all(txn);
 	if (err == -ENOSPC) {
 		int kept = lpi_edit_keep_places(txn);
