@@ -9,6 +9,8 @@
 
 /* From here on a call of its own is cheaper than to let the device wait for the sums. */
 #define SUM_BESIDE_BYTES UINT64_C(131072)
+/* Of free space, for what cuts files that share theirs: twice a punch, which has two ends. */
+#define CUT_BLOCKS UINT64_C(64)
 
 /* --- Small steps ------------------------------------------------------------------------------ */
 
@@ -295,12 +297,27 @@ bool lpi_txn_hope_for_index(struct lpi_txn *txn, bool is_busy)
 	return true;
 }
 
+/* What cuts a file inside of a block that it shares needs a new one, and is a removal all the same:
+ * some blocks are kept for these, and only these may take the last ones (P6). */
+static uint64_t room_for(const struct lpi_txn *txn)
+{
+	const struct lp_change *change = txn->edit.change;
+	uint64_t free = lp_alloc_free_blocks(lp_space_alloc(txn->block->space));
+	if (change->type == LP_CHANGE_TRUNCATE || change->type == LP_CHANGE_PUNCH)
+		return free;
+	return free - LP_MIN(free, CUT_BLOCKS);
+}
+
 static int take(struct lpi_txn *txn, uint64_t want, struct lp_extent *ret_extents,
 		uint32_t extents_max, uint32_t *ret_cnt, uint64_t *ret_blocks)
 {
 	const struct lp_alloc_options options = {.hint = LP_ALLOC_NO_HINT,
 						 .extents_max = extents_max};
 	uint64_t blocks = 0;
+	uint64_t room = room_for(txn);
+	if (room == 0)
+		return -ENOSPC;
+	want = LP_MIN(want, room);
 	int cnt = lp_space_take(txn->block->space, want, &options, ret_extents, &blocks);
 	if (cnt < 0)
 		return cnt;

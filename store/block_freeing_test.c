@@ -49,21 +49,31 @@ static void nothing(struct lp_timer *timer)
 	(void)timer;
 }
 
-static void world_begin(struct world *world)
+static void fill(struct world *world)
 {
 	int r = 0;
+	for (uint64_t at = 0; r == 0; at += STEP_BYTES) {
+		r = lpi_hand_change(&world->rig.hand, allocate(filler, at, STEP_BYTES));
+		world->filled_bytes = at + STEP_BYTES;
+	}
+	assert_int_equal(r, -ENOSPC);
+}
+
+static void start(struct world *world)
+{
 	*world = (struct world){.timer = {.fire = nothing}};
 	lpi_store_rig_start(&world->rig, 4); /* without discards */
 	assert_false(world->rig.discard);
 	world->block = lpi_block_of(world->rig.hand.store);
 	create(world, filler);
 	create(world, victim);
+}
+
+static void world_begin(struct world *world)
+{
+	start(world);
 	lp_test_ok(lpi_hand_change(&world->rig.hand, allocate(victim, 0, VICTIM_BYTES)));
-	for (uint64_t at = 0; r == 0; at += STEP_BYTES) {
-		r = lpi_hand_change(&world->rig.hand, allocate(filler, at, STEP_BYTES));
-		world->filled_bytes = at + STEP_BYTES;
-	}
-	assert_int_equal(r, -ENOSPC);
+	fill(world);
 }
 
 static void world_end(struct world *world)
@@ -215,6 +225,53 @@ static void test_not_coming(void **state)
 	}
 }
 
+/* --- What removes a part ---------------------------------------------------------------------- */
+
+#define SHARED_BLOCKS 8u
+
+static int cut(struct world *world, enum lp_change_type type, uint64_t offset, uint64_t length)
+{
+	const struct lp_change change = {
+		.type = type, .ino = victim, .data = {.offset = offset, .length = length}};
+	return lpi_hand_change(&world->rig.hand, change);
+}
+
+static void expect_bytes(struct world *world, struct lp_ino ino, const uint8_t *bytes,
+			 uint64_t length)
+{
+	static uint8_t read[SHARED_BLOCKS * LP_BLOCK_BYTES];
+	assert_int_equal(lpi_hand_read(&world->rig.hand, ino, 0, sizeof(read), read), length);
+	assert_memory_equal(read, bytes, length);
+}
+
+/* A file that shares its blocks is cut and punched inside of them, though each new end needs a
+ * block and no file gets one. */
+static void test_cut_what_is_shared(void **state)
+{
+	(void)state;
+	static const struct lp_ino source = {72};
+	static uint8_t bytes[SHARED_BLOCKS * LP_BLOCK_BYTES];
+	struct world world;
+	memset(bytes, 's', sizeof(bytes));
+	start(&world);
+	create(&world, source);
+	lp_test_ok(lpi_hand_write(&world.rig.hand, source, 0, bytes, sizeof(bytes)));
+	const struct lp_change clone = {.type = LP_CHANGE_CLONE,
+					.ino = victim,
+					.clone = {.src = source, .length = sizeof(bytes)}};
+	lp_test_ok(lpi_hand_change(&world.rig.hand, clone));
+	fill(&world);
+	lp_test_ok(cut(&world, LP_CHANGE_PUNCH, LP_BLOCK_BYTES + 9, 2 * LP_BLOCK_BYTES));
+	lp_test_ok(cut(&world, LP_CHANGE_TRUNCATE, 6 * LP_BLOCK_BYTES + 100, 0));
+	expect_bytes(&world, source, bytes, sizeof(bytes));
+	memset(bytes + LP_BLOCK_BYTES + 9, 0, 2 * LP_BLOCK_BYTES);
+	expect_bytes(&world, victim, bytes, 6 * LP_BLOCK_BYTES + 100);
+	/* What was kept for these was no room for anything else. */
+	submit(&world);
+	assert_int_equal(finish(&world), -ENOSPC);
+	world_end(&world);
+}
+
 /* --- Of one moment ---------------------------------------------------------------------------- */
 
 /* What others free later is not waited for, nor does it come to an end. */
@@ -244,6 +301,7 @@ int main(void)
 		cmocka_unit_test(test_refused_late),
 		cmocka_unit_test(test_slow_io),
 		cmocka_unit_test(test_not_coming),
+		cmocka_unit_test(test_cut_what_is_shared),
 		cmocka_unit_test(test_since),
 	};
 	return lp_test_main(tests, "store/block_freeing");
