@@ -453,10 +453,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_waits),           cmocka_unit_test(test_full_in_a_moment),
 		cmocka_unit_test(test_waits_with_data), cmocka_unit_test(test_own_removal),
-		cmocka_unit_test(test_full_and_there),
-		cmocka_unit_test(test_close_on_its_way),
-		cmocka_unit_test(test_open_is_in_use),
-		cmocka_unit_test(test_slow_device),
+		cmocka_unit_test(test_full_and_there),  cmocka_unit_test(test_close_on_its_way),
+		cmocka_unit_test(test_open_is_in_use),  cmocka_unit_test(test_slow_device),
 		cmocka_unit_test(test_told_late),
 	};
 	return lp_test_main(tests, "namespace/freeing");

@@ -32,7 +32,8 @@ static bool has_waiting(const struct lpi_block *block, uint64_t released_blocks)
 
 bool lpi_block_is_freeing(const struct lpi_block *block, struct lp_store_freeing *since)
 {
-	since->progress = lp_space_durable_seq(block->space) + lp_space_released_blocks(block->space);
+	since->progress =
+		lp_space_durable_seq(block->space) + lp_space_released_blocks(block->space);
 	if (since->stage == STAGE_NEW) {
 		since->upto = lpi_trims_last_nr(block);
 		since->stage = STAGE_STEPS;
@@ -72,8 +73,8 @@ bool lpi_hope_goes_on(struct lpi_hope *hope, const struct lpi_block *block)
 	if (is_coming)
 		return true;
 	/* All has come, perhaps since it looked for space. */
-	bool goes_on = !hope->is_last &&
-		       hope->released_blocks != lp_space_released_blocks(block->space);
+	bool goes_on =
+		!hope->is_last && hope->released_blocks != lp_space_released_blocks(block->space);
 	hope->is_last = true;
 	return goes_on;
 }

@@ -13,7 +13,7 @@
 #define OTHER_SHARD  1u
 #define AT_ONCE_NS   (100 * LP_NS_PER_MS)
 /* More than anything that is free takes to be found, and than any patience there was. */
-#define LONG_NS      (5 * LP_NS_PER_S)
+#define LONG_NS (5 * LP_NS_PER_S)
 
 static const struct lp_ino filler = {70};
 static const struct lp_ino victim = {71};
@@ -285,9 +285,8 @@ static void test_since(void **state)
 	for (uint32_t i = 0; i == 0 || lp_store_is_freeing(world.rig.hand.store, &since); i++) {
 		assert_true(i < 8);
 		cut_bytes -= LP_BLOCK_BYTES;
-		const struct lp_change cut = {.type = LP_CHANGE_TRUNCATE,
-					      .ino = filler,
-					      .data = {.offset = cut_bytes}};
+		const struct lp_change cut = {
+			.type = LP_CHANGE_TRUNCATE, .ino = filler, .data = {.offset = cut_bytes}};
 		lp_test_ok(lpi_hand_change(&world.rig.hand, cut));
 		if (i == 0)
 			(void)lp_store_is_freeing(world.rig.hand.store, &since);
@@ -298,10 +297,8 @@ static void test_since(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refused_late),
-		cmocka_unit_test(test_slow_io),
-		cmocka_unit_test(test_not_coming),
-		cmocka_unit_test(test_cut_what_is_shared),
+		cmocka_unit_test(test_refused_late), cmocka_unit_test(test_slow_io),
+		cmocka_unit_test(test_not_coming),   cmocka_unit_test(test_cut_what_is_shared),
 		cmocka_unit_test(test_since),
 	};
 	return lp_test_main(tests, "store/block_freeing");

@@ -250,7 +250,7 @@ struct lpi_trim_emptied {
 struct lpi_trim {
 	struct lpi_block *block;
 	struct lpi_inode *inode; /* pinned */
-	uint64_t nr; /* in the order of their beginning */
+	uint64_t nr;             /* in the order of their beginning */
 	uint64_t from_block;
 	int error; /* damage: it cannot go on, and what is cut off must not come back */
 	bool is_removal;
