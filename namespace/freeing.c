@@ -153,16 +153,31 @@ static bool has_more_rounds(struct lp_ns *ns, const struct lpi_freeing_wait *wai
 	return true;
 }
 
+static bool is_enough(const struct lpi_freeing_wait *wait, uint64_t now_ns)
+{
+	if (wait->idle_cnt > LPI_FREEING_IDLE_LOOKS || wait->cnt > LPI_FREEING_LOOKS_MAX)
+		return true;
+	bool is_long = now_ns - wait->since_ns >= LPI_FREEING_MAX_NS;
+	return (wait->cnt > LPI_FREEING_LOOKS_MIN && is_long) ||
+	       (wait->idle_cnt > LPI_FREEING_LOOKS_MIN &&
+		now_ns - wait->idle_since_ns >= LPI_FREEING_IDLE_NS);
+}
+
 bool lpi_freeing_goes_on(struct lp_ns *ns, struct lpi_freeing_wait *wait)
 {
 	struct sight sight = look_around(ns);
+	uint64_t now_ns = now_of(ns);
+	if (wait->cnt == 0)
+		wait->since_ns = now_ns;
 	if (wait->cnt++ == 0 || sight.event_cnt != wait->event_cnt) {
 		/* One that has been asked for already may be nearly over. */
 		wait->round_end = ns->freeing.round_cnt + LPI_FREEING_ROUNDS + 1;
 		wait->idle_cnt = 0;
+		wait->idle_since_ns = now_ns;
 	}
 	wait->event_cnt = sight.event_cnt;
-	if (wait->idle_cnt++ >= LPI_FREEING_IDLE_LOOKS || wait->cnt > LPI_FREEING_LOOKS_MAX)
+	wait->idle_cnt++;
+	if (is_enough(wait, now_ns))
 		return false;
 	bool is_unheard = sight.has_orphans && has_more_rounds(ns, wait);
 	return is_unheard || sight.is_under_way || sight.is_held ||

@@ -39,6 +39,10 @@
 /* Looks, a millisecond apart at least: without any progress; and in all. */
 #define LPI_FREEING_IDLE_LOOKS 10000u
 #define LPI_FREEING_LOOKS_MAX  60000u
+/* The store may have hoped as long for each look: then few are enough after this time. */
+#define LPI_FREEING_LOOKS_MIN 3u
+#define LPI_FREEING_IDLE_NS   (30 * LP_NS_PER_S)
+#define LPI_FREEING_MAX_NS    (120 * LP_NS_PER_S)
 
 struct lp_ns;
 struct lpi_call;
@@ -65,6 +69,8 @@ struct lpi_freeing_wait {
 	uint64_t ended_cnt; /* of all shards, when he last tried */
 	uint64_t event_cnt;
 	uint64_t round_end;
+	uint64_t since_ns; /* when he first found none */
+	uint64_t idle_since_ns;
 	uint32_t idle_cnt;
 	uint32_t cnt;
 };

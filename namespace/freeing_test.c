@@ -313,6 +313,37 @@ static void test_slow_device(void **state)
 	world_end(&world);
 }
 
+#define PINS_MAX 64u
+
+/* I/O on what was freed never ends: nobody waits for ever, in the store and here together. */
+static void test_hung_io(void **state)
+{
+	(void)state;
+	static struct lp_space_pin pins[PINS_MAX];
+	struct world world;
+	uint32_t cnt = 0;
+	world_begin(&world);
+	struct lp_space *space = lpi_block_of(world.sim->hand[0].store)->space;
+	const struct lp_space_config *config = lp_space_config(space);
+	for (uint32_t i = 0; i < config->chunk_cnt_max; i++) {
+		uint64_t base = config->base_block + (uint64_t)i * config->chunk_blocks;
+		if (!lp_space_owns(space, i))
+			continue;
+		assert_true(cnt < PINS_MAX);
+		lp_space_pin(space, &pins[cnt++], (struct lp_extent){base, config->chunk_blocks});
+	}
+	lp_test_ok(take_away(&world, root, "victim", false));
+	forget_in(&world, 1);
+	uint64_t from_ns = world.sim->clock.now_ns;
+	assert_int_equal(grow(&world, 0, MORE_BYTES), -ENOSPC);
+	assert_true(world.sim->clock.now_ns - from_ns < 2 * LPI_FREEING_MAX_NS);
+	while (cnt > 0)
+		lp_space_unpin(space, &pins[--cnt]);
+	idle(&world, LP_NS_PER_S);
+	lp_test_ok(grow(&world, 0, MORE_BYTES));
+	world_end(&world);
+}
+
 /* Who looked before it ended and is told after that looks once more, however long ago it was; who
  * looked after that does not. */
 static void test_told_late(void **state)
@@ -455,7 +486,7 @@ int main(void)
 		cmocka_unit_test(test_waits_with_data), cmocka_unit_test(test_own_removal),
 		cmocka_unit_test(test_full_and_there),  cmocka_unit_test(test_close_on_its_way),
 		cmocka_unit_test(test_open_is_in_use),  cmocka_unit_test(test_slow_device),
-		cmocka_unit_test(test_told_late),
+		cmocka_unit_test(test_told_late),       cmocka_unit_test(test_hung_io),
 	};
 	return lp_test_main(tests, "namespace/freeing");
 }
