@@ -305,6 +305,7 @@ static void has_written(struct lpi_fuse_request *request)
 	    lpi_fuse_write_offset(request) != LP_STORE_APPEND) {
 		if (!is_adopted(request))
 			sum_own(request); /* if it did not come so far */
+		request->is_impatient = true;
 		request->left = LP_FUSE_WRITE_MAX / PARTS;
 		write_part(request);
 	} else if (r < 0) {

@@ -179,6 +179,7 @@ static void copy_written(struct lpi_fuse_request *request)
 	lp_ns_end(request->channel->options.ns, &request->source);
 	if (r == -ENOSPC && request->left > LP_STORE_KEPT_MAX) {
 		request->tries++;
+		request->is_impatient = true;
 		copy_by_data(request);
 	} else if (r < 0) {
 		lpi_fuse_answer(request, gone(r));

@@ -67,6 +67,7 @@ struct lp_store_op *lpi_fuse_store_op(struct lpi_fuse_request *request, enum lp_
 {
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_STORE);
 	op->store.ino = ino;
+	op->store.is_impatient = request->is_impatient;
 	op->store.op.opcode = opcode;
 	op->store.op.sees_ordered = op->ack == LP_ACK_ORDERED;
 	return &op->store.op;

@@ -61,6 +61,7 @@ struct lpi_fuse_request {
 	int failure;                 /* to be answered when what was held has been let go */
 	uint32_t tries;
 	bool is_punching;
+	bool is_impatient; /* it has waited for space, and found none */
 	uint64_t at;
 	uint64_t left;
 	uint32_t count;

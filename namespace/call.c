@@ -16,8 +16,6 @@
 
 #include "namespace/ns_impl.h"
 
-#define SPACE_PATIENCE_NS (2 * LP_NS_PER_S)
-
 /* --- There and back --------------------------------------------------------------------------- */
 
 static void run_task(struct lp_task *task)
@@ -239,12 +237,8 @@ static bool finish_held(struct lpi_call *call)
 static bool waits_for_space(struct lpi_call *call)
 {
 	struct lp_ns *ns = call->to;
-	uint64_t now_ns = lp_reactor_now_ns(ns->options.reactor);
-	if (!call->may_wait_space || ns->state != LPI_NS_SERVING || !lpi_freeing_is_coming(ns))
-		return false;
-	if (call->space_end_ns == 0)
-		call->space_end_ns = now_ns + SPACE_PATIENCE_NS;
-	if (now_ns >= call->space_end_ns)
+	if (!call->may_wait_space || ns->state != LPI_NS_SERVING ||
+	    !lpi_freeing_goes_on(ns, &call->space_wait))
 		return false;
 	ns->stats.face.freeing_waits++;
 	lpi_orphans_hurry(ns);
@@ -312,6 +306,8 @@ static void submit(struct lpi_call *call)
 	/* A lookup waits for its name, but which inode it will find nobody knows. While any is
 	 * being decided about, its attributes are left to be asked for. */
 	call->doubts_attrs = lpi_locks_hard(call->to->locks) > 0;
+	if (call->may_wait_space)
+		lpi_freeing_tries(call->to, &call->space_wait);
 	note_submitted(call->to, call->store_op);
 	lp_store_submit(call->to->options.store, call->store_op);
 }
@@ -515,7 +511,7 @@ void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *cal
 	call->look = wait_for_hard ? look_of(op) : (struct lpi_lock){0};
 	call->stored = NULL;
 	call->saw_ordered = false;
-	call->space_end_ns = 0;
+	call->space_wait = (struct lpi_freeing_wait){0};
 	call->transfer = NULL;
 	call->crcs = NULL;
 	call->home = from;

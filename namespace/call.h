@@ -18,6 +18,7 @@
 #ifndef LP_NAMESPACE_CALL_H
 #define LP_NAMESPACE_CALL_H
 
+#include "namespace/freeing.h"
 #include "namespace/locks.h"
 #include "store/store.h"
 
@@ -63,7 +64,8 @@ struct lpi_call {
 	 * submitted again, with nothing but itself in between: what was decided before it was
 	 * submitted must hold still. */
 	bool may_wait_space;
-	uint64_t space_end_ns;    /* until then; 0: it has not waited for space */
+	struct lpi_freeing_wait space_wait;
+	struct lp_ns *round_of;   /* of freeing.c's own */
 	struct lp_list_node node; /* in trying_again */
 };
 

@@ -240,6 +240,129 @@ static void test_full_in_a_moment(void **state)
 	world_end(&world);
 }
 
+/* --- Whether it goes, nobody knows ------------------------------------------------------------ */
+
+/* Nobody holds the victim, but it is open; and it loses its name. */
+static void begin_with_open(struct world *world)
+{
+	world_begin(world);
+	begin(world, LP_NS_OPEN)->open.ino = world->victim;
+	world->op.open.count = 1;
+	lp_test_ok(run(world));
+	forget_in(world, 1);
+	idle(world, LP_NS_PER_MS);
+	lp_test_ok(take_away(world, root, "victim", false));
+	idle(world, LP_NS_PER_S);
+}
+
+static void close_victim(struct lp_timer *timer)
+{
+	struct world *world = LP_CONTAINER_OF(timer, struct world, forget_timer);
+	world->forget_op = (struct lp_ns_op){.opcode = LP_NS_CLOSE,
+					     .complete = forgot,
+					     .open = {.ino = world->victim, .count = 1}};
+	lp_ns_submit(world->sim->ns[0], &world->forget_op);
+}
+
+/* P6: it was closed before, but a thread that is slow says so after somebody has found no space, in
+ * a turn of its own. */
+static void test_close_on_its_way(void **state)
+{
+	(void)state;
+	for (uint32_t shard_idx = 0; shard_idx < 2; shard_idx++) {
+		struct world world;
+		begin_with_open(&world);
+		world.forget_timer.fire = close_victim;
+		forget_in(&world, LPI_FREEING_ROUNDS / 2 * LP_NS_PER_MS);
+		lp_test_ok(grow(&world, shard_idx, MORE_BYTES));
+		world_end(&world);
+	}
+}
+
+/* What is open is in use: as soon as all shards have been heard. */
+static void test_open_is_in_use(void **state)
+{
+	(void)state;
+	struct world world;
+	begin_with_open(&world);
+	uint64_t from_ns = world.sim->clock.now_ns;
+	assert_int_equal(grow(&world, 0, MORE_BYTES), -ENOSPC);
+	assert_true(world.sim->clock.now_ns - from_ns < LPI_FREEING_HELD_NS / 2);
+	world.forget_timer.fire = close_victim;
+	forget_in(&world, 1);
+	idle(&world, LP_NS_PER_S);
+	lp_test_ok(grow(&world, 0, MORE_BYTES));
+	world_end(&world);
+}
+
+/* --- It takes as long as it takes ------------------------------------------------------------- */
+
+static void test_slow_device(void **state)
+{
+	(void)state;
+	struct world world;
+	world_begin(&world);
+	const struct lp_sim_rule slow = {.fault = LP_SIM_SLOW,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
+					 .arg = 5 * LP_NS_PER_S};
+	lp_test_ok(take_away(&world, root, "victim", false));
+	(void)lp_sim_rule_add(lp_sim_of(world.sim->bdev), &slow);
+	forget_in(&world, 1);
+	lp_test_ok(grow(&world, 0, MORE_BYTES));
+	lp_sim_rules_clear(lp_sim_of(world.sim->bdev));
+	world_end(&world);
+}
+
+#define PINS_MAX 64u
+
+/* I/O on what was freed never ends: nobody waits for ever, in the store and here together. */
+static void test_hung_io(void **state)
+{
+	(void)state;
+	static struct lp_space_pin pins[PINS_MAX];
+	struct world world;
+	uint32_t cnt = 0;
+	world_begin(&world);
+	struct lp_space *space = lpi_block_of(world.sim->hand[0].store)->space;
+	const struct lp_space_config *config = lp_space_config(space);
+	for (uint32_t i = 0; i < config->chunk_cnt_max; i++) {
+		uint64_t base = config->base_block + (uint64_t)i * config->chunk_blocks;
+		if (!lp_space_owns(space, i))
+			continue;
+		assert_true(cnt < PINS_MAX);
+		lp_space_pin(space, &pins[cnt++], (struct lp_extent){base, config->chunk_blocks});
+	}
+	lp_test_ok(take_away(&world, root, "victim", false));
+	forget_in(&world, 1);
+	uint64_t from_ns = world.sim->clock.now_ns;
+	assert_int_equal(grow(&world, 0, MORE_BYTES), -ENOSPC);
+	assert_true(world.sim->clock.now_ns - from_ns < 2 * LPI_FREEING_MAX_NS);
+	while (cnt > 0)
+		lp_space_unpin(space, &pins[--cnt]);
+	idle(&world, LP_NS_PER_S);
+	lp_test_ok(grow(&world, 0, MORE_BYTES));
+	world_end(&world);
+}
+
+/* Who looked before it ended and is told after that looks once more, however long ago it was; who
+ * looked after that does not. */
+static void test_told_late(void **state)
+{
+	(void)state;
+	struct world world;
+	struct lpi_freeing_wait wait = {0};
+	world_begin(&world);
+	struct lp_ns *ns = world.sim->ns[1];
+	lp_test_ok(take_away(&world, root, "victim", false));
+	lpi_freeing_tries(ns, &wait);
+	forget_in(&world, 1);
+	idle(&world, LP_NS_PER_S);
+	assert_true(lpi_freeing_goes_on(ns, &wait));
+	lpi_freeing_tries(ns, &wait);
+	assert_false(lpi_freeing_goes_on(ns, &wait));
+	world_end(&world);
+}
+
 /* The next name below the bucket whose entry is on shard 1. */
 static const char *far_name(struct world *world)
 {
@@ -361,7 +484,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_waits),           cmocka_unit_test(test_full_in_a_moment),
 		cmocka_unit_test(test_waits_with_data), cmocka_unit_test(test_own_removal),
-		cmocka_unit_test(test_full_and_there),
+		cmocka_unit_test(test_full_and_there),  cmocka_unit_test(test_close_on_its_way),
+		cmocka_unit_test(test_open_is_in_use),  cmocka_unit_test(test_slow_device),
+		cmocka_unit_test(test_told_late),       cmocka_unit_test(test_hung_io),
 	};
 	return lp_test_main(tests, "namespace/freeing");
 }

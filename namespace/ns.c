@@ -201,7 +201,7 @@ static void begin_store(struct lp_ns *ns, struct store_call *own, struct lp_ns_o
 	struct lp_ino ino = op->store.ino;
 	struct lpi_call *call = &own->call;
 	own->op = op;
-	*call = (struct lpi_call){.done = store_done, .may_wait_space = true};
+	*call = (struct lpi_call){.done = store_done, .may_wait_space = !op->store.is_impatient};
 	op->work = call;
 	if (lpi_ino_is_sane(ns, ino) && is_own_op(ns, ino, &op->store.op)) {
 		lpi_call_store(ns, lp_ino_shard(ino), call, &op->store.op, true);
@@ -457,6 +457,8 @@ static int new_tables(struct lp_ns *ns)
 		r = lpi_opens_new(lpi_orphans_told, ns, &ns->opens);
 	if (r >= 0)
 		r = lpi_orphans_new(ns, &ns->orphans);
+	if (r >= 0)
+		r = lpi_freeing_init(ns);
 	for (uint32_t i = 0; i < LPI_WIDES && r >= 0; i++)
 		r = add_wide(ns);
 	return r < 0 ? r : lpi_start_new(ns, &ns->start);
@@ -557,6 +559,7 @@ void lp_ns_close(struct lp_ns *ns)
 	lpi_start_free(ns->start);
 	lpi_wide_free(ns->wides);
 	lpi_orphans_free(ns->orphans);
+	lpi_freeing_fini(ns);
 	lpi_opens_free(ns->opens);
 	free_stuck(ns);
 	/* Who still waits, for a store that was abandoned or for what is stuck, waits in memory

@@ -158,6 +158,8 @@ struct lp_ns_op {
 		struct {
 			struct lp_ino ino;
 			struct lp_store_op op; /* op.result is the result, too */
+			/* He has waited for space once already: -ENOSPC is said at once. */
+			bool is_impatient;
 			/* Of a mount's write at the end: where its kernel takes that to be. If it
 			 * is elsewhere the kernel is told, when this has been answered. */
 			uint64_t believed_end;

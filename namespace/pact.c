@@ -67,7 +67,7 @@ static void submit(struct lpi_part *part, uint32_t cnt, enum lp_store_ack ack,
 	/* What ends it is tried again in any case; and whether an inode that loses its last name is
 	 * removed or kept was decided for a transaction that is submitted at once. */
 	part->call.may_wait_space = part->state == LPI_PART_IDLE && !unnames_any(part->pact);
-	part->call.space_end_ns = 0;
+	part->call.space_wait = (struct lpi_freeing_wait){0};
 	lpi_call_submit(&part->call);
 }
 

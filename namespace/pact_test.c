@@ -153,9 +153,10 @@ static bool faulty_is_settled(const struct lp_store *store)
 	return false;
 }
 
-static bool faulty_is_freeing(const struct lp_store *store)
+static bool faulty_is_freeing(const struct lp_store *store, struct lp_store_freeing *since)
 {
 	(void)store;
+	(void)since;
 	return false;
 }
 

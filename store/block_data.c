@@ -7,10 +7,10 @@
 #include "store/block_cached.h"
 #include "store/block_edit.h"
 
-#define HOPES_MAX  50u   /* of a millisecond */
-#define LONG_HOPES 2000u /* while space is freed step by step, or what was freed is committed */
 /* From here on a call of its own is cheaper than to let the device wait for the sums. */
 #define SUM_BESIDE_BYTES UINT64_C(131072)
+/* Of free space, for what cuts files that share theirs: twice a punch, which has two ends. */
+#define CUT_BLOCKS UINT64_C(64)
 
 /* --- Small steps ------------------------------------------------------------------------------ */
 
@@ -279,19 +279,9 @@ int lpi_txn_wait_space(struct lpi_txn *txn)
 	return LPI_WAIT;
 }
 
-/* What was freed is on its way: the work that frees in steps, its commit, I/O on it. A commit takes
- * as long as the device does; those that came after this one began to wait are not waited for, or
- * others that overwrite would hold up the answer of a store that is full. */
 bool lpi_txn_may_hope_for_space(struct lpi_txn *txn)
 {
-	const struct lpi_block *block = txn->block;
-	if (txn->space_tries++ == 0)
-		txn->space_seq = lp_commit_seq(block->commit);
-	bool is_freeing = lp_shard_freeing_blocks(block->shard) > 0;
-	bool is_long = lpi_trims_are_freeing(block) ||
-		       (is_freeing && lp_space_durable_seq(block->space) < txn->space_seq);
-	bool is_coming = is_long || is_freeing || lp_space_waiting_blocks(block->space) > 0;
-	if (!is_coming || txn->space_tries > (is_long ? LONG_HOPES : HOPES_MAX))
+	if (!lpi_hope_goes_on(&txn->hope, txn->block))
 		return false;
 	lpi_txn_move(txn, LPI_TXN_RESOLVE);
 	(void)lpi_txn_wait_memory(txn); /* a moment */
@@ -301,10 +291,21 @@ bool lpi_txn_may_hope_for_space(struct lpi_txn *txn)
 bool lpi_txn_hope_for_index(struct lpi_txn *txn, bool is_busy)
 {
 	bool is_coming = is_busy || lpi_trims_are_freeing(txn->block);
-	if (!is_coming || txn->space_tries++ > LONG_HOPES)
+	if (!is_coming || txn->index_tries++ > LPI_HOPES_IDLE)
 		return false;
 	(void)lpi_txn_wait_memory(txn);
 	return true;
+}
+
+/* What cuts a file inside of a block that it shares needs a new one, and is a removal all the same:
+ * some blocks are kept for these, and only these may take the last ones (P6). */
+static uint64_t room_for(const struct lpi_txn *txn)
+{
+	const struct lp_change *change = txn->edit.change;
+	uint64_t free = lp_alloc_free_blocks(lp_space_alloc(txn->block->space));
+	if (change->type == LP_CHANGE_TRUNCATE || change->type == LP_CHANGE_PUNCH)
+		return free;
+	return free - LP_MIN(free, CUT_BLOCKS);
 }
 
 static int take(struct lpi_txn *txn, uint64_t want, struct lp_extent *ret_extents,
@@ -313,6 +314,10 @@ static int take(struct lpi_txn *txn, uint64_t want, struct lp_extent *ret_extent
 	const struct lp_alloc_options options = {.hint = LP_ALLOC_NO_HINT,
 						 .extents_max = extents_max};
 	uint64_t blocks = 0;
+	uint64_t room = room_for(txn);
+	if (room == 0)
+		return -ENOSPC;
+	want = LP_MIN(want, room);
 	int cnt = lp_space_take(txn->block->space, want, &options, ret_extents, &blocks);
 	if (cnt < 0)
 		return cnt;
@@ -405,6 +410,7 @@ static int take_space(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
 	bool plays_full = txn->block->plays_full && lpi_edit_was_refused(edit);
+	lpi_hope_tries(&txn->hope, txn->block);
 	int err = plays_full ? -ENOSPC : take_all(txn);
 	if (err == -ENOSPC) {
 		int kept = lpi_edit_keep_places(txn);

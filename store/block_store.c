@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "store/block_cached.h"
+#include "store/block_freeing.h"
 #include "store/block_txn.h"
 #include "store/index_plan.h"
 
@@ -195,11 +196,11 @@ static bool block_is_settled(const struct lp_store *store)
 	       (block->commit == NULL || lp_commit_is_settled(block->commit));
 }
 
-static bool block_is_freeing(const struct lp_store *store)
+static bool block_is_freeing(const struct lp_store *store, struct lp_store_freeing *since)
 {
 	const struct lpi_block *block = lpi_block_of((struct lp_store *)(uintptr_t)store);
 	return block->reopen.health.error == 0 && !block->options.read_only &&
-	       (lpi_trims_are_freeing(block) || lp_shard_freeing_blocks(block->shard) > 0);
+	       lpi_block_is_freeing(block, since);
 }
 
 static void block_read_bad(const struct lp_store *store, struct lp_bad_blocks *ret_bad)

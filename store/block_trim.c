@@ -24,6 +24,7 @@ struct lpi_trims {
 	uint32_t cnt;
 	uint32_t running;
 	uint32_t given_up;
+	uint64_t last_nr;
 	bool is_stopping;
 };
 
@@ -521,6 +522,7 @@ void lpi_trim_resume(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t fr
 	trim->is_removal = is_removal;
 	inode->trim = trim;
 	lpi_node_pin(&inode->node);
+	trim->nr = ++block->trims->last_nr;
 	trim_list_push_back(&block->trims->list, trim);
 	block->trims->cnt++;
 	start_next(block);
@@ -652,6 +654,21 @@ bool lpi_trims_are_idle(const struct lpi_block *block)
 bool lpi_trims_are_freeing(const struct lpi_block *block)
 {
 	return block->trims != NULL && block->trims->cnt > block->trims->given_up;
+}
+
+uint64_t lpi_trims_last_nr(const struct lpi_block *block)
+{
+	return block->trims == NULL ? 0 : block->trims->last_nr;
+}
+
+bool lpi_trims_are_freeing_upto(const struct lpi_block *block, uint64_t nr)
+{
+	if (!lpi_trims_are_freeing(block))
+		return false;
+	const struct lpi_trim *trim = trim_list_first(&block->trims->list);
+	while (trim != NULL && trim->error != 0)
+		trim = trim_list_next(&block->trims->list, trim);
+	return trim != NULL && trim->nr <= nr;
 }
 
 bool lpi_trims_are_many(const struct lpi_block *block)

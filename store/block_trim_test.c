@@ -326,9 +326,9 @@ static void test_full_over_damage(void **state)
 	lp_test_ok(lpi_store_rig_open(&rig));
 	spoil_leaf(&rig);
 	lp_test_ok(lpi_hand_change(&rig.hand, cut));
-	for (int i = 0; i < 20000 && lp_store_is_freeing(rig.hand.store); i++)
+	for (int i = 0; i < 20000 && lp_store_is_freeing(rig.hand.store, NULL); i++)
 		lpi_hand_turn(&rig.hand);
-	assert_false(lp_store_is_freeing(rig.hand.store));
+	assert_false(lp_store_is_freeing(rig.hand.store, NULL));
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_fini(&rig);
 }

@@ -12,6 +12,7 @@
 #ifndef LP_STORE_BLOCK_TXN_H
 #define LP_STORE_BLOCK_TXN_H
 
+#include "store/block_freeing.h"
 #include "store/block_impl.h"
 
 #define LPI_WAIT         1
@@ -150,8 +151,8 @@ struct lpi_txn {
 	bool is_admitted;  /* the index has room for it */
 	bool must_wait_io; /* failed, but data is still being written */
 	int result;
-	uint32_t space_tries;
-	uint64_t space_seq; /* the last group whose frees are waited for */
+	struct lpi_hope hope; /* for space that is on its way */
+	uint32_t index_tries;
 	uint32_t node_cnt;
 	uint32_t touched_cnt;
 	struct lp_commit_need need; /* but for the edit */
@@ -249,6 +250,7 @@ struct lpi_trim_emptied {
 struct lpi_trim {
 	struct lpi_block *block;
 	struct lpi_inode *inode; /* pinned */
+	uint64_t nr;             /* in the order of their beginning */
 	uint64_t from_block;
 	int error; /* damage: it cannot go on, and what is cut off must not come back */
 	bool is_removal;
@@ -297,6 +299,9 @@ void lpi_trims_stop(struct lpi_block *block);
 bool lpi_trims_are_idle(const struct lpi_block *block);
 /* Space will come free of them: there are some that did not meet damage. */
 bool lpi_trims_are_freeing(const struct lpi_block *block);
+/* Of those that had begun when nr was the last one. */
+uint64_t lpi_trims_last_nr(const struct lpi_block *block);
+bool lpi_trims_are_freeing_upto(const struct lpi_block *block, uint64_t nr);
 /* So many wait to be done that whoever would add one waits as well. */
 bool lpi_trims_are_many(const struct lpi_block *block);
 

@@ -28,7 +28,7 @@
 #define RESUMES_MAX            5u
 #define LEASE_RETRY_NS         LP_NS_PER_S
 #define LEASE_POLL_NS          (2 * LP_NS_PER_MS) /* while others are asked */
-#define LEASE_PATIENCE_NS      (2 * LP_NS_PER_S)
+#define LEASE_PATIENCE_NS      (30 * LP_NS_PER_S) /* a thread that hangs */
 
 static void tell_space(struct lp_shard *shard, int result);
 

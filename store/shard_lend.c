@@ -16,7 +16,7 @@
 #include "store/shard_impl.h"
 
 #define ROUNDS_MAX  4096u
-#define PATIENCE_NS LP_NS_PER_S
+#define PATIENCE_NS (20 * LP_NS_PER_S)
 #define POLL_NS     (2 * LP_NS_PER_MS)
 
 static void step(struct lp_shard *shard);

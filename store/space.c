@@ -77,6 +77,7 @@ struct lp_space {
 	uint64_t durable_seq;
 	uint64_t used_blocks;
 	uint64_t waiting_blocks;
+	uint64_t released_blocks; /* in all */
 	struct pins_of_kind pins_of[PIN_KINDS];
 	struct chunks_by_oldest by_oldest;
 	struct chunk_list todo;
@@ -580,6 +581,7 @@ static void release(struct lp_space *space, struct chunk *chunk, uint64_t from, 
 	lp_bitmap_clear(&chunk->waiting, from - base, to - base);
 	chunk->waiting_cnt -= extent.cnt;
 	space->waiting_blocks -= extent.cnt;
+	space->released_blocks += extent.cnt;
 }
 
 /* Rule S3: of these waiting blocks, those that no I/O is on become free. */
@@ -872,6 +874,16 @@ uint64_t lp_space_used_blocks(const struct lp_space *space)
 uint64_t lp_space_waiting_blocks(const struct lp_space *space)
 {
 	return space->waiting_blocks;
+}
+
+uint64_t lp_space_released_blocks(const struct lp_space *space)
+{
+	return space->released_blocks;
+}
+
+bool lp_space_has_io(const struct lp_space *space)
+{
+	return space->pins_of[PIN_IO].cnt > 0;
 }
 
 bool lp_space_is_used(const struct lp_space *space, struct lp_extent extent)

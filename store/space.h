@@ -150,6 +150,10 @@ uint64_t lp_space_durable_seq(const struct lp_space *space);
 /* Blocks durably in use, or waiting for an I/O to end. */
 uint64_t lp_space_used_blocks(const struct lp_space *space);
 uint64_t lp_space_waiting_blocks(const struct lp_space *space);
+/* How many blocks that waited have become free since the space was opened. */
+uint64_t lp_space_released_blocks(const struct lp_space *space);
+/* I/O in flight, on any blocks; what is only held does not count. */
+bool lp_space_has_io(const struct lp_space *space);
 /* Whether all blocks of the extent, which the shard owns, are durably in use (or none). */
 bool lp_space_is_used(const struct lp_space *space, struct lp_extent extent);
 bool lp_space_is_unused(const struct lp_space *space, struct lp_extent extent);

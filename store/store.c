@@ -105,9 +105,10 @@ bool lp_store_is_settled(const struct lp_store *store)
 	return store->calls->is_settled(store);
 }
 
-bool lp_store_is_freeing(const struct lp_store *store)
+bool lp_store_is_freeing(const struct lp_store *store, struct lp_store_freeing *since)
 {
-	return store->calls->is_freeing(store);
+	struct lp_store_freeing now = {0};
+	return store->calls->is_freeing(store, since == NULL ? &now : since);
 }
 
 void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path)

@@ -492,8 +492,18 @@ const char *lp_store_state_name(enum lp_store_state state);
 int lp_store_error(const struct lp_store *store);
 /* All that was ordered is durable. Of transactions under way it says nothing. */
 bool lp_store_is_settled(const struct lp_store *store);
-/* Space of what was removed is on its way: it is being freed, or its freeing is not durable yet. */
-bool lp_store_is_freeing(const struct lp_store *store);
+/* What was on its way to be free at one moment, which is the first question; zeroed before. */
+struct lp_store_freeing {
+	uint8_t stage; /* the store's */
+	uint64_t upto; /* the same */
+	/* Not always the same while something of it proceeds. */
+	uint64_t progress;
+};
+
+/* Space of what was removed is on its way: it is being freed, its freeing is not durable yet, or
+ * I/O on it has not ended. With since: whether any of that has not come which was on its way then,
+ * whatever others free meanwhile. NULL: any at all. */
+bool lp_store_is_freeing(const struct lp_store *store, struct lp_store_freeing *since);
 /* From the next write on. */
 void lp_store_set_write_path(struct lp_store *store, enum lp_write_path path);
 /* The same; what waits already goes its way as it would have. */

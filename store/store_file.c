@@ -823,9 +823,11 @@ static bool fstore_is_settled(const struct lp_store *base)
 	       (store->sealed == NULL || store->is_durable);
 }
 
-static bool fstore_is_freeing(const struct lp_store *base)
+static bool fstore_is_freeing(const struct lp_store *base, struct lp_store_freeing *since)
 {
-	return of(base)->is_freeing;
+	/* The host frees at once, so what is left is little and does not wait for others. */
+	since->progress = of(base)->stats.free_blocks;
+	return of(base)->error == 0 && of(base)->is_freeing;
 }
 
 static void fstore_read_health(const struct lp_store *base, struct lp_store_health *ret_health)

@@ -492,7 +492,7 @@ static void test_removed_is_freed(void **state)
 	assert_true(has_object(&rig, ino));
 	remove_ino(&rig, ino);
 	rig_reopen(&rig, true);
-	while (lp_store_is_freeing(rig.hand.store))
+	while (lp_store_is_freeing(rig.hand.store, NULL))
 		lpi_hand_turn(&rig.hand);
 	assert_false(has_object(&rig, ino));
 	lp_test_ok(create(&rig, ino));

@@ -22,7 +22,7 @@ struct lpi_store_calls {
 	int (*close)(struct lp_store *store, bool abandon);
 	int (*error)(const struct lp_store *store);
 	bool (*is_settled)(const struct lp_store *store);
-	bool (*is_freeing)(const struct lp_store *store);
+	bool (*is_freeing)(const struct lp_store *store, struct lp_store_freeing *since);
 	/* NULL: there is no device. */
 	void (*read_bad)(const struct lp_store *store, struct lp_bad_blocks *ret_bad);
 	void (*read_health)(const struct lp_store *store, struct lp_store_health *ret_health);

@@ -242,9 +242,10 @@ static bool mem_is_settled(const struct lp_store *base)
 	return true; /* as durable as it will be */
 }
 
-static bool mem_is_freeing(const struct lp_store *base)
+static bool mem_is_freeing(const struct lp_store *base, struct lp_store_freeing *since)
 {
 	(void)base;
+	(void)since;
 	return false; /* what is removed is free */
 }
 

@@ -743,7 +743,7 @@ static inline void lpi_ws_say_inode(struct lpi_ws_look *look, const struct lp_st
 static inline bool lpi_ws_is_freeing(const struct lpi_ns_sim *sim)
 {
 	for (uint32_t i = 0; i < sim->shard_cnt; i++) {
-		if (lp_store_is_freeing(sim->hand[i].store))
+		if (lp_store_is_freeing(sim->hand[i].store, NULL))
 			return true;
 	}
 	return false;
