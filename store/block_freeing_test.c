@@ -169,7 +169,7 @@ static struct lp_extent a_used_block(const struct world *world)
 		const struct lp_bitmap *used = lp_space_used_map(world->block->space, idx);
 		for (uint64_t i = 0; used != NULL && i < config->chunk_blocks; i++) {
 			struct lp_extent extent = {
-				config->base_block + idx * config->chunk_blocks + i, 1};
+				config->base_block + (uint64_t)idx * config->chunk_blocks + i, 1};
 			if (lp_space_owns(world->block->space, idx) &&
 			    lp_space_is_used(world->block->space, extent))
 				return extent;

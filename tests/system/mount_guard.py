@@ -71,7 +71,10 @@ def ends(pid):
 
 def killed():
     daemon = start()
-    (MNT / "file").write_text("text", encoding="ascii")
+    with open(MNT / "file", "w", encoding="ascii") as file:
+        file.write("text")
+        file.flush()
+        os.fsync(file.fileno())  # else what was written a moment before a kill may be lost (rule M1)
     guard = guards_of(daemon.pid)
     check(len(guard) == 1, f"one process more, not {guard}")
     kept = connections_of(daemon.pid)
