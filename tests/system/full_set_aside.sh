@@ -6,7 +6,7 @@
 # be. Who has nothing set aside is refused.
 # Method: files are set aside, the rest of a small store is filled; then they are written, read and
 # compared, also after a restart, and the store is checked.
-# variants: release asan
+# variants: release debug asan
 # timeout: 300
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
