@@ -94,5 +94,5 @@ int main(int argc, char **argv)
 	}
 	int status = run(argc, argv);
 	lpi_remote_close();
-	return status;
+	return lpi_remote_is_no_address() ? LP_EXIT_USAGE : status;
 }

@@ -11,6 +11,7 @@
 
 static struct lapis *handle;
 static const char *given_address; /* by -s */
+static bool is_no_address;
 
 /* --- The handle ------------------------------------------------------------------------------- */
 
@@ -29,12 +30,19 @@ struct lapis *lpi_remote(void)
 	const struct lapis_options options = {.size = sizeof(options), .address = given_address};
 	if (handle != NULL)
 		return handle;
-	if (lapis_open(&options, &handle) < 0) {
+	int err = lapis_open(&options, &handle);
+	if (err < 0) {
+		is_no_address = err == -EINVAL || err == -ENAMETOOLONG;
 		(void)lpi_cli_fail(given_address != NULL ? "-s" : "address", "%s",
 				   lapis_error_text());
 		return NULL;
 	}
 	return handle;
+}
+
+bool lpi_remote_is_no_address(void)
+{
+	return is_no_address;
 }
 
 void lpi_remote_close(void)
@@ -152,6 +160,17 @@ int lpi_keys_check(char **keys, int cnt)
 	for (int i = 0; i < cnt && status == 0; i++)
 		status = lpi_key_check(keys[i]);
 	return status;
+}
+
+int lpi_key_check_target(const char *key)
+{
+	char dir[LPI_KEY_MAX + 2];
+	size_t len = strlen(key);
+	if (!lpi_key_is_dir_form(key) || len >= sizeof(dir))
+		return lpi_key_check(key);
+	memcpy(dir, key, len - 1);
+	dir[len - 1] = '\0';
+	return lpi_key_check(dir);
 }
 
 static uint32_t name_cnt(const char *key)

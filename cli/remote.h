@@ -47,6 +47,8 @@ void lpi_remote_set_address(const char *address);
 const char *lpi_remote_address(void);
 /* The handle, opened when it is first needed; NULL: the error has been printed. */
 struct lapis *lpi_remote(void);
+/* It was not opened because the address is none: a wrong call. */
+bool lpi_remote_is_no_address(void);
 void lpi_remote_close(void);
 
 /* Prints why the last function of liblapis failed and what to do about it: LP_EXIT_FAILED. */
@@ -61,6 +63,8 @@ int lpi_remote_fail_into(const char *key);
 
 /* 0, or LP_EXIT_USAGE: this cannot be a key, and that has been printed. */
 int lpi_key_check(const char *key);
+/* The same of where something goes, which may be DIR/. */
+int lpi_key_check_target(const char *key);
 /* The same for all. */
 int lpi_keys_check(char **keys, int cnt);
 /* DIR/NAME, where dir may end in '/', or be empty. -ENAMETOOLONG: printed. */

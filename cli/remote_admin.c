@@ -140,6 +140,7 @@ static void print_status(const char *answer, const char *state, bool is_ok)
 	char span[32];
 	char memory[32];
 	char used[32];
+	char available[32];
 	double began = lpi_cli_json_number(answer, "state_since");
 	double shards = lpi_cli_json_number(answer, "shards_cnt");
 	double threads = lpi_cli_json_number(answer, "threads_cnt");
@@ -150,6 +151,8 @@ static void print_status(const char *answer, const char *state, bool is_ok)
 				  sizeof(memory));
 	(void)lpi_cli_format_size((uint64_t)lpi_cli_json_number(answer, "used_bytes"), used,
 				  sizeof(used));
+	(void)lpi_cli_format_size((uint64_t)lpi_cli_json_number(answer, "available_bytes"),
+				  available, sizeof(available));
 	(void)fputs(lpi_color(stdout, is_ok ? "1;32" : "1;31"), stdout);
 	lpi_cli_print_escaped(stdout, state);
 	(void)printf("%s since %s%s", lpi_color(stdout, "0"), since, is_ok ? "" : ": ");
@@ -160,8 +163,8 @@ static void print_status(const char *answer, const char *state, bool is_ok)
 	print_text(answer, "store");
 	(void)putchar(' ');
 	print_text(answer, "uuid");
-	(void)printf("\nshards    %.0f on %.0f thread%s\ndata      %s\n", shards, threads,
-		     threads == 1 ? "" : "s", used);
+	(void)printf("\nshards    %.0f on %.0f thread%s\ndata      %s, %s available\n", shards,
+		     threads, threads == 1 ? "" : "s", used, available);
 	(void)printf("requests  %.0f since it started, %.0f of what is not there, %.0f answered by "
 		     "an error; %.0f connection%s now\n",
 		     lpi_cli_json_number(answer, "requests"), lpi_cli_json_number(answer, "absent"),

@@ -209,8 +209,8 @@ static int run_mv(const struct lpi_cli_command *self, int argc, char **argv)
 	if (args.cnt > 2 && !into_dir)
 		return lpi_cli_usage(self, "several keys go to one that ends in /, not to %s", dst);
 	status = lpi_keys_check(args.names, args.cnt - 1);
-	if (status == 0 && !into_dir)
-		status = lpi_key_check(dst);
+	if (status == 0)
+		status = lpi_key_check_target(dst);
 	for (int i = 0; i < args.cnt - 1 && status != LP_EXIT_USAGE; i++) {
 		const char *to = into_dir ? key : dst;
 		if ((into_dir && lpi_key_join(dst, lpi_key_name(args.names[i]), key) < 0) ||

@@ -149,6 +149,10 @@ static int run_pairs(const struct lpi_cli_command *self, const struct pairs_kind
 	bool is_ls = strcmp(verb, "ls") == 0 && cnt == 0;
 	if (!is_set && !is_get && !is_rm && !is_ls)
 		return lpi_cli_usage(self, "%s: not one of: %s", verb, self->synopsis);
+	for (int i = 0; i < cnt; i += is_set ? 2 : 1) {
+		if (rest[i][0] == '\0')
+			return lpi_cli_usage(self, "%s: a name has at least one byte", verb);
+	}
 	int status = lpi_key_check(key);
 	if (status == 0 && lpi_remote() == NULL)
 		status = LP_EXIT_FAILED;

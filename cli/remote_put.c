@@ -82,7 +82,7 @@ static int check_put(const struct lpi_cli_command *self, const struct lpi_args *
 		if (strcmp(args->names[i], "-") == 0)
 			return lpi_cli_usage(self, "standard input has no name: give a whole key");
 	}
-	return into_dir ? 0 : lpi_key_check(dst);
+	return lpi_key_check_target(dst);
 }
 
 static int run_put(const struct lpi_cli_command *self, int argc, char **argv)

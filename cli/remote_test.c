@@ -32,6 +32,17 @@ static void test_keys(void **state)
 	assert_int_equal(lpi_key_check(name), LP_EXIT_USAGE);
 }
 
+static void test_targets(void **state)
+{
+	(void)state;
+	static const char *const good[] = {"a", "a/", "a/b/"};
+	static const char *const bad[] = {"", "/", "//", "a//", "/a/", "../", "a/./"};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(good); i++)
+		assert_int_equal(lpi_key_check_target(good[i]), 0);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(bad); i++)
+		assert_int_equal(lpi_key_check_target(bad[i]), LP_EXIT_USAGE);
+}
+
 static void test_join(void **state)
 {
 	(void)state;
@@ -136,9 +147,10 @@ static void test_progress(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_keys),       cmocka_unit_test(test_join),
-		cmocka_unit_test(test_item_names), cmocka_unit_test(test_args),
-		cmocka_unit_test(test_sparse),     cmocka_unit_test(test_progress),
+		cmocka_unit_test(test_keys),     cmocka_unit_test(test_targets),
+		cmocka_unit_test(test_join),     cmocka_unit_test(test_item_names),
+		cmocka_unit_test(test_args),     cmocka_unit_test(test_sparse),
+		cmocka_unit_test(test_progress),
 	};
 	return lp_test_main(tests, "cli/remote");
 }

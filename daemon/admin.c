@@ -132,6 +132,15 @@ static void read_devices(struct lp_service *service, struct lpi_report *report)
 	}
 }
 
+static uint64_t unleased_bytes(const struct lp_service *service)
+{
+	if (!service->devices_open)
+		return 0;
+	const struct lp_chunks *chunks = service->devices.chunks[LP_MKFS_DATA];
+	return (uint64_t)lp_chunks_for_objects_cnt(chunks) * lp_chunks_chunk_blocks(chunks) *
+	       LP_BLOCK_BYTES;
+}
+
 static void format_uuid(const uint8_t *uuid, char *buf, size_t len)
 {
 	size_t used = 0;
@@ -166,6 +175,7 @@ static void fill_report(struct lpi_gather_reports *gather, struct lpi_report *re
 	format_uuid(service->store_uuid, report->store_uuid, sizeof(report->store_uuid));
 	for (uint32_t i = 0; i < service->listener_cnt; i++)
 		report->peers_refused += lp_listener_refused(service->listeners[i]);
+	report->unleased_bytes = unleased_bytes(service);
 	lpi_heap_read_stats(&report->heap);
 	report->heap_givebacks = service->giveback.cnt;
 	lp_workers_read_stats(service->workers, &report->workers);

@@ -37,6 +37,7 @@ static const struct lpi_counter store_items[] = {
 	COUNTER(lp_store_stats, bad_marks),
 	COUNTER(lp_store_stats, commits),
 	GAUGE(lp_store_stats, free_blocks),
+	GAUGE(lp_store_stats, kept_blocks),
 	GAUGE(lp_store_stats, used_blocks),
 	GAUGE(lp_store_stats, budget_bytes),
 	GAUGE(lp_store_stats, nodes_bytes),

@@ -169,7 +169,7 @@ static void json_head(const struct lpi_report *report, struct lpi_text *text)
 
 /* Over all shards. */
 struct totals {
-	uint64_t free_blocks;
+	uint64_t available_blocks;
 	uint64_t used_blocks;
 	uint64_t conns;
 	uint64_t requests;
@@ -183,8 +183,7 @@ static struct totals add_up(const struct lpi_report *report)
 	for (uint32_t i = 0; i < report->shard_cnt; i++) {
 		const struct lpi_shard_report *shard = &report->shards[i];
 		sum.used_blocks += shard->store.used_blocks;
-		/* Shards share the device: each sees what none of them has. */
-		sum.free_blocks = LP_MAX(sum.free_blocks, shard->store.free_blocks);
+		sum.available_blocks += shard->store.free_blocks - shard->store.kept_blocks;
 		sum.conns += shard->door.conns;
 		for (uint32_t op = 0; op < LPI_REPORT_OPCODES; op++) {
 			sum.requests += shard->door.requests[op];
@@ -259,6 +258,8 @@ void lpi_report_status(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_number(text, "errors", sum.errors);
 	lpi_json_number(text, "absent", sum.absent);
 	lpi_json_number(text, "used_bytes", sum.used_blocks * LP_WIRE_BLOCK_BYTES);
+	lpi_json_number(text, "available_bytes",
+			sum.available_blocks * LP_WIRE_BLOCK_BYTES + report->unleased_bytes);
 	lpi_json_number(text, "rss_bytes", report->heap.rss_bytes);
 	json_devices(report, text);
 	json_bad(report, text);

@@ -246,7 +246,8 @@ void lpi_fuse_readlink(struct lpi_fuse_request *request)
 /* --- Statfs ----------------------------------------------------------------------------------- */
 
 /* The request goes round the threads as a message, and each adds what its stores have. What no
- * shard has leased is free for each of them. */
+ * shard has leased is free for each of them; what is kept for the index, and for cuts of shared
+ * blocks, is free, but not available. */
 
 static void answer_statfs(struct lpi_fuse_request *request)
 {
@@ -254,15 +255,17 @@ static void answer_statfs(struct lpi_fuse_request *request)
 	struct fuse_statfs_out out = {.st = {.bsize = 4096, .frsize = 4096, .namelen = 255}};
 	uint64_t free_blocks = request->free_blocks;
 	uint64_t blocks = request->free_blocks + request->used_blocks;
+	uint64_t available_blocks = request->free_blocks - request->kept_blocks;
 	if (devices != NULL) {
 		struct lp_chunks *chunks = devices->chunks[LP_MKFS_DATA];
 		uint32_t chunk_blocks = lp_chunks_chunk_blocks(chunks);
 		free_blocks += (uint64_t)lp_chunks_free_cnt(chunks) * chunk_blocks;
+		available_blocks += (uint64_t)lp_chunks_for_objects_cnt(chunks) * chunk_blocks;
 		blocks = devices->label[LP_MKFS_DATA].size_blocks;
 	}
 	out.st.blocks = LP_MAX(blocks, free_blocks);
 	out.st.bfree = free_blocks;
-	out.st.bavail = free_blocks;
+	out.st.bavail = available_blocks;
 	/* There is no table of inodes that could be full. */
 	out.st.files = out.st.blocks;
 	out.st.ffree = out.st.bfree;
@@ -276,6 +279,7 @@ static void add_space(struct lpi_fuse_request *request, const struct lp_fuse_cha
 		lp_store_read_stats(channel->options.stores[i], &stats);
 		request->used_blocks += stats.used_blocks;
 		request->free_blocks += stats.free_blocks;
+		request->kept_blocks += stats.kept_blocks;
 	}
 }
 

@@ -71,6 +71,7 @@ struct lpi_fuse_request {
 	struct lp_msg msg; /* on its way through the threads */
 	void (*handed)(struct lpi_fuse_request *request);
 	uint64_t free_blocks;
+	uint64_t kept_blocks; /* of them */
 	uint64_t used_blocks;
 	/* From here on nothing is cleared for a new one. */
 	uint8_t after_name[256]; /* after_len of them */

@@ -9,8 +9,6 @@
 
 /* From here on a call of its own is cheaper than to let the device wait for the sums. */
 #define SUM_BESIDE_BYTES UINT64_C(131072)
-/* Of free space, for what cuts files that share theirs: twice a punch, which has two ends. */
-#define CUT_BLOCKS UINT64_C(64)
 
 /* --- Small steps ------------------------------------------------------------------------------ */
 
@@ -305,7 +303,7 @@ static uint64_t room_for(const struct lpi_txn *txn)
 	uint64_t free = lp_alloc_free_blocks(lp_space_alloc(txn->block->space));
 	if (change->type == LP_CHANGE_TRUNCATE || change->type == LP_CHANGE_PUNCH)
 		return free;
-	return free - LP_MIN(free, CUT_BLOCKS);
+	return free - LP_MIN(free, LPI_CUT_BLOCKS);
 }
 
 static int take(struct lpi_txn *txn, uint64_t want, struct lp_extent *ret_extents,

@@ -294,6 +294,7 @@ static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_
 	if (block->shard == NULL)
 		return;
 	stats->free_blocks = lp_alloc_free_blocks(lp_space_alloc(block->space));
+	stats->kept_blocks = LP_MIN(stats->free_blocks, LPI_CUT_BLOCKS);
 	stats->used_blocks = lp_space_used_blocks(block->space);
 	add_device_stats(block, stats);
 	read_cached_stats(block, stats);

@@ -39,7 +39,7 @@ struct lp_chunks {
 	bool failed;
 	uint64_t sequence;
 	uint32_t chunk_cnt;
-	uint32_t files_reserve_cnt;
+	_Atomic uint32_t files_reserve_cnt;
 	uint8_t *slot; /* slot_bytes, aligned: header and entries */
 	struct lp_chunks_stats stats;
 	struct listener listeners[LP_SHARDS_MAX];
@@ -532,6 +532,12 @@ uint32_t lp_chunks_of_block(struct lp_chunks *chunks, uint64_t block)
 uint32_t lp_chunks_free_cnt(const struct lp_chunks *chunks)
 {
 	return atomic_load(&chunks->free_cnt);
+}
+
+uint32_t lp_chunks_for_objects_cnt(const struct lp_chunks *chunks)
+{
+	uint32_t free_cnt = atomic_load(&chunks->free_cnt);
+	return free_cnt - LP_MIN(free_cnt, atomic_load(&chunks->files_reserve_cnt));
 }
 
 void lp_chunks_stats(struct lp_chunks *chunks, struct lp_chunks_stats *ret_stats)

@@ -89,6 +89,8 @@ uint32_t lp_chunks_of_block(struct lp_chunks *chunks, uint64_t block);
 void lp_chunks_stats(struct lp_chunks *chunks, struct lp_chunks_stats *ret_stats);
 /* Free chunks, as of the last change. Any thread, a shard's too: takes no lock. */
 uint32_t lp_chunks_free_cnt(const struct lp_chunks *chunks);
+/* Those of them that leases for objects may have. The same. */
+uint32_t lp_chunks_for_objects_cnt(const struct lp_chunks *chunks);
 
 /* A slot's header from bytes that may be anything: len bytes of slot slot_idx of that device.
  * On success its entries are sound too and follow the header in `bytes`. */

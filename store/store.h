@@ -522,9 +522,10 @@ struct lp_store_stats {
 	uint64_t inode_misses;
 	uint64_t index_waits; /* operations that waited for a read of the index */
 	uint64_t space_waits;
-	uint64_t bad_marks; /* U records that could not be read or used when it was opened */
-	uint64_t commits;   /* groups */
-	uint64_t free_blocks;
+	uint64_t bad_marks;   /* U records that could not be read or used when it was opened */
+	uint64_t commits;     /* groups */
+	uint64_t free_blocks; /* in chunks that the shard has leased, and */
+	uint64_t kept_blocks; /* of them what only cuts of shared blocks may have (P6) */
 	uint64_t used_blocks;
 	uint64_t cached_bytes; /* inodes, maps */
 	/* Memory, and what there is for it (store/block_memory.h). */

@@ -60,7 +60,8 @@ expect()
 expect 1 'is lapisd running' ls
 expect 2 'needs an ADDRESS' -s
 expect 2 'no address' -s nowhere ls
-expect 1 'at most 107 bytes' -s "unix:/$(printf 'n%.0s' $(seq 120))" ls
+expect 2 'no address' -s tcp:1.2.3.4 ls
+expect 2 'at most 107 bytes' -s "unix:/$(printf 'n%.0s' $(seq 120))" ls
 expect 2 'too few arguments: lapis put' put f
 expect 2 'several files go to a key that ends in /' put a b c
 expect 2 'standard input has no name' put - b/
@@ -77,6 +78,12 @@ expect 2 'this is no key' put lapisd.out b/.
 expect 2 'longer than 255 bytes' stat "b/$(printf 'n%.0s' $(seq 256))"
 expect 2 "a bucket's name has no /" mb a/b
 expect 2 'not one of' xattr frobnicate b/k
+expect 2 'this is no key' put lapisd.out /
+expect 2 'this is no key' put lapisd.out b//
+expect 2 'this is no key' cp b/k /
+expect 2 'this is no key' mv b/k b/../
+expect 2 'at least one byte' xattr set b/k '' value
+expect 2 'at least one byte' omap rm b/k name ''
 expect 2 'is neither score nor dump' alloc x
 expect 2 'which is the directory here' sync nowhere neither
 for command in mb rb bucket ls put get cat rm cp mv stat du xattr omap sync status stats top slow explain \

@@ -44,9 +44,10 @@ bounded()
 	timeout 60 "$lapis" "$@"
 }
 
-used_bytes()
+# bytes WHICH: used or available.
+bytes()
 {
-	bounded status --json | grep -Eo '"used_bytes": ?[0-9]+' | grep -Eo '[0-9]+$'
+	bounded status --json | grep -Eo "\"$1_bytes\": ?[0-9]+" | grep -Eo '[0-9]+$'
 }
 
 # put_until_full SIZE: more of that size than fit.
@@ -64,7 +65,9 @@ put_until_full()
 
 fill_and_empty()
 {
+	local room
 	bounded mb b >/dev/null || say "no bucket"
+	room=$(bytes available)
 	bounded sync kept b/kept || say "an empty store takes no tree"
 	local size
 	for size in 4194304 65536 4096; do
@@ -88,9 +91,11 @@ fill_and_empty()
 	done
 	rm kept/aaa*
 	local key full empty=
-	full=$(used_bytes)
+	full=$(bytes used)
 	[ "$full" -ge $(($(wc -l <ls.4194304) * 4194304 + $(wc -l <ls.65536) * 65536)) ] ||
 		say "only $full bytes are in use"
+	[ "$full" -le $((room + 4194304)) ] || say "$full bytes are in use of $room that were available"
+	[ "$(bytes available)" -lt 1048576 ] || say "$(bytes available) bytes are available on a full store"
 	key=$(head -n 1 ls.4194304)
 	bounded rm "$key" || say "a full store does not remove"
 	# What was removed is freed step by step.
@@ -101,7 +106,7 @@ fill_and_empty()
 	bounded get b/again - | cmp - "${key#b/}" || say "no room after a removal: $(cat put.err)"
 	bounded rm -r b || say "not all can be removed"
 	for ((i = 0; i < 100; i++)); do
-		empty=$(used_bytes)
+		empty=$(bytes used)
 		[ "$empty" -lt $((full / 10)) ] && break
 		sleep 0.1
 	done

@@ -36,7 +36,12 @@ def fill():
             raise
         return count
 
+fresh = os.statvfs(".")
 count = fill()
+full = os.statvfs(".")
+# What is kept for the index, and for cuts, is free and not available. (A file's shard was full, the other nearly.)
+if not (fresh.f_bavail + 128 <= fresh.f_bfree and full.f_bavail + 128 <= full.f_bfree and full.f_bavail < fresh.f_bavail // 8):
+    sys.exit(f"available: {fresh.f_bavail} of {fresh.f_bfree}, then {full.f_bavail} of {full.f_bfree}")
 if count < 10:
     sys.exit(f"{count} files only")
 for i in range(ROUNDS):
