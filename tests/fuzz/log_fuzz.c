@@ -153,7 +153,7 @@ static void trial_open(struct trial *trial, struct lp_bdev *bdev, uint64_t appli
 		.reactor = trial->reactor,
 		.chan = trial->chan,
 		.area = {.block = AREA_BLOCK, .ring_blocks = RING_BLOCKS, .shard = 1},
-		.limits = {4, 8, 2, 2},
+		.limits = {4, 8, 2, 2, 0},
 	};
 	memset(options.area.store_uuid, 0x11, sizeof(options.area.store_uuid));
 	must(lp_log_new(&options, &trial->log));
