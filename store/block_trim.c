@@ -4,7 +4,11 @@
  * U record goes. After a crash the U record says where to go on.
  *
  * No claim is needed: nobody else changes what lies behind the cut. Who wants to change the data of
- * the inode waits until the trim has ended. */
+ * the inode waits until the trim has ended.
+ *
+ * One that meets damage gives up, and is kept so that nobody shows what it left behind; the next
+ * opening tries again. What the device only refuses to read is asked for some more times first, and
+ * meanwhile others are run. */
 #include <stdlib.h>
 
 #include "store/block_txn.h"
@@ -14,6 +18,8 @@
 #define TRIMS_MAX      256u        /* waiting to be done, before removals wait as well */
 #define SCAN_BYTES     (96u << 10) /* the largest record fits */
 #define SCAN_RECORDS   128u
+#define REFUSALS_MAX   10u /* by the device, one after the other, before it is damage: 5 s */
+#define REFUSAL_NS     (5 * LP_NS_PER_MS) /* before it is tried again; then twice as long */
 
 enum phase { PHASE_SPACE, PHASE_KEYS_WAIT, PHASE_XATTRS, PHASE_OMAP, PHASE_END };
 
@@ -435,11 +441,34 @@ static void give_up(struct lpi_trim *trim, int err)
 	trim->is_running = false;
 	trim->block->trims->running--;
 	trim->block->trims->given_up++;
+	/* There may be many, and all stay until the store is closed. */
+	lpi_warmer_fini(&trim->warmer);
+	free(trim->scan_buf);
+	trim->scan_buf = NULL;
 	start_next(trim->block);
 	lpi_waiter_list_init(&now);
 	lpi_waiter_list_splice_back(&now, &trim->waiters);
 	while ((waiter = lpi_waiter_list_pop_front(&now)) != NULL)
 		waiter->told(waiter, 0);
+}
+
+static void try_again(struct lp_timer *timer)
+{
+	start_next(LP_CONTAINER_OF(timer, struct lpi_trim, timer)->block);
+}
+
+/* The device refused. */
+static void try_later(struct lpi_trim *trim)
+{
+	struct lpi_block *block = trim->block;
+	uint64_t now_ns = lp_reactor_now_ns(block->options.reactor);
+	unpin_all(trim);
+	lpi_warmer_fini(&trim->warmer); /* what it has is the error */
+	lp_timer_start(block->options.reactor, &trim->timer,
+		       now_ns + (REFUSAL_NS << trim->refusals++));
+	trim->is_running = false;
+	block->trims->running--;
+	start_next(block);
 }
 
 static void run(struct lpi_trim *trim)
@@ -462,15 +491,26 @@ static void run(struct lpi_trim *trim)
 			lpi_block_wait_memory(block, &trim->waiter);
 			return;
 		}
+		if (err == -EIO && trim->refusals < REFUSALS_MAX) {
+			try_later(trim);
+			return;
+		}
 		if (err < 0) {
 			give_up(trim, err);
 			return;
 		}
+		trim->refusals = 0;
 	}
 	lp_task_queue(block->options.reactor, &trim->task);
 }
 
 /* --- The beginning ---------------------------------------------------------------------------- */
+
+/* It has been given up, or is to be tried again later. But for their end. */
+static bool is_left_alone(const struct lpi_trim *trim)
+{
+	return trim->error != 0 || lp_timer_is_armed(&trim->timer);
+}
 
 static void start_next(struct lpi_block *block)
 {
@@ -478,8 +518,9 @@ static void start_next(struct lpi_block *block)
 	struct lpi_trim *trim = trim_list_first(&trims->list);
 	for (; trim != NULL && (trims->running < RUNNING_MAX || trims->is_stopping);
 	     trim = trim_list_next(&trims->list, trim)) {
-		if (trim->is_running || (trim->error != 0 && !trims->is_stopping))
+		if (trim->is_running || (is_left_alone(trim) && !trims->is_stopping))
 			continue;
+		lp_timer_stop(block->options.reactor, &trim->timer);
 		trim->is_running = true;
 		trims->running++;
 		lp_task_queue(block->options.reactor, &trim->task);
@@ -499,6 +540,7 @@ int lpi_trim_new(struct lpi_block *block, struct lpi_trim **ret_trim)
 	trim->scan_buf = scan_buf;
 	trim->waiter.told = told;
 	trim->task.run = run_task;
+	trim->timer.fire = try_again;
 	lpi_waiter_list_init(&trim->waiters);
 	lpi_warmer_init(&trim->warmer, block, warmed);
 	*ret_trim = trim;
@@ -673,7 +715,8 @@ bool lpi_trims_are_freeing_upto(const struct lpi_block *block, uint64_t nr)
 
 bool lpi_trims_are_many(const struct lpi_block *block)
 {
-	return block->trims->cnt >= TRIMS_MAX;
+	/* Those that were given up stay: who waited for these would do so for ever. */
+	return block->trims->cnt - block->trims->given_up >= TRIMS_MAX;
 }
 
 int lpi_trims_new(struct lpi_block *block)

@@ -271,17 +271,23 @@ static void test_spoilt_marks(void **state)
 }
 
 /* The third leaf of the file's map is not what it should be. */
-static void spoil_leaf(struct lpi_store_rig *rig)
+static void spoil_leaf_of(struct lpi_store_rig *rig, struct lp_ino of)
 {
 	struct lp_commit *commit = lpi_block_of(rig->hand.store)->commit;
 	const struct lp_commit_need need = {.batch_bytes = 1000};
 	struct lp_key key;
-	lp_key_of_map(&key, ino, UINT64_C(2) * LP_EXTMAP_LEAF_BLOCKS);
-	assert_true(lp_commit_reserve(commit, &need));
+	lp_key_of_map(&key, of, UINT64_C(2) * LP_EXTMAP_LEAF_BLOCKS);
+	while (!lp_commit_reserve(commit, &need))
+		lpi_hand_turn(&rig->hand);
 	lp_commit_put_owned(commit, (struct lp_kv_bytes){key.bytes, key.len},
 			    (struct lp_kv_bytes){"spoilt", 6});
 	while (!lp_commit_is_idle(commit))
 		lpi_hand_turn(&rig->hand);
+}
+
+static void spoil_leaf(struct lpi_store_rig *rig)
+{
+	spoil_leaf_of(rig, ino);
 }
 
 static void test_cut_over_damage(void **state)
@@ -331,6 +337,107 @@ static void test_full_over_damage(void **state)
 	assert_false(lp_store_is_freeing(rig.hand.store, NULL));
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_fini(&rig);
+}
+
+#define TRIMS_MAX 256u /* of block_trim.c */
+
+static void make_three_leaves(struct lpi_store_rig *rig, struct lp_ino of)
+{
+	const struct lp_change create = {
+		.type = LP_CHANGE_CREATE, .ino = of, .inode = {.attrs = &of_file}};
+	lp_test_ok(lpi_hand_change(&rig->hand, create));
+	for (uint64_t i = 0; i < 3; i++)
+		lp_test_ok(lpi_hand_write(&rig->hand, of,
+					  i * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES, bytes,
+					  LP_BLOCK_BYTES));
+}
+
+static void turn_until_freed(struct lpi_store_rig *rig)
+{
+	for (uint32_t i = 0; lp_store_is_freeing(rig->hand.store, NULL); i++) {
+		assert_true(i < LPI_TURNS_MAX);
+		lpi_hand_turn(&rig->hand);
+	}
+}
+
+/* Those that met damage are not waited for, however many there are: also when they were tried once
+ * more by an opening. */
+static void test_removed_beside_damage(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	struct lp_change removal = {.type = LP_CHANGE_REMOVE};
+	lpi_store_rig_start(&rig, 4);
+	for (uint64_t i = 0; i <= TRIMS_MAX + 1; i++)
+		make_three_leaves(&rig, (struct lp_ino){ino.nr + i});
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lp_test_ok(lpi_store_rig_open(&rig));
+	for (uint64_t i = 0; i < TRIMS_MAX; i++)
+		spoil_leaf_of(&rig, (struct lp_ino){ino.nr + i});
+	for (uint64_t i = 0; i < TRIMS_MAX; i++) {
+		removal.ino.nr = ino.nr + i;
+		lp_test_ok(lpi_hand_change(&rig.hand, removal));
+	}
+	for (uint64_t round = 0; round < 2; round++) {
+		turn_until_freed(&rig);
+		uint64_t used = lpi_store_rig_used_blocks(&rig);
+		removal.ino.nr = ino.nr + TRIMS_MAX + round;
+		lp_test_ok(lpi_hand_change(&rig.hand, removal));
+		turn_until_freed(&rig);
+		assert_int_equal(lpi_store_rig_used_blocks(&rig), used - 3);
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		lp_test_ok(lpi_store_rig_open(&rig));
+	}
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_fini(&rig);
+}
+
+static uint64_t waits_of(const struct lpi_store_rig *rig)
+{
+	return lpi_block_of(rig->hand.store)->stats.index_waits;
+}
+
+/* What the device refuses to read for a moment leaves no space taken; what it refuses for ever ends
+ * all the same. */
+static void test_read_errors(void **state)
+{
+	(void)state;
+	const struct lp_sim_rule eio = {.fault = LP_SIM_EIO,
+					.opcode_mask = LP_SIM_OP(LP_BDEV_READ)};
+	const uint64_t files = 200; /* so many that opening does not read the leaves of all */
+	const struct lp_ino of = {ino.nr + files / 2};
+	const struct lp_change removal = {.type = LP_CHANGE_REMOVE, .ino = of};
+	for (int is_short = 0; is_short < 2; is_short++) {
+		struct lpi_store_rig rig;
+		struct lp_attrs attrs;
+		lpi_store_rig_start(&rig, 4);
+		for (uint64_t i = 0; i < files; i++)
+			make_three_leaves(&rig, (struct lp_ino){ino.nr + i});
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		lp_test_ok(lpi_store_rig_open(&rig));
+		lp_test_ok(lpi_hand_stat(&rig.hand, of, &attrs));
+		uint64_t waits = waits_of(&rig);
+		struct lp_sim *sim = lp_sim_of(rig.bdev);
+		uint32_t rule = lp_sim_rule_add(sim, &eio);
+		change_early(&rig, &removal);
+		for (int i = 0; i < 1000 && lp_sim_rule_fired(sim, rule) < 2; i++)
+			lpi_hand_turn(&rig.hand);
+		if (is_short != 0)
+			lp_sim_rules_clear(sim);
+		turn_until_freed(&rig);
+		assert_int_equal(lpi_store_rig_used_blocks(&rig),
+				 3 * files - (is_short != 0 ? 3 : 0));
+		assert_in_range(waits_of(&rig) - waits, 2, 100);
+		lp_sim_rules_clear(sim);
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		/* And by the next opening anyway. */
+		lp_test_ok(lpi_store_rig_open(&rig));
+		turn_until_freed(&rig);
+		assert_int_equal(lpi_store_rig_used_blocks(&rig), 3 * (files - 1));
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		lpi_store_rig_check(&rig);
+		lpi_store_rig_fini(&rig);
+	}
 }
 
 /* What was preallocated behind the end goes with a cut to the size that the file has: else a
@@ -562,6 +669,8 @@ int main(void)
 		cmocka_unit_test(test_spoilt_marks),
 		cmocka_unit_test(test_cut_over_damage),
 		cmocka_unit_test(test_full_over_damage),
+		cmocka_unit_test(test_removed_beside_damage),
+		cmocka_unit_test(test_read_errors),
 		cmocka_unit_test(test_emptied_leaves),
 	};
 	return lp_test_main(tests, "store/block_trim");

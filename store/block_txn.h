@@ -252,7 +252,8 @@ struct lpi_trim {
 	struct lpi_inode *inode; /* pinned */
 	uint64_t nr;             /* in the order of their beginning */
 	uint64_t from_block;
-	int error; /* damage: it cannot go on, and what is cut off must not come back */
+	int error;         /* damage: it cannot go on, and what is cut off must not come back */
+	uint32_t refusals; /* to read, since it got on last */
 	bool is_removal;
 	bool is_running;
 	bool is_looking; /* for leaves that the root does not name */
@@ -264,6 +265,7 @@ struct lpi_trim {
 	struct lpi_waiter_list waiters;
 	struct lp_commit_waiter waiter;
 	struct lp_task task;
+	struct lp_timer timer;    /* after a refusal, while it does not run */
 	struct lp_list_node node; /* of block->trims */
 	struct lp_kv_scan_op scan;
 	struct lp_key_range scan_range;
