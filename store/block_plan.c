@@ -219,6 +219,8 @@ static int plan_truncate(struct lpi_txn *txn)
 		int err = look_for_space(txn, keep);
 		if (err == 0 && lp_extmap_is_small(&inode->map))
 			edit->range = (struct lp_extmap_range){keep, LP_EXTMAP_LEAF_BLOCKS - keep};
+		else if (err == 0 && edit->trim == NULL && lpi_trims_are_many(txn->block))
+			err = lpi_txn_wait_memory(txn);
 		else if (err == 0 && edit->trim == NULL)
 			err = lpi_trim_new(txn->block, &edit->trim);
 		if (err != 0 && err != -ENXIO)

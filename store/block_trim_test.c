@@ -440,6 +440,72 @@ static void test_read_errors(void **state)
 	}
 }
 
+struct cut {
+	struct lp_change change;
+	struct lp_store_op op;
+	bool is_done;
+};
+
+static void cut_completed(struct lp_store_op *op)
+{
+	LP_CONTAINER_OF(op, struct cut, op)->is_done = true;
+}
+
+/* Of as many removals as there may be at once, none gets on. */
+static void begin_many(struct lpi_store_rig *rig, uint64_t files)
+{
+	const struct lp_sim_rule eio = {.fault = LP_SIM_EIO,
+					.opcode_mask = LP_SIM_OP(LP_BDEV_READ)};
+	const struct lpi_block *block = lpi_block_of(rig->hand.store);
+	struct lp_change removal = {.type = LP_CHANGE_REMOVE};
+	struct lp_attrs attrs;
+	for (uint64_t i = 0; i < files; i++)
+		lp_test_ok(lpi_hand_stat(&rig->hand, (struct lp_ino){ino.nr + i}, &attrs));
+	(void)lp_sim_rule_add(lp_sim_of(rig->bdev), &eio);
+	for (uint64_t i = 0; i < files && !lpi_trims_are_many(block); i++) {
+		removal.ino.nr = ino.nr + i;
+		change_early(rig, &removal);
+	}
+	assert_true(lpi_trims_are_many(block));
+}
+
+/* Cut-up work is bounded, and its memory with it (P5): also that of files that are cut. */
+static void test_cut_beside_many(void **state)
+{
+	(void)state;
+	const uint64_t files = 2 * TRIMS_MAX;
+	const struct lp_ino of = {ino.nr + 10 * files}; /* not beside those in the index */
+	struct lpi_store_rig rig;
+	static uint8_t got[LP_BLOCK_BYTES];
+	lpi_store_rig_start(&rig, 4);
+	for (uint64_t i = 0; i < files; i++)
+		make_three_leaves(&rig, (struct lp_ino){ino.nr + i});
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lp_test_ok(lpi_store_rig_open(&rig));
+	make_three_leaves(&rig, of);
+	begin_many(&rig, files);
+	struct cut cut = {.change = {.type = LP_CHANGE_TRUNCATE, .ino = of}};
+	cut.change.data.offset = LP_BLOCK_BYTES;
+	cut.op = lpi_txn_op(&cut.change, 1);
+	cut.op.complete = cut_completed;
+	lp_store_submit(rig.hand.store, &cut.op);
+	for (int i = 0; i < 200; i++)
+		lpi_hand_turn(&rig.hand);
+	assert_true(lpi_trims_are_many(lpi_block_of(rig.hand.store)));
+	assert_false(cut.is_done);
+	lp_sim_rules_clear(lp_sim_of(rig.bdev));
+	for (uint32_t i = 0; !cut.is_done; i++) {
+		assert_true(i < LPI_TURNS_MAX);
+		lpi_hand_turn(&rig.hand);
+	}
+	lp_test_ok(cut.op.result);
+	turn_until_freed(&rig);
+	assert_int_equal(lpi_hand_read(&rig.hand, of, 0, sizeof(got), got), LP_BLOCK_BYTES);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
 /* What was preallocated behind the end goes with a cut to the size that the file has: else a
  * refused allocation could not be undone but by a file that gets longer first. */
 static void test_cut_to_its_size(void **state)
@@ -671,6 +737,7 @@ int main(void)
 		cmocka_unit_test(test_full_over_damage),
 		cmocka_unit_test(test_removed_beside_damage),
 		cmocka_unit_test(test_read_errors),
+		cmocka_unit_test(test_cut_beside_many),
 		cmocka_unit_test(test_emptied_leaves),
 	};
 	return lp_test_main(tests, "store/block_trim");
