@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "store/block_txn.h"
+#include "store/extmap_table.h"
 
 #define STEPS_PER_TURN 4u
 #define RUNNING_MAX    4u
@@ -153,13 +154,15 @@ static struct lp_commit_need need_of(const struct lpi_trim *trim, uint32_t leave
 	return need;
 }
 
-/* Those that it has left behind. One of which something is left, or which is used again, is loaded
- * when it is needed. */
+/* Those that it has left behind, and nothing else: not the one that the cut goes through, which may
+ * be owed to the index when its group is inserted (rule L9). The deletion of an emptied one never
+ * is. */
 static void note_emptied(struct lpi_trim *trim, struct lp_extmap_range range)
 {
-	uint64_t first = range.first / LP_EXTMAP_LEAF_BLOCKS;
+	uint64_t whole = (trim->cut_block + LP_EXTMAP_LEAF_BLOCKS - 1) / LP_EXTMAP_LEAF_BLOCKS;
+	uint64_t first = LP_MAX(range.first / LP_EXTMAP_LEAF_BLOCKS, whole);
 	uint64_t end = (range.first + range.cnt) / LP_EXTMAP_LEAF_BLOCKS;
-	if (end == first)
+	if (end <= first)
 		return;
 	uint32_t at = (trim->emptied_first + trim->emptied_cnt) % LPI_TRIM_STEPS_MAX;
 	LP_ASSERT(trim->emptied_cnt < LPI_TRIM_STEPS_MAX);
@@ -167,6 +170,14 @@ static void note_emptied(struct lpi_trim *trim, struct lp_extmap_range range)
 	trim->emptied[at] =
 		(struct lpi_trim_emptied){.leaves = {(uint32_t)first, (uint32_t)end - 1},
 					  .group = lp_commit_group(trim->block->commit)};
+}
+
+static void forget(struct lp_extmap *map, uint32_t idx)
+{
+	const struct lpi_leaf *leaf = lpi_extmap_find(map, idx);
+	LP_ASSERT(leaf == NULL || (leaf->words_cnt == 0 && !leaf->is_owed));
+	int busy = lp_extmap_unload(map, idx);
+	(void)busy; /* the one that is in the root stays */
 }
 
 /* An emptied leaf stays in memory until the index has it no more: else it would be read once again
@@ -181,10 +192,8 @@ static bool forget_emptied(struct lpi_trim *trim)
 		struct lpi_trim_emptied *oldest = &trim->emptied[trim->emptied_first];
 		if (!lp_commit_group_is_inserted(commit, oldest->group))
 			break;
-		for (uint32_t idx = oldest->leaves.first; idx <= oldest->leaves.last; idx++) {
-			int busy = lp_extmap_unload(map, idx);
-			(void)busy; /* it has changed since */
-		}
+		for (uint32_t idx = oldest->leaves.first; idx <= oldest->leaves.last; idx++)
+			forget(map, idx);
 		trim->emptied_first = (trim->emptied_first + 1) % LPI_TRIM_STEPS_MAX;
 		trim->emptied_cnt--;
 		any = true;
@@ -560,6 +569,7 @@ void lpi_trim_resume(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t fr
 	struct lpi_block *block = trim->block;
 	LP_ASSERT(inode != NULL && inode->trim == NULL);
 	trim->inode = inode;
+	trim->cut_block = from_block;
 	trim->from_block = from_block;
 	trim->is_removal = is_removal;
 	inode->trim = trim;

@@ -8,6 +8,7 @@
 #include "store/values.h"
 
 #include "store/block_txn.h"
+#include "store/extmap_table.h"
 
 #define FILE_BYTES (UINT64_C(1) << 20)
 #define CUTS       (LP_ASSERT_SLOW_ON ? 20u : 80u)
@@ -583,6 +584,98 @@ static void test_emptied_leaves(void **state)
 	}
 }
 
+#define CUT_LEAVES UINT64_C(300)
+#define CUT_LEAF   UINT64_C(100) /* in whose middle it is cut */
+#define CUT_KEPT   UINT64_C(10)  /* blocks of it, */
+#define CUT_BEFORE UINT64_C(20)  /* and so many were there */
+
+static uint64_t cut_leaf_offset(uint64_t leaf)
+{
+	return leaf * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES;
+}
+
+static void make_leaves_to_cut(struct lpi_store_rig *rig)
+{
+	const struct lp_change create = {
+		.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &of_file}};
+	lp_test_ok(lpi_hand_change(&rig->hand, create));
+	memset(bytes, 9, CUT_BEFORE * LP_BLOCK_BYTES);
+	for (uint64_t i = 0; i < CUT_LEAVES; i++)
+		lp_test_ok(lpi_hand_write(&rig->hand, ino, cut_leaf_offset(i), bytes,
+					  (i == CUT_LEAF ? CUT_BEFORE : 1) * LP_BLOCK_BYTES));
+}
+
+/* The length of what the index has for the leaf that is cut: less when it is cut. */
+static size_t cut_leaf_len(struct lpi_store_rig *rig)
+{
+	struct lp_kv_value value;
+	struct lp_key key;
+	lp_key_of_map(&key, ino, CUT_LEAF * LP_EXTMAP_LEAF_BLOCKS);
+	lp_test_ok(lp_kv_get(lpi_block_of(rig->hand.store)->kv,
+			     (struct lp_kv_bytes){key.bytes, key.len}, &value));
+	size_t len = value.bytes.len;
+	lp_kv_value_release(&value);
+	return len;
+}
+
+/* Grown again it reads as zeros behind the cut. */
+static void check_is_cut(struct lpi_store_rig *rig)
+{
+	static uint8_t got[CUT_BEFORE * LP_BLOCK_BYTES];
+	const struct lp_change longer = {.type = LP_CHANGE_TRUNCATE,
+					 .ino = ino,
+					 .data = {.offset = cut_leaf_offset(CUT_LEAVES)}};
+	lp_test_ok(lpi_hand_change(&rig->hand, longer));
+	assert_int_equal(
+		lpi_hand_read(&rig->hand, ino, cut_leaf_offset(CUT_LEAF), sizeof(got), got),
+		sizeof(got));
+	for (size_t i = 0; i < sizeof(got); i++)
+		assert_int_equal(got[i], i < CUT_KEPT * LP_BLOCK_BYTES ? 9 : 0);
+}
+
+/* The trim goes on before anything else that is to be done in the next turn. */
+static struct lpi_inode *step_first(struct lpi_block *block)
+{
+	struct lpi_node *node = lpi_node_peek(&block->nodes, LPI_NODE_INODE, ino.nr);
+	struct lpi_inode *inode = node == NULL ? NULL : lpi_inode_of(node);
+	if (inode != NULL && inode->trim != NULL && lp_task_is_queued(&inode->trim->task)) {
+		lp_task_cancel(&inode->trim->task);
+		inode->trim->task.run(&inode->trim->task);
+	}
+	return inode;
+}
+
+/* The leaf that is cut in its middle may be owed, and be paid by a payment that is built and not
+ * written yet: it stays in memory until the index has it as it is (rules W1, L9). */
+static void test_cut_leaf_is_paid(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	struct lp_change cut = {.type = LP_CHANGE_TRUNCATE, .ino = ino};
+	cut.data.offset = cut_leaf_offset(CUT_LEAF) + CUT_KEPT * LP_BLOCK_BYTES;
+	lpi_store_rig_start(&rig, 4); /* one that does not discard */
+	make_leaves_to_cut(&rig);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lp_test_ok(lpi_store_rig_open(&rig));
+	struct lpi_block *block = lpi_block_of(rig.hand.store);
+	size_t len = cut_leaf_len(&rig);
+	const uint64_t kept = CUT_LEAF + CUT_KEPT;
+	change_early(&rig, &cut);
+	for (int i = 0; i < 20000 && lpi_store_rig_used_blocks(&rig) > kept; i++) {
+		if (i % 5 == 0) /* in between time passes */
+			lp_commit_pay(block->commit);
+		lpi_hand_turn(&rig.hand);
+		struct lpi_inode *inode = step_first(block);
+		if (inode == NULL || lpi_extmap_find(&inode->map, (uint32_t)CUT_LEAF) == NULL)
+			assert_true(cut_leaf_len(&rig) < len);
+	}
+	assert_int_equal(lpi_store_rig_used_blocks(&rig), kept);
+	check_is_cut(&rig);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
 static void check_is_new(const struct lpi_hand *hand, struct lp_bytes xattr)
 {
 	uint8_t got[64] = {0};
@@ -739,6 +832,7 @@ int main(void)
 		cmocka_unit_test(test_read_errors),
 		cmocka_unit_test(test_cut_beside_many),
 		cmocka_unit_test(test_emptied_leaves),
+		cmocka_unit_test(test_cut_leaf_is_paid),
 	};
 	return lp_test_main(tests, "store/block_trim");
 }

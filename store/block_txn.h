@@ -251,7 +251,8 @@ struct lpi_trim {
 	struct lpi_block *block;
 	struct lpi_inode *inode; /* pinned */
 	uint64_t nr;             /* in the order of their beginning */
-	uint64_t from_block;
+	uint64_t cut_block;      /* the first that goes */
+	uint64_t from_block;     /* up to here all has been done */
 	int error;         /* damage: it cannot go on, and what is cut off must not come back */
 	uint32_t refusals; /* to read, since it got on last */
 	bool is_removal;
