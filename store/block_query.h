@@ -53,7 +53,7 @@ struct lpi_query {
 	struct lpi_hold hold;
 	/* Lists and seeks. */
 	struct lp_kv_iter *iter;
-	struct lpi_inode *pinned;       /* while a list goes through its xattrs */
+	struct lpi_inode *pinned;       /* while a list goes through its xattrs; of a seek */
 	size_t xattr_offset;            /* in the inode's own list */
 	size_t base_len;                /* bytes of keys before the name */
 	uint64_t seek_block;            /* nothing was found up to here */

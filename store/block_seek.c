@@ -3,7 +3,11 @@
  *
  * The map knows its leaves' numbers, but for very sparse files; leaves that are not in memory and
  * cannot be had at once are fetched by a scan, many at a time, for a search often has to look at
- * one after the other. The claim is kept meanwhile: what was gone past must stay as it was. */
+ * one after the other. The claim is kept meanwhile: what was gone past must stay as it was.
+ *
+ * A trim needs no claim. It frees leaves behind the end of the file, which are not asked for; and
+ * what it, or a payment, puts into the index while a scan is under way was in memory by then, where
+ * the pin keeps it. So what a scan has found is new, or is not looked at. */
 #include "base/error.h"
 #include "store/block_query.h"
 
@@ -17,14 +21,13 @@ static int seek_scanned(struct lpi_query *query);
 
 /* --- Leaves ----------------------------------------------------------------------------------- */
 
-static int scan_leaves(struct lpi_query *query, struct lp_extmap_leaves missing)
+/* `end` is the last leaf that is within the file. */
+static int scan_leaves(struct lpi_query *query, struct lp_extmap_leaves missing, uint32_t end)
 {
-	uint32_t last = (uint32_t)LP_EXTMAP_LEAVES_MAX - 1;
+	uint32_t last = LP_MIN(missing.last, end);
 	/* When only the first is known to be missing, those behind it are likely to be, too. */
 	if (missing.first == missing.last)
-		last = missing.first + LP_MIN(SCAN_LEAVES - 1, last - missing.first);
-	else
-		last = missing.last;
+		last = missing.first + LP_MIN(SCAN_LEAVES - 1, end - missing.first);
 	query->go_on = seek_scanned;
 	query->leaves = (struct lp_extmap_leaves){missing.first, last};
 	lp_key_range_of_map(&query->range, query->ino,
@@ -33,15 +36,24 @@ static int scan_leaves(struct lpi_query *query, struct lp_extmap_leaves missing)
 	return lpi_query_scan(query, SCAN_LEAVES, SCAN_BYTES);
 }
 
+static uint32_t last_leaf(const struct lpi_inode *inode)
+{
+	LP_ASSERT(inode->rec.size_bytes > 0);
+	return (uint32_t)(((inode->rec.size_bytes - 1) >> LP_BLOCK_SHIFT) / LP_EXTMAP_LEAF_BLOCKS);
+}
+
+/* -ENXIO: within the file nothing is missing. */
 static int get_leaves(struct lpi_query *query, struct lpi_inode *inode)
 {
 	struct lp_extmap_leaves missing = lp_extmap_missing(&inode->map);
+	if (missing.first > last_leaf(inode))
+		return -ENXIO;
 	if (missing.first == missing.last) {
 		int err = lpi_leaves_get(&query->hold.warmer, inode, query->hold.is_kept);
 		if (err != -EAGAIN)
 			return err;
 	}
-	return scan_leaves(query, missing);
+	return scan_leaves(query, missing, last_leaf(inode));
 }
 
 /* --- The search ------------------------------------------------------------------------------- */
@@ -78,6 +90,8 @@ static int seek_map(struct lpi_query *query, struct lpi_inode *inode)
 			return give(query, block << LP_BLOCK_SHIFT, size_bytes);
 		else if (err == 1)
 			query->seek_block = block;
+		if (err == -ENXIO) /* the answer lies behind the end */
+			return give(query, size_bytes, size_bytes);
 		if (err < 0 || err == LPI_WAIT_SCAN)
 			return err;
 	}
@@ -104,6 +118,9 @@ static int seek(struct lpi_query *query)
 	int err = lpi_query_inode(query, &inode);
 	if (err < 0)
 		return err;
+	if (query->pinned == NULL)
+		lpi_node_pin(&inode->node);
+	query->pinned = inode;
 	const struct lp_inode *rec = &inode->rec;
 	if (rec->type != LP_INODE_TYPE_FILE)
 		return rec->type == LP_INODE_TYPE_DIR ? -EISDIR : -EINVAL;

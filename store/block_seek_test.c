@@ -5,6 +5,7 @@
 #include "store/block_test.h"
 
 #include "base/crc32c.h"
+#include "store/block_query.h"
 
 static int do_op(struct lpi_rig *rig, struct lpi_rig_op *op)
 {
@@ -168,6 +169,25 @@ static void test_seek_far(void **state)
 	lpi_rig_fini(&rig);
 }
 
+/* Leaves without a hole. */
+static void map_full(struct lpi_rig *rig, struct lpi_inode *inode, uint64_t leaves)
+{
+	static const uint32_t crcs[LP_EXTMAP_LEAF_BLOCKS];
+	for (uint64_t i = 0; i < leaves; i++) {
+		const struct lp_extent extent = lpi_rig_take(rig, LP_EXTMAP_LEAF_BLOCKS);
+		const struct lp_extmap_range range = {i * LP_EXTMAP_LEAF_BLOCKS,
+						      LP_EXTMAP_LEAF_BLOCKS};
+		const struct lp_extmap_new fresh = {
+			.extents = &extent, .extents_cnt = 1, .crcs = crcs};
+		struct lp_extmap_released released = {.max = 0};
+		lpi_rig_reserve(rig);
+		lp_shard_taken(rig->block->shard, extent);
+		lp_test_ok(lp_extmap_reserve(&inode->map, range, 1));
+		lp_extmap_replace(&inode->map, range, &fresh, &released);
+		lpi_node_changed(&inode->node);
+	}
+}
+
 /* A hole behind many leaves without one: fetched many at a time. */
 static void test_seek_scans(void **state)
 {
@@ -177,20 +197,7 @@ static void test_seek_scans(void **state)
 	lpi_rig_init(&rig);
 	struct lpi_inode *inode = lpi_rig_inode(&rig, 5, LP_INODE_TYPE_FILE);
 	inode->rec.size_bytes = (leaves * LP_EXTMAP_LEAF_BLOCKS + 9) * LP_BLOCK_BYTES;
-	for (uint64_t i = 0; i < leaves; i++) {
-		const struct lp_extent extent = lpi_rig_take(&rig, LP_EXTMAP_LEAF_BLOCKS);
-		const struct lp_extmap_range range = {i * LP_EXTMAP_LEAF_BLOCKS,
-						      LP_EXTMAP_LEAF_BLOCKS};
-		const uint32_t crcs[LP_EXTMAP_LEAF_BLOCKS] = {0};
-		const struct lp_extmap_new fresh = {
-			.extents = &extent, .extents_cnt = 1, .crcs = crcs};
-		struct lp_extmap_released released = {.max = 0};
-		lpi_rig_reserve(&rig);
-		lp_shard_taken(rig.block->shard, extent);
-		lp_test_ok(lp_extmap_reserve(&inode->map, range, 1));
-		lp_extmap_replace(&inode->map, range, &fresh, &released);
-		lpi_node_changed(&inode->node);
-	}
+	map_full(&rig, inode, leaves);
 	int64_t end = (int64_t)(leaves * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES);
 	assert_int_equal(seek(&rig, 5, 0, true), end);
 	lpi_rig_reopen(&rig);
@@ -200,13 +207,121 @@ static void test_seek_scans(void **state)
 	lpi_rig_fini(&rig);
 }
 
+/* --- Beside what is cut ----------------------------------------------------------------------- */
+
+#define CUT_LEAVES UINT64_C(260)
+#define CUT_BLOCK  (220 * LP_EXTMAP_LEAF_BLOCKS + UINT64_C(10))   /* in the middle of a leaf */
+#define SEEK_FROM  (160 * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES) /* not beside it in the index */
+
+/* What a helper has found is told when the test wants it. */
+static struct {
+	struct lp_kv_scan_op *scan;
+	void (*done)(struct lp_kv_scan_op *scan);
+	bool is_held; /* it has come */
+} answer;
+
+static void hold_back(struct lp_kv_scan_op *scan)
+{
+	answer.scan = scan;
+	answer.is_held = true;
+}
+
+/* Of the first scan; before it is submitted. */
+static void left_state(const struct lp_sm *sm, unsigned state, uint64_t ns, void *arg)
+{
+	struct lpi_query *query =
+		LP_CONTAINER_OF((struct lp_sm *)(uintptr_t)sm, struct lpi_query, sm);
+	(void)ns;
+	(void)arg;
+	if (state != LPI_QUERY_RESOLVE || answer.is_held)
+		return;
+	answer.done = query->scan.done;
+	query->scan.done = hold_back;
+}
+
+/* All that is in memory and need not be leaves it. */
+static void shrink_all(struct lpi_nodes *nodes)
+{
+	uint64_t limit = nodes->limit_bytes;
+	nodes->limit_bytes = 1;
+	for (int i = 0; i < 100; i++)
+		lpi_nodes_shrink(nodes);
+	nodes->limit_bytes = limit;
+}
+
+static void turn_until_cut(struct lpi_rig *rig)
+{
+	struct lp_store *store = &rig->block->base;
+	for (int i = 0; i < LPI_RIG_TURNS && lp_store_is_freeing(store, NULL); i++)
+		lpi_rig_turn(rig);
+	assert_false(lp_store_is_freeing(store, NULL));
+	lpi_rig_settle(rig);
+	for (int i = 0; i < 10; i++) {
+		lp_commit_pay(rig->block->commit);
+		lpi_rig_turn(rig);
+	}
+	lpi_rig_settle(rig);
+	shrink_all(&rig->block->nodes);
+}
+
+/* Behind the cut nothing is mapped. */
+static void check_is_cut(struct lpi_rig *rig, uint64_t ino)
+{
+	const struct lp_extmap_range range = {CUT_BLOCK, LP_EXTMAP_LEAF_BLOCKS};
+	struct lp_extmap_segment segment;
+	struct lpi_inode *inode = lpi_rig_find(rig, (struct lp_ino){ino});
+	int cnt = lp_extmap_lookup(&inode->map, range, &segment, 1, NULL);
+	if (cnt == -EAGAIN)
+		return; /* not in memory */
+	assert_int_equal(cnt, 1);
+	assert_int_equal(segment.kind, LP_EXTMAP_HOLE);
+}
+
+/* A file is cut while leaves that were there when the search began are on their way: what is old
+ * is neither taken for damage nor for what is there. */
+static void test_seek_while_cut(void **state)
+{
+	(void)state;
+	struct lpi_rig rig = {.slots = 0};
+	lpi_rig_init(&rig);
+	struct lpi_inode *inode = lpi_rig_inode(&rig, 5, LP_INODE_TYPE_FILE);
+	inode->rec.size_bytes = CUT_LEAVES * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES;
+	map_full(&rig, inode, CUT_LEAVES);
+	lpi_rig_reopen(&rig);
+	struct lp_sm_observer observer = rig.block->query_observer;
+	rig.block->query_observer.left = left_state;
+	memset(&answer, 0, sizeof(answer));
+	const struct lp_change change = {.type = LP_CHANGE_TRUNCATE,
+					 .ino = {5},
+					 .data = {.offset = CUT_BLOCK * LP_BLOCK_BYTES}};
+	struct lpi_rig_op cut = {
+		.op = {.opcode = LP_STORE_TXN,
+		       .txn = {.changes = &change, .change_cnt = 1, .ack = LP_ACK_ORDERED}}};
+	struct lpi_rig_op search = {
+		.op = {.opcode = LP_STORE_SEEK,
+		       .seek = {.ino = {5}, .offset = SEEK_FROM, .hole = true}}};
+	lpi_rig_submit(&rig, &cut);
+	lpi_rig_submit(&rig, &search);
+	for (int i = 0; i < LPI_RIG_TURNS && !answer.is_held; i++)
+		lpi_rig_turn(&rig);
+	assert_true(answer.is_held);
+	lp_test_ok(lpi_rig_wait(&rig, &cut));
+	turn_until_cut(&rig);
+	answer.done(answer.scan);
+	lp_test_ok(lpi_rig_wait(&rig, &search));
+	assert_int_equal(search.op.seek.found, CUT_BLOCK * LP_BLOCK_BYTES);
+	check_is_cut(&rig, 5);
+	rig.block->query_observer = observer;
+	lpi_rig_close(&rig, false);
+	lpi_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_seek),
-		cmocka_unit_test(test_seek_inline),
-		cmocka_unit_test(test_seek_far),
-		cmocka_unit_test(test_seek_scans),
+		cmocka_unit_test(test_seek),           cmocka_unit_test(test_seek_inline),
+		cmocka_unit_test(test_seek_far),       cmocka_unit_test(test_seek_scans),
+		cmocka_unit_test(test_seek_while_cut),
 	};
 	return lp_test_main(tests, "store/block_seek");
 }
