@@ -32,6 +32,7 @@ void lpi_hold_init(struct lpi_hold *hold, struct lpi_block *block,
 	lp_list_node_init(&hold->task.node);
 	hold->fetches = 0;
 	hold->is_kept = false;
+	hold->saw_trim = false;
 	lpi_warmer_init(&hold->warmer, block, fetched);
 	/* Not as a whole: there is room for many claims in it. */
 	hold->claims.granted = granted;
@@ -64,6 +65,14 @@ void lpi_hold_fetch(struct lpi_hold *hold, bool keep)
 	else
 		give_up_claim(hold);
 	lpi_warmer_start(&hold->warmer);
+}
+
+int lpi_hold_leaves(struct lpi_hold *hold, struct lpi_inode *inode)
+{
+	int err = lpi_leaves_get(&hold->warmer, inode, hold->is_kept && !hold->saw_trim);
+	if (err == -EAGAIN)
+		hold->saw_trim = inode->trim != NULL;
+	return err;
 }
 
 void lpi_hold_soon(struct lpi_hold *hold)

@@ -20,7 +20,8 @@ struct lpi_hold {
 	void (*ready)(struct lpi_hold *hold);
 	struct lp_task task;
 	uint32_t fetches;
-	bool is_kept; /* `claimed`, for the calls of block_point.c */
+	bool is_kept;  /* `claimed`, for the calls of block_point.c */
+	bool saw_trim; /* when a leaf was asked for: that changes leaves, whoever has the claim */
 	struct lpi_warmer warmer;
 	struct lp_claim_set claims;
 };
@@ -36,6 +37,8 @@ bool lpi_hold_claim(struct lpi_hold *hold, struct lp_ino ino) LP_MUST_CHECK;
 /* After -EAGAIN: ready() comes when it was fetched, with or without the claim. keep: with it, if it
  * is held now. */
 void lpi_hold_fetch(struct lpi_hold *hold, bool keep);
+/* lpi_leaves_get() of its warmer. */
+int lpi_hold_leaves(struct lpi_hold *hold, struct lpi_inode *inode) LP_MUST_CHECK;
 /* ready() comes soon. */
 void lpi_hold_soon(struct lpi_hold *hold);
 /* The claim and what was fetched are given back; nothing is being fetched. */

@@ -31,7 +31,7 @@ static int look_up(struct lpi_read *read, struct lpi_inode *inode)
 			read->segment_cnt = (uint32_t)cnt;
 			return 0;
 		}
-		int err = lpi_leaves_get(&read->hold.warmer, inode, read->hold.is_kept);
+		int err = lpi_hold_leaves(&read->hold, inode);
 		if (err < 0)
 			return err;
 	}

@@ -546,6 +546,57 @@ static void test_many_fetches(void **state)
 	lpi_rig_fini(&rig);
 }
 
+static void wait_for_hold(struct lpi_rig *rig, struct lpi_hold *hold)
+{
+	hold->ready = hold_ready;
+	lpi_hold_fetch(hold, true);
+	while (hold->ready != NULL)
+		lpi_rig_turn(rig);
+}
+
+static struct lpi_inode *hold_inode(struct lpi_rig *rig, struct lpi_hold *hold, struct lp_ino ino)
+{
+	struct lpi_inode *inode = NULL;
+	assert_true(lpi_hold_claim(hold, ino));
+	while (lpi_inode_get(&hold->warmer, ino, hold->is_kept, &inode) == -EAGAIN)
+		wait_for_hold(rig, hold);
+	assert_non_null(inode);
+	return inode;
+}
+
+/* A claim keeps a leaf as it is while it is fetched, but for a trim: what the index had then is
+ * asked for again. */
+static void test_leaf_beside_trim(void **state)
+{
+	(void)state;
+	for (int has_trim = 0; has_trim < 2; has_trim++) {
+		struct lpi_rig rig = {.slots = 0};
+		struct lpi_rig_file file;
+		struct lpi_hold hold;
+		struct lp_extmap_segment segment;
+		struct lp_key key;
+		start(&rig, &file);
+		lpi_rig_reopen(&rig);
+		lp_kv_set_cache_bytes(rig.block->kv, 0);
+		lpi_hold_init(&hold, rig.block, hold_ready);
+		struct lpi_inode *inode = hold_inode(&rig, &hold, file.ino);
+		const struct lp_extmap_range range = {64, 1};
+		lp_test_err(-EAGAIN, lp_extmap_lookup(&inode->map, range, &segment, 1, NULL));
+		inode->trim = has_trim != 0 ? (struct lpi_trim *)&hold : NULL; /* only looked at */
+		lp_test_err(-EAGAIN, lpi_hold_leaves(&hold, inode));
+		wait_for_hold(&rig, &hold);
+		/* As the trim would, which ends. */
+		lpi_rig_reserve(&rig);
+		lp_key_of_map(&key, file.ino, 64);
+		lp_commit_delete(rig.block->commit, (struct lp_kv_bytes){key.bytes, key.len});
+		lpi_rig_settle(&rig);
+		inode->trim = NULL;
+		assert_int_equal(lpi_hold_leaves(&hold, inode), has_trim != 0 ? -EUCLEAN : 0);
+		lpi_hold_release(&hold);
+		stop(&rig, &file);
+	}
+}
+
 /* A leaf that the root names and the index has not. */
 static void test_lost_leaf(void **state)
 {
@@ -710,6 +761,7 @@ int main(void)
 		cmocka_unit_test(test_slots),
 		cmocka_unit_test(test_cold),
 		cmocka_unit_test(test_many_fetches),
+		cmocka_unit_test(test_leaf_beside_trim),
 		cmocka_unit_test(test_lost_leaf),
 		cmocka_unit_test(test_waits_until_durable),
 		cmocka_unit_test(test_failed_commit),
