@@ -289,7 +289,8 @@ bool lpi_txn_may_hope_for_space(struct lpi_txn *txn)
 bool lpi_txn_hope_for_index(struct lpi_txn *txn, bool is_busy)
 {
 	bool is_coming = is_busy || lpi_trims_are_freeing(txn->block);
-	if (!is_coming || txn->index_tries++ > LPI_HOPES_IDLE)
+	txn->index_tries += lpi_hope_counts(&txn->index_counted_ns, txn->block);
+	if (!is_coming || txn->index_tries > LPI_HOPES_IDLE)
 		return false;
 	(void)lpi_txn_wait_memory(txn);
 	return true;

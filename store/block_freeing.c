@@ -62,13 +62,25 @@ void lpi_hope_tries(struct lpi_hope *hope, const struct lpi_block *block)
 	hope->released_blocks = lp_space_released_blocks(block->space);
 }
 
+bool lpi_hope_counts(uint64_t *counted_ns, const struct lpi_block *block)
+{
+	uint64_t now_ns = lp_reactor_now_ns(block->options.reactor);
+	if (*counted_ns != 0 && now_ns - *counted_ns < LPI_HOPES_NS)
+		return false;
+	*counted_ns = now_ns;
+	return true;
+}
+
 bool lpi_hope_goes_on(struct lpi_hope *hope, const struct lpi_block *block)
 {
 	bool is_coming = lpi_block_is_freeing(block, &hope->freeing);
-	if (hope->cnt++ == 0 || hope->progress != hope->freeing.progress)
+	bool counts = lpi_hope_counts(&hope->counted_ns, block);
+	if (hope->cnt == 0 || hope->progress != hope->freeing.progress)
 		hope->idle_cnt = 0;
 	hope->progress = hope->freeing.progress;
-	if (hope->idle_cnt++ >= LPI_HOPES_IDLE || hope->cnt > LPI_HOPES_MAX)
+	hope->cnt += counts;
+	hope->idle_cnt += counts;
+	if (hope->idle_cnt > LPI_HOPES_IDLE || hope->cnt > LPI_HOPES_MAX)
 		return false;
 	if (is_coming)
 		return true;

@@ -22,9 +22,11 @@
 
 #include "store/store.h"
 
-/* Looks, a millisecond apart at least: without any progress; and in all. */
+/* Looks that count: without any progress; and in all. Others, which come because somebody gave
+ * memory back, do not: thousands of them pass before anything could have moved. */
 #define LPI_HOPES_IDLE 10000u
 #define LPI_HOPES_MAX  60000u
+#define LPI_HOPES_NS   LP_NS_PER_MS /* from one that counts to the next, at least */
 
 struct lpi_block;
 
@@ -33,6 +35,7 @@ struct lpi_hope {
 	struct lp_store_freeing freeing;
 	uint64_t released_blocks; /* in all, when it tried last */
 	uint64_t progress;
+	uint64_t counted_ns; /* the last look that was */
 	uint32_t idle_cnt;
 	uint32_t cnt;
 	bool is_last;
@@ -45,5 +48,8 @@ bool lpi_block_is_freeing(const struct lpi_block *block, struct lp_store_freeing
 void lpi_hope_tries(struct lpi_hope *hope, const struct lpi_block *block);
 /* It found none: whether it is worth trying again, a moment later. */
 bool lpi_hope_goes_on(struct lpi_hope *hope, const struct lpi_block *block);
+
+/* Whether a look counts, the last one that did being so long ago; 0: there was none. */
+bool lpi_hope_counts(uint64_t *counted_ns, const struct lpi_block *block);
 
 #endif

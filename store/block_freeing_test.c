@@ -208,6 +208,31 @@ static void test_slow_io(void **state)
 	world_end(&world);
 }
 
+/* Others read all the while, and whoever waits looks each time when something of theirs comes back:
+ * many times before any time has passed. */
+static void test_slow_io_beside_reads(void **state)
+{
+	(void)state;
+	static const struct lp_ino small = {72};
+	static const uint8_t bytes[100] = {1};
+	static uint8_t got[100];
+	struct world world;
+	struct lp_space_pin pin;
+	begin_with_pin(&world, &pin, false);
+	create(&world, small);
+	lp_test_ok(lpi_hand_write(&world.rig.hand, small, 0, bytes, sizeof(bytes)));
+	uint64_t from_ns = world.rig.clock.now_ns;
+	submit(&world);
+	for (uint32_t i = 0; i < 3 * LPI_HOPES_IDLE && !world.is_done; i++)
+		assert_int_equal(lpi_hand_read(&world.rig.hand, small, 0, sizeof(got), got),
+				 sizeof(got));
+	assert_true(world.rig.clock.now_ns - from_ns < LONG_NS);
+	assert_false(world.is_done);
+	lp_space_unpin(world.block->space, &pin);
+	lp_test_ok(finish(&world));
+	world_end(&world);
+}
+
 /* What is only held may be so for ever; nor does I/O wait for ever. */
 static void test_not_coming(void **state)
 {
@@ -297,9 +322,9 @@ static void test_since(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refused_late), cmocka_unit_test(test_slow_io),
-		cmocka_unit_test(test_not_coming),   cmocka_unit_test(test_cut_what_is_shared),
-		cmocka_unit_test(test_since),
+		cmocka_unit_test(test_refused_late),         cmocka_unit_test(test_slow_io),
+		cmocka_unit_test(test_slow_io_beside_reads), cmocka_unit_test(test_not_coming),
+		cmocka_unit_test(test_cut_what_is_shared),   cmocka_unit_test(test_since),
 	};
 	return lp_test_main(tests, "store/block_freeing");
 }

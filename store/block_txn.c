@@ -393,6 +393,7 @@ static void init(struct lpi_txn *txn, struct lpi_block *block, struct lp_store_o
 	txn->touched_cnt = 0;
 	txn->need = (struct lp_commit_need){0};
 	txn->hope = (struct lpi_hope){0};
+	txn->index_counted_ns = 0;
 	txn->index_tries = 0;
 	lp_list_node_init(&txn->task.node);
 	lpi_warmer_init(&txn->warmer, block, warmer_ready);

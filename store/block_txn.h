@@ -151,7 +151,8 @@ struct lpi_txn {
 	bool is_admitted;  /* the index has room for it */
 	bool must_wait_io; /* failed, but data is still being written */
 	int result;
-	struct lpi_hope hope; /* for space that is on its way */
+	struct lpi_hope hope;      /* for space that is on its way */
+	uint64_t index_counted_ns; /* of the last one */
 	uint32_t index_tries;
 	uint32_t node_cnt;
 	uint32_t touched_cnt;
