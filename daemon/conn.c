@@ -76,6 +76,21 @@ void lpi_conn_request_ended(struct lpi_conn *conn)
 		lpi_conn_unthrottle(conn);
 }
 
+static void begin_pace(struct lpi_conn *conn)
+{
+	conn->pace_ns = lpi_door_now_ns(conn->door);
+	conn->paced_bytes = 0;
+}
+
+/* Before what came is looked at: where a message begins in it, or ends, its pace begins anew. */
+static void keep_pace(struct lpi_conn *conn, uint64_t bytes)
+{
+	bool is_amid = conn->head_bytes > 0 || conn->state == LPI_CONN_GREETING;
+	conn->paced_bytes += bytes;
+	if (!is_amid || conn->paced_bytes >= LPI_PACE_BYTES)
+		begin_pace(conn);
+}
+
 void lpi_conn_unthrottle(struct lpi_conn *conn)
 {
 	if (lpi_throttled_list_is_linked(conn))
@@ -83,6 +98,7 @@ void lpi_conn_unthrottle(struct lpi_conn *conn)
 	conn->throttle = LPI_THROTTLE_NONE;
 	/* It was not the client that kept silent. */
 	conn->progress_ns = lpi_door_now_ns(conn->door);
+	begin_pace(conn);
 	lpi_conn_go_on(conn);
 }
 
@@ -284,6 +300,7 @@ static struct lpi_request *take_coming(struct lpi_conn *conn)
 	conn->coming = NULL;
 	conn->part = LPI_PART_HEADER;
 	conn->head_bytes = 0;
+	begin_pace(conn);
 	return request;
 }
 
@@ -536,6 +553,7 @@ void lpi_conn_receive(struct lpi_conn *conn)
 		door->received_ns = lp_clock_mono_ns(lp_reactor_clock(door->options.reactor));
 		conn->progress_ns = lpi_door_now_ns(door);
 		door->stats.received_bytes += (uint64_t)n;
+		keep_pace(conn, (uint64_t)n);
 		sort_received(conn, direct_bytes, (uint32_t)n);
 	} else if (n == 0) {
 		/* It may still read what it has asked for. */

@@ -76,6 +76,15 @@ static bool add_reply(struct gather *gather, struct lpi_reply *reply)
 	return true;
 }
 
+static void keep_pace(struct lpi_conn *conn, uint64_t bytes, bool is_all)
+{
+	conn->send_paced_bytes += bytes;
+	if (!is_all && conn->send_paced_bytes < LPI_PACE_BYTES)
+		return;
+	conn->send_pace_ns = is_all ? 0 : lpi_door_now_ns(conn->door);
+	conn->send_paced_bytes = 0;
+}
+
 static void sent(struct lp_io *io)
 {
 	struct lpi_conn *conn = LP_CONTAINER_OF(io, struct lpi_conn, send_io);
@@ -94,6 +103,7 @@ static void sent(struct lp_io *io)
 		lpi_reply_list_remove(reply);
 		lpi_reply_done(reply);
 	}
+	keep_pace(conn, io->result > 0 ? (uint64_t)io->result : 0, reply == NULL);
 	conn->first_sent_bytes = bytes;
 	if (reply != NULL && !lpi_send_list_is_linked(conn))
 		lpi_send_list_push_back(&door->sendable, conn);
@@ -119,6 +129,8 @@ void lpi_conn_send(struct lpi_conn *conn)
 	conn->msg = (struct msghdr){.msg_iov = conn->iovs, .msg_iovlen = gather.cnt};
 	conn->send_io.complete = sent;
 	conn->send_began_ns = lpi_door_now_ns(door);
+	if (conn->send_pace_ns == 0)
+		conn->send_pace_ns = conn->send_began_ns;
 	door->stats.sends++;
 	io_uring_prep_sendmsg(lp_reactor_sqe(door->options.reactor, &conn->send_io), conn->fd,
 			      &conn->msg, MSG_NOSIGNAL);

@@ -98,19 +98,39 @@ static bool is_starved(const struct lp_door *door)
 	return false;
 }
 
+/* While somebody is starved, and has been for as long. */
+static bool is_too_slow(const struct lp_door *door, uint64_t since_ns)
+{
+	return door->starved_ns != 0 &&
+	       lpi_door_now_ns(door) - LP_MAX(since_ns, door->starved_ns) > LPI_STARVED_NS;
+}
+
+static bool reads_too_slowly(const struct lpi_conn *conn, uint64_t limit_ns)
+{
+	uint64_t now = lpi_door_now_ns(conn->door);
+	if (!lp_io_is_idle(&conn->send_io) && now - conn->send_began_ns > limit_ns)
+		return true;
+	return conn->send_pace_ns != 0 && is_too_slow(conn->door, conn->send_pace_ns);
+}
+
+static bool sends_too_slowly(const struct lpi_conn *conn, uint64_t limit_ns)
+{
+	bool is_amid =
+		conn->head_bytes > 0 || conn->coming != NULL || conn->state == LPI_CONN_GREETING;
+	if (conn->state > LPI_CONN_SERVING || !is_amid || conn->throttle != LPI_THROTTLE_NONE ||
+	    conn->stash != NULL)
+		return false;
+	return lpi_door_now_ns(conn->door) - conn->progress_ns > limit_ns ||
+	       is_too_slow(conn->door, conn->pace_ns);
+}
+
 static void check_silence(struct lpi_conn *conn, uint64_t limit_ns)
 {
 	struct lp_door *door = conn->door;
-	uint64_t now = lpi_door_now_ns(door);
-	bool is_amid =
-		conn->head_bytes > 0 || conn->coming != NULL || conn->state == LPI_CONN_GREETING;
-	if (!lp_io_is_idle(&conn->send_io) && now - conn->send_began_ns > limit_ns) {
+	if (reads_too_slowly(conn, limit_ns)) {
 		door->stats.timeouts++;
 		lpi_conn_end(conn);
-		return;
-	}
-	if (conn->state <= LPI_CONN_SERVING && is_amid && conn->throttle == LPI_THROTTLE_NONE &&
-	    conn->stash == NULL && now - conn->progress_ns > limit_ns) {
+	} else if (sends_too_slowly(conn, limit_ns)) {
 		door->stats.timeouts++;
 		lpi_conn_part(conn, -ETIMEDOUT, "the rest of a message did not come in time");
 	}
@@ -130,8 +150,11 @@ static void tick(struct lp_timer *timer)
 	uint64_t limit_ns = door->options.send_timeout_ns;
 	bool is_over = door->is_stopping && lpi_door_now_ns(door) >= door->stop_deadline_ns;
 	struct lpi_conn *conn = NULL;
-	if (is_starved(door))
+	bool is_short = is_starved(door);
+	if (is_short)
 		limit_ns = LP_MIN(limit_ns, LPI_STARVED_NS);
+	if (!is_short || door->starved_ns == 0)
+		door->starved_ns = is_short ? lpi_door_now_ns(door) : 0;
 	LP_LIST_FOREACH (lpi_conn_list, &door->conns, conn) {
 		if (is_over)
 			lpi_conn_end(conn);
@@ -308,6 +331,7 @@ static struct lpi_conn *new_conn(struct lp_door *door, int fd, const struct lp_p
 	conn->credits = 1;
 	conn->read_all = true;
 	conn->progress_ns = lpi_door_now_ns(door);
+	conn->pace_ns = conn->progress_ns;
 	lpi_request_list_init(&conn->requests);
 	lpi_wait_list_init(&conn->waiting);
 	lpi_reply_list_init(&conn->replies);

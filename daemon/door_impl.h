@@ -31,6 +31,9 @@
 #define LPI_OPCODES        96u
 /* How long a client that stands in others' way may be silent in the middle of something. */
 #define LPI_STARVED_NS (2 * LP_NS_PER_S)
+/* And then in each such time so much must come or go, or all that is awaited: who is not silent,
+ * but never comes to an end, holds as much. */
+#define LPI_PACE_BYTES (UINT64_C(64) << 10)
 
 /* An inode that a connection has open. */
 struct lpi_open {
@@ -78,6 +81,12 @@ struct lpi_conn {
 	enum lp_wire_crc crc_mode;
 	uint32_t credits;
 	uint64_t progress_ns; /* when something last came */
+	/* Since when the next LPI_PACE_BYTES of the message, or its rest, have been awaited, and
+	 * how much of them has come; the same of all that is to be sent, 0: nothing is. */
+	uint64_t pace_ns;
+	uint64_t paced_bytes;
+	uint64_t send_pace_ns;
+	uint64_t send_paced_bytes;
 	/* Receiving. */
 	struct lp_io poll_io;
 	enum lpi_message_part part;
@@ -138,6 +147,7 @@ struct lp_door {
 	struct lpi_open_bucket open_buckets[LPI_OPEN_BUCKETS];
 	struct lp_timer tick;
 	struct lp_timer retry; /* of those that wait for buffers */
+	uint64_t starved_ns;   /* since when somebody waits for what others hold; 0: nobody */
 	uint64_t tick_ns;
 	uint32_t under_way;
 	uint64_t receiving_bytes; /* buffers of data that is not there yet */

@@ -30,6 +30,9 @@ struct lpi_door_rig {
 	uint32_t ready_cnt;
 	uint32_t stopped_cnt;
 	uint32_t handed_cnt;
+	uint32_t peer_uid; /* of clients that come from now on, and gid */
+	uint32_t peer_gid;
+	bool is_tcp;
 	struct lp_admin *admin;      /* the last one that was asked */
 	void (*around)(bool begins); /* each turn; NULL: nothing */
 };
@@ -200,9 +203,13 @@ static inline struct lpi_client *lpi_client_pair(struct lpi_door_rig *rig, int *
 	return client;
 }
 
+/* The rig's peers are root's, unless it says who they are. */
 static inline int lpi_client_adopt(struct lpi_door_rig *rig, uint32_t shard_idx, int fd)
 {
-	const struct lp_peer peer = {.is_unix = true, .uid = 0, .gid = 0, .pid = getpid()};
+	const struct lp_peer peer = {.is_unix = !rig->is_tcp,
+				     .uid = rig->peer_uid,
+				     .gid = rig->peer_gid,
+				     .pid = getpid()};
 	return lp_door_adopt(rig->door[shard_idx], fd, &peer, NULL, 0);
 }
 

@@ -268,6 +268,106 @@ static void half_a_message_hurts_nobody(void **state)
 	lpi_door_rig_free(rig);
 }
 
+#define DRIP_NS   (100 * LP_NS_PER_MS)
+#define DRIPS_MAX 200
+
+/* A message of the longest data, of which a byte comes now and then. */
+struct drip {
+	struct lpi_client *client;
+	uint8_t message[LP_WIRE_HEADER_SIZE + LP_WIRE_WRITE_SIZE + 1000];
+	size_t at;
+};
+
+static void drip_begin(struct drip *drip, struct lpi_client *client, uint32_t data_bytes, size_t at)
+{
+	struct lp_wire_header header = plain_header(LP_WIRE_OP_WRITE);
+	struct lp_wire_write write = {.append = 0};
+	memset(drip, 0, sizeof(*drip));
+	drip->client = client;
+	header.meta_bytes = LP_WIRE_WRITE_SIZE;
+	header.data_bytes = data_bytes;
+	LPI_CLIENT_REF(write.ref, 0, "");
+	lp_wire_write_encode(&write, drip->message + LP_WIRE_HEADER_SIZE);
+	lp_wire_header_seal(&header, LP_WIRE_CRC_HEADER, drip->message + LP_WIRE_HEADER_SIZE,
+			    drip->message);
+	lpi_client_send_bytes(client, drip->message, at);
+	drip->at = at;
+}
+
+/* It may have been closed. */
+static void drip_on(struct drip *drip)
+{
+	if (drip->at < sizeof(drip->message) &&
+	    send(drip->client->fd, drip->message + drip->at, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
+		drip->at++;
+}
+
+/* One byte more of each, and the door's turns until the next; false: the answer is there. */
+static bool drip_all(struct drip *drips, size_t cnt, const struct lpi_client *good)
+{
+	struct pollfd fd = {.fd = good == NULL ? -1 : good->fd, .events = POLLIN};
+	uint64_t until_ns = lp_clock_mono_ns(lp_clock_system()) + DRIP_NS;
+	for (size_t i = 0; i < cnt; i++)
+		drip_on(&drips[i]);
+	while (lp_clock_mono_ns(lp_clock_system()) < until_ns) {
+		lpi_door_rig_turn(drips[0].client->rig);
+		if (good != NULL && poll(&fd, 1, 1) == 1)
+			return false;
+	}
+	return true;
+}
+
+/* Who is never silent, but does not come to an end either, is in the way of others in the same
+ * manner. */
+static void a_byte_now_and_then_hurts_nobody(void **state)
+{
+	const struct lp_door_options options = {.requests_max = 16,
+						.send_timeout_ns = 300 * LP_NS_PER_S};
+	static struct drip drips[24];
+	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, &options);
+	struct lpi_client *good = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+	struct lp_door_stats stats;
+	int tries = 0;
+	(void)state;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(drips); i++)
+		drips[i].client = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(drips); i++) {
+		size_t in_data = LP_WIRE_HEADER_SIZE + LP_WIRE_WRITE_SIZE + 10;
+		drip_begin(&drips[i], drips[i].client, LP_WIRE_DATA_MAX,
+			   i % 3 == 0 ? LP_WIRE_HEADER_SIZE + 1 : in_data);
+	}
+	uint64_t id = lpi_client_send_put(good, "k", "some data of a good client", 26);
+	while (tries < DRIPS_MAX && drip_all(drips, LP_ARRAY_SIZE(drips), good))
+		tries++;
+	assert_true(tries < DRIPS_MAX);
+	lp_test_ok(lpi_client_result(good, id));
+	lp_door_read_stats(rig->door[0], &stats);
+	assert_true(stats.timeouts > 0);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(drips); i++)
+		lpi_client_free(drips[i].client);
+	lpi_client_free(good);
+	lpi_door_rig_free(rig);
+}
+
+/* Where nobody waits a client may be as slow as it likes, as long as it is not silent. */
+static void a_slow_client_in_nobodys_way_is_served(void **state)
+{
+	const struct lp_door_options options = {.send_timeout_ns = 700 * LP_NS_PER_MS};
+	static struct drip drip;
+	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, &options);
+	struct lp_door_stats stats;
+	(void)state;
+	drip_begin(&drip, lpi_client_open(rig, LP_WIRE_CRC_HEADER), 1000, 3);
+	for (int i = 0; i < 35; i++)
+		(void)drip_all(&drip, 1, NULL);
+	lp_door_read_stats(rig->door[0], &stats);
+	assert_int_equal(stats.timeouts, 0);
+	lpi_client_send_bytes(drip.client, drip.message + drip.at, sizeof(drip.message) - drip.at);
+	lp_test_err(-EISDIR, lpi_client_result(drip.client, 7));
+	lpi_client_free(drip.client);
+	lpi_door_rig_free(rig);
+}
+
 #define GET_BYTES (LP_WIRE_HEADER_SIZE + LP_WIRE_GET_SIZE)
 
 /* A request for all of a file, as it is sent. */
@@ -516,6 +616,8 @@ int main(void)
 		cmocka_unit_test(wrong_metas_are_refused),
 		cmocka_unit_test(a_message_may_come_byte_by_byte),
 		cmocka_unit_test(half_a_message_hurts_nobody),
+		cmocka_unit_test(a_byte_now_and_then_hurts_nobody),
+		cmocka_unit_test(a_slow_client_in_nobodys_way_is_served),
 		cmocka_unit_test(who_never_reads_is_closed),
 		cmocka_unit_test(the_greedy_leave_room_for_the_modest),
 		cmocka_unit_test(many_who_never_read_leave_room),

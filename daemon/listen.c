@@ -171,6 +171,24 @@ bool lp_access_allows(const struct lp_access *access, uint32_t uid, const uint32
 	return false;
 }
 
+static bool has_other_than_root(const uint32_t *ids, uint32_t cnt)
+{
+	for (uint32_t i = 0; i < cnt; i++) {
+		if (ids[i] != 0)
+			return true;
+	}
+	return false;
+}
+
+bool lp_access_is_for_others(const struct lp_access *access, mode_t mode, uid_t uid, gid_t gid)
+{
+	if (access->uid_cnt + access->gid_cnt > 0)
+		return has_other_than_root(access->uids, access->uid_cnt) ||
+		       has_other_than_root(access->gids, access->gid_cnt);
+	return (mode & S_IWOTH) != 0 || ((mode & S_IWGRP) != 0 && gid != 0) ||
+	       ((mode & S_IWUSR) != 0 && uid != 0);
+}
+
 static bool allows(const struct lp_listener *listener, int fd, const struct ucred *peer)
 {
 	uint32_t groups[GROUPS_MAX + 1];
@@ -541,6 +559,17 @@ const char *lp_listener_name(const struct lp_listener *listener)
 bool lp_listener_is_unix(const struct lp_listener *listener)
 {
 	return listener->options.address.any.sa_family == AF_UNIX;
+}
+
+bool lp_listener_lets_others_in(const struct lp_listener *listener)
+{
+	struct stat st;
+	if (!lp_listener_is_unix(listener))
+		return true;
+	/* Its directory may have given it another group. */
+	if (stat(listener->options.address.un.sun_path, &st) < 0)
+		return true;
+	return lp_access_is_for_others(&listener->options.access, st.st_mode, st.st_uid, st.st_gid);
 }
 
 uint64_t lp_listener_refused(const struct lp_listener *listener)

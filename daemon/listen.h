@@ -49,6 +49,10 @@ struct lp_access {
 bool lp_access_allows(const struct lp_access *access, uint32_t uid, const uint32_t *groups,
 		      uint32_t group_cnt);
 
+/* Whether it lets others in than root and those who are in root's group, through a socket that is
+ * of this mode and theirs. Where there are lists these are believed. */
+bool lp_access_is_for_others(const struct lp_access *access, mode_t mode, uid_t uid, gid_t gid);
+
 struct lp_listener;
 
 struct lp_listener_options {
@@ -67,6 +71,8 @@ int lp_listener_open(const struct lp_listener_options *options, struct lp_listen
 /* "unix:/run/lapis/lapis.sock", "tcp:127.0.0.1:7000", with the port it got. */
 const char *lp_listener_name(const struct lp_listener *listener);
 bool lp_listener_is_unix(const struct lp_listener *listener);
+/* The same of one that is open; by TCP anybody may come. */
+bool lp_listener_lets_others_in(const struct lp_listener *listener);
 
 /* accepted() is given each connected socket; one that may not connect is closed before. */
 int lp_listener_start(struct lp_listener *listener, struct lp_reactor *reactor,

@@ -57,6 +57,31 @@ static void test_access(void **state)
 	assert_false(lp_access_allows(&some, other, groups, 1));
 }
 
+static void test_access_of_others(void **state)
+{
+	static const struct {
+		struct lp_access access;
+		mode_t mode;
+		uid_t uid;
+		gid_t gid;
+		bool is_for_others;
+	} cases[] = {
+		{{.uid_cnt = 0}, 0660, 0, 0, false},
+		{{.uid_cnt = 0}, 0666, 0, 0, true},
+		{{.uid_cnt = 0}, 0660, 0, 5, true},
+		{{.uid_cnt = 0}, 0600, 0, 5, false},
+		{{.uid_cnt = 0}, 0600, 5, 0, true},
+		{{.uids = {0}, .uid_cnt = 1}, 0666, 0, 0, false},
+		{{.uids = {0, 1000}, .uid_cnt = 2}, 0660, 0, 0, true},
+		{{.gids = {100}, .gid_cnt = 1}, 0660, 0, 0, true},
+	};
+	(void)state;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++)
+		assert_int_equal(lp_access_is_for_others(&cases[i].access, cases[i].mode,
+							 cases[i].uid, cases[i].gid),
+				 cases[i].is_for_others);
+}
+
 /* A directory of the test's own, and a listener's options for a socket in one below it. */
 struct rig {
 	char dir[32];
@@ -257,9 +282,13 @@ static void test_sockets(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_addresses), cmocka_unit_test(test_access),
-		cmocka_unit_test(test_socket),    cmocka_unit_test(test_stale),
-		cmocka_unit_test(test_tcp),       cmocka_unit_test(test_sockets),
+		cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_access),
+		cmocka_unit_test(test_access_of_others),
+		cmocka_unit_test(test_socket),
+		cmocka_unit_test(test_stale),
+		cmocka_unit_test(test_tcp),
+		cmocka_unit_test(test_sockets),
 	};
 	return lp_test_main(tests, "daemon/listen");
 }

@@ -261,6 +261,15 @@ static void opened(struct lp_work *work)
 		lpi_run_phase(service, make_channel, all_made);
 }
 
+static bool lets_others_in(const struct lp_service *service)
+{
+	for (uint32_t i = 0; i < service->listener_cnt; i++) {
+		if (lp_listener_lets_others_in(service->listeners[i]))
+			return true;
+	}
+	return false;
+}
+
 static void open_session(struct lp_work *work)
 {
 	struct lpi_mount *mount = mount_of(work);
@@ -271,6 +280,7 @@ static void open_session(struct lp_work *work)
 		.source = device == NULL ? "lapis" : device,
 		.options = lp_config_text(config, LP_OPT_MOUNT_OPTIONS),
 		.is_only_door = lp_config_text(config, LP_OPT_LISTEN) == NULL,
+		.is_for_others = lets_others_in(mount->service),
 		.ring_bytes = mount->service->memory.ring_bytes * mount->service->shard_cnt,
 		.no_ring = mount->no_ring};
 	mount->result = lp_fuse_session_open(&options, &mount->session, mount->why);

@@ -39,6 +39,7 @@ static const struct lpi_opcode opcodes[] = {
 	 .has_data = true,
 	 .is_change = true,
 	 .begin = lpi_meta_write,
+	 .run = lpi_run_change,
 	 .answer = lpi_answer_written},
 	{.name = "commit",
 	 .code = LP_WIRE_OP_COMMIT,
@@ -73,16 +74,19 @@ static const struct lpi_opcode opcodes[] = {
 	 .code = LP_WIRE_OP_TRUNCATE,
 	 .is_change = true,
 	 .begin = lpi_meta_truncate,
+	 .run = lpi_run_change,
 	 .answer = lpi_answer_written},
 	{.name = "punch",
 	 .code = LP_WIRE_OP_PUNCH,
 	 .is_change = true,
 	 .begin = lpi_meta_punch,
+	 .run = lpi_run_change,
 	 .answer = lpi_answer_written},
 	{.name = "prealloc",
 	 .code = LP_WIRE_OP_PREALLOC,
 	 .is_change = true,
 	 .begin = lpi_meta_prealloc,
+	 .run = lpi_run_change,
 	 .answer = lpi_answer_written},
 	{.name = "seek",
 	 .code = LP_WIRE_OP_SEEK,
@@ -107,11 +111,12 @@ static const struct lpi_opcode opcodes[] = {
 	 .code = LP_WIRE_OP_XATTR_SET,
 	 .is_change = true,
 	 .begin = lpi_meta_xattr_set,
-	 .run = lpi_run_with_list},
+	 .run = lpi_run_change},
 	{.name = "xattr_remove",
 	 .code = LP_WIRE_OP_XATTR_REMOVE,
 	 .is_change = true,
-	 .begin = lpi_meta_xattr_remove},
+	 .begin = lpi_meta_xattr_remove,
+	 .run = lpi_run_change},
 	{.name = "xattr_list",
 	 .code = LP_WIRE_OP_XATTR_LIST,
 	 .begin = lpi_meta_xattr_list,
@@ -137,7 +142,7 @@ static const struct lpi_opcode opcodes[] = {
 	 .has_data = true,
 	 .is_change = true,
 	 .begin = lpi_meta_compound,
-	 .run = lpi_run_with_list,
+	 .run = lpi_run_change,
 	 .answer = lpi_answer_written},
 	{.name = "make",
 	 .code = LP_WIRE_OP_MAKE,
@@ -295,6 +300,7 @@ struct lp_ns_op *lpi_request_op(struct lpi_request *request, enum lp_ns_opcode o
 	op->opcode = opcode;
 	op->ack = lpi_request_ack(request);
 	op->who = (struct lp_ns_who){request->conn->peer.uid, request->conn->peer.gid};
+	op->rights = lpi_request_rights(request);
 	return op;
 }
 
@@ -339,7 +345,7 @@ int lpi_request_who(struct lpi_request *request, uint32_t uid, uint32_t gid,
 	struct lp_ns_who who = {uid == LP_WIRE_NO_OWNER ? peer->uid : uid,
 				gid == LP_WIRE_NO_OWNER ? peer->gid : gid};
 	if (peer->uid != 0 && (who.uid != peer->uid || who.gid != peer->gid)) {
-		lpi_request_why(request, "only root makes what belongs to others");
+		lpi_request_why(request, "only root gives to others");
 		return -EPERM;
 	}
 	*ret_who = who;

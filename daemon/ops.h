@@ -55,7 +55,15 @@ int lpi_request_who(struct lpi_request *request, uint32_t uid, uint32_t gid,
 /* What is to be an xattr: not too long (-E2BIG), and a list if its name says so (-EINVAL): the
  * kernel could not make anything of another one, and would not open the directory that has it. */
 int lpi_check_xattr(struct lpi_request *request, struct lp_bytes name, struct lp_bytes value);
-/* Whether it sets an access list, which is the mode as well: see lpi_run_with_list(). */
+/* What the client may make of modes. */
+struct lp_rights lpi_request_rights(const struct lpi_request *request);
+/* An xattr that he may set or remove, and a mode of what he makes for an owner: -EPERM. */
+int lpi_check_xattr_name(struct lpi_request *request, struct lp_bytes name);
+int lpi_check_new_mode(struct lpi_request *request, struct lp_ns_who who, uint16_t mode);
+/* A transaction, with what it brings along for the mode. */
+void lpi_run_change(struct lpi_request *request);
+bool lpi_is_data_change(enum lp_change_type type);
+/* Whether it sets an access list, which is the mode as well: see lpi_run_change(). */
 bool lpi_sets_list(const struct lp_change *change);
 enum lp_store_ack lpi_request_ack(const struct lpi_request *request);
 struct lp_payload lpi_request_payload(const struct lpi_request *request);
@@ -86,7 +94,6 @@ int lpi_meta_compound(struct lpi_request *request, struct lp_reader *reader);
 /* ops_small.c */
 int lpi_meta_xattr_get(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_xattr_set(struct lpi_request *request, struct lp_reader *reader);
-void lpi_run_with_list(struct lpi_request *request);
 int lpi_meta_xattr_remove(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_xattr_list(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_omap_get(struct lpi_request *request, struct lp_reader *reader);

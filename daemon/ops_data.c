@@ -380,10 +380,10 @@ void lpi_run_clone(struct lpi_request *request)
 		lpi_request_fail(request, -EXDEV, "source and target are on different shards");
 		return;
 	}
-	lpi_request_submit(request);
+	lpi_run_change(request);
 }
 
-static bool is_data_change(enum lp_change_type type)
+bool lpi_is_data_change(enum lp_change_type type)
 {
 	return type == LP_CHANGE_WRITE || type == LP_CHANGE_TRUNCATE || type == LP_CHANGE_PUNCH ||
 	       type == LP_CHANGE_PREALLOC || type == LP_CHANGE_CLONE;
@@ -398,7 +398,7 @@ void lpi_answer_written(struct lpi_request *request)
 	if (writer == NULL)
 		return;
 	for (uint32_t i = 0; i < op->txn.change_cnt; i++) {
-		if (!is_data_change(changes[i].type))
+		if (!lpi_is_data_change(changes[i].type))
 			continue;
 		written.offset = changes[i].type == LP_CHANGE_CLONE ? changes[i].clone.offset
 								    : changes[i].data.offset;
@@ -492,7 +492,7 @@ static int read_change(struct lpi_request *request, struct lp_reader *reader,
 		change->guard.version_nr = wire.offset;
 		return 0;
 	}
-	if (is_data_change(change->type))
+	if (lpi_is_data_change(change->type))
 		return set_data_change(request, &wire, change);
 	bool is_absent = wire.value_bytes == 0 && change->type != LP_CHANGE_XATTR_SET &&
 			 change->type != LP_CHANGE_OMAP_SET;
@@ -500,6 +500,8 @@ static int read_change(struct lpi_request *request, struct lp_reader *reader,
 	change->named.value = (struct lp_bytes){is_absent ? NULL : value, wire.value_bytes};
 	if (change->type == LP_CHANGE_XATTR_SET)
 		return lpi_check_xattr(request, change->named.name, change->named.value);
+	if (change->type == LP_CHANGE_XATTR_REMOVE)
+		return lpi_check_xattr_name(request, change->named.name);
 	return wire.value_bytes > LP_WIRE_VALUE_MAX ? -E2BIG : 0;
 }
 
@@ -526,7 +528,8 @@ static int read_changes(struct lpi_request *request, struct lp_reader *reader,
 
 int lpi_meta_compound(struct lpi_request *request, struct lp_reader *reader)
 {
-	static_assert((LPI_COMPOUND_MAX + 2) * sizeof(struct lp_change) <= LP_BUF_SMALL,
+	static_assert(LP_STORE_CHANGES_MAX * sizeof(struct lp_change) <= LP_BUF_SMALL &&
+			      LPI_COMPOUND_MAX + 2 <= LP_STORE_CHANGES_MAX,
 		      "a buffer holds them");
 	struct lp_wire_compound compound;
 	if (!lp_wire_part(reader, lp_wire_compound, &compound) || compound.change_cnt == 0 ||
@@ -548,7 +551,7 @@ int lpi_meta_compound(struct lpi_request *request, struct lp_reader *reader)
 	if (changes[cnt - 1].type >= LP_CHANGE_CREATE) {
 		bool has_data = false;
 		for (uint32_t i = 0; i < cnt; i++)
-			has_data |= is_data_change(changes[i].type);
+			has_data |= lpi_is_data_change(changes[i].type);
 		lpi_change_times(request, &changes[cnt++], has_data);
 	}
 	lpi_request_txn(request, changes, cnt);

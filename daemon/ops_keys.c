@@ -50,6 +50,8 @@ int lpi_read_put(struct lpi_request *request, const struct lp_wire_put *put,
 	    (put->mode > 07777 && put->mode != LP_WIRE_NO_MODE))
 		return -EINVAL;
 	int r = lpi_request_who(request, put->uid, put->gid, &op->who);
+	if (r >= 0 && put->mode != LP_WIRE_NO_MODE)
+		r = lpi_check_new_mode(request, op->who, put->mode);
 	if (r >= 0)
 		r = lpi_read_ref(request, LPI_REF_KEY, put->ref, reader);
 	if (r < 0)

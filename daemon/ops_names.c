@@ -31,6 +31,16 @@ void lpi_answer_stat(struct lpi_request *request)
 	lpi_answer_found(request, &request->piece.op.stat.found);
 }
 
+/* As of what is made: to himself, unless he is root. */
+static int check_owner(struct lpi_request *request, const struct lp_attrs *attrs, uint32_t mask)
+{
+	bool has_uid = (mask & LP_ATTR_UID) != 0;
+	bool has_gid = (mask & LP_ATTR_GID) != 0;
+	struct lp_ns_who who;
+	return lpi_request_who(request, has_uid ? attrs->uid : LP_WIRE_NO_OWNER,
+			       has_gid ? attrs->gid : LP_WIRE_NO_OWNER, &who);
+}
+
 int lpi_meta_set(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_set set;
@@ -61,7 +71,8 @@ int lpi_meta_set(struct lpi_request *request, struct lp_reader *reader)
 		op->set.attrs.mtime_ns = now;
 		op->set.mask |= LP_ATTR_MTIME;
 	}
-	return lpi_read_ref(request, LPI_REF_INO, set.ref, reader);
+	int r = check_owner(request, &op->set.attrs, op->set.mask);
+	return r < 0 ? r : lpi_read_ref(request, LPI_REF_INO, set.ref, reader);
 }
 
 static_assert((int)LP_WIRE_SET_MODE == (int)LP_ATTR_MODE &&
@@ -89,6 +100,18 @@ int lpi_meta_sync(struct lpi_request *request, struct lp_reader *reader)
 /* --- By name
  * ---------------------------------------------------------------------------------------- */
 
+static int check_make(struct lpi_request *request, const struct lp_wire_make *make,
+		      struct lp_ns_who who)
+{
+	bool is_device =
+		make->type == LP_INODE_TYPE_BLOCKDEV || make->type == LP_INODE_TYPE_CHARDEV;
+	if (is_device && lpi_request_rights(request).is_limited) {
+		lpi_request_why(request, "only root makes devices");
+		return -EPERM;
+	}
+	return make->type == LP_INODE_TYPE_DIR ? 0 : lpi_check_new_mode(request, who, make->mode);
+}
+
 int lpi_meta_make(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_make make;
@@ -106,6 +129,8 @@ int lpi_meta_make(struct lpi_request *request, struct lp_reader *reader)
 		return -EINVAL;
 	}
 	int r = lpi_request_who(request, make.uid, make.gid, &op->who);
+	if (r >= 0)
+		r = check_make(request, &make, op->who);
 	if (r < 0)
 		return r;
 	r = lpi_read_ref(request, LPI_REF_NAME, make.ref, reader);

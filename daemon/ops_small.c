@@ -96,7 +96,10 @@ int lpi_check_xattr(struct lpi_request *request, struct lp_bytes name, struct lp
 {
 	if (value.len > LP_WIRE_VALUE_MAX)
 		return -E2BIG;
-	int r = lp_acl_check_xattr(name, value);
+	int r = lpi_check_xattr_name(request, name);
+	if (r < 0)
+		return r;
+	r = lp_acl_check_xattr(name, value);
 	if (r < 0)
 		lpi_request_why(request, "this is no access control list");
 	return r;
@@ -145,96 +148,6 @@ int lpi_meta_xattr_set(struct lpi_request *request, struct lp_reader *reader)
 	return 0;
 }
 
-/* --- An access list ---------------------------------------------------------------------------
- */
-
-bool lpi_sets_list(const struct lp_change *change)
-{
-	struct lp_bytes access = lp_acl_access_name();
-	return change->type == LP_CHANGE_XATTR_SET && change->named.name.len == access.len &&
-	       memcmp(change->named.name.data, access.data, access.len) == 0;
-}
-
-static void look_at_mode(struct lpi_request *request);
-
-/* The client's guards and changes are counted without ours. */
-static void list_set(struct lp_ns_op *op)
-{
-	struct lpi_piece *piece = LP_CONTAINER_OF(op, struct lpi_piece, op);
-	struct lpi_request *request = piece->request;
-	struct lp_store_op *store = &op->store.op;
-	uint32_t guard_idx = (uint32_t)(request->list_guard - store->txn.changes);
-	bool is_ours = op->result == -ECANCELED && store->txn.failed_idx == guard_idx;
-	if (is_ours && lpi_conn_is_alive(request->conn) && request->tries++ < LPI_TRIES_MAX) {
-		look_at_mode(request);
-		return;
-	}
-	if (is_ours)
-		op->result = -EAGAIN;
-	if (store->txn.failed_idx > guard_idx)
-		store->txn.failed_idx--;
-	lpi_request_worked(op);
-}
-
-/* Behind the client's guards, in front of the first change. */
-static void add_guard(struct lpi_request *request, struct lp_change *changes)
-{
-	struct lp_store_op *op = &request->piece.op.store.op;
-	uint32_t at = 0;
-	while (changes[at].type < LP_CHANGE_CREATE)
-		at++;
-	LP_ASSERT(at < op->txn.change_cnt);
-	memmove(&changes[at + 1], &changes[at], (op->txn.change_cnt - at) * sizeof(*changes));
-	request->list_guard = &changes[at];
-	request->list++;
-	op->txn.change_cnt++;
-}
-
-/* The last change sets the times. */
-static void mode_known(struct lp_ns_op *op)
-{
-	struct lpi_request *request = LP_CONTAINER_OF(op, struct lpi_request, find);
-	struct lp_store_op *store = &request->piece.op.store.op;
-	struct lp_change *changes = lpi_request_changes(request);
-	const struct lp_attrs *attrs = &op->stat.found.attrs;
-	if (op->result < 0) {
-		if (!lpi_request_again(request, op->result))
-			lpi_request_fail(request, op->result, "");
-		return;
-	}
-	if (request->list_guard == NULL)
-		add_guard(request, changes);
-	*request->list_guard = (struct lp_change){.type = LP_GUARD_INODE, .ino = op->stat.ino};
-	request->list_guard->guard.version_nr = attrs->version_nr;
-	struct lp_bytes list = request->list->named.value;
-	struct lp_change *last = &changes[store->txn.change_cnt - 1];
-	LP_ASSERT(last->type == LP_CHANGE_SET && last->inode.attrs == &request->attrs);
-	request->attrs.mode = (uint16_t)((attrs->mode & 07000) | lp_acl_mode(list.data, list.len));
-	last->inode.mask |= LP_ATTR_MODE;
-	request->piece.op.complete = list_set;
-	lp_ns_submit(request->door->options.ns, &request->piece.op);
-}
-
-static void look_at_mode(struct lpi_request *request)
-{
-	struct lp_ns_op *op = &request->find;
-	memset(op, 0, sizeof(*op));
-	op->opcode = LP_NS_STAT;
-	op->complete = mode_known;
-	op->stat.ino = request->refs[0].found;
-	lp_ns_submit(request->door->options.ns, op);
-}
-
-/* The bits of the mode that the list is go with it, in the same transaction, guarded by what the
- * others were. */
-void lpi_run_with_list(struct lpi_request *request)
-{
-	if (request->list != NULL)
-		look_at_mode(request);
-	else
-		lpi_request_submit(request);
-}
-
 static int begin_plain_change(struct lpi_request *request, struct lp_reader *reader,
 			      enum lp_change_type type)
 {
@@ -245,7 +158,8 @@ static int begin_plain_change(struct lpi_request *request, struct lp_reader *rea
 
 int lpi_meta_xattr_remove(struct lpi_request *request, struct lp_reader *reader)
 {
-	return begin_plain_change(request, reader, LP_CHANGE_XATTR_REMOVE);
+	int r = begin_plain_change(request, reader, LP_CHANGE_XATTR_REMOVE);
+	return r < 0 ? r : lpi_check_xattr_name(request, request->changes[0].named.name);
 }
 
 int lpi_meta_omap_set(struct lpi_request *request, struct lp_reader *reader)

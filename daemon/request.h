@@ -23,7 +23,7 @@
 #define LPI_DATA_SEGS    5u    /* of data: four whole buffers, and one more when off the grid */
 #define LPI_PIECES_AHEAD 4u    /* pieces of one get that are read or sent at a time */
 #define LPI_TRIES_MAX    8u    /* how often a path is looked up again when its object had gone */
-#define LPI_OWN_CHANGES  4u    /* of one transaction; a compound has more, in a buffer */
+#define LPI_OWN_CHANGES  5u    /* of one transaction; a compound has more, in a buffer */
 #define LPI_PUT_XATTRS   16u
 #define LPI_ADMIN_PARTS  32u /* of an answer of the administration */
 #define LPI_COMPOUND_MAX 30u
@@ -125,9 +125,10 @@ struct lpi_request {
 	struct lp_buf *room; /* changes of a compound, xattrs of a put, records of a list */
 	struct lp_change changes[LPI_OWN_CHANGES];
 	struct lp_attrs attrs;
-	struct lp_change *list;       /* of them: sets an access list; NULL: none does */
-	struct lp_change *list_guard; /* its guard, once it is there */
-	struct lpi_open *open;        /* what it opens, closes, commits */
+	struct lp_change *list; /* of them: sets an access list; NULL: none does */
+	uint32_t own_at;        /* where guards of ours are among the changes, */
+	uint32_t own_cnt;       /* so many */
+	struct lpi_open *open;  /* what it opens, closes, commits */
 	struct lp_admin admin;
 	uint32_t admin_replies; /* queued and not sent */
 	uint32_t items_max;     /* of a listing; 0: as many as fit */

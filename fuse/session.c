@@ -112,8 +112,19 @@ static void listen_to(enum fuse_log_level level, const char *fmt, va_list args)
 	said[strcspn(said, "\n")] = '\0';
 }
 
-static int mount_it(struct lp_fuse_session *session, const char *source, char *why)
+/* What is ours in the options; those that are given come behind it. libfuse mounts nosuid and nodev
+ * unless it is told otherwise. */
+static const char *special(bool is_root, bool is_for_others)
 {
+	if (!is_root)
+		return "";
+	return is_for_others ? ",nodev,nosuid" : ",dev,suid";
+}
+
+static int mount_it(struct lp_fuse_session *session, const struct lp_fuse_session_options *options,
+		    char *why)
+{
+	const char *source = options->source;
 	static const struct fuse_lowlevel_ops no_ops;
 	char text[LP_FUSE_OPTIONS_MAX + PATH_MAX];
 	char name[] = "lapisd";
@@ -124,7 +135,8 @@ static int mount_it(struct lp_fuse_session *session, const char *source, char *w
 	/* A comma in a name would begin another option. */
 	(void)snprintf(text, sizeof(text),
 		       "fsname=%s,subtype=" LPI_FUSE_SUBTYPE ",default_permissions%s%s%s%s",
-		       strchr(source, ',') != NULL ? "lapis" : source, is_root ? ",dev,suid" : "",
+		       strchr(source, ',') != NULL ? "lapis" : source,
+		       special(is_root, options->is_for_others),
 		       is_root && !session->options.is_private ? ",allow_other" : "",
 		       session->options.kernel[0] == '\0' ? "" : ",", session->options.kernel);
 	(void)pthread_mutex_lock(&said_lock);
@@ -361,7 +373,7 @@ int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 			err = refuse(why, -errno, "%s: %s", options->dir, lp_strerror(errno));
 	}
 	if (err == 0)
-		err = mount_it(session, options->source, why);
+		err = mount_it(session, options, why);
 	if (err == 0) {
 		session->abort_fd = open_abort(session);
 		err = greet(session, why);

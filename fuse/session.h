@@ -24,6 +24,9 @@ struct lp_fuse_session_options {
 	const char *source;  /* what the table of mounts shows; copied */
 	const char *options; /* as after -o, with commas; NULL: none */
 	bool is_only_door;   /* nothing changes but through the mount */
+	/* Others than root change things in other ways, too: nosuid and nodev, unless the options
+	 * say suid or dev. */
+	bool is_for_others;
 	/* What FUSE over io_uring may take of memory; 0: the rings of those who serve cannot do
 	 * it. */
 	uint64_t ring_bytes;

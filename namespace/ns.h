@@ -36,6 +36,7 @@
 #define LP_NAMESPACE_NS_H
 
 #include "base/workers.h"
+#include "namespace/rights.h"
 #include "store/store.h"
 
 struct lp_ns;
@@ -145,6 +146,9 @@ struct lp_ns_op {
 	 * they may show; of LP_NS_STORE its own operation says so. */
 	enum lp_store_ack ack;
 	struct lp_ns_who who;
+	/* What set, put, upload, commit and copy may make of modes. LP_NS_STORE does not look at
+	 * it: whoever submits that has seen to it. */
+	struct lp_rights rights;
 	/* Of stat, lookup, make, link, and readdir with attributes: each inode that the result has
 	 * attributes of is held once, from before these were read until LP_NS_FORGET: it outlives
 	 * its last name (rule N5). What fails holds nothing. Not of a make with or_open. For a

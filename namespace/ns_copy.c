@@ -159,6 +159,8 @@ static void set_named(struct lpi_job *job)
 		LP_ASSERT(item.name.len <= sizeof(page->last));
 		page->last_len = item.name.len;
 		memcpy(page->last, item.name.data, item.name.len);
+		if (!is_omap && job->op->rights.is_limited && lp_rights_is_roots_xattr(item.name))
+			continue;
 		if (!is_omap && is_acl(item.name))
 			job->put.has_source_acl = true;
 		page->changes[page->change_cnt++] = (struct lp_change){
@@ -246,10 +248,20 @@ static void upload_made(struct lpi_job *job)
 
 /* --- The source ------------------------------------------------------------------------------- */
 
+/* The copy is owned by who makes it: of what others have made it must not run with his rights. */
+static uint16_t mode_of_source(const struct lpi_job *job)
+{
+	const struct lp_ns_who *who = &job->op->who;
+	const struct lp_rights owner = {.is_limited = true, .uid = who->uid, .gid = who->gid};
+	struct lp_attrs attrs = job->copying.attrs;
+	attrs.mode = lp_rights_mode_left(&owner, &attrs);
+	return lp_rights_mode_left(&job->op->rights, &attrs);
+}
+
 static void make_upload(struct lpi_job *job)
 {
 	job->put.shard_idx = lp_ino_shard(job->put.source);
-	job->put.mode = job->copying.attrs.mode;
+	job->put.mode = mode_of_source(job);
 	lpi_upload_make(job, upload_made);
 }
 

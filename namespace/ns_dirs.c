@@ -12,7 +12,7 @@
 #include "namespace/ns_impl.h"
 
 #define TIME_FORGOTTEN INT64_MIN /* older than any */
-#define SET_TRIES_MAX  64u       /* of a mode, of what gets another access list all the time */
+#define SET_TRIES_MAX  64u /* of a mode, of what gets another access list or owner all the time */
 
 static const uint32_t settable = LP_ATTR_MODE | LP_ATTR_UID | LP_ATTR_GID | LP_ATTR_ATIME |
 				 LP_ATTR_MTIME | LP_ATTR_CTIME | LP_ATTR_BTIME | LP_ATTR_FLAGS;
@@ -166,23 +166,30 @@ static void set_stat_known(struct lpi_job *job)
 	lpi_job_end(job, r == -ENOENT ? -ESTALE : r);
 }
 
+static bool rests_on_old(const struct lpi_job *job)
+{
+	return lp_rights_set_rests_on_old(&job->op->rights, job->op->set.mask);
+}
+
 static bool sets_mode(const struct lpi_job *job)
 {
 	return (job->op->set.mask & LP_ATTR_MODE) != 0;
 }
 
-/* Nothing but the guard of the access list says any of these. */
-static bool is_other_list(const struct lpi_job *job, int result)
+/* Nothing but the guards of the access list and of mode and owner say any of these. */
+static bool is_other(const struct lpi_job *job, int result)
 {
+	if (rests_on_old(job) && result == -ECANCELED)
+		return true;
 	return sets_mode(job) && (result == -ECANCELED || result == -ENODATA || result == -EEXIST);
 }
 
 static void set_done(struct lpi_job *job)
 {
 	int r = job->pact.result;
-	if (is_other_list(job, r) && job->tries < SET_TRIES_MAX)
+	if (is_other(job, r) && job->tries < SET_TRIES_MAX)
 		lpi_job_again(job, set_look);
-	else if (is_other_list(job, r))
+	else if (is_other(job, r))
 		lpi_job_end(job, -EAGAIN);
 	else if (r < 0)
 		lpi_job_end(job, r == -ENOENT ? -ESTALE : r);
@@ -242,6 +249,18 @@ static void set_add_list(struct lpi_job *job)
 	lpi_job_coordinate(job, lp_ino_shard(job->op->set.ino));
 }
 
+/* What was allowed was so for this owner and mode. */
+static void set_guard_old(struct lpi_job *job, const struct lp_attrs *old)
+{
+	struct lp_ino ino = job->op->set.ino;
+	struct lp_change *guard = lpi_job_change(job, lp_ino_shard(ino), LP_GUARD_INODE, ino);
+	guard->guard.mode_mask = 07777;
+	guard->guard.mode = old->mode;
+	guard->guard.has_owner = true;
+	guard->guard.uid = old->uid;
+	guard->guard.gid = old->gid;
+}
+
 /* old: as they are. A directory that one has set anything of is one's own (rule N2). */
 static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
 {
@@ -249,9 +268,16 @@ static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
 	struct lp_ino ino = op->set.ino;
 	bool is_dir = old->type == LP_INODE_TYPE_DIR;
 	bool is_spread = (old->flags & LP_INODE_FLAG_SPREAD) != 0;
-	struct lp_change *change = lpi_ino_set_change(job, ino, op->set.mask);
+	struct lp_attrs wanted = op->set.attrs;
+	uint32_t mask = op->set.mask;
+	int r = lp_rights_set(&op->rights, old, &wanted, &mask);
+	if (r < 0) {
+		lpi_job_end(job, r);
+		return;
+	}
+	struct lp_change *change = lpi_ino_set_change(job, ino, mask);
 	struct lp_attrs *attrs = &job->attrs[0];
-	*attrs = op->set.attrs;
+	*attrs = wanted;
 	attrs->type = old->type;
 	attrs->mode &= 07777;
 	if ((op->set.mask & LP_ATTR_CTIME) == 0)
@@ -269,6 +295,8 @@ static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
 	}
 	if (sets_mode(job))
 		set_add_list(job);
+	if (rests_on_old(job))
+		set_guard_old(job, old);
 	lpi_job_commit(job, set_done);
 }
 

@@ -107,7 +107,8 @@ static void add_guards(struct lpi_job *job)
 static uint16_t mode_of(const struct lpi_job *job)
 {
 	const struct lpi_put *put = &job->put;
-	uint16_t mode = inherits(job) ? put->old.mode : put->mode;
+	uint16_t mode =
+		inherits(job) ? lp_rights_mode_left(&job->op->rights, &put->old) : put->mode;
 	for (uint32_t i = 0; i < put->xattr_cnt; i++) {
 		struct lp_bytes value = put->xattrs[i].value;
 		if (is_acl(put->xattrs[i].name) && lp_acl_check(value.data, value.len) == 0)

@@ -500,10 +500,10 @@ static int guard_inode(struct lpi_txn *txn, const struct lp_change *change)
 		return touched->will_exist ? -EEXIST : 0;
 	if (!touched->will_exist)
 		return -ENOENT;
-	return change->guard.version_nr != 0 &&
-			       change->guard.version_nr != touched->inode->rec.version_nr
-		       ? -ECANCELED
-		       : 0;
+	const struct lp_inode *rec = &touched->inode->rec;
+	return lpi_guard_inode_holds(change, rec->version_nr, rec->uid, rec->gid, rec->mode)
+		       ? 0
+		       : -ECANCELED;
 }
 
 static int resolve_one(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)

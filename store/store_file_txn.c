@@ -316,8 +316,12 @@ static int guard_inode(struct lpi_fstore_eval *eval, const struct lp_change *gua
 			return 0;
 		return err == 0 ? -EEXIST : err;
 	}
-	uint64_t wanted = guard->guard.version_nr;
-	return err < 0 || wanted == 0 || wanted == inode->rec.version_nr ? err : -ECANCELED;
+	if (err < 0)
+		return err;
+	const struct lp_inode *rec = &inode->rec;
+	return lpi_guard_inode_holds(guard, rec->version_nr, rec->uid, rec->gid, rec->mode)
+		       ? 0
+		       : -ECANCELED;
 }
 
 static int guard_entry(struct lpi_fstore_eval *eval, const struct lp_change *guard)

@@ -59,6 +59,17 @@ int lpi_store_check(struct lp_store_op *op) LP_MUST_CHECK;
 /* The same for what could not be seen then: whether a SET suits an inode of the type. -EINVAL. */
 int lpi_store_check_set(const struct lp_change *change, uint8_t type) LP_MUST_CHECK;
 
+/* Of an inode that is there: whether it is as LP_GUARD_INODE says. */
+static inline bool lpi_guard_inode_holds(const struct lp_change *guard, uint64_t version_nr,
+					 uint32_t uid, uint32_t gid, uint16_t mode)
+{
+	if (guard->guard.version_nr != 0 && guard->guard.version_nr != version_nr)
+		return false;
+	if ((mode & guard->guard.mode_mask) != (guard->guard.mode & guard->guard.mode_mask))
+		return false;
+	return !guard->guard.has_owner || (guard->guard.uid == uid && guard->guard.gid == gid);
+}
+
 static inline bool lpi_change_is_guard(enum lp_change_type type)
 {
 	return type < LP_CHANGE_CREATE;

@@ -289,6 +289,19 @@ static void test_guards(void **state)
 	struct lp_change other_version = version;
 	version.guard.version_nr = 2;
 	other_version.guard.version_nr = 1;
+	/* It is of mode 0640, of user 5 and group 0. */
+	struct lp_change bits = plain(LP_GUARD_INODE, file);
+	bits.guard.mode_mask = 06000;
+	struct lp_change mode = bits;
+	mode.guard.mode_mask = 07777;
+	struct lp_change owner = mode;
+	struct lp_change other_owner = bits;
+	other_owner.guard.has_owner = true;
+	other_owner.guard.uid = 5;
+	other_owner.guard.gid = 1;
+	owner.guard.mode = 0640;
+	owner.guard.uid = 5;
+	owner.guard.has_owner = true;
 	const struct {
 		int err;
 		struct lp_change guard;
@@ -296,6 +309,10 @@ static void test_guards(void **state)
 		{0, plain(LP_GUARD_INODE, file)},
 		{0, version},
 		{-ECANCELED, other_version},
+		{0, bits},
+		{-ECANCELED, mode},
+		{0, owner},
+		{-ECANCELED, other_owner},
 		{-ENOENT, plain(LP_GUARD_INODE, none)},
 		{0, plain(LP_GUARD_NO_INODE, none)},
 		{-EEXIST, plain(LP_GUARD_NO_INODE, file)},

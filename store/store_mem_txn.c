@@ -19,8 +19,10 @@ static int guard_inode(const struct lp_change *guard, const struct lpi_mem_inode
 {
 	if (inode == NULL)
 		return -ENOENT;
-	uint64_t wanted = guard->guard.version_nr;
-	return wanted == 0 || wanted == inode->attrs.version_nr ? 0 : -ECANCELED;
+	const struct lp_attrs *attrs = &inode->attrs;
+	return lpi_guard_inode_holds(guard, attrs->version_nr, attrs->uid, attrs->gid, attrs->mode)
+		       ? 0
+		       : -ECANCELED;
 }
 
 static int guard_value(const struct lp_change *guard, const struct lpi_mem_item *item, int absent)
