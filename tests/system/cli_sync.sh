@@ -1,0 +1,128 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Goal: what copies trees and many names loses nothing: a sync removes no directory of the store unless
+# that was asked for and its replacement can be read, two of a name do not become one, a put that failed
+# leaves the time of what is there, files get their names when they are durable, a directory that cannot
+# be read ends nothing, and -n says what would be done. Method: trees with such things in them; a sync
+# is held by its own standard error, a pipe that is full, while something vanishes.
+# timeout: 300
+set -u
+. "$LP_TEST_SRC/tests/lib.sh"
+export LAPIS_ADDRESS=unix:$PWD/sock
+pid=
+
+end_all()
+{
+	[ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
+}
+trap end_all EXIT
+
+# A user who may not read everything: root without what lets him.
+unprivileged()
+{
+	if [ "$(id -u)" = 0 ]; then
+		setpriv --bounding-set -dac_override,-dac_read_search "$@"
+	else
+		"$@"
+	fi
+}
+
+# fails PATTERN COMMAND...: exit status 1, and the pattern in what it said.
+fails()
+{
+	local pattern=$1
+	shift
+	"$@" >out 2>err
+	local got=$?
+	[ "$got" = 1 ] || say "$*: exit status $got, not 1: $(cat err)"
+	grep -Eq -- "$pattern" err || say "$*: no '$pattern' in: $(cat err)"
+}
+
+# does ARG...: lapis does it, and says nothing of it.
+does()
+{
+	"$lapis" "$@" >out 2>err || say "lapis $*: exit status $?: $(cat err)"
+	[ ! -s err ] || say "lapis $*: noise on standard error: $(cat err)"
+}
+
+# mtime KEY: of an object, in seconds.
+mtime()
+{
+	"$lapis" stat --json "$1" | grep -Eo '"mtime_ns": -?[0-9]+' | grep -Eo -- '-?[0-9]+$'
+}
+
+"$lapis" mkfs --size 1G --shards 2 a.img >out || say "mkfs: $(cat out)"
+"$LP_TEST_BUILD/bin/lapisd" --memory 256M --listen "$LAPIS_ADDRESS" a.img >d.out 2>d.err &
+pid=$!
+for ((i = 0; i < 1200; i++)); do
+	grep -qs '^lapisd: ready$' d.out && break
+	sleep 0.05
+done
+does mb b
+echo content >file
+
+# A file or symlink here, a directory of that name there: only --delete removes it.
+mkdir up
+echo new >up/f
+ln -s target up/l
+echo other >up/other
+there()
+{
+	does put file b/up/f/deep/1
+	does put file b/up/l/deep/1
+}
+there
+fails 'f: a directory in the store \(--delete replaces it\)' "$lapis" sync ./up b/up
+grep -q 'l: a directory in the store' err || say "a symlink for a directory is not named: $(cat err)"
+[ "$(wc -l <err)" = 2 ] || say "not two lines: $(cat err)"
+expect 0 content cat b/up/f/deep/1
+expect 0 content cat b/up/l/deep/1
+expect 0 other cat b/up/other
+fails 'f: a directory in the store' "$lapis" sync -n ./up b/up
+[ "$("$lapis" sync -n --delete ./up b/up | LC_ALL=C sort | tr '\n' ' ')" = \
+	'put     f put     l remove  b/up/f remove  b/up/l ' ] ||
+	say "sync -n --delete: $("$lapis" sync -n --delete ./up b/up)"
+expect 0 content cat b/up/f/deep/1
+does sync --delete ./up b/up
+expect 0 new cat b/up/f
+[ -z "$("$lapis" sync -n --delete ./up b/up)" ] || say "more to do: $("$lapis" sync -n --delete ./up b/up)"
+# What cannot be read replaces nothing: not a directory, not a symlink.
+does rm b/up/f
+does put file b/up/f/deep/1
+chmod 000 up/f
+fails 'f: Permission denied' unprivileged "$lapis" sync --delete ./up b/up
+expect 0 content cat b/up/f/deep/1
+chmod 644 up/f
+does sync --delete ./up b/up
+rm up/l
+echo file >up/l
+chmod 000 up/l
+fails 'l: Permission denied' unprivileged "$lapis" sync --delete ./up b/up
+expect 0 'symlink' stat b/up/l
+chmod 644 up/l
+does sync ./up b/up
+# A directory here, which cannot be read, a file there; and one that can.
+rm up/l
+mkdir up/l
+echo in >up/l/in
+chmod 000 up/l
+fails 'l: Permission denied' unprivileged "$lapis" sync --delete ./up b/up
+expect 0 '^file$' cat b/up/l
+chmod 755 up/l
+expect 0 '^remove  b/up/l$' sync -n ./up b/up
+grep -qx 'put     l/in' out || say "sync -n of a directory for a file: $(cat out)"
+does sync ./up b/up
+expect 0 '^in$' cat b/up/l/in
+# A symlink takes the place of another one, and of a file.
+ln -sfn elsewhere up/link
+rm up/other
+ln -s first up/other
+does sync ./up b/up
+ln -sfn second up/link
+does sync ./up b/up
+does sync b/up ./up.back
+[ "$(readlink up.back/link) $(readlink up.back/other)" = 'second first' ] || say "symlinks: $(ls -l up.back)"
+[ -z "$("$lapis" ls -r b/up | grep lapis-)" ] || say "sync left $("$lapis" ls -r b/up)"
+does rm -r b/up
+
+finish
