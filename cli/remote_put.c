@@ -82,7 +82,10 @@ static int check_put(const struct lpi_cli_command *self, const struct lpi_args *
 		if (strcmp(args->names[i], "-") == 0)
 			return lpi_cli_usage(self, "standard input has no name: give a whole key");
 	}
-	return lpi_key_check_target(dst);
+	int status = lpi_key_check_target(dst);
+	if (status == 0 && into_dir)
+		status = lpi_names_check_into(self, args->names, args->cnt - 1, dst);
+	return status;
 }
 
 static int run_put(const struct lpi_cli_command *self, int argc, char **argv)

@@ -125,4 +125,22 @@ does sync b/up ./up.back
 [ -z "$("$lapis" ls -r b/up | grep lapis-)" ] || say "sync left $("$lapis" ls -r b/up)"
 does rm -r b/up
 
+# Two of the same last name cannot go to one directory.
+mkdir one two
+echo 1 >one/x
+echo 2 >two/x
+does put one/x b/one/x
+does put two/x b/two/x
+for command in mv cp 'cp -r'; do
+	# shellcheck disable=SC2086 # two words
+	expect 2 'b/one/x and b/two/x would both be b/dir/x' $command b/one/x b/other b/two/x b/dir/
+done
+expect 2 'one/x and two/x would both be b/dir/x' put one/x file two/x b/dir/
+expect 1 'No such' stat b/dir
+expect 0 '^1$' cat b/one/x
+expect 0 '^2$' cat b/two/x
+does mv b/one/x b/dir/
+expect 0 '^1$' cat b/dir/x
+does rm -r b/dir b/two
+
 finish
