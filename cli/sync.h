@@ -21,7 +21,7 @@ struct lpi_sync {
 	bool compares;              /* contents, where size and time are the same */
 	bool only_says;             /* what would be done */
 	struct lpi_cli_texts dirs;  /* below the root, parents first; "": the root */
-	struct lpi_cli_texts zeros; /* keys whose time of change is 0, which a put takes for now */
+	struct lpi_cli_texts zeros; /* keys that were put, of time 0, which a put takes for now */
 };
 
 /* A directory of the store, by name. */

@@ -92,6 +92,13 @@ static bool can_open(struct up_dir *dir, const char *name, const char *rel, int 
 	return fd >= 0;
 }
 
+static void stored_zero(void *arg, const char *key)
+{
+	struct lpi_sync *sync = arg;
+	if (lpi_cli_texts_add(&sync->zeros, key) < 0)
+		sync->jobs.failed++;
+}
+
 static void put_file(struct up_dir *dir, const char *name, const char *rel, const char *key)
 {
 	struct lpi_sync *sync = dir->sync;
@@ -113,14 +120,14 @@ static void put_file(struct up_dir *dir, const char *name, const char *rel, cons
 		return;
 	if (lpi_sync_only_says(sync, "put", rel))
 		return;
-	if (lpi_sync_mtime(&st) == 0)
-		(void)lpi_cli_texts_add(&sync->zeros, key);
 	const struct lpi_put_file upload = {.dir_fd = dir->fd,
 					    .path = name,
 					    .subject = rel,
 					    .key = key,
 					    .keeps_times = true,
-					    .no_follow = true};
+					    .no_follow = true,
+					    .stored = lpi_sync_mtime(&st) == 0 ? stored_zero : NULL,
+					    .arg = sync};
 	lpi_put_file(&sync->jobs, &upload);
 }
 

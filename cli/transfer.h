@@ -21,9 +21,12 @@ struct lpi_put_file {
 	bool keeps_times;   /* the object gets the file's mtime; and its mode */
 	bool no_follow;
 	struct lapis_pair xattr; /* name NULL: none */
+	/* The object is there, and is what the file was; may be NULL. */
+	void (*stored)(void *arg, const char *key);
+	void *arg;
 };
 
-/* All that is pointed to is copied. */
+/* All that is pointed to is copied, but for arg. */
 void lpi_put_file(struct lpi_tasks *jobs, const struct lpi_put_file *upload);
 
 struct lpi_get_file {

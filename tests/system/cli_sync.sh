@@ -143,4 +143,19 @@ does mv b/one/x b/dir/
 expect 0 '^1$' cat b/dir/x
 does rm -r b/dir b/two
 
+# A put that failed leaves the time of the object alone, also where it would be 0.
+mkdir zero
+echo old >zero/f
+does sync ./zero b/zero
+before=$(mtime b/zero/f)
+echo new >zero/f
+touch -d @0 zero/f
+chmod 000 zero/f
+fails 'f: Permission denied' unprivileged "$lapis" sync ./zero b/zero
+[ "$(mtime b/zero/f)" = "$before" ] || say "a put that failed set the time to $(mtime b/zero/f)"
+chmod 644 zero/f
+does sync ./zero b/zero
+expect 0 new cat b/zero/f
+[ "$(mtime b/zero/f)" = 0 ] || say "the time of a file of time 0 is $(mtime b/zero/f)"
+
 finish
