@@ -10,17 +10,19 @@
 #include <sys/stat.h>
 
 #include "cli/tasks.h"
+#include "cli/transfer.h"
 #include "cli/tree.h"
 
 struct lpi_sync {
 	struct lpi_tasks jobs;
 	const char *local;
 	const char *key;
-	int root_fd;                /* of local */
-	bool removes;               /* what the source has not */
-	bool compares;              /* contents, where size and time are the same */
-	bool only_says;             /* what would be done */
-	struct lpi_cli_texts dirs;  /* below the root, parents first; "": the root */
+	int root_fd;               /* of local */
+	bool removes;              /* what the source has not */
+	bool compares;             /* contents, where size and time are the same */
+	bool only_says;            /* what would be done */
+	struct lpi_cli_texts dirs; /* below the root, parents first; "": the root */
+	struct lpi_get_batch batch;
 	struct lpi_cli_texts zeros; /* keys that were put, of time 0, which a put takes for now */
 };
 

@@ -64,6 +64,7 @@ static void get_file(struct down_dir *dir, const struct lpi_remote_entry *entry,
 					      .mode = attrs->mode,
 					      .keeps_times = true,
 					      .is_maybe_sparse = attrs->size_bytes >= SPARSE_MIN,
+					      .batch = &sync->batch,
 					      .ended = close_fd,
 					      .arg = (void *)(intptr_t)fd};
 	lpi_get_file(&sync->jobs, &download);
@@ -222,6 +223,7 @@ int lpi_sync_down(struct lpi_sync *sync)
 	for (size_t i = 0; err == 0 && i < sync->dirs.cnt && !sync->jobs.is_hopeless; i++)
 		err = get_dir(sync, sync->dirs.texts[i]);
 	(void)lpi_tasks_finish(&sync->jobs);
+	lpi_get_flush(&sync->batch);
 	lpi_sync_tell_hopeless(sync);
 	if (err == 0)
 		finish_dirs(sync);

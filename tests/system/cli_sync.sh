@@ -158,4 +158,26 @@ does sync ./zero b/zero
 expect 0 new cat b/zero/f
 [ "$(mtime b/zero/f)" = 0 ] || say "the time of a file of time 0 is $(mtime b/zero/f)"
 
+# A file has its name when it is durable: so many at once, and one by itself.
+mkdir small
+(cd small && seq 300 | while read -r i; do echo "$i" >"$i"; done)
+does sync ./small b/small
+does sync b/small ./small.back
+diff -r small small.back || say "small files came back different"
+rm -r small.back
+if strace -o trace -e trace=none true 2>/dev/null; then
+	# calls COMMAND...: a letter for each: s makes durable, n gives a name.
+	calls()
+	{
+		strace -f -o trace -e trace=fsync,fdatasync,syncfs,linkat,renameat,renameat2 "$lapis" "$@"
+		sed -nE 's/^[0-9]+ +(f?d?a?t?a?sync(fs)?)\(.*/s/p; s/^[0-9]+ +(linkat|renameat2?)\(.*/n/p' trace | tr -d '\n'
+	}
+	got=$(calls get b/small/1 small.1)
+	[ "$got" = sns ] || say "a get makes durable and names: $got"
+	got=$(calls get b/small/1 small.1)
+	[[ $got =~ ^sn+s$ ]] || say "a get over a file makes durable and names: $got"
+	got=$(calls sync b/small ./small.back)
+	[[ $got =~ ^(sn{1,128})+s$ ]] || say "a sync makes durable and names: $got"
+fi
+
 finish
