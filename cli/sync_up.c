@@ -271,31 +271,46 @@ static bool is_in_the_way(struct lpi_sync *sync, const char *key, const char *re
 	return err == -ENOTDIR || (err == 0 && attrs.type != LAPIS_DIR);
 }
 
+/* What is in it here goes to what is in it there. */
+static int put_into(struct up_dir *dir, const char *key)
+{
+	struct lpi_sync *sync = dir->sync;
+	const char *rel = dir->rel;
+	dir->fd = openat(sync->root_fd, rel[0] != '\0' ? rel : ".",
+			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *stream = dir->fd < 0 ? NULL : fdopendir(dir->fd);
+	int err = stream == NULL ? -errno : 0;
+	if (err < 0) {
+		fail_local(sync, rel, err);
+		if (dir->fd >= 0)
+			(void)close(dir->fd);
+		return err;
+	}
+	int exists = is_in_the_way(sync, key, rel) ? 0 : lpi_remote_dir_read(key, &dir->remote);
+	sync->jobs.failed += exists < 0 ? 1 : 0;
+	if (exists < 0)
+		err = exists;
+	else if (exists == 0 && !sync->only_says)
+		err = make_dirs(sync, key);
+	if (err < 0) {
+		(void)closedir(stream);
+		return err;
+	}
+	unsigned failed = sync->jobs.failed;
+	put_entries(dir, stream);
+	/* What could not be read here, or was not looked at, must not vanish there. */
+	if (sync->removes && !sync->jobs.is_hopeless && failed == sync->jobs.failed)
+		remove_unseen(dir, key);
+	(void)closedir(stream);
+	return 0;
+}
+
 static int put_dir(struct lpi_sync *sync, const char *rel)
 {
 	struct up_dir dir = {.sync = sync, .rel = rel};
 	char key[LPI_KEY_MAX + 1];
 	(void)snprintf(key, sizeof(key), "%s%s%s", sync->key, rel[0] != '\0' ? "/" : "", rel);
-	int exists = is_in_the_way(sync, key, rel) ? 0 : lpi_remote_dir_read(key, &dir.remote);
-	if (exists < 0) {
-		sync->jobs.failed++;
-		return exists;
-	}
-	int err = exists == 1 || sync->only_says ? 0 : make_dirs(sync, key);
-	dir.fd = openat(sync->root_fd, rel[0] != '\0' ? rel : ".",
-			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	DIR *stream = dir.fd < 0 ? NULL : fdopendir(dir.fd);
-	if (stream == NULL)
-		fail_local(sync, rel, -errno);
-	if (stream != NULL && err == 0) {
-		unsigned failed = sync->jobs.failed;
-		put_entries(&dir, stream);
-		/* What could not be read here, or was not looked at, must not vanish there. */
-		if (sync->removes && !sync->jobs.is_hopeless && failed == sync->jobs.failed)
-			remove_unseen(&dir, key);
-	}
-	if (stream != NULL)
-		(void)closedir(stream);
+	int err = put_into(&dir, key);
 	lpi_remote_dir_fini(&dir.remote);
 	return err;
 }
@@ -307,6 +322,8 @@ static void finish_dirs(struct lpi_sync *sync, size_t cnt)
 	struct stat st;
 	for (size_t i = cnt; i-- > 0 && !sync->only_says;) {
 		const char *rel = sync->dirs.texts[i];
+		if (rel == NULL)
+			continue;
 		(void)snprintf(key, sizeof(key), "%s%s%s", sync->key, rel[0] != '\0' ? "/" : "",
 			       rel);
 		if (fstatat(sync->root_fd, rel[0] != '\0' ? rel : ".", &st, 0) == 0)
@@ -317,15 +334,14 @@ static void finish_dirs(struct lpi_sync *sync, size_t cnt)
 int lpi_sync_up(struct lpi_sync *sync)
 {
 	static const struct stat zero;
-	int err = lpi_cli_texts_add(&sync->dirs, "");
 	size_t done = 0;
-	for (; err == 0 && done < sync->dirs.cnt && !sync->jobs.is_hopeless; done++)
-		err = put_dir(sync, sync->dirs.texts[done]);
+	int err = lpi_sync_dirs(sync, put_dir, &done);
 	(void)lpi_tasks_finish(&sync->jobs);
 	lpi_sync_tell_hopeless(sync);
-	for (size_t i = 0; i < sync->zeros.cnt; i++)
+	/* Without a connection each of these would fail, and say so. */
+	for (size_t i = 0; err != -ENOTCONN && i < sync->zeros.cnt; i++)
 		set_attrs(sync, sync->zeros.texts[i], &zero, LAPIS_SET_MTIME);
-	if (err == 0)
+	if (err != -ENOTCONN)
 		finish_dirs(sync, done);
 	return lpi_tasks_finish(&sync->jobs) != LP_EXIT_OK || err < 0 ? LP_EXIT_FAILED : LP_EXIT_OK;
 }

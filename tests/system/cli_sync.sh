@@ -180,4 +180,122 @@ if strace -o trace -e trace=none true 2>/dev/null; then
 	[[ $got =~ ^(sn{1,128})+s$ ]] || say "a sync makes durable and names: $got"
 fi
 
+# -n says what would be got also where there is no directory yet.
+mkdir -p tree/d/e
+echo 1 >tree/1
+echo 2 >tree/d/2
+echo 3 >tree/d/e/3
+ln -s 1 tree/d/e/link
+does sync ./tree b/tree
+all='get     1 get     d/2 get     d/e/3 get     d/e/link '
+got=$("$lapis" sync -n b/tree ./tree.back | tr '\n' ' ')
+[ "$got" = "$all" ] || say "sync -n to what is not there: $got"
+mkdir tree.back
+got=$("$lapis" sync -n b/tree ./tree.back | tr '\n' ' ')
+[ "$got" = "$all" ] || say "sync -n to what is empty: $got"
+echo in the way >tree.back/d
+got=$("$lapis" sync -n b/tree ./tree.back | tr '\n' ' ')
+[ "$got" = "get     1 remove  d ${all#get     1 }" ] || say "sync -n to a file in the way: $got"
+does sync b/tree ./tree.back
+diff -r --no-dereference tree tree.back || say "the tree came back different"
+
+# held READY ACTION ARG...: a sync that says something waits, for its standard error is full, until
+# READY is so and ACTION was done. What it says is in err.
+held()
+{
+	python3 - "$@" <<'CODE'
+import os, subprocess, sys, time
+ready, action, *call = sys.argv[1:]
+out, into = os.pipe()
+os.set_blocking(into, False)
+for step in (4096, 1):
+    try:
+        while True:
+            os.write(into, b"\n" * step)
+    except BlockingIOError:
+        pass
+os.set_blocking(into, True)
+child = subprocess.Popen(call, stderr=into)
+os.close(into)
+for _ in range(1200):
+    if subprocess.run(ready, shell=True, capture_output=True).returncode == 0:
+        break
+    time.sleep(0.05)
+subprocess.run(action, shell=True, check=True)
+with os.fdopen(out, "rb") as said, open("err", "wb") as err:
+    err.write(said.read().lstrip(b"\n"))
+sys.exit(child.wait())
+CODE
+}
+
+# A directory that vanishes, here or there, is named; the rest is done, with its modes and times.
+mkdir -p parts/a parts/gone parts/z
+for part in a gone z; do
+	echo $part >parts/$part/f
+	chmod 750 parts/$part
+	touch -d @1000000 parts/$part
+done
+does sync ./parts b/parts
+# Something that is named, the last of its directory.
+PYTHONPATH=$LP_TEST_SRC/tests/wire python3 -B - "$LAPIS_ADDRESS" <<'CODE' || say "no fifo in the store"
+import sys
+import lapis_wire as wire
+
+with wire.Connection(sys.argv[1]) as lapis:
+    lapis(wire.make("b/parts/zz", wire.FIFO))
+CODE
+# shellcheck disable=SC2016 # for the shell of held
+held '[ -d parts.back/z ]' "$lapis rm -r b/parts/gone" "$lapis" sync b/parts ./parts.back &&
+	say "a directory that vanished there is no failure"
+grep -q 'b/parts/gone: there is no such directory any more' err || say "what vanished there is not named: $(cat err)"
+[ "$(wc -l <err)" = 2 ] || say "not two lines: $(cat err)"
+[ "$(cat parts.back/z/f)" = z ] || say "what is behind a directory that vanished there was left out"
+[ "$(stat -c '%a %Y' parts.back/a parts.back/z | uniq)" = '750 1000000' ] ||
+	say "modes and times after a directory vanished there: $(stat -c '%n %a %Y' parts.back/*)"
+does rm -r b/parts
+
+# The first of three that are read has what is named; the last vanishes, or becomes a file there.
+# shellcheck disable=SC2012 # the order of readdir is asked for
+mapfile -t order < <(ls -U parts)
+mkfifo "parts/${order[0]}/fifo"
+touch -d @1000000 "parts/${order[0]}"
+for action in "$lapis put file b/parts/${order[1]}" "mv parts/${order[1]} was"; do
+	held "$lapis stat b/parts/${order[0]}" "$action" "$lapis" sync ./parts b/parts &&
+		say "$action: no failure"
+	grep -Eq "${order[1]}: (a file, no directory|No such file)" err || say "$action: not named: $(cat err)"
+	[ "$(wc -l <err)" = 2 ] || say "$action: not two lines: $(cat err)"
+	expect 0 "${order[2]}" cat "b/parts/${order[2]}/f"
+	for part in "${order[0]}" "${order[2]}"; do
+		expect 0 '0750' stat "b/parts/$part"
+		[ "$(mtime "b/parts/$part")" = 1000000000000000 ] || say "$action: $part is of $(mtime "b/parts/$part")"
+	done
+	does rm -r b/parts
+done
+
+# One that cannot be read here ends neither way.
+rm -r parts "parts.back"
+mkdir -p parts/a parts/shut parts/z
+for part in a shut z; do
+	echo $part >parts/$part/f
+done
+does sync ./parts b/parts
+for part in a shut z; do
+	echo new $part >parts/$part/f
+done
+chmod 000 parts/shut
+fails 'shut: Permission denied' unprivileged "$lapis" sync --delete ./parts b/parts
+expect 0 '^shut$' cat b/parts/shut/f
+expect 0 '^new a$' cat b/parts/a/f
+expect 0 '^new z$' cat b/parts/z/f
+chmod 700 parts/shut
+echo so >file
+for part in a shut z; do
+	does put file b/parts/$part/f
+done
+chmod 000 parts/shut
+fails 'shut: Permission denied' unprivileged "$lapis" sync --delete b/parts ./parts
+chmod 700 parts/shut
+[ "$(cat parts/a/f parts/shut/f parts/z/f | tr '\n' ' ')" = 'so new shut so ' ] ||
+	say "a directory that is shut ends a sync down: $(cat parts/*/f)"
+
 finish
