@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An object becomes a file that gets its name when it is complete: until then it has none, so that
- * nothing of it is left when the command is interrupted; where a file system cannot do that, one of
- * its own beside the other. Blocks of zeros become holes. Of a large object that has holes only the
- * data is asked for. */
+/* An object becomes a file that gets its name when it is complete and durable: a loss of power must
+ * not leave one of that size and time without its data, which a sync would take for it. Until then
+ * it has none, so that nothing of it is left when the command is interrupted; where a file system
+ * cannot do that, one of its own beside the other. Blocks of zeros become holes. Of a large object
+ * that has holes only the data is asked for. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,10 @@
 #include "cli/transfer.h"
 
 #define GRID 4096u
+/* So much that is complete may be lost when the command is interrupted. */
+#define HELD_BYTES_MAX (UINT64_C(64) << 20)
 
-struct download {
+struct lpi_download {
 	struct lpi_task job;
 	struct lpi_get_file what;
 	int fd;
@@ -55,13 +58,13 @@ int lpi_write_sparse(int fd, uint64_t offset, const void *data, size_t len)
 
 static int take_bytes(void *arg, uint64_t offset, const void *data, size_t len)
 {
-	struct download *self = arg;
+	struct lpi_download *self = arg;
 	lpi_progress_add(&self->job.jobs->progress, len, 0);
 	self->end = LP_MAX(self->end, offset - self->what.offset + len);
 	return lpi_write_sparse(self->fd, offset - self->what.offset, data, len);
 }
 
-static void free_download(struct download *self)
+static void free_download(struct lpi_download *self)
 {
 	if (self->fd >= 0)
 		(void)close(self->fd);
@@ -74,7 +77,7 @@ static void free_download(struct download *self)
 }
 
 /* 0: it has its name; 1: another one is to be renamed, for there is a file of that name. */
-static int give_name(struct download *self)
+static int give_name(struct lpi_download *self)
 {
 	char path[64];
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", self->fd);
@@ -87,8 +90,8 @@ static int give_name(struct download *self)
 	return 1;
 }
 
-/* Its length, times and name. */
-static int complete(struct download *self)
+/* Its length and times. */
+static int complete(struct lpi_download *self)
 {
 	const struct lpi_get_file *what = &self->what;
 	int64_t s = what->mtime_ns / (int64_t)LP_NS_PER_S;
@@ -104,6 +107,13 @@ static int complete(struct download *self)
 	if (what->keeps_times &&
 	    (futimens(self->fd, times) < 0 || fchmod(self->fd, what->mode & 07777) < 0))
 		return -errno;
+	return 0;
+}
+
+/* It is durable, and gets its name. */
+static int publish(struct lpi_download *self)
+{
+	const struct lpi_get_file *what = &self->what;
 	if (!self->has_temp) {
 		int err = give_name(self);
 		if (err <= 0)
@@ -117,25 +127,78 @@ static int complete(struct download *self)
 	return 0;
 }
 
-static void download_ended(struct lpi_task *job, int status, const struct lapis_result *result)
+/* text: what the daemon said; NULL: it failed here. */
+static void end_download(struct lpi_download *self, int err, const char *text)
 {
-	struct download *self = LP_CONTAINER_OF(job, struct download, job);
-	bool is_remote = status < 0;
-	int err = is_remote ? status : complete(self);
+	struct lpi_tasks *jobs = self->job.jobs;
 	if (err < 0) {
-		lpi_tasks_fail(job->jobs, is_remote ? self->key : self->subject, err,
-			       is_remote ? result->text : lp_strerror(err));
+		lpi_tasks_fail(jobs, text != NULL ? self->key : self->subject, err,
+			       text != NULL ? text : lp_strerror(err));
 		if (self->has_temp)
 			(void)unlinkat(self->what.dir_fd, self->temp, 0);
 	} else {
-		lpi_progress_add(&job->jobs->progress, 0, 1);
+		lpi_progress_add(&jobs->progress, 0, 1);
 	}
 	free_download(self);
 }
 
+/* After all has been written: whether this was, without a flush of the device for each, which
+ * fdatasync() costs also where there is nothing to do. */
+static int check_written(struct lpi_download *self)
+{
+	const unsigned flags =
+		SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+	return sync_file_range(self->fd, 0, 0, flags) < 0 ? -errno : 0;
+}
+
+static int make_durable(struct lpi_download *self)
+{
+	return fdatasync(self->fd) < 0 ? -errno : 0;
+}
+
+void lpi_get_flush(struct lpi_get_batch *batch)
+{
+	/* An error may be that of somebody else's file: they are asked one by one then. */
+	bool is_synced = batch->cnt > 1 && syncfs(batch->held[0]->fd) == 0;
+	for (unsigned i = 0; i < batch->cnt; i++) {
+		struct lpi_download *self = batch->held[i];
+		int err = is_synced ? check_written(self) : make_durable(self);
+		end_download(self, err < 0 ? err : publish(self), NULL);
+	}
+	*batch = (struct lpi_get_batch){.cnt = 0};
+}
+
+/* Those of one file system are held together. */
+static int hold(struct lpi_get_batch *batch, struct lpi_download *self)
+{
+	struct stat st;
+	if (fstat(self->fd, &st) < 0)
+		return -errno;
+	if (batch->cnt > 0 && batch->dev != st.st_dev)
+		lpi_get_flush(batch);
+	batch->dev = st.st_dev;
+	batch->held[batch->cnt++] = self;
+	batch->bytes += self->end;
+	if (batch->cnt == LPI_GET_HELD_MAX || batch->bytes >= HELD_BYTES_MAX)
+		lpi_get_flush(batch);
+	return 0;
+}
+
+static void download_ended(struct lpi_task *job, int status, const struct lapis_result *result)
+{
+	struct lpi_download *self = LP_CONTAINER_OF(job, struct lpi_download, job);
+	bool is_held = self->what.batch != NULL;
+	int err = status < 0 ? status : complete(self);
+	if (err == 0)
+		err = is_held ? hold(self->what.batch, self) : make_durable(self);
+	if (err == 0 && is_held)
+		return;
+	end_download(self, err < 0 ? err : publish(self), status < 0 ? result->text : NULL);
+}
+
 /* Only what is data of an object that is mostly holes. The file is opened on the daemon, so that
  * all of it is of one object. */
-static int fetch_data(struct download *self, struct lapis_file *file, uint64_t size)
+static int fetch_data(struct lpi_download *self, struct lapis_file *file, uint64_t size)
 {
 	uint64_t pos = 0;
 	while (pos < size) {
@@ -166,7 +229,7 @@ static int fetch_data(struct download *self, struct lapis_file *file, uint64_t s
 }
 
 /* True when that was the way; the download has ended then. */
-static bool fetch_sparse(struct download *self)
+static bool fetch_sparse(struct lpi_download *self)
 {
 	struct lapis *lapis = self->job.jobs->lapis;
 	struct lapis_file *file = NULL;
@@ -186,7 +249,7 @@ static bool fetch_sparse(struct download *self)
 	return is_sparse;
 }
 
-static int create_file(struct download *self)
+static int create_file(struct lpi_download *self)
 {
 	static unsigned number;
 	/* Short, for the other may have all of the 255 bytes. */
@@ -200,9 +263,9 @@ static int create_file(struct download *self)
 	return self->fd < 0 ? -errno : 0;
 }
 
-static struct download *download_new(struct lpi_tasks *jobs, const struct lpi_get_file *what)
+static struct lpi_download *download_new(struct lpi_tasks *jobs, const struct lpi_get_file *what)
 {
-	struct download *self = calloc(1, sizeof(*self));
+	struct lpi_download *self = calloc(1, sizeof(*self));
 	if (self == NULL)
 		return NULL;
 	self->job = (struct lpi_task){.jobs = jobs, .ended = download_ended};
@@ -220,7 +283,7 @@ static struct download *download_new(struct lpi_tasks *jobs, const struct lpi_ge
 
 void lpi_get_file(struct lpi_tasks *jobs, const struct lpi_get_file *what)
 {
-	struct download *self = download_new(jobs, what);
+	struct lpi_download *self = download_new(jobs, what);
 	int err = self == NULL ? -ENOMEM : create_file(self);
 	if (err < 0) {
 		lpi_tasks_fail(jobs, what->subject, 0, lp_strerror(err));

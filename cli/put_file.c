@@ -26,6 +26,8 @@ struct upload {
 	bool checks; /* that it did not change while it was read */
 	char *subject;
 	char *key;
+	void (*stored)(void *arg, const char *key);
+	void *arg;
 	bool has_holes;
 	uint8_t *buf; /* read, and given to nobody yet: from buf_at to buf_end */
 	size_t buf_room;
@@ -49,10 +51,17 @@ static void free_upload(struct upload *self)
 	free(self);
 }
 
+static bool has_changed(const struct upload *self)
+{
+	struct stat now;
+	return self->checks && fstat(self->fd, &now) == 0 &&
+	       (time_of(&now.st_mtim) != time_of(&self->before.st_mtim) ||
+		now.st_size != self->before.st_size);
+}
+
 static void upload_ended(struct lpi_task *job, int status, const struct lapis_result *result)
 {
 	struct upload *self = LP_CONTAINER_OF(job, struct upload, job);
-	struct stat now = {0};
 	if (status == -EISDIR) {
 		lpi_progress_stop(&job->jobs->progress);
 		(void)lpi_remote_fail_into(self->key);
@@ -63,11 +72,11 @@ static void upload_ended(struct lpi_task *job, int status, const struct lapis_re
 		uint64_t rest = self->is_whole ? self->buf_end : 0;
 		lpi_progress_add(&job->jobs->progress, rest, 1);
 		/* What was stored is neither the old content nor the new. */
-		if (self->checks && fstat(self->fd, &now) == 0 &&
-		    (time_of(&now.st_mtim) != time_of(&self->before.st_mtim) ||
-		     now.st_size != self->before.st_size))
+		if (has_changed(self))
 			lpi_tasks_fail(job->jobs, self->subject, -EBUSY,
 				       "it changed while it was read (put it again)");
+		else if (self->stored != NULL)
+			self->stored(self->arg, self->key);
 	}
 	free_upload(self);
 }
@@ -233,6 +242,8 @@ void lpi_put_file(struct lpi_tasks *jobs, const struct lpi_put_file *upload)
 	}
 	self->job = (struct lpi_task){.jobs = jobs, .ended = upload_ended};
 	self->fd = -1;
+	self->stored = upload->stored;
+	self->arg = upload->arg;
 	self->subject = strdup(upload->subject);
 	self->key = strdup(upload->key);
 	int err = self->subject == NULL || self->key == NULL ? -ENOMEM : open_file(self, upload);

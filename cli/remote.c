@@ -173,6 +173,30 @@ int lpi_key_check_target(const char *key)
 	return lpi_key_check(dir);
 }
 
+static int by_last_name(const void *a, const void *b)
+{
+	return strcmp(lpi_key_name(*(char *const *)a), lpi_key_name(*(char *const *)b));
+}
+
+int lpi_names_check_into(const struct lpi_cli_command *self, char **names, int cnt, const char *dir)
+{
+	int status = 0;
+	if (cnt < 2)
+		return 0;
+	char **sorted = calloc((size_t)cnt, sizeof(*sorted));
+	if (sorted == NULL)
+		return lpi_cli_fail(dir, "out of memory");
+	memcpy(sorted, names, (size_t)cnt * sizeof(*sorted));
+	qsort(sorted, (size_t)cnt, sizeof(*sorted), by_last_name);
+	for (int i = 1; i < cnt && status == 0; i++) {
+		if (by_last_name(&sorted[i - 1], &sorted[i]) == 0)
+			status = lpi_cli_usage(self, "%s and %s would both be %s%s", sorted[i - 1],
+					       sorted[i], dir, lpi_key_name(sorted[i]));
+	}
+	free(sorted);
+	return status;
+}
+
 static uint32_t name_cnt(const char *key)
 {
 	uint32_t cnt = 1;

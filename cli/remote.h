@@ -67,6 +67,10 @@ int lpi_key_check(const char *key);
 int lpi_key_check_target(const char *key);
 /* The same for all. */
 int lpi_keys_check(char **keys, int cnt);
+/* The same of what goes to a directory, dir/, each under its last name: two of one name would
+ * become one. */
+int lpi_names_check_into(const struct lpi_cli_command *self, char **names, int cnt,
+			 const char *dir);
 /* DIR/NAME, where dir may end in '/', or be empty. -ENAMETOOLONG: printed. */
 int lpi_key_join(const char *dir, const char *name, char *ret_key);
 /* Some name in this directory could be none of a key: it would be too long, or one too many. */

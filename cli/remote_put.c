@@ -82,7 +82,10 @@ static int check_put(const struct lpi_cli_command *self, const struct lpi_args *
 		if (strcmp(args->names[i], "-") == 0)
 			return lpi_cli_usage(self, "standard input has no name: give a whole key");
 	}
-	return lpi_key_check_target(dst);
+	int status = lpi_key_check_target(dst);
+	if (status == 0 && into_dir)
+		status = lpi_names_check_into(self, args->names, args->cnt - 1, dst);
+	return status;
 }
 
 static int run_put(const struct lpi_cli_command *self, int argc, char **argv)
@@ -190,6 +193,9 @@ static int get_to_file(struct lpi_get_file *download, char *path)
 	jobs.progress.total_bytes = download->length == LAPIS_TO_END ? attrs.size_bytes : 0;
 	lpi_get_file(&jobs, download);
 	int status = lpi_tasks_finish(&jobs);
+	/* Its name, too; not every file system can do that. */
+	if (status == LP_EXIT_OK && fsync(download->dir_fd) < 0 && errno != EINVAL)
+		status = lpi_cli_fail(dir, "%s", lp_strerror(-errno));
 	(void)close(download->dir_fd);
 	return status;
 }
@@ -250,7 +256,8 @@ const struct lpi_cli_command lpi_remote_get = {
 		"\n"
 		"Without FILE the file has the last name of the key, in this directory; - is "
 		"standard\n"
-		"output. The file appears when it is complete; blocks of zeros are holes in it. "
+		"output. The file appears when it is complete and durable; blocks of zeros are "
+		"holes in it. "
 		"Every\n"
 		"byte was checked against the checksum that it was put with.\n",
 	.run = run_get,

@@ -104,7 +104,8 @@ const struct lpi_cli_command lpi_remote_sync = {
 	.name = "sync",
 	.synopsis = "[OPTION ...] LOCALDIR KEY | KEY LOCALDIR",
 	.summary = "Make a directory in the store like one here, or the other way",
-	.help = "  --delete        remove what the first has not\n"
+	.help = "  --delete        remove what the first has not, directories where it has files, "
+		"too\n"
 		"  --checksum      also compare contents where size and time are the same\n"
 		"  -n, --dry-run   only say what would be done\n"
 		"  -j, --jobs N    how many files at once, 1 to 256; 16 is the default\n"

@@ -61,6 +61,26 @@ static void test_join(void **state)
 	lp_test_err(-ENAMETOOLONG, lpi_key_join(dir, "c", key));
 }
 
+/* Two that would become one are found among many, in no time: they come in any order. */
+static void test_into(void **state)
+{
+	(void)state;
+	enum { CNT = 100000 };
+	static const struct lpi_cli_command command = {.name = "x", .synopsis = "KEY"};
+	static char text[CNT][16];
+	static char *names[CNT];
+	for (int i = 0; i < CNT; i++) {
+		(void)snprintf(text[i], sizeof(text[i]), "%d/%d", i % 7, (i * 7919) % CNT);
+		names[i] = text[i];
+	}
+	assert_int_equal(lpi_names_check_into(&command, names, CNT, "b/"), 0);
+	names[CNT - 1] = names[1] + 2;
+	assert_int_equal(lpi_names_check_into(&command, names, CNT - 1, "b/"), 0);
+	assert_int_equal(lpi_names_check_into(&command, names, CNT, "b/"), LP_EXIT_USAGE);
+	assert_int_equal(lpi_names_check_into(&command, names, 1, "b/"), 0);
+	assert_int_equal(lpi_names_check_into(&command, names, 0, "b/"), 0);
+}
+
 /* What a daemon lists is not believed: it could name what is outside. */
 static void test_item_names(void **state)
 {
@@ -150,7 +170,7 @@ int main(void)
 		cmocka_unit_test(test_keys),     cmocka_unit_test(test_targets),
 		cmocka_unit_test(test_join),     cmocka_unit_test(test_item_names),
 		cmocka_unit_test(test_args),     cmocka_unit_test(test_sparse),
-		cmocka_unit_test(test_progress),
+		cmocka_unit_test(test_progress), cmocka_unit_test(test_into),
 	};
 	return lp_test_main(tests, "cli/remote");
 }

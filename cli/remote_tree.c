@@ -212,7 +212,11 @@ static int run_cp(const struct lpi_cli_command *self, int argc, char **argv)
 	status = lpi_keys_check(args.names, args.cnt - 1);
 	if (status == 0)
 		status = lpi_key_check_target(dst);
-	for (int i = 0; i < args.cnt - 1 && status != LP_EXIT_USAGE; i++) {
+	if (status == 0 && into_dir)
+		status = lpi_names_check_into(self, args.names, args.cnt - 1, dst);
+	if (status != 0)
+		return status;
+	for (int i = 0; i < args.cnt - 1; i++) {
 		const char *to = into_dir ? key : dst;
 		if ((into_dir && lpi_key_join(dst, lpi_key_name(args.names[i]), key) < 0) ||
 		    copy_one(args.names[i], to, &args) != LP_EXIT_OK)

@@ -137,6 +137,29 @@ bool lpi_sync_only_says(const struct lpi_sync *sync, const char *what, const cha
 	return true;
 }
 
+/* What makes all that follows fail as well. */
+static bool is_end(int err)
+{
+	return err == -ENOMEM || err == -ENOTCONN;
+}
+
+int lpi_sync_dirs(struct lpi_sync *sync, int (*visit)(struct lpi_sync *sync, const char *rel),
+		  size_t *ret_done)
+{
+	struct lpi_cli_texts *dirs = &sync->dirs;
+	int err = lpi_cli_texts_add(dirs, "");
+	size_t i = 0;
+	for (; !is_end(err) && i < dirs->cnt && !sync->jobs.is_hopeless; i++) {
+		err = visit(sync, dirs->texts[i]);
+		if (err < 0) {
+			free(dirs->texts[i]);
+			dirs->texts[i] = NULL;
+		}
+	}
+	*ret_done = i;
+	return is_end(err) ? err : 0;
+}
+
 void lpi_sync_tell_hopeless(const struct lpi_sync *sync)
 {
 	if (sync->jobs.is_hopeless)

@@ -10,18 +10,20 @@
 #include <sys/stat.h>
 
 #include "cli/tasks.h"
+#include "cli/transfer.h"
 #include "cli/tree.h"
 
 struct lpi_sync {
 	struct lpi_tasks jobs;
 	const char *local;
 	const char *key;
-	int root_fd;                /* of local */
-	bool removes;               /* what the source has not */
-	bool compares;              /* contents, where size and time are the same */
-	bool only_says;             /* what would be done */
-	struct lpi_cli_texts dirs;  /* below the root, parents first; "": the root */
-	struct lpi_cli_texts zeros; /* keys whose time of change is 0, which a put takes for now */
+	int root_fd;               /* of local */
+	bool removes;              /* what the source has not */
+	bool compares;             /* contents, where size and time are the same */
+	bool only_says;            /* what would be done */
+	struct lpi_cli_texts dirs; /* below the root, parents first; "": the root; NULL: failed */
+	struct lpi_get_batch batch;
+	struct lpi_cli_texts zeros; /* keys that were put, of time 0, which a put takes for now */
 };
 
 /* A directory of the store, by name. */
@@ -54,6 +56,11 @@ bool lpi_sync_is_same(struct lpi_sync *sync, const char *key, const struct lapis
 bool lpi_sync_join(struct lpi_sync *sync, const char *rel, const char *name, char *ret_rel);
 /* Says what is done where that is asked for: true when it is not to be done. */
 bool lpi_sync_only_says(const struct lpi_sync *sync, const char *what, const char *name);
+
+/* Each of the directories, and those that are found meanwhile; one that failed is NULL then, and
+ * has no times to be given. 0, or the error that ended it. */
+int lpi_sync_dirs(struct lpi_sync *sync, int (*visit)(struct lpi_sync *sync, const char *rel),
+		  size_t *ret_done);
 
 /* When it was ended early because what would follow fails as well. */
 void lpi_sync_tell_hopeless(const struct lpi_sync *sync);

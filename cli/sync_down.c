@@ -64,6 +64,7 @@ static void get_file(struct down_dir *dir, const struct lpi_remote_entry *entry,
 					      .mode = attrs->mode,
 					      .keeps_times = true,
 					      .is_maybe_sparse = attrs->size_bytes >= SPARSE_MIN,
+					      .batch = &sync->batch,
 					      .ended = close_fd,
 					      .arg = (void *)(intptr_t)fd};
 	lpi_get_file(&sync->jobs, &download);
@@ -111,7 +112,7 @@ static void get_entry(struct down_dir *dir, const struct lpi_remote_entry *entry
 		get_symlink(dir, entry->name, rel, key);
 	} else if (entry->attrs.type == LAPIS_DIR) {
 		bool exists = fstatat(dir->fd, entry->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-		if (exists && !S_ISDIR(st.st_mode) && !sync->only_says)
+		if (exists && !S_ISDIR(st.st_mode) && !lpi_sync_only_says(sync, "remove", rel))
 			(void)unlinkat(dir->fd, entry->name, 0);
 		/* Its mode comes last: until then it must be possible to write to it. */
 		if (!sync->only_says && mkdirat(dir->fd, entry->name, 0700) < 0 && errno != EEXIST)
@@ -165,6 +166,35 @@ static void remove_unknown(struct down_dir *dir, DIR *stream)
 
 /* --- Directories ------------------------------------------------------------------------------ */
 
+/* There is none here yet, and it is only said what would be got. */
+static bool is_to_be_made(const struct lpi_sync *sync, int err)
+{
+	return sync->only_says && (err == -ENOENT || err == -ENOTDIR || err == -EBADF);
+}
+
+/* What was listed; dir->fd is below 0 where there is no directory yet. */
+static int get_entries(struct down_dir *dir)
+{
+	struct lpi_sync *sync = dir->sync;
+	dir->fd = openat(sync->root_fd, dir->rel[0] != '\0' ? dir->rel : ".",
+			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *stream = dir->fd < 0 ? NULL : fdopendir(dir->fd);
+	int err = stream == NULL ? -errno : 0;
+	if (err < 0 && !is_to_be_made(sync, err)) {
+		fail_local(sync, dir->rel, err);
+		if (dir->fd >= 0)
+			(void)close(dir->fd);
+		return err;
+	}
+	for (size_t i = 0; i < dir->remote.cnt && !sync->jobs.is_hopeless; i++)
+		get_entry(dir, &dir->remote.entries[i]);
+	if (stream != NULL && sync->removes && !sync->jobs.is_hopeless)
+		remove_unknown(dir, stream);
+	if (stream != NULL)
+		(void)closedir(stream);
+	return 0;
+}
+
 static int get_dir(struct lpi_sync *sync, const char *rel)
 {
 	struct down_dir dir = {.sync = sync, .rel = rel};
@@ -173,24 +203,13 @@ static int get_dir(struct lpi_sync *sync, const char *rel)
 	int exists = lpi_remote_dir_read(key, &dir.remote);
 	if (exists == 0)
 		lpi_tasks_fail(&sync->jobs, key, 0, "there is no such directory any more");
-	if (exists <= 0) {
-		sync->jobs.failed += exists < 0 ? 1 : 0;
-		lpi_remote_dir_fini(&dir.remote);
-		return exists < 0 ? exists : -ENOENT;
-	}
-	dir.fd = openat(sync->root_fd, rel[0] != '\0' ? rel : ".",
-			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	DIR *stream = dir.fd < 0 ? NULL : fdopendir(dir.fd);
-	for (size_t i = 0; stream != NULL && i < dir.remote.cnt && !sync->jobs.is_hopeless; i++)
-		get_entry(&dir, &dir.remote.entries[i]);
-	if (stream != NULL && sync->removes && !sync->jobs.is_hopeless)
-		remove_unknown(&dir, stream);
-	if (stream != NULL)
-		(void)closedir(stream);
-	else if (!sync->only_says)
-		fail_local(sync, rel, -errno);
+	else if (exists < 0)
+		sync->jobs.failed++;
+	int err = exists == 0 ? -ENOENT : LP_MIN(exists, 0);
+	if (err == 0)
+		err = get_entries(&dir);
 	lpi_remote_dir_fini(&dir.remote);
-	return 0;
+	return err;
 }
 
 static void finish_dirs(struct lpi_sync *sync)
@@ -198,8 +217,10 @@ static void finish_dirs(struct lpi_sync *sync)
 	char key[LPI_KEY_MAX + 1];
 	for (size_t i = sync->dirs.cnt; i-- > 0 && !sync->only_says;) {
 		const char *rel = sync->dirs.texts[i];
-		const char *path = rel[0] != '\0' ? rel : ".";
 		struct lapis_attrs attrs;
+		if (rel == NULL)
+			continue;
+		const char *path = rel[0] != '\0' ? rel : ".";
 		(void)snprintf(key, sizeof(key), "%s%s%s", sync->key, rel[0] != '\0' ? "/" : "",
 			       rel);
 		if (lapis_stat(sync->jobs.lapis, key, &attrs) < 0)
@@ -218,12 +239,14 @@ static void finish_dirs(struct lpi_sync *sync)
 
 int lpi_sync_down(struct lpi_sync *sync)
 {
-	int err = lpi_cli_texts_add(&sync->dirs, "");
-	for (size_t i = 0; err == 0 && i < sync->dirs.cnt && !sync->jobs.is_hopeless; i++)
-		err = get_dir(sync, sync->dirs.texts[i]);
+	size_t done = 0;
+	int err = lpi_sync_dirs(sync, get_dir, &done);
 	(void)lpi_tasks_finish(&sync->jobs);
+	lpi_get_flush(&sync->batch);
 	lpi_sync_tell_hopeless(sync);
-	if (err == 0)
+	/* Also of those that were made and not reached. Without a connection it cannot be asked
+	 * what they are to be. */
+	if (err != -ENOTCONN)
 		finish_dirs(sync);
 	/* Names, too: it is to be there after a loss of power. */
 	if (!sync->only_says && syncfs(sync->root_fd) < 0)

@@ -70,6 +70,35 @@ static bool remove_remote(struct lpi_sync *sync, const char *key, const struct l
 	return err == 0;
 }
 
+/* A directory there may hold anything: it gives way only where that was asked for. */
+static bool may_replace(struct lpi_sync *sync, const struct lpi_remote_entry *entry,
+			const char *rel)
+{
+	if (entry == NULL || entry->attrs.type != LAPIS_DIR || sync->removes)
+		return true;
+	lpi_tasks_fail(&sync->jobs, rel, 0, "a directory in the store (--delete replaces it)");
+	return false;
+}
+
+/* What takes the place of something of another kind is opened before that is removed. */
+static bool can_open(struct up_dir *dir, const char *name, const char *rel, int flags)
+{
+	int fd = openat(dir->fd, name,
+			O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK | flags);
+	if (fd < 0)
+		fail_local(dir->sync, rel, -errno);
+	else
+		(void)close(fd);
+	return fd >= 0;
+}
+
+static void stored_zero(void *arg, const char *key)
+{
+	struct lpi_sync *sync = arg;
+	if (lpi_cli_texts_add(&sync->zeros, key) < 0)
+		sync->jobs.failed++;
+}
+
 static void put_file(struct up_dir *dir, const char *name, const char *rel, const char *key)
 {
 	struct lpi_sync *sync = dir->sync;
@@ -84,20 +113,51 @@ static void put_file(struct up_dir *dir, const char *name, const char *rel, cons
 	if (entry != NULL && entry->attrs.type == LAPIS_FILE && !sync->only_says &&
 	    entry->attrs.mode != (st.st_mode & 07777))
 		set_attrs(sync, key, &st, LAPIS_SET_MODE);
-	if (is_same || lpi_sync_only_says(sync, "put", rel))
+	if (is_same || !may_replace(sync, entry, rel))
 		return;
 	if (entry != NULL && entry->attrs.type != LAPIS_FILE &&
-	    !remove_remote(sync, key, &entry->attrs))
+	    (!can_open(dir, name, rel, 0) || !remove_remote(sync, key, &entry->attrs)))
 		return;
-	if (lpi_sync_mtime(&st) == 0)
-		(void)lpi_cli_texts_add(&sync->zeros, key);
+	if (lpi_sync_only_says(sync, "put", rel))
+		return;
 	const struct lpi_put_file upload = {.dir_fd = dir->fd,
 					    .path = name,
 					    .subject = rel,
 					    .key = key,
 					    .keeps_times = true,
-					    .no_follow = true};
+					    .no_follow = true,
+					    .stored = lpi_sync_mtime(&st) == 0 ? stored_zero : NULL,
+					    .arg = sync};
 	lpi_put_file(&sync->jobs, &upload);
+}
+
+/* Under a key of its own first, so that what is there goes when this is known to work. */
+static void replace_by_symlink(struct lpi_sync *sync, const struct lpi_remote_entry *entry,
+			       const char *target, const char *key)
+{
+	struct lapis *lapis = sync->jobs.lapis;
+	char temp[LPI_KEY_MAX + 1];
+	int dir_len = (int)(strlen(key) - strlen(lpi_key_name(key)));
+	int n = snprintf(temp, sizeof(temp), "%.*s.lapis-%ld-link", dir_len, key, (long)getpid());
+	if (n > LPI_KEY_MAX) {
+		lpi_tasks_fail(&sync->jobs, key, -ENAMETOOLONG, lp_strerror(-ENAMETOOLONG));
+		return;
+	}
+	int err = lapis_symlink(lapis, target, temp);
+	/* Of one that was killed, and had the same number. */
+	if (err == -EEXIST && lapis_unlink(lapis, temp) == 0)
+		err = lapis_symlink(lapis, target, temp);
+	if (err < 0) {
+		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
+		return;
+	}
+	if (entry->attrs.type != LAPIS_DIR || remove_remote(sync, key, &entry->attrs)) {
+		err = lapis_rename(lapis, temp, key, 0);
+		if (err == 0)
+			return;
+		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
+	}
+	(void)lapis_unlink(lapis, temp); /* why it failed has been said */
 }
 
 static void put_symlink(struct up_dir *dir, const char *name, const char *rel, const char *key)
@@ -116,10 +176,16 @@ static void put_symlink(struct up_dir *dir, const char *name, const char *rel, c
 	    lapis_readlink(sync->jobs.lapis, key, there, sizeof(there)) >= 0 &&
 	    strcmp(target, there) == 0)
 		return;
+	if (!may_replace(sync, entry, rel))
+		return;
+	if (sync->only_says && entry != NULL && entry->attrs.type == LAPIS_DIR)
+		(void)remove_remote(sync, key, &entry->attrs);
 	if (lpi_sync_only_says(sync, "put", rel))
 		return;
-	if (entry != NULL && !remove_remote(sync, key, &entry->attrs))
+	if (entry != NULL) {
+		replace_by_symlink(sync, entry, target, key);
 		return;
+	}
 	int err = lapis_symlink(sync->jobs.lapis, target, key);
 	if (err < 0)
 		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
@@ -160,8 +226,10 @@ static void put_entry(struct up_dir *dir, const char *name)
 	} else if (S_ISDIR(st.st_mode) && is_mount_below(dir, &st)) {
 		lpi_tasks_fail(&sync->jobs, rel, 0, "a mount of Lapis (it was left out)");
 	} else if (S_ISDIR(st.st_mode)) {
-		if (entry != NULL && entry->attrs.type != LAPIS_DIR)
-			(void)remove_remote(sync, key, &entry->attrs);
+		bool gives_way = entry != NULL && entry->attrs.type != LAPIS_DIR;
+		if (gives_way && (!can_open(dir, name, rel, O_DIRECTORY) ||
+				  !remove_remote(sync, key, &entry->attrs)))
+			return;
 		if (lpi_cli_texts_add(&sync->dirs, rel) < 0)
 			sync->jobs.failed++;
 	} else {
@@ -193,31 +261,56 @@ static void put_entries(struct up_dir *dir, DIR *stream)
 		fail_local(dir->sync, dir->rel, -errno);
 }
 
+/* A file there whose removal was only said, or a place below it: no directory yet. */
+static bool is_in_the_way(struct lpi_sync *sync, const char *key, const char *rel)
+{
+	struct lapis_attrs attrs;
+	if (!sync->only_says || rel[0] == '\0')
+		return false;
+	int err = lapis_stat(sync->jobs.lapis, key, &attrs);
+	return err == -ENOTDIR || (err == 0 && attrs.type != LAPIS_DIR);
+}
+
+/* What is in it here goes to what is in it there. */
+static int put_into(struct up_dir *dir, const char *key)
+{
+	struct lpi_sync *sync = dir->sync;
+	const char *rel = dir->rel;
+	dir->fd = openat(sync->root_fd, rel[0] != '\0' ? rel : ".",
+			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *stream = dir->fd < 0 ? NULL : fdopendir(dir->fd);
+	int err = stream == NULL ? -errno : 0;
+	if (err < 0) {
+		fail_local(sync, rel, err);
+		if (dir->fd >= 0)
+			(void)close(dir->fd);
+		return err;
+	}
+	int exists = is_in_the_way(sync, key, rel) ? 0 : lpi_remote_dir_read(key, &dir->remote);
+	sync->jobs.failed += exists < 0 ? 1 : 0;
+	if (exists < 0)
+		err = exists;
+	else if (exists == 0 && !sync->only_says)
+		err = make_dirs(sync, key);
+	if (err < 0) {
+		(void)closedir(stream);
+		return err;
+	}
+	unsigned failed = sync->jobs.failed;
+	put_entries(dir, stream);
+	/* What could not be read here, or was not looked at, must not vanish there. */
+	if (sync->removes && !sync->jobs.is_hopeless && failed == sync->jobs.failed)
+		remove_unseen(dir, key);
+	(void)closedir(stream);
+	return 0;
+}
+
 static int put_dir(struct lpi_sync *sync, const char *rel)
 {
 	struct up_dir dir = {.sync = sync, .rel = rel};
 	char key[LPI_KEY_MAX + 1];
 	(void)snprintf(key, sizeof(key), "%s%s%s", sync->key, rel[0] != '\0' ? "/" : "", rel);
-	int exists = lpi_remote_dir_read(key, &dir.remote);
-	if (exists < 0) {
-		sync->jobs.failed++;
-		return exists;
-	}
-	int err = exists == 1 || sync->only_says ? 0 : make_dirs(sync, key);
-	dir.fd = openat(sync->root_fd, rel[0] != '\0' ? rel : ".",
-			O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	DIR *stream = dir.fd < 0 ? NULL : fdopendir(dir.fd);
-	if (stream == NULL)
-		fail_local(sync, rel, -errno);
-	if (stream != NULL && err == 0) {
-		unsigned failed = sync->jobs.failed;
-		put_entries(&dir, stream);
-		/* What could not be read here, or was not looked at, must not vanish there. */
-		if (sync->removes && !sync->jobs.is_hopeless && failed == sync->jobs.failed)
-			remove_unseen(&dir, key);
-	}
-	if (stream != NULL)
-		(void)closedir(stream);
+	int err = put_into(&dir, key);
 	lpi_remote_dir_fini(&dir.remote);
 	return err;
 }
@@ -229,6 +322,8 @@ static void finish_dirs(struct lpi_sync *sync, size_t cnt)
 	struct stat st;
 	for (size_t i = cnt; i-- > 0 && !sync->only_says;) {
 		const char *rel = sync->dirs.texts[i];
+		if (rel == NULL)
+			continue;
 		(void)snprintf(key, sizeof(key), "%s%s%s", sync->key, rel[0] != '\0' ? "/" : "",
 			       rel);
 		if (fstatat(sync->root_fd, rel[0] != '\0' ? rel : ".", &st, 0) == 0)
@@ -239,15 +334,14 @@ static void finish_dirs(struct lpi_sync *sync, size_t cnt)
 int lpi_sync_up(struct lpi_sync *sync)
 {
 	static const struct stat zero;
-	int err = lpi_cli_texts_add(&sync->dirs, "");
 	size_t done = 0;
-	for (; err == 0 && done < sync->dirs.cnt && !sync->jobs.is_hopeless; done++)
-		err = put_dir(sync, sync->dirs.texts[done]);
+	int err = lpi_sync_dirs(sync, put_dir, &done);
 	(void)lpi_tasks_finish(&sync->jobs);
 	lpi_sync_tell_hopeless(sync);
-	for (size_t i = 0; i < sync->zeros.cnt; i++)
+	/* Without a connection each of these would fail, and say so. */
+	for (size_t i = 0; err != -ENOTCONN && i < sync->zeros.cnt; i++)
 		set_attrs(sync, sync->zeros.texts[i], &zero, LAPIS_SET_MTIME);
-	if (err == 0)
+	if (err != -ENOTCONN)
 		finish_dirs(sync, done);
 	return lpi_tasks_finish(&sync->jobs) != LP_EXIT_OK || err < 0 ? LP_EXIT_FAILED : LP_EXIT_OK;
 }

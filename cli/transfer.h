@@ -21,10 +21,24 @@ struct lpi_put_file {
 	bool keeps_times;   /* the object gets the file's mtime; and its mode */
 	bool no_follow;
 	struct lapis_pair xattr; /* name NULL: none */
+	/* The object is there, and is what the file was; may be NULL. */
+	void (*stored)(void *arg, const char *key);
+	void *arg;
 };
 
-/* All that is pointed to is copied. */
+/* All that is pointed to is copied, but for arg. */
 void lpi_put_file(struct lpi_tasks *jobs, const struct lpi_put_file *upload);
+
+#define LPI_GET_HELD_MAX 128u
+
+/* Downloads that are complete but for their names, which they get when all of them are durable:
+ * one by one that would take several times as long for small files. Zeroed memory is one. */
+struct lpi_get_batch {
+	struct lpi_download *held[LPI_GET_HELD_MAX];
+	unsigned cnt;
+	uint64_t bytes;
+	dev_t dev; /* where all of them are */
+};
 
 struct lpi_get_file {
 	int dir_fd; /* of path; the caller's until ended() is called */
@@ -36,12 +50,16 @@ struct lpi_get_file {
 	int64_t mtime_ns; /* with keeps_times */
 	uint16_t mode;
 	bool keeps_times;
-	bool is_maybe_sparse;     /* large: asks where there is data first */
-	void (*ended)(void *arg); /* may be NULL */
+	bool is_maybe_sparse;        /* large: asks where there is data first */
+	struct lpi_get_batch *batch; /* outlives it; NULL: durable by itself */
+	void (*ended)(void *arg);    /* may be NULL */
 	void *arg;
 };
 
+/* The file has its name when its data is durable; that the name is, too, is up to the caller. */
 void lpi_get_file(struct lpi_tasks *jobs, const struct lpi_get_file *what);
+/* What is held gets its names. Once more when the tasks have ended. */
+void lpi_get_flush(struct lpi_get_batch *batch);
 
 /* Bytes to a file, holes where they are zeros: from *pos on. */
 int lpi_write_sparse(int fd, uint64_t offset, const void *data, size_t len);
