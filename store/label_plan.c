@@ -16,7 +16,8 @@
 #define HALF_DIVISOR         2048u
 #define HALF_MIN             (256 * KIB)
 #define HALF_MAX             (32 * MIB)
-#define AREA_MAX             (UINT64_C(1) << 40) /* of a log or a journal, so that nothing overflows */
+#define LOG_SHARD_MAX        (32 * GIB)          /* of whose blocks a shard can keep account */
+#define JOURNAL_MAX          (UINT64_C(1) << 40) /* so that nothing overflows */
 #define SUPER_BLOCKS         2u
 #define CHUNK_ALIGN          256u /* chunks begin at 1 MiB */
 #define CHUNKS_MIN           16u
@@ -39,8 +40,10 @@ static int check_wish(const struct lp_label_wish *wish, struct lp_label_why *why
 		lpi_label_say(why, "the chunk size must be a power of two from 1 MiB to 1 GiB");
 		return -EINVAL;
 	}
-	if (wish->log_bytes > AREA_MAX || wish->journal_bytes > AREA_MAX) {
-		lpi_label_say(why, "a log or journal may have 1 TiB at most");
+	if (wish->log_bytes > LOG_SHARD_MAX || wish->journal_bytes > JOURNAL_MAX) {
+		lpi_label_say(why,
+			      "the log of a shard may have 32 GiB at most, half its file journal "
+			      "1 TiB");
 		return -EINVAL;
 	}
 	size_t path_max = LP_DISK_LABEL_DB_PATH_SIZE;

@@ -167,7 +167,19 @@ static void test_plan_wrong(void **state)
 	wish.chunk_bytes = 0;
 	wish.log_bytes = UINT64_MAX;
 	lp_test_err(-EINVAL, lp_label_make_plan(&wish, &plan, &why));
+	/* What a shard can open with any budget of memory. */
+	wish.data_bytes = 100 * LP_GIB;
+	wish.log_bytes = 32 * LP_GIB;
+	lp_test_ok(lp_label_make_plan(&wish, &plan, &why));
+	assert_int_equal(plan.data.log_blocks[0], 32 * LP_GIB / 4096);
+	wish.log_bytes++;
+	lp_test_err(-EINVAL, lp_label_make_plan(&wish, &plan, &why));
+	assert_non_null(strstr(why.text, "32 GiB"));
 	wish.log_bytes = 0;
+	wish.journal_bytes = (UINT64_C(1) << 40) + 1;
+	lp_test_err(-EINVAL, lp_label_make_plan(&wish, &plan, &why));
+	wish.journal_bytes = 0;
+	wish.data_bytes = LP_GIB;
 	char path[257];
 	memset(path, 'x', 256);
 	path[256] = 0;
