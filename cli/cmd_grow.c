@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/device.h"
 #include "store/grow.h"
+#include "store/space.h"
 
 static void report(const char *path, const struct lp_grow_result *result)
 {
@@ -22,8 +23,9 @@ static void report(const char *path, const struct lp_grow_result *result)
 		(void)printf("%s: grown from %s to %s\n", path, from, to);
 	if (result->idle_blocks > 0)
 		(void)printf("%s: %s of it stay unused: a store grows to %u times its first "
-			     "size\n",
-			     path, idle, LP_LABEL_GROWTH_MAX);
+			     "size, %u chunks or %llu TiB, and no further\n",
+			     path, idle, LP_LABEL_GROWTH_MAX, LP_SPACE_CHUNKS_MAX,
+			     (unsigned long long)LP_ALLOC_BLOCKS_MAX * LP_BLOCK_BYTES >> 40);
 }
 
 static const char *reason(int err, const struct lp_label_why *why)
@@ -73,6 +75,6 @@ const struct lpi_cli_command lpi_cli_grow = {
 		"\n"
 		"Enlarge the partition, the volume or the image file (truncate -s) first. What is\n"
 		"stored stays where it is; the power may fail at any time. A store grows to 16\n"
-		"times the size it was made with.\n",
+		"times the size it was made with, and to 4194304 chunks or 256 TiB at most.\n",
 	.run = run,
 };

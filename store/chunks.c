@@ -242,23 +242,37 @@ static void count_uses(struct lp_chunks *chunks)
 	atomic_store(&chunks->free_cnt, chunks->stats.cnt[LP_CHUNK_USE_FREE]);
 }
 
+/* A table of more chunks than the label has is another device's; unless the label has as many as
+ * there can be, and nobody has the others (label.c). */
+static bool is_cut(const uint8_t *slot, uint32_t slot_cnt, const struct lp_disk_label *label)
+{
+	bool is_cut = label->chunk_cnt == lpi_label_chunks_max(label);
+	for (uint32_t i = label->chunk_cnt; i < slot_cnt && is_cut; i++) {
+		struct lp_disk_chunk entry;
+		entry_get(slot, i, &entry);
+		is_cut = entry.use == LP_CHUNK_USE_FREE;
+	}
+	return is_cut;
+}
+
 /* Takes up the chosen slot, and brings the other one and the size up to date. */
 static int slots_adopt(struct lp_chunks *chunks, const struct slots *slots, uint32_t idx,
-		       uint32_t label_cnt)
+		       const struct lp_disk_label *label)
 {
 	const struct lp_disk_chunks *header = &slots->header[idx];
-	if (header->chunk_cnt > label_cnt)
+	uint32_t label_cnt = label->chunk_cnt;
+	if (header->chunk_cnt > label_cnt && !is_cut(slots->bytes[idx], header->chunk_cnt, label))
 		return LP_CORRUPT(LP_DISK_CHUNKS_CHUNK_CNT_OFF,
 				  "chunk table: chunk_cnt %u, but the device has %u chunks",
 				  header->chunk_cnt, label_cnt);
-	memcpy(chunks->slot, slots->bytes[idx], used_bytes(header->chunk_cnt));
+	memcpy(chunks->slot, slots->bytes[idx], used_bytes(LP_MIN(header->chunk_cnt, label_cnt)));
 	chunks->sequence = header->sequence;
 	bool equal = slots->err[0] == 0 && slots->err[1] == 0 &&
 		     slots->header[0].sequence == slots->header[1].sequence;
-	bool grown = header->chunk_cnt < label_cnt;
+	bool is_resized = header->chunk_cnt != label_cnt;
 	chunks->chunk_cnt = label_cnt; /* what is new is zero, and so free */
 	count_uses(chunks);
-	if (chunks->read_only || (equal && !grown))
+	if (chunks->read_only || (equal && !is_resized))
 		return 0;
 	/* The chosen slot is not to be touched before the other one is as good. */
 	uint64_t sequence = chunks->sequence + 1;
@@ -289,7 +303,7 @@ int lp_chunks_open(struct lp_bdev *bdev, const struct lp_chunks_options *options
 	if (err == 0)
 		err = slots_choose(&slots, &idx);
 	if (err == 0)
-		err = slots_adopt(chunks, &slots, idx, options->label->chunk_cnt);
+		err = slots_adopt(chunks, &slots, idx, options->label);
 	free(slots.bytes[0]);
 	free(slots.bytes[1]);
 	if (err < 0)

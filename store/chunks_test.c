@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "base/crc32c.h"
+#include "store/space.h"
 
 #define BLOCKS    (UINT64_C(256) * 17)
 #define CHUNK_CNT 15u
@@ -187,6 +188,49 @@ static void test_geometry_mismatch(void **state)
 	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
 	lp_test_ok(lp_chunks_format(bdev, &label));
 	label.chunk_cnt--;
+	lp_test_err(-EUCLEAN, lp_chunks_open(bdev, &options, &chunks));
+	lp_bdev_close(bdev);
+}
+
+/* Chunks that no label can name any more are left out of the table when nobody has them. */
+static void expect_cut(struct lp_bdev *bdev, const struct lp_disk_label *label, bool read_only)
+{
+	struct lp_chunks_options options = {.label = label, .read_only = read_only};
+	struct lp_chunks *chunks = NULL;
+	struct lp_chunks_stats stats;
+	lp_test_ok(lp_chunks_open(bdev, &options, &chunks));
+	lp_chunks_stats(chunks, &stats);
+	assert_int_equal(stats.total_cnt, LP_SPACE_CHUNKS_MAX);
+	assert_int_equal(stats.cnt[LP_CHUNK_USE_FREE], LP_SPACE_CHUNKS_MAX - 1);
+	assert_int_equal(lp_chunks_find(chunks, 0, LP_CHUNK_USE_OBJECTS, 0), 5);
+	lp_chunks_close(chunks);
+}
+
+static void test_too_many_chunks(void **state)
+{
+	(void)state;
+	const uint32_t beyond = LP_SPACE_CHUNKS_MAX + 1000;
+	struct lp_disk_label label = lpi_disk_tiny_label(UINT64_C(6) << 28, beyond);
+	struct lp_chunks_options options = {.label = &label};
+	struct lp_bdev *bdev = lpi_disk_sim(UINT64_C(6) << 40, LP_SIM_CONSUMER, 1);
+	struct lp_chunks *chunks = NULL;
+	label.table_block = 256;
+	label.table_slot_blocks = 3000;
+	label.chunk_base = 8192;
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	chunks = open_table(bdev, &label, 0);
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 5), 5);
+	lp_chunks_close(chunks);
+	label.chunk_cnt = LP_SPACE_CHUNKS_MAX - 1; /* there could be more: another device's */
+	lp_test_err(-EUCLEAN, lp_chunks_open(bdev, &options, &chunks));
+	label.chunk_cnt = LP_SPACE_CHUNKS_MAX;
+	expect_cut(bdev, &label, true);
+	expect_cut(bdev, &label, false);
+	label.chunk_cnt = beyond;
+	chunks = open_table(bdev, &label, 0);
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_OBJECTS, beyond - 1), beyond - 1);
+	lp_chunks_close(chunks);
+	label.chunk_cnt = LP_SPACE_CHUNKS_MAX;
 	lp_test_err(-EUCLEAN, lp_chunks_open(bdev, &options, &chunks));
 	lp_bdev_close(bdev);
 }
@@ -470,11 +514,17 @@ static void test_asking(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ways),    cmocka_unit_test(test_asking),
-		cmocka_unit_test(test_reserve), cmocka_unit_test(test_rot),
-		cmocka_unit_test(test_rules),   cmocka_unit_test(test_geometry_mismatch),
-		cmocka_unit_test(test_grow),    cmocka_unit_test(test_failed_write),
-		cmocka_unit_test(test_cuts),    cmocka_unit_test(test_cut_repair),
+		cmocka_unit_test(test_ways),
+		cmocka_unit_test(test_asking),
+		cmocka_unit_test(test_reserve),
+		cmocka_unit_test(test_rot),
+		cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_geometry_mismatch),
+		cmocka_unit_test(test_too_many_chunks),
+		cmocka_unit_test(test_grow),
+		cmocka_unit_test(test_failed_write),
+		cmocka_unit_test(test_cuts),
+		cmocka_unit_test(test_cut_repair),
 		cmocka_unit_test(test_threads),
 	};
 	return lp_test_main(tests, "chunks");

@@ -239,6 +239,8 @@ int lp_deferrals_found(struct lp_deferrals *deferrals, uint64_t number, uint64_t
 				  "deferred payloads %llu and %llu are both for block %llu",
 				  (unsigned long long)other->number, (unsigned long long)number,
 				  (unsigned long long)block);
+	if (lp_deferrals_room(deferrals) == 0)
+		return -EFBIG;
 	struct record *record = add_record(deferrals, number, block);
 	record->state = DONE;
 	record_list_push_back(&deferrals->done, record);

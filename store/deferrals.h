@@ -54,7 +54,8 @@ int lp_deferrals_new(struct lp_space *space, uint64_t limit,
 void lp_deferrals_free(struct lp_deferrals *deferrals);
 
 /* While opening, before the space is recovered: the index has this record of a block in a chunk of
- * the shard. It will be deleted. -EUCLEAN when the block has another one. */
+ * the shard. It will be deleted. -EUCLEAN when the block has another one, -EFBIG
+ * when there are more records than the limit. */
 int lp_deferrals_found(struct lp_deferrals *deferrals, uint64_t number,
 		       uint64_t block) LP_MUST_CHECK;
 /* This one, which was found, stays: its block cannot be written. */

@@ -25,14 +25,15 @@ static int check_room(const struct lp_bdev *bdev, const struct lp_disk_label *la
 		      struct lp_label_why *why)
 {
 	if (label->chunk_cnt == 0 || device_blocks(bdev) <= label->size_blocks ||
-	    label->chunk_cnt < lpi_label_table_room(label->table_slot_blocks))
+	    label->chunk_cnt < lpi_label_chunks_max(label))
 		return 0;
-	lpi_label_say(why,
-		      "the chunk table is full with %u chunks of %llu MiB: a store grows to %u "
-		      "times its first size (make a new one)",
-		      label->chunk_cnt,
-		      (unsigned long long)label->chunk_blocks * LP_BLOCK_BYTES >> 20,
-		      LP_LABEL_GROWTH_MAX);
+	lpi_label_say(
+		why,
+		"the store has %u chunks of %llu MiB: it grows to %u times its first size, %u "
+		"chunks or %llu TiB, and no further (make a new one)",
+		label->chunk_cnt, (unsigned long long)label->chunk_blocks * LP_BLOCK_BYTES >> 20,
+		LP_LABEL_GROWTH_MAX, LP_SPACE_CHUNKS_MAX,
+		(unsigned long long)LP_ALLOC_BLOCKS_MAX * LP_BLOCK_BYTES >> 40);
 	return -EFBIG;
 }
 

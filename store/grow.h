@@ -6,8 +6,8 @@
  * growing it again completes what was begun (docs/format/disk.md).
  *
  * Threads: any; blocks. The store is open nowhere. Errors: as of store/label.h and store/chunks.h;
- * -EFBIG when the chunk table has no room for another chunk: it was made for LP_LABEL_GROWTH_MAX
- * times the first size. why has the sentence.
+ * -EFBIG when there can be no other chunk: the chunk table was made for LP_LABEL_GROWTH_MAX times
+ * the first size, and a shard cannot open more than store/space.h says. why has the sentence.
  */
 #ifndef LP_STORE_GROW_H
 #define LP_STORE_GROW_H
@@ -17,7 +17,7 @@
 struct lp_grow_result {
 	uint64_t old_blocks;  /* of the device, as the label had it */
 	uint64_t new_blocks;  /* the same: the device has not become larger */
-	uint64_t idle_blocks; /* at its end, that the chunk table has no room for */
+	uint64_t idle_blocks; /* at its end, that can be no chunks */
 };
 
 int lp_store_grow(struct lp_bdev *bdev, struct lp_grow_result *ret_result,

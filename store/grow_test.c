@@ -8,6 +8,7 @@
 
 #include "store/bdev_sim.h"
 #include "store/grow.h"
+#include "store/label_impl.h"
 
 #define STEP_BYTES (UINT64_C(1) << 20)
 
@@ -157,12 +158,64 @@ static void test_limit(void **state)
 	lpi_rig_fini(&rig);
 }
 
+/* Both copies of the label, as growing wrote them once. */
+static void name_more_chunks(struct lp_bdev *bdev)
+{
+	static _Alignas(4096) uint8_t block[LP_BLOCK_BYTES];
+	struct lp_disk_label label;
+	lp_test_ok(lp_label_read(bdev, false, &label, &why));
+	label.chunk_cnt = (uint32_t)lpi_label_table_room(label.table_slot_blocks);
+	assert_true(label.chunk_cnt > LP_SPACE_CHUNKS_MAX);
+	const uint64_t at[] = {label.size_blocks - 1, 0};
+	for (int i = 0; i < 2; i++) {
+		lp_label_encode(&label, at[i], block);
+		lp_test_ok(lp_bdev_write_sync(bdev, block, sizeof(block), at[i] * sizeof(block),
+					      true));
+	}
+}
+
+/* A store of small chunks grows until it has as many as there may be, and is in order then, as is
+ * one that was grown beyond that once. */
+static void test_limit_of_chunks(void **state)
+{
+	(void)state;
+	static const uint64_t tib = UINT64_C(1) << 40;
+	struct lp_bdev *bdev = sim_of_size(tib / 2, LP_SIM_PROTECTED);
+	struct lp_bdev *large = sim_of_size(6 * tib, LP_SIM_PROTECTED);
+	struct lp_disk_label label;
+	lpi_rig_init_on(&rig, bdev, 1);
+	struct lp_mkfs_options mkfs = {.bdev = {bdev},
+				       .shard_cnt = 1,
+				       .chunk_bytes = UINT64_C(1) << 20,
+				       .log_bytes = UINT64_C(1) << 20};
+	lp_test_ok(lp_store_mkfs(&mkfs, &label, &why));
+	lpi_rig_fill(&rig);
+	copy(bdev, large, (label.chunk_base + UINT64_C(8192)) * LP_BLOCK_BYTES);
+	lpi_rig_fini(&rig);
+	lp_test_ok(lp_store_grow(large, &result, &why));
+	assert_int_equal(result.new_blocks * LP_BLOCK_BYTES, 6 * tib);
+	assert_in_range(result.idle_blocks * LP_BLOCK_BYTES, 2 * tib - (UINT64_C(1) << 30),
+			2 * tib);
+	lpi_rig_init_on(&rig, large, 1);
+	assert_int_equal(chunk_cnt(), LP_SPACE_CHUNKS_MAX);
+	rig.deep = true;
+	check_all_there(6 * tib);
+	name_more_chunks(large);
+	assert_int_equal(chunk_cnt(), LP_SPACE_CHUNKS_MAX);
+	check_all_there(6 * tib);
+	lp_test_ok(lp_store_grow(rig.bdev, &result, &why));
+	assert_int_equal(result.old_blocks, result.new_blocks);
+	check_all_there(6 * tib);
+	lpi_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_grow),
 		cmocka_unit_test(test_cuts),
 		cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_limit_of_chunks),
 	};
 	return lp_test_main(tests, "store/grow");
 }

@@ -103,8 +103,10 @@ static int check_chunks(const struct lp_disk_label *label)
 	CHECK(!lp_range_outside(label->table_block, 2 * (uint64_t)label->table_slot_blocks,
 				label->chunk_base),
 	      table_block);
+	CHECK(label->table_slot_blocks <= LP_BDEV_IO_MAX / LP_BLOCK_BYTES, table_slot_blocks);
 	CHECK(label->chunk_cnt <= lpi_label_table_room(label->table_slot_blocks),
 	      table_slot_blocks);
+	CHECK(lpi_label_chunks_max(label) >= 1, chunk_base);
 	return 0;
 }
 
@@ -151,13 +153,26 @@ static int check_regions(const struct lp_disk_label *label)
 	return 0;
 }
 
-int lp_label_check(const struct lp_disk_label *label, uint64_t device_blocks)
+static int check_shape(const struct lp_disk_label *label, uint64_t device_blocks)
 {
 	int err = check_basics(label, device_blocks);
 	if (err == 0)
 		err = check_chunks(label);
 	if (err == 0)
 		err = check_regions(label);
+	return err;
+}
+
+static bool has_too_many_chunks(const struct lp_disk_label *label)
+{
+	return label->chunk_blocks != 0 && label->chunk_cnt > lpi_label_chunks_max(label);
+}
+
+int lp_label_check(const struct lp_disk_label *label, uint64_t device_blocks)
+{
+	int err = check_shape(label, device_blocks);
+	if (err == 0)
+		CHECK(!has_too_many_chunks(label), chunk_cnt);
 	return err;
 }
 
@@ -210,9 +225,12 @@ int lp_label_decode(const void *bytes, uint64_t block_idx, uint64_t device_block
 			      "off, or copied in part (a full copy or the rest is needed)",
 			      (unsigned long long)(label.size_blocks >> (20 - LP_BLOCK_SHIFT)),
 			      (unsigned long long)(device_blocks >> (20 - LP_BLOCK_SHIFT)));
-	err = lp_label_check(&label, device_blocks);
+	err = check_shape(&label, device_blocks);
 	if (err < 0)
 		return err;
+	/* Stores were grown beyond what can be opened, and so have nothing there. */
+	if (has_too_many_chunks(&label))
+		label.chunk_cnt = (uint32_t)lpi_label_chunks_max(&label);
 	if (block_idx != 0 && block_idx != label.size_blocks - 1)
 		return LP_CORRUPT(block_idx * LP_BLOCK_BYTES,
 				  "device label: size_blocks does not end where this copy lies");
@@ -447,8 +465,7 @@ int lp_label_grow(struct lp_bdev *bdev, struct lp_disk_label *label)
 	next.size_blocks = device_blocks;
 	if (next.chunk_blocks != 0) {
 		uint64_t cnt = (device_blocks - 1 - next.chunk_base) / next.chunk_blocks;
-		uint64_t room = lpi_label_table_room(next.table_slot_blocks);
-		next.chunk_cnt = (uint32_t)LP_MIN(cnt, room);
+		next.chunk_cnt = (uint32_t)LP_MIN(cnt, lpi_label_chunks_max(&next));
 	}
 	LP_ASSERT(next.chunk_cnt >= label->chunk_cnt);
 	int err = label_write(bdev, &next);

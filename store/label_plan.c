@@ -16,7 +16,8 @@
 #define HALF_DIVISOR         2048u
 #define HALF_MIN             (256 * KIB)
 #define HALF_MAX             (32 * MIB)
-#define AREA_MAX             (UINT64_C(1) << 40) /* of a log or a journal, so that nothing overflows */
+#define LOG_SHARD_MAX        (32 * GIB)          /* of whose blocks a shard can keep account */
+#define JOURNAL_MAX          (UINT64_C(1) << 40) /* so that nothing overflows */
 #define SUPER_BLOCKS         2u
 #define CHUNK_ALIGN          256u /* chunks begin at 1 MiB */
 #define CHUNKS_MIN           16u
@@ -39,8 +40,10 @@ static int check_wish(const struct lp_label_wish *wish, struct lp_label_why *why
 		lpi_label_say(why, "the chunk size must be a power of two from 1 MiB to 1 GiB");
 		return -EINVAL;
 	}
-	if (wish->log_bytes > AREA_MAX || wish->journal_bytes > AREA_MAX) {
-		lpi_label_say(why, "a log or journal may have 1 TiB at most");
+	if (wish->log_bytes > LOG_SHARD_MAX || wish->journal_bytes > JOURNAL_MAX) {
+		lpi_label_say(why,
+			      "the log of a shard may have 32 GiB at most, half its file journal "
+			      "1 TiB");
 		return -EINVAL;
 	}
 	size_t path_max = LP_DISK_LABEL_DB_PATH_SIZE;
@@ -94,12 +97,16 @@ static uint32_t chunk_blocks(const struct lp_label_wish *wish, uint64_t size_blo
 	return blocks;
 }
 
+static_assert(LP_DISK_CHUNKS_SIZE + LP_SPACE_CHUNKS_MAX * LP_DISK_CHUNK_SIZE + LP_BLOCK_BYTES <=
+		      LP_BDEV_IO_MAX,
+	      "a slot is read in one");
+
 /* Where the regions begin, after the chunk table, whose place is settled here. */
 static uint64_t plan_table(const struct lp_label_wish *wish, struct lp_disk_label *label)
 {
 	label->chunk_blocks = chunk_blocks(wish, label->size_blocks);
 	uint64_t room = LP_MAX(label->size_blocks / label->chunk_blocks, 1) * LP_LABEL_GROWTH_MAX;
-	room = LP_MIN(room, UINT32_MAX / LP_DISK_CHUNK_SIZE);
+	room = LP_MIN(room, (uint64_t)LP_SPACE_CHUNKS_MAX);
 	label->table_block = 1;
 	label->table_slot_blocks =
 		(uint32_t)lp_bytes_to_blocks_up(LP_DISK_CHUNKS_SIZE + room * LP_DISK_CHUNK_SIZE);
@@ -141,7 +148,7 @@ static int plan_chunks(struct lp_disk_label *label, uint64_t fixed_end, struct l
 		return too_small(label, min_blocks, why);
 	uint64_t cnt = (label->size_blocks - 1 - base) / label->chunk_blocks;
 	label->chunk_base = base;
-	label->chunk_cnt = (uint32_t)LP_MIN(cnt, lpi_label_table_room(label->table_slot_blocks));
+	label->chunk_cnt = (uint32_t)LP_MIN(cnt, lpi_label_chunks_max(label));
 	return 0;
 }
 

@@ -7,7 +7,9 @@
 #include "store/disk_test.h"
 
 #include "base/crc32c.h"
+#include "base/error.h"
 #include "store/label_impl.h"
+#include "store/space.h"
 
 #define TINY_BYTES (1024 * UINT64_C(4096))
 
@@ -49,8 +51,8 @@ static void test_plan_defaults(void **state)
 			 plan.data.region_block[1] + LP_GIB / 4 / 4096);
 }
 
-/* Every plan keeps the rules, leaves room for 16 times the chunks, and the least size that an
- * error names is indeed enough and a block less is not. */
+/* Every plan keeps the rules, leaves room for 16 times the chunks, or for all there can be, and the
+ * least size that an error names is indeed enough and a block less is not. */
 static void test_plan_sizes(void **state)
 {
 	(void)state;
@@ -74,8 +76,39 @@ static void test_plan_sizes(void **state)
 		lp_test_ok(err);
 		lp_test_ok(lp_label_check(&plan.data, plan.data.size_blocks));
 		assert_true(lpi_label_table_room(plan.data.table_slot_blocks) >=
-			    16 * (uint64_t)plan.data.chunk_cnt);
+			    LP_MIN(16 * (uint64_t)plan.data.chunk_cnt, LP_SPACE_CHUNKS_MAX));
 		assert_true(plan.data.chunk_cnt < 8192 || plan.data.chunk_blocks == 262144);
+	}
+}
+
+/* No more chunks are planned than a shard can open, however many there would be, and no table that
+ * is longer than one write. */
+static void test_plan_limits(void **state)
+{
+	static const struct {
+		uint64_t data_bytes;
+		uint64_t chunk_bytes;
+		bool is_whole;
+	} cases[] = {
+		{UINT64_C(1) << 40, LP_MIB, true},   {UINT64_C(5) << 40, LP_MIB, false},
+		{UINT64_C(64) << 40, LP_MIB, false}, {UINT64_C(200) << 40, 0, true},
+		{UINT64_C(300) << 40, 0, false},     {UINT64_C(1) << 60, LP_GIB, false},
+	};
+	(void)state;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
+		struct lp_label_plan plan;
+		struct lp_label_wish wish = lpi_disk_wish(cases[i].data_bytes, 1);
+		wish.chunk_bytes = cases[i].chunk_bytes;
+		wish.log_bytes = 8 * LP_MIB;
+		lp_test_ok(lp_label_make_plan(&wish, &plan, &why));
+		const struct lp_disk_label *label = &plan.data;
+		uint64_t end = label->chunk_base + (uint64_t)label->chunk_cnt * label->chunk_blocks;
+		lp_test_ok(lp_label_check(label, label->size_blocks));
+		assert_true(label->chunk_cnt <= LP_SPACE_CHUNKS_MAX);
+		assert_true(end <= LP_ALLOC_BLOCKS_MAX);
+		assert_true(label->table_slot_blocks * LP_BLOCK_BYTES <= LP_BDEV_IO_MAX);
+		assert_int_equal(label->size_blocks - 1 - end < label->chunk_blocks,
+				 cases[i].is_whole);
 	}
 }
 
@@ -134,7 +167,19 @@ static void test_plan_wrong(void **state)
 	wish.chunk_bytes = 0;
 	wish.log_bytes = UINT64_MAX;
 	lp_test_err(-EINVAL, lp_label_make_plan(&wish, &plan, &why));
+	/* What a shard can open with any budget of memory. */
+	wish.data_bytes = 100 * LP_GIB;
+	wish.log_bytes = 32 * LP_GIB;
+	lp_test_ok(lp_label_make_plan(&wish, &plan, &why));
+	assert_int_equal(plan.data.log_blocks[0], 32 * LP_GIB / 4096);
+	wish.log_bytes++;
+	lp_test_err(-EINVAL, lp_label_make_plan(&wish, &plan, &why));
+	assert_non_null(strstr(why.text, "32 GiB"));
 	wish.log_bytes = 0;
+	wish.journal_bytes = (UINT64_C(1) << 40) + 1;
+	lp_test_err(-EINVAL, lp_label_make_plan(&wish, &plan, &why));
+	wish.journal_bytes = 0;
+	wish.data_bytes = LP_GIB;
 	char path[257];
 	memset(path, 'x', 256);
 	path[256] = 0;
@@ -326,6 +371,78 @@ static void test_rules(void **state)
 	lp_test_ok(lp_label_decode(block, 1023, 1024, &got, NULL));
 }
 
+/* A label that says there are chunks on 6 TiB, of 1 MiB, and has a table for them. */
+static struct lp_disk_label large_label(void)
+{
+	struct lp_disk_label label = lpi_disk_tiny_label(UINT64_C(6) << 28, 6000000);
+	label.table_block = 256;
+	label.table_slot_blocks = 3000;
+	label.chunk_base = 8192;
+	return label;
+}
+
+#define BREAK_LARGE(change, field)                                                                 \
+	do {                                                                                       \
+		struct lp_disk_label bad = large_label();                                          \
+		bad.chunk_cnt = LP_SPACE_CHUNKS_MAX;                                               \
+		lp_test_ok(lp_label_check(&bad, UINT64_MAX));                                      \
+		bad.change;                                                                        \
+		lp_test_err(-EUCLEAN, lp_label_check(&bad, UINT64_MAX));                           \
+		assert_non_null(strstr(lp_corruption_find(0)->what, field));                       \
+	} while (0)
+
+/* What holds for labels of all sizes does for large ones, where a field can be larger than the
+ * program can bear. */
+static void test_rules_of_large(void **state)
+{
+	(void)state;
+	BREAK_LARGE(chunk_cnt++, "chunk_cnt");
+	struct lp_disk_label label = large_label();
+	label.chunk_cnt = 1;
+	label.size_blocks = 2 * LP_ALLOC_BLOCKS_MAX;
+	label.chunk_base = LP_ALLOC_BLOCKS_MAX - label.chunk_blocks;
+	lp_test_ok(lp_label_check(&label, UINT64_MAX));
+	label.chunk_base++;
+	lp_test_err(-EUCLEAN, lp_label_check(&label, UINT64_MAX));
+	assert_non_null(strstr(lp_corruption_find(0)->what, "chunk_base"));
+	label = large_label();
+	label.size_blocks = UINT64_C(1) << 40;
+	label.chunk_blocks = 262144;
+	label.chunk_cnt = (uint32_t)((LP_ALLOC_BLOCKS_MAX - label.chunk_base) / 262144);
+	lp_test_ok(lp_label_check(&label, UINT64_MAX));
+	label.chunk_cnt++;
+	lp_test_err(-EUCLEAN, lp_label_check(&label, UINT64_MAX));
+	/* A slot is read in one. */
+	label = large_label();
+	label.chunk_cnt = 1;
+	label.chunk_base = UINT64_C(1) << 24;
+	label.table_slot_blocks = LP_BDEV_IO_MAX / LP_BLOCK_BYTES;
+	lp_test_ok(lp_label_check(&label, UINT64_MAX));
+	label.table_slot_blocks++;
+	lp_test_err(-EUCLEAN, lp_label_check(&label, UINT64_MAX));
+	assert_non_null(strstr(lp_corruption_find(0)->what, "table_slot_blocks"));
+}
+
+/* Such labels were written once: chunks that nobody could use are left out, and the rest is there.
+ */
+static void test_too_many_chunks(void **state)
+{
+	(void)state;
+	struct lp_disk_label got;
+	struct lp_disk_label label = large_label();
+	lp_label_encode(&label, 0, block);
+	lp_test_ok(lp_label_decode(block, 0, label.size_blocks, &got, NULL));
+	assert_int_equal(got.chunk_cnt, LP_SPACE_CHUNKS_MAX);
+	/* But no more than the device or the table can hold. */
+	label.size_blocks -= UINT64_C(2) << 28;
+	lp_label_encode(&label, 0, block);
+	lp_test_err(-EUCLEAN, lp_label_decode(block, 0, label.size_blocks, &got, NULL));
+	label = large_label();
+	label.table_slot_blocks = 2500;
+	lp_label_encode(&label, 0, block);
+	lp_test_err(-EUCLEAN, lp_label_decode(block, 0, label.size_blocks, &got, NULL));
+}
+
 /* Bytes of any kind give an error, never a crash. With the crc made right, all that is accepted
  * keeps the rules. */
 static void test_decode_junk(void **state)
@@ -514,6 +631,23 @@ static void test_cut_grow(void **state)
 	}
 }
 
+/* Growth ends where a shard could not open the chunks any more. */
+static void test_grow_limit(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = lpi_disk_sim(UINT64_C(6) << 40, LP_SIM_CONSUMER, 1);
+	struct lp_disk_label label = large_label();
+	label.size_blocks = UINT64_C(1) << 28;
+	label.chunk_cnt = 1000000;
+	format(bdev, &label);
+	lp_test_ok(lp_label_grow(bdev, &label));
+	assert_int_equal(label.chunk_cnt, LP_SPACE_CHUNKS_MAX);
+	assert_int_equal(label.size_blocks, UINT64_C(6) << 28);
+	lp_test_ok(lp_label_read(bdev, true, &label, &why));
+	assert_int_equal(label.chunk_cnt, LP_SPACE_CHUNKS_MAX);
+	lp_bdev_close(bdev);
+}
+
 /* What another store left at the end of a larger device does not count, however new. */
 static void test_foreign_copy(void **state)
 {
@@ -555,6 +689,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_plan_defaults),
 		cmocka_unit_test(test_plan_sizes),
+		cmocka_unit_test(test_plan_limits),
 		cmocka_unit_test(test_plan_minimum),
 		cmocka_unit_test(test_plan_devices),
 		cmocka_unit_test(test_plan_wrong),
@@ -564,11 +699,14 @@ int main(void)
 		cmocka_unit_test(test_unreadable),
 		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_rules_of_large),
+		cmocka_unit_test(test_too_many_chunks),
 		cmocka_unit_test(test_decode_junk),
 		cmocka_unit_test(test_cut_format_and_update),
 		cmocka_unit_test(test_cut_reformat),
 		cmocka_unit_test(test_cut_off),
 		cmocka_unit_test(test_cut_grow),
+		cmocka_unit_test(test_grow_limit),
 		cmocka_unit_test(test_foreign_copy),
 		cmocka_unit_test(test_failed_update),
 	};

@@ -19,6 +19,7 @@
 
 #include "base/endian.h"
 #include "base/error.h"
+#include "base/pool.h"
 #include "store/keys.h"
 #include "store/log_limits.h"
 #include "store/shard_impl.h"
@@ -29,6 +30,7 @@
 #define WRITEBACK_WAIT_NS (100 * LP_NS_PER_MS)
 #define WRITEBACK_OLD_NS  (2 * LP_NS_PER_S)
 #define CLOSE_PATIENCE_NS (10 * LP_NS_PER_S)
+#define LOG_BLOCKS_MAX    LP_POOL_OBJECTS_MAX
 
 void lpi_shard_turn(struct lp_shard *shard)
 {
@@ -125,6 +127,22 @@ static int open_files(struct lp_shard *shard)
 	if (shard->options.read_only)
 		err = lp_kvfs_ro_new(&shard->kvfs.kvfs, &shard->kvfs_ro);
 	return err;
+}
+
+/* The label is input, and says only where the log is. Of what is in one that is larger no account
+ * can be kept; and no such store was ever opened. */
+static int check_log_area(const struct lp_shard *shard)
+{
+	const struct lp_devices *devices = shard->options.devices;
+	const struct lp_disk_label *label = &devices->label[lp_devices_of_log(devices)];
+	uint64_t cnt = lp_label_log_area(label, shard->options.shard_idx).cnt;
+	uint64_t least = LP_LOG_SLOT_CNT + LP_LOG_RING_BLOCKS_MIN;
+	if (cnt >= least && cnt <= LOG_BLOCKS_MAX)
+		return 0;
+	return LP_CORRUPT(LP_OFFSET_NONE,
+			  "device label: the log of shard %u has %llu blocks, not %llu to %u",
+			  shard->options.shard_idx, (unsigned long long)cnt,
+			  (unsigned long long)least, LOG_BLOCKS_MAX);
 }
 
 static struct lp_log_area log_area(const struct lp_shard *shard)
@@ -246,6 +264,12 @@ static int open_space(struct lp_shard *shard)
 
 /* --- The log ---------------------------------------------------------------------------------- */
 
+/* For a log of the largest size that is fewer than there might be; who adds finds out. */
+static uint64_t limit_of(uint64_t cnt)
+{
+	return LP_MIN(cnt, (uint64_t)LP_POOL_OBJECTS_MAX);
+}
+
 static int open_log(struct lp_shard *shard)
 {
 	struct lp_log_options options = {
@@ -268,12 +292,12 @@ static int open_log(struct lp_shard *shard)
 	uint64_t records = 2 * (uint64_t)shard->options.bad_blocks_max;
 	int err = lpi_shard_count_records(shard, &records);
 	if (err == 0)
-		err = lp_pending_new(deferred + records, &shard->pending);
+		err = lp_pending_new(limit_of(deferred + records), &shard->pending);
 	/* A record may be replaced by another before it is gone; a replay may add what is in
 	 * frames. */
 	if (err == 0 && !shard->options.read_only)
 		err = lp_deferrals_new(shard->space,
-				       2 * deferred + records + options.area.ring_blocks,
+				       limit_of(2 * deferred + records + options.area.ring_blocks),
 				       &shard->deferrals);
 	if (err == 0)
 		err = lp_log_new(&options, &shard->log);
@@ -341,6 +365,8 @@ static int open_all(struct lp_shard *shard)
 {
 	make_plan(shard);
 	int err = open_channels(shard);
+	if (err == 0)
+		err = check_log_area(shard);
 	if (err == 0)
 		err = open_files(shard);
 	if (err == 0)

@@ -38,6 +38,7 @@
 #include "store/keys.h"
 #include "store/replay_payloads.h"
 #include "store/shard_impl.h"
+#include "store/values.h"
 
 #define STALL_RETRY_NS    (10 * LP_NS_PER_MS)
 #define STALL_RETRIES_MAX 6000u /* a minute */
@@ -206,6 +207,18 @@ static int check_begin(struct replay *replay, uint64_t seq)
 		(unsigned long long)seq, (unsigned long long)whole_seq);
 }
 
+/* Whether the block is the shard's is asked later, and only of what is still wanted: the chunk of a
+ * frame that is done with may have been returned since. But no device has such a block, and one
+ * behind the last of all would be block 0. */
+static int check_device_block(const struct lp_log_view *view, uint64_t block, uint64_t log_block)
+{
+	if (block < LP_DEVICE_BLOCKS_MAX)
+		return 0;
+	return LP_CORRUPT(log_block * LP_BLOCK_BYTES,
+			  "log: frame %llu has a payload for block %llu, which no device has",
+			  (unsigned long long)view->head.seq, (unsigned long long)block);
+}
+
 static int replay_payloads(struct replay *replay, const struct lp_log_view *view)
 {
 	int err = 0;
@@ -218,7 +231,9 @@ static int replay_payloads(struct replay *replay, const struct lp_log_view *view
 			.seq = view->head.seq,
 			.crc = about.crc,
 		};
-		err = lp_replay_payloads_add(replay->payloads, &payload);
+		err = check_device_block(view, about.device_block, payload.log_block);
+		if (err == 0)
+			err = lp_replay_payloads_add(replay->payloads, &payload);
 	}
 	return err;
 }
@@ -434,7 +449,8 @@ static int by_place(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* All payloads that the log has to give, in the order in which it has them. */
+/* All payloads that the log has to give, in the order in which it has them. *ret_cnt: how many
+ * there is room for. */
 static int land_collect(const struct replay *replay, struct lp_replay_payload *all,
 			uint64_t *ret_cnt)
 {
@@ -443,7 +459,7 @@ static int land_collect(const struct replay *replay, struct lp_replay_payload *a
 	uint64_t cnt = 0;
 	int err = 0;
 	while (err == 0 && lp_replay_payloads_next(replay->payloads, at, &payload)) {
-		LP_ASSERT(payload.extent.cnt == 1);
+		LP_ASSERT(payload.extent.cnt == 1 && cnt < *ret_cnt);
 		at = payload.extent.block + 1;
 		/* Frames before this one were still there, but are done with. */
 		if (payload.seq < replay->recovery.oldest_needed)

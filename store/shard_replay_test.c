@@ -6,7 +6,9 @@
  * are buffers at the next opening; faults and cuts while that opens. */
 #include "store/shard_test.h"
 
+#include "base/error.h"
 #include "store/shard_impl.h"
+#include "store/values.h"
 
 #define LOG_BYTES    (UINT64_C(32) << 20)
 #define DEVICE_BYTES (UINT64_C(128) << 20)
@@ -241,6 +243,34 @@ static void test_place_of_somebody_else(void **state)
 	lpi_shard_rig_fini(&rig);
 }
 
+/* A payload for a block that no device has is refused, also when its frame is done with: the end of
+ * the highest of them is no number. */
+static void test_place_of_nobody(void **state)
+{
+	static const uint64_t places[] = {UINT64_MAX, UINT64_MAX - 1, LP_DEVICE_BLOCKS_MAX};
+	(void)state;
+	for (unsigned i = 0; i < LP_ARRAY_SIZE(places); i++) {
+		struct lpi_shard_rig rig;
+		rig_init(&rig, 7 + i);
+		lp_test_ok(lpi_shard_rig_open(&rig));
+		lp_writeback_stop(rig.shard->writeback);
+		uint64_t block = lpi_shard_rig_take(&rig);
+		lpi_shard_rig_defer(&rig, places[i], 1);
+		lpi_shard_rig_sync(&rig);
+		/* The next frame says that the former is not needed. */
+		rig.shard->trimmed_seq = lp_log_durable_seq(rig.shard->log) + 1;
+		lp_log_trim(rig.shard->log, rig.shard->trimmed_seq);
+		lpi_shard_rig_defer(&rig, block, 2);
+		lpi_shard_rig_sync(&rig);
+		lp_test_ok(lpi_shard_rig_close(&rig, true));
+		for (int k = 0; k < 2; k++) {
+			lp_test_err(-EUCLEAN, lpi_shard_rig_open(&rig));
+			assert_non_null(strstr(lp_corruption_find(0)->what, "which no device has"));
+		}
+		lpi_shard_rig_fini(&rig);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -250,6 +280,7 @@ int main(void)
 		cmocka_unit_test(test_payload_rots_meanwhile),
 		cmocka_unit_test(test_failing_writes),
 		cmocka_unit_test(test_place_of_somebody_else),
+		cmocka_unit_test(test_place_of_nobody),
 	};
 	return lp_test_main(tests, "store/shard_replay");
 }

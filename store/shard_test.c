@@ -8,6 +8,7 @@
  * that it is opened read-only, must then be the same, and nothing but reads come to the device. */
 #include "store/shard_test.h"
 
+#include "base/error.h"
 #include "base/test_long.h"
 #include "store/blockfs.h"
 
@@ -532,6 +533,38 @@ static void test_records_share_a_flush(void **state)
 	lpi_shard_rig_fini(&rig);
 }
 
+/* A label may give a log no room for a frame, or more than what is in it can be kept account of. */
+static void test_log_of_no_use(void **state)
+{
+	static const uint32_t cnts[] = {
+		0, 1, LP_LOG_SLOT_CNT, 17, (UINT32_C(1) << 24) + 1, UINT32_C(5) << 24};
+	(void)state;
+	struct lp_bdev *bdev = lpi_shard_rig_device(9, UINT64_C(400) << 30);
+	struct lpi_shard_rig rig;
+	struct lp_disk_label label;
+	lpi_shard_rig_mkfs(bdev, LP_RIG_LOG_BYTES);
+	lpi_shard_rig_init(&rig, bdev);
+	lp_test_ok(lp_label_read(bdev, true, &label, NULL));
+	uint32_t log_blocks = label.log_blocks[0];
+	label.chunk_base = label.size_blocks - 1 - UINT64_C(8) * label.chunk_blocks;
+	label.chunk_cnt = 8;
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cnts); i++) {
+		label.log_blocks[0] = cnts[i];
+		lp_test_ok(lp_label_update(bdev, &label));
+		for (int k = 0; k < 2; k++) {
+			rig.read_only = k == 0;
+			lp_test_err(-EUCLEAN, lpi_shard_rig_open(&rig));
+			assert_non_null(strstr(lp_corruption_find(0)->what, "the log of shard 0"));
+		}
+	}
+	label.log_blocks[0] = log_blocks;
+	lp_test_ok(lp_label_update(bdev, &label));
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -544,6 +577,7 @@ int main(void)
 		cmocka_unit_test(test_read_only_after_the_device_failed),
 		cmocka_unit_test(test_read_only_devices_want_it),
 		cmocka_unit_test(test_records_share_a_flush),
+		cmocka_unit_test(test_log_of_no_use),
 	};
 	return lp_test_main(tests, "store/shard");
 }

@@ -91,7 +91,7 @@ expect 0 '"free": [789][0-9]{2}|"free": 10[0-9]{2}' info --json a.img
 truncate -s 20G a.img
 expect 0 'stay unused: a store grows to 16 times' grow a.img
 truncate -s 30G a.img
-expect 1 'the chunk table is full' grow a.img
+expect 1 'and no further' grow a.img
 expect 0 'clean' fsck a.img
 truncate -s 512M wal.img moved.img
 expect 0 'wal.img: grown from 256 MiB to 512 MiB' grow wal.img
