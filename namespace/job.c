@@ -110,6 +110,14 @@ void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_
 	start(job, shard_idx, ask, is_locked);
 }
 
+void lpi_job_ask_part(struct lpi_job *job, uint32_t shard_idx, uint32_t idx)
+{
+	struct lpi_job_ask *ask = lpi_job_ask_at(job, idx);
+	ask->op.sees_ordered = true;
+	ask->call.done = seen;
+	start(job, shard_idx, ask, true);
+}
+
 void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask)
 {
 	ask->job = job;

@@ -131,6 +131,7 @@ enum lp_change_type {
 	 * changes. Those of xattrs say -ENOENT when there is no inode. */
 	LP_GUARD_INODE,     /* exists: -ENOENT; with this version if not 0: -ECANCELED */
 	LP_GUARD_NO_INODE,  /* -EEXIST */
+	LP_GUARD_OWNER,     /* exists: -ENOENT; has the mode, uid and gid of attrs: -ECANCELED */
 	LP_GUARD_ENTRY,     /* the name exists: -ENOENT; leads to target if not 0: -ECANCELED */
 	LP_GUARD_NO_ENTRY,  /* -EEXIST */
 	LP_GUARD_XATTR,     /* exists: -ENODATA; equals value if not absent: -ECANCELED */
@@ -215,7 +216,7 @@ struct lp_change {
 		struct {
 			uint64_t version_nr;
 		} guard;
-		struct { /* CREATE, SET, LINK */
+		struct { /* CREATE, SET, LINK; GUARD_OWNER: attrs */
 			const struct lp_attrs *attrs;
 			struct lp_bytes name;   /* in attrs->parent, a hint; absent: none */
 			struct lp_bytes target; /* CREATE of a symlink */
