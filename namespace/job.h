@@ -128,6 +128,8 @@ struct lpi_telling {
 struct lpi_copying {
 	struct lp_attrs attrs; /* of the source */
 	uint64_t offset;
+	uint64_t length;     /* that is being cloned */
+	uint64_t length_max; /* that is cloned at once */
 	uint32_t tries;
 	bool is_omap;               /* these are being copied, else xattrs */
 	struct lpi_copy_page *page; /* out of a pool */

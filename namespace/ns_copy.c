@@ -207,13 +207,22 @@ static void list_named(struct lpi_job *job)
 
 static void clone_more(struct lpi_job *job);
 
+/* What is scattered over much of the device is too much at once: then less. */
 static void cloned(struct lpi_job *job)
 {
 	int r = job->asks[0].call.result;
-	if (r < 0)
+	struct lpi_copying *copying = &job->copying;
+	bool is_too_much = r == -EFBIG || r == -E2BIG;
+	if (is_too_much && copying->length > LP_BLOCK_BYTES) {
+		uint64_t blocks = copying->length / LP_BLOCK_BYTES / 4;
+		copying->length_max = LP_MAX(blocks, 1u) * LP_BLOCK_BYTES;
+	} else if (r < 0) {
 		copy_failed(job, r);
-	else
-		clone_more(job);
+		return;
+	} else {
+		copying->offset += copying->length;
+	}
+	clone_more(job);
 }
 
 static void clone_more(struct lpi_job *job)
@@ -229,15 +238,16 @@ static void clone_more(struct lpi_job *job)
 	change->clone.src = job->put.source;
 	change->clone.src_offset = copying->offset;
 	change->clone.offset = copying->offset;
-	change->clone.length = LP_MIN(left, LP_STORE_RANGE_MAX);
+	copying->length = LP_MIN(left, copying->length_max);
+	change->clone.length = copying->length;
 	copying->page->change_cnt++;
-	copying->offset += change->clone.length;
 	make_changes(job, cloned);
 }
 
 static void upload_made(struct lpi_job *job)
 {
 	job->copying.offset = 0;
+	job->copying.length_max = LP_STORE_RANGE_MAX;
 	job->copying.is_omap = false;
 	job->put.has_source_acl = false;
 	job->copying.page->last_len = 0;
