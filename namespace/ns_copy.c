@@ -77,7 +77,8 @@ static struct lp_change *guard_source(struct lpi_job *job)
 	return page->changes;
 }
 
-/* Its durability comes with the name, on the same shard. */
+/* Its durability comes with the name, on the same shard. No lock is held: so it may wait for space
+ * that is on its way, as long as that takes. */
 static void make_changes(struct lpi_job *job, lpi_step_fn *next)
 {
 	const struct lpi_copy_page *page = job->copying.page;
@@ -86,7 +87,7 @@ static void make_changes(struct lpi_job *job, lpi_step_fn *next)
 	op->txn.changes = page->changes;
 	op->txn.change_cnt = page->change_cnt;
 	op->txn.ack = LP_ACK_ORDERED;
-	lpi_job_ask(job, lp_ino_shard(job->put.source), 0, false);
+	lpi_job_submit(job, lp_ino_shard(job->put.source), 0, op);
 	lpi_job_wait(job, next);
 }
 
