@@ -423,6 +423,64 @@ static void test_waits_with_data(void **state)
 	world_end(&world);
 }
 
+#define VALUE_BYTES 4096u
+
+/* One of many values, which fill an index. */
+static int set_value(struct world *world, struct lp_ino ino, uint32_t nr)
+{
+	static const uint8_t bytes[VALUE_BYTES];
+	const struct lp_change change = {
+		.type = LP_CHANGE_OMAP_SET,
+		.ino = ino,
+		.named = {.name = {&nr, sizeof(nr)}, .value = {bytes, sizeof(bytes)}}};
+	struct lp_ns_op *op = begin(world, LP_NS_STORE);
+	op->store.ino = ino;
+	op->store.op = (struct lp_store_op){
+		.opcode = LP_STORE_TXN,
+		.txn = {.changes = &change, .change_cnt = 1, .ack = LP_ACK_ORDERED}};
+	return run(world);
+}
+
+#define SOURCE_VALUES 16u
+
+/* A source of many values, and so many others, or as many as there is space for: returns how many.
+ */
+static uint32_t fill_index(struct world *world, uint32_t values)
+{
+	struct lp_ino source = make(world, root, "source", LP_INODE_TYPE_FILE);
+	struct lp_ino filler = make(world, root, "filler", LP_INODE_TYPE_FILE);
+	uint32_t cnt = 0;
+	for (uint32_t i = 0; i < SOURCE_VALUES; i++)
+		lp_test_ok(set_value(world, source, i));
+	while (cnt < values && set_value(world, filler, cnt) >= 0)
+		assert_true(++cnt < 4096);
+	return cnt;
+}
+
+/* The index has room for a new inode, but not for all that it is to be a copy of. */
+static void test_copy_waits(void **state)
+{
+	(void)state;
+	struct world world;
+	world_begin(&world);
+	uint32_t cnt = fill_index(&world, UINT32_MAX);
+	assert_int_equal(world.op.result, -ENOSPC);
+	world_end(&world);
+	world_begin(&world);
+	assert_true(cnt > SOURCE_VALUES);
+	(void)fill_index(&world, cnt - SOURCE_VALUES / 2);
+	uint64_t waits = freeing_waits(&world);
+	lp_test_ok(take_away(&world, root, "victim", false));
+	forget_in(&world, 100 * LP_NS_PER_MS);
+	struct lp_ns_op *op = begin(&world, LP_NS_COPY);
+	op->ack = LP_ACK_DURABLE;
+	op->copy.path = lpi_ns_sim_bytes("source");
+	op->copy.to_path = lpi_ns_sim_bytes("copy");
+	lp_test_ok(run(&world));
+	assert_true(freeing_waits(&world) > waits);
+	world_end(&world);
+}
+
 /* A put over something on another shard takes that its last name: its own removal is no space that
  * is on its way to it, for it happens only with the rest. */
 static void test_own_removal(void **state)
@@ -482,11 +540,17 @@ static void test_full_and_there(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_waits),           cmocka_unit_test(test_full_in_a_moment),
-		cmocka_unit_test(test_waits_with_data), cmocka_unit_test(test_own_removal),
-		cmocka_unit_test(test_full_and_there),  cmocka_unit_test(test_close_on_its_way),
-		cmocka_unit_test(test_open_is_in_use),  cmocka_unit_test(test_slow_device),
-		cmocka_unit_test(test_told_late),       cmocka_unit_test(test_hung_io),
+		cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_full_in_a_moment),
+		cmocka_unit_test(test_copy_waits),
+		cmocka_unit_test(test_waits_with_data),
+		cmocka_unit_test(test_own_removal),
+		cmocka_unit_test(test_full_and_there),
+		cmocka_unit_test(test_close_on_its_way),
+		cmocka_unit_test(test_open_is_in_use),
+		cmocka_unit_test(test_slow_device),
+		cmocka_unit_test(test_told_late),
+		cmocka_unit_test(test_hung_io),
 	};
 	return lp_test_main(tests, "namespace/freeing");
 }

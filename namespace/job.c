@@ -110,6 +110,14 @@ void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_
 	start(job, shard_idx, ask, is_locked);
 }
 
+void lpi_job_ask_part(struct lpi_job *job, uint32_t shard_idx, uint32_t idx)
+{
+	struct lpi_job_ask *ask = lpi_job_ask_at(job, idx);
+	ask->op.sees_ordered = true;
+	ask->call.done = seen;
+	start(job, shard_idx, ask, true);
+}
+
 void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask)
 {
 	ask->job = job;
@@ -189,15 +197,23 @@ static struct lpi_job_lock *add_lock(struct lpi_job *job, enum lpi_lock_class cl
 	return lock;
 }
 
+/* Of a spread directory two names with one hash may be on different shards, and each is locked on
+ * its own: where it is follows from another hash. */
 static struct lpi_job_lock *find_lock(struct lpi_job *job, enum lpi_lock_class class,
-				      struct lp_ino ino, uint64_t hash)
+				      uint32_t shard_idx, struct lp_ino ino, uint64_t hash)
 {
 	for (uint32_t i = 0; i < job->lock_cnt; i++) {
 		struct lpi_job_lock *lock = &job->locks[i];
-		if (lock->class == class && lock->lock.ino.nr == ino.nr && lock->lock.hash == hash)
+		if (lock->class == class && lock->shard_idx == shard_idx &&
+		    lock->lock.ino.nr == ino.nr && lock->lock.hash == hash)
 			return lock;
 	}
 	return NULL;
+}
+
+static bool has_inode_lock(struct lpi_job *job, struct lp_ino ino)
+{
+	return find_lock(job, LPI_CLASS_INODE, lp_ino_shard(ino), ino, 0) != NULL;
 }
 
 void lpi_job_lock_token(struct lpi_job *job)
@@ -209,7 +225,7 @@ void lpi_job_lock_token(struct lpi_job *job)
 void lpi_job_lock_name(struct lpi_job *job, const struct lpi_entry *entry)
 {
 	uint64_t hash = lpi_lock_hash(entry->name, entry->name_len);
-	if (find_lock(job, LPI_CLASS_NAME, entry->dir, hash) != NULL)
+	if (find_lock(job, LPI_CLASS_NAME, entry->shard_idx, entry->dir, hash) != NULL)
 		return;
 	struct lpi_job_lock *lock = add_lock(job, LPI_CLASS_NAME, entry->shard_idx);
 	lock->lock.kind = LPI_LOCK_NAME;
@@ -219,7 +235,7 @@ void lpi_job_lock_name(struct lpi_job *job, const struct lpi_entry *entry)
 
 void lpi_job_lock_inode(struct lpi_job *job, struct lp_ino ino)
 {
-	if (find_lock(job, LPI_CLASS_INODE, ino, 0) != NULL)
+	if (has_inode_lock(job, ino))
 		return;
 	struct lpi_job_lock *lock = add_lock(job, LPI_CLASS_INODE, lp_ino_shard(ino));
 	lock->lock.kind = LPI_LOCK_INODE;
@@ -600,7 +616,7 @@ void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino)
 {
 	struct lpi_part *part = part_on(job, lp_ino_shard(ino));
 	LP_ASSERT(part->adopted.nr == 0);
-	LP_ASSERT(find_lock(job, LPI_CLASS_INODE, ino, 0) != NULL);
+	LP_ASSERT(has_inode_lock(job, ino));
 	part->adopted = ino;
 	/* Absent: it goes. */
 	(void)mark_change(job, ino, LP_UNFINISHED_KIND_ORPHAN);
@@ -610,7 +626,7 @@ void lpi_job_unname(struct lpi_job *job, struct lp_ino ino)
 {
 	struct lpi_part *part = part_on(job, lp_ino_shard(ino));
 	LP_ASSERT(part->unnamed.nr == 0);
-	LP_ASSERT(find_lock(job, LPI_CLASS_INODE, ino, 0) != NULL);
+	LP_ASSERT(has_inode_lock(job, ino));
 	part->unnamed = ino;
 }
 

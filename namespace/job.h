@@ -128,6 +128,8 @@ struct lpi_telling {
 struct lpi_copying {
 	struct lp_attrs attrs; /* of the source */
 	uint64_t offset;
+	uint64_t length;     /* that is being cloned */
+	uint64_t length_max; /* that is cloned at once */
 	uint32_t tries;
 	bool is_omap;               /* these are being copied, else xattrs */
 	struct lpi_copy_page *page; /* out of a pool */
@@ -156,6 +158,7 @@ struct lpi_put {
 	uint64_t version_nr;
 	struct lp_ino upload; /* the inode that gets it; nr 0: a new one */
 	bool is_guess;        /* the name was not looked up: it is expected to be new */
+	bool guards_version;  /* of what is replaced */
 	bool has_acl;         /* of what is replaced, or whose mode is set */
 	bool has_source_acl;  /* a copy: it has got the ACL of its source */
 	uint32_t acl_len;
@@ -277,6 +280,9 @@ struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx);
  * changes, says so. For an operation of a mount what is seen may be ordered only; a change that
  * follows rests on it, see lpi_job_commit(). */
 void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked);
+/* The same of what is locked, whatever the operation, on a shard that will take part in its change:
+ * what is seen may be ordered only. */
+void lpi_job_ask_part(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
 /* The same with an ask that is not one of the job's, which is zeroed but for its operation. */
 void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask);
 /* The same for what others shall rely on, too: it is durable when it is known. */

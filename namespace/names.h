@@ -44,6 +44,12 @@ struct lp_change *lpi_ino_set_change(struct lpi_job *job, struct lp_ino ino, uin
 /* It gets a name there: its hint, and its version, which begins with the ctime that is returned. */
 struct lp_attrs *lpi_ino_name_change(struct lpi_job *job, struct lp_ino ino,
 				     const struct lpi_entry *where);
+/* Counted among what a mount has open: what it opens or makes, from the beginning. */
+bool lpi_open_is_mounts(const struct lp_ns_op *op);
+/* Puts a ctime whose version is above what the name has shown, wherever the clock is. Returns
+ * whether what has shown it may come near before the commit, so that its version is to be guarded:
+ * where that may not be, the new version is out of its reach. */
+bool lpi_version_above(struct lp_attrs *attrs, uint64_t shown_nr, bool may_guard);
 /* One name of a file less. attrs are as it is now, locked. */
 void lpi_ino_lose_name(struct lpi_job *job, struct lp_ino ino, const struct lp_attrs *attrs);
 /* A directory goes; its fragments are locked. */

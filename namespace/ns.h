@@ -191,7 +191,8 @@ struct lp_ns_op {
 		struct {
 			const struct lp_ns_forgotten *items;
 			uint32_t cnt;
-			bool all; /* of all mounts: there is one */
+			/* Of all mounts: there is one. What it had open is closed. */
+			bool all;
 		} forget;
 		struct {
 			struct lp_ino dir;

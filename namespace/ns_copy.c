@@ -77,7 +77,8 @@ static struct lp_change *guard_source(struct lpi_job *job)
 	return page->changes;
 }
 
-/* Its durability comes with the name, on the same shard. */
+/* Its durability comes with the name, on the same shard. No lock is held: so it may wait for space
+ * that is on its way, as long as that takes. */
 static void make_changes(struct lpi_job *job, lpi_step_fn *next)
 {
 	const struct lpi_copy_page *page = job->copying.page;
@@ -86,7 +87,7 @@ static void make_changes(struct lpi_job *job, lpi_step_fn *next)
 	op->txn.changes = page->changes;
 	op->txn.change_cnt = page->change_cnt;
 	op->txn.ack = LP_ACK_ORDERED;
-	lpi_job_ask(job, lp_ino_shard(job->put.source), 0, false);
+	lpi_job_submit(job, lp_ino_shard(job->put.source), 0, op);
 	lpi_job_wait(job, next);
 }
 
@@ -209,13 +210,22 @@ static void list_named(struct lpi_job *job)
 
 static void clone_more(struct lpi_job *job);
 
+/* What is scattered over much of the device is too much at once: then less. */
 static void cloned(struct lpi_job *job)
 {
 	int r = job->asks[0].call.result;
-	if (r < 0)
+	struct lpi_copying *copying = &job->copying;
+	bool is_too_much = r == -EFBIG || r == -E2BIG;
+	if (is_too_much && copying->length > LP_BLOCK_BYTES) {
+		uint64_t blocks = copying->length / LP_BLOCK_BYTES / 4;
+		copying->length_max = LP_MAX(blocks, 1u) * LP_BLOCK_BYTES;
+	} else if (r < 0) {
 		copy_failed(job, r);
-	else
-		clone_more(job);
+		return;
+	} else {
+		copying->offset += copying->length;
+	}
+	clone_more(job);
 }
 
 static void clone_more(struct lpi_job *job)
@@ -231,15 +241,16 @@ static void clone_more(struct lpi_job *job)
 	change->clone.src = job->put.source;
 	change->clone.src_offset = copying->offset;
 	change->clone.offset = copying->offset;
-	change->clone.length = LP_MIN(left, LP_STORE_RANGE_MAX);
+	copying->length = LP_MIN(left, copying->length_max);
+	change->clone.length = copying->length;
 	copying->page->change_cnt++;
-	copying->offset += change->clone.length;
 	make_changes(job, cloned);
 }
 
 static void upload_made(struct lpi_job *job)
 {
 	job->copying.offset = 0;
+	job->copying.length_max = LP_STORE_RANGE_MAX;
 	job->copying.is_omap = false;
 	job->put.has_source_acl = false;
 	job->copying.page->last_len = 0;

@@ -3,6 +3,7 @@
  * between paths. Method: on one to three shards in simulated time, each operation submitted on the
  * next one; a source is changed at each turn of its copy. */
 #include "namespace/lists_test.h"
+#include "namespace/ns_sim_test.h"
 #include "namespace/paths_test.h"
 
 static int copy_as(struct lpi_t *t, enum lp_ns_opcode opcode, const char *path, const char *to_path,
@@ -273,11 +274,110 @@ static void test_move_race(void **state)
 	}
 }
 
+/* --- A source in many pieces ------------------------------------------------------------------ */
+
+#define PIECES     300u /* one block each, in so many groups of counts */
+#define GAP_BLOCKS 64u
+
+static struct lp_ino make_file(struct lpi_ns_sim *sim, const char *name)
+{
+	struct lp_ns_op op = {.opcode = LP_NS_MAKE, .ack = LP_ACK_ORDERED};
+	op.make.dir = LP_INO_ROOT;
+	op.make.name = lpi_ns_sim_bytes(name);
+	op.make.type = LP_INODE_TYPE_FILE;
+	op.make.mode = 0644;
+	lp_test_ok(lpi_ns_sim_do(sim, &op));
+	return op.make.found.ino;
+}
+
+static void change_file(struct lpi_ns_sim *sim, const struct lp_change *change)
+{
+	struct lp_ns_op op = {.opcode = LP_NS_STORE, .ack = LP_ACK_ORDERED};
+	op.store.ino = change->ino;
+	op.store.op = (struct lp_store_op){
+		.opcode = LP_STORE_TXN,
+		.txn = {.changes = change, .change_cnt = 1, .ack = LP_ACK_ORDERED}};
+	lp_test_ok(lpi_ns_sim_do(sim, &op));
+}
+
+static void make_scattered(struct lpi_ns_sim *sim, const char *name)
+{
+	struct lp_ino ino = make_file(sim, name);
+	struct lp_ino filler = make_file(sim, "filler");
+	for (uint64_t i = 0; i < PIECES; i++) {
+		struct lpi_tp_data data;
+		lpi_tp_data_fill(&data, sim->bufs, LP_BLOCK_BYTES, (uint8_t)i);
+		change_file(sim, &(struct lp_change){.type = LP_CHANGE_WRITE,
+						     .ino = ino,
+						     .data = {.offset = i * LP_BLOCK_BYTES,
+							      .length = LP_BLOCK_BYTES,
+							      .payload = data.payload,
+							      .path = LP_PATH_DIRECT}});
+		lpi_tp_data_drop(&data);
+		change_file(sim,
+			    &(struct lp_change){.type = LP_CHANGE_PREALLOC,
+						.ino = filler,
+						.data = {.offset = i * GAP_BLOCKS * LP_BLOCK_BYTES,
+							 .length = GAP_BLOCKS * LP_BLOCK_BYTES}});
+	}
+	struct lp_ns_op op = {.opcode = LP_NS_REMOVE};
+	op.remove.dir = LP_INO_ROOT;
+	op.remove.name = lpi_ns_sim_bytes("filler");
+	lp_test_ok(lpi_ns_sim_do(sim, &op));
+}
+
+static void check_pieces(struct lpi_ns_sim *sim, struct lp_ino ino)
+{
+	for (uint64_t i = 0; i < PIECES; i++) {
+		struct lpi_ns_sim_asked asked = {.op = {.opcode = LP_NS_STORE}};
+		struct lp_store_op *read = &asked.op.store.op;
+		asked.op.store.ino = ino;
+		*read = (struct lp_store_op){.opcode = LP_STORE_READ,
+					     .read = {.ino = ino,
+						      .offset = i * LP_BLOCK_BYTES,
+						      .length = LP_BLOCK_BYTES}};
+		asked.op.complete = lpi_ns_sim_answered;
+		lp_ns_submit(sim->ns[0], &asked.op);
+		while (!asked.is_done)
+			(void)lpi_ns_sim_turn(sim);
+		lp_test_ok(asked.op.result);
+		assert_int_equal(read->read.bytes, LP_BLOCK_BYTES);
+		const struct lp_seg *seg = &read->read.segs[0];
+		assert_int_equal(seg->buf->data[seg->offset], (uint8_t)i);
+		lp_ns_end(sim->ns[0], &asked.op);
+	}
+}
+
+/* More than one transaction can share at once. */
+static void test_scattered(void **state)
+{
+	(void)state;
+	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+	struct lpi_ns_sim *sim = lpi_ns_sim_boot(lpi_ns_sim_mkfs_on(&profile, 1, 7));
+	lp_test_ok(lpi_ns_sim_start(sim));
+	make_scattered(sim, "source");
+	struct lp_ns_op op = {.opcode = LP_NS_COPY};
+	op.copy.path = lpi_ns_sim_bytes("source");
+	op.copy.to_path = lpi_ns_sim_bytes("copy");
+	lp_test_ok(lpi_ns_sim_do(sim, &op));
+	assert_int_equal(op.copy.found.attrs.size_bytes, PIECES * LP_BLOCK_BYTES);
+	check_pieces(sim, op.copy.found.ino);
+	lpi_ns_sim_stop(sim);
+	lp_test_ok(lpi_ns_sim_close(sim, false));
+	lpi_ns_sim_fsck(sim);
+	assert_int_equal(sim->problems, 0);
+	lpi_ns_sim_fini(sim);
+	free(sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_copy),          cmocka_unit_test(test_changing_source),
-		cmocka_unit_test(test_changing_list), cmocka_unit_test(test_move),
+		cmocka_unit_test(test_scattered),
+		cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_changing_source),
+		cmocka_unit_test(test_changing_list),
+		cmocka_unit_test(test_move),
 		cmocka_unit_test(test_move_race),
 	};
 	return lp_test_main(tests, "namespace/ns_copy");

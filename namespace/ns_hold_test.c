@@ -292,11 +292,137 @@ static void test_race(void **state)
 	lpi_t_on_all(check_race);
 }
 
+/* --- What a mount had open -------------------------------------------------------------------- */
+
+static void forget_all(struct lpi_t *t)
+{
+	lpi_t_op(t, LP_NS_FORGET);
+	t->op->forget.all = true;
+	lp_test_ok(lpi_t_do(t));
+}
+
+static uint64_t open_cnt(struct lpi_t *t)
+{
+	uint64_t cnt = 0;
+	for (uint32_t i = 0; i < t->rig->shard_cnt; i++)
+		cnt += lpi_opens_inodes(t->rig->ns[i]->opens);
+	return cnt;
+}
+
+static int open_or_close(struct lpi_t *t, enum lp_ns_opcode opcode, struct lp_ino ino)
+{
+	lpi_t_op(t, opcode);
+	t->op->is_mounts = true;
+	t->op->open.ino = ino;
+	t->op->open.count = opcode == LP_NS_CLOSE ? 1 : 0;
+	return lpi_t_do(t);
+}
+
+static void fill_make_open(struct lpi_t *t, struct lp_ino dir, uint32_t nr, bool is_unnamed)
+{
+	lpi_t_fill_make(t, dir, nr == 0 ? "x" : "y", LP_INODE_TYPE_FILE);
+	t->op->is_mounts = true;
+	t->op->hold = true;
+	t->op->make.open = !is_unnamed;
+	t->op->make.unnamed = is_unnamed;
+	if (is_unnamed)
+		t->op->make.name = (struct lp_bytes){0};
+}
+
+/* Its connection was aborted: nobody will ever close it. */
+static void check_all_closed(struct lpi_t *t)
+{
+	struct lp_ino dirs[] = {root, lpi_t_dir(t, root, "plain"), lpi_t_spread(t, root, "spread")};
+	for (size_t d = 0; d < LP_ARRAY_SIZE(dirs); d++) {
+		fill_make_open(t, dirs[d], 0, false);
+		lp_test_ok(lpi_t_do(t));
+		struct lp_ino ino = t->op->make.found.ino;
+		lp_test_ok(open_or_close(t, LP_NS_OPEN, ino));
+		fill_make_open(t, dirs[d], 1, true);
+		lp_test_ok(lpi_t_do(t));
+		struct lp_ino unnamed = t->op->make.found.ino;
+		struct lp_ino stays = lpi_t_file(t, dirs[d], "stays");
+		lp_test_ok(open_or_close(t, LP_NS_OPEN, stays));
+		/* One that the other door has open, too. */
+		struct lp_ino both = lpi_t_file(t, dirs[d], "both");
+		lp_test_ok(open_or_close(t, LP_NS_OPEN, both));
+		lp_test_ok(lpi_t_open(t, both));
+		lp_test_ok(lpi_t_remove(t, dirs[d], "x", false));
+		lp_test_ok(lpi_t_remove(t, dirs[d], "both", false));
+		assert_int_equal(orphan_cnt(t), 3);
+		forget_all(t);
+		for (uint32_t i = 0; orphan_cnt(t) > 1; i++) {
+			assert_true(i < LPI_T_TURNS_MAX);
+			(void)lpi_ns_rig_turn(t->rig);
+		}
+		assert_int_equal(open_cnt(t), 1);
+		assert_int_equal(lpi_t_stat(t, ino), -ESTALE);
+		assert_int_equal(lpi_t_stat(t, unnamed), -ESTALE);
+		/* What it still had to say comes too late, and takes nothing from anybody. */
+		assert_int_equal(open_or_close(t, LP_NS_CLOSE, ino), -EINVAL);
+		assert_int_equal(open_or_close(t, LP_NS_CLOSE, stays), -EINVAL);
+		assert_int_equal(open_or_close(t, LP_NS_CLOSE, both), -EINVAL);
+		lp_test_ok(lpi_t_stat(t, both));
+		lp_test_ok(lpi_t_close(t, both));
+		check_gone(t, both);
+		assert_int_equal(open_cnt(t), 0);
+		lp_test_ok(lpi_t_remove(t, dirs[d], "stays", false));
+	}
+}
+
+static void test_all_closed(void **state)
+{
+	(void)state;
+	lpi_t_on_all(check_all_closed);
+}
+
+/* The same at each turn of what is asked for: an answer that comes later finds nobody, and closes.
+ */
+static void check_closed_meanwhile(struct lpi_t *t)
+{
+	struct lp_ino dir = lpi_t_spread(t, root, "spread");
+	for (uint32_t turns = 0; turns < 3 * 40; turns++) {
+		struct lpi_ns_hand gone = {.op = {.opcode = LP_NS_FORGET}};
+		gone.op.forget.all = true;
+		if (turns % 3 == 2) {
+			struct lp_ino ino = lpi_t_file(t, dir, "x");
+			lpi_t_op(t, LP_NS_OPEN);
+			t->op->is_mounts = true;
+			t->op->open.ino = ino;
+		} else {
+			fill_make_open(t, dir, 0, turns % 3 == 1);
+		}
+		struct lpi_ns_hand hand = t->hand;
+		lpi_ns_rig_submit(t->rig, turns % t->rig->shard_cnt, &hand);
+		for (uint32_t n = 0; n < turns / 3; n++)
+			(void)lpi_ns_rig_turn(t->rig);
+		lpi_ns_rig_submit(t->rig, 0, &gone);
+		int r = lpi_ns_rig_wait(t->rig, &hand);
+		lp_test_ok(lpi_ns_rig_wait(t->rig, &gone));
+		assert_true(r == 0 || r == -ESTALE);
+		struct lp_ino ino = turns % 3 == 2 ? hand.op.open.ino : hand.op.make.found.ino;
+		if (r == 0)
+			(void)open_or_close(t, LP_NS_CLOSE, ino);
+		forget_all(t);
+		if (turns % 3 != 1)
+			lp_test_ok(lpi_t_remove(t, dir, "x", false));
+		check_gone(t, ino);
+		assert_int_equal(open_cnt(t), 0);
+	}
+}
+
+static void test_closed_meanwhile(void **state)
+{
+	(void)state;
+	lpi_t_on_all(check_closed_meanwhile);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_counts), cmocka_unit_test(test_readdir),
-		cmocka_unit_test(test_names),  cmocka_unit_test(test_all),
+		cmocka_unit_test(test_all_closed), cmocka_unit_test(test_closed_meanwhile),
+		cmocka_unit_test(test_counts),     cmocka_unit_test(test_readdir),
+		cmocka_unit_test(test_names),      cmocka_unit_test(test_all),
 		cmocka_unit_test(test_race),
 	};
 	return lp_test_main(tests, "namespace/ns_hold");

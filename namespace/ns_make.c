@@ -245,7 +245,9 @@ static void take_number(struct lpi_job *job, struct lp_ns *ns)
 	const struct lp_ns_op *op = job->op;
 	job->result = 0;
 	job->new_ino = lp_store_new_ino(ns->options.store);
-	if (op->make.open || op->make.unnamed)
+	if ((op->make.open || op->make.unnamed) && lpi_open_is_mounts(op))
+		job->result = lpi_opens_add_mounts(ns->opens, job->new_ino);
+	else if (op->make.open || op->make.unnamed)
 		job->result = lpi_opens_add(ns->opens, job->new_ino, 1);
 	if (job->result >= 0 && (op->make.open || op->make.unnamed))
 		job->counted = job->new_ino;

@@ -10,6 +10,8 @@
 #include "namespace/names.h"
 #include "namespace/ns_impl.h"
 
+#define VERSION_LEAD 1000000u /* more than one inode is changed in a commit's time */
+
 /* --- Where an entry is ------------------------------------------------------------------------ */
 
 int lpi_entry_set(struct lpi_entry *entry, struct lp_ino dir, struct lp_bytes name)
@@ -281,6 +283,15 @@ struct lp_change *lpi_ino_set_change(struct lpi_job *job, struct lp_ino ino, uin
 	/* What a prepared record says of an inode has a type, which says nothing here. */
 	attrs->type = LP_INODE_TYPE_FILE;
 	return change;
+}
+
+bool lpi_version_above(struct lp_attrs *attrs, uint64_t shown_nr, bool may_guard)
+{
+	if (lp_version_at(attrs->ctime_ns) > shown_nr + VERSION_LEAD)
+		return false;
+	uint64_t above = shown_nr + 1 + (may_guard ? 0 : VERSION_LEAD);
+	attrs->ctime_ns = LP_MAX(attrs->ctime_ns, (int64_t)(above * LP_NS_PER_US));
+	return may_guard;
 }
 
 struct lp_attrs *lpi_ino_name_change(struct lpi_job *job, struct lp_ino ino,

@@ -15,9 +15,18 @@ static struct lpi_job *job_of(struct lpi_call *call)
 
 /* --- Counting --------------------------------------------------------------------------------- */
 
+bool lpi_open_is_mounts(const struct lp_ns_op *op)
+{
+	return op->is_mounts && (op->opcode == LP_NS_OPEN || op->opcode == LP_NS_MAKE);
+}
+
 static void run_count(struct lpi_call *call)
 {
-	lpi_call_end(call, lpi_opens_add(call->to->opens, job_of(call)->counted, 1));
+	const struct lpi_job *job = job_of(call);
+	struct lpi_opens *opens = call->to->opens;
+	int r = lpi_open_is_mounts(job->op) ? lpi_opens_add_mounts(opens, job->counted)
+					    : lpi_opens_add(opens, job->counted, 1);
+	lpi_call_end(call, r);
 }
 
 static void counted_one(struct lpi_job *job)
@@ -46,7 +55,12 @@ void lpi_open_count(struct lpi_job *job, struct lp_ino ino, lpi_step_fn *next)
 
 static void run_uncount(struct lpi_call *call)
 {
-	lpi_opens_drop(call->to->opens, job_of(call)->counted, 1);
+	const struct lpi_job *job = job_of(call);
+	/* It may have been closed with all that the mount had. */
+	if (lpi_open_is_mounts(job->op))
+		(void)lpi_opens_drop_mounts(call->to->opens, job->counted, 1);
+	else
+		lpi_opens_drop(call->to->opens, job->counted, 1);
 	lpi_call_end(call, 0);
 }
 
@@ -112,12 +126,14 @@ static void run_close(struct lpi_call *call)
 {
 	struct lp_ns *ns = call->to;
 	const struct lp_ns_op *op = job_of(call)->op;
-	if (op->open.count == 0 || op->open.count > lpi_opens_cnt(ns->opens, op->open.ino)) {
-		lpi_call_end(call, -EINVAL);
-		return;
-	}
-	lpi_opens_drop(ns->opens, op->open.ino, op->open.count);
-	lpi_call_end(call, 0);
+	struct lp_ino ino = op->open.ino;
+	uint32_t count = op->open.count;
+	bool was_open = count > 0 && !op->is_mounts && count <= lpi_opens_cnt(ns->opens, ino);
+	if (was_open)
+		lpi_opens_drop(ns->opens, ino, count);
+	else if (count > 0 && op->is_mounts)
+		was_open = lpi_opens_drop_mounts(ns->opens, ino, count);
+	lpi_call_end(call, was_open ? 0 : -EINVAL);
 }
 
 static void closed(struct lpi_job *job)

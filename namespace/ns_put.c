@@ -10,13 +10,15 @@
  *
  * A put (rule W3) is one transaction if what it replaces is on the same shard, which is so unless
  * somebody moved or linked it there. What is carried over from an object that is replaced (mode,
- * owner, ACL) is guarded by its version: whoever changes it meanwhile makes the put look again. So
- * is a condition on the version.
+ * owner, ACL) is guarded: whoever changes it meanwhile makes the put look again. Its version is
+ * only guarded where that is a condition, or near the one that comes: it may be written all the
+ * time.
  *
  * More xattrs than fit into one transaction are set before: a put then becomes an upload, of its
  * own. So what is named is whole in any case. */
 #include <errno.h>
 
+#include "namespace/names.h"
 #include "namespace/ns_impl.h"
 #include "namespace/paths.h"
 
@@ -24,6 +26,8 @@
 #define NEW_NAMES_MIN 8u
 /* Of larger ones the data may be under way before the guards are looked at. */
 #define GUESS_BYTES_MAX LP_BUF_MEDIUM
+/* What is replaced was changed before each commit so often: then its version is left behind. */
+#define GUARDED_TRIES_MAX (LPI_PATH_TRIES_MAX / 2)
 
 static bool is_acl(struct lp_bytes name)
 {
@@ -35,6 +39,15 @@ static bool is_acl(struct lp_bytes name)
 static bool inherits(const struct lpi_job *job)
 {
 	return job->entry.ino.nr != 0 && job->entry.type == LP_INODE_TYPE_FILE;
+}
+
+static bool brings_acl(const struct lpi_job *job)
+{
+	for (uint32_t i = 0; i < job->put.xattr_cnt; i++) {
+		if (is_acl(job->put.xattrs[i].name))
+			return true;
+	}
+	return false;
 }
 
 static bool is_upload(const struct lpi_job *job)
@@ -67,7 +80,7 @@ static void named(struct lpi_job *job)
 	if (r == -EEXIST && job->put.is_guess)
 		job->ns->new_names_cnt = 0;
 	/* The name, its directory, or what it led to is not as it was found, or expected. */
-	if (r == -EEXIST || r == -ENOENT || r == -ECANCELED) {
+	if (r == -EEXIST || r == -ENOENT || r == -ECANCELED || r == -ENODATA) {
 		lpi_walk_again(job);
 		return;
 	}
@@ -90,6 +103,22 @@ static void named(struct lpi_job *job)
 
 /* --- The change ------------------------------------------------------------------------------- */
 
+/* What is carried over, and nothing else: what is replaced may be written meanwhile. */
+static void guard_carried(struct lpi_job *job)
+{
+	const struct lpi_put *put = &job->put;
+	struct lp_ino ino = job->entry.ino;
+	uint32_t shard_idx = lp_ino_shard(ino);
+	lpi_job_change(job, shard_idx, LP_GUARD_OWNER, ino)->inode.attrs = &put->old;
+	if (brings_acl(job))
+		return;
+	struct lp_change *guard = lpi_job_change(
+		job, shard_idx, put->has_acl ? LP_GUARD_XATTR : LP_GUARD_NO_XATTR, ino);
+	guard->named.name = lp_acl_access_name();
+	if (put->has_acl)
+		guard->named.value = (struct lp_bytes){put->acl, put->acl_len};
+}
+
 static void add_guards(struct lpi_job *job)
 {
 	const struct lpi_entry *entry = &job->entry;
@@ -98,9 +127,11 @@ static void add_guards(struct lpi_job *job)
 		job, entry->shard_idx, is_there ? LP_GUARD_ENTRY : LP_GUARD_NO_ENTRY, entry->dir);
 	guard->named.name = lpi_entry_name(entry);
 	guard->named.target = entry->ino;
-	if (is_there)
+	if (is_there && job->put.guards_version)
 		lpi_job_change(job, lp_ino_shard(entry->ino), LP_GUARD_INODE, entry->ino)
 			->guard.version_nr = job->put.old.version_nr;
+	else if (inherits(job))
+		guard_carried(job);
 }
 
 /* An access list that the put brings is a mode as well (acl.h). */
@@ -115,6 +146,21 @@ static uint16_t mode_of(const struct lpi_job *job)
 			mode = (uint16_t)((mode & ~0777u) | lp_acl_mode(value.data, value.len));
 	}
 	return mode;
+}
+
+/* Its version begins with its change time: above what the name has shown, also if the clock went
+ * back. What has shown it may be written all the time: then its version is guarded only while that
+ * could come near before the commit, and not for ever. */
+static void set_version(struct lpi_job *job)
+{
+	struct lpi_put *put = &job->put;
+	bool is_asked = put->condition == LP_NS_IF_VERSION;
+	put->guards_version = is_asked;
+	if (job->entry.ino.nr == 0)
+		return;
+	bool may_guard = is_asked || job->walk.restarts < GUARDED_TRIES_MAX;
+	bool must_guard = lpi_version_above(&put->attrs, put->old.version_nr, may_guard);
+	put->guards_version = is_asked || must_guard;
 }
 
 /* As it will be. */
@@ -132,9 +178,7 @@ static void set_attrs(struct lpi_job *job)
 	lpi_job_take_time(job);
 	attrs->mtime_ns = put->mtime_ns != 0 ? put->mtime_ns : job->now_ns;
 	attrs->ctime_ns = job->now_ns;
-	/* Its version begins with this one: above what it replaces also if the clock went back. */
-	if (job->entry.ino.nr != 0 && lp_version_at(attrs->ctime_ns) <= put->old.version_nr)
-		attrs->ctime_ns = (int64_t)((put->old.version_nr + 1) * 1000);
+	set_version(job);
 	if (is_upload(job))
 		return;
 	attrs->atime_ns = job->now_ns;
@@ -193,20 +237,16 @@ static void carry_acl(struct lpi_job *job)
 static void add_xattrs(struct lpi_job *job)
 {
 	const struct lpi_put *put = &job->put;
-	bool has_acl = false;
-	for (uint32_t i = 0; i < put->xattr_cnt; i++) {
-		has_acl = has_acl || is_acl(put->xattrs[i].name);
-		if (i >= put->xattr_idx)
-			add_xattr(job, put->xattrs[i].name, put->xattrs[i].value);
-	}
-	if (!has_acl)
+	for (uint32_t i = put->xattr_idx; i < put->xattr_cnt; i++)
+		add_xattr(job, put->xattrs[i].name, put->xattrs[i].value);
+	if (!brings_acl(job))
 		carry_acl(job);
 }
 
 static void put_commit(struct lpi_job *job)
 {
-	add_guards(job);
 	set_attrs(job);
+	add_guards(job);
 	add_inode(job);
 	add_xattrs(job);
 	lpi_entry_set_change(job, &job->entry, job->new_ino, LP_INODE_TYPE_FILE);
@@ -288,12 +328,21 @@ static void put_known(struct lpi_job *job)
 		put_need_dir(job);
 }
 
-static void ask_stat(struct lpi_job *job, uint32_t idx, struct lp_ino ino)
+/* What goes, which takes part in the change: not durable, for it may be written all the time. */
+static void ask_old(struct lpi_job *job)
 {
-	struct lp_store_op *op = lpi_job_op(job, idx);
+	struct lp_store_op *op = lpi_job_op(job, ASK_OLD);
 	op->opcode = LP_STORE_STAT;
-	op->stat.ino = ino;
-	lpi_job_ask(job, lp_ino_shard(ino), idx, true);
+	op->stat.ino = job->entry.ino;
+	lpi_job_ask_part(job, lp_ino_shard(op->stat.ino), ASK_OLD);
+}
+
+static void ask_upload(struct lpi_job *job)
+{
+	struct lp_store_op *op = lpi_job_op(job, ASK_UPLOAD);
+	op->opcode = LP_STORE_STAT;
+	op->stat.ino = job->new_ino;
+	lpi_job_ask(job, lp_ino_shard(op->stat.ino), ASK_UPLOAD, true);
 }
 
 static void ask_acl(struct lpi_job *job)
@@ -305,7 +354,7 @@ static void ask_acl(struct lpi_job *job)
 	op->get.name = lp_acl_access_name();
 	op->get.buf = job->put.acl;
 	op->get.buf_len = sizeof(job->put.acl);
-	lpi_job_ask(job, lp_ino_shard(op->get.ino), ASK_ACL, true);
+	lpi_job_ask_part(job, lp_ino_shard(op->get.ino), ASK_ACL);
 }
 
 static void run_check_upload(struct lpi_call *call)
@@ -317,11 +366,11 @@ static void run_check_upload(struct lpi_call *call)
 static void put_inodes_locked(struct lpi_job *job)
 {
 	if (job->entry.ino.nr != 0)
-		ask_stat(job, ASK_OLD, job->entry.ino);
+		ask_old(job);
 	if (inherits(job))
 		ask_acl(job);
 	if (is_upload(job)) {
-		ask_stat(job, ASK_UPLOAD, job->new_ino);
+		ask_upload(job);
 		lpi_job_run(job, lp_ino_shard(job->new_ino), ASK_CHECK, run_check_upload);
 	}
 	lpi_job_wait(job, put_known);

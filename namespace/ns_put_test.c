@@ -193,6 +193,131 @@ static void test_carry(void **state)
 		carry_on(i);
 }
 
+/* What is carried over changes, without a lock, while the put is at work: what was answered before
+ * it is in it. */
+enum carried {
+	CARRIED_MODE,
+	CARRIED_OWNER,
+	CARRIED_NEW_ACL,
+	CARRIED_ACL,
+	CARRIED_NO_ACL,
+	CARRIED_CNT
+};
+
+static void fill_carried(struct lp_ns_op *op, struct lp_change *change, struct lp_ino ino,
+			 enum carried what)
+{
+	static const struct lp_attrs attrs = {.mode = 0604, .gid = 80};
+	change->ino = ino;
+	if (what <= CARRIED_OWNER) {
+		change->type = LP_CHANGE_SET;
+		change->inode.mask = what == CARRIED_MODE ? LP_ATTR_MODE : LP_ATTR_GID;
+		change->inode.attrs = &attrs;
+	} else {
+		bool is_set = what != CARRIED_NO_ACL;
+		change->type = is_set ? LP_CHANGE_XATTR_SET : LP_CHANGE_XATTR_REMOVE;
+		change->named.name = lp_acl_access_name();
+		if (is_set)
+			change->named.value = LPI_NS_RIG_BYTES("another");
+	}
+	op->opcode = LP_NS_STORE;
+	op->store.ino = ino;
+	op->store.op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					    .txn = {.changes = change, .change_cnt = 1}};
+}
+
+static void check_carried(struct lpi_t *t, enum carried what)
+{
+	struct lp_ino ino = lpi_tp_find(t, "a/x");
+	struct lp_attrs attrs = t->op->walk.found.attrs;
+	const char *acl = "an ACL";
+	if (what == CARRIED_MODE)
+		assert_int_equal(attrs.mode, 0604);
+	if (what == CARRIED_OWNER)
+		assert_int_equal(attrs.gid, 80);
+	if (what == CARRIED_ACL || what == CARRIED_NEW_ACL)
+		acl = "another";
+	if (what <= CARRIED_OWNER || what == CARRIED_NO_ACL)
+		acl = NULL;
+	assert_true(lpi_tp_has_xattr(t, ino, "system.posix_acl_access", acl));
+}
+
+static bool carry_at(struct lpi_t *t, enum carried what, uint32_t turns)
+{
+	lp_test_ok(lpi_tp_put(t, "a/x", 100));
+	struct lp_ino old = t->op->put.found.ino;
+	if (what == CARRIED_ACL || what == CARRIED_NO_ACL)
+		lpi_tp_set_xattr(t, old, "system.posix_acl_access", "an ACL");
+	for (uint32_t i = 0; i < 2; i++) /* its version is far behind */
+		lpi_t_later(t);
+	struct lp_change change = {0};
+	struct lpi_ns_hand hand = {.is_done = false};
+	struct lpi_tp_put put;
+	fill_carried(&hand.op, &change, old, what);
+	lpi_tp_put_fill(&put, t, 0, "a/x", 200);
+	lpi_ns_rig_submit(t->rig, 0, &put.hand);
+	for (uint32_t n = 0; n < turns && !put.hand.is_done; n++)
+		(void)lpi_ns_rig_turn(t->rig);
+	bool was_meanwhile = !put.hand.is_done;
+	lpi_ns_rig_submit(t->rig, lp_ino_shard(old), &hand);
+	int r = lpi_ns_rig_wait(t->rig, &hand);
+	hand.op.store.op.txn.changes = NULL;
+	lp_test_ok(lpi_ns_rig_wait(t->rig, &put.hand));
+	lpi_tp_put_drop(&put);
+	assert_true(r == 0 || r == -ESTALE || r == -ENOENT);
+	if (r == 0)
+		check_carried(t, what);
+	lp_test_ok(lpi_tp_delete(t, "a/x"));
+	return was_meanwhile;
+}
+
+static void test_carry_meanwhile(void **state)
+{
+	(void)state;
+	for (uint32_t shards = 1; shards <= 3; shards++) {
+		struct lpi_t t;
+		lpi_t_begin(&t, shards);
+		for (uint32_t i = 0; i < CARRIED_CNT; i++) {
+			for (uint32_t turns = 0; carry_at(&t, (enum carried)i, turns); turns++)
+				continue;
+		}
+		lpi_tp_end(&t, 1);
+	}
+}
+
+/* As much as there can be in one change: all xattrs that it takes, a list that is carried over, and
+ * an old object that somebody has open. */
+static void test_carry_most(void **state)
+{
+	(void)state;
+	struct lp_ns_named_value xattrs[2 * LP_NS_XATTRS_MAX];
+	char names[2 * LP_NS_XATTRS_MAX][16];
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(xattrs); i++) {
+		(void)snprintf(names[i], sizeof(names[i]), "user.%u", i);
+		xattrs[i] = (struct lp_ns_named_value){lpi_t_bytes(names[i]),
+						       LPI_NS_RIG_BYTES("value")};
+	}
+	for (uint32_t i = 0; i < 6; i++) {
+		struct lpi_t t;
+		lpi_t_begin(&t, 1 + i / 2);
+		lp_test_ok(lpi_tp_put(&t, "a/x", 100));
+		struct lp_ino old = t.op->put.found.ino;
+		lpi_tp_set_xattr(&t, old, "system.posix_acl_access", "an ACL");
+		lp_test_ok(lpi_t_open(&t, old));
+		for (uint32_t n = 0; n < 2; n++)
+			lpi_t_later(&t);
+		struct lpi_tp_put put;
+		lpi_tp_put_fill(&put, &t, 0, "a/x", 200);
+		put.hand.op.put.xattrs = xattrs;
+		put.hand.op.put.xattr_cnt = (1 + i % 2) * LP_NS_XATTRS_MAX;
+		lp_test_ok(lpi_ns_rig_do(t.rig, 0, &put.hand));
+		lpi_tp_put_drop(&put);
+		assert_true(lpi_tp_has_xattr(&t, lpi_tp_find(&t, "a/x"), "user.7", "value"));
+		lp_test_ok(lpi_t_close(&t, old));
+		lpi_tp_end(&t, 3);
+	}
+}
+
 /* Rule W3: who has the old object open reads it to its end. */
 static void test_open(void **state)
 {
@@ -598,7 +723,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_basic),       cmocka_unit_test(test_opened_while_it_waits),
-		cmocka_unit_test(test_carry),       cmocka_unit_test(test_put_list),
+		cmocka_unit_test(test_carry),       cmocka_unit_test(test_carry_meanwhile),
+		cmocka_unit_test(test_carry_most),  cmocka_unit_test(test_put_list),
 		cmocka_unit_test(test_open),        cmocka_unit_test(test_conditions),
 		cmocka_unit_test(test_count),       cmocka_unit_test(test_many_xattrs),
 		cmocka_unit_test(test_upload),      cmocka_unit_test(test_upload_restart),

@@ -17,9 +17,8 @@
 #include "namespace/names.h"
 #include "namespace/ns_impl.h"
 
-#define WALK_MAX     100000u /* directories above one another */
-#define TRIES_MAX    64u
-#define VERSION_LEAD 1000000u /* more than one inode is changed in a commit's time */
+#define WALK_MAX  100000u /* directories above one another */
+#define TRIES_MAX 64u
 
 /* job->entry is where it comes from, job->to where it goes. */
 
@@ -87,11 +86,12 @@ static void move_inode(struct lpi_job *job, const struct lpi_entry *what,
 		       const struct lpi_entry *where, const struct lp_attrs *shown)
 {
 	struct lp_attrs *attrs = lpi_ino_name_change(job, what->ino, where);
-	if (where->ino.nr == 0 || lp_version_at(attrs->ctime_ns) > shown->version_nr + VERSION_LEAD)
+	if (where->ino.nr == 0)
 		return;
-	attrs->ctime_ns =
-		LP_MAX(attrs->ctime_ns, (int64_t)((shown->version_nr + 1) * LP_NS_PER_US));
-	if (job->rename_if != LP_NS_IF_VERSION && job->tries < TRIES_MAX)
+	bool is_guarded = job->rename_if == LP_NS_IF_VERSION;
+	bool must_guard =
+		lpi_version_above(attrs, shown->version_nr, is_guarded || job->tries < TRIES_MAX);
+	if (must_guard && !is_guarded)
 		lpi_job_change(job, lp_ino_shard(where->ino), LP_GUARD_INODE, where->ino)
 			->guard.version_nr = shown->version_nr;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rename: every pair of what moves and what is there, between all kinds of directories, on one, two
  * and three shards. */
-#include "namespace/names_test.h"
+#include "base/hash.h"
+#include "namespace/paths_test.h"
 
 static const struct lp_ino root = {1};
 
@@ -376,6 +377,87 @@ static void test_remove_circle(void **state)
 	lpi_t_on_all(check_remove_circle);
 }
 
+/* Names of the same lpi_lock_hash(): eight bytes that are XXH3's own key make the next eight count
+ * for nothing. Where a name is, however, is said by another hash. */
+#define ALIKE_LEN 32
+
+static void fill_alike(char *name, uint32_t nr)
+{
+	static const uint8_t begin[] = {0xb8, 0xfe, 0x6c, 0x39, 0x23, 0xa4, 0x4b, 0xbe};
+	memset(name, 'a', ALIKE_LEN);
+	name[ALIKE_LEN] = '\0';
+	memcpy(name, begin, sizeof(begin));
+	name[8] = (char)('a' + nr);
+}
+
+static uint32_t shard_of_name(struct lpi_t *t, struct lp_ino dir, const char *name)
+{
+	uint64_t hash = lp_hash_u64(name, strlen(name), dir.nr);
+	LP_ASSERT(t->rig->shard_cnt > 0);
+	return (uint32_t)(hash % t->rig->shard_cnt);
+}
+
+/* Two of them, on different shards. */
+static void find_alike(struct lpi_t *t, struct lp_ino dir, char names[2][ALIKE_LEN + 1])
+{
+	uint32_t nr = 0;
+	fill_alike(names[0], nr);
+	do {
+		assert_true(++nr < 26);
+		fill_alike(names[1], nr);
+	} while (shard_of_name(t, dir, names[0]) == shard_of_name(t, dir, names[1]));
+	assert_int_equal(lpi_lock_hash(names[0], ALIKE_LEN), lpi_lock_hash(names[1], ALIKE_LEN));
+}
+
+/* A rename to a name that is put meanwhile: the one comes before the other. */
+static void check_alike_at(struct lpi_t *t, struct lp_ino dir, char names[2][ALIKE_LEN + 1],
+			   uint32_t turns)
+{
+	struct lp_ino moved = lpi_t_file(t, dir, names[0]);
+	struct lpi_ns_hand rename = {.op = {.opcode = LP_NS_RENAME}};
+	rename.op.rename.dir = rename.op.rename.to_dir = dir;
+	rename.op.rename.name = lpi_t_bytes(names[0]);
+	rename.op.rename.to_name = lpi_t_bytes(names[1]);
+	char path[ALIKE_LEN + 16];
+	(void)snprintf(path, sizeof(path), "spread/%s", names[1]);
+	struct lpi_tp_put put;
+	lpi_tp_put_fill(&put, t, 0, path, 5);
+	lpi_ns_rig_submit(t->rig, turns % t->rig->shard_cnt, &rename);
+	for (uint32_t n = 0; n < turns && !rename.is_done; n++)
+		(void)lpi_ns_rig_turn(t->rig);
+	lpi_ns_rig_submit(t->rig, 0, &put.hand);
+	lp_test_ok(lpi_ns_rig_wait(t->rig, &rename));
+	lp_test_ok(lpi_ns_rig_wait(t->rig, &put.hand));
+	lpi_tp_put_drop(&put);
+	lpi_t_idle(t);
+	/* namespace NS1: no inode is left without its name. */
+	assert_int_equal(lpi_tp_inodes(t), 3);
+	assert_int_equal(lpi_t_find(t, dir, names[0]).nr, 0);
+	struct lp_ino there = lpi_t_find(t, dir, names[1]);
+	assert_true(there.nr == moved.nr || there.nr == put.hand.op.put.found.ino.nr);
+	assert_int_equal(lpi_t_nlink(t, there), 1);
+	lp_test_ok(lpi_t_remove(t, dir, names[1], false));
+	lpi_t_idle(t);
+	assert_int_equal(lpi_tp_inodes(t), 2);
+}
+
+static void check_alike(struct lpi_t *t)
+{
+	char names[2][ALIKE_LEN + 1];
+	if (t->rig->shard_cnt == 1)
+		return;
+	struct lp_ino dir = lpi_t_spread(t, root, "spread");
+	find_alike(t, dir, names);
+	for (uint32_t turns = 0; turns < 64; turns++)
+		check_alike_at(t, dir, names, turns);
+}
+
+static void test_alike(void **state)
+{
+	(void)state;
+	lpi_t_on_all(check_alike);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -383,6 +465,7 @@ int main(void)
 		cmocka_unit_test(test_loops),         cmocka_unit_test(test_into_each_other),
 		cmocka_unit_test(test_replaced),      cmocka_unit_test(test_circles),
 		cmocka_unit_test(test_remove_circle), cmocka_unit_test(test_remove_circle_absent),
+		cmocka_unit_test(test_alike),
 	};
 	return lp_test_main(tests, "namespace/ns_rename");
 }

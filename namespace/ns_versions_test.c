@@ -139,6 +139,126 @@ static void test_rename_over_changed(void **state)
 	lpi_t_on_all(check_rename_over_changed);
 }
 
+/* Writes of one byte, one after the other, each only ordered, as a mount's are. */
+struct writer {
+	struct lpi_ns_hand hand;
+	struct lpi_tp_data data;
+	struct lp_change change;
+	bool is_writing;
+};
+
+static void writer_submit(struct writer *writer, struct lpi_t *t, struct lp_ino ino)
+{
+	uint32_t home = lp_ino_shard(ino);
+	lpi_tp_data_fill(&writer->data, t->rig->bufs[home], 1, 'w');
+	writer->change = (struct lp_change){.type = LP_CHANGE_WRITE,
+					    .ino = ino,
+					    .data = {.length = 1, .payload = writer->data.payload}};
+	writer->hand = (struct lpi_ns_hand){.op = {.opcode = LP_NS_STORE, .ack = LP_ACK_ORDERED}};
+	writer->hand.op.store.ino = ino;
+	writer->hand.op.store.op = (struct lp_store_op){
+		.opcode = LP_STORE_TXN,
+		.txn = {.changes = &writer->change, .change_cnt = 1, .ack = LP_ACK_ORDERED}};
+	writer->is_writing = true;
+	lpi_ns_rig_submit(t->rig, home, &writer->hand);
+}
+
+/* Returns the version that it has made, or 0. */
+static uint64_t writer_take(struct writer *writer)
+{
+	if (!writer->is_writing || !writer->hand.is_done)
+		return 0;
+	writer->is_writing = false;
+	lpi_tp_data_drop(&writer->data);
+	int r = writer->hand.op.result;
+	uint64_t version_nr = writer->hand.op.store.op.txn.version_nr;
+	writer->hand.op.store.op.txn.changes = NULL; /* it ends here */
+	assert_true(r == 0 || r == -ENOENT);
+	return r == 0 ? version_nr : 0;
+}
+
+#define WRITERS 6u
+
+/* While `hand` is at work the inode is written, again and again. The highest version it had. */
+static uint64_t write_during(struct lpi_t *t, struct lp_ino ino, struct lpi_ns_hand *hand)
+{
+	struct writer writers[WRITERS] = {{.is_writing = false}};
+	uint64_t seen = 0;
+	uint32_t writing = 0;
+	for (uint32_t i = 0; !hand->is_done || writing > 0; i++) {
+		assert_true(i < LPI_T_TURNS_MAX);
+		writing = 0;
+		for (uint32_t k = 0; k < WRITERS; k++) {
+			uint64_t taken = writer_take(&writers[k]);
+			seen = LP_MAX(seen, taken);
+			if (!writers[k].is_writing && !hand->is_done)
+				writer_submit(&writers[k], t, ino);
+			writing += writers[k].is_writing ? 1 : 0;
+		}
+		(void)lpi_ns_rig_turn(t->rig);
+	}
+	return seen;
+}
+
+static struct lp_ino make_upload(struct lpi_t *t, const char *path)
+{
+	lpi_t_op(t, LP_NS_UPLOAD);
+	t->op->put.path = lpi_t_bytes(path);
+	t->op->put.mode = 0640;
+	lp_test_ok(lpi_t_do(t));
+	return t->op->put.found.ino;
+}
+
+/* What puts an object at "x". */
+static void fill_over(struct lpi_tp_put *put, struct lpi_t *t, enum lp_ns_opcode opcode)
+{
+	struct lp_ns_op *op = &put->hand.op;
+	struct lp_ino upload = {0};
+	if (opcode == LP_NS_COMMIT)
+		upload = make_upload(t, "x");
+	lpi_tp_put_fill(put, t, 0, "x", opcode == LP_NS_PUT ? 5 : 0);
+	op->opcode = opcode;
+	if (opcode == LP_NS_COMMIT) {
+		op->put.ino = upload;
+	} else if (opcode == LP_NS_COPY) {
+		*op = (struct lp_ns_op){.opcode = opcode};
+		op->copy.path = lpi_t_bytes("source");
+		op->copy.to_path = lpi_t_bytes("x");
+	}
+}
+
+/* A file that is written all the time is replaced, whether it is new or not; by nothing of a
+ * version that it has had. */
+static void check_put_over_changed(struct lpi_t *t)
+{
+	static const enum lp_ns_opcode opcodes[] = {LP_NS_PUT, LP_NS_COMMIT, LP_NS_COPY};
+	lp_test_ok(lpi_tp_put(t, "source", 5));
+	for (uint32_t i = 0; i < 2 * LP_ARRAY_SIZE(opcodes); i++) {
+		uint64_t seen = version_of_put(t, "x");
+		struct lp_ino there = lpi_tp_find(t, "x");
+		lp_test_ok(lpi_t_open(t, there)); /* so that it is written to the end */
+		for (uint32_t n = 0; n < 2 && i % 2 == 0; n++)
+			lpi_t_later(t);
+		struct lpi_tp_put put;
+		fill_over(&put, t, opcodes[i / 2]);
+		lpi_ns_rig_submit(t->rig, 0, &put.hand);
+		uint64_t written = write_during(t, there, &put.hand);
+		seen = LP_MAX(seen, written);
+		lp_test_ok(put.hand.op.result);
+		if (put.data.seg.buf != NULL)
+			lpi_tp_put_drop(&put);
+		assert_int_not_equal(lpi_tp_find(t, "x").nr, there.nr);
+		assert_true(version_at_name(t, "x") > seen);
+		lp_test_ok(lpi_t_close(t, there));
+	}
+}
+
+static void test_put_over_changed(void **state)
+{
+	(void)state;
+	lpi_t_on_all(check_put_over_changed);
+}
+
 /* Who waits for a name takes its time when he has it, not when he asked for it. */
 static void granted_at_once(struct lpi_lock *lock)
 {
@@ -206,9 +326,8 @@ static void test_waited_versions(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_link_versions),
-		cmocka_unit_test(test_rename_versions),
-		cmocka_unit_test(test_rename_over_changed),
+		cmocka_unit_test(test_link_versions),       cmocka_unit_test(test_rename_versions),
+		cmocka_unit_test(test_rename_over_changed), cmocka_unit_test(test_put_over_changed),
 		cmocka_unit_test(test_waited_versions),
 	};
 	return lp_test_main(tests, "namespace/ns_versions");

@@ -14,7 +14,8 @@
 struct open_inode {
 	struct open_inode *next_in_bucket;
 	struct lp_ino ino;
-	uint32_t count;
+	uint32_t count;  /* how often it is open, but for */
+	uint32_t mounts; /* how often a mount has it open */
 	bool is_orphan;
 	bool is_only_held;        /* an orphan that a mount holds and nobody has open */
 	bool is_unnamed;          /* an orphan that never had a name */
@@ -145,10 +146,14 @@ static void set_only_held(struct lpi_opens *opens, struct open_inode *open, bool
 		opens->held_orphans--;
 }
 
-int lpi_opens_add(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
+static bool is_open(const struct open_inode *open)
+{
+	return open->count > 0 || open->mounts > 0;
+}
+
+static int add(struct lpi_opens *opens, struct lp_ino ino, uint32_t count, uint32_t mounts)
 {
 	int err = 0;
-	LP_ASSERT(count > 0);
 	struct open_inode *open = *find(opens, ino);
 	if (open == NULL)
 		open = insert(opens, ino, &err);
@@ -156,11 +161,23 @@ int lpi_opens_add(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
 		return err;
 	if (open->is_dead)
 		return -ESTALE;
-	if (open->count > UINT32_MAX - count)
+	if (open->count > UINT32_MAX - count || open->mounts > UINT32_MAX - mounts)
 		return -ENFILE;
 	open->count += count;
+	open->mounts += mounts;
 	set_only_held(opens, open, false);
 	return 0;
+}
+
+int lpi_opens_add(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
+{
+	LP_ASSERT(count > 0);
+	return add(opens, ino, count, 0);
+}
+
+int lpi_opens_add_mounts(struct lpi_opens *opens, struct lp_ino ino)
+{
+	return add(opens, ino, 0, 1);
 }
 
 static void forget(struct lpi_opens *opens, struct lp_ino ino)
@@ -177,7 +194,7 @@ static void forget(struct lpi_opens *opens, struct lp_ino ino)
 static void check_orphan(struct lpi_opens *opens, struct open_inode *open,
 			 enum lpi_orphan_event event)
 {
-	if (!open->is_orphan || open->is_dead || open->count > 0)
+	if (!open->is_orphan || open->is_dead || is_open(open))
 		return;
 	bool is_held = lpi_held_cnt(opens->held, open->ino) > 0;
 	bool is_news = is_held && !open->is_only_held;
@@ -191,17 +208,32 @@ static void check_orphan(struct lpi_opens *opens, struct open_inode *open,
 	}
 }
 
+static void dropped(struct lpi_opens *opens, struct open_inode *open)
+{
+	if (is_open(open))
+		return;
+	if (open->is_orphan)
+		check_orphan(opens, open, LPI_ORPHAN_CLOSED);
+	else
+		forget(opens, open->ino);
+}
+
 void lpi_opens_drop(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
 {
 	struct open_inode *open = *find(opens, ino);
 	LP_ASSERT(open != NULL && open->count >= count);
 	open->count -= count;
-	if (open->count > 0)
-		return;
-	if (open->is_orphan)
-		check_orphan(opens, open, LPI_ORPHAN_CLOSED);
-	else
-		forget(opens, ino);
+	dropped(opens, open);
+}
+
+bool lpi_opens_drop_mounts(struct lpi_opens *opens, struct lp_ino ino, uint32_t count)
+{
+	struct open_inode *open = *find(opens, ino);
+	if (open == NULL || open->mounts < count)
+		return false;
+	open->mounts -= count;
+	dropped(opens, open);
+	return true;
 }
 
 int lpi_opens_hold(struct lpi_opens *opens, struct lp_ino ino)
@@ -231,9 +263,16 @@ void lpi_opens_let_go_all(struct lpi_opens *opens)
 {
 	lpi_held_clear(opens->held);
 	for (uint32_t i = 0; i <= opens->mask; i++) {
-		struct open_inode *open = opens->buckets[i];
-		for (; open != NULL; open = open->next_in_bucket)
-			check_orphan(opens, open, LPI_ORPHAN_FORGOTTEN);
+		struct open_inode *next = NULL;
+		for (struct open_inode *open = opens->buckets[i]; open != NULL; open = next) {
+			bool was_open = open->mounts > 0;
+			next = open->next_in_bucket;
+			open->mounts = 0;
+			if (was_open)
+				dropped(opens, open);
+			else
+				check_orphan(opens, open, LPI_ORPHAN_FORGOTTEN);
+		}
 	}
 }
 
@@ -259,7 +298,8 @@ bool lpi_opens_may_hold(const struct lpi_opens *opens, struct lp_ino ino)
 
 bool lpi_opens_is_needed(const struct lpi_opens *opens, struct lp_ino ino)
 {
-	return lpi_opens_cnt(opens, ino) > 0 || lpi_held_cnt(opens->held, ino) > 0;
+	const struct open_inode *open = *find(opens, ino);
+	return (open != NULL && is_open(open)) || lpi_held_cnt(opens->held, ino) > 0;
 }
 
 uint32_t lpi_opens_cnt(const struct lpi_opens *opens, struct lp_ino ino)
@@ -285,22 +325,22 @@ void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino)
 void lpi_opens_orphan_unnamed(struct lpi_opens *opens, struct lp_ino ino)
 {
 	struct open_inode *open = *find(opens, ino);
-	LP_ASSERT(open != NULL && open->count > 0);
+	if (open != NULL)
+		open->is_unnamed = true;
 	lpi_opens_orphan(opens, ino);
-	open->is_unnamed = true;
 }
 
 bool lpi_opens_is_unnamed(const struct lpi_opens *opens, struct lp_ino ino)
 {
 	const struct open_inode *open = *find(opens, ino);
-	return open != NULL && open->is_unnamed && open->count > 0;
+	return open != NULL && open->is_unnamed && is_open(open);
 }
 
 void lpi_opens_adopt(struct lpi_opens *opens, struct lp_ino ino)
 {
 	struct open_inode *open = *find(opens, ino);
 	LP_ASSERT(open != NULL && open->is_orphan && open->is_unnamed);
-	LP_ASSERT(open->count > 0);
+	LP_ASSERT(is_open(open));
 	open->is_orphan = false;
 	open->is_unnamed = false;
 	opens->orphans--;

@@ -39,11 +39,16 @@ int lpi_opens_add(struct lpi_opens *opens, struct lp_ino ino, uint32_t count) LP
 void lpi_opens_drop(struct lpi_opens *opens, struct lp_ino ino, uint32_t count);
 uint32_t lpi_opens_cnt(const struct lpi_opens *opens, struct lp_ino ino);
 
+/* The same of what a mount has open, which is counted by itself: lpi_opens_let_go_all() closes it.
+ * So a drop may come too late, and drops nothing then: false. */
+int lpi_opens_add_mounts(struct lpi_opens *opens, struct lp_ino ino) LP_MUST_CHECK;
+bool lpi_opens_drop_mounts(struct lpi_opens *opens, struct lp_ino ino, uint32_t count);
+
 /* The kernel is to be told of it once. -ESTALE as above. */
 int lpi_opens_hold(struct lpi_opens *opens, struct lp_ino ino) LP_MUST_CHECK;
 /* It is told of one that is not counted: lpi_held_miss(). */
 void lpi_opens_miss(struct lpi_opens *opens);
-/* It has forgotten it so often; or all of them, as often as it may. */
+/* It has forgotten it so often; or all of them, as often as it may, and has none open any more. */
 void lpi_opens_let_go(struct lpi_opens *opens, struct lp_ino ino, uint64_t count);
 void lpi_opens_let_go_all(struct lpi_opens *opens);
 uint32_t lpi_opens_some_held(struct lpi_opens *opens, struct lp_ino *ret_inos, uint32_t inos_max);
@@ -60,7 +65,8 @@ bool lpi_opens_is_needed(const struct lpi_opens *opens, struct lp_ino ino);
  * for this it stays as it is until the next start. */
 void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino);
 
-/* An orphan that never had a name, and may be given one, once; and that it was. It is open. */
+/* An orphan that never had a name, and may be given one, once; and that it was. It is open, unless
+ * the mount that asked for it has gone meanwhile. */
 void lpi_opens_orphan_unnamed(struct lpi_opens *opens, struct lp_ino ino);
 bool lpi_opens_is_unnamed(const struct lpi_opens *opens, struct lp_ino ino);
 void lpi_opens_adopt(struct lpi_opens *opens, struct lp_ino ino);

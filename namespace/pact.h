@@ -25,7 +25,7 @@
 #include "namespace/pact_record.h"
 #include "store/values.h"
 
-#define LPI_PART_CHANGES 20u /* guards too */
+#define LPI_PART_CHANGES 22u /* guards too */
 #define LPI_PART_LOCKS   9u  /* of one job: all of them, and one of the wide set */
 #define LPI_PACT_PARTS   (LP_SHARDS_MAX + 8u)
 

@@ -272,6 +272,13 @@ static void test_new_ino(void **state)
 
 /* --- Guards ----------------------------------------------------------------------------------- */
 
+static struct lp_change owner(struct lp_ino ino, const struct lp_attrs *attrs)
+{
+	struct lp_change change = plain(LP_GUARD_OWNER, ino);
+	change.inode.attrs = attrs;
+	return change;
+}
+
 static void test_guards(void **state)
 {
 	(void)state;
@@ -287,6 +294,12 @@ static void test_guards(void **state)
 	lp_test_ok(lpi_hand_txn(hand, things, 3));
 	struct lp_change version = plain(LP_GUARD_INODE, file);
 	struct lp_change other_version = version;
+	struct lp_attrs owner_attrs = attrs_of(hand, file);
+	struct lp_attrs other_attrs[3] = {owner_attrs, owner_attrs, owner_attrs};
+	other_attrs[0].mode ^= 1;
+	other_attrs[1].uid ^= 1;
+	other_attrs[2].gid ^= 1;
+	owner_attrs.size_bytes++; /* says nothing */
 	version.guard.version_nr = 2;
 	other_version.guard.version_nr = 1;
 	/* It is of mode 0640, of user 5 and group 0. */
@@ -316,6 +329,11 @@ static void test_guards(void **state)
 		{-ENOENT, plain(LP_GUARD_INODE, none)},
 		{0, plain(LP_GUARD_NO_INODE, none)},
 		{-EEXIST, plain(LP_GUARD_NO_INODE, file)},
+		{0, owner(file, &owner_attrs)},
+		{-ECANCELED, owner(file, &other_attrs[0])},
+		{-ECANCELED, owner(file, &other_attrs[1])},
+		{-ECANCELED, owner(file, &other_attrs[2])},
+		{-ENOENT, owner(none, &owner_attrs)},
 		{0, entry(LP_GUARD_ENTRY, dir, "e", 0)},
 		{0, entry(LP_GUARD_ENTRY, dir, "e", 101)},
 		{-ECANCELED, entry(LP_GUARD_ENTRY, dir, "e", 102)},

@@ -417,11 +417,13 @@ static bool do_meet(const struct lpi_model *model, uint64_t a, uint64_t b)
 	return lpi_touches_meet(&touches_a, &touches_b);
 }
 
-/* All that must be there, others by chance, and what those need: a crash may leave it. */
+/* All that must be there, others by chance, and what those need: a crash may leave it. Not what was
+ * refused: it might be made where something before it is missing. */
 static void draw_survivors(const struct lpi_model *model, struct lp_prng *prng, bool *ret_is_in)
 {
 	for (uint64_t i = model->history_cnt; i-- > 0;) {
-		ret_is_in[i] = is_durable(model, i) || lp_prng_chance(prng, 1, 3);
+		bool is_drawn = is_durable(model, i) || lp_prng_chance(prng, 1, 3);
+		ret_is_in[i] = is_drawn && !model->history[i].not_done;
 		for (uint64_t j = i + 1; j < model->history_cnt && !ret_is_in[i]; j++)
 			ret_is_in[i] =
 				ret_is_in[j] && !model->history[j].not_done && do_meet(model, i, j);
