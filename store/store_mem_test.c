@@ -307,14 +307,14 @@ static void test_guards(void **state)
 	bits.guard.mode_mask = 06000;
 	struct lp_change mode = bits;
 	mode.guard.mode_mask = 07777;
-	struct lp_change owner = mode;
+	struct lp_change whole = mode;
 	struct lp_change other_owner = bits;
 	other_owner.guard.has_owner = true;
 	other_owner.guard.uid = 5;
 	other_owner.guard.gid = 1;
-	owner.guard.mode = 0640;
-	owner.guard.uid = 5;
-	owner.guard.has_owner = true;
+	whole.guard.mode = 0640;
+	whole.guard.uid = 5;
+	whole.guard.has_owner = true;
 	const struct {
 		int err;
 		struct lp_change guard;
@@ -324,7 +324,7 @@ static void test_guards(void **state)
 		{-ECANCELED, other_version},
 		{0, bits},
 		{-ECANCELED, mode},
-		{0, owner},
+		{0, whole},
 		{-ECANCELED, other_owner},
 		{-ENOENT, plain(LP_GUARD_INODE, none)},
 		{0, plain(LP_GUARD_NO_INODE, none)},
