@@ -306,6 +306,7 @@ static void wait_resumed(struct lpi_shard_rig *rig)
 	assert_int_equal(lp_kv_error(lp_shard_kv(rig->shard)), 0);
 }
 
+/* Not one that may be a failed flush, for that is final (rule L7). */
 static void fail_write(struct lpi_shard_rig *rig, enum lp_sim_fault fault, uint32_t skip_cnt,
 		       uint32_t *ret_rule)
 {
@@ -313,8 +314,7 @@ static void fail_write(struct lpi_shard_rig *rig, enum lp_sim_fault fault, uint3
 	struct lp_label_why why;
 	lp_test_ok(lp_label_read(rig->bdev, false, &label, &why));
 	const struct lp_sim_rule rule = {.fault = fault,
-					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |
-							LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE),
 					 .offset_bytes = label.chunk_base * LP_BLOCK_BYTES,
 					 .skip_cnt = skip_cnt,
 					 .fire_cnt = 1};
