@@ -337,6 +337,12 @@ static bool fail_again(enum lp_sim_fault fault, uint32_t skip_cnt, uint32_t *ret
 		put_values(&rig, put_cnt + 1);
 		if (lp_kv_compact_error(lp_shard_kv(rig.shard)) < 0)
 			*ret_compactions += 1;
+		if (lp_kv_error(lp_shard_kv(rig.shard)) < 0) {
+			/* Durable, and refused by the index. */
+			lpi_shard_rig_put(&rig, put_cnt + 1, put_cnt + 1, VALUE_BYTES);
+			lpi_shard_rig_sync(&rig);
+			put_cnt++;
+		}
 		wait_resumed(&rig);
 	}
 	uint64_t start_ns = rig.clock.now_ns;
