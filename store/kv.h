@@ -92,7 +92,7 @@ struct lp_kv_options {
 	uint64_t table_bytes;             /* a table file; 0: as one memtable */
 	uint64_t level_bytes;             /* the first level below L0; 0: four memtables */
 	uint64_t debt_bytes_max;          /* of compaction, before writes stall; 0: 16 GiB */
-	uint32_t flush_threads;           /* 0: 1. The process has as many as the most asked for */
+	uint32_t flush_threads;           /* 0: 1. Each open kv has its own */
 	uint32_t compact_threads;         /* 0: 1 */
 	bool create;                      /* an empty index if there is none; else -ENOENT */
 	bool no_compaction; /* flushes only: nothing is rewritten, nor stalls writes */
