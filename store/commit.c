@@ -350,20 +350,15 @@ static int insert_some(struct lp_commit *commit)
 	return err == 0 && commit->error == 0 ? pay_some(commit) : err;
 }
 
-/* The index has stopped, for want of space or by an error, and takes the same batch when it was
- * resumed: by now, perhaps, so what was before the write counts, too. */
-static bool is_tried_again(const struct lp_commit *commit, int err, bool was_stopped)
-{
-	if (err == -EIO)
-		return was_stopped || lp_kv_is_stopped(commit->options.kv);
-	return err == -EAGAIN || err == -ENOSPC;
-}
-
 static void insert_groups(struct lp_commit *commit)
 {
 	bool was_stopped = lp_kv_is_stopped(commit->options.kv);
 	int err = commit->error == 0 ? insert_some(commit) : 0;
-	if (is_tried_again(commit, err, was_stopped)) {
+	if (err == -EIO && (was_stopped || lp_kv_is_stopped(commit->options.kv)))
+		err = -EAGAIN;
+	/* The index has stopped, for want of space or by an error: it is resumed (by now, perhaps:
+	 * so what was before counts, too), and takes the same batch then. */
+	if (err == -EAGAIN || err == -ENOSPC) {
 		commit->stats.insert_retries++;
 		lp_timer_start(commit->options.reactor, &commit->insert_timer,
 			       lp_reactor_now_ns(commit->options.reactor) + INSERT_RETRY_NS);
