@@ -223,6 +223,14 @@ struct lp_bdev *lp_bdev_of(const struct lp_bdev_chan *chan)
 	return chan->bdev;
 }
 
+/* Behind a blocking write-through to a block device the kernel flushes in any case, and does not
+ * say which of the two has failed (generic_write_sync() in block/fops.c). An asynchronous one it
+ * leaves before that. */
+static bool may_be_a_failed_flush(const struct lp_bdev *bdev, enum lp_bdev_opcode opcode, int err)
+{
+	return opcode == LP_BDEV_WRITE_THROUGH && err != -ENOSPC && bdev->caps.volatile_cache;
+}
+
 static int sync_call(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *buf,
 		     uint64_t length_bytes, uint64_t offset_bytes)
 {
@@ -240,6 +248,8 @@ static int sync_call(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *buf
 							.length_bytes = length_bytes};
 		atomic_fetch_add_explicit(&bdev->sync_errors, 1, memory_order_relaxed);
 		lpi_bdev_note_failure(bdev, &failure);
+		if (may_be_a_failed_flush(bdev, opcode, err))
+			atomic_store(bdev->doubt, true);
 	}
 	return believed(bdev, opcode, err);
 }

@@ -14,7 +14,7 @@
  * the next one of another user would succeed. So from the first that fails on, whoever asked for
  * it, none of the device is said to have succeeded any more: they give -EIO, until all is opened
  * anew (rule L7, lp_bdev_trust()). A write-through that is a flush as well (caps.through_flushes)
- * counts as one, in both ways.
+ * counts as one, in both ways. A blocking one that fails does in any case, where a flush is needed.
  *
  * Offsets, lengths and buffers are multiples of caps.block_bytes; a breach is our own bug and
  * asserted. Errors: result 0 or a negative errno (-EIO, -ENOSPC of a sparse image's host,

@@ -323,7 +323,7 @@ static void foreign_flush(struct lp_sim *sim)
 	struct lpi_rec *rec = flight.rec;
 	rec->stamp = lpi_log_stamp(&sim->log);
 	rec->result = failure.result;
-	lpi_sim_fail_flush(sim, rec);
+	lpi_sim_fail_flush(sim, rec, true);
 	log_op(sim, LP_SIM_SUBMIT, rec, 0, 0);
 	(void)finish_other(sim, &flight); /* it fails */
 	lpi_bdev_note_failure(&sim->base, &failure);

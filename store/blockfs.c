@@ -445,18 +445,14 @@ static enum lp_blockfs_kind kind_of(const char *name)
 	return len >= 4 && strcmp(name + len - 4, ".log") == 0 ? LP_BLOCKFS_LOG : LP_BLOCKFS_OTHER;
 }
 
-static void space_stats(struct lpi_space *space, struct lp_blockfs_stats *stats)
+/* Takes no lock: the shard's thread asks, and must not wait for a device. */
+static void space_stats(const struct lpi_space *space, struct lp_blockfs_stats *stats)
 {
-	lpi_blockfs_lock(&space->lock);
-	for (uint32_t i = 0; i < space->tier_cnt; i++) {
-		stats->used_bytes += space->tiers[i].used_blocks * LP_BLOCK_BYTES;
-		stats->free_bytes += space->tiers[i].free_blocks * LP_BLOCK_BYTES;
-		if (i > 0)
-			stats->spilled_bytes += space->tiers[i].used_blocks * LP_BLOCK_BYTES;
-	}
+	stats->used_bytes = atomic_load(&space->used_blocks) * LP_BLOCK_BYTES;
+	stats->free_bytes = atomic_load(&space->free_blocks) * LP_BLOCK_BYTES;
+	stats->spilled_bytes = atomic_load(&space->spilled_blocks) * LP_BLOCK_BYTES;
 	stats->reserve_bytes = space->reserve_blocks * LP_BLOCK_BYTES;
-	stats->spill_cnt = space->spill_cnt;
-	lpi_unlock(&space->lock);
+	stats->spill_cnt = atomic_load(&space->told_spill_cnt);
 }
 
 /* From three quarters of what the journal may hold on, the room shrinks to nothing. */

@@ -79,7 +79,11 @@ struct lpi_space {
 	uint64_t reserve_blocks;
 	pthread_mutex_t lock; /* the numbers and chunks of the tiers; held while leasing */
 	uint64_t spill_cnt;
-	_Atomic uint64_t free_blocks; /* of all tiers; a copy, for those who take no lock */
+	/* Copies, for those who take no lock: a lease and a return write to a device under it. */
+	_Atomic uint64_t free_blocks; /* of all tiers */
+	_Atomic uint64_t used_blocks;
+	_Atomic uint64_t spilled_blocks; /* of these, not on the fastest one */
+	_Atomic uint64_t told_spill_cnt;
 };
 
 /* Finds the shard's leased chunks; all of them empty so far. */

@@ -305,7 +305,13 @@ static uint64_t free_total(const struct lpi_space *space)
 /* Whoever changed something under the lock ends so. */
 static void unlock_space(struct lpi_space *space)
 {
+	uint64_t used = 0;
+	for (uint32_t i = 0; i < space->tier_cnt; i++)
+		used += space->tiers[i].used_blocks;
 	atomic_store(&space->free_blocks, free_total(space));
+	atomic_store(&space->used_blocks, used);
+	atomic_store(&space->spilled_blocks, used - space->tiers[0].used_blocks);
+	atomic_store(&space->told_spill_cnt, space->spill_cnt);
 	lpi_unlock(&space->lock);
 }
 
@@ -405,10 +411,10 @@ void lpi_space_free_map(struct lpi_space *space, const struct lpi_map *map)
 
 void lpi_space_settle(struct lpi_space *space)
 {
-	if (space->read_only)
-		return;
 	lpi_blockfs_lock(&space->lock);
-	return_empty(space);
-	settle_locked(space);
+	if (!space->read_only) {
+		return_empty(space);
+		settle_locked(space);
+	}
 	unlock_space(space);
 }

@@ -8,6 +8,8 @@
 #include "store/bdev_impl.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
 
 static void test_sizes(void **state)
 {
@@ -667,19 +669,112 @@ static void test_threads(void **state)
 	lpi_fs_teardown(&bench);
 }
 
+/* --- Who only looks --------------------------------------------------------------------------- */
+
+static struct {
+	const struct lp_bdev_kind *kind;
+	struct lp_bdev_kind held_kind;
+	uint64_t begin_bytes; /* a write between these waits */
+	uint64_t end_bytes;
+	struct lp_blockfs *fs;
+	_Atomic bool is_held;
+	_Atomic bool is_let_go;
+	_Atomic bool has_looked;
+} hold;
+
+static void nap(void)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	(void)nanosleep(&pause, NULL);
+}
+
+static int held_sync(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *buf,
+		     uint64_t length_bytes, uint64_t offset_bytes)
+{
+	bool is_write = opcode == LP_BDEV_WRITE || opcode == LP_BDEV_WRITE_THROUGH;
+	if (is_write && offset_bytes >= hold.begin_bytes && offset_bytes < hold.end_bytes) {
+		hold.is_held = true;
+		while (!hold.is_let_go)
+			nap();
+	}
+	return hold.kind->sync(bdev, opcode, buf, length_bytes, offset_bytes);
+}
+
+static void *delete_run(void *arg)
+{
+	lp_test_ok(lp_blockfs_delete(hold.fs, arg));
+	return NULL;
+}
+
+static void *look_run(void *arg)
+{
+	*(struct lp_blockfs_stats *)arg = lpi_fs_stats(hold.fs);
+	hold.has_looked = true;
+	return NULL;
+}
+
+/* While a chunk is given back, which waits for the device, the shard's thread may look. */
+static void test_stats_wait_for_no_device(void **state)
+{
+	(void)state;
+	enum { NAPS_MAX = 5000 };
+	struct lpi_fs_bench bench;
+	struct lp_blockfs_stats stats;
+	char name[] = "a";
+	pthread_t changer;
+	pthread_t looker;
+	lpi_fs_setup_mem(&bench, 8, 16);
+	lp_test_ok(lpi_fs_put(bench.fs, name, 1, 4 * LP_MIB));
+	struct lp_blockfs_stats before = lpi_fs_stats(bench.fs);
+	hold.fs = bench.fs;
+	hold.kind = bench.data->kind;
+	hold.held_kind = *bench.data->kind;
+	hold.held_kind.sync = held_sync;
+	hold.begin_bytes = bench.label.table_block * LP_BLOCK_BYTES;
+	hold.end_bytes = hold.begin_bytes + 2 * bench.label.table_slot_blocks * LP_BLOCK_BYTES;
+	bench.data->kind = &hold.held_kind;
+	assert_int_equal(pthread_create(&changer, NULL, delete_run, name), 0);
+	for (int i = 0; i < NAPS_MAX && !hold.is_held; i++)
+		nap();
+	assert_true(hold.is_held);
+	assert_int_equal(pthread_create(&looker, NULL, look_run, &stats), 0);
+	for (int i = 0; i < NAPS_MAX && !hold.has_looked; i++)
+		nap();
+	bool has_looked = hold.has_looked;
+	hold.is_let_go = true;
+	assert_int_equal(pthread_join(changer, NULL), 0);
+	assert_int_equal(pthread_join(looker, NULL), 0);
+	assert_true(has_looked);
+	assert_true(stats.used_bytes <= before.used_bytes);
+	assert_true(lpi_fs_stats(bench.fs).used_bytes < before.used_bytes);
+	bench.data->kind = hold.kind;
+	lpi_fs_teardown(&bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),        cmocka_unit_test(test_published_only),
-		cmocka_unit_test(test_tables),       cmocka_unit_test(test_cost_of_sync),
-		cmocka_unit_test(test_pread_ranges), cmocka_unit_test(test_names),
-		cmocka_unit_test(test_locks),        cmocka_unit_test(test_delete_open),
-		cmocka_unit_test(test_full),         cmocka_unit_test(test_journal_full),
-		cmocka_unit_test(test_reserve),      cmocka_unit_test(test_spill),
-		cmocka_unit_test(test_fragmented),   cmocka_unit_test(test_barrier),
-		cmocka_unit_test(test_failed),       cmocka_unit_test(test_a_foreign_flush_fails),
-		cmocka_unit_test(test_failed_data),  cmocka_unit_test(test_read_only),
-		cmocka_unit_test(test_threads),      cmocka_unit_test(test_failed_return),
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_published_only),
+		cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_cost_of_sync),
+		cmocka_unit_test(test_pread_ranges),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_locks),
+		cmocka_unit_test(test_delete_open),
+		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_journal_full),
+		cmocka_unit_test(test_reserve),
+		cmocka_unit_test(test_spill),
+		cmocka_unit_test(test_fragmented),
+		cmocka_unit_test(test_barrier),
+		cmocka_unit_test(test_failed),
+		cmocka_unit_test(test_a_foreign_flush_fails),
+		cmocka_unit_test(test_failed_data),
+		cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_failed_return),
+		cmocka_unit_test(test_stats_wait_for_no_device),
 	};
 	return lp_test_main(tests, "blockfs");
 }

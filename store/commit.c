@@ -352,9 +352,12 @@ static int insert_some(struct lp_commit *commit)
 
 static void insert_groups(struct lp_commit *commit)
 {
+	bool was_stopped = lp_kv_is_stopped(commit->options.kv);
 	int err = commit->error == 0 ? insert_some(commit) : 0;
-	/* Out of space in the index: it is resumed when there is room, and takes the same batch
-	 * then. */
+	if (err == -EIO && (was_stopped || lp_kv_is_stopped(commit->options.kv)))
+		err = -EAGAIN;
+	/* The index has stopped, for want of space or by an error: it is resumed (by now, perhaps:
+	 * so what was before counts, too), and takes the same batch then. */
 	if (err == -EAGAIN || err == -ENOSPC) {
 		commit->stats.insert_retries++;
 		lp_timer_start(commit->options.reactor, &commit->insert_timer,

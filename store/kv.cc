@@ -165,6 +165,33 @@ extern "C" uint64_t lp_kv_reserve_bytes(const struct lp_kv_options *options)
 	return flush + LP_MAX(upper, lower);
 }
 
+/* --- Threads -----------------------------------------------------------------------------------
+ */
+
+/* RocksDB's threads are the process's, and it makes as many as one index may use. But a job of one
+ * index may wait, in the manifest barrier, for a thread that opens another one and waits for a job
+ * of that: so each that is open has its own. Those of one that was closed stay, asleep: there are
+ * never more than were needed at once. */
+static struct {
+	std::mutex lock;
+	int flush_cnt = 0;
+	int compact_cnt = 0;
+} threads;
+
+static void count_threads(const struct lp_kv *kv, int sign)
+{
+	if (lpi_kv_is_sim(kv))
+		return;
+	const std::lock_guard<std::mutex> hold(threads.lock);
+	threads.flush_cnt += sign * static_cast<int>(kv->options.flush_threads);
+	threads.compact_cnt += sign * static_cast<int>(kv->options.compact_threads);
+	if (sign < 0)
+		return;
+	rocksdb::Env *env = lpi_kvfs_env_rep(kv->env);
+	env->IncBackgroundThreadsIfNeeded(threads.flush_cnt, rocksdb::Env::HIGH);
+	env->IncBackgroundThreadsIfNeeded(threads.compact_cnt, rocksdb::Env::LOW);
+}
+
 /* --- Opening -----------------------------------------------------------------------------------
  */
 
@@ -206,8 +233,10 @@ static int open_kv(const struct lp_kv_options *options, struct lp_kv **ret_kv)
 	err = lp_kvfs_env_new(options->fs, options->sim_clock, &kv->env);
 	if (err < 0)
 		return err;
+	count_threads(kv.get(), 1);
 	err = open_db(kv.get());
 	if (err < 0) {
+		count_threads(kv.get(), -1);
 		lp_kvfs_env_free(kv->env);
 		return err;
 	}
@@ -230,6 +259,7 @@ extern "C" int lp_kv_close(struct lp_kv *kv)
 	}
 	const Status status = kv->db->Close();
 	kv->db.reset();
+	count_threads(kv, -1);
 	lp_kvfs_env_free(kv->env);
 	const int err = lpi_kvfs_errno(status);
 	delete kv;

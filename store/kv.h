@@ -65,10 +65,11 @@ struct lp_kv_events {
 	/* Memtables were made a table, and that is durable. */
 	void (*flushed)(struct lp_kv_events *events);
 	/* Background work has stopped. final: only reopening helps; else lp_kv_resume() may be
-	 * called once the cause is gone. Writes succeed until the memtables are full. */
+	 * called once the cause is gone. Writes succeed until the memtables are full, or fail with
+	 * this error. */
 	void (*failed)(struct lp_kv_events *events, int err, bool final, const char *reason);
-	/* A compaction has failed, and is tried again by itself in a second. Nothing has stopped,
-	 * but as long as it fails writes may come to be refused. */
+	/* A compaction has failed, and is tried again by itself in a second. Nothing has stopped
+	 * (unless failed() says so, too), but as long as it fails writes may come to be refused. */
 	void (*compact_failed)(struct lp_kv_events *events, int err);
 	/* Writes are refused (lp_kv_write() says -EAGAIN), or no longer. Two of these may overtake
 	 * each other: who was refused tries again after stalled(false), after flushed(), and after
@@ -91,7 +92,7 @@ struct lp_kv_options {
 	uint64_t table_bytes;             /* a table file; 0: as one memtable */
 	uint64_t level_bytes;             /* the first level below L0; 0: four memtables */
 	uint64_t debt_bytes_max;          /* of compaction, before writes stall; 0: 16 GiB */
-	uint32_t flush_threads;           /* 0: 1. The process has as many as the most asked for */
+	uint32_t flush_threads;           /* 0: 1. Each open kv has its own */
 	uint32_t compact_threads;         /* 0: 1 */
 	bool create;                      /* an empty index if there is none; else -ENOENT */
 	bool no_compaction; /* flushes only: nothing is rewritten, nor stalls writes */
@@ -224,6 +225,9 @@ int lp_kv_flush_wait(struct lp_kv *kv) LP_MUST_CHECK;
 int lp_kv_resume(struct lp_kv *kv) LP_MUST_CHECK;
 /* [any] 0, or why background work has stopped. */
 int lp_kv_error(const struct lp_kv *kv);
+/* [any] It has, or a resume has not come to its end. A write that fails meanwhile may succeed
+ * later. */
+bool lp_kv_is_stopped(const struct lp_kv *kv);
 /* [any] 0, or why the last compaction failed, which is tried again by itself. */
 int lp_kv_compact_error(const struct lp_kv *kv);
 /* [helper] Flushes, then compacts. Bounds with data NULL are open. -EAGAIN: simulated, and called

@@ -116,14 +116,21 @@ static int resume(void *arg)
 extern "C" int lp_kv_resume(struct lp_kv *kv)
 {
 	int err;
+	const bool waits = kv->resume_waits.exchange(false);
+	kv->is_resuming = true;
 	if (lpi_kv_is_sim(kv)) {
 		/* It begins by waiting for all jobs, and ends with deleting files: only the flush
-		 * that it asks for may run meanwhile. */
-		lpi_kv_run_all(kv);
+		 * that it asks for may run meanwhile. For a soft error it only forgets that; the
+		 * compaction behind it may go on failing. */
+		if (waits)
+			lpi_kv_run_all(kv);
 		err = lp_kvfs_sim_call(kv->env, true, resume, kv);
 	} else {
 		err = resume(kv);
 	}
+	if (err < 0 && waits)
+		kv->resume_waits = true;
+	kv->is_resuming = false;
 	lpi_kv_refresh_gauges(kv);
 	return err;
 }
@@ -131,6 +138,11 @@ extern "C" int lp_kv_resume(struct lp_kv *kv)
 extern "C" int lp_kv_error(const struct lp_kv *kv)
 {
 	return kv->error.load();
+}
+
+extern "C" bool lp_kv_is_stopped(const struct lp_kv *kv)
+{
+	return kv->error.load() < 0 || kv->is_resuming;
 }
 
 extern "C" int lp_kv_compact_error(const struct lp_kv *kv)

@@ -77,15 +77,23 @@ static const char *reason_text(rocksdb::BackgroundErrorReason reason)
 	return "unknown";
 }
 
-/* A failed compaction that RocksDB will try again by itself stops nothing. And a resume would wait
- * until it no longer fails. */
-static bool stops_nothing(rocksdb::BackgroundErrorReason reason, const Status &status)
+/* A failed compaction that RocksDB will try again by itself. */
+static bool is_tried_again(rocksdb::BackgroundErrorReason reason, const Status &status)
 {
 	if (reason != rocksdb::BackgroundErrorReason::kCompaction || !status.IsIOError() ||
 	    status.severity() >= Status::Severity::kHardError)
 		return false;
 	const int err = lpi_kvfs_errno(status);
 	return err == -EIO || err == -ENOSPC;
+}
+
+/* What is tried again stops nothing, and a resume would wait until it no longer fails. But after a
+ * hard error a soft one (no space) stops all writes, is not over when the compaction succeeds, and
+ * is resumed without waiting (7.8.3: what a hard error stopped says no ever after, of whatever
+ * error there is). Of what may be tried again at once RocksDB makes no error at all. */
+static bool stops_writes(const struct lp_kv *kv, const Status &status)
+{
+	return kv->was_hard && status.severity() == Status::Severity::kSoftError;
 }
 
 static uint64_t mono_ns(const struct lp_kv *kv)
@@ -156,11 +164,17 @@ class Listener : public rocksdb::EventListener
 	void OnBackgroundError(rocksdb::BackgroundErrorReason reason, Status *status) override
 	{
 		const int err = lpi_kvfs_errno(*status);
-		if (stops_nothing(reason, *status)) {
+		const bool is_soft = is_tried_again(reason, *status);
+		if (status->severity() >= Status::Severity::kHardError)
+			kv_->was_hard = true;
+		if (is_soft) {
 			kv_->compact_error = err;
 			if (events_ != nullptr && events_->compact_failed != nullptr)
 				events_->compact_failed(events_, err);
-			return;
+			if (!stops_writes(kv_, *status))
+				return;
+		} else {
+			kv_->resume_waits = true;
 		}
 		lpi_kv_set_error(kv_, err);
 		if (events_ == nullptr || events_->failed == nullptr)

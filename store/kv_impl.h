@@ -51,6 +51,9 @@ struct lp_kv {
 	uint64_t flushed_seq = 0;              /* by flush_lock: newest that is in a table */
 
 	std::atomic<int> error{0};
+	std::atomic<bool> was_hard{false};     /* an error, once: it leaves traces in RocksDB */
+	std::atomic<bool> resume_waits{false}; /* for the jobs: not for a soft error's sake */
+	std::atomic<bool> is_resuming{false};
 	std::atomic<int> compact_error{0};
 	std::atomic<uint64_t> written_bytes{0};
 	std::atomic<uint64_t> refused_cnt{0};

@@ -385,27 +385,57 @@ static void test_error_at_every_change(void **state)
 	}
 }
 
+static void fail_tables(int err, uint64_t times)
+{
+	lp_kvfs_mem_set_fault(test.mem, &(struct lp_kvfs_mem_fault){.ops = LP_KVFS_MEM_APPEND,
+								    .kinds = 1u << LP_KVFS_TABLE,
+								    .times = times,
+								    .err = err});
+}
+
+/* A flush without space: a hard error, which is resumed when there is space again. */
+static void fail_hard(uint32_t n)
+{
+	fail_tables(-ENOSPC, 1);
+	lp_test_ok(write_batch(30, n));
+	lp_test_err(-ENOSPC, lp_kv_flush_wait(test.kv));
+	assert_int_equal(lp_kv_error(test.kv), -ENOSPC);
+	lp_test_err(-ENOSPC, write_batch(30, n + 1));
+	lp_test_ok(lp_kv_resume(test.kv));
+	assert_int_equal(lp_kv_error(test.kv), 0);
+}
+
+/* Four tables, which are due for a compaction that fails twice. */
+static void open_with_failing_compaction(bool hard_before, int err)
+{
+	open_sim(30);
+	for (uint32_t n = 1; n <= 4; n++) {
+		if (n == 1 && hard_before)
+			fail_hard(n);
+		else
+			lp_test_ok(write_batch(30, n));
+		lp_test_ok(lp_kv_flush_wait(test.kv));
+	}
+	test.failed_cnt = 0;
+	fail_tables(err, 2);
+	while (test.compact_failed_cnt == 0)
+		assert_true(lp_kv_sim_run_one(test.kv));
+	assert_int_equal(lp_kv_compact_error(test.kv), err);
+}
+
 /* A compaction that fails is tried again by itself, and stops nothing: a resume has nothing to do,
  * and writes go on. */
 static void test_compaction_fails(void **state)
 {
 	(void)state;
-	const int errs[] = {-ENOSPC, -EIO};
-	for (size_t i = 0; i < LP_ARRAY_SIZE(errs); i++) {
+	/* One that may be tried again never stops anything. */
+	const struct {
+		bool hard_before;
+		int err;
+	} cases[] = {{false, -ENOSPC}, {false, -EIO}, {true, -EIO}};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
 		struct lp_kv_stats stats;
-		open_sim(30);
-		for (uint32_t n = 1; n <= 4; n++) {
-			lp_test_ok(write_batch(30, n));
-			lp_test_ok(lp_kv_flush_wait(test.kv));
-		}
-		lp_kvfs_mem_set_fault(test.mem,
-				      &(struct lp_kvfs_mem_fault){.ops = LP_KVFS_MEM_APPEND,
-								  .kinds = 1u << LP_KVFS_TABLE,
-								  .times = 2,
-								  .err = errs[i]});
-		while (test.compact_failed_cnt == 0)
-			assert_true(lp_kv_sim_run_one(test.kv));
-		assert_int_equal(lp_kv_compact_error(test.kv), errs[i]);
+		open_with_failing_compaction(cases[i].hard_before, cases[i].err);
 		assert_int_equal(lp_kv_error(test.kv), 0);
 		assert_int_equal(test.failed_cnt, 0);
 		lp_test_ok(write_batch(30, 5));
@@ -419,6 +449,60 @@ static void test_compaction_fails(void **state)
 	}
 }
 
+/* But once there was a hard error, one that was resumed, it stops all writes, and its success does
+ * not end that: so it is told as what it is, and resumed, which does not wait for it. */
+static void test_compaction_stops_after_a_hard_error(void **state)
+{
+	(void)state;
+	struct lp_kv_stats stats;
+	struct lp_kvfs_mem_stats before;
+	struct lp_kvfs_mem_stats after;
+	open_with_failing_compaction(true, -ENOSPC);
+	lp_test_err(-ENOSPC, write_batch(30, 5));
+	assert_int_equal(lp_kv_error(test.kv), -ENOSPC);
+	assert_int_equal(test.failed_cnt, 1);
+	assert_false(test.failed_final);
+	lp_kvfs_mem_read_stats(test.mem, &before);
+	lp_test_ok(lp_kv_resume(test.kv));
+	lp_kvfs_mem_read_stats(test.mem, &after);
+	assert_int_equal(after.failed, before.failed);
+	assert_int_equal(lp_kv_error(test.kv), 0);
+	lp_test_ok(write_batch(30, 5));
+	lp_test_kv_run_all(&test);
+	assert_int_equal(test.compact_failed_cnt, 2);
+	assert_int_equal(lp_kv_compact_error(test.kv), 0);
+	lp_test_err(-ENOSPC, write_batch(30, 6));
+	assert_int_equal(lp_kv_error(test.kv), -ENOSPC);
+	lp_test_ok(lp_kv_resume(test.kv));
+	lp_test_ok(write_batch(30, 6));
+	lp_test_ok(lp_kv_flush_wait(test.kv));
+	lp_test_kv_run_all(&test);
+	lp_kv_read_stats(test.kv, &stats);
+	assert_true(stats.l0_files <= 1);
+	check_prefix(30, 6);
+	lp_test_kv_fini(&test);
+}
+
+/* Nor does it a flush that fails and may be tried again: writes no longer go on until the memtables
+ * are full. */
+static void test_flush_stops_after_a_hard_error(void **state)
+{
+	(void)state;
+	open_sim(31);
+	fail_hard(1);
+	fail_tables(-EIO, 1);
+	lp_test_ok(write_batch(30, 2));
+	lp_test_err(-EIO, lp_kv_flush_wait(test.kv));
+	lp_test_err(-EIO, write_batch(30, 3));
+	assert_int_equal(lp_kv_error(test.kv), -EIO);
+	assert_true(lp_kv_is_stopped(test.kv));
+	lp_test_ok(lp_kv_resume(test.kv));
+	assert_false(lp_kv_is_stopped(test.kv));
+	lp_test_ok(write_batch(30, 3));
+	check_prefix(30, 3);
+	lp_test_kv_fini(&test);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -429,6 +513,8 @@ int main(void)
 		cmocka_unit_test(test_cut_at_every_change),
 		cmocka_unit_test(test_error_at_every_change),
 		cmocka_unit_test(test_compaction_fails),
+		cmocka_unit_test(test_compaction_stops_after_a_hard_error),
+		cmocka_unit_test(test_flush_stops_after_a_hard_error),
 	};
 	return lp_test_main(tests, "kv_sim");
 }

@@ -839,6 +839,47 @@ static void test_sizes_and_gauges(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* The threads of one index are not those of another: what waits in a barrier for a thread that is
+ * busy with the other one would wait for ever, if that waits for a flush behind it. */
+static void test_a_flush_waits_for_no_other_index(void **state)
+{
+	(void)state;
+	enum { WRITES = 2000, RETRIES_MAX = 5000 };
+	static struct lp_test_kv other;
+	char buf[16];
+	char value[400] = {0};
+	lp_test_kv_init(&other, false, 2);
+	lp_test_kv_open(&other);
+	(void)pthread_mutex_lock(&gate.lock);
+	gate.calls = 0;
+	(void)pthread_mutex_unlock(&gate.lock);
+	set_gate(true, 0);
+	lp_kvfs_mem_set_barrier(test.mem, barrier, NULL);
+	lp_test_ok(lp_test_kv_put(&test, "a", "1"));
+	lp_test_ok(lp_kv_flush(test.kv));
+	for (int calls = 0; calls == 0; (void)usleep(1000)) {
+		(void)pthread_mutex_lock(&gate.lock);
+		calls = gate.calls;
+		(void)pthread_mutex_unlock(&gate.lock);
+	}
+	int err = 0;
+	for (uint32_t done = 0, tries = 0; done < WRITES && tries < RETRIES_MAX; done += err == 0) {
+		lp_kv_batch_clear(other.batch);
+		lp_test_ok(lp_kv_batch_put(other.batch, key_of(done, &buf),
+					   (struct lp_kv_bytes){value, sizeof(value)}));
+		err = lp_kv_write(other.kv, other.batch);
+		assert_true(err == 0 || err == -EAGAIN);
+		tries += err != 0;
+		if (err != 0)
+			(void)usleep(1000);
+	}
+	set_gate(false, 0);
+	lp_test_ok(lp_kv_flush_wait(test.kv));
+	lp_kvfs_mem_set_barrier(test.mem, NULL, NULL);
+	lp_test_kv_fini(&other);
+	lp_test_ok(err);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -864,6 +905,7 @@ int main(void)
 		TEST(test_opening_writes_no_options),
 		TEST(test_opening_fails_at_every_change),
 		TEST(test_sizes_and_gauges),
+		TEST(test_a_flush_waits_for_no_other_index),
 	};
 	return lp_test_main(tests, "kv");
 }

@@ -8,9 +8,11 @@
 
 #include "store/shard_impl.h"
 
-#define VALUE_BYTES 8000u
-#define PUTS        120u /* three times the memtables of the rig */
-#define CLOSE_NS    (20 * LP_NS_PER_S)
+#define VALUE_BYTES  8000u
+#define PUTS         120u /* three times the memtables of the rig */
+#define CLOSE_NS     (20 * LP_NS_PER_S)
+#define FAIL_EACH    17u   /* of the writes of the index one fails */
+#define RESUME_TURNS 10000 /* a second has 2000 of those who try again */
 
 static uint64_t put_cnt; /* acknowledged */
 
@@ -248,7 +250,7 @@ static void test_empty_chunks_are_returned(void **state)
 	/* More than the index's own chunks can hold. Time passes only when nothing is put. */
 	put_values(&rig, 4000);
 	assert_int_equal(lp_kv_error(lp_shard_kv(rig.shard)), -ENOSPC);
-	for (int i = 0; i < 1000 && lp_kv_error(lp_shard_kv(rig.shard)) < 0; i++)
+	for (int i = 0; i < RESUME_TURNS && lp_kv_error(lp_shard_kv(rig.shard)) < 0; i++)
 		lpi_shard_rig_turn(&rig);
 	assert_int_equal(lp_kv_error(lp_shard_kv(rig.shard)), 0);
 	assert_true(chunks_of_objects(&rig) < leased);
@@ -296,6 +298,83 @@ static void test_record_comes_last(void **state)
 	lpi_shard_rig_fini(&rig);
 }
 
+/* It is resumed, each second, until nothing is wrong any more. */
+static void wait_resumed(struct lpi_shard_rig *rig)
+{
+	for (int i = 0; i < RESUME_TURNS && lp_kv_error(lp_shard_kv(rig->shard)) < 0; i++)
+		lpi_shard_rig_turn(rig);
+	assert_int_equal(lp_kv_error(lp_shard_kv(rig->shard)), 0);
+}
+
+/* Not one that may be a failed flush, for that is final (rule L7). */
+static void fail_write(struct lpi_shard_rig *rig, enum lp_sim_fault fault, uint32_t skip_cnt,
+		       uint32_t *ret_rule)
+{
+	struct lp_disk_label label;
+	struct lp_label_why why;
+	lp_test_ok(lp_label_read(rig->bdev, false, &label, &why));
+	const struct lp_sim_rule rule = {.fault = fault,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE),
+					 .offset_bytes = label.chunk_base * LP_BLOCK_BYTES,
+					 .skip_cnt = skip_cnt,
+					 .fire_cnt = 1};
+	*ret_rule = lp_sim_rule_add(lp_sim_of(rig->bdev), &rule);
+}
+
+/* Another write of the index fails, once. False: there was none. */
+static bool fail_again(enum lp_sim_fault fault, uint32_t skip_cnt, uint32_t *ret_compactions)
+{
+	struct lpi_shard_rig rig;
+	uint32_t rule = 0;
+	start(&rig, 9);
+	take_space(&rig, LP_SIM_ENOSPC, 0);
+	put_values(&rig, PUTS);
+	assert_int_equal(lp_kv_error(lp_shard_kv(rig.shard)), -ENOSPC);
+	give_space(&rig);
+	wait_resumed(&rig);
+	fail_write(&rig, fault, skip_cnt, &rule);
+	while (put_cnt < 2 * PUTS) {
+		put_values(&rig, put_cnt + 1);
+		if (lp_kv_compact_error(lp_shard_kv(rig.shard)) < 0)
+			*ret_compactions += 1;
+		if (lp_kv_error(lp_shard_kv(rig.shard)) < 0) {
+			/* Durable, and refused by the index. */
+			lpi_shard_rig_put(&rig, put_cnt + 1, put_cnt + 1, VALUE_BYTES);
+			lpi_shard_rig_sync(&rig);
+			put_cnt++;
+		}
+		wait_resumed(&rig);
+	}
+	uint64_t start_ns = rig.clock.now_ns;
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	assert_true(rig.clock.now_ns - start_ns < CLOSE_NS);
+	bool is_fired = lp_sim_rule_fired(lp_sim_of(rig.bdev), rule) > 0;
+	give_space(&rig);
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	assert_true(lp_shard_recovery(rig.shard)->was_clean);
+	expect_values(&rig);
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+	return is_fired;
+}
+
+/* An index that was without space once is another one (store/README.md): whatever fails then, a
+ * compaction too, stops all writes at once, until it is resumed. */
+static void test_fails_again(void **state)
+{
+	(void)state;
+	static const enum lp_sim_fault faults[] = {LP_SIM_ENOSPC, LP_SIM_EIO};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(faults); i++) {
+		uint32_t compactions = 0;
+		uint32_t skip_cnt = 0;
+		while (fail_again(faults[i], skip_cnt, &compactions)) {
+			skip_cnt += FAIL_EACH;
+			assert_true(skip_cnt < 1000);
+		}
+		assert_true(skip_cnt > 2 * FAIL_EACH && compactions > 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -306,6 +385,7 @@ int main(void)
 		cmocka_unit_test(test_replay_resumes),
 		cmocka_unit_test(test_empty_chunks_are_returned),
 		cmocka_unit_test(test_record_comes_last),
+		cmocka_unit_test(test_fails_again),
 	};
 	return lp_test_main(tests, "store/shard_full");
 }

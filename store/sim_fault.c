@@ -120,9 +120,11 @@ static void misdirect(const struct lp_sim *sim, uint64_t to_bytes, struct lpi_re
 }
 
 /* What it loses; nothing, unless it is one or has one. */
-void lpi_sim_fail_flush(const struct lp_sim *sim, struct lpi_rec *rec)
+void lpi_sim_fail_flush(const struct lp_sim *sim, struct lpi_rec *rec, bool is_blocking)
 {
-	bool is_through = rec->opcode == LP_BDEV_WRITE_THROUGH && sim->profile.through_flushes;
+	bool flushes =
+		sim->profile.through_flushes || (is_blocking && !sim->profile.power_protected);
+	bool is_through = rec->opcode == LP_BDEV_WRITE_THROUGH && flushes;
 	rec->drops =
 		(rec->opcode == LP_BDEV_FLUSH || is_through) && sim->profile.drops_on_failed_flush;
 	rec->drops_flying = rec->drops && sim->profile.through_flushes;
@@ -134,7 +136,7 @@ static void strike(struct lp_sim *sim, const struct lpi_rule *rule, struct lpi_f
 	switch (rule->rule.fault) {
 	case LP_SIM_EIO:
 		rec->result = -EIO;
-		lpi_sim_fail_flush(sim, rec);
+		lpi_sim_fail_flush(sim, rec, flight->op == NULL);
 		break;
 	case LP_SIM_LATENT:
 		flight->spoil = overlap(&rule->rule, rec);

@@ -310,6 +310,43 @@ static void test_flushes_are_doubted(void **state)
 	}
 }
 
+/* Behind a blocking write-through the kernel flushes, also where there is FUA, and does not say
+ * which of the two has failed. */
+static void test_blocking_write_through_flushes(void **state)
+{
+	(void)state;
+	static const struct {
+		enum lp_sim_fault fault;
+		bool power_protected;
+		bool is_flush;
+	} cases[] = {{LP_SIM_EIO, false, true},
+		     {LP_SIM_EIO, true, false},
+		     {LP_SIM_ENOSPC, false, false}};
+	_Alignas(4096) static unsigned char buf[4096];
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
+		struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
+		struct lpi_bench bench;
+		int r = cases[i].is_flush ? -EIO : 0;
+		profile.drops_on_failed_flush = true;
+		profile.power_protected = cases[i].power_protected;
+		lpi_bench_init(&bench, &profile, 1);
+		lp_test_ok(write_tag(&bench, 1, 0, 1));
+		(void)add(&bench, (struct lp_sim_rule){.fault = cases[i].fault, .fire_cnt = 1});
+		lp_test_err(cases[i].fault == LP_SIM_EIO ? -EIO : -ENOSPC,
+			    lp_bdev_write_sync(bench.bdev, buf, 4096, 4096, true));
+		/* Unflushed, and gone. */
+		assert_int_equal(lpi_bench_peek(bench.bdev, 0), cases[i].is_flush ? 0 : 1);
+		assert_int_equal(flush(&bench), r);
+		assert_int_equal(lp_bdev_flush_sync(bench.bdev), r);
+		/* What is written by FUA is durable in itself. */
+		lp_test_ok(write_through(&bench, 2, 0, 1));
+		lp_test_ok(lp_bdev_write_sync(bench.bdev, buf, 4096, 4096, true));
+		lp_bdev_trust(bench.bdev);
+		lp_test_ok(flush(&bench));
+		lpi_bench_fini(&bench);
+	}
+}
+
 /* Two devices may be parts of one disk. */
 static void test_doubt_is_shared(void **state)
 {
@@ -691,6 +728,7 @@ int main(void)
 		cmocka_unit_test(test_sim33_lost_in_flight),
 		cmocka_unit_test(test_sim34_foreign),
 		cmocka_unit_test(test_flushes_are_doubted),
+		cmocka_unit_test(test_blocking_write_through_flushes),
 		cmocka_unit_test(test_doubt_is_shared),
 		cmocka_unit_test(test_sim27_mask_and_range),
 		cmocka_unit_test(test_sim27_counts),

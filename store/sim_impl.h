@@ -109,7 +109,7 @@ struct lpi_rec *lpi_sim_rec_new(struct lp_sim *sim, enum lp_bdev_opcode opcode,
 void lpi_sim_plan(struct lp_sim *sim, struct lpi_flight *flight);
 bool lpi_sim_plan_rot(struct lp_sim *sim, const struct lpi_flight *flight);
 void lpi_sim_plan_spoil(struct lp_sim *sim, const struct lpi_flight *flight);
-void lpi_sim_fail_flush(const struct lp_sim *sim, struct lpi_rec *rec);
+void lpi_sim_fail_flush(const struct lp_sim *sim, struct lpi_rec *rec, bool is_blocking);
 void lpi_sim_rules_fini(struct lp_sim *sim);
 
 /* sim_log.c: takes over *take_start. */
