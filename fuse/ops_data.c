@@ -216,6 +216,26 @@ static void answer_written(struct lpi_fuse_request *request, uint64_t bytes)
 	lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
+static void all_synced(struct lpi_fuse_request *request)
+{
+	int err = lpi_fuse_sync_verdict(request, request->message.in.write.fh);
+	if (err < 0)
+		lpi_fuse_answer(request, err);
+	else
+		answer_written(request, request->at);
+}
+
+/* So much of it. If it is to be durable its own change already is, and has failed if it is not; the
+ * rest, which is the file's entry and the directories above, is nothing most of the time. */
+static void written(struct lpi_fuse_request *request, uint64_t bytes)
+{
+	request->at = bytes;
+	if (lpi_fuse_is_dsync(request) && !request->channel->options.behaviour.sync)
+		lpi_fuse_sync(request, all_synced);
+	else
+		answer_written(request, bytes);
+}
+
 /* The data's bytes from..from + length, as segments of their own; returns how many. */
 static uint32_t cut_segs(struct lpi_fuse_request *request, uint64_t from, uint64_t length)
 {
@@ -275,7 +295,7 @@ static void part_written(struct lpi_fuse_request *request)
 	if (r >= 0 && request->at < in->size)
 		write_part(request);
 	else if (r >= 0 || is_answer)
-		answer_written(request, request->at);
+		written(request, request->at);
 	else
 		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
 }
@@ -311,7 +331,7 @@ static void has_written(struct lpi_fuse_request *request)
 	} else if (r < 0) {
 		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
 	} else {
-		answer_written(request, size);
+		written(request, size);
 	}
 }
 

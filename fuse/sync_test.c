@@ -111,6 +111,34 @@ static void test_told_while_waiting(void **state)
 	lpi_machine_free(machine);
 }
 
+/* Each write that was to be durable says so itself, also beside another one by the same handle. */
+static void test_writes_told(void **state)
+{
+	struct lpi_machine *machine = machine_new(7);
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	struct fuse_out_header header;
+	(void)state;
+	struct lpi_opened file = make_file(machine, "a");
+	lp_test_ok(fsync_by(machine, 0, file));
+	break_log(machine, file.node);
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct fuse_write_in in = {.fh = file.fh,
+						 .offset = UINT64_C(4096) * i,
+						 .size = 10,
+						 .flags = O_DIRECT | O_DSYNC};
+		lpi_kernel_begin_write_as(kernel, file.node, &in, "some bytes");
+		lpi_kernel_send(kernel);
+	}
+	for (uint32_t i = 0; i < 2; i++) {
+		while (!lpi_kernel_take(kernel, &header))
+			kernel->turn(kernel->arg);
+		assert_true(header.error == -EIO || header.error == -EROFS);
+	}
+	lp_sim_rules_clear(lpi_machine_device(machine));
+	assert_true(lpi_machine_stop(machine) < 0);
+	lpi_machine_free(machine);
+}
+
 /* --- What it costs ---------------------------------------------------------------------------- */
 
 static uint64_t log_writes(struct lpi_machine *machine)
@@ -152,6 +180,28 @@ static void test_alone(void **state)
 	assert_int_equal(log_writes(machine) - writes, ROUNDS);
 	assert_int_equal(lp_ino_shard((struct lp_ino){file.node}), 0);
 	assert_int_equal(remote_calls(machine) - calls, 0);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
+/* A write that is durable when it is answered: one write of the log, and the sync behind it has
+ * nothing to do. */
+static void test_durable_write(void **state)
+{
+	static const uint32_t flags[] = {O_DSYNC, O_SYNC, O_DIRECT | O_DSYNC};
+	struct lpi_machine *machine = machine_new(8);
+	(void)state;
+	struct lpi_opened file = make_file(machine, "a");
+	lp_test_ok(fsync_by(machine, 0, file));
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		uint64_t writes = log_writes(machine);
+		lp_test_ok(lpi_kernel_write_as(&machine->kernels[0], file,
+					       flags[i % LP_ARRAY_SIZE(flags)], 0, "some bytes",
+					       10));
+		assert_int_equal(log_writes(machine) - writes, 1);
+		lp_test_ok(fsync_by(machine, 0, file));
+		assert_int_equal(log_writes(machine) - writes, 1);
+	}
 	lp_test_ok(lpi_machine_stop(machine));
 	lpi_machine_free(machine);
 }
@@ -322,6 +372,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_told_once),   cmocka_unit_test(test_told_while_waiting),
+		cmocka_unit_test(test_writes_told), cmocka_unit_test(test_durable_write),
 		cmocka_unit_test(test_alone),       cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_not_starved), cmocka_unit_test(test_beside),
 	};
