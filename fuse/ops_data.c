@@ -36,10 +36,12 @@ static void opened(struct lpi_fuse_request *request)
 		out.fh = lpi_fuse_handle_new(request->channel);
 	/* What it has of the data is as good as its attributes: while it remembers the inode, it is
 	 * told of what is changed, and when it forgets it, the data is gone. */
-	if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_is_direct(request))
+	if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_is_direct(request)) {
 		out.open_flags = FOPEN_DIRECT_IO;
-	else if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_attr_ns(request) > 0)
+		out.fh |= LPI_FUSE_HANDLE_DIRECT;
+	} else if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_attr_ns(request) > 0) {
 		out.open_flags = FOPEN_KEEP_CACHE;
+	}
 	if (lpi_fuse_tell(request, &out, sizeof(out))) {
 		lpi_fuse_end(request, 0);
 		return;
@@ -216,11 +218,56 @@ static void answer_written(struct lpi_fuse_request *request, uint64_t bytes)
 	lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
+/* A direct write that failed beyond the end, or came short of it, which is the same to it, the
+ * kernel takes back: it sets the size to the end that it remembers. Others may have moved that
+ * since, and it does not ask. So nothing is cut off then; what was written of it stays, too, for
+ * who wrote what cannot be told. By a handle of FOPEN_DIRECT_IO it does so only with what was not
+ * waited for, which does not show, so there a size that is set may be what a program wants. */
+static bool may_be_taken_back(const struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	return (in->flags & O_DIRECT) != 0 && (in->write_flags & FUSE_WRITE_CACHE) == 0 &&
+	       (in->fh & LPI_FUSE_HANDLE_DIRECT) == 0 &&
+	       !request->channel->options.behaviour.is_only_door;
+}
+
+static void answer_failed(struct lpi_fuse_request *request)
+{
+	if (request->failure < 0)
+		lpi_fuse_answer(request, request->failure);
+	else
+		answer_written(request, request->at);
+}
+
+static void end_known(struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	uint64_t end = 0;
+	if (request->op.result < 0 || lp_add_overflows(in->offset, in->size, &end) ||
+	    end > request->op.stat.found.attrs.size_bytes)
+		lpi_fuse_note_failed(request, in->fh);
+	answer_failed(request);
+}
+
+/* With an error, or 0: it came short. */
+static void fail_write(struct lpi_fuse_request *request, int err)
+{
+	request->failure = err == -ENOENT ? -ESTALE : err;
+	if (!may_be_taken_back(request)) {
+		answer_failed(request);
+		return;
+	}
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
+	lpi_fuse_submit(request, end_known);
+}
+
 static void all_synced(struct lpi_fuse_request *request)
 {
 	int err = lpi_fuse_sync_verdict(request, request->message.in.write.fh);
 	if (err < 0)
-		lpi_fuse_answer(request, err);
+		fail_write(request, err);
+	else if (request->at < request->message.in.write.size)
+		fail_write(request, 0);
 	else
 		answer_written(request, request->at);
 }
@@ -232,6 +279,8 @@ static void written(struct lpi_fuse_request *request, uint64_t bytes)
 	request->at = bytes;
 	if (lpi_fuse_is_dsync(request) && !request->channel->options.behaviour.sync)
 		lpi_fuse_sync(request, all_synced);
+	else if (bytes < request->message.in.write.size)
+		fail_write(request, 0);
 	else
 		answer_written(request, bytes);
 }
@@ -297,7 +346,7 @@ static void part_written(struct lpi_fuse_request *request)
 	else if (r >= 0 || is_answer)
 		written(request, request->at);
 	else
-		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
+		fail_write(request, r);
 }
 
 static void write_part(struct lpi_fuse_request *request)
@@ -329,7 +378,7 @@ static void has_written(struct lpi_fuse_request *request)
 		request->left = LP_FUSE_WRITE_MAX / PARTS;
 		write_part(request);
 	} else if (r < 0) {
-		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
+		fail_write(request, r);
 	} else {
 		written(request, size);
 	}

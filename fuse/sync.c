@@ -19,6 +19,7 @@
 struct lpi_fuse_told {
 	_Atomic uint64_t failed_cnt; /* the most that anybody was told of */
 	_Atomic uint64_t handles[TOLD_SLOTS];
+	_Atomic uint64_t failed[TOLD_SLOTS]; /* handles by which a write is taken back */
 };
 
 /* --- Rounds ----------------------------------------------------------------------------------- */
@@ -93,6 +94,22 @@ uint64_t lpi_fuse_handle_new(struct lp_fuse_channel *channel)
 {
 	uint64_t nr = ++channel->syncs.handle_cnt * channel->peer_cnt + channel->idx;
 	return nr << FAILED_BITS | atomic_load(&told_of(channel)->failed_cnt);
+}
+
+static _Atomic uint64_t *failed_slot(const struct lpi_fuse_request *request, uint64_t handle)
+{
+	return &told_of(request->channel)->failed[(handle >> FAILED_BITS) % TOLD_SLOTS];
+}
+
+void lpi_fuse_note_failed(const struct lpi_fuse_request *request, uint64_t handle)
+{
+	atomic_store(failed_slot(request, handle), handle);
+}
+
+bool lpi_fuse_take_failed(const struct lpi_fuse_request *request, uint64_t handle)
+{
+	return handle != 0 &&
+	       atomic_compare_exchange_strong(failed_slot(request, handle), &handle, 0);
 }
 
 int lpi_fuse_sync_verdict(const struct lpi_fuse_request *request, uint64_t handle)
