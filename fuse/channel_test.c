@@ -273,31 +273,6 @@ static int write_at(struct rig *rig, uint64_t node, uint64_t offset, const void 
 	return ask(rig);
 }
 
-/* By a descriptor of so many: the handle is any number. */
-static int write_direct(struct rig *rig, uint64_t node, uint64_t fh, uint64_t offset,
-			const void *bytes, uint32_t len)
-{
-	const struct fuse_write_in in = {
-		.fh = fh, .offset = offset, .size = len, .flags = O_RDWR | O_DIRECT};
-	begin(rig, FUSE_WRITE, node);
-	add(rig, &in, sizeof(in));
-	add(rig, bytes, len);
-	return ask(rig);
-}
-
-/* Returns the size that was answered. */
-static uint64_t cut_by(struct rig *rig, uint64_t node, uint64_t fh, uint64_t size)
-{
-	const struct fuse_setattr_in in = {
-		.valid = FATTR_SIZE | FATTR_FH | FATTR_LOCKOWNER, .fh = fh, .size = size};
-	struct fuse_attr_out out;
-	begin(rig, FUSE_SETATTR, node);
-	add(rig, &in, sizeof(in));
-	assert_int_equal(ask(rig), 0);
-	memcpy(&out, answered(rig, sizeof(out)), sizeof(out));
-	return out.attr.size;
-}
-
 static void release(struct rig *rig, uint64_t node)
 {
 	const struct fuse_release_in in = {.fh = 0};
@@ -962,34 +937,6 @@ static void test_two_throttled(void **state)
 	rig_free(rig);
 }
 
-/* The kernel takes a direct write that failed beyond the end back by setting the size that it
- * remembers: 10, where others have made it 15 without its notice. What they wrote stays. Any other
- * setting of the size is what a program asked for. */
-static void test_taken_back(void **state)
-{
-	struct rig *rig = rig_new(0);
-	static uint8_t bytes[4096];
-	(void)state;
-	uint64_t node = create(rig, 1, "file");
-	assert_int_equal(write_at(rig, node, 0, "0123456789ABCDE", 15), 0);
-	/* What is too large fails as what finds no space does. */
-	uint64_t beyond = LP_STORE_FILE_MAX;
-	assert_true(write_direct(rig, node, 512, beyond, bytes, sizeof(bytes)) < 0);
-	assert_int_equal(cut_by(rig, node, 512, 10), 15);
-	assert_int_equal(cut_by(rig, node, 512, 14), 14);
-	/* Another handle's is not meant, nor that of a write that did not fail. */
-	assert_true(write_direct(rig, node, 512, beyond, bytes, sizeof(bytes)) < 0);
-	assert_int_equal(cut_by(rig, node, 1024, 13), 13);
-	assert_int_equal(cut_by(rig, node, 512, 10), 13);
-	assert_int_equal(write_direct(rig, node, 512, 0, bytes, sizeof(bytes)), 0);
-	assert_int_equal(cut_by(rig, node, 512, 10), 10);
-	/* A failure of the usual kind is not taken back. */
-	assert_true(write_at(rig, node, beyond, bytes, sizeof(bytes)) < 0);
-	assert_int_equal(cut_by(rig, node, 0, 5), 5);
-	release(rig, node);
-	rig_free(rig);
-}
-
 /* The other end goes away: told once, and what was under way ends. */
 static void test_gone(void **state)
 {
@@ -1022,7 +969,7 @@ int main(void)
 		cmocka_unit_test(test_forget),      cmocka_unit_test(test_held),
 		cmocka_unit_test(test_unheard),     cmocka_unit_test(test_crowd),
 		cmocka_unit_test(test_directories), cmocka_unit_test(test_stops_while_telling),
-		cmocka_unit_test(test_invited),     cmocka_unit_test(test_taken_back),
+		cmocka_unit_test(test_invited),
 	};
 	(void)signal(SIGPIPE, SIG_IGN);
 	return lp_test_main(tests, "fuse/channel");

@@ -139,6 +139,55 @@ static void test_writes_told(void **state)
 	lpi_machine_free(machine);
 }
 
+/* --- What is taken back ----------------------------------------------------------------------- */
+
+/* Returns the size that was answered. */
+static uint64_t cut_by(struct lpi_machine *machine, struct lpi_opened file, uint64_t size)
+{
+	const struct fuse_setattr_in in = {
+		.valid = FATTR_SIZE | FATTR_FH | FATTR_LOCKOWNER, .fh = file.fh, .size = size};
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	struct fuse_attr_out out;
+	lpi_kernel_begin(kernel, FUSE_SETATTR, file.node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	lp_test_ok(lpi_kernel_ask(kernel));
+	memcpy(&out, lpi_kernel_answer(kernel, sizeof(out)), sizeof(out));
+	return out.attr.size;
+}
+
+/* What is too large fails as what finds no space does. */
+static void fail_write(struct lpi_machine *machine, struct lpi_opened file, uint32_t flags)
+{
+	assert_true(lpi_kernel_write_as(&machine->kernels[0], file, flags, LP_STORE_FILE_MAX,
+					"some bytes", 10) < 0);
+}
+
+/* The kernel takes a direct write that failed beyond the end back by setting the size that it
+ * remembers: 10, where others have made it 15 without its notice. What they wrote stays (mount F8).
+ * Any other size that is set is what a program asked for. */
+static void test_taken_back(void **state)
+{
+	struct lpi_machine *machine = machine_new(9);
+	(void)state;
+	struct lpi_opened file = make_file(machine, "a");
+	struct lpi_opened again = open_by(machine, 1, file.node);
+	lp_test_ok(lpi_kernel_write(&machine->kernels[0], file.node, 0, "0123456789ABCDE", 15));
+	fail_write(machine, file, O_DIRECT);
+	assert_int_equal(cut_by(machine, file, 10), 15);
+	assert_int_equal(cut_by(machine, file, 14), 14);
+	/* Another handle's is not meant, nor that of a write that did not fail. */
+	fail_write(machine, file, O_DIRECT);
+	assert_int_equal(cut_by(machine, again, 13), 13);
+	assert_int_equal(cut_by(machine, file, 10), 13);
+	lp_test_ok(lpi_kernel_write_as(&machine->kernels[0], file, O_DIRECT, 0, "0123456789", 10));
+	assert_int_equal(cut_by(machine, file, 10), 10);
+	/* A failure of the usual kind is not taken back. */
+	fail_write(machine, file, 0);
+	assert_int_equal(cut_by(machine, file, 5), 5);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
 /* --- What it costs ---------------------------------------------------------------------------- */
 
 static uint64_t log_writes(struct lpi_machine *machine)
@@ -371,10 +420,11 @@ static void test_beside(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_told_once),   cmocka_unit_test(test_told_while_waiting),
-		cmocka_unit_test(test_writes_told), cmocka_unit_test(test_durable_write),
-		cmocka_unit_test(test_alone),       cmocka_unit_test(test_shared),
-		cmocka_unit_test(test_not_starved), cmocka_unit_test(test_beside),
+		cmocka_unit_test(test_told_once),     cmocka_unit_test(test_told_while_waiting),
+		cmocka_unit_test(test_writes_told),   cmocka_unit_test(test_taken_back),
+		cmocka_unit_test(test_durable_write), cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_shared),        cmocka_unit_test(test_not_starved),
+		cmocka_unit_test(test_beside),
 	};
 	return lp_test_main(tests, "fuse/sync");
 }
