@@ -33,21 +33,22 @@ static void opened(struct lpi_fuse_request *request)
 	if (request->message.header.opcode == FUSE_OPENDIR)
 		out.fh = lpi_fuse_begin_reading(request);
 	else
-		out.fh = lpi_fuse_handle_new(request->channel);
+		out.fh = lpi_fuse_handle_new(request, lpi_fuse_node(request),
+					     request->message.in.open.flags);
 	/* What it has of the data is as good as its attributes: while it remembers the inode, it is
 	 * told of what is changed, and when it forgets it, the data is gone. */
-	if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_is_direct(request)) {
+	if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_is_direct(request))
 		out.open_flags = FOPEN_DIRECT_IO;
-		out.fh |= LPI_FUSE_HANDLE_DIRECT;
-	} else if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_attr_ns(request) > 0) {
+	else if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_attr_ns(request) > 0)
 		out.open_flags = FOPEN_KEEP_CACHE;
-	}
 	if (lpi_fuse_tell(request, &out, sizeof(out))) {
 		lpi_fuse_end(request, 0);
 		return;
 	}
 	if (request->message.header.opcode == FUSE_OPENDIR)
 		lpi_fuse_end_reading(request, out.fh);
+	else
+		lpi_fuse_mapper_drop(request->channel, lpi_fuse_node(request), out.fh);
 	/* Nobody will release what nobody knows to be open. */
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
 	op->open.ino = lpi_fuse_node(request);
@@ -66,6 +67,7 @@ void lpi_fuse_release(struct lpi_fuse_request *request)
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
 	op->open.ino = lpi_fuse_node(request);
 	op->open.count = 1;
+	lpi_fuse_mapper_drop(request->channel, op->open.ino, request->message.in.release.fh);
 	lpi_fuse_submit(request, lpi_fuse_answer_result);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A handle is (number of the open << 8 | failed shards that somebody had been told of by then); an
- * entry of the table is the same of who was told last, at number % TOLD_SLOTS. Shards fail for good
- * and one after the other, so that a count says which. Numbers are a multiple of the count of
- * channels and the channel's place among them, so that no two are equal. */
+/* A handle is (bits | number of the open << 8 | failed shards that somebody had been told of by
+ * then); an entry of the table is the same of who was told last, at number % TOLD_SLOTS. Shards
+ * fail for good and one after the other, so that a count says which. Numbers are a multiple of the
+ * count of channels and the channel's place among them, so that no two are equal. */
 #include "fuse/sync.h"
 
 #include <errno.h>
@@ -90,10 +90,14 @@ static struct lpi_fuse_told *told_of(const struct lp_fuse_channel *channel)
 	return channel->peers[0]->syncs.told;
 }
 
-uint64_t lpi_fuse_handle_new(struct lp_fuse_channel *channel)
+uint64_t lpi_fuse_handle_new(const struct lpi_fuse_request *request, struct lp_ino ino,
+			     uint32_t flags)
 {
+	struct lp_fuse_channel *channel = request->channel;
+	uint64_t bits = lpi_fuse_is_direct(request) ? LPI_FUSE_HANDLE_DIRECT : 0;
+	bits |= lpi_fuse_mapper_add(channel, ino, flags);
 	uint64_t nr = ++channel->syncs.handle_cnt * channel->peer_cnt + channel->idx;
-	return nr << FAILED_BITS | atomic_load(&told_of(channel)->failed_cnt);
+	return bits | nr << FAILED_BITS | atomic_load(&told_of(channel)->failed_cnt);
 }
 
 static _Atomic uint64_t *failed_slot(const struct lpi_fuse_request *request, uint64_t handle)
