@@ -172,12 +172,12 @@ static inline bool lpi_kernel_take(struct lpi_kernel *kernel, struct fuse_out_he
 	return true;
 }
 
-/* Sends what was begun, and returns the answer's error. */
+/* Sends what was begun, and returns the answer's error. What it is told meanwhile it forgets. */
 static inline int lpi_kernel_ask(struct lpi_kernel *kernel)
 {
 	struct fuse_out_header header;
 	lpi_kernel_send(kernel);
-	for (uint32_t i = 0; !lpi_kernel_take(kernel, &header); i++) {
+	for (uint32_t i = 0; !lpi_kernel_take(kernel, &header) || header.unique == 0; i++) {
 		assert_true(i < 2000000);
 		kernel->turn(kernel->arg);
 	}

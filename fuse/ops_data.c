@@ -176,11 +176,19 @@ uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64
 /* Where the end is says the store, for its kernel may not have heard of what others appended. One
  * that writes back, or directly, cuts what it writes into requests that come in any order, so then
  * it is where the kernel says; and where it writes back at all the end is its own, for it may have
- * more than it has handed over (mount F6). */
+ * more than it has handed over (mount F6). Of a handle of FOPEN_DIRECT_IO requests come in order
+ * only if that was to be so from the mount's start on, and not since the kernel cannot be told. */
+static bool comes_in_order(const struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	return (in->flags & O_DIRECT) == 0 && ((in->fh & LPI_FUSE_HANDLE_DIRECT) == 0 ||
+					       request->channel->options.behaviour.attr_ns == 0);
+}
+
 uint64_t lpi_fuse_write_offset(const struct lpi_fuse_request *request)
 {
 	const struct fuse_write_in *in = &request->message.in.write;
-	bool is_append = (in->flags & O_APPEND) != 0 && (in->flags & O_DIRECT) == 0 &&
+	bool is_append = (in->flags & O_APPEND) != 0 && comes_in_order(request) &&
 			 (in->write_flags & FUSE_WRITE_CACHE) == 0 &&
 			 !request->channel->options.behaviour.writeback;
 	return is_append ? LP_STORE_APPEND : in->offset;

@@ -189,6 +189,50 @@ static void test_taken_back(void **state)
 	lpi_machine_free(machine);
 }
 
+/* --- What is appended ------------------------------------------------------------------------- */
+
+/* Two requests of one append, the later first, to a file of 10 bytes. */
+static void append_back_to_front(struct lpi_machine *machine, struct lpi_opened file,
+				 uint32_t flags, const char *wanted)
+{
+	static uint8_t bytes[LPI_KERNEL_BYTES];
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	lp_test_ok(lpi_kernel_truncate(kernel, file.node, 0));
+	lp_test_ok(lpi_kernel_write(kernel, file.node, 0, "0123456789", 10));
+	lp_test_ok(lpi_kernel_write_as(kernel, file, O_APPEND | flags, 13, "def", 3));
+	lp_test_ok(lpi_kernel_write_as(kernel, file, O_APPEND | flags, 10, "abc", 3));
+	uint32_t len = lpi_kernel_read(kernel, FUSE_READ, file.node, 0, bytes);
+	assert_int_equal(len, strlen(wanted));
+	assert_memory_equal(bytes, wanted, len);
+}
+
+/* What goes to the end that the store knows comes in order (mount F6): not what is direct, nor of
+ * FOPEN_DIRECT_IO once the kernel cannot be told any more. */
+static void test_append(void **state)
+{
+	struct lpi_machine *machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(10), 0, LP_NS_PER_S);
+	(void)state;
+	struct lpi_opened file = make_file(machine, "a");
+	assert_int_equal(file.fh & LPI_FUSE_HANDLE_DIRECT, 0);
+	append_back_to_front(machine, file, 0, "0123456789defabc");
+	append_back_to_front(machine, file, O_DIRECT, "0123456789abcdef");
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
+		atomic_store(&machine->channels[i]->is_mute, true);
+	struct lpi_opened mute = open_by(machine, 0, file.node);
+	assert_int_not_equal(mute.fh & LPI_FUSE_HANDLE_DIRECT, 0);
+	append_back_to_front(machine, mute, 0, "0123456789abcdef");
+	append_back_to_front(machine, file, 0, "0123456789defabc");
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+	/* From the start on: the kernel waits for each. */
+	machine = machine_new(11);
+	file = make_file(machine, "a");
+	assert_int_not_equal(file.fh & LPI_FUSE_HANDLE_DIRECT, 0);
+	append_back_to_front(machine, file, 0, "0123456789defabc");
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
 /* --- What it costs ---------------------------------------------------------------------------- */
 
 static uint64_t log_writes(struct lpi_machine *machine)
@@ -425,7 +469,7 @@ int main(void)
 		cmocka_unit_test(test_writes_told),   cmocka_unit_test(test_taken_back),
 		cmocka_unit_test(test_durable_write), cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_shared),        cmocka_unit_test(test_not_starved),
-		cmocka_unit_test(test_beside),
+		cmocka_unit_test(test_beside),        cmocka_unit_test(test_append),
 	};
 	return lp_test_main(tests, "fuse/sync");
 }
