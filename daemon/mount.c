@@ -218,6 +218,11 @@ static void probed(struct lp_work *work)
 		return;
 	}
 	LP_LOG_NOTICE("mounted on %s", lp_config_text(&service->config, LP_OPT_MOUNT));
+	struct lp_fuse_behaviour behaviour;
+	lp_fuse_session_behaviour(service->mount.session, &behaviour);
+	if (behaviour.writeback && !behaviour.is_only_door)
+		LP_LOG_WARN("the mount: with writeback the kernel sees no size that is changed "
+			    "through a socket, and appends over what was appended there");
 	mount->is_starting = false;
 	mount->next(service, 0);
 	if (atomic_load(&mount->is_gone))
