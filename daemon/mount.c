@@ -68,6 +68,7 @@ static void make_channel(struct lpi_errand *errand)
 		.arg = &service->mount};
 	lp_fuse_session_behaviour(service->mount.session, &options.behaviour);
 	options.notifier = service->mount.notifier;
+	options.launderer = service->mount.launderer;
 	options.ring = lp_fuse_session_ring(service->mount.session);
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
 	     s = lpi_thread_next(thread, s)) {
@@ -125,6 +126,8 @@ static void all_freed(struct lp_service *service)
 	mount->session = NULL;
 	lp_workers_free(mount->notifier);
 	mount->notifier = NULL;
+	lp_workers_free(mount->launderer);
+	mount->launderer = NULL;
 	if (mount->is_again)
 		begin(service);
 	else
@@ -215,6 +218,11 @@ static void probed(struct lp_work *work)
 		return;
 	}
 	LP_LOG_NOTICE("mounted on %s", lp_config_text(&service->config, LP_OPT_MOUNT));
+	struct lp_fuse_behaviour behaviour;
+	lp_fuse_session_behaviour(service->mount.session, &behaviour);
+	if (behaviour.writeback && !behaviour.is_only_door)
+		LP_LOG_WARN("the mount: with writeback the kernel sees no size that is changed "
+			    "through a socket, and appends over what was appended there");
 	mount->is_starting = false;
 	mount->next(service, 0);
 	if (atomic_load(&mount->is_gone))
@@ -255,6 +263,8 @@ static void opened(struct lp_work *work)
 		return;
 	}
 	mount->result = lp_workers_new(1, &mount->notifier);
+	if (mount->result == 0)
+		mount->result = lp_workers_new(1, &mount->launderer);
 	if (mount->result < 0)
 		fail(service, mount->result, "no thread for what the kernel is to be told");
 	else

@@ -37,6 +37,7 @@ struct lpi_mount {
 	struct lp_work work;
 	struct lp_fuse_session *session;
 	struct lp_workers *notifier;                            /* one thread */
+	struct lp_workers *launderer;                           /* one thread */
 	struct lp_fuse_channel *channels[LP_FUSE_CHANNELS_MAX]; /* by thread */
 	void (*next)(struct lp_service *service, int result);
 	int result;

@@ -55,6 +55,7 @@ struct lp_fuse_channel_options {
 	const struct lp_devices *devices; /* NULL: a store in memory */
 	uint32_t requests_max;            /* 0: LP_FUSE_REQUESTS_MAX */
 	struct lp_workers *notifier;      /* one thread for this alone; outlives the channel */
+	struct lp_workers *launderer;     /* another (fuse/launder.h); NULL: nobody maps */
 	struct lp_fuse_ring *ring;        /* of the mount; NULL: all goes by the descriptors */
 	struct lp_fuse_behaviour behaviour;
 	/* The connection has come to its end, by an unmount or an abort. Once, in a turn. */

@@ -50,7 +50,7 @@ struct lpi_cut_step {
 	uint64_t sent_event;
 	uint64_t done_event;
 	uint64_t done_ns;
-	/* Of a sync: these objects up to then are durable. */
+	/* Of a sync: these objects, as they were before its answer, are durable. */
 	uint32_t synced[LPI_CUT_OBJECTS];
 	uint32_t synced_cnt;
 };
@@ -211,21 +211,48 @@ static inline void lpi_cut_changed_bytes(struct lpi_cut_run *run, uint32_t file,
 	version->crc = lp_crc32c(0, run->objects[file].bytes, size);
 }
 
-/* Content that no other write has. */
-static inline void lpi_cut_write(struct lpi_cut_run *run, uint32_t file, uint32_t offset,
-				 uint32_t len)
+/* With the directories above. */
+static inline void lpi_cut_is_synced(const struct lpi_cut_run *run, struct lpi_cut_step *step,
+				     uint32_t idx)
+{
+	step->synced[step->synced_cnt++] = idx;
+	while (idx != 0) {
+		idx = run->objects[idx].parent;
+		step->synced[step->synced_cnt++] = idx;
+	}
+}
+
+/* Content that no other write has, by a descriptor with these flags. */
+static inline struct lpi_cut_step *lpi_cut_write_as(struct lpi_cut_run *run, uint32_t file,
+						    uint32_t flags, uint32_t offset, uint32_t len)
 {
 	struct lpi_cut_object *object = &run->objects[file];
 	struct lp_prng prng;
 	assert_true(offset + len <= LPI_CUT_BYTES);
-	(void)lpi_cut_begin(run, "write %u of %u at %u", file, len, offset);
+	struct lpi_cut_step *step = lpi_cut_begin(run, "write %u of %u at %u", file, len, offset);
 	lp_prng_init(&prng, run->step_cnt);
 	lp_prng_fill(&prng, object->bytes + offset, len);
 	uint32_t size = LP_MAX(lpi_cut_now(object)->size, offset + len);
 	lpi_cut_changed_bytes(run, file, size);
-	lp_test_ok(lpi_kernel_write(lpi_cut_kernel(run), object->node, offset,
-				    object->bytes + offset, len));
+	const struct lpi_opened opened = {object->node, object->fh};
+	lp_test_ok(lpi_kernel_write_as(lpi_cut_kernel(run), opened, flags, offset,
+				       object->bytes + offset, len));
 	lpi_cut_end(run);
+	return step;
+}
+
+static inline void lpi_cut_write(struct lpi_cut_run *run, uint32_t file, uint32_t offset,
+				 uint32_t len)
+{
+	(void)lpi_cut_write_as(run, file, 0, offset, len);
+}
+
+/* As AIO and io_uring have it: nothing comes behind it, and once answered it is durable. */
+static inline void lpi_cut_write_durable(struct lpi_cut_run *run, uint32_t file, uint32_t offset,
+					 uint32_t len)
+{
+	struct lpi_cut_step *step = lpi_cut_write_as(run, file, O_DIRECT | O_DSYNC, offset, len);
+	lpi_cut_is_synced(run, step, file);
 }
 
 static inline void lpi_cut_truncate(struct lpi_cut_run *run, uint32_t file, uint32_t size)
@@ -249,11 +276,7 @@ static inline void lpi_cut_fsync(struct lpi_cut_run *run, uint32_t idx)
 	lp_test_ok(lpi_kernel_fsync(lpi_cut_kernel(run),
 				    object->is_dir ? FUSE_FSYNCDIR : FUSE_FSYNC, object->node,
 				    object->fh));
-	step->synced[step->synced_cnt++] = idx;
-	while (idx != 0) {
-		idx = run->objects[idx].parent;
-		step->synced[step->synced_cnt++] = idx;
-	}
+	lpi_cut_is_synced(run, step, idx);
 	lpi_cut_end(run);
 }
 
@@ -312,7 +335,7 @@ static inline bool lpi_cut_must_be(const struct lpi_cut_moment *moment, uint32_t
 	const struct lpi_cut_step *own = &run->steps[step_idx];
 	if (own->done_event <= moment->event && own->done_ns + LPI_CUT_LOST_NS <= moment->now_ns)
 		return true;
-	for (uint32_t i = step_idx + 1; i < run->step_cnt; i++) {
+	for (uint32_t i = step_idx; i < run->step_cnt; i++) {
 		const struct lpi_cut_step *step = &run->steps[i];
 		for (uint32_t j = 0; j < step->synced_cnt && step->done_event <= moment->event; j++)
 			if (step->synced[j] == object)

@@ -126,6 +126,19 @@ static void append_fsync(struct bench *bench)
 	}
 }
 
+/* Nothing is synced; a new file's name is as durable as its data. */
+static void write_durable(struct bench *bench)
+{
+	char name[8];
+	for (uint32_t i = 0; i < DIRS; i++) {
+		(void)snprintf(name, sizeof(name), "new%u", i);
+		uint32_t file = lpi_cut_create(&bench->run, bench->dirs[i], name);
+		lpi_cut_write_durable(&bench->run, file, 0, sizes[i]);
+		lpi_cut_write(&bench->run, bench->old[i], 4096, 700);
+		lpi_cut_write_durable(&bench->run, bench->old[i], 0, 4096);
+	}
+}
+
 static void mkdir_fsync(struct bench *bench)
 {
 	for (uint32_t i = 0; i < DIRS; i++) {
@@ -218,7 +231,7 @@ static const struct {
 	{create_write_fsync, 3, 40}, {rename_over, 3, 40}, {rename_far, 1, 10},
 	{append_fsync, 3, 40},       {mkdir_fsync, 3, 40}, {fresh_tree, 3, 40},
 	{unlink_fsync, 3, 40},       {pages_fsync, 3, 40}, {tmpfile_link, 3, 40},
-	{cut_and_grow, 3, 40},       {pauses, 3, 40},
+	{cut_and_grow, 3, 40},       {pauses, 3, 40},      {write_durable, 3, 40},
 };
 
 /* Rule M1. */

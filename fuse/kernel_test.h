@@ -172,12 +172,12 @@ static inline bool lpi_kernel_take(struct lpi_kernel *kernel, struct fuse_out_he
 	return true;
 }
 
-/* Sends what was begun, and returns the answer's error. */
+/* Sends what was begun, and returns the answer's error. What it is told meanwhile it forgets. */
 static inline int lpi_kernel_ask(struct lpi_kernel *kernel)
 {
 	struct fuse_out_header header;
 	lpi_kernel_send(kernel);
-	for (uint32_t i = 0; !lpi_kernel_take(kernel, &header); i++) {
+	for (uint32_t i = 0; !lpi_kernel_take(kernel, &header) || header.unique == 0; i++) {
 		assert_true(i < 2000000);
 		kernel->turn(kernel->arg);
 	}
@@ -254,19 +254,36 @@ static inline void lpi_kernel_release(struct lpi_kernel *kernel, uint32_t opcode
 	lp_test_ok(lpi_kernel_ask(kernel));
 }
 
+static inline void lpi_kernel_begin_write_as(struct lpi_kernel *kernel, uint64_t node,
+					     const struct fuse_write_in *in, const void *bytes)
+{
+	lpi_kernel_begin(kernel, FUSE_WRITE, node);
+	lpi_kernel_add(kernel, in, sizeof(*in));
+	lpi_kernel_add(kernel, bytes, in->size);
+}
+
 static inline void lpi_kernel_begin_write(struct lpi_kernel *kernel, uint64_t node, uint64_t offset,
 					  const void *bytes, uint32_t len)
 {
 	const struct fuse_write_in in = {.offset = offset, .size = len};
-	lpi_kernel_begin(kernel, FUSE_WRITE, node);
-	lpi_kernel_add(kernel, &in, sizeof(in));
-	lpi_kernel_add(kernel, bytes, len);
+	lpi_kernel_begin_write_as(kernel, node, &in, bytes);
 }
 
 static inline int lpi_kernel_write(struct lpi_kernel *kernel, uint64_t node, uint64_t offset,
 				   const void *bytes, uint32_t len)
 {
 	lpi_kernel_begin_write(kernel, node, offset, bytes, len);
+	return lpi_kernel_ask(kernel);
+}
+
+/* With the flags of the file that is written to. */
+static inline int lpi_kernel_write_as(struct lpi_kernel *kernel, struct lpi_opened file,
+				      uint32_t flags, uint64_t offset, const void *bytes,
+				      uint32_t len)
+{
+	const struct fuse_write_in in = {
+		.fh = file.fh, .offset = offset, .size = len, .flags = flags};
+	lpi_kernel_begin_write_as(kernel, file.node, &in, bytes);
 	return lpi_kernel_ask(kernel);
 }
 

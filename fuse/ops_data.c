@@ -33,7 +33,8 @@ static void opened(struct lpi_fuse_request *request)
 	if (request->message.header.opcode == FUSE_OPENDIR)
 		out.fh = lpi_fuse_begin_reading(request);
 	else
-		out.fh = lpi_fuse_handle_new(request->channel);
+		out.fh = lpi_fuse_handle_new(request, lpi_fuse_node(request),
+					     request->message.in.open.flags);
 	/* What it has of the data is as good as its attributes: while it remembers the inode, it is
 	 * told of what is changed, and when it forgets it, the data is gone. */
 	if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_is_direct(request))
@@ -46,6 +47,8 @@ static void opened(struct lpi_fuse_request *request)
 	}
 	if (request->message.header.opcode == FUSE_OPENDIR)
 		lpi_fuse_end_reading(request, out.fh);
+	else
+		lpi_fuse_mapper_drop(request->channel, lpi_fuse_node(request), out.fh);
 	/* Nobody will release what nobody knows to be open. */
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
 	op->open.ino = lpi_fuse_node(request);
@@ -64,6 +67,7 @@ void lpi_fuse_release(struct lpi_fuse_request *request)
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
 	op->open.ino = lpi_fuse_node(request);
 	op->open.count = 1;
+	lpi_fuse_mapper_drop(request->channel, op->open.ino, request->message.in.release.fh);
 	lpi_fuse_submit(request, lpi_fuse_answer_result);
 }
 
@@ -172,11 +176,19 @@ uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64
 /* Where the end is says the store, for its kernel may not have heard of what others appended. One
  * that writes back, or directly, cuts what it writes into requests that come in any order, so then
  * it is where the kernel says; and where it writes back at all the end is its own, for it may have
- * more than it has handed over (mount F6). */
+ * more than it has handed over (mount F6). Of a handle of FOPEN_DIRECT_IO requests come in order
+ * only if that was to be so from the mount's start on, and not since the kernel cannot be told. */
+static bool comes_in_order(const struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	return (in->flags & O_DIRECT) == 0 && ((in->fh & LPI_FUSE_HANDLE_DIRECT) == 0 ||
+					       request->channel->options.behaviour.attr_ns == 0);
+}
+
 uint64_t lpi_fuse_write_offset(const struct lpi_fuse_request *request)
 {
 	const struct fuse_write_in *in = &request->message.in.write;
-	bool is_append = (in->flags & O_APPEND) != 0 && (in->flags & O_DIRECT) == 0 &&
+	bool is_append = (in->flags & O_APPEND) != 0 && comes_in_order(request) &&
 			 (in->write_flags & FUSE_WRITE_CACHE) == 0 &&
 			 !request->channel->options.behaviour.writeback;
 	return is_append ? LP_STORE_APPEND : in->offset;
@@ -214,6 +226,73 @@ static void answer_written(struct lpi_fuse_request *request, uint64_t bytes)
 	const struct fuse_write_out out = {.size = (uint32_t)bytes};
 	request->channel->stats.written_bytes += bytes;
 	lpi_fuse_answer_bytes(request, &out, sizeof(out));
+}
+
+/* A direct write that failed beyond the end, or came short of it, which is the same to it, the
+ * kernel takes back: it sets the size to the end that it remembers. Others may have moved that
+ * since, and it does not ask. So nothing is cut off then; what was written of it stays, too, for
+ * who wrote what cannot be told. By a handle of FOPEN_DIRECT_IO it does so only with what was not
+ * waited for, which does not show, so there a size that is set may be what a program wants. */
+static bool may_be_taken_back(const struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	return (in->flags & O_DIRECT) != 0 && (in->write_flags & FUSE_WRITE_CACHE) == 0 &&
+	       (in->fh & LPI_FUSE_HANDLE_DIRECT) == 0 &&
+	       !request->channel->options.behaviour.is_only_door;
+}
+
+static void answer_failed(struct lpi_fuse_request *request)
+{
+	if (request->failure < 0)
+		lpi_fuse_answer(request, request->failure);
+	else
+		answer_written(request, request->at);
+}
+
+static void end_known(struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	uint64_t end = 0;
+	if (request->op.result < 0 || lp_add_overflows(in->offset, in->size, &end) ||
+	    end > request->op.stat.found.attrs.size_bytes)
+		lpi_fuse_note_failed(request, in->fh);
+	answer_failed(request);
+}
+
+/* With an error, or 0: it came short. */
+static void fail_write(struct lpi_fuse_request *request, int err)
+{
+	request->failure = err == -ENOENT ? -ESTALE : err;
+	if (!may_be_taken_back(request)) {
+		answer_failed(request);
+		return;
+	}
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
+	lpi_fuse_submit(request, end_known);
+}
+
+static void all_synced(struct lpi_fuse_request *request)
+{
+	int err = lpi_fuse_sync_verdict(request, request->message.in.write.fh);
+	if (err < 0)
+		fail_write(request, err);
+	else if (request->at < request->message.in.write.size)
+		fail_write(request, 0);
+	else
+		answer_written(request, request->at);
+}
+
+/* So much of it. If it is to be durable its own change already is, and has failed if it is not; the
+ * rest, which is the file's entry and the directories above, is nothing most of the time. */
+static void written(struct lpi_fuse_request *request, uint64_t bytes)
+{
+	request->at = bytes;
+	if (lpi_fuse_is_dsync(request) && !request->channel->options.behaviour.sync)
+		lpi_fuse_sync(request, all_synced);
+	else if (bytes < request->message.in.write.size)
+		fail_write(request, 0);
+	else
+		answer_written(request, bytes);
 }
 
 /* The data's bytes from..from + length, as segments of their own; returns how many. */
@@ -275,9 +354,9 @@ static void part_written(struct lpi_fuse_request *request)
 	if (r >= 0 && request->at < in->size)
 		write_part(request);
 	else if (r >= 0 || is_answer)
-		answer_written(request, request->at);
+		written(request, request->at);
 	else
-		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
+		fail_write(request, r);
 }
 
 static void write_part(struct lpi_fuse_request *request)
@@ -309,9 +388,9 @@ static void has_written(struct lpi_fuse_request *request)
 		request->left = LP_FUSE_WRITE_MAX / PARTS;
 		write_part(request);
 	} else if (r < 0) {
-		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
+		fail_write(request, r);
 	} else {
-		answer_written(request, size);
+		written(request, size);
 	}
 }
 

@@ -136,6 +136,45 @@ static void sought(struct lpi_fuse_request *request)
 		lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
+static void seek(struct lpi_fuse_request *request)
+{
+	const struct fuse_lseek_in *in = &request->message.in.lseek;
+	struct lp_ino ino = lpi_fuse_node(request);
+	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_SEEK, ino);
+	op->seek.ino = ino;
+	op->seek.offset = in->offset;
+	op->seek.hole = in->whence == SEEK_HOLE;
+	lpi_fuse_submit(request, sought);
+}
+
+static void end_known(struct lpi_fuse_request *request)
+{
+	const struct fuse_lseek_in *in = &request->message.in.lseek;
+	uint64_t size_bytes = request->op.stat.found.attrs.size_bytes;
+	struct fuse_lseek_out out = {.offset = in->whence == SEEK_HOLE ? size_bytes : in->offset};
+	if (request->op.result < 0)
+		lpi_fuse_answer(request, gone(request->op.result));
+	else if (in->offset >= size_bytes)
+		lpi_fuse_answer(request, -ENXIO);
+	else
+		lpi_fuse_answer_bytes(request, &out, sizeof(out));
+}
+
+/* Anything may be data that the kernel holds back. */
+static void call_all_data(struct lpi_fuse_request *request)
+{
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
+	lpi_fuse_submit(request, end_known);
+}
+
+static void laundered(struct lpi_fuse_request *request)
+{
+	if (request->failure < 0)
+		call_all_data(request);
+	else
+		seek(request);
+}
+
 void lpi_fuse_lseek(struct lpi_fuse_request *request)
 {
 	const struct fuse_lseek_in *in = &request->message.in.lseek;
@@ -150,11 +189,13 @@ void lpi_fuse_lseek(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, -EINVAL);
 		return;
 	}
-	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_SEEK, ino);
-	op->seek.ino = ino;
-	op->seek.offset = in->offset;
-	op->seek.hole = in->whence == SEEK_HOLE;
-	lpi_fuse_submit(request, sought);
+	if (in->offset > INT64_MAX || request->channel->options.launderer == NULL ||
+	    !lpi_fuse_may_be_mapped(request->channel, ino)) {
+		seek(request);
+		return;
+	}
+	if (lpi_fuse_launder(request, in->offset, laundered) < 0)
+		call_all_data(request);
 }
 
 /* --- Copy ------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
  * then. */
 #include "fuse/request.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -46,6 +47,13 @@ static void completed(struct lp_ns_op *op)
 	request->next(request);
 }
 
+bool lpi_fuse_is_dsync(const struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	return request->message.header.opcode == FUSE_WRITE && (in->flags & O_DSYNC) != 0 &&
+	       (in->write_flags & FUSE_WRITE_CACHE) == 0;
+}
+
 struct lp_ns_op *lpi_fuse_op(struct lpi_fuse_request *request, enum lp_ns_opcode opcode)
 {
 	const struct lp_fuse_behaviour *behaviour = &request->channel->options.behaviour;
@@ -56,7 +64,8 @@ struct lp_ns_op *lpi_fuse_op(struct lpi_fuse_request *request, enum lp_ns_opcode
 	op->complete = completed;
 	op->is_mounts = true;
 	/* Without a sync the last moments may be lost (rule M1). */
-	op->ack = behaviour->sync ? LP_ACK_DURABLE : LP_ACK_ORDERED;
+	bool is_durable = behaviour->sync || lpi_fuse_is_dsync(request);
+	op->ack = is_durable ? LP_ACK_DURABLE : LP_ACK_ORDERED;
 	op->who.uid = behaviour->squash_uid == UINT32_MAX ? header->uid : behaviour->squash_uid;
 	op->who.gid = behaviour->squash_gid == UINT32_MAX ? header->gid : behaviour->squash_gid;
 	return op;

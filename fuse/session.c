@@ -244,14 +244,24 @@ struct lp_fuse_ring *lp_fuse_session_ring(const struct lp_fuse_session *session)
 
 /* --- INIT ------------------------------------------------------------------------------------- */
 
-static uint64_t flags_of(const struct lp_fuse_session *session)
+/* Where it is asked to cache nothing (FOPEN_DIRECT_IO) an append by AIO would come in several
+ * requests at a time, in any order, and each goes to the end (mount F6). Without FUSE_ASYNC_DIO it
+ * waits for each. */
+static bool wants_order(const struct lp_fuse_behaviour *behaviour, uint64_t offered)
+{
+	return (offered & DIRECT_IO_ALLOW_MMAP) != 0 && behaviour->attr_ns == 0 &&
+	       !behaviour->is_only_door && !behaviour->writeback;
+}
+
+static uint64_t flags_of(const struct lp_fuse_session *session, uint64_t offered)
 {
 	const struct lp_fuse_behaviour *behaviour = &session->options.behaviour;
 	return (behaviour->writeback ? FUSE_WRITEBACK_CACHE : 0) | FUSE_ASYNC_READ |
-	       FUSE_BIG_WRITES | FUSE_EXPORT_SUPPORT | FUSE_AUTO_INVAL_DATA | FUSE_DO_READDIRPLUS |
-	       FUSE_READDIRPLUS_AUTO | FUSE_ASYNC_DIO | FUSE_PARALLEL_DIROPS | FUSE_MAX_PAGES |
-	       FUSE_INIT_EXT | FUSE_SETXATTR_EXT | FUSE_POSIX_ACL | FUSE_DONT_MASK |
-	       FUSE_HANDLE_KILLPRIV_V2 | DIRECT_IO_ALLOW_MMAP;
+	       (wants_order(behaviour, offered) ? 0 : FUSE_ASYNC_DIO) | FUSE_BIG_WRITES |
+	       FUSE_EXPORT_SUPPORT | FUSE_AUTO_INVAL_DATA | FUSE_DO_READDIRPLUS |
+	       FUSE_READDIRPLUS_AUTO | FUSE_PARALLEL_DIROPS | FUSE_MAX_PAGES | FUSE_INIT_EXT |
+	       FUSE_SETXATTR_EXT | FUSE_POSIX_ACL | FUSE_DONT_MASK | FUSE_HANDLE_KILLPRIV_V2 |
+	       DIRECT_IO_ALLOW_MMAP;
 }
 
 static int write_init(struct lp_fuse_session *session, const struct lp_fuse_message *message,
@@ -286,7 +296,7 @@ static int answer_init(struct lp_fuse_session *session, const struct lp_fuse_mes
 			      "(Linux 5.17)",
 			      in->major, in->minor, MINOR_MIN);
 	}
-	uint64_t flags = offered & flags_of(session);
+	uint64_t flags = offered & flags_of(session, offered);
 	if (session->options.transport != LPI_FUSE_TRANSPORT_DEVICE) {
 		const char *no_ring = make_ring(session, offered);
 		if (no_ring == NULL)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A handle is (number of the open << 8 | failed shards that somebody had been told of by then); an
- * entry of the table is the same of who was told last, at number % TOLD_SLOTS. Shards fail for good
- * and one after the other, so that a count says which. Numbers are a multiple of the count of
- * channels and the channel's place among them, so that no two are equal. */
+/* A handle is (bits | number of the open << 8 | failed shards that somebody had been told of by
+ * then); an entry of the table is the same of who was told last, at number % TOLD_SLOTS. Shards
+ * fail for good and one after the other, so that a count says which. Numbers are a multiple of the
+ * count of channels and the channel's place among them, so that no two are equal. */
 #include "fuse/sync.h"
 
 #include <errno.h>
@@ -19,6 +19,7 @@
 struct lpi_fuse_told {
 	_Atomic uint64_t failed_cnt; /* the most that anybody was told of */
 	_Atomic uint64_t handles[TOLD_SLOTS];
+	_Atomic uint64_t failed[TOLD_SLOTS]; /* handles by which a write is taken back */
 };
 
 /* --- Rounds ----------------------------------------------------------------------------------- */
@@ -89,10 +90,30 @@ static struct lpi_fuse_told *told_of(const struct lp_fuse_channel *channel)
 	return channel->peers[0]->syncs.told;
 }
 
-uint64_t lpi_fuse_handle_new(struct lp_fuse_channel *channel)
+uint64_t lpi_fuse_handle_new(const struct lpi_fuse_request *request, struct lp_ino ino,
+			     uint32_t flags)
 {
+	struct lp_fuse_channel *channel = request->channel;
+	uint64_t bits = lpi_fuse_is_direct(request) ? LPI_FUSE_HANDLE_DIRECT : 0;
+	bits |= lpi_fuse_mapper_add(channel, ino, flags);
 	uint64_t nr = ++channel->syncs.handle_cnt * channel->peer_cnt + channel->idx;
-	return nr << FAILED_BITS | atomic_load(&told_of(channel)->failed_cnt);
+	return bits | nr << FAILED_BITS | atomic_load(&told_of(channel)->failed_cnt);
+}
+
+static _Atomic uint64_t *failed_slot(const struct lpi_fuse_request *request, uint64_t handle)
+{
+	return &told_of(request->channel)->failed[(handle >> FAILED_BITS) % TOLD_SLOTS];
+}
+
+void lpi_fuse_note_failed(const struct lpi_fuse_request *request, uint64_t handle)
+{
+	atomic_store(failed_slot(request, handle), handle);
+}
+
+bool lpi_fuse_take_failed(const struct lpi_fuse_request *request, uint64_t handle)
+{
+	return handle != 0 &&
+	       atomic_compare_exchange_strong(failed_slot(request, handle), &handle, 0);
 }
 
 int lpi_fuse_sync_verdict(const struct lpi_fuse_request *request, uint64_t handle)

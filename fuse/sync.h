@@ -12,6 +12,10 @@
  * table of fixed size that all channels of a mount share; handles that are very many opens apart
  * may put each other out, and are told again then.
  *
+ * By its handle it is known as well that a write failed which the kernel takes back: a direct one
+ * beyond the end, after which it sets the size to what it remembers, by the same handle, without
+ * any other change of size between. A note that is put out by another is lost.
+ *
  * Threads: the channel's; the table is for all. Blocking: none. Allocation: in init.
  */
 #ifndef LP_FUSE_SYNC_H
@@ -45,8 +49,16 @@ void lpi_fuse_syncs_fini(struct lp_fuse_channel *channel);
  * as that of the namespace's operation. */
 void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 
-/* For what is opened: never one that was there before. */
-uint64_t lpi_fuse_handle_new(struct lp_fuse_channel *channel);
+/* Of one whose writes the kernel hands on as they are (FOPEN_DIRECT_IO). */
+#define LPI_FUSE_HANDLE_DIRECT (UINT64_C(1) << 63)
+/* For a file that is opened, with these flags: never one that was there before. It counts as one by
+ * which it may be mapped. */
+uint64_t lpi_fuse_handle_new(const struct lpi_fuse_request *request, struct lp_ino ino,
+			     uint32_t flags);
+/* The kernel takes back what was written by this handle. */
+void lpi_fuse_note_failed(const struct lpi_fuse_request *request, uint64_t handle);
+/* Whether it does so now; it is forgotten. */
+bool lpi_fuse_take_failed(const struct lpi_fuse_request *request, uint64_t handle);
 /* What a sync says to who has this handle: its result, but of a failed device only once. */
 int lpi_fuse_sync_verdict(const struct lpi_fuse_request *request, uint64_t handle);
 

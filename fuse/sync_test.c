@@ -111,6 +111,128 @@ static void test_told_while_waiting(void **state)
 	lpi_machine_free(machine);
 }
 
+/* Each write that was to be durable says so itself, also beside another one by the same handle. */
+static void test_writes_told(void **state)
+{
+	struct lpi_machine *machine = machine_new(7);
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	struct fuse_out_header header;
+	(void)state;
+	struct lpi_opened file = make_file(machine, "a");
+	lp_test_ok(fsync_by(machine, 0, file));
+	break_log(machine, file.node);
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct fuse_write_in in = {.fh = file.fh,
+						 .offset = UINT64_C(4096) * i,
+						 .size = 10,
+						 .flags = O_DIRECT | O_DSYNC};
+		lpi_kernel_begin_write_as(kernel, file.node, &in, "some bytes");
+		lpi_kernel_send(kernel);
+	}
+	for (uint32_t i = 0; i < 2; i++) {
+		while (!lpi_kernel_take(kernel, &header))
+			kernel->turn(kernel->arg);
+		assert_true(header.error == -EIO || header.error == -EROFS);
+	}
+	lp_sim_rules_clear(lpi_machine_device(machine));
+	assert_true(lpi_machine_stop(machine) < 0);
+	lpi_machine_free(machine);
+}
+
+/* --- What is taken back ----------------------------------------------------------------------- */
+
+/* Returns the size that was answered. */
+static uint64_t cut_by(struct lpi_machine *machine, struct lpi_opened file, uint64_t size)
+{
+	const struct fuse_setattr_in in = {
+		.valid = FATTR_SIZE | FATTR_FH | FATTR_LOCKOWNER, .fh = file.fh, .size = size};
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	struct fuse_attr_out out;
+	lpi_kernel_begin(kernel, FUSE_SETATTR, file.node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	lp_test_ok(lpi_kernel_ask(kernel));
+	memcpy(&out, lpi_kernel_answer(kernel, sizeof(out)), sizeof(out));
+	return out.attr.size;
+}
+
+/* What is too large fails as what finds no space does. */
+static void fail_write(struct lpi_machine *machine, struct lpi_opened file, uint32_t flags)
+{
+	assert_true(lpi_kernel_write_as(&machine->kernels[0], file, flags, LP_STORE_FILE_MAX,
+					"some bytes", 10) < 0);
+}
+
+/* The kernel takes a direct write that failed beyond the end back by setting the size that it
+ * remembers: 10, where others have made it 15 without its notice. What they wrote stays (mount F8).
+ * Any other size that is set is what a program asked for. */
+static void test_taken_back(void **state)
+{
+	/* Believing something: where it believes nothing it takes nothing back. */
+	struct lpi_machine *machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(9), 0, LP_NS_PER_S);
+	(void)state;
+	struct lpi_opened file = make_file(machine, "a");
+	struct lpi_opened again = open_by(machine, 1, file.node);
+	lp_test_ok(lpi_kernel_write(&machine->kernels[0], file.node, 0, "0123456789ABCDE", 15));
+	fail_write(machine, file, O_DIRECT);
+	assert_int_equal(cut_by(machine, file, 10), 15);
+	assert_int_equal(cut_by(machine, file, 14), 14);
+	/* Another handle's is not meant, nor that of a write that did not fail. */
+	fail_write(machine, file, O_DIRECT);
+	assert_int_equal(cut_by(machine, again, 13), 13);
+	assert_int_equal(cut_by(machine, file, 10), 13);
+	lp_test_ok(lpi_kernel_write_as(&machine->kernels[0], file, O_DIRECT, 0, "0123456789", 10));
+	assert_int_equal(cut_by(machine, file, 10), 10);
+	/* A failure of the usual kind is not taken back. */
+	fail_write(machine, file, 0);
+	assert_int_equal(cut_by(machine, file, 5), 5);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
+/* --- What is appended ------------------------------------------------------------------------- */
+
+/* Two requests of one append, the later first, to a file of 10 bytes. */
+static void append_back_to_front(struct lpi_machine *machine, struct lpi_opened file,
+				 uint32_t flags, const char *wanted)
+{
+	static uint8_t bytes[LPI_KERNEL_BYTES];
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	lp_test_ok(lpi_kernel_truncate(kernel, file.node, 0));
+	lp_test_ok(lpi_kernel_write(kernel, file.node, 0, "0123456789", 10));
+	lp_test_ok(lpi_kernel_write_as(kernel, file, O_APPEND | flags, 13, "def", 3));
+	lp_test_ok(lpi_kernel_write_as(kernel, file, O_APPEND | flags, 10, "abc", 3));
+	uint32_t len = lpi_kernel_read(kernel, FUSE_READ, file.node, 0, bytes);
+	assert_int_equal(len, strlen(wanted));
+	assert_memory_equal(bytes, wanted, len);
+}
+
+/* What goes to the end that the store knows comes in order (mount F6): not what is direct, nor of
+ * FOPEN_DIRECT_IO once the kernel cannot be told any more. */
+static void test_append(void **state)
+{
+	struct lpi_machine *machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(10), 0, LP_NS_PER_S);
+	(void)state;
+	struct lpi_opened file = make_file(machine, "a");
+	assert_int_equal(file.fh & LPI_FUSE_HANDLE_DIRECT, 0);
+	append_back_to_front(machine, file, 0, "0123456789defabc");
+	append_back_to_front(machine, file, O_DIRECT, "0123456789abcdef");
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
+		atomic_store(&machine->channels[i]->is_mute, true);
+	struct lpi_opened mute = open_by(machine, 0, file.node);
+	assert_int_not_equal(mute.fh & LPI_FUSE_HANDLE_DIRECT, 0);
+	append_back_to_front(machine, mute, 0, "0123456789abcdef");
+	append_back_to_front(machine, file, 0, "0123456789defabc");
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+	/* From the start on: the kernel waits for each. */
+	machine = machine_new(11);
+	file = make_file(machine, "a");
+	assert_int_not_equal(file.fh & LPI_FUSE_HANDLE_DIRECT, 0);
+	append_back_to_front(machine, file, 0, "0123456789defabc");
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
 /* --- What it costs ---------------------------------------------------------------------------- */
 
 static uint64_t log_writes(struct lpi_machine *machine)
@@ -152,6 +274,28 @@ static void test_alone(void **state)
 	assert_int_equal(log_writes(machine) - writes, ROUNDS);
 	assert_int_equal(lp_ino_shard((struct lp_ino){file.node}), 0);
 	assert_int_equal(remote_calls(machine) - calls, 0);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
+/* A write that is durable when it is answered: one write of the log, and the sync behind it has
+ * nothing to do. */
+static void test_durable_write(void **state)
+{
+	static const uint32_t flags[] = {O_DSYNC, O_SYNC, O_DIRECT | O_DSYNC};
+	struct lpi_machine *machine = machine_new(8);
+	(void)state;
+	struct lpi_opened file = make_file(machine, "a");
+	lp_test_ok(fsync_by(machine, 0, file));
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		uint64_t writes = log_writes(machine);
+		lp_test_ok(lpi_kernel_write_as(&machine->kernels[0], file,
+					       flags[i % LP_ARRAY_SIZE(flags)], 0, "some bytes",
+					       10));
+		assert_int_equal(log_writes(machine) - writes, 1);
+		lp_test_ok(fsync_by(machine, 0, file));
+		assert_int_equal(log_writes(machine) - writes, 1);
+	}
 	lp_test_ok(lpi_machine_stop(machine));
 	lpi_machine_free(machine);
 }
@@ -321,9 +465,11 @@ static void test_beside(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_told_once),   cmocka_unit_test(test_told_while_waiting),
-		cmocka_unit_test(test_alone),       cmocka_unit_test(test_shared),
-		cmocka_unit_test(test_not_starved), cmocka_unit_test(test_beside),
+		cmocka_unit_test(test_told_once),     cmocka_unit_test(test_told_while_waiting),
+		cmocka_unit_test(test_writes_told),   cmocka_unit_test(test_taken_back),
+		cmocka_unit_test(test_durable_write), cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_shared),        cmocka_unit_test(test_not_starved),
+		cmocka_unit_test(test_beside),        cmocka_unit_test(test_append),
 	};
 	return lp_test_main(tests, "fuse/sync");
 }

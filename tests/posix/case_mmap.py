@@ -8,7 +8,7 @@ import os
 import signal
 
 import posix_call as call
-from posix_rig import as_user, case, check, death_of, fails, get, get_fd, in_child, needs, opened, pattern, put, same
+from posix_rig import Child, as_user, case, check, death_of, fails, get, get_fd, in_child, needs, opened, pattern, put, same
 
 PAGE = 4096
 
@@ -45,6 +45,35 @@ def shared_outlives_close_and_unlink():
     mapped.flush()
     same(mapped[:4], b"abc" + pattern(PAGE)[3:4], "what is mapped")
     mapped.close()
+
+
+@case
+def seek_finds_what_another_has_mapped():
+    """As cp asks for what is data, while a page of it is still in the writer's mapping."""
+    fd = os.open("f", os.O_RDWR | os.O_CREAT, 0o644)
+    os.ftruncate(fd, 64 * PAGE)
+    os.close(fd)
+    ready, done = os.pipe(), os.pipe()
+
+    def write():
+        with opened("f") as fd, mmap.mmap(fd, 64 * PAGE) as mapped:
+            mapped[40 * PAGE + 5 : 40 * PAGE + 10] = b"hello"
+            os.write(ready[1], b"x")
+            os.read(done[0], 1)
+
+    child = Child(write)
+    os.read(ready[0], 1)
+    try:
+        with opened("f", os.O_RDONLY) as fd:
+            found = os.lseek(fd, 0, os.SEEK_DATA)
+            check(found <= 40 * PAGE, f"the first data is at {found}")
+            check(os.lseek(fd, 40 * PAGE, os.SEEK_HOLE) > 40 * PAGE, "the page is a hole")
+            same(os.pread(fd, 5, 40 * PAGE + 5), b"hello", "what is read")
+    finally:
+        os.write(done[1], b"x")
+        child.result()
+        for end in ready + done:
+            os.close(end)
 
 
 @case
