@@ -287,6 +287,7 @@ static void test_failed_write(void **state)
 		assert_true(stats.failed);
 		assert_int_equal(stats.cnt[LP_CHUNK_USE_FREE], CHUNK_CNT - 1);
 		lp_chunks_close(chunks);
+		lp_bdev_trust(bdev); /* all is opened anew */
 		chunks = open_table(bdev, &label, 0);
 		assert_int_equal(lp_chunks_find(chunks, 1, LP_CHUNK_USE_FILES, 0), 0);
 		(void)lease(chunks, 0, LP_CHUNK_USE_FILES, 5);
