@@ -7,7 +7,6 @@ set -u
 . "$LP_TEST_SRC/tests/lib.sh"
 . "$LP_TEST_SRC/tests/mount_lib.sh"
 listen=(--listen "unix:$PWD/sock")
-address=${listen[1]}
 
 # has OPTION: whether the mount has it.
 has()
