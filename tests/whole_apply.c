@@ -677,6 +677,13 @@ static int do_delete(const struct apply *apply)
 	return 0;
 }
 
+/* What others have made does not run with the rights of who copies it (rule D9). */
+static uint32_t copied_mode(const struct lpi_whole_node *from, const struct lpi_whole_node *to)
+{
+	uint32_t lost = from->uid != to->uid ? 06000 : from->gid != to->gid ? 02000 : 0;
+	return from->mode & ~lost;
+}
+
 static int do_copy(const struct apply *apply)
 {
 	const struct lpi_whole_op *op = apply->op;
@@ -701,7 +708,7 @@ static int do_copy(const struct apply *apply)
 		lpi_whole_node_add(whole, lpi_whole_slot(op), LP_INODE_TYPE_FILE);
 	const struct lpi_whole_node *from = lpi_whole_find(whole, source);
 	set_owner(apply, node);
-	node->mode = from->mode;
+	node->mode = copied_mode(from, node);
 	node->size_bytes = from->size_bytes;
 	lpi_whole_share_body(node, from);
 	const struct lpi_whole_item *acl = lpi_whole_item_find(from, false, LPI_WHOLE_XATTR_ACL);
