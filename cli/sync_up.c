@@ -279,13 +279,14 @@ static int put_into(struct up_dir *dir, const char *key)
 	dir->fd = openat(sync->root_fd, rel[0] != '\0' ? rel : ".",
 			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	DIR *stream = dir->fd < 0 ? NULL : fdopendir(dir->fd);
-	int err = stream == NULL ? -errno : 0;
-	if (err < 0) {
+	if (stream == NULL) {
+		int err = -errno;
 		fail_local(sync, rel, err);
 		if (dir->fd >= 0)
 			(void)close(dir->fd);
 		return err;
 	}
+	int err = 0;
 	int exists = is_in_the_way(sync, key, rel) ? 0 : lpi_remote_dir_read(key, &dir->remote);
 	sync->jobs.failed += exists < 0 ? 1 : 0;
 	if (exists < 0)

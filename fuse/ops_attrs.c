@@ -204,8 +204,11 @@ void lpi_fuse_setattr(struct lpi_fuse_request *request)
 	uint32_t mask = take_attrs(request, &request->attrs);
 	if ((valid & FATTR_SIZE) != 0 && (valid & FATTR_FH) != 0 &&
 	    lpi_fuse_take_failed(request, request->message.in.setattr.fh)) {
-		lpi_fuse_getattr(request); /* it takes a failed write back, to an old end */
-	} else if ((valid & FATTR_SIZE) != 0) {
+		/* It takes a failed write back, to an old end: nothing is to be set. */
+		valid = 0;
+		mask = 0;
+	}
+	if ((valid & FATTR_SIZE) != 0) {
 		cut(request, mask);
 	} else if ((valid & FATTR_KILL_SUIDGID) != 0) {
 		request->count = mask;
