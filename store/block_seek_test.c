@@ -210,8 +210,10 @@ static void test_seek_scans(void **state)
 /* --- Beside what is cut ----------------------------------------------------------------------- */
 
 #define CUT_LEAVES UINT64_C(260)
-#define CUT_BLOCK  (220 * LP_EXTMAP_LEAF_BLOCKS + UINT64_C(10))   /* in the middle of a leaf */
-#define SEEK_FROM  (160 * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES) /* not beside it in the index */
+#define CUT_BLOCK                                                                                  \
+	(UINT64_C(220) * LP_EXTMAP_LEAF_BLOCKS + UINT64_C(10)) /* in the middle of a leaf */
+#define SEEK_FROM                                                                                  \
+	(UINT64_C(160) * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES) /* not beside it in the index */
 
 /* What a helper has found is told when the test wants it. */
 static struct {

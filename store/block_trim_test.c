@@ -474,7 +474,7 @@ static void begin_many(struct lpi_store_rig *rig, uint64_t files)
 static void test_cut_beside_many(void **state)
 {
 	(void)state;
-	const uint64_t files = 2 * TRIMS_MAX;
+	const uint64_t files = UINT64_C(2) * TRIMS_MAX;
 	const struct lp_ino of = {ino.nr + 10 * files}; /* not beside those in the index */
 	struct lpi_store_rig rig;
 	static uint8_t got[LP_BLOCK_BYTES];

@@ -731,7 +731,8 @@ static void test_stats_wait_for_no_device(void **state)
 	hold.held_kind = *bench.data->kind;
 	hold.held_kind.sync = held_sync;
 	hold.begin_bytes = bench.label.table_block * LP_BLOCK_BYTES;
-	hold.end_bytes = hold.begin_bytes + 2 * bench.label.table_slot_blocks * LP_BLOCK_BYTES;
+	hold.end_bytes =
+		hold.begin_bytes + UINT64_C(2) * bench.label.table_slot_blocks * LP_BLOCK_BYTES;
 	bench.data->kind = &hold.held_kind;
 	assert_int_equal(pthread_create(&changer, NULL, delete_run, name), 0);
 	for (int i = 0; i < NAPS_MAX && !hold.is_held; i++)

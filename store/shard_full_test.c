@@ -333,7 +333,7 @@ static bool fail_again(enum lp_sim_fault fault, uint32_t skip_cnt, uint32_t *ret
 	give_space(&rig);
 	wait_resumed(&rig);
 	fail_write(&rig, fault, skip_cnt, &rule);
-	while (put_cnt < 2 * PUTS) {
+	while (put_cnt < UINT64_C(2) * PUTS) {
 		put_values(&rig, put_cnt + 1);
 		if (lp_kv_compact_error(lp_shard_kv(rig.shard)) < 0)
 			*ret_compactions += 1;

@@ -279,6 +279,25 @@ static struct lp_change owner(struct lp_ino ino, const struct lp_attrs *attrs)
 	return change;
 }
 
+static struct lp_change version_is(uint64_t version_nr)
+{
+	struct lp_change guard = plain(LP_GUARD_INODE, file);
+	guard.guard.version_nr = version_nr;
+	return guard;
+}
+
+/* It is of mode 0640, of user 5 and group 0. */
+static struct lp_change mode_is(uint16_t mode, uint16_t mask, bool has_owner, uint32_t gid)
+{
+	struct lp_change guard = plain(LP_GUARD_INODE, file);
+	guard.guard.mode = mode;
+	guard.guard.mode_mask = mask;
+	guard.guard.has_owner = has_owner;
+	guard.guard.uid = 5;
+	guard.guard.gid = gid;
+	return guard;
+}
+
 static void test_guards(void **state)
 {
 	(void)state;
@@ -292,40 +311,23 @@ static void test_guards(void **state)
 		named(LP_CHANGE_RECORD, (struct lp_ino){0}, key, NAME("")),
 	};
 	lp_test_ok(lpi_hand_txn(hand, things, 3));
-	struct lp_change version = plain(LP_GUARD_INODE, file);
-	struct lp_change other_version = version;
 	struct lp_attrs owner_attrs = attrs_of(hand, file);
 	struct lp_attrs other_attrs[3] = {owner_attrs, owner_attrs, owner_attrs};
 	other_attrs[0].mode ^= 1;
 	other_attrs[1].uid ^= 1;
 	other_attrs[2].gid ^= 1;
 	owner_attrs.size_bytes++; /* says nothing */
-	version.guard.version_nr = 2;
-	other_version.guard.version_nr = 1;
-	/* It is of mode 0640, of user 5 and group 0. */
-	struct lp_change bits = plain(LP_GUARD_INODE, file);
-	bits.guard.mode_mask = 06000;
-	struct lp_change mode = bits;
-	mode.guard.mode_mask = 07777;
-	struct lp_change whole = mode;
-	struct lp_change other_owner = bits;
-	other_owner.guard.has_owner = true;
-	other_owner.guard.uid = 5;
-	other_owner.guard.gid = 1;
-	whole.guard.mode = 0640;
-	whole.guard.uid = 5;
-	whole.guard.has_owner = true;
 	const struct {
 		int err;
 		struct lp_change guard;
 	} cases[] = {
 		{0, plain(LP_GUARD_INODE, file)},
-		{0, version},
-		{-ECANCELED, other_version},
-		{0, bits},
-		{-ECANCELED, mode},
-		{0, whole},
-		{-ECANCELED, other_owner},
+		{0, version_is(2)},
+		{-ECANCELED, version_is(1)},
+		{0, mode_is(0, 06000, false, 0)},
+		{-ECANCELED, mode_is(0, 07777, false, 0)},
+		{0, mode_is(0640, 07777, true, 0)},
+		{-ECANCELED, mode_is(0, 06000, true, 1)},
 		{-ENOENT, plain(LP_GUARD_INODE, none)},
 		{0, plain(LP_GUARD_NO_INODE, none)},
 		{-EEXIST, plain(LP_GUARD_NO_INODE, file)},
