@@ -298,29 +298,37 @@ static struct lp_change mode_is(uint16_t mode, uint16_t mask, bool has_owner, ui
 	return guard;
 }
 
-static void test_guards(void **state)
+struct guard_case {
+	int err;
+	struct lp_change guard;
+};
+
+/* Each behind one that holds and before one that fails, neither of which is told. */
+static void expect_guards(const struct lpi_hand *hand, const struct guard_case *cases, size_t cnt)
+{
+	for (size_t i = 0; i < cnt; i++) {
+		const struct lp_change changes[] = {plain(LP_GUARD_INODE, file), cases[i].guard,
+						    plain(LP_CHANGE_REMOVE, none)};
+		expect_failed(hand, cases[i].err < 0 ? cases[i].err : -ENOENT, changes, 3,
+			      cases[i].err < 0 ? 1 : 2);
+	}
+}
+
+static void test_inode_guards(void **state)
 {
 	(void)state;
 	struct lpi_mem_rig rig;
 	setup(&rig);
 	const struct lpi_hand *hand = &rig.hand;
-	const struct lp_bytes key = NAME("Skey");
-	const struct lp_change things[] = {
-		named(LP_CHANGE_XATTR_SET, file, NAME("x"), NAME("1")),
-		entry(LP_CHANGE_ENTRY_SET, dir, "e", 101),
-		named(LP_CHANGE_RECORD, (struct lp_ino){0}, key, NAME("")),
-	};
-	lp_test_ok(lpi_hand_txn(hand, things, 3));
+	const struct lp_change change = named(LP_CHANGE_XATTR_SET, file, NAME("x"), NAME("1"));
+	lp_test_ok(lpi_hand_txn(hand, &change, 1));
 	struct lp_attrs owner_attrs = attrs_of(hand, file);
 	struct lp_attrs other_attrs[3] = {owner_attrs, owner_attrs, owner_attrs};
 	other_attrs[0].mode ^= 1;
 	other_attrs[1].uid ^= 1;
 	other_attrs[2].gid ^= 1;
 	owner_attrs.size_bytes++; /* says nothing */
-	const struct {
-		int err;
-		struct lp_change guard;
-	} cases[] = {
+	const struct guard_case cases[] = {
 		{0, plain(LP_GUARD_INODE, file)},
 		{0, version_is(2)},
 		{-ECANCELED, version_is(1)},
@@ -336,6 +344,26 @@ static void test_guards(void **state)
 		{-ECANCELED, owner(file, &other_attrs[1])},
 		{-ECANCELED, owner(file, &other_attrs[2])},
 		{-ENOENT, owner(none, &owner_attrs)},
+	};
+	expect_guards(hand, cases, LP_ARRAY_SIZE(cases));
+	assert_int_equal(attrs_of(hand, file).version_nr, 2);
+	lpi_mem_rig_fini(&rig);
+}
+
+static void test_guards(void **state)
+{
+	(void)state;
+	struct lpi_mem_rig rig;
+	setup(&rig);
+	const struct lpi_hand *hand = &rig.hand;
+	const struct lp_bytes key = NAME("Skey");
+	const struct lp_change things[] = {
+		named(LP_CHANGE_XATTR_SET, file, NAME("x"), NAME("1")),
+		entry(LP_CHANGE_ENTRY_SET, dir, "e", 101),
+		named(LP_CHANGE_RECORD, (struct lp_ino){0}, key, NAME("")),
+	};
+	lp_test_ok(lpi_hand_txn(hand, things, 3));
+	const struct guard_case cases[] = {
 		{0, entry(LP_GUARD_ENTRY, dir, "e", 0)},
 		{0, entry(LP_GUARD_ENTRY, dir, "e", 101)},
 		{-ECANCELED, entry(LP_GUARD_ENTRY, dir, "e", 102)},
@@ -362,13 +390,7 @@ static void test_guards(void **state)
 		{0, named(LP_GUARD_NO_RECORD, none, NAME("Ske"), absent)},
 		{-EEXIST, named(LP_GUARD_NO_RECORD, none, key, absent)},
 	};
-	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
-		/* Behind one that holds and before one that fails, neither of which is told. */
-		const struct lp_change changes[] = {cases[0].guard, cases[i].guard,
-						    plain(LP_CHANGE_REMOVE, none)};
-		expect_failed(hand, cases[i].err < 0 ? cases[i].err : -ENOENT, changes, 3,
-			      cases[i].err < 0 ? 1 : 2);
-	}
+	expect_guards(hand, cases, LP_ARRAY_SIZE(cases));
 	assert_int_equal(attrs_of(hand, file).version_nr, 2);
 	lpi_mem_rig_fini(&rig);
 }
@@ -940,6 +962,7 @@ int main(void)
 		cmocka_unit_test(test_version_at),
 		cmocka_unit_test(test_links),
 		cmocka_unit_test(test_new_ino),
+		cmocka_unit_test(test_inode_guards),
 		cmocka_unit_test(test_guards),
 		cmocka_unit_test(test_guards_come_first),
 		cmocka_unit_test(test_entries),
