@@ -677,7 +677,7 @@ static int do_delete(const struct apply *apply)
 	return 0;
 }
 
-/* What others have made does not run with the rights of who copies it (rule D9). */
+/* What others have made does not run with the rights of who copies it (namespace/rights.h). */
 static uint32_t copied_mode(const struct lpi_whole_node *from, const struct lpi_whole_node *to)
 {
 	uint32_t lost = from->uid != to->uid ? 06000 : from->gid != to->gid ? 02000 : 0;
