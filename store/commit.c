@@ -59,6 +59,7 @@ struct lp_commit {
 	struct lp_commit_options options;
 	struct lp_source source;
 	struct lp_task insert_task;
+	bool index_is_left;
 	struct lp_timer insert_timer;
 	struct lp_timer hold_timer; /* armed while a group is held */
 	bool hold_is_over;
@@ -308,7 +309,8 @@ static int insert_payment(struct lp_commit *commit)
 
 static void insert_soon(struct lp_commit *commit)
 {
-	if (!lp_task_is_queued(&commit->insert_task) && !lp_timer_is_armed(&commit->insert_timer))
+	if (!commit->index_is_left && !lp_task_is_queued(&commit->insert_task) &&
+	    !lp_timer_is_armed(&commit->insert_timer))
 		lp_task_queue(commit->options.reactor, &commit->insert_task);
 }
 
@@ -919,6 +921,13 @@ int lp_commit_new(const struct lp_commit_options *options, struct lp_commit **re
 	return 0;
 }
 
+void lp_commit_leave_index(struct lp_commit *commit)
+{
+	commit->index_is_left = true;
+	lp_task_cancel(&commit->insert_task);
+	lp_timer_stop(commit->options.reactor, &commit->insert_timer);
+}
+
 void lp_commit_free(struct lp_commit *commit)
 {
 	if (commit == NULL)
@@ -929,10 +938,8 @@ void lp_commit_free(struct lp_commit *commit)
 		lp_source_remove(commit->options.reactor, &commit->source);
 	if (commit->waits_for_log)
 		lp_log_wait_cancel(&commit->log_waiter);
-	lp_task_cancel(&commit->insert_task);
+	lp_commit_leave_index(commit);
 	lp_task_cancel(&commit->ready_task);
-	if (lp_timer_is_armed(&commit->insert_timer))
-		lp_timer_stop(commit->options.reactor, &commit->insert_timer);
 	if (lp_timer_is_armed(&commit->hold_timer))
 		lp_timer_stop(commit->options.reactor, &commit->hold_timer);
 	for (uint32_t i = 0; i < GROUPS; i++) {

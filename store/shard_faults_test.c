@@ -422,6 +422,28 @@ static void test_closed_with_news_on_the_way(void **state)
 	}
 }
 
+/* What was to be put into the index came to its turn when that was closed, as it is in a recovery
+ * while serving. */
+static void test_closed_before_the_turn_of_an_insert(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	start(&rig, 13);
+	lpi_shard_rig_put(&rig, 1, 1, 8);
+	lpi_shard_rig_sync(&rig);
+	while (lp_space_wants_chunk(lp_shard_space(rig.shard)) || !lpi_shard_is_quiet(rig.shard))
+		lpi_shard_rig_turn(&rig);
+	lp_commit_pay(lp_shard_commit(rig.shard));
+	lp_commit_abort(lp_shard_commit(rig.shard));
+	lp_shard_stop(rig.shard);
+	assert_true(lp_shard_is_stopped(rig.shard));
+	lp_shard_close_index(rig.shard);
+	for (int i = 0; i < 2; i++)
+		(void)lp_reactor_turn(rig.reactor, false);
+	lp_test_ok(lpi_shard_rig_close(&rig, true));
+	lpi_shard_rig_fini(&rig);
+}
+
 /* The same, and all the rest, with threads: RocksDB's and the helpers' news may come at any time of
  * an opening or a close. */
 static void test_opened_and_closed_with_threads(void **state)
@@ -594,6 +616,7 @@ int main(void)
 		cmocka_unit_test(test_log_of_many_records),
 		cmocka_unit_test(test_writeback_without_a_cache),
 		cmocka_unit_test(test_closed_with_news_on_the_way),
+		cmocka_unit_test(test_closed_before_the_turn_of_an_insert),
 		cmocka_unit_test(test_opened_and_closed_with_threads),
 		cmocka_unit_test(test_closed_with_payloads),
 		cmocka_unit_test(test_payloads_long_in_place),

@@ -648,6 +648,7 @@ void lp_shard_stop(struct lp_shard *shard)
 	lpi_shard_stop_timers(shard);
 	if (!lp_commit_is_idle(shard->commit) && lp_commit_error(shard->commit) == 0)
 		lp_commit_abort(shard->commit);
+	lp_commit_leave_index(shard->commit);
 	lp_writeback_stop(shard->writeback);
 }
 
