@@ -197,6 +197,32 @@ int lpi_names_check_into(const struct lpi_cli_command *self, char **names, int c
 	return status;
 }
 
+int lpi_keys_to_one(const struct lpi_cli_command *self, const struct lpi_args *args,
+		    int (*one)(const char *src, const char *dst, const struct lpi_args *args))
+{
+	char key[LPI_KEY_MAX + 1];
+	int cnt = args->cnt - 1;
+	const char *dst = args->names[cnt];
+	bool into_dir = lpi_key_is_dir_form(dst);
+	if (cnt > 1 && !into_dir)
+		return lpi_cli_usage(self, "several keys go to one that ends in /, not to %s", dst);
+	int status = lpi_keys_check(args->names, cnt);
+	if (status == 0)
+		status = lpi_key_check_target(dst);
+	if (status == 0 && into_dir)
+		status = lpi_names_check_into(self, args->names, cnt, dst);
+	if (status != 0)
+		return status;
+	for (int i = 0; i < cnt; i++) {
+		const char *src = args->names[i];
+		if (into_dir && lpi_key_join(dst, lpi_key_name(src), key) < 0)
+			status = LP_EXIT_FAILED;
+		else if (one(src, into_dir ? key : dst, args) != LP_EXIT_OK)
+			status = LP_EXIT_FAILED;
+	}
+	return status;
+}
+
 static uint32_t name_cnt(const char *key)
 {
 	uint32_t cnt = 1;

@@ -71,6 +71,9 @@ int lpi_keys_check(char **keys, int cnt);
  * become one. */
 int lpi_names_check_into(const struct lpi_cli_command *self, char **names, int cnt,
 			 const char *dir);
+/* SRC ... DST: `one` for each SRC, to DST, or to its last name in DST/; an exit status. */
+int lpi_keys_to_one(const struct lpi_cli_command *self, const struct lpi_args *args,
+		    int (*one)(const char *src, const char *dst, const struct lpi_args *args));
 /* DIR/NAME, where dir may end in '/', or be empty. -ENAMETOOLONG: printed. */
 int lpi_key_join(const char *dir, const char *name, char *ret_key);
 /* Some name in this directory could be none of a key: it would be too long, or one too many. */

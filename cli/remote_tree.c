@@ -201,28 +201,10 @@ static int run_cp(const struct lpi_cli_command *self, int argc, char **argv)
 					      {NULL, 0, NULL, 0}};
 	static const struct lpi_args_form form = {"r", longs, 2, 100000};
 	struct lpi_args args;
-	char key[LPI_KEY_MAX + 1];
 	int status = lpi_args_parse(self, argc, argv, &form, &args);
 	if (status >= 0)
 		return status;
-	const char *dst = args.names[args.cnt - 1];
-	bool into_dir = lpi_key_is_dir_form(dst);
-	if (args.cnt > 2 && !into_dir)
-		return lpi_cli_usage(self, "several keys go to one that ends in /, not to %s", dst);
-	status = lpi_keys_check(args.names, args.cnt - 1);
-	if (status == 0)
-		status = lpi_key_check_target(dst);
-	if (status == 0 && into_dir)
-		status = lpi_names_check_into(self, args.names, args.cnt - 1, dst);
-	if (status != 0)
-		return status;
-	for (int i = 0; i < args.cnt - 1; i++) {
-		const char *to = into_dir ? key : dst;
-		if ((into_dir && lpi_key_join(dst, lpi_key_name(args.names[i]), key) < 0) ||
-		    copy_one(args.names[i], to, &args) != LP_EXIT_OK)
-			status = LP_EXIT_FAILED;
-	}
-	return status;
+	return lpi_keys_to_one(self, &args, copy_one);
 }
 
 const struct lpi_cli_command lpi_remote_cp = {

@@ -574,6 +574,16 @@ struct lp_change *lpi_job_change(struct lpi_job *job, uint32_t shard_idx, enum l
 	return &part->changes[at];
 }
 
+void lpi_job_guard_rights(struct lpi_job *job, struct lp_ino ino, const struct lp_attrs *attrs)
+{
+	struct lp_change *guard = lpi_job_change(job, lp_ino_shard(ino), LP_GUARD_INODE, ino);
+	guard->guard.mode_mask = 07777;
+	guard->guard.mode = attrs->mode;
+	guard->guard.has_owner = true;
+	guard->guard.uid = attrs->uid;
+	guard->guard.gid = attrs->gid;
+}
+
 struct lp_attrs *lpi_job_attrs(struct lpi_job *job)
 {
 	LP_ASSERT(job->attrs_cnt < LP_ARRAY_SIZE(job->attrs));

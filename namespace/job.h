@@ -325,6 +325,8 @@ void lpi_job_unlock(struct lpi_job *job, lpi_step_fn *next);
  * of the calls. */
 struct lp_change *lpi_job_change(struct lpi_job *job, uint32_t shard_idx, enum lp_change_type type,
 				 struct lp_ino ino);
+/* A guard: it has the mode and the owner of `attrs`, or -ECANCELED. */
+void lpi_job_guard_rights(struct lpi_job *job, struct lp_ino ino, const struct lp_attrs *attrs);
 /* Room for attributes of a change. */
 struct lp_attrs *lpi_job_attrs(struct lpi_job *job);
 /* The shard whose changes do not fit into a record: it coordinates. */

@@ -250,7 +250,6 @@ static void note_change(struct lp_ns *ns, struct lpi_notice **first, const struc
 	switch (change->type) {
 	case LP_GUARD_INODE:
 	case LP_GUARD_NO_INODE:
-	case LP_GUARD_OWNER:
 	case LP_GUARD_ENTRY:
 	case LP_GUARD_NO_ENTRY:
 	case LP_GUARD_XATTR:

@@ -249,18 +249,6 @@ static void set_add_list(struct lpi_job *job)
 	lpi_job_coordinate(job, lp_ino_shard(job->op->set.ino));
 }
 
-/* What was allowed was so for this owner and mode. */
-static void set_guard_old(struct lpi_job *job, const struct lp_attrs *old)
-{
-	struct lp_ino ino = job->op->set.ino;
-	struct lp_change *guard = lpi_job_change(job, lp_ino_shard(ino), LP_GUARD_INODE, ino);
-	guard->guard.mode_mask = 07777;
-	guard->guard.mode = old->mode;
-	guard->guard.has_owner = true;
-	guard->guard.uid = old->uid;
-	guard->guard.gid = old->gid;
-}
-
 /* old: as they are. A directory that one has set anything of is one's own (rule N2). */
 static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
 {
@@ -296,7 +284,7 @@ static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
 	if (sets_mode(job))
 		set_add_list(job);
 	if (rests_on_old(job))
-		set_guard_old(job, old);
+		lpi_job_guard_rights(job, ino, old); /* allowed for these */
 	lpi_job_commit(job, set_done);
 }
 

@@ -109,7 +109,7 @@ static void guard_carried(struct lpi_job *job)
 	const struct lpi_put *put = &job->put;
 	struct lp_ino ino = job->entry.ino;
 	uint32_t shard_idx = lp_ino_shard(ino);
-	lpi_job_change(job, shard_idx, LP_GUARD_OWNER, ino)->inode.attrs = &put->old;
+	lpi_job_guard_rights(job, ino, &put->old);
 	if (brings_acl(job))
 		return;
 	struct lp_change *guard = lpi_job_change(

@@ -506,24 +506,12 @@ static int guard_inode(struct lpi_txn *txn, const struct lp_change *change)
 		       : -ECANCELED;
 }
 
-static int guard_owner(struct lpi_txn *txn, const struct lp_change *change)
-{
-	struct lpi_touched *touched = NULL;
-	int err = touch_existing(txn, change->ino, &touched);
-	if (err < 0)
-		return err;
-	const struct lp_inode *rec = &touched->inode->rec;
-	return lpi_owner_guard(change, rec->mode, rec->uid, rec->gid);
-}
-
 static int resolve_one(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	switch (change->type) {
 	case LP_GUARD_INODE:
 	case LP_GUARD_NO_INODE:
 		return guard_inode(txn, change);
-	case LP_GUARD_OWNER:
-		return guard_owner(txn, change);
 	case LP_GUARD_ENTRY:
 	case LP_GUARD_NO_ENTRY:
 	case LP_CHANGE_ENTRY_SET:

@@ -108,8 +108,8 @@ static inline void lp_commit_abort(struct lp_commit *commit)
 {
 	lp_commit_give_up(commit, -ECANCELED);
 }
-/* Nothing is put into the index from here on, nor is it asked anything: it may be closed. For an end,
- * when the commit is idle or has failed. */
+/* Nothing is put into the index from here on, nor is it asked anything: it may be closed. For an
+ * end, when the commit is idle or has failed. */
 void lp_commit_leave_index(struct lp_commit *commit);
 
 /* For an orderly stop: a frame that says what the log need not keep, though there is room. Idle

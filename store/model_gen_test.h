@@ -361,6 +361,7 @@ static inline void lpi_gen_owner(struct lpi_gen *gen, struct lpi_plan_change *ch
 	change->mask = attrs.mode ^ (other == 0 ? 1u : 0u);
 	change->offset = attrs.uid ^ (other == 1 ? 1u : 0u);
 	change->length = attrs.gid ^ (other == 2 ? 1u : 0u);
+	change->has_owner = true;
 }
 
 static inline void lpi_gen_fill_inode(struct lpi_gen *gen, struct lpi_plan_change *change)
@@ -375,9 +376,11 @@ static inline void lpi_gen_fill_inode(struct lpi_gen *gen, struct lpi_plan_chang
 		change->delta = (int32_t)lpi_gen_below(gen, 4) - 1;
 	if (change->type == LP_GUARD_NO_INODE && lpi_gen_chance(gen, 1, 2))
 		change->ino = gen->next_nr;
-	if (change->type == LP_GUARD_OWNER)
+	if (change->type != LP_GUARD_INODE)
+		return;
+	if (lpi_gen_chance(gen, 1, 4))
 		lpi_gen_owner(gen, change);
-	if (change->type != LP_GUARD_INODE || lpi_gen_chance(gen, 1, 4))
+	if (lpi_gen_chance(gen, 1, 4))
 		return;
 	lpi_gen_stat(gen, change->ino, &attrs);
 	change->version_nr = attrs.version_nr + lpi_gen_chance(gen, 1, 15);
@@ -414,7 +417,7 @@ static inline enum lp_change_type lpi_gen_guard_type(struct lpi_gen *gen)
 		LP_GUARD_XATTR, LP_GUARD_EMPTY, LP_GUARD_RECORD, LP_GUARD_NO_INODE};
 	uint64_t idx = lpi_gen_below(gen, LP_ARRAY_SIZE(types));
 	if (types[idx] == LP_GUARD_NO_INODE && lpi_gen_chance(gen, 3, 4))
-		return LP_GUARD_OWNER;
+		return LP_GUARD_INODE;
 	return types[idx];
 }
 

@@ -36,6 +36,7 @@ struct lpi_plan_change {
 	bool seal;
 	bool unseal;
 	bool drop;
+	bool has_owner; /* of a guard: the mode is mask, the owner offset and length */
 };
 
 struct lpi_plan {
@@ -301,11 +302,11 @@ static inline bool lpi_plan_change(const struct lpi_plan_change *plan, struct lp
 	*change = (struct lp_change){.type = type, .ino = {plan->ino}};
 	if (type == LP_GUARD_INODE) {
 		change->guard.version_nr = plan->version_nr;
-	} else if (type == LP_GUARD_OWNER) {
-		op->attrs[idx] = (struct lp_attrs){.mode = (uint16_t)plan->mask,
-						   .uid = (uint32_t)plan->offset,
-						   .gid = (uint32_t)plan->length};
-		change->inode.attrs = &op->attrs[idx];
+		change->guard.mode_mask = plan->has_owner ? 07777 : 0;
+		change->guard.mode = (uint16_t)plan->mask;
+		change->guard.has_owner = plan->has_owner;
+		change->guard.uid = (uint32_t)plan->offset;
+		change->guard.gid = (uint32_t)plan->length;
 	} else if (lpi_change_has_attrs(type) || type == LP_CHANGE_LINK) {
 		lpi_plan_inode(plan, op, idx);
 	} else if (type == LP_CHANGE_CLONE) {

@@ -133,7 +133,6 @@ enum lp_change_type {
 	 * this owner if has_owner: -ECANCELED */
 	LP_GUARD_INODE,
 	LP_GUARD_NO_INODE,  /* -EEXIST */
-	LP_GUARD_OWNER,     /* exists: -ENOENT; has the mode, uid and gid of attrs: -ECANCELED */
 	LP_GUARD_ENTRY,     /* the name exists: -ENOENT; leads to target if not 0: -ECANCELED */
 	LP_GUARD_NO_ENTRY,  /* -EEXIST */
 	LP_GUARD_XATTR,     /* exists: -ENODATA; equals value if not absent: -ECANCELED */
@@ -223,7 +222,7 @@ struct lp_change {
 			uint16_t mode;
 			bool has_owner;
 		} guard;
-		struct { /* CREATE, SET, LINK; GUARD_OWNER: attrs */
+		struct { /* CREATE, SET, LINK */
 			const struct lp_attrs *attrs;
 			struct lp_bytes name;   /* in attrs->parent, a hint; absent: none */
 			struct lp_bytes target; /* CREATE of a symlink */

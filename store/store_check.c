@@ -298,8 +298,6 @@ static int check_change(const struct lp_change *change)
 	case LP_CHANGE_LINK:
 	case LP_CHANGE_REMOVE:
 		return 0;
-	case LP_GUARD_OWNER:
-		return change->inode.attrs == NULL ? -EINVAL : 0;
 	case LP_GUARD_ENTRY:
 	case LP_GUARD_NO_ENTRY:
 	case LP_CHANGE_ENTRY_REMOVE:

@@ -107,8 +107,6 @@ struct change_case {
 static const struct change_case inode_cases[] = {
 	{0, {.type = LP_GUARD_INODE, .ino = INO}},
 	{-EINVAL, {.type = LP_GUARD_INODE}},
-	{0, INODE(LP_GUARD_OWNER, .attrs = &a_file)},
-	{-EINVAL, INODE(LP_GUARD_OWNER, .attrs = NULL)},
 	{-EINVAL, {.type = LP_CHANGE_CNT, .ino = INO}},
 	{-EINVAL, {.type = (enum lp_change_type)1000, .ino = INO}},
 	{0, {.type = LP_CHANGE_REMOVE, .ino = INO}},

@@ -324,15 +324,6 @@ static int guard_inode(struct lpi_fstore_eval *eval, const struct lp_change *gua
 		       : -ECANCELED;
 }
 
-static int guard_owner(struct lpi_fstore_eval *eval, const struct lp_change *guard)
-{
-	struct lpi_fstore_inode *inode;
-	int err = find_there(eval, guard->ino, &inode);
-	if (err < 0)
-		return err;
-	return lpi_owner_guard(guard, inode->rec.mode, inode->rec.uid, inode->rec.gid);
-}
-
 static int guard_entry(struct lpi_fstore_eval *eval, const struct lp_change *guard)
 {
 	struct lp_dirent_value entry = {.ino = 0};
@@ -387,8 +378,6 @@ static int check_guard(struct lpi_fstore_eval *eval, const struct lp_change *gua
 	enum lp_change_type type = guard->type;
 	if (type == LP_GUARD_INODE || type == LP_GUARD_NO_INODE)
 		return guard_inode(eval, guard);
-	if (type == LP_GUARD_OWNER)
-		return guard_owner(eval, guard);
 	if (type == LP_GUARD_ENTRY || type == LP_GUARD_NO_ENTRY)
 		return guard_entry(eval, guard);
 	if (type == LP_GUARD_XATTR || type == LP_GUARD_NO_XATTR)

@@ -75,14 +75,6 @@ static inline bool lpi_change_is_guard(enum lp_change_type type)
 	return type < LP_CHANGE_CREATE;
 }
 
-/* LP_GUARD_OWNER, of an inode that is there. */
-static inline int lpi_owner_guard(const struct lp_change *guard, uint16_t mode, uint32_t uid,
-				  uint32_t gid)
-{
-	const struct lp_attrs *attrs = guard->inode.attrs;
-	return attrs->mode == mode && attrs->uid == uid && attrs->gid == gid ? 0 : -ECANCELED;
-}
-
 /* LP_CHANGE_WRITE and its like. */
 static inline bool lpi_change_is_data(enum lp_change_type type)
 {

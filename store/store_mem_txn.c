@@ -25,13 +25,6 @@ static int guard_inode(const struct lp_change *guard, const struct lpi_mem_inode
 		       : -ECANCELED;
 }
 
-static int guard_owner(const struct lp_change *guard, const struct lpi_mem_inode *inode)
-{
-	if (inode == NULL)
-		return -ENOENT;
-	return lpi_owner_guard(guard, inode->attrs.mode, inode->attrs.uid, inode->attrs.gid);
-}
-
 static int guard_value(const struct lp_change *guard, const struct lpi_mem_item *item, int absent)
 {
 	if (item == NULL)
@@ -83,8 +76,6 @@ static int check_guard(const struct lpi_mem_store *store, const struct lp_change
 		return guard_inode(guard, lpi_mem_inode_find(store, guard->ino));
 	if (type == LP_GUARD_NO_INODE)
 		return lpi_mem_inode_find(store, guard->ino) == NULL ? 0 : -EEXIST;
-	if (type == LP_GUARD_OWNER)
-		return guard_owner(guard, lpi_mem_inode_find(store, guard->ino));
 	if (type == LP_GUARD_ENTRY || type == LP_GUARD_NO_ENTRY)
 		return guard_entry(guard, lpi_mem_dir_find(store, guard->ino));
 	if (type == LP_GUARD_XATTR || type == LP_GUARD_NO_XATTR)

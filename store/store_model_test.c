@@ -218,8 +218,11 @@ static bool wrong_crc(struct lp_store_op *op, struct lp_change *changes)
 /* Guards hold that do not: all of them, for most hold anyway. */
 static bool forget_guards(struct lp_store_op *op, struct lp_change *changes)
 {
-	if (op->txn.change_cnt > 0 && changes[0].type == LP_GUARD_INODE)
+	if (op->txn.change_cnt > 0 && changes[0].type == LP_GUARD_INODE) {
 		changes[0].guard.version_nr = 0;
+		changes[0].guard.mode_mask = 0;
+		changes[0].guard.has_owner = false;
+	}
 	return false;
 }
 
@@ -474,13 +477,28 @@ static void test_crashes(void **state)
 	assert_in_range(lost, 30, 100000);
 }
 
+/* With an inode goes what was done to it: that it was is not seen any more. */
+static bool is_removed_after(const struct lpi_model *model, uint64_t idx, uint64_t ino)
+{
+	for (uint64_t i = idx + 1; i < model->history_cnt; i++) {
+		const struct lpi_model_txn *txn = &model->history[i];
+		for (uint32_t j = 0; j < txn->plan.change_cnt && !txn->not_done; j++) {
+			const struct lpi_plan_change *change = &txn->plan.changes[j];
+			if (change->type == LP_CHANGE_REMOVE && change->ino == ino)
+				return true;
+		}
+	}
+	return false;
+}
+
 /* A transaction that changes something and succeeded; history_cnt: there is none. */
 static uint64_t find_txn(const struct lpi_model *model, bool durable, enum lp_change_type last)
 {
 	for (uint64_t i = model->history_cnt; i-- > 0;) {
 		const struct lpi_model_txn *txn = &model->history[i];
-		if (!txn->not_done && is_durable(model, i) == durable &&
-		    txn->plan.changes[txn->plan.change_cnt - 1].type == last)
+		const struct lpi_plan_change *change = &txn->plan.changes[txn->plan.change_cnt - 1];
+		if (!txn->not_done && is_durable(model, i) == durable && change->type == last &&
+		    !is_removed_after(model, i, change->ino))
 			return i;
 	}
 	return model->history_cnt;
