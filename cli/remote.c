@@ -215,9 +215,8 @@ int lpi_keys_to_one(const struct lpi_cli_command *self, const struct lpi_args *a
 		return status;
 	for (int i = 0; i < cnt; i++) {
 		const char *src = args->names[i];
-		if (into_dir && lpi_key_join(dst, lpi_key_name(src), key) < 0)
-			status = LP_EXIT_FAILED;
-		else if (one(src, into_dir ? key : dst, args) != LP_EXIT_OK)
+		bool has_key = !into_dir || lpi_key_join(dst, lpi_key_name(src), key) == 0;
+		if (!has_key || one(src, into_dir ? key : dst, args) != LP_EXIT_OK)
 			status = LP_EXIT_FAILED;
 	}
 	return status;

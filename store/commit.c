@@ -10,12 +10,11 @@
  */
 #include "store/commit.h"
 
-#include <semaphore.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "store/barrier.h"
 #include "store/keys.h"
 
 #define GROUPS            16u /* collecting, in flight, or waiting for the index */
@@ -87,13 +86,8 @@ struct lp_commit {
 	uint32_t flight;
 	struct lp_commit_stats stats;
 
-	/* The barrier's: written by the reactor's thread, read by RocksDB's. */
 	bool inline_barrier;
-	_Atomic uint64_t entering_seq;
-	_Atomic uint64_t barrier_durable_seq;
-	_Atomic bool barrier_failed;
-	_Atomic uint32_t barrier_waiting;
-	sem_t barrier_wake;
+	struct lp_barrier barrier; /* RocksDB's threads wait there */
 };
 
 static struct group *group_at(struct lp_commit *commit, uint64_t position)
@@ -144,16 +138,6 @@ static void ready_task_run(struct lp_task *task)
 	tell_all(&commit->ready_waiters, commit->error != 0 ? -EIO : 0);
 }
 
-static void barrier_publish(struct lp_commit *commit)
-{
-	atomic_store(&commit->barrier_durable_seq, commit->durable_seq);
-	/* Rare: RocksDB installs a flush. No condition variable: signalling one may wait for
-	 * threads that were woken before. A token too many makes somebody look once more; who took
-	 * that of another and still waits has a frame under way, whose end gives both one. */
-	for (uint32_t cnt = atomic_load(&commit->barrier_waiting); cnt > 0; cnt--)
-		(void)sem_post(&commit->barrier_wake); /* cannot fail */
-}
-
 /* Rule L7: from here on nothing is acknowledged and nothing taken in. */
 static void fail(struct lp_commit *commit, int err)
 {
@@ -161,8 +145,7 @@ static void fail(struct lp_commit *commit, int err)
 		return;
 	commit->error = err;
 	lp_timer_stop(commit->options.reactor, &commit->hold_timer);
-	atomic_store(&commit->barrier_failed, true);
-	barrier_publish(commit);
+	lp_barrier_fail(&commit->barrier);
 	/* Who is told below may ask what has happened. */
 	commit->options.events->failed(commit->options.events, err);
 	for (uint64_t p = commit->first; p <= commit->collecting; p++) {
@@ -260,7 +243,7 @@ static void frame_complete(struct lp_log_frame *frame)
 	}
 	LP_ASSERT(frame->seq > commit->durable_seq);
 	commit->durable_seq = frame->seq;
-	barrier_publish(commit);
+	lp_barrier_pass(&commit->barrier, commit->durable_seq);
 	if (commit->error != 0)
 		return;
 	commit->options.events->durable(commit->options.events, frame->seq, group->changes,
@@ -278,14 +261,14 @@ static void trim_complete(struct lp_log_frame *frame)
 		return;
 	}
 	commit->durable_seq = frame->seq;
-	barrier_publish(commit);
+	lp_barrier_pass(&commit->barrier, commit->durable_seq);
 }
 
 /* --- Into the index --------------------------------------------------------------------------- */
 
 static int insert_group(struct lp_commit *commit, struct group *group)
 {
-	atomic_store(&commit->entering_seq, group->seq); /* before: rule L4 */
+	lp_barrier_enter(&commit->barrier, group->seq); /* before: rule L4 */
 	int err = lp_kv_write(commit->options.kv, group->batch);
 	if (err < 0)
 		return err;
@@ -856,18 +839,13 @@ void lp_commit_wait_group(struct lp_commit *commit, uint64_t group, struct lp_co
 int lp_commit_barrier(void *arg)
 {
 	struct lp_commit *commit = arg;
-	uint64_t need_seq = atomic_load(&commit->entering_seq); /* once: rule L4 */
+	uint64_t need_seq = lp_barrier_entering(&commit->barrier); /* once: rule L4 */
 	if (commit->inline_barrier) {
 		while (commit->durable_seq < need_seq && commit->error == 0)
 			(void)lp_reactor_turn(commit->options.reactor, true);
 		return commit->error != 0 ? -EROFS : 0;
 	}
-	atomic_fetch_add(&commit->barrier_waiting, 1);
-	while (atomic_load(&commit->barrier_durable_seq) < need_seq &&
-	       !atomic_load(&commit->barrier_failed))
-		(void)sem_wait(&commit->barrier_wake); /* interrupted: looks once more */
-	atomic_fetch_sub(&commit->barrier_waiting, 1);
-	return atomic_load(&commit->barrier_failed) ? -EROFS : 0;
+	return lp_barrier_wait(&commit->barrier, need_seq);
 }
 
 void lp_commit_set_inline_barrier(struct lp_commit *commit, bool is_inline)
@@ -902,9 +880,7 @@ int lp_commit_new(const struct lp_commit_options *options, struct lp_commit **re
 	commit->log_waiter.ready = log_ready;
 	commit->durable_seq = lp_log_durable_seq(options->log);
 	commit->inserted_seq = options->applied;
-	atomic_store(&commit->entering_seq, options->applied);
-	atomic_store(&commit->barrier_durable_seq, commit->durable_seq);
-	(void)sem_init(&commit->barrier_wake, 0, 0); /* cannot fail: it is not shared */
+	lp_barrier_init(&commit->barrier, options->applied, commit->durable_seq);
 	for (uint32_t i = 0; i < GROUPS; i++)
 		group_clear(commit, &commit->groups[i]);
 	for (uint32_t i = 0; i < GROUPS; i++) {
@@ -933,7 +909,6 @@ void lp_commit_free(struct lp_commit *commit)
 	if (commit == NULL)
 		return;
 	LP_ASSERT(commit->flight == 0 && !commit->trim_in_flight);
-	LP_ASSERT(atomic_load(&commit->barrier_waiting) == 0);
 	if (lp_list_node_is_linked(&commit->source.node))
 		lp_source_remove(commit->options.reactor, &commit->source);
 	if (commit->waits_for_log)
@@ -951,7 +926,7 @@ void lp_commit_free(struct lp_commit *commit)
 		group_fini(group);
 	}
 	lp_payments_fini(&commit->payments);
-	(void)sem_destroy(&commit->barrier_wake);
+	lp_barrier_fini(&commit->barrier);
 	free(commit);
 }
 
