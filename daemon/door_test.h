@@ -33,6 +33,7 @@ struct lpi_door_rig {
 	uint32_t peer_uid; /* of clients that come from now on, and gid */
 	uint32_t peer_gid;
 	bool is_tcp;
+	int send_bytes;              /* what a socket of the door holds; 0: as it is */
 	struct lp_admin *admin;      /* the last one that was asked */
 	void (*around)(bool begins); /* each turn; NULL: nothing */
 };
@@ -193,6 +194,10 @@ static inline struct lpi_client *lpi_client_pair(struct lpi_door_rig *rig, int *
 	struct lpi_client *client = calloc(1, sizeof(*client));
 	assert_non_null(client);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	if (rig->send_bytes > 0)
+		assert_int_equal(setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &rig->send_bytes,
+					    sizeof(rig->send_bytes)),
+				 0);
 	*ret_fd = fds[1];
 	client->rig = rig;
 	client->fd = fds[0];

@@ -517,6 +517,49 @@ static void the_greedy_leave_room_for_the_modest(void **state)
 	lpi_door_rig_free(rig);
 }
 
+#define SIP_BYTES 2048
+
+/* Who reads all the time, but so slowly that it comes to the same, makes room as well. */
+static void a_sip_now_and_then_hurts_nobody(void **state)
+{
+	const struct lp_door_options options = {.requests_max = 256,
+						.send_timeout_ns = 300 * LP_NS_PER_S};
+	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, &options);
+	struct lpi_client *good = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+	static struct drip none[GREEDY_CNT];
+	uint8_t messages[GREEDY_GETS * GET_BYTES];
+	uint8_t sip[SIP_BYTES];
+	struct lp_door_stats stats;
+	int tries = 0;
+	(void)state;
+	uint64_t ino = make_large(good, 4);
+	rig->send_bytes = SIP_BYTES;
+	for (uint64_t i = 0; i < GREEDY_GETS; i++)
+		seal_get(ino, i + 7, messages + i * GET_BYTES);
+	for (uint32_t i = 0; i < GREEDY_CNT; i++) {
+		none[i] = (struct drip){.client = lpi_client_open(rig, LP_WIRE_CRC_HEADER),
+					.at = sizeof(none[i].message)};
+		lpi_client_send_bytes(none[i].client, messages, sizeof(messages));
+		for (int turn = 0; turn < 10; turn++)
+			lpi_door_rig_turn(rig);
+	}
+	uint64_t id = lpi_client_send_get(good, ino, "", 0, LP_WIRE_PIECE_MAX);
+	for (; tries < DRIPS_MAX && drip_all(none, GREEDY_CNT, good); tries++)
+		for (uint32_t i = 0; i < GREEDY_CNT; i++)
+			(void)recv(none[i].client->fd, sip, sizeof(sip), MSG_DONTWAIT);
+	assert_true(tries < DRIPS_MAX);
+	uint8_t *data = calloc(1, LP_WIRE_PIECE_MAX);
+	assert_int_equal(lpi_client_recv_get(good, id, 0, data, LP_WIRE_PIECE_MAX),
+			 LP_WIRE_PIECE_MAX);
+	lp_door_read_stats(rig->door[0], &stats);
+	assert_true(stats.timeouts > 0);
+	free(data);
+	for (uint32_t i = 0; i < GREEDY_CNT; i++)
+		lpi_client_free(none[i].client);
+	lpi_client_free(good);
+	lpi_door_rig_free(rig);
+}
+
 /* A client that sends more than its credits is served, in its time; and so is the other one. */
 static void credits_bound_what_is_under_way(void **state)
 {
@@ -620,6 +663,7 @@ int main(void)
 		cmocka_unit_test(a_slow_client_in_nobodys_way_is_served),
 		cmocka_unit_test(who_never_reads_is_closed),
 		cmocka_unit_test(the_greedy_leave_room_for_the_modest),
+		cmocka_unit_test(a_sip_now_and_then_hurts_nobody),
 		cmocka_unit_test(many_who_never_read_leave_room),
 		cmocka_unit_test(credits_bound_what_is_under_way),
 		cmocka_unit_test(idle_connections_cost_little),

@@ -325,6 +325,29 @@ static void writes_at_once_all_succeed(void **state)
 	end(&world);
 }
 
+/* Which change it was that failed is told as the client has counted. */
+static void what_failed_is_counted_without_ours(void **state)
+{
+	const struct lp_wire_change changes[] = {
+		{.kind = LP_WIRE_CHANGE_KIND_WRITE, .length = 5},
+		{.kind = LP_WIRE_CHANGE_KIND_XATTR_REMOVE, .name_bytes = 6}};
+	struct lp_wire_compound compound = {.change_cnt = 2};
+	struct lp_wire_written written;
+	struct world world = begin();
+	(void)state;
+	(void)have(&world, "file", USER, GROUP, 0644);
+	LPI_CLIENT_REF(compound.ref, 0, "file");
+	lp_wire_put_part(&world.user->meta, lp_wire_compound, &compound);
+	lpi_client_put_text(world.user, "file");
+	lp_wire_put_part(&world.user->meta, lp_wire_change, &changes[0]);
+	lp_wire_put_part(&world.user->meta, lp_wire_change, &changes[1]);
+	lpi_client_put_text(world.user, "user.x");
+	lp_test_err(-ENODATA, lpi_client_do(world.user, LP_WIRE_OP_COMPOUND, "other", 5, 0));
+	assert_true(lp_wire_part(&world.user->answer, lp_wire_written, &written));
+	assert_int_equal(written.failed_idx, 1);
+	end(&world);
+}
+
 static int do_copy(struct lpi_client *client, const char *from, const char *to)
 {
 	struct lp_wire_two two = {.condition = 0};
@@ -402,6 +425,9 @@ static void a_copy_brings_no_rights(void **state)
 	assert_int_equal(mode_of(&world, "copy3"), 0755);
 	lp_test_ok(do_copy(world.user, "evil", "copy4"));
 	assert_int_equal(mode_of(&world, "copy4"), 06755);
+	/* Nor who is taken for root, and may be anybody. */
+	lp_test_ok(do_copy(world.tcp, "roots", "copy5"));
+	assert_int_equal(mode_of(&world, "copy5"), 0750);
 	end(&world);
 }
 
@@ -478,6 +504,7 @@ int main(void)
 		cmocka_unit_test(only_root_makes_devices),
 		cmocka_unit_test(who_changes_data_leaves_no_rights),
 		cmocka_unit_test(writes_at_once_all_succeed),
+		cmocka_unit_test(what_failed_is_counted_without_ours),
 		cmocka_unit_test(what_is_put_over_loses_its_bits),
 		cmocka_unit_test(a_copy_brings_no_rights),
 		cmocka_unit_test(some_xattrs_are_roots),
