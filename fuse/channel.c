@@ -115,6 +115,8 @@ static bool prepare(struct lp_fuse_channel *channel)
 {
 	if (channel->bytes_out >= channel->bytes_max && channel->stats.under_way > 0)
 		return false;
+	if (lpi_fuse_rooms_are_wanted(&channel->rooms))
+		return false;
 	if (channel->spare == NULL)
 		channel->spare = lp_pool_get(channel->requests);
 	if (channel->spare == NULL)
@@ -149,26 +151,42 @@ static void take_data(struct lpi_fuse_request *request, uint32_t bytes)
 	}
 }
 
-/* Copies the message to one piece of memory of its own. */
+/* What landed in parts, in one piece, in a buffer that it landed in: there is one that takes all.
+ */
+static uint8_t *gather_landed(struct lpi_fuse_request *request, uint32_t len)
+{
+	struct lp_fuse_channel *channel = request->channel;
+	uint32_t at = LPI_FUSE_HEAD_BYTES;
+	uint32_t largest = 0;
+	for (; largest < LPI_FUSE_SEGS && landing_bytes[largest] < len; largest++)
+		at += landing_bytes[largest];
+	if (largest == LPI_FUSE_SEGS)
+		return NULL;
+	request->message_buf = channel->landing[largest];
+	channel->landing[largest] = NULL;
+	uint8_t *to = request->message_buf->data;
+	if (len > at)
+		memmove(to + at, to, len - at);
+	at = LPI_FUSE_HEAD_BYTES;
+	for (uint32_t i = 0; i < largest && at < len; i++) {
+		memcpy(to + at, channel->landing[i]->data, LP_MIN(len - at, landing_bytes[i]));
+		at += landing_bytes[i];
+	}
+	return to;
+}
+
+/* The message in one piece of memory of its own. */
 static const void *gather(struct lpi_fuse_request *request, uint32_t len)
 {
 	struct lp_fuse_channel *channel = request->channel;
+	uint32_t in_head = LP_MIN(len, (uint32_t)LPI_FUSE_HEAD_BYTES);
 	uint8_t *to = (uint8_t *)request->bytes;
-	uint32_t done = LP_MIN(len, (uint32_t)LPI_FUSE_HEAD_BYTES);
-	if (len > LPI_FUSE_INLINE_BYTES) {
-		if (len <= LP_BUF_LARGE)
-			request->message_buf = lp_buf_new(channel->options.bufs, len);
-		if (request->message_buf == NULL)
-			return NULL;
-		to = request->message_buf->data;
-	}
-	memcpy(to, channel->head, done);
-	for (uint32_t i = 0; done < len; i++) {
-		LP_ASSERT(i < LPI_FUSE_SEGS);
-		uint32_t part = LP_MIN(len - done, landing_bytes[i]);
-		memcpy(to + done, channel->landing[i]->data, part);
-		done += part;
-	}
+	if (len > LPI_FUSE_INLINE_BYTES)
+		to = gather_landed(request, len);
+	else if (len > in_head)
+		memcpy(to + in_head, channel->landing[0]->data, len - in_head);
+	if (to != NULL)
+		memcpy(to, channel->head, in_head);
 	return to;
 }
 
@@ -604,6 +622,7 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 	channel->read_task.run = read_some;
 	channel->stopped_task.run = run_stopped;
 	channel->retry.fire = retry;
+	lpi_fuse_rooms_init(&channel->rooms);
 	struct lp_bufs_stats bufs;
 	lp_bufs_read_stats(options->bufs, &bufs);
 	channel->bytes_max = bufs.region_bytes / BYTES_SHARE;
@@ -644,7 +663,7 @@ void lp_fuse_channel_free(struct lp_fuse_channel *channel)
 {
 	if (channel == NULL)
 		return;
-	LP_ASSERT(channel->fd < 0);
+	LP_ASSERT(channel->fd < 0 && !lpi_fuse_rooms_are_wanted(&channel->rooms));
 	lpi_fuse_unwatch(channel);
 	lpi_fuse_syncs_fini(channel);
 	lp_pool_free(channel->requests);

@@ -87,6 +87,7 @@ struct lp_fuse_channel_stats {
 	uint64_t ring_requests;           /* that came by io_uring */
 	uint64_t handed_over;             /* read here and done on another thread */
 	uint64_t throttled;               /* how often it had to wait for buffers or requests */
+	uint64_t roomless;                /* and how often a request, for room for an answer */
 	uint64_t read_bytes;
 	uint64_t written_bytes;
 	uint32_t under_way;

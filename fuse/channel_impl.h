@@ -13,6 +13,7 @@
 #include "fuse/reading.h"
 #include "fuse/request.h"
 #include "fuse/ring.h"
+#include "fuse/room.h"
 #include "fuse/sync.h"
 
 /* Where the next message lands: its head, and behind that buffers of all sizes, so that those of a
@@ -58,6 +59,7 @@ struct lp_fuse_channel {
 	struct lp_msg reader_msg; /* to that one */
 	struct lp_msg invitation; /* to the next one */
 	struct lpi_fuse_syncs syncs;
+	struct lpi_fuse_rooms rooms;
 	struct lpi_fuse_launders launders;
 	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
 	struct lpi_readings readings; /* of directories that were opened here */

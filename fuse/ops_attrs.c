@@ -238,7 +238,7 @@ static void target_read(struct lpi_fuse_request *request)
 
 void lpi_fuse_readlink(struct lpi_fuse_request *request)
 {
-	struct lp_buf *room = lpi_fuse_room(request, LP_BUF_SMALL);
+	struct lp_buf *room = lpi_fuse_room(request, LP_BUF_SMALL, lpi_fuse_readlink);
 	if (room == NULL)
 		return;
 	struct lp_ino ino = lpi_fuse_node(request);

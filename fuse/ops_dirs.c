@@ -423,14 +423,16 @@ void lpi_fuse_readdir(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, -EINVAL);
 		return;
 	}
-	if (lpi_fuse_room(request, ROOM) == NULL)
+	if (lpi_fuse_room(request, ROOM, lpi_fuse_readdir) == NULL)
 		return;
 	struct lp_buf *answer = lp_buf_new(request->channel->options.bufs, REPLY_MAX);
-	int err = answer == NULL ? -ENOMEM : take_reading(request);
-	if (answer != NULL) {
-		request->segs[0] = (struct lp_seg){.buf = answer};
-		request->seg_cnt = 1;
+	if (answer == NULL) {
+		lpi_fuse_wait_for_room(request, lpi_fuse_readdir);
+		return;
 	}
+	request->segs[0] = (struct lp_seg){.buf = answer};
+	request->seg_cnt = 1;
+	int err = take_reading(request);
 	if (err < 0) {
 		lpi_fuse_answer(request, err);
 	} else if (in->offset >= DOTS) {

@@ -191,7 +191,7 @@ static void list_known(struct lpi_fuse_request *request)
 	int r = request->op.result;
 	/* At first only asked whether there is one. */
 	if (r == -ERANGE && request->room == NULL) {
-		struct lp_buf *room = lpi_fuse_room(request, LP_BUF_MEDIUM);
+		struct lp_buf *room = lpi_fuse_room(request, LP_BUF_MEDIUM, list_known);
 		if (room != NULL)
 			look_for_list(request, room->data, room->bytes);
 		return;

@@ -74,7 +74,7 @@ void lpi_fuse_getxattr(struct lpi_fuse_request *request)
 	uint32_t size = LP_MIN(request->message.in.getxattr.size, LP_STORE_VALUE_MAX);
 	if (refuse_name(request))
 		return;
-	struct lp_buf *room = lpi_fuse_room(request, LP_MAX(size, 1u));
+	struct lp_buf *room = lpi_fuse_room(request, LP_MAX(size, 1u), lpi_fuse_getxattr);
 	struct lp_ino ino = lpi_fuse_node(request);
 	if (room == NULL)
 		return;
@@ -142,7 +142,7 @@ static void list_page(struct lpi_fuse_request *request)
 
 void lpi_fuse_listxattr(struct lpi_fuse_request *request)
 {
-	if (lpi_fuse_room(request, LP_BUF_MEDIUM) != NULL)
+	if (lpi_fuse_room(request, LP_BUF_MEDIUM, lpi_fuse_listxattr) != NULL)
 		list_page(request);
 }
 

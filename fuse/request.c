@@ -99,15 +99,6 @@ void lpi_fuse_submit(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
 	lp_ns_submit(request->channel->options.ns, &request->op);
 }
 
-struct lp_buf *lpi_fuse_room(struct lpi_fuse_request *request, uint32_t bytes)
-{
-	LP_ASSERT(request->room == NULL && bytes <= LP_BUF_LARGE);
-	request->room = lp_buf_new(request->channel->options.bufs, bytes);
-	if (request->room == NULL)
-		lpi_fuse_answer(request, -ENOMEM);
-	return request->room;
-}
-
 void lpi_fuse_move(struct lpi_fuse_request *request, enum lpi_fuse_state state)
 {
 	uint64_t now_ns = lp_reactor_now_ns(request->channel->options.reactor);

@@ -35,7 +35,7 @@ typedef void lpi_fuse_step_fn(struct lpi_fuse_request *request);
 struct lpi_fuse_request {
 	struct lp_sm sm;
 	uint64_t began_ns;               /* when it was read */
-	struct lp_list_node node;        /* of those that wait for a sync */
+	struct lp_list_node node;        /* of those that wait for a sync, or for room */
 	struct lp_fuse_channel *home;    /* that has read it, and has its memory */
 	struct lp_fuse_channel *channel; /* where it is at work */
 	struct lpi_fuse_entry *entry;    /* it came by io_uring, and has not been answered */
@@ -47,14 +47,15 @@ struct lpi_fuse_request {
 	struct lp_attrs attrs;
 	struct lp_seg segs[LPI_FUSE_SEGS]; /* a write's data */
 	uint32_t seg_cnt;
-	uint32_t crc_cnt;           /* of those, once they have been summed */
-	struct lp_seg adopted;      /* the same, copied for another thread */
-	uint32_t budget_bytes;      /* of data under way, taken for it where it is at work */
-	uint32_t home_bytes;        /* the same, where it was read, if that is elsewhere */
-	struct lp_buf *message_buf; /* of a message that is not inline */
-	struct lp_buf *room;        /* for an answer or an operation */
-	struct lp_ino ino;          /* that is changed, if not the header's */
-	struct lp_ns_op source;     /* a read that goes on beside op; a list that was read */
+	uint32_t crc_cnt;            /* of those, once they have been summed */
+	struct lp_seg adopted;       /* the same, copied for another thread */
+	uint32_t budget_bytes;       /* of data under way, taken for it where it is at work */
+	uint32_t home_bytes;         /* the same, where it was read, if that is elsewhere */
+	struct lp_buf *message_buf;  /* of a message that is not inline */
+	struct lp_buf *room;         /* for an answer or an operation */
+	lpi_fuse_step_fn *with_room; /* what goes on when there is some */
+	struct lp_ino ino;           /* that is changed, if not the header's */
+	struct lp_ns_op source;      /* a read that goes on beside op; a list that was read */
 	struct lp_ino parent;
 	struct lpi_reading *reading; /* of the directory that is read */
 	uint32_t rest_pos;           /* where what was listed and not added to the answer begins */
@@ -102,8 +103,6 @@ void lpi_fuse_submit(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 /* An inode was read: its access time is now, if the rules of relatime want that. Beside op, which
  * stays as it is. A failure is nobody's. */
 void lpi_fuse_touch(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
-/* A buffer for an answer; NULL: there is none, and -ENOMEM has been answered. */
-struct lp_buf *lpi_fuse_room(struct lpi_fuse_request *request, uint32_t bytes);
 /* Data that is under way for it, given back at its end. */
 void lpi_fuse_take_budget(struct lpi_fuse_request *request, uint32_t bytes);
 /* As the states of a request want it: no earlier than the last move, for the turns of two threads

@@ -178,6 +178,8 @@ static bool take(struct lp_fuse_channel *channel, struct lpi_fuse_entry *entry)
 {
 	if (channel->bytes_out >= channel->bytes_max && channel->stats.under_way > 0)
 		return false;
+	if (lpi_fuse_rooms_are_wanted(&channel->rooms))
+		return false;
 	struct lpi_fuse_request *request = lpi_fuse_channel_take(channel);
 	if (request == NULL)
 		return false;

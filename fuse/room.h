@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Buffers for what is answered. Writers may have taken them all; they give them back soon, so a
+ * request that finds none waits in its channel, which reads nothing more meanwhile.
+ *
+ * Threads: the channel's. Blocking, allocation: none.
+ */
+#ifndef LP_FUSE_ROOM_H
+#define LP_FUSE_ROOM_H
+
+#include "fuse/request.h"
+
+struct lpi_fuse_rooms {
+	struct lpi_fuse_list waiting;
+	struct lp_timer retry;
+};
+
+void lpi_fuse_rooms_init(struct lpi_fuse_rooms *rooms);
+bool lpi_fuse_rooms_are_wanted(const struct lpi_fuse_rooms *rooms);
+
+/* The request's room, of so many bytes (at most LP_BUF_LARGE); NULL: there is none now, and `again`
+ * is called when there may be. -ENOMEM is answered when that takes too long. */
+struct lp_buf *lpi_fuse_room(struct lpi_fuse_request *request, uint32_t bytes,
+			     lpi_fuse_step_fn *again);
+/* The same where something beside the room was missing: what it has is given back. */
+void lpi_fuse_wait_for_room(struct lpi_fuse_request *request, lpi_fuse_step_fn *again);
+
+#endif
