@@ -5,6 +5,7 @@
  * cannot do that, one of its own beside the other. Blocks of zeros become holes. Of a large object
  * that has holes only the data is asked for. */
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,6 +56,40 @@ int lpi_write_sparse(int fd, uint64_t offset, const void *data, size_t len)
 	}
 	return 0;
 }
+
+/* --- Names here ------------------------------------------------------------------------------- */
+
+static int remove_visited(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path) < 0 ? -1 : 0;
+}
+
+int lpi_remove_local(int dir_fd, const char *name)
+{
+	char path[512];
+	int len = snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", dir_fd, name);
+	if (len >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	return nftw(path, remove_visited, 16, FTW_DEPTH | FTW_PHYS) < 0 ? -errno : 0;
+}
+
+int lpi_take_name(int dir_fd, const char *temp, const char *name, bool replaces_dirs)
+{
+	if (renameat(dir_fd, temp, dir_fd, name) == 0)
+		return 0;
+	if (errno != EISDIR || !replaces_dirs)
+		return -errno;
+	int err = lpi_remove_local(dir_fd, name);
+	if (err == 0 && renameat(dir_fd, temp, dir_fd, name) < 0)
+		err = -errno;
+	return err;
+}
+
+/* --- One file --------------------------------------------------------------------------------- */
 
 static int take_bytes(void *arg, uint64_t offset, const void *data, size_t len)
 {
@@ -121,10 +156,11 @@ static int publish(struct lpi_download *self)
 	}
 	int fd = self->fd;
 	self->fd = -1;
-	if (close(fd) < 0 || renameat(what->dir_fd, self->temp, what->dir_fd, self->path) < 0)
+	if (close(fd) < 0)
 		return -errno;
-	self->has_temp = false;
-	return 0;
+	int err = lpi_take_name(what->dir_fd, self->temp, self->path, what->replaces_dirs);
+	self->has_temp = err < 0;
+	return err;
 }
 
 /* text: what the daemon said; NULL: it failed here. */

@@ -3,7 +3,6 @@
  * is written outside of the directory that was given. */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,6 +28,20 @@ static void fail_local(struct lpi_sync *sync, const char *rel, int err)
 	sync->jobs.is_hopeless |= err == -ENOSPC || err == -EROFS;
 }
 
+/* A directory here may hold anything: it gives way only where that was asked for, and then when
+ * what replaces it is there. */
+static bool may_replace(struct down_dir *dir, const char *name, const char *rel)
+{
+	struct stat st;
+	if (fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
+		return true;
+	if (dir->sync->removes)
+		(void)lpi_sync_only_says(dir->sync, "remove", rel);
+	else
+		lpi_tasks_fail(&dir->sync->jobs, rel, 0, "a directory here (--delete replaces it)");
+	return dir->sync->removes;
+}
+
 static void close_fd(void *arg)
 {
 	(void)close((int)(intptr_t)arg);
@@ -47,7 +60,7 @@ static void get_file(struct down_dir *dir, const struct lpi_remote_entry *entry,
 			fail_local(sync, rel, -errno);
 		return;
 	}
-	if (lpi_sync_only_says(sync, "get", rel))
+	if (!may_replace(dir, entry->name, rel) || lpi_sync_only_says(sync, "get", rel))
 		return;
 	/* The directory's descriptor is closed before the download ends. */
 	int fd = fcntl(dir->fd, F_DUPFD_CLOEXEC, 0);
@@ -63,6 +76,7 @@ static void get_file(struct down_dir *dir, const struct lpi_remote_entry *entry,
 					      .mtime_ns = attrs->mtime_ns,
 					      .mode = attrs->mode,
 					      .keeps_times = true,
+					      .replaces_dirs = sync->removes,
 					      .is_maybe_sparse = attrs->size_bytes >= SPARSE_MIN,
 					      .batch = &sync->batch,
 					      .ended = close_fd,
@@ -83,13 +97,17 @@ static void get_symlink(struct down_dir *dir, const char *name, const char *rel,
 	}
 	ssize_t len = readlinkat(dir->fd, name, here, sizeof(here) - 1);
 	here[LP_MAX(len, (ssize_t)0)] = '\0';
-	if ((len >= 0 && strcmp(here, target) == 0) || lpi_sync_only_says(sync, "get", rel))
+	if ((len >= 0 && strcmp(here, target) == 0) || !may_replace(dir, name, rel) ||
+	    lpi_sync_only_says(sync, "get", rel))
 		return;
 	(void)snprintf(temp, sizeof(temp), ".lapis-%ld-link", (long)getpid());
 	if (symlinkat(target, dir->fd, temp) < 0) {
 		fail_local(sync, rel, -errno);
-	} else if (renameat(dir->fd, temp, dir->fd, name) < 0) {
-		fail_local(sync, rel, -errno);
+		return;
+	}
+	err = lpi_take_name(dir->fd, temp, name, sync->removes);
+	if (err < 0) {
+		fail_local(sync, rel, err);
 		(void)unlinkat(dir->fd, temp, 0);
 	}
 }
@@ -127,25 +145,15 @@ static void get_entry(struct down_dir *dir, const struct lpi_remote_entry *entry
 
 /* --- What there is too much ------------------------------------------------------------------- */
 
-static int remove_visited(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	(void)st;
-	(void)type;
-	(void)ftw;
-	return remove(path) < 0 ? -1 : 0;
-}
-
 static void remove_local(struct down_dir *dir, const char *name)
 {
 	struct lpi_sync *sync = dir->sync;
 	char rel[LPI_KEY_MAX + 1];
-	char path[2 * LPI_KEY_MAX + 2];
 	if (!lpi_sync_join(sync, dir->rel, name, rel) || lpi_sync_only_says(sync, "remove", rel))
 		return;
-	(void)snprintf(path, sizeof(path), "%s/%s", sync->local, rel);
-	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
-	if (nftw(path, remove_visited, 16, FTW_DEPTH | FTW_PHYS) < 0)
-		fail_local(sync, rel, -errno);
+	int err = lpi_remove_local(dir->fd, name);
+	if (err < 0)
+		fail_local(sync, rel, err);
 }
 
 static void remove_unknown(struct down_dir *dir, DIR *stream)

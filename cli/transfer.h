@@ -50,6 +50,7 @@ struct lpi_get_file {
 	int64_t mtime_ns; /* with keeps_times */
 	uint16_t mode;
 	bool keeps_times;
+	bool replaces_dirs;          /* as lpi_take_name() */
 	bool is_maybe_sparse;        /* large: asks where there is data first */
 	struct lpi_get_batch *batch; /* outlives it; NULL: durable by itself */
 	void (*ended)(void *arg);    /* may be NULL */
@@ -60,6 +61,12 @@ struct lpi_get_file {
 void lpi_get_file(struct lpi_tasks *jobs, const struct lpi_get_file *what);
 /* What is held gets its names. Once more when the tasks have ended. */
 void lpi_get_flush(struct lpi_get_batch *batch);
+
+/* With all that is in it, if it is a directory. 0, or an error of this machine; so has the other.
+ */
+int lpi_remove_local(int dir_fd, const char *name);
+/* What is called temp gets a name, whatever has that; a directory only with replaces_dirs. */
+int lpi_take_name(int dir_fd, const char *temp, const char *name, bool replaces_dirs);
 
 /* Bytes to a file, holes where they are zeros: from *pos on. */
 int lpi_write_sparse(int fd, uint64_t offset, const void *data, size_t len);

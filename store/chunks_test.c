@@ -79,12 +79,17 @@ static void test_reserve(void **state)
 	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
 	lp_test_ok(lp_chunks_format(bdev, &label));
 	struct lp_chunks *chunks = open_table(bdev, &label, 3);
-	for (unsigned i = 0; i < CHUNK_CNT - 3; i++)
+	for (unsigned i = 0; i < CHUNK_CNT - 3; i++) {
+		assert_int_equal(lp_chunks_for_objects_cnt(chunks), CHUNK_CNT - 3 - i);
 		(void)lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 0);
+	}
+	assert_int_equal(lp_chunks_for_objects_cnt(chunks), 0);
 	lp_test_err(-ENOSPC, lp_chunks_lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 0, &idx));
 	(void)lease(chunks, 0, LP_CHUNK_USE_FILES, 0);
 	(void)lease(chunks, 0, LP_CHUNK_USE_META, 0);
+	assert_int_equal(lp_chunks_for_objects_cnt(chunks), 0); /* of one that is free */
 	lp_chunks_set_files_reserve(chunks, 0);
+	assert_int_equal(lp_chunks_for_objects_cnt(chunks), 1);
 	(void)lease(chunks, 1, LP_CHUNK_USE_OBJECTS, 0);
 	lp_test_err(-ENOSPC, lp_chunks_lease(chunks, 0, LP_CHUNK_USE_FILES, 0, &idx));
 	lp_test_ok(lp_chunks_return(chunks, 0, LP_CHUNK_USE_OBJECTS, 4));

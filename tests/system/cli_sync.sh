@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Goal: what copies trees and many names loses nothing: a sync removes no directory of the store unless
+# Goal: what copies trees and many names loses nothing: a sync removes no directory of the store, or here, unless
 # that was asked for and its replacement can be read, two of a name do not become one, a put that failed
 # leaves the time of what is there, files get their names when they are durable, a directory that cannot
 # be read ends nothing, and -n says what would be done. Method: trees with such things in them; a sync
@@ -124,6 +124,29 @@ does sync b/up ./up.back
 [ "$(readlink up.back/link) $(readlink up.back/other)" = 'second first' ] || say "symlinks: $(ls -l up.back)"
 "$lapis" ls -r b/up | grep lapis- && say "sync left something of its own"
 does rm -r b/up
+
+# The other way the same: a directory here gives way to a file or symlink of the store only with --delete.
+mkdir -p down/f/deep down/l/deep
+echo 1 >down/f/deep/1
+ln -s nowhere down/f/deep/link
+echo 2 >down/l/deep/2
+does put file b/down/f
+does put file b/down/other
+does sync ./down/f/deep b/links
+does mv b/links/link b/down/l
+fails 'f: a directory here \(--delete replaces it\)' "$lapis" sync b/down ./down
+grep -q 'l: a directory here' err || say "a symlink for a directory here is not named: $(cat err)"
+[ "$(wc -l <err)" = 2 ] || say "not two lines: $(cat err)"
+[ "$(cat down/f/deep/1 down/l/deep/2 down/other | tr '\n' ' ')" = '1 2 content ' ] || say "a sync down has changed $(find down)"
+fails 'f: a directory here' "$lapis" sync -n b/down ./down
+[ "$("$lapis" sync -n --delete b/down ./down | tr '\n' ' ')" = 'remove  f get     f remove  l get     l ' ] ||
+	say "sync -n --delete down: $("$lapis" sync -n --delete b/down ./down)"
+[ "$(cat down/f/deep/1)" = 1 ] || say "sync -n --delete has removed something"
+does sync --delete b/down ./down
+[ "$(cat down/f) $(readlink down/l)" = 'content nowhere' ] || say "a sync down has left $(find down)"
+[ -z "$("$lapis" sync -n --delete b/down ./down)" ] || say "more to do: $("$lapis" sync -n --delete b/down ./down)"
+[ "$(find down | LC_ALL=C sort | tr '\n' ' ')" = 'down down/f down/l down/other ' ] || say "a sync down has left $(find down)"
+does rm -r b/down b/links
 
 # Two of the same last name cannot go to one directory.
 mkdir one two
@@ -297,5 +320,11 @@ fails 'shut: Permission denied' unprivileged "$lapis" sync --delete b/parts ./pa
 chmod 700 parts/shut
 [ "$(cat parts/a/f parts/shut/f parts/z/f | tr '\n' ' ')" = 'so new shut so ' ] ||
 	say "a directory that is shut ends a sync down: $(cat parts/*/f)"
+
+# What is in one that can be listed, and no more, is not taken for what is here no more.
+chmod 444 parts/shut
+fails 'shut/f: Permission denied' unprivileged "$lapis" sync --delete ./parts b/parts
+chmod 700 parts/shut
+expect 0 '^so$' cat b/parts/shut/f
 
 finish
