@@ -354,6 +354,33 @@ static inline int lpi_kernel_truncate(struct lpi_kernel *kernel, uint64_t node, 
 	return lpi_kernel_ask(kernel);
 }
 
+static inline int lpi_kernel_set_xattr(struct lpi_kernel *kernel, uint64_t node, const void *value,
+				       uint32_t bytes)
+{
+	const struct fuse_setxattr_in in = {.size = bytes};
+	lpi_kernel_begin(kernel, FUSE_SETXATTR, node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	lpi_kernel_add_name(kernel, "user.x");
+	lpi_kernel_add(kernel, value, bytes);
+	return lpi_kernel_ask(kernel);
+}
+
+/* The attribute of lpi_kernel_set_xattr(), if it has no more than so many bytes. */
+static inline void lpi_kernel_begin_get_xattr(struct lpi_kernel *kernel, uint64_t node,
+					      uint32_t bytes)
+{
+	const struct fuse_getxattr_in in = {.size = bytes};
+	lpi_kernel_begin(kernel, FUSE_GETXATTR, node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	lpi_kernel_add_name(kernel, "user.x");
+}
+
+static inline int lpi_kernel_get_xattr(struct lpi_kernel *kernel, uint64_t node, uint32_t bytes)
+{
+	lpi_kernel_begin_get_xattr(kernel, node, bytes);
+	return lpi_kernel_ask(kernel);
+}
+
 /* 0: there is no such name. */
 static inline uint64_t lpi_kernel_lookup(struct lpi_kernel *kernel, uint64_t dir, const char *name)
 {

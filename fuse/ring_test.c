@@ -55,25 +55,6 @@ static void turns(struct lpi_machine *machine, uint32_t cnt)
 		(void)lpi_ns_sim_turn(machine->sim);
 }
 
-static int set_xattr(struct lpi_kernel *kernel, uint64_t node, const void *value, uint32_t bytes)
-{
-	const struct fuse_setxattr_in in = {.size = bytes};
-	lpi_kernel_begin(kernel, FUSE_SETXATTR, node);
-	lpi_kernel_add(kernel, &in, sizeof(in));
-	lpi_kernel_add_name(kernel, "user.long");
-	lpi_kernel_add(kernel, value, bytes);
-	return lpi_kernel_ask(kernel);
-}
-
-static int get_xattr(struct lpi_kernel *kernel, uint64_t node, uint32_t bytes)
-{
-	const struct fuse_getxattr_in in = {.size = bytes};
-	lpi_kernel_begin(kernel, FUSE_GETXATTR, node);
-	lpi_kernel_add(kernel, &in, sizeof(in));
-	lpi_kernel_add_name(kernel, "user.long");
-	return lpi_kernel_ask(kernel);
-}
-
 /* Directories go round the shards, and take their files along. */
 static uint64_t file_in_new_dir(struct lpi_kernel *kernel, uint32_t nr)
 {
@@ -102,8 +83,8 @@ static void check_file(struct lpi_kernel *kernel, uint64_t dir, uint32_t nr)
 	lp_test_ok(lpi_kernel_write(kernel, file.node, nr, bytes, size));
 	assert_int_equal(lpi_kernel_read(kernel, FUSE_READ, file.node, nr, back), size);
 	assert_memory_equal(back, bytes, size);
-	lp_test_ok(set_xattr(kernel, file.node, bytes, LP_MIN(size, 3000u)));
-	lp_test_ok(get_xattr(kernel, file.node, 4000));
+	lp_test_ok(lpi_kernel_set_xattr(kernel, file.node, bytes, LP_MIN(size, 3000u)));
+	lp_test_ok(lpi_kernel_get_xattr(kernel, file.node, 4000));
 	assert_int_equal(lpi_kernel_answer_len(kernel), LP_MIN(size, 3000u));
 	assert_memory_equal(lpi_kernel_answer(kernel, 1), bytes, LP_MIN(size, 3000u));
 	lp_test_ok(lpi_kernel_fsync(kernel, FUSE_FSYNC, file.node, file.fh));

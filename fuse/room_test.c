@@ -61,24 +61,6 @@ static uint64_t roomless(const struct lpi_machine *machine)
 	return cnt;
 }
 
-static int set_xattr(struct lpi_kernel *kernel, uint64_t node, const void *value, uint32_t bytes)
-{
-	const struct fuse_setxattr_in in = {.size = bytes};
-	lpi_kernel_begin(kernel, FUSE_SETXATTR, node);
-	lpi_kernel_add(kernel, &in, sizeof(in));
-	lpi_kernel_add_name(kernel, "user.x");
-	lpi_kernel_add(kernel, value, bytes);
-	return lpi_kernel_ask(kernel);
-}
-
-static void begin_get_xattr(struct lpi_kernel *kernel, uint64_t node, uint32_t bytes)
-{
-	const struct fuse_getxattr_in in = {.size = bytes};
-	lpi_kernel_begin(kernel, FUSE_GETXATTR, node);
-	lpi_kernel_add(kernel, &in, sizeof(in));
-	lpi_kernel_add_name(kernel, "user.x");
-}
-
 enum { GETXATTR, LISTXATTR, READDIR, WAY_CNT };
 
 static void begin_way(struct lpi_kernel *kernel, int way, uint64_t file, uint64_t dir)
@@ -87,7 +69,7 @@ static void begin_way(struct lpi_kernel *kernel, int way, uint64_t file, uint64_
 	const struct fuse_read_in read = {.size = 4096};
 	switch (way) {
 	case GETXATTR:
-		begin_get_xattr(kernel, file, 100);
+		lpi_kernel_begin_get_xattr(kernel, file, 100);
 		break;
 	case LISTXATTR:
 		lpi_kernel_begin(kernel, FUSE_LISTXATTR, file);
@@ -110,7 +92,7 @@ static void test_waits_for_room(void **state)
 	(void)state;
 	uint64_t dir = lpi_kernel_mkdir(kernel, 1, "dir");
 	struct lpi_opened file = lpi_kernel_create(kernel, FUSE_CREATE, dir, "a");
-	lp_test_ok(set_xattr(kernel, file.node, "value", 5));
+	lp_test_ok(lpi_kernel_set_xattr(kernel, file.node, "value", 5));
 	for (int way = 0; way < WAY_CNT; way++) {
 		uint64_t before = roomless(machine);
 		take_all(machine, &taken);
@@ -130,6 +112,18 @@ static void test_waits_for_room(void **state)
 	machine_free(machine);
 }
 
+/* Somebody waits for an attribute, and there are no buffers; returns whose. */
+static uint64_t ask_without_room(struct lpi_machine *machine, struct taken *taken)
+{
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	struct lpi_opened file = lpi_kernel_create(kernel, FUSE_CREATE, 1, "a");
+	lp_test_ok(lpi_kernel_set_xattr(kernel, file.node, "value", 5));
+	take_all(machine, taken);
+	lpi_kernel_begin_get_xattr(kernel, file.node, 100);
+	lpi_kernel_send(kernel);
+	return file.node;
+}
+
 /* After half a minute there is something else wrong, and who asks is told. */
 static void test_waits_not_for_ever(void **state)
 {
@@ -138,18 +132,14 @@ static void test_waits_not_for_ever(void **state)
 	struct lpi_kernel *kernel = &machine->kernels[0];
 	struct fuse_out_header header;
 	(void)state;
-	struct lpi_opened file = lpi_kernel_create(kernel, FUSE_CREATE, 1, "a");
-	lp_test_ok(set_xattr(kernel, file.node, "value", 5));
-	take_all(machine, &taken);
-	begin_get_xattr(kernel, file.node, 100);
-	lpi_kernel_send(kernel);
+	uint64_t node = ask_without_room(machine, &taken);
 	lpi_machine_idle(machine, 25 * LP_NS_PER_S);
 	assert_false(lpi_kernel_take(kernel, &header));
 	lpi_machine_idle(machine, 10 * LP_NS_PER_S);
 	assert_true(lpi_kernel_take(kernel, &header));
 	assert_int_equal(header.error, -ENOMEM);
 	give_back(&taken);
-	lpi_kernel_release(kernel, FUSE_RELEASE, file.node);
+	lpi_kernel_release(kernel, FUSE_RELEASE, node);
 	machine_free(machine);
 }
 
@@ -158,13 +148,8 @@ static void test_stops_without_room(void **state)
 {
 	static struct taken taken;
 	struct lpi_machine *machine = machine_new();
-	struct lpi_kernel *kernel = &machine->kernels[0];
 	(void)state;
-	struct lpi_opened file = lpi_kernel_create(kernel, FUSE_CREATE, 1, "a");
-	lp_test_ok(set_xattr(kernel, file.node, "value", 5));
-	take_all(machine, &taken);
-	begin_get_xattr(kernel, file.node, 100);
-	lpi_kernel_send(kernel);
+	(void)ask_without_room(machine, &taken);
 	lpi_machine_idle(machine, 5 * LP_NS_PER_MS);
 	assert_true(roomless(machine) > 0);
 	lpi_machine_hang_up(machine);
@@ -188,15 +173,16 @@ static void test_long_messages(void **state)
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(around); i++) {
 		for (uint32_t len = around[i] - 60; len <= around[i] + 60; len++) {
 			lp_prng_fill(&prng, value, len);
-			lp_test_ok(set_xattr(kernel, file.node, value, len));
-			begin_get_xattr(kernel, file.node, LP_STORE_VALUE_MAX);
-			lp_test_ok(lpi_kernel_ask(kernel));
+			lp_test_ok(lpi_kernel_set_xattr(kernel, file.node, value, len));
+			lp_test_ok(lpi_kernel_get_xattr(kernel, file.node, LP_STORE_VALUE_MAX));
 			assert_int_equal(lpi_kernel_answer_len(kernel), len);
 			assert_memory_equal(lpi_kernel_answer(kernel, len), value, len);
 		}
 	}
-	assert_int_equal(set_xattr(kernel, file.node, value, LP_STORE_VALUE_MAX), -ENOSPC);
-	assert_int_equal(set_xattr(kernel, file.node, value, LP_STORE_VALUE_MAX - 80), -ENOSPC);
+	assert_int_equal(lpi_kernel_set_xattr(kernel, file.node, value, LP_STORE_VALUE_MAX),
+			 -ENOSPC);
+	assert_int_equal(lpi_kernel_set_xattr(kernel, file.node, value, LP_STORE_VALUE_MAX - 80),
+			 -ENOSPC);
 	lpi_kernel_release(kernel, FUSE_RELEASE, file.node);
 	machine_free(machine);
 }
