@@ -143,6 +143,45 @@ static void test_waits_not_for_ever(void **state)
 	machine_free(machine);
 }
 
+static void begin_lookup(struct lpi_kernel *kernel)
+{
+	lpi_kernel_begin(kernel, FUSE_LOOKUP, 1);
+	lpi_kernel_add_name(kernel, "a");
+}
+
+/* What would take the next buffers: it is not begun before who waits has his, whichever way it
+ * comes. */
+static void test_others_wait_behind(void **state)
+{
+	static struct taken taken;
+	(void)state;
+	for (uint32_t queues = 0; queues <= LPI_MACHINE_CHANNELS; queues += LPI_MACHINE_CHANNELS) {
+		struct lpi_machine *machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(1), queues, 0);
+		struct lpi_kernel *kernel = &machine->kernels[0];
+		struct fuse_out_header header;
+		uint64_t node = ask_without_room(machine, &taken);
+		lpi_machine_idle(machine, 5 * LP_NS_PER_MS);
+		uint64_t waiting = kernel->unique;
+		begin_lookup(kernel);
+		lpi_kernel_send(kernel);
+		lpi_machine_idle(machine, 5 * LP_NS_PER_MS);
+		assert_false(lpi_kernel_take(kernel, &header));
+		give_back(&taken);
+		for (uint64_t unique = waiting; unique <= kernel->unique; unique++) {
+			while (!lpi_kernel_take(kernel, &header)) {
+				lpi_machine_idle(machine, LP_NS_PER_MS);
+				/* The other channel reads now, but here it has an end of its own.
+				 */
+				kernel->sent(kernel->arg);
+			}
+			assert_int_equal(header.unique, unique);
+			assert_int_equal(header.error, 0);
+		}
+		lpi_kernel_release(kernel, FUSE_RELEASE, node);
+		machine_free(machine);
+	}
+}
+
 /* What stops does not wait, either. */
 static void test_stops_without_room(void **state)
 {
@@ -192,6 +231,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_waits_for_room),
 		cmocka_unit_test(test_waits_not_for_ever),
+		cmocka_unit_test(test_others_wait_behind),
 		cmocka_unit_test(test_stops_without_room),
 		cmocka_unit_test(test_long_messages),
 	};
