@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step on a helper is a work, one on the threads a phase; each begins when the former has ended.
- * Whatever fails, the way out is the same: unmount, stop, close. */
+/* A step that blocks is a work, one on the threads a phase; each begins when the former has ended.
+ * Whatever fails, the way out is the same: unmount, stop, close.
+ *
+ * What asks the kernel for something that the kernel asks the mount for has a thread of its own:
+ * the mount may need a helper to answer, and if all of them waited here none would come. The
+ * session is opened by a helper, though, for its guard waits for the end of the thread that has
+ * started it: who waits for us in the kernel does not end when we are killed (fuse/guard.h). */
 #include "daemon/mount.h"
 
 #include <string.h>
@@ -11,12 +16,12 @@
 #include "daemon/service_impl.h"
 #include "fuse/ring.h"
 
-static void run_work(struct lp_service *service, void (*run)(struct lp_work *work),
-		     void (*done)(struct lp_work *work))
+static void run_work(struct lp_service *service, struct lp_workers *workers,
+		     void (*run)(struct lp_work *work), void (*done)(struct lp_work *work))
 {
 	struct lpi_mount *mount = &service->mount;
 	mount->work = (struct lp_work){.run = run, .done = done};
-	lp_workers_submit(service->workers, service->reactor, &mount->work);
+	lp_workers_submit(workers, service->reactor, &mount->work);
 }
 
 static struct lpi_mount *mount_of(struct lp_work *work)
@@ -119,6 +124,16 @@ static void free_channel(struct lpi_errand *errand)
 
 static void begin(struct lp_service *service);
 
+/* There is no mount, or none any more. */
+static void over(struct lp_service *service)
+{
+	struct lpi_mount *mount = &service->mount;
+	LP_ASSERT(mount->session == NULL);
+	lp_workers_free(mount->waiter);
+	mount->waiter = NULL;
+	mount->next(service, mount->result);
+}
+
 static void all_freed(struct lp_service *service)
 {
 	struct lpi_mount *mount = &service->mount;
@@ -131,7 +146,7 @@ static void all_freed(struct lp_service *service)
 	if (mount->is_again)
 		begin(service);
 	else
-		mount->next(service, mount->result);
+		over(service);
 }
 
 static void all_stopped(struct lp_service *service)
@@ -161,9 +176,9 @@ static void unmount(struct lp_work *work)
 static void end(struct lp_service *service)
 {
 	if (service->mount.session == NULL)
-		service->mount.next(service, service->mount.result);
+		over(service);
 	else
-		run_work(service, unmount, unmounted);
+		run_work(service, service->mount.waiter, unmount, unmounted);
 }
 
 void lpi_mount_stop(struct lp_service *service,
@@ -240,7 +255,7 @@ static void all_started(struct lp_service *service)
 	if (service->phase.result < 0)
 		fail(service, service->phase.result, "no descriptor for each thread");
 	else
-		run_work(service, probe, probed);
+		run_work(service, service->mount.waiter, probe, probed);
 }
 
 static void all_made(struct lp_service *service)
@@ -259,7 +274,7 @@ static void opened(struct lp_work *work)
 	struct lp_service *service = mount->service;
 	if (mount->result < 0) {
 		memcpy(service->why, mount->why, sizeof(service->why));
-		mount->next(service, mount->result);
+		over(service);
 		return;
 	}
 	mount->result = lp_workers_new(1, &mount->notifier);
@@ -302,7 +317,7 @@ static void begin(struct lp_service *service)
 	mount->is_again = false;
 	mount->is_starting = true;
 	atomic_store(&mount->is_gone, false);
-	run_work(service, open_session, opened);
+	run_work(service, service->workers, open_session, opened);
 }
 
 void lpi_mount_start(struct lp_service *service,
@@ -311,8 +326,13 @@ void lpi_mount_start(struct lp_service *service,
 	struct lpi_mount *mount = &service->mount;
 	mount->service = service;
 	mount->next = next;
-	if (lp_config_text(&service->config, LP_OPT_MOUNT) == NULL)
+	if (lp_config_text(&service->config, LP_OPT_MOUNT) == NULL) {
 		next(service, 0);
+		return;
+	}
+	mount->result = lp_workers_new(1, &mount->waiter);
+	if (mount->result < 0)
+		fail(service, mount->result, "no thread to mount it");
 	else
 		begin(service);
 }

@@ -4,13 +4,14 @@
  *   open     on a helper: libfuse mounts, the kernel is greeted
  *   make     on each thread: a channel
  *   start    on each thread: it reads requests, from a descriptor of its own
- *   probe    on a helper: the mount answers (rule M4). If it does not by io_uring all of this is
+ *   probe    on its thread: the mount answers (rule M4). If it does not by io_uring all of this is
  *            undone and done again without
  *   ...
- *   unmount  on a helper: waits for its users, but not for ever
+ *   unmount  on its thread: waits for its users, but not for ever
  *   stop     on each thread: what was asked is answered, and the descriptor closed
  *
- * Threads: the control thread, unless it says otherwise. Blocking: helpers only.
+ * Threads: the control thread, unless it says otherwise. Blocking: helpers, and a thread of its
+ * own.
  */
 #ifndef LP_DAEMON_MOUNT_H
 #define LP_DAEMON_MOUNT_H
@@ -36,6 +37,7 @@ struct lpi_mount {
 	struct lp_service *service;
 	struct lp_work work;
 	struct lp_fuse_session *session;
+	struct lp_workers *waiter;                              /* one thread: the mount's own */
 	struct lp_workers *notifier;                            /* one thread */
 	struct lp_workers *launderer;                           /* one thread */
 	struct lp_fuse_channel *channels[LP_FUSE_CHANNELS_MAX]; /* by thread */
