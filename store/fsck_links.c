@@ -5,6 +5,8 @@
  *
  * Where something that would tell cannot be read, or is not final, findings are warnings and
  * nothing is mended. */
+#include <string.h>
+
 #include "base/error.h"
 #include "store/fsck_impl.h"
 #include "store/fsck_names.h"
@@ -195,6 +197,79 @@ static int take_fragment(struct links *links, struct lpi_fsck_cursor *cursor)
 	return 0;
 }
 
+/* --- Inodes of other rounds ------------------------------------------------------------------- */
+
+/* What cannot be read leaves both as they are. */
+static void read_inode(const struct links *links, struct lp_ino ino, uint8_t *type,
+		       uint64_t *parent)
+{
+	const struct lpi_fsck *fsck = links->fsck;
+	uint32_t idx = lp_ino_shard(ino);
+	struct lp_key key;
+	struct lp_kv_value value;
+	struct lp_inode inode;
+	if (idx >= fsck->report->shards || !lpi_fsck_is_there(&fsck->shards[idx]))
+		return;
+	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, ino);
+	if (lpi_fsck_get(&fsck->shards[idx], &key, &value) < 0)
+		return;
+	if (lp_inode_decode(value.bytes.data, value.bytes.len, ino, &inode) == 0) {
+		*type = inode.type;
+		*parent = inode.parent.nr;
+	}
+	lp_kv_value_release(&value);
+}
+
+static bool is_subdir(const struct links *links, struct lp_kv_bytes name, struct lp_kv_bytes value)
+{
+	struct lp_dirent_value entry;
+	struct lp_key_view view;
+	struct lp_key key = {.len = name.len};
+	uint64_t parent = 0;
+	if (lp_key_parse(name.data, name.len, &view) < 0)
+		return false;
+	LP_ASSERT(name.len <= sizeof(key.bytes));
+	memcpy(key.bytes, name.data, name.len);
+	if (lp_dirent_read(value.data, value.len, &key, &entry) < 0)
+		return false;
+	uint8_t type = entry.type;
+	read_inode(links, (struct lp_ino){entry.ino}, &type, &parent);
+	return type == LP_INODE_TYPE_DIR;
+}
+
+/* Entries of the directory on one shard; what cannot be read has been told. */
+static int count_on(const struct links *links, const struct lpi_fsck_shard *shard,
+		    struct lp_ino dir, uint32_t *cnt)
+{
+	struct lp_kv_iter *iter = NULL;
+	struct lp_key_range range;
+	lp_key_range_of_ino(&range, LP_KEY_SPACE_DIRENT, dir);
+	int err =
+		lpi_fsck_iter_open(shard, (struct lp_kv_bytes){range.first.bytes, range.first.len},
+				   (struct lp_kv_bytes){range.end.bytes, range.end.len}, &iter);
+	if (err < 0)
+		return err;
+	for (err = lp_kv_iter_seek_first(iter); err == 0; err = lp_kv_iter_next(iter))
+		*cnt += is_subdir(links, lp_kv_iter_key(iter), lp_kv_iter_value(iter));
+	lp_kv_iter_close(iter);
+	return 0;
+}
+
+/* An entry whose inode is of another round was counted as what it says of it, which may be wrong.
+ * Only the directories for which that makes a difference are counted again. */
+static int count_subdirs(const struct links *links, struct lpi_fsck_node *node)
+{
+	uint32_t cnt = 0;
+	int err = 0;
+	for (uint32_t i = 0; i < links->fsck->report->shards && err == 0; i++) {
+		const struct lpi_fsck_shard *shard = &links->fsck->shards[i];
+		if (lpi_fsck_is_there(shard))
+			err = count_on(links, shard, (struct lp_ino){node->ino}, &cnt);
+	}
+	node->subdirs = cnt;
+	return err;
+}
+
 /* --- Loops ------------------------------------------------------------------------------------ */
 
 /* Directories that are each in the next one, and the last in the first, are fine one by one; but no
@@ -205,22 +280,10 @@ static int take_fragment(struct links *links, struct lpi_fsck_cursor *cursor)
 
 static uint64_t read_parent(const struct links *links, struct lp_ino ino)
 {
-	const struct lpi_fsck *fsck = links->fsck;
-	uint32_t idx = lp_ino_shard(ino);
-	struct lp_key key;
-	struct lp_kv_value value;
-	struct lp_inode inode;
+	uint8_t type = 0;
 	uint64_t parent = 0;
-	if (idx >= fsck->report->shards || !lpi_fsck_is_there(&fsck->shards[idx]))
-		return 0;
-	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, ino);
-	if (lpi_fsck_get(&fsck->shards[idx], &key, &value) < 0)
-		return 0;
-	if (lp_inode_decode(value.bytes.data, value.bytes.len, ino, &inode) == 0 &&
-	    inode.type == LP_INODE_TYPE_DIR)
-		parent = inode.parent.nr;
-	lp_kv_value_release(&value);
-	return parent;
+	read_inode(links, ino, &type, &parent);
+	return type == LP_INODE_TYPE_DIR ? parent : 0;
 }
 
 /* NULL: of another round, or not there. */
@@ -378,10 +441,16 @@ static int judge_mark(struct links *links, struct lpi_fsck_shard *shard,
 }
 
 static int judge_nlink(struct links *links, struct lpi_fsck_shard *shard,
-		       const struct lpi_fsck_node *node)
+		       struct lpi_fsck_node *node)
 {
 	struct lpi_fsck_at at = at_of(links, LP_FSCK_NLINK, shard, (struct lp_ino){node->ino});
 	bool is_dir = node->type == LP_INODE_TYPE_DIR;
+	bool is_all = links->names.now.bits == 0; /* all inodes are of this round */
+	if (is_dir && !node->is_spread && !is_all && node->nlink != node->subdirs + 2) {
+		int err = count_subdirs(links, node);
+		if (err < 0)
+			return err;
+	}
 	uint32_t right = is_dir ? node->subdirs + 2 : node->names;
 	/* One that is spread does not count them (namespace/README.md). */
 	if (node->is_spread)

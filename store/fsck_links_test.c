@@ -422,6 +422,34 @@ static void test_other_root(void **state)
 	}
 }
 
+#define TYPED 12u
+
+static void wrong_types(struct lpi_fsck_rig *on)
+{
+	for (uint64_t nr = 100; nr < 100 + TYPED; nr++) {
+		put_dir(on, nr, nr == 100 ? 100 : nr - 1, nr == 100 ? NULL : "d",
+			nr == 99 + TYPED ? 2 : 3);
+		if (nr > 100)
+			lpi_rig_put_entry(on, nr - 1, "d", nr, LP_INODE_TYPE_FILE, 1);
+	}
+}
+
+/* What an entry says wrongly is not counted for its directory's links, whichever round it is that
+ * knows better. */
+static void test_types_over_rounds(void **state)
+{
+	struct lpi_fsck_want wants[TYPED - 1];
+	(void)state;
+	for (uint64_t i = 0; i < TYPED - 1; i++)
+		wants[i] = (struct lpi_fsck_want){LP_FSCK_ENTRY_TYPE, 100 + i, true};
+	for (int small = 0; small < 2; small++) {
+		lpi_rig_damage(&rig, wrong_types);
+		rig.names_bytes_max = small != 0 ? 1 : 0;
+		lpi_rig_expect(&rig, wants, TYPED - 1);
+		lpi_rig_fini(&rig);
+	}
+}
+
 static void lost_directory(struct lpi_fsck_rig *on)
 {
 	remove_key(on, LP_KEY_SPACE_INODE, 2);
@@ -545,13 +573,21 @@ static void test_table(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fragments),  cmocka_unit_test(test_fragments_that_stay),
-		cmocka_unit_test(test_nlink),      cmocka_unit_test(test_nlink_spread),
-		cmocka_unit_test(test_two_shards), cmocka_unit_test(test_marks),
-		cmocka_unit_test(test_entries),    cmocka_unit_test(test_transaction),
-		cmocka_unit_test(test_bad_entry),  cmocka_unit_test(test_bad_marks),
-		cmocka_unit_test(test_loops),      cmocka_unit_test(test_other_root),
-		cmocka_unit_test(test_table),      cmocka_unit_test(test_forgotten_fragment),
+		cmocka_unit_test(test_fragments),
+		cmocka_unit_test(test_fragments_that_stay),
+		cmocka_unit_test(test_nlink),
+		cmocka_unit_test(test_nlink_spread),
+		cmocka_unit_test(test_two_shards),
+		cmocka_unit_test(test_marks),
+		cmocka_unit_test(test_types_over_rounds),
+		cmocka_unit_test(test_entries),
+		cmocka_unit_test(test_transaction),
+		cmocka_unit_test(test_bad_entry),
+		cmocka_unit_test(test_bad_marks),
+		cmocka_unit_test(test_loops),
+		cmocka_unit_test(test_other_root),
+		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_forgotten_fragment),
 	};
 	return lp_test_main(tests, "store/fsck_links");
 }

@@ -200,8 +200,9 @@ static int check_version(const struct lp_disk_label *label, struct lp_label_why 
 	return 0;
 }
 
-int lp_label_decode(const void *bytes, uint64_t block_idx, uint64_t device_blocks,
-		    struct lp_disk_label *ret_label, struct lp_label_why *why)
+/* *ret_is_cut_off: its crc is right, and the device smaller than it says. */
+static int decode(const void *bytes, uint64_t block_idx, uint64_t device_blocks,
+		  struct lp_disk_label *ret_label, struct lp_label_why *why, bool *ret_is_cut_off)
 {
 	struct lp_disk_label label;
 	lp_disk_label_decode(bytes, &label);
@@ -219,7 +220,8 @@ int lp_label_decode(const void *bytes, uint64_t block_idx, uint64_t device_block
 				  "device label: copy_block says %llu, found in %llu",
 				  (unsigned long long)label.copy_block,
 				  (unsigned long long)block_idx);
-	if (label.size_blocks > device_blocks)
+	*ret_is_cut_off = label.size_blocks > device_blocks;
+	if (*ret_is_cut_off)
 		lpi_label_say(why,
 			      "the store on it has %llu MiB, and the device only %llu: it was cut "
 			      "off, or copied in part (a full copy or the rest is needed)",
@@ -238,6 +240,13 @@ int lp_label_decode(const void *bytes, uint64_t block_idx, uint64_t device_block
 	return 0;
 }
 
+int lp_label_decode(const void *bytes, uint64_t block_idx, uint64_t device_blocks,
+		    struct lp_disk_label *ret_label, struct lp_label_why *why)
+{
+	bool is_cut_off;
+	return decode(bytes, block_idx, device_blocks, ret_label, why, &is_cut_off);
+}
+
 /* --- Reading --------------------------------------------------------------------------------- */
 
 enum { COPY_FIRST, COPY_LAST, COPY_FORMER, COPY_CNT };
@@ -246,6 +255,7 @@ struct copies {
 	struct lp_disk_label label[COPY_CNT];
 	uint64_t block[COPY_CNT];
 	int err[COPY_CNT]; /* 0: valid */
+	bool is_cut_off[COPY_CNT];
 	struct lp_label_why why[COPY_CNT];
 };
 
@@ -256,8 +266,8 @@ static void copy_read(struct lp_bdev *bdev, uint8_t *buf, unsigned idx, struct c
 	copies->why[idx] = (struct lp_label_why){.text = ""};
 	copies->err[idx] = lp_bdev_read_sync(bdev, buf, LP_BLOCK_BYTES, block * LP_BLOCK_BYTES);
 	if (copies->err[idx] == 0)
-		copies->err[idx] = lp_label_decode(buf, block, device_blocks, &copies->label[idx],
-						   &copies->why[idx]);
+		copies->err[idx] = decode(buf, block, device_blocks, &copies->label[idx],
+					  &copies->why[idx], &copies->is_cut_off[idx]);
 }
 
 static void copies_read(struct lp_bdev *bdev, uint8_t *buf, struct copies *copies)
@@ -292,6 +302,12 @@ static int copies_choose(const struct copies *copies, unsigned *ret_idx)
 	for (unsigned i = 0; i < COPY_CNT; i++) {
 		bool refused = copies->err[i] == -ENOTSUP || copies->err[i] == -ESTALE;
 		if (refused) {
+			*ret_idx = i;
+			return copies->err[i];
+		}
+		/* Then a copy at the end is what the store left there when it was smaller: it says
+		 * nothing of what is now missing, and must not be written over this one. */
+		if (copies->is_cut_off[i]) {
 			*ret_idx = i;
 			return copies->err[i];
 		}

@@ -615,6 +615,32 @@ static void test_cut_off(void **state)
 	lp_bdev_close(rest);
 }
 
+/* Cut off where it once had its end: what was left there does not count, nor replace the first
+ * copy, which is the store's when the rest has come back. */
+static void test_cut_off_where_it_ended(void **state)
+{
+	struct lp_bdev *rest = NULL;
+	struct lp_disk_label label;
+	struct lp_bdev *whole = enlarged(&label, 3);
+	(void)state;
+	lp_test_ok(lp_label_read(whole, true, &label, &why));
+	lp_test_ok(lp_label_grow(whole, &label));
+	lp_test_ok(lp_bdev_open_mem(TINY_BYTES / 2, 4096, &rest));
+	for (uint64_t i = 0; i < 512; i++) {
+		block_read(whole, i);
+		block_write(rest, i);
+	}
+	lp_test_err(-EUCLEAN, lp_label_read(rest, true, &label, &why));
+	assert_non_null(strstr(why.text, "has 4 MiB, and the device only 2"));
+	uint8_t first[LP_BLOCK_BYTES];
+	block_read(rest, 0);
+	memcpy(first, block, sizeof(first));
+	block_read(whole, 0);
+	assert_memory_equal(first, block, sizeof(first));
+	lp_bdev_close(whole);
+	lp_bdev_close(rest);
+}
+
 static void test_cut_grow(void **state)
 {
 	(void)state;
@@ -708,6 +734,7 @@ int main(void)
 		cmocka_unit_test(test_cut_format_and_update),
 		cmocka_unit_test(test_cut_reformat),
 		cmocka_unit_test(test_cut_off),
+		cmocka_unit_test(test_cut_off_where_it_ended),
 		cmocka_unit_test(test_cut_grow),
 		cmocka_unit_test(test_grow_limit),
 		cmocka_unit_test(test_foreign_copy),
