@@ -222,13 +222,36 @@ static void test_crowd(void **state)
 	bench_free(&bench);
 }
 
+/* What the first steps of a range have changed stays when a later one finds no space: the kernel,
+ * which takes an error for nothing changed, is told before it hears of it. */
+static void test_range_that_fails(void **state)
+{
+	static uint8_t bytes[LPI_KERNEL_BYTES];
+	static const uint8_t zeros[10];
+	struct bench bench = bench_new(5);
+	const struct fuse_fallocate_in in = {.fh = bench.file.fh,
+					     .offset = PAGE,
+					     .length = 2 * LPI_NS_SIM_BYTES,
+					     .mode = FALLOC_FL_ZERO_RANGE};
+	(void)state;
+	lpi_kernel_begin(bench.kernel, FUSE_FALLOCATE, bench.file.node);
+	lpi_kernel_add(bench.kernel, &in, sizeof(in));
+	lpi_kernel_send(bench.kernel);
+	await_answers(&bench, 1);
+	assert_int_equal(bench.error, -ENOSPC);
+	assert_int_equal(bench.told_cnt, 1);
+	assert_int_equal(bench.told_offset, PAGE);
+	(void)lpi_kernel_read(bench.kernel, FUSE_READ, bench.file.node, DATA_AT, bytes);
+	assert_memory_equal(bytes, zeros, sizeof(zeros));
+	bench_free(&bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_told_first),
-		cmocka_unit_test(test_mappers),
-		cmocka_unit_test(test_untold),
-		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_told_first),       cmocka_unit_test(test_mappers),
+		cmocka_unit_test(test_untold),           cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_range_that_fails),
 	};
 	return lp_test_main(tests, "fuse/launder");
 }

@@ -33,13 +33,31 @@ static int gone(int err)
 static void next_range(struct lpi_fuse_request *request);
 static void look_at_size(struct lpi_fuse_request *request);
 
+static void answer_failed(struct lpi_fuse_request *request)
+{
+	lpi_fuse_answer(request, gone(request->op.result));
+}
+
+/* The steps before stand, but the kernel takes an error for nothing changed: it keeps the pages,
+ * and the attributes, of before. So it is told first that they are to go; if too many are at that
+ * it is not. */
+static void fail_range(struct lpi_fuse_request *request)
+{
+	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
+	if (request->channel->options.launderer == NULL ||
+	    lpi_fuse_launder(request, in->offset, answer_failed) < 0)
+		answer_failed(request);
+}
+
 static void was_extended(struct lpi_fuse_request *request)
 {
 	int r = request->op.result;
 	if (r == -ECANCELED && ++request->tries < TRIES_MAX)
 		look_at_size(request);
+	else if (r < 0)
+		fail_range(request);
 	else
-		lpi_fuse_answer(request, gone(LP_MIN(r, 0)));
+		lpi_fuse_answer(request, 0);
 }
 
 /* Whoever makes it longer meanwhile through the other door must not lose that. */
@@ -49,8 +67,12 @@ static void size_known(struct lpi_fuse_request *request)
 	const struct lp_attrs *attrs = &request->op.stat.found.attrs;
 	struct lp_change *changes = request->changes;
 	uint64_t end = in->offset + in->length;
-	if (request->op.result < 0 || attrs->size_bytes >= end) {
-		lpi_fuse_answer(request, gone(LP_MIN(request->op.result, 0)));
+	if (request->op.result < 0) {
+		fail_range(request);
+		return;
+	}
+	if (attrs->size_bytes >= end) {
+		lpi_fuse_answer(request, 0);
 		return;
 	}
 	changes[0] = (struct lp_change){.type = LP_GUARD_INODE};
@@ -71,7 +93,7 @@ static void range_done(struct lpi_fuse_request *request)
 {
 	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
 	if (request->op.result < 0) {
-		lpi_fuse_answer(request, gone(request->op.result));
+		fail_range(request);
 		return;
 	}
 	if (request->left > 0) {
