@@ -48,6 +48,8 @@ static int get_leaves(struct lpi_query *query, struct lpi_inode *inode)
 	struct lp_extmap_leaves missing = lp_extmap_missing(&inode->map);
 	if (missing.first > last_leaf(inode))
 		return -ENXIO;
+	/* Of a large file there are millions, and the pin keeps them (P5). */
+	lpi_node_shrink_map(&inode->node);
 	if (missing.first == missing.last) {
 		int err = lpi_leaves_get(&query->hold.warmer, inode, query->hold.is_kept);
 		if (err != -EAGAIN)

@@ -109,12 +109,12 @@ static void test_seek_inline(void **state)
 	lpi_rig_fini(&rig);
 }
 
-static void map_one(struct lpi_rig *rig, struct lp_ino ino, uint64_t block)
+/* crc NULL: unwritten. */
+static void map_one_as(struct lpi_rig *rig, struct lp_ino ino, uint64_t block, const uint32_t *crc)
 {
 	const struct lp_extent extent = lpi_rig_take(rig, 1);
-	const uint32_t crc = 1;
 	const struct lp_extmap_range range = {block, 1};
-	const struct lp_extmap_new fresh = {.extents = &extent, .extents_cnt = 1, .crcs = &crc};
+	const struct lp_extmap_new fresh = {.extents = &extent, .extents_cnt = 1, .crcs = crc};
 	struct lp_extmap_released released = {.max = 0};
 	struct lpi_inode *inode = lpi_rig_find(rig, ino);
 	lpi_rig_reserve(rig);
@@ -122,6 +122,17 @@ static void map_one(struct lpi_rig *rig, struct lp_ino ino, uint64_t block)
 	lp_test_ok(lp_extmap_reserve(&inode->map, range, 1));
 	lp_extmap_replace(&inode->map, range, &fresh, &released);
 	lpi_node_changed(&inode->node);
+}
+
+static void map_one(struct lpi_rig *rig, struct lp_ino ino, uint64_t block)
+{
+	const uint32_t crc = 1;
+	map_one_as(rig, ino, block, &crc);
+}
+
+static void set_one_aside(struct lpi_rig *rig, struct lp_ino ino, uint64_t block)
+{
+	map_one_as(rig, ino, block, NULL);
 }
 
 /* More leaves than the root names, far apart; and many beside each other. */
@@ -212,6 +223,34 @@ static void test_seek_scans(void **state)
 #define CUT_LEAVES UINT64_C(260)
 #define CUT_BLOCK                                                                                  \
 	(UINT64_C(220) * LP_EXTMAP_LEAF_BLOCKS + UINT64_C(10)) /* in the middle of a leaf */
+/* Space that was set aside, some in each leaf, which a search for data looks at to the end: what it
+ * has gone past does not stay in memory until it has come there (P5). */
+static void test_seek_in_little_memory(void **state)
+{
+	(void)state;
+	const uint64_t leaves = 6000;
+	const uint64_t limit = 64 << 10;
+	struct lpi_rig rig = {.slots = 0};
+	struct lpi_rig_op op = {.op = {.opcode = LP_STORE_SEEK, .seek = {.ino = {5}}}};
+	uint64_t bytes_max = 0;
+	lpi_rig_init(&rig);
+	struct lpi_inode *inode = lpi_rig_inode(&rig, 5, LP_INODE_TYPE_FILE);
+	inode->rec.size_bytes = leaves * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES;
+	for (uint64_t i = 0; i < leaves; i++)
+		set_one_aside(&rig, (struct lp_ino){5}, i * LP_EXTMAP_LEAF_BLOCKS);
+	lpi_rig_reopen(&rig);
+	rig.block->nodes.limit_bytes = limit;
+	lpi_rig_submit(&rig, &op);
+	for (int i = 0; i < LPI_RIG_TURNS && op.order == 0; i++) {
+		lpi_rig_turn(&rig);
+		bytes_max = LP_MAX(bytes_max, rig.block->nodes.bytes);
+	}
+	assert_int_equal(lpi_rig_wait(&rig, &op), -ENXIO);
+	assert_in_range(bytes_max, limit / 2, 2 * limit);
+	lpi_rig_close(&rig, false);
+	lpi_rig_fini(&rig);
+}
+
 #define SEEK_FROM                                                                                  \
 	(UINT64_C(160) * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES) /* not beside it in the index */
 
@@ -323,7 +362,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_seek),           cmocka_unit_test(test_seek_inline),
 		cmocka_unit_test(test_seek_far),       cmocka_unit_test(test_seek_scans),
-		cmocka_unit_test(test_seek_while_cut),
+		cmocka_unit_test(test_seek_while_cut), cmocka_unit_test(test_seek_in_little_memory),
 	};
 	return lp_test_main(tests, "store/block_seek");
 }

@@ -19,6 +19,7 @@
 #include "base/cursor.h"
 #include "base/error.h"
 #include "store/csum.h"
+#include "store/extmap_ahead.h"
 #include "store/extmap_table.h"
 
 /* Leaves that a seek looks at before it asks to be called again. */
@@ -158,6 +159,7 @@ static void note_change(struct lp_extmap *map, struct lpi_leaf *leaf, uint32_t b
 		map->leaves_cnt++;
 		map->loaded_cnt++;
 		map->unnamed_cnt++;
+		lpi_ahead_came(map, leaf->idx);
 	}
 	if (before > 0 && after == 0) {
 		map->leaves_cnt--;
@@ -207,6 +209,7 @@ void lp_extmap_fini(struct lp_extmap *map)
 		lpi_extmap_free(map, map->table, lpi_extmap_slots_cnt(map) * sizeof(void *));
 	if (map->runs.max > 1)
 		lpi_extmap_free(map, map->runs.items, map->runs.max * sizeof(map->runs.items[0]));
+	lpi_ahead_free(map);
 	LP_ASSERT(map->bytes == 0);
 	*map = (struct lp_extmap){0};
 }
@@ -366,6 +369,7 @@ int lp_extmap_load(struct lp_extmap *map, uint32_t idx, const void *bytes, size_
 		return bad_map(map, "leaves and root.blocks_cnt differ");
 	}
 	map->loaded_cnt++;
+	lpi_ahead_came(map, idx);
 	map->unnamed_cnt += !is_named;
 	map->loaded_blocks_cnt += blocks;
 	return 0;
@@ -454,6 +458,8 @@ size_t lp_extmap_shrink(struct lp_extmap *map, size_t bytes)
 			map->hand++;
 	}
 	lpi_extmap_table_shrink(map);
+	if (map->objects_cnt < LPI_AHEAD_MAX)
+		lpi_ahead_free(map);
 	return before > map->bytes ? before - map->bytes : 0;
 }
 
@@ -632,12 +638,7 @@ static uint32_t next_possible(struct lp_extmap *map, uint32_t idx)
 		best = LP_MIN(best, was_read ? map->known_end : idx);
 	}
 	/* Leaves in memory that no run names: only in a file of many runs. */
-	for (uint32_t i = 0; i < lpi_extmap_slots_cnt(map); i++) {
-		const struct lpi_leaf *leaf = lpi_extmap_slots(map)[i];
-		if (leaf != NULL && leaf->words_cnt > 0 && leaf->idx >= idx)
-			best = LP_MIN(best, leaf->idx);
-	}
-	return best;
+	return best == idx ? idx : LP_MIN(best, lpi_ahead_next(map, idx));
 }
 
 /* The first such block of the leaf from `first` on; LP_EXTMAP_LEAF_BLOCKS when none is. */
@@ -969,6 +970,7 @@ bool lpi_extmap_is_sound(const struct lp_extmap *map)
 	uint32_t objects = 0;
 	size_t bytes = map->table_bits == 0 ? 0 : lpi_extmap_slots_cnt(map) * sizeof(void *);
 	bytes += map->runs.max == 1 ? 0 : map->runs.max * sizeof(map->runs.items[0]);
+	bytes += map->ahead == NULL ? 0 : sizeof(*map->ahead);
 	for (uint32_t i = 0; i < lpi_extmap_slots_cnt(map); i++) {
 		if (slots[i] == NULL)
 			continue;

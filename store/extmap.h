@@ -86,15 +86,16 @@ struct lp_extmap {
 	struct lpi_leaf **table; /* NULL while table_bits is 0: then only one leaf */
 	struct lpi_leaf *one;
 	struct lpi_runs runs;
-	uint32_t known_first; /* leaves n, known_first <= n < known_end: each that exists is in
-				 memory */
-	uint32_t known_end;   /* or in a run */
-	uint32_t hand;        /* place in the table where lp_extmap_shrink() goes on */
+	struct lpi_ahead *ahead; /* of a large table with leaves that no run names, or NULL */
+	uint32_t known_first;    /* leaves n, known_first <= n < known_end: each that exists is in
+				    memory */
+	uint32_t known_end;      /* or in a run */
+	uint32_t hand;           /* place in the table where lp_extmap_shrink() goes on */
 	struct lp_extmap_leaves missing;
 	struct lp_extmap_range reserved; /* cnt 0: none */
 	struct lpi_leaf_list dirty;
 	uint32_t owed_cnt; /* leaves, clean ones, whose newest piece the index has not got yet */
-	size_t bytes;      /* of leaves, table and runs */
+	size_t bytes;      /* of leaves, table, runs and what is ahead */
 	bool is_inline;
 	bool root_dirty;
 };

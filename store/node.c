@@ -536,6 +536,16 @@ static bool trim_map(struct lpi_node *node)
 	return freed > 0;
 }
 
+/* Another one who has it pinned may be reading leaves: what he finds must not be older than what
+ * was in memory meanwhile. */
+void lpi_node_shrink_map(struct lpi_node *node)
+{
+	const struct lpi_nodes *nodes = node->home;
+	bool is_alone = node->pins == 1 && is_inserted(node, node->index_group);
+	if (is_alone && nodes->bytes > nodes->limit_bytes)
+		(void)trim_map(node);
+}
+
 static void look_at(struct lpi_node *node)
 {
 	/* Of a large file that is written all the time, leaves go nevertheless. */

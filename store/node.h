@@ -140,6 +140,9 @@ uint64_t lpi_nodes_table_bytes(uint64_t limit_bytes);
 void lpi_nodes_fini(struct lpi_nodes *nodes);
 /* Evicts until the budget is kept, as far as possible; a bounded part at a time. */
 void lpi_nodes_shrink(struct lpi_nodes *nodes);
+/* The same with the map of an inode that the caller has pinned, and nobody else: he has gone past
+ * its leaves, reads none of them from the index now, and may have to ask for any again. */
+void lpi_node_shrink_map(struct lpi_node *node);
 
 /* The node, if it is in memory. */
 struct lpi_node *lpi_node_find(struct lpi_nodes *nodes, enum lpi_node_kind kind, uint64_t id);
