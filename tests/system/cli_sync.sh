@@ -342,4 +342,15 @@ if unshare -m bash -c "$in_mount" bash true 2>/dev/null; then
 	[ "$(cat room/gone/dir/f)" = old ] || say "a file took the place of a mount"
 fi
 
+# A directory that is empty here stays there when what was in it goes, also one that a put made.
+mkdir -p bare/dir
+does put file bare/dir/gone/f
+does put file bare/gone/f
+does sync --delete ./bare bare
+expect 0 '^bare/dir/$' ls bare
+[ "$(wc -l <out)" = 1 ] || say "a sync leaves what is not here: $(cat out)"
+rmdir bare/dir
+does sync --delete ./bare bare
+expect 0 'directory' stat bare
+
 finish
