@@ -59,6 +59,20 @@ int lpi_write_sparse(int fd, uint64_t offset, const void *data, size_t len)
 
 /* --- Names here ------------------------------------------------------------------------------- */
 
+/* What is mounted there is not this directory's, and may be the store itself. */
+static int refuse_mount(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	struct statx stx;
+	(void)st;
+	(void)ftw;
+	if (type != FTW_D ||
+	    statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, 0, &stx) < 0 ||
+	    (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0)
+		return 0;
+	errno = EBUSY;
+	return -1;
+}
+
 static int remove_visited(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st;
@@ -74,7 +88,10 @@ int lpi_remove_local(int dir_fd, const char *name)
 	if (len >= (int)sizeof(path))
 		return -ENAMETOOLONG;
 	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
-	return nftw(path, remove_visited, 16, FTW_DEPTH | FTW_PHYS) < 0 ? -errno : 0;
+	if (nftw(path, refuse_mount, 16, FTW_PHYS) < 0)
+		return -errno;
+	/* NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	return nftw(path, remove_visited, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) < 0 ? -errno : 0;
 }
 
 int lpi_take_name(int dir_fd, const char *temp, const char *name, bool replaces_dirs)

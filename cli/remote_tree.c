@@ -22,16 +22,15 @@ static int remove_file(void *arg, const char *key, const struct lapis_attrs *att
 	return 0;
 }
 
-/* Inner ones first; the outermost as an object would go, with directories above it that a put made
- * and that are empty then. */
-static void remove_dirs(struct lpi_tasks *jobs, const struct lpi_cli_texts *dirs)
+/* Inner ones first. */
+static void remove_dirs(struct lpi_tasks *jobs, const struct lpi_cli_texts *dirs, bool alone)
 {
 	for (size_t i = dirs->cnt; i-- > 0;) {
 		const char *key = dirs->texts[i];
 		const struct lpi_key_task about = {.key = key, .ignores_missing = true};
 		struct lapis_request request = {.op = LAPIS_REMOVE, .path = key};
 		request.flags = LAPIS_IS_DIR;
-		if (i == 0) {
+		if (i == 0 && !alone) {
 			request.op = LAPIS_DELETE;
 			request.flags = LAPIS_OR_DIR;
 		}
@@ -41,7 +40,7 @@ static void remove_dirs(struct lpi_tasks *jobs, const struct lpi_cli_texts *dirs
 	}
 }
 
-int lpi_tree_remove(const char *key)
+int lpi_tree_remove(const char *key, bool alone)
 {
 	struct lpi_tasks jobs;
 	struct lpi_cli_texts dirs = {.texts = NULL};
@@ -50,7 +49,7 @@ int lpi_tree_remove(const char *key)
 	int err = lpi_tree_walk(key, remove_file, &jobs, &dirs);
 	int status = lpi_tasks_finish(&jobs);
 	if (err == 0 && status == LP_EXIT_OK)
-		remove_dirs(&jobs, &dirs);
+		remove_dirs(&jobs, &dirs, alone);
 	lpi_cli_texts_fini(&dirs);
 	return err < 0 ? LP_EXIT_FAILED : lpi_tasks_finish(&jobs);
 }
@@ -64,7 +63,7 @@ static int remove_key(const char *key, bool recursive, bool force)
 		return LP_EXIT_FAILED;
 	int err = recursive ? lapis_stat(lapis, key, &attrs) : 0;
 	if (err == 0 && attrs.type == LAPIS_DIR)
-		return lpi_tree_remove(key);
+		return lpi_tree_remove(key, false);
 	if (err == 0)
 		err = lapis_delete(lapis, key);
 	if (err == 0 || (force && err == -ENOENT))

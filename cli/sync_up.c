@@ -60,7 +60,8 @@ static bool remove_remote(struct lpi_sync *sync, const char *key, const struct l
 	if (lpi_sync_only_says(sync, "remove", key))
 		return true;
 	if (attrs->type == LAPIS_DIR) {
-		bool is_gone = lpi_tree_remove(key) == LP_EXIT_OK;
+		/* Alone: the one that it is in is here, too, and stays although it may be empty. */
+		bool is_gone = lpi_tree_remove(key, true) == LP_EXIT_OK;
 		sync->jobs.failed += is_gone ? 0 : 1;
 		return is_gone;
 	}

@@ -62,8 +62,8 @@ void lpi_get_file(struct lpi_tasks *jobs, const struct lpi_get_file *what);
 /* What is held gets its names. Once more when the tasks have ended. */
 void lpi_get_flush(struct lpi_get_batch *batch);
 
-/* With all that is in it, if it is a directory. 0, or an error of this machine; so has the other.
- */
+/* With all that is in it, if it is a directory; nothing of it where something is mounted: -EBUSY.
+ * 0, or an error of this machine; so has the other. */
 int lpi_remove_local(int dir_fd, const char *name);
 /* What is called temp gets a name, whatever has that; a directory only with replaces_dirs. */
 int lpi_take_name(int dir_fd, const char *temp, const char *name, bool replaces_dirs);

@@ -49,7 +49,8 @@ typedef int lpi_tree_fn(void *arg, const char *key, const struct lapis_attrs *at
  * this fails. */
 int lpi_tree_walk(const char *key, lpi_tree_fn *visit, void *arg, struct lpi_cli_texts *ret_dirs);
 
-/* Removes a directory with all that is in it. The exit status. */
-int lpi_tree_remove(const char *key);
+/* Removes a directory with all that is in it; as an object would go, with directories above it that
+ * a put made and that are empty then, or alone. The exit status. */
+int lpi_tree_remove(const char *key, bool alone);
 
 #endif

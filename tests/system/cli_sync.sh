@@ -327,4 +327,30 @@ fails 'shut/f: Permission denied' unprivileged "$lapis" sync --delete ./parts b/
 chmod 700 parts/shut
 expect 0 '^so$' cat b/parts/shut/f
 
+# What is mounted here is not what a sync removes: it may be anything, also the store that is read.
+mkdir -p room/gone/mount room/gone/dir
+echo old >room/gone/dir/f
+does mb room
+does put file room/f
+# shellcheck disable=SC2016 # in the other shell
+in_mount='mount --bind room/gone/dir room/gone/mount || exit 77; "$@"; got=$?; umount room/gone/mount; exit $got'
+if unshare -m bash -c "$in_mount" bash true 2>/dev/null; then
+	fails 'gone: Device or resource busy' unshare -m bash -c "$in_mount" bash "$lapis" sync --delete room ./room
+	[ "$(cat room/gone/dir/f)" = old ] || say "a sync removed what is in a mount"
+	does put file room/gone
+	fails 'gone: Device or resource busy' unshare -m bash -c "$in_mount" bash "$lapis" sync --delete room ./room
+	[ "$(cat room/gone/dir/f)" = old ] || say "a file took the place of a mount"
+fi
+
+# A directory that is empty here stays there when what was in it goes, also one that a put made.
+mkdir -p bare/dir
+does put file bare/dir/gone/f
+does put file bare/gone/f
+does sync --delete ./bare bare
+expect 0 '^bare/dir/$' ls bare
+[ "$(wc -l <out)" = 1 ] || say "a sync leaves what is not here: $(cat out)"
+rmdir bare/dir
+does sync --delete ./bare bare
+expect 0 'directory' stat bare
+
 finish
