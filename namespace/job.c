@@ -696,6 +696,10 @@ void lpi_job_again(struct lpi_job *job, lpi_step_fn *step)
 void lpi_job_stuck(struct lpi_job *job)
 {
 	job->is_stuck = true;
+	if (job->is_unlocked) {
+		lpi_ns_stranded(job->ns);
+		return;
+	}
 	if (job->again == NULL)
 		return;
 	job->again = NULL;
@@ -827,6 +831,8 @@ static void unlocked(struct lpi_job *job)
 	job->is_unlocked = true;
 	if (!job->has_pact)
 		finish_job(job);
+	else if (job->is_stuck)
+		lpi_ns_stranded(job->ns);
 }
 
 /* What the job held may be what the kernel waits for, so the kernel is told when it has all been

@@ -329,7 +329,7 @@ void lpi_ns_answer(struct lp_ns *ns, struct lp_ns_op *op, int result)
 
 static void check_stopped(struct lp_ns *ns)
 {
-	if (ns->state != LPI_NS_STOPPING || ns->under_way > ns->stats.stuck || has_queued(ns))
+	if (ns->state != LPI_NS_STOPPING || ns->under_way > ns->stranded_cnt || has_queued(ns))
 		return;
 	if (!ns->is_arriving) {
 		ns->is_arriving = true;
@@ -351,6 +351,11 @@ void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact)
 	struct lpi_job *job = LP_CONTAINER_OF(pact, struct lpi_job, pact);
 	lpi_job_renew_wide(job);
 	lpi_job_stuck(job);
+}
+
+void lpi_ns_stranded(struct lp_ns *ns)
+{
+	ns->stranded_cnt++;
 	check_stopped(ns);
 }
 

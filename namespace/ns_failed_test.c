@@ -363,6 +363,82 @@ static void test_each_is_answered(void **state)
 	assert_true(cnt > 50);
 }
 
+/* --- A stop meanwhile ------------------------------------------------------------------------- */
+
+/* Somebody keeps a shard's log busy, until the operation has been answered or all has stopped. */
+struct busy {
+	struct lp_store_op op;
+	struct lp_change change;
+	struct lp_attrs attrs;
+	const struct world *world;
+	bool is_done;
+};
+
+static void keep_busy(struct lp_store_op *op)
+{
+	struct busy *busy = op->user;
+	const struct lpi_ns_sim *sim = busy->world->sim;
+	busy->is_done = busy->world->asked.is_done || sim->stopped_cnt > 0;
+	if (!busy->is_done)
+		lp_store_submit(sim->hand[0].store, op);
+}
+
+static void begin_busy(struct busy *busy, const struct world *world, struct lp_ino ino)
+{
+	*busy = (struct busy){.world = world, .attrs = {.mode = 0600}};
+	busy->change = (struct lp_change){.type = LP_CHANGE_SET, .ino = ino};
+	busy->change.inode.attrs = &busy->attrs;
+	busy->change.inode.mask = LP_ATTR_MODE;
+	busy->op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					.txn = {.changes = &busy->change, .change_cnt = 1},
+					.complete = keep_busy,
+					.user = busy};
+	lp_store_submit(world->sim->hand[0].store, &busy->op);
+}
+
+/* Its change is never over, but it has to make durable what it has seen on another shard, and is
+ * answered then: a stop waits for that, and closes nothing under it. */
+static void test_stop_waits_for_the_doubtful(void **state)
+{
+	(void)state;
+	struct world world;
+	struct busy busy;
+	struct lp_ns_stats stats;
+	world_begin(&world, 25);
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++)
+		lp_ns_watch(world.sim->ns[i], NULL);
+	struct lp_ino other = make(&world, root, "other", LP_INODE_TYPE_FILE);
+	lpi_ns_sim_break_log(world.sim, BROKEN);
+	fill_make(begin(&world, LP_NS_MAKE, LP_ACK_ORDERED), root, "new", LP_INODE_TYPE_FILE);
+	world.asked.op.is_mounts = true;
+	lp_test_ok(run(&world));
+	struct lp_ns_op *op = begin(&world, LP_NS_RENAME, LP_ACK_DURABLE);
+	op->rename.dir = root;
+	op->rename.name = lpi_ns_sim_bytes("new");
+	op->rename.to_dir = world.dir;
+	op->rename.to_name = lpi_ns_sim_bytes("new");
+	world.sim->stopped_cnt = 0;
+	submit(&world, &world.asked);
+	begin_busy(&busy, &world, other);
+	for (uint64_t stuck = 0; stuck == 0 && !world.asked.is_done;) {
+		lp_ns_read_stats(world.sim->ns[0], &stats);
+		stuck = stats.stuck;
+		if (stuck == 0)
+			turn(&world);
+	}
+	assert_int_equal(stats.stuck, 1);
+	assert_false(world.asked.is_done);
+	lpi_ns_sim_stop(world.sim);
+	assert_true(world.asked.is_done);
+	assert_int_equal(world.asked.op.result, -EIO);
+	while (!busy.is_done)
+		turn(&world);
+	lp_sim_rules_clear(lp_sim_of(world.sim->bdev));
+	assert_true(lpi_ns_sim_close(world.sim, false) < 0);
+	lpi_ns_sim_fini(world.sim);
+	free(world.sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -370,6 +446,7 @@ int main(void)
 		cmocka_unit_test(test_lost_is_told),
 		cmocka_unit_test(test_data_fails),
 		cmocka_unit_test(test_failed_open_is_not_open),
+		cmocka_unit_test(test_stop_waits_for_the_doubtful),
 	};
 	return lp_test_main(tests, "namespace/ns_failed");
 }

@@ -98,6 +98,7 @@ struct lp_ns {
 	uint32_t txns_under_way;
 	struct lp_source source; /* for each turn */
 	uint32_t under_way;      /* operations, and what they left to be finished */
+	uint32_t stranded_cnt;   /* of those: only a pact is left, which is never over */
 	uint32_t next_dir_shard;
 	uint32_t new_names_cnt; /* that puts have found, one after the other (ns_put.c) */
 	struct lpi_start *start;
@@ -175,6 +176,8 @@ void lpi_ns_answer(struct lp_ns *ns, struct lp_ns_op *op, int result);
 void lpi_ns_left(struct lp_ns *ns);
 /* A change over several shards cannot be brought to its end before the next opening: it stays. */
 void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact);
+/* And its operation has ended by now: a stop does not wait for it any more. */
+void lpi_ns_stranded(struct lp_ns *ns);
 
 /* Orphans that nobody needs any more are removed, some at a time; arg is the ns. */
 void lpi_orphans_told(void *arg, enum lpi_orphan_event event);

@@ -136,6 +136,10 @@ static void remove_inode(struct lpi_txn *txn, struct lpi_inode *inode, struct lp
 		lpi_trim_begin(trim, inode, 0, true);
 		return;
 	}
+	if (inode->trim != NULL) {
+		lpi_trim_remove(inode->trim);
+		return;
+	}
 	if (inode->rec.nlink == 0) {
 		lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, inode->rec.ino);
 		lp_commit_delete(block->commit, key_bytes(&key));

@@ -172,6 +172,14 @@ static bool has_keys(const struct lpi_txn *txn, const struct lp_change *change,
 
 static int get_fragment(struct lpi_txn *txn, struct lp_ino dir, struct lpi_slot *slot);
 
+/* What cannot be read of what goes is no reason to keep the rest: and who has promised a removal to
+ * other shards must be able to make it (rule N1). What is damaged is left to a trim, which leaves
+ * it taken. */
+static bool is_damage(int err)
+{
+	return err == -EBADMSG || err == -EUCLEAN || err == -EIO;
+}
+
 static int remove_inode(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_touched *touched = NULL;
@@ -183,14 +191,19 @@ static int remove_inode(struct lpi_txn *txn, const struct lp_change *change, str
 	struct lpi_inode *inode = touched->inode;
 	/* Made or written by the same transaction: lpi_store_check() refuses it. */
 	LP_ASSERT(inode->node.exists);
-	if (inode->trim != NULL)
+	if (inode->trim != NULL && inode->trim->error == 0)
 		return wait_for_trim(txn, inode);
 	slot->inode = inode;
 	touched->will_exist = false;
 	touched->is_changed = true;
 	need_record(txn, KEY_HEAD + LP_UNFINISHED_VALUE_SIZE);
-	if (!has_keys(txn, change, inode) && is_small(txn, inode))
-		return remove_small(txn, inode);
+	if (inode->trim != NULL) /* given up: it becomes the removal's */
+		return 0;
+	if (!has_keys(txn, change, inode) && is_small(txn, inode)) {
+		err = remove_small(txn, inode);
+		if (!is_damage(err))
+			return err;
+	}
 	if (slot->trim != NULL)
 		return 0;
 	if (lpi_trims_are_many(txn->block))
@@ -455,14 +468,18 @@ static int omap(struct lpi_txn *txn, const struct lp_change *change, struct lpi_
 	return 0;
 }
 
-/* While the inode is being trimmed its mark is the trim's. */
-static int mark(struct lpi_txn *txn, struct lp_ino ino)
+/* While the inode is being trimmed its mark is the trim's. One that damage has stopped gives way to
+ * an orphan's, which goes as a whole; but not to none, for the next opening must know of it. */
+static int mark(struct lpi_txn *txn, const struct lp_change *change)
 {
 	struct lpi_touched *touched = NULL;
-	int err = touch(txn, ino, &touched);
+	int err = touch(txn, lpi_change_mark_of(change), &touched);
 	if (err < 0)
 		return err;
-	return touched->inode->trim != NULL ? wait_for_trim(txn, touched->inode) : 0;
+	struct lpi_inode *inode = touched->inode;
+	if (inode->trim == NULL || (inode->trim->error != 0 && change->named.value.data != NULL))
+		return 0;
+	return wait_for_trim(txn, inode);
 }
 
 static int record(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
@@ -471,9 +488,8 @@ static int record(struct lpi_txn *txn, const struct lp_change *change, struct lp
 	struct lp_key key;
 	const struct lp_bytes *name = &change->named.name;
 	if (change->type == LP_CHANGE_RECORD) {
-		struct lp_ino marked = lpi_change_mark_of(change);
 		need_record(txn, (uint64_t)name->len + change->named.value.len);
-		return marked.nr != 0 ? mark(txn, marked) : 0;
+		return lpi_change_mark_of(change).nr != 0 ? mark(txn, change) : 0;
 	}
 	if (slot->was_found)
 		return 0;

@@ -580,13 +580,26 @@ void lpi_trim_resume(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t fr
 	start_next(block);
 }
 
+static void set_removed(struct lpi_inode *inode)
+{
+	inode->rec.flags |= LP_INODE_FLAG_REMOVED;
+	inode->rec.nlink = 0;
+}
+
+/* The next opening frees what it can of the whole. */
+void lpi_trim_remove(struct lpi_trim *trim)
+{
+	LP_ASSERT(trim->error != 0);
+	set_removed(trim->inode);
+	trim->is_removal = true;
+	put_mark(trim->block, trim->inode, LP_UNFINISHED_KIND_REMOVAL, 0);
+}
+
 void lpi_trim_begin(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t from_block,
 		    bool is_removal)
 {
-	if (is_removal) {
-		inode->rec.flags |= LP_INODE_FLAG_REMOVED;
-		inode->rec.nlink = 0;
-	}
+	if (is_removal)
+		set_removed(inode);
 	put_mark(trim->block, inode,
 		 is_removal ? LP_UNFINISHED_KIND_REMOVAL : LP_UNFINISHED_KIND_TRIM, from_block);
 	lpi_trim_resume(trim, inode, from_block, is_removal);

@@ -271,19 +271,24 @@ static void test_spoilt_marks(void **state)
 	lpi_store_rig_fini(&rig);
 }
 
-/* The third leaf of the file's map is not what it should be. */
-static void spoil_leaf_of(struct lpi_store_rig *rig, struct lp_ino of)
+static void spoil_record(struct lpi_store_rig *rig, const struct lp_key *key)
 {
 	struct lp_commit *commit = lpi_block_of(rig->hand.store)->commit;
 	const struct lp_commit_need need = {.batch_bytes = 1000};
-	struct lp_key key;
-	lp_key_of_map(&key, of, UINT64_C(2) * LP_EXTMAP_LEAF_BLOCKS);
 	while (!lp_commit_reserve(commit, &need))
 		lpi_hand_turn(&rig->hand);
-	lp_commit_put_owned(commit, (struct lp_kv_bytes){key.bytes, key.len},
+	lp_commit_put_owned(commit, (struct lp_kv_bytes){key->bytes, key->len},
 			    (struct lp_kv_bytes){"spoilt", 6});
 	while (!lp_commit_is_idle(commit))
 		lpi_hand_turn(&rig->hand);
+}
+
+/* The third leaf of the file's map is not what it should be. */
+static void spoil_leaf_of(struct lpi_store_rig *rig, struct lp_ino of)
+{
+	struct lp_key key;
+	lp_key_of_map(&key, of, UINT64_C(2) * LP_EXTMAP_LEAF_BLOCKS);
+	spoil_record(rig, &key);
 }
 
 static void spoil_leaf(struct lpi_store_rig *rig)
@@ -389,6 +394,78 @@ static void test_removed_beside_damage(void **state)
 		lp_test_ok(lpi_store_rig_close(&rig, false));
 		lp_test_ok(lpi_store_rig_open(&rig));
 	}
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_fini(&rig);
+}
+
+static void remove_it(struct lpi_store_rig *rig)
+{
+	struct lp_attrs attrs;
+	lp_test_ok(lpi_hand_change(&rig->hand,
+				   (struct lp_change){.type = LP_CHANGE_REMOVE, .ino = ino}));
+	turn_until_freed(rig);
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(lpi_hand_stat(&rig->hand, ino, &attrs), -ENOENT);
+		assert_int_equal(mark_of(rig), LP_UNFINISHED_KIND_REMOVAL);
+		lp_test_ok(lpi_store_rig_close(rig, false));
+		lp_test_ok(lpi_store_rig_open(rig));
+	}
+}
+
+/* A file that could not be cut to its end can be removed, also while somebody has it open: what was
+ * promised to another shard has to be (rule N1). */
+static void test_removed_after_damage(void **state)
+{
+	(void)state;
+	const struct lp_change unlink = {
+		.type = LP_CHANGE_LINK, .ino = ino, .inode = {.delta = -1}};
+	const struct lp_change cut = {
+		.type = LP_CHANGE_TRUNCATE, .ino = ino, .data = {.offset = LP_BLOCK_BYTES}};
+	for (int is_open = 0; is_open < 2; is_open++) {
+		struct lpi_store_rig rig;
+		lpi_store_rig_start(&rig, 4);
+		make_file(&rig);
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		lp_test_ok(lpi_store_rig_open(&rig));
+		spoil_leaf(&rig);
+		lp_test_ok(lpi_hand_change(&rig.hand, cut));
+		turn_until_freed(&rig);
+		if (is_open != 0) {
+			lp_test_ok(lpi_hand_change(&rig.hand, unlink));
+			mark(&rig, LP_UNFINISHED_KIND_ORPHAN);
+		}
+		remove_it(&rig);
+		lp_test_ok(lpi_store_rig_close(&rig, false));
+		lpi_store_rig_fini(&rig);
+	}
+}
+
+/* So can one of which nobody can tell who else has its blocks. */
+static void test_removed_without_counts(void **state)
+{
+	(void)state;
+	const struct lp_ino copy = {ino.nr + 1};
+	struct lpi_store_rig rig;
+	lpi_store_rig_start(&rig, 4);
+	for (uint64_t nr = ino.nr; nr <= copy.nr; nr++)
+		lp_test_ok(lpi_hand_change(&rig.hand,
+					   (struct lp_change){.type = LP_CHANGE_CREATE,
+							      .ino = {nr},
+							      .inode = {.attrs = &of_file}}));
+	lp_test_ok(lpi_hand_write(&rig.hand, ino, 0, bytes, LP_BLOCK_BYTES * 4));
+	lp_test_ok(lpi_hand_change(
+		&rig.hand,
+		(struct lp_change){.type = LP_CHANGE_CLONE,
+				   .ino = copy,
+				   .clone = {.src = ino, .length = LP_BLOCK_BYTES * 4}}));
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lp_test_ok(lpi_store_rig_open(&rig));
+	for (uint64_t at = 0; at < LPI_STORE_RIG_BYTES / LP_BLOCK_BYTES; at += LP_REFS_BLOCKS) {
+		struct lp_key key;
+		lpi_node_key(LPI_NODE_REFS, at >> LP_REFS_SHIFT, &key);
+		spoil_record(&rig, &key);
+	}
+	remove_it(&rig);
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_fini(&rig);
 }
@@ -829,6 +906,8 @@ int main(void)
 		cmocka_unit_test(test_cut_over_damage),
 		cmocka_unit_test(test_full_over_damage),
 		cmocka_unit_test(test_removed_beside_damage),
+		cmocka_unit_test(test_removed_after_damage),
+		cmocka_unit_test(test_removed_without_counts),
 		cmocka_unit_test(test_read_errors),
 		cmocka_unit_test(test_cut_beside_many),
 		cmocka_unit_test(test_emptied_leaves),

@@ -287,7 +287,9 @@ void lpi_trim_free(struct lpi_trim *trim);
  * the trim is the store's from now on. */
 void lpi_trim_begin(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t from_block,
 		    bool is_removal);
-/* For the opening: as above, but the U record is there already. */
+/* In such a turn: one that damage has stopped is a removal's from now on, as above. */
+void lpi_trim_remove(struct lpi_trim *trim);
+/* For the opening: as lpi_trim_begin(), but the U record is there already. */
 void lpi_trim_resume(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t from_block,
 		     bool is_removal);
 /* What lpi_trim_begin() puts. */
