@@ -30,6 +30,7 @@ static int gone(int err)
 
 /* at and left are what is still to be done; zeroing goes over the range twice. */
 
+static void go_on(struct lpi_fuse_request *request);
 static void next_range(struct lpi_fuse_request *request);
 static void look_at_size(struct lpi_fuse_request *request);
 
@@ -97,7 +98,7 @@ static void range_done(struct lpi_fuse_request *request)
 		return;
 	}
 	if (request->left > 0) {
-		next_range(request);
+		go_on(request);
 	} else if (request->is_punching && (in->mode & FALLOC_FL_ZERO_RANGE) != 0) {
 		request->is_punching = false;
 		request->at = in->offset;
@@ -121,6 +122,40 @@ static void next_range(struct lpi_fuse_request *request)
 	request->at += length;
 	request->left -= length;
 	lpi_fuse_change_submit(request, is_first && lpi_fuse_kills(request), range_done);
+}
+
+static void space_found(struct lpi_fuse_request *request)
+{
+	uint64_t end = request->at + request->left;
+	uint64_t found = request->op.store.op.seek.found;
+	if (request->op.result < 0 && request->op.result != -ENXIO) {
+		fail_range(request);
+		return;
+	}
+	if (request->op.result < 0 || found >= end) { /* there is nothing behind */
+		request->op.result = 0;
+		request->left = 0;
+		range_done(request);
+		return;
+	}
+	request->at = found;
+	request->left = end - found;
+	next_range(request);
+}
+
+/* A step of what holds nothing costs a change all the same, and a range can have a million. */
+static void go_on(struct lpi_fuse_request *request)
+{
+	struct lp_ino ino = lpi_fuse_node(request);
+	if (!request->is_punching) {
+		next_range(request);
+		return;
+	}
+	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_SEEK, ino);
+	op->seek.ino = ino;
+	op->seek.offset = request->at;
+	op->seek.space = true;
+	lpi_fuse_submit(request, space_found);
 }
 
 void lpi_fuse_fallocate(struct lpi_fuse_request *request)

@@ -5,7 +5,9 @@
  * cannot be had at once are fetched by a scan, many at a time, for a search often has to look at
  * one after the other. The claim is kept meanwhile: what was gone past must stay as it was.
  *
- * A trim needs no claim. It frees leaves behind the end of the file, which are not asked for; and
+ * A trim needs no claim. It frees leaves behind the end of the file, which are not asked for: also
+ * who looks for space goes no further than where he is while there is a trim, and none begins while
+ * he has the claim; and
  * what it, or a payment, puts into the index while a scan is under way was in memory by then, where
  * the pin keeps it. So what a scan has found is new, or is not looked at. */
 #include "base/error.h"
@@ -21,7 +23,7 @@ static int seek_scanned(struct lpi_query *query);
 
 /* --- Leaves ----------------------------------------------------------------------------------- */
 
-/* `end` is the last leaf that is within the file. */
+/* `end` is the last leaf that counts. */
 static int scan_leaves(struct lpi_query *query, struct lp_extmap_leaves missing, uint32_t end)
 {
 	uint32_t last = LP_MIN(missing.last, end);
@@ -36,17 +38,21 @@ static int scan_leaves(struct lpi_query *query, struct lp_extmap_leaves missing,
 	return lpi_query_scan(query, SCAN_LEAVES, SCAN_BYTES);
 }
 
-static uint32_t last_leaf(const struct lpi_inode *inode)
+/* That an answer may lie in. */
+static uint32_t last_leaf(const struct lpi_query *query, const struct lpi_inode *inode)
 {
+	if (query->op->seek.space)
+		return LP_EXTMAP_LEAVES_MAX - 1;
 	LP_ASSERT(inode->rec.size_bytes > 0);
 	return (uint32_t)(((inode->rec.size_bytes - 1) >> LP_BLOCK_SHIFT) / LP_EXTMAP_LEAF_BLOCKS);
 }
 
-/* -ENXIO: within the file nothing is missing. */
+/* -ENXIO: of those nothing is missing. */
 static int get_leaves(struct lpi_query *query, struct lpi_inode *inode)
 {
 	struct lp_extmap_leaves missing = lp_extmap_missing(&inode->map);
-	if (missing.first > last_leaf(inode))
+	uint32_t last = last_leaf(query, inode);
+	if (missing.first > last)
 		return -ENXIO;
 	/* Of a large file there are millions, and the pin keeps them (P5). */
 	lpi_node_shrink_map(&inode->node);
@@ -55,7 +61,7 @@ static int get_leaves(struct lpi_query *query, struct lpi_inode *inode)
 		if (err != -EAGAIN)
 			return err;
 	}
-	return scan_leaves(query, missing, last_leaf(inode));
+	return scan_leaves(query, missing, last);
 }
 
 /* --- The search ------------------------------------------------------------------------------- */
@@ -78,14 +84,24 @@ static int seek_inline(struct lpi_query *query, const struct lp_inode *rec)
 	return give(query, in_content ? within : after, rec->size_bytes);
 }
 
+static enum lp_extmap_seek wanted(const struct lpi_query *query)
+{
+	if (query->op->seek.space)
+		return LP_EXTMAP_SEEK_ALLOCATED;
+	return query->op->seek.hole ? LP_EXTMAP_SEEK_HOLE : LP_EXTMAP_SEEK_DATA;
+}
+
+static uint64_t end_of(const struct lpi_query *query, const struct lpi_inode *inode)
+{
+	return query->op->seek.space ? LP_STORE_FILE_MAX : inode->rec.size_bytes;
+}
+
 static int seek_map(struct lpi_query *query, struct lpi_inode *inode)
 {
-	bool hole = query->op->seek.hole;
-	uint64_t size_bytes = inode->rec.size_bytes;
+	uint64_t size_bytes = end_of(query, inode);
 	uint64_t block = query->seek_block;
 	for (uint32_t n = 0; n < CALLS_PER_TURN; n++) {
-		int err = lp_extmap_seek(&inode->map, query->seek_block,
-					 hole ? LP_EXTMAP_SEEK_HOLE : LP_EXTMAP_SEEK_DATA, &block);
+		int err = lp_extmap_seek(&inode->map, query->seek_block, wanted(query), &block);
 		if (err == -EAGAIN)
 			err = get_leaves(query, inode);
 		else if (err == 0 || (err == 1 && block >= lp_bytes_to_blocks_up(size_bytes)))
@@ -98,6 +114,15 @@ static int seek_map(struct lpi_query *query, struct lpi_inode *inode)
 			return err;
 	}
 	return LPI_WAIT_TURN;
+}
+
+static int seek_space(struct lpi_query *query, struct lpi_inode *inode)
+{
+	if (lp_extmap_blocks(&inode->map) == 0)
+		return -ENXIO; /* content in the inode has none */
+	if (inode->trim != NULL)
+		return give(query, query->op->seek.offset, LP_STORE_FILE_MAX);
+	return seek_map(query, inode);
 }
 
 static int seek(struct lpi_query *query);
@@ -126,8 +151,10 @@ static int seek(struct lpi_query *query)
 	const struct lp_inode *rec = &inode->rec;
 	if (rec->type != LP_INODE_TYPE_FILE)
 		return rec->type == LP_INODE_TYPE_DIR ? -EISDIR : -EINVAL;
-	if (query->op->seek.offset >= rec->size_bytes)
+	if (query->op->seek.offset >= end_of(query, inode))
 		return -ENXIO;
+	if (query->op->seek.space)
+		return seek_space(query, inode);
 	if (lp_extmap_blocks(&inode->map) == 0)
 		return seek_inline(query, rec);
 	return seek_map(query, inode);

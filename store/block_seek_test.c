@@ -6,6 +6,7 @@
 
 #include "base/crc32c.h"
 #include "store/block_query.h"
+#include "store/block_txn.h"
 
 static int do_op(struct lpi_rig *rig, struct lpi_rig_op *op)
 {
@@ -220,6 +221,52 @@ static void test_seek_scans(void **state)
 
 /* --- Beside what is cut ----------------------------------------------------------------------- */
 
+static int64_t seek_space(struct lpi_rig *rig, uint64_t offset)
+{
+	struct lpi_rig_op op = {.op = {.opcode = LP_STORE_SEEK,
+				       .seek = {.ino = {5}, .offset = offset, .space = true}}};
+	int result = do_op(rig, &op);
+	return result < 0 ? result : (int64_t)op.op.seek.found;
+}
+
+/* Whatever has space, also what was set aside far behind the end of the file. */
+static void test_seek_space(void **state)
+{
+	static const uint64_t at[] = {3, 700 * LP_EXTMAP_LEAF_BLOCKS + 5, LP_EXTMAP_BLOCKS_MAX - 1};
+	struct lpi_rig rig = {.slots = 0};
+	(void)state;
+	lpi_rig_init(&rig);
+	struct lpi_inode *inode = lpi_rig_inode(&rig, 5, LP_INODE_TYPE_FILE);
+	inode->rec.size_bytes = 10000;
+	assert_int_equal(seek_space(&rig, 0), -ENXIO);
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(at); i++) {
+		if (i == 0)
+			map_one(&rig, (struct lp_ino){5}, at[i]);
+		else
+			set_one_aside(&rig, (struct lp_ino){5}, at[i]);
+	}
+	for (int round = 0; round < 2; round++) {
+		uint64_t from = 7;
+		for (uint32_t i = 0; i < LP_ARRAY_SIZE(at); i++) {
+			uint64_t first = at[i] * LP_BLOCK_BYTES;
+			assert_int_equal(seek_space(&rig, from), first);
+			assert_int_equal(seek_space(&rig, first + 1), first + 1);
+			from = first + LP_BLOCK_BYTES;
+		}
+		assert_int_equal(seek_space(&rig, from), -ENXIO);
+		lpi_rig_reopen(&rig);
+	}
+	/* Leaves behind the end are a trim's, while there is one. */
+	struct lpi_trim trim = {.block = rig.block};
+	assert_int_equal(seek_space(&rig, 0), at[0] * LP_BLOCK_BYTES);
+	inode = lpi_rig_find(&rig, (struct lp_ino){5});
+	inode->trim = &trim;
+	assert_int_equal(seek_space(&rig, 77), 77);
+	inode->trim = NULL;
+	lpi_rig_close(&rig, false);
+	lpi_rig_fini(&rig);
+}
+
 #define CUT_LEAVES UINT64_C(260)
 #define CUT_BLOCK                                                                                  \
 	(UINT64_C(220) * LP_EXTMAP_LEAF_BLOCKS + UINT64_C(10)) /* in the middle of a leaf */
@@ -363,6 +410,7 @@ int main(void)
 		cmocka_unit_test(test_seek),           cmocka_unit_test(test_seek_inline),
 		cmocka_unit_test(test_seek_far),       cmocka_unit_test(test_seek_scans),
 		cmocka_unit_test(test_seek_while_cut), cmocka_unit_test(test_seek_in_little_memory),
+		cmocka_unit_test(test_seek_space),
 	};
 	return lp_test_main(tests, "store/block_seek");
 }

@@ -396,6 +396,9 @@ struct lp_store_op {
 			struct lp_ino ino;
 			uint64_t offset;
 			bool hole;      /* else data */
+			bool space;     /* else: what is written or set aside, also behind the
+					   file's size. Only of a block store; others may say
+					   offset itself */
 			uint64_t found; /* result; -ENXIO: none up to the file's size, whose
 					   end counts as a hole */
 		} seek;

@@ -222,6 +222,10 @@ int lpi_fstore_seek(struct lpi_fstore_store *store, struct lp_store_op *op)
 	if (err < 0)
 		return err;
 	uint64_t size = inode.rec.size_bytes;
+	if (op->seek.space) {
+		op->seek.found = op->seek.offset;
+		return 0;
+	}
 	if (op->seek.offset >= size)
 		return -ENXIO;
 	if (op->seek.hole)

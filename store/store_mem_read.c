@@ -116,6 +116,10 @@ int lpi_mem_seek(struct lpi_mem_store *store, struct lp_store_op *op)
 		return err;
 	uint64_t size = inode->attrs.size_bytes;
 	uint64_t block = op->seek.offset >> LP_BLOCK_SHIFT;
+	if (op->seek.space) {
+		op->seek.found = op->seek.offset;
+		return 0;
+	}
 	if (op->seek.offset >= size)
 		return -ENXIO;
 	if (op->seek.hole) {

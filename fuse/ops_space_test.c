@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: a hole that is punched over all that a file may be costs what the file has, not what it
+ * might have (P5), and leaves nothing.
+ * Method: a file of a few pages far apart, some set aside behind its end; the turns until a punch
+ * of the largest range is answered. */
+#include <linux/falloc.h>
+
+#include "fuse/machine_test.h"
+
+#define PAGE      4096u
+#define TURNS_MAX 2000u
+
+static int allocate(struct lpi_kernel *kernel, uint64_t node, uint32_t mode, uint64_t offset,
+		    uint64_t length)
+{
+	const struct fuse_fallocate_in in = {.offset = offset, .length = length, .mode = mode};
+	lpi_kernel_begin(kernel, FUSE_FALLOCATE, node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	return lpi_kernel_ask(kernel);
+}
+
+static uint64_t blocks_of(struct lpi_kernel *kernel, uint64_t node)
+{
+	const struct fuse_getattr_in in = {.getattr_flags = 0};
+	struct fuse_attr_out out;
+	lpi_kernel_begin(kernel, FUSE_GETATTR, node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	lp_test_ok(lpi_kernel_ask(kernel));
+	memcpy(&out, lpi_kernel_answer(kernel, sizeof(out)), sizeof(out));
+	return out.attr.blocks;
+}
+
+static uint32_t turns;
+
+static void count_turn(void *arg)
+{
+	turns++;
+	lpi_machine_turn(arg);
+}
+
+static void test_huge_punch(void **state)
+{
+	static uint8_t page[PAGE];
+	static const uint64_t written[] = {0, UINT64_C(1) << 30, UINT64_C(1) << 40};
+	static const uint64_t aside[] = {UINT64_C(1) << 35, UINT64_C(1) << 42,
+					 LP_STORE_FILE_MAX - PAGE};
+	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(1));
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	(void)state;
+	memset(page, 7, sizeof(page));
+	uint64_t node = lpi_kernel_create(kernel, FUSE_CREATE, 1, "a").node;
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(written); i++)
+		lp_test_ok(lpi_kernel_write(kernel, node, written[i], page, PAGE));
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(aside); i++)
+		lp_test_ok(allocate(kernel, node, FALLOC_FL_KEEP_SIZE, aside[i], PAGE));
+	assert_int_equal(blocks_of(kernel, node), 6 * PAGE / 512);
+	kernel->turn = count_turn;
+	lp_test_ok(allocate(kernel, node, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 1,
+			    LP_STORE_FILE_MAX - 1));
+	assert_in_range(turns, 1, TURNS_MAX);
+	/* Of the first page one byte stays. */
+	assert_int_equal(blocks_of(kernel, node), PAGE / 512);
+	lpi_kernel_release(kernel, FUSE_RELEASE, node);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_huge_punch),
+	};
+	return lp_test_main(tests, "fuse/ops_space");
+}
