@@ -249,8 +249,9 @@ void lpi_link_receive(struct lpi_link *conn);
 /* Closes what nobody has any more, or gives up an upload: however long the daemon takes to have
  * room for that, for else it stays until the connection ends. */
 void lpi_link_give_up(struct lpi_link *conn, uint64_t ino, bool is_upload);
-/* The buffer that data is received into is not to be written to any more. */
-void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_op *op);
+/* The buffer that this slot's data is received into is not to be written to any more. Without
+ * memory the connection ends. */
+void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_credit *slot);
 
 /* --- The handle ------------------------------------------------------------------------------- */
 

@@ -29,9 +29,9 @@ static int piece_new(struct lpi_link *conn)
 	return conn->piece != NULL ? 0 : -ENOMEM;
 }
 
-void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_op *op)
+void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_credit *slot)
 {
-	if (!conn->in_data || conn->data_slot->op != op || op->buf == NULL)
+	if (!conn->in_data || conn->data_slot != slot)
 		return;
 	if (piece_new(conn) == 0)
 		conn->target = conn->piece;
@@ -43,13 +43,15 @@ void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_op *op)
 
 static int take_slots(struct lpi_link *conn, uint32_t credits)
 {
-	conn->credits = LP_MIN(credits, LPI_CREDITS_MAX);
-	conn->slots = calloc(conn->credits, sizeof(*conn->slots));
-	conn->free_slots = calloc(conn->credits, sizeof(*conn->free_slots));
+	uint32_t cnt = LP_MIN(credits, LPI_CREDITS_MAX);
+	conn->slots = calloc(cnt, sizeof(*conn->slots));
+	conn->free_slots = calloc(cnt, sizeof(*conn->free_slots));
 	if (conn->slots == NULL || conn->free_slots == NULL)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < conn->credits; i++)
+	for (uint32_t i = 0; i < cnt; i++)
 		conn->free_slots[i] = i;
+	/* Only now: who ends the connection looks into so many slots. */
+	conn->credits = cnt;
 	return 0;
 }
 
