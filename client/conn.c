@@ -86,9 +86,7 @@ static void end_sent(struct lpi_op *op)
 		lpi_finish(op, -ENOTCONN, op->text);
 		return;
 	}
-	free(op->value);
-	op->value = NULL;
-	op->value_bytes = 0;
+	lpi_op_drop_value(op);
 	lpi_counter_add(&lapis->counters.retries);
 	lpi_wait(op);
 }

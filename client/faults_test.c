@@ -420,6 +420,52 @@ static void test_busy(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+/* script: how often the daemon has no room when it has sent the first part of an answer. */
+static bool say_busy_in_answer(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	if (fake->script > 0)
+		lpi_fake_value(fake, req, "{\"a\":", LP_WIRE_FLAG_MORE);
+	return say_busy(fake, req);
+}
+
+/* An answer is what came since it was asked for last. */
+static void test_busy_in_answer(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	char *text = NULL;
+	lpi_fake_rig_init(&rig);
+	rig.fake.hook = say_busy_in_answer;
+	rig.fake.script = 2;
+	lpi_fake_start(&rig.fake);
+	lp_test_ok(lapis_admin(rig.lapis, LAPIS_STATUS, NULL, &text));
+	lpi_fake_stop(&rig.fake);
+	assert_string_equal(text, "{\"a\":1}");
+	free(text);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* script: as many times there is no room, then the connection breaks, once. */
+static bool say_busy_then_hang_up(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	if (fake->script != 1)
+		return say_busy(fake, req);
+	return hang_up(fake, req);
+}
+
+/* To have no room is not to break. */
+static void test_busy_then_broken(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	lpi_fake_rig_init(&rig);
+	rig.fake.hook = say_busy_then_hang_up;
+	rig.fake.script = 6;
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PING], 7);
+	lpi_fake_rig_fini(&rig);
+}
+
 static void test_time_limit(void **state)
 {
 	(void)state;
@@ -688,6 +734,8 @@ int main(void)
 		cmocka_unit_test(test_get_in_many_lives),
 		cmocka_unit_test(test_lost_ordered),
 		cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_busy_in_answer),
+		cmocka_unit_test(test_busy_then_broken),
 		cmocka_unit_test(test_deaf_daemon),
 		cmocka_unit_test(test_time_limit),
 		cmocka_unit_test(test_late_caller),

@@ -29,6 +29,7 @@
 #define LPI_ROUTES         4096u
 #define LPI_BACKOFF_MIN    (10 * LP_NS_PER_MS)
 #define LPI_BACKOFF_MAX    (1000 * LP_NS_PER_MS)
+#define LPI_BUSY_SHIFT_MAX 6u /* how often the wait doubles for a daemon that has no room */
 #define LPI_VALUE_MAX      (64u << 20) /* of an answer in several parts */
 #define LPI_UPLOAD_WINDOW  8u          /* pieces of one put under way */
 #define LPI_HEAD_ROOM      256u /* a message without data that is not longer needs no memory */
@@ -81,9 +82,10 @@ struct lpi_op {
 	enum lpi_answer answer;
 	uint32_t slot_idx;
 	uint16_t opcode;
-	bool is_safe; /* may be asked again when its outcome is unknown */
-	bool is_stub; /* the rest of a message whose operation has ended: only sent */
-	uint32_t tries;
+	bool is_safe;      /* may be asked again when its outcome is unknown */
+	bool is_stub;      /* the rest of a message whose operation has ended: only sent */
+	uint32_t tries;    /* that ended with the connection */
+	uint32_t busy_cnt; /* that the daemon had no room for */
 	uint64_t id;
 	uint64_t timeout_ns;
 	uint64_t deadline_ns; /* in lapis->run_ns's time; 0: none, and in neither */
@@ -158,6 +160,8 @@ int lpi_op_new(struct lapis *lapis, const struct lapis_request *request,
 void lpi_op_free(struct lpi_op *op);
 /* Zeroed but for text and room; NULL: no memory. */
 struct lpi_op *lpi_op_alloc(struct lapis *lapis);
+/* It is asked again: what has come of its answer is not a part of the next one. */
+void lpi_op_drop_value(struct lpi_op *op);
 /* Room for so many bytes, which keeps what it holds. -ENOMEM. */
 int lpi_op_head_resize(struct lpi_op *op, size_t bytes) LP_MUST_CHECK;
 /* The handle ends: those that were kept. */

@@ -528,6 +528,15 @@ void lpi_op_free(struct lpi_op *op)
 		free(op);
 }
 
+void lpi_op_drop_value(struct lpi_op *op)
+{
+	free(op->value);
+	op->value = NULL;
+	op->value_bytes = 0;
+	op->result.value = NULL;
+	op->result.value_bytes = 0;
+}
+
 int lpi_op_head_resize(struct lpi_op *op, size_t bytes)
 {
 	bool is_in_room = op->head == op->room;

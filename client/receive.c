@@ -202,8 +202,9 @@ static void take_error(struct lpi_link *conn, struct lpi_credit *slot, const uin
 				    "the middle of reading it (read it again)");
 	if (err == -EAGAIN) {
 		op->later_ns = lpi_now(op->lapis) +
-			       (LPI_BACKOFF_MIN << LP_MIN(op->tries, LPI_LINK_TRIES_MAX));
-		op->tries++;
+			       (LPI_BACKOFF_MIN << LP_MIN(op->busy_cnt, LPI_BUSY_SHIFT_MAX));
+		op->busy_cnt++;
+		lpi_op_drop_value(op);
 		op->place = LPI_PLACE_LATER;
 		lpi_ops_push_back(&op->lapis->later, op);
 		return;
