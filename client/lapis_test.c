@@ -853,6 +853,9 @@ static void test_bad_requests(void **state)
 	struct lpi_fake_rig rig;
 	char path[5000];
 	uint8_t large[70000] = {0};
+	const struct lapis_pair no_value = {.name = "n", .value_bytes = 9};
+	const struct lapis_change no_change = {
+		.kind = LAPIS_CHANGE_XATTR_SET, .name = "n", .value_bytes = 9};
 	lpi_fake_rig_init(&rig);
 	memset(path, 'a', sizeof(path) - 1);
 	path[sizeof(path) - 1] = '\0';
@@ -870,6 +873,8 @@ static void test_bad_requests(void **state)
 		{{.op = LAPIS_WRITE, .data = large, .data_bytes = LP_WIRE_DATA_MAX + 1}, -E2BIG},
 		{{.op = LAPIS_OMAP_SET, .name = "n", .value = large, .value_bytes = 70000}, -E2BIG},
 		{{.op = LAPIS_PUT, .path = "a", .xattr_cnt = 17}, -EINVAL},
+		{{.op = LAPIS_PUT, .path = "a", .xattr_cnt = 1, .xattrs = &no_value}, -EINVAL},
+		{{.op = LAPIS_COMPOUND, .change_cnt = 1, .changes = &no_change}, -EINVAL},
 	};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
 		struct lapis_request request = cases[i].request;

@@ -441,18 +441,31 @@ static bool has_data(const struct lapis_request *req)
 	return req->op == LAPIS_PUT || req->op == LAPIS_WRITE || req->op == LAPIS_COMPOUND;
 }
 
+static bool values_make_sense(const struct lapis_request *req)
+{
+	if ((req->value == NULL && req->value_bytes > 0) ||
+	    (req->xattrs == NULL && req->xattr_cnt > 0) ||
+	    (req->changes == NULL && req->change_cnt > 0) || req->xattr_cnt > XATTRS_MAX ||
+	    req->change_cnt > CHANGES_MAX)
+		return false;
+	for (uint32_t i = 0; i < req->xattr_cnt; i++) {
+		if (req->xattrs[i].value == NULL && req->xattrs[i].value_bytes > 0)
+			return false;
+	}
+	for (uint32_t i = 0; i < req->change_cnt; i++) {
+		if (req->changes[i].value == NULL && req->changes[i].value_bytes > 0)
+			return false;
+	}
+	return true;
+}
+
 static bool makes_sense(const struct lapis_request *req)
 {
 	if (!has_data(req) && req->data_bytes > 0)
 		return false;
 	if (req->source != NULL && (req->op != LAPIS_PUT || req->data_bytes > 0))
 		return false;
-	if ((req->data == NULL && req->data_bytes > 0) ||
-	    (req->value == NULL && req->value_bytes > 0) ||
-	    (req->xattrs == NULL && req->xattr_cnt > 0) ||
-	    (req->changes == NULL && req->change_cnt > 0))
-		return false;
-	if (req->xattr_cnt > XATTRS_MAX || req->change_cnt > CHANGES_MAX)
+	if ((req->data == NULL && req->data_bytes > 0) || !values_make_sense(req))
 		return false;
 	if (req->op == LAPIS_SET && req->attrs == NULL)
 		return false;
