@@ -354,6 +354,10 @@ void lpi_end_early(struct lpi_op *op, int status, const char *text);
 int lpi_submit(struct lapis *lapis, const struct lapis_request *request,
 	       const struct lpi_await *call, uint64_t *ret_id) LP_MUST_CHECK;
 bool lpi_is_running(const struct lapis *lapis);
+/* A caller's struct that begins with its size. Later versions of it are longer: what they have more
+ * must not be meant. -EINVAL, also for one of less than `least` bytes. */
+int lpi_copy_struct(const void *from, size_t least, size_t known, void *ret) LP_MUST_CHECK;
+int lpi_copy_request(const struct lapis_request *from, struct lapis_request *ret) LP_MUST_CHECK;
 
 /* address.c */
 int lpi_address_parse(struct lapis *lapis, const char *text) LP_MUST_CHECK;

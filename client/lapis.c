@@ -183,20 +183,25 @@ static void wake(struct lapis *lapis)
 	(void)!write(lapis->wake_fd, &one, sizeof(one));
 }
 
-/* Later versions of the struct are longer: what they have more must not be meant. */
-static int copy_request(const struct lapis_request *from, struct lapis_request *ret)
+int lpi_copy_struct(const void *from, size_t least, size_t known, void *ret)
 {
-	size_t known = sizeof(*ret);
-	const unsigned char *bytes = (const unsigned char *)from;
-	if (from->size < offsetof(struct lapis_request, timeout_ms))
+	const unsigned char *bytes = from;
+	size_t size;
+	memcpy(&size, from, sizeof(size));
+	if (size < least)
 		return -EINVAL;
-	for (size_t i = known; i < from->size; i++) {
+	for (size_t i = known; i < size; i++) {
 		if (bytes[i] != 0)
 			return -EINVAL;
 	}
 	memset(ret, 0, known);
-	memcpy(ret, from, LP_MIN(known, from->size));
+	memcpy(ret, from, LP_MIN(known, size));
 	return 0;
+}
+
+int lpi_copy_request(const struct lapis_request *from, struct lapis_request *ret)
+{
+	return lpi_copy_struct(from, offsetof(struct lapis_request, timeout_ms), sizeof(*ret), ret);
 }
 
 /* False: the handle is being closed. Who runs it takes what is its own before the turn ends. */
@@ -249,7 +254,7 @@ int lpi_submit(struct lapis *lapis, const struct lapis_request *request,
 int lapis_submit(struct lapis *lapis, const struct lapis_request *request, uint64_t *ret_id)
 {
 	struct lapis_request req;
-	int err = copy_request(request, &req);
+	int err = lpi_copy_request(request, &req);
 	if (err == 0)
 		err = lpi_submit(lapis, &req, NULL, ret_id);
 	return err < 0 ? lpi_set_error(err, NULL) : 0;
@@ -492,11 +497,8 @@ static void *thread_main(void *arg)
 static int copy_options(const struct lapis_options *from, struct lapis_options *ret)
 {
 	*ret = (struct lapis_options){.size = sizeof(*ret)};
-	if (from != NULL) {
-		if (from->size < sizeof(from->size))
-			return -EINVAL;
-		memcpy(ret, from, LP_MIN(sizeof(*ret), from->size));
-	}
+	if (from != NULL && lpi_copy_struct(from, sizeof(from->size), sizeof(*ret), ret) < 0)
+		return -EINVAL;
 	if (ret->crc > LAPIS_CRC_OFF || (ret->flags & ~(uint32_t)(LAPIS_THREAD | LAPIS_WAIT)) != 0)
 		return -EINVAL;
 	if (ret->requests_max == 0)

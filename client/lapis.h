@@ -37,8 +37,10 @@
  * the root is a single name. Functions that take a `key` mean a path from the root.
  *
  * Structs of options and requests begin with `size`, which the caller sets to sizeof of it as he
- * knows it; all else may be zero. Later versions append fields only. Structs that are filled in
- * by the library say `size` the same way where they may grow.
+ * knows it; all else may be zero. Later versions append fields only. A library that is older than
+ * its caller takes such a struct when the fields that it does not know are zero; else, and when
+ * there is no size, it is -EINVAL and nothing is done. Structs that are filled in by the library
+ * say `size` the same way where they may grow.
  *
  * The protocol: docs/format/wire.md, lapis-protocol(7).
  */

@@ -881,25 +881,7 @@ static void test_bad_requests(void **state)
 		request.size = sizeof(request);
 		lp_test_err(cases[i].err, lapis_submit(rig.lapis, &request, NULL));
 	}
-	struct lapis_request unsized = lpi_fake_rig_ping;
-	lp_test_err(-EINVAL, lapis_submit(rig.lapis, &unsized, NULL));
 	assert_int_equal(rig.fake.conns_ever, 0);
-	lpi_fake_rig_fini(&rig);
-}
-
-/* A request of a later version: what is new in it must be zero. */
-static void test_longer_request(void **state)
-{
-	(void)state;
-	struct lpi_fake_rig rig;
-	struct {
-		struct lapis_request request;
-		uint64_t later;
-	} longer = {.request = {.size = sizeof(longer), .op = LAPIS_PING}};
-	lpi_fake_rig_init(&rig);
-	lp_test_ok(lapis_submit(rig.lapis, &longer.request, NULL));
-	longer.later = 1;
-	lp_test_err(-EINVAL, lapis_submit(rig.lapis, &longer.request, NULL));
 	lpi_fake_rig_fini(&rig);
 }
 
@@ -949,7 +931,6 @@ int main(void)
 		cmocka_unit_test(test_chain),
 		cmocka_unit_test(test_callback_at_close),
 		cmocka_unit_test(test_bad_requests),
-		cmocka_unit_test(test_longer_request),
 		cmocka_unit_test(test_too_many),
 	};
 	return lp_test_main(tests, "client/lapis");
