@@ -114,9 +114,10 @@ struct lpi_op {
 	/* get */
 	uint64_t offset;
 	uint64_t length;
-	uint64_t first_bytes; /* of the object, when its first piece was read */
-	bool has_version;     /* only the version that the first piece had, from now on */
-	bool is_by_number;    /* of the object, which no other one ever has */
+	uint64_t first_bytes;    /* of the object, when its first piece was read */
+	uint64_t furthest_bytes; /* that it ever got to, also if it began again */
+	bool has_version;        /* only the version that the first piece had, from now on */
+	bool is_by_number;       /* of the object, which no other one ever has */
 	uint8_t *buf;
 	lapis_sink_fn *sink;
 	void *sink_arg;

@@ -27,7 +27,7 @@
  * data does not match its checksum: what is in the buffer must not be used -EPROTO       the other
  * end does not speak the protocol What only reads is asked again by itself when a connection
  * breaks; so is what was surely not done. Nothing else ever is. After six breaks in a row it is
- * -ENOTCONN; a get that got on in between begins to count again.
+ * -ENOTCONN; a get that got further than before in between begins to count again.
  *
  * Order: requests that are under way at once have none, also when they are for one object. Who
  * needs one waits for the first.

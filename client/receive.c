@@ -317,9 +317,12 @@ static void take_data(struct lpi_link *conn)
 	}
 	op->result.data_bytes += header->data_bytes;
 	op->has_version = true;
-	/* A reader who pauses may be cut off as often as he likes, if he gets on in between. */
-	if (header->data_bytes > 0)
+	/* A reader who pauses may be cut off as often as he likes, if he gets on in between:
+	 * further than ever, for one that begins again each time would otherwise do so for ever. */
+	if (op->result.data_bytes > op->furthest_bytes) {
+		op->furthest_bytes = op->result.data_bytes;
 		op->tries = 0;
+	}
 	if (more) {
 		lpi_arm(op);
 		return;
