@@ -52,6 +52,26 @@ static bool is_any_up(const struct lapis *lapis, const struct lpi_link *but)
 	return false;
 }
 
+/* Whoever has ended and whose callback is still to come does not ask any more. */
+static bool is_anything_asked(const struct lapis *lapis)
+{
+	const struct lpi_op *op;
+	LP_LIST_FOREACH (lpi_all, &lapis->all, op) {
+		if (op->place != LPI_PLACE_DONE)
+			return true;
+	}
+	return false;
+}
+
+/* How long a connection is tried again is the time of those who want one: a handle at rest that
+ * loses it tries nothing, and who asks an hour later has all of it. */
+static void start_clock(struct lpi_link *conn)
+{
+	struct lapis *lapis = conn->lapis;
+	if (lapis->down_ns == 0 && !is_any_up(lapis, conn) && is_anything_asked(lapis))
+		lapis->down_ns = lpi_now(lapis);
+}
+
 static void note_failure(struct lpi_link *conn, int err, const char *text)
 {
 	struct lapis *lapis = conn->lapis;
@@ -59,8 +79,6 @@ static void note_failure(struct lpi_link *conn, int err, const char *text)
 	lapis->failure = err;
 	(void)snprintf(lapis->failure_text, sizeof(lapis->failure_text), "%.*s",
 		       (int)sizeof(lapis->failure_text) - 1, text);
-	if (lapis->down_ns == 0 && !is_any_up(lapis, conn))
-		lapis->down_ns = now;
 	conn->backoff_ns = conn->backoff_ns == 0 ? LPI_BACKOFF_MIN
 						 : LP_MIN(conn->backoff_ns * 2, LPI_BACKOFF_MAX);
 	conn->retry_ns = now + conn->backoff_ns;
@@ -132,6 +150,7 @@ void lpi_link_fail(struct lpi_link *conn, int err, const char *fmt, ...)
 		(void)close(conn->fd);
 	conn->fd = -1;
 	end_all(conn);
+	start_clock(conn);
 	free(conn->slots);
 	free(conn->free_slots);
 	conn->slots = NULL;

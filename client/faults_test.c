@@ -200,6 +200,13 @@ static void test_unsent(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+static void go_away(struct lpi_fake *fake)
+{
+	lpi_fake_drop_all(fake);
+	(void)close(fake->listen_fd);
+	lp_test_ok(unlink(fake->address + 5));
+}
+
 static void test_no_daemon(void **state)
 {
 	(void)state;
@@ -208,9 +215,7 @@ static void test_no_daemon(void **state)
 	lpi_fake_rig_init(&rig);
 	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
 	/* It goes away for good. */
-	lpi_fake_drop_all(&rig.fake);
-	(void)close(rig.fake.listen_fd);
-	lp_test_ok(unlink(rig.fake.address + 5));
+	go_away(&rig.fake);
 	struct lpi_fake_ending ending;
 	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &ending);
 	while (ending.ended == 0)
@@ -235,6 +240,44 @@ static void test_no_daemon(void **state)
 	lpi_fake_rig_wait_for(&rig, &ending);
 	lp_test_ok(ending.status);
 	lpi_fake_rig_fini(&rig);
+}
+
+/* A handle at rest has lost its connection long ago: who asks then has all the time there is for a
+ * daemon to come back, also when the last that was asked broke with it. */
+static void lose_at_rest(bool with_change)
+{
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	lpi_fake_init(&rig.fake);
+	struct lapis_options options = lpi_fake_rig_options(&rig);
+	options.reconnect_ms = 1000;
+	lp_test_ok(lapis_open(&options, &rig.lapis));
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	if (with_change) {
+		rig.fake.hook = hang_up;
+		rig.fake.script = 1;
+		lp_test_err(-LAPIS_EUNKNOWN,
+			    lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", "x", 1)));
+	}
+	go_away(&rig.fake);
+	(void)lapis_turn(rig.lapis, 0);
+	const struct timespec pause = {.tv_sec = 1, .tv_nsec = 100 * (long)LP_NS_PER_MS};
+	(void)nanosleep(&pause, NULL);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &ending);
+	for (int i = 0; i < 5; i++)
+		(void)lapis_turn(rig.lapis, 1);
+	assert_int_equal(ending.ended, 0);
+	lpi_fake_listen(&rig.fake);
+	lpi_fake_rig_wait_for(&rig, &ending);
+	lp_test_ok(ending.status);
+	lpi_fake_rig_fini(&rig);
+}
+
+static void test_lost_at_rest(void **state)
+{
+	(void)state;
+	lose_at_rest(false);
+	lose_at_rest(true);
 }
 
 static void test_bad_addresses(void **state)
@@ -730,29 +773,18 @@ static void test_close_ends_all(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_damaged_data),
-		cmocka_unit_test(test_damaged_stream),
-		cmocka_unit_test(test_nonsense),
-		cmocka_unit_test(test_short_answer),
-		cmocka_unit_test(test_retries),
-		cmocka_unit_test(test_unsent),
-		cmocka_unit_test(test_no_daemon),
-		cmocka_unit_test(test_bad_addresses),
-		cmocka_unit_test(test_another_store),
-		cmocka_unit_test(test_interrupted_get),
-		cmocka_unit_test(test_get_in_many_lives),
-		cmocka_unit_test(test_lost_ordered),
-		cmocka_unit_test(test_busy),
-		cmocka_unit_test(test_busy_in_answer),
-		cmocka_unit_test(test_busy_then_broken),
-		cmocka_unit_test(test_deaf_daemon),
-		cmocka_unit_test(test_time_limit),
-		cmocka_unit_test(test_late_caller),
-		cmocka_unit_test(test_slow_callback),
-		cmocka_unit_test(test_time_limits),
-		cmocka_unit_test(test_cancel),
-		cmocka_unit_test(test_cancel_in_data),
-		cmocka_unit_test(test_cancel_in_sending),
+		cmocka_unit_test(test_damaged_data),    cmocka_unit_test(test_damaged_stream),
+		cmocka_unit_test(test_nonsense),        cmocka_unit_test(test_short_answer),
+		cmocka_unit_test(test_retries),         cmocka_unit_test(test_unsent),
+		cmocka_unit_test(test_no_daemon),       cmocka_unit_test(test_lost_at_rest),
+		cmocka_unit_test(test_bad_addresses),   cmocka_unit_test(test_another_store),
+		cmocka_unit_test(test_interrupted_get), cmocka_unit_test(test_get_in_many_lives),
+		cmocka_unit_test(test_lost_ordered),    cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_busy_in_answer),  cmocka_unit_test(test_busy_then_broken),
+		cmocka_unit_test(test_deaf_daemon),     cmocka_unit_test(test_time_limit),
+		cmocka_unit_test(test_late_caller),     cmocka_unit_test(test_slow_callback),
+		cmocka_unit_test(test_time_limits),     cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_cancel_in_data),  cmocka_unit_test(test_cancel_in_sending),
 		cmocka_unit_test(test_close_ends_all),
 	};
 	return lp_test_main(tests, "client/faults");

@@ -316,7 +316,8 @@ struct lapis {
 	uint32_t conn_cnt;
 	uint32_t shard_cnt; /* 0: never connected */
 	uint64_t uuid[2];
-	uint64_t down_ns; /* since when no connection is up; 0: one is, or none was tried */
+	uint64_t down_ns; /* since when a connection is wanted and none is up; 0: one is, or none
+			     was tried */
 	int failure;      /* of the last connection that broke */
 	char failure_text[LPI_TEXT_MAX];
 	uint64_t ordered_nr; /* answers so far that may have come before the change was durable */

@@ -93,7 +93,8 @@ struct lapis_options {
 	uint32_t credits;      /* under way on one connection, at most; 0: as many as it gets */
 	uint32_t timeout_ms;   /* for one message to be answered; 0: 30,000. What the caller takes
 				* (in a source, a sink, a callback, between turns) does not count */
-	uint32_t reconnect_ms; /* how long a lost connection is tried again; 0: 10,000 */
+	uint32_t reconnect_ms; /* how long a lost connection is tried again, from when something is
+				* asked; 0: 10,000 */
 	uint32_t connect_ms;   /* for a connection to be made; 0: 5,000 */
 };
 
