@@ -26,6 +26,7 @@
 #define LPI_SHARDS_MAX     256u /* connections of one handle; further shards are reached by these */
 #define LPI_READ_BYTES     (256u << 10)
 #define LPI_LINK_TRIES_MAX 6u /* of one message, in a row without anything new */
+#define LPI_ADDRESSES_MAX  8u /* of one host */
 #define LPI_ROUTES         4096u
 #define LPI_BACKOFF_MIN    (10 * LP_NS_PER_MS)
 #define LPI_BACKOFF_MAX    (1000 * LP_NS_PER_MS)
@@ -204,6 +205,8 @@ struct lpi_link {
 	uint64_t retry_ns;    /* DOWN: not before */
 	uint64_t deadline_ns; /* CONNECTING, GREETING: in lapis->run_ns's time */
 	uint64_t backoff_ns;
+	uint32_t address_idx;  /* CONNECTING, GREETING: which of the handle's it is */
+	uint32_t address_left; /* CONNECTING: how many others are still to be tried */
 	enum lp_wire_crc mode;
 
 	uint32_t credits;
@@ -235,6 +238,8 @@ int lpi_link_new(struct lapis *lapis, uint32_t shard, struct lpi_link **ret_conn
 void lpi_link_free(struct lpi_link *conn);
 /* Begins to connect; a failure is lpi_link_fail()'s. */
 void lpi_link_connect(struct lpi_link *conn);
+/* CONNECTING or GREETING for too long. */
+void lpi_link_expire(struct lpi_link *conn);
 /* What epoll said. */
 void lpi_link_event(struct lpi_link *conn, uint32_t events);
 /* Closes it. What was surely not done waits for another one, the rest ends. */
@@ -271,6 +276,11 @@ struct lpi_cancel {
 };
 LP_LIST_DEFINE(lpi_cancels, struct lpi_cancel, node);
 
+struct lpi_address {
+	struct sockaddr_storage storage;
+	socklen_t len;
+};
+
 /* Only who runs the handle counts; others look. */
 struct lpi_counters {
 	_Atomic uint64_t requests, sent, received, sends, receives, connects, retries, hits, misses;
@@ -286,8 +296,9 @@ struct lapis {
 	struct lapis_options options;
 	char name[64];
 	char address_text[128]; /* for messages */
-	struct sockaddr_storage address;
-	socklen_t address_len;
+	struct lpi_address addresses[LPI_ADDRESSES_MAX];
+	uint32_t address_cnt;
+	uint32_t address_idx; /* where a connection was made last */
 	const struct lp_clock *clock;
 
 	pthread_mutex_t lock; /* of the next ones */

@@ -335,8 +335,7 @@ static void expire_all(struct lapis *lapis)
 		bool coming =
 			conn->state == LPI_STATE_CONNECTING || conn->state == LPI_STATE_GREETING;
 		if (coming && conn->deadline_ns <= lapis->run_ns)
-			lpi_link_fail(conn, -ETIMEDOUT, "no answer from %s within %u ms",
-				      lapis->address_text, lapis->options.connect_ms);
+			lpi_link_expire(conn);
 	}
 }
 

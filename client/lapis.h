@@ -95,12 +95,12 @@ struct lapis_options {
 				* (in a source, a sink, a callback, between turns) does not count */
 	uint32_t reconnect_ms; /* how long a lost connection is tried again, from when something is
 				* asked; 0: 10,000 */
-	uint32_t connect_ms;   /* for a connection to be made; 0: 5,000 */
+	uint32_t connect_ms;   /* for a connection to be made to one address; 0: 5,000 */
 };
 
 /* options may be NULL. Makes no connection yet, but looks up a HOST that is a name, which may
- * block. -EINVAL, -ENAMETOOLONG: the address or an option makes no sense; -EHOSTUNREACH: no such
- * host; -ENOMEM, -EMFILE. */
+ * block; of its addresses the first eight are tried in turn. -EINVAL, -ENAMETOOLONG: the address or
+ * an option makes no sense; -EHOSTUNREACH: no such host; -ENOMEM, -EMFILE. */
 LAPIS_API int lapis_open(const struct lapis_options *options,
 			 struct lapis **ret_lapis) LAPIS_MUST_CHECK;
 /* Cancels what is under way (its callbacks come before this returns), ends the thread, closes the

@@ -83,6 +83,7 @@ static void note_shard(struct lpi_link *conn, const struct lp_wire_welcome *welc
 	lapis->uuid[1] = welcome->uuid_high;
 	lapis->shard_cnt = welcome->shard_cnt;
 	lapis->down_ns = 0;
+	lapis->address_idx = conn->address_idx;
 	/* Another one than was asked for: that remains the place to ask, so that not every
 	 * request for it makes a connection. */
 	if (conn->shard == LPI_ANY_SHARD)
