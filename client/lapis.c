@@ -8,6 +8,7 @@
  * each wait and each step counts for as long as it was meant to take, at most. And it is only after
  * what has come was received that anything expires.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -569,6 +570,26 @@ static void free_handle(struct lapis *lapis)
 	free(lapis);
 }
 
+/* Signals are for the caller's threads, who could not say which of them takes one otherwise. But
+ * those that this thread brings on itself, in a callback, do what they would do elsewhere. */
+static int start_thread(struct lapis *lapis)
+{
+	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE,  SIGILL,
+				  SIGTRAP, SIGSYS, SIGABRT, SIGPIPE};
+	sigset_t blocked;
+	sigset_t before;
+	(void)sigfillset(&blocked);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(own); i++)
+		(void)sigdelset(&blocked, own[i]);
+	/* Who opens it may have blocked more. */
+	int err = pthread_sigmask(SIG_BLOCK, &blocked, &before);
+	LP_ASSERT(err == 0);
+	int created = pthread_create(&lapis->thread, NULL, thread_main, lapis);
+	err = pthread_sigmask(SIG_SETMASK, &before, NULL);
+	LP_ASSERT(err == 0);
+	return -created;
+}
+
 static int open_rest(struct lapis *lapis)
 {
 	int err = lpi_address_parse(lapis, lapis->options.address);
@@ -581,7 +602,7 @@ static int open_rest(struct lapis *lapis)
 	lapis->conn_cnt = 1;
 	lapis->has_thread = (lapis->options.flags & LAPIS_THREAD) != 0;
 	if (lapis->has_thread)
-		err = -pthread_create(&lapis->thread, NULL, thread_main, lapis);
+		err = start_thread(lapis);
 	/* The caller's strings are his again. */
 	lapis->options.address = NULL;
 	lapis->options.name = NULL;

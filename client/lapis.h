@@ -13,7 +13,12 @@
  * Threads: lapis_submit() and lapis_cancel() may be called by any thread at any time, also from
  * callbacks. Functions that wait may be called by any thread when the handle has its own, and by
  * one thread at a time when it has none, as may lapis_turn(); from callbacks they are -EDEADLK.
- * lapis_close() comes last, after all others have returned.
+ * lapis_close() comes last, after all others have returned. The library's thread takes no signals
+ * that are for the process; a callback on it gets those that it brings on itself, such as SIGPIPE.
+ *
+ * fork(). A handle, and what was opened with it, is the process's that opened it. A child may not
+ * use it, nor close it: it has no thread there, and its connections are the parent's. A child opens
+ * its own; exec closes the descriptors.
  *
  * Results. Functions return 0 or a positive number for success and a negative error number (of
  * <errno.h>) for failure; lapis_error_text() then has a sentence, the server's where it said one.

@@ -5,6 +5,8 @@
  * between turns of the client, so that each order of events is one that the test chose; for
  * functions that wait, by a thread. Rules W2 (checksums from end to end), W3 (a put is a whole).
  */
+#include <signal.h>
+
 #include "base/clock.h"
 #include "client/fake_test.h"
 
@@ -103,6 +105,44 @@ static void test_threads(void **state)
 	lpi_fake_stop(&rig.fake);
 	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PING], 200);
 	lpi_fake_fini(&rig.fake);
+}
+
+static void note_mask(void *arg, const struct lapis_result *result)
+{
+	(void)result;
+	(void)pthread_sigmask(SIG_SETMASK, NULL, arg);
+}
+
+/* The library's thread takes none of the process's signals, and hides none that it brings on
+ * itself. */
+static void test_signals(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	sigset_t term;
+	sigset_t after;
+	sigset_t mask;
+	(void)sigemptyset(&mask);
+	(void)sigemptyset(&term);
+	(void)sigaddset(&term, SIGTERM);
+	(void)pthread_sigmask(SIG_UNBLOCK, &term, NULL);
+	lpi_fake_init(&rig.fake);
+	lpi_fake_start(&rig.fake);
+	struct lapis_options options = lpi_fake_rig_options(&rig);
+	options.flags = LAPIS_THREAD;
+	lp_test_ok(lapis_open(&options, &rig.lapis));
+	(void)pthread_sigmask(SIG_SETMASK, NULL, &after);
+	const struct lapis_request ping = {
+		.size = sizeof(ping), .op = LAPIS_PING, .done = note_mask, .arg = &mask};
+	lp_test_ok(lapis_submit(rig.lapis, &ping, NULL));
+	/* Which is answered after it. */
+	lp_test_ok(lapis_ping(rig.lapis));
+	lapis_close(rig.lapis);
+	lpi_fake_stop(&rig.fake);
+	lpi_fake_fini(&rig.fake);
+	assert_int_equal(sigismember(&mask, SIGTERM) + sigismember(&mask, SIGALRM), 2);
+	assert_int_equal(sigismember(&mask, SIGSEGV) + sigismember(&mask, SIGPIPE), 0);
+	assert_int_equal(sigismember(&after, SIGTERM), 0);
 }
 
 /* A close that meets the thread anywhere in its turn ends it; it once waited for ever when the
@@ -910,6 +950,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_blocking),
 		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_signals),
 		cmocka_unit_test(test_close_at_any_time),
 		cmocka_unit_test(test_every_byte),
 		cmocka_unit_test(test_version_of_pieces),
