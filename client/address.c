@@ -10,7 +10,7 @@
 
 static int parse_unix(struct lapis *lapis, const char *path)
 {
-	struct sockaddr_un *un = (struct sockaddr_un *)&lapis->address;
+	struct sockaddr_un *un = (struct sockaddr_un *)&lapis->addresses[0].storage;
 	size_t len = strlen(path);
 	if (len == 0)
 		return -EINVAL;
@@ -18,8 +18,20 @@ static int parse_unix(struct lapis *lapis, const char *path)
 		return -ENAMETOOLONG;
 	un->sun_family = AF_UNIX;
 	memcpy(un->sun_path, path, len + 1);
-	lapis->address_len = sizeof(*un);
+	lapis->addresses[0].len = sizeof(*un);
+	lapis->address_cnt = 1;
 	return 0;
+}
+
+/* All that the name has, in the order of getaddrinfo(): a daemon may listen on one of them only, as
+ * on 127.0.0.1 where localhost is ::1 first. */
+static void take_addresses(struct lapis *lapis, const struct addrinfo *found)
+{
+	for (; found != NULL && lapis->address_cnt < LPI_ADDRESSES_MAX; found = found->ai_next) {
+		struct lpi_address *address = &lapis->addresses[lapis->address_cnt++];
+		memcpy(&address->storage, found->ai_addr, found->ai_addrlen);
+		address->len = found->ai_addrlen;
+	}
 }
 
 /* HOST:PORT, where HOST may be an IPv6 address in brackets. */
@@ -42,8 +54,7 @@ static int parse_tcp(struct lapis *lapis, const char *text)
 	struct addrinfo *found = NULL;
 	if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
 		return -EHOSTUNREACH;
-	memcpy(&lapis->address, found->ai_addr, found->ai_addrlen);
-	lapis->address_len = found->ai_addrlen;
+	take_addresses(lapis, found);
 	freeaddrinfo(found);
 	return 0;
 }

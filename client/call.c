@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "client/call.h"
 
+static const char bad_size[] = "a struct has no size, or fields that this version does not know";
+
 static _Thread_local char error_text[LPI_TEXT_MAX];
 
 const char *lapis_error_text(void)
@@ -119,13 +121,12 @@ int lpi_await(struct lapis *lapis, const struct lapis_request *request, struct l
 int lapis_call(struct lapis *lapis, const struct lapis_request *request,
 	       struct lapis_result *ret_result)
 {
-	struct lapis_request req = {0};
+	struct lapis_request req;
 	struct lapis_result result = {0};
 	struct lpi_await call = {.result = &result};
 	size_t size = ret_result->size;
-	if (size < sizeof(size) || request->size < sizeof(size) || request->size > sizeof(req))
-		return lpi_set_error(-EINVAL, "no size is given");
-	memcpy(&req, request, request->size);
+	if (size < sizeof(size) || lpi_copy_request(request, &req) < 0)
+		return lpi_set_error(-EINVAL, bad_size);
 	memset(ret_result, 0, size);
 	ret_result->size = size;
 	int err = lpi_await(lapis, &req, &call);
@@ -166,12 +167,15 @@ static int ask_attrs(struct lapis *lapis, const struct lapis_request *request,
 
 /* --- Whole objects ---------------------------------------------------------------------------- */
 
-static struct lapis_request put_request(const char *key, const struct lapis_put_options *options)
+/* What is left out of the options must not be meant: a put on a condition would overwrite. */
+static int put_request(const char *key, const struct lapis_put_options *options,
+		       struct lapis_request *ret)
 {
 	struct lapis_put_options opt = {0};
-	if (options != NULL)
-		memcpy(&opt, options, LP_MIN(options->size, sizeof(opt)));
-	return (struct lapis_request){
+	if (options != NULL &&
+	    lpi_copy_struct(options, sizeof(options->size), sizeof(opt), &opt) < 0)
+		return lpi_set_error(-EINVAL, bad_size);
+	*ret = (struct lapis_request){
 		.op = LAPIS_PUT,
 		.path = key,
 		.flags = opt.flags & (LAPIS_OWNER | LAPIS_MODE | LAPIS_ORDERED),
@@ -185,12 +189,16 @@ static struct lapis_request put_request(const char *key, const struct lapis_put_
 		.xattr_cnt = opt.xattr_cnt,
 		.xattrs = opt.xattrs,
 	};
+	return 0;
 }
 
 int lapis_put(struct lapis *lapis, const char *key, const void *data, size_t len,
 	      const struct lapis_put_options *options, struct lapis_attrs *ret_attrs)
 {
-	struct lapis_request request = put_request(key, options);
+	struct lapis_request request;
+	int err = put_request(key, options, &request);
+	if (err < 0)
+		return err;
 	request.data = data;
 	request.data_bytes = len;
 	return ask_attrs(lapis, &request, ret_attrs);
@@ -199,7 +207,10 @@ int lapis_put(struct lapis *lapis, const char *key, const void *data, size_t len
 int lapis_put_from(struct lapis *lapis, const char *key, lapis_source_fn *source, void *arg,
 		   const struct lapis_put_options *options, struct lapis_attrs *ret_attrs)
 {
-	struct lapis_request request = put_request(key, options);
+	struct lapis_request request;
+	int err = put_request(key, options, &request);
+	if (err < 0)
+		return err;
 	request.source = source;
 	request.source_arg = arg;
 	return ask_attrs(lapis, &request, ret_attrs);

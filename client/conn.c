@@ -52,6 +52,26 @@ static bool is_any_up(const struct lapis *lapis, const struct lpi_link *but)
 	return false;
 }
 
+/* Whoever has ended and whose callback is still to come does not ask any more. */
+static bool is_anything_asked(const struct lapis *lapis)
+{
+	const struct lpi_op *op;
+	LP_LIST_FOREACH (lpi_all, &lapis->all, op) {
+		if (op->place != LPI_PLACE_DONE)
+			return true;
+	}
+	return false;
+}
+
+/* How long a connection is tried again is the time of those who want one: a handle at rest that
+ * loses it tries nothing, and who asks an hour later has all of it. */
+static void start_clock(struct lpi_link *conn)
+{
+	struct lapis *lapis = conn->lapis;
+	if (lapis->down_ns == 0 && !is_any_up(lapis, conn) && is_anything_asked(lapis))
+		lapis->down_ns = lpi_now(lapis);
+}
+
 static void note_failure(struct lpi_link *conn, int err, const char *text)
 {
 	struct lapis *lapis = conn->lapis;
@@ -59,8 +79,6 @@ static void note_failure(struct lpi_link *conn, int err, const char *text)
 	lapis->failure = err;
 	(void)snprintf(lapis->failure_text, sizeof(lapis->failure_text), "%.*s",
 		       (int)sizeof(lapis->failure_text) - 1, text);
-	if (lapis->down_ns == 0 && !is_any_up(lapis, conn))
-		lapis->down_ns = now;
 	conn->backoff_ns = conn->backoff_ns == 0 ? LPI_BACKOFF_MIN
 						 : LP_MIN(conn->backoff_ns * 2, LPI_BACKOFF_MAX);
 	conn->retry_ns = now + conn->backoff_ns;
@@ -86,9 +104,7 @@ static void end_sent(struct lpi_op *op)
 		lpi_finish(op, -ENOTCONN, op->text);
 		return;
 	}
-	free(op->value);
-	op->value = NULL;
-	op->value_bytes = 0;
+	lpi_op_drop_value(op);
 	lpi_counter_add(&lapis->counters.retries);
 	lpi_wait(op);
 }
@@ -134,6 +150,7 @@ void lpi_link_fail(struct lpi_link *conn, int err, const char *fmt, ...)
 		(void)close(conn->fd);
 	conn->fd = -1;
 	end_all(conn);
+	start_clock(conn);
 	free(conn->slots);
 	free(conn->free_slots);
 	conn->slots = NULL;
@@ -202,6 +219,44 @@ static void refused(struct lpi_link *conn, int err)
 		      conn->lapis->address_text, lp_strerror(err));
 }
 
+/* 0, also when it is still to be seen. */
+static int connect_to(struct lpi_link *conn, const struct lpi_address *address)
+{
+	struct lapis *lapis = conn->lapis;
+	int one = 1;
+	int family = address->storage.ss_family;
+	conn->deadline_ns = lapis->run_ns + lapis->options.connect_ms * LP_NS_PER_MS;
+	conn->fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct epoll_event event = {.events = EPOLLOUT, .data.ptr = conn};
+	if (conn->fd < 0 || epoll_ctl(lapis->epoll_fd, EPOLL_CTL_ADD, conn->fd, &event) < 0)
+		return -errno;
+	if (family != AF_UNIX)
+		/* Slower without, but not wrong. */
+		(void)setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	int err = connect(conn->fd, (const struct sockaddr *)&address->storage, address->len);
+	/* EAGAIN: the queue of a unix socket is full; there is nothing to wait for. */
+	if (err < 0 && errno != EINPROGRESS)
+		return -errno;
+	if (err == 0)
+		greet(conn);
+	return 0;
+}
+
+/* The one that did not work has said `err`: the next one, or the end. */
+static void try_next(struct lpi_link *conn, int err)
+{
+	struct lapis *lapis = conn->lapis;
+	while (err < 0 && conn->address_left > 0) {
+		if (conn->fd >= 0)
+			(void)close(conn->fd);
+		conn->address_left--;
+		conn->address_idx = (conn->address_idx + 1) % lapis->address_cnt;
+		err = connect_to(conn, &lapis->addresses[conn->address_idx]);
+	}
+	if (err < 0)
+		refused(conn, err);
+}
+
 static void connected(struct lpi_link *conn)
 {
 	int err = 0;
@@ -209,7 +264,7 @@ static void connected(struct lpi_link *conn)
 	if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
 		err = errno;
 	if (err != 0)
-		refused(conn, -err);
+		try_next(conn, -err);
 	else
 		greet(conn);
 }
@@ -217,27 +272,22 @@ static void connected(struct lpi_link *conn)
 void lpi_link_connect(struct lpi_link *conn)
 {
 	struct lapis *lapis = conn->lapis;
-	int one = 1;
 	LP_ASSERT(conn->state == LPI_STATE_DOWN);
 	conn->state = LPI_STATE_CONNECTING;
 	conn->generation++;
 	conn->next_wire = 1;
-	conn->deadline_ns = lapis->run_ns + lapis->options.connect_ms * LP_NS_PER_MS;
-	conn->fd = socket(lapis->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	struct epoll_event event = {.events = EPOLLOUT, .data.ptr = conn};
-	if (conn->fd < 0 || epoll_ctl(lapis->epoll_fd, EPOLL_CTL_ADD, conn->fd, &event) < 0) {
-		refused(conn, -errno);
-		return;
-	}
-	if (lapis->address.ss_family != AF_UNIX)
-		/* Slower without, but not wrong. */
-		(void)setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	int err = connect(conn->fd, (const struct sockaddr *)&lapis->address, lapis->address_len);
-	/* EAGAIN: the queue of a unix socket is full; there is nothing to wait for. */
-	if (err < 0 && errno != EINPROGRESS)
-		refused(conn, -errno);
-	else if (err == 0)
-		greet(conn);
+	conn->address_idx = lapis->address_idx;
+	conn->address_left = lapis->address_cnt - 1;
+	try_next(conn, connect_to(conn, &lapis->addresses[conn->address_idx]));
+}
+
+void lpi_link_expire(struct lpi_link *conn)
+{
+	if (conn->state == LPI_STATE_CONNECTING && conn->address_left > 0)
+		try_next(conn, -ETIMEDOUT);
+	else
+		lpi_link_fail(conn, -ETIMEDOUT, "no answer from %s within %u ms",
+			      conn->lapis->address_text, conn->lapis->options.connect_ms);
 }
 
 void lpi_link_event(struct lpi_link *conn, uint32_t events)

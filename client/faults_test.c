@@ -200,6 +200,13 @@ static void test_unsent(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+static void go_away(struct lpi_fake *fake)
+{
+	lpi_fake_drop_all(fake);
+	(void)close(fake->listen_fd);
+	lp_test_ok(unlink(fake->address + 5));
+}
+
 static void test_no_daemon(void **state)
 {
 	(void)state;
@@ -208,9 +215,7 @@ static void test_no_daemon(void **state)
 	lpi_fake_rig_init(&rig);
 	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
 	/* It goes away for good. */
-	lpi_fake_drop_all(&rig.fake);
-	(void)close(rig.fake.listen_fd);
-	lp_test_ok(unlink(rig.fake.address + 5));
+	go_away(&rig.fake);
 	struct lpi_fake_ending ending;
 	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &ending);
 	while (ending.ended == 0)
@@ -235,6 +240,44 @@ static void test_no_daemon(void **state)
 	lpi_fake_rig_wait_for(&rig, &ending);
 	lp_test_ok(ending.status);
 	lpi_fake_rig_fini(&rig);
+}
+
+/* A handle at rest has lost its connection long ago: who asks then has all the time there is for a
+ * daemon to come back, also when the last that was asked broke with it. */
+static void lose_at_rest(bool with_change)
+{
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	lpi_fake_init(&rig.fake);
+	struct lapis_options options = lpi_fake_rig_options(&rig);
+	options.reconnect_ms = 1000;
+	lp_test_ok(lapis_open(&options, &rig.lapis));
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	if (with_change) {
+		rig.fake.hook = hang_up;
+		rig.fake.script = 1;
+		lp_test_err(-LAPIS_EUNKNOWN,
+			    lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", "x", 1)));
+	}
+	go_away(&rig.fake);
+	(void)lapis_turn(rig.lapis, 0);
+	const struct timespec pause = {.tv_sec = 1, .tv_nsec = 100 * (long)LP_NS_PER_MS};
+	(void)nanosleep(&pause, NULL);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &ending);
+	for (int i = 0; i < 5; i++)
+		(void)lapis_turn(rig.lapis, 1);
+	assert_int_equal(ending.ended, 0);
+	lpi_fake_listen(&rig.fake);
+	lpi_fake_rig_wait_for(&rig, &ending);
+	lp_test_ok(ending.status);
+	lpi_fake_rig_fini(&rig);
+}
+
+static void test_lost_at_rest(void **state)
+{
+	(void)state;
+	lose_at_rest(false);
+	lose_at_rest(true);
 }
 
 static void test_bad_addresses(void **state)
@@ -360,13 +403,22 @@ static void test_get_in_many_lives(void **state)
 	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", data, 10000)));
 	rig.fake.hook = hang_up_in_get;
 	rig.fake.script = 7;
-	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 10000)));
+	struct lapis_request by_number = lpi_fake_rig_get_of(NULL, back, 10000);
+	by_number.ino = LPI_FAKE_INO;
+	lp_test_ok(lpi_fake_rig_ask(&rig, by_number));
 	assert_memory_equal(back, data, 10000);
 	assert_int_equal(rig.fake.requests[LP_WIRE_OP_GET], 8);
 	/* But not for ever without anything new. */
 	rig.fake.hook = hang_up;
 	rig.fake.script = 1000;
 	lp_test_err(-ENOTCONN, lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 10000)));
+	/* What begins again, because its name may lead to another object, and comes to the same
+	 * piece each time, gets nothing new. */
+	uint32_t gets = rig.fake.requests[LP_WIRE_OP_GET];
+	rig.fake.hook = hang_up_in_get;
+	rig.fake.script = 20;
+	lp_test_err(-ENOTCONN, lpi_fake_rig_ask(&rig, lpi_fake_rig_get_of("b/a", back, 10000)));
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_GET], gets + 6);
 	free(data);
 	lpi_fake_rig_fini(&rig);
 }
@@ -417,6 +469,52 @@ static void test_busy(void **state)
 	struct lapis_request put = lpi_fake_rig_put_of("b/a", "x", 1);
 	put.timeout_ms = 50;
 	lp_test_err(-EAGAIN, lpi_fake_rig_ask(&rig, put));
+	lpi_fake_rig_fini(&rig);
+}
+
+/* script: how often the daemon has no room when it has sent the first part of an answer. */
+static bool say_busy_in_answer(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	if (fake->script > 0)
+		lpi_fake_value(fake, req, "{\"a\":", LP_WIRE_FLAG_MORE);
+	return say_busy(fake, req);
+}
+
+/* An answer is what came since it was asked for last. */
+static void test_busy_in_answer(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	char *text = NULL;
+	lpi_fake_rig_init(&rig);
+	rig.fake.hook = say_busy_in_answer;
+	rig.fake.script = 2;
+	lpi_fake_start(&rig.fake);
+	lp_test_ok(lapis_admin(rig.lapis, LAPIS_STATUS, NULL, &text));
+	lpi_fake_stop(&rig.fake);
+	assert_string_equal(text, "{\"a\":1}");
+	free(text);
+	lpi_fake_rig_fini(&rig);
+}
+
+/* script: as many times there is no room, then the connection breaks, once. */
+static bool say_busy_then_hang_up(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	if (fake->script != 1)
+		return say_busy(fake, req);
+	return hang_up(fake, req);
+}
+
+/* To have no room is not to break. */
+static void test_busy_then_broken(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	lpi_fake_rig_init(&rig);
+	rig.fake.hook = say_busy_then_hang_up;
+	rig.fake.script = 6;
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PING], 7);
 	lpi_fake_rig_fini(&rig);
 }
 
@@ -675,27 +773,18 @@ static void test_close_ends_all(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_damaged_data),
-		cmocka_unit_test(test_damaged_stream),
-		cmocka_unit_test(test_nonsense),
-		cmocka_unit_test(test_short_answer),
-		cmocka_unit_test(test_retries),
-		cmocka_unit_test(test_unsent),
-		cmocka_unit_test(test_no_daemon),
-		cmocka_unit_test(test_bad_addresses),
-		cmocka_unit_test(test_another_store),
-		cmocka_unit_test(test_interrupted_get),
-		cmocka_unit_test(test_get_in_many_lives),
-		cmocka_unit_test(test_lost_ordered),
-		cmocka_unit_test(test_busy),
-		cmocka_unit_test(test_deaf_daemon),
-		cmocka_unit_test(test_time_limit),
-		cmocka_unit_test(test_late_caller),
-		cmocka_unit_test(test_slow_callback),
-		cmocka_unit_test(test_time_limits),
-		cmocka_unit_test(test_cancel),
-		cmocka_unit_test(test_cancel_in_data),
-		cmocka_unit_test(test_cancel_in_sending),
+		cmocka_unit_test(test_damaged_data),    cmocka_unit_test(test_damaged_stream),
+		cmocka_unit_test(test_nonsense),        cmocka_unit_test(test_short_answer),
+		cmocka_unit_test(test_retries),         cmocka_unit_test(test_unsent),
+		cmocka_unit_test(test_no_daemon),       cmocka_unit_test(test_lost_at_rest),
+		cmocka_unit_test(test_bad_addresses),   cmocka_unit_test(test_another_store),
+		cmocka_unit_test(test_interrupted_get), cmocka_unit_test(test_get_in_many_lives),
+		cmocka_unit_test(test_lost_ordered),    cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_busy_in_answer),  cmocka_unit_test(test_busy_then_broken),
+		cmocka_unit_test(test_deaf_daemon),     cmocka_unit_test(test_time_limit),
+		cmocka_unit_test(test_late_caller),     cmocka_unit_test(test_slow_callback),
+		cmocka_unit_test(test_time_limits),     cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_cancel_in_data),  cmocka_unit_test(test_cancel_in_sending),
 		cmocka_unit_test(test_close_ends_all),
 	};
 	return lp_test_main(tests, "client/faults");

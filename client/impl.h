@@ -26,9 +26,11 @@
 #define LPI_SHARDS_MAX     256u /* connections of one handle; further shards are reached by these */
 #define LPI_READ_BYTES     (256u << 10)
 #define LPI_LINK_TRIES_MAX 6u /* of one message, in a row without anything new */
+#define LPI_ADDRESSES_MAX  8u /* of one host */
 #define LPI_ROUTES         4096u
 #define LPI_BACKOFF_MIN    (10 * LP_NS_PER_MS)
 #define LPI_BACKOFF_MAX    (1000 * LP_NS_PER_MS)
+#define LPI_BUSY_SHIFT_MAX 6u /* how often the wait doubles for a daemon that has no room */
 #define LPI_VALUE_MAX      (64u << 20) /* of an answer in several parts */
 #define LPI_UPLOAD_WINDOW  8u          /* pieces of one put under way */
 #define LPI_HEAD_ROOM      256u /* a message without data that is not longer needs no memory */
@@ -81,9 +83,10 @@ struct lpi_op {
 	enum lpi_answer answer;
 	uint32_t slot_idx;
 	uint16_t opcode;
-	bool is_safe; /* may be asked again when its outcome is unknown */
-	bool is_stub; /* the rest of a message whose operation has ended: only sent */
-	uint32_t tries;
+	bool is_safe;      /* may be asked again when its outcome is unknown */
+	bool is_stub;      /* the rest of a message whose operation has ended: only sent */
+	uint32_t tries;    /* that ended with the connection */
+	uint32_t busy_cnt; /* that the daemon had no room for */
 	uint64_t id;
 	uint64_t timeout_ns;
 	uint64_t deadline_ns; /* in lapis->run_ns's time; 0: none, and in neither */
@@ -112,9 +115,10 @@ struct lpi_op {
 	/* get */
 	uint64_t offset;
 	uint64_t length;
-	uint64_t first_bytes; /* of the object, when its first piece was read */
-	bool has_version;     /* only the version that the first piece had, from now on */
-	bool is_by_number;    /* of the object, which no other one ever has */
+	uint64_t first_bytes;    /* of the object, when its first piece was read */
+	uint64_t furthest_bytes; /* that it ever got to, also if it began again */
+	bool has_version;        /* only the version that the first piece had, from now on */
+	bool is_by_number;       /* of the object, which no other one ever has */
 	uint8_t *buf;
 	lapis_sink_fn *sink;
 	void *sink_arg;
@@ -158,6 +162,8 @@ int lpi_op_new(struct lapis *lapis, const struct lapis_request *request,
 void lpi_op_free(struct lpi_op *op);
 /* Zeroed but for text and room; NULL: no memory. */
 struct lpi_op *lpi_op_alloc(struct lapis *lapis);
+/* It is asked again: what has come of its answer is not a part of the next one. */
+void lpi_op_drop_value(struct lpi_op *op);
 /* Room for so many bytes, which keeps what it holds. -ENOMEM. */
 int lpi_op_head_resize(struct lpi_op *op, size_t bytes) LP_MUST_CHECK;
 /* The handle ends: those that were kept. */
@@ -199,6 +205,8 @@ struct lpi_link {
 	uint64_t retry_ns;    /* DOWN: not before */
 	uint64_t deadline_ns; /* CONNECTING, GREETING: in lapis->run_ns's time */
 	uint64_t backoff_ns;
+	uint32_t address_idx;  /* CONNECTING, GREETING: which of the handle's it is */
+	uint32_t address_left; /* CONNECTING: how many others are still to be tried */
 	enum lp_wire_crc mode;
 
 	uint32_t credits;
@@ -230,6 +238,8 @@ int lpi_link_new(struct lapis *lapis, uint32_t shard, struct lpi_link **ret_conn
 void lpi_link_free(struct lpi_link *conn);
 /* Begins to connect; a failure is lpi_link_fail()'s. */
 void lpi_link_connect(struct lpi_link *conn);
+/* CONNECTING or GREETING for too long. */
+void lpi_link_expire(struct lpi_link *conn);
 /* What epoll said. */
 void lpi_link_event(struct lpi_link *conn, uint32_t events);
 /* Closes it. What was surely not done waits for another one, the rest ends. */
@@ -249,8 +259,9 @@ void lpi_link_receive(struct lpi_link *conn);
 /* Closes what nobody has any more, or gives up an upload: however long the daemon takes to have
  * room for that, for else it stays until the connection ends. */
 void lpi_link_give_up(struct lpi_link *conn, uint64_t ino, bool is_upload);
-/* The buffer that data is received into is not to be written to any more. */
-void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_op *op);
+/* The buffer that this slot's data is received into is not to be written to any more. Without
+ * memory the connection ends. */
+void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_credit *slot);
 
 /* --- The handle ------------------------------------------------------------------------------- */
 
@@ -264,6 +275,11 @@ struct lpi_cancel {
 	uint64_t id;
 };
 LP_LIST_DEFINE(lpi_cancels, struct lpi_cancel, node);
+
+struct lpi_address {
+	struct sockaddr_storage storage;
+	socklen_t len;
+};
 
 /* Only who runs the handle counts; others look. */
 struct lpi_counters {
@@ -280,8 +296,9 @@ struct lapis {
 	struct lapis_options options;
 	char name[64];
 	char address_text[128]; /* for messages */
-	struct sockaddr_storage address;
-	socklen_t address_len;
+	struct lpi_address addresses[LPI_ADDRESSES_MAX];
+	uint32_t address_cnt;
+	uint32_t address_idx; /* where a connection was made last */
 	const struct lp_clock *clock;
 
 	pthread_mutex_t lock; /* of the next ones */
@@ -310,7 +327,8 @@ struct lapis {
 	uint32_t conn_cnt;
 	uint32_t shard_cnt; /* 0: never connected */
 	uint64_t uuid[2];
-	uint64_t down_ns; /* since when no connection is up; 0: one is, or none was tried */
+	uint64_t down_ns; /* since when a connection is wanted and none is up; 0: one is, or none
+			     was tried */
 	int failure;      /* of the last connection that broke */
 	char failure_text[LPI_TEXT_MAX];
 	uint64_t ordered_nr; /* answers so far that may have come before the change was durable */
@@ -349,6 +367,10 @@ void lpi_end_early(struct lpi_op *op, int status, const char *text);
 int lpi_submit(struct lapis *lapis, const struct lapis_request *request,
 	       const struct lpi_await *call, uint64_t *ret_id) LP_MUST_CHECK;
 bool lpi_is_running(const struct lapis *lapis);
+/* A caller's struct that begins with its size. Later versions of it are longer: what they have more
+ * must not be meant. -EINVAL, also for one of less than `least` bytes. */
+int lpi_copy_struct(const void *from, size_t least, size_t known, void *ret) LP_MUST_CHECK;
+int lpi_copy_request(const struct lapis_request *from, struct lapis_request *ret) LP_MUST_CHECK;
 
 /* address.c */
 int lpi_address_parse(struct lapis *lapis, const char *text) LP_MUST_CHECK;

@@ -8,6 +8,7 @@
  * each wait and each step counts for as long as it was meant to take, at most. And it is only after
  * what has come was received that anything expires.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,20 +184,25 @@ static void wake(struct lapis *lapis)
 	(void)!write(lapis->wake_fd, &one, sizeof(one));
 }
 
-/* Later versions of the struct are longer: what they have more must not be meant. */
-static int copy_request(const struct lapis_request *from, struct lapis_request *ret)
+int lpi_copy_struct(const void *from, size_t least, size_t known, void *ret)
 {
-	size_t known = sizeof(*ret);
-	const unsigned char *bytes = (const unsigned char *)from;
-	if (from->size < offsetof(struct lapis_request, timeout_ms))
+	const unsigned char *bytes = from;
+	size_t size;
+	memcpy(&size, from, sizeof(size));
+	if (size < least)
 		return -EINVAL;
-	for (size_t i = known; i < from->size; i++) {
+	for (size_t i = known; i < size; i++) {
 		if (bytes[i] != 0)
 			return -EINVAL;
 	}
 	memset(ret, 0, known);
-	memcpy(ret, from, LP_MIN(known, from->size));
+	memcpy(ret, from, LP_MIN(known, size));
 	return 0;
+}
+
+int lpi_copy_request(const struct lapis_request *from, struct lapis_request *ret)
+{
+	return lpi_copy_struct(from, offsetof(struct lapis_request, timeout_ms), sizeof(*ret), ret);
 }
 
 /* False: the handle is being closed. Who runs it takes what is its own before the turn ends. */
@@ -249,7 +255,7 @@ int lpi_submit(struct lapis *lapis, const struct lapis_request *request,
 int lapis_submit(struct lapis *lapis, const struct lapis_request *request, uint64_t *ret_id)
 {
 	struct lapis_request req;
-	int err = copy_request(request, &req);
+	int err = lpi_copy_request(request, &req);
 	if (err == 0)
 		err = lpi_submit(lapis, &req, NULL, ret_id);
 	return err < 0 ? lpi_set_error(err, NULL) : 0;
@@ -330,8 +336,7 @@ static void expire_all(struct lapis *lapis)
 		bool coming =
 			conn->state == LPI_STATE_CONNECTING || conn->state == LPI_STATE_GREETING;
 		if (coming && conn->deadline_ns <= lapis->run_ns)
-			lpi_link_fail(conn, -ETIMEDOUT, "no answer from %s within %u ms",
-				      lapis->address_text, lapis->options.connect_ms);
+			lpi_link_expire(conn);
 	}
 }
 
@@ -492,11 +497,8 @@ static void *thread_main(void *arg)
 static int copy_options(const struct lapis_options *from, struct lapis_options *ret)
 {
 	*ret = (struct lapis_options){.size = sizeof(*ret)};
-	if (from != NULL) {
-		if (from->size < sizeof(from->size))
-			return -EINVAL;
-		memcpy(ret, from, LP_MIN(sizeof(*ret), from->size));
-	}
+	if (from != NULL && lpi_copy_struct(from, sizeof(from->size), sizeof(*ret), ret) < 0)
+		return -EINVAL;
 	if (ret->crc > LAPIS_CRC_OFF || (ret->flags & ~(uint32_t)(LAPIS_THREAD | LAPIS_WAIT)) != 0)
 		return -EINVAL;
 	if (ret->requests_max == 0)
@@ -568,6 +570,26 @@ static void free_handle(struct lapis *lapis)
 	free(lapis);
 }
 
+/* Signals are for the caller's threads, who could not say which of them takes one otherwise. But
+ * those that this thread brings on itself, in a callback, do what they would do elsewhere. */
+static int start_thread(struct lapis *lapis)
+{
+	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE,  SIGILL,
+				  SIGTRAP, SIGSYS, SIGABRT, SIGPIPE};
+	sigset_t blocked;
+	sigset_t before;
+	(void)sigfillset(&blocked);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(own); i++)
+		(void)sigdelset(&blocked, own[i]);
+	/* Who opens it may have blocked more. */
+	int err = pthread_sigmask(SIG_BLOCK, &blocked, &before);
+	LP_ASSERT(err == 0);
+	int created = pthread_create(&lapis->thread, NULL, thread_main, lapis);
+	err = pthread_sigmask(SIG_SETMASK, &before, NULL);
+	LP_ASSERT(err == 0);
+	return -created;
+}
+
 static int open_rest(struct lapis *lapis)
 {
 	int err = lpi_address_parse(lapis, lapis->options.address);
@@ -580,7 +602,7 @@ static int open_rest(struct lapis *lapis)
 	lapis->conn_cnt = 1;
 	lapis->has_thread = (lapis->options.flags & LAPIS_THREAD) != 0;
 	if (lapis->has_thread)
-		err = -pthread_create(&lapis->thread, NULL, thread_main, lapis);
+		err = start_thread(lapis);
 	/* The caller's strings are his again. */
 	lapis->options.address = NULL;
 	lapis->options.name = NULL;

@@ -13,7 +13,12 @@
  * Threads: lapis_submit() and lapis_cancel() may be called by any thread at any time, also from
  * callbacks. Functions that wait may be called by any thread when the handle has its own, and by
  * one thread at a time when it has none, as may lapis_turn(); from callbacks they are -EDEADLK.
- * lapis_close() comes last, after all others have returned.
+ * lapis_close() comes last, after all others have returned. The library's thread takes no signals
+ * that are for the process; a callback on it gets those that it brings on itself, such as SIGPIPE.
+ *
+ * fork(). A handle, and what was opened with it, is the process's that opened it. A child may not
+ * use it, nor close it: it has no thread there, and its connections are the parent's. A child opens
+ * its own; exec closes the descriptors.
  *
  * Results. Functions return 0 or a positive number for success and a negative error number (of
  * <errno.h>) for failure; lapis_error_text() then has a sentence, the server's where it said one.
@@ -27,7 +32,7 @@
  * data does not match its checksum: what is in the buffer must not be used -EPROTO       the other
  * end does not speak the protocol What only reads is asked again by itself when a connection
  * breaks; so is what was surely not done. Nothing else ever is. After six breaks in a row it is
- * -ENOTCONN; a get that got on in between begins to count again.
+ * -ENOTCONN; a get that got further than before in between begins to count again.
  *
  * Order: requests that are under way at once have none, also when they are for one object. Who
  * needs one waits for the first.
@@ -37,8 +42,10 @@
  * the root is a single name. Functions that take a `key` mean a path from the root.
  *
  * Structs of options and requests begin with `size`, which the caller sets to sizeof of it as he
- * knows it; all else may be zero. Later versions append fields only. Structs that are filled in
- * by the library say `size` the same way where they may grow.
+ * knows it; all else may be zero. Later versions append fields only. A library that is older than
+ * its caller takes such a struct when the fields that it does not know are zero; else, and when
+ * there is no size, it is -EINVAL and nothing is done. Structs that are filled in by the library
+ * say `size` the same way where they may grow.
  *
  * The protocol: docs/format/wire.md, lapis-protocol(7).
  */
@@ -91,13 +98,14 @@ struct lapis_options {
 	uint32_t credits;      /* under way on one connection, at most; 0: as many as it gets */
 	uint32_t timeout_ms;   /* for one message to be answered; 0: 30,000. What the caller takes
 				* (in a source, a sink, a callback, between turns) does not count */
-	uint32_t reconnect_ms; /* how long a lost connection is tried again; 0: 10,000 */
-	uint32_t connect_ms;   /* for a connection to be made; 0: 5,000 */
+	uint32_t reconnect_ms; /* how long a lost connection is tried again, from when something is
+				* asked; 0: 10,000 */
+	uint32_t connect_ms;   /* for a connection to be made to one address; 0: 5,000 */
 };
 
 /* options may be NULL. Makes no connection yet, but looks up a HOST that is a name, which may
- * block. -EINVAL, -ENAMETOOLONG: the address or an option makes no sense; -EHOSTUNREACH: no such
- * host; -ENOMEM, -EMFILE. */
+ * block; of its addresses the first eight are tried in turn. -EINVAL, -ENAMETOOLONG: the address or
+ * an option makes no sense; -EHOSTUNREACH: no such host; -ENOMEM, -EMFILE. */
 LAPIS_API int lapis_open(const struct lapis_options *options,
 			 struct lapis **ret_lapis) LAPIS_MUST_CHECK;
 /* Cancels what is under way (its callbacks come before this returns), ends the thread, closes the

@@ -5,6 +5,8 @@
  * between turns of the client, so that each order of events is one that the test chose; for
  * functions that wait, by a thread. Rules W2 (checksums from end to end), W3 (a put is a whole).
  */
+#include <signal.h>
+
 #include "base/clock.h"
 #include "client/fake_test.h"
 
@@ -103,6 +105,44 @@ static void test_threads(void **state)
 	lpi_fake_stop(&rig.fake);
 	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PING], 200);
 	lpi_fake_fini(&rig.fake);
+}
+
+static void note_mask(void *arg, const struct lapis_result *result)
+{
+	(void)result;
+	(void)pthread_sigmask(SIG_SETMASK, NULL, arg);
+}
+
+/* The library's thread takes none of the process's signals, and hides none that it brings on
+ * itself. */
+static void test_signals(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	sigset_t term;
+	sigset_t after;
+	sigset_t mask;
+	(void)sigemptyset(&mask);
+	(void)sigemptyset(&term);
+	(void)sigaddset(&term, SIGTERM);
+	(void)pthread_sigmask(SIG_UNBLOCK, &term, NULL);
+	lpi_fake_init(&rig.fake);
+	lpi_fake_start(&rig.fake);
+	struct lapis_options options = lpi_fake_rig_options(&rig);
+	options.flags = LAPIS_THREAD;
+	lp_test_ok(lapis_open(&options, &rig.lapis));
+	(void)pthread_sigmask(SIG_SETMASK, NULL, &after);
+	const struct lapis_request ping = {
+		.size = sizeof(ping), .op = LAPIS_PING, .done = note_mask, .arg = &mask};
+	lp_test_ok(lapis_submit(rig.lapis, &ping, NULL));
+	/* Which is answered after it. */
+	lp_test_ok(lapis_ping(rig.lapis));
+	lapis_close(rig.lapis);
+	lpi_fake_stop(&rig.fake);
+	lpi_fake_fini(&rig.fake);
+	assert_int_equal(sigismember(&mask, SIGTERM) + sigismember(&mask, SIGALRM), 2);
+	assert_int_equal(sigismember(&mask, SIGSEGV) + sigismember(&mask, SIGPIPE), 0);
+	assert_int_equal(sigismember(&after, SIGTERM), 0);
 }
 
 /* A close that meets the thread anywhere in its turn ends it; it once waited for ever when the
@@ -853,6 +893,9 @@ static void test_bad_requests(void **state)
 	struct lpi_fake_rig rig;
 	char path[5000];
 	uint8_t large[70000] = {0};
+	const struct lapis_pair no_value = {.name = "n", .value_bytes = 9};
+	const struct lapis_change no_change = {
+		.kind = LAPIS_CHANGE_XATTR_SET, .name = "n", .value_bytes = 9};
 	lpi_fake_rig_init(&rig);
 	memset(path, 'a', sizeof(path) - 1);
 	path[sizeof(path) - 1] = '\0';
@@ -870,31 +913,15 @@ static void test_bad_requests(void **state)
 		{{.op = LAPIS_WRITE, .data = large, .data_bytes = LP_WIRE_DATA_MAX + 1}, -E2BIG},
 		{{.op = LAPIS_OMAP_SET, .name = "n", .value = large, .value_bytes = 70000}, -E2BIG},
 		{{.op = LAPIS_PUT, .path = "a", .xattr_cnt = 17}, -EINVAL},
+		{{.op = LAPIS_PUT, .path = "a", .xattr_cnt = 1, .xattrs = &no_value}, -EINVAL},
+		{{.op = LAPIS_COMPOUND, .change_cnt = 1, .changes = &no_change}, -EINVAL},
 	};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
 		struct lapis_request request = cases[i].request;
 		request.size = sizeof(request);
 		lp_test_err(cases[i].err, lapis_submit(rig.lapis, &request, NULL));
 	}
-	struct lapis_request unsized = lpi_fake_rig_ping;
-	lp_test_err(-EINVAL, lapis_submit(rig.lapis, &unsized, NULL));
 	assert_int_equal(rig.fake.conns_ever, 0);
-	lpi_fake_rig_fini(&rig);
-}
-
-/* A request of a later version: what is new in it must be zero. */
-static void test_longer_request(void **state)
-{
-	(void)state;
-	struct lpi_fake_rig rig;
-	struct {
-		struct lapis_request request;
-		uint64_t later;
-	} longer = {.request = {.size = sizeof(longer), .op = LAPIS_PING}};
-	lpi_fake_rig_init(&rig);
-	lp_test_ok(lapis_submit(rig.lapis, &longer.request, NULL));
-	longer.later = 1;
-	lp_test_err(-EINVAL, lapis_submit(rig.lapis, &longer.request, NULL));
 	lpi_fake_rig_fini(&rig);
 }
 
@@ -923,6 +950,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_blocking),
 		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_signals),
 		cmocka_unit_test(test_close_at_any_time),
 		cmocka_unit_test(test_every_byte),
 		cmocka_unit_test(test_version_of_pieces),
@@ -944,7 +972,6 @@ int main(void)
 		cmocka_unit_test(test_chain),
 		cmocka_unit_test(test_callback_at_close),
 		cmocka_unit_test(test_bad_requests),
-		cmocka_unit_test(test_longer_request),
 		cmocka_unit_test(test_too_many),
 	};
 	return lp_test_main(tests, "client/lapis");

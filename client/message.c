@@ -441,18 +441,31 @@ static bool has_data(const struct lapis_request *req)
 	return req->op == LAPIS_PUT || req->op == LAPIS_WRITE || req->op == LAPIS_COMPOUND;
 }
 
+static bool values_make_sense(const struct lapis_request *req)
+{
+	if ((req->value == NULL && req->value_bytes > 0) ||
+	    (req->xattrs == NULL && req->xattr_cnt > 0) ||
+	    (req->changes == NULL && req->change_cnt > 0) || req->xattr_cnt > XATTRS_MAX ||
+	    req->change_cnt > CHANGES_MAX)
+		return false;
+	for (uint32_t i = 0; i < req->xattr_cnt; i++) {
+		if (req->xattrs[i].value == NULL && req->xattrs[i].value_bytes > 0)
+			return false;
+	}
+	for (uint32_t i = 0; i < req->change_cnt; i++) {
+		if (req->changes[i].value == NULL && req->changes[i].value_bytes > 0)
+			return false;
+	}
+	return true;
+}
+
 static bool makes_sense(const struct lapis_request *req)
 {
 	if (!has_data(req) && req->data_bytes > 0)
 		return false;
 	if (req->source != NULL && (req->op != LAPIS_PUT || req->data_bytes > 0))
 		return false;
-	if ((req->data == NULL && req->data_bytes > 0) ||
-	    (req->value == NULL && req->value_bytes > 0) ||
-	    (req->xattrs == NULL && req->xattr_cnt > 0) ||
-	    (req->changes == NULL && req->change_cnt > 0))
-		return false;
-	if (req->xattr_cnt > XATTRS_MAX || req->change_cnt > CHANGES_MAX)
+	if ((req->data == NULL && req->data_bytes > 0) || !values_make_sense(req))
 		return false;
 	if (req->op == LAPIS_SET && req->attrs == NULL)
 		return false;
@@ -526,6 +539,15 @@ void lpi_op_free(struct lpi_op *op)
 		free(op->head);
 	if (!keep_spare(op->lapis, op))
 		free(op);
+}
+
+void lpi_op_drop_value(struct lpi_op *op)
+{
+	free(op->value);
+	op->value = NULL;
+	op->value_bytes = 0;
+	op->result.value = NULL;
+	op->result.value_bytes = 0;
 }
 
 int lpi_op_head_resize(struct lpi_op *op, size_t bytes)

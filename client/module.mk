@@ -1,6 +1,8 @@
 MODULES += client
 client_USES := wire base
 
+TEST_LDFLAGS_client/address_test := -Wl,--wrap=getaddrinfo -Wl,--wrap=freeaddrinfo
+
 # liblapis for others: shared, with the lapis_ functions only, and static, as one object in which all
 # other names are local.
 LAPIS_SO   := $(OUT)/lib/liblapis.so.0

@@ -29,9 +29,9 @@ static int piece_new(struct lpi_link *conn)
 	return conn->piece != NULL ? 0 : -ENOMEM;
 }
 
-void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_op *op)
+void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_credit *slot)
 {
-	if (!conn->in_data || conn->data_slot->op != op || op->buf == NULL)
+	if (!conn->in_data || conn->data_slot != slot)
 		return;
 	if (piece_new(conn) == 0)
 		conn->target = conn->piece;
@@ -43,13 +43,15 @@ void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_op *op)
 
 static int take_slots(struct lpi_link *conn, uint32_t credits)
 {
-	conn->credits = LP_MIN(credits, LPI_CREDITS_MAX);
-	conn->slots = calloc(conn->credits, sizeof(*conn->slots));
-	conn->free_slots = calloc(conn->credits, sizeof(*conn->free_slots));
+	uint32_t cnt = LP_MIN(credits, LPI_CREDITS_MAX);
+	conn->slots = calloc(cnt, sizeof(*conn->slots));
+	conn->free_slots = calloc(cnt, sizeof(*conn->free_slots));
 	if (conn->slots == NULL || conn->free_slots == NULL)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < conn->credits; i++)
+	for (uint32_t i = 0; i < cnt; i++)
 		conn->free_slots[i] = i;
+	/* Only now: who ends the connection looks into so many slots. */
+	conn->credits = cnt;
 	return 0;
 }
 
@@ -81,6 +83,7 @@ static void note_shard(struct lpi_link *conn, const struct lp_wire_welcome *welc
 	lapis->uuid[1] = welcome->uuid_high;
 	lapis->shard_cnt = welcome->shard_cnt;
 	lapis->down_ns = 0;
+	lapis->address_idx = conn->address_idx;
 	/* Another one than was asked for: that remains the place to ask, so that not every
 	 * request for it makes a connection. */
 	if (conn->shard == LPI_ANY_SHARD)
@@ -200,8 +203,9 @@ static void take_error(struct lpi_link *conn, struct lpi_credit *slot, const uin
 				    "the middle of reading it (read it again)");
 	if (err == -EAGAIN) {
 		op->later_ns = lpi_now(op->lapis) +
-			       (LPI_BACKOFF_MIN << LP_MIN(op->tries, LPI_LINK_TRIES_MAX));
-		op->tries++;
+			       (LPI_BACKOFF_MIN << LP_MIN(op->busy_cnt, LPI_BUSY_SHIFT_MAX));
+		op->busy_cnt++;
+		lpi_op_drop_value(op);
 		op->place = LPI_PLACE_LATER;
 		lpi_ops_push_back(&op->lapis->later, op);
 		return;
@@ -314,9 +318,12 @@ static void take_data(struct lpi_link *conn)
 	}
 	op->result.data_bytes += header->data_bytes;
 	op->has_version = true;
-	/* A reader who pauses may be cut off as often as he likes, if he gets on in between. */
-	if (header->data_bytes > 0)
+	/* A reader who pauses may be cut off as often as he likes, if he gets on in between:
+	 * further than ever, for one that begins again each time would otherwise do so for ever. */
+	if (op->result.data_bytes > op->furthest_bytes) {
+		op->furthest_bytes = op->result.data_bytes;
 		op->tries = 0;
+	}
 	if (more) {
 		lpi_arm(op);
 		return;

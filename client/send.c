@@ -241,8 +241,10 @@ bool lpi_link_forget(struct lpi_op *op)
 		unknown = forget_sending(op);
 	} else {
 		LP_ASSERT(op->place == LPI_PLACE_SENT);
-		lpi_link_turn_away(conn, op);
-		conn->slots[op->slot_idx].op = NULL;
+		struct lpi_credit *slot = &conn->slots[op->slot_idx];
+		/* First, for the connection may end below, and the slots with it. */
+		slot->op = NULL;
+		lpi_link_turn_away(conn, slot);
 		unknown = true;
 	}
 	op->place = LPI_PLACE_NONE;
