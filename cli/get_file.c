@@ -59,6 +59,15 @@ int lpi_write_sparse(int fd, uint64_t offset, const void *data, size_t len)
 
 /* --- Names here ------------------------------------------------------------------------------- */
 
+const char *lpi_temp_prefix(void)
+{
+	static char prefix[48];
+	if (prefix[0] == '\0')
+		(void)snprintf(prefix, sizeof(prefix), ".lapis-%ld-%llx-", (long)getpid(),
+			       (unsigned long long)lp_clock_wall_ns(lp_clock_system()));
+	return prefix;
+}
+
 /* What is mounted there is not this directory's, and may be the store itself. */
 static int refuse_mount(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -306,7 +315,7 @@ static int create_file(struct lpi_download *self)
 {
 	static unsigned number;
 	/* Short, for the other may have all of the 255 bytes. */
-	(void)snprintf(self->temp, sizeof(self->temp), ".lapis-%ld-%u", (long)getpid(), number++);
+	(void)snprintf(self->temp, sizeof(self->temp), "%s%u", lpi_temp_prefix(), number++);
 	self->fd = openat(self->what.dir_fd, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
 	if (self->fd >= 0)
 		return 0;

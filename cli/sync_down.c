@@ -100,7 +100,7 @@ static void get_symlink(struct down_dir *dir, const char *name, const char *rel,
 	if ((len >= 0 && strcmp(here, target) == 0) || !may_replace(dir, name, rel) ||
 	    lpi_sync_only_says(sync, "get", rel))
 		return;
-	(void)snprintf(temp, sizeof(temp), ".lapis-%ld-link", (long)getpid());
+	(void)snprintf(temp, sizeof(temp), "%slink", lpi_temp_prefix());
 	if (symlinkat(target, dir->fd, temp) < 0) {
 		fail_local(sync, rel, -errno);
 		return;
@@ -158,15 +158,14 @@ static void remove_local(struct down_dir *dir, const char *name)
 
 static void remove_unknown(struct down_dir *dir, DIR *stream)
 {
-	char ours[32];
+	const char *ours = lpi_temp_prefix();
 	struct dirent *found;
-	int len = snprintf(ours, sizeof(ours), ".lapis-%ld-", (long)getpid());
 	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
 	while ((found = readdir(stream)) != NULL) {
 		const char *name = found->d_name;
 		/* The last are downloads that are under way. */
 		bool is_ours = strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-			       strncmp(name, ours, (size_t)len) == 0;
+			       strncmp(name, ours, strlen(ours)) == 0;
 		if (!is_ours && lpi_remote_dir_find(&dir->remote, name) == NULL)
 			remove_local(dir, name);
 	}

@@ -203,6 +203,31 @@ if strace -o trace -e trace=none true 2>/dev/null; then
 	[[ $got =~ ^(sn{1,128})+s$ ]] || say "a sync makes durable and names: $got"
 fi
 
+# What a killed run of the same number left is in nobody's way, and is not taken for what is under way.
+mkdir left
+does put file b/left/f
+ln -s f up.link
+mkdir linked
+mv up.link linked/link
+does sync ./linked b/left/in
+does sync b/left/in ./left/in
+# leave DIR COMMAND...: the command, where another one of its number was killed in DIR.
+leave()
+{
+	(
+		ln -s nowhere "$1/.lapis-$BASHPID-link"
+		echo half >"$1/.lapis-$BASHPID-0"
+		shift
+		exec "$@"
+	) >out 2>&1 || say "$*: $(cat out)"
+}
+ln -sfn elsewhere left/in/link
+leave left/in "$lapis" sync --delete b/left ./left
+[ "$(readlink left/in/link)" = f ] || say "a symlink beside what was left: $(ls -lA left/in)"
+[ "$(find left | LC_ALL=C sort | tr '\n' ' ')" = 'left left/f left/in left/in/link ' ] || say "what was left stays: $(find left)"
+leave . "$lapis" get b/left/f small.1
+cmp file small.1 || say "a get beside what was left"
+
 # -n says what would be got also where there is no directory yet.
 mkdir -p tree/d/e
 echo 1 >tree/1
