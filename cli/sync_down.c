@@ -130,6 +130,8 @@ static void get_entry(struct down_dir *dir, const struct lpi_remote_entry *entry
 		get_symlink(dir, entry->name, rel, key);
 	} else if (entry->attrs.type == LAPIS_DIR) {
 		bool exists = fstatat(dir->fd, entry->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+		if (exists && S_ISDIR(st.st_mode) && lpi_sync_is_mount(sync, dir->fd, &st, rel))
+			return;
 		if (exists && !S_ISDIR(st.st_mode) && !lpi_sync_only_says(sync, "remove", rel))
 			(void)unlinkat(dir->fd, entry->name, 0);
 		/* Its mode comes last: until then it must be possible to write to it. */
