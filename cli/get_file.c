@@ -14,7 +14,8 @@
 #include "base/error.h"
 #include "cli/transfer.h"
 
-#define GRID 4096u
+#define GRID          4096u
+#define VERSION_TRIES 4u
 /* So much that is complete may be lost when the command is interrupted. */
 #define HELD_BYTES_MAX (UINT64_C(64) << 20)
 
@@ -259,7 +260,7 @@ static void download_ended(struct lpi_task *job, int status, const struct lapis_
 }
 
 /* Only what is data of an object that is mostly holes. The file is opened on the daemon, so that
- * all of it is of one object. */
+ * all of it is of one object; of one version it is only when that is the same afterwards. */
 static int fetch_data(struct lpi_download *self, struct lapis_file *file, uint64_t size)
 {
 	uint64_t pos = 0;
@@ -290,6 +291,23 @@ static int fetch_data(struct lpi_download *self, struct lapis_file *file, uint64
 	return 0;
 }
 
+/* Until none of it was written meanwhile. *attrs is as the file was opened. */
+static int fetch_version(struct lpi_download *self, struct lapis_file *file,
+			 struct lapis_attrs *attrs)
+{
+	for (unsigned i = 0; i < VERSION_TRIES; i++) {
+		uint64_t version = attrs->version;
+		int err = fetch_data(self, file, attrs->size_bytes);
+		if (err == 0)
+			err = lapis_fstat(file, attrs);
+		if (err < 0 || attrs->version == version)
+			return err;
+		if (ftruncate(self->fd, 0) < 0)
+			return -errno;
+	}
+	return -EBUSY;
+}
+
 /* True when that was the way; the download has ended then. */
 static bool fetch_sparse(struct lpi_download *self)
 {
@@ -302,9 +320,10 @@ static bool fetch_sparse(struct lpi_download *self)
 	int err = lapis_fstat(file, &attrs);
 	bool is_sparse = err == 0 && attrs.blocks * GRID < attrs.size_bytes;
 	if (is_sparse)
-		err = fetch_data(self, file, attrs.size_bytes);
-	struct lapis_result result = {
-		.size = sizeof(result), .status = err, .text = lapis_error_text()};
+		err = fetch_version(self, file, &attrs);
+	const char *text =
+		err == -EBUSY ? "it is written to all the time (try again)" : lapis_error_text();
+	struct lapis_result result = {.size = sizeof(result), .status = err, .text = text};
 	if (is_sparse)
 		download_ended(&self->job, err, &result);
 	(void)lapis_close_file(file); /* it was read only */

@@ -288,6 +288,47 @@ expect 0 '' get docs/sparse sparse.back
 [ "$(stat -c %b sparse.back)" -lt 1000 ] || say "holes were filled: $(stat -c %b sparse.back) blocks"
 [ "$(dd if=sparse.back bs=1 skip=$((15 * 1024 * 1024 * 1024)) count=4 status=none)" = tail ] ||
 	say "the data of the sparse file is gone"
+
+# All of it is of one version also while it is written to in place: each number is first in front, then behind.
+PYTHONPATH=$LP_TEST_SRC/tests/wire python3 -B - "$LAPIS_ADDRESS" "$LP_TEST_BUILD/bin/lapis" <<'CODE' || say "a sparse object that is written to"
+import subprocess, sys, threading
+import lapis_wire as wire
+
+BEHIND = 20 * 2**30 - 8
+with wire.Connection(sys.argv[1]) as lapis:
+    for at in range(100):
+        lapis(wire.write("docs/sparse", b"x" * 65536, at * 2**20 + 65536))
+    for at in (0, BEHIND):
+        lapis(wire.write("docs/sparse", bytes(8), at))
+    ended = threading.Event()
+
+    def write():
+        number = 0
+        while not ended.is_set():
+            number += 1
+            for at in (0, BEHIND):
+                lapis(wire.write("docs/sparse", number.to_bytes(8, "little"), at))
+
+    def get():
+        said = subprocess.run([sys.argv[2], "get", "docs/sparse", "sparse.back"], capture_output=True, text=True)
+        with open("sparse.back", "rb") as got:
+            first = int.from_bytes(got.read(8), "little")
+            got.seek(BEHIND)
+            behind = int.from_bytes(got.read(8), "little")
+        assert said.returncode == 0 or "written to all the time" in said.stderr, said.stderr
+        assert behind <= first <= behind + 1 or said.returncode, (first, behind)
+        return said.returncode == 0
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(5):
+            get()
+    finally:
+        ended.set()
+        writer.join()
+    assert get()
+CODE
 expect 0 '' rm docs/sparse
 
 # Zeros take no space, holes or not; what is between them comes back.
