@@ -241,7 +241,7 @@ static int run_get(const struct lpi_cli_command *self, int argc, char **argv)
 	if (status != 0)
 		return status;
 	const char *file = args.cnt == 2 ? args.names[1] : lpi_key_name(download.key);
-	if (strcmp(file, "-") == 0)
+	if (args.cnt == 2 && strcmp(file, "-") == 0)
 		return get_to_fd(download.key, download.offset, download.length, STDOUT_FILENO);
 	return get_one(&download, file);
 }

@@ -133,6 +133,12 @@ expect 0 '' get docs/empty empty.back
 if [ ! -e empty.back ] || [ -s empty.back ]; then
 	say "an empty object is no empty file"
 fi
+mkdir same.name
+# An object may be called so: without FILE it is no standard output.
+expect 0 '' put one docs/-
+(cd same.name && expect 0 '' get docs/- && cmp ../one ./-) || say "get of an object that is called -"
+[ ! -s same.name/out ] || say "get of an object that is called - prints it"
+expect 0 '' rm docs/-
 lapis get docs/one /dev/null || say "get to a device"
 [ -c /dev/null ] || say "get replaced /dev/null"
 head -c 9000001 /dev/urandom >large
