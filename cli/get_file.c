@@ -29,6 +29,7 @@ struct lpi_download {
 	char temp[64];
 	bool has_temp; /* there is a file of that name */
 	uint64_t end;  /* of what was written */
+	int write_err; /* here: the request has failed for no other reason then */
 };
 
 static const uint8_t zeros[GRID];
@@ -123,7 +124,8 @@ static int take_bytes(void *arg, uint64_t offset, const void *data, size_t len)
 	struct lpi_download *self = arg;
 	lpi_progress_add(&self->job.jobs->progress, len, 0);
 	self->end = LP_MAX(self->end, offset - self->what.offset + len);
-	return lpi_write_sparse(self->fd, offset - self->what.offset, data, len);
+	self->write_err = lpi_write_sparse(self->fd, offset - self->what.offset, data, len);
+	return self->write_err;
 }
 
 static void free_download(struct lpi_download *self)
@@ -195,8 +197,10 @@ static void end_download(struct lpi_download *self, int err, const char *text)
 {
 	struct lpi_tasks *jobs = self->job.jobs;
 	if (err < 0) {
-		lpi_tasks_fail(jobs, text != NULL ? self->key : self->subject, err,
-			       text != NULL ? text : lp_strerror(err));
+		if (text != NULL)
+			lpi_tasks_fail(jobs, self->key, err, text);
+		else
+			lpi_tasks_fail_here(jobs, self->subject, err);
 		if (self->has_temp)
 			(void)unlinkat(self->what.dir_fd, self->temp, 0);
 	} else {
@@ -256,7 +260,8 @@ static void download_ended(struct lpi_task *job, int status, const struct lapis_
 		err = is_held ? hold(self->what.batch, self) : make_durable(self);
 	if (err == 0 && is_held)
 		return;
-	end_download(self, err < 0 ? err : publish(self), status < 0 ? result->text : NULL);
+	bool is_told = status < 0 && self->write_err == 0;
+	end_download(self, err < 0 ? err : publish(self), is_told ? result->text : NULL);
 }
 
 /* Only what is data of an object that is mostly holes. The file is opened on the daemon, so that

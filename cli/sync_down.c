@@ -24,8 +24,7 @@ struct down_dir {
 
 static void fail_local(struct lpi_sync *sync, const char *rel, int err)
 {
-	lpi_tasks_fail(&sync->jobs, rel[0] != '\0' ? rel : sync->local, 0, lp_strerror(err));
-	sync->jobs.is_hopeless |= err == -ENOSPC || err == -EROFS;
+	lpi_tasks_fail_here(&sync->jobs, rel[0] != '\0' ? rel : sync->local, err);
 }
 
 /* A directory here may hold anything: it gives way only where that was asked for, and then when

@@ -143,6 +143,20 @@ lapis get docs/one /dev/null || say "get to a device"
 [ -c /dev/null ] || say "get replaced /dev/null"
 head -c 9000001 /dev/urandom >large
 expect 0 '' put large docs/large
+# That a disk here is full is not what growing the store helps against.
+expect 1 '^lapis: /dev/full: No space left on device$' get docs/one /dev/full
+(exec >/dev/full 2>err && lapis cat docs/one) && say "cat to a full device succeeded"
+grep -q '^lapis: standard output: No space left on device$' err || say "cat to a full device: $(cat err)"
+mkdir -p full
+# shellcheck disable=SC2016 # in the other shell
+in_full='mount -t tmpfs -o size=1m none full || exit 77; "$@"'
+if unshare -m bash -c "$in_full" bash true 2>/dev/null; then
+	unshare -m bash -c "$in_full" bash lapis get docs/large full/large 2>err && say "get to a full disk succeeded"
+	grep -q '^lapis: large: No space left on device$' err || say "get to a full disk: $(cat err)"
+	unshare -m bash -c "$in_full" bash lapis sync docs ./full 2>err && say "sync to a full disk succeeded"
+	grep -q '^lapis: large: No space left on device$' err || say "sync to a full disk: $(cat err)"
+	grep -q 'the rest was left out' err || say "sync to a full disk goes on: $(cat err)"
+fi
 expect 0 '' get docs/large large.back
 cmp large large.back || say "a large object came back different"
 lapis cat docs/large | cmp - large || say "cat of a large object"
