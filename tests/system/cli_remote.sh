@@ -215,6 +215,22 @@ lapis omap ls --json docs/one | python3 -c 'import json, sys
 assert [p["value"] for p in json.load(sys.stdin)] == ["v1", "v2"]' || say "omap ls --json"
 expect 0 '' omap rm docs/one k1 k2
 expect 0 '' omap ls docs/one
+# Bytes of all kinds, NULs too, in values and in the names of entries.
+printf 'a\0b\n' | lapis xattr set docs/one user.nul - || say "xattr set of a NUL"
+expect 0 '^user\.nul = a\\x00b\\x0a$' xattr ls -l docs/one
+expect 0 '' xattr rm docs/one user.nul
+PYTHONPATH=$LP_TEST_SRC/tests/wire python3 -B - "$LAPIS_ADDRESS" <<'CODE' || say "a NUL in a name"
+import sys
+import lapis_wire as wire
+
+with wire.Connection(sys.argv[1]) as lapis:
+    lapis(wire.omap_set("docs/one", b"k\0x", b"v\0"))
+CODE
+expect 0 '^k\\x00x = v\\x00$' omap ls -l docs/one
+lapis omap ls docs/one | cmp - <(printf 'k\0x\n') || say "omap ls of a NUL: $(lapis omap ls docs/one | od -c)"
+lapis omap ls --json docs/one | python3 -c 'import json, sys
+assert json.load(sys.stdin) == [{"name": "k\0x", "value": "v\0", "value_bytes": 2}]' || say "omap ls --json of a NUL"
+expect 0 '' put one docs/one
 expect 0 '' put --xattr user.k=v two docs/two
 expect 0 '^v$' xattr get docs/two user.k
 
