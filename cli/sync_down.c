@@ -180,10 +180,24 @@ static bool is_to_be_made(const struct lpi_sync *sync, int err)
 	return sync->only_says && (err == -ENOENT || err == -ENOTDIR || err == -EBADF);
 }
 
+/* One that a former run has finished, or not, may have got a mode that lets nobody write to it; it
+ * gets that again at the end. Where that cannot be done what follows says why. */
+static void make_writable(const struct down_dir *dir)
+{
+	const char *path = dir->rel[0] != '\0' ? dir->rel : ".";
+	struct stat st;
+	if (dir->sync->only_says ||
+	    fstatat(dir->sync->root_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    !S_ISDIR(st.st_mode) || (st.st_mode & S_IRWXU) == S_IRWXU)
+		return;
+	(void)fchmodat(dir->sync->root_fd, path, (st.st_mode & 07777) | S_IRWXU, 0);
+}
+
 /* What was listed; dir->fd is below 0 where there is no directory yet. */
 static int get_entries(struct down_dir *dir)
 {
 	struct lpi_sync *sync = dir->sync;
+	make_writable(dir);
 	dir->fd = openat(sync->root_fd, dir->rel[0] != '\0' ? dir->rel : ".",
 			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	DIR *stream = dir->fd < 0 ? NULL : fdopendir(dir->fd);

@@ -340,17 +340,37 @@ echo so >file
 for part in a shut z; do
 	does put file b/parts/$part/f
 done
-chmod 000 parts/shut
-fails 'shut: Permission denied' unprivileged "$lapis" sync --delete b/parts ./parts
-chmod 700 parts/shut
-[ "$(cat parts/a/f parts/shut/f parts/z/f | tr '\n' ' ')" = 'so new shut so ' ] ||
-	say "a directory that is shut ends a sync down: $(cat parts/*/f)"
+if [ "$(id -u)" = 0 ]; then
+	chown 1 parts/shut
+	chmod 000 parts/shut
+	fails 'shut: (Permission denied|Operation not permitted)' \
+		setpriv --bounding-set -dac_override,-dac_read_search,-fowner "$lapis" sync --delete b/parts ./parts
+	chown 0 parts/shut
+	chmod 700 parts/shut
+	[ "$(cat parts/a/f parts/shut/f parts/z/f | tr '\n' ' ')" = 'so new shut so ' ] ||
+		say "a directory that is shut ends a sync down: $(cat parts/*/f)"
+fi
 
 # What is in one that can be listed, and no more, is not taken for what is here no more.
 chmod 444 parts/shut
 fails 'shut/f: Permission denied' unprivileged "$lapis" sync --delete ./parts b/parts
 chmod 700 parts/shut
 expect 0 '^so$' cat b/parts/shut/f
+
+# What nobody may write to is made like the store again by who owns it, and nobody may write to it then.
+mkdir -p fixed/dir
+echo 1 >fixed/dir/f
+chmod 555 fixed/dir fixed
+does sync ./fixed b/fixed
+does sync b/fixed ./fixed.back
+does put file b/fixed/dir/f
+does put file b/fixed/new
+chmod 000 fixed.back/dir
+unprivileged "$lapis" sync b/fixed ./fixed.back >out 2>&1 || say "a sync to what nobody may write to: $(cat out)"
+cmp file fixed.back/dir/f || say "what nobody may write to was left as it was"
+[ "$(stat -c %a fixed.back fixed.back/dir | tr '\n' ' ')" = '555 555 ' ] ||
+	say "what nobody may write to has $(stat -c %a fixed.back fixed.back/dir)"
+chmod -R u+w fixed fixed.back
 
 # What is mounted here is not what a sync removes: it may be anything, also the store that is read.
 mkdir -p room/gone/mount room/gone/dir
