@@ -27,6 +27,7 @@ struct lpi_download {
 	char *subject;
 	char *key;
 	char temp[64];
+	bool has_mode; /* what.mode is the one that it gets */
 	bool has_temp; /* there is a file of that name */
 	uint64_t end;  /* of what was written */
 	int write_err; /* here: the request has failed for no other reason then */
@@ -154,7 +155,7 @@ static int give_name(struct lpi_download *self)
 	return 1;
 }
 
-/* Its length and times. */
+/* Its length, times and mode. */
 static int complete(struct lpi_download *self)
 {
 	const struct lpi_get_file *what = &self->what;
@@ -168,8 +169,8 @@ static int complete(struct lpi_download *self)
 	}
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
 					  {.tv_sec = (time_t)s, .tv_nsec = (long)ns}};
-	if (what->keeps_times &&
-	    (futimens(self->fd, times) < 0 || fchmod(self->fd, what->mode & 07777) < 0))
+	if ((what->keeps_times && futimens(self->fd, times) < 0) ||
+	    (self->has_mode && fchmod(self->fd, what->mode & 07777) < 0))
 		return -errno;
 	return 0;
 }
@@ -338,13 +339,22 @@ static bool fetch_sparse(struct lpi_download *self)
 static int create_file(struct lpi_download *self)
 {
 	static unsigned number;
+	struct stat st;
 	/* Short, for the other may have all of the 255 bytes. */
 	(void)snprintf(self->temp, sizeof(self->temp), "%s%u", lpi_temp_prefix(), number++);
-	self->fd = openat(self->what.dir_fd, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+	/* What was private stays so, also while it has another name. */
+	if (!self->has_mode &&
+	    fstatat(self->what.dir_fd, self->path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    S_ISREG(st.st_mode)) {
+		self->what.mode = st.st_mode & 0777;
+		self->has_mode = true;
+	}
+	mode_t mode = self->has_mode ? 0600 : 0666;
+	self->fd = openat(self->what.dir_fd, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
 	if (self->fd >= 0)
 		return 0;
 	self->fd = openat(self->what.dir_fd, self->temp,
-			  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+			  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
 	self->has_temp = self->fd >= 0;
 	return self->fd < 0 ? -errno : 0;
 }
@@ -356,6 +366,7 @@ static struct lpi_download *download_new(struct lpi_tasks *jobs, const struct lp
 		return NULL;
 	self->job = (struct lpi_task){.jobs = jobs, .ended = download_ended};
 	self->what = *what;
+	self->has_mode = what->keeps_times;
 	self->fd = -1;
 	self->path = strdup(what->path);
 	self->subject = strdup(what->subject);

@@ -133,6 +133,17 @@ expect 0 '' get docs/empty empty.back
 if [ ! -e empty.back ] || [ -s empty.back ]; then
 	say "an empty object is no empty file"
 fi
+# What was private stays so, and a symlink is replaced, not followed.
+echo private >private
+chmod 640 private
+expect 0 '' get docs/one private
+cmp one private || say "a get over a private file"
+[ "$(stat -c %a private)" = 640 ] || say "a file of mode 640 has $(stat -c %a private) after a get"
+ln -s private link
+expect 0 '' get docs/two link
+[ ! -L link ] || say "a get over a symlink goes where it leads"
+cmp two link || say "a get over a symlink"
+cmp one private || say "a get has followed a symlink"
 mkdir same.name
 # An object may be called so: without FILE it is no standard output.
 expect 0 '' put one docs/-
