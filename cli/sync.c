@@ -85,7 +85,7 @@ void lpi_remote_dir_fini(struct lpi_remote_dir *dir)
 
 int64_t lpi_sync_mtime(const struct stat *st)
 {
-	return (int64_t)st->st_mtim.tv_sec * (int64_t)LP_NS_PER_S + st->st_mtim.tv_nsec;
+	return lpi_time_ns(&st->st_mtim);
 }
 
 static int compare_bytes(void *arg, uint64_t offset, const void *data, size_t len)
@@ -135,9 +135,7 @@ bool lpi_sync_is_mount(struct lpi_sync *sync, int dir_fd, const struct stat *st,
  * hardly the same to the nanosecond in another one. */
 static bool is_same_dir(const struct stat *st, const struct lapis_attrs *attrs)
 {
-	return st->st_ino == attrs->ino &&
-	       (int64_t)st->st_ctim.tv_sec * (int64_t)LP_NS_PER_S + st->st_ctim.tv_nsec ==
-		       attrs->ctime_ns;
+	return st->st_ino == attrs->ino && lpi_time_ns(&st->st_ctim) == attrs->ctime_ns;
 }
 
 static bool is_key_in(const struct lpi_sync *sync, const struct stat *root)

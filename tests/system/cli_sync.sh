@@ -181,6 +181,20 @@ does sync ./zero b/zero
 expect 0 new cat b/zero/f
 [ "$(mtime b/zero/f)" = 0 ] || say "the time of a file of time 0 is $(mtime b/zero/f)"
 
+# A time that the store cannot hold, where the file system here can, is the last that it can: the same each time.
+mkdir late
+echo late >late/f
+echo put >late/put
+if touch -d '2400-01-01 UTC' late/f late/put && [ "$(stat -c %Y late/f)" = 13569465600 ]; then
+	does sync ./late b/late
+	[ "$(mtime b/late/f)" = 9223372036854775807 ] || say "the year 2400 is $(mtime b/late/f)"
+	[ -z "$("$lapis" sync -n ./late b/late)" ] || say "more to do: $("$lapis" sync -n ./late b/late)"
+	does sync b/late ./late.back
+	[ "$(stat -c %Y late.back/f)" = 9223372036 ] || say "the year 2400 comes back as $(stat -c %y late.back/f)"
+	does put --times late/put b/late/put
+	[ "$(mtime b/late/put)" = 9223372036854775807 ] || say "put --times of the year 2400 is $(mtime b/late/put)"
+fi
+
 # A file has its name when it is durable: so many at once, and one by itself.
 mkdir small
 (cd small && seq 300 | while read -r i; do echo "$i" >"$i"; done)
