@@ -32,10 +32,11 @@ static size_t utf8_len(const unsigned char *at)
 	return 0;
 }
 
-void lpi_cli_print_escaped(FILE *to, const char *text)
+void lpi_cli_print_escaped_bytes(FILE *to, const char *text, size_t text_len)
 {
 	const unsigned char *at = (const unsigned char *)text;
-	while (*at != '\0') {
+	const unsigned char *end = at + text_len;
+	while (at < end) {
 		size_t len = *at >= 0x80 ? utf8_len(at) : 1;
 		/* Terminals take U+0080 to U+009f for commands as well. */
 		bool is_control = *at < 0x20 || *at == 0x7f || (*at == 0xc2 && at[1] < 0xa0);
@@ -45,6 +46,11 @@ void lpi_cli_print_escaped(FILE *to, const char *text)
 			(void)fwrite(at, 1, len, to);
 		at += len == 0 || is_control ? 1 : len;
 	}
+}
+
+void lpi_cli_print_escaped(FILE *to, const char *text)
+{
+	lpi_cli_print_escaped_bytes(to, text, strlen(text));
 }
 
 /* A byte that is no UTF-8 becomes one of the halves of a pair that mean nothing alone: so each

@@ -39,6 +39,8 @@ extern const struct lpi_cli_command lpi_cli_umount;
 int lpi_cli_fail(const char *subject, const char *fmt, ...) LP_PRINTF(2, 3);
 /* Text that may hold anything: control characters, and bytes that are no UTF-8, escaped. */
 void lpi_cli_print_escaped(FILE *to, const char *text);
+/* The same of len bytes, NULs among them, with a NUL behind them. */
+void lpi_cli_print_escaped_bytes(FILE *to, const char *text, size_t len);
 /* The same as a JSON string, quotes and all, from which the bytes can be had back: one that is no
  * UTF-8, 0xNN, is \udcNN, which nothing else becomes. */
 void lpi_cli_print_json(FILE *to, const char *text);

@@ -14,7 +14,8 @@
 #include "base/error.h"
 #include "cli/transfer.h"
 
-#define GRID 4096u
+#define GRID          4096u
+#define VERSION_TRIES 4u
 /* So much that is complete may be lost when the command is interrupted. */
 #define HELD_BYTES_MAX (UINT64_C(64) << 20)
 
@@ -26,8 +27,10 @@ struct lpi_download {
 	char *subject;
 	char *key;
 	char temp[64];
+	bool has_mode; /* what.mode is the one that it gets */
 	bool has_temp; /* there is a file of that name */
 	uint64_t end;  /* of what was written */
+	int write_err; /* here: the request has failed for no other reason then */
 };
 
 static const uint8_t zeros[GRID];
@@ -58,6 +61,15 @@ int lpi_write_sparse(int fd, uint64_t offset, const void *data, size_t len)
 }
 
 /* --- Names here ------------------------------------------------------------------------------- */
+
+const char *lpi_temp_prefix(void)
+{
+	static char prefix[48];
+	if (prefix[0] == '\0')
+		(void)snprintf(prefix, sizeof(prefix), ".lapis-%ld-%llx-", (long)getpid(),
+			       (unsigned long long)lp_clock_wall_ns(lp_clock_system()));
+	return prefix;
+}
 
 /* What is mounted there is not this directory's, and may be the store itself. */
 static int refuse_mount(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -113,7 +125,8 @@ static int take_bytes(void *arg, uint64_t offset, const void *data, size_t len)
 	struct lpi_download *self = arg;
 	lpi_progress_add(&self->job.jobs->progress, len, 0);
 	self->end = LP_MAX(self->end, offset - self->what.offset + len);
-	return lpi_write_sparse(self->fd, offset - self->what.offset, data, len);
+	self->write_err = lpi_write_sparse(self->fd, offset - self->what.offset, data, len);
+	return self->write_err;
 }
 
 static void free_download(struct lpi_download *self)
@@ -142,7 +155,7 @@ static int give_name(struct lpi_download *self)
 	return 1;
 }
 
-/* Its length and times. */
+/* Its length, times and mode. */
 static int complete(struct lpi_download *self)
 {
 	const struct lpi_get_file *what = &self->what;
@@ -156,8 +169,8 @@ static int complete(struct lpi_download *self)
 	}
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
 					  {.tv_sec = (time_t)s, .tv_nsec = (long)ns}};
-	if (what->keeps_times &&
-	    (futimens(self->fd, times) < 0 || fchmod(self->fd, what->mode & 07777) < 0))
+	if ((what->keeps_times && futimens(self->fd, times) < 0) ||
+	    (self->has_mode && fchmod(self->fd, what->mode & 07777) < 0))
 		return -errno;
 	return 0;
 }
@@ -185,8 +198,10 @@ static void end_download(struct lpi_download *self, int err, const char *text)
 {
 	struct lpi_tasks *jobs = self->job.jobs;
 	if (err < 0) {
-		lpi_tasks_fail(jobs, text != NULL ? self->key : self->subject, err,
-			       text != NULL ? text : lp_strerror(err));
+		if (text != NULL)
+			lpi_tasks_fail(jobs, self->key, err, text);
+		else
+			lpi_tasks_fail_here(jobs, self->subject, err);
 		if (self->has_temp)
 			(void)unlinkat(self->what.dir_fd, self->temp, 0);
 	} else {
@@ -246,11 +261,12 @@ static void download_ended(struct lpi_task *job, int status, const struct lapis_
 		err = is_held ? hold(self->what.batch, self) : make_durable(self);
 	if (err == 0 && is_held)
 		return;
-	end_download(self, err < 0 ? err : publish(self), status < 0 ? result->text : NULL);
+	bool is_told = status < 0 && self->write_err == 0;
+	end_download(self, err < 0 ? err : publish(self), is_told ? result->text : NULL);
 }
 
 /* Only what is data of an object that is mostly holes. The file is opened on the daemon, so that
- * all of it is of one object. */
+ * all of it is of one object; of one version it is only when that is the same afterwards. */
 static int fetch_data(struct lpi_download *self, struct lapis_file *file, uint64_t size)
 {
 	uint64_t pos = 0;
@@ -281,6 +297,23 @@ static int fetch_data(struct lpi_download *self, struct lapis_file *file, uint64
 	return 0;
 }
 
+/* Until none of it was written meanwhile. *attrs is as the file was opened. */
+static int fetch_version(struct lpi_download *self, struct lapis_file *file,
+			 struct lapis_attrs *attrs)
+{
+	for (unsigned i = 0; i < VERSION_TRIES; i++) {
+		uint64_t version = attrs->version;
+		int err = fetch_data(self, file, attrs->size_bytes);
+		if (err == 0)
+			err = lapis_fstat(file, attrs);
+		if (err < 0 || attrs->version == version)
+			return err;
+		if (ftruncate(self->fd, 0) < 0)
+			return -errno;
+	}
+	return -EBUSY;
+}
+
 /* True when that was the way; the download has ended then. */
 static bool fetch_sparse(struct lpi_download *self)
 {
@@ -293,9 +326,10 @@ static bool fetch_sparse(struct lpi_download *self)
 	int err = lapis_fstat(file, &attrs);
 	bool is_sparse = err == 0 && attrs.blocks * GRID < attrs.size_bytes;
 	if (is_sparse)
-		err = fetch_data(self, file, attrs.size_bytes);
-	struct lapis_result result = {
-		.size = sizeof(result), .status = err, .text = lapis_error_text()};
+		err = fetch_version(self, file, &attrs);
+	const char *text =
+		err == -EBUSY ? "it is written to all the time (try again)" : lapis_error_text();
+	struct lapis_result result = {.size = sizeof(result), .status = err, .text = text};
 	if (is_sparse)
 		download_ended(&self->job, err, &result);
 	(void)lapis_close_file(file); /* it was read only */
@@ -305,13 +339,22 @@ static bool fetch_sparse(struct lpi_download *self)
 static int create_file(struct lpi_download *self)
 {
 	static unsigned number;
+	struct stat st;
 	/* Short, for the other may have all of the 255 bytes. */
-	(void)snprintf(self->temp, sizeof(self->temp), ".lapis-%ld-%u", (long)getpid(), number++);
-	self->fd = openat(self->what.dir_fd, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+	(void)snprintf(self->temp, sizeof(self->temp), "%s%u", lpi_temp_prefix(), number++);
+	/* What was private stays so, also while it has another name. */
+	if (!self->has_mode &&
+	    fstatat(self->what.dir_fd, self->path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    S_ISREG(st.st_mode)) {
+		self->what.mode = st.st_mode & 0777;
+		self->has_mode = true;
+	}
+	mode_t mode = self->has_mode ? 0600 : 0666;
+	self->fd = openat(self->what.dir_fd, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
 	if (self->fd >= 0)
 		return 0;
 	self->fd = openat(self->what.dir_fd, self->temp,
-			  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+			  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
 	self->has_temp = self->fd >= 0;
 	return self->fd < 0 ? -errno : 0;
 }
@@ -323,6 +366,7 @@ static struct lpi_download *download_new(struct lpi_tasks *jobs, const struct lp
 		return NULL;
 	self->job = (struct lpi_task){.jobs = jobs, .ended = download_ended};
 	self->what = *what;
+	self->has_mode = what->keeps_times;
 	self->fd = -1;
 	self->path = strdup(what->path);
 	self->subject = strdup(what->subject);

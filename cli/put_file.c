@@ -36,8 +36,13 @@ struct upload {
 	bool is_whole; /* nothing comes behind it */
 };
 
-static int64_t time_of(const struct timespec *time)
+int64_t lpi_time_ns(const struct timespec *time)
 {
+	const int64_t seconds_max = INT64_MAX / (int64_t)LP_NS_PER_S - 1;
+	if (time->tv_sec > seconds_max)
+		return INT64_MAX;
+	if (time->tv_sec < -seconds_max)
+		return -seconds_max * (int64_t)LP_NS_PER_S;
 	return (int64_t)time->tv_sec * (int64_t)LP_NS_PER_S + time->tv_nsec;
 }
 
@@ -55,7 +60,7 @@ static bool has_changed(const struct upload *self)
 {
 	struct stat now;
 	return self->checks && fstat(self->fd, &now) == 0 &&
-	       (time_of(&now.st_mtim) != time_of(&self->before.st_mtim) ||
+	       (lpi_time_ns(&now.st_mtim) != lpi_time_ns(&self->before.st_mtim) ||
 		now.st_size != self->before.st_size);
 }
 
@@ -222,7 +227,7 @@ static void submit_upload(struct lpi_tasks *jobs, const struct lpi_put_file *upl
 		request.hole = skip_zeros;
 	}
 	if (upload->keeps_times) {
-		request.mtime_ns = time_of(&self->before.st_mtim);
+		request.mtime_ns = lpi_time_ns(&self->before.st_mtim);
 		request.mode = (uint16_t)(self->before.st_mode & 07777);
 		request.flags |= LAPIS_MODE;
 	}

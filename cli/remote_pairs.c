@@ -88,6 +88,16 @@ static int set_pair(const struct pairs_kind *kind, const char *key, const char *
 
 /* --- Lists ------------------------------------------------------------------------------------ */
 
+/* As lpi_print_name(), but that of an entry may have NULs in it. */
+static void print_pair_name(const char *name, size_t len, char end)
+{
+	if (end != '\0' && lpi_is_terminal(stdout))
+		lpi_cli_print_escaped_bytes(stdout, name, len);
+	else
+		(void)fwrite(name, 1, len, stdout);
+	(void)putchar(end);
+}
+
 static void print_pair(const struct lapis_pair *pair, const struct lpi_args *args, bool is_first)
 {
 	static char name[1025];
@@ -101,17 +111,17 @@ static void print_pair(const struct lapis_pair *pair, const struct lpi_args *arg
 	value[value_len] = '\0';
 	if (args->has['j']) {
 		(void)fputs(is_first ? "[\n{\"name\": " : ",\n{\"name\": ", stdout);
-		lpi_cli_print_json(stdout, name);
+		lpi_cli_print_json_bytes(stdout, name, name_len);
 		(void)fputs(", \"value\": ", stdout);
 		lpi_cli_print_json_bytes(stdout, value, value_len);
 		(void)printf(", \"value_bytes\": %u}", pair->value_bytes);
 	} else if (args->has['l']) {
-		lpi_cli_print_escaped(stdout, name);
+		lpi_cli_print_escaped_bytes(stdout, name, name_len);
 		(void)fputs(" = ", stdout);
-		lpi_cli_print_escaped(stdout, value);
+		lpi_cli_print_escaped_bytes(stdout, value, value_len);
 		(void)putchar('\n');
 	} else {
-		lpi_print_name(stdout, name, args->has['0'] ? '\0' : '\n');
+		print_pair_name(name, name_len, args->has['0'] ? '\0' : '\n');
 	}
 }
 

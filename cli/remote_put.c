@@ -156,14 +156,44 @@ static int read_range(const struct lpi_cli_command *self, const char *text, uint
 	return 0;
 }
 
-/* What is no file but a device or pipe gets the bytes as they come. */
-static int get_to_fd(const char *key, uint64_t offset, uint64_t length, int fd)
+/* What is no file but a device or pipe. */
+struct stream {
+	const char *name;
+	int fd;
+	int err; /* of a write */
+};
+
+static int write_stream(void *arg, uint64_t offset, const void *data, size_t len)
+{
+	struct stream *to = arg;
+	const char *at = data;
+	(void)offset;
+	while (len > 0) {
+		ssize_t n = write(to->fd, at, len);
+		if (n < 0 && errno != EINTR)
+			return to->err = -errno;
+		at += LP_MAX(n, (ssize_t)0);
+		len -= (size_t)LP_MAX(n, (ssize_t)0);
+	}
+	return 0;
+}
+
+/* It gets the bytes as they come. */
+static int get_to_stream(const struct lpi_get_file *what, struct stream *to)
 {
 	struct lapis *lapis = lpi_remote();
 	if (lapis == NULL)
 		return LP_EXIT_FAILED;
-	int err = lapis_get_fd(lapis, key, offset, length, fd);
-	return err < 0 ? lpi_remote_fail(key, err) : LP_EXIT_OK;
+	int err = lapis_get_to(lapis, what->key, what->offset, what->length, write_stream, to);
+	if (to->err < 0)
+		return lpi_cli_fail(to->name, "%s", lp_strerror(to->err));
+	return err < 0 ? lpi_remote_fail(what->key, err) : LP_EXIT_OK;
+}
+
+static int get_to_stdout(const struct lpi_get_file *what)
+{
+	struct stream to = {.name = "standard output", .fd = STDOUT_FILENO};
+	return get_to_stream(what, &to);
 }
 
 static int get_to_file(struct lpi_get_file *download, char *path)
@@ -212,11 +242,11 @@ static int get_one(struct lpi_get_file *download, const char *file)
 		return lpi_cli_fail(file, "the path is too long");
 	if (!exists || into_dir || S_ISREG(st.st_mode))
 		return get_to_file(download, path);
-	int fd = open(file, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-	if (fd < 0)
+	struct stream to = {.name = file, .fd = open(file, O_WRONLY | O_CLOEXEC | O_NOCTTY)};
+	if (to.fd < 0)
 		return lpi_cli_fail(file, "%s", lp_strerror(-errno));
-	int status = get_to_fd(download->key, download->offset, download->length, fd);
-	if (close(fd) < 0)
+	int status = get_to_stream(download, &to);
+	if (close(to.fd) < 0)
 		status = lpi_cli_fail(file, "%s", lp_strerror(-errno));
 	return status;
 }
@@ -241,8 +271,8 @@ static int run_get(const struct lpi_cli_command *self, int argc, char **argv)
 	if (status != 0)
 		return status;
 	const char *file = args.cnt == 2 ? args.names[1] : lpi_key_name(download.key);
-	if (strcmp(file, "-") == 0)
-		return get_to_fd(download.key, download.offset, download.length, STDOUT_FILENO);
+	if (args.cnt == 2 && strcmp(file, "-") == 0)
+		return get_to_stdout(&download);
 	return get_one(&download, file);
 }
 
@@ -275,7 +305,8 @@ static int run_cat(const struct lpi_cli_command *self, int argc, char **argv)
 		return status;
 	status = lpi_keys_check(args.names, args.cnt);
 	for (int i = 0; i < args.cnt && status != LP_EXIT_USAGE; i++) {
-		if (get_to_fd(args.names[i], 0, LAPIS_TO_END, STDOUT_FILENO) != LP_EXIT_OK)
+		const struct lpi_get_file what = {.key = args.names[i], .length = LAPIS_TO_END};
+		if (get_to_stdout(&what) != LP_EXIT_OK)
 			status = LP_EXIT_FAILED;
 	}
 	return status;

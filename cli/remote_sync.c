@@ -63,7 +63,13 @@ static int synchronise(struct lpi_sync *sync, bool is_up, unsigned jobs)
 	sync->root_fd = open(sync->local, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (sync->root_fd < 0 && !(sync->only_says && errno == ENOENT))
 		return lpi_cli_fail(sync->local, "%s", lp_strerror(-errno));
-	int status = is_up ? lpi_sync_up(sync) : lpi_sync_down(sync);
+	int status = LP_EXIT_FAILED;
+	/* It would go on without end, or --delete would remove what is still to be read. */
+	if (lpi_sync_is_nested(sync))
+		(void)lpi_cli_fail(sync->local, "of it and %s one is inside of the other",
+				   sync->key);
+	else
+		status = is_up ? lpi_sync_up(sync) : lpi_sync_down(sync);
 	if (sync->root_fd >= 0)
 		(void)close(sync->root_fd);
 	lpi_cli_texts_fini(&sync->dirs);

@@ -11,6 +11,9 @@
 
 #include "base/clock.h"
 #include "cli/remote.h"
+#include "fuse/umount.h"
+
+#define ROOT_INO 1u
 
 /* --- Listings --------------------------------------------------------------------------------- */
 
@@ -82,7 +85,7 @@ void lpi_remote_dir_fini(struct lpi_remote_dir *dir)
 
 int64_t lpi_sync_mtime(const struct stat *st)
 {
-	return (int64_t)st->st_mtim.tv_sec * (int64_t)LP_NS_PER_S + st->st_mtim.tv_nsec;
+	return lpi_time_ns(&st->st_mtim);
 }
 
 static int compare_bytes(void *arg, uint64_t offset, const void *data, size_t len)
@@ -115,6 +118,70 @@ bool lpi_sync_is_same(struct lpi_sync *sync, const char *key, const struct lapis
 	(void)close(fd);
 	/* A different time makes them different: it is to be the same afterwards. */
 	return err == 0 && lpi_sync_mtime(&st) == attrs->mtime_ns;
+}
+
+/* --- Mounts ----------------------------------------------------------------------------------- */
+
+bool lpi_sync_is_mount(struct lpi_sync *sync, int dir_fd, const struct stat *st, const char *rel)
+{
+	struct stat here;
+	if (fstat(dir_fd, &here) < 0 || here.st_dev == st->st_dev || !lp_fuse_is_mount(st->st_dev))
+		return false;
+	lpi_tasks_fail(&sync->jobs, rel, 0, "a mount of Lapis (it was left out)");
+	return true;
+}
+
+/* Through both doors; that the mount is of this very store is told by the time of change, which is
+ * hardly the same to the nanosecond in another one. */
+static bool is_same_dir(const struct stat *st, const struct lapis_attrs *attrs)
+{
+	return st->st_ino == attrs->ino && lpi_time_ns(&st->st_ctim) == attrs->ctime_ns;
+}
+
+static bool is_key_in(const struct lpi_sync *sync, const struct stat *root)
+{
+	char key[LPI_KEY_MAX + 1];
+	(void)snprintf(key, sizeof(key), "%s", sync->key);
+	while (key[0] != '\0') {
+		struct lapis_result result = {.size = sizeof(result)};
+		struct lapis_request request = {.size = sizeof(request), .op = LAPIS_STAT};
+		char *slash = strrchr(key, '/');
+		*(slash != NULL ? slash : key) = '\0';
+		if (key[0] != '\0')
+			request.path = key;
+		else
+			request.ino = ROOT_INO;
+		int err = lapis_call(sync->jobs.lapis, &request, &result);
+		bool is_same = err == 0 && is_same_dir(root, &result.attrs);
+		lapis_result_fini(&result);
+		if (is_same)
+			return true;
+	}
+	return false;
+}
+
+static bool is_in_key(const struct lpi_sync *sync, const struct stat *root)
+{
+	char above[3 * (LPI_KEY_NAMES_MAX + 1) + 1] = "..";
+	struct lapis_attrs attrs;
+	struct stat st = *root;
+	if (lapis_stat(sync->jobs.lapis, sync->key, &attrs) < 0)
+		return false;
+	for (size_t len = 2; st.st_ino != ROOT_INO && len + 4 < sizeof(above); len += 3) {
+		if (fstatat(sync->root_fd, above, &st, 0) < 0 || st.st_dev != root->st_dev)
+			return false;
+		if (is_same_dir(&st, &attrs))
+			return true;
+		memcpy(above + len, "/..", 4);
+	}
+	return false;
+}
+
+bool lpi_sync_is_nested(const struct lpi_sync *sync)
+{
+	struct stat root;
+	return sync->root_fd >= 0 && fstat(sync->root_fd, &root) == 0 &&
+	       lp_fuse_is_mount(root.st_dev) && (is_key_in(sync, &root) || is_in_key(sync, &root));
 }
 
 /* --- Names ------------------------------------------------------------------------------------ */

@@ -54,6 +54,12 @@ bool lpi_sync_is_same(struct lpi_sync *sync, const char *key, const struct lapis
 		      int dir_fd, const char *name);
 /* REL/NAME, or NAME; false: too long, printed and counted. */
 bool lpi_sync_join(struct lpi_sync *sync, const char *rel, const char *name, char *ret_rel);
+/* Whether a directory in dir_fd is a mount of Lapis, perhaps of this store: what is put into it
+ * would be found there, and put into it, without end; and what it has too much would be removed
+ * from the store itself. It is left out, which is printed and counted. */
+bool lpi_sync_is_mount(struct lpi_sync *sync, int dir_fd, const struct stat *st, const char *rel);
+/* Whether of both, where the one here is on a mount of the store, one is inside of the other. */
+bool lpi_sync_is_nested(const struct lpi_sync *sync);
 /* Says what is done where that is asked for: true when it is not to be done. */
 bool lpi_sync_only_says(const struct lpi_sync *sync, const char *what, const char *name);
 

@@ -24,8 +24,7 @@ struct down_dir {
 
 static void fail_local(struct lpi_sync *sync, const char *rel, int err)
 {
-	lpi_tasks_fail(&sync->jobs, rel[0] != '\0' ? rel : sync->local, 0, lp_strerror(err));
-	sync->jobs.is_hopeless |= err == -ENOSPC || err == -EROFS;
+	lpi_tasks_fail_here(&sync->jobs, rel[0] != '\0' ? rel : sync->local, err);
 }
 
 /* A directory here may hold anything: it gives way only where that was asked for, and then when
@@ -100,7 +99,7 @@ static void get_symlink(struct down_dir *dir, const char *name, const char *rel,
 	if ((len >= 0 && strcmp(here, target) == 0) || !may_replace(dir, name, rel) ||
 	    lpi_sync_only_says(sync, "get", rel))
 		return;
-	(void)snprintf(temp, sizeof(temp), ".lapis-%ld-link", (long)getpid());
+	(void)snprintf(temp, sizeof(temp), "%slink", lpi_temp_prefix());
 	if (symlinkat(target, dir->fd, temp) < 0) {
 		fail_local(sync, rel, -errno);
 		return;
@@ -130,6 +129,8 @@ static void get_entry(struct down_dir *dir, const struct lpi_remote_entry *entry
 		get_symlink(dir, entry->name, rel, key);
 	} else if (entry->attrs.type == LAPIS_DIR) {
 		bool exists = fstatat(dir->fd, entry->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+		if (exists && S_ISDIR(st.st_mode) && lpi_sync_is_mount(sync, dir->fd, &st, rel))
+			return;
 		if (exists && !S_ISDIR(st.st_mode) && !lpi_sync_only_says(sync, "remove", rel))
 			(void)unlinkat(dir->fd, entry->name, 0);
 		/* Its mode comes last: until then it must be possible to write to it. */
@@ -158,15 +159,14 @@ static void remove_local(struct down_dir *dir, const char *name)
 
 static void remove_unknown(struct down_dir *dir, DIR *stream)
 {
-	char ours[32];
+	const char *ours = lpi_temp_prefix();
 	struct dirent *found;
-	int len = snprintf(ours, sizeof(ours), ".lapis-%ld-", (long)getpid());
 	/* One thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
 	while ((found = readdir(stream)) != NULL) {
 		const char *name = found->d_name;
 		/* The last are downloads that are under way. */
 		bool is_ours = strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-			       strncmp(name, ours, (size_t)len) == 0;
+			       strncmp(name, ours, strlen(ours)) == 0;
 		if (!is_ours && lpi_remote_dir_find(&dir->remote, name) == NULL)
 			remove_local(dir, name);
 	}
@@ -180,10 +180,24 @@ static bool is_to_be_made(const struct lpi_sync *sync, int err)
 	return sync->only_says && (err == -ENOENT || err == -ENOTDIR || err == -EBADF);
 }
 
+/* One that a former run has finished, or not, may have got a mode that lets nobody write to it; it
+ * gets that again at the end. Where that cannot be done what follows says why. */
+static void make_writable(const struct down_dir *dir)
+{
+	const char *path = dir->rel[0] != '\0' ? dir->rel : ".";
+	struct stat st;
+	if (dir->sync->only_says ||
+	    fstatat(dir->sync->root_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    !S_ISDIR(st.st_mode) || (st.st_mode & S_IRWXU) == S_IRWXU)
+		return;
+	(void)fchmodat(dir->sync->root_fd, path, (st.st_mode & 07777) | S_IRWXU, 0);
+}
+
 /* What was listed; dir->fd is below 0 where there is no directory yet. */
 static int get_entries(struct down_dir *dir)
 {
 	struct lpi_sync *sync = dir->sync;
+	make_writable(dir);
 	dir->fd = openat(sync->root_fd, dir->rel[0] != '\0' ? dir->rel : ".",
 			 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	DIR *stream = dir->fd < 0 ? NULL : fdopendir(dir->fd);

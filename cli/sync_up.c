@@ -12,7 +12,6 @@
 #include "cli/remote.h"
 #include "cli/sync.h"
 #include "cli/transfer.h"
-#include "fuse/umount.h"
 
 /* The directory that is at work. */
 struct up_dir {
@@ -192,15 +191,6 @@ static void put_symlink(struct up_dir *dir, const char *name, const char *rel, c
 		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
 }
 
-/* Of this store, perhaps: what is put into it would be found there, and put into it, without end.
- */
-static bool is_mount_below(const struct up_dir *dir, const struct stat *st)
-{
-	struct stat here;
-	return fstat(dir->fd, &here) == 0 && here.st_dev != st->st_dev &&
-	       lp_fuse_is_mount(st->st_dev);
-}
-
 static void put_entry(struct up_dir *dir, const char *name)
 {
 	struct lpi_sync *sync = dir->sync;
@@ -224,8 +214,8 @@ static void put_entry(struct up_dir *dir, const char *name)
 		put_file(dir, name, rel, key);
 	} else if (S_ISLNK(st.st_mode)) {
 		put_symlink(dir, name, rel, key);
-	} else if (S_ISDIR(st.st_mode) && is_mount_below(dir, &st)) {
-		lpi_tasks_fail(&sync->jobs, rel, 0, "a mount of Lapis (it was left out)");
+	} else if (S_ISDIR(st.st_mode) && lpi_sync_is_mount(sync, dir->fd, &st, rel)) {
+		return;
 	} else if (S_ISDIR(st.st_mode)) {
 		bool gives_way = entry != NULL && entry->attrs.type != LAPIS_DIR;
 		if (gives_way && (!can_open(dir, name, rel, O_DIRECTORY) ||

@@ -55,6 +55,12 @@ void lpi_tasks_fail(struct lpi_tasks *jobs, const char *subject, int err, const 
 	jobs->is_hopeless |= err == -ENOSPC || err == -EROFS;
 }
 
+void lpi_tasks_fail_here(struct lpi_tasks *jobs, const char *subject, int err)
+{
+	lpi_tasks_fail(jobs, subject, 0, lp_strerror(err));
+	jobs->is_hopeless |= err == -ENOSPC || err == -EROFS;
+}
+
 /* --- Of keys ---------------------------------------------------------------------------------- */
 
 struct key_job {

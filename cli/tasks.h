@@ -35,6 +35,8 @@ void lpi_tasks_submit(struct lpi_tasks *jobs, struct lpi_task *job, struct lapis
 int lpi_tasks_finish(struct lpi_tasks *jobs);
 /* Prints why a job failed, and counts it. */
 void lpi_tasks_fail(struct lpi_tasks *jobs, const char *subject, int err, const char *text);
+/* The same of what failed on this machine: what can be done about the store is no help then. */
+void lpi_tasks_fail_here(struct lpi_tasks *jobs, const char *subject, int err);
 
 /* A request about one key of which nothing but its failure is of interest. `key` is copied;
  * -ENOENT is none when ignores_missing. */

@@ -68,6 +68,14 @@ int lpi_remove_local(int dir_fd, const char *name);
 /* What is called temp gets a name, whatever has that; a directory only with replaces_dirs. */
 int lpi_take_name(int dir_fd, const char *temp, const char *name, bool replaces_dirs);
 
+/* Since 1970. What the store cannot hold, before 1677 and after 2262, is the first or last that it
+ * can. */
+int64_t lpi_time_ns(const struct timespec *time);
+
+/* What the names here begin with of what is not complete yet: of this run only, for another one may
+ * have had, or have elsewhere, the same process number. */
+const char *lpi_temp_prefix(void);
+
 /* Bytes to a file, holes where they are zeros: from *pos on. */
 int lpi_write_sparse(int fd, uint64_t offset, const void *data, size_t len);
 

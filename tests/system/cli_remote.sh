@@ -133,10 +133,41 @@ expect 0 '' get docs/empty empty.back
 if [ ! -e empty.back ] || [ -s empty.back ]; then
 	say "an empty object is no empty file"
 fi
+# What was private stays so, and a symlink is replaced, not followed.
+echo private >private
+chmod 640 private
+expect 0 '' get docs/one private
+cmp one private || say "a get over a private file"
+[ "$(stat -c %a private)" = 640 ] || say "a file of mode 640 has $(stat -c %a private) after a get"
+ln -s private link
+expect 0 '' get docs/two link
+[ ! -L link ] || say "a get over a symlink goes where it leads"
+cmp two link || say "a get over a symlink"
+cmp one private || say "a get has followed a symlink"
+mkdir same.name
+# An object may be called so: without FILE it is no standard output.
+expect 0 '' put one docs/-
+(cd same.name && expect 0 '' get docs/- && cmp ../one ./-) || say "get of an object that is called -"
+[ ! -s same.name/out ] || say "get of an object that is called - prints it"
+expect 0 '' rm docs/-
 lapis get docs/one /dev/null || say "get to a device"
 [ -c /dev/null ] || say "get replaced /dev/null"
 head -c 9000001 /dev/urandom >large
 expect 0 '' put large docs/large
+# That a disk here is full is not what growing the store helps against.
+expect 1 '^lapis: /dev/full: No space left on device$' get docs/one /dev/full
+(exec >/dev/full 2>err && lapis cat docs/one) && say "cat to a full device succeeded"
+grep -q '^lapis: standard output: No space left on device$' err || say "cat to a full device: $(cat err)"
+mkdir -p full
+# shellcheck disable=SC2016 # in the other shell
+in_full='mount -t tmpfs -o size=1m none full || exit 77; "$@"'
+if unshare -m bash -c "$in_full" bash true 2>/dev/null; then
+	unshare -m bash -c "$in_full" bash lapis get docs/large full/large 2>err && say "get to a full disk succeeded"
+	grep -q '^lapis: large: No space left on device$' err || say "get to a full disk: $(cat err)"
+	unshare -m bash -c "$in_full" bash lapis sync docs ./full 2>err && say "sync to a full disk succeeded"
+	grep -q '^lapis: large: No space left on device$' err || say "sync to a full disk: $(cat err)"
+	grep -q 'the rest was left out' err || say "sync to a full disk goes on: $(cat err)"
+fi
 expect 0 '' get docs/large large.back
 cmp large large.back || say "a large object came back different"
 lapis cat docs/large | cmp - large || say "cat of a large object"
@@ -195,6 +226,22 @@ lapis omap ls --json docs/one | python3 -c 'import json, sys
 assert [p["value"] for p in json.load(sys.stdin)] == ["v1", "v2"]' || say "omap ls --json"
 expect 0 '' omap rm docs/one k1 k2
 expect 0 '' omap ls docs/one
+# Bytes of all kinds, NULs too, in values and in the names of entries.
+printf 'a\0b\n' | lapis xattr set docs/one user.nul - || say "xattr set of a NUL"
+expect 0 '^user\.nul = a\\x00b\\x0a$' xattr ls -l docs/one
+expect 0 '' xattr rm docs/one user.nul
+PYTHONPATH=$LP_TEST_SRC/tests/wire python3 -B - "$LAPIS_ADDRESS" <<'CODE' || say "a NUL in a name"
+import sys
+import lapis_wire as wire
+
+with wire.Connection(sys.argv[1]) as lapis:
+    lapis(wire.omap_set("docs/one", b"k\0x", b"v\0"))
+CODE
+expect 0 '^k\\x00x = v\\x00$' omap ls -l docs/one
+lapis omap ls docs/one | cmp - <(printf 'k\0x\n') || say "omap ls of a NUL: $(lapis omap ls docs/one | od -c)"
+lapis omap ls --json docs/one | python3 -c 'import json, sys
+assert json.load(sys.stdin) == [{"name": "k\0x", "value": "v\0", "value_bytes": 2}]' || say "omap ls --json of a NUL"
+expect 0 '' put one docs/one
 expect 0 '' put --xattr user.k=v two docs/two
 expect 0 '^v$' xattr get docs/two user.k
 
@@ -288,6 +335,47 @@ expect 0 '' get docs/sparse sparse.back
 [ "$(stat -c %b sparse.back)" -lt 1000 ] || say "holes were filled: $(stat -c %b sparse.back) blocks"
 [ "$(dd if=sparse.back bs=1 skip=$((15 * 1024 * 1024 * 1024)) count=4 status=none)" = tail ] ||
 	say "the data of the sparse file is gone"
+
+# All of it is of one version also while it is written to in place: each number is first in front, then behind.
+PYTHONPATH=$LP_TEST_SRC/tests/wire python3 -B - "$LAPIS_ADDRESS" "$LP_TEST_BUILD/bin/lapis" <<'CODE' || say "a sparse object that is written to"
+import subprocess, sys, threading
+import lapis_wire as wire
+
+BEHIND = 20 * 2**30 - 8
+with wire.Connection(sys.argv[1]) as lapis:
+    for at in range(100):
+        lapis(wire.write("docs/sparse", b"x" * 65536, at * 2**20 + 65536))
+    for at in (0, BEHIND):
+        lapis(wire.write("docs/sparse", bytes(8), at))
+    ended = threading.Event()
+
+    def write():
+        number = 0
+        while not ended.is_set():
+            number += 1
+            for at in (0, BEHIND):
+                lapis(wire.write("docs/sparse", number.to_bytes(8, "little"), at))
+
+    def get():
+        said = subprocess.run([sys.argv[2], "get", "docs/sparse", "sparse.back"], capture_output=True, text=True)
+        with open("sparse.back", "rb") as got:
+            first = int.from_bytes(got.read(8), "little")
+            got.seek(BEHIND)
+            behind = int.from_bytes(got.read(8), "little")
+        assert said.returncode == 0 or "written to all the time" in said.stderr, said.stderr
+        assert behind <= first <= behind + 1 or said.returncode, (first, behind)
+        return said.returncode == 0
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(5):
+            get()
+    finally:
+        ended.set()
+        writer.join()
+    assert get()
+CODE
 expect 0 '' rm docs/sparse
 
 # Zeros take no space, holes or not; what is between them comes back.

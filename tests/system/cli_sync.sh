@@ -181,6 +181,20 @@ does sync ./zero b/zero
 expect 0 new cat b/zero/f
 [ "$(mtime b/zero/f)" = 0 ] || say "the time of a file of time 0 is $(mtime b/zero/f)"
 
+# A time that the store cannot hold, where the file system here can, is the last that it can: the same each time.
+mkdir late
+echo late >late/f
+echo put >late/put
+if touch -d '2400-01-01 UTC' late/f late/put && [ "$(stat -c %Y late/f)" = 13569465600 ]; then
+	does sync ./late b/late
+	[ "$(mtime b/late/f)" = 9223372036854775807 ] || say "the year 2400 is $(mtime b/late/f)"
+	[ -z "$("$lapis" sync -n ./late b/late)" ] || say "more to do: $("$lapis" sync -n ./late b/late)"
+	does sync b/late ./late.back
+	[ "$(stat -c %Y late.back/f)" = 9223372036 ] || say "the year 2400 comes back as $(stat -c %y late.back/f)"
+	does put --times late/put b/late/put
+	[ "$(mtime b/late/put)" = 9223372036854775807 ] || say "put --times of the year 2400 is $(mtime b/late/put)"
+fi
+
 # A file has its name when it is durable: so many at once, and one by itself.
 mkdir small
 (cd small && seq 300 | while read -r i; do echo "$i" >"$i"; done)
@@ -202,6 +216,31 @@ if strace -o trace -e trace=none true 2>/dev/null; then
 	got=$(calls sync b/small ./small.back)
 	[[ $got =~ ^(sn{1,128})+s$ ]] || say "a sync makes durable and names: $got"
 fi
+
+# What a killed run of the same number left is in nobody's way, and is not taken for what is under way.
+mkdir left
+does put file b/left/f
+ln -s f up.link
+mkdir linked
+mv up.link linked/link
+does sync ./linked b/left/in
+does sync b/left/in ./left/in
+# leave DIR COMMAND...: the command, where another one of its number was killed in DIR.
+leave()
+{
+	(
+		ln -s nowhere "$1/.lapis-$BASHPID-link"
+		echo half >"$1/.lapis-$BASHPID-0"
+		shift
+		exec "$@"
+	) >out 2>&1 || say "$*: $(cat out)"
+}
+ln -sfn elsewhere left/in/link
+leave left/in "$lapis" sync --delete b/left ./left
+[ "$(readlink left/in/link)" = f ] || say "a symlink beside what was left: $(ls -lA left/in)"
+[ "$(find left | LC_ALL=C sort | tr '\n' ' ')" = 'left left/f left/in left/in/link ' ] || say "what was left stays: $(find left)"
+leave . "$lapis" get b/left/f small.1
+cmp file small.1 || say "a get beside what was left"
 
 # -n says what would be got also where there is no directory yet.
 mkdir -p tree/d/e
@@ -315,17 +354,37 @@ echo so >file
 for part in a shut z; do
 	does put file b/parts/$part/f
 done
-chmod 000 parts/shut
-fails 'shut: Permission denied' unprivileged "$lapis" sync --delete b/parts ./parts
-chmod 700 parts/shut
-[ "$(cat parts/a/f parts/shut/f parts/z/f | tr '\n' ' ')" = 'so new shut so ' ] ||
-	say "a directory that is shut ends a sync down: $(cat parts/*/f)"
+if [ "$(id -u)" = 0 ]; then
+	chown 1 parts/shut
+	chmod 000 parts/shut
+	fails 'shut: (Permission denied|Operation not permitted)' \
+		setpriv --bounding-set -dac_override,-dac_read_search,-fowner "$lapis" sync --delete b/parts ./parts
+	chown 0 parts/shut
+	chmod 700 parts/shut
+	[ "$(cat parts/a/f parts/shut/f parts/z/f | tr '\n' ' ')" = 'so new shut so ' ] ||
+		say "a directory that is shut ends a sync down: $(cat parts/*/f)"
+fi
 
 # What is in one that can be listed, and no more, is not taken for what is here no more.
 chmod 444 parts/shut
 fails 'shut/f: Permission denied' unprivileged "$lapis" sync --delete ./parts b/parts
 chmod 700 parts/shut
 expect 0 '^so$' cat b/parts/shut/f
+
+# What nobody may write to is made like the store again by who owns it, and nobody may write to it then.
+mkdir -p fixed/dir
+echo 1 >fixed/dir/f
+chmod 555 fixed/dir fixed
+does sync ./fixed b/fixed
+does sync b/fixed ./fixed.back
+does put file b/fixed/dir/f
+does put file b/fixed/new
+chmod 000 fixed.back/dir
+unprivileged "$lapis" sync b/fixed ./fixed.back >out 2>&1 || say "a sync to what nobody may write to: $(cat out)"
+cmp file fixed.back/dir/f || say "what nobody may write to was left as it was"
+[ "$(stat -c %a fixed.back fixed.back/dir | tr '\n' ' ')" = '555 555 ' ] ||
+	say "what nobody may write to has $(stat -c %a fixed.back fixed.back/dir)"
+chmod -R u+w fixed fixed.back
 
 # What is mounted here is not what a sync removes: it may be anything, also the store that is read.
 mkdir -p room/gone/mount room/gone/dir

@@ -55,8 +55,28 @@ echo beside >outer/file
 mount --bind mnt outer/mnt || say "no bind mount"
 "$lapis" -s "$address" sync outer bucket/outer >out 2>&1 && say "a mount was left out without a word"
 grep -q 'mnt: a mount of Lapis' out || say "of a mount in a tree sync says: $(cat out)"
-umount outer/mnt
 [ "$(ls mnt/bucket/outer)" = file ] || say "beside a mount sync has stored: $(ls mnt/bucket/outer)"
+# Nor is it looked into where the store has a directory of that name: what it has too much is the store's.
+quietly -s "$address" put outer/file bucket/outer/mnt/f
+"$lapis" -s "$address" sync --delete bucket/outer ./outer >out 2>&1 && say "a mount was left out without a word on the way down"
+grep -q 'mnt: a mount of Lapis' out || say "of a mount in a tree sync says on the way down: $(cat out)"
+umount outer/mnt
+[ "$(find mnt/tree mnt/bucket/outer | wc -l)" -gt 4 ] || say "a sync has emptied the store that is mounted in its way"
+# Nor are directories of the mount and of the store, one in the other, made alike.
+nested()
+{
+	"$lapis" -s "$address" sync --delete "$@" >out 2>&1 && say "sync $*: no failure"
+	grep -q 'one is inside of the other' out || say "sync $*: $(cat out)"
+}
+nested ./mnt/bucket/outer bucket/outer/copy/of/it
+nested ./mnt copy
+nested ./mnt/bucket/outer/mnt bucket/outer
+nested bucket/outer ./mnt/bucket/outer/deep
+nested bucket/outer ./mnt/bucket
+[ "$(find mnt/bucket/outer -type f | LC_ALL=C sort | tr '\n' ' ')" = 'mnt/bucket/outer/file mnt/bucket/outer/mnt/f ' ] ||
+	say "nested syncs have left $(find mnt/bucket/outer)"
+quietly -s "$address" sync ./mnt/bucket/outer bucket/other
+[ "$(cat mnt/bucket/other/mnt/f)" = beside ] || say "a sync beside itself: $(find mnt/bucket/other)"
 
 # Both doors show the same, and at once (rule M2).
 quietly -s "$address" put tree/large bucket/a/b/large
