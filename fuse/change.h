@@ -10,7 +10,8 @@
 
 #include "fuse/request.h"
 
-#define LPI_FUSE_CAPABILITY "security.capability"
+#define LPI_FUSE_CAPABILITY  "security.capability"
+#define LPI_FUSE_CHANGE_DATA 2u /* of request->changes, once it is filled */
 
 /* The change of data, for the caller to fill, and which attributes change with it; mtime and ctime
  * always do, and are now unless in the mask. */
@@ -18,7 +19,8 @@ struct lp_change *lpi_fuse_change_data(struct lpi_fuse_request *request, enum lp
 				       uint32_t mask);
 /* The times stay as they are: the kernel keeps them, and will say. */
 void lpi_fuse_change_no_times(struct lpi_fuse_request *request);
-/* Makes it, all in one transaction; next() finds the result in op. */
+/* Makes it, all in one transaction; next() finds the result in op: -EAGAIN, who changes the
+ * privileges was faster again and again. */
 void lpi_fuse_change_submit(struct lpi_fuse_request *request, bool kill_suidgid,
 			    lpi_fuse_step_fn *next);
 /* The mode without what a change by somebody who has no right to it takes. */
