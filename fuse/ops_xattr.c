@@ -24,13 +24,18 @@ static bool begins_with(struct lp_bytes name, const char *text)
 	return name.len > strlen(text) && memcmp(name.data, text, strlen(text)) == 0;
 }
 
+static bool is_list(struct lp_bytes name)
+{
+	return is_name(name, LP_ACL_ACCESS) || is_name(name, LP_ACL_DEFAULT);
+}
+
 static bool is_known(const struct lpi_fuse_request *request, struct lp_bytes name)
 {
 	/* Only the mighty see what is trusted. */
 	if (begins_with(name, XATTR_TRUSTED_PREFIX))
 		return request->message.header.uid == 0;
 	return begins_with(name, XATTR_USER_PREFIX) || begins_with(name, XATTR_SECURITY_PREFIX) ||
-	       is_name(name, LP_ACL_ACCESS) || is_name(name, LP_ACL_DEFAULT);
+	       is_list(name);
 }
 
 /* In any other kind nothing can be kept from here. */
@@ -241,7 +246,7 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, -E2BIG);
 		return;
 	}
-	if (!is_access && !is_name(message->names[0], LP_ACL_DEFAULT)) {
+	if (!is_list(message->names[0])) {
 		set_plain(request);
 		return;
 	}
@@ -256,6 +261,15 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 	}
 }
 
+/* Where there is no list the mode is one, and that cannot be removed: nothing is to be done. */
+static void was_removed(struct lpi_fuse_request *request)
+{
+	if (request->op.result == -ENODATA && is_list(request->message.names[0]))
+		lpi_fuse_answer(request, 0);
+	else
+		answer_changed(request);
+}
+
 void lpi_fuse_removexattr(struct lpi_fuse_request *request)
 {
 	if (refuse_name(request))
@@ -263,5 +277,5 @@ void lpi_fuse_removexattr(struct lpi_fuse_request *request)
 	change_of(request, 0, LP_CHANGE_XATTR_REMOVE)->named.name = request->message.names[0];
 	set_attrs(request, 1, 0);
 	lpi_fuse_txn(request, lpi_fuse_node(request), 2);
-	lpi_fuse_submit(request, answer_changed);
+	lpi_fuse_submit(request, was_removed);
 }

@@ -186,6 +186,19 @@ def removed():
 
 
 @case
+def removed_where_there_is_none():
+    put("f")
+    os.mkdir("d")
+    os.removexattr("f", ACCESS)
+    os.removexattr("d", ACCESS)
+    os.removexattr("d", DEFAULT)
+    set_acl("d", "u:7 g:5 o:5", DEFAULT)
+    os.setxattr("d", DEFAULT, struct.pack("<I", 2))
+    fails(errno.ENODATA, os.getxattr, "d", DEFAULT)
+    same(mode_of("f"), 0o644, "the mode")
+
+
+@case
 def only_the_owner_sets_it():
     put("f")
     refused(errno.EPERM, set_acl, "f", "u:7 g:7 o:7")
