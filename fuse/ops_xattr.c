@@ -38,13 +38,20 @@ static bool is_known(const struct lpi_fuse_request *request, struct lp_bytes nam
 	       is_list(name);
 }
 
+/* The kind of a name, and nothing behind it. */
+static bool is_kind_alone(struct lp_bytes name)
+{
+	return is_name(name, XATTR_USER_PREFIX) || is_name(name, XATTR_TRUSTED_PREFIX) ||
+	       is_name(name, XATTR_SECURITY_PREFIX);
+}
+
 /* In any other kind nothing can be kept from here. */
 static bool refuse_name(struct lpi_fuse_request *request)
 {
 	struct lp_bytes name = request->message.names[0];
 	if (is_known(request, name) || begins_with(name, XATTR_TRUSTED_PREFIX))
 		return false;
-	lpi_fuse_answer(request, -EOPNOTSUPP);
+	lpi_fuse_answer(request, is_kind_alone(name) ? -EINVAL : -EOPNOTSUPP);
 	return true;
 }
 
