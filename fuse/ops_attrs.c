@@ -11,8 +11,7 @@
 #include "store/devices.h"
 #include "store/inode.h"
 
-#define MODE_BITS     07777u
-#define LITERAL(text) ((struct lp_bytes){text, sizeof(text) - 1})
+#define MODE_BITS 07777u
 
 static int gone(int err)
 {
@@ -169,33 +168,24 @@ static void set(struct lpi_fuse_request *request, uint32_t mask)
 	lpi_fuse_submit(request, was_set);
 }
 
-/* A new owner: what the old one allowed is gone. The mode is known now, and whether there is a
- * capability is found out by removing it. */
-static void capability_gone(struct lpi_fuse_request *request)
+/* The mode that came with a new owner: an access list is that as well. */
+static void was_owned(struct lpi_fuse_request *request)
 {
-	int r = request->op.result;
-	if (r < 0 && r != -ENODATA)
-		lpi_fuse_answer(request, gone(r));
+	uint32_t mask = take_attrs(request, &request->attrs);
+	request->attrs.mode = lpi_fuse_mode_killed(request->attrs.mode);
+	if (request->op.result < 0)
+		lpi_fuse_answer(request, gone(request->op.result));
+	else if ((mask & LP_ATTR_MODE) != 0)
+		set(request, mask & (LP_ATTR_MODE | LP_ATTR_CTIME));
 	else
-		set(request, request->count);
+		lpi_fuse_getattr(request);
 }
 
-static void owner_known(struct lpi_fuse_request *request)
+/* A new owner: what the old one allowed goes in the same transaction. */
+static void own(struct lpi_fuse_request *request, uint32_t mask)
 {
-	const struct lp_attrs *attrs = &request->op.stat.found.attrs;
-	if (request->op.result < 0) {
-		lpi_fuse_answer(request, gone(request->op.result));
-		return;
-	}
-	uint16_t mode = (request->count & LP_ATTR_MODE) != 0 ? request->attrs.mode : attrs->mode;
-	uint16_t killed = lpi_fuse_mode_killed(mode);
-	if (killed != mode)
-		request->count |= LP_ATTR_MODE;
-	request->attrs.mode = killed;
-	request->changes[0] = (struct lp_change){.type = LP_CHANGE_XATTR_REMOVE};
-	request->changes[0].named.name = LITERAL(LPI_FUSE_CAPABILITY);
-	lpi_fuse_txn(request, lpi_fuse_node(request), 1);
-	lpi_fuse_submit(request, capability_gone);
+	lpi_fuse_change_owner(request, mask & ~(uint32_t)LP_ATTR_MODE);
+	lpi_fuse_change_submit(request, true, was_owned);
 }
 
 void lpi_fuse_setattr(struct lpi_fuse_request *request)
@@ -211,9 +201,7 @@ void lpi_fuse_setattr(struct lpi_fuse_request *request)
 	if ((valid & FATTR_SIZE) != 0) {
 		cut(request, mask);
 	} else if ((valid & FATTR_KILL_SUIDGID) != 0) {
-		request->count = mask;
-		lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
-		lpi_fuse_submit(request, owner_known);
+		own(request, mask);
 	} else if (mask != 0) {
 		set(request, mask);
 	} else {

@@ -348,7 +348,7 @@ static void part_written(struct lpi_fuse_request *request)
 		return;
 	}
 	if (r >= 0)
-		request->at += request->changes[1].data.length;
+		request->at += request->changes[LPI_FUSE_CHANGE_DATA].data.length;
 	/* Of what the kernel writes back nobody hears how much it was. */
 	bool is_answer = request->at > 0 && (in->write_flags & FUSE_WRITE_CACHE) == 0;
 	if (r >= 0 && request->at < in->size)

@@ -12,7 +12,10 @@
 #include "fuse/ops.h"
 #include "namespace/acl.h"
 
-#define MODE_BITS 07777u
+#define NO_RIGHTS 07000u /* of a mode: set-user-id, set-group-id, sticky */
+
+/* Somebody sets and removes them all the time: then he has won. */
+#define TRIES_MAX 8u
 
 static bool is_name(struct lp_bytes name, const char *text)
 {
@@ -24,13 +27,25 @@ static bool begins_with(struct lp_bytes name, const char *text)
 	return name.len > strlen(text) && memcmp(name.data, text, strlen(text)) == 0;
 }
 
+static bool is_list(struct lp_bytes name)
+{
+	return is_name(name, LP_ACL_ACCESS) || is_name(name, LP_ACL_DEFAULT);
+}
+
 static bool is_known(const struct lpi_fuse_request *request, struct lp_bytes name)
 {
 	/* Only the mighty see what is trusted. */
 	if (begins_with(name, XATTR_TRUSTED_PREFIX))
 		return request->message.header.uid == 0;
 	return begins_with(name, XATTR_USER_PREFIX) || begins_with(name, XATTR_SECURITY_PREFIX) ||
-	       is_name(name, LP_ACL_ACCESS) || is_name(name, LP_ACL_DEFAULT);
+	       is_list(name);
+}
+
+/* The kind of a name, and nothing behind it. */
+static bool is_kind_alone(struct lp_bytes name)
+{
+	return is_name(name, XATTR_USER_PREFIX) || is_name(name, XATTR_TRUSTED_PREFIX) ||
+	       is_name(name, XATTR_SECURITY_PREFIX);
 }
 
 /* In any other kind nothing can be kept from here. */
@@ -39,7 +54,7 @@ static bool refuse_name(struct lpi_fuse_request *request)
 	struct lp_bytes name = request->message.names[0];
 	if (is_known(request, name) || begins_with(name, XATTR_TRUSTED_PREFIX))
 		return false;
-	lpi_fuse_answer(request, -EOPNOTSUPP);
+	lpi_fuse_answer(request, is_kind_alone(name) ? -EINVAL : -EOPNOTSUPP);
 	return true;
 }
 
@@ -153,19 +168,6 @@ static void answer_changed(struct lpi_fuse_request *request)
 	lpi_fuse_answer(request, gone(LP_MIN(request->op.result, 0)));
 }
 
-/* The list says the same as a mode, and there was none: so it is. */
-static void removed_maybe(struct lpi_fuse_request *request)
-{
-	int r = request->op.result;
-	if (r != -ENODATA) {
-		answer_changed(request);
-		return;
-	}
-	request->changes[0] = request->changes[1];
-	lpi_fuse_txn(request, lpi_fuse_node(request), 1);
-	lpi_fuse_submit(request, answer_changed);
-}
-
 static struct lp_change *change_of(struct lpi_fuse_request *request, uint32_t idx,
 				   enum lp_change_type type)
 {
@@ -206,7 +208,42 @@ static void set_plain(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, answer_changed);
 }
 
-/* An access list is the mode as well. */
+static void look_at_mode(struct lpi_fuse_request *request);
+
+/* [guard: the bits that are no rights][the list][the mode]. Where the list says no more than a mode
+ * there is to be none: it is removed, or a guard that there is none stands in its place. */
+#define ACL_MODE 0u
+#define ACL_LIST 1u
+
+static void submit_acl(struct lpi_fuse_request *request);
+
+static void acl_set(struct lpi_fuse_request *request)
+{
+	struct lp_change *list = &request->changes[ACL_LIST];
+	uint32_t failed = request->op.store.op.txn.failed_idx;
+	int r = request->op.result;
+	bool is_other_mode = r == -ECANCELED && failed == ACL_MODE;
+	bool is_other_list = failed == ACL_LIST && (r == -ENODATA || r == -EEXIST);
+	if (!is_other_mode && !is_other_list) {
+		answer_changed(request);
+	} else if (++request->tries >= TRIES_MAX) {
+		lpi_fuse_answer(request, -EAGAIN);
+	} else if (is_other_mode) {
+		look_at_mode(request);
+	} else {
+		list->type = r == -ENODATA ? LP_GUARD_NO_XATTR : LP_CHANGE_XATTR_REMOVE;
+		submit_acl(request);
+	}
+}
+
+static void submit_acl(struct lpi_fuse_request *request)
+{
+	lpi_fuse_txn(request, lpi_fuse_node(request), 3);
+	lpi_fuse_submit(request, acl_set);
+}
+
+/* An access list is the mode as well, but for the bits that are no rights: who changes those
+ * through the other door meanwhile must not lose that. */
 static void acl_mode_known(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_message *message = &request->message;
@@ -215,19 +252,26 @@ static void acl_mode_known(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, gone(request->op.result));
 		return;
 	}
-	uint32_t mode =
-		(attrs->mode & ~UINT32_C(0777)) | lp_acl_mode(message->data, message->data_bytes);
+	uint32_t mode = (attrs->mode & NO_RIGHTS) | lp_acl_mode(message->data, message->data_bytes);
 	if ((message->in.setxattr.setxattr_flags & FUSE_SETXATTR_ACL_KILL_SGID) != 0)
 		mode &= ~(uint32_t)S_ISGID;
-	request->attrs.mode = (uint16_t)(mode & MODE_BITS);
-	bool is_mode = lp_acl_is_mode(message->data, message->data_bytes);
-	if (is_mode)
-		change_of(request, 0, LP_CHANGE_XATTR_REMOVE)->named.name = message->names[0];
+	struct lp_change *guard = change_of(request, ACL_MODE, LP_GUARD_INODE);
+	guard->guard.mode_mask = NO_RIGHTS;
+	guard->guard.mode = attrs->mode;
+	request->attrs.mode = (uint16_t)mode;
+	if (lp_acl_is_mode(message->data, message->data_bytes))
+		change_of(request, ACL_LIST, LP_CHANGE_XATTR_REMOVE)->named.name =
+			message->names[0];
 	else
-		set_value(request, 0);
-	set_attrs(request, 1, LP_ATTR_MODE);
-	lpi_fuse_txn(request, lpi_fuse_node(request), 2);
-	lpi_fuse_submit(request, is_mode ? removed_maybe : answer_changed);
+		set_value(request, ACL_LIST);
+	set_attrs(request, 2, LP_ATTR_MODE);
+	submit_acl(request);
+}
+
+static void look_at_mode(struct lpi_fuse_request *request)
+{
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
+	lpi_fuse_submit(request, acl_mode_known);
 }
 
 void lpi_fuse_setxattr(struct lpi_fuse_request *request)
@@ -241,7 +285,7 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, -E2BIG);
 		return;
 	}
-	if (!is_access && !is_name(message->names[0], LP_ACL_DEFAULT)) {
+	if (!is_list(message->names[0])) {
 		set_plain(request);
 		return;
 	}
@@ -249,11 +293,19 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 	if (err < 0) {
 		lpi_fuse_answer(request, err);
 	} else if (is_access) {
-		lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
-		lpi_fuse_submit(request, acl_mode_known);
+		look_at_mode(request);
 	} else {
 		set_plain(request);
 	}
+}
+
+/* Where there is no list the mode is one, and that cannot be removed: nothing is to be done. */
+static void was_removed(struct lpi_fuse_request *request)
+{
+	if (request->op.result == -ENODATA && is_list(request->message.names[0]))
+		lpi_fuse_answer(request, 0);
+	else
+		answer_changed(request);
 }
 
 void lpi_fuse_removexattr(struct lpi_fuse_request *request)
@@ -263,5 +315,5 @@ void lpi_fuse_removexattr(struct lpi_fuse_request *request)
 	change_of(request, 0, LP_CHANGE_XATTR_REMOVE)->named.name = request->message.names[0];
 	set_attrs(request, 1, 0);
 	lpi_fuse_txn(request, lpi_fuse_node(request), 2);
-	lpi_fuse_submit(request, answer_changed);
+	lpi_fuse_submit(request, was_removed);
 }

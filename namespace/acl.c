@@ -18,7 +18,8 @@
 #define MASK        0x10u
 #define OTHERS      0x20u
 
-#define RWX 7u
+#define RWX   7u
+#define NO_ID UINT32_MAX
 
 struct entry {
 	uint16_t tag;
@@ -42,13 +43,22 @@ static void set_perm(void *acl, size_t idx, unsigned perm)
 	lp_put_le16((uint8_t *)acl + HEAD_BYTES + idx * ENTRY_BYTES + 2, (uint16_t)perm);
 }
 
-/* Whether an entry may follow another one. */
+static bool is_named(const struct entry *entry)
+{
+	return entry->tag == NAMED_USER || entry->tag == NAMED_GROUP;
+}
+
+/* Whether an entry may follow another one. As with the kernel (posix_acl_valid()) those who are
+ * named come in any order, also twice. */
 static bool may_follow(const struct entry *entry, const struct entry *last)
 {
-	bool is_named = entry->tag == NAMED_USER || entry->tag == NAMED_GROUP;
-	if (entry->tag == last->tag)
-		return is_named && entry->id > last->id;
-	return entry->tag > last->tag;
+	return entry->tag > last->tag || (entry->tag == last->tag && is_named(entry));
+}
+
+/* Nobody has this number, and the kernel would not read a list that names it. */
+static bool names_nobody(const struct entry *entry)
+{
+	return is_named(entry) && entry->id == NO_ID;
 }
 
 struct lp_bytes lp_acl_access_name(void)
@@ -67,7 +77,8 @@ int lp_acl_check(const void *acl, size_t len)
 		struct entry entry = get(acl, i);
 		bool is_tag =
 			entry.tag != 0 && (entry.tag & (entry.tag - 1)) == 0 && entry.tag <= OTHERS;
-		if (!is_tag || entry.perm > RWX || !may_follow(&entry, &last))
+		if (!is_tag || entry.perm > RWX || names_nobody(&entry) ||
+		    !may_follow(&entry, &last))
 			return -EINVAL;
 		seen |= entry.tag;
 		last = entry;

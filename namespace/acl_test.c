@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/endian.h"
 #include "base/test.h"
 
 #define NOBODY 0xff, 0xff, 0xff, 0xff
@@ -81,14 +82,46 @@ static void test_refused(void **state)
 			free(acl);
 		}
 	}
-	/* A named user without a mask; two of the same. */
+	/* A named user without a mask; one that is nobody; two owning groups. */
 	uint8_t acl[sizeof(named)];
 	memcpy(acl, named, sizeof(acl));
 	memmove(acl + 28, acl + 36, 8);
 	assert_int_equal(lp_acl_check(acl, sizeof(acl) - 8), -EINVAL);
 	memcpy(acl, named, sizeof(acl));
-	memcpy(acl + 20, acl + 12, 8);
+	memset(acl + 16, 0xff, 4);
 	assert_int_equal(lp_acl_check(acl, sizeof(acl)), -EINVAL);
+	memcpy(acl, named, sizeof(acl));
+	memcpy(acl + 12, acl + 20, 8);
+	assert_int_equal(lp_acl_check(acl, sizeof(acl)), -EINVAL);
+}
+
+/* u::rw- user and group entries g::r-- m::rw- o::---: those who are named in any order, and twice,
+ * as the kernel takes them; but not the groups before the owning one. */
+static void test_any_order(void **state)
+{
+	static const uint32_t ids[][2] = {{7, 9}, {9, 7}, {7, 7}};
+	uint8_t acl[sizeof(named) + 24];
+	uint8_t *at = acl + 12;
+	(void)state;
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(ids); i++) {
+		memcpy(acl, named, 12);
+		memcpy(at, named + 12, 8);
+		memcpy(at + 8, named + 12, 8);
+		memcpy(at + 16, named + 20, 8);
+		memcpy(at + 24, named + 12, 8);
+		memcpy(at + 32, named + 12, 8);
+		memcpy(at + 40, named + 28, 16);
+		at[24] = at[32] = 8; /* the tag of a named group */
+		lp_put_le32(at + 4, ids[i][0]);
+		lp_put_le32(at + 12, ids[i][1]);
+		lp_put_le32(at + 28, ids[i][0]);
+		lp_put_le32(at + 36, ids[i][1]);
+		assert_int_equal(lp_acl_check(acl, sizeof(acl)), 0);
+		assert_int_equal(lp_acl_mode(acl, sizeof(acl)), 0660);
+		memmove(at + 16, at + 24, 8);
+		memcpy(at + 24, named + 20, 8);
+		assert_int_equal(lp_acl_check(acl, sizeof(acl)), -EINVAL);
+	}
 }
 
 /* As many users as are named in what the kernel has room for; one more is too many. */
@@ -116,7 +149,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_modes),   cmocka_unit_test(test_chmod),
 		cmocka_unit_test(test_create),  cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_longest),
+		cmocka_unit_test(test_longest), cmocka_unit_test(test_any_order),
 	};
 	return lp_test_main(tests, "namespace/acl");
 }

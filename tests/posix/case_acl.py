@@ -57,6 +57,18 @@ def reads_back():
 
 
 @case
+def named_in_any_order():
+    put("f")
+    for text in (
+        f"u:6 user:{OTHER}:4 user:{USER}:6 g:4 m:7 o:0",
+        f"u:6 user:{USER}:6 user:{OTHER}:4 g:4 m:7 o:0",
+        f"u:6 user:{USER}:4 user:{USER}:6 g:4 group:9:1 group:8:1 group:9:3 m:7 o:0",
+    ):
+        set_acl("f", text)
+        same(acl("f"), text, "the list")
+
+
+@case
 def mode_shows_the_mask():
     put("f")
     set_acl("f", f"u:6 user:{USER}:7 g:4 m:6 o:1")
@@ -174,6 +186,19 @@ def removed():
 
 
 @case
+def removed_where_there_is_none():
+    put("f")
+    os.mkdir("d")
+    os.removexattr("f", ACCESS)
+    os.removexattr("d", ACCESS)
+    os.removexattr("d", DEFAULT)
+    set_acl("d", "u:7 g:5 o:5", DEFAULT)
+    os.setxattr("d", DEFAULT, struct.pack("<I", 2))
+    fails(errno.ENODATA, os.getxattr, "d", DEFAULT)
+    same(mode_of("f"), 0o644, "the mode")
+
+
+@case
 def only_the_owner_sets_it():
     put("f")
     refused(errno.EPERM, set_acl, "f", "u:7 g:7 o:7")
@@ -192,6 +217,9 @@ def bad_lists():
         "u:7 u:7 g:5 o:1",
         "o:1 g:5 u:7",
         "u:8 g:5 o:1",
+        f"u:7 g:5 user:{USER}:7 m:5 o:1",
+        f"u:7 g:5 m:5 group:{USER}:7 o:1",
+        f"u:7 user:{NO_ID}:7 g:5 m:5 o:1",
     ):
         fails(errno.EINVAL, set_acl, "f", text)
     fails((errno.EINVAL, errno.EOPNOTSUPP), os.setxattr, "f", ACCESS, struct.pack("<I", 1) + packed("u:7 g:5 o:1")[4:])
