@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory runs out in a daemon that starts or stops: each allocation that our code makes fails once,
- * in a life of its own. Either all shards serve and the daemon stops in order when it is asked to,
- * or the start is refused with a sentence; nothing dies or hangs, and all that was taken is given
- * back (P5). */
+/* Memory runs out in a daemon that starts or stops, or is told an option: each allocation that our
+ * code makes fails once, in a life of its own. Either all shards serve and the daemon stops in
+ * order when it is asked to, or the start is refused with a sentence; an option is set everywhere,
+ * or nowhere; nothing dies or hangs, and all that was taken is given back (P5). */
 #include "base/scarce_test.h"
 
 #include <dirent.h>
@@ -10,8 +10,9 @@
 
 #include "base/log.h"
 #include "base/sanitize.h"
-#include "daemon/service.h"
-#include "daemon/why.h"
+#include "daemon/admin.h"
+#include "daemon/door_impl.h"
+#include "daemon/service_impl.h"
 
 #define SHARDS    "2"
 #define THREADS   "2"
@@ -23,6 +24,9 @@
  */
 #define FEWER (LP_SAN_THREAD ? 5 : 1)
 
+#define REQUESTS_WAS 64u
+#define REQUESTS_NEW 20000u /* a pool has to grow for that */
+
 struct life {
 	struct lp_config config;
 	struct lp_service *service;
@@ -30,17 +34,24 @@ struct life {
 	char socket[96];
 	uint32_t ready_cnt;
 	uint32_t stopping_cnt;
+	/* What is asked when it serves, and which allocation fails then; 0: nothing is asked. */
+	struct lpi_question question;
+	long failing;
+	bool was_hit;
 	char why[LP_WHY_MAX];
 };
-
-static long failing; /* which allocation it is */
 
 static void is_ready(void *arg)
 {
 	struct life *life = arg;
 	life->ready_cnt++;
 	assert_int_equal(access(life->socket, F_OK), 0);
-	lp_service_stop(life->service);
+	if (life->question.opcode == 0) {
+		lp_service_stop(life->service);
+		return;
+	}
+	lp_scarce_again(life->failing);
+	lpi_gather_ask(life->service->gather, &life->question);
 }
 
 static void is_stopping(void *arg)
@@ -54,9 +65,13 @@ static void set(struct life *life, enum lp_option option, const char *text)
 	lp_test_ok(lp_config_set(&life->config, option, text, life->why));
 }
 
-static void configure(struct life *life)
+/* In a directory of its own. */
+static void prepare(struct life *life)
 {
 	char address[128];
+	(void)snprintf(life->dir, sizeof(life->dir), "/tmp/lapis-service-memory-XXXXXX");
+	assert_non_null(mkdtemp(life->dir));
+	(void)snprintf(life->socket, sizeof(life->socket), "%s/s", life->dir);
 	(void)snprintf(address, sizeof(address), "unix:%s", life->socket);
 	lp_config_init(&life->config);
 	set(life, LP_OPT_STORE, "mem");
@@ -104,12 +119,8 @@ static bool fail_at(long idx)
 {
 	struct life *life = calloc(1, sizeof(*life));
 	assert_non_null(life);
-	(void)snprintf(life->dir, sizeof(life->dir), "/tmp/lapis-service-memory-XXXXXX");
-	assert_non_null(mkdtemp(life->dir));
-	(void)snprintf(life->socket, sizeof(life->socket), "%s/s", life->dir);
-	configure(life);
+	prepare(life);
 	int files = open_files();
-	failing = idx;
 	atomic_store(&lp_scarce_made, 0);
 	lp_scarce_again(idx);
 	int err = live(life);
@@ -125,6 +136,61 @@ static bool fail_at(long idx)
 	assert_int_equal(rmdir(life->dir), 0); /* the socket has gone */
 	free(life);
 	return was_hit;
+}
+
+/* All have the one, or all the other. */
+static void check_requests_max(const struct lp_service *service, uint32_t want)
+{
+	assert_int_equal(lp_config_number(&service->config, LP_OPT_REQUESTS_MAX), want);
+	for (uint32_t i = 0; i < service->thread_cnt; i++) {
+		const struct lp_config *config = &service->threads[i].config;
+		assert_int_equal(lp_config_number(config, LP_OPT_REQUESTS_MAX), want);
+	}
+	for (uint32_t i = 0; i < service->shard_cnt; i++)
+		assert_int_equal(service->shards[i].door->options.requests_max, want);
+}
+
+static void answered(struct lpi_question *question)
+{
+	struct life *life = LP_CONTAINER_OF(question, struct life, question);
+	life->was_hit = lp_scarce_pause() < 0;
+	if (question->result < 0)
+		lp_test_err(-ENOMEM, question->result);
+	assert_true(life->was_hit || question->result == 0);
+	check_requests_max(life->service, question->result < 0 ? REQUESTS_WAS : REQUESTS_NEW);
+	lpi_text_fini(&question->answer);
+	lp_service_stop(life->service);
+}
+
+/* False: fewer are made than this. */
+static bool fail_in_option_at(long idx)
+{
+	struct life *life = calloc(1, sizeof(*life));
+	assert_non_null(life);
+	prepare(life);
+	lp_test_ok(lp_config_set(&life->config, LP_OPT_REQUESTS_MAX, "64", life->why));
+	life->failing = idx;
+	life->question.opcode = LP_WIRE_OP_CONFIG_SET;
+	life->question.answered = answered;
+	(void)snprintf(life->question.text, sizeof(life->question.text), "requests-max=%u",
+		       REQUESTS_NEW);
+	lp_test_ok(live(life));
+	assert_int_equal(life->ready_cnt, 1);
+	assert_int_equal(rmdir(life->dir), 0);
+	bool was_hit = life->was_hit;
+	free(life);
+	return was_hit;
+}
+
+static void an_option_is_set_everywhere_or_nowhere(void **state)
+{
+	long idx = 0;
+	(void)state;
+	lp_log_set_level(LP_LEVEL_ERROR);
+	while (fail_in_option_at(idx))
+		idx++;
+	print_message("%ld allocations\n", idx);
+	assert_true(idx > 1);
 }
 
 static void each_fails_once(void **state)
@@ -147,6 +213,9 @@ static void each_fails_once(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(each_fails_once)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_fails_once),
+		cmocka_unit_test(an_option_is_set_everywhere_or_nowhere),
+	};
 	return lp_test_main(tests, "daemon/service_memory");
 }
