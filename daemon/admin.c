@@ -23,6 +23,8 @@ struct lpi_gather_reports {
 	bool wants_usage;
 	uint32_t left;
 	int result;
+	int refused; /* by a thread: all are going back to `former` */
+	struct lp_config former;
 	struct lpi_shard_report *shards;
 	struct lpi_mount_report *mounts; /* by thread */
 	struct lpi_thread_report threads[LPI_THREADS_MAX];
@@ -263,21 +265,6 @@ static int change_config(const struct lp_config *config, char *text, enum lp_opt
 	return lp_config_set(ret_config, *ret_option, equals + 1, why);
 }
 
-static void config_set_done(struct lpi_gather_reports *gather)
-{
-	struct lpi_question *question = current(gather);
-	enum lp_option option;
-	/* The text was cut at the '='. */
-	const struct lp_option_info *info = lp_config_find(question->text, &option);
-	LP_ASSERT(info != NULL);
-	if (gather->result < 0) {
-		answer_error(gather, gather->result, lp_strerror(gather->result));
-		return;
-	}
-	json_option(&gather->service->config, option, NULL, &question->answer);
-	answer(gather, 0);
-}
-
 static void heap(struct lpi_gather_reports *gather)
 {
 	struct lpi_question *question = current(gather);
@@ -313,6 +300,8 @@ static void check(struct lpi_gather_reports *gather)
 
 /* --- The queue -------------------------------------------------------------------------------- */
 
+static void config_set_done(struct lpi_gather_reports *gather);
+
 static void thread_done(struct lpi_errand *errand)
 {
 	struct lpi_thread *thread = LP_CONTAINER_OF(errand, struct lpi_thread, gather);
@@ -343,6 +332,15 @@ static void ask_threads(struct lpi_gather_reports *gather, void (*run)(struct lp
 	}
 }
 
+/* --- Options that are set ----------------------------------------------------------------------
+ */
+
+static void take_config(struct lp_service *service, const struct lp_config *config)
+{
+	service->config = *config;
+	lp_log_set_level((enum lp_log_level)lp_config_number(config, LP_OPT_LOG_LEVEL));
+}
+
 static void config_set(struct lpi_gather_reports *gather)
 {
 	static struct lp_config changed; /* the control thread's */
@@ -350,18 +348,59 @@ static void config_set(struct lpi_gather_reports *gather)
 	struct lp_service *service = gather->service;
 	enum lp_option option = LP_OPT_CNT;
 	char why[LP_WHY_MAX];
-	char value[LP_CONFIG_TEXT_MAX];
 	int err = change_config(&service->config, question->text, &option, &changed, why);
 	if (err < 0) {
 		answer_error(gather, err, why);
 		return;
 	}
-	service->config = changed;
-	lp_log_set_level((enum lp_log_level)lp_config_number(&changed, LP_OPT_LOG_LEVEL));
-	(void)lp_config_format(&changed, option, value, sizeof(value));
-	LP_LOG_NOTICE("config: %s is %s now", lp_options[option].name, value);
+	/* Now, while nothing has changed: there may be no memory for it. */
+	json_option(&changed, option, NULL, &question->answer);
+	if (question->answer.failed) {
+		answer(gather, 0);
+		return;
+	}
+	gather->former = service->config;
+	gather->refused = 0;
+	take_config(service, &changed);
 	ask_threads(gather, lpi_thread_configure);
 }
+
+/* What one thread refused another one may have taken. Who stops does not care any more. */
+static bool go_back(struct lpi_gather_reports *gather)
+{
+	struct lp_service *service = gather->service;
+	if (gather->result == 0 || gather->refused < 0)
+		return false;
+	gather->refused = gather->result;
+	take_config(service, &gather->former);
+	if (service->state != LPI_SERVICE_SERVING)
+		return false;
+	ask_threads(gather, lpi_thread_configure);
+	return true;
+}
+
+static void config_set_done(struct lpi_gather_reports *gather)
+{
+	struct lpi_question *question = current(gather);
+	enum lp_option option;
+	char value[LP_CONFIG_TEXT_MAX];
+	if (go_back(gather))
+		return;
+	if (gather->refused < 0) {
+		lpi_text_fini(&question->answer);
+		answer_error(gather, gather->refused, lp_strerror(gather->refused));
+		return;
+	}
+	/* The text was cut at the '='. */
+	const struct lp_option_info *info = lp_config_find(question->text, &option);
+	LP_ASSERT(info != NULL);
+	(void)lp_config_format(&gather->service->config, option, value, sizeof(value));
+	LP_LOG_NOTICE("config: %s is %s now", info->name, value);
+	answer(gather, 0);
+}
+
+/* --- Which question it is -----------------------------------------------------------------------
+ */
 
 static bool is_one_of(const char *text, const char *one, const char *other)
 {

@@ -82,6 +82,22 @@ static int64_t day_ns(const struct lpi_scrubbing *scrubbing)
 	return lp_clock_wall_ns(lp_reactor_clock(scrubbing->reactor));
 }
 
+/* A check that somebody asked for meanwhile, and that may have ended, is newer than what was read.
+ */
+static void take_up(struct lpi_scrubbing *scrubbing, const struct lp_scrub_value *value)
+{
+	bool has_begun = lp_scrub_stats(scrubbing->scrub)->began_ns != 0;
+	if (scrubbing->since_ns == 0)
+		scrubbing->since_ns = value->since_ns;
+	if (scrubbing->whole_ns == 0)
+		scrubbing->whole_ns = value->whole_ns;
+	if (has_begun)
+		return;
+	scrubbing->goes_on = value->is_under_way != 0;
+	scrubbing->behind.nr = value->behind;
+	scrubbing->damaged = value->damaged;
+}
+
 /* There is none, or it is damaged, which has been recorded: the interval begins now. */
 static void known(struct lp_store_op *op)
 {
@@ -91,11 +107,7 @@ static void known(struct lp_store_op *op)
 	scrubbing->is_known = true;
 	if (op->result == 0 &&
 	    lp_scrub_read(scrubbing->value, op->get.value_len, &scrubbing->key, &value) == 0) {
-		scrubbing->since_ns = value.since_ns;
-		scrubbing->whole_ns = value.whole_ns;
-		scrubbing->goes_on = value.is_under_way != 0;
-		scrubbing->behind.nr = value.behind;
-		scrubbing->damaged = value.damaged;
+		take_up(scrubbing, &value);
 	} else {
 		scrubbing->since_ns = day_ns(scrubbing);
 		scrubbing->has_changed = true;

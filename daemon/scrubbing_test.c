@@ -20,7 +20,8 @@ struct scene {
 	bool has_stopped;
 };
 
-static void begin(struct scene *s, const char *rate)
+/* What the store keeps has not been read yet. */
+static void begin_unread(struct scene *s, const char *rate)
 {
 	struct lp_config config;
 	char why[LP_WHY_MAX];
@@ -29,6 +30,11 @@ static void begin(struct scene *s, const char *rate)
 	lp_test_ok(lp_config_set(&config, LP_OPT_SCRUB_RATE, rate, why));
 	lp_test_ok(lpi_scrubbing_begin(&s->scrubbing, s->rig.hand.reactor, s->rig.hand.store, 0));
 	lpi_scrubbing_configure(&s->scrubbing, &config, 1);
+}
+
+static void begin(struct scene *s, const char *rate)
+{
+	begin_unread(s, rate);
 	while (!s->scrubbing.is_known)
 		lpi_hand_turn(&s->rig.hand);
 }
@@ -166,6 +172,33 @@ static void test_cut_short(void **state)
 	teardown(&s);
 }
 
+/* What is asked for before it is known how far the last check came is what counts: all is looked
+ * at, and when that is stopped nothing is gone on with. */
+static void test_asked_early(void **state)
+{
+	(void)state;
+	struct scene s;
+	setup(&s);
+	end(&s);
+	begin(&s, "16K");
+	lp_test_ok(lpi_scrubbing_ask(&s.scrubbing, "start"));
+	while (report(&s).stats.objects == 0)
+		lpi_hand_turn(&s.rig.hand);
+	end(&s);
+	begin_unread(&s, "16K");
+	assert_false(s.scrubbing.is_known);
+	lp_test_ok(lpi_scrubbing_ask(&s.scrubbing, "start"));
+	while (!s.scrubbing.is_known)
+		lpi_hand_turn(&s.rig.hand);
+	assert_true(s.scrubbing.goes_on);
+	assert_int_equal(s.scrubbing.behind.nr, 0);
+	lp_test_ok(lpi_scrubbing_ask(&s.scrubbing, "stop"));
+	wait_for_end(&s);
+	pass(&s, LP_NS_PER_S);
+	assert_false(report(&s).stats.is_running);
+	teardown(&s);
+}
+
 static void test_words(void **state)
 {
 	(void)state;
@@ -182,9 +215,8 @@ static void test_words(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_interval),
-		cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_cut_short),
+		cmocka_unit_test(test_interval),  cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_cut_short), cmocka_unit_test(test_asked_early),
 		cmocka_unit_test(test_words),
 	};
 	return lp_test_main(tests, "daemon/scrubbing");

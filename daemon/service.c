@@ -10,7 +10,8 @@
  *   names    the namespace has nothing under way
  *   close    stores are closed, all is durable; then the threads end
  *
- * A stop takes effect between phases. What could not be opened goes straight to `close`. */
+ * A stop takes effect between phases. After a phase that has failed the last three end what there
+ * is: one shard may have its door when another has none. */
 #include "daemon/service.h"
 
 #include <stdio.h>
@@ -179,7 +180,6 @@ static void serve(struct lp_service *service, int result)
 
 static void mount(struct lp_service *service)
 {
-	service->ns_serves = service->phase.result == 0;
 	if (service->phase.result < 0 || service->stop_wanted)
 		close_down(service);
 	else
@@ -256,10 +256,7 @@ static void stop_listeners(struct lp_service *service)
 static void stop_doors(struct lp_service *service, int result)
 {
 	(void)result; /* how the mount began has been told */
-	if (service->ns_serves)
-		lpi_run_phase(service, lpi_thread_stop_doors, stop_names);
-	else
-		close_stores(service);
+	lpi_run_phase(service, lpi_thread_stop_doors, stop_names);
 }
 
 static void stop_mount(struct lp_service *service)

@@ -64,6 +64,7 @@ struct lpi_shard {
 	struct lp_door *door;
 	struct lpi_scrubbing scrubbing;
 	struct lpi_shard_check check;
+	bool ns_serves;   /* all do, or none; also when there is no door then */
 	bool is_stopping; /* no more connections */
 	struct lp_store_events store_events;
 	struct lpi_told told[LP_STORE_STATE_CNT];
@@ -148,7 +149,6 @@ struct lp_service {
 	struct lpi_thread *threads;
 	struct lp_ns *peers[LPI_SERVICE_SHARDS_MAX];
 	struct lpi_phase phase;
-	bool ns_serves;
 	/* The control thread's. */
 	struct lp_listener *listeners[LPI_LISTENERS_MAX];
 	uint32_t listener_cnt;

@@ -383,6 +383,7 @@ static void ns_ready(struct lp_ns *ns, int result, void *arg)
 {
 	struct lpi_shard *shard = arg;
 	(void)ns;
+	shard->ns_serves = result >= 0;
 	if (result < 0)
 		(void)lpi_refuse(shard->thread->why, result,
 				 "shard %u: what a crash left cannot be ended: %s", shard->idx,
@@ -509,7 +510,10 @@ void lpi_thread_stop_doors(struct lpi_errand *errand)
 	while (shard != NULL) {
 		struct lpi_shard *next = lpi_thread_next(thread, shard);
 		shard->is_stopping = true;
-		lp_door_stop(shard->door, timeout_ns, door_stopped, shard);
+		if (shard->door != NULL)
+			lp_door_stop(shard->door, timeout_ns, door_stopped, shard);
+		else
+			shard_done(shard, 0);
 		shard = next;
 	}
 }
@@ -533,19 +537,22 @@ void lpi_thread_stop_ns(struct lpi_errand *errand)
 	struct lpi_shard *shard = lpi_thread_next(thread, NULL);
 	while (shard != NULL) {
 		struct lpi_shard *next = lpi_thread_next(thread, shard);
-		lp_ns_stop(shard->ns, ns_stopped, shard);
+		if (shard->ns_serves)
+			lp_ns_stop(shard->ns, ns_stopped, shard);
+		else
+			shard_done(shard, 0);
 		shard = next;
 	}
 }
 
-static int close_shard(struct lpi_thread *thread, struct lpi_shard *shard)
+static int close_shard(struct lpi_shard *shard)
 {
 	int err = 0;
 	if (shard->store != NULL) {
 		lp_door_free(shard->door);
 		lpi_scrubbing_fini(&shard->scrubbing);
 		lp_ns_close(shard->ns);
-		err = lp_store_close(shard->store, !thread->service->ns_serves);
+		err = lp_store_close(shard->store, !shard->ns_serves);
 	}
 	lp_bufs_free(shard->space);
 	shard->door = NULL;
@@ -565,7 +572,7 @@ static void close_outside(struct lpi_thread *thread, struct lpi_errand *errand)
 	int result = 0;
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
 	     s = lpi_thread_next(thread, s)) {
-		int err = close_shard(thread, s);
+		int err = close_shard(s);
 		result = result == 0 ? err : result;
 	}
 	void *region = lp_bufs_region(thread->bufs, &bytes);

@@ -20,10 +20,12 @@
 #define CHUNKS_VERSION 1u
 #define SLOT_CNT       2u
 
+enum question { QUESTION_NONE, QUESTION_ASKED, QUESTION_AGAIN };
+
 struct listener {
 	void (*asked)(void *arg); /* NULL: none */
 	void *arg;
-	_Atomic bool is_asked; /* and has not answered; read and cleared without the lock */
+	_Atomic int question; /* that is not answered; read and answered without the lock */
 };
 
 struct lp_chunks {
@@ -426,8 +428,19 @@ void lp_chunks_listen(struct lp_chunks *chunks, uint32_t shard_idx, void (*asked
 	table_lock(chunks);
 	chunks->listeners[shard_idx].asked = asked;
 	chunks->listeners[shard_idx].arg = arg;
-	atomic_store(&chunks->listeners[shard_idx].is_asked, false);
+	atomic_store(&chunks->listeners[shard_idx].question, QUESTION_NONE);
 	table_unlock(chunks);
+}
+
+/* False: somebody has asked before, and that is not answered. The answer may be from a look that
+ * came too early for this question, so it will be looked once more. */
+static bool note_question(struct listener *listener)
+{
+	int was = QUESTION_NONE;
+	while (!atomic_compare_exchange_weak(
+		&listener->question, &was, was == QUESTION_NONE ? QUESTION_ASKED : QUESTION_AGAIN))
+		;
+	return was == QUESTION_NONE;
 }
 
 bool lp_chunks_ask(struct lp_chunks *chunks, uint32_t shard_idx)
@@ -439,24 +452,30 @@ bool lp_chunks_ask(struct lp_chunks *chunks, uint32_t shard_idx)
 		if (i == shard_idx || listener->asked == NULL)
 			continue;
 		is_asking = true;
-		if (!atomic_exchange(&listener->is_asked, true))
+		if (note_question(listener))
 			listener->asked(listener->arg);
 	}
 	table_unlock(chunks);
 	return is_asking;
 }
 
-void lp_chunks_answer(struct lp_chunks *chunks, uint32_t shard_idx)
+bool lp_chunks_answer(struct lp_chunks *chunks, uint32_t shard_idx)
 {
 	LP_ASSERT(shard_idx < LP_SHARDS_MAX);
-	atomic_store(&chunks->listeners[shard_idx].is_asked, false);
+	struct listener *listener = &chunks->listeners[shard_idx];
+	int was = atomic_load(&listener->question);
+	while (!atomic_compare_exchange_weak(
+		&listener->question, &was, was == QUESTION_AGAIN ? QUESTION_ASKED : QUESTION_NONE))
+		;
+	return was != QUESTION_AGAIN;
 }
 
 bool lp_chunks_is_asking(const struct lp_chunks *chunks, uint32_t shard_idx)
 {
 	bool is_asking = false;
 	for (uint32_t i = 0; i < LP_SHARDS_MAX; i++)
-		is_asking |= i != shard_idx && atomic_load(&chunks->listeners[i].is_asked);
+		is_asking |= i != shard_idx &&
+			     atomic_load(&chunks->listeners[i].question) != QUESTION_NONE;
 	return is_asking;
 }
 

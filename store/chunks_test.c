@@ -484,7 +484,8 @@ static void asked(void *arg)
 	((struct neighbour *)arg)->asked_cnt++;
 }
 
-/* Each is asked once until he has answered, never who asks himself, nor who has gone. */
+/* Each is asked once until he has answered, never who asks himself, nor who has gone. Who was asked
+ * again meanwhile looks again before that is an answer, however often it was. */
 static void test_asking(void **state)
 {
 	(void)state;
@@ -503,14 +504,20 @@ static void test_asking(void **state)
 	assert_true(lp_chunks_ask(chunks, 0));
 	assert_int_equal(neighbours[1].asked_cnt, 1);
 	assert_int_equal(neighbours[2].asked_cnt, 1);
-	lp_chunks_answer(chunks, 1);
+	assert_true(lp_chunks_ask(chunks, 2));
+	assert_int_equal(neighbours[0].asked_cnt, 1);
+	assert_int_equal(neighbours[1].asked_cnt, 1);
+	assert_false(lp_chunks_answer(chunks, 1));
+	assert_true(lp_chunks_is_asking(chunks, 2));
+	assert_true(lp_chunks_answer(chunks, 1));
+	assert_true(lp_chunks_answer(chunks, 0));
 	assert_true(lp_chunks_is_asking(chunks, 0));
 	assert_false(lp_chunks_is_asking(chunks, 2));
 	assert_true(lp_chunks_ask(chunks, 2));
-	assert_int_equal(neighbours[0].asked_cnt, 1);
+	assert_int_equal(neighbours[0].asked_cnt, 2);
 	assert_int_equal(neighbours[1].asked_cnt, 2);
-	lp_chunks_answer(chunks, 1);
-	lp_chunks_answer(chunks, 0);
+	assert_true(lp_chunks_answer(chunks, 1));
+	assert_true(lp_chunks_answer(chunks, 0));
 	lp_chunks_listen(chunks, 2, NULL, NULL);
 	assert_false(lp_chunks_is_asking(chunks, 0));
 	lp_chunks_close(chunks);

@@ -49,6 +49,7 @@ static int take_inode(struct links *links, struct lpi_fsck_cursor *cursor)
 	node->type = inode.type;
 	node->parent = inode.parent.nr;
 	node->is_spread = (inode.flags & LP_INODE_FLAG_SPREAD) != 0;
+	node->is_removed = (inode.flags & LP_INODE_FLAG_REMOVED) != 0;
 	return 0;
 }
 
@@ -64,8 +65,10 @@ static int take_unfinished(struct links *links, struct lpi_fsck_cursor *cursor)
 		return 0;
 	node->is_unfinished = true;
 	lpi_fsck_cursor_key(cursor, &key);
-	if (lp_unfinished_read(cursor->value.data, cursor->value.len, &key, &value) == 0)
-		node->is_going = value.kind != LP_UNFINISHED_KIND_TRIM;
+	bool is_bad = lp_unfinished_read(cursor->value.data, cursor->value.len, &key, &value) < 0;
+	node->is_going = !is_bad && value.kind != LP_UNFINISHED_KIND_TRIM;
+	/* What a bad one is taken for follows from the inode; it has been told. */
+	node->is_removal = is_bad || value.kind == LP_UNFINISHED_KIND_REMOVAL;
 	return 0;
 }
 
@@ -378,9 +381,9 @@ static int rewrite_nlink(struct lpi_fsck_shard *shard, struct lp_ino ino, uint32
 	return err == 0 ? lpi_fsck_put(shard, key_bytes, (struct lp_kv_bytes){bytes, len}) : err;
 }
 
-static int put_orphan(struct lpi_fsck_shard *shard, struct lp_ino ino)
+static int put_mark(struct lpi_fsck_shard *shard, struct lp_ino ino, enum lp_unfinished_kind kind)
 {
-	const struct lp_unfinished_value value = {.kind = LP_UNFINISHED_KIND_ORPHAN,
+	const struct lp_unfinished_value value = {.kind = kind,
 						  .since_ns = lpi_fsck_now_ns(shard->fsck)};
 	uint8_t bytes[LP_UNFINISHED_VALUE_SIZE];
 	struct lp_key key;
@@ -408,6 +411,24 @@ static bool is_root(const struct lpi_fsck_node *node)
 	       node->names == 0;
 }
 
+/* Some of its space may have been freed: it is nothing any more that could get its name or its
+ * links back. The next opening ends the removal, if there is a mark; a name is told as one of
+ * nothing from then on. */
+static int judge_removed(struct links *links, struct lpi_fsck_shard *shard,
+			 const struct lpi_fsck_node *node)
+{
+	struct lpi_fsck_at at = at_of(links, LP_FSCK_UNFINISHED, shard, (struct lp_ino){node->ino});
+	if (node->names > 0)
+		lpi_fsck_found(links->fsck, &at, "has been removed, but has %u name%s", node->names,
+			       node->names == 1 ? "" : "s");
+	if (node->is_removal)
+		return 0;
+	at.kind = LP_FSCK_ORPHAN;
+	at.is_repaired = may_fix(links);
+	lpi_fsck_found(links->fsck, &at, "has been removed, but is not marked for that");
+	return at.is_repaired ? put_mark(shard, at.ino, LP_UNFINISHED_KIND_REMOVAL) : 0;
+}
+
 /* Without a name. */
 static int judge_nameless(struct links *links, struct lpi_fsck_shard *shard,
 			  const struct lpi_fsck_node *node)
@@ -425,7 +446,7 @@ static int judge_nameless(struct links *links, struct lpi_fsck_shard *shard,
 		lpi_fsck_found(links->fsck, &at,
 			       "a %s that was deleted, but is not marked to be removed",
 			       lp_inode_type_name(node->type));
-	return at.is_repaired ? put_orphan(shard, at.ino) : 0;
+	return at.is_repaired ? put_mark(shard, at.ino, LP_UNFINISHED_KIND_ORPHAN) : 0;
 }
 
 static int judge_mark(struct links *links, struct lpi_fsck_shard *shard,
@@ -485,6 +506,8 @@ static int judge(struct links *links, struct lpi_fsck_node *node)
 	if (!node->is_sound)
 		return 0;
 	judge_place(links, shard, node);
+	if (node->is_removed)
+		return judge_removed(links, shard, node);
 	if (node->names == 0 && !is_root(node))
 		return judge_nameless(links, shard, node);
 	follow_up(links, node);

@@ -332,6 +332,63 @@ static void test_bad_marks(void **state)
 	lpi_rig_fini(&rig);
 }
 
+static void set_removed(struct lpi_fsck_rig *on, uint64_t nr)
+{
+	struct lp_kv_value value;
+	struct lp_inode inode;
+	lpi_rig_get_inode(on, nr, &value, &inode);
+	inode.flags |= LP_INODE_FLAG_REMOVED;
+	inode.nlink = 0;
+	lpi_rig_put_inode(on, &inode);
+	lp_kv_value_release(&value);
+}
+
+static void removed_with_name(struct lpi_fsck_rig *on)
+{
+	set_removed(on, 3);
+	lpi_rig_put_mark(on, 3, LP_UNFINISHED_KIND_REMOVAL);
+}
+
+static void removed_without_mark(struct lpi_fsck_rig *on)
+{
+	set_removed(on, 6);
+	remove_key(on, LP_KEY_SPACE_UNFINISHED, 6);
+}
+
+static void removed_as_orphan(struct lpi_fsck_rig *on)
+{
+	set_removed(on, 6);
+	lpi_rig_put_mark(on, 6, LP_UNFINISHED_KIND_ORPHAN);
+}
+
+static void removed_in_order(struct lpi_fsck_rig *on)
+{
+	set_removed(on, 6);
+	lpi_rig_put_mark(on, 6, LP_UNFINISHED_KIND_REMOVAL);
+}
+
+/* What has been removed comes to its end, though it has a name: its mark stays, or is put. */
+static void test_removed(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, removed_with_name);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_UNFINISHED, 3, false});
+	expect_mark(3, LP_UNFINISHED_KIND_REMOVAL, 0);
+	assert_int_equal(nlink_of(3), 0);
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, removed_without_mark);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_ORPHAN, 6, true});
+	expect_mark(6, LP_UNFINISHED_KIND_REMOVAL, 0);
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, removed_as_orphan);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_ORPHAN, 6, true});
+	expect_mark(6, LP_UNFINISHED_KIND_REMOVAL, 0);
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, removed_in_order);
+	lpi_rig_expect(&rig, NULL, 0);
+	lpi_rig_fini(&rig);
+}
+
 /* --- Entries ---------------------------------------------------------------------------------- */
 
 static void lost_inode(struct lpi_fsck_rig *on)
@@ -584,6 +641,7 @@ int main(void)
 		cmocka_unit_test(test_transaction),
 		cmocka_unit_test(test_bad_entry),
 		cmocka_unit_test(test_bad_marks),
+		cmocka_unit_test(test_removed),
 		cmocka_unit_test(test_loops),
 		cmocka_unit_test(test_other_root),
 		cmocka_unit_test(test_table),

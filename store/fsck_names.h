@@ -26,6 +26,8 @@ struct lpi_fsck_node {
 	bool is_sound : 1;      /* the record could be read: what is above is known */
 	bool is_unfinished : 1; /* has a U record */
 	bool is_going : 1;      /* by that it is to be deleted: orphan, upload */
+	bool is_removal : 1;    /* by that a removal goes on, or it is a bad one */
+	bool is_removed : 1;    /* the record says that it has been: nobody sees it any more */
 	bool is_misplaced : 1;  /* an entry points to it from elsewhere than it says */
 	bool is_spread : 1;     /* its entries are on all shards */
 	bool is_followed : 1;   /* its way up to a root was looked at */

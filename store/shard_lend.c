@@ -8,8 +8,9 @@
  *
  * Who is asked and has more than it needs makes it known durably that some chunks are empty: puts
  * the records of the space, has the index flushed, and returns what is empty then. Once: what is
- * freed meanwhile is for the next who asks. An idle shard does all this, too. On a device that is
- * really full that would be in vain each time: so it is done only when something was freed since.
+ * freed meanwhile is for the next who asks, also if he asks before the answer: then all this is
+ * done once more before it. An idle shard does it, too. On a device that is really full that would
+ * be in vain each time: so it is done only when something was freed since.
  *
  *   asked -> [records of the space, until there are no more] -> [flush] -> [return] -> answer
  */
@@ -20,6 +21,7 @@
 #define POLL_NS     (2 * LP_NS_PER_MS)
 
 static void step(struct lp_shard *shard);
+static void asked(void *arg);
 
 static uint64_t now_of(const struct lp_shard *shard)
 {
@@ -36,7 +38,8 @@ static bool must_end(const struct lp_shard *shard)
 static void end(struct lp_shard *shard)
 {
 	shard->lend.is_running = false;
-	lp_chunks_answer(shard->chunks, shard->options.shard_idx);
+	if (!lp_chunks_answer(shard->chunks, shard->options.shard_idx))
+		asked(shard);
 }
 
 /* --- The steps -------------------------------------------------------------------------------- */
@@ -139,7 +142,7 @@ static void begin(struct lp_shard *shard)
 
 /* --- Who asks --------------------------------------------------------------------------------- */
 
-/* On the thread of whoever asks. */
+/* On the thread of whoever asks, or at the end of a round. */
 static void asked(void *arg)
 {
 	struct lp_shard *shard = arg;

@@ -9,6 +9,7 @@ SCARCE_LDFLAGS := $(addprefix -Wl$(,)--wrap=,malloc calloc realloc aligned_alloc
 TEST_LDFLAGS_tests/memory_test := $(SCARCE_LDFLAGS)
 TEST_LDFLAGS_daemon/door_memory_test := $(SCARCE_LDFLAGS)
 TEST_LDFLAGS_client/memory_test := $(SCARCE_LDFLAGS)
+TEST_LDFLAGS_daemon/service_memory_test := $(SCARCE_LDFLAGS)
 
 .PHONY: mutants
 # Known-bad changes, one at a time in a copy of the tree: the tests must notice each (tests/mutants).
