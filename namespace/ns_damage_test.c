@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goal: a damaged record is an error of those who ask for it, and of nobody else: a change over
+ * several shards that meets one is refused before it is decided (rule N1), and a start leaves what
+ * it cannot read to a check. Method: shards on a simulated device, in whose index one record at a
+ * time is not what it should be. */
+#include "namespace/ns_sim_test.h"
+#include "store/block_txn.h"
+
+#define DIR_SHARD 1u
+
+static const struct lp_ino root = {1};
+
+struct world {
+	struct lpi_ns_sim *sim;
+	struct lp_ino dir;  /* /a, on its shard */
+	struct lp_ino sub;  /* /d, on another one, empty */
+	struct lp_ino file; /* /f, on shard 0 */
+};
+
+/* --- The world -------------------------------------------------------------------------------- */
+
+static int make(struct world *world, struct lp_ino dir, const char *name, uint8_t type,
+		struct lp_ino *ret_ino)
+{
+	struct lp_ns_op op = {.opcode = LP_NS_MAKE};
+	op.make.dir = dir;
+	op.make.name = lpi_ns_sim_bytes(name);
+	op.make.type = type;
+	op.make.mode = 0755;
+	int r = lpi_ns_sim_do(world->sim, &op);
+	if (ret_ino != NULL)
+		*ret_ino = op.make.found.ino;
+	return r;
+}
+
+static int rename_to(struct world *world, const char *name, struct lp_ino to_dir)
+{
+	struct lp_ns_op op = {.opcode = LP_NS_RENAME};
+	op.rename.dir = root;
+	op.rename.name = lpi_ns_sim_bytes(name);
+	op.rename.to_dir = to_dir;
+	op.rename.to_name = lpi_ns_sim_bytes("new");
+	return lpi_ns_sim_do(world->sim, &op);
+}
+
+/* Directories go round the shards. */
+static void make_dir_on(struct world *world, const char *name, bool is_there, struct lp_ino *ret)
+{
+	for (uint32_t i = 0; i <= LPI_NS_SIM_SHARDS; i++) {
+		struct lp_ns_op op = {.opcode = LP_NS_REMOVE};
+		lp_test_ok(make(world, root, name, LP_INODE_TYPE_DIR, ret));
+		uint32_t shard_idx = lp_ino_shard(*ret);
+		if (is_there ? shard_idx == DIR_SHARD : shard_idx > DIR_SHARD)
+			return;
+		op.remove.dir = root;
+		op.remove.name = lpi_ns_sim_bytes(name);
+		op.remove.is_dir = true;
+		lp_test_ok(lpi_ns_sim_do(world->sim, &op));
+	}
+	fail();
+}
+
+static void world_begin(struct world *world)
+{
+	*world = (struct world){.sim = lpi_ns_sim_boot(lpi_ns_sim_mkfs(31))};
+	lp_test_ok(lpi_ns_sim_start(world->sim));
+	make_dir_on(world, "a", true, &world->dir);
+	make_dir_on(world, "d", false, &world->sub);
+	lp_test_ok(make(world, root, "f", LP_INODE_TYPE_FILE, &world->file));
+	lp_test_ok(make(world, world->dir, "g", LP_INODE_TYPE_FILE, NULL));
+}
+
+static void world_close(struct world *world)
+{
+	lpi_ns_sim_stop(world->sim);
+	lp_test_ok(lpi_ns_sim_close(world->sim, false));
+}
+
+static void world_end(struct world *world)
+{
+	world_close(world);
+	lpi_ns_sim_fini(world->sim);
+	free(world->sim);
+}
+
+/* The namespace is closed and nothing is in memory. */
+static void spoil(struct world *world, uint32_t shard_idx, enum lp_key_space space,
+		  struct lp_ino ino)
+{
+	const struct lpi_hand *hand = &world->sim->hand[shard_idx];
+	const struct lp_commit_need need = {.batch_bytes = 1000};
+	struct lp_key key;
+	lpi_ns_sim_open(world->sim);
+	struct lp_commit *commit = lpi_block_of(hand->store)->commit;
+	lp_key_of_ino(&key, space, ino);
+	while (!lp_commit_reserve(commit, &need))
+		lpi_hand_turn(hand);
+	lp_commit_put_owned(commit, (struct lp_kv_bytes){key.bytes, key.len},
+			    (struct lp_kv_bytes){"spoilt", 6});
+	while (!lp_commit_is_idle(commit))
+		lpi_hand_turn(hand);
+	lp_test_ok(lpi_ns_sim_close(world->sim, false));
+}
+
+static void world_spoil(struct world *world, uint32_t shard_idx, enum lp_key_space space,
+			struct lp_ino ino)
+{
+	world_close(world);
+	spoil(world, shard_idx, space, ino);
+	lpi_ns_sim_open(world->sim);
+}
+
+/* --- Changes over several shards -------------------------------------------------------------- */
+
+static void check_refused(struct world *world, int r)
+{
+	assert_true(r == -EBADMSG || r == -EUCLEAN);
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
+		struct lp_ns_stats stats;
+		lp_ns_read_stats(world->sim->ns[i], &stats);
+		assert_int_equal(stats.stuck, 0);
+	}
+}
+
+/* All is as it was, and nothing is left that a start could not end. */
+static void check_goes_on(struct world *world)
+{
+	lp_test_ok(make(world, world->sub, "other", LP_INODE_TYPE_FILE, NULL));
+	world_close(world);
+	lpi_ns_sim_open(world->sim);
+	lp_test_ok(lpi_ns_sim_start(world->sim));
+	lp_test_ok(make(world, world->sub, "another", LP_INODE_TYPE_FILE, NULL));
+	world_end(world);
+}
+
+/* The directory takes part, and the new one's shard decides. */
+static void test_make_over_damage(void **state)
+{
+	(void)state;
+	struct world world;
+	world_begin(&world);
+	world_spoil(&world, DIR_SHARD, LP_KEY_SPACE_FRAGMENT, world.dir);
+	lp_test_ok(lpi_ns_sim_start(world.sim));
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++)
+		check_refused(&world, make(&world, world.dir, "x", LP_INODE_TYPE_DIR, NULL));
+	check_goes_on(&world);
+}
+
+/* What it is taken out of takes part. */
+static void test_rename_over_damage(void **state)
+{
+	(void)state;
+	for (int of_dir = 0; of_dir < 2; of_dir++) {
+		struct world world;
+		world_begin(&world);
+		world_spoil(&world, 0, LP_KEY_SPACE_FRAGMENT, root);
+		lp_test_ok(lpi_ns_sim_start(world.sim));
+		for (uint32_t i = 0; i < 2; i++)
+			check_refused(&world,
+				      rename_to(&world, of_dir != 0 ? "d" : "f", world.dir));
+		check_goes_on(&world);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_make_over_damage),
+		cmocka_unit_test(test_rename_over_damage),
+	};
+	return lp_test_main(tests, "namespace/ns_damage");
+}
