@@ -162,11 +162,68 @@ static void test_rename_over_damage(void **state)
 	}
 }
 
+/* --- What a start finds ----------------------------------------------------------------------- */
+
+struct findings {
+	struct lp_fsck_events events;
+	uint32_t cnt;
+	struct lp_fsck_finding last;
+};
+
+static void found(struct lp_fsck_events *events, const struct lp_fsck_finding *finding)
+{
+	struct findings *findings = LP_CONTAINER_OF(events, struct findings, events);
+	findings->cnt++;
+	findings->last = *finding;
+}
+
+/* The store is closed. */
+static void check_device(struct world *world, bool repair, struct findings *findings)
+{
+	*findings = (struct findings){.events = {.found = found}};
+	const struct lp_fsck_options options = {.reactor = world->sim->reactor,
+						.workers = world->sim->workers,
+						.bufs = world->sim->bufs,
+						.bdev = {world->sim->bdev},
+						.events = &findings->events,
+						.sim_clock = &world->sim->clock.clock,
+						.index_buffer_bytes = UINT64_C(1) << 16,
+						.files_reserve_bytes = UINT64_C(1) << 20,
+						.repair = repair};
+	struct lp_fsck_report report;
+	struct lp_label_why why;
+	lp_test_ok(lp_fsck_run(&options, &report, &why));
+}
+
+/* A mark that says nothing keeps no shard from serving: the store opens over it, and a check tells
+ * of it. */
+static void test_bad_mark(void **state)
+{
+	(void)state;
+	struct world world;
+	struct findings findings;
+	world_begin(&world);
+	const struct lp_ino nobody = {world.dir.nr + 1000};
+	world_spoil(&world, DIR_SHARD, LP_KEY_SPACE_UNFINISHED, nobody);
+	lp_test_ok(lpi_ns_sim_start(world.sim));
+	lp_test_ok(make(&world, world.dir, "other", LP_INODE_TYPE_FILE, NULL));
+	world_close(&world);
+	check_device(&world, true, &findings);
+	assert_int_equal(findings.cnt, 1);
+	lpi_ns_sim_open(world.sim);
+	lp_test_ok(lpi_ns_sim_start(world.sim));
+	world_close(&world);
+	lpi_ns_sim_fsck(world.sim);
+	lpi_ns_sim_fini(world.sim);
+	free(world.sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_make_over_damage),
 		cmocka_unit_test(test_rename_over_damage),
+		cmocka_unit_test(test_bad_mark),
 	};
 	return lp_test_main(tests, "namespace/ns_damage");
 }

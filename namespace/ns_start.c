@@ -188,11 +188,9 @@ static bool take_unfinished(struct lpi_start *start, const struct lp_list_item *
 	struct lp_unfinished_value value;
 	struct lp_key key = {.len = item->name.len};
 	memcpy(key.bytes, item->name.data, item->name.len);
-	int r = lp_unfinished_read(item->value.data, item->value.len, &key, &value);
-	if (r < 0) {
-		walk_failed(start, r);
-		return false;
-	}
+	/* One that cannot be read was recorded, and the store makes of it what it can. */
+	if (lp_unfinished_read(item->value.data, item->value.len, &key, &value) < 0)
+		return true;
 	if (value.kind != LP_UNFINISHED_KIND_ORPHAN && value.kind != LP_UNFINISHED_KIND_UPLOAD)
 		return true; /* the store's own */
 	struct lp_ino ino = {lp_get_be64(key.bytes + 1)};
