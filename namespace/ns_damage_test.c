@@ -84,22 +84,27 @@ static void world_end(struct world *world)
 }
 
 /* The namespace is closed and nothing is in memory. */
-static void spoil(struct world *world, uint32_t shard_idx, enum lp_key_space space,
-		  struct lp_ino ino)
+static void put_record(struct world *world, uint32_t shard_idx, const struct lp_key *key,
+		       struct lp_kv_bytes value)
 {
 	const struct lpi_hand *hand = &world->sim->hand[shard_idx];
 	const struct lp_commit_need need = {.batch_bytes = 1000};
-	struct lp_key key;
 	lpi_ns_sim_open(world->sim);
 	struct lp_commit *commit = lpi_block_of(hand->store)->commit;
-	lp_key_of_ino(&key, space, ino);
 	while (!lp_commit_reserve(commit, &need))
 		lpi_hand_turn(hand);
-	lp_commit_put_owned(commit, (struct lp_kv_bytes){key.bytes, key.len},
-			    (struct lp_kv_bytes){"spoilt", 6});
+	lp_commit_put_owned(commit, (struct lp_kv_bytes){key->bytes, key->len}, value);
 	while (!lp_commit_is_idle(commit))
 		lpi_hand_turn(hand);
 	lp_test_ok(lpi_ns_sim_close(world->sim, false));
+}
+
+static void spoil(struct world *world, uint32_t shard_idx, enum lp_key_space space,
+		  struct lp_ino ino)
+{
+	struct lp_key key;
+	lp_key_of_ino(&key, space, ino);
+	put_record(world, shard_idx, &key, (struct lp_kv_bytes){"spoilt", 6});
 }
 
 static void world_spoil(struct world *world, uint32_t shard_idx, enum lp_key_space space,
@@ -167,14 +172,14 @@ static void test_rename_over_damage(void **state)
 struct findings {
 	struct lp_fsck_events events;
 	uint32_t cnt;
-	struct lp_fsck_finding last;
+	uint32_t of_kind[LP_FSCK_KIND_CNT];
 };
 
 static void found(struct lp_fsck_events *events, const struct lp_fsck_finding *finding)
 {
 	struct findings *findings = LP_CONTAINER_OF(events, struct findings, events);
 	findings->cnt++;
-	findings->last = *finding;
+	findings->of_kind[finding->kind]++;
 }
 
 /* The store is closed. */
@@ -218,12 +223,48 @@ static void test_bad_mark(void **state)
 	free(world.sim);
 }
 
+static void put_orphan(struct world *world, struct lp_ino ino)
+{
+	const struct lp_unfinished_value value = {.kind = LP_UNFINISHED_KIND_ORPHAN, .since_ns = 1};
+	uint8_t bytes[LP_UNFINISHED_VALUE_SIZE];
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, ino);
+	lp_unfinished_write(&value, &key, bytes);
+	put_record(world, lp_ino_shard(ino), &key, (struct lp_kv_bytes){bytes, sizeof(bytes)});
+}
+
+/* An orphan that cannot be read stays, and those behind it go; it is found by a check. */
+static void test_damaged_orphan(void **state)
+{
+	(void)state;
+	struct world world;
+	struct findings findings;
+	struct lp_ino other = {0};
+	struct lp_attrs attrs;
+	world_begin(&world);
+	lp_test_ok(make(&world, root, "other", LP_INODE_TYPE_FILE, &other));
+	assert_true(lp_ino_shard(other) == 0 && other.nr > world.file.nr);
+	world_close(&world);
+	put_orphan(&world, world.file);
+	put_orphan(&world, other);
+	spoil(&world, 0, LP_KEY_SPACE_INODE, world.file);
+	lpi_ns_sim_open(world.sim);
+	lp_test_ok(lpi_ns_sim_start(world.sim));
+	assert_int_equal(lpi_hand_stat(&world.sim->hand[0], other, &attrs), -ENOENT);
+	world_close(&world);
+	check_device(&world, false, &findings);
+	assert_int_equal(findings.of_kind[LP_FSCK_RECORD], 1);
+	lpi_ns_sim_fini(world.sim);
+	free(world.sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_make_over_damage),
 		cmocka_unit_test(test_rename_over_damage),
 		cmocka_unit_test(test_bad_mark),
+		cmocka_unit_test(test_damaged_orphan),
 	};
 	return lp_test_main(tests, "namespace/ns_damage");
 }

@@ -170,17 +170,23 @@ static void change(struct lpi_start *start, uint32_t cnt)
 
 /* --- Orphans and uploads ---------------------------------------------------------------------- */
 
+/* An orphan that cannot be removed, for it is damaged or the device refuses, keeps nobody from
+ * being served: it is left to the next start, as those are that fail later (orphans.c), and damage
+ * was recorded, for a check. */
 static void orphan_gone(struct lpi_start *start)
 {
+	int r = start->call.result;
 	/* A record whose inode is gone already: only the record is left. */
-	if (start->call.result == -ENOENT) {
+	if (r == -ENOENT) {
 		start->changes[0] =
 			(struct lp_change){.type = LP_CHANGE_RECORD,
 					   .named = {.name = {start->after, sizeof(start->after)}}};
 		change(start, 1);
-		return;
+	} else if (r < 0 && lp_store_error(start->ns->options.store) == 0) {
+		walk_on(start);
+	} else {
+		dealt_with(start);
 	}
-	dealt_with(start);
 }
 
 static bool take_unfinished(struct lpi_start *start, const struct lp_list_item *item)

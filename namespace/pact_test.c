@@ -778,6 +778,27 @@ static void test_left_open(void **state)
 	bench_fini(&bench);
 }
 
+/* It finds no space, so it is for the start after that; everything else is served. */
+static void test_left_open_full(void **state)
+{
+	(void)state;
+	struct bench bench;
+	struct lpi_trial trial;
+	struct lp_attrs attrs;
+	bench_init(&bench);
+	lp_test_ok(lpi_opens_add(bench.rig->ns[1]->opens, bench.world.h, 1));
+	assert_int_equal(run(&bench, &trial, 0, &lpi_trial_kinds[4]), 0);
+	lpi_ns_rig_stop(bench.rig);
+	faulty[1].fault = FAULT_HOST;
+	lp_test_ok(lpi_ns_rig_start(bench.rig));
+	bench.world.ns = bench.rig->ns;
+	assert_true(faulty[1].has_struck);
+	lp_test_ok(lpi_hand_stat(&bench.hand[1], bench.world.h, &attrs));
+	reopen(&bench);
+	assert_int_equal(lpi_hand_stat(&bench.hand[1], bench.world.h, &attrs), -ENOENT);
+	bench_fini(&bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -786,7 +807,7 @@ int main(void)
 		cmocka_unit_test(test_few_rooms),   cmocka_unit_test(test_stop),
 		cmocka_unit_test(test_open),        cmocka_unit_test(test_left_open),
 		cmocka_unit_test(test_nearly_full), cmocka_unit_test(test_stop_full),
-		cmocka_unit_test(test_stop_sealed),
+		cmocka_unit_test(test_stop_sealed), cmocka_unit_test(test_left_open_full),
 	};
 	return lp_test_main(tests, "namespace/pact");
 }
