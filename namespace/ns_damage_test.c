@@ -258,13 +258,75 @@ static void test_damaged_orphan(void **state)
 	free(world.sim);
 }
 
+/* --- Half done ---------------------------------------------------------------------------------
+ */
+
+#define TXID ((UINT64_C(2) << 56) + 77)
+
+static void put_pact(struct world *world, uint32_t shard_idx, const struct lpi_pact_record *content)
+{
+	uint8_t bytes[LPI_PACT_RECORD_BYTES_MAX];
+	struct lp_key key = {.len = LPI_PACT_KEY_BYTES};
+	lpi_pact_key(TXID, key.bytes);
+	size_t len = lpi_pact_record_encode(content, TXID, bytes);
+	put_record(world, shard_idx, &key, (struct lp_kv_bytes){bytes, len});
+}
+
+/* Another name of the file, decided, and half done. */
+static void put_half_done(struct world *world)
+{
+	const struct lp_change change = {.type = LP_CHANGE_ENTRY_SET,
+					 .ino = world->dir,
+					 .named = {.name = lpi_ns_sim_bytes("half"),
+						   .target = world->file,
+						   .target_type = LP_INODE_TYPE_FILE}};
+	const struct lpi_pact_record prepared = {
+		.kind = LP_PACT_KIND_PREPARED, .since_ns = 1, .change_cnt = 1, .changes = &change};
+	const struct lpi_pact_record decided = {.kind = LP_PACT_KIND_DECIDED,
+						.participants = UINT64_C(1) << DIR_SHARD,
+						.since_ns = 1};
+	put_pact(world, DIR_SHARD, &prepared);
+	put_pact(world, 0, &decided);
+}
+
+/* What was damaged after it had been promised: no start can end it, and none forgets it. Once a
+ * check has mended the record, the next one does. */
+static void test_half_done(void **state)
+{
+	(void)state;
+	struct world world;
+	struct findings findings;
+	world_begin(&world);
+	world_close(&world);
+	put_half_done(&world);
+	spoil(&world, DIR_SHARD, LP_KEY_SPACE_FRAGMENT, world.dir);
+	for (uint32_t i = 0; i < 2; i++) {
+		lpi_ns_sim_open(world.sim);
+		int r = lpi_ns_sim_start(world.sim);
+		assert_true(r == -EBADMSG || r == -EUCLEAN);
+		for (uint32_t j = 0; j < LPI_NS_SIM_SHARDS; j++)
+			lp_ns_close(world.sim->ns[j]);
+		lp_test_ok(lpi_ns_sim_close(world.sim, false));
+	}
+	check_device(&world, true, &findings);
+	assert_int_equal(findings.of_kind[LP_FSCK_FRAGMENT], 1);
+	assert_int_equal(findings.of_kind[LP_FSCK_TXN], 2);
+	lpi_ns_sim_open(world.sim);
+	lp_test_ok(lpi_ns_sim_start(world.sim));
+	struct lp_ns_op op = {.opcode = LP_NS_LOOKUP};
+	op.lookup.dir = world.dir;
+	op.lookup.name = lpi_ns_sim_bytes("half");
+	lp_test_ok(lpi_ns_sim_do(world.sim, &op));
+	assert_int_equal(op.lookup.found.ino.nr, world.file.nr);
+	world_end(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_make_over_damage),
-		cmocka_unit_test(test_rename_over_damage),
-		cmocka_unit_test(test_bad_mark),
-		cmocka_unit_test(test_damaged_orphan),
+		cmocka_unit_test(test_make_over_damage), cmocka_unit_test(test_rename_over_damage),
+		cmocka_unit_test(test_bad_mark),         cmocka_unit_test(test_damaged_orphan),
+		cmocka_unit_test(test_half_done),
 	};
 	return lp_test_main(tests, "namespace/ns_damage");
 }
