@@ -491,10 +491,34 @@ void lpi_wide_free(struct lpi_wide *wide)
 	}
 }
 
+/* One that went with a change that is stuck, when there was no memory for another. */
+static void make_up_wide(struct lp_ns *ns)
+{
+	struct lpi_wide *wide = NULL;
+	if (ns->wide_cnt == LPI_WIDES || lpi_wide_new(ns->options.shard_cnt, &wide) < 0)
+		return;
+	ns->wide_cnt++;
+	ns->wides = wide;
+}
+
+/* There is nobody who could give one back. Perhaps inside the submit. */
+static void refuse_wide(struct lpi_job *job)
+{
+	job->next = NULL;
+	job->result = -ENOMEM;
+	lpi_job_soon(job, lock_refused);
+}
+
 void lpi_job_take_wide(struct lpi_job *job, lpi_step_fn *next)
 {
 	struct lp_ns *ns = job->ns;
 	LP_ASSERT(job->next == NULL && job->wide == NULL && job->lock_cnt == 0);
+	if (ns->wides == NULL)
+		make_up_wide(ns);
+	if (ns->wide_cnt == 0) {
+		refuse_wide(job);
+		return;
+	}
 	if (ns->wides == NULL) {
 		job->next = next;
 		lpi_job_list_push_back(&ns->wide_waiting, job);
@@ -529,9 +553,18 @@ static void give_wide(struct lpi_job *job)
 
 void lpi_job_renew_wide(struct lpi_job *job)
 {
+	struct lp_ns *ns = job->ns;
 	struct lpi_wide *wide = NULL;
-	if (job->wide != NULL && lpi_wide_new(job->wide->cnt, &wide) == 0)
-		pass_wide(job->ns, wide);
+	struct lpi_job *waiting = NULL;
+	if (job->wide == NULL)
+		return;
+	if (lpi_wide_new(job->wide->cnt, &wide) == 0) {
+		pass_wide(ns, wide);
+		return;
+	}
+	ns->wide_cnt--;
+	while (ns->wide_cnt == 0 && (waiting = lpi_job_list_pop_front(&ns->wide_waiting)) != NULL)
+		refuse_wide(waiting);
 }
 
 /* --- Changing --------------------------------------------------------------------------------- */

@@ -373,8 +373,8 @@ void lpi_job_take_time(struct lpi_job *job);
 int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
 /* With all behind it. Accepts NULL. */
 void lpi_wide_free(struct lpi_wide *wide);
-/* The job keeps its wide set for good, if it has it: the others get a new one, if there is memory.
- */
+/* The job keeps its wide set for good, if it has it: the others get a new one, if there is memory;
+ * else later. Who needs one when there is none any more, and no memory, is stopped: -ENOMEM. */
 void lpi_job_renew_wide(struct lpi_job *job);
 
 #endif

@@ -1,3 +1,5 @@
 MODULES += namespace
 namespace_USES := store base
 namespace_GEN += format/namespace.h
+# Memory that can be refused (tests/module.mk).
+TEST_LDFLAGS_namespace/pact_test = $(SCARCE_LDFLAGS)

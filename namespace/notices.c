@@ -255,6 +255,7 @@ static void note_change(struct lp_ns *ns, struct lpi_notice **first, const struc
 	case LP_GUARD_XATTR:
 	case LP_GUARD_NO_XATTR:
 	case LP_GUARD_EMPTY:
+	case LP_GUARD_DIR:
 	case LP_GUARD_RECORD:
 	case LP_GUARD_NO_RECORD:
 	case LP_CHANGE_RECORD:

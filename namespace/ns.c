@@ -443,6 +443,7 @@ static int add_wide(struct lp_ns *ns)
 		return r;
 	wide->next = ns->wides;
 	ns->wides = wide;
+	ns->wide_cnt++;
 	return 0;
 }
 

@@ -93,6 +93,7 @@ struct lp_ns {
 	/* For who removes a directory that is spread: LPI_WIDES at a time. */
 	struct lpi_wide *wides;
 	struct lpi_job_list wide_waiting;
+	uint32_t wide_cnt; /* sets that there are, but for those of changes that are stuck */
 	/* What a sync would have to make durable (call.c). The flag is for all threads. */
 	_Atomic bool is_unsynced;
 	uint32_t txns_under_way;

@@ -170,17 +170,23 @@ static void change(struct lpi_start *start, uint32_t cnt)
 
 /* --- Orphans and uploads ---------------------------------------------------------------------- */
 
+/* An orphan that cannot be removed, for it is damaged or the device refuses, keeps nobody from
+ * being served: it is left to the next start, as those are that fail later (orphans.c), and damage
+ * was recorded, for a check. */
 static void orphan_gone(struct lpi_start *start)
 {
+	int r = start->call.result;
 	/* A record whose inode is gone already: only the record is left. */
-	if (start->call.result == -ENOENT) {
+	if (r == -ENOENT) {
 		start->changes[0] =
 			(struct lp_change){.type = LP_CHANGE_RECORD,
 					   .named = {.name = {start->after, sizeof(start->after)}}};
 		change(start, 1);
-		return;
+	} else if (r < 0 && lp_store_error(start->ns->options.store) == 0) {
+		walk_on(start);
+	} else {
+		dealt_with(start);
 	}
-	dealt_with(start);
 }
 
 static bool take_unfinished(struct lpi_start *start, const struct lp_list_item *item)
@@ -188,11 +194,9 @@ static bool take_unfinished(struct lpi_start *start, const struct lp_list_item *
 	struct lp_unfinished_value value;
 	struct lp_key key = {.len = item->name.len};
 	memcpy(key.bytes, item->name.data, item->name.len);
-	int r = lp_unfinished_read(item->value.data, item->value.len, &key, &value);
-	if (r < 0) {
-		walk_failed(start, r);
-		return false;
-	}
+	/* One that cannot be read was recorded, and the store makes of it what it can. */
+	if (lp_unfinished_read(item->value.data, item->value.len, &key, &value) < 0)
+		return true;
 	if (value.kind != LP_UNFINISHED_KIND_ORPHAN && value.kind != LP_UNFINISHED_KIND_UPLOAD)
 		return true; /* the store's own */
 	struct lp_ino ino = {lp_get_be64(key.bytes + 1)};

@@ -195,6 +195,64 @@ static struct lp_change record_change(struct lpi_part *part, const void *value, 
 		.named = {.name = {part->key, sizeof(part->key)}, .value = {value, (uint32_t)len}}};
 }
 
+static bool is_of_inode(const struct lp_change *change)
+{
+	return change->type == LP_GUARD_INODE || change->type == LP_GUARD_NO_INODE;
+}
+
+/* A guard for a change that is only promised: that what it reads is there, and not damaged. Type
+ * LP_CHANGE_CNT: there is nothing to be read, or another change of the part reads it. */
+static struct lp_change guard_of(const struct lp_change *change)
+{
+	struct lp_change guard = {.type = LP_GUARD_INODE, .ino = change->ino};
+	switch (change->type) {
+	case LP_CHANGE_CREATE:
+		guard.type = LP_GUARD_NO_INODE;
+		break;
+	case LP_CHANGE_ENTRY_SET:
+	case LP_CHANGE_ENTRY_REMOVE:
+		guard.named.name = change->named.name;
+		guard.type = LP_GUARD_DIR;
+		break;
+	case LP_CHANGE_DIR:
+		guard.type = LP_GUARD_DIR;
+		break;
+	case LP_CHANGE_RECORD: /* the mark of an inode that is changed with it */
+		guard.type = LP_CHANGE_CNT;
+		break;
+	default:
+		break;
+	}
+	return guard;
+}
+
+static bool is_guarded(const struct lp_change *guards, uint32_t cnt, const struct lp_change *guard)
+{
+	if (guard->type == LP_GUARD_DIR && guard->named.name.data != NULL)
+		return false;
+	for (uint32_t i = 0; i < cnt; i++) {
+		bool is_same = guards[i].type == guard->type ||
+			       (is_of_inode(&guards[i]) && is_of_inode(guard));
+		if (is_same && guards[i].ino.nr == guard->ino.nr)
+			return true;
+	}
+	return false;
+}
+
+/* The changes are in the record: each makes room for the guard of what it will read. So damage is
+ * met now, when all can still be taken back; later the change would have been decided, and
+ * answered, and never come to its end. Returns how many guards there are. */
+static uint32_t guard_promises(struct lpi_part *part)
+{
+	uint32_t cnt = guards_cnt(part);
+	for (uint32_t i = cnt; i < part->change_cnt; i++) {
+		const struct lp_change guard = guard_of(&part->changes[i]);
+		if (guard.type != LP_CHANGE_CNT && !is_guarded(part->changes, cnt, &guard))
+			part->changes[cnt++] = guard;
+	}
+	return cnt;
+}
+
 static void prepared(struct lpi_call *call)
 {
 	struct lpi_part *part = part_of(call);
@@ -218,8 +276,7 @@ static void run_prepare(struct lpi_call *call)
 		.changes = part->changes};
 	harden_locks(part, call->to);
 	part->room->len = (uint32_t)lpi_pact_record_encode(&record, pact->txid, part->room->bytes);
-	/* Guards stand first and are checked now; the changes are in the record. */
-	uint32_t cnt = guards_cnt(part);
+	uint32_t cnt = guard_promises(part);
 	if (part->sealed.nr != 0) {
 		LP_ASSERT(cnt + 3 <= LPI_PART_CHANGES);
 		part->changes[cnt++] =

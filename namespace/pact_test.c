@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Changes over several shards on stores that fail, or are full: each transaction of each shard in
  * turn. Stores are in memory, so that "opening again" is to start other namespaces on them. */
+#include "base/scarce_test.h"
 #include "namespace/ns_test.h"
 #include "namespace/ns_text_test.h"
 #include "namespace/pact_trial_test.h"
@@ -778,6 +779,81 @@ static void test_left_open(void **state)
 	bench_fini(&bench);
 }
 
+/* It finds no space, so it is for the start after that; everything else is served. */
+static void test_left_open_full(void **state)
+{
+	(void)state;
+	struct bench bench;
+	struct lpi_trial trial;
+	struct lp_attrs attrs;
+	bench_init(&bench);
+	lp_test_ok(lpi_opens_add(bench.rig->ns[1]->opens, bench.world.h, 1));
+	assert_int_equal(run(&bench, &trial, 0, &lpi_trial_kinds[4]), 0);
+	lpi_ns_rig_stop(bench.rig);
+	faulty[1].fault = FAULT_HOST;
+	lp_test_ok(lpi_ns_rig_start(bench.rig));
+	bench.world.ns = bench.rig->ns;
+	assert_true(faulty[1].has_struck);
+	lp_test_ok(lpi_hand_stat(&bench.hand[1], bench.world.h, &attrs));
+	reopen(&bench);
+	assert_int_equal(lpi_hand_stat(&bench.hand[1], bench.world.h, &attrs), -ENOENT);
+	bench_fini(&bench);
+}
+
+/* --- Wide sets -------------------------------------------------------------------------------- */
+
+static void keep_wide(struct lpi_job *job)
+{
+	(void)job;
+}
+
+static void take_wide(struct lpi_job *job)
+{
+	lpi_job_take_wide(job, keep_wide);
+}
+
+static const struct lpi_trial_kind wide_holder = {"a wide set", take_wide, 0};
+
+/* Changes that hold all sets will never be over, and there is no memory for others: who waits for
+ * one is refused, and later, with memory, served. */
+static void test_no_wide(void **state)
+{
+	(void)state;
+	struct bench bench;
+	struct lpi_trial holders[LPI_WIDES];
+	struct lpi_trial waiting;
+	bench_init(&bench);
+	struct lp_ns *ns = bench.rig->ns[0];
+	for (uint32_t i = 0; i < LPI_WIDES; i++) {
+		holders[i] = (struct lpi_trial){.world = bench.world};
+		lpi_trial_begin(&holders[i], 0, &wide_holder);
+	}
+	waiting = (struct lpi_trial){.world = bench.world};
+	lpi_trial_begin(&waiting, 0, &lpi_trial_kinds[9]);
+	for (uint32_t i = 0; i < LPI_WIDES; i++) {
+		assert_int_equal(lpi_job_list_count(&ns->wide_waiting), 1);
+		lp_scarce_again(0);
+		lpi_job_renew_wide(holders[i].job);
+	}
+	for (uint32_t i = 0; !waiting.is_done; i++) {
+		assert_true(i < LPI_NS_RIG_TURNS_MAX);
+		(void)lpi_ns_rig_turn(bench.rig);
+	}
+	assert_int_equal(waiting.op.result, -ENOMEM);
+	lpi_trial_begin(&waiting, 0, &lpi_trial_kinds[9]);
+	for (uint32_t i = 0; !waiting.is_done; i++) {
+		assert_true(i < LPI_NS_RIG_TURNS_MAX);
+		(void)lpi_ns_rig_turn(bench.rig);
+	}
+	assert_int_equal(waiting.op.result, 0);
+	for (uint32_t i = 0; i < LPI_WIDES; i++) {
+		lpi_wide_free(holders[i].job->wide);
+		holders[i].job->wide = NULL;
+		lpi_job_end(holders[i].job, 0);
+	}
+	bench_fini(&bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -786,7 +862,8 @@ int main(void)
 		cmocka_unit_test(test_few_rooms),   cmocka_unit_test(test_stop),
 		cmocka_unit_test(test_open),        cmocka_unit_test(test_left_open),
 		cmocka_unit_test(test_nearly_full), cmocka_unit_test(test_stop_full),
-		cmocka_unit_test(test_stop_sealed),
+		cmocka_unit_test(test_stop_sealed), cmocka_unit_test(test_left_open_full),
+		cmocka_unit_test(test_no_wide),
 	};
 	return lp_test_main(tests, "namespace/pact");
 }

@@ -27,6 +27,7 @@ struct lpi_trial {
 	struct lp_ns_op op;
 	struct lpi_trial_world world;
 	struct lp_ino going; /* a directory: its fragments are locked */
+	struct lpi_job *job; /* of lpi_trial_begin(), until it has ended */
 	bool is_done;
 	bool was_told; /* set by decided() */
 };
@@ -414,6 +415,7 @@ static inline void lpi_trial_begin(struct lpi_trial *trial, uint32_t home,
 	struct lpi_job *job = lp_pool_get(ns->jobs);
 	assert_non_null(job);
 	trial->op.complete = lpi_trial_done;
+	trial->job = job;
 	trial->is_done = false;
 	trial->was_told = false;
 	ns->under_way++;

@@ -305,7 +305,8 @@ static int get_fragment(struct lpi_txn *txn, struct lp_ino dir, struct lpi_slot 
 static bool is_of_entry(const struct lp_change *change, const struct lp_change *entry)
 {
 	bool is = change->type == LP_GUARD_ENTRY || change->type == LP_GUARD_NO_ENTRY ||
-		  change->type == LP_CHANGE_ENTRY_SET || change->type == LP_CHANGE_ENTRY_REMOVE;
+		  change->type == LP_GUARD_DIR || change->type == LP_CHANGE_ENTRY_SET ||
+		  change->type == LP_CHANGE_ENTRY_REMOVE;
 	const struct lp_bytes *name = &change->named.name;
 	return is && change->ino.nr == entry->ino.nr && name->len == entry->named.name.len &&
 	       memcmp(name->data, entry->named.name.data, name->len) == 0;
@@ -385,6 +386,12 @@ static int entry(struct lpi_txn *txn, const struct lp_change *change, struct lpi
 	}
 	need_record(txn, KEY_HEAD + change->named.name.len + LP_DIRENT_VALUE_SIZE);
 	return get_fragment(txn, change->ino, slot);
+}
+
+static int guard_dir(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
+{
+	int err = change->named.name.data == NULL ? 0 : find_entry(txn, change, slot);
+	return err < 0 ? err : get_fragment(txn, change->ino, slot);
 }
 
 /* --- Xattrs, omap, records -------------------------------------------------------------------- */
@@ -538,6 +545,8 @@ static int resolve_one(struct lpi_txn *txn, const struct lp_change *change, stru
 	case LP_CHANGE_XATTR_SET:
 	case LP_CHANGE_XATTR_REMOVE:
 		return xattr(txn, change, slot);
+	case LP_GUARD_DIR:
+		return guard_dir(txn, change, slot);
 	case LP_GUARD_EMPTY:
 	case LP_CHANGE_DIR:
 		return get_fragment(txn, change->ino, slot);

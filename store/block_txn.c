@@ -347,6 +347,10 @@ static bool claim_one(struct lp_claim_set *set, const struct lp_change *change)
 	case LP_CHANGE_ENTRY_REMOVE:
 		return lp_claim_set_add(set, lpi_claim_of_name(LP_KEY_SPACE_DIRENT, change->ino,
 							       &change->named.name));
+	case LP_GUARD_DIR:
+		return change->named.name.data == NULL ||
+		       lp_claim_set_add(set, lpi_claim_of_name(LP_KEY_SPACE_DIRENT, change->ino,
+							       &change->named.name));
 	case LP_GUARD_RECORD:
 	case LP_GUARD_NO_RECORD:
 	case LP_CHANGE_RECORD:

@@ -140,6 +140,9 @@ enum lp_change_type {
 	LP_GUARD_EMPTY,     /* ino has no entries on this shard: -ENOTEMPTY */
 	LP_GUARD_RECORD,    /* exists: -ENOENT; equals value if not absent: -ECANCELED */
 	LP_GUARD_NO_RECORD, /* -EEXIST */
+	/* This shard's fragment of ino can be read, and so can the entry, if there is a name; or
+	 * there is none. */
+	LP_GUARD_DIR,
 
 	/* Inodes. All but CREATE say -ENOENT when there is none. Changes are made in their order:
 	 * a later one finds what earlier ones made. No CREATE follows a REMOVE of its inode. What

@@ -298,6 +298,8 @@ static int check_change(const struct lp_change *change)
 	case LP_CHANGE_LINK:
 	case LP_CHANGE_REMOVE:
 		return 0;
+	case LP_GUARD_DIR:
+		return name.data == NULL ? 0 : check_entry_name(name);
 	case LP_GUARD_ENTRY:
 	case LP_GUARD_NO_ENTRY:
 	case LP_CHANGE_ENTRY_REMOVE:
@@ -392,8 +394,10 @@ static bool touch_change(struct touched_set *set, const struct lp_change *change
 		return false;
 	if (type == LP_CHANGE_CLONE)
 		return touch(set, TOUCHED_INO, change->clone.src, none);
-	if (type == LP_GUARD_ENTRY || type == LP_GUARD_NO_ENTRY || type == LP_CHANGE_ENTRY_SET ||
-	    type == LP_CHANGE_ENTRY_REMOVE)
+	if (type == LP_GUARD_DIR && name.data == NULL)
+		return true;
+	if (type == LP_GUARD_ENTRY || type == LP_GUARD_NO_ENTRY || type == LP_GUARD_DIR ||
+	    type == LP_CHANGE_ENTRY_SET || type == LP_CHANGE_ENTRY_REMOVE)
 		return touch(set, TOUCHED_ENTRY, change->ino, name);
 	if (type == LP_GUARD_XATTR || type == LP_GUARD_NO_XATTR || type == LP_CHANGE_XATTR_SET ||
 	    type == LP_CHANGE_XATTR_REMOVE)

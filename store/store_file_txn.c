@@ -373,6 +373,19 @@ static int guard_empty(struct lpi_fstore_eval *eval, const struct lp_change *gua
 	return err < 0 || fragment.entries_cnt == 0 ? err : -ENOTEMPTY;
 }
 
+static int guard_dir(struct lpi_fstore_eval *eval, const struct lp_change *guard)
+{
+	struct lp_fragment_value fragment;
+	struct lp_dirent_value entry;
+	struct lp_key key;
+	int err = 0;
+	if (guard->named.name.data != NULL) {
+		entry_key(&key, guard);
+		err = read_entry(eval, &key, &entry);
+	}
+	return err < 0 && err != -ENOENT ? err : load_fragment(eval, guard->ino, &fragment);
+}
+
 static int check_guard(struct lpi_fstore_eval *eval, const struct lp_change *guard)
 {
 	enum lp_change_type type = guard->type;
@@ -384,6 +397,8 @@ static int check_guard(struct lpi_fstore_eval *eval, const struct lp_change *gua
 		return guard_xattr(eval, guard);
 	if (type == LP_GUARD_EMPTY)
 		return guard_empty(eval, guard);
+	if (type == LP_GUARD_DIR)
+		return guard_dir(eval, guard);
 	return guard_record(eval, guard);
 }
 
