@@ -125,11 +125,16 @@ int lapis_call(struct lapis *lapis, const struct lapis_request *request,
 	struct lapis_result result = {0};
 	struct lpi_await call = {.result = &result};
 	size_t size = ret_result->size;
-	if (size < sizeof(size) || lpi_copy_request(request, &req) < 0)
+	if (size < sizeof(size))
 		return lpi_set_error(-EINVAL, bad_size);
+	int err = lpi_copy_request(request, &req) < 0 ? lpi_set_error(-EINVAL, bad_size)
+						      : lpi_await(lapis, &req, &call);
+	/* What was not even begun has no other end than this. */
+	if (err < 0 && result.status == 0) {
+		result.status = err;
+		result.text = strdup(error_text);
+	}
 	memset(ret_result, 0, size);
-	ret_result->size = size;
-	int err = lpi_await(lapis, &req, &call);
 	result.size = LP_MIN(size, sizeof(result));
 	memcpy(ret_result, &result, result.size);
 	return err;

@@ -19,6 +19,9 @@ static int call(struct lapis *lapis, const struct lapis_request *request)
 {
 	struct lapis_result result = {.size = sizeof(result)};
 	int err = lapis_call(lapis, request, &result);
+	/* Also of what was not begun: nobody takes it for a success. */
+	assert_int_equal(result.status, err);
+	assert_non_null(result.text);
 	lapis_result_fini(&result);
 	return err;
 }
@@ -35,6 +38,9 @@ static void check_request(struct lpi_fake_rig *rig,
 	longer.request.size = sizeof(size_t);
 	lp_test_err(-EINVAL, ask(rig->lapis, &longer.request));
 	longer.request.size = 0;
+	lp_test_err(-EINVAL, ask(rig->lapis, &longer.request));
+	longer.request.size = sizeof(longer.request);
+	longer.request.op = 99;
 	lp_test_err(-EINVAL, ask(rig->lapis, &longer.request));
 	lp_test_ok(lapis_ping(rig->lapis));
 	assert_int_equal(rig->fake.requests[LP_WIRE_OP_PING], pings + 3);
