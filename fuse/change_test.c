@@ -188,12 +188,77 @@ static void test_capability_and_owner(void **state)
 	lpi_machine_free(machine);
 }
 
+/* --- Longer ----------------------------------------------------------------------------------- */
+
+#define WRITERS 12u
+
+struct writer {
+	struct lpi_ns_sim_asked asked;
+	struct lp_change change;
+};
+
+static void write_natively(struct lpi_machine *machine, struct writer *writer, uint64_t node)
+{
+	writer->change = (struct lp_change){.type = LP_CHANGE_XATTR_SET, .ino = {node}};
+	writer->change.named.name = lpi_ns_sim_bytes("user.a");
+	writer->change.named.value = lpi_ns_sim_bytes("1");
+	writer->asked = (struct lpi_ns_sim_asked){.op = {.opcode = LP_NS_STORE}};
+	struct lp_ns_op *op = &writer->asked.op;
+	op->ack = LP_ACK_ORDERED;
+	op->complete = lpi_ns_sim_answered;
+	op->store.ino.nr = node;
+	op->store.op.opcode = LP_STORE_TXN;
+	op->store.op.txn.changes = &writer->change;
+	op->store.op.txn.change_cnt = 1;
+	op->store.op.txn.ack = LP_ACK_ORDERED;
+	lp_ns_submit(machine->sim->ns[0], op);
+}
+
+/* A fallocate ends, and makes the file longer, though others change it without end. */
+static void test_longer(void **state)
+{
+	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(4));
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	const struct fuse_fallocate_in in = {.length = 10000};
+	static struct writer writers[WRITERS];
+	struct fuse_out_header header;
+	(void)state;
+	uint64_t node = lpi_kernel_create(kernel, FUSE_CREATE, 1, "file").node;
+	lpi_kernel_begin(kernel, FUSE_FALLOCATE, node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	lpi_kernel_send(kernel);
+	for (uint32_t i = 0; i < WRITERS; i++)
+		write_natively(machine, &writers[i], node);
+	while (!lpi_kernel_take(kernel, &header)) {
+		for (uint32_t i = 0; i < WRITERS; i++) {
+			if (writers[i].asked.is_done)
+				write_natively(machine, &writers[i], node);
+		}
+		kernel->turn(kernel->arg);
+	}
+	lp_test_ok(header.error);
+	assert_int_equal(attrs_of(machine, node).size_bytes, 10000);
+	for (uint32_t i = 0; i < WRITERS; i++) {
+		while (!writers[i].asked.is_done)
+			kernel->turn(kernel->arg);
+	}
+	/* What is longer stays. */
+	lp_test_ok(lpi_kernel_truncate(kernel, node, 20000));
+	lpi_kernel_begin(kernel, FUSE_FALLOCATE, node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	lp_test_ok(lpi_kernel_ask(kernel));
+	assert_int_equal(attrs_of(machine, node).size_bytes, 20000);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_mode_beside),
 		cmocka_unit_test(test_capability_and_owner),
+		cmocka_unit_test(test_longer),
 	};
 	return lp_test_main(tests, "fuse/change");
 }

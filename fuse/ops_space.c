@@ -16,7 +16,6 @@
 #include "fuse/ops.h"
 
 #define BLOCK_BYTES 4096u
-#define TRIES_MAX   8u
 #define KNOWN_MODES                                                                                \
 	((uint32_t)FALLOC_FL_KEEP_SIZE | (uint32_t)FALLOC_FL_PUNCH_HOLE |                          \
 	 (uint32_t)FALLOC_FL_ZERO_RANGE)
@@ -53,41 +52,28 @@ static void fail_range(struct lpi_fuse_request *request)
 static void was_extended(struct lpi_fuse_request *request)
 {
 	int r = request->op.result;
-	if (r == -ECANCELED && ++request->tries < TRIES_MAX)
-		look_at_size(request);
-	else if (r < 0)
+	/* It is as long already. */
+	if (r == -ECANCELED)
+		r = 0;
+	if (r < 0)
 		fail_range(request);
 	else
 		lpi_fuse_answer(request, 0);
 }
 
-/* Whoever makes it longer meanwhile through the other door must not lose that. */
-static void size_known(struct lpi_fuse_request *request)
+/* Whoever makes it longer meanwhile through the other door must not lose that, so the size is
+ * looked at by a guard: the change itself. */
+static void look_at_size(struct lpi_fuse_request *request)
 {
 	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
-	const struct lp_attrs *attrs = &request->op.stat.found.attrs;
 	struct lp_change *changes = request->changes;
 	uint64_t end = in->offset + in->length;
-	if (request->op.result < 0) {
-		fail_range(request);
-		return;
-	}
-	if (attrs->size_bytes >= end) {
-		lpi_fuse_answer(request, 0);
-		return;
-	}
 	changes[0] = (struct lp_change){.type = LP_GUARD_INODE};
-	changes[0].guard.version_nr = attrs->version_nr;
+	changes[0].guard.shorter_than = end;
 	changes[1] = (struct lp_change){.type = LP_CHANGE_TRUNCATE};
 	changes[1].data.offset = end;
 	lpi_fuse_txn(request, lpi_fuse_node(request), 2);
 	lpi_fuse_submit(request, was_extended);
-}
-
-static void look_at_size(struct lpi_fuse_request *request)
-{
-	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
-	lpi_fuse_submit(request, size_known);
 }
 
 static void range_done(struct lpi_fuse_request *request)

@@ -524,7 +524,8 @@ static int guard_inode(struct lpi_txn *txn, const struct lp_change *change)
 	if (!touched->will_exist)
 		return -ENOENT;
 	const struct lp_inode *rec = &touched->inode->rec;
-	return lpi_guard_inode_holds(change, rec->version_nr, rec->uid, rec->gid, rec->mode)
+	return lpi_guard_inode_holds(change, rec->version_nr, rec->size_bytes, rec->uid, rec->gid,
+				     rec->mode)
 		       ? 0
 		       : -ECANCELED;
 }

@@ -129,8 +129,8 @@ static inline uint64_t lp_version_at(int64_t ctime_ns)
 enum lp_change_type {
 	/* Guards: all stand before the changes and are checked, in their order, before anything
 	 * changes. Those of xattrs say -ENOENT when there is no inode. */
-	/* exists: -ENOENT; with this version if not 0, this mode as far as mode_mask goes, and
-	 * this owner if has_owner: -ECANCELED */
+	/* exists: -ENOENT; with this version if not 0, this mode as far as mode_mask goes, this
+	 * owner if has_owner, and fewer bytes than shorter_than if not 0: -ECANCELED */
 	LP_GUARD_INODE,
 	LP_GUARD_NO_INODE,  /* -EEXIST */
 	LP_GUARD_ENTRY,     /* the name exists: -ENOENT; leads to target if not 0: -ECANCELED */
@@ -219,6 +219,7 @@ struct lp_change {
 	union {
 		struct {
 			uint64_t version_nr;
+			uint64_t shorter_than;
 			uint32_t uid;
 			uint32_t gid;
 			uint16_t mode_mask;

@@ -319,7 +319,8 @@ static int guard_inode(struct lpi_fstore_eval *eval, const struct lp_change *gua
 	if (err < 0)
 		return err;
 	const struct lp_inode *rec = &inode->rec;
-	return lpi_guard_inode_holds(guard, rec->version_nr, rec->uid, rec->gid, rec->mode)
+	return lpi_guard_inode_holds(guard, rec->version_nr, rec->size_bytes, rec->uid, rec->gid,
+				     rec->mode)
 		       ? 0
 		       : -ECANCELED;
 }

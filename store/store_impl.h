@@ -61,9 +61,12 @@ int lpi_store_check_set(const struct lp_change *change, uint8_t type) LP_MUST_CH
 
 /* Of an inode that is there: whether it is as LP_GUARD_INODE says. */
 static inline bool lpi_guard_inode_holds(const struct lp_change *guard, uint64_t version_nr,
-					 uint32_t uid, uint32_t gid, uint16_t mode)
+					 uint64_t size_bytes, uint32_t uid, uint32_t gid,
+					 uint16_t mode)
 {
 	if (guard->guard.version_nr != 0 && guard->guard.version_nr != version_nr)
+		return false;
+	if (guard->guard.shorter_than != 0 && size_bytes >= guard->guard.shorter_than)
 		return false;
 	if ((mode & guard->guard.mode_mask) != (guard->guard.mode & guard->guard.mode_mask))
 		return false;

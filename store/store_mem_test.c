@@ -297,6 +297,13 @@ static struct lp_change owner_is(uint32_t uid, uint32_t gid)
 	return guard;
 }
 
+static struct lp_change shorter_than(uint64_t bytes)
+{
+	struct lp_change guard = plain(LP_GUARD_INODE, file);
+	guard.guard.shorter_than = bytes;
+	return guard;
+}
+
 struct guard_case {
 	int err;
 	struct lp_change guard;
@@ -320,11 +327,16 @@ static void test_inode_guards(void **state)
 	setup(&rig);
 	const struct lpi_hand *hand = &rig.hand;
 	const struct lp_change change = named(LP_CHANGE_XATTR_SET, file, NAME("x"), NAME("1"));
-	lp_test_ok(lpi_hand_txn(hand, &change, 1));
+	struct lp_change longer = plain(LP_CHANGE_TRUNCATE, file);
+	longer.data.offset = 1000;
+	const struct lp_change both[] = {longer, change};
+	lp_test_ok(lpi_hand_txn(hand, both, 2));
 	const struct guard_case cases[] = {
 		{0, plain(LP_GUARD_INODE, file)},
 		{0, version_is(2)},
 		{-ECANCELED, version_is(1)},
+		{0, shorter_than(1001)},
+		{-ECANCELED, shorter_than(1000)},
 		{0, mode_is(0, 06000)},
 		{-ECANCELED, mode_is(0, 07777)},
 		{-ECANCELED, mode_is(0641, 07777)},

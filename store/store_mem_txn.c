@@ -20,7 +20,8 @@ static int guard_inode(const struct lp_change *guard, const struct lpi_mem_inode
 	if (inode == NULL)
 		return -ENOENT;
 	const struct lp_attrs *attrs = &inode->attrs;
-	return lpi_guard_inode_holds(guard, attrs->version_nr, attrs->uid, attrs->gid, attrs->mode)
+	return lpi_guard_inode_holds(guard, attrs->version_nr, attrs->size_bytes, attrs->uid,
+				     attrs->gid, attrs->mode)
 		       ? 0
 		       : -ECANCELED;
 }
