@@ -6,6 +6,8 @@
  * No claim is needed: nobody else changes what lies behind the cut. Who wants to change the data of
  * the inode waits until the trim has ended.
  *
+ * A few are at work at once; one that has done some steps gives way to one that waits.
+ *
  * One that meets damage gives up, and is kept so that nobody shows what it left behind; the next
  * opening tries again. What the device only refuses to read is asked for some more times first, and
  * meanwhile others are run. */
@@ -15,7 +17,9 @@
 #include "store/extmap_table.h"
 
 #define STEPS_PER_TURN 4u
+#define SEEKS_PER_STEP 16u /* of the map, each of which looks at a bounded part */
 #define RUNNING_MAX    4u
+#define STEPS_MAX      32u         /* before it gives way to one that waits */
 #define TRIMS_MAX      256u        /* waiting to be done, before removals wait as well */
 #define SCAN_BYTES     (96u << 10) /* the largest record fits */
 #define SCAN_RECORDS   128u
@@ -32,6 +36,7 @@ struct lpi_trims {
 	uint32_t running;
 	uint32_t given_up;
 	uint64_t last_nr;
+	uint64_t last_place;
 	bool is_stopping;
 };
 
@@ -124,12 +129,15 @@ static int look_for_leaves(struct lpi_trim *trim)
 	return err;
 }
 
-/* Moves from_block to the next block that has space. 0, -EAGAIN, LPI_WAIT, -ENXIO: none is left. */
+/* Moves from_block to the next block that has space. 0, -EAGAIN, LPI_WAIT, -ENXIO: none is left,
+ * -EINPROGRESS: it is nearer, and this is enough for one step. */
 static int find_next(struct lpi_trim *trim)
 {
 	struct lp_extmap *map = &trim->inode->map;
 	int err = trim->is_looking ? look_for_leaves(trim) : 0;
-	while (err == 0) {
+	for (uint32_t n = 0; err == 0; n++) {
+		if (n == SEEKS_PER_STEP)
+			return -EINPROGRESS;
 		int found = lp_extmap_seek(map, trim->from_block, LP_EXTMAP_SEEK_ALLOCATED,
 					   &trim->from_block);
 		if (found == -EAGAIN && lpi_leaves_are_unnamed(trim->inode))
@@ -257,6 +265,8 @@ static int free_some(struct lpi_trim *trim)
 	if (!forget_emptied(trim))
 		return LPI_WAIT;
 	int err = find_next(trim);
+	if (err == -EINPROGRESS)
+		return 0;
 	if (err != 0)
 		return err == -EAGAIN ? wait_index(trim) : err;
 	uint64_t first = trim->from_block;
@@ -480,9 +490,36 @@ static void try_later(struct lpi_trim *trim)
 	start_next(block);
 }
 
+static struct lpi_trim *next_waiting(const struct lpi_trims *trims);
+
+/* Others wait, and four that are huge would take minutes. What it has emptied is forgotten first:
+ * else as much would stay in memory for each that waits as for one that runs (P5). */
+static bool gives_way(struct lpi_trim *trim)
+{
+	struct lpi_trims *trims = trim->block->trims;
+	if (trim->steps < STEPS_MAX || trim->has_begun || trims->is_stopping ||
+	    next_waiting(trims) == NULL)
+		return false;
+	if (!forget_emptied(trim))
+		return true;
+	if (trim->emptied_cnt > 0) {
+		lp_commit_wait_inserted(trim->block->commit, &trim->waiter);
+		return true;
+	}
+	unpin_all(trim);
+	lpi_warmer_fini(&trim->warmer); /* what was read may change meanwhile */
+	trim->place = ++trims->last_place;
+	trim->is_running = false;
+	trims->running--;
+	start_next(trim->block);
+	return true;
+}
+
 static void run(struct lpi_trim *trim)
 {
 	struct lpi_block *block = trim->block;
+	if (lp_shard_error(block->shard) == 0 && gives_way(trim))
+		return;
 	for (uint32_t i = 0; i < STEPS_PER_TURN; i++) {
 		if (lp_shard_error(block->shard) != 0 || block->trims->is_stopping) {
 			drop(trim); /* the U record is there for the next opening */
@@ -509,6 +546,7 @@ static void run(struct lpi_trim *trim)
 			return;
 		}
 		trim->refusals = 0;
+		trim->steps++;
 	}
 	lp_task_queue(block->options.reactor, &trim->task);
 }
@@ -521,16 +559,32 @@ static bool is_left_alone(const struct lpi_trim *trim)
 	return trim->error != 0 || lp_timer_is_armed(&trim->timer);
 }
 
+/* Whose turn it is: who gave way is behind those that waited then. */
+static struct lpi_trim *next_waiting(const struct lpi_trims *trims)
+{
+	struct lpi_trim *next = NULL;
+	struct lpi_trim *trim = NULL;
+	LP_LIST_FOREACH (trim_list, &trims->list, trim) {
+		if (trim->is_running || (is_left_alone(trim) && !trims->is_stopping))
+			continue;
+		if (next == NULL || trim->place < next->place)
+			next = trim;
+		if (trims->is_stopping)
+			break; /* all are run */
+	}
+	return next;
+}
+
 static void start_next(struct lpi_block *block)
 {
 	struct lpi_trims *trims = block->trims;
-	struct lpi_trim *trim = trim_list_first(&trims->list);
-	for (; trim != NULL && (trims->running < RUNNING_MAX || trims->is_stopping);
-	     trim = trim_list_next(&trims->list, trim)) {
-		if (trim->is_running || (is_left_alone(trim) && !trims->is_stopping))
-			continue;
+	while (trims->running < RUNNING_MAX || trims->is_stopping) {
+		struct lpi_trim *trim = next_waiting(trims);
+		if (trim == NULL)
+			return;
 		lp_timer_stop(block->options.reactor, &trim->timer);
 		trim->is_running = true;
+		trim->steps = 0;
 		trims->running++;
 		lp_task_queue(block->options.reactor, &trim->task);
 	}
@@ -575,6 +629,7 @@ void lpi_trim_resume(struct lpi_trim *trim, struct lpi_inode *inode, uint64_t fr
 	inode->trim = trim;
 	lpi_node_pin(&inode->node);
 	trim->nr = ++block->trims->last_nr;
+	trim->place = ++block->trims->last_place;
 	trim_list_push_back(&block->trims->list, trim);
 	block->trims->cnt++;
 	start_next(block);

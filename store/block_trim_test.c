@@ -891,6 +891,55 @@ static void test_made_again(void **state)
 	}
 }
 
+#define HUGE_CNT    4u   /* as many as are at work at once */
+#define HUGE_LEAVES 600u /* many more than are freed before others have their turn */
+
+static void make_huge(struct lpi_store_rig *rig, struct lp_ino of)
+{
+	const struct lp_change create = {
+		.type = LP_CHANGE_CREATE, .ino = of, .inode = {.attrs = &of_file}};
+	lp_test_ok(lpi_hand_change(&rig->hand, create));
+	for (uint64_t i = 0; i < HUGE_LEAVES; i++)
+		lp_test_ok(lpi_hand_write(&rig->hand, of,
+					  i * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES, bytes,
+					  LP_BLOCK_BYTES));
+}
+
+static bool is_marked(struct lpi_store_rig *rig, struct lp_ino of)
+{
+	uint8_t buf[LP_UNFINISHED_VALUE_SIZE];
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, of);
+	const struct lp_bytes name = {key.bytes, (uint32_t)key.len};
+	return lpi_hand_get(&rig->hand, LP_STORE_RECORDS, of, name, buf, sizeof(buf)) != -ENOENT;
+}
+
+/* A small one does not wait for the end of the huge ones that came before, and all come to their
+ * end. */
+static void test_huge_give_way(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	struct lp_change removal = {.type = LP_CHANGE_REMOVE};
+	lpi_store_rig_start(&rig, 4); /* one that does not discard */
+	for (uint64_t i = 0; i < HUGE_CNT; i++)
+		make_huge(&rig, (struct lp_ino){ino.nr + i});
+	make_three_leaves(&rig, (struct lp_ino){ino.nr + HUGE_CNT});
+	for (uint64_t i = 0; i <= HUGE_CNT; i++) {
+		removal.ino.nr = ino.nr + i;
+		change_early(&rig, &removal);
+	}
+	while (is_marked(&rig, removal.ino))
+		lpi_hand_turn(&rig.hand);
+	uint64_t left = lpi_store_rig_used_blocks(&rig);
+	assert_true(left > HUGE_CNT * HUGE_LEAVES / 4);
+	turn_until_freed(&rig);
+	assert_int_equal(lpi_store_rig_used_blocks(&rig), 0);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -912,6 +961,7 @@ int main(void)
 		cmocka_unit_test(test_cut_beside_many),
 		cmocka_unit_test(test_emptied_leaves),
 		cmocka_unit_test(test_cut_leaf_is_paid),
+		cmocka_unit_test(test_huge_give_way),
 	};
 	return lp_test_main(tests, "store/block_trim");
 }

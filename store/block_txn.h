@@ -252,10 +252,12 @@ struct lpi_trim {
 	struct lpi_block *block;
 	struct lpi_inode *inode; /* pinned */
 	uint64_t nr;             /* in the order of their beginning */
+	uint64_t place;          /* among those that wait for their turn */
 	uint64_t cut_block;      /* the first that goes */
 	uint64_t from_block;     /* up to here all has been done */
 	int error;         /* damage: it cannot go on, and what is cut off must not come back */
 	uint32_t refusals; /* to read, since it got on last */
+	uint32_t steps;    /* of this turn of its */
 	bool is_removal;
 	bool is_running;
 	bool is_looking; /* for leaves that the root does not name */
