@@ -267,6 +267,18 @@ static void pass_notice_queue(struct lp_ns *ns)
 	}
 }
 
+/* All jobs are left with a pact that is never over (lpi_ns_stranded()): none comes back. */
+static bool has_lost_jobs(const struct lp_ns *ns)
+{
+	return ns->stranded_cnt >= ns->options.ops_max;
+}
+
+/* Nothing that it waits for comes back: neither a job nor, if it needs none, a call. */
+static bool waits_for_ever(const struct lp_ns *ns)
+{
+	return has_lost_jobs(ns) && lp_pool_free_cnt(ns->calls) > 0;
+}
+
 /* Those that wait, as far as it goes; or, when the namespace stops, all of them are refused. */
 static void run_queue(struct lp_task *task)
 {
@@ -279,9 +291,14 @@ static void run_queue(struct lp_task *task)
 			lpi_ns_answer(ns, op, -EAGAIN);
 			continue;
 		}
-		if (!begin_one(ns, op))
+		if (begin_one(ns, op)) {
+			lpi_ns_op_list_remove(op);
+			continue;
+		}
+		if (!waits_for_ever(ns))
 			return;
 		lpi_ns_op_list_remove(op);
+		lpi_ns_answer(ns, op, -EIO);
 	}
 	check_stopped(ns);
 }
@@ -312,7 +329,7 @@ void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op)
 		return;
 	lpi_ns_op_list_push_back(&ns->queue, op);
 	/* Else whoever gives back what it waits for does this. */
-	if (ns->state != LPI_NS_SERVING)
+	if (ns->state != LPI_NS_SERVING || has_lost_jobs(ns))
 		wake_queue(ns);
 }
 
@@ -356,6 +373,8 @@ void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact)
 void lpi_ns_stranded(struct lp_ns *ns)
 {
 	ns->stranded_cnt++;
+	if (has_lost_jobs(ns))
+		wake_queue(ns);
 	check_stopped(ns);
 }
 

@@ -621,6 +621,61 @@ static void test_stuck(void **state)
 	bench_fini(&bench);
 }
 
+struct asked {
+	struct lp_ns_op op;
+	bool is_done;
+};
+
+static void made(struct lp_ns_op *op)
+{
+	LP_CONTAINER_OF(op, struct asked, op)->is_done = true;
+}
+
+static int make_dir(struct bench *bench, uint32_t nr)
+{
+	char name[12];
+	struct asked asked = {.op = {.opcode = LP_NS_MAKE, .complete = made}};
+	(void)snprintf(name, sizeof(name), "n%u", nr);
+	asked.op.make.dir = LP_INO_ROOT;
+	asked.op.make.name = (struct lp_bytes){name, (uint32_t)strlen(name)};
+	asked.op.make.type = LP_INODE_TYPE_DIR;
+	lp_ns_submit(bench->rig->ns[1], &asked.op);
+	assert_false(asked.is_done);
+	for (uint32_t i = 0; !asked.is_done; i++) {
+		assert_true(i < LPI_NS_RIG_TURNS_MAX);
+		(void)lpi_ns_rig_turn(bench->rig);
+	}
+	return asked.op.result;
+}
+
+/* As many are stuck as there may be operations, and answered: who comes then, or waits already, is
+ * refused, for none of these will be over. */
+static void test_all_stuck(void **state)
+{
+	(void)state;
+	struct bench bench;
+	struct lpi_job *jobs[64];
+	uint32_t cnt = 0;
+	bench_init(&bench);
+	struct lp_ns *ns = bench.rig->ns[1];
+	assert_int_equal(ns->options.ops_max, LP_ARRAY_SIZE(jobs));
+	assert_int_equal(make_dir(&bench, 0), 0);
+	for (; cnt < LP_ARRAY_SIZE(jobs); cnt++) {
+		jobs[cnt] = lp_pool_get(ns->jobs);
+		assert_non_null(jobs[cnt]);
+		ns->under_way++;
+		lpi_ns_stranded(ns);
+	}
+	for (uint32_t nr = 1; nr < 4; nr++)
+		assert_int_equal(make_dir(&bench, nr), -EIO);
+	while (cnt-- > 0)
+		lp_pool_put(ns->jobs, jobs[cnt]);
+	ns->under_way -= (uint32_t)LP_ARRAY_SIZE(jobs);
+	ns->stranded_cnt = 0;
+	assert_int_equal(make_dir(&bench, 1), 0);
+	bench_fini(&bench);
+}
+
 /* --- Many at once ----------------------------------------------------------------------------- */
 
 /* Were /d2/sub the directory d1: who renames sub/x to sub holds sub/x, on a lower shard, and waits
@@ -863,7 +918,7 @@ int main(void)
 		cmocka_unit_test(test_open),        cmocka_unit_test(test_left_open),
 		cmocka_unit_test(test_nearly_full), cmocka_unit_test(test_stop_full),
 		cmocka_unit_test(test_stop_sealed), cmocka_unit_test(test_left_open_full),
-		cmocka_unit_test(test_no_wide),
+		cmocka_unit_test(test_no_wide),     cmocka_unit_test(test_all_stuck),
 	};
 	return lp_test_main(tests, "namespace/pact");
 }
