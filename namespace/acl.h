@@ -28,8 +28,8 @@ struct lp_bytes lp_acl_access_name(void);
 /* What an xattr of this name must be: any of another name may be anything. */
 int lp_acl_check_xattr(struct lp_bytes name, struct lp_bytes value) LP_MUST_CHECK;
 
-/* Length, version, order of the tags, and that those are there who must be: owner, group, others, and a mask if
- * anybody is named. */
+/* Length, version, order of the tags, and that those are there who must be: owner, group, others,
+ * and a mask if anybody is named. */
 int lp_acl_check(const void *acl, size_t len) LP_MUST_CHECK;
 
 /* All others want a list that was checked. */
