@@ -896,8 +896,8 @@ static void test_many_unnamed_leaves(void **state)
 {
 	(void)state;
 	const uint64_t leaf = LP_EXTMAP_LEAF_BLOCKS;
-	const uint32_t cnt = 20 * LPI_AHEAD_MAX;
-	const uint32_t looks_max = 2 * cnt / LPI_AHEAD_MAX;
+	const uint64_t cnt = UINT64_C(20) * LPI_AHEAD_MAX;
+	const uint64_t looks_max = 2 * cnt / LPI_AHEAD_MAX;
 	struct lp_extmap map;
 	struct lp_extent extent = {1000, 1};
 	struct lp_extmap_new space = {&extent, 1, NULL, false};
