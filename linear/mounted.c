@@ -152,9 +152,24 @@ static int do_it(struct lpi_client *client, struct lpi_act *act)
 	LP_UNREACHABLE();
 }
 
+/* What the kernel refuses by itself, whatever is true in the store (README, What is relaxed). */
+static bool is_of_the_kernel(const struct lpi_act *act)
+{
+	switch (-act->status) {
+	case ENOENT:
+		return act->kind == LPI_LINK;
+	case ESTALE:
+		return act->kind == LPI_CREATE && act->condition != LPI_IF_ABSENT;
+	default:
+		return false;
+	}
+}
+
 bool lpi_mounted_do(struct lpi_client *client, struct lpi_act *act)
 {
 	act->status = do_it(client, act);
+	if (is_of_the_kernel(act))
+		return false;
 	switch (-act->status) {
 	case 0:
 	case ENOENT:
