@@ -17,14 +17,42 @@ static const struct lp_ino ino = {100};
 static uint8_t bytes[FILE_BYTES];
 static const struct lp_attrs of_file = {.type = LP_INODE_TYPE_FILE, .mode = 0600, .nlink = 1};
 
+static void reopen(struct lpi_store_rig *rig)
+{
+	lp_test_ok(lpi_store_rig_close(rig, false));
+	lp_test_ok(lpi_store_rig_open(rig));
+}
+
+/* What is left is as it should be. */
+static void end(struct lpi_store_rig *rig)
+{
+	lp_test_ok(lpi_store_rig_close(rig, false));
+	lpi_store_rig_check(rig);
+	lpi_store_rig_fini(rig);
+}
+
+static void make_empty(struct lpi_store_rig *rig, struct lp_ino of)
+{
+	const struct lp_change create = {
+		.type = LP_CHANGE_CREATE, .ino = of, .inode = {.attrs = &of_file}};
+	lp_test_ok(lpi_hand_change(&rig->hand, create));
+}
+
+/* With a block in each of its first leaves. */
+static void make_leaves(struct lpi_store_rig *rig, struct lp_ino of, uint64_t leaves)
+{
+	make_empty(rig, of);
+	for (uint64_t i = 0; i < leaves; i++)
+		lp_test_ok(lpi_hand_write(&rig->hand, of,
+					  i * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES, bytes,
+					  LP_BLOCK_BYTES));
+}
+
 static void make_file(struct lpi_store_rig *rig)
 {
-	const struct lp_attrs attrs = {.type = LP_INODE_TYPE_FILE, .mode = 0600, .nlink = 1};
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i / LP_BLOCK_BYTES + 1);
-	lp_test_ok(lpi_hand_change(&rig->hand, (struct lp_change){.type = LP_CHANGE_CREATE,
-								  .ino = ino,
-								  .inode = {.attrs = &attrs}}));
+	make_empty(rig, ino);
 	lp_test_ok(lpi_hand_write(&rig->hand, ino, 0, bytes, sizeof(bytes)));
 	const struct lp_change set = {.type = LP_CHANGE_OMAP_SET,
 				      .ino = ino,
@@ -45,9 +73,7 @@ static void judge(struct lp_bdev *left, bool is_acknowledged)
 		lpi_hand_turn(&rig.hand);
 	assert_int_equal(lpi_store_rig_used_blocks(&rig),
 			 err == 0 ? FILE_BYTES / LP_BLOCK_BYTES : 0);
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lpi_store_rig_check(&rig);
-	lpi_store_rig_fini(&rig);
+	end(&rig);
 }
 
 static struct lp_change mark_change(const struct lp_key *key, const uint8_t *value)
@@ -199,9 +225,7 @@ static void test_cut_orphan(void **state)
 		for (int i = 0; i < 20000 && mark_of(&rig) != 0; i++)
 			lpi_hand_turn(&rig.hand);
 		assert_int_equal(mark_of(&rig), 0);
-		lp_test_ok(lpi_store_rig_close(&rig, false));
-		lpi_store_rig_check(&rig);
-		lpi_store_rig_fini(&rig);
+		end(&rig);
 	}
 }
 
@@ -218,9 +242,7 @@ static void test_marked_while_cut(void **state)
 	mark(&rig, LP_UNFINISHED_KIND_UPLOAD);
 	assert_int_equal(lpi_store_rig_used_blocks(&rig), 1);
 	assert_int_equal(mark_of(&rig), LP_UNFINISHED_KIND_UPLOAD);
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lpi_store_rig_check(&rig);
-	lpi_store_rig_fini(&rig);
+	end(&rig);
 }
 
 /* The record of the mark becomes nonsense, and the power fails. */
@@ -266,9 +288,7 @@ static void test_spoilt_marks(void **state)
 	assert_int_equal(attrs.blocks, FILE_BYTES / LP_BLOCK_BYTES);
 	assert_int_equal(lpi_store_rig_used_blocks(&rig), FILE_BYTES / LP_BLOCK_BYTES);
 	assert_int_equal(mark_of(&rig), LP_UNFINISHED_KIND_ORPHAN);
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lpi_store_rig_check(&rig);
-	lpi_store_rig_fini(&rig);
+	end(&rig);
 }
 
 static void spoil_record(struct lpi_store_rig *rig, const struct lp_key *key)
@@ -284,16 +304,18 @@ static void spoil_record(struct lpi_store_rig *rig, const struct lp_key *key)
 }
 
 /* The third leaf of the file's map is not what it should be. */
-static void spoil_leaf_of(struct lpi_store_rig *rig, struct lp_ino of)
+static void spoil_leaf(struct lpi_store_rig *rig, struct lp_ino of)
 {
 	struct lp_key key;
 	lp_key_of_map(&key, of, UINT64_C(2) * LP_EXTMAP_LEAF_BLOCKS);
 	spoil_record(rig, &key);
 }
 
-static void spoil_leaf(struct lpi_store_rig *rig)
+static void make_spoilt_file(struct lpi_store_rig *rig)
 {
-	spoil_leaf_of(rig, ino);
+	make_file(rig);
+	reopen(rig);
+	spoil_leaf(rig, ino);
 }
 
 static void test_cut_over_damage(void **state)
@@ -302,10 +324,7 @@ static void test_cut_over_damage(void **state)
 	struct lpi_store_rig rig;
 	struct lp_attrs attrs;
 	lpi_store_rig_start(&rig, 4); /* one that does not discard */
-	make_file(&rig);
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lp_test_ok(lpi_store_rig_open(&rig));
-	spoil_leaf(&rig);
+	make_spoilt_file(&rig);
 	struct lp_change cut = {.type = LP_CHANGE_TRUNCATE, .ino = ino};
 	cut.data.offset = LP_BLOCK_BYTES;
 	lp_test_ok(lpi_hand_change(&rig.hand, cut));
@@ -318,8 +337,7 @@ static void test_cut_over_damage(void **state)
 		assert_true(err == -EBADMSG || err == -EUCLEAN);
 		lp_test_ok(lpi_hand_stat(&rig.hand, ino, &attrs));
 		assert_int_equal(attrs.size_bytes, LP_BLOCK_BYTES);
-		lp_test_ok(lpi_store_rig_close(&rig, false));
-		lp_test_ok(lpi_store_rig_open(&rig));
+		reopen(&rig);
 	}
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_fini(&rig);
@@ -333,10 +351,7 @@ static void test_full_over_damage(void **state)
 	struct lp_change cut = {
 		.type = LP_CHANGE_TRUNCATE, .ino = ino, .data = {.offset = LP_BLOCK_BYTES}};
 	lpi_store_rig_start(&rig, 4);
-	make_file(&rig);
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lp_test_ok(lpi_store_rig_open(&rig));
-	spoil_leaf(&rig);
+	make_spoilt_file(&rig);
 	lp_test_ok(lpi_hand_change(&rig.hand, cut));
 	for (int i = 0; i < 20000 && lp_store_is_freeing(rig.hand.store, NULL); i++)
 		lpi_hand_turn(&rig.hand);
@@ -346,17 +361,6 @@ static void test_full_over_damage(void **state)
 }
 
 #define TRIMS_MAX 256u /* of block_trim.c */
-
-static void make_three_leaves(struct lpi_store_rig *rig, struct lp_ino of)
-{
-	const struct lp_change create = {
-		.type = LP_CHANGE_CREATE, .ino = of, .inode = {.attrs = &of_file}};
-	lp_test_ok(lpi_hand_change(&rig->hand, create));
-	for (uint64_t i = 0; i < 3; i++)
-		lp_test_ok(lpi_hand_write(&rig->hand, of,
-					  i * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES, bytes,
-					  LP_BLOCK_BYTES));
-}
 
 static void turn_until_freed(struct lpi_store_rig *rig)
 {
@@ -375,11 +379,10 @@ static void test_removed_beside_damage(void **state)
 	struct lp_change removal = {.type = LP_CHANGE_REMOVE};
 	lpi_store_rig_start(&rig, 4);
 	for (uint64_t i = 0; i <= TRIMS_MAX + 1; i++)
-		make_three_leaves(&rig, (struct lp_ino){ino.nr + i});
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lp_test_ok(lpi_store_rig_open(&rig));
+		make_leaves(&rig, (struct lp_ino){ino.nr + i}, 3);
+	reopen(&rig);
 	for (uint64_t i = 0; i < TRIMS_MAX; i++)
-		spoil_leaf_of(&rig, (struct lp_ino){ino.nr + i});
+		spoil_leaf(&rig, (struct lp_ino){ino.nr + i});
 	for (uint64_t i = 0; i < TRIMS_MAX; i++) {
 		removal.ino.nr = ino.nr + i;
 		lp_test_ok(lpi_hand_change(&rig.hand, removal));
@@ -391,8 +394,7 @@ static void test_removed_beside_damage(void **state)
 		lp_test_ok(lpi_hand_change(&rig.hand, removal));
 		turn_until_freed(&rig);
 		assert_int_equal(lpi_store_rig_used_blocks(&rig), used - 3);
-		lp_test_ok(lpi_store_rig_close(&rig, false));
-		lp_test_ok(lpi_store_rig_open(&rig));
+		reopen(&rig);
 	}
 	lp_test_ok(lpi_store_rig_close(&rig, false));
 	lpi_store_rig_fini(&rig);
@@ -407,8 +409,7 @@ static void remove_it(struct lpi_store_rig *rig)
 	for (int round = 0; round < 2; round++) {
 		assert_int_equal(lpi_hand_stat(&rig->hand, ino, &attrs), -ENOENT);
 		assert_int_equal(mark_of(rig), LP_UNFINISHED_KIND_REMOVAL);
-		lp_test_ok(lpi_store_rig_close(rig, false));
-		lp_test_ok(lpi_store_rig_open(rig));
+		reopen(rig);
 	}
 }
 
@@ -424,10 +425,7 @@ static void test_removed_after_damage(void **state)
 	for (int is_open = 0; is_open < 2; is_open++) {
 		struct lpi_store_rig rig;
 		lpi_store_rig_start(&rig, 4);
-		make_file(&rig);
-		lp_test_ok(lpi_store_rig_close(&rig, false));
-		lp_test_ok(lpi_store_rig_open(&rig));
-		spoil_leaf(&rig);
+		make_spoilt_file(&rig);
 		lp_test_ok(lpi_hand_change(&rig.hand, cut));
 		turn_until_freed(&rig);
 		if (is_open != 0) {
@@ -448,18 +446,14 @@ static void test_removed_without_counts(void **state)
 	struct lpi_store_rig rig;
 	lpi_store_rig_start(&rig, 4);
 	for (uint64_t nr = ino.nr; nr <= copy.nr; nr++)
-		lp_test_ok(lpi_hand_change(&rig.hand,
-					   (struct lp_change){.type = LP_CHANGE_CREATE,
-							      .ino = {nr},
-							      .inode = {.attrs = &of_file}}));
+		make_empty(&rig, (struct lp_ino){nr});
 	lp_test_ok(lpi_hand_write(&rig.hand, ino, 0, bytes, LP_BLOCK_BYTES * 4));
 	lp_test_ok(lpi_hand_change(
 		&rig.hand,
 		(struct lp_change){.type = LP_CHANGE_CLONE,
 				   .ino = copy,
 				   .clone = {.src = ino, .length = LP_BLOCK_BYTES * 4}}));
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lp_test_ok(lpi_store_rig_open(&rig));
+	reopen(&rig);
 	for (uint64_t at = 0; at < LPI_STORE_RIG_BYTES / LP_BLOCK_BYTES; at += LP_REFS_BLOCKS) {
 		struct lp_key key;
 		lpi_node_key(LPI_NODE_REFS, at >> LP_REFS_SHIFT, &key);
@@ -490,9 +484,8 @@ static void test_read_errors(void **state)
 		struct lp_attrs attrs;
 		lpi_store_rig_start(&rig, 4);
 		for (uint64_t i = 0; i < files; i++)
-			make_three_leaves(&rig, (struct lp_ino){ino.nr + i});
-		lp_test_ok(lpi_store_rig_close(&rig, false));
-		lp_test_ok(lpi_store_rig_open(&rig));
+			make_leaves(&rig, (struct lp_ino){ino.nr + i}, 3);
+		reopen(&rig);
 		lp_test_ok(lpi_hand_stat(&rig.hand, of, &attrs));
 		uint64_t waits = waits_of(&rig);
 		struct lp_sim *sim = lp_sim_of(rig.bdev);
@@ -512,9 +505,7 @@ static void test_read_errors(void **state)
 		lp_test_ok(lpi_store_rig_open(&rig));
 		turn_until_freed(&rig);
 		assert_int_equal(lpi_store_rig_used_blocks(&rig), 3 * (files - 1));
-		lp_test_ok(lpi_store_rig_close(&rig, false));
-		lpi_store_rig_check(&rig);
-		lpi_store_rig_fini(&rig);
+		end(&rig);
 	}
 }
 
@@ -557,10 +548,9 @@ static void test_cut_beside_many(void **state)
 	static uint8_t got[LP_BLOCK_BYTES];
 	lpi_store_rig_start(&rig, 4);
 	for (uint64_t i = 0; i < files; i++)
-		make_three_leaves(&rig, (struct lp_ino){ino.nr + i});
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lp_test_ok(lpi_store_rig_open(&rig));
-	make_three_leaves(&rig, of);
+		make_leaves(&rig, (struct lp_ino){ino.nr + i}, 3);
+	reopen(&rig);
+	make_leaves(&rig, of, 3);
 	begin_many(&rig, files);
 	struct cut cut = {.change = {.type = LP_CHANGE_TRUNCATE, .ino = of}};
 	cut.change.data.offset = LP_BLOCK_BYTES;
@@ -579,9 +569,7 @@ static void test_cut_beside_many(void **state)
 	lp_test_ok(cut.op.result);
 	turn_until_freed(&rig);
 	assert_int_equal(lpi_hand_read(&rig.hand, of, 0, sizeof(got), got), LP_BLOCK_BYTES);
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lpi_store_rig_check(&rig);
-	lpi_store_rig_fini(&rig);
+	end(&rig);
 }
 
 /* What was preallocated behind the end goes with a cut to the size that the file has: else a
@@ -605,9 +593,7 @@ static void test_cut_to_its_size(void **state)
 	assert_int_equal(lpi_hand_read(&rig.hand, ino, 0, FILE_BYTES, is), FILE_BYTES);
 	for (size_t i = 0; i < FILE_BYTES; i++)
 		assert_int_equal(is[i], (uint8_t)(i / LP_BLOCK_BYTES + 1));
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lpi_store_rig_check(&rig);
-	lpi_store_rig_fini(&rig);
+	end(&rig);
 }
 
 /* --- Memory ----------------------------------------------------------------------------------- */
@@ -636,18 +622,11 @@ static void test_emptied_leaves(void **state)
 	(void)state;
 	for (uint64_t keep = 0; keep < 2; keep++) {
 		struct lpi_store_rig rig;
-		const struct lp_change create = {
-			.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &of_file}};
 		struct lp_change change = {.type = LP_CHANGE_TRUNCATE, .ino = ino};
 		lpi_store_rig_start(&rig, 4); /* one that does not discard */
-		lp_test_ok(lpi_hand_change(&rig.hand, create));
-		for (uint64_t i = 0; i < LEAVES; i++)
-			lp_test_ok(lpi_hand_write(&rig.hand, ino,
-						  i * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES, bytes,
-						  LP_BLOCK_BYTES));
+		make_leaves(&rig, ino, LEAVES);
 		assert_int_equal(lpi_store_rig_used_blocks(&rig), LEAVES);
-		lp_test_ok(lpi_store_rig_close(&rig, false));
-		lp_test_ok(lpi_store_rig_open(&rig));
+		reopen(&rig);
 		if (keep == 0)
 			change.type = LP_CHANGE_REMOVE;
 		else
@@ -655,9 +634,7 @@ static void test_emptied_leaves(void **state)
 		change_early(&rig, &change);
 		assert_in_range(most_leaves(&rig, keep), 1,
 				(LPI_TRIM_STEPS_MAX + 2) * LPI_TRIM_LEAVES);
-		lp_test_ok(lpi_store_rig_close(&rig, false));
-		lpi_store_rig_check(&rig);
-		lpi_store_rig_fini(&rig);
+		end(&rig);
 	}
 }
 
@@ -673,9 +650,7 @@ static uint64_t cut_leaf_offset(uint64_t leaf)
 
 static void make_leaves_to_cut(struct lpi_store_rig *rig)
 {
-	const struct lp_change create = {
-		.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &of_file}};
-	lp_test_ok(lpi_hand_change(&rig->hand, create));
+	make_empty(rig, ino);
 	memset(bytes, 9, CUT_BEFORE * LP_BLOCK_BYTES);
 	for (uint64_t i = 0; i < CUT_LEAVES; i++)
 		lp_test_ok(lpi_hand_write(&rig->hand, ino, cut_leaf_offset(i), bytes,
@@ -732,8 +707,7 @@ static void test_cut_leaf_is_paid(void **state)
 	cut.data.offset = cut_leaf_offset(CUT_LEAF) + CUT_KEPT * LP_BLOCK_BYTES;
 	lpi_store_rig_start(&rig, 4); /* one that does not discard */
 	make_leaves_to_cut(&rig);
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lp_test_ok(lpi_store_rig_open(&rig));
+	reopen(&rig);
 	struct lpi_block *block = lpi_block_of(rig.hand.store);
 	size_t len = cut_leaf_len(&rig);
 	const uint64_t kept = CUT_LEAF + CUT_KEPT;
@@ -748,9 +722,7 @@ static void test_cut_leaf_is_paid(void **state)
 	}
 	assert_int_equal(lpi_store_rig_used_blocks(&rig), kept);
 	check_is_cut(&rig);
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lpi_store_rig_check(&rig);
-	lpi_store_rig_fini(&rig);
+	end(&rig);
 }
 
 static void check_is_new(const struct lpi_hand *hand, struct lp_bytes xattr)
@@ -784,15 +756,12 @@ static uint64_t gets_of(const struct lpi_store_rig *rig)
 
 static void make_sparse(struct lpi_store_rig *rig)
 {
-	const struct lp_change create = {
-		.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &of_file}};
-	lp_test_ok(lpi_hand_change(&rig->hand, create));
+	make_empty(rig, ino);
 	for (uint64_t i = 0; i < SPARSE_CNT; i++)
 		lp_test_ok(lpi_hand_write(&rig->hand, ino, i * SPARSE_STEP * LP_BLOCK_BYTES, bytes,
 					  LP_BLOCK_BYTES));
 	assert_int_equal(lpi_store_rig_used_blocks(rig), SPARSE_CNT);
-	lp_test_ok(lpi_store_rig_close(rig, false));
-	lp_test_ok(lpi_store_rig_open(rig));
+	reopen(rig);
 }
 
 /* The root names some of the leaves, and not the others: these are found by scans, not by asking
@@ -814,9 +783,7 @@ static void test_sparse(void **state)
 			lpi_hand_turn(&rig.hand);
 		assert_int_equal(lpi_store_rig_used_blocks(&rig), keep);
 		assert_true(gets_of(&rig) - gets < UINT64_C(32) * SPARSE_CNT);
-		lp_test_ok(lpi_store_rig_close(&rig, false));
-		lpi_store_rig_check(&rig);
-		lpi_store_rig_fini(&rig);
+		end(&rig);
 	}
 }
 
@@ -853,9 +820,7 @@ static void test_made_again_at_once(void **state)
 		assert_int_equal(lpi_hand_read(&rig.hand, ino, 0, sizeof(got), got), size);
 		for (uint64_t i = 0; i < size; i++)
 			assert_int_equal(got[i], i < size - 100 ? 0 : 7);
-		lp_test_ok(lpi_store_rig_close(&rig, false));
-		lpi_store_rig_check(&rig);
-		lpi_store_rig_fini(&rig);
+		end(&rig);
 	}
 }
 
@@ -885,25 +850,12 @@ static void test_made_again(void **state)
 			lp_test_ok(lpi_store_rig_open(&rig));
 		}
 		check_is_new(&rig.hand, name);
-		lp_test_ok(lpi_store_rig_close(&rig, false));
-		lpi_store_rig_check(&rig);
-		lpi_store_rig_fini(&rig);
+		end(&rig);
 	}
 }
 
 #define HUGE_CNT    4u   /* as many as are at work at once */
 #define HUGE_LEAVES 600u /* many more than are freed before others have their turn */
-
-static void make_huge(struct lpi_store_rig *rig, struct lp_ino of)
-{
-	const struct lp_change create = {
-		.type = LP_CHANGE_CREATE, .ino = of, .inode = {.attrs = &of_file}};
-	lp_test_ok(lpi_hand_change(&rig->hand, create));
-	for (uint64_t i = 0; i < HUGE_LEAVES; i++)
-		lp_test_ok(lpi_hand_write(&rig->hand, of,
-					  i * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES, bytes,
-					  LP_BLOCK_BYTES));
-}
 
 static bool is_marked(struct lpi_store_rig *rig, struct lp_ino of)
 {
@@ -923,8 +875,8 @@ static void test_huge_give_way(void **state)
 	struct lp_change removal = {.type = LP_CHANGE_REMOVE};
 	lpi_store_rig_start(&rig, 4); /* one that does not discard */
 	for (uint64_t i = 0; i < HUGE_CNT; i++)
-		make_huge(&rig, (struct lp_ino){ino.nr + i});
-	make_three_leaves(&rig, (struct lp_ino){ino.nr + HUGE_CNT});
+		make_leaves(&rig, (struct lp_ino){ino.nr + i}, HUGE_LEAVES);
+	make_leaves(&rig, (struct lp_ino){ino.nr + HUGE_CNT}, 3);
 	for (uint64_t i = 0; i <= HUGE_CNT; i++) {
 		removal.ino.nr = ino.nr + i;
 		change_early(&rig, &removal);
@@ -935,9 +887,7 @@ static void test_huge_give_way(void **state)
 	assert_true(left > HUGE_CNT * HUGE_LEAVES / 4);
 	turn_until_freed(&rig);
 	assert_int_equal(lpi_store_rig_used_blocks(&rig), 0);
-	lp_test_ok(lpi_store_rig_close(&rig, false));
-	lpi_store_rig_check(&rig);
-	lpi_store_rig_fini(&rig);
+	end(&rig);
 }
 
 int main(void)
