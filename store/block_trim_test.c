@@ -8,6 +8,7 @@
 #include "store/values.h"
 
 #include "store/block_txn.h"
+#include "store/extmap_runs.h"
 #include "store/extmap_table.h"
 
 #define FILE_BYTES (UINT64_C(1) << 20)
@@ -303,11 +304,11 @@ static void spoil_record(struct lpi_store_rig *rig, const struct lp_key *key)
 		lpi_hand_turn(&rig->hand);
 }
 
-/* The third leaf of the file's map is not what it should be. */
-static void spoil_leaf(struct lpi_store_rig *rig, struct lp_ino of)
+/* A leaf of the file's map is not what it should be. */
+static void spoil_leaf(struct lpi_store_rig *rig, struct lp_ino of, uint64_t leaf)
 {
 	struct lp_key key;
-	lp_key_of_map(&key, of, UINT64_C(2) * LP_EXTMAP_LEAF_BLOCKS);
+	lp_key_of_map(&key, of, leaf * LP_EXTMAP_LEAF_BLOCKS);
 	spoil_record(rig, &key);
 }
 
@@ -315,7 +316,7 @@ static void make_spoilt_file(struct lpi_store_rig *rig)
 {
 	make_file(rig);
 	reopen(rig);
-	spoil_leaf(rig, ino);
+	spoil_leaf(rig, ino, 2);
 }
 
 static void test_cut_over_damage(void **state)
@@ -382,7 +383,7 @@ static void test_removed_beside_damage(void **state)
 		make_leaves(&rig, (struct lp_ino){ino.nr + i}, 3);
 	reopen(&rig);
 	for (uint64_t i = 0; i < TRIMS_MAX; i++)
-		spoil_leaf(&rig, (struct lp_ino){ino.nr + i});
+		spoil_leaf(&rig, (struct lp_ino){ino.nr + i}, 2);
 	for (uint64_t i = 0; i < TRIMS_MAX; i++) {
 		removal.ino.nr = ino.nr + i;
 		lp_test_ok(lpi_hand_change(&rig.hand, removal));
@@ -787,6 +788,71 @@ static void test_sparse(void **state)
 	}
 }
 
+#define EMPTIED     UINT64_C(20000) /* leaves: more than one turn goes past */
+#define NAMED       3u              /* leaves behind them, one after the other */
+#define UNNAMED_MIN 10u
+
+/* Leaves that were emptied, and are in memory yet; the one behind them is damaged, and not read. */
+static void make_emptied(struct lpi_store_rig *rig)
+{
+	const uint64_t leaf_bytes = LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES;
+	const uint64_t behind = EMPTIED + NAMED;
+	make_empty(rig, ino);
+	for (uint64_t i = 0; i < NAMED; i++)
+		lp_test_ok(lpi_hand_write(&rig->hand, ino, (EMPTIED + i) * leaf_bytes, bytes,
+					  LP_BLOCK_BYTES));
+	for (uint64_t i = 1; i <= LPI_RUNS_MAX + UNNAMED_MIN; i++)
+		lp_test_ok(lpi_hand_write(&rig->hand, ino, (behind + 2 * i) * leaf_bytes, bytes,
+					  LP_BLOCK_BYTES));
+	reopen(rig);
+	spoil_leaf(rig, ino, EMPTIED);
+}
+
+static void empty_leaf(struct lp_extmap *map, uint32_t idx)
+{
+	const struct lp_extmap_range one = {(uint64_t)idx * LP_EXTMAP_LEAF_BLOCKS, 1};
+	const struct lp_extent extent = {1, 1};
+	const struct lp_extmap_new space = {&extent, 1, NULL, false};
+	struct lp_extmap_release items[2];
+	struct lp_extmap_released released = {items, 0, LP_ARRAY_SIZE(items)};
+	struct lp_extmap_piece piece;
+	uint8_t buf[LP_EXTMAP_LEAF_BYTES_MAX];
+	lp_test_ok(lp_extmap_loaded(map, (struct lp_extmap_leaves){idx, idx}));
+	lp_test_ok(lp_extmap_reserve(map, one, 1));
+	lp_extmap_replace(map, one, &space, &released);
+	lp_test_ok(lp_extmap_reserve(map, one, 0));
+	lp_extmap_punch(map, one, &released);
+	assert_false(lp_extmap_take_dirty(map, buf, &piece)); /* it never was stored */
+}
+
+/* How many leaves were emptied does not say how long a cut keeps others from their turn (P5): after
+ * a while it leaves the search to the trim, which does it in steps. */
+static void test_cut_before_emptied(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	struct lp_attrs attrs;
+	const struct lp_change cut = {.type = LP_CHANGE_TRUNCATE,
+				      .ino = ino,
+				      .data = {.offset = LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES}};
+	lpi_store_rig_start(&rig, 4);
+	make_emptied(&rig);
+	lp_test_ok(lpi_hand_stat(&rig.hand, ino, &attrs));
+	struct lpi_node *node =
+		lpi_node_peek(&lpi_block_of(rig.hand.store)->nodes, LPI_NODE_INODE, ino.nr);
+	struct lp_extmap *map = &lpi_inode_of(node)->map;
+	for (uint32_t idx = 1; idx < EMPTIED; idx++)
+		empty_leaf(map, idx);
+	map->known_first = 0; /* as when another leaf has gone from memory since */
+	map->known_end = 0;
+	lpi_node_account(node);
+	/* Who went to the end of them would meet the damage. */
+	lp_test_ok(lpi_hand_change(&rig.hand, cut));
+	turn_until_freed(&rig);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_fini(&rig);
+}
+
 /* --- Made again ------------------------------------------------------------------------------- */
 
 /* The same, of one that is written in the transaction that makes it. */
@@ -897,6 +963,7 @@ int main(void)
 		cmocka_unit_test(test_made_again),
 		cmocka_unit_test(test_made_again_at_once),
 		cmocka_unit_test(test_sparse),
+		cmocka_unit_test(test_cut_before_emptied),
 		cmocka_unit_test(test_removed_at_a_cut),
 		cmocka_unit_test(test_unmarked_while_removed),
 		cmocka_unit_test(test_cut_orphan),
