@@ -207,6 +207,15 @@ static void go_away(struct lpi_fake *fake)
 	lp_test_ok(unlink(fake->address + 5));
 }
 
+/* Not before there is a daemon. */
+static void come_and_answer(struct lpi_fake_rig *rig, struct lpi_fake_ending *ending)
+{
+	assert_int_equal(ending->ended, 0);
+	lpi_fake_listen(&rig->fake);
+	lpi_fake_rig_wait_for(rig, ending);
+	lp_test_ok(ending->status);
+}
+
 static void test_no_daemon(void **state)
 {
 	(void)state;
@@ -235,10 +244,7 @@ static void test_no_daemon(void **state)
 	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &ending);
 	for (int i = 0; i < 10; i++)
 		(void)lapis_turn(rig.lapis, 1);
-	assert_int_equal(ending.ended, 0);
-	lpi_fake_listen(&rig.fake);
-	lpi_fake_rig_wait_for(&rig, &ending);
-	lp_test_ok(ending.status);
+	come_and_answer(&rig, &ending);
 	lpi_fake_rig_fini(&rig);
 }
 
@@ -266,10 +272,7 @@ static void lose_at_rest(bool with_change)
 	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &ending);
 	for (int i = 0; i < 5; i++)
 		(void)lapis_turn(rig.lapis, 1);
-	assert_int_equal(ending.ended, 0);
-	lpi_fake_listen(&rig.fake);
-	lpi_fake_rig_wait_for(&rig, &ending);
-	lp_test_ok(ending.status);
+	come_and_answer(&rig, &ending);
 	lpi_fake_rig_fini(&rig);
 }
 

@@ -23,16 +23,19 @@
  * Results. Functions return 0 or a positive number for success and a negative error number (of
  * <errno.h>) for failure; lapis_error_text() then has a sentence, the server's where it said one.
  * Those with a meaning of their own here:
- *   -ENOTCONN     not done: there was no connection, or it broke before the request was sent
- *   -ETIMEDOUT    not done (or only read): no answer within the time limit
- *   -LAPIS_EUNKNOWN  the request was sent, and then the connection broke, or time ran out, or it
- * was canceled: a change may have been made, or not, or be made yet -ECANCELED    a condition on a
- * version did not hold, or lapis_cancel() came in time: not done -EAGAIN       the library holds as
- * many requests as it may; or the daemon was busy for as long as the time limit: not done -EBADMSG
- * data does not match its checksum: what is in the buffer must not be used -EPROTO       the other
- * end does not speak the protocol What only reads is asked again by itself when a connection
- * breaks; so is what was surely not done. Nothing else ever is. After six breaks in a row it is
- * -ENOTCONN; a get that got further than before in between begins to count again.
+ *   -ENOTCONN         not done: there was no connection, or it broke before the request was sent
+ *   -ETIMEDOUT        not done (or only read): no answer within the time limit
+ *   -LAPIS_EUNKNOWN   the request was sent, and then the connection broke, or time ran out, or it
+ *                     was canceled: a change may have been made, or not, or be made yet
+ *   -ECANCELED        a condition on a version did not hold, or lapis_cancel() came in time: not
+ *                     done
+ *   -EAGAIN           the library holds as many requests as it may; or the daemon was busy for as
+ *                     long as the time limit: not done
+ *   -EBADMSG          data does not match its checksum: what is in the buffer must not be used
+ *   -EPROTO           the other end does not speak the protocol
+ * What only reads is asked again by itself when a connection breaks; so is what was surely not
+ * done. Nothing else ever is. After six breaks in a row it is -ENOTCONN; a get that got further
+ * than before in between begins to count again.
  *
  * Order: requests that are under way at once have none, also when they are for one object. Who
  * needs one waits for the first.

@@ -9,34 +9,6 @@
 
 #define TURNS 40u
 
-static struct lp_ns_op chmod_op(uint64_t node, uint16_t mode)
-{
-	struct lp_ns_op op = {.opcode = LP_NS_SET};
-	op.set.ino.nr = node;
-	op.set.attrs.mode = mode;
-	op.set.mask = LP_ATTR_MODE;
-	return op;
-}
-
-static void chmod_natively(struct lpi_machine *machine, uint64_t node, uint16_t mode)
-{
-	struct lp_ns_op op = chmod_op(node, mode);
-	lp_test_ok(lpi_ns_sim_do(machine->sim, &op));
-}
-
-static struct lp_attrs attrs_of(struct lpi_machine *machine, uint64_t node)
-{
-	struct lp_ns_op op = {.opcode = LP_NS_STAT};
-	op.stat.ino.nr = node;
-	lp_test_ok(lpi_ns_sim_do(machine->sim, &op));
-	return op.stat.found.attrs;
-}
-
-static uint16_t mode_of(struct lpi_machine *machine, uint64_t node)
-{
-	return attrs_of(machine, node).mode;
-}
-
 static void set_capability(struct lpi_machine *machine, uint64_t node)
 {
 	struct lp_change change = {.type = LP_CHANGE_XATTR_SET, .ino = {node}};
@@ -103,12 +75,12 @@ static void test_killed(void **state)
 	uint64_t node = lpi_kernel_create(kernel, FUSE_CREATE, 1, "file").node;
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(ways) * LP_ARRAY_SIZE(modes); i++) {
 		uint32_t mode_idx = i / LP_ARRAY_SIZE(ways);
-		chmod_natively(machine, node, modes[mode_idx].before);
+		lpi_machine_chmod(machine, node, modes[mode_idx].before);
 		set_capability(machine, node);
 		ways[i % LP_ARRAY_SIZE(ways)](kernel, node);
 		lp_test_ok(lpi_kernel_ask(kernel));
 		assert_false(has_capability(machine, node));
-		assert_int_equal(mode_of(machine, node), modes[mode_idx].after);
+		assert_int_equal(lpi_machine_attrs(machine, node).mode, modes[mode_idx].after);
 	}
 	lp_test_ok(lpi_machine_stop(machine));
 	lpi_machine_free(machine);
@@ -118,7 +90,7 @@ static void test_killed(void **state)
 static void change_beside(struct lpi_machine *machine, uint64_t node, uint32_t turns, bool is_first)
 {
 	struct lpi_kernel *kernel = &machine->kernels[0];
-	struct lpi_ns_sim_asked native = {.op = chmod_op(node, 0604)};
+	struct lpi_ns_sim_asked native = {.op = lpi_machine_chmod_op(node, 0604)};
 	struct fuse_out_header header;
 	native.op.complete = lpi_ns_sim_answered;
 	if (is_first)
@@ -147,10 +119,10 @@ static void test_mode_beside(void **state)
 	uint64_t node = lpi_kernel_create(&machine->kernels[0], FUSE_CREATE, 1, "file").node;
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(ways) * 2 * TURNS; i++) {
 		uint32_t round = i / LP_ARRAY_SIZE(ways);
-		chmod_natively(machine, node, 04755);
+		lpi_machine_chmod(machine, node, 04755);
 		ways[i % LP_ARRAY_SIZE(ways)](&machine->kernels[0], node);
 		change_beside(machine, node, round / 2, round % 2 == 0);
-		assert_int_equal(mode_of(machine, node), 0604);
+		assert_int_equal(lpi_machine_attrs(machine, node).mode, 0604);
 	}
 	lp_test_ok(lpi_machine_stop(machine));
 	lpi_machine_free(machine);
@@ -178,7 +150,7 @@ static void test_capability_and_owner(void **state)
 		lp_test_ok(lp_sim_image_at(sim, event, NULL, event, &left));
 		struct lpi_machine *found = lpi_machine_boot(left);
 		bool is_lost = !has_capability(found, file.node);
-		assert_int_equal(attrs_of(found, file.node).uid, is_lost ? 5 : 0);
+		assert_int_equal(lpi_machine_attrs(found, file.node).uid, is_lost ? 5 : 0);
 		lost_cnt += is_lost ? 1 : 0;
 		lp_test_ok(lpi_machine_stop(found));
 		lpi_machine_free(found);
@@ -237,7 +209,7 @@ static void test_longer(void **state)
 		kernel->turn(kernel->arg);
 	}
 	lp_test_ok(header.error);
-	assert_int_equal(attrs_of(machine, node).size_bytes, 10000);
+	assert_int_equal(lpi_machine_attrs(machine, node).size_bytes, 10000);
 	for (uint32_t i = 0; i < WRITERS; i++) {
 		while (!writers[i].asked.is_done)
 			kernel->turn(kernel->arg);
@@ -247,7 +219,7 @@ static void test_longer(void **state)
 	lpi_kernel_begin(kernel, FUSE_FALLOCATE, node);
 	lpi_kernel_add(kernel, &in, sizeof(in));
 	lp_test_ok(lpi_kernel_ask(kernel));
-	assert_int_equal(attrs_of(machine, node).size_bytes, 20000);
+	assert_int_equal(lpi_machine_attrs(machine, node).size_bytes, 20000);
 	lp_test_ok(lpi_machine_stop(machine));
 	lpi_machine_free(machine);
 }

@@ -163,6 +163,33 @@ static inline void lpi_machine_free(struct lpi_machine *machine)
 	free(machine);
 }
 
+/* --- The other door --------------------------------------------------------------------------- */
+
+static inline struct lp_ns_op lpi_machine_chmod_op(uint64_t node, uint16_t mode)
+{
+	struct lp_ns_op op = {.opcode = LP_NS_SET};
+	op.set.ino.nr = node;
+	op.set.attrs.mode = mode;
+	op.set.mask = LP_ATTR_MODE;
+	return op;
+}
+
+static inline void lpi_machine_chmod(struct lpi_machine *machine, uint64_t node, uint16_t mode)
+{
+	struct lp_ns_op op = lpi_machine_chmod_op(node, mode);
+	lp_test_ok(lpi_ns_sim_do(machine->sim, &op));
+}
+
+static inline struct lp_attrs lpi_machine_attrs(struct lpi_machine *machine, uint64_t node)
+{
+	struct lp_ns_op op = {.opcode = LP_NS_STAT};
+	op.stat.ino.nr = node;
+	lp_test_ok(lpi_ns_sim_do(machine->sim, &op));
+	return op.stat.found.attrs;
+}
+
+/* --- Time ------------------------------------------------------------------------------------- */
+
 static inline void lpi_machine_fired(struct lp_timer *timer)
 {
 	LP_CONTAINER_OF(timer, struct lpi_machine, timer)->is_timer_fired = true;

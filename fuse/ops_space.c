@@ -31,7 +31,7 @@ static int gone(int err)
 
 static void go_on(struct lpi_fuse_request *request);
 static void next_range(struct lpi_fuse_request *request);
-static void look_at_size(struct lpi_fuse_request *request);
+static void make_longer(struct lpi_fuse_request *request);
 
 static void answer_failed(struct lpi_fuse_request *request)
 {
@@ -63,7 +63,7 @@ static void was_extended(struct lpi_fuse_request *request)
 
 /* Whoever makes it longer meanwhile through the other door must not lose that, so the size is
  * looked at by a guard: the change itself. */
-static void look_at_size(struct lpi_fuse_request *request)
+static void make_longer(struct lpi_fuse_request *request)
 {
 	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
 	struct lp_change *changes = request->changes;
@@ -91,7 +91,7 @@ static void range_done(struct lpi_fuse_request *request)
 		request->left = in->length;
 		next_range(request);
 	} else if ((in->mode & FALLOC_FL_KEEP_SIZE) == 0) {
-		look_at_size(request);
+		make_longer(request);
 	} else {
 		lpi_fuse_answer(request, 0);
 	}

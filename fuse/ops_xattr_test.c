@@ -18,23 +18,6 @@ static const uint8_t named[] = {2,  0, 0,    0, 1,      0,  6, 0, NOBODY, 2,    
 static const uint8_t plain[] = {2, 0, 0, 0,      1,  0, 6, 0, NOBODY, 4,
 				0, 6, 0, NOBODY, 32, 0, 0, 0, NOBODY};
 
-static struct lp_ns_op chmod_op(uint64_t node, uint16_t mode)
-{
-	struct lp_ns_op op = {.opcode = LP_NS_SET};
-	op.set.ino.nr = node;
-	op.set.attrs.mode = mode;
-	op.set.mask = LP_ATTR_MODE;
-	return op;
-}
-
-static uint16_t mode_of(struct lpi_machine *machine, uint64_t node)
-{
-	struct lp_ns_op op = {.opcode = LP_NS_STAT};
-	op.stat.ino.nr = node;
-	lp_test_ok(lpi_ns_sim_do(machine->sim, &op));
-	return op.stat.found.attrs.mode;
-}
-
 static void send_list(struct lpi_kernel *kernel, uint64_t node, const void *list, uint32_t bytes)
 {
 	const struct fuse_setxattr_in in = {.size = bytes};
@@ -49,7 +32,7 @@ static void send_list(struct lpi_kernel *kernel, uint64_t node, const void *list
 static void set_beside(struct lpi_machine *machine, uint64_t node, uint32_t turns, bool is_named)
 {
 	struct lpi_kernel *kernel = &machine->kernels[0];
-	struct lpi_ns_sim_asked native = {.op = chmod_op(node, 0600)};
+	struct lpi_ns_sim_asked native = {.op = lpi_machine_chmod_op(node, 0600)};
 	struct fuse_out_header header;
 	native.op.complete = lpi_ns_sim_answered;
 	lp_ns_submit(machine->sim->ns[0], &native.op);
@@ -70,10 +53,9 @@ static void test_mode_beside(void **state)
 	(void)state;
 	uint64_t node = lpi_kernel_create(&machine->kernels[0], FUSE_CREATE, 1, "file").node;
 	for (uint32_t i = 0; i < 2 * TURNS; i++) {
-		struct lp_ns_op before = chmod_op(node, 07755);
-		lp_test_ok(lpi_ns_sim_do(machine->sim, &before));
+		lpi_machine_chmod(machine, node, 07755);
 		set_beside(machine, node, i / 2, i % 2 == 0);
-		uint16_t mode = mode_of(machine, node);
+		uint16_t mode = lpi_machine_attrs(machine, node).mode;
 		assert_true(mode == 0660 || mode == 0600);
 	}
 	lp_test_ok(lpi_machine_stop(machine));

@@ -2,6 +2,8 @@
 /* Changes of data, planned: which blocks, which of them in part, which path. */
 #include "store/block_edit.h"
 
+#define SEEKS_MAX 16u /* of the map, each of which looks at a bounded part */
+
 static const uint64_t block_mask = LP_BLOCK_BYTES - 1;
 
 void lpi_edit_init(struct lpi_edit *edit)
@@ -183,11 +185,11 @@ static void add_zeros(struct lpi_edit *edit, uint64_t block, uint32_t from, uint
 }
 
 /* 0: blocks from `from` on have space, or may: where the root of a very sparse file does not say,
- * whoever trims it finds out. -ENXIO: none has. */
+ * or many leaves are in memory that were emptied, whoever trims it finds out. -ENXIO: none has. */
 static int look_for_space(struct lpi_txn *txn, uint64_t from)
 {
 	struct lpi_inode *inode = txn->edit.inode;
-	for (;;) {
+	for (uint32_t n = 0; n < SEEKS_MAX; n++) {
 		uint64_t block = from;
 		int err = lp_extmap_seek(&inode->map, from, LP_EXTMAP_SEEK_ALLOCATED, &block);
 		if (err == 1)
@@ -199,6 +201,7 @@ static int look_for_space(struct lpi_txn *txn, uint64_t from)
 		else if ((err = lpi_leaves_get(&txn->warmer, inode, true)) != 0)
 			return err == -EAGAIN ? lpi_txn_wait_index(txn) : err;
 	}
+	return 0;
 }
 
 static int plan_truncate(struct lpi_txn *txn)

@@ -155,15 +155,21 @@ static int take_entry(struct links *links, struct lpi_fsck_cursor *cursor)
 	return err;
 }
 
+/* Over the entries that the shard has of the directory. */
+static int open_entries(const struct lpi_fsck_shard *shard, struct lp_ino dir,
+			struct lp_kv_iter **ret_iter)
+{
+	struct lp_key_range range;
+	lp_key_range_of_ino(&range, LP_KEY_SPACE_DIRENT, dir);
+	return lpi_fsck_iter_open(shard, (struct lp_kv_bytes){range.first.bytes, range.first.len},
+				  (struct lp_kv_bytes){range.end.bytes, range.end.len}, ret_iter);
+}
+
 /* Whether the shard has an entry of the directory, readable or not. */
 static int has_entries(const struct lpi_fsck_shard *shard, struct lp_ino dir, bool *ret)
 {
 	struct lp_kv_iter *iter = NULL;
-	struct lp_key_range range;
-	lp_key_range_of_ino(&range, LP_KEY_SPACE_DIRENT, dir);
-	int err =
-		lpi_fsck_iter_open(shard, (struct lp_kv_bytes){range.first.bytes, range.first.len},
-				   (struct lp_kv_bytes){range.end.bytes, range.end.len}, &iter);
+	int err = open_entries(shard, dir, &iter);
 	if (err < 0)
 		return err;
 	err = lp_kv_iter_seek_first(iter);
@@ -245,11 +251,7 @@ static int count_on(const struct links *links, const struct lpi_fsck_shard *shar
 		    struct lp_ino dir, uint32_t *cnt)
 {
 	struct lp_kv_iter *iter = NULL;
-	struct lp_key_range range;
-	lp_key_range_of_ino(&range, LP_KEY_SPACE_DIRENT, dir);
-	int err =
-		lpi_fsck_iter_open(shard, (struct lp_kv_bytes){range.first.bytes, range.first.len},
-				   (struct lp_kv_bytes){range.end.bytes, range.end.len}, &iter);
+	int err = open_entries(shard, dir, &iter);
 	if (err < 0)
 		return err;
 	for (err = lp_kv_iter_seek_first(iter); err == 0; err = lp_kv_iter_next(iter))
