@@ -381,8 +381,9 @@ void lpi_call_submit(struct lpi_call *call)
 	submit(call);
 }
 
-/* A directory's link count changes with its names: who asks for it waits for these, too. Refused is
- * what is neither as it was nor as it will be, and stays so until the next opening. */
+/* A directory's link count changes with its names: who asks for it waits for these, too, unless the
+ * count does not matter. Refused is what is neither as it was nor as it will be, and stays so until
+ * the next opening. */
 static void look_further(struct lpi_call *call)
 {
 	struct lpi_lock *look = &call->look;
@@ -390,7 +391,8 @@ static void look_further(struct lpi_call *call)
 		refuse(call, look->result);
 		return;
 	}
-	if (call->store_op->opcode == LP_STORE_STAT && look->kind == LPI_LOCK_INODE) {
+	if (call->store_op->opcode == LP_STORE_STAT && look->kind == LPI_LOCK_INODE &&
+	    !call->passes_names) {
 		look->kind = LPI_LOCK_FRAGMENT;
 		if (!lpi_lock_look(call->to->locks, look))
 			return;

@@ -64,6 +64,10 @@ struct lpi_call {
 	 * submitted again, with nothing but itself in between: what was decided before it was
 	 * submitted must hold still. */
 	bool may_wait_space;
+	/* The same, of a STAT of a directory: it does not wait for what is being decided about
+	 * names in it, which changes its counts and times, but never whether it is there, of which
+	 * kind, and where. */
+	bool passes_names;
 	struct lpi_freeing_wait space_wait;
 	struct lp_ns *round_of;   /* of freeing.c's own */
 	struct lp_list_node node; /* in trying_again */

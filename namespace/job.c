@@ -80,11 +80,18 @@ static bool may_see_ordered(const struct lp_ns_op *op)
 	       (op->ack == LP_ACK_ORDERED && op->opcode != LP_NS_SYNC && op->opcode < LP_NS_WALK);
 }
 
-static void start(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask, bool is_locked)
+static void start_as(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask,
+		     bool is_locked, bool passes_names)
 {
 	ask->call.may_wait_space = false;
+	ask->call.passes_names = passes_names;
 	job->pending++;
 	lpi_call_store(job->ns, shard_idx, &ask->call, &ask->op, !is_locked);
+}
+
+static void start(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask, bool is_locked)
+{
+	start_as(job, shard_idx, ask, is_locked, false);
 }
 
 /* Only what could be taken back has to be made durable before a change that rests on it: a shard
@@ -125,11 +132,18 @@ void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_a
 	start(job, shard_idx, ask, false);
 }
 
+void lpi_job_ask_dir(struct lpi_job *job, uint32_t shard_idx, uint32_t idx)
+{
+	struct lpi_job_ask *ask = lpi_job_ask_at(job, idx);
+	see_ordered(job, ask);
+	start_as(job, shard_idx, ask, false, true);
+}
+
 void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx)
 {
 	struct lpi_job_ask *ask = lpi_job_ask_at(job, idx);
 	ask->call.done = answered;
-	start(job, shard_idx, ask, false);
+	start_as(job, shard_idx, ask, false, true);
 }
 
 void lpi_job_ask_held(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, uint32_t stat_idx,
@@ -144,6 +158,7 @@ void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struc
 	struct lpi_job_ask *ask = lpi_job_ask_at(job, idx);
 	ask->call.done = answered;
 	ask->call.may_wait_space = true;
+	ask->call.passes_names = false;
 	job->pending++;
 	lpi_call_store(job->ns, shard_idx, &ask->call, op, true);
 }

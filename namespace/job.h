@@ -285,6 +285,11 @@ void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_
 void lpi_job_ask_part(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
 /* The same with an ask that is not one of the job's, which is zeroed but for its operation. */
 void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask);
+/* The same of a STAT of a directory, for who wants to know whether it is there, of which kind,
+ * where, or whether there is room for one more directory in it: names in it that are being decided
+ * about, perhaps for ever, do not matter for that. But its counts and times are for nobody to be
+ * shown. */
+void lpi_job_ask_dir(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
 /* The same for what others shall rely on, too: it is durable when it is known. */
 void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
 /* The same of a STAT or LOOKUP (lpi_call_hold(), with the operation of asks[stat_idx]). */

@@ -452,7 +452,7 @@ static bool descend(struct lpi_list *list, struct lp_ino dir, uint32_t len, lpi_
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = dir;
-	lpi_job_ask(job, lp_ino_shard(dir), 0, false);
+	lpi_job_ask_dir(job, lp_ino_shard(dir), 0);
 	lpi_job_wait(job, kind_known);
 	return false;
 }

@@ -49,7 +49,7 @@ static void place_all(struct lpi_job *job)
 		struct lp_store_op *op = lpi_job_op(job, i);
 		op->opcode = LP_STORE_STAT;
 		op->stat.ino = entry->dir;
-		lpi_job_ask(job, lp_ino_shard(entry->dir), i, false);
+		lpi_job_ask_dir(job, lp_ino_shard(entry->dir), i);
 	}
 	if (job->pending > 0)
 		lpi_job_wait(job, kinds_known);
@@ -191,7 +191,7 @@ void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_f
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = entry->dir;
 	if (shard_idx == entry->shard_idx)
-		lpi_job_ask(job, shard_idx, 0, false); /* in its log before the entry */
+		lpi_job_ask_dir(job, shard_idx, 0); /* in its log before the entry */
 	else
 		lpi_job_ask_durable(job, shard_idx, 0); /* the entry's shard remembers it */
 	lpi_job_wait(job, dir_asked);

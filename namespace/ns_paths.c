@@ -184,7 +184,7 @@ static void found_dir(struct lpi_job *job)
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = entry->ino;
-	lpi_job_ask(job, lp_ino_shard(entry->ino), 0, false);
+	lpi_job_ask_dir(job, lp_ino_shard(entry->ino), 0);
 	lpi_job_wait(job, kind_asked);
 }
 
@@ -338,7 +338,7 @@ static void make_locked(struct lpi_job *job)
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = job->entry.dir;
-	lpi_job_ask(job, lp_ino_shard(op->stat.ino), 0, false);
+	lpi_job_ask_dir(job, lp_ino_shard(op->stat.ino), 0);
 	lpi_job_wait(job, parent_known);
 }
 

@@ -186,7 +186,7 @@ static void check_count(struct lpi_job *job)
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = grows->dir;
-	lpi_job_ask(job, lp_ino_shard(op->stat.ino), 0, false);
+	lpi_job_ask_dir(job, lp_ino_shard(op->stat.ino), 0);
 	lpi_job_wait(job, count_known);
 }
 
@@ -309,7 +309,7 @@ static void walk_up(struct lpi_job *job)
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = job->walk.dir;
-	lpi_job_ask(job, lp_ino_shard(op->stat.ino), 0, false);
+	lpi_job_ask_dir(job, lp_ino_shard(op->stat.ino), 0);
 	lpi_job_wait(job, walk_known);
 }
 
