@@ -88,7 +88,7 @@ static void put_record(struct world *world, uint32_t shard_idx, const struct lp_
 		       struct lp_kv_bytes value)
 {
 	const struct lpi_hand *hand = &world->sim->hand[shard_idx];
-	const struct lp_commit_need need = {.batch_bytes = 1000};
+	const struct lp_commit_need need = {.batch_bytes = 1000 + (uint32_t)value.len};
 	lpi_ns_sim_open(world->sim);
 	struct lp_commit *commit = lpi_block_of(hand->store)->commit;
 	while (!lp_commit_reserve(commit, &need))
@@ -258,6 +258,45 @@ static void test_damaged_orphan(void **state)
 	free(world.sim);
 }
 
+static uint64_t bad_marks(const struct world *world, uint32_t shard_idx)
+{
+	struct lp_store_stats stats;
+	lp_store_read_stats(world->sim->hand[shard_idx].store, &stats);
+	return stats.bad_marks;
+}
+
+/* One of more than a page's bytes, so that a start must go on behind it. */
+static const uint8_t long_value[100000];
+
+/* Keys of marks that name no inode: nobody can say what they were about, so each is passed by and
+ * counted, and a check tells of it. The mark that stands between them is not. */
+static void test_bad_mark_key(void **state)
+{
+	static const struct lp_key keys[] = {{.len = 1, .bytes = "U"},
+					     {.len = 9, .bytes = "U\0\0\0\0\0\0\0\0"},
+					     {.len = 9 + 1, .bytes = "U\0\0\0\0\0\0\0\1\0"},
+					     {.len = 3, .bytes = "U\377\377"}};
+	(void)state;
+	struct world world;
+	struct findings findings;
+	struct lp_attrs attrs;
+	world_begin(&world);
+	world_close(&world);
+	put_orphan(&world, world.file);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(keys); i++)
+		put_record(&world, 0, &keys[i],
+			   (struct lp_kv_bytes){long_value, sizeof(long_value)});
+	lpi_ns_sim_open(world.sim);
+	assert_int_equal(bad_marks(&world, 0), LP_ARRAY_SIZE(keys));
+	lp_test_ok(lpi_ns_sim_start(world.sim));
+	assert_int_equal(lpi_hand_stat(&world.sim->hand[0], world.file, &attrs), -ENOENT);
+	world_close(&world);
+	check_device(&world, true, &findings);
+	assert_int_equal(findings.of_kind[LP_FSCK_KEY], LP_ARRAY_SIZE(keys));
+	lpi_ns_sim_fini(world.sim);
+	free(world.sim);
+}
+
 /* --- Half done ---------------------------------------------------------------------------------
  */
 
@@ -321,12 +360,31 @@ static void test_half_done(void **state)
 	world_end(&world);
 }
 
+/* A record of a change over several shards may be a half of one: it is not passed by. */
+static void test_bad_pact_key(void **state)
+{
+	const struct lp_key key = {.len = 3, .bytes = "T12"};
+	(void)state;
+	struct world world;
+	world_begin(&world);
+	world_close(&world);
+	put_record(&world, 0, &key, (struct lp_kv_bytes){"x", 1});
+	lpi_ns_sim_open(world.sim);
+	assert_int_equal(lpi_ns_sim_start(world.sim), -EUCLEAN);
+	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++)
+		lp_ns_close(world.sim->ns[i]);
+	lp_test_ok(lpi_ns_sim_close(world.sim, false));
+	lpi_ns_sim_fini(world.sim);
+	free(world.sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_make_over_damage), cmocka_unit_test(test_rename_over_damage),
 		cmocka_unit_test(test_bad_mark),         cmocka_unit_test(test_damaged_orphan),
-		cmocka_unit_test(test_half_done),
+		cmocka_unit_test(test_bad_mark_key),     cmocka_unit_test(test_half_done),
+		cmocka_unit_test(test_bad_pact_key),
 	};
 	return lp_test_main(tests, "namespace/ns_damage");
 }

@@ -283,7 +283,8 @@ enum lp_store_space {
 	LP_STORE_ENTRIES, /* list only; get: LP_STORE_LOOKUP */
 	LP_STORE_TARGET,  /* get only: of a symlink */
 	/* Names are whole keys; a list is of those that begin with prefix, which is not empty and
-	 * begins with one of the spaces that LP_CHANGE_RECORD may change. */
+	 * begins with one of the spaces that LP_CHANGE_RECORD may change. A damaged key is an
+	 * error, but of a `U` record: such a one is not listed, and was counted (bad_marks). */
 	LP_STORE_RECORDS,
 	LP_STORE_INODES, /* list only: names are inode numbers, 8 bytes big-endian */
 	LP_STORE_SPACE_CNT
