@@ -21,6 +21,10 @@ static int result_of(long result)
 	return result < 0 ? -errno : 0;
 }
 
+/* What the kernel refuses by itself, and not the daemon (README, What is relaxed), is asked again:
+ * nothing was done. */
+#define TRIES_MAX 1000u
+
 static int do_open(struct lpi_client *client, const struct lpi_act *act)
 {
 	char path[PATH_MAX_BYTES];
@@ -30,7 +34,11 @@ static int do_open(struct lpi_client *client, const struct lpi_act *act)
 	if (act->kind == LPI_CREATE)
 		flags |= O_CREAT | (act->condition == LPI_IF_ABSENT ? O_EXCL : 0);
 	lpi_client_path(client->plan->dir, act->group, act->name, path, sizeof(path));
-	client->fd = open(path, flags, 0644);
+	for (uint32_t i = 0; i < TRIES_MAX; i++) {
+		client->fd = open(path, flags, 0644);
+		if (client->fd >= 0 || errno != ESTALE || act->kind != LPI_CREATE)
+			break;
+	}
 	return client->fd < 0 ? -errno : 0;
 }
 
@@ -83,6 +91,24 @@ static int do_xattr_get(struct lpi_client *client, struct lpi_act *act)
 	return result_of(got);
 }
 
+/* Whether the kernel was wrong to think that it has no name; by now it has looked. */
+static bool has_name(int fd)
+{
+	struct stat st;
+	return fstat(fd, &st) == 0 && st.st_nlink > 0;
+}
+
+static int do_link(int fd, const char *to_path)
+{
+	int r = 0;
+	for (uint32_t i = 0; i < TRIES_MAX; i++) {
+		r = result_of(linkat(fd, "", AT_FDCWD, to_path, AT_EMPTY_PATH));
+		if (r != -ENOENT || !has_name(fd))
+			break;
+	}
+	return r;
+}
+
 static int do_move(const struct lpi_client *client, const struct lpi_act *act)
 {
 	char path[PATH_MAX_BYTES];
@@ -94,7 +120,7 @@ static int do_move(const struct lpi_client *client, const struct lpi_act *act)
 	case LPI_REMOVE:
 		return result_of(unlink(path));
 	case LPI_LINK:
-		return result_of(linkat(client->fd, "", AT_FDCWD, to_path, AT_EMPTY_PATH));
+		return do_link(client->fd, to_path);
 	case LPI_EXCHANGE:
 		flags = RENAME_EXCHANGE;
 		break;
@@ -152,24 +178,9 @@ static int do_it(struct lpi_client *client, struct lpi_act *act)
 	LP_UNREACHABLE();
 }
 
-/* What the kernel refuses by itself, whatever is true in the store (README, What is relaxed). */
-static bool is_of_the_kernel(const struct lpi_act *act)
-{
-	switch (-act->status) {
-	case ENOENT:
-		return act->kind == LPI_LINK;
-	case ESTALE:
-		return act->kind == LPI_CREATE && act->condition != LPI_IF_ABSENT;
-	default:
-		return false;
-	}
-}
-
 bool lpi_mounted_do(struct lpi_client *client, struct lpi_act *act)
 {
 	act->status = do_it(client, act);
-	if (is_of_the_kernel(act))
-		return false;
 	switch (-act->status) {
 	case 0:
 	case ENOENT:
