@@ -113,6 +113,26 @@ static int resume(void *arg)
 	});
 }
 
+/* RocksDB lets go of its lock to tell of a failure (7.8.3: ErrorHandler::HandleKnownErrors). By
+ * then it has set what ends the resume in which that was, so it may be told when the next one has
+ * begun; and it has not yet set what a resume resumes from, so that would do nothing, and all
+ * stop after it. */
+static int wait_until_told(struct lp_kv *kv)
+{
+	const int err = lpi_kvfs_errno(kv->db->PauseBackgroundWork());
+	return err < 0 ? err : lpi_kvfs_errno(kv->db->ContinueBackgroundWork());
+}
+
+static int threads_resume(struct lp_kv *kv, bool waits)
+{
+	if (waits && !kv->is_broken) {
+		const int err = lpi_guarded([=] { return wait_until_told(kv); });
+		if (err < 0)
+			return err;
+	}
+	return resume(kv);
+}
+
 extern "C" int lp_kv_resume(struct lp_kv *kv)
 {
 	int err;
@@ -126,7 +146,7 @@ extern "C" int lp_kv_resume(struct lp_kv *kv)
 			lpi_kv_run_all(kv);
 		err = lp_kvfs_sim_call(kv->env, true, resume, kv);
 	} else {
-		err = resume(kv);
+		err = threads_resume(kv, waits);
 	}
 	if (err < 0 && waits)
 		kv->resume_waits = true;
