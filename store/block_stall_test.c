@@ -55,13 +55,12 @@ static void put(struct lpi_rig *rig, uint32_t i, uint32_t uid)
 	turns(rig);
 }
 
-/* So many tables that no more is written, and a memtable that has something. */
-static void stall(struct lpi_rig *rig)
+/* So many tables, and a memtable that has something. */
+static void make_tables(struct lpi_rig *rig, uint32_t tables)
 {
 	struct lp_kv_stats stats;
 	lp_kv_read_stats(rig->block->kv, &stats);
-	uint32_t nr = 0;
-	for (; stats.stall_cnt == 0; nr++) {
+	for (uint32_t nr = 0; stats.l0_files < tables && stats.stall_cnt == 0; nr++) {
 		assert_true(nr < 4 * L0_FILES);
 		put(rig, nr, 0);
 		lp_test_ok(lp_kv_flush(rig->block->kv));
@@ -69,6 +68,14 @@ static void stall(struct lpi_rig *rig)
 		flush_only(rig);
 		lp_kv_read_stats(rig->block->kv, &stats);
 	}
+}
+
+static void stall(struct lpi_rig *rig)
+{
+	struct lp_kv_stats stats;
+	make_tables(rig, UINT32_MAX);
+	lp_kv_read_stats(rig->block->kv, &stats);
+	assert_true(stats.stall_cnt > 0);
 }
 
 /* --- The log ---------------------------------------------------------------------------------- */
@@ -168,6 +175,27 @@ static void test_refused_flush_is_asked_again(void **state)
 	assert_true(lp_commit_inserted_seq(rig.block->commit) > rig.block->shard->persisted_seq);
 	fill_log(&rig, UINT64_MAX);
 	assert_true(lp_log_is_tight(rig.block->shard->log));
+	assert_true(rig.block->shard->flush_result < 0);
+	expect_progress(&rig);
+	end(&rig);
+}
+
+/* As before, but nothing waits for the index that would ask for a flush when it has come in. */
+static void test_refused_flush_is_asked_again_alone(void **state)
+{
+	(void)state;
+	struct lpi_rig rig = {.slots = 0};
+	lpi_rig_init(&rig);
+	make_file(&rig);
+	make_tables(&rig, L0_FILES - 1);
+	put(&rig, 0, 7);
+	lp_test_ok(lp_kv_flush(rig.block->kv)); /* will make one too many */
+	for (uint64_t seed = 1; overwrite(&rig, seed); seed++)
+		turns(&rig);
+	flush_only(&rig);
+	assert_true(lp_log_is_tight(rig.block->shard->log));
+	assert_int_equal(lp_commit_inserted_seq(rig.block->commit),
+			 lp_commit_seq(rig.block->commit) - 1);
 	assert_true(rig.block->shard->flush_result < 0);
 	expect_progress(&rig);
 	end(&rig);
@@ -288,6 +316,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refused_flush_is_asked_again),
+		cmocka_unit_test(test_refused_flush_is_asked_again_alone),
 		cmocka_unit_test(test_relief_leaves_room),
 		cmocka_unit_test(test_deferred_beyond_the_limit),
 		cmocka_unit_test(test_reads_while_it_is_stalled),
