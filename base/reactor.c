@@ -25,6 +25,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/contention.h"
 #include "base/error.h"
 #include "base/reactor_tables.h"
 
@@ -83,6 +84,7 @@ struct lp_reactor {
 	uint32_t crowd;       /* events that come with a wait: a mean, in 16ths */
 	uint64_t crowd_seen;  /* events up to the last wait */
 	uint64_t noted;       /* of these, what others saw come */
+	struct lp_contention contention;
 
 	uint64_t phase_start_ns;
 	uint64_t usage_sampled_ns;
@@ -185,6 +187,7 @@ int lp_reactor_new(const struct lp_reactor_options *options, struct lp_reactor *
 	tasks_init(&reactor->tasks);
 	tasks_init(&reactor->running);
 	sources_init(&reactor->sources);
+	reactor->contention.fd = -1;
 
 	int err = id_take(&reactor->id);
 	if (err < 0)
@@ -232,6 +235,7 @@ void lp_reactor_free(struct lp_reactor *reactor)
 	if (ring_owner_of == reactor)
 		ring_owner_of = NULL;
 	lpi_reactor_tables_fini(&reactor->tables);
+	lp_contention_fini(&reactor->contention);
 	free(reactor);
 }
 
@@ -269,6 +273,9 @@ int lp_reactor_start(struct lp_reactor *reactor)
 		ring_owner_of = reactor;
 	atomic_store(&reactor->owner, &self);
 	reactor->now_ns = lp_clock_mono_ns(reactor->clock);
+	if (reactor->options.spin_max_ns > 0)
+		lp_contention_init(&reactor->contention, reactor->options.schedstat,
+				   reactor->now_ns);
 	if (reactor->options.ring)
 		wake_poll_arm(reactor);
 	return 0;
@@ -694,10 +701,12 @@ static bool is_lonely(struct lp_reactor *reactor)
 }
 
 /* A short spin is cheaper than a sleep when the next event is near. Each loss in a row doubles the
- * number of sleeps until it is tried again, so that an idle or crowded machine does not pay. */
+ * number of sleeps until it is tried again, so that an idle machine does not pay; and where we wait
+ * for a processor others do, perhaps the very one whose request we would look for. */
 static bool may_spin(struct lp_reactor *reactor)
 {
-	if (reactor->options.spin_max_ns == 0 || !is_lonely(reactor))
+	if (reactor->options.spin_max_ns == 0 || !is_lonely(reactor) ||
+	    lp_contention_look(&reactor->contention, reactor->now_ns))
 		return false;
 	if (reactor->spin_skip == 0)
 		return true;

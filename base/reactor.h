@@ -120,14 +120,15 @@ void lp_source_remove(struct lp_reactor *reactor, struct lp_source *source);
 /* --- The reactor ------------------------------------------------------------------------------ */
 
 struct lp_reactor_options {
-	const char *name;     /* static; for messages and thread names */
-	bool ring;            /* false: simulation or tests, no io_uring */
-	bool sqe128;          /* 128-byte SQEs (FUSE over io_uring needs them) */
-	uint32_t entries;     /* submission queue; 0: LP_REACTOR_ENTRIES */
-	uint32_t files_max;   /* slots for registered files */
-	uint32_t buffers_max; /* slots for registered buffer regions: one for each GiB begun */
-	uint32_t io_budget;   /* completions, messages, tasks per turn; 0: LP_REACTOR_BUDGET */
-	uint64_t spin_max_ns; /* longest spin before sleeping; 0: never spin */
+	const char *name;      /* static; for messages and thread names */
+	bool ring;             /* false: simulation or tests, no io_uring */
+	bool sqe128;           /* 128-byte SQEs (FUSE over io_uring needs them) */
+	uint32_t entries;      /* submission queue; 0: LP_REACTOR_ENTRIES */
+	uint32_t files_max;    /* slots for registered files */
+	uint32_t buffers_max;  /* slots for registered buffer regions: one for each GiB begun */
+	uint32_t io_budget;    /* completions, messages, tasks per turn; 0: LP_REACTOR_BUDGET */
+	uint64_t spin_max_ns;  /* longest spin before sleeping; 0: never spin */
+	const char *schedstat; /* as in base/contention.h; NULL: the thread's own */
 	const struct lp_clock *clock; /* NULL: the system's */
 	struct lp_clock_sim *sim;     /* the clock to move when idle, or NULL */
 };

@@ -510,8 +510,10 @@ static void test_spins_for_the_lonely(void **state)
 {
 	(void)state;
 	enum { ROUNDS = 40, CROWD = 30 };
-	const struct lp_reactor_options options = {
-		.name = "test", .ring = true, .spin_max_ns = LP_NS_PER_S / 10};
+	const struct lp_reactor_options options = {.name = "test",
+						   .ring = true,
+						   .spin_max_ns = LP_NS_PER_S / 10,
+						   .schedstat = "/dev/null"};
 	struct lp_reactor *reactor = NULL;
 	struct nop nops[CROWD];
 	uint64_t won[4];
@@ -535,8 +537,10 @@ static void test_does_not_spin_for_a_noted_crowd(void **state)
 {
 	(void)state;
 	enum { ROUNDS = 40, CROWD = 30 };
-	const struct lp_reactor_options options = {
-		.name = "test", .ring = true, .spin_max_ns = LP_NS_PER_S / 10};
+	const struct lp_reactor_options options = {.name = "test",
+						   .ring = true,
+						   .spin_max_ns = LP_NS_PER_S / 10,
+						   .schedstat = "/dev/null"};
 	struct lp_reactor *reactor = NULL;
 	struct nop nop;
 	lp_test_ok(lp_reactor_new(&options, &reactor));
@@ -547,6 +551,34 @@ static void test_does_not_spin_for_a_noted_crowd(void **state)
 	}
 	assert_in_range(lp_reactor_stats(reactor)->spins_won, 0, 3);
 	lp_reactor_free(reactor);
+}
+
+/* Nor does it where it waits for a processor itself, and has looked long enough to know. */
+static void test_does_not_spin_where_it_must_wait(void **state)
+{
+	(void)state;
+	enum { ROUNDS = 40 };
+	char path[] = "/tmp/lapis-reactor-XXXXXX";
+	const struct lp_reactor_options options = {
+		.name = "test", .ring = true, .spin_max_ns = LP_NS_PER_S / 10, .schedstat = path};
+	struct lp_reactor *reactor = NULL;
+	struct nop nop;
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	lp_test_ok(lp_reactor_new(&options, &reactor));
+	lp_test_ok(lp_reactor_start(reactor));
+	take_nops(reactor, &nop, 1);
+	assert_int_equal(lp_reactor_stats(reactor)->spins_won, 1);
+	assert_int_equal(dprintf(fd, "1 99000000000 1\n"), 16);
+	(void)usleep(110 * 1000);
+	take_nops(reactor, &nop, 1); /* its turn began before */
+	uint64_t won = lp_reactor_stats(reactor)->spins_won;
+	for (unsigned i = 0; i < ROUNDS; i++)
+		take_nops(reactor, &nop, 1);
+	assert_int_equal(lp_reactor_stats(reactor)->spins_won, won);
+	lp_reactor_free(reactor);
+	assert_int_equal(close(fd), 0);
+	assert_int_equal(unlink(path), 0);
 }
 
 struct looker {
@@ -588,8 +620,10 @@ static void looker_rest(struct lp_source *source)
 static void test_looks_at_sources_before_it_sleeps(void **state)
 {
 	(void)state;
-	const struct lp_reactor_options options = {
-		.name = "test", .ring = true, .spin_max_ns = LP_NS_PER_S / 10};
+	const struct lp_reactor_options options = {.name = "test",
+						   .ring = true,
+						   .spin_max_ns = LP_NS_PER_S / 10,
+						   .schedstat = "/dev/null"};
 	struct looker looker = {.source = {.look = looker_look, .rest = looker_rest},
 				.task = {.run = found_run},
 				.finds_at = 3};
@@ -931,6 +965,7 @@ int main(void)
 		cmocka_unit_test(test_many_nops_through_a_small_ring),
 		cmocka_unit_test(test_spins_for_the_lonely),
 		cmocka_unit_test(test_does_not_spin_for_a_noted_crowd),
+		cmocka_unit_test(test_does_not_spin_where_it_must_wait),
 		cmocka_unit_test(test_looks_at_sources_before_it_sleeps),
 		cmocka_unit_test(test_submits_before_the_turn_ends),
 		cmocka_unit_test(test_waited),

@@ -13,7 +13,7 @@ enum { LATE_MAX_MS = 20, TELLER_LATE_MS = 100, TELLER_LOCKS = 3 };
 
 static struct lp_test_kv test;
 
-LP_PUBLIC int pthread_mutex_lock(pthread_mutex_t *mutex);
+LP_PUBLIC int lpi_mutex_lock(pthread_mutex_t *mutex) __asm__("pthread_mutex_lock");
 
 static _Atomic bool is_late;
 static _Atomic bool is_over; /* what came before */
@@ -21,7 +21,7 @@ static _Atomic bool has_failed;
 static __thread bool is_main;
 static __thread int late_locks;
 
-int pthread_mutex_lock(pthread_mutex_t *mutex)
+int lpi_mutex_lock(pthread_mutex_t *mutex)
 {
 	static int (*next)(pthread_mutex_t *);
 	if (next == NULL) /* in main(), before there are threads */
