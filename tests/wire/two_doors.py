@@ -516,19 +516,20 @@ def slow(lapis):
     lapis(wire.config_set("slow-ms=0"))
     with open(path_of("bucket/slow"), "wb", buffering=0) as file:
         node = os.fstat(file.fileno()).st_ino
-        # One that comes so late that all is durable by itself takes no time, and is not shown.
+        # One that comes so late that all is durable by itself takes no time, and has had no work.
         for _ in range(20):
             file.write(b"slow")
             os.fsync(file.fileno())
     lapis(wire.put("bucket/slower", b"slower"))
-    shown = {(item["door"], item["operation"], item["object"]): item for item in json.loads(lapis(wire.slow()))}
+    shown = [((item["door"], item["operation"], item["object"]), item) for item in json.loads(lapis(wire.slow()))]
     lapis(wire.config_set("slow-ms=1000"))
-    check(("native", "put", "bucket/slower") in shown, "a put that was slow")
-    sync = shown.get(("mount", "fsync", f"inode {node}"))
-    check(sync is not None, f"an fsync that was slow: {list(shown)}")
-    if sync is not None:
-        states = [step["state"] for step in sync["timeline"]]
-        check(sync["result"] == "ok" and "WORK" in states, f"a slow fsync: {sync}")
+    check(("native", "put", "bucket/slower") in [name for name, _ in shown], "a put that was slow")
+    syncs = [item for name, item in shown if name == ("mount", "fsync", f"inode {node}")]
+    check(all(sync["result"] == "ok" for sync in syncs), f"an fsync that failed: {syncs}")
+    check(
+        any(step["state"] == "WORK" for sync in syncs for step in sync["timeline"]),
+        f"no fsync that was slow: {syncs or shown}",
+    )
 
 
 with wire.Connection(address) as door:
