@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: a resume is right however late RocksDB's threads are: what is told when the resume in which
- * it failed has returned is no failure of the next; what is still being told is resumed from too.
- * Method: this program's pthread_mutex_lock is RocksDB's too. Within a resume its main thread comes
- * late for each lock, until the flush has failed; the flush's thread, which then tells the
- * listener, comes late for its next locks. */
+/* Goal: a resume is right however late RocksDB's threads are (rule L8): what is told when the
+ * resume in which it failed has returned is no failure of the next; what is still being told is
+ * resumed from, too. Method: this program's pthread_mutex_lock is RocksDB's too. Within a resume
+ * its main thread comes late for each lock, until the flush has failed; the flush's thread, which
+ * then tells the listener, comes late for its next locks. */
 #include "store/test_kv.h"
 
 #include <dlfcn.h>

@@ -32,7 +32,10 @@ up()
 	[ -n "$where" ] || say "$1: does not say where: $(cat up.out)"
 	export LAPIS_ADDRESS=$where
 	[ "$1" = first ] || expect 0 'Apache License' cat photos/licence
-	mountpoint -q "$mount" || return
+	if [ "$(id -u)" != 0 ] || [ ! -c /dev/fuse ]; then
+		return
+	fi
+	mountpoint -q "$mount" || say "$1: nothing is mounted"
 	[ "$1" = first ] || cmp -s "$mount/photos/licence" "$LP_TEST_SRC/LICENSE" || say "$1: not in the mount"
 }
 
