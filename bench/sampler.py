@@ -16,7 +16,7 @@ STATS_S = 1.0
 # The name a thread begins with, and what it is called here.
 GROUPS = (("lapisd-", "shards"), ("lapisd", "control"), ("lapis", "shards"), ("lp-", "helpers"), ("rocksdb", "index"))
 ACCOUNTED = ("nodes_bytes", "index_cache_bytes", "memtable_bytes", "index_filter_bytes", "pools_bytes",
-             "data_cache_bytes")
+             "space_bytes", "data_cache_bytes")
 
 
 # What RocksDB says of itself.

@@ -47,6 +47,7 @@ static const struct lpi_counter store_items[] = {
 	GAUGE(lp_store_stats, memtable_bytes),
 	GAUGE(lp_store_stats, index_filter_bytes),
 	GAUGE(lp_store_stats, pools_bytes),
+	GAUGE(lp_store_stats, space_bytes),
 	GAUGE(lp_store_stats, data_cache_bytes),
 	GAUGE(lp_store_stats, data_cache_limit_bytes),
 	COUNTER(lp_store_stats, index_stalls),

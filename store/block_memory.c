@@ -15,7 +15,7 @@ static const char *const part_names[LPI_MEMORY_PARTS] = {
 	[LPI_MEMORY_NODES] = "store nodes",         [LPI_MEMORY_INDEX_CACHE] = "index cache",
 	[LPI_MEMORY_MEMTABLES] = "index memtables", [LPI_MEMORY_FILTERS] = "index filters",
 	[LPI_MEMORY_POOLS] = "store pools",         [LPI_MEMORY_PENDING] = "deferred payloads",
-	[LPI_MEMORY_DATA_CACHE] = "data cache",
+	[LPI_MEMORY_DATA_CACHE] = "data cache",     [LPI_MEMORY_SPACE] = "free space",
 };
 
 /* Accounts of one name are told apart by a number, which need not be that of the shard: two stores
@@ -67,12 +67,12 @@ void lpi_memory_divide(struct lpi_memory *memory, const struct lp_store_options 
 
 /* --- Balance ---------------------------------------------------------------------------------- */
 
-/* What there is for both caches, the filters and the allocator's holes being what they are. */
+/* What there is for both caches, the filters and all that is taken off them being what it is. */
 static uint64_t caches_now(const struct lpi_memory *memory, uint64_t filter_bytes)
 {
 	uint64_t least = 2 * (memory->budget_bytes / LPI_MEMORY_FLOOR);
 	uint64_t over = filter_bytes - LP_MIN(filter_bytes, memory->filter_bytes);
-	over += memory->lost_bytes;
+	over += memory->lost_bytes + memory->space_bytes;
 	uint64_t left = memory->caches_bytes - LP_MIN(memory->caches_bytes, over);
 	return LP_MAX(left, least);
 }
@@ -142,6 +142,7 @@ static void account_all(struct lpi_block *block, const struct lp_kv_stats *kv)
 	account(memory, LPI_MEMORY_MEMTABLES, kv->memtable_bytes, kv->waiting_cnt + 1);
 	account(memory, LPI_MEMORY_FILTERS, kv->index_bytes, 1);
 	account(memory, LPI_MEMORY_POOLS, memory->pool_bytes, 1);
+	account(memory, LPI_MEMORY_SPACE, memory->space_bytes, 1);
 	account(memory, LPI_MEMORY_PENDING, held * LP_BLOCK_BYTES, held);
 	if (block->cached == NULL)
 		return;
@@ -228,6 +229,7 @@ void lpi_memory_look(struct lpi_block *block)
 	memory->node_misses = block->nodes.misses;
 	memory->index_misses = kv.cached_missed_cnt;
 	memory->next_ns = lp_reactor_now_ns(block->options.reactor) + LPI_MEMORY_LOOK_NS;
+	memory->space_bytes = lp_space_memory_bytes(block->space);
 	lpi_memory_balance(memory, &misses, kv.index_bytes);
 	if (memory->index_cache_bytes != index_before)
 		lp_kv_set_cache_bytes(block->kv, memory->index_cache_bytes);
@@ -254,6 +256,7 @@ void lpi_memory_read_stats(struct lpi_block *block, struct lp_store_stats *stats
 	stats->index_cache_limit_bytes = memory->index_cache_bytes;
 	stats->memtable_bytes = kv.memtable_bytes;
 	stats->index_filter_bytes = kv.index_bytes;
+	stats->space_bytes = memory->space_bytes;
 	lpi_note_index(&kv, stats);
 	stats->data_cache_limit_bytes = memory->data_cache_bytes;
 	stats->pending_bytes = lp_pending_stats(block->pending)->versions * LP_BLOCK_BYTES;

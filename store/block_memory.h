@@ -10,7 +10,7 @@
  * They must be in memory whatever they take: what is above goes off the caches
  * - pools: what the slots of operations take, known to the byte
  * - caches: all the rest: the index's blocks and the nodes, half and half at first; less what the
- * allocator turned out to hold beside what is used
+ * allocator turned out to hold beside what is used, and what is known of the free space takes
  *
  * Neither of these two gets less than LPI_MEMORY_FLOOR of it all, so a budget that is too small for
  * its memtables and pools is exceeded: by as much as the sum of these says, never by more.
@@ -49,6 +49,7 @@ enum lpi_memory_part {
 	LPI_MEMORY_MEMTABLES,
 	LPI_MEMORY_FILTERS,
 	LPI_MEMORY_POOLS,
+	LPI_MEMORY_SPACE,   /* what is free, and the state of each chunk */
 	LPI_MEMORY_PENDING, /* payloads that wait for their place; in buffers, not of the budget */
 	LPI_MEMORY_PARTS
 };
@@ -61,7 +62,8 @@ struct lpi_memory {
 	uint64_t filter_bytes;   /* what they may take before the caches shrink */
 	uint64_t pool_bytes;
 	uint64_t caches_bytes; /* both, while the filters keep to their part */
-	uint64_t lost_bytes;   /* of both, to the allocator's holes: lp_store_set_lost_bytes() */
+	uint64_t lost_bytes;   /* of both, to the allocator's holes: lp_store_set_lost_bytes(), */
+	uint64_t space_bytes;  /* and to what is known of the free space */
 	/* As they are now. */
 	uint64_t index_cache_bytes;
 	uint64_t nodes_bytes;

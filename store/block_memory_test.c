@@ -105,6 +105,18 @@ static void test_lost(void **state)
 	assert_int_equal(memory.nodes_bytes + memory.index_cache_bytes, caches);
 }
 
+/* Nor do they have what the state of the space takes. */
+static void test_space(void **state)
+{
+	const struct lpi_memory_misses none = {0};
+	struct lpi_memory memory = divided(256 * MIB, 0);
+	uint64_t caches = memory.caches_bytes;
+	(void)state;
+	memory.space_bytes = 12 * MIB;
+	lpi_memory_balance(&memory, &none, 0);
+	assert_int_equal(memory.nodes_bytes + memory.index_cache_bytes, caches - 12 * MIB);
+}
+
 static void test_moves(void **state)
 {
 	struct lpi_memory memory = divided(256 * MIB, 0);
@@ -241,11 +253,17 @@ static void test_table_of_blocks(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_table_of_nodes), cmocka_unit_test(test_division),
-		cmocka_unit_test(test_given_memtable), cmocka_unit_test(test_filters),
-		cmocka_unit_test(test_lost),           cmocka_unit_test(test_moves),
-		cmocka_unit_test(test_stays),          cmocka_unit_test(test_data),
-		cmocka_unit_test(test_any_numbers),    cmocka_unit_test(test_table_of_blocks),
+		cmocka_unit_test(test_table_of_nodes),
+		cmocka_unit_test(test_division),
+		cmocka_unit_test(test_given_memtable),
+		cmocka_unit_test(test_filters),
+		cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_space),
+		cmocka_unit_test(test_moves),
+		cmocka_unit_test(test_stays),
+		cmocka_unit_test(test_data),
+		cmocka_unit_test(test_any_numbers),
+		cmocka_unit_test(test_table_of_blocks),
 	};
 	return lp_test_main(tests, "store/block_memory");
 }

@@ -18,6 +18,8 @@
 /* With fewer free blocks another chunk is leased: so many, but at most that part of the device. */
 #define LPI_LOW_WATER_BLOCKS UINT64_C(4096)
 #define LPI_LOW_WATER_SHARE  16u
+/* Of the budget the trees of a hybrid allocator have this part. */
+#define LPI_TREES_SHARE 32u
 
 struct lpi_shard_pin {
 	struct lp_space_pin pin;

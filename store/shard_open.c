@@ -237,11 +237,22 @@ static int load_records(struct lp_shard *shard)
 	return err == -ENOENT ? 0 : err;
 }
 
+/* Of a free space in pieces the trees would take without end (promise P5): 64 bytes for each. An
+ * extent allocator has nothing else, and would have to fail. */
+static uint64_t trees_bytes_max(const struct lp_shard *shard)
+{
+	uint64_t memory = shard->options.memory_bytes;
+	if (shard->options.alloc_kind != LP_ALLOC_HYBRID)
+		return 0;
+	return (memory != 0 ? memory : LP_INDEX_MEMORY_DEFAULT) / LPI_TREES_SHARE;
+}
+
 static int open_space(struct lp_shard *shard)
 {
 	const struct lp_disk_label *label = &shard->options.devices->label[LP_MKFS_DATA];
 	const struct lp_space_config config = {
 		.alloc_kind = shard->options.alloc_kind,
+		.alloc_memory_max_bytes = trees_bytes_max(shard),
 		.base_block = label->chunk_base,
 		.chunk_blocks = label->chunk_blocks,
 		.chunk_cnt_max = label->chunk_cnt,

@@ -565,6 +565,39 @@ static void test_log_of_no_use(void **state)
 	lpi_shard_rig_fini(&rig);
 }
 
+/* Promise P5: what is free may be single blocks without end, and a hybrid allocator's trees keep to
+ * their part of the memory. An extent allocator has no other place for them. */
+static void test_memory_of_free_space(void **state)
+{
+	(void)state;
+	static const struct {
+		enum lp_alloc_kind kind;
+		uint64_t memory_bytes;
+		uint64_t trees_bytes;
+	} wanted[] = {
+		{LP_ALLOC_HYBRID, UINT64_C(64) << 20, UINT64_C(2) << 20},
+		{LP_ALLOC_HYBRID, 0, UINT64_C(8) << 20},
+		{LP_ALLOC_EXTENT, UINT64_C(64) << 20, 0},
+	};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(wanted); i++) {
+		struct lpi_shard_rig rig;
+		lpi_shard_rig_init(&rig, lpi_shard_rig_store(1));
+		rig.alloc_kind = wanted[i].kind;
+		rig.memory_bytes = wanted[i].memory_bytes;
+		lp_test_ok(lpi_shard_rig_open(&rig));
+		const struct lp_space *space = lp_shard_space(rig.shard);
+		assert_int_equal(lp_space_config(space)->alloc_memory_max_bytes,
+				 wanted[i].trees_bytes);
+		/* With a chunk there is what is known of its blocks, too. */
+		(void)lpi_shard_rig_take(&rig);
+		uint64_t bytes = lp_space_memory_bytes(space);
+		assert_true(bytes > lp_alloc_memory_bytes(lp_space_alloc(space)));
+		assert_true(bytes < UINT64_C(1) << 20);
+		lp_test_ok(lpi_shard_rig_close(&rig, false));
+		lpi_shard_rig_fini(&rig);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -578,6 +611,7 @@ int main(void)
 		cmocka_unit_test(test_read_only_devices_want_it),
 		cmocka_unit_test(test_records_share_a_flush),
 		cmocka_unit_test(test_log_of_no_use),
+		cmocka_unit_test(test_memory_of_free_space),
 	};
 	return lp_test_main(tests, "store/shard");
 }

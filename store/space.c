@@ -910,6 +910,17 @@ const struct lp_alloc *lp_space_alloc(const struct lp_space *space)
 	return space->alloc;
 }
 
+uint64_t lp_space_memory_bytes(const struct lp_space *space)
+{
+	uint64_t words = lp_bitmap_word_cnt(space->config.chunk_blocks);
+	uint64_t bytes = space->alloc != NULL ? lp_alloc_memory_bytes(space->alloc) : 0;
+	for (uint32_t i = 0; i < space->config.chunk_cnt_max; i++) {
+		if (space->chunks[i] != NULL)
+			bytes += sizeof(struct chunk) + 2 * words * sizeof(uint64_t);
+	}
+	return bytes;
+}
+
 const struct lp_space_config *lp_space_config(const struct lp_space *space)
 {
 	return &space->config;

@@ -158,6 +158,8 @@ bool lp_space_has_io(const struct lp_space *space);
 bool lp_space_is_used(const struct lp_space *space, struct lp_extent extent);
 bool lp_space_is_unused(const struct lp_space *space, struct lp_extent extent);
 const struct lp_alloc *lp_space_alloc(const struct lp_space *space);
+/* The allocator's, and of the chunks that the shard has. */
+uint64_t lp_space_memory_bytes(const struct lp_space *space);
 const struct lp_space_config *lp_space_config(const struct lp_space *space);
 /* What of a chunk is durably in use, a bit for each block; NULL: it is not owned. */
 const struct lp_bitmap *lp_space_used_map(const struct lp_space *space, uint32_t idx);

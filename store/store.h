@@ -552,6 +552,7 @@ struct lp_store_stats {
 	uint64_t memtable_bytes;
 	uint64_t index_filter_bytes; /* in memory whatever the budget is */
 	uint64_t pools_bytes;
+	uint64_t space_bytes;      /* what is known of the free space */
 	uint64_t data_cache_bytes; /* buffers of cached blocks, and of those on their way */
 	uint64_t data_cache_limit_bytes;
 	uint64_t deferred_records; /* payloads put into the index, not the log, since opening */
