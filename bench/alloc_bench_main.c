@@ -42,6 +42,7 @@ struct plan {
 	uint64_t device_gib;     /* 0: the usual ones */
 	unsigned turnovers;
 	unsigned fill_percent;
+	uint64_t seed;
 	bool is_json;
 };
 
@@ -214,7 +215,7 @@ static struct result run(const struct plan *plan, enum lp_alloc_kind kind, uint6
 					 .block_cnt = bench.block_cnt,
 					 .memory_max_bytes =
 						 kind == LP_ALLOC_HYBRID ? HYBRID_BYTES : 0};
-	lp_prng_init(&bench.prng, 1);
+	lp_prng_init(&bench.prng, plan->seed);
 	bench.keep_free = bench.block_cnt / 100 * (100 - plan->fill_percent);
 	bench.extent_max = bench.block_cnt / 16 + OBJECT_EXTENTS;
 	bench.extents = malloc(bench.extent_max * sizeof(*bench.extents));
@@ -271,12 +272,13 @@ static int usage(FILE *to, int status)
 {
 	(void)fprintf(to,
 		      "usage: alloc_bench [--json] [--turnovers N] [--fill PERCENT] [--kind KIND]\n"
-		      "                   [--device-gib N]\n"
+		      "                   [--device-gib N] [--seed N]\n"
 		      "  --json          one JSON object instead of the table\n"
 		      "  --turnovers N   how often the content is replaced (default %u)\n"
 		      "  --fill PERCENT  how full the device is, 1 to %u (default %u)\n"
 		      "  --kind KIND     only this allocator: hybrid, bitmap, extent\n"
-		      "  --device-gib N  only a device of this size (default: 256 and 1024)\n",
+		      "  --device-gib N  only a device of this size (default: 256 and 1024)\n"
+		      "  --seed N        of what is made and removed (default 1)\n",
 		      TURNOVERS_USUAL, FILL_MAX, FILL_USUAL);
 	return status;
 }
@@ -309,6 +311,8 @@ static bool parse_value(const char *name, const char *value, struct plan *plan)
 		return parse_kind(value, &plan->kind);
 	if (strcmp(name, "--device-gib") == 0)
 		return parse_number(value, 1, GIB_MAX, &plan->device_gib);
+	if (strcmp(name, "--seed") == 0)
+		return parse_number(value, 0, UINT64_MAX, &plan->seed);
 	if (strcmp(name, "--turnovers") == 0) {
 		bool is_good = parse_number(value, 0, 1000, &number);
 		plan->turnovers = (unsigned)number;
@@ -347,6 +351,7 @@ int main(int argc, char **argv)
 {
 	struct plan plan = {.kind = LP_ALLOC_KIND_CNT,
 			    .turnovers = TURNOVERS_USUAL,
+			    .seed = 1,
 			    .fill_percent = FILL_USUAL};
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0)

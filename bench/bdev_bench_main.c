@@ -22,7 +22,8 @@ struct bench {
 	struct lp_bdev_chan *chan;
 	enum lp_bdev_opcode opcode;
 	uint64_t size_bytes;
-	uint64_t slots; /* places of size_bytes on the device */
+	uint64_t span_bytes; /* so much of the device, from its beginning, */
+	uint64_t slots;      /* is so many places of size_bytes */
 	uint32_t depth;
 	double seconds;
 	uint64_t spin_ns;
@@ -109,7 +110,8 @@ static int set_up(struct bench *bench, const char *path)
 		return -ENOMEM;
 	lp_prng_init(&bench->prng, 1);
 	lp_prng_fill(&bench->prng, bench->buffers, bytes);
-	bench->slots = lp_bdev_caps(bench->bdev)->size_bytes / bench->size_bytes;
+	uint64_t device_bytes = lp_bdev_caps(bench->bdev)->size_bytes;
+	bench->slots = LP_MIN(bench->span_bytes, device_bytes) / bench->size_bytes;
 	if (bench->registered)
 		err = lp_reactor_buffer_add(bench->reactor, bench->buffers, bytes);
 	return err < 0 ? err : bench->slots == 0 ? -ENOSPC : 0;
@@ -177,9 +179,11 @@ static int parse_opcode(const char *name, enum lp_bdev_opcode *ret_opcode)
 static int usage(void)
 {
 	(void)fputs("usage: bdev_bench [--op read|write|write-through] [--size BYTES] [--depth N]\n"
-		    "                  [--seconds S] [--spin-us N] [--registered]\n"
+		    "                  [--seconds S] [--span BYTES] [--spin-us N] [--registered]\n"
 		    "                  [--crc] [--delay PROFILE] DEVICE\n"
-		    "Random I/O over the whole of DEVICE, whose content is destroyed by writes.\n",
+		    "Random I/O over the whole of DEVICE, or as much of it, whose content is "
+		    "destroyed\n"
+		    "by writes.\n",
 		    stderr);
 	return 2;
 }
@@ -187,15 +191,11 @@ static int usage(void)
 static bool parse(int argc, char **argv, struct bench *bench)
 {
 	static const struct option options[] = {
-		{"op", required_argument, NULL, 'o'},
-		{"size", required_argument, NULL, 'z'},
-		{"depth", required_argument, NULL, 'd'},
-		{"seconds", required_argument, NULL, 's'},
-		{"spin-us", required_argument, NULL, 'p'},
-		{"registered", no_argument, NULL, 'r'},
-		{"crc", no_argument, NULL, 'c'},
-		{"delay", required_argument, NULL, 'y'},
-		{NULL, 0, NULL, 0},
+		{"op", required_argument, NULL, 'o'},    {"size", required_argument, NULL, 'z'},
+		{"depth", required_argument, NULL, 'd'}, {"seconds", required_argument, NULL, 's'},
+		{"span", required_argument, NULL, 'n'},  {"spin-us", required_argument, NULL, 'p'},
+		{"registered", no_argument, NULL, 'r'},  {"crc", no_argument, NULL, 'c'},
+		{"delay", required_argument, NULL, 'y'}, {NULL, 0, NULL, 0},
 	};
 	int c;
 	/* One thread: getopt's global state is ours. NOLINTNEXTLINE(concurrency-mt-unsafe) */
@@ -208,6 +208,8 @@ static bool parse(int argc, char **argv, struct bench *bench)
 			bench->depth = (uint32_t)strtoul(optarg, NULL, 10);
 		if (c == 's')
 			bench->seconds = strtod(optarg, NULL);
+		if (c == 'n')
+			bench->span_bytes = strtoull(optarg, NULL, 10);
 		if (c == 'p')
 			bench->spin_ns = strtoull(optarg, NULL, 10) * LP_NS_PER_US;
 		if (c == 'r')
@@ -228,7 +230,8 @@ static bool parse(int argc, char **argv, struct bench *bench)
 
 int main(int argc, char **argv)
 {
-	static struct bench bench = {.size_bytes = 4096, .depth = 1, .seconds = 1.0};
+	static struct bench bench = {
+		.size_bytes = 4096, .depth = 1, .seconds = 1.0, .span_bytes = UINT64_MAX};
 	if (!parse(argc, argv, &bench))
 		return usage();
 	int err = set_up(&bench, argv[optind]);

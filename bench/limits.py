@@ -18,6 +18,7 @@ from rig import Failed, Skipped, call, call_json
 
 READY_S = 10
 NULL_BYTES = 64 << 20
+SPIN_US = 100  # as lapisd and store-bench look before they sleep
 
 # name: what measures it, operation, bytes, depth
 LIMITS = {
@@ -33,11 +34,11 @@ LIMITS = {
 }
 
 
-def raw(rig, seconds, op, size, depth, delay="none", device=None):
-    """The raw device, equal to the store's, as slow as that was made."""
+def raw(rig, seconds, op, size, depth, delay="none", device=None, span=None):
+    """The raw device, equal to the store's, as slow as that was made, over as many bytes."""
     size = size_bytes(size)
     command = [rig.tool("bdev_bench"), "--op", op, "--size", str(max(4096, size)), "--depth", str(depth), "--seconds",
-               f"{seconds:g}", "--spin-us", "20"]
+               f"{seconds:g}", "--spin-us", str(SPIN_US), *(["--span", str(span)] if span else [])]
     return call_json([*command, *(["--delay", delay] if delay != "none" else []), rig.device(1, device)])
 
 

@@ -84,6 +84,7 @@ class Kind:
     own_factors = ()
     settings = ()
     has_raw = False
+    has_seconds = True  # else it takes as long as it takes
 
     def run(self, rig, cell, seconds, seed):
         raise NotImplementedError
@@ -93,8 +94,11 @@ class Kind:
         op = RAW.get(str(cell.load.get("op", "")))
         if not self.has_raw or op is None or cell.variant.get("store") == "mem":
             return None
-        depth = int(cell.load.get("depth", 1)) * int(cell.load.get("connections", 1))
-        return op, cell.load.get("size", "4K"), depth, str(cell.variant.get("delay", "none")), cell.variant.get("device")
+        connections = int(cell.load.get("connections", 1))
+        depth = int(cell.load.get("depth", 1)) * connections
+        span = size_bytes(cell.load.get("object-size", 0)) * int(cell.load.get("objects", 1)) * connections
+        return (op, cell.load.get("size", "4K"), depth, str(cell.variant.get("delay", "none")), cell.variant.get("device"),
+                None if cell.load["op"] == "create" else span)
 
     @staticmethod
     def device(rig, cell):
@@ -154,6 +158,8 @@ class Store(Kind):
             found["written_bytes"] = per_op["written_bytes"] / payload
         if payload and per_op["settled_bytes"]:
             found["settled_bytes"] = per_op["settled_bytes"] / payload
+        if "settled_iops" in report:
+            found["settled_iops"] = report["settled_iops"]
         if paths:
             found["shared_direct"] = report["paths"]["direct"] / paths
         return found
@@ -183,8 +189,7 @@ class Daemon(Kind):
                 spread = [] if cell.variant["spread"] == "yes" else ["--no-spread"]
                 call([f"{rig.build}/bin/lapis", "-s", one.unix, "mb", *spread, "load"])
             warm = seconds * float(rig.part.settings.get("warm-up", 0.25))
-            if cell.load.get("op") != "create":
-                self.drive(rig, cell, one, warm, seed + 1000000)
+            self.drive(rig, cell, one, warm, seed + 1000000)
             return [self.measured(rig, cell, one, seconds, seed)]
 
     @contextlib.contextmanager
@@ -451,6 +456,7 @@ class Bonnie(Daemon):
     load_options = ("file-mib", "small-files", "direct")
     metrics = tuple(BONNIE)
     has_raw = False
+    has_seconds = False
     MOUNTED_S = 30
     not_for_lapisd = (*Daemon.not_for_lapisd, "files")
 
@@ -513,12 +519,13 @@ class Allocate(Kind):
     name = "allocate"
     variant_options = ("allocator",)
     load_options = ("device-gib", "fill")
+    has_seconds = False
     metrics = ("take_ns", "aged_take_ns", "release_ns", "aged_release_ns", "churn_ns", "score", "runs", "memory_mib")
     settings = ("turnovers",)
 
     def run(self, rig, cell, seconds, seed):
-        report = call_json([rig.tool("alloc_bench"), "--json", "--turnovers", str(rig.part.settings.get("turnovers", 10)),
-                            "--kind", str(cell.variant.get("allocator", "hybrid")), *flags(cell.load)])
+        report = call_json([rig.tool("alloc_bench"), "--json", "--seed", str(seed), "--turnovers",
+                            str(rig.part.settings.get("turnovers", 10)), "--kind", str(cell.variant.get("allocator", "hybrid")), *flags(cell.load)])
         found, = report["results"]
         return [Outcome({
             "take_ns": found["fresh_ns"]["take"], "aged_take_ns": found["aged_ns"]["take"],
@@ -533,6 +540,7 @@ class Age(Kind):
     name = "age"
     variant_options = ("allocator",)
     load_options = ("fill",)
+    has_seconds = False
     metrics = ("aged_ratio", "aged_mb_per_s", "fresh_mb_per_s", "aged_cpu_us_per_mib", "aged_reads", "aged_writes",
                "score", "largest_run_kib")
     settings = ("turnovers",)
@@ -555,6 +563,7 @@ class Counters(Kind):
     """counter_bench: one update of a counter that threads share; all its cells in one run, in turn."""
 
     name = "counters"
+    has_seconds = False
     metrics = ("update_cpu_ns", "update_wall_ns")
     own_factors = ("technique", "threads")
     settings = ("updates",)

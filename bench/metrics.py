@@ -16,6 +16,7 @@ class Metric:
 
 METRICS = {
     "iops": Metric("rate", "operations/s", 1),
+    "settled_iops": Metric("rate, with the time until all is in its place", "operations/s", 1),
     "mb_per_s": Metric("throughput", "MB/s", 1),
     "raw_ratio": Metric("rate against the raw device", "ratio", 1),
     "mean_us": Metric("mean latency", "µs", -1),

@@ -71,13 +71,18 @@ def p_least(ours_cnt, other_cnt):
     return min(1.0, 2 / math.comb(ours_cnt + other_cnt, ours_cnt))
 
 
+def distance(ratio):
+    """How far from 1, equally far for twice as much and for half: what a rate loses a time gains."""
+    return abs(math.log(ratio)) if 0 < ratio < math.inf else math.inf
+
+
 class Difference:
     """Of two samples of one figure, ours against another."""
 
     SAME, WITHIN, LIKELY, BEYOND, UNKNOWN = "equal", "within", "likely", "beyond", "unknown"
 
     def __init__(self, ours, other, drift=0.0):
-        """drift: by how much the machine itself differed between the two, as a share."""
+        """drift: by how much the machine itself differed between the two, as a distance()."""
         self.cnts = len(ours), len(other)
         self.drift = drift
         base = median(other)
@@ -92,11 +97,15 @@ class Difference:
             return self.SAME
         if min(self.cnts) < 2:
             return self.UNKNOWN
-        if abs(self.ratio - 1) <= self.drift:
+        if self.is_drift:
             return self.WITHIN
         if self.p <= ALPHA:
             return self.BEYOND
         return self.LIKELY if self.is_apart and self.least > ALPHA else self.WITHIN
+
+    @property
+    def is_drift(self):
+        return distance(self.ratio) <= self.drift
 
     @property
     def percent(self):
@@ -113,7 +122,7 @@ class Difference:
             return f"exceeds the noise ({tested})"
         if self.verdict == self.LIKELY:
             return f"likely: every run of one side is beyond all of the other, which is as much as so few can say ({tested})"
-        why = f"the machine drifted by {self.drift * 100:.0f} %" if abs(self.ratio - 1) <= self.drift else tested
+        why = f"the machine drifted by a factor of {math.exp(self.drift):.2f}" if self.is_drift else tested
         return f"within the noise ({why})"
 
 
@@ -132,8 +141,10 @@ class Overall:
     """One choice against the baseline over all cells, round by round: what both met in one round is compared,
     so that what the machine did meanwhile counts for both."""
 
-    def __init__(self, pairs_by_round):
-        """A list of (ours, baseline) for each round."""
+    def __init__(self, pairs_by_round, compared=0, cells=0):
+        """A list of (ours, baseline) for each round, which come from so many of so many cells: the others have none
+        to be compared with."""
+        self.compared, self.cells = compared, cells
         self.rounds = [geometric_mean([ours / base for ours, base in pairs]) for pairs in pairs_by_round if pairs]
         self.ratio = median(self.rounds)
         self.aboves = sum(one > 1 for one in self.rounds)
@@ -148,7 +159,15 @@ class Overall:
     def is_sure(self):
         return self.is_one_sided and self.p <= ALPHA
 
+    @property
+    def of_cells(self):
+        """To be added to what is said, where not all cells are in it."""
+        return f" in {self.compared} of {self.cells} cells" if self.compared < self.cells else ""
+
     def text(self):
+        return self.said() + self.of_cells
+
+    def said(self):
         cnt = len(self.rounds)
         low, high = (min(self.rounds) - 1) * 100, (max(self.rounds) - 1) * 100
         if all(one == 1 for one in self.rounds):

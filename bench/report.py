@@ -283,7 +283,7 @@ def section(part):
         return f'<h2>{esc(part.name)}</h2>{text}<p class="note">No run of this part has figures.</p>'
     open_ = ' open="open"' if len(part.cells) <= 24 else ""
     return (f"<h2>{esc(part.name)}</h2>{text}{plots}<details{open_}><summary>All {len(part.cells)} cells: median, and least to "
-            f"greatest of {part.repetitions} runs of {part.seconds:g} s</summary>{cells_table(part)}</details>")
+            f"greatest of {part.repetitions} runs{f' of {part.seconds:g} s' if part.seconds else ''}</summary>{cells_table(part)}</details>")
 
 
 def limits_section(results):
@@ -314,7 +314,8 @@ def sureness_section(results):
             f"in random order (seed {results.seed}), so that what else the machine did met all alike. Spread is (greatest - least) / "
             "median of the runs of one cell: a difference smaller than that means little by itself. Differences over all "
             "cells are compared round by round; n rounds of the same sign happen by chance with p = 2 / 2<sup>n</sup>, "
-            "so that three rounds cannot say more than p = 0.25, and six say 0.03.</p>"
+            "so that three rounds cannot say more than p = 0.25, and six say 0.03. Where many figures are compared, one in "
+            "so many seems to differ by chance: with six rounds one in 32.</p>"
             + table(["part", "figure", "runs", "spread of the middle cell", "of the worst cell"], rows, 2) + lost_list(results))
 
 

@@ -21,7 +21,7 @@ class Unreadable(Exception):
 def describe(part):
     """What a report needs to know of a part."""
     return {"name": part.name, "kind": part.kind.name, "text": part.text, "repetitions": part.repetitions,
-            "seconds": part.seconds, "device": part.device_kind, "metrics": part.metrics,
+            "seconds": part.seconds if part.kind.has_seconds else None, "device": part.device_kind, "metrics": part.metrics,
             "factors": {factor: [choice.label for choice in several] for factor, several in part.factors.items()},
             "fixed": {**part.fixed["variants"], **part.fixed["load"]}, "settings": part.settings,
             "own_factors": list(part.kind.own_factors), "baseline": part.baseline, "plots": part.plots,
@@ -97,17 +97,19 @@ class PartResults:
     def overall(self, factor, label, base, metric):
         """One choice against another over all cells, round by round; None where there is nothing to compare."""
         rounds = sorted({run["repetition"] for run in self.runs})
-        pairs = []
+        cells = self.find(**{factor: label})
+        pairs, compared = [], set()
         for repetition in rounds:
             found = []
-            for cell in self.find(**{factor: label}):
+            for number, cell in enumerate(cells):
                 other = self.twin(cell, factor, base)
                 ours = cell.of_round(metric, repetition)
                 theirs = other.of_round(metric, repetition) if other else None
                 if ours and theirs and ours > 0 and theirs > 0:
                     found.append((ours, theirs))
+                    compared.add(number)
             pairs.append(found)
-        return Overall(pairs) if any(pairs) else None
+        return Overall(pairs, len(compared), len(cells)) if any(pairs) else None
 
 
 def labels_of(value):

@@ -76,7 +76,7 @@ def bdev(build, device, rw, size, depth, seconds, sync, delay, *more):
     """The same by our own tool, which can delay as store-bench does."""
     op = "read" if rw.endswith("read") else "write-through" if sync else "write"
     text = quiet([f"{build}/tools/bdev_bench", "--op", op, "--size", str(size), "--depth", str(depth),
-                  "--seconds", seconds_of(seconds), "--spin-us", "20", "--delay", delay, *more, device])
+                  "--seconds", seconds_of(seconds), "--spin-us", "100", "--delay", delay, *more, device])
     done = json.loads(text)
     return done["iops"], done["cpu_us_per_op"]
 

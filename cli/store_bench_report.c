@@ -64,6 +64,13 @@ static void print_times(const struct lpi_bench_report *report)
 		     to_us(per_op(report, result->process_cpu_ns)));
 }
 
+/* With the time that it took to close the store: what was deferred has to be done, too. */
+static double settled_rate(const struct lpi_bench_report *report)
+{
+	uint64_t ns = report->result.took_ns + report->close_ns;
+	return ns > 0 ? (double)report->result.ops * (double)LP_NS_PER_S / (double)ns : 0;
+}
+
 static void print_counts(const struct lpi_bench_report *report)
 {
 	const struct lpi_bench_counts *counts = &report->counts;
@@ -80,8 +87,9 @@ static void print_counts(const struct lpi_bench_report *report)
 		     per_op(report, counts->background_reads),
 		     per_op(report, counts->background_read_bytes));
 	if (counts->settled_bytes > 0)
-		(void)printf("%-14s %.0f B written per op, all of it in its place\n", "settled",
-			     per_op(report, counts->settled_bytes));
+		(void)printf("%-14s %.0f B written per op, %.0f /s until all was in its place\n",
+			     "settled", per_op(report, counts->settled_bytes),
+			     settled_rate(report));
 	(void)printf(
 		"%-14s turns %.4f, calls %.4f an op; %" PRIu64 " absences above 1 ms (%" PRIu64
 		" preempted, %" PRIu64 " blocked), longest %.2f ms, by our own work %.2f ms (%s)\n",
@@ -168,6 +176,8 @@ static void json_times(const struct lpi_bench_report *report)
 	(void)printf(", \"seconds\": %.6f, \"iops\": %.1f, \"bytes_per_s\": %.0f",
 		     (double)result->took_ns / (double)LP_NS_PER_S, per_second(report, result->ops),
 		     per_second(report, result->bytes));
+	if (report->counts.settled_bytes > 0)
+		json_real("settled_iops", settled_rate(report));
 	(void)printf(", \"latency_us\": {\"mean\": %.3f, \"p50\": %.3f, \"p95\": %.3f, "
 		     "\"p99\": %.3f, \"p999\": %.3f, \"max\": %.3f}",
 		     to_us(lp_hist_mean(&result->latency_ns)), percentile_us(report, LP_HIST_P50),

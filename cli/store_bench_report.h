@@ -57,7 +57,8 @@ struct lpi_bench_report {
 	const char *allocator;
 	const char *delay;           /* "none" */
 	struct lp_store_usage usage; /* at the end of the measured phase */
-	uint64_t open_ns;            /* what opening the store took, recovery included */
+	uint64_t open_ns;            /* what opening the store took, recovery included, */
+	uint64_t close_ns;           /* and closing it after the measured phase */
 	struct lpi_bench_result result;
 	struct lpi_bench_counts counts;
 	char explain[512]; /* the choice of the write path; empty: not asked for */

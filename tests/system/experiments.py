@@ -23,10 +23,12 @@ if importlib.util.find_spec("yaml") is None:
     print("python3-yaml is not installed")
     sys.exit(77)
 
+import answers
 import noise
 import svg
 from experiment import Experiment, Wrong, read
 from loads import KINDS, curve_of
+from results import PartResults
 
 FAILURES = []
 
@@ -157,12 +159,41 @@ def test_noise():
         must(noise.Difference(ours, other).verdict == verdict, f"{ours} and {other}: not {verdict}")
     drifted = noise.Difference([100, 101, 102, 103], [110, 111, 112, 113], 0.1)
     must(drifted.verdict == "within" and "drifted" in drifted.text(), "a drift of the machine is not noticed")
+    # A machine of half the speed: rates halve, and times double.
+    halved = noise.distance(0.5)
+    for ours, other in (([50, 51, 52, 53], [100, 102, 104, 106]), ([200, 202, 204, 206], [100, 101, 102, 103])):
+        must(noise.Difference(ours, other, halved).verdict == "within", f"{ours} and {other} on a machine of half the speed")
+    must(noise.Difference([220, 222, 224, 226], [100, 101, 102, 103], halved).verdict == "beyond", "more than the machine")
     overall = noise.Overall([[(2, 1), (8, 4)], [(4, 2)]])
     must(overall.ratio == 2 and overall.is_one_sided, "twice as much in each round")
     must("no sure" in noise.Overall([[(2, 1)], [(1, 2)], [(3, 2)]]).text(), "rounds that disagree")
+    must("in 2 of 3 cells" in noise.Overall([[(2, 1), (8, 4)]], 2, 3).text(), "cells that were not compared are not told")
     same = noise.Overall([[(1, 1)]] * 5 + [[(99, 100)]])
     must(not same.is_sure, "rounds without a difference are no signs")
     must(curve_of([[0, 1000, 50], [1000, 2000, 49], [2000, 9000, 1]])[-1] == [100, 9.0], "a curve's end")
+
+
+def made_up_part(rates, depth=64):
+    """A part whose cells have these rates, round by round: {(path, size): [...]}."""
+    runs = [{"factors": {"path": path, "size": size}, "repetition": nr, "metrics": {"iops": value, "log_writes": 1.0}}
+            for (path, size), values in rates.items() for nr, value in enumerate(values, 1)]
+    labels = [list(dict.fromkeys(key[at] for key in rates)) for at in (0, 1)]
+    return PartResults({"name": "p", "factors": {"path": labels[0], "size": labels[1]}, "own_factors": [],
+                        "metrics": ["iops"], "fixed": {"depth": depth}}, runs)
+
+
+def test_within():
+    """The better one of two is that of all rounds; a claim is broken where every round breaks it."""
+    claim = {"factor": "path", "value": "auto", "among": ["a", "b"], "metric": "iops", "within": 5}
+    noisy = {("a", "4K"): [100, 110, 100], ("b", "4K"): [110, 99, 99], ("auto", "4K"): [102, 106, 99]}
+    said, = answers.within(made_up_part(noisy), claim)
+    must("holds in all 1 cells" in said, f"noise breaks a claim: {said}")
+    broken = {**noisy, ("a", "8K"): [100, 101, 102], ("b", "8K"): [50, 50, 50], ("auto", "8K"): [90, 91, 92]}
+    said, = answers.within(made_up_part(broken), claim)
+    must("broken in 1 of 2 cells, in every round" in said and "depends" not in said, f"broken: {said}")
+    doubtful = {("a", "4K"): [100, 100, 100], ("auto", "4K"): [90, 94, 99]}
+    said, = answers.within(made_up_part(doubtful), claim)
+    must("in 1 of 1 cells it depends on the round" in said and "broken" not in said, f"doubtful: {said}")
 
 
 # --- Plots and pages --------------------------------------------------------------------------------------------
@@ -219,7 +250,7 @@ def test_tiny_run():
         must(len(file.readlines()) == 1 + 16, "lines of the CSV")
     must(len(os.listdir("out/tiny/raw")) == 16, "raw results")
     done = tool("compare", "out/tiny", "out/tiny")
-    must(done.returncode == 0 and "p = " in done.stdout or "no difference" in done.stdout, f"compare: {done.stdout}{done.stderr}")
+    must(done.returncode == 0 and "cells beyond the noise" in done.stdout, f"compare: {done.stdout}{done.stderr}")
 
 
 def test_failing_run():
@@ -262,13 +293,13 @@ def test_compare():
     must(done.returncode == 1 and done.stdout.count("exceeds the noise") == 1 and "-19.7 %" in done.stdout and
          "1 of 2 cells" in done.stdout, f"one slower: {done.stdout}")
     done = tool("compare", "--fail", "a", "drifted")
-    must(done.returncode == 0 and "machine differed by up to 24.8 %" in done.stdout and "0 of 2 cells" in done.stdout,
+    must(done.returncode == 0 and "machine differed by a factor of up to 1.33" in done.stdout and "0 of 2 cells" in done.stdout,
          f"a slower machine: {done.stdout}")
     must(tool("compare", "a", "absent").returncode == 2, "a folder that is absent")
 
 
 def main():
-    for test in (test_wrongs, test_no_truth_values, test_order, test_those_in_the_tree, test_noise, test_plots, test_tiny_run,
+    for test in (test_wrongs, test_no_truth_values, test_order, test_those_in_the_tree, test_noise, test_within, test_plots, test_tiny_run,
                  test_failing_run, test_compare):
         print(test.__name__, flush=True)
         test()
