@@ -26,6 +26,7 @@
 #define RESUME_NS              LP_NS_PER_S
 #define REFUSED_NS             (10 * LP_NS_PER_MS)
 #define RESUMES_MAX            5u
+#define REREADS_MAX            5u /* a RESUME_NS apart */
 #define LEASE_RETRY_NS         LP_NS_PER_S
 #define LEASE_POLL_NS          (2 * LP_NS_PER_MS) /* while others are asked */
 #define LEASE_PATIENCE_NS      (30 * LP_NS_PER_S) /* a thread that hangs */
@@ -101,8 +102,9 @@ static void flush_run(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, flush_work);
 	shard->flush_result = lp_kv_flush(shard->kv);
+	shard->reread_result = 0;
 	if (shard->flush_result == 0 && atomic_load(&shard->kv_is_unread))
-		shard->flush_result = read_persisted(shard);
+		shard->reread_result = read_persisted(shard);
 }
 
 static void relieve(struct lp_shard *shard);
@@ -110,6 +112,23 @@ static void relieve(struct lp_shard *shard);
 static void flush_fire(struct lp_timer *timer)
 {
 	relieve(LP_CONTAINER_OF(timer, struct lp_shard, flush_timer));
+}
+
+static void ask_again(struct lp_shard *shard, uint64_t pause_ns)
+{
+	lp_timer_start(shard->options.reactor, &shard->flush_timer,
+		       lp_reactor_now_ns(shard->options.reactor) + pause_ns);
+}
+
+/* Flushed, perhaps, but nobody knows up to where, so nothing is trimmed. As long as there is room
+ * others write, and the next flush makes a newer table, which says it, too. When there is none and
+ * it cannot be read again and again, all who write would wait for ever. */
+static void reread_failed(struct lp_shard *shard)
+{
+	if (shard->is_door_closed && ++shard->reread_failures > REREADS_MAX)
+		fail_shard(shard, shard->reread_result, "the index cannot be read", NULL);
+	else
+		ask_again(shard, RESUME_NS);
 }
 
 /* Refused: nothing has begun, and what stalls the index (a compaction, or flushes of older
@@ -122,9 +141,11 @@ static void flush_done(struct lp_work *work)
 	if (shard->closing || shard->error != 0)
 		return;
 	if (shard->flush_result < 0) {
-		lp_timer_start(shard->options.reactor, &shard->flush_timer,
-			       lp_reactor_now_ns(shard->options.reactor) + REFUSED_NS);
+		ask_again(shard, REFUSED_NS);
+	} else if (shard->reread_result < 0) {
+		reread_failed(shard);
 	} else {
+		shard->reread_failures = 0;
 		relieve(shard); /* what was asked for meanwhile found it busy */
 	}
 }
@@ -382,25 +403,34 @@ static int read_persisted(struct lp_shard *shard)
 	uint64_t seq = 0;
 	uint64_t whole_seq = 0;
 	lp_key_of_store(&key, "applied");
+	/* Before: two may read at once, and one who looked before a flush does not know of its
+	 * number, which the other could not read. */
+	atomic_store(&shard->kv_is_unread, false);
 	int err = lp_kv_get_persisted(shard->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value);
-	atomic_store(&shard->kv_is_unread, err < 0 && err != -ENOENT);
-	if (err < 0)
-		return err == -ENOENT ? 0 : err;
-	if (lp_applied_decode(value.bytes, &seq, &whole_seq) == 0) {
-		raise_to(&shard->kv_whole, whole_seq);
-		raise_to(&shard->kv_persisted, seq);
+	if (err == -ENOENT)
+		return 0;
+	if (err == 0) {
+		err = lp_applied_decode(value.bytes, &seq, &whole_seq);
+		lp_kv_value_release(&value);
 	}
-	lp_kv_value_release(&value);
+	if (err < 0) {
+		atomic_store(&shard->kv_is_unread, true);
+		return err;
+	}
+	raise_to(&shard->kv_whole, whole_seq);
+	raise_to(&shard->kv_persisted, seq);
 	post_kv_msg(shard);
 	return 0;
 }
 
 static void kv_flushed(struct lp_kv_events *events)
 {
+	struct lp_shard *shard = of_kv(events);
 	/* A failure leaves the former number: the log keeps more than it must until it is read
-	 * again, when the next flush is asked for. */
-	int ignored = read_persisted(of_kv(events));
-	(void)ignored;
+	 * again, when the next flush is asked for. The shard must hear of this one's end all the
+	 * same: while the log is tight nothing else comes to ask. */
+	if (read_persisted(shard) < 0)
+		post_kv_msg(shard);
 }
 
 /* Once, until something was done about it. */

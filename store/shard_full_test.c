@@ -2,8 +2,8 @@
 /* Goal: a shard whose index has no space, or fails, neither waits for ever nor loses anything: it
  * closes or opens within a bounded time, with the error, and finds all that was acknowledged later;
  * and when space comes back meanwhile, it goes on (rules L5, L6, L8, S5).
- * Method: a device that has no space for the index's tables, for a time or for good; and one whose
- * chunks are all leased for objects. */
+ * Method: a device that has no space for the index's tables, for a time or for good, or that cannot
+ * read them; and one whose chunks are all leased for objects. */
 #include "store/shard_test.h"
 
 #include "store/shard_impl.h"
@@ -13,6 +13,7 @@
 #define CLOSE_NS     (20 * LP_NS_PER_S)
 #define FAIL_EACH    17u   /* of the writes of the index one fails */
 #define RESUME_TURNS 10000 /* a second has 2000 of those who try again */
+#define DOOR_TURNS   20000
 
 static uint64_t put_cnt; /* acknowledged */
 
@@ -375,6 +376,93 @@ static void test_fails_again(void **state)
 	}
 }
 
+/* --- What was flushed cannot be read ---------------------------------------------------------- */
+
+/* Reads of the index's files fail, behind the first few; fire_cnt 0: all of them. */
+static uint32_t fail_reads(struct lpi_shard_rig *rig, uint32_t skip_cnt, uint32_t fire_cnt)
+{
+	struct lp_disk_label label;
+	struct lp_label_why why;
+	lp_test_ok(lp_label_read(rig->bdev, false, &label, &why));
+	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_READ),
+					 .offset_bytes = label.chunk_base * LP_BLOCK_BYTES,
+					 .skip_cnt = skip_cnt,
+					 .fire_cnt = fire_cnt};
+	return lp_sim_rule_add(lp_sim_of(rig->bdev), &rule);
+}
+
+/* The log is tight at once, of records; the flush that makes room was asked for and has not begun,
+ * and nothing else is under way. */
+static void close_door(struct lpi_shard_rig *rig)
+{
+	enum { MAX = 4000, EACH = 1500, FRAMES_MAX = 4 };
+	lpi_shard_rig_init(rig, lpi_shard_rig_store(10));
+	rig->log_records_max = MAX;
+	rig->index_buffer_bytes = 4 << 20;
+	lp_test_ok(lpi_shard_rig_open(rig));
+	for (uint64_t i = 0; !rig->shard->is_door_closed; i++) {
+		assert_true(i < FRAMES_MAX);
+		for (uint64_t k = 1; k <= EACH; k++)
+			lpi_shard_rig_put(rig, i * EACH + k, k, 8);
+		lpi_shard_rig_sync(rig);
+	}
+	while (!lp_work_is_idle(&rig->shard->flush_work))
+		(void)lp_reactor_turn(rig->reactor, false);
+	assert_true(lp_kv_is_flushing(lp_shard_kv(rig->shard)));
+}
+
+static void wait_door(struct lpi_shard_rig *rig)
+{
+	for (int i = 0; i < DOOR_TURNS && rig->shard->is_door_closed && rig->shard->error == 0; i++)
+		lpi_shard_rig_turn(rig);
+}
+
+/* Whoever waits for room goes on, whichever read fails: also the one that says how far the flush
+ * got, though nothing else ends the closed door. */
+static void test_one_read_fails(void **state)
+{
+	(void)state;
+	uint32_t skip_cnt = 0;
+	for (bool is_fired = true; is_fired; skip_cnt++) {
+		struct lpi_shard_rig rig;
+		close_door(&rig);
+		uint32_t rule = fail_reads(&rig, skip_cnt, 1);
+		wait_door(&rig);
+		assert_int_equal(rig.shard->error, 0);
+		assert_false(rig.shard->is_door_closed);
+		is_fired = lp_sim_rule_fired(lp_sim_of(rig.bdev), rule) > 0;
+		lp_test_ok(lpi_shard_rig_close(&rig, false));
+		lpi_shard_rig_fini(&rig);
+	}
+	assert_true(skip_cnt > 2);
+}
+
+/* From some read on they all fail: the door opens all the same, or the shard says that it has
+ * failed, within some seconds. */
+static void test_reads_go_on_failing(void **state)
+{
+	(void)state;
+	uint32_t unread_cnt = 0;
+	uint32_t skip_cnt = 0;
+	for (bool is_fired = true; is_fired; skip_cnt++) {
+		struct lpi_shard_rig rig;
+		close_door(&rig);
+		uint64_t start_ns = rig.clock.now_ns;
+		uint32_t rule = fail_reads(&rig, skip_cnt, 0);
+		wait_door(&rig);
+		is_fired = lp_sim_rule_fired(lp_sim_of(rig.bdev), rule) > 0;
+		assert_true(rig.shard->error < 0 || !rig.shard->is_door_closed);
+		assert_true(rig.clock.now_ns - start_ns < CLOSE_NS);
+		if (strncmp(lp_shard_reason(rig.shard), "the index cannot be read", 24) == 0)
+			unread_cnt++;
+		int ignored = lpi_shard_rig_close(&rig, true);
+		(void)ignored;
+		lpi_shard_rig_fini(&rig);
+	}
+	assert_true(unread_cnt > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +474,8 @@ int main(void)
 		cmocka_unit_test(test_empty_chunks_are_returned),
 		cmocka_unit_test(test_record_comes_last),
 		cmocka_unit_test(test_fails_again),
+		cmocka_unit_test(test_one_read_fails),
+		cmocka_unit_test(test_reads_go_on_failing),
 	};
 	return lp_test_main(tests, "store/shard_full");
 }

@@ -120,8 +120,10 @@ struct lp_shard {
 	uint32_t return_cnt;
 	uint32_t resume_failures; /* in a row, for other reasons than a full device */
 	struct lp_work flush_work;
-	struct lp_timer flush_timer; /* armed after a flush was refused */
+	struct lp_timer flush_timer; /* armed after a flush was refused, or is unread */
 	int flush_result;
+	int reread_result;        /* of what could not be read when it was flushed */
+	uint32_t reread_failures; /* in a row, while the door is closed */
 
 	struct lp_work lease_work;
 	int lease_result;
