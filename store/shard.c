@@ -58,6 +58,7 @@ static void set_reason(struct lp_shard *shard, int err, const char *what, struct
 /* Rule L7. bdev: where it failed; NULL: it was no device. */
 static void fail_shard(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
 {
+	LP_ASSERT(err < 0); /* else it would not have failed, and be told again */
 	if (shard->error != 0)
 		return;
 	shard->error = err;
@@ -447,9 +448,12 @@ static void kv_failed(struct lp_kv_events *events, int err, bool final, const ch
 	(void)pthread_mutex_lock(&shard->kv_reason_lock);
 	(void)snprintf(shard->kv_reason, sizeof(shard->kv_reason), "%s", reason);
 	(void)pthread_mutex_unlock(&shard->kv_reason_lock);
-	atomic_store(&shard->kv_error, err);
+	/* A final one has a place of its own, for a resume that begins at this moment forgets the
+	 * newest. */
 	if (final)
-		atomic_store(&shard->kv_error_final, true);
+		atomic_store(&shard->kv_error_final, err < 0 ? err : -EIO);
+	else
+		atomic_store(&shard->kv_error, err);
 	post_kv_msg(shard);
 }
 
@@ -473,11 +477,19 @@ void lpi_shard_resume_later(struct lp_shard *shard)
 			       lp_reactor_now_ns(shard->options.reactor) + RESUME_NS);
 }
 
+static bool should_resume(const struct lp_shard *shard)
+{
+	return atomic_load(&shard->kv_error) != 0 || atomic_load(&shard->kv_is_short);
+}
+
 static void resume_done(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, resume_work);
 	if (shard->resume_result == 0) {
 		shard->resume_failures = 0;
+		/* What failed meanwhile was told, and the timer may have found this one busy. */
+		if (should_resume(shard))
+			lpi_shard_resume_later(shard);
 		return;
 	}
 	/* A full device may have room again; one that goes on failing is given up (rule L5). */
@@ -508,7 +520,9 @@ uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint32_t *ret_chunks)
 static void resume_fire(struct lp_timer *timer)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(timer, struct lp_shard, resume_timer);
-	if (!lp_work_is_idle(&shard->resume_work))
+	/* One that is under way looks for newer failures at its end; after a final one the shard
+	 * fails, as a message is about to say. */
+	if (!lp_work_is_idle(&shard->resume_work) || atomic_load(&shard->kv_error_final) != 0)
 		return;
 	/* Before the resume: a newer failure must not be forgotten. */
 	bool full = atomic_exchange(&shard->kv_error, 0) == -ENOSPC;
@@ -532,9 +546,10 @@ void lpi_shard_take_up_kv_news(struct lp_shard *shard)
 		lpi_reclaim_look(shard);
 	}
 	relieve(shard);
-	if (atomic_load(&shard->kv_error_final))
-		fail_by_index(shard, atomic_load(&shard->kv_error));
-	else if (atomic_load(&shard->kv_error) != 0 || atomic_load(&shard->kv_is_short))
+	int final = atomic_load(&shard->kv_error_final);
+	if (final != 0)
+		fail_by_index(shard, final);
+	else if (should_resume(shard))
 		lpi_shard_resume_later(shard);
 }
 

@@ -3,7 +3,8 @@
  * closes or opens within a bounded time, with the error, and finds all that was acknowledged later;
  * and when space comes back meanwhile, it goes on (rules L5, L6, L8, S5).
  * Method: a device that has no space for the index's tables, for a time or for good, or that cannot
- * read them; and one whose chunks are all leased for objects. */
+ * read them; one whose chunks are all leased for objects; and events of the index at moments that
+ * its threads seldom meet. */
 #include "store/shard_test.h"
 
 #include "store/shard_impl.h"
@@ -463,6 +464,91 @@ static void test_reads_go_on_failing(void **state)
 	assert_true(unread_cnt > 0);
 }
 
+/* --- What the index tells at the wrong moment ------------------------------------------------- */
+
+static void wait_resume_armed(struct lpi_shard_rig *rig)
+{
+	for (int i = 0; i < 10 && !lp_timer_is_armed(&rig->shard->resume_timer); i++)
+		lpi_shard_rig_turn(rig);
+	assert_true(lp_timer_is_armed(&rig->shard->resume_timer));
+}
+
+/* The second is over. */
+static void fire_resume(struct lpi_shard_rig *rig)
+{
+	struct lp_timer *timer = &rig->shard->resume_timer;
+	assert_true(lp_timer_is_armed(timer));
+	lp_timer_stop(rig->reactor, timer);
+	timer->fire(timer);
+}
+
+/* A compaction finds no space while the shard resumes the index after the one before, which takes
+ * longer than a second: the resume that is due for it comes later. */
+static void test_resume_found_it_busy(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	start(&rig, 11);
+	struct lp_shard *shard = rig.shard;
+	shard->kv_events.compact_failed(&shard->kv_events, -ENOSPC);
+	wait_resume_armed(&rig);
+	fire_resume(&rig);
+	assert_false(lp_work_is_idle(&shard->resume_work));
+	assert_false(atomic_load(&shard->kv_is_short));
+	/* The message comes, though no turn has ended the work. */
+	atomic_store(&shard->kv_msg_sent, true);
+	shard->kv_events.compact_failed(&shard->kv_events, -ENOSPC);
+	atomic_store(&shard->kv_msg_sent, false);
+	lpi_shard_take_up_kv_news(shard);
+	fire_resume(&rig);
+	for (int i = 0; i < 3; i++)
+		lpi_shard_rig_turn(&rig);
+	assert_true(lp_work_is_idle(&shard->resume_work));
+	assert_true(lp_timer_is_armed(&shard->resume_timer) || !atomic_load(&shard->kv_is_short));
+	for (int i = 0; i < RESUME_TURNS && atomic_load(&shard->kv_is_short); i++)
+		lpi_shard_rig_turn(&rig);
+	assert_false(atomic_load(&shard->kv_is_short));
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+}
+
+struct listener {
+	struct lp_shard_events events;
+	uint32_t cnt;
+	int err;
+};
+
+static void on_failed(struct lp_shard_events *events, int err, const char *reason)
+{
+	struct listener *listener = LP_CONTAINER_OF(events, struct listener, events);
+	assert_non_null(reason);
+	listener->cnt++;
+	listener->err = err;
+}
+
+/* A resume that is due just then does not forget with which error, and it is told once. */
+static void test_final_error_meets_a_resume(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	struct listener listener = {.events.failed = on_failed};
+	start(&rig, 12);
+	struct lp_shard *shard = rig.shard;
+	shard->options.events = &listener.events;
+	shard->kv_events.failed(&shard->kv_events, -EIO, false, "a");
+	wait_resume_armed(&rig);
+	shard->kv_events.failed(&shard->kv_events, -EUCLEAN, true, "b");
+	fire_resume(&rig);
+	for (int i = 0; i < 10; i++)
+		lpi_shard_rig_turn(&rig);
+	assert_int_equal(listener.cnt, 1);
+	assert_int_equal(listener.err, -EUCLEAN);
+	assert_int_equal(lp_shard_error(shard), -EUCLEAN);
+	assert_non_null(strstr(lp_shard_reason(shard), ": b"));
+	lp_test_err(-EUCLEAN, lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -476,6 +562,8 @@ int main(void)
 		cmocka_unit_test(test_fails_again),
 		cmocka_unit_test(test_one_read_fails),
 		cmocka_unit_test(test_reads_go_on_failing),
+		cmocka_unit_test(test_resume_found_it_busy),
+		cmocka_unit_test(test_final_error_meets_a_resume),
 	};
 	return lp_test_main(tests, "store/shard_full");
 }

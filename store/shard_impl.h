@@ -108,9 +108,9 @@ struct lp_shard {
 	_Atomic uint64_t kv_persisted; /* `applied` as of the last flush, */
 	_Atomic uint64_t kv_whole;     /* and up to where it was whole (payments.h) */
 	_Atomic bool kv_is_unread;     /* these could not be read then */
-	_Atomic int kv_error;
-	_Atomic bool kv_error_final;
-	_Atomic bool kv_is_short; /* a compaction found no space */
+	_Atomic int kv_error;       /* the newest that a resume may end; 0: none since the last */
+	_Atomic int kv_error_final; /* one that only reopening ends; 0: none */
+	_Atomic bool kv_is_short;   /* a compaction found no space */
 	pthread_mutex_t kv_reason_lock;
 	char kv_reason[LP_SHARD_REASON_BYTES / 2]; /* of the newest error */
 	struct lp_timer resume_timer;
