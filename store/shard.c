@@ -503,6 +503,12 @@ static void resume_done(struct lp_work *work)
 		lp_commit_wake_room(shard->commit);
 }
 
+void lpi_shard_let_go(struct lp_shard *shard)
+{
+	if (shard->discards != NULL && lp_discards_give_way(shard->discards) > 0)
+		shard->gave_way = true;
+}
+
 /* Chunks that hold nothing are the index's to lease (rule S5). */
 uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint32_t *ret_chunks)
 {
@@ -528,8 +534,10 @@ static void resume_fire(struct lp_timer *timer)
 	bool full = atomic_exchange(&shard->kv_error, 0) == -ENOSPC;
 	full = atomic_exchange(&shard->kv_is_short, false) || full;
 	shard->return_cnt = 0;
-	if (full || shard->resume_result == -ENOSPC)
+	if (full || shard->resume_result == -ENOSPC) {
+		lpi_shard_let_go(shard);
 		shard->return_cnt = lpi_shard_choose_empty(shard, shard->return_chunks);
+	}
 	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->resume_work);
 }
 
@@ -674,8 +682,7 @@ void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter
 		return;
 	}
 	lpi_space_waiters_push_back(&shard->space_waiters, waiter);
-	if (shard->discards != NULL && lp_discards_give_way(shard->discards) > 0)
-		shard->gave_way = true;
+	lpi_shard_let_go(shard);
 	lease(shard);
 }
 

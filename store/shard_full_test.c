@@ -3,8 +3,8 @@
  * closes or opens within a bounded time, with the error, and finds all that was acknowledged later;
  * and when space comes back meanwhile, it goes on (rules L5, L6, L8, S5).
  * Method: a device that has no space for the index's tables, for a time or for good, or that cannot
- * read them; one whose chunks are all leased for objects; and events of the index at moments that
- * its threads seldom meet. */
+ * read them; one whose chunks are all leased for objects, or by another shard; and events of the
+ * index at moments that its threads seldom meet. */
 #include "store/shard_test.h"
 
 #include "store/shard_impl.h"
@@ -549,6 +549,145 @@ static void test_final_error_meets_a_resume(void **state)
 	lpi_shard_rig_fini(&rig);
 }
 
+/* --- Two shards ------------------------------------------------------------------------------- */
+
+#define RUN_BLOCKS UINT64_C(256)
+#define RUNS_MAX   512u
+#define RUNS_FREED 24u /* more than a shard keeps for itself */
+
+/* A machine, and the same once more with another shard on it, which discards. */
+static void start_two(uint64_t seed, struct lpi_shard_rig *first, struct lpi_shard_rig *ret_second)
+{
+	struct lp_disk_label label;
+	struct lp_label_why why;
+	struct lp_bdev *bdev = lpi_shard_rig_device(seed, LP_RIG_SIZE_BYTES);
+	const struct lp_mkfs_options mkfs = {
+		.bdev = {bdev}, .shard_cnt = 2, .log_bytes = LP_RIG_LOG_BYTES, .seed = {1}};
+	lp_test_ok(lp_store_mkfs(&mkfs, &label, &why));
+	lpi_shard_rig_init(first, bdev);
+	lp_test_ok(lpi_shard_rig_open(first));
+	*ret_second = *first;
+	const struct lp_shard_options options = {.reactor = first->reactor,
+						 .workers = first->workers,
+						 .devices = &first->devices,
+						 .bufs = first->bufs,
+						 .shard_idx = 1,
+						 .sim_clock = &first->clock.clock,
+						 .index_cache_bytes = 1 << 20,
+						 .index_buffer_bytes = 1 << 16,
+						 .deferred_blocks_max = 64,
+						 .files_reserve_bytes = 1 << 20,
+						 .discard = true};
+	ret_second->shard = NULL;
+	lp_test_ok(lp_shard_open(&options, &ret_second->shard));
+}
+
+static void finish_two(struct lpi_shard_rig *first, struct lpi_shard_rig *second)
+{
+	lp_test_ok(lp_shard_close(second->shard, true));
+	lp_test_ok(lpi_shard_rig_close(first, true));
+	lpi_shard_rig_fini(first);
+}
+
+/* Durably, and they wait for their discard. */
+static void free_runs(struct lpi_shard_rig *rig, const struct lp_extent *runs, uint32_t cnt)
+{
+	const struct lp_commit_need need = {.change_cnt = 1};
+	for (uint32_t i = 0; i < cnt; i++) {
+		lpi_shard_rig_reserve(rig, &need);
+		lp_shard_freed(rig->shard, runs[i]);
+	}
+	lpi_shard_rig_sync(rig);
+	assert_int_equal(lp_space_waiting_blocks(lp_shard_space(rig->shard)), cnt * RUN_BLOCKS);
+}
+
+/* With what comes of it, or -ENOSPC. */
+static int wait_space(struct lpi_shard_rig *rig, struct lpi_shard_rig *other)
+{
+	struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
+	lp_shard_wait_space(rig->shard, &told.waiter);
+	for (int i = 0; i < LP_RIG_TURNS_MAX && !told.done; i++) {
+		(void)lp_shard_sim_run_one(other->shard);
+		lpi_shard_rig_turn(rig);
+	}
+	assert_true(told.done);
+	return told.result;
+}
+
+/* All that there is. */
+static uint32_t take_runs(struct lpi_shard_rig *rig, struct lpi_shard_rig *other,
+			  struct lp_extent *ret_runs)
+{
+	const struct lp_alloc_options options = {
+		.hint = LP_ALLOC_NO_HINT, .extents_max = 1, .is_contiguous = true};
+	const struct lp_commit_need need = {.change_cnt = 1};
+	uint32_t cnt = 0;
+	uint64_t got;
+	for (;;) {
+		assert_true(cnt < RUNS_MAX);
+		if (lp_space_take(lp_shard_space(rig->shard), RUN_BLOCKS, &options, &ret_runs[cnt],
+				  &got) < 0) {
+			int err = wait_space(rig, other);
+			if (err == -ENOSPC)
+				return cnt;
+			lp_test_ok(err);
+			continue;
+		}
+		lpi_shard_rig_reserve(rig, &need);
+		lp_shard_taken(rig->shard, ret_runs[cnt++]);
+		lpi_shard_rig_sync(rig);
+	}
+}
+
+/* What one shard has just freed the other one gets, though it would be discarded first. */
+static void test_discards_give_way_to_others(void **state)
+{
+	(void)state;
+	static struct lp_extent runs[RUNS_MAX];
+	struct lpi_shard_rig rig;
+	struct lpi_shard_rig second;
+	start_two(13, &rig, &second);
+	uint32_t cnt = take_runs(&second, &rig, runs);
+	assert_true(cnt > RUNS_FREED);
+	lp_test_err(-ENOSPC, wait_space(&rig, &second));
+	free_runs(&second, runs + cnt - RUNS_FREED, RUNS_FREED);
+	lp_test_ok(wait_space(&rig, &second));
+	assert_true(lp_discards_stats(lp_shard_discards(second.shard))->let_go_blocks > 0);
+	finish_two(&rig, &second);
+}
+
+/* So does the index: one that has stopped, or is about to refuse what would make it larger. */
+static void test_discards_give_way_to_the_index(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct lpi_shard_rig rig;
+		struct lpi_shard_rig second;
+		struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
+		start_two(14, &rig, &second);
+		struct lp_shard *shard = second.shard;
+		const struct lp_extent run = {lpi_shard_rig_take_run(&second, RUN_BLOCKS),
+					      RUN_BLOCKS};
+		lpi_shard_rig_sync(&second);
+		free_runs(&second, &run, 1);
+		if (i == 0) {
+			shard->kv_events.compact_failed(&shard->kv_events, -ENOSPC);
+			wait_resume_armed(&second);
+			fire_resume(&second);
+		} else {
+			shard->plan.grow_bytes = UINT64_C(1) << 60;
+			lp_test_err(-EAGAIN, lp_shard_admit(shard, LP_SHARD_GROWS));
+			lp_shard_wait_index_room(shard, &told.waiter);
+			assert_true(lpi_shard_rig_wait(&second, &told));
+			lp_test_ok(told.result);
+		}
+		assert_int_equal(lp_space_waiting_blocks(lp_shard_space(shard)), 0);
+		assert_int_equal(lp_discards_stats(lp_shard_discards(shard))->let_go_blocks,
+				 RUN_BLOCKS);
+		finish_two(&rig, &second);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -564,6 +703,8 @@ int main(void)
 		cmocka_unit_test(test_reads_go_on_failing),
 		cmocka_unit_test(test_resume_found_it_busy),
 		cmocka_unit_test(test_final_error_meets_a_resume),
+		cmocka_unit_test(test_discards_give_way_to_others),
+		cmocka_unit_test(test_discards_give_way_to_the_index),
 	};
 	return lp_test_main(tests, "store/shard_full");
 }

@@ -183,6 +183,8 @@ void lpi_shard_flush_index(struct lp_shard *shard);
 void lpi_shard_resume_later(struct lp_shard *shard);
 /* What the index told so far, taken up by the shard's thread. */
 void lpi_shard_take_up_kv_news(struct lp_shard *shard);
+/* Somebody lacks space: what waits for its discard is free, as far as none has begun. */
+void lpi_shard_let_go(struct lp_shard *shard);
 /* Chunks that hold nothing, out of use now and to be returned by a helper. */
 uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint32_t *ret_chunks);
 /* Files, or other shards, lack what this one does not need. */
