@@ -80,7 +80,8 @@ struct lp_kvfs_ops {
 
 	/* Before each append to a MANIFEST: returns when the log is durable up to what was applied
 	 * when it was called (rule L4, store I3), or with an error, which fails the append. NULL:
-	 * there is no log. */
+	 * there is no log, or the file system waits by itself, as blockfs does
+	 * (lp_blockfs_set_manifest_barrier(): it must also wait before it publishes). */
 	int (*manifest_barrier)(struct lp_kvfs *fs, const char *name);
 	/* What is left for files. NULL: not known. */
 	int (*free_space)(struct lp_kvfs *fs, uint64_t *ret_bytes);

@@ -26,6 +26,7 @@
 #define RESUME_NS              LP_NS_PER_S
 #define REFUSED_NS             (10 * LP_NS_PER_MS)
 #define RESUMES_MAX            5u
+#define REREADS_MAX            5u /* a RESUME_NS apart */
 #define LEASE_RETRY_NS         LP_NS_PER_S
 #define LEASE_POLL_NS          (2 * LP_NS_PER_MS) /* while others are asked */
 #define LEASE_PATIENCE_NS      (30 * LP_NS_PER_S) /* a thread that hangs */
@@ -57,6 +58,7 @@ static void set_reason(struct lp_shard *shard, int err, const char *what, struct
 /* Rule L7. bdev: where it failed; NULL: it was no device. */
 static void fail_shard(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
 {
+	LP_ASSERT(err < 0); /* else it would not have failed, and be told again */
 	if (shard->error != 0)
 		return;
 	shard->error = err;
@@ -101,8 +103,9 @@ static void flush_run(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, flush_work);
 	shard->flush_result = lp_kv_flush(shard->kv);
+	shard->reread_result = 0;
 	if (shard->flush_result == 0 && atomic_load(&shard->kv_is_unread))
-		shard->flush_result = read_persisted(shard);
+		shard->reread_result = read_persisted(shard);
 }
 
 static void relieve(struct lp_shard *shard);
@@ -110,6 +113,23 @@ static void relieve(struct lp_shard *shard);
 static void flush_fire(struct lp_timer *timer)
 {
 	relieve(LP_CONTAINER_OF(timer, struct lp_shard, flush_timer));
+}
+
+static void ask_again(struct lp_shard *shard, uint64_t pause_ns)
+{
+	lp_timer_start(shard->options.reactor, &shard->flush_timer,
+		       lp_reactor_now_ns(shard->options.reactor) + pause_ns);
+}
+
+/* Flushed, perhaps, but nobody knows up to where, so nothing is trimmed. As long as there is room
+ * others write, and the next flush makes a newer table, which says it, too. When there is none and
+ * it cannot be read again and again, all who write would wait for ever. */
+static void reread_failed(struct lp_shard *shard)
+{
+	if (shard->is_door_closed && ++shard->reread_failures > REREADS_MAX)
+		fail_shard(shard, shard->reread_result, "the index cannot be read", NULL);
+	else
+		ask_again(shard, RESUME_NS);
 }
 
 /* Refused: nothing has begun, and what stalls the index (a compaction, or flushes of older
@@ -122,9 +142,11 @@ static void flush_done(struct lp_work *work)
 	if (shard->closing || shard->error != 0)
 		return;
 	if (shard->flush_result < 0) {
-		lp_timer_start(shard->options.reactor, &shard->flush_timer,
-			       lp_reactor_now_ns(shard->options.reactor) + REFUSED_NS);
+		ask_again(shard, REFUSED_NS);
+	} else if (shard->reread_result < 0) {
+		reread_failed(shard);
 	} else {
+		shard->reread_failures = 0;
 		relieve(shard); /* what was asked for meanwhile found it busy */
 	}
 }
@@ -382,25 +404,34 @@ static int read_persisted(struct lp_shard *shard)
 	uint64_t seq = 0;
 	uint64_t whole_seq = 0;
 	lp_key_of_store(&key, "applied");
+	/* Before: two may read at once, and one who looked before a flush does not know of its
+	 * number, which the other could not read. */
+	atomic_store(&shard->kv_is_unread, false);
 	int err = lp_kv_get_persisted(shard->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value);
-	atomic_store(&shard->kv_is_unread, err < 0 && err != -ENOENT);
-	if (err < 0)
-		return err == -ENOENT ? 0 : err;
-	if (lp_applied_decode(value.bytes, &seq, &whole_seq) == 0) {
-		raise_to(&shard->kv_whole, whole_seq);
-		raise_to(&shard->kv_persisted, seq);
+	if (err == -ENOENT)
+		return 0;
+	if (err == 0) {
+		err = lp_applied_decode(value.bytes, &seq, &whole_seq);
+		lp_kv_value_release(&value);
 	}
-	lp_kv_value_release(&value);
+	if (err < 0) {
+		atomic_store(&shard->kv_is_unread, true);
+		return err;
+	}
+	raise_to(&shard->kv_whole, whole_seq);
+	raise_to(&shard->kv_persisted, seq);
 	post_kv_msg(shard);
 	return 0;
 }
 
 static void kv_flushed(struct lp_kv_events *events)
 {
+	struct lp_shard *shard = of_kv(events);
 	/* A failure leaves the former number: the log keeps more than it must until it is read
-	 * again, when the next flush is asked for. */
-	int ignored = read_persisted(of_kv(events));
-	(void)ignored;
+	 * again, when the next flush is asked for. The shard must hear of this one's end all the
+	 * same: while the log is tight nothing else comes to ask. */
+	if (read_persisted(shard) < 0)
+		post_kv_msg(shard);
 }
 
 /* Once, until something was done about it. */
@@ -417,9 +448,12 @@ static void kv_failed(struct lp_kv_events *events, int err, bool final, const ch
 	(void)pthread_mutex_lock(&shard->kv_reason_lock);
 	(void)snprintf(shard->kv_reason, sizeof(shard->kv_reason), "%s", reason);
 	(void)pthread_mutex_unlock(&shard->kv_reason_lock);
-	atomic_store(&shard->kv_error, err);
+	/* A final one has a place of its own, for a resume that begins at this moment forgets the
+	 * newest. */
 	if (final)
-		atomic_store(&shard->kv_error_final, true);
+		atomic_store(&shard->kv_error_final, err < 0 ? err : -EIO);
+	else
+		atomic_store(&shard->kv_error, err);
 	post_kv_msg(shard);
 }
 
@@ -443,11 +477,19 @@ void lpi_shard_resume_later(struct lp_shard *shard)
 			       lp_reactor_now_ns(shard->options.reactor) + RESUME_NS);
 }
 
+static bool should_resume(const struct lp_shard *shard)
+{
+	return atomic_load(&shard->kv_error) != 0 || atomic_load(&shard->kv_is_short);
+}
+
 static void resume_done(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, resume_work);
 	if (shard->resume_result == 0) {
 		shard->resume_failures = 0;
+		/* What failed meanwhile was told, and the timer may have found this one busy. */
+		if (should_resume(shard))
+			lpi_shard_resume_later(shard);
 		return;
 	}
 	/* A full device may have room again; one that goes on failing is given up (rule L5). */
@@ -459,6 +501,12 @@ static void resume_done(struct lp_work *work)
 	/* Whoever waits for room in a log that cannot be trimmed learns that it is in vain. */
 	if (shard->resume_result == -ENOSPC)
 		lp_commit_wake_room(shard->commit);
+}
+
+void lpi_shard_let_go(struct lp_shard *shard)
+{
+	if (shard->discards != NULL && lp_discards_give_way(shard->discards) > 0)
+		shard->gave_way = true;
 }
 
 /* Chunks that hold nothing are the index's to lease (rule S5). */
@@ -478,14 +526,18 @@ uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint32_t *ret_chunks)
 static void resume_fire(struct lp_timer *timer)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(timer, struct lp_shard, resume_timer);
-	if (!lp_work_is_idle(&shard->resume_work))
+	/* One that is under way looks for newer failures at its end; after a final one the shard
+	 * fails, as a message is about to say. */
+	if (!lp_work_is_idle(&shard->resume_work) || atomic_load(&shard->kv_error_final) != 0)
 		return;
 	/* Before the resume: a newer failure must not be forgotten. */
 	bool full = atomic_exchange(&shard->kv_error, 0) == -ENOSPC;
 	full = atomic_exchange(&shard->kv_is_short, false) || full;
 	shard->return_cnt = 0;
-	if (full || shard->resume_result == -ENOSPC)
+	if (full || shard->resume_result == -ENOSPC) {
+		lpi_shard_let_go(shard);
 		shard->return_cnt = lpi_shard_choose_empty(shard, shard->return_chunks);
+	}
 	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->resume_work);
 }
 
@@ -502,9 +554,10 @@ void lpi_shard_take_up_kv_news(struct lp_shard *shard)
 		lpi_reclaim_look(shard);
 	}
 	relieve(shard);
-	if (atomic_load(&shard->kv_error_final))
-		fail_by_index(shard, atomic_load(&shard->kv_error));
-	else if (atomic_load(&shard->kv_error) != 0 || atomic_load(&shard->kv_is_short))
+	int final = atomic_load(&shard->kv_error_final);
+	if (final != 0)
+		fail_by_index(shard, final);
+	else if (should_resume(shard))
 		lpi_shard_resume_later(shard);
 }
 
@@ -629,8 +682,7 @@ void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter
 		return;
 	}
 	lpi_space_waiters_push_back(&shard->space_waiters, waiter);
-	if (shard->discards != NULL && lp_discards_give_way(shard->discards) > 0)
-		shard->gave_way = true;
+	lpi_shard_let_go(shard);
 	lease(shard);
 }
 

@@ -2,8 +2,9 @@
 /* Goal: a shard whose index has no space, or fails, neither waits for ever nor loses anything: it
  * closes or opens within a bounded time, with the error, and finds all that was acknowledged later;
  * and when space comes back meanwhile, it goes on (rules L5, L6, L8, S5).
- * Method: a device that has no space for the index's tables, for a time or for good; and one whose
- * chunks are all leased for objects. */
+ * Method: a device that has no space for the index's tables, for a time or for good, or that cannot
+ * read them; one whose chunks are all leased for objects, or by another shard; and events of the
+ * index at moments that its threads seldom meet. */
 #include "store/shard_test.h"
 
 #include "store/shard_impl.h"
@@ -13,6 +14,7 @@
 #define CLOSE_NS     (20 * LP_NS_PER_S)
 #define FAIL_EACH    17u   /* of the writes of the index one fails */
 #define RESUME_TURNS 10000 /* a second has 2000 of those who try again */
+#define DOOR_TURNS   20000
 
 static uint64_t put_cnt; /* acknowledged */
 
@@ -375,6 +377,317 @@ static void test_fails_again(void **state)
 	}
 }
 
+/* --- What was flushed cannot be read ---------------------------------------------------------- */
+
+/* Reads of the index's files fail, behind the first few; fire_cnt 0: all of them. */
+static uint32_t fail_reads(struct lpi_shard_rig *rig, uint32_t skip_cnt, uint32_t fire_cnt)
+{
+	struct lp_disk_label label;
+	struct lp_label_why why;
+	lp_test_ok(lp_label_read(rig->bdev, false, &label, &why));
+	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_READ),
+					 .offset_bytes = label.chunk_base * LP_BLOCK_BYTES,
+					 .skip_cnt = skip_cnt,
+					 .fire_cnt = fire_cnt};
+	return lp_sim_rule_add(lp_sim_of(rig->bdev), &rule);
+}
+
+/* The log is tight at once, of records; the flush that makes room was asked for and has not begun,
+ * and nothing else is under way. */
+static void close_door(struct lpi_shard_rig *rig)
+{
+	enum { MAX = 4000, EACH = 1500, FRAMES_MAX = 4 };
+	lpi_shard_rig_init(rig, lpi_shard_rig_store(10));
+	rig->log_records_max = MAX;
+	rig->index_buffer_bytes = 4 << 20;
+	lp_test_ok(lpi_shard_rig_open(rig));
+	for (uint64_t i = 0; !rig->shard->is_door_closed; i++) {
+		assert_true(i < FRAMES_MAX);
+		for (uint64_t k = 1; k <= EACH; k++)
+			lpi_shard_rig_put(rig, i * EACH + k, k, 8);
+		lpi_shard_rig_sync(rig);
+	}
+	while (!lp_work_is_idle(&rig->shard->flush_work))
+		(void)lp_reactor_turn(rig->reactor, false);
+	assert_true(lp_kv_is_flushing(lp_shard_kv(rig->shard)));
+}
+
+static void wait_door(struct lpi_shard_rig *rig)
+{
+	for (int i = 0; i < DOOR_TURNS && rig->shard->is_door_closed && rig->shard->error == 0; i++)
+		lpi_shard_rig_turn(rig);
+}
+
+/* Whoever waits for room goes on, whichever read fails: also the one that says how far the flush
+ * got, though nothing else ends the closed door. */
+static void test_one_read_fails(void **state)
+{
+	(void)state;
+	uint32_t skip_cnt = 0;
+	for (bool is_fired = true; is_fired; skip_cnt++) {
+		struct lpi_shard_rig rig;
+		close_door(&rig);
+		uint32_t rule = fail_reads(&rig, skip_cnt, 1);
+		wait_door(&rig);
+		assert_int_equal(rig.shard->error, 0);
+		assert_false(rig.shard->is_door_closed);
+		is_fired = lp_sim_rule_fired(lp_sim_of(rig.bdev), rule) > 0;
+		lp_test_ok(lpi_shard_rig_close(&rig, false));
+		lpi_shard_rig_fini(&rig);
+	}
+	assert_true(skip_cnt > 2);
+}
+
+/* From some read on they all fail: the door opens all the same, or the shard says that it has
+ * failed, within some seconds. */
+static void test_reads_go_on_failing(void **state)
+{
+	(void)state;
+	uint32_t unread_cnt = 0;
+	uint32_t skip_cnt = 0;
+	for (bool is_fired = true; is_fired; skip_cnt++) {
+		struct lpi_shard_rig rig;
+		close_door(&rig);
+		uint64_t start_ns = rig.clock.now_ns;
+		uint32_t rule = fail_reads(&rig, skip_cnt, 0);
+		wait_door(&rig);
+		is_fired = lp_sim_rule_fired(lp_sim_of(rig.bdev), rule) > 0;
+		assert_true(rig.shard->error < 0 || !rig.shard->is_door_closed);
+		assert_true(rig.clock.now_ns - start_ns < CLOSE_NS);
+		if (strncmp(lp_shard_reason(rig.shard), "the index cannot be read", 24) == 0)
+			unread_cnt++;
+		int ignored = lpi_shard_rig_close(&rig, true);
+		(void)ignored;
+		lpi_shard_rig_fini(&rig);
+	}
+	assert_true(unread_cnt > 0);
+}
+
+/* --- What the index tells at the wrong moment ------------------------------------------------- */
+
+static void wait_resume_armed(struct lpi_shard_rig *rig)
+{
+	for (int i = 0; i < 10 && !lp_timer_is_armed(&rig->shard->resume_timer); i++)
+		lpi_shard_rig_turn(rig);
+	assert_true(lp_timer_is_armed(&rig->shard->resume_timer));
+}
+
+/* The second is over. */
+static void fire_resume(struct lpi_shard_rig *rig)
+{
+	struct lp_timer *timer = &rig->shard->resume_timer;
+	assert_true(lp_timer_is_armed(timer));
+	lp_timer_stop(rig->reactor, timer);
+	timer->fire(timer);
+}
+
+/* A compaction finds no space while the shard resumes the index after the one before, which takes
+ * longer than a second: the resume that is due for it comes later. */
+static void test_resume_found_it_busy(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	start(&rig, 11);
+	struct lp_shard *shard = rig.shard;
+	shard->kv_events.compact_failed(&shard->kv_events, -ENOSPC);
+	wait_resume_armed(&rig);
+	fire_resume(&rig);
+	assert_false(lp_work_is_idle(&shard->resume_work));
+	assert_false(atomic_load(&shard->kv_is_short));
+	/* The message comes, though no turn has ended the work. */
+	atomic_store(&shard->kv_msg_sent, true);
+	shard->kv_events.compact_failed(&shard->kv_events, -ENOSPC);
+	atomic_store(&shard->kv_msg_sent, false);
+	lpi_shard_take_up_kv_news(shard);
+	fire_resume(&rig);
+	for (int i = 0; i < 3; i++)
+		lpi_shard_rig_turn(&rig);
+	assert_true(lp_work_is_idle(&shard->resume_work));
+	assert_true(lp_timer_is_armed(&shard->resume_timer) || !atomic_load(&shard->kv_is_short));
+	for (int i = 0; i < RESUME_TURNS && atomic_load(&shard->kv_is_short); i++)
+		lpi_shard_rig_turn(&rig);
+	assert_false(atomic_load(&shard->kv_is_short));
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+}
+
+struct listener {
+	struct lp_shard_events events;
+	uint32_t cnt;
+	int err;
+};
+
+static void on_failed(struct lp_shard_events *events, int err, const char *reason)
+{
+	struct listener *listener = LP_CONTAINER_OF(events, struct listener, events);
+	assert_non_null(reason);
+	listener->cnt++;
+	listener->err = err;
+}
+
+/* A resume that is due just then does not forget with which error, and it is told once. */
+static void test_final_error_meets_a_resume(void **state)
+{
+	(void)state;
+	struct lpi_shard_rig rig;
+	struct listener listener = {.events.failed = on_failed};
+	start(&rig, 12);
+	struct lp_shard *shard = rig.shard;
+	shard->options.events = &listener.events;
+	shard->kv_events.failed(&shard->kv_events, -EIO, false, "a");
+	wait_resume_armed(&rig);
+	shard->kv_events.failed(&shard->kv_events, -EUCLEAN, true, "b");
+	fire_resume(&rig);
+	for (int i = 0; i < 10; i++)
+		lpi_shard_rig_turn(&rig);
+	assert_int_equal(listener.cnt, 1);
+	assert_int_equal(listener.err, -EUCLEAN);
+	assert_int_equal(lp_shard_error(shard), -EUCLEAN);
+	assert_non_null(strstr(lp_shard_reason(shard), ": b"));
+	lp_test_err(-EUCLEAN, lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+}
+
+/* --- Two shards ------------------------------------------------------------------------------- */
+
+#define RUN_BLOCKS UINT64_C(256)
+#define RUNS_MAX   512u
+#define RUNS_FREED 24u /* more than a shard keeps for itself */
+
+/* A machine, and the same once more with another shard on it, which discards. */
+static void start_two(uint64_t seed, struct lpi_shard_rig *first, struct lpi_shard_rig *ret_second)
+{
+	struct lp_disk_label label;
+	struct lp_label_why why;
+	struct lp_bdev *bdev = lpi_shard_rig_device(seed, LP_RIG_SIZE_BYTES);
+	const struct lp_mkfs_options mkfs = {
+		.bdev = {bdev}, .shard_cnt = 2, .log_bytes = LP_RIG_LOG_BYTES, .seed = {1}};
+	lp_test_ok(lp_store_mkfs(&mkfs, &label, &why));
+	lpi_shard_rig_init(first, bdev);
+	lp_test_ok(lpi_shard_rig_open(first));
+	*ret_second = *first;
+	const struct lp_shard_options options = {.reactor = first->reactor,
+						 .workers = first->workers,
+						 .devices = &first->devices,
+						 .bufs = first->bufs,
+						 .shard_idx = 1,
+						 .sim_clock = &first->clock.clock,
+						 .index_cache_bytes = 1 << 20,
+						 .index_buffer_bytes = 1 << 16,
+						 .deferred_blocks_max = 64,
+						 .files_reserve_bytes = 1 << 20,
+						 .discard = true};
+	ret_second->shard = NULL;
+	lp_test_ok(lp_shard_open(&options, &ret_second->shard));
+}
+
+static void finish_two(struct lpi_shard_rig *first, struct lpi_shard_rig *second)
+{
+	lp_test_ok(lp_shard_close(second->shard, true));
+	lp_test_ok(lpi_shard_rig_close(first, true));
+	lpi_shard_rig_fini(first);
+}
+
+/* Durably, and they wait for their discard. */
+static void free_runs(struct lpi_shard_rig *rig, const struct lp_extent *runs, uint32_t cnt)
+{
+	const struct lp_commit_need need = {.change_cnt = 1};
+	for (uint32_t i = 0; i < cnt; i++) {
+		lpi_shard_rig_reserve(rig, &need);
+		lp_shard_freed(rig->shard, runs[i]);
+	}
+	lpi_shard_rig_sync(rig);
+	assert_int_equal(lp_space_waiting_blocks(lp_shard_space(rig->shard)), cnt * RUN_BLOCKS);
+}
+
+/* With what comes of it, or -ENOSPC. */
+static int wait_space(struct lpi_shard_rig *rig, struct lpi_shard_rig *other)
+{
+	struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
+	lp_shard_wait_space(rig->shard, &told.waiter);
+	for (int i = 0; i < LP_RIG_TURNS_MAX && !told.done; i++) {
+		(void)lp_shard_sim_run_one(other->shard);
+		lpi_shard_rig_turn(rig);
+	}
+	assert_true(told.done);
+	return told.result;
+}
+
+/* All that there is. */
+static uint32_t take_runs(struct lpi_shard_rig *rig, struct lpi_shard_rig *other,
+			  struct lp_extent *ret_runs)
+{
+	const struct lp_alloc_options options = {
+		.hint = LP_ALLOC_NO_HINT, .extents_max = 1, .is_contiguous = true};
+	const struct lp_commit_need need = {.change_cnt = 1};
+	uint32_t cnt = 0;
+	uint64_t got;
+	for (;;) {
+		assert_true(cnt < RUNS_MAX);
+		if (lp_space_take(lp_shard_space(rig->shard), RUN_BLOCKS, &options, &ret_runs[cnt],
+				  &got) < 0) {
+			int err = wait_space(rig, other);
+			if (err == -ENOSPC)
+				return cnt;
+			lp_test_ok(err);
+			continue;
+		}
+		lpi_shard_rig_reserve(rig, &need);
+		lp_shard_taken(rig->shard, ret_runs[cnt++]);
+		lpi_shard_rig_sync(rig);
+	}
+}
+
+/* What one shard has just freed the other one gets, though it would be discarded first. */
+static void test_discards_give_way_to_others(void **state)
+{
+	(void)state;
+	static struct lp_extent runs[RUNS_MAX];
+	struct lpi_shard_rig rig;
+	struct lpi_shard_rig second;
+	start_two(13, &rig, &second);
+	uint32_t cnt = take_runs(&second, &rig, runs);
+	assert_true(cnt > RUNS_FREED);
+	lp_test_err(-ENOSPC, wait_space(&rig, &second));
+	free_runs(&second, runs + cnt - RUNS_FREED, RUNS_FREED);
+	lp_test_ok(wait_space(&rig, &second));
+	assert_true(lp_discards_stats(lp_shard_discards(second.shard))->let_go_blocks > 0);
+	finish_two(&rig, &second);
+}
+
+/* So does the index: one that has stopped, or is about to refuse what would make it larger. */
+static void test_discards_give_way_to_the_index(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct lpi_shard_rig rig;
+		struct lpi_shard_rig second;
+		struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
+		start_two(14, &rig, &second);
+		struct lp_shard *shard = second.shard;
+		const struct lp_extent run = {lpi_shard_rig_take_run(&second, RUN_BLOCKS),
+					      RUN_BLOCKS};
+		lpi_shard_rig_sync(&second);
+		free_runs(&second, &run, 1);
+		if (i == 0) {
+			shard->kv_events.compact_failed(&shard->kv_events, -ENOSPC);
+			wait_resume_armed(&second);
+			fire_resume(&second);
+		} else {
+			shard->plan.grow_bytes = UINT64_C(1) << 60;
+			lp_test_err(-EAGAIN, lp_shard_admit(shard, LP_SHARD_GROWS));
+			lp_shard_wait_index_room(shard, &told.waiter);
+			assert_true(lpi_shard_rig_wait(&second, &told));
+			lp_test_ok(told.result);
+		}
+		assert_int_equal(lp_space_waiting_blocks(lp_shard_space(shard)), 0);
+		assert_int_equal(lp_discards_stats(lp_shard_discards(shard))->let_go_blocks,
+				 RUN_BLOCKS);
+		finish_two(&rig, &second);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +699,12 @@ int main(void)
 		cmocka_unit_test(test_empty_chunks_are_returned),
 		cmocka_unit_test(test_record_comes_last),
 		cmocka_unit_test(test_fails_again),
+		cmocka_unit_test(test_one_read_fails),
+		cmocka_unit_test(test_reads_go_on_failing),
+		cmocka_unit_test(test_resume_found_it_busy),
+		cmocka_unit_test(test_final_error_meets_a_resume),
+		cmocka_unit_test(test_discards_give_way_to_others),
+		cmocka_unit_test(test_discards_give_way_to_the_index),
 	};
 	return lp_test_main(tests, "store/shard_full");
 }

@@ -110,9 +110,9 @@ struct lp_shard {
 	_Atomic uint64_t kv_persisted; /* `applied` as of the last flush, */
 	_Atomic uint64_t kv_whole;     /* and up to where it was whole (payments.h) */
 	_Atomic bool kv_is_unread;     /* these could not be read then */
-	_Atomic int kv_error;
-	_Atomic bool kv_error_final;
-	_Atomic bool kv_is_short; /* a compaction found no space */
+	_Atomic int kv_error;       /* the newest that a resume may end; 0: none since the last */
+	_Atomic int kv_error_final; /* one that only reopening ends; 0: none */
+	_Atomic bool kv_is_short;   /* a compaction found no space */
 	pthread_mutex_t kv_reason_lock;
 	char kv_reason[LP_SHARD_REASON_BYTES / 2]; /* of the newest error */
 	struct lp_timer resume_timer;
@@ -122,8 +122,10 @@ struct lp_shard {
 	uint32_t return_cnt;
 	uint32_t resume_failures; /* in a row, for other reasons than a full device */
 	struct lp_work flush_work;
-	struct lp_timer flush_timer; /* armed after a flush was refused */
+	struct lp_timer flush_timer; /* armed after a flush was refused, or is unread */
 	int flush_result;
+	int reread_result;        /* of what could not be read when it was flushed */
+	uint32_t reread_failures; /* in a row, while the door is closed */
 
 	struct lp_work lease_work;
 	int lease_result;
@@ -183,6 +185,8 @@ void lpi_shard_flush_index(struct lp_shard *shard);
 void lpi_shard_resume_later(struct lp_shard *shard);
 /* What the index told so far, taken up by the shard's thread. */
 void lpi_shard_take_up_kv_news(struct lp_shard *shard);
+/* Somebody lacks space: what waits for its discard is free, as far as none has begun. */
+void lpi_shard_let_go(struct lp_shard *shard);
 /* Chunks that hold nothing, out of use now and to be returned by a helper. */
 uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint32_t *ret_chunks);
 /* Files, or other shards, lack what this one does not need. */

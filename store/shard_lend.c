@@ -6,11 +6,12 @@
  * for that: who is about to be refused asks all others, and refuses only when they have answered
  * and still there is none.
  *
- * Who is asked and has more than it needs makes it known durably that some chunks are empty: puts
- * the records of the space, has the index flushed, and returns what is empty then. Once: what is
- * freed meanwhile is for the next who asks, also if he asks before the answer: then all this is
- * done once more before it. An idle shard does it, too. On a device that is really full that would
- * be in vain each time: so it is done only when something was freed since.
+ * Who is asked lets go what waits for its discard, and if it has more than it needs makes it known
+ * durably that some chunks are empty: puts the records of the space, has the index flushed, and
+ * returns what is empty then. Once: what is freed meanwhile is for the next who asks, also if he
+ * asks before the answer: then all this is done once more before it. An idle shard does it, too. On
+ * a device that is really full that would be in vain each time: so it is done only when something
+ * was freed since.
  *
  *   asked -> [records of the space, until there are no more] -> [flush] -> [return] -> answer
  */
@@ -132,6 +133,8 @@ static void begin(struct lp_shard *shard)
 	lend->is_recorded = false;
 	lend->rounds = 0;
 	lend->end_ns = now_of(shard) + PATIENCE_NS;
+	/* Else what was just freed would look as if it were in use for another second. */
+	lpi_shard_let_go(shard);
 	if (!must_end(shard) && give(shard))
 		return;
 	if (!must_end(shard) && is_worth_it(shard))

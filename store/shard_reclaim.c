@@ -112,6 +112,7 @@ static void step(struct lp_shard *shard)
 	}
 	if (reclaim->is_compacted) {
 		lpi_shard_take_up_kv_news(shard);
+		lpi_shard_let_go(shard);
 		if (lpi_shard_should_return(shard))
 			reclaim->chunk_cnt = lpi_shard_choose_empty(shard, reclaim->chunks);
 		if (reclaim->chunk_cnt == 0) {

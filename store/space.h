@@ -8,11 +8,14 @@
  *
  * The life of a block:
  *   lp_space_take       free -> taken: out of the allocator, no one else knows
- *   lp_space_log_take   the group's frame will say so       (or lp_space_untake: free again)
+ *   lp_shard_taken      the group's frame will say so       (or lp_space_untake: free again)
  *   ..._frame_durable   in use
- *   lp_space_log_free   a later group's frame will say that it is not
+ *   lp_shard_freed      a later group's frame will say that it is not
  *   ..._frame_durable   not in use, but waiting while an I/O on it is in flight (rule S3)
  *   last lp_space_unpin free
+ * The shard puts both changes into the group that collects (lp_commit_change()), and passes them on
+ * when that is durable. The groups of changes below are for who has a space and no pipeline: its
+ * own test.
  * A hold is a pin that is no I/O: for deferred payloads which the index keeps (store/deferrals.h).
  * What a failed group took is never given back: the store is in its ERROR state then.
  *

@@ -482,7 +482,8 @@ struct lp_store_options {
 	uint64_t hold_ns;
 	uint32_t inline_max;            /* bytes; 0: the default of 2048; LP_STORE_NO_INLINE */
 	uint32_t ops_max;               /* transactions or reads at work at a time; 0: 256 each */
-	bool discard;                   /* freed space, in the background, if the device can */
+	bool discard;                   /* freed space, in the background, if the device can;
+					     lapisd never asks for it */
 	bool read_only;                 /* nothing is written; transactions say -EROFS */
 	struct lp_store_events *events; /* or NULL */
 };
