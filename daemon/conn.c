@@ -36,12 +36,23 @@ static void polled(struct lp_io *io)
 	lpi_conn_go_on(conn);
 }
 
+/* What a throttle held up and no byte will set going: a header that is whole, a message without
+ * meta. */
+static bool is_held_up(const struct lpi_conn *conn)
+{
+	if (conn->part == LPI_PART_HEADER)
+		return conn->head_bytes == LP_WIRE_HEADER_SIZE;
+	return conn->part == LPI_PART_REST && conn->coming->meta == NULL &&
+	       lp_wire_rest_bytes(&conn->header) == 0;
+}
+
 void lpi_conn_go_on(struct lpi_conn *conn)
 {
 	struct lp_door *door = conn->door;
 	if (!may_read(conn) || lpi_ready_list_is_linked(conn) || !lp_io_is_idle(&conn->poll_io))
 		return;
-	if (conn->stash != NULL || !conn->read_all) {
+	/* A poll tells of bytes only (door D10). */
+	if (conn->stash != NULL || !conn->read_all || is_held_up(conn)) {
 		lpi_door_ready(door, conn);
 		return;
 	}
@@ -518,14 +529,11 @@ static void sort_received(struct lpi_conn *conn, uint32_t direct_bytes, uint32_t
 		take_bytes(conn, conn->door->scratch, bytes - placed);
 }
 
-/* What a throttle held up and no byte will set going: a header that is whole, a message without
- * meta. */
-static void retry_part(struct lpi_conn *conn)
+static void retry_held_up(struct lpi_conn *conn)
 {
-	if (conn->part == LPI_PART_HEADER && conn->head_bytes == LP_WIRE_HEADER_SIZE)
+	if (conn->part == LPI_PART_HEADER)
 		(void)receive_header(conn, conn->head, 0);
-	else if (conn->part == LPI_PART_REST && conn->coming->meta == NULL &&
-		 lp_wire_rest_bytes(&conn->header) == 0)
+	else
 		(void)receive_rest(conn, conn->head, 0);
 }
 
@@ -538,7 +546,8 @@ void lpi_conn_receive(struct lpi_conn *conn)
 	if (!may_read(conn))
 		return;
 	door->received_ns = lpi_door_now_ns(door);
-	retry_part(conn);
+	if (is_held_up(conn))
+		retry_held_up(conn);
 	if (!may_read(conn) || (conn->stash != NULL && !take_stash(conn)))
 		return;
 	if (conn->part == LPI_PART_DATA && conn->coming->seg_cnt > 0) {

@@ -594,6 +594,66 @@ static void credits_bound_what_is_under_way(void **state)
 	lpi_door_rig_free(rig);
 }
 
+/* As many pings as are asked for, in one write, each of which waits for the credit of the one
+ * before it: all of them are answered, although no byte follows the last one. */
+static void send_pings(struct lpi_client *client, uint64_t cnt)
+{
+	uint8_t message[8 * LP_WIRE_HEADER_SIZE];
+	struct lp_wire_header header = plain_header(LP_WIRE_OP_PING);
+	assert_true(cnt * LP_WIRE_HEADER_SIZE <= sizeof(message));
+	for (uint64_t i = 0; i < cnt; i++) {
+		header.request_id = i;
+		lp_wire_header_seal(&header, client->crc_mode, "",
+				    message + i * LP_WIRE_HEADER_SIZE);
+	}
+	lpi_client_send_bytes(client, message, cnt * LP_WIRE_HEADER_SIZE);
+	for (uint64_t i = 0; i < cnt; i++)
+		lp_test_ok(lpi_client_result(client, i));
+}
+
+static void a_header_alone_waits_for_its_credit(void **state)
+{
+	const struct lp_door_options options = {.credits_max = 1,
+						.send_timeout_ns = 2 * LP_NS_PER_S};
+	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, &options);
+	struct lpi_client *client = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+	struct lp_door_stats stats;
+	(void)state;
+	/* The last one has come whole, and is in no stash. */
+	send_pings(client, 2);
+	/* The last one is the end of a stash. */
+	send_pings(client, 5);
+	lp_door_read_stats(rig->door[0], &stats);
+	assert_int_equal(stats.throttled, 5);
+	assert_int_equal(stats.timeouts, 0);
+	lpi_client_free(client);
+	lpi_door_rig_free(rig);
+}
+
+/* The same of one who keeps his credits, while the requests of the door are others'. */
+static void a_header_alone_waits_for_others_requests(void **state)
+{
+	const struct lp_door_options options = {.requests_max = 1,
+						.send_timeout_ns = 2 * LP_NS_PER_S};
+	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, &options);
+	struct lpi_client *one = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+	struct lpi_client *two = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+	struct lp_door_stats stats;
+	(void)state;
+	uint64_t first = lpi_client_send(one, LP_WIRE_OP_STATUS, 0, NULL, 0, 0);
+	LPI_DOOR_UNTIL(rig, rig->admin != NULL);
+	uint64_t second = lpi_client_send(two, LP_WIRE_OP_PING, 0, NULL, 0, 0);
+	LPI_DOOR_UNTIL(rig, (lp_door_read_stats(rig->door[0], &stats), stats.throttled > 0));
+	lp_door_answer_admin(rig->door[0], rig->admin, 0, "{}", 2);
+	lp_test_ok(lpi_client_result(one, first));
+	lp_test_ok(lpi_client_result(two, second));
+	lp_door_read_stats(rig->door[0], &stats);
+	assert_int_equal(stats.timeouts, 0);
+	lpi_client_free(one);
+	lpi_client_free(two);
+	lpi_door_rig_free(rig);
+}
+
 /* Idle connections cost little: they have no buffer (promise P5). */
 static void idle_connections_cost_little(void **state)
 {
@@ -666,6 +726,8 @@ int main(void)
 		cmocka_unit_test(a_sip_now_and_then_hurts_nobody),
 		cmocka_unit_test(many_who_never_read_leave_room),
 		cmocka_unit_test(credits_bound_what_is_under_way),
+		cmocka_unit_test(a_header_alone_waits_for_its_credit),
+		cmocka_unit_test(a_header_alone_waits_for_others_requests),
 		cmocka_unit_test(idle_connections_cost_little),
 	};
 	return lp_test_main(tests, "hostile clients");
