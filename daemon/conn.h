@@ -10,7 +10,8 @@
  * more. Each connection may have its credits of them, but no more than are left, and the last
  * quarter is for those that have none: however much some take and never give back there is one for
  * whoever comes next. Of the room for replies the last quarter is for small ones of who has no
- * other; and the less is left of it the smaller are the pieces of who takes much. All
+ * other; and the less is left of it the smaller are the pieces of who takes much. The same holds
+ * for meta and what is made of it, lists above all. All
  * that is to be sent on a socket goes in one send; all that has come is read by one receive. A
  * client that does not read its replies is not read from either, and is closed after a time; one
  * that sends half a message is waited for, without anything but its buffer being held.

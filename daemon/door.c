@@ -19,6 +19,9 @@
 #define REQUESTS_LIMIT   (1u << 16)
 /* Somebody who has waited as long waits for others, not for the turn of things. */
 #define PATIENCE_NS (250 * LP_NS_PER_MS)
+/* Who was refused asks again: so long it is as if he waited, which is as long as it takes to find
+ * out who is silent. */
+#define REFUSED_NS (2 * LPI_STARVED_NS)
 
 /* --- The turn -----------------------------------------------------------------------------------
  */
@@ -77,6 +80,11 @@ void lpi_door_pump(struct lp_door *door)
 		lpi_get_pump(request);
 }
 
+void lpi_door_note_refused(struct lp_door *door)
+{
+	door->refused_ns = lpi_door_now_ns(door);
+}
+
 /* --- Silent clients -----------------------------------------------------------------------------
  */
 
@@ -89,6 +97,8 @@ static bool is_starved(const struct lp_door *door)
 	bool is_full = request != NULL &&
 		       lpi_conn_reply_room(request->conn, LP_WIRE_PIECE_MAX) < LP_WIRE_PIECE_MAX;
 	if (is_full && now - request->waits_ns > PATIENCE_NS)
+		return true;
+	if (door->refused_ns != 0 && now - door->refused_ns < REFUSED_NS)
 		return true;
 	/* Not by the list of the throttled ones: just now they may be trying again. */
 	LP_LIST_FOREACH (lpi_conn_list, &door->conns, conn) {
@@ -272,6 +282,7 @@ int lp_door_new(const struct lp_door_options *options, struct lp_door **ret_door
 	lp_bufs_read_stats(options->bufs, &bufs);
 	door->receiving_bytes_max = bufs.region_bytes / 2;
 	door->reply_bytes_max = bufs.region_bytes / 2;
+	door->held_bytes_max = bufs.region_bytes / 4;
 	set_tick(door);
 	door->tick.fire = tick;
 	door->retry.fire = retry;
