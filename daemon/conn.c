@@ -325,7 +325,8 @@ static bool take_segs(struct lpi_conn *conn, struct lpi_request *request)
 		skip = 0;
 	}
 	conn->throttled_ns = 0;
-	door->receiving_bytes += request->header.data_bytes;
+	request->receiving_bytes = request->header.data_bytes;
+	door->receiving_bytes += request->receiving_bytes;
 	return true;
 }
 
@@ -340,8 +341,6 @@ static void drop_stash(struct lpi_conn *conn)
 static struct lpi_request *take_coming(struct lpi_conn *conn)
 {
 	struct lpi_request *request = conn->coming;
-	if (request->seg_cnt > 0)
-		conn->door->receiving_bytes -= request->header.data_bytes;
 	conn->coming = NULL;
 	conn->part = LPI_PART_HEADER;
 	conn->head_bytes = 0;

@@ -152,7 +152,7 @@ struct lp_door {
 	uint64_t refused_ns;   /* when somebody was last refused for want of it; 0: never */
 	uint64_t tick_ns;
 	uint32_t under_way;
-	uint64_t receiving_bytes; /* buffers of data that is not there yet */
+	uint64_t receiving_bytes; /* buffers of data that comes, or waits behind other requests */
 	uint64_t receiving_bytes_max;
 	uint64_t reply_bytes;
 	uint64_t reply_bytes_max;

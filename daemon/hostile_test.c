@@ -658,6 +658,42 @@ static void writes_whose_answers_nobody_reads_leave_room(void **state)
 	lpi_door_rig_free(rig);
 }
 
+/* Nor has data that waits, because it is for the path of a get that is not read, more of the room
+ * than data that is coming. */
+static void writes_behind_what_nobody_reads_leave_room(void **state)
+{
+	const struct lp_door_options options = {.send_timeout_ns = 300 * LP_NS_PER_S};
+	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, &options);
+	struct lpi_client *good = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+	uint8_t *data = calloc(4, UNREAD_BYTES);
+	struct lp_door_stats stats;
+	(void)state;
+	assert_non_null(data);
+	(void)make_large(good, 8);
+	rig->send_bytes = SIP_BYTES;
+	struct lpi_client *bad = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+	(void)lpi_client_send_get(bad, 0, "file", 0, UINT64_MAX);
+	for (uint32_t i = 0; i < 10; i++)
+		(void)lpi_client_send_write(bad, 0, "file", data, UNREAD_BYTES, 0);
+	for (int i = 0; i < 1000; i++)
+		lpi_door_rig_turn(rig);
+	assert_int_equal(rig->door[0]->receiving_bytes, 10 * (uint64_t)UNREAD_BYTES);
+	lp_door_read_stats(rig->door[0], &stats);
+	assert_int_equal(stats.requests_under_way, 11);
+	/* What is small finds room; when something large does not he is closed. */
+	lp_test_ok(lpi_client_result(good, lpi_client_send_put(good, "small", data, 20000)));
+	lp_test_ok(lpi_client_result(good,
+				     lpi_client_send_put(good, "large", data, 4 * UNREAD_BYTES)));
+	lp_door_read_stats(rig->door[0], &stats);
+	assert_int_equal(stats.timeouts, 1);
+	LPI_DOOR_UNTIL(rig, rig->door[0]->under_way == 0);
+	assert_int_equal(rig->door[0]->receiving_bytes, 0);
+	free(data);
+	lpi_client_free(bad);
+	lpi_client_free(good);
+	lpi_door_rig_free(rig);
+}
+
 #define LISTS 48u
 
 /* More lists at once than there is room for are answered one after the other, and none of them is
@@ -936,6 +972,7 @@ int main(void)
 		cmocka_unit_test(many_who_never_read_leave_room),
 		cmocka_unit_test(lists_that_nobody_reads_leave_room),
 		cmocka_unit_test(writes_whose_answers_nobody_reads_leave_room),
+		cmocka_unit_test(writes_behind_what_nobody_reads_leave_room),
 		cmocka_unit_test(lists_wait_for_their_room),
 		cmocka_unit_test(who_is_refused_is_starved),
 		cmocka_unit_test(credits_bound_what_is_under_way),

@@ -140,6 +140,15 @@ struct lp_buf *lpi_request_room(struct lpi_request *request, uint32_t bytes)
 	return request->room;
 }
 
+/* What waits behind another request of its client may do so for as long as that reads nothing: so
+ * its data is counted until it is at work, or answered (door D3). */
+static void end_receiving(struct lpi_request *request)
+{
+	LP_ASSERT(request->door->receiving_bytes >= request->receiving_bytes);
+	request->door->receiving_bytes -= request->receiving_bytes;
+	request->receiving_bytes = 0;
+}
+
 static void give_buf(struct lp_buf **buf)
 {
 	lp_buf_put(*buf);
@@ -154,6 +163,7 @@ static void give_buffers(struct lpi_request *request)
 	for (uint32_t i = 0; i < request->seg_cnt; i++)
 		lp_buf_put(request->segs[i].buf);
 	request->seg_cnt = 0;
+	end_receiving(request);
 }
 
 /* When it has been sent it may be among the slow ones, which are told by their paths' ends. */
@@ -815,6 +825,7 @@ void lpi_request_find(struct lpi_request *request)
 {
 	if (lp_sm_state(&request->sm) != LPI_REQUEST_FIND)
 		lpi_request_move(request, LPI_REQUEST_FIND);
+	end_receiving(request);
 	request->ref_idx = 0;
 	find_next(request);
 }

@@ -117,7 +117,8 @@ struct lpi_request {
 	uint32_t held_bytes; /* its share of the room for meta, operations and answers */
 	struct lp_seg segs[LPI_DATA_SEGS];
 	uint32_t seg_cnt;
-	uint64_t path_hashes[2]; /* of the paths it names, in the connection's table */
+	uint32_t receiving_bytes; /* of its data, until it is at work */
+	uint64_t path_hashes[2];  /* of the paths it names, in the connection's table */
 	uint32_t path_cnt;
 	/* What it is about. */
 	struct lpi_ref refs[2];
