@@ -51,6 +51,7 @@ struct lp_admin {
 struct lp_door_options {
 	struct lp_reactor *reactor;
 	struct lp_bufs *bufs;
+	uint64_t bufs_bytes; /* of these, its part; 0: all: it is alone on its thread */
 	struct lp_ns *ns;
 	uint32_t shard_idx;
 	uint32_t shard_cnt;

@@ -216,6 +216,19 @@ static void set_tick(struct lp_door *door)
 	door->tick_ns = LP_MIN(door->options.send_timeout_ns / 4, LP_NS_PER_S / 2);
 }
 
+/* Of its own part of the buffers: the doors of a thread have one region. */
+static void set_bounds(struct lp_door *door)
+{
+	struct lp_bufs_stats bufs;
+	lp_bufs_read_stats(door->options.bufs, &bufs);
+	uint64_t bytes = bufs.region_bytes;
+	if (door->options.bufs_bytes != 0)
+		bytes = LP_MIN(bytes, door->options.bufs_bytes);
+	door->receiving_bytes_max = bytes / 2;
+	door->reply_bytes_max = bytes / 2;
+	door->held_bytes_max = bytes / 4;
+}
+
 static int new_pools(struct lp_door *door)
 {
 	const struct lp_pool_config requests = {.name = "requests",
@@ -272,17 +285,13 @@ static void say_stopped(struct lp_task *task)
 
 int lp_door_new(const struct lp_door_options *options, struct lp_door **ret_door)
 {
-	struct lp_bufs_stats bufs;
 	struct lp_door *door = calloc(1, sizeof(*door));
 	if (door == NULL)
 		return -ENOMEM;
 	door->options = *options;
 	set_defaults(&door->options);
 	init_lists(door);
-	lp_bufs_read_stats(options->bufs, &bufs);
-	door->receiving_bytes_max = bufs.region_bytes / 2;
-	door->reply_bytes_max = bufs.region_bytes / 2;
-	door->held_bytes_max = bufs.region_bytes / 4;
+	set_bounds(door);
 	set_tick(door);
 	door->tick.fire = tick;
 	door->retry.fire = retry;

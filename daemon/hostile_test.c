@@ -579,31 +579,33 @@ static void assert_used_at_most(const struct lpi_door_rig *rig, uint64_t bytes)
 {
 	struct lp_bufs_stats stats;
 	lp_bufs_read_stats(rig->bufs, &stats);
-	print_message("%llu KiB of buffers at most\n",
-		      (unsigned long long)stats.used_max_bytes >> 10);
 	assert_true(stats.used_max_bytes <= bytes);
 	assert_int_equal(stats.failed_cnt, 0);
 }
 
+#define LISTERS 4u /* of each door */
+
 /* Whoever lists and reads no answers has no more than a part of the buffers, and others' lists and
  * questions are answered at once. */
-static void lists_that_nobody_reads_leave_room(void **state)
+static void lists_leave_room(uint32_t door_cnt)
 {
-	const struct lp_door_options options = {.send_timeout_ns = 300 * LP_NS_PER_S};
-	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, &options);
+	const struct lp_door_options options = {.bufs_bytes = BUFS / door_cnt,
+						.send_timeout_ns = 300 * LP_NS_PER_S};
+	struct lpi_door_rig *rig = lpi_door_rig_new(door_cnt, BUFS, &options);
 	struct lpi_client *good = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
-	struct lpi_client *bad[4];
+	struct lpi_client *bad[LISTERS * LPI_DOOR_RIG_SHARDS_MAX];
 	uint8_t message[LIST_BYTES];
 	struct lp_door_stats stats;
-	(void)state;
 	make_listed(good);
 	seal_list(7, message);
 	rig->send_bytes = SIP_BYTES;
-	for (size_t i = 0; i < LP_ARRAY_SIZE(bad); i++)
-		bad[i] = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
-	say_all(rig, bad, LP_ARRAY_SIZE(bad), message, sizeof(message));
-	assert_used_at_most(rig, BUFS * 3 / 4);
-	assert_true(rig->door[0]->held_bytes <= rig->door[0]->held_bytes_max);
+	for (uint32_t i = 0; i < LISTERS * door_cnt; i++) {
+		bad[i] = lpi_client_new(rig, i % door_cnt);
+		lpi_client_put_hello(bad[i], LP_WIRE_CRC_HEADER, LP_WIRE_ANY_SHARD);
+		lp_test_ok(lpi_client_do(bad[i], LP_WIRE_OP_HELLO, NULL, 0, 0));
+	}
+	say_all(rig, bad, LISTERS * (size_t)door_cnt, message, sizeof(message));
+	assert_used_at_most(rig, BUFS / 4 + LP_BUF_LARGE);
 	for (uint64_t i = 0; i < 20; i++) {
 		seal_list(i, message);
 		lpi_client_send_bytes(good, message, sizeof(message));
@@ -617,10 +619,23 @@ static void lists_that_nobody_reads_leave_room(void **state)
 	lp_door_read_stats(rig->door[0], &stats);
 	assert_int_equal(stats.errors[LP_WIRE_OP_LIST], 0);
 	assert_int_equal(stats.timeouts, 0);
-	for (size_t i = 0; i < LP_ARRAY_SIZE(bad); i++)
+	for (uint32_t i = 0; i < LISTERS * door_cnt; i++)
 		lpi_client_free(bad[i]);
 	lpi_client_free(good);
 	lpi_door_rig_free(rig);
+}
+
+static void lists_that_nobody_reads_leave_room(void **state)
+{
+	(void)state;
+	lists_leave_room(1);
+}
+
+/* The doors of one thread have its buffers together. */
+static void each_door_has_its_part_of_the_buffers(void **state)
+{
+	(void)state;
+	lists_leave_room(4);
 }
 
 #define UNREAD_WRITES 24u
@@ -637,7 +652,6 @@ static void writes_whose_answers_nobody_reads_leave_room(void **state)
 	struct lp_bufs_stats bufs;
 	struct lp_door_stats stats;
 	(void)state;
-	assert_non_null(data);
 	make_listed(good);
 	uint64_t ino = lpi_client_make(good, "file", LP_INODE_TYPE_FILE);
 	rig->send_bytes = SIP_BYTES;
@@ -668,7 +682,6 @@ static void writes_behind_what_nobody_reads_leave_room(void **state)
 	uint8_t *data = calloc(4, UNREAD_BYTES);
 	struct lp_door_stats stats;
 	(void)state;
-	assert_non_null(data);
 	(void)make_large(good, 8);
 	rig->send_bytes = SIP_BYTES;
 	struct lpi_client *bad = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
@@ -971,6 +984,7 @@ int main(void)
 		cmocka_unit_test(a_sip_now_and_then_hurts_nobody),
 		cmocka_unit_test(many_who_never_read_leave_room),
 		cmocka_unit_test(lists_that_nobody_reads_leave_room),
+		cmocka_unit_test(each_door_has_its_part_of_the_buffers),
 		cmocka_unit_test(writes_whose_answers_nobody_reads_leave_room),
 		cmocka_unit_test(writes_behind_what_nobody_reads_leave_room),
 		cmocka_unit_test(lists_wait_for_their_room),
