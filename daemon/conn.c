@@ -36,12 +36,23 @@ static void polled(struct lp_io *io)
 	lpi_conn_go_on(conn);
 }
 
+/* What a throttle held up and no byte will set going: a header that is whole, a message without
+ * meta. */
+static bool is_held_up(const struct lpi_conn *conn)
+{
+	if (conn->part == LPI_PART_HEADER)
+		return conn->head_bytes == LP_WIRE_HEADER_SIZE;
+	return conn->part == LPI_PART_REST && conn->coming->meta == NULL &&
+	       lp_wire_rest_bytes(&conn->header) == 0;
+}
+
 void lpi_conn_go_on(struct lpi_conn *conn)
 {
 	struct lp_door *door = conn->door;
 	if (!may_read(conn) || lpi_ready_list_is_linked(conn) || !lp_io_is_idle(&conn->poll_io))
 		return;
-	if (conn->stash != NULL || !conn->read_all) {
+	/* A poll tells of bytes only (door D10). */
+	if (conn->stash != NULL || !conn->read_all || is_held_up(conn)) {
 		lpi_door_ready(door, conn);
 		return;
 	}
@@ -55,8 +66,11 @@ static void throttle(struct lpi_conn *conn, enum lpi_throttle why)
 	struct lp_door *door = conn->door;
 	conn->throttle = why;
 	door->stats.throttled++;
-	if (why == LPI_THROTTLE_CREDITS)
+	/* That is by what it has itself. */
+	if (why == LPI_THROTTLE_CREDITS) {
+		conn->throttled_ns = 0;
 		return;
+	}
 	/* It may be tried many times: since the first it waits for others. */
 	if (conn->throttled_ns == 0)
 		conn->throttled_ns = lpi_door_now_ns(door);
@@ -170,20 +184,51 @@ static bool is_within_credits(const struct lpi_conn *conn)
 	       conn->under_way_bytes + conn->header.data_bytes <= door->options.credit_bytes_max;
 }
 
-/* Room for meta and checksums, by what the header says. */
+/* Buffers for meta and checksums, by what the header says: all of them, or none. */
+static bool take_rest_bufs(struct lpi_request *request, uint32_t meta_bytes, uint32_t crc_bytes)
+{
+	struct lp_bufs *bufs = request->door->options.bufs;
+	request->meta_buf = meta_bytes > 0 ? lp_buf_new(bufs, meta_bytes) : NULL;
+	request->crcs_buf = crc_bytes > 0 ? lp_buf_new(bufs, crc_bytes) : NULL;
+	if ((meta_bytes == 0 || request->meta_buf != NULL) &&
+	    (crc_bytes == 0 || request->crcs_buf != NULL))
+		return true;
+	lp_buf_put(request->meta_buf);
+	lp_buf_put(request->crcs_buf);
+	request->meta_buf = NULL;
+	request->crcs_buf = NULL;
+	return false;
+}
+
+static uint32_t buf_bytes(uint32_t bytes)
+{
+	static_assert(LP_WIRE_META_MAX <= LP_BUF_MEDIUM && LP_WIRE_CRCS_MAX * 4 <= LP_BUF_MEDIUM,
+		      "one buffer holds them");
+	return bytes == 0 ? 0 : bytes <= LP_BUF_SMALL ? LP_BUF_SMALL : LP_BUF_MEDIUM;
+}
+
+/* Room for meta and checksums; and the share of what it will need besides, for then it waits here
+ * and does not have to be refused. */
 static bool take_rest(struct lpi_conn *conn, struct lpi_request *request)
 {
-	struct lp_bufs *bufs = conn->door->options.bufs;
 	uint32_t meta_bytes = request->header.meta_bytes;
 	/* One for each piece, also when the client makes none: they are made here. */
 	uint32_t crc_cnt = lp_wire_piece_cnt(request->header.offset, request->header.data_bytes);
-	if (meta_bytes > LPI_META_INLINE && request->meta_buf == NULL)
-		request->meta_buf = lp_buf_new(bufs, meta_bytes);
-	if (crc_cnt > LPI_CRCS_INLINE && request->crcs_buf == NULL)
-		request->crcs_buf = lp_buf_new(bufs, crc_cnt * 4);
-	if ((meta_bytes > LPI_META_INLINE && request->meta_buf == NULL) ||
-	    (crc_cnt > LPI_CRCS_INLINE && request->crcs_buf == NULL))
+	uint32_t crc_bytes = crc_cnt > LPI_CRCS_INLINE ? crc_cnt * 4 : 0;
+	if (meta_bytes <= LPI_META_INLINE)
+		meta_bytes = 0;
+	uint32_t held_bytes = buf_bytes(meta_bytes) + buf_bytes(crc_bytes);
+	if (request->opcode != NULL)
+		held_bytes += request->opcode->held_bytes;
+	if (held_bytes > 0 && !lpi_request_hold(request, held_bytes)) {
+		throttle(conn, conn->held_bytes > 0 ? LPI_THROTTLE_CREDITS : LPI_THROTTLE_BUFFERS);
 		return false;
+	}
+	if (!take_rest_bufs(request, meta_bytes, crc_bytes)) {
+		lpi_request_release(request, 0);
+		throttle(conn, LPI_THROTTLE_BUFFERS);
+		return false;
+	}
 	conn->throttled_ns = 0;
 	request->meta = request->meta_buf != NULL ? request->meta_buf->data : request->meta_inline;
 	request->crcs = request->crcs_buf != NULL ? (uint32_t *)(void *)request->crcs_buf->data
@@ -280,7 +325,8 @@ static bool take_segs(struct lpi_conn *conn, struct lpi_request *request)
 		skip = 0;
 	}
 	conn->throttled_ns = 0;
-	door->receiving_bytes += request->header.data_bytes;
+	request->receiving_bytes = request->header.data_bytes;
+	door->receiving_bytes += request->receiving_bytes;
 	return true;
 }
 
@@ -295,8 +341,6 @@ static void drop_stash(struct lpi_conn *conn)
 static struct lpi_request *take_coming(struct lpi_conn *conn)
 {
 	struct lpi_request *request = conn->coming;
-	if (request->seg_cnt > 0)
-		conn->door->receiving_bytes -= request->header.data_bytes;
 	conn->coming = NULL;
 	conn->part = LPI_PART_HEADER;
 	conn->head_bytes = 0;
@@ -338,10 +382,8 @@ static uint32_t receive_rest(struct lpi_conn *conn, const uint8_t *bytes, uint32
 	uint32_t meta_bytes = request->header.meta_bytes;
 	uint32_t crc_bytes = request->header.crc_cnt * 4;
 	uint32_t used = 0;
-	if (request->meta == NULL && !take_rest(conn, request)) {
-		throttle(conn, LPI_THROTTLE_BUFFERS);
+	if (request->meta == NULL && !take_rest(conn, request))
 		return 0;
-	}
 	if (request->received < meta_bytes)
 		used = copy_part(request->meta, &request->received, meta_bytes, bytes, len);
 	if (request->received >= meta_bytes && crc_bytes > 0) {
@@ -518,14 +560,11 @@ static void sort_received(struct lpi_conn *conn, uint32_t direct_bytes, uint32_t
 		take_bytes(conn, conn->door->scratch, bytes - placed);
 }
 
-/* What a throttle held up and no byte will set going: a header that is whole, a message without
- * meta. */
-static void retry_part(struct lpi_conn *conn)
+static void retry_held_up(struct lpi_conn *conn)
 {
-	if (conn->part == LPI_PART_HEADER && conn->head_bytes == LP_WIRE_HEADER_SIZE)
+	if (conn->part == LPI_PART_HEADER)
 		(void)receive_header(conn, conn->head, 0);
-	else if (conn->part == LPI_PART_REST && conn->coming->meta == NULL &&
-		 lp_wire_rest_bytes(&conn->header) == 0)
+	else
 		(void)receive_rest(conn, conn->head, 0);
 }
 
@@ -538,7 +577,8 @@ void lpi_conn_receive(struct lpi_conn *conn)
 	if (!may_read(conn))
 		return;
 	door->received_ns = lpi_door_now_ns(door);
-	retry_part(conn);
+	if (is_held_up(conn))
+		retry_held_up(conn);
 	if (!may_read(conn) || (conn->stash != NULL && !take_stash(conn)))
 		return;
 	if (conn->part == LPI_PART_DATA && conn->coming->seg_cnt > 0) {

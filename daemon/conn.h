@@ -10,7 +10,8 @@
  * more. Each connection may have its credits of them, but no more than are left, and the last
  * quarter is for those that have none: however much some take and never give back there is one for
  * whoever comes next. Of the room for replies the last quarter is for small ones of who has no
- * other; and the less is left of it the smaller are the pieces of who takes much. All
+ * other; and the less is left of it the smaller are the pieces of who takes much. The same holds
+ * for meta and what is made of it, lists above all. All
  * that is to be sent on a socket goes in one send; all that has come is read by one receive. A
  * client that does not read its replies is not read from either, and is closed after a time; one
  * that sends half a message is waited for, without anything but its buffer being held.
@@ -50,6 +51,7 @@ struct lp_admin {
 struct lp_door_options {
 	struct lp_reactor *reactor;
 	struct lp_bufs *bufs;
+	uint64_t bufs_bytes; /* of these, its part; 0: all: it is alone on its thread */
 	struct lp_ns *ns;
 	uint32_t shard_idx;
 	uint32_t shard_cnt;

@@ -113,7 +113,8 @@ void lpi_conn_end(struct lpi_conn *conn)
 static void free_conn(struct lpi_conn *conn)
 {
 	struct lp_door *door = conn->door;
-	LP_ASSERT(conn->open_cnt == 0 && conn->under_way == 0 && conn->reply_bytes == 0);
+	LP_ASSERT(conn->open_cnt == 0 && conn->under_way == 0 && conn->reply_bytes == 0 &&
+		  conn->held_bytes == 0);
 	lpi_end_list_remove(conn);
 	lpi_conn_list_remove(conn);
 	if (conn->fd >= 0)

@@ -19,6 +19,9 @@
 #define REQUESTS_LIMIT   (1u << 16)
 /* Somebody who has waited as long waits for others, not for the turn of things. */
 #define PATIENCE_NS (250 * LP_NS_PER_MS)
+/* Who was refused asks again: so long it is as if he waited, which is as long as it takes to find
+ * out who is silent. */
+#define REFUSED_NS (2 * LPI_STARVED_NS)
 
 /* --- The turn -----------------------------------------------------------------------------------
  */
@@ -77,6 +80,11 @@ void lpi_door_pump(struct lp_door *door)
 		lpi_get_pump(request);
 }
 
+void lpi_door_note_refused(struct lp_door *door)
+{
+	door->refused_ns = lpi_door_now_ns(door);
+}
+
 /* --- Silent clients -----------------------------------------------------------------------------
  */
 
@@ -89,6 +97,8 @@ static bool is_starved(const struct lp_door *door)
 	bool is_full = request != NULL &&
 		       lpi_conn_reply_room(request->conn, LP_WIRE_PIECE_MAX) < LP_WIRE_PIECE_MAX;
 	if (is_full && now - request->waits_ns > PATIENCE_NS)
+		return true;
+	if (door->refused_ns != 0 && now - door->refused_ns < REFUSED_NS)
 		return true;
 	/* Not by the list of the throttled ones: just now they may be trying again. */
 	LP_LIST_FOREACH (lpi_conn_list, &door->conns, conn) {
@@ -206,6 +216,19 @@ static void set_tick(struct lp_door *door)
 	door->tick_ns = LP_MIN(door->options.send_timeout_ns / 4, LP_NS_PER_S / 2);
 }
 
+/* Of its own part of the buffers: the doors of a thread have one region. */
+static void set_bounds(struct lp_door *door)
+{
+	struct lp_bufs_stats bufs;
+	lp_bufs_read_stats(door->options.bufs, &bufs);
+	uint64_t bytes = bufs.region_bytes;
+	if (door->options.bufs_bytes != 0)
+		bytes = LP_MIN(bytes, door->options.bufs_bytes);
+	door->receiving_bytes_max = bytes / 2;
+	door->reply_bytes_max = bytes / 2;
+	door->held_bytes_max = bytes / 4;
+}
+
 static int new_pools(struct lp_door *door)
 {
 	const struct lp_pool_config requests = {.name = "requests",
@@ -262,16 +285,13 @@ static void say_stopped(struct lp_task *task)
 
 int lp_door_new(const struct lp_door_options *options, struct lp_door **ret_door)
 {
-	struct lp_bufs_stats bufs;
 	struct lp_door *door = calloc(1, sizeof(*door));
 	if (door == NULL)
 		return -ENOMEM;
 	door->options = *options;
 	set_defaults(&door->options);
 	init_lists(door);
-	lp_bufs_read_stats(options->bufs, &bufs);
-	door->receiving_bytes_max = bufs.region_bytes / 2;
-	door->reply_bytes_max = bufs.region_bytes / 2;
+	set_bounds(door);
 	set_tick(door);
 	door->tick.fire = tick;
 	door->retry.fire = retry;

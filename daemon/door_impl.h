@@ -110,6 +110,7 @@ struct lpi_conn {
 	uint32_t under_way;
 	uint64_t under_way_bytes;
 	uint64_t reply_bytes; /* of data in its replies */
+	uint64_t held_bytes;  /* of its requests */
 	uint16_t paths[LPI_PATHS];
 	/* Sending. */
 	struct lpi_reply_list replies;
@@ -148,12 +149,15 @@ struct lp_door {
 	struct lp_timer tick;
 	struct lp_timer retry; /* of those that wait for buffers */
 	uint64_t starved_ns;   /* since when somebody waits for what others hold; 0: nobody */
+	uint64_t refused_ns;   /* when somebody was last refused for want of it; 0: never */
 	uint64_t tick_ns;
 	uint32_t under_way;
-	uint64_t receiving_bytes; /* buffers of data that is not there yet */
+	uint64_t receiving_bytes; /* buffers of data that comes, or waits behind other requests */
 	uint64_t receiving_bytes_max;
 	uint64_t reply_bytes;
 	uint64_t reply_bytes_max;
+	uint64_t held_bytes; /* buffers of meta, operations, and answers that are meta */
+	uint64_t held_bytes_max;
 	bool is_stopping;
 	uint64_t stop_deadline_ns;
 	void (*stopped)(void *arg);
@@ -214,6 +218,8 @@ void lpi_door_conn_gone(struct lp_door *door);
 void lpi_door_ready(struct lp_door *door, struct lpi_conn *conn);
 /* Gets that waited for room for replies. */
 void lpi_door_pump(struct lp_door *door);
+/* There was no buffer for somebody, who does not wait for one. */
+void lpi_door_note_refused(struct lp_door *door);
 /* The last reply of a request is queued; and later, it is being sent. One look at the clock serves
  * all requests that came at once, and one all replies that go at once. */
 void lpi_door_note_end(struct lpi_request *request, int status);

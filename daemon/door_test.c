@@ -574,6 +574,20 @@ static void latencies_and_slow_requests_are_kept(void **state)
 			    strcmp(slow[i].object, "not/there") == 0;
 	}
 	assert_true(is_named);
+	/* Of a long one the end is told, also when its meta has been given back. */
+	char path[LPI_META_INLINE + 300] = "";
+	while (strlen(path) <= LPI_META_INLINE)
+		(void)snprintf(path + strlen(path), sizeof(slow[0].object), "a directory of many/");
+	(void)snprintf(path + strlen(path), sizeof(slow[0].object), "the end");
+	lpi_client_put_ref(client, 0, path);
+	lp_test_err(-ENOENT, lpi_client_do(client, LP_WIRE_OP_STAT, NULL, 0, 0));
+	cnt = lp_door_slow(rig->door[0], slow, LP_SLOW_MAX);
+	is_named = false;
+	for (uint32_t i = 0; i < cnt; i++)
+		is_named |=
+			strlen(slow[i].object) + 1 == sizeof(slow[i].object) &&
+			strcmp(slow[i].object, path + strlen(path) - strlen(slow[i].object)) == 0;
+	assert_true(is_named);
 	lpi_client_free(client);
 	lpi_door_rig_free(rig);
 }

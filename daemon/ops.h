@@ -17,8 +17,9 @@
 struct lpi_opcode {
 	const char *name;
 	uint16_t code;
-	bool has_data;  /* may bring data */
-	bool is_change; /* waits for earlier ones on the same path, and they for it */
+	bool has_data;       /* may bring data */
+	bool is_change;      /* waits for earlier ones on the same path, and they for it */
+	uint32_t held_bytes; /* of buffers that its operation and an answer in one part take */
 	/* 0, or why it is refused: -EINVAL and others. */
 	int (*begin)(struct lpi_request *request, struct lp_reader *reader);
 	/* Instead of submitting; NULL: submit. */

@@ -331,17 +331,20 @@ static void queue_value(struct lpi_request *request, struct lpi_piece *piece, co
 	lpi_piece_queue(piece, LP_WIRE_VALUE_SIZE + (uint32_t)len, more);
 }
 
-/* All parts have their buffers before the first is queued: the answer is whole or an error. */
+/* All parts have their buffers before the first is queued: the answer is whole or an error. One is
+ * out of the request's share, the others are data that is going. */
 static int take_parts(struct lpi_request *request, size_t part_cnt, struct lpi_piece **parts)
 {
 	size_t cnt = 0;
-	for (; cnt < part_cnt; cnt++) {
+	bool has_room =
+		part_cnt == 1 || lpi_piece_budget(&request->piece, (part_cnt - 1) * LP_BUF_MEDIUM);
+	for (; has_room && cnt < part_cnt; cnt++) {
 		struct lpi_piece *piece =
 			cnt + 1 == part_cnt ? &request->piece : lpi_piece_new(request);
 		if (piece == NULL)
 			break;
 		parts[cnt] = piece;
-		piece->reply.rest = lp_buf_new(request->door->options.bufs, LP_BUF_MEDIUM);
+		piece->reply.rest = lpi_request_buf(request, LP_BUF_MEDIUM);
 		if (piece->reply.rest == NULL) {
 			cnt++;
 			break;
@@ -349,8 +352,12 @@ static int take_parts(struct lpi_request *request, size_t part_cnt, struct lpi_p
 	}
 	if (cnt == part_cnt && request->piece.reply.rest != NULL)
 		return 0;
-	for (size_t i = 0; i < cnt; i++)
+	for (size_t i = 0; i < cnt && i + 1 < part_cnt; i++)
 		lpi_piece_free(parts[i]);
+	lpi_piece_free(&request->piece);
+	/* Else it is its own answers that take the room. */
+	if (request->conn->reply_bytes == 0)
+		lpi_door_note_refused(request->door);
 	return -EAGAIN;
 }
 

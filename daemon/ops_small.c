@@ -33,7 +33,7 @@ static int read_named(struct lpi_request *request, struct lp_reader *reader,
 static int prepare_value(struct lpi_request *request, struct lp_store_op *op)
 {
 	struct lpi_reply *reply = &request->piece.reply;
-	reply->rest = lp_buf_new(request->door->options.bufs, LP_BUF_MEDIUM);
+	reply->rest = lpi_request_buf(request, LP_BUF_MEDIUM);
 	if (reply->rest == NULL)
 		return -EAGAIN;
 	op->get.buf = reply->rest->data + LP_WIRE_VALUE_SIZE;

@@ -95,13 +95,95 @@ struct lpi_request *lpi_request_new(struct lpi_conn *conn, const struct lp_wire_
 	return request;
 }
 
+/* --- What it holds ------------------------------------------------------------------------------
+ */
+
+/* As with requests the last quarter is for who has none yet, and nobody has more than is left for
+ * the others: who reads no answers leaves room for theirs (door D3). */
+bool lpi_request_hold(struct lpi_request *request, uint32_t bytes)
+{
+	struct lpi_conn *conn = request->conn;
+	struct lp_door *door = request->door;
+	uint64_t room = door->held_bytes_max;
+	if (conn->held_bytes > 0)
+		room -= room / 4;
+	uint64_t left = room - LP_MIN(door->held_bytes, room);
+	if (door->held_bytes > 0 && conn->held_bytes + bytes > left)
+		return false;
+	request->held_bytes += bytes;
+	conn->held_bytes += bytes;
+	door->held_bytes += bytes;
+	return true;
+}
+
+void lpi_request_release(struct lpi_request *request, uint32_t keep_bytes)
+{
+	uint32_t bytes = request->held_bytes - LP_MIN(keep_bytes, request->held_bytes);
+	LP_ASSERT(request->conn->held_bytes >= bytes && request->door->held_bytes >= bytes);
+	request->held_bytes -= bytes;
+	request->conn->held_bytes -= bytes;
+	request->door->held_bytes -= bytes;
+}
+
+struct lp_buf *lpi_request_buf(struct lpi_request *request, uint32_t bytes)
+{
+	struct lp_buf *buf = lp_buf_new(request->door->options.bufs, bytes);
+	if (buf == NULL)
+		lpi_door_note_refused(request->door);
+	return buf;
+}
+
+struct lp_buf *lpi_request_room(struct lpi_request *request, uint32_t bytes)
+{
+	if (request->room == NULL)
+		request->room = lpi_request_buf(request, bytes);
+	return request->room;
+}
+
+/* What waits behind another request of its client may do so for as long as that reads nothing: so
+ * its data is counted until it is at work, or answered (door D3). */
+static void end_receiving(struct lpi_request *request)
+{
+	LP_ASSERT(request->door->receiving_bytes >= request->receiving_bytes);
+	request->door->receiving_bytes -= request->receiving_bytes;
+	request->receiving_bytes = 0;
+}
+
+static void give_buf(struct lp_buf **buf)
+{
+	lp_buf_put(*buf);
+	*buf = NULL;
+}
+
 static void give_buffers(struct lpi_request *request)
 {
-	lp_buf_put(request->meta_buf);
-	lp_buf_put(request->crcs_buf);
-	lp_buf_put(request->room);
+	give_buf(&request->meta_buf);
+	give_buf(&request->crcs_buf);
+	give_buf(&request->room);
 	for (uint32_t i = 0; i < request->seg_cnt; i++)
 		lp_buf_put(request->segs[i].buf);
+	request->seg_cnt = 0;
+	end_receiving(request);
+}
+
+/* When it has been sent it may be among the slow ones, which are told by their paths' ends. */
+static void keep_name(struct lpi_request *request)
+{
+	struct lp_bytes *path = &request->refs[0].path;
+	uint32_t len = LP_MIN(path->len, LPI_META_INLINE);
+	if (request->meta_buf == NULL || len == 0)
+		return;
+	memcpy(request->meta_inline, (const uint8_t *)path->data + (path->len - len), len);
+	*path = (struct lp_bytes){request->meta_inline, len};
+}
+
+/* The last answer is made: nothing is kept but that, however long the client takes to read it. */
+static void answered(struct lpi_request *request)
+{
+	const struct lp_buf *rest = request->piece.reply.rest;
+	keep_name(request);
+	give_buffers(request);
+	lpi_request_release(request, rest != NULL ? rest->bytes : 0);
 }
 
 static void wake_waiting(struct lpi_conn *conn);
@@ -127,6 +209,7 @@ void lpi_request_end(struct lpi_request *request)
 	LP_ASSERT(!lp_list_node_is_linked(&request->wait_node));
 	lpi_piece_free(&request->piece);
 	give_buffers(request);
+	lpi_request_release(request, 0);
 	forget_paths(request);
 	lpi_request_list_remove(request);
 	LP_ASSERT(conn->under_way > 0 && door->under_way > 0);
@@ -263,6 +346,8 @@ static void queue(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool mo
 		forget_paths(request);
 	}
 	seal(piece, meta_bytes, err, more);
+	if (!more)
+		answered(request);
 	/* Of a client that has gone it ends the request at once. */
 	lpi_conn_queue(conn, &piece->reply);
 	if (had_path)
@@ -305,7 +390,7 @@ struct lp_writer *lpi_request_writer(struct lpi_request *request, uint32_t meta_
 		return writer;
 	}
 	if (reply->rest == NULL)
-		reply->rest = lp_buf_new(request->door->options.bufs, meta_max);
+		reply->rest = lpi_request_buf(request, meta_max);
 	if (reply->rest == NULL) {
 		lpi_request_fail(request, -EAGAIN, "no buffer for the answer");
 		return NULL;
@@ -341,13 +426,6 @@ void lpi_reply_done(struct lpi_reply *reply)
 		return;
 	}
 	lpi_request_end(request);
-}
-
-struct lp_buf *lpi_request_room(struct lpi_request *request, uint32_t bytes)
-{
-	if (request->room == NULL)
-		request->room = lp_buf_new(request->door->options.bufs, bytes);
-	return request->room;
 }
 
 /* --- What comes ---------------------------------------------------------------------------------
@@ -747,6 +825,7 @@ void lpi_request_find(struct lpi_request *request)
 {
 	if (lp_sm_state(&request->sm) != LPI_REQUEST_FIND)
 		lpi_request_move(request, LPI_REQUEST_FIND);
+	end_receiving(request);
 	request->ref_idx = 0;
 	find_next(request);
 }

@@ -3,6 +3,7 @@
  *
  * A request comes out of the door's pool when its header is there, and holds all that is needed
  * for it: its meta, its checksums, its data's buffers, the operations of the namespace, the reply.
+ * That alone is kept while it waits to be sent: a client may take its time.
  * What it refers to is looked up first, for all opcodes alike; then the opcode's own operation is
  * submitted; what it says becomes the reply, which is queued on the connection. A long get does
  * this several times, with pieces from a pool of their own that are read ahead.
@@ -113,9 +114,11 @@ struct lpi_request {
 	uint32_t *crcs;
 	struct lp_buf *meta_buf;
 	struct lp_buf *crcs_buf;
+	uint32_t held_bytes; /* its share of the room for meta, operations and answers */
 	struct lp_seg segs[LPI_DATA_SEGS];
 	uint32_t seg_cnt;
-	uint64_t path_hashes[2]; /* of the paths it names, in the connection's table */
+	uint32_t receiving_bytes; /* of its data, until it is at work */
+	uint64_t path_hashes[2];  /* of the paths it names, in the connection's table */
 	uint32_t path_cnt;
 	/* What it is about. */
 	struct lpi_ref refs[2];
@@ -200,6 +203,12 @@ bool lpi_piece_budget(struct lpi_piece *piece, uint64_t bytes);
 void lpi_reply_done(struct lpi_reply *reply);
 /* The very end; the request is gone. */
 void lpi_request_end(struct lpi_request *request);
+/* Its share of the room for meta, operations and answers that are meta: false: not now. */
+bool lpi_request_hold(struct lpi_request *request, uint32_t bytes);
+/* Of that it keeps so much. */
+void lpi_request_release(struct lpi_request *request, uint32_t keep_bytes);
+/* A buffer out of its share. NULL: none is left, which is noted. */
+struct lp_buf *lpi_request_buf(struct lpi_request *request, uint32_t bytes);
 /* A buffer for what its operation needs; NULL: none. */
 struct lp_buf *lpi_request_room(struct lpi_request *request, uint32_t bytes);
 /* The changes of its transaction: its own, or, of a compound, in its room. */

@@ -346,6 +346,7 @@ static int open_door(struct lpi_shard *shard)
 	struct lp_door_options options = {
 		.reactor = thread->reactor,
 		.bufs = thread->bufs,
+		.bufs_bytes = service->memory.bufs_bytes,
 		.ns = shard->ns,
 		.shard_idx = shard->idx,
 		.shard_cnt = service->shard_cnt,
