@@ -305,11 +305,17 @@ uint64_t lpi_fuse_attr_ns(const struct lpi_fuse_request *request)
 	return is_made(request) ? LP_MIN(attr_ns, MADE_ATTR_NS) : attr_ns;
 }
 
+/* Of what is being freed nobody is told when that ends, so it asks. */
+uint64_t lpi_fuse_attrs_ns(const struct lpi_fuse_request *request, const struct lp_attrs *attrs)
+{
+	return attrs->is_freeing ? 0 : lpi_fuse_attr_ns(request);
+}
+
 void lpi_fuse_fill_entry(const struct lpi_fuse_request *request, const struct lp_ns_found *found,
 			 struct fuse_entry_out *ret)
 {
 	uint64_t entry_ns = lpi_fuse_entry_ns(request);
-	uint64_t attr_ns = lpi_fuse_attr_ns(request);
+	uint64_t attr_ns = lpi_fuse_attrs_ns(request, &found->attrs);
 	*ret = (struct fuse_entry_out){.nodeid = found->ino.nr,
 				       .entry_valid = entry_ns / LP_NS_PER_S,
 				       .entry_valid_nsec = (uint32_t)(entry_ns % LP_NS_PER_S),
@@ -331,7 +337,7 @@ void lpi_fuse_answer_entry(struct lpi_fuse_request *request, const struct lp_ns_
 void lpi_fuse_answer_attrs(struct lpi_fuse_request *request, struct lp_ino ino,
 			   const struct lp_attrs *attrs)
 {
-	uint64_t attr_ns = lpi_fuse_attr_ns(request);
+	uint64_t attr_ns = lpi_fuse_attrs_ns(request, attrs);
 	struct fuse_attr_out out = {.attr_valid = attr_ns / LP_NS_PER_S,
 				    .attr_valid_nsec = (uint32_t)(attr_ns % LP_NS_PER_S)};
 	lpi_fuse_fill_attr(ino, attrs, &out.attr);

@@ -155,6 +155,8 @@ void lpi_fuse_end(struct lpi_fuse_request *request, int err);
 /* How long the kernel may believe the name, and the attributes, that it is told now. */
 uint64_t lpi_fuse_entry_ns(const struct lpi_fuse_request *request);
 uint64_t lpi_fuse_attr_ns(const struct lpi_fuse_request *request);
+/* And these, which may change without anybody's doing. */
+uint64_t lpi_fuse_attrs_ns(const struct lpi_fuse_request *request, const struct lp_attrs *attrs);
 /* Whether the kernel is to read and write what it opens now without its cache. */
 bool lpi_fuse_is_direct(const struct lpi_fuse_request *request);
 /* What the kernel is told of an inode. */
