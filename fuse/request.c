@@ -49,9 +49,19 @@ static void completed(struct lp_ns_op *op)
 
 bool lpi_fuse_is_dsync(const struct lpi_fuse_request *request)
 {
-	const struct fuse_write_in *in = &request->message.in.write;
-	return request->message.header.opcode == FUSE_WRITE && (in->flags & O_DSYNC) != 0 &&
-	       (in->write_flags & FUSE_WRITE_CACHE) == 0;
+	const union lp_fuse_in *in = &request->message.in;
+	switch (request->message.header.opcode) {
+	case FUSE_WRITE:
+		return (in->write.flags & O_DSYNC) != 0 &&
+		       (in->write.write_flags & FUSE_WRITE_CACHE) == 0;
+	/* These come without the flags. */
+	case FUSE_FALLOCATE:
+		return (in->fallocate.fh & LPI_FUSE_HANDLE_DSYNC) != 0;
+	case FUSE_COPY_FILE_RANGE:
+		return (in->copy.fh_out & LPI_FUSE_HANDLE_DSYNC) != 0;
+	default:
+		return false;
+	}
 }
 
 struct lp_ns_op *lpi_fuse_op(struct lpi_fuse_request *request, enum lp_ns_opcode opcode)

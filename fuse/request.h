@@ -95,9 +95,10 @@ struct lp_store_op *lpi_fuse_store_op(struct lpi_fuse_request *request, enum lp_
 				      struct lp_ino ino);
 /* A transaction of the request's first changes. */
 void lpi_fuse_txn(struct lpi_fuse_request *request, struct lp_ino ino, uint32_t change_cnt);
-/* Whether it is a write that is durable when it is answered (O_DSYNC, O_SYNC): behind one with
- * O_DIRECT by AIO or io_uring, or to what is open with FOPEN_DIRECT_IO, the kernel sends no FSYNC.
- * What it writes back is not, for then it does. */
+/* Whether it is a write, a range of fallocate's or a copy that is durable when it is answered
+ * (O_DSYNC, O_SYNC): behind a write with O_DIRECT by AIO or io_uring, or to what is open with
+ * FOPEN_DIRECT_IO, and behind the others, the kernel sends no FSYNC. What it writes back is not,
+ * for then it does. */
 bool lpi_fuse_is_dsync(const struct lpi_fuse_request *request);
 void lpi_fuse_submit(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 /* An inode was read: its access time is now, if the rules of relatime want that. Beside op, which
