@@ -25,7 +25,7 @@
 #define LPI_FUSE_LAUNDERS 8u
 #define LPI_FUSE_MAPPERS  (1u << 12)
 
-/* Of a handle by which it may be mapped and written. */
+/* Of a file's handle, by which it may be mapped and written. */
 #define LPI_FUSE_HANDLE_MAPS (UINT64_C(1) << 62)
 
 struct lpi_fuse_launder {

@@ -67,7 +67,10 @@ void lpi_fuse_release(struct lpi_fuse_request *request)
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
 	op->open.ino = lpi_fuse_node(request);
 	op->open.count = 1;
-	lpi_fuse_mapper_drop(request->channel, op->open.ino, request->message.in.release.fh);
+	/* The bits of a directory's handle are its reading's. */
+	if (request->message.header.opcode == FUSE_RELEASE)
+		lpi_fuse_mapper_drop(request->channel, op->open.ino,
+				     request->message.in.release.fh);
 	lpi_fuse_submit(request, lpi_fuse_answer_result);
 }
 
