@@ -104,6 +104,10 @@ void lpi_fuse_submit(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 /* An inode was read: its access time is now, if the rules of relatime want that. Beside op, which
  * stays as it is. A failure is nobody's. */
 void lpi_fuse_touch(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
+/* Whether what is opened with these flags has not been read for so long that the next read is not
+ * to be served from the kernel's cache: it would count. */
+bool lpi_fuse_is_read_due(const struct lpi_fuse_request *request, uint32_t flags,
+			  const struct lp_attrs *attrs);
 /* Data that is under way for it, given back at its end. */
 void lpi_fuse_take_budget(struct lpi_fuse_request *request, uint32_t bytes);
 /* As the states of a request want it: no earlier than the last move, for the turns of two threads

@@ -182,6 +182,7 @@ struct lp_ns_op {
 			struct lp_ino ino;
 			uint32_t count; /* CLOSE: how many opens are given back; -EINVAL: there
 					   are not so many */
+			struct lp_ns_found found; /* OPEN: result */
 		} open;
 		struct {
 			/* Result: shards that have failed and may have lost something that was
