@@ -375,7 +375,7 @@ void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, l
  * behind whoever had it before: the version begins with it, and a directory's times do not go back.
  */
 void lpi_job_take_time(struct lpi_job *job);
-/* From inside a wait: the set is this job's now. */
+/* With a lock and a part for each shard; nobody's yet. */
 int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
 /* With all behind it. Accepts NULL. */
 void lpi_wide_free(struct lpi_wide *wide);
