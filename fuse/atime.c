@@ -2,9 +2,15 @@
 /* Access times, which the kernel leaves to the file system: as relatime has it, the first read
  * after a change counts, and one a day.
  *
+ * What the kernel reads from its cache nobody hears of. So what has not been read for a day is
+ * opened without what there is of it: then the next read is heard of, and only that counts, as the
+ * system calls have it. After a change as much is not done: who writes a file and reads it would
+ * fetch it each time.
+ *
  * Whether a read counts takes a look at the inode, so what was looked at in the last second is
  * remembered: who reads and writes by turns does not change the time with each of them. */
 #include <errno.h>
+#include <fcntl.h>
 
 #include "base/hash.h"
 #include "fuse/channel_impl.h"
@@ -19,10 +25,22 @@ static struct lpi_fuse_seen *seen_of(struct lpi_fuse_request *request)
 	return &request->channel->seen[hash % LPI_FUSE_SEEN];
 }
 
+static bool is_a_day_old(const struct lp_attrs *attrs, int64_t now_ns)
+{
+	return now_ns - attrs->atime_ns >= (int64_t)DAY_NS;
+}
+
 static bool counts(const struct lp_attrs *attrs, int64_t now_ns)
 {
 	return attrs->atime_ns <= attrs->mtime_ns || attrs->atime_ns <= attrs->ctime_ns ||
-	       now_ns - attrs->atime_ns >= (int64_t)DAY_NS;
+	       is_a_day_old(attrs, now_ns);
+}
+
+bool lpi_fuse_is_read_due(const struct lpi_fuse_request *request, uint32_t flags,
+			  const struct lp_attrs *attrs)
+{
+	return !request->channel->options.behaviour.no_atime && (flags & O_NOATIME) == 0 &&
+	       (flags & O_ACCMODE) != O_WRONLY && is_a_day_old(attrs, lpi_fuse_wall_ns(request));
 }
 
 static void touched(struct lp_ns_op *op)

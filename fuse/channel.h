@@ -35,6 +35,7 @@ struct lp_fuse_behaviour {
 	uint32_t squash_uid; /* of whoever makes something; UINT32_MAX: as they are */
 	uint32_t squash_gid;
 	bool no_atime;
+	bool no_diratime;
 	bool writeback;    /* the kernel gathers writes: sizes and times of what it has open are its
 			      own */
 	bool is_only_door; /* nothing changes but through the mount */

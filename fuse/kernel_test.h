@@ -234,15 +234,21 @@ static inline uint64_t lpi_kernel_mkdir(struct lpi_kernel *kernel, uint64_t dir,
 }
 
 /* Returns the handle. */
-static inline uint64_t lpi_kernel_open(struct lpi_kernel *kernel, uint32_t opcode, uint64_t node)
+static inline uint64_t lpi_kernel_open_as(struct lpi_kernel *kernel, uint32_t opcode, uint64_t node,
+					  uint32_t flags)
 {
-	const struct fuse_open_in in = {.flags = O_RDONLY};
+	const struct fuse_open_in in = {.flags = flags};
 	struct fuse_open_out out;
 	lpi_kernel_begin(kernel, opcode, node);
 	lpi_kernel_add(kernel, &in, sizeof(in));
 	lp_test_ok(lpi_kernel_ask(kernel));
 	memcpy(&out, lpi_kernel_answer(kernel, sizeof(out)), sizeof(out));
 	return out.fh;
+}
+
+static inline uint64_t lpi_kernel_open(struct lpi_kernel *kernel, uint32_t opcode, uint64_t node)
+{
+	return lpi_kernel_open_as(kernel, opcode, node, O_RDONLY);
 }
 
 /* FUSE_RELEASE, FUSE_RELEASEDIR. */

@@ -25,7 +25,7 @@
 #define LPI_FUSE_LAUNDERS 8u
 #define LPI_FUSE_MAPPERS  (1u << 12)
 
-/* Of a handle by which it may be mapped and written. */
+/* Of a file's handle, by which it may be mapped and written. */
 #define LPI_FUSE_HANDLE_MAPS (UINT64_C(1) << 62)
 
 struct lpi_fuse_launder {
@@ -51,8 +51,10 @@ void lpi_fuse_mapper_drop(const struct lp_fuse_channel *channel, struct lp_ino i
 			  uint64_t handle);
 bool lpi_fuse_may_be_mapped(const struct lp_fuse_channel *channel, struct lp_ino ino);
 
-/* What is dirty from offset on has been handed over when next() is called, or request->failure says
- * that it may not have been. It is not called before this returns. -EBUSY: too many are at it. */
+/* When next() is called the kernel has tried to hand over what is dirty from offset on, or
+ * request->failure says that it may not have: it was not told, or does not know the inode, which
+ * has no pages then. That a write of it failed it does not say here: who syncs is told. next() is
+ * not called before this returns. -EBUSY: too many are at it. */
 int lpi_fuse_launder(struct lpi_fuse_request *request, uint64_t offset,
 		     lpi_fuse_step_fn *next) LP_MUST_CHECK;
 bool lpi_fuse_is_laundering(const struct lp_fuse_channel *channel);

@@ -170,6 +170,33 @@ static void test_mappers(void **state)
 	bench_free(&bench);
 }
 
+/* A directory's handle is no file's, whatever its bits: here the generation has come so far that
+ * they are those of one by which a file may be mapped. */
+static void test_no_mapper(void **state)
+{
+	struct bench bench = bench_new(6);
+	(void)state;
+	uint64_t dir = lpi_kernel_lookup(bench.kernel, 1, "dir");
+	assert_int_not_equal(dir, 0);
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
+		atomic_store(&bench.machine->channels[i]->readings.slots[0].state,
+			     ((UINT64_C(1) << 30) - 1) << 2);
+	uint64_t handle = lpi_kernel_open(bench.kernel, FUSE_OPENDIR, dir);
+	assert_int_not_equal(handle & LPI_FUSE_HANDLE_MAPS, 0);
+	/* The file has the directory's place in the table. */
+	_Atomic uint32_t *mappers = bench.channel->peers[0]->launders.mappers;
+	for (uint32_t i = 0; i < LPI_FUSE_MAPPERS; i++)
+		atomic_store(&mappers[i], 1);
+	const struct fuse_release_in in = {.fh = handle};
+	lpi_kernel_begin(bench.kernel, FUSE_RELEASEDIR, dir);
+	lpi_kernel_add(bench.kernel, &in, sizeof(in));
+	lp_test_ok(lpi_kernel_ask(bench.kernel));
+	for (uint32_t i = 0; i < LPI_FUSE_MAPPERS; i++)
+		assert_int_equal(atomic_load(&mappers[i]), 1);
+	assert_true(lpi_fuse_may_be_mapped(bench.channel, (struct lp_ino){bench.file.node}));
+	bench_free(&bench);
+}
+
 /* The thread finds no descriptor. */
 static void begin_untold(struct bench *bench, uint64_t offset, uint32_t whence)
 {
@@ -251,7 +278,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_told_first),       cmocka_unit_test(test_mappers),
 		cmocka_unit_test(test_untold),           cmocka_unit_test(test_crowd),
-		cmocka_unit_test(test_range_that_fails),
+		cmocka_unit_test(test_range_that_fails), cmocka_unit_test(test_no_mapper),
 	};
 	return lp_test_main(tests, "fuse/launder");
 }

@@ -137,8 +137,9 @@ static void tell(void *arg, struct lp_ns_notice *notice)
 static void late(void *arg)
 {
 	(void)arg;
-	LP_LOG_WARN("the mount: a change through a socket was answered before the kernel had been "
-		    "told of it, which takes long");
+	/* Where an append of the mount's own went, too, which is answered first in any case. */
+	LP_LOG_WARN("the mount: the kernel takes long to be told of a change; if that came through "
+		    "a socket it was answered before");
 }
 
 static void untold(void *arg)

@@ -56,7 +56,7 @@ static struct statx_timestamp timestamp(uint64_t s, uint32_t ns)
 static void statx_known(struct lpi_fuse_request *request)
 {
 	const struct lp_ns_found *found = &request->op.stat.found;
-	uint64_t attr_ns = lpi_fuse_attr_ns(request);
+	uint64_t attr_ns = lpi_fuse_attrs_ns(request, &found->attrs);
 	struct fuse_attr attr;
 	if (request->op.result < 0) {
 		lpi_fuse_answer(request, gone(request->op.result));

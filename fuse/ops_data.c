@@ -23,6 +23,19 @@ static void closed(struct lpi_fuse_request *request)
 	lpi_fuse_end(request, 0);
 }
 
+/* What it has of the data is as good as its attributes: while it remembers the inode, it is told of
+ * what is changed, and when it forgets it, the data is gone. */
+static uint32_t open_flags(const struct lpi_fuse_request *request)
+{
+	if (request->message.header.opcode != FUSE_OPEN)
+		return 0;
+	if (lpi_fuse_is_direct(request))
+		return FOPEN_DIRECT_IO;
+	bool is_due = lpi_fuse_is_read_due(request, request->message.in.open.flags,
+					   &request->op.open.found.attrs);
+	return lpi_fuse_attr_ns(request) > 0 && !is_due ? FOPEN_KEEP_CACHE : 0;
+}
+
 static void opened(struct lpi_fuse_request *request)
 {
 	struct fuse_open_out out = {.fh = 0};
@@ -35,12 +48,7 @@ static void opened(struct lpi_fuse_request *request)
 	else
 		out.fh = lpi_fuse_handle_new(request, lpi_fuse_node(request),
 					     request->message.in.open.flags);
-	/* What it has of the data is as good as its attributes: while it remembers the inode, it is
-	 * told of what is changed, and when it forgets it, the data is gone. */
-	if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_is_direct(request))
-		out.open_flags = FOPEN_DIRECT_IO;
-	else if (request->message.header.opcode == FUSE_OPEN && lpi_fuse_attr_ns(request) > 0)
-		out.open_flags = FOPEN_KEEP_CACHE;
+	out.open_flags = open_flags(request);
 	if (lpi_fuse_tell(request, &out, sizeof(out))) {
 		lpi_fuse_end(request, 0);
 		return;
@@ -67,7 +75,10 @@ void lpi_fuse_release(struct lpi_fuse_request *request)
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
 	op->open.ino = lpi_fuse_node(request);
 	op->open.count = 1;
-	lpi_fuse_mapper_drop(request->channel, op->open.ino, request->message.in.release.fh);
+	/* The bits of a directory's handle are its reading's. */
+	if (request->message.header.opcode == FUSE_RELEASE)
+		lpi_fuse_mapper_drop(request->channel, op->open.ino,
+				     request->message.in.release.fh);
 	lpi_fuse_submit(request, lpi_fuse_answer_result);
 }
 

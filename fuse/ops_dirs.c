@@ -156,7 +156,8 @@ static void finish(struct lpi_fuse_request *request, int err)
 	if (err < 0) {
 		request->failure = err == -ESTALE ? -ENOENT : err;
 		end_page(request, false);
-	} else if (request->message.in.read.offset == 0) {
+	} else if (request->message.in.read.offset == 0 &&
+		   !request->channel->options.behaviour.no_diratime) {
 		lpi_fuse_touch(request, answer_page);
 	} else {
 		answer_page(request);

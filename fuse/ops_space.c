@@ -49,6 +49,24 @@ static void fail_range(struct lpi_fuse_request *request)
 		answer_failed(request);
 }
 
+static void range_synced(struct lpi_fuse_request *request)
+{
+	request->op.result = lpi_fuse_sync_verdict(request, request->message.in.fallocate.fh);
+	if (request->op.result < 0)
+		fail_range(request);
+	else
+		lpi_fuse_answer(request, 0);
+}
+
+/* All of it is done, and durable if it is to be: what is left is as behind a write. */
+static void end_range(struct lpi_fuse_request *request)
+{
+	if (lpi_fuse_is_dsync(request) && !request->channel->options.behaviour.sync)
+		lpi_fuse_sync(request, range_synced);
+	else
+		lpi_fuse_answer(request, 0);
+}
+
 static void was_extended(struct lpi_fuse_request *request)
 {
 	int r = request->op.result;
@@ -58,7 +76,7 @@ static void was_extended(struct lpi_fuse_request *request)
 	if (r < 0)
 		fail_range(request);
 	else
-		lpi_fuse_answer(request, 0);
+		end_range(request);
 }
 
 /* Whoever makes it longer meanwhile through the other door must not lose that, so the size is
@@ -93,7 +111,7 @@ static void range_done(struct lpi_fuse_request *request)
 	} else if ((in->mode & FALLOC_FL_KEEP_SIZE) == 0) {
 		make_longer(request);
 	} else {
-		lpi_fuse_answer(request, 0);
+		end_range(request);
 	}
 }
 
@@ -254,6 +272,24 @@ static void answer_copied(struct lpi_fuse_request *request)
 	lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
+static void copy_synced(struct lpi_fuse_request *request)
+{
+	int err = lpi_fuse_sync_verdict(request, request->message.in.copy.fh_out);
+	if (err < 0)
+		lpi_fuse_answer(request, err);
+	else
+		answer_copied(request);
+}
+
+/* As a write ends: the change itself is durable already, if it is to be. */
+static void end_copy(struct lpi_fuse_request *request)
+{
+	if (lpi_fuse_is_dsync(request) && !request->channel->options.behaviour.sync)
+		lpi_fuse_sync(request, copy_synced);
+	else
+		answer_copied(request);
+}
+
 static void copy_by_data(struct lpi_fuse_request *request);
 
 /* On a full store less at a time may be possible, as with any write. */
@@ -268,7 +304,7 @@ static void copy_written(struct lpi_fuse_request *request)
 	} else if (r < 0) {
 		lpi_fuse_answer(request, gone(r));
 	} else {
-		answer_copied(request);
+		end_copy(request);
 	}
 }
 
@@ -331,7 +367,7 @@ static void cloned(struct lpi_fuse_request *request)
 	else if (r < 0)
 		lpi_fuse_answer(request, gone(r));
 	else
-		answer_copied(request);
+		end_copy(request);
 }
 
 /* How much of it may be a clone, as the store says: whole blocks, or up to where both files end. */

@@ -27,6 +27,7 @@ enum meaning {
 	ATTR_TIME,
 	INODES_MAX,
 	NO_ATIME,
+	NO_DIRATIME,
 	TRANSPORT,
 	WRITEBACK,
 };
@@ -52,7 +53,7 @@ static const struct {
 	{"noatime", NO_ATIME, false},
 	{"noauto", IGNORED, false},
 	{"nodev", KERNEL, false},
-	{"nodiratime", KERNEL, false},
+	{"nodiratime", NO_DIRATIME, false},
 	{"noexec", KERNEL, false},
 	{"nofail", IGNORED, false},
 	{"nosuid", KERNEL, false},
@@ -156,6 +157,10 @@ static int apply(struct lpi_fuse_options *options, enum meaning meaning, const c
 		return parse_id(item, value, &behaviour->squash_gid, why);
 	case NO_ATIME:
 		behaviour->no_atime = true;
+		hand_on(options, item);
+		break;
+	case NO_DIRATIME:
+		behaviour->no_diratime = true;
 		hand_on(options, item);
 		break;
 	case TRANSPORT:

@@ -40,6 +40,10 @@ static void test_meanings(void **state)
 	assert_int_equal(parse("max_inodes=0").behaviour.inodes_max, 0);
 	assert_int_equal(parse("max_inodes=5000").behaviour.inodes_max, 5000);
 	assert_false(options.behaviour.writeback || options.is_private);
+	assert_false(options.behaviour.no_diratime);
+	options = parse("nodiratime");
+	assert_string_equal(options.kernel, "nodiratime");
+	assert_true(options.behaviour.no_diratime && !options.behaviour.no_atime);
 }
 
 /* How requests come, and whether the daemon's rings have to be made for it. */

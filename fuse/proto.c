@@ -195,3 +195,14 @@ int lp_fuse_decode_split(const void *head, uint32_t head_len, const void *rest, 
 		return -EINVAL;
 	return take_names_and_data(&others, ret);
 }
+
+/* --- Limits ----------------------------------------------------------------------------------- */
+
+static_assert(LP_FUSE_WRITE_MAX <= LP_STORE_READ_MAX, "what the kernel may ask for is answered");
+
+uint16_t lp_fuse_pages_max(uint64_t page_bytes)
+{
+	uint64_t cnt = LP_FUSE_WRITE_MAX / LP_MAX(page_bytes, UINT64_C(4096));
+	/* No such kernel is known. */
+	return (uint16_t)LP_MAX(cnt, UINT64_C(1));
+}

@@ -102,4 +102,8 @@ int lp_fuse_decode(const void *bytes, uint32_t len, struct lp_fuse_message *ret)
 int lp_fuse_decode_split(const void *head, uint32_t head_len, const void *rest, uint32_t rest_len,
 			 struct lp_fuse_message *ret) LP_MUST_CHECK;
 
+/* How many pages of the kernel's, of so many bytes, a request may have. A direct read asks for as
+ * many, whatever their size, so together they are LP_FUSE_WRITE_MAX: what is longer is refused. */
+uint16_t lp_fuse_pages_max(uint64_t page_bytes);
+
 #endif

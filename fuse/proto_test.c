@@ -239,13 +239,20 @@ static void test_names(void **state)
 	assert_int_equal(decode(&built, &message), -EINVAL);
 }
 
+/* Whatever the kernel's pages are, as many as it may have in a request are what a read may be. */
+static void test_pages(void **state)
+{
+	(void)state;
+	for (uint64_t page_bytes = 4096; page_bytes <= LP_FUSE_WRITE_MAX; page_bytes *= 2)
+		assert_int_equal(lp_fuse_pages_max(page_bytes) * page_bytes, LP_STORE_READ_MAX);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_every_length),
-		cmocka_unit_test(test_header),
-		cmocka_unit_test(test_counts),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_every_length), cmocka_unit_test(test_header),
+		cmocka_unit_test(test_counts),       cmocka_unit_test(test_names),
+		cmocka_unit_test(test_pages),
 	};
 	return lp_test_main(tests, "fuse/proto");
 }

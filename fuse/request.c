@@ -49,9 +49,19 @@ static void completed(struct lp_ns_op *op)
 
 bool lpi_fuse_is_dsync(const struct lpi_fuse_request *request)
 {
-	const struct fuse_write_in *in = &request->message.in.write;
-	return request->message.header.opcode == FUSE_WRITE && (in->flags & O_DSYNC) != 0 &&
-	       (in->write_flags & FUSE_WRITE_CACHE) == 0;
+	const union lp_fuse_in *in = &request->message.in;
+	switch (request->message.header.opcode) {
+	case FUSE_WRITE:
+		return (in->write.flags & O_DSYNC) != 0 &&
+		       (in->write.write_flags & FUSE_WRITE_CACHE) == 0;
+	/* These come without the flags. */
+	case FUSE_FALLOCATE:
+		return (in->fallocate.fh & LPI_FUSE_HANDLE_DSYNC) != 0;
+	case FUSE_COPY_FILE_RANGE:
+		return (in->copy.fh_out & LPI_FUSE_HANDLE_DSYNC) != 0;
+	default:
+		return false;
+	}
 }
 
 struct lp_ns_op *lpi_fuse_op(struct lpi_fuse_request *request, enum lp_ns_opcode opcode)
@@ -305,11 +315,17 @@ uint64_t lpi_fuse_attr_ns(const struct lpi_fuse_request *request)
 	return is_made(request) ? LP_MIN(attr_ns, MADE_ATTR_NS) : attr_ns;
 }
 
+/* Of what is being freed nobody is told when that ends, so it asks. */
+uint64_t lpi_fuse_attrs_ns(const struct lpi_fuse_request *request, const struct lp_attrs *attrs)
+{
+	return attrs->is_freeing ? 0 : lpi_fuse_attr_ns(request);
+}
+
 void lpi_fuse_fill_entry(const struct lpi_fuse_request *request, const struct lp_ns_found *found,
 			 struct fuse_entry_out *ret)
 {
 	uint64_t entry_ns = lpi_fuse_entry_ns(request);
-	uint64_t attr_ns = lpi_fuse_attr_ns(request);
+	uint64_t attr_ns = lpi_fuse_attrs_ns(request, &found->attrs);
 	*ret = (struct fuse_entry_out){.nodeid = found->ino.nr,
 				       .entry_valid = entry_ns / LP_NS_PER_S,
 				       .entry_valid_nsec = (uint32_t)(entry_ns % LP_NS_PER_S),
@@ -331,7 +347,7 @@ void lpi_fuse_answer_entry(struct lpi_fuse_request *request, const struct lp_ns_
 void lpi_fuse_answer_attrs(struct lpi_fuse_request *request, struct lp_ino ino,
 			   const struct lp_attrs *attrs)
 {
-	uint64_t attr_ns = lpi_fuse_attr_ns(request);
+	uint64_t attr_ns = lpi_fuse_attrs_ns(request, attrs);
 	struct fuse_attr_out out = {.attr_valid = attr_ns / LP_NS_PER_S,
 				    .attr_valid_nsec = (uint32_t)(attr_ns % LP_NS_PER_S)};
 	lpi_fuse_fill_attr(ino, attrs, &out.attr);

@@ -95,14 +95,19 @@ struct lp_store_op *lpi_fuse_store_op(struct lpi_fuse_request *request, enum lp_
 				      struct lp_ino ino);
 /* A transaction of the request's first changes. */
 void lpi_fuse_txn(struct lpi_fuse_request *request, struct lp_ino ino, uint32_t change_cnt);
-/* Whether it is a write that is durable when it is answered (O_DSYNC, O_SYNC): behind one with
- * O_DIRECT by AIO or io_uring, or to what is open with FOPEN_DIRECT_IO, the kernel sends no FSYNC.
- * What it writes back is not, for then it does. */
+/* Whether it is a write, a range of fallocate's or a copy that is durable when it is answered
+ * (O_DSYNC, O_SYNC): behind a write with O_DIRECT by AIO or io_uring, or to what is open with
+ * FOPEN_DIRECT_IO, and behind the others, the kernel sends no FSYNC. What it writes back is not,
+ * for then it does. */
 bool lpi_fuse_is_dsync(const struct lpi_fuse_request *request);
 void lpi_fuse_submit(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 /* An inode was read: its access time is now, if the rules of relatime want that. Beside op, which
  * stays as it is. A failure is nobody's. */
 void lpi_fuse_touch(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
+/* Whether what is opened with these flags has not been read for so long that the next read is not
+ * to be served from the kernel's cache: it would count. */
+bool lpi_fuse_is_read_due(const struct lpi_fuse_request *request, uint32_t flags,
+			  const struct lp_attrs *attrs);
 /* Data that is under way for it, given back at its end. */
 void lpi_fuse_take_budget(struct lpi_fuse_request *request, uint32_t bytes);
 /* As the states of a request want it: no earlier than the last move, for the turns of two threads
@@ -155,6 +160,8 @@ void lpi_fuse_end(struct lpi_fuse_request *request, int err);
 /* How long the kernel may believe the name, and the attributes, that it is told now. */
 uint64_t lpi_fuse_entry_ns(const struct lpi_fuse_request *request);
 uint64_t lpi_fuse_attr_ns(const struct lpi_fuse_request *request);
+/* And these, which may change without anybody's doing. */
+uint64_t lpi_fuse_attrs_ns(const struct lpi_fuse_request *request, const struct lp_attrs *attrs);
 /* Whether the kernel is to read and write what it opens now without its cache. */
 bool lpi_fuse_is_direct(const struct lpi_fuse_request *request);
 /* What the kernel is told of an inode. */

@@ -313,7 +313,8 @@ static int answer_init(struct lp_fuse_session *session, const struct lp_fuse_mes
 				    .congestion_threshold = CONGESTION,
 				    .max_write = LP_FUSE_WRITE_MAX,
 				    .time_gran = 1,
-				    .max_pages = LP_FUSE_WRITE_MAX / 4096};
+				    .max_pages =
+					    lp_fuse_pages_max((uint64_t)sysconf(_SC_PAGESIZE))};
 	session->options.behaviour.maps_direct = (flags & DIRECT_IO_ALLOW_MMAP) != 0;
 	int err = write_init(session, message, &out, 0);
 	return err < 0 ? refuse(why, err, "%s: the kernel refuses the mount: %s", session->dir,

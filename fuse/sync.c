@@ -6,6 +6,7 @@
 #include "fuse/sync.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -15,6 +16,9 @@
 #define TOLD_SLOTS  (UINT32_C(1) << 15)
 #define FAILED_BITS 8u
 #define FAILED_MASK ((UINT64_C(1) << FAILED_BITS) - 1)
+
+static_assert((LPI_FUSE_HANDLE_DSYNC & (LPI_FUSE_HANDLE_DIRECT | LPI_FUSE_HANDLE_MAPS)) == 0,
+	      "a bit of a handle means one thing");
 
 struct lpi_fuse_told {
 	_Atomic uint64_t failed_cnt; /* the most that anybody was told of */
@@ -95,6 +99,7 @@ uint64_t lpi_fuse_handle_new(const struct lpi_fuse_request *request, struct lp_i
 {
 	struct lp_fuse_channel *channel = request->channel;
 	uint64_t bits = lpi_fuse_is_direct(request) ? LPI_FUSE_HANDLE_DIRECT : 0;
+	bits |= (flags & O_DSYNC) != 0 ? LPI_FUSE_HANDLE_DSYNC : 0;
 	bits |= lpi_fuse_mapper_add(channel, ino, flags);
 	uint64_t nr = ++channel->syncs.handle_cnt * channel->peer_cnt + channel->idx;
 	return bits | nr << FAILED_BITS | atomic_load(&told_of(channel)->failed_cnt);

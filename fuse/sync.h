@@ -51,6 +51,9 @@ void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
 
 /* Of one whose writes the kernel hands on as they are (FOPEN_DIRECT_IO). */
 #define LPI_FUSE_HANDLE_DIRECT (UINT64_C(1) << 63)
+/* Of one whose changes are durable when they are answered (O_DSYNC, O_SYNC); no fcntl changes that.
+ */
+#define LPI_FUSE_HANDLE_DSYNC (UINT64_C(1) << 61)
 /* For a file that is opened, with these flags: never one that was there before. It counts as one by
  * which it may be mapped. */
 uint64_t lpi_fuse_handle_new(const struct lpi_fuse_request *request, struct lp_ino ino,

@@ -5,6 +5,7 @@
  * Method: a machine with two channels on a simulated device, of which writes fail when told to, or
  * whose power is cut. */
 #include <errno.h>
+#include <linux/falloc.h>
 
 #include "fuse/machine_test.h"
 
@@ -462,6 +463,157 @@ static void test_beside(void **state)
 		sync_beside(turns);
 }
 
+/* --- What is durable by its descriptor -------------------------------------------------------- */
+
+#define COPY_BYTES (UINT64_C(64) << 10)
+#define FAR_BYTES  (UINT64_C(24) << 20) /* more than one step of fallocate is */
+
+/* A file with something in it, which is durable. */
+static struct lpi_opened make_source(struct lpi_machine *machine, const char *dir_name)
+{
+	static uint8_t bytes[COPY_BYTES];
+	struct lpi_opened file = make_file(machine, dir_name);
+	memset(bytes, 'x', sizeof(bytes));
+	lp_test_ok(lpi_kernel_write(&machine->kernels[0], file.node, 0, bytes, sizeof(bytes)));
+	lp_test_ok(fsync_by(machine, 0, file));
+	return file;
+}
+
+static int copy_to(struct lpi_machine *machine, struct lpi_opened from, struct lpi_opened to)
+{
+	const struct fuse_copy_file_range_in in = {
+		.fh_in = from.fh, .nodeid_out = to.node, .fh_out = to.fh, .len = COPY_BYTES};
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	lpi_kernel_begin(kernel, FUSE_COPY_FILE_RANGE, from.node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	return lpi_kernel_ask(kernel);
+}
+
+static int allocate(struct lpi_machine *machine, struct lpi_opened file, uint32_t mode,
+		    uint64_t offset, uint64_t length)
+{
+	const struct fuse_fallocate_in in = {
+		.fh = file.fh, .offset = offset, .length = length, .mode = mode};
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	lpi_kernel_begin(kernel, FUSE_FALLOCATE, file.node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	return lpi_kernel_ask(kernel);
+}
+
+/* The power fails; returns the machine that finds what is left. */
+static struct lpi_machine *cut_power(struct lpi_machine *machine, uint64_t seed)
+{
+	struct lp_sim *sim = lpi_machine_device(machine);
+	struct lp_bdev *left = NULL;
+	lp_test_ok(lp_sim_image_at(sim, lp_sim_event_count(sim) - 1, NULL, seed, &left));
+	return lpi_machine_boot(left);
+}
+
+static void end_both(struct lpi_machine *machine, struct lpi_machine *found)
+{
+	lp_test_ok(lpi_machine_stop(found));
+	lpi_machine_free(found);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
+/* In the directory of that name is a file, of which nothing is durable but that it is answered. */
+static struct lpi_opened make_durable(struct lpi_machine *machine, const char *dir_name)
+{
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	struct lpi_opened file = make_file(machine, dir_name);
+	file.fh = lpi_kernel_open_as(kernel, FUSE_OPEN, file.node, O_WRONLY | O_DSYNC);
+	return file;
+}
+
+/* What is there of it; fails if its name has gone. */
+static struct lp_attrs left_of(struct lpi_machine *found, const char *dir_name)
+{
+	uint64_t dir = lpi_kernel_lookup(&found->kernels[0], 1, dir_name);
+	assert_int_not_equal(dir, 0);
+	uint64_t node = lpi_kernel_lookup(&found->kernels[0], dir, "file");
+	assert_int_not_equal(node, 0);
+	return lpi_machine_attrs(found, node);
+}
+
+/* A copy by reference, on one shard, and one of data, between two. */
+static void test_durable_copy(void **state)
+{
+	static uint8_t bytes[LPI_KERNEL_BYTES];
+	(void)state;
+	for (uint64_t seed = 0; seed < 2; seed++) {
+		struct lpi_machine *machine = machine_new(12);
+		struct lpi_opened from = make_source(machine, "a");
+		struct lpi_opened to = make_durable(machine, "b");
+		if (seed == 1) {
+			uint64_t dir = lpi_kernel_lookup(&machine->kernels[0], 1, "a");
+			to = lpi_kernel_create(&machine->kernels[0], FUSE_CREATE, dir, "to");
+			to.fh = lpi_kernel_open_as(&machine->kernels[0], FUSE_OPEN, to.node,
+						   O_WRONLY | O_SYNC);
+		}
+		assert_int_equal(lp_ino_shard((struct lp_ino){from.node}) ==
+					 lp_ino_shard((struct lp_ino){to.node}),
+				 seed == 1);
+		lp_test_ok(copy_to(machine, from, to));
+		struct lpi_machine *found = cut_power(machine, seed);
+		uint32_t len = lpi_kernel_read(&found->kernels[0], FUSE_READ, to.node, 0, bytes);
+		assert_true(len > 0);
+		assert_int_equal(bytes[len - 1], 'x');
+		end_both(machine, found);
+	}
+}
+
+/* The steps of a range, whatever the last of them is: that the file is longer, that it has space,
+ * that it has none. */
+static void test_durable_range(void **state)
+{
+	static uint8_t bytes[LPI_KERNEL_BYTES];
+	(void)state;
+	struct lpi_machine *machine = machine_new(13);
+	struct lpi_opened longer = make_durable(machine, "a");
+	lp_test_ok(allocate(machine, longer, 0, 0, FAR_BYTES));
+	struct lpi_machine *found = cut_power(machine, 1);
+	assert_int_equal(left_of(found, "a").size_bytes, FAR_BYTES);
+	end_both(machine, found);
+	machine = machine_new(14);
+	struct lpi_opened kept = make_durable(machine, "a");
+	lp_test_ok(allocate(machine, kept, FALLOC_FL_KEEP_SIZE, 0, FAR_BYTES));
+	found = cut_power(machine, 2);
+	assert_int_equal(left_of(found, "a").blocks, FAR_BYTES / 4096);
+	end_both(machine, found);
+	machine = machine_new(15);
+	struct lpi_opened punched = make_source(machine, "a");
+	punched.fh = lpi_kernel_open_as(&machine->kernels[0], FUSE_OPEN, punched.node,
+					O_WRONLY | O_DSYNC);
+	lp_test_ok(allocate(machine, punched, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 0,
+			    COPY_BYTES));
+	found = cut_power(machine, 3);
+	assert_int_equal(lpi_kernel_read(&found->kernels[0], FUSE_READ, punched.node, 0, bytes),
+			 COPY_BYTES);
+	assert_int_equal(bytes[0], 0);
+	assert_int_equal(left_of(found, "a").blocks, 0);
+	end_both(machine, found);
+}
+
+/* What was to be durable and is lost says so, once to each that has it open and asks. */
+static void test_ranges_told(void **state)
+{
+	(void)state;
+	struct lpi_machine *machine = machine_new(16);
+	struct lpi_opened from = make_source(machine, "a");
+	struct lpi_opened to = make_durable(machine, "b");
+	struct lpi_opened range = make_durable(machine, "c");
+	lp_test_ok(fsync_by(machine, 0, to));
+	break_log(machine, to.node);
+	assert_true(copy_to(machine, from, to) < 0);
+	assert_true(copy_to(machine, from, to) < 0);
+	break_log(machine, range.node);
+	assert_true(allocate(machine, range, 0, 0, COPY_BYTES) < 0);
+	lp_sim_rules_clear(lpi_machine_device(machine));
+	assert_true(lpi_machine_stop(machine) < 0);
+	lpi_machine_free(machine);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -470,6 +622,8 @@ int main(void)
 		cmocka_unit_test(test_durable_write), cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_shared),        cmocka_unit_test(test_not_starved),
 		cmocka_unit_test(test_beside),        cmocka_unit_test(test_append),
+		cmocka_unit_test(test_durable_copy),  cmocka_unit_test(test_durable_range),
+		cmocka_unit_test(test_ranges_told),
 	};
 	return lp_test_main(tests, "fuse/sync");
 }

@@ -371,10 +371,11 @@ void lpi_job_fail(struct lpi_job *job, int result);
 
 /* A job begins: its fields are cleared, but for the last. */
 void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first);
-/* The time of its changes is now: what gives a name says so at its commit, behind whoever gave it
- * before, for the version begins with it. */
+/* The time of its changes is now: what gives a name, or takes one away, says so at its commit,
+ * behind whoever had it before: the version begins with it, and a directory's times do not go back.
+ */
 void lpi_job_take_time(struct lpi_job *job);
-/* From inside a wait: the set is this job's now. */
+/* With a lock and a part for each shard; nobody's yet. */
 int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
 /* With all behind it. Accepts NULL. */
 void lpi_wide_free(struct lpi_wide *wide);

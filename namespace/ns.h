@@ -71,7 +71,7 @@ enum lp_ns_opcode {
 	 * vanishes (rule N2). */
 	LP_NS_SET,
 	LP_NS_OPEN,  /* the inode outlives its last name until as many closes */
-	LP_NS_CLOSE, /* never fails but with the device */
+	LP_NS_CLOSE, /* whatever has become of the device */
 	LP_NS_SYNC,  /* all that was ordered before on all shards is durable */
 	/* Who holds inodes (op->hold) lets go of some, or of all there are. Never fails. */
 	LP_NS_FORGET,
@@ -181,7 +181,8 @@ struct lp_ns_op {
 		struct {
 			struct lp_ino ino;
 			uint32_t count; /* CLOSE: how many opens are given back; -EINVAL: there
-					   are not so many */
+					   are not so many. Of no inode's number: -ESTALE */
+			struct lp_ns_found found; /* OPEN: result */
 		} open;
 		struct {
 			/* Result: shards that have failed and may have lost something that was
@@ -386,7 +387,8 @@ struct lp_ns_notice {
 /* tell() is called on the namespace's thread, and lp_ns_told() there when the kernel has been told,
  * never from inside tell(). The operation waits for that with no lock in its hands, so that
  * whatever the kernel waits for meanwhile can be done, but 2 seconds at most: late() says that it
- * has not waited any longer. */
+ * has not waited any longer. What a mount's own operation has the kernel told of (believed_end) it
+ * does not wait for; late() comes after as long all the same. */
 struct lp_ns_watch {
 	void (*tell)(void *arg, struct lp_ns_notice *notice);
 	void (*late)(void *arg); /* may be NULL */
@@ -452,7 +454,7 @@ struct lp_ns_stats {
 	uint64_t cache_hits;
 	uint64_t cache_misses;
 	uint64_t told;      /* items that a mount's kernel was told of, each time */
-	uint64_t told_late; /* operations that were answered before it had been */
+	uint64_t told_late; /* operations of which it had not been for 2 seconds */
 	uint64_t untold;    /* items, for want of memory, or as the kernel would not know them */
 };
 void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats);

@@ -207,6 +207,8 @@ static void remove_done(struct lpi_job *job)
 static void remove_commit(struct lpi_job *job)
 {
 	struct lpi_entry *entry = &job->entry;
+	/* Others have changed the directory while the name was waited for. */
+	lpi_job_take_time(job);
 	if (job->removal.condition == LP_NS_IF_VERSION)
 		lpi_job_change(job, lp_ino_shard(entry->ino), LP_GUARD_INODE, entry->ino)
 			->guard.version_nr = job->removal.version_nr;

@@ -504,6 +504,58 @@ static void test_rmdir(void **state)
 	lpi_t_on_all(check_rmdir);
 }
 
+/* Who has to wait for a name takes it away later than he asked; what was done in the directory
+ * meanwhile is not younger than that. The name is held by a change over two shards. */
+static void check_waits(struct lpi_t *t, enum lp_ns_opcode opcode)
+{
+	struct lp_ino dir = lpi_t_dir(t, root, "dir");
+	uint32_t home = lp_ino_shard(dir);
+	struct lp_ino file = dir;
+	for (uint32_t i = 0; lp_ino_shard(file) == home; i++) {
+		char name[] = "0";
+		name[0] = (char)('0' + i);
+		assert_true(i < 9);
+		file = lpi_t_file(t, lpi_t_dir(t, root, name), "file");
+	}
+	struct lpi_ns_hand linked = {.op = {.opcode = LP_NS_LINK}};
+	struct lpi_ns_hand removed = {.op = {.opcode = opcode}};
+	linked.op.link.ino = file;
+	linked.op.link.dir = dir;
+	linked.op.link.name = lpi_t_bytes("name");
+	lpi_ns_rig_submit(t->rig, home, &linked);
+	if (opcode == LP_NS_REMOVE) {
+		removed.op.remove.dir = dir;
+		removed.op.remove.name = lpi_t_bytes("name");
+	} else {
+		removed.op.delete.path = lpi_t_bytes("dir/name");
+	}
+	lpi_ns_rig_submit(t->rig, home, &removed);
+	lpi_t_later(t);
+	int64_t later_ns = lp_clock_wall_ns(&t->rig->clock.clock);
+	lpi_t_fill_make(t, dir, "other", LP_INODE_TYPE_FILE);
+	lp_test_ok(lpi_ns_rig_do(t->rig, home, &t->hand));
+	assert_true(t->op->make.found.attrs.mtime_ns >= later_ns);
+	assert_false(removed.is_done);
+	lp_test_ok(lpi_ns_rig_wait(t->rig, &linked));
+	lp_test_ok(lpi_ns_rig_wait(t->rig, &removed));
+	assert_int_equal(lpi_t_find(t, dir, "name").nr, 0);
+	struct lp_attrs attrs = lpi_t_attrs(t, dir);
+	assert_true(attrs.mtime_ns >= later_ns && attrs.ctime_ns >= later_ns);
+	assert_true(lpi_t_attrs(t, file).ctime_ns >= later_ns);
+}
+
+static void test_waits(void **state)
+{
+	static const enum lp_ns_opcode opcodes[] = {LP_NS_REMOVE, LP_NS_DELETE};
+	(void)state;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(opcodes); i++) {
+		struct lpi_t t;
+		lpi_t_begin(&t, 3);
+		check_waits(&t, opcodes[i]);
+		lpi_t_end(&t);
+	}
+}
+
 /* The shard of an entry remembers that the directory is there, until it is removed. */
 static void check_alive(struct lpi_t *t)
 {
@@ -589,6 +641,7 @@ int main(void)
 		cmocka_unit_test(test_told),
 		cmocka_unit_test(test_rmdir),
 		cmocka_unit_test(test_rmdir_open),
+		cmocka_unit_test(test_waits),
 	};
 	return lp_test_main(tests, "namespace/ns_names");
 }

@@ -109,6 +109,8 @@ void lpi_names_end(struct lpi_job *job, int result)
 static void opened(struct lpi_job *job)
 {
 	int r = job->dir_stat.result;
+	if (r >= 0)
+		job->op->open.found = lpi_stat_found(job);
 	lpi_names_end(job, r == -ENOENT ? -ESTALE : r);
 }
 

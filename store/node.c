@@ -670,5 +670,6 @@ void lpi_inode_attrs(const struct lpi_inode *inode, struct lp_attrs *ret_attrs)
 		.rdev = rec->rdev,
 		.mode = rec->mode,
 		.type = rec->type,
+		.is_freeing = inode->trim != NULL,
 	};
 }

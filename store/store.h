@@ -96,6 +96,9 @@ struct lp_attrs {
 	uint32_t rdev;
 	uint16_t mode; /* 12 permission bits */
 	uint8_t type;  /* enum lp_inode_type */
+	/* What was cut off is still being freed, step by step: blocks goes down by itself, without
+	 * any transaction. Only told, never set. */
+	bool is_freeing;
 };
 
 /* A name that leads to one inode and later to another must never show the same version twice:

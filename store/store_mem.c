@@ -85,6 +85,7 @@ struct lpi_mem_inode *lpi_mem_inode_new(const struct lp_change *change)
 	inode->attrs = *change->inode.attrs;
 	inode->attrs.size_bytes = target.len;
 	inode->attrs.version_nr = 0;
+	inode->attrs.is_freeing = false;
 	inode->target = (uint8_t *)(inode + 1);
 	if (target.len > 0)
 		memcpy(inode->target, target.data, target.len);

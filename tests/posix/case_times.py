@@ -151,6 +151,15 @@ def read_after_a_day():
 
 
 @case
+def read_after_a_day_what_was_cached():
+    put("f", bytes(4096))
+    day_ago = int(time.time()) - 86_500
+    call.utimensat("f", (day_ago, 0), (day_ago - 10, 0))
+    with opened("f") as fd, changes({"f": "atime"}):
+        os.pread(fd, 1, 0)
+
+
+@case
 def read_with_noatime():
     put("f", b"abc")
     with opened("f", os.O_RDONLY | os.O_NOATIME) as fd, changes({"f": ""}):
