@@ -139,6 +139,8 @@ static bool is_tried_again(struct lpi_request *request, int result)
 		&lpi_request_changes(request)[request->own_at + OWN_CAPABILITY];
 	if (!lpi_conn_is_alive(request->conn) || request->tries++ >= LPI_TRIES_MAX)
 		return false;
+	if (lpi_request_waits_to_look(request))
+		return true;
 	if (op->txn.failed_idx == request->own_at + OWN_MODE) {
 		look_at_mode(request);
 		return true;

@@ -224,10 +224,15 @@ void lp_ns_end(struct lp_ns *ns, struct lp_ns_op *op)
 
 /* --- Submitting ------------------------------------------------------------------------------- */
 
+bool lp_ns_asks_first(const struct lp_ns_op *op)
+{
+	return op->opcode != LP_NS_STORE || lpi_txn_may_own(&op->store.op);
+}
+
 /* Something that a directory may have, and that is not refused. */
 static bool may_own(const struct lp_ns *ns, const struct lp_ns_op *op)
 {
-	return op->opcode == LP_NS_STORE && lpi_txn_may_own(&op->store.op) &&
+	return op->opcode == LP_NS_STORE && lp_ns_asks_first(op) &&
 	       lpi_ino_is_sane(ns, op->store.ino) && is_own_op(ns, op->store.ino, &op->store.op);
 }
 
