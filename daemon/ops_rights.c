@@ -10,7 +10,8 @@
  *
  * That there are no bits is expected at first, and costs nothing but the guard. If there are the
  * mode is looked at, and from then on the guard says what was seen. A capability's removal takes
- * the place of its guard. */
+ * the place of its guard. Who comes back for either waits for those before him, and others for him
+ * (door D8). */
 #include "daemon/door_impl.h"
 #include "namespace/acl.h"
 

@@ -415,6 +415,11 @@ static void many_writes_keep_their_place(void **state)
 		assert_memory_equal(asked.answers[get].data, text, 3);
 		assert_int_equal(attrs_of(&asked.answers[set]).mtime_ns, LONG_AGO);
 		assert_int_equal(attrs_of(&asked.answers[stat]).mtime_ns, LONG_AGO);
+		/* And stays so: no write comes after it. */
+		ask_begin(&asked, world.root);
+		stat = ask_ref(&asked, LP_WIRE_OP_STAT, ino);
+		ask_all(&asked);
+		assert_int_equal(attrs_of(&asked.answers[stat]).mtime_ns, LONG_AGO);
 	}
 	end(&world);
 }
