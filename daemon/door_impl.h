@@ -23,7 +23,7 @@
 #define LPI_IOVS           256u                  /* of one send */
 #define LPI_SEND_BYTES     (UINT64_C(1) << 20)   /* of one send, about */
 #define LPI_READY_BUDGET   16u                   /* receives in a turn */
-#define LPI_PATHS          1024u                 /* paths at work, by hash: few share a count */
+#define LPI_CONN_NAMES     1024u                 /* paths and numbers at work, by hash */
 #define LPI_DOOR_OPENS     16384u                /* of a door */
 #define LPI_CONN_OPENS_MAX 4096u                 /* of a connection */
 #define LPI_OPEN_BUCKETS   4096u
@@ -105,13 +105,14 @@ struct lpi_conn {
 	uint32_t leave_to;
 	/* Requests. */
 	struct lpi_request_list requests;
-	struct lpi_wait_list waiting; /* for earlier ones on the same path */
+	struct lpi_wait_list waiting; /* for earlier ones on the same path or number */
 	bool is_waking;               /* these are being looked at */
 	uint32_t under_way;
 	uint64_t under_way_bytes;
-	uint64_t reply_bytes; /* of data in its replies */
-	uint64_t held_bytes;  /* of its requests */
-	uint16_t paths[LPI_PATHS];
+	uint64_t reply_bytes;           /* of data in its replies */
+	uint64_t held_bytes;            /* of its requests */
+	uint16_t names[LPI_CONN_NAMES]; /* requests at work that name it */
+	uint32_t looking;               /* requests at work that look first, on some number */
 	/* Sending. */
 	struct lpi_reply_list replies;
 	struct lp_io send_io;

@@ -18,6 +18,7 @@
 #define LPI_DOOR_RIG_SHARDS_MAX 4u
 #define LPI_DOOR_RIG_TURNS_MAX  2000000u
 #define LPI_DOOR_META_MAX       4096u
+#define LPI_CLIENT_KEPT_MAX     (256u << 10) /* one receive of the door */
 
 struct lpi_door_rig {
 	uint32_t shard_cnt;
@@ -180,6 +181,9 @@ struct lpi_client {
 	/* The message to send: its meta. */
 	struct lp_writer meta;
 	uint8_t meta_bytes[LP_WIRE_META_MAX];
+	/* What is sent is kept, to be sent at once. NULL: it is not. */
+	uint8_t *kept;
+	size_t kept_bytes;
 	/* The last reply. */
 	struct lp_wire_header reply;
 	struct lp_reader answer;
@@ -231,6 +235,7 @@ static inline void lpi_client_free(struct lpi_client *client)
 {
 	if (client->fd >= 0)
 		close(client->fd);
+	free(client->kept);
 	free(client->rest);
 	free(client->data);
 	free(client);
@@ -240,6 +245,13 @@ static inline void lpi_client_send_bytes(struct lpi_client *client, const void *
 {
 	const uint8_t *at = bytes;
 	uint64_t until_ns = lp_clock_mono_ns(lp_clock_system()) + 30 * LP_NS_PER_S;
+	if (client->kept != NULL) {
+		assert_true(len <= LPI_CLIENT_KEPT_MAX - client->kept_bytes);
+		if (len > 0)
+			memcpy(client->kept + client->kept_bytes, bytes, len);
+		client->kept_bytes += len;
+		return;
+	}
 	while (len > 0) {
 		ssize_t n = send(client->fd, at, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (client->rig->around != NULL && n < 0 && (errno == EPIPE || errno == ECONNRESET))
@@ -252,6 +264,24 @@ static inline void lpi_client_send_bytes(struct lpi_client *client, const void *
 		}
 		lpi_door_rig_turn(client->rig);
 	}
+}
+
+/* All messages from here on are one, which the door takes in one turn. */
+static inline void lpi_client_keep(struct lpi_client *client)
+{
+	assert_null(client->kept);
+	client->kept = malloc(LPI_CLIENT_KEPT_MAX);
+	client->kept_bytes = 0;
+	assert_non_null(client->kept);
+}
+
+static inline void lpi_client_send_kept(struct lpi_client *client)
+{
+	uint8_t *kept = client->kept;
+	ssize_t bytes = (ssize_t)client->kept_bytes;
+	client->kept = NULL;
+	assert_int_equal(send(client->fd, kept, (size_t)bytes, MSG_DONTWAIT | MSG_NOSIGNAL), bytes);
+	free(kept);
 }
 
 /* Returns 0 when the daemon has closed before the first byte. */

@@ -18,7 +18,7 @@ struct lpi_opcode {
 	const char *name;
 	uint16_t code;
 	bool has_data;       /* may bring data */
-	bool is_change;      /* waits for earlier ones on the same path, and they for it */
+	bool is_change;      /* waits for earlier ones on the same name, and later ones for it */
 	uint32_t held_bytes; /* of buffers that its operation and an answer in one part take */
 	/* 0, or why it is refused: -EINVAL and others. */
 	int (*begin)(struct lpi_request *request, struct lp_reader *reader);
@@ -64,6 +64,8 @@ int lpi_check_new_mode(struct lpi_request *request, struct lp_ns_who who, uint16
 /* A transaction, with what it brings along for the mode. */
 void lpi_run_change(struct lpi_request *request);
 bool lpi_is_data_change(enum lp_change_type type);
+/* Of the opcode: wherever its change is by now. */
+struct lp_ino lpi_clone_source(const struct lpi_request *request);
 /* Whether it sets an access list, which is the mode as well: see lpi_run_change(). */
 bool lpi_sets_list(const struct lp_change *change);
 enum lp_store_ack lpi_request_ack(const struct lpi_request *request);
@@ -145,12 +147,12 @@ void lpi_undo_open(struct lpi_request *request);
 /* A record of what is about to be opened, in request->open: -EMFILE. */
 int lpi_reserve_open(struct lpi_request *request);
 int lpi_meta_close(struct lpi_request *request, struct lp_reader *reader);
+void lpi_run_close(struct lpi_request *request);
 int lpi_meta_upload(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_upload(struct lpi_request *request);
 int lpi_meta_commit(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_commit(struct lpi_request *request);
 void lpi_undo_commit(struct lpi_request *request);
-int lpi_meta_abort(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_admin(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_admin_text(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_explain(struct lpi_request *request, struct lp_reader *reader);

@@ -257,6 +257,9 @@ void lpi_get_pump(struct lpi_request *request)
 				return;
 			if (request->waits_ns == 0)
 				request->waits_ns = lpi_door_now_ns(door);
+			/* A long one may show what is changed while it is read. */
+			if (request->get.held.nr == 0)
+				lpi_request_note_look(request);
 			lpi_wait_list_push_back(&door->short_of_room, request);
 			return;
 		}
@@ -373,10 +376,16 @@ int lpi_meta_clone(struct lpi_request *request, struct lp_reader *reader)
 	return lpi_read_ref(request, LPI_REF_INO, clone.ref, reader);
 }
 
+/* Behind guards of ours, when it is here again. */
+struct lp_ino lpi_clone_source(const struct lpi_request *request)
+{
+	return request->changes[request->own_at + request->own_cnt].clone.src;
+}
+
 /* A source on another shard is found out only when the target is known. */
 void lpi_run_clone(struct lpi_request *request)
 {
-	if (lp_ino_shard(request->changes[0].clone.src) != lp_ino_shard(request->refs[0].found)) {
+	if (lp_ino_shard(lpi_clone_source(request)) != lp_ino_shard(request->refs[0].found)) {
 		lpi_request_fail(request, -EXDEV, "source and target are on different shards");
 		return;
 	}

@@ -10,7 +10,8 @@
  *
  * That there are no bits is expected at first, and costs nothing but the guard. If there are the
  * mode is looked at, and from then on the guard says what was seen. A capability's removal takes
- * the place of its guard. */
+ * the place of its guard. Who comes back for either waits for those before him, and others for him
+ * (door D8). */
 #include "daemon/door_impl.h"
 #include "namespace/acl.h"
 
@@ -139,6 +140,8 @@ static bool is_tried_again(struct lpi_request *request, int result)
 		&lpi_request_changes(request)[request->own_at + OWN_CAPABILITY];
 	if (!lpi_conn_is_alive(request->conn) || request->tries++ >= LPI_TRIES_MAX)
 		return false;
+	if (lpi_request_waits_to_look(request))
+		return true;
 	if (op->txn.failed_idx == request->own_at + OWN_MODE) {
 		look_at_mode(request);
 		return true;

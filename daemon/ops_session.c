@@ -180,40 +180,32 @@ void lpi_run_open(struct lpi_request *request)
 	lp_ns_submit(request->door->options.ns, op);
 }
 
-/* What this connection has open: it is closed whatever becomes of the reply. */
-static int begin_close(struct lpi_request *request, struct lp_reader *reader, bool is_upload)
+int lpi_meta_close(struct lpi_request *request, struct lp_reader *reader)
 {
 	const uint8_t *ref = lp_reader_bytes(reader, LP_WIRE_REF_SIZE);
-	struct lp_ns_op *op = lpi_request_op(request, LP_NS_CLOSE);
 	if (ref == NULL)
 		return -EINVAL;
+	lpi_request_op(request, LP_NS_CLOSE)->open.count = 1;
 	int r = lpi_read_ref(request, LPI_REF_INO, ref, reader);
 	if (r < 0)
 		return r;
-	if (request->refs[0].path.len > 0)
-		return -EINVAL;
-	r = lp_wire_end(reader);
-	if (r < 0)
-		return r;
+	return request->refs[0].path.len > 0 ? -EINVAL : 0;
+}
+
+/* What this connection has open by now, also by a request right before: it is closed whatever
+ * becomes of the reply. */
+void lpi_run_close(struct lpi_request *request)
+{
+	bool is_upload = request->header.opcode == LP_WIRE_OP_ABORT;
 	struct lpi_open *open = lpi_open_find(request->conn, request->refs[0].ino);
 	if (open == NULL || open->is_upload != is_upload || open->busy > 0) {
-		lpi_request_why(request, is_upload ? "this connection has no such upload"
-						   : "this connection does not have it open");
-		return -EBADF;
+		lpi_request_fail(request, -EBADF,
+				 is_upload ? "this connection has no such upload"
+					   : "this connection does not have it open");
+		return;
 	}
 	lpi_open_drop(open);
-	op->open.count = 1;
-	return 0;
-}
-
-int lpi_meta_close(struct lpi_request *request, struct lp_reader *reader)
-{
-	return begin_close(request, reader, false);
-}
-
-int lpi_meta_abort(struct lpi_request *request, struct lp_reader *reader)
-{
-	return begin_close(request, reader, true);
+	lpi_request_submit(request);
 }
 
 int lpi_meta_upload(struct lpi_request *request, struct lp_reader *reader)

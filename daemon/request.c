@@ -5,12 +5,21 @@
  *                processor's cache; lpi_request_begin() when all of it is there: the meta is read,
  *                the operation prepared
  *   WAIT         a change and whatever else names the same path go one after the other, in the
- * order in which they came (on numbers the store keeps the order) FIND         each reference is
- * walked or looked up, unless it is a number WORK         the operation; a path's object that has
- * gone meanwhile is looked up again REPLY        in the connection's queue until it has been sent
+ *                order in which they came; the same number: if it does not go to the store at once
+ *   FIND         each reference is walked or looked up, unless it is a number
+ *   WORK         the operation; a path's object that has gone meanwhile is looked up again
+ *   REPLY        in the connection's queue until it has been sent
  *   CLOSE        only of a get that held its object open
  *
- * An answer for a client that has gone ends the request where it is (DROPPED). */
+ * An answer for a client that has gone ends the request where it is (DROPPED).
+ *
+ * What is asked by number mostly becomes one operation of the store when its turn comes, and the
+ * store keeps the order of these: they run beside each other, and nothing is noted of them. A
+ * request that looks (enum lpi_request_look) asks for something first and submits its change later,
+ * and would be overtaken meanwhile. So it is noted, with its numbers: it waits for others that
+ * look, and all that comes behind it waits for it. Of a peer who is not root a change of data is
+ * noted as well: it looks if a guard does not hold that stands for his rights, which turns out
+ * late. What does so after others that are at it begins anew when they are done. */
 #include "daemon/request.h"
 
 #include <stdio.h>
@@ -35,8 +44,8 @@ static const struct lp_sm_state states[LPI_REQUEST_STATE_CNT] = {
 			      TO(LPI_REQUEST_WORK) | TO(LPI_REQUEST_REPLY) |
 				      TO(LPI_REQUEST_DROPPED)},
 	[LPI_REQUEST_WORK] = {"WORK", 0,
-			      TO(LPI_REQUEST_FIND) | TO(LPI_REQUEST_CLOSE) | TO(LPI_REQUEST_REPLY) |
-				      TO(LPI_REQUEST_DROPPED)},
+			      TO(LPI_REQUEST_WAIT) | TO(LPI_REQUEST_FIND) | TO(LPI_REQUEST_CLOSE) |
+				      TO(LPI_REQUEST_REPLY) | TO(LPI_REQUEST_DROPPED)},
 	[LPI_REQUEST_CLOSE] = {"CLOSE", 0, TO(LPI_REQUEST_DONE) | TO(LPI_REQUEST_DROPPED)},
 	[LPI_REQUEST_REPLY] = {"REPLY", 0,
 			       TO(LPI_REQUEST_CLOSE) | TO(LPI_REQUEST_DONE) |
@@ -188,14 +197,33 @@ static void answered(struct lpi_request *request)
 
 static void wake_waiting(struct lpi_conn *conn);
 
-static void forget_paths(struct lpi_request *request)
+static void count_down(struct lpi_conn *conn, const uint64_t *hashes, uint32_t cnt)
 {
-	for (uint32_t i = 0; i < request->path_cnt; i++) {
-		uint16_t *cnt = &request->conn->paths[request->path_hashes[i] % LPI_PATHS];
-		LP_ASSERT(*cnt > 0);
-		(*cnt)--;
+	for (uint32_t i = 0; i < cnt; i++) {
+		uint16_t *names = &conn->names[hashes[i] % LPI_CONN_NAMES];
+		LP_ASSERT(*names > 0);
+		(*names)--;
+	}
+}
+
+/* Others may wait for it. */
+static bool is_noted(const struct lpi_request *request)
+{
+	return request->path_cnt > 0 || request->look != LPI_LOOK_NEVER;
+}
+
+static void forget_names(struct lpi_request *request)
+{
+	struct lpi_conn *conn = request->conn;
+	count_down(conn, request->path_hashes, request->path_cnt);
+	if (request->look != LPI_LOOK_NEVER)
+		count_down(conn, request->number_hashes, request->number_cnt);
+	if (request->look == LPI_LOOK_FIRST) {
+		LP_ASSERT(conn->looking > 0);
+		conn->looking--;
 	}
 	request->path_cnt = 0;
+	request->look = LPI_LOOK_NEVER;
 }
 
 void lpi_request_end(struct lpi_request *request)
@@ -203,14 +231,14 @@ void lpi_request_end(struct lpi_request *request)
 	struct lpi_conn *conn = request->conn;
 	struct lp_door *door = request->door;
 	uint64_t data_bytes = request->header.data_bytes;
-	bool had_path = request->path_cnt > 0;
+	bool was_noted = is_noted(request);
 	if (!lp_sm_is_final(&request->sm))
 		lpi_request_move(request, LPI_REQUEST_DONE);
 	LP_ASSERT(!lp_list_node_is_linked(&request->wait_node));
 	lpi_piece_free(&request->piece);
 	give_buffers(request);
 	lpi_request_release(request, 0);
-	forget_paths(request);
+	forget_names(request);
 	lpi_request_list_remove(request);
 	LP_ASSERT(conn->under_way > 0 && door->under_way > 0);
 	conn->under_way--;
@@ -220,7 +248,7 @@ void lpi_request_end(struct lpi_request *request)
 		free(request);
 	else
 		lp_pool_put(door->requests, request);
-	if (had_path)
+	if (was_noted)
 		wake_waiting(conn);
 	lpi_conn_request_ended(conn);
 }
@@ -337,20 +365,20 @@ static void queue(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool mo
 {
 	struct lpi_request *request = piece->request;
 	struct lpi_conn *conn = request->conn;
-	bool had_path = !more && request->path_cnt > 0;
+	bool was_noted = !more && is_noted(request);
 	piece->is_out = true;
 	if (!more) {
 		lpi_request_move(request, LPI_REQUEST_REPLY);
 		piece->reply.is_last = true;
 		lpi_door_note_end(request, err);
-		forget_paths(request);
+		forget_names(request);
 	}
 	seal(piece, meta_bytes, err, more);
 	if (!more)
 		answered(request);
 	/* Of a client that has gone it ends the request at once. */
 	lpi_conn_queue(conn, &piece->reply);
-	if (had_path)
+	if (was_noted)
 		wake_waiting(conn);
 }
 
@@ -489,6 +517,9 @@ static int read_meta(struct lpi_request *request)
 	return r;
 }
 
+/* --- What goes first ----------------------------------------------------------------------------
+ */
+
 static void note_paths(struct lpi_request *request)
 {
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(request->refs); i++) {
@@ -497,41 +528,160 @@ static void note_paths(struct lpi_request *request)
 			continue;
 		uint64_t hash = lp_hash_u64(ref->path.data, ref->path.len, ref->ino.nr);
 		request->path_hashes[request->path_cnt++] = hash;
-		request->conn->paths[hash % LPI_PATHS]++;
+		request->conn->names[hash % LPI_CONN_NAMES]++;
 	}
 }
 
-static bool is_same_path(const struct lpi_request *a, const struct lpi_request *b)
+static bool is_number(const struct lpi_ref *ref)
 {
-	for (uint32_t i = 0; i < a->path_cnt; i++) {
-		for (uint32_t j = 0; j < b->path_cnt; j++) {
-			if (a->path_hashes[i] == b->path_hashes[j])
+	return ref->kind == LPI_REF_INO && ref->path.len == 0;
+}
+
+/* Beside its references: what an upload is called until it has its name, and a clone's source. */
+static struct lp_ino other_number(const struct lpi_request *request)
+{
+	if (request->header.opcode == LP_WIRE_OP_COMMIT)
+		return request->piece.op.put.ino;
+	if (request->header.opcode == LP_WIRE_OP_CLONE)
+		return lpi_clone_source(request);
+	return (struct lp_ino){0};
+}
+
+static void add_number(struct lpi_request *request, struct lp_ino ino)
+{
+	LP_ASSERT(request->number_cnt < LP_ARRAY_SIZE(request->number_hashes));
+	request->number_hashes[request->number_cnt++] =
+		lp_hash_u64(&ino.nr, sizeof(ino.nr), UINT64_MAX);
+}
+
+static void hash_numbers(struct lpi_request *request)
+{
+	struct lp_ino other = other_number(request);
+	if (request->number_cnt > 0)
+		return;
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(request->refs); i++) {
+		const struct lpi_ref *ref = &request->refs[i];
+		if (is_number(ref))
+			add_number(request, ref->ino.nr == 0 ? LP_INO_ROOT : ref->ino);
+	}
+	if (other.nr != 0)
+		add_number(request, other);
+}
+
+static void note_numbers(struct lpi_request *request, enum lpi_request_look look)
+{
+	struct lpi_conn *conn = request->conn;
+	if (look <= request->look)
+		return;
+	hash_numbers(request);
+	/* By path alone: that is noted already. */
+	if (request->number_cnt == 0)
+		return;
+	for (uint32_t i = 0; request->look == LPI_LOOK_NEVER && i < request->number_cnt; i++)
+		conn->names[request->number_hashes[i] % LPI_CONN_NAMES]++;
+	if (look == LPI_LOOK_FIRST)
+		conn->looking++;
+	request->look = look;
+}
+
+/* What is the store's from the moment when it is submitted, and to stay so, costs nothing here. */
+static enum lpi_request_look look_of(const struct lpi_request *request)
+{
+	const struct lp_ns_op *op = &request->piece.op;
+	/* Of a directory it asks several shards. */
+	if (op->opcode == LP_NS_STAT)
+		return LPI_LOOK_PERHAPS;
+	if (request->list != NULL || lp_ns_asks_first(op))
+		return LPI_LOOK_FIRST;
+	/* A guard of ours may not hold: see ops_rights.c. Of a clone also that of what was written
+	 * to its source right before. */
+	if (op->store.op.opcode != LP_STORE_TXN || !lpi_request_rights(request).is_limited)
+		return LPI_LOOK_NEVER;
+	return request->header.opcode == LP_WIRE_OP_CLONE ? LPI_LOOK_FIRST : LPI_LOOK_PERHAPS;
+}
+
+static bool share(const uint64_t *a, uint32_t a_cnt, const uint64_t *b, uint32_t b_cnt)
+{
+	for (uint32_t i = 0; i < a_cnt; i++) {
+		for (uint32_t j = 0; j < b_cnt; j++) {
+			if (a[i] == b[j])
 				return true;
 		}
 	}
 	return false;
 }
 
-/* An earlier one on the same path is not done, and one of the two changes it. */
-static bool must_wait(const struct lpi_request *request)
+/* An earlier one on the same number, which the store may get later. If it is not known yet whether
+ * it looks only those wait that do themselves: all others are the store's right behind it. */
+static bool may_be_overtaken(const struct lpi_request *earlier, const struct lpi_request *by)
+{
+	bool looks = earlier->look == LPI_LOOK_FIRST ||
+		     (earlier->look == LPI_LOOK_PERHAPS && by->look == LPI_LOOK_FIRST);
+	return looks && share(earlier->number_hashes, earlier->number_cnt, by->number_hashes,
+			      by->number_cnt);
+}
+
+static bool holds_back(const struct lpi_request *earlier, const struct lpi_request *request)
+{
+	if (!earlier->opcode->is_change && !request->opcode->is_change)
+		return false;
+	return share(earlier->path_hashes, earlier->path_cnt, request->path_hashes,
+		     request->path_cnt) ||
+	       may_be_overtaken(earlier, request);
+}
+
+/* How many others may be at work on what it names. Numbers matter only while any request looks;
+ * one that does itself is among these. */
+static uint32_t count_others(struct lpi_request *request)
 {
 	const struct lpi_conn *conn = request->conn;
+	uint32_t own = request->look == LPI_LOOK_NEVER ? 0 : 1;
 	uint32_t others = 0;
 	for (uint32_t i = 0; i < request->path_cnt; i++)
-		others += conn->paths[request->path_hashes[i] % LPI_PATHS] - 1u;
-	if (others == 0)
+		others += conn->names[request->path_hashes[i] % LPI_CONN_NAMES] - 1u;
+	if (conn->looking == 0)
+		return others;
+	hash_numbers(request);
+	for (uint32_t i = 0; i < request->number_cnt; i++)
+		others += conn->names[request->number_hashes[i] % LPI_CONN_NAMES] - own;
+	return others;
+}
+
+/* An earlier one is not done that it must not overtake. */
+static bool must_wait(struct lpi_request *request)
+{
+	if (count_others(request) == 0)
 		return false;
 	struct lpi_request *it = NULL;
-	LP_LIST_FOREACH (lpi_request_list, &conn->requests, it) {
+	LP_LIST_FOREACH (lpi_request_list, &request->conn->requests, it) {
 		if (it == request)
 			return false;
 		if (it->sm.state >= LPI_REQUEST_REPLY || it->opcode == NULL)
 			continue;
-		if ((it->opcode->is_change || request->opcode->is_change) &&
-		    is_same_path(it, request))
+		if (holds_back(it, request))
 			return true;
 	}
 	return false;
+}
+
+static void wait_for_others(struct lpi_request *request)
+{
+	lpi_request_move(request, LPI_REQUEST_WAIT);
+	lpi_wait_list_push_back(&request->conn->waiting, request);
+}
+
+void lpi_request_note_look(struct lpi_request *request)
+{
+	note_numbers(request, LPI_LOOK_FIRST);
+}
+
+bool lpi_request_waits_to_look(struct lpi_request *request)
+{
+	note_numbers(request, LPI_LOOK_FIRST);
+	if (!must_wait(request))
+		return false;
+	wait_for_others(request);
+	return true;
 }
 
 static void wake_waiting(struct lpi_conn *conn)
@@ -569,12 +719,11 @@ void lpi_request_begin(struct lpi_request *request)
 		return;
 	}
 	note_paths(request);
-	if (!lpi_conn_is_alive(request->conn) || !must_wait(request)) {
+	note_numbers(request, look_of(request));
+	if (!lpi_conn_is_alive(request->conn) || !must_wait(request))
 		lpi_request_find(request);
-		return;
-	}
-	lpi_request_move(request, LPI_REQUEST_WAIT);
-	lpi_wait_list_push_back(&request->conn->waiting, request);
+	else
+		wait_for_others(request);
 }
 
 /* --- What it refers to --------------------------------------------------------------------------

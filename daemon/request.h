@@ -32,7 +32,7 @@
 enum lpi_request_state {
 	LPI_REQUEST_REST,  /* meta and checksums are coming */
 	LPI_REQUEST_DATA,  /* data is coming */
-	LPI_REQUEST_WAIT,  /* an earlier one on the same path is at work */
+	LPI_REQUEST_WAIT,  /* an earlier one on the same path or number is at work */
 	LPI_REQUEST_FIND,  /* what it refers to is looked up */
 	LPI_REQUEST_WORK,  /* the namespace or the administration is at it */
 	LPI_REQUEST_CLOSE, /* gives back what a get held open */
@@ -93,6 +93,14 @@ struct lpi_ref {
 	struct lp_bytes name; /* in it */
 };
 
+/* Whether what a request does to a number that it names is with the store as soon as it is
+ * submitted, which then keeps the order. */
+enum lpi_request_look {
+	LPI_LOOK_NEVER,
+	LPI_LOOK_PERHAPS, /* it is, unless what it expects of the inode does not hold */
+	LPI_LOOK_FIRST,   /* it is not: something is asked first, or it waits */
+};
+
 struct lpi_request {
 	struct lp_sm sm;
 	struct lp_list_node node;      /* of the connection's requests */
@@ -120,6 +128,9 @@ struct lpi_request {
 	uint32_t receiving_bytes; /* of its data, until it is at work */
 	uint64_t path_hashes[2];  /* of the paths it names, in the connection's table */
 	uint32_t path_cnt;
+	uint64_t number_hashes[2]; /* and of the numbers: in the table unless it never looks */
+	uint32_t number_cnt;       /* 0 until somebody asks */
+	enum lpi_request_look look;
 	/* What it is about. */
 	struct lpi_ref refs[2];
 	uint32_t ref_idx; /* the one that is being looked up */
@@ -176,6 +187,10 @@ void lpi_request_abandon(struct lpi_request *request);
 
 /* --- Steps, for the opcodes ------------------------------------------------------------------- */
 
+/* What it does to the numbers that it names is not with the store yet: what comes later waits. */
+void lpi_request_note_look(struct lpi_request *request);
+/* The same. True: it waits itself for an earlier one that looks, and begins anew after that. */
+bool lpi_request_waits_to_look(struct lpi_request *request);
 /* Looks up what it refers to, from the beginning; then its operation. */
 void lpi_request_find(struct lpi_request *request);
 /* The request's own operation, for a run() that is done with its own part. */

@@ -8,7 +8,12 @@
  *
  * Whoever finds no buffer or transfer waits in a list that is tried again each millisecond: buffers
  * are short only when the thread has very much to do, and nobody tells when one comes back. So does
- * a transaction that finds no space on the device while some is on its way (freeing.h). */
+ * a transaction that finds no space on the device while some is on its way (freeing.h).
+ *
+ * What comes by number takes effect on its inode in the order in which it came (NS6), also where
+ * the first has to wait for buffers: then those behind it wait in the same list (keeps_turn). An
+ * inode is told by its hash, for which others may wait a moment in vain. Not so with space: who
+ * waits for that may do so for long, and may be waiting for what comes behind him. */
 #include "namespace/call.h"
 
 #include <errno.h>
@@ -87,6 +92,9 @@ void lpi_call_end(struct lpi_call *call, int result)
 
 /* --- What waits for buffers or space ---------------------------------------------------------- */
 
+static void run_store(struct lpi_call *call);
+static struct lpi_lock look_of(const struct lp_store_op *op);
+
 static void retry_later(struct lp_ns *ns, struct lpi_call *call, void (*again)(struct lpi_call *))
 {
 	call->run = again;
@@ -96,12 +104,47 @@ static void retry_later(struct lp_ns *ns, struct lpi_call *call, void (*again)(s
 			       lp_reactor_now_ns(ns->options.reactor) + LP_NS_PER_MS);
 }
 
+static uint32_t *turn_of(struct lp_ns *ns, const struct lpi_call *call)
+{
+	uint64_t hash = call->look.ino.nr * UINT64_C(0x9e3779b97f4a7c15);
+	return &ns->turns[(hash >> 32) & (LPI_TURNS - 1)];
+}
+
+/* It looks from the beginning again: what is being decided may have begun meanwhile. */
+static void wait_in_turn(struct lp_ns *ns, struct lpi_call *call)
+{
+	LP_ASSERT(!call->in_turn);
+	if (call->keeps_turn) {
+		call->look = look_of(call->store_op);
+		call->in_turn = true;
+		(*turn_of(ns, call))++;
+	}
+	retry_later(ns, call, run_store);
+}
+
+static bool is_behind(struct lp_ns *ns, const struct lpi_call *call)
+{
+	return call->keeps_turn && *turn_of(ns, call) > 0;
+}
+
+static void leave_turn(struct lp_ns *ns, struct lpi_call *call)
+{
+	if (!call->in_turn)
+		return;
+	LP_ASSERT(*turn_of(ns, call) > 0);
+	call->in_turn = false;
+	(*turn_of(ns, call))--;
+}
+
+/* Whoever of them has to wait again is counted before the next one is looked at. */
 void lpi_calls_retry(struct lp_ns *ns)
 {
 	struct lpi_call_list waiting;
 	struct lpi_call *call = NULL;
 	lpi_call_list_init(&waiting);
 	lpi_call_list_splice_back(&waiting, &ns->trying_again);
+	LP_LIST_FOREACH (lpi_call_list, &waiting, call)
+		leave_turn(ns, call);
 	while ((call = lpi_call_list_pop_front(&waiting)) != NULL)
 		call->run(call);
 }
@@ -181,9 +224,6 @@ bool lpi_call_is_unsynced(const struct lp_ns *ns)
 }
 
 /* --- Store operations, on the shard ----------------------------------------------------------- */
-
-static void run_store(struct lpi_call *call);
-static struct lpi_lock look_of(const struct lp_store_op *op);
 
 /* Attributes of what a lookup found, which is held from here on. False: there are none. */
 static bool stat_found(struct lpi_call *call)
@@ -355,6 +395,10 @@ void lpi_call_submit(struct lpi_call *call)
 	struct lp_ns *ns = call->to;
 	struct lp_store_op *op = call->store_op;
 	const struct lp_change *write = data_change(op);
+	if (is_behind(ns, call)) {
+		wait_in_turn(ns, call);
+		return;
+	}
 	if (call->holds && op->opcode == LP_STORE_STAT) {
 		call->has_held = lpi_opens_hold(ns->opens, op->stat.ino) == 0;
 		/* One that is being removed. */
@@ -368,7 +412,7 @@ void lpi_call_submit(struct lpi_call *call)
 		return;
 	}
 	if (call->transfer == NULL && !bring(call, write)) {
-		retry_later(ns, call, run_store);
+		wait_in_turn(ns, call);
 		return;
 	}
 	struct lpi_transfer *transfer = call->transfer;

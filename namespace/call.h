@@ -68,6 +68,10 @@ struct lpi_call {
 	 * names in it, which changes its counts and times, but never whether it is there, of which
 	 * kind, and where. */
 	bool passes_names;
+	/* Set by who starts it, and holds no lock: it is about the inode of `look`, and does not
+	 * pass one that waits for buffers and came before it. */
+	bool keeps_turn;
+	bool in_turn; /* counted in ns->turns */
 	struct lpi_freeing_wait space_wait;
 	struct lp_ns *round_of;   /* of freeing.c's own */
 	struct lp_list_node node; /* in trying_again */

@@ -80,11 +80,20 @@ static bool may_see_ordered(const struct lp_ns_op *op)
 	       (op->ack == LP_ACK_ORDERED && op->opcode != LP_NS_SYNC && op->opcode < LP_NS_WALK);
 }
 
+/* By number, and before it holds anything: what it looks at is as all that came before has left
+ * it. */
+static bool keeps_turn(const struct lpi_job *job)
+{
+	return job->op != NULL && job->op->opcode <= LP_NS_CLOSE && job->lock_cnt == 0 &&
+	       job->wide == NULL;
+}
+
 static void start_as(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask,
 		     bool is_locked, bool passes_names)
 {
 	ask->call.may_wait_space = false;
 	ask->call.passes_names = passes_names;
+	ask->call.keeps_turn = !is_locked && keeps_turn(job);
 	job->pending++;
 	lpi_call_store(job->ns, shard_idx, &ask->call, &ask->op, !is_locked);
 }
@@ -159,6 +168,7 @@ void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struc
 	ask->call.done = answered;
 	ask->call.may_wait_space = true;
 	ask->call.passes_names = false;
+	ask->call.keeps_turn = false;
 	job->pending++;
 	lpi_call_store(job->ns, shard_idx, &ask->call, op, true);
 }

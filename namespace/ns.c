@@ -201,7 +201,8 @@ static void begin_store(struct lp_ns *ns, struct store_call *own, struct lp_ns_o
 	struct lp_ino ino = op->store.ino;
 	struct lpi_call *call = &own->call;
 	own->op = op;
-	*call = (struct lpi_call){.done = store_done, .may_wait_space = !op->store.is_impatient};
+	*call = (struct lpi_call){
+		.done = store_done, .may_wait_space = !op->store.is_impatient, .keeps_turn = true};
 	op->work = call;
 	if (lpi_ino_is_sane(ns, ino) && is_own_op(ns, ino, &op->store.op)) {
 		lpi_call_store(ns, lp_ino_shard(ino), call, &op->store.op, true);
@@ -224,10 +225,15 @@ void lp_ns_end(struct lp_ns *ns, struct lp_ns_op *op)
 
 /* --- Submitting ------------------------------------------------------------------------------- */
 
+bool lp_ns_asks_first(const struct lp_ns_op *op)
+{
+	return op->opcode != LP_NS_STORE || lpi_txn_may_own(&op->store.op);
+}
+
 /* Something that a directory may have, and that is not refused. */
 static bool may_own(const struct lp_ns *ns, const struct lp_ns_op *op)
 {
-	return op->opcode == LP_NS_STORE && lpi_txn_may_own(&op->store.op) &&
+	return op->opcode == LP_NS_STORE && lp_ns_asks_first(op) &&
 	       lpi_ino_is_sane(ns, op->store.ino) && is_own_op(ns, op->store.ino, &op->store.op);
 }
 

@@ -341,6 +341,10 @@ struct lp_ns_op {
 };
 
 void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op);
+/* Whether what it changes is with the store only after something was asked first: of two that are
+ * submitted the later one may then be the first to take effect. Where it is false for both, and
+ * both are LP_NS_STORE on one inode, the store keeps their order. */
+bool lp_ns_asks_first(const struct lp_ns_op *op);
 /* Some of the inodes that are held on this shard, if those of all shards are probably more than
  * max: others each time. On the shard's thread. */
 uint32_t lp_ns_crowd(struct lp_ns *ns, uint64_t max, struct lp_ino *ret_inos, uint32_t inos_max);

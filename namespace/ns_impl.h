@@ -41,6 +41,7 @@
 /* While one removal is being finished, after its answer, the next one begins. */
 #define LPI_WIDES     2u
 #define LPI_TRANSFERS 64u
+#define LPI_TURNS     256u /* inodes by hash: a power of two */
 #define LPI_LOCKS_MAX (UINT32_C(1) << 22)
 
 enum lpi_ns_state {
@@ -81,6 +82,7 @@ struct lp_ns {
 	struct lpi_pact_list pacts_waiting;
 	struct lpi_pact_list pacts_stuck;
 	struct lpi_call_list trying_again; /* for want of buffers or space */
+	uint32_t turns[LPI_TURNS];         /* how many of these keep it, by inode */
 	struct lp_timer again_timer;
 	struct lpi_freeing freeing;
 	struct lpi_dir_kind *dir_kinds;
