@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/error.h"
 
 #define TEXT_MAX   8192 /* of a message; a longer one is cut */
 #define SHORTS_MAX 32
@@ -92,6 +95,19 @@ int lpi_cli_fail(const char *subject, const char *fmt, ...)
 	va_end(ap);
 	lpi_cli_print_escaped(stderr, text);
 	(void)fputc('\n', stderr);
+	return LP_EXIT_FAILED;
+}
+
+int lpi_end_output(int status)
+{
+	int err = fflush(stdout) == 0 ? 0 : -errno;
+	if (err == 0 && !ferror(stdout))
+		return status;
+	/* Whoever closed the pipe knows. What failed earlier has left a mark, and no number. */
+	if (err == 0)
+		(void)lpi_cli_fail("standard output", "not all of it could be written");
+	else if (err != -EPIPE)
+		(void)lpi_cli_fail("standard output", "%s", lp_strerror(err));
 	return LP_EXIT_FAILED;
 }
 

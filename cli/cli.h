@@ -37,6 +37,8 @@ extern const struct lpi_cli_command lpi_cli_umount;
 /* Prints "lapis: SUBJECT: message" and returns LP_EXIT_FAILED. Both are shown escaped, so that it
  * is one line. */
 int lpi_cli_fail(const char *subject, const char *fmt, ...) LP_PRINTF(2, 3);
+/* What was printed has been written: else that is said, and it is LP_EXIT_FAILED. */
+int lpi_end_output(int status);
 /* Text that may hold anything: control characters, and bytes that are no UTF-8, escaped. */
 void lpi_cli_print_escaped(FILE *to, const char *text);
 /* The same of len bytes, NULs among them, with a NUL behind them. */

@@ -3,7 +3,8 @@
  * not leave one of that size and time without its data, which a sync would take for it. Until then
  * it has none, so that nothing of it is left when the command is interrupted; where a file system
  * cannot do that, one of its own beside the other. Blocks of zeros become holes. Of a large object
- * that has holes only the data is asked for. */
+ * that has holes only the data is asked for. Set-user-ID and set-group-ID are of the very object
+ * that is fetched: whatever has its name by then may be anybody's. */
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ struct lpi_download {
 	char *key;
 	char temp[64];
 	bool has_mode; /* what.mode is the one that it gets */
+	bool has_ids;  /* and may get LPI_SET_IDS */
 	bool has_temp; /* there is a file of that name */
 	uint64_t end;  /* of what was written */
 	int write_err; /* here: the request has failed for no other reason then */
@@ -265,8 +267,8 @@ static void download_ended(struct lpi_task *job, int status, const struct lapis_
 	end_download(self, err < 0 ? err : publish(self), is_told ? result->text : NULL);
 }
 
-/* Only what is data of an object that is mostly holes. The file is opened on the daemon, so that
- * all of it is of one object; of one version it is only when that is the same afterwards. */
+/* Only what is data of an object, which may be mostly holes. The file is opened on the daemon, so
+ * that all of it is of one object; of one version it is only when that is the same afterwards. */
 static int fetch_data(struct lpi_download *self, struct lapis_file *file, uint64_t size)
 {
 	uint64_t pos = 0;
@@ -297,7 +299,8 @@ static int fetch_data(struct lpi_download *self, struct lapis_file *file, uint64
 	return 0;
 }
 
-/* Until none of it was written meanwhile. *attrs is as the file was opened. */
+/* Until none of it was written meanwhile. *attrs is as the file was opened, and is that of what was
+ * fetched. */
 static int fetch_version(struct lpi_download *self, struct lapis_file *file,
 			 struct lapis_attrs *attrs)
 {
@@ -315,7 +318,7 @@ static int fetch_version(struct lpi_download *self, struct lapis_file *file,
 }
 
 /* True when that was the way; the download has ended then. */
-static bool fetch_sparse(struct lpi_download *self)
+static bool fetch_opened(struct lpi_download *self)
 {
 	struct lapis *lapis = self->job.jobs->lapis;
 	struct lapis_file *file = NULL;
@@ -325,15 +328,18 @@ static bool fetch_sparse(struct lpi_download *self)
 		return false;
 	int err = lapis_fstat(file, &attrs);
 	bool is_sparse = err == 0 && attrs.blocks * GRID < attrs.size_bytes;
-	if (is_sparse)
+	bool is_way = err == 0 && (is_sparse || self->has_ids);
+	if (is_way)
 		err = fetch_version(self, file, &attrs);
+	if (is_way && err == 0 && self->has_ids)
+		self->what.mode = lpi_copy_mode(attrs.mode, attrs.uid, attrs.gid);
 	const char *text =
 		err == -EBUSY ? "it is written to all the time (try again)" : lapis_error_text();
 	struct lapis_result result = {.size = sizeof(result), .status = err, .text = text};
-	if (is_sparse)
+	if (is_way)
 		download_ended(&self->job, err, &result);
 	(void)lapis_close_file(file); /* it was read only */
-	return is_sparse;
+	return is_way;
 }
 
 static int create_file(struct lpi_download *self)
@@ -367,6 +373,8 @@ static struct lpi_download *download_new(struct lpi_tasks *jobs, const struct lp
 	self->job = (struct lpi_task){.jobs = jobs, .ended = download_ended};
 	self->what = *what;
 	self->has_mode = what->keeps_times;
+	self->has_ids = what->keeps_times && (what->mode & LPI_SET_IDS) != 0;
+	self->what.mode = (uint16_t)(what->mode & ~LPI_SET_IDS);
 	self->fd = -1;
 	self->path = strdup(what->path);
 	self->subject = strdup(what->subject);
@@ -390,7 +398,7 @@ void lpi_get_file(struct lpi_tasks *jobs, const struct lpi_get_file *what)
 			what->ended(what->arg);
 		return;
 	}
-	if (what->is_maybe_sparse && fetch_sparse(self))
+	if ((what->is_maybe_sparse || self->has_ids) && fetch_opened(self))
 		return;
 	struct lapis_request request = {.op = LAPIS_GET,
 					.path = self->key,

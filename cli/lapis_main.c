@@ -2,6 +2,8 @@
 /* The command `lapis`: finds the subcommand in the table and runs it. */
 #include <string.h>
 
+#include "base/error.h"
+#include "base/stdfds.h"
 #include "cli/cli.h"
 #include "cli/offline.h"
 #include "cli/remote.h"
@@ -42,7 +44,7 @@ static int run(int argc, char **argv)
 {
 	for (size_t i = 0; i < LP_ARRAY_SIZE(commands); i++) {
 		if (strcmp(argv[1], commands[i]->name) == 0)
-			return lpi_end_output(commands[i]->run(commands[i], argc - 1, argv + 1));
+			return commands[i]->run(commands[i], argc - 1, argv + 1);
 	}
 	for (size_t i = 0; i < LP_ARRAY_SIZE(local_commands); i++) {
 		if (strcmp(argv[1], local_commands[i]->name) == 0)
@@ -75,7 +77,8 @@ static int take_address(int argc, char **argv)
 	return taken;
 }
 
-int main(int argc, char **argv)
+/* The whole call, but for what it has printed. */
+static int act(int argc, char **argv)
 {
 	int taken = take_address(argc, argv);
 	if (taken < 0)
@@ -95,4 +98,12 @@ int main(int argc, char **argv)
 	int status = run(argc, argv);
 	lpi_remote_close();
 	return lpi_remote_is_no_address() ? LP_EXIT_USAGE : status;
+}
+
+int main(int argc, char **argv)
+{
+	int err = lp_stdfds_hold();
+	if (err < 0)
+		return lpi_cli_fail("/dev/null", "%s", lp_strerror(err));
+	return lpi_end_output(act(argc, argv));
 }

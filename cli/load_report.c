@@ -217,9 +217,11 @@ static void print_server(const char *stats)
 		return;
 	uint64_t bytes = (uint64_t)lpi_cli_json_number(stats, "process.rss_bytes");
 	(void)lpi_cli_format_size(bytes, rss, sizeof(rss));
-	(void)printf("%-12s %s, %s store, shards %.0f, threads %.0f, RSS %s\n", "server",
-		     lpi_cli_json_text(stats, "server", name, sizeof(name)),
-		     lpi_cli_json_text(stats, "store", store, sizeof(store)),
+	(void)printf("%-12s ", "server");
+	lpi_cli_print_escaped(stdout, lpi_cli_json_text(stats, "server", name, sizeof(name)));
+	(void)fputs(", ", stdout);
+	lpi_cli_print_escaped(stdout, lpi_cli_json_text(stats, "store", store, sizeof(store)));
+	(void)printf(" store, shards %.0f, threads %.0f, RSS %s\n",
 		     lpi_cli_json_number(stats, "shards_cnt"),
 		     lpi_cli_json_number(stats, "threads_cnt"), rss);
 }

@@ -46,6 +46,12 @@ int64_t lpi_time_ns(const struct timespec *time)
 	return (int64_t)time->tv_sec * (int64_t)LP_NS_PER_S + time->tv_nsec;
 }
 
+uint16_t lpi_copy_mode(uint32_t mode, uint32_t uid, uint32_t gid)
+{
+	bool is_own = uid == geteuid() && gid == getegid();
+	return (uint16_t)(mode & (is_own ? 07777u : 07777u & ~LPI_SET_IDS));
+}
+
 static void free_upload(struct upload *self)
 {
 	if (self->fd >= 0 && !self->is_stdin)
@@ -227,8 +233,9 @@ static void submit_upload(struct lpi_tasks *jobs, const struct lpi_put_file *upl
 		request.hole = skip_zeros;
 	}
 	if (upload->keeps_times) {
-		request.mtime_ns = lpi_time_ns(&self->before.st_mtim);
-		request.mode = (uint16_t)(self->before.st_mode & 07777);
+		const struct stat *st = &self->before;
+		request.mtime_ns = lpi_time_ns(&st->st_mtim);
+		request.mode = lpi_copy_mode(st->st_mode, st->st_uid, st->st_gid);
 		request.flags |= LAPIS_MODE;
 	}
 	if (upload->xattr.name != NULL) {

@@ -361,13 +361,3 @@ void lpi_print_attrs_json(FILE *to, const char *key, const struct lapis_attrs *a
 			      (attrs->flags & LAPIS_ATTR_MADE_BY_PUT) != 0 ? "true" : "false");
 	(void)fputc('}', to);
 }
-
-int lpi_end_output(int status)
-{
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return status;
-	/* Whoever closed the pipe knows. */
-	if (errno != EPIPE)
-		(void)lpi_cli_fail("standard output", "%s", lp_strerror(-errno));
-	return LP_EXIT_FAILED;
-}

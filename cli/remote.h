@@ -100,7 +100,5 @@ void lpi_format_mode(const struct lapis_attrs *attrs, char *buf);
 const char *lpi_type_name(uint32_t type);
 /* "key": ..., and all else that is known, in braces. */
 void lpi_print_attrs_json(FILE *to, const char *key, const struct lapis_attrs *attrs);
-/* What was printed has been written: else LP_EXIT_FAILED. */
-int lpi_end_output(int status);
 
 #endif

@@ -262,10 +262,20 @@ static void print_timeline(const char *answer, unsigned idx)
 	(void)putchar('\n');
 }
 
-static void print_slow(const char *answer)
+/* A text of one, and spaces up to where the next column begins. */
+static void print_column(const char *answer, unsigned idx, const char *name, int width)
 {
 	char path[64];
 	char text[1024];
+	(void)snprintf(path, sizeof(path), "%u.%s", idx, name);
+	int len = (int)strlen(lpi_cli_json_text(answer, path, text, sizeof(text)));
+	lpi_cli_print_escaped(stdout, text);
+	(void)printf("%*s ", LP_MAX(width - len, 0), "");
+}
+
+static void print_slow(const char *answer)
+{
+	char path[64];
 	if (slow_number(answer, 0, "began_ns") == 0) {
 		(void)puts("nothing was slow (lapis config get slow-ms says from when it is)");
 		return;
@@ -276,14 +286,11 @@ static void print_slow(const char *answer)
 	for (unsigned i = 0; slow_number(answer, i, "began_ns") != 0; i++) {
 		char began[40];
 		lpi_format_time((int64_t)slow_number(answer, i, "began_ns"), began, sizeof(began));
-		(void)snprintf(path, sizeof(path), "%u.door", i);
-		(void)printf("%-19s %10.1f  %-6s ", began, slow_number(answer, i, "took_ms"),
-			     lpi_cli_json_text(answer, path, text, sizeof(text)));
-		(void)snprintf(path, sizeof(path), "%u.operation", i);
-		(void)printf("%-10s %10.0f  ", lpi_cli_json_text(answer, path, text, sizeof(text)),
-			     slow_number(answer, i, "bytes"));
-		(void)snprintf(path, sizeof(path), "%u.result", i);
-		(void)printf("%-8s ", lpi_cli_json_text(answer, path, text, sizeof(text)));
+		(void)printf("%-19s %10.1f  ", began, slow_number(answer, i, "took_ms"));
+		print_column(answer, i, "door", 6);
+		print_column(answer, i, "operation", 10);
+		(void)printf("%10.0f  ", slow_number(answer, i, "bytes"));
+		print_column(answer, i, "result", 8);
 		(void)snprintf(path, sizeof(path), "%u.object", i);
 		print_text(answer, path);
 		(void)putchar('\n');

@@ -55,16 +55,17 @@ static const char *field_of(const char *answer, unsigned finding, const char *na
 
 static void print_findings(const char *answer)
 {
+	static const char *const fields[] = {"severity", "kind", "object", "text"};
 	char text[1024];
 	double found =
 		lpi_cli_json_number(answer, "problems") + lpi_cli_json_number(answer, "warnings");
 	unsigned i = 0;
 	for (; field_of(answer, i, "kind", text, sizeof(text))[0] != '\0'; i++) {
-		(void)printf("%s: ", field_of(answer, i, "severity", text, sizeof(text)));
-		(void)printf("%s: ", field_of(answer, i, "kind", text, sizeof(text)));
-		lpi_cli_print_escaped(stdout, field_of(answer, i, "object", text, sizeof(text)));
-		(void)fputs(": ", stdout);
-		lpi_cli_print_escaped(stdout, field_of(answer, i, "text", text, sizeof(text)));
+		for (size_t f = 0; f < LP_ARRAY_SIZE(fields); f++) {
+			(void)fputs(f > 0 ? ": " : "", stdout);
+			(void)field_of(answer, i, fields[f], text, sizeof(text));
+			lpi_cli_print_escaped(stdout, text);
+		}
 		(void)putchar('\n');
 	}
 	if (i < found)
@@ -105,10 +106,12 @@ static void print_all(const char *answer)
 		print_counts(answer);
 	} else {
 		print_findings(answer);
-		(void)printf("%s: ended early: %s\n", when,
-			     is_in_state(answer, "stopped")
-				     ? "stopped"
-				     : lpi_cli_json_text(answer, "error", text, sizeof(text)));
+		(void)printf("%s: ended early: ", when);
+		lpi_cli_print_escaped(
+			stdout, is_in_state(answer, "stopped")
+					? "stopped"
+					: lpi_cli_json_text(answer, "error", text, sizeof(text)));
+		(void)putchar('\n');
 	}
 }
 

@@ -219,7 +219,7 @@ static int get_to_file(struct lpi_get_file *download, char *path)
 	download->subject = download->path;
 	download->is_maybe_sparse = attrs.size_bytes >= SPARSE_MIN;
 	download->mtime_ns = attrs.mtime_ns;
-	download->mode = attrs.mode;
+	download->mode = lpi_copy_mode(attrs.mode, attrs.uid, attrs.gid);
 	jobs.progress.total_bytes = download->length == LAPIS_TO_END ? attrs.size_bytes : 0;
 	lpi_get_file(&jobs, download);
 	int status = lpi_tasks_finish(&jobs);

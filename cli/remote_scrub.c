@@ -35,18 +35,26 @@ static const char *word_of(const char *answer, unsigned shard, unsigned place, c
 	return lpi_cli_json_word(answer, path, buf, len);
 }
 
+static void print_word(const char *before, const char *answer, unsigned shard, unsigned place,
+		       const char *name)
+{
+	char word[32];
+	(void)fputs(before, stdout);
+	lpi_cli_print_escaped(stdout, word_of(answer, shard, place, name, word, sizeof(word)));
+}
+
 static void print_places(const char *answer, unsigned shard)
 {
 	char name[40];
 	char ino[32];
-	char offset[32];
 	char why[200];
 	double damaged = number_of(answer, shard, "damaged");
 	unsigned i = 0;
 	for (; word_of(answer, shard, i, "ino", ino, sizeof(ino))[0] != '\0'; i++) {
 		(void)snprintf(name, sizeof(name), "places.%u.error", i);
-		(void)printf("          inode %s, offset %s: ", ino,
-			     word_of(answer, shard, i, "offset", offset, sizeof(offset)));
+		print_word("          inode ", answer, shard, i, "ino");
+		print_word(", offset ", answer, shard, i, "offset");
+		(void)fputs(": ", stdout);
 		lpi_cli_print_escaped(stdout, text_of(answer, shard, name, why, sizeof(why)));
 		(void)putchar('\n');
 	}
@@ -71,7 +79,8 @@ static void print_shard(const char *answer, unsigned shard, const char *state)
 	bool is_running = strcmp(state, "running") == 0;
 	double damaged = number_of(answer, shard, "damaged");
 	double next_s = number_of(answer, shard, "next_s");
-	(void)printf("shard %-3u %s", shard, state);
+	(void)printf("shard %-3u ", shard);
+	lpi_cli_print_escaped(stdout, state);
 	if (strcmp(state, "idle") == 0) {
 		lpi_format_time((int64_t)number_of(answer, shard, "whole_ns"), when, sizeof(when));
 		(void)printf(", all checked %s: ", when);

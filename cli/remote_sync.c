@@ -74,6 +74,7 @@ static int synchronise(struct lpi_sync *sync, bool is_up, unsigned jobs)
 		(void)close(sync->root_fd);
 	lpi_cli_texts_fini(&sync->dirs);
 	lpi_cli_texts_fini(&sync->zeros);
+	lpi_cli_texts_fini(&sync->anew);
 	return status;
 }
 

@@ -24,6 +24,7 @@ struct lpi_sync {
 	struct lpi_cli_texts dirs; /* below the root, parents first; "": the root; NULL: failed */
 	struct lpi_get_batch batch;
 	struct lpi_cli_texts zeros; /* keys that were put, of time 0, which a put takes for now */
+	struct lpi_cli_texts anew;  /* keys for what was put beside them, by their numbers here */
 };
 
 /* A directory of the store, by name. */

@@ -51,11 +51,14 @@ static void get_file(struct down_dir *dir, const struct lpi_remote_entry *entry,
 {
 	struct lpi_sync *sync = dir->sync;
 	const struct lapis_attrs *attrs = &entry->attrs;
+	const uint16_t mode = lpi_copy_mode(attrs->mode, attrs->uid, attrs->gid);
 	struct stat st;
-	if (lpi_sync_is_same(sync, key, attrs, dir->fd, entry->name)) {
-		if (fstatat(dir->fd, entry->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    (st.st_mode & 07777) != attrs->mode && !sync->only_says &&
-		    fchmodat(dir->fd, entry->name, attrs->mode, 0) < 0)
+	bool exists = fstatat(dir->fd, entry->name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+	/* These bits come with the content only: of this size and time it may be another one. */
+	bool gains_ids = exists && (mode & LPI_SET_IDS & ~st.st_mode) != 0;
+	if (exists && !gains_ids && lpi_sync_is_same(sync, key, attrs, dir->fd, entry->name)) {
+		if ((st.st_mode & 07777) != mode && !sync->only_says &&
+		    fchmodat(dir->fd, entry->name, mode, 0) < 0)
 			fail_local(sync, rel, -errno);
 		return;
 	}
@@ -73,7 +76,7 @@ static void get_file(struct down_dir *dir, const struct lpi_remote_entry *entry,
 					      .key = key,
 					      .length = LAPIS_TO_END,
 					      .mtime_ns = attrs->mtime_ns,
-					      .mode = attrs->mode,
+					      .mode = mode,
 					      .keeps_times = true,
 					      .replaces_dirs = sync->removes,
 					      .is_maybe_sparse = attrs->size_bytes >= SPARSE_MIN,

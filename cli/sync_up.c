@@ -99,6 +99,43 @@ static void stored_zero(void *arg, const char *key)
 		sync->jobs.failed++;
 }
 
+/* A key in the same directory, which nobody else has. False: it would be too long, which is printed
+ * and counted. */
+static bool name_beside(struct lpi_sync *sync, const char *key, size_t number, char *ret_temp)
+{
+	int dir_len = (int)(strlen(key) - strlen(lpi_key_name(key)));
+	int n = snprintf(ret_temp, LPI_KEY_MAX + 1, "%.*s.lapis-%ld-%zu", dir_len, key,
+			 (long)getpid(), number);
+	if (n > LPI_KEY_MAX)
+		lpi_tasks_fail(&sync->jobs, key, -ENAMETOOLONG, lp_strerror(-ENAMETOOLONG));
+	return n <= LPI_KEY_MAX;
+}
+
+/* What was put beside them gets these keys. */
+static void take_keys(struct lpi_sync *sync)
+{
+	struct lapis *lapis = sync->jobs.lapis;
+	char temp[LPI_KEY_MAX + 1];
+	for (size_t i = 0; i < sync->anew.cnt; i++) {
+		const char *key = sync->anew.texts[i];
+		int err = name_beside(sync, key, i, temp) ? lapis_rename(lapis, temp, key, 0) : 0;
+		/* Where it is not there its put may have failed, and has said so. */
+		if (err == 0 || (err == -ENOENT && sync->jobs.failed > 0))
+			continue;
+		lpi_tasks_fail(&sync->jobs, key, err, lapis_error_text());
+		(void)lapis_unlink(lapis, temp); /* why it failed has been said */
+	}
+}
+
+/* Set-user-ID and set-group-ID are given together with the content, to an object that is made by
+ * it: what has the key may hold anything by then, and keeps its owner. */
+static bool gains_ids(const struct lapis_attrs *attrs, const struct stat *st)
+{
+	bool is_own = attrs->uid == geteuid() && attrs->gid == getegid();
+	return (st->st_mode & LPI_SET_IDS) != 0 &&
+	       (!is_own || attrs->mode != (st->st_mode & 07777));
+}
+
 static void put_file(struct up_dir *dir, const char *name, const char *rel, const char *key)
 {
 	struct lpi_sync *sync = dir->sync;
@@ -108,22 +145,33 @@ static void put_file(struct up_dir *dir, const char *name, const char *rel, cons
 		fail_local(sync, rel, -errno);
 		return;
 	}
-	bool is_same = entry != NULL && lpi_sync_is_same(sync, key, &entry->attrs, dir->fd, name);
+	/* As the object is to have it. */
+	st.st_mode = (mode_t)S_IFREG | lpi_copy_mode(st.st_mode, st.st_uid, st.st_gid);
+	bool is_file = entry != NULL && entry->attrs.type == LAPIS_FILE;
+	bool is_kept = is_file && !gains_ids(&entry->attrs, &st);
+	bool is_same = is_kept && lpi_sync_is_same(sync, key, &entry->attrs, dir->fd, name);
 	/* A put keeps the mode of what it replaces. */
-	if (entry != NULL && entry->attrs.type == LAPIS_FILE && !sync->only_says &&
-	    entry->attrs.mode != (st.st_mode & 07777))
+	if (is_kept && !sync->only_says && entry->attrs.mode != (st.st_mode & 07777))
 		set_attrs(sync, key, &st, LAPIS_SET_MODE);
 	if (is_same || !may_replace(sync, entry, rel))
 		return;
-	if (entry != NULL && entry->attrs.type != LAPIS_FILE &&
+	if (entry != NULL && !is_file &&
 	    (!can_open(dir, name, rel, 0) || !remove_remote(sync, key, &entry->attrs)))
 		return;
-	if (lpi_sync_only_says(sync, "put", rel))
+	bool is_anew = is_file && !is_kept;
+	char temp[LPI_KEY_MAX + 1];
+	if (lpi_sync_only_says(sync, "put", rel) ||
+	    (is_anew && !name_beside(sync, key, sync->anew.cnt, temp)))
 		return;
+	if (is_anew && lpi_cli_texts_add(&sync->anew, key) < 0) {
+		sync->jobs.failed++;
+		return;
+	}
 	const struct lpi_put_file upload = {.dir_fd = dir->fd,
 					    .path = name,
 					    .subject = rel,
-					    .key = key,
+					    .key = is_anew ? temp : key,
+					    .condition = is_anew ? LAPIS_IF_ABSENT : LAPIS_IF_ANY,
 					    .keeps_times = true,
 					    .no_follow = true,
 					    .stored = lpi_sync_mtime(&st) == 0 ? stored_zero : NULL,
@@ -333,7 +381,9 @@ int lpi_sync_up(struct lpi_sync *sync)
 	/* Without a connection each of these would fail, and say so. */
 	for (size_t i = 0; err != -ENOTCONN && i < sync->zeros.cnt; i++)
 		set_attrs(sync, sync->zeros.texts[i], &zero, LAPIS_SET_MTIME);
-	if (err != -ENOTCONN)
+	if (err != -ENOTCONN) {
+		take_keys(sync);
 		finish_dirs(sync, done);
+	}
 	return lpi_tasks_finish(&sync->jobs) != LP_EXIT_OK || err < 0 ? LP_EXIT_FAILED : LP_EXIT_OK;
 }

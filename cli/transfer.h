@@ -18,7 +18,7 @@ struct lpi_put_file {
 	const char *key;
 	uint32_t condition; /* lapis_if */
 	uint8_t write_path; /* lapis_write_path */
-	bool keeps_times;   /* the object gets the file's mtime; and its mode */
+	bool keeps_times; /* the object gets the file's mtime; and lpi_copy_mode(), if it is new */
 	bool no_follow;
 	struct lapis_pair xattr; /* name NULL: none */
 	/* The object is there, and is what the file was; may be NULL. */
@@ -48,7 +48,8 @@ struct lpi_get_file {
 	uint64_t offset;
 	uint64_t length;  /* LAPIS_TO_END */
 	int64_t mtime_ns; /* with keeps_times */
-	uint16_t mode;
+	uint16_t mode;    /* with keeps_times, as lpi_copy_mode(); of LPI_SET_IDS it gets those of
+			   * the object that was fetched, as that was then, if it was all of it */
 	bool keeps_times;
 	bool replaces_dirs;          /* as lpi_take_name() */
 	bool is_maybe_sparse;        /* large: asks where there is data first */
@@ -67,6 +68,14 @@ void lpi_get_flush(struct lpi_get_batch *batch);
 int lpi_remove_local(int dir_fd, const char *name);
 /* What is called temp gets a name, whatever has that; a directory only with replaces_dirs. */
 int lpi_take_name(int dir_fd, const char *temp, const char *name, bool replaces_dirs);
+
+/* A program with one of these runs with the rights of its owner or group. */
+#define LPI_SET_IDS 06000u
+
+/* The mode of a copy that is the caller's, of a regular file here or in the store: somebody else's
+ * set-user-ID and set-group-ID would give whoever runs it the caller's rights, by what that other
+ * one has written. They stay of what is the caller's own, user and group. */
+uint16_t lpi_copy_mode(uint32_t mode, uint32_t uid, uint32_t gid);
 
 /* Since 1970. What the store cannot hold, before 1677 and after 2262, is the first or last that it
  * can. */

@@ -180,7 +180,7 @@ const struct lp_option_info lp_options[LP_OPT_CNT] = {
 			   .initial = "0",
 			   .min = 0,
 			   .max = 64,
-			   .help = "of --store mem; 0: as many as CPUs"},
+			   .help = "of --store mem, or of files that are made; 0: as many as CPUs"},
 	[LP_OPT_SLOW_MS] = {.name = "slow-ms",
 			    .type = LP_OPTION_NUMBER,
 			    .value = "N",

@@ -123,6 +123,42 @@ static int do_bent(struct lpi_client *client, struct lp_wire_header header, cons
 	return lpi_client_result(client, header.request_id);
 }
 
+/* So is one that is refused for what its header says. */
+static void a_hello_with_a_wrong_header_is_the_end(void **state)
+{
+	const struct lp_wire_header right = plain_header(LP_WIRE_OP_HELLO);
+	const struct lp_wire_hello hello = {
+		.version_min = 1, .version_max = 1, .shard = LP_WIRE_ANY_SHARD};
+	struct lp_wire_header cases[] = {right, right, right, right, right};
+	const int errs[] = {-EOPNOTSUPP, -EOPNOTSUPP, -EINVAL, -EINVAL, -EINVAL};
+	struct lpi_door_rig *rig = lpi_door_rig_new(1, BUFS, NULL);
+	uint8_t message[LP_WIRE_HEADER_SIZE + LP_WIRE_HELLO_SIZE];
+	(void)state;
+	cases[0].flags = 0x80000000;
+	cases[1].flags = LP_WIRE_FLAG_MORE;
+	cases[2].status = 1;
+	cases[3].shard = 1;
+	cases[4].offset = 1;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
+		struct lpi_client *client = lpi_client_new(rig, 0);
+		cases[i].meta_bytes = LP_WIRE_HELLO_SIZE;
+		lp_wire_hello_encode(&hello, message + LP_WIRE_HEADER_SIZE);
+		lp_wire_header_seal(&cases[i], LP_WIRE_CRC_HEADER, message + LP_WIRE_HEADER_SIZE,
+				    message);
+		lpi_client_send_bytes(client, message, sizeof(message));
+		lp_test_err(errs[i], lpi_client_result(client, cases[i].request_id));
+		assert_false(lpi_client_recv(client));
+		lpi_client_free(client);
+	}
+	/* One that is too late is no end. */
+	struct lpi_client *client = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+	lpi_client_send_bytes(client, message, sizeof(message));
+	lp_test_err(-EINVAL, lpi_client_result(client, right.request_id));
+	lp_test_ok(lpi_client_do(client, LP_WIRE_OP_PING, NULL, 0, 0));
+	lpi_client_free(client);
+	lpi_door_rig_free(rig);
+}
+
 /* What is wrong with one message alone is answered, and the connection lives on. */
 static void a_wrong_request_is_answered(void **state)
 {
@@ -973,6 +1009,7 @@ int main(void)
 		cmocka_unit_test(a_stream_that_cannot_be_read_is_closed),
 		cmocka_unit_test(a_damaged_meta_closes),
 		cmocka_unit_test(nothing_goes_before_hello),
+		cmocka_unit_test(a_hello_with_a_wrong_header_is_the_end),
 		cmocka_unit_test(a_wrong_request_is_answered),
 		cmocka_unit_test(wrong_metas_are_refused),
 		cmocka_unit_test(a_message_may_come_byte_by_byte),

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/stdfds.h"
 #include "daemon/config.h"
 #include "daemon/heap.h"
 #include "daemon/notify.h"
@@ -242,6 +243,9 @@ int main(int argc, char **argv)
 	static struct program program;
 	struct lp_config_call call = {.help = false};
 	char why[LP_WHY_MAX] = "";
+	int err = lp_stdfds_hold();
+	if (err < 0)
+		return fail(EXIT_FAILED, lp_strerror(err));
 	if (parse(&program, argc, argv, &call, why) < 0)
 		return fail(EXIT_USAGE, why);
 	if (call.help)
@@ -259,7 +263,7 @@ int main(int argc, char **argv)
 	lp_corruption_set_sink(found_corruption, NULL);
 	program.notify_path = getenv("NOTIFY_SOCKET"); /* NOLINT(concurrency-mt-unsafe) */
 	be_io_flusher();
-	int err = watch_signals(&program);
+	err = watch_signals(&program);
 	if (err < 0)
 		return fail(EXIT_FAILED, lp_strerror(err));
 	err = start(&program, why);

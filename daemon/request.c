@@ -708,7 +708,7 @@ void lpi_request_begin(struct lpi_request *request)
 	request->began_ns = request->door->received_ns;
 	lpi_request_check(request);
 	if (request->refused != 0) {
-		lpi_piece_queue_error(&request->piece, request->refused, request->why);
+		lpi_request_fail(request, request->refused, request->why);
 		return;
 	}
 	int r = read_meta(request);
