@@ -512,4 +512,42 @@ static inline void lpi_client_fill(uint8_t *data, size_t len, uint64_t seed)
 		data[i] = (uint8_t)((i * 7 + seed * 131 + (i >> 8)) % 251);
 }
 
+/* --- Messages that are made beforehand -----------------------------------------------------------
+ */
+
+static inline struct lp_wire_header lpi_client_header(uint16_t opcode)
+{
+	return (struct lp_wire_header){
+		.kind = LP_WIRE_KIND_REQUEST, .opcode = opcode, .request_id = 7};
+}
+
+#define LPI_CLIENT_GET_BYTES (LP_WIRE_HEADER_SIZE + LP_WIRE_GET_SIZE)
+
+/* A request for all of a file, as it is sent. */
+static inline void lpi_client_seal_get(uint64_t ino, uint64_t request_id, uint8_t *ret_message)
+{
+	struct lp_wire_header header = lpi_client_header(LP_WIRE_OP_GET);
+	struct lp_wire_get get = {.length = UINT64_MAX};
+	LPI_CLIENT_REF(get.ref, ino, "");
+	header.request_id = request_id;
+	header.meta_bytes = LP_WIRE_GET_SIZE;
+	lp_wire_get_encode(&get, ret_message + LP_WIRE_HEADER_SIZE);
+	lp_wire_header_seal(&header, LP_WIRE_CRC_HEADER, ret_message + LP_WIRE_HEADER_SIZE,
+			    ret_message);
+}
+
+/* A file of so many of the longest writes. */
+static inline uint64_t lpi_client_make_large(struct lpi_client *client, uint64_t pieces)
+{
+	uint8_t *data = calloc(1, LP_WIRE_PIECE_MAX);
+	assert_non_null(data);
+	uint64_t ino = lpi_client_make(client, "file", LP_INODE_TYPE_FILE);
+	for (uint64_t i = 0; i < pieces; i++)
+		lp_test_ok(lpi_client_result(client, lpi_client_send_write(client, ino, "", data,
+									   LP_WIRE_PIECE_MAX,
+									   i * LP_WIRE_PIECE_MAX)));
+	free(data);
+	return ino;
+}
+
 #endif
