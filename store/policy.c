@@ -453,6 +453,21 @@ static double tame_mean(double ns[LP_POLICY_WRITES])
 	return sum_ns / LP_POLICY_WRITES;
 }
 
+/* What a deferred write took is with the later one, or without it: never a mean of the two. */
+static void set_lacks_later(struct lp_policy *policy, uint32_t class_idx, uint32_t depth_idx,
+			    bool lacks)
+{
+	struct lp_policy_estimate *seen =
+		&policy->writes[nr_of(LP_PATH_DEFERRED)][class_idx][depth_idx];
+	bool *lacks_later = &policy->lacks_later[class_idx][depth_idx];
+	double later_ns = place_ns(policy, class_bytes(class_idx));
+	if (seen->cnt > 0 && lacks && !*lacks_later)
+		seen->ns = LP_MAX(seen->ns - later_ns, NS_MIN);
+	if (seen->cnt > 0 && !lacks && *lacks_later)
+		seen->ns += later_ns;
+	*lacks_later = lacks;
+}
+
 void lp_policy_observe_write(struct lp_policy *policy, enum lp_write_path path, uint64_t bytes,
 			     uint32_t depth_hint, uint64_t ns, bool is_trial)
 {
@@ -463,10 +478,10 @@ void lp_policy_observe_write(struct lp_policy *policy, enum lp_write_path path, 
 	if (sum->is_trial != is_trial)
 		*sum = (struct lp_policy_sum){.is_trial = is_trial};
 	sum->ns[sum->cnt] = within(NS_MIN, (double)ns, NS_MAX) / depth;
-	if (is_trial && path == LP_PATH_DEFERRED)
-		sum->ns[sum->cnt] += place_ns(policy, bytes);
 	if (++sum->cnt < LP_POLICY_WRITES)
 		return;
+	if (path == LP_PATH_DEFERRED)
+		set_lacks_later(policy, class_idx, depth_idx, is_trial);
 	struct lp_policy_estimate *seen = &policy->writes[nr_of(path)][class_idx][depth_idx];
 	double mean_ns = tame_mean(sum->ns);
 	if (is_trial) /* the next one is far: it counts for more */
@@ -475,21 +490,33 @@ void lp_policy_observe_write(struct lp_policy *policy, enum lp_write_path path, 
 	sum->cnt = 0;
 }
 
+/* The whole of it, as far as it is known; 0: none was. */
+static double seen_ns(const struct lp_policy *policy, enum lp_write_path path, uint32_t class_idx,
+		      uint32_t depth_idx)
+{
+	const struct lp_policy_estimate *seen = &policy->writes[nr_of(path)][class_idx][depth_idx];
+	bool lacks_later = path == LP_PATH_DEFERRED && policy->lacks_later[class_idx][depth_idx];
+	if (seen->cnt == 0)
+		return 0;
+	return seen->ns + (lacks_later ? place_ns(policy, class_bytes(class_idx)) : 0);
+}
+
 /* In the place of what was reckoned. */
 static void prefer_seen(const struct lp_policy *policy, uint32_t class_idx, uint32_t depth_idx,
 			double ns[LP_POLICY_PATHS])
 {
-	const struct lp_policy_estimate *seen[LP_POLICY_PATHS];
+	static const enum lp_write_path paths[] = {LP_PATH_DEFERRED, LP_PATH_DIRECT};
+	double seen[LP_POLICY_PATHS];
 	for (unsigned i = 0; i < LP_POLICY_PATHS; i++)
-		seen[i] = &policy->writes[i][class_idx][depth_idx];
+		seen[nr_of(paths[i])] = seen_ns(policy, paths[i], class_idx, depth_idx);
 	for (unsigned i = 0; i < LP_POLICY_PATHS; i++) {
 		unsigned other = 1 - i;
-		if (seen[i]->cnt == 0 && seen[other]->cnt > 0)
-			ns[i] *= seen[other]->ns / ns[other];
+		if (seen[i] == 0 && seen[other] > 0)
+			ns[i] *= seen[other] / ns[other];
 	}
 	for (unsigned i = 0; i < LP_POLICY_PATHS; i++) {
-		if (seen[i]->cnt > 0)
-			ns[i] = seen[i]->ns;
+		if (seen[i] > 0)
+			ns[i] = seen[i];
 	}
 }
 
@@ -627,13 +654,6 @@ const char *lp_write_path_name(enum lp_write_path path)
 
 #define KIB(bytes) ((unsigned long long)((bytes) / 1024))
 #define US(ns)     ((ns) / 1000)
-
-/* 0: none was. */
-static double seen_ns(const struct lp_policy *policy, enum lp_write_path path, uint32_t class_idx,
-		      uint32_t depth_idx)
-{
-	return policy->writes[nr_of(path)][class_idx][depth_idx].ns;
-}
 
 int lp_policy_explain(const struct lp_policy *policy, uint64_t bytes, uint32_t depth_hint,
 		      char *buf, size_t len)

@@ -43,7 +43,8 @@
  * Where whole writes were seen, what they took counts instead of all this: by Little's law their
  * time, over how many there are at once, is the time per write, whatever it is that bounds it.
  * Where only those of one path were seen, the other is taken to be off by the same factor. What a
- * trial has shown of deferred writes is without the later write, which is added.
+ * trial has shown of deferred writes is without the later write, which is added as it is known when
+ * the two are compared: when a store is new it is a guess.
  *
  * Who does not wait for the log (an ordered write) has no latency of a log write in either bound:
  * then deferred costs the device's time and the thread's, and direct what its data takes beside it.
@@ -138,6 +139,8 @@ struct lp_policy {
 	uint32_t flips; /* choices that were changed */
 	struct lp_policy_sum sums[LP_POLICY_PATHS][LP_POLICY_CLASS_CNT][LP_POLICY_DEPTH_CNT];
 	struct lp_policy_estimate writes[LP_POLICY_PATHS][LP_POLICY_CLASS_CNT][LP_POLICY_DEPTH_CNT];
+	/* Of deferred ones: they were a trial's, and what is written later is not in it. */
+	bool lacks_later[LP_POLICY_CLASS_CNT][LP_POLICY_DEPTH_CNT];
 	/* Of writes that wait for the log, and of those that are only ordered. */
 	struct lp_policy_choice choices[2][LP_POLICY_CLASS_CNT][LP_POLICY_DEPTH_CNT];
 };

@@ -90,8 +90,8 @@ static void test_wild_writes_count_little(void **state)
 	assert_true(seen_us > 99 && seen_us < 140);
 }
 
-/* Their share of the time is what counts, whatever the depth; what a trial leaves for later is
- * added. */
+/* Their share of the time is what counts, whatever the depth; what a trial leaves for later comes
+ * to it when it is compared, and is in what others took. */
 static void test_writes_share_the_time(void **state)
 {
 	(void)state;
@@ -102,7 +102,41 @@ static void test_writes_share_the_time(void **state)
 		lp_policy_observe_write(&policy, LP_PATH_DEFERRED, 4096, 64, 640000, true);
 	}
 	assert_true(fabs(policy.writes[1][0][6].ns - 10000) < 1);
+	assert_true(fabs(policy.writes[0][0][6].ns - 10000) < 1);
+	assert_true(policy.lacks_later[0][6]);
+	for (uint32_t i = 0; i < LP_POLICY_WRITES; i++)
+		lp_policy_observe_write(&policy, LP_PATH_DEFERRED, 4096, 64, 640000, false);
+	assert_false(policy.lacks_later[0][6]);
 	assert_true(policy.writes[0][0][6].ns > 10000);
+}
+
+/* A new store guesses what the later write of a deferred one takes, from what direct writes take
+ * that are alone; when write-back has shown it, that counts, without another trial. */
+static void test_later_write_becomes_known(void **state)
+{
+	(void)state;
+	const uint64_t bytes = 65536;
+	struct lp_policy policy;
+	lp_policy_init(&policy, false, false);
+	for (int i = 0; i < 20; i++) {
+		lp_policy_observe(&policy, LP_POLICY_DATA_WRITE, bytes, 1, 900000, 900000);
+		lp_policy_observe(&policy, LP_POLICY_LOG_WRITE, 4096, 1, 1000000, 1000000);
+	}
+	lp_policy_settle(&policy);
+	for (int i = 0; i < 64; i++)
+		lp_policy_observe_write(&policy, LP_PATH_DIRECT, bytes, 16, 2400000, false);
+	for (unsigned i = 0; i < LP_POLICY_WRITES; i++)
+		lp_policy_observe_write(&policy, LP_PATH_DEFERRED, bytes, 16, 1600000, true);
+	for (int i = 0; i < 400; i++) {
+		lp_policy_observe(&policy, LP_POLICY_LOG_WRITE, 4096, 1, 1000000, 1000000);
+		(void)lp_policy_choose(&policy, bytes, 16);
+	}
+	assert_int_equal(lp_policy_choose(&policy, bytes, 16), LP_PATH_DIRECT);
+	for (int i = 0; i < 400; i++) {
+		lp_policy_observe(&policy, LP_POLICY_PLACE_WRITE, bytes, 32, 400000, 400000);
+		(void)lp_policy_choose(&policy, bytes, 16);
+	}
+	assert_int_equal(lp_policy_choose(&policy, bytes, 16), LP_PATH_DEFERRED);
 }
 
 int main(void)
@@ -111,6 +145,7 @@ int main(void)
 		cmocka_unit_test(test_whole_writes_go_before),
 		cmocka_unit_test(test_wild_writes_count_little),
 		cmocka_unit_test(test_writes_share_the_time),
+		cmocka_unit_test(test_later_write_becomes_known),
 	};
 	return lp_test_main(tests, "store/policy_writes");
 }
