@@ -10,23 +10,14 @@ set -u
 . "$LP_TEST_SRC/tests/lib.sh"
 
 export LAPIS_ADDRESS=unix:$PWD/s
-daemon=
 loads=
 trap 'for p in $loads; do kill -KILL "$p" 2>/dev/null; done
-[ -z "$daemon" ] || kill -KILL "$daemon" 2>/dev/null
+end_daemon
 umount -l mnt 2>/dev/null' EXIT
 
 up()
 {
-	rm -f out
-	"$LP_TEST_BUILD/bin/lapisd" --listen "$LAPIS_ADDRESS" --memory 256M "$@" >out 2>err &
-	daemon=$!
-	for _ in $(seq 600); do
-		grep -qs ready out && return
-		kill -0 "$daemon" 2>/dev/null || break
-		sleep 0.05
-	done
-	say "lapisd $*: $(cat err)"
+	serve --listen "$LAPIS_ADDRESS" --memory 256M "$@"
 }
 
 field() {
@@ -93,13 +84,11 @@ mkdir -p mnt/many
 for i in $(seq 40); do printf '%s\n' "$i" >"mnt/many/$i"; done
 sync mnt/many
 "$lapis" check start >/dev/null || say start
-kill -TERM "$daemon"
-wait "$daemon" || say "the daemon ended with $?: $(cat err)"
+end_daemon TERM
 "$lapis" fsck --deep a.img >log || say "after a stop: $(cat log)"
 up a.img
 "$lapis" check start >/dev/null || say start
-kill -KILL "$daemon"
-wait "$daemon" 2>/dev/null
+end_daemon KILL
 "$lapis" fsck --deep a.img >log || say "after a kill: $(cat log)"
 
 # --- Where there is none ---
@@ -108,8 +97,6 @@ up --store mem --shards 2
 "$lapis" check >log && say "a store in memory was checked"
 grep -q 'a store of this kind has no such check' log || say "a store in memory: $(cat log)"
 "$lapis" put log b/x || say "after a check that was none"
-kill -TERM "$daemon"
-wait "$daemon" || say "the daemon ended with $?: $(cat err)"
-daemon=
+end_daemon TERM
 
 finish

@@ -8,34 +8,11 @@
 set -u
 PATH="$LP_TEST_BUILD/bin:$PATH"
 export LAPIS_ADDRESS=unix:$PWD/sock
-failures=0
-daemon=
-
-say()
-{
-	echo "FAIL: $*"
-	failures=$((failures + 1))
-}
-
-end_all()
-{
-	[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null && wait "$daemon" 2>/dev/null
-}
-trap end_all EXIT
+. "$LP_TEST_SRC/tests/lib.sh"
 
 start_daemon()
 {
-	rm -f lapisd.out
-	lapisd --memory 256M --listen "$LAPIS_ADDRESS" a.img >lapisd.out 2>lapisd.err &
-	daemon=$!
-	local i
-	for ((i = 0; i < 1200; i++)); do
-		grep -qs "^lapisd: ready\$" lapisd.out && return 0
-		kill -0 "$daemon" 2>/dev/null || break
-		sleep 0.05
-	done
-	say "the daemon is not ready: $(cat lapisd.err)"
-	exit 1
+	serve --memory 256M --listen "$LAPIS_ADDRESS" a.img
 }
 
 # expect STATUS PATTERN ARG...: exit status, and that the output of both streams matches. An error is
@@ -74,12 +51,12 @@ expect 2 'this is no key' stat b//k
 expect 2 'more than 256 names' stat "b$(printf '/x%.0s' {1..256})"
 expect 2 'this is no key' stat b/../k
 expect 2 'no key has //' ls b//k
-expect 2 'this is no key' put lapisd.out b/.
+expect 2 'this is no key' put d.out b/.
 expect 2 'longer than 255 bytes' stat "b/$(printf 'n%.0s' $(seq 256))"
 expect 2 "a bucket's name has no /" mb a/b
 expect 2 'not one of' xattr frobnicate b/k
-expect 2 'this is no key' put lapisd.out /
-expect 2 'this is no key' put lapisd.out b//
+expect 2 'this is no key' put d.out /
+expect 2 'this is no key' put d.out b//
 expect 2 'this is no key' cp b/k /
 expect 2 'this is no key' mv b/k b/../
 expect 2 'at least one byte' xattr set b/k '' value
@@ -446,16 +423,12 @@ expect 0 '' rm -r deep copy
 # What was acknowledged is there after a kill.
 echo kept >kept
 expect 0 '' put kept docs/kept
-kill -KILL "$daemon"
-wait "$daemon" 2>/dev/null
+end_daemon KILL
 expect 1 'is lapisd running|closed the connection' cat docs/kept
 start_daemon
 expect 0 '^kept$' cat docs/kept
 expect 0 '' rm -r docs photos
-kill -TERM "$daemon"
-wait "$daemon" || say "the daemon did not end well: $(cat lapisd.err)"
-daemon=
+end_daemon TERM
 lapis fsck a.img >out || say "fsck: $(cat out)"
 
-echo "$failures failures"
-[ "$failures" = 0 ]
+finish

@@ -9,17 +9,10 @@ set -u
 . "$LP_TEST_SRC/tests/lib.sh"
 export LAPIS_ADDRESS=unix:$PWD/sock
 export PYTHONPATH=$LP_TEST_SRC/tests/wire PYTHONDONTWRITEBYTECODE=1
-pid=
 [ "$(id -u)" = 0 ] || {
 	echo "only root makes files of others"
 	exit 77
 }
-
-end_all()
-{
-	[ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
-}
-trap end_all EXIT
 
 # does ARG...: lapis does it, and says nothing of it.
 does()
@@ -59,12 +52,7 @@ file()
 }
 
 "$lapis" mkfs --size 512M --shards 2 a.img >out || say "mkfs: $(cat out)"
-"$LP_TEST_BUILD/bin/lapisd" --memory 256M --listen "$LAPIS_ADDRESS" a.img >d.out 2>d.err &
-pid=$!
-for ((i = 0; i < 1200; i++)); do
-	grep -qs '^lapisd: ready$' d.out && break
-	sleep 0.05
-done
+serve --memory 256M --listen "$LAPIS_ADDRESS" a.img
 does mb b
 umask 022
 

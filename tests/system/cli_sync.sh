@@ -9,13 +9,6 @@
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
 export LAPIS_ADDRESS=unix:$PWD/sock
-pid=
-
-end_all()
-{
-	[ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
-}
-trap end_all EXIT
 
 # A user who may not read everything: root without what lets him.
 unprivileged()
@@ -52,12 +45,7 @@ mtime()
 }
 
 "$lapis" mkfs --size 1G --shards 2 a.img >out || say "mkfs: $(cat out)"
-"$LP_TEST_BUILD/bin/lapisd" --memory 256M --listen "$LAPIS_ADDRESS" a.img >d.out 2>d.err &
-pid=$!
-for ((i = 0; i < 1200; i++)); do
-	grep -qs '^lapisd: ready$' d.out && break
-	sleep 0.05
-done
+serve --memory 256M --listen "$LAPIS_ADDRESS" a.img
 does mb b
 echo content >file
 

@@ -7,8 +7,6 @@
 # timeout: 120
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
-lapisd="$LP_TEST_BUILD/bin/lapisd"
-pid=
 dir=$PWD/mnt
 address=unix:$PWD/sock
 
@@ -17,27 +15,12 @@ if [ "$(id -u)" != 0 ] || [ ! -c /dev/fuse ]; then
 	exit 77
 fi
 
-end_all()
-{
-	umount -l "$dir" 2>/dev/null
-	[ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
-}
-trap end_all EXIT
+trap 'umount -l "$dir" 2>/dev/null; end_daemon' EXIT
 
-# start OPTION...: a daemon with the mount. Sets $pid.
+# start OPTION...: a daemon with the mount.
 start()
 {
-	local i
-	rm -f daemon.out
-	"$lapisd" --memory 256M --listen "$address" --mount "$dir" "$@" a.img >daemon.out 2>daemon.err &
-	pid=$!
-	for ((i = 0; i < 600; i++)); do
-		grep -qs '^lapisd: ready$' daemon.out && return
-		kill -0 "$pid" 2>/dev/null || break
-		sleep 0.05
-	done
-	say "not ready: $(cat daemon.err)"
-	exit 1
+	serve --memory 256M --listen "$address" --mount "$dir" "$@" a.img
 }
 
 # sum NAME: of a counter of the namespaces of all shards.
@@ -138,9 +121,7 @@ quiet=$("$lapis" umount mnt 2>&1) || say "umount: $quiet"
 falls held 0 "after the unmount"
 [ "$(sum held_unbalanced)" = 0 ] || say "forgotten more often than told: $(sum held_unbalanced)"
 [ "$(sum opens)" = 0 ] || say "still open: $(sum opens)"
-kill -TERM "$pid"
-wait "$pid" || say "exit status $? after SIGTERM"
-pid=
+end_daemon TERM
 
 # Too many: the kernel is asked to forget (rule N5), and does, if it knows how; what is in use stays.
 start --mount-options max_inodes=200
@@ -161,15 +142,13 @@ assert len(os.listdir("many")) == 882
 for fd in kept:
     os.close(fd)
 CODE
-if grep -q 'does not forget inodes' daemon.err; then
+if grep -q 'does not forget inodes' d.err; then
 	echo "this kernel does not forget what it is asked to"
 else
 	held=$(sum held)
 	[ "$held" -lt 600 ] || say "$held inodes are held, of which 200 were to be"
 fi
 [ "$(sum held_unbalanced)" = 0 ] || say "forgotten more often than told: $(sum held_unbalanced)"
-kill -TERM "$pid"
-wait "$pid" || say "exit status $? after SIGTERM"
-pid=
+end_daemon TERM
 expect 0 'clean|no problem|ok' fsck a.img
 finish

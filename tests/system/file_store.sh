@@ -12,39 +12,22 @@ set -u
 
 mkdir store
 export LAPIS_ADDRESS=unix:$PWD/s
-daemon=
+trap 'end_daemon; umount full 2>/dev/null' EXIT
 
 up()
 {
-	rm -f out # the last one's says "ready" as well
-	"$LP_TEST_BUILD/bin/lapisd" --store file --listen "$LAPIS_ADDRESS" --memory 256M "$@" >out 2>err &
-	daemon=$!
-	for _ in $(seq 200); do
-		grep -q ready out && return 0
-		kill -0 "$daemon" 2>/dev/null || break
-		sleep 0.05
-	done
-	say "lapisd $*: $(cat err)"
-	return 1
-}
-
-down()
-{
-	kill -"$1" "$daemon"
-	wait "$daemon"
-	local status=$?
-	[ "$1" = KILL ] || [ "$status" = 0 ] || say "lapisd ended with $status: $(cat err)"
+	serve --store file --listen "$LAPIS_ADDRESS" --memory 256M "$@"
 }
 
 # same KEY FILE WHAT: the object has what the file has.
 same()
 {
-	if ! "$lapis" get "$1" got || ! cmp "$2" got; then say "$1, $3: $(cat err)"; fi
+	if ! "$lapis" get "$1" got || ! cmp "$2" got; then say "$1, $3: $(cat d.err)"; fi
 }
 
 head -c 3000000 /dev/urandom >large
 head -c 5000 /dev/urandom >small
-up --shards 2 store || exit 1
+up --shards 2 store
 "$lapis" mb b || say mb
 "$lapis" put large b/large || say "put large"
 for i in $(seq 40); do "$lapis" put small "b/dir/$i"; done || say "put small"
@@ -56,7 +39,7 @@ grep -q '"store": "file"' <("$lapis" stats --json) || say "stats: no store kind"
 # A second daemon is refused, and so is another number of shards later.
 if "$LP_TEST_BUILD/bin/lapisd" --store file --listen unix:s2 store >out2 2>err2; then say "a second one"; fi
 grep -q 'another process has this store open' err2 || say "a second one: $(cat err2)"
-down KILL
+end_daemon KILL
 
 check()
 {
@@ -69,15 +52,15 @@ check()
 	[ "$("$lapis" xattr get b/large user.k)" = v ] || say "xattr, $1"
 }
 
-up store || exit 1
+up store
 check "after kill -9" 42
 "$lapis" put small b/copy || say "put over"
 "$lapis" rm b/dir/2 || say rm
 "$lapis" put large b/copy || say "put over again"
-down TERM
-up store || exit 1
+end_daemon TERM
+up store
 check "after a stop" 41
-down TERM
+end_daemon TERM
 if "$LP_TEST_BUILD/bin/lapisd" --store file --shards 3 --listen unix:s2 store >out2 2>err2; then say "3 shards"; fi
 grep -q 'the store has 2 shards' err2 || say "3 shards: $(cat err2)"
 
@@ -86,18 +69,17 @@ full()
 {
 	mkdir full
 	mount -t tmpfs -o size=160m none full 2>/dev/null || return 0
-	if up --shards 1 full; then
-		local i=0
-		"$lapis" mb b || say "full: mb"
-		while [ $i -lt 60 ] && "$lapis" put large "b/$i" 2>err3; do i=$((i + 1)); done
-		if [ $i -le 5 ] || [ $i -ge 60 ]; then say "full: $i objects"; fi
-		grep -q 'No space left' err3 || say "full: $(cat err3)"
-		same b/1 large full
-		for j in 1 2 3 4 5; do "$lapis" rm b/$j || say "full: rm $j"; done
-		for j in $(seq 100); do "$lapis" put large b/again 2>err3 && break; sleep 0.05; done
-		same b/again large "written again ($(cat err3))"
-		down TERM
-	fi
+	up --shards 1 full
+	local i=0
+	"$lapis" mb b || say "full: mb"
+	while [ $i -lt 60 ] && "$lapis" put large "b/$i" 2>err3; do i=$((i + 1)); done
+	if [ $i -le 5 ] || [ $i -ge 60 ]; then say "full: $i objects"; fi
+	grep -q 'No space left' err3 || say "full: $(cat err3)"
+	same b/1 large full
+	for j in 1 2 3 4 5; do "$lapis" rm b/$j || say "full: rm $j"; done
+	for j in $(seq 100); do "$lapis" put large b/again 2>err3 && break; sleep 0.05; done
+	same b/again large "written again ($(cat err3))"
+	end_daemon TERM
 	umount full || say "full: umount"
 }
 full

@@ -7,36 +7,7 @@
 # timeout: 240
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
-lapis="$LP_TEST_BUILD/bin/lapis"
-lapisd="$LP_TEST_BUILD/bin/lapisd"
-pid=
 export LAPIS_ADDRESS=unix:$PWD/sock
-
-end_all()
-{
-	[ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
-}
-trap end_all EXIT
-
-# start ARG...
-start()
-{
-	rm -f d.out
-	"$lapisd" --listen "$LAPIS_ADDRESS" "$@" >d.out 2>d.err &
-	pid=$!
-	for ((i = 0; i < 600; i++)); do
-		grep -qs '^lapisd: ready$' d.out && return
-		sleep 0.05
-	done
-	say "lapisd $*: not ready: $(cat d.err)"
-}
-
-stop()
-{
-	kill -TERM "$pid"
-	wait "$pid" || say "exit status $? after SIGTERM"
-	pid=
-}
 
 # bounded ARG...: a client that waits for ever fails the test, not the machine.
 bounded()
@@ -128,12 +99,12 @@ for i in 1 2 3; do
 	echo "$i" >"kept/z/$i"
 done
 "$lapis" mkfs --size 64M --shards 2 a.img >/dev/null || exit 1
-start --memory 128M a.img
+serve --listen "$LAPIS_ADDRESS" --memory 128M a.img
 fill_and_empty
-stop
+end_daemon TERM
 "$lapis" fsck --deep a.img >fsck.out || say "fsck: $(cat fsck.out)"
 
-start --store mem --shards 1 --memory 128M
+serve --listen "$LAPIS_ADDRESS" --store mem --shards 1 --memory 128M
 fill_and_empty
-stop
+end_daemon TERM
 finish

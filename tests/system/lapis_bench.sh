@@ -10,34 +10,11 @@ set -u
 PATH="$LP_TEST_BUILD/bin:$PATH"
 . "$LP_TEST_SRC/tests/lib.sh"
 export LAPIS_ADDRESS=unix:$PWD/sock
-daemon=
 reports=0
-
-end_all()
-{
-	[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null && wait "$daemon" 2>/dev/null
-}
-trap end_all EXIT
 
 start_daemon()
 {
-	rm -f lapisd.out
-	lapisd --memory 256M --listen "$LAPIS_ADDRESS" a.img >lapisd.out 2>>lapisd.err &
-	daemon=$!
-	local i
-	for ((i = 0; i < 1200; i++)); do
-		grep -qs "^lapisd: ready\$" lapisd.out && return 0
-		kill -0 "$daemon" 2>/dev/null || break
-		sleep 0.05
-	done
-	say "the daemon is not ready: $(cat lapisd.err)"
-	exit 1
-}
-
-kill_daemon()
-{
-	kill -KILL "$daemon"
-	wait "$daemon" 2>/dev/null
+	serve --memory 256M --listen "$LAPIS_ADDRESS" a.img
 }
 
 # judge NAME CONDITION: the report in the file out is to be one JSON object that makes sense, and of which the
@@ -284,7 +261,7 @@ empty "interrupted"
 lapis bench --json --op put --seconds 100 --warmup 0 >out 2>err &
 pid=$!
 wait_for is_putting
-kill_daemon
+end_daemon KILL
 wait "$pid" && say "killed: exit status 0"
 grep -q 'the daemon does not answer any more' err || say "killed: $(cat err)"
 grep -q 'made is left in lapis-bench/' err || say "killed: what is left is not told: $(cat err)"
@@ -304,7 +281,7 @@ is_reading()
 	[ "${cnt:-0}" -ge 1 ]
 }
 wait_for is_reading
-kill_daemon
+end_daemon KILL
 start_daemon
 wait "$pid"
 ! grep 'does not answer' err || say "came back: ended early"
@@ -312,7 +289,5 @@ judge "came back" "r['seconds'] >= 3 and r['mismatches'] == 0 and r['ops'] > 0 a
 empty "came back"
 
 judge_all
-kill -TERM "$daemon"
-wait "$daemon" || say "the daemon ended with $?"
-daemon=
+end_daemon TERM
 finish

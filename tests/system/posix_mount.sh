@@ -10,11 +10,9 @@
 # variants: release
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
-lapisd=$LP_TEST_BUILD/bin/lapisd
 suite=$LP_TEST_SRC/tests/posix
 address=unix:$PWD/sock
 which=--quick
-pid=
 [ "${1:-}" = --all ] && which=
 
 if [ "$(id -u)" != 0 ] || [ ! -c /dev/fuse ]; then
@@ -22,37 +20,18 @@ if [ "$(id -u)" != 0 ] || [ ! -c /dev/fuse ]; then
 	exit 77
 fi
 
-end_all()
-{
-	umount -l "$PWD/mnt" 2>/dev/null
-	[ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
-}
-trap end_all EXIT
+trap 'umount -l "$PWD/mnt" 2>/dev/null; end_daemon' EXIT
 trap 'exit 1' TERM INT
 
 # start ARG...: a daemon with the mount.
 start()
 {
-	local i
-	rm -f lapisd.out
-	"$lapisd" --memory 384M --mount "$PWD/mnt" "$@" a.img >lapisd.out 2>lapisd.err &
-	pid=$!
-	for ((i = 0; i < 600; i++)); do
-		grep -qs '^lapisd: ready$' lapisd.out && return
-		kill -0 "$pid" 2>/dev/null || break
-		sleep 0.05
-	done
-	say "not ready: $(cat lapisd.err)"
-	exit 1
+	serve --memory 384M --mount "$PWD/mnt" "$@" a.img
 }
 
 stop()
 {
-	kill -TERM "$pid"
-	wait "$pid"
-	local status=$?
-	pid=
-	[ "$status" = 0 ] || say "exit status $status after SIGTERM: $(cat lapisd.err)"
+	end_daemon TERM
 	expect 0 'clean|no problem|ok' fsck a.img
 }
 

@@ -9,20 +9,10 @@ set -u
 . "$LP_TEST_SRC/tests/lib.sh"
 
 export LAPIS_ADDRESS=unix:$PWD/s
-daemon=
-trap '[ -z "$daemon" ] || kill -KILL "$daemon" 2>/dev/null' EXIT
 
 up()
 {
-	rm -f out
-	"$LP_TEST_BUILD/bin/lapisd" --listen "$LAPIS_ADDRESS" --memory 256M "$@" a.img >out 2>err &
-	daemon=$!
-	for _ in $(seq 600); do
-		grep -qs ready out && return
-		kill -0 "$daemon" 2>/dev/null || break
-		sleep 0.05
-	done
-	say "lapisd $*: $(cat err)"
+	serve --listen "$LAPIS_ADDRESS" --memory 256M "$@" a.img
 }
 
 "$lapis" mkfs --size 512M --shards 2 a.img >/dev/null || exit 1
@@ -66,7 +56,7 @@ if "$lapis" scrub wait >log; then say "damage is no failure: $(cat log)"; fi
 [ "$("$lapis" scrub --json | grep -c '"damaged": 1')" = 1 ] || say "json: $("$lapis" scrub --json)"
 "$lapis" status | grep -q '^scrub .*, 1 damaged' || say "status: $("$lapis" status)"
 "$lapis" stats --prometheus | grep -q '^lapis_scrub_damaged_total.* 1$' || say "not counted"
-grep -q 'error: damaged: checksum mismatch' err || say "not in the log"
+grep -q 'error: damaged: checksum mismatch' d.err || say "not in the log"
 for i in 1 2 3 4 5 6; do
 	if ! "$lapis" get "b/$i" got || ! cmp large got; then say "b/$i"; fi
 done
@@ -99,8 +89,7 @@ done
 if "$lapis" scrub wait >log; then say "nobody says that it was stopped: $(cat log)"; fi
 "$lapis" scrub start >/dev/null
 if "$lapis" scrub frobnicate 2>log; then say "a wrong word"; fi
-kill -TERM "$daemon"
-wait "$daemon" || say "ended with $?: $(tail -n 3 err)"
+end_daemon TERM
 "$lapis" fsck a.img >/dev/null || say fsck
 
 # What a stop has cut short goes on after the start, and remembers what it had found.
@@ -113,12 +102,9 @@ done
 "$lapis" config set scrub-rate 0 >/dev/null
 if "$lapis" scrub wait >log; then say "damage is forgotten: $(cat log)"; fi
 [ "$(grep -c 'done' log)" = 2 ] || say "not ended: $(cat log)"
-kill -KILL "$daemon"
-wait "$daemon" 2>/dev/null
+end_daemon KILL
 up
 sleep 1.5
 [ "$("$lapis" scrub | grep -c 'idle, all checked .*: .* damaged; the next begins in 16[78]')" = 2 ] || say "again: $("$lapis" scrub)"
-kill -TERM "$daemon"
-wait "$daemon" || say "ended with $?: $(tail -n 3 err)"
-daemon=
+end_daemon TERM
 finish

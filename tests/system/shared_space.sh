@@ -6,24 +6,10 @@
 # timeout: 240
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
-lapis="$LP_TEST_BUILD/bin/lapis"
-lapisd="$LP_TEST_BUILD/bin/lapisd"
-pid=
 export LAPIS_ADDRESS=unix:$PWD/sock
 
-end_all()
-{
-	[ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
-}
-trap end_all EXIT
-
 "$lapis" mkfs --size 512M --shards 2 a.img >/dev/null || exit 1
-"$lapisd" --memory 256M --listen "$LAPIS_ADDRESS" a.img >d.out 2>d.err &
-pid=$!
-for ((i = 0; i < 600; i++)); do
-	grep -qs '^lapisd: ready$' d.out && break
-	sleep 0.05
-done
+serve --memory 256M --listen "$LAPIS_ADDRESS" a.img
 "$lapis" mb b >/dev/null || say "no bucket"
 head -c 260M /dev/urandom >data
 
@@ -44,8 +30,6 @@ case " $shards" in
 *) say "the objects did not change between the shards: $shards" ;;
 esac
 
-kill -TERM "$pid"
-wait "$pid" || say "exit status $? after SIGTERM"
-pid=
+end_daemon TERM
 "$lapis" fsck a.img >fsck.out || say "fsck: $(cat fsck.out)"
 finish

@@ -9,11 +9,12 @@ set -u
 . "$LP_TEST_SRC/tests/lib.sh"
 export LAPIS_ADDRESS=unix:$PWD/sock
 offline=$LP_TEST_BUILD/libexec/lapis_offline
-pid=
+pid= # of what is looked at
 
 end_all()
 {
 	[ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
+	end_daemon
 }
 trap end_all EXIT
 
@@ -141,12 +142,7 @@ for which in 0 1 2 all; do
 	[ "$(image_sum)" = "$sum" ] || say "$which closed: lapisd has written over the store"
 done
 
-"$LP_TEST_BUILD/bin/lapisd" --memory 256M --listen "$LAPIS_ADDRESS" a.img >d.out 2>d.err &
-pid=$!
-for ((i = 0; i < 1200; i++)); do
-	grep -qs '^lapisd: ready$' d.out && break
-	sleep 0.05
-done
+serve --memory 256M --listen "$LAPIS_ADDRESS" a.img
 mkdir tree
 echo content >file
 echo content >tree/file
