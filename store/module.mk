@@ -12,4 +12,4 @@ store_GEN += format/space.h
 store_GEN += format/values.h
 
 # A host's file system can be said to be full.
-TEST_LDFLAGS_store/store_file_test := -Wl,--wrap=fstatvfs
+TEST_LDFLAGS_store/store_file_test := -Wl,--wrap=fstatvfs,--wrap=syncfs

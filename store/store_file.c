@@ -128,13 +128,15 @@ static void refuse_op(struct lpi_fstore_store *store, struct lp_store_op *op)
 
 /* --- Failing ---------------------------------------------------------------------------------- */
 
-/* Once; what was not durable is dropped when nobody looks at it any more. */
+/* Once, and once more if nothing can be read either; what was not durable is dropped when nobody looks
+ * at it any more. */
 static void fail(struct lpi_fstore_store *store, int err, bool is_dead, const char *what)
 {
 	struct lp_store_health *health = &store->health;
-	store->is_dead = store->is_dead || is_dead;
-	if (store->error != 0)
+	bool is_worse = is_dead && !store->is_dead;
+	if (store->error != 0 && !is_worse)
 		return;
+	store->is_dead = is_dead;
 	store->error = err;
 	*health = (struct lp_store_health){
 		.state = is_dead ? LP_STORE_DEAD : LP_STORE_READ_ONLY,
@@ -159,17 +161,25 @@ static void group_clear(struct lpi_fstore_group *group)
 	group->data_cnt = 0;
 }
 
-/* After a failure, when nothing is under way. */
-static void drop_groups(struct lpi_fstore_store *store)
+static void refuse_waiters(struct lpi_fstore_store *store, struct lpi_fstore_group *group)
 {
 	struct lp_store_op *op;
-	while ((op = lpi_fstore_ops_pop_front(&store->open->waiters)) != NULL)
+	while ((op = lpi_fstore_ops_pop_front(&group->waiters)) != NULL)
 		refuse_op(store, op);
+}
+
+/* After a failure, when nothing is under way. Questions that were being answered when it came may
+ * wait for the frame that failed. */
+static void drop_groups(struct lpi_fstore_store *store)
+{
+	refuse_waiters(store, store->open);
 	group_clear(store->open);
-	if (store->sealed != NULL && !store->is_dead)
+	if (store->sealed != NULL)
+		refuse_waiters(store, store->sealed);
+	if (store->sealed != NULL && !store->is_dead) {
 		group_clear(store->sealed);
-	if (!store->is_dead)
 		store->sealed = NULL;
+	}
 	store->needs_quiet = false;
 }
 

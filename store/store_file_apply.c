@@ -14,6 +14,8 @@
 #define STALL_RETRIES_MAX 6000u /* a minute */
 #define RESUME_PAUSE_NS   (200 * LP_NS_PER_MS)
 #define RESUMES_MAX       5u
+#define SHORT_RETRY_NS    (200 * LP_NS_PER_MS)
+#define SHORT_RETRIES_MAX 300u /* a minute */
 
 /* --- The index -------------------------------------------------------------------------------- */
 
@@ -178,7 +180,8 @@ static void punch(struct lpi_fstore_store *store, const struct freed *freed)
 
 /* --- All -------------------------------------------------------------------------------------- */
 
-int lpi_fstore_apply(struct lpi_fstore_store *store, const struct lpi_fstore_group *group)
+/* May be done again. */
+static int apply_once(struct lpi_fstore_store *store, const struct lpi_fstore_group *group)
 {
 	struct freed_list list = {.items = NULL};
 	int err = write_payloads(store, &group->overlay);
@@ -189,6 +192,23 @@ int lpi_fstore_apply(struct lpi_fstore_store *store, const struct lpi_fstore_gro
 	for (uint32_t i = 0; i < list.cnt && err == 0; i++)
 		punch(store, &list.items[i]);
 	free(list.items);
+	return err;
+}
+
+/* Of what others have taken, and may give back. */
+static bool is_shortage(int err)
+{
+	return err == -ENOSPC || err == -EDQUOT || err == -EMFILE || err == -ENFILE ||
+	       err == -ENOMEM;
+}
+
+int lpi_fstore_apply(struct lpi_fstore_store *store, const struct lpi_fstore_group *group)
+{
+	int err = apply_once(store, group);
+	for (uint32_t i = 0; is_shortage(err) && i < SHORT_RETRIES_MAX; i++) {
+		pause_for(SHORT_RETRY_NS);
+		err = apply_once(store, group);
+	}
 	return err;
 }
 

@@ -8,22 +8,23 @@
 #include "base/error.h"
 #include "store/store_file_impl.h"
 
-#define FREE_INODES  64u   /* at a time */
-#define FREE_RECORDS 1024u /* of one inode, at a time */
+/* At a time; the records of all inodes together, for a frame has to hold them. */
+#define FREE_INODES 64u
+#define FREE_BYTES  (UINT64_C(128) << 10)
 
-/* Deletes records of the range: 0 all, 1 there may be more. */
+/* Deletes records of the range as long as those deleted are less than max_bytes: 0 all, 1 there may
+ * be more. */
 static int delete_range(struct lpi_fstore_store *store, const struct lp_key_range *range,
-			uint32_t *left)
+			uint64_t max_bytes)
 {
 	struct lp_key from = range->first;
-	while (*left > 0) {
+	while (store->open->overlay.batch_bytes < max_bytes) {
 		struct lp_key key;
 		int err = lpi_fstore_next(&store->eval->view, &from, &range->end, &key);
 		if (err == 0)
 			err = lpi_fstore_overlay_delete(&store->open->overlay, &key);
 		if (err < 0)
 			return err == -ENOENT ? 0 : err;
-		(*left)--;
 		from = key;
 	}
 	return 1;
@@ -52,17 +53,16 @@ static int unlink_files(struct lpi_fstore_store *store, struct lp_ino ino)
 }
 
 /* 0: all of it, 1: there may be more. */
-static int free_ino(struct lpi_fstore_store *store, struct lp_ino ino)
+static int free_ino(struct lpi_fstore_store *store, struct lp_ino ino, uint64_t max_bytes)
 {
 	static const enum lp_key_space spaces[] = {LP_KEY_SPACE_XATTR, LP_KEY_SPACE_OMAP,
 						   LP_KEY_SPACE_MAP};
-	uint32_t left = FREE_RECORDS;
 	struct lp_key key;
 	int err = unlink_files(store, ino);
 	for (size_t i = 0; i < LP_ARRAY_SIZE(spaces) && err == 0; i++) {
 		struct lp_key_range range;
 		lp_key_range_of_ino(&range, spaces[i], ino);
-		err = delete_range(store, &range, &left);
+		err = delete_range(store, &range, max_bytes);
 	}
 	lp_key_of_store_number(&key, "gone", ino.nr);
 	if (err == 0)
@@ -73,11 +73,7 @@ static int free_ino(struct lpi_fstore_store *store, struct lp_ino ino)
 
 int lpi_fstore_free_ino(struct lpi_fstore_store *store, struct lp_ino ino)
 {
-	int err;
-	do
-		err = free_ino(store, ino);
-	while (err == 1);
-	return err;
+	return free_ino(store, ino, UINT64_MAX);
 }
 
 static int is_in_index(const struct lpi_fstore_store *store, const struct lp_key *key)
@@ -110,7 +106,7 @@ static int free_gone(struct lpi_fstore_store *store)
 		if (err < 0)
 			return err;
 		if (err == 1)
-			err = free_ino(store, (struct lp_ino){at.number});
+			err = free_ino(store, (struct lp_ino){at.number}, FREE_BYTES);
 		else
 			is_left = true;
 		if (err != 0)

@@ -12,6 +12,7 @@
 #include <ftw.h>
 #include <linux/magic.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -509,28 +510,79 @@ static void test_removed_is_freed(void **state)
 	rig_fini(&rig);
 }
 
-/* Rule S6: a file with more leaves than are cut at once. */
-static void test_large_truncation(void **state)
+/* A number of records, of long names. */
+static void add_records(struct rig *rig, struct lp_ino ino, uint32_t cnt)
+{
+	enum { TOGETHER = 8 };
+	static uint8_t names[TOGETHER][LP_KEY_OMAP_MAX];
+	struct lp_change changes[TOGETHER];
+	for (uint32_t i = 0; i < cnt; i++) {
+		uint32_t at = i % TOGETHER;
+		memcpy(names[at], &i, sizeof(i));
+		changes[at] = (struct lp_change){.type = LP_CHANGE_OMAP_SET,
+						 .ino = ino,
+						 .named = {.name = {names[at], sizeof(names[at])},
+							   .value = {names[at], 1}}};
+		if (at + 1 == TOGETHER || i + 1 == cnt)
+			lp_test_ok(lpi_hand_txn(&rig->hand, changes, at + 1));
+	}
+}
+
+/* Rule S6: of all that was removed together only as many records go at a time as a frame holds, also
+ * where that is what a start goes on with. */
+static void test_many_records_are_freed(void **state)
 {
 	(void)state;
-	enum { LEAVES = 5000 };
-	struct lp_ino ino = ino_of(80);
-	uint8_t byte = 1;
-	struct lp_attrs attrs;
+	enum { INODES = 4, RECORDS = 1000 };
+	struct lp_change removals[INODES];
 	struct rig rig;
-	rig_init(&rig);
-	lp_test_ok(create(&rig, ino));
+	for (int is_cut = 0; is_cut < 2; is_cut++) {
+		rig_init(&rig);
+		for (uint32_t i = 0; i < INODES; i++) {
+			lp_test_ok(create(&rig, ino_of(75 + i)));
+			add_records(&rig, ino_of(75 + i), RECORDS);
+			removals[i] = (struct lp_change){.type = LP_CHANGE_REMOVE,
+							 .ino = ino_of(75 + i)};
+		}
+		lp_test_ok(lpi_hand_txn(&rig.hand, removals, INODES));
+		if (is_cut)
+			rig_reopen(&rig, true);
+		while (lp_store_is_freeing(rig.hand.store, NULL))
+			lpi_hand_turn(&rig.hand);
+		assert_int_equal(lp_store_error(rig.hand.store), 0);
+		lp_test_ok(create(&rig, ino_of(75)));
+		rig_fini(&rig);
+	}
+}
+
+/* With more leaves than are cut at once; the cut is acknowledged, and not at its end. */
+static void cut_large_file(struct rig *rig, struct lp_ino ino)
+{
+	enum { LEAVES = 5000 };
+	uint8_t byte = 1;
+	lp_test_ok(create(rig, ino));
 	for (uint64_t i = 0; i < LEAVES; i++)
 		lp_test_ok(lpi_hand_change(
-			&rig.hand,
+			&rig->hand,
 			(struct lp_change){.type = LP_CHANGE_PREALLOC,
 					   .ino = ino,
 					   .data = {.offset = i * LPI_LEAF_BLOCKS * LP_BLOCK_BYTES,
 						    .length = 1}}));
-	lp_test_ok(lpi_hand_write(&rig.hand, ino, 5, &byte, 1));
+	lp_test_ok(lpi_hand_write(&rig->hand, ino, 5, &byte, 1));
 	const struct lp_change cut = {
 		.type = LP_CHANGE_TRUNCATE, .ino = ino, .data = {.offset = 3}};
-	lp_test_ok(lpi_hand_change(&rig.hand, cut));
+	lp_test_ok(lpi_hand_change(&rig->hand, cut));
+}
+
+/* Rule S6. */
+static void test_large_truncation(void **state)
+{
+	(void)state;
+	struct lp_ino ino = ino_of(80);
+	struct lp_attrs attrs;
+	struct rig rig;
+	rig_init(&rig);
+	cut_large_file(&rig, ino);
 	rig_reopen(&rig, true);
 	/* Asked after what the start went on with. */
 	lp_test_ok(lpi_hand_stat(&rig.hand, ino, &attrs));
@@ -631,6 +683,108 @@ static void test_journal_fails(void **state)
 	rig_fini(&rig);
 }
 
+/* One that is not waited for. */
+struct flight {
+	struct lp_store_op op;
+	bool is_done;
+};
+
+static void landed(struct lp_store_op *op)
+{
+	LP_CONTAINER_OF(op, struct flight, op)->is_done = true;
+}
+
+static void take_off(struct rig *rig, struct flight *flight, struct lp_store_op op)
+{
+	*flight = (struct flight){.op = op};
+	flight->op.complete = landed;
+	lp_store_submit(rig->hand.store, &flight->op);
+}
+
+/* Rule L7, P7: a question is being answered while the frame fails that it would wait for. */
+static void test_journal_fails_under_questions(void **state)
+{
+	(void)state;
+	enum { ROUNDS = 8, WRITES_MAX = 1000, BYTES = 20000 };
+	static uint8_t bytes[BYTES];
+	for (uint64_t round = 0; round < ROUNDS; round++) {
+		struct lp_ino ino = ino_of(90);
+		struct rig rig;
+		rig_init(&rig);
+		const struct lpi_fstore_store *store = lpi_fstore_store_of(rig.hand.store);
+		lp_test_ok(create(&rig, ino));
+		limit_files(UINT64_C(4) << 20);
+		for (uint64_t i = 0; i < WRITES_MAX && store->error == 0; i++) {
+			struct lpi_pay pay;
+			struct flight write;
+			struct flight stat;
+			assert_true(lpi_pay_make(&pay, rig.hand.bufs, bytes, 0, BYTES, LP_BUF_SMALL));
+			const struct lp_change change = lpi_write_change(ino, 0, BYTES, &pay);
+			take_off(&rig, &write, lpi_txn_op(&change, 1));
+			while (!store->is_evaluating && !write.is_done)
+				lpi_hand_turn(&rig.hand);
+			take_off(&rig, &stat,
+				 (struct lp_store_op){.opcode = LP_STORE_STAT, .stat = {.ino = ino}});
+			while (!write.is_done || !stat.is_done)
+				lpi_hand_turn(&rig.hand);
+			assert_true(stat.op.result == 0 || stat.op.result == -EIO);
+			lpi_pay_drop(&pay);
+		}
+		assert_int_equal(state_of(&rig), LP_STORE_READ_ONLY);
+		limit_files(0);
+		rig_reopen(&rig, true);
+		rig_fini(&rig);
+	}
+}
+
+/* Rule L7: after a failure in the middle of a cut questions are answered, and it goes on when the store
+ * is opened again. */
+static void test_journal_fails_in_truncation(void **state)
+{
+	(void)state;
+	struct lp_ino ino = ino_of(91);
+	struct lp_attrs attrs;
+	struct rig rig;
+	rig_init(&rig);
+	cut_large_file(&rig, ino);
+	limit_files(UINT64_C(64) << 10); /* the journal is beyond that now, the object is not */
+	while (state_of(&rig) == LP_STORE_OK)
+		lpi_hand_turn(&rig.hand);
+	assert_int_equal(state_of(&rig), LP_STORE_READ_ONLY);
+	assert_true(lpi_fstore_store_of(rig.hand.store)->eval->trim_ino != 0);
+	lp_test_ok(lpi_hand_stat(&rig.hand, ino, &attrs));
+	assert_int_equal(attrs.size_bytes, 3);
+	limit_files(0);
+	rig_reopen(&rig, true);
+	lp_test_ok(lpi_hand_stat(&rig.hand, ino, &attrs));
+	assert_int_equal(attrs.blocks, 1);
+	rig_fini(&rig);
+}
+
+/* P6: what others have taken, and give back, is waited for. */
+static void test_files_run_short(void **state)
+{
+	(void)state;
+	enum { TURNS = 4000 };
+	struct lp_ino ino = ino_of(92);
+	struct rlimit limit;
+	struct rig rig;
+	rig_init(&rig);
+	lp_test_ok(create(&rig, ino));
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	const struct rlimit none = {.rlim_cur = 3, .rlim_max = limit.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	write_seed(&rig, ino, 0, 5000, 1);
+	for (int i = 0; i < TURNS; i++)
+		lpi_hand_turn(&rig.hand);
+	assert_false(has_object(&rig, ino));
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(state_of(&rig), LP_STORE_OK);
+	check_seed(&rig, ino, 0, 5000, 1);
+	assert_true(has_object(&rig, ino));
+	rig_fini(&rig);
+}
+
 /* What was acknowledged cannot be taken to its file: nothing is read that might be older. When the
  * cause is gone it is there. */
 static void test_file_cannot_be_written(void **state)
@@ -679,6 +833,71 @@ static void test_direct_write_fails(void **state)
 	check_seed(&rig, ino, 0, 100000, 1);
 	check_seed(&rig, ino, at, 100000, 2);
 	free(bytes);
+	rig_fini(&rig);
+}
+
+/* --- A host that fails ------------------------------------------------------------------------- */
+
+static atomic_bool is_sync_held; /* it fails when it is let go */
+static atomic_bool has_sync_failed;
+
+/* Names that the linker gives (--wrap). NOLINTBEGIN(bugprone-reserved-identifier) */
+int __real_syncfs(int fd);
+int __wrap_syncfs(int fd);
+
+int __wrap_syncfs(int fd)
+{
+	const struct timespec pause = {.tv_nsec = 100000};
+	if (!atomic_load(&is_sync_held))
+		return __real_syncfs(fd);
+	while (atomic_load(&is_sync_held))
+		(void)nanosleep(&pause, NULL); /* a shorter one only asks once more */
+	atomic_store(&has_sync_failed, true);
+	errno = EIO;
+	return -1;
+}
+/* NOLINTEND(bugprone-reserved-identifier) */
+
+/* First nothing can be made durable any more, then what is durable cannot be taken to its file: that
+ * nothing is read from now on is said, too. */
+static void test_worse(void **state)
+{
+	(void)state;
+	uint64_t at = UINT64_C(100) << 20;
+	struct lp_ino ino = ino_of(96);
+	const uint8_t bytes[LP_BLOCK_BYTES] = {1};
+	struct flight write;
+	struct lpi_pay pay;
+	struct rig rig;
+	rig_init(&rig);
+	const struct lpi_fstore_store *store = lpi_fstore_store_of(rig.hand.store);
+	lp_test_ok(create(&rig, ino));
+	atomic_store(&is_sync_held, true);
+	for (uint64_t i = 0; !store->is_checkpointing; i++)
+		write_seed(&rig, ino, (i % 8) * 60000, 60000, i);
+	limit_files(UINT64_C(60) << 20);
+	assert_true(lpi_pay_make(&pay, rig.hand.bufs, bytes, at, sizeof(bytes), LP_BUF_SMALL));
+	const struct lp_change change = lpi_write_change(ino, at, sizeof(bytes), &pay);
+	take_off(&rig, &write, lpi_txn_op(&change, 1));
+	while (!store->is_writing || store->open->is_used)
+		lpi_hand_turn(&rig.hand);
+	/* Both become known in one turn. */
+	const struct timespec pause = {.tv_nsec = 50 * (long)LP_NS_PER_MS};
+	atomic_store(&is_sync_held, false);
+	while (!atomic_load(&has_sync_failed))
+		(void)nanosleep(&pause, NULL);
+	(void)nanosleep(&pause, NULL);
+	while (!write.is_done || state_of(&rig) == LP_STORE_OK)
+		lpi_hand_turn(&rig.hand);
+	lp_test_ok(write.op.result);
+	assert_int_equal(state_of(&rig), LP_STORE_READ_ONLY);
+	while (!store->is_dead)
+		lpi_hand_turn(&rig.hand);
+	assert_int_equal(state_of(&rig), LP_STORE_DEAD);
+	limit_files(0);
+	rig_reopen(&rig, true);
+	assert_int_equal(state_of(&rig), LP_STORE_OK);
+	lpi_pay_drop(&pay);
 	rig_fini(&rig);
 }
 
@@ -744,10 +963,15 @@ int main(void)
 		cmocka_unit_test(test_journal_goes_round),
 		cmocka_unit_test(test_damaged_file),
 		cmocka_unit_test(test_removed_is_freed),
+		cmocka_unit_test(test_many_records_are_freed),
 		cmocka_unit_test(test_large_truncation),
 		cmocka_unit_test(test_directory),
 		cmocka_unit_test(test_journal_fails),
+		cmocka_unit_test(test_journal_fails_under_questions),
+		cmocka_unit_test(test_journal_fails_in_truncation),
+		cmocka_unit_test(test_files_run_short),
 		cmocka_unit_test(test_file_cannot_be_written),
+		cmocka_unit_test(test_worse),
 		cmocka_unit_test(test_full_host),
 		cmocka_unit_test(test_direct_write_fails),
 	};

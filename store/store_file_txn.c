@@ -750,7 +750,9 @@ static void evaluate_all(struct lpi_fstore_store *store)
 {
 	struct lpi_fstore_eval *eval = store->eval;
 	struct lp_store_op *op;
-	while ((op = lpi_fstore_ops_first(&eval->todo)) != NULL && eval->trim_ino == 0) {
+	/* A map that is being cut comes first; after a failure it stays as it is. */
+	while ((op = lpi_fstore_ops_first(&eval->todo)) != NULL &&
+	       (eval->trim_ino == 0 || eval->is_read_only)) {
 		eval->is_full = is_group_full(store->open);
 		if (eval->is_full)
 			return;
