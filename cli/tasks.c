@@ -29,10 +29,13 @@ void lpi_tasks_submit(struct lpi_tasks *jobs, struct lpi_task *job, struct lapis
 	request->size = sizeof(*request);
 	request->done = job_done;
 	request->arg = job;
-	int err = lapis_submit(jobs->lapis, request, NULL);
+	int err = jobs->is_away ? -ENOTCONN : lapis_submit(jobs->lapis, request, NULL);
 	if (err < 0) {
 		const struct lapis_result result = {
-			.size = sizeof(result), .status = err, .text = lapis_error_text()};
+			.size = sizeof(result),
+			.status = err,
+			.text = jobs->is_away ? "not asked, for the daemon is away"
+					      : lapis_error_text()};
 		job->ended(job, err, &result);
 		return;
 	}
@@ -53,6 +56,7 @@ void lpi_tasks_fail(struct lpi_tasks *jobs, const char *subject, int err, const 
 	(void)lpi_remote_fail_text(subject, err, text);
 	jobs->failed++;
 	jobs->is_hopeless |= err == -ENOSPC || err == -EROFS;
+	jobs->is_away |= err == -ENOTCONN;
 }
 
 void lpi_tasks_fail_here(struct lpi_tasks *jobs, const char *subject, int err)

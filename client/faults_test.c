@@ -283,6 +283,29 @@ static void test_lost_at_rest(void **state)
 	lose_at_rest(true);
 }
 
+/* Nor is who asks now answered with what another one waited for in vain, long ago. */
+static void test_lost_for_long(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	lpi_fake_init(&rig.fake);
+	struct lapis_options options = lpi_fake_rig_options(&rig);
+	options.reconnect_ms = 1000;
+	lp_test_ok(lapis_open(&options, &rig.lapis));
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	go_away(&rig.fake);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &ending);
+	while (ending.ended == 0)
+		(void)lapis_turn(rig.lapis, 1000);
+	assert_int_equal(ending.status, -ENOTCONN);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_ping, &ending);
+	for (int i = 0; i < 5; i++)
+		(void)lapis_turn(rig.lapis, 1);
+	come_and_answer(&rig, &ending);
+	lpi_fake_rig_fini(&rig);
+}
+
 static void test_bad_addresses(void **state)
 {
 	(void)state;
@@ -780,6 +803,7 @@ int main(void)
 		cmocka_unit_test(test_nonsense),        cmocka_unit_test(test_short_answer),
 		cmocka_unit_test(test_retries),         cmocka_unit_test(test_unsent),
 		cmocka_unit_test(test_no_daemon),       cmocka_unit_test(test_lost_at_rest),
+		cmocka_unit_test(test_lost_for_long),
 		cmocka_unit_test(test_bad_addresses),   cmocka_unit_test(test_another_store),
 		cmocka_unit_test(test_interrupted_get), cmocka_unit_test(test_get_in_many_lives),
 		cmocka_unit_test(test_lost_ordered),    cmocka_unit_test(test_busy),

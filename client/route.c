@@ -125,6 +125,12 @@ static void give_up(struct lapis *lapis)
 		op->place = LPI_PLACE_NONE;
 		lpi_finish(op, was_up ? -ENOTCONN : lapis->failure, lapis->failure_text);
 	}
+	/* Who asks later has all the time again, and is not kept waiting for the first try. */
+	lapis->down_ns = 0;
+	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
+		lapis->conns[i]->backoff_ns = 0;
+		lapis->conns[i]->retry_ns = 0;
+	}
 }
 
 void lpi_route_waiting(struct lapis *lapis)
