@@ -107,7 +107,7 @@ const struct lp_option_info lp_options[LP_OPT_CNT] = {
 			   .initial = "1G",
 			   .min = MEMORY_MIN,
 			   .max = UINT64_C(1) << 44,
-			   .help = "for buffers, caches and the index, of all shards"},
+			   .help = "for buffers, caches and the index; 64M for each shard at least"},
 	[LP_OPT_METRICS] = {.name = "metrics",
 			    .type = LP_OPTION_TEXT,
 			    .value = "ADDRESS",
@@ -373,10 +373,9 @@ static int set_text(const struct lp_option_info *info, const char *text,
 	return 0;
 }
 
-int lp_config_set(struct lp_config *config, enum lp_option option, const char *text, char *why)
+static int set_value(const struct lp_option_info *info, const char *text,
+		     struct lp_config_value *value, char *why)
 {
-	const struct lp_option_info *info = &lp_options[option];
-	struct lp_config_value *value = &config->values[option];
 	switch (info->type) {
 	case LP_OPTION_NUMBER:
 	case LP_OPTION_BYTES:
@@ -391,6 +390,14 @@ int lp_config_set(struct lp_config *config, enum lp_option option, const char *t
 	return set_text(info, text, value, why);
 }
 
+int lp_config_set(struct lp_config *config, enum lp_option option, const char *text, char *why)
+{
+	int err = set_value(&lp_options[option], text, &config->values[option], why);
+	if (err == 0)
+		config->values[option].is_given = true;
+	return err;
+}
+
 void lp_config_init(struct lp_config *ret_config)
 {
 	char why[LP_WHY_MAX];
@@ -400,6 +407,7 @@ void lp_config_init(struct lp_config *ret_config)
 			continue;
 		int err = lp_config_set(ret_config, (enum lp_option)i, lp_options[i].initial, why);
 		LP_ASSERT(err == 0);
+		ret_config->values[i].is_given = false;
 	}
 }
 

@@ -87,6 +87,7 @@ struct lp_option_info {
 extern const struct lp_option_info lp_options[LP_OPT_CNT];
 
 struct lp_config_value {
+	bool is_given; /* and not the default */
 	uint64_t number;
 	char text[LP_CONFIG_TEXT_MAX]; /* TEXT; LIST: each item ends in a newline */
 };
@@ -123,6 +124,11 @@ bool lp_config_item(const struct lp_config *config, enum lp_option option, size_
 static inline uint64_t lp_config_number(const struct lp_config *config, enum lp_option option)
 {
 	return config->values[option].number;
+}
+
+static inline bool lp_config_is_given(const struct lp_config *config, enum lp_option option)
+{
+	return config->values[option].is_given;
 }
 
 /* NULL: none. */

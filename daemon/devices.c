@@ -9,7 +9,6 @@
 #include "base/units.h"
 #include "daemon/service_impl.h"
 
-#define SHARD_MIN (UINT64_C(64) << 20)
 /* The kernel gives back what a killed process had in its rings a while after it is gone: a daemon
  * that is started again at once must not fail for it. */
 #define BUSY_TRIES   40u
@@ -127,9 +126,9 @@ int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, bool has_ring,
 	char given[32];
 	char needed[32];
 	uint64_t part = bytes / shard_cnt;
-	if (part < SHARD_MIN) {
+	if (part < LPI_SHARD_MEMORY_MIN) {
 		(void)lp_format_bytes(bytes, given, sizeof(given));
-		(void)lp_format_bytes(SHARD_MIN * shard_cnt, needed, sizeof(needed));
+		(void)lp_format_bytes(LPI_SHARD_MEMORY_MIN * shard_cnt, needed, sizeof(needed));
 		return lpi_refuse(why, -ENOMEM,
 				  "memory: %s is too little for %u shard%s: at least "
 				  "%s (--memory)",

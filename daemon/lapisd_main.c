@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -198,6 +199,17 @@ static void be_io_flusher(void)
 	(void)prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 }
 
+/* Each connection and each file of a store in files takes one; the usual soft limit is for those who
+ * cannot bear larger numbers (select). */
+static void take_all_files(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit); /* then there are fewer */
+}
+
 static int start(struct program *program, char *why)
 {
 	const struct lp_service_options options = {.config = &program->config,
@@ -263,6 +275,7 @@ int main(int argc, char **argv)
 	lp_corruption_set_sink(found_corruption, NULL);
 	program.notify_path = getenv("NOTIFY_SOCKET"); /* NOLINT(concurrency-mt-unsafe) */
 	be_io_flusher();
+	take_all_files();
 	err = watch_signals(&program);
 	if (err < 0)
 		return fail(EXIT_FAILED, lp_strerror(err));

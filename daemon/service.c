@@ -346,9 +346,18 @@ static int open_file_dir(struct lp_service *service, uint32_t wanted, char *why)
 	return 0;
 }
 
+/* Many shards get what they need, unless somebody has said how much there is. */
+static uint64_t choose_memory(struct lp_service *service)
+{
+	uint64_t *bytes = &service->config.values[LP_OPT_MEMORY].number;
+	if (!lp_config_is_given(&service->config, LP_OPT_MEMORY))
+		*bytes = LP_MAX(*bytes, LPI_SHARD_MEMORY_MIN * service->shard_cnt);
+	lpi_giveback_init(&service->giveback, *bytes);
+	return *bytes;
+}
+
 static int open_store(struct lp_service *service, char *why)
 {
-	uint64_t memory_bytes = lp_config_number(&service->config, LP_OPT_MEMORY);
 	uint32_t wanted = (uint32_t)lp_config_number(&service->config, LP_OPT_SHARDS);
 	int err = 0;
 	if (service->is_file)
@@ -360,7 +369,7 @@ static int open_store(struct lp_service *service, char *why)
 	if (err < 0)
 		return err;
 	choose_threads(service);
-	return lpi_service_divide_memory(memory_bytes, service->shard_cnt,
+	return lpi_service_divide_memory(choose_memory(service), service->shard_cnt,
 					 lpi_mount_wants_ring(&service->config), &service->memory,
 					 why);
 }
@@ -456,7 +465,6 @@ int lp_service_open(const struct lp_service_options *options, struct lp_service 
 	service->file_dir.fd = -1;
 	service->look_timer.fire = look;
 	service->idle_timer.fire = end_when_idle;
-	lpi_giveback_init(&service->giveback, lp_config_number(&service->config, LP_OPT_MEMORY));
 	err = open_reactor(service, why);
 	if (err == 0)
 		err = open_store(service, why);

@@ -215,6 +215,8 @@ struct lpi_shard *lpi_thread_next(struct lpi_thread *thread, const struct lpi_sh
 
 /* --- Devices and memory (devices.c) ----------------------------------------------------------- */
 
+#define LPI_SHARD_MEMORY_MIN (UINT64_C(64) << 20)
+
 int lpi_service_open_devices(struct lp_service *service, char *why) LP_MUST_CHECK;
 void lpi_service_close_devices(struct lp_service *service);
 int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, bool has_ring,

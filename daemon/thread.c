@@ -234,7 +234,7 @@ static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 	bool is_corrupt = (err == -EBADMSG || err == -EUCLEAN) && found != NULL;
 	return lpi_refuse(thread->why, err, "shard %u cannot be opened: %s%s", shard->idx,
 			  is_corrupt ? found->what : lp_strerror(err),
-			  is_corrupt ? " (see lapis fsck)" : "");
+			  is_corrupt && !service->is_file ? " (see lapis fsck)" : "");
 }
 
 static int open_shard(struct lpi_thread *thread, struct lpi_shard *shard)

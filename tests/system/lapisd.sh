@@ -318,6 +318,14 @@ await_ready mem
 asks '"store": "mem"' "unix:mem.sock" 1 status
 stop mem
 wait "$notify"
+
+# Many shards have what they need where nobody has said how much there is.
+"$lapisd" --store mem --shards 20 --threads 1 --listen unix:many.sock >many.out 2>many.err &
+pid=$!
+pids+=("$pid")
+await_ready many
+asks '^1342177280$' "unix:many.sock" 0 get memory
+stop many
 [ "$(tr '\n' ' ' <notify.out)" = "READY=1 STOPPING=1 " ] || say "notified: $(cat notify.out)"
 
 [ "$failures" = 0 ]

@@ -17,6 +17,7 @@ mount=$PWD/tree/build/up/mnt
 
 end_all()
 {
+	end_daemon
 	tree/scripts/up --stop >/dev/null 2>&1
 	umount -l "$mount" 2>/dev/null
 }
@@ -36,6 +37,7 @@ up()
 		return
 	fi
 	mountpoint -q "$mount" || say "$1: nothing is mounted"
+	grep -q 'as files: ls -l build/up/mnt' up.out || say "$1: does not say that it is mounted: $(cat up.out)"
 	[ "$1" = first ] || cmp -s "$mount/photos/licence" "$LP_TEST_SRC/LICENSE" || say "$1: not in the mount"
 }
 
@@ -56,5 +58,12 @@ up "after kill -9"
 tree/scripts/up --stop || say "does not stop"
 expect 0 'clean' fsck --deep tree/build/up/store.img
 tree/scripts/up --stop | grep -q 'no daemon is running' || say "does not say that none runs"
+# A number that was left is that of another one's daemon now.
+serve --store mem --shards 1 --memory 128M --listen "unix:$PWD/other"
+echo "$daemon" >tree/build/up/pid
+tree/scripts/up --stop | grep -q 'no daemon is running' || say "takes another daemon for its own"
+kill -0 "$daemon" || say "has ended another daemon"
+end_daemon TERM
+rm tree/build/up/pid
 tree/scripts/up --nonsense 2>&1 | grep -q 'unknown argument' || say "takes any argument"
 finish
