@@ -189,12 +189,20 @@ void lp_bdev_submit(struct lp_bdev_chan *chan, struct lp_bdev_op *op)
 	chan->bdev->kind->submit(chan, op);
 }
 
+/* A quota of the host's file system is the end of its space as well (rule S7), and is said as early
+ * as that. Not of a flush: after that nobody knows what is there. */
+static int known_as(enum lp_bdev_opcode opcode, int result)
+{
+	return result == -EDQUOT && has_data(opcode) ? -ENOSPC : result;
+}
+
 void lpi_bdev_complete(struct lp_bdev_op *op, int result)
 {
 	struct lp_bdev_chan *chan = op->chan;
 	LP_ASSERT(result <= 0);
 	LP_ASSERT(chan->inflight > 0);
 	chan->inflight--;
+	result = known_as(op->opcode, result);
 	if (LP_UNLIKELY(result < 0)) {
 		const struct lp_bdev_failure failure = {.opcode = op->opcode,
 							.result = result,
@@ -239,7 +247,7 @@ static int sync_call(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *buf
 	LP_ASSERT(lp_is_aligned((uintptr_t)buf, bdev->caps.block_bytes));
 	atomic_fetch_add_explicit(&bdev->sync_ops[opcode], 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&bdev->sync_bytes[opcode], length_bytes, memory_order_relaxed);
-	int err = bdev->kind->sync(bdev, opcode, buf, length_bytes, offset_bytes);
+	int err = known_as(opcode, bdev->kind->sync(bdev, opcode, buf, length_bytes, offset_bytes));
 	LP_ASSERT(err <= 0);
 	if (LP_UNLIKELY(err < 0)) {
 		const struct lp_bdev_failure failure = {.opcode = opcode,
