@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "store/types.h"
+
 static const char *const opcode_names[LP_BDEV_OPCODE_CNT] = {
 	[LP_BDEV_READ] = "read",
 	[LP_BDEV_WRITE] = "write",
@@ -37,6 +39,11 @@ void lp_bdev_close(struct lp_bdev *bdev)
 	LP_ASSERT(atomic_load(&bdev->chan_cnt) == 0);
 	(void)pthread_mutex_destroy(&bdev->failure_lock); /* nobody holds it */
 	bdev->kind->close(bdev);
+}
+
+bool lpi_bdev_can_be(uint32_t block_bytes)
+{
+	return lp_is_power_of_two(block_bytes) && block_bytes <= LP_BLOCK_BYTES;
 }
 
 const struct lp_bdev_caps *lp_bdev_caps(const struct lp_bdev *bdev)

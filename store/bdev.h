@@ -120,7 +120,8 @@ struct lp_bdev_open_options {
 	bool exclusive; /* O_EXCL on a block device, a lock on a file: -EBUSY if taken */
 };
 
-/* A block device or an image file, by io_uring and O_DIRECT. */
+/* A block device or an image file, by io_uring and O_DIRECT. -ENOTSUP: its block_bytes would be
+ * larger. */
 int lp_bdev_open_uring(const char *path, const struct lp_bdev_open_options *options,
 		       struct lp_bdev **ret_bdev) LP_MUST_CHECK;
 /* Memory: nothing persists. */

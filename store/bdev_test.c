@@ -16,6 +16,7 @@
 #include "store/bdev_delay.h"
 #include "store/bdev_impl.h"
 #include "store/bdev_sim.h"
+#include "store/devices.h"
 
 #define MIB        (UINT64_C(1) << 20)
 #define SIZE       (64 * MIB)
@@ -754,6 +755,23 @@ static void test_quota(void **state)
 	lp_reactor_free(rig.reactor);
 }
 
+/* --- Units ------------------------------------------------------------------------------------ */
+
+/* A label is one block, and so is much else: a device that takes only more at a time is refused
+ * when it is opened, with a reason, and not found out about by an assertion. */
+static void test_units(void **state)
+{
+	(void)state;
+	static const struct {
+		uint32_t block_bytes;
+		bool can_be;
+	} cases[] = {{512, true},  {1024, true},  {4096, true},   {0, false},
+		     {520, false}, {8192, false}, {16384, false}, {65536, false}};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++)
+		assert_int_equal(lpi_bdev_can_be(cases[i].block_bytes), cases[i].can_be);
+	assert_non_null(strstr(lp_devices_advice(-ENOTSUP), "more than 4096 bytes"));
+}
+
 /* --- All tests for all kinds -------------------------------------------------------------------
  */
 
@@ -775,7 +793,7 @@ static const struct {
 	{"breaches", test_breaches},
 };
 
-#define TEST_CNT (LP_ARRAY_SIZE(kinds) * LP_ARRAY_SIZE(bodies) + 1)
+#define TEST_CNT (LP_ARRAY_SIZE(kinds) * LP_ARRAY_SIZE(bodies) + 2)
 
 int main(void)
 {
@@ -791,6 +809,7 @@ int main(void)
 							 (void *)(uintptr_t)&kinds[k]};
 		}
 	tests[cnt++] = (struct CMUnitTest)cmocka_unit_test(test_quota);
+	tests[cnt++] = (struct CMUnitTest)cmocka_unit_test(test_units);
 	LP_ASSERT(cnt == TEST_CNT);
 	return lp_test_main(tests, "store/bdev");
 }
