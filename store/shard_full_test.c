@@ -7,6 +7,8 @@
  * index at moments that its threads seldom meet. */
 #include "store/shard_test.h"
 
+#include "base/sanitize.h"
+#include "store/bdev_delay.h"
 #include "store/shard_impl.h"
 
 #define VALUE_BYTES  8000u
@@ -157,15 +159,20 @@ static void test_close_resumes(void **state)
 }
 
 /* A log with more than the memtables of the next opening can hold. */
-static void leave_long_log(struct lpi_shard_rig *rig, uint64_t seed)
+static void leave_log_of(struct lpi_shard_rig *rig)
 {
-	lpi_shard_rig_init(rig, lpi_shard_rig_store(seed));
 	rig->index_buffer_bytes = 4 << 20;
 	lp_test_ok(lpi_shard_rig_open(rig));
 	put_cnt = 0;
 	put_values(rig, PUTS);
 	lp_test_ok(lpi_shard_rig_close(rig, true));
 	rig->index_buffer_bytes = 1 << 16;
+}
+
+static void leave_long_log(struct lpi_shard_rig *rig, uint64_t seed)
+{
+	lpi_shard_rig_init(rig, lpi_shard_rig_store(seed));
+	leave_log_of(rig);
 }
 
 static void test_replay_gives_up(void **state)
@@ -202,6 +209,34 @@ static void test_replay_resumes(void **state)
 		lp_test_ok(lpi_shard_rig_close(&rig, false));
 		lpi_shard_rig_fini(&rig);
 	}
+}
+
+/* What the replay waits for is only slow: however long a flush takes, it is waited for. Here the
+ * patience is two looks, and each write of the device takes as long. */
+static void test_replay_waits_for_what_is_slow(void **state)
+{
+	(void)state;
+	/* What its reference counts order looks like a race there. */
+	if (LP_SAN_THREAD) {
+		print_message("skip: RocksDB with threads, which is not instrumented\n");
+		skip();
+	}
+	const struct lp_bdev_delay_options slow = {.write_ns = 20 * LP_NS_PER_MS};
+	struct lpi_shard_rig rig;
+	struct lp_kv_stats stats;
+	struct lp_bdev *bdev = NULL;
+	lp_test_ok(lp_bdev_open_mem(LP_RIG_SIZE_BYTES, 4096, &bdev));
+	lpi_shard_rig_mkfs(bdev, LP_RIG_LOG_BYTES);
+	lpi_shard_rig_init_threads(&rig, bdev);
+	leave_log_of(&rig);
+	lp_test_ok(lp_bdev_open_delay(&bdev, &slow, &rig.bdev));
+	rig.replay_stalls_max = 1;
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	lp_kv_read_stats(lp_shard_kv(rig.shard), &stats);
+	assert_true(stats.refused_cnt > 2);
+	expect_values(&rig);
+	lp_test_ok(lpi_shard_rig_close(&rig, true));
+	lpi_shard_rig_fini(&rig);
 }
 
 /* All chunks are leased for objects, and hold nothing any more. */
@@ -696,6 +731,7 @@ int main(void)
 		cmocka_unit_test(test_close_resumes),
 		cmocka_unit_test(test_replay_gives_up),
 		cmocka_unit_test(test_replay_resumes),
+		cmocka_unit_test(test_replay_waits_for_what_is_slow),
 		cmocka_unit_test(test_empty_chunks_are_returned),
 		cmocka_unit_test(test_record_comes_last),
 		cmocka_unit_test(test_fails_again),

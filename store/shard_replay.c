@@ -75,13 +75,15 @@ static void pause_for(uint64_t pause_ns)
 	(void)nanosleep(&pause, NULL);
 }
 
-/* A full memtable waits for its flush. */
+/* A full memtable waits for its flush, and that perhaps for a compaction. One that is slow is
+ * waited for: who gave up would begin it anew at the next start, and get no further. */
 static int bear_stall(struct lp_shard *shard, uint32_t *stalls)
 {
-	if (++*stalls > STALL_RETRIES_MAX) {
-		int why = lp_kv_compact_error(shard->kv);
-		return why < 0 ? why : -ETIMEDOUT;
-	}
+	uint32_t max = shard->options.replay_stalls_max;
+	int why = lp_kv_compact_error(shard->kv);
+	*stalls = why < 0 ? *stalls + 1 : 0;
+	if (*stalls > (max != 0 ? max : STALL_RETRIES_MAX))
+		return why;
 	if (shard->options.sim_clock == NULL)
 		pause_for(STALL_RETRY_NS);
 	else if (!lp_kv_sim_run_one(shard->kv))
@@ -102,7 +104,7 @@ static int bear_failure(struct lp_shard *shard, uint32_t *failures, int err)
 	return 0;
 }
 
-/* So do we wait, for a bounded time. */
+/* So do we wait; for a bounded time where something has failed. */
 static int write_batch(struct lp_shard *shard, struct lp_kv_batch *batch)
 {
 	uint32_t stalls = 0;
