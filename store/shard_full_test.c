@@ -723,6 +723,58 @@ static void test_discards_give_way_to_the_index(void **state)
 	}
 }
 
+/* What is kept for the files of shards that are not open yet. */
+static uint32_t kept_chunks(const struct lp_devices *devices)
+{
+	const struct lp_chunks *chunks = devices->chunks[LP_MKFS_DATA];
+	return lp_chunks_free_cnt(chunks) - lp_chunks_for_objects_cnt(chunks);
+}
+
+/* With a db device, too, objects leave free what shards need that were never opened, and nothing
+ * more: those have their reserve there (rules L8, S5). */
+static void test_kept_for_others(void **state)
+{
+	(void)state;
+	for (uint32_t has_db = 0; has_db < 2; has_db++) {
+		struct lpi_shard_rig rig;
+		struct lp_disk_label label;
+		struct lp_label_why why;
+		struct lp_shard *shards[2];
+		struct lp_bdev *data = lpi_shard_rig_device(15, LP_RIG_SIZE_BYTES);
+		struct lp_bdev *db =
+			has_db != 0 ? lpi_shard_rig_device(16, LP_RIG_SIZE_BYTES) : NULL;
+		const struct lp_mkfs_options mkfs = {
+			.bdev = {[LP_MKFS_DATA] = data, [LP_MKFS_DB] = db},
+			.shard_cnt = 2,
+			.log_bytes = LP_RIG_LOG_BYTES,
+			.seed = {1}};
+		lp_test_ok(lp_store_mkfs(&mkfs, &label, &why));
+		lpi_shard_rig_init(&rig, data);
+		const struct lp_devices_options devices = {
+			.bdev = {[LP_MKFS_DATA] = data, [LP_MKFS_DB] = db}};
+		lp_test_ok(lp_devices_open(&devices, &rig.devices, &why));
+		for (uint32_t i = 0; i < 2; i++) {
+			const struct lp_shard_options options = {.reactor = rig.reactor,
+								 .workers = rig.workers,
+								 .devices = &rig.devices,
+								 .bufs = rig.bufs,
+								 .shard_idx = i,
+								 .sim_clock = &rig.clock.clock,
+								 .index_cache_bytes = 1 << 20,
+								 .index_buffer_bytes = 1 << 16,
+								 .deferred_blocks_max = 64,
+								 .files_reserve_bytes = 1 << 20};
+			lp_test_ok(lp_shard_open(&options, &shards[i]));
+			assert_int_equal(kept_chunks(&rig.devices) > 0, i == 0);
+		}
+		for (uint32_t i = 0; i < 2; i++)
+			lp_test_ok(lp_shard_close(shards[i], false));
+		lp_devices_close(&rig.devices);
+		lpi_shard_rig_fini(&rig);
+		lp_bdev_close(db);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -741,6 +793,7 @@ int main(void)
 		cmocka_unit_test(test_final_error_meets_a_resume),
 		cmocka_unit_test(test_discards_give_way_to_others),
 		cmocka_unit_test(test_discards_give_way_to_the_index),
+		cmocka_unit_test(test_kept_for_others),
 	};
 	return lp_test_main(tests, "store/shard_full");
 }
