@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "store/types.h"
+
 static const char *const opcode_names[LP_BDEV_OPCODE_CNT] = {
 	[LP_BDEV_READ] = "read",
 	[LP_BDEV_WRITE] = "write",
@@ -37,6 +39,11 @@ void lp_bdev_close(struct lp_bdev *bdev)
 	LP_ASSERT(atomic_load(&bdev->chan_cnt) == 0);
 	(void)pthread_mutex_destroy(&bdev->failure_lock); /* nobody holds it */
 	bdev->kind->close(bdev);
+}
+
+bool lpi_bdev_can_be(uint32_t block_bytes)
+{
+	return lp_is_power_of_two(block_bytes) && block_bytes <= LP_BLOCK_BYTES;
 }
 
 const struct lp_bdev_caps *lp_bdev_caps(const struct lp_bdev *bdev)
@@ -189,12 +196,20 @@ void lp_bdev_submit(struct lp_bdev_chan *chan, struct lp_bdev_op *op)
 	chan->bdev->kind->submit(chan, op);
 }
 
+/* A quota of the host's file system is the end of its space as well (rule S7), and is said as early
+ * as that. Not of a flush: after that nobody knows what is there. */
+static int known_as(enum lp_bdev_opcode opcode, int result)
+{
+	return result == -EDQUOT && has_data(opcode) ? -ENOSPC : result;
+}
+
 void lpi_bdev_complete(struct lp_bdev_op *op, int result)
 {
 	struct lp_bdev_chan *chan = op->chan;
 	LP_ASSERT(result <= 0);
 	LP_ASSERT(chan->inflight > 0);
 	chan->inflight--;
+	result = known_as(op->opcode, result);
 	if (LP_UNLIKELY(result < 0)) {
 		const struct lp_bdev_failure failure = {.opcode = op->opcode,
 							.result = result,
@@ -239,7 +254,7 @@ static int sync_call(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *buf
 	LP_ASSERT(lp_is_aligned((uintptr_t)buf, bdev->caps.block_bytes));
 	atomic_fetch_add_explicit(&bdev->sync_ops[opcode], 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&bdev->sync_bytes[opcode], length_bytes, memory_order_relaxed);
-	int err = bdev->kind->sync(bdev, opcode, buf, length_bytes, offset_bytes);
+	int err = known_as(opcode, bdev->kind->sync(bdev, opcode, buf, length_bytes, offset_bytes));
 	LP_ASSERT(err <= 0);
 	if (LP_UNLIKELY(err < 0)) {
 		const struct lp_bdev_failure failure = {.opcode = opcode,

@@ -17,9 +17,9 @@
  * counts as one, in both ways. A blocking one that fails does in any case, where a flush is needed.
  *
  * Offsets, lengths and buffers are multiples of caps.block_bytes; a breach is our own bug and
- * asserted. Errors: result 0 or a negative errno (-EIO, -ENOSPC of a sparse image's host,
- * -ENODEV). Short transfers are continued inside; nothing is ever partly successful for the
- * caller, though parts of a failed write may have reached the device.
+ * asserted. Errors: result 0 or a negative errno (-EIO, -ENOSPC of a sparse image's host, also for
+ * a quota there, -ENODEV). Short transfers are continued inside; nothing is ever partly successful
+ * for the caller, though parts of a failed write may have reached the device.
  */
 #ifndef LP_STORE_BDEV_H
 #define LP_STORE_BDEV_H
@@ -120,7 +120,8 @@ struct lp_bdev_open_options {
 	bool exclusive; /* O_EXCL on a block device, a lock on a file: -EBUSY if taken */
 };
 
-/* A block device or an image file, by io_uring and O_DIRECT. */
+/* A block device or an image file, by io_uring and O_DIRECT. -ENOTSUP: its block_bytes would be
+ * larger. */
 int lp_bdev_open_uring(const char *path, const struct lp_bdev_open_options *options,
 		       struct lp_bdev **ret_bdev) LP_MUST_CHECK;
 /* Memory: nothing persists. */

@@ -54,6 +54,8 @@ struct lp_bdev_chan {
 
 /* lp_bdev_close() undoes it, before the kind's close(); a kind that fails to open needs not. */
 void lpi_bdev_init(struct lp_bdev *bdev, const struct lp_bdev_kind *kind, const char *name);
+/* Whether a device may have it: what is whole blocks of ours must be whole blocks of its own. */
+bool lpi_bdev_can_be(uint32_t block_bytes);
 /* Of an operation that does not come by here: the kind's own. */
 void lpi_bdev_note_failure(struct lp_bdev *bdev, const struct lp_bdev_failure *failure);
 /* Counts and calls op->complete; op is the caller's again. */

@@ -14,7 +14,9 @@
 #include "base/reactor.h"
 #include "base/test_death.h"
 #include "store/bdev_delay.h"
+#include "store/bdev_impl.h"
 #include "store/bdev_sim.h"
+#include "store/devices.h"
 
 #define MIB        (UINT64_C(1) << 20)
 #define SIZE       (64 * MIB)
@@ -640,6 +642,136 @@ static void test_breaches(void **state)
 	}
 }
 
+/* --- An image under a quota --------------------------------------------------------------------
+ */
+
+struct quota {
+	struct lp_bdev bdev; /* first */
+	struct lp_bdev_chan chan;
+	int flush_result;
+};
+
+static struct quota *quota_of(struct lp_bdev *bdev)
+{
+	return LP_CONTAINER_OF(bdev, struct quota, bdev);
+}
+
+static int quota_result(struct lp_bdev *bdev, enum lp_bdev_opcode opcode)
+{
+	return opcode == LP_BDEV_FLUSH ? quota_of(bdev)->flush_result : -EDQUOT;
+}
+
+static void quota_close(struct lp_bdev *bdev)
+{
+	(void)bdev;
+}
+
+static int quota_attach(struct lp_bdev *bdev, struct lp_reactor *reactor,
+			struct lp_bdev_chan **ret_chan)
+{
+	(void)reactor;
+	*ret_chan = &quota_of(bdev)->chan;
+	return 0;
+}
+
+static void quota_detach(struct lp_bdev_chan *chan)
+{
+	(void)chan;
+}
+
+static void quota_run(struct lp_task *task)
+{
+	struct lp_bdev_op *op = LP_CONTAINER_OF(task, struct lp_bdev_op, task);
+	lpi_bdev_complete(op, quota_result(op->chan->bdev, op->opcode));
+}
+
+static void quota_submit(struct lp_bdev_chan *chan, struct lp_bdev_op *op)
+{
+	op->task = (struct lp_task){.run = quota_run};
+	lp_task_queue(chan->reactor, &op->task);
+}
+
+static int quota_sync(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *buf,
+		      uint64_t length_bytes, uint64_t offset_bytes)
+{
+	(void)buf;
+	(void)length_bytes;
+	(void)offset_bytes;
+	return quota_result(bdev, opcode);
+}
+
+static const struct lp_bdev_kind quota_kind = {.name = "quota",
+					       .close = quota_close,
+					       .attach = quota_attach,
+					       .detach = quota_detach,
+					       .submit = quota_submit,
+					       .sync = quota_sync};
+
+static const struct lp_bdev_caps quota_caps = {.size_bytes = SIZE,
+					       .block_bytes = 4096,
+					       .physical_bytes = 4096,
+					       .atomic_write_bytes = 4096,
+					       .volatile_cache = true,
+					       .through_flushes = true,
+					       .is_file = true};
+
+static void check_quota(struct rig *rig)
+{
+	struct lp_bdev_failure failure;
+	const enum lp_bdev_opcode writes[] = {LP_BDEV_WRITE, LP_BDEV_WRITE_THROUGH};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(writes); i++) {
+		assert_int_equal(run_op(rig, writes[i], rig->out, 4096, 0), -ENOSPC);
+		bool through = writes[i] == LP_BDEV_WRITE_THROUGH;
+		assert_int_equal(lp_bdev_write_sync(rig->bdev, rig->out, 4096, 0, through),
+				 -ENOSPC);
+		assert_true(lp_bdev_last_failure(rig->bdev, &failure));
+		assert_int_equal(failure.result, -ENOSPC);
+		/* No flush has failed: the next frame of any shard is believed. */
+		lp_test_ok(run_op(rig, LP_BDEV_FLUSH, NULL, 0, 0));
+		lp_test_ok(lp_bdev_flush_sync(rig->bdev));
+	}
+	/* One that says so has failed as any other (rule L7). */
+	quota_of(rig->bdev)->flush_result = -EDQUOT;
+	assert_int_equal(run_op(rig, LP_BDEV_FLUSH, NULL, 0, 0), -EDQUOT);
+	quota_of(rig->bdev)->flush_result = 0;
+	assert_int_equal(run_op(rig, LP_BDEV_FLUSH, NULL, 0, 0), -EIO);
+}
+
+/* A quota of the host is the end of its space as well, and fails nothing (P6, rule S7). */
+static void test_quota(void **state)
+{
+	(void)state;
+	static const struct kind kind = {.name = "quota", .simulated = true};
+	_Alignas(4096) static unsigned char block[4096];
+	struct quota quota = {.flush_result = 0};
+	struct rig rig = {.kind = &kind, .bdev = &quota.bdev, .block = 4096, .out = block};
+	lpi_bdev_init(rig.bdev, &quota_kind, "quota");
+	quota.bdev.caps = quota_caps;
+	lp_test_ok(start_reactor(&rig));
+	lp_test_ok(lp_bdev_attach(rig.bdev, rig.reactor, &rig.chan));
+	check_quota(&rig);
+	lp_bdev_detach(rig.chan);
+	lp_bdev_close(rig.bdev);
+	lp_reactor_free(rig.reactor);
+}
+
+/* --- Units ------------------------------------------------------------------------------------ */
+
+/* A label is one block, and so is much else: a device that takes only more at a time is refused
+ * when it is opened, with a reason, and not found out about by an assertion. */
+static void test_units(void **state)
+{
+	(void)state;
+	static const struct {
+		uint32_t block_bytes;
+		bool can_be;
+	} cases[] = {{512, true},  {1024, true},  {4096, true},   {0, false},
+		     {520, false}, {8192, false}, {16384, false}, {65536, false}};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++)
+		assert_int_equal(lpi_bdev_can_be(cases[i].block_bytes), cases[i].can_be);
+	assert_non_null(strstr(lp_devices_advice(-ENOTSUP), "more than 4096 bytes"));
+}
+
 /* --- All tests for all kinds -------------------------------------------------------------------
  */
 
@@ -661,7 +793,7 @@ static const struct {
 	{"breaches", test_breaches},
 };
 
-#define TEST_CNT (LP_ARRAY_SIZE(kinds) * LP_ARRAY_SIZE(bodies))
+#define TEST_CNT (LP_ARRAY_SIZE(kinds) * LP_ARRAY_SIZE(bodies) + 2)
 
 int main(void)
 {
@@ -676,5 +808,8 @@ int main(void)
 			tests[cnt] = (struct CMUnitTest){names[cnt], bodies[b].run, setup, teardown,
 							 (void *)(uintptr_t)&kinds[k]};
 		}
+	tests[cnt++] = (struct CMUnitTest)cmocka_unit_test(test_quota);
+	tests[cnt++] = (struct CMUnitTest)cmocka_unit_test(test_units);
+	LP_ASSERT(cnt == TEST_CNT);
 	return lp_test_main(tests, "store/bdev");
 }

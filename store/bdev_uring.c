@@ -157,9 +157,7 @@ static int probe(struct uring_bdev *self)
 	int err = self->is_block ? probe_block(self, &st) : probe_file(self, &st);
 	if (err < 0)
 		return err;
-	if (!lp_is_power_of_two(self->bdev.caps.block_bytes))
-		return -ENOTSUP;
-	return 0;
+	return lpi_bdev_can_be(self->bdev.caps.block_bytes) ? 0 : -ENOTSUP;
 }
 
 /* --- Open and close ------------------------------------------------------------------------------

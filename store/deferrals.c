@@ -6,7 +6,8 @@
  *             +---------- replaced: in the frame of the newer payload
  *
  * What an opening finds begins as DONE, for it is written to its place before anything else; one
- * whose block cannot be written is LIVE again. Records that stay are LIVE until they are replaced.
+ * whose block cannot be written, or not yet, is LIVE again. Records that stay are LIVE until they
+ * are replaced.
  *
  * The newest record of a block, if it is not DELETING, stands in a hash table by block; all stand
  * in another by number, for payloads that are done later than they were replaced.
@@ -248,13 +249,13 @@ int lp_deferrals_found(struct lp_deferrals *deferrals, uint64_t number, uint64_t
 	return 0;
 }
 
-void lp_deferrals_stay(struct lp_deferrals *deferrals, uint64_t number)
+void lp_deferrals_keep(struct lp_deferrals *deferrals, uint64_t number, bool stays)
 {
 	struct record *record = *link_by_number(deferrals, number);
 	LP_ASSERT(record != NULL && record->state == DONE);
 	record_list_remove(record);
 	record->state = LIVE;
-	record->stays = true;
+	record->stays = stays;
 }
 
 void lp_deferrals_start(struct lp_deferrals *deferrals, struct lp_commit *commit)

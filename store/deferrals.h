@@ -58,10 +58,11 @@ void lp_deferrals_free(struct lp_deferrals *deferrals);
  * when there are more records than the limit. */
 int lp_deferrals_found(struct lp_deferrals *deferrals, uint64_t number,
 		       uint64_t block) LP_MUST_CHECK;
-/* This one, which was found, stays: its block cannot be written. */
-void lp_deferrals_stay(struct lp_deferrals *deferrals, uint64_t number);
-/* What was found has been written to its place, durably: from here on records are put and deleted
- * by this pipeline. */
+/* This one, which was found, is not in its place, as if it had just been put. stays: its block
+ * cannot be written. */
+void lp_deferrals_keep(struct lp_deferrals *deferrals, uint64_t number, bool stays);
+/* What was found and not kept has been written to its place, durably: from here on records are put
+ * and deleted by this pipeline. */
 void lp_deferrals_start(struct lp_deferrals *deferrals, struct lp_commit *commit);
 
 /* How many more records there may be. */

@@ -168,6 +168,9 @@ const char *lp_devices_advice(int err)
 		return " (give a block device or an image file)";
 	case -EINVAL:
 		return " (this file system may not support direct I/O: put the image on another)";
+	case -ENOTSUP:
+		return " (direct I/O on it is in units of more than 4096 bytes, which are too "
+		       "large)";
 	case -EROFS:
 		return " (the device, or what it is on, is set read-only: see blockdev --setrw)";
 	case -EACCES:

@@ -837,6 +837,7 @@ void lpi_shard_begin(struct lp_shard *shard)
 {
 	lpi_shard_take_up_kv_news(shard);
 	lpi_bad_move_some(shard);
+	lp_writeback_look(shard->writeback); /* what the opening could not write */
 	lpi_shard_trim(shard);
 	relieve(shard);
 	want_chunk(shard);

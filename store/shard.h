@@ -69,6 +69,8 @@ struct lp_shard_options {
 	uint32_t bad_blocks_max;      /* that cannot be written, beside these; 0: a default */
 	uint64_t files_reserve_bytes; /* 0: a default */
 	uint32_t log_records_max;     /* that a start puts into the index again; 0: a default */
+	uint32_t replay_stalls_max; /* of a batch, 10 ms each, while compactions fail; 0: a default
+				     */
 	enum lp_deferred_store deferred_store;
 	uint64_t hold_ns; /* as in lp_commit_options */
 	bool discard;     /* freed space, in the background, if the device can */

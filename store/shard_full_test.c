@@ -7,6 +7,8 @@
  * index at moments that its threads seldom meet. */
 #include "store/shard_test.h"
 
+#include "base/sanitize.h"
+#include "store/bdev_delay.h"
 #include "store/shard_impl.h"
 
 #define VALUE_BYTES  8000u
@@ -157,15 +159,20 @@ static void test_close_resumes(void **state)
 }
 
 /* A log with more than the memtables of the next opening can hold. */
-static void leave_long_log(struct lpi_shard_rig *rig, uint64_t seed)
+static void leave_log_of(struct lpi_shard_rig *rig)
 {
-	lpi_shard_rig_init(rig, lpi_shard_rig_store(seed));
 	rig->index_buffer_bytes = 4 << 20;
 	lp_test_ok(lpi_shard_rig_open(rig));
 	put_cnt = 0;
 	put_values(rig, PUTS);
 	lp_test_ok(lpi_shard_rig_close(rig, true));
 	rig->index_buffer_bytes = 1 << 16;
+}
+
+static void leave_long_log(struct lpi_shard_rig *rig, uint64_t seed)
+{
+	lpi_shard_rig_init(rig, lpi_shard_rig_store(seed));
+	leave_log_of(rig);
 }
 
 static void test_replay_gives_up(void **state)
@@ -202,6 +209,34 @@ static void test_replay_resumes(void **state)
 		lp_test_ok(lpi_shard_rig_close(&rig, false));
 		lpi_shard_rig_fini(&rig);
 	}
+}
+
+/* What the replay waits for is only slow: however long a flush takes, it is waited for. Here the
+ * patience is two looks, and each write of the device takes as long. */
+static void test_replay_waits_for_what_is_slow(void **state)
+{
+	(void)state;
+	/* What its reference counts order looks like a race there. */
+	if (LP_SAN_THREAD) {
+		print_message("skip: RocksDB with threads, which is not instrumented\n");
+		skip();
+	}
+	const struct lp_bdev_delay_options slow = {.write_ns = 20 * LP_NS_PER_MS};
+	struct lpi_shard_rig rig;
+	struct lp_kv_stats stats;
+	struct lp_bdev *bdev = NULL;
+	lp_test_ok(lp_bdev_open_mem(LP_RIG_SIZE_BYTES, 4096, &bdev));
+	lpi_shard_rig_mkfs(bdev, LP_RIG_LOG_BYTES);
+	lpi_shard_rig_init_threads(&rig, bdev);
+	leave_log_of(&rig);
+	lp_test_ok(lp_bdev_open_delay(&bdev, &slow, &rig.bdev));
+	rig.replay_stalls_max = 1;
+	lp_test_ok(lpi_shard_rig_open(&rig));
+	lp_kv_read_stats(lp_shard_kv(rig.shard), &stats);
+	assert_true(stats.refused_cnt > 2);
+	expect_values(&rig);
+	lp_test_ok(lpi_shard_rig_close(&rig, true));
+	lpi_shard_rig_fini(&rig);
 }
 
 /* All chunks are leased for objects, and hold nothing any more. */
@@ -688,6 +723,58 @@ static void test_discards_give_way_to_the_index(void **state)
 	}
 }
 
+/* What is kept for the files of shards that are not open yet. */
+static uint32_t kept_chunks(const struct lp_devices *devices)
+{
+	const struct lp_chunks *chunks = devices->chunks[LP_MKFS_DATA];
+	return lp_chunks_free_cnt(chunks) - lp_chunks_for_objects_cnt(chunks);
+}
+
+/* With a db device, too, objects leave free what shards need that were never opened, and nothing
+ * more: those have their reserve there (rules L8, S5). */
+static void test_kept_for_others(void **state)
+{
+	(void)state;
+	for (uint32_t has_db = 0; has_db < 2; has_db++) {
+		struct lpi_shard_rig rig;
+		struct lp_disk_label label;
+		struct lp_label_why why;
+		struct lp_shard *shards[2];
+		struct lp_bdev *data = lpi_shard_rig_device(15, LP_RIG_SIZE_BYTES);
+		struct lp_bdev *db =
+			has_db != 0 ? lpi_shard_rig_device(16, LP_RIG_SIZE_BYTES) : NULL;
+		const struct lp_mkfs_options mkfs = {
+			.bdev = {[LP_MKFS_DATA] = data, [LP_MKFS_DB] = db},
+			.shard_cnt = 2,
+			.log_bytes = LP_RIG_LOG_BYTES,
+			.seed = {1}};
+		lp_test_ok(lp_store_mkfs(&mkfs, &label, &why));
+		lpi_shard_rig_init(&rig, data);
+		const struct lp_devices_options devices = {
+			.bdev = {[LP_MKFS_DATA] = data, [LP_MKFS_DB] = db}};
+		lp_test_ok(lp_devices_open(&devices, &rig.devices, &why));
+		for (uint32_t i = 0; i < 2; i++) {
+			const struct lp_shard_options options = {.reactor = rig.reactor,
+								 .workers = rig.workers,
+								 .devices = &rig.devices,
+								 .bufs = rig.bufs,
+								 .shard_idx = i,
+								 .sim_clock = &rig.clock.clock,
+								 .index_cache_bytes = 1 << 20,
+								 .index_buffer_bytes = 1 << 16,
+								 .deferred_blocks_max = 64,
+								 .files_reserve_bytes = 1 << 20};
+			lp_test_ok(lp_shard_open(&options, &shards[i]));
+			assert_int_equal(kept_chunks(&rig.devices) > 0, i == 0);
+		}
+		for (uint32_t i = 0; i < 2; i++)
+			lp_test_ok(lp_shard_close(shards[i], false));
+		lp_devices_close(&rig.devices);
+		lpi_shard_rig_fini(&rig);
+		lp_bdev_close(db);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -696,6 +783,7 @@ int main(void)
 		cmocka_unit_test(test_close_resumes),
 		cmocka_unit_test(test_replay_gives_up),
 		cmocka_unit_test(test_replay_resumes),
+		cmocka_unit_test(test_replay_waits_for_what_is_slow),
 		cmocka_unit_test(test_empty_chunks_are_returned),
 		cmocka_unit_test(test_record_comes_last),
 		cmocka_unit_test(test_fails_again),
@@ -705,6 +793,7 @@ int main(void)
 		cmocka_unit_test(test_final_error_meets_a_resume),
 		cmocka_unit_test(test_discards_give_way_to_others),
 		cmocka_unit_test(test_discards_give_way_to_the_index),
+		cmocka_unit_test(test_kept_for_others),
 	};
 	return lp_test_main(tests, "store/shard_full");
 }

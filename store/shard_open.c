@@ -84,22 +84,48 @@ static void make_plan(struct lp_shard *shard)
 	lp_index_make_plan(&wish, &shard->plan);
 }
 
-/* This shard has leased its reserve; objects leave what those need that have nothing yet. */
-static void keep_for_others(struct lp_shard *shard)
+static bool has_files_on(const struct lp_devices *devices, enum lp_mkfs_device device,
+			 uint32_t shard_idx)
+{
+	struct lp_chunks *chunks = devices->chunks[device];
+	return chunks != NULL &&
+	       lp_chunks_find(chunks, shard_idx, LP_CHUNK_USE_FILES, 0) != LP_CHUNK_NONE;
+}
+
+/* Chunks of the data device for the reserves of those other shards that have leased nothing yet. A
+ * reserve is leased on the fastest device that has room. */
+static uint32_t missing_chunks(const struct lp_shard *shard)
 {
 	const struct lp_devices *devices = shard->options.devices;
 	const struct lp_disk_label *label = &devices->label[LP_MKFS_DATA];
 	uint64_t chunk_bytes = (uint64_t)label->chunk_blocks * LP_BLOCK_BYTES;
 	uint64_t bytes = 0;
-	if (devices->files_reserve_bytes != 0 || shard->options.read_only)
-		return;
 	for (uint32_t i = 0; i < label->shard_cnt; i++) {
-		if (i != shard->options.shard_idx &&
-		    lp_chunks_find(shard->chunks, i, LP_CHUNK_USE_FILES, 0) == LP_CHUNK_NONE)
+		if (i != shard->options.shard_idx && !has_files_on(devices, LP_MKFS_DB, i) &&
+		    !has_files_on(devices, LP_MKFS_DATA, i))
 			bytes += shard->plan.reserve_bytes;
 	}
-	lp_chunks_set_files_reserve(shard->chunks,
-				    (uint32_t)((bytes + chunk_bytes - 1) / chunk_bytes));
+	return (uint32_t)((bytes + chunk_bytes - 1) / chunk_bytes);
+}
+
+/* This shard has leased its reserve; objects leave what those need that have nothing yet. Others
+ * are opened at the same time: one that has looked before, and says so after we did, looks again,
+ * as we do. So what was said last is what was then so. A shard leases its first chunk once, hence
+ * no more rounds than shards. */
+static void keep_for_others(struct lp_shard *shard)
+{
+	const struct lp_devices *devices = shard->options.devices;
+	uint32_t shard_cnt = devices->label[LP_MKFS_DATA].shard_cnt;
+	if (devices->files_reserve_bytes != 0 || shard->options.read_only)
+		return;
+	uint32_t missing = missing_chunks(shard);
+	for (uint32_t i = 0; i < shard_cnt; i++) {
+		uint32_t said = missing;
+		lp_chunks_set_files_reserve(shard->chunks, said);
+		missing = missing_chunks(shard);
+		if (missing == said)
+			break;
+	}
 }
 
 static int open_files(struct lp_shard *shard)

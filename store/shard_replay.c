@@ -8,11 +8,11 @@
  *
  * When the log has been judged sound, the payloads that are left are read back from it, checked
  * again, written to their places, and flushed: so a shard that serves has nothing pending from a
- * former run. That goes in batches, which are pieces of the log: what a frame has in one run is
- * read in one, headers between included, while in the order of their places each block would be a
- * read of its own. Within a batch they are written in the order of their places. So the buffers
- * that are needed do not depend on how much the log holds. Read-only the payloads go into pending
- * instead, in buffers made for them: readers look there first.
+ * former run but what cannot be written. That goes in batches, which are pieces of the log: what a
+ * frame has in one run is read in one, headers between included, while in the order of their places
+ * each block would be a read of its own. Within a batch they are written in the order of their
+ * places. So the buffers that are needed do not depend on how much the log holds. Read-only the
+ * payloads go into pending instead, in buffers made for them: readers look there first.
  *
  * Of payloads that the index keeps (store/deferrals.h) what is there after the replay is written: a
  * record whose block is free is only deleted, unless it stays. It wins over a payload in the frame
@@ -22,7 +22,9 @@
  *
  * A payload whose block cannot be written stays where it is (rule L6): in the log, until the shard
  * runs and moves it (shard_bad.c), or in its record. Records that stay are tried for free blocks,
- * too: should that succeed the block is good again.
+ * too: should that succeed the block is good again. One whose place in an image file has no space
+ * in the host stays there as well (P6): it is pending as if the shard had run all the time, so the
+ * log keeps its frame, and write-back tries it again for ever.
  *
  * A crash in between is a crash before: the log still has all of it, and the index its records,
  * which are deleted when the shard runs. Damage to one is no less than damage to a frame: the shard
@@ -73,13 +75,15 @@ static void pause_for(uint64_t pause_ns)
 	(void)nanosleep(&pause, NULL);
 }
 
-/* A full memtable waits for its flush. */
+/* A full memtable waits for its flush, and that perhaps for a compaction. One that is slow is
+ * waited for: who gave up would begin it anew at the next start, and get no further. */
 static int bear_stall(struct lp_shard *shard, uint32_t *stalls)
 {
-	if (++*stalls > STALL_RETRIES_MAX) {
-		int why = lp_kv_compact_error(shard->kv);
-		return why < 0 ? why : -ETIMEDOUT;
-	}
+	uint32_t max = shard->options.replay_stalls_max;
+	int why = lp_kv_compact_error(shard->kv);
+	*stalls = why < 0 ? *stalls + 1 : 0;
+	if (*stalls > (max != 0 ? max : STALL_RETRIES_MAX))
+		return why;
 	if (shard->options.sim_clock == NULL)
 		pause_for(STALL_RETRY_NS);
 	else if (!lp_kv_sim_run_one(shard->kv))
@@ -100,7 +104,7 @@ static int bear_failure(struct lp_shard *shard, uint32_t *failures, int err)
 	return 0;
 }
 
-/* So do we wait, for a bounded time. */
+/* So do we wait; for a bounded time where something has failed. */
 static int write_batch(struct lp_shard *shard, struct lp_kv_batch *batch)
 {
 	uint32_t stalls = 0;
@@ -366,6 +370,7 @@ struct land_item {
 struct land_stuck {
 	struct land_item item;
 	struct lp_seg seg;
+	bool is_bad; /* else it only lacks space in the host */
 };
 
 /* One batch. */
@@ -548,21 +553,22 @@ static int stuck_grow(struct landing *landing)
 	return 0;
 }
 
-/* err: what its write said. */
+/* err: what its write said. What the index keeps since it was bad goes on being so. */
 static int land_stick(struct landing *landing, const struct land_item *item, int err)
 {
 	struct lp_shard *shard = landing->replay->shard;
-	if (!lpi_bad_note(shard, item->payload.extent.block))
+	bool is_bad = err != -ENOSPC || item->stays;
+	if (is_bad && !lpi_bad_note(shard, item->payload.extent.block))
 		return err;
 	if (landing->stuck_cnt == landing->stuck_max) {
-		err = stuck_grow(landing);
-		if (err < 0)
-			return err;
+		int grown = stuck_grow(landing);
+		if (grown < 0)
+			return grown;
 	}
 	struct lp_seg seg = lpi_bad_copy(shard, landing->bytes + item->at * LP_BLOCK_BYTES);
 	if (seg.buf == NULL)
-		return -ENOMEM;
-	landing->stuck[landing->stuck_cnt++] = (struct land_stuck){*item, seg};
+		return is_bad ? -ENOMEM : err;
+	landing->stuck[landing->stuck_cnt++] = (struct land_stuck){*item, seg, is_bad};
 	return 0;
 }
 
@@ -574,7 +580,7 @@ static int land_write_each(struct landing *landing)
 		land_submit(landing, landing->replay->shard->data, LP_BDEV_WRITE,
 			    item->payload.extent, item->at);
 		int err = land_wait(landing);
-		if (err < 0 && err != -ENOSPC)
+		if (err < 0)
 			err = land_stick(landing, item, err);
 		if (err < 0)
 			return err;
@@ -588,7 +594,7 @@ static int land_write(struct landing *landing)
 	qsort(landing->items, landing->cnt, sizeof(landing->items[0]), by_place);
 	for (uint32_t tries = 0; tries < LAND_WRITES_MAX && err < 0; tries++)
 		err = land_write_once(landing);
-	return err < 0 && err != -ENOSPC ? land_write_each(landing) : err;
+	return err < 0 ? land_write_each(landing) : 0;
 }
 
 static int by_seq(const void *a, const void *b)
@@ -596,6 +602,22 @@ static int by_seq(const void *a, const void *b)
 	uint64_t x = ((const struct land_stuck *)a)->item.payload.seq;
 	uint64_t y = ((const struct land_stuck *)b)->item.payload.seq;
 	return (x > y) - (x < y);
+}
+
+static int land_pend_one(struct lp_shard *shard, const struct land_stuck *stuck, uint64_t seq)
+{
+	const struct lp_replay_payload *payload = &stuck->item.payload;
+	const struct lp_pending_block about = {.block = payload->extent.block, .crc = payload->crc};
+	uint64_t record = stuck->item.record;
+	int err;
+	if (stuck->is_bad)
+		err = lp_pending_add_stuck(shard->pending, seq, &about, stuck->seg, record,
+					   stuck->item.stays);
+	else if (record != 0)
+		err = lp_pending_add_kept(shard->pending, seq, &about, stuck->seg, record);
+	else
+		err = lp_pending_add(shard->pending, seq, about.block, stuck->seg, about.crc);
+	return err == -EAGAIN ? -ENOSPC : err; /* fewer may wait than did */
 }
 
 /* What could not be written is pending, and needs its frame, or its record. */
@@ -610,14 +632,11 @@ static int land_pend(struct landing *landing)
 	for (uint32_t i = 0; i < landing->stuck_cnt && err == 0; i++) {
 		const struct land_stuck *stuck = &landing->stuck[i];
 		const struct land_item *item = &stuck->item;
-		const struct lp_pending_block about = {.block = item->payload.extent.block,
-						       .crc = item->payload.crc};
 		uint64_t seq = item->record != 0 ? last_seq : item->payload.seq;
 		if (item->record != 0)
-			lp_deferrals_stay(shard->deferrals, item->record);
-		if (is_wanted(shard, about.block))
-			err = lp_pending_add_stuck(shard->pending, seq, &about, stuck->seg,
-						   item->record, item->stays);
+			lp_deferrals_keep(shard->deferrals, item->record, stuck->is_bad);
+		if (is_wanted(shard, item->payload.extent.block))
+			err = land_pend_one(shard, stuck, seq);
 	}
 	if (err == 0)
 		lp_pending_frame_durable(shard->pending, last_seq);

@@ -35,6 +35,7 @@ struct lpi_shard_rig {
 	uint64_t index_buffer_bytes;
 	uint64_t files_reserve_bytes;
 	uint32_t log_records_max;
+	uint32_t replay_stalls_max;
 	uint64_t memory_bytes;
 	enum lp_alloc_kind alloc_kind;
 	bool read_only;
@@ -90,6 +91,7 @@ static inline int lpi_shard_rig_open(struct lpi_shard_rig *rig)
 						 .bad_blocks_max = rig->bad_max,
 						 .files_reserve_bytes = rig->files_reserve_bytes,
 						 .log_records_max = rig->log_records_max,
+						 .replay_stalls_max = rig->replay_stalls_max,
 						 .memory_bytes = rig->memory_bytes,
 						 .alloc_kind = rig->alloc_kind,
 						 .read_only = rig->read_only};
