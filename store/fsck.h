@@ -18,7 +18,7 @@
  * Threads: the reactor's, which is turned while it runs; it blocks. Errors: a store that cannot be
  * opened at all is an error of lp_fsck_run(), with the sentence in *why; everything else is found
  * and told, also a shard that does not open.
- * Limits: memory is 2 bits for each block of the shard that is looked at, names_bytes_max, and some
+ * Limits: memory is 2 bits for each block that shards have for objects, names_bytes_max, and some
  * 24 MiB; the index is read again where one table is too small for all inodes.
  */
 #ifndef LP_STORE_FSCK_H

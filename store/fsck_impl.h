@@ -11,11 +11,15 @@
  *   fsck_deep.c      and their blocks
  *   fsck_deferred.c  and what of them the index keeps
  *   fsck_blocks.c  which blocks extents name
- *   fsck_space.c   phase 2, per shard: against the space
+ *   fsck_space.c   phase 2, per shard: what they name is in use
  *   fsck_refs.c    phase 3, per shard: against the counts of shared blocks
  *   fsck_links.c   phase 4, over all shards: entries and links
  *   fsck_names.c     its table of inodes
+ *   fsck_space.c   phase 5, per shard: nothing else is in use
  *   fsck_fix.c     repairs, as ordinary commits
+ *
+ * What is taken back from somebody comes last, when all was seen that may put it in doubt, and when
+ * the counts of its blocks are durably gone: whoever gets a block next may share it.
  *
  * Functions that return int fail only for what ends the whole check: no memory, a device that
  * fails while it is repaired. Damage is a finding, and no error.
@@ -199,7 +203,10 @@ void lpi_fsck_deferred_free(struct lpi_fsck_deferred *deferred);
 
 /* --- The other phases ------------------------------------------------------------------------- */
 
-int lpi_fsck_space(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+/* Takes what is named. */
+int lpi_fsck_space_named(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+/* Frees what is not. */
+int lpi_fsck_space_unnamed(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
 int lpi_fsck_refs(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
 int lpi_fsck_links(struct lpi_fsck *fsck) LP_MUST_CHECK;
 

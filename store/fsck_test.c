@@ -503,6 +503,81 @@ static void test_cut_repair(void **state)
 	lpi_rig_fini(&rig);
 }
 
+static struct lp_extent counted_leak;
+
+/* Blocks that nobody names, with counts as of a clone. */
+static void leak_with_counts(struct lpi_fsck_rig *on)
+{
+	struct lp_refs refs;
+	counted_leak = lpi_rig_take(on, 1);
+	lp_refs_init(&refs, counted_leak.block >> LP_REFS_SHIFT);
+	refs.cnt[counted_leak.block % LP_REFS_BLOCKS] = 2;
+	/* Those of b's blocks, if they are of the same group. */
+	for (uint64_t block = on->b.block; block < on->b.block + 3; block++) {
+		if (block >> LP_REFS_SHIFT == refs.group)
+			refs.cnt[block % LP_REFS_BLOCKS] = 2;
+	}
+	lpi_rig_put_refs(on, &refs);
+}
+
+/* If it is free whoever gets it may share it: his clone finds no count. Returns whether it is. */
+static bool expect_free_is_uncounted(struct lpi_fsck_rig *on)
+{
+	uint64_t group = counted_leak.block >> LP_REFS_SHIFT;
+	uint32_t idx = counted_leak.block % LP_REFS_BLOCKS;
+	struct lp_kv_value value;
+	struct lp_refs refs;
+	struct lp_key key;
+	lpi_rig_open(on);
+	bool is_free = lp_space_is_unused(lp_shard_space(on->shards[0]), counted_leak);
+	lp_refs_key(&key, group);
+	lp_refs_init(&refs, group);
+	int err = lp_kv_get(lp_shard_kv(on->shards[0]), (struct lp_kv_bytes){key.bytes, key.len},
+			    &value);
+	if (err == 0) {
+		lp_test_ok(lp_refs_decode(value.bytes.data, value.bytes.len, &key, &refs));
+		lp_kv_value_release(&value);
+	}
+	if (is_free)
+		lp_test_ok(lp_refs_share(&refs, idx, 1, false));
+	lpi_rig_close(on);
+	return is_free;
+}
+
+/* The counts of a block are gone before it is free, wherever the power fails. */
+static void test_cut_counted_leak(void **state)
+{
+	(void)state;
+	static struct lpi_fsck_rig other;
+	const struct lp_sim_options options = {.profile = lp_sim_preset(LP_SIM_CONSUMER),
+					       .size_bytes = LPI_RIG_BYTES};
+	struct lp_bdev *bdev = NULL;
+	struct lp_sim_cutter *cutter = NULL;
+	uint64_t free_cnt = 0;
+	uint64_t n = 0;
+	lp_test_ok(lp_bdev_open_sim(&options, &bdev));
+	lpi_rig_init_on(&rig, bdev, 1);
+	lpi_rig_mkfs(&rig);
+	lpi_rig_fill(&rig);
+	lpi_rig_open(&rig);
+	leak_with_counts(&rig);
+	lpi_rig_settle(&rig);
+	lpi_rig_close(&rig);
+	lp_test_ok(lp_bdev_flush_sync(bdev));
+	lp_sim_trim_log(lp_sim_of(bdev));
+	lp_test_ok(lpi_rig_run(&rig, true));
+	assert_int_equal(rig.report.repaired, 2);
+	lp_test_ok(lp_sim_cutter_new(lp_sim_of(bdev), NULL, &cutter));
+	for (; lp_sim_cutter_next(cutter); n++) {
+		lpi_rig_init_on(&other, lp_sim_cutter_cut(cutter, n), 1);
+		free_cnt += expect_free_is_uncounted(&other);
+		lpi_rig_fini(&other);
+	}
+	assert_true(free_cnt > 0 && free_cnt < n);
+	lp_sim_cutter_free(cutter);
+	lpi_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -513,7 +588,7 @@ int main(void)
 		cmocka_unit_test(test_extents),    cmocka_unit_test(test_counts),
 		cmocka_unit_test(test_windows),    cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_cut_table),  cmocka_unit_test(test_dead_shard),
-		cmocka_unit_test(test_cut_repair),
+		cmocka_unit_test(test_cut_repair), cmocka_unit_test(test_cut_counted_leak),
 	};
 	return lp_test_main(tests, "store/fsck");
 }
