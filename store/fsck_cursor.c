@@ -6,14 +6,17 @@
 
 #include "base/error.h"
 
-/* Which of the later phases must not believe what they find. */
+/* A record of this space is there that cannot be looked at: what must not be believed then. */
 static void doubt(struct lpi_fsck_shard *shard, unsigned space)
 {
-	if (space == LP_KEY_SPACE_INODE || space == LP_KEY_SPACE_MAP)
+	bool is_inode = space == LP_KEY_SPACE_INODE;
+	bool is_entry = space == LP_KEY_SPACE_DIRENT;
+	if (is_inode || space == LP_KEY_SPACE_MAP)
 		shard->maps_in_doubt = true;
-	if (space == LP_KEY_SPACE_INODE || space == LP_KEY_SPACE_DIRENT ||
-	    space == LP_KEY_SPACE_UNFINISHED)
+	if (is_inode || is_entry || space == LP_KEY_SPACE_UNFINISHED)
 		shard->fsck->names_in_doubt = true;
+	shard->inodes_hidden = shard->inodes_hidden || is_inode;
+	shard->entries_hidden = shard->entries_hidden || is_entry;
 }
 
 static void found_break(const struct lpi_fsck_cursor *cursor, int err)
@@ -102,6 +105,9 @@ int lpi_fsck_foreign_keys(struct lpi_fsck_shard *shard)
 			err = lp_kv_iter_seek(iter, (struct lp_kv_bytes){after.bytes, after.len});
 			continue;
 		}
+		/* It may have been any. */
+		doubt(shard, LP_KEY_SPACE_INODE);
+		doubt(shard, LP_KEY_SPACE_DIRENT);
 		lpi_fsck_found(shard->fsck, &at, "a key of %zu bytes that begins with 0x%02x",
 			       key.len, first);
 		err = lp_kv_iter_next(iter);

@@ -19,7 +19,8 @@
  *   fsck_fix.c     repairs, as ordinary commits
  *
  * What is taken back from somebody comes last, when all was seen that may put it in doubt, and when
- * the counts of its blocks are durably gone: whoever gets a block next may share it.
+ * the counts of its blocks are durably gone: whoever gets a block next may share it. Which finding
+ * puts what in doubt, and which repair asks for it, is a table in store/README.md.
  *
  * Functions that return int fail only for what ends the whole check: no memory, a device that
  * fails while it is repaired. Damage is a finding, and no error.
@@ -45,8 +46,11 @@ struct lpi_fsck_shard {
 	struct lp_shard *shard;     /* NULL: does not open, or it is a view that is looked at */
 	const struct lp_view *view; /* NULL: it is the shard */
 	uint32_t idx;
-	bool maps_in_doubt; /* some record that may name blocks cannot be read */
+	bool maps_in_doubt; /* some map may name other blocks than are known: see store/README.md */
 	bool is_broken; /* some part of the index cannot be read: what is missing may be there */
+	/* Some key cannot be read, or is none of ours: what is missing may be under it. */
+	bool inodes_hidden;
+	bool entries_hidden;
 	struct lpi_fsck_blocks blocks;
 	struct lpi_fsck_deep *deep;         /* NULL: not deep */
 	struct lpi_fsck_deferred *deferred; /* of this moment */
@@ -107,6 +111,8 @@ bool lpi_fsck_is_used(const struct lpi_fsck_shard *shard, struct lp_extent exten
 bool lpi_fsck_is_unused(const struct lpi_fsck_shard *shard, struct lp_extent extent);
 /* What is looked at is not to be looked at any more: the check ends. */
 bool lpi_fsck_is_over(const struct lpi_fsck_shard *shard);
+/* Maps of any shard may name blocks of any other. */
+void lpi_fsck_doubt_all_maps(struct lpi_fsck *fsck);
 
 /* --- Records ---------------------------------------------------------------------------------- */
 
