@@ -136,6 +136,8 @@ void lpi_fsck_cursor_next(struct lpi_fsck_cursor *cursor);
 void lpi_fsck_cursor_close(struct lpi_fsck_cursor *cursor);
 /* Keys that are in no space of ours. */
 int lpi_fsck_foreign_keys(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+/* Marks of unfinished work whose keys cannot be parsed: a repair takes them away. */
+int lpi_fsck_bad_marks(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
 /* The crc-checked key of a record, for the value decoders. */
 void lpi_fsck_cursor_key(const struct lpi_fsck_cursor *cursor, struct lp_key *ret);
 

@@ -323,6 +323,8 @@ int lpi_fsck_walk(struct lpi_fsck_shard *shard)
 	struct lp_ino ino;
 	int err = lpi_fsck_foreign_keys(shard);
 	if (err == 0)
+		err = lpi_fsck_bad_marks(shard);
+	if (err == 0)
 		err = lpi_fsck_deferred_new(shard, &shard->deferred);
 	for (int which = 0; which < CURSORS && err == 0; which++)
 		err = lpi_fsck_cursor_open(&walk.cursors[which], shard, spaces[which], false);
