@@ -87,9 +87,7 @@ static int check_shard(struct lpi_fsck_shard *shard)
 		lpi_fsck_deep_finish(shard->deep);
 	lpi_fsck_deep_free(shard->deep);
 	shard->deep = NULL;
-	if (err == 0)
-		err = lpi_fsck_space_named(shard);
-	return err == 0 ? lpi_fsck_refs(shard) : err;
+	return err == 0 ? lpi_fsck_space_named(shard) : err;
 }
 
 static int check_shards(struct lpi_fsck *fsck)
@@ -97,6 +95,11 @@ static int check_shards(struct lpi_fsck *fsck)
 	int err = 0;
 	for (uint32_t i = 0; i < fsck->report->shards && err == 0; i++)
 		err = check_shard(&fsck->shards[i]);
+	/* The maps of any shard may put those of all in doubt. */
+	for (uint32_t i = 0; i < fsck->report->shards && err == 0; i++) {
+		if (lpi_fsck_is_there(&fsck->shards[i]))
+			err = lpi_fsck_refs(&fsck->shards[i]);
+	}
 	if (err == 0)
 		err = lpi_fsck_links(fsck);
 	for (uint32_t i = 0; i < fsck->report->shards; i++) {
