@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/device.h"
-#include "store/mkfs.h"
+#include "store/devices.h"
 
 struct mkfs {
 	const struct lpi_cli_command *self;
@@ -73,6 +73,18 @@ static int open_devices(struct mkfs *mkfs)
 	return 0;
 }
 
+/* Where the data device's label says that another one is: a daemon may start elsewhere. */
+static int find_path(const char *path, char *ret_path, size_t len)
+{
+	int err = path != NULL ? lp_devices_absolute_path(path, ret_path, len) : 0;
+	if (err == -ENAMETOOLONG)
+		(void)lpi_cli_fail(path, "the whole path of a device may have %zu bytes at most",
+				   len - 1);
+	else if (err < 0)
+		(void)lpi_cli_fail(path, "%s", lp_strerror(err));
+	return err;
+}
+
 static int make(struct mkfs *mkfs)
 {
 	struct lp_mkfs_options options = {
@@ -83,11 +95,16 @@ static int make(struct mkfs *mkfs)
 	};
 	struct lp_label_why why = {.text = ""};
 	struct lp_disk_label label;
+	char path[LP_MKFS_DEVICES][sizeof(label.db_path)];
 	char store[37];
 	char size[32];
-	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (int i = 0; i < LP_MKFS_DEVICES; i++)
 		options.bdev[i] = mkfs->bdev[i];
-		options.path[i] = mkfs->path[i];
+	for (int i = LP_MKFS_DB; i < LP_MKFS_DEVICES; i++) {
+		int err = find_path(mkfs->path[i], path[i], sizeof(path[i]));
+		if (err < 0)
+			return err;
+		options.path[i] = mkfs->path[i] != NULL ? path[i] : NULL;
 	}
 	if (getrandom(options.seed, sizeof(options.seed), 0) != sizeof(options.seed))
 		return -EIO; /* cannot be: so few bytes are never cut short */

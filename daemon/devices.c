@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "daemon/service_impl.h"
 
@@ -59,22 +60,42 @@ static bool last_path(const struct lp_disk_label *label, int device, char *ret_p
 	return true;
 }
 
+/* ret_path: where it is, for the label; "" if there is none, or no name for it. */
 static int open_companion(struct lp_service *service, const struct lp_disk_label *label, int device,
-			  char *why)
+			  char *ret_path, char *why)
 {
 	const char *given = lp_config_text(&service->config, path_options[device]);
 	char last[sizeof(label->db_path) + 1];
 	char reason[LP_WHY_MAX];
+	ret_path[0] = '\0';
 	if (given == NULL && !last_path(label, device, last, sizeof(last)))
 		return 0;
-	int err = open_device(service, device, given != NULL ? given : last, reason);
+	const char *path = given != NULL ? given : last;
+	int err = open_device(service, device, path, reason);
 	if (err < 0 && given == NULL)
 		return lpi_refuse(why, err,
 				  "the store's %s device was last found at %.350s: --%s "
 				  "says where it is now",
 				  lp_options[path_options[device]].name, reason,
 				  lp_options[path_options[device]].name);
-	return err < 0 ? lpi_refuse(why, err, "%s", reason) : 0;
+	if (err < 0)
+		return lpi_refuse(why, err, "%s", reason);
+	if (lp_devices_absolute_path(path, ret_path, sizeof(label->db_path)) < 0)
+		ret_path[0] = '\0'; /* told below */
+	return 0;
+}
+
+/* The next start, if nobody tells it more, looks where the label says. */
+static void warn_if_forgotten(const struct lp_service *service, int device, const char *path)
+{
+	char last[sizeof(service->devices.label[0].db_path) + 1];
+	if (service->bdev[device] == NULL ||
+	    !last_path(&service->devices.label[LP_MKFS_DATA], device, last, sizeof(last)) ||
+	    strcmp(last, path) == 0)
+		return;
+	LP_LOG_WARN("the store still says that its %s device is at %s: --%s is needed again",
+		    lp_options[path_options[device]].name, last,
+		    lp_options[path_options[device]].name);
 }
 
 int lpi_service_open_devices(struct lp_service *service, char *why)
@@ -83,6 +104,7 @@ int lpi_service_open_devices(struct lp_service *service, char *why)
 	struct lp_label_why label_why = {.text = ""};
 	struct lp_devices_options options = {.read_only = false};
 	struct lp_disk_label label;
+	char found[LP_MKFS_DEVICES][sizeof(label.db_path)];
 	int err = open_device(service, LP_MKFS_DATA, path, why);
 	if (err < 0)
 		return err;
@@ -90,8 +112,10 @@ int lpi_service_open_devices(struct lp_service *service, char *why)
 	if (err < 0)
 		return explain_label(path, err, &label_why, why);
 	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++) {
-		if (i != LP_MKFS_DATA)
-			err = open_companion(service, &label, i, why);
+		if (i != LP_MKFS_DATA) {
+			err = open_companion(service, &label, i, found[i], why);
+			options.path[i] = found[i][0] != '\0' ? found[i] : NULL;
+		}
 		options.bdev[i] = service->bdev[i];
 	}
 	if (err < 0)
@@ -100,6 +124,8 @@ int lpi_service_open_devices(struct lp_service *service, char *why)
 	if (err < 0)
 		return explain_label(path, err, &label_why, why);
 	service->devices_open = true;
+	for (int i = LP_MKFS_DB; i < LP_MKFS_DEVICES; i++)
+		warn_if_forgotten(service, i, found[i]);
 	service->shard_cnt = label.shard_cnt;
 	memcpy(service->store_uuid, label.store_uuid, sizeof(service->store_uuid));
 	return 0;

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -96,6 +97,32 @@ static int open_chunks(struct lp_devices *devices, int device,
 	return lp_chunks_open(devices->bdev[device], &chunks, &devices->chunks[device]);
 }
 
+/* True when the field says another one from now on. */
+static bool set_path(uint8_t *field, size_t size, const char *path)
+{
+	if (path == NULL || strlen(path) >= size || strcmp((const char *)field, path) == 0)
+		return false;
+	memset(field, 0, size);
+	memcpy(field, path, strlen(path));
+	return true;
+}
+
+/* Each copy of the label is whole or the other one is, and both say where the devices are or were.
+ * An error is nobody's: if it takes others' writes with it, the device says so to whoever opens a
+ * shard (rule L7). */
+static void remember_paths(struct lp_devices *devices, const struct lp_devices_options *options)
+{
+	struct lp_disk_label label = devices->label[LP_MKFS_DATA];
+	bool is_new = false;
+	if (devices->bdev[LP_MKFS_DB] != NULL)
+		is_new = set_path(label.db_path, sizeof(label.db_path), options->path[LP_MKFS_DB]);
+	if (devices->bdev[LP_MKFS_WAL] != NULL &&
+	    set_path(label.wal_path, sizeof(label.wal_path), options->path[LP_MKFS_WAL]))
+		is_new = true;
+	if (is_new && lp_label_update(devices->bdev[LP_MKFS_DATA], &label) == 0)
+		devices->label[LP_MKFS_DATA] = label;
+}
+
 /* To the data device, which is always there. */
 static void tie(struct lp_devices *devices, bool are_tied)
 {
@@ -133,8 +160,10 @@ int lp_devices_open(const struct lp_devices_options *options, struct lp_devices 
 		lp_devices_close(&devices);
 		return err;
 	}
-	if (!devices.read_only)
+	if (!devices.read_only) {
+		remember_paths(&devices, options);
 		tie(&devices, true);
+	}
 	*ret_devices = devices;
 	return 0;
 }
@@ -157,6 +186,32 @@ enum lp_mkfs_device lp_devices_of_log(const struct lp_devices *devices)
 enum lp_mkfs_device lp_devices_of_files(const struct lp_devices *devices)
 {
 	return devices->bdev[LP_MKFS_DB] != NULL ? LP_MKFS_DB : LP_MKFS_DATA;
+}
+
+/* Joined; dir may be "/". */
+static int join(const char *dir, const char *name, char *ret_path, size_t len)
+{
+	const char *before = strcmp(dir, "/") == 0 ? "" : dir;
+	if (strlen(before) + 1 + strlen(name) >= len)
+		return -ENAMETOOLONG;
+	(void)snprintf(ret_path, len, "%s/%s", before, name); /* it fits */
+	return 0;
+}
+
+int lp_devices_absolute_path(const char *path, char *ret_path, size_t len)
+{
+	const char *slash = strrchr(path, '/');
+	if (path[0] == '/')
+		return join("/", path + 1, ret_path, len);
+	char *dir = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path));
+	if (dir == NULL)
+		return -ENOMEM;
+	char *real = realpath(dir, NULL);
+	int err =
+		real != NULL ? join(real, slash == NULL ? path : slash + 1, ret_path, len) : -errno;
+	free(real);
+	free(dir);
+	return err;
 }
 
 const char *lp_devices_advice(int err)

@@ -29,6 +29,10 @@ struct lp_devices_options {
 	 * for its own files. 0: what the shards need that were never opened. */
 	uint64_t files_reserve_bytes;
 	bool read_only; /* nothing is written, repaired or leased */
+	/* Where db and wal were found, absolute: the data device's label says it from now on, for
+	 * who is not told (NULL: what it says stays). It stays as well when the path is too long
+	 * for the label, or the label cannot be written, which is no reason not to open. */
+	const char *path[LP_MKFS_DEVICES];
 };
 
 int lp_devices_open(const struct lp_devices_options *options, struct lp_devices *ret_devices,
@@ -38,6 +42,12 @@ void lp_devices_close(struct lp_devices *devices);
 /* Where shard N's log is, and blockfs's journal. */
 enum lp_mkfs_device lp_devices_of_log(const struct lp_devices *devices);
 enum lp_mkfs_device lp_devices_of_files(const struct lp_devices *devices);
+
+/* A path of a device that means the same in any working directory, for labels. What begins with a
+ * slash is as it was given; of what does not the directory is resolved, and the last name is not:
+ * it may be one that stays while what it leads to changes. -ENAMETOOLONG: it has len bytes or more;
+ * -ENOENT and the like: the directory. */
+int lp_devices_absolute_path(const char *path, char *ret_path, size_t len) LP_MUST_CHECK;
 
 /* What a person can do about a device that lp_bdev_open_uring() refused: " (...)", or "". */
 const char *lp_devices_advice(int err);

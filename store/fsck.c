@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of a check. All shards are open at once, as in a daemon: names cross them. A shard that
- * does not open is a finding, and whatever it might say of names is left open. */
+/* The order of a check (fsck_impl.h). All shards are open at once, as in a daemon: names cross
+ * them. A shard that does not open is a finding, and whatever it might say of names is left open.
+ */
 #include "store/fsck.h"
 
 #include <stdio.h>
@@ -86,11 +87,26 @@ static int check_shard(struct lpi_fsck_shard *shard)
 		lpi_fsck_deep_finish(shard->deep);
 	lpi_fsck_deep_free(shard->deep);
 	shard->deep = NULL;
+	return err == 0 ? lpi_fsck_space_named(shard) : err;
+}
+
+static int check_shards(struct lpi_fsck *fsck)
+{
+	int err = 0;
+	for (uint32_t i = 0; i < fsck->report->shards && err == 0; i++)
+		err = check_shard(&fsck->shards[i]);
+	/* The maps of any shard may put those of all in doubt. */
+	for (uint32_t i = 0; i < fsck->report->shards && err == 0; i++) {
+		if (lpi_fsck_is_there(&fsck->shards[i]))
+			err = lpi_fsck_refs(&fsck->shards[i]);
+	}
 	if (err == 0)
-		err = lpi_fsck_space(shard);
-	if (err == 0)
-		err = lpi_fsck_refs(shard);
-	lpi_fsck_blocks_fini(&shard->blocks);
+		err = lpi_fsck_links(fsck);
+	for (uint32_t i = 0; i < fsck->report->shards; i++) {
+		if (err == 0 && lpi_fsck_is_there(&fsck->shards[i]))
+			err = lpi_fsck_space_unnamed(&fsck->shards[i]);
+		lpi_fsck_blocks_fini(&fsck->shards[i].blocks);
+	}
 	return err;
 }
 
@@ -108,10 +124,8 @@ static int check_all(struct lpi_fsck *fsck)
 	int err = 0;
 	for (; opened < fsck->report->shards && err == 0; opened++)
 		err = open_shard(fsck, opened);
-	for (uint32_t i = 0; i < fsck->report->shards && err == 0; i++)
-		err = check_shard(&fsck->shards[i]);
 	if (err == 0)
-		err = lpi_fsck_links(fsck);
+		err = check_shards(fsck);
 	for (uint32_t i = 0; i < opened; i++) {
 		int close_err = close_shard(&fsck->shards[i], err < 0);
 		err = err == 0 ? close_err : err;
@@ -149,7 +163,6 @@ int lp_fsck_look(const struct lp_fsck_look *look, struct lp_fsck_report *ret_rep
 						.names_bytes_max = look->names_bytes_max,
 						.refs_groups_max = look->refs_groups_max};
 	struct lpi_fsck fsck = {.options = &options, .report = ret_report, .read_only = true};
-	int err = 0;
 	*ret_report = (struct lp_fsck_report){.shards = look->view_cnt};
 	fsck.shards = calloc(look->view_cnt, sizeof(*fsck.shards));
 	if (fsck.shards == NULL)
@@ -159,10 +172,7 @@ int lp_fsck_look(const struct lp_fsck_look *look, struct lp_fsck_report *ret_rep
 		fsck.shards[i] =
 			(struct lpi_fsck_shard){.fsck = &fsck, .idx = i, .view = look->views[i]};
 	}
-	for (uint32_t i = 0; i < look->view_cnt && err == 0; i++)
-		err = check_shard(&fsck.shards[i]);
-	if (err == 0)
-		err = lpi_fsck_links(&fsck);
+	int err = check_shards(&fsck);
 	free(fsck.shards);
 	return err == 0 && fsck.is_over ? -ECANCELED : err;
 }

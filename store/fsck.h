@@ -13,12 +13,12 @@
  * somebody names is taken; counts of links, entries and references are made true; marks of
  * unfinished work are taken away or put where they must be. It never removes data, an entry, an
  * inode or a piece of a map. Where damaged records hide what the truth is, nothing is derived
- * from them: blocks that a damaged map may name stay taken.
+ * from them: blocks that a damaged map may name stay taken. store/README.md has a table of that.
  *
  * Threads: the reactor's, which is turned while it runs; it blocks. Errors: a store that cannot be
  * opened at all is an error of lp_fsck_run(), with the sentence in *why; everything else is found
  * and told, also a shard that does not open.
- * Limits: memory is 2 bits for each block of the shard that is looked at, names_bytes_max, and some
+ * Limits: memory is 2 bits for each block that shards have for objects, names_bytes_max, and some
  * 24 MiB; the index is read again where one table is too small for all inodes.
  */
 #ifndef LP_STORE_FSCK_H

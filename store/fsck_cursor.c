@@ -6,14 +6,17 @@
 
 #include "base/error.h"
 
-/* Which of the later phases must not believe what they find. */
+/* A record of this space is there that cannot be looked at: what must not be believed then. */
 static void doubt(struct lpi_fsck_shard *shard, unsigned space)
 {
-	if (space == LP_KEY_SPACE_INODE || space == LP_KEY_SPACE_MAP)
+	bool is_inode = space == LP_KEY_SPACE_INODE;
+	bool is_entry = space == LP_KEY_SPACE_DIRENT;
+	if (is_inode || space == LP_KEY_SPACE_MAP)
 		shard->maps_in_doubt = true;
-	if (space == LP_KEY_SPACE_INODE || space == LP_KEY_SPACE_DIRENT ||
-	    space == LP_KEY_SPACE_UNFINISHED)
+	if (is_inode || is_entry)
 		shard->fsck->names_in_doubt = true;
+	shard->inodes_hidden = shard->inodes_hidden || is_inode;
+	shard->entries_hidden = shard->entries_hidden || is_entry;
 }
 
 static void found_break(const struct lpi_fsck_cursor *cursor, int err)
@@ -21,6 +24,8 @@ static void found_break(const struct lpi_fsck_cursor *cursor, int err)
 	const struct lpi_fsck_at at = {.kind = LP_FSCK_INDEX, .shard = cursor->shard};
 	cursor->shard->is_broken = true;
 	doubt(cursor->shard, cursor->space);
+	if (cursor->space == LP_KEY_SPACE_UNFINISHED)
+		cursor->shard->fsck->names_in_doubt = true;
 	if (!cursor->is_quiet)
 		lpi_fsck_found(cursor->shard->fsck, &at,
 			       "the index cannot be read further among its %s records: %s",
@@ -31,7 +36,8 @@ static void found_bad_key(const struct lpi_fsck_cursor *cursor)
 {
 	const struct lpi_fsck_at at = {.kind = LP_FSCK_KEY, .shard = cursor->shard};
 	doubt(cursor->shard, cursor->space);
-	if (!cursor->is_quiet)
+	/* A bad mark has been told (lpi_fsck_bad_marks()). */
+	if (!cursor->is_quiet && cursor->space != LP_KEY_SPACE_UNFINISHED)
 		lpi_fsck_found(cursor->shard->fsck, &at, "%s", lpi_fsck_last_corruption());
 }
 
@@ -102,6 +108,9 @@ int lpi_fsck_foreign_keys(struct lpi_fsck_shard *shard)
 			err = lp_kv_iter_seek(iter, (struct lp_kv_bytes){after.bytes, after.len});
 			continue;
 		}
+		/* It may have been any. */
+		doubt(shard, LP_KEY_SPACE_INODE);
+		doubt(shard, LP_KEY_SPACE_DIRENT);
 		lpi_fsck_found(shard->fsck, &at, "a key of %zu bytes that begins with 0x%02x",
 			       key.len, first);
 		err = lp_kv_iter_next(iter);
@@ -109,4 +118,37 @@ int lpi_fsck_foreign_keys(struct lpi_fsck_shard *shard)
 	/* What cannot be read is found again, and told, by who reads the spaces. */
 	lp_kv_iter_close(iter);
 	return 0;
+}
+
+/* Nobody can use such a mark, and its value is nothing without its key: what it was about is known
+ * as well, or as little, when it is gone. */
+static int bad_mark(struct lpi_fsck_shard *shard, struct lp_kv_bytes key)
+{
+	struct lpi_fsck_at at = {.kind = LP_FSCK_KEY, .shard = shard};
+	at.is_repaired = shard->fsck->options->repair && key.len <= LP_KEY_BYTES_MAX;
+	lpi_fsck_found(shard->fsck, &at, "%s", lpi_fsck_last_corruption());
+	return at.is_repaired ? lpi_fsck_put(shard, key, (struct lp_kv_bytes){NULL, 0}) : 0;
+}
+
+int lpi_fsck_bad_marks(struct lpi_fsck_shard *shard)
+{
+	struct lp_kv_iter *iter = NULL;
+	struct lp_key_range range;
+	lp_key_range_of_space(&range, LP_KEY_SPACE_UNFINISHED);
+	int err =
+		lpi_fsck_iter_open(shard, (struct lp_kv_bytes){range.first.bytes, range.first.len},
+				   (struct lp_kv_bytes){range.end.bytes, range.end.len}, &iter);
+	if (err < 0)
+		return err;
+	int put_err = 0;
+	for (err = lp_kv_iter_seek_first(iter); err == 0 && put_err == 0;
+	     err = lp_kv_iter_next(iter)) {
+		struct lp_kv_bytes key = lp_kv_iter_key(iter);
+		struct lp_key_view view;
+		if (lp_key_parse(key.data, key.len, &view) < 0)
+			put_err = bad_mark(shard, key);
+	}
+	/* As above. */
+	lp_kv_iter_close(iter);
+	return put_err;
 }

@@ -11,11 +11,16 @@
  *   fsck_deep.c      and their blocks
  *   fsck_deferred.c  and what of them the index keeps
  *   fsck_blocks.c  which blocks extents name
- *   fsck_space.c   phase 2, per shard: against the space
+ *   fsck_space.c   phase 2, per shard: what they name is in use
  *   fsck_refs.c    phase 3, per shard: against the counts of shared blocks
  *   fsck_links.c   phase 4, over all shards: entries and links
  *   fsck_names.c     its table of inodes
+ *   fsck_space.c   phase 5, per shard: nothing else is in use
  *   fsck_fix.c     repairs, as ordinary commits
+ *
+ * What is taken back from somebody comes last, when all was seen that may put it in doubt, and when
+ * the counts of its blocks are durably gone: whoever gets a block next may share it. Which finding
+ * puts what in doubt, and which repair asks for it, is a table in store/README.md.
  *
  * Functions that return int fail only for what ends the whole check: no memory, a device that
  * fails while it is repaired. Damage is a finding, and no error.
@@ -41,8 +46,11 @@ struct lpi_fsck_shard {
 	struct lp_shard *shard;     /* NULL: does not open, or it is a view that is looked at */
 	const struct lp_view *view; /* NULL: it is the shard */
 	uint32_t idx;
-	bool maps_in_doubt; /* some record that may name blocks cannot be read */
+	bool maps_in_doubt; /* some map may name other blocks than are known: see store/README.md */
 	bool is_broken; /* some part of the index cannot be read: what is missing may be there */
+	/* Some key cannot be read, or is none of ours: what is missing may be under it. */
+	bool inodes_hidden;
+	bool entries_hidden;
 	struct lpi_fsck_blocks blocks;
 	struct lpi_fsck_deep *deep;         /* NULL: not deep */
 	struct lpi_fsck_deferred *deferred; /* of this moment */
@@ -103,6 +111,8 @@ bool lpi_fsck_is_used(const struct lpi_fsck_shard *shard, struct lp_extent exten
 bool lpi_fsck_is_unused(const struct lpi_fsck_shard *shard, struct lp_extent extent);
 /* What is looked at is not to be looked at any more: the check ends. */
 bool lpi_fsck_is_over(const struct lpi_fsck_shard *shard);
+/* Maps of any shard may name blocks of any other. */
+void lpi_fsck_doubt_all_maps(struct lpi_fsck *fsck);
 
 /* --- Records ---------------------------------------------------------------------------------- */
 
@@ -126,6 +136,8 @@ void lpi_fsck_cursor_next(struct lpi_fsck_cursor *cursor);
 void lpi_fsck_cursor_close(struct lpi_fsck_cursor *cursor);
 /* Keys that are in no space of ours. */
 int lpi_fsck_foreign_keys(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+/* Marks of unfinished work whose keys cannot be parsed: a repair takes them away. */
+int lpi_fsck_bad_marks(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
 /* The crc-checked key of a record, for the value decoders. */
 void lpi_fsck_cursor_key(const struct lpi_fsck_cursor *cursor, struct lp_key *ret);
 
@@ -199,7 +211,10 @@ void lpi_fsck_deferred_free(struct lpi_fsck_deferred *deferred);
 
 /* --- The other phases ------------------------------------------------------------------------- */
 
-int lpi_fsck_space(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+/* Takes what is named. */
+int lpi_fsck_space_named(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+/* Frees what is not. */
+int lpi_fsck_space_unnamed(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
 int lpi_fsck_refs(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
 int lpi_fsck_links(struct lpi_fsck *fsck) LP_MUST_CHECK;
 

@@ -106,6 +106,9 @@ static int count_name(struct links *links, const struct lpi_fsck_cursor *cursor,
 	if (node == NULL) {
 		const struct lpi_fsck_at at =
 			at_of(links, LP_FSCK_ENTRY, cursor->shard, cursor->view.ino);
+		/* Its record was lost, and what that said of its map. */
+		if (lp_ino_shard(ino) < links->fsck->report->shards)
+			links->fsck->shards[lp_ino_shard(ino)].maps_in_doubt = true;
 		lpi_fsck_found(links->fsck, &at,
 			       "its entry \"%.*s\" points to inode %llu, which is not there",
 			       (int)cursor->view.name_len, (const char *)cursor->view.name,

@@ -332,6 +332,25 @@ static void test_bad_marks(void **state)
 	lpi_rig_fini(&rig);
 }
 
+/* One whose key is too short to name an inode: that of the orphan, or of anything. */
+static void mark_of_bad_key(struct lpi_fsck_rig *on)
+{
+	const struct lp_key key = {.len = 6, .bytes = "U\0\0\0\0\0"};
+	lpi_rig_put(on, 0, &key, "nonsense", 8);
+	no_mark(on);
+	change_nlink(on, 7, 1);
+}
+
+/* It says nothing of any inode, and goes; and hides nothing, so the rest is mended (rule S6). */
+static void test_bad_mark_key(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, mark_of_bad_key);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_KEY, 0, true}, {LP_FSCK_ORPHAN, 6, true},
+		       {LP_FSCK_NLINK, 7, true});
+	lpi_rig_fini(&rig);
+}
+
 static void set_removed(struct lpi_fsck_rig *on, uint64_t nr)
 {
 	struct lp_kv_value value;
@@ -641,6 +660,7 @@ int main(void)
 		cmocka_unit_test(test_transaction),
 		cmocka_unit_test(test_bad_entry),
 		cmocka_unit_test(test_bad_marks),
+		cmocka_unit_test(test_bad_mark_key),
 		cmocka_unit_test(test_removed),
 		cmocka_unit_test(test_loops),
 		cmocka_unit_test(test_other_root),

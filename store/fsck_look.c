@@ -39,6 +39,12 @@ bool lpi_fsck_is_unused(const struct lpi_fsck_shard *shard, struct lp_extent ext
 				   : lp_space_is_unused(lp_shard_space(shard->shard), extent);
 }
 
+void lpi_fsck_doubt_all_maps(struct lpi_fsck *fsck)
+{
+	for (uint32_t i = 0; i < fsck->report->shards; i++)
+		fsck->shards[i].maps_in_doubt = true;
+}
+
 bool lpi_fsck_is_over(const struct lpi_fsck_shard *shard)
 {
 	struct lpi_fsck *fsck = shard->fsck;

@@ -35,6 +35,8 @@ void lpi_fsck_found_stray(struct lpi_fsck_shard *shard, struct lpi_fsck_object *
 	if (object->told_stray || shard->is_broken)
 		return;
 	object->told_stray = true;
+	/* An inode was lost, or is not what it was, and so is what its record said of a map. */
+	shard->maps_in_doubt = true;
 	lpi_fsck_found(shard->fsck, &at, "%s, but the inode %s", what,
 		       object->has_record ? "has no such" : "is not there");
 }
@@ -72,6 +74,8 @@ static int check_word(struct lpi_fsck_shard *shard, struct lpi_fsck_object *obje
 	shard->fsck->report->blocks += at.extent.cnt;
 	if (!lpi_fsck_blocks_has(&shard->blocks, at.extent)) {
 		at.kind = LP_FSCK_OUTSIDE;
+		/* Of those it should name, and of those of another shard that it does name. */
+		lpi_fsck_doubt_all_maps(shard->fsck);
 		lpi_fsck_found(shard->fsck, &at,
 			       "blocks %llu to %llu are not in the space of shard %u",
 			       (unsigned long long)at.extent.block,
@@ -83,11 +87,14 @@ static int check_word(struct lpi_fsck_shard *shard, struct lpi_fsck_object *obje
 	if (err < 0)
 		return err;
 	at.kind = LP_FSCK_TWICE;
-	if (twice > 0)
+	if (twice > 0) {
+		/* One of the two should name another block, or is not counted where it shares. */
+		shard->maps_in_doubt = true;
 		lpi_fsck_found(shard->fsck, &at,
 			       "%llu of blocks %llu to %llu are in another extent as well",
 			       (unsigned long long)twice, (unsigned long long)at.extent.block,
 			       (unsigned long long)lp_extent_end(at.extent) - 1);
+	}
 	if (lpi_word_is_unwritten(word))
 		return 0;
 	check_size(shard, object, logical + at.extent.cnt);

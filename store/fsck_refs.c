@@ -64,14 +64,18 @@ static void count_word(void *arg, struct lp_ino ino, uint64_t word)
 
 /* --- Comparing -------------------------------------------------------------------------------- */
 
-/* A count that is too low loses data, one that is too high only space. */
-static bool is_lower_anywhere(const struct lp_refs *refs, const struct lp_refs *than)
+/* While maps are in doubt there may be more who name a block than can be counted. A count that is
+ * too low loses data, one that is too high only space: what is there may grow. Where there is none,
+ * nobody can let go of the block: any count would change that, and the last who is known would free
+ * it. */
+static bool only_raises(const struct lp_refs *stored, const struct lp_refs *truth)
 {
 	for (uint32_t i = 0; i < LP_REFS_BLOCKS; i++) {
-		if (refs->cnt[i] < than->cnt[i])
-			return true;
+		bool was_none = stored->cnt[i] == 0 && truth->cnt[i] > 0;
+		if (was_none || truth->cnt[i] < stored->cnt[i])
+			return false;
 	}
-	return false;
+	return true;
 }
 
 static int rewrite(struct lpi_fsck_shard *shard, const struct lp_refs *truth)
@@ -96,8 +100,7 @@ static int compare(struct lpi_fsck_shard *shard, const struct lp_refs *truth,
 		i++;
 	if (i == LP_REFS_BLOCKS)
 		return 0;
-	bool is_safe =
-		!shard->maps_in_doubt || (stored != NULL && !is_lower_anywhere(truth, stored));
+	bool is_safe = !shard->maps_in_doubt || (stored != NULL && only_raises(stored, truth));
 	at.is_repaired = shard->fsck->options->repair && is_safe;
 	if (stored == NULL)
 		lpi_fsck_found(shard->fsck, &at, "%s", lpi_fsck_last_corruption());

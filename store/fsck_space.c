@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Phase 2: what extents name must be in use, and nothing else. Both sides are bitmaps, compared
- * run by run; only where a run differs it is looked at block by block. */
+/* Phases 2 and 5: what extents name must be in use, and nothing else. Both sides are bitmaps,
+ * compared run by run; only where a run differs it is looked at block by block.
+ *
+ * What is named is taken at once, before somebody else gets it. What is not is freed when all
+ * shards, counts and names were looked at: any of them may tell that a map is not what it was, and
+ * whoever gets the block next must find no count of it. */
 #include "store/fsck_impl.h"
 
 static int found_leak(struct lpi_fsck_shard *shard, struct lp_extent extent)
 {
 	struct lpi_fsck_at at = {.kind = LP_FSCK_LEAK, .shard = shard, .extent = extent};
-	/* What cannot be read may name them. */
-	at.is_repaired = shard->fsck->options->repair && !shard->maps_in_doubt;
+	/* What is damaged may name them; what cannot be read may have counts of them. */
+	bool in_doubt = shard->maps_in_doubt || shard->is_broken;
+	at.is_repaired = shard->fsck->options->repair && !in_doubt;
 	lpi_fsck_found(shard->fsck, &at,
 		       "%llu blocks from %llu on are in use, but nothing names them%s",
 		       (unsigned long long)extent.cnt, (unsigned long long)extent.block,
-		       shard->maps_in_doubt ? " (a damaged record may)" : "");
+		       in_doubt ? " (a damaged record may)" : "");
 	return at.is_repaired ? lpi_fsck_free(shard, extent) : 0;
 }
 
@@ -43,7 +48,7 @@ static int search_run(struct lpi_fsck_shard *shard, struct lp_extent run, bool i
 	return err;
 }
 
-static int check_chunk(struct lpi_fsck_shard *shard, struct lp_extent chunk)
+static int check_chunk(struct lpi_fsck_shard *shard, struct lp_extent chunk, bool of_named)
 {
 	struct lp_extent run;
 	int err = 0;
@@ -51,6 +56,8 @@ static int check_chunk(struct lpi_fsck_shard *shard, struct lp_extent chunk)
 	     block = lp_extent_end(run)) {
 		bool is_named;
 		run = lpi_fsck_blocks_run(&shard->blocks, block, &is_named);
+		if (is_named != of_named)
+			continue;
 		bool is_right =
 			is_named ? lpi_fsck_is_used(shard, run) : lpi_fsck_is_unused(shard, run);
 		if (!is_right)
@@ -59,12 +66,24 @@ static int check_chunk(struct lpi_fsck_shard *shard, struct lp_extent chunk)
 	return err;
 }
 
-int lpi_fsck_space(struct lpi_fsck_shard *shard)
+static int check_chunks(struct lpi_fsck_shard *shard, bool of_named)
 {
 	int err = 0;
 	for (uint32_t i = 0; i < shard->blocks.chunk_cnt && err == 0; i++) {
-		if (shard->blocks.owned[i] != NULL)
-			err = check_chunk(shard, lpi_fsck_blocks_chunk(&shard->blocks, i));
+		/* An empty one may have been returned since it was looked at first. */
+		if (shard->blocks.owned[i] != NULL && lpi_fsck_owns(shard, i))
+			err = check_chunk(shard, lpi_fsck_blocks_chunk(&shard->blocks, i),
+					  of_named);
 	}
 	return err == 0 ? lpi_fsck_settle(shard) : err;
+}
+
+int lpi_fsck_space_named(struct lpi_fsck_shard *shard)
+{
+	return check_chunks(shard, true);
+}
+
+int lpi_fsck_space_unnamed(struct lpi_fsck_shard *shard)
+{
+	return check_chunks(shard, false);
 }

@@ -55,11 +55,54 @@ static void bad_keys(struct lpi_fsck_rig *on)
 	lpi_rig_put(on, 0, &key, "x", 1);
 }
 
+/* What it was nobody knows: an inode with blocks and names, an entry. So nothing follows from what
+ * is not there. */
+static void foreign_key(struct lpi_fsck_rig *on)
+{
+	const struct lp_key key = {.len = 4, .bytes = "Zoom"};
+	lpi_rig_put(on, 0, &key, "x", 1);
+	(void)lpi_rig_take(on, 7);
+	lpi_rig_put_counts(on, 3);
+	lpi_rig_put_fragment(on, 2, 5, 5, 6);
+	lpi_rig_put_mark(on, 23, LP_UNFINISHED_KIND_TRIM);
+	lpi_rig_put_mark(on, 3, LP_UNFINISHED_KIND_ORPHAN);
+}
+
+static void hidden_inode(struct lpi_fsck_rig *on)
+{
+	const struct lp_key key = {.len = 3, .bytes = "I12"};
+	lpi_rig_put(on, 0, &key, "x", 1);
+	(void)lpi_rig_take(on, 7);
+	lpi_rig_put_mark(on, 23, LP_UNFINISHED_KIND_TRIM);
+	lpi_rig_put_fragment(on, 2, 5, 5, 6);
+}
+
+static void hidden_entry(struct lpi_fsck_rig *on)
+{
+	const struct lp_key key = {.len = 11, .bytes = "D\0\0\0\0\0\0\0\2a/"};
+	lpi_rig_put(on, 0, &key, "x", 1);
+	(void)lpi_rig_take(on, 7);
+	lpi_rig_put_fragment(on, 2, 5, 5, 6);
+}
+
 static void test_keys(void **state)
 {
 	(void)state;
 	lpi_rig_damage(&rig, bad_keys);
 	LPI_RIG_EXPECT(&rig, {LP_FSCK_KEY, 0, false}, {LP_FSCK_KEY, 0, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, foreign_key);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_KEY, 0, false}, {LP_FSCK_LEAK, 0, false},
+		       {LP_FSCK_REFS, 0, false}, {LP_FSCK_FRAGMENT, 2, false},
+		       {LP_FSCK_UNFINISHED, 23, false}, {LP_FSCK_UNFINISHED, 3, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, hidden_inode);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_KEY, 0, false}, {LP_FSCK_LEAK, 0, false},
+		       {LP_FSCK_UNFINISHED, 23, false}, {LP_FSCK_FRAGMENT, 2, true});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, hidden_entry);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_KEY, 0, false}, {LP_FSCK_LEAK, 0, true},
+		       {LP_FSCK_FRAGMENT, 2, false});
 	lpi_rig_fini(&rig);
 }
 
@@ -148,11 +191,64 @@ static void wrong_shard(struct lpi_fsck_rig *on)
 	lpi_rig_put(on, 0, &key, bytes, lp_inode_encode(&inode, bytes));
 }
 
+/* A directory: a fragment that it has is not taken for one of none. */
+static void directory_on_wrong_shard(struct lpi_fsck_rig *on)
+{
+	uint64_t nr = lp_ino_make(5, 9).nr;
+	const struct lp_fragment_value value = {.next_insertion = 4};
+	struct lp_inode inode = lpi_rig_inode(nr, LP_INODE_TYPE_DIR, 1, NULL, 2);
+	uint8_t bytes[LP_INODE_BYTES_MAX];
+	uint8_t fragment[LP_FRAGMENT_VALUE_SIZE];
+	struct lp_key key;
+	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, inode.ino);
+	lpi_rig_put(on, 0, &key, bytes, lp_inode_encode(&inode, bytes));
+	lp_key_of_ino(&key, LP_KEY_SPACE_FRAGMENT, inode.ino);
+	lp_fragment_write(&value, &key, fragment);
+	lpi_rig_put(on, 0, &key, fragment, sizeof(fragment));
+}
+
 static void test_place(void **state)
 {
 	(void)state;
+	uint64_t nr = lp_ino_make(5, 9).nr;
 	lpi_rig_damage(&rig, wrong_shard);
-	LPI_RIG_EXPECT(&rig, {LP_FSCK_PLACE, lp_ino_make(5, 9).nr, false});
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_PLACE, nr, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, directory_on_wrong_shard);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_PLACE, nr, false}, {LP_FSCK_ENTRY, nr, false});
+	lpi_rig_fini(&rig);
+}
+
+/* An inode whose record is lost is known by what hung on it, or by its name: what is in use and not
+ * named may be its blocks. */
+static void lost_inode_with_attribute(struct lpi_fsck_rig *on)
+{
+	struct lp_key key;
+	lp_key_of_name(&key, LP_KEY_SPACE_XATTR, (struct lp_ino){6}, "x", 1);
+	lpi_rig_put(on, 0, &key, "v", 1);
+	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, (struct lp_ino){6});
+	lpi_rig_put(on, 0, &key, NULL, 0);
+	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, (struct lp_ino){6});
+	lpi_rig_put(on, 0, &key, NULL, 0);
+}
+
+static void lost_inode_with_name(struct lpi_fsck_rig *on)
+{
+	struct lp_key key;
+	lp_key_of_name(&key, LP_KEY_SPACE_XATTR, (struct lp_ino){3}, "user.x", 6);
+	lpi_rig_put(on, 0, &key, NULL, 0);
+	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, (struct lp_ino){3});
+	lpi_rig_put(on, 0, &key, NULL, 0);
+}
+
+static void test_lost_inodes(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, lost_inode_with_attribute);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_STRAY, 6, false}, {LP_FSCK_LEAK, 0, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, lost_inode_with_name);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_ENTRY, 2, false}, {LP_FSCK_LEAK, 0, false});
 	lpi_rig_fini(&rig);
 }
 
@@ -245,6 +341,38 @@ static void outside(struct lpi_fsck_rig *on)
 	lp_kv_value_release(&value);
 }
 
+/* What should be named instead is in use, and nothing names it. */
+static void twice_instead(struct lpi_fsck_rig *on)
+{
+	twice(on);
+	leak(on);
+}
+
+static void outside_instead(struct lpi_fsck_rig *on)
+{
+	outside(on);
+	leak(on);
+}
+
+static void high_count(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_counts(on, 3);
+}
+
+/* A file on the last shard names what the first one has in use, where a count is too high. */
+static void named_from_elsewhere(struct lpi_fsck_rig *on)
+{
+	struct lp_inode inode =
+		lpi_rig_inode(lp_ino_make(1, 20).nr, LP_INODE_TYPE_FILE, 0, NULL, 0);
+	struct lp_extmap map;
+	inode.size_bytes = 1;
+	lp_extmap_init(&map, inode.ino, NULL);
+	lpi_rig_map(&map, 0, lpi_rig_take(on, 1), true, false);
+	lpi_rig_put_file(on, &inode, &map);
+	lpi_rig_put_mark(on, inode.ino.nr, LP_UNFINISHED_KIND_ORPHAN);
+	high_count(on);
+}
+
 static void test_extents(void **state)
 {
 	(void)state;
@@ -254,14 +382,20 @@ static void test_extents(void **state)
 	lpi_rig_damage(&rig, outside);
 	LPI_RIG_EXPECT(&rig, {LP_FSCK_OUTSIDE, 7, false}, {LP_FSCK_OUTSIDE, 7, false});
 	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, twice_instead);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_TWICE, 7, false}, {LP_FSCK_LEAK, 0, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, outside_instead);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_OUTSIDE, 7, false}, {LP_FSCK_OUTSIDE, 7, false},
+		       {LP_FSCK_LEAK, 0, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage_on(&rig, 2, named_from_elsewhere);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_OUTSIDE, lp_ino_make(1, 20).nr, false},
+		       {LP_FSCK_LEAK, 0, false}, {LP_FSCK_REFS, 0, false});
+	lpi_rig_fini(&rig);
 }
 
 /* --- Counts ----------------------------------------------------------------------------------- */
-
-static void high_count(struct lpi_fsck_rig *on)
-{
-	lpi_rig_put_counts(on, 3);
-}
 
 static void no_count(struct lpi_fsck_rig *on)
 {
@@ -293,10 +427,36 @@ static void high_count_in_doubt(struct lpi_fsck_rig *on)
 	bad_leaf(on);
 }
 
+static void low_count_in_doubt(struct lpi_fsck_rig *on)
+{
+	lpi_rig_put_counts(on, 1);
+	bad_leaf(on);
+}
+
+/* Without a count nobody can let go of the block; with one, the last who is known would free it. */
 static void no_count_in_doubt(struct lpi_fsck_rig *on)
 {
 	no_count(on);
 	bad_leaf(on);
+}
+
+/* c has as its own what b shares: there are two, as the counts say, of which one is counted. */
+static void own_and_shared(struct lpi_fsck_rig *on)
+{
+	struct lp_kv_value value;
+	struct lp_inode inode;
+	struct lp_extmap map;
+	lpi_rig_get_inode(on, 5, &value, &inode);
+	lp_extmap_init(&map, inode.ino, NULL);
+	lpi_rig_map(&map, 0, (struct lp_extent){on->b.block, 3}, true, false);
+	lpi_rig_put_file(on, &inode, &map);
+	lp_kv_value_release(&value);
+}
+
+static void own_and_shared_without(struct lpi_fsck_rig *on)
+{
+	own_and_shared(on);
+	no_count(on);
 }
 
 static void test_counts(void **state)
@@ -315,9 +475,19 @@ static void test_counts(void **state)
 	LPI_RIG_EXPECT(&rig, {LP_FSCK_REFS, 0, false}, {LP_FSCK_RECORD, 4, false},
 		       {LP_FSCK_LEAK, 0, false});
 	lpi_rig_fini(&rig);
-	lpi_rig_damage(&rig, no_count_in_doubt);
+	lpi_rig_damage(&rig, low_count_in_doubt);
 	LPI_RIG_EXPECT(&rig, {LP_FSCK_REFS, 0, true}, {LP_FSCK_RECORD, 4, false},
 		       {LP_FSCK_LEAK, 0, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, no_count_in_doubt);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_REFS, 0, false}, {LP_FSCK_RECORD, 4, false},
+		       {LP_FSCK_LEAK, 0, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, own_and_shared);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_TWICE, 5, false}, {LP_FSCK_REFS, 0, false});
+	lpi_rig_fini(&rig);
+	lpi_rig_damage(&rig, own_and_shared_without);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_TWICE, 5, false}, {LP_FSCK_REFS, 0, false});
 	lpi_rig_fini(&rig);
 }
 
@@ -503,17 +673,101 @@ static void test_cut_repair(void **state)
 	lpi_rig_fini(&rig);
 }
 
+static struct lp_extent counted_leak;
+
+/* Blocks that nobody names, with counts as of a clone. */
+static void leak_with_counts(struct lpi_fsck_rig *on)
+{
+	struct lp_refs refs;
+	counted_leak = lpi_rig_take(on, 1);
+	lp_refs_init(&refs, counted_leak.block >> LP_REFS_SHIFT);
+	refs.cnt[counted_leak.block % LP_REFS_BLOCKS] = 2;
+	/* Those of b's blocks, if they are of the same group. */
+	for (uint64_t block = on->b.block; block < on->b.block + 3; block++) {
+		if (block >> LP_REFS_SHIFT == refs.group)
+			refs.cnt[block % LP_REFS_BLOCKS] = 2;
+	}
+	lpi_rig_put_refs(on, &refs);
+}
+
+/* If it is free whoever gets it may share it: his clone finds no count. Returns whether it is. */
+static bool expect_free_is_uncounted(struct lpi_fsck_rig *on)
+{
+	uint64_t group = counted_leak.block >> LP_REFS_SHIFT;
+	uint32_t idx = counted_leak.block % LP_REFS_BLOCKS;
+	struct lp_kv_value value;
+	struct lp_refs refs;
+	struct lp_key key;
+	lpi_rig_open(on);
+	bool is_free = lp_space_is_unused(lp_shard_space(on->shards[0]), counted_leak);
+	lp_refs_key(&key, group);
+	lp_refs_init(&refs, group);
+	int err = lp_kv_get(lp_shard_kv(on->shards[0]), (struct lp_kv_bytes){key.bytes, key.len},
+			    &value);
+	if (err == 0) {
+		lp_test_ok(lp_refs_decode(value.bytes.data, value.bytes.len, &key, &refs));
+		lp_kv_value_release(&value);
+	}
+	if (is_free)
+		lp_test_ok(lp_refs_share(&refs, idx, 1, false));
+	lpi_rig_close(on);
+	return is_free;
+}
+
+/* The counts of a block are gone before it is free, wherever the power fails. */
+static void test_cut_counted_leak(void **state)
+{
+	(void)state;
+	static struct lpi_fsck_rig other;
+	const struct lp_sim_options options = {.profile = lp_sim_preset(LP_SIM_CONSUMER),
+					       .size_bytes = LPI_RIG_BYTES};
+	struct lp_bdev *bdev = NULL;
+	struct lp_sim_cutter *cutter = NULL;
+	uint64_t free_cnt = 0;
+	uint64_t n = 0;
+	lp_test_ok(lp_bdev_open_sim(&options, &bdev));
+	lpi_rig_init_on(&rig, bdev, 1);
+	lpi_rig_mkfs(&rig);
+	lpi_rig_fill(&rig);
+	lpi_rig_open(&rig);
+	leak_with_counts(&rig);
+	lpi_rig_settle(&rig);
+	lpi_rig_close(&rig);
+	lp_test_ok(lp_bdev_flush_sync(bdev));
+	lp_sim_trim_log(lp_sim_of(bdev));
+	lp_test_ok(lpi_rig_run(&rig, true));
+	assert_int_equal(rig.report.repaired, 2);
+	lp_test_ok(lp_sim_cutter_new(lp_sim_of(bdev), NULL, &cutter));
+	for (; lp_sim_cutter_next(cutter); n++) {
+		lpi_rig_init_on(&other, lp_sim_cutter_cut(cutter, n), 1);
+		free_cnt += expect_free_is_uncounted(&other);
+		lpi_rig_fini(&other);
+	}
+	assert_true(free_cnt > 0 && free_cnt < n);
+	lp_sim_cutter_free(cutter);
+	lpi_rig_fini(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_clean),      cmocka_unit_test(test_keys),
-		cmocka_unit_test(test_bad_inode),  cmocka_unit_test(test_leaves),
-		cmocka_unit_test(test_strays),     cmocka_unit_test(test_place),
-		cmocka_unit_test(test_size),       cmocka_unit_test(test_space),
-		cmocka_unit_test(test_extents),    cmocka_unit_test(test_counts),
-		cmocka_unit_test(test_windows),    cmocka_unit_test(test_copies),
-		cmocka_unit_test(test_cut_table),  cmocka_unit_test(test_dead_shard),
+		cmocka_unit_test(test_clean),
+		cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_bad_inode),
+		cmocka_unit_test(test_leaves),
+		cmocka_unit_test(test_strays),
+		cmocka_unit_test(test_place),
+		cmocka_unit_test(test_size),
+		cmocka_unit_test(test_space),
+		cmocka_unit_test(test_extents),
+		cmocka_unit_test(test_counts),
+		cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_cut_table),
+		cmocka_unit_test(test_dead_shard),
 		cmocka_unit_test(test_cut_repair),
+		cmocka_unit_test(test_lost_inodes),
+		cmocka_unit_test(test_cut_counted_leak),
 	};
 	return lp_test_main(tests, "store/fsck");
 }

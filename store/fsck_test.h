@@ -275,14 +275,20 @@ static inline void lpi_rig_expect(struct lpi_fsck_rig *rig, const struct lpi_fsc
 		       LP_ARRAY_SIZE(((const struct lpi_fsck_want[]){__VA_ARGS__})))
 
 /* A new store of the picture, damaged by the function, which finds the shards open. */
-static inline void lpi_rig_damage(struct lpi_fsck_rig *rig, void (*damage)(struct lpi_fsck_rig *))
+static inline void lpi_rig_damage_on(struct lpi_fsck_rig *rig, uint32_t shard_cnt,
+				     void (*damage)(struct lpi_fsck_rig *))
 {
-	lpi_rig_init(rig, 1);
+	lpi_rig_init(rig, shard_cnt);
 	lpi_rig_fill(rig);
 	lpi_rig_open(rig);
 	damage(rig);
 	lpi_rig_settle(rig);
 	lpi_rig_close(rig);
+}
+
+static inline void lpi_rig_damage(struct lpi_fsck_rig *rig, void (*damage)(struct lpi_fsck_rig *))
+{
+	lpi_rig_damage_on(rig, 1, damage);
 }
 
 #endif

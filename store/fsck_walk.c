@@ -64,9 +64,18 @@ static void take_inode(struct walk *walk, struct lpi_fsck_object *object)
 		shard->fsck->names_in_doubt = true;
 		found_record(shard, object->ino);
 	}
-	if (lp_ino_shard(object->ino) != shard->idx)
-		lpi_fsck_found(shard->fsck, &at, "belongs on shard %u, and lies on shard %u",
-			       lp_ino_shard(object->ino), shard->idx);
+	if (lp_ino_shard(object->ino) == shard->idx)
+		return;
+	/* Where it belongs it is missed. */
+	shard->fsck->names_in_doubt = true;
+	lpi_fsck_found(shard->fsck, &at, "belongs on shard %u, and lies on shard %u",
+		       lp_ino_shard(object->ino), shard->idx);
+}
+
+/* What has no record has no inode. */
+static bool sees_all_inodes(const struct lpi_fsck_shard *shard)
+{
+	return !shard->is_broken && !shard->inodes_hidden;
 }
 
 /* What the mark must have been about follows from the inode, as for the store when it is opened: it
@@ -93,8 +102,8 @@ static int bad_mark(struct lpi_fsck_shard *shard, const struct lpi_fsck_object *
 		    const struct lp_key *key)
 {
 	struct lpi_fsck_at at = {.kind = LP_FSCK_RECORD, .shard = shard, .ino = object->ino};
-	bool is_known = object->has_record ? object->is_sound : !shard->is_broken;
-	at.is_repaired = shard->fsck->options->repair && is_known;
+	at.is_repaired = shard->fsck->options->repair &&
+			 (object->has_record ? object->is_sound : sees_all_inodes(shard));
 	lpi_fsck_found(shard->fsck, &at, "%s", lpi_fsck_last_corruption());
 	if (at.is_repaired)
 		return rewrite_mark(shard, object, key);
@@ -117,10 +126,10 @@ static int take_unfinished(struct walk *walk, struct lpi_fsck_object *object)
 		return bad_mark(shard, object, &key);
 	if (object->has_record || shard->is_broken)
 		return 0;
-	at.is_repaired = shard->fsck->options->repair;
+	at.is_repaired = shard->fsck->options->repair && sees_all_inodes(shard);
 	lpi_fsck_found(shard->fsck, &at, "is marked as unfinished (%s), but is not there",
 		       lp_unfinished_kind_name(value.kind));
-	if (!shard->fsck->options->repair)
+	if (!at.is_repaired)
 		return 0;
 	return lpi_fsck_put(shard, cursor->key, (struct lp_kv_bytes){NULL, 0});
 }
@@ -185,8 +194,9 @@ static int take_fragment(struct walk *walk, struct lp_ino dir, const struct entr
 	if (fault == NULL || shard->is_broken)
 		return 0;
 	/* One that takes no entries and has some, or that may be such a one: which of both is right
-	 * cannot be told. */
-	at.is_repaired = shard->fsck->options->repair &&
+	 * cannot be told. Nor what is right where an entry may be under a key that cannot be
+	 * read. */
+	at.is_repaired = shard->fsck->options->repair && !shard->entries_hidden &&
 			 (is_sound ? value.is_sealed == 0 : entries->cnt > 0);
 	lpi_fsck_found(shard->fsck, &at,
 		       "the %s in its fragment on shard %u is wrong: there are %llu entries with "
@@ -312,6 +322,8 @@ int lpi_fsck_walk(struct lpi_fsck_shard *shard)
 	struct walk walk = {.shard = shard};
 	struct lp_ino ino;
 	int err = lpi_fsck_foreign_keys(shard);
+	if (err == 0)
+		err = lpi_fsck_bad_marks(shard);
 	if (err == 0)
 		err = lpi_fsck_deferred_new(shard, &shard->deferred);
 	for (int which = 0; which < CURSORS && err == 0; which++)

@@ -38,7 +38,7 @@ expect 1 'block device or an image' info /
 truncate -s 256M db.img
 truncate -s 256M wal.img
 expect 0 'store' mkfs --size 256M --shards 2 --db db.img --wal wal.img data.img
-expect 0 'db device +db.img' info data.img
+expect 0 "db device +$PWD/db.img$" info data.img
 expect 0 'role +wal' info wal.img
 
 # An image of which a part is missing is told from a damaged one.

@@ -199,6 +199,18 @@ mv db.img moved.img
 refused 1 "db device was last found at .*--db says where it is now" --memory 128M --listen unix:s b.img
 start moved --listen unix:moved.sock --db moved.img b.img
 await_ready moved && stop moved
+# Now it is known, wherever the next one starts.
+mkdir elsewhere
+cd elsewhere || exit 1
+start again --listen unix:again.sock ../b.img
+await_ready again && stop again
+cd ..
+"$lapis" info b.img | grep -Eq "^db device +$PWD/moved.img$" || say "the db device: $("$lapis" info b.img)"
+long=$(printf 'n%.0s' {1..250})
+mv moved.img "$long"
+start long --listen unix:long.sock --db "$long" b.img
+await_ready long && stop long
+grep -q 'still says that its db device is at .*moved.img: --db is needed again' long.err || say "a path too long: $(cat long.err)"
 
 # From a file, on all kinds of sockets, with a pidfile.
 cat >a.conf <<END
