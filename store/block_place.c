@@ -125,7 +125,7 @@ int lpi_edit_keep_places(struct lpi_txn *txn)
 	if (kinds.own + kinds.set_aside == 0 || (!all_own && !edit->is_refused) ||
 	    !frame_takes(txn, all_ride ? edit->range.cnt : kinds.own, &kinds))
 		return -ENOSPC;
-	edit->seen.begun_ns = 0; /* as no other write of its path */
+	edit->seen.contest = NULL; /* as no other write of its path */
 	if (all_own)
 		edit->path = LP_PATH_DEFERRED;
 	edit->is_in_place = all_own;

@@ -14,7 +14,7 @@ void lpi_edit_init(struct lpi_edit *edit)
 	edit->length = 0;
 	edit->range = (struct lp_extmap_range){0, 0};
 	edit->path = LP_PATH_AUTO;
-	edit->seen.begun_ns = 0;
+	edit->seen.contest = NULL;
 	edit->is_in_place = false;
 	edit->is_unwritten = false;
 	edit->is_mixed = false;

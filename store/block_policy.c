@@ -53,45 +53,6 @@ static void note_depth(struct lpi_block *block)
 	policy->depth_x256 = LP_MAX(faded, 256 * now);
 }
 
-/* One write in so many. */
-static uint32_t trial_share(const struct lpi_policy *policy)
-{
-	if (LPI_POLICY_TRIALS - policy->trials_left < LPI_POLICY_FIRST)
-		return LPI_POLICY_FIRST_SHARE;
-	return policy->trials_left > 0 ? LPI_POLICY_TRIAL_SHARE : LPI_POLICY_LATE_SHARE;
-}
-
-/* Whether this write should rather show what the other path takes. */
-static bool is_trial(struct lpi_policy *policy)
-{
-	if (policy->trial_left > 0) {
-		policy->trial_left--;
-		return true;
-	}
-	uint32_t cnt = LP_MAX(LPI_POLICY_BURST * depth_of(policy), LPI_POLICY_TRIAL_MIN);
-	cnt = LP_MIN(cnt, LPI_POLICY_TRIAL_MAX);
-	policy->same_cnt++;
-	if (++policy->asked_cnt < cnt * trial_share(policy))
-		return false;
-	policy->asked_cnt = 0;
-	policy->trials_left -= LP_MIN(policy->trials_left, 1u);
-	policy->trial_cnt = cnt;
-	policy->trial_left = cnt;
-	policy->same_cnt = 0;
-	return false;
-}
-
-/* Those that were under way when the path changed have ended, or nearly. Not each: those of one
- * frame end together, and are one and the same news. */
-static bool is_to_be_seen(const struct lpi_policy *policy, bool is_trial)
-{
-	uint32_t depth = depth_of(policy);
-	uint32_t nr = is_trial ? policy->trial_left : policy->same_cnt;
-	bool is_among_its_own = is_trial ? policy->trial_left < policy->trial_cnt / 2
-					 : policy->same_cnt >= 2 * depth;
-	return is_among_its_own && nr % LP_MAX(depth / LPI_POLICY_SEEN_SHARE, 1u) == 0;
-}
-
 /* Each sample counts a quarter; what is not known any more goes back to what is assumed. */
 static void note_places(struct lpi_block *block)
 {
@@ -137,40 +98,84 @@ static void note_thread(struct lpi_block *block, enum lp_write_path path, uint64
 	policy->thread_guessed_ns += lp_policy_thread_ns(path, bytes);
 }
 
+static struct lp_contest *contest_of(struct lpi_policy *policy, uint64_t bytes, uint32_t depth)
+{
+	struct lp_contest *contest = &policy->contests[lp_policy_class_idx(bytes)]
+						      [lp_policy_depth_idx(depth)];
+	if (contest->is_begun)
+		return contest;
+	if (bytes <= LP_BLOCK_BYTES)
+		lp_contest_init(contest, LP_PATH_DEFERRED, LPI_POLICY_BLOCK_FAR);
+	else
+		lp_contest_init(contest, lp_policy_choose(&policy->costs, bytes, depth),
+				LP_CONTEST_NEAR);
+	return contest;
+}
+
+static enum lp_write_path choose(struct lpi_block *block, uint64_t bytes, bool is_ordered,
+				 struct lpi_policy_write *ret_write)
+{
+	struct lpi_policy *policy = &block->policy;
+	uint32_t depth = LP_MAX(depth_of(policy), 1u);
+	if (bytes < LP_BLOCK_BYTES)
+		return LP_PATH_DEFERRED;
+	if (bytes > policy->costs.payload_bytes)
+		return LP_PATH_DIRECT;
+	if (is_ordered && bytes <= LP_POLICY_ORDERED_BYTES)
+		return lp_policy_choose_ordered(&policy->costs, bytes, depth);
+	struct lp_contest *contest = contest_of(policy, bytes, depth);
+	if (is_ordered)
+		return contest->path;
+	uint32_t blocks = (uint32_t)(lp_align_up(bytes, LP_BLOCK_BYTES) / LP_BLOCK_BYTES);
+	enum lp_write_path path = lp_contest_begin(contest, depth, blocks, &ret_write->of);
+	ret_write->contest = contest;
+	ret_write->begun_ns = lp_reactor_now_ns(block->options.reactor);
+	return path;
+}
+
 enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes, bool is_ordered,
 				     struct lpi_policy_write *ret_write)
 {
-	struct lpi_policy *policy = &block->policy;
-	bool is_other = false;
+	*ret_write = (struct lpi_policy_write){.contest = NULL};
 	note_depth(block);
 	note_places(block);
-	uint32_t depth = depth_of(policy);
-	enum lp_write_path path = is_ordered
-					  ? lp_policy_choose_ordered(&policy->costs, bytes, depth)
-					  : lp_policy_choose(&policy->costs, bytes, depth);
-	if (policy->costs.flips != policy->seen_flips)
-		policy->same_cnt = 0;
-	policy->seen_flips = policy->costs.flips;
-	if (bytes <= policy->costs.payload_bytes)
-		is_other = is_trial(policy);
-	if (is_other)
-		path = path == LP_PATH_DIRECT ? LP_PATH_DEFERRED : LP_PATH_DIRECT;
-	LP_ASSERT(path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED);
+	enum lp_write_path path = choose(block, bytes, is_ordered, ret_write);
 	note_thread(block, path, bytes);
-	*ret_write = (struct lpi_policy_write){
-		.bytes = bytes, .depth = depth, .path = path, .is_trial = is_other};
-	if (!is_ordered && is_to_be_seen(policy, is_other))
-		ret_write->begun_ns = lp_reactor_now_ns(block->options.reactor);
 	return path;
 }
 
 void lpi_policy_written(struct lpi_block *block, const struct lpi_policy_write *write)
 {
-	if (write->begun_ns == 0)
+	if (write->contest == NULL || !write->of.is_seen)
 		return;
-	lp_policy_observe_write(&block->policy.costs, write->path, write->bytes, write->depth,
-				lp_reactor_now_ns(block->options.reactor) - write->begun_ns,
-				write->is_trial);
+	const struct lp_pending_stats *pending = lp_pending_stats(lp_shard_pending(block->shard));
+	const struct lp_contest_later later = {
+		.added = pending->added,
+		.done = pending->written + pending->superseded + pending->freed};
+	lp_contest_end(write->contest, &write->of,
+		       lp_reactor_now_ns(block->options.reactor) - write->begun_ns, &later);
+}
+
+#define US(ns) ((ns) / 1000)
+
+/* What whole writes took, and what the device's operations promise. */
+static int explain_contest(const struct lpi_policy *policy, uint64_t bytes, char *buf, size_t len)
+{
+	uint32_t depth = LP_MAX(depth_of(policy), 1u);
+	const struct lp_contest *contest = &policy->contests[lp_policy_class_idx(bytes)]
+							    [lp_policy_depth_idx(depth)];
+	int cnt = 0;
+	if (contest->is_begun)
+		cnt = snprintf(buf, len,
+			       "%s: of %u at once each took %.1f us deferred (%.1f of them for what "
+			       "comes later), %.1f direct (0: none yet), changed %u times; by the "
+			       "device's times: ",
+			       lp_write_path_name(contest->path), depth,
+			       US(lp_contest_ns(contest, LP_PATH_DEFERRED)), US(contest->later_ns),
+			       US(lp_contest_ns(contest, LP_PATH_DIRECT)), contest->flips);
+	size_t used = LP_MIN((size_t)LP_MAX(cnt, 0), len);
+	int more = lp_policy_explain(&policy->costs, bytes, depth, buf + used, len - used);
+	return cnt < 0 || more < 0 ? -1 : cnt + more;
 }
 
 int lpi_policy_explain(const struct lpi_block *block, uint64_t bytes, char *buf, size_t len)
@@ -186,8 +191,10 @@ int lpi_policy_explain(const struct lpi_block *block, uint64_t bytes, char *buf,
 	if (path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED)
 		return snprintf(buf, len, "%llu bytes: %s, as was asked for",
 				(unsigned long long)bytes, lp_write_path_name(path));
-	return lp_policy_explain(&block->policy.costs, LP_MAX(bytes, UINT64_C(1)),
-				 depth_of(&block->policy), buf, len);
+	if (bytes < LP_BLOCK_BYTES)
+		return snprintf(buf, len, "%llu bytes: deferred, as all less than a block",
+				(unsigned long long)bytes);
+	return explain_contest(&block->policy, bytes, buf, len);
 }
 
 /* --- Keeping ---------------------------------------------------------------------------------- */
@@ -219,8 +226,7 @@ void lpi_policy_close(struct lpi_block *block)
 void lpi_policy_init(struct lpi_policy *policy)
 {
 	*policy = (struct lpi_policy){.log_observer = {log_completed},
-				      .data_observer = {data_completed},
-				      .trials_left = LPI_POLICY_TRIALS};
+				      .data_observer = {data_completed}};
 }
 
 static int load(struct lpi_block *block)

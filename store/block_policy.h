@@ -2,11 +2,12 @@
 /* Which path a write takes that nobody chose one for: store/policy.h, fed with what the store's own
  * operations take, asked for each write, and kept in the index.
  *
- * A path that is never taken cannot be judged, only guessed at. So a small share of the writes of
- * `auto` takes the other one: in short bursts, for single ones among others teach nothing, and
- * LPI_POLICY_BURST times as many as are under way, for what whole writes take shows in the second
- * half, when those before have ended. Rarer after the first few, and still rarer after
- * LPI_POLICY_TRIALS: what has changed, or was seen in a bad moment, must not be believed for ever.
+ * What is shorter than a block is deferred: directly it takes a block of its own, and those of one
+ * object come one after the other. Of what is longer, and waits for the log, store/contest.h decides
+ * for each class of size and depth; it begins where the policy says, but for single blocks, which on
+ * nearly all devices are better deferred, and of which each trial leaves some anywhere: they begin
+ * there, and trials are far. Who does not wait takes what the policy says, or, if it is long, what
+ * those who wait take.
  *
  * How many writes write-back makes for each payload shows only where much is deferred for long: it
  * is counted over LPI_POLICY_PLACES payloads at a time. What was counted is slowly forgotten while
@@ -24,19 +25,12 @@
 
 #include "store/bdev.h"
 #include "store/commit.h"
+#include "store/contest.h"
 #include "store/policy.h"
 
 #define LPI_POLICY_SAVE        16384u
 #define LPI_POLICY_SAVE_NS     (3600 * LP_NS_PER_S)
-#define LPI_POLICY_TRIAL_SHARE 128u /* one write in so many; */
-#define LPI_POLICY_FIRST_SHARE 16u  /* of the first few trials */
-#define LPI_POLICY_FIRST       4u
-#define LPI_POLICY_TRIALS      32u
-#define LPI_POLICY_LATE_SHARE  1024u /* of those after them */
-#define LPI_POLICY_BURST       4u
-#define LPI_POLICY_TRIAL_MIN   16u /* writes of one */
-#define LPI_POLICY_TRIAL_MAX   1024u
-#define LPI_POLICY_SEEN_SHARE  4u /* so many of as many writes as are under way */
+#define LPI_POLICY_BLOCK_FAR   256u /* for LP_CONTEST_NEAR */
 #define LPI_POLICY_PLACES      1024u
 #define LPI_POLICY_SHARE       0.8
 #define LPI_POLICY_THREAD      64u /* writes of one look at the thread's time */
@@ -51,12 +45,7 @@ struct lpi_policy {
 	struct lp_bdev_observer data_observer;
 	bool writes_through; /* direct writes do, for the device's cache is volatile */
 	uint32_t depth_x256; /* transactions under way, smoothed */
-	uint32_t asked_cnt;  /* since the last trial */
-	uint32_t trials_left;
-	uint32_t trial_cnt;  /* writes of the one under way, or of the last */
-	uint32_t trial_left; /* of these */
-	uint32_t same_cnt;   /* writes since the last of a trial, or since a choice was changed, */
-	uint32_t seen_flips; /* of which there were so many */
+	struct lp_contest contests[LP_POLICY_CLASS_CNT][LP_POLICY_DEPTH_CNT];
 	uint32_t chosen_cnt; /* since the share was last looked at */
 	uint64_t places;     /* write-back was done with, */
 	uint64_t place_writes; /* and these it took, then */
@@ -78,11 +67,9 @@ int lpi_policy_open(struct lpi_block *block) LP_MUST_CHECK;
 
 /* A write whose whole time is to be seen. */
 struct lpi_policy_write {
-	uint64_t begun_ns; /* 0: it is not */
-	uint64_t bytes;
-	uint32_t depth;
-	enum lp_write_path path;
-	bool is_trial;
+	struct lp_contest *contest; /* NULL: it is not seen */
+	struct lp_contest_write of;
+	uint64_t begun_ns;
 };
 
 /* LP_PATH_DEFERRED or LP_PATH_DIRECT for a write that may take both. */

@@ -196,8 +196,6 @@ static double time_of(const struct device_case *one, enum lp_write_path path, ui
 	struct lp_store_stats stats[2];
 	lp_store_set_write_path(rig->hand.store, path);
 	(void)run(rig, one->bytes, one->depth, one->learn_cnt);
-	lpi_block_of(rig->hand.store)->policy.trials_left = 0; /* a trial takes its time */
-	lpi_block_of(rig->hand.store)->policy.trial_left = 0;
 	lp_store_read_stats(rig->hand.store, &stats[0]);
 	double ns = run(rig, one->bytes, one->depth, one->cnt);
 	lp_store_read_stats(rig->hand.store, &stats[1]);
@@ -208,7 +206,7 @@ static double time_of(const struct device_case *one, enum lp_write_path path, ui
 	return ns;
 }
 
-/* Not slower than the better path, but for a little, once the trials are over. */
+/* Not slower than the better path, but for a little. */
 static void test_auto_is_the_better(void **state)
 {
 	static const struct device_case cases[] = {
@@ -216,8 +214,12 @@ static void test_auto_is_the_better(void **state)
 		{LP_BDEV_DELAY_HDD, true, 4096, 32, 500, 1500},
 		{LP_BDEV_DELAY_NVME, false, 4096, 1, 400, 500},
 		/* As many as make the log half full a few times: write-back comes in waves. */
-		{LP_BDEV_DELAY_NVME, false, 4096, 32, 3000, 1500},
+		{LP_BDEV_DELAY_NVME, false, 4096, 32, 3000, 60000},
+		{LP_BDEV_DELAY_NVME, false, 16384, 16, 3000, 3000},
 		{LP_BDEV_DELAY_NVME, false, 262144, 16, 100, 100},
+		{LP_BDEV_DELAY_SATA_SSD, true, 16384, 16, 1000, 3000},
+		{LP_BDEV_DELAY_SATA_SSD, true, 65536, 1, 400, 800},
+		{LP_BDEV_DELAY_HDD, true, 65536, 1, 200, 300},
 		{LP_BDEV_DELAY_TARGET, true, 4096, 32, 300, 6000},
 	};
 	(void)state;
@@ -273,27 +275,41 @@ static void test_switch_while_running(void **state)
 	rig_free(rig);
 }
 
-/* What was seen in a bad moment is not believed for ever: after the many trials of the beginning
- * there are some still, and what whole writes took is learned from them, and from the others. */
+/* What was seen in a bad moment is not believed for ever: also when it is long ago that a store was
+ * new there are trials, and what whole writes take is learned from them, and from the others. */
 static void test_tries_again(void **state)
 {
 	struct rig *rig = rig_new(LP_BDEV_DELAY_NVME, false);
 	struct lpi_policy *policy = &lpi_block_of(rig->hand.store)->policy;
 	(void)state;
 	lp_store_set_write_path(rig->hand.store, LP_PATH_AUTO);
-	(void)run(rig, 4096, 1, 50);
-	policy->trials_left = 0;
-	policy->asked_cnt = LPI_POLICY_TRIAL_MIN * LPI_POLICY_LATE_SHARE - 50;
-	memset(policy->costs.writes, 0, sizeof(policy->costs.writes));
-	memset(policy->costs.sums, 0, sizeof(policy->costs.sums));
+	(void)run(rig, 16384, 1, 50);
+	struct lp_contest *contest =
+		&policy->contests[lp_policy_class_idx(16384)][lp_policy_depth_idx(1)];
+	assert_true(contest->is_begun && !contest->is_trial);
+	contest->far = LP_CONTEST_FAR;
+	contest->run_cnt = LP_CONTEST_FAR * (6 + LP_CONTEST_WINDOW);
 	uint64_t deferred = path_cnt(rig, LP_PATH_DEFERRED);
 	uint64_t direct = path_cnt(rig, LP_PATH_DIRECT);
-	(void)run(rig, 4096, 1, 100);
+	(void)run(rig, 16384, 1, 100);
 	deferred = path_cnt(rig, LP_PATH_DEFERRED) - deferred;
 	direct = path_cnt(rig, LP_PATH_DIRECT) - direct;
-	assert_int_equal(LP_MIN(deferred, direct), LPI_POLICY_TRIAL_MIN);
-	assert_true(policy->costs.writes[0][0][0].cnt > 0);
-	assert_true(policy->costs.writes[1][0][0].cnt > 0);
+	assert_in_range(LP_MIN(deferred, direct), LP_CONTEST_SOON, 6 + LP_CONTEST_WINDOW);
+	assert_true(contest->direct.cnt > 0 && contest->burst.cnt > 0);
+	assert_int_equal(contest->far, LP_CONTEST_FAR);
+	close_store(rig, false);
+	rig_free(rig);
+}
+
+/* Less than a block is deferred, and nothing is tried. */
+static void test_parts_of_blocks(void **state)
+{
+	struct rig *rig = rig_new(LP_BDEV_DELAY_NVME, false);
+	(void)state;
+	lp_store_set_write_path(rig->hand.store, LP_PATH_AUTO);
+	(void)run(rig, 512, 1, LPI_POLICY_BLOCK_FAR * (6 + LP_CONTEST_WINDOW));
+	(void)run(rig, 512, 16, 2000);
+	assert_int_equal(path_cnt(rig, LP_PATH_DIRECT), 0);
 	close_store(rig, false);
 	rig_free(rig);
 }
@@ -303,14 +319,14 @@ static void test_ordered_is_chosen_apart(void **state)
 {
 	struct rig *rig = rig_new(LP_BDEV_DELAY_NVME, false);
 	struct lp_policy *costs = &lpi_block_of(rig->hand.store)->policy.costs;
-	uint8_t content[4096] = {1};
+	uint8_t content[8192] = {1};
 	(void)state;
 	for (uint32_t i = 0; i < LP_POLICY_DEPTH_CNT; i++) {
-		costs->choices[false][0][i].path = LP_PATH_DIRECT;
-		costs->choices[true][0][i].path = LP_PATH_DEFERRED;
+		costs->choices[false][lp_policy_class_idx(8192)][i].path = LP_PATH_DIRECT;
+		costs->choices[true][lp_policy_class_idx(8192)][i].path = LP_PATH_DEFERRED;
 	}
-	assert_true(lpi_pay_make(&rig->pay, rig->hand.bufs, content, 0, 4096, LP_BUF_SMALL));
-	const struct lp_change change = lpi_write_change(rig->ino, 8192, 4096, &rig->pay);
+	assert_true(lpi_pay_make(&rig->pay, rig->hand.bufs, content, 0, 8192, LP_BUF_SMALL));
+	const struct lp_change change = lpi_write_change(rig->ino, 8192, 8192, &rig->pay);
 	for (int is_ordered = 0; is_ordered < 2; is_ordered++) {
 		enum lp_write_path path = is_ordered ? LP_PATH_DEFERRED : LP_PATH_DIRECT;
 		struct lp_store_op op = lpi_txn_op(&change, 1);
@@ -327,17 +343,20 @@ static void test_ordered_is_chosen_apart(void **state)
 static void test_explains(void **state)
 {
 	struct rig *rig = rig_new(LP_BDEV_DELAY_NVME, false);
-	char text[512];
+	char text[1024];
 	(void)state;
-	(void)run(rig, 4096, 1, 100);
-	assert_true(lp_store_explain(rig->hand.store, 4096, text, sizeof(text)) > 100);
-	assert_non_null(strstr(text, "up to 4 KiB at depth 1"));
+	(void)run(rig, 16384, 1, 100);
+	int len = lp_store_explain(rig->hand.store, 16384, text, sizeof(text));
+	assert_in_range(len, 100, sizeof(text) - 1);
+	assert_int_equal(len, strlen(text));
+	assert_non_null(strstr(text, "of 1 at once each took"));
+	assert_non_null(strstr(text, "up to 16 KiB at depth 1"));
 	assert_true(lp_store_explain(rig->hand.store, 100, text, sizeof(text)) > 0);
 	assert_non_null(strstr(text, "inline"));
 	assert_true(lp_store_explain(rig->hand.store, 1 << 20, text, sizeof(text)) > 0);
 	assert_non_null(strstr(text, "direct"));
 	char small[8];
-	assert_true(lp_store_explain(rig->hand.store, 4096, small, sizeof(small)) >= 8);
+	assert_int_equal(lp_store_explain(rig->hand.store, 16384, small, sizeof(small)), len);
 	close_store(rig, false);
 	rig_free(rig);
 }
@@ -499,6 +518,7 @@ int main(void)
 		cmocka_unit_test(test_auto_is_the_better),
 		cmocka_unit_test(test_switch_while_running),
 		cmocka_unit_test(test_tries_again),
+		cmocka_unit_test(test_parts_of_blocks),
 		cmocka_unit_test(test_ordered_is_chosen_apart),
 		cmocka_unit_test(test_explains),
 		cmocka_unit_test(test_keeps),

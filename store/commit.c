@@ -503,13 +503,24 @@ static void hold_timer_fire(struct lp_timer *timer)
 	LP_CONTAINER_OF(timer, struct lp_commit, hold_timer)->hold_is_over = true;
 }
 
-/* More may come that shares its frame. */
+/* Somebody waits for it, or it is large: it goes as soon as it can. */
+static bool is_wanted(const struct lp_commit *commit, const struct group *group)
+{
+	return commit->is_door_closed || commit->is_paused || !waiters_is_empty(&group->waiters) ||
+	       !waiters_is_empty(&group->inserted_waiters) ||
+	       !waiters_is_empty(&commit->room_waiters) || !is_small(commit, group);
+}
+
+/* More may come that shares its frame. The last frame that may be in flight is for those that wait:
+ * what write-back has to note would keep them waiting, and goes with them, or when none is there. */
 static bool hold(struct lp_commit *commit, const struct group *group)
 {
+	if (is_wanted(commit, group))
+		return false;
+	if (commit->flight > 0 && commit->flight + 1 >= commit->options.flight_max)
+		return true;
 	if (commit->options.hold_ns == 0 || commit->hold_is_over ||
-	    commit->unwaited_cnt < UNWAITED_MIN || commit->is_door_closed || commit->is_paused ||
-	    !waiters_is_empty(&group->waiters) || !waiters_is_empty(&group->inserted_waiters) ||
-	    !waiters_is_empty(&commit->room_waiters) || !is_small(commit, group))
+	    commit->unwaited_cnt < UNWAITED_MIN)
 		return false;
 	if (!lp_timer_is_armed(&commit->hold_timer))
 		lp_timer_start(commit->options.reactor, &commit->hold_timer,

@@ -8,7 +8,8 @@
  *                                            +--> inserted in the index --> both: recycled
  *
  * A group is sealed when a turn begins and the log has a slot free: at once when idle; while
- * frames are in flight, what arrives meanwhile collects. With hold_ns, a group collects for so long
+ * frames are in flight, what arrives meanwhile collects. The last slot is for groups that somebody
+ * waits for: what write-back notes would take it from them. With hold_ns, a group collects for so long
  * while nobody waits for it and it is small, if nobody has waited for the last few ones: else he
  * who orders first and waits afterwards would wait for the whole of his frame, and not for the rest
  * of it. The batch enters the index after its frame

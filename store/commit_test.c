@@ -82,6 +82,34 @@ static void test_held(void **state)
 	lpi_pipe_fini();
 }
 
+/* The last frame that may be in flight is for those who wait: what nobody waits for would keep them
+ * waiting, and goes with them, or when nothing else is on its way. */
+static void test_last_frame_is_for_who_waits(void **state)
+{
+	(void)state;
+	struct lp_commit_waiter first = {.told = told_late};
+	struct lp_commit_waiter second = {.told = told_late};
+	lpi_pipe_init(1, 4096);
+	const struct lp_commit_stats *stats = lp_commit_stats(lpi_pipe.commit);
+	lpi_pipe_put_u64(5, 1);
+	lp_commit_wait(lpi_pipe.commit, &first);
+	order(2);
+	assert_int_equal(stats->groups, 1);
+	order(3);
+	assert_int_equal(stats->groups, 1);
+	assert_non_null(first.told);
+	lp_commit_wait(lpi_pipe.commit, &second);
+	order(4);
+	assert_int_equal(stats->groups, 2);
+	order(5);
+	assert_int_equal(stats->groups, 2);
+	turn_until_idle();
+	assert_int_equal(stats->groups, 3);
+	assert_null(first.told);
+	assert_null(second.told);
+	lpi_pipe_fini();
+}
+
 /* Room that was set aside and not used does not stay taken. */
 static void test_unused_reservations(void **state)
 {
@@ -226,6 +254,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_settles_and_counts),
 		cmocka_unit_test(test_held),
+		cmocka_unit_test(test_last_frame_is_for_who_waits),
 		cmocka_unit_test(test_waiting_for_nothing),
 		cmocka_unit_test(test_unused_reservations),
 		cmocka_unit_test(test_nobody_waits_for_ever_after_an_error),

@@ -103,7 +103,7 @@ static uint64_t class_bytes(uint32_t class_idx)
 }
 
 /* Rounded up; longer ones are in the last. */
-static uint32_t class_of(uint64_t bytes)
+uint32_t lp_policy_class_idx(uint64_t bytes)
 {
 	uint32_t class_idx = 0;
 	while (class_idx < LP_POLICY_CLASS_CNT - 1 && class_bytes(class_idx) < bytes)
@@ -114,7 +114,7 @@ static uint32_t class_of(uint64_t bytes)
 /* For samples: by ratio, so that none is further off than the root of two. */
 static uint32_t nearest_class(uint64_t bytes)
 {
-	uint32_t class_idx = class_of(bytes);
+	uint32_t class_idx = lp_policy_class_idx(bytes);
 	bool is_low = class_idx > 0 && (double)bytes * M_SQRT2 < (double)class_bytes(class_idx);
 	return is_low ? class_idx - 1 : class_idx;
 }
@@ -225,7 +225,7 @@ static struct times times_of_class(const struct lp_policy *policy, enum lp_polic
 static struct times times_of(const struct lp_policy *policy, enum lp_policy_kind kind,
 			     uint64_t bytes)
 {
-	uint32_t class_idx = class_of(bytes);
+	uint32_t class_idx = lp_policy_class_idx(bytes);
 	struct times high = times_of_class(policy, kind, class_idx);
 	double ratio = (double)bytes / (double)class_bytes(class_idx);
 	if (ratio > 1)
@@ -419,105 +419,12 @@ static struct cost direct_cost(const struct lp_policy *policy, uint64_t bytes, u
 	return cost;
 }
 
-static uint32_t depth_class_of(uint32_t depth)
+uint32_t lp_policy_depth_idx(uint32_t depth)
 {
 	uint32_t idx = 0;
 	while (idx < LP_POLICY_DEPTH_CNT - 1 && (UINT32_C(1) << idx) < depth)
 		idx++;
 	return idx;
-}
-
-/* --- Whole writes ----------------------------------------------------------------------------- */
-
-static unsigned nr_of(enum lp_write_path path)
-{
-	LP_ASSERT(path == LP_PATH_DIRECT || path == LP_PATH_DEFERRED);
-	return path == LP_PATH_DIRECT;
-}
-
-static int compare_ns(const void *a, const void *b)
-{
-	double x = *(const double *)a;
-	double y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-/* Where the thread was not running, or the device was elsewhere, is no news: none counts for more
- * than twice the median. */
-static double tame_mean(double ns[LP_POLICY_WRITES])
-{
-	double sum_ns = 0;
-	qsort(ns, LP_POLICY_WRITES, sizeof(ns[0]), compare_ns);
-	for (unsigned i = 0; i < LP_POLICY_WRITES; i++)
-		sum_ns += LP_MIN(ns[i], 2 * ns[LP_POLICY_WRITES / 2]);
-	return sum_ns / LP_POLICY_WRITES;
-}
-
-/* What a deferred write took is with the later one, or without it: never a mean of the two. */
-static void set_lacks_later(struct lp_policy *policy, uint32_t class_idx, uint32_t depth_idx,
-			    bool lacks)
-{
-	struct lp_policy_estimate *seen =
-		&policy->writes[nr_of(LP_PATH_DEFERRED)][class_idx][depth_idx];
-	bool *lacks_later = &policy->lacks_later[class_idx][depth_idx];
-	double later_ns = place_ns(policy, class_bytes(class_idx));
-	if (seen->cnt > 0 && lacks && !*lacks_later)
-		seen->ns = LP_MAX(seen->ns - later_ns, NS_MIN);
-	if (seen->cnt > 0 && !lacks && *lacks_later)
-		seen->ns += later_ns;
-	*lacks_later = lacks;
-}
-
-void lp_policy_observe_write(struct lp_policy *policy, enum lp_write_path path, uint64_t bytes,
-			     uint32_t depth_hint, uint64_t ns, bool is_trial)
-{
-	uint32_t depth = LP_MAX(depth_hint, 1u);
-	uint32_t class_idx = class_of(bytes);
-	uint32_t depth_idx = depth_class_of(depth);
-	struct lp_policy_sum *sum = &policy->sums[nr_of(path)][class_idx][depth_idx];
-	if (sum->is_trial != is_trial)
-		*sum = (struct lp_policy_sum){.is_trial = is_trial};
-	sum->ns[sum->cnt] = within(NS_MIN, (double)ns, NS_MAX) / depth;
-	if (++sum->cnt < LP_POLICY_WRITES)
-		return;
-	if (path == LP_PATH_DEFERRED)
-		set_lacks_later(policy, class_idx, depth_idx, is_trial);
-	struct lp_policy_estimate *seen = &policy->writes[nr_of(path)][class_idx][depth_idx];
-	double mean_ns = tame_mean(sum->ns);
-	if (is_trial) /* the next one is far: it counts for more */
-		seen->cnt = LP_MIN(seen->cnt, 1u);
-	learn(seen, seen->cnt > 0 ? seen->ns : mean_ns, NS_MIN, mean_ns);
-	sum->cnt = 0;
-}
-
-/* The whole of it, as far as it is known; 0: none was. */
-static double seen_ns(const struct lp_policy *policy, enum lp_write_path path, uint32_t class_idx,
-		      uint32_t depth_idx)
-{
-	const struct lp_policy_estimate *seen = &policy->writes[nr_of(path)][class_idx][depth_idx];
-	bool lacks_later = path == LP_PATH_DEFERRED && policy->lacks_later[class_idx][depth_idx];
-	if (seen->cnt == 0)
-		return 0;
-	return seen->ns + (lacks_later ? place_ns(policy, class_bytes(class_idx)) : 0);
-}
-
-/* In the place of what was reckoned. */
-static void prefer_seen(const struct lp_policy *policy, uint32_t class_idx, uint32_t depth_idx,
-			double ns[LP_POLICY_PATHS])
-{
-	static const enum lp_write_path paths[] = {LP_PATH_DEFERRED, LP_PATH_DIRECT};
-	double seen[LP_POLICY_PATHS];
-	for (unsigned i = 0; i < LP_POLICY_PATHS; i++)
-		seen[nr_of(paths[i])] = seen_ns(policy, paths[i], class_idx, depth_idx);
-	for (unsigned i = 0; i < LP_POLICY_PATHS; i++) {
-		unsigned other = 1 - i;
-		if (seen[i] == 0 && seen[other] > 0)
-			ns[i] *= seen[other] / ns[other];
-	}
-	for (unsigned i = 0; i < LP_POLICY_PATHS; i++) {
-		if (seen[i] > 0)
-			ns[i] = seen[i];
-	}
 }
 
 /* --- Choices ---------------------------------------------------------------------------------- */
@@ -539,13 +446,8 @@ static void compare(const struct lp_policy *policy, struct place at, double *ret
 {
 	uint32_t depth = UINT32_C(1) << at.depth_idx;
 	uint64_t bytes = class_bytes(at.class_idx);
-	double ns[LP_POLICY_PATHS];
-	ns[nr_of(LP_PATH_DEFERRED)] = deferred_cost(policy, bytes, depth, at.is_ordered).ns;
-	ns[nr_of(LP_PATH_DIRECT)] = direct_cost(policy, bytes, depth, at.is_ordered).ns;
-	if (!at.is_ordered)
-		prefer_seen(policy, at.class_idx, at.depth_idx, ns);
-	*ret_deferred_ns = ns[nr_of(LP_PATH_DEFERRED)];
-	*ret_direct_ns = ns[nr_of(LP_PATH_DIRECT)];
+	*ret_deferred_ns = deferred_cost(policy, bytes, depth, at.is_ordered).ns;
+	*ret_direct_ns = direct_cost(policy, bytes, depth, at.is_ordered).ns;
 }
 
 static struct lp_policy_choice *choice_at(struct lp_policy *policy, struct place at)
@@ -597,7 +499,7 @@ static enum lp_write_path choose(struct lp_policy *policy, uint64_t bytes, uint3
 	LP_ASSERT(bytes > 0);
 	if (bytes > policy->payload_bytes)
 		return LP_PATH_DIRECT;
-	const struct place at = {class_of(bytes), depth_class_of(depth_hint), is_ordered};
+	const struct place at = {lp_policy_class_idx(bytes), lp_policy_depth_idx(depth_hint), is_ordered};
 	if (choice_at(policy, at)->seen_epoch != epoch_of(policy))
 		look_again(policy, at);
 	return choice_at(policy, at)->path;
@@ -662,8 +564,8 @@ int lp_policy_explain(const struct lp_policy *policy, uint64_t bytes, uint32_t d
 	if (bytes > policy->payload_bytes)
 		return snprintf(buf, len, "%llu bytes: direct, longer than the %u a frame can hold",
 				(unsigned long long)bytes, policy->payload_bytes);
-	uint32_t class_idx = class_of(bytes);
-	uint32_t depth_idx = depth_class_of(depth_hint);
+	uint32_t class_idx = lp_policy_class_idx(bytes);
+	uint32_t depth_idx = lp_policy_depth_idx(depth_hint);
 	const struct lp_policy_choice *choice = &policy->choices[false][class_idx][depth_idx];
 	uint32_t depth = UINT32_C(1) << depth_idx;
 	struct cost deferred = deferred_cost(policy, class_bytes(class_idx), depth, false);
@@ -673,18 +575,14 @@ int lp_policy_explain(const struct lp_policy *policy, uint64_t bytes, uint32_t d
 			"%.1f, demand %.1f, later write %.1f, thread %.1f; a log write of %llu KiB "
 			"for %u takes %.1f), direct %.1f us (latency %.1f, demand %.1f, thread "
 			"%.1f; a data write takes %.1f, a flush %.1f, a log write of %llu KiB "
-			"%.1f); whole writes took deferred %.1f us, direct %.1f (0: none yet); "
-			"leans %.2f of %.2f; "
-			"%llu samples",
+			"%.1f); leans %.2f of %.2f; %llu samples",
 			KIB(class_bytes(class_idx)), depth, lp_write_path_name(choice->path),
 			US(deferred.ns), US(deferred.latency_ns), US(deferred.demand_ns),
 			US(deferred.place_ns), US(deferred.thread_ns), KIB(deferred.frame_bytes),
 			deferred.group, US(deferred.log.idle_ns), US(direct.ns),
 			US(direct.latency_ns), US(direct.demand_ns), US(direct.thread_ns),
 			US(direct.data.idle_ns), US(direct.flush.idle_ns), KIB(direct.frame_bytes),
-			US(direct.log.idle_ns),
-			US(seen_ns(policy, LP_PATH_DEFERRED, class_idx, depth_idx)),
-			US(seen_ns(policy, LP_PATH_DIRECT, class_idx, depth_idx)), choice->lean,
+			US(direct.log.idle_ns), choice->lean,
 			LP_POLICY_PATIENCE, (unsigned long long)policy->sample_cnt);
 }
 

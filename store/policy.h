@@ -40,19 +40,15 @@
  * Write-back does not write through; its times are given as place writes then, and W is the load of
  * these. Without such samples W is as above.
  *
- * Where whole writes were seen, what they took counts instead of all this: by Little's law their
- * time, over how many there are at once, is the time per write, whatever it is that bounds it.
- * Where only those of one path were seen, the other is taken to be off by the same factor. What a
- * trial has shown of deferred writes is without the later write, which is added as it is known when
- * the two are compared: when a store is new it is a guess.
+ * All this is where to begin, and for writes of which nothing else is seen: what whole writes take
+ * decides as soon as some were seen (store/contest.h).
  *
  * Who does not wait for the log (an ordered write) has no latency of a log write in either bound:
  * then deferred costs the device's time and the thread's, and direct what its data takes beside it.
  *
  * Learning: exponentially weighted, 1/8 for a new sample, more for the first few; a sample is cut
  * to between half and twice what was expected (first ones: a fourth and four times), so one
- * wild one moves an estimate by an eighth at most; the mean of a trial by more, for the next is
- * far. Where there are no samples, those of the neighbours are interpolated. A thread that is at
+ * wild one moves an estimate by an eighth at most. Where there are no samples, those of the neighbours are interpolated. A thread that is at
  * work does not see what completes meanwhile: of a sample only what the thread waited is certain,
  * and an estimate between that and all of it is left as it is. Else a thread that is busy would
  * find its own time in every operation of the device, and most of it in those of which few are in
@@ -97,7 +93,6 @@ enum lp_policy_kind {
 #define LP_POLICY_EPOCH         16u
 #define LP_POLICY_MARGIN        0.02
 #define LP_POLICY_PATIENCE      1.0
-#define LP_POLICY_WRITES        8u /* whole writes, of which the mean is one sample */
 
 /* All fields are private. */
 struct lp_policy_estimate {
@@ -116,15 +111,6 @@ struct lp_policy_choice {
 	uint64_t seen_epoch;
 };
 
-#define LP_POLICY_PATHS 2 /* deferred, direct */
-
-/* Those that are being looked at together. */
-struct lp_policy_sum {
-	uint32_t cnt;
-	bool is_trial;
-	double ns[LP_POLICY_WRITES];
-};
-
 struct lp_policy {
 	bool is_rotational;
 	bool volatile_cache;
@@ -137,10 +123,6 @@ struct lp_policy {
 	uint32_t run_cnt;
 	struct lp_policy_cell cells[LP_POLICY_KIND_CNT][LP_POLICY_CLASS_CNT];
 	uint32_t flips; /* choices that were changed */
-	struct lp_policy_sum sums[LP_POLICY_PATHS][LP_POLICY_CLASS_CNT][LP_POLICY_DEPTH_CNT];
-	struct lp_policy_estimate writes[LP_POLICY_PATHS][LP_POLICY_CLASS_CNT][LP_POLICY_DEPTH_CNT];
-	/* Of deferred ones: they were a trial's, and what is written later is not in it. */
-	bool lacks_later[LP_POLICY_CLASS_CNT][LP_POLICY_DEPTH_CNT];
 	/* Of writes that wait for the log, and of those that are only ordered. */
 	struct lp_policy_choice choices[2][LP_POLICY_CLASS_CNT][LP_POLICY_DEPTH_CNT];
 };
@@ -168,11 +150,9 @@ double lp_policy_thread_ns(enum lp_write_path path, uint64_t bytes);
 void lp_policy_observe_thread(struct lp_policy *policy, double guessed_ns, uint64_t busy_ns,
 			      bool is_idle);
 
-/* A write that waited for the log took so long in all, on a path of these two, where about
- * depth_hint writes were going on at once, most of them on this path. is_trial: they are few, and
- * what they leave to be done later is not seen in what came of others. */
-void lp_policy_observe_write(struct lp_policy *policy, enum lp_write_path path, uint64_t bytes,
-			     uint32_t depth_hint, uint64_t ns, bool is_trial);
+/* Which class such a write belongs to: of LP_POLICY_CLASS_CNT, and of LP_POLICY_DEPTH_CNT. */
+uint32_t lp_policy_class_idx(uint64_t bytes);
+uint32_t lp_policy_depth_idx(uint32_t depth);
 
 /* LP_PATH_DEFERRED or LP_PATH_DIRECT for a write of bytes > 0, where about depth_hint writes are
  * going on at once (0 is taken as 1). May look at the choice again, and change it. */
