@@ -135,6 +135,8 @@ static int pin_one(void *arg, struct lpi_node *node)
 	return lpi_txn_pin(arg, node);
 }
 
+/* The counts are held against the map before anything is decided: who finds damage is told, and
+ * nobody else. */
 int lpi_share_prepare(struct lpi_txn *txn, const struct lp_extmap_segment *segment)
 {
 	struct lpi_release_plan plan = {.warmer = &txn->warmer, .pin = pin_one, .arg = txn};
@@ -143,7 +145,8 @@ int lpi_share_prepare(struct lpi_txn *txn, const struct lp_extmap_segment *segme
 	for (uint64_t at = extent.block; at < lp_extent_end(extent) && err == 0;) {
 		struct group_part part = part_at(extent, at);
 		const struct lp_refs *refs = &pinned_refs(txn->block, part.group)->refs;
-		if (lp_refs_max(refs, part.first, part.cnt) >= LP_REFS_MAX - 1)
+		err = lp_refs_check(refs, part.first, part.cnt, segment->is_shared);
+		if (err == 0 && lp_refs_max(refs, part.first, part.cnt) >= LP_REFS_MAX - 1)
 			err = -EMLINK;
 		at += part.cnt;
 	}
