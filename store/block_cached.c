@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/crc32c.h"
+#include "base/error.h"
 
 #define BLOCK_COST  (LP_BLOCK_BYTES + UINT64_C(160)) /* entry, ghost, buffer's head */
 #define SPARE_PART  8u                               /* of the budget */
@@ -162,7 +163,18 @@ void lpi_block_freed(struct lpi_block *block, struct lp_extent extent)
 {
 	if (block->cached != NULL)
 		lp_block_cache_invalidate(block->cached->cache, extent);
-	lp_shard_freed(block->shard, extent);
+	if (LP_LIKELY(lp_space_is_taken(block->space, extent))) {
+		lp_shard_freed(block->shard, extent);
+		return;
+	}
+	/* A map that contradicts the space is damage. What is free already may be the next one's
+	 * before this is durable, who would lose it; all of it stays as it is, for the group has
+	 * set aside room for one change. */
+	int err = LP_CORRUPT(extent.block << LP_BLOCK_SHIFT,
+			     "blocks %llu to %llu, which a map names, are not all taken",
+			     (unsigned long long)extent.block,
+			     (unsigned long long)lp_extent_end(extent) - 1);
+	(void)err; /* it has been recorded */
 }
 
 void lpi_block_defer(struct lpi_block *block, const struct lp_log_payload *about, struct lp_seg seg)
@@ -414,10 +426,11 @@ void lpi_ahead_go_on(struct lpi_cached *cached, struct lpi_hold *hold, struct lp
 	bool has_room = true;
 	for (int i = 0; i < cnt && has_room; i++) {
 		const struct lp_extmap_segment *segment = &block->segments[i];
-		if (segment->kind == LP_EXTMAP_DATA)
-			has_room = read_extent(
-				cached, (struct lp_extent){segment->block, segment->range.cnt},
-				block->crcs + (segment->range.first - range.first));
+		const struct lp_extent extent = {segment->block, segment->range.cnt};
+		/* What is not the shard's is damage: its reader will be told. */
+		if (segment->kind == LP_EXTMAP_DATA && lp_space_has(block->space, extent))
+			has_room = read_extent(cached, extent,
+					       block->crcs + (segment->range.first - range.first));
 	}
 	/* What found no room is not asked for again: the reader will come to it soon enough. */
 	if (cnt > 0)

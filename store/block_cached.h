@@ -60,7 +60,8 @@ bool lpi_cached_is_full(const struct lpi_cached *cached);
 
 /* --- What changes, in the same turn as the map ------------------------------------------------ */
 
-/* Into the group that collects: these blocks are freed. The only way to do it. */
+/* Into the group that collects: these blocks are freed. The only way to do it. Those of a damaged
+ * map that are not all taken are left as they are, and recorded. */
 void lpi_block_freed(struct lpi_block *block, struct lp_extent extent);
 /* The same: a payload for a block, in whose place another content may have been. */
 void lpi_block_defer(struct lpi_block *block, const struct lp_log_payload *about,

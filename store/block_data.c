@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
+#include "base/error.h"
 #include "store/block_cached.h"
 #include "store/block_edit.h"
 
@@ -76,6 +77,15 @@ static bool copy_cached(const struct lpi_txn *txn, const struct lpi_solo *solo)
 	return false;
 }
 
+static int outside(const struct lpi_txn *txn, const struct lpi_solo *solo)
+{
+	return LP_CORRUPT(solo->old_device << LP_BLOCK_SHIFT,
+			  "inode %llu, offset %llu: block %llu is not in the space of the shard",
+			  (unsigned long long)txn->edit.inode->rec.ino.nr,
+			  (unsigned long long)(solo->block << LP_BLOCK_SHIFT),
+			  (unsigned long long)solo->old_device);
+}
+
 static int take_mapped(struct lpi_txn *txn, struct lpi_solo *solo)
 {
 	const struct lp_extmap_range range = {solo->block, 1};
@@ -91,11 +101,16 @@ static int take_mapped(struct lpi_txn *txn, struct lpi_solo *solo)
 	LP_ASSERT(cnt == 1);
 	solo->is_zero = segment.kind != LP_EXTMAP_DATA;
 	solo->is_unwritten = segment.kind == LP_EXTMAP_UNWRITTEN;
-	solo->is_in_place = segment.kind != LP_EXTMAP_HOLE && !segment.is_shared;
+	/* A map is input until it is verified: nothing is written where somebody else may be. */
+	const struct lp_extent old = {segment.block, 1};
+	solo->is_in_place = segment.kind != LP_EXTMAP_HOLE && !segment.is_shared &&
+			    lp_space_is_taken(txn->block->space, old);
 	solo->old_device = segment.block;
 	solo->device = segment.block;
 	if (solo->is_zero)
 		return 0;
+	if (!lp_space_has(txn->block->space, old))
+		return outside(txn, solo);
 	if (lp_pending_find(txn->block->pending, segment.block, &seg, &crc))
 		memcpy(solo->buf->data, seg.buf->data + seg.offset, LP_BLOCK_BYTES);
 	else
@@ -670,6 +685,8 @@ static int run_stage(struct lpi_txn *txn)
 		break;
 	case LPI_EDIT_RESERVE:
 		err = plan_release(txn);
+		if (err == 0)
+			err = lpi_edit_check_given(txn);
 		if (err == 0)
 			err = lpi_edit_plan_shared(txn);
 		break;

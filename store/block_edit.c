@@ -3,6 +3,7 @@
  * one piece of one turn. */
 #include <string.h>
 
+#include "base/error.h"
 #include "store/block_cached.h"
 #include "store/block_edit.h"
 
@@ -184,6 +185,37 @@ static bool reserve(struct lpi_block *block, struct lpi_inode *inode, struct lp_
 	return false;
 }
 
+static bool overlap(struct lp_extent a, struct lp_extent b)
+{
+	return a.block < lp_extent_end(b) && b.block < lp_extent_end(a);
+}
+
+/* What is durably in use nobody is given. */
+bool lpi_edit_is_given(const struct lpi_txn *txn, struct lp_extent extent)
+{
+	const struct lpi_edit *edit = &txn->edit;
+	const struct lp_space *space = txn->block->space;
+	bool is = false;
+	if (!lp_space_has(space, extent) || LP_LIKELY(lp_space_is_used(space, extent)))
+		return false;
+	for (uint32_t i = 0; i < edit->extent_cnt && !is; i++)
+		is = overlap(extent, edit->extents[i]);
+	for (uint32_t i = 0; i < edit->solo_cnt && !is; i++)
+		is = edit->solos[i].has_new_block &&
+		     overlap(extent, (struct lp_extent){edit->solos[i].device, 1});
+	return is;
+}
+
+static void note_given(const struct lpi_txn *txn, struct lp_extent extent)
+{
+	int err = LP_CORRUPT(extent.block << LP_BLOCK_SHIFT,
+			     "inode %llu named blocks %llu to %llu, which were not all taken",
+			     (unsigned long long)txn->edit.inode->rec.ino.nr,
+			     (unsigned long long)extent.block,
+			     (unsigned long long)lp_extent_end(extent) - 1);
+	(void)err; /* it has been recorded */
+}
+
 /* Of what comes free in the edit's range; the edges of an edit lie outside. */
 static void release(struct lpi_txn *txn, struct lp_extmap_range range,
 		    struct lp_extmap_released *released)
@@ -192,12 +224,17 @@ static void release(struct lpi_txn *txn, struct lp_extmap_range range,
 	size_t cnt = 0;
 	bool is_moved = edit->grave != NULL && range.first >= edit->range.first &&
 			range.first < edit->range.first + edit->range.cnt;
-	for (size_t i = 0; i < released->cnt && is_moved; i++) {
-		if (!released->items[i].is_shared)
-			released->items[cnt++] = released->items[i];
+	for (size_t i = 0; i < released->cnt; i++) {
+		const struct lp_extmap_release item = released->items[i];
+		if (is_moved && item.is_shared)
+			continue;
+		/* The map named what counted as free: it has it again. */
+		if (lpi_edit_is_given(txn, item.extent))
+			note_given(txn, item.extent);
+		else
+			released->items[cnt++] = item;
 	}
-	if (is_moved)
-		released->cnt = cnt;
+	released->cnt = cnt;
 	lpi_release_apply(txn->block, released);
 }
 

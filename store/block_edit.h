@@ -43,6 +43,10 @@ int lpi_edit_keep_places(struct lpi_txn *txn) LP_MUST_CHECK;
 /* Nor was there space for the rest: all is planned once more when there is some. */
 void lpi_edit_leave_places(struct lpi_edit *edit);
 
+/* What was given is not named by the rest of the leaves that change: such a leaf would have a block
+ * twice, and nobody could read it. 0, LPI_WAIT, or an error. */
+int lpi_edit_check_given(struct lpi_txn *txn) LP_MUST_CHECK;
+
 /* Where one run of a mixed range goes. */
 enum lpi_place_kind {
 	LPI_PLACE_OWN,       /* over content that is the file's own */
@@ -85,6 +89,9 @@ uint64_t lpi_range_run(struct lpi_range_at *at, uint64_t max, struct lp_seg *ret
 void lpi_range_skip(struct lpi_range_at *at, uint64_t blocks);
 /* Adds up to `max` blocks to the io; returns how many, at least one. */
 uint64_t lpi_range_fill(struct lpi_range_at *at, struct lpi_io *io, uint64_t max);
+
+/* Whether the edit was given one of these blocks, which a map named already: damage. */
+bool lpi_edit_is_given(const struct lpi_txn *txn, struct lp_extent extent);
 
 /* The crc of each block of the range, once the solos are merged. */
 void lpi_edit_collect_crcs(struct lpi_edit *edit);

@@ -12,13 +12,18 @@
  *   own content    the new one rides in the frame, and goes to its place when that is durable (S4)
  *   set aside      as new space: written before the frame, which says that it has content now
  *   shared, holes  new space
- * What is overwritten is all that must fit into one frame. */
+ * What is overwritten is all that must fit into one frame.
+ *
+ * A damaged map may name blocks that are free, or no space of the shard. Nothing is written there
+ * (P7): the range goes to new space, after which the map is sound again. */
+#include "base/error.h"
 #include "store/block_edit.h"
 
 struct kinds {
 	uint64_t own;
 	uint64_t set_aside;
 	uint64_t others;
+	bool is_damaged; /* places that are not the file's: among the others */
 };
 
 static enum lpi_place_kind kind_of(const struct lp_extmap_segment *segment)
@@ -29,9 +34,16 @@ static enum lpi_place_kind kind_of(const struct lp_extmap_segment *segment)
 								      : LPI_PLACE_NEW;
 }
 
-static void add(struct kinds *kinds, const struct lp_extmap_segment *segment)
+static void add(const struct lp_space *space, struct kinds *kinds,
+		const struct lp_extmap_segment *segment)
 {
-	switch (kind_of(segment)) {
+	const struct lp_extent extent = {segment->block, segment->range.cnt};
+	enum lpi_place_kind kind = kind_of(segment);
+	if (kind != LPI_PLACE_NEW && LP_UNLIKELY(!lp_space_is_taken(space, extent))) {
+		kinds->is_damaged = true;
+		kind = LPI_PLACE_NEW;
+	}
+	switch (kind) {
 	case LPI_PLACE_OWN:
 		kinds->own += segment->range.cnt;
 		break;
@@ -57,7 +69,7 @@ static int count(struct lpi_txn *txn, bool all, struct kinds *ret)
 		if (err != 0)
 			return err;
 		for (int i = 0; i < found.cnt; i++) {
-			add(ret, &found.segments[i]);
+			add(txn->block->space, ret, &found.segments[i]);
 			left.first += found.segments[i].range.cnt;
 			left.cnt -= found.segments[i].range.cnt;
 		}
@@ -83,6 +95,53 @@ int lpi_edit_look_at_range(struct lpi_txn *txn)
 	edit->own_cnt = kinds.own;
 	edit->new_cnt = 0;
 	return 0;
+}
+
+/* --- What the map says already -----------------------------------------------------------------
+ */
+
+static int check_part(struct lpi_txn *txn, uint64_t first, uint64_t end)
+{
+	struct lp_extmap_range left = {first, end - first};
+	struct lpi_found found;
+	while (left.cnt > 0) {
+		int err = lpi_edit_lookup(txn, txn->edit.inode, left, &found);
+		if (err != 0)
+			return err;
+		for (int i = 0; i < found.cnt; i++) {
+			const struct lp_extmap_segment *segment = &found.segments[i];
+			const struct lp_extent extent = {segment->block, segment->range.cnt};
+			if (segment->kind != LP_EXTMAP_HOLE && lpi_edit_is_given(txn, extent))
+				return LP_CORRUPT(
+					segment->block << LP_BLOCK_SHIFT,
+					"inode %llu, offset %llu: some of its blocks count as free",
+					(unsigned long long)txn->edit.inode->rec.ino.nr,
+					(unsigned long long)(segment->range.first
+							     << LP_BLOCK_SHIFT));
+			left.first += segment->range.cnt;
+			left.cnt -= segment->range.cnt;
+		}
+	}
+	return 0;
+}
+
+static int check_beside(struct lpi_txn *txn, struct lp_extmap_range range)
+{
+	uint64_t end = range.first + range.cnt;
+	int err = check_part(txn, lp_align_down(range.first, LP_EXTMAP_LEAF_BLOCKS), range.first);
+	return err == 0 ? check_part(txn, end, lp_align_up(end, LP_EXTMAP_LEAF_BLOCKS)) : err;
+}
+
+int lpi_edit_check_given(struct lpi_txn *txn)
+{
+	const struct lpi_edit *edit = &txn->edit;
+	int err = edit->extent_cnt > 0 ? check_beside(txn, edit->range) : 0;
+	for (uint32_t i = 0; i < edit->solo_cnt && err == 0; i++) {
+		const struct lp_extmap_range range = {edit->solos[i].block, 1};
+		if (edit->solos[i].has_new_block)
+			err = check_beside(txn, range);
+	}
+	return err;
 }
 
 /* --- On a full store -------------------------------------------------------------------------- */
@@ -122,7 +181,8 @@ int lpi_edit_keep_places(struct lpi_txn *txn)
 		return err;
 	bool all_own = kinds.own == edit->range.cnt;
 	bool all_ride = all_own || edit->path == LP_PATH_DEFERRED;
-	if (kinds.own + kinds.set_aside == 0 || (!all_own && !edit->is_refused) ||
+	if (kinds.is_damaged || kinds.own + kinds.set_aside == 0 ||
+	    (!all_own && !edit->is_refused) ||
 	    !frame_takes(txn, all_ride ? edit->range.cnt : kinds.own, &kinds))
 		return -ENOSPC;
 	edit->seen.contest = NULL; /* as no other write of its path */

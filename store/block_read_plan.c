@@ -242,19 +242,47 @@ static int add_data(struct lpi_read *read, uint64_t device_block, uint64_t cnt)
 	return 0;
 }
 
-/* What is mapped but counts as free may be given to somebody else at any time. */
-static int check_taken(const struct lpi_read *read, struct lp_extent extent, uint64_t file_block)
+/* A map is input until it is verified: what it names may be anything. */
+static int check_place(const struct lpi_read *read, struct lp_extent extent, uint64_t file_block)
 {
-	const struct lp_alloc *alloc = lp_space_alloc(lpi_read_block(read)->space);
-	struct lp_extent run;
-	if (!lp_alloc_next_free(alloc, extent.block, &run) ||
-	    run.block >= extent.block + extent.cnt)
+	if (LP_LIKELY(lp_space_has(lpi_read_block(read)->space, extent)))
 		return 0;
 	return LP_CORRUPT(
-		run.block << LP_BLOCK_SHIFT, "inode %llu, offset %llu, block %llu counts as free",
+		extent.block << LP_BLOCK_SHIFT,
+		"inode %llu, offset %llu: blocks %llu to %llu are not in the space of the shard",
 		(unsigned long long)read->op->read.ino.nr,
-		(unsigned long long)((file_block + run.block - extent.block) << LP_BLOCK_SHIFT),
-		(unsigned long long)run.block);
+		(unsigned long long)(file_block << LP_BLOCK_SHIFT),
+		(unsigned long long)extent.block, (unsigned long long)lp_extent_end(extent) - 1);
+}
+
+/* What is mapped but counts as free may be given to somebody else at any time. Until then it is
+ * what its crc says, so whoever only wants the data gets it. */
+static int check_taken(const struct lpi_read *read, struct lp_extent extent, uint64_t file_block)
+{
+	const struct lp_space *space = lpi_read_block(read)->space;
+	struct lp_extent run;
+	uint64_t block = extent.block;
+	if (lp_alloc_next_free(lp_space_alloc(space), block, &run) &&
+	    run.block < lp_extent_end(extent))
+		block = run.block;
+	else if (LP_LIKELY(lp_space_is_taken(space, extent)))
+		return 0;
+	else /* it waits to be free */
+		while (lp_space_is_taken(space, (struct lp_extent){block, 1}))
+			block++;
+	return LP_CORRUPT(
+		block << LP_BLOCK_SHIFT, "inode %llu, offset %llu, block %llu counts as free",
+		(unsigned long long)read->op->read.ino.nr,
+		(unsigned long long)((file_block + block - extent.block) << LP_BLOCK_SHIFT),
+		(unsigned long long)block);
+}
+
+static int plan_data(struct lpi_read *read, struct lp_extent extent, uint64_t file_block)
+{
+	int err = check_place(read, extent, file_block);
+	if (err == 0 && read->op->read.from_device)
+		err = check_taken(read, extent, file_block);
+	return err < 0 ? err : add_data(read, extent.block, extent.cnt);
 }
 
 int lpi_read_plan(struct lpi_read *read, const struct lpi_inode *inode)
@@ -270,12 +298,8 @@ int lpi_read_plan(struct lpi_read *read, const struct lpi_inode *inode)
 		uint64_t at = first_block(read) + read->planned;
 		uint64_t skip = at - segment->range.first; /* what was inline */
 		uint64_t cnt = segment->range.cnt - skip;
-		if (segment->kind == LP_EXTMAP_DATA && read->op->read.from_device)
-			err = check_taken(read, (struct lp_extent){segment->block + skip, cnt}, at);
-		if (err < 0)
-			break;
 		if (segment->kind == LP_EXTMAP_DATA)
-			err = add_data(read, segment->block + skip, cnt);
+			err = plan_data(read, (struct lp_extent){segment->block + skip, cnt}, at);
 		else
 			add_zeros(read, cnt);
 	}

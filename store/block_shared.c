@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Extents with several owners: their counts are records of their own, per 64 blocks of the device,
  * and nodes in memory while they change. */
+#include "base/error.h"
 #include "store/block_cached.h"
 #include "store/block_txn.h"
 
@@ -135,15 +136,30 @@ static int pin_one(void *arg, struct lpi_node *node)
 	return lpi_txn_pin(arg, node);
 }
 
+static int not_taken(const struct lpi_txn *txn, const struct lp_extmap_segment *segment)
+{
+	return LP_CORRUPT(segment->block << LP_BLOCK_SHIFT,
+			  "inode %llu, offset %llu: %llu blocks from %llu on are not all taken",
+			  (unsigned long long)txn->edit.src->rec.ino.nr,
+			  (unsigned long long)(segment->range.first << LP_BLOCK_SHIFT),
+			  (unsigned long long)segment->range.cnt,
+			  (unsigned long long)segment->block);
+}
+
+/* The counts, and what the space says, are held against the map before anything is decided: who
+ * finds damage is told, and nobody else. */
 int lpi_share_prepare(struct lpi_txn *txn, const struct lp_extmap_segment *segment)
 {
 	struct lpi_release_plan plan = {.warmer = &txn->warmer, .pin = pin_one, .arg = txn};
 	const struct lp_extent extent = {segment->block, segment->range.cnt};
+	if (!lp_space_is_taken(txn->block->space, extent))
+		return not_taken(txn, segment);
 	int err = pin_counts(&plan, extent);
 	for (uint64_t at = extent.block; at < lp_extent_end(extent) && err == 0;) {
 		struct group_part part = part_at(extent, at);
 		const struct lp_refs *refs = &pinned_refs(txn->block, part.group)->refs;
-		if (lp_refs_max(refs, part.first, part.cnt) >= LP_REFS_MAX - 1)
+		err = lp_refs_check(refs, part.first, part.cnt, segment->is_shared);
+		if (err == 0 && lp_refs_max(refs, part.first, part.cnt) >= LP_REFS_MAX - 1)
 			err = -EMLINK;
 		at += part.cnt;
 	}

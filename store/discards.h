@@ -49,7 +49,7 @@ int lp_discards_new(const struct lp_discards_options *options,
 /* Stopped and idle. Accepts NULL. */
 void lp_discards_free(struct lp_discards *discards);
 
-/* The freeing of the extent is durable, and the space is told next. */
+/* The freeing of the extent is durable, and nobody can take it yet (lp_space_tell_freed()). */
 void lp_discards_add(struct lp_discards *discards, struct lp_extent extent);
 /* Space is short: what has not begun is free now. Returns how many blocks that were. */
 uint64_t lp_discards_give_way(struct lp_discards *discards);

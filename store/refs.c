@@ -139,37 +139,36 @@ uint32_t lp_refs_max(const struct lp_refs *refs, uint32_t first, uint32_t cnt)
 	return max;
 }
 
-/* All blocks of a range have a count, or none has one: else the record and an extent map
- * contradict each other. */
-static int check_counted(const struct lp_refs *refs, uint32_t first, uint32_t cnt, bool is_counted)
+int lp_refs_check(const struct lp_refs *refs, uint32_t first, uint32_t cnt, bool is_shared)
 {
+	assert_range(refs, first, cnt);
 	for (uint32_t block = first; block < first + cnt; block++) {
-		if ((refs->cnt[block] > 0) != is_counted)
+		if ((refs->cnt[block] > 0) != is_shared)
 			return LP_CORRUPT(
 				LP_OFFSET_NONE, "block %llu, of %s extent, has %u references",
 				(unsigned long long)(refs->group << LP_REFS_SHIFT) + block,
-				is_counted ? "a shared" : "an unshared", refs->cnt[block]);
+				is_shared ? "a shared" : "an unshared", refs->cnt[block]);
 	}
 	return 0;
 }
 
 int lp_refs_share(struct lp_refs *refs, uint32_t first, uint32_t cnt, bool already_shared)
 {
+	const uint32_t more = already_shared ? 1 : 2;
 	assert_range(refs, first, cnt);
-	int err = check_counted(refs, first, cnt, already_shared);
+	int err = already_shared ? lp_refs_check(refs, first, cnt, true) : 0;
 	if (err != 0)
 		return err;
-	LP_ASSERT(lp_refs_max(refs, first, cnt) < LP_REFS_MAX);
+	LP_ASSERT(lp_refs_max(refs, first, cnt) <= LP_REFS_MAX - more);
 	for (uint32_t block = first; block < first + cnt; block++)
-		refs->cnt[block] += already_shared ? 1 : 2;
+		refs->cnt[block] += more;
 	return 0;
 }
 
 int lp_refs_release(struct lp_refs *refs, uint32_t first, uint32_t cnt, uint64_t *ret_freed)
 {
 	uint64_t freed = 0;
-	assert_range(refs, first, cnt);
-	int err = check_counted(refs, first, cnt, true);
+	int err = lp_refs_check(refs, first, cnt, true);
 	if (err != 0)
 		return err;
 	for (uint32_t block = first; block < first + cnt; block++) {

@@ -40,9 +40,15 @@ size_t lp_refs_encode(const struct lp_refs *refs, uint8_t *buf) LP_MUST_CHECK;
 /* The highest count in a range of the group's blocks. */
 uint32_t lp_refs_max(const struct lp_refs *refs, uint32_t first, uint32_t cnt) LP_MUST_CHECK;
 
+/* Blocks of a shared extent have counts, and those of any other have none: -EUCLEAN when a count
+ * says otherwise. */
+int lp_refs_check(const struct lp_refs *refs, uint32_t first, uint32_t cnt,
+		  bool is_shared) LP_MUST_CHECK;
+
 /* One more extent names these blocks. The extent it was cloned from was shared already: counts
- * grow by 1; the caller has seen to it that lp_refs_max() is below LP_REFS_MAX. Or it becomes
- * shared by this: 0 becomes 2. -EUCLEAN when a count says otherwise. */
+ * grow by 1, and -EUCLEAN when there was none. Or it becomes shared by this, and is counted, too:
+ * by 2, also where a count says that others name the block, which is damage, but counted rightly
+ * then. The caller has seen to it that lp_refs_max() stays within LP_REFS_MAX. */
 int lp_refs_share(struct lp_refs *refs, uint32_t first, uint32_t cnt,
 		  bool already_shared) LP_MUST_CHECK;
 

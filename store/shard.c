@@ -243,12 +243,8 @@ static void on_durable(struct lp_commit_events *events, uint64_t seq,
 	for (uint32_t i = 0; i < change_cnt; i++) {
 		lp_log_change_encode(&changes[i],
 				     shard->change_bytes + (size_t)i * LP_LOG_CHANGE_SIZE);
-		if (changes[i].op != LP_SPACE_CHANGE_KIND_FREE)
-			continue;
-		shard->freeing_blocks -= changes[i].cnt;
-		if (shard->discards != NULL)
-			lp_discards_add(shard->discards,
-					(struct lp_extent){changes[i].block, changes[i].cnt});
+		if (changes[i].op == LP_SPACE_CHANGE_KIND_FREE)
+			shard->freeing_blocks -= changes[i].cnt;
 	}
 	lp_space_frame_durable(shard->space, seq, shard->change_bytes,
 			       (size_t)change_cnt * LP_LOG_CHANGE_SIZE);

@@ -389,13 +389,21 @@ static int open_pipeline(struct lp_shard *shard)
 	return err;
 }
 
+static void discard(void *discards, struct lp_extent extent)
+{
+	lp_discards_add(discards, extent);
+}
+
 static int open_discards(struct lp_shard *shard)
 {
 	const struct lp_discards_options options = {
 		.reactor = shard->options.reactor, .chan = shard->data, .space = shard->space};
 	if (!shard->options.discard || !lp_bdev_caps(lp_bdev_of(shard->data))->can_discard)
 		return 0;
-	return lp_discards_new(&options, &shard->discards);
+	int err = lp_discards_new(&options, &shard->discards);
+	if (err == 0)
+		lp_space_tell_freed(shard->space, discard, shard->discards);
+	return err;
 }
 
 static int open_all(struct lp_shard *shard)

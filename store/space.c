@@ -74,6 +74,8 @@ struct lp_space {
 	bool is_stuck; /* a release found no memory: waiting blocks are to be tried again */
 	struct lp_space_config config;
 	struct lp_alloc *alloc; /* NULL until recovered */
+	void (*freed)(void *arg, struct lp_extent extent);
+	void *freed_arg;
 	uint64_t durable_seq;
 	uint64_t used_blocks;
 	uint64_t waiting_blocks;
@@ -239,26 +241,78 @@ static void note_change(struct lp_space *space, struct chunk *chunk, uint64_t se
 	}
 }
 
-/* False, and nothing changed, when the blocks are not all in the state the change begins with. */
-static bool apply(struct lp_space *space, const struct piece *piece, uint8_t kind, uint64_t seq)
+/* False, and nothing changed, unless none of the blocks is in use. */
+static bool take_piece(struct lp_space *space, const struct piece *piece, uint64_t seq)
 {
 	struct chunk *chunk = piece->chunk;
 	uint64_t cnt = piece->to - piece->from;
-	if (kind == LP_SPACE_CHANGE_KIND_TAKE) {
-		if (!lp_bitmap_is_clear(&chunk->used, piece->from, piece->to))
-			return false;
-		lp_bitmap_set(&chunk->used, piece->from, piece->to);
-		chunk->used_cnt += cnt;
-		space->used_blocks += cnt;
-	} else {
-		if (!lp_bitmap_is_set(&chunk->used, piece->from, piece->to))
-			return false;
-		lp_bitmap_clear(&chunk->used, piece->from, piece->to);
-		chunk->used_cnt -= cnt;
-		space->used_blocks -= cnt;
-	}
+	if (!lp_bitmap_is_clear(&chunk->used, piece->from, piece->to))
+		return false;
+	lp_bitmap_set(&chunk->used, piece->from, piece->to);
+	chunk->used_cnt += cnt;
+	space->used_blocks += cnt;
 	note_change(space, chunk, seq);
 	return true;
+}
+
+static void wait_and_settle(struct lp_space *space, const struct piece *piece);
+
+/* All of it is in use. */
+static void free_run(struct lp_space *space, const struct piece *run, uint64_t seq)
+{
+	struct chunk *chunk = run->chunk;
+	uint64_t cnt = run->to - run->from;
+	lp_bitmap_clear(&chunk->used, run->from, run->to);
+	chunk->used_cnt -= cnt;
+	space->used_blocks -= cnt;
+	note_change(space, chunk, seq);
+	if (!space->is_recovered)
+		return;
+	if (space->freed != NULL)
+		space->freed(space->freed_arg,
+			     (struct lp_extent){chunk_base(space, chunk->idx) + run->from, cnt});
+	wait_and_settle(space, run);
+}
+
+/* False when not all of it was in use: what was is free now. */
+static bool free_piece(struct lp_space *space, struct piece piece, uint64_t seq)
+{
+	struct chunk *chunk = piece.chunk;
+	bool all = true;
+	/* The record contains it. */
+	if (chunk != NULL && seq <= chunk->as_of)
+		return true;
+	if (chunk == NULL || !lp_space_owns(space, chunk->idx))
+		return false;
+	while (piece.from < piece.to) {
+		struct piece run = {.chunk = chunk};
+		run.from = lp_bitmap_find_set(&chunk->used, piece.from, piece.to);
+		run.to = lp_bitmap_find_clear(&chunk->used, run.from, piece.to);
+		all = all && run.from == piece.from;
+		if (run.from < run.to)
+			free_run(space, &run, seq);
+		piece.from = run.to;
+	}
+	return all;
+}
+
+/* Who frees says what a map said. Of two maps that name one block, which is damage, the second one
+ * frees what is not in use any more: that is recorded, and changes nothing (P7). It is the same in
+ * a replay, so what was acknowledged after it is not lost. */
+static void free_extent(struct lp_space *space, struct lp_extent extent, uint64_t seq)
+{
+	struct lp_extent left = extent;
+	struct piece piece;
+	bool all = true;
+	while (next_piece(space, &left, &piece))
+		all = free_piece(space, piece, seq) && all;
+	if (all && left.cnt == 0)
+		return;
+	int err = LP_CORRUPT(extent.block << LP_BLOCK_SHIFT,
+			     "frame %" PRIu64 " frees blocks %" PRIu64 " to %" PRIu64
+			     ", which are not all in use",
+			     seq, extent.block, lp_extent_end(extent) - 1);
+	(void)err; /* it has been recorded */
 }
 
 /* --- Recovery --- */
@@ -288,8 +342,7 @@ int lp_space_load_record(struct lp_space *space, uint32_t idx, const void *value
 	return 0;
 }
 
-static int replay_piece(struct lp_space *space, const struct piece *piece, uint8_t kind,
-			uint64_t seq)
+static int replay_take(struct lp_space *space, const struct piece *piece, uint64_t seq)
 {
 	const struct chunk *chunk = piece->chunk;
 	/* The record contains it. */
@@ -297,16 +350,13 @@ static int replay_piece(struct lp_space *space, const struct piece *piece, uint8
 		return 0;
 	if (chunk == NULL || !lp_space_owns(space, chunk->idx))
 		return LP_CORRUPT(LP_OFFSET_NONE,
-				  "frame %" PRIu64 " changes a chunk that is not owned", seq);
-	if (apply(space, piece, kind, seq))
+				  "frame %" PRIu64 " takes of a chunk that is not owned", seq);
+	if (take_piece(space, piece, seq))
 		return 0;
-	bool takes = kind == LP_SPACE_CHANGE_KIND_TAKE;
-	uint64_t at = takes ? lp_bitmap_find_set(&chunk->used, piece->from, piece->to)
-			    : lp_bitmap_find_clear(&chunk->used, piece->from, piece->to);
-	uint64_t block = chunk_base(space, chunk->idx) + at;
+	uint64_t block = chunk_base(space, chunk->idx) +
+			 lp_bitmap_find_set(&chunk->used, piece->from, piece->to);
 	return LP_CORRUPT(block << LP_BLOCK_SHIFT,
-			  "frame %" PRIu64 " %s block %" PRIu64 ", which is %s", seq,
-			  takes ? "takes" : "frees", block, takes ? "in use" : "free");
+			  "frame %" PRIu64 " takes block %" PRIu64 ", which is in use", seq, block);
 }
 
 static int replay_change(struct lp_space *space, const struct lp_space_change *change, uint64_t seq)
@@ -316,15 +366,19 @@ static int replay_change(struct lp_space *space, const struct lp_space_change *c
 	    !lp_space_change_reserved_is_zero(change))
 		return LP_CORRUPT(LP_OFFSET_NONE, "frame %" PRIu64 ": change of block %" PRIu64,
 				  seq, change->block);
+	if (change->kind == LP_SPACE_CHANGE_KIND_FREE) {
+		free_extent(space, extent, seq);
+		return 0;
+	}
 	struct piece piece;
 	while (next_piece(space, &extent, &piece)) {
-		int rc = replay_piece(space, &piece, change->kind, seq);
+		int rc = replay_take(space, &piece, seq);
 		if (rc != 0)
 			return rc;
 	}
 	if (extent.cnt != 0)
 		return LP_CORRUPT(LP_OFFSET_NONE,
-				  "frame %" PRIu64 " changes block %" PRIu64 ", outside all chunks",
+				  "frame %" PRIu64 " takes block %" PRIu64 ", outside all chunks",
 				  seq, extent.block);
 	return 0;
 }
@@ -387,8 +441,6 @@ static void keep_held(struct lp_space *space)
 			keep_one_held(space, pin);
 	}
 }
-
-static void wait_and_settle(struct lp_space *space, const struct piece *piece);
 
 static void let_one_wait(struct lp_space *space, const struct lp_space_pin *pin)
 {
@@ -651,55 +703,11 @@ void lp_space_untake(struct lp_space *space, struct lp_extent extent)
 		wait_and_settle(space, &piece);
 }
 
-void lp_space_group_init(struct lp_space_group *group, void *bytes, size_t size)
+void lp_space_tell_freed(struct lp_space *space, void (*freed)(void *arg, struct lp_extent extent),
+			 void *arg)
 {
-	LP_ASSERT(bytes != NULL || size == 0);
-	*group = (struct lp_space_group){.bytes = bytes, .size = size};
-}
-
-bool lp_space_group_has_room(const struct lp_space_group *group, unsigned change_cnt)
-{
-	return (group->size - group->len) / LP_SPACE_CHANGE_SIZE >= change_cnt;
-}
-
-/* A change of the same kind that goes on where the last one ends makes it longer. */
-static bool join_last(struct lp_space_group *group, struct lp_extent extent, uint8_t kind)
-{
-	if (group->len == 0)
-		return false;
-	uint8_t *at = group->bytes + group->len - LP_SPACE_CHANGE_SIZE;
-	struct lp_space_change last;
-	lp_space_change_decode(at, &last);
-	if (last.kind != kind || last.block + last.cnt != extent.block ||
-	    extent.cnt > UINT32_MAX - last.cnt)
-		return false;
-	last.cnt += (uint32_t)extent.cnt;
-	lp_space_change_encode(&last, at);
-	return true;
-}
-
-static int log_change(struct lp_space_group *group, struct lp_extent extent, uint8_t kind)
-{
-	LP_ASSERT(extent.cnt > 0 && extent.cnt <= UINT32_MAX);
-	if (join_last(group, extent, kind))
-		return 0;
-	if (!lp_space_group_has_room(group, 1))
-		return -EAGAIN;
-	struct lp_space_change change = {
-		.block = extent.block, .cnt = (uint32_t)extent.cnt, .kind = kind};
-	lp_space_change_encode(&change, group->bytes + group->len);
-	group->len += LP_SPACE_CHANGE_SIZE;
-	return 0;
-}
-
-int lp_space_log_take(struct lp_space_group *group, struct lp_extent extent)
-{
-	return log_change(group, extent, LP_SPACE_CHANGE_KIND_TAKE);
-}
-
-int lp_space_log_free(struct lp_space_group *group, struct lp_extent extent)
-{
-	return log_change(group, extent, LP_SPACE_CHANGE_KIND_FREE);
+	space->freed = freed;
+	space->freed_arg = arg;
 }
 
 static void change_durable(struct lp_space *space, const struct lp_space_change *change,
@@ -709,11 +717,13 @@ static void change_durable(struct lp_space *space, const struct lp_space_change 
 	struct piece piece;
 	LP_ASSERT(lp_space_change_kind_name(change->kind) != NULL);
 	LP_ASSERT(change->cnt > 0);
+	if (change->kind == LP_SPACE_CHANGE_KIND_FREE) {
+		free_extent(space, extent, seq);
+		return;
+	}
 	while (next_own_piece(space, &extent, &piece)) {
-		bool fits = apply(space, &piece, change->kind, seq);
-		LP_ASSERT(fits);
-		if (change->kind == LP_SPACE_CHANGE_KIND_FREE)
-			wait_and_settle(space, &piece);
+		bool fits = take_piece(space, &piece, seq);
+		LP_ASSERT(fits); /* the allocator had it */
 	}
 }
 
@@ -903,6 +913,40 @@ bool lp_space_is_unused(const struct lp_space *space, struct lp_extent extent)
 		is_unused =
 			is_unused && lp_bitmap_is_clear(&piece.chunk->used, piece.from, piece.to);
 	return is_unused;
+}
+
+/* No block of the piece is free, or waits to be. One that is not durably in use is a group's. */
+static bool piece_is_taken(const struct lp_space *space, const struct piece *piece)
+{
+	const struct chunk *chunk = piece->chunk;
+	struct lp_extent run;
+	if (chunk == NULL || !lp_space_owns(space, chunk->idx))
+		return false;
+	if (lp_bitmap_is_set(&chunk->used, piece->from, piece->to))
+		return true;
+	uint64_t base = chunk_base(space, chunk->idx);
+	return lp_bitmap_is_clear(&chunk->waiting, piece->from, piece->to) &&
+	       (!lp_alloc_next_free(space->alloc, base + piece->from, &run) ||
+		run.block >= base + piece->to);
+}
+
+bool lp_space_is_taken(const struct lp_space *space, struct lp_extent extent)
+{
+	struct piece piece;
+	bool is_taken = true;
+	LP_ASSERT(space->is_recovered);
+	while (is_taken && next_piece(space, &extent, &piece))
+		is_taken = piece_is_taken(space, &piece);
+	return is_taken && extent.cnt == 0;
+}
+
+bool lp_space_has(const struct lp_space *space, struct lp_extent extent)
+{
+	struct piece piece;
+	bool has = true;
+	while (has && next_piece(space, &extent, &piece))
+		has = piece.chunk != NULL && lp_space_owns(space, piece.chunk->idx);
+	return has && extent.cnt == 0;
 }
 
 const struct lp_alloc *lp_space_alloc(const struct lp_space *space)

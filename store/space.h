@@ -62,7 +62,10 @@ void lp_space_free(struct lp_space *space);
  * free. -EBADMSG, -EUCLEAN, -ENOMEM. */
 int lp_space_load_record(struct lp_space *space, uint32_t idx, const void *value,
 			 size_t len) LP_MUST_CHECK;
-/* The changes of one frame, in order of sequence; frames that a record contains do no harm. */
+/* The changes of one frame, in order of sequence; frames that a record contains do no harm.
+ * -EUCLEAN when it takes what is in use or not the shard's. What it frees is as in
+ * lp_space_frame_durable().
+ */
 int lp_space_replay_frame(struct lp_space *space, uint64_t seq, const void *changes,
 			  size_t len) LP_MUST_CHECK;
 /* All frames were replayed, the last of them durable_seq: builds the live allocator. -ENOMEM. */
@@ -109,8 +112,14 @@ int lp_space_log_take(struct lp_space_group *group, struct lp_extent extent) LP_
 int lp_space_log_free(struct lp_space_group *group, struct lp_extent extent) LP_MUST_CHECK;
 
 /* The frame is durable, as are all before it: in order of sequence, each once. The changes are
- * those a group built; that they fit the state is asserted. */
+ * those a group built; that what it takes was not in use is asserted. What it frees and is not in
+ * use is damage of whoever's map named it: recorded, and left out. */
 void lp_space_frame_durable(struct lp_space *space, uint64_t seq, const void *changes, size_t len);
+
+/* freed() is told of all that a durable frame really frees, before it can be taken: who holds it
+ * then keeps it so. NULL: nobody is. */
+void lp_space_tell_freed(struct lp_space *space, void (*freed)(void *arg, struct lp_extent extent),
+			 void *arg);
 
 /* An I/O in flight on a range. Embedded in the operation; its memory must stay until unpin. */
 struct lp_space_pin {
@@ -160,6 +169,11 @@ bool lp_space_has_io(const struct lp_space *space);
 /* Whether all blocks of the extent, which the shard owns, are durably in use (or none). */
 bool lp_space_is_used(const struct lp_space *space, struct lp_extent extent);
 bool lp_space_is_unused(const struct lp_space *space, struct lp_extent extent);
+/* Of an extent that may be anything, as a damaged map's: whether it lies in chunks of the shard;
+ * and whether, beyond that, no block of it is free or waits to be, as is so of all that a map
+ * names. */
+bool lp_space_has(const struct lp_space *space, struct lp_extent extent);
+bool lp_space_is_taken(const struct lp_space *space, struct lp_extent extent);
 const struct lp_alloc *lp_space_alloc(const struct lp_space *space);
 /* The allocator's, and of the chunks that the shard has. */
 uint64_t lp_space_memory_bytes(const struct lp_space *space);

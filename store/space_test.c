@@ -5,7 +5,7 @@
  * Method: a model of frames, records and what is persisted drives random groups, pins,
  * checkpoints, chunks that come and go, and crashes, on each kind of allocator; each rule
  * once more by hand; every byte of a record spoilt. */
-#include "base/test_death.h"
+#include "base/test.h"
 
 #include "base/crc32c.h"
 #include "base/prng.h"
@@ -653,8 +653,6 @@ static void test_replay_refuses(void **state)
 	(void)state;
 	start(LP_ALLOC_HYBRID, 1);
 	refused(95, 10, LP_SPACE_CHANGE_KIND_TAKE, 100 * LP_BLOCK_BYTES);
-	refused(105, 10, LP_SPACE_CHANGE_KIND_FREE, 110 * LP_BLOCK_BYTES);
-	refused(99, 1, LP_SPACE_CHANGE_KIND_FREE, 99 * LP_BLOCK_BYTES);
 	refused(50, 0, LP_SPACE_CHANGE_KIND_TAKE, LP_OFFSET_NONE);
 	refused(50, 1, 3, LP_OFFSET_NONE);
 	refused(50, 1, 0, LP_OFFSET_NONE);
@@ -881,30 +879,6 @@ static void test_release_without_memory(void **state)
 	finish();
 }
 
-static void free_twice(void *arg)
-{
-	struct lp_extent *extent = arg;
-	lp_test_ok(lp_space_log_free(&fx.group, *extent));
-	seal();
-	next_durable();
-}
-
-static void test_double_free_asserts(void **state)
-{
-	(void)state;
-	start(LP_ALLOC_HYBRID, 1);
-	struct lp_extent extent = take(3);
-	lp_test_ok(lp_space_log_take(&fx.group, extent));
-	seal();
-	next_durable();
-	lp_test_ok(lp_space_log_free(&fx.group, extent));
-	seal();
-	next_durable();
-	memset(fx.is_used, true, sizeof(fx.is_used)); /* keep the model from noticing first */
-	lp_test_dies(free_twice, &extent);
-	finish();
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -921,7 +895,6 @@ int main(void)
 		cmocka_unit_test(test_chunk_with_unpersisted_changes_stays),
 		cmocka_unit_test(test_group_is_bounded),
 		cmocka_unit_test(test_release_without_memory),
-		cmocka_unit_test(test_double_free_asserts),
 	};
 	return lp_test_main(tests, "store/space");
 }
