@@ -574,7 +574,7 @@ static void test_ahead_makes_way(void **state)
 	while (held_cnt > 0)
 		lp_pool_put(rig.block->ios, held[--held_cnt]);
 	/* When the sequential one gets its slot another still waits for one. */
-	static const uint64_t order[] = {200, 220, 20, 240};
+	static const uint64_t order[] = {200, 220, 20, 240, 260, 280};
 	struct lpi_rig_op ops[LP_ARRAY_SIZE(order)];
 	read_slowly(&rig);
 	for (size_t i = 0; i < LP_ARRAY_SIZE(order); i++) {

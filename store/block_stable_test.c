@@ -106,9 +106,17 @@ static void changed(struct lp_store_op *op)
 	world.ended++;
 }
 
-/* Group k: time stands still until it is on its way, or collects behind the others. */
+static void noticed(struct lp_commit_waiter *waiter, int result)
+{
+	(void)waiter;
+	(void)result;
+}
+
+/* Group k: time stands still until it is on its way, or collects behind the others. The last one
+ * that may be on its way has to be waited for. */
 static void change(uint32_t k)
 {
+	static struct lp_commit_waiter waiters[GROUPS];
 	const struct lp_attrs attrs = {.uid = 7};
 	const struct lp_change changes[] = {
 		{.type = LP_CHANGE_SET,
@@ -131,6 +139,11 @@ static void change(uint32_t k)
 	lp_store_submit(world.rig.hand.store, &op);
 	poll_some();
 	assert_int_equal(world.ended, 1);
+	if (lp_commit_group(commit) == world.groups[k - 1] && k < GROUPS) {
+		waiters[k].told = noticed;
+		lp_commit_wait(commit, &waiters[k]);
+		poll_some();
+	}
 	assert_int_equal(lp_commit_group(commit), world.groups[k - 1] + (k < GROUPS));
 	assert_int_equal(lp_commit_group_is_inserted(commit, world.groups[k - 1]), k < GROUPS);
 	assert_false(lp_commit_group_is_durable(commit, world.groups[0]));
