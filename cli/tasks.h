@@ -18,7 +18,8 @@ struct lpi_tasks {
 	unsigned failed;  /* each has been printed */
 	bool is_hopeless; /* one has failed as all that follow would: no room, or nothing may be
 			     written */
-	bool is_away;     /* nobody was there for one of them: the others do not wait for somebody, too */
+	bool is_away; /* nobody was there for one of them: the others do not wait for somebody, too
+		       */
 	struct lpi_progress progress;
 };
 

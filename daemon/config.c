@@ -107,7 +107,7 @@ const struct lp_option_info lp_options[LP_OPT_CNT] = {
 			   .initial = "1G",
 			   .min = MEMORY_MIN,
 			   .max = UINT64_C(1) << 44,
-			   .help = "for buffers, caches and the index; 64M for each shard at least"},
+			   .help = "for buffers, caches and the index; at least 64M for a shard"},
 	[LP_OPT_METRICS] = {.name = "metrics",
 			    .type = LP_OPTION_TEXT,
 			    .value = "ADDRESS",
@@ -394,7 +394,7 @@ int lp_config_set(struct lp_config *config, enum lp_option option, const char *t
 {
 	int err = set_value(&lp_options[option], text, &config->values[option], why);
 	if (err == 0)
-		config->values[option].is_given = true;
+		config->given |= UINT64_C(1) << option;
 	return err;
 }
 
@@ -407,8 +407,8 @@ void lp_config_init(struct lp_config *ret_config)
 			continue;
 		int err = lp_config_set(ret_config, (enum lp_option)i, lp_options[i].initial, why);
 		LP_ASSERT(err == 0);
-		ret_config->values[i].is_given = false;
 	}
+	ret_config->given = 0;
 }
 
 bool lp_config_item(const struct lp_config *config, enum lp_option option, size_t *pos, char *item,

@@ -87,14 +87,16 @@ struct lp_option_info {
 extern const struct lp_option_info lp_options[LP_OPT_CNT];
 
 struct lp_config_value {
-	bool is_given; /* and not the default */
 	uint64_t number;
 	char text[LP_CONFIG_TEXT_MAX]; /* TEXT; LIST: each item ends in a newline */
 };
 
 struct lp_config {
 	struct lp_config_value values[LP_OPT_CNT];
+	uint64_t given; /* by option: which are not as lp_config_init() made them */
 };
+
+_Static_assert(LP_OPT_CNT <= 64, "a bit for each option");
 
 void lp_config_init(struct lp_config *ret_config);
 /* NULL: there is no such option. */
@@ -128,7 +130,7 @@ static inline uint64_t lp_config_number(const struct lp_config *config, enum lp_
 
 static inline bool lp_config_is_given(const struct lp_config *config, enum lp_option option)
 {
-	return config->values[option].is_given;
+	return (config->given >> option & 1) != 0;
 }
 
 /* NULL: none. */

@@ -199,8 +199,8 @@ static void be_io_flusher(void)
 	(void)prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 }
 
-/* Each connection and each file of a store in files takes one; the usual soft limit is for those who
- * cannot bear larger numbers (select). */
+/* Each connection and each file of a store in files takes one; the usual soft limit is for those
+ * who cannot bear larger numbers (select). */
 static void take_all_files(void)
 {
 	struct rlimit limit;

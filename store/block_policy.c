@@ -100,8 +100,8 @@ static void note_thread(struct lpi_block *block, enum lp_write_path path, uint64
 
 static struct lp_contest *contest_of(struct lpi_policy *policy, uint64_t bytes, uint32_t depth)
 {
-	struct lp_contest *contest = &policy->contests[lp_policy_class_idx(bytes)]
-						      [lp_policy_depth_idx(depth)];
+	struct lp_contest *contest =
+		&policy->contests[lp_policy_class_idx(bytes)][lp_policy_depth_idx(depth)];
 	if (contest->is_begun)
 		return contest;
 	if (bytes <= LP_BLOCK_BYTES)
@@ -149,9 +149,9 @@ void lpi_policy_written(struct lpi_block *block, const struct lpi_policy_write *
 	if (write->contest == NULL || !write->of.is_seen)
 		return;
 	const struct lp_pending_stats *pending = lp_pending_stats(lp_shard_pending(block->shard));
-	const struct lp_contest_later later = {
-		.added = pending->added,
-		.done = pending->written + pending->superseded + pending->freed};
+	const struct lp_contest_later later = {.added = pending->added,
+					       .done = pending->written + pending->superseded +
+						       pending->freed};
 	lp_contest_end(write->contest, &write->of,
 		       lp_reactor_now_ns(block->options.reactor) - write->begun_ns, &later);
 }
@@ -162,17 +162,18 @@ void lpi_policy_written(struct lpi_block *block, const struct lpi_policy_write *
 static int explain_contest(const struct lpi_policy *policy, uint64_t bytes, char *buf, size_t len)
 {
 	uint32_t depth = LP_MAX(depth_of(policy), 1u);
-	const struct lp_contest *contest = &policy->contests[lp_policy_class_idx(bytes)]
-							    [lp_policy_depth_idx(depth)];
+	const struct lp_contest *contest =
+		&policy->contests[lp_policy_class_idx(bytes)][lp_policy_depth_idx(depth)];
 	int cnt = 0;
 	if (contest->is_begun)
-		cnt = snprintf(buf, len,
-			       "%s: of %u at once each took %.1f us deferred (%.1f of them for what "
-			       "comes later), %.1f direct (0: none yet), changed %u times; by the "
-			       "device's times: ",
-			       lp_write_path_name(contest->path), depth,
-			       US(lp_contest_ns(contest, LP_PATH_DEFERRED)), US(contest->later_ns),
-			       US(lp_contest_ns(contest, LP_PATH_DIRECT)), contest->flips);
+		cnt = snprintf(
+			buf, len,
+			"%s: of %u at once each took %.1f us deferred (%.1f of them for what "
+			"comes later), %.1f direct (0: none yet), changed %u times; by the "
+			"device's times: ",
+			lp_write_path_name(contest->path), depth,
+			US(lp_contest_ns(contest, LP_PATH_DEFERRED)), US(contest->later_ns),
+			US(lp_contest_ns(contest, LP_PATH_DIRECT)), contest->flips);
 	size_t used = LP_MIN((size_t)LP_MAX(cnt, 0), len);
 	int more = lp_policy_explain(&policy->costs, bytes, depth, buf + used, len - used);
 	return cnt < 0 || more < 0 ? -1 : cnt + more;

@@ -3,11 +3,11 @@
  * operations take, asked for each write, and kept in the index.
  *
  * What is shorter than a block is deferred: directly it takes a block of its own, and those of one
- * object come one after the other. Of what is longer, and waits for the log, store/contest.h decides
- * for each class of size and depth; it begins where the policy says, but for single blocks, which on
- * nearly all devices are better deferred, and of which each trial leaves some anywhere: they begin
- * there, and trials are far. Who does not wait takes what the policy says, or, if it is long, what
- * those who wait take.
+ * object come one after the other. Of what is longer, and waits for the log, store/contest.h
+ * decides for each class of size and depth; it begins where the policy says, but for single blocks,
+ * which on nearly all devices are better deferred, and of which each trial leaves some anywhere:
+ * they begin there, and trials are far. Who does not wait takes what the policy says, or, if it is
+ * long, what those who wait take.
  *
  * How many writes write-back makes for each payload shows only where much is deferred for long: it
  * is counted over LPI_POLICY_PLACES payloads at a time. What was counted is slowly forgotten while
@@ -28,12 +28,12 @@
 #include "store/contest.h"
 #include "store/policy.h"
 
-#define LPI_POLICY_SAVE        16384u
-#define LPI_POLICY_SAVE_NS     (3600 * LP_NS_PER_S)
-#define LPI_POLICY_BLOCK_FAR   256u /* for LP_CONTEST_NEAR */
-#define LPI_POLICY_PLACES      1024u
-#define LPI_POLICY_SHARE       0.8
-#define LPI_POLICY_THREAD      64u /* writes of one look at the thread's time */
+#define LPI_POLICY_SAVE      16384u
+#define LPI_POLICY_SAVE_NS   (3600 * LP_NS_PER_S)
+#define LPI_POLICY_BLOCK_FAR 256u /* for LP_CONTEST_NEAR */
+#define LPI_POLICY_PLACES    1024u
+#define LPI_POLICY_SHARE     0.8
+#define LPI_POLICY_THREAD    64u /* writes of one look at the thread's time */
 /* What lpi_policy_put() puts. */
 #define LPI_POLICY_NEED ((uint32_t)(LP_COMMIT_RECORD_BYTES + 16 + LP_POLICY_VALUE_SIZE))
 
@@ -46,8 +46,8 @@ struct lpi_policy {
 	bool writes_through; /* direct writes do, for the device's cache is volatile */
 	uint32_t depth_x256; /* transactions under way, smoothed */
 	struct lp_contest contests[LP_POLICY_CLASS_CNT][LP_POLICY_DEPTH_CNT];
-	uint32_t chosen_cnt; /* since the share was last looked at */
-	uint64_t places;     /* write-back was done with, */
+	uint32_t chosen_cnt;   /* since the share was last looked at */
+	uint64_t places;       /* write-back was done with, */
 	uint64_t place_writes; /* and these it took, then */
 	/* Writes of which the thread's time is looked at together: how many, what they were guessed
 	 * to take of it, and the time and how long the thread had waited when the first one came.

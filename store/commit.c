@@ -512,7 +512,8 @@ static bool is_wanted(const struct lp_commit *commit, const struct group *group)
 }
 
 /* More may come that shares its frame. The last frame that may be in flight is for those that wait:
- * what write-back has to note would keep them waiting, and goes with them, or when none is there. */
+ * what write-back has to note would keep them waiting, and goes with them, or when none is there.
+ */
 static bool hold(struct lp_commit *commit, const struct group *group)
 {
 	if (is_wanted(commit, group))

@@ -9,13 +9,12 @@
  *
  * A group is sealed when a turn begins and the log has a slot free: at once when idle; while
  * frames are in flight, what arrives meanwhile collects. The last slot is for groups that somebody
- * waits for: what write-back notes would take it from them. With hold_ns, a group collects for so long
- * while nobody waits for it and it is small, if nobody has waited for the last few ones: else he
- * who orders first and waits afterwards would wait for the whole of his frame, and not for the rest
- * of it. The batch enters the index after its frame
- * was submitted, in sequence, from this thread (store I2, rules L4, L5); what is owed of it later
- * (payments.h, rule L9). Waiters are told in
- * sequence (store I5). After a failed frame nothing more is acknowledged (store I7, rule L7):
+ * waits for: what write-back notes would take it from them. With hold_ns, a group collects for so
+ * long while nobody waits for it and it is small, if nobody has waited for the last few ones: else
+ * he who orders first and waits afterwards would wait for the whole of his frame, and not for the
+ * rest of it. The batch enters the index after its frame was submitted, in sequence, from this
+ * thread (store I2, rules L4, L5); what is owed of it later (payments.h, rule L9). Waiters are told
+ * in sequence (store I5). After a failed frame nothing more is acknowledged (store I7, rule L7):
  * waiters get -EIO, "outcome unknown", or -EROFS, "certainly not done", when their group had not
  * become a frame yet, and nothing is taken in any more.
  *

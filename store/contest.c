@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs: writes on the chosen path, a trial on the other, and so on. Of a run those are looked at that
- * begin when the path has found its pace: those before have ended, which is so when twice as many as
- * are under way have begun, and deferred ones have gathered: what came one by one at first goes in
- * frames of one, and it takes some rounds until most are in one. Not each is looked at: those of one
- * frame end together, and are the same news. */
+/* Runs: writes on the chosen path, a trial on the other, and so on. Of a run those are looked at
+ * that begin when the path has found its pace: those before have ended, which is so when twice as
+ * many as are under way have begun, and deferred ones have gathered: what came one by one at first
+ * goes in frames of one, and it takes some rounds until most are in one. Not each is looked at:
+ * those of one frame end together, and are the same news. */
 #include "store/contest.h"
 
 #include <stdlib.h>
@@ -11,20 +11,20 @@
 #include "base/assert.h"
 #include "store/types.h"
 
-#define SLOWER       1.5 /* than the path that is taken: a trial need not go on */
-#define LOOK_MAX     0.5  /* a gain that counts in full: */
-#define TRIAL_LOOK   1.0  /* so much of a trial, */
-#define WINDOW_LOOK  0.125
-#define SELDOM       2u   /* trials of which the mean is taken, */
-#define OFTEN        8u   /* and other windows */
-#define BELIEVED     0.8 /* of what comes later, after one more trial */
-#define WILD         4.0  /* times the median: it counts for no more */
-#define PER_DEPTH    8u   /* one in so many of those under way is looked at */
-#define DIRECT_PACE  2u   /* times as many as are under way, until a path has its pace */
-#define FRAMES_PACE  6u
-#define LONG         512u /* windows: storms of write-back come and go */
-#define NS_MIN       1.0
-#define NS_MAX       1e12
+#define SLOWER      1.5 /* than the path that is taken: a trial need not go on */
+#define LOOK_MAX    0.5 /* a gain that counts in full: */
+#define TRIAL_LOOK  1.0 /* so much of a trial, */
+#define WINDOW_LOOK 0.125
+#define SELDOM      2u  /* trials of which the mean is taken, */
+#define OFTEN       8u  /* and other windows */
+#define BELIEVED    0.8 /* of what comes later, after one more trial */
+#define WILD        4.0 /* times the median: it counts for no more */
+#define PER_DEPTH   8u  /* one in so many of those under way is looked at */
+#define DIRECT_PACE 2u  /* times as many as are under way, until a path has its pace */
+#define FRAMES_PACE 6u
+#define LONG        512u /* windows: storms of write-back come and go */
+#define NS_MIN      1.0
+#define NS_MAX      1e12
 
 static enum lp_write_path other_path(enum lp_write_path path)
 {
@@ -94,12 +94,11 @@ enum lp_write_path lp_contest_begin(struct lp_contest *contest, uint32_t depth, 
 	bool is_at_pace = contest->run_cnt > (contest->run == 1 ? depth : pace_of(path, depth));
 	bool is_seen = is_at_pace && contest->run_cnt % stride_of(depth) == 0;
 	contest->seen_cnt += is_seen;
-	*ret_write = (struct lp_contest_write){
-		.is_seen = is_seen,
-		.is_trial = contest->is_trial,
-		.run = contest->run,
-		.depth = depth,
-		.blocks = blocks};
+	*ret_write = (struct lp_contest_write){.is_seen = is_seen,
+					       .is_trial = contest->is_trial,
+					       .run = contest->run,
+					       .depth = depth,
+					       .blocks = blocks};
 	return path;
 }
 
@@ -146,7 +145,8 @@ static void learn_direct(struct lp_contest *contest, double ns, bool is_trial, b
 	learn(&contest->direct, ns, is_trial ? SELDOM : OFTEN);
 }
 
-/* Since the path was taken; true: most of what was deferred is done, and the mean is that of all. */
+/* Since the path was taken; true: most of what was deferred is done, and the mean is that of all.
+ */
 static bool learn_whole(struct lp_contest *contest, double ns, const struct lp_contest_later *later)
 {
 	struct lp_contest_mean *all = &contest->all;

@@ -12,8 +12,8 @@
  *
  * A deferred write has a part that comes later, and the time of that is not in what it took itself,
  * but in what those take that are written while it is done. So it is told how much is deferred and
- * how much of it is done. A trial, and what is seen while nothing is done, is a burst. The mean of all
- * since the path was taken, which counts when three quarters of what was deferred are done, is
+ * how much of it is done. A trial, and what is seen while nothing is done, is a burst. The mean of
+ * all since the path was taken, which counts when three quarters of what was deferred are done, is
  * whole: write-back comes in storms, and no window tells what they cost. The difference is what the
  * later part takes. A burst has that added. As long as it is not known it is taken for nothing:
  * then deferring is tried, and it becomes known. It is believed a little less with each trial, for
@@ -34,14 +34,14 @@
 
 #include "store/policy.h"
 
-#define LP_CONTEST_WINDOW 32u   /* writes that are looked at together, of more that begin meanwhile */
+#define LP_CONTEST_WINDOW 32u   /* writes that are looked at together */
 #define LP_CONTEST_SOON   8u    /* of these, for a trial that is much slower */
 #define LP_CONTEST_NEAR   16u   /* from trial to trial: so many times its length, at first, */
 #define LP_CONTEST_FAR    1024u /* and in the end */
 #define LP_CONTEST_MARGIN 0.02
 
-/* What was deferred since the store was opened, and what of it is done: written, or not needed any
- * more. In blocks. */
+/* What was deferred since the store was opened, and what of it is done: written, or not
+ * needed any more. In blocks. */
 struct lp_contest_later {
 	uint64_t added;
 	uint64_t done;
@@ -65,11 +65,11 @@ struct lp_contest {
 	bool is_begun;
 	enum lp_write_path path;
 	bool is_trial;
-	bool is_over;     /* the trial need not go on */
-	uint32_t run;     /* a number for those that follow each other on one path */
-	uint32_t run_cnt; /* of the one that is on, */
+	bool is_over;      /* the trial need not go on */
+	uint32_t run;      /* a number for those that follow each other on one path */
+	uint32_t run_cnt;  /* of the one that is on, */
 	uint32_t seen_cnt; /* and of these are looked at */
-	uint32_t far;     /* how many times its length the next trial is away */
+	uint32_t far;      /* how many times its length the next trial is away */
 	struct lp_contest_window windows[2]; /* of the path, of trials */
 	struct lp_contest_mean direct;
 	struct lp_contest_mean burst; /* of deferred ones, without the later part, */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: of two paths the one is taken that is the quicker for long, wherever one begins: also if its
- * burst is quicker and what comes later makes it the slower one, and if the other way round; what it
- * costs to look is little, noise changes little, and what has changed, or was seen in a bad moment, is
- * found out.
- * Method: clients that keep a number of writes going on a device of which is said how long each
- * path takes for one, and the later part of a deferred one, which begins when much of it waits. */
+/* Goal: of two paths the one is taken that is the quicker for long, wherever one begins: also if
+ * its burst is quicker and what comes later makes it the slower one, and if the other way round;
+ * what it costs to look is little, noise changes little, and what has changed, or was seen in a bad
+ * moment, is found out. Method: clients that keep a number of writes going on a device of which is
+ * said how long each path takes for one, and the later part of a deferred one, which begins when
+ * much of it waits. */
 #include "base/test.h"
 
 #include "base/prng.h"
@@ -35,8 +35,8 @@ struct world {
 static void begin_one(struct world *world)
 {
 	uint32_t at = (uint32_t)(world->begun_cnt++ % world->depth);
-	world->paths[at] = lp_contest_begin(&world->contest, world->depth, world->blocks,
-					    &world->writes[at]);
+	world->paths[at] =
+		lp_contest_begin(&world->contest, world->depth, world->blocks, &world->writes[at]);
 	world->begun_us[at] = world->now_us;
 	world->cnts[world->paths[at]]++;
 }
@@ -107,10 +107,10 @@ static void test_takes_the_better(void **state)
 {
 	(void)state;
 	static const struct case_of cases[] = {
-		{5, 1, 11, LP_PATH_DEFERRED},    {12, 7, 15, LP_PATH_DIRECT},
-		{12, 1, 15, LP_PATH_DEFERRED},   {30, 20, 16, LP_PATH_DIRECT},
-		{65, 3, 170, LP_PATH_DEFERRED},  {1000, 5, 2100, LP_PATH_DEFERRED},
-		{20, 12, 26, LP_PATH_DIRECT},    {70, 0, 1200, LP_PATH_DEFERRED},
+		{5, 1, 11, LP_PATH_DEFERRED},   {12, 7, 15, LP_PATH_DIRECT},
+		{12, 1, 15, LP_PATH_DEFERRED},  {30, 20, 16, LP_PATH_DIRECT},
+		{65, 3, 170, LP_PATH_DEFERRED}, {1000, 5, 2100, LP_PATH_DEFERRED},
+		{20, 12, 26, LP_PATH_DIRECT},   {70, 0, 1200, LP_PATH_DEFERRED},
 		{300, 40, 160, LP_PATH_DIRECT},
 	};
 	static const enum lp_write_path paths[] = {LP_PATH_DEFERRED, LP_PATH_DIRECT};
@@ -123,8 +123,7 @@ static void test_takes_the_better(void **state)
 				      .later_us = one->later_us,
 				      .direct_us = one->direct_us,
 				      .noise = 1.3};
-		init(&world, paths[nr % LP_ARRAY_SIZE(paths)],
-		     depths[nr / LP_ARRAY_SIZE(paths)]);
+		init(&world, paths[nr % LP_ARRAY_SIZE(paths)], depths[nr / LP_ARRAY_SIZE(paths)]);
 		run(&world, 2000 * (uint64_t)LP_MAX(world.depth, 10u));
 		double share = share_of(&world, one->better, 100000);
 		if (share < 95)
@@ -186,7 +185,8 @@ static void test_a_slow_trial_is_short(void **state)
 	run(&world, 100000);
 	assert_true(world.cnts[LP_PATH_DIRECT] > 0);
 	/* 32 let go by, 16 of which 8 are looked at, and those that are under way then. */
-	assert_true(world.cnts[LP_PATH_DIRECT] <= (uint64_t)(32 + 16 + 16) * (world.contest.run / 2));
+	assert_true(world.cnts[LP_PATH_DIRECT] <=
+		    (uint64_t)(32 + 16 + 16) * (world.contest.run / 2));
 	assert_true(share_of(&world, LP_PATH_DIRECT, 1000000) < 0.2);
 }
 

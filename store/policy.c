@@ -499,7 +499,8 @@ static enum lp_write_path choose(struct lp_policy *policy, uint64_t bytes, uint3
 	LP_ASSERT(bytes > 0);
 	if (bytes > policy->payload_bytes)
 		return LP_PATH_DIRECT;
-	const struct place at = {lp_policy_class_idx(bytes), lp_policy_depth_idx(depth_hint), is_ordered};
+	const struct place at = {lp_policy_class_idx(bytes), lp_policy_depth_idx(depth_hint),
+				 is_ordered};
 	if (choice_at(policy, at)->seen_epoch != epoch_of(policy))
 		look_again(policy, at);
 	return choice_at(policy, at)->path;
@@ -582,8 +583,8 @@ int lp_policy_explain(const struct lp_policy *policy, uint64_t bytes, uint32_t d
 			deferred.group, US(deferred.log.idle_ns), US(direct.ns),
 			US(direct.latency_ns), US(direct.demand_ns), US(direct.thread_ns),
 			US(direct.data.idle_ns), US(direct.flush.idle_ns), KIB(direct.frame_bytes),
-			US(direct.log.idle_ns), choice->lean,
-			LP_POLICY_PATIENCE, (unsigned long long)policy->sample_cnt);
+			US(direct.log.idle_ns), choice->lean, LP_POLICY_PATIENCE,
+			(unsigned long long)policy->sample_cnt);
 }
 
 /* --- Keeping --------------------------------------------------------------------------------- */

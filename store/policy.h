@@ -48,11 +48,11 @@
  *
  * Learning: exponentially weighted, 1/8 for a new sample, more for the first few; a sample is cut
  * to between half and twice what was expected (first ones: a fourth and four times), so one
- * wild one moves an estimate by an eighth at most. Where there are no samples, those of the neighbours are interpolated. A thread that is at
- * work does not see what completes meanwhile: of a sample only what the thread waited is certain,
- * and an estimate between that and all of it is left as it is. Else a thread that is busy would
- * find its own time in every operation of the device, and most of it in those of which few are in
- * flight, which are the log's and write-back's.
+ * wild one moves an estimate by an eighth at most. Where there are no samples, those of the
+ * neighbours are interpolated. A thread that is at work does not see what completes meanwhile: of a
+ * sample only what the thread waited is certain, and an estimate between that and all of it is left
+ * as it is. Else a thread that is busy would find its own time in every operation of the device,
+ * and most of it in those of which few are in flight, which are the log's and write-back's.
  *
  * Deciding: there is a choice for each class of size and depth, which is looked at again after
  * LP_POLICY_EPOCH samples. The other path must be better by LP_POLICY_MARGIN, and for so long that

@@ -34,11 +34,9 @@
 #define HOLD_PAYLOADS  64u /* a group of that is not held */
 #define BATCH_RESERVED (UINT64_C(64) << 10)
 
-static void step(struct lpi_fstore_store *store);
-
 static void step_run(struct lp_task *task)
 {
-	step(LP_CONTAINER_OF(task, struct lpi_fstore_store, step_task));
+	lpi_fstore_step(LP_CONTAINER_OF(task, struct lpi_fstore_store, step_task));
 }
 
 void lpi_fstore_step_soon(struct lpi_fstore_store *store)
@@ -128,9 +126,9 @@ static void refuse_op(struct lpi_fstore_store *store, struct lp_store_op *op)
 
 /* --- Failing ---------------------------------------------------------------------------------- */
 
-/* Once, and once more if nothing can be read either; what was not durable is dropped when nobody looks
- * at it any more. */
-static void fail(struct lpi_fstore_store *store, int err, bool is_dead, const char *what)
+/* Once, and once more if nothing can be read either; what was not durable is dropped when nobody
+ * looks at it any more. */
+void lpi_fstore_fail(struct lpi_fstore_store *store, int err, bool is_dead, const char *what)
 {
 	struct lp_store_health *health = &store->health;
 	bool is_worse = is_dead && !store->is_dead;
@@ -211,7 +209,7 @@ static void frame_complete(struct lp_log_frame *frame)
 	struct lp_store_op *op;
 	LP_ASSERT(store->sealed == group && !store->is_durable);
 	if (frame->result < 0)
-		fail(store, frame->result, false, "the journal cannot be written");
+		lpi_fstore_fail(store, frame->result, false, "the journal cannot be written");
 	while ((op = lpi_fstore_ops_pop_front(&group->waiters)) != NULL) {
 		if (frame->result < 0) {
 			op->result = -EIO;
@@ -348,7 +346,7 @@ static void try_seal(struct lpi_fstore_store *store)
 		return;
 	}
 	if (err < 0) {
-		fail(store, err, false, "the journal");
+		lpi_fstore_fail(store, err, false, "the journal");
 		return;
 	}
 	lp_timer_stop(store->reactor, &store->hold_timer);
@@ -370,7 +368,7 @@ static void hold_fire(struct lp_timer *timer)
 	lpi_fstore_step_soon(store);
 }
 
-/* --- Applying, checkpoints -------------------------------------------------------------------- */
+/* --- Applying --------------------------------------------------------------------------------- */
 
 static void apply_run(struct lp_work *work)
 {
@@ -384,7 +382,8 @@ static void apply_done(struct lp_work *work)
 	struct lpi_fstore_group *group = store->sealed;
 	store->is_applying = false;
 	if (store->apply_result < 0) {
-		fail(store, store->apply_result, true, "what the journal has cannot be applied");
+		lpi_fstore_fail(store, store->apply_result, true,
+				"what the journal has cannot be applied");
 	} else {
 		store->applied_seq = group->seq;
 		store->stats.data_writes += group->data_cnt;
@@ -392,7 +391,7 @@ static void apply_done(struct lp_work *work)
 		group_clear(group);
 		store->sealed = NULL;
 	}
-	step(store);
+	lpi_fstore_step(store);
 }
 
 static void try_apply(struct lpi_fstore_store *store)
@@ -402,73 +401,6 @@ static void try_apply(struct lpi_fstore_store *store)
 		return;
 	store->is_applying = true;
 	lp_workers_submit(store->options.workers, store->reactor, &store->apply_work);
-}
-
-static void checkpoint_run(struct lp_work *work)
-{
-	struct lpi_fstore_store *store =
-		LP_CONTAINER_OF(work, struct lpi_fstore_store, checkpoint_work);
-	store->checkpoint_result = lpi_fstore_checkpoint(store);
-}
-
-static void trim_complete(struct lp_log_frame *frame)
-{
-	struct lpi_fstore_store *store =
-		LP_CONTAINER_OF(frame, struct lpi_fstore_store, trim_frame);
-	store->is_trimming = false;
-	if (frame->result < 0)
-		fail(store, frame->result, false, "the journal cannot be written");
-	lpi_fstore_step_soon(store);
-}
-
-void lpi_fstore_trim(struct lpi_fstore_store *store)
-{
-	if (store->is_trimming || !lp_log_can_trim(store->log))
-		return;
-	store->trim_frame = (struct lp_log_frame){.trims_only = true, .complete = trim_complete};
-	int err = lp_log_append(store->log, &store->trim_frame);
-	store->is_trimming = err == 0;
-	if (err < 0 && err != -EAGAIN)
-		fail(store, err, false, "the journal");
-}
-
-static void try_trim(struct lpi_fstore_store *store)
-{
-	if (!store->is_writing && lp_log_needs_trim_frame(store->log))
-		lpi_fstore_trim(store);
-}
-
-static void checkpoint_done(struct lp_work *work)
-{
-	struct lpi_fstore_store *store =
-		LP_CONTAINER_OF(work, struct lpi_fstore_store, checkpoint_work);
-	store->is_checkpointing = false;
-	store->stats.flushes++;
-	if (store->checkpoint_result == -ENOSPC) {
-		/* The index is tried again; all is in the journal as long. */
-		lp_timer_start(store->reactor, &store->retry_timer,
-			       lp_reactor_now_ns(store->reactor) + LP_NS_PER_S);
-		return;
-	}
-	if (store->checkpoint_result < 0) {
-		fail(store, store->checkpoint_result, false, "the host cannot make durable");
-	} else {
-		lp_log_trim(store->log, store->checkpoint_seq + 1);
-		lp_log_advance(store->log);
-		store->trimmed_seq = store->checkpoint_seq;
-	}
-	step(store);
-}
-
-static void try_checkpoint(struct lpi_fstore_store *store)
-{
-	if (store->is_checkpointing || lp_timer_is_armed(&store->retry_timer) ||
-	    store->applied_seq == store->trimmed_seq ||
-	    (!store->is_waiting_for_log && !lp_log_is_half(store->log)))
-		return;
-	store->is_checkpointing = true;
-	store->checkpoint_seq = store->applied_seq;
-	lp_workers_submit(store->options.workers, store->reactor, &store->checkpoint_work);
 }
 
 /* --- Reads by helpers ------------------------------------------------------------------------- */
@@ -632,7 +564,7 @@ static void eval_done(struct lp_work *work)
 	store->open->is_wanted = store->open->is_wanted || eval->is_full;
 	put_back(store);
 	if (eval->fatal < 0)
-		fail(store, eval->fatal, false, "the host");
+		lpi_fstore_fail(store, eval->fatal, false, "the host");
 	while ((op = lpi_fstore_ops_pop_front(&eval->done)) != NULL) {
 		if (eval->fatal < 0) {
 			op->result = -EIO;
@@ -641,7 +573,7 @@ static void eval_done(struct lp_work *work)
 			end_evaluated(store, op);
 		}
 	}
-	step(store);
+	lpi_fstore_step(store);
 }
 
 /* In front, and to be evaluated with what is before it. */
@@ -742,7 +674,7 @@ static void step_failed(struct lpi_fstore_store *store)
 	start_front(store);
 }
 
-static void step(struct lpi_fstore_store *store)
+void lpi_fstore_step(struct lpi_fstore_store *store)
 {
 	if (store->error != 0) {
 		step_failed(store);
@@ -750,8 +682,8 @@ static void step(struct lpi_fstore_store *store)
 	}
 	try_apply(store);
 	try_seal(store);
-	try_checkpoint(store);
-	try_trim(store);
+	lpi_fstore_try_checkpoint(store);
+	lpi_fstore_try_trim(store);
 	bool may_start = !store->is_evaluating && !store->is_applying;
 	if (may_start && !(store->needs_quiet && has_groups(store)))
 		start_front(store);
@@ -945,7 +877,7 @@ int lpi_fstore_calls_init(struct lpi_fstore_store *store)
 	lpi_fstore_ops_init(&store->done);
 	store->open = &store->groups[0];
 	store->apply_work = (struct lp_work){.run = apply_run, .done = apply_done};
-	store->checkpoint_work = (struct lp_work){.run = checkpoint_run, .done = checkpoint_done};
+	lpi_fstore_checkpoint_init(store);
 	store->step_task.run = step_run;
 	store->deliver_task.run = deliver;
 	store->hold_timer.fire = hold_fire;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of the file store share: objects as files on a host file system, with a journal.
  *
- * store_file.c runs operations and groups, store_file_open.c opens, replays and closes,
+ * store_file.c runs operations and groups, store_file_checkpoint.c lets the journal forget,
+ * store_file_open.c opens, replays and closes,
  * store_file_txn.c evaluates transactions, store_file_data.c changes of data, store_file_read.c
  * reads, store_file_list.c lists, store_file_view.c what is changed and not yet in the index, and
  * the records of maps, store_file_gone.c frees what was removed, store_file_objects.c objects'
@@ -362,7 +363,13 @@ static inline struct lpi_fstore_store *lpi_fstore_store_of(struct lp_store *base
 	return LP_CONTAINER_OF(base, struct lpi_fstore_store, base);
 }
 
-/* [shard] */
+/* [shard] What can be done is begun. */
+void lpi_fstore_step(struct lpi_fstore_store *store);
+/* Nothing is changed any more, and nothing read either if is_dead. */
+void lpi_fstore_fail(struct lpi_fstore_store *store, int err, bool is_dead, const char *what);
+void lpi_fstore_checkpoint_init(struct lpi_fstore_store *store);
+void lpi_fstore_try_checkpoint(struct lpi_fstore_store *store);
+void lpi_fstore_try_trim(struct lpi_fstore_store *store);
 void lpi_fstore_step_soon(struct lpi_fstore_store *store);
 /* No operation, job or frame is under way, and all is applied. */
 bool lpi_fstore_is_idle(const struct lpi_fstore_store *store);

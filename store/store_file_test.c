@@ -519,17 +519,17 @@ static void add_records(struct rig *rig, struct lp_ino ino, uint32_t cnt)
 	for (uint32_t i = 0; i < cnt; i++) {
 		uint32_t at = i % TOGETHER;
 		memcpy(names[at], &i, sizeof(i));
-		changes[at] = (struct lp_change){.type = LP_CHANGE_OMAP_SET,
-						 .ino = ino,
-						 .named = {.name = {names[at], sizeof(names[at])},
-							   .value = {names[at], 1}}};
+		changes[at] = (struct lp_change){
+			.type = LP_CHANGE_OMAP_SET,
+			.ino = ino,
+			.named = {.name = {names[at], sizeof(names[at])}, .value = {names[at], 1}}};
 		if (at + 1 == TOGETHER || i + 1 == cnt)
 			lp_test_ok(lpi_hand_txn(&rig->hand, changes, at + 1));
 	}
 }
 
-/* Rule S6: of all that was removed together only as many records go at a time as a frame holds, also
- * where that is what a start goes on with. */
+/* Rule S6: of all that was removed together only as many records go at a time as a frame holds,
+ * also where that is what a start goes on with. */
 static void test_many_records_are_freed(void **state)
 {
 	(void)state;
@@ -541,8 +541,8 @@ static void test_many_records_are_freed(void **state)
 		for (uint32_t i = 0; i < INODES; i++) {
 			lp_test_ok(create(&rig, ino_of(75 + i)));
 			add_records(&rig, ino_of(75 + i), RECORDS);
-			removals[i] = (struct lp_change){.type = LP_CHANGE_REMOVE,
-							 .ino = ino_of(75 + i)};
+			removals[i] =
+				(struct lp_change){.type = LP_CHANGE_REMOVE, .ino = ino_of(75 + i)};
 		}
 		lp_test_ok(lpi_hand_txn(&rig.hand, removals, INODES));
 		if (is_cut)
@@ -718,13 +718,15 @@ static void test_journal_fails_under_questions(void **state)
 			struct lpi_pay pay;
 			struct flight write;
 			struct flight stat;
-			assert_true(lpi_pay_make(&pay, rig.hand.bufs, bytes, 0, BYTES, LP_BUF_SMALL));
+			assert_true(
+				lpi_pay_make(&pay, rig.hand.bufs, bytes, 0, BYTES, LP_BUF_SMALL));
 			const struct lp_change change = lpi_write_change(ino, 0, BYTES, &pay);
 			take_off(&rig, &write, lpi_txn_op(&change, 1));
 			while (!store->is_evaluating && !write.is_done)
 				lpi_hand_turn(&rig.hand);
 			take_off(&rig, &stat,
-				 (struct lp_store_op){.opcode = LP_STORE_STAT, .stat = {.ino = ino}});
+				 (struct lp_store_op){.opcode = LP_STORE_STAT,
+						      .stat = {.ino = ino}});
 			while (!write.is_done || !stat.is_done)
 				lpi_hand_turn(&rig.hand);
 			assert_true(stat.op.result == 0 || stat.op.result == -EIO);
@@ -737,8 +739,8 @@ static void test_journal_fails_under_questions(void **state)
 	}
 }
 
-/* Rule L7: after a failure in the middle of a cut questions are answered, and it goes on when the store
- * is opened again. */
+/* Rule L7: after a failure in the middle of a cut questions are answered, and it goes on when the
+ * store is opened again. */
 static void test_journal_fails_in_truncation(void **state)
 {
 	(void)state;
@@ -836,7 +838,8 @@ static void test_direct_write_fails(void **state)
 	rig_fini(&rig);
 }
 
-/* --- A host that fails ------------------------------------------------------------------------- */
+/* --- A host that fails -------------------------------------------------------------------------
+ */
 
 static atomic_bool is_sync_held; /* it fails when it is let go */
 static atomic_bool has_sync_failed;
@@ -858,8 +861,8 @@ int __wrap_syncfs(int fd)
 }
 /* NOLINTEND(bugprone-reserved-identifier) */
 
-/* First nothing can be made durable any more, then what is durable cannot be taken to its file: that
- * nothing is read from now on is said, too. */
+/* First nothing can be made durable any more, then what is durable cannot be taken to its file:
+ * that nothing is read from now on is said, too. */
 static void test_worse(void **state)
 {
 	(void)state;

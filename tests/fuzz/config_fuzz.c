@@ -23,6 +23,7 @@ static void check_values(const struct lp_config *config)
 		int err = lp_config_set(&again, option, text, why);
 		LP_ASSERT(err == 0);
 	}
+	again.given = config->given;
 	LP_ASSERT(memcmp(&again, config, sizeof(again)) == 0);
 }
 

@@ -14,7 +14,7 @@ pid= # of what is looked at
 end_all()
 {
 	[ -n "$pid" ] && kill -KILL "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
-	end_daemon
+	end_daemon KILL
 }
 trap end_all EXIT
 

@@ -17,7 +17,7 @@ mount=$PWD/tree/build/up/mnt
 
 end_all()
 {
-	end_daemon
+	end_daemon KILL
 	tree/scripts/up --stop >/dev/null 2>&1
 	umount -l "$mount" 2>/dev/null
 }
