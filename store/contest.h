@@ -23,9 +23,9 @@
  * and other windows are no news.
  *
  * Deciding: each window adds a part of what the other path would have gained, less
- * LP_CONTEST_MARGIN, to a sum, a trial sixteen times as much; at 1 the path changes. So what is a
- * quarter better is taken after one trial, what is a tenth better after some, and noise changes
- * little.
+ * LP_CONTEST_MARGIN, to a sum, a trial eight times as much; at 1 the path changes. So what is half
+ * as good again is taken after one trial, what is a tenth better after some dozen windows, and
+ * noise changes little.
  *
  * Threads: a struct lp_contest belongs to one. Blocking, I/O, allocation, errors: none.
  */
