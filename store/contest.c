@@ -15,12 +15,13 @@
 #define LOOK_MAX    0.5 /* a gain that counts in full: */
 #define TRIAL_LOOK  1.0 /* so much of a trial, */
 #define WINDOW_LOOK 0.125
-#define SELDOM      2u  /* trials of which the mean is taken, */
-#define OFTEN       8u  /* and other windows */
-#define BELIEVED    0.8 /* of what comes later, after one more trial */
-#define WILD        4.0 /* times the median: it counts for no more */
-#define PER_DEPTH   8u  /* one in so many of those under way is looked at */
-#define DIRECT_PACE 2u  /* times as many as are under way, until a path has its pace */
+#define SELDOM      2u   /* trials of which the mean is taken, */
+#define OFTEN       8u   /* and other windows */
+#define BELIEVED    0.8  /* of what comes later, after one more trial */
+#define WILD        32.0 /* times the median: it counts for no more */
+#define STOPS       4.0
+#define PER_DEPTH   8u /* one in so many of those under way is looked at */
+#define DIRECT_PACE 2u /* times as many as are under way, until a path has its pace */
 #define FRAMES_PACE 6u
 #define LONG        512u /* windows: storms of write-back come and go */
 #define NS_MIN      1.0
@@ -62,11 +63,21 @@ static void begin_run(struct lp_contest *contest, bool is_trial)
 {
 	contest->is_trial = is_trial;
 	contest->is_over = false;
+	if (is_trial) {
+		contest->is_decisive = contest->is_doubted;
+		contest->is_doubted = false;
+	}
 	contest->run++;
 	contest->run_cnt = 0;
 	contest->seen_cnt = 0;
 	contest->windows[is_trial] =
 		(struct lp_contest_window){.path = path_of_run(contest), .run = contest->run};
+}
+
+static bool is_trial_due(const struct lp_contest *contest, uint32_t depth)
+{
+	uint64_t length = trial_length(depth, other_path(contest->path));
+	return contest->is_doubted || contest->run_cnt >= contest->far * length;
 }
 
 void lp_contest_init(struct lp_contest *contest, enum lp_write_path path, uint32_t far)
@@ -83,9 +94,7 @@ enum lp_write_path lp_contest_begin(struct lp_contest *contest, uint32_t depth, 
 	if (contest->is_trial && (contest->is_over || contest->seen_cnt == LP_CONTEST_WINDOW)) {
 		contest->far = LP_MIN(2 * contest->far, LP_CONTEST_FAR);
 		begin_run(contest, false);
-	} else if (!contest->is_trial &&
-		   contest->run_cnt >= contest->far * (uint64_t)trial_length(
-							      depth, other_path(contest->path))) {
+	} else if (!contest->is_trial && is_trial_due(contest, depth)) {
 		begin_run(contest, true);
 	}
 	contest->run_cnt++;
@@ -111,13 +120,14 @@ static int compare_ns(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Where the thread was not running is no news. */
-static double tame_mean(struct lp_contest_window *window)
+/* Where the thread was not running is no news, and what stops a direct write while deferred ones
+ * are being done is none of its own. */
+static double tame_mean(struct lp_contest_window *window, double wild)
 {
 	double sum_ns = 0;
 	qsort(window->ns, window->cnt, sizeof(window->ns[0]), compare_ns);
 	for (uint32_t i = 0; i < window->cnt; i++)
-		sum_ns += LP_MIN(window->ns[i], WILD * window->ns[window->cnt / 2]);
+		sum_ns += LP_MIN(window->ns[i], wild * window->ns[window->cnt / 2]);
 	return sum_ns / window->cnt;
 }
 
@@ -179,22 +189,26 @@ static void flip(struct lp_contest *contest)
 {
 	contest->path = other_path(contest->path);
 	contest->lean = 0;
+	contest->is_doubted = false;
 	contest->flips++;
 	contest->whole = (struct lp_contest_mean){.cnt = 0};
 	contest->all = contest->whole;
 	begin_run(contest, false);
 }
 
-static void look(struct lp_contest *contest, double share)
+static void look(struct lp_contest *contest, bool is_trial)
 {
 	double mine_ns = lp_contest_ns(contest, contest->path);
 	double other_ns = lp_contest_ns(contest, other_path(contest->path));
 	if (mine_ns == 0 || other_ns == 0)
 		return;
 	double gain = within(-LOOK_MAX, mine_ns / other_ns - 1 - LP_CONTEST_MARGIN, LOOK_MAX);
-	contest->lean = LP_MAX(contest->lean + share * gain / LOOK_MAX, 0.0);
-	if (contest->lean >= 1)
+	double share = is_trial ? TRIAL_LOOK : WINDOW_LOOK;
+	contest->lean = within(0, contest->lean + share * gain / LOOK_MAX, 1);
+	if (contest->lean == 1 && is_trial)
 		flip(contest);
+	else
+		contest->is_doubted = contest->lean == 1;
 }
 
 /* A trial that is much slower than what is taken need not show how much. */
@@ -208,8 +222,21 @@ static bool is_enough(const struct lp_contest *contest, const struct lp_contest_
 	if (!is_trial || window->cnt < LP_CONTEST_SOON || mine_ns == 0)
 		return false;
 	for (uint32_t i = 0; i < window->cnt; i++)
-		sum_ns += LP_MIN(window->ns[i], WILD * mine_ns);
+		sum_ns += LP_MIN(window->ns[i], STOPS * mine_ns);
 	return sum_ns > SLOWER * mine_ns * window->cnt;
+}
+
+static void learn_window(struct lp_contest *contest, struct lp_contest_window *window,
+			 bool is_trial, bool is_slowed, const struct lp_contest_later *later)
+{
+	bool is_direct = window->path == LP_PATH_DIRECT;
+	double mean_ns = tame_mean(window, is_slowed && is_direct ? STOPS : WILD);
+	if (is_trial && contest->is_decisive)
+		(is_direct ? &contest->direct : &contest->burst)->cnt = 0;
+	if (is_direct)
+		learn_direct(contest, mean_ns, is_trial, is_slowed);
+	else
+		learn_deferred(contest, mean_ns, is_trial, is_slowed, later);
 }
 
 void lp_contest_end(struct lp_contest *contest, const struct lp_contest_write *write, uint64_t ns,
@@ -225,14 +252,16 @@ void lp_contest_end(struct lp_contest *contest, const struct lp_contest_write *w
 		return;
 	uint64_t blocks = (uint64_t)window->cnt * stride_of(write->depth) * write->blocks;
 	bool is_slowed = later->done - window->from.done > blocks / 8;
-	double mean_ns = tame_mean(window);
-	if (window->path == LP_PATH_DIRECT)
-		learn_direct(contest, mean_ns, write->is_trial, is_slowed);
-	else
-		learn_deferred(contest, mean_ns, write->is_trial, is_slowed, later);
+	learn_window(contest, window, write->is_trial, is_slowed, later);
 	/* A trial's window stays full: what comes behind it belongs to nothing. */
 	window->cnt = write->is_trial ? LP_CONTEST_WINDOW : 0;
 	if (write->is_trial && contest->run == write->run)
 		contest->is_over = true;
-	look(contest, write->is_trial ? TRIAL_LOOK : WINDOW_LOOK);
+	look(contest, write->is_trial);
+	/* It may have been in the way of what was deferred: another one soon, which replaces it. */
+	if (write->is_trial && contest->is_decisive && contest->path == LP_PATH_DEFERRED &&
+	    window->path == LP_PATH_DIRECT) {
+		contest->far = LP_CONTEST_NEAR;
+		contest->direct.cnt = 0;
+	}
 }

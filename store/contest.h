@@ -20,12 +20,14 @@
  * it may have been seen in a bad moment, and nobody would ever look again.
  *
  * While deferred ones are being done direct writes are slowed by them: a trial is cut by that part,
- * and other windows are no news.
+ * what stops one of it for long is left out, and other windows are no news.
  *
  * Deciding: each window adds a part of what the other path would have gained, less
  * LP_CONTEST_MARGIN, to a sum, a trial eight times as much; at 1 the path changes. So what is half
  * as good again is taken after one trial, what is a tenth better after some dozen windows, and
- * noise changes little.
+ * noise changes little. Where windows bring it there, the path became slower than what the other
+ * was seen to be some time ago, and that may be so for both: a trial is due at once, which forgets
+ * what was seen before it, and decides. If that keeps deferring, another one is near.
  *
  * Threads: a struct lp_contest belongs to one. Blocking, I/O, allocation, errors: none.
  */
@@ -66,6 +68,8 @@ struct lp_contest {
 	enum lp_write_path path;
 	bool is_trial;
 	bool is_over;      /* the trial need not go on */
+	bool is_doubted;   /* the path: a trial is due, */
+	bool is_decisive;  /* and is on: what it shows stands for all before */
 	uint32_t run;      /* a number for those that follow each other on one path */
 	uint32_t run_cnt;  /* of the one that is on, */
 	uint32_t seen_cnt; /* and of these are looked at */

@@ -17,7 +17,8 @@ struct world {
 	double burst_us;
 	double later_us;
 	double direct_us;
-	double noise; /* a write takes up to so many times as long, or as short */
+	uint32_t lump; /* what comes later is in the way of one in so many, and as much longer */
+	double noise;  /* a write takes up to so many times as long, or as short */
 	uint32_t depth;
 	uint32_t blocks;
 	struct lp_prng prng;
@@ -69,7 +70,9 @@ static double later_us(struct world *world, bool is_deferred)
 	if (!world->is_doing)
 		return 0;
 	world->later.done += world->blocks;
-	return world->later_us;
+	if (world->lump == 0)
+		return world->later_us;
+	return world->begun_cnt % world->lump == 0 ? world->later_us * world->lump : 0;
 }
 
 /* The oldest ends, and the next one begins. */
@@ -176,6 +179,60 @@ static void test_a_bad_moment_is_not_for_ever(void **state)
 	assert_true(share_of(&world, LP_PATH_DEFERRED, 100000) > 98);
 }
 
+/* All is slow for a while, and what the other path took was seen before that. Each time, a flip
+ * then needs a way back. */
+static void test_what_slows_both_changes_nothing(void **state)
+{
+	(void)state;
+	struct world world = {
+		.burst_us = 73, .later_us = 20, .direct_us = 74, .noise = 1.1, .blocks = 64};
+	init(&world, LP_PATH_DIRECT, 1);
+	run(&world, 20000);
+	uint32_t flips = world.contest.flips;
+	for (uint32_t i = 0; i < 10; i++) {
+		world.burst_us = world.direct_us = 170;
+		run(&world, 1500);
+		world.burst_us = 73;
+		world.direct_us = 74;
+		assert_true(share_of(&world, LP_PATH_DIRECT, 8000) > 95);
+	}
+	assert_int_equal(world.contest.flips, flips);
+}
+
+/* What comes later stops one write in a hundred for a millisecond or two, and no other: it counts
+ * as much as if each had its share. */
+static void test_rare_and_long_counts(void **state)
+{
+	(void)state;
+	struct world world = {.burst_us = 73, .later_us = 24, .direct_us = 85, .lump = 70};
+	world.noise = 1.1;
+	init(&world, LP_PATH_DEFERRED, 1);
+	run(&world, 100000);
+	assert_true(share_of(&world, LP_PATH_DIRECT, 400000) > 90);
+}
+
+/* The trial that decides is slowed, by what was deferred: another one follows soon. */
+static void test_a_bad_trial_is_repeated(void **state)
+{
+	(void)state;
+	struct world world = {
+		.burst_us = 73, .later_us = 5, .direct_us = 100, .noise = 1.1, .blocks = 64};
+	init(&world, LP_PATH_DEFERRED, 1);
+	run(&world, 200000);
+	assert_int_equal(world.contest.far, LP_CONTEST_FAR);
+	world.burst_us = 120;
+	for (uint32_t i = 0; i < 100000 && !world.contest.is_decisive; i++)
+		run(&world, 1);
+	assert_true(world.contest.is_decisive && world.contest.is_trial);
+	world.direct_us = 400;
+	while (world.contest.is_trial)
+		run(&world, 1);
+	assert_int_equal(world.contest.path, LP_PATH_DEFERRED);
+	world.direct_us = 100;
+	run(&world, 10000);
+	assert_int_equal(world.contest.path, LP_PATH_DIRECT);
+}
+
 /* A trial that is sixteen times slower is over when that is clear. */
 static void test_a_slow_trial_is_short(void **state)
 {
@@ -197,6 +254,9 @@ int main(void)
 		cmocka_unit_test(test_noise_changes_little),
 		cmocka_unit_test(test_change_is_followed),
 		cmocka_unit_test(test_a_bad_moment_is_not_for_ever),
+		cmocka_unit_test(test_what_slows_both_changes_nothing),
+		cmocka_unit_test(test_rare_and_long_counts),
+		cmocka_unit_test(test_a_bad_trial_is_repeated),
 		cmocka_unit_test(test_a_slow_trial_is_short),
 	};
 	return lp_test_main(tests, "store/contest");
