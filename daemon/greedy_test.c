@@ -264,6 +264,41 @@ static void who_is_refused_is_starved(void **state)
 	lpi_door_rig_free(rig);
 }
 
+#define LONG_GETS 8u
+#define LONG_BUFS (UINT64_C(192) << 20)
+
+/* What is read ahead for one connection is bounded by its bytes, and not by the number of its gets:
+ * what waits for its turn in one socket would only leave the caches. One piece of each is there. */
+static void many_gets_of_one_read_little_ahead(void **state)
+{
+	struct lpi_door_rig *rig = lpi_door_rig_new(1, LONG_BUFS, NULL);
+	struct lpi_client *client = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+	uint8_t messages[LONG_GETS * LPI_CLIENT_GET_BYTES];
+	uint8_t *data = calloc(LONG_GETS, LP_WIRE_PIECE_MAX);
+	(void)state;
+	uint64_t ino = lpi_client_make_large(client, LONG_GETS);
+	for (uint64_t i = 0; i < LONG_GETS; i++)
+		lpi_client_seal_get(ino, i + 7, messages + i * LPI_CLIENT_GET_BYTES);
+	lpi_client_send_bytes(client, messages, sizeof(messages));
+	for (int turn = 0; turn < 300; turn++)
+		lpi_door_rig_turn(rig);
+	/* The first ones have four, then one of each. */
+	assert_in_range(rig->door[0]->reply_bytes, LPI_AHEAD_BYTES,
+			LPI_AHEAD_BYTES + LONG_GETS * LP_WIRE_PIECE_MAX);
+	lpi_client_free(client);
+	client = lpi_client_open(rig, LP_WIRE_CRC_HEADER);
+	LPI_DOOR_UNTIL(rig, rig->door[0]->reply_bytes == 0);
+	uint64_t id = lpi_client_send_get(client, ino, "", 0, UINT64_MAX);
+	for (int turn = 0; turn < 300; turn++)
+		lpi_door_rig_turn(rig);
+	assert_int_equal(rig->door[0]->reply_bytes, LPI_PIECES_AHEAD * LP_WIRE_PIECE_MAX);
+	assert_int_equal(lpi_client_recv_get(client, id, 0, data, LONG_GETS * LP_WIRE_PIECE_MAX),
+			 LONG_GETS * LP_WIRE_PIECE_MAX);
+	free(data);
+	lpi_client_free(client);
+	lpi_door_rig_free(rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -273,6 +308,7 @@ int main(void)
 		cmocka_unit_test(writes_behind_what_nobody_reads_leave_room),
 		cmocka_unit_test(lists_wait_for_their_room),
 		cmocka_unit_test(who_is_refused_is_starved),
+		cmocka_unit_test(many_gets_of_one_read_little_ahead),
 	};
 	return lp_test_main(tests, "daemon/greedy");
 }

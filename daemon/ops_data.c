@@ -233,7 +233,8 @@ static bool wants_more(const struct lpi_request *request)
 	if (request->get.out_cnt == 0)
 		return true;
 	return request->get.size_known && request->get.at < request->get.end &&
-	       request->get.out_cnt < LPI_PIECES_AHEAD;
+	       request->get.out_cnt < LPI_PIECES_AHEAD &&
+	       request->conn->reply_bytes < LPI_AHEAD_BYTES;
 }
 
 void lpi_get_pump(struct lpi_request *request)

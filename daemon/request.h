@@ -22,9 +22,10 @@
 #define LPI_CRCS_INLINE  20u   /* checksums */
 #define LPI_REST_INLINE  1056u /* bytes of a reply's meta and checksums: one piece of a read */
 #define LPI_DATA_SEGS    5u    /* of data: four whole buffers, and one more when off the grid */
-#define LPI_PIECES_AHEAD 4u    /* pieces of one get that are read or sent at a time */
-#define LPI_TRIES_MAX    8u    /* how often a path is looked up again when its object had gone */
-#define LPI_OWN_CHANGES  5u    /* of one transaction; a compound has more, in a buffer */
+#define LPI_PIECES_AHEAD 4u    /* pieces of one get that are read or sent at a time; */
+#define LPI_AHEAD_BYTES  (8u << 20) /* one only where those of its connection have so much */
+#define LPI_TRIES_MAX    8u /* how often a path is looked up again when its object had gone */
+#define LPI_OWN_CHANGES  5u /* of one transaction; a compound has more, in a buffer */
 #define LPI_PUT_XATTRS   16u
 #define LPI_ADMIN_PARTS  32u /* of an answer of the administration */
 #define LPI_COMPOUND_MAX 30u
