@@ -8,6 +8,7 @@ from noise import median
 from results import labels_of
 
 HEADLINES = 3  # figures of which a sentence is made; the table has all
+NAMED_MAX = 9  # cells that a sentence names; it says how many there are
 
 
 def of_part(part):
@@ -76,10 +77,12 @@ def within(part, claim):
     metric, factor, value = claim["metric"], claim["factor"], str(claim["value"])
     limit = float(claim.get("within", 5))
     better = METRICS[metric].better or 1
-    worst, broken, doubtful, cnt = None, 0, 0, 0
-    for cell in part.find(**{factor: value}):
-        ratios = ratios_to_best(part, cell, claim, better)
+    worst, broken, doubtful, cnt, blind = None, 0, 0, 0, []
+    for factors in claimed(part, claim):
+        cell = part.cell(factors)
+        ratios = ratios_to_best(part, cell, claim, better) if cell is not None else []
         if not ratios:
+            blind.append(others_of(factors, factor))
             continue
         cnt += 1
         behind = (1 - median(ratios)) * 100
@@ -89,15 +92,33 @@ def within(part, claim):
             broken += 1
         elif behind > limit:
             doubtful += 1
-    if worst is None:
-        return []
     among = " and ".join(labels_of(claim["among"]))
     head = f"{part.name}: {factor} {value} within {limit:g} % of the better of {among} in {METRICS[metric].label}: "
-    others = ", ".join(f"{name} {label}" for name, label in worst[1].factors.items() if name != factor)
-    tail = f"the worst is {worst[0]:.1f} % behind ({others}; in each round {', '.join(f'{(1 - one) * 100:.1f}' for one in worst[2][:9])})"
+    if worst is None:
+        return [f"{head}cannot be said, for none of {len(blind)} cells has figures of both."] if blind else []
+    tail = (f"the worst is {worst[0]:.1f} % behind ({others_of(worst[1].factors, factor)}; in each round "
+            f"{', '.join(f'{(1 - one) * 100:.1f}' for one in worst[2][:9])})")
+    if blind:
+        more = f" and {len(blind) - NAMED_MAX} more" if len(blind) > NAMED_MAX else ""
+        tail += (f"; nothing is known of {len(blind)} of {cnt + len(blind)} cells, which have no figures of both: "
+                 f"{'; '.join(blind[:NAMED_MAX])}{more}")
     said = [f"broken in {broken} of {cnt} cells, in every round"] if broken else []
     said += [f"in {doubtful} of {cnt} cells it depends on the round"] if doubtful else []
-    return [f"{head}{'; '.join(said) or f'holds in all {cnt} cells'}; {tail}."]
+    holds = f"holds in all {cnt} cells{' that have figures' if blind else ''}"
+    return [f"{head}{'; '.join(said) or holds}; {tail}."]
+
+
+def claimed(part, claim):
+    """The factors of all cells that the claim is about, also of those of which every run is lost: cells of the value
+    that there should be beside at least one of the others."""
+    factor = claim["factor"]
+    planned = part.planned_cells()
+    return [one for one in planned if one.get(factor) == str(claim["value"]) and
+            any({**one, factor: label} in planned for label in labels_of(claim["among"]))]
+
+
+def others_of(factors, factor):
+    return ", ".join(f"{name} {label}" for name, label in factors.items() if name != factor) or "all"
 
 
 def ratios_to_best(part, cell, claim, better):
@@ -132,6 +153,9 @@ def crossing(part, claim):
     leads = [lead for row in rows.values() for lead, _ in row.values()]
     line = (f"{part.name}: by {METRICS[metric].label} {first} is better in {leads.count(1)} of {len(leads)} cells, {second} in "
             f"{leads.count(-1)}; in {leads.count(0)} their runs overlap.")
+    blind = len(claimed(part, {"factor": factor, "value": first, "among": [second]})) - len(leads)
+    if blind > 0:
+        line += f" Of these nothing is known of {blind} more, which have no figures of both."
     return [line], crossing_table(part, rest, along, rows, (f"{factor} {first}", second, METRICS[metric].label))
 
 

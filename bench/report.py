@@ -8,7 +8,10 @@ import answers
 import svg
 from metrics import METRICS, SERIES
 from noise import spread
-from results import labels_of, series_of
+from results import labels_of, name_of, series_of, why_lost
+
+LOST_MAX = 40  # runs that are named
+UNITS = {40: "T", 30: "G", 20: "M", 10: "K", 0: ""}
 
 STYLE = """
 :root{--bg:#fff;--ink:#1b1f24;--dim:#59636e;--grid:#e3e6ea;--card:#f6f7f9;--more:#1f6fb2;--less:#c2571a;
@@ -270,14 +273,24 @@ def cells_table(part):
     return table(heads, rows, len(factors))
 
 
+def device_text(part):
+    """Its kind and size, as an experiment has them."""
+    if part.device == "none" or part.device_bytes is None:
+        return part.device
+    unit = next((shift for shift in UNITS if part.device_bytes % (1 << shift) == 0), 0)
+    return f"{part.device} {part.device_bytes >> unit}{UNITS[unit]}"
+
+
 def same_for_all(part):
-    named = {**part.fixed, **part.settings, "device": part.device}
+    named = {**part.fixed, **part.settings, "device": device_text(part)}
     return ", ".join(f"{name} {value}" for name, value in named.items() if not isinstance(value, dict))
 
 
 def section(part):
     text = f"<p>{esc(part.text)}</p>" if part.text else ""
     text += f"<p>The same in all cells: {esc(same_for_all(part))}.</p>"
+    if not part.is_whole:
+        text += f'<p class="note">Not all of it: {part.done} of {part.planned} runs were done.</p>'
     plots = draw_all(part, part.plots)
     if not part.cells:
         return f'<h2>{esc(part.name)}</h2>{text}<p class="note">No run of this part has figures.</p>'
@@ -320,18 +333,30 @@ def sureness_section(results):
 
 
 def lost_list(results):
-    lost = results.lost()
+    found = ""
+    if results.unfinished():
+        found += f'<p class="note">{esc(results.unfinished())}</p>'
+    found += losses("runs have no figures", [(run, why_lost(run)) for run in results.lost()])
+    found += losses("runs are without a ratio to the raw device", results.without_ratio())
+    if found or all(part.planned is not None for part in results.parts):
+        return found or "<p>No run failed, none was left out.</p>"
+    return "<p>None of these runs failed. How many there should be was not written down.</p>"
+
+
+def losses(what, lost):
+    """Runs and why, by name."""
     if not lost:
-        return "<p>No run failed, none was left out.</p>"
-    items = "".join(f"<li>{esc(run['part'])}: {esc(', '.join(run['factors'].values()))}, repetition {run['repetition']}: "
-                    f"{esc(run.get('failed') or run.get('skipped'))}</li>" for run in lost[:40])
-    return f'<p class="note">{len(lost)} runs have no figures:</p><ul>{items}</ul>'
+        return ""
+    items = "".join(f"<li>{esc(run['part'])}: {esc(name_of(run['factors']))}, repetition {run['repetition']}: {esc(why)}</li>"
+                    for run, why in lost[:LOST_MAX])
+    more = f"<li>and {len(lost) - LOST_MAX} more</li>" if len(lost) > LOST_MAX else ""
+    return f'<p class="note">{len(lost)} {what}:</p><ul>{items}{more}</ul>'
 
 
 def order_section(results):
     rows = [[str(run["order"]), esc(run["part"]), str(run["repetition"]),
              esc(", ".join(f"{factor} {label}" for factor, label in run["factors"].items())),
-             esc(run.get("failed") or run.get("skipped") or "")] for run in results.runs]
+             esc(why_lost(run))] for run in results.runs]
     return ("<details><summary>All runs, in the order in which they were done</summary>"
             + table(["nr", "part", "round", "cell", "lost"], rows, 5) + "</details>")
 
@@ -339,6 +364,8 @@ def order_section(results):
 def head(results):
     short = ('<p class="note">Short form: few and short runs, for a look at how things are. What is to be believed is run without '
              "<code>--short</code>.</p>" if results.is_short else "")
+    if results.unfinished():
+        short += f'<p class="note">{esc(results.unfinished())} What is said below is of those.</p>'
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(results.began))
     return (f'<h1>{esc(results.title)}</h1><p class="question">{esc(results.question)}</p>{short}'
             f"<p>Measured {when}, in {results.seconds / 60:.1f} minutes; {esc(results.conditions.get('processors', ''))}, "
@@ -382,8 +409,10 @@ def write_index(path, folders):
 def index_entry(name, results):
     lines = [line for part in results.experiments for line in answers.of_part(part)[0]]
     plot = next((drawn for part in results.experiments for spec in part.plots if (drawn := draw_all(part, [spec]))), "")
-    lost = len([run for run in results.lost() if run.get("failed")])
+    lost = len(results.failed())
     note = f'<p class="note">{lost} runs failed: see the report.</p>' if lost else ""
+    if results.unfinished():
+        note += f'<p class="note">{esc(results.unfinished())}</p>'
     return (f'<h2 id="{esc(name)}">{esc(results.title)}</h2><p class="question">{esc(results.question)}</p>{note}'
             f"<ul>{''.join(f'<li>{esc(line)}</li>' for line in lines)}</ul>{plot}"
             f'<p><a href="{esc(name)}/report.html">All tables and plots, limits, conditions and how sure</a></p>')

@@ -3,15 +3,22 @@
 # variants: release
 # timeout: 240
 """Goal: bench/run says in which line an experiment is wrong, does every cell once a round in an order that the seed
-gives, writes a report that holds each cell and names each axis; bench/compare calls a difference a difference, and noise noise.
-Method: experiments that are wrong each in one way; a tiny one with the store in memory, whose page is parsed; results
-that are made up, of which what must be said is known."""
+gives, loses nothing of it when something fails, writes a report that holds each cell and names each axis; bench/compare
+calls a difference a difference, and noise noise.
+Method: experiments that are wrong each in one way; a tiny one with the store in memory, whose page is parsed; one of
+which the runs are made up here, and fail as they are told; results that are made up, of which what must be said is known."""
+import contextlib
+import importlib.machinery
 import importlib.util
+import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
+import types
 import xml.etree.ElementTree as ElementTree
 
 SRC = os.environ["LP_TEST_SRC"]
@@ -24,10 +31,13 @@ if importlib.util.find_spec("yaml") is None:
     sys.exit(77)
 
 import answers
+import limits
 import noise
+import report
+import results
 import svg
 from experiment import Experiment, Wrong, read
-from loads import KINDS, curve_of
+from loads import KINDS, Kind, Outcome, curve_of
 from results import PartResults
 
 FAILURES = []
@@ -173,13 +183,14 @@ def test_noise():
     must(curve_of([[0, 1000, 50], [1000, 2000, 49], [2000, 9000, 1]])[-1] == [100, 9.0], "a curve's end")
 
 
-def made_up_part(rates, depth=64):
-    """A part whose cells have these rates, round by round: {(path, size): [...]}."""
+def made_up_part(rates, depth=64, planned=None):
+    """A part whose cells have these rates, round by round: {(path, size): [...]}; planned: all that it should have."""
     runs = [{"factors": {"path": path, "size": size}, "repetition": nr, "metrics": {"iops": value, "log_writes": 1.0}}
             for (path, size), values in rates.items() for nr, value in enumerate(values, 1)]
     labels = [list(dict.fromkeys(key[at] for key in rates)) for at in (0, 1)]
+    options = planned and [{"factors": {"path": path, "size": size}, "variant": {}, "load": {}} for path, size in planned]
     return PartResults({"name": "p", "factors": {"path": labels[0], "size": labels[1]}, "own_factors": [],
-                        "metrics": ["iops"], "fixed": {"depth": depth}}, runs)
+                        "metrics": ["iops"], "fixed": {"depth": depth}, "options": options}, runs)
 
 
 def test_within():
@@ -194,6 +205,30 @@ def test_within():
     doubtful = {("a", "4K"): [100, 100, 100], ("auto", "4K"): [90, 94, 99]}
     said, = answers.within(made_up_part(doubtful), claim)
     must("in 1 of 1 cells it depends on the round" in said and "broken" not in said, f"doubtful: {said}")
+
+
+def test_within_of_what_is_lost():
+    """A claim does not hold in cells of which nothing is known; what was left out on purpose is not asked."""
+    claim = {"factor": "path", "value": "auto", "among": ["a", "b"], "metric": "iops", "within": 5}
+    rates = {("a", "4K"): [100, 101], ("auto", "4K"): [102, 103], ("a", "8K"): [100, 101], ("auto", "16K"): [1, 1]}
+    planned = [*rates, ("auto", "8K"), ("auto", "64K")]
+    said, = answers.within(made_up_part(rates, planned=planned), claim)
+    must("holds in all 1 cells that have figures" in said and "nothing is known of 1 of 2 cells" in said and "size 8K" in said,
+         f"a lost cell: {said}")
+    must("16K" not in said and "64K" not in said, f"cells that were to be compared with nothing: {said}")
+    said, = answers.within(made_up_part({("a", "4K"): [100], ("a", "8K"): [0]}, planned=[("a", "4K"), ("auto", "4K")]), claim)
+    must("cannot be said" in said, f"all is lost: {said}")
+    old = made_up_part(rates)
+    old.lost.append({"factors": {"path": "auto", "size": "8K"}, "failed": "x"})
+    said, = answers.within(old, claim)
+    must("nothing is known of 1 of 2 cells" in said, f"a lost cell of an older result: {said}")
+
+
+def test_crossing():
+    claim = {"factor": "path", "cross": ["a", "b"], "along": "size", "metric": "iops"}
+    rates = {("a", "4K"): [100, 101], ("b", "4K"): [50, 51], ("b", "8K"): [50, 51]}
+    (said,), _ = answers.crossing(made_up_part(rates, planned=[*rates, ("a", "8K"), ("a", "16K")]), claim)
+    must("in 1 of 1 cells" in said and "nothing is known of 1 more" in said, f"a crossing with a lost cell: {said}")
 
 
 # --- Plots and pages --------------------------------------------------------------------------------------------
@@ -261,6 +296,144 @@ def test_failing_run():
         must("4 runs have no figures" in file.read(), "the report hides what failed")
 
 
+def test_told_to_end():
+    """By the end of its terminal, too; what was done until then is there, and is not called all."""
+    path = write("long.yaml", TINY.replace("repetitions: 2", "repetitions: 200"))
+    # Under nohup the signal would be left alone, on purpose.
+    process = subprocess.Popen([os.path.join(SRC, "bench", "run"), "--build", BUILD, "--out", "out", "--without-limits", path],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
+    until = time.monotonic() + 60
+    while not os.path.exists("out/long/results.json") and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGHUP)
+    said = process.communicate(timeout=60)[1]
+    must(process.returncode == 130 and "interrupted" in said, f"told to end: {process.returncode}: {said}")
+    found = results.load("out/long")
+    must(found.is_interrupted and 8 <= len(found.runs) < 1600, f"{len(found.runs)} runs of a run that was ended")
+    with open("out/long/report.html", encoding="utf-8") as file:
+        text = file.read()
+    must(f"{len(found.runs)} of 1600 runs" in text and "No run failed" not in text, "the report of a part calls itself whole")
+
+
+# --- Runs that are made up --------------------------------------------------------------------------------------
+
+FAKE = """\
+title: Made up
+question: What becomes of it?
+seed: 3
+parts:
+  - {name: first, kind: fake, repetitions: 6, device: {kind: none}, load: {size: [4K, 8K, 16K]}}
+  - {name: second, kind: fake, repetitions: 5, device: {kind: none}, load: {size: [4K, 8K]}}
+  - {name: third, kind: fake, repetitions: 2, device: {kind: none}, load: {size: 4K}, limits: [raw]}
+"""
+
+
+class Fake(Kind):
+    """A run that takes no time, and does what the test wants."""
+    name = "fake"
+    load_options = ("size", "depth")
+    metrics = ("iops",)
+    then = None
+
+    def run(self, rig, cell, seconds, seed):
+        if Fake.then is not None:
+            Fake.then(rig, cell, seed % 1000)
+        return [Outcome({"iops": 100.0})]
+
+    def raw_of(self, cell):
+        return ("read", cell.load["size"], 1)
+
+
+def bench_run():
+    path = os.path.join(SRC, "bench", "run")
+    loader = importlib.machinery.SourceFileLoader("bench_run", path)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_run", loader))
+    loader.exec_module(module)
+    return module
+
+
+def fake_run(where, then=None, raw=lambda *_: {"iops": 200.0}, text=FAKE):
+    """(what was found, what was said on standard error) of a run whose loads and limits are made up."""
+    Fake.then = then
+    limits.raw = raw
+    limits.Limit.run = lambda *_: [Outcome({"iops": 1.0})]
+    args = types.SimpleNamespace(build=BUILD, scratch=None, verbose=False, short=False, without_limits=False)
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        found = bench_run().Runner(args, Experiment(write("fake.yaml", text), {"fake": Fake}, False), where).run()
+    return found, said.getvalue()
+
+
+def test_nothing_is_lost():
+    """Whatever one run does, the others are there; each round is saved; what an earlier run left is not."""
+    os.makedirs("kept/raw")
+    for name in ("kept/raw/0999.json", "kept/results.json"):
+        write(name, "{}")
+    seen = {}
+
+    def then(rig, _cell, repetition):
+        if rig.part.name == "first" and "first" not in seen:
+            seen["first"] = os.path.exists("kept/results.json")
+        if rig.part.name == "second" and repetition == 2:
+            seen.setdefault("second", results.load("kept"))
+            raise ZeroDivisionError("of a new kind")
+        if rig.part.name == "first" and repetition == 6:
+            os.makedirs("kept/raw/0072.json", exist_ok=True)  # what cannot be written ends nothing
+        if rig.part.name == "third":
+            rig.stack.callback(lambda: int("no device"))
+
+    found, said = fake_run("kept", then)
+    must(seen["first"] is False and not os.path.exists("kept/raw/0999.json"), "what an earlier run left is still there")
+    must("what was found is not written" in said, f"a file that cannot be written: {said}")
+    saved = seen["second"]
+    must([part.done for part in saved.experiments] == [18, 2, 0] and saved.is_interrupted, "rounds that were done are not saved")
+    must("Interrupted" in saved.unfinished() and "2 of 10 of second" in saved.unfinished(), f"what is said of them: {saved.unfinished()}")
+    must([part.done for part in found.experiments] == [18, 10, 2] and not found.is_interrupted, "runs are lost")
+    lost = [(run["part"], run["repetition"], run["failed"]) for run in found.failed()]
+    must(lost[:2] == [("second", 2, "ZeroDivisionError of a new kind")] * 2 and "of a new kind" in said, f"what failed: {lost}")
+    must(len(lost) == 3 and lost[2][:2] == ("third", 0) and "no device" in lost[2][2], f"what befell the part: {lost}")
+    must(not [name for name in os.listdir("kept") if name.endswith(".new")], "a file of which half may be written")
+
+
+def test_raw_fails():
+    """The cell has its own figures all the same, and what it is without is said."""
+    def raw(_rig, _seconds, _op, _size, _depth):
+        raise ValueError("no raw device")
+
+    found, _ = fake_run("rawless", raw=raw)
+    third, = found.part("third").cells.values()
+    must(third.values("iops") == [100.0, 100.0] and not third.values("raw_ratio"), "a run is lost with its raw device")
+    must(len(found.failed()) == 2 and not found.lost(), "a raw device that failed is not told")
+    with open("rawless/report.html", encoding="utf-8") as file:
+        text = file.read()
+    must("2 runs are without a ratio" in text and "ValueError no raw device" in text, "nor is it in the report")
+
+
+def test_ended_in_a_run():
+    """To be told to end is to end, also where what takes a daemon away fails on the way."""
+    def then(rig, _cell, repetition):
+        if rig.part.name == "second" and repetition == 2:
+            try:
+                raise KeyboardInterrupt
+            finally:
+                raise RuntimeError("it does not stop")
+
+    try:
+        fake_run("ended", then)
+        say("told to end in a run, it goes on")
+    except KeyboardInterrupt:
+        pass
+    found = results.load("ended")
+    must(found.part("second").done == 2, f"ended: {found.unfinished()}")
+    with open("ended/report.html", encoding="utf-8") as file:
+        text = file.read()
+    must(text.count("Interrupted, or not at its end yet") == 2 and "2 of 10 runs were done" in text, "the report calls itself whole")
+    report.write_index("ended/index.html", [("ended", found)])
+    with open("ended/index.html", encoding="utf-8") as file:
+        must("Interrupted" in file.read(), "the index calls it whole")
+
+
 # --- Two folders ------------------------------------------------------------------------------------------------
 
 
@@ -299,8 +472,9 @@ def test_compare():
 
 
 def main():
-    for test in (test_wrongs, test_no_truth_values, test_order, test_those_in_the_tree, test_noise, test_within, test_plots, test_tiny_run,
-                 test_failing_run, test_compare):
+    for test in (test_wrongs, test_no_truth_values, test_order, test_those_in_the_tree, test_noise, test_within, test_within_of_what_is_lost,
+                 test_crossing, test_plots, test_tiny_run, test_failing_run, test_told_to_end, test_nothing_is_lost, test_raw_fails,
+                 test_ended_in_a_run, test_compare):
         print(test.__name__, flush=True)
         test()
     return 1 if FAILURES else 0
