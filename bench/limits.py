@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine can do at most, measured among the runs of every experiment: the raw device by our own
-loop and by fio, the socket by an echo, FUSE by a server of which every answer is there at once.
+"""What this machine can do at most, measured among the runs of every part of an experiment: the raw device by our
+own loop and by fio, the socket by an echo, FUSE by a server of which every answer is there at once.
 
 Two experiments of different days are only comparable as far as these are the same.
 """
@@ -19,6 +19,7 @@ from rig import Failed, Skipped, call, call_json
 READY_S = 10
 NULL_BYTES = 64 << 20
 SPIN_US = 100  # as lapisd and store-bench look before they sleep
+SECONDS_MAX = 3
 
 # name: what measures it, operation, bytes, depth
 LIMITS = {
@@ -115,11 +116,33 @@ class Limit(Kind):
         return [Outcome({"iops": report["iops"], "cpu_us": report.get("cpu_us_per_op")}, report=report)]
 
 
-def part_of_limits(repetitions, seconds):
-    """The limits as a part of their own, which runs round by round with the first of the others."""
-    table = Map("limits", 0)
-    load = Map("limits", 0)
-    load["limit"] = list(LIMITS)
-    load.lines["limit"] = 0
-    table.update(name="limits", kind="limit", load=load, repetitions=repetitions, seconds=seconds)
-    return Part(table, {"limit": Limit}, False)
+class LimitsPart(Part):
+    """The limits as a part of their own, which takes its turns in some of the rounds of another."""
+
+    def __init__(self, part, rounds):
+        table = Map("limits", 0)
+        load = Map("limits", 0)
+        load["limit"] = list(LIMITS)
+        load.lines["limit"] = 0
+        table.update(name=f"limits of {part.name}", kind="limit", load=load, repetitions=part.repetitions,
+                     seconds=min(part.seconds, SECONDS_MAX))
+        super().__init__(table, {"limit": Limit}, False)
+        self.of = part.name
+        self.rounds = rounds
+        self.device_kind, self.device_size, self.device_path = part.device_kind, part.device_size, part.device_path
+
+    def plan(self, seed):
+        return [one for one in super().plan(seed) if one[0] in self.rounds]
+
+
+def rounds_of(part, is_first, is_short):
+    """The rounds of a part in which the limits are measured: all of them where much is held against these; else three,
+    for with two on each side one comparison in three looks like a drift by chance."""
+    last = part.repetitions
+    if is_short:
+        return {1, last}
+    return set(range(1, last + 1)) if is_first or part.limits else {1, (last + 1) // 2, last}
+
+
+def part_of_limits(part, is_first, is_short):
+    return LimitsPart(part, rounds_of(part, is_first, is_short))

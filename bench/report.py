@@ -300,14 +300,14 @@ def section(part):
 
 
 def limits_section(results):
-    part = results.limits
-    if part is None or not part.cells:
+    rows = [[esc(part.of or results.experiments[0].name), esc(cell.factors["limit"]), str(len(cell.runs)),
+             ranged(cell.range("iops")), ranged(cell.range("cpu_us"))]
+            for part in results.limits for cell in part.cells.values()]
+    if not rows:
         return '<h2>Limits of the machine</h2><p class="note">None was measured.</p>'
-    rows = [[esc(cell.factors["limit"]), str(len(cell.runs)), ranged(cell.range("iops")), ranged(cell.range("cpu_us"))]
-            for cell in part.cells.values()]
-    return ("<h2>Limits of the machine</h2><p>Measured among the runs above, in the same rounds: what this machine does at "
-            "most. Figures of two days are only comparable as far as these are the same.</p>"
-            + table(["what", "runs", "operations/s", "CPU of the measuring thread (µs/operation)"], rows))
+    return ("<h2>Limits of the machine</h2><p>What this machine does at most, measured among the runs of the part that is named "
+            "and in rounds of it. Figures of two days are only comparable as far as these are the same.</p>"
+            + table(["among the runs of", "what", "runs", "operations/s", "CPU of the measuring thread (µs/operation)"], rows, 2))
 
 
 def conditions_section(results):

@@ -6,7 +6,8 @@ lines), runs.csv (a line for each cell of each run) and report.html. results.jso
 so that a run that ends early leaves what it has done, and says that this is not all.
 
 Of older ones some lack what was not written down then, and this is None here: `options` (of which options each cell
-was made), `planned` (how many runs a part should have), `device_bytes`, `device_path`.
+was made), `planned` (how many runs a part should have), `device_bytes`, `device_path`. They have one part of limits,
+`of` no part, which was measured in the first.
 """
 import csv
 import json
@@ -31,7 +32,7 @@ def describe(part, planned):
             "factors": {factor: [choice.label for choice in several] for factor, several in part.factors.items()},
             "fixed": {**part.fixed["variants"], **part.fixed["load"]}, "settings": part.settings,
             "own_factors": list(part.kind.own_factors), "baseline": part.baseline, "plots": part.plots,
-            "claims": part.claims}
+            "claims": part.claims, "of": getattr(part, "of", None)}
 
 
 def save(path, table):
@@ -73,7 +74,7 @@ def name_of(factors):
 
 class PartResults:
     def __init__(self, described, runs):
-        self.options = self.planned = self.device_bytes = self.device_path = None
+        self.options = self.planned = self.device_bytes = self.device_path = self.of = None
         self.__dict__.update(described)
         self.runs = [run for run in runs if not run.get("failed") and not run.get("skipped")]
         self.lost = [run for run in runs if run.get("failed") or run.get("skipped")]
@@ -176,7 +177,15 @@ class Results:
 
     @property
     def limits(self):
-        return next((part for part in self.parts if part.kind == "limit"), None)
+        return [part for part in self.parts if part.kind == "limit"]
+
+    def limits_of(self, name):
+        """Those measured among the runs of that part; in older results those of the first part; or None."""
+        return next((part for part in self.limits if part.of in (name, None)), None)
+
+    @property
+    def says_options(self):
+        return all(part.options is not None for part in self.parts)
 
     def unfinished(self):
         """A sentence on what was planned and not done, or nothing."""
@@ -256,12 +265,12 @@ def why_lost(run):
 
 
 def limit_differences(ours, other):
-    """By how much the machine itself differed: [(limit, difference)]. None: no limit is in both."""
-    if ours.limits is None or other.limits is None:
-        return None
+    """By how much the machine itself differed, of two parts of limits or None: [(limit, difference)]"""
+    if ours is None or other is None:
+        return []
     found = []
-    for key, cell in ours.limits.cells.items():
-        twin = other.limits.cells.get(key)
+    for key, cell in ours.cells.items():
+        twin = other.cells.get(key)
         if twin is not None and cell.values("iops") and twin.values("iops"):
             found.append((cell.factors["limit"], Difference(cell.values("iops"), twin.values("iops"))))
-    return found or None
+    return found

@@ -365,6 +365,37 @@ def fake_run(where, then=None, raw=lambda *_: {"iops": 200.0}, text=FAKE):
     return found, said.getvalue()
 
 
+def test_limits_by_part():
+    """All rounds of the first part and of those with limits, three of any other; kept and shown by part."""
+    found, said = fake_run("fakes")
+    must(not said and not found.lost() and not found.unfinished(), f"a run without failures: {said}")
+    rounds = {part.of: sorted({run["repetition"] for run in part.runs}) for part in found.limits}
+    must(rounds == {"first": [1, 2, 3, 4, 5, 6], "second": [1, 3, 5], "third": [1, 2]}, f"rounds of the limits: {rounds}")
+    must(all(len(part.cells) == len(limits.LIMITS) and part.is_whole for part in found.limits), "a limit is missing")
+    for part in found.experiments:
+        beside = {part.name, f"limits of {part.name}"}
+        orders = [run["order"] for run in found.runs if run["part"] in beside]
+        must(orders == list(range(orders[0], orders[0] + len(orders))), f"the limits of {part.name} are not among its runs")
+        own = found.limits_of(part.name)
+        must(own.of == part.name and (own.device, own.device_bytes) == (part.device, part.device_bytes), "limits of another")
+    with open("fakes/report.html", encoding="utf-8") as file:
+        rows = re.findall(r'<tr><td class="key">(\w+)</td><td class="key">fio, 4K read', file.read())
+    must(rows == ["first", "second", "third"], f"limits in the report: {rows}")
+    first, = (part for part in Experiment("fake.yaml", {"fake": Fake}, False).parts if part.name == "first")
+    must(limits.rounds_of(first, True, True) == {1, 6}, "rounds of the limits in the short form")
+
+
+def test_list():
+    """--list is what is run, in its order, with the limits."""
+    path = write("listed.yaml", FAKE.replace("kind: fake", "kind: store"))
+    listed = tool("run", "--list", path).stdout.splitlines()
+    found, _ = fake_run("listed")
+    names = [f"Made up: {run['part']}: {run['repetition']}: {results.name_of(run['factors'])}" for run in found.runs]
+    must(listed == names, f"listed: {listed[:4]}, run: {names[:4]}")
+    alone = tool("run", "--list", "--without-limits", path).stdout.splitlines()
+    must(len(alone) == 30 and not any("limits of" in line for line in alone), f"{len(alone)} lines without limits")
+
+
 def test_nothing_is_lost():
     """Whatever one run does, the others are there; each round is saved; what an earlier run left is not."""
     os.makedirs("kept/raw")
@@ -436,45 +467,82 @@ def test_ended_in_a_run():
 
 # --- Two folders ------------------------------------------------------------------------------------------------
 
+FIO = "fio, 4K read, depth 128"
 
-def made_up(where, rates, raw):
-    """Results of one part with one factor, and of one limit."""
-    runs = []
-    for part, factor, values in (("part", "size", rates), ("limits", "limit", raw)):
-        for label, several in values.items():
-            for repetition, value in enumerate(several, 1):
-                runs.append({"order": len(runs) + 1, "part": part, "repetition": repetition, "factors": {factor: label},
-                             "metrics": {"iops": value}, "percentiles": [], "outcome": 0})
-    described = {"text": "", "repetitions": 4, "seconds": 1, "device": "none", "metrics": ["iops"], "own_factors": [],
-                 "baseline": {}, "plots": [], "claims": [], "fixed": {}, "settings": {}}
-    parts = [{**described, "name": "part", "kind": "store", "factors": {"size": list(rates)}},
-             {**described, "name": "limits", "kind": "limit", "factors": {"limit": list(raw)}}]
+
+def runs_of(part, factor, values, metric):
+    return [{"part": part, "repetition": nr, "factors": {factor: label}, "metrics": {metric: value}, "percentiles": [], "outcome": 0}
+            for label, several in values.items() for nr, value in enumerate(several, 1)]
+
+
+def made_up(where, rates, machine, metric="iops", change=lambda table: None):
+    """Results of one part with one factor, and of its limits: those of fio, or several by name; change() alters them."""
+    machine = machine if isinstance(machine, dict) else {FIO: machine}
+    runs = runs_of("part", "size", rates, metric) + runs_of("limits of part", "limit", machine, "iops")
+    described = {"text": "", "repetitions": 4, "seconds": 1, "device": "tmpfs", "device_bytes": 1 << 30, "device_path": "",
+                 "metrics": [metric], "own_factors": [], "baseline": {}, "plots": [], "claims": [], "fixed": {}, "settings": {}}
+    parts = [{**described, "name": "part", "kind": "store", "factors": {"size": list(rates)}, "planned": 4 * len(rates),
+              "options": [{"factors": {"size": label}, "variant": {}, "load": {"size": label}} for label in rates]},
+             {**described, "name": "limits of part", "kind": "limit", "of": "part", "factors": {"limit": list(machine)},
+              "planned": 4 * len(machine), "options": []}]
+    table = {"format": 1, "title": "t", "question": "q", "seed": 1, "short": False, "began": 0, "seconds": 1,
+             "interrupted": False, "conditions": {}, "parts": parts, "runs": runs}
+    change(table)
+    for order, run in enumerate(table["runs"], 1):
+        run["order"] = order
     os.makedirs(where)
-    with open(os.path.join(where, "results.json"), "w", encoding="utf-8") as out:
-        json.dump({"format": 1, "title": "t", "question": "q", "seed": 1, "short": False, "began": 0, "seconds": 1,
-                   "conditions": {}, "parts": parts, "runs": runs}, out)
+    results.save(os.path.join(where, "results.json"), table)
+
+
+TWO = {"4K": [100, 101, 102, 103], "8K": [50, 51, 52, 53]}
+TWO_SAME = {"4K": [100.5, 101.5, 102.5, 99], "8K": [49, 51.5, 52.5, 54]}
+TWO_LESS = {"4K": [80, 81, 82, 83], "8K": [40, 41, 42, 43]}
+QUICK, QUICK_SAME, SLOW = [200, 201, 202, 203], [199, 201.5, 202.5, 204], [150, 151, 152, 153]
+
+
+def compared(a, b, *options):
+    done = tool("compare", *options, a, b)
+    return done.returncode, done.stdout + done.stderr
 
 
 def test_compare():
-    made_up("a", {"4K": [100, 101, 102, 103], "8K": [50, 51, 52, 53]}, {"raw": [200, 201, 202, 203]})
-    made_up("same", {"4K": [100.5, 101.5, 102.5, 99], "8K": [49, 51.5, 52.5, 54]}, {"raw": [199, 201.5, 202.5, 204]})
-    made_up("slower", {"4K": [80, 81, 82, 83], "8K": [50.5, 51.5, 52.5, 49]}, {"raw": [199, 201.5, 202.5, 204]})
-    made_up("drifted", {"4K": [80, 81, 82, 83], "8K": [40, 41, 42, 43]}, {"raw": [150, 151, 152, 153]})
-    done = tool("compare", "--fail", "a", "same")
-    must(done.returncode == 0 and "exceeds" not in done.stdout and "0 of 2 cells" in done.stdout, f"the same: {done.stdout}")
-    done = tool("compare", "--fail", "a", "slower")
-    must(done.returncode == 1 and done.stdout.count("exceeds the noise") == 1 and "-19.7 %" in done.stdout and
-         "1 of 2 cells" in done.stdout, f"one slower: {done.stdout}")
-    done = tool("compare", "--fail", "a", "drifted")
-    must(done.returncode == 0 and "machine differed by a factor of up to 1.33" in done.stdout and "0 of 2 cells" in done.stdout,
-         f"a slower machine: {done.stdout}")
+    made_up("a", TWO, QUICK)
+    made_up("same", TWO_SAME, QUICK_SAME)
+    made_up("slower", {"4K": [80, 81, 82, 83], "8K": [50.5, 51.5, 52.5, 49]}, QUICK_SAME)
+    made_up("drifted", TWO_LESS, SLOW)
+    status, said = compared("a", "same", "--fail")
+    must(status == 0 and "exceeds" not in said and "0 of 2 cells" in said, f"the same: {said}")
+    status, said = compared("a", "slower", "--fail")
+    must(status == 1 and said.count("exceeds the noise") == 1 and "-19.7 %" in said and "1 of 2 cells" in said,
+         f"one slower: {said}")
+    status, said = compared("a", "drifted", "--fail")
+    must(status == 0 and "machine differed by a factor of up to 1.33" in said and "0 of 2 cells" in said,
+         f"a slower machine: {said}")
     must(tool("compare", "a", "absent").returncode == 2, "a folder that is absent")
+
+
+def second_part(rates, machine):
+    """Another part, with limits of its own."""
+    def change(table):
+        table["parts"] += [{**part, "name": part["name"].replace("part", "other"), "of": part.get("of") and "other"}
+                           for part in table["parts"]]
+        table["runs"] += runs_of("other", "size", rates, "iops") + runs_of("limits of other", "limit", {FIO: machine}, "iops")
+    return change
+
+
+def test_drift_by_part():
+    made_up("parts-a", TWO, QUICK, change=second_part(TWO, QUICK))
+    made_up("parts-b", TWO_LESS, QUICK_SAME, change=second_part(TWO_LESS, SLOW))
+    status, said = compared("parts-a", "parts-b", "--fail")
+    first, second = said.split("== other")
+    must(status == 1 and "2 of 2 cells" in first and "differed by a factor" not in first, f"the first part: {first}")
+    must("0 of 2 cells" in second and "differed by a factor of up to 1.33" in second, f"the second part: {second}")
 
 
 def main():
     for test in (test_wrongs, test_no_truth_values, test_order, test_those_in_the_tree, test_noise, test_within, test_within_of_what_is_lost,
-                 test_crossing, test_plots, test_tiny_run, test_failing_run, test_told_to_end, test_nothing_is_lost, test_raw_fails,
-                 test_ended_in_a_run, test_compare):
+                 test_crossing, test_plots, test_tiny_run, test_failing_run, test_told_to_end, test_limits_by_part, test_list, test_nothing_is_lost,
+                 test_raw_fails, test_ended_in_a_run, test_compare, test_drift_by_part):
         print(test.__name__, flush=True)
         test()
     return 1 if FAILURES else 0
