@@ -2,7 +2,10 @@
 """What this machine can do at most, measured among the runs of every part of an experiment: the raw device by our
 own loop and by fio, the socket by an echo, FUSE by a server of which every answer is there at once.
 
-Two experiments of different days are only comparable as far as these are the same.
+Two experiments of different days are only comparable as far as these are the same. All but fio are built from the
+tree that is measured (the raw device's loop is our reactor, the echo our wire format, the null server our FUSE
+session): what they lose may be lost by a change of the code, so that only fio tells what the machine lost
+(results.is_foreign).
 """
 import json
 import os

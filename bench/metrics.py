@@ -3,11 +3,14 @@
 
 
 class Metric:
-    def __init__(self, label, unit, better, is_count=False):
+    def __init__(self, label, unit, better, is_count=False, is_speed=True):
         self.label = label
         self.unit = unit
         self.better = better  # 1: more, -1: less, 0: neither
-        self.is_count = is_count  # exact: the machine's mood is not in it
+        self.is_count = is_count  # exact, where one operation is made after the other
+        # A quicker machine changes it. Counts are among these: how many operations share a write depends on how
+        # quick it is, and so does the memory that a backlog takes that was written for so many seconds.
+        self.is_speed = is_speed
 
     @property
     def heading(self):
@@ -18,7 +21,7 @@ METRICS = {
     "iops": Metric("rate", "operations/s", 1),
     "settled_iops": Metric("rate, with the time until all is in its place", "operations/s", 1),
     "mb_per_s": Metric("throughput", "MB/s", 1),
-    "raw_ratio": Metric("rate against the raw device", "ratio", 1),
+    "raw_ratio": Metric("rate against the raw device", "ratio", 1, is_speed=False),
     "mean_us": Metric("mean latency", "µs", -1),
     "p50_us": Metric("median latency", "µs", -1),
     "p99_us": Metric("latency, 99 %", "µs", -1),
@@ -26,10 +29,10 @@ METRICS = {
     "thread_us": Metric("CPU of the shards' threads", "µs/operation", -1),
     "cpu_us": Metric("CPU of the whole process", "µs/operation", -1),
     "client_us": Metric("CPU of the client", "µs/operation", -1),
-    "rss_mib": Metric("resident memory at the end", "MiB", -1),
-    "rss_max_mib": Metric("resident memory at most", "MiB", -1),
-    "accounted_mib": Metric("memory that the daemon accounts for", "MiB", 0),
-    "rss_over_accounted": Metric("resident against accounted memory", "ratio", -1),
+    "rss_mib": Metric("resident memory at the end", "MiB", -1, is_speed=False),
+    "rss_max_mib": Metric("resident memory at most", "MiB", -1, is_speed=False),
+    "accounted_mib": Metric("memory that the daemon accounts for", "MiB", 0, is_speed=False),
+    "rss_over_accounted": Metric("resident against accounted memory", "ratio", -1, is_speed=False),
     "minor_faults": Metric("page faults", "per operation", -1),
     "log_writes": Metric("writes of the log", "per operation", -1, True),
     "data_writes": Metric("writes of data to their place", "per operation", -1, True),
@@ -66,7 +69,7 @@ METRICS = {
     "score": Metric("fragmentation of the free space", "0 to 1", -1, True),
     "runs": Metric("runs of free blocks", "", -1, True),
     "memory_mib": Metric("memory of the allocator", "MiB", -1, True),
-    "aged_ratio": Metric("throughput of the aged store against a fresh one", "ratio", 1),
+    "aged_ratio": Metric("throughput of the aged store against a fresh one", "ratio", 1, is_speed=False),
     "aged_mb_per_s": Metric("throughput of the aged store", "MB/s", 1),
     "fresh_mb_per_s": Metric("throughput of the fresh store", "MB/s", 1),
     "aged_cpu_us_per_mib": Metric("CPU of the aged store's thread", "µs/MiB", -1),

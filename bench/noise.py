@@ -105,7 +105,7 @@ class Difference:
 
     @property
     def is_drift(self):
-        return distance(self.ratio) <= self.drift
+        return 0 < self.drift and distance(self.ratio) <= self.drift
 
     @property
     def percent(self):

@@ -306,7 +306,8 @@ def limits_section(results):
     if not rows:
         return '<h2>Limits of the machine</h2><p class="note">None was measured.</p>'
     return ("<h2>Limits of the machine</h2><p>What this machine does at most, measured among the runs of the part that is named "
-            "and in rounds of it. Figures of two days are only comparable as far as these are the same.</p>"
+            "and in rounds of it. Figures of two days are only comparable as far as these are the same. Those by fio are "
+            "made by programs of others; a change of our own code may be in the rest.</p>"
             + table(["among the runs of", "what", "runs", "operations/s", "CPU of the measuring thread (µs/operation)"], rows, 2))
 
 

@@ -264,6 +264,11 @@ def why_lost(run):
 # --- Two folders ------------------------------------------------------------------------------------------------
 
 
+def is_foreign(limit):
+    """Whether programs measured it that are not of this tree, by its name: results do not say more."""
+    return limit.startswith("fio, ")
+
+
 def limit_differences(ours, other):
     """By how much the machine itself differed, of two parts of limits or None: [(limit, difference)]"""
     if ours is None or other is None:

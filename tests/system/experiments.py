@@ -4,7 +4,7 @@
 # timeout: 240
 """Goal: bench/run says in which line an experiment is wrong, does every cell once a round in an order that the seed
 gives, loses nothing of it when something fails, writes a report that holds each cell and names each axis; bench/compare
-calls a difference a difference, and noise noise.
+calls a difference a difference, and noise noise, and compares nothing but what is the same.
 Method: experiments that are wrong each in one way; a tiny one with the store in memory, whose page is parsed; one of
 which the runs are made up here, and fail as they are told; results that are made up, of which what must be said is known."""
 import contextlib
@@ -174,6 +174,7 @@ def test_noise():
     for ours, other in (([50, 51, 52, 53], [100, 102, 104, 106]), ([200, 202, 204, 206], [100, 101, 102, 103])):
         must(noise.Difference(ours, other, halved).verdict == "within", f"{ours} and {other} on a machine of half the speed")
     must(noise.Difference([220, 222, 224, 226], [100, 101, 102, 103], halved).verdict == "beyond", "more than the machine")
+    must("drifted" not in noise.Difference([1, 2, 3], [1, 2, 3]).text(), "a drift of nothing")
     overall = noise.Overall([[(2, 1), (8, 4)], [(4, 2)]])
     must(overall.ratio == 2 and overall.is_one_sided, "twice as much in each round")
     must("no sure" in noise.Overall([[(2, 1)], [(1, 2)], [(3, 2)]]).text(), "rounds that disagree")
@@ -383,6 +384,8 @@ def test_limits_by_part():
     must(rows == ["first", "second", "third"], f"limits in the report: {rows}")
     first, = (part for part in Experiment("fake.yaml", {"fake": Fake}, False).parts if part.name == "first")
     must(limits.rounds_of(first, True, True) == {1, 6}, "rounds of the limits in the short form")
+    for name, (how, *_) in limits.LIMITS.items():
+        must(results.is_foreign(name) == (how == "fio"), f"{name}: whose program is it?")
 
 
 def test_list():
@@ -468,6 +471,7 @@ def test_ended_in_a_run():
 # --- Two folders ------------------------------------------------------------------------------------------------
 
 FIO = "fio, 4K read, depth 128"
+RAW = "raw device, 4K read, depth 128"
 
 
 def runs_of(part, factor, values, metric):
@@ -521,6 +525,24 @@ def test_compare():
     must(tool("compare", "a", "absent").returncode == 2, "a folder that is absent")
 
 
+def test_drift_is_not_ours():
+    """A loop of ours that is slower is no slower machine; and a slower machine takes no more memory."""
+    made_up("ours", TWO, {FIO: QUICK, RAW: QUICK})
+    made_up("ours-slower", TWO_LESS, {FIO: QUICK_SAME, RAW: SLOW})
+    status, said = compared("ours", "ours-slower", "--fail")
+    must(status == 1 and "2 of 2 cells" in said and "our own code" in said, f"a slower loop of ours: {status}: {said}")
+    made_up("loop", TWO, {RAW: QUICK})
+    made_up("loop-slower", TWO_LESS, {RAW: SLOW})
+    said = compared("loop", "loop-slower")[1]
+    must("is not known" in said, f"only our own limits: {said}")
+    for metric, status in (("rss_max_mib", 1), ("raw_ratio", 0), ("p99_us", 0)):
+        made_up(f"{metric}-a", TWO_LESS, QUICK, metric)
+        made_up(f"{metric}-b", TWO, SLOW, metric)
+        must(compared(f"{metric}-a", f"{metric}-b", "--fail")[0] == status, f"{metric} on a slower machine")
+    said = compared("raw_ratio-a", "raw_ratio-b")[1]
+    must("2 of 2 cells" in said, f"a ratio to the raw device on a slower machine: {said}")
+
+
 def second_part(rates, machine):
     """Another part, with limits of its own."""
     def change(table):
@@ -539,10 +561,128 @@ def test_drift_by_part():
     must("0 of 2 cells" in second and "differed by a factor of up to 1.33" in second, f"the second part: {second}")
 
 
+def options_of(**options):
+    """Cells of the same names that are made of other options."""
+    def change(table):
+        for one in table["parts"][0]["options"]:
+            one["load"].update(options)
+    return change
+
+
+def test_another_experiment():
+    """What only has the same name is not compared, and that is said."""
+    def only_8k(table):
+        table["parts"][0]["options"][1]["load"]["objects"] = 2
+
+    made_up("e", TWO, QUICK)
+    cases = [
+        ("short", lambda table: table.update(short=True), "short form no | yes"),
+        ("seconds", lambda table: table["parts"][0].update(seconds=3), "seconds 1 | 3"),
+        ("settings", lambda table: table["parts"][0].update(settings={"warm-up": 1}), "settings {} | "),
+        ("kind", lambda table: table["parts"][0].update(kind="daemon"), "kind store | daemon"),
+        ("device", lambda table: table["parts"][0].update(device="image"), "device tmpfs | image"),
+        ("larger", lambda table: table["parts"][0].update(device_bytes=2 << 30), f"device_bytes {1 << 30} | {2 << 30}"),
+        ("depth", options_of(depth=64), "2 cells (size 4K; size 8K): load: depth - | 64"),
+        ("cell", only_8k, "1 cell (size 8K): load: objects - | 2"),
+    ]
+    for name, change, words in cases:
+        made_up(f"e-{name}", TWO_SAME, QUICK, change=change)
+        status, said = compared("e", f"e-{name}", "--fail")
+        must(status == 1 and "not compared" in said and words in said, f"another {name}: {status}: {said}")
+        status, said = compared("e", f"e-{name}")
+        must(status == (0 if name == "cell" else 2), f"another {name}, without --fail: {status}: {said}")
+
+
+def older(table):
+    """As it was written before cells were described."""
+    part, machine = table["parts"]
+    machine["name"] = "limits"
+    for one in (part, machine):
+        for name in ("options", "planned", "device_bytes", "device_path", "of"):
+            one.pop(name, None)
+    for run in table["runs"]:
+        run["part"] = run["part"].replace("limits of part", "limits")
+    del table["interrupted"]
+
+
+def test_older_results():
+    made_up("new", TWO, QUICK)
+    made_up("old", TWO_SAME, QUICK, change=older)
+    for a, b in (("old", "new"), ("new", "old"), ("old", "old")):
+        status, said = compared(a, b, "--fail")
+        must(status == 0 and "0 of 2 cells" in said, f"an older result: {status}: {said}")
+        for name, where in (("A", a), ("B", b)):
+            must((f"{name} does not say what its cells were" in said) == (where == "old"), f"what {name} does not say: {said}")
+    must(tool("run", "--report", "old").returncode == 0, "no report of an older result")
+    with open("old/report.html", encoding="utf-8") as file:
+        text = file.read()
+    must("was not written down" in text and "No run failed, none" not in text and FIO in text, "the report of an older result")
+
+    def fixed(table):
+        older(table)
+        table["parts"][0]["fixed"] = {"depth": 8}
+
+    made_up("old-deep", TWO_SAME, QUICK, change=fixed)
+    must("depth - | 8" in compared("old", "old-deep", "--fail")[1], "older results with other options for all cells")
+
+
+def test_lost_in_b():
+    """--fail does not pass what is no longer there."""
+    def failing(table):
+        table["runs"].append({**table["runs"][0], "repetition": 5, "metrics": {}, "failed": "Failed for the test"})
+
+    def rawless(table):
+        table["runs"][0]["raw_failed"] = "for the test"
+
+    def interrupted(table):
+        table["runs"] = [run for run in table["runs"] if run["repetition"] < 4]
+        table["interrupted"] = True
+
+    def figureless(table):
+        for run in table["runs"]:
+            if run["factors"] == {"size": "4K"}:
+                run["metrics"] = {"p99_us": 1.0}
+
+    def renamed(table):
+        second_part(TWO_SAME, QUICK)(table)
+        table["parts"] = [part for part in table["parts"] if "other" in part["name"]]
+
+    made_up("all", TWO, QUICK)
+    cases = [
+        ("cell", {"4K": TWO_SAME["4K"]}, lambda table: None, "in A and not in B: 1 cell or figure (size 8K)"),
+        ("figure", TWO_SAME, figureless, "in A and not in B: 1 cell or figure (rate of size 4K)"),
+        ("run", TWO_SAME, failing, "B: failed: 1 run (part, size 4K, repetition 5)"),
+        ("ratio", TWO_SAME, rawless, "B: failed: 1 run (part, size 4K, repetition 1)"),
+        ("end", TWO_SAME, interrupted, "B: Interrupted, or not at its end yet: 9 of 12 runs"),
+        ("part", TWO_SAME, renamed, "part: in A and not in B"),
+    ]
+    for name, rates, change, words in cases:
+        made_up(f"no-{name}", rates, QUICK_SAME, change=change)
+        status, said = compared("all", f"no-{name}", "--fail")
+        must(status == 1 and words in said, f"a {name} is lost: {status}: {said}")
+        status, said = compared(f"no-{name}", "all", "--fail")
+        must(status == 1 if name == "part" else status == 0, f"a {name} more than before: {status}: {said}")
+    status, said = compared("all", "all", "--metric", "iop")
+    must(status == 2 and "iop is no figure" in said, f"a figure that there is not: {status}: {said}")
+    status, said = compared("all", "all", "--metric", "p99_us")
+    must(status == 2 and "nothing to compare" in said, f"a figure that neither has: {status}: {said}")
+
+
+def test_depth_in_a_choice():
+    """How many sends there are follows from the machine where many requests are under way, whatever that is called."""
+    more = {"4K": [1.0, 1.0, 1.0, 1.0]}, {"4K": [1.03, 1.03, 1.03, 1.03]}
+    for name, change, status in (("alone", options_of(depth=1), 1), ("many", options_of(depth=64), 0),
+                                 ("conns", options_of(connections=4), 0), ("both", options_of(op="mixed"), 0), ("unknown", older, 0)):
+        made_up(f"sends-{name}-a", more[0], QUICK, "door_sends", change)
+        made_up(f"sends-{name}-b", more[1], SLOW, "door_sends", change)
+        must(compared(f"sends-{name}-a", f"sends-{name}-b", "--fail")[0] == status, f"sends, {name}")
+
+
 def main():
     for test in (test_wrongs, test_no_truth_values, test_order, test_those_in_the_tree, test_noise, test_within, test_within_of_what_is_lost,
                  test_crossing, test_plots, test_tiny_run, test_failing_run, test_told_to_end, test_limits_by_part, test_list, test_nothing_is_lost,
-                 test_raw_fails, test_ended_in_a_run, test_compare, test_drift_by_part):
+                 test_raw_fails, test_ended_in_a_run, test_compare, test_drift_is_not_ours, test_drift_by_part, test_another_experiment,
+                 test_older_results, test_lost_in_b, test_depth_in_a_choice):
         print(test.__name__, flush=True)
         test()
     return 1 if FAILURES else 0
