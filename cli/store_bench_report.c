@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "cli/cli.h"
@@ -90,6 +91,11 @@ static void print_counts(const struct lpi_bench_report *report)
 		(void)printf("%-14s %.0f B written per op, %.0f /s until all was in its place\n",
 			     "settled", per_op(report, counts->settled_bytes),
 			     settled_rate(report));
+	if (counts->late_ops > 0 && strcmp(report->delay, "none") != 0)
+		(void)printf(
+			"%-14s %.1f %% of the device's operations took longer than %s has them\n",
+			"late", 100.0 * (double)counts->late_ops / (double)counts->device_ops,
+			report->delay);
 	(void)printf(
 		"%-14s turns %.4f, calls %.4f an op; %" PRIu64 " absences above 1 ms (%" PRIu64
 		" preempted, %" PRIu64 " blocked), longest %.2f ms, by our own work %.2f ms (%s)\n",
@@ -219,6 +225,8 @@ static void json_device(const struct lpi_bench_report *report)
 	json_count("background_reads", counts->background_reads);
 	json_count("background_read_bytes", counts->background_read_bytes);
 	json_count("settled_bytes", counts->settled_bytes);
+	json_count("ops", counts->device_ops);
+	json_count("late_ops", counts->late_ops);
 	(void)printf("}, \"per_op\": {\"log_writes\": %.6g", per_op(report, counts->log_writes));
 	json_real("data_writes", per_op(report, counts->data_writes));
 	json_real("data_reads", per_op(report, counts->data_reads));

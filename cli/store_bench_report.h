@@ -47,6 +47,10 @@ struct lpi_bench_counts {
 	/* Written to the devices from the start of the measured phase until the store was closed
 	 * after it, so that all write-back and flushing of the index is in it. 0: not known. */
 	uint64_t settled_bytes;
+	/* Operations of the devices from the opening of the store to its close, and those of them
+	 * that took longer than the delay says. */
+	uint64_t device_ops;
+	uint64_t late_ops;
 };
 
 struct lpi_bench_report {

@@ -236,6 +236,17 @@ static int close_measured(struct bench_run *run)
 	return err;
 }
 
+/* Of what was done by channels that are detached now and were not before. */
+static void count_late(struct bench_run *run, const struct lp_bdev_stats *before)
+{
+	struct lpi_bench_counts *counts = &run->report.counts;
+	struct lp_bdev_stats past;
+	lpi_session_past_stats(&run->session, &past);
+	counts->late_ops = past.late - before->late;
+	for (int i = 0; i < LP_BDEV_OPCODE_CNT; i++)
+		counts->device_ops += past.ops[i] - before->ops[i];
+}
+
 /* Measures, and closes the store unless it would be lost. */
 static int measure(struct bench_run *run)
 {
@@ -259,7 +270,10 @@ static int measure(struct bench_run *run)
 	ask_store(run);
 	if (is_mem)
 		return err;
+	struct lp_bdev_stats past;
+	lpi_session_past_stats(&run->session, &past);
 	int close_err = close_measured(run);
+	count_late(run, &past);
 	if (close_err == 0 && !run->options->abandon)
 		counts->settled_bytes = written_in_all(run) - so_far;
 	return err == 0 ? close_err : err;

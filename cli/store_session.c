@@ -257,6 +257,7 @@ static void add_stats(struct lp_bdev_stats *sum, const struct lp_bdev_stats *mor
 	}
 	sum->errors += more->errors;
 	sum->shorts += more->shorts;
+	sum->late += more->late;
 }
 
 void lpi_session_sync_stats(const struct lpi_session *session, struct lp_bdev_stats *ret_stats)

@@ -174,6 +174,7 @@ void lp_bdev_detach(struct lp_bdev_chan *chan)
 	}
 	atomic_fetch_add(&bdev->past_errors, chan->stats.errors);
 	atomic_fetch_add(&bdev->past_shorts, chan->stats.shorts);
+	atomic_fetch_add(&bdev->past_late, chan->stats.late);
 	bdev->kind->detach(chan);
 	uint32_t before = atomic_fetch_sub(&bdev->chan_cnt, 1);
 	LP_ASSERT(before > 0);
@@ -309,6 +310,7 @@ void lp_bdev_past_stats(const struct lp_bdev *bdev, struct lp_bdev_stats *ret_st
 	*ret_stats = (struct lp_bdev_stats){
 		.errors = atomic_load(&bdev->past_errors),
 		.shorts = atomic_load(&bdev->past_shorts),
+		.late = atomic_load(&bdev->past_late),
 	};
 	for (int i = 0; i < LP_BDEV_OPCODE_CNT; i++) {
 		ret_stats->ops[i] = atomic_load(&bdev->past_ops[i]);

@@ -111,6 +111,7 @@ struct lp_bdev_stats {
 	uint64_t bytes[LP_BDEV_OPCODE_CNT];
 	uint64_t errors;
 	uint64_t shorts; /* transfers that had to be continued */
+	uint64_t late;   /* of a delayed device: its inner one took longer than the model */
 };
 
 /* --- Opening ---------------------------------------------------------------------------------- */

@@ -46,6 +46,7 @@ struct slot {
 	struct lp_bdev_op inner;
 	struct lp_bdev_op *op; /* the caller's; NULL while free */
 	uint64_t due_ns;
+	bool is_timed;         /* the model has it take time at all */
 	struct lp_timer timer; /* in the channel's heap once the inner device is done */
 	struct lp_list_node node;
 };
@@ -81,9 +82,12 @@ static const struct {
 	struct lp_bdev_delay_options options;
 } presets[LP_BDEV_DELAY_KIND_CNT] = {
 	[LP_BDEV_DELAY_NONE] = {.name = "none"},
+	/* 3 GB/s read, 1.5 GB/s written. */
 	[LP_BDEV_DELAY_NVME] = {.name = "nvme",
-				.options = {.read_ns = 60 * LP_NS_PER_US,
-					    .write_ns = 20 * LP_NS_PER_US}},
+				.options = {.read_ns = 80 * LP_NS_PER_US,
+					    .write_ns = 30 * LP_NS_PER_US,
+					    .read_ns_per_kib = 341,
+					    .write_ns_per_kib = 683}},
 	[LP_BDEV_DELAY_TARGET] = {.name = "target",
 				  .options = {.write_ns = 20 * LP_NS_PER_US,
 					      .flush_ns = 200 * LP_NS_PER_US,
@@ -261,6 +265,7 @@ static void inner_complete(struct lp_bdev_op *inner)
 	struct delay_chan *self = chan_of(slot->op->chan);
 	const struct lp_clock *clock = bdev_of(self->chan.bdev)->options.clock;
 	if (slot->due_ns <= lp_clock_mono_ns(clock)) {
+		self->chan.stats.late += slot->is_timed;
 		finish(self, slot);
 		return;
 	}
@@ -277,6 +282,9 @@ static void start(struct delay_chan *self, struct lp_bdev_op *op)
 	slot->op = op;
 	slot->due_ns =
 		plan(bdev_of(self->chan.bdev), op->opcode, op->offset_bytes, op->length_bytes);
+	const struct lp_bdev_delay_options *options = &bdev_of(self->chan.bdev)->options;
+	slot->is_timed =
+		fixed_ns(options, op->opcode) + transfer_ns(options, op->opcode, op->length_bytes) > 0;
 	slot->inner = (struct lp_bdev_op){.opcode = op->opcode,
 					  .offset_bytes = op->offset_bytes,
 					  .length_bytes = op->length_bytes,
@@ -392,11 +400,17 @@ static int delay_sync(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *bu
 
 /* --- Open and close --------------------------------------------------------------------------- */
 
+static void take_caps(struct delay_bdev *self)
+{
+	self->bdev.caps = self->inner->caps;
+	self->bdev.caps.rotational |= self->options.seek_ns > 0;
+}
+
 static int delay_refresh_size(struct lp_bdev *bdev)
 {
 	struct delay_bdev *self = bdev_of(bdev);
 	int err = lp_bdev_refresh_size(self->inner);
-	self->bdev.caps = self->inner->caps;
+	take_caps(self);
 	return err;
 }
 
@@ -449,8 +463,8 @@ int lp_bdev_open_delay(struct lp_bdev **take_inner, const struct lp_bdev_delay_o
 	*take_inner = NULL;
 	/* The name is shown to people, who know the device by it. */
 	lpi_bdev_init(&self->bdev, &delay_kind, lp_bdev_name(self->inner));
-	self->bdev.caps = self->inner->caps;
 	self->options = *options;
+	take_caps(self);
 	if (options->fua_ns == LP_BDEV_DELAY_AS_FLUSH)
 		self->options.fua_ns = options->flush_ns;
 	if (options->clock == NULL)

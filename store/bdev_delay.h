@@ -10,15 +10,15 @@
  * writes that do not begin where the last one ended take seek_ns more. A discard takes what a
  * write of no bytes takes. Servers, path and head are the device's: all channels and blocking
  * calls share them. What the inner device takes is hidden behind the model's time, so it should be
- * the faster of the two.
+ * the faster of the two: operations for which it was not are counted as late.
  *
  * Time: on a free core a completion is less than 1 us late, for the reactor does not sleep while
  * one is due within LP_BDEV_DELAY_LEAD_NS: this costs CPU time, which is no figure of the store.
  * Blocking calls sleep, and are late by some 20 us. With the clock of a simulation channels delay
  * in simulated time; blocking calls, during which such a clock stands still, then take none.
  *
- * Capabilities, contents, errors and faults are the inner device's; the counters count what was
- * asked of this one, once.
+ * Capabilities, contents, errors and faults are the inner device's, but that one with seeks is
+ * rotational; the counters count what was asked of this one, once.
  *
  * Threads: as in store/bdev.h; a mutex is held for the few instructions of the model, which is why
  * this is for measuring only. Allocation: at open and attach. Errors: as said per call.
@@ -51,7 +51,8 @@ struct lp_bdev_delay_options {
 };
 
 /* "none" passes everything on; "target" is what docs/targets.md wants; the others are typical of
- * their kind. Those of flash have no limit of bandwidth: theirs is the inner device's. */
+ * their kind. Where one has no limit of its own, of bandwidth or of what is served at once, the
+ * inner device's holds: at great depth small writes are late there. */
 enum lp_bdev_delay_kind {
 	LP_BDEV_DELAY_NONE,
 	LP_BDEV_DELAY_NVME,

@@ -157,6 +157,9 @@ static void test_presets(void **state)
 	assert_true(took_ns > 8000 * US && took_ns < 8200 * US);
 	took_ns = time_of(LP_BDEV_READ, MIB, 32 * MIB + 512);
 	assert_true(took_ns > 7000 * US && took_ns < 7200 * US);
+	assert_true(lp_bdev_caps(r.bdev)->rotational); /* for it seeks, whatever is below */
+	lp_test_ok(lp_bdev_refresh_size(r.bdev));
+	assert_true(lp_bdev_caps(r.bdev)->rotational);
 	rig_close();
 }
 
@@ -351,6 +354,9 @@ static void test_inner_may_be_slower(void **state)
 	rig_open(&options, open_sim(500 * US));
 	assert_int_equal(time_of(LP_BDEV_WRITE, 4096, 0), 500 * US);
 	assert_int_equal(time_of(LP_BDEV_READ, 4096, 0), 900 * US);
+	/* That it hid nothing is told: of the write; a flush takes no time by the model. */
+	assert_int_equal(time_of(LP_BDEV_FLUSH, 0, 0), 500 * US);
+	assert_int_equal(lp_bdev_stats(r.chan)->late, 1);
 	rig_close();
 }
 

@@ -39,6 +39,7 @@ struct lp_bdev {
 	_Atomic uint64_t past_bytes[LP_BDEV_OPCODE_CNT];
 	_Atomic uint64_t past_errors;
 	_Atomic uint64_t past_shorts;
+	_Atomic uint64_t past_late;
 	_Atomic bool is_doubted;      /* a flush has failed */
 	_Atomic bool *doubt;          /* that of this device, or of the one it is tied to */
 	pthread_mutex_t failure_lock; /* taken when something fails, and to ask */
