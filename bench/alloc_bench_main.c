@@ -6,9 +6,11 @@
  *
  * Aged: filled to 95 % (--fill), then objects removed at random and others put in their place until
  * the device's content was replaced TURNOVERS times; sizes from 1 to 1024 blocks, evenly spread
- * over the powers of two. `churn` is the mean of one such removal and one such take, with the cache
- * misses of an array of objects in it. Probes of one block hold PROBE_CNT blocks at a time and
- * return them in random order. */
+ * over the powers of two. `churn` is what it takes to remove 1 MiB of them and to make as much
+ * again, with the cache misses of an array of extents in it: what is removed at a time is one
+ * extent, and where free space is in small pieces that is little. `pieces` are the extents of an
+ * object then. Probes of one block hold PROBE_CNT blocks at a time and return them in random order.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +53,8 @@ struct result {
 	uint64_t device_gib;
 	struct cost fresh;
 	struct cost aged;
-	double churn_ns;
+	double churn_ns; /* for 1 MiB */
+	double pieces;   /* of an object */
 	double score;
 	uint64_t run_cnt;
 	uint64_t memory_bytes;
@@ -65,6 +68,8 @@ struct bench {
 	struct lp_extent *extents; /* that are held */
 	uint64_t extent_cnt;
 	uint64_t extent_max;
+	uint64_t object_cnt; /* made */
+	uint64_t piece_cnt;  /* of these */
 };
 
 static void die(const char *what)
@@ -100,6 +105,8 @@ static uint64_t take_object(struct bench *bench, uint64_t want)
 	if (cnt < 0)
 		die("the device is full");
 	bench->extent_cnt += (uint64_t)cnt;
+	bench->piece_cnt += (uint64_t)cnt;
+	bench->object_cnt++;
 	return blocks;
 }
 
@@ -115,23 +122,24 @@ static void fill(struct bench *bench)
 		(void)take_object(bench, random_size(bench));
 }
 
-/* Returns nanoseconds for each extent removed and what replaced it. */
+/* Returns nanoseconds for each MiB that is replaced. */
 static double age(struct bench *bench, unsigned turnovers)
 {
 	uint64_t to_replace = (bench->block_cnt - bench->keep_free) * turnovers;
-	uint64_t ops = 0;
+	uint64_t replaced = 0;
 	uint64_t start = now_ns();
-	while (to_replace > 0) {
+	bench->object_cnt = 0;
+	bench->piece_cnt = 0;
+	while (replaced < to_replace) {
 		uint64_t idx = lp_prng_below(&bench->prng, bench->extent_cnt);
 		struct lp_extent extent = bench->extents[idx];
 		bench->extents[idx] = bench->extents[--bench->extent_cnt];
 		release(bench, extent);
-		to_replace -= LP_MIN(to_replace, extent.cnt);
-		while (lp_alloc_free_blocks(bench->alloc) > bench->keep_free)
-			(void)take_object(bench, random_size(bench));
-		ops++;
+		replaced += extent.cnt;
+		fill(bench);
 	}
-	return ops == 0 ? 0 : (double)(now_ns() - start) / (double)ops;
+	double mib = (double)replaced / (double)(1 << (20 - LP_BLOCK_SHIFT));
+	return replaced == 0 ? 0 : (double)(now_ns() - start) / mib;
 }
 
 static void shuffle(struct bench *bench, struct lp_extent *extents, uint64_t cnt)
@@ -226,6 +234,7 @@ static struct result run(const struct plan *plan, enum lp_alloc_kind kind, uint6
 	result.fresh = probe(&bench);
 	fill(&bench);
 	result.churn_ns = age(&bench, plan->turnovers);
+	result.pieces = (double)bench.piece_cnt / (double)LP_MAX(bench.object_cnt, UINT64_C(1));
 	result.aged = probe(&bench);
 	result.score = lp_alloc_score(bench.alloc);
 	result.run_cnt = count_runs(bench.alloc);
@@ -238,17 +247,18 @@ static struct result run(const struct plan *plan, enum lp_alloc_kind kind, uint6
 static void print_head(void)
 {
 	(void)printf("ns:                 fresh device             aged device\n"
-		     "%-8s%6s%8s%8s%8s%8s%8s%8s%8s%8s%9s%8s\n",
+		     "%-8s%6s%8s%8s%8s%8s%8s%8s%8s%8s%8s%9s%8s\n",
 		     "kind", "GiB", "pair", "take", "release", "pair", "take", "release", "churn",
-		     "score", "runs", "MiB");
+		     "pieces", "score", "runs", "MiB");
 }
 
 static void print_row(const struct result *r)
 {
-	(void)printf("%-8s%6" PRIu64 "%8.0f%8.0f%8.0f%8.0f%8.0f%8.0f%8.0f%8.3f%9" PRIu64 "%8.1f\n",
+	(void)printf("%-8s%6" PRIu64 "%8.0f%8.0f%8.0f%8.0f%8.0f%8.0f%8.0f%8.2f%8.3f%9" PRIu64
+		     "%8.1f\n",
 		     r->kind, r->device_gib, r->fresh.pair, r->fresh.take, r->fresh.release,
-		     r->aged.pair, r->aged.take, r->aged.release, r->churn_ns, r->score, r->run_cnt,
-		     (double)r->memory_bytes / (1 << 20));
+		     r->aged.pair, r->aged.take, r->aged.release, r->churn_ns, r->pieces, r->score,
+		     r->run_cnt, (double)r->memory_bytes / (1 << 20));
 }
 
 static void print_json_cost(const char *name, const struct cost *cost)
@@ -263,9 +273,9 @@ static void print_json(const struct result *r, bool is_first)
 		     r->device_gib);
 	print_json_cost("fresh", &r->fresh);
 	print_json_cost("aged", &r->aged);
-	(void)printf("\"churn_ns\":%.1f,\"score\":%.4f,\"runs\":%" PRIu64
+	(void)printf("\"churn_ns\":%.1f,\"pieces\":%.3f,\"score\":%.4f,\"runs\":%" PRIu64
 		     ",\"memory_bytes\":%" PRIu64 "}",
-		     r->churn_ns, r->score, r->run_cnt, r->memory_bytes);
+		     r->churn_ns, r->pieces, r->score, r->run_cnt, r->memory_bytes);
 }
 
 static int usage(FILE *to, int status)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What does age do to a store that is nearly full? (bench/store-age)
  *
- *   store_age AGED FRESH hybrid|bitmap|extent [TURNOVERS [FILL]]
+ *   store_age AGED FRESH hybrid|bitmap|extent [TURNOVERS [FILL [SEED]]]
  *
  * Both devices hold new stores of one shard and one size. What fits is found out by
  * filling AGED until it is full; then objects are removed until FILL percent of that is left (95),
@@ -260,7 +260,7 @@ static void run(struct store *store, uint64_t blocks)
 /* --- Phases ----------------------------------------------------------------------------------- */
 
 static void start(struct store *store, const char *path, enum lp_alloc_kind kind,
-		  const struct lpi_machine *beside)
+		  const struct lpi_machine *beside, uint64_t seed)
 {
 	const struct lpi_machine_options options = {.path = path,
 						    .beside = beside,
@@ -269,7 +269,7 @@ static void start(struct store *store, const char *path, enum lp_alloc_kind kind
 						    .write_path = LP_PATH_AUTO,
 						    .spin_ns = 20000};
 	lpi_machine_open(&store->rig, &options);
-	lp_prng_init(&store->prng, 1);
+	lp_prng_init(&store->prng, seed);
 	store->next_size = random_size(store);
 	for (uint32_t i = 0; i < DEPTH; i++)
 		store->slots[i].store = store;
@@ -406,16 +406,17 @@ static uint64_t number_of(int argc, char **argv, int idx, uint64_t usual)
 
 int main(int argc, char **argv)
 {
-	int kind = argc >= 4 && argc <= 6 ? kind_of(argv[3]) : -1;
+	int kind = argc >= 4 && argc <= 7 ? kind_of(argv[3]) : -1;
 	uint64_t turnovers = number_of(argc, argv, 4, TURNOVERS);
 	uint64_t fill = number_of(argc, argv, 5, FILL_PERCENT);
+	uint64_t seed = number_of(argc, argv, 6, 1);
 	if (kind < 0 || fill == 0 || fill > FILL_MAX) {
-		(void)fprintf(stderr,
-			      "store_age AGED FRESH hybrid|bitmap|extent [TURNOVERS [FILL]]\n");
+		(void)fprintf(stderr, "store_age AGED FRESH hybrid|bitmap|extent [TURNOVERS [FILL "
+				      "[SEED]]]\n");
 		return 2;
 	}
-	start(&aged, argv[1], (enum lp_alloc_kind)kind, NULL);
-	start(&fresh, argv[2], (enum lp_alloc_kind)kind, &aged.rig);
+	start(&aged, argv[1], (enum lp_alloc_kind)kind, NULL, seed);
+	start(&fresh, argv[2], (enum lp_alloc_kind)kind, &aged.rig, seed);
 	uint64_t capacity = fill_up(&aged);
 	aged.target_blocks = capacity / 100 * fill;
 	for (uint64_t i = 0; i < turnovers; i++)
