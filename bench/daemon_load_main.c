@@ -124,6 +124,7 @@ static struct lp_prng prng;
 static struct lp_hist latencies;
 static struct {
 	uint64_t begun;
+	uint64_t unsent; /* due by the rate, and never begun */
 	uint64_t done;
 	uint64_t errors;
 	uint64_t sends;
@@ -407,6 +408,16 @@ static void receive_any(uint64_t until_ns)
 	}
 }
 
+/* Without a free slot only an answer helps. */
+static bool is_full(void)
+{
+	for (uint32_t i = 0; i < options.conn_cnt; i++) {
+		if (conns[i].free_cnt > 0)
+			return false;
+	}
+	return true;
+}
+
 static bool is_busy(void)
 {
 	for (uint32_t i = 0; i < options.conn_cnt; i++) {
@@ -423,13 +434,17 @@ static double drive(void)
 	uint64_t end_ns = begin_ns + (uint64_t)(options.seconds * 1e9);
 	uint64_t due_ns = begin_ns;
 	uint64_t interval_ns = options.rate > 0 ? (uint64_t)(1e9 / options.rate) : 0;
+	uint32_t first = 0;
 	while (now_ns() < end_ns && !has_all()) {
+		/* With a rate the first one takes all that is due: each is it in turn. */
 		for (uint32_t i = 0; i < options.conn_cnt; i++)
-			due_ns = send_requests(&conns[i], due_ns, interval_ns);
-		/* Without a free slot only an answer helps. */
-		bool is_full = conns[0].free_cnt == 0;
-		receive_any(interval_ns == 0 || is_full ? UINT64_MAX : due_ns);
+			due_ns = send_requests(&conns[(first + i) % options.conn_cnt], due_ns,
+					       interval_ns);
+		first++;
+		receive_any(interval_ns == 0 || is_full() ? UINT64_MAX : due_ns);
 	}
+	if (interval_ns > 0 && due_ns < end_ns && !has_all())
+		stats.unsent = (end_ns - due_ns) / interval_ns;
 	while (is_busy())
 		receive_any(UINT64_MAX);
 	return (double)(now_ns() - begin_ns) / 1e9;
@@ -774,7 +789,8 @@ static void report(double seconds, double own_us, double echo_us)
 	       (double)stats.done / seconds);
 	printf("\"cpu_us_per_op\": %.3f, \"echo_cpu_us_per_op\": %.3f, ", own_us / done,
 	       echo_us / done);
-	printf("\"sends\": %llu, \"receives\": %llu, ", (unsigned long long)stats.sends,
+	printf("\"unsent\": %llu, \"sends\": %llu, \"receives\": %llu, ",
+	       (unsigned long long)stats.unsent, (unsigned long long)stats.sends,
 	       (unsigned long long)stats.receives);
 	printf("\"latency_us\": {\"mean\": %.1f, \"p50\": %.1f, \"p95\": %.1f, \"p99\": %.1f, "
 	       "\"p999\": %.1f, \"max\": %.1f}}\n",

@@ -14,16 +14,19 @@ import tempfile
 import threading
 
 
-def end_by_sigterm():
-    """A program that is asked to end takes away what it has made."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+def end_by_signal():
+    """A program that is asked to end, or whose terminal goes away, takes away what it has made."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, lambda taken, _: sys.exit(128 + taken))
 
 
 @contextlib.contextmanager
 def tmpfs(size_bytes):
     """A directory that is a tmpfs of its own."""
-    end_by_sigterm()
+    end_by_signal()
     where = tempfile.mkdtemp(prefix="lapis-tmpfs-")
     try:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "lapis", where], check=True)

@@ -56,6 +56,7 @@ class Rig:
         self.scratch = scratch
         self.stack = contextlib.ExitStack()
         self.devices = {}
+        self.built = set()
 
     def __enter__(self):
         self.where = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="lapis-exper-", dir=self.scratch))
@@ -67,10 +68,11 @@ class Rig:
     def device(self, number=0, kind=None):
         """The device of that number: 0 and 1 are equal. Of the part's kind, or of another one."""
         kind = kind or self.part.device_kind
-        if kind in ("tmpfs", "none"):  # without a device the limits have one all the same
-            return self.loop_devices()[number]
+        if kind == "none":  # the limits have one all the same
+            kind = "tmpfs"
         if (kind, number) not in self.devices:
-            self.devices[kind, number] = self.image(number) if kind == "image" else self.file(number)
+            make = {"tmpfs": self.loop, "image": self.image, "file": self.file}[kind]
+            self.devices[kind, number] = make(number)
         return self.devices[kind, number]
 
     def image(self, number):
@@ -87,22 +89,21 @@ class Rig:
         storebench.full_file(path, self.part.device_size)
         return path
 
-    def loop_devices(self):
-        if "tmpfs" not in self.devices:
-            if os.geteuid() != 0:
-                raise Skipped("loop devices over tmpfs need root")
-            self.devices["tmpfs"] = self.stack.enter_context(
-                loopdev.filled_loop_devices(2, self.part.device_size >> 20 << 20))
-        return self.devices["tmpfs"]
+    def loop(self, _):
+        if os.geteuid() != 0:
+            raise Skipped("loop devices over tmpfs need root")
+        device, = self.stack.enter_context(loopdev.filled_loop_devices(1, self.part.device_size >> 20 << 20))
+        return device
 
     def build_of(self, malloc):
-        """Where the programs linked with that allocator of memory are; they are built when they are not."""
+        """Where the programs linked with that allocator of memory are; what is not there or is old is built."""
         if malloc == "glibc":
             return self.build
         where = f"{self.build}-{malloc}"
-        if not os.path.exists(f"{where}/bin/lapisd"):
+        if malloc not in self.built:  # one that is there may be of older sources
             print(f"  building with {malloc}", flush=True)
             call(["make", "-C", str(ROOT), f"ALLOC={malloc}", f"VARIANT={os.path.basename(self.build)}", "all"])
+            self.built.add(malloc)
         if not os.path.exists(f"{where}/bin/lapisd"):
             raise Skipped(f"{where}/bin/lapisd is not there")
         return where
@@ -162,7 +163,7 @@ def conditions(build):
         "kernel": f"{platform.system()} {platform.release()}",
         "system": field_of_release(),
         "lapis": first_line([f"{build}/bin/lapisd", "--version"]),
-        "commit": commit(),
+        "commit": commit() + ("" if is_current(build) else "; the programs are not of these sources"),
         "build": os.path.basename(build),
         "fio": first_line(["fio", "--version"]) or "not installed",
         "virtual machine": "yes" if " hypervisor" in field_of("/proc/cpuinfo", "flags") else "no",
@@ -182,6 +183,17 @@ def field_of_release():
             if line.startswith("PRETTY_NAME="):
                 return line.split("=", 1)[1].strip().strip('"')
     return platform.system()
+
+
+def is_current(build):
+    """Whether make has nothing to do for the programs of this build."""
+    name = os.path.basename(build)
+    if os.path.realpath(build) != str(ROOT / "build" / name):
+        return False
+    options = [f"VARIANT={name.removesuffix('-nolto')}", *(["LTO=no"] if name.endswith("-nolto") else [])]
+    done = subprocess.run(["make", "-q", "-C", str(ROOT), *options, "all", "tools"], check=False, capture_output=True,
+                          timeout=CALL_S)
+    return done.returncode == 0
 
 
 def commit():
