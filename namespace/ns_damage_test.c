@@ -117,14 +117,19 @@ static void world_spoil(struct world *world, uint32_t shard_idx, enum lp_key_spa
 
 /* --- Changes over several shards -------------------------------------------------------------- */
 
-static void check_refused(struct world *world, int r)
+static void check_not_stuck(struct world *world)
 {
-	assert_true(r == -EBADMSG || r == -EUCLEAN);
 	for (uint32_t i = 0; i < LPI_NS_SIM_SHARDS; i++) {
 		struct lp_ns_stats stats;
 		lp_ns_read_stats(world->sim->ns[i], &stats);
 		assert_int_equal(stats.stuck, 0);
 	}
+}
+
+static void check_refused(struct world *world, int r)
+{
+	assert_true(r == -EBADMSG || r == -EUCLEAN);
+	check_not_stuck(world);
 }
 
 /* All is as it was, and nothing is left that a start could not end. */
@@ -165,6 +170,111 @@ static void test_rename_over_damage(void **state)
 				      rename_to(&world, of_dir != 0 ? "d" : "f", world.dir));
 		check_goes_on(&world);
 	}
+}
+
+/* --- A link count that is too low ------------------------------------------------------------- */
+
+#define CLOSE_TURNS 80u /* more than a removal over two shards takes */
+
+static void fill_remove(struct lp_ns_op *op, struct lp_ino dir, const char *name)
+{
+	*op = (struct lp_ns_op){.opcode = LP_NS_REMOVE};
+	op->remove.dir = dir;
+	op->remove.name = lpi_ns_sim_bytes(name);
+}
+
+static int open_or_close(struct world *world, enum lp_ns_opcode opcode, struct lp_ino ino)
+{
+	struct lp_ns_op op = {.opcode = opcode};
+	op.open.ino = ino;
+	op.open.count = opcode == LP_NS_CLOSE ? 1 : 0;
+	return lpi_ns_sim_do(world->sim, &op);
+}
+
+/* A file of two names, one in the root and one in the directory on another shard, which is open,
+ * and whose record knows of one. */
+static struct lp_ino make_miscounted(struct world *world, const char *name)
+{
+	struct lp_ino ino = {0};
+	lp_test_ok(make(world, root, name, LP_INODE_TYPE_FILE, &ino));
+	struct lp_ns_op op = {.opcode = LP_NS_LINK};
+	op.link.ino = ino;
+	op.link.dir = world->dir;
+	op.link.name = lpi_ns_sim_bytes(name);
+	lp_test_ok(lpi_ns_sim_do(world->sim, &op));
+	const struct lp_attrs one = {.nlink = 1};
+	const struct lp_change set = {
+		.type = LP_CHANGE_SET, .ino = ino, .inode = {.attrs = &one, .mask = LP_ATTR_NLINK}};
+	assert_int_equal(lp_ino_shard(ino), 0);
+	lp_test_ok(lpi_hand_change(&world->sim->hand[0], set));
+	lp_test_ok(open_or_close(world, LP_NS_OPEN, ino));
+	return ino;
+}
+
+static void wait_for_orphans(struct world *world)
+{
+	for (uint32_t i = 0; lpi_opens_orphans(world->sim->ns[0]->opens) > 0; i++) {
+		assert_true(i < LPI_NS_SIM_TURNS_MAX);
+		(void)lpi_ns_sim_turn(world->sim);
+	}
+}
+
+/* It is an orphan when its first name goes, and has another one: that goes as well, and is told. */
+static void test_low_link_count(void **state)
+{
+	(void)state;
+	struct world world;
+	struct lp_ns_op op;
+	world_begin(&world);
+	struct lp_ino ino = make_miscounted(&world, "x");
+	fill_remove(&op, root, "x");
+	lp_test_ok(lpi_ns_sim_do(world.sim, &op));
+	uint64_t found_cnt = lp_corruption_count();
+	fill_remove(&op, world.dir, "x");
+	lp_test_ok(lpi_ns_sim_do(world.sim, &op));
+	assert_int_equal(lp_corruption_count(), found_cnt + 1);
+	assert_int_equal(lpi_opens_orphans(world.sim->ns[0]->opens), 1);
+	lp_test_ok(open_or_close(&world, LP_NS_CLOSE, ino));
+	wait_for_orphans(&world);
+	world_close(&world);
+	lpi_ns_sim_fsck(world.sim);
+	lpi_ns_sim_fini(world.sim);
+	free(world.sim);
+}
+
+/* It is closed at any moment of that: then it goes, and with it what was prepared about it could
+ * not be ended. */
+static void test_low_link_count_closed(void **state)
+{
+	(void)state;
+	struct world world;
+	struct lp_ns_op op;
+	world_begin(&world);
+	for (uint32_t turns = 0; turns < CLOSE_TURNS; turns++) {
+		struct lpi_ns_sim_asked asked;
+		char name[16];
+		(void)snprintf(name, sizeof(name), "x%u", turns);
+		struct lp_ino ino = make_miscounted(&world, name);
+		fill_remove(&op, root, name);
+		lp_test_ok(lpi_ns_sim_do(world.sim, &op));
+		asked.is_done = false;
+		fill_remove(&asked.op, world.dir, name);
+		asked.op.complete = lpi_ns_sim_answered;
+		lp_ns_submit(world.sim->ns[0], &asked.op);
+		for (uint32_t i = 0; i < turns; i++)
+			(void)lpi_ns_sim_turn(world.sim);
+		lp_test_ok(open_or_close(&world, LP_NS_CLOSE, ino));
+		for (uint32_t i = 0; !asked.is_done; i++) {
+			assert_true(i < LPI_NS_SIM_TURNS_MAX);
+			(void)lpi_ns_sim_turn(world.sim);
+		}
+		/* Or it has gone before anything was promised: then the name leads nowhere. */
+		if (asked.op.result != -EUCLEAN && asked.op.result != -ENOENT)
+			lp_test_ok(asked.op.result);
+	}
+	wait_for_orphans(&world);
+	check_not_stuck(&world);
+	check_goes_on(&world);
 }
 
 /* --- What a start finds ----------------------------------------------------------------------- */
@@ -381,10 +491,15 @@ static void test_bad_pact_key(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_make_over_damage), cmocka_unit_test(test_rename_over_damage),
-		cmocka_unit_test(test_bad_mark),         cmocka_unit_test(test_damaged_orphan),
-		cmocka_unit_test(test_bad_mark_key),     cmocka_unit_test(test_half_done),
+		cmocka_unit_test(test_make_over_damage),
+		cmocka_unit_test(test_rename_over_damage),
+		cmocka_unit_test(test_bad_mark),
+		cmocka_unit_test(test_damaged_orphan),
+		cmocka_unit_test(test_bad_mark_key),
+		cmocka_unit_test(test_half_done),
 		cmocka_unit_test(test_bad_pact_key),
+		cmocka_unit_test(test_low_link_count),
+		cmocka_unit_test(test_low_link_count_closed),
 	};
 	return lp_test_main(tests, "namespace/ns_damage");
 }

@@ -304,8 +304,18 @@ struct lp_attrs *lpi_ino_name_change(struct lpi_job *job, struct lp_ino ino,
 	return attrs;
 }
 
+/* For the log and a check. The name goes all the same: that makes nothing worse. */
+static void tell_no_links(struct lp_ino ino)
+{
+	int damage = LP_CORRUPT(LP_OFFSET_NONE, "a name leads to inode %llx, which has no links",
+				(unsigned long long)ino.nr);
+	LP_ASSERT(damage < 0);
+}
+
 void lpi_ino_lose_name(struct lpi_job *job, struct lp_ino ino, const struct lp_attrs *attrs)
 {
+	if (attrs->nlink == 0)
+		tell_no_links(ino);
 	if (attrs->nlink <= 1) {
 		lpi_job_unname(job, ino);
 		return;

@@ -314,9 +314,8 @@ void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino)
 	struct open_inode *open = *find(opens, ino);
 	if (open == NULL)
 		open = insert(opens, ino, &err);
-	if (open == NULL)
+	if (open == NULL || open->is_orphan)
 		return;
-	LP_ASSERT(!open->is_orphan);
 	open->is_orphan = true;
 	opens->orphans++;
 	check_orphan(opens, open, LPI_ORPHAN_CLOSED);
@@ -328,6 +327,12 @@ void lpi_opens_orphan_unnamed(struct lpi_opens *opens, struct lp_ino ino)
 	if (open != NULL)
 		open->is_unnamed = true;
 	lpi_opens_orphan(opens, ino);
+}
+
+bool lpi_opens_is_orphan(const struct lpi_opens *opens, struct lp_ino ino)
+{
+	const struct open_inode *open = *find(opens, ino);
+	return open != NULL && open->is_orphan;
 }
 
 bool lpi_opens_is_unnamed(const struct lpi_opens *opens, struct lp_ino ino)

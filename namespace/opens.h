@@ -62,8 +62,9 @@ bool lpi_opens_may_hold(const struct lpi_opens *opens, struct lp_ino ino);
 /* Open or held. */
 bool lpi_opens_is_needed(const struct lpi_opens *opens, struct lp_ino ino);
 /* It has lost its last name. To be collected at once if nobody needs it any more. Without memory
- * for this it stays as it is until the next start. */
+ * for this it stays as it is until the next start. One that is an orphan stays one. */
 void lpi_opens_orphan(struct lpi_opens *opens, struct lp_ino ino);
+bool lpi_opens_is_orphan(const struct lpi_opens *opens, struct lp_ino ino);
 
 /* An orphan that never had a name, and may be given one, once; and that it was. It is open, unless
  * the mount that asked for it has gone meanwhile. */

@@ -58,6 +58,10 @@ static void test_orphan(void **state)
 	lp_test_ok(lpi_opens_add(opens, ino, 2));
 	lpi_opens_orphan(opens, ino);
 	assert_int_equal(lpi_opens_orphans(opens), 1);
+	assert_true(lpi_opens_is_orphan(opens, ino));
+	/* Where the link count was too low it loses its last name once more. */
+	lpi_opens_orphan(opens, ino);
+	assert_int_equal(lpi_opens_orphans(opens), 1);
 	/* It may be opened again as long as it is open. */
 	lp_test_ok(lpi_opens_add(opens, ino, 1));
 	lpi_opens_drop(opens, ino, 2);
@@ -72,6 +76,7 @@ static void test_orphan(void **state)
 	assert_int_equal(lpi_opens_take_dead(opens).nr, 0);
 	assert_int_equal(lpi_opens_orphans(opens), 0);
 	assert_int_equal(lpi_opens_inodes(opens), 0);
+	assert_false(lpi_opens_is_orphan(opens, ino));
 	lpi_opens_free(opens);
 }
 

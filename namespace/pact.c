@@ -91,6 +91,10 @@ static void add_unnamed(struct lpi_part *part, struct lp_ns *ns)
 	if (ino.nr == 0)
 		return;
 	LP_ASSERT(part->change_cnt + 2 <= LPI_PART_CHANGES);
+	/* Damage: its link count was too low, and this name is one more. It goes when it is closed,
+	 * at any moment, also before a change that is only prepared here could end. */
+	if (lpi_opens_is_orphan(ns->opens, ino))
+		return;
 	part->is_unnaming = true;
 	ns->freeing.unnaming_cnt++;
 	lpi_freeing_begin(ns);
