@@ -370,7 +370,7 @@ static void lock_more(struct lpi_job *job);
 /* What it has by now is given back at its end. */
 static void lock_refused(struct lpi_job *job)
 {
-	void (*end)(struct lpi_job * job, int result) = job->lock_refused;
+	lpi_end_fn *end = job->lock_refused;
 	job->lock_refused = NULL;
 	if (end != NULL)
 		end(job, job->result);

@@ -33,6 +33,7 @@ struct lpi_list;
 struct lpi_notice;
 struct lpi_copy_page;
 typedef void lpi_step_fn(struct lpi_job *job);
+typedef void lpi_end_fn(struct lpi_job *job, int result);
 
 /* The classes of locks, in the order in which they are asked for (namespace NS2). Whole fragments
  * and names are in one order, a fragment before its names: whoever holds a name holds its fragment
@@ -208,7 +209,7 @@ struct lpi_job {
 	uint32_t asks_used; /* a bit for each of the asks that was ever taken */
 
 	lpi_step_fn *after_unlock;
-	void (*lock_refused)(struct lpi_job *job, int result); /* see lpi_job_lock() */
+	lpi_end_fn *lock_refused; /* see lpi_job_lock() */
 	uint32_t lock_cnt;
 	uint32_t attrs_cnt;
 	struct lpi_wide *wide;
@@ -242,7 +243,8 @@ struct lpi_job {
 	int result;
 	const struct lpi_entry *needs_dir; /* whose directory is asked for */
 	lpi_step_fn *dir_is_there;
-	lpi_step_fn *dir_is_gone; /* instead of the end */
+	lpi_step_fn *dir_is_gone; /* instead of the end, */
+	lpi_end_fn *dir_failed;   /* which it comes to else */
 	bool needs_token;
 	bool is_frozen;         /* the caches of paths are */
 	struct lp_ino gone_dir; /* that goes, and whose fragments are locked; nr 0: none */

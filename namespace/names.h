@@ -23,9 +23,11 @@ void lpi_entry_ask(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx, b
 int lpi_entry_take(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx) LP_MUST_CHECK;
 
 /* Sees to it that the directory is there when something is added to it, whose name is locked: by a
- * guard of the change where its inode is on the same shard, else by asking now. May end the job:
- * -ENOENT. */
-void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_fn *next);
+ * guard of the change where its inode is on the same shard, else by asking now. Or goes on with
+ * job->dir_is_gone, if there is that; or with end, which gives back what the operation has taken:
+ * -ENOENT, and what asking says. */
+void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_end_fn *end,
+			lpi_step_fn *next);
 /* Goes on with next if the fragments of the directory, which is to go, are locked. Else the job
  * gives everything back, and begins again; lpi_dir_lock() then locks them with the names, in one
  * order: who waited for a whole fragment with names in his hands would wait in circles. A directory

@@ -5,6 +5,7 @@
 #include "namespace/lists_test.h"
 #include "namespace/ns_sim_test.h"
 #include "namespace/paths_test.h"
+#include "store/store_impl.h"
 
 static int copy_as(struct lpi_t *t, enum lp_ns_opcode opcode, const char *path, const char *to_path,
 		   enum lp_ns_if condition, uint64_t version_nr)
@@ -274,6 +275,104 @@ static void test_move_race(void **state)
 	}
 }
 
+/* --- A directory that cannot be read any more ------------------------------------------------- */
+
+/* Between the namespace and one shard's store: of one inode the attributes are spoilt. */
+static struct {
+	struct lp_store *store;
+	const struct lpi_store_calls *calls; /* its own */
+	struct lpi_store_calls spoiling;
+	struct lp_ino ino;
+	void (*complete)(struct lp_store_op *op);
+} between;
+
+static void spoilt(struct lp_store_op *op)
+{
+	op->result = -EBADMSG;
+	op->complete = between.complete;
+	op->complete(op);
+}
+
+static void spoiling_submit(struct lp_store *store, struct lp_store_op *op)
+{
+	if (op->opcode == LP_STORE_STAT && op->stat.ino.nr == between.ino.nr) {
+		between.complete = op->complete;
+		op->complete = spoilt;
+	}
+	between.calls->submit(store, op);
+}
+
+static void begin_spoiling(struct lpi_t *t, struct lp_ino ino)
+{
+	between.store = t->rig->store[lp_ino_shard(ino)];
+	between.calls = between.store->calls;
+	between.spoiling = *between.calls;
+	between.spoiling.submit = spoiling_submit;
+	between.ino = ino;
+	between.store->calls = &between.spoiling;
+}
+
+static void end_spoiling(void)
+{
+	between.store->calls = between.calls;
+}
+
+/* The next operation is that shard's. */
+static void go_home(struct lpi_t *t, uint32_t shard_idx)
+{
+	t->home = shard_idx + t->rig->shard_cnt - 1;
+}
+
+static void check_nothing_open(struct lpi_t *t)
+{
+	lpi_t_idle(t);
+	for (uint32_t i = 0; i < t->rig->shard_cnt; i++)
+		assert_int_equal(lpi_opens_inodes(t->rig->ns[i]->opens), 0);
+}
+
+/* It is known by its path, and when the copy is to be named in it, or a directory, it is not found
+ * sound: the source is closed then, and the copy goes. */
+static void test_directory_spoilt(void **state)
+{
+	(void)state;
+	struct lpi_t t;
+	struct lp_ino plain = {0};
+	char to_plain[] = "0/y";
+	uint32_t inodes = 1 + 1 + 1; /* root, source, and the spread directory */
+	uint32_t failed_cnt = 0;
+	lpi_t_begin(&t, 2);
+	uint32_t home = lp_ino_shard(lpi_t_file(&t, LP_INO_ROOT, "src"));
+	struct lp_ino spread = lpi_t_spread(&t, LP_INO_ROOT, "spread");
+	do {
+		const char name[] = {++to_plain[0], 0};
+		plain = lpi_t_dir(&t, LP_INO_ROOT, name);
+		inodes++;
+	} while (lp_ino_shard(plain) == home);
+	go_home(&t, home);
+	assert_int_equal(lpi_tp_walk(&t, to_plain), -ENOENT);
+	go_home(&t, home);
+	assert_int_equal(lpi_tp_walk(&t, "spread/y"), -ENOENT);
+
+	begin_spoiling(&t, plain);
+	go_home(&t, home);
+	assert_int_equal(copy(&t, "src", to_plain), -EBADMSG);
+	check_nothing_open(&t);
+	end_spoiling();
+
+	begin_spoiling(&t, spread);
+	for (char path[] = "spread/0/y"; path[7] <= '9'; path[7]++) {
+		go_home(&t, home);
+		int r = copy(&t, "src", path);
+		assert_true(r == 0 || r == -EBADMSG);
+		inodes += r == 0 ? 2 : 0;
+		failed_cnt += r < 0 ? 1 : 0;
+		check_nothing_open(&t);
+	}
+	end_spoiling();
+	assert_true(failed_cnt > 0);
+	lpi_tp_end(&t, inodes);
+}
+
 /* --- A source in many pieces ------------------------------------------------------------------ */
 
 #define PIECES     300u /* one block each, in so many groups of counts */
@@ -379,6 +478,7 @@ int main(void)
 		cmocka_unit_test(test_changing_list),
 		cmocka_unit_test(test_move),
 		cmocka_unit_test(test_move_race),
+		cmocka_unit_test(test_directory_spoilt),
 	};
 	return lp_test_main(tests, "namespace/ns_copy");
 }

@@ -125,7 +125,7 @@ static void pinned(struct lpi_job *job)
 		return;
 	}
 	job->counted = job->op->link.ino;
-	lpi_entry_need_dir(job, &job->entry, link_commit);
+	lpi_entry_need_dir(job, &job->entry, lpi_names_end, link_commit);
 }
 
 static void link_known(struct lpi_job *job)
@@ -144,7 +144,7 @@ static void link_known(struct lpi_job *job)
 		return;
 	}
 	if (job->moved_attrs.nlink > 0) {
-		lpi_entry_need_dir(job, &job->entry, link_commit);
+		lpi_entry_need_dir(job, &job->entry, lpi_names_end, link_commit);
 		return;
 	}
 	/* Without a name: one that never had any may get one, once, and stays open meanwhile. */

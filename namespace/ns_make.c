@@ -172,13 +172,13 @@ static void parent_known(struct lpi_job *job)
 	if (r < 0)
 		lpi_names_end(job, r);
 	else
-		lpi_entry_need_dir(job, &job->entry, make_commit);
+		lpi_entry_need_dir(job, &job->entry, lpi_names_end, make_commit);
 }
 
 static void make_locked(struct lpi_job *job)
 {
 	if (job->op->make.type != LP_INODE_TYPE_DIR || job->entry.dir_is_spread) {
-		lpi_entry_need_dir(job, &job->entry, make_commit);
+		lpi_entry_need_dir(job, &job->entry, lpi_names_end, make_commit);
 		return;
 	}
 	struct lp_store_op *op = lpi_job_op(job, 0);

@@ -151,7 +151,7 @@ static void dir_asked(struct lpi_job *job)
 		return;
 	}
 	if (r < 0) {
-		lpi_names_end(job, r);
+		job->dir_failed(job, r);
 		return;
 	}
 	if (entry->shard_idx == job->ns->options.shard_idx)
@@ -170,7 +170,8 @@ static bool may_be_prepared(const struct lpi_job *job, const struct lpi_entry *e
 	       (!makes || lp_ino_shard(job->new_ino) != entry->shard_idx);
 }
 
-void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_fn *next)
+void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_end_fn *end,
+			lpi_step_fn *next)
 {
 	struct lp_ns *ns = job->ns;
 	uint32_t shard_idx = lp_ino_shard(entry->dir);
@@ -187,6 +188,7 @@ void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_step_f
 	}
 	job->needs_dir = entry;
 	job->dir_is_there = next;
+	job->dir_failed = end;
 	struct lp_store_op *op = lpi_job_op(job, 0);
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = entry->dir;

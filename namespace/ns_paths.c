@@ -311,7 +311,7 @@ static void add_dir(struct lpi_job *job)
 static void need_dir(struct lpi_job *job)
 {
 	job->dir_is_gone = lpi_walk_again;
-	lpi_entry_need_dir(job, &job->entry, add_dir);
+	lpi_entry_need_dir(job, &job->entry, lpi_path_end, add_dir);
 }
 
 /* As in ns_make.c: a directory that is not spread counts those in it. */

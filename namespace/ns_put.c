@@ -258,7 +258,7 @@ static void put_commit(struct lpi_job *job)
 static void put_need_dir(struct lpi_job *job)
 {
 	job->dir_is_gone = lpi_walk_again;
-	lpi_entry_need_dir(job, &job->entry, put_commit);
+	lpi_entry_need_dir(job, &job->entry, lpi_path_end, put_commit);
 }
 
 /* --- What is there ---------------------------------------------------------------------------- */

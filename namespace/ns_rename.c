@@ -152,7 +152,7 @@ static void rename_need_dir(struct lpi_job *job)
 	if (job->to.ino.nr != 0 || is_same_dir(job))
 		rename_freeze(job);
 	else
-		lpi_entry_need_dir(job, &job->to, rename_freeze);
+		lpi_entry_need_dir(job, &job->to, lpi_job_stop, rename_freeze);
 }
 
 /* --- How many directories a directory has ----------------------------------------------------- */
