@@ -267,8 +267,9 @@ struct lapis_attrs {
 	uint64_t
 		size_bytes; /* file: of its data; symlink: of its target; directory: of its names */
 	uint64_t blocks;    /* of 4 KiB, that it takes */
-	uint64_t version;   /* goes up with every change, also when another is put there */
-	int64_t atime_ns;   /* since 1970 */
+	/* goes up with every change, also when another is put there, but not when it is read */
+	uint64_t version;
+	int64_t atime_ns; /* since 1970 */
 	int64_t mtime_ns;
 	int64_t ctime_ns;
 	int64_t btime_ns;

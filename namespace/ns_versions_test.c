@@ -87,6 +87,30 @@ static void test_rename_versions(void **state)
 	lpi_t_on_all(check_rename);
 }
 
+/* Who has read it is no reason to refuse what rests on its version: a mount sets the access time.
+ */
+static void check_read(struct lpi_t *t)
+{
+	const struct lp_attrs attrs = {.atime_ns = 5};
+	uint64_t put_nr = version_of_put(t, "x");
+	struct lp_change change = {.type = LP_CHANGE_SET,
+				   .ino = lpi_tp_find(t, "x"),
+				   .inode = {.attrs = &attrs, .mask = LP_ATTR_ATIME}};
+	lpi_t_op(t, LP_NS_STORE);
+	t->op->store.ino = change.ino;
+	t->op->store.op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					       .txn = {.changes = &change, .change_cnt = 1}};
+	lp_test_ok(lpi_t_do(t));
+	assert_int_equal(lpi_t_attrs(t, change.ino).atime_ns, 5);
+	lp_test_ok(lpi_tp_delete_as(t, "x", false, LP_NS_IF_VERSION, put_nr));
+}
+
+static void test_read_version(void **state)
+{
+	(void)state;
+	lpi_t_on_all(check_read);
+}
+
 #define WRITES 40u
 
 /* One byte of the file, without a lock, as data is written. Its version then; 0: it is gone. */
@@ -328,7 +352,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_link_versions),       cmocka_unit_test(test_rename_versions),
 		cmocka_unit_test(test_rename_over_changed), cmocka_unit_test(test_put_over_changed),
-		cmocka_unit_test(test_waited_versions),
+		cmocka_unit_test(test_waited_versions),     cmocka_unit_test(test_read_version),
 	};
 	return lp_test_main(tests, "namespace/ns_versions");
 }

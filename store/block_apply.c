@@ -381,7 +381,7 @@ void lpi_txn_apply(struct lpi_txn *txn)
 		struct lpi_inode *inode = txn->touched[i].inode;
 		if (!txn->touched[i].is_changed)
 			continue;
-		inode->rec.version_nr++;
+		inode->rec.version_nr += txn->touched[i].is_newer ? 1 : 0;
 		lpi_node_changed(&inode->node);
 	}
 	tell_version(txn);

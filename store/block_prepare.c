@@ -64,6 +64,12 @@ static int touch_existing(struct lpi_txn *txn, struct lp_ino ino, struct lpi_tou
 	return err == 0 && !(*ret_touched)->will_exist ? -ENOENT : err;
 }
 
+static void mark_changed(struct lpi_touched *touched, const struct lp_change *change)
+{
+	touched->is_changed = true;
+	touched->is_newer = touched->is_newer || lpi_change_is_news(change);
+}
+
 static int create(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_touched *touched = NULL;
@@ -79,7 +85,7 @@ static int create(struct lpi_txn *txn, const struct lp_change *change, struct lp
 		err = lpi_inode_make_room(touched->inode, LPI_PART_TARGET,
 					  change->inode.target.len);
 	touched->will_exist = true;
-	touched->is_changed = true;
+	mark_changed(touched, change);
 	touched->type = change->inode.attrs->type;
 	touched->nlink = change->inode.attrs->nlink;
 	slot->inode = touched->inode;
@@ -96,7 +102,7 @@ static int set_attrs(struct lpi_txn *txn, const struct lp_change *change, struct
 	if (err < 0)
 		return err;
 	slot->inode = touched->inode;
-	touched->is_changed = true;
+	mark_changed(touched, change);
 	if ((change->inode.mask & LP_ATTR_NLINK) != 0)
 		touched->nlink = change->inode.attrs->nlink;
 	if ((change->inode.mask & LP_ATTR_PARENT) != 0) {
@@ -113,7 +119,7 @@ static int add_links(struct lpi_txn *txn, const struct lp_change *change, struct
 	if (err < 0)
 		return err;
 	slot->inode = touched->inode;
-	touched->is_changed = true;
+	mark_changed(touched, change);
 	touched->nlink += change->inode.delta;
 	return touched->nlink < 0 || touched->nlink > UINT32_MAX ? -EOVERFLOW : 0;
 }
@@ -195,7 +201,7 @@ static int remove_inode(struct lpi_txn *txn, const struct lp_change *change, str
 		return wait_for_trim(txn, inode);
 	slot->inode = inode;
 	touched->will_exist = false;
-	touched->is_changed = true;
+	mark_changed(touched, change);
 	need_record(txn, KEY_HEAD + LP_UNFINISHED_VALUE_SIZE);
 	if (inode->trim != NULL) /* given up: it becomes the removal's */
 		return 0;
@@ -233,7 +239,7 @@ static int edit(struct lpi_txn *txn, const struct lp_change *change, struct lpi_
 	if (err != 0)
 		return err;
 	slot->inode = touched->inode;
-	touched->is_changed = true;
+	mark_changed(touched, change);
 	txn->edit.inode = touched->inode;
 	if (change->type == LP_CHANGE_CLONE)
 		err = touch_file(txn, change->clone.src, &touched);
@@ -457,7 +463,7 @@ static int xattr(struct lpi_txn *txn, const struct lp_change *change, struct lpi
 		err = check_xattr(txn, change, slot);
 	if (err < 0 || change->type < LP_CHANGE_CREATE)
 		return err;
-	touched->is_changed = true;
+	mark_changed(touched, change);
 	need_record(txn, KEY_HEAD + change->named.name.len + change->named.value.len);
 	txn->need.batch_bytes += LP_INODE_XATTRS_MAX;
 	return lpi_inode_make_room(touched->inode, LPI_PART_XATTRS, LP_INODE_XATTRS_MAX);
@@ -470,7 +476,7 @@ static int omap(struct lpi_txn *txn, const struct lp_change *change, struct lpi_
 	if (err < 0)
 		return err;
 	slot->inode = touched->inode;
-	touched->is_changed = true;
+	mark_changed(touched, change);
 	need_record(txn, KEY_HEAD + change->named.name.len + change->named.value.len);
 	return 0;
 }

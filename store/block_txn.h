@@ -64,6 +64,7 @@ struct lpi_touched {
 	uint8_t type;
 	bool will_exist;
 	bool is_changed;
+	bool is_newer; /* its version goes up */
 };
 
 /* One block that gets new content which the request does not have as a whole: the edge of a range,

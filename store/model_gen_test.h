@@ -372,6 +372,8 @@ static inline void lpi_gen_fill_inode(struct lpi_gen *gen, struct lpi_plan_chang
 		change->ino_type = inode->type;
 	if (change->type == LP_CHANGE_SET)
 		change->mask = (uint32_t)lpi_gen_below(gen, LP_ATTRS_ALL + 1);
+	if (change->type == LP_CHANGE_SET && change->seed % 8 == 0)
+		change->mask = LP_ATTR_ATIME; /* by itself, as a read sets it */
 	if (change->type == LP_CHANGE_LINK)
 		change->delta = (int32_t)lpi_gen_below(gen, 4) - 1;
 	if (change->type == LP_GUARD_NO_INODE && lpi_gen_chance(gen, 1, 2))

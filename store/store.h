@@ -83,7 +83,9 @@ struct lp_bytes {
 struct lp_attrs {
 	uint64_t size_bytes; /* file: of its data; symlink: of its target */
 	uint64_t blocks;     /* of 4 KiB, with space of their own or shared */
-	uint64_t version_nr; /* goes up with every transaction that changes the inode */
+	/* Goes up with every transaction that changes the inode, but for one that says only when it
+	 * was read: a SET of LP_ATTR_ATIME and nothing else. */
+	uint64_t version_nr;
 	int64_t atime_ns;
 	int64_t mtime_ns;
 	int64_t ctime_ns;

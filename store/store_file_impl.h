@@ -239,6 +239,7 @@ struct lpi_fstore_inode {
 	struct lp_ino ino;
 	bool exists;
 	bool is_dirty;
+	bool is_newer; /* its version has gone up */
 	uint64_t blocks;
 	uint8_t map[sizeof(uint64_t)];
 	struct lp_inode rec;

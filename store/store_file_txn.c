@@ -32,6 +32,7 @@ int lpi_fstore_inode_read(const struct lpi_fstore_view *view, struct lp_ino ino,
 	ret_inode->ino = ino;
 	ret_inode->exists = false;
 	ret_inode->is_dirty = false;
+	ret_inode->is_newer = false;
 	ret_inode->blocks = 0;
 	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, ino);
 	int err = lpi_fstore_get(view, &key, &value);
@@ -110,8 +111,10 @@ static int find_there(struct lpi_fstore_eval *eval, struct lp_ino ino,
 /* Its version goes up once in a transaction. */
 static void touch(struct lpi_fstore_inode *inode, const struct lp_change *change)
 {
-	if (!inode->is_dirty)
+	if (lpi_change_is_news(change) && !inode->is_newer) {
+		inode->is_newer = true;
 		inode->rec.version_nr++;
+	}
 	inode->rec.version_nr = LP_MAX(inode->rec.version_nr, lpi_change_version(change));
 	inode->is_dirty = true;
 }

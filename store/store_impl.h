@@ -84,10 +84,17 @@ static inline bool lpi_change_is_data(enum lp_change_type type)
 	return type >= LP_CHANGE_WRITE && type <= LP_CHANGE_CLONE;
 }
 
-/* Changes the inode `ino`: it must exist, and its version goes up. */
+/* Changes the inode `ino`: it must exist. */
 static inline bool lpi_change_is_inode(enum lp_change_type type)
 {
 	return type >= LP_CHANGE_CREATE && type <= LP_CHANGE_OMAP_REMOVE;
+}
+
+/* Of a change of an inode: whether its version goes up. An access time alone is none: it was read.
+ */
+static inline bool lpi_change_is_news(const struct lp_change *change)
+{
+	return change->type != LP_CHANGE_SET || change->inode.mask != LP_ATTR_ATIME;
 }
 
 /* What its inode's version is at least after it. */

@@ -357,7 +357,7 @@ static void apply_inode(struct lpi_mem_store *store, const struct lp_change *cha
 			const struct lpi_mem_step *step)
 {
 	struct lpi_mem_inode *inode = step->inode;
-	if (inode->bumped_by != store->txn_nr) {
+	if (lpi_change_is_news(change) && inode->bumped_by != store->txn_nr) {
 		inode->bumped_by = store->txn_nr;
 		inode->attrs.version_nr++;
 	}
