@@ -53,6 +53,52 @@ static void test_stat(void **state)
 	on_all(check_stat);
 }
 
+/* A change over two shards takes its time first, and is made last: the directory's times are those
+ * of the one that came between. */
+static void test_made_late(void **state)
+{
+	(void)state;
+	struct lpi_t t;
+	lpi_t_begin(&t, 3);
+	struct lp_ino dir = lpi_t_dir(&t, root, "dir");
+	for (uint32_t turns = 0; turns < 60; turns++) {
+		struct lpi_ns_hand hand = {.op = {.opcode = LP_NS_MAKE}};
+		char name[16];
+		(void)snprintf(name, sizeof(name), "dir%u", turns);
+		hand.op.make.dir = dir;
+		hand.op.make.name = lpi_t_bytes(name);
+		hand.op.make.type = LP_INODE_TYPE_DIR;
+		lpi_ns_rig_submit(t.rig, turns % 3, &hand);
+		for (uint32_t i = 0; i < turns; i++)
+			(void)lpi_ns_rig_turn(t.rig);
+		lpi_t_later(&t);
+		int64_t now_ns = lp_clock_wall_ns(&t.rig->clock.clock);
+		name[0] = 'f';
+		(void)lpi_t_file(&t, dir, name);
+		lp_test_ok(lpi_ns_rig_wait(t.rig, &hand));
+		const struct lp_attrs attrs = lpi_t_attrs(&t, dir);
+		assert_true(attrs.mtime_ns >= now_ns);
+		assert_true(attrs.ctime_ns >= now_ns);
+	}
+	lpi_t_end(&t);
+}
+
+/* What has happened since the clock was set back is not hidden by what happened before. */
+static void test_clock_set_back(void **state)
+{
+	(void)state;
+	struct lpi_t t;
+	lpi_t_begin(&t, 1);
+	struct lp_ino dir = lpi_t_dir(&t, root, "dir");
+	t.rig->clock.wall_base_ns += 3600 * (int64_t)LP_NS_PER_S;
+	(void)lpi_t_file(&t, dir, "before");
+	t.rig->clock.wall_base_ns -= 3600 * (int64_t)LP_NS_PER_S;
+	lpi_t_later(&t);
+	(void)lpi_t_file(&t, dir, "after");
+	assert_int_equal(lpi_t_attrs(&t, dir).mtime_ns, lp_clock_wall_ns(&t.rig->clock.clock));
+	lpi_t_end(&t);
+}
+
 static int set(struct lpi_t *t, struct lp_ino ino, const struct lp_attrs *attrs, uint32_t mask)
 {
 	lpi_t_op(t, LP_NS_SET);
@@ -426,7 +472,8 @@ int main(void)
 		cmocka_unit_test(test_set_list),       cmocka_unit_test(test_list_meets_mode),
 		cmocka_unit_test(test_set_owns),       cmocka_unit_test(test_set_file),
 		cmocka_unit_test(test_readdir),        cmocka_unit_test(test_readdir_attrs),
-		cmocka_unit_test(test_readdir_faults),
+		cmocka_unit_test(test_readdir_faults), cmocka_unit_test(test_made_late),
+		cmocka_unit_test(test_clock_set_back),
 	};
 	return lp_test_main(tests, "namespace/ns_dirs");
 }

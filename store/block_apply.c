@@ -211,10 +211,8 @@ static void change_dir(const struct lp_change *change, struct lpi_fragment *frag
 		return;
 	}
 	make_fragment(fragment);
-	if (change->dir.mtime_ns != 0)
-		fragment->value.mtime_ns = change->dir.mtime_ns;
-	if (change->dir.ctime_ns != 0)
-		fragment->value.ctime_ns = change->dir.ctime_ns;
+	fragment->value.mtime_ns = lpi_dir_time(fragment->value.mtime_ns, change->dir.mtime_ns);
+	fragment->value.ctime_ns = lpi_dir_time(fragment->value.ctime_ns, change->dir.ctime_ns);
 	if (change->dir.seal)
 		fragment->value.is_sealed = 1;
 	if (change->dir.unseal)

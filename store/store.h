@@ -257,7 +257,8 @@ struct lp_change {
 			uint8_t target_type; /* enum lp_inode_type */
 		} named;
 		struct {
-			int64_t mtime_ns; /* 0: as it is */
+			/* 0: as it is. Nor does it become a little older. */
+			int64_t mtime_ns;
 			int64_t ctime_ns;
 			bool seal;
 			bool unseal;

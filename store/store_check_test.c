@@ -789,6 +789,35 @@ static void test_recut(void **state)
 	}
 }
 
+/* The later of both, but for what no change could be so late with. */
+static void test_dir_time(void **state)
+{
+	const int64_t late = (int64_t)LPI_DIR_LATE_NS;
+	const struct {
+		int64_t old_ns;
+		int64_t new_ns;
+		int64_t result;
+	} cases[] = {
+		{0, 0, 0},
+		{7, 0, 7},
+		{7, 8, 8},
+		{7, 6, 7},
+		{7, -7, 7},
+		{0, -7, -7}, /* the first one */
+		{INT64_MIN, 7, 7},
+		{INT64_MIN, -7, -7},
+		{7, INT64_MIN, INT64_MIN},
+		{INT64_MAX, INT64_MIN, INT64_MIN},
+		{INT64_MAX, 7, 7},
+		{2 * late, late + 1, 2 * late},
+		{2 * late, late, late},
+		{INT64_MIN + 1, INT64_MAX, INT64_MAX},
+	};
+	(void)state;
+	for (size_t i = 0; i < LP_ARRAY_SIZE(cases); i++)
+		assert_int_equal(lpi_dir_time(cases[i].old_ns, cases[i].new_ns), cases[i].result);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -798,7 +827,7 @@ int main(void)
 		cmocka_unit_test(test_operations),  cmocka_unit_test(test_results_are_cleared),
 		cmocka_unit_test(test_lists),       cmocka_unit_test(test_empty_list),
 		cmocka_unit_test(test_recut),       cmocka_unit_test(test_drop),
-		cmocka_unit_test(test_marks),
+		cmocka_unit_test(test_marks),       cmocka_unit_test(test_dir_time),
 	};
 	return lp_test_main(tests, "store/store_check");
 }

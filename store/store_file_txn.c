@@ -208,10 +208,8 @@ static int change_dir(struct lpi_fstore_eval *eval, const struct lp_change *chan
 	if (change->dir.seal && fragment.entries_cnt > 0)
 		return -ENOTEMPTY;
 	fragment.is_sealed = (fragment.is_sealed != 0 || change->dir.seal) && !change->dir.unseal;
-	if (change->dir.mtime_ns != 0)
-		fragment.mtime_ns = change->dir.mtime_ns;
-	if (change->dir.ctime_ns != 0)
-		fragment.ctime_ns = change->dir.ctime_ns;
+	fragment.mtime_ns = lpi_dir_time(fragment.mtime_ns, change->dir.mtime_ns);
+	fragment.ctime_ns = lpi_dir_time(fragment.ctime_ns, change->dir.ctime_ns);
 	/* If the seal had made it, its directory may never have been. */
 	if (change->dir.unseal && lp_fragment_says_nothing(&fragment))
 		return delete_fragment(eval, change->ino);

@@ -107,6 +107,19 @@ static inline uint64_t lpi_change_version(const struct lp_change *change)
 		       : 1;
 }
 
+/* A time of a directory's fragment after a change of it that says new_ns; 0: there is none. A
+ * change over several shards is made when others, which took their time later, have been made: the
+ * later one stays. But what lies further back than any of these could says that the clock was set
+ * back, or that the time is to be forgotten (namespace/ns_dirs.c): that counts. */
+#define LPI_DIR_LATE_NS (60 * LP_NS_PER_S)
+
+static inline int64_t lpi_dir_time(int64_t old_ns, int64_t new_ns)
+{
+	uint64_t back_ns = (uint64_t)old_ns - (uint64_t)new_ns; /* right also where it is signed */
+	bool is_late = old_ns != 0 && new_ns < old_ns && back_ns < LPI_DIR_LATE_NS;
+	return new_ns == 0 || is_late ? old_ns : new_ns;
+}
+
 /* The inode whose mark, U ino, a change of a record is about; nr 0: none. */
 static inline struct lp_ino lpi_change_mark_of(const struct lp_change *change)
 {

@@ -485,6 +485,8 @@ static void test_fragments(void **state)
 	times.dir.mtime_ns = 0;
 	times.dir.ctime_ns = 6;
 	lp_test_ok(lpi_hand_change(hand, times));
+	times.dir.ctime_ns = 4; /* made late */
+	lp_test_ok(lpi_hand_change(hand, times));
 	op = dir_of(hand, dir);
 	assert_int_equal(op.dir.mtime_ns, -5);
 	assert_int_equal(op.dir.ctime_ns, 6);

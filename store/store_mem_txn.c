@@ -396,10 +396,8 @@ static void apply_dir(const struct lp_change *change, const struct lpi_mem_step 
 		dir->name_bytes -= change->named.name.len;
 	} else {
 		dir->is_sealed = (dir->is_sealed || change->dir.seal) && !change->dir.unseal;
-		if (change->dir.mtime_ns != 0)
-			dir->mtime_ns = change->dir.mtime_ns;
-		if (change->dir.ctime_ns != 0)
-			dir->ctime_ns = change->dir.ctime_ns;
+		dir->mtime_ns = lpi_dir_time(dir->mtime_ns, change->dir.mtime_ns);
+		dir->ctime_ns = lpi_dir_time(dir->ctime_ns, change->dir.ctime_ns);
 	}
 }
 
