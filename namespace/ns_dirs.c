@@ -4,7 +4,10 @@
  * What is added to a directory or removed from it leaves its time in the fragment of the entry's
  * shard, so that files can be made in a spread directory without asking the shard of its inode. The
  * directory's times are the newest of all. When they are set, those of the fragments are forgotten,
- * in the same change: they would be newer than what was set. */
+ * in the same change: they would be newer than what was set. So where there is one fragment only,
+ * beside the inode, an mtime that it has is later than what was set, whatever that says, and counts
+ * (but not ctime, which is the inode's as well with each change of that). Of several fragments it
+ * is not known at one moment whether all have forgotten theirs: there the newest counts still. */
 #include <errno.h>
 
 #include "namespace/acl.h"
@@ -36,12 +39,21 @@ static void end_stat(struct lpi_job *job)
 		stat->next(job);
 }
 
+/* A time that the only fragment has came after any that was set, which may lie in the future. One
+ * that was removed, and is open, has it set without its fragment. */
+static bool says_mtime(const struct lpi_dir_stat *stat, const struct lp_store_op *op)
+{
+	return (stat->attrs.flags & LP_INODE_FLAG_SPREAD) == 0 && stat->attrs.nlink > 0 &&
+	       op->dir.mtime_ns != TIME_FORGOTTEN;
+}
+
 static void add_fragment(struct lpi_dir_stat *stat, const struct lp_store_op *op)
 {
 	stat->entries_cnt += op->dir.entries_cnt;
 	stat->name_bytes += op->dir.name_bytes;
 	/* 0: no fragment, or one that was never touched. */
-	if (op->dir.mtime_ns != 0 && op->dir.mtime_ns > stat->attrs.mtime_ns)
+	if (op->dir.mtime_ns != 0 &&
+	    (op->dir.mtime_ns > stat->attrs.mtime_ns || says_mtime(stat, op)))
 		stat->attrs.mtime_ns = op->dir.mtime_ns;
 	if (op->dir.ctime_ns != 0 && op->dir.ctime_ns > stat->attrs.ctime_ns)
 		stat->attrs.ctime_ns = op->dir.ctime_ns;

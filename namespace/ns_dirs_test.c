@@ -144,6 +144,40 @@ static void test_set_times(void **state)
 	on_all(check_set_times);
 }
 
+/* Each change of a directory shows, also of one whose mtime was set into the future. What was set
+ * stays until then; and of one that was removed, and is open, it is what it says. */
+static void check_set_future(struct lpi_t *t)
+{
+	struct lp_ino dir = make_dir(t, false);
+	int64_t now_ns = lp_clock_wall_ns(&t->rig->clock.clock);
+	const struct lp_attrs future = {.mtime_ns = now_ns + 3600 * (int64_t)LP_NS_PER_S};
+	for (uint32_t i = 0; i < 4; i++) {
+		lp_test_ok(set(t, dir, &future, LP_ATTR_MTIME));
+		assert_int_equal(lpi_t_attrs(t, dir).mtime_ns, future.mtime_ns);
+		lpi_t_later(t);
+		now_ns = lp_clock_wall_ns(&t->rig->clock.clock);
+		if (i % 2 == 0)
+			lp_test_ok(lpi_t_make(t, dir, "d", LP_INODE_TYPE_DIR));
+		else
+			lp_test_ok(lpi_t_remove(t, dir, "d", true));
+		assert_int_equal(lpi_t_attrs(t, dir).mtime_ns, now_ns);
+		/* Another mode is no change of it. */
+		lp_test_ok(lpi_t_chmod(t, dir, (uint16_t)(0700 + i)));
+		assert_int_equal(lpi_t_attrs(t, dir).mtime_ns, now_ns);
+	}
+	lp_test_ok(lpi_t_open(t, dir));
+	lp_test_ok(lpi_t_remove(t, root, "plain", true));
+	lp_test_ok(set(t, dir, &future, LP_ATTR_MTIME));
+	assert_int_equal(lpi_t_attrs(t, dir).mtime_ns, future.mtime_ns);
+	lp_test_ok(lpi_t_close(t, dir));
+}
+
+static void test_set_future(void **state)
+{
+	(void)state;
+	lpi_t_on_all(check_set_future);
+}
+
 /* A mode is the access list as well, whoever sets it: its mask, where it has one. What is no list
  * is left alone. */
 static void check_set_list(struct lpi_t *t, bool is_spread)
@@ -473,7 +507,7 @@ int main(void)
 		cmocka_unit_test(test_set_owns),       cmocka_unit_test(test_set_file),
 		cmocka_unit_test(test_readdir),        cmocka_unit_test(test_readdir_attrs),
 		cmocka_unit_test(test_readdir_faults), cmocka_unit_test(test_made_late),
-		cmocka_unit_test(test_clock_set_back),
+		cmocka_unit_test(test_clock_set_back), cmocka_unit_test(test_set_future),
 	};
 	return lp_test_main(tests, "namespace/ns_dirs");
 }
