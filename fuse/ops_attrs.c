@@ -188,15 +188,23 @@ static void own(struct lpi_fuse_request *request, uint32_t mask)
 	lpi_fuse_change_submit(request, true, was_owned);
 }
 
+/* Whether this may be the kernel that takes a failed write back. */
+static bool may_take_back(const struct lpi_fuse_request *request)
+{
+	const struct fuse_setattr_in *in = &request->message.in.setattr;
+	return (in->valid & FATTR_SIZE) != 0 && (in->valid & FATTR_FH) != 0 &&
+	       lpi_fuse_take_failed(request, in->fh);
+}
+
 void lpi_fuse_setattr(struct lpi_fuse_request *request)
 {
 	uint32_t valid = request->message.in.setattr.valid;
 	uint32_t mask = take_attrs(request, &request->attrs);
-	if ((valid & FATTR_SIZE) != 0 && (valid & FATTR_FH) != 0 &&
-	    lpi_fuse_take_failed(request, request->message.in.setattr.fh)) {
-		/* It takes a failed write back, to an old end: nothing is to be set. */
-		valid = 0;
-		mask = 0;
+	/* To an old end: nothing is to be set. Or a program wants this size. The kernel does not
+	 * look at what it is answered then, and the program is to ask once more. */
+	if (may_take_back(request)) {
+		lpi_fuse_answer(request, -EINTR);
+		return;
 	}
 	if ((valid & FATTR_SIZE) != 0) {
 		cut(request, mask);

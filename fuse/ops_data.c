@@ -242,8 +242,12 @@ static void answer_written(struct lpi_fuse_request *request, uint64_t bytes)
 /* A direct write that failed beyond the end, or came short of it, which is the same to it, the
  * kernel takes back: it sets the size to the end that it remembers. Others may have moved that
  * since, and it does not ask. So nothing is cut off then; what was written of it stays, too, for
- * who wrote what cannot be told. By a handle of FOPEN_DIRECT_IO it does so only with what was not
- * waited for, which does not show, so there a size that is set may be what a program wants. */
+ * who wrote what cannot be told.
+ *
+ * Whether this one is beyond the end that it remembers cannot be told either: others may have made
+ * the file longer since, or shorter, and this may be one of several requests for one write. So each
+ * that failed is noted, wherever it was. By a handle of FOPEN_DIRECT_IO it takes back only what was
+ * not waited for, which does not show, so there a size that is set may be what a program wants. */
 static bool may_be_taken_back(const struct lpi_fuse_request *request)
 {
 	const struct fuse_write_in *in = &request->message.in.write;
@@ -252,34 +256,15 @@ static bool may_be_taken_back(const struct lpi_fuse_request *request)
 	       !request->channel->options.behaviour.is_only_door;
 }
 
-static void answer_failed(struct lpi_fuse_request *request)
-{
-	if (request->failure < 0)
-		lpi_fuse_answer(request, request->failure);
-	else
-		answer_written(request, request->at);
-}
-
-static void end_known(struct lpi_fuse_request *request)
-{
-	const struct fuse_write_in *in = &request->message.in.write;
-	uint64_t end = 0;
-	if (request->op.result < 0 || lp_add_overflows(in->offset, in->size, &end) ||
-	    end > request->op.stat.found.attrs.size_bytes)
-		lpi_fuse_note_failed(request, in->fh);
-	answer_failed(request);
-}
-
 /* With an error, or 0: it came short. */
 static void fail_write(struct lpi_fuse_request *request, int err)
 {
-	request->failure = err == -ENOENT ? -ESTALE : err;
-	if (!may_be_taken_back(request)) {
-		answer_failed(request);
-		return;
-	}
-	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
-	lpi_fuse_submit(request, end_known);
+	if (may_be_taken_back(request))
+		lpi_fuse_note_failed(request, request->message.in.write.fh);
+	if (err < 0)
+		lpi_fuse_answer(request, err == -ENOENT ? -ESTALE : err);
+	else
+		answer_written(request, request->at);
 }
 
 static void all_synced(struct lpi_fuse_request *request)

@@ -12,9 +12,9 @@
  * table of fixed size that all channels of a mount share; handles that are very many opens apart
  * may put each other out, and are told again then.
  *
- * By its handle it is known as well that a write failed which the kernel takes back: a direct one
- * beyond the end, after which it sets the size to what it remembers, by the same handle, without
- * any other change of size between. A note that is put out by another is lost.
+ * By its handle it is known as well that a write failed which the kernel may take back: a direct
+ * one. If that was beyond the end that it remembers it sets the size to this, by the same handle,
+ * without any other change of size between. A note that is put out by another is lost.
  *
  * Threads: the channel's; the table is for all. Blocking: none. Allocation: in init.
  */
@@ -58,9 +58,9 @@ void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
  * which it may be mapped. */
 uint64_t lpi_fuse_handle_new(const struct lpi_fuse_request *request, struct lp_ino ino,
 			     uint32_t flags);
-/* The kernel takes back what was written by this handle. */
+/* The kernel may take back what was written by this handle. */
 void lpi_fuse_note_failed(const struct lpi_fuse_request *request, uint64_t handle);
-/* Whether it does so now; it is forgotten. */
+/* Whether it may do so now, where a size is set by the handle; it is forgotten. */
 bool lpi_fuse_take_failed(const struct lpi_fuse_request *request, uint64_t handle);
 /* What a sync says to who has this handle: its result, but of a failed device only once. */
 int lpi_fuse_sync_verdict(const struct lpi_fuse_request *request, uint64_t handle);

@@ -142,18 +142,33 @@ static void test_writes_told(void **state)
 
 /* --- What is taken back ----------------------------------------------------------------------- */
 
-/* Returns the size that was answered. */
-static uint64_t cut_by(struct lpi_machine *machine, struct lpi_opened file, uint64_t size)
+static uint64_t size_of(struct lpi_machine *machine, struct lpi_opened file)
+{
+	return lpi_machine_attrs(machine, file.node).size_bytes;
+}
+
+static int cut_by(struct lpi_machine *machine, struct lpi_opened file, uint64_t size)
 {
 	const struct fuse_setattr_in in = {
 		.valid = FATTR_SIZE | FATTR_FH | FATTR_LOCKOWNER, .fh = file.fh, .size = size};
 	struct lpi_kernel *kernel = &machine->kernels[0];
-	struct fuse_attr_out out;
 	lpi_kernel_begin(kernel, FUSE_SETATTR, file.node);
 	lpi_kernel_add(kernel, &in, sizeof(in));
-	lp_test_ok(lpi_kernel_ask(kernel));
-	memcpy(&out, lpi_kernel_answer(kernel, sizeof(out)), sizeof(out));
-	return out.attr.size;
+	return lpi_kernel_ask(kernel);
+}
+
+static void is_cut(struct lpi_machine *machine, struct lpi_opened file, uint64_t size)
+{
+	lp_test_ok(cut_by(machine, file, size));
+	assert_int_equal(size_of(machine, file), size);
+}
+
+/* Nothing is set, and it is said, for a program that wants it. */
+static void is_not_cut(struct lpi_machine *machine, struct lpi_opened file, uint64_t size)
+{
+	uint64_t before = size_of(machine, file);
+	assert_int_equal(cut_by(machine, file, size), -EINTR);
+	assert_int_equal(size_of(machine, file), before);
 }
 
 /* What is too large fails as what finds no space does. */
@@ -175,17 +190,69 @@ static void test_taken_back(void **state)
 	struct lpi_opened again = open_by(machine, 1, file.node);
 	lp_test_ok(lpi_kernel_write(&machine->kernels[0], file.node, 0, "0123456789ABCDE", 15));
 	fail_write(machine, file, O_DIRECT);
-	assert_int_equal(cut_by(machine, file, 10), 15);
-	assert_int_equal(cut_by(machine, file, 14), 14);
+	is_not_cut(machine, file, 10);
+	is_cut(machine, file, 14);
 	/* Another handle's is not meant, nor that of a write that did not fail. */
 	fail_write(machine, file, O_DIRECT);
-	assert_int_equal(cut_by(machine, again, 13), 13);
-	assert_int_equal(cut_by(machine, file, 10), 13);
+	is_cut(machine, again, 13);
+	is_not_cut(machine, file, 10);
 	lp_test_ok(lpi_kernel_write_as(&machine->kernels[0], file, O_DIRECT, 0, "0123456789", 10));
-	assert_int_equal(cut_by(machine, file, 10), 10);
+	is_cut(machine, file, 10);
 	/* A failure of the usual kind is not taken back. */
 	fail_write(machine, file, 0);
-	assert_int_equal(cut_by(machine, file, 5), 5);
+	is_cut(machine, file, 5);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
+/* By the other door. */
+static void resize(struct lpi_machine *machine, struct lpi_opened file, uint64_t size)
+{
+	struct lp_change change = {.type = LP_CHANGE_TRUNCATE, .ino = {file.node}};
+	struct lp_ns_op op = {.opcode = LP_NS_STORE};
+	change.data.offset = size;
+	op.store.ino.nr = file.node;
+	op.store.op.opcode = LP_STORE_TXN;
+	op.store.op.txn.changes = &change;
+	op.store.op.txn.change_cnt = 1;
+	lp_test_ok(lpi_ns_sim_do(machine->sim, &op));
+	assert_int_equal(size_of(machine, file), size);
+}
+
+/* The device fails it: of data that is large enough to go there at once. */
+static void fail_write_at(struct lpi_machine *machine, struct lpi_opened file, uint64_t offset)
+{
+	static uint8_t bytes[UINT32_C(128) << 10];
+	const struct lp_disk_label *label = &machine->sim->devices.label[LP_MKFS_DATA];
+	struct lp_extent log = lp_label_log_area(label, machine->sim->shard_cnt - 1);
+	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |
+							LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
+					 .offset_bytes = (log.block + log.cnt) * LP_BLOCK_BYTES};
+	(void)lp_sim_rule_add(lpi_machine_device(machine), &rule);
+	assert_int_equal(lpi_kernel_write_as(&machine->kernels[0], file, O_DIRECT, offset, bytes,
+					     sizeof(bytes)),
+			 -EIO);
+	lp_sim_rules_clear(lpi_machine_device(machine));
+}
+
+/* Where others have made the file longer, a write that failed within it is beyond the end that the
+ * kernel remembers all the same, and is taken back; where they have made it shorter, one beyond its
+ * end is not, and a size that is set is what a program wants, who is told to ask once more. */
+static void test_taken_back_elsewhere(void **state)
+{
+	struct lpi_machine *machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(17), 0, LP_NS_PER_S);
+	(void)state;
+	struct lpi_opened file = make_file(machine, "a");
+	lp_test_ok(lpi_kernel_write(&machine->kernels[0], file.node, 0, "0123456789", 10));
+	resize(machine, file, UINT64_C(1) << 20);
+	fail_write_at(machine, file, 8192);
+	is_not_cut(machine, file, 10);
+	is_cut(machine, file, UINT64_C(1) << 19);
+	resize(machine, file, 100000);
+	fail_write(machine, file, O_DIRECT);
+	is_not_cut(machine, file, 50000);
+	is_cut(machine, file, 50000);
 	lp_test_ok(lpi_machine_stop(machine));
 	lpi_machine_free(machine);
 }
@@ -623,7 +690,7 @@ int main(void)
 		cmocka_unit_test(test_shared),        cmocka_unit_test(test_not_starved),
 		cmocka_unit_test(test_beside),        cmocka_unit_test(test_append),
 		cmocka_unit_test(test_durable_copy),  cmocka_unit_test(test_durable_range),
-		cmocka_unit_test(test_ranges_told),
+		cmocka_unit_test(test_ranges_told),   cmocka_unit_test(test_taken_back_elsewhere),
 	};
 	return lp_test_main(tests, "fuse/sync");
 }

@@ -96,6 +96,18 @@ with open("direct", "r+b", buffering=0) as file:
     file.write(b"0123456789")
     os.fsync(file.fileno())
 os.fstat(direct)
+# The kernel believes 10 bytes of the one, of which others have written far behind them, and 1 MiB of the other,
+# of which they have left less.
+longer = os.open("longer", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+with open("longer", "r+b", buffering=0) as file:
+    file.write(b"0123456789")
+os.fstat(longer)
+shorter = os.open("shorter", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+os.truncate("shorter", 1 << 20)
+os.fstat(shorter)
+with wire.Connection(sys.argv[1]) as lapis:
+    lapis(wire.write("d/longer", b"ABCDE", 2 << 20))
+    lapis(wire.truncate("d/shorter", 100 << 10))
 big = os.open("big", os.O_RDWR | os.O_CREAT)
 step, at = 16 << 20, 0
 while step >= 4096:
@@ -119,6 +131,19 @@ with wire.Connection(sys.argv[1]) as lapis:
                 raise
         if lapis(wire.get("d/direct")).data[:len(wanted)] != wanted:
             sys.exit("a write that failed took away what was appended")
+    for fd, at in ((longer, 4096), (shorter, 512 << 10)):
+        try:
+            os.pwrite(fd, memoryview(content)[:65536], at)
+            sys.exit("there is room in a hole on a full mount")
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EIO):
+                raise
+    if lapis(wire.get("d/longer", 2 << 20)).data != b"ABCDE":
+        sys.exit("a write that failed took away what was written far behind it")
+# What the kernel does not take back is no size that is set; python asks again where it is told EINTR.
+os.ftruncate(shorter, 50 << 10)
+if os.fstat(shorter).st_size != 50 << 10:
+    sys.exit("a size that was set after a write had failed")
 # Who then sets the size himself is obeyed.
 os.ftruncate(direct, 7)
 with open("direct", "rb") as file:
