@@ -623,6 +623,7 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 	channel->stopped_task.run = run_stopped;
 	channel->retry.fire = retry;
 	lpi_fuse_rooms_init(&channel->rooms);
+	lpi_fuse_carries_init(&channel->carries);
 	struct lp_bufs_stats bufs;
 	lp_bufs_read_stats(options->bufs, &bufs);
 	channel->bytes_max = bufs.region_bytes / BYTES_SHARE;
@@ -664,6 +665,7 @@ void lp_fuse_channel_free(struct lp_fuse_channel *channel)
 	if (channel == NULL)
 		return;
 	LP_ASSERT(channel->fd < 0 && !lpi_fuse_rooms_are_wanted(&channel->rooms));
+	LP_ASSERT(channel->carries.cnt == 0);
 	lpi_fuse_unwatch(channel);
 	lpi_fuse_syncs_fini(channel);
 	lp_pool_free(channel->requests);

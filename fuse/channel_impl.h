@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "fuse/carry.h"
 #include "fuse/launder.h"
 #include "fuse/notify.h"
 #include "fuse/reading.h"
@@ -60,6 +61,7 @@ struct lp_fuse_channel {
 	struct lp_msg invitation; /* to the next one */
 	struct lpi_fuse_syncs syncs;
 	struct lpi_fuse_rooms rooms;
+	struct lpi_fuse_carries carries;
 	struct lpi_fuse_launders launders;
 	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
 	struct lpi_readings readings; /* of directories that were opened here */

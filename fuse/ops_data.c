@@ -105,25 +105,44 @@ void lpi_fuse_syncfs(struct lpi_fuse_request *request)
 
 /* --- Read ------------------------------------------------------------------------------------- */
 
-static void answer_read(struct lpi_fuse_request *request)
+/* Nothing is in hand any more then, but the request has not ended. */
+static void tell_read(struct lpi_fuse_request *request)
 {
 	struct lp_fuse_channel *channel = request->channel;
 	const struct lp_store_op *op = &request->op.store.op;
 	channel->stats.read_bytes += op->read.bytes;
 	lpi_fuse_answer_segs(request, op->read.segs, op->read.seg_cnt);
 	lp_ns_end(channel->options.ns, &request->op);
+}
+
+static void end_read(struct lpi_fuse_request *request)
+{
 	lpi_fuse_end(request, 0);
+}
+
+static void has_touched(struct lpi_fuse_request *request)
+{
+	tell_read(request);
+	lpi_fuse_carry_end(request->channel);
+	end_read(request);
 }
 
 static void has_read(struct lpi_fuse_request *request)
 {
 	int r = request->op.result;
-	if (r < 0)
+	if (r < 0) {
 		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
-	else if ((request->message.in.read.flags & O_NOATIME) != 0)
-		answer_read(request);
-	else
-		lpi_fuse_touch(request, answer_read);
+	} else if ((request->message.in.read.flags & O_NOATIME) != 0) {
+		tell_read(request);
+		end_read(request);
+	} else if (lpi_fuse_carry_try(request)) {
+		lpi_fuse_touch(request, has_touched);
+	} else {
+		/* With so many at it whoever asks for the time right behind it may see the old
+		 * one. */
+		tell_read(request);
+		lpi_fuse_touch(request, end_read);
+	}
 }
 
 void lpi_fuse_read(struct lpi_fuse_request *request)

@@ -292,11 +292,19 @@ static void end_copy(struct lpi_fuse_request *request)
 
 static void copy_by_data(struct lpi_fuse_request *request);
 
+static void end_source(struct lpi_fuse_request *request)
+{
+	struct lp_fuse_channel *channel = request->channel;
+	if (request->source.result >= 0)
+		lp_ns_end(channel->options.ns, &request->source);
+	lpi_fuse_carry_end(channel);
+}
+
 /* On a full store less at a time may be possible, as with any write. */
 static void copy_written(struct lpi_fuse_request *request)
 {
 	int r = request->op.result;
-	lp_ns_end(request->channel->options.ns, &request->source);
+	end_source(request);
 	if (r == -ENOSPC && request->left > LP_STORE_KEPT_MAX) {
 		request->tries++;
 		request->is_impatient = true;
@@ -313,14 +321,13 @@ static void copy_read(struct lp_ns_op *op)
 	struct lpi_fuse_request *request = LP_CONTAINER_OF(op, struct lpi_fuse_request, source);
 	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
 	const struct lp_store_op *read = &op->store.op;
-	if (op->result < 0) {
-		lpi_fuse_answer(request, gone(op->result));
-		return;
-	}
-	request->left = read->read.bytes;
+	request->left = op->result < 0 ? 0 : read->read.bytes;
 	if (request->left == 0) {
-		lp_ns_end(request->channel->options.ns, op);
-		answer_copied(request);
+		end_source(request);
+		if (op->result < 0)
+			lpi_fuse_answer(request, gone(op->result));
+		else
+			answer_copied(request);
 		return;
 	}
 	bool same_grid = in->off_in % BLOCK_BYTES == in->off_out % BLOCK_BYTES;
@@ -338,7 +345,7 @@ static void copy_read(struct lp_ns_op *op)
 	lpi_fuse_change_submit(request, lpi_fuse_kills(request), copy_written);
 }
 
-static void copy_by_data(struct lpi_fuse_request *request)
+static void read_source(struct lpi_fuse_request *request)
 {
 	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
 	struct lp_ns_op *op = &request->source;
@@ -357,6 +364,11 @@ static void copy_by_data(struct lpi_fuse_request *request)
 	op->store.op.read.offset = in->off_in;
 	op->store.op.read.length = length;
 	lp_ns_submit(request->channel->options.ns, op);
+}
+
+static void copy_by_data(struct lpi_fuse_request *request)
+{
+	lpi_fuse_carry_begin(request, read_source);
 }
 
 static void cloned(struct lpi_fuse_request *request)

@@ -35,7 +35,7 @@ typedef void lpi_fuse_step_fn(struct lpi_fuse_request *request);
 struct lpi_fuse_request {
 	struct lp_sm sm;
 	uint64_t began_ns;               /* when it was read */
-	struct lp_list_node node;        /* of those that wait for a sync, or for room */
+	struct lp_list_node node;        /* of those that wait: sync, room, carry */
 	struct lp_fuse_channel *home;    /* that has read it, and has its memory */
 	struct lp_fuse_channel *channel; /* where it is at work */
 	struct lpi_fuse_entry *entry;    /* it came by io_uring, and has not been answered */
