@@ -4,6 +4,7 @@
  * The kernel has checked who may. It knows four kinds of names, and would refuse to read others
  * that the native door has set: those are not listed. */
 #include <errno.h>
+#include <linux/limits.h>
 #include <linux/xattr.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -102,15 +103,38 @@ void lpi_fuse_getxattr(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, got);
 }
 
-/* A page of the store's at a time comes to the beginning of the room; names are gathered behind. */
+/* A page of the store's at a time comes to the beginning of the room; names are gathered behind.
+ * There are few of large rooms, so who has that many names that he needs one begins again. */
 #define PAGE_BYTES 8192u
 
+static_assert(LP_BUF_LARGE - PAGE_BYTES >= XATTR_LIST_MAX, "all that may be listed has room");
+
 static void list_page(struct lpi_fuse_request *request);
+
+static void list_in_large_room(struct lpi_fuse_request *request)
+{
+	request->left = 0;
+	request->after_len = 0;
+	if (lpi_fuse_room(request, LP_BUF_LARGE, list_in_large_room) != NULL)
+		list_page(request);
+}
+
+/* So many names have no room: in the next larger one, or at all. */
+static void have_no_room(struct lpi_fuse_request *request)
+{
+	if (request->room->bytes >= LP_BUF_LARGE) {
+		lpi_fuse_answer(request, -E2BIG);
+		return;
+	}
+	lp_buf_put(request->room);
+	request->room = NULL;
+	list_in_large_room(request);
+}
 
 static void listed(struct lpi_fuse_request *request)
 {
 	const struct lp_store_op *op = &request->op.store.op;
-	uint32_t names_max = request->room->bytes - PAGE_BYTES;
+	uint32_t names_max = LP_MIN(request->room->bytes - PAGE_BYTES, (uint32_t)XATTR_LIST_MAX);
 	uint8_t *names = request->room->data + PAGE_BYTES;
 	uint32_t size = request->message.in.getxattr.size;
 	struct lp_list_item item;
@@ -125,7 +149,7 @@ static void listed(struct lpi_fuse_request *request)
 		if (!is_known(request, item.name))
 			continue;
 		if (request->left + item.name.len + 1 > names_max) {
-			lpi_fuse_answer(request, -E2BIG);
+			have_no_room(request);
 			return;
 		}
 		memcpy(names + request->left, item.name.data, item.name.len);

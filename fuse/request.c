@@ -158,18 +158,20 @@ void lpi_fuse_end(struct lpi_fuse_request *request, int err)
 		lpi_fuse_give_back(request, lpi_fuse_channel_ended);
 }
 
-/* What is ours alone has another name outside. */
-static int errno_of(int err)
+/* What is ours alone has another name outside; what is too large to be kept, too, but not a list
+ * that is too long to be told. */
+static int errno_of(const struct lpi_fuse_request *request, int err)
 {
 	if (err == -EBADMSG || err == -EUCLEAN || err == -EAGAIN || err < -511)
 		return -EIO;
-	return err == -E2BIG ? -ENOSPC : err;
+	bool is_list = request->message.header.opcode == FUSE_LISTXATTR;
+	return err == -E2BIG && !is_list ? -ENOSPC : err;
 }
 
 void lpi_fuse_answer(struct lpi_fuse_request *request, int err)
 {
 	struct iovec iovs[1];
-	(void)tell(request, errno_of(err), iovs, 1);
+	(void)tell(request, errno_of(request, err), iovs, 1);
 	lpi_fuse_end(request, err);
 }
 

@@ -114,6 +114,23 @@ assert sum(op["count"] for op in of_json["ops"].values()) == of_json["requests"]
 assert of_json["ops"]["rmdir"]["errors"] > 0 and of_json["written_bytes"] > 3000000
 END
 
+# Names of attributes are listed up to what the kernel takes.
+python3 - mnt/attributes <<'END' >python.out 2>&1 || say "many attributes: $(cat python.out)"
+import errno, os, sys
+open(sys.argv[1], "w").close()
+names = ["user." + str(i).zfill(250) for i in range(257)]
+for i, name in enumerate(names[:256]):
+    os.setxattr(sys.argv[1], name, b"")
+    if i in (200, 230, 255):
+        assert sorted(os.listxattr(sys.argv[1])) == names[:i + 1], i
+os.setxattr(sys.argv[1], names[256], b"")
+try:
+    sys.exit(f"{len(os.listxattr(sys.argv[1]))} names")
+except OSError as error:
+    assert error.errno == errno.E2BIG, error
+END
+rm mnt/attributes
+
 # What ends is told as it should be.
 mkdir mnt/names
 (cd mnt/names && touch "$(printf 'n%.0s' $(seq 255))") || say "a name of 255 bytes"
