@@ -244,8 +244,8 @@ enum lapis_type {
 enum lapis_attr_flag {
 	LAPIS_ATTR_MADE_BY_PUT = 0x1, /* a directory that vanishes when it is empty */
 	LAPIS_ATTR_SPREAD = 0x2,
-	LAPIS_ATTR_IMMUTABLE = 0x8,
-	LAPIS_ATTR_APPEND = 0x10
+	LAPIS_ATTR_IMMUTABLE = 0x8, /* kept for later: cannot be set, EOPNOTSUPP */
+	LAPIS_ATTR_APPEND = 0x10    /* as well */
 };
 
 enum lapis_set_flag {

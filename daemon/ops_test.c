@@ -87,6 +87,25 @@ static void names_lead_to_inodes(void **state)
 	lpi_door_rig_free(rig);
 }
 
+/* What nothing keeps cannot be set, but taken away. */
+static void set_flags(struct lpi_client *client, struct lp_wire_set *set)
+{
+	static const uint32_t later[] = {LP_WIRE_ATTR_FLAG_IMMUTABLE, LP_WIRE_ATTR_FLAG_APPEND};
+	struct lp_wire_attrs attrs = {.flags = 0};
+	set->mask = LP_WIRE_SET_FLAGS;
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(later); i++) {
+		attrs.flags = later[i];
+		lp_wire_attrs_encode(&attrs, set->attrs);
+		lp_wire_put_part(&client->meta, lp_wire_set, set);
+		lp_test_err(-EOPNOTSUPP, lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0));
+	}
+	attrs.flags = 0;
+	lp_wire_attrs_encode(&attrs, set->attrs);
+	lp_wire_put_part(&client->meta, lp_wire_set, set);
+	lp_test_ok(lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0));
+	assert_int_equal(lpi_client_attrs(client).flags, 0);
+}
+
 static void attributes_are_set(void **state)
 {
 	struct lpi_door_rig *rig = lpi_door_rig_new(2, BUFS, NULL);
@@ -108,6 +127,7 @@ static void attributes_are_set(void **state)
 	set.mask = 8;
 	lp_wire_put_part(&client->meta, lp_wire_set, &set);
 	lp_test_err(-EINVAL, lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0));
+	set_flags(client, &set);
 	/* A symlink says where it leads. */
 	struct lp_wire_make make = {
 		.uid = 3, .gid = 3, .type = LP_INODE_TYPE_SYMLINK, .target_bytes = 6};

@@ -434,6 +434,9 @@ def test_set(daemon):
         assert lapis(wire.set_attrs("set/a", "mtime_now")).mtime_ns >= before.mtime_ns
         assert lapis(wire.set_attrs("set/a", btime_ns=1)).btime_ns == 1
         refused(lapis, wire.set_attrs("set/nothing", mode=0), "ENOENT")
+        for flag in ("immutable", "append"):
+            refused(lapis, wire.set_attrs("set/a", flags=wire.ATTR_FLAG[flag]), "EOPNOTSUPP")
+        assert lapis(wire.set_attrs("set/a", flags=0)).flags == 0
         unknown = wire.set_attrs("set/a", mode=0)
         unknown.meta = unknown.meta[:128] + b"\0\0\0\x80" + unknown.meta[132:]
         refused(lapis, unknown, "EINVAL")
