@@ -384,6 +384,7 @@ def test_limits_by_part():
     must(rows == ["first", "second", "third"], f"limits in the report: {rows}")
     first, = (part for part in Experiment("fake.yaml", {"fake": Fake}, False).parts if part.name == "first")
     must(limits.rounds_of(first, True, True) == {1, 6}, "rounds of the limits in the short form")
+    must([limits.part_of_limits(first, True, is_short).seconds for is_short in (False, True)] == [3, 0.5], "seconds of the limits")
     for name, (how, *_) in limits.LIMITS.items():
         must(results.is_foreign(name) == (how == "fio"), f"{name}: whose program is it?")
 
