@@ -264,7 +264,7 @@ static void who_is_refused_is_starved(void **state)
 	lpi_door_rig_free(rig);
 }
 
-#define LONG_GETS 8u
+#define LONG_GETS UINT64_C(8)
 #define LONG_BUFS (UINT64_C(192) << 20)
 
 /* What is read ahead for one connection is bounded by its bytes, and not by the number of its gets:

@@ -284,7 +284,8 @@ static void start(struct delay_chan *self, struct lp_bdev_op *op)
 		plan(bdev_of(self->chan.bdev), op->opcode, op->offset_bytes, op->length_bytes);
 	const struct lp_bdev_delay_options *options = &bdev_of(self->chan.bdev)->options;
 	slot->is_timed =
-		fixed_ns(options, op->opcode) + transfer_ns(options, op->opcode, op->length_bytes) > 0;
+		fixed_ns(options, op->opcode) + transfer_ns(options, op->opcode, op->length_bytes) >
+		0;
 	slot->inner = (struct lp_bdev_op){.opcode = op->opcode,
 					  .offset_bytes = op->offset_bytes,
 					  .length_bytes = op->length_bytes,
