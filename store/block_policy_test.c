@@ -385,7 +385,7 @@ static void test_keeps(void **state)
 	policy = &lpi_block_of(rig->hand.store)->policy;
 	const struct lp_policy_cell *kept = &policy->costs.cells[LP_POLICY_LOG_WRITE][1];
 	assert_int_equal(kept->idle.cnt, 8);
-	assert_true(kept->idle.ns >= 20000 && kept->idle.ns < 26000);
+	assert_true(kept->idle.ns >= 32000 && kept->idle.ns < 38000);
 	/* Nothing new: nothing is put. */
 	uint64_t seq = lp_commit_seq(lpi_block_of(rig->hand.store)->commit);
 	lpi_policy_close(lpi_block_of(rig->hand.store));
@@ -461,7 +461,7 @@ static void test_times(void **state)
 		const struct lp_store_time to = time_in(after, cnt, names[i]);
 		assert_int_equal(to.cnt - from.cnt, 100);
 		uint64_t mean_ns = (to.ns - from.ns) / 100;
-		assert_true(mean_ns >= 20000 && mean_ns < 26000); /* as the device takes */
+		assert_true(mean_ns >= 32000 && mean_ns < 38000); /* as the device takes */
 	}
 	struct lp_store_time one = {.operation = "untouched"};
 	assert_int_equal(lp_store_read_times(rig->hand.store, &one, 1), cnt);
