@@ -18,10 +18,10 @@
 #define SELDOM      2u   /* trials of which the mean is taken, */
 #define OFTEN       8u   /* and other windows */
 #define BELIEVED    0.8  /* of what comes later, after one more trial */
-#define WILD        32.0 /* times the median: it counts for no more */
-#define STOPS       4.0
-#define PER_DEPTH   8u /* one in so many of those under way is looked at */
-#define DIRECT_PACE 2u /* times as many as are under way, until a path has its pace */
+#define WILD        32.0 /* times the median: it counts for no more; */
+#define STOPS       4.0  /* a direct one while deferred ones are being done, and a trial */
+#define PER_DEPTH   8u   /* one in so many of those under way is looked at */
+#define DIRECT_PACE 2u   /* times as many as are under way, until a path has its pace */
 #define FRAMES_PACE 6u
 #define LONG        512u /* windows: storms of write-back come and go */
 #define NS_MIN      1.0
