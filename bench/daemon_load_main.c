@@ -552,15 +552,15 @@ static void fill_file(const struct conn *conn, uint64_t from_bytes)
 	}
 }
 
-/* A file on the shard: directories are tried until one leads there. */
-static void find_file(struct conn *conn, uint32_t shard)
+/* The file for a connection: directories are tried until that many have led to its shard. */
+static void find_file(struct conn *conn, uint32_t shard, uint32_t before_cnt)
 {
 	struct lp_wire_attrs attrs = {0};
 	char path[NAME_BYTES];
 	for (uint32_t i = 0; i < FILE_TRIES; i++) {
 		(void)snprintf(path, sizeof(path), "%s.%u/file", options.object, i);
 		open_file(conn, path, &attrs);
-		if (lp_ino_shard((struct lp_ino){attrs.ino}) != shard)
+		if (lp_ino_shard((struct lp_ino){attrs.ino}) != shard || before_cnt-- > 0)
 			continue;
 		conn->ino = attrs.ino;
 		fill_file(conn, attrs.size_bytes);
@@ -606,7 +606,7 @@ static void connect_all(void)
 			(void)greet(conn, i % shard_cnt);
 		}
 		if (options.op == OP_WRITE || options.op == OP_READ)
-			find_file(conn, i % shard_cnt);
+			find_file(conn, i % shard_cnt, i / shard_cnt);
 	}
 }
 

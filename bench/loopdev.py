@@ -6,6 +6,7 @@ away with its context, also on failure.
 """
 import contextlib
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -52,15 +53,17 @@ def loop_device(image):
 
 @contextlib.contextmanager
 def filled_loop_devices(count, size_bytes):
-    """`count` loop devices of size_bytes each, every block written."""
+    """`count` loop devices of size_bytes each, every block written, the MiB of all by turns and in a mixed order: memory of
+    one machine is not equally fast everywhere, and so each part of each has the same share of it."""
     with contextlib.ExitStack() as stack:
         where = stack.enter_context(tmpfs(count * size_bytes + (64 << 20)))
-        devices = []
-        for n in range(count):
-            image = os.path.join(where, f"image{n}")
-            chunk = os.urandom(1 << 20)
-            with open(image, "wb") as out:
-                for _ in range(size_bytes >> 20):
+        images = [os.path.join(where, f"image{n}") for n in range(count)]
+        chunk = os.urandom(1 << 20)
+        with contextlib.ExitStack() as files:
+            outs = [files.enter_context(open(image, "wb")) for image in images]
+            for place in random.Random(1).sample(range(size_bytes >> 20), size_bytes >> 20):
+                for out in outs:
+                    out.seek(place << 20)
                     out.write(chunk)
-            devices.append(stack.enter_context(loop_device(image)))
+        devices = [stack.enter_context(loop_device(image)) for image in images]
         yield devices
