@@ -4,7 +4,7 @@ import html
 
 import svg
 from metrics import METRICS
-from noise import median
+from noise import change, median
 from results import labels_of
 
 HEADLINES = 3  # figures of which a sentence is made; the table has all
@@ -61,11 +61,11 @@ def against_table(part, factor, base, metrics, rows):
 def short(one):
     if one is None:
         return "–"
-    low, high = ((end - 1) * 100 for end in (min(one.rounds), max(one.rounds)))
+    middle, ends = change(one.ratio, min(one.rounds), max(one.rounds))
     sure = "" if one.is_sure else "perhaps " if one.is_one_sided and len(one.rounds) > 1 else "not sure: "
     if all(value == 1 for value in one.rounds):
         return "the same"
-    return f"{sure}{(one.ratio - 1) * 100:+.1f} % <small>{low:+.1f} to {high:+.1f}{one.of_cells}</small>"
+    return f"{sure}{middle} <small>{ends}{one.of_cells}</small>"
 
 
 # --- Claims -----------------------------------------------------------------------------------------------------

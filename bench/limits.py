@@ -52,7 +52,7 @@ def by_fio(rig, op, size, depth, seconds):
         raise Skipped("fio is not installed")
     rw = "randread" if op == "read" else "randwrite"
     try:
-        rate, cpu_us = storebench.fio(rig.device(1), rw, size, depth, max(1, round(seconds)), rig.part.device_size,
+        rate, cpu_us = storebench.fio(rig.device(1), rw, size, depth, max(1, round(seconds)), rig.twin_bytes(),
                                       op != "read")
     except SystemExit as ended:
         raise Failed(str(ended)) from None

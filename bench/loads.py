@@ -85,6 +85,7 @@ class Kind:
     settings = ()
     has_raw = False
     has_seconds = True  # else it takes as long as it takes
+    needs_twins = False  # it uses two devices, of one size
 
     def run(self, rig, cell, seconds, seed):
         raise NotImplementedError
@@ -559,6 +560,7 @@ class Age(Kind):
     variant_options = ("allocator",)
     load_options = ("fill",)
     has_seconds = False
+    needs_twins = True
     metrics = ("aged_ratio", "aged_mb_per_s", "fresh_mb_per_s", "aged_cpu_us_per_mib", "aged_reads", "aged_writes",
                "score", "largest_run_kib")
     settings = ("turnovers",)

@@ -133,6 +133,16 @@ def sign_p(aboves, cnt):
     return min(1.0, ways / 2**cnt)
 
 
+TIMES = 3.0  # from here on a ratio is said as so many times
+
+
+def change(ratio, *ends):
+    """A ratio as people say it, and those of the ends after it: in per cent, but 40 times is not +3900 %."""
+    if ratio >= TIMES:
+        return f"{ratio:.3g} times", " to ".join(f"{one:.3g}" for one in ends)
+    return f"{(ratio - 1) * 100:+.1f} %", " to ".join(f"{(one - 1) * 100:+.1f}" for one in ends)
+
+
 def geometric_mean(values):
     return math.exp(sum(math.log(value) for value in values) / len(values))
 
@@ -169,12 +179,13 @@ class Overall:
 
     def said(self):
         cnt = len(self.rounds)
-        low, high = (min(self.rounds) - 1) * 100, (max(self.rounds) - 1) * 100
+        middle, ends = change(self.ratio, min(self.rounds), max(self.rounds))
         if all(one == 1 for one in self.rounds):
             return "no difference at all"
         if cnt == 1:
-            return f"{(self.ratio - 1) * 100:+.1f} % in one round, which cannot say how sure"
+            return f"{middle} in one round, which cannot say how sure"
         if not self.is_one_sided:
-            return f"no sure difference ({low:+.1f} to {high:+.1f} % in {cnt} rounds)"
+            unit = " %" if self.ratio < TIMES else " times"
+            return f"no sure difference ({ends}{unit} in {cnt} rounds)"
         perhaps = "" if self.is_sure else "perhaps "
-        return f"{perhaps}{(self.ratio - 1) * 100:+.1f} % ({low:+.1f} to {high:+.1f} in {cnt} rounds, p = {self.p:.2g})"
+        return f"{perhaps}{middle} ({ends} in {cnt} rounds, p = {self.p:.2g})"

@@ -14,6 +14,7 @@ import storebench
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CALL_S = 900
+LIMIT_DEVICE_BYTES = 4 << 30  # one that is only measured itself: of a larger store's it need not have all
 
 
 class Failed(Exception):
@@ -56,6 +57,7 @@ class Rig:
         self.scratch = scratch
         self.stack = contextlib.ExitStack()
         self.devices = {}
+        self.loops = []
         self.built = set()
 
     def __enter__(self):
@@ -66,7 +68,7 @@ class Rig:
         return self.stack.__exit__(*why)
 
     def device(self, number=0, kind=None):
-        """The device of that number: 0 and 1 are equal. Of the part's kind, or of another one."""
+        """The device of that number: 0 and 1 are equal, but for the size (twin_bytes()). Of the part's kind, or of another one."""
         kind = kind or self.part.device_kind
         if kind == "none":  # the limits have one all the same
             kind = "tmpfs"
@@ -89,11 +91,18 @@ class Rig:
         storebench.full_file(path, self.part.device_size)
         return path
 
-    def loop(self, _):
+    def loop(self, number):
+        """Both at once, for they are equally fast only then."""
         if os.geteuid() != 0:
             raise Skipped("loop devices over tmpfs need root")
-        device, = self.stack.enter_context(loopdev.filled_loop_devices(1, self.part.device_size >> 20 << 20))
-        return device
+        if not self.loops:
+            size = self.part.device_size >> 20 << 20
+            self.loops = self.stack.enter_context(loopdev.filled_loop_devices(size, self.twin_bytes() >> 20 << 20))
+        return self.loops[number]
+
+    def twin_bytes(self):
+        """Of device 1."""
+        return self.part.device_size if self.part.kind.needs_twins else min(self.part.device_size, LIMIT_DEVICE_BYTES)
 
     def build_of(self, malloc):
         """Where the programs linked with that allocator of memory are; what is not there or is old is built."""

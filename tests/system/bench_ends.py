@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Goal: a benchmark that is asked to end leaves no loop device and no file system behind.
-# Method: one that has made both is sent SIGTERM while it waits.
+# Goal: a benchmark that is asked to end leaves no loop device and no file system behind, and one for which there is not the
+#   memory says so before it takes any.
+# Method: one that has made both is sent SIGTERM while it waits; one asks for a device of a PiB.
 # variants: release
 """What a benchmark leaves when it is ended."""
 import os
@@ -14,9 +15,16 @@ WAITS = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 import loopdev
-with loopdev.filled_loop_devices(1, 4 << 20) as devices:
+with loopdev.filled_loop_devices(4 << 20) as devices:
     print(devices[0], flush=True)
     time.sleep(60)
+"""
+TOO_LARGE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import loopdev
+with loopdev.filled_loop_devices(4 << 20, 1 << 50) as devices:
+    print(devices)
 """
 
 
@@ -37,6 +45,10 @@ def main():
         return 1
     if not used or left == used or os.path.exists(os.path.dirname(used)):
         print(f"FAIL: {device} of {used} is left: {left}")
+        return 1
+    done = subprocess.run([sys.executable, "-c", TOO_LARGE, f"{SRC}/bench"], check=False, capture_output=True, text=True)
+    if done.returncode != 1 or "1048576.0 GiB" not in done.stderr or "are available" not in done.stderr:
+        print(f"FAIL: a device for which there is no memory: exit status {done.returncode}: {done.stdout} {done.stderr}")
         return 1
     return 0
 

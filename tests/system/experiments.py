@@ -178,6 +178,9 @@ def test_noise():
     overall = noise.Overall([[(2, 1), (8, 4)], [(4, 2)]])
     must(overall.ratio == 2 and overall.is_one_sided, "twice as much in each round")
     must("no sure" in noise.Overall([[(2, 1)], [(1, 2)], [(3, 2)]]).text(), "rounds that disagree")
+    must(overall.text().startswith("perhaps +100.0 % (+100.0 to +100.0 in"), f"twice: {overall.text()}")
+    many = noise.Overall([[(400, 10)], [(500, 10)]]).text()
+    must(many.startswith("perhaps 45 times (40 to 50 in"), f"so many times: {many}")
     must("in 2 of 3 cells" in noise.Overall([[(2, 1), (8, 4)]], 2, 3).text(), "cells that were not compared are not told")
     same = noise.Overall([[(1, 1)]] * 5 + [[(99, 100)]])
     must(not same.is_sure, "rounds without a difference are no signs")
@@ -315,6 +318,8 @@ def test_told_to_end():
     with open("out/long/report.html", encoding="utf-8") as file:
         text = file.read()
     must(f"{len(found.runs)} of 1600 runs" in text and "No run failed" not in text, "the report of a part calls itself whole")
+    with open("out/index.html", encoding="utf-8") as file:
+        must(f"{len(found.runs)} of 1600 runs" in file.read(), "the page above the reports does not have what was done")
 
 
 # --- Runs that are made up --------------------------------------------------------------------------------------
