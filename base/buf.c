@@ -7,8 +7,12 @@
  * was given back last, which the caches still have, is what is had next. */
 #include "base/buf.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/huge.h"
 #include "base/sanitize.h"
@@ -31,6 +35,7 @@ LP_LIST_DEFINE(slab_list, struct slab, node);
 
 struct lp_bufs {
 	uint8_t *region;
+	bool is_shared; /* others may read the region */
 	uint32_t slab_cnt;
 	struct slab *slabs;
 	struct lp_buf *heads;
@@ -56,7 +61,7 @@ static struct slab *slab_of(const struct lp_bufs *bufs, const struct lp_buf *buf
 }
 
 /* NULL: no memory. */
-static uint8_t *region_map(size_t bytes)
+static uint8_t *region_map(size_t bytes, int fd)
 {
 	/* More than needed, so that it can begin on its own alignment. */
 	void *map = mmap(NULL, bytes + REGION_ALIGN, PROT_READ | PROT_WRITE,
@@ -69,6 +74,12 @@ static uint8_t *region_map(size_t bytes)
 		(void)munmap(map, lead);
 	if (lead < REGION_ALIGN)
 		(void)munmap(region + bytes, REGION_ALIGN - lead);
+	if (fd >= 0) {
+		map = mmap(region, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+		if (map == MAP_FAILED)
+			(void)munmap(region, bytes);
+		return map == MAP_FAILED ? NULL : region;
+	}
 	/* Huge pages where the system has them: a checksum over memory that is in no cache took two
 	 * thirds of the time with them (each small page costs a walk of the tables, in a virtual
 	 * machine a long one), and a device gets few long pieces instead of many short ones.
@@ -77,7 +88,7 @@ static uint8_t *region_map(size_t bytes)
 	return region;
 }
 
-int lp_bufs_new(uint64_t region_bytes, struct lp_bufs **ret_bufs)
+static int new_region(uint64_t region_bytes, int fd, struct lp_bufs **ret_bufs)
 {
 	LP_ASSERT(region_bytes >= SLAB_BYTES && region_bytes / SLAB_BYTES < UINT32_MAX);
 	struct lp_bufs *bufs = calloc(1, sizeof(*bufs));
@@ -87,7 +98,7 @@ int lp_bufs_new(uint64_t region_bytes, struct lp_bufs **ret_bufs)
 	size_t bytes = (size_t)bufs->slab_cnt * SLAB_BYTES;
 	bufs->slabs = calloc(bufs->slab_cnt, sizeof(*bufs->slabs));
 	bufs->heads = calloc((size_t)bufs->slab_cnt * HEADS_PER_SLAB, sizeof(*bufs->heads));
-	bufs->region = region_map(bytes);
+	bufs->region = region_map(bytes, fd);
 	if (bufs->slabs == NULL || bufs->heads == NULL || bufs->region == NULL) {
 		if (bufs->region != NULL)
 			(void)munmap(bufs->region, bytes); /* just mapped: cannot fail */
@@ -96,6 +107,7 @@ int lp_bufs_new(uint64_t region_bytes, struct lp_bufs **ret_bufs)
 		free(bufs);
 		return -ENOMEM;
 	}
+	bufs->is_shared = fd >= 0;
 	bufs->stats.region_bytes = bytes;
 	slab_list_init(&bufs->whole);
 	for (unsigned i = 0; i < CLASS_CNT; i++)
@@ -107,12 +119,61 @@ int lp_bufs_new(uint64_t region_bytes, struct lp_bufs **ret_bufs)
 	return 0;
 }
 
+int lp_bufs_new(uint64_t region_bytes, struct lp_bufs **ret_bufs)
+{
+	return new_region(region_bytes, -1, ret_bufs);
+}
+
+/* A file in memory that keeps its size, and that only its owner may open again. */
+static int new_file(uint64_t bytes)
+{
+	int fd = memfd_create("lapis", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)bytes) < 0 || fchmod(fd, S_IRUSR) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+		int err = -errno;
+		(void)close(fd);
+		return err;
+	}
+	return fd;
+}
+
+/* Another description of the same file, which is for reading. */
+static int open_for_reading(int fd)
+{
+	char path[32];
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int reading = open(path, O_RDONLY | O_CLOEXEC);
+	return reading < 0 ? -errno : reading;
+}
+
+int lp_bufs_new_shared(uint64_t region_bytes, struct lp_bufs **ret_bufs, int *ret_fd)
+{
+	int fd = new_file(region_bytes / SLAB_BYTES * SLAB_BYTES);
+	if (fd < 0)
+		return fd;
+	int reading = open_for_reading(fd);
+	int err = reading < 0 ? reading : new_region(region_bytes, fd, ret_bufs);
+	if (err < 0) {
+		if (reading >= 0)
+			(void)close(reading);
+	} else {
+		*ret_fd = reading;
+	}
+	(void)close(fd); /* a mapping is left of it */
+	return err;
+}
+
 void lp_bufs_free(struct lp_bufs *bufs)
 {
 	if (bufs == NULL)
 		return;
 	LP_ASSERT(bufs->stats.used_bytes == 0);
 	lp_san_unpoison(bufs->region, bufs->stats.region_bytes);
+	/* Whoever else has it mapped keeps none of it. */
+	if (bufs->is_shared)
+		(void)madvise(bufs->region, bufs->stats.region_bytes, MADV_REMOVE);
 	(void)munmap(bufs->region, bufs->stats.region_bytes); /* our own mapping: cannot fail */
 	free(bufs->slabs);
 	free(bufs->heads);

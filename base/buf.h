@@ -48,6 +48,11 @@ struct lp_bufs_stats {
 
 /* region_bytes is rounded down to 1 MiB; at least that. -ENOMEM. */
 int lp_bufs_new(uint64_t region_bytes, struct lp_bufs **ret_bufs) LP_MUST_CHECK;
+/* The same in memory that another process may be shown: *ret_fd is what that one maps to read it,
+ * the caller's to close. By it nothing can be written (unless by who could anyway: root, or the
+ * same user), nor the size be changed; when this is freed all that is read there is zeros. -ENOMEM,
+ * -EMFILE, or why /proc is not there. */
+int lp_bufs_new_shared(uint64_t region_bytes, struct lp_bufs **ret_bufs, int *ret_fd) LP_MUST_CHECK;
 /* Asserts that all buffers are back. Accepts NULL. */
 void lp_bufs_free(struct lp_bufs *bufs);
 

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: buffers are aligned and disjoint, references keep them, slabs become whole again, and an
- * empty region says so.
+/* Goal: buffers are aligned and disjoint, references keep them, slabs become whole again, an
+ * empty region says so, and one that is shown to others is theirs to read and no more.
  * Method: a random run in which each buffer is filled with its own number, and the number is
  * checked before it is put back. */
 #include "base/test.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/buf.h"
@@ -177,6 +182,47 @@ static void test_random_run(void **state)
 	lp_bufs_free(bufs);
 }
 
+/* What one process writes another one reads, and can do nothing else with; and it keeps nothing. */
+static void test_shared(void **state)
+{
+	(void)state;
+	struct lp_bufs *bufs = NULL;
+	int fd = -1;
+	lp_test_ok(lp_bufs_new_shared(2 * MIB + 1, &bufs, &fd));
+	uint64_t bytes = 0;
+	const uint8_t *region = lp_bufs_region(bufs, &bytes);
+	assert_int_equal(bytes, 2 * MIB);
+	struct lp_buf *buf = lp_buf_new(bufs, LP_BUF_LARGE);
+	assert_non_null(buf);
+	assert_true(lp_is_aligned((uintptr_t)buf->data, LP_BUF_LARGE));
+	size_t at = (size_t)(buf->data - region);
+	memset(buf->data, 0x5a, LP_BUF_LARGE);
+	uint8_t *seen = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	assert_true(seen != MAP_FAILED);
+	for (size_t i = 0; i < LP_BUF_LARGE; i += 511)
+		assert_int_equal(seen[at + i], 0x5a);
+
+	assert_int_equal(mprotect(seen, bytes, PROT_READ | PROT_WRITE), -1);
+	assert_true(mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+	assert_int_equal(write(fd, "x", 1), -1);
+	assert_int_equal(ftruncate(fd, 0), -1);
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+	assert_int_equal(madvise(seen, bytes, MADV_REMOVE), -1);
+	struct stat stat;
+	assert_int_equal(fstat(fd, &stat), 0);
+	assert_int_equal(stat.st_mode & 07777, 0400);
+	assert_true(stat.st_blocks > 0);
+
+	lp_buf_put(buf);
+	lp_bufs_free(bufs);
+	assert_int_equal(fstat(fd, &stat), 0);
+	assert_int_equal(stat.st_size, 2 * MIB);
+	assert_int_equal(stat.st_blocks, 0);
+	assert_int_equal(seen[at], 0);
+	assert_int_equal(munmap(seen, bytes), 0);
+	assert_int_equal(close(fd), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -186,6 +232,7 @@ int main(void)
 		cmocka_unit_test(test_what_was_given_back_is_had_next),
 		cmocka_unit_test(test_leak_is_noticed),
 		cmocka_unit_test(test_random_run),
+		cmocka_unit_test(test_shared),
 	};
 	return lp_test_main(tests, "base/buf");
 }

@@ -5,7 +5,7 @@
  *               [--object NAME] [--object-size BYTES] [--path auto|inline|deferred|direct]
  *               [--crc off|header|all] [--connections N] [--rate N] [--ops N] [--seed N]
  *               [--order random|sequential] [--sends together|singly] [--nodelay on|off]
- *               [--quickack on|off] [--socket-buffer BYTES]
+ *               [--quickack on|off] [--socket-buffer BYTES] [--share on|off]
  *   daemon_load --echo write|read|ping [--size BYTES] [--depth N] [--seconds S]
  *
  * OP is write or read (of a file NAME, at random places on the grid of the size, or from front to
@@ -23,6 +23,10 @@
  * --quickack (acknowledge each segment at once), --socket-buffer and --sends (a call for each
  * request) are for asking what that is worth.
  *
+ * Reads of 256 KiB and more through a unix socket come by shared memory, as they do to liblapis,
+ * and are copied from there to where a receive would have put them; --share off lets them come
+ * through the socket.
+ *
  * --echo has no daemon: a child answers the same messages with replies of the same sizes, and does
  * nothing else. That is the ceiling of the socket.
  *
@@ -34,6 +38,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -59,6 +64,10 @@
 #define TEXT_BYTES  (LP_WIRE_TEXT_MAX + 1)
 #define ECHO_BYTES  (1u << 20)
 #define REPLY_BYTES 256u /* before the data of a reply that is waited for */
+#define SHARE_BYTES (UINT64_C(16) << 20)
+#define SHARE_FROM  (256u << 10)
+#define REST_MAX                                                                                   \
+	(LP_WIRE_GOT_SIZE + LP_WIRE_PARTS_MAX * LP_WIRE_SHARED_SIZE + 4u * LP_WIRE_CRCS_MAX)
 
 enum op { OP_WRITE, OP_READ, OP_CREATE, OP_PING, OP_CNT };
 static const char *const op_names[OP_CNT] = {"write", "read", "create", "ping"};
@@ -88,6 +97,7 @@ static struct {
 	bool without_nodelay;
 	bool with_quickack;
 	uint32_t socket_bytes; /* 0: as the kernel likes */
+	bool without_share;
 } options = {.op = OP_CNT,
 	     .size = 4096,
 	     .depth = 1,
@@ -110,6 +120,15 @@ struct conn {
 	uint64_t skip_bytes;
 	bool is_last; /* the reply that is coming */
 	uint64_t coming_id;
+	/* Shared memory, and of replies with data there what follows the header. */
+	const uint8_t *share; /* NULL: there is none */
+	uint64_t share_bytes;
+	uint64_t shared_cnt;
+	uint64_t released_cnt;
+	bool is_shared; /* the reply that is coming */
+	uint32_t rest_bytes;
+	uint32_t meta_bytes;
+	uint8_t rest[REST_MAX];
 };
 
 static struct conn conns[CONNS_MAX];
@@ -119,6 +138,7 @@ static uint8_t *data_crcs;  /* of its blocks, as they are sent */
 static uint8_t *heads;      /* stride_bytes for each of a send */
 static size_t stride_bytes; /* close to each other: they stay in the cache */
 static uint8_t *in;         /* IN_BYTES */
+static uint8_t *landing;    /* the same, of shared memory */
 static struct iovec iovs[IOVS_MAX];
 static struct lp_prng prng;
 static struct lp_hist latencies;
@@ -130,6 +150,7 @@ static struct {
 	uint64_t sends;
 	uint64_t receives;
 	uint64_t created;
+	uint64_t shared; /* replies with data in shared memory */
 	char error[TEXT_BYTES + 64];
 } stats;
 
@@ -254,6 +275,16 @@ static void set_socket(int fd, int level, int name, int value)
 		die("setsockopt", -errno);
 }
 
+static uint32_t make_release(struct conn *conn, uint8_t *head)
+{
+	const struct lp_wire_header header = {.kind = LP_WIRE_KIND_NOTICE,
+					      .opcode = LP_WIRE_OP_RELEASE,
+					      .offset = conn->shared_cnt};
+	conn->released_cnt = conn->shared_cnt;
+	lp_wire_header_seal(&header, options.crc, NULL, head);
+	return LP_WIRE_HEADER_SIZE;
+}
+
 /* --- Sending ---------------------------------------------------------------------------------- */
 
 static void send_some(int fd, struct iovec *from, uint32_t cnt)
@@ -300,6 +331,10 @@ static uint64_t send_requests(struct conn *conn, uint64_t due_ns, uint64_t inter
 	uint64_t now = now_ns();
 	uint32_t cnt = 0;
 	uint32_t messages = 0;
+	if (conn->released_cnt != conn->shared_cnt) {
+		uint8_t *head = heads + messages++ * stride_bytes;
+		iovs[cnt++] = (struct iovec){head, make_release(conn, head)};
+	}
 	while (conn->free_cnt > 0 && cnt + 2 <= IOVS_MAX && (interval_ns == 0 || due_ns <= now) &&
 	       !has_all()) {
 		uint32_t slot = conn->free[--conn->free_cnt];
@@ -335,14 +370,39 @@ static void take_header(struct conn *conn)
 		die("a reply that is none", -EPROTO);
 	if (header.status != 0)
 		note_error(&header);
-	conn->skip_bytes = (uint64_t)lp_wire_rest_bytes(&header) + header.data_bytes;
+	conn->is_shared = (header.flags & (uint32_t)LP_WIRE_FLAG_SHARED) != 0;
+	conn->skip_bytes = lp_wire_rest_bytes(&header);
+	conn->meta_bytes = header.meta_bytes;
+	conn->rest_bytes = 0;
+	if (!conn->is_shared)
+		conn->skip_bytes += header.data_bytes;
+	else if (conn->skip_bytes > REST_MAX || conn->share == NULL)
+		die("a reply with shared data", -EPROTO);
 	conn->is_last = (header.flags & (uint32_t)LP_WIRE_FLAG_MORE) == 0;
 	conn->coming_id = header.request_id;
+}
+
+/* To where a receive would have put it. */
+static void copy_shared(struct conn *conn)
+{
+	struct lp_wire_shared part;
+	for (uint32_t at = LP_WIRE_GOT_SIZE; at < conn->meta_bytes; at += sizeof(part)) {
+		lp_wire_shared_decode(conn->rest + at, &part);
+		if ((uint64_t)part.offset + part.bytes > conn->share_bytes)
+			die("a part of shared data", -EPROTO);
+		for (uint32_t done = 0; done < part.bytes; done += IN_BYTES)
+			memcpy(landing, conn->share + part.offset + done,
+			       LP_MIN(part.bytes - done, IN_BYTES));
+	}
+	conn->shared_cnt++;
+	stats.shared++;
 }
 
 static void take_reply(struct conn *conn, uint64_t now)
 {
 	conn->head_bytes = 0;
+	if (conn->is_shared)
+		copy_shared(conn);
 	if (!conn->is_last)
 		return;
 	lp_hist_record(&latencies, now - began_ns[conn->coming_id]);
@@ -363,6 +423,10 @@ static void take_bytes(struct conn *conn, const uint8_t *bytes, size_t len, uint
 		} else {
 			part = LP_MIN(conn->skip_bytes, len);
 			conn->skip_bytes -= part;
+			if (conn->is_shared) {
+				memcpy(conn->rest + conn->rest_bytes, bytes, part);
+				conn->rest_bytes += (uint32_t)part;
+			}
 		}
 		if (conn->head_bytes == LP_WIRE_HEADER_SIZE && conn->skip_bytes == 0)
 			take_reply(conn, now);
@@ -593,6 +657,58 @@ static int connect_to(const char *address)
 	return fd;
 }
 
+/* The descriptor that comes with the header of a reply, or -1. */
+static int receive_fd(int fd, uint8_t *ret_header)
+{
+	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = {ret_header, LP_WIRE_HEADER_SIZE};
+	struct msghdr msg = {.msg_iov = &iov,
+			     .msg_iovlen = 1,
+			     .msg_control = control,
+			     .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(fd, &msg, MSG_WAITALL | MSG_CMSG_CLOEXEC);
+	if (n != LP_WIRE_HEADER_SIZE)
+		die("a reply", n < 0 ? -errno : -ECONNRESET);
+	int came = -1;
+	const struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+	if (head != NULL && head->cmsg_type == SCM_RIGHTS)
+		memcpy(&came, CMSG_DATA(head), sizeof(came));
+	return came;
+}
+
+/* Without it all comes through the socket. */
+static void ask_to_share(struct conn *conn)
+{
+	struct lp_wire_share share = {.bytes = SHARE_BYTES};
+	struct lp_wire_header header = {.opcode = LP_WIRE_OP_SHARE,
+					.meta_bytes = LP_WIRE_SHARE_SIZE};
+	uint8_t meta[LP_WIRE_SHARE_SIZE];
+	uint8_t bytes[LP_WIRE_HEADER_SIZE];
+	uint8_t rest[REPLY_BYTES + LP_WIRE_TEXT_MAX];
+	lp_wire_share_encode(&share, meta);
+	send_one(conn->fd, heads, make_message(&header, meta, options.crc, heads), 0);
+	int fd = receive_fd(conn->fd, bytes);
+	lp_wire_header_decode(bytes, &header);
+	if (lp_wire_rest_bytes(&header) > sizeof(rest))
+		die("a reply", -EPROTO);
+	receive_all(conn->fd, rest, lp_wire_rest_bytes(&header));
+	if (header.status == 0 && fd >= 0) {
+		lp_wire_share_decode(rest, &share);
+		conn->share = mmap(NULL, share.bytes, PROT_READ, MAP_SHARED, fd, 0);
+		conn->share_bytes = share.bytes;
+		if (conn->share == MAP_FAILED)
+			die("shared memory", -errno);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static bool may_share(void)
+{
+	return options.op == OP_READ && options.size >= SHARE_FROM && !options.without_share &&
+	       options.crc == LP_WIRE_CRC_ALL && strncmp(options.address, "unix:", 5) == 0;
+}
+
 static void connect_all(void)
 {
 	for (uint32_t i = 0; i < options.conn_cnt; i++) {
@@ -607,6 +723,8 @@ static void connect_all(void)
 		}
 		if (options.op == OP_WRITE || options.op == OP_READ)
 			find_file(conn, i % shard_cnt, i / shard_cnt);
+		if (may_share())
+			ask_to_share(conn);
 	}
 }
 
@@ -703,6 +821,8 @@ static bool set_path_option(const char *name, const char *value)
 		options.without_nodelay = choice(name, value, switch_names, 2) == 0;
 	else if (strcmp(name, "--quickack") == 0)
 		options.with_quickack = choice(name, value, switch_names, 2) == 1;
+	else if (strcmp(name, "--share") == 0)
+		options.without_share = choice(name, value, switch_names, 2) == 0;
 	else if (strcmp(name, "--socket-buffer") == 0)
 		options.socket_bytes = (uint32_t)number(name, value, UINT64_C(64) << 20);
 	else
@@ -768,7 +888,9 @@ static void make_buffers(void)
 		       4u * (size_t)lp_wire_piece_cnt(0, options.size);
 	heads = calloc(1, LP_MAX(IOVS_MAX * stride_bytes, (size_t)HEAD_MAX));
 	in = malloc(IN_BYTES);
-	if (crcs == NULL || data == NULL || data_crcs == NULL || heads == NULL || in == NULL)
+	landing = malloc(IN_BYTES);
+	if (crcs == NULL || data == NULL || data_crcs == NULL || heads == NULL || in == NULL ||
+	    landing == NULL)
 		die("memory", -ENOMEM);
 	lp_prng_init(&prng, options.seed);
 	lp_prng_fill(&prng, data, LP_WIRE_DATA_MAX);
@@ -789,9 +911,9 @@ static void report(double seconds, double own_us, double echo_us)
 	       (double)stats.done / seconds);
 	printf("\"cpu_us_per_op\": %.3f, \"echo_cpu_us_per_op\": %.3f, ", own_us / done,
 	       echo_us / done);
-	printf("\"unsent\": %llu, \"sends\": %llu, \"receives\": %llu, ",
+	printf("\"unsent\": %llu, \"sends\": %llu, \"receives\": %llu, \"shared\": %llu, ",
 	       (unsigned long long)stats.unsent, (unsigned long long)stats.sends,
-	       (unsigned long long)stats.receives);
+	       (unsigned long long)stats.receives, (unsigned long long)stats.shared);
 	printf("\"latency_us\": {\"mean\": %.1f, \"p50\": %.1f, \"p95\": %.1f, \"p99\": %.1f, "
 	       "\"p999\": %.1f, \"max\": %.1f}}\n",
 	       lp_hist_mean(&latencies) / 1e3,

@@ -24,6 +24,7 @@ int lpi_link_new(struct lapis *lapis, uint32_t shard, struct lpi_link **ret_conn
 	}
 	conn->lapis = lapis;
 	conn->fd = -1;
+	conn->share_fd = -1;
 	conn->shard = shard;
 	lpi_ops_init(&conn->queue);
 	lpi_ops_init(&conn->sending);
@@ -149,6 +150,7 @@ void lpi_link_fail(struct lpi_link *conn, int err, const char *fmt, ...)
 	if (conn->fd >= 0)
 		(void)close(conn->fd);
 	conn->fd = -1;
+	lpi_shared_drop(conn);
 	end_all(conn);
 	start_clock(conn);
 	free(conn->slots);

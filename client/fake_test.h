@@ -44,6 +44,9 @@ struct lpi_fake_conn {
 	size_t out_len;
 	uint32_t held[64]; /* where replies begin in out */
 	uint32_t held_cnt;
+	uint64_t released_cnt; /* replies with data in shared memory that the client is done with */
+	bool passes_fd;        /* with what is sent next */
+	int passed_fd;
 };
 
 struct lpi_fake_request {
@@ -490,6 +493,12 @@ static inline void lpi_fake_take(struct lpi_fake *fake, struct lpi_fake_request 
 {
 	uint32_t crcs[LP_WIRE_CRCS_MAX];
 	const struct lp_wire_header *header = &req->header;
+	if (header->kind == LP_WIRE_KIND_NOTICE) {
+		assert_int_equal(header->opcode, LP_WIRE_OP_RELEASE);
+		assert_true(header->offset > req->conn->released_cnt);
+		req->conn->released_cnt = header->offset;
+		return;
+	}
 	assert_int_equal(header->kind, LP_WIRE_KIND_REQUEST);
 	assert_true(header->opcode < LP_ARRAY_SIZE(fake->requests));
 	assert_int_equal(header->shard, 0);
@@ -561,6 +570,26 @@ static inline void lpi_fake_read(struct lpi_fake *fake, struct lpi_fake_conn *co
 	}
 }
 
+/* As send(), with the descriptor that is to go along. */
+static inline ssize_t lpi_fake_send_some(struct lpi_fake_conn *conn, size_t len)
+{
+	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))] = {0};
+	struct cmsghdr head = {.cmsg_len = CMSG_LEN(sizeof(int)),
+			       .cmsg_level = SOL_SOCKET,
+			       .cmsg_type = SCM_RIGHTS};
+	struct iovec iov = {conn->out, len};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	if (conn->passes_fd) {
+		memcpy(control, &head, sizeof(head));
+		memcpy(control + CMSG_LEN(0), &conn->passed_fd, sizeof(int));
+		msg.msg_control = control;
+		msg.msg_controllen = sizeof(control);
+	}
+	ssize_t n = sendmsg(conn->fd, &msg, MSG_NOSIGNAL);
+	conn->passes_fd &= n <= 0;
+	return n;
+}
+
 static inline void lpi_fake_flush(struct lpi_fake *fake, struct lpi_fake_conn *conn)
 {
 	size_t len = conn->held_cnt > 0 ? conn->held[0] : conn->out_len;
@@ -568,7 +597,7 @@ static inline void lpi_fake_flush(struct lpi_fake *fake, struct lpi_fake_conn *c
 		len = LP_MIN(len, fake->step_bytes);
 	if (len == 0)
 		return;
-	ssize_t n = send(conn->fd, conn->out, len, MSG_NOSIGNAL);
+	ssize_t n = lpi_fake_send_some(conn, len);
 	if (n <= 0)
 		return;
 	memmove(conn->out, conn->out + n, conn->out_len - (size_t)n);

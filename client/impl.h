@@ -39,6 +39,7 @@
 /* So much of a wait, and of a step, counts as time that the daemon had. */
 #define LPI_WAIT_COUNTS_MAX LP_NS_PER_S
 #define LPI_STEP_COUNTS_MAX LP_NS_PER_MS
+#define LPI_SHARE_FROM      (256u << 10) /* bytes of a piece that are worth it */
 /* So long sources wait for what is half sent. */
 #define LPI_HUNGER_MAX (100 * LP_NS_PER_MS)
 
@@ -196,6 +197,14 @@ enum lpi_state {
 	LPI_STATE_UP,
 };
 
+/* Memory that is shared with the daemon. */
+enum lpi_share_state {
+	LPI_SHARE_NONE, /* not asked for yet */
+	LPI_SHARE_ASKED,
+	LPI_SHARE_HAS,
+	LPI_SHARE_OFF, /* there is none to be had */
+};
+
 struct lpi_link {
 	struct lapis *lapis;
 	int fd;
@@ -230,7 +239,15 @@ struct lpi_link {
 	uint8_t *target;
 	uint32_t target_bytes; /* that are there */
 	uint8_t *piece;        /* LP_WIRE_PIECE_MAX, made when it is needed */
+	bool is_checked;       /* data that came has been verified */
 	uint32_t crcs[LP_WIRE_CRCS_MAX];
+
+	enum lpi_share_state share_state;
+	int share_fd;   /* came before the answer, else -1 */
+	uint8_t *share; /* only to be read */
+	uint64_t share_bytes;
+	uint64_t shared_cnt;   /* replies with data there that we are done with, */
+	uint64_t released_cnt; /* and of which the daemon knows */
 };
 
 /* conn.c */
@@ -253,6 +270,22 @@ bool lpi_link_has_unsent(const struct lpi_link *conn);
 /* The operation is no longer this connection's; true when its outcome is unknown. */
 bool lpi_link_forget(struct lpi_op *op);
 void lpi_link_free_slot(struct lpi_link *conn, struct lpi_credit *slot);
+
+/* shared.c */
+/* If it is worth it, and can be had: what gets of this connection bring comes by shared memory. */
+void lpi_shared_ask(struct lpi_link *conn);
+/* readv(), with descriptors. */
+ssize_t lpi_shared_receive(struct lpi_link *conn, struct iovec *iov, int cnt) LP_MUST_CHECK;
+/* What was asked for. An error ends the connection. */
+int lpi_shared_answer(struct lpi_link *conn, const uint8_t *meta) LP_MUST_CHECK;
+/* The data of a reply, if it is wanted, to the connection's target, and verified: -EBADMSG, what
+ * is there is not what was meant. -EPROTO ends the connection. */
+int lpi_shared_take(struct lpi_link *conn, const uint8_t *rest, bool is_wanted,
+		    const char **ret_why) LP_MUST_CHECK;
+/* The daemon is told what we are done with: by what is sent next. */
+void lpi_shared_release(struct lpi_link *conn);
+/* The connection has ended. */
+void lpi_shared_drop(struct lpi_link *conn);
 
 /* receive.c */
 void lpi_link_receive(struct lpi_link *conn);
@@ -334,6 +367,7 @@ struct lapis {
 	uint64_t ordered_nr; /* answers so far that may have come before the change was durable */
 	uint64_t synced_nr;  /* of these, how many a sync has covered */
 	bool lost_ordered;   /* a connection broke while they differed */
+	bool shares_nothing; /* what the daemon shares cannot be mapped here */
 
 	struct lpi_all all;
 	struct lpi_ops own_inbox; /* what callbacks have submitted: no lock is needed for that */

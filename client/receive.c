@@ -303,7 +303,7 @@ static void take_data(struct lpi_link *conn)
 			lpi_link_free_slot(conn, slot);
 		return;
 	}
-	int err = damaged(conn, op);
+	int err = conn->is_checked ? 0 : damaged(conn, op);
 	if (err == 0 && op->sink != NULL && header->data_bytes > 0) {
 		err = op->sink(op->sink_arg, header->offset, conn->target, header->data_bytes);
 		if (err < 0)
@@ -332,10 +332,43 @@ static void take_data(struct lpi_link *conn)
 	finish_get(op);
 }
 
+/* It was damaged, or read when the daemon had already ended the connection: then that is seen when
+ * all has been received that came before. */
+static void ask_again(struct lpi_link *conn, struct lpi_op *op, const char *why)
+{
+	(void)lpi_link_forget(op);
+	if (++op->tries < LPI_LINK_TRIES_MAX) {
+		lpi_counter_add(&op->lapis->counters.retries);
+		lpi_wait(op);
+		return;
+	}
+	int err = LP_CORRUPT_CRC(conn->header.offset, "data in shared memory");
+	lpi_finish(op, lpi_op_printf(op, err, "%s, %u times", why, op->tries), op->text);
+}
+
+/* What it brings is there already. */
+static int take_shared(struct lpi_link *conn, const uint8_t *rest)
+{
+	struct lpi_op *op = conn->data_slot->op;
+	const char *why = "";
+	int err = lpi_shared_take(conn, rest, op != NULL, &why);
+	if (err < 0 && (err != -EBADMSG || op == NULL))
+		return fault(conn, err, why);
+	if (err < 0)
+		ask_again(conn, op, why);
+	conn->target_bytes = conn->header.data_bytes;
+	conn->is_checked = true;
+	return 0;
+}
+
 static int begin_data(struct lpi_link *conn, struct lpi_credit *slot, const uint8_t *rest)
 {
 	const struct lp_wire_header *header = &conn->header;
 	struct lpi_op *op = slot->op;
+	bool is_shared = (header->flags & LP_WIRE_FLAG_SHARED) != 0;
+	uint32_t meta_bytes = header->meta_bytes;
+	if (is_shared)
+		meta_bytes = LP_MIN(meta_bytes, (uint32_t)LP_WIRE_GOT_SIZE);
 	if (op != NULL) {
 		uint64_t got = op->result.data_bytes;
 		if (header->data_bytes > 0 && header->offset != op->offset + got)
@@ -345,7 +378,7 @@ static int begin_data(struct lpi_link *conn, struct lpi_credit *slot, const uint
 		/* The version is that of the first piece: who puts back what he has read, if it is
 		 * still of this version, must not overwrite what came between two pieces. */
 		uint64_t version = op->result.version;
-		if (lpi_reply_decode(op, rest, header->meta_bytes) < 0)
+		if (lpi_reply_decode(op, rest, meta_bytes) < 0)
 			return fault(conn, -EPROTO, "an answer does not fit its request");
 		if (op->has_version)
 			op->result.version = version;
@@ -359,8 +392,11 @@ static int begin_data(struct lpi_link *conn, struct lpi_credit *slot, const uint
 	lp_wire_crcs_decode(rest + header->meta_bytes, header->crc_cnt, conn->crcs);
 	conn->data_slot = slot;
 	conn->target_bytes = 0;
+	conn->is_checked = false;
 	conn->in_data = true;
-	return 0;
+	if ((header->flags & LP_WIRE_FLAG_MORE) != 0 || header->data_bytes >= LPI_SHARE_FROM)
+		lpi_shared_ask(conn);
+	return is_shared ? take_shared(conn, rest) : 0;
 }
 
 /* --- Messages --------------------------------------------------------------------------------- */
@@ -377,6 +413,10 @@ static int take_rest(struct lpi_link *conn, const uint8_t *rest)
 			      (const char *)rest);
 		return -EPROTO;
 	}
+	if (header->opcode == LP_WIRE_OP_SHARE) {
+		int err = lpi_shared_answer(conn, rest);
+		return err < 0 ? fault(conn, err, "memory that cannot be shared") : 0;
+	}
 	struct lpi_credit *slot = find_slot(conn);
 	if (slot == NULL || slot->opcode != header->opcode ||
 	    (slot->op != NULL && slot->op->place != LPI_PLACE_SENT))
@@ -388,7 +428,12 @@ static int take_rest(struct lpi_link *conn, const uint8_t *rest)
 		take_error(conn, slot, rest);
 		return 0;
 	}
-	if (header->status == 0 && slot->opcode == LP_WIRE_OP_GET)
+	bool is_shared = (header->flags & LP_WIRE_FLAG_SHARED) != 0;
+	bool is_got = header->status == 0 && slot->opcode == LP_WIRE_OP_GET;
+	if (is_shared &&
+	    (!is_got || header->data_bytes == 0 || header->meta_bytes < LP_WIRE_GOT_SIZE))
+		return fault(conn, -EPROTO, "shared data where there is none");
+	if (is_got)
 		return begin_data(conn, slot, rest);
 	if (header->status != 0 || header->data_bytes > 0)
 		return fault(conn, -EPROTO, "data where there must be none");
@@ -405,7 +450,7 @@ static int take_header(struct lpi_link *conn, const uint8_t *bytes)
 	if (conn->header.kind != LP_WIRE_KIND_REPLY ||
 	    conn->header.data_bytes > LP_WIRE_PIECE_MAX || conn->header.crc_cnt > LP_WIRE_CRCS_MAX)
 		return fault(conn, -EPROTO, "the daemon sends what is not a reply");
-	if (conn->header.flags & ~LP_WIRE_FLAG_MORE)
+	if (conn->header.flags & ~(LP_WIRE_FLAG_MORE | LP_WIRE_FLAG_SHARED))
 		return fault(conn, -EPROTO, "a reply with flags that are not known here");
 	return 0;
 }
@@ -472,7 +517,9 @@ void lpi_link_receive(struct lpi_link *conn)
 		}
 		size_t room = LPI_READ_BYTES - conn->in_end;
 		iov[cnt++] = (struct iovec){conn->in + conn->in_end, room};
-		ssize_t n = readv(conn->fd, iov, cnt);
+		bool may_bring_fd = conn->share_state == LPI_SHARE_ASKED;
+		ssize_t n = may_bring_fd ? lpi_shared_receive(conn, iov, cnt)
+					 : readv(conn->fd, iov, cnt);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
@@ -487,6 +534,7 @@ void lpi_link_receive(struct lpi_link *conn)
 		conn->target_bytes += (uint32_t)direct;
 		conn->in_end += (size_t)n - direct;
 		take_all(conn);
+		lpi_shared_release(conn);
 		if ((size_t)n < wanted + room)
 			return;
 	}

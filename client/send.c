@@ -12,6 +12,7 @@
 #include "client/impl.h"
 
 #define MESSAGES_MAX 128u /* in one call */
+#define LAST_ROUNDS  64   /* of receiving from a connection that takes nothing any more */
 
 void lpi_link_queue(struct lpi_link *conn, struct lpi_op *op)
 {
@@ -147,6 +148,13 @@ static void want_out(struct lpi_link *conn, bool wants)
 	conn->wants_out = wants;
 }
 
+/* The daemon has closed: what it had answered before that has come, and counts. */
+static void take_last(struct lpi_link *conn)
+{
+	for (int i = 0; i < LAST_ROUNDS && conn->state == LPI_STATE_UP; i++)
+		lpi_link_receive(conn);
+}
+
 void lpi_link_flush(struct lpi_link *conn)
 {
 	struct iovec iov[MESSAGES_MAX * 2];
@@ -166,7 +174,9 @@ void lpi_link_flush(struct lpi_link *conn)
 			return;
 		}
 		if (n < 0) {
-			lpi_link_fail(conn, -errno, "cannot send: %s", lp_strerror(-errno));
+			int err = -errno;
+			take_last(conn);
+			lpi_link_fail(conn, err, "cannot send: %s", lp_strerror(err));
 			return;
 		}
 		lpi_counter_add(&conn->lapis->counters.sends);

@@ -254,10 +254,30 @@ static bool take_request(struct lpi_conn *conn)
 	return true;
 }
 
+/* It needs no request, and no credit. */
+static bool take_notice(struct lpi_conn *conn)
+{
+	const struct lp_wire_header *header = &conn->header;
+	bool is_release = header->opcode == LP_WIRE_OP_RELEASE && header->flags == 0 &&
+			  header->status == 0 && header->shard == 0 && header->meta_bytes == 0 &&
+			  header->data_bytes == 0 && header->crc_cnt == 0;
+	if (conn->share == NULL || !is_release ||
+	    lpi_share_release(conn->share, header->offset) < 0) {
+		lpi_conn_part(conn, -EPROTO, "a notice of what cannot be");
+		return false;
+	}
+	conn->head_bytes = 0;
+	begin_pace(conn);
+	return false;
+}
+
+/* True: more of the message is to come. */
 static bool take_header(struct lpi_conn *conn)
 {
 	const char *why = "";
 	int r = lp_wire_header_read(conn->head, conn->crc_mode, &conn->header, &why);
+	if (r >= 0 && conn->header.kind == LP_WIRE_KIND_NOTICE)
+		return take_notice(conn);
 	if (r >= 0 && conn->header.kind != LP_WIRE_KIND_REQUEST) {
 		r = -EPROTO;
 		why = "a client sends requests";

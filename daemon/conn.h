@@ -51,7 +51,8 @@ struct lp_admin {
 struct lp_door_options {
 	struct lp_reactor *reactor;
 	struct lp_bufs *bufs;
-	uint64_t bufs_bytes; /* of these, its part; 0: all: it is alone on its thread */
+	uint64_t bufs_bytes;  /* of these, its part; 0: all: it is alone on its thread */
+	uint64_t share_bytes; /* of memory that clients may read, beside these; 0: none */
 	struct lp_ns *ns;
 	uint32_t shard_idx;
 	uint32_t shard_cnt;
@@ -112,6 +113,8 @@ struct lp_door_stats {
 	uint64_t requests_under_way;
 	uint64_t throttled; /* how often a socket was not read for want of requests or credits */
 	uint64_t bad_messages;
+	uint64_t shared_replies; /* with data in shared memory */
+	uint64_t share_bytes;    /* of memory that is shared, now */
 	uint64_t timeouts;
 };
 void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats);

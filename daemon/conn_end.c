@@ -115,6 +115,9 @@ static void free_conn(struct lpi_conn *conn)
 	struct lp_door *door = conn->door;
 	LP_ASSERT(conn->open_cnt == 0 && conn->under_way == 0 && conn->reply_bytes == 0 &&
 		  conn->held_bytes == 0);
+	if (conn->share != NULL)
+		door->stats.share_bytes -= lpi_share_bytes(conn->share);
+	lpi_share_free(conn->share);
 	lpi_end_list_remove(conn);
 	lpi_conn_list_remove(conn);
 	if (conn->fd >= 0)

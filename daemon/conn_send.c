@@ -96,6 +96,8 @@ static void sent(struct lp_io *io)
 	}
 	uint64_t bytes = io->result > 0 ? (uint64_t)io->result : 0;
 	door->stats.sent_bytes += bytes;
+	if (io->result > 0 && conn->msg.msg_controllen > 0)
+		lpi_share_sent(conn->share);
 	bytes += conn->first_sent_bytes;
 	while ((reply = lpi_reply_list_first(&conn->replies)) != NULL &&
 	       bytes >= reply_bytes(reply)) {
@@ -127,6 +129,8 @@ void lpi_conn_send(struct lpi_conn *conn)
 	if (gather.cnt == 0)
 		return;
 	conn->msg = (struct msghdr){.msg_iov = conn->iovs, .msg_iovlen = gather.cnt};
+	if (conn->share != NULL)
+		lpi_share_attach(conn->share, &conn->msg);
 	conn->send_io.complete = sent;
 	conn->send_began_ns = lpi_door_now_ns(door);
 	if (conn->send_pace_ns == 0)

@@ -162,8 +162,10 @@ int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, bool has_ring,
 	}
 	uint64_t eighth = part / 8;
 	uint64_t ring_bytes = has_ring ? eighth / 2 : 0;
-	*ret_plan = (struct lpi_memory_plan){.bufs_bytes = 4 * eighth - ring_bytes,
+	uint64_t share_bytes = lp_align_down(eighth / 2, LP_BUF_LARGE);
+	*ret_plan = (struct lpi_memory_plan){.bufs_bytes = 4 * eighth - ring_bytes - share_bytes,
 					     .ring_bytes = ring_bytes,
+					     .share_bytes = share_bytes,
 					     .store_bytes = 5 * eighth - eighth % LP_BLOCK_BYTES,
 					     .data_cache_bytes = eighth,
 					     .deferred_blocks =

@@ -227,6 +227,7 @@ static void set_bounds(struct lp_door *door)
 	door->receiving_bytes_max = bytes / 2;
 	door->reply_bytes_max = bytes / 2;
 	door->held_bytes_max = bytes / 4;
+	door->share_bytes_max = door->options.share_bytes;
 }
 
 static int new_pools(struct lp_door *door)

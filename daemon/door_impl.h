@@ -16,6 +16,7 @@
 #include "base/pool.h"
 #include "base/reactor.h"
 #include "daemon/ops.h"
+#include "daemon/share.h"
 
 #define LPI_SCRATCH_BYTES  (UINT32_C(256) << 10) /* one receive */
 #define LPI_DIRECT_BYTES   (UINT32_C(32) << 10)  /* as much data is received into its place */
@@ -126,6 +127,7 @@ struct lpi_conn {
 	uint32_t open_cnt;
 	struct lp_ns_op close_op;
 	bool is_giving_back;
+	struct lpi_share *share; /* NULL: it has asked for none */
 };
 
 LP_LIST_DEFINE(lpi_conn_list, struct lpi_conn, node);
@@ -159,6 +161,7 @@ struct lp_door {
 	uint64_t reply_bytes_max;
 	uint64_t held_bytes; /* buffers of meta, operations, and answers that are meta */
 	uint64_t held_bytes_max;
+	uint64_t share_bytes_max; /* of memory that is shared with clients */
 	bool is_stopping;
 	uint64_t stop_deadline_ns;
 	void (*stopped)(void *arg);

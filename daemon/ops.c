@@ -13,6 +13,7 @@ static const struct lpi_opcode opcodes[] = {
 	 .run = lpi_run_hello,
 	 .undo = lpi_undo_hello},
 	{.name = "ping", .code = LP_WIRE_OP_PING, .begin = lpi_meta_ping, .run = lpi_run_ping},
+	{.name = "share", .code = LP_WIRE_OP_SHARE, .begin = lpi_meta_share, .run = lpi_run_share},
 	{.name = "stat",
 	 .code = LP_WIRE_OP_STAT,
 	 .begin = lpi_meta_stat,

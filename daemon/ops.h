@@ -141,6 +141,8 @@ void lpi_run_hello(struct lpi_request *request);
 void lpi_undo_hello(struct lpi_request *request);
 int lpi_meta_ping(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_ping(struct lpi_request *request);
+int lpi_meta_share(struct lpi_request *request, struct lp_reader *reader);
+void lpi_run_share(struct lpi_request *request);
 int lpi_meta_open(struct lpi_request *request, struct lp_reader *reader);
 void lpi_run_open(struct lpi_request *request);
 void lpi_undo_open(struct lpi_request *request);

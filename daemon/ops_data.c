@@ -94,6 +94,27 @@ static void drop_read(struct lpi_request *request)
 	}
 }
 
+/* The meta of a piece; returns how long it is. */
+static uint32_t write_got(struct lpi_piece *piece)
+{
+	struct lpi_conn *conn = piece->request->conn;
+	const struct lp_store_op *read = &piece->op.store.op;
+	struct lpi_reply *reply = &piece->reply;
+	const struct lp_wire_got got = {.size_bytes = read->read.size_bytes,
+					.version_nr = read->read.version_nr};
+	struct lp_writer writer;
+	size_t len = 0;
+	lp_writer_init(&writer, reply->head + LP_WIRE_HEADER_SIZE, LPI_REST_INLINE);
+	lp_wire_put_part(&writer, lp_wire_got, &got);
+	/* One that is about to end would take it back too soon. */
+	reply->is_shared = conn->share != NULL && conn->state <= LPI_CONN_SERVING &&
+			   lpi_share_show(conn->share, reply->segs, reply->seg_cnt, &writer);
+	conn->door->stats.shared_replies += reply->is_shared;
+	bool fits = lp_writer_finish(&writer, &len);
+	LP_ASSERT(fits);
+	return (uint32_t)len;
+}
+
 /* Returns whether it is the last one. */
 static bool queue_piece(struct lpi_request *request, struct lpi_piece *piece)
 {
@@ -112,13 +133,10 @@ static bool queue_piece(struct lpi_request *request, struct lpi_piece *piece)
 				      r == -ECANCELED ? "the object has another version" : "");
 		return true;
 	}
-	const struct lp_wire_got got = {.size_bytes = read->read.size_bytes,
-					.version_nr = read->read.version_nr};
-	lp_wire_got_encode(&got, reply->head + LP_WIRE_HEADER_SIZE);
 	reply->segs = read->read.segs;
 	reply->seg_cnt = read->read.seg_cnt;
 	reply->data_bytes = (uint32_t)read->read.bytes;
-	lpi_piece_queue(piece, LP_WIRE_GOT_SIZE, !is_last);
+	lpi_piece_queue(piece, write_got(piece), !is_last);
 	return is_last;
 }
 
@@ -203,6 +221,8 @@ static void read_piece(struct lpi_request *request, struct lpi_piece *piece, uin
 	op->store.op.read.ino = request->refs[0].found;
 	op->store.op.read.offset = piece->offset;
 	op->store.op.read.length = length;
+	if (request->conn->share != NULL)
+		op->store.op.read.into = lpi_share_bufs(request->conn->share);
 	lp_ns_submit(request->door->options.ns, op);
 }
 

@@ -120,6 +120,59 @@ void lpi_run_ping(struct lpi_request *request)
 		lpi_request_answer(request);
 }
 
+/* --- Shared memory
+ * ---------------------------------------------------------------------------------- */
+
+/* Less than that is not worth it. */
+#define SHARE_BYTES_MIN (UINT64_C(2) << 20)
+
+int lpi_meta_share(struct lpi_request *request, struct lp_reader *reader)
+{
+	struct lp_wire_share share;
+	(void)request;
+	return lp_wire_part(reader, lp_wire_share, &share) && share.bytes > 0 ? 0 : -EINVAL;
+}
+
+/* 0, or why not; *why says it. */
+static int new_share(struct lpi_conn *conn, uint64_t wanted, const char **why)
+{
+	const struct lp_door *door = conn->door;
+	uint64_t left =
+		door->share_bytes_max - LP_MIN(door->stats.share_bytes, door->share_bytes_max);
+	uint64_t bytes = LP_MIN(LP_MAX(wanted, SHARE_BYTES_MIN), LP_WIRE_SHARE_MAX);
+	/* Without them nobody would notice that it was read too late (see lpi_share_free()). */
+	*why = "memory is shared through a unix socket, with all checksums";
+	if (!conn->peer.is_unix || conn->crc_mode != LP_WIRE_CRC_ALL)
+		return -EOPNOTSUPP;
+	*why = "this connection shares memory already";
+	if (conn->share != NULL)
+		return -EALREADY;
+	*why = "no memory is left to be shared";
+	bytes = LP_MIN(bytes, left);
+	if (bytes < SHARE_BYTES_MIN || lpi_share_new(bytes, &conn->share) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+void lpi_run_share(struct lpi_request *request)
+{
+	struct lpi_conn *conn = request->conn;
+	struct lp_wire_share share;
+	const char *why = "";
+	lp_wire_share_decode(request->meta, &share);
+	int err = new_share(conn, share.bytes, &why);
+	if (err < 0) {
+		lpi_request_fail(request, err, why);
+		return;
+	}
+	share.bytes = lpi_share_bytes(conn->share);
+	conn->door->stats.share_bytes += share.bytes;
+	struct lp_writer *writer = lpi_request_writer(request, LP_WIRE_SHARE_SIZE);
+	LP_ASSERT(writer != NULL); /* it is short */
+	lp_wire_put_part(writer, lp_wire_share, &share);
+	lpi_request_answer(request);
+}
+
 /* --- Opens and uploads
  * ------------------------------------------------------------------------------ */
 

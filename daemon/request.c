@@ -315,6 +315,7 @@ void lpi_piece_free(struct lpi_piece *piece)
 	piece->reply.segs = NULL;
 	piece->reply.seg_cnt = 0;
 	piece->reply.data_bytes = 0;
+	piece->reply.is_shared = false;
 	if (piece != &piece->request->piece)
 		lp_pool_put(door->pieces, piece);
 }
@@ -339,7 +340,8 @@ static void seal(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool mor
 		.kind = LP_WIRE_KIND_REPLY,
 		.opcode = request->header.opcode,
 		.request_id = request->header.request_id,
-		.flags = more ? LP_WIRE_FLAG_MORE : 0,
+		.flags = (more ? LP_WIRE_FLAG_MORE : 0) |
+			 (reply->is_shared ? LP_WIRE_FLAG_SHARED : 0),
 		.status = (uint32_t)-err,
 		.shard = best_shard(request),
 		.meta_bytes = meta_bytes,
@@ -359,6 +361,10 @@ static void seal(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool mor
 			    reply->rest != NULL ? reply->rest->data
 						: reply->head + LP_WIRE_HEADER_SIZE,
 			    reply->head);
+	if (!reply->is_shared)
+		return;
+	reply->seg_cnt = 0;
+	reply->data_bytes = 0;
 }
 
 static void queue(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool more)

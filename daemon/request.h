@@ -18,11 +18,12 @@
 #include "base/sm.h"
 #include "daemon/conn.h"
 
-#define LPI_META_INLINE  512u  /* bytes of meta that need no buffer */
-#define LPI_CRCS_INLINE  20u   /* checksums */
-#define LPI_REST_INLINE  1056u /* bytes of a reply's meta and checksums: one piece of a read */
-#define LPI_DATA_SEGS    5u    /* of data: four whole buffers, and one more when off the grid */
-#define LPI_PIECES_AHEAD 4u    /* pieces of one get that are read or sent at a time; */
+#define LPI_META_INLINE 512u /* bytes of meta that need no buffer */
+#define LPI_CRCS_INLINE 20u  /* checksums */
+/* Bytes of a reply's meta and checksums: one piece of a read, in shared memory or not. */
+#define LPI_REST_INLINE  (1056u + LP_WIRE_PARTS_MAX * LP_WIRE_SHARED_SIZE)
+#define LPI_DATA_SEGS    5u /* of data: four whole buffers, and one more when off the grid */
+#define LPI_PIECES_AHEAD 4u /* pieces of one get that are read or sent at a time; */
 #define LPI_AHEAD_BYTES  (8u << 20) /* one only where those of its connection have so much */
 #define LPI_TRIES_MAX    8u /* how often a path is looked up again when its object had gone */
 #define LPI_OWN_CHANGES  5u /* of one transaction; a compound has more, in a buffer */
@@ -60,6 +61,7 @@ struct lpi_reply {
 	struct lp_buf *rest; /* meta that does not fit behind the header */
 	uint32_t rest_bytes; /* of meta and checksums, wherever they are */
 	bool is_last;        /* of its request; false when its time has been noted */
+	bool is_shared;      /* its data is in the shared memory, and is not sent */
 	uint8_t head[LP_WIRE_HEADER_SIZE + LPI_REST_INLINE];
 };
 

@@ -112,6 +112,7 @@ enum lpi_service_state {
 struct lpi_memory_plan {
 	uint64_t bufs_bytes;
 	uint64_t ring_bytes;  /* of the mount's requests, where they come by io_uring */
+	uint64_t share_bytes; /* that clients may read */
 	uint64_t store_bytes; /* the data cache included */
 	uint64_t data_cache_bytes;
 	uint64_t deferred_blocks;

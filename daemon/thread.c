@@ -347,6 +347,7 @@ static int open_door(struct lpi_shard *shard)
 		.reactor = thread->reactor,
 		.bufs = thread->bufs,
 		.bufs_bytes = service->memory.bufs_bytes,
+		.share_bytes = service->memory.share_bytes,
 		.ns = shard->ns,
 		.shard_idx = shard->idx,
 		.shard_cnt = service->shard_cnt,

@@ -565,6 +565,8 @@ void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *cal
 	if (op->opcode == LP_STORE_READ && shard_idx != from->options.shard_idx) {
 		call->caller_done = call->done;
 		call->done = bring_read;
+		/* The caller's thread's, as what it is copied to will be. */
+		op->read.into = NULL;
 	}
 	if (shard_idx != from->options.shard_idx) {
 		lpi_call_start(from, shard_idx, call);

@@ -46,7 +46,8 @@ struct lpi_read {
 	uint32_t seg_cnt;
 	uint32_t segment_cnt;
 	uint64_t bytes;
-	uint64_t since; /* lpi_cached_now() of the plan */
+	uint64_t since;       /* lpi_cached_now() of the plan */
+	struct lp_bufs *into; /* of the op, if this is to go there */
 	struct lpi_block_job job;
 	struct lp_commit_waiter durable_waiter;
 	struct lp_commit_waiter waiter; /* for memory, or what is read ahead */

@@ -167,20 +167,30 @@ static int find_in_memory(const struct lpi_read *read, uint64_t device_block, ui
 			  (unsigned long long)device_block, crc, read->crcs[idx]);
 }
 
-/* The largest class of which at most half is wasted; when that is out, smaller ones. */
-static struct lp_buf *take_buf(const struct lpi_read *read, uint64_t bytes)
+/* The largest class of which at most half is wasted; when that is out, smaller ones, but none of 4
+ * KiB. NULL: there is none. */
+static struct lp_buf *take_large(struct lp_bufs *bufs, uint64_t bytes)
 {
-	const struct lpi_block *block = lpi_read_block(read);
-	struct lp_bufs *bufs = block->options.bufs;
-	/* What will be kept lies in the cache's own buffers, as long as there are any. */
-	struct lp_buf *buf = read->is_cached ? lpi_cached_buf(block->cached) : NULL;
-	if (buf != NULL)
-		return buf;
+	struct lp_buf *buf = NULL;
 	if (2 * bytes >= LP_BUF_LARGE)
 		buf = lp_buf_new(bufs, LP_BUF_LARGE);
 	if (buf == NULL && 2 * bytes >= LP_BUF_MEDIUM)
 		buf = lp_buf_new(bufs, LP_BUF_MEDIUM);
-	return buf != NULL ? buf : lp_buf_new(bufs, LP_BUF_SMALL);
+	return buf;
+}
+
+static struct lp_buf *take_buf(const struct lpi_read *read, uint64_t bytes)
+{
+	const struct lpi_block *block = lpi_read_block(read);
+	struct lp_buf *buf = NULL;
+	/* What will be kept lies in the cache's own buffers, as long as there are any. */
+	if (read->is_cached)
+		buf = lpi_cached_buf(block->cached);
+	else if (read->into != NULL)
+		buf = take_large(read->into, LP_MAX(bytes, (uint64_t)LP_BUF_MEDIUM));
+	if (buf == NULL)
+		buf = take_large(block->options.bufs, bytes);
+	return buf != NULL ? buf : lp_buf_new(block->options.bufs, LP_BUF_SMALL);
 }
 
 /* As many of the io's blocks as it has places for buffers. -ENOBUFS. */
@@ -285,9 +295,23 @@ static int plan_data(struct lpi_read *read, struct lp_extent extent, uint64_t fi
 	return err < 0 ? err : add_data(read, extent.block, extent.cnt);
 }
 
+/* What is in many pieces, or not only on the device, is of no use there. */
+static struct lp_bufs *choose_into(const struct lpi_read *read, const struct lpi_inode *inode)
+{
+	bool has_inline = inode->rec.content.len > 0 && first_block(read) == 0;
+	if (read->is_cached || has_inline || read->segment_cnt > LP_STORE_INTO_EXTENTS)
+		return NULL;
+	for (uint32_t i = 0; i < read->segment_cnt; i++) {
+		if (read->segments[i].kind != LP_EXTMAP_DATA)
+			return NULL;
+	}
+	return read->op->read.into;
+}
+
 int lpi_read_plan(struct lpi_read *read, const struct lpi_inode *inode)
 {
 	int err = 0;
+	read->into = choose_into(read, inode);
 	lpi_block_job_init(&read->job, lpi_read_block(read), read->job.ended);
 	if (read->is_cached)
 		read->since = lpi_cached_now(lpi_read_block(read)->cached);

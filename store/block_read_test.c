@@ -141,6 +141,69 @@ static void test_shape_of_segments(void **state)
 	stop(&rig, &file);
 }
 
+/* How much of what is read at offset lies in the caller's buffers; it is what it should be. */
+static uint64_t read_into(struct lpi_rig *rig, const struct lpi_rig_file *file, uint64_t offset,
+			  uint64_t length, struct lp_bufs *into)
+{
+	struct lpi_rig_op op = lpi_rig_read_op(file->ino, offset, length);
+	uint64_t bytes = 0;
+	op.op.read.into = into;
+	assert_int_equal(lpi_rig_do(rig, &op), 0);
+	lpi_rig_judge(file, &op.op);
+	for (uint32_t i = 0; i < op.op.read.seg_cnt; i++) {
+		const struct lp_seg *seg = &op.op.read.segs[i];
+		if (seg->buf->home != into)
+			continue;
+		assert_true(seg->buf->bytes >= LP_BUF_MEDIUM);
+		bytes += seg->len;
+	}
+	lpi_read_end(rig->block, &op.op);
+	return bytes;
+}
+
+static void test_into_the_callers_memory(void **state)
+{
+	(void)state;
+	struct lpi_rig rig = {.slots = 0};
+	struct lpi_rig_file file;
+	struct lpi_rig_file mixed;
+	struct lp_bufs *into = NULL;
+	struct lp_buf *held[3] = {NULL};
+	struct lp_bufs_stats stats;
+	const uint64_t mib = LP_STORE_READ_MAX;
+	lp_test_ok(lp_bufs_new(3 * mib, &into));
+	start(&rig, &mixed);
+	lpi_rig_file_init(&rig, &file, FILE_NR + 1, 320 * LP_BLOCK_BYTES);
+	lpi_rig_map(&rig, &file, (struct lp_extmap_range){0, 200}, LPI_RIG_WRITTEN, 1);
+	lpi_rig_map(&rig, &file, (struct lp_extmap_range){203, 117}, LPI_RIG_WRITTEN, 1);
+	lpi_rig_map(&rig, &file, (struct lp_extmap_range){200, 3}, LPI_RIG_WRITTEN, 1);
+	lpi_rig_settle(&rig);
+	/* Of one piece, of several, off the grid. */
+	assert_int_equal(read_into(&rig, &file, 0, 200 * LP_BLOCK_BYTES, into),
+			 200 * LP_BLOCK_BYTES);
+	assert_int_equal(read_into(&rig, &file, 0, mib, into), mib);
+	assert_int_equal(read_into(&rig, &file, 5, mib, into), mib);
+	assert_int_equal(read_into(&rig, &file, 310 * LP_BLOCK_BYTES - 3, mib, into),
+			 10 * LP_BLOCK_BYTES + 3);
+	/* Holes, what is pending, what is in many pieces: nothing. */
+	assert_int_equal(read_into(&rig, &mixed, 0, mib, into), 0);
+	/* As long as there is room. */
+	for (size_t i = 0; i < LP_ARRAY_SIZE(held); i++)
+		held[i] = lp_buf_new(into, LP_BUF_LARGE);
+	assert_int_equal(read_into(&rig, &file, 0, mib, into), 0);
+	lp_buf_put(held[0]);
+	assert_true(read_into(&rig, &file, 0, mib, into) < mib);
+	for (size_t i = 1; i < LP_ARRAY_SIZE(held); i++)
+		lp_buf_put(held[i]);
+	assert_int_equal(read_into(&rig, &file, 0, mib, into), mib);
+	lp_bufs_read_stats(into, &stats);
+	assert_int_equal(stats.used_bytes, 0);
+	assert_no_leak(&rig);
+	lpi_rig_file_fini(&mixed);
+	stop(&rig, &file);
+	lp_bufs_free(into);
+}
+
 /* Each block apart from the next: as many ios as there can be. */
 static void test_fragments(void **state)
 {
@@ -750,6 +813,7 @@ int main(void)
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_every_source),
 		cmocka_unit_test(test_shape_of_segments),
+		cmocka_unit_test(test_into_the_callers_memory),
 		cmocka_unit_test(test_fragments),
 		cmocka_unit_test(test_inline),
 		cmocka_unit_test(test_what_is_no_file),

@@ -58,12 +58,13 @@ struct lp_workers;
 
 /* --- Limits ----------------------------------------------------------------------------------- */
 
-#define LP_STORE_WRITE_MAX   (UINT64_C(4) << 20)  /* bytes of one write */
-#define LP_STORE_READ_MAX    (UINT64_C(1) << 20)  /* bytes of one read */
-#define LP_STORE_RANGE_MAX   (UINT64_C(16) << 20) /* bytes punched, preallocated, cloned at once */
-#define LP_STORE_FILE_MAX    LP_INODE_SIZE_MAX    /* bytes: 16 TiB */
-#define LP_STORE_VALUE_MAX   UINT32_C(65536)      /* bytes of an xattr's or omap value */
-#define LP_STORE_CHANGES_MAX 32u                  /* guards and changes of one transaction */
+#define LP_STORE_WRITE_MAX    (UINT64_C(4) << 20) /* bytes of one write */
+#define LP_STORE_READ_MAX     (UINT64_C(1) << 20) /* bytes of one read */
+#define LP_STORE_INTO_EXTENTS 8u /* of the device, that are read into the caller's memory */
+#define LP_STORE_RANGE_MAX    (UINT64_C(16) << 20) /* bytes punched, preallocated, cloned at once */
+#define LP_STORE_FILE_MAX     LP_INODE_SIZE_MAX    /* bytes: 16 TiB */
+#define LP_STORE_VALUE_MAX    UINT32_C(65536)      /* bytes of an xattr's or omap value */
+#define LP_STORE_CHANGES_MAX  32u                  /* guards and changes of one transaction */
 /* Different inodes, names and records in one transaction. */
 #define LP_STORE_TOUCHED_MAX 16u
 /* Bytes of one write, if it does not begin in the middle of a block: as many can be overwritten
@@ -353,6 +354,11 @@ struct lp_store_op {
 			/* Past what a cache of data remembers, which learns nothing; and what is
 			 * read must not count as free: -EUCLEAN. */
 			bool from_device;
+			/* Where data comes from the device to, if that is all there is in the read,
+			 * in at most LP_STORE_INTO_EXTENTS pieces, and it is larger than what is
+			 * cached; as long as there is room: in buffers of 64 KiB at least. NULL:
+			 * the store's own. Of the store's thread. */
+			struct lp_bufs *into;
 			/* Results, valid until lp_store_end(). Fewer bytes than asked for: the file
 			 * ends there. */
 			const struct lp_seg *segs;

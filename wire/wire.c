@@ -102,8 +102,8 @@ int lp_wire_header_read(const void *bytes, enum lp_wire_crc mode, struct lp_wire
 	*ret_why = lengths_fault(&header);
 	if (*ret_why != NULL)
 		return -EMSGSIZE;
-	if (!lp_wire_header_reserved_is_zero(&header) ||
-	    (header.kind != LP_WIRE_KIND_REQUEST && header.kind != LP_WIRE_KIND_REPLY)) {
+	if (!lp_wire_header_reserved_is_zero(&header) || header.kind < LP_WIRE_KIND_REQUEST ||
+	    header.kind > LP_WIRE_KIND_NOTICE) {
 		*ret_why = "the header's fields make no sense";
 		return -EPROTO;
 	}

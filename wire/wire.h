@@ -25,6 +25,8 @@
 #define LP_WIRE_NO_MODE   UINT16_MAX
 #define LP_WIRE_ANY_SHARD UINT32_MAX
 #define LP_WIRE_CRCS_MAX  (LP_WIRE_DATA_MAX / LP_WIRE_BLOCK_BYTES + 1)
+#define LP_WIRE_SHARE_MAX (UINT64_C(16) << 20) /* bytes of shared memory of a connection */
+#define LP_WIRE_PARTS_MAX 16u                  /* of data that is there */
 
 /* --- Pieces ----------------------------------------------------------------------------------- */
 

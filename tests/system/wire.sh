@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Goal: docs/format/wire.md is enough to write a client from, and lapisd keeps to it, whoever speaks.
 # Method: the client in tests/wire/, written from the page alone: page and client agree; every opcode
-# and its errors; lists against a model; hostile clients; kill -9 under load, 5 times (LP_KILL_ROUNDS,
+# and its errors; lists against a model; shared memory; hostile clients; kill -9 under load, 5 times (LP_KILL_ROUNDS,
 # LP_KILL_SEED and LP_KILL_CLIENTS say otherwise; make wire-kill: 200, with 8 clients). In memory and
 # on an image file, 2 shards.
 # timeout: 1800
@@ -29,6 +29,7 @@ fi
 if [ -z "${LP_KILL_ROUNDS:-}" ]; then
 	run opcodes.py both
 	run listing.py both
+	run shared.py block
 	# It looks at the door, not at the store.
 	run hostile.py mem
 fi

@@ -120,6 +120,8 @@ def test_version(daemon):
 def test_kind(daemon):
     unreadable(daemon, ["EPROTO"], kind=2)
     unreadable(daemon, ["EPROTO"], kind=0)
+    unreadable(daemon, ["EPROTO"], kind=3)
+    unreadable(daemon, ["EPROTO"], kind=4)
 
 
 def test_header_crc(daemon):

@@ -18,21 +18,24 @@ verifies all that the agreed mode lets it verify. One Connection belongs to one 
 import collections
 import errno
 import hashlib
+import mmap
+import os
 import select
 import socket
 import struct
 import time
+
+from sums import BLOCK_BYTES, checksums, crc32c, pieces
 
 MAGIC = 0x5257504C
 VERSION = 1
 META_MAX = 65536
 DATA_MAX = 4194304
 PIECE_MAX = 1048576
-BLOCK_BYTES = 4096
 HEADER_BYTES = 64
 
-KIND = {"request": 1, "reply": 2}
-FLAG = {"more": 0x1, "ordered": 0x2}
+KIND = {"request": 1, "reply": 2, "notice": 3}
+FLAG = {"more": 0x1, "ordered": 0x2, "shared": 0x4}
 CRC = {"off": 0, "header": 1, "all": 2}
 ATTR_FLAG = {"made_by_put": 0x1, "spread": 0x2, "immutable": 0x8, "append": 0x10}
 SET = {
@@ -43,7 +46,7 @@ IF = {"any": 0, "absent": 1, "exists": 2, "version": 3}
 PATH = {"auto": 0, "inline": 1, "deferred": 2, "direct": 3}
 RENAME = {"noreplace": 0x1, "exchange": 0x2}
 OP = {
-    "hello": 1, "auth": 2, "ping": 3, "stat": 16, "get": 17, "put": 18, "upload": 19, "write": 20,
+    "hello": 1, "auth": 2, "ping": 3, "share": 4, "release": 5, "stat": 16, "get": 17, "put": 18, "upload": 19, "write": 20,
     "commit": 21, "abort": 22, "delete": 23, "list": 24, "copy": 25, "move": 26, "open": 27,
     "close": 28, "truncate": 29, "punch": 30, "prealloc": 31, "seek": 32, "clone": 33, "set": 34,
     "xattr_get": 40, "xattr_set": 41, "xattr_remove": 42, "xattr_list": 43, "omap_get": 44,
@@ -81,68 +84,6 @@ class Refused(Exception):
         self.reply = reply
         name = errno.errorcode.get(self.errno, str(self.errno))
         super().__init__(f"{what}: {name}: {self.text}")
-
-
-# --------------------------------------------------------------------------------------------
-# Checksums: CRC-32C (Castagnoli), reflected, begun and ended with all ones.
-
-
-def _crc_table():
-    table = []
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-        table.append(crc)
-    return table
-
-
-_TABLE = _crc_table()
-# Of each entry its lowest byte, its second, ...: for as many blocks at once as one likes.
-_TABLE_BYTES = [bytes(entry >> shift & 0xFF for entry in _TABLE) for shift in (0, 8, 16, 24)]
-_TOGETHER_MIN = 8
-
-
-def crc32c(data):
-    crc, table = 0xFFFFFFFF, _TABLE
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
-    return crc ^ 0xFFFFFFFF
-
-
-def _crc_of_blocks(data):
-    """Of each block of data, all at once: byte k of every block is one step, in which the sums
-    advance as four long numbers, byte by byte beside each other. Fifty times as fast."""
-    count = len(data) // BLOCK_BYTES
-    number, raw = int.from_bytes, int.to_bytes
-    sums = [bytes([0xFF]) * count for _ in range(4)]
-    for at in range(BLOCK_BYTES):
-        column = number(data[at::BLOCK_BYTES], "little") ^ number(sums[0], "little")
-        index = raw(column, count, "little")
-        for low in range(3):
-            moved = number(index.translate(_TABLE_BYTES[low]), "little")
-            sums[low] = raw(moved ^ number(sums[low + 1], "little"), count, "little")
-        sums[3] = index.translate(_TABLE_BYTES[3])
-    return [number(bytes(four), "little") ^ 0xFFFFFFFF for four in zip(*sums)]
-
-
-def pieces(offset, data):
-    """The pieces that the grid of blocks of the object cuts from data at offset."""
-    at = 0
-    while at < len(data):
-        take = BLOCK_BYTES - (offset + at) % BLOCK_BYTES
-        yield bytes(data[at : at + take])
-        at += take
-
-
-def checksums(offset, data):
-    head = min(-offset % BLOCK_BYTES, len(data))
-    whole = head + (len(data) - head) // BLOCK_BYTES * BLOCK_BYTES
-    if whole - head < _TOGETHER_MIN * BLOCK_BYTES:
-        return [crc32c(piece) for piece in pieces(offset, data)]
-    sums = [crc32c(data[:head])] if head else []
-    sums += _crc_of_blocks(bytes(data[head:whole]))
-    return sums + ([crc32c(data[whole:])] if whole < len(data) else [])
 
 
 # --------------------------------------------------------------------------------------------
@@ -195,6 +136,8 @@ WELCOME = Layout(
     "I version I crc_mode Q features I credits I credit_bytes I shard_cnt I shard Q uuid_low"
     " Q uuid_high H server_bytes H reserved I reserved_b Q reserved_c"
 )
+SHARE = Layout("Q bytes")
+SHARED = Layout("I offset I bytes")
 GET = Layout("16s ref Q offset Q length Q version_nr")
 GOT = Layout("Q size_bytes Q version_nr")
 PUT = Layout(
@@ -240,6 +183,7 @@ STRUCTS = {
     "wire_named": NAMED, "wire_value": VALUE, "wire_text": TEXT, "wire_pair": PAIR,
     "wire_range": RANGE, "wire_list": LIST, "wire_listed": LISTED, "wire_item": ITEM,
     "wire_readdir": READDIR, "wire_compound": COMPOUND, "wire_change": CHANGE,
+    "wire_share": SHARE, "wire_shared": SHARED,
 }  # fmt: skip
 CONSTANTS = {
     "WIRE_KIND": KIND, "WIRE_FLAG": FLAG, "WIRE_CRC": CRC, "WIRE_ATTR_FLAG": ATTR_FLAG,
@@ -353,13 +297,18 @@ def stat(where):
     return Request("stat", ref + path, _attrs)
 
 
+def share(size):
+    """Memory that is shared: how much. Connection.share() does all of it."""
+    return Request("share", SHARE.pack(bytes=size), _only(SHARE))
+
+
 def get(where, offset=0, length=TO_THE_END, version=0):
     ref, path = _target(where)
 
     def answer(reply):
         at, data, first = offset, [], None
         for part in reply.parts:
-            meta = Meta(part.meta)
+            meta = Meta(part.meta[: GOT.size])  # behind it is where shared data was
             got = meta.struct(GOT)
             meta.end()
             first = first or got
@@ -779,6 +728,9 @@ class Connection:
         self.crc = CRC_ALL  # hello carries its checksums whatever the mode
         self.credits, self.credit_bytes = 1, DATA_MAX
         self.in_bytes = bytearray()
+        self.descriptors = []  # that came, and nobody has taken yet
+        self.shared = None  # memory, once it is shared
+        self.shared_replies = 0  # that had their data there; none of it is released by itself
         self.welcome = None
         self.server = ""
         if hello:
@@ -796,6 +748,22 @@ class Connection:
 
     def close(self):
         self.sock.close()
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors = []
+
+    def share(self, size):
+        """Asks for shared memory; returns its descriptor, which is the caller's."""
+        given = self(share(size)).bytes
+        if given == 0 or given % (1 << 20) or len(self.descriptors) != 1:
+            raise BadReply(f"{given} bytes are shared, with {len(self.descriptors)} descriptors")
+        self.shared = mmap.mmap(self.descriptors[0], given, prot=mmap.PROT_READ)
+        return self.descriptors.pop()
+
+    def release(self, count=None):
+        """Is done with so many of the replies that had shared data, or with all."""
+        count = self.shared_replies if count is None else count
+        self.send(message("release", 0, kind=KIND["notice"], crc=self.crc, offset=count))
 
     def hello(self, crc=CRC_ALL, shard=ANY_SHARD, credits=0, name="lapis_wire.py",
               version_min=VERSION, version_max=VERSION, features=0, auth=0):  # fmt: skip
@@ -900,7 +868,8 @@ class Connection:
 
     def _receive(self):
         try:
-            raw = self.sock.recv(1 << 20)
+            raw, came, _, _ = socket.recv_fds(self.sock, 1 << 20, 4)
+            self.descriptors += came
         except ConnectionResetError as error:
             raise Closed(str(error)) from error
         if not raw:
@@ -913,7 +882,9 @@ class Connection:
         while len(self.in_bytes) < whole or header is None:
             if header is None and len(self.in_bytes) >= HEADER_BYTES:
                 header = self._check_header(bytes(self.in_bytes[:HEADER_BYTES]))
-                whole += header.meta_bytes + 4 * header.crc_cnt + header.data_bytes
+                is_shared = header.flags & FLAG["shared"]
+                whole += header.meta_bytes + 4 * header.crc_cnt
+                whole += 0 if is_shared else header.data_bytes
                 continue
             self._receive()
         sums_at = HEADER_BYTES + header.meta_bytes
@@ -921,9 +892,21 @@ class Connection:
         meta = bytes(self.in_bytes[HEADER_BYTES:sums_at])
         sums = bytes(self.in_bytes[sums_at:data_at])
         data = bytes(self.in_bytes[data_at:whole])
+        if header.flags & FLAG["shared"]:
+            data = self._shared_data(header, meta)
         del self.in_bytes[:whole]
         self._check_sums(header, meta, sums, data)
         return header, meta, data
+
+    def _shared_data(self, header, meta):
+        if self.shared is None or header.opcode != OP["get"] or len(meta) <= GOT.size:
+            raise BadReply(f"shared data that cannot be: {header}")
+        parts = [SHARED.unpack(meta, at) for at in range(GOT.size, len(meta), SHARED.size)]
+        self.shared_replies += 1
+        data = b"".join(self.shared[part.offset : part.offset + part.bytes] for part in parts)
+        if len(parts) > 16 or not all(part.bytes for part in parts) or len(data) != header.data_bytes:
+            raise BadReply(f"parts that are not {header.data_bytes} bytes: {parts}")
+        return data
 
     def _check_header(self, raw):
         header = HEADER.unpack(raw)
@@ -934,7 +917,7 @@ class Connection:
             raise BadReply(f"header_crc {header.header_crc:#x}, not {wanted:#x}: {header}")
         if header.meta_bytes > META_MAX or header.data_bytes > PIECE_MAX:
             raise BadReply(f"too long: {header}")
-        if header.flags & ~FLAG["more"] or (header.data_bytes == 0 and header.offset != 0):
+        if header.flags & ~(FLAG["more"] | FLAG["shared"]) or (header.data_bytes == 0 and header.offset != 0):
             raise BadReply(f"flags or offset: {header}")
         return header
 
