@@ -61,7 +61,7 @@ static void read_look(const char *stats, struct look *look)
 		look->us[i] = lpi_cli_json_number(stats, path) * look->counts[i];
 	}
 	look->received = sum(stats, "connections.received_bytes");
-	look->sent = sum(stats, "connections.sent_bytes");
+	look->sent = sum(stats, "connections.sent_bytes") + sum(stats, "connections.shared_bytes");
 	look->written = sum(stats, "store.written_bytes");
 	look->read = sum(stats, "store.read_bytes");
 	look->commits = sum(stats, "store.commits");

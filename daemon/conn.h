@@ -113,7 +113,8 @@ struct lp_door_stats {
 	uint64_t requests_under_way;
 	uint64_t throttled; /* how often a socket was not read for want of requests or credits */
 	uint64_t bad_messages;
-	uint64_t shared_replies; /* with data in shared memory */
+	uint64_t shared_replies; /* with data in shared memory: */
+	uint64_t shared_bytes;   /* so much, which is not in sent_bytes */
 	uint64_t share_bytes;    /* of memory that is shared, now */
 	uint64_t timeouts;
 };

@@ -111,7 +111,7 @@ static const struct lpi_counter door_items[] = {
 	COUNTER(lp_door_stats, sends),         GAUGE(lp_door_stats, requests_under_way),
 	COUNTER(lp_door_stats, throttled),     COUNTER(lp_door_stats, bad_messages),
 	COUNTER(lp_door_stats, timeouts),      COUNTER(lp_door_stats, shared_replies),
-	GAUGE(lp_door_stats, share_bytes),
+	COUNTER(lp_door_stats, shared_bytes),  GAUGE(lp_door_stats, share_bytes),
 };
 const struct lpi_counter_table lpi_door_counters = {door_items, LP_ARRAY_SIZE(door_items)};
 

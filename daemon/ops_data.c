@@ -109,7 +109,10 @@ static uint32_t write_got(struct lpi_piece *piece)
 	/* One that is about to end would take it back too soon. */
 	reply->is_shared = conn->share != NULL && conn->state <= LPI_CONN_SERVING &&
 			   lpi_share_show(conn->share, reply->segs, reply->seg_cnt, &writer);
-	conn->door->stats.shared_replies += reply->is_shared;
+	if (reply->is_shared) {
+		conn->door->stats.shared_replies++;
+		conn->door->stats.shared_bytes += read->read.bytes;
+	}
 	bool fits = lp_writer_finish(&writer, &len);
 	LP_ASSERT(fits);
 	return (uint32_t)len;
