@@ -146,7 +146,7 @@ enum lp_write_path lpi_policy_choose(struct lpi_block *block, uint64_t bytes, bo
 
 void lpi_policy_written(struct lpi_block *block, const struct lpi_policy_write *write)
 {
-	if (write->contest == NULL || !write->of.is_seen)
+	if (write->contest == NULL || !(write->of.is_seen || write->of.is_trial))
 		return;
 	const struct lp_pending_stats *pending = lp_pending_stats(lp_shard_pending(block->shard));
 	const struct lp_contest_later later = {.added = pending->added,

@@ -11,7 +11,8 @@
 #include "base/assert.h"
 #include "store/types.h"
 
-#define SLOWER      1.5 /* than the path that is taken: a trial need not go on */
+#define SLOWER      1.5 /* than the path that is taken: a trial need not go on, */
+#define HOPELESS    3.0 /* nor begin, though its first ones have less to wait for */
 #define LOOK_MAX    0.5 /* a gain that counts in full: */
 #define TRIAL_LOOK  1.0 /* so much of a trial, */
 #define WINDOW_LOOK 0.125
@@ -70,6 +71,8 @@ static void begin_run(struct lp_contest *contest, bool is_trial)
 	contest->run++;
 	contest->run_cnt = 0;
 	contest->seen_cnt = 0;
+	contest->early_cnt = 0;
+	contest->early_ns = 0;
 	contest->windows[is_trial] =
 		(struct lp_contest_window){.path = path_of_run(contest), .run = contest->run};
 }
@@ -239,10 +242,28 @@ static void learn_window(struct lp_contest *contest, struct lp_contest_window *w
 		learn_deferred(contest, mean_ns, is_trial, is_slowed, later);
 }
 
+/* Of a direct trial, mostly before it has its pace. What it would show is not known then, and
+ * nothing is learned but that it is not now that it could be the better one. */
+static void look_early(struct lp_contest *contest, const struct lp_contest_write *write,
+		       uint64_t ns)
+{
+	double mine_ns = lp_contest_ns(contest, contest->path);
+	if (!contest->is_trial || contest->run != write->run || contest->is_decisive ||
+	    contest->path == LP_PATH_DIRECT || mine_ns == 0)
+		return;
+	contest->early_cnt++;
+	contest->early_ns += (double)ns / write->depth;
+	if (contest->early_cnt >= LP_CONTEST_SOON &&
+	    contest->early_ns > HOPELESS * mine_ns * contest->early_cnt)
+		contest->is_over = true;
+}
+
 void lp_contest_end(struct lp_contest *contest, const struct lp_contest_write *write, uint64_t ns,
 		    const struct lp_contest_later *later)
 {
 	struct lp_contest_window *window = &contest->windows[write->is_trial];
+	if (write->is_trial && !write->is_seen)
+		look_early(contest, write, ns);
 	if (!write->is_seen || window->run != write->run || window->cnt == LP_CONTEST_WINDOW)
 		return;
 	if (window->cnt == 0)

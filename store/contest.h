@@ -8,7 +8,8 @@
  *
  * A path that is not taken is not known. So now and then a run of writes takes the other one, a
  * trial: those that were under way before are let go by first, and it ends early if it is much
- * slower. The next one is twice as far, up to LP_CONTEST_FAR.
+ * slower; a direct one at once if its first writes take several times as long, for on a disk it
+ * would take a second to be sure of how much. The next one is twice as far, up to LP_CONTEST_FAR.
  *
  * A deferred write has a part that comes later, and the time of that is not in what it took itself,
  * but in what those take that are written while it is done. So it is told how much is deferred and
@@ -67,13 +68,15 @@ struct lp_contest {
 	bool is_begun;
 	enum lp_write_path path;
 	bool is_trial;
-	bool is_over;      /* the trial need not go on */
-	bool is_doubted;   /* the path: a trial is due, */
-	bool is_decisive;  /* and is on: what it shows stands for all before */
-	uint32_t run;      /* a number for those that follow each other on one path */
-	uint32_t run_cnt;  /* of the one that is on, */
-	uint32_t seen_cnt; /* and of these are looked at */
-	uint32_t far;      /* how many times its length the next trial is away */
+	bool is_over;       /* the trial need not go on */
+	bool is_doubted;    /* the path: a trial is due, */
+	bool is_decisive;   /* and is on: what it shows stands for all before */
+	uint32_t run;       /* a number for those that follow each other on one path */
+	uint32_t run_cnt;   /* of the one that is on, */
+	uint32_t seen_cnt;  /* and of these are looked at */
+	uint32_t early_cnt; /* of a direct trial: ended that are not, */
+	double early_ns;    /* and what they took */
+	uint32_t far;       /* how many times its length the next trial is away */
 	struct lp_contest_window windows[2]; /* of the path, of trials */
 	struct lp_contest_mean direct;
 	struct lp_contest_mean burst; /* of deferred ones, without the later part, */
@@ -85,7 +88,7 @@ struct lp_contest {
 	uint32_t flips;
 };
 
-/* One whose end is told if is_seen. */
+/* One whose end is told if is_seen, or is_trial. */
 struct lp_contest_write {
 	bool is_seen;
 	bool is_trial;
