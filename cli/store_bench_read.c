@@ -20,6 +20,8 @@ void lpi_bench_read(struct lpi_bench_unit *unit, struct lp_ino ino)
 	for (uint64_t at = 0; at < unit->length; at += LP_STORE_READ_MAX) {
 		struct lp_store_op *op = &unit->parts[cnt++].op;
 		op->opcode = LP_STORE_READ;
+		op->read.from_device = false; /* it may have been a transaction */
+		op->read.into = NULL;
 		op->read.ino = ino;
 		op->read.offset = unit->offset + at;
 		op->read.length = LP_MIN(LP_STORE_READ_MAX, unit->length - at);
