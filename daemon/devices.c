@@ -145,7 +145,8 @@ void lpi_service_close_devices(struct lp_service *service)
 /* Of a shard's part three eighths are buffers that requests and deferred data pass through, one
  * is for cached data, which is in buffers, too, and four are the store's: index and nodes. A third
  * of the former may be filled by what is deferred. A store in memory has its data in its half. Half
- * an eighth of the buffers' goes to the mount, if it gets its requests by io_uring. */
+ * an eighth of the buffers' is memory that is shared with clients, and as much goes to the mount,
+ * if it gets its requests by io_uring. */
 int lpi_service_divide_memory(uint64_t bytes, uint32_t shard_cnt, bool has_ring,
 			      struct lpi_memory_plan *ret_plan, char *why)
 {
