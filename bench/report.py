@@ -5,6 +5,7 @@ import os
 import time
 
 import answers
+import hostmem
 import svg
 from metrics import METRICS, SERIES
 from noise import spread
@@ -367,6 +368,8 @@ def head(results):
              "<code>--short</code>.</p>" if results.is_short else "")
     if results.unfinished():
         short += f'<p class="note">{esc(results.unfinished())} What is said below is of those.</p>'
+    if results.conditions.get("free memory") == hostmem.GOES_BACK:
+        short += f'<p class="note">{esc(hostmem.WARNING)}</p>'
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(results.began))
     return (f'<h1>{esc(results.title)}</h1><p class="question">{esc(results.question)}</p>{short}'
             f"<p>Measured {when}, in {results.seconds / 60:.1f} minutes; {esc(results.conditions.get('processors', ''))}, "

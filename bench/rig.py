@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 
+import hostmem
 import loopdev
 import storebench
 
@@ -176,6 +177,7 @@ def conditions(build):
         "build": os.path.basename(build),
         "fio": first_line(["fio", "--version"]) or "not installed",
         "virtual machine": "yes" if " hypervisor" in field_of("/proc/cpuinfo", "flags") else "no",
+        "free memory": hostmem.state(),
         "load average at start": f"{os.getloadavg()[0]:.2f}",
     }
     for name, package in (("RocksDB", "librocksdb-dev"), ("liburing", "liburing-dev"), ("jemalloc", "libjemalloc2"),

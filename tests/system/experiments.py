@@ -31,6 +31,7 @@ if importlib.util.find_spec("yaml") is None:
     sys.exit(77)
 
 import answers
+import hostmem
 import limits
 import noise
 import report
@@ -154,6 +155,26 @@ def test_those_in_the_tree():
 
 
 # --- Noise ------------------------------------------------------------------------------------------------------
+
+
+def test_host_memory():
+    """Found by a balloon's feature, unless the kernel keeps what is free for long; and the page says so."""
+    sys_of = {}
+    for name, features, kept_ms in ("plain", None, None), ("old", "0110", None), ("reports", "01100101" + "0" * 56, None), \
+            ("keeps", "00000100", "300000"), ("soon", "00000100", "1000"):
+        where = os.path.abspath(f"sys-{name}")
+        for path, text in (("bus/virtio/drivers/virtio_balloon/virtio0/features", features),
+                           ("module/page_reporting/parameters/min_free_ms", kept_ms)):
+            if text is not None:
+                os.makedirs(os.path.dirname(f"{where}/{path}"))
+                write(f"{where}/{path}", text + "\n")
+        sys_of[name] = hostmem.state(where)
+    must(sys_of == {"plain": hostmem.KEPT, "old": hostmem.KEPT, "reports": hostmem.GOES_BACK, "keeps": hostmem.KEPT,
+                    "soon": hostmem.GOES_BACK}, f"where free memory goes: {sys_of}")
+    for state in hostmem.KEPT, hostmem.GOES_BACK:
+        shown = report.head(types.SimpleNamespace(is_short=False, unfinished=lambda: "", began=0, seconds=1, title="t", question="q",
+                                                  conditions={"free memory": state}))
+        must((hostmem.WARNING[:40] in shown) == (state == hostmem.GOES_BACK), f"the page where memory {state}: {shown}")
 
 
 def test_noise():
@@ -688,7 +709,7 @@ def main():
     for test in (test_wrongs, test_no_truth_values, test_order, test_those_in_the_tree, test_noise, test_within, test_within_of_what_is_lost,
                  test_crossing, test_plots, test_tiny_run, test_failing_run, test_told_to_end, test_limits_by_part, test_list, test_nothing_is_lost,
                  test_raw_fails, test_ended_in_a_run, test_compare, test_drift_is_not_ours, test_drift_by_part, test_another_experiment,
-                 test_older_results, test_lost_in_b, test_depth_in_a_choice):
+                 test_older_results, test_lost_in_b, test_depth_in_a_choice, test_host_memory):
         print(test.__name__, flush=True)
         test()
     return 1 if FAILURES else 0
