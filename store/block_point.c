@@ -65,7 +65,8 @@ int lpi_point_get(struct lpi_warmer *warmer, const struct lp_key *key, bool owne
 		return 0;
 	if (warmer->has_result && is_of(warmer, key) && is_usable(warmer, claimed))
 		return from_warmer(warmer, ret_point);
-	int err = lp_kv_get_cached(block->kv, bytes_of(key), &ret_point->pinned);
+	int err =
+		lp_kv_get_cached(block->kv, bytes_of(key), &warmer->get.fetch, &ret_point->pinned);
 	if (err == 0) {
 		ret_point->is_pinned = true;
 		ret_point->bytes = ret_point->pinned.bytes;
@@ -99,6 +100,7 @@ void lpi_warmer_init(struct lpi_warmer *warmer, struct lpi_block *block,
 	warmer->is_wanted = false;
 	warmer->is_running = false;
 	warmer->has_result = false;
+	warmer->get.fetch = (struct lp_fetch){.block_cnt = 0};
 }
 
 static void get_done(struct lp_kv_get_op *get)
@@ -117,8 +119,8 @@ void lpi_warmer_start(struct lpi_warmer *warmer)
 	warmer->is_running = true;
 	warmer->inserted_seq = inserted_seq(block);
 	block->stats.index_waits++;
-	memset(&warmer->get.work, 0, sizeof(warmer->get.work));
 	warmer->get.kv = block->kv;
+	warmer->get.chans = lp_shard_index_chans(block->shard);
 	warmer->get.key = bytes_of(&warmer->key);
 	warmer->get.warm_end =
 		warmer->end.len > 0 ? bytes_of(&warmer->end) : (struct lp_kv_bytes){0};
