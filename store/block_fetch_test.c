@@ -92,7 +92,27 @@ static void test_no_helper_is_woken(void **state)
 	stop(&rig);
 }
 
-/* A fault for the next reads that are so long; what it did to the answer. */
+/* Nor by a store that is opened to be read only. */
+static void test_read_only(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	start(&rig);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	rig.read_only = true;
+	lp_test_ok(lpi_store_rig_open(&rig));
+	lp_kv_set_cache_bytes(kv_of(&rig), 0);
+	lp_test_ok(stat_one(&rig, 0));
+	uint64_t reads_before = index_reads(&rig);
+	uint64_t works_before = works(&rig);
+	for (uint32_t i = 1; i < INODES; i++)
+		lp_test_ok(stat_one(&rig, i));
+	assert_int_equal(works(&rig), works_before);
+	assert_true(index_reads(&rig) > reads_before + INODES / 2);
+	stop(&rig);
+}
+
+/* A fault of the next reads, one or all (0): what it did to the answer. */
 static int stat_with(struct lpi_store_rig *rig, enum lp_sim_fault fault, uint32_t fire_cnt,
 		     uint64_t arg)
 {
@@ -169,6 +189,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_no_helper_is_woken),
+		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_read_fails),
 		cmocka_unit_test(test_tables_are_replaced_meanwhile),
 	};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Point reads: the overlay first, then what the index has in memory, then a helper.
+/* Point reads: the overlay first, then what the index has in memory, then a read of the device, by
+ * the reactor or a helper.
  *
  * A value that a helper fetched may be older than what the index has by the time it arrives. It is
  * taken when nobody may have changed the record meanwhile: the reader holds its claim, or nothing
@@ -108,6 +109,8 @@ static void get_done(struct lp_kv_get_op *get)
 	struct lpi_warmer *warmer = LP_CONTAINER_OF(get, struct lpi_warmer, get);
 	warmer->is_running = false;
 	warmer->has_result = true;
+	if (get->is_of_now)
+		warmer->inserted_seq = inserted_seq(warmer->block);
 	warmer->ready(warmer);
 }
 

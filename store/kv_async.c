@@ -50,6 +50,7 @@ static void get_done(struct lp_work *work)
 
 static void ask_helper(struct lp_kv_get_op *op)
 {
+	op->is_of_now = false;
 	op->work = (struct lp_work){.run = get_run, .done = get_done};
 	lp_workers_submit(op->workers, op->reactor, &op->work);
 }
@@ -115,6 +116,7 @@ void lp_kv_get_submit(struct lp_workers *workers, struct lp_reactor *reactor,
 	op->reactor = reactor;
 	op->blocks = NULL;
 	op->reads = 0;
+	op->is_of_now = true;
 	read_or_ask(op);
 }
 

@@ -42,6 +42,7 @@ struct lp_kv_get_op {
 	bool persisted;
 	void (*done)(struct lp_kv_get_op *op);
 	int result;
+	bool is_of_now; /* as of done(), for the reactor has looked; else it may be older */
 	struct lp_kv_value value; /* if result is 0: to be released */
 	struct lp_work work;
 	struct lp_workers *workers;

@@ -191,6 +191,8 @@ lpi_kvfs_fetching::lpi_kvfs_fetching(struct lp_fetch *fetch)
 {
 	LP_ASSERT(fetching == nullptr);
 	fetch->was_put_off = false;
+	if (fetch->data == nullptr)
+		fetch->block_cnt = 0;
 	fetching = fetch;
 }
 
