@@ -13,11 +13,13 @@
  * of it but lp_blockfs_pread_fetched(). No lock is held over I/O but the one that orders metadata
  * changes; readers take none for longer than a lookup. Ownership: handles are the caller's until
  * closed; all of them before lp_blockfs_close(). Limits: names; a half of the journal must hold
- * what describes all files. Errors: -EBADMSG  a checksum is wrong: lp_corruption_find(0) names file
- * and offset -EUCLEAN  the metadata breaks its rules -ENOSPC   device or journal full: nothing
- * changed, delete still works -EIO      the device said no. After a failed flush or journal write
- * every change gets -EIO until reopened; reads go on (as rule L7). A writer that failed once stays
- * failed.
+ * what describes all files.
+ * Errors:
+ *   -EBADMSG  a checksum is wrong: lp_corruption_find(0) names file and offset
+ *   -EUCLEAN  the metadata breaks its rules
+ *   -ENOSPC   device or journal full: nothing changed, delete still works
+ *   -EIO      the device said no. After a failed flush or journal write every change gets -EIO
+ *             until reopened; reads go on (as rule L7). A writer that failed once stays failed.
  */
 #ifndef LP_STORE_BLOCKFS_H
 #define LP_STORE_BLOCKFS_H

@@ -18,11 +18,13 @@
  * the same time; those on one file by one thread at a time, but for pread.
  * Blocking: they may block, for the shard thread never comes there: it calls RocksDB for memtable
  * inserts, reads of the block cache, and reads with a fetch, which come to pread_fetched only. An
- * operation must not wait for a thread that may be inside RocksDB (rule S1). Errors: negative
- * errno. How RocksDB takes them: -ENOENT             no such file -ENOSPC             full: writes
- * go on until the memtables are full; resume when there is room -EBADMSG, -EUCLEAN  corruption:
- * final, but for reads, which only fail -EROFS              fenced: final, until RocksDB is opened
- * again (the log has failed, rule L4) others              an I/O error: resume may help
+ * operation must not wait for a thread that may be inside RocksDB (rule S1).
+ * Errors: negative errno. How RocksDB takes them:
+ *   -ENOENT             no such file
+ *   -ENOSPC             full: writes go on until the memtables are full; resume when there is room
+ *   -EBADMSG, -EUCLEAN  corruption: final, but for reads, which only fail
+ *   -EROFS              fenced: final, until RocksDB is opened again (the log has failed, rule L4)
+ *   others              an I/O error: resume may help
  */
 #ifndef LP_STORE_KVFS_H
 #define LP_STORE_KVFS_H
