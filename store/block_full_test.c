@@ -19,6 +19,7 @@
  * everything costs ten times as much. */
 #define DEVICE_SMALL (UINT64_C(27) << 20)
 #define DEVICE_BYTES (UINT64_C(48) << 20)
+#define LOG_BYTES    (UINT64_C(8) << 20)
 #define BUFS_BYTES   (UINT64_C(24) << 20)
 #define OBJECTS_MAX  262144u
 #define BATCH        32u
@@ -30,6 +31,7 @@
 #define XATTR_BYTES (LP_ASSERT_SLOW_ON ? 600u : 0u)
 #define REFUSAL_NS  (50 * LP_NS_PER_MS)
 #define SLOW_NS     (3 * LP_NS_PER_S) /* what may be refused once a reclaim has ended */
+#define JOB_TURNS   100u              /* a compaction each */
 #define ROOT        ((struct lp_ino){1})
 
 enum kind { KIND_SMALL, KIND_LARGE, KIND_EMPTY, KIND_OMAP, KIND_INLINE, KIND_MIXED };
@@ -106,12 +108,14 @@ static void make_root(struct rig *rig)
 	lp_test_ok(lpi_hand_change(&rig->hand, change));
 }
 
-static void rig_init(struct rig *rig, enum kind kind, enum lp_alloc_kind alloc_kind)
+static void rig_init_with(struct rig *rig, enum kind kind, enum lp_alloc_kind alloc_kind,
+			  uint64_t log_bytes)
 {
 	struct lp_sim_profile profile = lpi_bench_plain_profile(4096);
 	bool is_small = LP_ASSERT_SLOW_ON || kind == KIND_EMPTY || kind == KIND_INLINE;
 	const struct lp_sim_options sim = {.profile = &profile,
-					   .size_bytes = is_small ? DEVICE_SMALL : DEVICE_BYTES,
+					   .size_bytes = (is_small ? DEVICE_SMALL : DEVICE_BYTES) +
+							 log_bytes - LOG_BYTES,
 					   .seed = 11,
 					   .log_metadata_only = true};
 	const struct lp_reactor_options options = {.name = "full", .sim = &rig->clock};
@@ -125,13 +129,18 @@ static void rig_init(struct rig *rig, enum kind kind, enum lp_alloc_kind alloc_k
 	lp_test_ok(lp_workers_new(0, &rig->workers));
 	lp_test_ok(lp_bufs_new(BUFS_BYTES, &rig->hand.bufs));
 	lp_test_ok(lp_bdev_open_sim(&sim, &rig->bdev));
-	struct lp_mkfs_options mkfs = {.bdev = {rig->bdev}, .shard_cnt = 1, .log_bytes = 1 << 20};
+	struct lp_mkfs_options mkfs = {.bdev = {rig->bdev}, .shard_cnt = 1, .log_bytes = log_bytes};
 	memset(mkfs.seed, 5, sizeof(mkfs.seed));
 	lp_test_ok(lp_store_mkfs(&mkfs, &label, &why));
 	rig->objects = calloc(OBJECTS_MAX, sizeof(*rig->objects));
 	assert_non_null(rig->objects);
 	lp_test_ok(try_open(rig));
 	make_root(rig);
+}
+
+static void rig_init(struct rig *rig, enum kind kind, enum lp_alloc_kind alloc_kind)
+{
+	rig_init_with(rig, kind, alloc_kind, LOG_BYTES);
 }
 
 static void rig_fini(struct rig *rig)
@@ -304,11 +313,10 @@ static void submit_remove(struct rig *rig, struct job *job, uint32_t object_idx)
 	submit(rig, job, 2);
 }
 
-/* Every second one at random, or the whole half that was made first. */
-static void remove_half(struct rig *rig, bool at_random)
+/* So many: every second one at random, or those that were made first. */
+static void remove_some(struct rig *rig, uint32_t left, bool at_random)
 {
 	uint32_t cnt = 0;
-	uint32_t left = rig->live_cnt / 2;
 	for (uint32_t i = 0; i < rig->object_cnt && left > 0; i++) {
 		if (!rig->objects[i].exists || (at_random && lp_prng_below(&rig->prng, 2) == 0))
 			continue;
@@ -323,6 +331,11 @@ static void remove_half(struct rig *rig, bool at_random)
 	wait_jobs(rig, cnt);
 	while (cnt > 0)
 		lp_test_ok(jobs[--cnt].op.result);
+}
+
+static void remove_half(struct rig *rig, bool at_random)
+{
+	remove_some(rig, rig->live_cnt / 2, at_random);
 }
 
 /* --- What should be there --------------------------------------------------------------------- */
@@ -471,6 +484,70 @@ static void test_inline(void **state)
 {
 	(void)state;
 	run(KIND_INLINE, LP_ALLOC_EXTENT, ROUNDS);
+}
+
+/* Other times for many: records of objects, which the index is owed. */
+static void touch_some(struct rig *rig)
+{
+	for (uint32_t i = 0; i < BATCH; i++) {
+		struct job *job = &jobs[i];
+		job->attrs = (struct lp_attrs){.mtime_ns = (int64_t)i};
+		job->changes[0] =
+			(struct lp_change){.type = LP_CHANGE_SET,
+					   .ino = some_object(rig)->ino,
+					   .inode = {.attrs = &job->attrs, .mask = LP_ATTR_MTIME}};
+		submit(rig, job, 1);
+	}
+	wait_jobs(rig, BATCH);
+	for (uint32_t i = 0; i < BATCH; i++)
+		lp_test_ok(jobs[i].op.result);
+}
+
+/* Killed when much is owed: the next opening puts again what the log has of it, into an index that
+ * is as large as it may be, and must leave its compactions their room (rules L8, L9). */
+static void test_much_to_replay(void **state)
+{
+	(void)state;
+	struct rig rig;
+	rig_init_with(&rig, KIND_INLINE, LP_ALLOC_EXTENT, 4 * LOG_BYTES);
+	assert_true(fill(&rig) > 0);
+	for (uint32_t round = 0; round < 2 * ROUNDS; round++) {
+		uint32_t cnt = (uint32_t)lp_prng_below(&rig.prng, rig.live_cnt / 3);
+		remove_some(&rig, rig.live_cnt / 8 + cnt, true);
+		touch_some(&rig);
+		(void)fill(&rig);
+		reopen(&rig, true);
+		const struct lp_shard *shard = lpi_block_of(rig.hand.store)->shard;
+		assert_true(lp_blockfs_room_bytes(shard->files) >= shard->plan.rewrite_bytes);
+		expect_all(&rig, 4);
+	}
+	expect_all(&rig, 1);
+	rig_fini(&rig);
+}
+
+/* Flushes are as fast as ever, but of compactions there is one now and then. */
+static void turn_without_compactions(const struct lpi_hand *hand)
+{
+	static uint32_t turns;
+	bool has_run = false;
+	if (lp_kv_is_flushing(lpi_block_of(hand->store)->shard->kv) || ++turns % JOB_TURNS == 0)
+		has_run = lp_store_sim_run_one(hand->store);
+	(void)lp_reactor_turn(hand->reactor, !has_run);
+}
+
+/* What rewrites waits for compactions that are behind, and is not refused (rule L8). */
+static void test_slow_compactions(void **state)
+{
+	(void)state;
+	struct rig rig;
+	rig_init(&rig, KIND_INLINE, LP_ALLOC_HYBRID);
+	assert_true(fill(&rig) > 0);
+	rig.hand.turn = turn_without_compactions;
+	for (uint32_t i = 0; i < 300; i++)
+		touch_some(&rig);
+	rig.hand.turn = NULL;
+	expect_all(&rig, 1);
+	rig_fini(&rig);
 }
 
 /* On a device that takes long for a commit, what is being deleted makes room all the same. */
@@ -638,6 +715,8 @@ int main(void)
 		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_omap),
 		cmocka_unit_test(test_inline),
+		cmocka_unit_test(test_slow_compactions),
+		cmocka_unit_test(test_much_to_replay),
 		cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_numbers_far_apart),
 		cmocka_unit_test(test_slow_device),

@@ -233,8 +233,9 @@ int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use)
 		return -ENOSPC;
 	if (lpi_reclaim_has_room(shard, use))
 		return 0;
+	/* What rewrites may wait for that: it needs no room but the compactions'. */
 	if (lp_kv_debt_bytes(shard->kv) > 0 && lp_kv_compact_error(shard->kv) == 0 &&
-	    lp_blockfs_room_bytes(shard->files) >= shard->plan.rewrite_bytes)
+	    (use == LP_SHARD_REWRITES || lpi_reclaim_has_room(shard, LP_SHARD_REWRITES)))
 		return -EBUSY;
 	consider(shard);
 	return is_coming(shard) ? -EAGAIN : -ENOSPC;

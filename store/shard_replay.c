@@ -44,6 +44,7 @@
 
 #define STALL_RETRY_NS    (10 * LP_NS_PER_MS)
 #define STALL_RETRIES_MAX 6000u /* a minute */
+#define IDLE_PAUSES_MAX   100u  /* a second in all */
 #define RESUME_PAUSE_NS   (200 * LP_NS_PER_MS)
 #define RESUMES_MAX       5u
 #define LAND_BLOCKS       2048u /* of the log: one batch */
@@ -62,7 +63,8 @@ struct replay {
 	struct lp_kv_batch *batch;
 	struct lp_replay_payloads *payloads;
 	struct record_walk *walk;
-	uint64_t record_cnt; /* of the index, whose blocks are in use */
+	uint64_t record_cnt;  /* of the index, whose blocks are in use */
+	uint32_t idle_pauses; /* in all */
 	bool has_begun;
 	bool done;
 };
@@ -102,6 +104,37 @@ static int bear_failure(struct lp_shard *shard, uint32_t *failures, int err)
 	int ignored = lp_kv_resume(shard->kv); /* if it fails, so does the next write */
 	(void)ignored;
 	return 0;
+}
+
+/* What a log has fills many memtables, and faster than tables are merged: on a device that is
+ * nearly full a compaction of all of them would not find its room, and none would ever again. */
+static bool should_compact_first(const struct lp_shard *shard)
+{
+	uint64_t debt = lp_kv_debt_bytes(shard->kv);
+	return !shard->options.read_only && (debt > 0 || lp_kv_is_flushing(shard->kv)) &&
+	       lp_kv_error(shard->kv) == 0 && lp_kv_compact_error(shard->kv) == 0 &&
+	       lp_blockfs_room_bytes(shard->files) < shard->plan.grow_bytes + debt;
+}
+
+/* False: the index does nothing by itself. */
+static bool wait_for_index(struct replay *replay)
+{
+	struct lp_shard *shard = replay->shard;
+	if (shard->options.sim_clock != NULL)
+		return lp_kv_sim_run_one(shard->kv);
+	struct lp_kv_stats stats;
+	lp_kv_read_stats(shard->kv, &stats);
+	if (stats.flushing + stats.compacting == 0 && ++replay->idle_pauses > IDLE_PAUSES_MAX)
+		return false;
+	pause_for(STALL_RETRY_NS);
+	return true;
+}
+
+/* Rule L8: one memtable at a time, and no compaction larger than it must be. */
+static void keep_room(struct replay *replay)
+{
+	while (should_compact_first(replay->shard) && wait_for_index(replay))
+		;
 }
 
 /* So do we wait; for a bounded time where something has failed. */
@@ -163,6 +196,7 @@ static int replay_batch(struct replay *replay, const struct lp_log_view *view)
 	if (err < 0)
 		return err;
 	replay->recovery.record_cnt = lp_kv_batch_cnt(replay->batch);
+	keep_room(replay);
 	return write_batch(replay->shard, replay->batch);
 }
 
