@@ -64,7 +64,7 @@ def of_stats(stats):
     """The sums that are looked at, over all shards and devices."""
     shards = [shard["store"] for shard in stats["shards"]]
     found = {name: sum(shard[name] for shard in shards)
-             for name in ("log_writes", "log_bytes", "data_writes", "data_bytes", "data_reads", "data_read_bytes",
+             for name in ("log_writes", "log_bytes", "data_writes", "data_bytes", "data_reads", "data_read_bytes", "index_reads",
                           "flushes", "index_waits", "space_waits", "pending_bytes", "commits", *INDEX)}
     found["index_writes"] = sum(device["index_writes"] for device in stats["devices"])
     found["calls"] = (sum(thread["reactor"]["enters"] + thread["reactor"]["wakes_sent"] for thread in stats["threads"]) +
@@ -161,7 +161,7 @@ def of_daemon(rows):
         found["t_s"].append(round(row["t"], 3))
         found["ops_per_s"].append(rate("ops"))
         found["device_writes_per_s"].append(rate("log_writes", "data_writes", "index_writes"))
-        found["device_reads_per_s"].append(rate("data_reads"))
+        found["device_reads_per_s"].append(rate("data_reads", "index_reads"))
         found["flushes_per_s"].append(rate("flushes"))
         found["written_mib_per_s"].append(rate("log_bytes", "data_bytes", by=MIB))
         found["index_waits_per_s"].append(rate("index_waits"))

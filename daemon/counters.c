@@ -70,6 +70,8 @@ static const struct lpi_counter store_items[] = {
 	COUNTER(lp_store_stats, data_bytes),
 	COUNTER(lp_store_stats, data_reads),
 	COUNTER(lp_store_stats, data_read_bytes),
+	COUNTER(lp_store_stats, index_reads),
+	COUNTER(lp_store_stats, index_read_bytes),
 	COUNTER(lp_store_stats, flushes),
 	COUNTER(lp_store_stats, data_hits),
 	COUNTER(lp_store_stats, data_misses),

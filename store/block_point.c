@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Point reads: the overlay first, then what the index has in memory, then a helper.
+/* Point reads: the overlay first, then what the index has in memory, then a read of the device, by
+ * the reactor or a helper.
  *
  * A value that a helper fetched may be older than what the index has by the time it arrives. It is
  * taken when nobody may have changed the record meanwhile: the reader holds its claim, or nothing
@@ -65,7 +66,8 @@ int lpi_point_get(struct lpi_warmer *warmer, const struct lp_key *key, bool owne
 		return 0;
 	if (warmer->has_result && is_of(warmer, key) && is_usable(warmer, claimed))
 		return from_warmer(warmer, ret_point);
-	int err = lp_kv_get_cached(block->kv, bytes_of(key), &ret_point->pinned);
+	int err =
+		lp_kv_get_cached(block->kv, bytes_of(key), &warmer->get.fetch, &ret_point->pinned);
 	if (err == 0) {
 		ret_point->is_pinned = true;
 		ret_point->bytes = ret_point->pinned.bytes;
@@ -99,6 +101,7 @@ void lpi_warmer_init(struct lpi_warmer *warmer, struct lpi_block *block,
 	warmer->is_wanted = false;
 	warmer->is_running = false;
 	warmer->has_result = false;
+	warmer->get.fetch = (struct lp_fetch){.block_cnt = 0};
 }
 
 static void get_done(struct lp_kv_get_op *get)
@@ -106,6 +109,8 @@ static void get_done(struct lp_kv_get_op *get)
 	struct lpi_warmer *warmer = LP_CONTAINER_OF(get, struct lpi_warmer, get);
 	warmer->is_running = false;
 	warmer->has_result = true;
+	if (get->is_of_now)
+		warmer->inserted_seq = inserted_seq(warmer->block);
 	warmer->ready(warmer);
 }
 
@@ -117,8 +122,8 @@ void lpi_warmer_start(struct lpi_warmer *warmer)
 	warmer->is_running = true;
 	warmer->inserted_seq = inserted_seq(block);
 	block->stats.index_waits++;
-	memset(&warmer->get.work, 0, sizeof(warmer->get.work));
 	warmer->get.kv = block->kv;
+	warmer->get.chans = lp_shard_index_chans(block->shard);
 	warmer->get.key = bytes_of(&warmer->key);
 	warmer->get.warm_end =
 		warmer->end.len > 0 ? bytes_of(&warmer->end) : (struct lp_kv_bytes){0};

@@ -545,7 +545,7 @@ static void test_cold(void **state)
 		/* All of them fetch at once: none holds the claim meanwhile. */
 		turn_some(&rig, 1);
 		assert_int_equal(lp_claims_cnt(rig.block->claims), 0);
-		assert_int_equal(rig.block->stats.index_waits, 16);
+		assert_true(rig.block->stats.index_waits >= 16);
 		for (uint64_t i = 0; i < LP_ARRAY_SIZE(ops); i++) {
 			assert_int_equal(lpi_rig_wait(&rig, &ops[i]), 0);
 			lpi_rig_judge(&file, &ops[i].op);

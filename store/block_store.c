@@ -232,6 +232,16 @@ static void block_set_deferred_store(struct lp_store *store, enum lp_deferred_st
 		lp_shard_set_deferred_store(block->shard, kind);
 }
 
+static void add_index_reads(const struct lp_kv_chans *chans, struct lp_store_stats *stats)
+{
+	for (uint32_t i = 0; i < LP_KV_CHANS_MAX; i++) {
+		if (chans->chans[i] == NULL)
+			continue;
+		stats->index_reads += lp_bdev_stats(chans->chans[i])->ops[LP_BDEV_READ];
+		stats->index_read_bytes += lp_bdev_stats(chans->chans[i])->bytes[LP_BDEV_READ];
+	}
+}
+
 /* Write-throughs of the log's channel that are not data are frames. */
 static void add_device_stats(struct lpi_block *block, struct lp_store_stats *stats)
 {
@@ -246,6 +256,7 @@ static void add_device_stats(struct lpi_block *block, struct lp_store_stats *sta
 	stats->data_bytes += data->bytes[LP_BDEV_WRITE] + block->data_through_bytes;
 	stats->data_reads += data->ops[LP_BDEV_READ];
 	stats->data_read_bytes += data->bytes[LP_BDEV_READ];
+	add_index_reads(lp_shard_index_chans(block->shard), stats);
 	stats->flushes += data->ops[LP_BDEV_FLUSH] + (is_same ? 0 : log->ops[LP_BDEV_FLUSH]);
 	if (block->commit != NULL)
 		stats->commits += lp_commit_stats(block->commit)->groups;
@@ -285,6 +296,8 @@ static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_
 	stats->data_bytes = block->past.data_bytes;
 	stats->data_reads = block->past.data_reads;
 	stats->data_read_bytes = block->past.data_read_bytes;
+	stats->index_reads = block->past.index_reads;
+	stats->index_read_bytes = block->past.index_read_bytes;
 	stats->flushes = block->past.flushes;
 	stats->commits = block->past.commits;
 	stats->inode_hits = block->nodes.hits;

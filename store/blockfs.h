@@ -10,9 +10,10 @@
  * replaced while open stays readable until its last handle is closed.
  *
  * Threads: any, at any time, but one per handle; a handle is a writer or a reader. Blocking: all
- * of it. No lock is held over I/O but the one that orders metadata changes; readers take none for
- * longer than a lookup. Ownership: handles are the caller's until closed; all of them before
- * lp_blockfs_close(). Limits: names; a half of the journal must hold what describes all files.
+ * of it but lp_blockfs_pread_fetched(). No lock is held over I/O but the one that orders metadata
+ * changes; readers take none for longer than a lookup. Ownership: handles are the caller's until
+ * closed; all of them before lp_blockfs_close(). Limits: names; a half of the journal must hold
+ * what describes all files.
  * Errors:
  *   -EBADMSG  a checksum is wrong: lp_corruption_find(0) names file and offset
  *   -EUCLEAN  the metadata breaks its rules
@@ -26,6 +27,7 @@
 #include "base/clock.h"
 #include "format/blockfs.h"
 #include "store/chunks.h"
+#include "store/fetch.h"
 
 #define LP_BLOCKFS_NAME_MAX 255u
 
@@ -117,6 +119,10 @@ int lp_blockfs_open_reader(struct lp_blockfs *fs, const char *name,
  * of buf is undefined. */
 int lp_blockfs_pread(struct lp_blockfs_reader *reader, void *buf, uint64_t length_bytes,
 		     uint64_t offset_bytes, uint64_t *ret_bytes) LP_MUST_CHECK;
+/* Blocks on nothing: all of length_bytes, which lie before the end, from what was fetched. -EAGAIN:
+ * they are not there, and the fetch says what is to be read, if anything can be. */
+int lp_blockfs_pread_fetched(struct lp_blockfs_reader *reader, void *buf, uint64_t length_bytes,
+			     uint64_t offset_bytes, struct lp_fetch *fetch) LP_MUST_CHECK;
 uint64_t lp_blockfs_size(struct lp_blockfs_reader *reader);
 /* Accepts NULL. */
 void lp_blockfs_close_reader(struct lp_blockfs_reader *reader);

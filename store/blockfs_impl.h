@@ -2,7 +2,8 @@
 /* What the parts of blockfs share.
  *
  *   blockfs.c          open and close, names, stats
- *   blockfs_file.c     writers and readers
+ *   blockfs_file.c     writers
+ *   blockfs_read.c     readers
  *   blockfs_journal.c  superblock, frames, replay, snapshots
  *   blockfs_table.c    the files in memory, and records to and from them
  *   blockfs_space.c    blocks in leased chunks

@@ -156,6 +156,107 @@ static void test_pread_ranges(void **state)
 	lpi_fs_teardown(&bench);
 }
 
+/* Reads what was put off; false: nothing could be planned. */
+static bool read_planned(struct lp_fetch *fetch, uint8_t *blocks)
+{
+	assert_true(fetch->was_put_off);
+	assert_null(fetch->data);
+	if (fetch->block_cnt == 0)
+		return false;
+	assert_true(fetch->block_cnt <= LP_FETCH_BLOCKS);
+	lp_test_ok(lp_bdev_read_sync(fetch->bdev, blocks, fetch->block_cnt * LP_BLOCK_BYTES,
+				     fetch->device_bytes));
+	return true;
+}
+
+/* A read that was put off gives what a blocking one does, and only to the file it is of. */
+static void test_fetches(void **state)
+{
+	(void)state;
+	struct lpi_fs_bench bench;
+	struct lp_blockfs_reader *reader = NULL;
+	struct lp_blockfs_reader *other = NULL;
+	static _Alignas(4096) uint8_t blocks[LP_FETCH_BLOCKS * LP_BLOCK_BYTES];
+	static uint8_t buf[LP_FETCH_BLOCKS * LP_BLOCK_BYTES];
+	const uint64_t size = 2 * LP_MIB + 777;
+	struct lp_prng prng;
+	uint64_t got = 0;
+	int planned = 0;
+	lp_prng_init(&prng, 5);
+	lpi_fs_setup_mem(&bench, 8, 16);
+	lp_test_ok(lpi_fs_put(bench.fs, "x", 3, size));
+	lp_test_ok(lpi_fs_put(bench.fs, "y", 4, size));
+	lpi_fs_reopen(&bench);
+	lp_test_ok(lp_blockfs_open_reader(bench.fs, "x", &reader));
+	lp_test_ok(lp_blockfs_open_reader(bench.fs, "y", &other));
+	struct lp_fetch fetch = {.block_cnt = 0};
+	/* The table of crcs is still on the device. */
+	lp_test_err(-EAGAIN, lp_blockfs_pread_fetched(reader, buf, 10, 5000, &fetch));
+	assert_false(read_planned(&fetch, blocks));
+	lp_test_ok(lp_blockfs_pread(reader, buf, 10, 5000, &got));
+	lp_test_ok(lp_blockfs_pread(other, buf, 10, 5000, &got));
+	for (int i = 0; i < 300; i++) {
+		uint64_t len = lp_prng_between(&prng, 1, sizeof(buf));
+		uint64_t offset = lp_prng_below(&prng, size - len);
+		fetch = (struct lp_fetch){.block_cnt = 0};
+		lp_test_err(-EAGAIN, lp_blockfs_pread_fetched(reader, buf, len, offset, &fetch));
+		if (!read_planned(&fetch, blocks))
+			continue;
+		planned++;
+		assert_true(lp_fetch_is_whole(&fetch, blocks));
+		fetch.data = blocks;
+		lp_test_ok(lp_blockfs_pread_fetched(reader, buf, len, offset, &fetch));
+		for (uint64_t k = 0; k < len; k++)
+			assert_int_equal(buf[k], lpi_fs_byte(3, offset + k));
+		blocks[lp_prng_below(&prng, fetch.block_cnt * LP_BLOCK_BYTES)] ^= 1;
+		assert_false(lp_fetch_is_whole(&fetch, blocks));
+		/* The same place of another file is none of it. */
+		lp_test_err(-EAGAIN, lp_blockfs_pread_fetched(other, buf, len, offset, &fetch));
+		assert_true(fetch.was_put_off);
+		assert_null(fetch.data);
+	}
+	assert_true(planned > 250);
+	/* More than a fetch holds, and nothing. */
+	lp_test_err(-EAGAIN, lp_blockfs_pread_fetched(reader, buf, sizeof(buf), 1, &fetch));
+	assert_false(read_planned(&fetch, blocks));
+	lp_test_err(-EAGAIN, lp_blockfs_pread_fetched(reader, buf, 0, 1, &fetch));
+	assert_false(read_planned(&fetch, blocks));
+	lp_blockfs_close_reader(reader);
+	lp_blockfs_close_reader(other);
+	lpi_fs_teardown(&bench);
+}
+
+/* A file that takes the place of another on the device, or its name, is not served with what was
+ * read of that (rule L8). */
+static void test_fetch_of_a_file_that_is_gone(void **state)
+{
+	(void)state;
+	struct lpi_fs_bench bench;
+	struct lp_blockfs_reader *reader = NULL;
+	static _Alignas(4096) uint8_t blocks[LP_FETCH_BLOCKS * LP_BLOCK_BYTES];
+	uint8_t buf[100];
+	struct lp_fetch fetch = {.block_cnt = 0};
+	lpi_fs_setup_mem(&bench, 8, 16);
+	lp_test_ok(lpi_fs_put(bench.fs, "x", 3, 100000));
+	lp_test_ok(lp_blockfs_open_reader(bench.fs, "x", &reader));
+	lp_test_err(-EAGAIN, lp_blockfs_pread_fetched(reader, buf, 100, 5000, &fetch));
+	assert_true(read_planned(&fetch, blocks));
+	assert_true(lp_fetch_is_whole(&fetch, blocks));
+	lp_blockfs_close_reader(reader);
+	lp_test_ok(lp_blockfs_delete(bench.fs, "x"));
+	lp_test_ok(lpi_fs_put(bench.fs, "x", 4, 100000));
+	lp_test_ok(lp_blockfs_open_reader(bench.fs, "x", &reader));
+	fetch.data = blocks;
+	lp_test_err(-EAGAIN, lp_blockfs_pread_fetched(reader, buf, 100, 5000, &fetch));
+	assert_true(read_planned(&fetch, blocks));
+	fetch.data = blocks;
+	lp_test_ok(lp_blockfs_pread_fetched(reader, buf, 100, 5000, &fetch));
+	for (uint64_t k = 0; k < sizeof(buf); k++)
+		assert_int_equal(buf[k], lpi_fs_byte(4, 5000 + k));
+	lp_blockfs_close_reader(reader);
+	lpi_fs_teardown(&bench);
+}
+
 #define ALL_BYTES 256u
 
 static int count_name(const char *rest, void *arg)
@@ -760,6 +861,8 @@ int main(void)
 		cmocka_unit_test(test_tables),
 		cmocka_unit_test(test_cost_of_sync),
 		cmocka_unit_test(test_pread_ranges),
+		cmocka_unit_test(test_fetches),
+		cmocka_unit_test(test_fetch_of_a_file_that_is_gone),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_locks),
 		cmocka_unit_test(test_delete_open),

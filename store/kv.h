@@ -27,6 +27,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "store/fetch.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -165,8 +166,10 @@ uint64_t lp_kv_debt_bytes(const struct lp_kv *kv);
 /* --- Reading -----------------------------------------------------------------------------------
  */
 
-/* [shard] From memtables and the block cache. -EAGAIN: it takes a read; ask lp_kv_get(). */
-int lp_kv_get_cached(struct lp_kv *kv, struct lp_kv_bytes key,
+/* [shard] From memtables, the block cache and what was fetched. -EAGAIN: it takes a read; if
+ * fetch->block_cnt is not 0, of these: set fetch->data to them and ask again; else, and at any
+ * time, ask lp_kv_get(). fetch: zeroed at first. */
+int lp_kv_get_cached(struct lp_kv *kv, struct lp_kv_bytes key, struct lp_fetch *fetch,
 		     struct lp_kv_value *ret_value) LP_MUST_CHECK;
 /* [helper] */
 int lp_kv_get(struct lp_kv *kv, struct lp_kv_bytes key,

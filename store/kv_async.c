@@ -3,9 +3,15 @@
  * gaps: it is read by the same program, so the lengths are size_t as they come. */
 #include "store/kv_async.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "store/types.h"
+
+/* The tables may change between two looks, and one may name several blocks: after so many reads a
+ * helper goes on. */
+#define GET_READS_MAX 8u
 
 struct record_head {
 	size_t key_len;
@@ -42,12 +48,76 @@ static void get_done(struct lp_work *work)
 	op->done(op);
 }
 
+static void ask_helper(struct lp_kv_get_op *op)
+{
+	op->is_of_now = false;
+	op->work = (struct lp_work){.run = get_run, .done = get_done};
+	lp_workers_submit(op->workers, op->reactor, &op->work);
+}
+
+static struct lp_bdev_chan *chan_of(const struct lp_kv_get_op *op)
+{
+	if (op->chans == NULL || op->fetch.block_cnt == 0 || op->persisted ||
+	    op->warm_end.data != NULL || op->reads == GET_READS_MAX)
+		return NULL;
+	for (uint32_t i = 0; i < LP_KV_CHANS_MAX; i++) {
+		struct lp_bdev_chan *chan = op->chans->chans[i];
+		if (chan != NULL && lp_bdev_of(chan) == op->fetch.bdev)
+			return chan;
+	}
+	return NULL;
+}
+
+static void was_read(struct lp_bdev_op *read);
+
+static void read_or_ask(struct lp_kv_get_op *op)
+{
+	struct lp_bdev_chan *chan = chan_of(op);
+	size_t len = (size_t)op->fetch.block_cnt * LP_BLOCK_BYTES;
+	if (chan != NULL)
+		op->blocks = aligned_alloc(LP_BLOCK_BYTES, len);
+	if (op->blocks == NULL) {
+		ask_helper(op);
+		return;
+	}
+	op->reads++;
+	lp_bdev_op_prep(&op->read, LP_BDEV_READ, op->blocks, len, op->fetch.device_bytes);
+	op->read.complete = was_read;
+	lp_bdev_submit(chan, &op->read);
+}
+
+static void was_read(struct lp_bdev_op *read)
+{
+	struct lp_kv_get_op *op = LP_CONTAINER_OF(read, struct lp_kv_get_op, read);
+	bool is_good = read->result == 0 && lp_fetch_is_whole(&op->fetch, op->blocks);
+	op->result = -EAGAIN;
+	if (is_good) {
+		op->fetch.data = op->blocks;
+		op->result = lp_kv_get_cached(op->kv, op->key, &op->fetch, &op->value);
+	}
+	free(op->blocks);
+	op->blocks = NULL;
+	op->fetch.data = NULL;
+	if (!is_good)
+		ask_helper(op);
+	else if (op->result == -EAGAIN)
+		read_or_ask(op);
+	else
+		op->done(op);
+}
+
 void lp_kv_get_submit(struct lp_workers *workers, struct lp_reactor *reactor,
 		      struct lp_kv_get_op *op)
 {
 	LP_ASSERT(op->kv != NULL && op->done != NULL);
-	op->work = (struct lp_work){.run = get_run, .done = get_done};
-	lp_workers_submit(workers, reactor, &op->work);
+	op->work = (struct lp_work){.run = NULL};
+	memset(&op->read, 0, sizeof(op->read)); /* of whoever had the memory before */
+	op->workers = workers;
+	op->reactor = reactor;
+	op->blocks = NULL;
+	op->reads = 0;
+	op->is_of_now = true;
+	read_or_ask(op);
 }
 
 /* --- Scan --------------------------------------------------------------------------------------

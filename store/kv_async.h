@@ -12,14 +12,29 @@
 #define LP_STORE_KV_ASYNC_H
 
 #include "base/workers.h"
+#include "store/bdev.h"
 #include "store/kv.h"
 
 #define LP_KV_WARM_MAX 64u
+/* Devices that tables lie on. */
+#define LP_KV_CHANS_MAX 2u
 
-/* lp_kv_get() for what lp_kv_get_cached() did not know, or lp_kv_get_persisted(). */
+/* Channels of the reactor by which tables are read without a helper; NULL: none. */
+struct lp_kv_chans {
+	struct lp_bdev_chan *chans[LP_KV_CHANS_MAX];
+};
+
+/* lp_kv_get() for what lp_kv_get_cached() did not know, or lp_kv_get_persisted().
+ *
+ * What the former has put off is read by the reactor, if it is of a device in `chans`, and then
+ * looked up again there: no thread is woken for it. All else is a helper's: what is not in one
+ * piece, what lies behind the key, what was read in error or damaged, so that it is told by him who
+ * reads it once more. */
 struct lp_kv_get_op {
 	struct lp_kv *kv;
 	struct lp_kv_bytes key; /* borrowed */
+	const struct lp_kv_chans *chans;
+	struct lp_fetch fetch; /* of lp_kv_get_cached() for this key; zeroed: nothing was put off */
 	/* Borrowed; data NULL: none. What lies behind the key, up to here, will be asked for next:
 	 * it is read as well, so that the index has it in its cache; LP_KV_WARM_MAX records at
 	 * most. */
@@ -27,8 +42,14 @@ struct lp_kv_get_op {
 	bool persisted;
 	void (*done)(struct lp_kv_get_op *op);
 	int result;
+	bool is_of_now; /* as of done(), for the reactor has looked; else it may be older */
 	struct lp_kv_value value; /* if result is 0: to be released */
 	struct lp_work work;
+	struct lp_workers *workers;
+	struct lp_reactor *reactor;
+	struct lp_bdev_op read;
+	void *blocks; /* that are read */
+	uint32_t reads;
 };
 
 /* Records of [lower, upper), in order, copied to a buffer until it or records_max is full. */

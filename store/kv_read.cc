@@ -22,26 +22,33 @@ static PinnableSlice *pin_of(struct lp_kv_value *value)
 }
 
 static int get(struct lp_kv *kv, const rocksdb::ReadOptions &options, struct lp_kv_bytes key,
-	       struct lp_kv_value *ret_value)
+	       struct lp_kv_value *ret_value, const struct lp_fetch *fetch = nullptr)
 {
 	lpi_kv_count_nothing();
 	auto *pin = new (ret_value->pin) PinnableSlice;
 	const Status status =
 		kv->db->Get(options, kv->db->DefaultColumnFamily(), lpi_kv_slice_of(key), pin);
-	if (status.ok()) {
+	/* RocksDB may take a read that failed for a table without the key: once one was put off its
+	 * answer says nothing. */
+	const bool is_put_off = fetch != nullptr && fetch->was_put_off;
+	if (status.ok() && !is_put_off) {
 		ret_value->bytes = lpi_kv_bytes_of(*pin);
 		return 0;
 	}
 	pin->~PinnableSlice();
-	return lpi_kvfs_errno(status);
+	return is_put_off ? -EAGAIN : lpi_kvfs_errno(status);
 }
 
-extern "C" int lp_kv_get_cached(struct lp_kv *kv, struct lp_kv_bytes key,
+extern "C" int lp_kv_get_cached(struct lp_kv *kv, struct lp_kv_bytes key, struct lp_fetch *fetch,
 				struct lp_kv_value *ret_value)
 {
 	return lpi_guarded([=] {
-		const int err = get(kv, kv->read_cached, key, ret_value);
-		lpi_kv_bump(err == -EAGAIN ? &kv->cached_missed_cnt : &kv->cached_hit_cnt, 1);
+		const bool is_first = fetch->data == nullptr;
+		const lpi_kvfs_fetching here(fetch);
+		const int err = get(kv, kv->read_all, key, ret_value, fetch);
+		if (is_first)
+			lpi_kv_bump(err == -EAGAIN ? &kv->cached_missed_cnt : &kv->cached_hit_cnt,
+				    1);
 		return err;
 	});
 }

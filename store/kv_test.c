@@ -162,14 +162,21 @@ static void test_bad_bytes_are_no_batch(void **state)
 /* --- Reading -----------------------------------------------------------------------------------
  */
 
+/* Of what is in memory. */
+static int get_cached(struct lp_kv_bytes key, struct lp_kv_value *ret_value)
+{
+	struct lp_fetch fetch = {.block_cnt = 0};
+	return lp_kv_get_cached(test.kv, key, &fetch, ret_value);
+}
+
 static void test_tiers(void **state)
 {
 	(void)state;
 	struct lp_kv_value value;
 	struct lp_kv_bytes key = lp_test_text("key");
-	lp_test_err(-ENOENT, lp_kv_get_cached(test.kv, key, &value));
+	lp_test_err(-ENOENT, get_cached(key, &value));
 	lp_test_ok(lp_test_kv_put(&test, "key", "value"));
-	lp_test_ok(lp_kv_get_cached(test.kv, key, &value)); /* the memtable */
+	lp_test_ok(get_cached(key, &value)); /* the memtable */
 	assert_memory_equal(value.bytes.data, "value", 5);
 	lp_kv_value_release(&value);
 	lp_test_err(-ENOENT, lp_kv_get_persisted(test.kv, key, &value));
@@ -178,12 +185,12 @@ static void test_tiers(void **state)
 	lp_test_ok(lp_kv_get_persisted(test.kv, key, &value));
 	lp_kv_value_release(&value);
 	lp_kv_set_cache_bytes(test.kv, 0); /* evicts the block again */
-	lp_test_err(-EAGAIN, lp_kv_get_cached(test.kv, key, &value));
-	lp_test_err(-ENOENT, lp_kv_get_cached(test.kv, lp_test_text("no"), &value)); /* bloom */
+	lp_test_err(-EAGAIN, get_cached(key, &value));
+	lp_test_err(-ENOENT, get_cached(lp_test_text("no"), &value)); /* bloom */
 	lp_kv_set_cache_bytes(test.kv, UINT64_C(1) << 20);
 	lp_test_ok(lp_kv_get(test.kv, key, &value));
 	lp_kv_value_release(&value);
-	lp_test_ok(lp_kv_get_cached(test.kv, key, &value));
+	lp_test_ok(get_cached(key, &value));
 	/* A pinned value outlives its deletion, and its table. */
 	lp_kv_batch_clear(test.batch);
 	lp_test_ok(lp_kv_batch_delete(test.batch, key));

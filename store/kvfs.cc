@@ -184,6 +184,23 @@ static bool is_of_options(const char *name)
 /* --- Files -------------------------------------------------------------------------------------
  */
 
+/* Of this thread: a call into RocksDB is under way that must not wait for a device. */
+static thread_local struct lp_fetch *fetching;
+
+lpi_kvfs_fetching::lpi_kvfs_fetching(struct lp_fetch *fetch)
+{
+	LP_ASSERT(fetching == nullptr);
+	fetch->was_put_off = false;
+	if (fetch->data == nullptr)
+		fetch->block_cnt = 0;
+	fetching = fetch;
+}
+
+lpi_kvfs_fetching::~lpi_kvfs_fetching()
+{
+	fetching = nullptr;
+}
+
 /* An open file of the C side; closed with the object. */
 class Handle
 {
@@ -205,6 +222,19 @@ class Handle
 			return status(static_cast<int>(got));
 		LP_ASSERT(static_cast<uint64_t>(got) <= len);
 		*result = Slice(scratch, static_cast<size_t>(got));
+		return IOStatus::OK();
+	}
+	IOStatus pread_fetched(uint64_t offset, size_t len, Slice *result, char *scratch) const
+	{
+		const auto call = file_->fs->ops->pread_fetched;
+		if (call == nullptr) {
+			fetching->was_put_off = true;
+			return IOStatus::Busy();
+		}
+		const int err = call(file_, scratch, len, offset, fetching);
+		if (err < 0)
+			return err == -EAGAIN ? IOStatus::Busy() : status(err);
+		*result = Slice(scratch, len);
 		return IOStatus::OK();
 	}
 	int append(const Slice &data)
@@ -268,7 +298,8 @@ class RandomFile : public rocksdb::FSRandomAccessFile
 	IOStatus Read(uint64_t offset, size_t n, const IOOptions &, Slice *result, char *scratch,
 		      IODebugContext *) const override
 	{
-		return handle_.pread(offset, n, result, scratch);
+		return fetching == nullptr ? handle_.pread(offset, n, result, scratch)
+					   : handle_.pread_fetched(offset, n, result, scratch);
 	}
 
       private:

@@ -17,8 +17,8 @@
  * Threads: the operations are called by any of RocksDB's threads and by whoever calls RocksDB, at
  * the same time; those on one file by one thread at a time, but for pread.
  * Blocking: they may block, for the shard thread never comes there: it calls RocksDB for memtable
- * inserts and reads of the block cache only. An operation must not wait for a thread that may be
- * inside RocksDB (rule S1).
+ * inserts, reads of the block cache, and reads with a fetch, which come to pread_fetched only. An
+ * operation must not wait for a thread that may be inside RocksDB (rule S1).
  * Errors: negative errno. How RocksDB takes them:
  *   -ENOENT             no such file
  *   -ENOSPC             full: writes go on until the memtables are full; resume when there is room
@@ -31,6 +31,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "store/fetch.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -71,6 +72,10 @@ struct lp_kvfs_ops {
 	int (*open)(struct lp_kvfs *fs, const char *name, struct lp_kvfs_file **ret_file);
 	/* Bytes read: fewer than len only at the end of the file. */
 	int64_t (*pread)(struct lp_kvfs_file *file, void *buf, size_t len, uint64_t offset);
+	/* The same without waiting for a device: all of it, or -EAGAIN (store/fetch.h). NULL: there
+	 * is no such way. */
+	int (*pread_fetched)(struct lp_kvfs_file *file, void *buf, size_t len, uint64_t offset,
+			     struct lp_fetch *fetch);
 
 	/* Open files stay readable. Durable when they return 0; rename replaces atomically. */
 	int (*remove)(struct lp_kvfs *fs, const char *name);

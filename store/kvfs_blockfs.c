@@ -95,6 +95,13 @@ static int64_t files_pread(struct lp_kvfs_file *base, void *buf, size_t len, uin
 	return err < 0 ? err : (int64_t)got;
 }
 
+static int files_pread_fetched(struct lp_kvfs_file *base, void *buf, size_t len, uint64_t offset,
+			       struct lp_fetch *fetch)
+{
+	LP_ASSERT(file_of(base)->reader != NULL);
+	return lp_blockfs_pread_fetched(file_of(base)->reader, buf, len, offset, fetch);
+}
+
 static int files_remove(struct lp_kvfs *kvfs, const char *name)
 {
 	return lp_blockfs_delete(fs_of(kvfs), name);
@@ -136,6 +143,7 @@ static const struct lp_kvfs_ops files_ops = {
 	.close = files_close,
 	.open = files_open,
 	.pread = files_pread,
+	.pread_fetched = files_pread_fetched,
 	.remove = files_remove,
 	.rename = files_rename,
 	.list = files_list,

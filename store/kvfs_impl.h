@@ -6,6 +6,7 @@
 #ifndef LP_STORE_KVFS_IMPL_H
 #define LP_STORE_KVFS_IMPL_H
 
+struct lp_fetch;
 struct lp_kvfs_env;
 
 #ifdef __cplusplus
@@ -26,6 +27,16 @@ rocksdb::Env *lpi_kvfs_env_rep(struct lp_kvfs_env *env);
 int lpi_kvfs_errno(const rocksdb::Status &status);
 /* The last error of the file layer on this thread, once; 0: none. */
 int lpi_kvfs_take_error();
+/* As long as it lives no read of a table by this thread waits for a device: it is put off, and
+ * noted in the fetch. */
+class lpi_kvfs_fetching
+{
+      public:
+	explicit lpi_kvfs_fetching(struct lp_fetch *fetch);
+	~lpi_kvfs_fetching();
+	lpi_kvfs_fetching(const lpi_kvfs_fetching &) = delete;
+	lpi_kvfs_fetching &operator=(const lpi_kvfs_fetching &) = delete;
+};
 /* What makes memtables (kv_table.cc); and the memory that it keeps for the next ones, which is
  * never more than one has: any thread may ask. */
 std::shared_ptr<rocksdb::MemTableRepFactory> lpi_kv_table_factory(uint64_t write_buffer_bytes);

@@ -168,6 +168,18 @@ static int64_t ro_pread(struct lp_kvfs_file *base, void *buf, size_t len, uint64
 	return inner->fs->ops->pread(inner, buf, len, offset);
 }
 
+/* What is above is in memory, and a helper's: read-only there is next to nothing of it. */
+static int ro_pread_fetched(struct lp_kvfs_file *base, void *buf, size_t len, uint64_t offset,
+			    struct lp_fetch *fetch)
+{
+	struct lp_kvfs_file *inner = file_of(base)->inner;
+	if (inner->fs->ops->pread_fetched != NULL)
+		return inner->fs->ops->pread_fetched(inner, buf, len, offset, fetch);
+	fetch->was_put_off = true;
+	fetch->block_cnt = 0;
+	return -EAGAIN;
+}
+
 /* --- Names ------------------------------------------------------------------------------------ */
 
 static int ro_remove(struct lp_kvfs *fs, const char *name)
@@ -240,6 +252,7 @@ static const struct lp_kvfs_ops ro_ops = {
 	.close = ro_close,
 	.open = ro_open,
 	.pread = ro_pread,
+	.pread_fetched = ro_pread_fetched,
 	.remove = ro_remove,
 	.rename = ro_rename,
 	.list = ro_list,

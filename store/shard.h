@@ -140,6 +140,10 @@ struct lp_bdev_chan *lp_shard_data(struct lp_shard *shard);
 /* That of the log: the same, unless the store has a device for it. */
 struct lp_bdev_chan *lp_shard_log_chan(struct lp_shard *shard);
 
+/* Those by which the index's tables are read. */
+struct lp_kv_chans;
+const struct lp_kv_chans *lp_shard_index_chans(const struct lp_shard *shard);
+
 /* Somebody waits for buffers: deferred payloads that hold some go to their place. */
 void lp_shard_want_bufs(struct lp_shard *shard);
 /* How many more payloads may be deferred (rule L6). From here on down to waiting for space nothing

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "store/index_plan.h"
+#include "store/kv_async.h"
 #include "store/kvfs_blockfs.h"
 #include "store/kvfs_ro.h"
 #include "store/shard.h"
@@ -80,7 +81,8 @@ struct lp_shard {
 	struct lp_index_plan plan;
 	struct lp_log_limits limits;
 	struct lp_bdev_chan *data;
-	struct lp_bdev_chan *log_chan; /* the same, or of the wal device */
+	struct lp_bdev_chan *log_chan;  /* the same, or of the wal device */
+	struct lp_kv_chans index_chans; /* apart: what is read of the index counts for itself */
 	struct lp_blockfs *files;
 	struct lp_kvfs_blockfs kvfs;
 	struct lp_kvfs_ro *kvfs_ro; /* above it; NULL unless read-only */

@@ -41,6 +41,19 @@ void lpi_shard_turn(struct lp_shard *shard)
 
 /* --- The parts -------------------------------------------------------------------------------- */
 
+static int open_index_channels(struct lp_shard *shard)
+{
+	const enum lp_mkfs_device devices[LP_KV_CHANS_MAX] = {LP_MKFS_DATA, LP_MKFS_DB};
+	int err = 0;
+	for (uint32_t i = 0; i < LP_KV_CHANS_MAX && err == 0; i++) {
+		struct lp_bdev *bdev = shard->options.devices->bdev[devices[i]];
+		if (bdev != NULL)
+			err = lp_bdev_attach(bdev, shard->options.reactor,
+					     &shard->index_chans.chans[i]);
+	}
+	return err;
+}
+
 static int open_channels(struct lp_shard *shard)
 {
 	struct lp_devices *devices = shard->options.devices;
@@ -52,7 +65,7 @@ static int open_channels(struct lp_shard *shard)
 		shard->log_chan = shard->data;
 	else if (err == 0)
 		err = lp_bdev_attach(devices->bdev[of_log], reactor, &shard->log_chan);
-	return err;
+	return err == 0 ? open_index_channels(shard) : err;
 }
 
 static int manifest_barrier(void *arg)
@@ -469,6 +482,9 @@ static void close_channels(struct lp_shard *shard)
 	if (shard->log_chan != shard->data)
 		lp_bdev_detach(shard->log_chan);
 	lp_bdev_detach(shard->data);
+	for (uint32_t i = 0; i < LP_KV_CHANS_MAX; i++)
+		lp_bdev_detach(shard->index_chans.chans[i]);
+	shard->index_chans = (struct lp_kv_chans){.chans = {NULL}};
 	shard->log_chan = NULL;
 	shard->data = NULL;
 }

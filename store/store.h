@@ -585,13 +585,16 @@ struct lp_store_stats {
 	uint64_t index_level0_files;
 	uint64_t pending_bytes; /* payloads that wait for their place: in bufs, not of the budget */
 	/* What was asked of the devices by the reactor's thread since the store was opened. What
-	 * the index's own threads did is in lp_bdev_sync_stats(). A store in memory has none. */
+	 * the index's own threads and helpers did is in lp_bdev_sync_stats(). A store in memory has
+	 * none. */
 	uint64_t log_writes; /* frames, and the log's own superblocks */
 	uint64_t log_bytes;
 	uint64_t data_writes; /* objects' data: direct and write-back, but not what is in frames */
 	uint64_t data_bytes;
 	uint64_t data_reads;
 	uint64_t data_read_bytes;
+	uint64_t index_reads; /* of tables, for operations that wait for the index */
+	uint64_t index_read_bytes;
 	uint64_t flushes;
 	/* Data in memory, by blocks; reads that are too large for the cache are in none of these.
 	 */
