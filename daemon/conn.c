@@ -202,9 +202,9 @@ static bool take_rest_bufs(struct lpi_request *request, uint32_t meta_bytes, uin
 
 static uint32_t buf_bytes(uint32_t bytes)
 {
-	static_assert(LP_WIRE_META_MAX <= LP_BUF_MEDIUM && LP_WIRE_CRCS_MAX * 4 <= LP_BUF_MEDIUM,
+	static_assert(LP_WIRE_META_MAX <= LP_BUF_LARGE && LP_WIRE_CRCS_MAX * 4 <= LP_BUF_LARGE,
 		      "one buffer holds them");
-	return bytes == 0 ? 0 : bytes <= LP_BUF_SMALL ? LP_BUF_SMALL : LP_BUF_MEDIUM;
+	return bytes == 0 ? 0 : lp_buf_size(bytes);
 }
 
 /* Room for meta and checksums; and the share of what it will need besides, for then it waits here
@@ -310,13 +310,6 @@ static bool check_rest(struct lpi_conn *conn, struct lpi_request *request)
 	return true;
 }
 
-static void give_segs(struct lpi_request *request)
-{
-	for (uint32_t i = 0; i < request->seg_cnt; i++)
-		lp_buf_put(request->segs[i].buf);
-	request->seg_cnt = 0;
-}
-
 /* All buffers that the data will fill, so that nobody waits for one with others in his hand. Blocks
  * of the object's grid lie on pages, as devices want it. */
 static bool take_segs(struct lpi_conn *conn, struct lpi_request *request)
@@ -331,19 +324,10 @@ static bool take_segs(struct lpi_conn *conn, struct lpi_request *request)
 		room -= room / 4;
 	if (door->receiving_bytes > 0 && door->receiving_bytes + left > room)
 		return false;
-	while (left > 0) {
-		struct lp_buf *buf =
-			lp_buf_new(door->options.bufs, LP_MIN(left + skip, LP_BUF_LARGE));
-		if (buf == NULL) {
-			give_segs(request);
-			return false;
-		}
-		uint32_t len = LP_MIN(left, buf->bytes - skip);
-		LP_ASSERT(request->seg_cnt < LPI_DATA_SEGS);
-		request->segs[request->seg_cnt++] = (struct lp_seg){buf, skip, len};
-		left -= len;
-		skip = 0;
-	}
+	request->seg_cnt = lp_bufs_take(door->options.bufs, left, skip, LP_BUF_REQUEST,
+					request->segs, LPI_DATA_SEGS);
+	if (request->seg_cnt == 0)
+		return false;
 	conn->throttled_ns = 0;
 	request->receiving_bytes = request->header.data_bytes;
 	door->receiving_bytes += request->receiving_bytes;

@@ -224,6 +224,8 @@ static void set_bounds(struct lp_door *door)
 	uint64_t bytes = bufs.region_bytes;
 	if (door->options.bufs_bytes != 0)
 		bytes = LP_MIN(bytes, door->options.bufs_bytes);
+	/* What is set aside is for what these requests lead to. */
+	bytes -= bytes * (bufs.reserved_bytes >> 20) / (bufs.region_bytes >> 20);
 	door->receiving_bytes_max = bytes / 2;
 	door->reply_bytes_max = bytes / 2;
 	door->held_bytes_max = bytes / 4;

@@ -67,6 +67,23 @@ void lpi_errand_start(struct lpi_thread *thread, struct lpi_errand *errand)
 
 /* --- The thread ------------------------------------------------------------------------------- */
 
+/* What each rank of buffers has for itself (rule B1): at least what one operation may need of it,
+ * and of a large region a part, so that many can go on side by side. */
+static void set_aside(struct lp_bufs *bufs, const struct lp_config *config, uint32_t shard_cnt)
+{
+	uint64_t bytes;
+	(void)lp_bufs_region(bufs, &bytes);
+	uint32_t slabs = (uint32_t)(bytes / LP_BUF_LARGE);
+	uint32_t write_slabs = (uint32_t)(LP_STORE_WRITE_MAX / LP_BUF_LARGE);
+	if (lp_config_text(config, LP_OPT_MOUNT) != NULL)
+		lp_bufs_reserve(bufs, LP_BUF_MOUNT, LP_MAX(2u, slabs / 16));
+	lp_bufs_reserve(bufs, LP_BUF_ANSWER, LP_MAX(2u, slabs / 16));
+	if (shard_cnt > 1)
+		lp_bufs_reserve(bufs, LP_BUF_CARRY, LP_MAX(write_slabs, slabs / 8));
+	lp_bufs_reserve(bufs, LP_BUF_EDGE, LP_MAX(1u, slabs / 64));
+	lp_bufs_reserve(bufs, LP_BUF_COPY, LP_MAX(write_slabs, slabs / 32));
+}
+
 int lpi_thread_new(struct lpi_thread *thread, char *why)
 {
 	const struct lp_config *config = &thread->service->config;
@@ -89,6 +106,7 @@ int lpi_thread_new(struct lpi_thread *thread, char *why)
 	if (err < 0)
 		return lpi_refuse(why, err, "no memory for buffers of %llu MiB (--memory)",
 				  (unsigned long long)bytes >> 20);
+	set_aside(thread->bufs, config, thread->service->shard_cnt);
 	return 0;
 }
 

@@ -37,9 +37,12 @@
 /* Of the buffers of a thread, what data under way here may take. */
 #define BYTES_SHARE 4u
 
-static const uint32_t landing_bytes[LPI_FUSE_SEGS] = {LP_BUF_SMALL, LP_BUF_MEDIUM, LP_BUF_LARGE};
+/* They are filled in this order, and what is not filled stays for the next message. So a write of a
+ * power of two takes 4 KiB more than its data, and any other less than twice as much. */
+static const uint32_t landing_bytes[LPI_FUSE_SEGS] = {4096, 65536, 65536, 131072, 262144, 524288};
 
-static_assert(LP_BUF_SMALL + LP_BUF_MEDIUM + LP_BUF_LARGE >= LP_FUSE_WRITE_MAX, "a write lands");
+static_assert(4096 + 65536 + 65536 + 131072 + 262144 + 524288 >= LP_FUSE_WRITE_MAX,
+	      "a write lands");
 
 static void read_some(struct lp_task *task);
 static void go_on(struct lp_fuse_channel *channel);
@@ -123,7 +126,8 @@ static bool prepare(struct lp_fuse_channel *channel)
 		return false;
 	for (uint32_t i = 0; i < LPI_FUSE_SEGS; i++) {
 		if (channel->landing[i] == NULL)
-			channel->landing[i] = lp_buf_new(channel->options.bufs, landing_bytes[i]);
+			channel->landing[i] = lp_buf_new_ranked(
+				channel->options.bufs, landing_bytes[i], LP_BUF_MOUNT);
 		if (channel->landing[i] == NULL)
 			return false;
 	}

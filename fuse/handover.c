@@ -69,7 +69,7 @@ bool lpi_fuse_adopt_data(struct lpi_fuse_request *request)
 {
 	const struct fuse_write_in *in = &request->message.in.write;
 	uint32_t bytes = in->size;
-	struct lp_buf *buf = lp_buf_new(request->channel->options.bufs, bytes);
+	struct lp_buf *buf = lp_buf_new_ranked(request->channel->options.bufs, bytes, LP_BUF_CARRY);
 	if (buf == NULL)
 		return false;
 	LP_ASSERT(request->room == NULL);

@@ -158,6 +158,7 @@ void lpi_fuse_read(struct lpi_fuse_request *request)
 	op->read.ino = ino;
 	op->read.offset = in->offset;
 	op->read.length = in->size;
+	op->read.rank = LP_BUF_MOUNT;
 	lpi_fuse_submit(request, has_read);
 }
 

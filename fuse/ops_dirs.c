@@ -426,7 +426,8 @@ void lpi_fuse_readdir(struct lpi_fuse_request *request)
 	}
 	if (lpi_fuse_room(request, ROOM, lpi_fuse_readdir) == NULL)
 		return;
-	struct lp_buf *answer = lp_buf_new(request->channel->options.bufs, REPLY_MAX);
+	struct lp_buf *answer =
+		lp_buf_new_ranked(request->channel->options.bufs, REPLY_MAX, LP_BUF_ANSWER);
 	if (answer == NULL) {
 		lpi_fuse_wait_for_room(request, lpi_fuse_readdir);
 		return;

@@ -363,6 +363,7 @@ static void read_source(struct lpi_fuse_request *request)
 	op->store.op.read.ino = lpi_fuse_own(request);
 	op->store.op.read.offset = in->off_in;
 	op->store.op.read.length = length;
+	op->store.op.read.rank = LP_BUF_MOUNT;
 	lp_ns_submit(request->channel->options.ns, op);
 }
 

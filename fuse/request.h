@@ -15,7 +15,7 @@
 #include "fuse/channel.h"
 
 #define LPI_FUSE_INLINE_BYTES 640u /* of a message that needs no buffer */
-#define LPI_FUSE_SEGS         3u   /* a small, a medium and a large buffer */
+#define LPI_FUSE_SEGS         6u   /* buffers that a message lands in */
 #define LPI_FUSE_CRCS         (LP_FUSE_WRITE_MAX / 4096u + 1u)
 #define LPI_FUSE_CHANGES      4u
 #define LPI_FUSE_FORGOTTEN    64u /* at a time */

@@ -57,7 +57,7 @@ struct lp_buf *lpi_fuse_room(struct lpi_fuse_request *request, uint32_t bytes,
 			     lpi_fuse_step_fn *again)
 {
 	LP_ASSERT(request->room == NULL && bytes <= LP_BUF_LARGE);
-	request->room = lp_buf_new(request->channel->options.bufs, bytes);
+	request->room = lp_buf_new_ranked(request->channel->options.bufs, bytes, LP_BUF_ANSWER);
 	if (request->room == NULL)
 		lpi_fuse_wait_for_room(request, again);
 	return request->room;

@@ -37,7 +37,8 @@ static void take_all(struct lpi_machine *machine, struct taken *taken)
 		struct lp_bufs *bufs = machine->channels[c]->options.bufs;
 		for (uint32_t i = 0; i < LP_ARRAY_SIZE(sizes); i++) {
 			struct lp_buf *buf = NULL;
-			while (taken->cnt < TAKEN_MAX && (buf = lp_buf_new(bufs, sizes[i])) != NULL)
+			while (taken->cnt < TAKEN_MAX &&
+			       (buf = lp_buf_new_ranked(bufs, sizes[i], LP_BUF_COPY)) != NULL)
 				taken->bufs[taken->cnt++] = buf;
 		}
 	}

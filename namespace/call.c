@@ -7,8 +7,12 @@
  * copied it and sent the call once more, to be ended.
  *
  * Whoever finds no buffer or transfer waits in a list that is tried again each millisecond: buffers
- * are short only when the thread has very much to do, and nobody tells when one comes back. So does
- * a transaction that finds no space on the device while some is on its way (freeing.h).
+ * are short only when the thread has very much to do, and nobody tells when one comes back. Nobody
+ * else takes one before that, so that a large one is not passed by small ones for ever. In the same
+ * list waits a transaction that finds no space on the device while some is on its way (freeing.h).
+ *
+ * What is carried here is held while the store works, and no longer. So the ranks of its buffers lie
+ * between those that a request lands in and those that the store needs (rule B1).
  *
  * What comes by number takes effect on its inode in the order in which it came (NS6), also where
  * the first has to wait for buffers: then those behind it wait in the same list (keeps_turn). An
@@ -143,6 +147,8 @@ void lpi_calls_retry(struct lp_ns *ns)
 	struct lpi_call *call = NULL;
 	lpi_call_list_init(&waiting);
 	lpi_call_list_splice_back(&waiting, &ns->trying_again);
+	ns->are_carries_short = false;
+	ns->are_answers_short = false;
 	LP_LIST_FOREACH (lpi_call_list, &waiting, call)
 		leave_turn(ns, call);
 	while ((call = lpi_call_list_pop_front(&waiting)) != NULL)
@@ -162,20 +168,15 @@ static bool copy_to_buffers(struct lp_bufs *bufs, const struct lp_payload *from,
 {
 	uint32_t src = 0;
 	uint32_t src_offset = 0;
-	to->seg_cnt = 0;
-	while (length > 0) {
-		uint32_t want = (uint32_t)LP_MIN(length, LP_BUF_LARGE);
-		LP_ASSERT(to->seg_cnt < LP_ARRAY_SIZE(to->segs));
-		struct lp_buf *buf = lp_buf_new(bufs, want);
-		if (buf == NULL) {
-			put_buffers(to);
-			return false;
-		}
-		to->segs[to->seg_cnt++] = (struct lp_seg){.buf = buf, .len = want};
-		for (uint32_t filled = 0; filled < want;) {
+	LP_ASSERT(length > 0 && length <= LP_STORE_WRITE_MAX);
+	to->seg_cnt = lp_bufs_take(bufs, (uint32_t)length, 0, LP_BUF_CARRY, to->segs,
+				   LPI_TRANSFER_SEGS);
+	for (uint32_t i = 0; i < to->seg_cnt; i++) {
+		for (uint32_t filled = 0; filled < to->segs[i].len;) {
 			const struct lp_seg *seg = &from->segs[src];
-			uint32_t part = LP_MIN(want - filled, seg->len - src_offset);
-			memcpy(buf->data + filled, seg->buf->data + seg->offset + src_offset, part);
+			uint32_t part = LP_MIN(to->segs[i].len - filled, seg->len - src_offset);
+			memcpy(to->segs[i].buf->data + filled,
+			       seg->buf->data + seg->offset + src_offset, part);
 			filled += part;
 			src_offset += part;
 			if (src_offset == seg->len) {
@@ -183,9 +184,8 @@ static bool copy_to_buffers(struct lp_bufs *bufs, const struct lp_payload *from,
 				src_offset = 0;
 			}
 		}
-		length -= want;
 	}
-	return true;
+	return to->seg_cnt > 0;
 }
 
 /* --- What is to be synced --------------------------------------------------------------------- */
@@ -367,12 +367,14 @@ static void refuse(struct lpi_call *call, int result)
 static bool bring(struct lpi_call *call, const struct lp_change *write)
 {
 	struct lp_ns *ns = call->to;
-	struct lpi_transfer *transfer = lp_pool_get(ns->transfers);
-	if (transfer == NULL)
-		return false;
-	if (!copy_to_buffers(ns->options.bufs, &write->data.payload, write->data.length,
-			     transfer)) {
-		lp_pool_put(ns->transfers, transfer);
+	struct lpi_transfer *transfer =
+		ns->are_carries_short ? NULL : lp_pool_get(ns->transfers);
+	bool is_brought = transfer != NULL && copy_to_buffers(ns->options.bufs, &write->data.payload,
+							       write->data.length, transfer);
+	if (!is_brought) {
+		ns->are_carries_short = true;
+		if (transfer != NULL)
+			lp_pool_put(ns->transfers, transfer);
 		return false;
 	}
 	call->transfer = transfer;
@@ -523,12 +525,19 @@ static void bring_read(struct lpi_call *call)
 		call->caller_done(call);
 		return;
 	}
+	if (op->read.bytes > 0 && ns->are_answers_short) {
+		retry_later(ns, call, bring_read);
+		return;
+	}
 	if (op->read.bytes > 0) {
-		struct lp_buf *data = lp_buf_new(ns->options.bufs, (uint32_t)op->read.bytes);
-		struct lp_buf *crcs = lp_buf_new(ns->options.bufs, LP_BUF_SMALL);
+		struct lp_buf *data = lp_buf_new_ranked(ns->options.bufs, (uint32_t)op->read.bytes,
+							LP_BUF_ANSWER);
+		struct lp_buf *crcs =
+			lp_buf_new_ranked(ns->options.bufs, LP_BUF_SMALL, LP_BUF_ANSWER);
 		if (data == NULL || crcs == NULL) {
 			lp_buf_put(data);
 			lp_buf_put(crcs);
+			ns->are_answers_short = true;
 			retry_later(ns, call, bring_read);
 			return;
 		}

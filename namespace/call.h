@@ -24,11 +24,13 @@
 
 struct lp_ns;
 
+#define LPI_TRANSFER_SEGS 12u /* buffers: seven, or more where large ones are out */
+
 /* A write from another thread: its payload in buffers of this one. */
 struct lpi_transfer {
 	const struct lp_change *original;
 	uint32_t seg_cnt;
-	struct lp_seg segs[(LP_STORE_WRITE_MAX / LP_BUF_LARGE) + 1];
+	struct lp_seg segs[LPI_TRANSFER_SEGS];
 	struct lp_change changes[LP_STORE_CHANGES_MAX];
 };
 

@@ -120,10 +120,6 @@ static int take_mapped(struct lpi_txn *txn, struct lpi_solo *solo)
 
 static int find_source(struct lpi_txn *txn, struct lpi_solo *solo)
 {
-	if (solo->buf == NULL)
-		solo->buf = lp_buf_new(txn->block->options.bufs, LP_BUF_SMALL);
-	if (solo->buf == NULL)
-		return lpi_txn_wait_memory(txn);
 	if (solo->content != NULL) {
 		take_content(solo, solo->content);
 		return 0;
@@ -131,9 +127,31 @@ static int find_source(struct lpi_txn *txn, struct lpi_solo *solo)
 	return take_mapped(txn, solo);
 }
 
+/* Buffers for all of them, or for none: nobody waits for one with others in hand (rule B1). */
+static bool take_solo_bufs(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lp_bufs *bufs = txn->block->options.bufs;
+	for (uint32_t i = 0; i < edit->solo_cnt; i++) {
+		struct lpi_solo *solo = &edit->solos[i];
+		if (solo->buf == NULL)
+			solo->buf = lp_buf_new_ranked(bufs, LP_BUF_SMALL, LP_BUF_EDGE);
+		if (solo->buf != NULL)
+			continue;
+		for (; i > 0; i--) {
+			lp_buf_put(edit->solos[i - 1].buf);
+			edit->solos[i - 1].buf = NULL;
+		}
+		return false;
+	}
+	return true;
+}
+
 static int find_sources(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
+	if (!take_solo_bufs(txn))
+		return lpi_txn_wait_memory(txn);
 	for (uint32_t i = 0; i < edit->solo_cnt;) {
 		int err = find_source(txn, &edit->solos[i]);
 		if (err != 0)
@@ -264,11 +282,10 @@ static int copy_payload(struct lpi_txn *txn)
 	uint64_t skip = (LP_BLOCK_BYTES - edit->offset % LP_BLOCK_BYTES) % LP_BLOCK_BYTES;
 	uint64_t left = (edit->length - skip) & ~(LP_BLOCK_BYTES - 1);
 	lpi_payload_skip(&at, skip);
-	edit->copy_bytes = left <= LP_BUF_SMALL    ? LP_BUF_SMALL
-			   : left <= LP_BUF_MEDIUM ? LP_BUF_MEDIUM
-						   : LP_BUF_LARGE;
+	edit->copy_bytes = lp_buf_size((uint32_t)LP_MIN(left, (uint64_t)LP_BUF_LARGE));
 	while (left > 0) {
-		struct lp_buf *buf = lp_buf_new(txn->block->options.bufs, edit->copy_bytes);
+		struct lp_buf *buf = lp_buf_new_ranked(txn->block->options.bufs, edit->copy_bytes,
+						       LP_BUF_COPY);
 		uint64_t bytes = LP_MIN(left, (uint64_t)edit->copy_bytes);
 		if (buf == NULL) {
 			lpi_edit_drop_copies(edit);
@@ -498,7 +515,14 @@ static bool add_new(struct lpi_txn *txn, struct lpi_range_at *at)
 	return all;
 }
 
-static bool begin_writing(struct lpi_txn *txn)
+/* Whoever writes early keeps its ios until its claim is held. The holder of the claim may need ios
+ * first, so some are left for it (rule B1). */
+static bool leaves_ios(struct lpi_txn *txn)
+{
+	return lp_pool_free_cnt(txn->block->ios) >= LPI_EDIT_BLOCKS;
+}
+
+static bool begin_writing(struct lpi_txn *txn, bool is_early)
 {
 	struct lpi_edit *edit = &txn->edit;
 	struct lpi_range_at at = lpi_range_begin(edit);
@@ -510,7 +534,7 @@ static bool begin_writing(struct lpi_txn *txn)
 		all = add_unwritten(txn, &at);
 	else
 		all = add_new(txn, &at);
-	if (!all) {
+	if (!all || (is_early && !leaves_ios(txn))) {
 		lpi_block_job_fini(&edit->job);
 		return false;
 	}
@@ -521,7 +545,7 @@ static bool begin_writing(struct lpi_txn *txn)
 static int write_direct(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
-	if (!edit->is_early && !begin_writing(txn))
+	if (!edit->is_early && !begin_writing(txn, false))
 		return lpi_txn_wait_memory(txn);
 	edit->is_early = false;
 	edit->stage = LPI_EDIT_WRITTEN;
@@ -559,7 +583,7 @@ static void begin_early(struct lpi_txn *txn)
 					       edit->length / LP_BLOCK_BYTES};
 	if (txn->block->plays_full || needs_copy(edit) || take_range(txn) != 0)
 		return;
-	edit->is_early = begin_writing(txn);
+	edit->is_early = begin_writing(txn, true);
 	if (!edit->is_early)
 		untake_range(txn);
 }

@@ -118,7 +118,8 @@ static void add_zeros(struct lpi_read *read, uint64_t cnt)
 /* The content of the first block is in the inode: copied, for there it may change. */
 static int add_inline(struct lpi_read *read, const struct lp_inode *rec)
 {
-	struct lp_buf *buf = lp_buf_new(lpi_read_block(read)->options.bufs, LP_BUF_SMALL);
+	struct lp_buf *buf = lp_buf_new_ranked(lpi_read_block(read)->options.bufs, LP_BUF_SMALL,
+					       read->op->read.rank);
 	size_t len = rec->content.len;
 	if (buf == NULL)
 		return -ENOBUFS;
@@ -167,15 +168,17 @@ static int find_in_memory(const struct lpi_read *read, uint64_t device_block, ui
 			  (unsigned long long)device_block, crc, read->crcs[idx]);
 }
 
-/* The largest class of which at most half is wasted; when that is out, smaller ones, but none of 4
- * KiB. NULL: there is none. */
-static struct lp_buf *take_large(struct lp_bufs *bufs, uint64_t bytes)
+/* One that takes all the bytes, or half of that size if it would waste more than a quarter; when
+ * these are out smaller ones, down to `min`. NULL: there is none. */
+static struct lp_buf *take_large(struct lp_bufs *bufs, uint64_t bytes, uint32_t min,
+				 enum lp_buf_rank rank)
 {
+	uint32_t size = lp_buf_size((uint32_t)LP_MIN(bytes, (uint64_t)LP_BUF_LARGE));
 	struct lp_buf *buf = NULL;
-	if (2 * bytes >= LP_BUF_LARGE)
-		buf = lp_buf_new(bufs, LP_BUF_LARGE);
-	if (buf == NULL && 2 * bytes >= LP_BUF_MEDIUM)
-		buf = lp_buf_new(bufs, LP_BUF_MEDIUM);
+	if (size > bytes && size - bytes > size / 4)
+		size /= 2;
+	for (size = LP_MAX(size, min); buf == NULL && size >= min; size /= 2)
+		buf = lp_buf_new_ranked(bufs, size, rank);
 	return buf;
 }
 
@@ -187,10 +190,13 @@ static struct lp_buf *take_buf(const struct lpi_read *read, uint64_t bytes)
 	if (read->is_cached)
 		buf = lpi_cached_buf(block->cached);
 	else if (read->into != NULL)
-		buf = take_large(read->into, LP_MAX(bytes, (uint64_t)LP_BUF_MEDIUM));
-	if (buf == NULL)
-		buf = take_large(block->options.bufs, bytes);
-	return buf != NULL ? buf : lp_buf_new(block->options.bufs, LP_BUF_SMALL);
+		/* In few pieces, for their number is limited. */
+		buf = take_large(read->into,
+				 lp_buf_size((uint32_t)LP_MIN(bytes, (uint64_t)LP_BUF_LARGE)),
+				 LP_BUF_MEDIUM, LP_BUF_REQUEST);
+	if (buf != NULL)
+		return buf;
+	return take_large(block->options.bufs, bytes, LP_BUF_SMALL, read->op->read.rank);
 }
 
 /* As many of the io's blocks as it has places for buffers. -ENOBUFS. */

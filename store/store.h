@@ -359,6 +359,7 @@ struct lp_store_op {
 			 * cached; as long as there is room: in buffers of 64 KiB at least. NULL:
 			 * the store's own. Of the store's thread. */
 			struct lp_bufs *into;
+			enum lp_buf_rank rank; /* of the buffers that it takes */
 			/* Results, valid until lp_store_end(). Fewer bytes than asked for: the file
 			 * ends there. */
 			const struct lp_seg *segs;

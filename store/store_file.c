@@ -411,18 +411,14 @@ static bool needs_work(const struct lp_store_op *op)
 	       op->opcode == LP_STORE_SEEK;
 }
 
-/* Of the class that wastes least, or of a smaller one when that is all there is. */
-static struct lp_buf *new_buf(struct lp_bufs *bufs, uint64_t left)
+/* One that takes all that is left, or a smaller one when that is all there is. */
+static struct lp_buf *new_buf(struct lp_bufs *bufs, uint64_t left, enum lp_buf_rank rank)
 {
-	static const uint32_t classes[] = {LP_BUF_LARGE, LP_BUF_MEDIUM, LP_BUF_SMALL};
-	for (size_t i = 0; i < LP_ARRAY_SIZE(classes); i++) {
-		if (classes[i] / 4 > left && classes[i] > LP_BUF_SMALL)
-			continue;
-		struct lp_buf *buf = lp_buf_new(bufs, classes[i]);
-		if (buf != NULL)
-			return buf;
-	}
-	return NULL;
+	uint32_t size = lp_buf_size((uint32_t)LP_MIN(left, (uint64_t)LP_BUF_LARGE));
+	struct lp_buf *buf = NULL;
+	for (; buf == NULL && size >= LP_BUF_SMALL; size /= 2)
+		buf = lp_buf_new_ranked(bufs, size, rank);
+	return buf;
 }
 
 static bool take_bufs(struct lpi_fstore_store *store, struct lpi_fstore_read *read,
@@ -431,7 +427,7 @@ static bool take_bufs(struct lpi_fstore_store *store, struct lpi_fstore_read *re
 	uint64_t begin = lp_align_down(op->read.offset, LP_BLOCK_BYTES);
 	uint64_t end = lp_align_up(op->read.offset + op->read.length, LP_BLOCK_BYTES);
 	while (begin < end) {
-		struct lp_buf *buf = new_buf(store->options.bufs, end - begin);
+		struct lp_buf *buf = new_buf(store->options.bufs, end - begin, op->read.rank);
 		if (buf == NULL)
 			return false;
 		read->bufs[read->buf_cnt++] = buf;
