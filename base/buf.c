@@ -201,7 +201,7 @@ void *lp_bufs_region(const struct lp_bufs *bufs, uint64_t *ret_bytes)
 void lp_bufs_reserve(struct lp_bufs *bufs, enum lp_buf_rank rank, uint32_t slabs)
 {
 	uint32_t all = 0;
-	LP_ASSERT(rank > LP_BUF_REQUEST && rank < LP_BUF_RANKS && bufs->stats.used_bytes == 0);
+	LP_ASSERT(rank > LP_BUF_REQUEST && rank < LP_BUF_RANKS);
 	bufs->reserve[rank] = slabs;
 	for (unsigned i = 0; i < LP_BUF_RANKS; i++)
 		all += bufs->reserve[i];
@@ -371,8 +371,7 @@ void lp_buf_put(struct lp_buf *buf)
 	lp_san_poison(buf->data, buf->bytes);
 	bufs->stats.used_bytes -= buf->bytes;
 	buf->bytes = 0;
-	while (order < ORDER_CNT - 1 &&
-	       bufs->free_orders[head ^ ((size_t)1 << order)] == order) {
+	while (order < ORDER_CNT - 1 && bufs->free_orders[head ^ ((size_t)1 << order)] == order) {
 		remove_piece(bufs, slab->rank, &bufs->heads[head ^ ((size_t)1 << order)]);
 		head &= ~((size_t)1 << order);
 		order++;

@@ -78,8 +78,8 @@ void lp_bufs_free(struct lp_bufs *bufs);
 /* The whole mapping, for registration. */
 void *lp_bufs_region(const struct lp_bufs *bufs, uint64_t *ret_bytes);
 
-/* Sets so many slabs (of LP_BUF_LARGE) aside for a rank above the lowest: before any buffer is out.
- * Asserts that some are left for the lowest rank. */
+/* Sets so many slabs (of LP_BUF_LARGE) aside for a rank above the lowest. What lower ranks have
+ * already stays with them until they give it back. Asserts that some are left for the lowest. */
 void lp_bufs_reserve(struct lp_bufs *bufs, enum lp_buf_rank rank, uint32_t slabs);
 
 /* The size of the buffer that one gets for so many bytes (1 to LP_BUF_LARGE). */

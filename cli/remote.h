@@ -28,6 +28,7 @@ extern const struct lpi_cli_command lpi_remote_status;
 extern const struct lpi_cli_command lpi_remote_stats;
 extern const struct lpi_cli_command lpi_remote_top;
 extern const struct lpi_cli_command lpi_remote_slow;
+extern const struct lpi_cli_command lpi_remote_stuck;
 extern const struct lpi_cli_command lpi_remote_explain;
 extern const struct lpi_cli_command lpi_remote_config;
 extern const struct lpi_cli_command lpi_remote_alloc;

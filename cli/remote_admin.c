@@ -332,6 +332,94 @@ const struct lpi_cli_command lpi_remote_slow = {
 	.run = run_slow,
 };
 
+/* --- stuck ------------------------------------------------------------------------------------ */
+
+static void print_stuck_row(const char *answer, const char *row)
+{
+	static const struct {
+		const char *name;
+		int width;
+	} columns[] = {{"part", 6}, {"operation", 10}, {"state", 9}, {"waits_for", 0}};
+	char path[64];
+	char text[1024];
+	(void)snprintf(path, sizeof(path), "%s.ms", row);
+	(void)printf("%10.1f  ", lpi_cli_json_number(answer, path));
+	(void)snprintf(path, sizeof(path), "%s.held_bytes", row);
+	(void)printf("%10.0f  ", lpi_cli_json_number(answer, path));
+	(void)snprintf(path, sizeof(path), "%s.inode", row);
+	(void)printf("%-14.0f  ", lpi_cli_json_number(answer, path));
+	for (size_t i = 0; i < LP_ARRAY_SIZE(columns); i++) {
+		(void)snprintf(path, sizeof(path), "%s.%s", row, columns[i].name);
+		(void)printf("%-*s  ", columns[i].width,
+			     lpi_cli_json_text(answer, path, text, sizeof(text)));
+	}
+	(void)snprintf(path, sizeof(path), "%s.object", row);
+	lpi_cli_print_escaped(stdout, lpi_cli_json_text(answer, path, text, sizeof(text)));
+	(void)putchar('\n');
+}
+
+static void print_stuck(const char *answer)
+{
+	double all = lpi_cli_json_number(answer, "under_way_all");
+	double still_ms = lpi_cli_json_number(answer, "still_ms");
+	unsigned shown = 0;
+	if (all == 0) {
+		(void)puts("nothing is under way");
+		return;
+	}
+	(void)printf("%s%10s  %10s  %-14s  %-6s  %-10s  %-9s  waits for, object%s\n",
+		     lpi_color(stdout, "7"), "ms", "holds", "inode", "part", "operation", "state",
+		     lpi_color(stdout, "0"));
+	for (;; shown++) {
+		char row[32];
+		char path[64];
+		char part[16];
+		(void)snprintf(row, sizeof(row), "under_way.%u", shown);
+		(void)snprintf(path, sizeof(path), "%s.part", row);
+		if (lpi_cli_json_text(answer, path, part, sizeof(part))[0] == '\0')
+			break;
+		print_stuck_row(answer, row);
+	}
+	if (all > shown)
+		(void)printf("and %.0f more\n", all - shown);
+	if (still_ms >= 2000)
+		(void)printf("nothing has moved for %.0f seconds\n", still_ms / 1000);
+}
+
+static int run_stuck(const struct lpi_cli_command *self, int argc, char **argv)
+{
+	static const struct lpi_args_form form = {"", json_only, 0, 0};
+	struct lpi_args args;
+	char *answer = NULL;
+	int status = lpi_args_parse(self, argc, argv, &form, &args);
+	if (status >= 0)
+		return status;
+	struct lapis *lapis = lpi_remote();
+	if (lapis == NULL)
+		return LP_EXIT_FAILED;
+	int err = lapis_admin(lapis, LAPIS_STATS, "stuck", &answer);
+	if (err < 0)
+		return lpi_remote_fail("stuck", err);
+	if (args.has['j'])
+		(void)puts(answer);
+	else
+		print_stuck(answer);
+	free(answer);
+	return LP_EXIT_OK;
+}
+
+const struct lpi_cli_command lpi_remote_stuck = {
+	.name = "stuck",
+	.synopsis = "[--json]",
+	.summary = "Show what is under way, what it holds and what it waits for",
+	.help = JSON_HELP "\n"
+			  "Each part of the daemon shows what it has at work: the sockets and the\n"
+			  "mount their requests, the names what waits for buffers or space, the\n"
+			  "store its changes and reads. A request and what it has led to have the\n"
+			  "same inode. The last line says for how long nothing has moved.\n",
+	.run = run_stuck,
+};
+
 static int run_explain(const struct lpi_cli_command *self, int argc, char **argv)
 {
 	static const struct lpi_args_form form = {"", json_only, 1, 1};

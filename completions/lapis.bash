@@ -70,7 +70,7 @@ _lapis()
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		return
 		;;
-	status | stats | top | slow | bench) return ;;
+	status | stats | top | slow | stuck | bench) return ;;
 	bucket | config) ((${#words[@]} == first + 1)) && found=(get set) ;;
 	xattr | omap) ((${#words[@]} == first + 1)) && found=(get set rm ls) ;;
 	alloc) found=(score dump) ;;

@@ -21,6 +21,7 @@ struct lpi_gather_reports {
 	bool is_busy;
 	bool wants_score; /* these take long */
 	bool wants_usage;
+	bool wants_under_way;
 	uint32_t left;
 	int result;
 	int refused; /* by a thread: all are going back to `former` */
@@ -42,6 +43,35 @@ static struct lpi_question *current(const struct lpi_gather_reports *gather)
 
 /* --- On the threads --------------------------------------------------------------------------- */
 
+/* Each part has as many places as the others, so that none hides what the others have. */
+static void read_under_way(struct lpi_shard_report *report, struct lpi_shard *shard)
+{
+	report->under_way_cnt = 0;
+	report->under_way_all = 0;
+	for (int part = 0; part < 3; part++) {
+		struct lp_under_way_list list = {.rows = report->under_way + report->under_way_cnt,
+						 .max = LP_UNDER_WAY_MAX};
+		if (part == 0)
+			(void)lp_door_under_way(shard->door, &list);
+		else if (part == 1)
+			lp_ns_under_way(shard->ns, &list);
+		else
+			lp_store_under_way(shard->store, &list);
+		report->under_way_cnt += list.cnt;
+		report->under_way_all += list.all;
+	}
+}
+
+static void read_mount_under_way(struct lpi_thread_report *report, struct lpi_thread *thread)
+{
+	struct lp_fuse_channel *channel = thread->service->mount.channels[thread->idx];
+	struct lp_under_way_list list = {.rows = report->under_way, .max = LP_UNDER_WAY_MAX};
+	if (channel != NULL)
+		lp_fuse_channel_under_way(channel, &list);
+	report->under_way_cnt = list.cnt;
+	report->under_way_all = list.all;
+}
+
 static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shard)
 {
 	struct lpi_shard_report *report = &gather->shards[shard->idx];
@@ -59,6 +89,8 @@ static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shar
 		report->alloc_score = lp_store_alloc_score(shard->store);
 	if (gather->wants_usage)
 		lp_store_read_usage(shard->store, &report->usage);
+	if (gather->wants_under_way)
+		read_under_way(report, shard);
 	for (uint32_t op = 0; op < LPI_REPORT_OPCODES; op++) {
 		const struct lp_hist *hist = lp_door_latency(shard->door, (uint16_t)op);
 		report->has_latency[op] = hist != NULL;
@@ -85,6 +117,8 @@ static void gather_there(struct lpi_errand *errand)
 	lp_bufs_read_stats(thread->bufs, &report->bufs);
 	lpi_mount_report_read(thread->service->mount.channels[thread->idx],
 			      &gather->mounts[thread->idx]);
+	if (gather->wants_under_way)
+		read_mount_under_way(report, thread);
 	int result = 0;
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
 	     s = lpi_thread_next(thread, s)) {
@@ -161,6 +195,7 @@ static void fill_report(struct lpi_gather_reports *gather, struct lpi_report *re
 				      .state = lpi_health_name(service->health.state),
 				      .reason = service->health.reason,
 				      .state_since_ns = service->health.since_ns,
+				      .still_ns = lpi_health_still_ns(&service->health),
 				      .uptime_ns = lp_reactor_now_ns(service->reactor) -
 						   service->began_ns,
 				      .corruptions = lp_corruption_count(),
@@ -203,6 +238,8 @@ static void answer_report(struct lpi_gather_reports *gather)
 		lpi_report_dump(&report, text);
 	else if (question->opcode == LP_WIRE_OP_ALLOC)
 		lpi_report_alloc(&report, text);
+	else if (gather->wants_under_way)
+		lpi_report_stuck(&report, text);
 	else if (strcmp(question->text, "prometheus") == 0)
 		lpi_report_prometheus(&report, text);
 	else
@@ -413,6 +450,8 @@ static void begin(struct lpi_gather_reports *gather)
 	gather->wants_usage =
 		question->opcode == LP_WIRE_OP_ALLOC && strcmp(question->text, "dump") == 0;
 	gather->wants_score = question->opcode == LP_WIRE_OP_ALLOC && !gather->wants_usage;
+	gather->wants_under_way =
+		question->opcode == LP_WIRE_OP_STATS && strcmp(question->text, "stuck") == 0;
 	switch (question->opcode) {
 	case LP_WIRE_OP_CONFIG_GET:
 		config_get(gather);
@@ -424,8 +463,8 @@ static void begin(struct lpi_gather_reports *gather)
 		heap(gather);
 		return;
 	case LP_WIRE_OP_STATS:
-		if (!is_one_of(question->text, "json", "prometheus"))
-			answer_error(gather, -EINVAL, "stats: neither json nor prometheus");
+		if (!gather->wants_under_way && !is_one_of(question->text, "json", "prometheus"))
+			answer_error(gather, -EINVAL, "stats: not json, prometheus or stuck");
 		else
 			ask_threads(gather, gather_there);
 		return;

@@ -25,6 +25,7 @@
 
 #include "base/hist.h"
 #include "base/slow.h"
+#include "base/under_way.h"
 #include "namespace/ns.h"
 #include "wire/wire.h"
 
@@ -126,6 +127,9 @@ const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcod
  * is measured between turns of the reactor; before a request began it was received. */
 const char *lp_door_state_name(uint32_t state);
 /* The slowest of recent requests, slowest first; returns how many. */
+/* Requests that have come and are not answered yet, those that are at work first. Returns how many
+ * are at work: not waiting for their client, nor asked of the administration. */
+uint64_t lp_door_under_way(struct lp_door *door, struct lp_under_way_list *list);
 uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, uint32_t max);
 
 #endif

@@ -245,7 +245,9 @@ static int new_pools(struct lp_door *door)
 	int r = lp_pool_new(&requests, &door->requests);
 	if (r >= 0)
 		r = lp_pool_new(&pieces, &door->pieces);
-	return r < 0 ? r : lp_pool_new(&opens, &door->opens);
+	if (r >= 0)
+		r = lp_pool_new(&opens, &door->opens);
+	return r < 0 ? r : lp_bufs_new(LPI_ADMIN_BUFS_BYTES, &door->admin_bufs);
 }
 
 static int new_latencies(struct lp_door *door)
@@ -325,6 +327,7 @@ void lp_door_free(struct lp_door *door)
 	lp_pool_free(door->requests);
 	lp_pool_free(door->pieces);
 	lp_pool_free(door->opens);
+	lp_bufs_free(door->admin_bufs);
 	free(door->latencies);
 	free(door->scratch);
 	free(door);
@@ -545,4 +548,77 @@ const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcod
 uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, uint32_t max)
 {
 	return lp_slow_read(&door->slow, ret, max);
+}
+
+/* --- What is under way ------------------------------------------------------------------------ */
+
+static const char *waits_for(const struct lpi_request *request)
+{
+	switch ((enum lpi_request_state)lp_sm_state(&request->sm)) {
+	case LPI_REQUEST_REST:
+	case LPI_REQUEST_DATA:
+		return request->conn->throttle == LPI_THROTTLE_BUFFERS ? "buffers" : "its client";
+	case LPI_REQUEST_WAIT:
+		return "an earlier request";
+	case LPI_REQUEST_REPLY:
+		return "its client";
+	case LPI_REQUEST_FIND:
+	case LPI_REQUEST_WORK:
+	case LPI_REQUEST_CLOSE:
+	case LPI_REQUEST_DONE:
+	case LPI_REQUEST_DROPPED:
+	case LPI_REQUEST_STATE_CNT:
+		break;
+	}
+	return NULL;
+}
+
+static bool is_at_work(const struct lpi_request *request)
+{
+	unsigned state = lp_sm_state(&request->sm);
+	bool is_admin = request->opcode != NULL && request->opcode->run == lpi_run_admin;
+	return !is_admin && (state == LPI_REQUEST_WAIT || state == LPI_REQUEST_FIND ||
+			     state == LPI_REQUEST_WORK || state == LPI_REQUEST_CLOSE);
+}
+
+static uint64_t size_of(const struct lp_buf *buf)
+{
+	return buf != NULL ? buf->bytes : 0;
+}
+
+static void fill_row(struct lp_under_way *row, const struct lpi_request *request, uint64_t now_ns)
+{
+	row->part = "socket";
+	row->operation = request->opcode != NULL ? request->opcode->name : "unknown";
+	row->state = lp_sm_state_name(&request->sm);
+	row->waits_for = waits_for(request);
+	uint64_t since_ns = request->began_ns != 0 ? request->began_ns : request->sm.entered_ns;
+	row->age_ns = now_ns - LP_MIN(since_ns, now_ns);
+	row->held_bytes =
+		size_of(request->meta_buf) + size_of(request->crcs_buf) + size_of(request->room);
+	for (uint32_t i = 0; i < request->seg_cnt; i++)
+		row->held_bytes += size_of(request->segs[i].buf);
+	row->ino_nr = request->refs[0].found.nr;
+	name_object(request, row->object, sizeof(row->object));
+}
+
+uint64_t lp_door_under_way(struct lp_door *door, struct lp_under_way_list *list)
+{
+	uint64_t now_ns = lpi_door_now_ns(door);
+	uint64_t work_cnt = 0;
+	struct lpi_conn *conn = NULL;
+	struct lpi_request *request = NULL;
+	for (int round = 0; round < 2; round++) {
+		LP_LIST_FOREACH (lpi_conn_list, &door->conns, conn) {
+			LP_LIST_FOREACH (lpi_request_list, &conn->requests, request) {
+				if (is_at_work(request) != (round == 0))
+					continue;
+				struct lp_under_way *row = lp_under_way_add(list);
+				if (row != NULL)
+					fill_row(row, request, now_ns);
+				work_cnt += round == 0;
+			}
+		}
+	}
+	return work_cnt;
 }

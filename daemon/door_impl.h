@@ -18,18 +18,19 @@
 #include "daemon/ops.h"
 #include "daemon/share.h"
 
-#define LPI_SCRATCH_BYTES  (UINT32_C(256) << 10) /* one receive */
-#define LPI_DIRECT_BYTES   (UINT32_C(32) << 10)  /* as much data is received into its place */
-#define LPI_SMALL_BYTES    (UINT32_C(64) << 10)  /* of data that finds room beside large data */
-#define LPI_IOVS           256u                  /* of one send */
-#define LPI_SEND_BYTES     (UINT64_C(1) << 20)   /* of one send, about */
-#define LPI_READY_BUDGET   16u                   /* receives in a turn */
-#define LPI_CONN_NAMES     1024u                 /* paths and numbers at work, by hash */
-#define LPI_DOOR_OPENS     16384u                /* of a door */
-#define LPI_CONN_OPENS_MAX 4096u                 /* of a connection */
-#define LPI_OPEN_BUCKETS   4096u
-#define LPI_PIECES         64u /* beyond the one of each request */
-#define LPI_OPCODES        96u
+#define LPI_SCRATCH_BYTES    (UINT32_C(256) << 10) /* one receive */
+#define LPI_DIRECT_BYTES     (UINT32_C(32) << 10)  /* as much data is received into its place */
+#define LPI_ADMIN_BUFS_BYTES LP_BUF_LARGE          /* for answers of the administration */
+#define LPI_SMALL_BYTES      (UINT32_C(64) << 10)  /* of data that finds room beside large data */
+#define LPI_IOVS             256u                  /* of one send */
+#define LPI_SEND_BYTES       (UINT64_C(1) << 20)   /* of one send, about */
+#define LPI_READY_BUDGET     16u                   /* receives in a turn */
+#define LPI_CONN_NAMES       1024u                 /* paths and numbers at work, by hash */
+#define LPI_DOOR_OPENS       16384u                /* of a door */
+#define LPI_CONN_OPENS_MAX   4096u                 /* of a connection */
+#define LPI_OPEN_BUCKETS     4096u
+#define LPI_PIECES           64u /* beyond the one of each request */
+#define LPI_OPCODES          96u
 /* How long a client that stands in others' way may be silent in the middle of something. */
 #define LPI_STARVED_NS (2 * LP_NS_PER_S)
 /* And then in each such time so much must come or go, or all that is awaited: who is not silent,
@@ -143,6 +144,8 @@ struct lp_door {
 	struct lp_pool *pieces;
 	struct lp_pool *opens;
 	struct lpi_conn_list conns;
+	/* For answers of the administration, which come also when all other buffers are out. */
+	struct lp_bufs *admin_bufs;
 	struct lpi_ready_list ready;
 	struct lpi_throttled_list throttled; /* for want of requests or buffers */
 	struct lpi_send_list sendable;

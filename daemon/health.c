@@ -201,6 +201,41 @@ static enum lpi_health_state judge_names(const struct lpi_look *looks, uint32_t 
 	return LPI_HEALTH_DEGRADED;
 }
 
+/* Whatever ends, and whatever a device does, is a movement, on any thread: what waits on one may
+ * wait for another. */
+static void note_movement(struct lpi_health *health, const struct lpi_look *looks,
+			  uint32_t thread_cnt)
+{
+	uint64_t moved = 0;
+	health->under_way = 0;
+	for (uint32_t i = 0; i < thread_cnt; i++) {
+		moved += looks[i].moved;
+		health->under_way += looks[i].under_way;
+	}
+	if (health->moved_ns != 0 && moved == health->moved && health->under_way > 0)
+		return;
+	health->moved = moved;
+	health->moved_ns = lp_reactor_now_ns(health->reactor);
+}
+
+uint64_t lpi_health_still_ns(const struct lpi_health *health)
+{
+	uint64_t now_ns = lp_reactor_now_ns(health->reactor);
+	return now_ns - LP_MIN(health->moved_ns, now_ns);
+}
+
+static enum lpi_health_state judge_movement(const struct lpi_health *health, char *why)
+{
+	if (lpi_health_still_ns(health) < LPI_HEALTH_STILL_NS)
+		return LPI_HEALTH_OK;
+	/* The text stays the same, or each look would be a change to be logged. */
+	(void)lpi_refuse(why, 0,
+			 "nothing has moved for %llu seconds, though requests are under way (lapis "
+			 "stuck shows them)",
+			 (unsigned long long)(LPI_HEALTH_STILL_NS / LP_NS_PER_S));
+	return LPI_HEALTH_DEGRADED;
+}
+
 static enum lpi_health_state judge_threads(const struct lpi_health *health,
 					   const uint64_t *asked_ns, uint32_t thread_cnt,
 					   uint64_t timeout_ns, char *why)
@@ -220,6 +255,7 @@ void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
 {
 	char why[LP_WHY_MAX] = "";
 	enum lpi_health_state state = judge_stores(looks, thread_cnt, why);
+	note_movement(health, looks, thread_cnt);
 	/* These lines are the shards' (lpi_health_tell()). */
 	bool is_told = state > LPI_HEALTH_DEGRADED;
 	/* A device or thread that is silent is why, if a store is no worse than that. */
@@ -230,6 +266,8 @@ void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
 			other = judge_threads(health, asked_ns, thread_cnt, timeout_ns, silence);
 		if (other == LPI_HEALTH_OK)
 			other = judge_names(looks, thread_cnt, silence);
+		if (other == LPI_HEALTH_OK)
+			other = judge_movement(health, silence);
 		if (other != LPI_HEALTH_OK)
 			memcpy(why, silence, sizeof(silence));
 		state = LP_MAX(state, other);

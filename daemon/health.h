@@ -5,7 +5,9 @@
  * stores are; each second each device is asked to read its first block. Who does not answer for
  * as long as the configuration says is told about, once, and once more when it does again: a
  * device that hangs gives no error by itself. A change over several shards that cannot be ended
- * before the next start degrades the daemon, for what it is about is refused. The state is that of
+ * before the next start degrades the daemon, for what it is about is refused. So do requests that
+ * are under way while nothing at all has moved for ten seconds: they may wait for each other, and
+ * `lapis stuck` shows them. The state is that of
  * the worst; what has failed in a shard's store is logged by the shard (lpi_health_tell()), all
  * other changes are logged here.
  *
@@ -21,12 +23,16 @@
 
 #define LPI_HEALTH_DEVICES 3u
 #define LPI_HEALTH_LOOK_NS LP_NS_PER_S
+/* After so long without any movement the requests under way count as stuck. */
+#define LPI_HEALTH_STILL_NS (10 * LP_NS_PER_S)
 
 /* What one thread says. */
 struct lpi_look {
 	struct lp_store_health store; /* of the worst of its stores */
 	uint32_t shard_idx;           /* which */
 	uint64_t stuck;               /* changes over several shards that cannot end (rule N1) */
+	uint64_t under_way;           /* requests at work, of both doors */
+	uint64_t moved;               /* changes whenever an operation ends or a device works */
 	uint64_t absences;            /* of more than a millisecond, since the last look */
 	uint64_t away_max_ns;         /* the longest ever */
 };
@@ -59,6 +65,9 @@ struct lpi_health {
 	enum lpi_health_state state;
 	char reason[LP_WHY_MAX];
 	uint64_t since_ns; /* of the day */
+	uint64_t moved;    /* of all threads, when it changed last, */
+	uint64_t moved_ns; /* and when that was, or when nothing was under way */
+	uint64_t under_way;
 };
 
 /* bdev may be NULL. */
@@ -74,6 +83,8 @@ void lpi_health_ask(struct lpi_health *health);
  * has. */
 void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
 		      const uint64_t *asked_ns, uint32_t thread_cnt, uint64_t timeout_ns);
+/* For how long nothing has moved though something is under way. */
+uint64_t lpi_health_still_ns(const struct lpi_health *health);
 const char *lpi_health_name(enum lpi_health_state state);
 /* The line of the log for what a store says of itself. Any thread. */
 void lpi_health_tell(uint32_t shard_idx, const struct lp_store_health *health);

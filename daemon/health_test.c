@@ -93,6 +93,46 @@ static void test_stores(void **state)
 	rig_stop(&rig);
 }
 
+/* Rule B1: requests that are under way while nothing moves are told about after ten seconds, once,
+ * and until something moves again. */
+static void test_nothing_moves(void **state)
+{
+	(void)state;
+	struct rig rig;
+	struct lpi_look looks[2] = {look_of(0, LP_STORE_OK), look_of(1, LP_STORE_OK)};
+	const uint64_t asked_ns[2] = {0, 0};
+	rig_start(&rig);
+	/* Nothing is under way: it may be still for ever. */
+	for (int i = 0; i < 30; i++) {
+		pass(&rig, LP_NS_PER_S);
+		lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+		assert_int_equal(LPI_HEALTH_OK, rig.health.state);
+	}
+	looks[0].under_way = 3;
+	for (int i = 0; i < 30; i++) {
+		/* What waits on one thread may wait for what moves on the other. */
+		looks[1].moved++;
+		pass(&rig, LP_NS_PER_S);
+		lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+		assert_int_equal(LPI_HEALTH_OK, rig.health.state);
+	}
+	for (int i = 1; i <= 20; i++) {
+		pass(&rig, LP_NS_PER_S);
+		lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+		assert_int_equal(i < 10 ? LPI_HEALTH_OK : LPI_HEALTH_DEGRADED, rig.health.state);
+		assert_int_equal(lpi_health_still_ns(&rig.health), (uint64_t)i * LP_NS_PER_S);
+	}
+	assert_non_null(strstr(rig.health.reason, "lapis stuck"));
+	looks[0].moved++;
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_OK, rig.health.state);
+	looks[0].under_way = 0;
+	pass(&rig, 100 * LP_NS_PER_S);
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_OK, rig.health.state);
+	rig_stop(&rig);
+}
+
 /* Rule N1: what cannot be ended before the next start is said, as long as nothing is worse. */
 static void test_stuck(void **state)
 {
@@ -220,7 +260,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stores),        cmocka_unit_test(test_stuck),
 		cmocka_unit_test(test_silent_thread), cmocka_unit_test(test_silent_device),
-		cmocka_unit_test(test_failed_write),
+		cmocka_unit_test(test_failed_write),  cmocka_unit_test(test_nothing_moves),
 	};
 	return lp_test_main(tests, "daemon/health");
 }

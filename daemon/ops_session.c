@@ -389,7 +389,9 @@ static int take_parts(struct lpi_request *request, size_t part_cnt, struct lpi_p
 		if (piece == NULL)
 			break;
 		parts[cnt] = piece;
-		piece->reply.rest = lpi_request_buf(request, LP_BUF_MEDIUM);
+		piece->reply.rest = lp_buf_new(request->door->admin_bufs, LP_BUF_MEDIUM);
+		if (piece->reply.rest == NULL)
+			piece->reply.rest = lpi_request_buf(request, LP_BUF_MEDIUM);
 		if (piece->reply.rest == NULL) {
 			cnt++;
 			break;

@@ -388,6 +388,61 @@ void lpi_report_slow(const struct lpi_report *report, uint64_t least_ns, struct 
 	lpi_json_close(text, ']');
 }
 
+static void json_under_way(struct lpi_text *text, const char *place, uint32_t idx,
+			   const struct lp_under_way *row)
+{
+	lpi_json_open(text, NULL, '{');
+	lpi_json_string(text, "part", row->part);
+	lpi_json_number(text, place, idx);
+	lpi_json_string(text, "operation", row->operation);
+	lpi_json_string(text, "object", row->object);
+	lpi_json_number(text, "inode", row->ino_nr);
+	lpi_json_string(text, "state", row->state);
+	lpi_json_string(text, "waits_for", row->waits_for != NULL ? row->waits_for : "");
+	lpi_json_real(text, "ms", (double)row->age_ns / 1e6);
+	lpi_json_number(text, "held_bytes", row->held_bytes);
+	lpi_json_close(text, '}');
+}
+
+static void json_buffers(const struct lpi_report *report, struct lpi_text *text)
+{
+	lpi_json_open(text, "buffers", '[');
+	for (uint32_t i = 0; i < report->thread_cnt; i++) {
+		const struct lp_bufs_stats *bufs = &report->threads[i].bufs;
+		lpi_json_open(text, NULL, '{');
+		lpi_json_number(text, "thread", i);
+		lpi_json_number(text, "region_bytes", bufs->region_bytes);
+		lpi_json_number(text, "used_bytes", bufs->used_bytes);
+		lpi_json_number(text, "reserved_bytes", bufs->reserved_bytes);
+		lpi_json_close(text, '}');
+	}
+	lpi_json_close(text, ']');
+}
+
+void lpi_report_stuck(const struct lpi_report *report, struct lpi_text *text)
+{
+	uint64_t all = 0;
+	lpi_json_open(text, NULL, '{');
+	lpi_json_real(text, "still_ms", (double)report->still_ns / 1e6);
+	json_buffers(report, text);
+	lpi_json_open(text, "under_way", '[');
+	for (uint32_t i = 0; i < report->thread_cnt; i++) {
+		const struct lpi_thread_report *thread = &report->threads[i];
+		all += thread->under_way_all;
+		for (uint32_t k = 0; k < thread->under_way_cnt; k++)
+			json_under_way(text, "thread", i, &thread->under_way[k]);
+	}
+	for (uint32_t i = 0; i < report->shard_cnt; i++) {
+		const struct lpi_shard_report *shard = &report->shards[i];
+		all += shard->under_way_all;
+		for (uint32_t k = 0; k < shard->under_way_cnt; k++)
+			json_under_way(text, "shard", shard->idx, &shard->under_way[k]);
+	}
+	lpi_json_close(text, ']');
+	lpi_json_number(text, "under_way_all", all);
+	lpi_json_close(text, '}');
+}
+
 void lpi_report_alloc(const struct lpi_report *report, struct lpi_text *text)
 {
 	lpi_json_open(text, NULL, '{');

@@ -35,6 +35,10 @@ struct lpi_shard_report {
 	struct lp_slow_request slow[LP_SLOW_MAX];
 	uint32_t slow_cnt;
 	struct lpi_scrub_report scrub;
+	/* For lpi_report_stuck() only: of its door, its names and its store. */
+	struct lp_under_way under_way[3 * LP_UNDER_WAY_MAX];
+	uint32_t under_way_cnt;
+	uint64_t under_way_all; /* also what found no place */
 	bool has_latency[LPI_REPORT_OPCODES];
 	struct lp_hist latency[LPI_REPORT_OPCODES];
 };
@@ -42,6 +46,10 @@ struct lpi_shard_report {
 struct lpi_thread_report {
 	struct lp_reactor_stats reactor;
 	struct lp_bufs_stats bufs;
+	/* For lpi_report_stuck() only: of the mount's requests that this thread has read. */
+	struct lp_under_way under_way[LP_UNDER_WAY_MAX];
+	uint32_t under_way_cnt;
+	uint64_t under_way_all;
 };
 
 struct lpi_device_report {
@@ -57,6 +65,7 @@ struct lpi_report {
 	const char *store_kind;
 	const char *state;
 	const char *reason;
+	uint64_t still_ns;       /* for how long nothing has moved though something is under way */
 	uint64_t state_since_ns; /* of the day */
 	char store_uuid[40];
 	uint64_t uptime_ns;
@@ -92,6 +101,8 @@ void lpi_report_json(const struct lpi_report *report, struct lpi_text *text);
 void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *text);
 /* The slowest of those that took at least so long, slowest first, of both doors. */
 void lpi_report_slow(const struct lpi_report *report, uint64_t least_ns, struct lpi_text *text);
+/* What is under way, part by part, and what each holds and waits for. */
+void lpi_report_stuck(const struct lpi_report *report, struct lpi_text *text);
 void lpi_report_alloc(const struct lpi_report *report, struct lpi_text *text);
 /* Both kinds of allocators: of blocks, shard by shard, and of memory. */
 void lpi_report_dump(const struct lpi_report *report, struct lpi_text *text);

@@ -487,6 +487,37 @@ static void tell_slow_mount(struct lpi_thread *thread)
 	tell_slow(thread, "the mount, thread", thread->idx, slow, cnt, &thread->slow_seen_ns);
 }
 
+/* What has ended here, and what devices have done for it. */
+static uint64_t movements_of(struct lpi_shard *shard)
+{
+	struct lp_ns_stats names;
+	struct lp_store_stats store;
+	uint64_t sum = 0;
+	lp_ns_read_stats(shard->ns, &names);
+	lp_store_read_stats(shard->store, &store);
+	for (uint32_t i = 0; i < LP_NS_OPCODE_CNT; i++)
+		sum += names.ops[i];
+	for (uint32_t i = 0; i < LP_STORE_OPCODE_CNT; i++)
+		sum += store.ops[i];
+	return sum + store.log_writes + store.data_writes + store.data_reads + store.index_reads +
+	       store.flushes + store.index_flushes + store.index_compactions;
+}
+
+static void look_at_movement(struct lpi_thread *thread, struct lpi_look *look)
+{
+	struct lp_fuse_channel *channel = thread->service->mount.channels[thread->idx];
+	struct lp_under_way_list none = {.max = 0};
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s; s = lpi_thread_next(thread, s))
+		look->under_way += lp_door_under_way(s->door, &none);
+	if (channel != NULL) {
+		struct lp_fuse_channel_stats stats;
+		lp_fuse_channel_read_stats(channel, &stats);
+		look->under_way += stats.under_way;
+	}
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s; s = lpi_thread_next(thread, s))
+		look->moved += movements_of(s);
+}
+
 void lpi_thread_look(struct lpi_errand *errand)
 {
 	struct lpi_thread *thread = errand->thread;
@@ -494,6 +525,7 @@ void lpi_thread_look(struct lpi_errand *errand)
 	struct lpi_look look = {.absences = stats->absences - thread->absences_seen,
 				.away_max_ns = stats->absence_max_ns};
 	thread->absences_seen = stats->absences;
+	look_at_movement(thread, &look);
 	tell_slow_mount(thread);
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
 	     s = lpi_thread_next(thread, s)) {

@@ -126,8 +126,8 @@ static bool prepare(struct lp_fuse_channel *channel)
 		return false;
 	for (uint32_t i = 0; i < LPI_FUSE_SEGS; i++) {
 		if (channel->landing[i] == NULL)
-			channel->landing[i] = lp_buf_new_ranked(
-				channel->options.bufs, landing_bytes[i], LP_BUF_MOUNT);
+			channel->landing[i] = lp_buf_new_ranked(channel->options.bufs,
+								landing_bytes[i], LP_BUF_MOUNT);
 		if (channel->landing[i] == NULL)
 			return false;
 	}
@@ -265,6 +265,7 @@ static void init_request(struct lp_fuse_channel *channel, struct lpi_fuse_reques
 	lp_sm_init(&request->sm, &lpi_fuse_request_table, NULL,
 		   lp_reactor_now_ns(channel->options.reactor));
 	channel->stats.under_way++;
+	lpi_fuse_home_list_push_back(&channel->at_home, request);
 	request->began_ns = lp_clock_mono_ns(lp_reactor_clock(channel->options.reactor));
 }
 
@@ -529,6 +530,7 @@ void lpi_fuse_channel_ended(struct lpi_fuse_request *request)
 	lp_buf_put(request->message_buf);
 	channel->bytes_out -= request->home_bytes;
 	channel->stats.under_way--;
+	lpi_fuse_home_list_remove(request);
 	lp_pool_put(channel->requests, request);
 	if (channel->is_throttled)
 		go_on(channel);
@@ -626,6 +628,7 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 	channel->read_task.run = read_some;
 	channel->stopped_task.run = run_stopped;
 	channel->retry.fire = retry;
+	lpi_fuse_home_list_init(&channel->at_home);
 	lpi_fuse_rooms_init(&channel->rooms);
 	lpi_fuse_carries_init(&channel->carries);
 	struct lp_bufs_stats bufs;

@@ -17,6 +17,7 @@
 
 #include "base/hist.h"
 #include "base/slow.h"
+#include "base/under_way.h"
 #include "fuse/proto.h"
 #include "namespace/ns.h"
 
@@ -103,5 +104,7 @@ const char *lp_fuse_state_name(uint32_t state);
 /* The slowest of recent requests, slowest first; returns how many. */
 uint32_t lp_fuse_channel_slow(struct lp_fuse_channel *channel, struct lp_slow_request *ret,
 			      uint32_t max);
+/* What this channel has read and not yet seen the end of, the oldest first. */
+void lp_fuse_channel_under_way(struct lp_fuse_channel *channel, struct lp_under_way_list *list);
 
 #endif

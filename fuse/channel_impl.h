@@ -48,8 +48,9 @@ struct lp_fuse_channel {
 	bool is_resting; /* no poll is armed, and nothing is queued that reads */
 	uint64_t head[LPI_FUSE_HEAD_BYTES / 8];
 	struct lp_buf *landing[LPI_FUSE_SEGS];
-	struct lpi_fuse_request *spare; /* for the next message */
-	bool is_reader;                 /* the one of them that waits for requests */
+	struct lpi_fuse_home_list at_home; /* requests that were read here */
+	struct lpi_fuse_request *spare;    /* for the next message */
+	bool is_reader;                    /* the one of them that waits for requests */
 	bool is_throttled;
 	bool is_gone;
 	bool has_invited;    /* and it has not been heard yet */

@@ -51,6 +51,8 @@ static void begin_there(struct lp_reactor *reactor, struct lp_msg *msg)
 	struct lpi_fuse_request *request = LP_CONTAINER_OF(msg, struct lpi_fuse_request, msg);
 	LP_ASSERT(lp_reactor_is_mine(request->channel->options.reactor));
 	(void)reactor;
+	if (request->channel == request->home)
+		request->is_away = false;
 	request->handed(request);
 }
 
@@ -59,6 +61,8 @@ void lpi_fuse_hand_over(struct lpi_fuse_request *request, struct lp_fuse_channel
 {
 	struct lp_reactor *from = request->channel->options.reactor;
 	LP_ASSERT(request->channel != to && lp_reactor_is_mine(from));
+	if (request->channel == request->home)
+		request->is_away = true;
 	request->channel = to;
 	request->handed = begin;
 	request->msg.deliver = begin_there;

@@ -36,6 +36,8 @@ struct lpi_fuse_request {
 	struct lp_sm sm;
 	uint64_t began_ns;               /* when it was read */
 	struct lp_list_node node;        /* of those that wait: sync, room, carry */
+	struct lp_list_node home_node;   /* of all that home has read, in their order */
+	bool is_away;                    /* home's: another thread has it */
 	struct lp_fuse_channel *home;    /* that has read it, and has its memory */
 	struct lp_fuse_channel *channel; /* where it is at work */
 	struct lpi_fuse_entry *entry;    /* it came by io_uring, and has not been answered */
@@ -82,6 +84,7 @@ struct lpi_fuse_request {
 	uint64_t bytes[LPI_FUSE_INLINE_BYTES / 8]; /* the message */
 };
 
+LP_LIST_DEFINE(lpi_fuse_home_list, struct lpi_fuse_request, home_node);
 LP_LIST_DEFINE(lpi_fuse_list, struct lpi_fuse_request, node);
 
 extern const struct lp_sm_table lpi_fuse_request_table;

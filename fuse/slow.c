@@ -60,3 +60,40 @@ uint32_t lp_fuse_channel_slow(struct lp_fuse_channel *channel, struct lp_slow_re
 	lp_slow_forget(&channel->slow, (uint64_t)lp_clock_wall_ns(clock));
 	return lp_slow_read(&channel->slow, ret, max);
 }
+
+/* --- What is under way ------------------------------------------------------------------------ */
+
+static void fill_row(struct lp_under_way *row, const struct lpi_fuse_request *request,
+		     uint64_t now_ns)
+{
+	const struct lp_fuse_opcode *opcode = lp_fuse_opcode_find(request->message.header.opcode);
+	row->part = "mount";
+	row->operation = opcode != NULL ? opcode->name : "unknown";
+	row->age_ns = now_ns - LP_MIN(request->began_ns, now_ns);
+	row->ino_nr = request->message.header.nodeid;
+	/* The rest of it may be changed by the thread that has it. */
+	if (request->is_away) {
+		row->state = "WORK";
+		row->waits_for = "another thread";
+		return;
+	}
+	row->state = lp_sm_state_name(&request->sm);
+	for (uint32_t i = 0; i < request->seg_cnt; i++)
+		row->held_bytes += request->segs[i].buf->bytes;
+	if (request->message_buf != NULL)
+		row->held_bytes += request->message_buf->bytes;
+	if (request->room != NULL)
+		row->held_bytes += request->room->bytes;
+}
+
+void lp_fuse_channel_under_way(struct lp_fuse_channel *channel, struct lp_under_way_list *list)
+{
+	const struct lp_clock *clock = lp_reactor_clock(channel->options.reactor);
+	uint64_t now_ns = lp_clock_mono_ns(clock);
+	struct lpi_fuse_request *request = NULL;
+	LP_LIST_FOREACH (lpi_fuse_home_list, &channel->at_home, request) {
+		struct lp_under_way *row = lp_under_way_add(list);
+		if (row != NULL)
+			fill_row(row, request, now_ns);
+	}
+}

@@ -11,8 +11,8 @@
  * else takes one before that, so that a large one is not passed by small ones for ever. In the same
  * list waits a transaction that finds no space on the device while some is on its way (freeing.h).
  *
- * What is carried here is held while the store works, and no longer. So the ranks of its buffers lie
- * between those that a request lands in and those that the store needs (rule B1).
+ * What is carried here is held while the store works, and no longer. So the ranks of its buffers
+ * lie between those that a request lands in and those that the store needs (rule B1).
  *
  * What comes by number takes effect on its inode in the order in which it came (NS6), also where
  * the first has to wait for buffers: then those behind it wait in the same list (keeps_turn). An
@@ -97,11 +97,14 @@ void lpi_call_end(struct lpi_call *call, int result)
 /* --- What waits for buffers or space ---------------------------------------------------------- */
 
 static void run_store(struct lpi_call *call);
+static void bring_read(struct lpi_call *call);
 static struct lpi_lock look_of(const struct lp_store_op *op);
 
 static void retry_later(struct lp_ns *ns, struct lpi_call *call, void (*again)(struct lpi_call *))
 {
 	call->run = again;
+	if (call->waits_since_ns == 0)
+		call->waits_since_ns = lp_reactor_now_ns(ns->options.reactor);
 	lpi_call_list_push_back(&ns->trying_again, call);
 	if (!lp_timer_is_armed(&ns->again_timer))
 		lp_timer_start(ns->options.reactor, &ns->again_timer,
@@ -169,8 +172,8 @@ static bool copy_to_buffers(struct lp_bufs *bufs, const struct lp_payload *from,
 	uint32_t src = 0;
 	uint32_t src_offset = 0;
 	LP_ASSERT(length > 0 && length <= LP_STORE_WRITE_MAX);
-	to->seg_cnt = lp_bufs_take(bufs, (uint32_t)length, 0, LP_BUF_CARRY, to->segs,
-				   LPI_TRANSFER_SEGS);
+	to->seg_cnt =
+		lp_bufs_take(bufs, (uint32_t)length, 0, LP_BUF_CARRY, to->segs, LPI_TRANSFER_SEGS);
 	for (uint32_t i = 0; i < to->seg_cnt; i++) {
 		for (uint32_t filled = 0; filled < to->segs[i].len;) {
 			const struct lp_seg *seg = &from->segs[src];
@@ -186,6 +189,43 @@ static bool copy_to_buffers(struct lp_bufs *bufs, const struct lp_payload *from,
 		}
 	}
 	return to->seg_cnt > 0;
+}
+
+/* --- What is under way ------------------------------------------------------------------------ */
+
+static const char *wait_of(const struct lpi_call *call)
+{
+	if (call->run == bring_read)
+		return "buffers for a copy of what was read";
+	if (call->may_wait_space && call->space_wait.since_ns != 0)
+		return "space that is being freed";
+	return "buffers for data of another shard";
+}
+
+static uint64_t held_by(const struct lpi_call *call)
+{
+	uint64_t bytes = 0;
+	for (uint32_t i = 0; call->transfer != NULL && i < call->transfer->seg_cnt; i++)
+		bytes += call->transfer->segs[i].buf->bytes;
+	return bytes;
+}
+
+void lp_ns_under_way(struct lp_ns *ns, struct lp_under_way_list *list)
+{
+	uint64_t now_ns = lp_reactor_now_ns(ns->options.reactor);
+	struct lpi_call *call = NULL;
+	LP_LIST_FOREACH (lpi_call_list, &ns->trying_again, call) {
+		struct lp_under_way *row = lp_under_way_add(list);
+		if (row == NULL)
+			continue;
+		row->part = "names";
+		row->operation = call->run == bring_read ? "read" : "change";
+		row->state = "WAITING";
+		row->waits_for = wait_of(call);
+		row->age_ns = now_ns - LP_MIN(call->waits_since_ns, now_ns);
+		row->held_bytes = held_by(call);
+		row->ino_nr = call->store_op != NULL ? look_of(call->store_op).ino.nr : 0;
+	}
 }
 
 /* --- What is to be synced --------------------------------------------------------------------- */
@@ -367,10 +407,10 @@ static void refuse(struct lpi_call *call, int result)
 static bool bring(struct lpi_call *call, const struct lp_change *write)
 {
 	struct lp_ns *ns = call->to;
-	struct lpi_transfer *transfer =
-		ns->are_carries_short ? NULL : lp_pool_get(ns->transfers);
-	bool is_brought = transfer != NULL && copy_to_buffers(ns->options.bufs, &write->data.payload,
-							       write->data.length, transfer);
+	struct lpi_transfer *transfer = ns->are_carries_short ? NULL : lp_pool_get(ns->transfers);
+	bool is_brought =
+		transfer != NULL && copy_to_buffers(ns->options.bufs, &write->data.payload,
+						    write->data.length, transfer);
 	if (!is_brought) {
 		ns->are_carries_short = true;
 		if (transfer != NULL)
@@ -569,6 +609,7 @@ void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *cal
 	call->space_wait = (struct lpi_freeing_wait){0};
 	call->transfer = NULL;
 	call->crcs = NULL;
+	call->waits_since_ns = 0;
 	call->home = from;
 	call->run = run_store;
 	if (op->opcode == LP_STORE_READ && shard_idx != from->options.shard_idx) {

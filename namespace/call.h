@@ -77,6 +77,7 @@ struct lpi_call {
 	struct lpi_freeing_wait space_wait;
 	struct lp_ns *round_of;   /* of freeing.c's own */
 	struct lp_list_node node; /* in trying_again */
+	uint64_t waits_since_ns;  /* since it is in there, again and again; 0: it was not */
 };
 
 LP_LIST_DEFINE(lpi_call_list, struct lpi_call, node);

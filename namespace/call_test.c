@@ -177,6 +177,82 @@ static void test_no_buffers(void **state)
 	lpi_ns_rig_free(rig);
 }
 
+/* Rule B1: requests on both shards have all the buffers that requests may have, and each waits for
+ * the other shard. They go on with what is set aside for copies. */
+static void test_no_circle(void **state)
+{
+	(void)state;
+	enum { EACH = 10, SLABS_MAX = 64 };
+	static struct trip trips[2 * EACH];
+	static struct lpi_pay pays[2 * EACH];
+	struct lpi_ns_rig *rig = lpi_ns_rig_new(2);
+	struct lp_ino ino[2] = {make_file(rig, 0), make_file(rig, 1)};
+	struct lp_buf *all[2][SLABS_MAX];
+	uint32_t cnt[2] = {0, 0};
+	uint32_t trip_cnt = 0;
+	fill(5);
+	for (uint32_t i = 0; i < 2; i++) {
+		lp_bufs_reserve(rig->bufs[i], LP_BUF_ANSWER, 2);
+		lp_bufs_reserve(rig->bufs[i], LP_BUF_CARRY, 2);
+	}
+	for (; trip_cnt < 2 * EACH; trip_cnt++)
+		begin_write(rig, trip_cnt % 2, ino[1 - trip_cnt % 2], LP_BUF_MEDIUM,
+			    &pays[trip_cnt], &trips[trip_cnt]);
+	for (uint32_t i = 0; i < 2; i++) {
+		while (cnt[i] < SLABS_MAX &&
+		       (all[i][cnt[i]] = lp_buf_new(rig->bufs[i], LP_BUF_LARGE)) != NULL)
+			cnt[i]++;
+		assert_true(cnt[i] < SLABS_MAX);
+	}
+	for (uint32_t i = 0; i < trip_cnt; i++)
+		lp_test_ok(wait_for(rig, &trips[i]));
+	for (uint32_t i = 0; i < 2; i++)
+		check_read(rig, 1 - i, ino[i], 0, LP_BUF_MEDIUM);
+	for (uint32_t i = 0; i < trip_cnt; i++)
+		lpi_pay_drop(&pays[i]);
+	for (uint32_t i = 0; i < 2; i++) {
+		while (cnt[i] > 0)
+			lp_buf_put(all[i][--cnt[i]]);
+	}
+	lpi_ns_rig_free(rig);
+}
+
+/* What waits can be seen: for what, and since when. */
+static void test_under_way(void **state)
+{
+	(void)state;
+	struct lpi_ns_rig *rig = lpi_ns_rig_new(2);
+	struct lp_ino ino = make_file(rig, 1);
+	struct lp_under_way rows[2];
+	struct lp_under_way_list list = {.rows = rows, .max = 2};
+	struct lp_buf *all[64];
+	struct lpi_pay pay;
+	struct trip trip;
+	uint32_t cnt = 0;
+	fill(3);
+	while (cnt < 64 && (all[cnt] = lp_buf_new(rig->bufs[1], LP_BUF_LARGE)) != NULL)
+		cnt++;
+	begin_write(rig, 0, ino, BYTES, &pay, &trip);
+	for (uint32_t i = 0; i < 100; i++)
+		(void)lpi_ns_rig_turn(rig);
+	lp_ns_under_way(rig->ns[0], &list);
+	assert_int_equal(list.all, 0);
+	lp_ns_under_way(rig->ns[1], &list);
+	assert_int_equal(list.all, 1);
+	assert_string_equal(rows[0].part, "names");
+	assert_string_equal(rows[0].waits_for, "buffers for data of another shard");
+	assert_int_equal(rows[0].ino_nr, ino.nr);
+	assert_true(rows[0].age_ns > 0);
+	while (cnt > 0)
+		lp_buf_put(all[--cnt]);
+	lp_test_ok(wait_for(rig, &trip));
+	list = (struct lp_under_way_list){.rows = rows, .max = 2};
+	lp_ns_under_way(rig->ns[1], &list);
+	assert_int_equal(list.all, 0);
+	lpi_pay_drop(&pay);
+	lpi_ns_rig_free(rig);
+}
+
 /* More writes than there are transfers: in the end all are made. */
 static void test_many(void **state)
 {
@@ -339,7 +415,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_data),       cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_no_buffers), cmocka_unit_test(test_many),
+		cmocka_unit_test(test_no_buffers), cmocka_unit_test(test_no_circle),
+		cmocka_unit_test(test_under_way),  cmocka_unit_test(test_many),
 		cmocka_unit_test(test_threads),
 	};
 	return lp_test_main(tests, "namespace/call");

@@ -462,6 +462,8 @@ struct lp_ns_stats {
 	uint64_t untold;    /* items, for want of memory, or as the kernel would not know them */
 };
 void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats);
+/* What waits here for buffers or for space, in the order in which it will try again. */
+void lp_ns_under_way(struct lp_ns *ns, struct lp_under_way_list *list);
 
 /* While they are held no change over several shards begins here. Those that have begun go on, those
  * that wait keep their locks meanwhile: so it is for a moment only, in which all shards can be seen

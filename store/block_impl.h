@@ -200,6 +200,16 @@ LP_LIST_DEFINE(lpi_waiter_list, struct lp_commit_waiter, node);
 
 LP_LIST_DEFINE(lpi_soon_list, struct lp_task, node);
 
+/* A transaction or a read that has begun, for whoever asks what is under way. */
+struct lpi_begun {
+	struct lp_list_node node;
+	const struct lp_sm *sm;
+	const struct lp_store_op *op;
+	uint64_t began_ns;
+};
+
+LP_LIST_DEFINE(lpi_begun_list, struct lpi_begun, node);
+
 struct lpi_block {
 	struct lp_store base;
 	struct lp_store_options options;
@@ -215,6 +225,7 @@ struct lpi_block {
 	struct lpi_nodes nodes;
 	struct lp_pool *txns;
 	struct lp_pool *reads;
+	struct lpi_begun_list begun; /* of both, the oldest first */
 	struct lp_pool *queries;
 	struct lp_pool *ios;
 	struct lpi_gather gather;
@@ -319,6 +330,12 @@ void lpi_block_soon(struct lpi_block *block, struct lp_task *task);
 /* Completes an operation: counts it; complete() is called a little later. */
 void lpi_block_complete(struct lpi_block *block, struct lp_store_op *op, int result);
 /* Told, with 0, when buffers or ios may be had again; later, never inside. */
+/* Notes that an operation has begun, until its slot goes back (block_under_way.c). */
+void lpi_begun_add(struct lpi_block *block, struct lpi_begun *begun, const struct lp_sm *sm,
+		   const struct lp_store_op *op);
+void lpi_begun_end(struct lpi_begun *begun);
+void lpi_begun_show(struct lp_store *store, struct lp_under_way_list *list);
+
 void lpi_block_wait_memory(struct lpi_block *block, struct lp_commit_waiter *waiter);
 /* Something came back. */
 void lpi_block_memory_freed(struct lpi_block *block);

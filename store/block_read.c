@@ -89,6 +89,7 @@ static void begin(struct lpi_read *read, struct lpi_block *block, struct lp_stor
 static void put_slot(struct lpi_read *read)
 {
 	struct lpi_block *block = lpi_read_block(read);
+	lpi_begun_end(&read->begun);
 	lp_pool_put(block->reads, read);
 	block->running--;
 	if (lpi_op_list_is_empty(&block->waiting_reads))
@@ -336,6 +337,7 @@ static void begin(struct lpi_read *read, struct lpi_block *block, struct lp_stor
 {
 	block->running++;
 	read->op = op;
+	lpi_begun_add(block, &read->begun, &read->sm, op);
 	read->result = 0;
 	read->waits_durable = false;
 	read->is_again = false;

@@ -32,6 +32,7 @@ struct lpi_source {
 /* Not to be cleared as a whole: of the arrays a short read touches the beginnings. */
 struct lpi_read {
 	struct lp_sm sm;
+	struct lpi_begun begun;
 	struct lp_store_op *op;
 	int result;
 	bool waits_durable;

@@ -412,6 +412,7 @@ static const struct lpi_store_calls block_calls = {
 	.explain = block_explain,
 	.alloc_score = block_alloc_score,
 	.read_times = block_read_times,
+	.under_way = lpi_begun_show,
 	.sim_run_one = block_sim_run_one,
 	.pause = lpi_view_pause,
 	.resume = lpi_view_resume,
@@ -592,6 +593,7 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 	lpi_op_list_init(&block->waiting_queries);
 	lpi_op_list_init(&block->done);
 	lpi_waiter_list_init(&block->memory_waiters);
+	lpi_begun_list_init(&block->begun);
 	lpi_soon_list_init(&block->soon);
 	block->soon_task.run = run_soon;
 	block->done_task.run = run_done;

@@ -43,6 +43,7 @@ static void end(struct lpi_txn *txn, int result)
 	struct lpi_block *block = txn->block;
 	struct lp_store_op *op = txn->op;
 	lpi_warmer_fini(&txn->warmer);
+	lpi_begun_end(&txn->begun);
 	lp_pool_put(block->txns, txn);
 	block->running--;
 	lpi_block_complete(block, op, result);
@@ -383,6 +384,7 @@ static void init(struct lpi_txn *txn, struct lpi_block *block, struct lp_store_o
 		   lp_reactor_now_ns(block->options.reactor));
 	txn->block = block;
 	txn->op = op;
+	lpi_begun_add(block, &txn->begun, &txn->sm, op);
 	txn->waiter = (struct lp_commit_waiter){.told = told};
 	txn->claims.granted = granted;
 	txn->claims.cnt = 0;

@@ -142,6 +142,7 @@ struct lpi_edit {
 
 struct lpi_txn {
 	struct lp_sm sm;
+	struct lpi_begun begun;
 	struct lpi_block *block;
 	struct lp_store_op *op;
 	struct lp_commit_waiter waiter;

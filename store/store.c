@@ -149,6 +149,12 @@ double lp_store_alloc_score(const struct lp_store *store)
 	return store->calls->alloc_score(store);
 }
 
+void lp_store_under_way(struct lp_store *store, struct lp_under_way_list *list)
+{
+	if (store->calls->under_way != NULL)
+		store->calls->under_way(store, list);
+}
+
 size_t lp_store_read_times(const struct lp_store *store, struct lp_store_time *ret_rows, size_t max)
 {
 	LP_ASSERT(ret_rows != NULL || max == 0);

@@ -47,6 +47,7 @@
 
 #include "base/buf.h"
 #include "base/reactor.h"
+#include "base/under_way.h"
 #include "store/alloc.h"
 #include "store/inode.h"
 #include "store/policy.h"
@@ -649,6 +650,8 @@ struct lp_store_time {
 
 /* A row for each state, at most max of them; returns how many there are, at most
  * LP_STORE_TIMES_MAX. */
+/* Transactions and reads that have begun and not ended, the oldest first. */
+void lp_store_under_way(struct lp_store *store, struct lp_under_way_list *list);
 size_t lp_store_read_times(const struct lp_store *store, struct lp_store_time *ret_rows,
 			   size_t max);
 

@@ -36,6 +36,8 @@ struct lpi_store_calls {
 	double (*alloc_score)(const struct lp_store *store);
 	size_t (*read_times)(const struct lp_store *store, struct lp_store_time *ret_rows,
 			     size_t max);
+	/* NULL: it does not tell. */
+	void (*under_way)(struct lp_store *store, struct lp_under_way_list *list);
 	bool (*sim_run_one)(struct lp_store *store);
 	/* NULL: there are no views, as the next ones. */
 	int (*pause)(struct lp_store *store, struct lp_pause *pause);

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is under way at one moment: a row for each request or operation, for a person who wants to
+ * know why nothing moves.
+ *
+ * Each part of the daemon tells what it has at work: the doors their requests, the namespace what
+ * waits for buffers or space, the store its transactions and reads. A request of a door and what
+ * it has led to are rows of their own, which belong together by the inode or the object's name.
+ *
+ * Threads: rows are filled on the thread that has the work, and then handed on. Blocking,
+ * allocation, errors: none.
+ */
+#ifndef LP_BASE_UNDER_WAY_H
+#define LP_BASE_UNDER_WAY_H
+
+#include <stdint.h>
+
+#define LP_UNDER_WAY_MAX 64u /* rows of one part of one shard */
+
+/* All texts are static. */
+struct lp_under_way {
+	const char *part;      /* of the daemon that has it: "socket", "mount", "names", "store" */
+	const char *operation; /* such as "put" */
+	const char *state;     /* where it is, by the name that counters use */
+	const char *waits_for; /* NULL: for nothing that this part knows of */
+	uint64_t age_ns;       /* since it began, or began to wait */
+	uint64_t held_bytes;   /* of buffers */
+	uint64_t ino_nr;       /* 0: not about an inode that is known */
+	char object[96];       /* the end of its path, or empty */
+};
+
+/* Where rows are put; those beyond the maximum are only counted. */
+struct lp_under_way_list {
+	struct lp_under_way *rows;
+	uint32_t max;
+	uint32_t cnt; /* rows filled */
+	uint64_t all; /* also those that found no place */
+};
+
+/* A cleared row; NULL: there is no place for it. */
+static inline struct lp_under_way *lp_under_way_add(struct lp_under_way_list *list)
+{
+	list->all++;
+	if (list->cnt == list->max)
+		return NULL;
+	struct lp_under_way *row = &list->rows[list->cnt++];
+	*row = (struct lp_under_way){.object = ""};
+	return row;
+}
+
+#endif
