@@ -365,6 +365,10 @@ static bool claim_one(struct lp_claim_set *set, const struct lp_change *change)
 	case LP_GUARD_EMPTY:
 	case LP_CHANGE_DIR:
 		return true; /* fragments are looked at in the turn that applies */
+	case LP_GUARD_INODE:
+	case LP_GUARD_NO_INODE:
+		/* It is looked at, and stays as it is. */
+		return lp_claim_set_share(set, lpi_claim_of_ino(change->ino));
 	case LP_CHANGE_CLONE:
 		return lp_claim_set_add(set, lpi_claim_of_ino(change->clone.src)) &&
 		       lp_claim_set_add(set, lpi_claim_of_ino(change->ino));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The head of each queue stands in a chained hash table; the others hang behind it. A head that
- * leaves is replaced in its bucket by the next, who thereby holds the key. */
+ * leaves is replaced in its bucket by the next. Those that hold the key are the beginning of the
+ * queue: one that does not share, or all that share before the first that does not. */
 #include "store/claims.h"
 
 #include <stdlib.h>
@@ -42,17 +43,29 @@ static struct lp_claim **find_head(struct lp_claims *claims, uint64_t key)
 	return link;
 }
 
-bool lp_claim_set_add(struct lp_claim_set *set, uint64_t key)
+static bool add(struct lp_claim_set *set, uint64_t key, bool is_shared)
 {
 	LP_ASSERT(!set->is_acquired);
 	for (uint32_t i = 0; i < set->cnt; i++) {
-		if (set->claims[i].key == key)
-			return true;
+		if (set->claims[i].key != key)
+			continue;
+		set->claims[i].is_shared = set->claims[i].is_shared && is_shared;
+		return true;
 	}
 	if (set->cnt == LP_CLAIMS_PER_SET)
 		return false;
-	set->claims[set->cnt++] = (struct lp_claim){.key = key, .set = set};
+	set->claims[set->cnt++] = (struct lp_claim){.key = key, .set = set, .is_shared = is_shared};
 	return true;
+}
+
+bool lp_claim_set_add(struct lp_claim_set *set, uint64_t key)
+{
+	return add(set, key, false);
+}
+
+bool lp_claim_set_share(struct lp_claim_set *set, uint64_t key)
+{
+	return add(set, key, true);
 }
 
 bool lp_claims_acquire(struct lp_claims *claims, struct lp_claim_set *set)
@@ -64,44 +77,62 @@ bool lp_claims_acquire(struct lp_claims *claims, struct lp_claim_set *set)
 	for (uint32_t i = 0; i < set->cnt; i++) {
 		struct lp_claim *claim = &set->claims[i];
 		struct lp_claim **link = find_head(claims, claim->key);
+		struct lp_claim *head = *link;
 		claim->next_in_bucket = NULL;
 		claim->behind = NULL;
-		if (*link == NULL) {
+		claim->before = head != NULL ? head->last : NULL;
+		claim->is_held = head == NULL ||
+				 (claim->is_shared && head->last->is_shared && head->last->is_held);
+		set->waiting_cnt += !claim->is_held;
+		if (head == NULL) {
 			claim->last = claim;
 			*link = claim;
 			continue;
 		}
-		(*link)->last->behind = claim;
-		(*link)->last = claim;
-		set->waiting_cnt++;
+		head->last->behind = claim;
+		head->last = claim;
 	}
 	return set->waiting_cnt == 0;
 }
 
-/* The head leaves: the next in its queue holds the key from now on. */
-static void pass_on(struct lp_claim **link, const struct lp_claim *head)
+/* Whoever may hold the key from here on: the next, and if that shares those behind it that do. */
+static void grant_from(struct lp_claim *claim)
 {
-	struct lp_claim *next = head->behind;
-	if (next == NULL) {
-		*link = head->next_in_bucket;
-		return;
+	bool is_first = true;
+	while (claim != NULL && !claim->is_held && (is_first || claim->is_shared)) {
+		struct lp_claim *behind = claim->is_shared ? claim->behind : NULL;
+		claim->is_held = true;
+		is_first = false;
+		LP_ASSERT(claim->set->waiting_cnt > 0);
+		if (--claim->set->waiting_cnt == 0)
+			claim->set->granted(claim->set);
+		claim = behind;
 	}
-	next->next_in_bucket = head->next_in_bucket;
-	next->last = head->last;
-	*link = next;
-	LP_ASSERT(next->set->waiting_cnt > 0);
-	if (--next->set->waiting_cnt == 0)
-		next->set->granted(next->set);
 }
 
-static void leave_queue(struct lp_claim *head, const struct lp_claim *claim)
+static void leave_queue(struct lp_claim **link, const struct lp_claim *claim)
 {
-	struct lp_claim *before = head;
-	while (before->behind != claim)
-		before = before->behind;
-	before->behind = claim->behind;
-	if (head->last == claim)
-		head->last = before;
+	struct lp_claim *head = *link;
+	struct lp_claim *behind = claim->behind;
+	if (behind != NULL)
+		behind->before = claim->before;
+	if (claim->before != NULL) {
+		claim->before->behind = behind;
+		if (head->last == claim)
+			head->last = claim->before;
+	} else if (behind != NULL) {
+		behind->next_in_bucket = head->next_in_bucket;
+		behind->last = head->last;
+		*link = behind;
+	} else {
+		*link = head->next_in_bucket;
+	}
+	/* Behind those that share and still hold it only others that share may hold it. */
+	bool is_next =
+		claim->before == NULL || (claim->before->is_held && claim->before->is_shared &&
+					  behind != NULL && behind->is_shared);
+	if (is_next)
+		grant_from(behind);
 }
 
 void lp_claims_release(struct lp_claims *claims, struct lp_claim_set *set)
@@ -110,13 +141,9 @@ void lp_claims_release(struct lp_claims *claims, struct lp_claim_set *set)
 	set->is_acquired = false;
 	claims->cnt -= set->cnt;
 	for (uint32_t i = 0; i < set->cnt; i++) {
-		struct lp_claim *claim = &set->claims[i];
-		struct lp_claim **link = find_head(claims, claim->key);
+		struct lp_claim **link = find_head(claims, set->claims[i].key);
 		LP_ASSERT(*link != NULL);
-		if (*link == claim)
-			pass_on(link, claim);
-		else
-			leave_queue(*link, claim);
+		leave_queue(link, &set->claims[i]);
 	}
 	set->cnt = 0;
 	set->waiting_cnt = 0;
