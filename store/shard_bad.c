@@ -46,8 +46,8 @@ bool lpi_bad_note(struct lp_shard *shard, uint64_t block)
 
 struct lp_seg lpi_bad_copy(struct lp_shard *shard, const uint8_t *block)
 {
-	struct lp_seg seg = {.buf = lp_buf_new_ranked(shard->options.bufs,
-						      (uint32_t)LP_BLOCK_BYTES, LP_BUF_COPY),
+	struct lp_seg seg = {.buf = lp_buf_new_ranked(shard->options.bufs, (uint32_t)LP_BLOCK_BYTES,
+						      LP_BUF_COPY),
 			     .len = (uint32_t)LP_BLOCK_BYTES};
 	if (seg.buf != NULL)
 		memcpy(seg.buf->data, block, LP_BLOCK_BYTES);
