@@ -284,8 +284,8 @@ static int copy_payload(struct lpi_txn *txn)
 	lpi_payload_skip(&at, skip);
 	edit->copy_bytes = lp_buf_size((uint32_t)LP_MIN(left, (uint64_t)LP_BUF_LARGE));
 	while (left > 0) {
-		struct lp_buf *buf = lp_buf_new_ranked(txn->block->options.bufs, edit->copy_bytes,
-						       LP_BUF_COPY);
+		struct lp_buf *buf =
+			lp_buf_new_ranked(txn->block->options.bufs, edit->copy_bytes, LP_BUF_COPY);
 		uint64_t bytes = LP_MIN(left, (uint64_t)edit->copy_bytes);
 		if (buf == NULL) {
 			lpi_edit_drop_copies(edit);
