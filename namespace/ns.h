@@ -22,6 +22,8 @@
  * after opening. Errors, negative, in op->result, are the system calls' of the same names, and the
  * store's:
  *   -ENOENT, -EEXIST, -ENOTDIR, -EISDIR, -ENOTEMPTY, -EXDEV, -ELOOP, -EMLINK, -EBUSY, -EPERM
+ *   -EPERM             also: what is to be changed is immutable, or may only be appended to; or a
+ *                      directory is, in which a name is to come or go
  *   -ENAMETOOLONG, -EINVAL   a name or path that cannot be (rule N6)
  *   -ESTALE            the number was never given, or its inode is gone
  *   -ECANCELED         a guard did not hold
@@ -176,6 +178,7 @@ struct lp_ns_op {
 			struct lp_ino ino;
 			struct lp_attrs attrs;
 			uint32_t mask;            /* LP_ATTR_*; ctime is now unless in it */
+			bool is_touch;            /* the times in it are now */
 			struct lp_ns_found found; /* result: as it is afterwards */
 		} set;
 		struct {
