@@ -239,6 +239,11 @@ static void print_stat(const char *key, const struct lapis_attrs *attrs)
 		     attrs->uid, attrs->gid, attrs->nlink, attrs->ino, attrs->version);
 	if (attrs->type == LAPIS_DIR)
 		(void)printf("entries  %" PRIu64 "\n", attrs->entries_cnt);
+	bool is_immutable = (attrs->flags & LAPIS_ATTR_IMMUTABLE) != 0;
+	bool is_append = (attrs->flags & LAPIS_ATTR_APPEND) != 0;
+	if (is_immutable || is_append)
+		(void)printf("flags    %s%s%s\n", is_immutable ? "immutable" : "",
+			     is_immutable && is_append ? ", " : "", is_append ? "append-only" : "");
 	(void)printf("changed  %s\nstatus   %s\nmade     %s\n", time[0], time[1], time[2]);
 }
 

@@ -87,23 +87,31 @@ static void names_lead_to_inodes(void **state)
 	lpi_door_rig_free(rig);
 }
 
-/* What nothing keeps cannot be set, but taken away. */
+/* What they are, and that they hold. */
 static void set_flags(struct lpi_client *client, struct lp_wire_set *set)
 {
-	static const uint32_t later[] = {LP_WIRE_ATTR_FLAG_IMMUTABLE, LP_WIRE_ATTR_FLAG_APPEND};
+	static const uint32_t flags[] = {LP_WIRE_ATTR_FLAG_IMMUTABLE, LP_WIRE_ATTR_FLAG_APPEND, 0};
 	struct lp_wire_attrs attrs = {.flags = 0};
-	set->mask = LP_WIRE_SET_FLAGS;
-	for (uint32_t i = 0; i < LP_ARRAY_SIZE(later); i++) {
-		attrs.flags = later[i];
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(flags); i++) {
+		attrs.flags = flags[i];
+		set->mask = LP_WIRE_SET_FLAGS;
 		lp_wire_attrs_encode(&attrs, set->attrs);
 		lp_wire_put_part(&client->meta, lp_wire_set, set);
-		lp_test_err(-EOPNOTSUPP, lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0));
+		lp_test_ok(lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0));
+		assert_int_equal(lpi_client_attrs(client).flags, flags[i]);
+		set->mask = LP_WIRE_SET_MODE;
+		attrs.mode = 0600;
+		lp_wire_attrs_encode(&attrs, set->attrs);
+		lp_wire_put_part(&client->meta, lp_wire_set, set);
+		int r = lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0);
+		assert_int_equal(r, flags[i] != 0 ? -EPERM : 0);
+		assert_true(r == 0 || lpi_client_says(client, "immutable"));
 	}
-	attrs.flags = 0;
+	attrs.flags = 0x400;
+	set->mask = LP_WIRE_SET_FLAGS;
 	lp_wire_attrs_encode(&attrs, set->attrs);
 	lp_wire_put_part(&client->meta, lp_wire_set, set);
-	lp_test_ok(lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0));
-	assert_int_equal(lpi_client_attrs(client).flags, 0);
+	lp_test_err(-EINVAL, lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0));
 }
 
 static void attributes_are_set(void **state)

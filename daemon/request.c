@@ -838,7 +838,7 @@ void lpi_request_worked(struct lp_ns_op *op)
 	if (r == -ENOENT && op->opcode == LP_NS_STORE)
 		r = -ESTALE;
 	if (r < 0) {
-		lpi_request_fail(request, r, "");
+		lpi_request_fail(request, r, lpi_why_refused(request, r));
 		return;
 	}
 	if (request->opcode->answer != NULL) {

@@ -177,8 +177,8 @@ struct lp_ns_op {
 		struct {
 			struct lp_ino ino;
 			struct lp_attrs attrs;
-			uint32_t mask;            /* LP_ATTR_*; ctime is now unless in it */
-			bool is_touch;            /* the times in it are now */
+			uint32_t mask;   /* LP_ATTR_*; ctime is now unless in it */
+			uint32_t passes; /* LP_INODE_FLAG: times alone are set in spite of these */
 			struct lp_ns_found found; /* result: as it is afterwards */
 		} set;
 		struct {

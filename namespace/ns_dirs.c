@@ -268,9 +268,7 @@ static uint32_t flags_in_the_way(const struct lp_ns_op *op)
 	const uint32_t times = LP_ATTR_ATIME | LP_ATTR_MTIME;
 	if (mask == LP_ATTR_FLAGS)
 		return 0;
-	/* Data that is appended sets the times to now as well. */
-	bool is_touch = op->set.is_touch && (mask & ~times) == 0;
-	return is_touch ? LP_INODE_FLAG_IMMUTABLE : LP_INODE_FLAGS_KEEPING;
+	return LP_INODE_FLAGS_KEEPING & ~((mask & ~times) == 0 ? op->set.passes : 0);
 }
 
 /* old: as they are. A directory that one has set anything of is one's own (rule N2). */

@@ -35,7 +35,7 @@ static int touch(struct lpi_t *t, struct lp_ino ino)
 	int64_t now_ns = lp_clock_wall_ns(&t->rig->clock.clock);
 	fill_set(t, ino, (struct lp_attrs){.atime_ns = now_ns, .mtime_ns = now_ns},
 		 LP_ATTR_ATIME | LP_ATTR_MTIME);
-	t->op->set.is_touch = true;
+	t->op->set.passes = APPEND;
 	return lpi_t_do(t);
 }
 
