@@ -106,6 +106,8 @@ int lpi_meta_omap_set(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_omap_remove(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_omap_list(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_readlink(struct lpi_request *request, struct lp_reader *reader);
+void lpi_run_value(struct lpi_request *request);
+void lpi_run_pairs(struct lpi_request *request);
 void lpi_answer_value(struct lpi_request *request);
 void lpi_answer_pairs(struct lpi_request *request);
 

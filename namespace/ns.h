@@ -47,10 +47,10 @@ struct lp_ns;
 #define LP_NS_PATH_MAX       4096u /* bytes of a path */
 #define LP_NS_DEPTH_MAX      256u  /* names in a path */
 #define LP_NS_LINK_MAX       UINT32_C(65000)
-#define LP_NS_READDIR_MIN    1024u /* bytes of a readdir's buffer */
-#define LP_NS_VALUE_MAX      60000u /* bytes of an xattr or omap value that may be set, by any door */
-#define LP_NS_XATTRS_MAX     8u     /* set by a make */
-#define LP_NS_PUT_XATTRS_MAX 64u    /* set by a put or commit */
+#define LP_NS_READDIR_MIN    1024u              /* bytes of a readdir's buffer */
+#define LP_NS_VALUE_MAX      LP_STORE_VALUE_MAX /* bytes of an xattr or omap value */
+#define LP_NS_XATTRS_MAX     8u                 /* set by a make */
+#define LP_NS_PUT_XATTRS_MAX 64u                /* set by a put or commit */
 #define LP_NS_NOTICE_ITEMS   16u
 #define LP_NS_NOTICE_NAMES   600u /* bytes */
 
