@@ -63,7 +63,7 @@ const char *lpi_why_refused(const struct lpi_request *request, int err)
 	if (op->opcode == LP_NS_LINK)
 		return "it is a directory, or immutable or append-only, or its new directory is";
 	if (op->opcode != LP_NS_SET || !op->rights.is_limited)
-		return "it is immutable or append-only, or its directory is";
+		return "it is immutable or append-only, or its directory is (lapis chattr)";
 	if ((op->set.mask & LP_ATTR_FLAGS) != 0)
 		return "only root makes things immutable or append-only, or takes that away";
 	return "";

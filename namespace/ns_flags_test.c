@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goal: what is immutable does not change, and what is append-only only grows, whichever operation
- * is tried, on whichever shard, also at the moment at which the flag is set; and without the flag
- * all of it works. Method: one to three shards in simulated time, each operation submitted on the
- * next one; for what happens at the same time each number of turns between the two is tried. */
+/* Goal (NS7): what is immutable does not change, and what is append-only only grows, whichever
+ * operation is tried, on whichever shard, also at the moment at which the flag is set; and without
+ * the flag all of it works. Method: one to three shards in simulated time, each operation submitted
+ * on the next one; for what happens at the same time each number of turns between the two is tried.
+ */
 #include "namespace/paths_test.h"
 
 static const struct lp_ino root = {1};
