@@ -354,6 +354,9 @@ void lpi_print_attrs_json(FILE *to, const char *key, const struct lapis_attrs *a
 		      "\"btime_ns\": %lld",
 		      (long long)attrs->mtime_ns, (long long)attrs->ctime_ns,
 		      (long long)attrs->atime_ns, (long long)attrs->btime_ns);
+	(void)fprintf(to, ", \"immutable\": %s, \"append_only\": %s",
+		      (attrs->flags & LAPIS_ATTR_IMMUTABLE) != 0 ? "true" : "false",
+		      (attrs->flags & LAPIS_ATTR_APPEND) != 0 ? "true" : "false");
 	if (attrs->type == LAPIS_DIR)
 		(void)fprintf(to, ", \"entries\": %llu, \"spread\": %s, \"made_by_put\": %s",
 			      (unsigned long long)attrs->entries_cnt,

@@ -239,6 +239,11 @@ static void print_stat(const char *key, const struct lapis_attrs *attrs)
 		     attrs->uid, attrs->gid, attrs->nlink, attrs->ino, attrs->version);
 	if (attrs->type == LAPIS_DIR)
 		(void)printf("entries  %" PRIu64 "\n", attrs->entries_cnt);
+	bool is_immutable = (attrs->flags & LAPIS_ATTR_IMMUTABLE) != 0;
+	bool is_append = (attrs->flags & LAPIS_ATTR_APPEND) != 0;
+	if (is_immutable || is_append)
+		(void)printf("flags    %s%s%s\n", is_immutable ? "immutable" : "",
+			     is_immutable && is_append ? ", " : "", is_append ? "append-only" : "");
 	(void)printf("changed  %s\nstatus   %s\nmade     %s\n", time[0], time[1], time[2]);
 }
 
@@ -278,4 +283,71 @@ const struct lpi_cli_command lpi_remote_stat = {
 	.help = "  --json  one JSON object in a line for each\n"
 		"  --help  this text\n",
 	.run = run_stat,
+};
+
+/* --- chattr ----------------------------------------------------------------------------------- */
+
+/* Words with commas between them. */
+static int parse_flags(const char *text, uint32_t *ret_flags)
+{
+	static const struct {
+		const char *name;
+		uint32_t flag;
+	} words[] = {{"none", 0},
+		     {"immutable", LAPIS_ATTR_IMMUTABLE},
+		     {"append-only", LAPIS_ATTR_APPEND}};
+	uint32_t flags = 0;
+	while (true) {
+		size_t len = strcspn(text, ",");
+		size_t i = 0;
+		while (i < LP_ARRAY_SIZE(words) &&
+		       (strlen(words[i].name) != len || strncmp(text, words[i].name, len) != 0))
+			i++;
+		if (i == LP_ARRAY_SIZE(words))
+			return -EINVAL;
+		flags |= words[i].flag;
+		if (text[len] == '\0')
+			break;
+		text += len + 1;
+	}
+	*ret_flags = flags;
+	return 0;
+}
+
+static int run_chattr(const struct lpi_cli_command *self, int argc, char **argv)
+{
+	static const struct lpi_args_form form = {"", help_only, 2, 100000};
+	struct lapis_attrs attrs = {.flags = 0};
+	struct lpi_args args;
+	int status = lpi_args_parse(self, argc, argv, &form, &args);
+	if (status >= 0)
+		return status;
+	if (parse_flags(args.names[0], &attrs.flags) < 0)
+		return lpi_cli_usage(self, "%s is none of immutable, append-only, both, or none",
+				     args.names[0]);
+	status = lpi_keys_check(args.names + 1, args.cnt - 1);
+	for (int i = 1; i < args.cnt && status != LP_EXIT_USAGE; i++) {
+		struct lapis *lapis = lpi_remote();
+		if (lapis == NULL)
+			return LP_EXIT_FAILED;
+		int err = lapis_set(lapis, args.names[i], &attrs, LAPIS_SET_FLAGS, NULL);
+		if (err < 0)
+			status = lpi_remote_fail(args.names[i], err);
+	}
+	return status;
+}
+
+const struct lpi_cli_command lpi_remote_chattr = {
+	.name = "chattr",
+	.synopsis = "none|immutable|append-only[,...] KEY ...",
+	.summary = "Say what may change of objects",
+	.help = "  --help  this text\n"
+		"\n"
+		"What is immutable does not change, and a directory takes and loses no names. What "
+		"is\n"
+		"append-only takes only what is written behind its end, and a directory only new "
+		"names.\n"
+		"Only root may say so, through a unix socket. lapis stat shows it; a mount, "
+		"lsattr.\n",
+	.run = run_chattr,
 };

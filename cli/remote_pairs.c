@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "cli/remote.h"
 
-#define VALUE_MAX 60000u
+#define VALUE_MAX 65536u
 
 struct pairs_kind {
 	uint32_t get;

@@ -176,6 +176,7 @@ static size_t encode_hello(const struct lpi_link *conn, uint8_t *buf, size_t siz
 	const struct lp_wire_hello hello = {
 		.version_min = LP_WIRE_VERSION,
 		.version_max = LP_WIRE_VERSION,
+		.features = LP_WIRE_FEATURE_LONG_META,
 		.crc_mode = LP_WIRE_CRC_ALL - lapis->options.crc,
 		.credits = lapis->options.credits,
 		.shard = conn->shard,
@@ -212,6 +213,8 @@ static void greet(struct lpi_link *conn)
 		lpi_link_fail(conn, -ENOTCONN, "the greeting could not be sent");
 	else
 		conn->state = LPI_STATE_GREETING;
+	/* Until the daemon has agreed to more. */
+	conn->meta_max = LP_WIRE_META_MAX;
 }
 
 static void refused(struct lpi_link *conn, int err)

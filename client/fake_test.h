@@ -66,6 +66,7 @@ struct lpi_fake {
 	bool holds;         /* replies wait for fake_release() */
 	bool is_deaf;       /* nothing is read */
 	uint32_t piece_max; /* of a get */
+	uint64_t features;  /* that hold, if they are wanted */
 	bool is_changing;   /* whatever is read, between two pieces */
 	/* Before a request is answered: true when the hook has done that. */
 	bool (*hook)(struct lpi_fake *fake, struct lpi_fake_request *req);
@@ -479,6 +480,7 @@ static inline void lpi_fake_greet(struct lpi_fake *fake, struct lpi_fake_request
 	req->conn->shard = hello.shard == LP_WIRE_ANY_SHARD ? 0 : hello.shard;
 	const struct lp_wire_welcome welcome = {.version = 1,
 						.crc_mode = LP_WIRE_CRC_ALL,
+						.features = fake->features & hello.features,
 						.credits = fake->credits,
 						.credit_bytes = fake->credit_bytes,
 						.shard_cnt = fake->shard_cnt,
@@ -523,7 +525,8 @@ static inline void lpi_fake_parse(struct lpi_fake *fake, struct lpi_fake_conn *c
 	while (conn->fd >= 0 && conn->in_len - pos >= LP_WIRE_HEADER_SIZE) {
 		const char *why = "";
 		struct lpi_fake_request req = {.conn = conn};
-		lp_test_ok(lp_wire_header_read(conn->in + pos, LP_WIRE_CRC_ALL, &req.header, &why));
+		lp_test_ok(lp_wire_header_read(conn->in + pos, LP_WIRE_CRC_ALL,
+					       LP_WIRE_LONG_META_MAX, &req.header, &why));
 		size_t rest = lp_wire_rest_bytes(&req.header);
 		size_t len = LP_WIRE_HEADER_SIZE + rest + req.header.data_bytes;
 		if (conn->in_len - pos < len)

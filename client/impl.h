@@ -217,6 +217,7 @@ struct lpi_link {
 	uint32_t address_idx;  /* CONNECTING, GREETING: which of the handle's it is */
 	uint32_t address_left; /* CONNECTING: how many others are still to be tried */
 	enum lp_wire_crc mode;
+	uint32_t meta_max; /* bytes of meta in a message, as agreed on */
 
 	uint32_t credits;
 	uint32_t credit_bytes;

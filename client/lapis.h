@@ -244,8 +244,11 @@ enum lapis_type {
 enum lapis_attr_flag {
 	LAPIS_ATTR_MADE_BY_PUT = 0x1, /* a directory that vanishes when it is empty */
 	LAPIS_ATTR_SPREAD = 0x2,
-	LAPIS_ATTR_IMMUTABLE = 0x8, /* kept for later: cannot be set, EOPNOTSUPP */
-	LAPIS_ATTR_APPEND = 0x10    /* as well */
+	/* Nothing about it changes: -EPERM; of a directory, no name in it comes or goes. Only root
+	 * sets this and the next one, or takes them away, through a unix socket. */
+	LAPIS_ATTR_IMMUTABLE = 0x8,
+	/* A file takes only what is written behind its end; a directory only new names. */
+	LAPIS_ATTR_APPEND = 0x10
 };
 
 enum lapis_set_flag {

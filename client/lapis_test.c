@@ -892,7 +892,7 @@ static void test_bad_requests(void **state)
 	(void)state;
 	struct lpi_fake_rig rig;
 	char path[5000];
-	uint8_t large[70000] = {0};
+	uint8_t large[74000] = {0};
 	const struct lapis_pair no_value = {.name = "n", .value_bytes = 9};
 	const struct lapis_change no_change = {
 		.kind = LAPIS_CHANGE_XATTR_SET, .name = "n", .value_bytes = 9};
@@ -911,7 +911,7 @@ static void test_bad_requests(void **state)
 		{{.op = LAPIS_STAT, .path = "a", .data = "x", .data_bytes = 1}, -EINVAL},
 		{{.op = LAPIS_SET, .path = "a"}, -EINVAL},
 		{{.op = LAPIS_WRITE, .data = large, .data_bytes = LP_WIRE_DATA_MAX + 1}, -E2BIG},
-		{{.op = LAPIS_OMAP_SET, .name = "n", .value = large, .value_bytes = 70000}, -E2BIG},
+		{{.op = LAPIS_OMAP_SET, .name = "n", .value = large, .value_bytes = 74000}, -E2BIG},
 		{{.op = LAPIS_PUT, .path = "a", .xattr_cnt = 17}, -EINVAL},
 		{{.op = LAPIS_PUT, .path = "a", .xattr_cnt = 1, .xattrs = &no_value}, -EINVAL},
 		{{.op = LAPIS_COMPOUND, .change_cnt = 1, .changes = &no_change}, -EINVAL},

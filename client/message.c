@@ -408,12 +408,12 @@ static void encode(struct encoder *enc)
 
 /* --- Checking --------------------------------------------------------------------------------- */
 
-/* How many bytes the meta may take, or more than LP_WIRE_META_MAX. */
+/* How many bytes the meta may take, or more than LP_WIRE_LONG_META_MAX. */
 static size_t meta_bound(const struct encoder *enc)
 {
 	const struct lapis_request *req = enc->req;
 	size_t bound = LP_WIRE_SET_SIZE + enc->path_len + enc->to_len + enc->name_len;
-	bound += enc->after_len + LP_MIN(req->value_bytes, (size_t)LP_WIRE_META_MAX);
+	bound += enc->after_len + LP_MIN(req->value_bytes, (size_t)LP_WIRE_LONG_META_MAX);
 	for (uint32_t i = 0; i < req->xattr_cnt; i++)
 		bound += LP_WIRE_PAIR_SIZE + pair_name_len(&req->xattrs[i]) +
 			 req->xattrs[i].value_bytes;
@@ -630,7 +630,7 @@ static int encode_head(struct lpi_op *op, struct encoder *enc, size_t bound)
 	encode_ref(req->ino, enc->path_len, enc->ref);
 	encode_ref(req->to_ino, enc->to_len, enc->to);
 	encode(enc);
-	if (!lp_writer_finish(&enc->writer, &len) || len > LP_WIRE_META_MAX)
+	if (!lp_writer_finish(&enc->writer, &len) || len > LP_WIRE_LONG_META_MAX)
 		return -E2BIG;
 	op->meta_bytes = (uint32_t)len;
 	set_hashes(op, enc);
@@ -677,8 +677,8 @@ int lpi_op_new(struct lapis *lapis, const struct lapis_request *request, struct 
 		return -ENAMETOOLONG;
 	bool is_long = req.source != NULL || req.data_bytes > LP_WIRE_DATA_MAX;
 	size_t bound = meta_bound(&enc);
-	if (bound > LP_WIRE_META_MAX + LP_WIRE_SET_SIZE || req.value_bytes > LP_WIRE_META_MAX ||
-	    (is_long && req.op != LAPIS_PUT))
+	if (bound > LP_WIRE_LONG_META_MAX + LP_WIRE_SET_SIZE ||
+	    req.value_bytes > LP_WIRE_LONG_META_MAX || (is_long && req.op != LAPIS_PUT))
 		return -E2BIG;
 	struct lpi_op *op = lpi_op_alloc(lapis);
 	if (op == NULL)

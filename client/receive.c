@@ -68,7 +68,8 @@ static int check_welcome(struct lpi_link *conn, const struct lp_wire_welcome *we
 	if (welcome->crc_mode > LP_WIRE_CRC_ALL || welcome->crc_mode < wanted_mode(lapis))
 		return fault(conn, -EPROTO, "the daemon gives fewer checksums than were asked for");
 	if (welcome->credits == 0 || welcome->shard_cnt == 0 ||
-	    welcome->shard >= welcome->shard_cnt || welcome->features != 0)
+	    welcome->shard >= welcome->shard_cnt ||
+	    (welcome->features & ~(uint64_t)LP_WIRE_FEATURE_ALL) != 0)
 		return fault(conn, -EPROTO, "the daemon's greeting makes no sense");
 	if (lapis->shard_cnt != 0 &&
 	    (lapis->uuid[0] != welcome->uuid_low || lapis->uuid[1] != welcome->uuid_high))
@@ -116,6 +117,8 @@ static int take_welcome(struct lpi_link *conn, const uint8_t *meta)
 	if (take_slots(conn, welcome.credits) < 0)
 		return fault(conn, -ENOMEM, "no memory for a connection");
 	conn->mode = (enum lp_wire_crc)welcome.crc_mode;
+	if ((welcome.features & LP_WIRE_FEATURE_LONG_META) != 0)
+		conn->meta_max = LP_WIRE_LONG_META_MAX;
 	conn->credit_bytes = welcome.credit_bytes;
 	conn->state = LPI_STATE_UP;
 	conn->backoff_ns = 0;
@@ -444,7 +447,7 @@ static int take_header(struct lpi_link *conn, const uint8_t *bytes)
 {
 	const char *why = NULL;
 	enum lp_wire_crc mode = conn->state == LPI_STATE_GREETING ? LP_WIRE_CRC_HEADER : conn->mode;
-	int err = lp_wire_header_read(bytes, mode, &conn->header, &why);
+	int err = lp_wire_header_read(bytes, mode, conn->meta_max, &conn->header, &why);
 	if (err < 0)
 		return fault(conn, err, why);
 	if (conn->header.kind != LP_WIRE_KIND_REPLY ||

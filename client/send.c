@@ -55,10 +55,24 @@ static void seal(struct lpi_link *conn, struct lpi_op *op, uint64_t wire_id)
 	lp_wire_header_seal(&header, conn->mode, op->head + LP_WIRE_HEADER_SIZE, op->head);
 }
 
+/* What an older daemon could not read is not sent. */
+static void refuse_long(struct lpi_link *conn)
+{
+	struct lpi_op *op;
+	while ((op = lpi_ops_first(&conn->queue)) != NULL && op->meta_bytes > conn->meta_max) {
+		lpi_ops_remove(op);
+		op->place = LPI_PLACE_NONE;
+		op->conn = NULL;
+		lpi_finish(op, -EMSGSIZE,
+			   "the daemon is too old for values of that length (at most 60000 bytes)");
+	}
+}
+
 /* False when the first in the queue has to wait for credit. A message that is larger than all the
  * credit goes alone. */
 static bool admit(struct lpi_link *conn)
 {
+	refuse_long(conn);
 	struct lpi_op *op = lpi_ops_first(&conn->queue);
 	if (op == NULL || conn->slots_used == conn->credits)
 		return false;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: a struct that the caller fills in is understood as a whole or refused, whichever function
  * it is given to: none without a size, and none of a later version that says what is not known
- * here. Method: the scripted daemon, which sees whether anything was asked.
+ * here; and a value that is too long for an older daemon is not sent. Method: the
+ * scripted daemon, which sees what was asked.
  */
 #include "client/fake_test.h"
 
@@ -108,9 +109,52 @@ static void test_options(void **state)
 	lp_test_err(-EINVAL, lapis_open(&longer.options, &lapis));
 }
 
+/* A value that only a newer daemon takes. */
+static bool take_value(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	struct lp_wire_named named;
+	if (req->header.opcode != LP_WIRE_OP_XATTR_SET)
+		return false;
+	lp_wire_named_decode(req->meta, &named);
+	assert_true(fake->features != 0 || req->header.meta_bytes <= LP_WIRE_META_MAX);
+	assert_int_equal(named.value_bytes,
+			 req->header.meta_bytes - LP_WIRE_NAMED_SIZE - 1 - named.name_bytes);
+	lpi_fake_plain(fake, req, NULL, 0);
+	return true;
+}
+
+static int set_value(struct lpi_fake_rig *rig, size_t bytes)
+{
+	static const uint8_t value[LP_WIRE_VALUE_MAX];
+	return lpi_fake_rig_ask(rig, (struct lapis_request){.op = LAPIS_XATTR_SET,
+							    .path = "o",
+							    .name = "user.x",
+							    .value = value,
+							    .value_bytes = bytes});
+}
+
+static void test_long_values(void **state)
+{
+	(void)state;
+	for (uint64_t features = 0; features <= LP_WIRE_FEATURE_LONG_META; features++) {
+		struct lpi_fake_rig rig;
+		lpi_fake_rig_init(&rig);
+		rig.fake.features = features;
+		rig.fake.hook = take_value;
+		lp_test_ok(set_value(&rig, 60000));
+		assert_int_equal(set_value(&rig, LP_WIRE_VALUE_MAX), features == 0 ? -EMSGSIZE : 0);
+		/* The connection lives on. */
+		lp_test_ok(set_value(&rig, 60000));
+		assert_int_equal(rig.fake.conns_ever, 1);
+		assert_int_equal(rig.fake.requests[LP_WIRE_OP_XATTR_SET], features == 0 ? 2 : 3);
+		lpi_fake_rig_fini(&rig);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_long_values),
 		cmocka_unit_test(test_request),
 		cmocka_unit_test(test_put_options),
 		cmocka_unit_test(test_options),

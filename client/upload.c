@@ -236,7 +236,7 @@ static void write_more(struct lpi_op *op)
 static int commit_meta(const struct lpi_op *op, struct lpi_op *child)
 {
 	const uint8_t *from = op->head + LP_WIRE_HEADER_SIZE;
-	if (op->meta_bytes + sizeof(uint64_t) > LP_WIRE_META_MAX)
+	if (op->meta_bytes + sizeof(uint64_t) > LP_WIRE_LONG_META_MAX)
 		return -E2BIG;
 	int err =
 		lpi_op_head_resize(child, LP_WIRE_HEADER_SIZE + op->meta_bytes + sizeof(uint64_t));

@@ -73,6 +73,7 @@ _lapis()
 	status | stats | top | slow | stuck | bench) return ;;
 	bucket | config) ((${#words[@]} == first + 1)) && found=(get set) ;;
 	xattr | omap) ((${#words[@]} == first + 1)) && found=(get set rm ls) ;;
+	chattr) ((${#words[@]} == first + 1)) && found=(none immutable append-only) ;;
 	alloc) found=(score dump) ;;
 	heap) found=(stats release) ;;
 	scrub) found=(status start stop wait) ;;

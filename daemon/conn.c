@@ -202,7 +202,7 @@ static bool take_rest_bufs(struct lpi_request *request, uint32_t meta_bytes, uin
 
 static uint32_t buf_bytes(uint32_t bytes)
 {
-	static_assert(LP_WIRE_META_MAX <= LP_BUF_LARGE && LP_WIRE_CRCS_MAX * 4 <= LP_BUF_LARGE,
+	static_assert(LP_WIRE_LONG_META_MAX <= LP_BUF_LARGE && LP_WIRE_CRCS_MAX * 4 <= LP_BUF_LARGE,
 		      "one buffer holds them");
 	return bytes == 0 ? 0 : lp_buf_size(bytes);
 }
@@ -275,7 +275,8 @@ static bool take_notice(struct lpi_conn *conn)
 static bool take_header(struct lpi_conn *conn)
 {
 	const char *why = "";
-	int r = lp_wire_header_read(conn->head, conn->crc_mode, &conn->header, &why);
+	int r = lp_wire_header_read(conn->head, conn->crc_mode, conn->meta_max, &conn->header,
+				    &why);
 	if (r >= 0 && conn->header.kind == LP_WIRE_KIND_NOTICE)
 		return take_notice(conn);
 	if (r >= 0 && conn->header.kind != LP_WIRE_KIND_REQUEST) {

@@ -354,6 +354,7 @@ static struct lpi_conn *new_conn(struct lp_door *door, int fd, const struct lp_p
 	conn->fd = fd;
 	conn->peer = *peer;
 	conn->crc_mode = LP_WIRE_CRC_HEADER;
+	conn->meta_max = LP_WIRE_META_MAX;
 	conn->credits = 1;
 	conn->read_all = true;
 	conn->progress_ns = lpi_door_now_ns(door);

@@ -81,6 +81,7 @@ struct lpi_conn {
 	struct lp_peer peer;
 	char client_name[LP_WIRE_TEXT_MAX + 1];
 	enum lp_wire_crc crc_mode;
+	uint32_t meta_max; /* bytes of meta in a message, as agreed on */
 	uint32_t credits;
 	uint64_t progress_ns; /* when something last came */
 	/* Since when the next LPI_PACE_BYTES of the message, or its rest, have been awaited, and

@@ -180,7 +180,8 @@ struct lpi_client {
 	uint64_t request_id;
 	/* The message to send: its meta. */
 	struct lp_writer meta;
-	uint8_t meta_bytes[LP_WIRE_META_MAX];
+	uint8_t meta_bytes[LP_WIRE_LONG_META_MAX];
+	uint32_t meta_max; /* of what comes */
 	/* What is sent is kept, to be sent at once. NULL: it is not. */
 	uint8_t *kept;
 	size_t kept_bytes;
@@ -206,7 +207,8 @@ static inline struct lpi_client *lpi_client_pair(struct lpi_door_rig *rig, int *
 	client->rig = rig;
 	client->fd = fds[0];
 	client->crc_mode = LP_WIRE_CRC_HEADER;
-	client->rest = malloc(LP_WIRE_META_MAX + LP_WIRE_CRCS_MAX * 4);
+	client->meta_max = LP_WIRE_META_MAX;
+	client->rest = malloc(LP_WIRE_LONG_META_MAX + LP_WIRE_CRCS_MAX * 4);
 	client->data = malloc(LP_WIRE_DATA_MAX);
 	lp_writer_init(&client->meta, client->meta_bytes, sizeof(client->meta_bytes));
 	return client;
@@ -346,7 +348,8 @@ static inline bool lpi_client_recv(struct lpi_client *client)
 	const char *why = "";
 	if (!lpi_client_recv_bytes(client, head, sizeof(head)))
 		return false;
-	lp_test_ok(lp_wire_header_read(head, client->crc_mode, &client->reply, &why));
+	lp_test_ok(lp_wire_header_read(head, client->crc_mode, client->meta_max, &client->reply,
+				       &why));
 	assert_int_equal(client->reply.kind, LP_WIRE_KIND_REPLY);
 	assert_true(
 		lpi_client_recv_bytes(client, client->rest, lp_wire_rest_bytes(&client->reply)));
@@ -407,6 +410,24 @@ static inline struct lpi_client *lpi_client_open(struct lpi_door_rig *rig, enum 
 	lpi_client_put_hello(client, mode, LP_WIRE_ANY_SHARD);
 	lp_test_ok(lpi_client_do(client, LP_WIRE_OP_HELLO, NULL, 0, 0));
 	client->crc_mode = mode;
+	return client;
+}
+
+/* The same, of one whose messages have more meta. */
+static inline struct lpi_client *lpi_client_open_long(struct lpi_door_rig *rig)
+{
+	const struct lp_wire_hello hello = {.version_min = 1,
+					    .version_max = 1,
+					    .features = LP_WIRE_FEATURE_LONG_META | 1u << 31,
+					    .shard = LP_WIRE_ANY_SHARD};
+	struct lpi_client *client = lpi_client_new(rig, 0);
+	struct lp_wire_welcome welcome = {.features = 0};
+	lp_wire_put_part(&client->meta, lp_wire_hello, &hello);
+	lp_test_ok(lpi_client_do(client, LP_WIRE_OP_HELLO, NULL, 0, 0));
+	assert_true(lp_wire_part(&client->answer, lp_wire_welcome, &welcome));
+	assert_int_equal(welcome.features, LP_WIRE_FEATURE_LONG_META);
+	client->crc_mode = LP_WIRE_CRC_OFF;
+	client->meta_max = LP_WIRE_LONG_META_MAX;
 	return client;
 }
 

@@ -228,7 +228,8 @@ static int await(int fd, uint16_t opcode, struct worker *worker, uint64_t *ret_b
 	do {
 		if (!recv_all(fd, head, sizeof(head)))
 			return -1;
-		LP_ASSERT(lp_wire_header_read(head, LP_WIRE_CRC_HEADER, &header, &why) >= 0);
+		LP_ASSERT(lp_wire_header_read(head, LP_WIRE_CRC_HEADER, LP_WIRE_META_MAX, &header,
+					      &why) >= 0);
 		LP_ASSERT(lp_wire_rest_bytes(&header) <= sizeof(rest));
 		if (!recv_all(fd, rest, lp_wire_rest_bytes(&header)))
 			return -1;

@@ -61,6 +61,8 @@ struct lp_rights lpi_request_rights(const struct lpi_request *request);
 /* An xattr that he may set or remove, and a mode of what he makes for an owner: -EPERM. */
 int lpi_check_xattr_name(struct lpi_request *request, struct lp_bytes name);
 int lpi_check_new_mode(struct lpi_request *request, struct lp_ns_who who, uint16_t mode);
+/* Words for what the namespace has refused, or "". */
+const char *lpi_why_refused(const struct lpi_request *request, int err);
 /* A transaction, with what it brings along for the mode. */
 void lpi_run_change(struct lpi_request *request);
 bool lpi_is_data_change(enum lp_change_type type);
@@ -104,6 +106,8 @@ int lpi_meta_omap_set(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_omap_remove(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_omap_list(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_readlink(struct lpi_request *request, struct lp_reader *reader);
+void lpi_run_value(struct lpi_request *request);
+void lpi_run_pairs(struct lpi_request *request);
 void lpi_answer_value(struct lpi_request *request);
 void lpi_answer_pairs(struct lpi_request *request);
 

@@ -41,20 +41,6 @@ static int check_owner(struct lpi_request *request, const struct lp_attrs *attrs
 			       has_gid ? attrs->gid : LP_WIRE_NO_OWNER, &who);
 }
 
-/* Nothing holds anybody to these yet, on which whoever sets them would rely. Those that are there
- * may be taken away. */
-static int check_flags(struct lpi_request *request, const struct lp_wire_set *set,
-		       const struct lp_wire_attrs *attrs)
-{
-	const uint32_t later = LP_WIRE_ATTR_FLAG_IMMUTABLE | LP_WIRE_ATTR_FLAG_APPEND;
-	if ((attrs->flags & ~LP_WIRE_ATTR_FLAG_ALL) != 0)
-		return -EINVAL;
-	if ((set->mask & LP_WIRE_SET_FLAGS) == 0 || (attrs->flags & later) == 0)
-		return 0;
-	lpi_request_why(request, "immutable and append cannot be set yet");
-	return -EOPNOTSUPP;
-}
-
 int lpi_meta_set(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_set set;
@@ -64,11 +50,9 @@ int lpi_meta_set(struct lpi_request *request, struct lp_reader *reader)
 	if (!lp_wire_part(reader, lp_wire_set, &set) || (set.mask & ~LP_WIRE_SET_ALL) != 0)
 		return -EINVAL;
 	lp_wire_attrs_decode(set.attrs, &attrs);
-	if (!lp_wire_attrs_reserved_is_zero(&attrs) || attrs.mode > 07777)
+	if (!lp_wire_attrs_reserved_is_zero(&attrs) || attrs.mode > 07777 ||
+	    (attrs.flags & ~LP_WIRE_ATTR_FLAG_ALL) != 0)
 		return -EINVAL;
-	int r = check_flags(request, &set, &attrs);
-	if (r < 0)
-		return r;
 	op->set.attrs = (struct lp_attrs){.mode = attrs.mode,
 					  .uid = attrs.uid,
 					  .gid = attrs.gid,
@@ -79,6 +63,9 @@ int lpi_meta_set(struct lpi_request *request, struct lp_reader *reader)
 					  .btime_ns = attrs.btime_ns};
 	/* The bits of both are the same; those of "now" are not the namespace's. */
 	op->set.mask = set.mask & LP_ATTRS_ALL;
+	/* What is appended sets the times to now as well. */
+	if ((set.mask & (LP_WIRE_SET_ATIME | LP_WIRE_SET_MTIME)) == 0)
+		op->set.passes = LP_INODE_FLAG_APPEND;
 	if ((set.mask & LP_WIRE_SET_ATIME_NOW) != 0) {
 		op->set.attrs.atime_ns = now;
 		op->set.mask |= LP_ATTR_ATIME;
@@ -87,7 +74,7 @@ int lpi_meta_set(struct lpi_request *request, struct lp_reader *reader)
 		op->set.attrs.mtime_ns = now;
 		op->set.mask |= LP_ATTR_MTIME;
 	}
-	r = check_owner(request, &op->set.attrs, op->set.mask);
+	int r = check_owner(request, &op->set.attrs, op->set.mask);
 	return r < 0 ? r : lpi_read_ref(request, LPI_REF_INO, set.ref, reader);
 }
 

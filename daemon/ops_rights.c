@@ -54,6 +54,21 @@ int lpi_check_new_mode(struct lpi_request *request, struct lp_ns_who who, uint16
 	return r;
 }
 
+/* By the namespace, which says no more than that. */
+const char *lpi_why_refused(const struct lpi_request *request, int err)
+{
+	const struct lp_ns_op *op = &request->piece.op;
+	if (err != -EPERM)
+		return "";
+	if (op->opcode == LP_NS_LINK)
+		return "it is a directory, or immutable or append-only, or its new directory is";
+	if (op->opcode != LP_NS_SET || !op->rights.is_limited)
+		return "it is immutable or append-only, or its directory is (lapis chattr)";
+	if ((op->set.mask & LP_ATTR_FLAGS) != 0)
+		return "only root makes things immutable or append-only, or takes that away";
+	return "";
+}
+
 /* --- What is brought along ----------------------------------------------------------------------
  */
 

@@ -496,9 +496,62 @@ static void a_list_lets_nobody_run_anothers_rights(void **state)
 	end(&world);
 }
 
+/* --- Flags that keep changes away ------------------------------------------------------------- */
+
+static int do_path(struct lpi_client *client, uint16_t opcode, const char *path)
+{
+	struct lp_wire_delete gone = {.condition = LP_WIRE_IF_ANY};
+	struct lp_wire_space space = {.offset = 0};
+	if (opcode == LP_WIRE_OP_DELETE) {
+		LPI_CLIENT_REF(gone.ref, 0, path);
+		lp_wire_put_part(&client->meta, lp_wire_delete, &gone);
+	} else {
+		LPI_CLIENT_REF(space.ref, 0, path);
+		lp_wire_put_part(&client->meta, lp_wire_space, &space);
+	}
+	lpi_client_put_text(client, path);
+	return lpi_client_do(client, opcode, NULL, 0, 0);
+}
+
+static int do_flags(struct lpi_client *client, const char *path, uint32_t flags)
+{
+	return do_set(client, path, LP_WIRE_SET_FLAGS, &(struct lp_wire_attrs){.flags = flags});
+}
+
+/* Root sets them, his own file or not; and they hold root as well. */
+static void flags_are_roots(void **state)
+{
+	struct world world = begin();
+	const uint32_t flags[] = {LP_WIRE_ATTR_FLAG_IMMUTABLE, LP_WIRE_ATTR_FLAG_APPEND};
+	(void)state;
+	uint64_t ino = have(&world, "dir/file", USER, GROUP, 0644);
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(flags); i++) {
+		lp_test_err(-EPERM, do_flags(world.user, "dir/file", flags[i]));
+		assert_true(lpi_client_says(world.user, "only root"));
+		lp_test_err(-EPERM, do_flags(world.tcp, "dir/file", flags[i]));
+		lp_test_ok(do_flags(world.root, "dir/file", flags[i]));
+		lp_test_err(-EPERM, do_flags(world.user, "dir/file", 0));
+		lp_test_ok(do_flags(world.user, "dir/file", flags[i]));
+		lp_test_err(-EPERM, do_path(world.root, LP_WIRE_OP_DELETE, "dir/file"));
+		assert_true(lpi_client_says(world.root, "immutable or append-only"));
+		lp_test_err(-EPERM, do_path(world.root, LP_WIRE_OP_TRUNCATE, "dir/file"));
+		lp_test_err(-EPERM, set_xattr(world.root, "dir/file", "user.x"));
+		uint64_t put = lpi_client_send_put(world.root, "dir/file", "other", 5);
+		lp_test_err(-EPERM, lpi_client_result(world.root, put));
+		uint64_t write = lpi_client_send_write(world.root, ino, "", "x", 1, 0);
+		lp_test_err(-EPERM, lpi_client_result(world.root, write));
+		assert_int_equal(stat_of(world.user, "dir/file").flags, flags[i]);
+		assert_int_equal(stat_of(world.user, "dir/file").size_bytes, 7);
+	}
+	lp_test_ok(do_flags(world.root, "dir/file", 0));
+	lp_test_ok(do_path(world.user, LP_WIRE_OP_DELETE, "dir/file"));
+	end(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(flags_are_roots),
 		cmocka_unit_test(nobody_gives_files_to_others),
 		cmocka_unit_test(bits_are_set_on_ones_own_files_only),
 		cmocka_unit_test(only_root_makes_devices),

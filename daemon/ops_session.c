@@ -68,6 +68,9 @@ static void welcome(struct lpi_request *request, enum lp_wire_crc crc_mode)
 	const struct lp_wire_welcome out = {
 		.version = LP_WIRE_VERSION,
 		.crc_mode = crc_mode,
+		.features = request->conn->meta_max == LP_WIRE_LONG_META_MAX
+				    ? LP_WIRE_FEATURE_LONG_META
+				    : 0,
 		.credits = request->conn->credits,
 		.credit_bytes = (uint32_t)options->credit_bytes_max,
 		.shard_cnt = options->shard_cnt,
@@ -102,6 +105,8 @@ void lpi_run_hello(struct lpi_request *request)
 	uint32_t credits = hello.credits == 0 ? options->credits_max : hello.credits;
 	conn->credits = LP_MIN(credits, options->credits_max);
 	conn->state = LPI_CONN_SERVING;
+	if ((hello.features & LP_WIRE_FEATURE_LONG_META) != 0)
+		conn->meta_max = LP_WIRE_LONG_META_MAX;
 	/* Its reply has checksums whatever is agreed on. */
 	welcome(request, crc_mode);
 	conn->crc_mode = crc_mode;
@@ -425,7 +430,7 @@ void lp_door_answer_admin(struct lp_door *door, struct lp_admin *admin, int resu
 	struct lpi_request *request = admin->request;
 	struct lpi_piece *parts[LPI_ADMIN_PARTS];
 	char why[LP_WIRE_TEXT_MAX + 1];
-	size_t part_cnt = len == 0 ? 1 : (len + LP_WIRE_VALUE_MAX - 1) / LP_WIRE_VALUE_MAX;
+	size_t part_cnt = len == 0 ? 1 : (len + LP_WIRE_PART_MAX - 1) / LP_WIRE_PART_MAX;
 	LP_ASSERT(request->door == door);
 	if (result < 0) {
 		(void)snprintf(why, sizeof(why), "%.*s", (int)LP_MIN(len, (size_t)LP_WIRE_TEXT_MAX),
@@ -440,8 +445,8 @@ void lp_door_answer_admin(struct lp_door *door, struct lp_admin *admin, int resu
 		return;
 	}
 	for (size_t i = 0; i < part_cnt; i++) {
-		size_t at = i * LP_WIRE_VALUE_MAX;
-		size_t part = LP_MIN(len - at, (size_t)LP_WIRE_VALUE_MAX);
+		size_t at = i * LP_WIRE_PART_MAX;
+		size_t part = LP_MIN(len - at, (size_t)LP_WIRE_PART_MAX);
 		queue_value(request, parts[i], text + at, part, i + 1 < part_cnt);
 	}
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Xattrs, omap and the targets of symlinks: read straight into the reply where they are one value,
- * into a buffer of the request where they are a list. */
+ * into a buffer of the request where they are a list.
+ *
+ * Nearly all fit into a medium buffer. What is too long for it is asked for once more, with a large
+ * one, where the connection's messages are long enough for the answer. */
 #include "daemon/door_impl.h"
 #include "namespace/acl.h"
 
@@ -37,15 +40,63 @@ static int prepare_value(struct lpi_request *request, struct lp_store_op *op)
 	if (reply->rest == NULL)
 		return -EAGAIN;
 	op->get.buf = reply->rest->data + LP_WIRE_VALUE_SIZE;
-	op->get.buf_len = LP_WIRE_VALUE_MAX;
+	op->get.buf_len = LP_BUF_MEDIUM - LP_WIRE_VALUE_SIZE;
 	return 0;
+}
+
+static void submit_again(struct lpi_request *request, void (*complete)(struct lp_ns_op *op))
+{
+	request->piece.op.complete = complete;
+	lp_ns_submit(request->door->options.ns, &request->piece.op);
+}
+
+/* A large one instead of the buffer that was too short; NULL: the request has failed. These count
+ * as data that is going, for there are few; together with the answer's it takes so many. */
+static struct lp_buf *take_large(struct lpi_request *request, struct lp_buf **buf, uint32_t cnt)
+{
+	lp_buf_put(*buf);
+	*buf = NULL;
+	if (request->conn->meta_max < LP_WIRE_LONG_META_MAX) {
+		lpi_request_fail(
+			request, -EMSGSIZE,
+			"a value is too long for the messages of this client (it is too old)");
+		return NULL;
+	}
+	if (lpi_piece_budget(&request->piece, (uint64_t)cnt * LP_BUF_LARGE))
+		*buf = lpi_request_buf(request, LP_BUF_LARGE);
+	if (*buf == NULL)
+		lpi_request_fail(request, -EAGAIN, "no buffer for the answer");
+	return *buf;
+}
+
+static void value_known(struct lp_ns_op *op)
+{
+	struct lpi_piece *piece = LP_CONTAINER_OF(op, struct lpi_piece, op);
+	struct lp_store_op *store = &op->store.op;
+	if (op->result != -ERANGE || piece->reply.rest->bytes == LP_BUF_LARGE) {
+		lpi_request_worked(op);
+		return;
+	}
+	struct lp_buf *large = take_large(piece->request, &piece->reply.rest, 1);
+	if (large == NULL)
+		return;
+	store->get.buf = large->data + LP_WIRE_VALUE_SIZE;
+	store->get.buf_len = LP_WIRE_VALUE_MAX;
+	submit_again(piece->request, value_known);
+}
+
+void lpi_run_value(struct lpi_request *request)
+{
+	submit_again(request, value_known);
 }
 
 void lpi_answer_value(struct lpi_request *request)
 {
 	const struct lp_store_op *op = &request->piece.op.store.op;
 	const struct lp_wire_value value = {.value_bytes = op->get.value_len};
-	struct lp_writer *writer = lpi_request_writer(request, LP_WIRE_META_MAX);
+	bool is_long = request->piece.reply.rest->bytes == LP_BUF_LARGE;
+	struct lp_writer *writer =
+		lpi_request_writer(request, is_long ? LP_WIRE_LONG_META_MAX : LP_WIRE_META_MAX);
 	if (writer == NULL)
 		return;
 	lp_wire_put_part(writer, lp_wire_value, &value);
@@ -213,6 +264,28 @@ int lpi_meta_omap_list(struct lpi_request *request, struct lp_reader *reader)
 	return begin_some(request, reader, LP_STORE_OMAP);
 }
 
+static void pairs_known(struct lp_ns_op *op)
+{
+	struct lpi_piece *piece = LP_CONTAINER_OF(op, struct lpi_piece, op);
+	struct lpi_request *request = piece->request;
+	struct lp_store_op *store = &op->store.op;
+	if (op->result != -ERANGE || request->room->bytes == LP_BUF_LARGE) {
+		lpi_request_worked(op);
+		return;
+	}
+	struct lp_buf *large = take_large(request, &request->room, 2);
+	if (large == NULL)
+		return;
+	store->list.buf = large->data;
+	store->list.buf_len = LP_WIRE_LONG_META_MAX;
+	submit_again(request, pairs_known);
+}
+
+void lpi_run_pairs(struct lpi_request *request)
+{
+	submit_again(request, pairs_known);
+}
+
 /* As many as fit: what the store's records held may take more here. */
 void lpi_answer_pairs(struct lpi_request *request)
 {
@@ -220,7 +293,9 @@ void lpi_answer_pairs(struct lpi_request *request)
 	struct lp_wire_listed listed = {.more = op->list.more ? 1 : 0};
 	struct lp_list_item item;
 	uint32_t pos = 0;
-	struct lp_writer *writer = lpi_request_writer(request, LP_WIRE_META_MAX);
+	bool is_long = request->room->bytes == LP_BUF_LARGE;
+	struct lp_writer *writer =
+		lpi_request_writer(request, is_long ? LP_WIRE_LONG_META_MAX : LP_WIRE_META_MAX);
 	if (writer == NULL)
 		return;
 	uint8_t *head = lp_writer_reserve(writer, LP_WIRE_LISTED_SIZE);

@@ -87,23 +87,31 @@ static void names_lead_to_inodes(void **state)
 	lpi_door_rig_free(rig);
 }
 
-/* What nothing keeps cannot be set, but taken away. */
+/* What they are, and that they hold. */
 static void set_flags(struct lpi_client *client, struct lp_wire_set *set)
 {
-	static const uint32_t later[] = {LP_WIRE_ATTR_FLAG_IMMUTABLE, LP_WIRE_ATTR_FLAG_APPEND};
+	static const uint32_t flags[] = {LP_WIRE_ATTR_FLAG_IMMUTABLE, LP_WIRE_ATTR_FLAG_APPEND, 0};
 	struct lp_wire_attrs attrs = {.flags = 0};
-	set->mask = LP_WIRE_SET_FLAGS;
-	for (uint32_t i = 0; i < LP_ARRAY_SIZE(later); i++) {
-		attrs.flags = later[i];
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(flags); i++) {
+		attrs.flags = flags[i];
+		set->mask = LP_WIRE_SET_FLAGS;
 		lp_wire_attrs_encode(&attrs, set->attrs);
 		lp_wire_put_part(&client->meta, lp_wire_set, set);
-		lp_test_err(-EOPNOTSUPP, lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0));
+		lp_test_ok(lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0));
+		assert_int_equal(lpi_client_attrs(client).flags, flags[i]);
+		set->mask = LP_WIRE_SET_MODE;
+		attrs.mode = 0600;
+		lp_wire_attrs_encode(&attrs, set->attrs);
+		lp_wire_put_part(&client->meta, lp_wire_set, set);
+		int r = lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0);
+		assert_int_equal(r, flags[i] != 0 ? -EPERM : 0);
+		assert_true(r == 0 || lpi_client_says(client, "immutable"));
 	}
-	attrs.flags = 0;
+	attrs.flags = 0x400;
+	set->mask = LP_WIRE_SET_FLAGS;
 	lp_wire_attrs_encode(&attrs, set->attrs);
 	lp_wire_put_part(&client->meta, lp_wire_set, set);
-	lp_test_ok(lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0));
-	assert_int_equal(lpi_client_attrs(client).flags, 0);
+	lp_test_err(-EINVAL, lpi_client_do(client, LP_WIRE_OP_SET, NULL, 0, 0));
 }
 
 static void attributes_are_set(void **state)
@@ -342,9 +350,126 @@ static void objects_are_listed_copied_and_moved(void **state)
 	lpi_door_rig_free(rig);
 }
 
+/* --- Long values ------------------------------------------------------------------------------ */
+
+static uint8_t long_value[LP_WIRE_VALUE_MAX + 1];
+
+static int do_named(struct lpi_client *client, uint16_t opcode, const char *path, const char *name,
+		    uint32_t value_bytes)
+{
+	struct lp_wire_named named = {.name_bytes = (uint16_t)strlen(name),
+				      .value_bytes = value_bytes};
+	LPI_CLIENT_REF(named.ref, 0, path);
+	lp_wire_put_part(&client->meta, lp_wire_named, &named);
+	lpi_client_put_text(client, path);
+	lpi_client_put_text(client, name);
+	lp_writer_bytes(&client->meta, long_value, value_bytes);
+	return lpi_client_do(client, opcode, NULL, 0, 0);
+}
+
+static void is_value(struct lpi_client *client, uint32_t len)
+{
+	struct lp_wire_value value = {.value_bytes = 0};
+	assert_true(lp_wire_part(&client->answer, lp_wire_value, &value));
+	assert_int_equal(value.value_bytes, len);
+	assert_memory_equal(lp_wire_bytes(&client->answer, len), long_value, len);
+	lp_test_ok(lp_wire_end(&client->answer));
+}
+
+static int list_pairs(struct lpi_client *client, uint16_t opcode, const char *path,
+		      const char *after, uint32_t with_values)
+{
+	struct lp_wire_range range = {.after_bytes = (uint16_t)strlen(after),
+				      .with_values = with_values};
+	LPI_CLIENT_REF(range.ref, 0, path);
+	lp_wire_put_part(&client->meta, lp_wire_range, &range);
+	lpi_client_put_text(client, path);
+	lpi_client_put_text(client, after);
+	return lpi_client_do(client, opcode, NULL, 0, 0);
+}
+
+/* All names, page by page, each with a value of so many bytes. */
+static void are_listed(struct lpi_client *client, uint16_t opcode, const char *path,
+		       const char *const *names, uint32_t cnt, uint32_t len)
+{
+	struct lp_wire_listed listed = {.more = 1};
+	const char *after = "";
+	uint32_t found = 0;
+	while (listed.more == 1) {
+		lp_test_ok(list_pairs(client, opcode, path, after, 1));
+		assert_true(lp_wire_part(&client->answer, lp_wire_listed, &listed));
+		assert_true(listed.item_cnt > 0);
+		for (uint32_t i = 0; i < listed.item_cnt; i++, found++) {
+			struct lp_wire_pair pair = {.name_bytes = 0};
+			assert_true(found < cnt);
+			assert_true(lp_wire_part(&client->answer, lp_wire_pair, &pair));
+			assert_int_equal(pair.name_bytes, strlen(names[found]));
+			assert_memory_equal(lp_wire_bytes(&client->answer, pair.name_bytes),
+					    names[found], pair.name_bytes);
+			assert_int_equal(pair.value_bytes, len);
+			assert_memory_equal(lp_wire_bytes(&client->answer, len), long_value, len);
+			after = names[found];
+		}
+	}
+	assert_int_equal(found, cnt);
+}
+
+/* As long as the kernel's, beside the longest path and name. */
+static void check_long(struct lpi_client *client, struct lpi_client *old, const char *path,
+		       const char *const *names, bool is_omap)
+{
+	const uint16_t get = is_omap ? LP_WIRE_OP_OMAP_GET : LP_WIRE_OP_XATTR_GET;
+	const uint16_t set = is_omap ? LP_WIRE_OP_OMAP_SET : LP_WIRE_OP_XATTR_SET;
+	const uint16_t list = is_omap ? LP_WIRE_OP_OMAP_LIST : LP_WIRE_OP_XATTR_LIST;
+	const uint32_t most = LP_WIRE_VALUE_MAX;
+	for (uint32_t i = 0; i < 3; i++)
+		lp_test_ok(do_named(client, set, path, names[i], most));
+	lp_test_ok(do_named(client, get, path, names[1], 0));
+	is_value(client, most);
+	lp_test_err(-E2BIG, do_named(client, set, path, names[0], most + 1));
+	are_listed(client, list, path, names, 3, most);
+	/* Who has not agreed to it is told, and goes on. */
+	lp_test_err(-EMSGSIZE, do_named(old, get, path, names[1], 0));
+	assert_true(lpi_client_says(old, "too old"));
+	lp_test_err(-EMSGSIZE, list_pairs(old, list, path, "", 1));
+	lp_test_ok(list_pairs(old, list, path, "", 0));
+	lp_test_ok(do_named(old, set, path, names[1], 60000));
+	lp_test_ok(do_named(old, get, path, names[1], 0));
+	is_value(old, 60000);
+}
+
+static void values_are_as_long_as_the_kernels(void **state)
+{
+	struct lpi_door_rig *rig = lpi_door_rig_new(2, BUFS, NULL);
+	struct lpi_client *client = lpi_client_open_long(rig);
+	struct lpi_client *old = lpi_client_open(rig, LP_WIRE_CRC_ALL);
+	char path[LP_WIRE_PATH_MAX + 1] = "";
+	char longest[3][1025];
+	const char *const xattrs[] = {"user.a", "user.b", longest[0]};
+	const char *const keys[] = {"a", longest[1], longest[2]};
+	(void)state;
+	/* 16 names of 255 bytes, and what is between them. */
+	for (uint32_t i = 0; i < 4095; i++)
+		path[i] = i % 256 == 255 ? '/' : 'p';
+	memset(longest, 'x', sizeof(longest));
+	memcpy(longest[0], "user.", 5);
+	longest[0][255] = '\0';
+	longest[1][1023] = '\0';
+	longest[2][1024] = '\0';
+	for (uint32_t i = 0; i < sizeof(long_value); i++)
+		long_value[i] = (uint8_t)(i * 7 + i / 256);
+	lp_test_ok(lpi_client_result(client, lpi_client_send_put(client, path, "x", 1)));
+	check_long(client, old, path, xattrs, false);
+	check_long(client, old, path, keys, true);
+	lpi_client_free(client);
+	lpi_client_free(old);
+	lpi_door_rig_free(rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(values_are_as_long_as_the_kernels),
 		cmocka_unit_test(names_lead_to_inodes),
 		cmocka_unit_test(attributes_are_set),
 		cmocka_unit_test(a_directory_is_read_page_by_page),

@@ -418,7 +418,7 @@ struct lp_writer *lpi_request_writer(struct lpi_request *request, uint32_t meta_
 {
 	struct lpi_reply *reply = &request->piece.reply;
 	struct lp_writer *writer = &request->door->writer;
-	LP_ASSERT(meta_max <= LP_WIRE_META_MAX);
+	LP_ASSERT(meta_max <= request->conn->meta_max);
 	if (meta_max <= LPI_REST_INLINE) {
 		lp_writer_init(writer, reply->head + LP_WIRE_HEADER_SIZE, LPI_REST_INLINE);
 		return writer;
@@ -838,7 +838,7 @@ void lpi_request_worked(struct lp_ns_op *op)
 	if (r == -ENOENT && op->opcode == LP_NS_STORE)
 		r = -ESTALE;
 	if (r < 0) {
-		lpi_request_fail(request, r, "");
+		lpi_request_fail(request, r, lpi_why_refused(request, r));
 		return;
 	}
 	if (request->opcode->answer != NULL) {

@@ -22,8 +22,8 @@
 #define LPI_CRCS_INLINE 20u  /* checksums */
 /* Bytes of a reply's meta and checksums: one piece of a read, in shared memory or not. */
 #define LPI_REST_INLINE  (1056u + LP_WIRE_PARTS_MAX * LP_WIRE_SHARED_SIZE)
-#define LPI_DATA_SEGS    12u /* buffers of data: seven, or more where large ones are out */
-#define LPI_PIECES_AHEAD 4u /* pieces of one get that are read or sent at a time; */
+#define LPI_DATA_SEGS    12u        /* buffers of data: seven, or more where large ones are out */
+#define LPI_PIECES_AHEAD 4u         /* pieces of one get that are read or sent at a time; */
 #define LPI_AHEAD_BYTES  (8u << 20) /* one only where those of its connection have so much */
 #define LPI_TRIES_MAX    8u /* how often a path is looked up again when its object had gone */
 #define LPI_OWN_CHANGES  5u /* of one transaction; a compound has more, in a buffer */

@@ -97,7 +97,13 @@ static void guard_mode(struct lpi_fuse_request *request, uint16_t mask, uint16_t
 
 static bool is_mode_guarded(const struct lpi_fuse_request *request)
 {
-	return request->changes[MODE].guard.mode_mask != 0;
+	const struct lp_change *mode = &request->changes[MODE];
+	return mode->guard.mode_mask != 0 || mode->guard.flags != 0;
+}
+
+void lpi_fuse_change_unless(struct lpi_fuse_request *request, uint32_t flags)
+{
+	request->changes[MODE].guard.flags = flags;
 }
 
 /* The mode as it is was seen: what is left of it. */

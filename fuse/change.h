@@ -19,6 +19,8 @@ struct lp_change *lpi_fuse_change_data(struct lpi_fuse_request *request, enum lp
 				       uint32_t mask);
 /* The same without data: the owner changes, and what else is in the mask, but not the mode. */
 void lpi_fuse_change_owner(struct lpi_fuse_request *request, uint32_t mask);
+/* An inode with one of these flags is not changed: -EPERM. */
+void lpi_fuse_change_unless(struct lpi_fuse_request *request, uint32_t flags);
 /* The times stay as they are: the kernel keeps them, and will say. */
 void lpi_fuse_change_no_times(struct lpi_fuse_request *request);
 /* Makes it, all in one transaction; next() finds the result in op: -EAGAIN, who changes the

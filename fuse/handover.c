@@ -21,7 +21,7 @@ static const uint8_t places[LP_FUSE_OPCODES] = {
 	[FUSE_LSEEK] = PLACE_INODE,       [LP_FUSE_STATX] = PLACE_INODE,
 	[FUSE_LOOKUP] = PLACE_NAME,       [FUSE_MKNOD] = PLACE_NAME,
 	[FUSE_SYMLINK] = PLACE_NAME,      [FUSE_CREATE] = PLACE_NAME,
-	[FUSE_UNLINK] = PLACE_NAME,
+	[FUSE_UNLINK] = PLACE_NAME,       [FUSE_IOCTL] = PLACE_INODE,
 };
 
 struct lp_fuse_channel *lpi_fuse_place_of(const struct lpi_fuse_request *request)

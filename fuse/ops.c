@@ -8,13 +8,6 @@ static void destroy(struct lpi_fuse_request *request)
 	lpi_fuse_answer(request, 0);
 }
 
-/* No ioctl of files is known here; ENOSYS would be taken for "none at all", which is no less true,
- * but programs ask for this one. */
-static void ioctl_unknown(struct lpi_fuse_request *request)
-{
-	lpi_fuse_answer(request, -ENOTTY);
-}
-
 static lpi_fuse_step_fn *const steps[] = {
 	[FUSE_LOOKUP] = lpi_fuse_lookup,       [FUSE_FORGET] = lpi_fuse_forget,
 	[FUSE_BATCH_FORGET] = lpi_fuse_forget, [FUSE_GETATTR] = lpi_fuse_getattr,
@@ -33,7 +26,7 @@ static lpi_fuse_step_fn *const steps[] = {
 	[FUSE_LSEEK] = lpi_fuse_lseek,         [FUSE_COPY_FILE_RANGE] = lpi_fuse_copy,
 	[FUSE_TMPFILE] = lpi_fuse_create,      [LP_FUSE_STATX] = lpi_fuse_statx,
 	[FUSE_CREATE] = lpi_fuse_create,       [FUSE_DESTROY] = destroy,
-	[FUSE_IOCTL] = ioctl_unknown,          [FUSE_READDIRPLUS] = lpi_fuse_readdir,
+	[FUSE_IOCTL] = lpi_fuse_ioctl,         [FUSE_READDIRPLUS] = lpi_fuse_readdir,
 	[FUSE_RENAME2] = lpi_fuse_rename,      [FUSE_SYNCFS] = lpi_fuse_syncfs,
 };
 

@@ -33,6 +33,10 @@ lpi_fuse_step_fn lpi_fuse_syncfs;
 
 lpi_fuse_step_fn lpi_fuse_statx;
 
+lpi_fuse_step_fn lpi_fuse_ioctl;
+/* Whether the flags of an inode allow an open with these. */
+bool lpi_fuse_flags_let_open(uint32_t flags, uint32_t open_flags);
+
 lpi_fuse_step_fn lpi_fuse_fallocate;
 lpi_fuse_step_fn lpi_fuse_lseek;
 lpi_fuse_step_fn lpi_fuse_copy;

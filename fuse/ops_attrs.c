@@ -156,7 +156,24 @@ static void cut(struct lpi_fuse_request *request, uint32_t mask)
 	const struct fuse_setattr_in *in = &request->message.in.setattr;
 	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_TRUNCATE, mask);
 	change->data.offset = in->size;
+	/* Append-only files grow by what is appended, and by fallocate, but not by this. */
+	lpi_fuse_change_unless(request, LP_INODE_FLAGS_KEEPING);
 	lpi_fuse_change_submit(request, (in->valid & FATTR_KILL_SUIDGID) != 0, was_cut);
+}
+
+/* Flags of the inode that do not forbid the times that are set. Those of now come with what is
+ * appended as well. A kernel that writes back says what mtime is to be, also where it is now. And
+ * of what was written it keeps the times, and tells them in this form when it likes: the flag may
+ * be younger. */
+static uint32_t passes(const struct lpi_fuse_request *request)
+{
+	bool writes_back = request->channel->options.behaviour.writeback;
+	uint32_t valid = request->message.in.setattr.valid;
+	bool sets_atime = (valid & FATTR_ATIME) != 0 && (valid & FATTR_ATIME_NOW) == 0;
+	bool sets_mtime = (valid & FATTR_MTIME) != 0 && (valid & FATTR_MTIME_NOW) == 0;
+	if (writes_back && (valid & ~(uint32_t)FATTR_FH) == (FATTR_MTIME | FATTR_CTIME))
+		return LP_INODE_FLAGS_KEEPING;
+	return sets_atime || (sets_mtime && !writes_back) ? 0 : LP_INODE_FLAG_APPEND;
 }
 
 static void set(struct lpi_fuse_request *request, uint32_t mask)
@@ -165,6 +182,7 @@ static void set(struct lpi_fuse_request *request, uint32_t mask)
 	op->set.ino = lpi_fuse_node(request);
 	op->set.attrs = request->attrs;
 	op->set.mask = mask;
+	op->set.passes = passes(request);
 	lpi_fuse_submit(request, was_set);
 }
 

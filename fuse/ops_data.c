@@ -23,17 +23,41 @@ static void closed(struct lpi_fuse_request *request)
 	lpi_fuse_end(request, 0);
 }
 
+/* A kernel that writes back hands over whole pages, also of what is appended. Those begin before
+ * the end, where an append-only file takes nothing. So what is appended there does not go through
+ * its cache. */
+static bool is_written_back_apart(const struct lpi_fuse_request *request)
+{
+	bool is_append = (request->op.open.found.attrs.flags & LP_INODE_FLAG_APPEND) != 0;
+	bool writes = (request->message.in.open.flags & O_ACCMODE) != O_RDONLY;
+	return is_append && writes && request->channel->options.behaviour.writeback;
+}
+
 /* What it has of the data is as good as its attributes: while it remembers the inode, it is told of
  * what is changed, and when it forgets it, the data is gone. */
 static uint32_t open_flags(const struct lpi_fuse_request *request)
 {
 	if (request->message.header.opcode != FUSE_OPEN)
 		return 0;
-	if (lpi_fuse_is_direct(request))
+	if (lpi_fuse_is_direct(request) || is_written_back_apart(request))
 		return FOPEN_DIRECT_IO;
 	bool is_due = lpi_fuse_is_read_due(request, request->message.in.open.flags,
 					   &request->op.open.found.attrs);
 	return lpi_fuse_attr_ns(request) > 0 && !is_due ? FOPEN_KEEP_CACHE : 0;
+}
+
+static void open_refused(struct lpi_fuse_request *request)
+{
+	lpi_fuse_answer(request, -EPERM);
+}
+
+/* Nobody will release what nobody knows to be open. */
+static void close_now(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
+{
+	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
+	op->open.ino = lpi_fuse_node(request);
+	op->open.count = 1;
+	lpi_fuse_submit(request, next);
 }
 
 static void opened(struct lpi_fuse_request *request)
@@ -41,6 +65,11 @@ static void opened(struct lpi_fuse_request *request)
 	struct fuse_open_out out = {.fh = 0};
 	if (request->op.result < 0) {
 		lpi_fuse_answer(request, request->op.result);
+		return;
+	}
+	if (!lpi_fuse_flags_let_open(request->op.open.found.attrs.flags,
+				     request->message.in.open.flags)) {
+		close_now(request, open_refused);
 		return;
 	}
 	if (request->message.header.opcode == FUSE_OPENDIR)
@@ -57,11 +86,7 @@ static void opened(struct lpi_fuse_request *request)
 		lpi_fuse_end_reading(request, out.fh);
 	else
 		lpi_fuse_mapper_drop(request->channel, lpi_fuse_node(request), out.fh);
-	/* Nobody will release what nobody knows to be open. */
-	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
-	op->open.ino = lpi_fuse_node(request);
-	op->open.count = 1;
-	lpi_fuse_submit(request, closed);
+	close_now(request, closed);
 }
 
 void lpi_fuse_open(struct lpi_fuse_request *request)

@@ -304,7 +304,7 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 	bool is_access = is_name(message->names[0], LP_ACL_ACCESS);
 	if (refuse_name(request))
 		return;
-	/* No message of the socket could give it back. */
+	/* As long as the kernel has them. */
 	if (message->data_bytes > LP_NS_VALUE_MAX) {
 		lpi_fuse_answer(request, -E2BIG);
 		return;

@@ -642,6 +642,19 @@ void lpi_job_guard_rights(struct lpi_job *job, struct lp_ino ino, const struct l
 	guard->guard.gid = attrs->gid;
 }
 
+void lpi_job_guard_flags(struct lpi_job *job, struct lp_ino ino, uint32_t flags)
+{
+	struct lpi_part *part = part_on(job, lp_ino_shard(ino));
+	for (uint32_t i = 0; i < part->change_cnt; i++) {
+		struct lp_change *change = &part->changes[i];
+		if (change->type == LP_GUARD_INODE && change->ino.nr == ino.nr) {
+			change->guard.flags |= flags;
+			return;
+		}
+	}
+	lpi_job_change(job, part->shard_idx, LP_GUARD_INODE, ino)->guard.flags = flags;
+}
+
 struct lp_attrs *lpi_job_attrs(struct lpi_job *job)
 {
 	LP_ASSERT(job->attrs_cnt < LP_ARRAY_SIZE(job->attrs));

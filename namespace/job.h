@@ -242,6 +242,7 @@ struct lpi_job {
 	bool is_stuck; /* its pact is never over */
 	int result;
 	const struct lpi_entry *needs_dir; /* whose directory is asked for */
+	uint32_t needs_no_flags;           /* that it must not have */
 	lpi_step_fn *dir_is_there;
 	lpi_step_fn *dir_is_gone; /* instead of the end, */
 	lpi_end_fn *dir_failed;   /* which it comes to else */
@@ -334,6 +335,8 @@ struct lp_change *lpi_job_change(struct lpi_job *job, uint32_t shard_idx, enum l
 				 struct lp_ino ino);
 /* A guard: it has the mode and the owner of `attrs`, or -ECANCELED. */
 void lpi_job_guard_rights(struct lpi_job *job, struct lp_ino ino, const struct lp_attrs *attrs);
+/* A guard: it has none of these flags, or -EPERM. It joins a guard of the inode that is there. */
+void lpi_job_guard_flags(struct lpi_job *job, struct lp_ino ino, uint32_t flags);
 /* Room for attributes of a change. */
 struct lp_attrs *lpi_job_attrs(struct lpi_job *job);
 /* The shard whose changes do not fit into a record: it coordinates. */

@@ -28,6 +28,10 @@ int lpi_entry_take(struct lpi_job *job, struct lpi_entry *entry, uint32_t idx) L
  * -ENOENT, and what asking says. */
 void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_end_fn *end,
 			lpi_step_fn *next);
+/* The same of a directory of which the entry is to go, or to lead elsewhere: -EPERM where the flags
+ * of the directory forbid that. */
+void lpi_entry_may_lose(struct lpi_job *job, struct lpi_entry *entry, lpi_end_fn *end,
+			lpi_step_fn *next);
 /* Goes on with next if the fragments of the directory, which is to go, are locked. Else the job
  * gives everything back, and begins again; lpi_dir_lock() then locks them with the names, in one
  * order: who waited for a whole fragment with names in his hands would wait in circles. A directory

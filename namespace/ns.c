@@ -326,6 +326,8 @@ void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op)
 	LP_ASSERT(lp_reactor_is_mine(ns->options.reactor));
 	op->home = ns;
 	op->work = NULL;
+	if (op->opcode == LP_NS_STORE && op->store.op.opcode == LP_STORE_TXN)
+		op->store.op.txn.heeds_flags = true;
 	/* Apart from the queue of the others, for these may be what a notice waits for. */
 	if (ns->state == LPI_NS_SERVING && lpi_notice_must_wait(ns, op)) {
 		lpi_ns_op_list_push_back(&ns->notice_queue, op);

@@ -22,6 +22,8 @@
  * after opening. Errors, negative, in op->result, are the system calls' of the same names, and the
  * store's:
  *   -ENOENT, -EEXIST, -ENOTDIR, -EISDIR, -ENOTEMPTY, -EXDEV, -ELOOP, -EMLINK, -EBUSY, -EPERM
+ *   -EPERM             also: what is to be changed is immutable, or may only be appended to; or a
+ *                      directory is, in which a name is to come or go
  *   -ENAMETOOLONG, -EINVAL   a name or path that cannot be (rule N6)
  *   -ESTALE            the number was never given, or its inode is gone
  *   -ECANCELED         a guard did not hold
@@ -45,10 +47,10 @@ struct lp_ns;
 #define LP_NS_PATH_MAX       4096u /* bytes of a path */
 #define LP_NS_DEPTH_MAX      256u  /* names in a path */
 #define LP_NS_LINK_MAX       UINT32_C(65000)
-#define LP_NS_READDIR_MIN    1024u /* bytes of a readdir's buffer */
-#define LP_NS_VALUE_MAX      60000u /* bytes of an xattr or omap value that may be set, by any door */
-#define LP_NS_XATTRS_MAX     8u     /* set by a make */
-#define LP_NS_PUT_XATTRS_MAX 64u    /* set by a put or commit */
+#define LP_NS_READDIR_MIN    1024u              /* bytes of a readdir's buffer */
+#define LP_NS_VALUE_MAX      LP_STORE_VALUE_MAX /* bytes of an xattr or omap value */
+#define LP_NS_XATTRS_MAX     8u                 /* set by a make */
+#define LP_NS_PUT_XATTRS_MAX 64u                /* set by a put or commit */
 #define LP_NS_NOTICE_ITEMS   16u
 #define LP_NS_NOTICE_NAMES   600u /* bytes */
 
@@ -175,7 +177,8 @@ struct lp_ns_op {
 		struct {
 			struct lp_ino ino;
 			struct lp_attrs attrs;
-			uint32_t mask;            /* LP_ATTR_*; ctime is now unless in it */
+			uint32_t mask;   /* LP_ATTR_*; ctime is now unless in it */
+			uint32_t passes; /* LP_INODE_FLAG: times alone are set in spite of these */
 			struct lp_ns_found found; /* result: as it is afterwards */
 		} set;
 		struct {

@@ -261,6 +261,16 @@ static void set_add_list(struct lpi_job *job)
 	lpi_job_coordinate(job, lp_ino_shard(job->op->set.ino));
 }
 
+/* Which flags of the inode keep away what is to be set. Flags alone may always be set. */
+static uint32_t flags_in_the_way(const struct lp_ns_op *op)
+{
+	uint32_t mask = op->set.mask & ~(uint32_t)LP_ATTR_CTIME;
+	const uint32_t times = LP_ATTR_ATIME | LP_ATTR_MTIME;
+	if (mask == LP_ATTR_FLAGS)
+		return 0;
+	return LP_INODE_FLAGS_KEEPING & ~((mask & ~times) == 0 ? op->set.passes : 0);
+}
+
 /* old: as they are. A directory that one has set anything of is one's own (rule N2). */
 static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
 {
@@ -297,6 +307,8 @@ static void set_commit(struct lpi_job *job, const struct lp_attrs *old)
 		set_add_list(job);
 	if (rests_on_old(job))
 		lpi_job_guard_rights(job, ino, old); /* allowed for these */
+	if (flags_in_the_way(op) != 0)
+		lpi_job_guard_flags(job, ino, flags_in_the_way(op));
 	lpi_job_commit(job, set_done);
 }
 
@@ -343,9 +355,23 @@ static void set_locked(struct lpi_job *job)
 	set_ask(job, true, set_locked_known);
 }
 
+static bool sets_flags(const struct lpi_job *job)
+{
+	return (job->op->set.mask & LP_ATTR_FLAGS) != 0;
+}
+
+/* While the flags of a directory change no name of it is held: so who holds one may rely on them,
+ * and what any shard remembers of them is forgotten. */
 static void set_lock(struct lpi_job *job)
 {
-	lpi_job_lock_inode(job, job->op->set.ino);
+	const struct lp_attrs *attrs = &job->asks[ASK_ATTRS].op.stat.attrs;
+	struct lp_ino ino = job->op->set.ino;
+	bool is_dir = attrs->type == LP_INODE_TYPE_DIR;
+	if (sets_flags(job) && is_dir && (attrs->flags & LP_INODE_FLAG_SPREAD) != 0)
+		lpi_job_lock_fragments(job, ino);
+	else if (sets_flags(job) && is_dir)
+		lpi_job_lock_fragment(job, lp_ino_shard(ino), ino);
+	lpi_job_lock_inode(job, ino);
 	lpi_job_lock(job, set_locked);
 }
 
@@ -354,12 +380,13 @@ static void set_known(struct lpi_job *job)
 {
 	int r = set_take(job);
 	const struct lp_attrs attrs = job->asks[ASK_ATTRS].op.stat.attrs;
-	bool needs_wide = (attrs.flags & LP_INODE_FLAG_SPREAD) != 0 && sets_times(job);
+	bool needs_wide =
+		(attrs.flags & LP_INODE_FLAG_SPREAD) != 0 && (sets_times(job) || sets_flags(job));
 	if (r < 0) {
 		lpi_job_end(job, r);
 		return;
 	}
-	if (attrs.type != LP_INODE_TYPE_DIR && (job->op->set.mask & LP_ATTR_FLAGS) == 0)
+	if (attrs.type != LP_INODE_TYPE_DIR && !sets_flags(job))
 		set_commit(job, &attrs);
 	else if (needs_wide && job->wide == NULL)
 		lpi_job_take_wide(job, set_lock);

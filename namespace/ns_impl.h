@@ -68,11 +68,11 @@ struct lp_ns {
 	struct lpi_locks *locks;
 	struct lpi_opens *opens;
 	struct lpi_orphans *orphans;
-	struct lp_pool *calls;       /* of LP_NS_STORE operations */
-	struct lp_pool *jobs;        /* of all others */
-	struct lp_pool *rooms;       /* of parts of changes over several shards */
-	struct lp_pool *transfers;   /* of data from other threads */
-	bool are_carries_short; /* until those that wait for them have tried again */
+	struct lp_pool *calls;     /* of LP_NS_STORE operations */
+	struct lp_pool *jobs;      /* of all others */
+	struct lp_pool *rooms;     /* of parts of changes over several shards */
+	struct lp_pool *transfers; /* of data from other threads */
+	bool are_carries_short;    /* until those that wait for them have tried again */
 	bool are_answers_short;
 	struct lpi_ns_op_list queue; /* operations that wait for a call or job */
 	struct lp_task queue_task;

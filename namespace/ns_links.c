@@ -95,6 +95,7 @@ static void link_commit(struct lpi_job *job)
 		lpi_job_change(job, entry->shard_idx, LP_GUARD_NO_ENTRY, entry->dir);
 	guard->named.name = lpi_entry_name(entry);
 	lpi_entry_set_change(job, entry, ino, job->moved_attrs.type);
+	lpi_job_guard_flags(job, ino, LP_INODE_FLAGS_KEEPING);
 	lpi_job_change(job, lp_ino_shard(ino), LP_CHANGE_LINK, ino)->inode.delta = 1;
 	/* Its newest name, whatever that led to before: so the version is one of now (rule W3). */
 	(void)lpi_ino_name_change(job, ino, entry);
@@ -232,28 +233,34 @@ static int check_removal(const struct lpi_job *job)
 		return -ECANCELED;
 	if (removal->only_made_by_put && (attrs->flags & LP_INODE_FLAG_MADE_BY_PUT) == 0)
 		return -EPERM;
+	/* The commit guards it; but a directory is refused for this before it is for its names. */
+	if ((attrs->flags & LP_INODE_FLAGS_KEEPING) != 0)
+		return -EPERM;
 	if (job->entry.type == LP_INODE_TYPE_DIR && job->dir_stat.entries_cnt > 0)
 		return -ENOTEMPTY;
 	return 0;
 }
 
+static void remove_allowed(struct lpi_job *job)
+{
+	job->is_frozen = job->entry.type == LP_INODE_TYPE_DIR;
+	if (job->is_frozen)
+		lpi_paths_freeze(job, remove_commit);
+	else
+		remove_commit(job);
+}
+
 static void remove_known(struct lpi_job *job)
 {
-	bool is_dir = job->entry.type == LP_INODE_TYPE_DIR;
 	int r = job->dir_stat.result;
 	if (r == -ENOENT)
 		r = lpi_corrupt_name(job->entry.ino);
 	if (r >= 0)
 		r = check_removal(job);
-	if (r < 0) {
+	if (r < 0)
 		lpi_job_stop(job, r);
-		return;
-	}
-	job->is_frozen = is_dir;
-	if (is_dir)
-		lpi_paths_freeze(job, remove_commit);
 	else
-		remove_commit(job);
+		lpi_entry_may_lose(job, &job->entry, lpi_job_stop, remove_allowed);
 }
 
 static void remove_locked(struct lpi_job *job)

@@ -4,7 +4,11 @@
  *
  * That the directory exists when something is added to it: on the shard of its inode a guard says
  * so, if that shard decides. Else it is asked for while the entry's lock keeps its removal away,
- * which needs that fragment as a whole. */
+ * which needs that fragment as a whole.
+ *
+ * Whether the directory's flags let a name come, or go, is known in the same way: who sets flags of
+ * a directory holds all its fragments, too. What is remembered of a directory is that it is there
+ * and has no such flag. */
 #include <errno.h>
 
 #include "namespace/names.h"
@@ -154,7 +158,12 @@ static void dir_asked(struct lpi_job *job)
 		job->dir_failed(job, r);
 		return;
 	}
-	if (entry->shard_idx == job->ns->options.shard_idx)
+	uint32_t flags = ask->op.stat.attrs.flags;
+	if ((flags & job->needs_no_flags) != 0) {
+		job->dir_failed(job, -EPERM);
+		return;
+	}
+	if (entry->shard_idx == job->ns->options.shard_idx && (flags & LP_INODE_FLAGS_KEEPING) == 0)
 		lpi_dir_alive_learn(job->ns, entry->dir);
 	job->dir_is_there(job);
 }
@@ -170,26 +179,17 @@ static bool may_be_prepared(const struct lpi_job *job, const struct lpi_entry *e
 	       (!makes || lp_ino_shard(job->new_ino) != entry->shard_idx);
 }
 
-void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_end_fn *end,
-			lpi_step_fn *next)
+static bool is_known_alive(const struct lpi_job *job, const struct lpi_entry *entry)
 {
-	struct lp_ns *ns = job->ns;
+	return entry->shard_idx == job->ns->options.shard_idx &&
+	       lpi_dir_is_alive(job->ns, entry->dir);
+}
+
+static void ask_dir(struct lpi_job *job, const struct lpi_entry *entry)
+{
 	uint32_t shard_idx = lp_ino_shard(entry->dir);
-	if (shard_idx == entry->shard_idx) {
-		(void)lpi_job_change(job, shard_idx, LP_GUARD_INODE, entry->dir);
-		if (!may_be_prepared(job, entry)) {
-			next(job);
-			return;
-		}
-	}
-	if (entry->shard_idx == ns->options.shard_idx && lpi_dir_is_alive(ns, entry->dir)) {
-		next(job);
-		return;
-	}
-	job->needs_dir = entry;
-	job->dir_is_there = next;
-	job->dir_failed = end;
 	struct lp_store_op *op = lpi_job_op(job, 0);
+	job->needs_dir = entry;
 	op->opcode = LP_STORE_STAT;
 	op->stat.ino = entry->dir;
 	if (shard_idx == entry->shard_idx)
@@ -197,6 +197,43 @@ void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_end_fn
 	else
 		lpi_job_ask_durable(job, shard_idx, 0); /* the entry's shard remembers it */
 	lpi_job_wait(job, dir_asked);
+}
+
+void lpi_entry_need_dir(struct lpi_job *job, struct lpi_entry *entry, lpi_end_fn *end,
+			lpi_step_fn *next)
+{
+	if (lp_ino_shard(entry->dir) == entry->shard_idx) {
+		lpi_job_guard_flags(job, entry->dir, LP_INODE_FLAG_IMMUTABLE);
+		if (!may_be_prepared(job, entry)) {
+			next(job);
+			return;
+		}
+	}
+	if (is_known_alive(job, entry)) {
+		next(job);
+		return;
+	}
+	job->needs_no_flags = LP_INODE_FLAG_IMMUTABLE;
+	job->dir_is_there = next;
+	job->dir_failed = end;
+	ask_dir(job, entry);
+}
+
+/* The guard is checked before anything is promised, and the name is held from before that. */
+void lpi_entry_may_lose(struct lpi_job *job, struct lpi_entry *entry, lpi_end_fn *end,
+			lpi_step_fn *next)
+{
+	bool is_beside = lp_ino_shard(entry->dir) == entry->shard_idx;
+	if (is_beside)
+		lpi_job_guard_flags(job, entry->dir, LP_INODE_FLAGS_KEEPING);
+	if (is_beside || is_known_alive(job, entry)) {
+		next(job);
+		return;
+	}
+	job->needs_no_flags = LP_INODE_FLAGS_KEEPING;
+	job->dir_is_there = next;
+	job->dir_failed = end;
+	ask_dir(job, entry);
 }
 
 static void dir_begin_again(struct lpi_job *job)
@@ -213,6 +250,9 @@ static void dir_peeked(struct lpi_job *job)
 	int r = stat->result;
 	if (r == -ENOENT)
 		r = lpi_corrupt_name(stat->ino);
+	/* The commit guards it; but it is said before that there are names in it. */
+	if (r >= 0 && (stat->attrs.flags & LP_INODE_FLAGS_KEEPING) != 0)
+		r = -EPERM;
 	if (r >= 0 && stat->entries_cnt > 0)
 		r = -ENOTEMPTY;
 	if (r < 0) {
@@ -318,6 +358,7 @@ void lpi_ino_lose_name(struct lpi_job *job, struct lp_ino ino, const struct lp_a
 {
 	if (attrs->nlink == 0)
 		tell_no_links(ino);
+	lpi_job_guard_flags(job, ino, LP_INODE_FLAGS_KEEPING);
 	if (attrs->nlink <= 1) {
 		lpi_job_unname(job, ino);
 		return;
@@ -338,6 +379,7 @@ void lpi_dir_lock(struct lpi_job *job)
 void lpi_dir_lose(struct lpi_job *job, struct lp_ino ino)
 {
 	bool is_spread = job->is_gone_spread;
+	lpi_job_guard_flags(job, ino, LP_INODE_FLAGS_KEEPING);
 	for (uint32_t i = 0; is_spread && i < job->ns->options.shard_cnt; i++)
 		lpi_job_seal(job, i, ino);
 	if (!is_spread)

@@ -255,10 +255,14 @@ static void put_commit(struct lpi_job *job)
 	lpi_job_commit(job, named);
 }
 
+/* A directory that has an entry is there; what is replaced loses its name. */
 static void put_need_dir(struct lpi_job *job)
 {
 	job->dir_is_gone = lpi_walk_again;
-	lpi_entry_need_dir(job, &job->entry, lpi_path_end, put_commit);
+	if (job->entry.ino.nr != 0)
+		lpi_entry_may_lose(job, &job->entry, lpi_path_end, put_commit);
+	else
+		lpi_entry_need_dir(job, &job->entry, lpi_path_end, put_commit);
 }
 
 /* --- What is there ---------------------------------------------------------------------------- */

@@ -86,6 +86,7 @@ static void move_inode(struct lpi_job *job, const struct lpi_entry *what,
 		       const struct lpi_entry *where, const struct lp_attrs *shown)
 {
 	struct lp_attrs *attrs = lpi_ino_name_change(job, what->ino, where);
+	lpi_job_guard_flags(job, what->ino, LP_INODE_FLAGS_KEEPING);
 	if (where->ino.nr == 0)
 		return;
 	bool is_guarded = job->rename_if == LP_NS_IF_VERSION;
@@ -146,13 +147,20 @@ static void rename_freeze(struct lpi_job *job)
 		rename_commit(job);
 }
 
-static void rename_need_dir(struct lpi_job *job)
+static void rename_may_lose(struct lpi_job *job)
 {
 	/* A directory that has an entry is there. */
-	if (job->to.ino.nr != 0 || is_same_dir(job))
+	if (is_same_dir(job))
 		rename_freeze(job);
+	else if (job->to.ino.nr != 0)
+		lpi_entry_may_lose(job, &job->to, lpi_job_stop, rename_freeze);
 	else
 		lpi_entry_need_dir(job, &job->to, lpi_job_stop, rename_freeze);
+}
+
+static void rename_need_dir(struct lpi_job *job)
+{
+	lpi_entry_may_lose(job, &job->entry, lpi_job_stop, rename_may_lose);
 }
 
 /* --- How many directories a directory has ----------------------------------------------------- */
@@ -201,6 +209,9 @@ static void gone_known(struct lpi_job *job)
 	if (r >= 0 && job->rename_if == LP_NS_IF_VERSION &&
 	    job->gone_attrs.version_nr != job->rename_version_nr)
 		r = -ECANCELED;
+	/* The commit guards it; but it is said before that there are names in it. */
+	if (r >= 0 && (job->gone_attrs.flags & LP_INODE_FLAGS_KEEPING) != 0)
+		r = -EPERM;
 	if (r >= 0 && is_dir(&job->to) && job->dir_stat.entries_cnt > 0)
 		r = -ENOTEMPTY;
 	if (r < 0)

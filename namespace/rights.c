@@ -45,6 +45,10 @@ int lp_rights_set(const struct lp_rights *rights, const struct lp_attrs *old,
 		  struct lp_attrs *attrs, uint32_t *mask)
 {
 	bool is_dir = old->type == LP_INODE_TYPE_DIR;
+	bool sets_flags = (*mask & LP_ATTR_FLAGS) != 0;
+	if (rights->is_limited && sets_flags &&
+	    ((old->flags ^ attrs->flags) & LP_INODE_FLAGS_KEEPING) != 0)
+		return -EPERM;
 	if (!lp_rights_set_rests_on_old(rights, *mask))
 		return 0;
 	if ((*mask & LP_ATTR_MODE) == 0) {

@@ -6,6 +6,8 @@
  *
  * A directory's bits mean something else: it keeps what it has.
  *
+ * Only root makes something immutable or append-only, or takes that away.
+ *
  * Threads: any. Blocking, allocation: none. Errors: -EPERM.
  */
 #ifndef LP_NAMESPACE_RIGHTS_H
@@ -30,8 +32,8 @@ uint16_t lp_rights_mode_left(const struct lp_rights *rights, const struct lp_att
 /* The mode that a file made for an owner is to have. -EPERM. */
 int lp_rights_check_new(const struct lp_rights *rights, uint32_t uid, uint32_t gid,
 			uint16_t mode) LP_MUST_CHECK;
-/* Of what is set of an inode, old as it is, mode, owner and group: makes of it what may be. Holds
- * for this mode and owner only, if it says so. -EPERM. */
+/* Of what is set of an inode, old as it is, mode, owner, group and flags: makes of it what may be.
+ * Holds for this mode and owner only, if it says so, and for these flags. -EPERM. */
 int lp_rights_set(const struct lp_rights *rights, const struct lp_attrs *old,
 		  struct lp_attrs *attrs, uint32_t *mask) LP_MUST_CHECK;
 bool lp_rights_set_rests_on_old(const struct lp_rights *rights, uint32_t mask);

@@ -64,6 +64,21 @@ static int touch_existing(struct lpi_txn *txn, struct lp_ino ino, struct lpi_tou
 	return err == 0 && !(*ret_touched)->will_exist ? -ENOENT : err;
 }
 
+static int heed_flags(const struct lpi_txn *txn, const struct lp_change *change,
+		      const struct lpi_touched *touched)
+{
+	const struct lp_inode *rec = &touched->inode->rec;
+	return lpi_store_heed_flags(txn->op, change, rec->flags, rec->size_bytes);
+}
+
+/* Of a change that the inode's flags allow. */
+static int touch_changing(struct lpi_txn *txn, const struct lp_change *change,
+			  struct lpi_touched **ret_touched)
+{
+	int err = touch_existing(txn, change->ino, ret_touched);
+	return err == 0 ? heed_flags(txn, change, *ret_touched) : err;
+}
+
 static void mark_changed(struct lpi_touched *touched, const struct lp_change *change)
 {
 	touched->is_changed = true;
@@ -96,7 +111,7 @@ static int create(struct lpi_txn *txn, const struct lp_change *change, struct lp
 static int set_attrs(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_touched *touched = NULL;
-	int err = touch_existing(txn, change->ino, &touched);
+	int err = touch_changing(txn, change, &touched);
 	if (err == 0)
 		err = lpi_store_check_set(change, touched->type);
 	if (err < 0)
@@ -115,7 +130,7 @@ static int set_attrs(struct lpi_txn *txn, const struct lp_change *change, struct
 static int add_links(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_touched *touched = NULL;
-	int err = touch_existing(txn, change->ino, &touched);
+	int err = touch_changing(txn, change, &touched);
 	if (err < 0)
 		return err;
 	slot->inode = touched->inode;
@@ -189,7 +204,7 @@ static bool is_damage(int err)
 static int remove_inode(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_touched *touched = NULL;
-	int err = touch_existing(txn, change->ino, &touched);
+	int err = touch_changing(txn, change, &touched);
 	if (err == 0 && touched->type == LP_INODE_TYPE_DIR)
 		err = get_fragment(txn, change->ino, slot);
 	if (err < 0)
@@ -236,6 +251,8 @@ static int edit(struct lpi_txn *txn, const struct lp_change *change, struct lpi_
 {
 	struct lpi_touched *touched = NULL;
 	int err = touch_file(txn, change->ino, &touched);
+	if (err == 0)
+		err = heed_flags(txn, change, touched);
 	if (err != 0)
 		return err;
 	slot->inode = touched->inode;
@@ -455,13 +472,15 @@ static int check_xattr(struct lpi_txn *txn, const struct lp_change *change, stru
 static int xattr(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_touched *touched = NULL;
-	int err = touch_existing(txn, change->ino, &touched);
+	bool is_guard = lpi_change_is_guard(change->type);
+	int err = is_guard ? touch_existing(txn, change->ino, &touched)
+			   : touch_changing(txn, change, &touched);
 	if (err < 0)
 		return err;
 	slot->inode = touched->inode;
 	if (change->type != LP_CHANGE_XATTR_SET)
 		err = check_xattr(txn, change, slot);
-	if (err < 0 || change->type < LP_CHANGE_CREATE)
+	if (err < 0 || is_guard)
 		return err;
 	mark_changed(touched, change);
 	need_record(txn, KEY_HEAD + change->named.name.len + change->named.value.len);
@@ -472,7 +491,7 @@ static int xattr(struct lpi_txn *txn, const struct lp_change *change, struct lpi
 static int omap(struct lpi_txn *txn, const struct lp_change *change, struct lpi_slot *slot)
 {
 	struct lpi_touched *touched = NULL;
-	int err = touch_existing(txn, change->ino, &touched);
+	int err = touch_changing(txn, change, &touched);
 	if (err < 0)
 		return err;
 	slot->inode = touched->inode;
@@ -530,6 +549,8 @@ static int guard_inode(struct lpi_txn *txn, const struct lp_change *change)
 	if (!touched->will_exist)
 		return -ENOENT;
 	const struct lp_inode *rec = &touched->inode->rec;
+	if (!lpi_guard_flags_hold(change, rec->flags))
+		return -EPERM;
 	return lpi_guard_inode_holds(change, rec->version_nr, rec->size_bytes, rec->uid, rec->gid,
 				     rec->mode)
 		       ? 0

@@ -380,6 +380,7 @@ static inline void lpi_gen_fill_inode(struct lpi_gen *gen, struct lpi_plan_chang
 		change->ino = gen->next_nr;
 	if (change->type != LP_GUARD_INODE)
 		return;
+	change->has_flags = change->seed % 8 == 0;
 	if (lpi_gen_chance(gen, 1, 4))
 		lpi_gen_owner(gen, change);
 	if (lpi_gen_chance(gen, 1, 4))
@@ -543,6 +544,7 @@ static inline void lpi_gen_txn(struct lpi_gen *gen, struct lpi_plan *plan)
 	if (plan->change_cnt == 0)
 		lpi_gen_change(gen, LP_CHANGE_SET, lpi_gen_any_ino(gen),
 			       &plan->changes[plan->change_cnt++]);
+	plan->heeds_flags = plan->changes[0].seed % 16 == 1;
 }
 
 static inline void lpi_gen_read(struct lpi_gen *gen, struct lpi_plan *plan)

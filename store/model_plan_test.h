@@ -37,6 +37,7 @@ struct lpi_plan_change {
 	bool unseal;
 	bool drop;
 	bool has_owner; /* of a guard: the mode is mask, the owner offset and length */
+	bool has_flags; /* of a guard: none of those that keep changes away */
 };
 
 struct lpi_plan {
@@ -44,6 +45,7 @@ struct lpi_plan {
 	/* Transactions. */
 	uint32_t change_cnt;
 	enum lp_store_ack ack;
+	bool heeds_flags;
 	struct lpi_plan_change changes[LPI_PLAN_CHANGES_MAX];
 	/* The others. */
 	uint64_t ino;
@@ -302,6 +304,7 @@ static inline bool lpi_plan_change(const struct lpi_plan_change *plan, struct lp
 	*change = (struct lp_change){.type = type, .ino = {plan->ino}};
 	if (type == LP_GUARD_INODE) {
 		change->guard.version_nr = plan->version_nr;
+		change->guard.flags = plan->has_flags ? LP_INODE_FLAGS_KEEPING : 0;
 		change->guard.mode_mask = plan->has_owner ? 07777 : 0;
 		change->guard.mode = (uint16_t)plan->mask;
 		change->guard.has_owner = plan->has_owner;
@@ -410,6 +413,7 @@ static inline bool lpi_plan_op_init(struct lpi_plan_op *op, const struct lpi_pla
 	op->op.txn.changes = op->changes;
 	op->op.txn.change_cnt = plan->change_cnt;
 	op->op.txn.ack = plan->ack;
+	op->op.txn.heeds_flags = plan->heeds_flags;
 	for (uint32_t i = 0; i < plan->change_cnt; i++) {
 		if (!lpi_plan_change(&plan->changes[i], op, i, bufs)) {
 			lpi_plan_op_fini(op);

@@ -24,6 +24,7 @@
  * Errors, negative, in op->result; a failed transaction has changed nothing, except as said:
  *   -ENOENT, -EEXIST, -ECANCELED, -ENOTEMPTY, -ENODATA   a guard or change did not find what it
  *                      needs: op->txn.failed_idx
+ *   -EPERM             the inode is immutable or may only be appended to: see heeds_flags
  *   -EINVAL, -E2BIG, -EFBIG, -ENAMETOOLONG, -EISDIR, -ENOTDIR, -EOVERFLOW   it can never be
  *   -ENOSPC            the device is full
  *   -EBADMSG, -EUCLEAN damaged data, recorded by lp_corrupt() with inode and offset
@@ -130,14 +131,17 @@ static inline uint64_t lp_version_at(int64_t ctime_ns)
 /* The others are the store's own, and not in struct lp_attrs. */
 #define LP_INODE_FLAGS_SETTABLE                                                                    \
 	(LP_INODE_FLAG_ALL & ~(uint32_t)(LP_INODE_FLAG_HAS_KEYS | LP_INODE_FLAG_REMOVED))
+/* Those that keep changes away. */
+#define LP_INODE_FLAGS_KEEPING ((uint32_t)(LP_INODE_FLAG_IMMUTABLE | LP_INODE_FLAG_APPEND))
 
 /* --- Transactions ----------------------------------------------------------------------------- */
 
 enum lp_change_type {
 	/* Guards: all stand before the changes and are checked, in their order, before anything
 	 * changes. Those of xattrs say -ENOENT when there is no inode. */
-	/* exists: -ENOENT; with this version if not 0, this mode as far as mode_mask goes, this
-	 * owner if has_owner, and fewer bytes than shorter_than if not 0: -ECANCELED */
+	/* exists: -ENOENT; with none of these flags: -EPERM; with this version if not 0, this mode
+	 * as far as mode_mask goes, this owner if has_owner, and fewer bytes than shorter_than if
+	 * not 0: -ECANCELED */
 	LP_GUARD_INODE,
 	LP_GUARD_NO_INODE,  /* -EEXIST */
 	LP_GUARD_ENTRY,     /* the name exists: -ENOENT; leads to target if not 0: -ECANCELED */
@@ -227,6 +231,7 @@ struct lp_change {
 		struct {
 			uint64_t version_nr;
 			uint64_t shorter_than;
+			uint32_t flags; /* LP_INODE_FLAG */
 			uint32_t uid;
 			uint32_t gid;
 			uint16_t mode_mask;
@@ -337,6 +342,11 @@ struct lp_store_op {
 			uint32_t change_cnt;
 			enum lp_store_ack ack;
 			enum lp_store_room room;
+			/* An inode that is immutable takes no change but that of its access time.
+			 * One that may only be appended to takes data behind its end, space, zeros
+			 * behind its end, and times. Anything else is -EPERM. Who does not say this
+			 * has seen to it himself: by a guard, or because it was promised before. */
+			bool heeds_flags;
 			/* Results. */
 			/* With -EIO: it was on its way to the device when that failed. When the
 			 * store is opened for writing again it will be there, wholly, or not at

@@ -342,6 +342,43 @@ static int check_change(const struct lp_change *change)
 	return -EINVAL; /* of no known type */
 }
 
+/* --- Flags ------------------------------------------------------------------------------------ */
+
+static bool is_behind_end(uint64_t offset, uint64_t size_bytes)
+{
+	return offset == LP_STORE_APPEND || offset >= size_bytes;
+}
+
+/* Times come with what is appended. */
+static bool is_appending(const struct lp_change *change, uint64_t size_bytes)
+{
+	const uint32_t times = LP_ATTR_ATIME | LP_ATTR_MTIME | LP_ATTR_CTIME;
+	switch (change->type) {
+	case LP_CHANGE_SET:
+		return (change->inode.mask & ~times) == 0;
+	case LP_CHANGE_WRITE:
+	case LP_CHANGE_TRUNCATE:
+		return is_behind_end(change->data.offset, size_bytes);
+	case LP_CHANGE_CLONE:
+		return is_behind_end(change->clone.offset, size_bytes);
+	case LP_CHANGE_PREALLOC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+int lpi_store_heed_flags(const struct lp_store_op *op, const struct lp_change *change,
+			 uint32_t flags, uint64_t size_bytes)
+{
+	bool is_read = change->type == LP_CHANGE_SET && change->inode.mask == LP_ATTR_ATIME;
+	if (!op->txn.heeds_flags || (flags & LP_INODE_FLAGS_KEEPING) == 0 || is_read)
+		return 0;
+	if ((flags & LP_INODE_FLAG_IMMUTABLE) != 0)
+		return -EPERM;
+	return is_appending(change, size_bytes) ? 0 : -EPERM;
+}
+
 /* --- Transactions ----------------------------------------------------------------------------- */
 
 enum touched_kind {

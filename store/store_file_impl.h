@@ -239,7 +239,8 @@ struct lpi_fstore_inode {
 	struct lp_ino ino;
 	bool exists;
 	bool is_dirty;
-	bool is_newer; /* its version has gone up */
+	bool is_newer;      /* its version has gone up */
+	uint32_t old_flags; /* before the transaction; of one that a transaction looks for */
 	uint64_t blocks;
 	uint8_t map[sizeof(uint64_t)];
 	struct lp_inode rec;

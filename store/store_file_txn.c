@@ -71,6 +71,7 @@ int lpi_fstore_inode_find(struct lpi_fstore_eval *eval, struct lp_ino ino,
 	int err = lpi_fstore_inode_read(&eval->view, ino, inode);
 	if (err < 0)
 		return err;
+	inode->old_flags = inode->exists ? inode->rec.flags : 0;
 	eval->inode_cnt++;
 	*ret_inode = inode;
 	return 0;
@@ -320,6 +321,8 @@ static int guard_inode(struct lpi_fstore_eval *eval, const struct lp_change *gua
 	if (err < 0)
 		return err;
 	const struct lp_inode *rec = &inode->rec;
+	if (!lpi_guard_flags_hold(guard, rec->flags))
+		return -EPERM;
 	return lpi_guard_inode_holds(guard, rec->version_nr, rec->size_bytes, rec->uid, rec->gid,
 				     rec->mode)
 		       ? 0
@@ -577,7 +580,18 @@ static int change_record(struct lpi_fstore_eval *eval, const struct lp_change *c
 				  : lpi_fstore_overlay_put(&eval->txn, &key, value.data, value.len);
 }
 
-static int change_inode(struct lpi_fstore_store *store, const struct lp_change *change)
+/* Of what is there before the transaction. What is no file is refused data for that. */
+static int heed_flags(const struct lp_store_op *op, const struct lp_change *change,
+		      const struct lpi_fstore_inode *inode)
+{
+	if (change->type == LP_CHANGE_CREATE ||
+	    (lpi_change_is_data(change->type) && inode->rec.type != LP_INODE_TYPE_FILE))
+		return 0;
+	return lpi_store_heed_flags(op, change, inode->old_flags, inode->rec.size_bytes);
+}
+
+static int change_inode(struct lpi_fstore_store *store, const struct lp_store_op *op,
+			const struct lp_change *change)
 {
 	struct lpi_fstore_eval *eval = store->eval;
 	struct lpi_fstore_inode *inode;
@@ -587,6 +601,9 @@ static int change_inode(struct lpi_fstore_store *store, const struct lp_change *
 		return err;
 	if (type != LP_CHANGE_CREATE && !inode->exists)
 		return -ENOENT;
+	err = heed_flags(op, change, inode);
+	if (err < 0)
+		return err;
 	if (lpi_change_is_data(type))
 		err = lpi_fstore_data(store, change, inode);
 	else if (type == LP_CHANGE_CREATE)
@@ -604,12 +621,13 @@ static int change_inode(struct lpi_fstore_store *store, const struct lp_change *
 	return err;
 }
 
-static int change_one(struct lpi_fstore_store *store, const struct lp_change *change)
+static int change_one(struct lpi_fstore_store *store, const struct lp_store_op *op,
+		      const struct lp_change *change)
 {
 	if (lpi_change_is_guard(change->type))
 		return check_guard(store->eval, change);
 	if (lpi_change_is_inode(change->type))
-		return change_inode(store, change);
+		return change_inode(store, op, change);
 	if (change->type == LP_CHANGE_ENTRY_SET)
 		return set_entry(store->eval, change);
 	if (change->type == LP_CHANGE_ENTRY_REMOVE)
@@ -673,7 +691,7 @@ int lpi_fstore_txn(struct lpi_fstore_store *store, struct lp_store_op *op)
 	if (does_grow(op))
 		eval->need_bytes += LP_BLOCK_BYTES;
 	for (uint32_t i = 0; i < op->txn.change_cnt && err == 0; i++) {
-		err = change_one(store, &op->txn.changes[i]);
+		err = change_one(store, op, &op->txn.changes[i]);
 		if (err != 0)
 			op->txn.failed_idx = i;
 	}

@@ -61,6 +61,16 @@ int lpi_store_check(struct lp_store_op *op) LP_MUST_CHECK;
 /* The same for what could not be seen then: whether a SET suits an inode of the type. -EINVAL. */
 int lpi_store_check_set(const struct lp_change *change, uint8_t type) LP_MUST_CHECK;
 
+/* Whether the flags of the inode allow the change: -EPERM. size_bytes is before the change. */
+int lpi_store_heed_flags(const struct lp_store_op *op, const struct lp_change *change,
+			 uint32_t flags, uint64_t size_bytes) LP_MUST_CHECK;
+
+/* Of an inode that is there: whether it has none of the flags that LP_GUARD_INODE names. */
+static inline bool lpi_guard_flags_hold(const struct lp_change *guard, uint32_t flags)
+{
+	return (guard->guard.flags & flags) == 0;
+}
+
 /* Of an inode that is there: whether it is as LP_GUARD_INODE says. */
 static inline bool lpi_guard_inode_holds(const struct lp_change *guard, uint64_t version_nr,
 					 uint64_t size_bytes, uint32_t uid, uint32_t gid,

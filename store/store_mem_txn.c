@@ -20,6 +20,8 @@ static int guard_inode(const struct lp_change *guard, const struct lpi_mem_inode
 	if (inode == NULL)
 		return -ENOENT;
 	const struct lp_attrs *attrs = &inode->attrs;
+	if (!lpi_guard_flags_hold(guard, attrs->flags))
+		return -EPERM;
 	return lpi_guard_inode_holds(guard, attrs->version_nr, attrs->size_bytes, attrs->uid,
 				     attrs->gid, attrs->mode)
 		       ? 0
@@ -218,6 +220,17 @@ static int prepare_remove(struct lpi_mem_store *store, uint32_t idx,
 	return entries_before(store, idx, dir) > 0 ? -ENOTEMPTY : 0;
 }
 
+/* Of what is there before the transaction. What is no file is refused data for that. */
+static int heed_flags(const struct lpi_mem_store *store, const struct lp_store_op *op,
+		      const struct lp_change *change)
+{
+	const struct lpi_mem_inode *inode = lpi_mem_inode_find(store, change->ino);
+	if (inode == NULL ||
+	    (lpi_change_is_data(change->type) && inode->attrs.type != LP_INODE_TYPE_FILE))
+		return 0;
+	return lpi_store_heed_flags(op, change, inode->attrs.flags, inode->attrs.size_bytes);
+}
+
 /* A change to an inode that is there. */
 static int prepare_inode(struct lpi_mem_store *store, const struct lp_store_op *op, uint32_t idx)
 {
@@ -226,6 +239,9 @@ static int prepare_inode(struct lpi_mem_store *store, const struct lp_store_op *
 	if (inode == NULL)
 		return -ENOENT;
 	store->steps[idx].inode = inode;
+	int err = heed_flags(store, op, change);
+	if (err < 0)
+		return err;
 	if (lpi_change_is_data(change->type))
 		return prepare_data(store, op, idx);
 	if (change->type == LP_CHANGE_SET)

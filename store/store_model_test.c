@@ -511,7 +511,7 @@ static void test_lost(void **state)
 	static const enum lp_change_type types[] = {LP_CHANGE_WRITE, LP_CHANGE_SET,
 						    LP_CHANGE_OMAP_SET, LP_CHANGE_CREATE};
 	uint64_t lost_cnt = 0;
-	for (uint64_t seed = 0; seed < 12; seed++) {
+	for (uint64_t seed = 0; seed < 16; seed++) {
 		struct crash_run run;
 		bool is_in[1000];
 		crash_run_init(&run, seed, 4);
@@ -528,7 +528,7 @@ static void test_lost(void **state)
 		}
 		crash_run_fini(&run);
 	}
-	assert_in_range(lost_cnt, 6, 12);
+	assert_in_range(lost_cnt, 6, 16);
 }
 
 /* Half of a transaction: the other half is in no store that a crash may leave. */

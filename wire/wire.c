@@ -69,9 +69,9 @@ void lp_wire_header_seal(const struct lp_wire_header *header, enum lp_wire_crc m
 		lp_put_le32(bytes + LP_WIRE_HEADER_HEADER_CRC_OFF, header_crc(bytes));
 }
 
-static const char *lengths_fault(const struct lp_wire_header *header)
+static const char *lengths_fault(const struct lp_wire_header *header, uint32_t meta_max)
 {
-	if (header->meta_bytes > LP_WIRE_META_MAX)
+	if (header->meta_bytes > meta_max)
 		return "more meta than a message may have";
 	if (header->data_bytes > LP_WIRE_DATA_MAX)
 		return "more data than a message may have";
@@ -81,8 +81,8 @@ static const char *lengths_fault(const struct lp_wire_header *header)
 	return NULL;
 }
 
-int lp_wire_header_read(const void *bytes, enum lp_wire_crc mode, struct lp_wire_header *ret,
-			const char **ret_why)
+int lp_wire_header_read(const void *bytes, enum lp_wire_crc mode, uint32_t meta_max,
+			struct lp_wire_header *ret, const char **ret_why)
 {
 	struct lp_wire_header header;
 	lp_wire_header_decode(bytes, &header);
@@ -99,7 +99,7 @@ int lp_wire_header_read(const void *bytes, enum lp_wire_crc mode, struct lp_wire
 		*ret_why = "the header's checksum does not match";
 		return -EBADMSG;
 	}
-	*ret_why = lengths_fault(&header);
+	*ret_why = lengths_fault(&header, meta_max);
 	if (*ret_why != NULL)
 		return -EMSGSIZE;
 	if (!lp_wire_header_reserved_is_zero(&header) || header.kind < LP_WIRE_KIND_REQUEST ||

@@ -20,7 +20,8 @@
 #define LP_WIRE_MAGIC     UINT32_C(0x5257504c)
 #define LP_WIRE_TEXT_MAX  255u /* bytes of an error's text, of a name for logs */
 #define LP_WIRE_PATH_MAX  4096u
-#define LP_WIRE_VALUE_MAX 60000u
+#define LP_WIRE_VALUE_MAX 65536u /* bytes of an xattr or omap value */
+#define LP_WIRE_PART_MAX  60000u /* bytes of a text that is answered in several parts */
 #define LP_WIRE_NO_OWNER  UINT32_MAX
 #define LP_WIRE_NO_MODE   UINT16_MAX
 #define LP_WIRE_ANY_SHARD UINT32_MAX
@@ -60,9 +61,9 @@ void lp_wire_crcs_decode(const void *bytes, uint32_t cnt, uint32_t *ret_crcs);
 void lp_wire_header_seal(const struct lp_wire_header *header, enum lp_wire_crc mode,
 			 const void *rest, void *ret_bytes);
 /* -EPROTO, -EBADMSG, -EMSGSIZE, -EPROTONOSUPPORT: the stream cannot be read on; *ret_why is a
- * sentence then. Reserved fields must be zero, too. */
-int lp_wire_header_read(const void *bytes, enum lp_wire_crc mode, struct lp_wire_header *ret,
-			const char **ret_why) LP_MUST_CHECK;
+ * sentence then. Reserved fields must be zero, too. meta_max is what was agreed on. */
+int lp_wire_header_read(const void *bytes, enum lp_wire_crc mode, uint32_t meta_max,
+			struct lp_wire_header *ret, const char **ret_why) LP_MUST_CHECK;
 /* The same for what follows the header, when it is there: -EBADMSG. */
 int lp_wire_rest_check(const struct lp_wire_header *header, enum lp_wire_crc mode,
 		       const void *rest) LP_MUST_CHECK;

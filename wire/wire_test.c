@@ -63,7 +63,8 @@ static void a_header_is_read_as_it_was_sealed(void **state)
 		uint8_t bytes[LP_WIRE_HEADER_SIZE];
 		const char *why = NULL;
 		lp_wire_header_seal(&header, (enum lp_wire_crc)mode, rest, bytes);
-		lp_test_ok(lp_wire_header_read(bytes, (enum lp_wire_crc)mode, &back, &why));
+		lp_test_ok(lp_wire_header_read(bytes, (enum lp_wire_crc)mode, LP_WIRE_META_MAX,
+					       &back, &why));
 		assert_int_equal(back.request_id, header.request_id);
 		assert_int_equal(back.offset, 4000);
 		assert_int_equal(back.header_crc == 0, mode == LP_WIRE_CRC_OFF);
@@ -87,25 +88,30 @@ static void a_bent_header_is_refused(void **state)
 	for (uint32_t bit = 0; bit < LP_WIRE_HEADER_SIZE * 8; bit++) {
 		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
 		why = NULL;
-		assert_true(lp_wire_header_read(bytes, LP_WIRE_CRC_HEADER, &back, &why) < 0);
+		assert_true(lp_wire_header_read(bytes, LP_WIRE_CRC_HEADER, LP_WIRE_META_MAX, &back,
+						&why) < 0);
 		assert_non_null(why);
 		bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
 	}
 	header.crc_cnt = 2;
 	lp_wire_header_seal(&header, LP_WIRE_CRC_OFF, rest, bytes);
-	lp_test_err(-EMSGSIZE, lp_wire_header_read(bytes, LP_WIRE_CRC_OFF, &back, &why));
+	lp_test_err(-EMSGSIZE,
+		    lp_wire_header_read(bytes, LP_WIRE_CRC_OFF, LP_WIRE_META_MAX, &back, &why));
 	header.crc_cnt = 0;
 	header.data_bytes = LP_WIRE_DATA_MAX + 1;
 	lp_wire_header_seal(&header, LP_WIRE_CRC_OFF, rest, bytes);
-	lp_test_err(-EMSGSIZE, lp_wire_header_read(bytes, LP_WIRE_CRC_OFF, &back, &why));
+	lp_test_err(-EMSGSIZE,
+		    lp_wire_header_read(bytes, LP_WIRE_CRC_OFF, LP_WIRE_META_MAX, &back, &why));
 	header.data_bytes = 0;
 	header.meta_bytes = LP_WIRE_META_MAX + 1;
 	lp_wire_header_seal(&header, LP_WIRE_CRC_OFF, rest, bytes);
-	lp_test_err(-EMSGSIZE, lp_wire_header_read(bytes, LP_WIRE_CRC_OFF, &back, &why));
+	lp_test_err(-EMSGSIZE,
+		    lp_wire_header_read(bytes, LP_WIRE_CRC_OFF, LP_WIRE_META_MAX, &back, &why));
 	header.meta_bytes = 0;
 	header.kind = 0;
 	lp_wire_header_seal(&header, LP_WIRE_CRC_OFF, rest, bytes);
-	lp_test_err(-EPROTO, lp_wire_header_read(bytes, LP_WIRE_CRC_OFF, &back, &why));
+	lp_test_err(-EPROTO,
+		    lp_wire_header_read(bytes, LP_WIRE_CRC_OFF, LP_WIRE_META_MAX, &back, &why));
 }
 
 static void a_meta_is_read_to_its_end(void **state)

@@ -111,10 +111,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	uint8_t *message = lpi_fuzz_copy(bytes + 1, len - 1);
 	if ((bytes[0] & REPAIR) != 0)
 		repair(message, len - 1);
-	if (lp_wire_header_read(message, mode, &header, &why) < 0) {
+	if (lp_wire_header_read(message, mode, LP_WIRE_LONG_META_MAX, &header, &why) < 0) {
 		LP_ASSERT(why != NULL && header.magic == 0);
 	} else {
-		LP_ASSERT(header.meta_bytes <= LP_WIRE_META_MAX);
+		LP_ASSERT(header.meta_bytes <= LP_WIRE_LONG_META_MAX);
 		LP_ASSERT(header.data_bytes <= LP_WIRE_DATA_MAX);
 		check_pieces(&header);
 		lp_wire_header_encode(&header, again);

@@ -7,7 +7,7 @@ import stat
 
 import posix_call as call
 from posix_rig import (
-    OTHER, USER, Child, Skipped, as_user, case, check, exists, fails, get, mode_of, needs, opened, put, refused, same,
+    OTHER, USER, Child, as_user, case, check, exists, fails, get, mode_of, opened, put, refused, same,
 )
 
 
@@ -459,69 +459,3 @@ def tmpfile_in_setgid_directory():
             return os.fstat(fd).st_gid
 
     same(as_user(make), 4242, "the group")
-
-
-# Flags of inodes
-
-
-def with_flag(name, flag, work):
-    """Sets an inode flag, works, and takes it away again."""
-    with opened(name, os.O_RDONLY) as fd:
-        before = needs(call.flags_of, fd)
-        try:
-            needs(call.set_flags, fd, before | flag)
-        except PermissionError:
-            raise Skipped("inode flags are not allowed here") from None
-        try:
-            work()
-        finally:
-            call.set_flags(fd, before)
-
-
-@case
-def immutable_file():
-    put("f", b"abc")
-
-    def work():
-        fails(errno.EPERM, os.open, "f", os.O_WRONLY)
-        fails(errno.EPERM, os.unlink, "f")
-        fails(errno.EPERM, os.rename, "f", "g")
-        fails(errno.EPERM, os.link, "f", "g")
-        fails(errno.EPERM, os.chmod, "f", 0o600)
-        fails(errno.EPERM, os.chown, "f", 1, 1)
-        fails(errno.EPERM, os.truncate, "f", 0)
-        fails(errno.EPERM, os.setxattr, "f", "user.a", b"x")
-        same(get("f"), b"abc", "the content")
-
-    with_flag("f", call.FS_IMMUTABLE, work)
-    os.unlink("f")
-
-
-@case
-def append_only_file():
-    put("f", b"abc")
-
-    def work():
-        fails(errno.EPERM, os.open, "f", os.O_WRONLY)
-        fails(errno.EPERM, os.open, "f", os.O_WRONLY | os.O_APPEND | os.O_TRUNC)
-        fails(errno.EPERM, os.unlink, "f")
-        fails(errno.EPERM, os.truncate, "f", 0)
-        with opened("f", os.O_WRONLY | os.O_APPEND) as fd:
-            os.write(fd, b"x")
-
-    with_flag("f", call.FS_APPEND, work)
-    same(get("f"), b"abcx", "the content")
-
-
-@case
-def immutable_directory():
-    os.mkdir("d")
-    put("d/f")
-
-    def work():
-        fails(errno.EPERM, put, "d/g")
-        fails(errno.EPERM, os.unlink, "d/f")
-        fails(errno.EPERM, os.rename, "d/f", "g")
-        put("d/f", b"abc")
-
-    with_flag("d", call.FS_IMMUTABLE, work)

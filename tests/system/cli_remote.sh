@@ -55,6 +55,8 @@ expect 2 'this is no key' put d.out b/.
 expect 2 'longer than 255 bytes' stat "b/$(printf 'n%.0s' $(seq 256))"
 expect 2 "a bucket's name has no /" mb a/b
 expect 2 'not one of' xattr frobnicate b/k
+expect 2 'none of immutable' chattr immutable,frobnicated b/k
+expect 2 'this is no key' chattr none b//k
 expect 2 'this is no key' put d.out /
 expect 2 'this is no key' put d.out b//
 expect 2 'this is no key' cp b/k /
@@ -63,7 +65,7 @@ expect 2 'at least one byte' xattr set b/k '' value
 expect 2 'at least one byte' omap rm b/k name ''
 expect 2 'is neither score nor dump' alloc x
 expect 2 'which is the directory here' sync nowhere neither
-for command in mb rb bucket ls put get cat rm cp mv stat du xattr omap sync status stats top slow explain \
+for command in mb rb bucket ls put get cat rm cp mv stat chattr du xattr omap sync status stats top slow explain \
 	config alloc heap scrub bench mkfs info fsck grow store-bench; do
 	expect 0 "^usage: lapis $command" $command --help
 done
@@ -184,6 +186,33 @@ expect 1 'No such' rm docs/nothing
 expect 0 '' rm -f docs/nothing
 
 # Attributes and maps.
+# What may not change does not, for whoever it is.
+expect 0 '' put one docs/kept
+expect 0 '"immutable": false, "append_only": false' stat --json docs/kept
+if [ "$(id -u)" = 0 ]; then
+	expect 0 '' chattr immutable,append-only docs/kept
+	expect 0 '"immutable": true, "append_only": true' stat --json docs/kept
+	expect 0 'flags    immutable, append-only' stat docs/kept
+	expect 1 'docs/kept: it is immutable or append-only' rm docs/kept
+	expect 1 'immutable or append-only' put one docs/kept
+	expect 1 'immutable or append-only' mv docs/kept docs/other
+	expect 1 'immutable or append-only' xattr set docs/kept user.a 1
+	expect 0 '' cp docs/kept docs/copied
+	expect 0 '"immutable": false' stat --json docs/copied
+	expect 0 '' chattr immutable docs
+	expect 1 'immutable or append-only' put one docs/new
+	expect 1 'immutable or append-only' rm docs/copied
+	expect 0 '' chattr none docs docs/kept
+	expect 0 '' rm docs/copied
+fi
+expect 0 '' rm docs/kept
+# As long as the kernel has them.
+head -c 65536 /dev/urandom >longest
+input=longest expect 0 '' xattr set docs/one user.longest -
+lapis xattr get docs/one user.longest | cmp - longest || say "the longest xattr is another one"
+head -c 65537 /dev/zero >longer
+input=longer expect 1 'more than 65536 bytes' xattr set docs/one user.longest -
+expect 0 '' xattr rm docs/one user.longest
 expect 0 '' xattr set docs/one user.a 1 user.b 'b c'
 expect 0 '^1$' xattr get docs/one user.a
 expect 0 'user.b = b c' xattr ls -l docs/one

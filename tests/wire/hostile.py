@@ -97,11 +97,11 @@ def expect_no_more(lapis):
         read_to_end(lapis)
 
 
-def unreadable(daemon, errors, crc=CRC_ALL, **fields):
+def unreadable(daemon, errors, crc=CRC_ALL, features=0, **fields):
     """A ping with these wrong fields ends the connection with such an error."""
     with bystander(daemon) as other:
         for _ in range(20):
-            with daemon.connect(crc=crc) as lapis:
+            with daemon.connect(crc=crc, features=features) as lapis:
                 lapis(wire.ping())
                 lapis.send(wire.message("ping", 77, crc=crc, **fields))
                 expect_end(lapis, *errors)
@@ -142,6 +142,8 @@ def test_lengths(daemon):
     for crc in (CRC_OFF, CRC_ALL):
         errors = ["EMSGSIZE"]
         unreadable(daemon, errors, crc=crc, meta_bytes=wire.META_MAX + 1)
+        long_meta = wire.FEATURE["long_meta"]
+        unreadable(daemon, errors, crc=crc, features=long_meta, meta_bytes=wire.LONG_META_MAX + 1)
         unreadable(daemon, errors, crc=crc, data_bytes=wire.DATA_MAX + 1, crc_cnt=1025)
         unreadable(daemon, errors, crc=crc, meta_bytes=0xFFFFFFFF)
         unreadable(daemon, errors, crc=crc, data_bytes=0xFFFFFFFF)  # 4 GiB claimed

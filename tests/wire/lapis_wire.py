@@ -30,12 +30,14 @@ from sums import BLOCK_BYTES, checksums, crc32c, pieces
 MAGIC = 0x5257504C
 VERSION = 1
 META_MAX = 65536
+LONG_META_MAX = 73728
 DATA_MAX = 4194304
 PIECE_MAX = 1048576
 HEADER_BYTES = 64
 
 KIND = {"request": 1, "reply": 2, "notice": 3}
 FLAG = {"more": 0x1, "ordered": 0x2, "shared": 0x4}
+FEATURE = {"long_meta": 0x1}
 CRC = {"off": 0, "header": 1, "all": 2}
 ATTR_FLAG = {"made_by_put": 0x1, "spread": 0x2, "immutable": 0x8, "append": 0x10}
 SET = {
@@ -186,11 +188,11 @@ STRUCTS = {
     "wire_share": SHARE, "wire_shared": SHARED,
 }  # fmt: skip
 CONSTANTS = {
-    "WIRE_KIND": KIND, "WIRE_FLAG": FLAG, "WIRE_CRC": CRC, "WIRE_ATTR_FLAG": ATTR_FLAG,
+    "WIRE_KIND": KIND, "WIRE_FLAG": FLAG, "WIRE_CRC": CRC, "WIRE_FEATURE": FEATURE, "WIRE_ATTR_FLAG": ATTR_FLAG,
     "WIRE_SET": SET, "WIRE_IF": IF, "WIRE_PATH": PATH, "WIRE_RENAME": RENAME, "WIRE_OP": OP,
     "WIRE_CHANGE_KIND": CHANGE_KIND,
     "WIRE": {
-        "version": VERSION, "meta_max": META_MAX, "data_max": DATA_MAX, "piece_max": PIECE_MAX,
+        "version": VERSION, "meta_max": META_MAX, "long_meta_max": LONG_META_MAX, "data_max": DATA_MAX, "piece_max": PIECE_MAX,
         "block_bytes": BLOCK_BYTES,
     },
 }  # fmt: skip
@@ -720,13 +722,14 @@ class Connection:
     """One connection. After hello: welcome (its fields), server (name and version), crc."""
 
     def __init__(self, address, crc=CRC_ALL, shard=ANY_SHARD, credits=0, name="lapis_wire.py",
-                 timeout_s=30.0, hello=True):  # fmt: skip
+                 timeout_s=30.0, hello=True, features=FEATURE["long_meta"]):  # fmt: skip
         self.sock = connect(address, timeout_s)
         self.timeout_s = timeout_s
         self.calls = {}  # request_id -> Call, without a (last) reply
         self.next_id = 1
         self.crc = CRC_ALL  # hello carries its checksums whatever the mode
         self.credits, self.credit_bytes = 1, DATA_MAX
+        self.meta_max = META_MAX
         self.in_bytes = bytearray()
         self.descriptors = []  # that came, and nobody has taken yet
         self.shared = None  # memory, once it is shared
@@ -735,7 +738,7 @@ class Connection:
         self.server = ""
         if hello:
             try:
-                self.hello(crc, shard, credits, name)
+                self.hello(crc, shard, credits, name, features=features)
             except BaseException:
                 self.sock.close()
                 raise
@@ -766,7 +769,7 @@ class Connection:
         self.send(message("release", 0, kind=KIND["notice"], crc=self.crc, offset=count))
 
     def hello(self, crc=CRC_ALL, shard=ANY_SHARD, credits=0, name="lapis_wire.py",
-              version_min=VERSION, version_max=VERSION, features=0, auth=0):  # fmt: skip
+              version_min=VERSION, version_max=VERSION, features=FEATURE["long_meta"], auth=0):  # fmt: skip
         raw = as_bytes(name)
         fixed = HELLO.pack(
             version_min=version_min,
@@ -791,7 +794,10 @@ class Connection:
             raise BadReply(f"not what was wanted: {welcome}")
         if welcome.credits == 0 or welcome.shard >= welcome.shard_cnt:
             raise BadReply(f"of no use: {welcome}")
+        if welcome.features & ~features:
+            raise BadReply(f"features that were not wanted: {welcome}")
         self.crc, self.welcome = welcome.crc_mode, welcome
+        self.meta_max = LONG_META_MAX if welcome.features & FEATURE["long_meta"] else META_MAX
         self.credits, self.credit_bytes = welcome.credits, welcome.credit_bytes
         return welcome
 
@@ -915,7 +921,7 @@ class Connection:
         wanted = crc32c(raw[:-4]) if self.crc != CRC_OFF else 0
         if header.header_crc != wanted:
             raise BadReply(f"header_crc {header.header_crc:#x}, not {wanted:#x}: {header}")
-        if header.meta_bytes > META_MAX or header.data_bytes > PIECE_MAX:
+        if header.meta_bytes > self.meta_max or header.data_bytes > PIECE_MAX:
             raise BadReply(f"too long: {header}")
         if header.flags & ~(FLAG["more"] | FLAG["shared"]) or (header.data_bytes == 0 and header.offset != 0):
             raise BadReply(f"flags or offset: {header}")

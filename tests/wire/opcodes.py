@@ -435,7 +435,22 @@ def test_set(daemon):
         assert lapis(wire.set_attrs("set/a", btime_ns=1)).btime_ns == 1
         refused(lapis, wire.set_attrs("set/nothing", mode=0), "ENOENT")
         for flag in ("immutable", "append"):
-            refused(lapis, wire.set_attrs("set/a", flags=wire.ATTR_FLAG[flag]), "EOPNOTSUPP")
+            bit = wire.ATTR_FLAG[flag]
+            assert lapis(wire.set_attrs("set/a", flags=bit)).flags == bit
+            refused(lapis, wire.set_attrs("set/a", mode=0o600), "EPERM")
+            refused(lapis, wire.delete("set/a"), "EPERM")
+            refused(lapis, wire.put("set/a", b"other"), "EPERM")
+            refused(lapis, wire.move("set/a", "set/b"), "EPERM")
+            refused(lapis, wire.write("set/a", b"x", 0), "EPERM")
+            refused(lapis, wire.omap_set("set/a", "k", b"x"), "EPERM")
+            refused(lapis, wire.compound("set/a", wire.change("xattr_set", "user.x", b"x")), "EPERM")
+        appended = lapis(wire.stat("set/a")).size_bytes
+        lapis(wire.write("set/a", b"more", append=True))
+        assert lapis(wire.stat("set/a")).size_bytes == appended + 4
+        lapis(wire.set_attrs("set", flags=wire.ATTR_FLAG["immutable"]))
+        refused(lapis, wire.put("set/new", b"x"), "EPERM")
+        refused(lapis, wire.put("set/new/below", b"x"), "EPERM")
+        lapis(wire.set_attrs("set", flags=0))
         assert lapis(wire.set_attrs("set/a", flags=0)).flags == 0
         unknown = wire.set_attrs("set/a", mode=0)
         unknown.meta = unknown.meta[:128] + b"\0\0\0\x80" + unknown.meta[132:]
@@ -546,7 +561,7 @@ def test_longest_values(daemon):
     """One limit, however a value comes: what was set can be read."""
     with daemon.connect() as lapis:
         lapis(wire.put("lv/a", b"abc"))
-        most = wire.random_bytes(60000)
+        most = wire.random_bytes(65536)
         for request in (
             lambda value: wire.put("lv/b", b"", xattrs={"user.v": value}),
             lambda value: wire.xattr_set("lv/b", "user.v", value),
@@ -558,6 +573,28 @@ def test_longest_values(daemon):
         lapis(wire.compound("lv/a", wire.change("omap_set", "k", most)))
         assert lapis(wire.omap_get("lv/a", "k")) == most
         refused(lapis, wire.compound("lv/a", wire.change("omap_set", "k", most + b"x")), "E2BIG")
+        for name in ("user.u", "user.w"):
+            lapis(wire.xattr_set("lv/b", name, most))
+        found, after = [], b""
+        while True:
+            page = lapis(wire.xattr_list("lv/b", after))
+            found += page.items
+            if not page.more:
+                break
+            after = page.items[-1][0]
+        assert found == [(name, most) for name in (b"user.u", b"user.v", b"user.w")]
+    # Whose messages are shorter is told, and goes on.
+    with daemon.connect(features=0) as lapis:
+        assert lapis.welcome.features == 0
+        refused(lapis, wire.xattr_get("lv/b", "user.v"), "EMSGSIZE")
+        refused(lapis, wire.xattr_list("lv/b", b""), "EMSGSIZE")
+        refused(lapis, wire.omap_get("lv/a", "k"), "EMSGSIZE")
+        names = lapis(wire.xattr_list("lv/b", b"", with_values=False))
+        assert [name for name, _ in names.items] == [b"user.u", b"user.v", b"user.w"]
+        lapis(wire.xattr_set("lv/b", "user.v", most[:65000]))
+        assert lapis(wire.xattr_get("lv/b", "user.v")) == most[:65000]
+    with daemon.connect(features=0xFFFFFFFFFFFFFFFF) as lapis:
+        assert lapis.welcome.features == wire.FEATURE["long_meta"]
 
 
 def test_omap(daemon):
@@ -589,7 +626,7 @@ def _small_map(lapis, kind, where, stem, name_max):
     assert found == sorted(model.items()) and rounds == 9, rounds
     page = lapis(listing(where, f"{stem}k033", f"{stem}k03", with_values=False))
     assert page == ([(f"{stem}k03{i}".encode(), b"") for i in range(4, 10)], False)
-    big = wire.random_bytes(60000)
+    big = wire.random_bytes(65536)
     lapis(put(where, stem + "big", big))
     assert lapis(get(where, stem + "big")) == big
     refused(lapis, put(where, stem + "big", big + b"x"), "E2BIG")

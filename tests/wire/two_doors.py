@@ -141,13 +141,19 @@ def attributes(lapis):
     lapis(wire.xattr_set("bucket/f", "user.a", b"two"))
     check(os.getxattr(path_of("bucket/f"), "user.a") == b"two", "an xattr again")
     # What one door takes the other gives back.
-    os.setxattr(path_of("bucket/f"), "user.a", b"x" * 60000)
-    check(lapis(wire.xattr_get("bucket/f", "user.a")) == b"x" * 60000, "the longest xattr")
-    try:
-        os.setxattr(path_of("bucket/f"), "user.a", b"x" * 60001)
-        check(False, "a longer xattr")
-    except OSError as error:
-        check(error.errno == errno.ENOSPC, f"a longer xattr: {error}")
+    os.setxattr(path_of("bucket/f"), "user.a", b"x" * 65536)
+    check(lapis(wire.xattr_get("bucket/f", "user.a")) == b"x" * 65536, "the longest xattr")
+    lapis(wire.xattr_set("bucket/f", "user.a", b"y" * 65536))
+    check(os.getxattr(path_of("bucket/f"), "user.a") == b"y" * 65536, "the longest xattr back")
+    # Flags hold at both doors, whichever sets them.
+    lapis(wire.set_attrs("bucket/f", flags=wire.ATTR_FLAG["immutable"]))
+    for change in (lambda: os.unlink(path_of("bucket/f")), lambda: open(path_of("bucket/f"), "ab")):
+        try:
+            change()
+            check(False, "a change of what is immutable")
+        except PermissionError as error:
+            check(error.errno == errno.EPERM, f"a change of what is immutable: {error}")
+    lapis(wire.set_attrs("bucket/f", flags=0))
     # An access list decides who may read: the kernel remembers it, and asks nobody.
     acl = lambda mask: bytes.fromhex(
         "02000000"
