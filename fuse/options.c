@@ -108,7 +108,7 @@ static void name_flag(struct lpi_fuse_options *options, unsigned long set, unsig
 	const unsigned long kinds = MS_NOATIME | MS_STRICTATIME;
 	if ((set & kinds) != 0)
 		cleared |= kinds & ~set;
-	options->has_atimes |= ((set | cleared) & kinds) != 0;
+	options->has_atimes |= (set & kinds) != 0 || (cleared & MS_NOATIME) != 0;
 	options->set = (options->set & ~cleared) | set;
 	options->cleared = (options->cleared & ~set) | cleared;
 }
@@ -318,12 +318,6 @@ void lpi_fuse_options_kernel(const struct lpi_fuse_options *options, char *text,
 unsigned long lpi_fuse_options_late(const struct lpi_fuse_options *options)
 {
 	return options->set & (MS_NODIRATIME | MS_STRICTATIME);
-}
-
-bool lpi_fuse_option_is_flag(const char *item)
-{
-	uint32_t idx = find(item);
-	return idx != NONE && (table[idx].meaning == SET || table[idx].meaning == CLEAR);
 }
 
 static bool is_same_behaviour(const struct lp_fuse_behaviour *a, const struct lp_fuse_behaviour *b)

@@ -34,8 +34,6 @@ int lpi_fuse_options_parse(const char *text, struct lpi_fuse_options *ret_option
  * else there is of flags is set when it has been mounted: lpi_fuse_options_late(). */
 void lpi_fuse_options_kernel(const struct lpi_fuse_options *options, char *text, size_t size);
 unsigned long lpi_fuse_options_late(const struct lpi_fuse_options *options);
-/* A flag of a mount, or nothing, as far as a mount that is there is asked for it. */
-bool lpi_fuse_option_is_flag(const char *item);
 /* All but the flags. */
 bool lpi_fuse_options_are_same(const struct lpi_fuse_options *a, const struct lpi_fuse_options *b);
 

@@ -198,8 +198,6 @@ static void test_same(void **state)
 		after = parse(text);
 		assert_false(lpi_fuse_options_are_same(&before, &after));
 	}
-	assert_true(lpi_fuse_option_is_flag("ro") && lpi_fuse_option_is_flag("exec"));
-	assert_false(lpi_fuse_option_is_flag("uid=5") || lpi_fuse_option_is_flag("r"));
 }
 
 /* How requests come, and whether the daemon's rings have to be made for it. */
