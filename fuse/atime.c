@@ -39,8 +39,9 @@ static bool counts(const struct lp_attrs *attrs, int64_t now_ns)
 bool lpi_fuse_is_read_due(const struct lpi_fuse_request *request, uint32_t flags,
 			  const struct lp_attrs *attrs)
 {
-	return !request->channel->options.behaviour.no_atime && (flags & O_NOATIME) == 0 &&
-	       (flags & O_ACCMODE) != O_WRONLY && is_a_day_old(attrs, lpi_fuse_wall_ns(request));
+	return lpi_fuse_atimes(request->channel) != LPI_FUSE_KEEP_NO_ATIMES &&
+	       (flags & O_NOATIME) == 0 && (flags & O_ACCMODE) != O_WRONLY &&
+	       is_a_day_old(attrs, lpi_fuse_wall_ns(request));
 }
 
 static void touched(struct lp_ns_op *op)
@@ -85,7 +86,7 @@ void lpi_fuse_touch(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
 	uint64_t now_ns = lp_reactor_now_ns(channel->options.reactor);
 	struct lp_ino ino = lpi_fuse_own(request);
 	bool is_recent = seen->ino.nr == ino.nr && now_ns - seen->at_ns < SEEN_NS;
-	if (is_recent || channel->options.behaviour.no_atime) {
+	if (is_recent || lpi_fuse_atimes(channel) == LPI_FUSE_KEEP_NO_ATIMES) {
 		next(request);
 		return;
 	}

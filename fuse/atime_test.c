@@ -77,7 +77,7 @@ static void test_read_anew(void **state)
 	assert_true(keeps_cache(machine, node, O_RDONLY));
 	set_back(machine, node, DAY_S + 60);
 	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
-		machine->channels[i]->options.behaviour.no_atime = true;
+		atomic_store(&machine->channels[i]->atimes, LPI_FUSE_KEEP_NO_ATIMES);
 	assert_true(keeps_cache(machine, node, O_RDONLY));
 	machine_end(machine);
 }
@@ -93,7 +93,8 @@ static void test_no_diratime(void **state)
 	for (uint32_t round = 0; round < 2; round++) {
 		bool is_off = round == 0;
 		for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
-			machine->channels[i]->options.behaviour.no_diratime = is_off;
+			atomic_store(&machine->channels[i]->atimes,
+				     is_off ? LPI_FUSE_KEEP_FILES_ATIMES : LPI_FUSE_KEEP_ATIMES);
 		set_back(machine, dir, DAY_S + 60);
 		set_back(machine, file, DAY_S + 60);
 		int64_t before = atime_of(machine, dir);

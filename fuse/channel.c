@@ -616,6 +616,13 @@ static void cancelled(struct lp_io *io)
 
 /* --- From birth to death ---------------------------------------------------------------------- */
 
+static uint32_t first_atimes(const struct lp_fuse_behaviour *behaviour)
+{
+	if (behaviour->no_atime)
+		return LPI_FUSE_KEEP_NO_ATIMES;
+	return behaviour->no_diratime ? LPI_FUSE_KEEP_FILES_ATIMES : LPI_FUSE_KEEP_ATIMES;
+}
+
 int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 			struct lp_fuse_channel **ret_channel)
 {
@@ -625,6 +632,7 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 		return -ENOMEM;
 	channel->options = *options;
 	channel->fd = -1;
+	atomic_init(&channel->atimes, first_atimes(&options->behaviour));
 	channel->read_task.run = read_some;
 	channel->stopped_task.run = run_stopped;
 	channel->retry.fire = retry;

@@ -35,7 +35,7 @@ struct lp_fuse_behaviour {
 	bool sync;           /* what changes something is durable when it is answered */
 	uint32_t squash_uid; /* of whoever makes something; UINT32_MAX: as they are */
 	uint32_t squash_gid;
-	bool no_atime;
+	bool no_atime; /* in the beginning: a mount can be asked for others */
 	bool no_diratime;
 	bool writeback;    /* the kernel gathers writes: sizes and times of what it has open are its
 			      own */
@@ -60,6 +60,7 @@ struct lp_fuse_channel_options {
 	struct lp_workers *launderer;     /* another (fuse/launder.h); NULL: nobody maps */
 	struct lp_fuse_ring *ring;        /* of the mount; NULL: all goes by the descriptors */
 	struct lp_fuse_behaviour behaviour;
+	const char *mount_options; /* as they were given; NULL: none. Outlives the channel */
 	/* The connection has come to its end, by an unmount or an abort. Once, in a turn. */
 	void (*gone)(void *arg);
 	void *arg;

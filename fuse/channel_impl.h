@@ -29,6 +29,13 @@ struct lpi_fuse_seen {
 	uint64_t at_ns;
 };
 
+/* Which access times are kept: of all that is read, but for directories, of nothing. */
+enum {
+	LPI_FUSE_KEEP_ATIMES,
+	LPI_FUSE_KEEP_FILES_ATIMES,
+	LPI_FUSE_KEEP_NO_ATIMES,
+};
+
 struct lp_fuse_channel {
 	struct lp_fuse_channel_options options;
 	int fd; /* -1: it does not serve */
@@ -72,6 +79,8 @@ struct lp_fuse_channel {
 	bool is_watching;
 	_Atomic bool is_mute; /* any thread's: the kernel cannot be told what changes */
 	_Atomic bool is_over; /* any thread's: the connection has ended */
+	/* Any thread's: a mount may be asked for others (fuse/settings.h). */
+	_Atomic uint32_t atimes;
 	/* What the kernel knew is forgotten. */
 	struct lp_ns_op forget_op;
 	bool is_forgetting;
@@ -96,6 +105,11 @@ void lpi_fuse_channel_refuse(struct lpi_fuse_request *request, int err);
 void lpi_fuse_channel_gone(struct lp_fuse_channel *channel);
 /* Something that has to end before it stops has ended. */
 void lpi_fuse_channel_check_stopped(struct lp_fuse_channel *channel);
+
+static inline uint32_t lpi_fuse_atimes(const struct lp_fuse_channel *channel)
+{
+	return atomic_load_explicit(&channel->atimes, memory_order_relaxed);
+}
 
 /* There may be something to read: where the reactor has no ring, and so nobody polls. */
 void lpi_fuse_channel_look(struct lp_fuse_channel *channel);

@@ -1,4 +1,5 @@
 MODULES += fuse
 fuse_USES := namespace store base
 fuse_LIBS := -lfuse3
-fuse_SBIN := mount.lapis
+fuse_HELPERS := lapis_remount
+fuse_SBIN := mount.lapis mount.fuse.lapis

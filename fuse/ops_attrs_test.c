@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: what df says is available leaves out what is kept for the index and for cuts of shared
  * blocks: objects cannot have it (P6). How many blocks a file has the kernel believes only when
- * that changes no more by itself.
- * Method: a machine with two channels, whose stores and device tell what they keep, and free what
- * was cut off step by step. */
+ * that changes no more by itself; and the mode (rule M5) not at all while somebody else's write may
+ * take bits of it. Method: a machine with two channels, whose stores and device tell what they
+ * keep, and free what was cut off step by step. */
 #include "fuse/machine_test.h"
 
 #define PAGE        UINT64_C(4096)
@@ -213,11 +213,47 @@ static void test_freed_later(void **state)
 	lpi_machine_free(machine);
 }
 
+/* --- What may lose privileges ----------------------------------------------------------------- */
+
+/* What was made with a mode, or has it since: a write takes bits of some modes, which the kernel
+ * does not look for. */
+static void test_privileges(void **state)
+{
+	static const struct {
+		uint16_t mode;
+		bool is_believed;
+	} modes[] = {{0644, true},  {04644, false}, {02755, false}, {06711, false},
+		     {02745, true}, {02764, true},  {01777, true},  {0755, true}};
+	static struct said (*const ways[])(const struct cut_file *file) = {
+		by_getattr, by_setattr, by_lookup, by_link, by_statx, by_readdirplus};
+	struct lpi_machine *machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(3), 0, BELIEVED_NS);
+	struct cut_file file = {.kernel = &machine->kernels[0]};
+	(void)state;
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
+		machine->channels[i]->options.behaviour.is_only_door = true;
+	file.dir = lpi_kernel_mkdir(file.kernel, 1, "dir");
+	file.node = lpi_kernel_create(file.kernel, FUSE_CREATE, file.dir, "file").node;
+	file.dir_fh = lpi_kernel_open(file.kernel, FUSE_OPENDIR, file.dir);
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(modes) * LP_ARRAY_SIZE(ways); i++) {
+		uint32_t mode_idx = i / LP_ARRAY_SIZE(ways);
+		lpi_machine_chmod(machine, file.node, modes[mode_idx].mode);
+		assert_int_equal(ways[i % LP_ARRAY_SIZE(ways)](&file).is_believed,
+				 modes[mode_idx].is_believed);
+	}
+	/* A directory's bits nobody takes. */
+	lpi_machine_chmod(machine, file.dir, 06777);
+	file.node = file.dir;
+	assert_true(by_getattr(&file).is_believed);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_available),
 		cmocka_unit_test(test_freed_later),
+		cmocka_unit_test(test_privileges),
 	};
 	return lp_test_main(tests, "fuse/ops_attrs");
 }

@@ -157,7 +157,7 @@ static void finish(struct lpi_fuse_request *request, int err)
 		request->failure = err == -ESTALE ? -ENOENT : err;
 		end_page(request, false);
 	} else if (request->message.in.read.offset == 0 &&
-		   !request->channel->options.behaviour.no_diratime) {
+		   lpi_fuse_atimes(request->channel) == LPI_FUSE_KEEP_ATIMES) {
 		lpi_fuse_touch(request, answer_page);
 	} else {
 		answer_page(request);

@@ -11,6 +11,7 @@
 
 #include "fuse/channel_impl.h"
 #include "fuse/ops.h"
+#include "fuse/settings.h"
 #include "namespace/acl.h"
 
 #define NO_RIGHTS 07000u /* of a mode: set-user-id, set-group-id, sticky */
@@ -88,6 +89,10 @@ static void got(struct lpi_fuse_request *request)
 void lpi_fuse_getxattr(struct lpi_fuse_request *request)
 {
 	uint32_t size = LP_MIN(request->message.in.getxattr.size, LP_STORE_VALUE_MAX);
+	if (lpi_fuse_is_settings(request)) {
+		lpi_fuse_get_settings(request);
+		return;
+	}
 	if (refuse_name(request))
 		return;
 	struct lp_buf *room = lpi_fuse_room(request, LP_MAX(size, 1u), lpi_fuse_getxattr);
@@ -302,6 +307,10 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_message *message = &request->message;
 	bool is_access = is_name(message->names[0], LP_ACL_ACCESS);
+	if (lpi_fuse_is_settings(request)) {
+		lpi_fuse_set_settings(request);
+		return;
+	}
 	if (refuse_name(request))
 		return;
 	/* As long as the kernel has them. */

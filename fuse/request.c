@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "fuse/change.h"
 #include "fuse/channel_impl.h"
 #include "fuse/handover.h"
 #include "store/inode.h"
@@ -317,10 +318,19 @@ uint64_t lpi_fuse_attr_ns(const struct lpi_fuse_request *request)
 	return is_made(request) ? LP_MIN(attr_ns, MADE_ATTR_NS) : attr_ns;
 }
 
-/* Of what is being freed nobody is told when that ends, so it asks. */
+/* Whether a change of the data by somebody else takes bits of the mode. The kernel asks for that,
+ * and yet goes on believing the mode: after a write it forgets sizes and times only. */
+static bool may_lose_bits(const struct lp_attrs *attrs)
+{
+	return attrs->type == LP_INODE_TYPE_FILE &&
+	       lpi_fuse_mode_killed(attrs->mode) != attrs->mode;
+}
+
+/* Of what is being freed nobody is told when that ends, so it asks. So it does for what may lose
+ * its privileges: no program is to be run with those that are gone (rule M5). */
 uint64_t lpi_fuse_attrs_ns(const struct lpi_fuse_request *request, const struct lp_attrs *attrs)
 {
-	return attrs->is_freeing ? 0 : lpi_fuse_attr_ns(request);
+	return attrs->is_freeing || may_lose_bits(attrs) ? 0 : lpi_fuse_attr_ns(request);
 }
 
 void lpi_fuse_fill_entry(const struct lpi_fuse_request *request, const struct lp_ns_found *found,

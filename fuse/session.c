@@ -121,24 +121,43 @@ static const char *special(bool is_root, bool is_for_others)
 	return is_for_others ? ",nodev,nosuid" : ",dev,suid";
 }
 
+/* libfuse does not know them. The kernel leaves access times to us anyway, so they are there to be
+ * seen only: only root may set them. */
+static void set_late_flags(const struct lp_fuse_session *session)
+{
+	unsigned long late = lpi_fuse_options_late(&session->options);
+	struct mount_attr attr = {.attr_clr = 0};
+	if ((late & MS_NODIRATIME) != 0)
+		attr.attr_set |= MOUNT_ATTR_NODIRATIME;
+	if ((late & MS_STRICTATIME) != 0) {
+		attr.attr_clr |= MOUNT_ATTR__ATIME;
+		attr.attr_set |= MOUNT_ATTR_STRICTATIME;
+	}
+	if (late != 0 && geteuid() == 0 &&
+	    mount_setattr(AT_FDCWD, session->dir, AT_SYMLINK_NOFOLLOW, &attr, sizeof(attr)) < 0)
+		LP_LOG_DEBUG("%s: its flags: %s", session->dir, lp_strerror(errno));
+}
+
 static int mount_it(struct lp_fuse_session *session, const struct lp_fuse_session_options *options,
 		    char *why)
 {
-	const char *source = options->source;
+	const struct lpi_fuse_options *wanted = &session->options;
+	const char *source = wanted->source[0] != '\0' ? wanted->source : options->source;
 	static const struct fuse_lowlevel_ops no_ops;
 	char text[LP_FUSE_OPTIONS_MAX + PATH_MAX];
+	char flags[LP_FUSE_OPTIONS_MAX];
 	char name[] = "lapisd";
 	char flag[] = "-o";
 	char *argv[] = {name, flag, text, NULL};
 	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
 	bool is_root = geteuid() == 0;
 	/* A comma in a name would begin another option. */
+	lpi_fuse_options_kernel(wanted, flags, sizeof(flags));
 	(void)snprintf(text, sizeof(text),
-		       "fsname=%s,subtype=" LPI_FUSE_SUBTYPE ",default_permissions%s%s%s%s",
+		       "fsname=%s,subtype=" LPI_FUSE_SUBTYPE ",default_permissions%s%s%s",
 		       strchr(source, ',') != NULL ? "lapis" : source,
 		       special(is_root, options->is_for_others),
-		       is_root && !session->options.is_private ? ",allow_other" : "",
-		       session->options.kernel[0] == '\0' ? "" : ",", session->options.kernel);
+		       is_root && !wanted->is_private ? ",allow_other" : "", flags);
 	(void)pthread_mutex_lock(&said_lock);
 	said[0] = '\0';
 	fuse_set_log_func(listen_to);
@@ -154,6 +173,7 @@ static int mount_it(struct lp_fuse_session *session, const struct lp_fuse_sessio
 		return err;
 	session->is_mounted = true;
 	session->fd = fuse_session_fd(session->fuse);
+	set_late_flags(session);
 	return 0;
 }
 

@@ -70,6 +70,11 @@ bool lp_fuse_is_mount(dev_t dev)
 	return is_lapis_mount(NULL, dev);
 }
 
+bool lpi_fuse_is_ours(const char *path)
+{
+	return is_lapis_mount(path, 0);
+}
+
 static int run_fusermount(const char *dir, bool lazy)
 {
 	int status = 0;
@@ -105,8 +110,8 @@ static int append(char *path, const char *name)
 	return 0;
 }
 
-/* The path without links, also of a dead mount: what is above it is alive. */
-static int real_path(const char *dir, char *ret_path)
+/* What is above a dead mount is alive. */
+int lpi_fuse_real_path(const char *dir, char *ret_path)
 {
 	char above[PATH_MAX];
 	if (realpath(dir, ret_path) != NULL)
@@ -136,8 +141,8 @@ static int real_path(const char *dir, char *ret_path)
 int lp_fuse_umount(const char *dir, bool lazy)
 {
 	char path[PATH_MAX];
-	int err = real_path(dir, path);
+	int err = lpi_fuse_real_path(dir, path);
 	if (err < 0)
 		return err;
-	return is_lapis_mount(path, 0) ? lpi_fuse_unmount(path, lazy) : -EINVAL;
+	return lpi_fuse_is_ours(path) ? lpi_fuse_unmount(path, lazy) : -EINVAL;
 }

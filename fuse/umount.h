@@ -20,6 +20,10 @@ bool lp_fuse_is_mount(dev_t dev);
 /* -EINVAL: it is no Lapis mount; -EBUSY: in use, unless lazy: then it is taken out of sight at
  * once, and goes when nobody uses it any more; -EPERM. */
 int lp_fuse_umount(const char *dir, bool lazy) LP_MUST_CHECK;
+/* The path without links, also of a mount whose daemon is gone; into PATH_MAX bytes. */
+int lpi_fuse_real_path(const char *dir, char *ret_path) LP_MUST_CHECK;
+/* Whether what is mounted on this path, which has no links, is ours. It is not touched. */
+bool lpi_fuse_is_ours(const char *path);
 /* Without a look at what it is; an absolute path without links. */
 int lpi_fuse_unmount(const char *dir, bool lazy) LP_MUST_CHECK;
 
