@@ -76,10 +76,19 @@ static void answer_by_entry(struct lpi_fuse_drop *drop)
 		lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
-/* The kernel takes long, or cannot do it before it is answered. */
+/* The kernel takes long, or cannot do it before it is answered. If it may be at the last page it
+ * has some time for that alone. */
 static void too_late(struct lp_timer *timer)
 {
 	struct lpi_fuse_drop *drop = LP_CONTAINER_OF(timer, struct lpi_fuse_drop, limit);
+	struct lp_reactor *reactor = drop->channel->options.reactor;
+	uint64_t now_ns = lp_reactor_now_ns(reactor);
+	bool is_over = now_ns - drop->began_ns >= LPI_FUSE_DROP_LIMIT_NS;
+	if (!drop->is_crowded && !drop->was_at_last && !is_over) {
+		drop->was_at_last = atomic_load(&drop->is_at_last);
+		lp_timer_start(reactor, timer, now_ns + LPI_FUSE_DROP_HURRY_NS);
+		return;
+	}
 	if (!take_answer(drop))
 		return;
 	drop->channel->stats.dropped_late++;
@@ -91,16 +100,31 @@ static void too_late(struct lp_timer *timer)
 
 /* --- Telling ---------------------------------------------------------------------------------- */
 
-static int say(const struct lpi_fuse_drop *drop)
+/* length 0: to the end. */
+static int say(const struct lpi_fuse_drop *drop, uint64_t offset, uint64_t length)
 {
 	const struct {
 		struct fuse_out_header header;
 		struct fuse_notify_inval_inode_out out;
 	} message = {.header = {.len = sizeof(message), .error = FUSE_NOTIFY_INVAL_INODE},
-		     .out = {.ino = drop->ino.nr,
-			     .off = drop->is_all ? 0 : (int64_t)drop->offset,
-			     .len = drop->is_all ? 0 : (int64_t)drop->length}};
+		     .out = {.ino = drop->ino.nr, .off = (int64_t)offset, .len = (int64_t)length}};
 	return write(drop->channel->fd, &message, sizeof(message)) < 0 ? -errno : 0;
+}
+
+static int say_all(struct lpi_fuse_drop *drop)
+{
+	uint64_t end = drop->offset + drop->length;
+	uint64_t from = drop->offset;
+	if (drop->is_all)
+		return say(drop, 0, 0);
+	if (drop->may_lock && drop->last_page > from) {
+		int err = say(drop, from, drop->last_page - from);
+		if (err < 0)
+			return err;
+		from = drop->last_page;
+	}
+	atomic_store(&drop->is_at_last, true);
+	return say(drop, from, end - from);
 }
 
 /* On a thread that may block. A write through the cache has its inode's lock until it is answered:
@@ -110,7 +134,7 @@ static void run(struct lp_work *work)
 	struct lpi_fuse_drop *drop = LP_CONTAINER_OF(work, struct lpi_fuse_drop, work);
 	const struct lp_fuse_channel *channel = drop->channel;
 	lpi_fuse_pages_begin_drop(channel, drop->ino);
-	int err = say(drop);
+	int err = say_all(drop);
 	bool is_noted = !drop->is_through || atomic_load(&drop->is_answered);
 	lpi_fuse_pages_end_drop(channel, drop->ino, is_noted);
 	if (err == 0 && drop->is_all)
@@ -177,12 +201,13 @@ static void done(struct lp_work *work)
 /* --- What is to be dropped -------------------------------------------------------------------- */
 
 /* The last page may be locked until the answer: it was not covered, and may not have been there. */
-static bool may_lock(const struct fuse_write_in *in)
+static void look_at_last_page(struct lpi_fuse_drop *drop)
 {
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t end = in->offset + in->size;
-	uint64_t last_page = lp_align_down(end - 1, page_bytes);
-	return in->offset > last_page || end % page_bytes != 0;
+	uint64_t end = drop->offset + drop->length;
+	drop->last_page = lp_align_down(end - 1, page_bytes);
+	drop->may_lock =
+		drop->is_through && (drop->offset > drop->last_page || end % page_bytes != 0);
 }
 
 /* Of a queue's entries some must be free for what the kernel may wait for. */
@@ -199,12 +224,14 @@ static bool is_crowded(const struct lpi_fuse_drop *drop, const struct lpi_fuse_r
 static void start_limit(struct lpi_fuse_drop *drop, const struct lpi_fuse_request *request)
 {
 	struct lp_reactor *reactor = drop->channel->options.reactor;
-	bool is_hurried = is_crowded(drop, request) ||
-			  (drop->is_through && may_lock(&request->message.in.write));
+	look_at_last_page(drop);
+	drop->is_crowded = is_crowded(drop, request);
+	bool is_hurried = drop->is_crowded || drop->may_lock;
 	uint64_t limit_ns = is_hurried ? LPI_FUSE_DROP_HURRY_NS : LPI_FUSE_DROP_LIMIT_NS;
 	atomic_fetch_add(held_cnt_of(drop->channel), 1);
+	drop->began_ns = lp_reactor_now_ns(reactor);
 	drop->limit.fire = too_late;
-	lp_timer_start(reactor, &drop->limit, lp_reactor_now_ns(reactor) + limit_ns);
+	lp_timer_start(reactor, &drop->limit, drop->began_ns + limit_ns);
 }
 
 /* What it has is given back now, and it is answered when it has ended. */

@@ -11,10 +11,13 @@
  *
  * The kernel may wait for something that it does not send before the write is answered. It has so
  * many requests at a time by AIO and of readahead (LP_FUSE_BACKGROUND_MAX), and so many entries of
- * io_uring. So when most of these wait here, a write waits for some milliseconds only. The same
- * goes for a write through the cache whose last page is not covered, for the kernel may keep that
- * page locked until the answer. Such a page cannot be wrong. Any other write waits for two seconds
- * at most. Whoever has waited long enough is answered first, and told behind that.
+ * io_uring. So when most of these wait here, a write waits for some milliseconds only. Any other
+ * write waits for two seconds at most. Whoever has waited long enough is answered first, and the
+ * kernel is told behind that.
+ *
+ * A write through the cache may cover its last page in part. If that page was not there before, the
+ * kernel keeps it locked until the answer, and it cannot be wrong. So it is told of the last page
+ * by itself, behind the others, and is given some milliseconds for it.
  *
  * The threads are not the notifier's. That may wait for a directory's lock, whose holder may wait
  * for the lock of a file that a writer has (rule M3).
@@ -30,7 +33,7 @@
 
 #define LPI_FUSE_DROPS_MAX      512u /* of a channel at a time */
 #define LPI_FUSE_DROP_LIMIT_NS  (2 * LP_NS_PER_S)
-#define LPI_FUSE_DROP_HURRY_NS  (5 * LP_NS_PER_MS)
+#define LPI_FUSE_DROP_HURRY_NS  (10 * LP_NS_PER_MS)
 #define LPI_FUSE_DROPS_HURRY_AT (LP_FUSE_BACKGROUND_MAX / 4 * 3) /* of a mount at a time */
 
 struct lpi_fuse_drop {
@@ -43,7 +46,9 @@ struct lpi_fuse_drop {
 	_Atomic uint32_t *held_cnt;       /* of its queue; NULL: it came by a descriptor */
 	struct lp_ino ino;
 	uint64_t offset;
-	uint64_t length; /* 0: to the end */
+	uint64_t length;    /* 0: to the end */
+	uint64_t last_page; /* where the last page begins */
+	uint64_t began_ns;
 	uint64_t unique;
 	int fd; /* home's */
 	int err;
@@ -51,6 +56,10 @@ struct lpi_fuse_drop {
 	uint32_t fills;
 	bool is_all;
 	bool is_through; /* the write was one through the cache */
+	bool is_crowded;
+	bool may_lock;           /* the kernel: the last page, until the answer */
+	bool was_at_last;        /* when the limit was looked at */
+	_Atomic bool is_at_last; /* all but the last page have been dropped */
 	_Atomic bool is_answered;
 };
 

@@ -385,37 +385,56 @@ static void run_appended_aio(struct lpi_stale_run *run)
 
 /* --- Two writers of one block ----------------------------------------------------------------- */
 
-/* The first half of each block is written through the cache; who writes the other half has the
- * kernel drop the page. */
-static void write_first_halves(struct lpi_stale_run *run)
+/* One writes through the cache, from the middle of the first block to the middle of the last. The
+ * other writes the first half of the first block and the second half of the last one, and has the
+ * kernel drop these pages. A write of this length takes a while, so that happens in the middle. */
+#define MANY        64u /* blocks */
+#define MANY_BYTES  ((size_t)MANY * BLOCK)
+#define INNER_BYTES (MANY_BYTES - BLOCK)
+
+static void read_ends(struct lpi_stale_run *run, void *arg)
 {
-	void *buf = lpi_stale_buf(BLOCK);
+	int fd = lpi_stale_open(run, O_RDONLY);
+	(void)arg;
+	while (!lpi_stale_is_over(run))
+		(void)read_word(fd, rand() % 2 == 0 ? 0 : MANY_BYTES - 8);
+}
+
+static void write_inner(struct lpi_stale_run *run)
+{
+	void *buf = lpi_stale_buf(MANY_BYTES);
 	int fd = lpi_stale_open(run, O_RDWR);
-	void *map = lpi_stale_map(fd, (size_t)FEW * BLOCK);
-	help_to_read(run, 3);
+	void *map = lpi_stale_map(fd, MANY_BYTES);
+	for (unsigned i = 0; i < 3; i++)
+		lpi_stale_help(run, read_ends, NULL);
 	for (uint64_t version = 1; !lpi_stale_is_over(run); version++) {
-		uint64_t block = version % FEW;
-		lpi_stale_fill(buf, version, HALF);
-		lpi_stale_write(fd, buf, HALF, block * BLOCK);
-		look(run, "mapping, first half", block, word_at(map, block * BLOCK), version);
-		look(run, "pread, first half", block, read_word(fd, block * BLOCK), version);
+		lpi_stale_fill(buf, version, INNER_BYTES);
+		lpi_stale_write(fd, buf, INNER_BYTES, HALF);
+		look(run, "mapping, inner", 0, word_at(map, HALF), version);
+		look(run, "mapping, inner", MANY - 1, word_at(map, HALF + INNER_BYTES - 8),
+		     version);
+		look(run, "pread, inner", MANY - 1, read_word(fd, HALF + INNER_BYTES - 8), version);
 	}
 }
 
-static void second_halves_direct(struct lpi_stale_run *run, void *arg)
+/* What the other writer writes this time. */
+static uint64_t outer_offset(void)
+{
+	return rand() % 2 == 0 ? 0 : MANY_BYTES - HALF;
+}
+
+static void outer_direct(struct lpi_stale_run *run, void *arg)
 {
 	struct writer writer = {.run = run};
 	void *buf = lpi_stale_buf(BLOCK);
 	int fd = lpi_stale_open(run, O_RDWR | O_DIRECT);
-	void *map = lpi_stale_map(lpi_stale_open(run, O_RDONLY), (size_t)FEW * BLOCK);
+	void *map = lpi_stale_map(lpi_stale_open(run, O_RDONLY), MANY_BYTES);
 	(void)arg;
 	for (writer.version = 1; !lpi_stale_is_over(run); writer.version++) {
-		uint64_t block = (uint64_t)rand() % FEW;
-		const struct lpi_stale_piece piece = {buf, HALF, block * BLOCK + HALF};
-		writer.blocks[0] = block;
+		const struct lpi_stale_piece piece = {buf, HALF, outer_offset()};
 		lpi_stale_fill(buf, writer.version, HALF);
 		lpi_stale_submit(LPI_STALE_AIO, fd, &piece, 1, acked, &writer);
-		look(run, "mapping, second half", block, word_at(map, block * BLOCK + HALF),
+		look(run, "mapping, outer", piece.offset / BLOCK, word_at(map, piece.offset),
 		     writer.version);
 	}
 }
@@ -430,34 +449,33 @@ static struct lapis_file *open_socket(struct lpi_stale_run *run)
 	return file;
 }
 
-static void second_halves_native(struct lpi_stale_run *run, void *arg)
+static void outer_native(struct lpi_stale_run *run, void *arg)
 {
 	void *buf = lpi_stale_buf(BLOCK);
 	struct lapis_file *file = open_socket(run);
-	void *map = lpi_stale_map(lpi_stale_open(run, O_RDONLY), (size_t)FEW * BLOCK);
+	void *map = lpi_stale_map(lpi_stale_open(run, O_RDONLY), MANY_BYTES);
 	(void)arg;
 	for (uint64_t version = 1; !lpi_stale_is_over(run); version++) {
-		uint64_t block = (uint64_t)rand() % FEW;
+		uint64_t offset = outer_offset();
 		lpi_stale_fill(buf, version, HALF);
-		if (lapis_pwrite(file, buf, HALF, block * BLOCK + HALF, LAPIS_ORDERED) < 0)
+		if (lapis_pwrite(file, buf, HALF, offset, LAPIS_ORDERED) < 0)
 			lpi_stale_fail("a write through the socket");
-		look(run, "mapping, second half", block, word_at(map, block * BLOCK + HALF),
-		     version);
+		look(run, "mapping, outer", offset / BLOCK, word_at(map, offset), version);
 	}
 }
 
-static void run_halves(struct lpi_stale_run *run)
+static void run_beside_direct(struct lpi_stale_run *run)
 {
 	lay_out(run);
-	lpi_stale_help(run, second_halves_direct, NULL);
-	write_first_halves(run);
+	lpi_stale_help(run, outer_direct, NULL);
+	write_inner(run);
 }
 
-static void run_halves_native(struct lpi_stale_run *run)
+static void run_beside_native(struct lpi_stale_run *run)
 {
 	lay_out(run);
-	lpi_stale_help(run, second_halves_native, NULL);
-	write_first_halves(run);
+	lpi_stale_help(run, outer_native, NULL);
+	write_inner(run);
 }
 
 /* --- Changes of all kinds through the socket -------------------------------------------------- */
@@ -562,9 +580,9 @@ const struct lpi_stale_case lpi_stale_cases[] = {
 	{.name = "extended", .run = run_extended},
 	{.name = "appended-direct", .run = run_appended_direct},
 	{.name = "appended-aio", .run = run_appended_aio},
-	{.name = "halves", .run = run_halves, .is_for_one_kernel = true},
-	{.name = "halves-native",
-	 .run = run_halves_native,
+	{.name = "beside-direct", .run = run_beside_direct, .is_for_one_kernel = true},
+	{.name = "beside-native",
+	 .run = run_beside_native,
 	 .needs_socket = true,
 	 .is_for_one_kernel = true},
 	{.name = "native", .run = run_native, .needs_socket = true},
