@@ -16,8 +16,8 @@
 #include "daemon/service_impl.h"
 #include "fuse/ring.h"
 
-/* One of them may wait for a page of one file while another has something to do. */
-#define DROPPERS 2u
+/* Some of them may wait for pages that are being read while others have something to do. */
+#define DROPPERS 8u
 
 static void run_work(struct lp_service *service, struct lp_workers *workers,
 		     void (*run)(struct lp_work *work), void (*done)(struct lp_work *work))

@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -76,17 +78,73 @@ static void answer_by_entry(struct lpi_fuse_drop *drop)
 		lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
-/* The kernel takes long, or cannot do it before it is answered. If it may be at the last page it
- * has some time for that alone. */
-static void too_late(struct lp_timer *timer)
+/* --- What is stuck ---------------------------------------------------------------------------- */
+
+/* Of a queue's entries some must be free for what the kernel may wait for. */
+static bool is_crowded(const struct lpi_fuse_drop *drop)
+{
+	if (atomic_load(held_cnt_of(drop->channel)) >= LPI_FUSE_DROPS_HURRY_AT)
+		return true;
+	if (drop->request == NULL)
+		return false;
+	uint32_t depth = drop->request->entry->ring->depth;
+	return atomic_load(drop->held_cnt) >= depth - LP_MAX(depth / 4, 1u);
+}
+
+/* The thread sleeps in the kernel, and no signal wakes it: it waits for a page. */
+static bool is_asleep(int tid)
+{
+	char path[64];
+	char stat[128];
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, stat, sizeof(stat) - 1);
+	if (fd >= 0)
+		(void)close(fd); /* it was only read */
+	if (len <= 0)
+		return true; /* nobody knows */
+	stat[len] = '\0';
+	const char *name_end = strrchr(stat, ')');
+	return name_end == NULL || strncmp(name_end, ") D", 3) == 0;
+}
+
+static bool is_stuck(const struct lpi_fuse_drop *drop)
+{
+	int tid = atomic_load(&drop->tid);
+	return atomic_load(&drop->is_at_last) && (tid == 0 || is_asleep(tid));
+}
+
+static bool are_all_stuck(const struct lpi_fuse_drop *drop, uint64_t now_ns)
+{
+	struct lp_workers *dropper = drop->channel->options.dropper;
+	struct lp_workers_stats stats;
+	uint64_t ended_ns = atomic_load(&drop->channel->peers[0]->drops.ended_ns);
+	uint64_t from_ns = LP_MAX(ended_ns, drop->began_ns);
+	if (now_ns - LP_MIN(from_ns, now_ns) < LPI_FUSE_DROP_STUCK_NS)
+		return false;
+	lp_workers_read_stats(dropper, &stats);
+	return stats.running >= lp_workers_thread_cnt(dropper);
+}
+
+/* Seen twice: it might just be on its way. */
+static bool has_to_answer(struct lpi_fuse_drop *drop, uint64_t now_ns)
+{
+	bool was_stuck = drop->was_stuck;
+	bool is_hurried = drop->may_lock || is_crowded(drop);
+	drop->was_stuck = is_hurried && is_stuck(drop);
+	if (now_ns - drop->began_ns >= LPI_FUSE_DROP_LIMIT_NS || (was_stuck && drop->was_stuck))
+		return true;
+	return is_crowded(drop) && are_all_stuck(drop, now_ns);
+}
+
+/* The kernel takes long, or cannot do it before it is answered. */
+static void look(struct lp_timer *timer)
 {
 	struct lpi_fuse_drop *drop = LP_CONTAINER_OF(timer, struct lpi_fuse_drop, limit);
 	struct lp_reactor *reactor = drop->channel->options.reactor;
 	uint64_t now_ns = lp_reactor_now_ns(reactor);
-	bool is_over = now_ns - drop->began_ns >= LPI_FUSE_DROP_LIMIT_NS;
-	if (!drop->is_crowded && !drop->was_at_last && !is_over) {
-		drop->was_at_last = atomic_load(&drop->is_at_last);
-		lp_timer_start(reactor, timer, now_ns + LPI_FUSE_DROP_HURRY_NS);
+	if (!has_to_answer(drop, now_ns)) {
+		lp_timer_start(reactor, timer, now_ns + LPI_FUSE_DROP_LOOK_NS);
 		return;
 	}
 	if (!take_answer(drop))
@@ -133,8 +191,11 @@ static void run(struct lp_work *work)
 {
 	struct lpi_fuse_drop *drop = LP_CONTAINER_OF(work, struct lpi_fuse_drop, work);
 	const struct lp_fuse_channel *channel = drop->channel;
+	atomic_store(&drop->tid, gettid());
 	lpi_fuse_pages_begin_drop(channel, drop->ino);
 	int err = say_all(drop);
+	atomic_store(&channel->peers[0]->drops.ended_ns,
+		     lp_clock_mono_ns(lp_reactor_clock(channel->options.reactor)));
 	bool is_noted = !drop->is_through || atomic_load(&drop->is_answered);
 	lpi_fuse_pages_end_drop(channel, drop->ino, is_noted);
 	if (err == 0 && drop->is_all)
@@ -210,28 +271,14 @@ static void look_at_last_page(struct lpi_fuse_drop *drop)
 		drop->is_through && (drop->offset > drop->last_page || end % page_bytes != 0);
 }
 
-/* Of a queue's entries some must be free for what the kernel may wait for. */
-static bool is_crowded(const struct lpi_fuse_drop *drop, const struct lpi_fuse_request *request)
-{
-	if (atomic_load(held_cnt_of(drop->channel)) >= LPI_FUSE_DROPS_HURRY_AT)
-		return true;
-	if (drop->held_cnt == NULL)
-		return false;
-	uint32_t depth = request->entry->ring->depth;
-	return atomic_load(drop->held_cnt) >= depth - LP_MAX(depth / 4, 1u);
-}
-
-static void start_limit(struct lpi_fuse_drop *drop, const struct lpi_fuse_request *request)
+static void start_limit(struct lpi_fuse_drop *drop)
 {
 	struct lp_reactor *reactor = drop->channel->options.reactor;
 	look_at_last_page(drop);
-	drop->is_crowded = is_crowded(drop, request);
-	bool is_hurried = drop->is_crowded || drop->may_lock;
-	uint64_t limit_ns = is_hurried ? LPI_FUSE_DROP_HURRY_NS : LPI_FUSE_DROP_LIMIT_NS;
 	atomic_fetch_add(held_cnt_of(drop->channel), 1);
 	drop->began_ns = lp_reactor_now_ns(reactor);
-	drop->limit.fire = too_late;
-	lp_timer_start(reactor, &drop->limit, drop->began_ns + limit_ns);
+	drop->limit.fire = look;
+	lp_timer_start(reactor, &drop->limit, drop->began_ns + LPI_FUSE_DROP_LOOK_NS);
 }
 
 /* What it has is given back now, and it is answered when it has ended. */
@@ -240,7 +287,7 @@ static void park(struct lpi_fuse_drop *drop, struct lpi_fuse_request *request)
 	drop->home = request->home;
 	drop->fd = request->home->fd;
 	atomic_fetch_add(&drop->home->drops.parked_cnt, 1);
-	start_limit(drop, request);
+	start_limit(drop);
 	lpi_fuse_look_slow(request, drop->err);
 	lpi_fuse_end(request, drop->err);
 }
@@ -249,8 +296,8 @@ static void keep(struct lpi_fuse_drop *drop, struct lpi_fuse_request *request)
 {
 	drop->request = request;
 	drop->held_cnt = &request->entry->ring->held_cnts[request->entry->queue];
-	start_limit(drop, request);
 	atomic_fetch_add(drop->held_cnt, 1);
+	start_limit(drop);
 	lpi_fuse_give_back_data(request);
 }
 

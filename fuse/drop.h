@@ -9,15 +9,18 @@
  *   told      the same thread answers the write. One that came by io_uring keeps its request and
  *             its entry, and is answered on the channel's thread
  *
- * The kernel may wait for something that it does not send before the write is answered. It has so
+ * The kernel may wait for a page whose read it does not send before a write is answered: it has so
  * many requests at a time by AIO and of readahead (LP_FUSE_BACKGROUND_MAX), and so many entries of
- * io_uring. So when most of these wait here, a write waits for some milliseconds only. Any other
- * write waits for two seconds at most. Whoever has waited long enough is answered first, and the
- * kernel is told behind that.
+ * io_uring. So when most of these wait here (a crowd), a write is answered when the thread is seen
+ * to be stuck at its last page. A page whose read comes later cannot be wrong. If all threads are
+ * stuck, whoever waits for a thread is answered, too; he may have to see old data until one of them
+ * goes on.
  *
  * A write through the cache may cover its last page in part. If that page was not there before, the
- * kernel keeps it locked until the answer, and it cannot be wrong. So it is told of the last page
- * by itself, behind the others, and is given some milliseconds for it.
+ * kernel keeps it locked until the answer, and it cannot be wrong either. So it is told of the last
+ * page by itself, behind the others; if it is stuck there the write is answered.
+ *
+ * Nobody waits for more than two seconds.
  *
  * The threads are not the notifier's. That may wait for a directory's lock, whose holder may wait
  * for the lock of a file that a writer has (rule M3).
@@ -33,7 +36,8 @@
 
 #define LPI_FUSE_DROPS_MAX      512u /* of a channel at a time */
 #define LPI_FUSE_DROP_LIMIT_NS  (2 * LP_NS_PER_S)
-#define LPI_FUSE_DROP_HURRY_NS  (10 * LP_NS_PER_MS)
+#define LPI_FUSE_DROP_LOOK_NS   (10 * LP_NS_PER_MS) /* between two looks at what is stuck */
+#define LPI_FUSE_DROP_STUCK_NS  (50 * LP_NS_PER_MS) /* without any end: all threads are */
 #define LPI_FUSE_DROPS_HURRY_AT (LP_FUSE_BACKGROUND_MAX / 4 * 3) /* of a mount at a time */
 
 struct lpi_fuse_drop {
@@ -55,10 +59,10 @@ struct lpi_fuse_drop {
 	uint32_t bytes;
 	uint32_t fills;
 	bool is_all;
-	bool is_through; /* the write was one through the cache */
-	bool is_crowded;
+	bool is_through;         /* the write was one through the cache */
 	bool may_lock;           /* the kernel: the last page, until the answer */
-	bool was_at_last;        /* when the limit was looked at */
+	bool was_stuck;          /* when it was last looked at */
+	_Atomic int tid;         /* of the thread that is at it; 0: not known */
 	_Atomic bool is_at_last; /* all but the last page have been dropped */
 	_Atomic bool is_answered;
 };
@@ -69,6 +73,7 @@ struct lpi_fuse_drops {
 	uint32_t cnt;                 /* at work */
 	_Atomic uint32_t parked_cnt;  /* of this channel's descriptor: not answered, or not ended */
 	_Atomic uint32_t held_cnt;    /* of all channels, of the first one: not answered */
+	_Atomic uint64_t ended_ns;    /* the same: when the last one was told */
 };
 
 int lpi_fuse_drops_init(struct lpi_fuse_drops *drops) LP_MUST_CHECK;

@@ -488,7 +488,7 @@ static void test_locked_page(void **state)
 		/* Until all but that page have been dropped it waits as any other. */
 		assert_false(is_answered_within(bench, LP_NS_PER_S));
 		atomic_store(&drop->is_at_last, true);
-		bool is_answered = is_answered_within(bench, 3 * LPI_FUSE_DROP_HURRY_NS);
+		bool is_answered = is_answered_within(bench, 3 * LPI_FUSE_DROP_LOOK_NS);
 		assert_int_equal(is_answered, cases[i].may_lock);
 		unstick(bench);
 		/* Of the last page by itself, if there are others. */
@@ -513,12 +513,15 @@ static void test_crowd(void **state)
 	uint64_t reader = open_as(bench, O_RDWR);
 	read_as(bench, reader, 0);
 	for (uint32_t crowd = 0; crowd < 2; crowd++) {
-		atomic_fetch_add(held_cnt, LPI_FUSE_DROPS_HURRY_AT - 1 + crowd);
+		atomic_fetch_add(held_cnt, LPI_FUSE_DROPS_HURRY_AT - 2 + crowd);
 		stick(bench);
+		struct lpi_fuse_drop *drop = next_drop(bench);
 		write_direct(bench, handle, PAGE, PAGE);
-		assert_int_equal(is_answered_within(bench, 2 * LPI_FUSE_DROP_HURRY_NS), crowd);
+		assert_false(is_answered_within(bench, 3 * LPI_FUSE_DROP_LOOK_NS));
+		atomic_store(&drop->is_at_last, true);
+		assert_int_equal(is_answered_within(bench, 3 * LPI_FUSE_DROP_LOOK_NS), crowd);
 		unstick(bench);
-		atomic_fetch_sub(held_cnt, LPI_FUSE_DROPS_HURRY_AT - 1 + crowd);
+		atomic_fetch_sub(held_cnt, LPI_FUSE_DROPS_HURRY_AT - 2 + crowd);
 		assert_int_equal(atomic_load(held_cnt), 0);
 	}
 	bench_free(bench);
@@ -570,15 +573,17 @@ static void test_ring(void **state)
 		assert_int_equal(atomic_load(&held_cnts[i]), 0);
 	for (uint32_t crowd = 0; crowd < 2; crowd++) {
 		for (uint32_t i = 0; i < bench->machine->ring->queue_cnt; i++)
-			atomic_store(&held_cnts[i], depth - 2 + crowd);
+			atomic_store(&held_cnts[i], depth - 3 + crowd);
 		stick(bench);
 		write_direct(bench, handle, PAGE, PAGE);
-		assert_int_equal(is_answered_within(bench, 2 * LPI_FUSE_DROP_HURRY_NS), crowd);
+		assert_false(is_answered_within(bench, 3 * LPI_FUSE_DROP_LOOK_NS));
 		assert_int_equal(bench->channel->bytes_out, 0);
+		/* All threads are stuck. */
+		assert_int_equal(is_answered_within(bench, 2 * LPI_FUSE_DROP_STUCK_NS), crowd);
 		unstick(bench);
 		assert_int_equal(bench->told_cnt, 1);
 		for (uint32_t i = 0; i < bench->machine->ring->queue_cnt; i++)
-			assert_int_equal(atomic_load(&held_cnts[i]), depth - 2 + crowd);
+			assert_int_equal(atomic_load(&held_cnts[i]), depth - 3 + crowd);
 	}
 	bench_free(bench);
 }
