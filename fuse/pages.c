@@ -155,7 +155,7 @@ void lpi_fuse_pages_all_dropped(const struct lp_fuse_channel *channel, struct lp
 
 /* --- Behind writes through the cache ---------------------------------------------------------- */
 
-/* It may not be noted before: somebody may be at the place of the one that is put out. */
+/* There is room for one; if it is another one, all of the place count for a while. */
 static void note(struct lpi_fuse_page_slot *slot, struct lp_ino ino, uint64_t until_ns)
 {
 	uint64_t dropped = 0;
@@ -190,9 +190,12 @@ void lpi_fuse_pages_expect_drop(const struct lp_fuse_channel *channel, struct lp
 bool lpi_fuse_pages_take_dropped(const struct lp_fuse_channel *channel, struct lp_ino ino)
 {
 	struct lpi_fuse_page_slot *slot = slot_of(channel, ino);
-	uint64_t dropped = ino.nr;
+	/* In this order: whoever drops notes it before he has ended. */
 	bool is_at_it = atomic_load(&slot->drop_cnt) > 0;
-	if (atomic_compare_exchange_strong(&slot->dropped, &dropped, 0) || is_at_it)
+	uint64_t dropped = atomic_load(&slot->dropped);
+	if (dropped == ino.nr && atomic_compare_exchange_strong(&slot->dropped, &dropped, 0))
+		return true;
+	if (is_at_it)
 		return true;
 	uint64_t until_ns = atomic_load(&slot->until_ns);
 	return until_ns != 0 && now_of(channel) < until_ns;
