@@ -211,6 +211,15 @@ $(OUT)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_MAIN) $(FUZZ_LIBS) $(OBJ)/alloc-glib
 	$(Q)$(LINK) $(if $(filter fuzz,$(VARIANT)),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) \
 		$(filter %.a,$^) $(call sys_of,fuzz)
 
+# --- old data: tests/strangers -----------------------------------------------------------------
+# tests/strangers/stale*.c is one program: it looks for data that is older than what was acknowledged.
+STALE_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/strangers/stale*.c))
+ALL_OBJS  += $(STALE_OBJS)
+ALL_TOOLS += $(OUT)/tools/stale
+$(OUT)/tools/stale: $(STALE_OBJS) $(call libs_of,client) $(OBJ)/alloc-$(ALLOC).o
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(call sys_of,client)
+
 # The seed: with LTO names in an object would be other ones each time.
 $(OBJ)/%.o: %.c
 	@mkdir -p $(@D)

@@ -170,6 +170,8 @@ static const struct lpi_counter mount_items[] = {
 	COUNTER(lp_fuse_channel_stats, reads),
 	COUNTER(lp_fuse_channel_stats, throttled),
 	COUNTER(lp_fuse_channel_stats, roomless),
+	COUNTER(lp_fuse_channel_stats, dropped),
+	COUNTER(lp_fuse_channel_stats, dropped_late),
 	COUNTER(lp_fuse_channel_stats, read_bytes),
 	COUNTER(lp_fuse_channel_stats, written_bytes),
 	COUNTER(lp_fuse_channel_stats, ring_requests),

@@ -16,6 +16,9 @@
 #include "daemon/service_impl.h"
 #include "fuse/ring.h"
 
+/* Some of them may wait for pages that are being read while others have something to do. */
+#define DROPPERS 8u
+
 static void run_work(struct lp_service *service, struct lp_workers *workers,
 		     void (*run)(struct lp_work *work), void (*done)(struct lp_work *work))
 {
@@ -74,6 +77,7 @@ static void make_channel(struct lpi_errand *errand)
 	lp_fuse_session_behaviour(service->mount.session, &options.behaviour);
 	options.notifier = service->mount.notifier;
 	options.launderer = service->mount.launderer;
+	options.dropper = service->mount.dropper;
 	options.ring = lp_fuse_session_ring(service->mount.session);
 	options.mount_options = lp_config_text(&service->config, LP_OPT_MOUNT_OPTIONS);
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
@@ -144,6 +148,8 @@ static void all_freed(struct lp_service *service)
 	mount->notifier = NULL;
 	lp_workers_free(mount->launderer);
 	mount->launderer = NULL;
+	lp_workers_free(mount->dropper);
+	mount->dropper = NULL;
 	if (mount->is_again)
 		begin(service);
 	else
@@ -281,6 +287,8 @@ static void opened(struct lp_work *work)
 	mount->result = lp_workers_new(1, &mount->notifier);
 	if (mount->result == 0)
 		mount->result = lp_workers_new(1, &mount->launderer);
+	if (mount->result == 0)
+		mount->result = lp_workers_new(DROPPERS, &mount->dropper);
 	if (mount->result < 0)
 		fail(service, mount->result, "no thread for what the kernel is to be told");
 	else

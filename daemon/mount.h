@@ -40,6 +40,7 @@ struct lpi_mount {
 	struct lp_workers *waiter;                              /* one thread: the mount's own */
 	struct lp_workers *notifier;                            /* one thread */
 	struct lp_workers *launderer;                           /* one thread */
+	struct lp_workers *dropper;                             /* some threads */
 	struct lp_fuse_channel *channels[LP_FUSE_CHANNELS_MAX]; /* by thread */
 	void (*next)(struct lp_service *service, int result);
 	int result;

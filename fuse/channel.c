@@ -87,7 +87,8 @@ void lpi_fuse_channel_check_stopped(struct lp_fuse_channel *channel)
 	if (!channel->is_stopping || channel->stopped == NULL || channel->stats.under_way > 0 ||
 	    !lp_io_is_idle(&channel->poll_io) || !lp_io_is_idle(&channel->cancel_io) ||
 	    lp_task_is_queued(&channel->stopped_task) || channel->has_invited ||
-	    channel->is_forgetting || !lpi_fuse_ring_is_idle(channel))
+	    channel->is_forgetting || !lpi_fuse_ring_is_idle(channel) ||
+	    lpi_fuse_is_parking(channel))
 		return;
 	if (!channel->has_forgotten) {
 		forget_all(channel);
@@ -662,9 +663,19 @@ int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
 	err = lpi_fuse_syncs_init(channel);
 	if (err < 0)
 		goto no_syncs;
+	err = lpi_fuse_pages_init(&channel->pages);
+	if (err < 0)
+		goto no_pages;
+	err = lpi_fuse_drops_init(&channel->drops);
+	if (err < 0)
+		goto no_drops;
 	lpi_fuse_watch(channel);
 	*ret_channel = channel;
 	return 0;
+no_drops:
+	lpi_fuse_pages_fini(&channel->pages);
+no_pages:
+	lpi_fuse_syncs_fini(channel);
 no_syncs:
 	lp_pool_free(channel->requests);
 no_pool:
@@ -682,6 +693,8 @@ void lp_fuse_channel_free(struct lp_fuse_channel *channel)
 	LP_ASSERT(channel->fd < 0 && !lpi_fuse_rooms_are_wanted(&channel->rooms));
 	LP_ASSERT(channel->carries.cnt == 0);
 	lpi_fuse_unwatch(channel);
+	lpi_fuse_drops_fini(&channel->drops);
+	lpi_fuse_pages_fini(&channel->pages);
 	lpi_fuse_syncs_fini(channel);
 	lp_pool_free(channel->requests);
 	lpi_readings_fini(&channel->readings);

@@ -24,6 +24,8 @@
 #define LP_FUSE_CHANNELS_MAX   64u
 #define LP_FUSE_REQUESTS_MAX   256u /* at work on one channel, unless options say otherwise */
 #define LP_FUSE_CHANNEL_STORES 64u
+/* Of the kernel's requests by AIO and of readahead, at a time. */
+#define LP_FUSE_BACKGROUND_MAX 512u
 
 struct lp_devices;
 struct lp_fuse_ring;
@@ -58,6 +60,7 @@ struct lp_fuse_channel_options {
 	uint32_t requests_max;            /* 0: LP_FUSE_REQUESTS_MAX */
 	struct lp_workers *notifier;      /* one thread for this alone; outlives the channel */
 	struct lp_workers *launderer;     /* another (fuse/launder.h); NULL: nobody maps */
+	struct lp_workers *dropper;       /* others (fuse/drop.h); NULL: nothing is cached */
 	struct lp_fuse_ring *ring;        /* of the mount; NULL: all goes by the descriptors */
 	struct lp_fuse_behaviour behaviour;
 	const char *mount_options; /* as they were given; NULL: none. Outlives the channel */
@@ -91,6 +94,8 @@ struct lp_fuse_channel_stats {
 	uint64_t handed_over;             /* read here and done on another thread */
 	uint64_t throttled;               /* how often it had to wait for buffers or requests */
 	uint64_t roomless;                /* and how often a request, for room for an answer */
+	uint64_t dropped;                 /* writes behind which the kernel dropped pages */
+	uint64_t dropped_late;            /* of those: that were answered before */
 	uint64_t read_bytes;
 	uint64_t written_bytes;
 	uint32_t under_way;

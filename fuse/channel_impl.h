@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "fuse/carry.h"
+#include "fuse/drop.h"
 #include "fuse/launder.h"
 #include "fuse/notify.h"
 #include "fuse/reading.h"
@@ -71,6 +72,8 @@ struct lp_fuse_channel {
 	struct lpi_fuse_rooms rooms;
 	struct lpi_fuse_carries carries;
 	struct lpi_fuse_launders launders;
+	struct lpi_fuse_pages pages;
+	struct lpi_fuse_drops drops;
 	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
 	struct lpi_readings readings; /* of directories that were opened here */
 	struct lpi_fuse_prune prune;

@@ -61,6 +61,7 @@ static inline void lpi_machine_make_channel(struct lpi_machine *machine, uint32_
 		.ring = machine->ring,
 		.notifier = sim->workers,
 		.launderer = sim->workers,
+		.dropper = sim->workers,
 		.behaviour = {.squash_uid = UINT32_MAX,
 			      .squash_gid = UINT32_MAX,
 			      .maps_direct = true,

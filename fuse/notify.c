@@ -48,14 +48,19 @@ static int say_name(int fd, const struct lp_ns_notice *notice, const struct lp_n
 }
 
 /* An offset below 0 leaves the pages alone; a length of 0 is all up to the end. */
-static int say_inode(int fd, const struct lp_ns_news *item)
+static int say_inode(const struct lp_fuse_channel *channel, int fd, const struct lp_ns_news *item)
 {
 	struct fuse_notify_inval_inode_out out = {.ino = item->ino.nr, .off = -1};
-	if (item->has_data) {
-		out.off = (int64_t)item->offset;
-		out.len = (int64_t)item->length;
-	}
-	return say(fd, FUSE_NOTIFY_INVAL_INODE, &out, sizeof(out), (struct lp_bytes){0});
+	const struct lp_bytes nothing = {0};
+	if (!item->has_data)
+		return say(fd, FUSE_NOTIFY_INVAL_INODE, &out, sizeof(out), nothing);
+	out.off = (int64_t)item->offset;
+	out.len = (int64_t)item->length;
+	/* The mount's own write may be on its way to the page that is dropped. */
+	lpi_fuse_pages_begin_drop(channel, item->ino);
+	int err = say(fd, FUSE_NOTIFY_INVAL_INODE, &out, sizeof(out), nothing);
+	lpi_fuse_pages_end_drop(channel, item->ino, true);
+	return err;
 }
 
 int lpi_fuse_told_result(bool is_name, int err)
@@ -85,7 +90,8 @@ static void run_tell(struct lp_work *work)
 	for (uint32_t i = 0; i < notice->item_cnt; i++) {
 		struct lp_ns_news *item = &notice->items[i];
 		bool is_name = item->name_len > 0;
-		int err = is_name ? say_name(fd, notice, item) : say_inode(fd, item);
+		int err =
+			is_name ? say_name(fd, notice, item) : say_inode(notice->teller, fd, item);
 		/* It knows its root as long as there is a mount. */
 		err = lpi_fuse_told_result(is_name || item->ino.nr == LP_INO_ROOT.nr, err);
 		item->is_unknown = err == -EAGAIN;
@@ -218,7 +224,7 @@ static void submit(struct lp_fuse_channel *channel, const struct lp_ino *inos, u
 bool lpi_fuse_is_telling(const struct lp_fuse_channel *channel)
 {
 	return channel->notice_cnt > 0 || !lp_work_is_idle(&channel->prune.work) ||
-	       lpi_fuse_is_laundering(channel);
+	       lpi_fuse_is_laundering(channel) || lpi_fuse_is_dropping(channel);
 }
 
 void lpi_fuse_prune_check(struct lp_fuse_channel *channel)

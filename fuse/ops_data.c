@@ -39,11 +39,14 @@ static uint32_t open_flags(const struct lpi_fuse_request *request)
 {
 	if (request->message.header.opcode != FUSE_OPEN)
 		return 0;
-	if (lpi_fuse_is_direct(request) || is_written_back_apart(request))
+	if (is_written_back_apart(request))
 		return FOPEN_DIRECT_IO;
 	bool is_due = lpi_fuse_is_read_due(request, request->message.in.open.flags,
 					   &request->op.open.found.attrs);
-	return lpi_fuse_attr_ns(request) > 0 && !is_due ? FOPEN_KEEP_CACHE : 0;
+	uint32_t flags = lpi_fuse_open_flags(request, is_due);
+	if (flags == 0)
+		lpi_fuse_pages_expect_drop(request->channel, lpi_fuse_node(request));
+	return flags;
 }
 
 static void open_refused(struct lpi_fuse_request *request)
@@ -85,7 +88,7 @@ static void opened(struct lpi_fuse_request *request)
 	if (request->message.header.opcode == FUSE_OPENDIR)
 		lpi_fuse_end_reading(request, out.fh);
 	else
-		lpi_fuse_mapper_drop(request->channel, lpi_fuse_node(request), out.fh);
+		lpi_fuse_handle_drop(request->channel, lpi_fuse_node(request), out.fh);
 	close_now(request, closed);
 }
 
@@ -102,7 +105,7 @@ void lpi_fuse_release(struct lpi_fuse_request *request)
 	op->open.count = 1;
 	/* The bits of a directory's handle are its reading's. */
 	if (request->message.header.opcode == FUSE_RELEASE)
-		lpi_fuse_mapper_drop(request->channel, op->open.ino,
+		lpi_fuse_handle_drop(request->channel, op->open.ino,
 				     request->message.in.release.fh);
 	lpi_fuse_submit(request, lpi_fuse_answer_result);
 }
@@ -179,6 +182,8 @@ void lpi_fuse_read(struct lpi_fuse_request *request)
 		return;
 	}
 	lpi_fuse_take_budget(request, in->size);
+	if (!lpi_fuse_is_uncached(request))
+		lpi_fuse_pages_fill(request->channel, ino);
 	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_READ, ino);
 	op->read.ino = ino;
 	op->read.offset = in->offset;
@@ -277,11 +282,22 @@ static bool is_adopted(const struct lpi_fuse_request *request)
 	return request->room != NULL;
 }
 
+bool lpi_fuse_is_uncached(const struct lpi_fuse_request *request)
+{
+	const union lp_fuse_in *in = &request->message.in;
+	/* The owner of locks is named only of what a program's buffer is read or written by. */
+	if (request->message.header.opcode == FUSE_READ)
+		return (in->read.read_flags & FUSE_READ_LOCKOWNER) != 0;
+	return (in->write.write_flags & FUSE_WRITE_LOCKOWNER) != 0 &&
+	       (in->write.write_flags & FUSE_WRITE_CACHE) == 0;
+}
+
 static void answer_written(struct lpi_fuse_request *request, uint64_t bytes)
 {
 	const struct fuse_write_out out = {.size = (uint32_t)bytes};
 	request->channel->stats.written_bytes += bytes;
-	lpi_fuse_answer_bytes(request, &out, sizeof(out));
+	if (!lpi_fuse_drop(request, 0, out.size))
+		lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
 /* A direct write that failed beyond the end, or came short of it, which is the same to it, the
@@ -306,10 +322,10 @@ static void fail_write(struct lpi_fuse_request *request, int err)
 {
 	if (may_be_taken_back(request))
 		lpi_fuse_note_failed(request, request->message.in.write.fh);
-	if (err < 0)
-		lpi_fuse_answer(request, err == -ENOENT ? -ESTALE : err);
-	else
+	if (err == 0)
 		answer_written(request, request->at);
+	else if (!lpi_fuse_drop(request, err == -ENOENT ? -ESTALE : err, 0))
+		lpi_fuse_answer(request, err == -ENOENT ? -ESTALE : err);
 }
 
 static void all_synced(struct lpi_fuse_request *request)
@@ -444,6 +460,8 @@ void lpi_fuse_write(struct lpi_fuse_request *request)
 		return;
 	}
 	lpi_fuse_take_budget(request, in->size);
+	if (!lpi_fuse_is_uncached(request))
+		lpi_fuse_pages_fill(request->channel, lpi_fuse_node(request));
 	request->adopted = (struct lp_seg){.buf = request->room, .len = in->size};
 	if (!is_adopted(request))
 		request->crc_cnt = piece_cnt(lpi_fuse_write_grid(request), in->size);

@@ -112,13 +112,13 @@ static void made_open(struct lpi_fuse_request *request)
 		return;
 	}
 	out.open.fh = lpi_fuse_handle_new(request, ino, request->message.in.create.flags);
-	out.open.open_flags = lpi_fuse_is_direct(request) ? FOPEN_DIRECT_IO : 0;
+	out.open.open_flags = lpi_fuse_open_flags(request, false);
 	lpi_fuse_fill_entry(request, &op->make.found, &out.entry);
 	if (lpi_fuse_tell(request, &out, sizeof(out))) {
 		lpi_fuse_end(request, 0);
 		return;
 	}
-	lpi_fuse_mapper_drop(request->channel, ino, out.open.fh);
+	lpi_fuse_handle_drop(request->channel, ino, out.open.fh);
 	struct lp_ns_op *close_op = lpi_fuse_op(request, LP_NS_CLOSE);
 	close_op->open.ino = ino;
 	close_op->open.count = 1;

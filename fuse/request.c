@@ -122,6 +122,14 @@ void lpi_fuse_take_budget(struct lpi_fuse_request *request, uint32_t bytes)
 	request->channel->bytes_out += bytes;
 }
 
+void lpi_fuse_give_back_data(struct lpi_fuse_request *request)
+{
+	lp_buf_put(request->room);
+	request->room = NULL;
+	request->channel->bytes_out -= request->budget_bytes;
+	request->budget_bytes = 0;
+}
+
 /* --- Answers ---------------------------------------------------------------------------------- */
 
 static bool tell(struct lpi_fuse_request *request, int err, struct iovec *iovs, uint32_t cnt)
@@ -148,9 +156,7 @@ void lpi_fuse_end(struct lpi_fuse_request *request, int err)
 {
 	struct lp_fuse_channel *channel = request->channel;
 	LP_ASSERT(request->entry == NULL); /* mount F2 */
-	lp_buf_put(request->room);
-	request->room = NULL;
-	channel->bytes_out -= request->budget_bytes;
+	lpi_fuse_give_back_data(request);
 	lpi_fuse_move(request, err < 0 ? LPI_FUSE_FAILED : LPI_FUSE_DONE);
 	lpi_fuse_channel_count(request, err);
 	if (request->home == channel)
@@ -161,7 +167,7 @@ void lpi_fuse_end(struct lpi_fuse_request *request, int err)
 
 /* What is ours alone has another name outside; what is too large to be kept, too, but not a list
  * that is too long to be told. */
-static int errno_of(const struct lpi_fuse_request *request, int err)
+int lpi_fuse_errno_of(const struct lpi_fuse_request *request, int err)
 {
 	if (err == -EBADMSG || err == -EUCLEAN || err == -EAGAIN || err < -511)
 		return -EIO;
@@ -172,7 +178,7 @@ static int errno_of(const struct lpi_fuse_request *request, int err)
 void lpi_fuse_answer(struct lpi_fuse_request *request, int err)
 {
 	struct iovec iovs[1];
-	(void)tell(request, errno_of(request, err), iovs, 1);
+	(void)tell(request, lpi_fuse_errno_of(request, err), iovs, 1);
 	lpi_fuse_end(request, err);
 }
 
@@ -289,6 +295,16 @@ bool lpi_fuse_is_direct(const struct lpi_fuse_request *request)
 	const struct lp_fuse_behaviour *behaviour = &request->channel->options.behaviour;
 	return behaviour->maps_direct && !behaviour->writeback && !behaviour->is_only_door &&
 	       (behaviour->attr_ns == 0 || is_mute(request));
+}
+
+/* What the kernel has of the data is right as long as it can be told of changes. What it drops by
+ * itself behind an open it drops without a lock, beside writes that are on their way. So it does
+ * that only where an access time wants it, and that is noted. */
+uint32_t lpi_fuse_open_flags(const struct lpi_fuse_request *request, bool is_due)
+{
+	if (lpi_fuse_is_direct(request))
+		return FOPEN_DIRECT_IO;
+	return is_mute(request) || is_due ? 0 : FOPEN_KEEP_CACHE;
 }
 
 /* What it is answered to these it takes for the newest of an inode that it may have known before,

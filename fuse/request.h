@@ -116,6 +116,8 @@ void lpi_fuse_take_budget(struct lpi_fuse_request *request, uint32_t bytes);
 /* As the states of a request want it: no earlier than the last move, for the turns of two threads
  * do not begin at the same time. */
 void lpi_fuse_move(struct lpi_fuse_request *request, enum lpi_fuse_state state);
+/* The data has been written, or will not be: buffers and budget, while the request goes on. */
+void lpi_fuse_give_back_data(struct lpi_fuse_request *request);
 int64_t lpi_fuse_wall_ns(const struct lpi_fuse_request *request);
 
 /* The inode that the message's header names. */
@@ -138,6 +140,9 @@ uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64
 uint32_t lpi_fuse_copy_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
 			      uint8_t *to, uint32_t *ret_crcs);
 
+/* Whether a read or write has passed the kernel's cache by: what it writes back has not, nor what
+ * it reads to pages by a descriptor with O_DIRECT (mappings). */
+bool lpi_fuse_is_uncached(const struct lpi_fuse_request *request);
 /* Where a write goes, LP_STORE_APPEND: to the end; and the offset whose grid its checksums are of.
  */
 uint64_t lpi_fuse_write_offset(const struct lpi_fuse_request *request);
@@ -145,6 +150,8 @@ uint64_t lpi_fuse_write_grid(const struct lpi_fuse_request *request);
 
 /* --- Answers ---------------------------------------------------------------------------------- */
 
+/* What the kernel is told of it. */
+int lpi_fuse_errno_of(const struct lpi_fuse_request *request, int err);
 /* err is negative, or 0 for an answer without anything in it. */
 void lpi_fuse_answer(struct lpi_fuse_request *request, int err);
 void lpi_fuse_answer_bytes(struct lpi_fuse_request *request, const void *bytes, size_t len);
@@ -167,6 +174,9 @@ uint64_t lpi_fuse_attr_ns(const struct lpi_fuse_request *request);
 uint64_t lpi_fuse_attrs_ns(const struct lpi_fuse_request *request, const struct lp_attrs *attrs);
 /* Whether the kernel is to read and write what it opens now without its cache. */
 bool lpi_fuse_is_direct(const struct lpi_fuse_request *request);
+/* The same as flags of the answer (FOPEN_...). is_due: the next read is not to be served from the
+ * cache. */
+uint32_t lpi_fuse_open_flags(const struct lpi_fuse_request *request, bool is_due);
 /* What the kernel is told of an inode. */
 void lpi_fuse_fill_attr(struct lp_ino ino, const struct lp_attrs *attrs, struct fuse_attr *ret);
 void lpi_fuse_fill_entry(const struct lpi_fuse_request *request, const struct lp_ns_found *found,

@@ -387,7 +387,9 @@ int lp_fuse_ring_new(uint64_t bytes_max, uint32_t queue_cnt, struct lp_fuse_ring
 	uint32_t cnt = ring->queue_cnt * ring->depth;
 	ring->entries = calloc(cnt, sizeof(*ring->entries));
 	ring->heads = calloc(cnt, sizeof(*ring->heads));
-	int err = ring->entries == NULL || ring->heads == NULL ? -ENOMEM : 0;
+	ring->held_cnts = calloc(ring->queue_cnt, sizeof(*ring->held_cnts));
+	bool is_short = ring->entries == NULL || ring->heads == NULL || ring->held_cnts == NULL;
+	int err = is_short ? -ENOMEM : 0;
 	/* Only what requests have needed takes memory. */
 	if (err == 0)
 		err = lp_bufs_new((uint64_t)cnt * PAYLOAD_BYTES, &ring->payloads);
@@ -408,6 +410,7 @@ void lp_fuse_ring_free(struct lp_fuse_ring *ring)
 	for (uint32_t i = 0; ring->payloads != NULL && i < ring->queue_cnt * ring->depth; i++)
 		lp_buf_put(ring->entries[i].payload);
 	lp_bufs_free(ring->payloads);
+	free(ring->held_cnts);
 	free(ring->heads);
 	free(ring->entries);
 	free(ring);

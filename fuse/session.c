@@ -42,11 +42,10 @@
 #define PROBE_STEP_MS      100
 #define BUSY_PAUSE_NS      (50 * LP_NS_PER_MS)
 /* The oldest that knows all we rely on (Linux 5.17). */
-#define MINOR_MIN      36u
-#define MAX_BACKGROUND 512u
-#define CONGESTION     384u
-#define MAX_READAHEAD  (UINT32_C(1) << 20)
-#define DIRTY_PERCENT  100u
+#define MINOR_MIN     36u
+#define CONGESTION    384u
+#define MAX_READAHEAD (UINT32_C(1) << 20)
+#define DIRTY_PERCENT 100u
 /* The kernel's from 6.6 on; linux-libc-dev of Debian 12 does not have it. */
 #define DIRECT_IO_ALLOW_MMAP (UINT64_C(1) << 36)
 
@@ -273,15 +272,25 @@ static bool wants_order(const struct lp_fuse_behaviour *behaviour, uint64_t offe
 	       !behaviour->is_only_door && !behaviour->writeback;
 }
 
+/* The kernel drops what it has of a file's data when it is told to, and not whenever it sees
+ * another time or size: that would drop pages whose write is still on its way to us, and what is
+ * read back then is the data of before, which nothing would drop again. A kernel that does not know
+ * the one has the other. */
+static uint64_t keeps_data(uint64_t offered)
+{
+	bool is_told = (offered & FUSE_EXPLICIT_INVAL_DATA) != 0;
+	return is_told ? FUSE_EXPLICIT_INVAL_DATA : FUSE_AUTO_INVAL_DATA;
+}
+
 static uint64_t flags_of(const struct lp_fuse_session *session, uint64_t offered)
 {
 	const struct lp_fuse_behaviour *behaviour = &session->options.behaviour;
 	return (behaviour->writeback ? FUSE_WRITEBACK_CACHE : 0) | FUSE_ASYNC_READ |
 	       (wants_order(behaviour, offered) ? 0 : FUSE_ASYNC_DIO) | FUSE_BIG_WRITES |
-	       FUSE_EXPORT_SUPPORT | FUSE_AUTO_INVAL_DATA | FUSE_DO_READDIRPLUS |
-	       FUSE_READDIRPLUS_AUTO | FUSE_PARALLEL_DIROPS | FUSE_MAX_PAGES | FUSE_INIT_EXT |
-	       FUSE_SETXATTR_EXT | FUSE_POSIX_ACL | FUSE_DONT_MASK | FUSE_HANDLE_KILLPRIV_V2 |
-	       DIRECT_IO_ALLOW_MMAP;
+	       FUSE_EXPORT_SUPPORT | FUSE_DO_READDIRPLUS | FUSE_READDIRPLUS_AUTO |
+	       FUSE_PARALLEL_DIROPS | FUSE_MAX_PAGES | FUSE_INIT_EXT | FUSE_SETXATTR_EXT |
+	       FUSE_POSIX_ACL | FUSE_DONT_MASK | FUSE_HANDLE_KILLPRIV_V2 |
+	       (DIRECT_IO_ALLOW_MMAP | keeps_data(offered));
 }
 
 static int write_init(struct lp_fuse_session *session, const struct lp_fuse_message *message,
@@ -329,7 +338,7 @@ static int answer_init(struct lp_fuse_session *session, const struct lp_fuse_mes
 				    .max_readahead = LP_MIN(in->max_readahead, MAX_READAHEAD),
 				    .flags = (uint32_t)flags,
 				    .flags2 = (uint32_t)(flags >> 32),
-				    .max_background = MAX_BACKGROUND,
+				    .max_background = LP_FUSE_BACKGROUND_MAX,
 				    .congestion_threshold = CONGESTION,
 				    .max_write = LP_FUSE_WRITE_MAX,
 				    .time_gran = 1,

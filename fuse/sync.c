@@ -17,7 +17,8 @@
 #define FAILED_BITS 8u
 #define FAILED_MASK ((UINT64_C(1) << FAILED_BITS) - 1)
 
-static_assert((LPI_FUSE_HANDLE_DSYNC & (LPI_FUSE_HANDLE_DIRECT | LPI_FUSE_HANDLE_MAPS)) == 0,
+static_assert((LPI_FUSE_HANDLE_DSYNC ^ LPI_FUSE_HANDLE_DIRECT ^ LPI_FUSE_HANDLE_MAPS ^
+	       LPI_FUSE_HANDLE_UNCACHED) == UINT64_C(15) << 60,
 	      "a bit of a handle means one thing");
 
 struct lpi_fuse_told {
@@ -101,8 +102,15 @@ uint64_t lpi_fuse_handle_new(const struct lpi_fuse_request *request, struct lp_i
 	uint64_t bits = lpi_fuse_is_direct(request) ? LPI_FUSE_HANDLE_DIRECT : 0;
 	bits |= (flags & O_DSYNC) != 0 ? LPI_FUSE_HANDLE_DSYNC : 0;
 	bits |= lpi_fuse_mapper_add(channel, ino, flags);
+	bits |= lpi_fuse_pages_open(channel, ino, flags);
 	uint64_t nr = ++channel->syncs.handle_cnt * channel->peer_cnt + channel->idx;
 	return bits | nr << FAILED_BITS | atomic_load(&told_of(channel)->failed_cnt);
+}
+
+void lpi_fuse_handle_drop(const struct lp_fuse_channel *channel, struct lp_ino ino, uint64_t handle)
+{
+	lpi_fuse_mapper_drop(channel, ino, handle);
+	lpi_fuse_pages_close(channel, ino, handle);
 }
 
 static _Atomic uint64_t *failed_slot(const struct lpi_fuse_request *request, uint64_t handle)

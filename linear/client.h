@@ -47,6 +47,7 @@ struct lpi_client {
 	bool is_lost;     /* the daemon is gone */
 	uint64_t lost_ns; /* when that was noticed; 0: it was not */
 	bool is_append;   /* how its handle was opened (mount) */
+	bool maps;        /* the next read, where the kernel remembers (mount) */
 	uint8_t handle_group;
 	uint8_t unsynced; /* changes that it has not made durable */
 	struct lp_prng prng;

@@ -5,7 +5,7 @@
 # Method: the mount's other system tests and some POSIX cases run once more, in directories of their own,
 # with a daemon in whose kernel io_uring is switched on while it mounts; and what is special about it.
 # It needs root, /dev/fuse and Linux 6.14.
-# timeout: 300
+# timeout: 400
 # variants: release
 set -u
 . "$LP_TEST_SRC/tests/lib.sh"
@@ -50,6 +50,7 @@ counter()
 again mount.sh
 again coherence.sh
 again mount_kill.py 2
+LP_STALE_SECONDS=0.2 again strangers_stale.sh
 
 # What it is by is said, to people and to programs; nearly all comes by it.
 make_store 512M
