@@ -16,6 +16,7 @@
 #   make coherence            a minute of changes at one door, and looks at the other; as root
 #   make kills                a thousand kills under load through both doors, judged; as root
 #   make soak                 an hour of load with kills, stops and changes; SOAK_MINUTES; as root
+#   make strangers            fio and lapis bench in all combinations, each with a watchdog: hours; as root
 #   make fuzz                 the fuzzers of tests/fuzz, by clang, into build/fuzz/fuzz/
 #   make fuzz-long            each of them for 20 minutes of CPU and ten million runs
 #   make check                formatting, lint, dependency direction, headers, manual pages
