@@ -212,6 +212,15 @@ $(OUT)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_MAIN) $(FUZZ_LIBS) $(OBJ)/alloc-glib
 	$(Q)$(LINK) $(if $(filter fuzz,$(VARIANT)),-fsanitize=fuzzer) -o $@ $(filter %.o,$^) \
 		$(filter %.a,$^) $(call sys_of,fuzz)
 
+# --- loads of tests/strangers -------------------------------------------------------------------
+# tests/strangers/race*.c is one program, which needs libaio beside what liblapis needs.
+RACE_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/strangers/race*.c))
+ALL_OBJS  += $(RACE_OBJS)
+ALL_TOOLS += $(OUT)/tools/race
+$(OUT)/tools/race: $(RACE_OBJS) $(call libs_of,client) $(OBJ)/alloc-$(ALLOC).o
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(call sys_of,client) -laio
+
 # The seed: with LTO names in an object would be other ones each time.
 $(OBJ)/%.o: %.c
 	@mkdir -p $(@D)

@@ -180,6 +180,11 @@ def save_hang(where, lapis, address, daemon_pid, groups):
     for name, command in (("stuck.txt", ["stuck"]), ("stats.json", ["stats", "--json"]), ("status.txt", ["status"]),
                           ("slow.txt", ["slow"])):  # fmt: skip
         (where / name).write_text(run_for([lapis, "-s", address, *command], 5), encoding="utf-8")
+    save_stacks(where, daemon_pid, groups)
+
+
+def save_stacks(where, daemon_pid, groups):
+    """Where the threads of the daemon are, and those of the programs of these process groups."""
     programs = [pid for group in groups for pid in processes_of_group(group)]
     (where / "kernel-stacks.txt").write_text(
         "\n".join(kernel_stacks(pid) for pid in [daemon_pid, *programs]), encoding="utf-8"
