@@ -45,7 +45,8 @@ SHORT = {
 
 # How often a value is drawn, against 1 for the others: what takes long to start is not drawn without need.
 WEIGHTS = {"4G": 0.1, "full": 0.5, "nearly": 0.5}
-AT_ONCE_BYTES = {"mount": (192 * MIB, 512 * MIB), "socket": (256 * MIB, 2048 * MIB)}  # in the short and in the whole form
+# How much may be under way, in the short and in the whole form.
+AT_ONCE_BYTES = {"mount": (192 * MIB, 512 * MIB), "socket": (256 * MIB, 2048 * MIB)}
 
 # Loads that are known to have hung the daemon: always the first to run.
 ALWAYS = (

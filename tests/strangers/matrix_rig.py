@@ -12,6 +12,7 @@ import threading
 import time
 
 import matrix_cells
+import matrix_watch
 
 MIB = matrix_cells.MIB
 READY_S = 60
@@ -168,7 +169,7 @@ def fill_wholly(mnt):
 
 
 class Program:
-    """One program of a load, in a process group of its own; output and errors are files."""
+    """One program of a load; output and errors are files."""
 
     def __init__(self, name, argv, where):
         self.name = name
@@ -180,7 +181,7 @@ class Program:
 
     def start(self):
         with open(self.out, "w", encoding="utf-8") as out, open(self.err, "w", encoding="utf-8") as err:
-            self.process = subprocess.Popen(self.argv, stdout=out, stderr=err, cwd=self.where, start_new_session=True)
+            self.process = subprocess.Popen(self.argv, stdout=out, stderr=err, cwd=self.where)
 
     def is_running(self):
         return self.process is not None and self.process.poll() is None
@@ -188,8 +189,10 @@ class Program:
     def end(self):
         if self.process is None:
             return
-        with contextlib.suppress(OSError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        if self.is_running():
+            for pid in matrix_watch.family_of(self.process.pid):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(END_S)
 

@@ -162,30 +162,30 @@ def kernel_stacks(pid):
     return "\n".join(lines) + "\n"
 
 
-def processes_of_group(group):
-    found = []
+def family_of(pid):
+    """A process and all that it and its children have started: fio gives each job a session of its own."""
+    parents = {}
     for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            if os.getpgid(int(entry.name)) == group:
-                found.append(int(entry.name))
-        except OSError:
-            continue  # it has ended
-    return found
+        if entry.name.isdigit():
+            found = re.search(r"^PPid:\s*(\d+)", read_or_why(entry / "status"), re.MULTILINE)
+            parents[int(entry.name)] = int(found[1]) if found else 0
+    family = [pid] if pid in parents else []
+    for member in family:
+        family += [child for child, parent in parents.items() if parent == member]
+    return family
 
 
-def save_hang(where, lapis, address, daemon_pid, groups):
-    """All that may say why nothing moves: of the daemon, and of the programs of these process groups."""
+def save_hang(where, lapis, address, daemon_pid, load_pids):
+    """All that may say why nothing moves: of the daemon, and of the programs of the load."""
     for name, command in (("stuck.txt", ["stuck"]), ("stats.json", ["stats", "--json"]), ("status.txt", ["status"]),
                           ("slow.txt", ["slow"])):  # fmt: skip
         (where / name).write_text(run_for([lapis, "-s", address, *command], 5), encoding="utf-8")
-    save_stacks(where, daemon_pid, groups)
+    save_stacks(where, daemon_pid, load_pids)
 
 
-def save_stacks(where, daemon_pid, groups):
-    """Where the threads of the daemon are, and those of the programs of these process groups."""
-    programs = [pid for group in groups for pid in processes_of_group(group)]
+def save_stacks(where, daemon_pid, load_pids):
+    """Where the threads of the daemon are, and those of the load and of what it has started."""
+    programs = [member for pid in load_pids for member in family_of(pid)]
     (where / "kernel-stacks.txt").write_text(
         "\n".join(kernel_stacks(pid) for pid in [daemon_pid, *programs]), encoding="utf-8"
     )
