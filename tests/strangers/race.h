@@ -30,7 +30,7 @@ struct lapis_file;
 #define LPI_BLOCKS      64u
 #define LPI_BLOCK_BYTES 4096u
 #define LPI_RUN_MAX     4u /* blocks that are read or changed at once */
-#define LPI_FILE_BYTES  (LPI_BLOCKS * LPI_BLOCK_BYTES)
+#define LPI_FILE_BYTES  ((size_t)LPI_BLOCKS * LPI_BLOCK_BYTES)
 #define LPI_EXAMPLES    3u
 
 /* What a version is like. */

@@ -33,6 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "tests/strangers/race.h"
 
 #define READERS        2u
@@ -170,7 +171,7 @@ static bool is_child(struct stage *stage, uint64_t seed)
 	pid_t pid = fork();
 	if (pid < 0) {
 		perror("race: fork");
-		exit(2);
+		_exit(2);
 	}
 	if (pid > 0) {
 		stage->pids[stage->pids_cnt++] = pid;
@@ -212,8 +213,8 @@ static void make_file(const struct lpi_actor *actor)
 	static unsigned char buf[LPI_FILE_BYTES];
 	lpi_race_fill(actor, buf, 0, LPI_BLOCKS);
 	if (fd < 0 || pwrite(fd, buf, sizeof(buf), 0) != (ssize_t)sizeof(buf) || fsync(fd) != 0) {
-		(void)fprintf(stderr, "race: %s: %s\n", actor->path, strerror(errno));
-		exit(2);
+		(void)fprintf(stderr, "race: %s: %s\n", actor->path, lp_strerror(errno));
+		_exit(2);
 	}
 	(void)close(fd);
 }
@@ -298,7 +299,7 @@ static void tell(const struct pair *pair, const char *where, const struct outcom
 	if (outcome->is_hung)
 		(void)printf("HANG: processes do not end\n");
 	else if (outcome->unsupported != 0)
-		(void)printf("not there: %s\n", strerror(outcome->unsupported));
+		(void)printf("not there: %s\n", lp_strerror(outcome->unsupported));
 	else if (outcome->is_failed)
 		(void)printf("FAILED, see above\n");
 	else
@@ -419,6 +420,7 @@ int main(int argc, char **argv)
 	struct options options = {.seconds = 1, .seed = 1, .pairs = "*", .except = ""};
 	bool is_fine = true;
 	int option;
+	/* One thread: getopt's state is ours. NOLINTNEXTLINE(concurrency-mt-unsafe) */
 	while (is_fine && (option = getopt_long(argc, argv, "", longs, NULL)) != -1)
 		is_fine = take(&options, option);
 	if (!is_fine || optind != argc - 1 || (options.address == NULL) != (options.key == NULL)) {

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "client/lapis.h"
 
 #define WORDS         (LPI_BLOCK_BYTES / sizeof(uint64_t))
@@ -28,7 +29,7 @@ enum verdict { FINE, STALE, WRONG };
 
 void lpi_race_fail(const struct lpi_actor *actor, const char *what, int err)
 {
-	(void)fprintf(stderr, "race: %s: %s: %s\n", actor->path, what, strerror(err));
+	(void)fprintf(stderr, "race: %s: %s: %s\n", actor->path, what, lp_strerror(err));
 	_exit(1);
 }
 
