@@ -16,6 +16,7 @@
 #   make coherence            a minute of changes at one door, and looks at the other; as root
 #   make kills                a thousand kills under load through both doors, judged; as root
 #   make soak                 an hour of load with kills, stops and changes; SOAK_MINUTES; as root
+#   make strangers            fio and lapis bench in all combinations, each with a watchdog: hours; as root
 #   make fuzz                 the fuzzers of tests/fuzz, by clang, into build/fuzz/fuzz/
 #   make fuzz-long            each of them for 20 minutes of CPU and ten million runs
 #   make check                formatting, lint, dependency direction, headers, manual pages
@@ -219,6 +220,15 @@ ALL_TOOLS += $(OUT)/tools/stale
 $(OUT)/tools/stale: $(STALE_OBJS) $(call libs_of,client) $(OBJ)/alloc-$(ALLOC).o
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(call sys_of,client)
+
+# --- loads of tests/strangers -------------------------------------------------------------------
+# tests/strangers/race*.c is one program, which needs libaio beside what liblapis needs.
+RACE_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/strangers/race*.c))
+ALL_OBJS  += $(RACE_OBJS)
+ALL_TOOLS += $(OUT)/tools/race
+$(OUT)/tools/race: $(RACE_OBJS) $(call libs_of,client) $(OBJ)/alloc-$(ALLOC).o
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(call sys_of,client) -laio
 
 # The seed: with LTO names in an object would be other ones each time.
 $(OBJ)/%.o: %.c

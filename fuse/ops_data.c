@@ -300,6 +300,14 @@ static void answer_written(struct lpi_fuse_request *request, uint64_t bytes)
 		lpi_fuse_answer_bytes(request, &out, sizeof(out));
 }
 
+/* The kernel may have made several requests of one direct write (FUSE_ASYNC_DIO). */
+static bool may_be_split(const struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	return (in->flags & O_DIRECT) != 0 && (in->write_flags & FUSE_WRITE_CACHE) == 0 &&
+	       (in->fh & LPI_FUSE_HANDLE_DIRECT) == 0;
+}
+
 /* A direct write that failed beyond the end, or came short of it, which is the same to it, the
  * kernel takes back: it sets the size to the end that it remembers. Others may have moved that
  * since, and it does not ask. So nothing is cut off then; what was written of it stays, too, for
@@ -311,10 +319,7 @@ static void answer_written(struct lpi_fuse_request *request, uint64_t bytes)
  * not waited for, which does not show, so there a size that is set may be what a program wants. */
 static bool may_be_taken_back(const struct lpi_fuse_request *request)
 {
-	const struct fuse_write_in *in = &request->message.in.write;
-	return (in->flags & O_DIRECT) != 0 && (in->write_flags & FUSE_WRITE_CACHE) == 0 &&
-	       (in->fh & LPI_FUSE_HANDLE_DIRECT) == 0 &&
-	       !request->channel->options.behaviour.is_only_door;
+	return may_be_split(request) && !request->channel->options.behaviour.is_only_door;
 }
 
 /* With an error, or 0: it came short. */
@@ -406,8 +411,10 @@ static void part_written(struct lpi_fuse_request *request)
 	}
 	if (r >= 0)
 		request->at += request->changes[LPI_FUSE_CHANGE_DATA].data.length;
-	/* Of what the kernel writes back nobody hears how much it was. */
-	bool is_answer = request->at > 0 && (in->write_flags & FUSE_WRITE_CACHE) == 0;
+	/* Of what the kernel writes back nobody hears how much it was. And of a direct write that
+	 * came short it says EIO to the program, which is not what is wrong with a full store. */
+	bool is_answer = request->at > 0 && (in->write_flags & FUSE_WRITE_CACHE) == 0 &&
+			 !may_be_split(request);
 	if (r >= 0 && request->at < in->size)
 		write_part(request);
 	else if (r >= 0 || is_answer)

@@ -53,6 +53,12 @@ coherence: all
 		bash $(CURDIR)/tests/system/two_doors.sh; \
 	status=$$?; rm -rf --one-file-system $$d; exit $$status
 
+.PHONY: strangers
+# The whole matrix of loads by fio and lapis bench, as root: hours. It goes on behind what has passed.
+# (STRANGERS="--only mount.io_uring --seed 7")
+strangers: all tools
+	@tests/strangers/matrix --build $(OUT) --continue --no-pauses $(STRANGERS)
+
 .PHONY: soak
 # Load through both doors for so long, with kills, stops, mounts and changes of options; as root. Results of several
 # runs are in build/soak-results: "tests/soak --sum" adds them up. (SOAK_MINUTES=240, SOAK="--seed 7 --memory 512M")
