@@ -40,6 +40,8 @@ static void opened(struct lpi_fuse_request *request)
 {
 	struct fuse_open_out out = {.fh = 0};
 	if (request->op.result < 0) {
+		lpi_fuse_run_end(request->channel, lpi_fuse_node(request),
+				 lpi_fuse_run_bit(request));
 		lpi_fuse_answer(request, request->op.result);
 		return;
 	}
@@ -56,7 +58,7 @@ static void opened(struct lpi_fuse_request *request)
 	if (request->message.header.opcode == FUSE_OPENDIR)
 		lpi_fuse_end_reading(request, out.fh);
 	else
-		lpi_fuse_mapper_drop(request->channel, lpi_fuse_node(request), out.fh);
+		lpi_fuse_handle_drop(request->channel, lpi_fuse_node(request), out.fh);
 	/* Nobody will release what nobody knows to be open. */
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
 	op->open.ino = lpi_fuse_node(request);
@@ -64,10 +66,19 @@ static void opened(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, closed);
 }
 
-void lpi_fuse_open(struct lpi_fuse_request *request)
+static void may_open(struct lpi_fuse_request *request)
 {
+	if (request->failure < 0) {
+		lpi_fuse_answer(request, request->failure);
+		return;
+	}
 	lpi_fuse_op(request, LP_NS_OPEN)->open.ino = lpi_fuse_node(request);
 	lpi_fuse_submit(request, opened);
+}
+
+void lpi_fuse_open(struct lpi_fuse_request *request)
+{
+	lpi_fuse_run(request, may_open);
 }
 
 void lpi_fuse_release(struct lpi_fuse_request *request)
@@ -77,7 +88,7 @@ void lpi_fuse_release(struct lpi_fuse_request *request)
 	op->open.count = 1;
 	/* The bits of a directory's handle are its reading's. */
 	if (request->message.header.opcode == FUSE_RELEASE)
-		lpi_fuse_mapper_drop(request->channel, op->open.ino,
+		lpi_fuse_handle_drop(request->channel, op->open.ino,
 				     request->message.in.release.fh);
 	lpi_fuse_submit(request, lpi_fuse_answer_result);
 }

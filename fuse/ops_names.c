@@ -118,7 +118,7 @@ static void made_open(struct lpi_fuse_request *request)
 		lpi_fuse_end(request, 0);
 		return;
 	}
-	lpi_fuse_mapper_drop(request->channel, ino, out.open.fh);
+	lpi_fuse_handle_drop(request->channel, ino, out.open.fh);
 	struct lp_ns_op *close_op = lpi_fuse_op(request, LP_NS_CLOSE);
 	close_op->open.ino = ino;
 	close_op->open.count = 1;

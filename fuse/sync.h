@@ -55,9 +55,12 @@ void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
  */
 #define LPI_FUSE_HANDLE_DSYNC (UINT64_C(1) << 61)
 /* For a file that is opened, with these flags: never one that was there before. It counts as one by
- * which it may be mapped. */
+ * which it may be mapped, and as one that is run if lpi_fuse_run() was called for it. */
 uint64_t lpi_fuse_handle_new(const struct lpi_fuse_request *request, struct lp_ino ino,
 			     uint32_t flags);
+/* It was not opened, or is no more. */
+void lpi_fuse_handle_drop(const struct lp_fuse_channel *channel, struct lp_ino ino,
+			  uint64_t handle);
 /* The kernel may take back what was written by this handle. */
 void lpi_fuse_note_failed(const struct lpi_fuse_request *request, uint64_t handle);
 /* Whether it may do so now, where a size is set by the handle; it is forgotten. */
