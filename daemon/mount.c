@@ -79,6 +79,7 @@ static void make_channel(struct lpi_errand *errand)
 	options.launderer = service->mount.launderer;
 	options.dropper = service->mount.dropper;
 	options.ring = lp_fuse_session_ring(service->mount.session);
+	options.mount_dir = lp_fuse_session_place(service->mount.session, &options.mount_dev);
 	options.mount_options = lp_config_text(&service->config, LP_OPT_MOUNT_OPTIONS);
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
 	     s = lpi_thread_next(thread, s)) {

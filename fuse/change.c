@@ -106,20 +106,38 @@ void lpi_fuse_change_unless(struct lpi_fuse_request *request, uint32_t flags)
 	request->changes[MODE].guard.flags = flags;
 }
 
-/* The mode as it is was seen: what is left of it. */
+static bool is_of_data(const struct lpi_fuse_request *request)
+{
+	return request->changes[DATA].type != LP_CHANGE_SET;
+}
+
+static void end(struct lpi_fuse_request *request)
+{
+	lpi_fuse_killed(request);
+	request->after(request);
+}
+
+/* The mode as it is was seen: what is left of it. Who changes the data, and takes bits by that, is
+ * to be no program's hand that is about to be run (fuse/privileges.h). */
 static void mode_known(struct lpi_fuse_request *request)
 {
 	const struct lp_attrs *attrs = &request->op.stat.found.attrs;
 	uint32_t *mask = &request->changes[times_idx(request)].inode.mask;
 	if (request->op.result < 0) {
-		request->after(request);
+		end(request);
 		return;
 	}
 	guard_mode(request, MODE_BITS, attrs->mode);
 	request->attrs.mode = lpi_fuse_mode_killed(attrs->mode);
 	*mask &= ~(uint32_t)LP_ATTR_MODE;
-	if (request->attrs.mode != attrs->mode)
+	if (request->attrs.mode != attrs->mode) {
 		*mask |= LP_ATTR_MODE;
+		request->op.result = is_of_data(request) ? lpi_fuse_kill(request) : 0;
+		if (request->op.result < 0) {
+			end(request);
+			return;
+		}
+	}
 	submit(request);
 }
 
@@ -144,10 +162,10 @@ static void changed(struct lpi_fuse_request *request)
 {
 	uint32_t failed = request->op.result < 0 ? failed_guard(request) : NONE;
 	if (failed == NONE) {
-		request->after(request);
+		end(request);
 	} else if (++request->count >= TRIES_MAX) {
 		request->op.result = -EAGAIN;
-		request->after(request);
+		end(request);
 	} else if (failed == MODE) {
 		look_at_mode(request);
 	} else {

@@ -15,6 +15,8 @@
 #ifndef LP_FUSE_CHANNEL_H
 #define LP_FUSE_CHANNEL_H
 
+#include <sys/types.h>
+
 #include "base/hist.h"
 #include "base/slow.h"
 #include "base/under_way.h"
@@ -64,6 +66,10 @@ struct lp_fuse_channel_options {
 	struct lp_fuse_ring *ring;        /* of the mount; NULL: all goes by the descriptors */
 	struct lp_fuse_behaviour behaviour;
 	const char *mount_options; /* as they were given; NULL: none. Outlives the channel */
+	/* Where it is mounted, and its device there; NULL: the kernel gives no rights by
+	 * set-user-ID. Outlives the channel. */
+	const char *mount_dir;
+	dev_t mount_dev;
 	/* The connection has come to its end, by an unmount or an abort. Once, in a turn. */
 	void (*gone)(void *arg);
 	void *arg;

@@ -12,6 +12,7 @@
 #include "fuse/drop.h"
 #include "fuse/launder.h"
 #include "fuse/notify.h"
+#include "fuse/privileges.h"
 #include "fuse/reading.h"
 #include "fuse/request.h"
 #include "fuse/ring.h"
@@ -74,6 +75,7 @@ struct lp_fuse_channel {
 	struct lpi_fuse_launders launders;
 	struct lpi_fuse_pages pages;
 	struct lpi_fuse_drops drops;
+	struct lpi_fuse_privileges privileges;
 	struct lpi_fuse_seen seen[LPI_FUSE_SEEN];
 	struct lpi_readings readings; /* of directories that were opened here */
 	struct lpi_fuse_prune prune;

@@ -224,7 +224,8 @@ static void submit(struct lp_fuse_channel *channel, const struct lp_ino *inos, u
 bool lpi_fuse_is_telling(const struct lp_fuse_channel *channel)
 {
 	return channel->notice_cnt > 0 || !lp_work_is_idle(&channel->prune.work) ||
-	       lpi_fuse_is_laundering(channel) || lpi_fuse_is_dropping(channel);
+	       lpi_fuse_is_laundering(channel) || lpi_fuse_is_dropping(channel) ||
+	       lpi_fuse_is_refreshing(channel);
 }
 
 void lpi_fuse_prune_check(struct lp_fuse_channel *channel)

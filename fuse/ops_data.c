@@ -67,11 +67,15 @@ static void opened(struct lpi_fuse_request *request)
 {
 	struct fuse_open_out out = {.fh = 0};
 	if (request->op.result < 0) {
+		lpi_fuse_run_end(request->channel, lpi_fuse_node(request),
+				 lpi_fuse_run_bit(request));
 		lpi_fuse_answer(request, request->op.result);
 		return;
 	}
 	if (!lpi_fuse_flags_let_open(request->op.open.found.attrs.flags,
 				     request->message.in.open.flags)) {
+		lpi_fuse_run_end(request->channel, lpi_fuse_node(request),
+				 lpi_fuse_run_bit(request));
 		close_now(request, open_refused);
 		return;
 	}
@@ -92,10 +96,19 @@ static void opened(struct lpi_fuse_request *request)
 	close_now(request, closed);
 }
 
-void lpi_fuse_open(struct lpi_fuse_request *request)
+static void may_open(struct lpi_fuse_request *request)
 {
+	if (request->failure < 0) {
+		lpi_fuse_answer(request, request->failure);
+		return;
+	}
 	lpi_fuse_op(request, LP_NS_OPEN)->open.ino = lpi_fuse_node(request);
 	lpi_fuse_submit(request, opened);
+}
+
+void lpi_fuse_open(struct lpi_fuse_request *request)
+{
+	lpi_fuse_run(request, may_open);
 }
 
 void lpi_fuse_release(struct lpi_fuse_request *request)

@@ -64,6 +64,7 @@ struct lpi_fuse_request {
 	int failure;                 /* to be answered when what was held has been let go */
 	uint32_t tries;
 	bool is_punching;
+	bool is_killing;   /* noted as one that takes privileges (fuse/privileges.h) */
 	bool is_impatient; /* it has waited for space, and found none */
 	uint64_t at;
 	uint64_t left;

@@ -57,8 +57,9 @@ struct lp_fuse_session {
 	uint64_t ring_bytes;
 	const char *no_ring;
 	struct lp_fuse_ring *ring; /* NULL: none, or not yet */
-	int abort_fd;              /* ends the connection; -1: nothing does */
-	pid_t guard;               /* ends it when this process is killed; 0: there is none */
+	dev_t dev;
+	int abort_fd; /* ends the connection; -1: nothing does */
+	pid_t guard;  /* ends it when this process is killed; 0: there is none */
 	bool is_mounted;
 };
 
@@ -204,13 +205,14 @@ static int open_control(void)
 /* What the kernel was given as entries comes back at the end of the connection only, and a mount
  * that is detached, but in use, does not end by itself: without a way to end it there is no ring.
  */
-static int open_abort(const struct lp_fuse_session *session)
+static int open_abort(struct lp_fuse_session *session)
 {
 	struct statx st;
 	char path[64];
 	/* It must not be asked: it does not answer yet. */
 	if (statx(AT_FDCWD, session->dir, AT_STATX_DONT_SYNC, 0, &st) < 0 || st.stx_dev_major != 0)
 		return -1;
+	session->dev = makedev(st.stx_dev_major, st.stx_dev_minor);
 	(void)snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", st.stx_dev_minor);
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd >= 0)
@@ -449,6 +451,12 @@ void lp_fuse_session_behaviour(const struct lp_fuse_session *session,
 			       struct lp_fuse_behaviour *ret_behaviour)
 {
 	*ret_behaviour = session->options.behaviour;
+}
+
+const char *lp_fuse_session_place(const struct lp_fuse_session *session, dev_t *ret_dev)
+{
+	*ret_dev = session->dev;
+	return geteuid() == 0 ? session->dir : NULL;
 }
 
 /* What the kernel keeps for a device is set where its figures are, by root. */

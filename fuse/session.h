@@ -44,6 +44,9 @@ int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 int lp_fuse_session_clone(struct lp_fuse_session *session, int *ret_fd) LP_MUST_CHECK;
 void lp_fuse_session_behaviour(const struct lp_fuse_session *session,
 			       struct lp_fuse_behaviour *ret_behaviour);
+/* Where it is mounted, and the device; NULL: it gives nobody the rights of a program's owner, for
+ * it is not root's. The session's. */
+const char *lp_fuse_session_place(const struct lp_fuse_session *session, dev_t *ret_dev);
 /* NULL: all goes by descriptors. The session's. */
 struct lp_fuse_ring *lp_fuse_session_ring(const struct lp_fuse_session *session);
 /* Whether the mount answers (rule M4): asks it for its root. Channels serve already. -ETIMEDOUT:

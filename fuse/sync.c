@@ -103,6 +103,7 @@ uint64_t lpi_fuse_handle_new(const struct lpi_fuse_request *request, struct lp_i
 	bits |= (flags & O_DSYNC) != 0 ? LPI_FUSE_HANDLE_DSYNC : 0;
 	bits |= lpi_fuse_mapper_add(channel, ino, flags);
 	bits |= lpi_fuse_pages_open(channel, ino, flags);
+	bits |= lpi_fuse_run_bit(request);
 	uint64_t nr = ++channel->syncs.handle_cnt * channel->peer_cnt + channel->idx;
 	return bits | nr << FAILED_BITS | atomic_load(&told_of(channel)->failed_cnt);
 }
@@ -111,6 +112,7 @@ void lpi_fuse_handle_drop(const struct lp_fuse_channel *channel, struct lp_ino i
 {
 	lpi_fuse_mapper_drop(channel, ino, handle);
 	lpi_fuse_pages_close(channel, ino, handle);
+	lpi_fuse_run_end(channel, ino, handle);
 }
 
 static _Atomic uint64_t *failed_slot(const struct lpi_fuse_request *request, uint64_t handle)

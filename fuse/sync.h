@@ -55,7 +55,8 @@ void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
  */
 #define LPI_FUSE_HANDLE_DSYNC (UINT64_C(1) << 61)
 /* For a file that is opened, with these flags: never one that was there before. It counts as one by
- * which it may be mapped, and by which it is written with its pages or without. */
+ * which it may be mapped, by which it is written with its pages or without, and as one that is run
+ * if lpi_fuse_run() was called for it. */
 uint64_t lpi_fuse_handle_new(const struct lpi_fuse_request *request, struct lp_ino ino,
 			     uint32_t flags);
 /* It was not opened, or is no more. */

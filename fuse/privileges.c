@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each of the two notes itself first, and looks for the other then; so of two at the same time at
+ * least one sees the other.
+ *
+ * To make the kernel ask, its inode is looked up by number (open_by_handle_at), without a name, and
+ * statx is told to believe nothing. The kernel throws such an answer away if the inode has changed
+ * meanwhile. So what it has afterwards is compared with the answer, until they are equal. A thread
+ * of its own does that, for the mount has to answer (rule M3). The request that waits has no
+ * buffers. */
+#include "fuse/privileges.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "fuse/channel_impl.h"
+
+/* Each time somebody else has written to it just then. */
+#define TRIES_MAX 1000u
+/* Of the kernel's FUSE: the number in two halves, and the generation. */
+#define HANDLE_TYPE 0x81
+
+/* --- Who does what ---------------------------------------------------------------------------- */
+
+static struct lpi_fuse_privileges *notes_of(const struct lp_fuse_channel *channel)
+{
+	return &channel->peers[0]->privileges;
+}
+
+static uint32_t slot_of(struct lp_ino ino)
+{
+	uint64_t mixed = ino.nr * UINT64_C(0x9e3779b97f4a7c15);
+	return (uint32_t)(mixed >> 32) % LPI_FUSE_PRIVILEGE_SLOTS;
+}
+
+static bool gives_rights(const struct lp_fuse_channel *channel)
+{
+	return channel->options.mount_dir != NULL;
+}
+
+int lpi_fuse_kill(struct lpi_fuse_request *request)
+{
+	struct lpi_fuse_privileges *notes = notes_of(request->channel);
+	uint32_t slot = slot_of(lpi_fuse_node(request));
+	if (request->is_killing || !gives_rights(request->channel))
+		return 0;
+	atomic_store(&notes->has_killed[slot], true);
+	atomic_fetch_add(&notes->killers[slot], 1);
+	if (atomic_load(&notes->runners[slot]) > 0) {
+		atomic_fetch_sub(&notes->killers[slot], 1);
+		return -ETXTBSY;
+	}
+	request->is_killing = true;
+	return 0;
+}
+
+void lpi_fuse_killed(struct lpi_fuse_request *request)
+{
+	if (request->is_killing)
+		atomic_fetch_sub(
+			&notes_of(request->channel)->killers[slot_of(lpi_fuse_node(request))], 1);
+	request->is_killing = false;
+}
+
+uint64_t lpi_fuse_run_bit(const struct lpi_fuse_request *request)
+{
+	return request->message.header.opcode == FUSE_OPEN && gives_rights(request->channel) &&
+			       (request->message.in.open.flags & LPI_FUSE_OPEN_EXEC) != 0
+		       ? LPI_FUSE_HANDLE_RUNS
+		       : 0;
+}
+
+void lpi_fuse_run_end(const struct lp_fuse_channel *channel, struct lp_ino ino, uint64_t handle)
+{
+	if ((handle & LPI_FUSE_HANDLE_RUNS) != 0)
+		atomic_fetch_sub(&notes_of(channel)->runners[slot_of(ino)], 1);
+}
+
+/* --- What the kernel believes ----------------------------------------------------------------- */
+
+/* The mount's root; -1: something else is there, or nothing. */
+static int open_root(const struct lp_fuse_channel *channel)
+{
+	struct statx st;
+	/* open_by_handle_at takes no descriptor of O_PATH, so the mount is asked. */
+	int dir = open(channel->options.mount_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return -1;
+	if (statx(dir, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st) == 0 &&
+	    makedev(st.stx_dev_major, st.stx_dev_minor) == channel->options.mount_dev)
+		return dir;
+	(void)close(dir); /* nothing was written */
+	return -1;
+}
+
+/* -ESTALE: the kernel does not know it, and there is none. */
+static int open_inode(const struct lp_fuse_channel *channel, struct lp_ino ino)
+{
+	const uint32_t words[] = {(uint32_t)(ino.nr >> 32), (uint32_t)ino.nr, 0};
+	union {
+		struct file_handle handle;
+		uint8_t bytes[sizeof(struct file_handle) + sizeof(words)];
+	} named = {.handle = {.handle_bytes = sizeof(words), .handle_type = HANDLE_TYPE}};
+	memcpy(named.handle.f_handle, words, sizeof(words));
+	int dir = open_root(channel);
+	if (dir < 0)
+		return -ENOENT;
+	int fd = open_by_handle_at(dir, &named.handle, O_PATH | O_CLOEXEC);
+	int err = -errno;
+	(void)close(dir); /* nothing was written */
+	return fd < 0 ? err : fd;
+}
+
+static int refresh(int fd)
+{
+	struct statx is;
+	struct statx believed;
+	for (uint32_t i = 0; i < TRIES_MAX; i++) {
+		if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_MODE, &is) < 0 ||
+		    statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MODE, &believed) < 0)
+			return -errno;
+		if (is.stx_mode == believed.stx_mode)
+			return 0;
+	}
+	return -EAGAIN;
+}
+
+/* On the thread that may block. */
+static void run(struct lp_work *work)
+{
+	struct lpi_fuse_refresh *item = LP_CONTAINER_OF(work, struct lpi_fuse_refresh, work);
+	const struct lpi_fuse_request *request = item->request;
+	int fd = open_inode(request->channel, lpi_fuse_own(request));
+	item->result = fd == -ESTALE ? 0 : fd < 0 ? fd : refresh(fd);
+	if (fd >= 0)
+		(void)close(fd); /* nothing was written */
+}
+
+/* Once: anybody can bring that about as often as he likes. */
+static void warn(struct lp_fuse_channel *channel, int err)
+{
+	if (!channel->privileges.has_warned)
+		LP_LOG_WARN("the mount: a program that somebody else has written to is not run: "
+			    "its mode cannot be told to the kernel: %s",
+			    lp_strerror(err));
+	channel->privileges.has_warned = true;
+}
+
+static void done(struct lp_work *work)
+{
+	struct lpi_fuse_refresh *item = LP_CONTAINER_OF(work, struct lpi_fuse_refresh, work);
+	struct lpi_fuse_request *request = item->request;
+	struct lp_fuse_channel *channel = request->channel;
+	item->request = NULL;
+	if (item->result < 0) {
+		warn(channel, item->result);
+		lpi_fuse_run_end(channel, lpi_fuse_own(request), LPI_FUSE_HANDLE_RUNS);
+		request->failure = -ETXTBSY;
+	}
+	item->next(request);
+	lpi_fuse_channel_told(channel);
+}
+
+/* False: too many are at it. */
+static bool begin_refresh(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
+{
+	struct lp_fuse_channel *channel = request->channel;
+	for (uint32_t i = 0; i < LPI_FUSE_REFRESHES; i++) {
+		struct lpi_fuse_refresh *item = &channel->privileges.refreshes[i];
+		if (item->request != NULL)
+			continue;
+		item->request = request;
+		item->next = next;
+		item->work.run = run;
+		item->work.done = done;
+		lp_workers_submit(channel->options.launderer, channel->options.reactor,
+				  &item->work);
+		return true;
+	}
+	return false;
+}
+
+void lpi_fuse_run(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
+{
+	struct lpi_fuse_privileges *notes = notes_of(request->channel);
+	uint32_t slot = slot_of(lpi_fuse_own(request));
+	request->failure = 0;
+	if (lpi_fuse_run_bit(request) == 0) {
+		next(request);
+		return;
+	}
+	atomic_fetch_add(&notes->runners[slot], 1);
+	bool is_changing = atomic_load(&notes->killers[slot]) > 0;
+	if (!is_changing && !atomic_load(&notes->has_killed[slot])) {
+		next(request);
+		return;
+	}
+	if (is_changing || !begin_refresh(request, next)) {
+		atomic_fetch_sub(&notes->runners[slot], 1);
+		request->failure = -ETXTBSY;
+		next(request);
+	}
+}
+
+bool lpi_fuse_is_refreshing(const struct lp_fuse_channel *channel)
+{
+	for (uint32_t i = 0; i < LPI_FUSE_REFRESHES; i++) {
+		if (channel->privileges.refreshes[i].request != NULL)
+			return true;
+	}
+	return false;
+}

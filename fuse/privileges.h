@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs that are about to be run while somebody else changes them (rule M5).
+ *
+ * The kernel decides by the mode in its memory whether a program gets the rights of its owner. It
+ * looks at the mode when it opens the program, and uses it a moment later. A write in between takes
+ * set-user-ID away here, and the kernel does not notice: it would run what somebody else has
+ * written with the owner's rights. So of each inode the two exclude each other:
+ *
+ *   a write that takes bits    is refused (ETXTBSY) if a program is open to be run. The kernel
+ *                              itself refuses that a moment later
+ *   an open to run a program   is refused (ETXTBSY) while such a write is under way. If there has
+ *                              been one ever, the kernel is first made to ask for attributes, until
+ *                              it has those that there are
+ *
+ * The notes are in tables of fixed size. Inodes that share a place may be refused for each other;
+ * nothing is missed. Where the mount is not root's the kernel gives no rights, and nothing is
+ * noted.
+ *
+ * Threads: the channel's; the tables are for all. Blocking, allocation: none.
+ */
+#ifndef LP_FUSE_PRIVILEGES_H
+#define LP_FUSE_PRIVILEGES_H
+
+#include <stdatomic.h>
+
+#include "base/workers.h"
+#include "fuse/request.h"
+
+#define LPI_FUSE_PRIVILEGE_SLOTS (1u << 12)
+#define LPI_FUSE_REFRESHES       32u /* of a channel, at a time */
+
+/* What the kernel adds to the flags of an open that is to run a program. */
+#define LPI_FUSE_OPEN_EXEC 0x20u
+/* Of a file's handle: it was opened so. */
+#define LPI_FUSE_HANDLE_RUNS (UINT64_C(1) << 59)
+
+/* How the kernel is reached. */
+struct lpi_fuse_refresh {
+	struct lp_work work;
+	struct lpi_fuse_request *request; /* NULL: it is free */
+	lpi_fuse_step_fn *next;
+	int result;
+};
+
+/* Zeroed: nobody runs or changes anything. The tables of the mount's first channel count. */
+struct lpi_fuse_privileges {
+	struct lpi_fuse_refresh refreshes[LPI_FUSE_REFRESHES];
+	_Atomic uint32_t runners[LPI_FUSE_PRIVILEGE_SLOTS]; /* open to be run */
+	_Atomic uint32_t killers[LPI_FUSE_PRIVILEGE_SLOTS]; /* under way */
+	_Atomic bool has_killed[LPI_FUSE_PRIVILEGE_SLOTS];
+	bool has_warned; /* the channel's */
+};
+
+/* The request is about to take bits from its inode, together with a change of the data. -ETXTBSY:
+ * it must not. Else lpi_fuse_killed() is called when it has, or has not. */
+int lpi_fuse_kill(struct lpi_fuse_request *request) LP_MUST_CHECK;
+void lpi_fuse_killed(struct lpi_fuse_request *request);
+
+/* The request opens its inode. When next() is called, which may be before this returns,
+ * request->failure is 0, or -ETXTBSY: it must not. If it is 0, and the file is opened to be run,
+ * that lasts until lpi_fuse_run_end(). */
+void lpi_fuse_run(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
+/* Whether the file is opened to be run: the handle's bit. */
+uint64_t lpi_fuse_run_bit(const struct lpi_fuse_request *request);
+/* It was not opened, or is open no more; with the handle's bits. */
+void lpi_fuse_run_end(const struct lp_fuse_channel *channel, struct lp_ino ino, uint64_t handle);
+
+/* The kernel is being made to ask. */
+bool lpi_fuse_is_refreshing(const struct lp_fuse_channel *channel);
+
+#endif
