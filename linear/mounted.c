@@ -99,8 +99,9 @@ static ssize_t read_mapped(struct lpi_client *client, size_t bytes, size_t offse
 /* Mappings of whole cells, one after the other with reads. */
 static ssize_t read_cells(struct lpi_client *client, const struct lpi_act *act)
 {
-	size_t bytes = act->count * client->plan->cell_bytes[act->group];
-	size_t offset = act->first * client->plan->cell_bytes[act->group];
+	size_t cell_bytes = client->plan->cell_bytes[act->group];
+	size_t bytes = act->count * cell_bytes;
+	size_t offset = act->first * cell_bytes;
 	ssize_t got = -EAGAIN;
 	client->maps = !client->maps;
 	if (client->maps && act->count == 1 && !is_direct_in(client, act->group))

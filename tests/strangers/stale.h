@@ -55,6 +55,8 @@ extern const unsigned lpi_stale_case_cnt;
 
 /* --- stale_tools.c ---------------------------------------------------------------------------- */
 
+/* A random number; a process of its own has others than those before. */
+uint64_t lpi_stale_below(uint64_t limit);
 _Noreturn void lpi_stale_fail(const char *what);
 bool lpi_stale_is_over(const struct lpi_stale_run *run);
 /* A process that calls what() again and again until the case is over. */

@@ -14,7 +14,7 @@
 #include "client/lapis.h"
 #include "tests/strangers/stale.h"
 
-#define BLOCK LPI_STALE_BLOCK
+#define BLOCK ((size_t)LPI_STALE_BLOCK)
 #define HALF  (BLOCK / 2)
 #define FEW   4u /* blocks that are fought for */
 
@@ -59,7 +59,7 @@ static void read_few(struct lpi_stale_run *run, void *arg)
 	int fd = lpi_stale_open(run, O_RDONLY);
 	(void)arg;
 	while (!lpi_stale_is_over(run))
-		(void)read_word(fd, (uint64_t)(rand() % (int)FEW) * BLOCK);
+		(void)read_word(fd, lpi_stale_below(FEW) * BLOCK);
 }
 
 /* Times and attributes of the file change. */
@@ -128,7 +128,7 @@ static void write_direct(struct lpi_stale_run *run, void *arg)
 	unsigned each = direct->cnt / LPI_STALE_DEPTH;
 	for (writer.version = 1; !lpi_stale_is_over(run); writer.version++) {
 		for (unsigned i = 0; i < LPI_STALE_DEPTH; i++) {
-			writer.blocks[i] = direct->first + i * each + (unsigned)rand() % each;
+			writer.blocks[i] = direct->first + i * each + lpi_stale_below(each);
 			lpi_stale_fill(buf + i * BLOCK, writer.version, BLOCK);
 			pieces[i] = (struct lpi_stale_piece){buf + i * BLOCK, BLOCK,
 							     writer.blocks[i] * BLOCK};
@@ -142,7 +142,7 @@ static void look_by_pread(struct lpi_stale_run *run, void *arg)
 	int fd = lpi_stale_open(run, O_RDONLY);
 	(void)arg;
 	while (!lpi_stale_is_over(run)) {
-		uint64_t block = (uint64_t)rand() % LPI_STALE_BLOCKS;
+		uint64_t block = lpi_stale_below(LPI_STALE_BLOCKS);
 		uint64_t version = atomic_load(&run->shared->acked[block]);
 		look(run, "pread", block, read_word(fd, block * BLOCK), version);
 	}
@@ -153,7 +153,7 @@ static void look_by_map(struct lpi_stale_run *run, void *arg)
 	int fd = lpi_stale_open(run, O_RDONLY | (arg != NULL ? O_DIRECT : 0));
 	void *map = lpi_stale_map(fd, (size_t)LPI_STALE_BLOCKS * BLOCK);
 	while (!lpi_stale_is_over(run)) {
-		uint64_t block = (uint64_t)rand() % LPI_STALE_BLOCKS;
+		uint64_t block = lpi_stale_below(LPI_STALE_BLOCKS);
 		uint64_t version = atomic_load(&run->shared->acked[block]);
 		look(run, "mapping", block, word_at(map, block * BLOCK), version);
 	}
@@ -164,7 +164,7 @@ static void look_by_open(struct lpi_stale_run *run, void *arg)
 {
 	(void)arg;
 	while (!lpi_stale_is_over(run)) {
-		uint64_t block = (uint64_t)rand() % LPI_STALE_BLOCKS;
+		uint64_t block = lpi_stale_below(LPI_STALE_BLOCKS);
 		uint64_t version = atomic_load(&run->shared->acked[block]);
 		int fd = lpi_stale_open(run, O_RDONLY);
 		look(run, "open and pread", block, read_word(fd, block * BLOCK), version);
@@ -292,8 +292,8 @@ static void look_below(struct lpi_stale_run *run, void *arg)
 		uint64_t seen = 0;
 		if (round % 2 != 0 || end < BLOCK)
 			continue;
-		uint64_t offset = end - 8 - 8 * ((uint64_t)rand() % (BLOCK / 8));
-		int how = rand() % 3;
+		uint64_t offset = end - 8 - 8 * lpi_stale_below(BLOCK / 8);
+		uint64_t how = lpi_stale_below(3);
 		if (how == 0)
 			seen = pread(fd, &seen, 8, (off_t)offset) == 8 ? seen : 0;
 		else
@@ -316,7 +316,7 @@ static void grow(enum grower grower, int fd, int direct, const struct lpi_stale_
 {
 	uint64_t end = piece->offset + piece->bytes;
 	if (grower == BY_EXTENDING) {
-		int err = rand() % 2 == 0
+		int err = lpi_stale_below(2) == 0
 				  ? ftruncate(fd, (off_t)end)
 				  : fallocate(fd, 0, (off_t)piece->offset, (off_t)piece->bytes);
 		if (err < 0)
@@ -350,8 +350,8 @@ static void run_grown(struct lpi_stale_run *run, enum grower grower)
 	for (unsigned i = 0; i < 6; i++)
 		lpi_stale_help(run, look_below, NULL);
 	while (!lpi_stale_is_over(run)) {
-		size_t bytes = is_direct ? 512u * (1u + (unsigned)rand() % 64u)
-					 : 8u * (1u + (unsigned)rand() % 400u);
+		size_t bytes = is_direct ? 512 * (1 + lpi_stale_below(64))
+					 : 8 * (1 + lpi_stale_below(400));
 		if (atomic_load(&shared->end) + bytes > END_MAX)
 			cut_off(shared, fd);
 		uint64_t end = atomic_load(&shared->end);
@@ -397,7 +397,7 @@ static void read_ends(struct lpi_stale_run *run, void *arg)
 	int fd = lpi_stale_open(run, O_RDONLY);
 	(void)arg;
 	while (!lpi_stale_is_over(run))
-		(void)read_word(fd, rand() % 2 == 0 ? 0 : MANY_BYTES - 8);
+		(void)read_word(fd, lpi_stale_below(2) == 0 ? 0 : MANY_BYTES - 8);
 }
 
 static void write_inner(struct lpi_stale_run *run)
@@ -420,7 +420,7 @@ static void write_inner(struct lpi_stale_run *run)
 /* What the other writer writes this time. */
 static uint64_t outer_offset(void)
 {
-	return rand() % 2 == 0 ? 0 : MANY_BYTES - HALF;
+	return lpi_stale_below(2) == 0 ? 0 : MANY_BYTES - HALF;
 }
 
 static void outer_direct(struct lpi_stale_run *run, void *arg)
@@ -490,7 +490,7 @@ static uint64_t change(struct lapis_file *file, void *buf, uint64_t block, uint6
 	int err = 0;
 	*ret_is_cut = false;
 	lpi_stale_fill(buf, version, BLOCK);
-	switch (rand() % 4) {
+	switch (lpi_stale_below(4)) {
 	case 0:
 		err = lapis_pwrite(file, buf, BLOCK, offset, LAPIS_ORDERED);
 		break;
@@ -559,7 +559,7 @@ static void run_native(struct lpi_stale_run *run)
 	lpi_stale_help(run, write_elsewhere, (void *)(uintptr_t)(LPI_STALE_BLOCKS - FEW));
 	struct lapis_file *file = open_socket(run);
 	for (uint64_t version = 1; !lpi_stale_is_over(run); version++) {
-		uint64_t changed = (uint64_t)rand() % FEW;
+		uint64_t changed = lpi_stale_below(FEW);
 		bool is_cut = false;
 		words[changed] = change(file, buf, changed, version, &is_cut);
 		for (uint64_t block = changed; is_cut && block < FEW; block++)

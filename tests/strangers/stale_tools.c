@@ -14,13 +14,26 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "base/prng.h"
 #include "tests/strangers/stale.h"
 
 #define PATIENCE_NS UINT64_C(20000000000)
 
+uint64_t lpi_stale_below(uint64_t limit)
+{
+	static struct lp_prng prng;
+	static pid_t owner; /* a child has its own numbers */
+	if (owner != getpid()) {
+		owner = getpid();
+		lp_prng_init(&prng, (uint64_t)owner);
+	}
+	return lp_prng_below(&prng, limit);
+}
+
 void lpi_stale_fail(const char *what)
 {
-	(void)fprintf(stderr, "stale: %s: %s\n", what, strerror(errno));
+	(void)fprintf(stderr, "stale: %s: %s\n", what, lp_strerror(errno));
 	_exit(2);
 }
 
@@ -52,7 +65,6 @@ void lpi_stale_help(struct lpi_stale_run *run, void (*what)(struct lpi_stale_run
 		return;
 	}
 	(void)prctl(PR_SET_PDEATHSIG, 9); /* it looks at the time as well */
-	srand((unsigned)getpid());
 	what(run, arg);
 	_exit(0);
 }
