@@ -19,6 +19,7 @@ READY_S = 60
 END_S = 60
 EMPTY_SIZE = "3G"
 NEARLY_SHARE = 0.1  # of a store that is nearly full is free
+CONTENT = random.Random(1).randbytes(4 * MIB)
 OLD_BYTES = 64 * MIB  # of the file that a filled store has
 
 
@@ -135,9 +136,8 @@ def put(path, size):
     """Makes a file; False if there is no space for it, and then there is no file."""
     try:
         with open(path, "wb", buffering=0) as file:
-            for begin in range(0, size, 4 * MIB):
-                file.write(os.urandom(min(4 * MIB, size - begin)))
-            os.fsync(file.fileno())
+            for begin in range(0, size, len(CONTENT)):
+                file.write(CONTENT[: size - begin])
     except OSError:
         with contextlib.suppress(OSError):
             path.unlink()

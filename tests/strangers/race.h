@@ -94,6 +94,9 @@ struct lpi_changer {
 	const char *name;
 	bool is_socket;
 	bool is_one; /* there is one such changer, for it changes the end of the file */
+	/* Its end may be seen late through the mount, as docs/reliability.md says: who sees the end
+	 * of the file is not judged. */
+	bool is_end_late;
 	int flags;
 	unsigned period; /* version N is like states[N % period] */
 	enum lpi_state states[3];

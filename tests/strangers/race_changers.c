@@ -325,7 +325,7 @@ const struct lpi_changer lpi_changers[] = {
 	{.name = "copy_file_range", DATA_ONLY, .start = start_copy, .change = by_copy},
 	{.name = "socket", DATA_ONLY, BY_SOCKET, .change = by_socket},
 	{.name = "socket-punch", ZEROS_BETWEEN, BY_SOCKET, .change = by_socket_punch},
-	{.name = "socket-truncate", GONE_AND_ZEROS, BY_SOCKET, .change = by_socket_truncate},
+	{.name = "socket-truncate", GONE_AND_ZEROS, BY_SOCKET, .is_end_late = true, .change = by_socket_truncate},
 	{.name = NULL},
 };
 /* clang-format on */

@@ -5,9 +5,10 @@
  *        [--socket ADDRESS --key KEY] [--synced] DIR
  *
  * DIR is a directory on the file system in question. For each pair of a way to read and a way to
- * change there is a new file in it; for S seconds (1) two processes read it in this way and one by
- * pread, while one or two change it. What was acknowledged before a read began must be seen by it
- * (race.h). Afterwards, when all is at rest, each block must be what it was last.
+ * change there is a new file in it; for S seconds (1), or longer until there is something to judge,
+ * two processes read it in this way and one by pread, while one or two change it. What was
+ * acknowledged before a read began must be seen by it (race.h). Afterwards, when all is at rest,
+ * each block must be what it was last.
  *
  * With --control each pair is run below that directory as well, on ext4 for one: what that shows is
  * no fault here.
@@ -44,6 +45,9 @@
 #define PATH_MAX_BYTES 256u
 #define LIST_MAX_BYTES 1024u
 #define END_S          30u /* that processes have to end when the time is over */
+#define LATE_S         20u /* more that a pair may take until it has done enough */
+#define READS_MIN      50u
+#define CHANGES_MIN    10u
 #define TICK_NS        10000000L
 #define NS_PER_S       1000000000L
 
@@ -219,6 +223,11 @@ static void make_file(const struct lpi_actor *actor)
 	(void)close(fd);
 }
 
+static bool is_enough(void)
+{
+	return shared->found.reads >= READS_MIN && shared->changes >= CHANGES_MIN;
+}
+
 static void run_stage(struct stage *stage, const struct options *options, const struct pair *pair,
 		      struct outcome *outcome)
 {
@@ -238,6 +247,9 @@ static void run_stage(struct stage *stage, const struct options *options, const 
 			run_reader(&stage->actor, pread_of_table(), &shared->beside);
 	}
 	nap((long)(options->seconds * (double)NS_PER_S));
+	/* A busy machine may not have come to much yet. */
+	for (unsigned i = 0; i < LATE_S * (NS_PER_S / TICK_NS) && !is_enough(); i++)
+		nap(TICK_NS);
 	shared->is_over = true;
 	outcome->is_hung = !await_all(stage, outcome);
 	if (outcome->is_hung || outcome->unsupported != 0 || outcome->is_failed)

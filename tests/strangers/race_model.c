@@ -185,7 +185,8 @@ static enum verdict judge_one(const struct lpi_actor *actor, const unsigned char
 	enum verdict verdict;
 	bool is_gone = len <= 0;
 	if (is_gone) {
-		bool is_fine = may_be(actor->changer, view->first, view->last, LPI_GONE);
+		bool is_fine = actor->changer->is_end_late ||
+			       may_be(actor->changer, view->first, view->last, LPI_GONE);
 		verdict = is_fine ? FINE : STALE;
 	} else if (len < (int64_t)LPI_BLOCK_BYTES) {
 		verdict = WRONG; /* ends are at the edges of blocks */
