@@ -46,6 +46,8 @@
 #define CONGESTION    384u
 #define MAX_READAHEAD (UINT32_C(1) << 20)
 #define DIRTY_PERCENT 100u
+/* The kernel's mask of them: they are cleared together or not at all. */
+#define ATIME_KINDS UINT64_C(0x70)
 /* The kernel's from 6.6 on; linux-libc-dev of Debian 12 does not have it. */
 #define DIRECT_IO_ALLOW_MMAP (UINT64_C(1) << 36)
 
@@ -130,7 +132,7 @@ static void set_late_flags(const struct lp_fuse_session *session)
 	if ((late & MS_NODIRATIME) != 0)
 		attr.attr_set |= MOUNT_ATTR_NODIRATIME;
 	if ((late & MS_STRICTATIME) != 0) {
-		attr.attr_clr |= MOUNT_ATTR__ATIME;
+		attr.attr_clr |= ATIME_KINDS;
 		attr.attr_set |= MOUNT_ATTR_STRICTATIME;
 	}
 	if (late != 0 && geteuid() == 0 &&
@@ -209,6 +211,7 @@ static int open_abort(struct lp_fuse_session *session)
 {
 	struct statx st;
 	char path[64];
+	LP_ASSERT(session->dir != NULL);
 	/* It must not be asked: it does not answer yet. */
 	if (statx(AT_FDCWD, session->dir, AT_STATX_DONT_SYNC, 0, &st) < 0 || st.stx_dev_major != 0)
 		return -1;
