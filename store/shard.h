@@ -38,6 +38,9 @@
 #include "store/space.h"
 #include "store/writeback.h"
 
+/* Free blocks that a shard gives to no other one: for what cuts files (block_impl.h). */
+#define LP_SHARD_CUT_BLOCKS UINT64_C(64)
+
 struct lp_shard;
 
 #define LP_SHARD_REASON_BYTES 256u

@@ -94,6 +94,12 @@ static void end(struct lp_shard *shard)
 	tell(shard, 0);
 }
 
+static uint32_t choose(struct lp_shard *shard)
+{
+	return lpi_shard_choose_empty(shard, lp_space_keep_blocks(shard->space), LPI_SHARD_RETURNS,
+				      shard->reclaim.chunks);
+}
+
 static void step(struct lp_shard *shard)
 {
 	struct lpi_reclaim *reclaim = &shard->reclaim;
@@ -114,7 +120,7 @@ static void step(struct lp_shard *shard)
 		lpi_shard_take_up_kv_news(shard);
 		lpi_shard_let_go(shard);
 		if (lpi_shard_should_return(shard))
-			reclaim->chunk_cnt = lpi_shard_choose_empty(shard, reclaim->chunks);
+			reclaim->chunk_cnt = choose(shard);
 		if (reclaim->chunk_cnt == 0) {
 			end(shard);
 			return;
@@ -264,7 +270,7 @@ void lpi_reclaim_look(struct lp_shard *shard)
 	if (reclaim->is_running || !lp_work_is_idle(&reclaim->work) || shard->closing ||
 	    shard->error != 0 || !lpi_shard_should_return(shard))
 		return;
-	reclaim->chunk_cnt = lpi_shard_choose_empty(shard, reclaim->chunks);
+	reclaim->chunk_cnt = choose(shard);
 	if (reclaim->chunk_cnt > 0)
 		lp_workers_submit(shard->options.workers, shard->options.reactor, &reclaim->work);
 }
