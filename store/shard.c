@@ -736,6 +736,11 @@ void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter
 	lease(shard);
 }
 
+uint64_t lp_shard_gift_blocks(const struct lp_shard *shard)
+{
+	return lp_chunks_gift_blocks(shard->chunks, shard->options.shard_idx);
+}
+
 uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard)
 {
 	return shard->freeing_blocks;

@@ -231,6 +231,21 @@ void lp_shard_note_removal(struct lp_shard *shard)
 	shard->removals++;
 }
 
+/* What rewrites may wait for compactions: it needs no room but theirs. */
+static bool compactions_may_help(const struct lp_shard *shard, enum lp_shard_use use)
+{
+	return lp_kv_debt_bytes(shard->kv) > 0 && lp_kv_compact_error(shard->kv) == 0 &&
+	       (use == LP_SHARD_REWRITES || lpi_reclaim_has_room(shard, LP_SHARD_REWRITES));
+}
+
+bool lp_shard_takes_no_more(const struct lp_shard *shard)
+{
+	if (shard->options.read_only || shard->error != 0 || lp_kv_error(shard->kv) == -ENOSPC)
+		return true;
+	return !lpi_reclaim_has_room(shard, LP_SHARD_GROWS) &&
+	       !compactions_may_help(shard, LP_SHARD_GROWS);
+}
+
 int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use)
 {
 	LP_ASSERT(!shard->options.read_only);
@@ -239,9 +254,7 @@ int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use)
 		return -ENOSPC;
 	if (lpi_reclaim_has_room(shard, use))
 		return 0;
-	/* What rewrites may wait for that: it needs no room but the compactions'. */
-	if (lp_kv_debt_bytes(shard->kv) > 0 && lp_kv_compact_error(shard->kv) == 0 &&
-	    (use == LP_SHARD_REWRITES || lpi_reclaim_has_room(shard, LP_SHARD_REWRITES)))
+	if (compactions_may_help(shard, use))
 		return -EBUSY;
 	consider(shard);
 	return is_coming(shard) ? -EAGAIN : -ENOSPC;
