@@ -1181,3 +1181,9 @@ const struct lp_bitmap *lp_space_used_map(const struct lp_space *space, uint32_t
 {
 	return lp_space_owns(space, idx) ? &space->chunks[idx]->used : NULL;
 }
+
+const struct lp_bitmap *lp_space_mine_map(const struct lp_space *space, uint32_t idx)
+{
+	bool is_split = lp_space_owns(space, idx) && space->chunks[idx]->mine.words != NULL;
+	return is_split ? &space->chunks[idx]->mine : NULL;
+}

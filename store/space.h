@@ -205,5 +205,7 @@ uint64_t lp_space_memory_bytes(const struct lp_space *space);
 const struct lp_space_config *lp_space_config(const struct lp_space *space);
 /* What of a chunk is durably in use, a bit for each block; NULL: it is not owned. */
 const struct lp_bitmap *lp_space_used_map(const struct lp_space *space, uint32_t idx);
+/* Which blocks of it are the shard's; NULL: all, or it is not owned. */
+const struct lp_bitmap *lp_space_mine_map(const struct lp_space *space, uint32_t idx);
 
 #endif
