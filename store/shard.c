@@ -585,16 +585,6 @@ static void tell_space(struct lp_shard *shard, int result)
 		waiter->told(waiter, result);
 }
 
-/* What others gave to this shard is as good as a chunk. */
-static void lease_gifts(struct lp_shard *shard)
-{
-	shard->lease_gift_cnt = 0;
-	while (shard->lease_gift_cnt < LPI_SHARD_GIFTS &&
-	       lp_chunks_take_gift(shard->chunks, shard->options.shard_idx,
-				   &shard->lease_gifts[shard->lease_gift_cnt]))
-		shard->lease_gift_cnt++;
-}
-
 static void lease_run(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
@@ -603,11 +593,10 @@ static void lease_run(struct lp_work *work)
 	/* Before it is tried: whoever answers has returned what he could. */
 	shard->lease_is_asking = shard->lease_has_asked &&
 				 lp_chunks_is_asking(shard->chunks, shard->options.shard_idx);
-	lease_gifts(shard);
-	if (shard->lease_gift_cnt > 0) {
-		shard->lease_result = 0;
+	/* What others gave to this shard is as good as a chunk. */
+	shard->lease_result = lpi_lend_collect(shard) ? 0 : -ENOSPC;
+	if (shard->lease_result == 0)
 		return;
-	}
 	shard->lease_result =
 		lp_chunks_lease(shard->chunks, shard->options.shard_idx, LP_CHUNK_USE_OBJECTS,
 				shard->lease_hint, &shard->lease_chunk);
@@ -640,21 +629,10 @@ static bool may_lease_yet(struct lp_shard *shard)
 /* The chunk that was leased, or what was given instead. */
 static int add_space(struct lp_shard *shard)
 {
-	if (shard->lease_gift_cnt == 0) {
-		shard->lease_hint = shard->lease_chunk + 1;
-		return lp_space_chunk_add(shard->space, shard->lease_chunk);
-	}
-	for (uint32_t i = 0; i < shard->lease_gift_cnt; i++) {
-		struct lp_chunk_blocks *gift = &shard->lease_gifts[i];
-		/* What finds no memory is the shard's at its next opening. */
-		int ignored = lp_space_blocks_add(shard->space, gift->chunk_idx,
-						  gift->home_idx != shard->options.shard_idx,
-						  &gift->blocks);
-		(void)ignored;
-		free(gift->blocks.words);
-	}
-	shard->lease_gift_cnt = 0;
-	return 0;
+	if (lpi_lend_take_up(shard))
+		return 0;
+	shard->lease_hint = shard->lease_chunk + 1;
+	return lp_space_chunk_add(shard->space, shard->lease_chunk);
 }
 
 static void lease_done(struct lp_work *work)

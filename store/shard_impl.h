@@ -220,6 +220,10 @@ void lpi_reclaim_stop(struct lp_shard *shard);
 void lpi_lend_init(struct lp_shard *shard);
 /* From now on other shards may ask; until the stop. */
 void lpi_lend_begin(struct lp_shard *shard);
+/* By a helper: what others gave to this shard. False: nothing. Then, on the shard's thread: takes
+ * it up; false: there was nothing. */
+bool lpi_lend_collect(struct lp_shard *shard);
+bool lpi_lend_take_up(struct lp_shard *shard);
 /* After the index was flushed: blocks of chunks that others leased go back to these. */
 void lpi_lend_look(struct lp_shard *shard);
 bool lpi_lend_is_idle(const struct lp_shard *shard);

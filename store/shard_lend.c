@@ -180,6 +180,34 @@ static void take_back(struct lp_shard *shard)
 	}
 }
 
+/* --- What was given to this shard ------------------------------------------------------------- */
+
+bool lpi_lend_collect(struct lp_shard *shard)
+{
+	shard->lease_gift_cnt = 0;
+	while (shard->lease_gift_cnt < LPI_SHARD_GIFTS &&
+	       lp_chunks_take_gift(shard->chunks, shard->options.shard_idx,
+				   &shard->lease_gifts[shard->lease_gift_cnt]))
+		shard->lease_gift_cnt++;
+	return shard->lease_gift_cnt > 0;
+}
+
+bool lpi_lend_take_up(struct lp_shard *shard)
+{
+	bool had_any = shard->lease_gift_cnt > 0;
+	for (uint32_t i = 0; i < shard->lease_gift_cnt; i++) {
+		struct lp_chunk_blocks *gift = &shard->lease_gifts[i];
+		/* What finds no memory is the shard's at its next opening. */
+		int ignored = lp_space_blocks_add(shard->space, gift->chunk_idx,
+						  gift->home_idx != shard->options.shard_idx,
+						  &gift->blocks);
+		(void)ignored;
+		free(gift->blocks.words);
+	}
+	shard->lease_gift_cnt = 0;
+	return had_any;
+}
+
 /* --- The steps -------------------------------------------------------------------------------- */
 
 static void work_run(struct lp_work *work)

@@ -16,7 +16,9 @@
  *   recs[].after    the first that this record, made but not persisted yet, does not contain
  *   first_new_seq   the first that no record contains: the chunk wants another one
  * When a record is persisted its `after` becomes the oldest. A chunk has at most two records on
- * their way: more would not move the log's start further. */
+ * their way: more would not move the log's start further.
+ *
+ * Long because all of it changes the states of one structure, the chunk. */
 #include "store/space.h"
 
 #include <inttypes.h>

@@ -550,8 +550,8 @@ struct lp_store_stats {
 	uint64_t inode_misses;
 	uint64_t index_waits; /* operations that waited for a read of the index */
 	uint64_t space_waits;
-	uint64_t bad_marks;   /* U records that could not be read or used when it was opened */
-	uint64_t commits;     /* groups */
+	uint64_t bad_marks; /* U records that could not be read or used when it was opened */
+	uint64_t commits;   /* groups */
 	uint32_t shard_idx;
 	/* Nothing that makes the index larger is let in: so no file can grow, whatever is free. */
 	bool takes_no_more;

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Goal: df says what can be written, and what it says can be had by whoever needs it (rule S5, P6): by one
+# Goal: df says what can be written, and what it says can be had by whoever needs it (rule S5): by one
 # fallocate, by one file, by small files, on one to four shards, on an empty store and on one whose free
 # space lies in pieces. A fallocate that fails gives back what it took. Method: stores are filled in these
 # ways through the mount, and through the socket; each time df is asked, and again after a removal.
