@@ -170,6 +170,7 @@ static void json_head(const struct lpi_report *report, struct lpi_text *text)
 /* Over all shards. */
 struct totals {
 	uint64_t available_blocks;
+	bool takes_more; /* some shard does: what none has leased is available */
 	uint64_t used_blocks;
 	uint64_t conns;
 	uint64_t requests;
@@ -184,6 +185,7 @@ static struct totals add_up(const struct lpi_report *report)
 		const struct lpi_shard_report *shard = &report->shards[i];
 		sum.used_blocks += shard->store.used_blocks;
 		sum.available_blocks += shard->store.free_blocks - shard->store.kept_blocks;
+		sum.takes_more |= !shard->store.takes_no_more;
 		sum.conns += shard->door.conns;
 		for (uint32_t op = 0; op < LPI_REPORT_OPCODES; op++) {
 			sum.requests += shard->door.requests[op];
@@ -258,8 +260,9 @@ void lpi_report_status(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_number(text, "errors", sum.errors);
 	lpi_json_number(text, "absent", sum.absent);
 	lpi_json_number(text, "used_bytes", sum.used_blocks * LP_WIRE_BLOCK_BYTES);
-	lpi_json_number(text, "available_bytes",
-			sum.available_blocks * LP_WIRE_BLOCK_BYTES + report->unleased_bytes);
+	uint64_t available_bytes =
+		sum.available_blocks * LP_WIRE_BLOCK_BYTES + report->unleased_bytes;
+	lpi_json_number(text, "available_bytes", sum.takes_more ? available_bytes : 0);
 	lpi_json_number(text, "rss_bytes", report->heap.rss_bytes);
 	json_devices(report, text);
 	json_bad(report, text);

@@ -31,6 +31,16 @@ static void test_available(void **state)
 	assert_non_null(strstr(text.bytes, wanted));
 	assert_non_null(strstr(text.bytes, "\"used_bytes\": 135168,"));
 	lpi_text_fini(&text);
+	/* One shard takes no more: the other one can have all that is free. Both: nobody can. */
+	for (uint32_t i = 0; i < 2; i++) {
+		shards[i].store.takes_no_more = true;
+		text = (struct lpi_text){.bytes = NULL};
+		lpi_report_status(&report, &text);
+		assert_false(text.failed);
+		assert_int_equal(strstr(text.bytes, wanted) != NULL, i == 0);
+		assert_int_equal(strstr(text.bytes, "\"available_bytes\": 0,") != NULL, i == 1);
+		lpi_text_fini(&text);
+	}
 }
 
 int main(void)

@@ -268,7 +268,11 @@ void lpi_fuse_readlink(struct lpi_fuse_request *request)
 
 /* The request goes round the threads as a message, and each adds what its stores have. What no
  * shard has leased is free for each of them; what is kept for the index, and for cuts of shared
- * blocks, is free, but not available. */
+ * blocks, is free, but not available.
+ *
+ * What is available is what the file or directory that is asked about can have: the kernel says
+ * which that is. Its shard has what is its own, and what others lend to it (rule S5), as long as
+ * the chunk table has room to say so; and nothing at all while its index may not grow. */
 
 static void answer_statfs(struct lpi_fuse_request *request)
 {
@@ -276,17 +280,19 @@ static void answer_statfs(struct lpi_fuse_request *request)
 	struct fuse_statfs_out out = {.st = {.bsize = 4096, .frsize = 4096, .namelen = 255}};
 	uint64_t free_blocks = request->free_blocks;
 	uint64_t blocks = request->free_blocks + request->used_blocks;
-	uint64_t available_blocks = request->free_blocks - request->kept_blocks;
+	uint64_t available_blocks = request->own_blocks + request->others_blocks;
 	if (devices != NULL) {
 		struct lp_chunks *chunks = devices->chunks[LP_MKFS_DATA];
 		uint32_t chunk_blocks = lp_chunks_chunk_blocks(chunks);
 		free_blocks += (uint64_t)lp_chunks_free_cnt(chunks) * chunk_blocks;
 		available_blocks += (uint64_t)lp_chunks_for_objects_cnt(chunks) * chunk_blocks;
+		if (lp_chunks_is_split_up(chunks))
+			available_blocks -= request->others_blocks;
 		blocks = devices->label[LP_MKFS_DATA].size_blocks;
 	}
 	out.st.blocks = LP_MAX(blocks, free_blocks);
 	out.st.bfree = free_blocks;
-	out.st.bavail = available_blocks;
+	out.st.bavail = request->takes_no_more ? 0 : available_blocks;
 	/* There is no table of inodes that could be full. */
 	out.st.files = out.st.blocks;
 	out.st.ffree = out.st.bfree;
@@ -295,12 +301,18 @@ static void answer_statfs(struct lpi_fuse_request *request)
 
 static void add_space(struct lpi_fuse_request *request, const struct lp_fuse_channel *channel)
 {
+	uint32_t own_idx = lp_ino_shard(lpi_fuse_node(request));
 	for (uint32_t i = 0; i < channel->options.store_cnt; i++) {
 		struct lp_store_stats stats;
 		lp_store_read_stats(channel->options.stores[i], &stats);
 		request->used_blocks += stats.used_blocks;
 		request->free_blocks += stats.free_blocks;
-		request->kept_blocks += stats.kept_blocks;
+		if (stats.shard_idx == own_idx) {
+			request->own_blocks += stats.free_blocks - stats.kept_blocks;
+			request->takes_no_more = stats.takes_no_more;
+		} else {
+			request->others_blocks += stats.free_blocks - stats.kept_blocks;
+		}
 	}
 }
 

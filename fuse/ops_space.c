@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges of files: fallocate, lseek for data and holes, copy_file_range.
  *
- * fallocate goes in steps of what one change may be long; it is not atomic, as everywhere.
+ * fallocate goes in steps of what one change may be long; it is not atomic, as everywhere. But one
+ * that fails gives back what it took behind the file's end, where nobody sees it and nothing but a
+ * truncation would free it. So before it begins it asks where the file ends, and where the first
+ * block behind that is which was set aside before: up to there all is its own. (What it took
+ * between such blocks stays.)
  *
  * A copy does one step and says how far it came: whoever asked asks again. The step is a clone, by
  * reference, where both files are on one shard and the range is on the grid of blocks; else data is
@@ -16,6 +20,7 @@
 #include "fuse/ops.h"
 
 #define BLOCK_BYTES 4096u
+#define LOOKS_MAX   16u /* for blocks that were set aside before */
 #define KNOWN_MODES                                                                                \
 	((uint32_t)FALLOC_FL_KEEP_SIZE | (uint32_t)FALLOC_FL_PUNCH_HOLE |                          \
 	 (uint32_t)FALLOC_FL_ZERO_RANGE)
@@ -58,6 +63,45 @@ static void range_synced(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, 0);
 }
 
+static void give_back(struct lpi_fuse_request *request);
+
+static void given_back(struct lpi_fuse_request *request)
+{
+	if (request->op.result == 0 && request->taken_from < request->taken_to) {
+		give_back(request);
+		return;
+	}
+	request->op.result = request->given_up;
+	fail_range(request);
+}
+
+/* A step of it. Whoever has made the file longer meanwhile may have written there: then the rest
+ * stays. */
+static void give_back(struct lpi_fuse_request *request)
+{
+	struct lp_change *changes = request->changes;
+	uint64_t length = LP_MIN(request->taken_to - request->taken_from, LP_STORE_RANGE_MAX);
+	changes[0] = (struct lp_change){.type = LP_GUARD_INODE};
+	changes[0].guard.shorter_than = request->size_bytes + 1;
+	changes[1] = (struct lp_change){.type = LP_CHANGE_PUNCH};
+	changes[1].data.offset = request->taken_from;
+	changes[1].data.length = length;
+	request->taken_from += length;
+	lpi_fuse_txn(request, lpi_fuse_node(request), 2);
+	lpi_fuse_submit(request, given_back);
+}
+
+/* The last step may have done a part of what it should. */
+static void fail_step(struct lpi_fuse_request *request)
+{
+	request->given_up = request->op.result;
+	request->taken_to = LP_MIN(request->taken_to, request->at);
+	request->op.result = 0;
+	if (request->is_punching)
+		request->taken_to = 0;
+	given_back(request);
+}
+
 /* All of it is done, and durable if it is to be: what is left is as behind a write. */
 static void end_range(struct lpi_fuse_request *request)
 {
@@ -73,8 +117,9 @@ static void was_extended(struct lpi_fuse_request *request)
 	/* It is as long already. */
 	if (r == -ECANCELED)
 		r = 0;
+	request->op.result = r;
 	if (r < 0)
-		fail_range(request);
+		fail_step(request);
 	else
 		end_range(request);
 }
@@ -98,7 +143,7 @@ static void range_done(struct lpi_fuse_request *request)
 {
 	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
 	if (request->op.result < 0) {
-		fail_range(request);
+		fail_step(request);
 		return;
 	}
 	if (request->left > 0) {
@@ -162,6 +207,73 @@ static void go_on(struct lpi_fuse_request *request)
 	lpi_fuse_submit(request, space_found);
 }
 
+static void look_behind_end(struct lpi_fuse_request *request);
+
+static void seek_space(struct lpi_fuse_request *request, bool hole, lpi_fuse_step_fn *next)
+{
+	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_SEEK, lpi_fuse_node(request));
+	op->seek.ino = lpi_fuse_node(request);
+	op->seek.offset = request->taken_from;
+	op->seek.space = true;
+	op->seek.hole = hole;
+	lpi_fuse_submit(request, next);
+}
+
+/* Where blocks end that were set aside before. */
+static void free_found(struct lpi_fuse_request *request)
+{
+	const struct lp_store_op *op = &request->op.store.op;
+	request->taken_to = 0;
+	if (request->op.result == 0 && op->seek.found > request->taken_from &&
+	    ++request->count < LOOKS_MAX) {
+		request->taken_from = op->seek.found;
+		look_behind_end(request);
+		return;
+	}
+	next_range(request); /* it will give nothing back */
+}
+
+/* Where they begin. None: up to its end all will be its own. */
+static void space_behind_found(struct lpi_fuse_request *request)
+{
+	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
+	uint64_t end = in->offset + in->length;
+	uint64_t found = request->op.result == 0 ? request->op.store.op.seek.found : end;
+	request->taken_to = end;
+	if (request->op.result < 0 && request->op.result != -ENXIO)
+		request->taken_to = 0;
+	if (found >= end) {
+		next_range(request);
+		return;
+	}
+	request->taken_from = found;
+	seek_space(request, true, free_found);
+}
+
+static void look_behind_end(struct lpi_fuse_request *request)
+{
+	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
+	request->taken_to = in->offset + in->length;
+	/* What is zeroed is freed before it is set aside anew: all will be its own. */
+	if (request->taken_from >= request->taken_to || request->is_punching)
+		next_range(request);
+	else
+		seek_space(request, false, space_behind_found);
+}
+
+static void size_found(struct lpi_fuse_request *request)
+{
+	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
+	if (request->op.result < 0) {
+		fail_range(request);
+		return;
+	}
+	request->size_bytes = request->op.stat.found.attrs.size_bytes;
+	/* A block that is only half behind the end, or in the range, stays. */
+	request->taken_from = lp_align_up(LP_MAX(in->offset, request->size_bytes), BLOCK_BYTES);
+	look_behind_end(request);
+}
+
 void lpi_fuse_fallocate(struct lpi_fuse_request *request)
 {
 	const struct fuse_fallocate_in *in = &request->message.in.fallocate;
@@ -183,7 +295,12 @@ void lpi_fuse_fallocate(struct lpi_fuse_request *request)
 	request->at = in->offset;
 	request->left = in->length;
 	request->is_punching = punches || zeroes;
-	next_range(request);
+	if (punches) {
+		next_range(request);
+		return;
+	}
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
+	lpi_fuse_submit(request, size_found);
 }
 
 /* --- Seek ------------------------------------------------------------------------------------- */

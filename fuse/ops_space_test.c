@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: a hole that is punched over all that a file may be costs what the file has, not what it
- * might have (P5), and leaves nothing.
+ * might have (P5), and leaves nothing. A fallocate that finds no space gives back what it took
+ * behind the file's end, and nothing else.
  * Method: a file of a few pages far apart, some set aside behind its end; the turns until a punch
- * of the largest range is answered. */
+ * of the largest range is answered. A small device, and fallocates of more than it has. */
 #include <linux/falloc.h>
 
 #include "fuse/machine_test.h"
 
-#define PAGE      4096u
+#define PAGE      UINT64_C(4096)
 #define TURNS_MAX 2000u
 
 static int allocate(struct lpi_kernel *kernel, uint64_t node, uint32_t mode, uint64_t offset,
@@ -65,10 +66,59 @@ static void test_huge_punch(void **state)
 	lpi_machine_free(machine);
 }
 
+#define TOO_MUCH (UINT64_C(1) << 40)
+
+/* The file has so many pages, once what was freed has been. */
+static void expect_pages(struct lpi_machine *machine, uint64_t node, uint64_t pages)
+{
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	for (uint32_t i = 0; i < TURNS_MAX && blocks_of(kernel, node) != pages * PAGE / 512; i++)
+		lpi_machine_turn(machine);
+	assert_int_equal(blocks_of(kernel, node), pages * PAGE / 512);
+}
+
+static void test_gives_back(void **state)
+{
+	static uint8_t page[PAGE];
+	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(1));
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	(void)state;
+	memset(page, 7, sizeof(page));
+	uint64_t node = lpi_kernel_create(kernel, FUSE_CREATE, 1, "a").node;
+	lp_test_ok(lpi_kernel_write(kernel, node, 0, page, PAGE));
+	/* What was set aside before stays; and what lies before that. */
+	lp_test_ok(allocate(kernel, node, FALLOC_FL_KEEP_SIZE, PAGE, 3 * PAGE));
+	lp_test_ok(allocate(kernel, node, FALLOC_FL_KEEP_SIZE, 10 * PAGE, PAGE));
+	const uint32_t modes[] = {0, FALLOC_FL_KEEP_SIZE};
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(modes); i++) {
+		lp_test_err(-ENOSPC, allocate(kernel, node, modes[i], 20 * PAGE, TOO_MUCH));
+		expect_pages(machine, node, 5);
+	}
+	lp_test_err(-ENOSPC, allocate(kernel, node, 0, 0, TOO_MUCH));
+	expect_pages(machine, node, 11);
+	lp_test_err(-ENOSPC, allocate(kernel, node, FALLOC_FL_ZERO_RANGE, 4 * PAGE, TOO_MUCH));
+	expect_pages(machine, node, 4);
+	uint64_t other = lpi_kernel_create(kernel, FUSE_CREATE, 1, "b").node;
+	lp_test_ok(lpi_kernel_write(kernel, other, 0, page, PAGE));
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(modes); i++) {
+		lp_test_err(-ENOSPC, allocate(kernel, other, modes[i], 0, TOO_MUCH));
+		expect_pages(machine, other, 1);
+		lp_test_err(-ENOSPC, allocate(kernel, other, modes[i], 2 * PAGE, TOO_MUCH));
+		expect_pages(machine, other, 1);
+	}
+	/* So there is room for somebody else. */
+	lp_test_ok(allocate(kernel, other, 0, 0, 8 * PAGE));
+	expect_pages(machine, other, 8);
+	lpi_kernel_release(kernel, FUSE_RELEASE, node);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_huge_punch),
+		cmocka_unit_test(test_gives_back),
 	};
 	return lp_test_main(tests, "fuse/ops_space");
 }

@@ -68,6 +68,10 @@ struct lpi_fuse_request {
 	bool is_impatient; /* it has waited for space, and found none */
 	uint64_t at;
 	uint64_t left;
+	uint64_t taken_from; /* of a fallocate: behind the file's end, and what was free there */
+	uint64_t taken_to;
+	uint64_t size_bytes; /* of the file then */
+	int given_up;        /* the failure of a fallocate that gives back what it took */
 	uint32_t count;
 	struct lp_ns_named_value xattrs[2]; /* of something new */
 	uint32_t xattr_cnt;
@@ -75,7 +79,9 @@ struct lpi_fuse_request {
 	struct lp_msg msg; /* on its way through the threads */
 	void (*handed)(struct lpi_fuse_request *request);
 	uint64_t free_blocks;
-	uint64_t kept_blocks; /* of them */
+	uint64_t own_blocks;    /* what its own shard has for it, and */
+	uint64_t others_blocks; /* what the others can lend to that */
+	bool takes_no_more;     /* that shard */
 	uint64_t used_blocks;
 	/* From here on nothing is cleared for a new one. */
 	uint8_t after_name[256]; /* after_len of them */

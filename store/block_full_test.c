@@ -606,6 +606,14 @@ static int make_empty(struct rig *rig, enum lp_store_room room)
 	return lpi_hand_do(&rig->hand, &op);
 }
 
+/* What it says of that, before anybody asks. */
+static bool takes_no_more(const struct rig *rig)
+{
+	struct lp_store_stats stats;
+	lp_store_read_stats(rig->hand.store, &stats);
+	return stats.takes_no_more;
+}
+
 static void reopen_with(struct rig *rig, uint64_t files_reserve_bytes)
 {
 	rig->files_reserve_bytes = files_reserve_bytes;
@@ -620,6 +628,7 @@ static void test_promises(void **state)
 	struct rig rig;
 	rig_init(&rig, KIND_EMPTY, LP_ALLOC_HYBRID);
 	lp_test_ok(promise(&rig, LP_ROOM_GROWS, PROMISE_LEN));
+	assert_false(takes_no_more(&rig));
 	const struct lp_shard *shard = lpi_block_of(rig.hand.store)->shard;
 	/* There is room to rewrite, and none to grow. */
 	reopen_with(&rig, lp_blockfs_room_bytes(shard->files) / 9 * 16);
@@ -627,6 +636,7 @@ static void test_promises(void **state)
 	lp_test_ok(promise(&rig, LP_ROOM_OWN, PROMISE_LEN));
 	lp_test_err(-ENOSPC, make_empty(&rig, LP_ROOM_OWN));
 	lp_test_ok(make_empty(&rig, LP_ROOM_ENDS));
+	assert_true(takes_no_more(&rig));
 	/* And none for either. */
 	reopen_with(&rig, RESERVE_ALL);
 	lp_test_err(-ENOSPC, promise(&rig, LP_ROOM_GROWS, PROMISE_LEN));
@@ -656,6 +666,7 @@ static void test_stopped_index(void **state)
 		lp_test_ok(promise(&rig, LP_ROOM_OWN, PROMISE_LEN));
 	}
 	assert_int_equal(lp_kv_error(kv), -ENOSPC);
+	assert_true(takes_no_more(&rig));
 	lp_test_err(-ENOSPC, promise(&rig, LP_ROOM_FREES, PROMISE_LEN));
 	lp_test_ok(promise(&rig, LP_ROOM_ENDS, 0));
 	int r = 0;

@@ -109,7 +109,7 @@ int lpi_leaves_load(struct lpi_inode *inode, const struct lp_kv_scan_op *found,
 
 #define LPI_IO_IOVS 64u
 /* Of free space, for what cuts files that share theirs: twice a punch, which has two ends. */
-#define LPI_CUT_BLOCKS UINT64_C(64)
+#define LPI_CUT_BLOCKS LP_SHARD_CUT_BLOCKS
 #define LPI_IOS        2048u /* of all operations */
 
 struct lpi_block_job;

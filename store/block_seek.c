@@ -87,7 +87,7 @@ static int seek_inline(struct lpi_query *query, const struct lp_inode *rec)
 static enum lp_extmap_seek wanted(const struct lpi_query *query)
 {
 	if (query->op->seek.space)
-		return LP_EXTMAP_SEEK_ALLOCATED;
+		return query->op->seek.hole ? LP_EXTMAP_SEEK_FREE : LP_EXTMAP_SEEK_ALLOCATED;
 	return query->op->seek.hole ? LP_EXTMAP_SEEK_HOLE : LP_EXTMAP_SEEK_DATA;
 }
 
@@ -118,8 +118,9 @@ static int seek_map(struct lpi_query *query, struct lpi_inode *inode)
 
 static int seek_space(struct lpi_query *query, struct lpi_inode *inode)
 {
-	if (lp_extmap_blocks(&inode->map) == 0)
-		return -ENXIO; /* content in the inode has none */
+	if (lp_extmap_blocks(&inode->map) == 0) /* content in the inode has none */
+		return query->op->seek.hole ? give(query, query->op->seek.offset, LP_STORE_FILE_MAX)
+					    : -ENXIO;
 	if (inode->trim != NULL)
 		return give(query, query->op->seek.offset, LP_STORE_FILE_MAX);
 	return seek_map(query, inode);

@@ -221,12 +221,23 @@ static void test_seek_scans(void **state)
 
 /* --- Beside what is cut ----------------------------------------------------------------------- */
 
-static int64_t seek_space(struct lpi_rig *rig, uint64_t offset)
+static int64_t seek_for(struct lpi_rig *rig, uint64_t offset, bool hole)
 {
-	struct lpi_rig_op op = {.op = {.opcode = LP_STORE_SEEK,
-				       .seek = {.ino = {5}, .offset = offset, .space = true}}};
+	struct lpi_rig_op op = {
+		.op = {.opcode = LP_STORE_SEEK,
+		       .seek = {.ino = {5}, .offset = offset, .space = true, .hole = hole}}};
 	int result = do_op(rig, &op);
 	return result < 0 ? result : (int64_t)op.op.seek.found;
+}
+
+static int64_t seek_space(struct lpi_rig *rig, uint64_t offset)
+{
+	return seek_for(rig, offset, false);
+}
+
+static int64_t seek_no_space(struct lpi_rig *rig, uint64_t offset)
+{
+	return seek_for(rig, offset, true);
 }
 
 /* Whatever has space, also what was set aside far behind the end of the file. */
@@ -239,6 +250,7 @@ static void test_seek_space(void **state)
 	struct lpi_inode *inode = lpi_rig_inode(&rig, 5, LP_INODE_TYPE_FILE);
 	inode->rec.size_bytes = 10000;
 	assert_int_equal(seek_space(&rig, 0), -ENXIO);
+	assert_int_equal(seek_no_space(&rig, 77), 77);
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(at); i++) {
 		if (i == 0)
 			map_one(&rig, (struct lp_ino){5}, at[i]);
@@ -251,7 +263,9 @@ static void test_seek_space(void **state)
 			uint64_t first = at[i] * LP_BLOCK_BYTES;
 			assert_int_equal(seek_space(&rig, from), first);
 			assert_int_equal(seek_space(&rig, first + 1), first + 1);
+			assert_int_equal(seek_no_space(&rig, from), from);
 			from = first + LP_BLOCK_BYTES;
+			assert_int_equal(seek_no_space(&rig, first), from);
 		}
 		assert_int_equal(seek_space(&rig, from), -ENXIO);
 		lpi_rig_reopen(&rig);

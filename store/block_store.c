@@ -303,10 +303,13 @@ static void block_read_stats(struct lp_store *store, struct lp_store_stats *ret_
 	stats->inode_hits = block->nodes.hits;
 	stats->inode_misses = block->nodes.misses;
 	stats->cached_bytes = block->nodes.bytes;
+	stats->shard_idx = block->options.shard_idx;
 	lpi_memory_read_stats(block, stats);
 	if (block->shard == NULL)
 		return;
-	stats->free_blocks = lp_alloc_free_blocks(lp_space_alloc(block->space));
+	stats->takes_no_more = lp_shard_takes_no_more(block->shard);
+	stats->free_blocks = lp_alloc_free_blocks(lp_space_alloc(block->space)) +
+			     lp_shard_gift_blocks(block->shard);
 	stats->kept_blocks = LP_MIN(stats->free_blocks, LPI_CUT_BLOCKS);
 	stats->used_blocks = lp_space_used_blocks(block->space);
 	add_device_stats(block, stats);

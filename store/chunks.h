@@ -6,6 +6,11 @@
  * nothing it records lies in the chunk (rule S1). What one shard leased and did not use when the
  * power failed is still its own, and empty.
  *
+ * A chunk that is not empty cannot be returned. What is free in it can be given to another shard
+ * all the same, block by block (lp_chunks_give()): from then on the chunk is split, and each of its
+ * blocks has an owner of its own. A gift is durable, as a lease is, before its receiver hears of
+ * it; and the giver must have made durable before that nothing it records lies in these blocks.
+ *
  * Some free chunks are kept for files: leases for objects get -ENOSPC when fewer would remain, so
  * that RocksDB can still flush and compact on a full device (rule L8).
  *
@@ -17,6 +22,7 @@
 #ifndef LP_STORE_CHUNKS_H
 #define LP_STORE_CHUNKS_H
 
+#include "base/bitmap.h"
 #include "format/disk.h"
 #include "store/bdev.h"
 #include "store/types.h"
@@ -34,7 +40,9 @@ struct lp_chunks_stats {
 	uint32_t cnt[LP_CHUNK_USE_META + 1]; /* by use */
 	uint64_t lease_cnt;                  /* since open */
 	uint64_t return_cnt;
+	uint64_t give_cnt;
 	uint64_t write_cnt; /* device writes */
+	uint32_t split_cnt; /* parts of chunks that another shard has */
 	bool failed;
 };
 
@@ -64,15 +72,48 @@ void lp_chunks_set_files_reserve(struct lp_chunks *chunks, uint32_t files_reserv
  * asked() of each, on the asking thread, which must be short and must not call back; each answers
  * by lp_chunks_answer() when it has returned what it could, which may be nothing. Returns whether
  * an answer is to come. No asked() is under way once lp_chunks_listen() returns; asked NULL: no
- * more, which is an answer as well. */
+ * more, which is an answer as well. Who listens may be given single blocks; those that it has not
+ * taken up when it ends are its own at its next opening. */
 void lp_chunks_listen(struct lp_chunks *chunks, uint32_t shard_idx, void (*asked)(void *arg),
 		      void *arg);
 bool lp_chunks_ask(struct lp_chunks *chunks, uint32_t shard_idx);
+/* Who has asked this shard since it was called last, a bit for each. Takes no lock. */
+uint64_t lp_chunks_askers(struct lp_chunks *chunks, uint32_t shard_idx);
 /* A shard's thread, too: takes no lock. False: somebody else has asked since it was asked, who may
  * know of space that was freed after it had looked. That is no answer: it looks once more. */
 bool lp_chunks_answer(struct lp_chunks *chunks, uint32_t shard_idx) LP_MUST_CHECK;
 /* Somebody else has not answered yet. Takes no lock. */
 bool lp_chunks_is_asking(const struct lp_chunks *chunks, uint32_t shard_idx);
+
+/* --- Single blocks ---
+ *
+ * Blocks of one chunk, with words of the caller, as many bits as a chunk has blocks. */
+struct lp_chunk_blocks {
+	uint32_t chunk_idx;
+	uint32_t shard_idx; /* who gets them, or has them */
+	uint32_t home_idx;  /* who leased the chunk; in what is returned only */
+	struct lp_bitmap blocks;
+};
+#define LP_CHUNKS_HOME UINT32_MAX /* as shard_idx: whoever leased the chunk */
+
+/* The blocks, all from_idx's own (asserted) and of chunks for objects, are others' from now on: all
+ * of the list or none. Each receiver is told as if it had been asked. -ENOSPC: the table has no
+ * room to say so. -EBUSY: a receiver does not listen. */
+int lp_chunks_give(struct lp_chunks *chunks, uint32_t from_idx, const struct lp_chunk_blocks *list,
+		   uint32_t cnt) LP_MUST_CHECK;
+/* The next gift that the shard has not taken up, the oldest first. False: there is none. The words
+ * are the caller's then, to free(). */
+bool lp_chunks_take_gift(struct lp_chunks *chunks, uint32_t shard_idx,
+			 struct lp_chunk_blocks *ret_gift);
+/* How many blocks are given and not taken up. Any thread: takes no lock. */
+uint64_t lp_chunks_gift_blocks(const struct lp_chunks *chunks, uint32_t shard_idx);
+/* The last gift was refused for want of room in the table. Any thread: takes no lock. */
+bool lp_chunks_is_split_up(const struct lp_chunks *chunks);
+/* The first chunk from from_idx on of which the shard has blocks for objects, and in
+ * ret_found->blocks, which are zeroed, which these are. False: there is none. For a shard that does
+ * not listen yet. */
+bool lp_chunks_find_blocks(struct lp_chunks *chunks, uint32_t shard_idx, uint32_t from_idx,
+			   struct lp_chunk_blocks *ret_found);
 
 /* The first chunk from from_idx on that the shard leased for the use, or LP_CHUNK_NONE. */
 uint32_t lp_chunks_find(struct lp_chunks *chunks, uint32_t shard_idx, enum lp_chunk_use use,

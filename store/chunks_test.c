@@ -268,6 +268,166 @@ static void test_grow(void **state)
 	lp_bdev_close(bdev);
 }
 
+/* --- Single blocks --------------------------------------------------------------------------- */
+
+#define CHUNK_BLOCKS 256u
+#define GIFT_WORDS   (CHUNK_BLOCKS / 64)
+
+static void told(void *arg)
+{
+	++*(uint32_t *)arg;
+}
+
+/* Blocks [from, to) of a chunk for a shard, with words of the caller. */
+static struct lp_chunk_blocks part(uint64_t *words, uint32_t chunk_idx, uint32_t shard_idx,
+				   uint64_t from, uint64_t to)
+{
+	struct lp_chunk_blocks blocks = {.chunk_idx = chunk_idx, .shard_idx = shard_idx};
+	memset(words, 0, GIFT_WORDS * sizeof(*words));
+	lp_bitmap_init(&blocks.blocks, words, CHUNK_BLOCKS);
+	lp_bitmap_set(&blocks.blocks, from, to);
+	return blocks;
+}
+
+/* The shard has just these blocks of the chunk. */
+static bool has_part(struct lp_chunks *chunks, uint32_t shard_idx, uint32_t chunk_idx,
+		     uint64_t from, uint64_t to)
+{
+	uint64_t words[GIFT_WORDS] = {0};
+	struct lp_chunk_blocks found = {.chunk_idx = 0};
+	lp_bitmap_init(&found.blocks, words, CHUNK_BLOCKS);
+	bool has = lp_chunks_find_blocks(chunks, shard_idx, chunk_idx, &found) &&
+		   found.chunk_idx == chunk_idx;
+	if (from == to || !has)
+		return has == (from != to);
+	return lp_bitmap_is_set(&found.blocks, from, to) &&
+	       lp_bitmap_count(&found.blocks, 0, CHUNK_BLOCKS) == to - from;
+}
+
+/* What a gift makes of a table, now and at the next opening; who is told; and how it comes back. */
+static void test_gifts(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct lp_chunk_blocks got;
+	struct lp_chunks_stats stats;
+	uint64_t words[2][GIFT_WORDS];
+	uint32_t told_cnt[2] = {0, 0};
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 3), 3);
+	assert_int_equal(lease(chunks, 1, LP_CHUNK_USE_OBJECTS, 7), 7);
+	assert_true(has_part(chunks, 0, 3, 0, CHUNK_BLOCKS));
+	struct lp_chunk_blocks one = part(words[0], 3, 1, 10, 20);
+	lp_test_err(-EBUSY, lp_chunks_give(chunks, 0, &one, 1));
+	assert_true(has_part(chunks, 0, 3, 0, CHUNK_BLOCKS));
+	lp_chunks_listen(chunks, 0, told, &told_cnt[0]);
+	lp_chunks_listen(chunks, 1, told, &told_cnt[1]);
+	lp_test_ok(lp_chunks_give(chunks, 0, &one, 1));
+	assert_int_equal(told_cnt[1], 1);
+	assert_int_equal(lp_chunks_gift_blocks(chunks, 1), 10);
+	assert_true(lp_chunks_take_gift(chunks, 1, &got));
+	assert_int_equal(got.chunk_idx, 3);
+	assert_int_equal(got.home_idx, 0);
+	assert_true(lp_bitmap_is_set(&got.blocks, 10, 20));
+	free(got.blocks.words);
+	assert_false(lp_chunks_take_gift(chunks, 1, &got));
+	assert_int_equal(lp_chunks_gift_blocks(chunks, 1), 0);
+	assert_true(has_part(chunks, 1, 3, 10, 20));
+	lp_chunks_close(chunks);
+	chunks = open_table(bdev, &label, 0);
+	assert_true(has_part(chunks, 1, 3, 10, 20));
+	assert_false(has_part(chunks, 0, 3, 0, CHUNK_BLOCKS));
+	lp_chunks_stats(chunks, &stats);
+	assert_int_equal(stats.split_cnt, 1);
+	/* Who ends before it has taken a gift up has it all the same. */
+	lp_chunks_listen(chunks, 0, told, &told_cnt[0]);
+	lp_chunks_listen(chunks, 1, told, &told_cnt[1]);
+	struct lp_chunk_blocks both[2] = {part(words[0], 3, LP_CHUNKS_HOME, 10, 15),
+					  part(words[1], 7, 0, 0, CHUNK_BLOCKS)};
+	lp_test_ok(lp_chunks_give(chunks, 1, both, 2));
+	lp_chunks_listen(chunks, 0, NULL, NULL);
+	assert_int_equal(lp_chunks_gift_blocks(chunks, 0), 0);
+	assert_false(lp_chunks_take_gift(chunks, 0, &got));
+	assert_true(has_part(chunks, 1, 3, 15, 20));
+	assert_true(has_part(chunks, 1, 7, 0, 0));
+	assert_true(has_part(chunks, 0, 7, 0, CHUNK_BLOCKS));
+	lp_chunks_listen(chunks, 0, told, &told_cnt[0]);
+	both[0] = part(words[0], 3, 0, 15, 20);
+	lp_test_ok(lp_chunks_give(chunks, 1, both, 1));
+	both[1] = part(words[1], 7, 1, 0, CHUNK_BLOCKS);
+	lp_test_ok(lp_chunks_give(chunks, 0, &both[1], 1));
+	lp_chunks_stats(chunks, &stats);
+	assert_int_equal(stats.split_cnt, 0);
+	lp_test_ok(lp_chunks_return(chunks, 0, LP_CHUNK_USE_OBJECTS, 3));
+	lp_chunks_close(chunks);
+	lp_bdev_close(bdev);
+}
+
+/* The table has no room for more splits: it is as it was, and says so. One that grows then takes up
+ * no more chunks than fit, and the others when there is room. */
+static void test_split_up(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct lp_chunks_options options = {.label = &label};
+	struct lp_chunks_stats stats;
+	uint64_t words[GIFT_WORDS];
+	uint32_t cnt = 0;
+	uint32_t given = 0;
+	int err = 0;
+	label.chunk_blocks = 256;
+	label.table_slot_blocks = 1;
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	for (uint32_t i = 0; i < LP_SHARDS_MAX; i++)
+		lp_chunks_listen(chunks, i, told, &cnt);
+	for (uint32_t i = 0; i < CHUNK_CNT; i++)
+		assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_OBJECTS, i), i);
+	while (err == 0) {
+		assert_true(given < CHUNK_CNT * (LP_SHARDS_MAX - 1));
+		assert_false(lp_chunks_is_split_up(chunks));
+		uint32_t to = 1 + given / CHUNK_CNT;
+		struct lp_chunk_blocks one = part(words, given % CHUNK_CNT, to, 0, 0);
+		for (uint64_t k = UINT64_C(4) * to; k < UINT64_C(4) * (to + 1); k += 2)
+			lp_bitmap_set(&one.blocks, k, k + 1);
+		err = lp_chunks_give(chunks, 0, &one, 1);
+		given += err == 0;
+	}
+	lp_test_err(-ENOSPC, err);
+	assert_true(given > 100);
+	assert_true(lp_chunks_is_split_up(chunks));
+	assert_int_equal(cnt, given);
+	lp_chunks_stats(chunks, &stats);
+	assert_int_equal(stats.split_cnt, given);
+	lp_chunks_close(chunks);
+	label.chunk_cnt = 240;
+	lp_test_ok(lp_chunks_open(bdev, &options, &chunks));
+	lp_chunks_stats(chunks, &stats);
+	assert_int_equal(stats.split_cnt, given);
+	assert_true(stats.total_cnt >= CHUNK_CNT && stats.total_cnt < 240);
+	lp_chunks_listen(chunks, 0, told, &cnt);
+	for (uint32_t i = 0; i < 60; i++) {
+		uint32_t to = 1 + i / CHUNK_CNT;
+		struct lp_chunk_blocks one = part(words, i % CHUNK_CNT, 0, 0, 0);
+		for (uint64_t k = UINT64_C(4) * to; k < UINT64_C(4) * (to + 1); k += 2)
+			lp_bitmap_set(&one.blocks, k, k + 1);
+		lp_test_ok(lp_chunks_give(chunks, to, &one, 1));
+	}
+	lp_test_ok(lp_chunks_grow(chunks, &label));
+	lp_chunks_stats(chunks, &stats);
+	assert_int_equal(stats.total_cnt, 240);
+	assert_int_equal(stats.cnt[LP_CHUNK_USE_FREE], 240 - CHUNK_CNT);
+	lp_chunks_close(chunks);
+	lp_test_ok(lp_chunks_open(bdev, &options, &chunks));
+	lp_chunks_close(chunks);
+	lp_bdev_close(bdev);
+}
+
 /* After a failed write to either slot nothing more is leased, memory is as before, and reopening
  * finds the table before or after, whole. */
 static void test_failed_write(void **state)
@@ -308,18 +468,31 @@ static void test_failed_write(void **state)
 /* What the table holds after each step, and how many events the device had then. */
 struct history {
 	struct lp_disk_label label;
-	uint8_t owner[STEP_CNT + 1][CHUNK_CNT]; /* 0: free, else use * 8 + shard */
-	uint64_t event[STEP_CNT + 1];           /* the step is acknowledged from here on */
+	uint8_t owner[STEP_CNT + 1][CHUNK_CNT];   /* 0: free, else use * 8 + shard */
+	uint8_t lent_to[STEP_CNT + 1][CHUNK_CNT]; /* its first block: 0 to nobody, else shard + 1 */
+	uint64_t event[STEP_CNT + 1];             /* the step is acknowledged from here on */
 	uint64_t old_cnt;
 	uint64_t new_cnt;
 };
 
-static bool holds(struct lp_chunks *chunks, const uint8_t *owner)
+static bool lends(struct lp_chunks *chunks, uint32_t chunk_idx, uint32_t home_idx, uint8_t lent_to)
+{
+	bool lends = has_part(chunks, home_idx, chunk_idx, lent_to != 0, CHUNK_BLOCKS);
+	for (uint32_t i = 0; i < 3; i++)
+		lends = lends &&
+			(i == home_idx || has_part(chunks, i, chunk_idx, 0, lent_to == i + 1));
+	return lends;
+}
+
+static bool holds(struct lp_chunks *chunks, const struct history *history, unsigned step)
 {
 	for (uint32_t i = 0; i < CHUNK_CNT; i++) {
 		uint32_t shard_idx = 0;
 		enum lp_chunk_use use = lp_chunks_owner(chunks, i, &shard_idx);
-		if (owner[i] != use * 8 + shard_idx)
+		if (history->owner[step][i] != use * 8 + shard_idx)
+			return false;
+		if (use == LP_CHUNK_USE_OBJECTS &&
+		    !lends(chunks, i, shard_idx, history->lent_to[step][i]))
 			return false;
 	}
 	return true;
@@ -332,23 +505,40 @@ static void history_check(struct lp_bdev *left, uint64_t event, void *opaque)
 	while (step < STEP_CNT && history->event[step + 1] <= event)
 		step++;
 	struct lp_chunks *chunks = open_table(left, &history->label, 0);
-	bool is_old = holds(chunks, history->owner[step]);
-	bool is_new = step < STEP_CNT && holds(chunks, history->owner[step + 1]);
+	bool is_old = holds(chunks, history, step);
+	bool is_new = step < STEP_CNT && holds(chunks, history, step + 1);
 	assert_true(is_old || is_new);
 	*(is_old ? &history->old_cnt : &history->new_cnt) += 1;
 	lp_chunks_close(chunks);
 	/* Opening settled it: a power cut now changes nothing more. */
 	struct lp_bdev *again = lp_sim_power_cut(lp_sim_of(left), event);
 	chunks = open_table(again, &history->label, 0);
-	assert_int_equal(holds(chunks, history->owner[step]), is_old);
+	assert_int_equal(holds(chunks, history, step), is_old);
 	lp_chunks_close(chunks);
 	lp_bdev_close(again);
 }
 
-static void random_step(struct lp_chunks *chunks, struct lp_prng *prng, uint8_t *owner)
+/* The first block of the chunk goes to somebody else, or home. */
+static void random_gift(struct lp_chunks *chunks, uint32_t idx, uint32_t home_idx, uint8_t *lent_to)
+{
+	uint64_t words[GIFT_WORDS];
+	uint32_t from_idx = *lent_to == 0 ? home_idx : *lent_to - 1u;
+	uint32_t to_idx = (from_idx + 1) % 3;
+	struct lp_chunk_blocks one = part(words, idx, to_idx, 0, 1);
+	lp_test_ok(lp_chunks_give(chunks, from_idx, &one, 1));
+	*lent_to = (uint8_t)(to_idx == home_idx ? 0 : to_idx + 1);
+}
+
+static void random_step(struct lp_chunks *chunks, struct lp_prng *prng, uint8_t *owner,
+			uint8_t *lent_to)
 {
 	uint32_t idx = (uint32_t)lp_prng_below(prng, CHUNK_CNT);
 	uint32_t shard_idx = (uint32_t)lp_prng_below(prng, 3);
+	if (owner[idx] / 8 == LP_CHUNK_USE_OBJECTS &&
+	    (lent_to[idx] != 0 || lp_prng_chance(prng, 1, 2))) {
+		random_gift(chunks, idx, owner[idx] % 8, &lent_to[idx]);
+		return;
+	}
 	if (owner[idx] != 0 && lp_prng_chance(prng, 1, 2)) {
 		lp_test_ok(lp_chunks_return(chunks, owner[idx] % 8,
 					    (enum lp_chunk_use)(owner[idx] / 8), idx));
@@ -379,10 +569,14 @@ static void test_cuts(void **state)
 		history.label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
 		lp_test_ok(lp_chunks_format(bdev, &history.label));
 		struct lp_chunks *chunks = open_table(bdev, &history.label, 0);
+		uint32_t told_cnt = 0;
+		for (uint32_t i = 0; i < 3; i++)
+			lp_chunks_listen(chunks, i, told, &told_cnt);
 		history.event[0] = lp_sim_event_count(lp_sim_of(bdev));
 		for (unsigned i = 1; i <= STEP_CNT; i++) {
 			memcpy(history.owner[i], history.owner[i - 1], CHUNK_CNT);
-			random_step(chunks, &prng, history.owner[i]);
+			memcpy(history.lent_to[i], history.lent_to[i - 1], CHUNK_CNT);
+			random_step(chunks, &prng, history.owner[i], history.lent_to[i]);
 			history.event[i] = lp_sim_event_count(lp_sim_of(bdev));
 		}
 		lp_chunks_close(chunks);
@@ -535,6 +729,8 @@ int main(void)
 		cmocka_unit_test(test_geometry_mismatch),
 		cmocka_unit_test(test_too_many_chunks),
 		cmocka_unit_test(test_grow),
+		cmocka_unit_test(test_gifts),
+		cmocka_unit_test(test_split_up),
 		cmocka_unit_test(test_failed_write),
 		cmocka_unit_test(test_cuts),
 		cmocka_unit_test(test_cut_repair),

@@ -641,6 +641,11 @@ static uint32_t next_possible(struct lp_extmap *map, uint32_t idx)
 	return best == idx ? idx : LP_MIN(best, lpi_ahead_next(map, idx));
 }
 
+static bool is_for_hole(enum lp_extmap_seek what)
+{
+	return what == LP_EXTMAP_SEEK_HOLE || what == LP_EXTMAP_SEEK_FREE;
+}
+
 /* The first such block of the leaf from `first` on; LP_EXTMAP_LEAF_BLOCKS when none is. */
 static uint32_t seek_in_leaf(const struct lpi_leaf *leaf, uint32_t first, enum lp_extmap_seek what)
 {
@@ -652,15 +657,15 @@ static uint32_t seek_in_leaf(const struct lpi_leaf *leaf, uint32_t first, enum l
 		bool is_data = !lpi_word_is_unwritten(word);
 		if (what == LP_EXTMAP_SEEK_ALLOCATED || (what == LP_EXTMAP_SEEK_DATA && is_data))
 			return LP_MAX(lpi_word_first(word), first);
-		if (is_data && lpi_word_first(word) <= hole)
+		if ((is_data || what == LP_EXTMAP_SEEK_FREE) && lpi_word_first(word) <= hole)
 			hole = lpi_word_end(word);
 	}
-	return what == LP_EXTMAP_SEEK_HOLE ? hole : LP_EXTMAP_LEAF_BLOCKS;
+	return is_for_hole(what) ? hole : LP_EXTMAP_LEAF_BLOCKS;
 }
 
 static int seek_end(enum lp_extmap_seek what, uint64_t *ret_block)
 {
-	if (what != LP_EXTMAP_SEEK_HOLE)
+	if (!is_for_hole(what))
 		return -ENXIO;
 	*ret_block = LP_EXTMAP_BLOCKS_MAX;
 	return 0;
@@ -673,9 +678,7 @@ int lp_extmap_seek(struct lp_extmap *map, uint64_t from, enum lp_extmap_seek wha
 	uint32_t first = (uint32_t)from & (LP_EXTMAP_LEAF_BLOCKS - 1);
 	uint32_t idx = (uint32_t)(from >> LPI_LEAF_SHIFT);
 	for (uint32_t n = 0; n < SEEK_LEAVES_MAX; n++, idx++, first = 0) {
-		uint32_t next = idx < NO_LEAF && what != LP_EXTMAP_SEEK_HOLE
-					? next_possible(map, idx)
-					: idx;
+		uint32_t next = idx < NO_LEAF && !is_for_hole(what) ? next_possible(map, idx) : idx;
 		first = next == idx ? first : 0;
 		idx = next;
 		if (idx >= NO_LEAF)
@@ -686,7 +689,7 @@ int lp_extmap_seek(struct lp_extmap *map, uint64_t from, enum lp_extmap_seek wha
 			return say_missing(map, idx, known == PRESENT ? idx : NO_LEAF - 1);
 		if (leaf == NULL && known != ABSENT)
 			break; /* what was gone past need not be looked at again */
-		uint32_t nothing = what == LP_EXTMAP_SEEK_HOLE ? first : LP_EXTMAP_LEAF_BLOCKS;
+		uint32_t nothing = is_for_hole(what) ? first : LP_EXTMAP_LEAF_BLOCKS;
 		uint32_t found = leaf == NULL ? nothing : seek_in_leaf(leaf, first, what);
 		if (found < LP_EXTMAP_LEAF_BLOCKS) {
 			*ret_block = ((uint64_t)idx << LPI_LEAF_SHIFT) + found;

@@ -224,6 +224,7 @@ enum lp_extmap_seek {
 	LP_EXTMAP_SEEK_DATA,      /* written */
 	LP_EXTMAP_SEEK_HOLE,      /* not written: the end of the map counts as one */
 	LP_EXTMAP_SEEK_ALLOCATED, /* written or unwritten */
+	LP_EXTMAP_SEEK_FREE,      /* neither: the end of the map counts as one */
 };
 
 /* The first such block from `from` on. 0; 1 when none was found yet, and *ret_block is where to go

@@ -15,6 +15,8 @@ static bool is_wanted(const struct lpi_world_block *block, enum lp_extmap_seek w
 		return block->kind != LP_EXTMAP_DATA;
 	case LP_EXTMAP_SEEK_ALLOCATED:
 		return block->kind != LP_EXTMAP_HOLE;
+	case LP_EXTMAP_SEEK_FREE:
+		return block->kind == LP_EXTMAP_HOLE;
 	}
 	return false;
 }
@@ -29,7 +31,7 @@ static void check_seek(struct lpi_map_world *w, uint64_t from, enum lp_extmap_se
 	do {
 		LPI_WORLD_RETRY(w, err, lp_extmap_seek(&w->map, got, what, &got));
 	} while (err == 1);
-	if (want == w->blocks && what != LP_EXTMAP_SEEK_HOLE) {
+	if (want == w->blocks && what != LP_EXTMAP_SEEK_HOLE && what != LP_EXTMAP_SEEK_FREE) {
 		lp_test_err(-ENXIO, err);
 		return;
 	}
@@ -47,7 +49,7 @@ static void check_some(struct lpi_map_world *w)
 	LPI_WORLD_RETRY(w, got, lp_extmap_can_overwrite(&w->map, range));
 	assert_int_equal(got, plain);
 	lpi_world_check_lookup(w, range);
-	check_seek(w, range.first, (enum lp_extmap_seek)lp_prng_below(&w->prng, 3));
+	check_seek(w, range.first, (enum lp_extmap_seek)lp_prng_below(&w->prng, 4));
 }
 
 /* The longest part of the range, from its first block on, that can take the operation. */

@@ -69,7 +69,7 @@ static int own_chunks(struct lpi_fsck_shard *shard)
 	/* A lease may be durable while the space does not know it yet: nothing is in it. */
 	for (uint32_t i = 0; i < chunk_cnt && err == 0; i++) {
 		if (lpi_fsck_owns(shard, i))
-			err = lpi_fsck_blocks_add(&shard->blocks, i);
+			err = lpi_fsck_blocks_add(&shard->blocks, i, lpi_fsck_mine(shard, i));
 	}
 	return err;
 }

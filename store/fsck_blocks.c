@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define WORD_BITS   64u
 #define GROUP_SHIFT 6u /* lp_refs' */
@@ -45,7 +46,9 @@ int lpi_fsck_blocks_init(struct lpi_fsck_blocks *blocks, uint64_t base_block, ui
 		.base_block = base_block, .chunk_blocks = chunk_blocks, .chunk_cnt = chunk_cnt};
 	blocks->owned = calloc(chunk_cnt, sizeof(*blocks->owned));
 	blocks->shared = calloc(chunk_cnt, sizeof(*blocks->shared));
-	return blocks->owned != NULL && blocks->shared != NULL ? 0 : -ENOMEM;
+	blocks->mine = calloc(chunk_cnt, sizeof(*blocks->mine));
+	return blocks->owned != NULL && blocks->shared != NULL && blocks->mine != NULL ? 0
+										       : -ENOMEM;
 }
 
 void lpi_fsck_blocks_fini(struct lpi_fsck_blocks *blocks)
@@ -55,18 +58,42 @@ void lpi_fsck_blocks_fini(struct lpi_fsck_blocks *blocks)
 			free(blocks->owned[i]);
 		if (blocks->shared != NULL)
 			free(blocks->shared[i]);
+		if (blocks->mine != NULL)
+			free(blocks->mine[i]);
 	}
 	free(blocks->owned);
 	free(blocks->shared);
+	free(blocks->mine);
 	*blocks = (struct lpi_fsck_blocks){.chunk_cnt = 0};
 }
 
-int lpi_fsck_blocks_add(struct lpi_fsck_blocks *blocks, uint32_t chunk)
+int lpi_fsck_blocks_add(struct lpi_fsck_blocks *blocks, uint32_t chunk,
+			const struct lp_bitmap *mine)
 {
 	LP_ASSERT(chunk < blocks->chunk_cnt);
 	LP_ASSERT(blocks->owned[chunk] == NULL);
+	LP_ASSERT(mine == NULL || mine->bit_cnt == blocks->chunk_blocks);
 	blocks->owned[chunk] = new_words(blocks);
+	if (mine != NULL && blocks->owned[chunk] != NULL) {
+		blocks->mine[chunk] = new_words(blocks);
+		if (blocks->mine[chunk] == NULL)
+			return -ENOMEM;
+		memcpy(blocks->mine[chunk], mine->words, blocks->chunk_blocks / 8);
+	}
 	return blocks->owned[chunk] != NULL ? 0 : -ENOMEM;
+}
+
+/* The part of the extent that begins at block and lies in its chunk is the shard's. */
+static bool is_mine(const struct lpi_fsck_blocks *blocks, struct place place, uint64_t cnt)
+{
+	if (blocks->mine[place.chunk] == NULL)
+		return true;
+	uint64_t end = LP_MIN(place.bit + cnt, (uint64_t)blocks->chunk_blocks);
+	for (uint64_t bit = place.bit; bit < end; bit++) {
+		if (!has_bit(blocks->mine[place.chunk], (uint32_t)bit))
+			return false;
+	}
+	return true;
 }
 
 bool lpi_fsck_blocks_has(const struct lpi_fsck_blocks *blocks, struct lp_extent extent)
@@ -75,7 +102,8 @@ bool lpi_fsck_blocks_has(const struct lpi_fsck_blocks *blocks, struct lp_extent 
 	LP_ASSERT(extent.cnt > 0);
 	for (uint64_t block = extent.block; block < lp_extent_end(extent);
 	     block += blocks->chunk_blocks - place.bit) {
-		if (!find_place(blocks, block, &place))
+		if (!find_place(blocks, block, &place) ||
+		    !is_mine(blocks, place, lp_extent_end(extent) - block))
 			return false;
 	}
 	return true;

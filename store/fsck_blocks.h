@@ -7,6 +7,7 @@
 #ifndef LP_STORE_FSCK_BLOCKS_H
 #define LP_STORE_FSCK_BLOCKS_H
 
+#include "base/bitmap.h"
 #include "store/types.h"
 
 struct lpi_fsck_blocks {
@@ -15,14 +16,16 @@ struct lpi_fsck_blocks {
 	uint32_t chunk_cnt;
 	uint64_t **owned;  /* by chunk; NULL: not the shard's */
 	uint64_t **shared; /* NULL: no block of it is */
+	uint64_t **mine;   /* which blocks of it are the shard's; NULL: all */
 };
 
 /* The struct is zeroed. After an error, too, fini is needed. */
 int lpi_fsck_blocks_init(struct lpi_fsck_blocks *blocks, uint64_t base_block, uint32_t chunk_blocks,
 			 uint32_t chunk_cnt) LP_MUST_CHECK;
 void lpi_fsck_blocks_fini(struct lpi_fsck_blocks *blocks);
-/* The chunk is the shard's. */
-int lpi_fsck_blocks_add(struct lpi_fsck_blocks *blocks, uint32_t chunk) LP_MUST_CHECK;
+/* These blocks of the chunk are the shard's; mine is copied. NULL: all. */
+int lpi_fsck_blocks_add(struct lpi_fsck_blocks *blocks, uint32_t chunk,
+			const struct lp_bitmap *mine) LP_MUST_CHECK;
 
 static inline struct lp_extent lpi_fsck_blocks_chunk(const struct lpi_fsck_blocks *blocks,
 						     uint32_t chunk)
@@ -31,7 +34,7 @@ static inline struct lp_extent lpi_fsck_blocks_chunk(const struct lpi_fsck_block
 				  blocks->chunk_blocks};
 }
 
-/* All of it lies in chunks that were added. */
+/* All of it was added. */
 bool lpi_fsck_blocks_has(const struct lpi_fsck_blocks *blocks, struct lp_extent extent);
 
 /* An extent within the chunks names these blocks. *ret_twice is how many of them had been named

@@ -17,9 +17,9 @@ static void make(struct lpi_fsck_blocks *blocks)
 {
 	*blocks = (struct lpi_fsck_blocks){.chunk_cnt = 0};
 	lp_test_ok(lpi_fsck_blocks_init(blocks, BASE, (uint32_t)CHUNK, CHUNKS));
-	lp_test_ok(lpi_fsck_blocks_add(blocks, 1));
-	lp_test_ok(lpi_fsck_blocks_add(blocks, 2));
-	lp_test_ok(lpi_fsck_blocks_add(blocks, 4));
+	lp_test_ok(lpi_fsck_blocks_add(blocks, 1, NULL));
+	lp_test_ok(lpi_fsck_blocks_add(blocks, 2, NULL));
+	lp_test_ok(lpi_fsck_blocks_add(blocks, 4, NULL));
 }
 
 static bool has(const struct lpi_fsck_blocks *blocks, uint64_t block, uint64_t cnt)
@@ -41,6 +41,28 @@ static void test_has(void **state)
 	assert_false(has(&blocks, END, 1));
 	assert_false(has(&blocks, UINT64_C(1) << 47, 64));
 	lpi_fsck_blocks_fini(&blocks);
+	lpi_fsck_blocks_fini(&blocks);
+}
+
+/* Of a split chunk only the shard's own blocks are there. */
+static void test_split(void **state)
+{
+	(void)state;
+	struct lpi_fsck_blocks blocks;
+	uint64_t words[CHUNK / 64] = {0};
+	struct lp_bitmap mine;
+	make(&blocks);
+	lp_bitmap_init(&mine, words, CHUNK);
+	lp_bitmap_set(&mine, 0, 10);
+	lp_bitmap_set(&mine, 70, CHUNK);
+	lp_test_ok(lpi_fsck_blocks_add(&blocks, 3, &mine));
+	lp_bitmap_set(&mine, 10, 70); /* it has a copy */
+	uint64_t first = BASE + 3 * CHUNK;
+	assert_true(has(&blocks, first - 1, 11)); /* with the end of chunk 2 */
+	assert_false(has(&blocks, first - 1, 12));
+	assert_false(has(&blocks, first + 10, 60));
+	assert_false(has(&blocks, first + 69, 2));
+	assert_true(has(&blocks, first + 70, CHUNK - 70 + CHUNK)); /* and all of chunk 4 */
 	lpi_fsck_blocks_fini(&blocks);
 }
 
@@ -108,6 +130,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_has),
+		cmocka_unit_test(test_split),
 		cmocka_unit_test(test_random),
 	};
 	return lp_test_main(tests, "store/fsck_blocks");

@@ -105,6 +105,8 @@ int lpi_fsck_get(const struct lpi_fsck_shard *shard, const struct lp_key *key,
 int lpi_fsck_iter_open(const struct lpi_fsck_shard *shard, struct lp_kv_bytes lower,
 		       struct lp_kv_bytes upper, struct lp_kv_iter **ret_iter) LP_MUST_CHECK;
 /* The chunk's blocks are the shard's. */
+/* Which blocks of a chunk that the shard owns are its own; NULL: all. */
+const struct lp_bitmap *lpi_fsck_mine(const struct lpi_fsck_shard *shard, uint32_t chunk);
 bool lpi_fsck_owns(const struct lpi_fsck_shard *shard, uint32_t chunk);
 /* All blocks of an extent in chunks that are owned are in use, or none. */
 bool lpi_fsck_is_used(const struct lpi_fsck_shard *shard, struct lp_extent extent);

@@ -27,6 +27,13 @@ bool lpi_fsck_owns(const struct lpi_fsck_shard *shard, uint32_t chunk)
 				   : lp_space_owns(lp_shard_space(shard->shard), chunk);
 }
 
+const struct lp_bitmap *lpi_fsck_mine(const struct lpi_fsck_shard *shard, uint32_t chunk)
+{
+	if (shard->view == NULL)
+		return lp_space_mine_map(lp_shard_space(shard->shard), chunk);
+	return shard->view->mine[chunk].words != NULL ? &shard->view->mine[chunk] : NULL;
+}
+
 bool lpi_fsck_is_used(const struct lpi_fsck_shard *shard, struct lp_extent extent)
 {
 	return shard->view != NULL ? lp_view_is_used(shard->view, extent)

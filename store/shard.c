@@ -506,12 +506,14 @@ void lpi_shard_let_go(struct lp_shard *shard)
 }
 
 /* Chunks that hold nothing are the index's to lease (rule S5). */
-uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint32_t *ret_chunks)
+uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint64_t keep_blocks, uint32_t max,
+				uint32_t *ret_chunks)
 {
 	uint32_t chunk = 0;
 	uint32_t cnt = 0;
+	max = LP_MIN(max, LPI_SHARD_RETURNS);
 	for (uint32_t from = 0;
-	     cnt < LPI_SHARD_RETURNS && lp_space_chunk_find_empty(shard->space, from, &chunk);
+	     cnt < max && lp_space_chunk_find_empty(shard->space, from, keep_blocks, &chunk);
 	     from = chunk + 1) {
 		if (lp_space_chunk_remove(shard->space, chunk) == 0)
 			ret_chunks[cnt++] = chunk;
@@ -532,7 +534,9 @@ static void resume_fire(struct lp_timer *timer)
 	shard->return_cnt = 0;
 	if (full || shard->resume_result == -ENOSPC) {
 		lpi_shard_let_go(shard);
-		shard->return_cnt = lpi_shard_choose_empty(shard, shard->return_chunks);
+		shard->return_cnt =
+			lpi_shard_choose_empty(shard, lp_space_keep_blocks(shard->space),
+					       LPI_SHARD_RETURNS, shard->return_chunks);
 	}
 	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->resume_work);
 }
@@ -548,6 +552,7 @@ void lpi_shard_take_up_kv_news(struct lp_shard *shard)
 		lp_space_persisted(shard->space, shard->persisted_seq);
 		lpi_shard_trim(shard);
 		lpi_reclaim_look(shard);
+		lpi_lend_look(shard);
 	}
 	relieve(shard);
 	int final = atomic_load(&shard->kv_error_final);
@@ -588,6 +593,10 @@ static void lease_run(struct lp_work *work)
 	/* Before it is tried: whoever answers has returned what he could. */
 	shard->lease_is_asking = shard->lease_has_asked &&
 				 lp_chunks_is_asking(shard->chunks, shard->options.shard_idx);
+	/* What others gave to this shard is as good as a chunk. */
+	shard->lease_result = lpi_lend_collect(shard) ? 0 : -ENOSPC;
+	if (shard->lease_result == 0)
+		return;
 	shard->lease_result =
 		lp_chunks_lease(shard->chunks, shard->options.shard_idx, LP_CHUNK_USE_OBJECTS,
 				shard->lease_hint, &shard->lease_chunk);
@@ -617,6 +626,15 @@ static bool may_lease_yet(struct lp_shard *shard)
 	return true;
 }
 
+/* The chunk that was leased, or what was given instead. */
+static int add_space(struct lp_shard *shard)
+{
+	if (lpi_lend_take_up(shard))
+		return 0;
+	shard->lease_hint = shard->lease_chunk + 1;
+	return lp_space_chunk_add(shard->space, shard->lease_chunk);
+}
+
 static void lease_done(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
@@ -625,11 +643,9 @@ static void lease_done(struct lp_work *work)
 		return;
 	shard->lease_has_asked = false;
 	if (err == 0)
-		err = lp_space_chunk_add(shard->space, shard->lease_chunk);
+		err = add_space(shard);
 	shard->lease_exhausted = err == -ENOSPC;
-	if (err == 0)
-		shard->lease_hint = shard->lease_chunk + 1;
-	else if (err != -ENOSPC)
+	if (err < 0 && err != -ENOSPC)
 		fail_shard(shard, err, "the chunk table cannot be written",
 			   lp_bdev_of(shard->data));
 	/* No chunk is to be had, but what waited for a discard is free since they asked. */
@@ -651,6 +667,22 @@ static void lease(struct lp_shard *shard)
 	if (!shard->lease_has_asked)
 		shard->lease_end_ns = lp_reactor_now_ns(shard->options.reactor) + LEASE_PATIENCE_NS;
 	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->lease_work);
+}
+
+void lpi_shard_take_gifts(struct lp_shard *shard)
+{
+	if (lp_chunks_gift_blocks(shard->chunks, shard->options.shard_idx) > 0)
+		lease(shard);
+}
+
+/* Else it would take back what the other one is about to lease. */
+void lpi_shard_has_lent(struct lp_shard *shard)
+{
+	if (!lpi_space_waiters_is_empty(&shard->space_waiters) || shard->closing)
+		return;
+	shard->lease_exhausted = true;
+	lp_timer_start(shard->options.reactor, &shard->lease_timer,
+		       lp_reactor_now_ns(shard->options.reactor) + LEASE_RETRY_NS);
 }
 
 static void want_chunk(struct lp_shard *shard)
@@ -680,6 +712,11 @@ void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter
 	lpi_space_waiters_push_back(&shard->space_waiters, waiter);
 	lpi_shard_let_go(shard);
 	lease(shard);
+}
+
+uint64_t lp_shard_gift_blocks(const struct lp_shard *shard)
+{
+	return lp_chunks_gift_blocks(shard->chunks, shard->options.shard_idx);
 }
 
 uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard)

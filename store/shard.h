@@ -38,6 +38,9 @@
 #include "store/space.h"
 #include "store/writeback.h"
 
+/* Free blocks that a shard gives to no other one: for what cuts files (block_impl.h). */
+#define LP_SHARD_CUT_BLOCKS UINT64_C(64)
+
 struct lp_shard;
 
 #define LP_SHARD_REASON_BYTES 256u
@@ -169,6 +172,8 @@ void lp_shard_freed(struct lp_shard *shard, struct lp_extent extent);
 /* Told with 0 when more space may be had than now, or -ENOSPC when all chunks are leased and the
  * shard cannot get more. */
 void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter);
+/* Blocks that another shard gave to this one, which has not taken them up yet. */
+uint64_t lp_shard_gift_blocks(const struct lp_shard *shard);
 /* Blocks whose free is put, but not durable: soon there. */
 uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard);
 
@@ -184,6 +189,8 @@ enum lp_shard_use {
  * index is being compacted and empty chunks are returned, for something was removed since that was
  * last tried: lp_shard_wait_index_room(), then ask again. */
 int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use) LP_MUST_CHECK;
+/* lp_shard_admit() would refuse what makes the index larger, as things are; or all writing. */
+bool lp_shard_takes_no_more(const struct lp_shard *shard);
 /* Something was removed from the index. */
 void lp_shard_note_removal(struct lp_shard *shard);
 /* The index, or the host of an image file, has no space, and the log is full of what waits for it;

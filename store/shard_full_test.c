@@ -684,7 +684,11 @@ static void test_discards_give_way_to_others(void **state)
 	start_two(13, &rig, &second);
 	uint32_t cnt = take_runs(&second, &rig, runs);
 	assert_true(cnt > RUNS_FREED);
-	lp_test_err(-ENOSPC, wait_space(&rig, &second));
+	/* Pieces shorter than a run are lent, too, until there are no more. */
+	int err = 0;
+	for (uint32_t i = 0; i < RUNS_MAX && err == 0; i++)
+		err = wait_space(&rig, &second);
+	lp_test_err(-ENOSPC, err);
 	free_runs(&second, runs + cnt - RUNS_FREED, RUNS_FREED);
 	lp_test_ok(wait_space(&rig, &second));
 	assert_true(lp_discards_stats(lp_shard_discards(second.shard))->let_go_blocks > 0);

@@ -16,6 +16,7 @@
 
 #define LPI_SHARD_PINS    64u /* runs of write-back in flight, at most */
 #define LPI_SHARD_RETURNS 16u /* chunks returned at once */
+#define LPI_SHARD_GIFTS   64u /* chunks of which single blocks change hands at once */
 /* With fewer free blocks another chunk is leased: so many, but at most that part of the device. */
 #define LPI_LOW_WATER_BLOCKS UINT64_C(4096)
 #define LPI_LOW_WATER_SHARE  16u
@@ -57,6 +58,8 @@ struct lpi_lend {
 	bool is_recorded;
 	uint32_t rounds;
 	uint64_t end_ns;
+	bool is_going_home;
+	uint64_t askers;   /* a bit for each shard that asked */
 	uint64_t removals; /* and blocks in use, as a round found them that gave nothing */
 	uint64_t used_blocks;
 	struct lp_msg msg;
@@ -66,6 +69,10 @@ struct lpi_lend {
 	struct lp_timer timer;
 	uint32_t chunks[LPI_SHARD_RETURNS]; /* to be returned by the work */
 	uint32_t chunk_cnt;
+	struct lp_chunk_blocks gifts[LPI_SHARD_GIFTS]; /* to be given by the work */
+	uint32_t gift_cnt;
+	uint32_t given_cnt; /* of them, if the result is 0 */
+	int give_result;
 };
 
 /* Blocks that cannot be written: shard_bad.c. */
@@ -133,6 +140,8 @@ struct lp_shard {
 	int lease_result;
 	uint32_t lease_chunk;
 	uint32_t lease_hint;
+	struct lp_chunk_blocks lease_gifts[LPI_SHARD_GIFTS]; /* instead of a chunk */
+	uint32_t lease_gift_cnt;
 	bool lease_exhausted;
 	bool lease_may_ask;    /* others for theirs: somebody waits */
 	bool lease_has_asked;  /* and nobody was refused since */
@@ -189,8 +198,14 @@ void lpi_shard_resume_later(struct lp_shard *shard);
 void lpi_shard_take_up_kv_news(struct lp_shard *shard);
 /* Somebody lacks space: what waits for its discard is free, as far as none has begun. */
 void lpi_shard_let_go(struct lp_shard *shard);
-/* Chunks that hold nothing, out of use now and to be returned by a helper. */
-uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint32_t *ret_chunks);
+/* Chunks that hold nothing, `max` and LPI_SHARD_RETURNS at most, out of use now and to be returned
+ * by a helper; so many blocks stay free. */
+uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint64_t keep_blocks, uint32_t max,
+				uint32_t *ret_chunks);
+/* Somebody else's blocks have become the shard's, or are about to: takes them up. */
+void lpi_shard_take_gifts(struct lp_shard *shard);
+/* It has given away what it does not need now, and leases nothing ahead for a while. */
+void lpi_shard_has_lent(struct lp_shard *shard);
 /* Files, or other shards, lack what this one does not need. */
 bool lpi_shard_should_return(const struct lp_shard *shard);
 
@@ -206,6 +221,12 @@ void lpi_reclaim_stop(struct lp_shard *shard);
 void lpi_lend_init(struct lp_shard *shard);
 /* From now on other shards may ask; until the stop. */
 void lpi_lend_begin(struct lp_shard *shard);
+/* By a helper: what others gave to this shard. False: nothing. Then, on the shard's thread: takes
+ * it up; false: there was nothing. */
+bool lpi_lend_collect(struct lp_shard *shard);
+bool lpi_lend_take_up(struct lp_shard *shard);
+/* After the index was flushed: blocks of chunks that others leased go back to these. */
+void lpi_lend_look(struct lp_shard *shard);
 bool lpi_lend_is_idle(const struct lp_shard *shard);
 void lpi_lend_stop(struct lp_shard *shard);
 

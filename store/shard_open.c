@@ -286,6 +286,32 @@ static uint64_t trees_bytes_max(const struct lp_shard *shard)
 	return (memory != 0 ? memory : LP_INDEX_MEMORY_DEFAULT) / LPI_TREES_SHARE;
 }
 
+/* What the table says is the shard's: whole chunks, and blocks of others. */
+static int add_chunks(struct lp_shard *shard)
+{
+	uint32_t self_idx = shard->options.shard_idx;
+	uint64_t bit_cnt = lp_chunks_chunk_blocks(shard->chunks);
+	size_t bytes = lp_bitmap_word_cnt(bit_cnt) * sizeof(uint64_t);
+	struct lp_chunk_blocks found;
+	uint64_t *words = calloc(1, bytes);
+	if (words == NULL)
+		return -ENOMEM;
+	lp_bitmap_init(&found.blocks, words, bit_cnt);
+	int err = 0;
+	for (uint32_t from = 0;
+	     err == 0 && lp_chunks_find_blocks(shard->chunks, self_idx, from, &found);
+	     from = found.chunk_idx + 1) {
+		bool is_whole = lp_bitmap_is_set(&found.blocks, 0, bit_cnt);
+		err = is_whole ? lp_space_chunk_add(shard->space, found.chunk_idx)
+			       : lp_space_blocks_add(shard->space, found.chunk_idx,
+						     found.home_idx != self_idx, &found.blocks);
+		shard->lease_hint = found.chunk_idx + 1;
+		memset(words, 0, bytes);
+	}
+	free(words);
+	return err;
+}
+
 static int open_space(struct lp_shard *shard)
 {
 	const struct lp_disk_label *label = &shard->options.devices->label[LP_MKFS_DATA];
@@ -300,15 +326,8 @@ static int open_space(struct lp_shard *shard)
 									 LPI_LOW_WATER_SHARE),
 	};
 	int err = lp_space_new(&config, &shard->space);
-	uint32_t chunk = LP_CHUNK_NONE;
-	for (uint32_t from = 0; err == 0 && from < label->chunk_cnt; from = chunk + 1) {
-		chunk = lp_chunks_find(shard->chunks, shard->options.shard_idx,
-				       LP_CHUNK_USE_OBJECTS, from);
-		if (chunk == LP_CHUNK_NONE)
-			break;
-		err = lp_space_chunk_add(shard->space, chunk);
-		shard->lease_hint = chunk + 1;
-	}
+	if (err == 0)
+		err = add_chunks(shard);
 	return err == 0 ? load_records(shard) : err;
 }
 

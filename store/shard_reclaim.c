@@ -94,6 +94,12 @@ static void end(struct lp_shard *shard)
 	tell(shard, 0);
 }
 
+static uint32_t choose(struct lp_shard *shard)
+{
+	return lpi_shard_choose_empty(shard, lp_space_keep_blocks(shard->space), LPI_SHARD_RETURNS,
+				      shard->reclaim.chunks);
+}
+
 static void step(struct lp_shard *shard)
 {
 	struct lpi_reclaim *reclaim = &shard->reclaim;
@@ -114,7 +120,7 @@ static void step(struct lp_shard *shard)
 		lpi_shard_take_up_kv_news(shard);
 		lpi_shard_let_go(shard);
 		if (lpi_shard_should_return(shard))
-			reclaim->chunk_cnt = lpi_shard_choose_empty(shard, reclaim->chunks);
+			reclaim->chunk_cnt = choose(shard);
 		if (reclaim->chunk_cnt == 0) {
 			end(shard);
 			return;
@@ -225,6 +231,21 @@ void lp_shard_note_removal(struct lp_shard *shard)
 	shard->removals++;
 }
 
+/* What rewrites may wait for compactions: it needs no room but theirs. */
+static bool compactions_may_help(const struct lp_shard *shard, enum lp_shard_use use)
+{
+	return lp_kv_debt_bytes(shard->kv) > 0 && lp_kv_compact_error(shard->kv) == 0 &&
+	       (use == LP_SHARD_REWRITES || lpi_reclaim_has_room(shard, LP_SHARD_REWRITES));
+}
+
+bool lp_shard_takes_no_more(const struct lp_shard *shard)
+{
+	if (shard->options.read_only || shard->error != 0 || lp_kv_error(shard->kv) == -ENOSPC)
+		return true;
+	return !lpi_reclaim_has_room(shard, LP_SHARD_GROWS) &&
+	       !compactions_may_help(shard, LP_SHARD_GROWS);
+}
+
 int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use)
 {
 	LP_ASSERT(!shard->options.read_only);
@@ -233,9 +254,7 @@ int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use)
 		return -ENOSPC;
 	if (lpi_reclaim_has_room(shard, use))
 		return 0;
-	/* What rewrites may wait for that: it needs no room but the compactions'. */
-	if (lp_kv_debt_bytes(shard->kv) > 0 && lp_kv_compact_error(shard->kv) == 0 &&
-	    (use == LP_SHARD_REWRITES || lpi_reclaim_has_room(shard, LP_SHARD_REWRITES)))
+	if (compactions_may_help(shard, use))
 		return -EBUSY;
 	consider(shard);
 	return is_coming(shard) ? -EAGAIN : -ENOSPC;
@@ -264,7 +283,7 @@ void lpi_reclaim_look(struct lp_shard *shard)
 	if (reclaim->is_running || !lp_work_is_idle(&reclaim->work) || shard->closing ||
 	    shard->error != 0 || !lpi_shard_should_return(shard))
 		return;
-	reclaim->chunk_cnt = lpi_shard_choose_empty(shard, reclaim->chunks);
+	reclaim->chunk_cnt = choose(shard);
 	if (reclaim->chunk_cnt > 0)
 		lp_workers_submit(shard->options.workers, shard->options.reactor, &reclaim->work);
 }

@@ -4,6 +4,9 @@
  * which is none of the three. Waiting blocks go to the allocator by settle(), which leaves out
  * what is pinned.
  *
+ * Of a split chunk the shard has only some blocks, which a third bitmap says. The others are in
+ * none of these states: the allocator does not know them, and no durable frame may speak of them.
+ *
  * Pins are in buckets by the stretch of blocks in which they begin, in no order: each operation
  * pins and unpins, while few look for pins, and those for few blocks. A search begins so many
  * blocks earlier as the longest pin of the kind has; holds may be longer than any I/O.
@@ -13,7 +16,9 @@
  *   recs[].after    the first that this record, made but not persisted yet, does not contain
  *   first_new_seq   the first that no record contains: the chunk wants another one
  * When a record is persisted its `after` becomes the oldest. A chunk has at most two records on
- * their way: more would not move the log's start further. */
+ * their way: more would not move the log's start further.
+ *
+ * Long because all of it changes the states of one structure, the chunk. */
 #include "store/space.h"
 
 #include <inttypes.h>
@@ -40,6 +45,9 @@ struct chunk {
 	uint64_t as_of; /* of the record that was loaded; 0 without */
 	struct lp_bitmap used;
 	struct lp_bitmap waiting;
+	struct lp_bitmap mine; /* has no words while all are */
+	uint64_t mine_cnt;
+	bool is_guest; /* another shard leased it */
 	uint64_t used_cnt;
 	uint64_t waiting_cnt;
 	uint64_t oldest_seq; /* 0: none, as in the others */
@@ -80,6 +88,7 @@ struct lp_space {
 	uint64_t used_blocks;
 	uint64_t waiting_blocks;
 	uint64_t released_blocks; /* in all */
+	uint32_t guest_cnt;       /* chunks in which the shard is a guest */
 	struct pins_of_kind pins_of[PIN_KINDS];
 	struct chunks_by_oldest by_oldest;
 	struct chunk_list todo;
@@ -144,6 +153,38 @@ static bool next_own_piece(const struct lp_space *space, struct lp_extent *exten
 	return true;
 }
 
+/* --- Whose the blocks are --- */
+
+static bool is_mine(const struct chunk *chunk, uint64_t from, uint64_t to)
+{
+	return chunk->mine.words == NULL || lp_bitmap_is_set(&chunk->mine, from, to);
+}
+
+/* Gives the chunk the bitmap, all as it is. */
+static int split_chunk(struct chunk *chunk)
+{
+	uint64_t bit_cnt = chunk->used.bit_cnt;
+	if (chunk->mine.words != NULL)
+		return 0;
+	uint64_t *words = calloc(lp_bitmap_word_cnt(bit_cnt), sizeof(*words));
+	if (words == NULL)
+		return -ENOMEM;
+	lp_bitmap_init(&chunk->mine, words, bit_cnt);
+	if (chunk->mine_cnt > 0)
+		lp_bitmap_set(&chunk->mine, 0, bit_cnt);
+	return 0;
+}
+
+static void count_mine(struct chunk *chunk)
+{
+	uint64_t bit_cnt = chunk->used.bit_cnt;
+	chunk->mine_cnt = lp_bitmap_count(&chunk->mine, 0, bit_cnt);
+	if (chunk->mine_cnt < bit_cnt)
+		return;
+	free(chunk->mine.words);
+	chunk->mine.words = NULL;
+}
+
 /* --- Birth and death --- */
 
 static bool config_is_valid(const struct lp_space_config *config)
@@ -188,6 +229,8 @@ static void drop_chunk(struct lp_space *space, struct chunk *chunk)
 		chunk_list_remove(chunk);
 	lp_bitmap_clear(&space->owned, chunk->idx, chunk->idx + UINT64_C(1));
 	space->chunks[chunk->idx] = NULL;
+	space->guest_cnt -= chunk->is_guest;
+	free(chunk->mine.words);
 	free(chunk);
 }
 
@@ -246,6 +289,7 @@ static bool take_piece(struct lp_space *space, const struct piece *piece, uint64
 {
 	struct chunk *chunk = piece->chunk;
 	uint64_t cnt = piece->to - piece->from;
+	LP_ASSERT(is_mine(chunk, piece->from, piece->to));
 	if (!lp_bitmap_is_clear(&chunk->used, piece->from, piece->to))
 		return false;
 	lp_bitmap_set(&chunk->used, piece->from, piece->to);
@@ -317,6 +361,20 @@ static void free_extent(struct lp_space *space, struct lp_extent extent, uint64_
 
 /* --- Recovery --- */
 
+/* Of a split chunk the record speaks of the shard's own blocks only. */
+static int check_split(const struct chunk *chunk)
+{
+	for (uint64_t i = 0;
+	     chunk->mine.words != NULL && i < lp_bitmap_word_cnt(chunk->used.bit_cnt); i++) {
+		if ((chunk->used.words[i] & ~chunk->mine.words[i]) != 0)
+			return LP_CORRUPT(LP_OFFSET_NONE,
+					  "the record of chunk %u has blocks in use that are "
+					  "another shard's",
+					  chunk->idx);
+	}
+	return 0;
+}
+
 int lp_space_load_record(struct lp_space *space, uint32_t idx, const void *value, size_t len)
 {
 	LP_ASSERT(space->magic == SPACE_MAGIC);
@@ -339,7 +397,7 @@ int lp_space_load_record(struct lp_space *space, uint32_t idx, const void *value
 	if (!lp_space_owns(space, chunk->idx) && chunk->used_cnt != 0)
 		return LP_CORRUPT(LP_OFFSET_NONE,
 				  "chunk %u is not owned, but its record has blocks in use", idx);
-	return 0;
+	return check_split(chunk);
 }
 
 static int replay_take(struct lp_space *space, const struct piece *piece, uint64_t seq)
@@ -348,7 +406,8 @@ static int replay_take(struct lp_space *space, const struct piece *piece, uint64
 	/* The record contains it. */
 	if (chunk != NULL && seq <= chunk->as_of)
 		return 0;
-	if (chunk == NULL || !lp_space_owns(space, chunk->idx))
+	if (chunk == NULL || !lp_space_owns(space, chunk->idx) ||
+	    !is_mine(chunk, piece->from, piece->to))
 		return LP_CORRUPT(LP_OFFSET_NONE,
 				  "frame %" PRIu64 " takes of a chunk that is not owned", seq);
 	if (take_piece(space, piece, seq))
@@ -402,23 +461,32 @@ int lp_space_replay_frame(struct lp_space *space, uint64_t seq, const void *chan
 	return 0;
 }
 
-/* Makes the chunk known to the allocator: what is in use as taken, the rest as free. */
+/* Makes blocks that are all in use, or all not, known to the allocator. */
+static int run_to_alloc(struct lp_space *space, struct lp_extent run, bool is_used)
+{
+	return is_used ? lp_alloc_add_taken_range(space->alloc, run)
+		       : lp_alloc_add_range(space->alloc, run);
+}
+
+/* Makes the shard's blocks of the chunk known to the allocator: what is in use as taken, the rest
+ * as free. */
 static int chunk_to_alloc(struct lp_space *space, const struct chunk *chunk)
 {
 	uint64_t base = chunk_base(space, chunk->idx);
 	uint64_t cnt = chunk->used.bit_cnt;
-	for (uint64_t pos = 0; pos < cnt;) {
-		bool is_used = lp_bitmap_test(&chunk->used, pos);
-		uint64_t end = is_used ? lp_bitmap_find_clear(&chunk->used, pos, cnt)
-				       : lp_bitmap_find_set(&chunk->used, pos, cnt);
-		struct lp_extent run = {.block = base + pos, .cnt = end - pos};
-		int rc = is_used ? lp_alloc_add_taken_range(space->alloc, run)
-				 : lp_alloc_add_range(space->alloc, run);
-		if (rc != 0)
-			return rc;
-		pos = end;
+	bool is_split = chunk->mine.words != NULL;
+	int rc = 0;
+	for (uint64_t pos = 0; pos < cnt && rc == 0;) {
+		uint64_t from = is_split ? lp_bitmap_find_set(&chunk->mine, pos, cnt) : pos;
+		uint64_t own_end = is_split ? lp_bitmap_find_clear(&chunk->mine, from, cnt) : cnt;
+		if (from == cnt)
+			break;
+		bool is_used = lp_bitmap_test(&chunk->used, from);
+		pos = is_used ? lp_bitmap_find_clear(&chunk->used, from, own_end)
+			      : lp_bitmap_find_set(&chunk->used, from, own_end);
+		rc = run_to_alloc(space, (struct lp_extent){base + from, pos - from}, is_used);
 	}
-	return 0;
+	return rc;
 }
 
 static void keep_one_held(struct lp_space *space, struct lp_space_pin *pin)
@@ -516,6 +584,7 @@ int lp_space_chunk_add(struct lp_space *space, uint32_t idx)
 	int rc = make_chunk(space, idx, &chunk);
 	if (rc != 0)
 		return rc;
+	chunk->mine_cnt = space->config.chunk_blocks;
 	if (space->is_recovered)
 		rc = lp_alloc_add_range(space->alloc, chunk_range(space, idx));
 	if (rc != 0)
@@ -575,21 +644,21 @@ bool lp_space_is_pinned(const struct lp_space *space, struct lp_extent range)
 static bool chunk_is_empty(const struct lp_space *space, const struct chunk *chunk)
 {
 	struct lp_extent range = chunk_range(space, chunk->idx);
-	return lp_space_owns(space, chunk->idx) && chunk->used_cnt == 0 &&
-	       chunk->waiting_cnt == 0 && chunk->oldest_seq == 0 &&
+	return lp_space_owns(space, chunk->idx) && chunk->mine.words == NULL &&
+	       chunk->used_cnt == 0 && chunk->waiting_cnt == 0 && chunk->oldest_seq == 0 &&
 	       lp_alloc_is_free(space->alloc, range) && !lp_space_is_pinned(space, range);
 }
 
-bool lp_space_has_surplus(const struct lp_space *space)
+uint64_t lp_space_keep_blocks(const struct lp_space *space)
 {
-	LP_ASSERT(space->is_recovered);
-	uint64_t keep = 2 * space->config.low_water_blocks + space->config.chunk_blocks;
-	return lp_alloc_free_blocks(space->alloc) >= keep;
+	return 2 * space->config.low_water_blocks;
 }
 
-bool lp_space_chunk_find_empty(const struct lp_space *space, uint32_t from, uint32_t *ret_chunk)
+bool lp_space_chunk_find_empty(const struct lp_space *space, uint32_t from, uint64_t keep_blocks,
+			       uint32_t *ret_chunk)
 {
-	if (!lp_space_has_surplus(space))
+	LP_ASSERT(space->is_recovered);
+	if (lp_alloc_free_blocks(space->alloc) < keep_blocks + space->config.chunk_blocks)
 		return false;
 	for (uint32_t i = from; i < space->config.chunk_cnt_max; i++) {
 		if (space->chunks[i] != NULL && chunk_is_empty(space, space->chunks[i])) {
@@ -611,6 +680,142 @@ int lp_space_chunk_remove(struct lp_space *space, uint32_t idx)
 	if (rc == 0)
 		drop_chunk(space, chunk);
 	return rc;
+}
+
+/* --- Blocks of a chunk ---
+ *
+ * What is given away is free for the allocator, so no frame is under way that speaks of it; and the
+ * chunk has no change that no persisted record contains, so no frame in the log does that a start
+ * would look at. So it can be another shard's without a word of this one's log. */
+
+static int add_run(struct lp_space *space, struct chunk *chunk, uint64_t from, uint64_t to)
+{
+	struct lp_extent run = {chunk_base(space, chunk->idx) + from, to - from};
+	LP_ASSERT(lp_bitmap_is_clear(&chunk->mine, from, to));
+	int rc = space->is_recovered ? lp_alloc_add_range(space->alloc, run) : 0;
+	if (rc == 0)
+		lp_bitmap_set(&chunk->mine, from, to);
+	return rc;
+}
+
+int lp_space_blocks_add(struct lp_space *space, uint32_t idx, bool is_guest,
+			const struct lp_bitmap *blocks)
+{
+	LP_ASSERT(space->magic == SPACE_MAGIC);
+	LP_ASSERT(idx < space->config.chunk_cnt_max);
+	LP_ASSERT(blocks->bit_cnt == space->config.chunk_blocks);
+	struct chunk *chunk = space->chunks[idx];
+	uint64_t end = blocks->bit_cnt;
+	int rc = chunk == NULL ? make_chunk(space, idx, &chunk) : 0;
+	if (rc == 0)
+		rc = split_chunk(chunk);
+	if (rc != 0 && chunk != NULL && chunk->mine_cnt == 0)
+		drop_chunk(space, chunk);
+	if (rc != 0)
+		return rc;
+	space->guest_cnt += is_guest && !chunk->is_guest;
+	LP_ASSERT(is_guest || !chunk->is_guest);
+	chunk->is_guest = is_guest;
+	lp_bitmap_set(&space->owned, idx, idx + UINT64_C(1));
+	for (uint64_t from = lp_bitmap_find_set(blocks, 0, end), to; from < end && rc == 0;
+	     from = lp_bitmap_find_set(blocks, to, end)) {
+		to = lp_bitmap_find_clear(blocks, from, end);
+		rc = add_run(space, chunk, from, to);
+	}
+	count_mine(chunk);
+	return rc;
+}
+
+bool lp_space_is_guest(const struct lp_space *space, uint32_t idx)
+{
+	return lp_space_owns(space, idx) && space->chunks[idx]->is_guest;
+}
+
+/* 0: its blocks cannot be given away. */
+static uint64_t loose_of(const struct chunk *chunk)
+{
+	if (chunk == NULL || chunk->oldest_seq != 0)
+		return 0;
+	return chunk->mine_cnt - chunk->used_cnt - chunk->waiting_cnt;
+}
+
+bool lp_space_next_loose(const struct lp_space *space, bool of_guest, struct lp_space_loose *loose)
+{
+	const struct lp_space_loose before = *loose;
+	LP_ASSERT(space->is_recovered);
+	*loose = (struct lp_space_loose){.is_begun = true};
+	if (of_guest && space->guest_cnt == 0)
+		return false;
+	for (uint32_t i = 0; i < space->config.chunk_cnt_max; i++) {
+		uint64_t cnt = loose_of(space->chunks[i]);
+		bool was_passed = before.is_begun &&
+				  (cnt > before.cnt || (cnt == before.cnt && i <= before.chunk));
+		if (cnt <= loose->cnt || was_passed || (of_guest && !space->chunks[i]->is_guest))
+			continue;
+		loose->cnt = cnt;
+		loose->chunk = i;
+	}
+	return loose->cnt > 0;
+}
+
+uint64_t lp_space_loose_blocks(const struct lp_space *space)
+{
+	uint64_t cnt = 0;
+	for (uint32_t i = 0; i < space->config.chunk_cnt_max; i++)
+		cnt += loose_of(space->chunks[i]);
+	return cnt;
+}
+
+/* The next run of free blocks of the chunk from `from` on that no I/O is on. */
+static bool next_loose(const struct lp_space *space, const struct chunk *chunk, uint64_t from,
+		       struct piece *ret_run)
+{
+	uint64_t base = chunk_base(space, chunk->idx);
+	uint64_t end = base + chunk->used.bit_cnt;
+	struct lp_extent run;
+	for (uint64_t at = base + from; at < end;) {
+		if (!lp_alloc_next_free(space->alloc, at, &run) || run.block >= end)
+			return false;
+		uint64_t to = LP_MIN(lp_extent_end(run), end);
+		const struct lp_space_pin *pin = find_pin(space, run.block, to, PIN_HOLD);
+		if (pin == NULL || pin->extent.block > run.block) {
+			ret_run->from = run.block - base;
+			ret_run->to = (pin == NULL ? to : pin->extent.block) - base;
+			return true;
+		}
+		at = lp_extent_end(pin->extent);
+	}
+	return false;
+}
+
+uint64_t lp_space_blocks_remove(struct lp_space *space, uint32_t idx, uint64_t max,
+				struct lp_bitmap *ret_blocks)
+{
+	LP_ASSERT(space->is_recovered);
+	LP_ASSERT(lp_space_owns(space, idx));
+	struct chunk *chunk = space->chunks[idx];
+	uint64_t base = chunk_base(space, idx);
+	uint64_t left = max;
+	LP_ASSERT(chunk->oldest_seq == 0);
+	LP_ASSERT(ret_blocks->bit_cnt == chunk->used.bit_cnt);
+	if (split_chunk(chunk) != 0)
+		return 0;
+	for (struct piece run = {.to = 0}; left > 0 && next_loose(space, chunk, run.to, &run);) {
+		run.to = LP_MIN(run.to, run.from + left);
+		struct lp_extent extent = {base + run.from, run.to - run.from};
+		LP_ASSERT(lp_bitmap_is_clear(&chunk->used, run.from, run.to));
+		LP_ASSERT(lp_bitmap_is_clear(&chunk->waiting, run.from, run.to));
+		LP_ASSERT(is_mine(chunk, run.from, run.to));
+		if (lp_alloc_remove_range(space->alloc, extent) != 0)
+			break;
+		lp_bitmap_clear(&chunk->mine, run.from, run.to);
+		lp_bitmap_set(ret_blocks, run.from, run.to);
+		left -= extent.cnt;
+	}
+	count_mine(chunk);
+	if (chunk->mine_cnt == 0)
+		drop_chunk(space, chunk);
+	return max - left;
 }
 
 bool lp_space_wants_chunk(const struct lp_space *space)
@@ -920,7 +1125,8 @@ static bool piece_is_taken(const struct lp_space *space, const struct piece *pie
 {
 	const struct chunk *chunk = piece->chunk;
 	struct lp_extent run;
-	if (chunk == NULL || !lp_space_owns(space, chunk->idx))
+	if (chunk == NULL || !lp_space_owns(space, chunk->idx) ||
+	    !is_mine(chunk, piece->from, piece->to))
 		return false;
 	if (lp_bitmap_is_set(&chunk->used, piece->from, piece->to))
 		return true;
@@ -945,7 +1151,8 @@ bool lp_space_has(const struct lp_space *space, struct lp_extent extent)
 	struct piece piece;
 	bool has = true;
 	while (has && next_piece(space, &extent, &piece))
-		has = piece.chunk != NULL && lp_space_owns(space, piece.chunk->idx);
+		has = piece.chunk != NULL && lp_space_owns(space, piece.chunk->idx) &&
+		      is_mine(piece.chunk, piece.from, piece.to);
 	return has && extent.cnt == 0;
 }
 
@@ -959,8 +1166,10 @@ uint64_t lp_space_memory_bytes(const struct lp_space *space)
 	uint64_t words = lp_bitmap_word_cnt(space->config.chunk_blocks);
 	uint64_t bytes = space->alloc != NULL ? lp_alloc_memory_bytes(space->alloc) : 0;
 	for (uint32_t i = 0; i < space->config.chunk_cnt_max; i++) {
-		if (space->chunks[i] != NULL)
-			bytes += sizeof(struct chunk) + 2 * words * sizeof(uint64_t);
+		if (space->chunks[i] == NULL)
+			continue;
+		uint64_t maps = space->chunks[i]->mine.words != NULL ? 3 : 2;
+		bytes += sizeof(struct chunk) + maps * words * sizeof(uint64_t);
 	}
 	return bytes;
 }
@@ -973,4 +1182,10 @@ const struct lp_space_config *lp_space_config(const struct lp_space *space)
 const struct lp_bitmap *lp_space_used_map(const struct lp_space *space, uint32_t idx)
 {
 	return lp_space_owns(space, idx) ? &space->chunks[idx]->used : NULL;
+}
+
+const struct lp_bitmap *lp_space_mine_map(const struct lp_space *space, uint32_t idx)
+{
+	bool is_split = lp_space_owns(space, idx) && space->chunks[idx]->mine.words != NULL;
+	return is_split ? &space->chunks[idx]->mine : NULL;
 }

@@ -30,6 +30,7 @@
 #ifndef LP_STORE_SPACE_H
 #define LP_STORE_SPACE_H
 
+#include "base/bitmap.h"
 #include "base/list.h"
 #include "store/alloc.h"
 
@@ -75,12 +76,36 @@ int lp_space_recovered(struct lp_space *space, uint64_t durable_seq) LP_MUST_CHE
 
 /* The shard owns the chunk from now on; the lease is durable. -EEXIST, -ENOMEM. */
 int lp_space_chunk_add(struct lp_space *space, uint32_t idx) LP_MUST_CHECK;
-/* There is more free than one chunk and twice the low-water mark. */
-bool lp_space_has_surplus(const struct lp_space *space);
-/* A chunk at or behind `from` that can be given back: free, durably and live; its record, if it
- * ever needed one, is persisted; and twice the low-water mark stays free without it. False when
- * there is none. */
-bool lp_space_chunk_find_empty(const struct lp_space *space, uint32_t from, uint32_t *ret_chunk);
+/* Blocks of a chunk, which the shard did not have, are its own from now on; that is durable. A
+ * guest has blocks of a chunk that another shard leased. Before the space is recovered, too.
+ * -ENOMEM: some, perhaps none, are not in use until the next opening. */
+int lp_space_blocks_add(struct lp_space *space, uint32_t idx, bool is_guest,
+			const struct lp_bitmap *blocks) LP_MUST_CHECK;
+/* A chunk at or behind `from` that can be given back: the shard's as a whole, and free, durably and
+ * live; its record, if it ever needed one, is persisted; and so many blocks stay free without it.
+ * False when there is none. */
+bool lp_space_chunk_find_empty(const struct lp_space *space, uint32_t from, uint64_t keep_blocks,
+			       uint32_t *ret_chunk);
+/* Twice the low-water mark: what a shard keeps that others only may need. */
+uint64_t lp_space_keep_blocks(const struct lp_space *space);
+bool lp_space_is_guest(const struct lp_space *space, uint32_t idx);
+/* A walk through the chunks whose free blocks can be given away, those with most of them first. All
+ * changes of such a chunk are in a persisted record. Zeroed before the first call. */
+struct lp_space_loose {
+	uint32_t chunk;
+	uint64_t cnt; /* not in use; some may be taken */
+	bool is_begun;
+};
+/* of_guest: only of chunks in which the shard is a guest. False: there are no more. Taking blocks
+ * away meanwhile does no harm. */
+bool lp_space_next_loose(const struct lp_space *space, bool of_guest, struct lp_space_loose *loose);
+/* How many blocks of all such chunks are not in use. */
+uint64_t lp_space_loose_blocks(const struct lp_space *space);
+/* Free blocks of that chunk, `max` at most, are the shard's no more: no record, no frame and no I/O
+ * of it says anything of them. They are set in ret_blocks, which is zeroed. Returns how many. The
+ * caller gives them to somebody durably, or calls lp_space_blocks_add(). */
+uint64_t lp_space_blocks_remove(struct lp_space *space, uint32_t idx, uint64_t max,
+				struct lp_bitmap *ret_blocks);
 /* The chunk is out of use at once; after that the caller may end its lease. Its record stays in the
  * index, for it says from which frame on changes count should the chunk come back.
  * -EBUSY unless it can be given back, but for the low-water mark. -ENOMEM with extent only. */
@@ -180,5 +205,7 @@ uint64_t lp_space_memory_bytes(const struct lp_space *space);
 const struct lp_space_config *lp_space_config(const struct lp_space *space);
 /* What of a chunk is durably in use, a bit for each block; NULL: it is not owned. */
 const struct lp_bitmap *lp_space_used_map(const struct lp_space *space, uint32_t idx);
+/* Which blocks of it are the shard's; NULL: all, or it is not owned. */
+const struct lp_bitmap *lp_space_mine_map(const struct lp_space *space, uint32_t idx);
 
 #endif

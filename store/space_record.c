@@ -39,22 +39,29 @@ static void encode_raw(const struct lp_bitmap *used, struct lp_writer *writer)
 		lp_writer_u64(writer, used->words[i]);
 }
 
+size_t lpi_space_bits_encode(const struct lp_bitmap *bits, void *buf, uint8_t *ret_encoding)
+{
+	struct lp_writer body;
+	size_t len = 0;
+	LP_ASSERT(bits->bit_cnt % LP_BITMAP_WORD_BITS == 0);
+	*ret_encoding = LP_SPACE_ENCODING_RUNS;
+	lp_writer_init(&body, buf, bits->bit_cnt / 8);
+	if (!encode_runs(bits, &body)) {
+		*ret_encoding = LP_SPACE_ENCODING_RAW;
+		lp_writer_init(&body, buf, bits->bit_cnt / 8);
+		encode_raw(bits, &body);
+	}
+	bool fits = lp_writer_finish(&body, &len);
+	LP_ASSERT(fits);
+	return len;
+}
+
 size_t lpi_space_record_encode(const struct lpi_space_record *record, void *buf)
 {
 	const struct lp_bitmap *used = &record->used;
 	uint8_t *bytes = buf;
-	struct lp_writer body;
-	uint8_t encoding = LP_SPACE_ENCODING_RUNS;
-	LP_ASSERT(used->bit_cnt % LP_BITMAP_WORD_BITS == 0);
-	lp_writer_init(&body, bytes + LP_SPACE_RECORD_SIZE, used->bit_cnt / 8);
-	if (!encode_runs(used, &body)) {
-		encoding = LP_SPACE_ENCODING_RAW;
-		lp_writer_init(&body, bytes + LP_SPACE_RECORD_SIZE, used->bit_cnt / 8);
-		encode_raw(used, &body);
-	}
-	size_t body_bytes = 0;
-	bool fits = lp_writer_finish(&body, &body_bytes);
-	LP_ASSERT(fits);
+	uint8_t encoding;
+	size_t body_bytes = lpi_space_bits_encode(used, bytes + LP_SPACE_RECORD_SIZE, &encoding);
 	struct lp_space_record header = {
 		.magic = RECORD_MAGIC,
 		.version = RECORD_VERSION,
@@ -95,16 +102,15 @@ static bool decode_raw(struct lp_reader *body, struct lp_bitmap *used)
 	return lp_reader_finish(body);
 }
 
-static bool decode_body(const struct lp_space_record *header, const uint8_t *bytes,
-			struct lp_bitmap *used)
+bool lpi_space_bits_decode(uint8_t encoding, const void *bytes, size_t len, struct lp_bitmap *bits)
 {
 	struct lp_reader body;
-	lp_reader_init(&body, bytes + LP_SPACE_RECORD_SIZE, header->body_bytes);
-	switch (header->encoding) {
+	lp_reader_init(&body, bytes, len);
+	switch (encoding) {
 	case LP_SPACE_ENCODING_RAW:
-		return decode_raw(&body, used);
+		return decode_raw(&body, bits);
 	case LP_SPACE_ENCODING_RUNS:
-		return decode_runs(&body, used);
+		return decode_runs(&body, bits);
 	default:
 		return false;
 	}
@@ -129,7 +135,8 @@ int lpi_space_record_decode(const void *buf, size_t len, struct lpi_space_record
 		return LP_CORRUPT(LP_OFFSET_NONE,
 				  "space record of chunk %u is for chunk %u of %u blocks",
 				  record->chunk, header.chunk, header.block_cnt);
-	if (!decode_body(&header, bytes, &record->used) ||
+	if (!lpi_space_bits_decode(header.encoding, bytes + LP_SPACE_RECORD_SIZE, header.body_bytes,
+				   &record->used) ||
 	    lp_bitmap_count(&record->used, 0, record->used.bit_cnt) != header.used_cnt)
 		return LP_CORRUPT(LP_OFFSET_NONE, "space record of chunk %u: bitmap",
 				  record->chunk);

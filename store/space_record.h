@@ -23,4 +23,10 @@ size_t lpi_space_record_encode(const struct lpi_space_record *record, void *buf)
 int lpi_space_record_decode(const void *buf, size_t len,
 			    struct lpi_space_record *record) LP_MUST_CHECK;
 
+/* The bits alone, as in a record's body: in the shorter of its two encodings, which is returned.
+ * buf has room for the raw ones. */
+size_t lpi_space_bits_encode(const struct lp_bitmap *bits, void *buf, uint8_t *ret_encoding);
+/* False when these are no such bits. `bits` has zeroed words, whose content is undefined then. */
+bool lpi_space_bits_decode(uint8_t encoding, const void *bytes, size_t len, struct lp_bitmap *bits);
+
 #endif

@@ -51,6 +51,7 @@ struct fixture {
 	struct lp_space *space;
 	struct lp_prng prng;
 	bool is_owned[CHUNK_CNT];
+	bool is_lent[BLOCK_CNT]; /* of an owned chunk, and another shard's */
 	bool is_used[BLOCK_CNT]; /* by durable frames */
 	struct frame frames[FRAMES_MAX];
 	uint64_t next_seq;    /* of the open group, which is frames[next_seq] */
@@ -62,16 +63,38 @@ struct fixture {
 	struct object objects[OBJECTS_MAX];
 	struct pin pins[PINS_MAX];
 	unsigned given_back_cnt;
+	unsigned lent_cnt;
 };
 
 static struct fixture fx;
+
+static uint64_t block_of(uint32_t chunk, uint64_t i)
+{
+	return BASE_BLOCK + (uint64_t)chunk * CHUNK_BLOCKS + i;
+}
+
+/* The blocks of the chunk that are lent, or those that are not. */
+static uint64_t find_lent(uint32_t chunk, bool is_lent, struct lp_bitmap *ret)
+{
+	for (uint64_t i = 0; i < CHUNK_BLOCKS; i++) {
+		if (fx.is_lent[block_of(chunk, i)] == is_lent)
+			lp_bitmap_set(ret, i, i + 1);
+	}
+	return lp_bitmap_count(ret, 0, CHUNK_BLOCKS);
+}
 
 static void open_space(void)
 {
 	lp_test_ok(lp_space_new(&fx.config, &fx.space));
 	for (uint32_t i = 0; i < CHUNK_CNT; i++) {
-		if (fx.is_owned[i])
+		uint64_t words[CHUNK_BLOCKS / 64] = {0};
+		struct lp_bitmap mine;
+		lp_bitmap_init(&mine, words, CHUNK_BLOCKS);
+		uint64_t cnt = fx.is_owned[i] ? find_lent(i, false, &mine) : 0;
+		if (cnt == CHUNK_BLOCKS)
 			lp_test_ok(lp_space_chunk_add(fx.space, i));
+		else if (cnt > 0)
+			lp_test_ok(lp_space_blocks_add(fx.space, i, i % 2 == 0, &mine));
 	}
 }
 
@@ -130,6 +153,7 @@ static void check_taken(struct lp_extent extent)
 	for (uint64_t i = extent.block; i < lp_extent_end(extent); i++) {
 		assert_false(fx.is_used[i]); /* the free must be durable: rule S3 */
 		assert_true(fx.is_owned[(i - BASE_BLOCK) / CHUNK_BLOCKS]);
+		assert_false(fx.is_lent[i]);
 	}
 	for (size_t i = 0; i < OBJECTS_MAX; i++) {
 		const struct object *object = &fx.objects[i];
@@ -310,13 +334,66 @@ static void random_chunk(void)
 		lp_test_ok(lp_space_chunk_add(fx.space, chunk));
 		lp_test_err(-EEXIST, lp_space_chunk_add(fx.space, chunk));
 		fx.is_owned[chunk] = true;
-	} else if (lp_space_chunk_find_empty(fx.space, 0, &chunk)) {
+	} else if (lp_space_chunk_find_empty(fx.space, 0, lp_space_keep_blocks(fx.space), &chunk)) {
 		assert_true(fx.is_owned[chunk]);
 		for (uint64_t i = 0; i < CHUNK_BLOCKS; i++)
-			assert_false(fx.is_used[BASE_BLOCK + chunk * CHUNK_BLOCKS + i]);
+			assert_false(fx.is_used[block_of(chunk, i)] ||
+				     fx.is_lent[block_of(chunk, i)]);
 		lp_test_ok(lp_space_chunk_remove(fx.space, chunk));
 		fx.is_owned[chunk] = false;
 		fx.given_back_cnt++;
+	}
+}
+
+/* Some free blocks become another shard's. */
+static void random_lend(void)
+{
+	uint64_t words[CHUNK_BLOCKS / 64] = {0};
+	struct lp_bitmap lent;
+	struct lp_space_loose loose = {.is_begun = false};
+	uint64_t last = UINT64_MAX;
+	lp_bitmap_init(&lent, words, CHUNK_BLOCKS);
+	if (!lp_space_next_loose(fx.space, false, &loose))
+		return;
+	for (struct lp_space_loose next = loose; lp_prng_chance(&fx.prng, 1, 2);) {
+		assert_true(next.cnt <= last);
+		last = next.cnt;
+		if (!lp_space_next_loose(fx.space, false, &next))
+			break;
+		loose = next;
+	}
+	uint64_t max = lp_prng_between(&fx.prng, 1, CHUNK_BLOCKS / 4);
+	uint64_t free_blocks = lp_alloc_free_blocks(lp_space_alloc(fx.space));
+	uint64_t cnt = lp_space_blocks_remove(fx.space, loose.chunk, max, &lent);
+	assert_true(cnt <= max && cnt == lp_bitmap_count(&lent, 0, CHUNK_BLOCKS));
+	assert_int_equal(lp_alloc_free_blocks(lp_space_alloc(fx.space)), free_blocks - cnt);
+	for (uint64_t i = 0; i < CHUNK_BLOCKS; i++) {
+		if (!lp_bitmap_test(&lent, i))
+			continue;
+		struct lp_extent extent = {block_of(loose.chunk, i), 1};
+		check_taken(extent);
+		fx.is_lent[extent.block] = true;
+		assert_false(lp_space_has(fx.space, extent));
+		assert_false(lp_space_is_taken(fx.space, extent));
+	}
+	fx.lent_cnt += cnt > 0;
+}
+
+/* Some of them, or all of a chunk, come back. */
+static void random_get_back(void)
+{
+	uint64_t words[CHUNK_BLOCKS / 64] = {0};
+	struct lp_bitmap lent;
+	uint32_t chunk = (uint32_t)lp_prng_below(&fx.prng, CHUNK_CNT);
+	lp_bitmap_init(&lent, words, CHUNK_BLOCKS);
+	if (find_lent(chunk, true, &lent) == 0)
+		return;
+	if (lp_prng_chance(&fx.prng, 1, 2))
+		lp_bitmap_clear(&lent, 0, lp_bitmap_find_set(&lent, 0, CHUNK_BLOCKS) / 2);
+	lp_test_ok(lp_space_blocks_add(fx.space, chunk, chunk % 2 == 0, &lent));
+	for (uint64_t i = 0; i < CHUNK_BLOCKS; i++) {
+		if (lp_bitmap_test(&lent, i))
+			fx.is_lent[block_of(chunk, i)] = false;
 	}
 }
 
@@ -324,12 +401,14 @@ static void check_durable(void)
 {
 	uint64_t used = 0;
 	for (uint64_t i = BASE_BLOCK; i < BLOCK_CNT; i++) {
-		if (!fx.is_owned[(i - BASE_BLOCK) / CHUNK_BLOCKS]) {
+		struct lp_extent block = {.block = i, .cnt = 1};
+		bool is_mine = fx.is_owned[(i - BASE_BLOCK) / CHUNK_BLOCKS] && !fx.is_lent[i];
+		assert_int_equal(lp_space_has(fx.space, block), is_mine);
+		if (!is_mine) {
 			assert_false(fx.is_used[i]);
 			continue;
 		}
 		used += fx.is_used[i];
-		struct lp_extent block = {.block = i, .cnt = 1};
 		assert_int_equal(lp_space_is_used(fx.space, block), fx.is_used[i]);
 		assert_int_equal(lp_space_is_unused(fx.space, block), !fx.is_used[i]);
 		assert_true(!fx.is_used[i] || !lp_alloc_is_free(lp_space_alloc(fx.space), block));
@@ -394,8 +473,12 @@ static void run_model(enum lp_alloc_kind kind, uint64_t seed)
 			random_checkpoint();
 		else if (dice < 95)
 			random_persist();
-		else if (dice < 99)
+		else if (dice < 97)
 			random_chunk();
+		else if (dice < 98)
+			random_lend();
+		else if (dice < 99)
+			random_get_back();
 		else if (lp_prng_chance(&fx.prng, 1, 2))
 			crash();
 		if (n % 64 == 0)
@@ -404,6 +487,7 @@ static void run_model(enum lp_alloc_kind kind, uint64_t seed)
 	/* The log does move, and chunks do come and go. */
 	assert_true(fx.log_start > 100);
 	assert_true(fx.given_back_cnt > 5);
+	assert_true(fx.lent_cnt > 1);
 	crash();
 	finish();
 }

@@ -425,9 +425,9 @@ struct lp_store_op {
 			struct lp_ino ino;
 			uint64_t offset;
 			bool hole;      /* else data */
-			bool space;     /* else: what is written or set aside, also behind the
-					   file's size. Only of a block store; others may say
-					   offset itself */
+			bool space;     /* data is what is written or set aside, also behind the
+					   file's size, and a hole what is neither. Only of a
+					   block store; others may say offset itself */
 			uint64_t found; /* result; -ENXIO: none up to the file's size, whose
 					   end counts as a hole */
 		} seek;
@@ -562,9 +562,12 @@ struct lp_store_stats {
 	uint64_t inode_misses;
 	uint64_t index_waits; /* operations that waited for a read of the index */
 	uint64_t space_waits;
-	uint64_t bad_marks;   /* U records that could not be read or used when it was opened */
-	uint64_t commits;     /* groups */
-	uint64_t free_blocks; /* in chunks that the shard has leased, and */
+	uint64_t bad_marks; /* U records that could not be read or used when it was opened */
+	uint64_t commits;   /* groups */
+	uint32_t shard_idx;
+	/* Nothing that makes the index larger is let in: so no file can grow, whatever is free. */
+	bool takes_no_more;
+	uint64_t free_blocks; /* in chunks that the shard has leased, and given to it */
 	uint64_t kept_blocks; /* of them what only cuts of shared blocks may have (P6) */
 	uint64_t used_blocks;
 	uint64_t cached_bytes; /* inodes, maps */

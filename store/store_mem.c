@@ -275,6 +275,7 @@ static void mem_read_stats(struct lp_store *base, struct lp_store_stats *ret_sta
 	lp_bufs_read_stats(store->bufs, &bufs);
 	*ret_stats = store->stats;
 	ret_stats->used_blocks = bufs.used_bytes >> LP_BLOCK_SHIFT;
+	ret_stats->shard_idx = store->shard_idx;
 	ret_stats->free_blocks = (bufs.region_bytes - bufs.used_bytes) >> LP_BLOCK_SHIFT;
 }
 

@@ -7,18 +7,24 @@
 
 #include "store/space.h"
 
-static int copy_chunk(struct lp_view *view, const struct lp_space *space, uint32_t idx)
+/* NULL: there is nothing to copy. */
+static int copy_map(const struct lp_bitmap *map, struct lp_bitmap *ret_copy)
 {
-	const struct lp_bitmap *used = lp_space_used_map(space, idx);
-	if (used == NULL)
+	if (map == NULL)
 		return 0;
-	size_t bytes = lp_bitmap_word_cnt(used->bit_cnt) * sizeof(*used->words);
+	size_t bytes = lp_bitmap_word_cnt(map->bit_cnt) * sizeof(*map->words);
 	uint64_t *words = malloc(bytes);
 	if (words == NULL)
 		return -ENOMEM;
-	memcpy(words, used->words, bytes);
-	view->used[idx] = (struct lp_bitmap){.words = words, .bit_cnt = used->bit_cnt};
+	memcpy(words, map->words, bytes);
+	*ret_copy = (struct lp_bitmap){.words = words, .bit_cnt = map->bit_cnt};
 	return 0;
+}
+
+static int copy_chunk(struct lp_view *view, const struct lp_space *space, uint32_t idx)
+{
+	int err = copy_map(lp_space_used_map(space, idx), &view->used[idx]);
+	return err == 0 ? copy_map(lp_space_mine_map(space, idx), &view->mine[idx]) : err;
 }
 
 int lpi_view_new(uint32_t shard_idx, struct lp_kv *kv, const struct lp_space *space,
@@ -34,7 +40,8 @@ int lpi_view_new(uint32_t shard_idx, struct lp_kv *kv, const struct lp_space *sp
 	view->chunk_blocks = config->chunk_blocks;
 	view->chunk_cnt = config->chunk_cnt_max;
 	view->used = calloc(view->chunk_cnt, sizeof(*view->used));
-	int err = view->used != NULL ? 0 : -ENOMEM;
+	view->mine = calloc(view->chunk_cnt, sizeof(*view->mine));
+	int err = view->used != NULL && view->mine != NULL ? 0 : -ENOMEM;
 	for (uint32_t i = 0; i < view->chunk_cnt && err == 0; i++)
 		err = copy_chunk(view, space, i);
 	if (err == 0)
@@ -51,9 +58,14 @@ void lpi_view_free(struct lp_view *view)
 	if (view == NULL)
 		return;
 	lp_kv_snapshot_free(view->kv, view->snapshot);
-	for (uint32_t i = 0; i < view->chunk_cnt && view->used != NULL; i++)
-		free(view->used[i].words);
+	for (uint32_t i = 0; i < view->chunk_cnt; i++) {
+		if (view->used != NULL)
+			free(view->used[i].words);
+		if (view->mine != NULL)
+			free(view->mine[i].words);
+	}
 	free(view->used);
+	free(view->mine);
 	free(view);
 }
 

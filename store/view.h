@@ -38,6 +38,7 @@ struct lp_view {
 	uint32_t chunk_blocks;
 	uint32_t chunk_cnt;
 	struct lp_bitmap *used; /* of each chunk; words NULL: it is not owned */
+	struct lp_bitmap *mine; /* which of its blocks are the shard's; words NULL: all */
 	_Atomic bool is_over;   /* [any] to be ended soon: the store has failed, or is full */
 };
 

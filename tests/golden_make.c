@@ -5,9 +5,11 @@
  *   objects  one shard, closed: files of every form, names, attributes, marks
  *   cut      one shard, cut off: payloads that wait in the log, a truncation and a removal on their
  *            way, changes that the index has not persisted
- *   spread   two shards on three devices, closed: a directory with a fragment on each */
+ *   spread   two shards on three devices, closed: a directory with a fragment on each
+ *   lent     two shards, full, closed: a chunk of which the other shard has single blocks */
 #include "tests/golden.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +23,7 @@
 /* One leaf of an extent map holds so many blocks. */
 #define LEAF_BYTES (UINT64_C(64) * LP_BLOCK_BYTES)
 
-const char *const lpi_golden_names[] = {"objects", "cut", "spread", NULL};
+const char *const lpi_golden_names[] = {"objects", "cut", "spread", "lent", NULL};
 
 static struct lp_bytes bytes_of(const char *text)
 {
@@ -339,6 +341,45 @@ static void make_spread(struct lpi_golden *golden)
 	lpi_golden_close(golden, false);
 }
 
+/* --- lent ------------------------------------------------------------------------------------- */
+
+/* All space there is, wherever it is free. */
+static void fill_up(struct lpi_golden *golden, struct lp_ino ino)
+{
+	uint64_t at = 0;
+	for (uint64_t length = UINT64_C(4) << 20; length >= LP_BLOCK_BYTES;) {
+		const struct lp_change aside = {.type = LP_CHANGE_PREALLOC,
+						.ino = ino,
+						.data = {.offset = at, .length = length}};
+		struct lp_store_op op = {.opcode = LP_STORE_TXN,
+					 .txn = {.changes = &aside, .change_cnt = 1}};
+		int err = lpi_golden_do(golden, lp_ino_shard(ino), &op);
+		LPI_GOLDEN_CHECK(err == 0 || err == -ENOSPC);
+		at += length;
+		length /= err == 0 ? 1 : 4;
+	}
+}
+
+static void make_lent(struct lpi_golden *golden)
+{
+	const struct lp_ino other = lp_ino_make(1, 31);
+	struct lp_chunks_stats stats;
+	lpi_golden_new(golden, 2, false);
+	lpi_golden_open(golden);
+	make_root(golden);
+	make(golden, INO(30), LP_INODE_TYPE_FILE, LP_INO_ROOT, "lends");
+	make(golden, other, LP_INODE_TYPE_FILE, LP_INO_ROOT, "borrows");
+	write_at(golden, INO(30), 0, 48 * LP_BLOCK_BYTES, LP_PATH_DIRECT);
+	fill_up(golden, INO(30));
+	for (uint64_t i = 1; i < 48; i += 2)
+		change_range(golden, LP_CHANGE_PUNCH, INO(30), i * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
+	for (uint64_t i = 0; i < 5; i++)
+		write_at(golden, other, 4 * i * LP_BLOCK_BYTES, 4 * LP_BLOCK_BYTES, LP_PATH_DIRECT);
+	lp_chunks_stats(golden->devices.chunks[LP_MKFS_DATA], &stats);
+	LPI_GOLDEN_CHECK(stats.split_cnt > 0);
+	lpi_golden_close(golden, false);
+}
+
 void lpi_golden_make(struct lpi_golden *golden, const char *name)
 {
 	if (strcmp(name, "objects") == 0)
@@ -347,6 +388,8 @@ void lpi_golden_make(struct lpi_golden *golden, const char *name)
 		make_cut(golden);
 	else if (strcmp(name, "spread") == 0)
 		make_spread(golden);
+	else if (strcmp(name, "lent") == 0)
+		make_lent(golden);
 	else
 		lpi_golden_fail(__FILE__, __LINE__, "no such store");
 }

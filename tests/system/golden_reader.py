@@ -53,7 +53,7 @@ def read_page(name):
     return found
 
 
-FORMAT = read_page("disk.md") | read_page("log.md")
+FORMAT = read_page("disk.md") | read_page("log.md") | read_page("space.md")
 
 
 def decode(struct, data):
@@ -68,6 +68,29 @@ def decode(struct, data):
         if name.startswith("reserved"):
             assert not any(raw), f"{struct}.{name}"
     return values
+
+
+def raw_bits(body):
+    return {8 * i + bit for i, byte in enumerate(body) for bit in range(8) if byte >> bit & 1}
+
+
+def varints(body):
+    number, shift = 0, 0
+    for byte in body:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield number
+            number, shift = 0, 0
+    assert shift == 0
+
+
+def run_bits(body):
+    numbers, at, found = list(varints(body)), 0, set()
+    for gap, cnt in zip(numbers[::2], numbers[1::2], strict=True):
+        at += gap + cnt
+        found.update(range(at - cnt, at))
+    return found
 
 
 class Device:
@@ -92,6 +115,24 @@ class Device:
             assert not any(labels[0][name][labels[0]["shard_cnt"] :])
         return max(labels, key=lambda label: label["sequence"])
 
+    def check_splits(self, head, chunks, data):
+        """Each names blocks that no other one does, of a chunk that another shard leased."""
+        at, last, named = 0, (-1, -1), {}
+        for _ in range(head["split_cnt"]):
+            split = decode("lp_disk_split", data[at : at + 8])
+            body = data[at + 8 : at + 8 + split["body_bytes"]]
+            raw = split["encoding"] == FORMAT["LP_SPACE_ENCODING", "raw"]
+            blocks = raw_bits(body) if raw else run_bits(body)
+            assert blocks and max(blocks) < head["block_cnt"] == self.label["chunk_blocks"]
+            chunk = chunks[split["chunk"]]
+            assert chunk["use"] == FORMAT["LP_CHUNK_USE", "objects"]
+            assert chunk["shard"] != split["shard"] < self.label["shard_cnt"]
+            assert last < (split["chunk"], split["shard"])
+            assert not blocks & named.get(split["chunk"], set())
+            named.setdefault(split["chunk"], set()).update(blocks)
+            last, at = (split["chunk"], split["shard"]), at + 8 + split["body_bytes"]
+        assert at == head["split_bytes"]
+
     def check_chunks(self):
         """How many chunks of the objects there are."""
         label, used, sequences = self.label, [], []
@@ -103,12 +144,15 @@ class Device:
             data = self.blocks(label["table_block"] + slot * blocks, blocks)
             end = 64 + 2 * label["chunk_cnt"]
             head = decode("lp_disk_chunks", data)
-            assert head["magic"] == 0x4B43504C and head["version"] == 1 and head["slot"] == slot
-            assert head["crc"] == crc_without(data[:end], FORMAT["lp_disk_chunks"]["crc"][0])
+            assert head["magic"] == 0x4B43504C and head["slot"] == slot
+            assert head["version"] == (2 if head["split_cnt"] else 1)
+            all_of_it = data[: end + head["split_bytes"]]
+            assert head["crc"] == crc_without(all_of_it, FORMAT["lp_disk_chunks"]["crc"][0])
             assert head["chunk_cnt"] == label["chunk_cnt"]
             assert head["device_uuid"] == label["device_uuid"]
             sequences.append(head["sequence"])
             used.append([decode("lp_disk_chunk", data[i : i + 2]) for i in range(64, end, 2)])
+            self.check_splits(head, used[-1], all_of_it[end:])
         assert sequences[0] != sequences[1] or used[0] == used[1]
         for chunk in used[0]:
             assert chunk["shard"] < label["shard_cnt"]
