@@ -12,6 +12,7 @@
 #ifndef LP_BASE_UNDER_WAY_H
 #define LP_BASE_UNDER_WAY_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define LP_UNDER_WAY_MAX 64u /* rows of one part of one shard */
