@@ -39,8 +39,8 @@ DOORS = {"mount": MOUNT, "socket": SOCKET}
 # The values of the short form, where they are fewer.
 SHORT = {
     "jobs": ("j1", "j4", "j16"),
-    "block": ("512", "4k", "128k", "4m", "512-200k"),
-    "op": ("put", "putget", "randwrite", "mixed", "delete", "list"),
+    "block": ("4k", "128k", "4m", "512-200k"),
+    "op": ("put", "putget", "randwrite", "mixed", "list"),
 }
 
 # How often a value is drawn, against 1 for the others: what takes long to start is not drawn without need.
