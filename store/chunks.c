@@ -215,7 +215,9 @@ static int slot_write(struct lp_chunks *chunks, uint64_t sequence, uint32_t slot
 }
 
 /* Makes the table in memory durable in both slots, or marks it failed. -ENOSPC: it does not fit,
- * and nothing was written. */
+ * and nothing was written. A write that failed is always -EIO, whatever the device says: its slot
+ * may hold the new table, and the caller must not take its change for undone. mkfs has written both
+ * slots to their ends, so that a sparse image has room for them (rule S7). */
 static int table_publish(struct lp_chunks *chunks)
 {
 	uint64_t sequence = chunks->sequence + 1;
@@ -224,11 +226,12 @@ static int table_publish(struct lp_chunks *chunks)
 		return err;
 	for (uint32_t i = 0; i < SLOT_CNT && err == 0; i++)
 		err = slot_write(chunks, sequence, i);
-	if (err < 0)
+	if (err < 0) {
 		chunks->failed = true;
-	else
-		chunks->sequence = sequence;
-	return err;
+		return -EIO;
+	}
+	chunks->sequence = sequence;
+	return 0;
 }
 
 static int table_new(struct lp_bdev *bdev, const struct lp_disk_label *label,

@@ -429,18 +429,22 @@ static void test_split_up(void **state)
 }
 
 /* After a failed write to either slot nothing more is leased, memory is as before, and reopening
- * finds the table before or after, whole. */
+ * finds the table before or after, whole. What the device says makes no difference: a slot that
+ * found no space on the host is no full table, for the other slot may have the change. */
 static void test_failed_write(void **state)
 {
 	(void)state;
-	for (uint32_t skip = 0; skip < 2; skip++) {
+	for (uint32_t i = 0; i < 4; i++) {
+		uint32_t skip = i % 2;
 		struct lp_bdev *bdev = lpi_disk_sim(BLOCKS * 4096, LP_SIM_CONSUMER, skip);
 		struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
 		uint32_t idx = 77;
 		lp_test_ok(lp_chunks_format(bdev, &label));
 		struct lp_chunks *chunks = open_table(bdev, &label, 0);
 		(void)lease(chunks, 1, LP_CHUNK_USE_FILES, 0);
-		struct lp_sim_rule rule = {.fault = LP_SIM_EIO, .skip_cnt = skip, .fire_cnt = 1};
+		struct lp_sim_rule rule = {.fault = i < 2 ? LP_SIM_EIO : LP_SIM_ENOSPC,
+					   .skip_cnt = skip,
+					   .fire_cnt = 1};
 		(void)lp_sim_rule_add(lp_sim_of(bdev), &rule);
 		lp_test_err(-EIO, lp_chunks_lease(chunks, 0, LP_CHUNK_USE_FILES, 0, &idx));
 		assert_int_equal(idx, 77);

@@ -62,6 +62,15 @@ static void pair_close(struct pair *pair, bool abandon)
 	lp_test_ok(lpi_shard_rig_close(&pair->rigs[0], abandon));
 }
 
+static void pair_reopen(struct pair *pair, bool abandon)
+{
+	pair_close(pair, abandon);
+	struct lp_bdev *bdev = pair->rigs[0].bdev;
+	pair->rigs[0].bdev = NULL;
+	lpi_shard_rig_fini(&pair->rigs[0]);
+	pair_open(pair, bdev);
+}
+
 static void turn(struct pair *pair)
 {
 	(void)lp_shard_sim_run_one(pair->rigs[1].shard);
@@ -84,14 +93,18 @@ static void await(struct pair *pair, const struct lpi_shard_told *told)
 	assert_true(told->done);
 }
 
+static void sync_one(struct pair *pair, uint32_t shard)
+{
+	struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
+	lp_commit_wait(lp_shard_commit(pair->rigs[shard].shard), &told.waiter);
+	await(pair, &told);
+	lp_test_ok(told.result);
+}
+
 static void sync_both(struct pair *pair)
 {
-	for (uint32_t i = 0; i < 2; i++) {
-		struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
-		lp_commit_wait(lp_shard_commit(pair->rigs[i].shard), &told.waiter);
-		await(pair, &told);
-		lp_test_ok(told.result);
-	}
+	sync_one(pair, 0);
+	sync_one(pair, 1);
 }
 
 static const struct lp_space *space_of(const struct pair *pair, uint32_t shard)
@@ -192,11 +205,7 @@ static void test_all_that_is_free(void **state)
 	assert_int_equal(got + free_of(&pair, 1), freed);
 	assert_true(split_cnt(&pair) > 0);
 	/* Each knows it at the next opening, too. */
-	pair_close(&pair, false);
-	struct lp_bdev *bdev = pair.rigs[0].bdev;
-	pair.rigs[0].bdev = NULL;
-	lpi_shard_rig_fini(&pair.rigs[0]);
-	pair_open(&pair, bdev);
+	pair_reopen(&pair, false);
 	for (uint32_t i = 0; i < other_cnt; i++) {
 		assert_true(lp_space_is_taken(space_of(&pair, 0), others[i]));
 		assert_false(lp_space_has(space_of(&pair, 1), others[i]));
@@ -252,6 +261,129 @@ static void test_they_go_home(void **state)
 		turn(&pair);
 	assert_int_equal(split_cnt(&pair), 0);
 	pair_close(&pair, false);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
+static void free_all(struct pair *pair, uint32_t shard, const struct lp_extent *extents,
+		     uint32_t cnt)
+{
+	for (uint32_t i = 0; i < cnt; i++) {
+		free_block(pair, shard, extents[i]);
+		if (i % FRAME_MAX == 0)
+			sync_both(pair);
+	}
+	sync_both(pair);
+}
+
+/* Of how many chunks the shard has every block, though another one leased them. */
+static uint32_t whole_guest_cnt(const struct pair *pair, uint32_t shard)
+{
+	const struct lp_space *space = space_of(pair, shard);
+	uint32_t cnt = 0;
+	for (uint32_t i = 0; i < lp_space_config(space)->chunk_cnt_max; i++)
+		cnt += lp_space_is_guest(space, i) && lp_space_mine_map(space, i) == NULL;
+	return cnt;
+}
+
+/* A guest that has every block of a chunk is a guest all the same. It does not return the chunk,
+ * which is not its own; it gives the blocks back. A start between changes nothing. */
+static void guest_of_all(bool reopens)
+{
+	static struct lp_extent mine[EXTENTS_MAX];
+	static struct lp_extent first[EXTENTS_MAX];
+	static struct lp_extent second[EXTENTS_MAX];
+	struct pair pair;
+	uint64_t blocks = 0;
+	pair_new(&pair);
+	(void)take_all(&pair, 1, mine, &blocks);
+	(void)free_holes(&pair, 1, mine, 8);
+	uint32_t first_cnt = take_all(&pair, 0, first, &blocks);
+	for (uint32_t i = 0; i < 8; i++) {
+		for (uint64_t k = 1; k < mine[i].cnt; k += 2)
+			free_block(&pair, 1, (struct lp_extent){mine[i].block + k, 1});
+		sync_both(&pair);
+	}
+	uint32_t second_cnt = take_all(&pair, 0, second, &blocks);
+	uint32_t whole_cnt = whole_guest_cnt(&pair, 0);
+	assert_true(whole_cnt > 0);
+	if (reopens)
+		pair_reopen(&pair, false);
+	assert_int_equal(whole_guest_cnt(&pair, 0), whole_cnt);
+	free_all(&pair, 0, first, first_cnt);
+	free_all(&pair, 0, second, second_cnt);
+	uint64_t before = free_of(&pair, 0) + free_of(&pair, 1);
+	(void)take_all(&pair, 1, first, &blocks);
+	assert_int_equal(blocks + free_of(&pair, 0), before);
+	assert_true(free_of(&pair, 0) <= LP_SHARD_CUT_BLOCKS);
+	pair_reopen(&pair, false);
+	pair_close(&pair, false);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
+static void test_guest_of_all(void **state)
+{
+	(void)state;
+	guest_of_all(false);
+	guest_of_all(true);
+}
+
+/* The second shard has all of the device, with holes; the first one has nothing left. */
+static void holes_of_one(struct pair *pair, struct lp_extent *mine, uint32_t hole_cnt)
+{
+	struct lp_extent got;
+	uint64_t blocks = 0;
+	pair_new(pair);
+	(void)take_all(pair, 1, mine, &blocks);
+	while (free_of(pair, 0) > 0)
+		lp_test_ok(take(pair, 0, 256, &got));
+	(void)free_holes(pair, 1, mine, hole_cnt);
+}
+
+/* The writes of the table's second slot fail so often, with that fault. */
+static void fail_second_slot(const struct pair *pair, enum lp_sim_fault fault, uint32_t fire_cnt)
+{
+	const struct lp_disk_label *label = &pair->rigs[0].devices.label[LP_MKFS_DATA];
+	const struct lp_sim_rule rule = {
+		.fault = fault,
+		.fire_cnt = fire_cnt,
+		.offset_bytes = (label->table_block + label->table_slot_blocks) * LP_BLOCK_BYTES,
+		.length_bytes = label->table_slot_blocks * LP_BLOCK_BYTES};
+	(void)lp_sim_rule_add(lp_sim_of(pair->rigs[0].bdev), &rule);
+}
+
+/* A gift is in the first slot when the second one finds no space on the host. Then the giver does
+ * not have these blocks any more: the next start finds them with the receiver. */
+static void test_half_written_gift(void **state)
+{
+	(void)state;
+	static struct lp_extent mine[EXTENTS_MAX];
+	const struct lp_alloc_options options = {.hint = LP_ALLOC_NO_HINT, .extents_max = 1};
+	const struct lp_commit_need need = {.change_cnt = 1};
+	struct lp_extent one;
+	struct pair pair;
+	uint64_t cnt;
+	holes_of_one(&pair, mine, 1);
+	uint64_t before = free_of(&pair, 1);
+	fail_second_slot(&pair, LP_SIM_ENOSPC, 1);
+	assert_true(take(&pair, 0, 1, &one) < 0);
+	assert_true(free_of(&pair, 1) < before);
+	struct lp_extent got[128];
+	uint32_t got_cnt = 0;
+	while (lp_space_take(lp_shard_space(pair.rigs[1].shard), 1, &options, &got[got_cnt], &cnt) >
+	       0) {
+		reserve(&pair, 1, &need);
+		lp_shard_taken(pair.rigs[1].shard, got[got_cnt++]);
+		assert_true(got_cnt < 128);
+	}
+	assert_true(got_cnt > 0);
+	sync_one(&pair, 1);
+	lp_sim_rules_clear(lp_sim_of(pair.rigs[0].bdev));
+	pair_reopen(&pair, true);
+	for (uint32_t i = 0; i < got_cnt; i++) {
+		assert_true(lp_space_is_taken(space_of(&pair, 1), got[i]));
+		assert_false(lp_space_has(space_of(&pair, 0), got[i]));
+	}
+	pair_close(&pair, true);
 	lpi_shard_rig_fini(&pair.rigs[0]);
 }
 
@@ -409,6 +541,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_that_is_free),
 		cmocka_unit_test(test_they_go_home),
+		cmocka_unit_test(test_guest_of_all),
+		cmocka_unit_test(test_half_written_gift),
 		cmocka_unit_test(test_cuts),
 	};
 	return lp_test_main(tests, "store/shard_lend");

@@ -644,7 +644,8 @@ bool lp_space_is_pinned(const struct lp_space *space, struct lp_extent range)
 static bool chunk_is_empty(const struct lp_space *space, const struct chunk *chunk)
 {
 	struct lp_extent range = chunk_range(space, chunk->idx);
-	return lp_space_owns(space, chunk->idx) && chunk->mine.words == NULL &&
+	/* A guest who has all of its blocks may not return it: its home has leased it. */
+	return lp_space_owns(space, chunk->idx) && !chunk->is_guest && chunk->mine.words == NULL &&
 	       chunk->used_cnt == 0 && chunk->waiting_cnt == 0 && chunk->oldest_seq == 0 &&
 	       lp_alloc_is_free(space->alloc, range) && !lp_space_is_pinned(space, range);
 }

@@ -963,6 +963,31 @@ static void test_release_without_memory(void **state)
 	finish();
 }
 
+/* A guest may have all blocks of a chunk, and still it is no chunk to be returned. */
+static void test_guest_of_a_whole_chunk(void **state)
+{
+	(void)state;
+	uint64_t words[CHUNK_BLOCKS / 64] = {0};
+	struct lp_space_loose loose = {.is_begun = false};
+	struct lp_bitmap half;
+	uint32_t chunk = 0;
+	start(LP_ALLOC_BITMAP, 1);
+	lp_bitmap_init(&half, words, CHUNK_BLOCKS);
+	lp_bitmap_set(&half, 0, CHUNK_BLOCKS / 2);
+	lp_test_ok(lp_space_blocks_add(fx.space, 7, true, &half));
+	lp_bitmap_clear(&half, 0, CHUNK_BLOCKS / 2);
+	lp_bitmap_set(&half, CHUNK_BLOCKS / 2, CHUNK_BLOCKS);
+	lp_test_ok(lp_space_blocks_add(fx.space, 7, true, &half));
+	assert_null(lp_space_mine_map(fx.space, 7));
+	assert_true(lp_space_is_guest(fx.space, 7));
+	assert_false(lp_space_chunk_find_empty(fx.space, 7, 0, &chunk));
+	lp_test_err(-EBUSY, lp_space_chunk_remove(fx.space, 7));
+	assert_true(lp_space_next_loose(fx.space, true, &loose));
+	assert_int_equal(loose.chunk, 7);
+	assert_int_equal(loose.cnt, CHUNK_BLOCKS);
+	finish();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -979,6 +1004,7 @@ int main(void)
 		cmocka_unit_test(test_chunk_with_unpersisted_changes_stays),
 		cmocka_unit_test(test_group_is_bounded),
 		cmocka_unit_test(test_release_without_memory),
+		cmocka_unit_test(test_guest_of_a_whole_chunk),
 	};
 	return lp_test_main(tests, "store/space");
 }
