@@ -834,9 +834,13 @@ bool lp_chunks_answer(struct lp_chunks *chunks, uint32_t shard_idx)
 	LP_ASSERT(shard_idx < LP_SHARDS_MAX);
 	struct listener *listener = &chunks->listeners[shard_idx];
 	int was = atomic_load(&listener->question);
-	while (!atomic_compare_exchange_weak(
-		&listener->question, &was, was == QUESTION_AGAIN ? QUESTION_ASKED : QUESTION_NONE))
-		;
+	/* Who asks says so before he puts the question. So the askers of the question that was read
+	 * are seen, and one that is put after it fails the exchange. */
+	do {
+		if (atomic_load(&listener->askers) != 0)
+			return false;
+	} while (!atomic_compare_exchange_weak(
+		&listener->question, &was, was == QUESTION_AGAIN ? QUESTION_ASKED : QUESTION_NONE));
 	return was != QUESTION_AGAIN;
 }
 

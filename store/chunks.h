@@ -79,8 +79,9 @@ void lp_chunks_listen(struct lp_chunks *chunks, uint32_t shard_idx, void (*asked
 bool lp_chunks_ask(struct lp_chunks *chunks, uint32_t shard_idx);
 /* Who has asked this shard since it was called last, a bit for each. Takes no lock. */
 uint64_t lp_chunks_askers(struct lp_chunks *chunks, uint32_t shard_idx);
-/* A shard's thread, too: takes no lock. False: somebody else has asked since it was asked, who may
- * know of space that was freed after it had looked. That is no answer: it looks once more. */
+/* A shard's thread, too: takes no lock. False: somebody else has asked since it was asked, or since
+ * it called lp_chunks_askers(), who may know of space that was freed after it had looked. That is
+ * no answer: it looks once more. */
 bool lp_chunks_answer(struct lp_chunks *chunks, uint32_t shard_idx) LP_MUST_CHECK;
 /* Somebody else has not answered yet. Takes no lock. */
 bool lp_chunks_is_asking(const struct lp_chunks *chunks, uint32_t shard_idx);

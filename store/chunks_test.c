@@ -682,6 +682,13 @@ static void asked(void *arg)
 	((struct neighbour *)arg)->asked_cnt++;
 }
 
+/* As a shard does: it looks who has asked, and then answers. */
+static bool look_and_answer(struct lp_chunks *chunks, uint32_t shard_idx)
+{
+	(void)lp_chunks_askers(chunks, shard_idx);
+	return lp_chunks_answer(chunks, shard_idx);
+}
+
 /* Each is asked once until he has answered, never who asks himself, nor who has gone. Who was asked
  * again meanwhile looks again before that is an answer, however often it was. */
 static void test_asking(void **state)
@@ -705,18 +712,43 @@ static void test_asking(void **state)
 	assert_true(lp_chunks_ask(chunks, 2));
 	assert_int_equal(neighbours[0].asked_cnt, 1);
 	assert_int_equal(neighbours[1].asked_cnt, 1);
-	assert_false(lp_chunks_answer(chunks, 1));
+	assert_false(look_and_answer(chunks, 1));
 	assert_true(lp_chunks_is_asking(chunks, 2));
-	assert_true(lp_chunks_answer(chunks, 1));
-	assert_true(lp_chunks_answer(chunks, 0));
+	assert_true(look_and_answer(chunks, 1));
+	assert_true(look_and_answer(chunks, 0));
 	assert_true(lp_chunks_is_asking(chunks, 0));
 	assert_false(lp_chunks_is_asking(chunks, 2));
 	assert_true(lp_chunks_ask(chunks, 2));
 	assert_int_equal(neighbours[0].asked_cnt, 2);
 	assert_int_equal(neighbours[1].asked_cnt, 2);
-	assert_true(lp_chunks_answer(chunks, 1));
-	assert_true(lp_chunks_answer(chunks, 0));
+	assert_true(look_and_answer(chunks, 1));
+	assert_true(look_and_answer(chunks, 0));
 	lp_chunks_listen(chunks, 2, NULL, NULL);
+	assert_false(lp_chunks_is_asking(chunks, 0));
+	lp_chunks_close(chunks);
+	lp_bdev_close(bdev);
+}
+
+/* A question that came after the last look at who has asked is not answered by that look, and
+ * stays. */
+static void test_asked_since_the_look(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct neighbour neighbours[2] = {{0}};
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	lp_chunks_listen(chunks, 0, asked, &neighbours[0]);
+	lp_chunks_listen(chunks, 1, asked, &neighbours[1]);
+	assert_true(lp_chunks_answer(chunks, 1));
+	assert_true(lp_chunks_ask(chunks, 0));
+	assert_false(lp_chunks_answer(chunks, 1));
+	assert_false(lp_chunks_answer(chunks, 1));
+	assert_true(lp_chunks_is_asking(chunks, 0));
+	assert_int_equal(lp_chunks_askers(chunks, 1), 1);
+	assert_true(lp_chunks_answer(chunks, 1));
 	assert_false(lp_chunks_is_asking(chunks, 0));
 	lp_chunks_close(chunks);
 	lp_bdev_close(bdev);
@@ -727,6 +759,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ways),
 		cmocka_unit_test(test_asking),
+		cmocka_unit_test(test_asked_since_the_look),
 		cmocka_unit_test(test_reserve),
 		cmocka_unit_test(test_rot),
 		cmocka_unit_test(test_rules),
