@@ -695,6 +695,13 @@ static int splits_publish(struct lp_chunks *chunks, struct lpi_splits *next)
 	return err;
 }
 
+static bool listens(const struct lp_chunks *chunks, const struct lp_chunk_blocks *what)
+{
+	uint32_t to_idx = what->shard_idx == LP_CHUNKS_HOME ? home_of(chunks, what->chunk_idx)
+							    : what->shard_idx;
+	return chunks->listeners[to_idx].asked != NULL;
+}
+
 /* One more gift in the list, and the splits as they are with it. */
 static int give_one(const struct lp_chunks *chunks, struct lpi_splits *splits, uint32_t from_idx,
 		    const struct lp_chunk_blocks *what, struct gift **list)
@@ -705,29 +712,42 @@ static int give_one(const struct lp_chunks *chunks, struct lpi_splits *splits, u
 		return err;
 	gift->next = *list;
 	*list = gift;
-	if (chunks->listeners[gift->what.shard_idx].asked == NULL)
-		return -EBUSY;
 	return splits_move(splits, from_idx, &gift->what);
 }
 
-static int give_locked(struct lp_chunks *chunks, uint32_t from_idx,
-		       const struct lp_chunk_blocks *list, uint32_t cnt)
+/* The splits as they are to be, and the gifts that make them so. */
+static int give_plan(const struct lp_chunks *chunks, uint32_t from_idx,
+		     const struct lp_chunk_blocks *list, uint32_t cnt, struct lpi_splits *ret_next,
+		     struct gift **ret_gifts)
+{
+	int err = lpi_splits_copy(&chunks->splits, ret_next);
+	if (err < 0)
+		return err;
+	for (uint32_t i = 0; i < cnt && err == 0; i++) {
+		if (listens(chunks, &list[i]))
+			err = give_one(chunks, ret_next, from_idx, &list[i], ret_gifts);
+	}
+	if (err == 0 && *ret_gifts == NULL)
+		err = -EBUSY;
+	if (err < 0)
+		lpi_splits_fini(ret_next);
+	return err;
+}
+
+/* All of the list that somebody listens for, or nothing. */
+static int give_list(struct lp_chunks *chunks, uint32_t from_idx, struct lp_chunk_blocks *list,
+		     uint32_t cnt)
 {
 	struct lpi_splits next;
 	struct gift *gifts = NULL;
 	struct gift *gift;
-	int err = table_usable(chunks);
-	if (err == 0)
-		err = lpi_splits_copy(&chunks->splits, &next);
-	if (err < 0)
-		return err;
-	for (uint32_t i = 0; i < cnt && err == 0; i++)
-		err = give_one(chunks, &next, from_idx, &list[i], &gifts);
-	if (err == 0)
+	int err = give_plan(chunks, from_idx, list, cnt, &next, &gifts);
+	if (err == 0) {
 		err = splits_publish(chunks, &next);
-	atomic_store(&chunks->is_split_up, err == -ENOSPC);
-	lpi_splits_fini(&next);
-	chunks->stats.give_cnt += err == 0;
+		lpi_splits_fini(&next);
+		for (uint32_t i = 0; i < cnt; i++)
+			list[i].has_gone = err != -ENOSPC && listens(chunks, &list[i]);
+	}
 	while (err == 0 && (gift = gifts) != NULL) {
 		gifts = gift->next;
 		gift_deliver(chunks, gift);
@@ -736,7 +756,28 @@ static int give_locked(struct lp_chunks *chunks, uint32_t from_idx,
 	return err;
 }
 
-int lp_chunks_give(struct lp_chunks *chunks, uint32_t from_idx, const struct lp_chunk_blocks *list,
+static int give_locked(struct lp_chunks *chunks, uint32_t from_idx, struct lp_chunk_blocks *list,
+		       uint32_t cnt)
+{
+	bool is_split_up = false;
+	int err = table_usable(chunks);
+	for (uint32_t i = 0; i < cnt; i++)
+		list[i].has_gone = false;
+	if (err < 0)
+		return err;
+	err = give_list(chunks, from_idx, list, cnt);
+	while (err == -ENOSPC && cnt > 1) {
+		is_split_up = true;
+		cnt /= 2;
+		err = give_list(chunks, from_idx, list, cnt);
+	}
+	if (err == 0 || err == -ENOSPC)
+		atomic_store(&chunks->is_split_up, is_split_up || err == -ENOSPC);
+	chunks->stats.give_cnt += err == 0;
+	return err;
+}
+
+int lp_chunks_give(struct lp_chunks *chunks, uint32_t from_idx, struct lp_chunk_blocks *list,
 		   uint32_t cnt)
 {
 	LP_ASSERT(from_idx < LP_SHARDS_MAX);

@@ -366,6 +366,70 @@ static void test_gifts(void **state)
 	lp_bdev_close(bdev);
 }
 
+/* Who does not listen gets nothing, and keeps nobody else from what is given to him. What was for
+ * him is the giver's as before, as is all once the table has failed. Only what a write that failed
+ * was about may be somebody else's. */
+static void test_what_has_gone(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = lpi_disk_sim(BLOCKS * 4096, LP_SIM_CONSUMER, 1);
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
+	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO, .skip_cnt = 1, .fire_cnt = 1};
+	struct lp_chunk_blocks got;
+	uint64_t words[2][GIFT_WORDS];
+	uint32_t cnt = 0;
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	lp_chunks_listen(chunks, 0, told, &cnt);
+	lp_chunks_listen(chunks, 1, told, &cnt);
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 3), 3);
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 4), 4);
+	struct lp_chunk_blocks list[2] = {part(words[0], 3, 2, 10, 20),
+					  part(words[1], 4, 1, 10, 20)};
+	lp_test_ok(lp_chunks_give(chunks, 0, list, 2));
+	assert_false(list[0].has_gone);
+	assert_true(list[1].has_gone);
+	assert_int_equal(cnt, 1);
+	assert_true(has_part(chunks, 0, 3, 0, CHUNK_BLOCKS));
+	assert_true(has_part(chunks, 2, 3, 0, 0));
+	assert_true(has_part(chunks, 1, 4, 10, 20));
+	assert_true(lp_chunks_take_gift(chunks, 1, &got));
+	free(got.blocks.words);
+	(void)lp_sim_rule_add(lp_sim_of(bdev), &rule);
+	list[1] = part(words[1], 4, 1, 30, 40);
+	lp_test_err(-EIO, lp_chunks_give(chunks, 0, list, 2));
+	assert_false(list[0].has_gone);
+	assert_true(list[1].has_gone);
+	list[1] = part(words[1], 4, 1, 50, 60);
+	lp_test_err(-EIO, lp_chunks_give(chunks, 0, list, 2));
+	assert_false(list[0].has_gone);
+	assert_false(list[1].has_gone);
+	assert_false(lp_chunks_take_gift(chunks, 1, &got));
+	lp_chunks_close(chunks);
+	lp_bdev_close(bdev);
+}
+
+/* A few more for a table that has no room: the first makes a split shorter, and is all that is
+ * given. */
+static void give_what_fits(struct lp_chunks *chunks, uint32_t given)
+{
+	struct lp_chunk_blocks list[8];
+	uint64_t words[8][GIFT_WORDS];
+	list[0] = part(words[0], 0, 1, 5, 6);
+	for (uint32_t i = 1; i < 8; i++) {
+		uint32_t to = 1 + (given + i) / CHUNK_CNT;
+		list[i] = part(words[i], (given + i) % CHUNK_CNT, to, 4 * to, 4 * to + 1);
+		lp_bitmap_set(&list[i].blocks, 4 * to + 2, 4 * to + 3);
+	}
+	lp_test_ok(lp_chunks_give(chunks, 0, list, 8));
+	assert_true(list[0].has_gone);
+	assert_false(list[7].has_gone);
+	assert_true(lp_chunks_is_split_up(chunks));
+	list[0] = part(words[0], 0, LP_CHUNKS_HOME, 5, 6);
+	lp_test_ok(lp_chunks_give(chunks, 1, list, 1));
+	assert_false(lp_chunks_is_split_up(chunks));
+}
+
 /* The table has no room for more splits: it is as it was, and says so. One that grows then takes up
  * no more chunks than fit, and the others when there is room. */
 static void test_split_up(void **state)
@@ -404,6 +468,7 @@ static void test_split_up(void **state)
 	assert_int_equal(cnt, given);
 	lp_chunks_stats(chunks, &stats);
 	assert_int_equal(stats.split_cnt, given);
+	give_what_fits(chunks, given);
 	lp_chunks_close(chunks);
 	label.chunk_cnt = 240;
 	lp_test_ok(lp_chunks_open(bdev, &options, &chunks));
@@ -767,6 +832,7 @@ int main(void)
 		cmocka_unit_test(test_too_many_chunks),
 		cmocka_unit_test(test_grow),
 		cmocka_unit_test(test_gifts),
+		cmocka_unit_test(test_what_has_gone),
 		cmocka_unit_test(test_split_up),
 		cmocka_unit_test(test_failed_write),
 		cmocka_unit_test(test_cuts),

@@ -71,7 +71,6 @@ struct lpi_lend {
 	uint32_t chunk_cnt;
 	struct lp_chunk_blocks gifts[LPI_SHARD_GIFTS]; /* to be given by the work */
 	uint32_t gift_cnt;
-	uint32_t given_cnt; /* of them, if the result is 0 */
 	int give_result;
 };
 

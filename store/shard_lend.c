@@ -120,6 +120,7 @@ static uint64_t gift_take(struct lp_shard *shard, uint32_t chunk, uint32_t to_id
 	bool is_guest = lp_space_is_guest(shard->space, chunk);
 	gift->chunk_idx = chunk;
 	gift->shard_idx = to_idx;
+	gift->has_gone = false;
 	gift->home_idx = is_guest ? LP_CHUNKS_HOME : shard->options.shard_idx;
 	uint64_t cnt = lp_space_blocks_remove(shard->space, chunk, max, &gift->blocks);
 	if (cnt > 0)
@@ -166,31 +167,19 @@ static void choose_gifts(struct lp_shard *shard)
 	}
 }
 
-/* Those from the first on are the shard's again. */
-static void take_back(struct lp_shard *shard, uint32_t first)
+/* What was not given is the shard's again. */
+static void take_back(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;
-	for (uint32_t i = first; i < lend->gift_cnt; i++) {
+	for (uint32_t i = 0; i < lend->gift_cnt; i++) {
 		const struct lp_chunk_blocks *gift = &lend->gifts[i];
+		if (gift->has_gone)
+			continue;
 		/* What finds no memory is the shard's at its next opening. */
 		int ignored = lp_space_blocks_add(shard->space, gift->chunk_idx,
 						  gift->home_idx != shard->options.shard_idx,
 						  &gift->blocks);
 		(void)ignored;
-	}
-}
-
-/* As many as the table has room for. */
-static void give_some(struct lp_shard *shard)
-{
-	struct lpi_lend *lend = &shard->lend;
-	lend->given_cnt = lend->gift_cnt;
-	lend->give_result = lend->gift_cnt > 0 ? -ENOSPC : 0;
-	while (lend->give_result == -ENOSPC && lend->given_cnt > 0) {
-		lend->give_result = lp_chunks_give(shard->chunks, shard->options.shard_idx,
-						   lend->gifts, lend->given_cnt);
-		if (lend->give_result == -ENOSPC)
-			lend->given_cnt /= 2;
 	}
 }
 
@@ -235,7 +224,10 @@ static void work_run(struct lp_work *work)
 					       lend->chunks[i]);
 		(void)ignored;
 	}
-	give_some(shard);
+	lend->give_result = 0;
+	if (lend->gift_cnt > 0)
+		lend->give_result =
+			lp_chunks_give(shard->chunks, self_idx, lend->gifts, lend->gift_cnt);
 }
 
 static void work_done(struct lp_work *work)
@@ -243,9 +235,7 @@ static void work_done(struct lp_work *work)
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lend.work);
 	struct lpi_lend *lend = &shard->lend;
 	bool is_vain = lend->chunk_cnt == 0 && lend->give_result < 0;
-	/* Whose they are after a write that failed is known at the next opening. */
-	if (lend->give_result != -EIO)
-		take_back(shard, lend->give_result == 0 ? lend->given_cnt : 0);
+	take_back(shard);
 	for (uint32_t i = 0; i < lend->gift_cnt; i++)
 		free(lend->gifts[i].blocks.words);
 	lend->gift_cnt = 0;

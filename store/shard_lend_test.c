@@ -387,6 +387,35 @@ static void test_half_written_gift(void **state)
 	lpi_shard_rig_fini(&pair.rigs[0]);
 }
 
+/* Until the second shard has answered what was asked on behalf of the first one. */
+static void ask_second(struct pair *pair)
+{
+	struct lp_chunks *chunks = pair->rigs[0].devices.chunks[LP_MKFS_DATA];
+	assert_true(lp_chunks_ask(chunks, 0));
+	for (int i = 0; i < LP_RIG_TURNS_MAX && lp_chunks_is_asking(chunks, 0); i++)
+		turn(pair);
+	assert_false(lp_chunks_is_asking(chunks, 0));
+	assert_int_equal(lp_shard_error(pair->rigs[1].shard), 0);
+}
+
+/* Once the table has failed nothing is written, so nothing can have been given. */
+static void test_gifts_of_a_failed_table(void **state)
+{
+	(void)state;
+	static struct lp_extent mine[EXTENTS_MAX];
+	struct pair pair;
+	holes_of_one(&pair, mine, 2);
+	uint64_t before = free_of(&pair, 1);
+	fail_second_slot(&pair, LP_SIM_EIO, 1);
+	ask_second(&pair);
+	uint64_t after = free_of(&pair, 1);
+	assert_true(after < before && after > LP_SHARD_CUT_BLOCKS);
+	ask_second(&pair);
+	assert_int_equal(free_of(&pair, 1), after);
+	pair_close(&pair, true);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
 /* --- Cuts ------------------------------------------------------------------------------------- */
 
 #define STEPS     16u
@@ -543,6 +572,7 @@ int main(void)
 		cmocka_unit_test(test_they_go_home),
 		cmocka_unit_test(test_guest_of_all),
 		cmocka_unit_test(test_half_written_gift),
+		cmocka_unit_test(test_gifts_of_a_failed_table),
 		cmocka_unit_test(test_cuts),
 	};
 	return lp_test_main(tests, "store/shard_lend");
