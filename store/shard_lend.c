@@ -17,7 +17,7 @@
  * has the index flushed, unless there is enough of which that is known already. Once: what is freed
  * meanwhile is for the next who asks, also if he asks before the answer: then all this is done once
  * more before it. An idle shard does it, too. On a device that is really full that would be in vain
- * each time: so it is done only when something was freed since.
+ * each time: so it is done only when something was freed since, or is free without a record.
  *
  *   asked -> [records of the space, until there are no more] -> [flush] -> [return or give] ->
  * answer
@@ -58,8 +58,12 @@ static bool must_end(const struct lp_shard *shard)
 	return is_over(shard) || now_of(shard) >= shard->lend.end_ns;
 }
 
+/* Nothing could be given, and that stays so until something is freed. With waiters of its own the
+ * shard did not even try. */
 static void note_vain(struct lp_shard *shard)
 {
+	if (!lpi_space_waiters_is_empty(&shard->space_waiters))
+		return;
 	shard->lend.removals = shard->removals;
 	shard->lend.used_blocks = lp_space_used_blocks(shard->space);
 }
@@ -234,7 +238,7 @@ static void work_done(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lend.work);
 	struct lpi_lend *lend = &shard->lend;
-	bool is_vain = lend->chunk_cnt == 0 && lend->give_result < 0;
+	bool is_vain = lend->chunk_cnt == 0 && lend->give_result == -ENOSPC;
 	take_back(shard);
 	for (uint32_t i = 0; i < lend->gift_cnt; i++)
 		free(lend->gifts[i].blocks.words);
@@ -312,12 +316,21 @@ static void timer_fire(struct lp_timer *timer)
 	step(LP_CONTAINER_OF(timer, struct lp_shard, lend.timer));
 }
 
-/* If nothing was freed since a round in vain, another one would be, too. */
+/* Some of what is free cannot be given for want of a record. */
+static bool has_unrecorded(const struct lp_shard *shard)
+{
+	return lp_space_loose_blocks(shard->space) <
+	       lp_alloc_free_blocks(lp_space_alloc(shard->space));
+}
+
+/* If nothing was freed since a round in vain, another one would be, too. Unless the shard was busy
+ * in that round: then the records were old before the index had them. */
 static bool is_worth_it(const struct lp_shard *shard)
 {
 	return free_of(shard) > 0 &&
 	       (shard->lend.removals != shard->removals ||
-		shard->lend.used_blocks != lp_space_used_blocks(shard->space));
+		shard->lend.used_blocks != lp_space_used_blocks(shard->space) ||
+		has_unrecorded(shard));
 }
 
 /* So much of its free space can be given as it is that a round for the rest can wait. */
@@ -365,7 +378,8 @@ void lpi_lend_look(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;
 	struct lp_space_loose loose = {.is_begun = false};
-	if (lend->is_running || is_over(shard))
+	if (lend->is_running || is_over(shard) ||
+	    !lpi_space_waiters_is_empty(&shard->space_waiters))
 		return;
 	for (uint32_t i = 0; i < LPI_SHARD_GIFTS; i++) {
 		if (!lp_space_next_loose(shard->space, true, &loose) ||

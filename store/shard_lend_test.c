@@ -416,6 +416,46 @@ static void test_gifts_of_a_failed_table(void **state)
 	lpi_shard_rig_fini(&pair.rigs[0]);
 }
 
+/* One block goes from here to there, as an overwrite does it. */
+static void overwrite(struct pair *pair, uint32_t shard, struct lp_extent *at)
+{
+	const struct lp_alloc_options options = {.hint = LP_ALLOC_NO_HINT, .extents_max = 1};
+	const struct lp_commit_need need = {.change_cnt = 2};
+	struct lp_extent old = *at;
+	uint64_t cnt;
+	reserve(pair, shard, &need);
+	if (lp_space_take(lp_shard_space(pair->rigs[shard].shard), 1, &options, at, &cnt) < 0) {
+		*at = old;
+		return;
+	}
+	lp_shard_taken(pair->rigs[shard].shard, *at);
+	lp_shard_freed(pair->rigs[shard].shard, old);
+	sync_one(pair, shard);
+}
+
+/* A shard that was busy when it was asked gives when it is asked again later, though it has as much
+ * in use as then. */
+static void test_busy_and_then_idle(void **state)
+{
+	(void)state;
+	static struct lp_extent mine[EXTENTS_MAX];
+	struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
+	struct lp_extent got;
+	struct pair pair;
+	holes_of_one(&pair, mine, 1);
+	struct lp_extent at = {mine[0].block + 1, 1};
+	lp_shard_wait_space(pair.rigs[0].shard, &told.waiter);
+	for (int i = 0; i < LP_RIG_TURNS_MAX && !told.done; i++) {
+		overwrite(&pair, 1, &at);
+		turn(&pair);
+	}
+	assert_true(told.done);
+	sync_one(&pair, 1);
+	lp_test_ok(take(&pair, 0, 1, &got));
+	pair_close(&pair, true);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
 /* --- Cuts ------------------------------------------------------------------------------------- */
 
 #define STEPS     16u
@@ -573,6 +613,7 @@ int main(void)
 		cmocka_unit_test(test_guest_of_all),
 		cmocka_unit_test(test_half_written_gift),
 		cmocka_unit_test(test_gifts_of_a_failed_table),
+		cmocka_unit_test(test_busy_and_then_idle),
 		cmocka_unit_test(test_cuts),
 	};
 	return lp_test_main(tests, "store/shard_lend");
