@@ -20,28 +20,35 @@ struct pair {
 	uint64_t block_cnt; /* of all chunks */
 };
 
-static void pair_open(struct pair *pair, struct lp_bdev *bdev)
+/* All but the second shard, which *ret says how to open. */
+static void pair_open_first(struct pair *pair, struct lp_bdev *bdev, struct lp_shard_options *ret)
 {
 	struct lpi_shard_rig *first = &pair->rigs[0];
 	lpi_shard_rig_init(first, bdev);
 	lp_test_ok(lpi_shard_rig_open(first));
 	pair->rigs[1] = *first;
-	const struct lp_shard_options options = {.reactor = first->reactor,
-						 .workers = first->workers,
-						 .devices = &first->devices,
-						 .bufs = first->bufs,
-						 .shard_idx = 1,
-						 .sim_clock = &first->clock.clock,
-						 .index_cache_bytes = 1 << 20,
-						 .index_buffer_bytes = 1 << 16,
-						 .deferred_blocks_max = 64,
-						 .files_reserve_bytes = 1 << 20};
 	pair->rigs[1].shard = NULL;
-	lp_test_ok(lp_shard_open(&options, &pair->rigs[1].shard));
+	*ret = (struct lp_shard_options){.reactor = first->reactor,
+					 .workers = first->workers,
+					 .devices = &first->devices,
+					 .bufs = first->bufs,
+					 .shard_idx = 1,
+					 .sim_clock = &first->clock.clock,
+					 .index_cache_bytes = 1 << 20,
+					 .index_buffer_bytes = 1 << 16,
+					 .deferred_blocks_max = 64,
+					 .files_reserve_bytes = 1 << 20};
 	const struct lp_disk_label *label = &first->devices.label[LP_MKFS_DATA];
 	pair->base = label->chunk_base;
 	pair->block_cnt = (uint64_t)label->chunk_cnt * label->chunk_blocks;
 	assert_true(pair->block_cnt <= BLOCKS_MAX);
+}
+
+static void pair_open(struct pair *pair, struct lp_bdev *bdev)
+{
+	struct lp_shard_options second;
+	pair_open_first(pair, bdev, &second);
+	lp_test_ok(lp_shard_open(&second, &pair->rigs[1].shard));
 }
 
 static void pair_new(struct pair *pair)
@@ -456,6 +463,66 @@ static void test_busy_and_then_idle(void **state)
 	lpi_shard_rig_fini(&pair.rigs[0]);
 }
 
+static void ignore(void *arg)
+{
+	(void)arg;
+}
+
+/* The table says that the block is the first shard's; its owner is not asked. */
+static void steal_from_second(struct lp_bdev *bdev, const struct lp_disk_label *label,
+			      uint64_t block)
+{
+	const struct lp_chunks_options options = {.label = label};
+	uint64_t words[LP_SPACE_CHUNK_BLOCKS_MAX / 64] = {0};
+	struct lp_chunk_blocks one = {.shard_idx = 0};
+	struct lp_chunks *chunks = NULL;
+	lp_test_ok(lp_chunks_open(bdev, &options, &chunks));
+	one.chunk_idx = lp_chunks_of_block(chunks, block);
+	lp_bitmap_init(&one.blocks, words, label->chunk_blocks);
+	uint64_t at = block - lp_chunks_extent(chunks, one.chunk_idx).block;
+	lp_bitmap_set(&one.blocks, at, at + 1);
+	lp_chunks_listen(chunks, 0, ignore, NULL);
+	lp_test_ok(lp_chunks_give(chunks, 1, &one, 1));
+	lp_chunks_close(chunks);
+}
+
+/* A payload in the log, or a record in the index, for a block that another shard has: refused. That
+ * the rest of the chunk is the shard's own makes no difference. */
+static void payload_of_a_stolen_block(enum lp_deferred_store kind)
+{
+	struct lp_shard_options second;
+	struct lp_commit_need need = {.data_cnt = 0};
+	struct lp_extent got;
+	struct pair pair;
+	pair_new(&pair);
+	lp_test_ok(take(&pair, 1, 1, &got));
+	sync_both(&pair);
+	struct lp_extent stolen = {got.block + 1, 1};
+	assert_true(lp_alloc_is_free(lp_space_alloc(space_of(&pair, 1)), stolen));
+	lp_shard_set_deferred_store(pair.rigs[1].shard, kind);
+	lp_shard_defer_need(pair.rigs[1].shard, 1, &need);
+	reserve(&pair, 1, &need);
+	lpi_shard_defer(&pair.rigs[1], stolen.block, 7);
+	sync_both(&pair);
+	const struct lp_disk_label label = pair.rigs[0].devices.label[LP_MKFS_DATA];
+	pair_close(&pair, true);
+	struct lp_bdev *bdev = pair.rigs[0].bdev;
+	pair.rigs[0].bdev = NULL;
+	lpi_shard_rig_fini(&pair.rigs[0]);
+	steal_from_second(bdev, &label, stolen.block);
+	pair_open_first(&pair, bdev, &second);
+	lp_test_err(-EUCLEAN, lp_shard_open(&second, &pair.rigs[1].shard));
+	lp_test_ok(lpi_shard_rig_close(&pair.rigs[0], true));
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
+static void test_payload_of_a_stolen_block(void **state)
+{
+	(void)state;
+	payload_of_a_stolen_block(LP_DEFERRED_LOG);
+	payload_of_a_stolen_block(LP_DEFERRED_KV);
+}
+
 /* --- Cuts ------------------------------------------------------------------------------------- */
 
 #define STEPS     16u
@@ -614,6 +681,7 @@ int main(void)
 		cmocka_unit_test(test_half_written_gift),
 		cmocka_unit_test(test_gifts_of_a_failed_table),
 		cmocka_unit_test(test_busy_and_then_idle),
+		cmocka_unit_test(test_payload_of_a_stolen_block),
 		cmocka_unit_test(test_cuts),
 	};
 	return lp_test_main(tests, "store/shard_lend");
