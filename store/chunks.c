@@ -81,8 +81,11 @@ static size_t used_bytes(uint32_t chunk_cnt)
 	return LP_DISK_CHUNKS_SIZE + (size_t)chunk_cnt * LP_DISK_CHUNK_SIZE;
 }
 
-static uint32_t slot_crc(const uint8_t *slot, size_t used)
+/* Of the header and the entries. It does not cover the splits, so that it is right for older code,
+ * too, which then says that it does not know the version. */
+static uint32_t slot_crc(const uint8_t *slot, uint32_t chunk_cnt)
 {
+	size_t used = used_bytes(chunk_cnt);
 	uint8_t header[LP_DISK_CHUNKS_SIZE];
 	memcpy(header, slot, sizeof(header));
 	memset(header + LP_DISK_CHUNKS_CRC_OFF, 0, LP_DISK_CHUNKS_CRC_SIZE);
@@ -117,18 +120,21 @@ static void slot_encode(const struct lp_chunks *chunks, uint64_t sequence, uint3
 		header.split_cnt = chunks->splits.cnt;
 		header.split_bytes = (uint32_t)chunks->split_bytes;
 		header.block_cnt = chunks->chunk_blocks;
+		header.split_crc = lp_crc32c(0, chunks->slot + used_bytes(chunks->chunk_cnt),
+					     chunks->split_bytes);
 	}
 	memcpy(header.device_uuid, chunks->device_uuid, LP_UUID_BYTES);
 	lp_disk_chunks_encode(&header, chunks->slot);
 	lp_put_le32(chunks->slot + LP_DISK_CHUNKS_CRC_OFF,
-		    slot_crc(chunks->slot, slot_used(chunks)));
+		    slot_crc(chunks->slot, chunks->chunk_cnt));
 }
 
 /* The version says whether there are any. */
 static bool version_is_right(const struct lp_disk_chunks *header)
 {
 	if (header->version == CHUNKS_VERSION)
-		return header->split_cnt == 0 && header->split_bytes == 0 && header->block_cnt == 0;
+		return header->split_cnt == 0 && header->split_bytes == 0 &&
+		       header->block_cnt == 0 && header->split_crc == 0;
 	return header->version == CHUNKS_VERSION_SPLIT && header->split_cnt != 0;
 }
 
@@ -178,17 +184,26 @@ int lp_chunks_decode(const void *bytes, size_t len, uint32_t slot_idx, const uin
 		return LP_CORRUPT(LP_DISK_CHUNKS_CHUNK_CNT_OFF,
 				  "chunk table slot %u: chunk_cnt %u is beyond its end", slot_idx,
 				  header.chunk_cnt);
-	if (header.split_bytes > len - used_bytes(header.chunk_cnt))
-		return LP_CORRUPT(LP_DISK_CHUNKS_SPLIT_BYTES_OFF,
-				  "chunk table slot %u: split_bytes %u is beyond its end", slot_idx,
-				  header.split_bytes);
-	if (header.crc != slot_crc(bytes, used_bytes(header.chunk_cnt) + header.split_bytes))
+	if (header.crc != slot_crc(bytes, header.chunk_cnt))
 		return LP_CORRUPT_CRC(0, "chunk table slot %u", slot_idx);
+	if (header.version > CHUNKS_VERSION_SPLIT)
+		return LP_CORRUPT(LP_DISK_CHUNKS_VERSION_OFF,
+				  "chunk table slot %u has version %u, this program knows versions "
+				  "up to %u: use a newer Lapis",
+				  slot_idx, header.version, CHUNKS_VERSION_SPLIT);
 	if (!version_is_right(&header) || header.slot != slot_idx || header.sequence == 0 ||
 	    !lp_disk_chunks_reserved_is_zero(&header) ||
 	    memcmp(header.device_uuid, device_uuid, LP_UUID_BYTES) != 0)
 		return LP_CORRUPT(0, "chunk table slot %u: version, slot, sequence or device",
 				  slot_idx);
+	if (header.split_bytes > len - used_bytes(header.chunk_cnt))
+		return LP_CORRUPT(LP_DISK_CHUNKS_SPLIT_BYTES_OFF,
+				  "chunk table slot %u: split_bytes %u is beyond its end", slot_idx,
+				  header.split_bytes);
+	if (header.split_crc !=
+	    lp_crc32c(0, (const uint8_t *)bytes + used_bytes(header.chunk_cnt), header.split_bytes))
+		return LP_CORRUPT_CRC(used_bytes(header.chunk_cnt),
+				      "chunk table slot %u: its splits", slot_idx);
 	for (uint32_t i = 0; i < header.chunk_cnt; i++) {
 		struct lp_disk_chunk entry;
 		entry_get(bytes, i, &entry);

@@ -409,6 +409,59 @@ static void test_what_has_gone(void **state)
 	lp_bdev_close(bdev);
 }
 
+/* The crc of a slot as code reads it that does not know of splits. */
+static bool crc_is_right(const uint8_t *slot, size_t end)
+{
+	uint8_t copy[4096];
+	memcpy(copy, slot, end);
+	lp_put_le32(copy + LP_DISK_CHUNKS_CRC_OFF, 0);
+	return lp_get_le32(slot + LP_DISK_CHUNKS_CRC_OFF) == lp_crc32c(0, copy, end);
+}
+
+/* Code that does not know a version says so: what it knows of the slot is sound. What is behind the
+ * entries has a checksum of its own, and rot in it is found. */
+static void test_versions(void **state)
+{
+	(void)state;
+	static _Alignas(4096) uint8_t slot[4096];
+	struct lp_bdev *bdev = NULL;
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct lp_disk_chunks header;
+	uint64_t words[GIFT_WORDS];
+	uint32_t cnt = 0;
+	size_t end = LP_DISK_CHUNKS_SIZE + CHUNK_CNT * (size_t)LP_DISK_CHUNK_SIZE;
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	lp_chunks_listen(chunks, 1, told, &cnt);
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 3), 3);
+	lp_test_ok(lp_bdev_read_sync(bdev, slot, sizeof(slot), slot_offset(0)));
+	assert_true(crc_is_right(slot, end));
+	assert_int_equal(lp_get_le32(slot + LP_DISK_CHUNKS_VERSION_OFF), 1);
+	struct lp_chunk_blocks one = part(words, 3, 1, 10, 20);
+	lp_test_ok(lp_chunks_give(chunks, 0, &one, 1));
+	lp_chunks_close(chunks);
+	lp_test_ok(lp_bdev_read_sync(bdev, slot, sizeof(slot), slot_offset(0)));
+	assert_true(crc_is_right(slot, end));
+	assert_int_equal(lp_get_le32(slot + LP_DISK_CHUNKS_VERSION_OFF), 2);
+	lp_test_ok(lp_chunks_decode(slot, sizeof(slot), 0, label.device_uuid, &header));
+	assert_true(header.split_bytes > 0);
+	for (uint64_t bit = 8 * end; bit < 8 * (end + header.split_bytes); bit++) {
+		struct lp_disk_chunks got;
+		slot[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		lp_test_err(-EBADMSG,
+			    lp_chunks_decode(slot, sizeof(slot), 0, label.device_uuid, &got));
+		slot[bit / 8] ^= (uint8_t)(1u << bit % 8);
+	}
+	lp_put_le32(slot + LP_DISK_CHUNKS_VERSION_OFF, 3);
+	lp_put_le32(slot + LP_DISK_CHUNKS_SPLIT_BYTES_OFF, 0x77777777);
+	lp_put_le32(slot + LP_DISK_CHUNKS_CRC_OFF, 0);
+	lp_put_le32(slot + LP_DISK_CHUNKS_CRC_OFF, lp_crc32c(0, slot, end));
+	lp_test_err(-EUCLEAN, lp_chunks_decode(slot, sizeof(slot), 0, label.device_uuid, &header));
+	assert_non_null(strstr(lp_corruption_find(0)->what, "version 3"));
+	lp_bdev_close(bdev);
+}
+
 /* A few more for a table that has no room: the first makes a split shorter, and is all that is
  * given. */
 static void give_what_fits(struct lp_chunks *chunks, uint32_t given)
@@ -832,6 +885,7 @@ int main(void)
 		cmocka_unit_test(test_too_many_chunks),
 		cmocka_unit_test(test_grow),
 		cmocka_unit_test(test_gifts),
+		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_what_has_gone),
 		cmocka_unit_test(test_split_up),
 		cmocka_unit_test(test_failed_write),
