@@ -8,7 +8,7 @@
 
 #include "fuse/machine_test.h"
 
-#define PAGE      4096u
+#define PAGE      UINT64_C(4096)
 #define TURNS_MAX 2000u
 
 static int allocate(struct lpi_kernel *kernel, uint64_t node, uint32_t mode, uint64_t offset,

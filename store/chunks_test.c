@@ -510,7 +510,7 @@ static void test_split_up(void **state)
 		assert_false(lp_chunks_is_split_up(chunks));
 		uint32_t to = 1 + given / CHUNK_CNT;
 		struct lp_chunk_blocks one = part(words, given % CHUNK_CNT, to, 0, 0);
-		for (uint64_t k = 4 * to; k < 4 * to + 4; k += 2)
+		for (uint64_t k = UINT64_C(4) * to; k < UINT64_C(4) * (to + 1); k += 2)
 			lp_bitmap_set(&one.blocks, k, k + 1);
 		err = lp_chunks_give(chunks, 0, &one, 1);
 		given += err == 0;
@@ -532,7 +532,7 @@ static void test_split_up(void **state)
 	for (uint32_t i = 0; i < 60; i++) {
 		uint32_t to = 1 + i / CHUNK_CNT;
 		struct lp_chunk_blocks one = part(words, i % CHUNK_CNT, 0, 0, 0);
-		for (uint64_t k = 4 * to; k < 4 * to + 4; k += 2)
+		for (uint64_t k = UINT64_C(4) * to; k < UINT64_C(4) * (to + 1); k += 2)
 			lp_bitmap_set(&one.blocks, k, k + 1);
 		lp_test_ok(lp_chunks_give(chunks, to, &one, 1));
 	}

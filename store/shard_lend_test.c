@@ -635,7 +635,7 @@ static void set_scene(struct pair *pair)
 	}
 	/* What was in a block that goes away must not come back, over its next owner's. */
 	for (uint32_t i = 0; i < 8; i++)
-		write_block(pair, 1, mine[0].block + 2 * i, 99);
+		write_block(pair, 1, mine[0].block + UINT64_C(2) * i, 99);
 	sync_both(pair);
 	(void)free_holes(pair, 1, mine, 1);
 	for (uint64_t k = 0; k < mine[0].cnt; k += 2)
