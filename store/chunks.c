@@ -7,7 +7,9 @@
  * written each time: 2 bytes per chunk.
  *
  * Splits are apart from the slot in memory, which gets them behind its entries when it is encoded.
- * They are changed in a copy, which takes the former's place when it has turned out to fit. */
+ * They are changed in a copy, which takes the former's place when it has turned out to fit.
+ *
+ * Long because all of it reads and changes one table under one lock. */
 #include "store/chunks.h"
 
 #include <pthread.h>

@@ -4,7 +4,9 @@
  * (rule S3); records from the device are checked before they are believed.
  * Method: a model of frames, records and what is persisted drives random groups, pins,
  * checkpoints, chunks that come and go, and crashes, on each kind of allocator; each rule
- * once more by hand; every byte of a record spoilt. */
+ * once more by hand; every byte of a record spoilt.
+ *
+ * Long because the rules by hand need the model's records and frames. */
 #include "base/test.h"
 
 #include "base/crc32c.h"
