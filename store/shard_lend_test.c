@@ -9,6 +9,7 @@
 
 #include "store/shard_impl.h"
 
+#define CUTS        48u
 #define SEED        UINT64_C(33)
 #define BLOCKS_MAX  UINT64_C(24576)
 #define EXTENTS_MAX 4096u
@@ -440,6 +441,62 @@ static void overwrite(struct pair *pair, uint32_t shard, struct lp_extent *at)
 	sync_one(pair, shard);
 }
 
+/* Wherever the power fails both shards can be opened, and no block has two owners. */
+static void cut_and_open(struct pair *pair, uint32_t cut_cnt)
+{
+	struct lp_sim *sim = lp_sim_of(pair->rigs[0].bdev);
+	struct lp_sim_cutter *cutter = NULL;
+	uint64_t first = lp_sim_event_first(sim);
+	uint64_t every = (lp_sim_event_count(sim) - first) / cut_cnt + 1;
+	lp_test_ok(lp_sim_cutter_new(sim, NULL, &cutter));
+	for (bool more = true; more; more = lp_sim_cutter_next(cutter)) {
+		uint64_t event = lp_sim_cutter_event(cutter);
+		if ((event - first) % every != every - 1)
+			continue;
+		struct pair left;
+		pair_open(&left, lp_sim_cutter_cut(cutter, event));
+		for (uint64_t i = 0; i < left.block_cnt; i++) {
+			struct lp_extent block = {left.base + i, 1};
+			assert_false(lp_space_has(space_of(&left, 0), block) &&
+				     lp_space_has(space_of(&left, 1), block));
+		}
+		pair_close(&left, true);
+		lpi_shard_rig_fini(&left.rigs[0]);
+	}
+	lp_sim_cutter_free(cutter);
+}
+
+/* A shard that is busy when it is asked gives all the same. */
+static void test_busy(void **state)
+{
+	(void)state;
+	static struct lp_extent mine[EXTENTS_MAX];
+	struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
+	struct lp_extent got;
+	struct pair pair;
+	uint32_t cnt = 0;
+	holes_of_one(&pair, mine, 1);
+	lp_sim_trim_log(lp_sim_of(pair.rigs[0].bdev));
+	struct lp_extent at = {mine[0].block + 1, 1};
+	lp_shard_wait_space(pair.rigs[0].shard, &told.waiter);
+	for (; cnt < LP_RIG_TURNS_MAX && !told.done; cnt++) {
+		overwrite(&pair, 1, &at);
+		turn(&pair);
+	}
+	assert_true(cnt > 1);
+	lp_test_ok(told.result);
+	lp_test_ok(take(&pair, 0, 1, &got));
+	for (uint32_t i = 0; i < FRAME_MAX; i++)
+		overwrite(&pair, 1, &at);
+	sync_both(&pair);
+	cut_and_open(&pair, CUTS);
+	pair_reopen(&pair, true);
+	assert_true(lp_space_is_used(space_of(&pair, 0), got));
+	assert_true(lp_space_is_used(space_of(&pair, 1), at));
+	pair_close(&pair, true);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
 /* A shard that was busy when it was asked gives when it is asked again later, though it has as much
  * in use as then. */
 static void test_busy_and_then_idle(void **state)
@@ -528,7 +585,6 @@ static void test_payload_of_a_stolen_block(void **state)
 #define STEPS     16u
 #define STEP_TAKE 12u
 #define STEP_KEEP 3u
-#define CUTS      48u
 
 /* Of each block who has it, and what is in it: 0 nobody, else shard + 1 and a tag. */
 struct history {
@@ -680,6 +736,7 @@ int main(void)
 		cmocka_unit_test(test_guest_of_all),
 		cmocka_unit_test(test_half_written_gift),
 		cmocka_unit_test(test_gifts_of_a_failed_table),
+		cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_busy_and_then_idle),
 		cmocka_unit_test(test_payload_of_a_stolen_block),
 		cmocka_unit_test(test_cuts),
