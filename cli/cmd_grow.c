@@ -14,9 +14,12 @@ static void report(const char *path, const struct lp_grow_result *result)
 	char from[32];
 	char to[32];
 	char idle[32];
+	char waiting[32];
 	(void)lpi_cli_format_size(result->old_blocks * LP_BLOCK_BYTES, from, sizeof(from));
 	(void)lpi_cli_format_size(result->new_blocks * LP_BLOCK_BYTES, to, sizeof(to));
 	(void)lpi_cli_format_size(result->idle_blocks * LP_BLOCK_BYTES, idle, sizeof(idle));
+	(void)lpi_cli_format_size(result->waiting_blocks * LP_BLOCK_BYTES, waiting,
+				  sizeof(waiting));
 	if (result->old_blocks == result->new_blocks)
 		(void)printf("%s: uses all of its %s already\n", path, to);
 	else
@@ -26,6 +29,11 @@ static void report(const char *path, const struct lp_grow_result *result)
 			     "size, %u chunks or %llu TiB, and no further\n",
 			     path, idle, LP_LABEL_GROWTH_MAX, LP_SPACE_CHUNKS_MAX,
 			     (unsigned long long)LP_ALLOC_BLOCKS_MAX * LP_BLOCK_BYTES >> 40);
+	if (result->waiting_blocks > 0)
+		(void)printf("%s: %s of it cannot be used yet: the store was so full that its "
+			     "shards have lent each other single blocks, and there is no room to "
+			     "name more chunks; remove objects, and restart the daemon later\n",
+			     path, waiting);
 }
 
 static const char *reason(int err, const struct lp_label_why *why)

@@ -154,6 +154,7 @@ static void test_refused_late(void **state)
 	/* However long ago that was. */
 	idle(&world, LP_NS_PER_S);
 	assert_false(world.is_done);
+	assert_true(lp_chunks_askers(chunks, OTHER_SHARD) != 0);
 	assert_true(lp_chunks_answer(chunks, OTHER_SHARD));
 	lp_chunks_listen(chunks, OTHER_SHARD, NULL, NULL);
 	lp_test_ok(finish(&world));

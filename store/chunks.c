@@ -7,7 +7,9 @@
  * written each time: 2 bytes per chunk.
  *
  * Splits are apart from the slot in memory, which gets them behind its entries when it is encoded.
- * They are changed in a copy, which takes the former's place when it has turned out to fit. */
+ * They are changed in a copy, which takes the former's place when it has turned out to fit.
+ *
+ * Long because all of it reads and changes one table under one lock. */
 #include "store/chunks.h"
 
 #include <pthread.h>
@@ -81,8 +83,11 @@ static size_t used_bytes(uint32_t chunk_cnt)
 	return LP_DISK_CHUNKS_SIZE + (size_t)chunk_cnt * LP_DISK_CHUNK_SIZE;
 }
 
-static uint32_t slot_crc(const uint8_t *slot, size_t used)
+/* Of the header and the entries. It does not cover the splits, so that it is right for older code,
+ * too, which then says that it does not know the version. */
+static uint32_t slot_crc(const uint8_t *slot, uint32_t chunk_cnt)
 {
+	size_t used = used_bytes(chunk_cnt);
 	uint8_t header[LP_DISK_CHUNKS_SIZE];
 	memcpy(header, slot, sizeof(header));
 	memset(header + LP_DISK_CHUNKS_CRC_OFF, 0, LP_DISK_CHUNKS_CRC_SIZE);
@@ -117,18 +122,21 @@ static void slot_encode(const struct lp_chunks *chunks, uint64_t sequence, uint3
 		header.split_cnt = chunks->splits.cnt;
 		header.split_bytes = (uint32_t)chunks->split_bytes;
 		header.block_cnt = chunks->chunk_blocks;
+		header.split_crc = lp_crc32c(0, chunks->slot + used_bytes(chunks->chunk_cnt),
+					     chunks->split_bytes);
 	}
 	memcpy(header.device_uuid, chunks->device_uuid, LP_UUID_BYTES);
 	lp_disk_chunks_encode(&header, chunks->slot);
 	lp_put_le32(chunks->slot + LP_DISK_CHUNKS_CRC_OFF,
-		    slot_crc(chunks->slot, slot_used(chunks)));
+		    slot_crc(chunks->slot, chunks->chunk_cnt));
 }
 
 /* The version says whether there are any. */
 static bool version_is_right(const struct lp_disk_chunks *header)
 {
 	if (header->version == CHUNKS_VERSION)
-		return header->split_cnt == 0 && header->split_bytes == 0 && header->block_cnt == 0;
+		return header->split_cnt == 0 && header->split_bytes == 0 &&
+		       header->block_cnt == 0 && header->split_crc == 0;
 	return header->version == CHUNKS_VERSION_SPLIT && header->split_cnt != 0;
 }
 
@@ -178,17 +186,26 @@ int lp_chunks_decode(const void *bytes, size_t len, uint32_t slot_idx, const uin
 		return LP_CORRUPT(LP_DISK_CHUNKS_CHUNK_CNT_OFF,
 				  "chunk table slot %u: chunk_cnt %u is beyond its end", slot_idx,
 				  header.chunk_cnt);
-	if (header.split_bytes > len - used_bytes(header.chunk_cnt))
-		return LP_CORRUPT(LP_DISK_CHUNKS_SPLIT_BYTES_OFF,
-				  "chunk table slot %u: split_bytes %u is beyond its end", slot_idx,
-				  header.split_bytes);
-	if (header.crc != slot_crc(bytes, used_bytes(header.chunk_cnt) + header.split_bytes))
+	if (header.crc != slot_crc(bytes, header.chunk_cnt))
 		return LP_CORRUPT_CRC(0, "chunk table slot %u", slot_idx);
+	if (header.version > CHUNKS_VERSION_SPLIT)
+		return LP_CORRUPT(LP_DISK_CHUNKS_VERSION_OFF,
+				  "chunk table slot %u has version %u, this program knows versions "
+				  "up to %u: use a newer Lapis",
+				  slot_idx, header.version, CHUNKS_VERSION_SPLIT);
 	if (!version_is_right(&header) || header.slot != slot_idx || header.sequence == 0 ||
 	    !lp_disk_chunks_reserved_is_zero(&header) ||
 	    memcmp(header.device_uuid, device_uuid, LP_UUID_BYTES) != 0)
 		return LP_CORRUPT(0, "chunk table slot %u: version, slot, sequence or device",
 				  slot_idx);
+	if (header.split_bytes > len - used_bytes(header.chunk_cnt))
+		return LP_CORRUPT(LP_DISK_CHUNKS_SPLIT_BYTES_OFF,
+				  "chunk table slot %u: split_bytes %u is beyond its end", slot_idx,
+				  header.split_bytes);
+	if (header.split_crc !=
+	    lp_crc32c(0, (const uint8_t *)bytes + used_bytes(header.chunk_cnt), header.split_bytes))
+		return LP_CORRUPT_CRC(used_bytes(header.chunk_cnt),
+				      "chunk table slot %u: its splits", slot_idx);
 	for (uint32_t i = 0; i < header.chunk_cnt; i++) {
 		struct lp_disk_chunk entry;
 		entry_get(bytes, i, &entry);
@@ -215,7 +232,9 @@ static int slot_write(struct lp_chunks *chunks, uint64_t sequence, uint32_t slot
 }
 
 /* Makes the table in memory durable in both slots, or marks it failed. -ENOSPC: it does not fit,
- * and nothing was written. */
+ * and nothing was written. A write that failed is always -EIO, whatever the device says: its slot
+ * may hold the new table, and the caller must not take its change for undone. mkfs has written both
+ * slots to their ends, so that a sparse image has room for them (rule S7). */
 static int table_publish(struct lp_chunks *chunks)
 {
 	uint64_t sequence = chunks->sequence + 1;
@@ -224,11 +243,12 @@ static int table_publish(struct lp_chunks *chunks)
 		return err;
 	for (uint32_t i = 0; i < SLOT_CNT && err == 0; i++)
 		err = slot_write(chunks, sequence, i);
-	if (err < 0)
+	if (err < 0) {
 		chunks->failed = true;
-	else
-		chunks->sequence = sequence;
-	return err;
+		return -EIO;
+	}
+	chunks->sequence = sequence;
+	return 0;
 }
 
 static int table_new(struct lp_bdev *bdev, const struct lp_disk_label *label,
@@ -692,6 +712,13 @@ static int splits_publish(struct lp_chunks *chunks, struct lpi_splits *next)
 	return err;
 }
 
+static bool listens(const struct lp_chunks *chunks, const struct lp_chunk_blocks *what)
+{
+	uint32_t to_idx = what->shard_idx == LP_CHUNKS_HOME ? home_of(chunks, what->chunk_idx)
+							    : what->shard_idx;
+	return chunks->listeners[to_idx].asked != NULL;
+}
+
 /* One more gift in the list, and the splits as they are with it. */
 static int give_one(const struct lp_chunks *chunks, struct lpi_splits *splits, uint32_t from_idx,
 		    const struct lp_chunk_blocks *what, struct gift **list)
@@ -702,29 +729,42 @@ static int give_one(const struct lp_chunks *chunks, struct lpi_splits *splits, u
 		return err;
 	gift->next = *list;
 	*list = gift;
-	if (chunks->listeners[gift->what.shard_idx].asked == NULL)
-		return -EBUSY;
 	return splits_move(splits, from_idx, &gift->what);
 }
 
-static int give_locked(struct lp_chunks *chunks, uint32_t from_idx,
-		       const struct lp_chunk_blocks *list, uint32_t cnt)
+/* The splits as they are to be, and the gifts that make them so. */
+static int give_plan(const struct lp_chunks *chunks, uint32_t from_idx,
+		     const struct lp_chunk_blocks *list, uint32_t cnt, struct lpi_splits *ret_next,
+		     struct gift **ret_gifts)
+{
+	int err = lpi_splits_copy(&chunks->splits, ret_next);
+	if (err < 0)
+		return err;
+	for (uint32_t i = 0; i < cnt && err == 0; i++) {
+		if (listens(chunks, &list[i]))
+			err = give_one(chunks, ret_next, from_idx, &list[i], ret_gifts);
+	}
+	if (err == 0 && *ret_gifts == NULL)
+		err = -EBUSY;
+	if (err < 0)
+		lpi_splits_fini(ret_next);
+	return err;
+}
+
+/* All of the list that somebody listens for, or nothing. */
+static int give_list(struct lp_chunks *chunks, uint32_t from_idx, struct lp_chunk_blocks *list,
+		     uint32_t cnt)
 {
 	struct lpi_splits next;
 	struct gift *gifts = NULL;
 	struct gift *gift;
-	int err = table_usable(chunks);
-	if (err == 0)
-		err = lpi_splits_copy(&chunks->splits, &next);
-	if (err < 0)
-		return err;
-	for (uint32_t i = 0; i < cnt && err == 0; i++)
-		err = give_one(chunks, &next, from_idx, &list[i], &gifts);
-	if (err == 0)
+	int err = give_plan(chunks, from_idx, list, cnt, &next, &gifts);
+	if (err == 0) {
 		err = splits_publish(chunks, &next);
-	atomic_store(&chunks->is_split_up, err == -ENOSPC);
-	lpi_splits_fini(&next);
-	chunks->stats.give_cnt += err == 0;
+		lpi_splits_fini(&next);
+		for (uint32_t i = 0; i < cnt; i++)
+			list[i].has_gone = err != -ENOSPC && listens(chunks, &list[i]);
+	}
 	while (err == 0 && (gift = gifts) != NULL) {
 		gifts = gift->next;
 		gift_deliver(chunks, gift);
@@ -733,7 +773,28 @@ static int give_locked(struct lp_chunks *chunks, uint32_t from_idx,
 	return err;
 }
 
-int lp_chunks_give(struct lp_chunks *chunks, uint32_t from_idx, const struct lp_chunk_blocks *list,
+static int give_locked(struct lp_chunks *chunks, uint32_t from_idx, struct lp_chunk_blocks *list,
+		       uint32_t cnt)
+{
+	bool is_split_up = false;
+	int err = table_usable(chunks);
+	for (uint32_t i = 0; i < cnt; i++)
+		list[i].has_gone = false;
+	if (err < 0)
+		return err;
+	err = give_list(chunks, from_idx, list, cnt);
+	while (err == -ENOSPC && cnt > 1) {
+		is_split_up = true;
+		cnt /= 2;
+		err = give_list(chunks, from_idx, list, cnt);
+	}
+	if (err == 0 || err == -ENOSPC)
+		atomic_store(&chunks->is_split_up, is_split_up || err == -ENOSPC);
+	chunks->stats.give_cnt += err == 0;
+	return err;
+}
+
+int lp_chunks_give(struct lp_chunks *chunks, uint32_t from_idx, struct lp_chunk_blocks *list,
 		   uint32_t cnt)
 {
 	LP_ASSERT(from_idx < LP_SHARDS_MAX);
@@ -831,9 +892,13 @@ bool lp_chunks_answer(struct lp_chunks *chunks, uint32_t shard_idx)
 	LP_ASSERT(shard_idx < LP_SHARDS_MAX);
 	struct listener *listener = &chunks->listeners[shard_idx];
 	int was = atomic_load(&listener->question);
-	while (!atomic_compare_exchange_weak(
-		&listener->question, &was, was == QUESTION_AGAIN ? QUESTION_ASKED : QUESTION_NONE))
-		;
+	/* Who asks says so before he puts the question. So the askers of the question that was read
+	 * are seen, and one that is put after it fails the exchange. */
+	do {
+		if (atomic_load(&listener->askers) != 0)
+			return false;
+	} while (!atomic_compare_exchange_weak(
+		&listener->question, &was, was == QUESTION_AGAIN ? QUESTION_ASKED : QUESTION_NONE));
 	return was != QUESTION_AGAIN;
 }
 

@@ -79,8 +79,9 @@ void lp_chunks_listen(struct lp_chunks *chunks, uint32_t shard_idx, void (*asked
 bool lp_chunks_ask(struct lp_chunks *chunks, uint32_t shard_idx);
 /* Who has asked this shard since it was called last, a bit for each. Takes no lock. */
 uint64_t lp_chunks_askers(struct lp_chunks *chunks, uint32_t shard_idx);
-/* A shard's thread, too: takes no lock. False: somebody else has asked since it was asked, who may
- * know of space that was freed after it had looked. That is no answer: it looks once more. */
+/* A shard's thread, too: takes no lock. False: somebody else has asked since it was asked, or since
+ * it called lp_chunks_askers(), who may know of space that was freed after it had looked. That is
+ * no answer: it looks once more. */
 bool lp_chunks_answer(struct lp_chunks *chunks, uint32_t shard_idx) LP_MUST_CHECK;
 /* Somebody else has not answered yet. Takes no lock. */
 bool lp_chunks_is_asking(const struct lp_chunks *chunks, uint32_t shard_idx);
@@ -92,14 +93,21 @@ struct lp_chunk_blocks {
 	uint32_t chunk_idx;
 	uint32_t shard_idx; /* who gets them, or has them */
 	uint32_t home_idx;  /* who leased the chunk; in what is returned only */
+	bool has_gone;      /* lp_chunks_give() says so: they may be the receiver's */
 	struct lp_bitmap blocks;
 };
 #define LP_CHUNKS_HOME UINT32_MAX /* as shard_idx: whoever leased the chunk */
 
-/* The blocks, all from_idx's own (asserted) and of chunks for objects, are others' from now on: all
- * of the list or none. Each receiver is told as if it had been asked. -ENOSPC: the table has no
- * room to say so. -EBUSY: a receiver does not listen. */
-int lp_chunks_give(struct lp_chunks *chunks, uint32_t from_idx, const struct lp_chunk_blocks *list,
+/* The blocks, all from_idx's own (asserted) and of chunks for objects, are others' from now on.
+ * Each receiver is told as if it had been asked. Who does not listen gets nothing. If the table has
+ * no room for the whole list, the first ones of it are given, as many as it has room for.
+ *
+ * has_gone is set of each item that the giver does not have any more. That is so after an error as
+ * well: if the write failed, only the next opening knows whose they are. What has not gone is the
+ * giver's as before.
+ *
+ * 0: something was given. -ENOSPC: the table has no room for any of it. -EBUSY: nobody listens. */
+int lp_chunks_give(struct lp_chunks *chunks, uint32_t from_idx, struct lp_chunk_blocks *list,
 		   uint32_t cnt) LP_MUST_CHECK;
 /* The next gift that the shard has not taken up, the oldest first. False: there is none. The words
  * are the caller's then, to free(). */
@@ -107,7 +115,8 @@ bool lp_chunks_take_gift(struct lp_chunks *chunks, uint32_t shard_idx,
 			 struct lp_chunk_blocks *ret_gift);
 /* How many blocks are given and not taken up. Any thread: takes no lock. */
 uint64_t lp_chunks_gift_blocks(const struct lp_chunks *chunks, uint32_t shard_idx);
-/* The last gift was refused for want of room in the table. Any thread: takes no lock. */
+/* Of the last list that was given, some or all was refused for want of room in the table. Any
+ * thread: takes no lock. */
 bool lp_chunks_is_split_up(const struct lp_chunks *chunks);
 /* The first chunk from from_idx on of which the shard has blocks for objects, and in
  * ret_found->blocks, which are zeroed, which these are. False: there is none. For a shard that does

@@ -366,6 +366,123 @@ static void test_gifts(void **state)
 	lp_bdev_close(bdev);
 }
 
+/* Who does not listen gets nothing, and keeps nobody else from what is given to him. What was for
+ * him is the giver's as before, as is all once the table has failed. Only what a write that failed
+ * was about may be somebody else's. */
+static void test_what_has_gone(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = lpi_disk_sim(BLOCKS * 4096, LP_SIM_CONSUMER, 1);
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
+	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO, .skip_cnt = 1, .fire_cnt = 1};
+	struct lp_chunk_blocks got;
+	uint64_t words[2][GIFT_WORDS];
+	uint32_t cnt = 0;
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	lp_chunks_listen(chunks, 0, told, &cnt);
+	lp_chunks_listen(chunks, 1, told, &cnt);
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 3), 3);
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 4), 4);
+	struct lp_chunk_blocks list[2] = {part(words[0], 3, 2, 10, 20),
+					  part(words[1], 4, 1, 10, 20)};
+	lp_test_ok(lp_chunks_give(chunks, 0, list, 2));
+	assert_false(list[0].has_gone);
+	assert_true(list[1].has_gone);
+	assert_int_equal(cnt, 1);
+	assert_true(has_part(chunks, 0, 3, 0, CHUNK_BLOCKS));
+	assert_true(has_part(chunks, 2, 3, 0, 0));
+	assert_true(has_part(chunks, 1, 4, 10, 20));
+	assert_true(lp_chunks_take_gift(chunks, 1, &got));
+	free(got.blocks.words);
+	(void)lp_sim_rule_add(lp_sim_of(bdev), &rule);
+	list[1] = part(words[1], 4, 1, 30, 40);
+	lp_test_err(-EIO, lp_chunks_give(chunks, 0, list, 2));
+	assert_false(list[0].has_gone);
+	assert_true(list[1].has_gone);
+	list[1] = part(words[1], 4, 1, 50, 60);
+	lp_test_err(-EIO, lp_chunks_give(chunks, 0, list, 2));
+	assert_false(list[0].has_gone);
+	assert_false(list[1].has_gone);
+	assert_false(lp_chunks_take_gift(chunks, 1, &got));
+	lp_chunks_close(chunks);
+	lp_bdev_close(bdev);
+}
+
+/* The crc of a slot as code reads it that does not know of splits. */
+static bool crc_is_right(const uint8_t *slot, size_t end)
+{
+	uint8_t copy[4096];
+	memcpy(copy, slot, end);
+	lp_put_le32(copy + LP_DISK_CHUNKS_CRC_OFF, 0);
+	return lp_get_le32(slot + LP_DISK_CHUNKS_CRC_OFF) == lp_crc32c(0, copy, end);
+}
+
+/* Code that does not know a version says so: what it knows of the slot is sound. What is behind the
+ * entries has a checksum of its own, and rot in it is found. */
+static void test_versions(void **state)
+{
+	(void)state;
+	static _Alignas(4096) uint8_t slot[4096];
+	struct lp_bdev *bdev = NULL;
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct lp_disk_chunks header;
+	uint64_t words[GIFT_WORDS];
+	uint32_t cnt = 0;
+	size_t end = LP_DISK_CHUNKS_SIZE + CHUNK_CNT * (size_t)LP_DISK_CHUNK_SIZE;
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	lp_chunks_listen(chunks, 1, told, &cnt);
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 3), 3);
+	lp_test_ok(lp_bdev_read_sync(bdev, slot, sizeof(slot), slot_offset(0)));
+	assert_true(crc_is_right(slot, end));
+	assert_int_equal(lp_get_le32(slot + LP_DISK_CHUNKS_VERSION_OFF), 1);
+	struct lp_chunk_blocks one = part(words, 3, 1, 10, 20);
+	lp_test_ok(lp_chunks_give(chunks, 0, &one, 1));
+	lp_chunks_close(chunks);
+	lp_test_ok(lp_bdev_read_sync(bdev, slot, sizeof(slot), slot_offset(0)));
+	assert_true(crc_is_right(slot, end));
+	assert_int_equal(lp_get_le32(slot + LP_DISK_CHUNKS_VERSION_OFF), 2);
+	lp_test_ok(lp_chunks_decode(slot, sizeof(slot), 0, label.device_uuid, &header));
+	assert_true(header.split_bytes > 0);
+	for (uint64_t bit = 8 * end; bit < 8 * (end + header.split_bytes); bit++) {
+		struct lp_disk_chunks got;
+		slot[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		lp_test_err(-EBADMSG,
+			    lp_chunks_decode(slot, sizeof(slot), 0, label.device_uuid, &got));
+		slot[bit / 8] ^= (uint8_t)(1u << bit % 8);
+	}
+	lp_put_le32(slot + LP_DISK_CHUNKS_VERSION_OFF, 3);
+	lp_put_le32(slot + LP_DISK_CHUNKS_SPLIT_BYTES_OFF, 0x77777777);
+	lp_put_le32(slot + LP_DISK_CHUNKS_CRC_OFF, 0);
+	lp_put_le32(slot + LP_DISK_CHUNKS_CRC_OFF, lp_crc32c(0, slot, end));
+	lp_test_err(-EUCLEAN, lp_chunks_decode(slot, sizeof(slot), 0, label.device_uuid, &header));
+	assert_non_null(strstr(lp_corruption_find(0)->what, "version 3"));
+	lp_bdev_close(bdev);
+}
+
+/* A few more for a table that has no room: the first makes a split shorter, and is all that is
+ * given. */
+static void give_what_fits(struct lp_chunks *chunks, uint32_t given)
+{
+	struct lp_chunk_blocks list[8];
+	uint64_t words[8][GIFT_WORDS];
+	list[0] = part(words[0], 0, 1, 5, 6);
+	for (uint32_t i = 1; i < 8; i++) {
+		uint32_t to = 1 + (given + i) / CHUNK_CNT;
+		list[i] = part(words[i], (given + i) % CHUNK_CNT, to, 4 * to, 4 * to + 1);
+		lp_bitmap_set(&list[i].blocks, 4 * to + 2, 4 * to + 3);
+	}
+	lp_test_ok(lp_chunks_give(chunks, 0, list, 8));
+	assert_true(list[0].has_gone);
+	assert_false(list[7].has_gone);
+	assert_true(lp_chunks_is_split_up(chunks));
+	list[0] = part(words[0], 0, LP_CHUNKS_HOME, 5, 6);
+	lp_test_ok(lp_chunks_give(chunks, 1, list, 1));
+	assert_false(lp_chunks_is_split_up(chunks));
+}
+
 /* The table has no room for more splits: it is as it was, and says so. One that grows then takes up
  * no more chunks than fit, and the others when there is room. */
 static void test_split_up(void **state)
@@ -404,6 +521,7 @@ static void test_split_up(void **state)
 	assert_int_equal(cnt, given);
 	lp_chunks_stats(chunks, &stats);
 	assert_int_equal(stats.split_cnt, given);
+	give_what_fits(chunks, given);
 	lp_chunks_close(chunks);
 	label.chunk_cnt = 240;
 	lp_test_ok(lp_chunks_open(bdev, &options, &chunks));
@@ -429,18 +547,22 @@ static void test_split_up(void **state)
 }
 
 /* After a failed write to either slot nothing more is leased, memory is as before, and reopening
- * finds the table before or after, whole. */
+ * finds the table before or after, whole. What the device says makes no difference: a slot that
+ * found no space on the host is no full table, for the other slot may have the change. */
 static void test_failed_write(void **state)
 {
 	(void)state;
-	for (uint32_t skip = 0; skip < 2; skip++) {
+	for (uint32_t i = 0; i < 4; i++) {
+		uint32_t skip = i % 2;
 		struct lp_bdev *bdev = lpi_disk_sim(BLOCKS * 4096, LP_SIM_CONSUMER, skip);
 		struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
 		uint32_t idx = 77;
 		lp_test_ok(lp_chunks_format(bdev, &label));
 		struct lp_chunks *chunks = open_table(bdev, &label, 0);
 		(void)lease(chunks, 1, LP_CHUNK_USE_FILES, 0);
-		struct lp_sim_rule rule = {.fault = LP_SIM_EIO, .skip_cnt = skip, .fire_cnt = 1};
+		struct lp_sim_rule rule = {.fault = i < 2 ? LP_SIM_EIO : LP_SIM_ENOSPC,
+					   .skip_cnt = skip,
+					   .fire_cnt = 1};
 		(void)lp_sim_rule_add(lp_sim_of(bdev), &rule);
 		lp_test_err(-EIO, lp_chunks_lease(chunks, 0, LP_CHUNK_USE_FILES, 0, &idx));
 		assert_int_equal(idx, 77);
@@ -678,6 +800,13 @@ static void asked(void *arg)
 	((struct neighbour *)arg)->asked_cnt++;
 }
 
+/* As a shard does: it looks who has asked, and then answers. */
+static bool look_and_answer(struct lp_chunks *chunks, uint32_t shard_idx)
+{
+	(void)lp_chunks_askers(chunks, shard_idx);
+	return lp_chunks_answer(chunks, shard_idx);
+}
+
 /* Each is asked once until he has answered, never who asks himself, nor who has gone. Who was asked
  * again meanwhile looks again before that is an answer, however often it was. */
 static void test_asking(void **state)
@@ -701,18 +830,43 @@ static void test_asking(void **state)
 	assert_true(lp_chunks_ask(chunks, 2));
 	assert_int_equal(neighbours[0].asked_cnt, 1);
 	assert_int_equal(neighbours[1].asked_cnt, 1);
-	assert_false(lp_chunks_answer(chunks, 1));
+	assert_false(look_and_answer(chunks, 1));
 	assert_true(lp_chunks_is_asking(chunks, 2));
-	assert_true(lp_chunks_answer(chunks, 1));
-	assert_true(lp_chunks_answer(chunks, 0));
+	assert_true(look_and_answer(chunks, 1));
+	assert_true(look_and_answer(chunks, 0));
 	assert_true(lp_chunks_is_asking(chunks, 0));
 	assert_false(lp_chunks_is_asking(chunks, 2));
 	assert_true(lp_chunks_ask(chunks, 2));
 	assert_int_equal(neighbours[0].asked_cnt, 2);
 	assert_int_equal(neighbours[1].asked_cnt, 2);
-	assert_true(lp_chunks_answer(chunks, 1));
-	assert_true(lp_chunks_answer(chunks, 0));
+	assert_true(look_and_answer(chunks, 1));
+	assert_true(look_and_answer(chunks, 0));
 	lp_chunks_listen(chunks, 2, NULL, NULL);
+	assert_false(lp_chunks_is_asking(chunks, 0));
+	lp_chunks_close(chunks);
+	lp_bdev_close(bdev);
+}
+
+/* A question that came after the last look at who has asked is not answered by that look, and
+ * stays. */
+static void test_asked_since_the_look(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct neighbour neighbours[2] = {{0}};
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	lp_chunks_listen(chunks, 0, asked, &neighbours[0]);
+	lp_chunks_listen(chunks, 1, asked, &neighbours[1]);
+	assert_true(lp_chunks_answer(chunks, 1));
+	assert_true(lp_chunks_ask(chunks, 0));
+	assert_false(lp_chunks_answer(chunks, 1));
+	assert_false(lp_chunks_answer(chunks, 1));
+	assert_true(lp_chunks_is_asking(chunks, 0));
+	assert_int_equal(lp_chunks_askers(chunks, 1), 1);
+	assert_true(lp_chunks_answer(chunks, 1));
 	assert_false(lp_chunks_is_asking(chunks, 0));
 	lp_chunks_close(chunks);
 	lp_bdev_close(bdev);
@@ -723,6 +877,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ways),
 		cmocka_unit_test(test_asking),
+		cmocka_unit_test(test_asked_since_the_look),
 		cmocka_unit_test(test_reserve),
 		cmocka_unit_test(test_rot),
 		cmocka_unit_test(test_rules),
@@ -730,6 +885,8 @@ int main(void)
 		cmocka_unit_test(test_too_many_chunks),
 		cmocka_unit_test(test_grow),
 		cmocka_unit_test(test_gifts),
+		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_what_has_gone),
 		cmocka_unit_test(test_split_up),
 		cmocka_unit_test(test_failed_write),
 		cmocka_unit_test(test_cuts),

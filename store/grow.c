@@ -37,16 +37,24 @@ static int check_room(const struct lp_bdev *bdev, const struct lp_disk_label *la
 	return -EFBIG;
 }
 
-/* Opening takes up the chunks that the label has and the table has not. */
-static int take_up_chunks(struct lp_bdev *bdev, const struct lp_disk_label *label)
+/* Opening takes up the chunks that the label has and the table has not, as many as it has room
+ * for. */
+static int take_up_chunks(struct lp_bdev *bdev, const struct lp_disk_label *label,
+			  uint64_t *ret_waiting_blocks)
 {
 	const struct lp_chunks_options options = {.label = label};
 	struct lp_chunks *chunks = NULL;
+	struct lp_chunks_stats stats;
+	*ret_waiting_blocks = 0;
 	if (label->chunk_cnt == 0)
 		return 0;
 	int err = lp_chunks_open(bdev, &options, &chunks);
+	if (err < 0)
+		return err;
+	lp_chunks_stats(chunks, &stats);
+	*ret_waiting_blocks = (uint64_t)(label->chunk_cnt - stats.total_cnt) * label->chunk_blocks;
 	lp_chunks_close(chunks);
-	return err;
+	return 0;
 }
 
 int lp_store_grow(struct lp_bdev *bdev, struct lp_grow_result *ret_result, struct lp_label_why *why)
@@ -61,12 +69,12 @@ int lp_store_grow(struct lp_bdev *bdev, struct lp_grow_result *ret_result, struc
 	if (err != 0)
 		return err;
 	/* Else it would look like rot of what is about to be made larger. */
-	err = take_up_chunks(bdev, &label);
 	struct lp_grow_result result = {.old_blocks = label.size_blocks};
+	err = take_up_chunks(bdev, &label, &result.waiting_blocks);
 	if (err == 0)
 		err = lp_label_grow(bdev, &label);
 	if (err == 0)
-		err = take_up_chunks(bdev, &label);
+		err = take_up_chunks(bdev, &label, &result.waiting_blocks);
 	if (err < 0 && err != -EALREADY)
 		return err;
 	result.new_blocks = label.size_blocks;

@@ -18,6 +18,9 @@ struct lp_grow_result {
 	uint64_t old_blocks;  /* of the device, as the label had it */
 	uint64_t new_blocks;  /* the same: the device has not become larger */
 	uint64_t idle_blocks; /* at its end, that can be no chunks */
+	/* Chunks that the table has no room for beside its splits. An opening takes them up when
+	 * the blocks that shards have lent each other have gone home. */
+	uint64_t waiting_blocks;
 };
 
 int lp_store_grow(struct lp_bdev *bdev, struct lp_grow_result *ret_result,

@@ -158,6 +158,58 @@ static void test_limit(void **state)
 	lpi_rig_fini(&rig);
 }
 
+static void ignore(void *arg)
+{
+	(void)arg;
+}
+
+/* Every other of some blocks of each chunk is lent, until the table has no room to say so. */
+static void lend_much(struct lp_bdev *bdev, const struct lp_disk_label *label)
+{
+	const struct lp_chunks_options options = {.label = label};
+	uint64_t words[256 / 64] = {0};
+	struct lp_chunk_blocks one;
+	struct lp_chunks *chunks = NULL;
+	int err = 0;
+	assert_int_equal(label->chunk_blocks, 256);
+	lp_bitmap_init(&one.blocks, words, 256);
+	lp_test_ok(lp_chunks_open(bdev, &options, &chunks));
+	for (uint32_t to = 1; to < LP_SHARDS_MAX; to++)
+		lp_chunks_listen(chunks, to, ignore, NULL);
+	while (lp_chunks_lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 0, &one.chunk_idx) == 0) {
+		for (uint32_t to = 1; to < LP_SHARDS_MAX && err == 0; to++) {
+			one.shard_idx = to;
+			lp_bitmap_clear(&one.blocks, 0, 256);
+			lp_bitmap_set(&one.blocks, 4 * to, 4 * to + 1);
+			lp_bitmap_set(&one.blocks, 4 * to + 2, 4 * to + 3);
+			err = lp_chunks_give(chunks, 0, &one, 1);
+		}
+	}
+	lp_test_err(-ENOSPC, err);
+	lp_chunks_close(chunks);
+}
+
+/* Chunks that find no room in the table, for it is full of splits, are told. */
+static void test_table_full_of_splits(void **state)
+{
+	(void)state;
+	struct lp_bdev *large = sim_of_size(UINT64_C(2) << 30, LP_SIM_PROTECTED);
+	struct lp_disk_label label;
+	lpi_rig_init(&rig, 1);
+	copy(rig.bdev, large, LPI_RIG_BYTES);
+	lp_test_ok(lp_label_read(large, false, &label, &why));
+	lend_much(large, &label);
+	lp_test_ok(lp_store_grow(large, &result, &why));
+	assert_true(result.new_blocks > result.old_blocks);
+	assert_true(result.waiting_blocks > 0 && result.waiting_blocks % 256 == 0);
+	uint64_t waiting_blocks = result.waiting_blocks;
+	lp_test_ok(lp_store_grow(large, &result, &why));
+	assert_int_equal(result.new_blocks, result.old_blocks);
+	assert_int_equal(result.waiting_blocks, waiting_blocks);
+	lp_bdev_close(large);
+	lpi_rig_fini(&rig);
+}
+
 /* Both copies of the label, as growing wrote them once. */
 static void name_more_chunks(struct lp_bdev *bdev)
 {
@@ -215,6 +267,7 @@ int main(void)
 		cmocka_unit_test(test_grow),
 		cmocka_unit_test(test_cuts),
 		cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_table_full_of_splits),
 		cmocka_unit_test(test_limit_of_chunks),
 	};
 	return lp_test_main(tests, "store/grow");

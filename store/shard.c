@@ -711,6 +711,7 @@ void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter
 	}
 	lpi_space_waiters_push_back(&shard->space_waiters, waiter);
 	lpi_shard_let_go(shard);
+	lpi_lend_put_back(shard);
 	lease(shard);
 }
 

@@ -58,6 +58,10 @@ struct lpi_lend {
 	bool is_recorded;
 	uint32_t rounds;
 	uint64_t end_ns;
+	bool has_set_aside;  /* in this round, once */
+	bool is_aside;       /* what is in gifts; not given yet */
+	uint64_t aside_seq;  /* the last frame that may speak of it */
+	uint64_t record_seq; /* where its records are */
 	bool is_going_home;
 	uint64_t askers;   /* a bit for each shard that asked */
 	uint64_t removals; /* and blocks in use, as a round found them that gave nothing */
@@ -71,7 +75,6 @@ struct lpi_lend {
 	uint32_t chunk_cnt;
 	struct lp_chunk_blocks gifts[LPI_SHARD_GIFTS]; /* to be given by the work */
 	uint32_t gift_cnt;
-	uint32_t given_cnt; /* of them, if the result is 0 */
 	int give_result;
 };
 
@@ -227,6 +230,8 @@ bool lpi_lend_collect(struct lp_shard *shard);
 bool lpi_lend_take_up(struct lp_shard *shard);
 /* After the index was flushed: blocks of chunks that others leased go back to these. */
 void lpi_lend_look(struct lp_shard *shard);
+/* Own writers wait: what was set aside for others and is not given yet is theirs. */
+void lpi_lend_put_back(struct lp_shard *shard);
 bool lpi_lend_is_idle(const struct lp_shard *shard);
 void lpi_lend_stop(struct lp_shard *shard);
 

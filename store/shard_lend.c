@@ -17,10 +17,13 @@
  * has the index flushed, unless there is enough of which that is known already. Once: what is freed
  * meanwhile is for the next who asks, also if he asks before the answer: then all this is done once
  * more before it. An idle shard does it, too. On a device that is really full that would be in vain
- * each time: so it is done only when something was freed since.
+ * each time: so it is done only when something was freed since, or is free without a record.
  *
  *   asked -> [records of the space, until there are no more] -> [flush] -> [return or give] ->
  * answer
+ *
+ * If that leaves nothing to give though something is free, the shard is busy. Then it sets blocks
+ * aside, does the same once more, and gives those.
  *
  * Who has waiters of its own gives nothing: two that both lack a little would else exchange their
  * last blocks for ever.
@@ -58,14 +61,19 @@ static bool must_end(const struct lp_shard *shard)
 	return is_over(shard) || now_of(shard) >= shard->lend.end_ns;
 }
 
+/* Nothing could be given, and that stays so until something is freed. With waiters of its own the
+ * shard did not even try. */
 static void note_vain(struct lp_shard *shard)
 {
+	if (!lpi_space_waiters_is_empty(&shard->space_waiters))
+		return;
 	shard->lend.removals = shard->removals;
 	shard->lend.used_blocks = lp_space_used_blocks(shard->space);
 }
 
 static void end(struct lp_shard *shard)
 {
+	lpi_lend_put_back(shard);
 	shard->lend.is_running = false;
 	shard->lend.askers = 0;
 	if (!lp_chunks_answer(shard->chunks, shard->options.shard_idx))
@@ -78,6 +86,13 @@ static uint64_t free_of(const struct lp_shard *shard)
 {
 	uint64_t free_blocks = lp_alloc_free_blocks(lp_space_alloc(shard->space));
 	return free_blocks - LP_MIN(free_blocks, LP_SHARD_CUT_BLOCKS);
+}
+
+/* Some of what is free cannot be given for want of a record. */
+static bool has_unrecorded(const struct lp_shard *shard)
+{
+	return lp_space_loose_blocks(shard->space) <
+	       lp_alloc_free_blocks(lp_space_alloc(shard->space));
 }
 
 static uint64_t half_of(uint64_t cnt)
@@ -120,8 +135,11 @@ static uint64_t gift_take(struct lp_shard *shard, uint32_t chunk, uint32_t to_id
 	bool is_guest = lp_space_is_guest(shard->space, chunk);
 	gift->chunk_idx = chunk;
 	gift->shard_idx = to_idx;
+	gift->has_gone = false;
 	gift->home_idx = is_guest ? LP_CHUNKS_HOME : shard->options.shard_idx;
-	uint64_t cnt = lp_space_blocks_remove(shard->space, chunk, max, &gift->blocks);
+	uint64_t cnt = shard->lend.is_aside
+			       ? lp_space_set_aside(shard->space, chunk, max, &gift->blocks)
+			       : lp_space_blocks_remove(shard->space, chunk, max, &gift->blocks);
 	if (cnt > 0)
 		shard->lend.gift_cnt++;
 	else
@@ -138,6 +156,12 @@ static uint32_t next_asker(uint64_t askers, uint32_t idx)
 	return idx;
 }
 
+static bool next_chunk(const struct lp_shard *shard, struct lp_space_loose *loose)
+{
+	return shard->lend.is_aside ? lp_space_next_any(shard->space, loose)
+				    : lp_space_next_loose(shard->space, false, loose);
+}
+
 /* To each who asked the same, and as much stays. Chunk by chunk, so they take turns. */
 static void choose_gifts(struct lp_shard *shard)
 {
@@ -149,8 +173,7 @@ static void choose_gifts(struct lp_shard *shard)
 	uint32_t to_idx = LP_SHARDS_MAX - 1;
 	left = LP_MIN(left, free_of(shard));
 	for (uint32_t i = 0; i < LOOKS_MAX && left > 0; i++) {
-		if (lend->gift_cnt + asker_cnt > LPI_SHARD_GIFTS ||
-		    !lp_space_next_loose(shard->space, false, &loose))
+		if (lend->gift_cnt + asker_cnt > LPI_SHARD_GIFTS || !next_chunk(shard, &loose))
 			break;
 		uint64_t of_chunk = LP_MIN(loose.cnt, left);
 		uint64_t part = (of_chunk + asker_cnt - 1) / asker_cnt;
@@ -166,31 +189,80 @@ static void choose_gifts(struct lp_shard *shard)
 	}
 }
 
-/* Those from the first on are the shard's again. */
-static void take_back(struct lp_shard *shard, uint32_t first)
+/* --- What is set aside ---
+ *
+ * A busy shard changes its chunks with each frame, so none of them ever has all of its changes in
+ * a record. Then it sets blocks aside: no later frame speaks of these, and a record that is newer
+ * than that moment makes them as good as others. */
+
+void lpi_lend_put_back(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;
-	for (uint32_t i = first; i < lend->gift_cnt; i++) {
+	if (!lend->is_aside)
+		return;
+	for (uint32_t i = 0; i < lend->gift_cnt; i++) {
+		lp_space_put_back(shard->space, lend->gifts[i].chunk_idx, &lend->gifts[i].blocks);
+		free(lend->gifts[i].blocks.words);
+	}
+	/* Own writers who wait may have them. */
+	shard->gave_way = shard->gave_way || lend->gift_cnt > 0;
+	lend->gift_cnt = 0;
+	lend->is_aside = false;
+}
+
+/* Once in a round, when it has nothing else to give. */
+static bool set_aside(struct lp_shard *shard)
+{
+	struct lpi_lend *lend = &shard->lend;
+	if (lend->has_set_aside || lend->askers == 0 || !has_unrecorded(shard) ||
+	    !lpi_space_waiters_is_empty(&shard->space_waiters))
+		return false;
+	lend->has_set_aside = true;
+	lend->is_aside = true;
+	choose_gifts(shard);
+	lend->is_aside = lend->gift_cnt > 0;
+	lend->aside_seq = lp_space_durable_seq(shard->space);
+	lend->is_recorded = false;
+	lend->rounds = 0;
+	return lend->is_aside;
+}
+
+/* Of what is set aside, all that is in a record now is others'. */
+static bool give_aside(struct lp_shard *shard)
+{
+	struct lpi_lend *lend = &shard->lend;
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < lend->gift_cnt; i++) {
+		struct lp_chunk_blocks *gift = &lend->gifts[i];
+		if (lp_space_is_recorded(shard->space, gift->chunk_idx, lend->aside_seq) &&
+		    lp_space_let_go(shard->space, gift->chunk_idx, &gift->blocks) == 0) {
+			lend->gifts[kept++] = *gift;
+			continue;
+		}
+		lp_space_put_back(shard->space, gift->chunk_idx, &gift->blocks);
+		free(gift->blocks.words);
+	}
+	lend->gift_cnt = kept;
+	lend->is_aside = false;
+	lend->chunk_cnt = 0;
+	if (kept > 0)
+		lp_workers_submit(shard->options.workers, shard->options.reactor, &lend->work);
+	return kept > 0;
+}
+
+/* What was not given is the shard's again. */
+static void take_back(struct lp_shard *shard)
+{
+	struct lpi_lend *lend = &shard->lend;
+	for (uint32_t i = 0; i < lend->gift_cnt; i++) {
 		const struct lp_chunk_blocks *gift = &lend->gifts[i];
+		if (gift->has_gone)
+			continue;
 		/* What finds no memory is the shard's at its next opening. */
 		int ignored = lp_space_blocks_add(shard->space, gift->chunk_idx,
 						  gift->home_idx != shard->options.shard_idx,
 						  &gift->blocks);
 		(void)ignored;
-	}
-}
-
-/* As many as the table has room for. */
-static void give_some(struct lp_shard *shard)
-{
-	struct lpi_lend *lend = &shard->lend;
-	lend->given_cnt = lend->gift_cnt;
-	lend->give_result = lend->gift_cnt > 0 ? -ENOSPC : 0;
-	while (lend->give_result == -ENOSPC && lend->given_cnt > 0) {
-		lend->give_result = lp_chunks_give(shard->chunks, shard->options.shard_idx,
-						   lend->gifts, lend->given_cnt);
-		if (lend->give_result == -ENOSPC)
-			lend->given_cnt /= 2;
 	}
 }
 
@@ -235,17 +307,18 @@ static void work_run(struct lp_work *work)
 					       lend->chunks[i]);
 		(void)ignored;
 	}
-	give_some(shard);
+	lend->give_result = 0;
+	if (lend->gift_cnt > 0)
+		lend->give_result =
+			lp_chunks_give(shard->chunks, self_idx, lend->gifts, lend->gift_cnt);
 }
 
 static void work_done(struct lp_work *work)
 {
 	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lend.work);
 	struct lpi_lend *lend = &shard->lend;
-	bool is_vain = lend->chunk_cnt == 0 && lend->give_result < 0;
-	/* Whose they are after a write that failed is known at the next opening. */
-	if (lend->give_result != -EIO)
-		take_back(shard, lend->give_result == 0 ? lend->given_cnt : 0);
+	bool is_vain = lend->chunk_cnt == 0 && lend->give_result == -ENOSPC;
+	take_back(shard);
 	for (uint32_t i = 0; i < lend->gift_cnt; i++)
 		free(lend->gifts[i].blocks.words);
 	lend->gift_cnt = 0;
@@ -284,6 +357,18 @@ static void poll_later(struct lp_shard *shard)
 	lp_timer_start(shard->options.reactor, &shard->lend.timer, now_of(shard) + POLL_NS);
 }
 
+/* Some more. A record counts when it is in the index: then the flush has it. */
+static void put_records(struct lp_shard *shard)
+{
+	struct lpi_lend *lend = &shard->lend;
+	bool is_last = !lpi_shard_checkpoint_some(shard) || ++lend->rounds >= ROUNDS_MAX;
+	/* Later changes are of no account to what is set aside. */
+	bool is_enough = lend->is_aside && lp_space_unrecorded_seq(shard->space) > lend->aside_seq;
+	lend->is_recorded = is_last || is_enough;
+	lend->record_seq = shard->record_seq;
+	lp_commit_wait_inserted(shard->commit, &lend->waiter);
+}
+
 static void step(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;
@@ -293,20 +378,21 @@ static void step(struct lp_shard *shard)
 		return;
 	}
 	if (!lend->is_recorded) {
-		/* A record counts when it is in the index: then the flush has it. */
-		lend->is_recorded =
-			!lpi_shard_checkpoint_some(shard) || ++lend->rounds >= ROUNDS_MAX;
-		lp_commit_wait_inserted(shard->commit, &lend->waiter);
+		put_records(shard);
 		return;
 	}
 	lpi_shard_take_up_kv_news(shard);
-	if (shard->persisted_seq < shard->record_seq) {
+	if (shard->persisted_seq < (lend->is_aside ? lend->record_seq : shard->record_seq)) {
 		lpi_shard_flush_index(shard);
 		poll_later(shard);
 		return;
 	}
-	if (give(shard))
+	if (lend->is_aside ? give_aside(shard) : give(shard))
 		return;
+	if (set_aside(shard)) {
+		put_records(shard);
+		return;
+	}
 	note_vain(shard);
 	end(shard);
 }
@@ -322,12 +408,14 @@ static void timer_fire(struct lp_timer *timer)
 	step(LP_CONTAINER_OF(timer, struct lp_shard, lend.timer));
 }
 
-/* If nothing was freed since a round in vain, another one would be, too. */
+/* If nothing was freed since a round in vain, another one would be, too. Unless the shard was busy
+ * in that round: then the records were old before the index had them. */
 static bool is_worth_it(const struct lp_shard *shard)
 {
 	return free_of(shard) > 0 &&
 	       (shard->lend.removals != shard->removals ||
-		shard->lend.used_blocks != lp_space_used_blocks(shard->space));
+		shard->lend.used_blocks != lp_space_used_blocks(shard->space) ||
+		has_unrecorded(shard));
 }
 
 /* So much of its free space can be given as it is that a round for the rest can wait. */
@@ -350,6 +438,7 @@ static void begin(struct lp_shard *shard)
 	}
 	lend->is_running = true;
 	lend->is_recorded = false;
+	lend->has_set_aside = false;
 	lend->rounds = 0;
 	lend->end_ns = now_of(shard) + PATIENCE_NS;
 	/* Else what was just freed would look as if it were in use for another second. */
@@ -375,7 +464,8 @@ void lpi_lend_look(struct lp_shard *shard)
 {
 	struct lpi_lend *lend = &shard->lend;
 	struct lp_space_loose loose = {.is_begun = false};
-	if (lend->is_running || is_over(shard))
+	if (lend->is_running || is_over(shard) ||
+	    !lpi_space_waiters_is_empty(&shard->space_waiters))
 		return;
 	for (uint32_t i = 0; i < LPI_SHARD_GIFTS; i++) {
 		if (!lp_space_next_loose(shard->space, true, &loose) ||

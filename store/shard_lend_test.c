@@ -9,6 +9,7 @@
 
 #include "store/shard_impl.h"
 
+#define CUTS        48u
 #define SEED        UINT64_C(33)
 #define BLOCKS_MAX  UINT64_C(24576)
 #define EXTENTS_MAX 4096u
@@ -20,28 +21,35 @@ struct pair {
 	uint64_t block_cnt; /* of all chunks */
 };
 
-static void pair_open(struct pair *pair, struct lp_bdev *bdev)
+/* All but the second shard, which *ret says how to open. */
+static void pair_open_first(struct pair *pair, struct lp_bdev *bdev, struct lp_shard_options *ret)
 {
 	struct lpi_shard_rig *first = &pair->rigs[0];
 	lpi_shard_rig_init(first, bdev);
 	lp_test_ok(lpi_shard_rig_open(first));
 	pair->rigs[1] = *first;
-	const struct lp_shard_options options = {.reactor = first->reactor,
-						 .workers = first->workers,
-						 .devices = &first->devices,
-						 .bufs = first->bufs,
-						 .shard_idx = 1,
-						 .sim_clock = &first->clock.clock,
-						 .index_cache_bytes = 1 << 20,
-						 .index_buffer_bytes = 1 << 16,
-						 .deferred_blocks_max = 64,
-						 .files_reserve_bytes = 1 << 20};
 	pair->rigs[1].shard = NULL;
-	lp_test_ok(lp_shard_open(&options, &pair->rigs[1].shard));
+	*ret = (struct lp_shard_options){.reactor = first->reactor,
+					 .workers = first->workers,
+					 .devices = &first->devices,
+					 .bufs = first->bufs,
+					 .shard_idx = 1,
+					 .sim_clock = &first->clock.clock,
+					 .index_cache_bytes = 1 << 20,
+					 .index_buffer_bytes = 1 << 16,
+					 .deferred_blocks_max = 64,
+					 .files_reserve_bytes = 1 << 20};
 	const struct lp_disk_label *label = &first->devices.label[LP_MKFS_DATA];
 	pair->base = label->chunk_base;
 	pair->block_cnt = (uint64_t)label->chunk_cnt * label->chunk_blocks;
 	assert_true(pair->block_cnt <= BLOCKS_MAX);
+}
+
+static void pair_open(struct pair *pair, struct lp_bdev *bdev)
+{
+	struct lp_shard_options second;
+	pair_open_first(pair, bdev, &second);
+	lp_test_ok(lp_shard_open(&second, &pair->rigs[1].shard));
 }
 
 static void pair_new(struct pair *pair)
@@ -60,6 +68,15 @@ static void pair_close(struct pair *pair, bool abandon)
 {
 	lp_test_ok(lp_shard_close(pair->rigs[1].shard, abandon));
 	lp_test_ok(lpi_shard_rig_close(&pair->rigs[0], abandon));
+}
+
+static void pair_reopen(struct pair *pair, bool abandon)
+{
+	pair_close(pair, abandon);
+	struct lp_bdev *bdev = pair->rigs[0].bdev;
+	pair->rigs[0].bdev = NULL;
+	lpi_shard_rig_fini(&pair->rigs[0]);
+	pair_open(pair, bdev);
 }
 
 static void turn(struct pair *pair)
@@ -84,14 +101,18 @@ static void await(struct pair *pair, const struct lpi_shard_told *told)
 	assert_true(told->done);
 }
 
+static void sync_one(struct pair *pair, uint32_t shard)
+{
+	struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
+	lp_commit_wait(lp_shard_commit(pair->rigs[shard].shard), &told.waiter);
+	await(pair, &told);
+	lp_test_ok(told.result);
+}
+
 static void sync_both(struct pair *pair)
 {
-	for (uint32_t i = 0; i < 2; i++) {
-		struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
-		lp_commit_wait(lp_shard_commit(pair->rigs[i].shard), &told.waiter);
-		await(pair, &told);
-		lp_test_ok(told.result);
-	}
+	sync_one(pair, 0);
+	sync_one(pair, 1);
 }
 
 static const struct lp_space *space_of(const struct pair *pair, uint32_t shard)
@@ -192,11 +213,7 @@ static void test_all_that_is_free(void **state)
 	assert_int_equal(got + free_of(&pair, 1), freed);
 	assert_true(split_cnt(&pair) > 0);
 	/* Each knows it at the next opening, too. */
-	pair_close(&pair, false);
-	struct lp_bdev *bdev = pair.rigs[0].bdev;
-	pair.rigs[0].bdev = NULL;
-	lpi_shard_rig_fini(&pair.rigs[0]);
-	pair_open(&pair, bdev);
+	pair_reopen(&pair, false);
 	for (uint32_t i = 0; i < other_cnt; i++) {
 		assert_true(lp_space_is_taken(space_of(&pair, 0), others[i]));
 		assert_false(lp_space_has(space_of(&pair, 1), others[i]));
@@ -255,12 +272,319 @@ static void test_they_go_home(void **state)
 	lpi_shard_rig_fini(&pair.rigs[0]);
 }
 
+static void free_all(struct pair *pair, uint32_t shard, const struct lp_extent *extents,
+		     uint32_t cnt)
+{
+	for (uint32_t i = 0; i < cnt; i++) {
+		free_block(pair, shard, extents[i]);
+		if (i % FRAME_MAX == 0)
+			sync_both(pair);
+	}
+	sync_both(pair);
+}
+
+/* Of how many chunks the shard has every block, though another one leased them. */
+static uint32_t whole_guest_cnt(const struct pair *pair, uint32_t shard)
+{
+	const struct lp_space *space = space_of(pair, shard);
+	uint32_t cnt = 0;
+	for (uint32_t i = 0; i < lp_space_config(space)->chunk_cnt_max; i++)
+		cnt += lp_space_is_guest(space, i) && lp_space_mine_map(space, i) == NULL;
+	return cnt;
+}
+
+/* A guest that has every block of a chunk is a guest all the same. It does not return the chunk,
+ * which is not its own; it gives the blocks back. A start between changes nothing. */
+static void guest_of_all(bool reopens)
+{
+	static struct lp_extent mine[EXTENTS_MAX];
+	static struct lp_extent first[EXTENTS_MAX];
+	static struct lp_extent second[EXTENTS_MAX];
+	struct pair pair;
+	uint64_t blocks = 0;
+	pair_new(&pair);
+	(void)take_all(&pair, 1, mine, &blocks);
+	(void)free_holes(&pair, 1, mine, 8);
+	uint32_t first_cnt = take_all(&pair, 0, first, &blocks);
+	for (uint32_t i = 0; i < 8; i++) {
+		for (uint64_t k = 1; k < mine[i].cnt; k += 2)
+			free_block(&pair, 1, (struct lp_extent){mine[i].block + k, 1});
+		sync_both(&pair);
+	}
+	uint32_t second_cnt = take_all(&pair, 0, second, &blocks);
+	uint32_t whole_cnt = whole_guest_cnt(&pair, 0);
+	assert_true(whole_cnt > 0);
+	if (reopens)
+		pair_reopen(&pair, false);
+	assert_int_equal(whole_guest_cnt(&pair, 0), whole_cnt);
+	free_all(&pair, 0, first, first_cnt);
+	free_all(&pair, 0, second, second_cnt);
+	uint64_t before = free_of(&pair, 0) + free_of(&pair, 1);
+	(void)take_all(&pair, 1, first, &blocks);
+	assert_int_equal(blocks + free_of(&pair, 0), before);
+	assert_true(free_of(&pair, 0) <= LP_SHARD_CUT_BLOCKS);
+	pair_reopen(&pair, false);
+	pair_close(&pair, false);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
+static void test_guest_of_all(void **state)
+{
+	(void)state;
+	guest_of_all(false);
+	guest_of_all(true);
+}
+
+/* The second shard has all of the device, with holes; the first one has nothing left. */
+static void holes_of_one(struct pair *pair, struct lp_extent *mine, uint32_t hole_cnt)
+{
+	struct lp_extent got;
+	uint64_t blocks = 0;
+	pair_new(pair);
+	(void)take_all(pair, 1, mine, &blocks);
+	while (free_of(pair, 0) > 0)
+		lp_test_ok(take(pair, 0, 256, &got));
+	(void)free_holes(pair, 1, mine, hole_cnt);
+}
+
+/* The writes of the table's second slot fail so often, with that fault. */
+static void fail_second_slot(const struct pair *pair, enum lp_sim_fault fault, uint32_t fire_cnt)
+{
+	const struct lp_disk_label *label = &pair->rigs[0].devices.label[LP_MKFS_DATA];
+	const struct lp_sim_rule rule = {
+		.fault = fault,
+		.fire_cnt = fire_cnt,
+		.offset_bytes = (label->table_block + label->table_slot_blocks) * LP_BLOCK_BYTES,
+		.length_bytes = label->table_slot_blocks * LP_BLOCK_BYTES};
+	(void)lp_sim_rule_add(lp_sim_of(pair->rigs[0].bdev), &rule);
+}
+
+/* A gift is in the first slot when the second one finds no space on the host. Then the giver does
+ * not have these blocks any more: the next start finds them with the receiver. */
+static void test_half_written_gift(void **state)
+{
+	(void)state;
+	static struct lp_extent mine[EXTENTS_MAX];
+	const struct lp_alloc_options options = {.hint = LP_ALLOC_NO_HINT, .extents_max = 1};
+	const struct lp_commit_need need = {.change_cnt = 1};
+	struct lp_extent one;
+	struct pair pair;
+	uint64_t cnt;
+	holes_of_one(&pair, mine, 1);
+	uint64_t before = free_of(&pair, 1);
+	fail_second_slot(&pair, LP_SIM_ENOSPC, 1);
+	assert_true(take(&pair, 0, 1, &one) < 0);
+	assert_true(free_of(&pair, 1) < before);
+	struct lp_extent got[128];
+	uint32_t got_cnt = 0;
+	while (lp_space_take(lp_shard_space(pair.rigs[1].shard), 1, &options, &got[got_cnt], &cnt) >
+	       0) {
+		reserve(&pair, 1, &need);
+		lp_shard_taken(pair.rigs[1].shard, got[got_cnt++]);
+		assert_true(got_cnt < 128);
+	}
+	assert_true(got_cnt > 0);
+	sync_one(&pair, 1);
+	lp_sim_rules_clear(lp_sim_of(pair.rigs[0].bdev));
+	pair_reopen(&pair, true);
+	for (uint32_t i = 0; i < got_cnt; i++) {
+		assert_true(lp_space_is_taken(space_of(&pair, 1), got[i]));
+		assert_false(lp_space_has(space_of(&pair, 0), got[i]));
+	}
+	pair_close(&pair, true);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
+/* Until the second shard has answered what was asked on behalf of the first one. */
+static void ask_second(struct pair *pair)
+{
+	struct lp_chunks *chunks = pair->rigs[0].devices.chunks[LP_MKFS_DATA];
+	assert_true(lp_chunks_ask(chunks, 0));
+	for (int i = 0; i < LP_RIG_TURNS_MAX && lp_chunks_is_asking(chunks, 0); i++)
+		turn(pair);
+	assert_false(lp_chunks_is_asking(chunks, 0));
+	assert_int_equal(lp_shard_error(pair->rigs[1].shard), 0);
+}
+
+/* Once the table has failed nothing is written, so nothing can have been given. */
+static void test_gifts_of_a_failed_table(void **state)
+{
+	(void)state;
+	static struct lp_extent mine[EXTENTS_MAX];
+	struct pair pair;
+	holes_of_one(&pair, mine, 2);
+	uint64_t before = free_of(&pair, 1);
+	fail_second_slot(&pair, LP_SIM_EIO, 1);
+	ask_second(&pair);
+	uint64_t after = free_of(&pair, 1);
+	assert_true(after < before && after > LP_SHARD_CUT_BLOCKS);
+	ask_second(&pair);
+	assert_int_equal(free_of(&pair, 1), after);
+	pair_close(&pair, true);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
+/* One block goes from here to there, as an overwrite does it. */
+static void overwrite(struct pair *pair, uint32_t shard, struct lp_extent *at)
+{
+	const struct lp_alloc_options options = {.hint = LP_ALLOC_NO_HINT, .extents_max = 1};
+	const struct lp_commit_need need = {.change_cnt = 2};
+	struct lp_extent old = *at;
+	uint64_t cnt;
+	reserve(pair, shard, &need);
+	if (lp_space_take(lp_shard_space(pair->rigs[shard].shard), 1, &options, at, &cnt) < 0) {
+		*at = old;
+		return;
+	}
+	lp_shard_taken(pair->rigs[shard].shard, *at);
+	lp_shard_freed(pair->rigs[shard].shard, old);
+	sync_one(pair, shard);
+}
+
+/* Wherever the power fails both shards can be opened, and no block has two owners. */
+static void cut_and_open(struct pair *pair, uint32_t cut_cnt)
+{
+	struct lp_sim *sim = lp_sim_of(pair->rigs[0].bdev);
+	struct lp_sim_cutter *cutter = NULL;
+	uint64_t first = lp_sim_event_first(sim);
+	uint64_t every = (lp_sim_event_count(sim) - first) / cut_cnt + 1;
+	lp_test_ok(lp_sim_cutter_new(sim, NULL, &cutter));
+	for (bool more = true; more; more = lp_sim_cutter_next(cutter)) {
+		uint64_t event = lp_sim_cutter_event(cutter);
+		if ((event - first) % every != every - 1)
+			continue;
+		struct pair left;
+		pair_open(&left, lp_sim_cutter_cut(cutter, event));
+		for (uint64_t i = 0; i < left.block_cnt; i++) {
+			struct lp_extent block = {left.base + i, 1};
+			assert_false(lp_space_has(space_of(&left, 0), block) &&
+				     lp_space_has(space_of(&left, 1), block));
+		}
+		pair_close(&left, true);
+		lpi_shard_rig_fini(&left.rigs[0]);
+	}
+	lp_sim_cutter_free(cutter);
+}
+
+/* A shard that is busy when it is asked gives all the same. */
+static void test_busy(void **state)
+{
+	(void)state;
+	static struct lp_extent mine[EXTENTS_MAX];
+	struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
+	struct lp_extent got;
+	struct pair pair;
+	uint32_t cnt = 0;
+	holes_of_one(&pair, mine, 1);
+	lp_sim_trim_log(lp_sim_of(pair.rigs[0].bdev));
+	struct lp_extent at = {mine[0].block + 1, 1};
+	lp_shard_wait_space(pair.rigs[0].shard, &told.waiter);
+	for (; cnt < LP_RIG_TURNS_MAX && !told.done; cnt++) {
+		overwrite(&pair, 1, &at);
+		turn(&pair);
+	}
+	assert_true(cnt > 1);
+	lp_test_ok(told.result);
+	lp_test_ok(take(&pair, 0, 1, &got));
+	for (uint32_t i = 0; i < FRAME_MAX; i++)
+		overwrite(&pair, 1, &at);
+	sync_both(&pair);
+	cut_and_open(&pair, CUTS);
+	pair_reopen(&pair, true);
+	assert_true(lp_space_is_used(space_of(&pair, 0), got));
+	assert_true(lp_space_is_used(space_of(&pair, 1), at));
+	pair_close(&pair, true);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
+/* A shard that was busy when it was asked gives when it is asked again later, though it has as much
+ * in use as then. */
+static void test_busy_and_then_idle(void **state)
+{
+	(void)state;
+	static struct lp_extent mine[EXTENTS_MAX];
+	struct lpi_shard_told told = {.waiter.told = lpi_shard_told};
+	struct lp_extent got;
+	struct pair pair;
+	holes_of_one(&pair, mine, 1);
+	struct lp_extent at = {mine[0].block + 1, 1};
+	lp_shard_wait_space(pair.rigs[0].shard, &told.waiter);
+	for (int i = 0; i < LP_RIG_TURNS_MAX && !told.done; i++) {
+		overwrite(&pair, 1, &at);
+		turn(&pair);
+	}
+	assert_true(told.done);
+	sync_one(&pair, 1);
+	lp_test_ok(take(&pair, 0, 1, &got));
+	pair_close(&pair, true);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
+static void ignore(void *arg)
+{
+	(void)arg;
+}
+
+/* The table says that the block is the first shard's; its owner is not asked. */
+static void steal_from_second(struct lp_bdev *bdev, const struct lp_disk_label *label,
+			      uint64_t block)
+{
+	const struct lp_chunks_options options = {.label = label};
+	uint64_t words[LP_SPACE_CHUNK_BLOCKS_MAX / 64] = {0};
+	struct lp_chunk_blocks one = {.shard_idx = 0};
+	struct lp_chunks *chunks = NULL;
+	lp_test_ok(lp_chunks_open(bdev, &options, &chunks));
+	one.chunk_idx = lp_chunks_of_block(chunks, block);
+	lp_bitmap_init(&one.blocks, words, label->chunk_blocks);
+	uint64_t at = block - lp_chunks_extent(chunks, one.chunk_idx).block;
+	lp_bitmap_set(&one.blocks, at, at + 1);
+	lp_chunks_listen(chunks, 0, ignore, NULL);
+	lp_test_ok(lp_chunks_give(chunks, 1, &one, 1));
+	lp_chunks_close(chunks);
+}
+
+/* A payload in the log, or a record in the index, for a block that another shard has: refused. That
+ * the rest of the chunk is the shard's own makes no difference. */
+static void payload_of_a_stolen_block(enum lp_deferred_store kind)
+{
+	struct lp_shard_options second;
+	struct lp_commit_need need = {.data_cnt = 0};
+	struct lp_extent got;
+	struct pair pair;
+	pair_new(&pair);
+	lp_test_ok(take(&pair, 1, 1, &got));
+	sync_both(&pair);
+	struct lp_extent stolen = {got.block + 1, 1};
+	assert_true(lp_alloc_is_free(lp_space_alloc(space_of(&pair, 1)), stolen));
+	lp_shard_set_deferred_store(pair.rigs[1].shard, kind);
+	lp_shard_defer_need(pair.rigs[1].shard, 1, &need);
+	reserve(&pair, 1, &need);
+	lpi_shard_defer(&pair.rigs[1], stolen.block, 7);
+	sync_both(&pair);
+	const struct lp_disk_label label = pair.rigs[0].devices.label[LP_MKFS_DATA];
+	pair_close(&pair, true);
+	struct lp_bdev *bdev = pair.rigs[0].bdev;
+	pair.rigs[0].bdev = NULL;
+	lpi_shard_rig_fini(&pair.rigs[0]);
+	steal_from_second(bdev, &label, stolen.block);
+	pair_open_first(&pair, bdev, &second);
+	lp_test_err(-EUCLEAN, lp_shard_open(&second, &pair.rigs[1].shard));
+	lp_test_ok(lpi_shard_rig_close(&pair.rigs[0], true));
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
+static void test_payload_of_a_stolen_block(void **state)
+{
+	(void)state;
+	payload_of_a_stolen_block(LP_DEFERRED_LOG);
+	payload_of_a_stolen_block(LP_DEFERRED_KV);
+}
+
 /* --- Cuts ------------------------------------------------------------------------------------- */
 
 #define STEPS     16u
 #define STEP_TAKE 12u
 #define STEP_KEEP 3u
-#define CUTS      48u
 
 /* Of each block who has it, and what is in it: 0 nobody, else shard + 1 and a tag. */
 struct history {
@@ -409,6 +733,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_that_is_free),
 		cmocka_unit_test(test_they_go_home),
+		cmocka_unit_test(test_guest_of_all),
+		cmocka_unit_test(test_half_written_gift),
+		cmocka_unit_test(test_gifts_of_a_failed_table),
+		cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_busy_and_then_idle),
+		cmocka_unit_test(test_payload_of_a_stolen_block),
 		cmocka_unit_test(test_cuts),
 	};
 	return lp_test_main(tests, "store/shard_lend");

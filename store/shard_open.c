@@ -301,10 +301,11 @@ static int add_chunks(struct lp_shard *shard)
 	for (uint32_t from = 0;
 	     err == 0 && lp_chunks_find_blocks(shard->chunks, self_idx, from, &found);
 	     from = found.chunk_idx + 1) {
-		bool is_whole = lp_bitmap_is_set(&found.blocks, 0, bit_cnt);
+		bool is_guest = found.home_idx != self_idx;
+		bool is_whole = !is_guest && lp_bitmap_is_set(&found.blocks, 0, bit_cnt);
 		err = is_whole ? lp_space_chunk_add(shard->space, found.chunk_idx)
-			       : lp_space_blocks_add(shard->space, found.chunk_idx,
-						     found.home_idx != self_idx, &found.blocks);
+			       : lp_space_blocks_add(shard->space, found.chunk_idx, is_guest,
+						     &found.blocks);
 		shard->lease_hint = found.chunk_idx + 1;
 		memset(words, 0, bytes);
 	}

@@ -456,11 +456,12 @@ static int land_wait(struct landing *landing)
 	return result;
 }
 
-/* A frame is our own and its crc was right; still nothing is written outside of object space. */
+/* A frame is our own and its crc was right; still nothing is written but into blocks of this shard.
+ * Of a block that it gave away no payload is left here: it was free before, and replay_frees() has
+ * dropped them. */
 static int check_place(const struct lp_shard *shard, const struct lp_replay_payload *payload)
 {
-	uint32_t chunk = lp_chunks_of_block(shard->chunks, payload->extent.block);
-	if (chunk != LP_CHUNK_NONE && lp_space_owns(shard->space, chunk))
+	if (lp_space_has(shard->space, payload->extent))
 		return 0;
 	return LP_CORRUPT(payload->log_block * LP_BLOCK_BYTES,
 			  "log: frame %llu has a payload for block %llu, which is not the shard's",
@@ -807,8 +808,7 @@ int lpi_shard_count_records(struct lp_shard *shard, uint64_t *ret_cnt)
 
 static int check_record_place(const struct lp_shard *shard, uint64_t number, uint64_t block)
 {
-	uint32_t chunk = lp_chunks_of_block(shard->chunks, block);
-	if (chunk != LP_CHUNK_NONE && lp_space_owns(shard->space, chunk))
+	if (lp_space_has(shard->space, (struct lp_extent){block, 1}))
 		return 0;
 	return LP_CORRUPT(LP_OFFSET_NONE,
 			  "deferred payload %llu is for block %llu, which is not the shard's",

@@ -644,7 +644,8 @@ bool lp_space_is_pinned(const struct lp_space *space, struct lp_extent range)
 static bool chunk_is_empty(const struct lp_space *space, const struct chunk *chunk)
 {
 	struct lp_extent range = chunk_range(space, chunk->idx);
-	return lp_space_owns(space, chunk->idx) && chunk->mine.words == NULL &&
+	/* A guest who has all of its blocks may not return it: its home has leased it. */
+	return lp_space_owns(space, chunk->idx) && !chunk->is_guest && chunk->mine.words == NULL &&
 	       chunk->used_cnt == 0 && chunk->waiting_cnt == 0 && chunk->oldest_seq == 0 &&
 	       lp_alloc_is_free(space->alloc, range) && !lp_space_is_pinned(space, range);
 }
@@ -686,7 +687,10 @@ int lp_space_chunk_remove(struct lp_space *space, uint32_t idx)
  *
  * What is given away is free for the allocator, so no frame is under way that speaks of it; and the
  * chunk has no change that no persisted record contains, so no frame in the log does that a start
- * would look at. So it can be another shard's without a word of this one's log. */
+ * would look at. So it can be another shard's without a word of this one's log.
+ *
+ * What is set aside needs less. No frame speaks of it that became durable later; so it is enough
+ * that the chunk's first change without a persisted record is a later one. */
 
 static int add_run(struct lp_space *space, struct chunk *chunk, uint64_t from, uint64_t to)
 {
@@ -731,31 +735,55 @@ bool lp_space_is_guest(const struct lp_space *space, uint32_t idx)
 	return lp_space_owns(space, idx) && space->chunks[idx]->is_guest;
 }
 
-/* 0: its blocks cannot be given away. */
-static uint64_t loose_of(const struct chunk *chunk)
+static uint64_t unused_of(const struct chunk *chunk)
 {
-	if (chunk == NULL || chunk->oldest_seq != 0)
-		return 0;
 	return chunk->mine_cnt - chunk->used_cnt - chunk->waiting_cnt;
 }
 
-bool lp_space_next_loose(const struct lp_space *space, bool of_guest, struct lp_space_loose *loose)
+/* 0: its blocks cannot be given away. */
+static uint64_t loose_of(const struct chunk *chunk)
+{
+	return chunk == NULL || chunk->oldest_seq != 0 ? 0 : unused_of(chunk);
+}
+
+enum walk { WALK_LOOSE, WALK_GUESTS, WALK_ANY };
+
+static uint64_t cnt_for(const struct lp_space *space, uint32_t idx, enum walk walk)
+{
+	const struct chunk *chunk = space->chunks[idx];
+	if (chunk == NULL || (walk == WALK_GUESTS && !chunk->is_guest))
+		return 0;
+	return walk == WALK_ANY ? unused_of(chunk) : loose_of(chunk);
+}
+
+/* After `loose`, which is that chunk then. */
+static bool walk_on(const struct lp_space *space, enum walk walk, struct lp_space_loose *loose)
 {
 	const struct lp_space_loose before = *loose;
 	LP_ASSERT(space->is_recovered);
 	*loose = (struct lp_space_loose){.is_begun = true};
-	if (of_guest && space->guest_cnt == 0)
+	if (walk == WALK_GUESTS && space->guest_cnt == 0)
 		return false;
 	for (uint32_t i = 0; i < space->config.chunk_cnt_max; i++) {
-		uint64_t cnt = loose_of(space->chunks[i]);
+		uint64_t cnt = cnt_for(space, i, walk);
 		bool was_passed = before.is_begun &&
 				  (cnt > before.cnt || (cnt == before.cnt && i <= before.chunk));
-		if (cnt <= loose->cnt || was_passed || (of_guest && !space->chunks[i]->is_guest))
+		if (cnt <= loose->cnt || was_passed)
 			continue;
 		loose->cnt = cnt;
 		loose->chunk = i;
 	}
 	return loose->cnt > 0;
+}
+
+bool lp_space_next_loose(const struct lp_space *space, bool of_guest, struct lp_space_loose *loose)
+{
+	return walk_on(space, of_guest ? WALK_GUESTS : WALK_LOOSE, loose);
+}
+
+bool lp_space_next_any(const struct lp_space *space, struct lp_space_loose *loose)
+{
+	return walk_on(space, WALK_ANY, loose);
 }
 
 uint64_t lp_space_loose_blocks(const struct lp_space *space)
@@ -788,18 +816,15 @@ static bool next_loose(const struct lp_space *space, const struct chunk *chunk, 
 	return false;
 }
 
-uint64_t lp_space_blocks_remove(struct lp_space *space, uint32_t idx, uint64_t max,
-				struct lp_bitmap *ret_blocks)
+uint64_t lp_space_set_aside(struct lp_space *space, uint32_t idx, uint64_t max,
+			    struct lp_bitmap *ret_blocks)
 {
 	LP_ASSERT(space->is_recovered);
 	LP_ASSERT(lp_space_owns(space, idx));
-	struct chunk *chunk = space->chunks[idx];
+	const struct chunk *chunk = space->chunks[idx];
 	uint64_t base = chunk_base(space, idx);
 	uint64_t left = max;
-	LP_ASSERT(chunk->oldest_seq == 0);
 	LP_ASSERT(ret_blocks->bit_cnt == chunk->used.bit_cnt);
-	if (split_chunk(chunk) != 0)
-		return 0;
 	for (struct piece run = {.to = 0}; left > 0 && next_loose(space, chunk, run.to, &run);) {
 		run.to = LP_MIN(run.to, run.from + left);
 		struct lp_extent extent = {base + run.from, run.to - run.from};
@@ -808,14 +833,64 @@ uint64_t lp_space_blocks_remove(struct lp_space *space, uint32_t idx, uint64_t m
 		LP_ASSERT(is_mine(chunk, run.from, run.to));
 		if (lp_alloc_remove_range(space->alloc, extent) != 0)
 			break;
-		lp_bitmap_clear(&chunk->mine, run.from, run.to);
 		lp_bitmap_set(ret_blocks, run.from, run.to);
 		left -= extent.cnt;
 	}
-	count_mine(chunk);
-	if (chunk->mine_cnt == 0)
-		drop_chunk(space, chunk);
 	return max - left;
+}
+
+bool lp_space_is_recorded(const struct lp_space *space, uint32_t idx, uint64_t seq)
+{
+	LP_ASSERT(lp_space_owns(space, idx));
+	const struct chunk *chunk = space->chunks[idx];
+	return chunk->oldest_seq == 0 || chunk->oldest_seq > seq;
+}
+
+int lp_space_let_go(struct lp_space *space, uint32_t idx, const struct lp_bitmap *blocks)
+{
+	LP_ASSERT(lp_space_owns(space, idx));
+	struct chunk *chunk = space->chunks[idx];
+	int err = split_chunk(chunk);
+	if (err < 0)
+		return err;
+	for (uint64_t i = 0; i < lp_bitmap_word_cnt(blocks->bit_cnt); i++) {
+		LP_ASSERT((blocks->words[i] & ~chunk->mine.words[i]) == 0);
+		LP_ASSERT((blocks->words[i] & chunk->used.words[i]) == 0);
+		chunk->mine.words[i] &= ~blocks->words[i];
+	}
+	count_mine(chunk);
+	/* Who has no block left has had no change either since they were set aside. */
+	if (chunk->mine_cnt == 0 && chunk->oldest_seq == 0)
+		drop_chunk(space, chunk);
+	return 0;
+}
+
+void lp_space_put_back(struct lp_space *space, uint32_t idx, const struct lp_bitmap *blocks)
+{
+	LP_ASSERT(lp_space_owns(space, idx));
+	uint64_t base = chunk_base(space, idx);
+	uint64_t end = blocks->bit_cnt;
+	for (uint64_t from = lp_bitmap_find_set(blocks, 0, end), to; from < end;
+	     from = lp_bitmap_find_set(blocks, to, end)) {
+		to = lp_bitmap_find_clear(blocks, from, end);
+		int ignored = lp_alloc_add_range(space->alloc,
+						 (struct lp_extent){base + from, to - from});
+		(void)ignored;
+	}
+}
+
+uint64_t lp_space_blocks_remove(struct lp_space *space, uint32_t idx, uint64_t max,
+				struct lp_bitmap *ret_blocks)
+{
+	LP_ASSERT(lp_space_owns(space, idx));
+	struct chunk *chunk = space->chunks[idx];
+	LP_ASSERT(chunk->oldest_seq == 0);
+	if (split_chunk(chunk) != 0)
+		return 0;
+	uint64_t cnt = lp_space_set_aside(space, idx, max, ret_blocks);
+	int err = lp_space_let_go(space, idx, ret_blocks);
+	LP_ASSERT(err == 0); /* it has its bitmap */
+	return cnt;
 }
 
 bool lp_space_wants_chunk(const struct lp_space *space)

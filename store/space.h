@@ -99,6 +99,8 @@ struct lp_space_loose {
 /* of_guest: only of chunks in which the shard is a guest. False: there are no more. Taking blocks
  * away meanwhile does no harm. */
 bool lp_space_next_loose(const struct lp_space *space, bool of_guest, struct lp_space_loose *loose);
+/* The same through all chunks, with changes that no persisted record has, too. */
+bool lp_space_next_any(const struct lp_space *space, struct lp_space_loose *loose);
 /* How many blocks of all such chunks are not in use. */
 uint64_t lp_space_loose_blocks(const struct lp_space *space);
 /* Free blocks of that chunk, `max` at most, are the shard's no more: no record, no frame and no I/O
@@ -106,6 +108,18 @@ uint64_t lp_space_loose_blocks(const struct lp_space *space);
  * caller gives them to somebody durably, or calls lp_space_blocks_add(). */
 uint64_t lp_space_blocks_remove(struct lp_space *space, uint32_t idx, uint64_t max,
 				struct lp_bitmap *ret_blocks);
+/* The same for a chunk that is changed all the time: the blocks are set aside first. They are the
+ * shard's then, but nobody can take them, so no later frame speaks of them. When all changes up to
+ * the frame that was durable then are in a persisted record of the chunk, they can be let go: after
+ * that they are as what lp_space_blocks_remove() took. Or they are put back. */
+uint64_t lp_space_set_aside(struct lp_space *space, uint32_t idx, uint64_t max,
+			    struct lp_bitmap *ret_blocks);
+bool lp_space_is_recorded(const struct lp_space *space, uint32_t idx, uint64_t seq);
+/* -ENOMEM: they are still set aside. */
+int lp_space_let_go(struct lp_space *space, uint32_t idx,
+		    const struct lp_bitmap *blocks) LP_MUST_CHECK;
+/* What finds no memory is not in use until the next opening. */
+void lp_space_put_back(struct lp_space *space, uint32_t idx, const struct lp_bitmap *blocks);
 /* The chunk is out of use at once; after that the caller may end its lease. Its record stays in the
  * index, for it says from which frame on changes count should the chunk come back.
  * -EBUSY unless it can be given back, but for the low-water mark. -ENOMEM with extent only. */

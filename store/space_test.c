@@ -4,7 +4,9 @@
  * (rule S3); records from the device are checked before they are believed.
  * Method: a model of frames, records and what is persisted drives random groups, pins,
  * checkpoints, chunks that come and go, and crashes, on each kind of allocator; each rule
- * once more by hand; every byte of a record spoilt. */
+ * once more by hand; every byte of a record spoilt.
+ *
+ * Long because the rules by hand need the model's records and frames. */
 #include "base/test.h"
 
 #include "base/crc32c.h"
@@ -64,6 +66,12 @@ struct fixture {
 	struct pin pins[PINS_MAX];
 	unsigned given_back_cnt;
 	unsigned lent_cnt;
+	/* What is set aside, of one chunk at a time. */
+	uint64_t aside_cnt; /* 0: nothing is */
+	uint32_t aside_chunk;
+	uint64_t aside_seq;
+	uint64_t aside_words[CHUNK_BLOCKS / 64];
+	unsigned aside_lent_cnt; /* so often while the chunk had changes without a record */
 };
 
 static struct fixture fx;
@@ -379,6 +387,49 @@ static void random_lend(void)
 	fx.lent_cnt += cnt > 0;
 }
 
+/* Some blocks are set aside, though their chunk has changes without a record. */
+static void random_set_aside(void)
+{
+	struct lp_space_loose loose = {.is_begun = false};
+	struct lp_bitmap aside;
+	memset(fx.aside_words, 0, sizeof(fx.aside_words));
+	lp_bitmap_init(&aside, fx.aside_words, CHUNK_BLOCKS);
+	do {
+		if (!lp_space_next_any(fx.space, &loose))
+			return;
+	} while (lp_prng_chance(&fx.prng, 1, 2));
+	uint64_t max = lp_prng_between(&fx.prng, 1, CHUNK_BLOCKS / 4);
+	fx.aside_cnt = lp_space_set_aside(fx.space, loose.chunk, max, &aside);
+	fx.aside_chunk = loose.chunk;
+	fx.aside_seq = lp_space_durable_seq(fx.space);
+	assert_int_equal(lp_bitmap_count(&aside, 0, CHUNK_BLOCKS), fx.aside_cnt);
+}
+
+/* They become another shard's as soon as that is sound, or are put back. */
+static void random_let_go(void)
+{
+	struct lp_bitmap aside;
+	lp_bitmap_init(&aside, fx.aside_words, CHUNK_BLOCKS);
+	if (lp_prng_chance(&fx.prng, 1, 4)) {
+		lp_space_put_back(fx.space, fx.aside_chunk, &aside);
+		fx.aside_cnt = 0;
+		return;
+	}
+	if (!lp_space_is_recorded(fx.space, fx.aside_chunk, fx.aside_seq))
+		return;
+	fx.aside_lent_cnt += !lp_space_is_recorded(fx.space, fx.aside_chunk, UINT64_MAX);
+	lp_test_ok(lp_space_let_go(fx.space, fx.aside_chunk, &aside));
+	for (uint64_t i = 0; i < CHUNK_BLOCKS; i++) {
+		struct lp_extent extent = {block_of(fx.aside_chunk, i), 1};
+		if (!lp_bitmap_test(&aside, i))
+			continue;
+		check_taken(extent);
+		fx.is_lent[extent.block] = true;
+		assert_false(lp_space_has(fx.space, extent));
+	}
+	fx.aside_cnt = 0;
+}
+
 /* Some of them, or all of a chunk, come back. */
 static void random_get_back(void)
 {
@@ -423,6 +474,7 @@ static void crash(void)
 	uint64_t survive = lp_prng_between(&fx.prng, fx.durable_seq, fx.next_seq - 1);
 	unpin_all();
 	lp_space_free(fx.space);
+	fx.aside_cnt = 0;
 	while (fx.durable_seq < survive)
 		apply_to_model(&fx.frames[++fx.durable_seq]);
 	fx.next_seq = survive + 1;
@@ -463,8 +515,10 @@ static void run_model(enum lp_alloc_kind kind, uint64_t seed)
 			random_take();
 		else if (dice < 50)
 			random_free();
-		else if (dice < 60)
+		else if (dice < 59)
 			random_pin();
+		else if (dice < 60)
+			fx.aside_cnt == 0 ? random_set_aside() : random_let_go();
 		else if (dice < 73)
 			seal();
 		else if (dice < 87)
@@ -488,6 +542,7 @@ static void run_model(enum lp_alloc_kind kind, uint64_t seed)
 	assert_true(fx.log_start > 100);
 	assert_true(fx.given_back_cnt > 5);
 	assert_true(fx.lent_cnt > 1);
+	assert_true(fx.aside_lent_cnt > 1);
 	crash();
 	finish();
 }
@@ -963,6 +1018,31 @@ static void test_release_without_memory(void **state)
 	finish();
 }
 
+/* A guest may have all blocks of a chunk, and still it is no chunk to be returned. */
+static void test_guest_of_a_whole_chunk(void **state)
+{
+	(void)state;
+	uint64_t words[CHUNK_BLOCKS / 64] = {0};
+	struct lp_space_loose loose = {.is_begun = false};
+	struct lp_bitmap half;
+	uint32_t chunk = 0;
+	start(LP_ALLOC_BITMAP, 1);
+	lp_bitmap_init(&half, words, CHUNK_BLOCKS);
+	lp_bitmap_set(&half, 0, CHUNK_BLOCKS / 2);
+	lp_test_ok(lp_space_blocks_add(fx.space, 7, true, &half));
+	lp_bitmap_clear(&half, 0, CHUNK_BLOCKS / 2);
+	lp_bitmap_set(&half, CHUNK_BLOCKS / 2, CHUNK_BLOCKS);
+	lp_test_ok(lp_space_blocks_add(fx.space, 7, true, &half));
+	assert_null(lp_space_mine_map(fx.space, 7));
+	assert_true(lp_space_is_guest(fx.space, 7));
+	assert_false(lp_space_chunk_find_empty(fx.space, 7, 0, &chunk));
+	lp_test_err(-EBUSY, lp_space_chunk_remove(fx.space, 7));
+	assert_true(lp_space_next_loose(fx.space, true, &loose));
+	assert_int_equal(loose.chunk, 7);
+	assert_int_equal(loose.cnt, CHUNK_BLOCKS);
+	finish();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -979,6 +1059,7 @@ int main(void)
 		cmocka_unit_test(test_chunk_with_unpersisted_changes_stays),
 		cmocka_unit_test(test_group_is_bounded),
 		cmocka_unit_test(test_release_without_memory),
+		cmocka_unit_test(test_guest_of_a_whole_chunk),
 	};
 	return lp_test_main(tests, "store/space");
 }

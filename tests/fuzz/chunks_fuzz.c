@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One slot of a device's chunk table, from bytes that may be anything.
  *
- *   byte 0: 1 repair the crc, 2 it is slot 1; then the slot
+ *   byte 0: 1 repair the crcs, 2 it is slot 1; then the slot
  *
  * Entries of a slot that is accepted lie within it, name a use and a shard, and are free of an
  * owner when free; one that is refused leaves the caller's header untouched. */
@@ -18,9 +18,14 @@ static void repair(uint8_t *slot, size_t len)
 	if (len < LP_DISK_CHUNKS_SIZE)
 		return;
 	uint64_t chunk_cnt = lp_get_le32(slot + LP_DISK_CHUNKS_CHUNK_CNT_OFF);
-	if (chunk_cnt <= (len - LP_DISK_CHUNKS_SIZE) / LP_DISK_CHUNK_SIZE)
-		lpi_fuzz_repair_crc(slot, LP_DISK_CHUNKS_SIZE + chunk_cnt * LP_DISK_CHUNK_SIZE,
-				    LP_DISK_CHUNKS_CRC_OFF);
+	if (chunk_cnt > (len - LP_DISK_CHUNKS_SIZE) / LP_DISK_CHUNK_SIZE)
+		return;
+	size_t end = LP_DISK_CHUNKS_SIZE + chunk_cnt * LP_DISK_CHUNK_SIZE;
+	uint32_t split_bytes = lp_get_le32(slot + LP_DISK_CHUNKS_SPLIT_BYTES_OFF);
+	if (split_bytes <= len - end)
+		lp_put_le32(slot + LP_DISK_CHUNKS_SPLIT_CRC_OFF,
+			    lp_crc32c(0, slot + end, split_bytes));
+	lpi_fuzz_repair_crc(slot, end, LP_DISK_CHUNKS_CRC_OFF);
 }
 
 static void check_accepted(const struct lp_disk_chunks *header, const uint8_t *slot, size_t len)

@@ -147,7 +147,8 @@ class Device:
             assert head["magic"] == 0x4B43504C and head["slot"] == slot
             assert head["version"] == (2 if head["split_cnt"] else 1)
             all_of_it = data[: end + head["split_bytes"]]
-            assert head["crc"] == crc_without(all_of_it, FORMAT["lp_disk_chunks"]["crc"][0])
+            assert head["crc"] == crc_without(data[:end], FORMAT["lp_disk_chunks"]["crc"][0])
+            assert head["split_crc"] == crc32c(all_of_it[end:])
             assert head["chunk_cnt"] == label["chunk_cnt"]
             assert head["device_uuid"] == label["device_uuid"]
             sequences.append(head["sequence"])
