@@ -216,7 +216,7 @@ $(OUT)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(FUZZ_MAIN) $(FUZZ_LIBS) $(OBJ)/alloc-glib
 # tests/strangers/stale*.c is one program: it looks for data that is older than what was acknowledged.
 STALE_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/strangers/stale*.c))
 ALL_OBJS  += $(STALE_OBJS)
-ALL_TOOLS += $(OUT)/tools/stale
+ALL_TOOLS += $(if $(STALE_OBJS),$(OUT)/tools/stale)
 $(OUT)/tools/stale: $(STALE_OBJS) $(call libs_of,client) $(OBJ)/alloc-$(ALLOC).o
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(call sys_of,client)
@@ -225,7 +225,7 @@ $(OUT)/tools/stale: $(STALE_OBJS) $(call libs_of,client) $(OBJ)/alloc-$(ALLOC).o
 # tests/strangers/race*.c is one program, which needs libaio beside what liblapis needs.
 RACE_OBJS := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/strangers/race*.c))
 ALL_OBJS  += $(RACE_OBJS)
-ALL_TOOLS += $(OUT)/tools/race
+ALL_TOOLS += $(if $(RACE_OBJS),$(OUT)/tools/race)
 $(OUT)/tools/race: $(RACE_OBJS) $(call libs_of,client) $(OBJ)/alloc-$(ALLOC).o
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(call sys_of,client) -laio

@@ -277,6 +277,7 @@ static void close_slab(struct lp_bufs *bufs, struct slab *slab)
 
 struct lp_buf *lp_buf_new_ranked(struct lp_bufs *bufs, uint32_t bytes, enum lp_buf_rank rank)
 {
+	LP_ASSERT(rank < LP_BUF_RANKS);
 	unsigned order = order_of(lp_buf_size(bytes));
 	struct lp_buf *buf = find_piece(bufs, rank, order);
 	if (buf == NULL)

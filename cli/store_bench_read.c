@@ -22,6 +22,7 @@ void lpi_bench_read(struct lpi_bench_unit *unit, struct lp_ino ino)
 		op->opcode = LP_STORE_READ;
 		op->read.from_device = false; /* it may have been a transaction */
 		op->read.into = NULL;
+		op->read.rank = LP_BUF_REQUEST;
 		op->read.ino = ino;
 		op->read.offset = unit->offset + at;
 		op->read.length = LP_MIN(LP_STORE_READ_MAX, unit->length - at);

@@ -313,7 +313,7 @@ static void test_slow_device(void **state)
 	world_end(&world);
 }
 
-#define PINS_MAX 64u
+#define PINS_MAX 512u
 
 /* I/O on what was freed never ends: nobody waits for ever, in the store and here together. */
 static void test_hung_io(void **state)
