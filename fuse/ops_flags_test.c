@@ -11,23 +11,25 @@
 
 #define USER 1000u
 
-static int ask_ioctl(struct lpi_kernel *kernel, uint64_t node, uint32_t uid, uint32_t cmd,
-		     const void *bytes, uint32_t in_bytes, uint32_t out_bytes)
+static int ask_ioctl(struct lpi_kernel *kernel, uint64_t node, uint32_t uid,
+		     const struct fuse_ioctl_in *in, const void *bytes)
 {
-	const struct fuse_ioctl_in in = {.cmd = cmd, .in_size = in_bytes, .out_size = out_bytes};
 	struct fuse_in_header header;
 	lpi_kernel_begin(kernel, FUSE_IOCTL, node);
 	memcpy(&header, kernel->out, sizeof(header));
 	header.uid = uid;
 	memcpy(kernel->out, &header, sizeof(header));
-	lpi_kernel_add(kernel, &in, sizeof(in));
-	lpi_kernel_add(kernel, bytes, in_bytes);
+	lpi_kernel_add(kernel, in, sizeof(*in));
+	lpi_kernel_add(kernel, bytes, in->in_size);
 	return lpi_kernel_ask(kernel);
 }
 
 static int set_as(struct lpi_kernel *kernel, uint64_t node, uint32_t uid, uint32_t flags)
 {
-	return ask_ioctl(kernel, node, uid, FS_IOC_SETFLAGS, &flags, sizeof(flags), 0);
+	return ask_ioctl(kernel, node, uid,
+			 &(struct fuse_ioctl_in){
+				 .cmd = FS_IOC_SETFLAGS, .in_size = sizeof(flags), .out_size = 0},
+			 &flags);
 }
 
 static int set_flags(struct lpi_kernel *kernel, uint64_t node, uint32_t flags)
@@ -41,7 +43,11 @@ static uint32_t get_flags(struct lpi_kernel *kernel, uint64_t node)
 		struct fuse_ioctl_out out;
 		uint32_t flags;
 	} answer;
-	lp_test_ok(ask_ioctl(kernel, node, USER, FS_IOC_GETFLAGS, NULL, 0, sizeof(uint32_t)));
+	lp_test_ok(ask_ioctl(kernel, node, USER,
+			     &(struct fuse_ioctl_in){.cmd = FS_IOC_GETFLAGS,
+						     .in_size = 0,
+						     .out_size = sizeof(uint32_t)},
+			     NULL));
 	assert_int_equal(lpi_kernel_answer_len(kernel), sizeof(answer));
 	memcpy(&answer, lpi_kernel_answer(kernel, sizeof(answer)), sizeof(answer));
 	assert_int_equal(answer.out.result, 0);
@@ -55,8 +61,11 @@ static struct fsxattr get_xattr(struct lpi_kernel *kernel, uint64_t node)
 		struct fuse_ioctl_out out;
 		struct fsxattr xattr;
 	} answer;
-	lp_test_ok(
-		ask_ioctl(kernel, node, USER, FS_IOC_FSGETXATTR, NULL, 0, sizeof(struct fsxattr)));
+	lp_test_ok(ask_ioctl(kernel, node, USER,
+			     &(struct fuse_ioctl_in){.cmd = FS_IOC_FSGETXATTR,
+						     .in_size = 0,
+						     .out_size = sizeof(struct fsxattr)},
+			     NULL));
 	assert_int_equal(lpi_kernel_answer_len(kernel), sizeof(answer));
 	memcpy(&answer, lpi_kernel_answer(kernel, sizeof(answer)), sizeof(answer));
 	return answer.xattr;
@@ -64,7 +73,10 @@ static struct fsxattr get_xattr(struct lpi_kernel *kernel, uint64_t node)
 
 static int set_xattr(struct lpi_kernel *kernel, uint64_t node, struct fsxattr xattr)
 {
-	return ask_ioctl(kernel, node, 0, FS_IOC_FSSETXATTR, &xattr, sizeof(xattr), 0);
+	return ask_ioctl(kernel, node, 0,
+			 &(struct fuse_ioctl_in){
+				 .cmd = FS_IOC_FSSETXATTR, .in_size = sizeof(xattr), .out_size = 0},
+			 &xattr);
 }
 
 static int try_open(struct lpi_kernel *kernel, uint64_t node, uint32_t flags)
@@ -128,14 +140,37 @@ static void check_refused(struct lpi_kernel *kernel, uint64_t node)
 		    set_xattr(kernel, node, (struct fsxattr){.fsx_xflags = FS_XFLAG_NODUMP}));
 	lp_test_err(-EOPNOTSUPP, set_xattr(kernel, node, (struct fsxattr){.fsx_projid = 7}));
 	lp_test_err(-EOPNOTSUPP, set_xattr(kernel, node, (struct fsxattr){.fsx_extsize = 4096}));
-	lp_test_err(-EINVAL, ask_ioctl(kernel, node, 0, FS_IOC_SETFLAGS, &flags, 3, 0));
-	lp_test_err(-EINVAL, ask_ioctl(kernel, node, 0, FS_IOC_SETFLAGS, NULL, 0, 0));
-	lp_test_err(-EINVAL, ask_ioctl(kernel, node, 0, FS_IOC_FSSETXATTR, &flags, 4, 0));
-	lp_test_err(-EINVAL, ask_ioctl(kernel, node, 0, FS_IOC_GETFLAGS, NULL, 0, 3));
-	lp_test_err(-EINVAL, ask_ioctl(kernel, node, 0, FS_IOC_FSGETXATTR, NULL, 0, 27));
-	lp_test_err(-ENOTTY, ask_ioctl(kernel, node, 0, FS_IOC_FIEMAP, NULL, 0, 4));
+	lp_test_err(-EINVAL, ask_ioctl(kernel, node, 0,
+				       &(struct fuse_ioctl_in){
+					       .cmd = FS_IOC_SETFLAGS, .in_size = 3, .out_size = 0},
+				       &flags));
+	lp_test_err(-EINVAL, ask_ioctl(kernel, node, 0,
+				       &(struct fuse_ioctl_in){
+					       .cmd = FS_IOC_SETFLAGS, .in_size = 0, .out_size = 0},
+				       NULL));
+	lp_test_err(-EINVAL,
+		    ask_ioctl(kernel, node, 0,
+			      &(struct fuse_ioctl_in){
+				      .cmd = FS_IOC_FSSETXATTR, .in_size = 4, .out_size = 0},
+			      &flags));
+	lp_test_err(-EINVAL, ask_ioctl(kernel, node, 0,
+				       &(struct fuse_ioctl_in){
+					       .cmd = FS_IOC_GETFLAGS, .in_size = 0, .out_size = 3},
+				       NULL));
+	lp_test_err(-EINVAL,
+		    ask_ioctl(kernel, node, 0,
+			      &(struct fuse_ioctl_in){
+				      .cmd = FS_IOC_FSGETXATTR, .in_size = 0, .out_size = 27},
+			      NULL));
+	lp_test_err(-ENOTTY, ask_ioctl(kernel, node, 0,
+				       &(struct fuse_ioctl_in){
+					       .cmd = FS_IOC_FIEMAP, .in_size = 0, .out_size = 4},
+				       NULL));
 	lp_test_err(-ESTALE, set_flags(kernel, 99999, FS_IMMUTABLE_FL));
-	lp_test_err(-ESTALE, ask_ioctl(kernel, 99999, 0, FS_IOC_GETFLAGS, NULL, 0, 4));
+	lp_test_err(-ESTALE, ask_ioctl(kernel, 99999, 0,
+				       &(struct fuse_ioctl_in){
+					       .cmd = FS_IOC_GETFLAGS, .in_size = 0, .out_size = 4},
+				       NULL));
 	assert_int_equal(get_flags(kernel, node), 0);
 }
 

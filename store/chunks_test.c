@@ -471,7 +471,8 @@ static void give_what_fits(struct lp_chunks *chunks, uint32_t given)
 	list[0] = part(words[0], 0, 1, 5, 6);
 	for (uint32_t i = 1; i < 8; i++) {
 		uint32_t to = 1 + (given + i) / CHUNK_CNT;
-		list[i] = part(words[i], (given + i) % CHUNK_CNT, to, 4 * to, 4 * to + 1);
+		list[i] = part(words[i], (given + i) % CHUNK_CNT, to, UINT64_C(4) * to,
+			       UINT64_C(4) * to + 1);
 		lp_bitmap_set(&list[i].blocks, 4 * to + 2, 4 * to + 3);
 	}
 	lp_test_ok(lp_chunks_give(chunks, 0, list, 8));

@@ -180,7 +180,7 @@ static void lend_much(struct lp_bdev *bdev, const struct lp_disk_label *label)
 		for (uint32_t to = 1; to < LP_SHARDS_MAX && err == 0; to++) {
 			one.shard_idx = to;
 			lp_bitmap_clear(&one.blocks, 0, 256);
-			lp_bitmap_set(&one.blocks, 4 * to, 4 * to + 1);
+			lp_bitmap_set(&one.blocks, UINT64_C(4) * to, UINT64_C(4) * to + 1);
 			lp_bitmap_set(&one.blocks, 4 * to + 2, 4 * to + 3);
 			err = lp_chunks_give(chunks, 0, &one, 1);
 		}

@@ -401,8 +401,10 @@ static void apply_inode(struct lpi_mem_store *store, const struct lp_change *cha
 static void apply_dir(const struct lp_change *change, const struct lpi_mem_step *step)
 {
 	struct lpi_mem_dir *dir = step->dir;
+	LP_ASSERT(dir != NULL); /* prepare_dir() has found it */
 	dir->entries_cnt += (uint64_t)(int64_t)step->delta;
 	if (change->type == LP_CHANGE_ENTRY_SET) {
+		LP_ASSERT(step->item != NULL);
 		if (lpi_mem_item_put(&dir->entries, step->item)) {
 			step->item->insertion = ++dir->last_insertion;
 			dir->name_bytes += change->named.name.len;
