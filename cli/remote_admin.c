@@ -298,7 +298,15 @@ static void print_slow(const char *answer)
 	}
 }
 
-static int run_slow(const struct lpi_cli_command *self, int argc, char **argv)
+/* What a command without arguments asks for, and how it shows the answer that is not for --json. */
+struct question {
+	uint32_t op;
+	const char *text; /* or NULL */
+	void (*print)(const char *answer);
+};
+
+static int ask(const struct lpi_cli_command *self, int argc, char **argv,
+	       const struct question *question)
 {
 	static const struct lpi_args_form form = {"", json_only, 0, 0};
 	struct lpi_args args;
@@ -309,15 +317,21 @@ static int run_slow(const struct lpi_cli_command *self, int argc, char **argv)
 	struct lapis *lapis = lpi_remote();
 	if (lapis == NULL)
 		return LP_EXIT_FAILED;
-	int err = lapis_admin(lapis, LAPIS_SLOW, NULL, &answer);
+	int err = lapis_admin(lapis, question->op, question->text, &answer);
 	if (err < 0)
-		return lpi_remote_fail("slow", err);
+		return lpi_remote_fail(self->name, err);
 	if (args.has['j'])
 		(void)puts(answer);
 	else
-		print_slow(answer);
+		question->print(answer);
 	free(answer);
 	return LP_EXIT_OK;
+}
+
+static int run_slow(const struct lpi_cli_command *self, int argc, char **argv)
+{
+	static const struct question question = {LAPIS_SLOW, NULL, print_slow};
+	return ask(self, argc, argv, &question);
 }
 
 const struct lpi_cli_command lpi_remote_slow = {
@@ -388,24 +402,8 @@ static void print_stuck(const char *answer)
 
 static int run_stuck(const struct lpi_cli_command *self, int argc, char **argv)
 {
-	static const struct lpi_args_form form = {"", json_only, 0, 0};
-	struct lpi_args args;
-	char *answer = NULL;
-	int status = lpi_args_parse(self, argc, argv, &form, &args);
-	if (status >= 0)
-		return status;
-	struct lapis *lapis = lpi_remote();
-	if (lapis == NULL)
-		return LP_EXIT_FAILED;
-	int err = lapis_admin(lapis, LAPIS_STATS, "stuck", &answer);
-	if (err < 0)
-		return lpi_remote_fail("stuck", err);
-	if (args.has['j'])
-		(void)puts(answer);
-	else
-		print_stuck(answer);
-	free(answer);
-	return LP_EXIT_OK;
+	static const struct question question = {LAPIS_STATS, "stuck", print_stuck};
+	return ask(self, argc, argv, &question);
 }
 
 const struct lpi_cli_command lpi_remote_stuck = {
