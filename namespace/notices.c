@@ -11,7 +11,9 @@
 #include "namespace/notices.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
+#include "base/hash.h"
 #include "namespace/ns_impl.h"
 
 #define RETRY_NS LP_NS_PER_MS
@@ -29,6 +31,10 @@ struct lpi_notice {
 	struct lp_ns_op *op; /* the first one's: NULL: it has been answered */
 	int result;
 	uint32_t pending; /* of those that are being told */
+	/* The names in it, as they count in lpi_untold. */
+	uint16_t slots[LP_NS_NOTICE_ITEMS];
+	uint32_t slot_cnt;
+	bool is_move; /* of a mount's rename */
 	struct lp_timer limit;
 	/* What the kernel did not know. */
 	uint64_t began_ns;
@@ -38,13 +44,70 @@ struct lpi_notice {
 	struct lp_timer retry;
 };
 
-int lpi_notices_new(struct lp_pool **ret_notices)
+int lpi_notices_new(struct lp_ns *ns)
 {
 	const struct lp_pool_config config = {.name = "namespace notices",
 					      .object_bytes = sizeof(struct lpi_notice),
 					      .limit = LPI_NOTICES_MAX,
 					      .limit_max = LPI_NOTICES_LIMIT_MAX};
-	return lp_pool_new(&config, ret_notices);
+	if (ns->options.shard_idx == 0) {
+		ns->untold = calloc(1, sizeof(*ns->untold));
+		if (ns->untold == NULL)
+			return -ENOMEM;
+	}
+	return lp_pool_new(&config, &ns->notices);
+}
+
+void lpi_notices_free(struct lp_ns *ns)
+{
+	lp_pool_free(ns->notices);
+	free(ns->untold);
+	ns->notices = NULL;
+	ns->untold = NULL;
+}
+
+/* --- What has not been told yet --------------------------------------------------------------- */
+
+static struct lpi_untold *untold_of(const struct lp_ns *ns)
+{
+	return ns->peers[0]->untold;
+}
+
+static uint16_t slot_of(struct lp_ino dir, struct lp_bytes name)
+{
+	return (uint16_t)(lp_hash_u64(name.data, name.len, dir.nr) % LPI_UNTOLD_NAMES);
+}
+
+static bool is_untold(const struct lp_ns *ns, struct lp_ino dir, struct lp_bytes name)
+{
+	return atomic_load(&untold_of(ns)->names[slot_of(dir, name)]) > 0;
+}
+
+/* The name is locked by whoever has changed it: a rename of it comes later. */
+static void count_untold(struct lpi_notice *notice, struct lp_ino dir, struct lp_bytes name)
+{
+	uint16_t slot = slot_of(dir, name);
+	LP_ASSERT(notice->slot_cnt < LP_NS_NOTICE_ITEMS);
+	notice->slots[notice->slot_cnt++] = slot;
+	atomic_fetch_add(&untold_of(notice->face.ns)->names[slot], 1);
+}
+
+static void count_move(struct lpi_notice *notice)
+{
+	if (!notice->is_move)
+		atomic_fetch_add(&untold_of(notice->face.ns)->moves, 1);
+	notice->is_move = true;
+}
+
+static void count_told(struct lpi_notice *notice)
+{
+	struct lpi_untold *untold = untold_of(notice->face.ns);
+	for (uint32_t i = 0; i < notice->slot_cnt; i++)
+		atomic_fetch_sub(&untold->names[notice->slots[i]], 1);
+	if (notice->is_move)
+		atomic_fetch_sub(&untold->moves, 1);
+	notice->slot_cnt = 0;
+	notice->is_move = false;
 }
 
 /* --- Who has to be told ----------------------------------------------------------------------- */
@@ -137,6 +200,7 @@ static void put(struct lpi_notice *notice)
 	struct lp_ns *ns = notice->face.ns;
 	LP_ASSERT(ns->notices_out > 0);
 	ns->notices_out--;
+	count_told(notice);
 	lp_pool_put(ns->notices, notice);
 	lpi_ns_left(ns);
 }
@@ -194,8 +258,10 @@ static struct lp_ns_news *note(struct lp_ns *ns, struct lpi_notice **first, stru
 	struct lp_ns_news *item = &face->items[face->item_cnt++];
 	*item = (struct lp_ns_news){
 		.ino = ino, .name_at = (uint16_t)face->names_len, .name_len = (uint16_t)name.len};
-	if (name.len > 0)
+	if (name.len > 0) {
 		memcpy(face->names + face->names_len, name.data, name.len);
+		count_untold(last, ino, name);
+	}
 	face->names_len += name.len;
 	return item;
 }
@@ -315,11 +381,41 @@ static void note_part(struct lpi_job *job, struct lpi_part *part)
 		     room->decoded.record.change_cnt);
 }
 
+static struct lp_bytes name_of(const struct lpi_entry *entry)
+{
+	return (struct lp_bytes){entry->name, entry->name_len};
+}
+
+/* The kernel has moved what it remembered under the old name, or under both. */
+static void note_moved(struct lpi_job *job, const struct lpi_entry *from,
+		       const struct lpi_entry *to)
+{
+	struct lp_ns *ns = job->ns;
+	if (ns->watch.only_data || !is_untold(ns, from->dir, name_of(from)))
+		return;
+	(void)note(ns, &job->notice, to->dir, name_of(to));
+	struct lpi_notice *last = last_of(job->notice);
+	if (last != NULL)
+		count_move(last);
+}
+
+static void note_rename(struct lpi_job *job)
+{
+	note_moved(job, &job->entry, &job->to);
+	if (job->rename_flags & LP_NS_RENAME_EXCHANGE)
+		note_moved(job, &job->to, &job->entry);
+}
+
 void lpi_notice_pact(struct lpi_job *job)
 {
 	struct lpi_pact *pact = &job->pact;
-	if (job->ns->watch.tell == NULL || job->op->is_mounts || !may_have_happened(pact->result))
+	if (job->ns->watch.tell == NULL || !may_have_happened(pact->result))
 		return;
+	if (job->op->is_mounts) {
+		if (job->op->opcode == LP_NS_RENAME)
+			note_rename(job);
+		return;
+	}
 	for (uint32_t i = 0; i < pact->part_cnt; i++)
 		note_part(job, pact->parts[i]);
 }
@@ -459,6 +555,11 @@ static void check_next(struct lpi_notice *notice)
 	}
 	face->item_cnt = notice->kept_cnt;
 	if (face->item_cnt == 0)
+		count_told(notice);
+	/* A rename may have moved what was told of. Nobody waits for that who has been answered. */
+	bool is_moving =
+		notice->first->op != NULL && atomic_load(&untold_of(notice->face.ns)->moves) > 0;
+	if (face->item_cnt == 0 && !is_moving)
 		ended(notice->first);
 	else
 		retry_later(notice);

@@ -525,6 +525,63 @@ static void check_waits(struct lpi_t *t, struct watcher *watcher)
 	forget(t, dir);
 }
 
+static void mounts_rename(struct lpi_t *t, struct lp_ino dir, const char *name, const char *to_name,
+			  uint32_t flags)
+{
+	lpi_t_op(t, LP_NS_RENAME);
+	t->op->is_mounts = true;
+	t->op->rename.dir = dir;
+	t->op->rename.name = lpi_t_bytes(name);
+	t->op->rename.to_dir = dir;
+	t->op->rename.to_name = lpi_t_bytes(to_name);
+	t->op->rename.flags = flags;
+	lp_test_ok(lpi_t_do(t));
+}
+
+/* Another object has the name, and the kernel does not know yet when the mount renames it: what the
+ * kernel moves is the old one. It is told of the new name behind the rename, and until it knows
+ * that nobody is told that the put is done. */
+static void check_moved(struct lpi_t *t, struct watcher *watcher)
+{
+	static const uint32_t flags[] = {0, LP_NS_RENAME_EXCHANGE};
+	struct lp_ino dir = lpi_t_spread(t, root, "dir");
+	hold(t, dir);
+	for (size_t i = 0; i < LP_ARRAY_SIZE(flags); i++) {
+		struct lpi_ns_hand native = {.op = {.opcode = LP_NS_PUT}};
+		hold(t, put(t, "dir/name"));
+		(void)put(t, "dir/other");
+		deafen(watcher);
+		mounts_rename(t, dir, "other", "another", 0);
+		assert_int_equal(watcher->tells, 0);
+		mounts_rename(t, dir, "another", "other", 0);
+		watcher->is_holding = true;
+		native.op.put.path = lpi_t_bytes("dir/name");
+		native.op.put.mode = 0644;
+		lpi_ns_rig_submit(t->rig, 0, &native);
+		turn_until(t, &watcher->waiting_cnt, 1);
+		expect_name(watcher, dir, "name");
+		deafen(watcher);
+		/* The second time the name that is put is the one that something is exchanged for.
+		 */
+		if (flags[i] == 0)
+			mounts_rename(t, dir, "name", "moved", 0);
+		else
+			mounts_rename(t, dir, "other", "name", flags[i]);
+		assert_int_equal(watcher->waiting_cnt, 2);
+		(void)expect(watcher, dir, flags[i] == 0 ? "moved" : "other");
+		assert_int_equal(watcher->cnt, 1);
+		struct lp_ns_notice *moved = watcher->waiting[--watcher->waiting_cnt];
+		end_one(watcher, watcher->waiting[--watcher->waiting_cnt]);
+		watcher->is_holding = false;
+		turns(t, 100);
+		assert_false(native.is_done);
+		end_one(watcher, moved);
+		lp_test_ok(lpi_ns_rig_wait(t->rig, &native));
+		assert_int_equal(watcher->lates, 0);
+	}
+	forget(t, dir);
+}
+
 /* Who is not told in time is not waited for any longer, once; it is told all the same. */
 static void check_limit(struct lpi_t *t, struct watcher *watcher)
 {
@@ -705,6 +762,7 @@ TEST(written)
 TEST(paths)
 TEST(uploads)
 TEST(waits)
+TEST(moved)
 TEST(limit)
 TEST(unknown)
 TEST(uncounted)
@@ -717,9 +775,10 @@ int main(void)
 		cmocka_unit_test(test_names),     cmocka_unit_test(test_silent),
 		cmocka_unit_test(test_inodes),    cmocka_unit_test(test_written),
 		cmocka_unit_test(test_paths),     cmocka_unit_test(test_uploads),
-		cmocka_unit_test(test_waits),     cmocka_unit_test(test_limit),
-		cmocka_unit_test(test_unknown),   cmocka_unit_test(test_uncounted),
-		cmocka_unit_test(test_unwatched), cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_waits),     cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_limit),     cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_uncounted), cmocka_unit_test(test_unwatched),
+		cmocka_unit_test(test_crowd),
 	};
 	return lp_test_main(tests, "namespace/notices");
 }

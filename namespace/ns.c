@@ -458,7 +458,7 @@ static int new_pools(struct lp_ns *ns)
 	if (r >= 0)
 		r = lp_pool_new(&batches, &ns->batches);
 	if (r >= 0)
-		r = lpi_notices_new(&ns->notices);
+		r = lpi_notices_new(ns);
 	return r < 0 ? r : lp_pool_new(&transfers, &ns->transfers);
 }
 
@@ -606,7 +606,7 @@ void lp_ns_close(struct lp_ns *ns)
 		lp_pool_free(ns->lists);
 		lp_pool_free(ns->batches);
 		lp_pool_free(ns->copy_pages);
-		lp_pool_free(ns->notices);
+		lpi_notices_free(ns);
 	}
 	lpi_dircache_free(ns->dircache);
 	free(ns->dir_kinds);

@@ -78,6 +78,7 @@ struct lp_ns {
 	struct lp_task queue_task;
 	struct lp_ns_watch watch;           /* tell NULL: nobody watches */
 	struct lp_pool *notices;            /* of what it is told */
+	struct lpi_untold *untold;          /* shard 0's, for all */
 	struct lpi_ns_op_list notice_queue; /* operations that wait until there are fewer */
 	uint32_t notices_out;
 	bool are_shared_held; /* no change over several shards begins */
