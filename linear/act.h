@@ -21,6 +21,7 @@
 #define LPI_CELLS   16u /* of an object, at most */
 #define LPI_CLIENTS 8u  /* each may have one object open in a group at a time */
 
+#define LPI_TORN  UINT64_MAX /* a cell of which a read through the mount saw two values */
 #define LPI_NEVER UINT64_MAX /* the time at which an act of unknown outcome returned */
 
 enum lpi_act_kind {

@@ -51,7 +51,8 @@ void lpi_cells_fill(const struct lpi_client *client, const struct lpi_act *act)
 		fill_cell(client->buf + i * bytes, bytes, lpi_act_cell(act, i));
 }
 
-int lpi_cells_take(const struct lpi_client *client, size_t bytes, struct lpi_act *act)
+int lpi_cells_take(const struct lpi_client *client, size_t bytes, bool can_be_torn,
+		   struct lpi_act *act)
 {
 	size_t cell_bytes = client->plan->cell_bytes[act->group];
 	if (bytes % cell_bytes != 0 || bytes / cell_bytes > LPI_CELLS) {
@@ -63,7 +64,9 @@ int lpi_cells_take(const struct lpi_client *client, size_t bytes, struct lpi_act
 		const uint8_t *at = client->buf + i * cell_bytes;
 		memcpy(&act->cells[i], at, sizeof(act->cells[i]));
 		size_t len = cell_length(at, cell_bytes, act->cells[i]);
-		if (len != cell_bytes) {
+		if (len != cell_bytes && can_be_torn) {
+			act->cells[i] = LPI_TORN;
+		} else if (len != cell_bytes) {
 			uint64_t found = 0;
 			memcpy(&found, at + len, LP_MIN(sizeof(found), cell_bytes - len));
 			(void)fprintf(stderr,

@@ -79,9 +79,10 @@ bool lpi_native_do(struct lpi_client *client, struct lpi_act *act);
 bool lpi_mounted_do(struct lpi_client *client, struct lpi_act *act);
 
 /* The cells of an act's values, in the client's buffer; and those that were read, from there:
- * -EBADMSG if they are not whole cells. */
+ * -EBADMSG if they are not whole cells. can_be_torn: of a cell with two values that is said
+ * (LPI_TORN), and the judge finds out whether it may be. */
 void lpi_cells_fill(const struct lpi_client *client, const struct lpi_act *act);
-int lpi_cells_take(const struct lpi_client *client, size_t bytes,
+int lpi_cells_take(const struct lpi_client *client, size_t bytes, bool can_be_torn,
 		   struct lpi_act *act) LP_MUST_CHECK;
 
 #endif

@@ -128,16 +128,33 @@ static enum reliance reliance_on(const struct lpi_acts *acts, size_t idx)
 	return found;
 }
 
+/* Whether something that is so was under way at some time in the look's life. */
+static bool is_beside(const struct lpi_acts *acts, const struct lpi_act *look, size_t life_idx,
+		      bool (*is_so)(const struct lpi_act *act, const struct lpi_act *look))
+{
+	for (size_t i = life_idx; i < acts->cnt; i++) {
+		const struct lpi_act *act = &acts->list[i];
+		if (act->group != look->group)
+			continue;
+		if (act->kind == LPI_START)
+			break;
+		if (act->invoke_ns <= look->return_ns && act->return_ns >= look->invoke_ns &&
+		    is_so(act, look))
+			return true;
+	}
+	return false;
+}
+
 /* It may make what is at that cell come or go; or be the reason why the kernel does not take the
  * size that it has just asked for: a write through the mount that ends, or a look at a name, whose
  * answer it takes later than it came. */
-static bool moves_the_end(const struct lpi_act *act, unsigned cell)
+static bool moves_the_end(const struct lpi_act *act, const struct lpi_act *read)
 {
 	if ((act->flags & LPI_MOUNT) && (act->kind == LPI_WRITE || act->kind == LPI_OPEN ||
 					 act->kind == LPI_CREATE || act->kind == LPI_LINK))
 		return true;
 	return act->kind == LPI_TRUNCATE || act->kind == LPI_APPEND ||
-	       (act->kind == LPI_WRITE && act->first + act->count > cell);
+	       (act->kind == LPI_WRITE && act->first + act->count > read->first);
 }
 
 /* A read through the mount that shows zeros or the end, while somebody changes where that is. The
@@ -149,22 +166,91 @@ static bool is_of_two_sizes(const struct lpi_acts *acts, const struct lpi_act *r
 	if (!(read->flags & LPI_MOUNT) || read->kind != LPI_READ ||
 	    (read->got > 0 && read->cells[0] != 0))
 		return false;
-	for (size_t i = life_idx; i < acts->cnt; i++) {
-		const struct lpi_act *act = &acts->list[i];
-		if (act->group != read->group)
-			continue;
-		if (act->kind == LPI_START)
-			break;
-		if (act->invoke_ns <= read->return_ns && act->return_ns >= read->invoke_ns &&
-		    moves_the_end(act, read->first))
-			return true;
+	return is_beside(acts, read, life_idx, moves_the_end);
+}
+
+/* Where a look belongs that the kernel's memory may have answered. */
+static enum lpi_view view_of_cached(const struct lpi_act *act)
+{
+	switch (act->kind) {
+	case LPI_READ:
+		return LPI_VIEW_CELLS + LP_MIN(act->first, LPI_CELLS - 1);
+	case LPI_STAT:
+		return LPI_VIEW_SIZES;
+	case LPI_XATTR_GET:
+		return LPI_VIEW_XATTRS;
+	default:
+		return LPI_VIEW_NAMES;
 	}
-	return false;
 }
 
 static bool is_in_view(const struct lpi_act *act, enum lpi_view view)
 {
-	return !(act->flags & (view == LPI_VIEW_SOCKETS ? LPI_CACHED : LPI_SHARP));
+	bool has_opened = act->kind == LPI_OPEN && act->status == 0;
+	if (view == LPI_VIEW_SOCKETS)
+		return !(act->flags & LPI_CACHED);
+	if (act->flags & LPI_SHARP)
+		return false;
+	if (only_looks(act) && !(act->flags & LPI_MOUNT) && act->kind != LPI_OPEN)
+		return false;
+	return !(act->flags & LPI_CACHED) || has_opened || view == view_of_cached(act);
+}
+
+bool lpi_view_is_needed(const struct lpi_acts *acts, unsigned group, enum lpi_view view)
+{
+	for (size_t i = 0; view != LPI_VIEW_SOCKETS && i < acts->cnt; i++) {
+		const struct lpi_act *act = &acts->list[i];
+		if (act->group == group && (act->flags & LPI_CACHED) && view_of_cached(act) == view)
+			return true;
+	}
+	return view == LPI_VIEW_SOCKETS;
+}
+
+static bool changes_data(const struct lpi_act *act, const struct lpi_act *look)
+{
+	(void)look;
+	return act->kind == LPI_WRITE || act->kind == LPI_APPEND || act->kind == LPI_TRUNCATE;
+}
+
+static bool changes_names(const struct lpi_act *act, const struct lpi_act *look)
+{
+	(void)look;
+	return act->kind == LPI_PUT || act->kind == LPI_REMOVE || act->kind == LPI_RENAME ||
+	       act->kind == LPI_EXCHANGE || act->kind == LPI_LINK || act->kind == LPI_COPY;
+}
+
+static bool changes_names_natively(const struct lpi_act *act, const struct lpi_act *look)
+{
+	return !(act->flags & LPI_MOUNT) && changes_names(act, look);
+}
+
+/* The kernel finds a name in its memory, or asks the daemon for it, or for a change of it. While a
+ * change through a socket is not answered these may differ. */
+static bool is_of_two_names(const struct lpi_acts *acts, const struct lpi_act *act,
+			    enum lpi_view view, size_t life_idx)
+{
+	return view != LPI_VIEW_SOCKETS && (act->flags & LPI_CACHED) &&
+	       view_of_cached(act) == LPI_VIEW_NAMES &&
+	       is_beside(acts, act, life_idx, changes_names_natively);
+}
+
+/* Of a cell of several pages the kernel may show an old page beside a new one, while the change is
+ * not answered. */
+static bool is_torn_beside_change(const struct lpi_acts *acts, const struct lpi_act *read,
+				  size_t life_idx)
+{
+	return (read->flags & LPI_CACHED) && read->kind == LPI_READ && read->got > 0 &&
+	       read->cells[0] == LPI_TORN && is_beside(acts, read, life_idx, changes_data);
+}
+
+/* As this view has it. Who removes a name is answered when the kernel knows of the lost link, but
+ * another one may have used the name before that. So the number of links is not looked at then. */
+static void blur(const struct lpi_acts *acts, size_t life_idx, struct lpi_act *act)
+{
+	if (act->kind == LPI_STAT && is_beside(acts, act, life_idx, changes_names))
+		act->nlink = 0;
+	act->version = 0;
+	act->if_version = 0;
 }
 
 struct chosen {
@@ -190,7 +276,9 @@ static enum reliance counts(const struct lpi_acts *acts, size_t idx, enum lpi_vi
 {
 	const struct lpi_act *act = &acts->list[idx];
 	enum reliance how = act->flags & LPI_UNKNOWN ? MAYBE_USED : IS_RELIED_ON;
-	if (!is_in_view(act, view) || is_of_two_sizes(acts, act, chosen->life_idx))
+	if (!is_in_view(act, view) || is_of_two_sizes(acts, act, chosen->life_idx) ||
+	    is_torn_beside_change(acts, act, chosen->life_idx) ||
+	    is_of_two_names(acts, act, view, chosen->life_idx))
 		how = NOT_USED;
 	if ((act->flags & LPI_UNKNOWN) &&
 	    (lpi_act_is_look(act) || act->kind == LPI_CLOSE || act->kind == LPI_SYNC))
@@ -249,6 +337,12 @@ static void choose(struct search *search, const struct lpi_acts *acts, unsigned 
 			continue;
 		}
 		uint64_t return_ns = act->flags & LPI_UNKNOWN ? chosen.end_ns : act->return_ns;
+		if (view != LPI_VIEW_SOCKETS) {
+			struct lpi_act *blurred = &search->made[search->made_cnt++];
+			*blurred = *act;
+			blur(acts, chosen.life_idx, blurred);
+			act = blurred;
+		}
 		if (is_by_found(act)) {
 			struct lpi_act *made = &search->made[search->made_cnt];
 			made[0] = made[1] = *act;
@@ -567,7 +661,7 @@ static void end_search(struct search *search)
 int lpi_judge(const struct lpi_acts *acts, unsigned group, enum lpi_view view, FILE *file,
 	      struct lpi_verdict *ret_verdict)
 {
-	size_t room = 3 * acts->cnt + 1; /* a copy has three moments */
+	size_t room = 3 * acts->cnt + 1; /* a copy has three moments, or two and what is blurred */
 	struct search search = {
 		.acts = calloc(room, sizeof(const struct lpi_act *)),
 		.returns_ns = calloc(room, sizeof(uint64_t)),

@@ -8,10 +8,21 @@
  * unknown outcome was under way may be lost, for only the sockets wait until what they show is
  * durable (promise P3): such looks are left out, of groups that may not lose.
  *
- * Views. Where the kernel of the mount remembers, it is told of a change before that is answered
- * (rule M2), but who looks through a socket may have seen it earlier. So looks that may have come
- * from its memory (LPI_CACHED), and looks at the sockets beside them (LPI_SHARP), are each judged
- * with all changes, but not with each other.
+ * Views. Where the kernel of the mount remembers, it is told of a change before the change is
+ * answered (rule M2). Until then a socket may show the change already and the mount not yet. The
+ * mount may even show one part of it and not another: the kernel is told of each page, of the
+ * attributes and of each name one after the other. So there are several views of one history. Each
+ * has all changes, and the looks of one kind:
+ *
+ *   LPI_VIEW_SOCKETS  those at the sockets (LPI_SHARP)
+ *   LPI_VIEW_NAMES    those of the kernel's memory (LPI_CACHED) that found no name
+ *   LPI_VIEW_SIZES    those of sizes and counts of names
+ *   LPI_VIEW_XATTRS   those of extended attributes
+ *   LPI_VIEW_CELLS+k  those of cell k
+ *
+ * A look through the mount that the daemon has answered is in all views, and so is whoever opens
+ * something. In the views of the kernel's memory nobody is told versions, for these say what came
+ * before what.
  *
  * Threads: one per call. Memory: that of each state on the way, and 16 bytes for each that was met;
  * bounded by LPI_JUDGE_STEPS_MAX.
@@ -24,8 +35,12 @@
 #define LPI_JUDGE_STEPS_MAX 30000000u /* beyond these it gives up */
 
 enum lpi_view {
-	LPI_VIEW_SOCKETS, /* all but LPI_CACHED */
-	LPI_VIEW_MOUNT    /* all but LPI_SHARP */
+	LPI_VIEW_SOCKETS,
+	LPI_VIEW_NAMES,
+	LPI_VIEW_SIZES,
+	LPI_VIEW_XATTRS,
+	LPI_VIEW_CELLS,
+	LPI_VIEWS = LPI_VIEW_CELLS + (int)LPI_CELLS
 };
 
 struct lpi_verdict {
@@ -36,6 +51,8 @@ struct lpi_verdict {
 	bool has_given_up; /* it is not good, but has not been shown to be bad either */
 };
 
+/* Whether this group has looks that only this view has. */
+bool lpi_view_is_needed(const struct lpi_acts *acts, unsigned group, enum lpi_view view);
 /* Judges one group's acts as this view has them. If they are not good, `file` is told how far they
  * went and what could not follow; it may be NULL. -ENOMEM. */
 int lpi_judge(const struct lpi_acts *acts, unsigned group, enum lpi_view view, FILE *file,

@@ -242,12 +242,81 @@ static void test_views(void **state)
 				     SEE(4, 5, 0, 2, .flags = LPI_SHARP),
 				     SEE(6, 7, 0, 1, .flags = LPI_MOUNT | LPI_CACHED)};
 	assert_true(is_good(lines, LP_ARRAY_SIZE(lines), LPI_VIEW_SOCKETS));
-	assert_true(is_good(lines, LP_ARRAY_SIZE(lines), LPI_VIEW_MOUNT));
+	assert_true(is_good(lines, LP_ARRAY_SIZE(lines), LPI_VIEW_CELLS));
 	/* Stale when the change had been answered (rule M2). */
 	const struct line stale[] = {PUT(1, 2, 0, 1), PUT(3, 4, 0, 2),
 				     SEE(5, 6, 0, 1, .flags = LPI_MOUNT | LPI_CACHED)};
 	assert_true(is_good(stale, LP_ARRAY_SIZE(stale), LPI_VIEW_SOCKETS));
-	assert_false(is_good(stale, LP_ARRAY_SIZE(stale), LPI_VIEW_MOUNT));
+	assert_false(is_good(stale, LP_ARRAY_SIZE(stale), LPI_VIEW_CELLS));
+	assert_true(is_good(stale, LP_ARRAY_SIZE(stale), LPI_VIEW_SIZES));
+}
+
+#define KERNEL   .flags = LPI_MOUNT | LPI_CACHED
+#define IN(v, l) is_good(l, LP_ARRAY_SIZE(l), (v))
+
+/* Before a change is answered the mount may show its size, and not yet its data. */
+static void test_parts_of_a_change(void **state)
+{
+	(void)state;
+	const struct line both[] = {
+		PUT(1, 2, 0, 1, .version = 5), DEED(3, 9, LPI_APPEND, 0, .count = 1, .value = 2),
+		DEED(4, 5, LPI_STAT, 0, .got = 2, KERNEL),
+		OK(6, 7, .kind = LPI_READ, .first = 1, .count = 1, .got = 0, KERNEL)};
+	assert_true(IN(LPI_VIEW_SIZES, both));
+	assert_true(IN(LPI_VIEW_CELLS + 1, both));
+	const struct line late[] = {PUT(1, 2, 0, 1),
+				    DEED(3, 4, LPI_APPEND, 0, .count = 1, .value = 2),
+				    DEED(5, 6, LPI_STAT, 0, .got = 1, KERNEL)};
+	assert_false(IN(LPI_VIEW_SIZES, late));
+	assert_true(IN(LPI_VIEW_CELLS, late));
+	/* Back to what was: of one part that may not be. */
+	const struct line back[] = {PUT(1, 2, 0, 1), WRITE(3, 9, 0, 2), SEE(4, 5, 0, 2, KERNEL),
+				    SEE(6, 7, 0, 1, KERNEL)};
+	assert_false(IN(LPI_VIEW_CELLS, back));
+	/* The version says that the first write came first. */
+	const struct line numbers[] = {PUT(1, 2, 0, 1, .version = 5),
+				       WRITE(3, 9, 0, 2, .version = 6),
+				       WRITE(4, 5, 1, 3, .version = 7), SEE(6, 7, 0, 1, KERNEL)};
+	assert_true(IN(LPI_VIEW_SOCKETS, numbers));
+	assert_false(IN(LPI_VIEW_CELLS, numbers)); /* it is of one cell, and there are two */
+	const struct line older[] = {
+		PUT(1, 2, 0, 1, .version = 5), WRITE(3, 9, 0, 2, .version = 6),
+		WRITE(4, 5, 1, 3, .version = 7),
+		OK(6, 7, .kind = LPI_READ, .count = 1, .got = 1, .cells[0] = 16, KERNEL)};
+	assert_true(IN(LPI_VIEW_CELLS, older));
+}
+
+static void test_links_beside_names(void **state)
+{
+	(void)state;
+	/* The removal is not answered, and somebody has used the name already. */
+	const struct line lines[] = {
+		PUT(1, 2, 0, 1), OK(3, 4, .kind = LPI_OPEN, .client = 1, KERNEL),
+		DEED(5, 12, LPI_REMOVE, 0), PUT(6, 7, 0, 2, .condition = LPI_IF_ABSENT),
+		DEED(8, 9, LPI_STAT, 0, .client = 1, .got = 1, .nlink = 1,
+		     .flags = LPI_MOUNT | LPI_CACHED | LPI_BY_HANDLE)};
+	assert_true(IN(LPI_VIEW_SIZES, lines));
+	const struct line late[] = {PUT(1, 2, 0, 1),
+				    OK(3, 4, .kind = LPI_OPEN, .client = 1, KERNEL),
+				    DEED(5, 6, LPI_REMOVE, 0),
+				    DEED(8, 9, LPI_STAT, 0, .client = 1, .got = 1, .nlink = 1,
+					 .flags = LPI_MOUNT | LPI_CACHED | LPI_BY_HANDLE)};
+	assert_false(IN(LPI_VIEW_SIZES, late));
+}
+
+static void test_torn(void **state)
+{
+	(void)state;
+#define TORN(from, to)                                                                             \
+	OK(from, to, .kind = LPI_READ, .count = 1, .got = 1, .cells[0] = LPI_TORN, KERNEL)
+	const struct line beside[] = {PUT(1, 2, 0, 1), WRITE(3, 6, 0, 2), TORN(4, 5)};
+	assert_true(IN(LPI_VIEW_CELLS, beside));
+	const struct line behind[] = {PUT(1, 2, 0, 1), WRITE(3, 4, 0, 2), TORN(5, 6)};
+	assert_false(IN(LPI_VIEW_CELLS, behind));
+	const struct line native[] = {
+		PUT(1, 2, 0, 1), WRITE(3, 6, 0, 2),
+		OK(4, 5, .kind = LPI_READ, .count = 1, .got = 1, .cells[0] = LPI_TORN)};
+	assert_false(IN(LPI_VIEW_SOCKETS, native));
 }
 
 /* --- By threads ------------------------------------------------------------------------------- */
@@ -408,11 +477,19 @@ static void test_file(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order_of_time), cmocka_unit_test(test_lost_update),
-		cmocka_unit_test(test_names),         cmocka_unit_test(test_handles),
-		cmocka_unit_test(test_unknown),       cmocka_unit_test(test_what_may_be_lost),
-		cmocka_unit_test(test_sizes),         cmocka_unit_test(test_views),
-		cmocka_unit_test(test_threads),       cmocka_unit_test(test_file),
+		cmocka_unit_test(test_order_of_time),
+		cmocka_unit_test(test_lost_update),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_handles),
+		cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_what_may_be_lost),
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_views),
+		cmocka_unit_test(test_parts_of_a_change),
+		cmocka_unit_test(test_links_beside_names),
+		cmocka_unit_test(test_torn),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_file),
 	};
 	return lp_test_main(tests, "linear/judge");
 }

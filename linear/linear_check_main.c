@@ -12,22 +12,14 @@
 #include "base/error.h"
 #include "linear/judge.h"
 
-static bool has_cached(const struct lpi_acts *acts, unsigned group)
-{
-	for (size_t i = 0; i < acts->cnt; i++) {
-		if (acts->list[i].group == group && (acts->list[i].flags & LPI_CACHED))
-			return true;
-	}
-	return false;
-}
-
 /* 0, 1 or 2, as the program. */
 static int judge_group(const struct lpi_acts *acts, unsigned group, struct lpi_verdict *sum)
 {
-	unsigned views = has_cached(acts, group) ? 2 : 1;
 	sum->is_good = true;
-	for (unsigned view = 0; view < views; view++) {
+	for (unsigned view = 0; view < LPI_VIEWS; view++) {
 		struct lpi_verdict verdict;
+		if (!lpi_view_is_needed(acts, group, (enum lpi_view)view))
+			continue;
 		int err = lpi_judge(acts, group, (enum lpi_view)view, stdout, &verdict);
 		if (err < 0) {
 			(void)fprintf(stderr, "linear_check: g%u: %s\n", group, lp_strerror(err));

@@ -119,7 +119,7 @@ static int do_read(struct lpi_client *client, struct lpi_act *act)
 	 * may end with one of them. The cell that this is of has not been read. */
 	if ((size_t)got % bytes != 0 && ((size_t)got + act->first * bytes) % PAGE_BYTES == 0)
 		got -= (ssize_t)((size_t)got % bytes);
-	if (lpi_cells_take(client, (size_t)got, act) < 0)
+	if (lpi_cells_take(client, (size_t)got, client->plan->is_cached, act) < 0)
 		lpi_client_fail(client, "a read of group %u through the mount: torn data",
 				act->group);
 	return 0;

@@ -109,7 +109,7 @@ static void take_answer(struct lpi_client *client, const struct lapis_result *re
 		if (result->attrs.size_bytes % cell_bytes != 0)
 			lpi_client_fail(client, "a size that nobody made");
 	} else if (act->kind == LPI_READ) {
-		if (lpi_cells_take(client, result->data_bytes, act) < 0)
+		if (lpi_cells_take(client, result->data_bytes, false, act) < 0)
 			lpi_client_fail(client, "a read of group %u, name %u: torn data",
 					act->group, act->name);
 	} else if (act->kind == LPI_XATTR_GET) {
