@@ -22,6 +22,8 @@ look()
 	shift
 	"$stale" --seconds "$seconds" "$@" >"$name.stale" 2>&1 && return
 	say "$name: $(grep -v ', 0 of them' "$name.stale")"
+	# Whether somebody was answered before the kernel had been told, which the daemon says.
+	[ ! -f "$name.err" ] || grep -E ' (warn|error): ' "$name.err"
 }
 
 look control --skip-mixed "$PWD/control"
