@@ -121,7 +121,7 @@ int main(int argc, char **argv)
 	if (found == NULL || go == MAP_FAILED)
 		return IS_WRONG;
 	marker_at = found - image;
-	for (int i = 0; i < atoi(argv[1]); i++)
+	for (int i = 0; i < (int)strtol(argv[1], NULL, 10); i++)
 		counts[try_once(go)]++;
 	printf("good as root %d, evil as who runs it %d, evil as root %d, busy %d, else %d\n",
 	       counts[IS_ROOT], counts[IS_EVIL], counts[IS_EVIL | IS_ROOT], counts[IS_BUSY],
