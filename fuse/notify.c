@@ -12,16 +12,20 @@
 #include "fuse/notify.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "fuse/channel_impl.h"
+#include "fuse/reach.h"
 
 #define REQUESTS_BETWEEN 64u
+#define ASKS_MAX         100u
 
 /* --- What others have changed ----------------------------------------------------------------- */
 
@@ -47,6 +51,40 @@ static int say_name(int fd, const struct lp_ns_notice *notice, const struct lp_n
 		   (struct lp_bytes){name, item->name_len + 1u});
 }
 
+/* The kernel learns of a new end when it asks for attributes. Of an open file it asks only when
+ * somebody reads beyond the end that it knows. It throws the answer away if anything else of the
+ * inode changes meanwhile, and then reads by the old end. So it is made to ask, until it believes
+ * what it was answered. */
+static int say_end(int fd, uint64_t end)
+{
+	struct statx is;
+	struct statx believed;
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &believed) < 0)
+		return -errno;
+	if (end <= believed.stx_size)
+		return 0;
+	for (uint32_t i = 0; i < ASKS_MAX; i++) {
+		if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_SIZE, &is) < 0 ||
+		    statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &believed) < 0)
+			return -errno;
+		if (is.stx_size == believed.stx_size)
+			return 0;
+	}
+	return -EAGAIN;
+}
+
+/* Data up to here has changed; UINT64_MAX: it may be shorter now. */
+static int tell_end(const struct lp_fuse_channel *channel, struct lp_ino ino, uint64_t end)
+{
+	int fd = lpi_fuse_reach(channel, ino);
+	/* Where the inode cannot be reached the next one who looks at the size asks. */
+	if (fd < 0)
+		return 0;
+	int err = say_end(fd, end);
+	(void)close(fd); /* nothing was written */
+	return err == -EAGAIN ? err : 0;
+}
+
 /* An offset below 0 leaves the pages alone; a length of 0 is all up to the end. */
 static int say_inode(const struct lp_fuse_channel *channel, int fd, const struct lp_ns_news *item)
 {
@@ -60,7 +98,10 @@ static int say_inode(const struct lp_fuse_channel *channel, int fd, const struct
 	lpi_fuse_pages_begin_drop(channel, item->ino);
 	int err = say(fd, FUSE_NOTIFY_INVAL_INODE, &out, sizeof(out), nothing);
 	lpi_fuse_pages_end_drop(channel, item->ino, true);
-	return err;
+	if (err < 0)
+		return err;
+	return tell_end(channel, item->ino,
+			item->length == 0 ? UINT64_MAX : item->offset + item->length);
 }
 
 int lpi_fuse_told_result(bool is_name, int err)

@@ -2,8 +2,8 @@
 /* Each of the two notes itself first, and looks for the other then; so of two at the same time at
  * least one sees the other.
  *
- * To make the kernel ask, its inode is looked up by number (open_by_handle_at), without a name, and
- * statx is told to believe nothing. The kernel throws such an answer away if the inode has changed
+ * To make the kernel ask, its inode is looked up by number (fuse/reach.h), and statx is told to
+ * believe nothing. The kernel throws such an answer away if the inode has changed
  * meanwhile. So what it has afterwards is compared with the answer, until they are equal. A thread
  * of its own does that, for the mount has to answer (rule M3). The request that waits has no
  * buffers. */
@@ -11,19 +11,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "fuse/channel_impl.h"
+#include "fuse/reach.h"
 
 /* Each time somebody else has written to it just then. */
 #define TRIES_MAX 1000u
-/* Of the kernel's FUSE: the number in two halves, and the generation. */
-#define HANDLE_TYPE 0x81
 
 /* --- Who does what ---------------------------------------------------------------------------- */
 
@@ -83,39 +80,6 @@ void lpi_fuse_run_end(const struct lp_fuse_channel *channel, struct lp_ino ino, 
 
 /* --- What the kernel believes ----------------------------------------------------------------- */
 
-/* The mount's root; -1: something else is there, or nothing. */
-static int open_root(const struct lp_fuse_channel *channel)
-{
-	struct statx st;
-	/* open_by_handle_at takes no descriptor of O_PATH, so the mount is asked. */
-	int dir = open(channel->options.mount_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0)
-		return -1;
-	if (statx(dir, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st) == 0 &&
-	    makedev(st.stx_dev_major, st.stx_dev_minor) == channel->options.mount_dev)
-		return dir;
-	(void)close(dir); /* nothing was written */
-	return -1;
-}
-
-/* -ESTALE: the kernel does not know it, and there is none. */
-static int open_inode(const struct lp_fuse_channel *channel, struct lp_ino ino)
-{
-	const uint32_t words[] = {(uint32_t)(ino.nr >> 32), (uint32_t)ino.nr, 0};
-	union {
-		struct file_handle handle;
-		uint8_t bytes[sizeof(struct file_handle) + sizeof(words)];
-	} named = {.handle = {.handle_bytes = sizeof(words), .handle_type = HANDLE_TYPE}};
-	memcpy(named.handle.f_handle, words, sizeof(words));
-	int dir = open_root(channel);
-	if (dir < 0)
-		return -ENOENT;
-	int fd = open_by_handle_at(dir, &named.handle, O_PATH | O_CLOEXEC);
-	int err = -errno;
-	(void)close(dir); /* nothing was written */
-	return fd < 0 ? err : fd;
-}
-
 static int refresh(int fd)
 {
 	struct statx is;
@@ -135,7 +99,7 @@ static void run(struct lp_work *work)
 {
 	struct lpi_fuse_refresh *item = LP_CONTAINER_OF(work, struct lpi_fuse_refresh, work);
 	const struct lpi_fuse_request *request = item->request;
-	int fd = open_inode(request->channel, lpi_fuse_own(request));
+	int fd = lpi_fuse_reach(request->channel, lpi_fuse_own(request));
 	item->result = fd == -ESTALE ? 0 : fd < 0 ? fd : refresh(fd);
 	if (fd >= 0)
 		(void)close(fd); /* nothing was written */
