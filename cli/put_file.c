@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/remote.h"
+#include "store/attrs.h"
 
 /* What is shorter is read as a whole, and put by one message. Of the rest so much at a time is
  * looked at: zeros are not sent. */
@@ -38,11 +39,10 @@ struct upload {
 
 int64_t lpi_time_ns(const struct timespec *time)
 {
-	const int64_t seconds_max = INT64_MAX / (int64_t)LP_NS_PER_S - 1;
-	if (time->tv_sec > seconds_max)
-		return INT64_MAX;
-	if (time->tv_sec < -seconds_max)
-		return -seconds_max * (int64_t)LP_NS_PER_S;
+	if (time->tv_sec > LP_TIME_S_MAX)
+		return LP_TIME_NS_MAX;
+	if (time->tv_sec < -LP_TIME_S_MAX)
+		return LP_TIME_NS_MIN;
 	return (int64_t)time->tv_sec * (int64_t)LP_NS_PER_S + time->tv_nsec;
 }
 

@@ -17,6 +17,8 @@
 
 #include <errno.h>
 
+#include "store/attrs.h"
+
 enum { OWN_MODE, OWN_CAPABILITY };
 
 static bool is_name(struct lp_bytes name, const char *what)
@@ -58,6 +60,9 @@ int lpi_check_new_mode(struct lpi_request *request, struct lp_ns_who who, uint16
 const char *lpi_why_refused(const struct lpi_request *request, int err)
 {
 	const struct lp_ns_op *op = &request->piece.op;
+	if (err == -EINVAL && op->opcode == LP_NS_SET &&
+	    lp_attrs_fault(&op->set.attrs, op->set.mask) != NULL)
+		return "no file can have this owner, group or time";
 	if (err != -EPERM)
 		return "";
 	if (op->opcode == LP_NS_LINK)
