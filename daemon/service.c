@@ -442,6 +442,8 @@ static int open_threads(struct lp_service *service, char *why)
 		err = lpi_checking_new(service, &service->checking);
 	if (err == 0)
 		err = lpi_health_init(&service->health, service->reactor, service->bdev);
+	if (err == 0)
+		lpi_health_watch_hosts(&service->health, service->workers);
 	return err < 0 ? lpi_refuse(why, err, "threads: %s", lp_strerror(err)) : 0;
 }
 

@@ -288,6 +288,7 @@ static void answer_statfs(struct lpi_fuse_request *request)
 		available_blocks += (uint64_t)lp_chunks_for_objects_cnt(chunks) * chunk_blocks;
 		if (lp_chunks_is_split_up(chunks))
 			available_blocks -= request->others_blocks;
+		available_blocks -= LP_MIN(available_blocks, lp_chunks_host_lack_blocks(chunks));
 		blocks = devices->label[LP_MKFS_DATA].size_blocks;
 	}
 	out.st.blocks = LP_MAX(blocks, free_blocks);
