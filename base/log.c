@@ -66,6 +66,9 @@ static bool is_stream(int fd, const char *journal_stream)
 void lp_log_init(const struct lp_clock *clock, int fd, const char *journal_stream)
 {
 	LP_ASSERT(clock != NULL);
+	if (has_file)
+		(void)close(log_fd); /* whoever begins anew is done with it */
+	has_file = false;
 	log_clock = clock;
 	log_fd = fd;
 	is_journal = is_stream(fd, journal_stream);

@@ -41,7 +41,11 @@ static void change(const char *path, const char *how)
 	(void)close(fd); /* a local file */
 }
 
-EXPORT ssize_t read(int fd, void *buf, size_t len)
+/* Under the names of the C library; the second is used where the room is known at compile time. */
+EXPORT ssize_t lpi_read(int fd, void *buf, size_t len) __asm__("read");
+EXPORT ssize_t lpi_read_chk(int fd, void *buf, size_t len, size_t room) __asm__("__read_chk");
+
+ssize_t lpi_read(int fd, void *buf, size_t len)
 {
 	static int reads;
 	const char *path = getenv("LP_CHANGE_FILE");
@@ -51,8 +55,7 @@ EXPORT ssize_t read(int fd, void *buf, size_t len)
 	return syscall(SYS_read, fd, buf, len);
 }
 
-/* As it is called where the room is known at compile time. */
-EXPORT ssize_t __read_chk(int fd, void *buf, size_t len, size_t room)
+ssize_t lpi_read_chk(int fd, void *buf, size_t len, size_t room)
 {
-	return len > room ? (abort(), 0) : read(fd, buf, len);
+	return len > room ? (abort(), 0) : lpi_read(fd, buf, len);
 }

@@ -43,11 +43,11 @@ becomes()
 {
 	local i
 	for ((i = 0; i < 200; i++)); do
-		"$lapis" status >status 2>&1
-		head -n 1 status | grep -Eq -- "$1" && return
+		"$lapis" status >said 2>&1
+		head -n 1 said | grep -Eq -- "$1" && return
 		sleep 0.1
 	done
-	say "the status does not become $1: $(head -n 1 status)"
+	say "the status does not become $1: $(head -n 1 said)"
 }
 
 # available: bytes that the status says.
@@ -83,14 +83,14 @@ done
 head -c 30000000 /dev/urandom >large
 "$lapis" put large b/large || say "put"
 fill
-head -c 20000000 large >more
-refused more b/more
+head -c 20000000 large >second
+refused second b/more
 becomes "^degraded since .*$host/a.img: the file system that holds the image has no space \\(make room there"
 grep -q 'error: health: degraded: .*the file system that holds the image has no space' d.err || say "log: $(tail -n 3 d.err)"
 [ "$(available)" -lt 4194304 ] || say "$(available) bytes available, and a put was refused"
 if [ "${#fuse[@]}" -gt 0 ]; then
 	[ "$(stat -f -c '%a' mnt)" -lt 1024 ] || say "df of the mount: $(stat -f -c '%a' mnt) blocks available"
-	dd if=more of=mnt/b/more bs=1M 2>err && say "the mount takes what the host cannot give"
+	dd if=second of=mnt/b/more bs=1M 2>err && say "the mount takes what the host cannot give"
 	rm -f mnt/b/more
 fi
 
@@ -113,8 +113,8 @@ timeout 100 "$lapis" rm -r b/small || say "rm -r"
 rm "$host/filler"
 becomes '^ok since'
 grep -q 'notice: .*a.img: the file system that holds the image has space again' d.err || say "log: $(tail -n 3 d.err)"
-"$lapis" put more b/more || say "put, with space again"
-"$lapis" cat b/more | cmp - more || say "b/more is another thing"
+"$lapis" put second b/more || say "put, with space again"
+"$lapis" cat b/more | cmp - second || say "b/more is another thing"
 end_daemon TERM
 expect 0 'clean' fsck --deep "$host/a.img"
 finish

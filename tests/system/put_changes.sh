@@ -68,7 +68,7 @@ for size in 5 4000 200000 400000 3000000 20000000 sparse; do
 			changed file "$at" "$how" put file b/new
 			unchanged "$how at read $at of $size bytes"
 			fresh file "$size"
-			input=file changed file "$at" "$how" put - b/old
+			input=./file changed file "$at" "$how" put - b/old
 			unchanged "$how at read $at of $size bytes of standard input"
 		done
 	done
