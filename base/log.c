@@ -12,6 +12,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
@@ -36,6 +37,7 @@ _Atomic int lpi_log_level = LP_LEVEL_INFO;
 /* Set by init, before there are threads. */
 static const struct lp_clock *log_clock;
 static int log_fd = STDERR_FILENO;
+static bool has_file; /* log_fd is ours */
 static bool is_journal;
 
 static _Atomic uint64_t lines_cnt;
@@ -64,9 +66,31 @@ static bool is_stream(int fd, const char *journal_stream)
 void lp_log_init(const struct lp_clock *clock, int fd, const char *journal_stream)
 {
 	LP_ASSERT(clock != NULL);
+	if (has_file)
+		(void)close(log_fd); /* whoever begins anew is done with it */
+	has_file = false;
 	log_clock = clock;
 	log_fd = fd;
 	is_journal = is_stream(fd, journal_stream);
+}
+
+/* The descriptor keeps its number, so whoever is about to write needs no lock. */
+int lp_log_open_file(const char *path)
+{
+	/* A pipe that nobody reads is refused rather than waited for. */
+	int fd =
+		open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+	if (fd < 0)
+		return -errno;
+	if (!has_file) {
+		log_fd = fd;
+		has_file = true;
+		is_journal = false;
+		return 0;
+	}
+	int err = dup3(fd, log_fd, O_CLOEXEC) < 0 ? -errno : 0;
+	(void)close(fd); /* nothing was written to this one */
+	return err;
 }
 
 static const struct lp_clock *clock_now(void)

@@ -57,6 +57,11 @@ struct lp_log_stats {
  * clock and fd stay valid. journal_stream is the environment's JOURNAL_STREAM or NULL: if it names
  * what fd is, lines are for the journal. */
 void lp_log_init(const struct lp_clock *clock, int fd, const char *journal_stream);
+/* From now on lines go to this file, which is made if it is missing and only appended to; they are
+ * not for the journal then. Once while there is only one thread; again at any time, on any thread:
+ * the file is opened anew, and each line goes wholly to the former one or to the new one. On
+ * failure all stays as it was. */
+int lp_log_open_file(const char *path) LP_MUST_CHECK;
 /* Any thread, at any time. At first LP_LEVEL_INFO. */
 void lp_log_set_level(enum lp_log_level level);
 enum lp_log_level lp_log_level(void);

@@ -4,8 +4,10 @@
  * Method: the log writes into a pipe that the test reads, with a simulated clock. */
 #include "base/test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -379,6 +381,44 @@ static void test_threads(void **state)
 	assert_non_null(strstr(logged(), want));
 }
 
+/* What a file holds, and that is all. */
+static void check_file(const char *path, const char *want)
+{
+	char text[512];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	ssize_t got = read(fd, text, sizeof(text) - 1);
+	assert_true(got >= 0);
+	text[got] = '\0';
+	assert_string_equal(text, want);
+	assert_int_equal(close(fd), 0);
+}
+
+/* Moved away and opened again: no line is lost, and none is in the wrong one. One that cannot be
+ * opened changes nothing. */
+static void test_file(void **state)
+{
+	(void)state;
+	assert_int_equal(lp_log_open_file("no-such-directory/log"), -ENOENT);
+	LP_LOG_NOTICE("to the pipe");
+	assert_string_equal(logged(), "2026-11-21T03:04:25.123Z notice: to the pipe\n");
+	assert_int_equal(lp_log_open_file("a.log"), 0);
+	LP_LOG_NOTICE("one");
+	assert_int_equal(rename("a.log", "b.log"), 0);
+	LP_LOG_NOTICE("two");
+	assert_int_equal(lp_log_open_file("a.log"), 0);
+	LP_LOG_NOTICE("three");
+	assert_int_equal(lp_log_open_file("no-such-directory/log"), -ENOENT);
+	LP_LOG_NOTICE("four");
+	check_file("b.log", "2026-11-21T03:04:25.123Z notice: one\n"
+			    "2026-11-21T03:04:25.123Z notice: two\n");
+	check_file("a.log", "2026-11-21T03:04:25.123Z notice: three\n"
+			    "2026-11-21T03:04:25.123Z notice: four\n");
+	assert_string_equal(logged(), "");
+	assert_int_equal(unlink("a.log"), 0);
+	assert_int_equal(unlink("b.log"), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -394,6 +434,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_journal, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_errno_survives, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_file, setup, teardown),
 	};
 	return lp_test_main(tests, "base/log");
 }

@@ -11,13 +11,14 @@
 extern const char lp_allocator_name[];
 
 static const struct lpi_cli_command *const commands[] = {
-	&lpi_remote_mb,     &lpi_remote_rb,      &lpi_remote_bucket, &lpi_remote_ls,
-	&lpi_remote_put,    &lpi_remote_get,     &lpi_remote_cat,    &lpi_remote_rm,
-	&lpi_remote_cp,     &lpi_remote_mv,      &lpi_remote_stat,   &lpi_remote_chattr,
-	&lpi_remote_du,     &lpi_remote_xattr,   &lpi_remote_omap,   &lpi_remote_sync,
-	&lpi_remote_status, &lpi_remote_stats,   &lpi_remote_top,    &lpi_remote_slow,
-	&lpi_remote_stuck,  &lpi_remote_explain, &lpi_remote_config, &lpi_remote_alloc,
-	&lpi_remote_heap,   &lpi_remote_scrub,   &lpi_remote_check,  &lpi_remote_bench};
+	&lpi_remote_mb,     &lpi_remote_rb,    &lpi_remote_bucket, &lpi_remote_ls,
+	&lpi_remote_put,    &lpi_remote_get,   &lpi_remote_cat,    &lpi_remote_rm,
+	&lpi_remote_cp,     &lpi_remote_mv,    &lpi_remote_stat,   &lpi_remote_chattr,
+	&lpi_remote_chown,  &lpi_remote_chmod, &lpi_remote_du,     &lpi_remote_xattr,
+	&lpi_remote_omap,   &lpi_remote_sync,  &lpi_remote_status, &lpi_remote_stats,
+	&lpi_remote_top,    &lpi_remote_slow,  &lpi_remote_stuck,  &lpi_remote_explain,
+	&lpi_remote_config, &lpi_remote_alloc, &lpi_remote_heap,   &lpi_remote_scrub,
+	&lpi_remote_check,  &lpi_remote_bench};
 
 static const struct lpi_cli_command *const local_commands[] = {&lpi_cli_umount};
 

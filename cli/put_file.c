@@ -8,7 +8,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/unchanged.h"
 #include "cli/remote.h"
+#include "store/attrs.h"
 
 /* What is shorter is read as a whole, and put by one message. Of the rest so much at a time is
  * looked at: zeros are not sent. */
@@ -23,7 +25,7 @@ struct upload {
 	struct stat before;
 	int fd;
 	bool is_stdin;
-	bool checks; /* that it did not change while it was read */
+	bool checks; /* a file, of which can be told that it did not change */
 	char *subject;
 	char *key;
 	void (*stored)(void *arg, const char *key);
@@ -34,15 +36,15 @@ struct upload {
 	size_t buf_at;
 	size_t buf_end;
 	bool is_whole; /* nothing comes behind it */
+	bool has_changed;
 };
 
 int64_t lpi_time_ns(const struct timespec *time)
 {
-	const int64_t seconds_max = INT64_MAX / (int64_t)LP_NS_PER_S - 1;
-	if (time->tv_sec > seconds_max)
-		return INT64_MAX;
-	if (time->tv_sec < -seconds_max)
-		return -seconds_max * (int64_t)LP_NS_PER_S;
+	if (time->tv_sec > LP_TIME_S_MAX)
+		return LP_TIME_NS_MAX;
+	if (time->tv_sec < -LP_TIME_S_MAX)
+		return LP_TIME_NS_MIN;
 	return (int64_t)time->tv_sec * (int64_t)LP_NS_PER_S + time->tv_nsec;
 }
 
@@ -62,12 +64,18 @@ static void free_upload(struct upload *self)
 	free(self);
 }
 
-static bool has_changed(const struct upload *self)
+/* Asked when all of it was read, and before the store is told that this was all. So what is stored
+ * is what the file was all the time that it took, or the put ends and nothing is stored. */
+static bool has_changed(struct upload *self)
 {
-	struct stat now;
-	return self->checks && fstat(self->fd, &now) == 0 &&
-	       (lpi_time_ns(&now.st_mtim) != lpi_time_ns(&self->before.st_mtim) ||
-		now.st_size != self->before.st_size);
+	self->has_changed = !lp_unchanged_is(self->fd, &self->before);
+	return self->has_changed;
+}
+
+static void fail_changed(struct lpi_tasks *jobs, const char *subject)
+{
+	lpi_tasks_fail(jobs, subject, -EBUSY,
+		       "it changed while it was read; nothing was stored (put it again)");
 }
 
 static void upload_ended(struct lpi_task *job, int status, const struct lapis_result *result)
@@ -77,16 +85,14 @@ static void upload_ended(struct lpi_task *job, int status, const struct lapis_re
 		lpi_progress_stop(&job->jobs->progress);
 		(void)lpi_remote_fail_into(self->key);
 		job->jobs->failed++;
+	} else if (status < 0 && self->has_changed) {
+		fail_changed(job->jobs, self->subject);
 	} else if (status < 0) {
 		lpi_tasks_fail(job->jobs, self->key, status, result->text);
 	} else {
 		uint64_t rest = self->is_whole ? self->buf_end : 0;
 		lpi_progress_add(&job->jobs->progress, rest, 1);
-		/* What was stored is neither the old content nor the new. */
-		if (has_changed(self))
-			lpi_tasks_fail(job->jobs, self->subject, -EBUSY,
-				       "it changed while it was read (put it again)");
-		else if (self->stored != NULL)
+		if (self->stored != NULL)
 			self->stored(self->arg, self->key);
 	}
 	free_upload(self);
@@ -124,6 +130,8 @@ static int64_t read_more(void *arg, void *buf, size_t len)
 	} else {
 		n = read_some(self, buf, len);
 	}
+	if (n == 0 && has_changed(self))
+		return -EBUSY;
 	if (n > 0)
 		lpi_progress_add(&self->job.jobs->progress, (uint64_t)n, 0);
 	return n;
@@ -207,8 +215,11 @@ static int open_file(struct upload *self, const struct lpi_put_file *upload)
 	int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | (upload->no_follow ? O_NOFOLLOW : 0);
 	self->is_stdin = strcmp(upload->path, "-") == 0;
 	self->fd = self->is_stdin ? STDIN_FILENO : openat(upload->dir_fd, upload->path, flags);
-	if (self->fd < 0 || fstat(self->fd, &self->before) < 0)
+	if (self->fd < 0)
 		return -errno;
+	int err = lp_unchanged_begin(self->fd, &self->before);
+	if (err < 0)
+		return err;
 	if (S_ISDIR(self->before.st_mode))
 		return -EISDIR;
 	self->checks = S_ISREG(self->before.st_mode);
@@ -266,6 +277,11 @@ void lpi_put_file(struct lpi_tasks *jobs, const struct lpi_put_file *upload)
 			       : err == -ENOENT
 				       ? "there is no such file (FILE is here, KEY in the store)"
 				       : lp_strerror(err));
+		free_upload(self);
+		return;
+	}
+	if (self->is_whole && has_changed(self)) {
+		fail_changed(jobs, upload->subject);
 		free_upload(self);
 		return;
 	}

@@ -21,6 +21,8 @@ extern const struct lpi_cli_command lpi_remote_cp;
 extern const struct lpi_cli_command lpi_remote_mv;
 extern const struct lpi_cli_command lpi_remote_stat;
 extern const struct lpi_cli_command lpi_remote_chattr;
+extern const struct lpi_cli_command lpi_remote_chown;
+extern const struct lpi_cli_command lpi_remote_chmod;
 extern const struct lpi_cli_command lpi_remote_du;
 extern const struct lpi_cli_command lpi_remote_xattr;
 extern const struct lpi_cli_command lpi_remote_omap;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/unchanged.h"
 #include "client/call.h"
 
 static const char bad_size[] = "a struct has no size, or fields that this version does not know";
@@ -221,20 +222,38 @@ int lapis_put_from(struct lapis *lapis, const char *key, lapis_source_fn *source
 	return ask_attrs(lapis, &request, ret_attrs);
 }
 
+struct fd_source {
+	int fd;
+	bool has_changed;
+	struct stat before;
+};
+
+/* The end is said only if all of it was of one moment. */
 static int64_t read_fd(void *arg, void *buf, size_t len)
 {
-	const int *fd = arg;
+	struct fd_source *source = arg;
 	ssize_t n;
 	do {
-		n = read(*fd, buf, len);
+		n = read(source->fd, buf, len);
 	} while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : n;
+	if (n < 0)
+		return -errno;
+	source->has_changed = n == 0 && !lp_unchanged_is(source->fd, &source->before);
+	return source->has_changed ? -EBUSY : n;
 }
 
 int lapis_put_fd(struct lapis *lapis, const char *key, int fd,
 		 const struct lapis_put_options *options, struct lapis_attrs *ret_attrs)
 {
-	return lapis_put_from(lapis, key, read_fd, &fd, options, ret_attrs);
+	struct fd_source source = {.fd = fd};
+	int err = lp_unchanged_begin(fd, &source.before);
+	if (err < 0)
+		return lpi_set_error(err, lp_strerror(err));
+	err = lapis_put_from(lapis, key, read_fd, &source, options, ret_attrs);
+	return source.has_changed
+		       ? lpi_set_error(-EBUSY, "the file changed while it was read; nothing was "
+					       "stored")
+		       : err;
 }
 
 int lapis_get(struct lapis *lapis, const char *key, uint64_t offset, void *buf, size_t len,

@@ -323,7 +323,9 @@ struct lapis_change {
 };
 
 /* Fills buf with what comes next of an object that is put: how many bytes, at most len; 0: that
- * was all; negative: the put fails with this error. Comes on the thread that runs the handle, and
+ * was all; negative: the put fails with this error, and nothing is stored: what had the key before
+ * stays. So a source that has given half of it may still say no. Comes on the thread that runs the
+ * handle, and
  * may take as long as it likes; all else that is asked of the handle waits meanwhile. */
 typedef int64_t lapis_source_fn(void *arg, void *buf, size_t len);
 /* How many of the bytes that come next of an object that is put are zeros that need not be sent:
@@ -468,7 +470,8 @@ LAPIS_API int lapis_put(struct lapis *lapis, const char *key, const void *data, 
 LAPIS_API int lapis_put_from(struct lapis *lapis, const char *key, lapis_source_fn *source,
 			     void *arg, const struct lapis_put_options *options,
 			     struct lapis_attrs *ret_attrs);
-/* All that can be read from fd. */
+/* All that can be read from fd. -EBUSY: fd is a file, and it changed while it was read. Nothing is
+ * stored then, as with any other error but LAPIS_EUNKNOWN. */
 LAPIS_API int lapis_put_fd(struct lapis *lapis, const char *key, int fd,
 			   const struct lapis_put_options *options, struct lapis_attrs *ret_attrs);
 

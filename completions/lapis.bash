@@ -74,6 +74,8 @@ _lapis()
 	bucket | config) ((${#words[@]} == first + 1)) && found=(get set) ;;
 	xattr | omap) ((${#words[@]} == first + 1)) && found=(get set rm ls) ;;
 	chattr) ((${#words[@]} == first + 1)) && found=(none immutable append-only) ;;
+	chmod) ((${#words[@]} == first + 1)) && found=(0600 0640 0644 0700 0750 0755) ;;
+	chown) ((${#words[@]} == first + 1)) && mapfile -t found < <(compgen -u) ;;
 	alloc) found=(score dump) ;;
 	heap) found=(stats release) ;;
 	scrub) found=(status start stop wait) ;;

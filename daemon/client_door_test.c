@@ -5,6 +5,7 @@
  */
 #include "daemon/door_test.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/un.h>
@@ -172,6 +173,116 @@ static void play_objects(struct lapis *lapis)
 	MUST_BE(-ENOENT, lapis_delete(lapis, "b/none"));
 	MUST(lapis_ping(lapis));
 	MUST(lapis_sync(lapis));
+}
+
+/* Gives this much of what would be an object, and then an error. */
+struct broken_source {
+	size_t left;
+};
+
+static int64_t give_and_fail(void *arg, void *buf, size_t len)
+{
+	struct broken_source *source = arg;
+	size_t n = len < source->left ? len : source->left;
+	memset(buf, 'n', n);
+	source->left -= n;
+	return n > 0 ? (int64_t)n : -ENETDOWN;
+}
+
+static int64_t no_hole(void *arg)
+{
+	(void)arg;
+	return 0;
+}
+
+static void check_still_old(struct lapis *lapis, const uint8_t *old, size_t len, uint64_t version)
+{
+	uint8_t *back = malloc(len + 1);
+	struct lapis_attrs attrs;
+	size_t got = 0;
+	MUST(lapis_get(lapis, "b/kept", 0, back, len + 1, &got));
+	MUST_BE((long long)len, got);
+	MUST_BE(0, memcmp(old, back, len));
+	MUST(lapis_stat(lapis, "b/kept", &attrs));
+	MUST_BE((long long)version, attrs.version);
+	MUST_BE(-ENOENT, lapis_stat(lapis, "b/never", &attrs));
+	free(back);
+}
+
+/* A put that fails has changed nothing, however much of it the daemon has had. */
+static void play_failed_puts(struct lapis *lapis)
+{
+	static const size_t given[] = {0,        1,       4096,           300000,
+				       1u << 20, 4194304, (4u << 20) + 1, 9000001};
+	static const char *const keys[] = {"b/kept", "b/never"};
+	const size_t len = 70001;
+	uint8_t *old = pattern(len);
+	struct lapis_attrs attrs;
+	MUST(lapis_put(lapis, "b/kept", old, len, NULL, &attrs));
+	for (size_t i = 0; i < LP_ARRAY_SIZE(given) * 2; i++) {
+		struct broken_source source = {.left = given[i / 2]};
+		struct lapis_result result = {.size = sizeof(result)};
+		MUST_BE(-ENETDOWN,
+			lapis_put_from(lapis, keys[i % 2], give_and_fail, &source, NULL, NULL));
+		source.left = given[i / 2];
+		const struct lapis_request request = {.size = sizeof(request),
+						      .op = LAPIS_PUT,
+						      .path = keys[i % 2],
+						      .source = give_and_fail,
+						      .source_arg = &source,
+						      .hole = no_hole};
+		MUST_BE(-ENETDOWN, lapis_call(lapis, &request, &result));
+		lapis_result_fini(&result);
+		check_still_old(lapis, old, len, attrs.version);
+	}
+	free(old);
+}
+
+struct grower {
+	int file;
+	atomic_bool is_over;
+};
+
+static void *grow_main(void *arg)
+{
+	struct grower *grower = arg;
+	while (!atomic_load(&grower->is_over)) {
+		MUST_BE(1, pwrite(grower->file, "x", 1, lseek(grower->file, 0, SEEK_END)));
+		(void)usleep(100);
+	}
+	return NULL;
+}
+
+/* A file that somebody writes to all the time. Then he stops, and it is put. */
+static void play_growing_file(struct lapis *lapis)
+{
+	char path[] = "/tmp/lapis-grows-XXXXXX";
+	const size_t len = 9000001;
+	uint8_t *old = pattern(70001);
+	struct grower grower = {.file = mkstemp(path)};
+	struct lapis_attrs attrs;
+	pthread_t thread;
+	MUST(unlink(path));
+	MUST(ftruncate(grower.file, (off_t)len));
+	MUST(lapis_put(lapis, "b/kept", old, 70001, NULL, &attrs));
+	char link[64];
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", grower.file);
+	int file = open(link, O_RDONLY | O_CLOEXEC);
+	MUST(file);
+	MUST_BE(0, pthread_create(&thread, NULL, grow_main, &grower));
+	MUST_BE(-EBUSY, lapis_put_fd(lapis, "b/kept", file, NULL, NULL));
+	MUST_BE(0, strcmp(lapis_error_text(),
+			  "the file changed while it was read; nothing was stored"));
+	check_still_old(lapis, old, 70001, attrs.version);
+	atomic_store(&grower.is_over, true);
+	MUST_BE(0, pthread_join(thread, NULL));
+	MUST_BE(0, lseek(file, 0, SEEK_SET));
+	MUST(lapis_put_fd(lapis, "b/kept", file, NULL, &attrs));
+	MUST_BE(1, attrs.size_bytes > len);
+	MUST_BE(-EBADF, lapis_put_fd(lapis, "b/kept", -1, NULL, NULL));
+	(void)close(file);
+	(void)close(grower.file);
+	free(old);
 }
 
 static void play_lists(struct lapis *lapis)
@@ -365,6 +476,8 @@ static void test_one_shard(void **state)
 {
 	(void)state;
 	play(1, 0, play_objects);
+	play(1, 0, play_failed_puts);
+	play(1, 0, play_growing_file);
 	play(1, LAPIS_THREAD, play_lists);
 	play(1, 0, play_compound);
 	play(1, 0, play_files);
@@ -374,6 +487,8 @@ static void test_four_shards(void **state)
 {
 	(void)state;
 	play(4, LAPIS_THREAD, play_objects);
+	play(4, LAPIS_THREAD, play_failed_puts);
+	play(4, LAPIS_THREAD, play_growing_file);
 	play(4, 0, play_lists);
 	play(4, 0, play_compound);
 	play(4, 0, play_files);

@@ -59,6 +59,7 @@ struct lp_door_options {
 	uint32_t shard_cnt;
 	uint8_t store_uuid[16];
 	const char *server_name;   /* "lapisd 0.1.0 (glibc)" */
+	struct lp_bdev *bdev;      /* that the data is on, for what is said of it; NULL: none */
 	uint32_t conns_max;        /* 0: 1024 */
 	uint32_t requests_max;     /* 0: 512: the pool, and what all connections have together */
 	uint32_t credits_max;      /* of one connection; 0: 256 */

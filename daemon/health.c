@@ -49,17 +49,86 @@ void lpi_health_fini(struct lpi_health *health)
 bool lpi_health_is_idle(const struct lpi_health *health)
 {
 	for (uint32_t i = 0; i < LPI_HEALTH_DEVICES; i++) {
-		if (health->probes[i].is_asked)
+		if (health->probes[i].is_asked || health->probes[i].host_work.workers != NULL)
 			return false;
 	}
 	return true;
+}
+
+/* --- The hosts of images ---------------------------------------------------------------------- */
+
+/* Less than this is nothing: an index of any size needs more to be written. */
+#define HOST_NOTHING_BYTES (UINT64_C(1) << 20)
+/* It has space again when it has twice as much, and no write has failed for so long. (A quota does
+ * not show in what is free.) */
+#define HOST_AGAIN_NS (3 * LP_NS_PER_S)
+
+static void read_host(struct lp_work *work)
+{
+	struct lpi_probe *probe = LP_CONTAINER_OF(work, struct lpi_probe, host_work);
+	probe->host_result = lp_bdev_read_host(lp_bdev_of(probe->chan), &probe->host);
+}
+
+static void host_is_read(struct lp_work *work)
+{
+	(void)work; /* the next look finds it */
+}
+
+void lpi_health_watch_hosts(struct lpi_health *health, struct lp_workers *workers)
+{
+	health->workers = workers;
+	for (uint32_t i = 0; i < LPI_HEALTH_DEVICES; i++)
+		health->probes[i].host_result = -ENOTTY;
+}
+
+static void ask_host(struct lpi_health *health, struct lpi_probe *probe)
+{
+	if (health->workers == NULL || probe->host_work.workers != NULL ||
+	    !lp_bdev_caps(lp_bdev_of(probe->chan))->is_file)
+		return;
+	probe->host_work = (struct lp_work){.run = read_host, .done = host_is_read};
+	lp_workers_submit(health->workers, health->reactor, &probe->host_work);
+}
+
+static bool has_nothing(const struct lpi_probe *probe, uint64_t bytes)
+{
+	return probe->host_result == 0 && probe->host.absent_bytes > 0 &&
+	       probe->host.free_bytes < bytes;
+}
+
+/* Whether the file system that holds the image has no space. */
+static bool look_at_host(const struct lpi_health *health, struct lpi_probe *probe)
+{
+	struct lp_bdev *bdev = lp_bdev_of(probe->chan);
+	uint64_t now_ns = lp_reactor_now_ns(health->reactor);
+	uint64_t cnt = lp_bdev_no_space_cnt(bdev);
+	bool is_new = cnt != probe->no_space_cnt;
+	if (is_new)
+		probe->no_space_ns = now_ns;
+	probe->no_space_cnt = cnt;
+	/* A helper has it: it is as it was. */
+	if (probe->host_work.workers != NULL)
+		return probe->is_host_full || is_new;
+	if (is_new || has_nothing(probe, HOST_NOTHING_BYTES)) {
+		probe->is_host_full = true;
+	} else if (probe->is_host_full && !has_nothing(probe, 2 * HOST_NOTHING_BYTES) &&
+		   now_ns - probe->no_space_ns >= HOST_AGAIN_NS) {
+		probe->is_host_full = false;
+		lp_bdev_host_has_space(bdev);
+		LP_LOG_NOTICE("%s: the file system that holds the image has space again",
+			      lp_bdev_name(bdev));
+	}
+	return probe->is_host_full;
 }
 
 void lpi_health_ask(struct lpi_health *health)
 {
 	for (uint32_t i = 0; i < LPI_HEALTH_DEVICES; i++) {
 		struct lpi_probe *probe = &health->probes[i];
-		if (probe->chan == NULL || probe->is_asked)
+		if (probe->chan == NULL)
+			continue;
+		ask_host(health, probe);
+		if (probe->is_asked)
 			continue;
 		probe->is_asked = true;
 		probe->asked_ns = lp_reactor_now_ns(health->reactor);
@@ -146,6 +215,13 @@ static enum lpi_health_state judge_devices(struct lpi_health *health, uint64_t t
 		if (probe->result < 0) {
 			(void)lpi_refuse(why, 0, "%s: the device cannot be read: %s", name,
 					 lp_strerror(probe->result));
+			return LPI_HEALTH_DEGRADED;
+		}
+		if (look_at_host(health, probe)) {
+			(void)lpi_refuse(why, 0,
+					 "%s: the file system that holds the image has no space "
+					 "(make room there; what is removed here comes back to it)",
+					 name);
 			return LPI_HEALTH_DEGRADED;
 		}
 		if (look_for_failure(probe)) {

@@ -17,6 +17,7 @@
 #ifndef LP_DAEMON_HEALTH_H
 #define LP_DAEMON_HEALTH_H
 
+#include "base/workers.h"
 #include "daemon/why.h"
 #include "store/bdev.h"
 #include "store/store.h"
@@ -57,10 +58,19 @@ struct lpi_probe {
 	 * what a device has done once it does again. */
 	bool has_failed;
 	struct lp_bdev_failure failure;
+	/* Of an image file: how its file system is. */
+	struct lp_work host_work;
+	struct lp_bdev_host host; /* valid with host_result 0; a helper's while host_work is under
+				   * way */
+	int host_result;
+	uint64_t no_space_cnt; /* writes that had failed for it at the last look, */
+	uint64_t no_space_ns;  /* and when that was seen to grow */
+	bool is_host_full;
 };
 
 struct lpi_health {
 	struct lp_reactor *reactor;
+	struct lp_workers *workers; /* NULL: hosts of images are not asked */
 	struct lpi_probe probes[LPI_HEALTH_DEVICES];
 	enum lpi_health_state state;
 	char reason[LP_WHY_MAX];
@@ -73,6 +83,9 @@ struct lpi_health {
 /* bdev may be NULL. */
 int lpi_health_init(struct lpi_health *health, struct lp_reactor *reactor,
 		    struct lp_bdev *const bdev[LPI_HEALTH_DEVICES]) LP_MUST_CHECK;
+/* From now on the file systems that hold images are asked as well, by helpers: each look. One that
+ * has no space degrades the daemon until it has some again. */
+void lpi_health_watch_hosts(struct lpi_health *health, struct lp_workers *workers);
 /* Nothing is asked any more: lpi_health_is_idle(). Zeroed memory is fine. */
 void lpi_health_fini(struct lpi_health *health);
 bool lpi_health_is_idle(const struct lpi_health *health);

@@ -2,7 +2,9 @@
 /* The program lapisd: from its arguments to its exit status.
  *
  * Signals are blocked and read from a descriptor by the control thread's ring. A first SIGTERM or
- * SIGINT stops in order, a second at once: what was acknowledged is in the log either way. */
+ * SIGINT stops in order, a second at once: what was acknowledged is in the log either way. SIGHUP
+ * reads the arguments and the configuration once more; before the daemon serves it waits until
+ * then. */
 #include <fcntl.h>
 #include <grp.h>
 #include <liburing.h>
@@ -39,6 +41,9 @@ struct program {
 	struct lp_io signal_io;
 	struct lp_io cancel_io;
 	bool is_ended;
+	bool wants_reload; /* asked for before it served */
+	int argc;
+	char **argv;
 };
 
 static int fail(int status, const char *why)
@@ -67,6 +72,32 @@ static int print_help(void)
 
 static void read_signal(struct program *program);
 
+/* What it was called with, and the files that this names as they are now. */
+static void reload_config(struct program *program)
+{
+	static struct lp_config wanted; /* the control thread's */
+	struct lp_config_call call = {.help = false};
+	char why[LP_WHY_MAX];
+	lp_config_init(&wanted);
+	if (lp_config_parse_flags(&wanted, program->argc, program->argv, &call, why) < 0)
+		LP_LOG_ERROR("reload: nothing of the configuration is changed: %s", why);
+	else
+		program->wants_reload = !lp_service_reload(program->service, &wanted);
+}
+
+static void reload(struct program *program)
+{
+	const char *path = lp_config_text(&program->config, LP_OPT_LOG_FILE);
+	LP_LOG_NOTICE("reloading, by signal %u", program->signal.ssi_signo);
+	int err = path != NULL ? lp_log_open_file(path) : 0;
+	if (err < 0)
+		LP_LOG_ERROR("reload: log-file: %.200s: %s: the log goes on where it was", path,
+			     lp_strerror(err));
+	else if (path != NULL)
+		LP_LOG_NOTICE("reload: the log file is open again");
+	reload_config(program);
+}
+
 static void got_signal(struct lp_io *io)
 {
 	static bool is_second;
@@ -74,6 +105,11 @@ static void got_signal(struct lp_io *io)
 	if (program->is_ended || io->result == -ECANCELED)
 		return;
 	if (io->result != (int)sizeof(program->signal)) {
+		read_signal(program);
+		return;
+	}
+	if (program->signal.ssi_signo == SIGHUP) {
+		reload(program);
 		read_signal(program);
 		return;
 	}
@@ -105,7 +141,10 @@ static int watch_signals(struct program *program)
 	(void)sigemptyset(&set);
 	(void)sigaddset(&set, SIGTERM);
 	(void)sigaddset(&set, SIGINT);
-	if (signal(SIGPIPE, SIG_IGN) == SIG_ERR || pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
+	(void)sigaddset(&set, SIGHUP);
+	/* nohup(1) has it ignored, and then it would not come. */
+	if (signal(SIGHUP, SIG_DFL) == SIG_ERR || signal(SIGPIPE, SIG_IGN) == SIG_ERR ||
+	    pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
 		return -errno;
 	program->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
 	return program->signal_fd < 0 ? -errno : 0;
@@ -130,6 +169,8 @@ static void is_ready(void *arg)
 	(void)printf("lapisd: ready\n");
 	(void)fflush(stdout); /* who does not listen misses it */
 	(void)lpi_notify(program->notify_path, "READY=1");
+	if (program->wants_reload)
+		reload_config(program);
 }
 
 static void is_stopping(void *arg)
@@ -210,6 +251,13 @@ static void take_all_files(void)
 	(void)setrlimit(RLIMIT_NOFILE, &limit); /* then there are fewer */
 }
 
+static int open_log(const struct program *program, char *why)
+{
+	const char *path = lp_config_text(&program->config, LP_OPT_LOG_FILE);
+	int err = path != NULL ? lp_log_open_file(path) : 0;
+	return err < 0 ? lpi_refuse(why, err, "log-file: %.200s: %s", path, lp_strerror(err)) : 0;
+}
+
 static int start(struct program *program, char *why)
 {
 	const struct lp_service_options options = {.config = &program->config,
@@ -276,9 +324,13 @@ int main(int argc, char **argv)
 	program.notify_path = getenv("NOTIFY_SOCKET"); /* NOLINT(concurrency-mt-unsafe) */
 	be_io_flusher();
 	take_all_files();
+	program.argc = argc;
+	program.argv = argv;
 	err = watch_signals(&program);
 	if (err < 0)
 		return fail(EXIT_FAILED, lp_strerror(err));
+	if (open_log(&program, why) < 0)
+		return fail(EXIT_FAILED, why);
 	err = start(&program, why);
 	if (err < 0)
 		return fail(err == -EINVAL || err == -EOPNOTSUPP ? EXIT_USAGE : EXIT_FAILED, why);

@@ -17,6 +17,9 @@
 
 #include <errno.h>
 
+#include "store/attrs.h"
+#include "store/bdev.h"
+
 enum { OWN_MODE, OWN_CAPABILITY };
 
 static bool is_name(struct lp_bytes name, const char *what)
@@ -35,6 +38,12 @@ struct lp_rights lpi_request_rights(const struct lpi_request *request)
 		return (struct lp_rights){
 			.is_limited = true, .uid = LP_RIGHTS_NOBODY, .gid = LP_RIGHTS_NOBODY};
 	return (struct lp_rights){.is_limited = peer->uid != 0, .uid = peer->uid, .gid = peer->gid};
+}
+
+static bool host_is_full(const struct lpi_request *request)
+{
+	const struct lp_bdev *bdev = request->door->options.bdev;
+	return bdev != NULL && lp_bdev_is_host_full(bdev);
 }
 
 int lpi_check_xattr_name(struct lpi_request *request, struct lp_bytes name)
@@ -58,6 +67,12 @@ int lpi_check_new_mode(struct lpi_request *request, struct lp_ns_who who, uint16
 const char *lpi_why_refused(const struct lpi_request *request, int err)
 {
 	const struct lp_ns_op *op = &request->piece.op;
+	if (err == -EINVAL && op->opcode == LP_NS_SET &&
+	    lp_attrs_fault(&op->set.attrs, op->set.mask) != NULL)
+		return "no file can have this owner, group or time";
+	if (err == -ENOSPC && host_is_full(request))
+		return "the file system that holds the image has no space (make room there, or "
+		       "remove something here)";
 	if (err != -EPERM)
 		return "";
 	if (op->opcode == LP_NS_LINK)

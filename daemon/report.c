@@ -262,6 +262,8 @@ void lpi_report_status(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_number(text, "used_bytes", sum.used_blocks * LP_WIRE_BLOCK_BYTES);
 	uint64_t available_bytes =
 		sum.available_blocks * LP_WIRE_BLOCK_BYTES + report->unleased_bytes;
+	/* What the host of an image cannot give nobody can have. */
+	available_bytes -= LP_MIN(available_bytes, report->host_lack_bytes);
 	lpi_json_number(text, "available_bytes", sum.takes_more ? available_bytes : 0);
 	lpi_json_number(text, "rss_bytes", report->heap.rss_bytes);
 	json_devices(report, text);

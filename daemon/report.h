@@ -78,7 +78,8 @@ struct lpi_report {
 	struct lp_workers_stats workers;
 	struct lp_log_stats log;
 	struct lpi_device_report devices[LPI_REPORT_DEVICES];
-	uint64_t unleased_bytes; /* for objects, that no shard has yet */
+	uint64_t host_lack_bytes; /* of what is free, that an image's file system cannot give */
+	uint64_t unleased_bytes;  /* for objects, that no shard has yet */
 	const struct lpi_shard_report *shards;
 	const struct lpi_thread_report *threads;
 	const char *mount_dir;                 /* NULL: there is no mount */

@@ -25,6 +25,7 @@
 #include "daemon/admin.h"
 #include "daemon/checking.h"
 #include "daemon/http.h"
+#include "daemon/reload.h"
 #include "daemon/resolve.h"
 #include "daemon/service_impl.h"
 
@@ -283,6 +284,14 @@ void lp_service_stop(struct lp_service *service)
 		close_down(service);
 }
 
+bool lp_service_reload(struct lp_service *service, const struct lp_config *config)
+{
+	if (service->state != LPI_SERVICE_SERVING)
+		return false;
+	lpi_reload_begin(service->reload, config);
+	return true;
+}
+
 /* --- Opening ---------------------------------------------------------------------------------- */
 
 static int check_config(const struct lp_config *config, char *why)
@@ -433,6 +442,8 @@ static int open_threads(struct lp_service *service, char *why)
 		err = lpi_checking_new(service, &service->checking);
 	if (err == 0)
 		err = lpi_health_init(&service->health, service->reactor, service->bdev);
+	if (err == 0)
+		lpi_health_watch_hosts(&service->health, service->workers);
 	return err < 0 ? lpi_refuse(why, err, "threads: %s", lp_strerror(err)) : 0;
 }
 
@@ -465,7 +476,10 @@ int lp_service_open(const struct lp_service_options *options, struct lp_service 
 	service->file_dir.fd = -1;
 	service->look_timer.fire = look;
 	service->idle_timer.fire = end_when_idle;
-	err = open_reactor(service, why);
+	if (lpi_reload_new(service, options->config, &service->reload) < 0)
+		err = lpi_refuse(why, -ENOMEM, "no memory");
+	if (err == 0)
+		err = open_reactor(service, why);
 	if (err == 0)
 		err = open_store(service, why);
 	if (err == 0)
@@ -490,6 +504,7 @@ void lp_service_close(struct lp_service *service)
 	lpi_health_fini(&service->health);
 	lpi_gather_free(service->gather);
 	lpi_checking_free(service->checking);
+	lpi_reload_free(service->reload);
 	lp_workers_free(service->workers);
 	for (uint32_t i = 0; service->threads != NULL && i < service->thread_cnt; i++)
 		lpi_thread_free(&service->threads[i]);

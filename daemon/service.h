@@ -39,6 +39,9 @@ int lp_service_start(struct lp_service *service, char *why) LP_MUST_CHECK;
 /* Turns until a stop has ended. 0, or why the service could not start or not keep all. */
 int lp_service_run(struct lp_service *service, char *why) LP_MUST_CHECK;
 void lp_service_stop(struct lp_service *service);
+/* What may change while it runs becomes as the configuration says, and the log tells what has: see
+ * daemon/reload.h. Before it serves, or when it stops: false, and nothing is done. */
+bool lp_service_reload(struct lp_service *service, const struct lp_config *config);
 /* After run() has returned, or without start(). Accepts NULL. */
 void lp_service_close(struct lp_service *service);
 

@@ -160,6 +160,7 @@ struct lp_service {
 	struct lpi_giveback giveback;
 	struct lpi_gather_reports *gather;
 	struct lpi_checking *checking;
+	struct lpi_reload *reload;
 	struct lp_timer look_timer;
 	struct lp_timer idle_timer;
 };

@@ -370,6 +370,7 @@ static int open_door(struct lpi_shard *shard)
 		.shard_idx = shard->idx,
 		.shard_cnt = service->shard_cnt,
 		.server_name = service->options.server_name,
+		.bdev = service->bdev[LP_MKFS_DATA],
 		.conns_max = (uint32_t)lp_config_number(config, LP_OPT_CONNECTIONS_MAX),
 		.requests_max = (uint32_t)lp_config_number(config, LP_OPT_REQUESTS_MAX),
 		.credits_max = (uint32_t)lp_config_number(config, LP_OPT_CREDITS),

@@ -8,6 +8,7 @@
 #include "fuse/channel_impl.h"
 #include "fuse/ops.h"
 #include "fuse/sync.h"
+#include "store/attrs.h"
 #include "store/devices.h"
 #include "store/inode.h"
 
@@ -100,8 +101,7 @@ void lpi_fuse_statx(struct lpi_fuse_request *request)
  * system that has a last year (here 2262). */
 static int64_t join_time(uint64_t s, uint32_t ns)
 {
-	const int64_t most = INT64_MAX / (int64_t)LP_NS_PER_S - 1;
-	int64_t second = LP_MAX(LP_MIN((int64_t)s, most), -most);
+	int64_t second = LP_MAX(LP_MIN((int64_t)s, LP_TIME_S_MAX), -LP_TIME_S_MAX);
 	return second * (int64_t)LP_NS_PER_S + (int64_t)LP_MIN(ns, (uint32_t)LP_NS_PER_S - 1);
 }
 
@@ -288,6 +288,7 @@ static void answer_statfs(struct lpi_fuse_request *request)
 		available_blocks += (uint64_t)lp_chunks_for_objects_cnt(chunks) * chunk_blocks;
 		if (lp_chunks_is_split_up(chunks))
 			available_blocks -= request->others_blocks;
+		available_blocks -= LP_MIN(available_blocks, lp_chunks_host_lack_blocks(chunks));
 		blocks = devices->label[LP_MKFS_DATA].size_blocks;
 	}
 	out.st.blocks = LP_MAX(blocks, free_blocks);

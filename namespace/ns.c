@@ -10,6 +10,8 @@
 #include "namespace/ns_copy.h"
 #include "namespace/ns_impl.h"
 #include "namespace/ns_list.h"
+#include "namespace/values.h"
+#include "store/attrs.h"
 
 static lpi_begin_fn *const begin[LP_NS_OPCODE_CNT] = {
 	[LP_NS_STAT] = lpi_begin_stat,       [LP_NS_SET] = lpi_begin_set,
@@ -92,7 +94,9 @@ static bool is_own_change(const struct lp_ns *ns, const struct lp_change *change
 		       lpi_ino_is_sane(ns, change->clone.src);
 	case LP_CHANGE_SET:
 		return (change->inode.mask & ~(LP_ATTR_MODE | LP_ATTR_UID | LP_ATTR_GID |
-					       LP_ATTR_ATIME | LP_ATTR_MTIME | LP_ATTR_CTIME)) == 0;
+					       LP_ATTR_ATIME | LP_ATTR_MTIME | LP_ATTR_CTIME)) ==
+			       0 &&
+		       lp_attrs_fault(change->inode.attrs, change->inode.mask) == NULL;
 	default:
 		return false;
 	}
@@ -237,12 +241,19 @@ static bool may_own(const struct lp_ns *ns, const struct lp_ns_op *op)
 	       lpi_ino_is_sane(ns, op->store.ino) && is_own_op(ns, op->store.ino, &op->store.op);
 }
 
+static void begin_refused(struct lpi_job *job)
+{
+	lpi_job_fail(job, -EINVAL);
+}
+
 /* False when there is nothing left to begin it with. */
 static bool begin_one(struct lp_ns *ns, struct lp_ns_op *op)
 {
 	lpi_begin_fn *first = begin[op->opcode];
 	if (may_own(ns, op))
 		first = lpi_begin_own_store;
+	else if (lpi_values_fault(op) != NULL)
+		first = begin_refused;
 	if (first == NULL) {
 		struct store_call *call = lp_pool_get(ns->calls);
 		if (call == NULL)

@@ -82,6 +82,10 @@ void lpi_bdev_note_failure(struct lp_bdev *bdev, const struct lp_bdev_failure *f
 		atomic_store(bdev->doubt, true);
 	if (failure->opcode == LP_BDEV_READ || failure->opcode == LP_BDEV_DISCARD)
 		return;
+	if (failure->result == -ENOSPC && bdev->caps.is_file) {
+		atomic_fetch_add(&bdev->no_space_cnt, 1);
+		atomic_store(&bdev->is_host_full, true);
+	}
 	(void)pthread_mutex_lock(&bdev->failure_lock);
 	bdev->failure = *failure;
 	(void)pthread_mutex_unlock(&bdev->failure_lock);
@@ -237,6 +241,55 @@ const struct lp_bdev_stats *lp_bdev_stats(const struct lp_bdev_chan *chan)
 struct lp_bdev *lp_bdev_of(const struct lp_bdev_chan *chan)
 {
 	return chan->bdev;
+}
+
+/* --- The host of an image file
+ * ---------------------------------------------------------------------------------- */
+
+int lp_bdev_read_host(struct lp_bdev *bdev, struct lp_bdev_host *ret_host)
+{
+	struct lp_bdev_host host = {.free_bytes = 0};
+	if (!bdev->caps.is_file || bdev->kind->read_host == NULL)
+		return -ENOTTY;
+	int err = bdev->kind->read_host(bdev, &host);
+	if (err < 0)
+		return err;
+	atomic_store(&bdev->host_lack_bytes,
+		     host.absent_bytes - LP_MIN(host.absent_bytes, host.free_bytes));
+	*ret_host = host;
+	return 0;
+}
+
+int lp_bdev_secure(struct lp_bdev *bdev, uint64_t length_bytes, uint64_t offset_bytes)
+{
+	assert_range(bdev, length_bytes, offset_bytes);
+	if (!bdev->caps.is_file || bdev->kind->secure == NULL)
+		return 0;
+	int err = bdev->kind->secure(bdev, length_bytes, offset_bytes);
+	/* A file system that cannot do this has no such promise. */
+	if (err == -EOPNOTSUPP || err == -ENOSYS)
+		return 0;
+	return err == -EDQUOT ? -ENOSPC : err;
+}
+
+uint64_t lp_bdev_no_space_cnt(const struct lp_bdev *bdev)
+{
+	return atomic_load(&bdev->no_space_cnt);
+}
+
+bool lp_bdev_is_host_full(const struct lp_bdev *bdev)
+{
+	return atomic_load_explicit(&bdev->is_host_full, memory_order_relaxed);
+}
+
+void lp_bdev_host_has_space(struct lp_bdev *bdev)
+{
+	atomic_store(&bdev->is_host_full, false);
+}
+
+uint64_t lp_bdev_host_lack_bytes(const struct lp_bdev *bdev)
+{
+	return atomic_load_explicit(&bdev->host_lack_bytes, memory_order_relaxed);
 }
 
 /* Behind a blocking write-through to a block device the kernel flushes in any case, and does not

@@ -162,6 +162,30 @@ void lp_bdev_trust(struct lp_bdev *bdev);
  * meanwhile. */
 void lp_bdev_tie(struct lp_bdev *bdev, struct lp_bdev *to);
 
+/* --- The host of an image file ---
+ *
+ * A sparse image takes space of the file system that holds it as it is written. When that has none
+ * any more the store is full, whatever is free in it. Of any other device none of this is so. */
+
+struct lp_bdev_host {
+	uint64_t free_bytes;   /* of the file system */
+	uint64_t absent_bytes; /* of the image: what has no space there yet */
+};
+
+/* Asks the host, and keeps what it lacks for lp_bdev_host_lack_bytes(). Blocking. -ENOTTY: this is
+ * no image file. */
+int lp_bdev_read_host(struct lp_bdev *bdev, struct lp_bdev_host *ret_host) LP_MUST_CHECK;
+/* The range has space there from now on, until it is discarded. Blocking. -ENOSPC. */
+int lp_bdev_secure(struct lp_bdev *bdev, uint64_t length_bytes,
+		   uint64_t offset_bytes) LP_MUST_CHECK;
+/* How many writes have failed for want of space there. Any thread; and the rest, too. */
+uint64_t lp_bdev_no_space_cnt(const struct lp_bdev *bdev);
+/* One has failed since lp_bdev_host_has_space() was called last. */
+bool lp_bdev_is_host_full(const struct lp_bdev *bdev);
+void lp_bdev_host_has_space(struct lp_bdev *bdev);
+/* So much of what is absent the host could not give, when it was asked last. */
+uint64_t lp_bdev_host_lack_bytes(const struct lp_bdev *bdev);
+
 /* --- Asynchronous, by the reactor's thread ---------------------------------------------------- */
 
 int lp_bdev_attach(struct lp_bdev *bdev, struct lp_reactor *reactor,

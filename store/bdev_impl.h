@@ -25,6 +25,9 @@ struct lp_bdev_kind {
 	/* Blocking, any thread. buf is NULL for flush and discard; only read writes to it. */
 	int (*sync)(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *buf,
 		    uint64_t length_bytes, uint64_t offset_bytes);
+	/* Of an image file (caps.is_file); NULL: the kind has none. */
+	int (*read_host)(struct lp_bdev *bdev, struct lp_bdev_host *ret_host);
+	int (*secure)(struct lp_bdev *bdev, uint64_t length_bytes, uint64_t offset_bytes);
 };
 
 struct lp_bdev {
@@ -40,6 +43,9 @@ struct lp_bdev {
 	_Atomic uint64_t past_errors;
 	_Atomic uint64_t past_shorts;
 	_Atomic uint64_t past_late;
+	_Atomic uint64_t no_space_cnt;
+	_Atomic uint64_t host_lack_bytes;
+	_Atomic bool is_host_full;
 	_Atomic bool is_doubted;      /* a flush has failed */
 	_Atomic bool *doubt;          /* that of this device, or of the one it is tied to */
 	pthread_mutex_t failure_lock; /* taken when something fails, and to ask */

@@ -22,6 +22,7 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -428,6 +429,31 @@ static int uring_sync(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *bu
 	LP_UNREACHABLE();
 }
 
+/* What root alone may still take counts only for him. */
+static int uring_read_host(struct lp_bdev *bdev, struct lp_bdev_host *ret_host)
+{
+	const struct uring_bdev *self = bdev_of(bdev);
+	struct statvfs fs;
+	struct stat st;
+	if (fstatvfs(self->fd, &fs) < 0 || fstat(self->fd, &st) < 0)
+		return -errno;
+	uint64_t free = geteuid() == 0 ? fs.f_bfree : fs.f_bavail;
+	uint64_t has = (uint64_t)st.st_blocks * 512;
+	ret_host->free_bytes = free * fs.f_frsize;
+	ret_host->absent_bytes = (uint64_t)st.st_size - LP_MIN(has, (uint64_t)st.st_size);
+	return 0;
+}
+
+static int uring_secure(struct lp_bdev *bdev, uint64_t length_bytes, uint64_t offset_bytes)
+{
+	int r;
+	do
+		r = fallocate(bdev_of(bdev)->fd, FALLOC_FL_KEEP_SIZE, (off_t)offset_bytes,
+			      (off_t)length_bytes);
+	while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
+}
+
 static const struct lp_bdev_kind uring_kind = {
 	.name = "uring",
 	.close = uring_close,
@@ -436,4 +462,6 @@ static const struct lp_bdev_kind uring_kind = {
 	.detach = uring_detach,
 	.submit = uring_submit,
 	.sync = uring_sync,
+	.read_host = uring_read_host,
+	.secure = uring_secure,
 };

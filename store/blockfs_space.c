@@ -134,6 +134,58 @@ static void tier_insert(struct lpi_tier *tier, struct lpi_chunk *chunk, uint32_t
 	tier->free_blocks += chunk->free_cnt;
 }
 
+/* What is leased has space of the host of an image, and keeps it while files come and go in it. So
+ * the index can be written, and what is removed can be forgotten, when the host has nothing left
+ * (rules L8, S7). */
+static int secure(const struct lpi_tier *tier, uint32_t chunk_idx)
+{
+	struct lp_extent extent = lp_chunks_extent(tier->chunks, chunk_idx);
+	return lp_bdev_secure(tier->bdev, extent.cnt * LP_BLOCK_BYTES,
+			      extent.block * LP_BLOCK_BYTES);
+}
+
+/* What is obvious is known before anything is written. */
+static bool may_secure(const struct lpi_tier *tier)
+{
+	struct lp_bdev_host host;
+	uint64_t need_bytes = (uint64_t)lp_chunks_chunk_blocks(tier->chunks) * LP_BLOCK_BYTES;
+	return lp_bdev_read_host(tier->bdev, &host) < 0 || host.free_bytes >= need_bytes ||
+	       host.absent_bytes < need_bytes;
+}
+
+/* Nothing names what is in it: the host of an image may have it back. */
+static void unsecure(const struct lpi_tier *tier, uint32_t chunk_idx)
+{
+	struct lp_extent extent = lp_chunks_extent(tier->chunks, chunk_idx);
+	if (!lp_bdev_caps(tier->bdev)->is_file)
+		return;
+	int err = lp_bdev_discard_sync(tier->bdev, extent.cnt * LP_BLOCK_BYTES,
+				       extent.block * LP_BLOCK_BYTES);
+	(void)err; /* then the host does not have it back yet */
+}
+
+static int lease_secured(struct lpi_space *space, struct lpi_tier *tier, uint32_t hint,
+			 uint32_t *ret_chunk_idx)
+{
+	uint32_t chunk_idx = 0;
+	if (!may_secure(tier))
+		return -ENOSPC;
+	int err = lp_chunks_lease(tier->chunks, space->shard_idx, LP_CHUNK_USE_FILES, hint,
+				  &chunk_idx);
+	if (err < 0)
+		return err;
+	err = secure(tier, chunk_idx);
+	if (err < 0) {
+		unsecure(tier, chunk_idx);
+		/* As of one that is returned when it is empty. */
+		tier->keeps_chunks = lp_chunks_return(tier->chunks, space->shard_idx,
+						      LP_CHUNK_USE_FILES, chunk_idx) < 0;
+		return err;
+	}
+	*ret_chunk_idx = chunk_idx;
+	return 0;
+}
+
 /* Memory first, so that a lease is never without a place here. */
 static int tier_lease(struct lpi_space *space, struct lpi_tier *tier)
 {
@@ -147,7 +199,7 @@ static int tier_lease(struct lpi_space *space, struct lpi_tier *tier)
 	struct lpi_chunk *chunk = chunk_new(lp_chunks_chunk_blocks(tier->chunks));
 	if (chunk == NULL)
 		return -ENOMEM;
-	err = lp_chunks_lease(tier->chunks, space->shard_idx, LP_CHUNK_USE_FILES, hint, &chunk_idx);
+	err = lease_secured(space, tier, hint, &chunk_idx);
 	if (err < 0) {
 		chunk_free(chunk);
 		return err;
@@ -169,6 +221,10 @@ static int tier_load(struct lpi_space *space, struct lpi_tier *tier)
 			return -ENOMEM;
 		}
 		tier_insert(tier, chunk, idx);
+		/* Of an image that was copied sparsely, or is older than this promise. Where the
+		 * host is full already it is as it was. */
+		int err = space->read_only ? 0 : secure(tier, idx);
+		(void)err;
 		idx = lp_chunks_find(tier->chunks, shard_idx, LP_CHUNK_USE_FILES, idx + 1);
 	}
 	return 0;
@@ -358,6 +414,7 @@ static void return_empty(struct lpi_space *space)
 				break;
 			if (chunk->free_cnt != chunk_blocks)
 				continue;
+			unsecure(tier, chunk->chunk_idx);
 			/* When the table could not be written nobody knows whose it is: then it
 			 * stays out of use, and others are kept. */
 			tier->keeps_chunks =

@@ -1002,6 +1002,11 @@ uint32_t lp_chunks_free_cnt(const struct lp_chunks *chunks)
 	return atomic_load(&chunks->free_cnt);
 }
 
+uint64_t lp_chunks_host_lack_blocks(const struct lp_chunks *chunks)
+{
+	return lp_bytes_to_blocks_up(lp_bdev_host_lack_bytes(chunks->bdev));
+}
+
 uint32_t lp_chunks_for_objects_cnt(const struct lp_chunks *chunks)
 {
 	uint32_t free_cnt = atomic_load(&chunks->free_cnt);

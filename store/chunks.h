@@ -143,6 +143,9 @@ uint32_t lp_chunks_free_cnt(const struct lp_chunks *chunks);
 /* Those of them that leases for objects may have. The same. */
 uint32_t lp_chunks_for_objects_cnt(const struct lp_chunks *chunks);
 
+/* Of the device: what the file system that holds an image could not give. The same. */
+uint64_t lp_chunks_host_lack_blocks(const struct lp_chunks *chunks);
+
 /* A slot's header from bytes that may be anything: len bytes of slot slot_idx of that device.
  * On success its entries are sound too and follow the header in `bytes`. */
 int lp_chunks_decode(const void *bytes, size_t len, uint32_t slot_idx, const uint8_t *device_uuid,

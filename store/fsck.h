@@ -37,6 +37,7 @@ enum lp_fsck_kind {
 	LP_FSCK_INDEX,       /* a part of an index cannot be read */
 	LP_FSCK_KEY,         /* not a key of ours */
 	LP_FSCK_RECORD,      /* a value that is damaged or breaks its rules */
+	LP_FSCK_VALUE,       /* an attribute that not every door can live with: store/attrs.h */
 	LP_FSCK_PLACE,       /* an inode on a shard that its number does not name */
 	LP_FSCK_MAP,         /* an extent map whose parts do not agree */
 	LP_FSCK_STRAY,       /* records of an inode that is not there, or has no such */

@@ -20,6 +20,7 @@ static const char *const kind_names[LP_FSCK_KIND_CNT] = {
 	[LP_FSCK_INDEX] = "index",
 	[LP_FSCK_KEY] = "key",
 	[LP_FSCK_RECORD] = "record",
+	[LP_FSCK_VALUE] = "value",
 	[LP_FSCK_PLACE] = "place",
 	[LP_FSCK_MAP] = "map",
 	[LP_FSCK_STRAY] = "stray",

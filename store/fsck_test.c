@@ -6,6 +6,7 @@
  */
 #include "store/fsck_test.h"
 
+#include "store/attrs.h"
 #include "store/bdev_sim.h"
 #include "store/chunks.h"
 
@@ -285,6 +286,51 @@ static void test_size(void **state)
 	lpi_rig_fini(&rig);
 	lpi_rig_damage(&rig, being_cut);
 	lpi_rig_expect(&rig, NULL, 0);
+	lpi_rig_fini(&rig);
+}
+
+/* --- Values that no door can live with -------------------------------------------------------- */
+
+/* A file and the root directory of nobody, and a file of the far future. */
+static void impossible(struct lpi_fsck_rig *on)
+{
+	static const uint64_t nrs[] = {1, 3, 4};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(nrs); i++) {
+		struct lp_kv_value value;
+		struct lp_inode inode;
+		lpi_rig_get_inode(on, nrs[i], &value, &inode);
+		inode.uid = nrs[i] == 4 ? 12 : LP_OWNER_NOBODY;
+		inode.gid = nrs[i] == 3 ? LP_OWNER_NOBODY : 13;
+		inode.mode = 06755;
+		if (nrs[i] == 4)
+			inode.mtime_ns = INT64_MAX;
+		lpi_rig_put_inode(on, &inode);
+		lp_kv_value_release(&value);
+	}
+}
+
+static void test_values(void **state)
+{
+	(void)state;
+	lpi_rig_damage(&rig, impossible);
+	LPI_RIG_EXPECT(&rig, {LP_FSCK_VALUE, 1, true}, {LP_FSCK_VALUE, 3, true},
+		       {LP_FSCK_VALUE, 4, true});
+	lpi_rig_open(&rig);
+	for (uint64_t nr = 1; nr <= 4; nr++) {
+		struct lp_kv_value value;
+		struct lp_inode inode;
+		if (nr == 2)
+			continue;
+		lpi_rig_get_inode(&rig, nr, &value, &inode);
+		assert_int_equal(inode.uid, nr == 4 ? 12 : 0);
+		assert_int_equal(inode.gid, nr == 3 ? 0 : 13);
+		/* A directory's bits mean something else, and a file that has an owner keeps its
+		 * own. */
+		assert_int_equal(inode.mode, nr == 3 ? 0755 : 06755);
+		assert_int_equal(inode.mtime_ns == LP_TIME_NS_MAX, nr == 4);
+		lp_kv_value_release(&value);
+	}
+	lpi_rig_close(&rig);
 	lpi_rig_fini(&rig);
 }
 
@@ -751,23 +797,15 @@ static void test_cut_counted_leak(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_clean),
-		cmocka_unit_test(test_keys),
-		cmocka_unit_test(test_bad_inode),
-		cmocka_unit_test(test_leaves),
-		cmocka_unit_test(test_strays),
-		cmocka_unit_test(test_place),
-		cmocka_unit_test(test_size),
-		cmocka_unit_test(test_space),
-		cmocka_unit_test(test_extents),
-		cmocka_unit_test(test_counts),
-		cmocka_unit_test(test_windows),
-		cmocka_unit_test(test_copies),
-		cmocka_unit_test(test_cut_table),
-		cmocka_unit_test(test_dead_shard),
-		cmocka_unit_test(test_cut_repair),
-		cmocka_unit_test(test_lost_inodes),
-		cmocka_unit_test(test_cut_counted_leak),
+		cmocka_unit_test(test_clean),       cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_bad_inode),   cmocka_unit_test(test_leaves),
+		cmocka_unit_test(test_strays),      cmocka_unit_test(test_place),
+		cmocka_unit_test(test_size),        cmocka_unit_test(test_values),
+		cmocka_unit_test(test_space),       cmocka_unit_test(test_extents),
+		cmocka_unit_test(test_counts),      cmocka_unit_test(test_windows),
+		cmocka_unit_test(test_copies),      cmocka_unit_test(test_cut_table),
+		cmocka_unit_test(test_dead_shard),  cmocka_unit_test(test_cut_repair),
+		cmocka_unit_test(test_lost_inodes), cmocka_unit_test(test_cut_counted_leak),
 	};
 	return lp_test_main(tests, "store/fsck");
 }

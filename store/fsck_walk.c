@@ -11,6 +11,7 @@
  *
  * The rest stands alone: R (looked at with the counts), S, T. */
 #include "base/error.h"
+#include "store/attrs.h"
 #include "store/fsck_impl.h"
 
 enum { INODE, UNFINISHED, MAP, XATTR, OMAP, FRAGMENT, DIRENT, CURSORS };
@@ -70,6 +71,29 @@ static void take_inode(struct walk *walk, struct lpi_fsck_object *object)
 	shard->fsck->names_in_doubt = true;
 	lpi_fsck_found(shard->fsck, &at, "belongs on shard %u, and lies on shard %u",
 		       lp_ino_shard(object->ino), shard->idx);
+}
+
+/* Of a record that is whole. What it is to be instead follows from nothing but the value itself. */
+static int judge_values(struct lpi_fsck_shard *shard, const struct lpi_fsck_object *object)
+{
+	struct lpi_fsck_at at = {.kind = LP_FSCK_VALUE, .shard = shard, .ino = object->ino};
+	const char *fault = object->is_sound ? lp_inode_impossible(&object->inode) : NULL;
+	uint8_t bytes[LP_INODE_BYTES_MAX];
+	struct lp_inode inode;
+	struct lp_key key;
+	if (fault == NULL)
+		return 0;
+	at.is_repaired = shard->fsck->options->repair;
+	lpi_fsck_found(shard->fsck, &at, "its %s is a value that no file can have on a mount",
+		       fault);
+	if (!at.is_repaired)
+		return 0;
+	inode = object->inode;
+	(void)lp_inode_make_possible(&inode); /* something changes: there is a fault */
+	inode.version_nr++;
+	lp_key_of_ino(&key, LP_KEY_SPACE_INODE, object->ino);
+	return lpi_fsck_put(shard, (struct lp_kv_bytes){key.bytes, key.len},
+			    (struct lp_kv_bytes){bytes, lp_inode_encode(&inode, bytes)});
 }
 
 /* What has no record has no inode. */
@@ -259,7 +283,9 @@ static int take_object(struct walk *walk, struct lp_ino ino)
 {
 	struct lpi_fsck_object object = {.ino = ino};
 	take_inode(walk, &object);
-	int err = take_unfinished(walk, &object);
+	int err = judge_values(walk->shard, &object);
+	if (err == 0)
+		err = take_unfinished(walk, &object);
 	if (err == 0)
 		err = take_map(walk, &object);
 	if (err < 0)

@@ -57,6 +57,12 @@ expect 2 "a bucket's name has no /" mb a/b
 expect 2 'not one of' xattr frobnicate b/k
 expect 2 'none of immutable' chattr immutable,frobnicated b/k
 expect 2 'this is no key' chattr none b//k
+expect 2 'numbers up to 4294967294' chown 4294967295 b/k
+expect 2 'numbers up to 4294967294' chown : b/k
+expect 2 'this is no key' chown 0 b//k
+expect 2 'octal digits' chmod 0888 b/k
+expect 2 'octal digits' chmod 10000 b/k
+expect 2 'octal digits' chmod ' 755' b/k
 expect 2 'this is no key' put d.out /
 expect 2 'this is no key' put d.out b//
 expect 2 'this is no key' cp b/k /
@@ -65,7 +71,7 @@ expect 2 'at least one byte' xattr set b/k '' value
 expect 2 'at least one byte' omap rm b/k name ''
 expect 2 'is neither score nor dump' alloc x
 expect 2 'which is the directory here' sync nowhere neither
-for command in mb rb bucket ls put get cat rm cp mv stat chattr du xattr omap sync status stats top slow explain \
+for command in mb rb bucket ls put get cat rm cp mv stat chattr chown chmod du xattr omap sync status stats top slow explain \
 	config alloc heap scrub bench mkfs info fsck grow store-bench; do
 	expect 0 "^usage: lapis $command" $command --help
 done
@@ -206,6 +212,27 @@ if [ "$(id -u)" = 0 ]; then
 	expect 0 '' rm docs/copied
 fi
 expect 0 '' rm docs/kept
+# Owners and modes, of whole trees, and of the root.
+if [ "$(id -u)" = 0 ]; then
+	expect 0 '' put one docs/mine/deep/a
+	expect 0 '' put one docs/mine/b
+	expect 0 '' chmod 6755 docs/mine/b
+	expect 0 '' chown -r 1234:nogroup docs/mine/
+	for key in docs/mine docs/mine/deep docs/mine/deep/a docs/mine/b; do
+		expect 0 '"uid": 1234, "gid": 65534' stat --json "$key"
+	done
+	expect 0 'mode .*[(]0755[)]' stat docs/mine/b
+	expect 0 '' chown :7 docs/mine/b
+	expect 0 '"uid": 1234, "gid": 7' stat --json docs/mine/b
+	expect 0 '' chmod -r 0700 docs/mine
+	expect 0 'mode .*[(]0700[)]' stat docs/mine/deep/a
+	expect 0 'mode .*[(]0700[)]' stat docs/mine/deep
+	expect 0 '' chmod 1777 /
+	expect 0 '' chown root:root /
+	expect 0 '' chmod 0755 /
+	expect 1 'docs/nowhere: No such' chown root docs/nowhere
+	expect 0 '' rm -r docs/mine
+fi
 # As long as the kernel has them.
 head -c 65536 /dev/urandom >longest
 input=longest expect 0 '' xattr set docs/one user.longest -
