@@ -135,6 +135,19 @@ static void end_all(struct lpi_link *conn)
 		end_unsent(op);
 }
 
+/* Not for ever. */
+static void ask_elsewhere(struct lpi_op *op, const uint8_t *text, uint32_t len)
+{
+	if (++op->tries < LPI_LINK_TRIES_MAX) {
+		lpi_counter_add(&op->lapis->counters.retries);
+		lpi_wait(op);
+		return;
+	}
+	(void)lpi_op_printf(op, 0, "the daemon ended the connection %u times: %.*s", op->tries,
+			    (int)LP_MIN(len, (uint32_t)LP_WIRE_TEXT_MAX), (const char *)text);
+	lpi_finish(op, -EUSERS, op->text);
+}
+
 /* The daemon ends the connection for want of places, when nothing that it has read is unanswered:
  * what is, it has not read, and none of that was done. */
 void lpi_link_turned_away(struct lpi_link *conn, const uint8_t *text)
@@ -147,8 +160,7 @@ void lpi_link_turned_away(struct lpi_link *conn, const uint8_t *text)
 			op->place = LPI_PLACE_NONE;
 			op->conn = NULL;
 			lpi_op_drop_value(op);
-			lpi_counter_add(&conn->lapis->counters.retries);
-			lpi_wait(op);
+			ask_elsewhere(op, text, conn->header.meta_bytes);
 		}
 	}
 	lpi_link_fail(conn, -EUSERS, "the daemon ended the connection: %.*s",

@@ -16,21 +16,27 @@
 #include "base/log.h"
 #include "daemon/door_impl.h"
 
-#define LOOK_MAX 1024u /* connections that are looked at for one that gives way */
+#define LOOK_MAX     1024u /* connections that are looked at for one that gives way */
+#define GIVE_WAY_MAX 32u   /* for one that comes */
 
 /* --- Taking and giving ------------------------------------------------------------------------ */
+
+static void tell_refused(const struct lpi_conn *conn, enum lpi_quota_kind kind,
+			 enum lpi_quota_verdict verdict)
+{
+	const struct lp_door *door = conn->door;
+	char why[LP_WIRE_TEXT_MAX + 1];
+	lpi_quota_explain(&door->quota, conn->user, kind, verdict, why, sizeof(why));
+	LP_LOG_WARN("shard %u: %s is refused: %s", door->options.shard_idx, conn->peer.address,
+		    why);
+}
 
 void lpi_conn_note_limit(struct lpi_conn *conn, enum lpi_quota_kind kind,
 			 enum lpi_quota_verdict verdict, bool is_refused)
 {
-	struct lp_door *door = conn->door;
-	char why[LP_WIRE_TEXT_MAX + 1];
-	door->quota.met[kind]++;
-	if (!is_refused)
-		return;
-	lpi_quota_explain(&door->quota, conn->user, kind, verdict, why, sizeof(why));
-	LP_LOG_WARN("shard %u: %s is refused: %s", door->options.shard_idx, conn->peer.address,
-		    why);
+	conn->door->quota.met[kind]++;
+	if (is_refused)
+		tell_refused(conn, kind, verdict);
 }
 
 enum lpi_quota_verdict lpi_conn_take(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t has,
@@ -228,12 +234,13 @@ enum lpi_quota_verdict lpi_door_find_place(struct lpi_conn *conn)
 {
 	struct lp_door *door = conn->door;
 	enum lpi_quota_verdict verdict = lpi_conn_take(conn, LPI_QUOTA_CONNS, 0, 1);
-	if (verdict != LPI_QUOTA_OK) {
+	door->quota.met[LPI_QUOTA_CONNS] += verdict != LPI_QUOTA_OK;
+	/* Several, where he has more than his share since others have come. */
+	for (uint32_t i = 0; verdict != LPI_QUOTA_OK && i < GIVE_WAY_MAX; i++) {
 		struct lpi_conn *idle =
 			find_idle(door, verdict == LPI_QUOTA_OWN ? conn->user : NULL);
 		if (idle == NULL)
-			return verdict;
-		door->quota.met[LPI_QUOTA_CONNS]++;
+			break;
 		give_way(idle);
 		verdict = lpi_conn_take(conn, LPI_QUOTA_CONNS, 0, 1);
 	}
@@ -246,7 +253,7 @@ void lpi_door_turn_away(struct lpi_conn *conn, enum lpi_quota_verdict verdict)
 {
 	struct lp_door *door = conn->door;
 	char why[LP_WIRE_TEXT_MAX + 1];
-	lpi_conn_note_limit(conn, LPI_QUOTA_CONNS, verdict, true);
+	tell_refused(conn, LPI_QUOTA_CONNS, verdict);
 	lpi_quota_explain(&door->quota, conn->user, LPI_QUOTA_CONNS, verdict, why, sizeof(why));
 	door->stats.conns_refused++;
 	conn->turned_away_ns = lpi_door_now_ns(door);

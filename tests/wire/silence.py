@@ -94,7 +94,7 @@ def keep(stack, address, count, greets=True, **options):
                 continue
             lapis = wire.Connection(address, shard=number % 2, timeout_s=rig.PATIENCE_S, **options)
             kept.append(stack.enter_context(lapis))
-        except (wire.Refused, wire.Closed, ConnectionError):
+        except (wire.Refused, wire.Closed, OSError):
             continue
     return kept
 
