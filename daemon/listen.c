@@ -502,7 +502,7 @@ static void take(struct lp_listener *listener, int fd)
 }
 
 /* Others that wait, at once: else somebody who connects again and again fills the queue in which
- * all wait. */
+ * all wait. Nobody else accepts, and who has gone meanwhile stays in the queue: it never blocks. */
 static void take_waiting(struct lp_listener *listener)
 {
 	for (unsigned i = 0; i < ACCEPTS_MAX && !listener->is_stopping; i++) {

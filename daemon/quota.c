@@ -27,10 +27,17 @@ struct lp_who lp_who_user(uint32_t uid, bool is_admin)
 	return who;
 }
 
+static struct in6_addr in6_of(const uint8_t *id)
+{
+	struct in6_addr in6;
+	memcpy(&in6, id, sizeof(in6));
+	return in6;
+}
+
 static bool is_this_machine(const uint8_t *id)
 {
-	const struct in6_addr *in6 = (const struct in6_addr *)(const void *)id;
-	return IN6_IS_ADDR_LOOPBACK(in6) || (IN6_IS_ADDR_V4MAPPED(in6) && id[12] == 127);
+	const struct in6_addr in6 = in6_of(id);
+	return IN6_IS_ADDR_LOOPBACK(&in6) || (IN6_IS_ADDR_V4MAPPED(&in6) && id[12] == 127);
 }
 
 struct lp_who lp_who_address(const void *sockaddr)
@@ -68,7 +75,8 @@ void lp_who_format(const struct lp_who *who, char *buf, size_t len)
 		(void)snprintf(buf, len, "TCP from this machine");
 		return;
 	}
-	if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)who->id))
+	const struct in6_addr in6 = in6_of(who->id);
+	if (IN6_IS_ADDR_V4MAPPED(&in6))
 		(void)inet_ntop(AF_INET, who->id + 12, text, sizeof(text)); /* fits */
 	else
 		(void)inet_ntop(AF_INET6, who->id, text, sizeof(text)); /* fits */

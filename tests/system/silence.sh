@@ -5,6 +5,7 @@
 # whom was met. Method: tests/wire/silence.py in memory, 2 shards; as root, for it is several users.
 # LP_SILENCE_ROUNDS=7 measures more, LP_SILENCE_RATE=0.9 holds it against what is promised.
 # timeout: 600
+# variants: release release-nolto
 set -u
 cd "$LP_TEST_SCRATCH" || exit 1
 TMPDIR=. python3 "$LP_TEST_SRC/tests/wire/silence.py" mem >log 2>&1
