@@ -171,7 +171,7 @@ static void run_until_stopped(struct server *server)
 static void open_server(struct server *server)
 {
 	const struct lp_reactor_options reactor = {.name = "door", .ring = true};
-	const struct lp_peer peer = {.is_unix = true};
+	const struct lp_peer peer = {.is_unix = true, .who = lp_who_user(0, true)};
 	must(lp_reactor_new(&reactor, &server->reactor), "ring");
 	must(lp_reactor_start(server->reactor), "ring");
 	must(lp_bufs_new(UINT64_C(64) << 20, &server->bufs), "buffers");

@@ -135,6 +135,38 @@ static void end_all(struct lpi_link *conn)
 		end_unsent(op);
 }
 
+/* Not for ever. */
+static void ask_elsewhere(struct lpi_op *op, const uint8_t *text, uint32_t len)
+{
+	if (++op->tries < LPI_LINK_TRIES_MAX) {
+		lpi_counter_add(&op->lapis->counters.retries);
+		lpi_wait(op);
+		return;
+	}
+	(void)lpi_op_printf(op, 0, "the daemon ended the connection %u times: %.*s", op->tries,
+			    (int)LP_MIN(len, (uint32_t)LP_WIRE_TEXT_MAX), (const char *)text);
+	lpi_finish(op, -EUSERS, op->text);
+}
+
+/* The daemon ends the connection for want of places, when nothing that it has read is unanswered:
+ * what is, it has not read, and none of that was done. */
+void lpi_link_turned_away(struct lpi_link *conn, const uint8_t *text)
+{
+	for (uint32_t i = 0; i < conn->credits; i++) {
+		struct lpi_credit *slot = &conn->slots[i];
+		if (slot->is_busy && slot->op != NULL && slot->op->place == LPI_PLACE_SENT) {
+			struct lpi_op *op = slot->op;
+			slot->op = NULL;
+			op->place = LPI_PLACE_NONE;
+			op->conn = NULL;
+			lpi_op_drop_value(op);
+			ask_elsewhere(op, text, conn->header.meta_bytes);
+		}
+	}
+	lpi_link_fail(conn, -EUSERS, "the daemon ended the connection: %.*s",
+		      (int)LP_MIN(conn->header.meta_bytes, LP_WIRE_TEXT_MAX), (const char *)text);
+}
+
 void lpi_link_fail(struct lpi_link *conn, int err, const char *fmt, ...)
 {
 	char text[LPI_TEXT_MAX];
@@ -239,7 +271,7 @@ static int connect_to(struct lpi_link *conn, const struct lpi_address *address)
 		/* Slower without, but not wrong. */
 		(void)setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	int err = connect(conn->fd, (const struct sockaddr *)&address->storage, address->len);
-	/* EAGAIN: the queue of a unix socket is full; there is nothing to wait for. */
+	/* EAGAIN: the queue of a unix socket is full: it is tried again, has_given_up(). */
 	if (err < 0 && errno != EINPROGRESS)
 		return -errno;
 	if (err == 0)
@@ -258,7 +290,10 @@ static void try_next(struct lpi_link *conn, int err)
 		conn->address_idx = (conn->address_idx + 1) % lapis->address_cnt;
 		err = connect_to(conn, &lapis->addresses[conn->address_idx]);
 	}
-	if (err < 0)
+	if (err == -EAGAIN)
+		lpi_link_fail(conn, err, "no connection to %s: too many wait there to be let in",
+			      lapis->address_text);
+	else if (err < 0)
 		refused(conn, err);
 }
 

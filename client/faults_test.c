@@ -200,6 +200,42 @@ static void test_unsent(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+/* script: how many requests find that their connection has given way to another one. */
+static bool give_way(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	if (fake->script == 0)
+		return false;
+	fake->script--;
+	req->header.opcode = 0;
+	req->header.request_id = 0;
+	lpi_fake_error(fake, req, EUSERS, "idle, and user 7 has too many");
+	return true;
+}
+
+/* What a daemon has not read, since it had ended the connection for want of places, it has not
+ * done: it is asked for again, also a change. Not for ever. */
+static void test_gave_way(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending ending;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	rig.fake.hook = give_way;
+	rig.fake.script = 2;
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_put_of("b/a", "x", 1)));
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PUT], 3);
+	assert_int_equal(rig.fake.conns_ever, 3);
+	rig.fake.script = 1000000;
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_put_of("b/a", "y", 1), &ending);
+	lpi_fake_rig_wait_for(&rig, &ending);
+	assert_int_equal(ending.status, -EUSERS);
+	assert_non_null(strstr(ending.text, "idle, and user 7 has too many"));
+	rig.fake.script = 0;
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	lpi_fake_rig_fini(&rig);
+}
+
 static void go_away(struct lpi_fake *fake)
 {
 	lpi_fake_drop_all(fake);
@@ -799,31 +835,19 @@ static void test_close_ends_all(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_damaged_data),
-		cmocka_unit_test(test_damaged_stream),
-		cmocka_unit_test(test_nonsense),
-		cmocka_unit_test(test_short_answer),
-		cmocka_unit_test(test_retries),
-		cmocka_unit_test(test_unsent),
-		cmocka_unit_test(test_no_daemon),
-		cmocka_unit_test(test_lost_at_rest),
-		cmocka_unit_test(test_lost_for_long),
-		cmocka_unit_test(test_bad_addresses),
-		cmocka_unit_test(test_another_store),
-		cmocka_unit_test(test_interrupted_get),
-		cmocka_unit_test(test_get_in_many_lives),
-		cmocka_unit_test(test_lost_ordered),
-		cmocka_unit_test(test_busy),
-		cmocka_unit_test(test_busy_in_answer),
-		cmocka_unit_test(test_busy_then_broken),
-		cmocka_unit_test(test_deaf_daemon),
-		cmocka_unit_test(test_time_limit),
-		cmocka_unit_test(test_late_caller),
-		cmocka_unit_test(test_slow_callback),
-		cmocka_unit_test(test_time_limits),
-		cmocka_unit_test(test_cancel),
-		cmocka_unit_test(test_cancel_in_data),
-		cmocka_unit_test(test_cancel_in_sending),
+		cmocka_unit_test(test_damaged_data),    cmocka_unit_test(test_damaged_stream),
+		cmocka_unit_test(test_nonsense),        cmocka_unit_test(test_short_answer),
+		cmocka_unit_test(test_retries),         cmocka_unit_test(test_unsent),
+		cmocka_unit_test(test_gave_way),        cmocka_unit_test(test_no_daemon),
+		cmocka_unit_test(test_lost_at_rest),    cmocka_unit_test(test_lost_for_long),
+		cmocka_unit_test(test_bad_addresses),   cmocka_unit_test(test_another_store),
+		cmocka_unit_test(test_interrupted_get), cmocka_unit_test(test_get_in_many_lives),
+		cmocka_unit_test(test_lost_ordered),    cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_busy_in_answer),  cmocka_unit_test(test_busy_then_broken),
+		cmocka_unit_test(test_deaf_daemon),     cmocka_unit_test(test_time_limit),
+		cmocka_unit_test(test_late_caller),     cmocka_unit_test(test_slow_callback),
+		cmocka_unit_test(test_time_limits),     cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_cancel_in_data),  cmocka_unit_test(test_cancel_in_sending),
 		cmocka_unit_test(test_close_ends_all),
 	};
 	return lp_test_main(tests, "client/faults");

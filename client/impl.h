@@ -261,6 +261,8 @@ void lpi_link_expire(struct lpi_link *conn);
 /* What epoll said. */
 void lpi_link_event(struct lpi_link *conn, uint32_t events);
 /* Closes it. What was surely not done waits for another one, the rest ends. */
+/* The same, of one that the daemon ends for want of places: what is unanswered is asked again. */
+void lpi_link_turned_away(struct lpi_link *conn, const uint8_t *text);
 void lpi_link_fail(struct lpi_link *conn, int err, const char *fmt, ...) LP_PRINTF(3, 4);
 
 /* send.c */

@@ -410,6 +410,10 @@ static int take_rest(struct lpi_link *conn, const uint8_t *rest)
 	if (conn->state == LPI_STATE_GREETING)
 		return take_welcome(conn, rest);
 	lpi_counter_add(&conn->lapis->counters.received);
+	if (header->opcode == 0 && header->status == EUSERS) {
+		lpi_link_turned_away(conn, rest);
+		return -EUSERS;
+	}
 	if (header->opcode == 0) {
 		lpi_link_fail(conn, -EPROTO, "the daemon does not understand: %.*s",
 			      (int)LP_MIN(header->meta_bytes, LP_WIRE_TEXT_MAX),

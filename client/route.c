@@ -112,9 +112,13 @@ static bool has_given_up(const struct lapis *lapis)
 		return false;
 	if (lapis->failure == -ESTALE || lapis->failure == -EPROTONOSUPPORT)
 		return true;
+	uint64_t down_ns = lpi_now(lapis) - lapis->down_ns;
+	/* The daemon is there, and many ask for it at this moment. */
+	if (lapis->failure == -EAGAIN && down_ns < lapis->options.connect_ms * LP_NS_PER_MS)
+		return false;
 	if (lapis->shard_cnt == 0 && !(lapis->options.flags & LAPIS_WAIT))
 		return true;
-	return lpi_now(lapis) - lapis->down_ns >= lapis->options.reconnect_ms * LP_NS_PER_MS;
+	return down_ns >= lapis->options.reconnect_ms * LP_NS_PER_MS;
 }
 
 static void give_up(struct lapis *lapis)

@@ -39,7 +39,7 @@ static int listen_at(const char *path)
 
 static void accept_one(struct lpi_door_rig *rig, int listen_fd)
 {
-	const struct lp_peer peer = {.is_unix = true, .pid = getpid()};
+	const struct lp_peer peer = {.is_unix = true, .pid = getpid(), .who = lp_who_user(0, true)};
 	int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
 		lp_test_ok(lp_door_adopt(rig->door[0], fd, &peer, NULL, 0));

@@ -74,6 +74,13 @@ static void throttle(struct lpi_conn *conn, enum lpi_throttle why)
 	/* It may be tried many times: since the first it waits for others. */
 	if (conn->throttled_ns == 0)
 		conn->throttled_ns = lpi_door_now_ns(door);
+	conn->waits_for_own = why == LPI_THROTTLE_USER;
+	/* These are set going by what their user gives back, and are in nobody else's way. */
+	if (why == LPI_THROTTLE_USER) {
+		lpi_throttled_list_push_back(&door->capped, conn);
+		conn->user->waiting_cnt++;
+		return;
+	}
 	lpi_throttled_list_push_back(&door->throttled, conn);
 	/* Nobody tells when a buffer comes back. */
 	if (why == LPI_THROTTLE_BUFFERS && !lp_timer_is_armed(&door->retry))
@@ -81,8 +88,29 @@ static void throttle(struct lpi_conn *conn, enum lpi_throttle why)
 			       lpi_door_now_ns(door) + LP_NS_PER_MS);
 }
 
+/* By a limit of all users together, or of its own. */
+static void throttle_for(struct lpi_conn *conn, enum lpi_quota_kind kind,
+			 enum lpi_quota_verdict verdict, enum lpi_throttle why)
+{
+	if (conn->throttled_ns == 0)
+		lpi_conn_note_limit(conn, kind, verdict, false);
+	throttle(conn, verdict == LPI_QUOTA_OWN ? LPI_THROTTLE_USER : why);
+}
+
+void lpi_conn_leave_throttled(struct lpi_conn *conn)
+{
+	if (!lpi_throttled_list_is_linked(conn))
+		return;
+	lpi_throttled_list_remove(conn);
+	if (conn->throttle != LPI_THROTTLE_USER)
+		return;
+	LP_ASSERT(conn->user->waiting_cnt > 0);
+	conn->user->waiting_cnt--;
+}
+
 void lpi_conn_request_ended(struct lpi_conn *conn)
 {
+	conn->active_ns = lpi_door_now_ns(conn->door);
 	if (conn->throttle == LPI_THROTTLE_CREDITS)
 		lpi_conn_unthrottle(conn);
 	conn = lpi_throttled_list_first(&conn->door->throttled);
@@ -107,8 +135,7 @@ static void keep_pace(struct lpi_conn *conn, uint64_t bytes)
 
 void lpi_conn_unthrottle(struct lpi_conn *conn)
 {
-	if (lpi_throttled_list_is_linked(conn))
-		lpi_throttled_list_remove(conn);
+	lpi_conn_leave_throttled(conn);
 	conn->throttle = LPI_THROTTLE_NONE;
 	/* It was not the client that kept silent. */
 	conn->progress_ns = lpi_door_now_ns(conn->door);
@@ -116,13 +143,12 @@ void lpi_conn_unthrottle(struct lpi_conn *conn)
 	lpi_conn_go_on(conn);
 }
 
-void lpi_conn_part(struct lpi_conn *conn, int err, const char *why)
+void lpi_conn_say(struct lpi_conn *conn, int err, const char *why)
 {
 	struct lpi_reply *reply = &conn->last_words;
 	size_t len = LP_MIN(strlen(why), (size_t)LP_WIRE_TEXT_MAX);
 	struct lp_wire_header header = {
 		.kind = LP_WIRE_KIND_REPLY, .status = (uint32_t)-err, .meta_bytes = (uint32_t)len};
-	conn->door->stats.bad_messages++;
 	if (lp_list_node_is_linked(&reply->node) || !lpi_conn_is_alive(conn))
 		return;
 	memcpy(reply->head + LP_WIRE_HEADER_SIZE, why, len);
@@ -131,6 +157,12 @@ void lpi_conn_part(struct lpi_conn *conn, int err, const char *why)
 			    reply->head);
 	lpi_conn_queue(conn, reply);
 	lpi_conn_finish(conn);
+}
+
+void lpi_conn_part(struct lpi_conn *conn, int err, const char *why)
+{
+	conn->door->stats.bad_messages++;
+	lpi_conn_say(conn, err, why);
 }
 
 /* --- Parts of a message -------------------------------------------------------------------------
@@ -220,8 +252,11 @@ static bool take_rest(struct lpi_conn *conn, struct lpi_request *request)
 	uint32_t held_bytes = buf_bytes(meta_bytes) + buf_bytes(crc_bytes);
 	if (request->opcode != NULL)
 		held_bytes += request->opcode->held_bytes;
-	if (held_bytes > 0 && !lpi_request_hold(request, held_bytes)) {
-		throttle(conn, conn->held_bytes > 0 ? LPI_THROTTLE_CREDITS : LPI_THROTTLE_BUFFERS);
+	enum lpi_quota_verdict verdict =
+		held_bytes > 0 ? lpi_request_hold(request, held_bytes) : LPI_QUOTA_OK;
+	if (verdict != LPI_QUOTA_OK) {
+		throttle_for(conn, LPI_QUOTA_META, verdict,
+			     conn->held_bytes > 0 ? LPI_THROTTLE_CREDITS : LPI_THROTTLE_BUFFERS);
 		return false;
 	}
 	if (!take_rest_bufs(request, meta_bytes, crc_bytes)) {
@@ -241,6 +276,12 @@ static bool take_request(struct lpi_conn *conn)
 {
 	if (!is_within_credits(conn)) {
 		throttle(conn, LPI_THROTTLE_CREDITS);
+		return false;
+	}
+	enum lpi_quota_verdict verdict = lpi_quota_ask(&conn->door->quota, conn->user,
+						       LPI_QUOTA_REQUESTS, conn->under_way, 1);
+	if (verdict != LPI_QUOTA_OK) {
+		throttle_for(conn, LPI_QUOTA_REQUESTS, verdict, LPI_THROTTLE_REQUESTS);
 		return false;
 	}
 	conn->coming = lpi_request_new(conn, &conn->header);
@@ -312,7 +353,7 @@ static bool check_rest(struct lpi_conn *conn, struct lpi_request *request)
 }
 
 /* All buffers that the data will fill, so that nobody waits for one with others in his hand. Blocks
- * of the object's grid lie on pages, as devices want it. */
+ * of the object's grid lie on pages, as devices want it. False: throttled. */
 static bool take_segs(struct lpi_conn *conn, struct lpi_request *request)
 {
 	struct lp_door *door = conn->door;
@@ -323,12 +364,24 @@ static bool take_segs(struct lpi_conn *conn, struct lpi_request *request)
 	uint64_t room = door->receiving_bytes_max;
 	if (left > LPI_SMALL_BYTES)
 		room -= room / 4;
-	if (door->receiving_bytes > 0 && door->receiving_bytes + left > room)
+	/* What its other requests bring counts as had, also when it is at work by now. */
+	uint64_t has = conn->under_way_bytes - left;
+	enum lpi_quota_verdict verdict =
+		lpi_quota_ask(&door->quota, conn->user, LPI_QUOTA_COMING, has, left);
+	if (verdict == LPI_QUOTA_OK && door->receiving_bytes > 0 &&
+	    door->receiving_bytes + left > room)
+		verdict = LPI_QUOTA_ALL;
+	if (verdict != LPI_QUOTA_OK) {
+		throttle_for(conn, LPI_QUOTA_COMING, verdict, LPI_THROTTLE_BUFFERS);
 		return false;
+	}
 	request->seg_cnt = lp_bufs_take(door->options.bufs, left, skip, LP_BUF_REQUEST,
 					request->segs, LPI_DATA_SEGS);
-	if (request->seg_cnt == 0)
+	if (request->seg_cnt == 0) {
+		throttle(conn, LPI_THROTTLE_BUFFERS);
 		return false;
+	}
+	lpi_conn_force(conn, LPI_QUOTA_COMING, left);
 	conn->throttled_ns = 0;
 	request->receiving_bytes = request->header.data_bytes;
 	door->receiving_bytes += request->receiving_bytes;
@@ -337,6 +390,8 @@ static bool take_segs(struct lpi_conn *conn, struct lpi_request *request)
 
 static void drop_stash(struct lpi_conn *conn)
 {
+	if (conn->stash != NULL)
+		lpi_conn_give(conn, LPI_QUOTA_STASH, conn->stash_bytes);
 	free(conn->stash);
 	conn->stash = NULL;
 	conn->stash_bytes = 0;
@@ -439,10 +494,8 @@ static uint32_t receive_data(struct lpi_conn *conn, const uint8_t *bytes, uint32
 		data_came(conn, used);
 		return used;
 	}
-	if (request->seg_cnt == 0 && !take_segs(conn, request)) {
-		throttle(conn, LPI_THROTTLE_BUFFERS);
+	if (request->seg_cnt == 0 && !take_segs(conn, request))
 		return 0;
-	}
 	uint32_t cnt = unfilled(request, iovs);
 	uint32_t copied = 0;
 	for (uint32_t i = 0; i < cnt && copied < used; i++) {
@@ -492,13 +545,33 @@ static uint32_t consume(struct lpi_conn *conn, const uint8_t *bytes, uint32_t le
 static void set_aside(struct lpi_conn *conn, const uint8_t *bytes, uint32_t len)
 {
 	LP_ASSERT(conn->stash == NULL);
-	conn->stash = malloc(len);
-	if (conn->stash == NULL) {
+	uint8_t *stash = malloc(len);
+	if (stash == NULL) {
 		lpi_conn_part(conn, -ENOMEM, "no memory");
 		return;
 	}
-	memcpy(conn->stash, bytes, len);
-	conn->stash_bytes = len;
+	memcpy(stash, bytes, len);
+	lpi_conn_keep_stash(conn, stash, len);
+}
+
+void lpi_conn_keep_stash(struct lpi_conn *conn, uint8_t *stash, uint32_t bytes)
+{
+	conn->stash = stash;
+	conn->stash_bytes = bytes;
+	lpi_conn_force(conn, LPI_QUOTA_STASH, bytes);
+}
+
+/* What it receives may have to be set aside: when too much of others is, its user's or of all, it
+ * goes on in sips. */
+static uint32_t scratch_bytes(struct lpi_conn *conn)
+{
+	struct lp_door *door = conn->door;
+	enum lpi_quota_verdict verdict =
+		lpi_quota_ask(&door->quota, conn->user, LPI_QUOTA_STASH, 0, LPI_SCRATCH_BYTES);
+	if (verdict == LPI_QUOTA_OK)
+		return LPI_SCRATCH_BYTES;
+	lpi_conn_note_limit(conn, LPI_QUOTA_STASH, verdict, false);
+	return LPI_SIP_BYTES;
 }
 
 static void leave(struct lpi_conn *conn, const uint8_t *bytes, uint32_t len)
@@ -573,6 +646,26 @@ static void retry_held_up(struct lpi_conn *conn)
 		(void)receive_rest(conn, conn->head, 0);
 }
 
+static void heard(struct lp_io *io)
+{
+	struct lpi_conn *conn = LP_CONTAINER_OF(io, struct lpi_conn, poll_io);
+	ssize_t n = recv(conn->fd, conn->door->scratch, LPI_SCRATCH_BYTES, MSG_DONTWAIT);
+	/* Its end is as good. */
+	if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+		conn->is_heard = true;
+	else
+		lpi_conn_hear(conn);
+}
+
+void lpi_conn_hear(struct lpi_conn *conn)
+{
+	if (conn->state != LPI_CONN_PARTING || conn->is_heard)
+		return;
+	conn->poll_io.complete = heard;
+	io_uring_prep_poll_add(lp_reactor_sqe(conn->door->options.reactor, &conn->poll_io),
+			       conn->fd, POLLIN);
+}
+
 void lpi_conn_receive(struct lpi_conn *conn)
 {
 	struct lp_door *door = conn->door;
@@ -590,13 +683,15 @@ void lpi_conn_receive(struct lpi_conn *conn)
 		msg.msg_iovlen = unfilled(conn->coming, iovs);
 		direct_bytes = conn->coming->header.data_bytes - conn->coming->received;
 	}
-	iovs[msg.msg_iovlen++] = (struct iovec){door->scratch, LPI_SCRATCH_BYTES};
+	uint32_t room = scratch_bytes(conn);
+	iovs[msg.msg_iovlen++] = (struct iovec){door->scratch, room};
 	ssize_t n = recvmsg(conn->fd, &msg, MSG_DONTWAIT);
 	door->stats.receives++;
-	conn->read_all = n < (ssize_t)direct_bytes + (ssize_t)LPI_SCRATCH_BYTES;
+	conn->read_all = n < (ssize_t)direct_bytes + (ssize_t)room;
 	if (n > 0) {
 		door->received_ns = lp_clock_mono_ns(lp_reactor_clock(door->options.reactor));
 		conn->progress_ns = lpi_door_now_ns(door);
+		conn->active_ns = conn->progress_ns;
 		door->stats.received_bytes += (uint64_t)n;
 		keep_pace(conn, (uint64_t)n);
 		sort_received(conn, direct_bytes, (uint32_t)n);

@@ -9,7 +9,8 @@
  * Requests come out of one pool per door, which is the throttle: a door that has none left reads no
  * more. Each connection may have its credits of them, but no more than are left, and the last
  * quarter is for those that have none: however much some take and never give back there is one for
- * whoever comes next. Of the room for replies the last quarter is for small ones of who has no
+ * whoever comes next. All that connections hold also counts for their user, who has his share of
+ * each kind (quota.h). Of the room for replies the last quarter is for small ones of who has no
  * other; and the less is left of it the smaller are the pieces of who takes much. The same holds
  * for meta and what is made of it, lists above all. All
  * that is to be sent on a socket goes in one send; all that has come is read by one receive. A
@@ -26,6 +27,7 @@
 #include "base/hist.h"
 #include "base/slow.h"
 #include "base/under_way.h"
+#include "daemon/quota.h"
 #include "namespace/ns.h"
 #include "wire/wire.h"
 
@@ -37,7 +39,8 @@ struct lp_peer {
 	uint32_t uid; /* unix: of the process; TCP: as the daemon is configured */
 	uint32_t gid;
 	int32_t pid;
-	char address[64]; /* for logs */
+	struct lp_who who; /* whom it counts for (quota.h) */
+	char address[64];  /* for logs */
 };
 
 /* A request for the administration, which is not this module's: answered, at once or later, on
@@ -62,6 +65,8 @@ struct lp_door_options {
 	struct lp_bdev *bdev;      /* that the data is on, for what is said of it; NULL: none */
 	uint32_t conns_max;        /* 0: 1024 */
 	uint32_t requests_max;     /* 0: 512: the pool, and what all connections have together */
+	uint32_t opens_max;        /* 0: 16384 */
+	uint32_t share_percent;    /* of each limit that one user has; 0: 50 */
 	uint32_t credits_max;      /* of one connection; 0: 256 */
 	uint64_t credit_bytes_max; /* of data in a connection's requests; 0: 32 MiB */
 	enum lp_wire_crc crc_min;  /* at least this mode is spoken */
@@ -80,7 +85,8 @@ int lp_door_new(const struct lp_door_options *options, struct lp_door **ret_door
 void lp_door_free(struct lp_door *door);
 
 /* A connected socket is the door's from now on; head as in hand_over(), or read 0. -EMFILE when
- * there are conns_max: the socket is closed then. */
+ * there is no place for it, nor any idle connection that gives way: it is told which limit was met,
+ * and closed. */
 int lp_door_adopt(struct lp_door *door, int fd, const struct lp_peer *peer, const uint8_t *head,
 		  uint32_t read) LP_MUST_CHECK;
 /* text is a JSON value, or, with an error, a sentence. */
@@ -100,11 +106,24 @@ void lp_door_set_credits(struct lp_door *door, uint32_t credits_max, uint64_t cr
  * with. */
 void lp_door_set_limits(struct lp_door *door, uint32_t conns_max, uint64_t send_timeout_ns,
 			enum lp_wire_crc crc_min);
+void lp_door_set_share_percent(struct lp_door *door, uint32_t share_percent);
 
 struct lp_door_stats {
 	uint64_t conns;       /* now */
 	uint64_t conns_total; /* ever */
 	uint64_t conns_refused;
+	uint64_t conns_gave_way; /* idle ones, for others */
+	uint64_t users;          /* that have connections, now */
+	/* How often a limit of all users or of one was met, of each kind of quota.h: */
+	uint64_t limits_conns;
+	uint64_t limits_requests;
+	uint64_t limits_pieces;
+	uint64_t limits_opens;
+	uint64_t limits_coming;
+	uint64_t limits_going;
+	uint64_t limits_meta;
+	uint64_t limits_shared;
+	uint64_t limits_stash;
 	uint64_t requests[96]; /* answered, by opcode */
 	uint64_t errors[96];
 	uint64_t absent[96]; /* answered that what was asked for is not there: no error */

@@ -8,6 +8,7 @@
  *
  * Steps from one to the next are taken in the door's flush only, so that nobody who holds a
  * connection finds it gone. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -23,13 +24,26 @@ static struct lpi_open_bucket *bucket_of(struct lp_door *door, struct lp_ino ino
 	return &door->open_buckets[lp_hash_u64(&ino.nr, sizeof(ino.nr), 0) % LPI_OPEN_BUCKETS];
 }
 
-struct lpi_open *lpi_open_new(struct lpi_conn *conn)
+struct lpi_open *lpi_open_new(struct lpi_conn *conn, char *why, size_t why_len)
 {
+	struct lpi_quota *quota = &conn->door->quota;
+	(void)snprintf(why, why_len, "this connection has %u objects open, as many as one may",
+		       conn->open_cnt);
 	if (conn->open_cnt >= LPI_CONN_OPENS_MAX)
 		return NULL;
+	enum lpi_quota_verdict verdict = lpi_quota_ask(quota, conn->user, LPI_QUOTA_OPENS,
+						       conn->open_cnt / LPI_OPENS_FEW, 1);
+	if (verdict != LPI_QUOTA_OK) {
+		lpi_conn_note_limit(conn, LPI_QUOTA_OPENS, verdict, true);
+		lpi_quota_explain(quota, conn->user, LPI_QUOTA_OPENS, verdict, why, why_len);
+		return NULL;
+	}
 	struct lpi_open *open = lp_pool_get(conn->door->opens);
+	(void)snprintf(why, why_len, "no memory");
 	if (open == NULL)
 		return NULL;
+	why[0] = '\0';
+	lpi_conn_force(conn, LPI_QUOTA_OPENS, 1);
 	memset(open, 0, sizeof(*open));
 	open->conn = conn;
 	conn->open_cnt++;
@@ -45,6 +59,7 @@ static void free_open(struct lpi_open *open)
 	}
 	LP_ASSERT(conn->open_cnt > 0);
 	conn->open_cnt--;
+	lpi_conn_give(conn, LPI_QUOTA_OPENS, 1);
 	lp_pool_put(conn->door->opens, open);
 }
 
@@ -115,13 +130,18 @@ static void free_conn(struct lpi_conn *conn)
 	struct lp_door *door = conn->door;
 	LP_ASSERT(conn->open_cnt == 0 && conn->under_way == 0 && conn->reply_bytes == 0 &&
 		  conn->held_bytes == 0);
-	if (conn->share != NULL)
+	if (conn->share != NULL) {
 		door->stats.share_bytes -= lpi_share_bytes(conn->share);
+		lpi_conn_give(conn, LPI_QUOTA_SHARED, lpi_share_bytes(conn->share));
+	}
 	lpi_share_free(conn->share);
 	lpi_end_list_remove(conn);
 	lpi_conn_list_remove(conn);
 	if (conn->fd >= 0)
 		close(conn->fd);
+	lpi_conn_give_place(conn);
+	lpi_quota_leave(&door->quota, conn->user);
+	door->turned_away_cnt -= conn->is_turned_away;
 	free(conn);
 	lpi_door_conn_gone(door);
 }
@@ -156,8 +176,7 @@ static void leave_lists(struct lpi_conn *conn)
 		lpi_ready_list_remove(conn);
 	if (lpi_send_list_is_linked(conn))
 		lpi_send_list_remove(conn);
-	if (lpi_throttled_list_is_linked(conn))
-		lpi_throttled_list_remove(conn);
+	lpi_conn_leave_throttled(conn);
 }
 
 static void check_ending(struct lpi_conn *conn)
@@ -172,12 +191,20 @@ static void check_ending(struct lpi_conn *conn)
 	conn->state = LPI_CONN_CLOSING;
 }
 
+/* Who was turned away before he had said a word would find his socket closed when he does, and not
+ * look for the answer. */
+static bool is_lingering(const struct lpi_conn *conn)
+{
+	return conn->is_turned_away && !conn->is_heard && !conn->door->is_stopping &&
+	       lpi_door_now_ns(conn->door) - conn->turned_away_ns < LPI_LINGER_NS;
+}
+
 void lpi_conn_check_end(struct lpi_conn *conn)
 {
 	if (conn->state == LPI_CONN_PARTING) {
 		lpi_conn_forget_message(conn);
 		if (conn->under_way == 0 && lpi_reply_list_is_empty(&conn->replies) &&
-		    lp_io_is_idle(&conn->send_io))
+		    lp_io_is_idle(&conn->send_io) && !is_lingering(conn))
 			lpi_conn_end(conn);
 	}
 	if (conn->state == LPI_CONN_ENDING)

@@ -107,13 +107,31 @@ static const struct lpi_counter ns_items[] = {
 const struct lpi_counter_table lpi_ns_counters = {ns_items, LP_ARRAY_SIZE(ns_items)};
 
 static const struct lpi_counter door_items[] = {
-	GAUGE(lp_door_stats, conns),           COUNTER(lp_door_stats, conns_total),
-	COUNTER(lp_door_stats, conns_refused), COUNTER(lp_door_stats, received_bytes),
-	COUNTER(lp_door_stats, sent_bytes),    COUNTER(lp_door_stats, receives),
-	COUNTER(lp_door_stats, sends),         GAUGE(lp_door_stats, requests_under_way),
-	COUNTER(lp_door_stats, throttled),     COUNTER(lp_door_stats, bad_messages),
-	COUNTER(lp_door_stats, timeouts),      COUNTER(lp_door_stats, shared_replies),
-	COUNTER(lp_door_stats, shared_bytes),  GAUGE(lp_door_stats, share_bytes),
+	GAUGE(lp_door_stats, conns),
+	COUNTER(lp_door_stats, conns_total),
+	COUNTER(lp_door_stats, conns_refused),
+	COUNTER(lp_door_stats, received_bytes),
+	COUNTER(lp_door_stats, sent_bytes),
+	COUNTER(lp_door_stats, receives),
+	COUNTER(lp_door_stats, sends),
+	GAUGE(lp_door_stats, requests_under_way),
+	COUNTER(lp_door_stats, throttled),
+	COUNTER(lp_door_stats, bad_messages),
+	COUNTER(lp_door_stats, timeouts),
+	COUNTER(lp_door_stats, shared_replies),
+	COUNTER(lp_door_stats, shared_bytes),
+	GAUGE(lp_door_stats, share_bytes),
+	COUNTER(lp_door_stats, conns_gave_way),
+	GAUGE(lp_door_stats, users),
+	COUNTER(lp_door_stats, limits_conns),
+	COUNTER(lp_door_stats, limits_requests),
+	COUNTER(lp_door_stats, limits_pieces),
+	COUNTER(lp_door_stats, limits_opens),
+	COUNTER(lp_door_stats, limits_coming),
+	COUNTER(lp_door_stats, limits_going),
+	COUNTER(lp_door_stats, limits_meta),
+	COUNTER(lp_door_stats, limits_shared),
+	COUNTER(lp_door_stats, limits_stash),
 };
 const struct lpi_counter_table lpi_door_counters = {door_items, LP_ARRAY_SIZE(door_items)};
 

@@ -17,8 +17,8 @@
 #define CREDIT_BYTES_MAX (UINT64_C(32) << 20)
 #define SEND_TIMEOUT_NS  (30 * LP_NS_PER_S)
 #define REQUESTS_LIMIT   (1u << 16)
-/* Somebody who has waited as long waits for others, not for the turn of things. */
-#define PATIENCE_NS (250 * LP_NS_PER_MS)
+#define OPENS_MAX        16384u
+#define SHARE_PERCENT    50u
 /* Who was refused asks again: so long it is as if he waited, which is as long as it takes to find
  * out who is silent. */
 #define REFUSED_NS (2 * LPI_STARVED_NS)
@@ -96,23 +96,28 @@ static bool is_starved(const struct lp_door *door)
 	/* Whoever has too many replies of his own is in nobody's way. */
 	bool is_full = request != NULL &&
 		       lpi_conn_reply_room(request->conn, LP_WIRE_PIECE_MAX) < LP_WIRE_PIECE_MAX;
-	if (is_full && now - request->waits_ns > PATIENCE_NS)
+	if (is_full && now - request->waits_ns > LPI_PATIENCE_NS)
 		return true;
 	if (door->refused_ns != 0 && now - door->refused_ns < REFUSED_NS)
 		return true;
 	/* Not by the list of the throttled ones: just now they may be trying again. */
 	LP_LIST_FOREACH (lpi_conn_list, &door->conns, conn) {
-		if (conn->throttled_ns != 0 && now - conn->throttled_ns > PATIENCE_NS)
+		if (conn->throttled_ns != 0 && !conn->waits_for_own &&
+		    now - conn->throttled_ns > LPI_PATIENCE_NS)
 			return true;
 	}
 	return false;
 }
 
-/* While somebody is starved, and has been for as long. */
-static bool is_too_slow(const struct lp_door *door, uint64_t since_ns)
+/* While somebody is starved, whoever it is or of the same user, and has been for as long. */
+static bool is_too_slow(const struct lpi_conn *conn, uint64_t since_ns)
 {
-	return door->starved_ns != 0 &&
-	       lpi_door_now_ns(door) - LP_MAX(since_ns, door->starved_ns) > LPI_STARVED_NS;
+	uint64_t starved_ns = conn->door->starved_ns;
+	uint64_t short_ns = conn->user->short_ns;
+	if (starved_ns == 0 || (short_ns != 0 && short_ns < starved_ns))
+		starved_ns = short_ns;
+	return starved_ns != 0 &&
+	       lpi_door_now_ns(conn->door) - LP_MAX(since_ns, starved_ns) > LPI_STARVED_NS;
 }
 
 static bool reads_too_slowly(const struct lpi_conn *conn, uint64_t limit_ns)
@@ -120,7 +125,7 @@ static bool reads_too_slowly(const struct lpi_conn *conn, uint64_t limit_ns)
 	uint64_t now = lpi_door_now_ns(conn->door);
 	if (!lp_io_is_idle(&conn->send_io) && now - conn->send_began_ns > limit_ns)
 		return true;
-	return conn->send_pace_ns != 0 && is_too_slow(conn->door, conn->send_pace_ns);
+	return conn->send_pace_ns != 0 && is_too_slow(conn, conn->send_pace_ns);
 }
 
 static bool sends_too_slowly(const struct lpi_conn *conn, uint64_t limit_ns)
@@ -131,12 +136,14 @@ static bool sends_too_slowly(const struct lpi_conn *conn, uint64_t limit_ns)
 	    conn->stash != NULL)
 		return false;
 	return lpi_door_now_ns(conn->door) - conn->progress_ns > limit_ns ||
-	       is_too_slow(conn->door, conn->pace_ns);
+	       is_too_slow(conn, conn->pace_ns);
 }
 
 static void check_silence(struct lpi_conn *conn, uint64_t limit_ns)
 {
 	struct lp_door *door = conn->door;
+	if (conn->user->is_short)
+		limit_ns = LP_MIN(limit_ns, LPI_STARVED_NS);
 	if (reads_too_slowly(conn, limit_ns)) {
 		door->stats.timeouts++;
 		lpi_conn_end(conn);
@@ -161,6 +168,7 @@ static void tick(struct lp_timer *timer)
 	bool is_over = door->is_stopping && lpi_door_now_ns(door) >= door->stop_deadline_ns;
 	struct lpi_conn *conn = NULL;
 	bool is_short = is_starved(door);
+	lpi_door_look_at_users(door);
 	if (is_short)
 		limit_ns = LP_MIN(limit_ns, LPI_STARVED_NS);
 	if (!is_short || door->starved_ns == 0)
@@ -199,6 +207,10 @@ static void set_defaults(struct lp_door_options *options)
 		options->conns_max = CONNS_MAX;
 	if (options->requests_max == 0)
 		options->requests_max = REQUESTS_MAX;
+	if (options->opens_max == 0)
+		options->opens_max = OPENS_MAX;
+	if (options->share_percent == 0)
+		options->share_percent = SHARE_PERCENT;
 	if (options->credits_max == 0)
 		options->credits_max = CREDITS_MAX;
 	if (options->credit_bytes_max == 0)
@@ -229,7 +241,16 @@ static void set_bounds(struct lp_door *door)
 	door->receiving_bytes_max = bytes / 2;
 	door->reply_bytes_max = bytes / 2;
 	door->held_bytes_max = bytes / 4;
-	door->share_bytes_max = door->options.share_bytes;
+	uint64_t *max = door->quota.max;
+	max[LPI_QUOTA_CONNS] = door->options.conns_max;
+	max[LPI_QUOTA_REQUESTS] = door->options.requests_max;
+	max[LPI_QUOTA_PIECES] = LPI_PIECES;
+	max[LPI_QUOTA_OPENS] = door->options.opens_max;
+	max[LPI_QUOTA_COMING] = door->receiving_bytes_max;
+	max[LPI_QUOTA_GOING] = door->reply_bytes_max;
+	max[LPI_QUOTA_META] = door->held_bytes_max;
+	max[LPI_QUOTA_SHARED] = door->options.share_bytes;
+	max[LPI_QUOTA_STASH] = LPI_STASH_BYTES_MAX;
 }
 
 static int new_pools(struct lp_door *door)
@@ -240,8 +261,9 @@ static int new_pools(struct lp_door *door)
 						.limit_max = REQUESTS_LIMIT};
 	const struct lp_pool_config pieces = {
 		.name = "pieces", .object_bytes = sizeof(struct lpi_piece), .limit = LPI_PIECES};
-	const struct lp_pool_config opens = {
-		.name = "opens", .object_bytes = sizeof(struct lpi_open), .limit = LPI_DOOR_OPENS};
+	const struct lp_pool_config opens = {.name = "opens",
+					     .object_bytes = sizeof(struct lpi_open),
+					     .limit = door->options.opens_max};
 	int r = lp_pool_new(&requests, &door->requests);
 	if (r >= 0)
 		r = lp_pool_new(&pieces, &door->pieces);
@@ -270,6 +292,7 @@ static void init_lists(struct lp_door *door)
 	lpi_conn_list_init(&door->conns);
 	lpi_ready_list_init(&door->ready);
 	lpi_throttled_list_init(&door->throttled);
+	lpi_throttled_list_init(&door->capped);
 	lpi_send_list_init(&door->sendable);
 	lpi_end_list_init(&door->ending);
 	lpi_wait_list_init(&door->short_of_room);
@@ -296,6 +319,7 @@ int lp_door_new(const struct lp_door_options *options, struct lp_door **ret_door
 	door->options = *options;
 	set_defaults(&door->options);
 	init_lists(door);
+	lpi_quota_init(&door->quota, door->options.share_percent);
 	set_bounds(door);
 	set_tick(door);
 	door->tick.fire = tick;
@@ -324,6 +348,7 @@ void lp_door_free(struct lp_door *door)
 	if (door == NULL)
 		return;
 	LP_ASSERT(lpi_conn_list_is_empty(&door->conns));
+	lpi_quota_fini(&door->quota);
 	lp_pool_free(door->requests);
 	lp_pool_free(door->pieces);
 	lp_pool_free(door->opens);
@@ -342,15 +367,18 @@ static struct lpi_conn *new_conn(struct lp_door *door, int fd, const struct lp_p
 	struct lpi_conn *conn = calloc(1, sizeof(*conn));
 	if (conn == NULL)
 		return NULL;
-	conn->stash = read > 0 ? malloc(read) : NULL;
-	if (read > 0 && conn->stash == NULL) {
+	uint8_t *stash = read > 0 ? malloc(read) : NULL;
+	if ((read > 0 && stash == NULL) ||
+	    lpi_quota_join(&door->quota, &peer->who, &conn->user) < 0) {
+		free(stash);
 		free(conn);
 		return NULL;
 	}
-	if (read > 0)
-		memcpy(conn->stash, head, read);
-	conn->stash_bytes = read;
 	conn->door = door;
+	if (read > 0) {
+		memcpy(stash, head, read);
+		lpi_conn_keep_stash(conn, stash, read);
+	}
 	conn->fd = fd;
 	conn->peer = *peer;
 	conn->crc_mode = LP_WIRE_CRC_HEADER;
@@ -358,6 +386,7 @@ static struct lpi_conn *new_conn(struct lp_door *door, int fd, const struct lp_p
 	conn->credits = 1;
 	conn->read_all = true;
 	conn->progress_ns = lpi_door_now_ns(door);
+	conn->active_ns = conn->progress_ns;
 	conn->pace_ns = conn->progress_ns;
 	lpi_request_list_init(&conn->requests);
 	lpi_wait_list_init(&conn->waiting);
@@ -374,8 +403,6 @@ int lp_door_adopt(struct lp_door *door, int fd, const struct lp_peer *peer, cons
 	LP_ASSERT(lp_reactor_is_mine(door->options.reactor));
 	if (door->is_stopping)
 		r = -EAGAIN;
-	else if (door->stats.conns >= door->options.conns_max)
-		r = -EMFILE;
 	else
 		conn = new_conn(door, fd, peer, head, read);
 	if (conn == NULL) {
@@ -385,9 +412,14 @@ int lp_door_adopt(struct lp_door *door, int fd, const struct lp_peer *peer, cons
 	}
 	lpi_conn_list_push_back(&door->conns, conn);
 	door->stats.conns++;
-	door->stats.conns_total++;
 	if (!lp_timer_is_armed(&door->tick))
 		start_tick(door);
+	enum lpi_quota_verdict verdict = lpi_door_find_place(conn);
+	if (verdict != LPI_QUOTA_OK) {
+		lpi_door_turn_away(conn, verdict);
+		return -EMFILE;
+	}
+	door->stats.conns_total++;
 	lpi_conn_go_on(conn);
 	return 0;
 }
@@ -434,6 +466,7 @@ int lp_door_set_requests_max(struct lp_door *door, uint32_t requests_max)
 	if (r < 0)
 		return r;
 	door->options.requests_max = requests_max;
+	door->quota.max[LPI_QUOTA_REQUESTS] = requests_max;
 	if (!lpi_throttled_list_is_empty(&door->throttled))
 		lp_timer_start(door->options.reactor, &door->retry, lpi_door_now_ns(door));
 	return 0;
@@ -453,7 +486,15 @@ void lp_door_set_limits(struct lp_door *door, uint32_t conns_max, uint64_t send_
 	door->options.send_timeout_ns = send_timeout_ns;
 	door->options.crc_min = crc_min;
 	set_defaults(&door->options);
+	door->quota.max[LPI_QUOTA_CONNS] = door->options.conns_max;
 	set_tick(door);
+}
+
+void lp_door_set_share_percent(struct lp_door *door, uint32_t share_percent)
+{
+	door->options.share_percent = share_percent;
+	set_defaults(&door->options);
+	door->quota.share_percent = door->options.share_percent;
 }
 
 /* --- Figures ------------------------------------------------------------------------------------
@@ -533,8 +574,19 @@ void lpi_door_note_time(struct lpi_request *request, uint64_t now_ns)
 
 void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats)
 {
+	const uint64_t *met = door->quota.met;
 	*ret_stats = door->stats;
 	ret_stats->requests_under_way = door->under_way;
+	ret_stats->users = door->quota.user_cnt;
+	ret_stats->limits_conns = met[LPI_QUOTA_CONNS];
+	ret_stats->limits_requests = met[LPI_QUOTA_REQUESTS];
+	ret_stats->limits_pieces = met[LPI_QUOTA_PIECES];
+	ret_stats->limits_opens = met[LPI_QUOTA_OPENS];
+	ret_stats->limits_coming = met[LPI_QUOTA_COMING];
+	ret_stats->limits_going = met[LPI_QUOTA_GOING];
+	ret_stats->limits_meta = met[LPI_QUOTA_META];
+	ret_stats->limits_shared = met[LPI_QUOTA_SHARED];
+	ret_stats->limits_stash = met[LPI_QUOTA_STASH];
 }
 
 const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode)

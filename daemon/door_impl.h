@@ -26,16 +26,27 @@
 #define LPI_SEND_BYTES       (UINT64_C(1) << 20)   /* of one send, about */
 #define LPI_READY_BUDGET     16u                   /* receives in a turn */
 #define LPI_CONN_NAMES       1024u                 /* paths and numbers at work, by hash */
-#define LPI_DOOR_OPENS       16384u                /* of a door */
 #define LPI_CONN_OPENS_MAX   4096u                 /* of a connection */
 #define LPI_OPEN_BUCKETS     4096u
 #define LPI_PIECES           64u /* beyond the one of each request */
+#define LPI_OPENS_FEW        16u /* open objects: a connection with fewer counts as one that has none */
 #define LPI_OPCODES          96u
 /* How long a client that stands in others' way may be silent in the middle of something. */
 #define LPI_STARVED_NS (2 * LP_NS_PER_S)
 /* And then in each such time so much must come or go, or all that is awaited: who is not silent,
  * but never comes to an end, holds as much. */
 #define LPI_PACE_BYTES (UINT64_C(64) << 10)
+/* Messages that wait, of all connections: beyond that little is received at a time. */
+#define LPI_STASH_BYTES_MAX (UINT64_C(32) << 20)
+#define LPI_SIP_BYTES       64u
+/* Somebody who has waited as long waits for others, not for the turn of things; */
+#define LPI_PATIENCE_NS (250 * LP_NS_PER_MS)
+/* and a connection that has said hello, and nothing for so long, is idle. */
+#define LPI_IDLE_NS LP_NS_PER_S
+/* Who was turned away is listened to for so long, so that he finds the answer, */
+#define LPI_LINGER_NS (LP_NS_PER_S / 2)
+/* and so many at a time are. */
+#define LPI_TURNED_AWAY_MAX 64u
 
 /* An inode that a connection has open. */
 struct lpi_open {
@@ -63,7 +74,8 @@ enum lpi_throttle {
 	LPI_THROTTLE_NONE,
 	LPI_THROTTLE_CREDITS,  /* its own */
 	LPI_THROTTLE_REQUESTS, /* the door's */
-	LPI_THROTTLE_BUFFERS
+	LPI_THROTTLE_BUFFERS,
+	LPI_THROTTLE_USER /* his other connections have all that is for him */
 };
 
 /* Which part of a message comes next. */
@@ -76,14 +88,20 @@ struct lpi_conn {
 	struct lp_list_node send_node;
 	struct lp_list_node end_node; /* of those that end */
 	struct lp_door *door;
+	struct lpi_quota_user *user;
 	int fd;
 	enum lpi_conn_state state;
 	struct lp_peer peer;
+	bool has_place;          /* it counts as one of its user's connections */
+	bool is_turned_away;     /* it never had one: it is told why */
+	bool is_heard;           /* and has said something since */
+	uint64_t turned_away_ns; /* since when */
 	char client_name[LP_WIRE_TEXT_MAX + 1];
 	enum lp_wire_crc crc_mode;
 	uint32_t meta_max; /* bytes of meta in a message, as agreed on */
 	uint32_t credits;
 	uint64_t progress_ns; /* when something last came */
+	uint64_t active_ns;   /* the same, or when an answer was last given */
 	/* Since when the next LPI_PACE_BYTES of the message, or its rest, have been awaited, and
 	 * how much of them has come; the same of all that is to be sent, 0: nothing is. */
 	uint64_t pace_ns;
@@ -95,6 +113,7 @@ struct lpi_conn {
 	enum lpi_message_part part;
 	enum lpi_throttle throttle;
 	uint64_t throttled_ns; /* since when it has waited for what others hold; 0: it does not */
+	bool waits_for_own;    /* these others are of its own user */
 	uint32_t head_bytes;
 	uint8_t head[LP_WIRE_HEADER_SIZE];
 	struct lp_wire_header header;
@@ -149,6 +168,7 @@ struct lp_door {
 	struct lp_bufs *admin_bufs;
 	struct lpi_ready_list ready;
 	struct lpi_throttled_list throttled; /* for want of requests or buffers */
+	struct lpi_throttled_list capped;    /* of users who have all that is for them */
 	struct lpi_send_list sendable;
 	struct lpi_end_list ending; /* looked at each turn: only there a connection is freed */
 	struct lpi_wait_list short_of_room; /* requests that wait for room for replies */
@@ -165,7 +185,8 @@ struct lp_door {
 	uint64_t reply_bytes_max;
 	uint64_t held_bytes; /* buffers of meta, operations, and answers that are meta */
 	uint64_t held_bytes_max;
-	uint64_t share_bytes_max; /* of memory that is shared with clients */
+	struct lpi_quota quota; /* what each user has of all that */
+	uint32_t turned_away_cnt;
 	bool is_stopping;
 	uint64_t stop_deadline_ns;
 	void (*stopped)(void *arg);
@@ -194,6 +215,13 @@ void lpi_conn_unthrottle(struct lpi_conn *conn);
 void lpi_conn_forget_message(struct lpi_conn *conn);
 /* What cannot be read on, or must not be: says why, and finishes. */
 void lpi_conn_part(struct lpi_conn *conn, int err, const char *why);
+/* The same without counting it as the peer's mistake. */
+void lpi_conn_say(struct lpi_conn *conn, int err, const char *why);
+/* One that was turned away, or has been, is listened to until it has said something. */
+void lpi_conn_hear(struct lpi_conn *conn);
+void lpi_conn_leave_throttled(struct lpi_conn *conn);
+void lpi_conn_keep_stash(struct lpi_conn *conn, uint8_t *stash, uint32_t bytes);
+
 /* --- conn_send.c ------------------------------------------------------------------------------ */
 
 void lpi_conn_queue(struct lpi_conn *conn, struct lpi_reply *reply);
@@ -203,8 +231,9 @@ void lpi_conn_drop_replies(struct lpi_conn *conn);
 
 /* --- conn_end.c: opens, and the end ----------------------------------------------------------- */
 
-/* A record for an inode that is about to be opened; NULL: there are too many. */
-struct lpi_open *lpi_open_new(struct lpi_conn *conn);
+/* A record for an inode that is about to be opened; NULL: there are too many, and why says whose.
+ */
+struct lpi_open *lpi_open_new(struct lpi_conn *conn, char *why, size_t why_len);
 /* It is open: takes the record, which may become one that there was before. */
 void lpi_open_add(struct lpi_open *open, struct lp_ino ino, bool is_upload);
 struct lpi_open *lpi_open_find(const struct lpi_conn *conn, struct lp_ino ino);
@@ -218,6 +247,26 @@ void lpi_conn_finish(struct lpi_conn *conn);
 /* Goes on with the end, if it is time. The connection may be gone afterwards: only for the door's
  * flush. */
 void lpi_conn_check_end(struct lpi_conn *conn);
+
+/* --- door_quota.c: what users have, and who gives way ----------------------------------------- */
+
+/* A place for a connection that has come, if need be that of an idle one. */
+enum lpi_quota_verdict lpi_door_find_place(struct lpi_conn *conn);
+/* There is none. */
+void lpi_door_turn_away(struct lpi_conn *conn, enum lpi_quota_verdict verdict);
+void lpi_conn_give_place(struct lpi_conn *conn);
+/* For a connection that has so much already: LPI_QUOTA_OK when it was taken. */
+enum lpi_quota_verdict lpi_conn_take(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t has,
+				     uint64_t amount);
+/* Takes it whatever the limits say. */
+void lpi_conn_force(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t amount);
+/* One of the user's connections that waits may go on. */
+void lpi_conn_give(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t amount);
+/* A limit has kept somebody from something: it is counted, and, of what was refused, told. */
+void lpi_conn_note_limit(struct lpi_conn *conn, enum lpi_quota_kind kind,
+			 enum lpi_quota_verdict verdict, bool is_refused);
+/* The tick: whose connections wait for others of his, and for how long; they try again. */
+void lpi_door_look_at_users(struct lp_door *door);
 
 /* --- door.c ----------------------------------------------------------------------------------- */
 

@@ -220,7 +220,8 @@ static inline int lpi_client_adopt(struct lpi_door_rig *rig, uint32_t shard_idx,
 	const struct lp_peer peer = {.is_unix = !rig->is_tcp,
 				     .uid = rig->peer_uid,
 				     .gid = rig->peer_gid,
-				     .pid = getpid()};
+				     .pid = getpid(),
+				     .who = lp_who_user(rig->peer_uid, rig->peer_uid == 0)};
 	return lp_door_adopt(rig->door[shard_idx], fd, &peer, NULL, 0);
 }
 

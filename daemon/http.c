@@ -17,7 +17,8 @@
 
 struct conn {
 	struct lpi_http *http;
-	int fd; /* -1: free */
+	int fd;      /* -1: free */
+	uint64_t nr; /* in the order in which they came */
 	struct lp_io io;
 	struct lp_timer timer;
 	bool is_asking;
@@ -31,6 +32,7 @@ struct conn {
 struct lpi_http {
 	struct lp_service *service;
 	struct lp_listener *listener;
+	uint64_t accepted_cnt;
 	struct conn conns[LPI_HTTP_CONNS];
 };
 
@@ -146,6 +148,22 @@ static void receive(struct conn *conn)
 			   LPI_HTTP_HEAD_MAX - conn->received, 0);
 }
 
+/* The last free place is never held by who says nothing: of those the first one gives way. */
+static void make_room(struct lpi_http *http)
+{
+	struct conn *oldest = NULL;
+	for (uint32_t i = 0; i < LPI_HTTP_CONNS; i++) {
+		struct conn *conn = &http->conns[i];
+		if (conn->fd < 0)
+			return;
+		if (!conn->is_asking && conn->reply.len == 0 &&
+		    (oldest == NULL || conn->nr < oldest->nr))
+			oldest = conn;
+	}
+	if (oldest != NULL)
+		too_late(&oldest->timer);
+}
+
 static void accepted(void *arg, int fd, const struct lp_peer *peer)
 {
 	struct lpi_http *http = arg;
@@ -156,11 +174,13 @@ static void accepted(void *arg, int fd, const struct lp_peer *peer)
 		if (conn->fd >= 0)
 			continue;
 		conn->fd = fd;
+		conn->nr = ++http->accepted_cnt;
 		conn->received = 0;
 		conn->sent = 0;
 		lp_timer_start(reactor, &conn->timer,
 			       lp_reactor_now_ns(reactor) + LPI_HTTP_TIMEOUT_NS);
 		receive(conn);
+		make_room(http);
 		return;
 	}
 	(void)close(fd); /* nothing was written */

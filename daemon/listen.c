@@ -3,14 +3,16 @@
  * there; so all that happens under the lock. The lock's file is removed by its holder only, and who
  * takes a lock looks whether it is still on the file that has the name.
  *
- * One accept is in flight at a time. When the process is out of descriptors it is tried again a
- * little later: the client waits in the backlog. */
+ * One accept is in flight at a time, and what waits when it completes is taken with it. When the
+ * process is out of descriptors it is tried again a little later: the client waits in the backlog.
+ */
 #include "daemon/listen.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <liburing.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,7 @@
 
 #define BACKLOG        1024
 #define SEND_BYTES     (1 << 20) /* as much as one send of a door has, LPI_SEND_BYTES */
+#define ACCEPTS_MAX    64u       /* in one turn, of one listener */
 #define RETRY_NS       (100 * LP_NS_PER_MS)
 #define LOCK_TRIES_MAX 16u
 /* The kernel gives back the port, or socket, of a killed process a while after it is gone. */
@@ -449,6 +452,18 @@ static void name_peer(const struct lp_listener *listener, int fd, struct lp_peer
 	(void)snprintf(peer->address, sizeof(peer->address), "%.63s", name);
 }
 
+/* Whom it counts for. By TCP nobody is known but by his address. */
+static struct lp_who whom(bool is_unix, int fd, const struct ucred *cred)
+{
+	struct lp_address address = {.len = sizeof(address.in6)};
+	if (is_unix)
+		return lp_who_user(cred->uid, cred->uid == 0 || cred->uid == geteuid());
+	/* One that has gone again already: it counts for no address. */
+	if (getpeername(fd, &address.any, &address.len) < 0)
+		address.any.sa_family = AF_UNSPEC;
+	return lp_who_address(&address.any);
+}
+
 static int look_at_peer(struct lp_listener *listener, int fd, struct lp_peer *ret_peer)
 {
 	struct ucred cred = {.uid = geteuid(), .gid = getegid(), .pid = 0};
@@ -466,6 +481,7 @@ static int look_at_peer(struct lp_listener *listener, int fd, struct lp_peer *re
 	*ret_peer = (struct lp_peer){
 		.is_unix = is_unix, .uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
 	name_peer(listener, fd, ret_peer);
+	ret_peer->who = whom(is_unix, fd, &cred);
 	if (!is_unix || allows(listener, fd, &cred))
 		return 0;
 	LP_LOG_WARN("%s: %s may not connect (allow-uids, allow-gids)", listener->name,
@@ -485,11 +501,28 @@ static void take(struct lp_listener *listener, int fd)
 	listener->accepted(listener->arg, fd, &peer);
 }
 
+/* Others that wait, at once: else somebody who connects again and again fills the queue in which
+ * all wait. Nobody else accepts, and who has gone meanwhile stays in the queue: it never blocks. */
+static void take_waiting(struct lp_listener *listener)
+{
+	for (unsigned i = 0; i < ACCEPTS_MAX && !listener->is_stopping; i++) {
+		struct pollfd ready = {.fd = listener->fd, .events = POLLIN};
+		if (poll(&ready, 1, 0) <= 0)
+			return;
+		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC);
+		if (fd < 0)
+			return; /* the next one says why */
+		take(listener, fd);
+	}
+}
+
 static void accept_done(struct lp_io *io)
 {
 	struct lp_listener *listener = LP_CONTAINER_OF(io, struct lp_listener, io);
-	if (io->result >= 0)
+	if (io->result >= 0) {
 		take(listener, io->result);
+		take_waiting(listener);
+	}
 	if (listener->is_stopping)
 		return;
 	if (io->result >= 0 || io->result == -ECONNABORTED || io->result == -EINTR) {

@@ -141,9 +141,8 @@ int lpi_meta_share(struct lpi_request *request, struct lp_reader *reader)
 /* 0, or why not; *why says it. */
 static int new_share(struct lpi_conn *conn, uint64_t wanted, const char **why)
 {
-	const struct lp_door *door = conn->door;
-	uint64_t left =
-		door->share_bytes_max - LP_MIN(door->stats.share_bytes, door->share_bytes_max);
+	const struct lpi_quota *quota = &conn->door->quota;
+	uint64_t left = lpi_quota_left(quota, conn->user, LPI_QUOTA_SHARED);
 	uint64_t bytes = LP_MIN(LP_MAX(wanted, SHARE_BYTES_MIN), LP_WIRE_SHARE_MAX);
 	/* Without them nobody would notice that it was read too late (see lpi_share_free()). */
 	*why = "memory is shared through a unix socket, with all checksums";
@@ -152,10 +151,16 @@ static int new_share(struct lpi_conn *conn, uint64_t wanted, const char **why)
 	*why = "this connection shares memory already";
 	if (conn->share != NULL)
 		return -EALREADY;
-	*why = "no memory is left to be shared";
+	*why = "no memory is left to be shared with this user (user-share)";
 	bytes = LP_MIN(bytes, left);
-	if (bytes < SHARE_BYTES_MIN || lpi_share_new(bytes, &conn->share) < 0)
+	if (bytes < SHARE_BYTES_MIN) {
+		lpi_conn_note_limit(conn, LPI_QUOTA_SHARED, LPI_QUOTA_OWN, false);
 		return -ENOMEM;
+	}
+	*why = "no memory";
+	if (lpi_share_new(bytes, &conn->share) < 0)
+		return -ENOMEM;
+	lpi_conn_force(conn, LPI_QUOTA_SHARED, lpi_share_bytes(conn->share));
 	return 0;
 }
 
@@ -183,11 +188,8 @@ void lpi_run_share(struct lpi_request *request)
 
 int lpi_reserve_open(struct lpi_request *request)
 {
-	request->open = lpi_open_new(request->conn);
-	if (request->open != NULL)
-		return 0;
-	lpi_request_why(request, "too many are open");
-	return -EMFILE;
+	request->open = lpi_open_new(request->conn, request->why, sizeof(request->why));
+	return request->open != NULL ? 0 : -EMFILE;
 }
 
 /* Only of a record that nothing came of. */

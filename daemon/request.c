@@ -101,38 +101,12 @@ struct lpi_request *lpi_request_new(struct lpi_conn *conn, const struct lp_wire_
 	conn->under_way++;
 	conn->under_way_bytes += header->data_bytes;
 	door->under_way++;
+	lpi_conn_force(conn, LPI_QUOTA_REQUESTS, 1);
 	return request;
 }
 
 /* --- What it holds ------------------------------------------------------------------------------
  */
-
-/* As with requests the last quarter is for who has none yet, and nobody has more than is left for
- * the others: who reads no answers leaves room for theirs (door D3). */
-bool lpi_request_hold(struct lpi_request *request, uint32_t bytes)
-{
-	struct lpi_conn *conn = request->conn;
-	struct lp_door *door = request->door;
-	uint64_t room = door->held_bytes_max;
-	if (conn->held_bytes > 0)
-		room -= room / 4;
-	uint64_t left = room - LP_MIN(door->held_bytes, room);
-	if (door->held_bytes > 0 && conn->held_bytes + bytes > left)
-		return false;
-	request->held_bytes += bytes;
-	conn->held_bytes += bytes;
-	door->held_bytes += bytes;
-	return true;
-}
-
-void lpi_request_release(struct lpi_request *request, uint32_t keep_bytes)
-{
-	uint32_t bytes = request->held_bytes - LP_MIN(keep_bytes, request->held_bytes);
-	LP_ASSERT(request->conn->held_bytes >= bytes && request->door->held_bytes >= bytes);
-	request->held_bytes -= bytes;
-	request->conn->held_bytes -= bytes;
-	request->door->held_bytes -= bytes;
-}
 
 struct lp_buf *lpi_request_buf(struct lpi_request *request, uint32_t bytes)
 {
@@ -155,6 +129,7 @@ static void end_receiving(struct lpi_request *request)
 {
 	LP_ASSERT(request->door->receiving_bytes >= request->receiving_bytes);
 	request->door->receiving_bytes -= request->receiving_bytes;
+	lpi_conn_give(request->conn, LPI_QUOTA_COMING, request->receiving_bytes);
 	request->receiving_bytes = 0;
 }
 
@@ -244,6 +219,7 @@ void lpi_request_end(struct lpi_request *request)
 	conn->under_way--;
 	conn->under_way_bytes -= data_bytes;
 	door->under_way--;
+	lpi_conn_give(conn, LPI_QUOTA_REQUESTS, 1);
 	if (door->options.without_pool)
 		free(request);
 	else
@@ -271,9 +247,17 @@ void lpi_request_abandon(struct lpi_request *request)
 
 struct lpi_piece *lpi_piece_new(struct lpi_request *request)
 {
-	struct lpi_piece *piece = lp_pool_get(request->door->pieces);
+	struct lpi_conn *conn = request->conn;
+	enum lpi_quota_verdict verdict =
+		lpi_quota_ask(&conn->door->quota, conn->user, LPI_QUOTA_PIECES, 1, 1);
+	struct lpi_piece *piece = NULL;
+	if (verdict == LPI_QUOTA_OK)
+		piece = lp_pool_get(request->door->pieces);
+	else
+		lpi_conn_note_limit(conn, LPI_QUOTA_PIECES, verdict, false);
 	if (piece == NULL)
 		return NULL;
+	lpi_conn_force(conn, LPI_QUOTA_PIECES, 1);
 	memset(piece, 0, offsetof(struct lpi_piece, reply.head));
 	piece->request = request;
 	piece->reply.piece = piece;
@@ -291,6 +275,8 @@ bool lpi_piece_budget(struct lpi_piece *piece, uint64_t bytes)
 		return false;
 	/* As with requests: of the room as much as is left for the others. */
 	if (conn->reply_bytes > 0 && conn->reply_bytes + bytes > left)
+		return false;
+	if (lpi_conn_take(conn, LPI_QUOTA_GOING, conn->reply_bytes, bytes) != LPI_QUOTA_OK)
 		return false;
 	conn->reply_bytes += bytes;
 	door->reply_bytes += bytes;
@@ -311,13 +297,16 @@ void lpi_piece_free(struct lpi_piece *piece)
 	LP_ASSERT(piece->request->conn->reply_bytes >= piece->budget_bytes);
 	piece->request->conn->reply_bytes -= piece->budget_bytes;
 	door->reply_bytes -= piece->budget_bytes;
+	lpi_conn_give(piece->request->conn, LPI_QUOTA_GOING, piece->budget_bytes);
 	piece->budget_bytes = 0;
 	piece->reply.segs = NULL;
 	piece->reply.seg_cnt = 0;
 	piece->reply.data_bytes = 0;
 	piece->reply.is_shared = false;
-	if (piece != &piece->request->piece)
-		lp_pool_put(door->pieces, piece);
+	if (piece == &piece->request->piece)
+		return;
+	lpi_conn_give(piece->request->conn, LPI_QUOTA_PIECES, 1);
+	lp_pool_put(door->pieces, piece);
 }
 
 /* Which shard has what the request was about, as far as it is known. */

@@ -168,7 +168,7 @@ struct lpi_request {
 	uint32_t crcs_inline[LPI_CRCS_INLINE];
 	struct lp_ns_op find;     /* a walk or lookup; opening and closing what a get holds */
 	struct lp_ns_found found; /* of a ref by path: what was found */
-	char why[96];             /* it was refused, or failed */
+	char why[160];            /* it was refused, or failed */
 };
 
 LP_LIST_DEFINE(lpi_request_list, struct lpi_request, node);
@@ -221,8 +221,8 @@ bool lpi_piece_budget(struct lpi_piece *piece, uint64_t bytes);
 void lpi_reply_done(struct lpi_reply *reply);
 /* The very end; the request is gone. */
 void lpi_request_end(struct lpi_request *request);
-/* Its share of the room for meta, operations and answers that are meta: false: not now. */
-bool lpi_request_hold(struct lpi_request *request, uint32_t bytes);
+/* Its share of the room for meta, operations and answers that are meta; or why not now. */
+enum lpi_quota_verdict lpi_request_hold(struct lpi_request *request, uint32_t bytes);
 /* Of that it keeps so much. */
 void lpi_request_release(struct lpi_request *request, uint32_t keep_bytes);
 /* A buffer out of its share. NULL: none is left, which is noted. */

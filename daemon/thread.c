@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -15,6 +16,8 @@
 
 /* Registered files: a device for each shard. */
 #define FILES_PER_SHARD 4u
+/* Of the files that the process may have: for what is no connection. */
+#define FILES_KEPT UINT64_C(256)
 /* Of what the mount orders a crash may take the last 100 ms (rule M1); this is enough to make one
  * write of many. Who wants it durable does not wait for it. */
 #define HOLD_NS LP_NS_PER_MS
@@ -317,9 +320,9 @@ static void handover_come(struct lp_reactor *to, struct lp_msg *msg)
 	if (shard->door == NULL || shard->is_stopping) {
 		(void)close(handover->fd); /* nothing was written */
 	} else if (lp_door_adopt(shard->door, handover->fd, &handover->peer, handover->head,
-				 handover->read) < 0) {
-		LP_LOG_WARN("%s is turned away: as many connections as connections-max allows",
-			    handover->peer.address);
+				 handover->read) == -ENOMEM) {
+		/* When there is no place the door says so. */
+		LP_LOG_WARN("%s is turned away: no memory", handover->peer.address);
 	}
 	free(handover);
 }
@@ -356,6 +359,20 @@ static void door_asks(void *arg, struct lp_admin *admin)
 	lpi_admin_ask(arg, admin);
 }
 
+/* No more than the process may have files: else the listener waits for one, and nobody gets in. */
+static uint32_t conns_max(const struct lpi_thread *thread)
+{
+	struct rlimit limit;
+	uint64_t wanted = lp_config_number(&thread->config, LP_OPT_CONNECTIONS_MAX);
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return (uint32_t)wanted;
+	/* A store in files has files, too. */
+	uint64_t kept = thread->service->is_file ? limit.rlim_cur / 2 : FILES_KEPT;
+	uint64_t most = (limit.rlim_cur - LP_MIN(kept, (uint64_t)limit.rlim_cur)) /
+			thread->service->shard_cnt;
+	return (uint32_t)LP_MIN(wanted, LP_MAX(most, UINT64_C(1)));
+}
+
 static int open_door(struct lpi_shard *shard)
 {
 	struct lpi_thread *thread = shard->thread;
@@ -371,7 +388,9 @@ static int open_door(struct lpi_shard *shard)
 		.shard_cnt = service->shard_cnt,
 		.server_name = service->options.server_name,
 		.bdev = service->bdev[LP_MKFS_DATA],
-		.conns_max = (uint32_t)lp_config_number(config, LP_OPT_CONNECTIONS_MAX),
+		.conns_max = conns_max(thread),
+		.opens_max = (uint32_t)lp_config_number(config, LP_OPT_OPENS_MAX),
+		.share_percent = (uint32_t)lp_config_number(config, LP_OPT_USER_SHARE),
 		.requests_max = (uint32_t)lp_config_number(config, LP_OPT_REQUESTS_MAX),
 		.credits_max = (uint32_t)lp_config_number(config, LP_OPT_CREDITS),
 		.credit_bytes_max = lp_config_number(config, LP_OPT_CREDIT_BYTES),
@@ -440,8 +459,9 @@ void lpi_thread_configure(struct lpi_errand *errand)
 							      config, LP_OPT_DEFERRED_STORE));
 		lp_door_set_credits(s->door, (uint32_t)lp_config_number(config, LP_OPT_CREDITS),
 				    lp_config_number(config, LP_OPT_CREDIT_BYTES));
-		lp_door_set_limits(s->door,
-				   (uint32_t)lp_config_number(config, LP_OPT_CONNECTIONS_MAX),
+		lp_door_set_share_percent(s->door,
+					  (uint32_t)lp_config_number(config, LP_OPT_USER_SHARE));
+		lp_door_set_limits(s->door, conns_max(thread),
 				   lp_config_number(config, LP_OPT_SEND_TIMEOUT) * LP_NS_PER_S,
 				   (enum lp_wire_crc)lp_config_number(config, LP_OPT_CRC));
 		lpi_scrubbing_configure(&s->scrubbing, config, thread->service->shard_cnt);

@@ -160,7 +160,7 @@ def test_config(daemon):
         assert live == {
             "connections-max", "crc", "credit-bytes", "credits", "deferred-store", "device-timeout",
             "log-level", "requests-max", "scrub-interval", "scrub-rate", "send-timeout", "slow-ms",
-            "stop-timeout", "write-path",
+            "stop-timeout", "user-share", "write-path",
         }, live  # fmt: skip
 
 
@@ -189,8 +189,8 @@ def test_live_limits(daemon):
         try:
             daemon.connect(shard=0)
             raise AssertionError("a connection more than there may be")
-        except (wire.Closed, ConnectionError):
-            pass
+        except wire.Refused as refused:
+            assert refused.errno == errno.EUSERS and "connections-max" in refused.text, refused
         lapis(wire.config_set("connections-max=1024"))
         lapis(wire.config_set("send-timeout=1"))
         begin = time.monotonic()
