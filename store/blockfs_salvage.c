@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Both halves are read whole. A frame is any run of blocks whose header and crc are right, of the
+ * generation that is looked for. First the half that is not active is replayed, of the newest
+ * generation in it; that is what the snapshot of the active half began with. If no frame of that
+ * snapshot is missing, it is forgotten again. Then comes the active half. Records are applied one by
+ * one, and one that does not fit to what is known is passed over.
+ */
+#include "store/blockfs_salvage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "base/cursor.h"
+#include "base/error.h"
+#include "store/blockfs_impl.h"
+
+#define FRAME_MAGIC UINT32_C(0x4a46424c)
+#define SUPER_CNT   2u
+#define READ_BLOCKS UINT64_C(1024)
+#define TIER_DATA   0u
+#define TIER_DB     1u
+
+struct lp_blockfs_salvage {
+	struct lpi_table table;
+	struct lp_bdev *bdev[LPI_TIER_MAX];
+};
+
+struct reading {
+	const struct lp_blockfs_options *options;
+	struct lp_blockfs_salvage *files;
+	struct lp_blockfs_salvage_report *report;
+	struct lp_blockfs_super super; /* sequence 0: there is none */
+	uint32_t half_blocks;
+	uint8_t *half[2];
+};
+
+/* What the device cannot read is zeros, block by block where a larger read fails. */
+static void read_what_can_be(struct lp_bdev *bdev, uint8_t *bytes, uint64_t block, uint64_t cnt)
+{
+	for (uint64_t done = 0; done < cnt;) {
+		uint64_t step = LP_MIN(cnt - done, READ_BLOCKS);
+		int err = lp_bdev_read_sync(bdev, bytes + done * LP_BLOCK_BYTES,
+					    step * LP_BLOCK_BYTES, (block + done) * LP_BLOCK_BYTES);
+		for (uint64_t i = done; err < 0 && i < done + step; i++) {
+			int one = lp_bdev_read_sync(bdev, bytes + i * LP_BLOCK_BYTES,
+						    LP_BLOCK_BYTES, (block + i) * LP_BLOCK_BYTES);
+			if (one < 0)
+				memset(bytes + i * LP_BLOCK_BYTES, 0, LP_BLOCK_BYTES);
+		}
+		done += step;
+	}
+}
+
+/* --- Frames ---------------------------------------------------------------------------------- */
+
+static bool is_right(const uint8_t *frame, size_t len, uint32_t crc)
+{
+	static const uint8_t zeros[LP_BLOCKFS_FRAME_CRC_SIZE];
+	size_t rest = LP_BLOCKFS_FRAME_CRC_OFF + LP_BLOCKFS_FRAME_CRC_SIZE;
+	uint32_t sum = lp_crc32c(0, frame, LP_BLOCKFS_FRAME_CRC_OFF);
+	sum = lp_crc32c(sum, zeros, sizeof(zeros));
+	return lp_crc32c(sum, frame + rest, len - rest) == crc;
+}
+
+/* Blocks of the frame that stands there; 0: there is none of ours. */
+static uint64_t find_frame(const struct reading *reading, const uint8_t *bytes, uint64_t room_blocks,
+			   struct lp_blockfs_frame *ret)
+{
+	const struct lp_blockfs_options *options = reading->options;
+	lp_blockfs_frame_decode(bytes, ret);
+	if (ret->magic != FRAME_MAGIC || ret->shard != options->shard_idx ||
+	    memcmp(ret->store_uuid, options->store_uuid, sizeof(ret->store_uuid)) != 0)
+		return 0;
+	uint64_t blocks = lp_bytes_to_blocks_up(LP_BLOCKFS_FRAME_SIZE + (uint64_t)ret->length_bytes);
+	bool is_good = blocks <= room_blocks && is_right(bytes, blocks * LP_BLOCK_BYTES, ret->crc);
+	return is_good ? blocks : 0;
+}
+
+static uint64_t newest_generation(const struct reading *reading, uint32_t half)
+{
+	uint64_t newest = 0;
+	for (uint64_t at = 0; at < reading->half_blocks;) {
+		struct lp_blockfs_frame head;
+		uint64_t blocks = find_frame(reading, reading->half[half] + at * LP_BLOCK_BYTES,
+					     reading->half_blocks - at, &head);
+		if (blocks > 0)
+			newest = LP_MAX(newest, head.generation);
+		at += LP_MAX(blocks, UINT64_C(1));
+	}
+	return newest;
+}
+
+/* --- Records --------------------------------------------------------------------------------- */
+
+/* A file that a snapshot describes anew is no longer what it was. */
+static void forget_old(struct lpi_table *table, const struct lp_blockfs_record *record,
+		       const uint8_t *body)
+{
+	if (record->type != LP_BLOCKFS_TYPE_CREATE || record->length_bytes < LP_BLOCKFS_NAME_SIZE)
+		return;
+	struct lp_blockfs_name name;
+	lp_blockfs_name_decode(body, &name);
+	struct lpi_file *file = lpi_table_find_id(table, name.file_id);
+	if (file == NULL)
+		return;
+	lpi_table_unlink(table, file);
+	lpi_file_list_remove(file);
+	lpi_file_free(file);
+}
+
+static int apply_records(struct reading *reading, const uint8_t *bytes, size_t len)
+{
+	static const uint8_t tier_of[] = {LPI_TIER_MAX, TIER_DATA, TIER_DB, LPI_TIER_MAX};
+	struct lpi_table *table = &reading->files->table;
+	for (size_t at = 0; at + LP_BLOCKFS_RECORD_SIZE <= len;) {
+		struct lp_blockfs_record record;
+		lp_blockfs_record_decode(bytes + at, &record);
+		size_t whole = LP_BLOCKFS_RECORD_SIZE + (size_t)record.length_bytes;
+		if (whole > len - at)
+			return 0;
+		forget_old(table, &record, bytes + at + LP_BLOCKFS_RECORD_SIZE);
+		int err = lpi_records_apply(table, tier_of, bytes + at, whole, at);
+		if (err == -ENOMEM)
+			return err;
+		at += whole;
+	}
+	return 0;
+}
+
+static bool snapshot_is_whole(const struct reading *reading, uint32_t half, uint64_t generation)
+{
+	uint64_t next = reading->super.snapshot_first;
+	for (uint64_t at = 0; at < reading->half_blocks;) {
+		struct lp_blockfs_frame head;
+		uint64_t blocks = find_frame(reading, reading->half[half] + at * LP_BLOCK_BYTES,
+					     reading->half_blocks - at, &head);
+		if (blocks > 0 && head.generation == generation && head.sequence == next)
+			next++;
+		at += LP_MAX(blocks, UINT64_C(1));
+	}
+	return reading->super.sequence != 0 && next > reading->super.snapshot_last;
+}
+
+static int replay(struct reading *reading, uint32_t half, uint64_t generation, bool counts)
+{
+	uint64_t next = counts && reading->super.sequence != 0 ? reading->super.snapshot_first : 0;
+	int err = 0;
+	for (uint64_t at = 0; at < reading->half_blocks && err == 0;) {
+		struct lp_blockfs_frame head;
+		const uint8_t *bytes = reading->half[half] + at * LP_BLOCK_BYTES;
+		uint64_t blocks =
+			find_frame(reading, bytes, reading->half_blocks - at, &head);
+		at += LP_MAX(blocks, UINT64_C(1));
+		if (blocks == 0 || head.generation != generation)
+			continue;
+		if (counts && next != 0 && head.sequence > next)
+			reading->report->lost_frame_cnt += (uint32_t)(head.sequence - next);
+		next = head.sequence + 1;
+		reading->report->frame_cnt += counts;
+		err = apply_records(reading, bytes + LP_BLOCKFS_FRAME_SIZE, head.length_bytes);
+	}
+	return err;
+}
+
+/* --- The whole ------------------------------------------------------------------------------- */
+
+static void read_supers(struct reading *reading, uint8_t *block)
+{
+	const struct lp_blockfs_options *options = reading->options;
+	for (uint32_t i = 0; i < SUPER_CNT; i++) {
+		struct lp_blockfs_super super;
+		read_what_can_be(options->journal_bdev, block, options->area.block + i, 1);
+		if (lp_blockfs_decode_super(block, i, &super) == 0 &&
+		    memcmp(super.store_uuid, options->store_uuid, sizeof(super.store_uuid)) == 0 &&
+		    super.shard == options->shard_idx &&
+		    SUPER_CNT + 2 * (uint64_t)super.half_blocks <= options->area.cnt &&
+		    super.sequence > reading->super.sequence)
+			reading->super = super;
+	}
+	reading->report->has_super = reading->super.sequence != 0;
+	reading->half_blocks = reading->report->has_super
+				       ? reading->super.half_blocks
+				       : (uint32_t)((options->area.cnt - SUPER_CNT) / 2);
+}
+
+static int read_halves(struct reading *reading)
+{
+	const struct lp_blockfs_options *options = reading->options;
+	uint8_t *block = aligned_alloc(LP_BLOCK_BYTES, LP_BLOCK_BYTES);
+	if (block == NULL)
+		return -ENOMEM;
+	read_supers(reading, block);
+	free(block);
+	for (uint32_t i = 0; i < 2; i++) {
+		uint64_t first = options->area.block + SUPER_CNT + i * (uint64_t)reading->half_blocks;
+		reading->half[i] = aligned_alloc(
+			LP_BLOCK_BYTES, LP_MAX(reading->half_blocks, 1u) * (size_t)LP_BLOCK_BYTES);
+		if (reading->half[i] == NULL)
+			return -ENOMEM;
+		read_what_can_be(options->journal_bdev, reading->half[i], first,
+				 reading->half_blocks);
+	}
+	return 0;
+}
+
+static int replay_halves(struct reading *reading)
+{
+	bool has_super = reading->super.sequence != 0;
+	uint64_t newest[2] = {newest_generation(reading, 0), newest_generation(reading, 1)};
+	uint32_t active = has_super ? reading->super.active_half : newest[1] > newest[0];
+	uint64_t generation = has_super ? reading->super.generation : newest[active];
+	int err = 0;
+	if (!snapshot_is_whole(reading, active, generation))
+		err = replay(reading, 1 - active, newest[1 - active], false);
+	return err == 0 ? replay(reading, active, generation, true) : err;
+}
+
+int lp_blockfs_salvage_open(const struct lp_blockfs_options *options,
+			    struct lp_blockfs_salvage **ret_files,
+			    struct lp_blockfs_salvage_report *ret_report)
+{
+	struct reading reading = {.options = options, .report = ret_report};
+	*ret_report = (struct lp_blockfs_salvage_report){.file_cnt = 0};
+	reading.files = calloc(1, sizeof(*reading.files));
+	if (reading.files == NULL)
+		return -ENOMEM;
+	lpi_table_init(&reading.files->table);
+	reading.files->bdev[TIER_DATA] = options->data.bdev;
+	reading.files->bdev[TIER_DB] = options->db.bdev;
+	int err = options->area.cnt > SUPER_CNT ? read_halves(&reading) : 0;
+	if (err == 0 && options->area.cnt > SUPER_CNT)
+		err = replay_halves(&reading);
+	free(reading.half[0]);
+	free(reading.half[1]);
+	if (err < 0) {
+		lp_blockfs_salvage_close(reading.files);
+		return err;
+	}
+	ret_report->file_cnt = (uint32_t)reading.files->table.by_name.cnt;
+	*ret_files = reading.files;
+	return 0;
+}
+
+void lp_blockfs_salvage_close(struct lp_blockfs_salvage *files)
+{
+	if (files == NULL)
+		return;
+	lpi_table_fini(&files->table);
+	free(files);
+}
+
+const char *lp_blockfs_salvage_name(const struct lp_blockfs_salvage *files, uint32_t idx)
+{
+	LP_ASSERT(idx < files->table.by_name.cnt);
+	return files->table.by_name.files[idx]->name;
+}
+
+static bool is_on_device(const struct lp_blockfs_salvage *files, const struct lpi_run *run)
+{
+	struct lp_bdev *bdev = files->bdev[run->tier];
+	uint64_t blocks = bdev != NULL ? lp_bdev_caps(bdev)->size_bytes / LP_BLOCK_BYTES : 0;
+	return run->block < blocks && run->cnt <= blocks - run->block;
+}
+
+int lp_blockfs_salvage_read(const struct lp_blockfs_salvage *files, uint32_t idx,
+			    uint8_t **ret_bytes, size_t *ret_len)
+{
+	LP_ASSERT(idx < files->table.by_name.cnt);
+	const struct lpi_file *file = files->table.by_name.files[idx];
+	size_t blocks_bytes = file->block_cnt * LP_BLOCK_BYTES;
+	uint8_t *bytes = aligned_alloc(LP_BLOCK_BYTES, blocks_bytes + LP_BLOCK_BYTES);
+	uint8_t *at = bytes;
+	if (bytes == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < file->map.cnt; i++) {
+		const struct lpi_run *run = &file->map.runs[i];
+		if (is_on_device(files, run))
+			read_what_can_be(files->bdev[run->tier], at, run->block, run->cnt);
+		else
+			memset(at, 0, run->cnt * (size_t)LP_BLOCK_BYTES);
+		at += run->cnt * (size_t)LP_BLOCK_BYTES;
+	}
+	LP_ASSERT((size_t)(at - bytes) == blocks_bytes);
+	if (file->tail_bytes > 0)
+		memcpy(at, file->tail, file->tail_bytes);
+	*ret_bytes = bytes;
+	*ret_len = LP_MIN(file->size_bytes, blocks_bytes + file->tail_bytes);
+	return 0;
+}
