@@ -115,13 +115,16 @@ static void collected(void *arg, uint32_t shard_idx, const struct lp_salvage_sha
 		(void)printf("shard %u: both superblocks of its log are damaged\n", shard_idx);
 	print_lost(shard_idx, report->journal_lost,
 		   "frames of the journal of its files are damaged (what was removed may show again)");
+	print_lost(shard_idx, report->mended_bits, "bits had flipped, and are known: nothing is lost");
+	print_lost(shard_idx, report->bad_blocks, "blocks of its index are damaged");
 	print_lost(shard_idx, report->log_lost, "frames of its log are damaged");
 	print_lost(shard_idx, report->bad_records, "records are damaged");
 	print_lost(shard_idx, report->changes_under_way,
 		   "changes over several shards were under way, and are not finished");
 	salvage->lost_something = salvage->lost_something || !report->has_files ||
 				  !report->has_log || report->journal_lost > 0 ||
-				  report->log_lost > 0 || report->bad_records > 0;
+				  report->log_lost > 0 || report->bad_records > 0 ||
+				  report->bad_blocks > 0;
 	(void)fflush(stdout);
 }
 
@@ -177,7 +180,8 @@ static int run_parsed(struct salvage *salvage)
 	for (int i = 0; i < LP_MKFS_DEVICES; i++)
 		lp_bdev_close(salvage->bdev[i]);
 	bool is_whole = err == 0 && !salvage->lost_something && files->damaged == 0 &&
-			files->lost == 0 && files->left == 0;
+			files->lost == 0 && files->left == 0 && files->unnamed == 0 &&
+			files->guessed == 0;
 	return is_whole ? LP_EXIT_OK : LP_EXIT_FAILED;
 }
 

@@ -11,9 +11,10 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "base/cursor.h"
+#include "base/endian.h"
 #include "base/error.h"
 #include "store/blockfs_impl.h"
+#include "store/mend.h"
 
 #define FRAME_MAGIC UINT32_C(0x4a46424c)
 #define SUPER_CNT   2u
@@ -24,6 +25,7 @@
 struct lp_blockfs_salvage {
 	struct lpi_table table;
 	struct lp_bdev *bdev[LPI_TIER_MAX];
+	struct lp_mender *mender; /* or NULL */
 };
 
 struct reading {
@@ -54,18 +56,18 @@ static void read_what_can_be(struct lp_bdev *bdev, uint8_t *bytes, uint64_t bloc
 
 /* --- Frames ---------------------------------------------------------------------------------- */
 
-static bool is_right(const uint8_t *frame, size_t len, uint32_t crc)
+static uint32_t crc_of_frame(const uint8_t *frame, size_t len)
 {
 	static const uint8_t zeros[LP_BLOCKFS_FRAME_CRC_SIZE];
 	size_t rest = LP_BLOCKFS_FRAME_CRC_OFF + LP_BLOCKFS_FRAME_CRC_SIZE;
 	uint32_t sum = lp_crc32c(0, frame, LP_BLOCKFS_FRAME_CRC_OFF);
 	sum = lp_crc32c(sum, zeros, sizeof(zeros));
-	return lp_crc32c(sum, frame + rest, len - rest) == crc;
+	return lp_crc32c(sum, frame + rest, len - rest);
 }
 
-/* Blocks of the frame that stands there; 0: there is none of ours. */
-static uint64_t find_frame(const struct reading *reading, const uint8_t *bytes, uint64_t room_blocks,
-			   struct lp_blockfs_frame *ret)
+/* Blocks of the frame that seems to stand there; 0: there is none of ours. */
+static uint64_t guess_frame(const struct reading *reading, const uint8_t *bytes,
+			    uint64_t room_blocks, struct lp_blockfs_frame *ret)
 {
 	const struct lp_blockfs_options *options = reading->options;
 	lp_blockfs_frame_decode(bytes, ret);
@@ -73,8 +75,87 @@ static uint64_t find_frame(const struct reading *reading, const uint8_t *bytes, 
 	    memcmp(ret->store_uuid, options->store_uuid, sizeof(ret->store_uuid)) != 0)
 		return 0;
 	uint64_t blocks = lp_bytes_to_blocks_up(LP_BLOCKFS_FRAME_SIZE + (uint64_t)ret->length_bytes);
-	bool is_good = blocks <= room_blocks && is_right(bytes, blocks * LP_BLOCK_BYTES, ret->crc);
+	return blocks <= room_blocks ? blocks : 0;
+}
+
+/* The same of one whose crc is right. */
+static uint64_t find_frame(const struct reading *reading, const uint8_t *bytes, uint64_t room_blocks,
+			   struct lp_blockfs_frame *ret)
+{
+	uint64_t blocks = guess_frame(reading, bytes, room_blocks, ret);
+	bool is_good = blocks > 0 && crc_of_frame(bytes, blocks * LP_BLOCK_BYTES) == ret->crc;
 	return is_good ? blocks : 0;
+}
+
+/* --- Bits ------------------------------------------------------------------------------------- */
+
+static bool is_frame(const struct reading *reading, const uint8_t *bytes, uint64_t room_blocks,
+		     const struct lp_blockfs_frame *want)
+{
+	struct lp_blockfs_frame head;
+	return find_frame(reading, bytes, room_blocks, &head) > 0 &&
+	       head.sequence == want->sequence && head.generation == want->generation &&
+	       head.prev_crc == want->prev_crc;
+}
+
+/* The bit of the header, or of what follows it, after whose flip the frame that is wanted stands
+ * there; it has flipped then. */
+static uint64_t mend_frame(const struct reading *reading, uint8_t *bytes, uint64_t room_blocks,
+			   const struct lp_blockfs_frame *want)
+{
+	struct lp_blockfs_frame head;
+	uint64_t blocks = guess_frame(reading, bytes, room_blocks, &head);
+	uint64_t bit = LP_MEND_NONE;
+	if (blocks > 0)
+		bit = lp_mend_find(blocks * LP_BLOCK_BYTES,
+				   crc_of_frame(bytes, blocks * LP_BLOCK_BYTES), head.crc);
+	if (bit != LP_MEND_NONE && bit / 8 >= LP_BLOCKFS_FRAME_SIZE) {
+		lp_mend_flip(bytes, bit);
+		if (is_frame(reading, bytes, room_blocks, want))
+			return bit;
+		lp_mend_flip(bytes, bit);
+	}
+	for (bit = 0; bit < LP_BLOCKFS_FRAME_SIZE * 8; bit++) {
+		lp_mend_flip(bytes, bit);
+		if (is_frame(reading, bytes, room_blocks, want))
+			return bit;
+		lp_mend_flip(bytes, bit);
+	}
+	return LP_MEND_NONE;
+}
+
+static void tell_mended(const struct lp_blockfs_salvage *files, struct lp_bdev *bdev,
+			uint64_t block, const void *bytes, const char *what)
+{
+	if (files->mender != NULL)
+		files->mender->mended(files->mender, bdev, block, bytes, what);
+}
+
+/* Frame after frame of the active half. Where the next one does not stand, one bit may be why. */
+static void mend_half(struct reading *reading)
+{
+	const struct lp_blockfs_super *super = &reading->super;
+	struct lp_blockfs_frame want = {.sequence = super->snapshot_first,
+					.generation = super->generation};
+	uint8_t *half = reading->half[super->active_half];
+	uint64_t first = reading->options->area.block + SUPER_CNT +
+			 super->active_half * (uint64_t)super->half_blocks;
+	for (uint64_t at = 0; at < reading->half_blocks; want.sequence++) {
+		struct lp_blockfs_frame head;
+		uint8_t *bytes = half + at * LP_BLOCK_BYTES;
+		uint64_t room = reading->half_blocks - at;
+		if (!is_frame(reading, bytes, room, &want)) {
+			uint64_t bit = mend_frame(reading, bytes, room, &want);
+			uint64_t in_frame = bit / 8 / LP_BLOCK_BYTES;
+			if (bit == LP_MEND_NONE)
+				return;
+			tell_mended(reading->files, reading->options->journal_bdev,
+				    first + at + in_frame, bytes + in_frame * LP_BLOCK_BYTES,
+				    "a frame of the journal of the index's files");
+		}
+		at += find_frame(reading, bytes, room, &head);
+		want.prev_crc = head.crc;
+	}
 }
 
 static uint64_t newest_generation(const struct reading *reading, uint32_t half)
@@ -207,6 +288,8 @@ static int read_halves(struct reading *reading)
 static int replay_halves(struct reading *reading)
 {
 	bool has_super = reading->super.sequence != 0;
+	if (has_super)
+		mend_half(reading);
 	uint64_t newest[2] = {newest_generation(reading, 0), newest_generation(reading, 1)};
 	uint32_t active = has_super ? reading->super.active_half : newest[1] > newest[0];
 	uint64_t generation = has_super ? reading->super.generation : newest[active];
@@ -217,6 +300,7 @@ static int replay_halves(struct reading *reading)
 }
 
 int lp_blockfs_salvage_open(const struct lp_blockfs_options *options,
+			    struct lp_mender *mender,
 			    struct lp_blockfs_salvage **ret_files,
 			    struct lp_blockfs_salvage_report *ret_report)
 {
@@ -226,6 +310,7 @@ int lp_blockfs_salvage_open(const struct lp_blockfs_options *options,
 	if (reading.files == NULL)
 		return -ENOMEM;
 	lpi_table_init(&reading.files->table);
+	reading.files->mender = mender;
 	reading.files->bdev[TIER_DATA] = options->data.bdev;
 	reading.files->bdev[TIER_DB] = options->db.bdev;
 	int err = options->area.cnt > SUPER_CNT ? read_halves(&reading) : 0;
@@ -263,27 +348,91 @@ static bool is_on_device(const struct lp_blockfs_salvage *files, const struct lp
 	return run->block < blocks && run->cnt <= blocks - run->block;
 }
 
+/* The blocks of a map, one after the other. */
+static void read_map(const struct lp_blockfs_salvage *files, const struct lpi_map *map,
+		     uint8_t *bytes)
+{
+	for (size_t i = 0; i < map->cnt; i++) {
+		const struct lpi_run *run = &map->runs[i];
+		if (is_on_device(files, run))
+			read_what_can_be(files->bdev[run->tier], bytes, run->block, run->cnt);
+		else
+			memset(bytes, 0, run->cnt * (size_t)LP_BLOCK_BYTES);
+		bytes += run->cnt * (size_t)LP_BLOCK_BYTES;
+	}
+}
+
+/* Where a block of a map is. */
+static struct lpi_run find_in_map(const struct lpi_map *map, uint64_t idx)
+{
+	size_t i = 0;
+	for (; idx >= map->runs[i].cnt; i++) {
+		idx -= map->runs[i].cnt;
+		LP_ASSERT(i + 1 < map->cnt);
+	}
+	return (struct lpi_run){map->runs[i].block + idx, 1, map->runs[i].tier};
+}
+
+/* The crcs of the first blocks of a file, in memory that the caller frees; NULL: they are lost. */
+static uint8_t *read_crcs(const struct lp_blockfs_salvage *files, const struct lpi_file *file)
+{
+	size_t len = lpi_map_blocks(&file->table_map) * LP_BLOCK_BYTES;
+	uint8_t *bytes = len > 0 ? aligned_alloc(LP_BLOCK_BYTES, len) : NULL;
+	if (bytes == NULL)
+		return NULL;
+	read_map(files, &file->table_map, bytes);
+	uint32_t crc = lp_crc32c(0, bytes, len);
+	uint64_t bit = lp_mend_find(len, crc, file->table_crc);
+	if (bit != LP_MEND_NONE) {
+		uint64_t idx = bit / 8 / LP_BLOCK_BYTES;
+		struct lpi_run run = find_in_map(&file->table_map, idx);
+		lp_mend_flip(bytes, bit);
+		tell_mended(files, files->bdev[run.tier], run.block, bytes + idx * LP_BLOCK_BYTES,
+			    "a block with checksums of a file of the index");
+	} else if (crc != file->table_crc) {
+		free(bytes);
+		return NULL;
+	}
+	return bytes;
+}
+
+/* How many blocks are wrong, other than by one bit, which is right then. */
+static uint64_t mend_blocks(const struct lp_blockfs_salvage *files, const struct lpi_file *file,
+			    uint8_t *bytes)
+{
+	uint8_t *table = read_crcs(files, file);
+	uint64_t bad = 0;
+	for (uint64_t i = table != NULL ? 0 : file->table_blocks; i < file->block_cnt; i++) {
+		uint8_t *at = bytes + i * LP_BLOCK_BYTES;
+		uint32_t wanted = i < file->table_blocks ? lp_get_le32(table + i * 4)
+							 : file->crcs[i - file->table_blocks];
+		uint32_t crc = lp_crc32c(0, at, LP_BLOCK_BYTES);
+		uint64_t bit = lp_mend_find(LP_BLOCK_BYTES, crc, wanted);
+		if (bit != LP_MEND_NONE) {
+			struct lpi_run run = find_in_map(&file->map, i);
+			lp_mend_flip(at, bit);
+			tell_mended(files, files->bdev[run.tier], run.block, at,
+				    "a block of a file of the index");
+		}
+		bad += bit == LP_MEND_NONE && crc != wanted;
+	}
+	free(table);
+	return bad;
+}
+
 int lp_blockfs_salvage_read(const struct lp_blockfs_salvage *files, uint32_t idx,
-			    uint8_t **ret_bytes, size_t *ret_len)
+			    uint8_t **ret_bytes, size_t *ret_len, uint64_t *ret_bad)
 {
 	LP_ASSERT(idx < files->table.by_name.cnt);
 	const struct lpi_file *file = files->table.by_name.files[idx];
 	size_t blocks_bytes = file->block_cnt * LP_BLOCK_BYTES;
 	uint8_t *bytes = aligned_alloc(LP_BLOCK_BYTES, blocks_bytes + LP_BLOCK_BYTES);
-	uint8_t *at = bytes;
 	if (bytes == NULL)
 		return -ENOMEM;
-	for (size_t i = 0; i < file->map.cnt; i++) {
-		const struct lpi_run *run = &file->map.runs[i];
-		if (is_on_device(files, run))
-			read_what_can_be(files->bdev[run->tier], at, run->block, run->cnt);
-		else
-			memset(at, 0, run->cnt * (size_t)LP_BLOCK_BYTES);
-		at += run->cnt * (size_t)LP_BLOCK_BYTES;
-	}
-	LP_ASSERT((size_t)(at - bytes) == blocks_bytes);
+	read_map(files, &file->map, bytes);
+	*ret_bad = mend_blocks(files, file, bytes);
 	if (file->tail_bytes > 0)
-		memcpy(at, file->tail, file->tail_bytes);
+		memcpy(bytes + blocks_bytes, file->tail, file->tail_bytes);
 	*ret_bytes = bytes;
 	*ret_len = LP_MIN(file->size_bytes, blocks_bytes + file->tail_bytes);
 	return 0;

@@ -15,6 +15,16 @@
 
 #define LP_MEND_NONE UINT64_MAX
 
+struct lp_bdev;
+
+/* Embedded by who wants to know of bits that were found. */
+struct lp_mender {
+	/* A block as it was before one bit of it flipped, aligned to its size. It may be written
+	 * back. what: one line. */
+	void (*mended)(struct lp_mender *mender, struct lp_bdev *bdev, uint64_t block,
+		       const void *bytes, const char *what);
+};
+
 /* The bit, counted from the lowest of the first byte, that must flip so that the bytes, whose
  * crc32c is `found`, have the one that is wanted. LP_MEND_NONE: no single one does, or none must.
  */

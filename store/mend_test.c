@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: a bit that flipped is found wherever it is, and nothing is found where it was not one bit.
  * Method: every bit of some lengths; then two bits, and bytes that are right. */
-#include "store/mend.h"
-
-#include <string.h>
+#include "base/test.h"
 
 #include "base/crc32c.h"
-#include "base/test.h"
+#include "store/mend.h"
 
 static void test_each_bit(void **state)
 {
@@ -55,5 +53,5 @@ int main(void)
 		cmocka_unit_test(test_two_bits),
 		cmocka_unit_test(test_nothing_to_do),
 	};
-	return lp_test_main("mend", tests);
+	return lp_test_main(tests, "store/mend");
 }

@@ -79,12 +79,14 @@ static int scan_files(struct lp_salvage *salvage, const struct lp_blockfs_salvag
 	for (uint32_t i = 0; i < file_cnt && err == 0; i++) {
 		uint8_t *bytes = NULL;
 		size_t len = 0;
+		uint64_t bad = 0;
 		if (!is_table(lp_blockfs_salvage_name(files, i)))
 			continue;
-		err = lp_blockfs_salvage_read(files, i, &bytes, &len);
+		err = lp_blockfs_salvage_read(files, i, &bytes, &len, &bad);
 		if (err == 0)
 			err = scan(salvage, bytes, len);
 		salvage->report.tables++;
+		salvage->report.bad_blocks += bad;
 		free(bytes);
 	}
 	return err;
@@ -139,8 +141,24 @@ static int scan_chunks(struct lp_salvage *salvage)
 	return err;
 }
 
+struct counting {
+	struct lp_mender mender;
+	struct lp_salvage *salvage;
+};
+
+static void count_mended(struct lp_mender *mender, struct lp_bdev *bdev, uint64_t block,
+			 const void *bytes, const char *what)
+{
+	(void)bdev; /* nothing is written */
+	(void)block;
+	(void)bytes;
+	(void)what;
+	LP_CONTAINER_OF(mender, struct counting, mender)->salvage->report.mended_bits++;
+}
+
 static int collect_tables(struct lp_salvage *salvage)
 {
+	struct counting counting = {.mender = {.mended = count_mended}, .salvage = salvage};
 	enum lp_mkfs_device where = salvage->files_bdev == salvage->options.bdev[LP_MKFS_DB]
 					    ? LP_MKFS_DB
 					    : LP_MKFS_DATA;
@@ -154,7 +172,7 @@ static int collect_tables(struct lp_salvage *salvage)
 		.shard_idx = salvage->shard_idx};
 	memcpy(options.store_uuid, salvage->label[LP_MKFS_DATA].store_uuid,
 	       sizeof(options.store_uuid));
-	int err = lp_blockfs_salvage_open(&options, &files, &report);
+	int err = lp_blockfs_salvage_open(&options, &counting.mender, &files, &report);
 	if (err < 0)
 		return err;
 	salvage->report.journal_lost = report.lost_frame_cnt;

@@ -35,6 +35,8 @@ struct lp_salvage_shard_report {
 	uint64_t tables;
 	uint64_t table_blocks;       /* of tables, that could be read */
 	uint64_t records;            /* in these */
+	uint64_t bad_blocks;         /* of 4 KiB, of files with tables */
+	uint64_t mended_bits;        /* that had flipped: nothing is lost by them */
 	uint64_t bad_records;        /* that are not what their checksum says */
 	uint64_t journal_lost;       /* frames of the journal of files */
 	uint64_t log_frames;         /* that were used */

@@ -7,13 +7,14 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "store/log_format.h"
+#include "store/log_mend.h"
 #include "store/salvage_impl.h"
 
 struct place {
 	uint64_t seq;
 	uint64_t incarnation;
 	uint64_t ring_block;
+	uint32_t chain;
 };
 
 struct reading {
@@ -65,6 +66,20 @@ static bool read_frame(struct reading *reading, uint64_t ring_block, struct lp_l
 	return lp_log_meta_is_right(reading->frame, ret);
 }
 
+/* The frame that stands there but for one bit, behind one that was found. */
+static bool read_mended(struct reading *reading, const struct lp_log_head *want, uint64_t ring_block,
+			struct lp_log_head *ret)
+{
+	uint64_t room = LP_MIN(reading->super.ring_blocks - ring_block,
+			       (uint64_t)LP_LOG_FRAME_BLOCKS_MAX);
+	lpi_salvage_read_blocks(reading->salvage->log_bdev, reading->frame,
+				ring_first(reading) + ring_block, room);
+	return lp_log_mend_frame(reading->frame, room, &reading->identity, ring_block, want) !=
+		       LP_MEND_NONE &&
+	       lp_log_head_read(reading->frame, &reading->identity, ring_block, ret) ==
+		       LP_LOG_FOUND;
+}
+
 /* Void ones are of an incarnation that a recovery has ended. */
 static bool is_meant(const struct reading *reading, const struct lp_log_head *head)
 {
@@ -84,18 +99,28 @@ static int note(struct reading *reading, const struct lp_log_head *head)
 		reading->room = room;
 	}
 	reading->places[reading->cnt++] =
-		(struct place){head->seq, head->incarnation, head->ring_block};
+		(struct place){head->seq, head->incarnation, head->ring_block, head->chain};
 	return 0;
 }
 
 static int find_frames(struct reading *reading)
 {
+	struct lp_log_head want = {.seq = reading->super.start_seq,
+				   .chain = reading->super.start_chain};
+	uint64_t expected = reading->super.start_block;
 	int err = 0;
 	for (uint64_t at = 0; at < reading->super.ring_blocks && err == 0;) {
 		struct lp_log_head head;
 		bool is_there = read_frame(reading, at, &head);
-		if (is_there && is_meant(reading, &head))
+		if (!is_there && at == expected && read_mended(reading, &want, at, &head)) {
+			is_there = true;
+			reading->salvage->report.mended_bits++;
+		}
+		if (is_there && is_meant(reading, &head)) {
 			err = note(reading, &head);
+			expected = at + head.total_blocks;
+			want = (struct lp_log_head){.seq = head.seq + 1, .chain = head.crc};
+		}
 		at += is_there ? head.total_blocks : 1;
 	}
 	return err;
@@ -179,7 +204,10 @@ static int use_frames(struct reading *reading)
 	uint64_t first = first_used(reading);
 	for (size_t i = 0; i < reading->cnt && err == 0; i++) {
 		struct lp_log_head head;
-		if (read_frame(reading, reading->places[i].ring_block, &head))
+		const struct place *place = &reading->places[i];
+		const struct lp_log_head want = {.seq = place->seq, .chain = place->chain};
+		if (read_frame(reading, place->ring_block, &head) ||
+		    read_mended(reading, &want, place->ring_block, &head))
 			err = use_frame(reading, &head, head.seq >= first);
 	}
 	return err;
