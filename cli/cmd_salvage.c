@@ -67,8 +67,7 @@ static int make_dirs(struct salvage *salvage)
 	salvage->dir_fd = open(salvage->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (salvage->dir_fd < 0 || mkdirat(salvage->dir_fd, SCRATCH, S_IRWXU) < 0)
 		return say_dir(salvage, -errno);
-	salvage->scratch_fd =
-		openat(salvage->dir_fd, SCRATCH, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	salvage->scratch_fd = openat(salvage->dir_fd, SCRATCH, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (salvage->scratch_fd < 0)
 		return say_dir(salvage, -errno);
 	lp_kvfs_posix_init(&salvage->scratch, salvage->scratch_fd);
@@ -113,9 +112,11 @@ static void collected(void *arg, uint32_t shard_idx, const struct lp_salvage_sha
 		(void)printf("shard %u: both superblocks of its files are damaged\n", shard_idx);
 	if (!report->has_log)
 		(void)printf("shard %u: both superblocks of its log are damaged\n", shard_idx);
-	print_lost(shard_idx, report->journal_lost,
-		   "frames of the journal of its files are damaged (what was removed may show again)");
-	print_lost(shard_idx, report->mended_bits, "bits had flipped, and are known: nothing is lost");
+	print_lost(
+		shard_idx, report->journal_lost,
+		"frames of the journal of its files are damaged (what was removed may show again)");
+	print_lost(shard_idx, report->mended_bits,
+		   "bits had flipped, and are known: nothing is lost");
 	print_lost(shard_idx, report->bad_blocks, "blocks of its index are damaged");
 	print_lost(shard_idx, report->log_lost, "frames of its log are damaged");
 	print_lost(shard_idx, report->bad_records, "records are damaged");

@@ -147,8 +147,7 @@ static int write_data(struct lp_salvage_reader *reader, uint64_t offset, const v
 	struct writing *writing = LP_CONTAINER_OF(reader, struct writing, reader);
 	const uint8_t *at = bytes;
 	for (size_t done = 0; done < len;) {
-		ssize_t cnt =
-			pwrite(writing->fd, at + done, len - done, (off_t)(offset + done));
+		ssize_t cnt = pwrite(writing->fd, at + done, len - done, (off_t)(offset + done));
 		if (cnt <= 0)
 			return cnt < 0 ? -errno : -EIO;
 		done += (size_t)cnt;
@@ -330,8 +329,7 @@ static void count(struct lpi_salvage_files *files, const struct lp_salvage_objec
 
 static int take_object(struct lp_salvage_walker *walker, const struct lp_salvage_object *object)
 {
-	struct lpi_salvage_files *files =
-		LP_CONTAINER_OF(walker, struct lpi_salvage_files, walker);
+	struct lpi_salvage_files *files = LP_CONTAINER_OF(walker, struct lpi_salvage_files, walker);
 	bool is_damaged = false;
 	const char *name = NULL;
 	if (object->inode == NULL && !object->is_dir) {

@@ -25,14 +25,15 @@ struct lpi_salvage_files {
 	int dir_fd;
 	bool is_root; /* owners can be set */
 	struct lpi_progress progress;
-	uint64_t bytes;   /* of data that was taken out */
-	uint64_t whole;   /* objects that were taken out under their names, directories not counted */
+	uint64_t bytes; /* of data that was taken out */
+	uint64_t whole; /* objects that were taken out under their names, directories not counted */
 	uint64_t dirs;
 	uint64_t guessed; /* whose name an inode itself said, directories counted */
 	uint64_t unnamed; /* that are in lost+found */
 	uint64_t damaged;
-	uint64_t lost;    /* names whose object is lost */
-	uint64_t left;    /* attributes, entries of ordered maps and owners that the host does not take */
+	uint64_t lost; /* names whose object is lost */
+	uint64_t left; /* attributes, entries of ordered maps and owners that the host does not take
+			*/
 };
 
 /* Everything that the salvage has. Lines about what is damaged go to standard output. */

@@ -15,7 +15,7 @@
 
 /* Registered files: a device for each shard. */
 #define DAMAGED_ADVICE                                                                             \
-	" (lapis fsck says more, lapis salvage takes out what is whole, --degraded on serves "    \
+	" (lapis fsck says more, lapis salvage takes out what is whole, --degraded on serves "     \
 	"the other shards read-only)"
 #define FILES_PER_SHARD 4u
 /* Of what the mount orders a crash may take the last 100 ms (rule M1); this is enough to make one

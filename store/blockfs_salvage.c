@@ -2,8 +2,8 @@
 /* Both halves are read whole. A frame is any run of blocks whose header and crc are right, of the
  * generation that is looked for. First the half that is not active is replayed, of the newest
  * generation in it; that is what the snapshot of the active half began with. If no frame of that
- * snapshot is missing, it is forgotten again. Then comes the active half. Records are applied one by
- * one, and one that does not fit to what is known is passed over.
+ * snapshot is missing, it is forgotten again. Then comes the active half. Records are applied one
+ * by one, and one that does not fit to what is known is passed over.
  */
 #include "store/blockfs_salvage.h"
 
@@ -74,13 +74,14 @@ static uint64_t guess_frame(const struct reading *reading, const uint8_t *bytes,
 	if (ret->magic != FRAME_MAGIC || ret->shard != options->shard_idx ||
 	    memcmp(ret->store_uuid, options->store_uuid, sizeof(ret->store_uuid)) != 0)
 		return 0;
-	uint64_t blocks = lp_bytes_to_blocks_up(LP_BLOCKFS_FRAME_SIZE + (uint64_t)ret->length_bytes);
+	uint64_t blocks =
+		lp_bytes_to_blocks_up(LP_BLOCKFS_FRAME_SIZE + (uint64_t)ret->length_bytes);
 	return blocks <= room_blocks ? blocks : 0;
 }
 
 /* The same of one whose crc is right. */
-static uint64_t find_frame(const struct reading *reading, const uint8_t *bytes, uint64_t room_blocks,
-			   struct lp_blockfs_frame *ret)
+static uint64_t find_frame(const struct reading *reading, const uint8_t *bytes,
+			   uint64_t room_blocks, struct lp_blockfs_frame *ret)
 {
 	uint64_t blocks = guess_frame(reading, bytes, room_blocks, ret);
 	bool is_good = blocks > 0 && crc_of_frame(bytes, blocks * LP_BLOCK_BYTES) == ret->crc;
@@ -230,8 +231,7 @@ static int replay(struct reading *reading, uint32_t half, uint64_t generation, b
 	for (uint64_t at = 0; at < reading->half_blocks && err == 0;) {
 		struct lp_blockfs_frame head;
 		const uint8_t *bytes = reading->half[half] + at * LP_BLOCK_BYTES;
-		uint64_t blocks =
-			find_frame(reading, bytes, reading->half_blocks - at, &head);
+		uint64_t blocks = find_frame(reading, bytes, reading->half_blocks - at, &head);
 		at += LP_MAX(blocks, UINT64_C(1));
 		if (blocks == 0 || head.generation != generation)
 			continue;
@@ -274,9 +274,10 @@ static int read_halves(struct reading *reading)
 	read_supers(reading, block);
 	free(block);
 	for (uint32_t i = 0; i < 2; i++) {
-		uint64_t first = options->area.block + SUPER_CNT + i * (uint64_t)reading->half_blocks;
-		reading->half[i] = aligned_alloc(
-			LP_BLOCK_BYTES, LP_MAX(reading->half_blocks, 1u) * (size_t)LP_BLOCK_BYTES);
+		uint64_t first =
+			options->area.block + SUPER_CNT + i * (uint64_t)reading->half_blocks;
+		reading->half[i] = aligned_alloc(LP_BLOCK_BYTES, LP_MAX(reading->half_blocks, 1u) *
+									 (size_t)LP_BLOCK_BYTES);
 		if (reading->half[i] == NULL)
 			return -ENOMEM;
 		read_what_can_be(options->journal_bdev, reading->half[i], first,
@@ -299,8 +300,7 @@ static int replay_halves(struct reading *reading)
 	return err == 0 ? replay(reading, active, generation, true) : err;
 }
 
-int lp_blockfs_salvage_open(const struct lp_blockfs_options *options,
-			    struct lp_mender *mender,
+int lp_blockfs_salvage_open(const struct lp_blockfs_options *options, struct lp_mender *mender,
 			    struct lp_blockfs_salvage **ret_files,
 			    struct lp_blockfs_salvage_report *ret_report)
 {

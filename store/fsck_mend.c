@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bits that flipped in what a shard must have to be opened: the journal of its index's files, the
- * blocks of these files, the frames of its log. Each has a checksum, and something else that what is
- * found is held against: the frame before and after it, or the library's own checksum of the same
- * bytes. So before the shard is opened the bit is known, and a repair flips it back.
+ * blocks of these files, the frames of its log. Each has a checksum, and something else that what
+ * is found is held against: the frame before and after it, or the library's own checksum of the
+ * same bytes. So before the shard is opened the bit is known, and a repair flips it back.
  *
  * Data of objects has one checksum and nothing else, so nothing of it is mended.
  */
@@ -24,14 +24,13 @@ static void found_bit(struct lp_mender *mender, struct lp_bdev *bdev, uint64_t b
 {
 	struct fsck_mender *self = LP_CONTAINER_OF(mender, struct fsck_mender, mender);
 	struct lpi_fsck *fsck = self->shard->fsck;
-	const struct lpi_fsck_at at = {.kind = LP_FSCK_BIT,
-				       .shard = self->shard,
-				       .is_repaired = !fsck->read_only};
+	const struct lpi_fsck_at at = {
+		.kind = LP_FSCK_BIT, .shard = self->shard, .is_repaired = !fsck->read_only};
 	if (self->err < 0)
 		return;
 	if (!fsck->read_only)
-		self->err = lp_bdev_write_sync(bdev, bytes, LP_BLOCK_BYTES,
-					       block * LP_BLOCK_BYTES, true);
+		self->err = lp_bdev_write_sync(bdev, bytes, LP_BLOCK_BYTES, block * LP_BLOCK_BYTES,
+					       true);
 	if (self->err == 0)
 		lpi_fsck_found(fsck, &at, "one bit has flipped in %s: block %llu of %s", what,
 			       (unsigned long long)block, lp_bdev_name(bdev));

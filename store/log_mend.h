@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One bit that flipped in the meta part of a frame of a log: found by the frame's crc, and by its place
- * behind the frame before it, whose crc it names. For `lapis salvage` and `lapis fsck`.
+/* One bit that flipped in the meta part of a frame of a log: found by the frame's crc, and by its
+ * place behind the frame before it, whose crc it names. For `lapis salvage` and `lapis fsck`.
  *
  * Threads: any, one per log. Blocking: lp_log_mend(). Nothing is written. Errors: -ENOMEM, and what
  * the device says.

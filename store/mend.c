@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The crc is linear: what a flipped bit changes in it depends on the bit's place alone. From the last
- * byte backwards each place's change follows from the one behind it, by one more byte of zeros. */
+/* The crc is linear: what a flipped bit changes in it depends on the bit's place alone. From the
+ * last byte backwards each place's change follows from the one behind it, by one more byte of
+ * zeros. */
 #include "store/mend.h"
 
 #define POLYNOMIAL UINT32_C(0x82f63b78) /* reflected */

@@ -27,8 +27,8 @@ void lpi_salvage_read_blocks(struct lp_bdev *bdev, uint8_t *bytes, uint64_t bloc
 {
 	uint64_t device_blocks = bdev != NULL ? lp_bdev_caps(bdev)->size_bytes / LP_BLOCK_BYTES : 0;
 	bool is_there = block < device_blocks && cnt <= device_blocks - block;
-	if (is_there && lp_bdev_read_sync(bdev, bytes, cnt * LP_BLOCK_BYTES,
-					  block * LP_BLOCK_BYTES) == 0)
+	if (is_there &&
+	    lp_bdev_read_sync(bdev, bytes, cnt * LP_BLOCK_BYTES, block * LP_BLOCK_BYTES) == 0)
 		return;
 	for (uint64_t i = 0; i < cnt; i++) {
 		uint8_t *at = bytes + i * LP_BLOCK_BYTES;
@@ -119,9 +119,9 @@ static int scan_chunks_of(struct lp_salvage *salvage, enum lp_mkfs_device device
 		return err == -ENOMEM ? err : 0;
 	uint32_t idx = lp_chunks_find(chunks, salvage->shard_idx, LP_CHUNK_USE_FILES, 0);
 	while (idx != LP_CHUNK_NONE && err == 0) {
-		const struct lp_extent extent = {
-			label->chunk_base + (uint64_t)idx * label->chunk_blocks,
-			label->chunk_blocks};
+		const struct lp_extent extent = {label->chunk_base +
+							 (uint64_t)idx * label->chunk_blocks,
+						 label->chunk_blocks};
 		err = scan_chunk(salvage, bdev, extent, window);
 		idx = lp_chunks_find(chunks, salvage->shard_idx, LP_CHUNK_USE_FILES, idx + 1);
 	}

@@ -33,17 +33,17 @@ struct lp_salvage;
 
 struct lp_salvage_shard_report {
 	uint64_t tables;
-	uint64_t table_blocks;       /* of tables, that could be read */
-	uint64_t records;            /* in these */
-	uint64_t bad_blocks;         /* of 4 KiB, of files with tables */
-	uint64_t mended_bits;        /* that had flipped: nothing is lost by them */
-	uint64_t bad_records;        /* that are not what their checksum says */
-	uint64_t journal_lost;       /* frames of the journal of files */
-	uint64_t log_frames;         /* that were used */
-	uint64_t log_lost;           /* missing between the first and the last that is there */
-	uint64_t changes_under_way;  /* over several shards */
-	bool has_files;              /* some superblock of the journal of files could be read */
-	bool has_log;                /* the same of the log */
+	uint64_t table_blocks;      /* of tables, that could be read */
+	uint64_t records;           /* in these */
+	uint64_t bad_blocks;        /* of 4 KiB, of files with tables */
+	uint64_t mended_bits;       /* that had flipped: nothing is lost by them */
+	uint64_t bad_records;       /* that are not what their checksum says */
+	uint64_t journal_lost;      /* frames of the journal of files */
+	uint64_t log_frames;        /* that were used */
+	uint64_t log_lost;          /* missing between the first and the last that is there */
+	uint64_t changes_under_way; /* over several shards */
+	bool has_files;             /* some superblock of the journal of files could be read */
+	bool has_log;               /* the same of the log */
 };
 
 struct lp_salvage_options {
@@ -63,8 +63,8 @@ void lp_salvage_close(struct lp_salvage *salvage);
 /* --- What there is --------------------------------------------------------------------------- */
 
 struct lp_salvage_object {
-	const char *path;             /* below the target: LP_SALVAGE_OBJECTS or _LOST, then names */
-	const char *first_path;       /* another name of it that was told before, or NULL */
+	const char *path;       /* below the target: LP_SALVAGE_OBJECTS or _LOST, then names */
+	const char *first_path; /* another name of it that was told before, or NULL */
 	struct lp_ino ino;
 	const struct lp_inode *inode; /* NULL: a directory, or a name, whose inode is lost */
 	bool is_dir;

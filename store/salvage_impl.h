@@ -30,8 +30,8 @@ struct lp_salvage {
 	struct lp_bdev *files_bdev;
 	struct lp_kv *kv;
 	struct lp_kv_batch *batch;
-	uint8_t *blocks;      /* LPI_SALVAGE_BLOCKS, for data */
-	uint8_t *value;       /* LPI_SALVAGE_VALUE_MAX, of a record that is written */
+	uint8_t *blocks; /* LPI_SALVAGE_BLOCKS, for data */
+	uint8_t *value;  /* LPI_SALVAGE_VALUE_MAX, of a record that is written */
 	/* Of the shard that is being collected. */
 	uint32_t shard_idx;
 	uint64_t applied_order; /* of the record that says so; 0: none was seen */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each value is stored behind 10 bytes: its order, the shard it is from, and whether it is a deletion.
- * Orders of one shard can be compared. Of two shards a record that is there counts more than one
- * that is deleted: a name may have moved from one to the other.
+/* Each value is stored behind 10 bytes: its order, the shard it is from, and whether it is a
+ * deletion. Orders of one shard can be compared. Of two shards a record that is there counts more
+ * than one that is deleted: a name may have moved from one to the other.
  */
 #include <string.h>
 #include <unistd.h>

@@ -67,11 +67,11 @@ static bool read_frame(struct reading *reading, uint64_t ring_block, struct lp_l
 }
 
 /* The frame that stands there but for one bit, behind one that was found. */
-static bool read_mended(struct reading *reading, const struct lp_log_head *want, uint64_t ring_block,
-			struct lp_log_head *ret)
+static bool read_mended(struct reading *reading, const struct lp_log_head *want,
+			uint64_t ring_block, struct lp_log_head *ret)
 {
-	uint64_t room = LP_MIN(reading->super.ring_blocks - ring_block,
-			       (uint64_t)LP_LOG_FRAME_BLOCKS_MAX);
+	uint64_t room =
+		LP_MIN(reading->super.ring_blocks - ring_block, (uint64_t)LP_LOG_FRAME_BLOCKS_MAX);
 	lpi_salvage_read_blocks(reading->salvage->log_bdev, reading->frame,
 				ring_first(reading) + ring_block, room);
 	return lp_log_mend_frame(reading->frame, room, &reading->identity, ring_block, want) !=
@@ -215,9 +215,9 @@ static int use_frames(struct reading *reading)
 
 int lpi_salvage_log(struct lp_salvage *salvage, uint8_t *frame_bytes)
 {
-	enum lp_mkfs_device device =
-		salvage->log_bdev == salvage->options.bdev[LP_MKFS_WAL] ? LP_MKFS_WAL
-									 : LP_MKFS_DATA;
+	enum lp_mkfs_device device = salvage->log_bdev == salvage->options.bdev[LP_MKFS_WAL]
+					     ? LP_MKFS_WAL
+					     : LP_MKFS_DATA;
 	struct reading reading = {
 		.salvage = salvage,
 		.area = lp_label_log_area(&salvage->label[device], salvage->shard_idx),

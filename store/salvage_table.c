@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a block is found: its entries are walked from its first byte on. Behind each entry the list of
- * restart points may begin, whose length follows from the number of entries. Where the last number
- * of such a list is right, the checksum behind it decides. What is no block at a byte is tried at
- * the next one; a first entry shares nothing with one before it, so most bytes fail at once.
+/* How a block is found: its entries are walked from its first byte on. Behind each entry the list
+ * of restart points may begin, whose length follows from the number of entries. Where the last
+ * number of such a list is right, the checksum behind it decides. What is no block at a byte is
+ * tried at the next one; a first entry shares nothing with one before it, so most bytes fail at
+ * once.
  */
 #include "store/salvage_table.h"
 

@@ -27,9 +27,10 @@ struct lp_salvage_visitor {
 };
 
 struct lp_salvage_table_report {
-	uint64_t blocks;        /* whose checksum was right */
-	uint64_t records;       /* that were passed on */
-	uint64_t skipped_bytes; /* in no such block: also what an intact table has beside its data */
+	uint64_t blocks;  /* whose checksum was right */
+	uint64_t records; /* that were passed on */
+	uint64_t
+		skipped_bytes; /* in no such block: also what an intact table has beside its data */
 };
 
 /* Adds to *report. */

@@ -6,8 +6,10 @@
 nothing that is wrong. And docs/reliability.md says of each structure what happens.
 Method: a store of two shards with known objects, once after a stop and once after a kill. For each
 structure of each shard one bit is flipped in a copy. The daemon, fsck, fsck --repair, and salvage
-are tried on it, and what they give is compared with the objects. The table that comes out of it
-must be the one on the page. `salvage_bits.py --print` only prints it."""
+are tried on it, and what they give is compared with the objects. Then the whole block is overwritten
+with zeros instead, for salvage. The table that comes out of it must be
+the one on the page.
+`salvage_bits.py --print` only prints it."""
 
 import concurrent.futures
 import os
@@ -25,8 +27,18 @@ BIN = pathlib.Path(os.environ["LP_TEST_BUILD"]) / "bin"
 sys.path.insert(0, str(SRC / "tests"))
 import bits  # noqa: E402  (found by the line above)
 
-COLUMNS = ("structure", "start", "`--degraded`", "`fsck`", "`fsck --repair`", "`salvage`")
+COLUMNS = (
+    "where one bit has flipped",
+    "start",
+    "`--degraded on`",
+    "`fsck`",
+    "start after `--repair`",
+    "`salvage`",
+    "`salvage`, all of the block lost",
+)
 FILES = 90
+# How many objects a block takes with it depends on how the records of a run fell.
+UNSURE = re.compile("of a table$|log after a kill: a frame in the middle|log after a kill: its last")
 failures = []
 
 
@@ -87,7 +99,7 @@ def make_store(work):
         where = source / ("photos/2026" if i % 3 else "notes") / f"object-{i:03}"
         where.write_bytes(dice.randbytes(dice.choice((10, 900, 5000, 70000))))
     image = work / "store.img"
-    run(BIN / "lapis", "mkfs", "--size", "128M", "--shards", "2", image).check_returncode()
+    run(BIN / "lapis", "mkfs", "--size", "64M", "--shards", "2", image).check_returncode()
     daemon = Daemon(image, work)
     for bucket in ("photos", "notes"):
         daemon.lapis("sync", source / bucket, bucket).check_returncode()
@@ -192,6 +204,24 @@ def serve(name, image, directory, truth, *options):
     return words(compare(name, found, truth), len(truth))
 
 
+def salvage(name, image, directory, truth):
+    """What it takes out. Nothing of it may be wrong, and its status is only when that is all."""
+    out = directory / "out"
+    answer = run(BIN / "lapis", "salvage", image, out)
+    found = tree(out / "objects") if (out / "objects").exists() else {}
+    right = compare(f"{name}: salvage", found, truth)
+    text = words(right, len(truth))
+    if right < len(truth) / 4:
+        say(f"{name}: salvage takes out {right} of {len(truth)}: {answer.stdout} {answer.stderr}")
+    # That the newest frame of all is lost nobody can tell (docs/format/log.md).
+    if answer.returncode == 0 and right < len(truth) and "last frame" not in name:
+        say(f"{name}: salvage says nothing of what is lost: {answer.stdout}")
+    shutil.rmtree(out)
+    if name.endswith(": a block") and UNSURE.search(name.split(" (")[0]):
+        return "all objects, or a part of them"
+    return text + (", and removed ones" if set(found) - set(truth) else "")
+
+
 def check(row, image_path, work, truth):
     structure, shard, offset = row
     name = structure if shard is None else f"{structure} (shard {shard})"
@@ -203,29 +233,27 @@ def check(row, image_path, work, truth):
         byte = file.read(1)[0]
         file.seek(offset)
         file.write(bytes([byte ^ 0x10]))
-    answer = run(BIN / "lapis", "salvage", damaged, directory / "out")
-    found = tree(directory / "out" / "objects") if (directory / "out" / "objects").exists() else {}
-    salvaged = words(compare(f"{name}: salvage", found, truth), len(truth))
-    extra = len(set(found) - set(truth))
-    if salvaged == "no object" or (answer.returncode == 0) != (salvaged == "all objects"):
-        print(name, salvaged, answer.returncode, answer.stdout.decode(), answer.stderr.decode())
-    if salvaged == "no object":
-        say(f"{name}: salvage takes out nothing")
-    if extra:
-        salvaged += ", and removed ones"
+    before = damaged.read_bytes()
+    salvaged = salvage(f"{name}: a bit", damaged, directory, truth)
     first = run(BIN / "lapis", "fsck", damaged)
     degraded = serve(f"{name}: --degraded", damaged, directory, truth, "--degraded", "on")
+    if damaged.read_bytes() != before:
+        say(f"{name}: salvage, fsck or --degraded has written to the device")
     copy(damaged, again)
     started = serve(f"{name}: lapisd", again, directory, truth)
     copy(damaged, again)
     run(BIN / "lapis", "fsck", "--repair", again)
-    repaired = run(BIN / "lapis", "fsck", again)
-    said = {0: "clean", 1: "says it"}[first.returncode]
-    if first.returncode == 0 and b"warning: " in first.stdout:
-        said = "says it"
-    mends = "-" if said == "clean" else "mends it" if repaired.returncode == 0 else "changes nothing"
+    repaired = run(BIN / "lapis", "fsck", "--deep", again)
+    after = serve(f"{name}: after a repair", again, directory, truth)
+    says = "clean" if b": clean" in first.stdout else "says it"
+    with open(damaged, "r+b") as file:
+        file.seek(offset // bits.BLOCK * bits.BLOCK)
+        file.write(bytes(bits.BLOCK))
+    zeroed = salvage(f"{name}: a block", damaged, directory, truth)
     shutil.rmtree(directory)
-    return structure, shard, (started, degraded, said, mends, salvaged)
+    if after == "refuses":
+        say(f"{name}: refuses after fsck --repair: {repaired.stdout}")
+    return structure, shard, (started, degraded, says, after, salvaged, zeroed)
 
 
 def table(results):
