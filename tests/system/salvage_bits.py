@@ -188,20 +188,21 @@ def words(right, total):
     return "all but one object" if right == total - 1 else "a part of the objects"
 
 
-def serve(name, image, directory, truth, *options):
+def serve(title, image, directory, truth, *options):
     daemon = Daemon(image, directory, *options)
     if not daemon.is_ready:
         daemon.end()
         return "refuses"
     target = directory / "served"
+    answers = [daemon.lapis("sync", name, target / name) for name in ("photos", "notes")]
+    if all(answer.returncode == 0 for answer in answers):
+        found = tree(target)
+    else:  # one by one
+        answers = {path: daemon.lapis("cat", path) for path in truth}
+        found = {path: got.stdout for path, got in answers.items() if got.returncode == 0}
     shutil.rmtree(target, ignore_errors=True)
-    found = {}
-    for path in truth:
-        answer = daemon.lapis("cat", path)
-        if answer.returncode == 0:
-            found[path] = answer.stdout
     daemon.end()
-    return words(compare(name, found, truth), len(truth))
+    return words(compare(title, found, truth), len(truth))
 
 
 def salvage(name, image, directory, truth):
