@@ -11,6 +11,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/error.h"
+
 #define PERMISSIONS 0777u
 #define ALL_MODE    07777u
 
@@ -187,8 +189,8 @@ static int move_damaged(struct lpi_salvage_files *files, const char *path)
 	const char *slash = strchr(path, '/');
 	const char *rest = slash != NULL ? slash + 1 : path;
 	size_t len = sizeof(LPI_SALVAGE_DAMAGED) + strlen(rest) + 1;
-	const char *old_name = NULL;
-	const char *new_name = NULL;
+	const char *old_name = path;
+	const char *new_name = path;
 	char *to = malloc(len);
 	if (to == NULL)
 		return -ENOMEM;
@@ -280,7 +282,7 @@ static int make_special(struct lpi_salvage_files *files, int parent, const char 
 static int link_again(struct lpi_salvage_files *files, int parent, const char *name,
 		      const char *first_path)
 {
-	const char *first_name = NULL;
+	const char *first_name = first_path;
 	int fd = open_parent(files, first_path, &first_name);
 	if (fd < 0)
 		return fd;
@@ -327,29 +329,54 @@ static void count(struct lpi_salvage_files *files, const struct lp_salvage_objec
 	lpi_progress_add(&files->progress, 0, 1);
 }
 
+/* Nothing more can be written; any other error is of one name alone. */
+static bool ends_all(int err)
+{
+	return err == -ENOSPC || err == -EDQUOT || err == -EIO || err == -EROFS || err == -ENOMEM ||
+	       err == -EMFILE;
+}
+
+static int take_at(struct lpi_salvage_files *files, const struct lp_salvage_object *object)
+{
+	bool is_damaged = false;
+	const char *name = object->path;
+	int parent = open_parent(files, object->path, &name);
+	int err = parent < 0 ? parent : make_object(files, parent, name, object, &is_damaged);
+	if (parent >= 0)
+		(void)close(parent);
+	if (err == 0 && is_damaged)
+		err = move_damaged(files, object->path);
+	if (err == 0)
+		count(files, object, is_damaged);
+	return err;
+}
+
 static int take_object(struct lp_salvage_walker *walker, const struct lp_salvage_object *object)
 {
 	struct lpi_salvage_files *files = LP_CONTAINER_OF(walker, struct lpi_salvage_files, walker);
-	bool is_damaged = false;
-	const char *name = NULL;
+	struct lp_salvage_object unnamed = *object;
+	char path[64];
 	if (object->inode == NULL && !object->is_dir) {
 		say(object->path, "the object of this name is lost");
 		files->lost++;
 		return 0;
 	}
-	int parent = open_parent(files, object->path, &name);
-	int err = parent < 0 ? parent : make_object(files, parent, name, object, &is_damaged);
-	if (parent >= 0)
-		(void)close(parent);
+	int err = take_at(files, object);
 	if (err == -ENOENT && object->first_path != NULL) {
 		say(object->path, "is another name of a damaged object");
 		return 0;
 	}
-	if (err == 0 && is_damaged)
-		err = move_damaged(files, object->path);
-	if (err < 0)
+	/* Two inodes say that they have this name. */
+	if (err == -EEXIST && object->is_guessed) {
+		(void)snprintf(path, sizeof(path), "%s/inode-%" PRIu64, LP_SALVAGE_LOST,
+			       object->ino.nr);
+		unnamed.path = path;
+		err = take_at(files, &unnamed);
+	}
+	if (err == 0 || ends_all(err))
 		return err;
-	count(files, object, is_damaged);
+	say(object->path, lp_strerror(err));
+	files->left++;
 	return 0;
 }
 

@@ -116,7 +116,7 @@ static uint64_t mend_frame(const struct reading *reading, uint8_t *bytes, uint64
 			return bit;
 		lp_mend_flip(bytes, bit);
 	}
-	for (bit = 0; bit < LP_BLOCKFS_FRAME_SIZE * 8; bit++) {
+	for (bit = 0; bit < LP_BLOCKFS_FRAME_SIZE * UINT64_C(8); bit++) {
 		lp_mend_flip(bytes, bit);
 		if (is_frame(reading, bytes, room_blocks, want))
 			return bit;

@@ -50,7 +50,7 @@ uint64_t lp_log_mend_frame(uint8_t *frame, uint64_t room_blocks,
 			return bit;
 		lp_mend_flip(frame, bit);
 	}
-	for (bit = 0; bit < LP_LOG_HEAD_SIZE * 8; bit++) {
+	for (bit = 0; bit < LP_LOG_HEAD_SIZE * UINT64_C(8); bit++) {
 		lp_mend_flip(frame, bit);
 		if (is_frame(frame, room_blocks, identity, ring_block, want))
 			return bit;

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/endian.h"
-#include "base/list.h"
 #include "store/salvage_impl.h"
 #include "store/values.h"
 
@@ -21,17 +20,16 @@
 
 /* A directory whose entries are still to be looked at. */
 struct waiting {
-	struct lp_list_node node;
+	struct waiting *next;
 	struct lp_ino ino;
 	char path[];
 };
 
-LP_LIST_DEFINE(waiting_list, struct waiting, node);
-
 struct walk {
 	struct lp_salvage *salvage;
 	struct lp_salvage_walker *walker;
-	struct waiting_list waiting;
+	struct waiting *first;
+	struct waiting *last; /* unless there is none */
 };
 
 /* --- What was told ---------------------------------------------------------------------------- */
@@ -128,7 +126,11 @@ static int wait_for_entries(struct walk *walk, struct lp_ino ino, const char *pa
 		return -ENOMEM;
 	*waiting = (struct waiting){.ino = ino};
 	memcpy(waiting->path, path, len);
-	waiting_list_push_back(&walk->waiting, waiting);
+	if (walk->first == NULL)
+		walk->first = waiting;
+	else
+		walk->last->next = waiting;
+	walk->last = waiting;
 	return 0;
 }
 
@@ -207,9 +209,10 @@ static int tell_entries(struct walk *walk, const struct waiting *dir)
 static int tell_waiting(struct walk *walk)
 {
 	int err = 0;
-	while (err == 0 && !waiting_list_is_empty(&walk->waiting)) {
-		struct waiting *dir = waiting_list_pop_front(&walk->waiting);
+	while (err == 0 && walk->first != NULL) {
+		struct waiting *dir = walk->first;
 		err = tell_entries(walk, dir);
+		walk->first = dir->next;
 		free(dir);
 	}
 	return err;
@@ -358,14 +361,16 @@ static int tell_the_rest(struct walk *walk)
 int lp_salvage_walk(struct lp_salvage *salvage, struct lp_salvage_walker *walker)
 {
 	struct walk walk = {.salvage = salvage, .walker = walker};
-	waiting_list_init(&walk.waiting);
 	int err = tell(&walk, (struct lp_ino){ROOT_INO}, LP_SALVAGE_OBJECTS, LP_INODE_TYPE_DIR,
 		       false);
 	if (err == 0)
 		err = tell_waiting(&walk);
 	if (err == 0)
 		err = tell_the_rest(&walk);
-	while (!waiting_list_is_empty(&walk.waiting))
-		free(waiting_list_pop_front(&walk.waiting));
+	while (walk.first != NULL) {
+		struct waiting *dir = walk.first;
+		walk.first = dir->next;
+		free(dir);
+	}
 	return err;
 }

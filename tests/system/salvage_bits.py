@@ -234,11 +234,11 @@ def check(row, image_path, work, truth):
         byte = file.read(1)[0]
         file.seek(offset)
         file.write(bytes([byte ^ 0x10]))
-    before = damaged.read_bytes()
+    before = damaged.stat().st_mtime_ns
     salvaged = salvage(f"{name}: a bit", damaged, directory, truth)
     first = run(BIN / "lapis", "fsck", damaged)
     degraded = serve(f"{name}: --degraded", damaged, directory, truth, "--degraded", "on")
-    if damaged.read_bytes() != before:
+    if damaged.stat().st_mtime_ns != before:
         say(f"{name}: salvage, fsck or --degraded has written to the device")
     copy(damaged, again)
     started = serve(f"{name}: lapisd", again, directory, truth)
