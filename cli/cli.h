@@ -30,6 +30,7 @@ struct lpi_cli_command {
 extern const struct lpi_cli_command lpi_cli_mkfs;
 extern const struct lpi_cli_command lpi_cli_info;
 extern const struct lpi_cli_command lpi_cli_fsck;
+extern const struct lpi_cli_command lpi_cli_salvage;
 extern const struct lpi_cli_command lpi_cli_grow;
 extern const struct lpi_cli_command lpi_cli_store_bench;
 extern const struct lpi_cli_command lpi_cli_umount;

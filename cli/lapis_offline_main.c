@@ -7,8 +7,9 @@
 #include "base/stdfds.h"
 #include "cli/cli.h"
 
-static const struct lpi_cli_command *const commands[] = {
-	&lpi_cli_mkfs, &lpi_cli_info, &lpi_cli_fsck, &lpi_cli_grow, &lpi_cli_store_bench};
+static const struct lpi_cli_command *const commands[] = {&lpi_cli_mkfs, &lpi_cli_info,
+							 &lpi_cli_fsck, &lpi_cli_salvage,
+							 &lpi_cli_grow, &lpi_cli_store_bench};
 
 int main(int argc, char **argv)
 {

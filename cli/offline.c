@@ -11,6 +11,7 @@ const struct lpi_offline_command lpi_offline_commands[] = {
 	{"mkfs", "Make a store on a block device or an image file"},
 	{"info", "Show what store is on a device"},
 	{"fsck", "Check a store, and repair what can be without loss"},
+	{"salvage", "Take out of a damaged store all that verifies"},
 	{"grow", "Let a store use all of a device that became larger"},
 	{"store-bench", "Measure one shard's store, without a daemon"},
 };

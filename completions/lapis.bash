@@ -66,7 +66,7 @@ _lapis()
 		;;
 	esac
 	case $command in
-	mkfs | info | fsck | grow | store-bench | umount)
+	mkfs | info | fsck | salvage | grow | store-bench | umount)
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		return
 		;;

@@ -25,7 +25,8 @@ static const enum lp_option path_options[LP_MKFS_DEVICES] = {
 
 static int open_device(struct lp_service *service, int device, const char *path, char *why)
 {
-	const struct lp_bdev_open_options options = {.exclusive = true};
+	const struct lp_bdev_open_options options = {.exclusive = true,
+						     .read_only = lpi_service_is_degraded(service)};
 	int err = -EBUSY;
 	for (unsigned i = 0; i < BUSY_TRIES && err == -EBUSY; i++) {
 		if (i > 0)
@@ -102,13 +103,14 @@ int lpi_service_open_devices(struct lp_service *service, char *why)
 {
 	const char *path = lp_config_text(&service->config, LP_OPT_DEVICE);
 	struct lp_label_why label_why = {.text = ""};
-	struct lp_devices_options options = {.read_only = false};
+	bool read_only = lpi_service_is_degraded(service);
+	struct lp_devices_options options = {.read_only = read_only};
 	struct lp_disk_label label;
 	char found[LP_MKFS_DEVICES][sizeof(label.db_path)];
 	int err = open_device(service, LP_MKFS_DATA, path, why);
 	if (err < 0)
 		return err;
-	err = lp_label_read(service->bdev[LP_MKFS_DATA], true, &label, &label_why);
+	err = lp_label_read(service->bdev[LP_MKFS_DATA], !read_only, &label, &label_why);
 	if (err < 0)
 		return explain_label(path, err, &label_why, why);
 	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++) {

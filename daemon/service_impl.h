@@ -173,6 +173,13 @@ static inline bool lpi_service_has_devices(const struct lp_service *service)
 	return !service->is_mem && !service->is_file;
 }
 
+/* Shards that do not open keep the others from nothing, and nothing is written. */
+static inline bool lpi_service_is_degraded(const struct lp_service *service)
+{
+	return lp_config_number(&service->config, LP_OPT_DEGRADED) != 0 &&
+	       lp_config_number(&service->config, LP_OPT_STORE) == LPI_STORE_BLOCK;
+}
+
 static inline const char *lpi_service_store_kind(const struct lp_service *service)
 {
 	if (service->is_file)

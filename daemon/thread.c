@@ -15,6 +15,9 @@
 #include "daemon/service_impl.h"
 
 /* Registered files: a device for each shard. */
+#define DAMAGED_ADVICE                                                                             \
+	" (lapis fsck says more, lapis salvage takes out what is whole, --degraded on serves "     \
+	"the other shards read-only)"
 #define FILES_PER_SHARD 4u
 /* Of the files that the process may have: for what is no connection. */
 #define FILES_KEPT UINT64_C(256)
@@ -221,6 +224,19 @@ static int open_mem(struct lpi_shard *shard, const struct lp_store_options *opti
 	return err < 0 ? err : lp_store_open_mem(&own, &shard->store);
 }
 
+/* What is on it is refused; the others are served. */
+static int open_lost(struct lpi_shard *shard, const struct lp_store_options *options, int why,
+		     const char *reason)
+{
+	struct lp_store_health health;
+	int err = lp_store_open_lost(options, why, reason, &shard->store);
+	if (err < 0)
+		return err;
+	lp_store_read_health(shard->store, &health);
+	lpi_health_tell(shard->idx, &health);
+	return 0;
+}
+
 static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 {
 	struct lp_service *service = thread->service;
@@ -239,6 +255,7 @@ static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 			(enum lp_deferred_store)lp_config_number(config, LP_OPT_DEFERRED_STORE),
 		.write_path = (enum lp_write_path)lp_config_number(config, LP_OPT_WRITE_PATH),
 		.hold_ns = lp_config_text(config, LP_OPT_MOUNT) == NULL ? 0 : HOLD_NS,
+		.read_only = lpi_service_is_degraded(service),
 		.events = &shard->store_events};
 	shard->store_events.health = store_tells;
 	const struct lp_store_file_options file = {.dir = &service->file_dir};
@@ -253,9 +270,11 @@ static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 		return 0;
 	const struct lp_corruption *found = lp_corruption_find(0);
 	bool is_corrupt = (err == -EBADMSG || err == -EUCLEAN) && found != NULL;
-	return lpi_refuse(thread->why, err, "shard %u cannot be opened: %s%s", shard->idx,
-			  is_corrupt ? found->what : lp_strerror(err),
-			  is_corrupt && !service->is_file ? " (see lapis fsck)" : "");
+	const char *reason = is_corrupt ? found->what : lp_strerror(err);
+	if (is_corrupt && options.read_only)
+		return open_lost(shard, &options, err, reason);
+	return lpi_refuse(thread->why, err, "shard %u cannot be opened: %s%s", shard->idx, reason,
+			  is_corrupt && !service->is_file ? DAMAGED_ADVICE : "");
 }
 
 static int open_shard(struct lpi_thread *thread, struct lpi_shard *shard)
@@ -269,6 +288,7 @@ static int open_shard(struct lpi_thread *thread, struct lpi_shard *shard)
 		.bufs = thread->bufs,
 		.shard_idx = shard->idx,
 		.shard_cnt = thread->service->shard_cnt,
+		.read_only = lpi_service_is_degraded(thread->service),
 		.seed = (uint64_t)lp_clock_wall_ns(lp_reactor_clock(thread->reactor)) + shard->idx};
 	err = lp_ns_open(&options, &shard->ns);
 	if (err < 0)

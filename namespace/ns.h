@@ -425,6 +425,7 @@ struct lp_ns_options {
 	uint32_t ops_max;     /* 0: LP_NS_OPS_MAX */
 	uint64_t cache_bytes; /* of directories and paths; 0: 1 MiB */
 	uint64_t seed;        /* of what is random */
+	bool read_only;       /* the stores are, or are lost: what a crash left is not ended */
 };
 
 /* On the reactor's thread, for each shard; then lp_ns_start() on each, when all have been opened

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens before a shard serves, in this order:
+/* What happens before a shard serves, in this order (of a store that is read-only: nothing but the
+ * last):
  *
  *   ROOT       shard 0 makes the root of a store that has no inode yet
  *   RESOLVE    each prepared change of this shard: its coordinator is asked for the decision
@@ -393,6 +394,10 @@ static void looked_for_root(struct lpi_start *start)
 
 void lpi_start_run(struct lpi_start *start)
 {
+	if (start->ns->options.read_only) {
+		arrive(start, 0, ended);
+		return;
+	}
 	if (start->ns->options.shard_idx != 0) {
 		resolve(start);
 		return;

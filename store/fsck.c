@@ -46,7 +46,10 @@ static int open_shard(struct lpi_fsck *fsck, uint32_t idx)
 	const struct lpi_fsck_at at = {.kind = LP_FSCK_SHARD, .shard = shard};
 	uint64_t before = lp_corruption_count();
 	*shard = (struct lpi_fsck_shard){.fsck = fsck, .idx = idx};
-	int err = lp_shard_open(&of_shard, &shard->shard);
+	int err = lpi_fsck_mend(shard);
+	if (err < 0)
+		return err;
+	err = lp_shard_open(&of_shard, &shard->shard);
 	if (err == -ENOMEM)
 		return err;
 	if (err < 0) {

@@ -33,6 +33,7 @@
 enum lp_fsck_kind {
 	LP_FSCK_LABEL_COPY,  /* one copy of a device's label is damaged or older */
 	LP_FSCK_CHUNK_SLOT,  /* one slot of a chunk table is */
+	LP_FSCK_BIT,         /* one bit has flipped in an index's file, its journal, or the log */
 	LP_FSCK_SHARD,       /* a shard does not open: nothing of it could be checked */
 	LP_FSCK_INDEX,       /* a part of an index cannot be read */
 	LP_FSCK_KEY,         /* not a key of ours */

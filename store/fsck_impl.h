@@ -4,6 +4,7 @@
  *   fsck.c         opens, runs the phases below, closes
  *   fsck_report.c  findings, and the path of an inode
  *   fsck_disk.c    copies of labels and chunk tables
+ *   fsck_mend.c    bits that flipped in what a shard must have to be opened
  *   fsck_look.c    where records and used space come from
  *   fsck_cursor.c  records of one space of an index, parsed
  *   fsck_walk.c    phase 1, per shard: all records, inode by inode
@@ -89,6 +90,9 @@ const char *lpi_fsck_last_corruption(void);
 /* Before anything is opened: the raw copies. Opening mends them unless it is read-only. */
 int lpi_fsck_labels(struct lpi_fsck *fsck) LP_MUST_CHECK;
 int lpi_fsck_tables(struct lpi_fsck *fsck) LP_MUST_CHECK;
+
+/* Before a shard is opened: bits that flipped in what must be right for that (fsck_mend.c). */
+int lpi_fsck_mend(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
 
 /* --- What is looked at: a shard that nobody else has open, or a view of one (fsck_look.c) ------
  */

@@ -521,6 +521,10 @@ int lp_store_open(const struct lp_store_options *options,
  * for good, which is all the space there is: who writes from the same buffers gives them away. */
 int lp_store_open_mem(const struct lp_store_options *options,
 		      struct lp_store **ret_store) LP_MUST_CHECK;
+/* In place of a shard that lp_store_open() refused with `why`: all that is asked of it is -EIO, and
+ * its health says the reason, one line. Only reactor and shard_idx are looked at. */
+int lp_store_open_lost(const struct lp_store_options *options, int why, const char *reason,
+		       struct lp_store **ret_store) LP_MUST_CHECK;
 /* No operation may be under way. With abandon, or after an error, nothing more is written. The
  * store is gone in any case; the result says whether all of it is durable. Accepts NULL. */
 int lp_store_close(struct lp_store *store, bool abandon) LP_MUST_CHECK;

@@ -72,7 +72,7 @@ expect 2 'at least one byte' omap rm b/k name ''
 expect 2 'is neither score nor dump' alloc x
 expect 2 'which is the directory here' sync nowhere neither
 for command in mb rb bucket ls put get cat rm cp mv stat chattr chown chmod du xattr omap sync status stats top slow explain \
-	config alloc heap scrub bench mkfs info fsck grow store-bench; do
+	config alloc heap scrub bench mkfs info fsck salvage grow store-bench; do
 	expect 0 "^usage: lapis $command" $command --help
 done
 

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One bit that flipped in the meta part of a frame of a log: found by the frame's crc, and by its
+ * place behind the frame before it, whose crc it names. For `lapis salvage` and `lapis fsck`.
+ *
+ * Threads: any, one per log. Blocking: lp_log_mend(). Nothing is written. Errors: -ENOMEM, and what
+ * the device says.
+ */
+#ifndef LP_STORE_LOG_MEND_H
+#define LP_STORE_LOG_MEND_H
+
+#include "store/bdev.h"
+#include "store/log_format.h"
+#include "store/mend.h"
+
+/* frame: room_blocks of what stands at ring_block. The bit after whose flip it is the frame with
+ * that number and chain; it has flipped then. LP_MEND_NONE: no single one. */
+uint64_t lp_log_mend_frame(uint8_t *frame, uint64_t room_blocks,
+			   const struct lp_log_identity *identity, uint64_t ring_block,
+			   const struct lp_log_head *want);
+
+/* Tells of each such bit in the frames from the start of the log on. */
+int lp_log_mend(struct lp_bdev *bdev, struct lp_extent area, uint32_t shard_idx,
+		struct lp_mender *mender) LP_MUST_CHECK;
+
+#endif
