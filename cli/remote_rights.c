@@ -17,6 +17,7 @@
 #define SET_ID_BITS 06000u
 #define IN_GROUP_X  00010u
 #define NOBODY      UINT32_MAX /* no owner has this number */
+#define ENTRY_BYTES 65536u     /* of the list of users or groups */
 
 struct wanted {
 	struct lpi_tasks jobs;
@@ -127,7 +128,10 @@ static int parse_number(const char *text, uint32_t *ret_id)
 
 static int parse_user(const char *text, uint32_t *ret_id)
 {
-	const struct passwd *found = getpwnam(text);
+	char entry[ENTRY_BYTES];
+	struct passwd user;
+	struct passwd *found = NULL;
+	(void)getpwnam_r(text, &user, entry, sizeof(entry), &found); /* found says it */
 	if (found == NULL)
 		return parse_number(text, ret_id);
 	*ret_id = found->pw_uid;
@@ -136,7 +140,10 @@ static int parse_user(const char *text, uint32_t *ret_id)
 
 static int parse_group(const char *text, uint32_t *ret_id)
 {
-	const struct group *found = getgrnam(text);
+	char entry[ENTRY_BYTES];
+	struct group group;
+	struct group *found = NULL;
+	(void)getgrnam_r(text, &group, entry, sizeof(entry), &found); /* found says it */
 	if (found == NULL)
 		return parse_number(text, ret_id);
 	*ret_id = found->gr_gid;

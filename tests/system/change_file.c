@@ -47,11 +47,12 @@ EXPORT ssize_t lpi_read_chk(int fd, void *buf, size_t len, size_t room) __asm__(
 
 ssize_t lpi_read(int fd, void *buf, size_t len)
 {
-	static int reads;
-	const char *path = getenv("LP_CHANGE_FILE");
-	const char *at = getenv("LP_CHANGE_AT");
-	if (at != NULL && is_file(fd, path) && ++reads == atoi(at))
-		change(path, getenv("LP_CHANGE_HOW"));
+	static long reads;
+	const char *path = getenv("LP_CHANGE_FILE"); /* NOLINT(concurrency-mt-unsafe): no threads */
+	const char *at = getenv("LP_CHANGE_AT");     /* NOLINT(concurrency-mt-unsafe): as above */
+	const char *how = getenv("LP_CHANGE_HOW");   /* NOLINT(concurrency-mt-unsafe): as above */
+	if (at != NULL && how != NULL && is_file(fd, path) && ++reads == strtol(at, NULL, 10))
+		change(path, how);
 	return syscall(SYS_read, fd, buf, len);
 }
 
