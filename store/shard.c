@@ -28,10 +28,12 @@
 #define RESUMES_MAX            5u
 #define REREADS_MAX            5u /* a RESUME_NS apart */
 #define LEASE_RETRY_NS         LP_NS_PER_S
-#define LEASE_POLL_NS          (2 * LP_NS_PER_MS) /* while others are asked */
-#define LEASE_PATIENCE_NS      (30 * LP_NS_PER_S) /* a thread that hangs */
+/* While others are asked: twice as long each time. */
+#define LEASE_POLL_FIRST_NS (100 * LP_NS_PER_US)
+#define LEASE_POLL_NS       (2 * LP_NS_PER_MS)
+#define LEASE_PATIENCE_NS   (30 * LP_NS_PER_S) /* a thread that hangs */
 
-static void tell_space(struct lp_shard *shard, int result);
+static void tell_space(struct lp_shard *shard, int result, bool is_all);
 
 /* What did not work, and if it was a device what that said last. */
 static void set_reason(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
@@ -67,7 +69,7 @@ static void fail_shard(struct lp_shard *shard, int err, const char *what, struct
 	if (lp_commit_error(shard->commit) == 0)
 		lp_commit_abort(shard->commit);
 	lp_writeback_stop(shard->writeback);
-	tell_space(shard, -EIO);
+	tell_space(shard, -EIO, true);
 	if (shard->options.events != NULL)
 		shard->options.events->failed(shard->options.events, err, shard->reason);
 }
@@ -499,10 +501,16 @@ static void resume_done(struct lp_work *work)
 		lp_commit_wake_room(shard->commit);
 }
 
+static bool let_go(struct lp_shard *shard)
+{
+	bool has_any = shard->discards != NULL && lp_discards_give_way(shard->discards) > 0;
+	shard->gave_way = shard->gave_way || has_any;
+	return has_any;
+}
+
 void lpi_shard_let_go(struct lp_shard *shard)
 {
-	if (shard->discards != NULL && lp_discards_give_way(shard->discards) > 0)
-		shard->gave_way = true;
+	(void)let_go(shard); /* gave_way has it */
 }
 
 /* Chunks that hold nothing are the index's to lease (rule S5). */
@@ -575,19 +583,87 @@ static void kv_deliver(struct lp_reactor *to, struct lp_msg *msg)
 
 /* --- Space ------------------------------------------------------------------------------------ */
 
-static void tell_space(struct lp_shard *shard, int result)
+/* Each question has a number, and who needs space knows how many there had been when he began. One
+ * that was in vain answers all who had begun before it was put, also those who have not got so far
+ * as to look for space (rule S5). Else the writers of one file, who take their turns, would each
+ * ask anew.
+ *
+ * It holds while nothing moves. What is free must not have been on its way from one shard to
+ * another when these were asked: it would have been found nowhere. So it counts only if everybody
+ * had nothing, and nothing was on its way (lpi_shard_is_handing_over()); and if not even the table
+ * has changed since just before the question. */
+
+static void question_put(struct lp_shard *shard)
 {
+	struct lpi_question *question = &shard->question;
+	question->nr++;
+	question->was_in_vain = false;
+	question->moves = lp_chunks_moves(shard->chunks);
+	question->evasions = lp_chunks_evasions(shard->chunks, shard->options.shard_idx);
+}
+
+static bool has_moved(const struct lp_shard *shard)
+{
+	return lp_chunks_moves(shard->chunks) != shard->question.moves;
+}
+
+/* Before those who wait are told. */
+static void question_answered(struct lp_shard *shard, bool is_vain)
+{
+	struct lpi_question *question = &shard->question;
+	uint64_t evasions = lp_chunks_evasions(shard->chunks, shard->options.shard_idx);
+	question->was_in_vain = is_vain && shard->error == 0 && !shard->closing &&
+				!shard->lease_is_asking && evasions == question->evasions &&
+				!has_moved(shard);
+}
+
+uint64_t lp_shard_questions(const struct lp_shard *shard)
+{
+	return shard->question.nr;
+}
+
+bool lpi_shard_is_handing_over(const struct lp_shard *shard)
+{
+	return shard->lend.gift_cnt > 0 || !lp_work_is_idle(&shard->lend.work) ||
+	       shard->reclaim.chunk_cnt > 0 ||
+	       (shard->return_cnt > 0 && !lp_work_is_idle(&shard->resume_work));
+}
+
+bool lpi_shard_is_taking_up(const struct lp_shard *shard)
+{
+	/* In this order: a helper takes a gift out of the one and has set the other before. */
+	return lp_chunks_gift_blocks(shard->chunks, shard->options.shard_idx) > 0 ||
+	       atomic_load(&shard->lease_holds);
+}
+
+bool lp_shard_has_no_space(struct lp_shard *shard, uint64_t begun)
+{
+	const struct lpi_question *question = &shard->question;
+	if (!question->was_in_vain || begun >= question->nr || has_moved(shard) ||
+	    lpi_shard_is_handing_over(shard) || shard->error != 0 || shard->closing)
+		return false;
+	return !let_go(shard);
+}
+
+/* All who wait; or only those whom the last question answers. */
+static void tell_space(struct lp_shard *shard, int result, bool is_all)
+{
+	struct lpi_space_waiters later;
 	struct lpi_space_waiters now;
 	struct lp_commit_waiter *waiter;
+	lpi_space_waiters_init(&later);
 	lpi_space_waiters_init(&now);
-	lpi_space_waiters_splice_back(&now, &shard->space_waiters);
+	while ((waiter = lpi_space_waiters_pop_front(&shard->space_waiters)) != NULL) {
+		bool is_now = is_all || waiter->begun < shard->question.nr;
+		lpi_space_waiters_push_back(is_now ? &now : &later, waiter);
+	}
+	lpi_space_waiters_splice_back(&shard->space_waiters, &later);
 	while ((waiter = lpi_space_waiters_pop_front(&now)) != NULL)
 		waiter->told(waiter, result);
 }
 
-static void lease_run(struct lp_work *work)
+static void find_space(struct lp_shard *shard)
 {
-	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
 	/* What files lack of their reserve comes first (rule L8). */
 	lp_blockfs_settle(shard->files);
 	/* Before it is tried: whoever answers has returned what he could. */
@@ -606,13 +682,39 @@ static void lease_run(struct lp_work *work)
 	shard->lease_is_asking = lp_chunks_ask(shard->chunks, shard->options.shard_idx);
 }
 
+static void lease_run(struct lp_work *work)
+{
+	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
+	atomic_store(&shard->lease_holds, true);
+	find_space(shard);
+	if (shard->lease_result < 0)
+		atomic_store(&shard->lease_holds, false);
+}
+
 static void lease(struct lp_shard *shard);
+
+static void poll_later(struct lp_shard *shard)
+{
+	lp_timer_start(shard->options.reactor, &shard->lease_timer,
+		       lp_reactor_now_ns(shard->options.reactor) + shard->lease_poll_ns);
+	shard->lease_poll_ns = LP_MIN(2 * shard->lease_poll_ns, LEASE_POLL_NS);
+}
+
+/* A helper would find nothing now, and they have not all answered. */
+static bool must_wait(const struct lp_shard *shard)
+{
+	uint32_t self_idx = shard->options.shard_idx;
+	return lp_work_is_idle(&shard->lease_work) && shard->lease_has_asked &&
+	       lp_chunks_is_asking(shard->chunks, self_idx) &&
+	       lp_chunks_gift_blocks(shard->chunks, self_idx) == 0 &&
+	       lp_chunks_for_objects_cnt(shard->chunks) == 0 &&
+	       lp_reactor_now_ns(shard->options.reactor) < shard->lease_end_ns;
+}
 
 /* There is none; but others may have what they do not need (rule S5). Those who wait go on waiting
  * until they have all answered. */
 static bool may_lease_yet(struct lp_shard *shard)
 {
-	uint64_t now_ns = lp_reactor_now_ns(shard->options.reactor);
 	if (shard->closing || shard->error != 0 ||
 	    lpi_space_waiters_is_empty(&shard->space_waiters))
 		return false;
@@ -620,19 +722,23 @@ static bool may_lease_yet(struct lp_shard *shard)
 		lease(shard);
 		return true;
 	}
-	if (!shard->lease_is_asking || now_ns >= shard->lease_end_ns)
+	if (!shard->lease_is_asking ||
+	    lp_reactor_now_ns(shard->options.reactor) >= shard->lease_end_ns)
 		return false;
-	lp_timer_start(shard->options.reactor, &shard->lease_timer, now_ns + LEASE_POLL_NS);
+	poll_later(shard);
 	return true;
 }
 
 /* The chunk that was leased, or what was given instead. */
 static int add_space(struct lp_shard *shard)
 {
-	if (lpi_lend_take_up(shard))
-		return 0;
-	shard->lease_hint = shard->lease_chunk + 1;
-	return lp_space_chunk_add(shard->space, shard->lease_chunk);
+	int err = 0;
+	if (!lpi_lend_take_up(shard)) {
+		shard->lease_hint = shard->lease_chunk + 1;
+		err = lp_space_chunk_add(shard->space, shard->lease_chunk);
+	}
+	atomic_store(&shard->lease_holds, false);
+	return err;
 }
 
 static void lease_done(struct lp_work *work)
@@ -641,6 +747,7 @@ static void lease_done(struct lp_work *work)
 	int err = shard->lease_result;
 	if (err == -ENOSPC && may_lease_yet(shard))
 		return;
+	bool has_asked = shard->lease_has_asked;
 	shard->lease_has_asked = false;
 	if (err == 0)
 		err = add_space(shard);
@@ -651,7 +758,12 @@ static void lease_done(struct lp_work *work)
 	/* No chunk is to be had, but what waited for a discard is free since they asked. */
 	bool is_vain = err < 0 && !shard->gave_way;
 	shard->gave_way = false;
-	tell_space(shard, shard->error != 0 ? -EIO : is_vain ? err : 0);
+	if (has_asked)
+		question_answered(shard, is_vain);
+	bool is_all = !is_vain || shard->error != 0 || shard->closing;
+	tell_space(shard, shard->error != 0 ? -EIO : is_vain ? err : 0, is_all);
+	if (!lpi_space_waiters_is_empty(&shard->space_waiters))
+		lease(shard); /* for those who began after the question */
 	if (err == 0)
 		want_chunk(shard);
 	else if (shard->error == 0 && !shard->closing)
@@ -664,8 +776,12 @@ static void lease(struct lp_shard *shard)
 	if (!lp_work_is_idle(&shard->lease_work) || shard->closing || shard->error != 0)
 		return;
 	shard->lease_may_ask = !lpi_space_waiters_is_empty(&shard->space_waiters);
-	if (!shard->lease_has_asked)
+	if (!shard->lease_has_asked) {
 		shard->lease_end_ns = lp_reactor_now_ns(shard->options.reactor) + LEASE_PATIENCE_NS;
+		shard->lease_poll_ns = LEASE_POLL_FIRST_NS;
+	}
+	if (!shard->lease_has_asked && shard->lease_may_ask)
+		question_put(shard);
 	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->lease_work);
 }
 
@@ -698,6 +814,8 @@ static void lease_fire(struct lp_timer *timer)
 	shard->lease_exhausted = false;
 	if (lpi_space_waiters_is_empty(&shard->space_waiters))
 		want_chunk(shard);
+	else if (must_wait(shard))
+		poll_later(shard);
 	else
 		lease(shard);
 }
@@ -896,7 +1014,7 @@ void lpi_shard_stop_timers(struct lp_shard *shard)
 		lp_discards_stop(shard->discards);
 	lpi_reclaim_stop(shard);
 	lpi_lend_stop(shard);
-	tell_space(shard, -EIO);
+	tell_space(shard, -EIO, true);
 }
 
 int lp_shard_error(const struct lp_shard *shard)
