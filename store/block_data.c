@@ -384,6 +384,8 @@ static int take_range(struct lpi_txn *txn)
 		return 0;
 	}
 	untake_range(txn);
+	/* What it has just given back itself is nothing to hope for. */
+	lpi_hope_tries(&txn->hope, txn->block);
 	return -ENOSPC;
 }
 
