@@ -645,6 +645,11 @@ static void test_on_its_way(void **state)
 	wait_space(&pair, 0, &told);
 	await(&pair, &told);
 	assert_true(lp_shard_has_no_space(first, begun));
+	/* A chunk is out of its space, and the table has it not yet. */
+	first->reclaim.chunk_cnt = 1;
+	assert_false(lp_shard_has_no_space(first, begun));
+	first->reclaim.chunk_cnt = 0;
+	assert_true(lp_shard_has_no_space(first, begun));
 	/* Asked for nobody: the second gives, and nobody has taken it up yet. */
 	(void)free_holes(&pair, 1, mine, 1);
 	assert_true(lp_chunks_ask(chunks, 0));
