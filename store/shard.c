@@ -27,13 +27,6 @@
 #define REFUSED_NS             (10 * LP_NS_PER_MS)
 #define RESUMES_MAX            5u
 #define REREADS_MAX            5u /* a RESUME_NS apart */
-#define LEASE_RETRY_NS         LP_NS_PER_S
-/* While others are asked: twice as long each time. */
-#define LEASE_POLL_FIRST_NS (100 * LP_NS_PER_US)
-#define LEASE_POLL_NS       (2 * LP_NS_PER_MS)
-#define LEASE_PATIENCE_NS   (30 * LP_NS_PER_S) /* a thread that hangs */
-
-static void tell_space(struct lp_shard *shard, int result, bool is_all);
 
 /* What did not work, and if it was a device what that said last. */
 static void set_reason(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
@@ -58,7 +51,7 @@ static void set_reason(struct lp_shard *shard, int err, const char *what, struct
 }
 
 /* Rule L7. bdev: where it failed; NULL: it was no device. */
-static void fail_shard(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
+void lpi_shard_fail(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
 {
 	LP_ASSERT(err < 0); /* else it would not have failed, and be told again */
 	if (shard->error != 0)
@@ -69,7 +62,7 @@ static void fail_shard(struct lp_shard *shard, int err, const char *what, struct
 	if (lp_commit_error(shard->commit) == 0)
 		lp_commit_abort(shard->commit);
 	lp_writeback_stop(shard->writeback);
-	tell_space(shard, -EIO, true);
+	lpi_lease_tell(shard, -EIO);
 	if (shard->options.events != NULL)
 		shard->options.events->failed(shard->options.events, err, shard->reason);
 }
@@ -81,7 +74,7 @@ static void fail_by_index(struct lp_shard *shard, int err)
 	(void)snprintf(what, sizeof(what), "the index cannot be written%s%s",
 		       shard->kv_reason[0] != 0 ? ": " : "", shard->kv_reason);
 	(void)pthread_mutex_unlock(&shard->kv_reason_lock);
-	fail_shard(shard, err, what, NULL);
+	lpi_shard_fail(shard, err, what, NULL);
 }
 
 /* --- Trimming and pressure -------------------------------------------------------------------- */
@@ -129,7 +122,7 @@ static void ask_again(struct lp_shard *shard, uint64_t pause_ns)
 static void reread_failed(struct lp_shard *shard)
 {
 	if (shard->is_door_closed && ++shard->reread_failures > REREADS_MAX)
-		fail_shard(shard, shard->reread_result, "the index cannot be read", NULL);
+		lpi_shard_fail(shard, shard->reread_result, "the index cannot be read", NULL);
 	else
 		ask_again(shard, RESUME_NS);
 }
@@ -225,8 +218,6 @@ static struct lp_shard *of_commit(struct lp_commit_events *events)
 	return LP_CONTAINER_OF(events, struct lp_shard, commit_events);
 }
 
-static void want_chunk(struct lp_shard *shard);
-
 /* A payload holds the buffer it came in, which may be much larger. */
 static bool is_short_of_bufs(const struct lp_shard *shard)
 {
@@ -259,7 +250,7 @@ static void on_durable(struct lp_commit_events *events, uint64_t seq,
 	lpi_shard_trim(shard);
 	relieve(shard);
 	if (change_cnt > 0)
-		want_chunk(shard);
+		lpi_lease_look(shard);
 }
 
 static void on_numbered(struct lp_commit_events *events, uint64_t from, uint64_t to)
@@ -291,11 +282,12 @@ static void on_failed(struct lp_commit_events *events, int err)
 {
 	struct lp_shard *shard = of_commit(events);
 	if (lp_log_error(shard->log) < 0)
-		fail_shard(shard, err, "the log cannot be written", lp_bdev_of(shard->log_chan));
+		lpi_shard_fail(shard, err, "the log cannot be written",
+			       lp_bdev_of(shard->log_chan));
 	else if (lp_kv_error(shard->kv) < 0)
 		fail_by_index(shard, err);
 	else
-		fail_shard(shard, err, "a commit was given up", NULL);
+		lpi_shard_fail(shard, err, "a commit was given up", NULL);
 }
 
 /* --- What write-back tells -------------------------------------------------------------------- */
@@ -371,7 +363,7 @@ static void writeback_full(struct lp_writeback_events *events)
 static void writeback_failed(struct lp_writeback_events *events, int err)
 {
 	struct lp_shard *shard = of_writeback(events);
-	fail_shard(shard, err, "deferred data cannot be written", lp_bdev_of(shard->data));
+	lpi_shard_fail(shard, err, "deferred data cannot be written", lp_bdev_of(shard->data));
 }
 
 /* --- What the index tells, from its own threads ----------------------------------------------- */
@@ -501,16 +493,11 @@ static void resume_done(struct lp_work *work)
 		lp_commit_wake_room(shard->commit);
 }
 
-static bool let_go(struct lp_shard *shard)
+bool lpi_shard_let_go(struct lp_shard *shard)
 {
 	bool has_any = shard->discards != NULL && lp_discards_give_way(shard->discards) > 0;
 	shard->gave_way = shard->gave_way || has_any;
 	return has_any;
-}
-
-void lpi_shard_let_go(struct lp_shard *shard)
-{
-	(void)let_go(shard); /* gave_way has it */
 }
 
 /* Chunks that hold nothing are the index's to lease (rule S5). */
@@ -581,262 +568,7 @@ static void kv_deliver(struct lp_reactor *to, struct lp_msg *msg)
 		lpi_shard_take_up_kv_news(shard);
 }
 
-/* --- Space ------------------------------------------------------------------------------------ */
-
-/* Each question has a number, and who needs space knows how many there had been when he began. One
- * that was in vain answers all who had begun before it was put, also those who have not got so far
- * as to look for space (rule S5). Else the writers of one file, who take their turns, would each
- * ask anew.
- *
- * It holds while nothing moves. What is free must not have been on its way from one shard to
- * another when these were asked: it would have been found nowhere. So it counts only if everybody
- * had nothing, and nothing was on its way (lpi_shard_is_handing_over()); and if not even the table
- * has changed since just before the question. */
-
-static void question_put(struct lp_shard *shard)
-{
-	struct lpi_question *question = &shard->question;
-	question->nr++;
-	question->was_in_vain = false;
-	question->moves = lp_chunks_moves(shard->chunks);
-	question->evasions = lp_chunks_evasions(shard->chunks, shard->options.shard_idx);
-}
-
-static bool has_moved(const struct lp_shard *shard)
-{
-	return lp_chunks_moves(shard->chunks) != shard->question.moves;
-}
-
-/* Before those who wait are told. */
-static void question_answered(struct lp_shard *shard, bool is_vain)
-{
-	struct lpi_question *question = &shard->question;
-	uint64_t evasions = lp_chunks_evasions(shard->chunks, shard->options.shard_idx);
-	question->was_in_vain = is_vain && shard->error == 0 && !shard->closing &&
-				!shard->lease_is_asking && evasions == question->evasions &&
-				!has_moved(shard);
-}
-
-uint64_t lp_shard_questions(const struct lp_shard *shard)
-{
-	return shard->question.nr;
-}
-
-bool lpi_shard_is_handing_over(const struct lp_shard *shard)
-{
-	return shard->lend.gift_cnt > 0 || !lp_work_is_idle(&shard->lend.work) ||
-	       shard->reclaim.chunk_cnt > 0 ||
-	       (shard->return_cnt > 0 && !lp_work_is_idle(&shard->resume_work));
-}
-
-bool lpi_shard_is_taking_up(const struct lp_shard *shard)
-{
-	/* In this order: a helper takes a gift out of the one and has set the other before. */
-	return lp_chunks_gift_blocks(shard->chunks, shard->options.shard_idx) > 0 ||
-	       atomic_load(&shard->lease_holds);
-}
-
-bool lp_shard_has_no_space(struct lp_shard *shard, uint64_t begun)
-{
-	const struct lpi_question *question = &shard->question;
-	if (!question->was_in_vain || begun >= question->nr || has_moved(shard) ||
-	    lpi_shard_is_handing_over(shard) || shard->error != 0 || shard->closing)
-		return false;
-	return !let_go(shard);
-}
-
-/* All who wait; or only those whom the last question answers. */
-static void tell_space(struct lp_shard *shard, int result, bool is_all)
-{
-	struct lpi_space_waiters later;
-	struct lpi_space_waiters now;
-	struct lp_commit_waiter *waiter;
-	lpi_space_waiters_init(&later);
-	lpi_space_waiters_init(&now);
-	while ((waiter = lpi_space_waiters_pop_front(&shard->space_waiters)) != NULL) {
-		bool is_now = is_all || waiter->begun < shard->question.nr;
-		lpi_space_waiters_push_back(is_now ? &now : &later, waiter);
-	}
-	lpi_space_waiters_splice_back(&shard->space_waiters, &later);
-	while ((waiter = lpi_space_waiters_pop_front(&now)) != NULL)
-		waiter->told(waiter, result);
-}
-
-static void find_space(struct lp_shard *shard)
-{
-	/* What files lack of their reserve comes first (rule L8). */
-	lp_blockfs_settle(shard->files);
-	/* Before it is tried: whoever answers has returned what he could. */
-	shard->lease_is_asking = shard->lease_has_asked &&
-				 lp_chunks_is_asking(shard->chunks, shard->options.shard_idx);
-	/* What others gave to this shard is as good as a chunk. */
-	shard->lease_result = lpi_lend_collect(shard) ? 0 : -ENOSPC;
-	if (shard->lease_result == 0)
-		return;
-	shard->lease_result =
-		lp_chunks_lease(shard->chunks, shard->options.shard_idx, LP_CHUNK_USE_OBJECTS,
-				shard->lease_hint, &shard->lease_chunk);
-	if (shard->lease_result != -ENOSPC || !shard->lease_may_ask || shard->lease_has_asked)
-		return;
-	shard->lease_has_asked = true;
-	shard->lease_is_asking = lp_chunks_ask(shard->chunks, shard->options.shard_idx);
-}
-
-static void lease_run(struct lp_work *work)
-{
-	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
-	atomic_store(&shard->lease_holds, true);
-	find_space(shard);
-	if (shard->lease_result < 0)
-		atomic_store(&shard->lease_holds, false);
-}
-
-static void lease(struct lp_shard *shard);
-
-static void poll_later(struct lp_shard *shard)
-{
-	lp_timer_start(shard->options.reactor, &shard->lease_timer,
-		       lp_reactor_now_ns(shard->options.reactor) + shard->lease_poll_ns);
-	shard->lease_poll_ns = LP_MIN(2 * shard->lease_poll_ns, LEASE_POLL_NS);
-}
-
-/* A helper would find nothing now, and they have not all answered. */
-static bool must_wait(const struct lp_shard *shard)
-{
-	uint32_t self_idx = shard->options.shard_idx;
-	return lp_work_is_idle(&shard->lease_work) && shard->lease_has_asked &&
-	       lp_chunks_is_asking(shard->chunks, self_idx) &&
-	       lp_chunks_gift_blocks(shard->chunks, self_idx) == 0 &&
-	       lp_chunks_for_objects_cnt(shard->chunks) == 0 &&
-	       lp_reactor_now_ns(shard->options.reactor) < shard->lease_end_ns;
-}
-
-/* There is none; but others may have what they do not need (rule S5). Those who wait go on waiting
- * until they have all answered. */
-static bool may_lease_yet(struct lp_shard *shard)
-{
-	if (shard->closing || shard->error != 0 ||
-	    lpi_space_waiters_is_empty(&shard->space_waiters))
-		return false;
-	if (!shard->lease_has_asked) { /* nobody waited when it was tried */
-		lease(shard);
-		return true;
-	}
-	if (!shard->lease_is_asking ||
-	    lp_reactor_now_ns(shard->options.reactor) >= shard->lease_end_ns)
-		return false;
-	poll_later(shard);
-	return true;
-}
-
-/* The chunk that was leased, or what was given instead. */
-static int add_space(struct lp_shard *shard)
-{
-	int err = 0;
-	if (!lpi_lend_take_up(shard)) {
-		shard->lease_hint = shard->lease_chunk + 1;
-		err = lp_space_chunk_add(shard->space, shard->lease_chunk);
-	}
-	atomic_store(&shard->lease_holds, false);
-	return err;
-}
-
-static void lease_done(struct lp_work *work)
-{
-	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
-	int err = shard->lease_result;
-	if (err == -ENOSPC && may_lease_yet(shard))
-		return;
-	bool has_asked = shard->lease_has_asked;
-	shard->lease_has_asked = false;
-	if (err == 0)
-		err = add_space(shard);
-	shard->lease_exhausted = err == -ENOSPC;
-	if (err < 0 && err != -ENOSPC)
-		fail_shard(shard, err, "the chunk table cannot be written",
-			   lp_bdev_of(shard->data));
-	/* No chunk is to be had, but what waited for a discard is free since they asked. */
-	bool is_vain = err < 0 && !shard->gave_way;
-	shard->gave_way = false;
-	if (has_asked)
-		question_answered(shard, is_vain);
-	bool is_all = !is_vain || shard->error != 0 || shard->closing;
-	tell_space(shard, shard->error != 0 ? -EIO : is_vain ? err : 0, is_all);
-	if (!lpi_space_waiters_is_empty(&shard->space_waiters))
-		lease(shard); /* for those who began after the question */
-	if (err == 0)
-		want_chunk(shard);
-	else if (shard->error == 0 && !shard->closing)
-		lp_timer_start(shard->options.reactor, &shard->lease_timer,
-			       lp_reactor_now_ns(shard->options.reactor) + LEASE_RETRY_NS);
-}
-
-static void lease(struct lp_shard *shard)
-{
-	if (!lp_work_is_idle(&shard->lease_work) || shard->closing || shard->error != 0)
-		return;
-	shard->lease_may_ask = !lpi_space_waiters_is_empty(&shard->space_waiters);
-	if (!shard->lease_has_asked) {
-		shard->lease_end_ns = lp_reactor_now_ns(shard->options.reactor) + LEASE_PATIENCE_NS;
-		shard->lease_poll_ns = LEASE_POLL_FIRST_NS;
-	}
-	if (!shard->lease_has_asked && shard->lease_may_ask)
-		question_put(shard);
-	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->lease_work);
-}
-
-void lpi_shard_take_gifts(struct lp_shard *shard)
-{
-	if (lp_chunks_gift_blocks(shard->chunks, shard->options.shard_idx) > 0)
-		lease(shard);
-}
-
-/* Else it would take back what the other one is about to lease. */
-void lpi_shard_has_lent(struct lp_shard *shard)
-{
-	if (!lpi_space_waiters_is_empty(&shard->space_waiters) || shard->closing)
-		return;
-	shard->lease_exhausted = true;
-	lp_timer_start(shard->options.reactor, &shard->lease_timer,
-		       lp_reactor_now_ns(shard->options.reactor) + LEASE_RETRY_NS);
-}
-
-static void want_chunk(struct lp_shard *shard)
-{
-	/* On a full device it is asked for again now and then, not with each frame. */
-	if (lp_space_wants_chunk(shard->space) && !shard->lease_exhausted)
-		lease(shard);
-}
-
-static void lease_fire(struct lp_timer *timer)
-{
-	struct lp_shard *shard = LP_CONTAINER_OF(timer, struct lp_shard, lease_timer);
-	shard->lease_exhausted = false;
-	if (lpi_space_waiters_is_empty(&shard->space_waiters))
-		want_chunk(shard);
-	else if (must_wait(shard))
-		poll_later(shard);
-	else
-		lease(shard);
-}
-
-void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter)
-{
-	LP_ASSERT(!shard->options.read_only);
-	if (shard->error != 0) {
-		lp_commit_wait_room(shard->commit, waiter); /* which tells of the error, soon */
-		return;
-	}
-	lpi_space_waiters_push_back(&shard->space_waiters, waiter);
-	lpi_shard_let_go(shard);
-	lpi_lend_put_back(shard);
-	lease(shard);
-}
-
-uint64_t lp_shard_gift_blocks(const struct lp_shard *shard)
-{
-	return lp_chunks_gift_blocks(shard->chunks, shard->options.shard_idx);
-}
+/* --- What is waited for ----------------------------------------------------------------------- */
 
 uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard)
 {
@@ -945,7 +677,7 @@ void lp_shard_freed(struct lp_shard *shard, struct lp_extent extent)
 	int err = lp_pending_freed(shard->pending, lp_commit_seq(shard->commit), extent);
 	if (err < 0)
 		/* Half a change must not be committed. */
-		fail_shard(shard, err, "a block could not be freed", NULL);
+		lpi_shard_fail(shard, err, "a block could not be freed", NULL);
 }
 
 /* --- Birth ------------------------------------------------------------------------------------ */
@@ -971,11 +703,9 @@ void lpi_shard_init_running(struct lp_shard *shard)
 	shard->resume_timer.fire = resume_fire;
 	shard->resume_work = (struct lp_work){.run = resume_run, .done = resume_done};
 	shard->flush_work = (struct lp_work){.run = flush_run, .done = flush_done};
-	shard->lease_work = (struct lp_work){.run = lease_run, .done = lease_done};
-	shard->lease_timer.fire = lease_fire;
 	shard->flush_timer.fire = flush_fire;
 	(void)pthread_mutex_init(&shard->kv_reason_lock, NULL); /* cannot fail on Linux */
-	lpi_space_waiters_init(&shard->space_waiters);
+	lpi_lease_init(shard);
 	shard->bad.task.run = move_bad;
 	lpi_reclaim_init(shard);
 	lpi_lend_init(shard);
@@ -992,7 +722,7 @@ void lpi_shard_begin(struct lp_shard *shard)
 	lp_writeback_look(shard->writeback); /* what the opening could not write */
 	lpi_shard_trim(shard);
 	relieve(shard);
-	want_chunk(shard);
+	lpi_lease_look(shard);
 	lpi_lend_begin(shard);
 }
 
@@ -1014,7 +744,7 @@ void lpi_shard_stop_timers(struct lp_shard *shard)
 		lp_discards_stop(shard->discards);
 	lpi_reclaim_stop(shard);
 	lpi_lend_stop(shard);
-	tell_space(shard, -EIO, true);
+	lpi_lease_tell(shard, -EIO);
 }
 
 int lp_shard_error(const struct lp_shard *shard)

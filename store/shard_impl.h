@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What store/shard.c (running), shard_open.c (opening and closing), shard_replay.c (what the log
- * held), shard_reclaim.c (room for the index), shard_lend.c (chunks for others) and shard_bad.c
- * (blocks that cannot be written) share. */
+ * held), shard_lease.c (space for itself), shard_lend.c (space for others), shard_reclaim.c (room
+ * for the index) and shard_bad.c (blocks that cannot be written) share. */
 #ifndef LP_STORE_SHARD_IMPL_H
 #define LP_STORE_SHARD_IMPL_H
 
@@ -80,7 +80,7 @@ struct lpi_lend {
 };
 
 /* What the last question has told, and when it was put. */
-struct lpi_question {
+struct lpi_space_question {
 	uint64_t nr;       /* questions so far */
 	uint64_t moves;    /* lp_chunks_moves() of before it, */
 	uint64_t evasions; /* and lp_chunks_evasions() */
@@ -161,7 +161,7 @@ struct lp_shard {
 	uint64_t lease_end_ns;    /* their answers are not waited for any longer */
 	uint64_t lease_poll_ns;   /* until it is looked again whether they have */
 	_Atomic bool lease_holds; /* a chunk, or blocks, that the shard has not taken up yet */
-	struct lpi_question question;
+	struct lpi_space_question question;
 	bool gave_way; /* to those who wait for space: discards */
 	struct lp_timer lease_timer;
 	struct lpi_space_waiters space_waiters;
@@ -211,12 +211,16 @@ void lpi_shard_flush_index(struct lp_shard *shard);
 void lpi_shard_resume_later(struct lp_shard *shard);
 /* What the index told so far, taken up by the shard's thread. */
 void lpi_shard_take_up_kv_news(struct lp_shard *shard);
-/* Somebody lacks space: what waits for its discard is free, as far as none has begun. */
-void lpi_shard_let_go(struct lp_shard *shard);
+/* Somebody lacks space: what waits for its discard is free, as far as none has begun. Whether there
+ * was any; gave_way says so as well. */
+bool lpi_shard_let_go(struct lp_shard *shard);
 /* Chunks that hold nothing, `max` and LPI_SHARD_RETURNS at most, out of use now and to be returned
  * by a helper; so many blocks stay free. */
 uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint64_t keep_blocks, uint32_t max,
 				uint32_t *ret_chunks);
+/* What did not work is its reason; bdev: the device, if it was one. It goes on read-only (rule L7).
+ */
+void lpi_shard_fail(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev);
 /* Somebody else's blocks have become the shard's, or are about to: takes them up. */
 void lpi_shard_take_gifts(struct lp_shard *shard);
 /* It has given away what it does not need now, and leases nothing ahead for a while. */
@@ -228,6 +232,12 @@ bool lpi_shard_is_handing_over(const struct lp_shard *shard);
 bool lpi_shard_is_taking_up(const struct lp_shard *shard);
 /* Files, or other shards, lack what this one does not need. */
 bool lpi_shard_should_return(const struct lp_shard *shard);
+
+void lpi_lease_init(struct lp_shard *shard);
+/* Leases a chunk, if there is little space left. */
+void lpi_lease_look(struct lp_shard *shard);
+/* All who wait for space. */
+void lpi_lease_tell(struct lp_shard *shard, int result);
 
 void lpi_reclaim_init(struct lp_shard *shard);
 /* Returns chunks that hold nothing, if somebody lacks them. */
