@@ -409,16 +409,35 @@ static void submit_write(struct lpi_fuse_request *request, const struct lp_chang
 
 /* On a full store content is overwritten where it is, by way of the log, and a frame takes less
  * than a write may have. So what finds no space is tried once more in parts, each a change of its
- * own, smaller ones if need be: at is what has been written, left how much is tried at a time. */
+ * own, smaller ones if need be: at is what has been written, left how much is tried at a time. What
+ * was refused is never tried again as it was: that would take as long and end the same way. */
 
 static void write_part(struct lpi_fuse_request *request);
+
+static uint64_t part_length(const struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	uint64_t offset = in->offset + request->at;
+	return LP_MIN(request->left - offset % BLOCK_BYTES, in->size - request->at);
+}
+
+/* False: so little was refused that a part of it would be, too. */
+static bool make_smaller(struct lpi_fuse_request *request, uint64_t refused)
+{
+	if (refused <= LP_STORE_KEPT_MAX)
+		return false;
+	do
+		request->left /= PARTS;
+	while (part_length(request) >= refused);
+	LP_ASSERT(request->left >= LP_STORE_KEPT_MAX);
+	return true;
+}
 
 static void part_written(struct lpi_fuse_request *request)
 {
 	const struct fuse_write_in *in = &request->message.in.write;
 	int r = request->op.result;
-	if (r == -ENOSPC && request->left > LP_STORE_KEPT_MAX) {
-		request->left /= PARTS;
+	if (r == -ENOSPC && make_smaller(request, part_length(request))) {
 		write_part(request);
 		return;
 	}
@@ -441,7 +460,7 @@ static void write_part(struct lpi_fuse_request *request)
 	const struct fuse_write_in *in = &request->message.in.write;
 	struct lp_change write = {.type = LP_CHANGE_WRITE};
 	uint64_t offset = in->offset + request->at;
-	uint64_t length = LP_MIN(request->left - offset % BLOCK_BYTES, in->size - request->at);
+	uint64_t length = part_length(request);
 	uint64_t passed = offset / BLOCK_BYTES - in->offset / BLOCK_BYTES;
 	write.data.offset = offset;
 	write.data.length = length;
@@ -456,13 +475,13 @@ static void has_written(struct lpi_fuse_request *request)
 {
 	uint32_t size = request->message.in.write.size;
 	int r = request->op.result;
+	request->left = LP_FUSE_WRITE_MAX;
 	/* What is appended overwrites nothing. */
-	if (r == -ENOSPC && size > LP_STORE_KEPT_MAX &&
-	    lpi_fuse_write_offset(request) != LP_STORE_APPEND) {
+	if (r == -ENOSPC && lpi_fuse_write_offset(request) != LP_STORE_APPEND &&
+	    make_smaller(request, size)) {
 		if (!is_adopted(request))
 			sum_own(request); /* if it did not come so far */
 		request->is_impatient = true;
-		request->left = LP_FUSE_WRITE_MAX / PARTS;
 		write_part(request);
 	} else if (r < 0) {
 		fail_write(request, r);

@@ -417,13 +417,24 @@ static void end_source(struct lpi_fuse_request *request)
 	lpi_fuse_carry_end(channel);
 }
 
-/* On a full store less at a time may be possible, as with any write. */
+static uint64_t copy_length(const struct lpi_fuse_request *request)
+{
+	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
+	/* Not over a boundary of the grid more than a write may have pieces. */
+	uint64_t most = LP_FUSE_WRITE_MAX >> 2 * request->tries;
+	return LP_MIN(in->len, most - in->off_out % BLOCK_BYTES);
+}
+
+/* On a full store less at a time may be possible, as with any write. What was refused is never
+ * tried again as it was. */
 static void copy_written(struct lpi_fuse_request *request)
 {
 	int r = request->op.result;
 	end_source(request);
 	if (r == -ENOSPC && request->left > LP_STORE_KEPT_MAX) {
-		request->tries++;
+		do
+			request->tries++;
+		while (copy_length(request) >= request->left);
 		request->is_impatient = true;
 		copy_by_data(request);
 	} else if (r < 0) {
@@ -466,9 +477,7 @@ static void read_source(struct lpi_fuse_request *request)
 {
 	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
 	struct lp_ns_op *op = &request->source;
-	/* Not over a boundary of the grid more than a write may have pieces. */
-	uint64_t most = LP_FUSE_WRITE_MAX >> 2 * request->tries;
-	uint64_t length = LP_MIN(in->len, most - in->off_out % BLOCK_BYTES);
+	uint64_t length = copy_length(request);
 	memset(op, 0, sizeof(*op));
 	if (request->tries == 0)
 		lpi_fuse_take_budget(request, (uint32_t)length);

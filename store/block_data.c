@@ -384,6 +384,8 @@ static int take_range(struct lpi_txn *txn)
 		return 0;
 	}
 	untake_range(txn);
+	/* What it has just given back itself is nothing to hope for. */
+	lpi_hope_tries(&txn->hope, txn->block);
 	return -ENOSPC;
 }
 
@@ -437,7 +439,7 @@ static int take_all(struct lpi_txn *txn)
 
 /* Without space for a copy of what is overwritten, and for what moves with it, a write takes what
  * the file has (P6). */
-static int take_space(struct lpi_txn *txn)
+static int try_space(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
 	bool plays_full = txn->block->plays_full && lpi_edit_was_refused(edit);
@@ -450,10 +452,25 @@ static int take_space(struct lpi_txn *txn)
 		else if (kept != -ENOSPC)
 			return kept;
 	}
+	if (err == -ENOSPC)
+		lpi_edit_leave_places(edit);
+	return err;
+}
+
+/* Others are asked for space, unless they have been since the transaction began (rule S5). */
+static int take_space(struct lpi_txn *txn)
+{
+	int err = try_space(txn);
 	if (err != -ENOSPC)
 		return err;
-	lpi_edit_leave_places(edit);
-	return lpi_txn_wait_space(txn);
+	if (!lp_shard_has_no_space(txn->block->shard, txn->waiter.begun))
+		return lpi_txn_wait_space(txn);
+	if (lpi_edit_was_refused(&txn->edit)) {
+		err = try_space(txn);
+		if (err != -ENOSPC)
+			return err;
+	}
+	return lpi_txn_may_hope_for_space(txn) ? LPI_WAIT : -ENOSPC;
 }
 
 /* --- The direct path writes ------------------------------------------------------------------- */

@@ -170,7 +170,9 @@ struct job {
 	struct rig *rig;
 };
 
-static struct job jobs[BATCH];
+#define WRITERS 64u
+
+static struct job jobs[WRITERS];
 
 static void job_complete(struct lp_store_op *op)
 {
@@ -577,6 +579,92 @@ static void test_slow_device(void **state)
 	rig_fini(&rig);
 }
 
+/* --- Many writers of one file ------------------------------------------------------------------
+ */
+
+#define WRITE_BYTES (UINT64_C(16) * LP_BLOCK_BYTES)
+
+static uint64_t questions(const struct rig *rig)
+{
+	return lp_shard_questions(lpi_block_of(rig->hand.store)->shard);
+}
+
+/* All at once, each for itself, behind one another. */
+static void submit_writers(struct rig *rig, struct lp_ino ino, uint64_t *offset)
+{
+	for (uint32_t i = 0; i < WRITERS; i++, *offset += WRITE_BYTES) {
+		struct job *job = &jobs[i];
+		assert_true(lpi_pay_make(&job->pay, rig->hand.bufs, content(i), *offset,
+					 WRITE_BYTES, LP_BUF_MEDIUM));
+		job->changes[0] = lpi_write_change(ino, *offset, WRITE_BYTES, &job->pay);
+		submit(rig, job, 1);
+	}
+}
+
+static uint32_t wait_writers(struct rig *rig)
+{
+	uint32_t written = 0;
+	wait_jobs(rig, WRITERS);
+	for (uint32_t i = 0; i < WRITERS; i++) {
+		assert_true(jobs[i].op.result == 0 || jobs[i].op.result == -ENOSPC);
+		written += jobs[i].op.result == 0;
+	}
+	return written;
+}
+
+static uint32_t write_many(struct rig *rig, struct lp_ino ino, uint64_t *offset)
+{
+	submit_writers(rig, ino, offset);
+	return wait_writers(rig);
+}
+
+/* A removal that is on its way while they look for space, or was a moment before. */
+static uint32_t write_while_freeing(struct rig *rig, struct lp_ino ino, uint64_t *offset,
+				    uint32_t victim_idx)
+{
+	struct job *removal = calloc(1, sizeof(*removal));
+	assert_non_null(removal);
+	submit_remove(rig, removal, victim_idx);
+	submit_writers(rig, ino, offset);
+	uint32_t written = wait_writers(rig);
+	assert_true(removal->is_done);
+	lp_test_ok(removal->op.result);
+	free(removal);
+	return written;
+}
+
+/* Rule S5: who begins before the question is put is answered by it. So the writers of one file, who
+ * take their turns, are refused by one of them, or two. What is freed meanwhile they find. */
+static void test_many_writers_of_one(void **state)
+{
+	(void)state;
+	struct rig rig;
+	uint64_t offset = UINT64_C(1) << 30;
+	rig_init(&rig, KIND_LARGE, LP_ALLOC_HYBRID);
+	assert_true(fill(&rig) > 0);
+	const struct object *object = some_object(&rig);
+	while (write_many(&rig, object->ino, &offset) > 0)
+		;
+	uint64_t before = questions(&rig);
+	uint64_t from_ns = rig.clock.now_ns;
+	assert_int_equal(write_many(&rig, object->ino, &offset), 0);
+	assert_in_range(questions(&rig) - before, 1, 2);
+	assert_true(rig.clock.now_ns - from_ns < REFUSAL_NS);
+	/* Who begins later asks again. */
+	before = questions(&rig);
+	lp_test_err(-ENOSPC, lpi_hand_write(&rig.hand, object->ino, offset, pattern, WRITE_BYTES));
+	assert_int_equal(questions(&rig) - before, 1);
+	for (uint32_t i = 0, freed = 0; freed < 4; i++) {
+		if (!rig.objects[i].exists || &rig.objects[i] == object)
+			continue;
+		uint64_t room = rig.objects[i].size_bytes / WRITE_BYTES;
+		uint32_t written = write_while_freeing(&rig, object->ino, &offset, i);
+		assert_true(written >= LP_MIN(room, (uint64_t)WRITERS));
+		freed++;
+	}
+	rig_fini(&rig);
+}
+
 /* --- What was promised ------------------------------------------------------------------------ */
 
 #define RESERVE_ALL (16 * DEVICE_BYTES)
@@ -731,6 +819,7 @@ int main(void)
 		cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_numbers_far_apart),
 		cmocka_unit_test(test_slow_device),
+		cmocka_unit_test(test_many_writers_of_one),
 		cmocka_unit_test(test_promises),
 		cmocka_unit_test(test_stopped_index),
 	};

@@ -389,7 +389,8 @@ static void init(struct lpi_txn *txn, struct lpi_block *block, struct lp_store_o
 	txn->block = block;
 	txn->op = op;
 	lpi_begun_add(block, &txn->begun, &txn->sm, op);
-	txn->waiter = (struct lp_commit_waiter){.told = told};
+	txn->waiter =
+		(struct lp_commit_waiter){.told = told, .begun = lp_shard_questions(block->shard)};
 	txn->claims.granted = granted;
 	txn->claims.cnt = 0;
 	txn->claims.waiting_cnt = 0;

@@ -40,6 +40,7 @@ struct listener {
 	_Atomic int question; /* that is not answered; read and answered without the lock */
 	_Atomic uint64_t askers;
 	_Atomic uint64_t gift_blocks;
+	_Atomic uint64_t evasion_cnt;
 	struct gift *gifts; /* the newest first */
 };
 
@@ -65,6 +66,7 @@ struct lp_chunks {
 	struct listener listeners[LP_SHARDS_MAX];
 	_Atomic uint32_t free_cnt; /* a copy, for those who take no lock */
 	_Atomic bool is_split_up;  /* the last gift found no room */
+	_Atomic uint64_t move_cnt;
 };
 
 static void entry_get(const uint8_t *slot, uint32_t idx, struct lp_disk_chunk *ret_entry)
@@ -241,6 +243,8 @@ static int table_publish(struct lp_chunks *chunks)
 	int err = splits_put(chunks);
 	if (err < 0)
 		return err;
+	/* Before it: who reads the new number and then takes the lock finds what has moved. */
+	atomic_fetch_add(&chunks->move_cnt, 1);
 	for (uint32_t i = 0; i < SLOT_CNT && err == 0; i++)
 		err = slot_write(chunks, sequence, i);
 	if (err < 0) {
@@ -845,6 +849,9 @@ void lp_chunks_listen(struct lp_chunks *chunks, uint32_t shard_idx, void (*asked
 	table_lock(chunks);
 	chunks->listeners[shard_idx].asked = asked;
 	chunks->listeners[shard_idx].arg = arg;
+	atomic_fetch_add(&chunks->move_cnt, 1);
+	/* Before the question goes: who sees that it is answered sees this as well. */
+	lp_chunks_evade(chunks, shard_idx);
 	atomic_store(&chunks->listeners[shard_idx].question, QUESTION_NONE);
 	atomic_store(&chunks->listeners[shard_idx].askers, 0);
 	/* They are the shard's all the same: it finds them in the table when it is opened. */
@@ -911,6 +918,25 @@ bool lp_chunks_is_asking(const struct lp_chunks *chunks, uint32_t shard_idx)
 	return is_asking;
 }
 
+void lp_chunks_evade(struct lp_chunks *chunks, uint32_t shard_idx)
+{
+	LP_ASSERT(shard_idx < LP_SHARDS_MAX);
+	atomic_fetch_add(&chunks->listeners[shard_idx].evasion_cnt, 1);
+}
+
+uint64_t lp_chunks_evasions(const struct lp_chunks *chunks, uint32_t shard_idx)
+{
+	uint64_t cnt = 0;
+	for (uint32_t i = 0; i < LP_SHARDS_MAX; i++)
+		cnt += i == shard_idx ? 0 : atomic_load(&chunks->listeners[i].evasion_cnt);
+	return cnt;
+}
+
+uint64_t lp_chunks_moves(const struct lp_chunks *chunks)
+{
+	return atomic_load(&chunks->move_cnt);
+}
+
 static int grow_locked(struct lp_chunks *chunks, uint32_t chunk_cnt)
 {
 	uint32_t before = chunks->chunk_cnt;
@@ -944,6 +970,7 @@ int lp_chunks_grow(struct lp_chunks *chunks, const struct lp_disk_label *label)
 void lp_chunks_set_files_reserve(struct lp_chunks *chunks, uint32_t files_reserve_cnt)
 {
 	table_lock(chunks);
+	atomic_fetch_add(&chunks->move_cnt, 1);
 	chunks->files_reserve_cnt = files_reserve_cnt;
 	table_unlock(chunks);
 }

@@ -85,6 +85,14 @@ uint64_t lp_chunks_askers(struct lp_chunks *chunks, uint32_t shard_idx);
 bool lp_chunks_answer(struct lp_chunks *chunks, uint32_t shard_idx) LP_MUST_CHECK;
 /* Somebody else has not answered yet. Takes no lock. */
 bool lp_chunks_is_asking(const struct lp_chunks *chunks, uint32_t shard_idx);
+/* Before lp_chunks_answer(): that nothing was returned or given does not mean that there is
+ * nothing. A shard's thread, too: takes no lock. */
+void lp_chunks_evade(struct lp_chunks *chunks, uint32_t shard_idx);
+/* How often all others have done that, or have stopped to listen. Takes no lock. */
+uint64_t lp_chunks_evasions(const struct lp_chunks *chunks, uint32_t shard_idx);
+/* Whenever space may have changed hands this number has changed: chunks were leased or returned,
+ * blocks were given, the device grew, a shard began or ceased to listen. Takes no lock. */
+uint64_t lp_chunks_moves(const struct lp_chunks *chunks);
 
 /* --- Single blocks ---
  *

@@ -873,26 +873,70 @@ static void test_asked_since_the_look(void **state)
 	lp_bdev_close(bdev);
 }
 
+static bool has_moved(const struct lp_chunks *chunks, uint64_t *was)
+{
+	bool moved = lp_chunks_moves(chunks) != *was;
+	*was = lp_chunks_moves(chunks);
+	return moved;
+}
+
+/* Rule S5: whatever changes hands is counted, before it does; asking is not, nor what finds none.
+ * An evasion is for the others to hear of. */
+static void test_moves(void **state)
+{
+	(void)state;
+	struct lp_bdev *bdev = NULL;
+	struct lp_disk_label label = lpi_disk_tiny_label(BLOCKS, CHUNK_CNT);
+	struct neighbour neighbours[2] = {{0}};
+	uint64_t words[GIFT_WORDS];
+	uint32_t idx = 0;
+	lp_test_ok(lp_bdev_open_mem(BLOCKS * 4096, 4096, &bdev));
+	lp_test_ok(lp_chunks_format(bdev, &label));
+	struct lp_chunks *chunks = open_table(bdev, &label, 0);
+	uint64_t moves = lp_chunks_moves(chunks);
+	for (uint32_t i = 0; i < 2; i++) {
+		lp_chunks_listen(chunks, i, asked, &neighbours[i]);
+		assert_true(has_moved(chunks, &moves));
+	}
+	assert_int_equal(lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 3), 3);
+	assert_true(has_moved(chunks, &moves));
+	struct lp_chunk_blocks gift = part(words, 3, 1, 10, 20);
+	lp_test_ok(lp_chunks_give(chunks, 0, &gift, 1));
+	assert_true(has_moved(chunks, &moves));
+	assert_true(lp_chunks_ask(chunks, 0));
+	assert_true(look_and_answer(chunks, 1));
+	assert_false(has_moved(chunks, &moves));
+	while (lp_chunks_lease(chunks, 0, LP_CHUNK_USE_OBJECTS, 0, &idx) == 0)
+		assert_true(has_moved(chunks, &moves));
+	assert_false(has_moved(chunks, &moves));
+	lp_test_ok(lp_chunks_return(chunks, 0, LP_CHUNK_USE_OBJECTS, idx));
+	assert_true(has_moved(chunks, &moves));
+	lp_chunks_set_files_reserve(chunks, 1);
+	assert_true(has_moved(chunks, &moves));
+	uint64_t evasions = lp_chunks_evasions(chunks, 0);
+	uint64_t own = lp_chunks_evasions(chunks, 1);
+	lp_chunks_evade(chunks, 1);
+	assert_int_equal(lp_chunks_evasions(chunks, 0), evasions + 1);
+	assert_int_equal(lp_chunks_evasions(chunks, 1), own);
+	/* Nor does who ceases to listen say that he has nothing. */
+	lp_chunks_listen(chunks, 1, NULL, NULL);
+	assert_int_equal(lp_chunks_evasions(chunks, 0), evasions + 2);
+	lp_chunks_close(chunks);
+	lp_bdev_close(bdev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ways),
-		cmocka_unit_test(test_asking),
-		cmocka_unit_test(test_asked_since_the_look),
-		cmocka_unit_test(test_reserve),
-		cmocka_unit_test(test_rot),
-		cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_geometry_mismatch),
-		cmocka_unit_test(test_too_many_chunks),
-		cmocka_unit_test(test_grow),
-		cmocka_unit_test(test_gifts),
-		cmocka_unit_test(test_versions),
-		cmocka_unit_test(test_what_has_gone),
-		cmocka_unit_test(test_split_up),
-		cmocka_unit_test(test_failed_write),
-		cmocka_unit_test(test_cuts),
-		cmocka_unit_test(test_cut_repair),
-		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_moves),           cmocka_unit_test(test_ways),
+		cmocka_unit_test(test_asking),          cmocka_unit_test(test_asked_since_the_look),
+		cmocka_unit_test(test_reserve),         cmocka_unit_test(test_rot),
+		cmocka_unit_test(test_rules),           cmocka_unit_test(test_geometry_mismatch),
+		cmocka_unit_test(test_too_many_chunks), cmocka_unit_test(test_grow),
+		cmocka_unit_test(test_gifts),           cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_what_has_gone),   cmocka_unit_test(test_split_up),
+		cmocka_unit_test(test_failed_write),    cmocka_unit_test(test_cuts),
+		cmocka_unit_test(test_cut_repair),      cmocka_unit_test(test_threads),
 	};
 	return lp_test_main(tests, "chunks");
 }

@@ -39,6 +39,7 @@ struct lp_commit;
 /* Told when all that was put before lp_commit_wait() is durable: result 0, or the error. */
 struct lp_commit_waiter {
 	struct lp_list_node node;
+	uint64_t begun; /* of who waits for space only: see lp_shard_questions() */
 	void (*told)(struct lp_commit_waiter *waiter, int result);
 };
 

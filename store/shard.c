@@ -27,11 +27,6 @@
 #define REFUSED_NS             (10 * LP_NS_PER_MS)
 #define RESUMES_MAX            5u
 #define REREADS_MAX            5u /* a RESUME_NS apart */
-#define LEASE_RETRY_NS         LP_NS_PER_S
-#define LEASE_POLL_NS          (2 * LP_NS_PER_MS) /* while others are asked */
-#define LEASE_PATIENCE_NS      (30 * LP_NS_PER_S) /* a thread that hangs */
-
-static void tell_space(struct lp_shard *shard, int result);
 
 /* What did not work, and if it was a device what that said last. */
 static void set_reason(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
@@ -56,7 +51,7 @@ static void set_reason(struct lp_shard *shard, int err, const char *what, struct
 }
 
 /* Rule L7. bdev: where it failed; NULL: it was no device. */
-static void fail_shard(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
+void lpi_shard_fail(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev)
 {
 	LP_ASSERT(err < 0); /* else it would not have failed, and be told again */
 	if (shard->error != 0)
@@ -67,7 +62,7 @@ static void fail_shard(struct lp_shard *shard, int err, const char *what, struct
 	if (lp_commit_error(shard->commit) == 0)
 		lp_commit_abort(shard->commit);
 	lp_writeback_stop(shard->writeback);
-	tell_space(shard, -EIO);
+	lpi_lease_tell(shard, -EIO);
 	if (shard->options.events != NULL)
 		shard->options.events->failed(shard->options.events, err, shard->reason);
 }
@@ -79,7 +74,7 @@ static void fail_by_index(struct lp_shard *shard, int err)
 	(void)snprintf(what, sizeof(what), "the index cannot be written%s%s",
 		       shard->kv_reason[0] != 0 ? ": " : "", shard->kv_reason);
 	(void)pthread_mutex_unlock(&shard->kv_reason_lock);
-	fail_shard(shard, err, what, NULL);
+	lpi_shard_fail(shard, err, what, NULL);
 }
 
 /* --- Trimming and pressure -------------------------------------------------------------------- */
@@ -127,7 +122,7 @@ static void ask_again(struct lp_shard *shard, uint64_t pause_ns)
 static void reread_failed(struct lp_shard *shard)
 {
 	if (shard->is_door_closed && ++shard->reread_failures > REREADS_MAX)
-		fail_shard(shard, shard->reread_result, "the index cannot be read", NULL);
+		lpi_shard_fail(shard, shard->reread_result, "the index cannot be read", NULL);
 	else
 		ask_again(shard, RESUME_NS);
 }
@@ -223,8 +218,6 @@ static struct lp_shard *of_commit(struct lp_commit_events *events)
 	return LP_CONTAINER_OF(events, struct lp_shard, commit_events);
 }
 
-static void want_chunk(struct lp_shard *shard);
-
 /* A payload holds the buffer it came in, which may be much larger. */
 static bool is_short_of_bufs(const struct lp_shard *shard)
 {
@@ -257,7 +250,7 @@ static void on_durable(struct lp_commit_events *events, uint64_t seq,
 	lpi_shard_trim(shard);
 	relieve(shard);
 	if (change_cnt > 0)
-		want_chunk(shard);
+		lpi_lease_look(shard);
 }
 
 static void on_numbered(struct lp_commit_events *events, uint64_t from, uint64_t to)
@@ -289,11 +282,12 @@ static void on_failed(struct lp_commit_events *events, int err)
 {
 	struct lp_shard *shard = of_commit(events);
 	if (lp_log_error(shard->log) < 0)
-		fail_shard(shard, err, "the log cannot be written", lp_bdev_of(shard->log_chan));
+		lpi_shard_fail(shard, err, "the log cannot be written",
+			       lp_bdev_of(shard->log_chan));
 	else if (lp_kv_error(shard->kv) < 0)
 		fail_by_index(shard, err);
 	else
-		fail_shard(shard, err, "a commit was given up", NULL);
+		lpi_shard_fail(shard, err, "a commit was given up", NULL);
 }
 
 /* --- What write-back tells -------------------------------------------------------------------- */
@@ -369,7 +363,7 @@ static void writeback_full(struct lp_writeback_events *events)
 static void writeback_failed(struct lp_writeback_events *events, int err)
 {
 	struct lp_shard *shard = of_writeback(events);
-	fail_shard(shard, err, "deferred data cannot be written", lp_bdev_of(shard->data));
+	lpi_shard_fail(shard, err, "deferred data cannot be written", lp_bdev_of(shard->data));
 }
 
 /* --- What the index tells, from its own threads ----------------------------------------------- */
@@ -499,10 +493,11 @@ static void resume_done(struct lp_work *work)
 		lp_commit_wake_room(shard->commit);
 }
 
-void lpi_shard_let_go(struct lp_shard *shard)
+bool lpi_shard_let_go(struct lp_shard *shard)
 {
-	if (shard->discards != NULL && lp_discards_give_way(shard->discards) > 0)
-		shard->gave_way = true;
+	bool has_any = shard->discards != NULL && lp_discards_give_way(shard->discards) > 0;
+	shard->gave_way = shard->gave_way || has_any;
+	return has_any;
 }
 
 /* Chunks that hold nothing are the index's to lease (rule S5). */
@@ -573,152 +568,7 @@ static void kv_deliver(struct lp_reactor *to, struct lp_msg *msg)
 		lpi_shard_take_up_kv_news(shard);
 }
 
-/* --- Space ------------------------------------------------------------------------------------ */
-
-static void tell_space(struct lp_shard *shard, int result)
-{
-	struct lpi_space_waiters now;
-	struct lp_commit_waiter *waiter;
-	lpi_space_waiters_init(&now);
-	lpi_space_waiters_splice_back(&now, &shard->space_waiters);
-	while ((waiter = lpi_space_waiters_pop_front(&now)) != NULL)
-		waiter->told(waiter, result);
-}
-
-static void lease_run(struct lp_work *work)
-{
-	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
-	/* What files lack of their reserve comes first (rule L8). */
-	lp_blockfs_settle(shard->files);
-	/* Before it is tried: whoever answers has returned what he could. */
-	shard->lease_is_asking = shard->lease_has_asked &&
-				 lp_chunks_is_asking(shard->chunks, shard->options.shard_idx);
-	/* What others gave to this shard is as good as a chunk. */
-	shard->lease_result = lpi_lend_collect(shard) ? 0 : -ENOSPC;
-	if (shard->lease_result == 0)
-		return;
-	shard->lease_result =
-		lp_chunks_lease(shard->chunks, shard->options.shard_idx, LP_CHUNK_USE_OBJECTS,
-				shard->lease_hint, &shard->lease_chunk);
-	if (shard->lease_result != -ENOSPC || !shard->lease_may_ask || shard->lease_has_asked)
-		return;
-	shard->lease_has_asked = true;
-	shard->lease_is_asking = lp_chunks_ask(shard->chunks, shard->options.shard_idx);
-}
-
-static void lease(struct lp_shard *shard);
-
-/* There is none; but others may have what they do not need (rule S5). Those who wait go on waiting
- * until they have all answered. */
-static bool may_lease_yet(struct lp_shard *shard)
-{
-	uint64_t now_ns = lp_reactor_now_ns(shard->options.reactor);
-	if (shard->closing || shard->error != 0 ||
-	    lpi_space_waiters_is_empty(&shard->space_waiters))
-		return false;
-	if (!shard->lease_has_asked) { /* nobody waited when it was tried */
-		lease(shard);
-		return true;
-	}
-	if (!shard->lease_is_asking || now_ns >= shard->lease_end_ns)
-		return false;
-	lp_timer_start(shard->options.reactor, &shard->lease_timer, now_ns + LEASE_POLL_NS);
-	return true;
-}
-
-/* The chunk that was leased, or what was given instead. */
-static int add_space(struct lp_shard *shard)
-{
-	if (lpi_lend_take_up(shard))
-		return 0;
-	shard->lease_hint = shard->lease_chunk + 1;
-	return lp_space_chunk_add(shard->space, shard->lease_chunk);
-}
-
-static void lease_done(struct lp_work *work)
-{
-	struct lp_shard *shard = LP_CONTAINER_OF(work, struct lp_shard, lease_work);
-	int err = shard->lease_result;
-	if (err == -ENOSPC && may_lease_yet(shard))
-		return;
-	shard->lease_has_asked = false;
-	if (err == 0)
-		err = add_space(shard);
-	shard->lease_exhausted = err == -ENOSPC;
-	if (err < 0 && err != -ENOSPC)
-		fail_shard(shard, err, "the chunk table cannot be written",
-			   lp_bdev_of(shard->data));
-	/* No chunk is to be had, but what waited for a discard is free since they asked. */
-	bool is_vain = err < 0 && !shard->gave_way;
-	shard->gave_way = false;
-	tell_space(shard, shard->error != 0 ? -EIO : is_vain ? err : 0);
-	if (err == 0)
-		want_chunk(shard);
-	else if (shard->error == 0 && !shard->closing)
-		lp_timer_start(shard->options.reactor, &shard->lease_timer,
-			       lp_reactor_now_ns(shard->options.reactor) + LEASE_RETRY_NS);
-}
-
-static void lease(struct lp_shard *shard)
-{
-	if (!lp_work_is_idle(&shard->lease_work) || shard->closing || shard->error != 0)
-		return;
-	shard->lease_may_ask = !lpi_space_waiters_is_empty(&shard->space_waiters);
-	if (!shard->lease_has_asked)
-		shard->lease_end_ns = lp_reactor_now_ns(shard->options.reactor) + LEASE_PATIENCE_NS;
-	lp_workers_submit(shard->options.workers, shard->options.reactor, &shard->lease_work);
-}
-
-void lpi_shard_take_gifts(struct lp_shard *shard)
-{
-	if (lp_chunks_gift_blocks(shard->chunks, shard->options.shard_idx) > 0)
-		lease(shard);
-}
-
-/* Else it would take back what the other one is about to lease. */
-void lpi_shard_has_lent(struct lp_shard *shard)
-{
-	if (!lpi_space_waiters_is_empty(&shard->space_waiters) || shard->closing)
-		return;
-	shard->lease_exhausted = true;
-	lp_timer_start(shard->options.reactor, &shard->lease_timer,
-		       lp_reactor_now_ns(shard->options.reactor) + LEASE_RETRY_NS);
-}
-
-static void want_chunk(struct lp_shard *shard)
-{
-	/* On a full device it is asked for again now and then, not with each frame. */
-	if (lp_space_wants_chunk(shard->space) && !shard->lease_exhausted)
-		lease(shard);
-}
-
-static void lease_fire(struct lp_timer *timer)
-{
-	struct lp_shard *shard = LP_CONTAINER_OF(timer, struct lp_shard, lease_timer);
-	shard->lease_exhausted = false;
-	if (lpi_space_waiters_is_empty(&shard->space_waiters))
-		want_chunk(shard);
-	else
-		lease(shard);
-}
-
-void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter)
-{
-	LP_ASSERT(!shard->options.read_only);
-	if (shard->error != 0) {
-		lp_commit_wait_room(shard->commit, waiter); /* which tells of the error, soon */
-		return;
-	}
-	lpi_space_waiters_push_back(&shard->space_waiters, waiter);
-	lpi_shard_let_go(shard);
-	lpi_lend_put_back(shard);
-	lease(shard);
-}
-
-uint64_t lp_shard_gift_blocks(const struct lp_shard *shard)
-{
-	return lp_chunks_gift_blocks(shard->chunks, shard->options.shard_idx);
-}
+/* --- What is waited for ----------------------------------------------------------------------- */
 
 uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard)
 {
@@ -827,7 +677,7 @@ void lp_shard_freed(struct lp_shard *shard, struct lp_extent extent)
 	int err = lp_pending_freed(shard->pending, lp_commit_seq(shard->commit), extent);
 	if (err < 0)
 		/* Half a change must not be committed. */
-		fail_shard(shard, err, "a block could not be freed", NULL);
+		lpi_shard_fail(shard, err, "a block could not be freed", NULL);
 }
 
 /* --- Birth ------------------------------------------------------------------------------------ */
@@ -853,11 +703,9 @@ void lpi_shard_init_running(struct lp_shard *shard)
 	shard->resume_timer.fire = resume_fire;
 	shard->resume_work = (struct lp_work){.run = resume_run, .done = resume_done};
 	shard->flush_work = (struct lp_work){.run = flush_run, .done = flush_done};
-	shard->lease_work = (struct lp_work){.run = lease_run, .done = lease_done};
-	shard->lease_timer.fire = lease_fire;
 	shard->flush_timer.fire = flush_fire;
 	(void)pthread_mutex_init(&shard->kv_reason_lock, NULL); /* cannot fail on Linux */
-	lpi_space_waiters_init(&shard->space_waiters);
+	lpi_lease_init(shard);
 	shard->bad.task.run = move_bad;
 	lpi_reclaim_init(shard);
 	lpi_lend_init(shard);
@@ -874,7 +722,7 @@ void lpi_shard_begin(struct lp_shard *shard)
 	lp_writeback_look(shard->writeback); /* what the opening could not write */
 	lpi_shard_trim(shard);
 	relieve(shard);
-	want_chunk(shard);
+	lpi_lease_look(shard);
 	lpi_lend_begin(shard);
 }
 
@@ -896,7 +744,7 @@ void lpi_shard_stop_timers(struct lp_shard *shard)
 		lp_discards_stop(shard->discards);
 	lpi_reclaim_stop(shard);
 	lpi_lend_stop(shard);
-	tell_space(shard, -EIO);
+	lpi_lease_tell(shard, -EIO);
 }
 
 int lp_shard_error(const struct lp_shard *shard)

@@ -169,9 +169,17 @@ void lp_shard_defer(struct lp_shard *shard, const struct lp_log_payload *about, 
 void lp_shard_taken(struct lp_shard *shard, struct lp_extent extent);
 void lp_shard_freed(struct lp_shard *shard, struct lp_extent extent);
 
+/* How often the shard has asked for more space. Who is going to need some notes it when he begins.
+ */
+uint64_t lp_shard_questions(const struct lp_shard *shard);
 /* Told with 0 when more space may be had than now, or -ENOSPC when all chunks are leased and the
- * shard cannot get more. */
+ * shard cannot get more. waiter->begun is lp_shard_questions() of when he began: a question that
+ * was put before that is no answer to him (rule S5). */
 void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter);
+/* Right after he has found no space: that a question that was put since he began has been answered
+ * in vain, and nothing has changed hands since. Then there is none for him, and he need not wait
+ * for another one. */
+bool lp_shard_has_no_space(struct lp_shard *shard, uint64_t begun);
 /* Blocks that another shard gave to this one, which has not taken them up yet. */
 uint64_t lp_shard_gift_blocks(const struct lp_shard *shard);
 /* Blocks whose free is put, but not durable: soon there. */

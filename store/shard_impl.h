@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What store/shard.c (running), shard_open.c (opening and closing), shard_replay.c (what the log
- * held), shard_reclaim.c (room for the index), shard_lend.c (chunks for others) and shard_bad.c
- * (blocks that cannot be written) share. */
+ * held), shard_lease.c (space for itself), shard_lend.c (space for others), shard_reclaim.c (room
+ * for the index) and shard_bad.c (blocks that cannot be written) share. */
 #ifndef LP_STORE_SHARD_IMPL_H
 #define LP_STORE_SHARD_IMPL_H
 
@@ -63,6 +63,7 @@ struct lpi_lend {
 	uint64_t aside_seq;  /* the last frame that may speak of it */
 	uint64_t record_seq; /* where its records are */
 	bool is_going_home;
+	bool is_in_doubt;  /* this round has given something, or did not come to its end */
 	uint64_t askers;   /* a bit for each shard that asked */
 	uint64_t removals; /* and blocks in use, as a round found them that gave nothing */
 	uint64_t used_blocks;
@@ -76,6 +77,14 @@ struct lpi_lend {
 	struct lp_chunk_blocks gifts[LPI_SHARD_GIFTS]; /* to be given by the work */
 	uint32_t gift_cnt;
 	int give_result;
+};
+
+/* What the last question has told, and when it was put. */
+struct lpi_space_question {
+	uint64_t nr;       /* questions so far */
+	uint64_t moves;    /* lp_chunks_moves() of before it, */
+	uint64_t evasions; /* and lp_chunks_evasions() */
+	bool was_in_vain;  /* and everybody has said so */
 };
 
 /* Blocks that cannot be written: shard_bad.c. */
@@ -146,11 +155,14 @@ struct lp_shard {
 	struct lp_chunk_blocks lease_gifts[LPI_SHARD_GIFTS]; /* instead of a chunk */
 	uint32_t lease_gift_cnt;
 	bool lease_exhausted;
-	bool lease_may_ask;    /* others for theirs: somebody waits */
-	bool lease_has_asked;  /* and nobody was refused since */
-	bool lease_is_asking;  /* when it was tried the last time they had not all answered */
-	uint64_t lease_end_ns; /* their answers are not waited for any longer */
-	bool gave_way;         /* to those who wait for space: discards */
+	bool lease_may_ask;       /* others for theirs: somebody waits */
+	bool lease_has_asked;     /* and nobody was refused since */
+	bool lease_is_asking;     /* when it was tried the last time they had not all answered */
+	uint64_t lease_end_ns;    /* their answers are not waited for any longer */
+	uint64_t lease_poll_ns;   /* until it is looked again whether they have */
+	_Atomic bool lease_holds; /* a chunk, or blocks, that the shard has not taken up yet */
+	struct lpi_space_question question;
+	bool gave_way; /* to those who wait for space: discards */
 	struct lp_timer lease_timer;
 	struct lpi_space_waiters space_waiters;
 
@@ -199,18 +211,33 @@ void lpi_shard_flush_index(struct lp_shard *shard);
 void lpi_shard_resume_later(struct lp_shard *shard);
 /* What the index told so far, taken up by the shard's thread. */
 void lpi_shard_take_up_kv_news(struct lp_shard *shard);
-/* Somebody lacks space: what waits for its discard is free, as far as none has begun. */
-void lpi_shard_let_go(struct lp_shard *shard);
+/* Somebody lacks space: what waits for its discard is free, as far as none has begun. Whether there
+ * was any; gave_way says so as well. */
+bool lpi_shard_let_go(struct lp_shard *shard);
 /* Chunks that hold nothing, `max` and LPI_SHARD_RETURNS at most, out of use now and to be returned
  * by a helper; so many blocks stay free. */
 uint32_t lpi_shard_choose_empty(struct lp_shard *shard, uint64_t keep_blocks, uint32_t max,
 				uint32_t *ret_chunks);
+/* What did not work is its reason; bdev: the device, if it was one. It goes on read-only (rule L7).
+ */
+void lpi_shard_fail(struct lp_shard *shard, int err, const char *what, struct lp_bdev *bdev);
 /* Somebody else's blocks have become the shard's, or are about to: takes them up. */
 void lpi_shard_take_gifts(struct lp_shard *shard);
 /* It has given away what it does not need now, and leases nothing ahead for a while. */
 void lpi_shard_has_lent(struct lp_shard *shard);
+/* Chunks or blocks are out of its space, and not in the table or with somebody else yet. */
+bool lpi_shard_is_handing_over(const struct lp_shard *shard);
+/* The opposite: somebody has given it blocks, or it has leased a chunk, and its space has them not
+ * yet. */
+bool lpi_shard_is_taking_up(const struct lp_shard *shard);
 /* Files, or other shards, lack what this one does not need. */
 bool lpi_shard_should_return(const struct lp_shard *shard);
+
+void lpi_lease_init(struct lp_shard *shard);
+/* Leases a chunk, if there is little space left. */
+void lpi_lease_look(struct lp_shard *shard);
+/* All who wait for space. */
+void lpi_lease_tell(struct lp_shard *shard, int result);
 
 void lpi_reclaim_init(struct lp_shard *shard);
 /* Returns chunks that hold nothing, if somebody lacks them. */

@@ -44,6 +44,7 @@
 
 static void step(struct lp_shard *shard);
 static void asked(void *arg);
+static bool is_worth_it(const struct lp_shard *shard);
 
 static uint64_t now_of(const struct lp_shard *shard)
 {
@@ -61,6 +62,12 @@ static bool must_end(const struct lp_shard *shard)
 	return is_over(shard) || now_of(shard) >= shard->lend.end_ns;
 }
 
+static uint64_t free_of(const struct lp_shard *shard)
+{
+	uint64_t free_blocks = lp_alloc_free_blocks(lp_space_alloc(shard->space));
+	return free_blocks - LP_MIN(free_blocks, LP_SHARD_CUT_BLOCKS);
+}
+
 /* Nothing could be given, and that stays so until something is freed. With waiters of its own the
  * shard did not even try. */
 static void note_vain(struct lp_shard *shard)
@@ -71,22 +78,31 @@ static void note_vain(struct lp_shard *shard)
 	shard->lend.used_blocks = lp_space_used_blocks(shard->space);
 }
 
+/* Whoever asked has not missed anything: this shard has nothing that it could have given, and none
+ * of its space is on its way. Then the answer is good for all who had begun to write before the
+ * question (lp_shard_has_no_space()). With waiters of its own, or while it is busy, it may have
+ * something that it does not give. */
+static bool has_nothing(const struct lp_shard *shard)
+{
+	if (shard->lend.is_in_doubt || is_over(shard) || lpi_shard_is_handing_over(shard) ||
+	    lpi_shard_is_taking_up(shard))
+		return false;
+	return free_of(shard) == 0 ||
+	       (lpi_space_waiters_is_empty(&shard->space_waiters) && !is_worth_it(shard));
+}
+
 static void end(struct lp_shard *shard)
 {
 	lpi_lend_put_back(shard);
 	shard->lend.is_running = false;
 	shard->lend.askers = 0;
+	if (!has_nothing(shard))
+		lp_chunks_evade(shard->chunks, shard->options.shard_idx);
 	if (!lp_chunks_answer(shard->chunks, shard->options.shard_idx))
 		asked(shard);
 }
 
 /* --- What is given ---------------------------------------------------------------------------- */
-
-static uint64_t free_of(const struct lp_shard *shard)
-{
-	uint64_t free_blocks = lp_alloc_free_blocks(lp_space_alloc(shard->space));
-	return free_blocks - LP_MIN(free_blocks, LP_SHARD_CUT_BLOCKS);
-}
 
 /* Some of what is free cannot be given for want of a record. */
 static bool has_unrecorded(const struct lp_shard *shard)
@@ -333,6 +349,7 @@ static void work_done(struct lp_work *work)
 		note_vain(shard);
 	else
 		lpi_shard_has_lent(shard);
+	lend->is_in_doubt = !is_vain;
 	end(shard);
 }
 
@@ -374,6 +391,7 @@ static void step(struct lp_shard *shard)
 	struct lpi_lend *lend = &shard->lend;
 	LP_ASSERT(lend->is_running);
 	if (must_end(shard)) {
+		lend->is_in_doubt = true;
 		end(shard);
 		return;
 	}
@@ -439,6 +457,7 @@ static void begin(struct lp_shard *shard)
 	lend->is_running = true;
 	lend->is_recorded = false;
 	lend->has_set_aside = false;
+	lend->is_in_doubt = false;
 	lend->rounds = 0;
 	lend->end_ns = now_of(shard) + PATIENCE_NS;
 	/* Else what was just freed would look as if it were in use for another second. */

@@ -520,6 +520,153 @@ static void test_busy_and_then_idle(void **state)
 	lpi_shard_rig_fini(&pair.rigs[0]);
 }
 
+/* --- One question for many -------------------------------------------------------------------- */
+
+/* Neither shard has anything free. */
+static void full_pair(struct pair *pair, struct lp_extent *mine)
+{
+	struct lp_extent got;
+	holes_of_one(pair, mine, 0);
+	for (uint32_t shard = 0; shard < 2; shard++) {
+		while (take(pair, shard, 256, &got) == 0)
+			sync_both(pair);
+	}
+	assert_int_equal(free_of(pair, 0) + free_of(pair, 1), 0);
+}
+
+static void wait_space(struct pair *pair, uint32_t shard, struct lpi_shard_told *told)
+{
+	*told = (struct lpi_shard_told){
+		.waiter = {.told = lpi_shard_told,
+			   .begun = lp_shard_questions(pair->rigs[shard].shard)}};
+	lp_shard_wait_space(pair->rigs[shard].shard, &told->waiter);
+}
+
+/* Rule S5: a question that was in vain answers all who had begun before it was put. Who begins
+ * later asks again, and gets what was freed since. Then what was said before holds no more. */
+static void test_answers_all_who_had_begun(void **state)
+{
+	(void)state;
+	static struct lp_extent mine[EXTENTS_MAX];
+	struct lpi_shard_told told;
+	struct lp_extent got;
+	struct pair pair;
+	full_pair(&pair, mine);
+	struct lp_shard *first = pair.rigs[0].shard;
+	uint64_t begun = lp_shard_questions(first);
+	assert_false(lp_shard_has_no_space(first, begun));
+	wait_space(&pair, 0, &told);
+	await(&pair, &told);
+	lp_test_err(-ENOSPC, told.result);
+	assert_int_equal(lp_shard_questions(first), begun + 1);
+	for (int i = 0; i < 64; i++)
+		assert_true(lp_shard_has_no_space(first, begun));
+	assert_false(lp_shard_has_no_space(first, begun + 1));
+	/* What is freed now is freed after he had begun. */
+	(void)free_holes(&pair, 1, mine, 1);
+	assert_true(lp_shard_has_no_space(first, begun));
+	wait_space(&pair, 0, &told);
+	await(&pair, &told);
+	lp_test_ok(told.result);
+	assert_int_equal(lp_shard_questions(first), begun + 2);
+	assert_false(lp_shard_has_no_space(first, begun));
+	lp_test_ok(take(&pair, 0, 1, &got));
+	pair_close(&pair, true);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
+/* Rule S5: whoever begins while a question is on its way is not answered by it: what was freed
+ * before he began may have been freed after the others had looked. */
+static void test_began_during_a_question(void **state)
+{
+	(void)state;
+	static struct lp_extent mine[EXTENTS_MAX];
+	struct lpi_shard_told early;
+	struct lpi_shard_told late;
+	struct pair pair;
+	full_pair(&pair, mine);
+	struct lp_shard *first = pair.rigs[0].shard;
+	uint64_t begun = lp_shard_questions(first);
+	wait_space(&pair, 0, &early);
+	wait_space(&pair, 0, &late);
+	await(&pair, &early);
+	lp_test_err(-ENOSPC, early.result);
+	assert_false(late.done);
+	await(&pair, &late);
+	lp_test_err(-ENOSPC, late.result);
+	assert_int_equal(lp_shard_questions(first), begun + 2);
+	pair_close(&pair, true);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
+/* Rule S5: who keeps what he has for waiters of his own has not said that there is nothing. */
+static void test_own_waiters_are_no_answer(void **state)
+{
+	(void)state;
+	static struct lp_extent mine[EXTENTS_MAX];
+	struct lpi_shard_told told[2];
+	struct pair pair;
+	full_pair(&pair, mine);
+	for (uint64_t k = 0; k <= 2 * LP_SHARD_CUT_BLOCKS; k++)
+		free_block(&pair, 1, (struct lp_extent){mine[0].block + 2 * k, 1});
+	sync_both(&pair);
+	assert_true(free_of(&pair, 1) > LP_SHARD_CUT_BLOCKS);
+	wait_space(&pair, 1, &told[1]);
+	wait_space(&pair, 0, &told[0]);
+	for (int i = 0; i < LP_RIG_TURNS_MAX && !told[0].done; i++) {
+		turn(&pair);
+		if (told[1].done) /* somebody always wants more than there is */
+			wait_space(&pair, 1, &told[1]);
+	}
+	lp_test_err(-ENOSPC, told[0].result);
+	assert_false(lp_shard_has_no_space(pair.rigs[0].shard, told[0].waiter.begun));
+	/* When they have been refused he gives what he has. */
+	await(&pair, &told[1]);
+	lp_test_err(-ENOSPC, told[1].result);
+	assert_true(lp_shard_has_no_space(pair.rigs[1].shard, told[1].waiter.begun));
+	wait_space(&pair, 0, &told[0]);
+	await(&pair, &told[0]);
+	lp_test_ok(told[0].result);
+	pair_close(&pair, true);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
+/* Nothing can be said while space is on its way from one to the other: neither has it then. */
+static void test_on_its_way(void **state)
+{
+	(void)state;
+	static struct lp_extent mine[EXTENTS_MAX];
+	struct lpi_shard_told told;
+	struct pair pair;
+	full_pair(&pair, mine);
+	struct lp_shard *first = pair.rigs[0].shard;
+	struct lp_chunks *chunks = pair.rigs[0].devices.chunks[LP_MKFS_DATA];
+	uint64_t begun = lp_shard_questions(first);
+	wait_space(&pair, 0, &told);
+	await(&pair, &told);
+	assert_true(lp_shard_has_no_space(first, begun));
+	/* A chunk is out of its space, and the table has it not yet. */
+	first->reclaim.chunk_cnt = 1;
+	assert_false(lp_shard_has_no_space(first, begun));
+	first->reclaim.chunk_cnt = 0;
+	assert_true(lp_shard_has_no_space(first, begun));
+	/* Asked for nobody: the second gives, and nobody has taken it up yet. */
+	(void)free_holes(&pair, 1, mine, 1);
+	assert_true(lp_chunks_ask(chunks, 0));
+	for (int i = 0; i < LP_RIG_TURNS_MAX && lp_chunks_gift_blocks(chunks, 0) == 0; i++)
+		turn(&pair);
+	assert_int_equal(free_of(&pair, 0), 0);
+	assert_false(lp_shard_has_no_space(first, begun));
+	/* A shard that has not taken up what it was given has not said that it has nothing. */
+	uint64_t evasions = lp_chunks_evasions(chunks, 1);
+	assert_true(lp_chunks_ask(chunks, 1));
+	for (int i = 0; i < LP_RIG_TURNS_MAX && lp_chunks_is_asking(chunks, 1); i++)
+		(void)lp_reactor_turn(pair.rigs[0].reactor, false);
+	assert_true(lp_chunks_evasions(chunks, 1) > evasions);
+	pair_close(&pair, true);
+	lpi_shard_rig_fini(&pair.rigs[0]);
+}
+
 static void ignore(void *arg)
 {
 	(void)arg;
@@ -738,6 +885,10 @@ int main(void)
 		cmocka_unit_test(test_gifts_of_a_failed_table),
 		cmocka_unit_test(test_busy),
 		cmocka_unit_test(test_busy_and_then_idle),
+		cmocka_unit_test(test_answers_all_who_had_begun),
+		cmocka_unit_test(test_began_during_a_question),
+		cmocka_unit_test(test_own_waiters_are_no_answer),
+		cmocka_unit_test(test_on_its_way),
 		cmocka_unit_test(test_payload_of_a_stolen_block),
 		cmocka_unit_test(test_cuts),
 	};

@@ -48,12 +48,13 @@ WEIGHTS = {"4G": 0.1, "full": 0.5, "nearly": 0.5}
 # How much may be under way, in the short and in the whole form.
 AT_ONCE_BYTES = {"mount": (192 * MIB, 512 * MIB), "socket": (256 * MIB, 2048 * MIB)}
 
-# Loads that are known to have hung the daemon: always the first to run.
+# Loads that are known to have hung the daemon, or to have made it pause for seconds: always the first to run.
 ALWAYS = (
     "mount.libaio.direct.d128.j1.128k.randwrite.sparse.1G.s2.empty.through.alone",
     "socket.put.512-200k.d512.c4.1G.s2.empty",
     "socket.put.70k.d512.c4.1G.s2.empty",
     "socket.put.512-200k.d512.c4.smallest.s2.empty",
+    "mount.io_uring.direct.d512.j1.128k.write.truncated.1G.s4.nearly.through.alone",
 )
 
 

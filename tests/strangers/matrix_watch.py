@@ -3,8 +3,13 @@
 
 A load moves when the daemon's count of answered requests changes, or what fio says it has done. When neither
 changes for STILL_S seconds the load hangs. A pause is a time in which requests are under way and none is answered.
-It is known from samples, so what is told is the least that it can have been."""
+It is known from samples, so what is told is the least that it can have been.
 
+A pause is explained as far as the device was busy, or threads of the daemon could run and were not let: the kernel
+counts that time. Where others use the machine as well, much is explained, and where they do not, nothing but the
+device is. What is left over is the daemon's own."""
+
+import contextlib
 import json
 import os
 import pathlib
@@ -15,6 +20,7 @@ import time
 STILL_S = 10
 SAMPLE_S = 0.25
 ASK_S = 2  # that the daemon has to tell its counters
+PAUSE_S = 1  # no load may pause for longer, but for what explains it
 GDB_S = 60
 OWN_OPS = {"hello", "stats", "status", "stuck"}  # what the watchdog itself asks
 
@@ -52,52 +58,91 @@ class Device:
             return False
 
 
+def kept_waiting_s(pid):
+    """How long threads of a process could run and had no processor, all together since they began."""
+    waited_ns = 0
+    for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
+            waited_ns += int(path.read_text().split()[1])
+    return waited_ns / 1e9
+
+
 class Pause:
-    """The longest one of a load."""
+    """The pauses of a load: the longest, and the one of which most is not explained."""
 
     def __init__(self):
         self.longest_s = 0.0
         self.busy_share = 0.0  # how much of it the device was busy
-        self.begin()
+        self.unexplained_s = 0.0
+        self.begin(0.0)
 
-    def begin(self):
-        self.began_s = time.monotonic()
-        self.samples = self.busy = 0
+    def begin(self, waiting_s):
+        self.began_s = self.seen_s = time.monotonic()
+        self.began_waiting_s = waiting_s
+        self.busy_s = 0.0
 
-    def see(self, is_busy, until_s):
-        """Nothing was answered until then."""
-        self.samples += 1
-        self.busy += is_busy
-        if until_s - self.began_s > self.longest_s:
-            self.longest_s = until_s - self.began_s
-            self.busy_share = self.busy / self.samples
+    def see(self, is_busy, until_s, waiting_s):
+        """Nothing was answered until then; waiting_s is kept_waiting_s() of the daemon."""
+        if is_busy:
+            self.busy_s += max(until_s - self.seen_s, 0)
+        self.seen_s = max(until_s, self.seen_s)
+        took_s = until_s - self.began_s
+        # Threads come and go, so it may be less than before.
+        delayed_s = max(waiting_s - self.began_waiting_s, 0)
+        self.unexplained_s = max(self.unexplained_s, took_s - self.busy_s - delayed_s)
+        if took_s > self.longest_s:
+            self.longest_s = took_s
+            self.busy_share = min(self.busy_s / took_s, 1)
 
 
 class Watch:
     """Of one load: sample() now and then; still_s says for how long nothing has moved."""
 
-    def __init__(self, lapis, address, image, fio_output=None):
-        self.argv = [lapis, "-s", address, "stats", "--json"]
+    def __init__(self, daemon, where, image, fio_output=None):
+        self.daemon = daemon
+        self.where = where
+        self.argv = [daemon.lapis, "-s", daemon.address, "stats", "--json"]
         self.device = Device(image)
         self.fio_output = fio_output
         self.pause = Pause()
         self.done = self.fio_done = None
         self.silent_s = 0.0  # the longest that the daemon took to tell its counters
+        self.silent_unexplained_s = 0.0
+        self.has_saved = False
         self.moved_s = time.monotonic()
 
     @property
     def still_s(self):
         return time.monotonic() - self.moved_s
 
+    @property
+    def unexplained_s(self):
+        """The longest time in which nothing was answered, the question for counters included, and for no reason."""
+        return max(self.pause.unexplained_s, self.silent_unexplained_s)
+
     def sample(self):
+        waiting_s = kept_waiting_s(self.daemon.process.pid)
         asked_s = time.monotonic()
         stats = self.ask()
-        took_s = time.monotonic() - asked_s
-        self.silent_s = max(self.silent_s, took_s)
+        self.see_silence(time.monotonic() - asked_s, waiting_s)
         if stats:
-            self.see_daemon(asked_s, *counters_of(stats))
+            self.see_daemon(asked_s, waiting_s, *counters_of(stats))
         if self.fio_output:
             self.see_fio()
+        if stats and self.unexplained_s > PAUSE_S and not self.has_saved:
+            self.has_saved = True
+            save_answers(self.where, self.daemon.lapis, self.daemon.address)
+
+    def see_silence(self, took_s, waiting_s):
+        self.silent_s = max(self.silent_s, took_s)
+        if took_s <= PAUSE_S:
+            return
+        # The same program, asked for what no daemon has to tell: a machine that is slow now is slow for both.
+        began_s = time.monotonic()
+        run_for([self.daemon.lapis, "--version"], ASK_S)
+        own_s = time.monotonic() - began_s
+        delayed_s = max(kept_waiting_s(self.daemon.process.pid) - waiting_s, 0)
+        self.silent_unexplained_s = max(self.silent_unexplained_s, took_s - own_s - delayed_s)
 
     def ask(self):
         try:
@@ -106,15 +151,15 @@ class Watch:
         except (subprocess.TimeoutExpired, ValueError):
             return None
 
-    def see_daemon(self, asked_s, done, under_way):
+    def see_daemon(self, asked_s, waiting_s, done, under_way):
         if done != self.done:
             self.done = done
             self.moved_s = time.monotonic()
-            self.pause.begin()
+            self.pause.begin(waiting_s)
         elif under_way > 0:
-            self.pause.see(self.device.is_busy(), asked_s)
+            self.pause.see(self.device.is_busy(), asked_s, waiting_s)
         else:
-            self.pause.begin()
+            self.pause.begin(waiting_s)
 
     def see_fio(self):
         try:
@@ -177,10 +222,15 @@ def family_of(pid):
 
 def save_hang(where, lapis, address, daemon_pid, load_pids):
     """All that may say why nothing moves: of the daemon, and of the programs of the load."""
+    save_answers(where, lapis, address)
+    save_stacks(where, daemon_pid, load_pids)
+
+
+def save_answers(where, lapis, address):
+    """What the daemon says of itself."""
     for name, command in (("stuck.txt", ["stuck"]), ("stats.json", ["stats", "--json"]), ("status.txt", ["status"]),
                           ("slow.txt", ["slow"])):  # fmt: skip
         (where / name).write_text(run_for([lapis, "-s", address, *command], 5), encoding="utf-8")
-    save_stacks(where, daemon_pid, load_pids)
 
 
 def save_stacks(where, daemon_pid, load_pids):

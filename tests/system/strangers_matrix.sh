@@ -3,7 +3,8 @@
 # Goal: no load of fio on the mount, nor of `lapis bench` on the sockets, makes the daemon hang, give an error or
 # wrong data, or leaves a store that is not whole.
 # Method: the short form of tests/strangers/matrix: every two values of its parameters meet in some cell. Before
-# that the watchdog shows that it can see a hang: in one cell the daemon is stopped in the middle of the load.
+# that the watchdog shows that it can see a hang, and a pause: in one cell the daemon is stopped in the middle of the
+# load, and goes on after a moment, or does not.
 # timeout: 420
 # variants: release
 set -u
@@ -36,4 +37,10 @@ grep -q -- "--only $frozen" "frozen/$frozen/report.txt" || fail "the report does
 grep -q 'state T' "frozen/$frozen/kernel-stacks.txt" || fail "the report does not show the daemon's threads"
 grep -q "$PWD" /proc/mounts && fail "a hang leaves a mount"
 
-"$matrix" --short --build "$LP_TEST_BUILD" --results results --minutes 4.5 || fail "see above"
+"$matrix" --short --build "$LP_TEST_BUILD" --results paused --only $frozen --freeze 0 --thaw 3 >out &&
+	fail "a pause is no failure: $(cat out)"
+grep -q "^slow $frozen .*PAUSE: for" out || fail "it does not say what pauses: $(cat out)"
+grep -q "^again $frozen" out || fail "what has paused is not run again: $(cat out)"
+grep -q "^FAIL $frozen .*PAUSE: for" out || fail "what pauses each time has not failed: $(cat out)"
+
+"$matrix" --short --build "$LP_TEST_BUILD" --results results --minutes 4.2 || fail "see above"
