@@ -44,11 +44,11 @@ static int open_shard(struct lpi_fsck *fsck, uint32_t idx)
 		.read_only = fsck->read_only,
 	};
 	const struct lpi_fsck_at at = {.kind = LP_FSCK_SHARD, .shard = shard};
-	uint64_t before = lp_corruption_count();
 	*shard = (struct lpi_fsck_shard){.fsck = fsck, .idx = idx};
 	int err = lpi_fsck_mend(shard);
 	if (err < 0)
 		return err;
+	uint64_t before = lp_corruption_count();
 	err = lp_shard_open(&of_shard, &shard->shard);
 	if (err == -ENOMEM)
 		return err;

@@ -72,7 +72,7 @@ static bool is_table(const char *name)
 	return len > 4 && strcmp(name + len - 4, ".sst") == 0;
 }
 
-static int scan_files(struct lp_salvage *salvage, const struct lp_blockfs_salvage *files,
+static int scan_files(struct lp_salvage *salvage, struct lp_blockfs_salvage *files,
 		      uint32_t file_cnt)
 {
 	int err = 0;

@@ -8,8 +8,8 @@
 
 #include "base/crc32c.h"
 #include "base/endian.h"
-#include "store/extmap_leaf.h"
 #include "store/payments.h"
+#include "store/record_check.h"
 #include "store/salvage_impl.h"
 #include "store/values.h"
 
@@ -62,38 +62,6 @@ int lpi_salvage_put(struct lp_salvage *salvage, struct lp_kv_bytes key, struct l
 }
 
 /* --- Which records are believed --------------------------------------------------------------- */
-
-static bool leaf_is_right(const struct lp_key_view *view, struct lp_kv_bytes value)
-{
-	uint32_t words = 0;
-	uint32_t crcs_end = 0;
-	return view->number % LPI_LEAF_BLOCKS == 0 &&
-	       lpi_leaf_check(value.data, value.len, view->ino,
-			      (uint32_t)(view->number >> LPI_LEAF_SHIFT), &words, &crcs_end) == 0;
-}
-
-static bool is_right(const struct lp_key *key, const struct lp_key_view *view,
-		     struct lp_kv_bytes value)
-{
-	struct lp_inode inode;
-	struct lp_dirent_value entry;
-	struct lp_unfinished_value unfinished;
-	switch (view->space) {
-	case LP_KEY_SPACE_INODE:
-		return lp_inode_decode(value.data, value.len, view->ino, &inode) == 0;
-	case LP_KEY_SPACE_DIRENT:
-		return lp_dirent_read(value.data, value.len, key, &entry) == 0;
-	case LP_KEY_SPACE_MAP:
-		return leaf_is_right(view, value);
-	case LP_KEY_SPACE_UNFINISHED:
-		return lp_unfinished_read(value.data, value.len, key, &unfinished) == 0;
-	case LP_KEY_SPACE_XATTR:
-	case LP_KEY_SPACE_OMAP:
-		return value.len <= LPI_SALVAGE_VALUE_MAX - HEAD_BYTES;
-	default:
-		return false;
-	}
-}
 
 static bool is_wanted(enum lp_key_space space)
 {
@@ -215,7 +183,7 @@ int lpi_salvage_add(struct lp_salvage *salvage, struct lp_kv_bytes key, struct l
 		return add_deferred(salvage, &copy, value);
 	if (!is_wanted(view.space))
 		return 0;
-	if (!origin.is_deletion && !is_right(&copy, &view, value)) {
+	if (!origin.is_deletion && !lpi_record_is_right(key, value)) {
 		salvage->report.bad_records++;
 		return 0;
 	}
