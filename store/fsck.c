@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "store/fsck_impl.h"
 
+#define ADVICE "lapis salvage takes out what is whole"
+
 static int open_devices(struct lpi_fsck *fsck, struct lp_label_why *why)
 {
 	const struct lp_fsck_options *options = fsck->options;
@@ -45,16 +47,19 @@ static int open_shard(struct lpi_fsck *fsck, uint32_t idx)
 	};
 	const struct lpi_fsck_at at = {.kind = LP_FSCK_SHARD, .shard = shard};
 	*shard = (struct lpi_fsck_shard){.fsck = fsck, .idx = idx};
-	int err = lpi_fsck_mend(shard);
+	int err = lpi_fsck_supers_look(shard);
+	if (err == 0)
+		err = lpi_fsck_mend(shard);
 	if (err < 0)
 		return err;
 	uint64_t before = lp_corruption_count();
 	err = lp_shard_open(&of_shard, &shard->shard);
 	if (err == -ENOMEM)
 		return err;
+	lpi_fsck_supers_tell(shard);
 	if (err < 0) {
 		fsck->names_in_doubt = true;
-		lpi_fsck_found(fsck, &at, "cannot be opened: %s",
+		lpi_fsck_found(fsck, &at, "cannot be opened: %s (" ADVICE ")",
 			       lp_corruption_count() > before ? lpi_fsck_last_corruption()
 							      : lp_strerror(err));
 	}

@@ -2,7 +2,8 @@
 /* Checks a whole store that nobody else has open, and mends what can be mended without loss and
  * without guessing (design 5.10).
  *
- * What is held against what: both copies of the labels and of the chunk tables; every record of
+ * What is held against what: both copies of the labels, of the chunk tables, and of superblocks;
+ * bits that flipped in journals, logs and the files of indices; every record of
  * every shard's index against its own rules; pieces of extent maps against the inodes they belong
  * to; extents against the chunks of the shard and against each other; counts of shared blocks
  * against the extents that share them; what is mapped against what the space says is in use;
@@ -33,6 +34,7 @@
 enum lp_fsck_kind {
 	LP_FSCK_LABEL_COPY,  /* one copy of a device's label is damaged or older */
 	LP_FSCK_CHUNK_SLOT,  /* one slot of a chunk table is */
+	LP_FSCK_SUPER_COPY,  /* one superblock of a shard's log or journal is, or both are */
 	LP_FSCK_BIT,         /* one bit has flipped in an index's file, its journal, or the log */
 	LP_FSCK_SHARD,       /* a shard does not open: nothing of it could be checked */
 	LP_FSCK_INDEX,       /* a part of an index cannot be read */
