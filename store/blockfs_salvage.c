@@ -469,6 +469,14 @@ static struct lpi_run find_in_map(const struct lpi_map *map, uint64_t idx)
 	return (struct lpi_run){map->runs[i].block + idx, 1, map->runs[i].tier};
 }
 
+/* What is on no device was never there. */
+static void tell_block(const struct lp_blockfs_salvage *files, struct lpi_run run,
+		       const uint8_t *bytes, const char *what)
+{
+	if (is_on_device(files, &run))
+		tell_mended(files, files->bdev[run.tier], run.block, bytes, what);
+}
+
 /* The crcs of the first blocks of a file, in memory that the caller frees; NULL: they are lost. */
 static uint8_t *read_crcs(const struct lp_blockfs_salvage *files, const struct lpi_file *file)
 {
@@ -481,10 +489,9 @@ static uint8_t *read_crcs(const struct lp_blockfs_salvage *files, const struct l
 	uint64_t bit = lp_mend_find(len, crc, file->table_crc);
 	if (bit != LP_MEND_NONE) {
 		uint64_t idx = bit / 8 / LP_BLOCK_BYTES;
-		struct lpi_run run = find_in_map(&file->table_map, idx);
 		lp_mend_flip(bytes, bit);
-		tell_mended(files, files->bdev[run.tier], run.block, bytes + idx * LP_BLOCK_BYTES,
-			    "a block with checksums of a file of the index");
+		tell_block(files, find_in_map(&file->table_map, idx), bytes + idx * LP_BLOCK_BYTES,
+			   "a block with checksums of a file of the index");
 	} else if (crc != file->table_crc) {
 		free(bytes);
 		return NULL;
@@ -505,10 +512,9 @@ static uint64_t mend_blocks(const struct lp_blockfs_salvage *files, const struct
 		uint32_t crc = lp_crc32c(0, at, LP_BLOCK_BYTES);
 		uint64_t bit = lp_mend_find(LP_BLOCK_BYTES, crc, wanted);
 		if (bit != LP_MEND_NONE) {
-			struct lpi_run run = find_in_map(&file->map, i);
 			lp_mend_flip(at, bit);
-			tell_mended(files, files->bdev[run.tier], run.block, at,
-				    "a block of a file of the index");
+			tell_block(files, find_in_map(&file->map, i), at,
+				   "a block of a file of the index");
 		}
 		bad += bit == LP_MEND_NONE && crc != wanted;
 	}

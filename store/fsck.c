@@ -29,6 +29,14 @@ static int open_devices(struct lpi_fsck *fsck, struct lp_label_why *why)
 
 /* --- Shards ----------------------------------------------------------------------------------- */
 
+/* A new index is made of what the old one still has, in a copy: where there is damage, and nothing
+ * else that keeps it from being opened. */
+static bool wants_rebuild(const struct lpi_fsck_shard *shard, int err)
+{
+	return shard->fsck->options->rebuild != NULL &&
+	       (err == -EBADMSG || err == -EUCLEAN || shard->has_bad_files);
+}
+
 static int open_shard(struct lpi_fsck *fsck, uint32_t idx)
 {
 	const struct lp_fsck_options *options = fsck->options;
@@ -53,9 +61,16 @@ static int open_shard(struct lpi_fsck *fsck, uint32_t idx)
 	if (err < 0)
 		return err;
 	uint64_t before = lp_corruption_count();
-	err = lp_shard_open(&of_shard, &shard->shard);
+	err = wants_rebuild(shard, 0) ? -EBADMSG : lp_shard_open(&of_shard, &shard->shard);
 	if (err == -ENOMEM)
 		return err;
+	if (err < 0 && wants_rebuild(shard, err)) {
+		err = lpi_fsck_rebuild(shard);
+		if (err < 0)
+			return err;
+		shard->is_rebuilt = true;
+		err = lp_shard_open(&of_shard, &shard->shard);
+	}
 	lpi_fsck_supers_tell(shard);
 	if (err < 0) {
 		fsck->names_in_doubt = true;
@@ -132,6 +147,8 @@ static int check_all(struct lpi_fsck *fsck)
 	int err = 0;
 	for (; opened < fsck->report->shards && err == 0; opened++)
 		err = open_shard(fsck, opened);
+	if (err == 0)
+		err = lpi_fsck_reconnect(fsck);
 	if (err == 0)
 		err = check_shards(fsck);
 	for (uint32_t i = 0; i < opened; i++) {

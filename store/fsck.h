@@ -16,6 +16,9 @@
  * inode or a piece of a map. Where damaged records hide what the truth is, nothing is derived
  * from them: blocks that a damaged map may name stay taken. store/README.md has a table of that.
  *
+ * In a copy of the store an index can be made anew: then names, maps and attributes may be missing
+ * that nobody has any longer, and what is left is put in order. Never in the store itself.
+ *
  * Threads: the reactor's, which is turned while it runs; it blocks. Errors: a store that cannot be
  * opened at all is an error of lp_fsck_run(), with the sentence in *why; everything else is found
  * and told, also a shard that does not open.
@@ -94,6 +97,16 @@ struct lp_fsck_events {
 	void (*found)(struct lp_fsck_events *events, const struct lp_fsck_finding *finding);
 };
 
+struct lp_kvfs;
+
+/* The devices that are checked are a copy of these, which stay as they are. A shard that does not
+ * open gets a new index, of the records that its old one and its log still have. */
+struct lp_fsck_rebuild {
+	struct lp_bdev *bdev[LP_MKFS_DEVICES];
+	struct lp_kvfs *scratch; /* empty, then and afterwards: for what is collected */
+	uint64_t salt;           /* random: of new logs */
+};
+
 struct lp_fsck_options {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
@@ -108,6 +121,7 @@ struct lp_fsck_options {
 	uint32_t refs_groups_max; /* groups of shared blocks counted at once; 0: 65536 */
 	bool deep;
 	bool repair;
+	const struct lp_fsck_rebuild *rebuild; /* NULL: it is no copy. With repair only */
 };
 
 struct lp_fsck_report {

@@ -6,6 +6,8 @@
  *   fsck_disk.c    copies of labels and chunk tables
  *   fsck_supers.c  both superblocks of a shard's log, and of its journal of files
  *   fsck_mend.c    bits that flipped in what a shard must have to be opened
+ *   fsck_rebuild.c an index made anew, in a copy
+ *   fsck_reconnect.c  names in such a copy
  *   fsck_look.c    where records and used space come from
  *   fsck_cursor.c  records of one space of an index, parsed
  *   fsck_walk.c    phase 1, per shard: all records, inode by inode
@@ -63,6 +65,8 @@ struct lpi_fsck_shard {
 	bool inodes_hidden;
 	bool entries_hidden;
 	struct lpi_fsck_super supers[LPI_FSCK_SUPER_CNT];
+	bool is_rebuilt;    /* its index is a new one, in a copy */
+	bool has_bad_files; /* of its index: in more than bits that were mended */
 	struct lpi_fsck_blocks blocks;
 	struct lpi_fsck_deep *deep;         /* NULL: not deep */
 	struct lpi_fsck_deferred *deferred; /* of this moment */
@@ -108,6 +112,11 @@ void lpi_fsck_supers_tell(struct lpi_fsck_shard *shard);
 
 /* Before a shard is opened: bits that flipped in what must be right for that (fsck_mend.c). */
 int lpi_fsck_mend(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+
+/* Of a shard that does not open, in a copy of the store. It can be opened then. */
+int lpi_fsck_rebuild(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+/* Then, when all shards are open: directories and entries that follow from what is left. */
+int lpi_fsck_reconnect(struct lpi_fsck *fsck) LP_MUST_CHECK;
 
 /* --- What is looked at: a shard that nobody else has open, or a view of one (fsck_look.c) ------
  */

@@ -38,7 +38,8 @@ struct fsck_mender {
 	int err; /* of a write */
 	/* Of the file that is being read: until it is known to be right with them. */
 	struct found_block blocks[FILE_BITS_MAX];
-	uint32_t cnt; /* may be more than that */
+	uint32_t cnt;  /* may be more than that */
+	bool is_alien; /* it names blocks that are not the shard's for files: not believed */
 };
 
 static void mend_block(struct fsck_mender *self, struct lp_bdev *bdev, uint64_t block,
@@ -65,11 +66,33 @@ static void found_bit(struct lp_mender *mender, struct lp_bdev *bdev, uint64_t b
 
 /* --- Files ------------------------------------------------------------------------------------ */
 
+/* The block is in a chunk that the shard has for files of its index: only there is it written. */
+static bool is_of_files(const struct lpi_fsck_shard *shard, const struct lp_bdev *bdev,
+			uint64_t block)
+{
+	const struct lp_devices *devices = &shard->fsck->devices;
+	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+		const struct lp_disk_label *label = &devices->label[i];
+		if (devices->bdev[i] != bdev || devices->chunks[i] == NULL ||
+		    block < label->chunk_base)
+			continue;
+		uint64_t chunk = (block - label->chunk_base) / label->chunk_blocks;
+		return chunk < label->chunk_cnt &&
+		       lp_chunks_find(devices->chunks[i], shard->idx, LP_CHUNK_USE_FILES,
+				      (uint32_t)chunk) == chunk;
+	}
+	return false;
+}
+
 static void found_in_file(struct lp_mender *mender, struct lp_bdev *bdev, uint64_t block,
 			  const void *bytes, const char *what)
 {
 	struct fsck_mender *self = LP_CONTAINER_OF(mender, struct fsck_mender, mender);
 	uint8_t *copy = NULL;
+	if (!is_of_files(self->shard, bdev, block)) {
+		self->is_alien = true;
+		return;
+	}
 	if (self->cnt < FILE_BITS_MAX) {
 		copy = aligned_alloc(LP_BLOCK_BYTES, LP_BLOCK_BYTES);
 		if (copy == NULL) {
@@ -87,6 +110,7 @@ static void forget_found(struct fsck_mender *self)
 	for (uint32_t i = 0; i < LP_MIN(self->cnt, FILE_BITS_MAX); i++)
 		free(self->blocks[i].bytes);
 	self->cnt = 0;
+	self->is_alien = false;
 }
 
 /* Whether the library takes these bytes for a table. -ENOMEM. */
@@ -118,11 +142,13 @@ static int judge_file(struct fsck_mender *self, const char *path, const uint8_t 
 {
 	const char *slash = strrchr(path, '/');
 	const char *name = slash != NULL ? slash + 1 : path;
-	if (self->cnt == 0 || self->cnt > FILE_BITS_MAX || bad > 0)
+	self->shard->has_bad_files = self->shard->has_bad_files || bad > 0;
+	if (self->cnt == 0 || bad > 0 || self->is_alien)
 		return 0;
 	int is_right = self->cnt == 1;
 	if (lp_kvfs_kind_of(name) == LP_KVFS_TABLE)
-		is_right = table_is_right(name, bytes, len);
+		is_right = self->cnt <= FILE_BITS_MAX ? table_is_right(name, bytes, len) : 0;
+	self->shard->has_bad_files = self->shard->has_bad_files || is_right <= 0;
 	for (uint32_t i = 0; is_right > 0 && i < self->cnt; i++)
 		mend_block(self, self->blocks[i].bdev, self->blocks[i].block, self->blocks[i].bytes,
 			   self->blocks[i].what);
