@@ -14,6 +14,7 @@
  * A number of an inode is never given again (rule N5). The record that says how far they were
  * given may be lost, and so may the inodes of the last ones. So the new one is far beyond all that
  * are known. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -342,10 +343,24 @@ static int write_all(struct rebuild *rebuild)
 	return err;
 }
 
-static int remove_one(const char *name, void *arg)
+/* The first name, and no more. */
+static int take_name(const char *name, void *arg)
 {
-	struct lp_kvfs *fs = arg;
-	return fs->ops->remove(fs, name);
+	(void)snprintf(arg, LP_KVFS_NAME_MAX + 1, "%s", name);
+	return 1;
+}
+
+/* One by one: nothing may be removed while names are listed. */
+static int empty_scratch(struct lp_kvfs *fs)
+{
+	char name[LP_KVFS_NAME_MAX + 1];
+	int err = fs->ops->list(fs, take_name, name);
+	while (err > 0) {
+		err = fs->ops->remove(fs, name);
+		if (err == 0)
+			err = fs->ops->list(fs, take_name, name);
+	}
+	return err;
 }
 
 /* What is known to be missing in what the index was made of. Where that had names, those are found
@@ -412,7 +427,7 @@ int lpi_fsck_rebuild(struct lpi_fsck_shard *shard)
 	free(rebuild.block);
 	free(rebuild.other);
 	if (err == 0)
-		err = from->scratch->ops->list(from->scratch, remove_one, from->scratch);
+		err = empty_scratch(from->scratch);
 	if (err == 0)
 		tell(&rebuild);
 	return err;
