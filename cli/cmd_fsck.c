@@ -3,10 +3,12 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/random.h>
 
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/device.h"
+#include "cli/fsck_copy.h"
 #include "store/fsck.h"
 
 #define WORKERS          2u
@@ -25,6 +27,9 @@ struct fsck {
 	struct lp_fsck_events events;
 	struct lp_fsck_report report;
 	uint64_t found_cnt;
+	const char *to; /* NULL: it is the store itself */
+	struct lpi_fsck_copy copy;
+	struct lp_fsck_rebuild rebuild;
 	bool deep;
 	bool repair;
 	bool json;
@@ -114,8 +119,8 @@ static void print_json_end(const struct fsck *fsck, int err)
 /* The data device names the others. */
 static int open_devices(struct fsck *fsck)
 {
-	int err =
-		lpi_device_open(fsck->path[LP_MKFS_DATA], !fsck->repair, &fsck->bdev[LP_MKFS_DATA]);
+	bool read_only = !fsck->repair || fsck->to != NULL;
+	int err = lpi_device_open(fsck->path[LP_MKFS_DATA], read_only, &fsck->bdev[LP_MKFS_DATA]);
 	if (err == 0)
 		err = lpi_device_read_label(fsck->bdev[LP_MKFS_DATA], false, &fsck->label);
 	if (err < 0)
@@ -126,9 +131,32 @@ static int open_devices(struct fsck *fsck)
 		fsck->path[LP_MKFS_WAL] = (const char *)fsck->label.wal_path;
 	for (int i = LP_MKFS_DB; i < LP_MKFS_DEVICES && err == 0; i++) {
 		if (fsck->path[i] != NULL)
-			err = lpi_device_open(fsck->path[i], !fsck->repair, &fsck->bdev[i]);
+			err = lpi_device_open(fsck->path[i], read_only, &fsck->bdev[i]);
 	}
 	return err;
+}
+
+/* Nothing is written but to the copy, which is checked from here on. */
+static int make_copy(struct fsck *fsck)
+{
+	if (fsck->to == NULL)
+		return 0;
+	if (getrandom(&fsck->rebuild.salt, sizeof(fsck->rebuild.salt), 0) !=
+	    sizeof(fsck->rebuild.salt)) {
+		(void)lpi_cli_fail(fsck->to, "no random numbers");
+		return -EIO;
+	}
+	int err = lpi_fsck_copy_make(&fsck->copy, fsck->to, fsck->bdev);
+	if (err < 0)
+		return err;
+	fsck->rebuild.scratch = &fsck->copy.scratch.kvfs;
+	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+		fsck->rebuild.bdev[i] = fsck->bdev[i];
+	fsck->path[LP_MKFS_DATA] = fsck->to;
+	if (fsck->copy.unread_blocks > 0 && !fsck->json)
+		(void)printf("%" PRIu64 " blocks could not be read, and are zeros in %s\n",
+			     fsck->copy.unread_blocks, fsck->to);
+	return 0;
 }
 
 /* What the logs hold may have to be in memory, of all shards at once. */
@@ -187,7 +215,9 @@ static int check(struct fsck *fsck)
 					  .deep = fsck->deep,
 					  .repair = fsck->repair};
 	for (int i = 0; i < LP_MKFS_DEVICES; i++)
-		options.bdev[i] = fsck->bdev[i];
+		options.bdev[i] = fsck->to != NULL ? fsck->copy.bdev[i] : fsck->bdev[i];
+	if (fsck->to != NULL)
+		options.rebuild = &fsck->rebuild;
 	fsck->events.found = found;
 	if (fsck->json)
 		(void)fputs("{\"findings\": [", stdout);
@@ -206,9 +236,12 @@ static int run_parsed(struct fsck *fsck)
 {
 	int err = open_devices(fsck);
 	if (err == 0)
+		err = make_copy(fsck);
+	if (err == 0)
 		err = set_up(fsck);
 	if (err == 0)
 		err = check(fsck);
+	lpi_fsck_copy_close(&fsck->copy, err == 0);
 	lp_bufs_free(fsck->bufs);
 	lp_workers_free(fsck->workers);
 	lp_reactor_free(fsck->reactor);
@@ -229,6 +262,9 @@ static void take_option(struct fsck *fsck, int c, const char *text)
 	case 'j':
 		fsck->json = true;
 		break;
+	case 't':
+		fsck->to = text;
+		break;
 	case 'd':
 		fsck->path[LP_MKFS_DB] = text;
 		break;
@@ -240,13 +276,11 @@ static void take_option(struct fsck *fsck, int c, const char *text)
 
 static int run(const struct lpi_cli_command *self, int argc, char **argv)
 {
-	static const struct option options[] = {{"deep", no_argument, NULL, 'D'},
-						{"repair", no_argument, NULL, 'r'},
-						{"json", no_argument, NULL, 'j'},
-						{"db", required_argument, NULL, 'd'},
-						{"wal", required_argument, NULL, 'w'},
-						{"help", no_argument, NULL, 'h'},
-						{NULL, 0, NULL, 0}};
+	static const struct option options[] = {
+		{"deep", no_argument, NULL, 'D'},     {"repair", no_argument, NULL, 'r'},
+		{"to", required_argument, NULL, 't'}, {"json", no_argument, NULL, 'j'},
+		{"db", required_argument, NULL, 'd'}, {"wal", required_argument, NULL, 'w'},
+		{"help", no_argument, NULL, 'h'},     {NULL, 0, NULL, 0}};
 	static struct fsck fsck;
 	int status = LP_EXIT_OK;
 	int c;
@@ -257,16 +291,23 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 		return status;
 	if (optind != argc - 1)
 		return lpi_cli_usage(self, "exactly one DEVICE is needed");
+	if (fsck.to != NULL && !fsck.repair)
+		return lpi_cli_usage(self, "--to is for --repair only");
 	fsck.path[LP_MKFS_DATA] = argv[optind];
 	return run_parsed(&fsck);
 }
 
 const struct lpi_cli_command lpi_cli_fsck = {
 	.name = "fsck",
-	.synopsis = "[--deep] [--repair] [--json] [--db DEV] [--wal DEV] DEVICE",
+	.synopsis = "[--deep] [--repair] [--to FILE] [--json] [--db DEV] [--wal DEV] DEVICE",
 	.summary = "Check a store, and repair what can be without loss",
 	.help = "  --deep     also read every block and compare it with its checksum\n"
 		"  --repair   mend what follows from the rest: never removes data or names\n"
+		"  --to FILE  with --repair: leave DEVICE as it is, and mend a copy of it in the "
+		"new\n"
+		"             image FILE. There an index that is damaged is made anew from what "
+		"is\n"
+		"             left of it. What is lost is listed\n"
 		"  --json     one JSON object instead of lines\n"
 		"  --db DEV   where the index is, if not where it was last\n"
 		"  --wal DEV  where the commit logs are, if not where they were last\n"

@@ -271,7 +271,8 @@ static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 	const struct lp_corruption *found = lp_corruption_find(0);
 	bool is_corrupt = (err == -EBADMSG || err == -EUCLEAN) && found != NULL;
 	const char *reason = is_corrupt ? found->what : lp_strerror(err);
-	if (is_corrupt && options.read_only)
+	/* Damaged, or the device cannot read it. */
+	if (options.read_only && err != -ENOMEM)
 		return open_lost(shard, &options, err, reason);
 	return lpi_refuse(thread->why, err, "shard %u cannot be opened: %s%s", shard->idx, reason,
 			  is_corrupt && !service->is_file ? DAMAGED_ADVICE : "");

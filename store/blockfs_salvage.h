@@ -7,9 +7,12 @@
  * by the checksum, and right again in what is given; the caller is told, and may write it back.
  * Other damage in files is given as the device has it: the library's own checksums tell.
  *
+ * Where the journal is not whole, a file may be one that is gone, and its blocks another one's by
+ * now. What is found to have flipped in such a block must not be written back.
+ *
  * Threads: one. Blocking: all of it. Nothing is written. Memory: both halves of the journal while
- * it opens, then what describes the files. Errors: -ENOMEM. A journal of which nothing can be read
- * has no files.
+ * it opens, then what describes the files; 1 GiB at most of a file that is read. Errors: -ENOMEM. A
+ * journal of which nothing can be read has no files.
  */
 #ifndef LP_STORE_BLOCKFS_SALVAGE_H
 #define LP_STORE_BLOCKFS_SALVAGE_H
@@ -24,6 +27,7 @@ struct lp_blockfs_salvage_report {
 	uint32_t frame_cnt;      /* that were used */
 	uint32_t lost_frame_cnt; /* that are missing between them, at least */
 	bool has_super;          /* one of the superblocks could be read */
+	bool is_whole;           /* nothing of the journal is known to be missing */
 };
 
 /* Uses the devices, area, store_uuid and shard_idx of the options; chunks may be NULL. The mender,
@@ -37,8 +41,9 @@ void lp_blockfs_salvage_close(struct lp_blockfs_salvage *files);
 /* idx < file_cnt. */
 const char *lp_blockfs_salvage_name(const struct lp_blockfs_salvage *files, uint32_t idx);
 /* All bytes, in memory that the caller frees; zeros for what the device cannot read. *ret_bad: how
- * many blocks are not what their checksum says. */
-int lp_blockfs_salvage_read(const struct lp_blockfs_salvage *files, uint32_t idx,
-			    uint8_t **ret_bytes, size_t *ret_len, uint64_t *ret_bad) LP_MUST_CHECK;
+ * many blocks are not what their checksum says. Of what is longer than any file of an index, or
+ * than the devices together with what was read before, nothing is read: NULL, and all is bad. */
+int lp_blockfs_salvage_read(struct lp_blockfs_salvage *files, uint32_t idx, uint8_t **ret_bytes,
+			    size_t *ret_len, uint64_t *ret_bad) LP_MUST_CHECK;
 
 #endif

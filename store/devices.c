@@ -82,7 +82,7 @@ static int read_label(struct lp_devices *devices, int device, struct lp_label_wh
 }
 
 static int open_chunks(struct lp_devices *devices, int device,
-		       const struct lp_devices_options *options)
+		       const struct lp_devices_options *options, struct lp_label_why *why)
 {
 	const struct lp_disk_label *label = &devices->label[device];
 	if (devices->bdev[device] == NULL || label->chunk_cnt == 0)
@@ -94,7 +94,13 @@ static int open_chunks(struct lp_devices *devices, int device,
 			(uint32_t)((options->files_reserve_bytes + chunk_bytes - 1) / chunk_bytes),
 		.read_only = options->read_only,
 	};
-	return lp_chunks_open(devices->bdev[device], &chunks, &devices->chunks[device]);
+	int err = lp_chunks_open(devices->bdev[device], &chunks, &devices->chunks[device]);
+	if (err == -EBADMSG || err == -EUCLEAN)
+		return say(why, err,
+			   "both copies of the chunk table on the %s device are damaged (lapis "
+			   "salvage takes out what is whole): %.50s",
+			   role_names[device], lp_bdev_name(devices->bdev[device]));
+	return err;
 }
 
 /* True when the field says another one from now on. */
@@ -155,7 +161,7 @@ int lp_devices_open(const struct lp_devices_options *options, struct lp_devices 
 			err = check_companion(&devices, i, why);
 	}
 	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++)
-		err = open_chunks(&devices, i, options);
+		err = open_chunks(&devices, i, options, why);
 	if (err < 0) {
 		lp_devices_close(&devices);
 		return err;

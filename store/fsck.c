@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "store/fsck_impl.h"
 
+#define ADVICE "lapis salvage takes out what is whole"
+
 static int open_devices(struct lpi_fsck *fsck, struct lp_label_why *why)
 {
 	const struct lp_fsck_options *options = fsck->options;
@@ -26,6 +28,14 @@ static int open_devices(struct lpi_fsck *fsck, struct lp_label_why *why)
 }
 
 /* --- Shards ----------------------------------------------------------------------------------- */
+
+/* A new index is made of what the old one still has, in a copy: where there is damage, and nothing
+ * else that keeps it from being opened. */
+static bool wants_rebuild(const struct lpi_fsck_shard *shard, int err)
+{
+	return shard->fsck->options->rebuild != NULL &&
+	       (err == -EBADMSG || err == -EUCLEAN || shard->has_bad_files);
+}
 
 static int open_shard(struct lpi_fsck *fsck, uint32_t idx)
 {
@@ -44,17 +54,27 @@ static int open_shard(struct lpi_fsck *fsck, uint32_t idx)
 		.read_only = fsck->read_only,
 	};
 	const struct lpi_fsck_at at = {.kind = LP_FSCK_SHARD, .shard = shard};
-	uint64_t before = lp_corruption_count();
 	*shard = (struct lpi_fsck_shard){.fsck = fsck, .idx = idx};
-	int err = lpi_fsck_mend(shard);
+	int err = lpi_fsck_supers_look(shard);
+	if (err == 0)
+		err = lpi_fsck_mend(shard);
 	if (err < 0)
 		return err;
-	err = lp_shard_open(&of_shard, &shard->shard);
+	uint64_t before = lp_corruption_count();
+	err = wants_rebuild(shard, 0) ? -EBADMSG : lp_shard_open(&of_shard, &shard->shard);
 	if (err == -ENOMEM)
 		return err;
+	if (err < 0 && wants_rebuild(shard, err)) {
+		err = lpi_fsck_rebuild(shard);
+		if (err < 0)
+			return err;
+		shard->is_rebuilt = true;
+		err = lp_shard_open(&of_shard, &shard->shard);
+	}
+	lpi_fsck_supers_tell(shard);
 	if (err < 0) {
 		fsck->names_in_doubt = true;
-		lpi_fsck_found(fsck, &at, "cannot be opened: %s",
+		lpi_fsck_found(fsck, &at, "cannot be opened: %s (" ADVICE ")",
 			       lp_corruption_count() > before ? lpi_fsck_last_corruption()
 							      : lp_strerror(err));
 	}
@@ -127,6 +147,8 @@ static int check_all(struct lpi_fsck *fsck)
 	int err = 0;
 	for (; opened < fsck->report->shards && err == 0; opened++)
 		err = open_shard(fsck, opened);
+	if (err == 0)
+		err = lpi_fsck_reconnect(fsck);
 	if (err == 0)
 		err = check_shards(fsck);
 	for (uint32_t i = 0; i < opened; i++) {

@@ -2,7 +2,8 @@
 /* Checks a whole store that nobody else has open, and mends what can be mended without loss and
  * without guessing (design 5.10).
  *
- * What is held against what: both copies of the labels and of the chunk tables; every record of
+ * What is held against what: both copies of the labels, of the chunk tables, and of superblocks;
+ * bits that flipped in journals, logs and the files of indices; every record of
  * every shard's index against its own rules; pieces of extent maps against the inodes they belong
  * to; extents against the chunks of the shard and against each other; counts of shared blocks
  * against the extents that share them; what is mapped against what the space says is in use;
@@ -14,6 +15,9 @@
  * unfinished work are taken away or put where they must be. It never removes data, an entry, an
  * inode or a piece of a map. Where damaged records hide what the truth is, nothing is derived
  * from them: blocks that a damaged map may name stay taken. store/README.md has a table of that.
+ *
+ * In a copy of the store an index can be made anew: then names, maps and attributes may be missing
+ * that nobody has any longer, and what is left is put in order. Never in the store itself.
  *
  * Threads: the reactor's, which is turned while it runs; it blocks. Errors: a store that cannot be
  * opened at all is an error of lp_fsck_run(), with the sentence in *why; everything else is found
@@ -33,6 +37,7 @@
 enum lp_fsck_kind {
 	LP_FSCK_LABEL_COPY,  /* one copy of a device's label is damaged or older */
 	LP_FSCK_CHUNK_SLOT,  /* one slot of a chunk table is */
+	LP_FSCK_SUPER_COPY,  /* one superblock of a shard's log or journal is, or both are */
 	LP_FSCK_BIT,         /* one bit has flipped in an index's file, its journal, or the log */
 	LP_FSCK_SHARD,       /* a shard does not open: nothing of it could be checked */
 	LP_FSCK_INDEX,       /* a part of an index cannot be read */
@@ -92,6 +97,16 @@ struct lp_fsck_events {
 	void (*found)(struct lp_fsck_events *events, const struct lp_fsck_finding *finding);
 };
 
+struct lp_kvfs;
+
+/* The devices that are checked are a copy of these, which stay as they are. A shard that does not
+ * open gets a new index, of the records that its old one and its log still have. */
+struct lp_fsck_rebuild {
+	struct lp_bdev *bdev[LP_MKFS_DEVICES];
+	struct lp_kvfs *scratch; /* empty, then and afterwards: for what is collected */
+	uint64_t salt;           /* random: of new logs */
+};
+
 struct lp_fsck_options {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
@@ -106,6 +121,7 @@ struct lp_fsck_options {
 	uint32_t refs_groups_max; /* groups of shared blocks counted at once; 0: 65536 */
 	bool deep;
 	bool repair;
+	const struct lp_fsck_rebuild *rebuild; /* NULL: it is no copy. With repair only */
 };
 
 struct lp_fsck_report {

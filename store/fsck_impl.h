@@ -4,7 +4,10 @@
  *   fsck.c         opens, runs the phases below, closes
  *   fsck_report.c  findings, and the path of an inode
  *   fsck_disk.c    copies of labels and chunk tables
+ *   fsck_supers.c  both superblocks of a shard's log, and of its journal of files
  *   fsck_mend.c    bits that flipped in what a shard must have to be opened
+ *   fsck_rebuild.c an index made anew, in a copy
+ *   fsck_reconnect.c  names in such a copy
  *   fsck_look.c    where records and used space come from
  *   fsck_cursor.c  records of one space of an index, parsed
  *   fsck_walk.c    phase 1, per shard: all records, inode by inode
@@ -42,6 +45,15 @@ struct lpi_fsck;
 struct lpi_fsck_deep;
 struct lpi_fsck_deferred;
 
+/* Structures of a shard whose superblock exists twice. */
+enum lpi_fsck_super_kind { LPI_FSCK_SUPER_LOG, LPI_FSCK_SUPER_FILES, LPI_FSCK_SUPER_CNT };
+
+/* As they were before the shard was opened. */
+struct lpi_fsck_super {
+	bool is_damaged[2];
+	bool is_old; /* both are right, and not the same, which they should be */
+};
+
 struct lpi_fsck_shard {
 	struct lpi_fsck *fsck;
 	struct lp_shard *shard;     /* NULL: does not open, or it is a view that is looked at */
@@ -52,6 +64,9 @@ struct lpi_fsck_shard {
 	/* Some key cannot be read, or is none of ours: what is missing may be under it. */
 	bool inodes_hidden;
 	bool entries_hidden;
+	struct lpi_fsck_super supers[LPI_FSCK_SUPER_CNT];
+	bool is_rebuilt;    /* its index is a new one, in a copy */
+	bool has_bad_files; /* of its index: in more than bits that were mended */
 	struct lpi_fsck_blocks blocks;
 	struct lpi_fsck_deep *deep;         /* NULL: not deep */
 	struct lpi_fsck_deferred *deferred; /* of this moment */
@@ -91,8 +106,17 @@ const char *lpi_fsck_last_corruption(void);
 int lpi_fsck_labels(struct lpi_fsck *fsck) LP_MUST_CHECK;
 int lpi_fsck_tables(struct lpi_fsck *fsck) LP_MUST_CHECK;
 
+/* Before a shard is opened, and after: its superblocks. Opening mends them, too. */
+int lpi_fsck_supers_look(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+void lpi_fsck_supers_tell(struct lpi_fsck_shard *shard);
+
 /* Before a shard is opened: bits that flipped in what must be right for that (fsck_mend.c). */
 int lpi_fsck_mend(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+
+/* Of a shard that does not open, in a copy of the store. It can be opened then. */
+int lpi_fsck_rebuild(struct lpi_fsck_shard *shard) LP_MUST_CHECK;
+/* Then, when all shards are open: directories and entries that follow from what is left. */
+int lpi_fsck_reconnect(struct lpi_fsck *fsck) LP_MUST_CHECK;
 
 /* --- What is looked at: a shard that nobody else has open, or a view of one (fsck_look.c) ------
  */

@@ -16,6 +16,7 @@
 static const char *const kind_names[LP_FSCK_KIND_CNT] = {
 	[LP_FSCK_LABEL_COPY] = "label-copy",
 	[LP_FSCK_CHUNK_SLOT] = "chunk-slot",
+	[LP_FSCK_SUPER_COPY] = "super-copy",
 	[LP_FSCK_BIT] = "flipped-bit",
 	[LP_FSCK_SHARD] = "shard",
 	[LP_FSCK_INDEX] = "index",

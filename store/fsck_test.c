@@ -657,10 +657,11 @@ static void test_dead_shard(void **state)
 					      (log.block + i) * LP_BLOCK_BYTES, true));
 	lp_test_ok(lpi_rig_run(&rig, true));
 	lpi_rig_compare(&rig,
-			(const struct lpi_fsck_want[]){{LP_FSCK_SHARD, 0, false},
+			(const struct lpi_fsck_want[]){{LP_FSCK_SUPER_COPY, 0, false},
+						       {LP_FSCK_SHARD, 0, false},
 						       {LP_FSCK_ENTRY, 1, false}},
-			2, true);
-	assert_int_equal(rig.report.problems, 1);
+			3, true);
+	assert_int_equal(rig.report.problems, 2);
 	assert_int_equal(rig.report.warnings, 1);
 	lpi_rig_fini(&rig);
 }

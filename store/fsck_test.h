@@ -240,7 +240,8 @@ static inline void lpi_rig_expect_seen(struct lpi_fsck_rig *rig, const struct lp
 		enum lp_fsck_kind kind = wants[w].kind;
 		all_open = all_open && kind != LP_FSCK_SHARD;
 		if (kind != LP_FSCK_LABEL_COPY && kind != LP_FSCK_CHUNK_SLOT &&
-		    kind != LP_FSCK_DATA && kind != LP_FSCK_DATA_READ)
+		    kind != LP_FSCK_SUPER_COPY && kind != LP_FSCK_BIT && kind != LP_FSCK_DATA &&
+		    kind != LP_FSCK_DATA_READ)
 			seen[seen_cnt++] = wants[w];
 	}
 	assert_int_equal(lpi_rig_look(rig), all_open);

@@ -104,6 +104,9 @@ int lp_kv_open(const struct lp_kv_options *options, struct lp_kv **ret_kv) LP_MU
 /* [helper] Does not flush: what is not persisted is in the log (lp_kv_flush_wait() before, for a
  * short start). Accepts NULL. The kv is gone also after an error. */
 int lp_kv_close(struct lp_kv *kv) LP_MUST_CHECK;
+/* [any, blocks] Every block of a table, by the checksums that the library keeps in it; no index
+ * need be open. -EBADMSG: one is not right, or it is no table. */
+int lp_kv_check_table(struct lp_kvfs *fs, const char *name) LP_MUST_CHECK;
 
 /* What may be taken beyond the live files by one flush plus the largest compaction: the reserve of
  * rule L8. */

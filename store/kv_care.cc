@@ -2,6 +2,8 @@
 /* What keeps the index in order: flushes, resuming after an error, compactions, sizes, counts. */
 #include <chrono>
 
+#include <rocksdb/convenience.h>
+
 #include "base/assert.h"
 #include "store/kv_impl.h"
 #include "store/kvfs_impl.h"
@@ -265,4 +267,26 @@ extern "C" bool lp_kv_sim_run_one(struct lp_kv *kv)
 {
 	LP_ASSERT(lpi_kv_is_sim(kv));
 	return lp_kvfs_sim_run_one(kv->env);
+}
+
+static int check_table(struct lp_kvfs *fs, const char *name)
+{
+	struct lp_kvfs_env *env = nullptr;
+	const int err = lp_kvfs_env_new(fs, nullptr, &env);
+	if (err < 0)
+		return err;
+	int result;
+	{
+		rocksdb::Options options;
+		options.env = lpi_kvfs_env_rep(env);
+		result = lpi_kvfs_errno(rocksdb::VerifySstFileChecksum(
+			options, rocksdb::EnvOptions(), std::string(LP_KVFS_DIR "/") + name));
+	}
+	lp_kvfs_env_free(env);
+	return result;
+}
+
+extern "C" int lp_kv_check_table(struct lp_kvfs *fs, const char *name)
+{
+	return lpi_guarded([=] { return check_table(fs, name); });
 }

@@ -381,6 +381,9 @@ static int label_read(struct lp_bdev *bdev, bool repair, struct lp_disk_label *r
 	err = copies_choose(copies, &idx);
 	if (err < 0 && why != NULL)
 		*why = copies->why[idx];
+	if ((err == -EBADMSG || err == -EUCLEAN) && why != NULL && why->text[0] == '\0')
+		lpi_label_say(why, "neither copy of its label can be read, in the first and in the "
+				   "last block: where all else is, is lost (restore a backup)");
 	if (err == 0 && repair)
 		err = copies_repair(bdev, copies, &copies->label[idx], why, buf);
 	if (err == 0)

@@ -16,14 +16,19 @@ static uint32_t advance(uint32_t change)
 
 uint64_t lp_mend_find(size_t len, uint32_t found, uint32_t wanted)
 {
+	uint32_t advanced[256];
 	uint32_t changes[8];
+	if (found == wanted)
+		return LP_MEND_NONE;
+	for (uint32_t low = 0; low < LP_ARRAY_SIZE(advanced); low++)
+		advanced[low] = advance(low);
 	for (unsigned bit = 0; bit < 8; bit++)
 		changes[bit] = advance(UINT32_C(1) << bit);
-	for (size_t at = len; at > 0 && found != wanted; at--) {
+	for (size_t at = len; at > 0; at--) {
 		for (unsigned bit = 0; bit < 8; bit++) {
 			if ((found ^ changes[bit]) == wanted)
 				return (at - 1) * UINT64_C(8) + bit;
-			changes[bit] = advance(changes[bit]);
+			changes[bit] = changes[bit] >> 8 ^ advanced[changes[bit] & 0xff];
 		}
 	}
 	return LP_MEND_NONE;

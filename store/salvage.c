@@ -72,7 +72,7 @@ static bool is_table(const char *name)
 	return len > 4 && strcmp(name + len - 4, ".sst") == 0;
 }
 
-static int scan_files(struct lp_salvage *salvage, const struct lp_blockfs_salvage *files,
+static int scan_files(struct lp_salvage *salvage, struct lp_blockfs_salvage *files,
 		      uint32_t file_cnt)
 {
 	int err = 0;
@@ -207,8 +207,10 @@ static int collect(struct lp_salvage *salvage)
 	if (frame == NULL)
 		return -ENOMEM;
 	int err = 0;
-	for (uint32_t i = 0; i < shard_cnt && err == 0; i++)
-		err = collect_shard(salvage, i, frame);
+	for (uint32_t i = 0; i < shard_cnt && err == 0; i++) {
+		if (!salvage->options.for_index || i == salvage->options.shard_idx)
+			err = collect_shard(salvage, i, frame);
+	}
 	free(frame);
 	return err;
 }

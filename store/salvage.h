@@ -49,6 +49,9 @@ struct lp_salvage_shard_report {
 struct lp_salvage_options {
 	struct lp_bdev *bdev[LP_MKFS_DEVICES]; /* data; db and wal may be NULL */
 	struct lp_kvfs *scratch;               /* empty; stays the caller's */
+	/* Only shard_idx, and of it all records that an index is made of again. */
+	bool for_index;
+	uint32_t shard_idx;
 	/* After each shard; may be NULL. */
 	void (*collected)(void *arg, uint32_t shard_idx,
 			  const struct lp_salvage_shard_report *report);
@@ -98,5 +101,20 @@ int lp_salvage_read(struct lp_salvage *salvage, const struct lp_inode *inode,
 int lp_salvage_each_key(struct lp_salvage *salvage, struct lp_ino ino, enum lp_key_space space,
 			int (*each)(void *arg, struct lp_kv_bytes name, struct lp_kv_bytes value),
 			void *arg) LP_MUST_CHECK;
+
+/* --- For an index ------------------------------------------------------------------------------
+ */
+
+/* Each record that counts, in the order of the keys, but for what only says how far a log or the
+ * space is written down. A negative return of `each` ends it. */
+int lp_salvage_each_record(struct lp_salvage *salvage,
+			   int (*each)(void *arg, struct lp_kv_bytes key, struct lp_kv_bytes value),
+			   void *arg) LP_MUST_CHECK;
+/* Blocks of the data device whose content may wait in a log or an index. */
+int lp_salvage_each_payload(struct lp_salvage *salvage, int (*each)(void *arg, uint64_t block),
+			    void *arg) LP_MUST_CHECK;
+/* Into buf, a block: 1 if there is such a payload, and it is right. */
+int lp_salvage_find_payload(struct lp_salvage *salvage, uint64_t block, uint32_t crc,
+			    uint8_t *buf) LP_MUST_CHECK;
 
 #endif

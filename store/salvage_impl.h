@@ -13,6 +13,7 @@
 #ifndef LP_STORE_SALVAGE_IMPL_H
 #define LP_STORE_SALVAGE_IMPL_H
 
+#include "store/record_check.h"
 #include "store/salvage.h"
 
 /* `p` block, crc: the content of that block, or where on the log's device it is. */
@@ -40,7 +41,7 @@ struct lp_salvage {
 };
 
 #define LPI_SALVAGE_BLOCKS    64u
-#define LPI_SALVAGE_VALUE_MAX ((UINT32_C(1) << 20) + 64)
+#define LPI_SALVAGE_VALUE_MAX (LPI_RECORD_VALUE_MAX + 64)
 
 /* A record of the shard that is being collected. order: the higher one is the newer. value.data
  * NULL: it is deleted. */

@@ -8,8 +8,8 @@
 
 #include "base/crc32c.h"
 #include "base/endian.h"
-#include "store/extmap_leaf.h"
 #include "store/payments.h"
+#include "store/record_check.h"
 #include "store/salvage_impl.h"
 #include "store/values.h"
 
@@ -63,43 +63,38 @@ int lpi_salvage_put(struct lp_salvage *salvage, struct lp_kv_bytes key, struct l
 
 /* --- Which records are believed --------------------------------------------------------------- */
 
-static bool leaf_is_right(const struct lp_key_view *view, struct lp_kv_bytes value)
+/* What says how far the index or the space is written down is of that index alone. */
+static bool is_of_one_index(const struct lp_key_view *view)
 {
-	uint32_t words = 0;
-	uint32_t crcs_end = 0;
-	return view->number % LPI_LEAF_BLOCKS == 0 &&
-	       lpi_leaf_check(value.data, value.len, view->ino,
-			      (uint32_t)(view->number >> LPI_LEAF_SHIFT), &words, &crcs_end) == 0;
+	static const char *const names[] = {"applied", "alloc"};
+	for (unsigned i = 0; i < LP_ARRAY_SIZE(names); i++) {
+		if (view->name_len == strlen(names[i]) &&
+		    memcmp(view->name, names[i], view->name_len) == 0)
+			return true;
+	}
+	return false;
 }
 
-static bool is_right(const struct lp_key *key, const struct lp_key_view *view,
-		     struct lp_kv_bytes value)
+static bool is_wanted(const struct lp_salvage *salvage, const struct lp_key_view *view)
 {
-	struct lp_inode inode;
-	struct lp_dirent_value entry;
-	struct lp_unfinished_value unfinished;
 	switch (view->space) {
 	case LP_KEY_SPACE_INODE:
-		return lp_inode_decode(value.data, value.len, view->ino, &inode) == 0;
 	case LP_KEY_SPACE_DIRENT:
-		return lp_dirent_read(value.data, value.len, key, &entry) == 0;
 	case LP_KEY_SPACE_MAP:
-		return leaf_is_right(view, value);
 	case LP_KEY_SPACE_UNFINISHED:
-		return lp_unfinished_read(value.data, value.len, key, &unfinished) == 0;
 	case LP_KEY_SPACE_XATTR:
 	case LP_KEY_SPACE_OMAP:
-		return value.len <= LPI_SALVAGE_VALUE_MAX - HEAD_BYTES;
-	default:
-		return false;
+		return true;
+	case LP_KEY_SPACE_FRAGMENT:
+	case LP_KEY_SPACE_REFS:
+	case LP_KEY_SPACE_TXN:
+		return salvage->options.for_index;
+	case LP_KEY_SPACE_STORE:
+		return salvage->options.for_index && !is_of_one_index(view);
+	case LP_KEY_SPACE_DEFERRED:
+		break;
 	}
-}
-
-static bool is_wanted(enum lp_key_space space)
-{
-	return space == LP_KEY_SPACE_INODE || space == LP_KEY_SPACE_DIRENT ||
-	       space == LP_KEY_SPACE_MAP || space == LP_KEY_SPACE_UNFINISHED ||
-	       space == LP_KEY_SPACE_XATTR || space == LP_KEY_SPACE_OMAP;
+	return false;
 }
 
 static bool is_newer(const struct origin *one, const struct origin *than)
@@ -213,9 +208,9 @@ int lpi_salvage_add(struct lp_salvage *salvage, struct lp_kv_bytes key, struct l
 		note_applied(salvage, &view, value, order);
 	if (view.space == LP_KEY_SPACE_DEFERRED && !origin.is_deletion)
 		return add_deferred(salvage, &copy, value);
-	if (!is_wanted(view.space))
+	if (!is_wanted(salvage, &view))
 		return 0;
-	if (!origin.is_deletion && !is_right(&copy, &view, value)) {
+	if (!origin.is_deletion && !lpi_record_is_right(key, value)) {
 		salvage->report.bad_records++;
 		return 0;
 	}
@@ -233,4 +228,60 @@ int lpi_salvage_get(struct lp_salvage *salvage, const struct lp_key *key,
 		return 0;
 	lp_kv_value_release(ret_value);
 	return -ENOENT;
+}
+
+/* --- For an index ----------------------------------------------------------------------------- */
+
+int lp_salvage_each_record(struct lp_salvage *salvage,
+			   int (*each)(void *arg, struct lp_kv_bytes key, struct lp_kv_bytes value),
+			   void *arg)
+{
+	const struct lp_kv_bytes open_end = {NULL, 0};
+	struct lp_kv_iter *iter = NULL;
+	int result = 0;
+	int err = lp_kv_iter_open(salvage->kv, open_end, open_end, false, &iter);
+	if (err < 0)
+		return err;
+	for (err = lp_kv_iter_seek_first(iter); err == 0 && result >= 0;
+	     err = lp_kv_iter_next(iter)) {
+		struct lp_kv_bytes key = lp_kv_iter_key(iter);
+		uint8_t space = *(const uint8_t *)key.data;
+		if (space == LPI_SALVAGE_PAYLOAD || space == LPI_SALVAGE_VISITED)
+			continue;
+		struct lp_kv_bytes value = lpi_salvage_strip(lp_kv_iter_value(iter));
+		if (value.data != NULL)
+			result = each(arg, key, value);
+	}
+	lp_kv_iter_close(iter);
+	if (result < 0)
+		return result;
+	return err == -ENOENT ? 0 : err;
+}
+
+int lp_salvage_each_payload(struct lp_salvage *salvage, int (*each)(void *arg, uint64_t block),
+			    void *arg)
+{
+	const uint8_t first = LPI_SALVAGE_PAYLOAD;
+	const uint8_t end = LPI_SALVAGE_PAYLOAD + 1;
+	struct lp_kv_iter *iter = NULL;
+	int result = 0;
+	int err = lp_kv_iter_open(salvage->kv, (struct lp_kv_bytes){&first, 1},
+				  (struct lp_kv_bytes){&end, 1}, false, &iter);
+	if (err < 0)
+		return err;
+	for (err = lp_kv_iter_seek_first(iter); err == 0 && result >= 0;
+	     err = lp_kv_iter_next(iter)) {
+		struct lp_kv_bytes key = lp_kv_iter_key(iter);
+		LP_ASSERT(key.len == PAYLOAD_BYTES);
+		result = each(arg, lp_get_le64((const uint8_t *)key.data + 1));
+	}
+	lp_kv_iter_close(iter);
+	if (result < 0)
+		return result;
+	return err == -ENOENT ? 0 : err;
+}
+
+int lp_salvage_find_payload(struct lp_salvage *salvage, uint64_t block, uint32_t crc, uint8_t *buf)
+{
+	return lpi_salvage_find_payload(salvage, block, crc, buf);
 }

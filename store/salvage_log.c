@@ -22,7 +22,9 @@ struct reading {
 	struct lp_extent area;
 	struct lp_log_super super;
 	struct lp_log_identity identity;
-	uint8_t *frame; /* LP_LOG_FRAME_BLOCKS_MAX blocks */
+	uint8_t *frame;    /* LP_LOG_FRAME_BLOCKS_MAX blocks of the ring, and of what was mended */
+	uint64_t from;     /* the first of them */
+	uint64_t from_cnt; /* how many there are */
 	struct place *places;
 	size_t cnt;
 	size_t room;
@@ -53,31 +55,43 @@ static uint64_t ring_first(const struct reading *reading)
 	return reading->area.block + LP_LOG_SLOT_CNT;
 }
 
-/* The frame that stands there, in reading->frame. */
-static bool read_frame(struct reading *reading, uint64_t ring_block, struct lp_log_head *ret)
+/* These blocks of the ring, until the next call. Many are read at once. */
+static uint8_t *look(struct reading *reading, uint64_t ring_block, uint64_t cnt)
 {
-	struct lp_bdev *bdev = reading->salvage->log_bdev;
-	uint64_t block = ring_first(reading) + ring_block;
-	lpi_salvage_read_blocks(bdev, reading->frame, block, 1);
-	if (lp_log_head_read(reading->frame, &reading->identity, ring_block, ret) != LP_LOG_FOUND ||
-	    ret->total_blocks > LP_LOG_FRAME_BLOCKS_MAX)
-		return false;
-	lpi_salvage_read_blocks(bdev, reading->frame, block, ret->total_blocks);
-	return lp_log_meta_is_right(reading->frame, ret);
+	bool is_inside = ring_block >= reading->from &&
+			 ring_block + cnt <= reading->from + reading->from_cnt;
+	if (!is_inside) {
+		reading->from = ring_block;
+		reading->from_cnt = LP_MIN(reading->super.ring_blocks - ring_block,
+					   (uint64_t)LP_LOG_FRAME_BLOCKS_MAX);
+		lpi_salvage_read_blocks(reading->salvage->log_bdev, reading->frame,
+					ring_first(reading) + ring_block, reading->from_cnt);
+	}
+	return reading->frame + (ring_block - reading->from) * LP_BLOCK_BYTES;
+}
+
+/* The frame that stands there. */
+static const uint8_t *read_frame(struct reading *reading, uint64_t ring_block,
+				 struct lp_log_head *ret)
+{
+	const uint8_t *bytes = look(reading, ring_block, 1);
+	if (lp_log_head_read(bytes, &reading->identity, ring_block, ret) != LP_LOG_FOUND)
+		return NULL;
+	bytes = look(reading, ring_block, ret->total_blocks);
+	return lp_log_meta_is_right(bytes, ret) ? bytes : NULL;
 }
 
 /* The frame that stands there but for one bit, behind one that was found. */
-static bool read_mended(struct reading *reading, const struct lp_log_head *want,
-			uint64_t ring_block, struct lp_log_head *ret)
+static const uint8_t *read_mended(struct reading *reading, const struct lp_log_head *want,
+				  uint64_t ring_block, struct lp_log_head *ret)
 {
 	uint64_t room =
 		LP_MIN(reading->super.ring_blocks - ring_block, (uint64_t)LP_LOG_FRAME_BLOCKS_MAX);
-	lpi_salvage_read_blocks(reading->salvage->log_bdev, reading->frame,
-				ring_first(reading) + ring_block, room);
-	return lp_log_mend_frame(reading->frame, room, &reading->identity, ring_block, want) !=
-		       LP_MEND_NONE &&
-	       lp_log_head_read(reading->frame, &reading->identity, ring_block, ret) ==
-		       LP_LOG_FOUND;
+	uint8_t *bytes = look(reading, ring_block, room);
+	if (lp_log_mend_frame(bytes, room, &reading->identity, ring_block, want) == LP_MEND_NONE)
+		return NULL;
+	return lp_log_head_read(bytes, &reading->identity, ring_block, ret) == LP_LOG_FOUND ? bytes
+											    : NULL;
 }
 
 /* Void ones are of an incarnation that a recovery has ended. */
@@ -111,8 +125,8 @@ static int find_frames(struct reading *reading)
 	int err = 0;
 	for (uint64_t at = 0; at < reading->super.ring_blocks && err == 0;) {
 		struct lp_log_head head;
-		bool is_there = read_frame(reading, at, &head);
-		if (!is_there && at == expected && read_mended(reading, &want, at, &head)) {
+		bool is_there = read_frame(reading, at, &head) != NULL;
+		if (!is_there && at == expected && read_mended(reading, &want, at, &head) != NULL) {
 			is_there = true;
 			reading->salvage->report.mended_bits++;
 		}
@@ -176,13 +190,14 @@ static int see_delete(struct lp_kv_batch_visitor *visitor, struct lp_kv_bytes ke
 			       reading->order);
 }
 
-static int use_frame(struct reading *reading, const struct lp_log_head *head, bool with_records)
+static int use_frame(struct reading *reading, const struct lp_log_head *head, const uint8_t *frame,
+		     bool with_records)
 {
 	struct visit visit = {.visitor = {.put = see_put, .del = see_delete}, .reading = reading};
 	struct lp_log_view view;
 	uint64_t first = ring_first(reading) + head->ring_block + lp_log_meta_blocks(head);
 	int err = 0;
-	lp_log_view_init(&view, head, reading->frame);
+	lp_log_view_init(&view, head, frame);
 	for (uint32_t i = 0; i < head->payload_cnt && err == 0; i++) {
 		struct lp_log_payload payload;
 		const uint8_t *block = lp_log_view_payload(&view, i, &payload);
@@ -206,9 +221,11 @@ static int use_frames(struct reading *reading)
 		struct lp_log_head head;
 		const struct place *place = &reading->places[i];
 		const struct lp_log_head want = {.seq = place->seq, .chain = place->chain};
-		if (read_frame(reading, place->ring_block, &head) ||
-		    read_mended(reading, &want, place->ring_block, &head))
-			err = use_frame(reading, &head, head.seq >= first);
+		const uint8_t *frame = read_frame(reading, place->ring_block, &head);
+		if (frame == NULL)
+			frame = read_mended(reading, &want, place->ring_block, &head);
+		if (frame != NULL)
+			err = use_frame(reading, &head, frame, head.seq >= first);
 	}
 	return err;
 }

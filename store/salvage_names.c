@@ -105,10 +105,15 @@ static int is_on_its_way(const struct walk *walk, const struct lp_inode *inode)
 
 /* --- Telling ---------------------------------------------------------------------------------- */
 
+static bool is_too_deep(const char *dir, size_t len)
+{
+	return strlen(dir) + len + 2 > PATH_MAX_OF;
+}
+
 static char *join(const char *dir, const uint8_t *name, size_t len)
 {
 	size_t dir_len = strlen(dir);
-	char *path = dir_len + len + 2 <= PATH_MAX_OF ? malloc(dir_len + len + 2) : NULL;
+	char *path = malloc(dir_len + len + 2);
 	if (path == NULL)
 		return NULL;
 	memcpy(path, dir, dir_len);
@@ -162,6 +167,14 @@ static int tell(struct walk *walk, struct lp_ino ino, const char *path, uint8_t 
 	return err;
 }
 
+/* Where an inode without a name goes, and the directory of one that is lost. */
+static int tell_lost(struct walk *walk, struct lp_ino ino, uint8_t type)
+{
+	char path[64];
+	(void)snprintf(path, sizeof(path), "%s/inode-%" PRIu64, LP_SALVAGE_LOST, ino.nr);
+	return tell(walk, ino, path, type, true);
+}
+
 /* --- Entries ---------------------------------------------------------------------------------- */
 
 static int tell_entry(struct walk *walk, const char *dir, const struct lp_kv_bytes *bytes,
@@ -175,6 +188,9 @@ static int tell_entry(struct walk *walk, const char *dir, const struct lp_kv_byt
 	memcpy(key.bytes, bytes->data, bytes->len);
 	if (lp_dirent_read(value.data, value.len, &key, &entry) < 0)
 		return 0;
+	/* A path of that length would take too much memory. What is below begins anew. */
+	if (is_too_deep(dir, view.name_len))
+		return tell_lost(walk, (struct lp_ino){entry.ino}, entry.type);
 	char *path = join(dir, view.name, view.name_len);
 	if (path == NULL)
 		return -ENOMEM;
@@ -220,14 +236,6 @@ static int tell_waiting(struct walk *walk)
 
 /* --- What no entry leads to ------------------------------------------------------------------- */
 
-/* Where an inode without a name goes, and the directory of one that is lost. */
-static int tell_lost(struct walk *walk, struct lp_ino ino, uint8_t type)
-{
-	char path[64];
-	(void)snprintf(path, sizeof(path), "%s/inode-%" PRIu64, LP_SALVAGE_LOST, ino.nr);
-	return tell(walk, ino, path, type, true);
-}
-
 /* Up from an inode to one that was told: its number, or that of the topmost directory that is
  * known, with *ret_below the one below it on the way. */
 static int climb(const struct walk *walk, struct lp_ino from, struct lp_ino *ret_top,
@@ -271,8 +279,13 @@ static int tell_below(struct walk *walk, struct lp_ino ino, const char *dir)
 	if (err < 0)
 		return err == -ENOENT ? tell_lost(walk, ino, LP_INODE_TYPE_DIR) : err;
 	struct lp_inode_bytes name = loaded.inode.name;
-	bool has_name = name.len > 0 && lp_key_name_is_valid(name.at, name.len);
+	bool has_name = name.len > 0 && lp_key_name_is_valid(name.at, name.len) &&
+			!is_too_deep(dir, name.len);
 	char *path = has_name ? join(dir, name.at, name.len) : NULL;
+	if (has_name && path == NULL) {
+		lp_kv_value_release(&loaded.value);
+		return -ENOMEM;
+	}
 	if (has_name) {
 		lp_key_of_name(&key, LP_KEY_SPACE_DIRENT, loaded.inode.parent, name.at, name.len);
 		err = lpi_salvage_get(walk->salvage, &key, &value, &bytes);
@@ -286,8 +299,7 @@ static int tell_below(struct walk *walk, struct lp_ino ino, const char *dir)
 		free(path);
 		return err;
 	}
-	err = has_name && path != NULL ? tell(walk, ino, path, type, true)
-				       : tell_lost(walk, ino, type);
+	err = has_name ? tell(walk, ino, path, type, true) : tell_lost(walk, ino, type);
 	free(path);
 	return err;
 }

@@ -3,7 +3,8 @@
  * of restart points may begin, whose length follows from the number of entries. Where the last
  * number of such a list is right, the checksum behind it decides. What is no block at a byte is
  * tried at the next one; a first entry shares nothing with one before it, so most bytes fail at
- * once.
+ * once. Bytes can be made so that none does. So a block has a most length, and once the walks have
+ * gone over each byte many times, what a walk without success went over is left out.
  */
 #include "store/salvage_table.h"
 
@@ -24,7 +25,11 @@
 #define SEQUENCE_MAX    ((UINT64_C(1) << 56) - 1)
 #define LAST_BYTE_PRIME UINT32_C(0x6b9083d9)
 #define INNER_KEY_MAX   (LP_KEY_BYTES_MAX + KEY_TAIL_BYTES)
-#define VALUE_MAX       (UINT32_C(16) << 20)
+#define VALUE_MAX       (UINT32_C(2) << 20)
+/* Of the index of a table of 64 MiB it is half of that; a value is at most 1 MiB. */
+#define BLOCK_BYTES_MAX ((size_t)4 << 20)
+/* An intact table takes one or two. */
+#define WALKS_OF_A_BYTE UINT64_C(64)
 
 struct entry {
 	uint32_t shared;
@@ -90,19 +95,20 @@ static const uint8_t *end_of_block(const uint8_t *first, const uint8_t *at, cons
 	return trailer + TRAILER_BYTES;
 }
 
-/* The end of the block that begins here, and of its entries; NULL: there is none. */
+/* The end of the block that begins here; NULL: there is none. *ret_entries_end: how far its entries
+ * go. */
 static const uint8_t *find_block(const uint8_t *first, const uint8_t *end,
 				 const uint8_t **ret_entries_end)
 {
 	const uint8_t *at = first;
 	uint32_t key_len = 0;
+	end = first + LP_MIN((size_t)(end - first), BLOCK_BYTES_MAX);
 	for (uint32_t cnt = 0;; cnt++) {
 		struct entry entry;
 		const uint8_t *block_end = cnt > 0 ? end_of_block(first, at, end, cnt) : NULL;
-		if (block_end != NULL) {
-			*ret_entries_end = at;
+		*ret_entries_end = at;
+		if (block_end != NULL)
 			return block_end;
-		}
 		if (!read_entry(at, end, key_len, &entry) ||
 		    (cnt % RESTART_EVERY == 0 && entry.shared != 0))
 			return NULL;
@@ -151,15 +157,19 @@ int lp_salvage_table_scan(const void *bytes, size_t len, struct lp_salvage_visit
 {
 	const uint8_t *at = bytes;
 	const uint8_t *end = at + len;
+	uint64_t room = WALKS_OF_A_BYTE * len + BLOCK_BYTES_MAX;
 	int err = 0;
 	while (at < end && err == 0) {
-		const uint8_t *entries_end = NULL;
+		const uint8_t *entries_end = at;
 		const uint8_t *next = find_block(at, end, &entries_end);
-		if (next != NULL)
+		room -= LP_MIN(room, (uint64_t)(entries_end - at));
+		if (next != NULL) {
 			err = pass_block(at, entries_end, visitor, report);
-		else
-			report->skipped_bytes++;
-		at = next != NULL ? next : at + 1;
+		} else {
+			next = room > 0 ? at + 1 : LP_MAX(entries_end, at + 1);
+			report->skipped_bytes += (uint64_t)(next - at);
+		}
+		at = next;
 	}
 	return err;
 }

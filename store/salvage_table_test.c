@@ -14,6 +14,7 @@
 
 #define RECORDS    600u
 #define FLIPS      300u
+#define FOOTER     53u
 #define BLOCK_MOST 160u /* records in one block of 4 KiB, more than there are */
 
 static struct lp_test_kv test;
@@ -132,6 +133,54 @@ static void test_pieces(void **state)
 	assert_int_equal(scan(table, 0).values, 0);
 }
 
+/* The library's own checksums, by which a bit that was found is judged before it is written back:
+ * each bit of a table is below one of them, but for those at its end that say nothing. */
+static void test_library_sees_each_bit(void **state)
+{
+	struct lp_kvfs *fs = lp_kvfs_mem_fs(test.mem);
+	struct lp_kvfs_file *file = NULL;
+	struct lp_prng prng;
+	unsigned seen = 0;
+	(void)state;
+	lp_prng_init(&prng, 9);
+	for (unsigned i = 0; i < FLIPS; i++) {
+		/* A third of them in the last blocks, which say where all else is. */
+		uint64_t bits = i % 3 == 0 ? 16000 : table_len * 8;
+		uint64_t bit = table_len * 8 - 1 - lp_prng_below(&prng, bits);
+		if (i > 0)
+			lp_mend_flip(table, bit);
+		lp_test_ok(fs->ops->create(fs, "900000.sst", &file));
+		lp_test_ok(fs->ops->append(file, table, table_len));
+		lp_test_ok(fs->ops->sync(file));
+		lp_test_ok(fs->ops->close(file));
+		int err = lp_kv_check_table(fs, "900000.sst");
+		if (i == 0)
+			lp_test_ok(err);
+		bool is_in_footer = bit >= (table_len - FOOTER) * 8;
+		seen += err < 0 || (is_in_footer && i > 0);
+		if (i > 0)
+			lp_mend_flip(table, bit);
+	}
+	assert_int_equal(seen, FLIPS - 1);
+	lp_test_ok(fs->ops->remove(fs, "900000.sst"));
+	assert_true(lp_kv_check_table(fs, "900000.sst") < 0);
+}
+
+/* Bytes that look like entries of a block everywhere, and never end one: each byte is gone over a
+ * bounded number of times. Without the bound this takes hours. */
+static void test_entries_without_end(void **state)
+{
+	static const uint8_t entry[12] = {0, 9, 0, 'k', 1, 1, 1, 1, 1, 1, 1, 1};
+	const size_t len = (size_t)32 << 20;
+	uint8_t *bytes = malloc(len);
+	(void)state;
+	assert_non_null(bytes);
+	for (size_t i = 0; i < len; i++)
+		bytes[i] = entry[i % sizeof(entry)];
+	assert_int_equal(scan(bytes, len).values, 0);
+	free(bytes);
+}
+
 static int refuse(struct lp_salvage_visitor *visitor, const struct lp_salvage_record *record)
 {
 	(void)visitor;
@@ -168,8 +217,12 @@ static void test_any_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole),     cmocka_unit_test(test_one_bit),
-		cmocka_unit_test(test_pieces),    cmocka_unit_test(test_visitor_ends_it),
+		cmocka_unit_test(test_whole),
+		cmocka_unit_test(test_one_bit),
+		cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_library_sees_each_bit),
+		cmocka_unit_test(test_entries_without_end),
+		cmocka_unit_test(test_visitor_ends_it),
 		cmocka_unit_test(test_any_bytes),
 	};
 	return lp_test_main_with(tests, "store/salvage_table", set_up, tear_down);

@@ -60,6 +60,15 @@ class Image:
             found.append(ring + at * BLOCK)
             at, seq = at + struct.unpack_from("<I", head, 76)[0], seq + 1
 
+    def waiting_blocks(self, shard):
+        """Offsets of the payloads of all frames but the last."""
+        for frame in self.log_frames(shard)[:-1]:
+            blocks, payloads = (
+                struct.unpack_from("<I", self.data, frame + at)[0] for at in (76, 88)
+            )
+            for i in range(payloads):
+                yield frame + (blocks - payloads + i) * BLOCK
+
     # --- The journal of the files
 
     def journal(self, shard):

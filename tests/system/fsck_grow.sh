@@ -61,9 +61,55 @@ import struct
 label = open("dead.img", "rb").read(4096)
 print(struct.unpack_from("<Q", label, 688 + 8)[0])')
 zero dead.img "$block" 16
-expect 1 '^error: shard: shard 1: cannot be opened' fsck dead.img
+expect 1 '^error: shard: shard 1: cannot be opened: .*lapis salvage takes out what is whole' fsck dead.img
+grep -q '^error: super-copy: shard 1: both superblocks of its log are damaged, on dead.img$' out ||
+	say "which structure: $(cat out)"
 expect 1 'findings' fsck --json --repair dead.img
-json 'not clean and problems == 1 and findings[0]["kind"] == "shard" and findings[0]["shard"] == 1'
+json 'not clean and problems == 2 and [f["kind"] for f in findings] == ["super-copy", "shard"]'
+json 'all(f["shard"] == 1 for f in findings)'
+
+# Both tables of chunks, or both labels, by a bit each: which structure it is, and what to do next.
+flip() { # image, byte
+	python3 - "$1" "$2" <<'PYTHON'
+import sys
+with open(sys.argv[1], "r+b") as file:
+    file.seek(int(sys.argv[2]))
+    byte = file.read(1)[0]
+    file.seek(-1, 1)
+    file.write(bytes([byte ^ 1]))
+PYTHON
+}
+table=$(python3 -c '
+import struct
+label = open("a.img", "rb").read(4096)
+block, blocks = struct.unpack_from("<QI", label, 128)
+print(block * 4096 + 70, (block + blocks) * 4096 + 70)')
+cp --sparse=always a.img gone.img
+for byte in $table; do flip gone.img "$byte"; done
+words='both copies of the chunk table on the data device are damaged .lapis salvage takes out'
+expect 1 "$words" fsck --repair gone.img
+"$LP_TEST_BUILD/bin/lapisd" --listen "unix:$PWD/s" gone.img >out 2>&1 && say "lapisd starts"
+grep -q "^lapisd: gone.img: $words" out || say "lapisd does not say it: $(cat out)"
+cp --sparse=always a.img gone.img
+flip gone.img 150
+flip gone.img $((65535 * 4096 + 150))
+words='neither copy of its label can be read, in the first and in the last block'
+expect 1 "$words" fsck --repair gone.img
+"$LP_TEST_BUILD/bin/lapisd" --listen "unix:$PWD/s" gone.img >out 2>&1 && say "lapisd starts"
+grep -q "^lapisd: gone.img: $words" out || say "lapisd does not say it: $(cat out)"
+
+# One superblock of a log: told, and mended.
+region=$(python3 -c '
+import struct
+label = open("a.img", "rb").read(4096)
+print(struct.unpack_from("<Q", label, 688)[0])')
+zero a.img "$region" 1
+expect 1 '^error: super-copy: shard 0: superblock 0 of its log is damaged' fsck a.img
+expect 0 '^repaired: super-copy: shard 0: superblock 0 of its log is damaged' fsck --repair a.img
+expect 0 'clean' fsck a.img
+flip a.img $((region * 4096 + 50))
+expect 0 '^repaired: flipped-bit: shard 0: one bit has flipped in a superblock of its log' fsck --repair a.img
+expect 0 'clean' fsck a.img
 
 # Both labels: no store any more.
 cp --sparse=always a.img gone.img

@@ -130,6 +130,9 @@ def rows_of(image, after_kill):
             yield "log after a kill: its first frame", shard, found[0] + 60
             yield "log after a kill: a frame in the middle", shard, found[len(found) // 2] + 200
             yield "log after a kill: its last frame", shard, found[-1] + 200
+        for shard in range(image.shards):
+            for place in list(image.waiting_blocks(shard))[-1:]:
+                yield "log after a kill: a block of data that waits in it", shard, place + 300
         return
     yield "label, first copy", None, 150
     yield "label, last copy", None, last + 150
