@@ -224,6 +224,8 @@ void lpi_fuse_setattr(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, -EINTR);
 		return;
 	}
+	if ((mask & LP_ATTR_ATIME) != 0)
+		lpi_fuse_atime_is_set(request);
 	if ((valid & FATTR_SIZE) != 0) {
 		cut(request, mask);
 	} else if ((valid & FATTR_KILL_SUIDGID) != 0) {
