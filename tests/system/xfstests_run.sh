@@ -37,6 +37,7 @@ cat >fake/tests/generic/group.list <<'END'
 005 auto quick
 006 auto quick
 007 auto quick
+008 auto
 END
 cat >fake/check <<'END'
 #!/bin/bash
@@ -67,6 +68,7 @@ generic/005)
 	echo "Passed all 1 tests"
 	;;
 generic/007) echo "Passed all 1 tests" ;;
+generic/008) [ -b "$TEST_DEV" ] && [ -b "$SCRATCH_DEV" ] && echo "Passed all 1 tests" ;;
 esac
 [ "$1" != generic/003 ] || mkfifo "$TEST_DIR/pipe"
 END
@@ -104,6 +106,13 @@ line '^never generic/007: it takes too long$'
 line '^xfstests: 2 passed, 1 failed, 1 skipped, 0 hung, 1 as expected, 1 never run$'
 told 0 generic/002 generic/001
 line '^failed  generic/002 .*\[expected: some have it\]'
+if [ -w /dev/loop-control ]; then
+	told 0 --loop generic/005 generic/001 generic/008
+	line '^passed  generic/005 '
+	line '^passed  generic/001 '
+	line '^passed  generic/008 '
+	losetup --list --noheadings --output BACK-FILE | grep -F "$PWD" && say "a loop device is left"
+fi
 sed -i '/002/d' expected
 told 1 generic/002
 line '^failed  generic/002 '
