@@ -8,7 +8,11 @@
  * fetch it each time.
  *
  * Whether a read counts takes a look at the inode, so what was looked at in the last second is
- * remembered: who reads and writes by turns does not change the time with each of them. */
+ * remembered: who reads and writes by turns does not change the time with each of them.
+ *
+ * With strictatime each read counts that is heard of, without a look, by a transaction of its own;
+ * but no more than one in a millisecond, as the kernel's own clock for these times is no finer. And
+ * whatever is opened is read anew, so the first read of each opening is heard of. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -17,6 +21,7 @@
 
 #define DAY_NS  (86400 * LP_NS_PER_S)
 #define SEEN_NS LP_NS_PER_S
+#define EACH_NS LP_NS_PER_MS
 
 static struct lpi_fuse_seen *seen_of(struct lpi_fuse_request *request)
 {
@@ -41,7 +46,15 @@ bool lpi_fuse_is_read_due(const struct lpi_fuse_request *request, uint32_t flags
 {
 	return lpi_fuse_atimes(request->channel) != LPI_FUSE_KEEP_NO_ATIMES &&
 	       (flags & O_NOATIME) == 0 && (flags & O_ACCMODE) != O_WRONLY &&
-	       is_a_day_old(attrs, lpi_fuse_wall_ns(request));
+	       (lpi_fuse_keeps_each_atime(request->channel) ||
+		is_a_day_old(attrs, lpi_fuse_wall_ns(request)));
+}
+
+void lpi_fuse_atime_is_set(struct lpi_fuse_request *request)
+{
+	struct lpi_fuse_seen *seen = seen_of(request);
+	if (seen->ino.nr == lpi_fuse_own(request).nr)
+		*seen = (struct lpi_fuse_seen){.at_ns = 0};
 }
 
 static void touched(struct lp_ns_op *op)
@@ -85,15 +98,21 @@ void lpi_fuse_touch(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
 	struct lpi_fuse_seen *seen = seen_of(request);
 	uint64_t now_ns = lp_reactor_now_ns(channel->options.reactor);
 	struct lp_ino ino = lpi_fuse_own(request);
-	bool is_recent = seen->ino.nr == ino.nr && now_ns - seen->at_ns < SEEN_NS;
+	bool is_each = lpi_fuse_keeps_each_atime(channel);
+	bool is_recent =
+		seen->ino.nr == ino.nr && now_ns - seen->at_ns < (is_each ? EACH_NS : SEEN_NS);
 	if (is_recent || lpi_fuse_atimes(channel) == LPI_FUSE_KEEP_NO_ATIMES) {
 		next(request);
 		return;
 	}
 	*seen = (struct lpi_fuse_seen){.ino = ino, .at_ns = now_ns};
+	request->after = next;
+	if (is_each) {
+		touch(request);
+		return;
+	}
 	struct lp_ns_op *op = &request->source;
 	*op = (struct lp_ns_op){.opcode = LP_NS_STAT, .complete = looked_at, .ack = LP_ACK_ORDERED};
 	op->stat.ino = ino;
-	request->after = next;
 	lp_ns_submit(channel->options.ns, op);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: what has not been read for a day is read anew when it is opened, so that the read is heard
  * of; what need not be, or is not to count, keeps what the kernel has. With nodiratime the times of
- * directories stay.
+ * directories stay. With strictatime each read counts, and whatever is opened is read anew.
  * Method: a machine with two channels, whose kernel believes what it is told; access times are set
  * back as a program does it. */
 #include "fuse/machine_test.h"
@@ -44,6 +44,12 @@ static int64_t atime_of(struct lpi_machine *machine, uint64_t node)
 	return lpi_machine_attrs(machine, node).atime_ns / (int64_t)LP_NS_PER_S;
 }
 
+static void keep(struct lpi_machine *machine, uint32_t atimes)
+{
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
+		atomic_store(&machine->channels[i]->atimes, atimes);
+}
+
 static struct lpi_machine *machine_new(uint64_t seed)
 {
 	return lpi_machine_boot_as(lpi_ns_sim_mkfs(seed), 0, DAY_S * LP_NS_PER_S);
@@ -76,8 +82,7 @@ static void test_read_anew(void **state)
 	assert_in_range(atime_of(machine, node), now_s(machine) - 5, now_s(machine));
 	assert_true(keeps_cache(machine, node, O_RDONLY));
 	set_back(machine, node, DAY_S + 60);
-	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
-		atomic_store(&machine->channels[i]->atimes, LPI_FUSE_KEEP_NO_ATIMES);
+	keep(machine, LPI_FUSE_KEEP_NO_ATIMES);
 	assert_true(keeps_cache(machine, node, O_RDONLY));
 	machine_end(machine);
 }
@@ -92,9 +97,7 @@ static void test_no_diratime(void **state)
 	uint64_t file = lpi_kernel_create(kernel, FUSE_CREATE, dir, "file").node;
 	for (uint32_t round = 0; round < 2; round++) {
 		bool is_off = round == 0;
-		for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
-			atomic_store(&machine->channels[i]->atimes,
-				     is_off ? LPI_FUSE_KEEP_FILES_ATIMES : LPI_FUSE_KEEP_ATIMES);
+		keep(machine, is_off ? LPI_FUSE_KEEP_FILES_ATIMES : LPI_FUSE_KEEP_ATIMES);
 		set_back(machine, dir, DAY_S + 60);
 		set_back(machine, file, DAY_S + 60);
 		int64_t before = atime_of(machine, dir);
@@ -107,11 +110,57 @@ static void test_no_diratime(void **state)
 	machine_end(machine);
 }
 
+/* Whether reading it just so much later changes the access time, to then. */
+static bool counts_after(struct lpi_machine *machine, uint32_t opcode, uint64_t node, uint64_t ns)
+{
+	static uint8_t bytes[LPI_KERNEL_BYTES];
+	if (ns > 0)
+		lpi_machine_idle(machine, ns);
+	int64_t before_ns = lpi_machine_attrs(machine, node).atime_ns;
+	int64_t now_ns = lp_clock_wall_ns(&machine->sim->clock.clock);
+	(void)lpi_kernel_read(&machine->kernels[0], opcode, node, 0, bytes);
+	int64_t after_ns = lpi_machine_attrs(machine, node).atime_ns;
+	assert_true(after_ns == before_ns || after_ns >= now_ns);
+	return after_ns != before_ns;
+}
+
+/* By the rules of relatime a second read does not count, nor does a first one so soon. */
+static void test_each(void **state)
+{
+	struct lpi_machine *machine = machine_new(3);
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	(void)state;
+	uint64_t dir = lpi_kernel_mkdir(kernel, 1, "dir");
+	uint64_t file = lpi_kernel_create(kernel, FUSE_CREATE, dir, "file").node;
+	lp_test_ok(lpi_kernel_write(kernel, file, 0, "some bytes", 10));
+	set_back(machine, file, 60);
+	assert_false(counts_after(machine, FUSE_READ, file, 2 * LP_NS_PER_S));
+	keep(machine, LPI_FUSE_KEEP_EACH_ATIME);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_true(counts_after(machine, FUSE_READ, file, 2 * LP_NS_PER_MS));
+		assert_true(counts_after(machine, FUSE_READDIR, dir, 2 * LP_NS_PER_MS));
+	}
+	/* No finer than that, unless somebody has set the time. */
+	assert_true(counts_after(machine, FUSE_READ, file, 2 * LP_NS_PER_MS));
+	assert_false(counts_after(machine, FUSE_READ, file, 0));
+	set_back(machine, file, 60);
+	assert_true(counts_after(machine, FUSE_READ, file, 0));
+	assert_false(keeps_cache(machine, file, O_RDONLY));
+	assert_false(keeps_cache(machine, file, O_RDWR));
+	assert_true(keeps_cache(machine, file, O_WRONLY));
+	assert_true(keeps_cache(machine, file, O_RDONLY | O_NOATIME));
+	keep(machine, LPI_FUSE_KEEP_EACH_FILES_ATIME);
+	assert_false(counts_after(machine, FUSE_READDIR, dir, 2 * LP_NS_PER_MS));
+	assert_true(counts_after(machine, FUSE_READ, file, 2 * LP_NS_PER_MS));
+	machine_end(machine);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_read_anew),
 		cmocka_unit_test(test_no_diratime),
+		cmocka_unit_test(test_each),
 	};
 	return lp_test_main(tests, "fuse/atime");
 }

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+#include "fuse/caller.h"
 #include "fuse/channel_impl.h"
 
 #define MODE       0u
@@ -24,11 +25,12 @@
 
 static void submit(struct lpi_fuse_request *request);
 
-uint16_t lpi_fuse_mode_killed(uint16_t mode)
+uint16_t lpi_fuse_mode_killed(uint16_t mode, bool is_stranger)
 {
 	unsigned killed = mode & ~(unsigned)S_ISUID;
-	/* Without the group's right to execute the bit stands for mandatory locks. */
-	if ((mode & S_IXGRP) != 0)
+	/* Without the group's right to execute the bit gives nobody anything now. Who could set it
+	 * himself does not lose it. */
+	if ((mode & S_IXGRP) != 0 || is_stranger)
 		killed &= ~(unsigned)S_ISGID;
 	return (uint16_t)killed;
 }
@@ -111,6 +113,23 @@ static bool is_of_data(const struct lpi_fuse_request *request)
 	return request->changes[DATA].type != LP_CHANGE_SET;
 }
 
+/* Whether he may not set the group's bit of this file. Of a change of data the kernel has said, or
+ * it has been seen, that he is not privileged. A new owner takes bits whoever asks for that. */
+static bool is_stranger(const struct lpi_fuse_request *request, const struct lp_attrs *attrs)
+{
+	const struct fuse_in_header *header = &request->message.header;
+	if (!is_of_data(request) && header->uid == 0)
+		return false;
+	return !lpi_fuse_caller_is_in(header, attrs->gid);
+}
+
+/* Who he is is looked at only where it matters. */
+static uint16_t mode_left(const struct lpi_fuse_request *request, const struct lp_attrs *attrs)
+{
+	bool is_doubtful = (attrs->mode & (S_ISGID | S_IXGRP)) == S_ISGID;
+	return lpi_fuse_mode_killed(attrs->mode, is_doubtful && is_stranger(request, attrs));
+}
+
 static void end(struct lpi_fuse_request *request)
 {
 	lpi_fuse_killed(request);
@@ -128,7 +147,7 @@ static void mode_known(struct lpi_fuse_request *request)
 		return;
 	}
 	guard_mode(request, MODE_BITS, attrs->mode);
-	request->attrs.mode = lpi_fuse_mode_killed(attrs->mode);
+	request->attrs.mode = mode_left(request, attrs);
 	*mask &= ~(uint32_t)LP_ATTR_MODE;
 	if (request->attrs.mode != attrs->mode) {
 		*mask |= LP_ATTR_MODE;
@@ -193,8 +212,9 @@ void lpi_fuse_change_submit(struct lpi_fuse_request *request, bool kill_suidgid,
 	bool is_set = (request->changes[times_idx(request)].inode.mask & LP_ATTR_MODE) != 0;
 	request->after = next;
 	request->count = 0;
+	/* Of a mode that comes along the kernel has taken what he may not set. */
 	if (kill_suidgid && is_set)
-		request->attrs.mode = lpi_fuse_mode_killed(request->attrs.mode);
+		request->attrs.mode = lpi_fuse_mode_killed(request->attrs.mode, false);
 	else if (kill_suidgid)
 		guard_mode(request, S_ISUID | S_ISGID, 0);
 	submit(request);

@@ -54,7 +54,7 @@ static void begin_cut(struct lpi_kernel *kernel, uint64_t node)
 static void begin_chown(struct lpi_kernel *kernel, uint64_t node)
 {
 	const struct fuse_setattr_in in = {
-		.valid = FATTR_UID | FATTR_GID | FATTR_KILL_SUIDGID, .uid = 5, .gid = 6};
+		.valid = FATTR_UID | FATTR_GID | FATTR_KILL_SUIDGID, .uid = 5, .gid = 0};
 	lpi_kernel_begin(kernel, FUSE_SETATTR, node);
 	lpi_kernel_add(kernel, &in, sizeof(in));
 }
@@ -81,6 +81,59 @@ static void test_killed(void **state)
 		lp_test_ok(lpi_kernel_ask(kernel));
 		assert_false(has_capability(machine, node));
 		assert_int_equal(lpi_machine_attrs(machine, node).mode, modes[mode_idx].after);
+	}
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
+/* By whom it is: what was begun is his. */
+static void begun_by(struct lpi_kernel *kernel, uint32_t uid, uint32_t gid)
+{
+	struct fuse_in_header header;
+	memcpy(&header, kernel->out, sizeof(header));
+	header.uid = uid;
+	header.gid = gid;
+	memcpy(kernel->out, &header, sizeof(header));
+}
+
+static void begin_fallocate(struct lpi_kernel *kernel, uint64_t node)
+{
+	const struct fuse_fallocate_in in = {.length = 10};
+	lpi_kernel_begin(kernel, FUSE_FALLOCATE, node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+}
+
+/* Where the group may not execute the file, a stranger's change takes the group's bit as well. Who
+ * is in the group of the file, which is 0, leaves it, and so does who is root with a new owner. */
+static void test_stranger(void **state)
+{
+	static const struct {
+		begin_fn *begin;
+		uint32_t uid;
+		uint32_t gid;
+		uint16_t before;
+		uint16_t after;
+	} cases[] = {
+		{begin_write, 7, 7, 06666, 0666},      {begin_write, 7, 7, 02767, 0767},
+		{begin_write, 7, 0, 06666, 02666},     {begin_write, 7, 0, 06676, 0676},
+		{begin_cut, 7, 7, 02666, 0666},        {begin_cut, 7, 0, 02666, 02666},
+		{begin_fallocate, 7, 7, 06666, 0666},  {begin_fallocate, 7, 0, 06666, 02666},
+		{begin_fallocate, 0, 7, 06666, 06666}, {begin_chown, 7, 7, 06666, 0666},
+		{begin_chown, 7, 0, 06666, 02666},     {begin_chown, 0, 7, 06666, 02666},
+		{begin_chown, 0, 7, 06676, 0676},
+	};
+	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(5));
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	char name[16];
+	(void)state;
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(cases); i++) {
+		(void)snprintf(name, sizeof(name), "file%u", i);
+		uint64_t node = lpi_kernel_create(kernel, FUSE_CREATE, 1, name).node;
+		lpi_machine_chmod(machine, node, cases[i].before);
+		cases[i].begin(kernel, node);
+		begun_by(kernel, cases[i].uid, cases[i].gid);
+		lp_test_ok(lpi_kernel_ask(kernel));
+		assert_int_equal(lpi_machine_attrs(machine, node).mode, cases[i].after);
 	}
 	lp_test_ok(lpi_machine_stop(machine));
 	lpi_machine_free(machine);
@@ -227,9 +280,8 @@ static void test_longer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_mode_beside),
-		cmocka_unit_test(test_capability_and_owner),
+		cmocka_unit_test(test_killed),      cmocka_unit_test(test_stranger),
+		cmocka_unit_test(test_mode_beside), cmocka_unit_test(test_capability_and_owner),
 		cmocka_unit_test(test_longer),
 	};
 	return lp_test_main(tests, "fuse/change");

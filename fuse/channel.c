@@ -621,6 +621,9 @@ static uint32_t first_atimes(const struct lp_fuse_behaviour *behaviour)
 {
 	if (behaviour->no_atime)
 		return LPI_FUSE_KEEP_NO_ATIMES;
+	if (behaviour->strict_atime)
+		return behaviour->no_diratime ? LPI_FUSE_KEEP_EACH_FILES_ATIME
+					      : LPI_FUSE_KEEP_EACH_ATIME;
 	return behaviour->no_diratime ? LPI_FUSE_KEEP_FILES_ATIMES : LPI_FUSE_KEEP_ATIMES;
 }
 

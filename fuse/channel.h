@@ -41,6 +41,7 @@ struct lp_fuse_behaviour {
 	uint32_t squash_gid;
 	bool no_atime; /* in the beginning: a mount can be asked for others */
 	bool no_diratime;
+	bool strict_atime; /* each read counts */
 	bool writeback;    /* the kernel gathers writes: sizes and times of what it has open are its
 			      own */
 	bool is_only_door; /* nothing changes but through the mount */

@@ -31,11 +31,14 @@ struct lpi_fuse_seen {
 	uint64_t at_ns;
 };
 
-/* Which access times are kept: of all that is read, but for directories, of nothing. */
+/* Which access times are kept: of all that is read, but for directories, of nothing. And the first
+ * two by the rules of strictatime: each read counts. */
 enum {
 	LPI_FUSE_KEEP_ATIMES,
 	LPI_FUSE_KEEP_FILES_ATIMES,
 	LPI_FUSE_KEEP_NO_ATIMES,
+	LPI_FUSE_KEEP_EACH_ATIME,
+	LPI_FUSE_KEEP_EACH_FILES_ATIME,
 };
 
 struct lp_fuse_channel {
@@ -114,6 +117,12 @@ void lpi_fuse_channel_check_stopped(struct lp_fuse_channel *channel);
 static inline uint32_t lpi_fuse_atimes(const struct lp_fuse_channel *channel)
 {
 	return atomic_load_explicit(&channel->atimes, memory_order_relaxed);
+}
+
+static inline bool lpi_fuse_keeps_each_atime(const struct lp_fuse_channel *channel)
+{
+	uint32_t atimes = lpi_fuse_atimes(channel);
+	return atimes == LPI_FUSE_KEEP_EACH_ATIME || atimes == LPI_FUSE_KEEP_EACH_FILES_ATIME;
 }
 
 /* There may be something to read: where the reactor has no ring, and so nobody polls. */

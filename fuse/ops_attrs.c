@@ -190,7 +190,7 @@ static void set(struct lpi_fuse_request *request, uint32_t mask)
 static void was_owned(struct lpi_fuse_request *request)
 {
 	uint32_t mask = take_attrs(request, &request->attrs);
-	request->attrs.mode = lpi_fuse_mode_killed(request->attrs.mode);
+	request->attrs.mode = lpi_fuse_mode_killed(request->attrs.mode, false);
 	if (request->op.result < 0)
 		lpi_fuse_answer(request, gone(request->op.result));
 	else if ((mask & LP_ATTR_MODE) != 0)
@@ -224,6 +224,8 @@ void lpi_fuse_setattr(struct lpi_fuse_request *request)
 		lpi_fuse_answer(request, -EINTR);
 		return;
 	}
+	if ((mask & LP_ATTR_ATIME) != 0)
+		lpi_fuse_atime_is_set(request);
 	if ((valid & FATTR_SIZE) != 0) {
 		cut(request, mask);
 	} else if ((valid & FATTR_KILL_SUIDGID) != 0) {

@@ -148,6 +148,14 @@ static void answer_page(struct lpi_fuse_request *request)
 	end_page(request, lpi_fuse_tell(request, answer_of(request)->data, request->count));
 }
 
+/* Of a reading the first answer counts; with strictatime each does. */
+static bool counts(const struct lpi_fuse_request *request)
+{
+	uint32_t atimes = lpi_fuse_atimes(request->channel);
+	return atimes == LPI_FUSE_KEEP_EACH_ATIME ||
+	       (atimes == LPI_FUSE_KEEP_ATIMES && request->message.in.read.offset == 0);
+}
+
 static void finish(struct lpi_fuse_request *request, int err)
 {
 	if (request->reading != NULL)
@@ -156,8 +164,7 @@ static void finish(struct lpi_fuse_request *request, int err)
 	if (err < 0) {
 		request->failure = err == -ESTALE ? -ENOENT : err;
 		end_page(request, false);
-	} else if (request->message.in.read.offset == 0 &&
-		   lpi_fuse_atimes(request->channel) == LPI_FUSE_KEEP_ATIMES) {
+	} else if (counts(request)) {
 		lpi_fuse_touch(request, answer_page);
 	} else {
 		answer_page(request);

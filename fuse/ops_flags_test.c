@@ -261,6 +261,29 @@ static void test_held(void **state)
 	lpi_machine_free(machine);
 }
 
+/* In a directory with a flag nothing goes, and that is said before it is said that it is full. */
+static void test_full(void **state)
+{
+	static const uint32_t flags[] = {FS_IMMUTABLE_FL, FS_APPEND_FL};
+	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(2));
+	(void)state;
+	uint64_t dir = lpi_kernel_mkdir(&machine->kernels[0], 1, "dir");
+	uint64_t full = lpi_kernel_mkdir(&machine->kernels[0], dir, "full");
+	(void)lpi_kernel_mkdir(&machine->kernels[0], full, "sub");
+	(void)lpi_kernel_mkdir(&machine->kernels[0], 1, "other");
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(flags) * LPI_MACHINE_CHANNELS; i++) {
+		struct lpi_kernel *kernel = &machine->kernels[i % LPI_MACHINE_CHANNELS];
+		lp_test_ok(set_flags(kernel, dir, flags[i / LPI_MACHINE_CHANNELS]));
+		lp_test_err(-EPERM, lpi_kernel_remove(kernel, FUSE_RMDIR, dir, "full"));
+		lp_test_err(-EPERM, lpi_kernel_rename(kernel, 1, "other", dir, "full"));
+		lp_test_ok(set_flags(kernel, dir, 0));
+		lp_test_err(-ENOTEMPTY, lpi_kernel_remove(kernel, FUSE_RMDIR, dir, "full"));
+		lp_test_err(-ENOTEMPTY, lpi_kernel_rename(kernel, 1, "other", dir, "full"));
+	}
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
 /* What is kept by a flag is kept from the answer on, also if the power goes then. */
 static void test_durable(void **state)
 {
@@ -285,6 +308,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_told),
 		cmocka_unit_test(test_held),
+		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_durable),
 	};
 	return lp_test_main(tests, "fuse/ops_flags");

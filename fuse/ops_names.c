@@ -275,13 +275,37 @@ void lpi_fuse_create(struct lpi_fuse_request *request)
 
 /* --- Remove, link ----------------------------------------------------------------------------- */
 
+static void keeper_known(struct lpi_fuse_request *request)
+{
+	const struct lp_attrs *attrs = &request->op.stat.found.attrs;
+	bool keeps = request->op.result >= 0 && (attrs->flags & LP_INODE_FLAGS_KEEPING) != 0;
+	lpi_fuse_answer(request, keeps ? -EPERM : -ENOTEMPTY);
+}
+
+/* A directory that cannot go, for there are names in it. If the one that it is in is immutable or
+ * append-only, Linux says that first. The namespace looks at that later, so it is asked for. */
+static void answer_gone(struct lpi_fuse_request *request, struct lp_ino dir)
+{
+	if (request->op.result != -ENOTEMPTY) {
+		lpi_fuse_answer_result(request);
+		return;
+	}
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = dir;
+	lpi_fuse_submit(request, keeper_known);
+}
+
+static void removed(struct lpi_fuse_request *request)
+{
+	answer_gone(request, lpi_fuse_node(request));
+}
+
 static void remove_name(struct lpi_fuse_request *request, bool is_dir)
 {
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_REMOVE);
 	op->remove.dir = lpi_fuse_node(request);
 	op->remove.name = request->message.names[0];
 	op->remove.is_dir = is_dir;
-	lpi_fuse_submit(request, lpi_fuse_answer_result);
+	lpi_fuse_submit(request, removed);
 }
 
 void lpi_fuse_unlink(struct lpi_fuse_request *request)
@@ -315,6 +339,18 @@ void lpi_fuse_link(struct lpi_fuse_request *request)
 
 /* --- Rename ----------------------------------------------------------------------------------- */
 
+static struct lp_ino renamed_to(const struct lpi_fuse_request *request)
+{
+	const union lp_fuse_in *in = &request->message.in;
+	bool has_flags = request->message.header.opcode == FUSE_RENAME2;
+	return (struct lp_ino){has_flags ? in->rename2.newdir : in->rename.newdir};
+}
+
+static void renamed(struct lpi_fuse_request *request)
+{
+	answer_gone(request, renamed_to(request));
+}
+
 /* One that replaces something first makes the new content durable (rule M1). That needs nothing
  * done here: the inode that moves is changed with it (rule N3), so that its shard takes part, and
  * what was written to it is in the log before that. */
@@ -330,11 +366,11 @@ void lpi_fuse_rename(struct lpi_fuse_request *request)
 	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_RENAME);
 	op->rename.dir = lpi_fuse_node(request);
 	op->rename.name = message->names[0];
-	op->rename.to_dir.nr = has_flags ? message->in.rename2.newdir : message->in.rename.newdir;
+	op->rename.to_dir = renamed_to(request);
 	op->rename.to_name = message->names[1];
 	if ((flags & RENAME_NOREPLACE) != 0)
 		op->rename.flags |= LP_NS_RENAME_NOREPLACE;
 	if ((flags & RENAME_EXCHANGE) != 0)
 		op->rename.flags |= LP_NS_RENAME_EXCHANGE;
-	lpi_fuse_submit(request, lpi_fuse_answer_result);
+	lpi_fuse_submit(request, renamed);
 }

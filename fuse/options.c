@@ -288,6 +288,7 @@ int lpi_fuse_options_parse(const char *text, struct lpi_fuse_options *ret_option
 	}
 	options.behaviour.no_atime = (options.set & (MS_NOATIME | MS_RDONLY)) != 0;
 	options.behaviour.no_diratime = (options.set & MS_NODIRATIME) != 0;
+	options.behaviour.strict_atime = (options.set & MS_STRICTATIME) != 0;
 	*ret_options = options;
 	return 0;
 }

@@ -91,6 +91,9 @@ static void test_last_counts(void **state)
 	assert_true(parse("noatime,relatime").behaviour.no_atime);
 	assert_false(parse("noatime,atime").behaviour.no_atime);
 	assert_false(parse("ro,rw").behaviour.no_atime);
+	assert_true(parse("noatime,strictatime,relatime").behaviour.strict_atime);
+	assert_false(parse("strictatime,noatime").behaviour.strict_atime);
+	assert_false(parse("strictatime,nostrictatime").behaviour.strict_atime);
 	assert_false(parse("nodiratime,diratime").behaviour.no_diratime);
 	assert_false(parse("sync,async").behaviour.sync);
 	assert_false(parse("private,allow_other").is_private);

@@ -140,7 +140,10 @@ const char *lpi_fuse_remount_word(unsigned long flags)
 {
 	if ((flags & (MS_RDONLY | MS_NOATIME)) != 0)
 		return LPI_FUSE_ATIMES_NONE;
-	return (flags & MS_NODIRATIME) != 0 ? LPI_FUSE_ATIMES_NO_DIRS : LPI_FUSE_ATIMES_ALL;
+	bool has_dirs = (flags & MS_NODIRATIME) == 0;
+	if ((flags & MS_STRICTATIME) != 0)
+		return has_dirs ? LPI_FUSE_ATIMES_EACH : LPI_FUSE_ATIMES_EACH_NO_DIRS;
+	return has_dirs ? LPI_FUSE_ATIMES_ALL : LPI_FUSE_ATIMES_NO_DIRS;
 }
 
 /* --- The mount -------------------------------------------------------------------------------- */

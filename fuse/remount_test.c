@@ -46,7 +46,11 @@ static void test_flags(void **state)
 		{MS_NOATIME, "remount,relatime", MS_RELATIME, LPI_FUSE_ATIMES_ALL},
 		{MS_NOATIME, "noatime,remount,relatime", MS_NOATIME, LPI_FUSE_ATIMES_NONE},
 		{MS_NOATIME, "remount,strictatime,nodiratime", MS_STRICTATIME | MS_NODIRATIME,
-		 LPI_FUSE_ATIMES_NO_DIRS},
+		 LPI_FUSE_ATIMES_EACH_NO_DIRS},
+		{MS_RELATIME, "remount,strictatime", MS_STRICTATIME, LPI_FUSE_ATIMES_EACH},
+		{MS_STRICTATIME, "remount,nosuid", MS_STRICTATIME | MS_NOSUID,
+		 LPI_FUSE_ATIMES_EACH},
+		{MS_STRICTATIME, "remount,ro", MS_STRICTATIME | MS_RDONLY, LPI_FUSE_ATIMES_NONE},
 		{MS_STRICTATIME, "remount,atime", MS_RELATIME, LPI_FUSE_ATIMES_ALL},
 		{MS_NOATIME, "remount,nostrictatime", MS_NOATIME, LPI_FUSE_ATIMES_NONE},
 		/* As mount(8) hands them on: of fstab, and of the table of mounts. */

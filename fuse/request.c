@@ -339,7 +339,7 @@ uint64_t lpi_fuse_attr_ns(const struct lpi_fuse_request *request)
 static bool may_lose_bits(const struct lp_attrs *attrs)
 {
 	return attrs->type == LP_INODE_TYPE_FILE &&
-	       lpi_fuse_mode_killed(attrs->mode) != attrs->mode;
+	       lpi_fuse_mode_killed(attrs->mode, true) != attrs->mode;
 }
 
 /* Of what is being freed nobody is told when that ends, so it asks. So it does for what may lose

@@ -111,9 +111,11 @@ void lpi_fuse_txn(struct lpi_fuse_request *request, struct lp_ino ino, uint32_t 
  * for then it does. */
 bool lpi_fuse_is_dsync(const struct lpi_fuse_request *request);
 void lpi_fuse_submit(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
-/* An inode was read: its access time is now, if the rules of relatime want that. Beside op, which
- * stays as it is. A failure is nobody's. */
+/* An inode was read: its access time is now, if the rules of relatime want that, or those of
+ * strictatime. Beside op, which stays as it is. A failure is nobody's. */
 void lpi_fuse_touch(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
+/* Somebody sets the access time, so that the next read may count, however soon it comes. */
+void lpi_fuse_atime_is_set(struct lpi_fuse_request *request);
 /* Whether what is opened with these flags has not been read for so long that the next read is not
  * to be served from the kernel's cache: it would count. */
 bool lpi_fuse_is_read_due(const struct lpi_fuse_request *request, uint32_t flags,

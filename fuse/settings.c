@@ -42,7 +42,10 @@ void lpi_fuse_set_settings(struct lpi_fuse_request *request)
 {
 	static const char *const words[] = {[LPI_FUSE_KEEP_ATIMES] = LPI_FUSE_ATIMES_ALL,
 					    [LPI_FUSE_KEEP_FILES_ATIMES] = LPI_FUSE_ATIMES_NO_DIRS,
-					    [LPI_FUSE_KEEP_NO_ATIMES] = LPI_FUSE_ATIMES_NONE};
+					    [LPI_FUSE_KEEP_NO_ATIMES] = LPI_FUSE_ATIMES_NONE,
+					    [LPI_FUSE_KEEP_EACH_ATIME] = LPI_FUSE_ATIMES_EACH,
+					    [LPI_FUSE_KEEP_EACH_FILES_ATIME] =
+						    LPI_FUSE_ATIMES_EACH_NO_DIRS};
 	const struct lp_fuse_channel *channel = request->channel;
 	const struct lp_fuse_message *message = &request->message;
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(words); i++) {

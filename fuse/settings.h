@@ -19,9 +19,11 @@
 #define LPI_FUSE_SETTINGS_MAX 4096u
 
 /* Words. */
-#define LPI_FUSE_ATIMES_ALL     "atime"
-#define LPI_FUSE_ATIMES_NO_DIRS "nodiratime"
-#define LPI_FUSE_ATIMES_NONE    "noatime"
+#define LPI_FUSE_ATIMES_ALL          "atime"
+#define LPI_FUSE_ATIMES_NO_DIRS      "nodiratime"
+#define LPI_FUSE_ATIMES_NONE         "noatime"
+#define LPI_FUSE_ATIMES_EACH         "strictatime"
+#define LPI_FUSE_ATIMES_EACH_NO_DIRS "strictatime,nodiratime"
 
 /* Whether the request is about it, by its first name. */
 bool lpi_fuse_is_settings(const struct lpi_fuse_request *request);

@@ -93,6 +93,8 @@ static void test_told(void **state)
 		bool of_dirs;
 	} words[] = {{LPI_FUSE_ATIMES_NONE, false, false},
 		     {LPI_FUSE_ATIMES_ALL, true, true},
+		     {LPI_FUSE_ATIMES_EACH, true, true},
+		     {LPI_FUSE_ATIMES_EACH_NO_DIRS, true, false},
 		     {LPI_FUSE_ATIMES_NO_DIRS, true, false}};
 	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(2));
 	struct lpi_kernel *kernel = &machine->kernels[0];

@@ -4,7 +4,7 @@
 # it gives a test two stores that can be mounted, and leaves nothing behind.
 # Method: a directory with a small program in the place of xfstests' own stands for a checkout. Its tests mount the
 # stores, and do what each of the outcomes needs.
-# timeout: 180
+# timeout: 300
 # variants: release
 set -u
 cd "$LP_TEST_SCRATCH" || exit 1
@@ -37,6 +37,7 @@ cat >fake/tests/generic/group.list <<'END'
 005 auto quick
 006 auto quick
 007 auto quick
+008 auto
 END
 cat >fake/check <<'END'
 #!/bin/bash
@@ -46,6 +47,7 @@ cat >fake/check <<'END'
 do_mount() { mountpoint -q "$2" || mount -t "$FSTYP$FUSE_SUBTYP" $MOUNT_OPTIONS "$1" "$2" || exit 1; }
 do_mount "$TEST_DEV" "$TEST_DIR"
 [ "$(df -T "$TEST_DIR" | awk 'NR == 2 { print $2 }')" = fuse ] || exit 1
+[ "$(df -T -P | tail -n +2 | wc -l)" = 2 ] || exit 1
 case $1 in
 generic/001)
 	do_mount "$SCRATCH_DEV" "$SCRATCH_MNT"
@@ -67,6 +69,7 @@ generic/005)
 	echo "Passed all 1 tests"
 	;;
 generic/007) echo "Passed all 1 tests" ;;
+generic/008) [ -b "$TEST_DEV" ] && [ -b "$SCRATCH_DEV" ] && echo "Passed all 1 tests" ;;
 esac
 [ "$1" != generic/003 ] || mkfifo "$TEST_DIR/pipe"
 END
@@ -104,10 +107,17 @@ line '^never generic/007: it takes too long$'
 line '^xfstests: 2 passed, 1 failed, 1 skipped, 0 hung, 1 as expected, 1 never run$'
 told 0 generic/002 generic/001
 line '^failed  generic/002 .*\[expected: some have it\]'
+if [ -w /dev/loop-control ]; then
+	told 0 --loop generic/005 generic/001 generic/008
+	line '^passed  generic/005 '
+	line '^passed  generic/001 '
+	line '^passed  generic/008 '
+	losetup --list --noheadings --output BACK-FILE | grep -F "$PWD" && say "a loop device is left"
+fi
 sed -i '/002/d' expected
 told 1 generic/002
 line '^failed  generic/002 '
-told 1 --seconds 5 generic/003 generic/004 generic/001
+told 1 --seconds 15 generic/003 generic/004 generic/001
 line '^hung    generic/004 '
 line '^passed  generic/001 '
 grep -q 'io_uring' results/generic-004/*/kernel-stacks.txt || say "there are no stacks of a hang"
