@@ -239,6 +239,13 @@ static int put_entry(struct reconnect *reconnect, const struct lp_inode *inode,
 	return err;
 }
 
+static bool is_pointed(const struct reconnect *reconnect, uint64_t nr)
+{
+	const struct numbers *pointed = &reconnect->pointed;
+	return pointed->cnt > 0 &&
+	       bsearch(&nr, pointed->nr, pointed->cnt, sizeof(nr), by_number) != NULL;
+}
+
 static int take_inode(struct reconnect *reconnect, struct lpi_fsck_cursor *cursor)
 {
 	struct lpi_fsck *fsck = reconnect->fsck;
@@ -250,7 +257,7 @@ static int take_inode(struct reconnect *reconnect, struct lpi_fsck_cursor *curso
 	if (lp_inode_decode(cursor->value.data, cursor->value.len, cursor->view.ino, &inode) < 0 ||
 	    inode.nlink == 0 || (inode.flags & LP_INODE_FLAG_REMOVED) != 0 ||
 	    nr == LP_INO_ROOT.nr || !lp_key_name_is_valid(inode.name.at, inode.name.len) ||
-	    bsearch(&nr, reconnect->pointed.nr, reconnect->pointed.cnt, sizeof(nr), by_number))
+	    is_pointed(reconnect, nr))
 		return 0;
 	lp_key_of_ino(&key, LP_KEY_SPACE_UNFINISHED, inode.ino);
 	if (has_entry(cursor->shard, &key)) /* it is on its way, or about to go */
