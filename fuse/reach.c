@@ -13,21 +13,28 @@
 /* Of the kernel's FUSE: the number in two halves, and the generation. */
 #define HANDLE_TYPE 0x81
 
+/* Whether this is the mount, and not what is mounted over it. No file system is asked. */
+static bool is_ours(const struct lp_fuse_channel *channel, int dir)
+{
+	struct statx st;
+	return statx(dir, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st) == 0 &&
+	       makedev(st.stx_dev_major, st.stx_dev_minor) == channel->options.mount_dev;
+}
+
 /* The mount's root; -1: something else is there, or nothing. */
 static int open_root(const struct lp_fuse_channel *channel)
 {
-	struct statx st;
-	/* open_by_handle_at takes no descriptor of O_PATH, so the mount is asked. */
 	if (channel->options.mount_dir == NULL)
 		return -1;
-	int dir = open(channel->options.mount_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0)
+	/* What somebody has mounted over it is not opened: it may never answer. */
+	int place = open(channel->options.mount_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (place < 0)
 		return -1;
-	if (statx(dir, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st) == 0 &&
-	    makedev(st.stx_dev_major, st.stx_dev_minor) == channel->options.mount_dev)
-		return dir;
-	(void)close(dir); /* nothing was written */
-	return -1;
+	/* open_by_handle_at takes no descriptor of O_PATH, so the mount is asked. */
+	int dir = is_ours(channel, place) ? openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+					  : -1;
+	(void)close(place); /* nothing was written */
+	return dir;
 }
 
 int lpi_fuse_reach(const struct lp_fuse_channel *channel, struct lp_ino ino)

@@ -517,7 +517,8 @@ static uint64_t change(struct lapis_file *file, void *buf, uint64_t block, uint6
 }
 
 /* The kernel may know an older end for a while, which it says so (SIGBUS, a short read): it asks
- * when somebody looks at the size. What it then has to show is what is there. */
+ * when somebody looks at the size. What it then has to show is what is there. (What it knows without
+ * that is run_native_end's.) */
 static bool see(int fd, const void *map, uint64_t offset, uint64_t *ret_words)
 {
 	struct stat st;
@@ -568,6 +569,59 @@ static void run_native(struct lpi_stale_run *run)
 	}
 }
 
+/* --- Ends that a socket moves ----------------------------------------------------------------- */
+
+#define END_BLOCKS 16u /* the most that there are */
+
+/* Whoever has the file open looks behind the answer, and asks for no size: at the last block, and
+ * at what is behind it. */
+static void look_at_end(struct lpi_stale_run *run, int fd, const void *map, uint64_t blocks,
+			uint64_t version)
+{
+	uint64_t last = blocks - 1;
+	uint64_t word = 0;
+	uint64_t seen = map_word(map, last * BLOCK);
+	atomic_fetch_add(&run->shared->looks, 3);
+	if (seen != version)
+		lpi_stale_found(run, "mapping, the last", last, seen, version);
+	seen = pread(fd, &word, sizeof(word), (off_t)(last * BLOCK)) == 8 ? word : 0;
+	if (seen != version)
+		lpi_stale_found(run, "pread, the last", last, seen, version);
+	if (pread(fd, &word, sizeof(word), (off_t)(blocks * BLOCK)) != 0)
+		lpi_stale_found(run, "pread, behind the end", blocks, word, 0);
+}
+
+/* The blocks that all have in common are written through the mount meanwhile: the kernel believes
+ * no size that it has asked for before such a write. */
+static void run_native_end(struct lpi_stale_run *run)
+{
+	uint64_t words[END_BLOCKS] = {0};
+	uint64_t blocks = FEW + 1;
+	void *buf = lpi_stale_buf(BLOCK);
+	int fd = lpi_stale_open(run, O_RDWR);
+	if (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)(blocks * BLOCK)) < 0)
+		lpi_stale_fail("ftruncate");
+	void *map = lpi_stale_map(fd, (size_t)END_BLOCKS * BLOCK);
+	(void)signal(SIGBUS, bus);
+	lpi_stale_help(run, write_elsewhere, NULL);
+	struct lapis_file *file = open_socket(run);
+	for (uint64_t version = 1; !lpi_stale_is_over(run); version++) {
+		uint64_t at = 0;
+		int err = 0;
+		if (blocks == END_BLOCKS || (blocks > FEW + 1 && lpi_stale_below(3) == 0)) {
+			blocks = FEW + 1 + lpi_stale_below(blocks - FEW - 1);
+			err = lapis_truncate(file, blocks * BLOCK);
+		} else {
+			lpi_stale_fill(buf, version, BLOCK);
+			err = lapis_append(file, buf, BLOCK, &at);
+			words[blocks++] = version;
+		}
+		if (err < 0)
+			lpi_stale_fail("an end through the socket");
+		look_at_end(run, fd, map, blocks, words[blocks - 1]);
+	}
+}
+
 const struct lpi_stale_case lpi_stale_cases[] = {
 	{.name = "mapped", .run = run_mapped},
 	{.name = "aio", .run = run_aio},
@@ -586,5 +640,6 @@ const struct lpi_stale_case lpi_stale_cases[] = {
 	 .needs_socket = true,
 	 .is_for_one_kernel = true},
 	{.name = "native", .run = run_native, .needs_socket = true},
+	{.name = "native-end", .run = run_native_end, .needs_socket = true},
 };
 const unsigned lpi_stale_case_cnt = sizeof(lpi_stale_cases) / sizeof(lpi_stale_cases[0]);
