@@ -88,6 +88,9 @@ bool lpi_key_is_dir_form(const char *key); /* ends in '/' */
 /* It is dir, or something below it. */
 bool lpi_key_is_inside(const char *key, const char *dir);
 
+/* Prints what is damaged, by name; LP_EXIT_FAILED if there is anything. */
+int lpi_damaged_list(bool is_json);
+
 /* --- Output ----------------------------------------------------------------------------------- */
 
 /* Whether this goes to a terminal. */

@@ -96,6 +96,17 @@ static void print_bad_blocks(const char *answer)
 	(void)puts(shown < cnt ? " ..." : "");
 }
 
+static void print_damaged(const char *answer)
+{
+	char word[8];
+	double objects = lpi_cli_json_number(answer, "damaged_objects");
+	bool is_full = strcmp(lpi_cli_json_word(answer, "damaged_list_full", word, sizeof(word)),
+			      "true") == 0;
+	if (objects > 0)
+		(void)printf("damaged   %.0f%s object%s (see lapis scrub --list)\n", objects,
+			     is_full ? " or more" : "", objects == 1 ? "" : "s");
+}
+
 static void print_scrub(const char *answer)
 {
 	char word[8];
@@ -171,6 +182,7 @@ static void print_status(const char *answer, const char *state, bool is_ok)
 		     lpi_cli_json_number(answer, "errors"), conns, conns == 1 ? "" : "s");
 	print_devices(answer);
 	print_bad_blocks(answer);
+	print_damaged(answer);
 	print_scrub(answer);
 	print_mount(answer);
 }

@@ -59,7 +59,7 @@ static void print_places(const char *answer, unsigned shard)
 		(void)putchar('\n');
 	}
 	if (i < damaged)
-		(void)printf("          and %.0f more (the daemon's log has them all)\n",
+		(void)printf("          and %.0f more (lapis scrub --list names the objects)\n",
 			     damaged - i);
 }
 
@@ -180,6 +180,7 @@ static bool is_cut_short(const char *answer)
 static int run_scrub(const struct lpi_cli_command *self, int argc, char **argv)
 {
 	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+						{"list", no_argument, NULL, 'l'},
 						{"help", no_argument, NULL, 'h'},
 						{NULL, 0, NULL, 0}};
 	static const struct lpi_args_form form = {"", options, 0, 1};
@@ -187,6 +188,10 @@ static int run_scrub(const struct lpi_cli_command *self, int argc, char **argv)
 	int status = lpi_args_parse(self, argc, argv, &form, &args);
 	if (status >= 0)
 		return status;
+	if (args.has['l'] && args.cnt > 0)
+		return lpi_cli_usage(self, "--list goes without %s", args.names[0]);
+	if (args.has['l'])
+		return lpi_damaged_list(args.has['j']);
 	const char *what = args.cnt > 0 ? args.names[0] : "status";
 	bool waits = strcmp(what, "wait") == 0;
 	if (!waits && strcmp(what, "status") != 0 && strcmp(what, "start") != 0 &&
@@ -208,14 +213,18 @@ static int run_scrub(const struct lpi_cli_command *self, int argc, char **argv)
 
 const struct lpi_cli_command lpi_remote_scrub = {
 	.name = "scrub",
-	.synopsis = "[--json] [status | start | stop | wait]",
+	.synopsis = "[--json] [--list | status | start | stop | wait]",
 	.summary = "Check all data against its checksums while the daemon serves",
 	.help = "  --json  as JSON\n"
+		"  --list  the objects that are known to be damaged, with all their names\n"
 		"  --help  this text\n"
 		"\n"
 		"start reads everything, at the rate that scrub-rate says, and comes back at\n"
 		"once; wait waits for the end, and exits with 1 if anything is damaged or a check\n"
 		"did not come to its end. A check begins by itself as well, as scrub-interval\n"
-		"says; one that is stopped waits as long as that.\n",
+		"says; one that is stopped waits as long as that.\n"
+		"\n"
+		"--list knows what any reader has met, or a check, also before a restart, until\n"
+		"it is mended or removed; it exits with 1 if there is anything.\n",
 	.run = run_scrub,
 };

@@ -22,6 +22,12 @@ struct lpi_gather_reports {
 	bool wants_score; /* these take long */
 	bool wants_usage;
 	bool wants_under_way;
+	/* Of what is damaged: of one shard, behind this inode. It is that shard's thread's while it
+	 * is asked. */
+	bool wants_list;
+	uint64_t list_shard;
+	uint64_t list_behind;
+	struct lpi_text list;
 	uint32_t left;
 	int result;
 	int refused; /* by a thread: all are going back to `former` */
@@ -30,6 +36,8 @@ struct lpi_gather_reports {
 	struct lpi_mount_report *mounts; /* by thread */
 	struct lpi_thread_report threads[LPI_THREADS_MAX];
 };
+
+#define SCRUB_WORDS "scrub: neither status, start, stop nor list SHARD INODE"
 
 static void work(struct lpi_gather_reports *gather);
 
@@ -85,6 +93,7 @@ static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shar
 	report->time_cnt = lp_store_read_times(shard->store, report->times, LP_STORE_TIMES_MAX);
 	report->slow_cnt = lp_door_slow(shard->door, report->slow, LP_SLOW_MAX);
 	lpi_scrubbing_report(&shard->scrubbing, &report->scrub);
+	lpi_damage_read_stats(&shard->damage, &report->damage);
 	if (gather->wants_score)
 		report->alloc_score = lp_store_alloc_score(shard->store);
 	if (gather->wants_usage)
@@ -99,9 +108,25 @@ static void read_shard(struct lpi_gather_reports *gather, struct lpi_shard *shar
 	}
 }
 
+/* One page of what is damaged. */
+static void list_damage(struct lpi_gather_reports *gather, const struct lpi_shard *shard)
+{
+	const struct lp_ino behind = {gather->list_behind};
+	if (shard->idx != gather->list_shard)
+		return;
+	lpi_json_open(&gather->list, NULL, '{');
+	lpi_json_number(&gather->list, "shards_cnt", gather->service->shard_cnt);
+	lpi_damage_json(&shard->damage, behind, &gather->list);
+	lpi_json_close(&gather->list, '}');
+}
+
 /* What is asked of the scrub, by the question that is at work. */
 static int ask_scrub(struct lpi_gather_reports *gather, struct lpi_shard *shard)
 {
+	if (gather->wants_list) {
+		list_damage(gather, shard);
+		return 0;
+	}
 	const struct lpi_question *question = current(gather);
 	return question->opcode == LP_WIRE_OP_SCRUB
 		       ? lpi_scrubbing_ask(&shard->scrubbing, question->text)
@@ -228,6 +253,12 @@ static void answer_report(struct lpi_gather_reports *gather)
 	struct lpi_question *question = current(gather);
 	const struct lp_config *config = &gather->service->config;
 	struct lpi_text *text = &question->answer;
+	if (gather->wants_list) {
+		*text = gather->list;
+		gather->list = (struct lpi_text){.bytes = NULL};
+		answer(gather, 0);
+		return;
+	}
 	fill_report(gather, &report);
 	if (question->opcode == LP_WIRE_OP_SCRUB)
 		lpi_report_scrub(&report, text);
@@ -352,7 +383,7 @@ static void thread_done(struct lpi_errand *errand)
 	if (current(gather)->opcode == LP_WIRE_OP_CONFIG_SET)
 		config_set_done(gather);
 	else if (gather->result < 0)
-		answer_error(gather, gather->result, "scrub: neither status, start nor stop");
+		answer_error(gather, gather->result, SCRUB_WORDS);
 	else
 		answer_report(gather);
 	work(gather);
@@ -446,9 +477,25 @@ static bool is_one_of(const char *text, const char *one, const char *other)
 	return strcmp(text, one) == 0 || strcmp(text, other) == 0;
 }
 
+/* "list SHARD INODE" of a shard that there is; false: it is not of this form. */
+static bool wants_list(struct lpi_gather_reports *gather, const struct lpi_question *question)
+{
+	static const char word[] = "list ";
+	const char *text = question->text;
+	char *end = NULL;
+	if (question->opcode != LP_WIRE_OP_SCRUB || strncmp(text, word, sizeof(word) - 1) != 0)
+		return false;
+	gather->list_shard = strtoull(text + sizeof(word) - 1, &end, 10);
+	if (*end != ' ' || gather->list_shard >= gather->service->shard_cnt)
+		return false;
+	gather->list_behind = strtoull(end + 1, &end, 10);
+	return *end == '\0';
+}
+
 static void begin(struct lpi_gather_reports *gather)
 {
 	struct lpi_question *question = current(gather);
+	gather->wants_list = wants_list(gather, question);
 	gather->wants_usage =
 		question->opcode == LP_WIRE_OP_ALLOC && strcmp(question->text, "dump") == 0;
 	gather->wants_score = question->opcode == LP_WIRE_OP_ALLOC && !gather->wants_usage;

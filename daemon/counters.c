@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/workers.h"
 #include "daemon/conn.h"
+#include "daemon/damage.h"
 #include "fuse/channel.h"
 #include "store/scrub.h"
 
@@ -180,6 +181,14 @@ static const struct lpi_counter scrub_items[] = {
 	COUNTER(lp_scrub_sum, bytes),
 	COUNTER(lp_scrub_sum, damaged),
 };
+static const struct lpi_counter damage_items[] = {
+	GAUGE(lpi_damage_stats, objects),
+	COUNTER(lpi_damage_stats, found),
+	COUNTER(lpi_damage_stats, beyond),
+};
+
+const struct lpi_counter_table lpi_damage_counters = {damage_items, LP_ARRAY_SIZE(damage_items)};
+
 const struct lpi_counter_table lpi_scrub_counters = {scrub_items, LP_ARRAY_SIZE(scrub_items)};
 
 static const struct lpi_counter mount_items[] = {

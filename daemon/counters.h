@@ -29,6 +29,7 @@ extern const struct lpi_counter_table lpi_bufs_counters;    /* struct lp_bufs_st
 extern const struct lpi_counter_table lpi_workers_counters; /* struct lp_workers_stats */
 extern const struct lpi_counter_table lpi_log_counters;     /* struct lp_log_stats */
 extern const struct lpi_counter_table lpi_scrub_counters;   /* struct lp_scrub_sum */
+extern const struct lpi_counter_table lpi_damage_counters;  /* struct lpi_damage_stats */
 extern const struct lpi_counter_table lpi_mount_counters;   /* struct lp_fuse_channel_stats */
 
 uint64_t lpi_counter_read(const void *stats, const struct lpi_counter *counter);

@@ -66,7 +66,10 @@ bool lpi_health_is_idle(const struct lpi_health *health)
 static void read_host(struct lp_work *work)
 {
 	struct lpi_probe *probe = LP_CONTAINER_OF(work, struct lpi_probe, host_work);
-	probe->host_result = lp_bdev_read_host(lp_bdev_of(probe->chan), &probe->host);
+	struct lp_bdev *bdev = lp_bdev_of(probe->chan);
+	probe->size_result = lp_bdev_read_size(bdev, &probe->size_bytes);
+	if (lp_bdev_caps(bdev)->is_file)
+		probe->host_result = lp_bdev_read_host(bdev, &probe->host);
 }
 
 static void host_is_read(struct lp_work *work)
@@ -77,14 +80,21 @@ static void host_is_read(struct lp_work *work)
 void lpi_health_watch_hosts(struct lpi_health *health, struct lp_workers *workers)
 {
 	health->workers = workers;
-	for (uint32_t i = 0; i < LPI_HEALTH_DEVICES; i++)
+	for (uint32_t i = 0; i < LPI_HEALTH_DEVICES; i++) {
 		health->probes[i].host_result = -ENOTTY;
+		health->probes[i].size_result = -ENOTTY;
+	}
+}
+
+void lpi_health_set_needs(struct lpi_health *health, uint32_t device, uint64_t bytes)
+{
+	LP_ASSERT(device < LPI_HEALTH_DEVICES);
+	health->probes[device].needs_bytes = bytes;
 }
 
 static void ask_host(struct lpi_health *health, struct lpi_probe *probe)
 {
-	if (health->workers == NULL || probe->host_work.workers != NULL ||
-	    !lp_bdev_caps(lp_bdev_of(probe->chan))->is_file)
+	if (health->workers == NULL || probe->host_work.workers != NULL)
 		return;
 	probe->host_work = (struct lp_work){.run = read_host, .done = host_is_read};
 	lp_workers_submit(health->workers, health->reactor, &probe->host_work);
@@ -121,6 +131,29 @@ static bool look_at_host(const struct lpi_health *health, struct lpi_probe *prob
 	return probe->is_host_full;
 }
 
+/* Somebody has made the device smaller, or cut the image off: what was behind the end is gone.
+ * While a helper asks it is as it was. */
+static bool is_cut_off(struct lpi_probe *probe)
+{
+	if (probe->host_work.workers == NULL) {
+		probe->is_cut_off =
+			probe->size_result == 0 && probe->size_bytes < probe->needs_bytes;
+		probe->seen_bytes = probe->size_bytes;
+	}
+	return probe->is_cut_off;
+}
+
+static void say_cut_off(const struct lpi_probe *probe, char *why)
+{
+	(void)lpi_refuse(why, 0,
+			 "%s: the device has become smaller than the store on it: %llu bytes of "
+			 "%llu (what was behind its end cannot be read; make it as large as it "
+			 "was, and see lapis scrub start)",
+			 lp_bdev_name(lp_bdev_of(probe->chan)),
+			 (unsigned long long)probe->seen_bytes,
+			 (unsigned long long)probe->needs_bytes);
+}
+
 void lpi_health_ask(struct lpi_health *health)
 {
 	for (uint32_t i = 0; i < LPI_HEALTH_DEVICES; i++) {
@@ -141,6 +174,7 @@ void lpi_health_ask(struct lpi_health *health)
 const char *lpi_health_name(enum lpi_health_state state)
 {
 	static const char *const names[] = {[LPI_HEALTH_OK] = "ok",
+					    [LPI_HEALTH_DAMAGED] = "damaged",
 					    [LPI_HEALTH_DEGRADED] = "degraded",
 					    [LPI_HEALTH_READ_ONLY] = "read-only",
 					    [LPI_HEALTH_FAILED] = "failed"};
@@ -217,6 +251,10 @@ static enum lpi_health_state judge_devices(struct lpi_health *health, uint64_t t
 					 lp_strerror(probe->result));
 			return LPI_HEALTH_DEGRADED;
 		}
+		if (is_cut_off(probe)) {
+			say_cut_off(probe, why);
+			return LPI_HEALTH_DEGRADED;
+		}
 		if (look_at_host(health, probe)) {
 			(void)lpi_refuse(why, 0,
 					 "%s: the file system that holds the image has no space "
@@ -275,6 +313,24 @@ static enum lpi_health_state judge_names(const struct lpi_look *looks, uint32_t 
 			 (unsigned long long)stuck, stuck == 1 ? "" : "s",
 			 stuck == 1 ? "it is" : "they are");
 	return LPI_HEALTH_DEGRADED;
+}
+
+/* Objects that cannot be read wholly. */
+static enum lpi_health_state judge_damage(const struct lpi_look *looks, uint32_t thread_cnt,
+					  char *why)
+{
+	uint64_t damaged = 0;
+	bool has_more = false;
+	for (uint32_t i = 0; i < thread_cnt; i++) {
+		damaged += looks[i].damaged;
+		has_more |= looks[i].has_more_damaged;
+	}
+	if (damaged == 0)
+		return LPI_HEALTH_OK;
+	(void)lpi_refuse(why, 0, "%llu%s object%s damaged (lapis scrub --list names %s)",
+			 (unsigned long long)damaged, has_more ? " or more" : "",
+			 damaged == 1 ? " is" : "s are", damaged == 1 ? "it" : "them");
+	return LPI_HEALTH_DAMAGED;
 }
 
 /* Whatever ends, and whatever a device does, is a movement, on any thread: what waits on one may
@@ -344,14 +400,20 @@ void lpi_health_judge(struct lpi_health *health, const struct lpi_look *looks,
 			other = judge_names(looks, thread_cnt, silence);
 		if (other == LPI_HEALTH_OK)
 			other = judge_movement(health, silence);
+		if (other == LPI_HEALTH_OK && state == LPI_HEALTH_OK)
+			other = judge_damage(looks, thread_cnt, silence);
 		if (other != LPI_HEALTH_OK)
 			memcpy(why, silence, sizeof(silence));
 		state = LP_MAX(state, other);
 	}
 	if (state == health->state && strcmp(why, health->reason) == 0)
 		return;
+	/* Each object has a line of its own: that there are more of them is none. */
+	bool is_more = state == LPI_HEALTH_DAMAGED && health->state == LPI_HEALTH_DAMAGED;
 	health->state = state;
 	memcpy(health->reason, why, sizeof(why));
+	if (is_more)
+		return;
 	health->since_ns = (uint64_t)lp_clock_wall_ns(lp_reactor_clock(health->reactor));
 	if (state == LPI_HEALTH_OK)
 		LP_LOG_NOTICE("health: ok again");

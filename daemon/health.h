@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the daemon is: ok, degraded, read-only, or failed, and why.
+/* How the daemon is: ok, damaged, degraded, read-only, or failed, and why.
  *
  * Each second, and at once when a store says that it has failed, every thread is asked how its
  * stores are; each second each device is asked to read its first block. Who does not answer for
@@ -31,6 +31,8 @@
 struct lpi_look {
 	struct lp_store_health store; /* of the worst of its stores */
 	uint32_t shard_idx;           /* which */
+	uint64_t damaged;             /* objects that are known to be */
+	bool has_more_damaged;        /* there may be more of them than are known */
 	uint64_t stuck;               /* changes over several shards that cannot end (rule N1) */
 	uint64_t under_way;           /* requests at work, of both doors */
 	uint64_t moved;               /* changes whenever an operation ends or a device works */
@@ -40,6 +42,7 @@ struct lpi_look {
 
 enum lpi_health_state {
 	LPI_HEALTH_OK,
+	LPI_HEALTH_DAMAGED,   /* all is served but what is damaged of some objects */
 	LPI_HEALTH_DEGRADED,  /* all is served, if perhaps late; an operator should look */
 	LPI_HEALTH_READ_ONLY, /* a shard cannot be changed any more */
 	LPI_HEALTH_FAILED,    /* a shard cannot be read either */
@@ -58,6 +61,12 @@ struct lpi_probe {
 	 * what a device has done once it does again. */
 	bool has_failed;
 	struct lp_bdev_failure failure;
+	/* How large the device is now: a helper's while host_work is under way. */
+	uint64_t size_bytes;
+	int size_result;
+	uint64_t needs_bytes; /* by the store on it; 0: that is not known */
+	uint64_t seen_bytes;  /* when it was looked at last, */
+	bool is_cut_off;      /* and whether that is less than the store needs */
 	/* Of an image file: how its file system is. */
 	struct lp_work host_work;
 	struct lp_bdev_host host; /* valid with host_result 0; a helper's while host_work is under
@@ -83,9 +92,12 @@ struct lpi_health {
 /* bdev may be NULL. */
 int lpi_health_init(struct lpi_health *health, struct lp_reactor *reactor,
 		    struct lp_bdev *const bdev[LPI_HEALTH_DEVICES]) LP_MUST_CHECK;
-/* From now on the file systems that hold images are asked as well, by helpers: each look. One that
- * has no space degrades the daemon until it has some again. */
+/* From now on helpers ask at each look how large each device is, and how the file systems are that
+ * hold images. A file system that has no space degrades the daemon until it has some again; so does
+ * a device that is smaller than the store on it, until it is as large again. */
 void lpi_health_watch_hosts(struct lpi_health *health, struct lp_workers *workers);
+/* What the store needs of this device. */
+void lpi_health_set_needs(struct lpi_health *health, uint32_t device, uint64_t bytes);
 /* Nothing is asked any more: lpi_health_is_idle(). Zeroed memory is fine. */
 void lpi_health_fini(struct lpi_health *health);
 bool lpi_health_is_idle(const struct lpi_health *health);

@@ -93,6 +93,36 @@ static void test_stores(void **state)
 	rig_stop(&rig);
 }
 
+/* How many objects are damaged is said, and counts less than anything else that is wrong. */
+static void test_damaged(void **state)
+{
+	(void)state;
+	struct rig rig;
+	struct lpi_look looks[2] = {look_of(0, LP_STORE_OK), look_of(1, LP_STORE_OK)};
+	const uint64_t asked_ns[2] = {0, 0};
+	rig_start(&rig);
+	looks[1].damaged = 1;
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_DAMAGED, rig.health.state);
+	assert_string_equal("damaged", lpi_health_name(rig.health.state));
+	assert_string_equal("1 object is damaged (lapis scrub --list names it)", rig.health.reason);
+	uint64_t since_ns = rig.health.since_ns;
+	pass(&rig, LP_NS_PER_S);
+	looks[0].damaged = 1024;
+	looks[0].has_more_damaged = true;
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_non_null(strstr(rig.health.reason, "1025 or more objects are damaged"));
+	assert_int_equal(since_ns, rig.health.since_ns);
+	looks[0].store = look_of(0, LP_STORE_DEGRADED).store;
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_DEGRADED, rig.health.state);
+	looks[0] = look_of(0, LP_STORE_OK);
+	looks[1] = look_of(1, LP_STORE_OK);
+	lpi_health_judge(&rig.health, looks, asked_ns, 2, TIMEOUT_NS);
+	assert_int_equal(LPI_HEALTH_OK, rig.health.state);
+	rig_stop(&rig);
+}
+
 /* Rule B1: requests that are under way while nothing moves are told about after ten seconds, once,
  * and until something moves again. */
 static void test_nothing_moves(void **state)
@@ -260,7 +290,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stores),        cmocka_unit_test(test_stuck),
 		cmocka_unit_test(test_silent_thread), cmocka_unit_test(test_silent_device),
-		cmocka_unit_test(test_failed_write),  cmocka_unit_test(test_nothing_moves),
+		cmocka_unit_test(test_failed_write),  cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_nothing_moves),
 	};
 	return lp_test_main(tests, "daemon/health");
 }

@@ -271,6 +271,7 @@ void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *tex
 		{"helpers", NULL, &report->workers, 0, 1},
 		{"log", NULL, &report->log, 0, 1},
 		{"scrub", "shard", &shards->scrub.stats.sum, sizeof(*shards), shard_cnt},
+		{"damaged", "shard", &shards->damage, sizeof(*shards), shard_cnt},
 	};
 	prometheus_health(report, text);
 	prometheus_process(report, text);
@@ -288,5 +289,6 @@ void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *tex
 	prometheus_counters(text, &groups[5], &lpi_workers_counters);
 	prometheus_counters(text, &groups[6], &lpi_log_counters);
 	prometheus_counters(text, &groups[7], &lpi_scrub_counters);
+	prometheus_counters(text, &groups[8], &lpi_damage_counters);
 	prometheus_mount(report, text);
 }

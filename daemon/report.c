@@ -232,6 +232,18 @@ static void json_bad(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_close(text, '}');
 }
 
+static void json_damage(const struct lpi_report *report, struct lpi_text *text)
+{
+	uint64_t objects = 0;
+	bool is_full = false;
+	for (uint32_t i = 0; i < report->shard_cnt; i++) {
+		objects += report->shards[i].damage.objects;
+		is_full |= report->shards[i].damage.is_full;
+	}
+	lpi_json_number(text, "damaged_objects", objects);
+	lpi_json_bool(text, "damaged_list_full", is_full);
+}
+
 static void json_scrub_sum(const struct lpi_report *report, struct lpi_text *text)
 {
 	bool is_running = false;
@@ -268,6 +280,7 @@ void lpi_report_status(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_number(text, "rss_bytes", report->heap.rss_bytes);
 	json_devices(report, text);
 	json_bad(report, text);
+	json_damage(report, text);
 	json_scrub_sum(report, text);
 	lpi_mount_report_status(report, text);
 	lpi_json_close(text, '}');
@@ -480,6 +493,7 @@ void lpi_report_scrub(const struct lpi_report *report, struct lpi_text *text)
 	lpi_json_close(text, ']');
 	lpi_json_bool(text, "running", is_running);
 	lpi_json_number(text, "damaged", damaged);
+	json_damage(report, text);
 	lpi_json_close(text, '}');
 }
 

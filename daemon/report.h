@@ -35,6 +35,7 @@ struct lpi_shard_report {
 	struct lp_slow_request slow[LP_SLOW_MAX];
 	uint32_t slow_cnt;
 	struct lpi_scrub_report scrub;
+	struct lpi_damage_stats damage;
 	/* For lpi_report_stuck() only: of its door, its names and its store. */
 	struct lp_under_way under_way[3 * LP_UNDER_WAY_MAX];
 	uint32_t under_way_cnt;

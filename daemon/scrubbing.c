@@ -23,7 +23,7 @@ static void log_end(const struct lpi_scrubbing *scrubbing)
 			     scrubbing->shard_idx, objects, lp_strerror(stats->error));
 	else if (stats->damaged > 0)
 		LP_LOG_ERROR("shard %u: %llu objects checked, %llu MiB: %llu damaged places (lapis "
-			     "scrub names them)",
+			     "scrub --list names the objects)",
 			     scrubbing->shard_idx, objects, mib,
 			     (unsigned long long)stats->damaged);
 	else if (stats->is_whole)
@@ -171,11 +171,21 @@ static void ended(void *arg)
 		keep(scrubbing);
 }
 
+static void passed(void *arg, const struct lp_scrub_verdict *verdict)
+{
+	const struct lpi_scrubbing *scrubbing = arg;
+	if (scrubbing->damage != NULL)
+		lpi_damage_passed(scrubbing->damage, verdict);
+}
+
 int lpi_scrubbing_begin(struct lpi_scrubbing *scrubbing, struct lp_reactor *reactor,
 			struct lp_store *store, uint32_t shard_idx)
 {
-	const struct lp_scrub_options options = {
-		.reactor = reactor, .store = store, .ended = ended, .ended_arg = scrubbing};
+	const struct lp_scrub_options options = {.reactor = reactor,
+						 .store = store,
+						 .ended = ended,
+						 .passed = passed,
+						 .ended_arg = scrubbing};
 	*scrubbing =
 		(struct lpi_scrubbing){.reactor = reactor, .store = store, .shard_idx = shard_idx};
 	lp_key_of_store(&scrubbing->key, "scrub");
@@ -190,8 +200,10 @@ void lpi_scrubbing_configure(struct lpi_scrubbing *scrubbing, const struct lp_co
 {
 	uint64_t rate = lp_config_number(config, LP_OPT_SCRUB_RATE);
 	scrubbing->interval_ns = lp_config_number(config, LP_OPT_SCRUB_INTERVAL) * NS_PER_HOUR;
-	lp_scrub_set_rate(scrubbing->scrub,
-			  rate == 0 ? LP_SCRUB_RATE_NOLIMIT : LP_MAX(rate / shard_cnt, RATE_MIN));
+	uint64_t own = rate == 0 ? LP_SCRUB_RATE_NOLIMIT : LP_MAX(rate / shard_cnt, RATE_MIN);
+	lp_scrub_set_rate(scrubbing->scrub, own);
+	if (scrubbing->damage != NULL)
+		lpi_damage_set_rate(scrubbing->damage, own);
 }
 
 /* A clock that was set back makes it wait from then on. */

@@ -9,12 +9,14 @@
 #define LP_DAEMON_SCRUBBING_H
 
 #include "daemon/config.h"
+#include "daemon/damage.h"
 #include "daemon/text.h"
 #include "store/scrub.h"
 #include "store/values.h"
 
 struct lpi_scrubbing {
-	struct lp_scrub *scrub; /* NULL: not begun */
+	struct lp_scrub *scrub;    /* NULL: not begun */
+	struct lpi_damage *damage; /* is told of what was read; NULL: nobody is */
 	struct lp_reactor *reactor;
 	uint32_t shard_idx;
 	uint64_t interval_ns;    /* 0: never by itself */

@@ -418,6 +418,17 @@ static int open_listeners(struct lp_service *service, char *why)
 	return err;
 }
 
+static void watch_devices(struct lp_service *service)
+{
+	lpi_health_watch_hosts(&service->health, service->workers);
+	for (uint32_t i = 0; i < LP_MKFS_DEVICES && service->devices_open; i++) {
+		const struct lp_disk_label *label = &service->devices.label[i];
+		if (service->bdev[i] != NULL)
+			lpi_health_set_needs(&service->health, i,
+					     label->size_blocks * LP_BLOCK_BYTES);
+	}
+}
+
 static int open_threads(struct lp_service *service, char *why)
 {
 	service->threads = calloc(service->thread_cnt, sizeof(*service->threads));
@@ -443,7 +454,7 @@ static int open_threads(struct lp_service *service, char *why)
 	if (err == 0)
 		err = lpi_health_init(&service->health, service->reactor, service->bdev);
 	if (err == 0)
-		lpi_health_watch_hosts(&service->health, service->workers);
+		watch_devices(service);
 	return err < 0 ? lpi_refuse(why, err, "threads: %s", lp_strerror(err)) : 0;
 }
 

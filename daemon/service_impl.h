@@ -63,6 +63,7 @@ struct lpi_shard {
 	struct lp_ns *ns;
 	struct lp_door *door;
 	struct lpi_scrubbing scrubbing;
+	struct lpi_damage damage;
 	struct lpi_shard_check check;
 	bool ns_serves;   /* all do, or none; also when there is no door then */
 	bool is_stopping; /* no more connections */

@@ -214,6 +214,13 @@ static void store_tells(struct lp_store_events *events, const struct lp_store_he
 	lp_reactor_send(thread->reactor, thread->service->reactor, &told->msg);
 }
 
+static void store_is_damaged(struct lp_store_events *events, struct lp_ino ino, uint64_t offset,
+			     int err)
+{
+	struct lpi_shard *shard = LP_CONTAINER_OF(events, struct lpi_shard, store_events);
+	lpi_damage_note(&shard->damage, ino, offset, err);
+}
+
 /* Its own buffers: what is kept in those that requests pass through leaves none for the next one,
  * which would wait for ever instead of being told that the store is full. */
 static int open_mem(struct lpi_shard *shard, const struct lp_store_options *options)
@@ -258,6 +265,7 @@ static int open_store(struct lpi_thread *thread, struct lpi_shard *shard)
 		.read_only = lpi_service_is_degraded(service),
 		.events = &shard->store_events};
 	shard->store_events.health = store_tells;
+	shard->store_events.damaged = store_is_damaged;
 	const struct lp_store_file_options file = {.dir = &service->file_dir};
 	int err;
 	if (service->is_mem)
@@ -434,8 +442,12 @@ static int begin_scrubbing(struct lpi_shard *shard)
 {
 	struct lpi_thread *thread = shard->thread;
 	int err = lpi_scrubbing_begin(&shard->scrubbing, thread->reactor, shard->store, shard->idx);
+	if (err == 0)
+		err = lpi_damage_begin(&shard->damage, thread->reactor, shard->store, shard->ns,
+				       shard->idx);
 	if (err < 0)
 		return lpi_refuse(thread->why, err, "shard %u: %s", shard->idx, lp_strerror(err));
+	shard->scrubbing.damage = &shard->damage;
 	lpi_scrubbing_configure(&shard->scrubbing, &thread->config, thread->service->shard_cnt);
 	return 0;
 }
@@ -579,6 +591,9 @@ void lpi_thread_look(struct lpi_errand *errand)
 		look.stuck += names.stuck;
 		tell_slow_shard(s);
 		lpi_scrubbing_look(&s->scrubbing);
+		lpi_damage_look(&s->damage);
+		look.damaged += lpi_damage_cnt(&s->damage);
+		look.has_more_damaged |= lpi_damage_is_full(&s->damage);
 		if (s->idx != thread->idx && health.state <= look.store.state)
 			continue;
 		look.store = health;
@@ -590,9 +605,15 @@ void lpi_thread_look(struct lpi_errand *errand)
 
 /* --- Stopping --------------------------------------------------------------------------------- */
 
-static void door_stopped(void *arg)
+static void names_not_asked(void *arg)
 {
 	shard_done(arg, 0);
+}
+
+static void door_stopped(void *arg)
+{
+	struct lpi_shard *shard = arg;
+	lpi_damage_quiet(&shard->damage, names_not_asked, shard);
 }
 
 void lpi_thread_stop_doors(struct lpi_errand *errand)
@@ -607,14 +628,20 @@ void lpi_thread_stop_doors(struct lpi_errand *errand)
 		if (shard->door != NULL)
 			lp_door_stop(shard->door, timeout_ns, door_stopped, shard);
 		else
-			shard_done(shard, 0);
+			door_stopped(shard);
 		shard = next;
 	}
 }
 
-static void scrubbing_stopped(void *arg)
+static void damage_stopped(void *arg)
 {
 	shard_done(arg, 0);
+}
+
+static void scrubbing_stopped(void *arg)
+{
+	struct lpi_shard *shard = arg;
+	lpi_damage_stop(&shard->damage, damage_stopped, shard);
 }
 
 static void ns_stopped(struct lp_ns *ns, void *arg)
@@ -645,6 +672,7 @@ static int close_shard(struct lpi_shard *shard)
 	if (shard->store != NULL) {
 		lp_door_free(shard->door);
 		lpi_scrubbing_fini(&shard->scrubbing);
+		lpi_damage_fini(&shard->damage);
 		lp_ns_close(shard->ns);
 		err = lp_store_close(shard->store, !shard->ns_serves);
 	}

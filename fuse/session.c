@@ -86,6 +86,23 @@ static int look_at(const char *dir, struct stat *ret_st)
 	return statfs(dir, &fs) == 0 && stat(dir, ret_st) == 0 ? 0 : -errno;
 }
 
+/* A mount over the mount of a living daemon would hide what that one serves. Only somebody who has
+ * it open would see it still. So the operator first says which of the two is to go. */
+static int refuse_living(const char *dir, char *why)
+{
+	char path[PATH_MAX];
+	char source[PATH_MAX];
+	int err = lpi_fuse_real_path(dir, path);
+	if (err < 0)
+		return refuse(why, err, "%s: %s", dir, lp_strerror(err));
+	if (!lpi_fuse_is_ours_of(path, source))
+		return 0;
+	return refuse(why, -EBUSY,
+		      "%s: a daemon that is alive has mounted %s there (stop it, or lapis umount "
+		      "%s)",
+		      dir, source, dir);
+}
+
 /* A mount whose daemon was killed would be in the way. */
 static int clear_dead(const char *dir, char *why)
 {
@@ -100,7 +117,9 @@ static int clear_dead(const char *dir, char *why)
 	}
 	if (err < 0)
 		return refuse(why, err, "%s: %s", dir, lp_strerror(err));
-	return S_ISDIR(st.st_mode) ? 0 : refuse(why, -ENOTDIR, "%s: is no directory", dir);
+	if (!S_ISDIR(st.st_mode))
+		return refuse(why, -ENOTDIR, "%s: is no directory", dir);
+	return refuse_living(dir, why);
 }
 
 /* libfuse says why on standard error, unless somebody listens; there is no argument for it. */

@@ -34,10 +34,19 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
+/* The word that the text begins with. */
+static void copy_source(char *text, char *ret_source)
+{
+	text[strcspn(text, " \n")] = '\0';
+	unescape(text);
+	(void)snprintf(ret_source, PATH_MAX, "%s", text);
+}
+
 /* Whether the topmost mount that matches is one of ours: on a path, or of a device where that is
  * NULL. Does not touch the path itself, which may be dead: it is compared as text, so it should be
- * an absolute one without links. */
-static bool is_lapis_mount(const char *dir, dev_t dev)
+ * an absolute one without links. ret_source (PATH_MAX bytes, or NULL): what is mounted there, if it
+ * is ours. */
+static bool is_lapis_mount(const char *dir, dev_t dev, char *ret_source)
 {
 	enum { DEVICE = 2, PATH = 4, FIELDS };
 	char *line = NULL;
@@ -57,8 +66,11 @@ static bool is_lapis_mount(const char *dir, dev_t dev)
 		if (type == NULL)
 			continue;
 		unescape(fields[PATH]);
-		if (strcmp(fields[dir == NULL ? DEVICE : PATH], dir == NULL ? wanted : dir) == 0)
-			is_ours = strncmp(type + 3, TYPE " ", sizeof(TYPE)) == 0;
+		if (strcmp(fields[dir == NULL ? DEVICE : PATH], dir == NULL ? wanted : dir) != 0)
+			continue;
+		is_ours = strncmp(type + 3, TYPE " ", sizeof(TYPE)) == 0;
+		if (is_ours && ret_source != NULL)
+			copy_source(type + 3 + sizeof(TYPE), ret_source);
 	}
 	free(line);
 	(void)fclose(table); /* it was only read */
@@ -67,12 +79,17 @@ static bool is_lapis_mount(const char *dir, dev_t dev)
 
 bool lp_fuse_is_mount(dev_t dev)
 {
-	return is_lapis_mount(NULL, dev);
+	return is_lapis_mount(NULL, dev, NULL);
 }
 
 bool lpi_fuse_is_ours(const char *path)
 {
-	return is_lapis_mount(path, 0);
+	return is_lapis_mount(path, 0, NULL);
+}
+
+bool lpi_fuse_is_ours_of(const char *path, char *ret_source)
+{
+	return is_lapis_mount(path, 0, ret_source);
 }
 
 static int run_fusermount(const char *dir, bool lazy)

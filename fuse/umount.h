@@ -24,6 +24,9 @@ int lp_fuse_umount(const char *dir, bool lazy) LP_MUST_CHECK;
 int lpi_fuse_real_path(const char *dir, char *ret_path) LP_MUST_CHECK;
 /* Whether what is mounted on this path, which has no links, is ours. It is not touched. */
 bool lpi_fuse_is_ours(const char *path);
+/* The same; if it is, what of: the daemon's device, or what the option fsname said. ret_source
+ * holds PATH_MAX bytes. */
+bool lpi_fuse_is_ours_of(const char *path, char *ret_source);
 /* Without a look at what it is; an absolute path without links. */
 int lpi_fuse_unmount(const char *dir, bool lazy) LP_MUST_CHECK;
 

@@ -246,6 +246,11 @@ struct lp_bdev *lp_bdev_of(const struct lp_bdev_chan *chan)
 /* --- The host of an image file
  * ---------------------------------------------------------------------------------- */
 
+int lp_bdev_read_size(struct lp_bdev *bdev, uint64_t *ret_bytes)
+{
+	return bdev->kind->read_size == NULL ? -ENOTTY : bdev->kind->read_size(bdev, ret_bytes);
+}
+
 int lp_bdev_read_host(struct lp_bdev *bdev, struct lp_bdev_host *ret_host)
 {
 	struct lp_bdev_host host = {.free_bytes = 0};

@@ -162,6 +162,10 @@ void lp_bdev_trust(struct lp_bdev *bdev);
  * meanwhile. */
 void lp_bdev_tie(struct lp_bdev *bdev, struct lp_bdev *to);
 
+/* How large the device is now, which somebody may have changed below us: what lp_bdev_caps() says
+ * stays as it was when it was opened. Blocking. -ENOTTY: it is of a kind that never changes. */
+int lp_bdev_read_size(struct lp_bdev *bdev, uint64_t *ret_bytes) LP_MUST_CHECK;
+
 /* --- The host of an image file ---
  *
  * A sparse image takes space of the file system that holds it as it is written. When that has none

@@ -25,8 +25,10 @@ struct lp_bdev_kind {
 	/* Blocking, any thread. buf is NULL for flush and discard; only read writes to it. */
 	int (*sync)(struct lp_bdev *bdev, enum lp_bdev_opcode opcode, void *buf,
 		    uint64_t length_bytes, uint64_t offset_bytes);
-	/* Of an image file (caps.is_file); NULL: the kind has none. */
+	/* This and secure() are of an image file (caps.is_file); NULL: the kind has none. */
 	int (*read_host)(struct lp_bdev *bdev, struct lp_bdev_host *ret_host);
+	/* How large it is now; NULL: the kind never changes. */
+	int (*read_size)(struct lp_bdev *bdev, uint64_t *ret_bytes);
 	int (*secure)(struct lp_bdev *bdev, uint64_t length_bytes, uint64_t offset_bytes);
 };
 

@@ -444,6 +444,18 @@ static int uring_read_host(struct lp_bdev *bdev, struct lp_bdev_host *ret_host)
 	return 0;
 }
 
+static int uring_read_size(struct lp_bdev *bdev, uint64_t *ret_bytes)
+{
+	const struct uring_bdev *self = bdev_of(bdev);
+	struct stat st;
+	if (self->is_block)
+		return ioctl(self->fd, BLKGETSIZE64, ret_bytes) < 0 ? -errno : 0;
+	if (fstat(self->fd, &st) < 0)
+		return -errno;
+	*ret_bytes = (uint64_t)st.st_size;
+	return 0;
+}
+
 static int uring_secure(struct lp_bdev *bdev, uint64_t length_bytes, uint64_t offset_bytes)
 {
 	int r;
@@ -463,5 +475,6 @@ static const struct lp_bdev_kind uring_kind = {
 	.submit = uring_submit,
 	.sync = uring_sync,
 	.read_host = uring_read_host,
+	.read_size = uring_read_size,
 	.secure = uring_secure,
 };

@@ -127,6 +127,10 @@ int lpi_query_get(struct lpi_query *query)
 		return err;
 	if (op->get.space == LP_STORE_TARGET)
 		return get_target(query, inode);
+	if (op->get.space == LP_STORE_NAME)
+		return inode->rec.name.len == 0
+			       ? -ENODATA
+			       : give_value(op, inode->rec.name.at, inode->rec.name.len);
 	if (is_xattr &&
 	    lp_xattrs_find(inode->rec.xattrs, op->get.name.data, op->get.name.len, &xattr))
 		return give_value(op, xattr.value.at, xattr.value.len);

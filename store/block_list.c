@@ -162,6 +162,7 @@ static int take(struct lpi_query *query, struct lp_kv_bytes key, struct lp_kv_by
 	case LP_STORE_OMAP:
 	case LP_STORE_RECORDS:
 	case LP_STORE_TARGET:
+	case LP_STORE_NAME:
 	case LP_STORE_SPACE_CNT:
 	default:
 		err = lpi_list_put(query->op, &(struct lp_list_item){
@@ -309,6 +310,7 @@ static void set_base(struct lpi_query *query, struct lp_key *ret_base)
 		range->first.len = 0;
 		break;
 	case LP_STORE_TARGET:
+	case LP_STORE_NAME:
 	case LP_STORE_SPACE_CNT:
 	default:
 		LP_UNREACHABLE();

@@ -277,6 +277,10 @@ static void test_get(void **state)
 	lpi_inode_set_part(inode, LPI_PART_TARGET, "target", 6);
 	inode->rec.size_bytes = 6;
 	inode->rec.content_crc = lp_crc32c(0, "target", 6);
+	inode = lpi_rig_inode(&rig, 10, LP_INODE_TYPE_FILE);
+	inode->rec.parent.nr = 1;
+	lp_test_ok(lpi_inode_make_room(inode, LPI_PART_NAME, 8));
+	lpi_inode_set_part(inode, LPI_PART_NAME, "its name", 8);
 	/* Gone, though its keys are still there. */
 	lpi_rig_inode(&rig, 8, LP_INODE_TYPE_FILE)->rec.flags =
 		LP_INODE_FLAG_REMOVED | LP_INODE_FLAG_HAS_KEYS;
@@ -297,6 +301,7 @@ static void test_get(void **state)
 		expect_get(&rig, LP_STORE_OMAP, 8, text("key"), NULL, -ENOENT);
 		expect_get(&rig, LP_STORE_TARGET, 7, text(""), "target", 6);
 		expect_get(&rig, LP_STORE_TARGET, 5, text(""), NULL, -EINVAL);
+		expect_get(&rig, LP_STORE_NAME, 10, text(""), "its name", 8);
 		expect_get(&rig, LP_STORE_RECORDS, 0, record, "record", 6);
 		expect_get(&rig, LP_STORE_RECORDS, 0, text("Snone"), NULL, -ENOENT);
 		if (round == 1)

@@ -355,6 +355,7 @@ static int bad_block(const struct lpi_read *read, uint32_t idx, uint32_t got)
 	uint64_t device_block = read->sources[idx].device_block;
 	if (!read->is_second)
 		return -EBADMSG;
+	read->op->read.bad_offset = offset;
 	return LP_CORRUPT_CRC(
 		device_block << LP_BLOCK_SHIFT,
 		"inode %llu, offset %llu, block %llu: its crc is %08x, stored is %08x",

@@ -28,6 +28,7 @@ static void run_done(struct lp_task *task)
 	lpi_op_list_init(&now);
 	lpi_op_list_splice_back(&now, &block->done);
 	while ((op = lpi_op_list_pop_front(&now)) != NULL) {
+		lpi_store_tell_damage(block->options.events, op);
 		op->complete(op);
 		if (lp_reactor_is_long(block->options.reactor))
 			break;

@@ -46,6 +46,8 @@ struct lp_scrub {
 	uint8_t from[NUMBER_BYTES]; /* the list that is tried */
 	uint8_t page_bytes[LIST_BYTES];
 
+	struct lp_ino only;              /* nr 0: all that are listed */
+	struct lp_scrub_verdict verdict; /* of the inode that is read */
 	struct lp_ino ino;
 	uint64_t offset;
 	uint64_t data_end;        /* behind what is read: a hole */
@@ -157,11 +159,22 @@ static bool is_damage(int err)
 	return err == -EBADMSG || err == -EUCLEAN || err == -EIO;
 }
 
+/* There is no data, or no more of it: nothing is left to read. */
+static bool is_answer(int err)
+{
+	return err == -ENXIO || err == -ENOENT || err == -EISDIR || err == -EINVAL;
+}
+
 static void note_damage(struct lp_scrub *scrub, int err)
 {
 	struct lp_scrub_stats *stats = &scrub->stats;
+	struct lp_scrub_verdict *verdict = &scrub->verdict;
 	stats->damaged++;
 	stats->sum.damaged++;
+	if (verdict->places++ == 0) {
+		verdict->offset = scrub->offset;
+		verdict->error = err;
+	}
 	if (stats->named_cnt < LP_SCRUB_NAMED)
 		stats->named[stats->named_cnt++] = (struct lp_scrub_place){
 			.ino = scrub->ino, .offset = scrub->offset, .error = err};
@@ -169,9 +182,29 @@ static void note_damage(struct lp_scrub *scrub, int err)
 
 /* --- Inodes ----------------------------------------------------------------------------------- */
 
+static void begin_inode(struct lp_scrub *scrub, struct lp_ino ino)
+{
+	scrub->ino = ino;
+	scrub->verdict = (struct lp_scrub_verdict){.ino = ino};
+	scrub->offset = 0;
+	scrub->by_blocks_up_to = 0;
+	scrub->size_bytes = UINT64_MAX;
+	soon(scrub, SEEK);
+}
+
+static void tell_verdict(const struct lp_scrub *scrub)
+{
+	if (scrub->options.passed != NULL)
+		scrub->options.passed(scrub->options.ended_arg, &scrub->verdict);
+}
+
 static void next_inode(struct lp_scrub *scrub)
 {
 	struct lp_list_item item;
+	if (scrub->only.nr != 0) {
+		end(scrub, true, 0);
+		return;
+	}
 	if (!lp_store_list_next(&scrub->page, &scrub->page_pos, &item)) {
 		if (scrub->page.list.more)
 			soon(scrub, LIST);
@@ -181,11 +214,7 @@ static void next_inode(struct lp_scrub *scrub)
 	}
 	LP_ASSERT(item.name.len == NUMBER_BYTES);
 	memcpy(scrub->behind, item.name.data, NUMBER_BYTES);
-	scrub->ino.nr = lp_get_be64(scrub->behind);
-	scrub->offset = 0;
-	scrub->by_blocks_up_to = 0;
-	scrub->size_bytes = UINT64_MAX;
-	soon(scrub, SEEK);
+	begin_inode(scrub, (struct lp_ino){lp_get_be64(scrub->behind)});
 }
 
 /* It has cost as much as a block: else a store of small objects would be gone through as fast as
@@ -197,6 +226,7 @@ static void inode_done(struct lp_scrub *scrub)
 	scrub->stats.sum.objects++;
 	scrub->stats.at = scrub->ino;
 	scrub->stats.at_damaged = scrub->stats.damaged;
+	tell_verdict(scrub);
 	next_inode(scrub);
 }
 
@@ -236,8 +266,10 @@ static void pass_lost(struct lp_scrub *scrub, uint64_t nr, int err)
 	scrub->is_skipping = false;
 	scrub->is_careful = false;
 	scrub->ino.nr = nr;
+	scrub->verdict = (struct lp_scrub_verdict){.ino = scrub->ino};
 	scrub->offset = 0;
 	note_damage(scrub, err);
+	tell_verdict(scrub);
 	scrub->stats.at = scrub->ino;
 	scrub->stats.at_damaged = scrub->stats.damaged;
 	lp_put_be64(scrub->behind, nr);
@@ -318,6 +350,7 @@ static void leave(struct lp_scrub *scrub, int err)
 	}
 	if (is_damage(err))
 		note_damage(scrub, err);
+	scrub->verdict.is_unsure = !is_damage(err) && !is_answer(err);
 	inode_done(scrub);
 }
 
@@ -427,7 +460,7 @@ void lp_scrub_free(struct lp_scrub *scrub)
 	free(scrub);
 }
 
-int lp_scrub_start(struct lp_scrub *scrub, struct lp_ino behind)
+static int start(struct lp_scrub *scrub, struct lp_ino behind)
 {
 	if (scrub->state != IDLE)
 		return -EALREADY;
@@ -441,8 +474,27 @@ int lp_scrub_start(struct lp_scrub *scrub, struct lp_ino behind)
 	scrub->is_careful = false;
 	scrub->is_skipping = false;
 	scrub->due_ns = lp_reactor_now_ns(scrub->options.reactor);
+	scrub->only.nr = 0;
 	lp_put_be64(scrub->behind, behind.nr);
-	soon(scrub, LIST);
+	return 0;
+}
+
+int lp_scrub_start(struct lp_scrub *scrub, struct lp_ino behind)
+{
+	int err = start(scrub, behind);
+	if (err == 0)
+		soon(scrub, LIST);
+	return err;
+}
+
+int lp_scrub_start_one(struct lp_scrub *scrub, struct lp_ino ino)
+{
+	LP_ASSERT(ino.nr != 0);
+	int err = start(scrub, (struct lp_ino){0});
+	if (err < 0)
+		return err;
+	scrub->only = ino;
+	begin_inode(scrub, ino);
 	return 0;
 }
 

@@ -58,6 +58,15 @@ struct lp_scrub_stats {
 	struct lp_scrub_place named[LP_SCRUB_NAMED];
 };
 
+/* What a pass has found of one inode. */
+struct lp_scrub_verdict {
+	struct lp_ino ino;
+	uint64_t places; /* that are damaged */
+	uint64_t offset; /* the first of them, */
+	int error;       /* and what it is; 0: none is damaged */
+	bool is_unsure;  /* not all of it was read, for another reason than damage */
+};
+
 struct lp_scrub_options {
 	struct lp_reactor *reactor;
 	struct lp_store *store;
@@ -65,7 +74,9 @@ struct lp_scrub_options {
 			       */
 	/* A pass has ended; may be NULL. Not from inside a call. */
 	void (*ended)(void *arg);
-	void *ended_arg;
+	/* An inode has been read, or is gone; may be NULL. It submits nothing to this module. */
+	void (*passed)(void *arg, const struct lp_scrub_verdict *verdict);
+	void *ended_arg; /* of both */
 };
 
 int lp_scrub_new(const struct lp_scrub_options *options, struct lp_scrub **ret_scrub) LP_MUST_CHECK;
@@ -74,6 +85,8 @@ void lp_scrub_free(struct lp_scrub *scrub);
 
 /* Of all inodes behind this one; nr 0: of all. -EALREADY: one is under way. */
 int lp_scrub_start(struct lp_scrub *scrub, struct lp_ino behind) LP_MUST_CHECK;
+/* Of this inode only. The same. */
+int lp_scrub_start_one(struct lp_scrub *scrub, struct lp_ino ino) LP_MUST_CHECK;
 /* The pass ends with what it is at. */
 void lp_scrub_stop(struct lp_scrub *scrub);
 bool lp_scrub_is_idle(const struct lp_scrub *scrub);

@@ -28,11 +28,21 @@ struct scene {
 	struct lpi_store_rig rig;
 	struct lp_scrub *scrub;
 	uint32_t ended;
+	uint32_t passed;
+	struct lp_scrub_verdict bad; /* the last one */
 };
 
 static void has_ended(void *arg)
 {
 	((struct scene *)arg)->ended++;
+}
+
+static void has_passed(void *arg, const struct lp_scrub_verdict *verdict)
+{
+	struct scene *s = arg;
+	s->passed++;
+	if (verdict->error != 0)
+		s->bad = *verdict;
 }
 
 static struct lp_ino ino_of(uint64_t nr)
@@ -71,8 +81,11 @@ static void setup(struct scene *s, uint64_t seed)
 					.ino = ino_of(CLONE_NR),
 					.clone = {.src = ino_of(BIG_NR), .length = BIG_BYTES}};
 	lp_test_ok(lpi_hand_change(hand, clone));
-	const struct lp_scrub_options options = {
-		.reactor = hand->reactor, .store = hand->store, .ended = has_ended, .ended_arg = s};
+	const struct lp_scrub_options options = {.reactor = hand->reactor,
+						 .store = hand->store,
+						 .ended = has_ended,
+						 .passed = has_passed,
+						 .ended_arg = s};
 	lp_test_ok(lp_scrub_new(&options, &s->scrub));
 }
 
@@ -252,6 +265,44 @@ static bool is_lost(const struct lp_scrub_stats *stats, uint64_t nr)
 }
 
 /* Inodes that cannot be listed, first, last, side by side, do not hide the others. */
+static void pass_one(struct scene *s, uint64_t nr)
+{
+	s->passed = 0;
+	s->bad = (struct lp_scrub_verdict){.error = 0};
+	lp_test_ok(lp_scrub_start_one(s->scrub, ino_of(nr)));
+	lp_test_err(-EALREADY, lp_scrub_start_one(s->scrub, ino_of(nr)));
+	while (!lp_scrub_is_idle(s->scrub))
+		lpi_hand_turn(&s->rig.hand);
+	assert_int_equal(1, s->passed);
+	assert_true(lp_scrub_stats(s->scrub)->is_whole);
+	assert_int_equal(1, lp_scrub_stats(s->scrub)->objects);
+}
+
+/* Of one inode nothing else is read; each pass says of each inode how it is. */
+static void test_one(void **state)
+{
+	(void)state;
+	struct scene s;
+	setup(&s, 3);
+	settle(&s);
+	assert_true(flip(&s, big + 99 + BLOCK) >= 1);
+	assert_true(flip(&s, big + 99 + 2 * BLOCK) >= 1);
+	pass_one(&s, SPARSE_NR);
+	assert_int_equal(SPARSE_NR, s.bad.ino.nr);
+	assert_int_equal(FAR + BLOCK, s.bad.offset);
+	assert_int_equal(2, s.bad.places);
+	assert_int_equal(-EBADMSG, s.bad.error);
+	pass_one(&s, BIG_NR);
+	assert_int_equal(0, s.bad.error);
+	pass_one(&s, 999); /* there is none */
+	assert_int_equal(0, s.bad.error);
+	s.passed = 0;
+	(void)pass(&s);
+	assert_int_equal(INODES, s.passed);
+	assert_int_equal(SPARSE_NR, s.bad.ino.nr);
+	teardown(&s);
+}
+
 static void test_lost_inodes(void **state)
 {
 	(void)state;
@@ -607,13 +658,21 @@ static void test_changes_are_no_damage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sound),          cmocka_unit_test(test_damaged),
-		cmocka_unit_test(test_lost_inodes),    cmocka_unit_test(test_lost_table_block),
-		cmocka_unit_test(test_counts_as_free), cmocka_unit_test(test_rate),
-		cmocka_unit_test(test_no_burst),       cmocka_unit_test(test_store_fails),
-		cmocka_unit_test(test_stop_and_go_on), cmocka_unit_test(test_stops_at_once),
-		cmocka_unit_test(test_many),           cmocka_unit_test(test_growing),
-		cmocka_unit_test(test_removed),        cmocka_unit_test(test_changes_are_no_damage),
+		cmocka_unit_test(test_sound),
+		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_one),
+		cmocka_unit_test(test_lost_inodes),
+		cmocka_unit_test(test_lost_table_block),
+		cmocka_unit_test(test_counts_as_free),
+		cmocka_unit_test(test_rate),
+		cmocka_unit_test(test_no_burst),
+		cmocka_unit_test(test_store_fails),
+		cmocka_unit_test(test_stop_and_go_on),
+		cmocka_unit_test(test_stops_at_once),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_growing),
+		cmocka_unit_test(test_removed),
+		cmocka_unit_test(test_changes_are_no_damage),
 	};
 	return lp_test_main(tests, "store/scrub");
 }

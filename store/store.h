@@ -295,6 +295,10 @@ enum lp_store_space {
 	LP_STORE_OMAP,
 	LP_STORE_ENTRIES, /* list only; get: LP_STORE_LOOKUP */
 	LP_STORE_TARGET,  /* get only: of a symlink */
+	/* Get only: the name of an inode in its parent (attrs.parent), of any but a directory a
+	 * hint that may be wrong (rule N3). -ENODATA: it has none. A store in memory has no such
+	 * names. */
+	LP_STORE_NAME,
 	/* Names are whole keys; a list is of those that begin with prefix, which is not empty and
 	 * begins with one of the spaces that LP_CHANGE_RECORD may change. A damaged key is an
 	 * error, but of a `U` record: such a one is not listed, and was counted (bad_marks). */
@@ -380,6 +384,7 @@ struct lp_store_op {
 			uint64_t bytes;
 			uint64_t size_bytes; /* of the file, at that moment */
 			uint64_t version_nr;
+			uint64_t bad_offset; /* with -EBADMSG: a damaged place; 0: not known */
 		} read;
 		struct {
 			struct lp_ino ino;
@@ -483,6 +488,10 @@ struct lp_store_events {
 	/* Once for each of REOPENING, READ_ONLY and DEAD, when the store gets there after a
 	 * failure; never inside a call: what is to be logged. */
 	void (*health)(struct lp_store_events *events, const struct lp_store_health *health);
+	/* A read of this inode found damage there: -EBADMSG or -EUCLEAN. Each time; just before the
+	 * operation completes. It may submit. NULL: nobody wants to know. */
+	void (*damaged)(struct lp_store_events *events, struct lp_ino ino, uint64_t offset,
+			int err);
 };
 
 struct lp_store_options {

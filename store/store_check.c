@@ -608,6 +608,7 @@ static int check_get(const struct lp_store_op *op)
 		err = check_omap_key(op->get.name);
 		break;
 	case LP_STORE_TARGET:
+	case LP_STORE_NAME:
 		break;
 	case LP_STORE_RECORDS:
 		return check_record_key(op->get.name);
@@ -649,6 +650,7 @@ static int check_list(const struct lp_store_op *op)
 	case LP_STORE_INODES:
 		return 0;
 	case LP_STORE_TARGET:
+	case LP_STORE_NAME:
 	case LP_STORE_SPACE_CNT:
 		break;
 	}

@@ -60,6 +60,7 @@ static void deliver(struct lp_task *task)
 			store->stats.ops[op->opcode]++;
 			store->stats.errors[op->opcode] += op->result < 0;
 		}
+		lpi_store_tell_damage(store->options.events, op);
 		op->complete(op);
 	}
 	if (store->is_health_due) {

@@ -254,6 +254,9 @@ static int ask_get(const struct lpi_fstore_view *view, struct lp_store_op *op)
 			return -EINVAL;
 		return give(op, inode.rec.target.at, inode.rec.target.len);
 	}
+	if (op->get.space == LP_STORE_NAME)
+		return inode.rec.name.len == 0 ? -ENODATA
+					       : give(op, inode.rec.name.at, inode.rec.name.len);
 	lp_key_of_name(&key,
 		       op->get.space == LP_STORE_OMAP ? LP_KEY_SPACE_OMAP : LP_KEY_SPACE_XATTR,
 		       op->get.ino, name.data, name.len);

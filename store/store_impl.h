@@ -96,6 +96,23 @@ static inline bool lpi_change_is_data(enum lp_change_type type)
 	return type >= LP_CHANGE_WRITE && type <= LP_CHANGE_CLONE;
 }
 
+/* Tells who listens of damage that a question about an inode has met, just before it completes. A
+ * check of all data submits such reads, too. */
+static inline void lpi_store_tell_damage(struct lp_store_events *events,
+					 const struct lp_store_op *op)
+{
+	bool is_damage = op->result == -EBADMSG || op->result == -EUCLEAN;
+	if (!is_damage || events == NULL || events->damaged == NULL)
+		return;
+	if (op->opcode == LP_STORE_READ)
+		events->damaged(events, op->read.ino, LP_MAX(op->read.offset, op->read.bad_offset),
+				op->result);
+	else if (op->opcode == LP_STORE_SEEK)
+		events->damaged(events, op->seek.ino, op->seek.offset, op->result);
+	else if (op->opcode == LP_STORE_STAT)
+		events->damaged(events, op->stat.ino, 0, op->result);
+}
+
 /* Changes the inode `ino`: it must exist. */
 static inline bool lpi_change_is_inode(enum lp_change_type type)
 {

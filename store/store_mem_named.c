@@ -116,6 +116,8 @@ int lpi_mem_get(struct lpi_mem_store *store, struct lp_store_op *op)
 		return give_item(op, &inode->xattrs, -ENODATA);
 	if (op->get.space == LP_STORE_OMAP)
 		return give_item(op, &inode->omap, -ENODATA);
+	if (op->get.space == LP_STORE_NAME)
+		return -ENODATA;
 	LP_ASSERT(op->get.space == LP_STORE_TARGET);
 	if (inode->attrs.type != LP_INODE_TYPE_SYMLINK)
 		return -EINVAL;

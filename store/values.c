@@ -100,6 +100,15 @@ static const char *unfinished_fault(const struct lp_unfinished_value *value)
 	return value->from_block > LP_KEY_MAP_BLOCKS_MAX ? "from_block" : NULL;
 }
 
+static const char *damaged_fault(const struct lp_damaged_value *value)
+{
+	if (!lp_damaged_value_reserved_is_zero(value))
+		return "reserved";
+	if (lp_damaged_kind_name(value->kind) == NULL)
+		return "kind";
+	return value->since_ns < 0 ? "since_ns" : NULL;
+}
+
 static const char *scrub_fault(const struct lp_scrub_value *value)
 {
 	if (!lp_scrub_value_reserved_is_zero(value))
@@ -235,6 +244,31 @@ int lp_scrub_read(const void *bytes, size_t len, const struct lp_key *key,
 		return err;
 	lp_scrub_value_decode(bytes, &value);
 	const char *fault = scrub_fault(&value);
+	if (fault != NULL)
+		return lpi_value_bad(key, fault);
+	*ret = value;
+	return 0;
+}
+
+void lp_damaged_write(const struct lp_damaged_value *value, const struct lp_key *key,
+		      uint8_t ret_bytes[LP_DAMAGED_VALUE_SIZE])
+{
+	struct lp_damaged_value out = *value;
+	LP_ASSERT(damaged_fault(value) == NULL);
+	out.version = LP_VALUE_VERSION;
+	lp_damaged_value_encode(&out, ret_bytes);
+	lpi_value_seal(ret_bytes, LP_DAMAGED_VALUE_SIZE, key, LP_KEY_SPACE_STORE);
+}
+
+int lp_damaged_read(const void *bytes, size_t len, const struct lp_key *key,
+		    struct lp_damaged_value *ret)
+{
+	struct lp_damaged_value value;
+	int err = open_value(bytes, len, LP_DAMAGED_VALUE_SIZE, key, LP_KEY_SPACE_STORE);
+	if (err != 0)
+		return err;
+	lp_damaged_value_decode(bytes, &value);
+	const char *fault = damaged_fault(&value);
 	if (fault != NULL)
 		return lpi_value_bad(key, fault);
 	*ret = value;

@@ -42,6 +42,12 @@ void lp_scrub_write(const struct lp_scrub_value *value, const struct lp_key *key
 int lp_scrub_read(const void *bytes, size_t len, const struct lp_key *key,
 		  struct lp_scrub_value *ret) LP_MUST_CHECK;
 
+/* An object that was found damaged; the key is `S damaged` with the inode's number. */
+void lp_damaged_write(const struct lp_damaged_value *value, const struct lp_key *key,
+		      uint8_t ret_bytes[LP_DAMAGED_VALUE_SIZE]);
+int lp_damaged_read(const void *bytes, size_t len, const struct lp_key *key,
+		    struct lp_damaged_value *ret) LP_MUST_CHECK;
+
 #define LP_DEFERRED_RECORD_BYTES (LP_DEFERRED_VALUE_SIZE + LP_BLOCK_BYTES)
 #define LP_DEVICE_BLOCKS_MAX     (UINT64_C(1) << 48) /* device blocks are below */
 

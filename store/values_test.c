@@ -20,9 +20,10 @@
 
 #define GOLDEN_SCRUB                                                                               \
 	"0101000041a5947f6300000000000000341200000000000002000000000000005800000000000000"
-#define BYTES_MAX LP_FRAGMENT_VALUE_SIZE
+#define GOLDEN_DAMAGED "010300004b52976263000000000000000030120000000000"
+#define BYTES_MAX      LP_FRAGMENT_VALUE_SIZE
 
-/* The four kinds behind one face. */
+/* The five kinds behind one face. */
 struct kind {
 	size_t size;
 	const char *golden;
@@ -62,6 +63,24 @@ static int scrub_read(const void *bytes, size_t len, const struct lp_key *key)
 {
 	struct lp_scrub_value value;
 	return lp_scrub_read(bytes, len, key, &value);
+}
+
+static void damaged_key(struct lp_key *key, uint64_t nr)
+{
+	lp_key_of_store_number(key, "damaged", nr);
+}
+
+static void damaged_write(const struct lp_key *key, uint8_t *bytes)
+{
+	struct lp_damaged_value value = {
+		.kind = LP_DAMAGED_KIND_UNREADABLE, .since_ns = 99, .offset = 0x123000};
+	lp_damaged_write(&value, key, bytes);
+}
+
+static int damaged_read(const void *bytes, size_t len, const struct lp_key *key)
+{
+	struct lp_damaged_value value;
+	return lp_damaged_read(bytes, len, key, &value);
 }
 
 static void dirent_write(const struct lp_key *key, uint8_t *bytes)
@@ -117,7 +136,9 @@ static const struct kind unfinished = {LP_UNFINISHED_VALUE_SIZE, GOLDEN_UNFINISH
 				       unfinished_write, unfinished_read};
 static const struct kind scrub = {LP_SCRUB_VALUE_SIZE, GOLDEN_SCRUB, scrub_key, scrub_write,
 				  scrub_read};
-static const struct kind *const kinds[] = {&dirent, &fragment, &unfinished, &scrub};
+static const struct kind damaged = {LP_DAMAGED_VALUE_SIZE, GOLDEN_DAMAGED, damaged_key,
+				    damaged_write, damaged_read};
+static const struct kind *const kinds[] = {&dirent, &fragment, &unfinished, &scrub, &damaged};
 
 static void check_hex(const uint8_t *bytes, size_t len, const char *want)
 {
@@ -214,6 +235,11 @@ static void test_rules(void **state)
 		{&scrub, 2, 2, 1, 0}, /* reserved */
 		{&scrub, 8, 8, UINT64_MAX, 0},
 		{&scrub, 32, 8, UINT64_MAX, 0},
+		{&damaged, 0, 1, 0, 1}, /* version */
+		{&damaged, 1, 1, 4, 1}, /* kind */
+		{&damaged, 1, 1, 0, 2},
+		{&damaged, 2, 2, 1, 0}, /* reserved */
+		{&damaged, 8, 8, UINT64_MAX, 0},
 	};
 	for (size_t i = 0; i < LP_ARRAY_SIZE(rules); i++) {
 		lp_test_err(-EUCLEAN, read_changed(rules[i].kind, 5, rules[i].offset, rules[i].size,
