@@ -102,13 +102,26 @@ LD_tsan     := -fsanitize=thread
 LD_fuzz     := -fsanitize=address,undefined
 LD_cov      := --coverage
 
-ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2)
+MACHINE  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ARCH     ?= $(if $(filter x86_64,$(MACHINE)),-march=x86-64-v2)
 CPPFLAGS += -I. -I$(OUT)/gen -D_GNU_SOURCE -DLAPIS_VERSION='"$(VERSION)"'
-COMMON   := -g -fno-omit-frame-pointer -pthread -fPIC -fvisibility=hidden $(ARCH) $(OPT_$(VARIANT))
+# What makes a mistake in memory harder to use (scripts/checks/hardening looks for it in what was
+# built). Each machine has its own way to guard jumps. FORTIFY looks at calls that were optimised, and
+# the sanitizers look at the same calls themselves.
+HARDEN_x86_64  := -fcf-protection=full
+HARDEN_aarch64 := -mbranch-protection=standard
+FORTIFY  := $(if $(filter release,$(VARIANT)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+HARDEN   := -fstack-protector-strong -fstack-clash-protection $(HARDEN_$(MACHINE)) $(FORTIFY)
+ifeq ($(VARIANT),fuzz)
+HARDEN   :=
+endif
+COMMON   := -g -fno-omit-frame-pointer -pthread -fPIC -fvisibility=hidden $(HARDEN) $(ARCH) $(OPT_$(VARIANT))
 CFLAGS   += -std=c17 $(COMMON) $(WARN) $(CWARN)
 CXXFLAGS += -std=c++17 $(COMMON) $(WARN) -fno-rtti
 # A program is linked with what it uses and no more: each library costs time at its start.
-LDFLAGS  += -pthread -Wl,--as-needed $(LD_$(VARIANT))
+# Tables of addresses are filled in when it starts, and cannot be written to from then on.
+LDFLAGS  += -pthread -Wl,--as-needed -Wl,-z,relro,-z,now,-z,noexecstack $(LD_$(VARIANT))
+PIE      := -pie
 
 ALLOC_LIBS_glibc    :=
 ALLOC_LIBS_jemalloc := -ljemalloc
@@ -142,8 +155,8 @@ uniq_last = $(if $(1),$(call uniq_last,$(filter-out $(lastword $(1)),$(1))) $(la
 mods_of   = $(strip $(call uniq_last,$(call closure,$(1))))
 libs_of   = $(foreach m,$(call mods_of,$(1)),$(call lib_of,$(m)))
 sys_of    = $(call uniq_last,$(foreach m,$(call mods_of,$(1)),$($(m)_LIBS)))
-LINK      = $(CXX) $(LDFLAGS) $(LTO_NOT)
-PROG_LINK = $(CXX) $(LDFLAGS) $(LTO_PROG)
+LINK      = $(CXX) $(PIE) $(LDFLAGS) $(LTO_NOT)
+PROG_LINK = $(CXX) $(PIE) $(LDFLAGS) $(LTO_PROG)
 
 ALL_LIBS :=
 ALL_BINS :=

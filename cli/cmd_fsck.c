@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/device.h"
 #include "cli/fsck_copy.h"
+#include "cli/progress.h"
 #include "store/fsck.h"
 
 #define WORKERS          2u
@@ -25,6 +26,7 @@ struct fsck {
 	struct lp_workers *workers;
 	struct lp_bufs *bufs;
 	struct lp_fsck_events events;
+	struct lpi_progress progress;
 	struct lp_fsck_report report;
 	uint64_t found_cnt;
 	const char *to; /* NULL: it is the store itself */
@@ -77,10 +79,20 @@ static void found(struct lp_fsck_events *events, const struct lp_fsck_finding *f
 {
 	struct fsck *fsck = LP_CONTAINER_OF(events, struct fsck, events);
 	fsck->found_cnt++;
+	lpi_progress_stop(&fsck->progress);
 	if (fsck->json)
 		print_json(fsck, finding);
 	else
 		print_line(finding);
+}
+
+static void moved(struct lp_fsck_events *events, const struct lp_fsck_report *report)
+{
+	struct fsck *fsck = LP_CONTAINER_OF(events, struct fsck, events);
+	uint64_t bytes = report->read_blocks * LP_BLOCK_BYTES;
+	/* A repair may look once more, and count from the beginning. */
+	lpi_progress_add(&fsck->progress, bytes - LP_MIN(bytes, fsck->progress.done_bytes),
+			 report->inodes - LP_MIN(report->inodes, fsck->progress.items));
 }
 
 static void print_summary(const struct fsck *fsck)
@@ -219,9 +231,12 @@ static int check(struct fsck *fsck)
 	if (fsck->to != NULL)
 		options.rebuild = &fsck->rebuild;
 	fsck->events.found = found;
+	fsck->events.moved = moved;
+	lpi_progress_start(&fsck->progress, 0);
 	if (fsck->json)
 		(void)fputs("{\"findings\": [", stdout);
 	int err = lp_fsck_run(&options, &fsck->report, &why);
+	lpi_progress_stop(&fsck->progress);
 	if (fsck->json)
 		print_json_end(fsck, err);
 	else if (err == 0)
@@ -265,6 +280,9 @@ static void take_option(struct fsck *fsck, int c, const char *text)
 	case 't':
 		fsck->to = text;
 		break;
+	case 'P':
+		lpi_progress_command(true);
+		break;
 	case 'd':
 		fsck->path[LP_MKFS_DB] = text;
 		break;
@@ -276,11 +294,15 @@ static void take_option(struct fsck *fsck, int c, const char *text)
 
 static int run(const struct lpi_cli_command *self, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"deep", no_argument, NULL, 'D'},     {"repair", no_argument, NULL, 'r'},
-		{"to", required_argument, NULL, 't'}, {"json", no_argument, NULL, 'j'},
-		{"db", required_argument, NULL, 'd'}, {"wal", required_argument, NULL, 'w'},
-		{"help", no_argument, NULL, 'h'},     {NULL, 0, NULL, 0}};
+	static const struct option options[] = {{"deep", no_argument, NULL, 'D'},
+						{"repair", no_argument, NULL, 'r'},
+						{"to", required_argument, NULL, 't'},
+						{"json", no_argument, NULL, 'j'},
+						{"db", required_argument, NULL, 'd'},
+						{"wal", required_argument, NULL, 'w'},
+						{"no-progress", no_argument, NULL, 'P'},
+						{"help", no_argument, NULL, 'h'},
+						{NULL, 0, NULL, 0}};
 	static struct fsck fsck;
 	int status = LP_EXIT_OK;
 	int c;
@@ -299,7 +321,9 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 
 const struct lpi_cli_command lpi_cli_fsck = {
 	.name = "fsck",
-	.synopsis = "[--deep] [--repair] [--to FILE] [--json] [--db DEV] [--wal DEV] DEVICE",
+	.synopsis =
+		"[--deep] [--repair] [--to FILE] [--json] [--no-progress] [--db DEV] [--wal DEV] "
+		"DEVICE",
 	.summary = "Check a store, and repair what can be without loss",
 	.help = "  --deep     also read every block and compare it with its checksum\n"
 		"  --repair   mend what follows from the rest: never removes data or names\n"
@@ -311,6 +335,7 @@ const struct lpi_cli_command lpi_cli_fsck = {
 		"  --json     one JSON object instead of lines\n"
 		"  --db DEV   where the index is, if not where it was last\n"
 		"  --wal DEV  where the commit logs are, if not where they were last\n"
+		"  --no-progress  say nothing of how far it is, on a terminal either\n"
 		"  --help     this text\n"
 		"\n"
 		"DEVICE is a block device or an image file that no daemon has open. Exit status 0\n"

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/device.h"
+#include "cli/progress.h"
 #include "store/devices.h"
 
 struct mkfs {
@@ -108,7 +109,10 @@ static int make(struct mkfs *mkfs)
 	}
 	if (getrandom(options.seed, sizeof(options.seed), 0) != sizeof(options.seed))
 		return -EIO; /* cannot be: so few bytes are never cut short */
+	struct lpi_waiting waiting;
+	lpi_waiting_start(&waiting, "making the store");
 	int err = lp_store_mkfs(&options, &label, &why);
+	lpi_waiting_stop(&waiting);
 	if (err < 0) {
 		(void)lpi_cli_fail(mkfs->path[LP_MKFS_DATA], "%s",
 				   why.text[0] != '\0' ? why.text : lp_strerror(err));
@@ -185,6 +189,9 @@ static int take_option(struct mkfs *mkfs, int c, const char *text)
 	case 'f':
 		mkfs->force = true;
 		break;
+	case 'P':
+		lpi_progress_command(true);
+		break;
 	default:
 		return lpi_cli_usage(mkfs->self, "unknown option");
 	}
@@ -206,6 +213,7 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 		{"chunk-size", required_argument, NULL, OPT_CHUNK},
 		{"log-size", required_argument, NULL, OPT_LOG},
 		{"force", no_argument, NULL, 'f'},
+		{"no-progress", no_argument, NULL, 'P'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
@@ -229,7 +237,8 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 
 const struct lpi_cli_command lpi_cli_mkfs = {
 	.name = "mkfs",
-	.synopsis = "[--shards N] [--size BYTES] [--db DEV] [--wal DEV] [--force] DEVICE",
+	.synopsis = "[--shards N] [--size BYTES] [--db DEV] [--wal DEV] [--force]"
+		    " [--no-progress] DEVICE",
 	.summary = "Make a store on a block device or an image file",
 	.help = "  --shards N         threads that share the store, for good (default: one per "
 		"CPU)\n"
@@ -241,6 +250,7 @@ const struct lpi_cli_command lpi_cli_mkfs = {
 		"size)\n"
 		"  --log-size BYTES   commit log of each shard (default: by size)\n"
 		"  --force            overwrite whatever is there\n"
+		"  --no-progress      say nothing of how long it takes, on a terminal either\n"
 		"  --help             this text\n"
 		"\n"
 		"A device that holds a store, a file system or partitions is refused without "

@@ -248,6 +248,19 @@ int lpi_key_join(const char *dir, const char *name, char *ret_key)
 	return -ENAMETOOLONG;
 }
 
+bool lpi_name_is_local(const char *name)
+{
+	return name[0] == '/' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+	       strncmp(name, "./", 2) == 0 || strncmp(name, "../", 3) == 0;
+}
+
+const char *lpi_name_in_store(const char *name)
+{
+	if (strncmp(name, "lapis:", 6) != 0)
+		return NULL;
+	return strncmp(name + 6, "//", 2) == 0 ? name + 8 : name + 6;
+}
+
 const char *lpi_key_name(const char *key)
 {
 	const char *slash = strrchr(key, '/');

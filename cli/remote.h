@@ -82,6 +82,10 @@ int lpi_keys_to_one(const struct lpi_cli_command *self, const struct lpi_args *a
 int lpi_key_join(const char *dir, const char *name, char *ret_key);
 /* Some name in this directory could be none of a key: it would be too long, or one too many. */
 bool lpi_key_is_deep(const char *dir);
+/* It is a path here, whatever there is: /..., ./..., ../..., . or .. itself. No key is so. */
+bool lpi_name_is_local(const char *name);
+/* The key of lapis:KEY, which lapis://KEY is, too; NULL: it does not begin so. */
+const char *lpi_name_in_store(const char *name);
 /* What follows the last '/'. */
 const char *lpi_key_name(const char *key);
 bool lpi_key_is_dir_form(const char *key); /* ends in '/' */
@@ -90,6 +94,8 @@ bool lpi_key_is_inside(const char *key, const char *dir);
 
 /* Prints what is damaged, by name; LP_EXIT_FAILED if there is anything. */
 int lpi_damaged_list(bool is_json);
+/* lapis cp of one key to another one. */
+int lpi_copy_key(const char *src, const char *dst, const struct lpi_args *args);
 
 /* --- Output ----------------------------------------------------------------------------------- */
 

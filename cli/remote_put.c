@@ -41,7 +41,7 @@ static int read_xattr(const struct lpi_cli_command *self, const char *text,
 	return 0;
 }
 
-static int put_all(const struct lpi_args *args, const struct lpi_put_file *options)
+int lpi_put_all(const struct lpi_args *args, const struct lpi_put_file *options)
 {
 	struct lpi_tasks jobs;
 	char key[LPI_KEY_MAX + 1];
@@ -71,7 +71,7 @@ static int put_all(const struct lpi_args *args, const struct lpi_put_file *optio
 	return lpi_tasks_finish(&jobs);
 }
 
-static int check_put(const struct lpi_cli_command *self, const struct lpi_args *args)
+int lpi_put_check(const struct lpi_cli_command *self, const struct lpi_args *args)
 {
 	const char *dst = args->names[args->cnt - 1];
 	bool into_dir = lpi_key_is_dir_form(dst);
@@ -90,17 +90,21 @@ static int check_put(const struct lpi_cli_command *self, const struct lpi_args *
 
 static int run_put(const struct lpi_cli_command *self, int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{"if-absent", no_argument, NULL, 'n'}, {"write-path", required_argument, NULL, 'w'},
-		{"times", no_argument, NULL, 't'},     {"xattr", required_argument, NULL, 'x'},
-		{"help", no_argument, NULL, 'h'},      {NULL, 0, NULL, 0}};
+	static const struct option longs[] = {{"if-absent", no_argument, NULL, 'n'},
+					      {"write-path", required_argument, NULL, 'w'},
+					      {"times", no_argument, NULL, 't'},
+					      {"xattr", required_argument, NULL, 'x'},
+					      {"no-progress", no_argument, NULL, 'P'},
+					      {"help", no_argument, NULL, 'h'},
+					      {NULL, 0, NULL, 0}};
 	static const struct lpi_args_form form = {"", longs, 2, 100000};
 	struct lpi_put_file upload = {.dir_fd = AT_FDCWD};
 	struct lpi_args args;
 	int status = lpi_args_parse(self, argc, argv, &form, &args);
 	if (status >= 0)
 		return status;
-	status = check_put(self, &args);
+	lpi_progress_command(args.has['P']);
+	status = lpi_put_check(self, &args);
 	if (status == 0 && args.has['w'])
 		status = read_write_path(self, args.value['w'], &upload.write_path);
 	if (status == 0 && args.has['x'])
@@ -109,7 +113,7 @@ static int run_put(const struct lpi_cli_command *self, int argc, char **argv)
 		return status;
 	upload.condition = args.has['n'] ? LAPIS_IF_ABSENT : LAPIS_IF_ANY;
 	upload.keeps_times = args.has['t'];
-	return put_all(&args, &upload);
+	return lpi_put_all(&args, &upload);
 }
 
 const struct lpi_cli_command lpi_remote_put = {
@@ -117,6 +121,7 @@ const struct lpi_cli_command lpi_remote_put = {
 	.synopsis = "[OPTION ...] FILE|- ... KEY",
 	.summary = "Store files as objects",
 	.help = "  --if-absent           fail when there is an object of that key already\n"
+		"  --no-progress         say nothing of how far it is, on a terminal either\n"
 		"  --times               the object gets the file's mode and time of change\n"
 		"  --xattr NAME=VALUE    the object gets this extended attribute\n"
 		"  --write-path PATH     auto (the default), inline, deferred or direct\n"
@@ -230,10 +235,12 @@ static int get_to_file(struct lpi_get_file *download, char *path)
 	return status;
 }
 
-static int get_one(struct lpi_get_file *download, const char *file)
+int lpi_get_one(struct lpi_get_file *download, const char *file)
 {
 	char path[2 * LPI_KEY_MAX];
 	struct stat st;
+	if (strcmp(file, "-") == 0)
+		return get_to_stdout(download);
 	bool exists = stat(file, &st) == 0;
 	bool into_dir = lpi_key_is_dir_form(file) || (exists && S_ISDIR(st.st_mode));
 	int n = snprintf(path, sizeof(path), "%s%s%s", file, into_dir ? "/" : "",
@@ -255,6 +262,7 @@ static int run_get(const struct lpi_cli_command *self, int argc, char **argv)
 {
 	static const struct option longs[] = {{"range", required_argument, NULL, 'r'},
 					      {"times", no_argument, NULL, 't'},
+					      {"no-progress", no_argument, NULL, 'P'},
 					      {"help", no_argument, NULL, 'h'},
 					      {NULL, 0, NULL, 0}};
 	static const struct lpi_args_form form = {"", longs, 1, 2};
@@ -263,6 +271,7 @@ static int run_get(const struct lpi_cli_command *self, int argc, char **argv)
 	int status = lpi_args_parse(self, argc, argv, &form, &args);
 	if (status >= 0)
 		return status;
+	lpi_progress_command(args.has['P']);
 	download.key = args.names[0];
 	download.keeps_times = args.has['t'];
 	status = lpi_key_check(download.key);
@@ -271,18 +280,18 @@ static int run_get(const struct lpi_cli_command *self, int argc, char **argv)
 	if (status != 0)
 		return status;
 	const char *file = args.cnt == 2 ? args.names[1] : lpi_key_name(download.key);
-	if (args.cnt == 2 && strcmp(file, "-") == 0)
-		return get_to_stdout(&download);
-	return get_one(&download, file);
+	/* A key may end in "/-": what was not given is no word of standard output. */
+	return lpi_get_one(&download, args.cnt == 2 || strcmp(file, "-") != 0 ? file : "./-");
 }
 
 const struct lpi_cli_command lpi_remote_get = {
 	.name = "get",
 	.synopsis = "[OPTION ...] KEY [FILE|-]",
 	.summary = "Fetch an object into a file",
-	.help = "  --range A-B  bytes A to B, both included, from 0; A-: all from A on\n"
-		"  --times      the file gets the object's mode and time of change\n"
-		"  --help       this text\n"
+	.help = "  --range A-B    bytes A to B, both included, from 0; A-: all from A on\n"
+		"  --times        the file gets the object's mode and time of change\n"
+		"  --no-progress  say nothing of how far it is, on a terminal either\n"
+		"  --help         this text\n"
 		"\n"
 		"Without FILE the file has the last name of the key, in this directory; - is "
 		"standard\n"

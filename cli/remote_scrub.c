@@ -6,7 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/json.h"
+#include "cli/progress.h"
 #include "cli/remote.h"
 
 #define SHARDS_MAX 64u
@@ -151,15 +153,20 @@ static void print_progress(const char *answer)
 static char *wait_for_end(char *answer, int *ret_status)
 {
 	static const struct timespec pause = {.tv_nsec = 200000000};
-	bool shows = isatty(STDERR_FILENO) != 0;
+	bool is_drawn = false;
+	struct lpi_progress line;
+	lpi_progress_start(&line, 0);
 	while (answer != NULL && is_running(answer)) {
-		if (shows)
+		uint64_t now_ns = lp_clock_mono_ns(lp_clock_system());
+		if (line.is_shown && now_ns - line.began_ns >= LP_NS_PER_S) {
 			print_progress(answer);
+			is_drawn = true;
+		}
 		(void)nanosleep(&pause, NULL);
 		free(answer);
 		answer = ask("status", ret_status);
 	}
-	if (shows)
+	if (is_drawn)
 		(void)fputs("\r\033[K", stderr);
 	return answer;
 }
@@ -181,6 +188,7 @@ static int run_scrub(const struct lpi_cli_command *self, int argc, char **argv)
 {
 	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
 						{"list", no_argument, NULL, 'l'},
+						{"no-progress", no_argument, NULL, 'P'},
 						{"help", no_argument, NULL, 'h'},
 						{NULL, 0, NULL, 0}};
 	static const struct lpi_args_form form = {"", options, 0, 1};
@@ -192,6 +200,7 @@ static int run_scrub(const struct lpi_cli_command *self, int argc, char **argv)
 		return lpi_cli_usage(self, "--list goes without %s", args.names[0]);
 	if (args.has['l'])
 		return lpi_damaged_list(args.has['j']);
+	lpi_progress_command(args.has['P']);
 	const char *what = args.cnt > 0 ? args.names[0] : "status";
 	bool waits = strcmp(what, "wait") == 0;
 	if (!waits && strcmp(what, "status") != 0 && strcmp(what, "start") != 0 &&
@@ -213,11 +222,12 @@ static int run_scrub(const struct lpi_cli_command *self, int argc, char **argv)
 
 const struct lpi_cli_command lpi_remote_scrub = {
 	.name = "scrub",
-	.synopsis = "[--json] [--list | status | start | stop | wait]",
+	.synopsis = "[--json] [--no-progress] [--list | status | start | stop | wait]",
 	.summary = "Check all data against its checksums while the daemon serves",
-	.help = "  --json  as JSON\n"
-		"  --list  the objects that are known to be damaged, with all their names\n"
-		"  --help  this text\n"
+	.help = "  --json         as JSON\n"
+		"  --list         the objects that are known to be damaged, with all their names\n"
+		"  --no-progress  wait: say nothing of how far it is, on a terminal either\n"
+		"  --help         this text\n"
 		"\n"
 		"start reads everything, at the rate that scrub-rate says, and comes back at\n"
 		"once; wait waits for the end, and exits with 1 if anything is damaged or a check\n"

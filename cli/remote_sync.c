@@ -12,13 +12,6 @@
 
 #define JOBS_DEFAULT 16u
 
-/* No key begins so. */
-static bool looks_local(const char *name)
-{
-	return name[0] == '/' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-	       strncmp(name, "./", 2) == 0 || strncmp(name, "../", 3) == 0;
-}
-
 static bool is_local_dir(const char *name)
 {
 	struct stat st;
@@ -28,8 +21,19 @@ static bool is_local_dir(const char *name)
 /* 0 or 1: which of the names is local; -1: that cannot be told. */
 static int find_local(char **names)
 {
-	bool first = looks_local(names[0]);
-	bool second = looks_local(names[1]);
+	const char *first_key = lpi_name_in_store(names[0]);
+	const char *second_key = lpi_name_in_store(names[1]);
+	if (first_key != NULL || second_key != NULL) {
+		int local = first_key != NULL ? 1 : 0;
+		if (first_key != NULL && second_key != NULL)
+			return -1;
+		/* A key is not cut out of the middle of a name. */
+		names[1 - local] +=
+			first_key != NULL ? first_key - names[0] : second_key - names[1];
+		return local;
+	}
+	bool first = lpi_name_is_local(names[0]);
+	bool second = lpi_name_is_local(names[1]);
 	if (first != second)
 		return first ? 0 : 1;
 	if (first)
@@ -45,7 +49,7 @@ static void cut_slashes(char *name)
 		name[len - 1] = '\0';
 }
 
-static int synchronise(struct lpi_sync *sync, bool is_up, unsigned jobs)
+int lpi_sync_run(struct lpi_sync *sync, bool is_up, unsigned jobs)
 {
 	struct lapis_attrs attrs;
 	if (lpi_tasks_init(&sync->jobs, jobs) != LP_EXIT_OK)
@@ -80,16 +84,20 @@ static int synchronise(struct lpi_sync *sync, bool is_up, unsigned jobs)
 
 static int run_sync(const struct lpi_cli_command *self, int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{"delete", no_argument, NULL, 'd'},  {"checksum", no_argument, NULL, 'c'},
-		{"dry-run", no_argument, NULL, 'n'}, {"jobs", required_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},    {NULL, 0, NULL, 0}};
+	static const struct option longs[] = {{"delete", no_argument, NULL, 'd'},
+					      {"checksum", no_argument, NULL, 'c'},
+					      {"dry-run", no_argument, NULL, 'n'},
+					      {"jobs", required_argument, NULL, 'j'},
+					      {"no-progress", no_argument, NULL, 'P'},
+					      {"help", no_argument, NULL, 'h'},
+					      {NULL, 0, NULL, 0}};
 	static const struct lpi_args_form form = {"nj:", longs, 2, 2};
 	uint64_t jobs = JOBS_DEFAULT;
 	struct lpi_args args;
 	int status = lpi_args_parse(self, argc, argv, &form, &args);
 	if (status >= 0)
 		return status;
+	lpi_progress_command(args.has['P']);
 	if (args.has['j'] && lpi_cli_parse_number(args.value['j'], 1, 256, &jobs) < 0)
 		return lpi_cli_usage(self, "--jobs is 1 to 256");
 	int local = find_local(args.names);
@@ -104,7 +112,7 @@ static int run_sync(const struct lpi_cli_command *self, int argc, char **argv)
 				.compares = args.has['c'],
 				.only_says = args.has['n']};
 	status = lpi_key_check(sync.key);
-	return status != 0 ? status : synchronise(&sync, local == 0, (unsigned)jobs);
+	return status != 0 ? status : lpi_sync_run(&sync, local == 0, (unsigned)jobs);
 }
 
 const struct lpi_cli_command lpi_remote_sync = {
@@ -116,12 +124,14 @@ const struct lpi_cli_command lpi_remote_sync = {
 		"  --checksum      also compare contents where size and time are the same\n"
 		"  -n, --dry-run   only say what would be done\n"
 		"  -j, --jobs N    how many files at once, 1 to 256; 16 is the default\n"
+		"  --no-progress   say nothing of how far it is, on a terminal either\n"
 		"  --help          this text\n"
 		"\n"
 		"The second is made like the first, as far as it has it. LOCALDIR begins with / or "
 		".\n"
-		"to be told from a KEY, or is the one of both that there is here. Only files "
-		"whose\n"
+		"to be told from a KEY, or the KEY with lapis:, or it is the one of both that "
+		"there\n"
+		"is here. Only files whose\n"
 		"size or time of change differ are copied, so a sync that was interrupted goes on\n"
 		"when it is run again. Each file is complete or not there. Modes, times, holes,\n"
 		"symlinks and empty directories are kept; owners, extended attributes, maps and\n"

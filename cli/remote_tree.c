@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lapis rm, cp and du: what may be done to a whole tree. */
+/* lapis rm and du, and cp inside the store: what may be done to a whole tree. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -168,7 +168,7 @@ static int copy_tree(const char *src, const char *dst, uint32_t condition)
 	return err < 0 ? LP_EXIT_FAILED : lpi_tasks_finish(&jobs);
 }
 
-static int copy_one(const char *src, const char *dst, const struct lpi_args *args)
+int lpi_copy_key(const char *src, const char *dst, const struct lpi_args *args)
 {
 	struct lapis_attrs attrs = {.type = LAPIS_FILE};
 	struct lapis_result result = {.size = sizeof(result)};
@@ -191,33 +191,6 @@ static int copy_one(const char *src, const char *dst, const struct lpi_args *arg
 		return lpi_remote_fail_into(dst);
 	return lpi_cli_fail(src, "a directory (-r copies it with all that is in it)");
 }
-
-static int run_cp(const struct lpi_cli_command *self, int argc, char **argv)
-{
-	static const struct option longs[] = {{"recursive", no_argument, NULL, 'r'},
-					      {"if-absent", no_argument, NULL, 'n'},
-					      {"help", no_argument, NULL, 'h'},
-					      {NULL, 0, NULL, 0}};
-	static const struct lpi_args_form form = {"r", longs, 2, 100000};
-	struct lpi_args args;
-	int status = lpi_args_parse(self, argc, argv, &form, &args);
-	if (status >= 0)
-		return status;
-	return lpi_keys_to_one(self, &args, copy_one);
-}
-
-const struct lpi_cli_command lpi_remote_cp = {
-	.name = "cp",
-	.synopsis = "[-r] [--if-absent] SRC ... DST",
-	.summary = "Copy objects inside the store",
-	.help = "  -r, --recursive  directories, too, with all that is in them\n"
-		"  --if-absent      fail when there is something of that key already\n"
-		"  --help           this text\n"
-		"\n"
-		"A DST that ends in / takes any number of them, each under its own name. Data is\n"
-		"shared, not copied, until one of both is changed.\n",
-	.run = run_cp,
-};
 
 /* --- du --------------------------------------------------------------------------------------- */
 

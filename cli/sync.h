@@ -40,7 +40,10 @@ struct lpi_remote_dir {
 	size_t room;
 };
 
-/* LP_EXIT_OK when both are alike now. */
+/* From the local directory to the key, or the other way: what lapis sync does when the call is
+ * understood. The caller has set all but jobs and root_fd. LP_EXIT_OK when both are alike now. */
+int lpi_sync_run(struct lpi_sync *sync, bool is_up, unsigned jobs);
+/* Its two ways. */
 int lpi_sync_up(struct lpi_sync *sync);
 int lpi_sync_down(struct lpi_sync *sync);
 

@@ -193,7 +193,8 @@ static void make_writable(const struct down_dir *dir)
 	    fstatat(dir->sync->root_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    !S_ISDIR(st.st_mode) || (st.st_mode & S_IRWXU) == S_IRWXU)
 		return;
-	(void)fchmodat(dir->sync->root_fd, path, (st.st_mode & 07777) | S_IRWXU, 0);
+	int err = fchmodat(dir->sync->root_fd, path, (st.st_mode & 07777) | S_IRWXU, 0);
+	(void)err; /* what follows says why */
 }
 
 /* What was listed; dir->fd is below 0 where there is no directory yet. */

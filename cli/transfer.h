@@ -29,6 +29,11 @@ struct lpi_put_file {
 /* All that is pointed to is copied, but for arg. */
 void lpi_put_file(struct lpi_tasks *jobs, const struct lpi_put_file *upload);
 
+/* What lapis put does with files and a key, the last name. First what is wrong with the call is
+ * said: 0, or an exit status. */
+int lpi_put_check(const struct lpi_cli_command *self, const struct lpi_args *args);
+int lpi_put_all(const struct lpi_args *args, const struct lpi_put_file *options);
+
 #define LPI_GET_HELD_MAX 128u
 
 /* Downloads that are complete but for their names, which they get when all of them are durable:
@@ -60,6 +65,9 @@ struct lpi_get_file {
 
 /* The file has its name when its data is durable; that the name is, too, is up to the caller. */
 void lpi_get_file(struct lpi_tasks *jobs, const struct lpi_get_file *what);
+/* What lapis get does: to a file, into a directory, or to standard output, "-". The caller has set
+ * the key and the length. An exit status. */
+int lpi_get_one(struct lpi_get_file *download, const char *file);
 /* What is held gets its names. Once more when the tasks have ended. */
 void lpi_get_flush(struct lpi_get_batch *batch);
 

@@ -31,7 +31,7 @@ $(LAPIS_A): $(LAPIS_PART)
 # As someone else's program: C99, the header by its own name, the shared library.
 $(OUT)/client/examples/%: client/examples/%.c client/lapis.h $(LAPIS_SO)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c99 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -g -Iclient $(LDFLAGS) \
+	$(Q)$(CC) -std=c99 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -g -O1 -fPIE $(PIE) $(HARDEN) -Iclient $(LDFLAGS) \
 		-o $@ $< -L$(OUT)/lib -llapis -Wl,-rpath,'$$ORIGIN/../../lib'
 
 .PHONY: install-client

@@ -87,7 +87,7 @@ _lapis()
 	for item in "${found[@]}"; do
 		[[ $item == "$word"* ]] && COMPREPLY+=("${item#"$cut"}")
 	done
-	[[ $command == put || $command == get || $command == sync ]] &&
+	[[ $command == put || $command == get || $command == cp || $command == sync ]] &&
 		mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$word")
 	[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == */ ]] && compopt -o nospace 2>/dev/null
 	return 0

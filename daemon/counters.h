@@ -2,6 +2,10 @@
 /* Tables of counters: a name, and where the number is in its struct. What is shown as JSON and to
  * Prometheus is made from the same ones. Arrays by opcode are shown by those who know the names.
  *
+ * JSON shows each field under its own name and in its own unit. Prometheus wants a sentence of
+ * help, seconds and bytes: `metric` is the name there where it differs from the field's, without
+ * the group before it and without "_total" behind it.
+ *
  * Threads: any; constant. Blocking, allocation, errors: none.
  */
 #ifndef LP_DAEMON_COUNTERS_H
@@ -9,9 +13,21 @@
 
 #include "base/compiler.h"
 
+enum lpi_unit {
+	LPI_UNIT_ONE,    /* as it is: a number, or bytes */
+	LPI_UNIT_NS,     /* shown to Prometheus in seconds */
+	LPI_UNIT_BLOCKS, /* and these in bytes */
+};
+
 struct lpi_counter {
 	const char *name;
+	const char *help;   /* one sentence */
+	const char *metric; /* NULL: the name */
+	/* Neighbours of the same metric are one family, and differ by this; NULL: no such label. */
+	const char *label;
+	const char *label_value;
 	size_t offset;
+	enum lpi_unit unit;
 	bool is_gauge;
 	bool is_narrow; /* a uint32_t, not a uint64_t */
 };

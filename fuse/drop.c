@@ -63,7 +63,8 @@ static void answer_by_descriptor(const struct lpi_fuse_drop *drop)
 	struct iovec iovs[2] = {{&header, sizeof(header)}, {&out, sizeof(out)}};
 	if (drop->err == 0)
 		header.len += (uint32_t)sizeof(out);
-	(void)writev(drop->fd, iovs, drop->err == 0 ? 2 : 1); /* nobody waits for it any more */
+	ssize_t n = writev(drop->fd, iovs, drop->err == 0 ? 2 : 1);
+	(void)n; /* nobody waits for it any more */
 }
 
 static void answer_by_entry(struct lpi_fuse_drop *drop)

@@ -93,8 +93,11 @@ struct lp_fsck_finding {
 };
 
 /* Embedded by who listens. What a finding points to is valid during the call. */
+struct lp_fsck_report;
 struct lp_fsck_events {
 	void (*found)(struct lp_fsck_events *events, const struct lp_fsck_finding *finding);
+	/* It has gone on: often, so this is quick. NULL: nobody wants to know. */
+	void (*moved)(struct lp_fsck_events *events, const struct lp_fsck_report *report);
 };
 
 struct lp_kvfs;

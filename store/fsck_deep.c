@@ -107,6 +107,7 @@ static void judge(struct lpi_fsck_deep *deep, struct slot *slot)
 	if (last != LP_FSCK_KIND_CNT)
 		found_blocks(deep, slot, first, slot->extent.cnt - first, last);
 	deep->shard->fsck->report->read_blocks += slot->extent.cnt;
+	lpi_fsck_moved(deep->shard->fsck);
 	slot->state = SLOT_FREE;
 }
 

@@ -95,6 +95,8 @@ struct lpi_fsck_at {
 	bool is_repaired;
 };
 
+/* It has gone on: says so to who wants to know. */
+void lpi_fsck_moved(struct lpi_fsck *fsck);
 void lpi_fsck_found(struct lpi_fsck *fsck, const struct lpi_fsck_at *at, const char *fmt, ...)
 	LP_PRINTF(3, 4);
 /* What the newest corruption of this thread was, as a decoder said it. */

@@ -164,3 +164,10 @@ void lpi_fsck_found(struct lpi_fsck *fsck, const struct lpi_fsck_at *at, const c
 	count(fsck->report, &finding);
 	fsck->options->events->found(fsck->options->events, &finding);
 }
+
+void lpi_fsck_moved(struct lpi_fsck *fsck)
+{
+	struct lp_fsck_events *events = fsck->options->events;
+	if (events->moved != NULL)
+		events->moved(events, fsck->report);
+}

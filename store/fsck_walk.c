@@ -58,6 +58,7 @@ static void take_inode(struct walk *walk, struct lpi_fsck_object *object)
 		return;
 	object->has_record = true;
 	shard->fsck->report->inodes++;
+	lpi_fsck_moved(shard->fsck);
 	object->is_sound = lp_inode_decode(cursor->value.data, cursor->value.len, object->ino,
 					   &object->inode) == 0;
 	if (!object->is_sound) {

@@ -16,6 +16,31 @@ for tool in clang-format clang-tidy mandoc shellcheck; do
 	fi
 done
 
+# compile_hardened OUT FLAG...: a small program, as the Makefile makes them; the flags undo some of it.
+# shellcheck disable=SC2054 # the commas are the linker's
+hard_flags=(-O2 -g -fPIC -fstack-protector-strong -fstack-clash-protection -D_FORTIFY_SOURCE=3
+	-pie -Wl,-z,relro,-z,now,-z,noexecstack)
+case $(gcc -dumpmachine) in
+x86_64-*) hard_flags+=(-fcf-protection=full) ;;
+aarch64-*) hard_flags+=(-mbranch-protection=standard) ;;
+esac
+compile_hardened()
+{
+	local out=$1
+	shift
+	gcc -x c "${hard_flags[@]}" "$@" -o "$out" - <<'FILE'
+#include <stdio.h>
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+	char words[64] = "";
+	strncat(words, argv[argc - 1], sizeof(words) - 1);
+	return printf("%s: %d\n", words, argc);
+}
+FILE
+}
+
 make_good_tree()
 {
 	rm -rf tree
@@ -171,6 +196,9 @@ FILE
 echo "lapis [-s ADDRESS] [--json] non-option --help"
 FILE
 	chmod +x build/release/bin/lapis scripts/hello
+	mkdir -p build/release/libexec
+	[ -f ../hardened ] || compile_hardened ../hardened
+	cp ../hardened build/release/libexec/helper
 	cd ..
 }
 
@@ -293,6 +321,23 @@ bad python 'requests is not in' "sed -i 's/import sys/import requests as sys/' s
 bad python 'yaml is not in' "sed -i 's/import sys/import yaml as sys/' scripts/hello.py"
 bad python 'invalid escape' "echo 'A = \"\\d\"' >>scripts/hello.py"
 
+helper=build/release/libexec/helper
+bad hardening 'no program is built' "rm $helper"
+bad hardening 'without -fstack-protector-strong' "compile_hardened $helper -fstack-protector"
+bad hardening 'no stack protector' "compile_hardened $helper -fno-stack-protector"
+bad hardening 'without -fstack-clash-protection' "compile_hardened $helper -fno-stack-clash-protection"
+bad hardening 'printf is called without FORTIFY' "compile_hardened $helper -U_FORTIFY_SOURCE"
+bad hardening 'no BIND_NOW' "compile_hardened $helper -Wl,-z,lazy"
+bad hardening 'no RELRO' "compile_hardened $helper -Wl,-z,norelro"
+bad hardening 'its stack is executable' "compile_hardened $helper -Wl,-z,execstack"
+bad hardening 'not position-independent' "compile_hardened $helper -no-pie -fno-pic"
+bad hardening 'it does not say how' "strip $helper"
+bad hardening 'no stack protector' "mkdir build/release/lib; echo 'int one;' |
+	gcc -x c -shared -o build/release/lib/liblapis.so.0 -"
+good hardening 'mkdir -p build/asan/bin; cp build/release/libexec/helper build/asan/bin; strip build/asan/bin/helper'
+if [ "$(uname -m)" = x86_64 ]; then
+	bad hardening 'without -fcf-protection=full' "compile_hardened $helper -fcf-protection=none"
+fi
 bad format-pages 'gap: magic' "sed -i 's/| 0 | 4/| 4 | 4/' docs/format/disk.md"
 bad format-pages 'no module.mk names' "sed -i '/_GEN/d' store/module.mk"
 bad format-pages 'is not there or has no tables' "rm docs/format/disk.md"

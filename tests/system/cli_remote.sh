@@ -65,7 +65,7 @@ expect 2 'octal digits' chmod 10000 b/k
 expect 2 'octal digits' chmod ' 755' b/k
 expect 2 'this is no key' put d.out /
 expect 2 'this is no key' put d.out b//
-expect 2 'this is no key' cp b/k /
+expect 2 'this is no key' cp b/k b//k
 expect 2 'this is no key' mv b/k b/../
 expect 2 'at least one byte' xattr set b/k '' value
 expect 2 'at least one byte' omap rm b/k name ''

@@ -22,34 +22,84 @@ OPTIONS = ["--memory", "192M", "--listen", "tcp:127.0.0.1:0"]
 NAME = "[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\[\\n"])*)"'
 LINE = re.compile(rf"({NAME})(?:\{{({LABEL}(?:,{LABEL})*)\}})? (\S+)")
-TYPES = {"counter", "gauge", "histogram", "summary", "untyped"}
+TYPES = {"counter", "gauge", "histogram"}
+# What a name may not have in it: the units of Prometheus are seconds and bytes.
+UNITS = {"ns", "us", "ms", "nanoseconds", "microseconds", "milliseconds", "kib", "kb", "mb", "mib"}
+# What JSON calls otherwise, beside what is in another unit there.
+RENAMED = {"conns": "open", "conns_total": "accepted", "conns_refused": "refused",
+           "conns_gave_way": "gave_way", "failed_cnt": "failed", "ahead_used": "ahead_used_blocks",
+           "ahead_wasted": "ahead_wasted_blocks"}  # fmt: skip
+
+
+def check_series(family, kind, name, labels):
+    """Whether a series may be one of its family."""
+    ends = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
+    assert name in [family + end for end in ends], f"not of {family}: {name}"
+    keys = [label for label, _ in labels]
+    assert len(set(keys)) == len(keys), labels
+    assert ("le" in keys) == name.endswith("_bucket") and "quantile" not in keys, labels
+
+
+def check_family(family, kind):
+    assert (kind == "counter") == family.endswith("_total"), family
+    assert not UNITS & set(family.split("_")), f"not a unit of Prometheus: {family}"
+    assert kind == "counter" or not family.endswith(("_count", "_sum", "_bucket")), family
+    assert kind != "histogram" or family.endswith(("_seconds", "_bytes")), family
+
+
+def check_histograms(family, series):
+    """Of each: bounds that rise to +Inf, counts that never fall, and the last one is the count."""
+    rows = {}
+    for (name, labels), value in series.items():
+        rest = tuple(label for label in labels if label[0] != "le")
+        row = rows.setdefault(rest, {"bounds": []})
+        if name == family + "_bucket":
+            row["bounds"].append((float(dict(labels)["le"]), value))
+        else:
+            row[name.removeprefix(family)] = value
+    for labels, row in rows.items():
+        bounds, counts = zip(*row["bounds"])
+        assert list(bounds) == sorted(set(bounds)) and bounds[-1] == math.inf, (family, labels)
+        assert list(counts) == sorted(counts) and counts[-1] == row["_count"], (family, labels)
+        # Each value is above the bound before the one at which it is counted, or 1/32 below that.
+        least = 0
+        for before, low, high in zip((0, *counts), (0, *bounds), counts):
+            least += (high - before) * low * 31 / 32
+        assert row["_sum"] >= least, (family, labels, row)
 
 
 def families(text):
-    """{family: (type, {(name, labels): value})}; AssertionError for what the format does not allow."""
+    """{family: (type, {(name, labels): value})}; AssertionError for what the format, or what is
+    usual in it, does not allow."""
     assert text.endswith("\n") and "\r" not in text
-    found, family = {}, None
+    found, helped = {}, None
     for number, line in enumerate(text.splitlines(), 1):
         where = f"line {number}: {line}"
+        if line.startswith("# HELP "):
+            _, _, helped, words = line.split(" ", 3)
+            assert re.fullmatch(r"[A-Z][^\\\n]*\.", words), f"no sentence: {where}"
+            continue
         if line.startswith("# TYPE "):
             _, _, family, kind = line.split(" ")
             assert re.fullmatch(NAME, family) and kind in TYPES, where
             assert family not in found, f"a second time: {where}"
+            assert family == helped, f"no help: {where}"
+            check_family(family, kind)
             found[family] = (kind, {})
             continue
         assert not line.startswith("#") and line, where
         match = LINE.fullmatch(line)
         assert match, where
         name, labels = match[1], tuple(sorted(re.findall(LABEL, match[2] or "")))
+        assert found, f"of no family: {where}"
         kind, series = found[family]
-        ends = ("", "_sum", "_count") if kind == "summary" else ("",)
-        assert name in [family + end for end in ends], f"not of {family}: {where}"
-        assert len({label for label, _ in labels}) == len(labels), where
-        assert kind != "summary" or name != family or "quantile" in dict(labels), where
-        assert kind != "counter" or name.endswith("_total"), where
+        check_series(family, kind, name, labels)
         assert (name, labels) not in series, f"a second time: {where}"
         series[name, labels] = float(match[match.lastindex])
         assert math.isfinite(series[name, labels]) and series[name, labels] >= 0, where
+    for family, (kind, series) in found.items():
+        if kind == "histogram":
+            check_histograms(family, series)
     return found
 
 
@@ -74,16 +124,32 @@ def stats(daemon):
 
 def test_prometheus_checker(_):
     """The checker finds what is wrong."""
-    good = '# TYPE a_total counter\na_total{x="1"} 1\na_total{x="2"} 2e3\n'
+    good = '# HELP a_total As.\n# TYPE a_total counter\na_total{x="1"} 1\na_total{x="2"} 2e3\n'
     assert families(good)["a_total"][1]["a_total", (("x", "2"),)] == 2000
     for bad in (
         good + 'a_total{x="2"} 5\n', good + "# TYPE a_total counter\n", good + "b 1\n",
         good.replace("2e3", "two"), good.replace('"1"', "1"), good.replace("counter", "count"),
         good[:-1], good.replace('"2"', '"\\2"'), good.replace("2e3", "-1"), good + "\n",
+        good.replace("counter", "gauge"), good.replace("# HELP a_total As.\n", ""),
+        good.replace("As.", ""), good.replace("_total", ""), good.replace("a_total", "a_ns_total"),
     ):  # fmt: skip
         try:
             families(bad)
         except (AssertionError, ValueError):
+            continue
+        raise AssertionError(f"accepted: {bad}")
+    good = ("# HELP b_seconds Bs.\n# TYPE b_seconds histogram\n"
+            'b_seconds_bucket{le="0.1"} 2\nb_seconds_bucket{le="1"} 3\n'
+            'b_seconds_bucket{le="+Inf"} 3\nb_seconds_sum 0.5\nb_seconds_count 3\n')  # fmt: skip
+    assert families(good)["b_seconds"][1]["b_seconds_count", ()] == 3
+    for bad in (
+        good.replace("count 3", "count 4"), good.replace("0.5", "0.05"), good.replace("} 2", "} 4"),
+        good.replace('"1"', '"0.01"'), good.replace('"+Inf"', '"7"'), good.replace("le", "quantile"),
+        good.replace("histogram", "summary"), good.replace("b_seconds", "b"),
+    ):  # fmt: skip
+        try:
+            families(bad)
+        except (AssertionError, KeyError, ValueError):
             continue
         raise AssertionError(f"accepted: {bad}")
 
@@ -103,7 +169,8 @@ def test_prometheus(daemon):
         ("lapis_requests_total", {"op": "get", "shard": "1"}, 12),
         ("lapis_request_errors_total", {"op": "get"}, 1),
         ("lapis_request_absent_total", {"op": "get"}, 1),
-        ("lapis_request_seconds", {"op": "put", "quantile": "0.5"}, None),
+        ("lapis_request_duration_seconds", {"op": "put", "shard": "1", "le": "+Inf"}, 10),
+        ("lapis_request_duration_seconds", {"op": "get", "shard": "1", "le": "+Inf"}, 12),
         ("lapis_namespace_ops_total", {"op": "put"}, 10),
         ("lapis_store_ops_total", {"op": "txn"}, None),
     ):
@@ -119,7 +186,18 @@ def test_prometheus(daemon):
               "buffers": of_json["threads"][0]["buffers"]}  # fmt: skip
     for group, counters in groups.items():
         for name in counters:
-            assert {f"lapis_{group}_{name}", f"lapis_{group}_{name}_total"} & after.keys(), name
+            if name.startswith("limits_"):
+                label = {"limit": name.removeprefix("limits_")}
+                assert any(set(label.items()) <= set(labels)
+                           for _, labels in after["lapis_connections_limits_total"][1]), name  # fmt: skip
+                continue
+            name = RENAMED.get(name, re.sub("_ns$", "_seconds", name))
+            names = {f"lapis_{group}_{name}", f"lapis_{group}_{name}_total"}
+            names |= {one.replace("_blocks", "_bytes") for one in names}
+            assert names & after.keys(), name
+    shard = of_json["shards"][0]["store"]
+    used = total(after, "lapis_store_used_bytes", shard="0")
+    assert used == shard["used_blocks"] * 4096, (used, shard["used_blocks"])
 
 
 def test_json(daemon):

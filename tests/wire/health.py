@@ -196,7 +196,7 @@ def test_a_block_that_cannot_be_written(scene, _):
     shown = scene.daemon.lapis("-s", scene.daemon.address, "status")
     assert re.search(rf"^bad +1 block that cannot be written, since .*: {place['block']}$",
                      shown, re.MULTILINE), shown  # fmt: skip
-    series = f'lapis_store_bad_block_since_seconds{{shard="{place["shard"]}",block="{place["block"]}"}}'
+    series = f'lapis_store_bad_block_timestamp_seconds{{shard="{place["shard"]}",block="{place["block"]}"}}'
     assert f"{series} {bad['since']}\n" in numbers, series
     scene.daemon.stop()
     scene.daemon.start()

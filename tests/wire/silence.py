@@ -400,7 +400,7 @@ def test_refusals_say_why(daemon):
             assert after["conns_refused"] - before["conns_refused"] >= 30, (before, after)
             assert after["limits_conns"] > before["limits_conns"], (before, after)
             text, _ = scrape(daemon)
-            assert re.search(r"lapis_[a-z_]*limits_conns", text)
+            assert re.search(r'lapis_connections_limits_total\{[^}]*limit="conns"', text)
             root(wire.ping())
     finally:
         hostile.end()
