@@ -461,7 +461,7 @@ static inline void lpi_client_put_ref(struct lpi_client *client, uint64_t ino, c
 
 static inline struct lp_wire_attrs lpi_client_attrs(struct lpi_client *client)
 {
-	struct lp_wire_attrs attrs;
+	struct lp_wire_attrs attrs = {.ino = 0};
 	assert_true(lp_wire_part(&client->answer, lp_wire_attrs, &attrs));
 	return attrs;
 }
