@@ -517,8 +517,8 @@ static uint64_t change(struct lapis_file *file, void *buf, uint64_t block, uint6
 }
 
 /* The kernel may know an older end for a while, which it says so (SIGBUS, a short read): it asks
- * when somebody looks at the size. What it then has to show is what is there. (What it knows without
- * that is run_native_end's.) */
+ * when somebody looks at the size. What it then has to show is what is there. (What it knows
+ * without that is run_native_end's.) */
 static bool see(int fd, const void *map, uint64_t offset, uint64_t *ret_words)
 {
 	struct stat st;
