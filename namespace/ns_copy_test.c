@@ -212,8 +212,8 @@ static uint64_t seek_data(struct lpi_t *t, struct lp_ino ino, uint64_t from, boo
 {
 	lpi_t_op(t, LP_NS_STORE);
 	t->op->store.ino = ino;
-	t->op->store.op = (struct lp_store_op){
-		.opcode = LP_STORE_SEEK, .seek = {.ino = ino, .offset = from, .hole = hole}};
+	t->op->store.op = (struct lp_store_op){.opcode = LP_STORE_SEEK,
+					       .seek = {.ino = ino, .offset = from, .hole = hole}};
 	int r = lpi_t_do(t);
 	assert_true(r == 0 || r == -ENXIO);
 	return r == 0 ? t->op->store.op.seek.found : UINT64_MAX;
