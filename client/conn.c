@@ -208,7 +208,7 @@ static size_t encode_hello(const struct lpi_link *conn, uint8_t *buf, size_t siz
 	const struct lp_wire_hello hello = {
 		.version_min = LP_WIRE_VERSION,
 		.version_max = LP_WIRE_VERSION,
-		.features = LP_WIRE_FEATURE_LONG_META,
+		.features = LP_WIRE_FEATURE_LONG_META | LP_WIRE_FEATURE_GOES_ON,
 		.crc_mode = LP_WIRE_CRC_ALL - lapis->options.crc,
 		.credits = lapis->options.credits,
 		.shard = conn->shard,

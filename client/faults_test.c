@@ -610,6 +610,44 @@ static void sleep_ms(long ms)
 	(void)nanosleep(&pause, NULL);
 }
 
+/* script: how often the daemon says that a copy goes on. All of it takes longer than the client
+ * waits for an answer. */
+static bool copy_slowly(struct lpi_fake *fake, struct lpi_fake_request *req)
+{
+	const struct lp_wire_attrs attrs = {.ino = 7, .type = 1};
+	uint8_t meta[LP_WIRE_ATTRS_SIZE];
+	if (req->header.opcode != LP_WIRE_OP_COPY)
+		return false;
+	for (int i = 0; i < fake->script; i++) {
+		sleep_ms(250);
+		lpi_fake_send(fake, req, (struct lp_wire_header){.flags = LP_WIRE_FLAG_MORE}, NULL,
+			      NULL);
+		lpi_fake_flush(fake, req->conn);
+	}
+	lp_wire_attrs_encode(&attrs, meta);
+	lpi_fake_plain(fake, req, meta, sizeof(meta));
+	return true;
+}
+
+static void test_goes_on(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lapis_request copy = {
+		.op = LAPIS_COPY, .path = "b/a", .to_path = "b/b", .timeout_ms = 1500};
+	struct lapis_result result = {.size = sizeof(result)};
+	copy.size = sizeof(copy);
+	lpi_fake_rig_init(&rig);
+	rig.fake.hook = copy_slowly;
+	rig.fake.script = 8;
+	lpi_fake_start(&rig.fake);
+	lp_test_ok(lapis_call(rig.lapis, &copy, &result));
+	assert_int_equal(result.attrs.ino, 7);
+	lapis_result_fini(&result);
+	lpi_fake_stop(&rig.fake);
+	lpi_fake_rig_fini(&rig);
+}
+
 /* What came while nobody ran the handle was in time. */
 static void test_late_caller(void **state)
 {
@@ -835,19 +873,33 @@ static void test_close_ends_all(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_damaged_data),    cmocka_unit_test(test_damaged_stream),
-		cmocka_unit_test(test_nonsense),        cmocka_unit_test(test_short_answer),
-		cmocka_unit_test(test_retries),         cmocka_unit_test(test_unsent),
-		cmocka_unit_test(test_gave_way),        cmocka_unit_test(test_no_daemon),
-		cmocka_unit_test(test_lost_at_rest),    cmocka_unit_test(test_lost_for_long),
-		cmocka_unit_test(test_bad_addresses),   cmocka_unit_test(test_another_store),
-		cmocka_unit_test(test_interrupted_get), cmocka_unit_test(test_get_in_many_lives),
-		cmocka_unit_test(test_lost_ordered),    cmocka_unit_test(test_busy),
-		cmocka_unit_test(test_busy_in_answer),  cmocka_unit_test(test_busy_then_broken),
-		cmocka_unit_test(test_deaf_daemon),     cmocka_unit_test(test_time_limit),
-		cmocka_unit_test(test_late_caller),     cmocka_unit_test(test_slow_callback),
-		cmocka_unit_test(test_time_limits),     cmocka_unit_test(test_cancel),
-		cmocka_unit_test(test_cancel_in_data),  cmocka_unit_test(test_cancel_in_sending),
+		cmocka_unit_test(test_damaged_data),
+		cmocka_unit_test(test_damaged_stream),
+		cmocka_unit_test(test_nonsense),
+		cmocka_unit_test(test_short_answer),
+		cmocka_unit_test(test_retries),
+		cmocka_unit_test(test_unsent),
+		cmocka_unit_test(test_gave_way),
+		cmocka_unit_test(test_no_daemon),
+		cmocka_unit_test(test_lost_at_rest),
+		cmocka_unit_test(test_lost_for_long),
+		cmocka_unit_test(test_bad_addresses),
+		cmocka_unit_test(test_another_store),
+		cmocka_unit_test(test_interrupted_get),
+		cmocka_unit_test(test_get_in_many_lives),
+		cmocka_unit_test(test_lost_ordered),
+		cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_busy_in_answer),
+		cmocka_unit_test(test_busy_then_broken),
+		cmocka_unit_test(test_deaf_daemon),
+		cmocka_unit_test(test_time_limit),
+		cmocka_unit_test(test_goes_on),
+		cmocka_unit_test(test_late_caller),
+		cmocka_unit_test(test_slow_callback),
+		cmocka_unit_test(test_time_limits),
+		cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_cancel_in_data),
+		cmocka_unit_test(test_cancel_in_sending),
 		cmocka_unit_test(test_close_ends_all),
 	};
 	return lp_test_main(tests, "client/faults");

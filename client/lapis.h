@@ -100,7 +100,9 @@ struct lapis_options {
 	uint32_t requests_max; /* that the library holds at once; 0: 4096 */
 	uint32_t credits;      /* under way on one connection, at most; 0: as many as it gets */
 	uint32_t timeout_ms;   /* for one message to be answered; 0: 30,000. What the caller takes
-				* (in a source, a sink, a callback, between turns) does not count */
+				* (in a source, a sink, a callback, between turns) does not count.
+				* It begins anew each time when the daemon says that a copy goes
+				* on */
 	uint32_t reconnect_ms; /* how long a lost connection is tried again, from when something is
 				* asked; 0: 10,000 */
 	uint32_t connect_ms;   /* for a connection to be made to one address; 0: 5,000 */

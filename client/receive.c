@@ -234,6 +234,12 @@ static int take_answer(struct lpi_link *conn, struct lpi_credit *slot, const uin
 {
 	struct lpi_op *op = slot->op;
 	bool more = (conn->header.flags & LP_WIRE_FLAG_MORE) != 0;
+	/* It goes on: the time begins anew. */
+	if (more && slot->opcode == LP_WIRE_OP_COPY && conn->header.meta_bytes == 0) {
+		if (op != NULL)
+			lpi_arm(op);
+		return 0;
+	}
 	if (more && slot->opcode < LP_WIRE_OP_STATUS)
 		return fault(conn, -EPROTO, "an answer in parts, where there must be one");
 	int err = op == NULL ? 0 : lpi_reply_decode(op, meta, conn->header.meta_bytes);

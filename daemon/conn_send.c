@@ -29,6 +29,53 @@ void lpi_conn_drop_replies(struct lpi_conn *conn)
 		lpi_reply_done(reply);
 }
 
+/* --- Signs ------------------------------------------------------------------------------------ */
+
+/* A client waits for an answer only so long. What takes longer tells him that it goes on, as long
+ * as it does: nothing else could tell it from what hangs. One sign at a time: who reads none gets
+ * no more. */
+static void give_sign(struct lpi_request *request)
+{
+	uint64_t now_ns = lpi_door_now_ns(request->door);
+	uint64_t steps = request->opcode->steps(request);
+	uint64_t since_ns = LP_MAX(request->began_ns, request->sign.at_ns);
+	if (request->sign.is_out || steps == request->sign.steps || now_ns - since_ns < LPI_SIGN_NS)
+		return;
+	struct lpi_piece *piece = lpi_piece_new(request);
+	if (piece == NULL) /* others have them; soon it is tried again */
+		return;
+	request->sign.steps = steps;
+	request->sign.at_ns = now_ns;
+	request->sign.is_out = true;
+	lpi_piece_queue(piece, 0, true);
+}
+
+void lpi_conn_give_signs(struct lpi_conn *conn)
+{
+	struct lpi_request *request = NULL;
+	if (!conn->hears_signs)
+		return;
+	LP_LIST_FOREACH (lpi_request_list, &conn->requests, request) {
+		if (lp_sm_state(&request->sm) == LPI_REQUEST_WORK && request->opcode->steps != NULL)
+			give_sign(request);
+	}
+}
+
+void lpi_sent_sign(struct lpi_request *request, struct lpi_piece *piece)
+{
+	if (piece == &request->piece) {
+		request->sign.is_end = true;
+	} else {
+		lpi_piece_free(piece);
+		request->sign.is_out = false;
+	}
+	/* A client that has gone may have had the end dropped while a sign was being sent. */
+	if (request->sign.is_end && !request->sign.is_out)
+		lpi_request_end(request);
+}
+
+/* --- Sending ---------------------------------------------------------------------------------- */
+
 /* The vectors of one send, of at most LPI_IOVS. */
 struct gather {
 	struct lpi_conn *conn;

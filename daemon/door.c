@@ -3,8 +3,9 @@
  * has ended is cleared away; in it, connections that have something are read from, one after the
  * other.
  *
- * A tick looks after clients that keep silent in the middle of something: they have
- * send_timeout_ns, or much less while somebody waits for what they hold. */
+ * A tick tells clients that what they wait for goes on. And it looks after clients that keep silent
+ * in the middle of something: they have send_timeout_ns, or much less while somebody waits for what
+ * they hold. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -153,6 +154,12 @@ static void check_silence(struct lpi_conn *conn, uint64_t limit_ns)
 	}
 }
 
+static void look_after(struct lpi_conn *conn, uint64_t limit_ns)
+{
+	lpi_conn_give_signs(conn);
+	check_silence(conn, limit_ns);
+}
+
 static void start_tick(struct lp_door *door)
 {
 	uint64_t at = lpi_door_now_ns(door) + door->tick_ns;
@@ -177,7 +184,7 @@ static void tick(struct lp_timer *timer)
 		if (is_over)
 			lpi_conn_end(conn);
 		else if (lpi_conn_is_alive(conn))
-			check_silence(conn, limit_ns);
+			look_after(conn, limit_ns);
 	}
 	lp_slow_forget(&door->slow,
 		       (uint64_t)lp_clock_wall_ns(lp_reactor_clock(door->options.reactor)));

@@ -39,6 +39,8 @@
 /* Messages that wait, of all connections: beyond that little is received at a time. */
 #define LPI_STASH_BYTES_MAX (UINT64_C(32) << 20)
 #define LPI_SIP_BYTES       64u
+/* What takes long says that it goes on as often. */
+#define LPI_SIGN_NS LP_NS_PER_S
 /* Somebody who has waited as long waits for others, not for the turn of things; */
 #define LPI_PATIENCE_NS (250 * LP_NS_PER_MS)
 /* and a connection that has said hello, and nothing for so long, is idle. */
@@ -99,6 +101,7 @@ struct lpi_conn {
 	char client_name[LP_WIRE_TEXT_MAX + 1];
 	enum lp_wire_crc crc_mode;
 	uint32_t meta_max; /* bytes of meta in a message, as agreed on */
+	bool hears_signs;  /* what takes long may say that it goes on */
 	uint32_t credits;
 	uint64_t progress_ns; /* when something last came */
 	uint64_t active_ns;   /* the same, or when an answer was last given */

@@ -31,6 +31,9 @@ struct lpi_opcode {
 	void (*undo)(struct lpi_request *request);
 	/* A reply has been sent or dropped. NULL: this was the only one, and the request ends. */
 	void (*sent)(struct lpi_request *request, struct lpi_piece *piece);
+	/* Goes up while its operation gets further, and its client is told so (sent() is
+	 * lpi_sent_sign() then). NULL: it does not take long, or tells in another way. */
+	uint64_t (*steps)(const struct lpi_request *request);
 };
 
 /* NULL: unknown. */
@@ -137,6 +140,7 @@ int lpi_meta_delete(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_copy(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_move(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_copy(struct lpi_request *request);
+uint64_t lpi_steps_copy(const struct lpi_request *request);
 int lpi_meta_list(struct lpi_request *request, struct lp_reader *reader);
 
 /* ops_session.c */

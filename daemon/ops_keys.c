@@ -133,6 +133,11 @@ void lpi_answer_copy(struct lpi_request *request)
 	lpi_answer_found(request, &request->piece.op.copy.found);
 }
 
+uint64_t lpi_steps_copy(const struct lpi_request *request)
+{
+	return request->piece.op.copy.steps;
+}
+
 int lpi_meta_list(struct lpi_request *request, struct lp_reader *reader)
 {
 	struct lp_wire_list list;

@@ -60,6 +60,13 @@ static uint64_t uuid_half(const uint8_t *uuid)
 	return lp_get_le64(uuid);
 }
 
+static uint64_t features_of(const struct lpi_conn *conn)
+{
+	bool is_long = conn->meta_max == LP_WIRE_LONG_META_MAX;
+	return (is_long ? LP_WIRE_FEATURE_LONG_META : 0) |
+	       (conn->hears_signs ? LP_WIRE_FEATURE_GOES_ON : 0);
+}
+
 static void welcome(struct lpi_request *request, enum lp_wire_crc crc_mode)
 {
 	const struct lp_door_options *options = &request->door->options;
@@ -68,9 +75,7 @@ static void welcome(struct lpi_request *request, enum lp_wire_crc crc_mode)
 	const struct lp_wire_welcome out = {
 		.version = LP_WIRE_VERSION,
 		.crc_mode = crc_mode,
-		.features = request->conn->meta_max == LP_WIRE_LONG_META_MAX
-				    ? LP_WIRE_FEATURE_LONG_META
-				    : 0,
+		.features = features_of(request->conn),
 		.credits = request->conn->credits,
 		.credit_bytes = (uint32_t)options->credit_bytes_max,
 		.shard_cnt = options->shard_cnt,
@@ -107,6 +112,7 @@ void lpi_run_hello(struct lpi_request *request)
 	conn->state = LPI_CONN_SERVING;
 	if ((hello.features & LP_WIRE_FEATURE_LONG_META) != 0)
 		conn->meta_max = LP_WIRE_LONG_META_MAX;
+	conn->hears_signs = (hello.features & LP_WIRE_FEATURE_GOES_ON) != 0;
 	/* Its reply has checksums whatever is agreed on. */
 	welcome(request, crc_mode);
 	conn->crc_mode = crc_mode;

@@ -162,6 +162,13 @@ struct lpi_request {
 		bool is_last_queued;
 		bool is_closing;
 	} get;
+	/* Of what takes long: signs that it goes on. */
+	struct {
+		uint64_t steps; /* at the last one, which was told then; */
+		uint64_t at_ns; /* 0: none was */
+		bool is_out;    /* it has not been sent yet */
+		bool is_end;    /* the last reply has, or was dropped */
+	} sign;
 	struct lpi_piece piece; /* the one that each has */
 	/* From here on nothing is cleared for a new one, but the first byte of why. */
 	uint8_t meta_inline[LPI_META_INLINE];
@@ -217,6 +224,10 @@ struct lpi_piece *lpi_piece_new(struct lpi_request *request);
 void lpi_piece_free(struct lpi_piece *piece);
 /* Room for replies' data: false: not now. */
 bool lpi_piece_budget(struct lpi_piece *piece, uint64_t bytes);
+/* The connection's requests that take long say that they go on, if its client wants to hear. */
+void lpi_conn_give_signs(struct lpi_conn *conn);
+/* A sign has been sent, or a request's reply that may have had some before. */
+void lpi_sent_sign(struct lpi_request *request, struct lpi_piece *piece);
 /* A reply has been sent, or is dropped. */
 void lpi_reply_done(struct lpi_reply *reply);
 /* The very end; the request is gone. */

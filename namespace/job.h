@@ -132,6 +132,8 @@ struct lpi_copying {
 	uint64_t length;     /* that is being cloned */
 	uint64_t length_max; /* that is cloned at once */
 	uint32_t tries;
+	bool is_sparse;             /* data is looked for before it is cloned: */
+	bool is_at_data;            /* at the offset there is some */
 	bool is_omap;               /* these are being copied, else xattrs */
 	struct lpi_copy_page *page; /* out of a pool */
 };

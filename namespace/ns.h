@@ -314,6 +314,9 @@ struct lp_ns_op {
 			struct lp_bytes to_path;
 			enum lp_ns_if condition; /* on to_path */
 			uint64_t version_nr;
+			/* Goes up with each part of a COPY that is done, while it is at work:
+			 * whoever submitted it sees that it goes on, and what it cost. */
+			uint64_t steps;
 			struct lp_ns_found found; /* result */
 		} copy;                           /* COPY, MOVE */
 		struct {

@@ -5,6 +5,11 @@
  * cloned (rule N7); in the end it takes its name like any other. Every step is guarded by the
  * source's version: what is copied is the source as it was at one moment, or the copy begins anew.
  *
+ * Of a source with holes the data is looked for, and only that is cloned: so a copy costs by what
+ * the source holds, not by its length. What is behind the last data is one truncation of the copy.
+ * A search is guarded by the change that comes after it, for a hole that is filled meanwhile makes
+ * another version. It may see what is only ordered, for that change is behind it in the same log.
+ *
  * A move is a rename between two directories that paths lead to; those that are missing at the new
  * place are made, those that a put had made and that are empty at the old one go. */
 #include "namespace/ns_copy.h"
@@ -210,6 +215,25 @@ static void list_named(struct lpi_job *job)
 
 static void clone_more(struct lpi_job *job);
 
+/* The copy gets its whole length: what is left of the source is a hole. */
+static void made_longer(struct lpi_job *job)
+{
+	int r = job->asks[0].call.result;
+	if (r < 0)
+		copy_failed(job, r);
+	else
+		list_named(job);
+}
+
+static void make_longer(struct lpi_job *job)
+{
+	struct lp_change *change = guard_source(job) + 1;
+	*change = (struct lp_change){.type = LP_CHANGE_TRUNCATE, .ino = job->put.upload};
+	change->data.offset = job->copying.attrs.size_bytes;
+	job->copying.page->change_cnt++;
+	make_changes(job, made_longer);
+}
+
 /* What is scattered over much of the device is too much at once: then less. */
 static void cloned(struct lpi_job *job)
 {
@@ -224,18 +248,16 @@ static void cloned(struct lpi_job *job)
 		return;
 	} else {
 		copying->offset += copying->length;
+		copying->is_at_data = false;
+		job->op->copy.steps++;
 	}
 	clone_more(job);
 }
 
-static void clone_more(struct lpi_job *job)
+static void clone_data(struct lpi_job *job)
 {
 	struct lpi_copying *copying = &job->copying;
 	uint64_t left = copying->attrs.size_bytes - copying->offset;
-	if (left == 0) {
-		list_named(job);
-		return;
-	}
 	struct lp_change *change = guard_source(job) + 1;
 	*change = (struct lp_change){.type = LP_CHANGE_CLONE, .ino = job->put.upload};
 	change->clone.src = job->put.source;
@@ -247,10 +269,60 @@ static void clone_more(struct lpi_job *job)
 	make_changes(job, cloned);
 }
 
+static void data_found(struct lpi_job *job)
+{
+	struct lpi_copying *copying = &job->copying;
+	const struct lpi_job_ask *ask = &job->asks[0];
+	int r = ask->call.result;
+	uint64_t found = ask->op.seek.found;
+	if (r == -ENXIO) {
+		make_longer(job);
+	} else if (r < 0) {
+		copy_failed(job, r);
+	} else if (found >= copying->attrs.size_bytes) { /* it has become longer meanwhile */
+		copy_failed(job, -ECANCELED);
+	} else {
+		copying->offset = found;
+		copying->is_at_data = true;
+		clone_data(job);
+	}
+}
+
+static void find_data(struct lpi_job *job)
+{
+	struct lp_store_op *op = lpi_job_op(job, 0);
+	op->opcode = LP_STORE_SEEK;
+	op->sees_ordered = true;
+	op->seek.ino = job->put.source;
+	op->seek.offset = job->copying.offset;
+	lpi_job_submit(job, lp_ino_shard(job->put.source), 0, op);
+	lpi_job_wait(job, data_found);
+}
+
+static void clone_more(struct lpi_job *job)
+{
+	const struct lpi_copying *copying = &job->copying;
+	if (copying->offset == copying->attrs.size_bytes)
+		list_named(job);
+	else if (copying->is_sparse && !copying->is_at_data)
+		find_data(job);
+	else
+		clone_data(job);
+}
+
+/* What is in the inode itself has no holes that cost anything. */
+static bool has_holes(const struct lp_attrs *attrs)
+{
+	return attrs->size_bytes > LP_INODE_INLINE_MAX &&
+	       attrs->blocks < lp_bytes_to_blocks_up(attrs->size_bytes);
+}
+
 static void upload_made(struct lpi_job *job)
 {
 	job->copying.offset = 0;
 	job->copying.length_max = LP_STORE_RANGE_MAX;
+	job->copying.is_sparse = has_holes(&job->copying.attrs);
+	job->copying.is_at_data = false;
 	job->copying.is_omap = false;
 	job->put.has_source_acl = false;
 	job->copying.page->last_len = 0;

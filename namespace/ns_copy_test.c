@@ -186,6 +186,113 @@ static void test_changing_list(void **state)
 	lpi_tp_end(&t, 4);
 }
 
+/* --- Holes ------------------------------------------------------------------------------------ */
+
+#define HUGE_BYTES (UINT64_C(16) << 40)
+#define DATA_CNT   5u
+
+static void set_length(struct lpi_t *t, struct lp_ino ino, uint64_t bytes)
+{
+	struct lp_change change = {.type = LP_CHANGE_TRUNCATE, .ino = ino};
+	change.data.offset = bytes;
+	lpi_t_op(t, LP_NS_STORE);
+	t->op->store.ino = ino;
+	t->op->store.op = (struct lp_store_op){.opcode = LP_STORE_TXN,
+					       .txn = {.changes = &change, .change_cnt = 1}};
+	lp_test_ok(lpi_t_do(t));
+}
+
+static uint64_t data_at(uint64_t bytes, uint32_t idx)
+{
+	return lp_align_down(bytes / DATA_CNT * idx, LP_BLOCK_BYTES);
+}
+
+/* The next of its data, or its end. */
+static uint64_t seek_data(struct lpi_t *t, struct lp_ino ino, uint64_t from, bool hole)
+{
+	lpi_t_op(t, LP_NS_STORE);
+	t->op->store.ino = ino;
+	t->op->store.op = (struct lp_store_op){.opcode = LP_STORE_SEEK,
+					       .seek = {.ino = ino, .offset = from, .hole = hole}};
+	int r = lpi_t_do(t);
+	assert_true(r == 0 || r == -ENXIO);
+	return r == 0 ? t->op->store.op.seek.found : UINT64_MAX;
+}
+
+static void same_data(struct lpi_t *t, struct lp_ino ino, struct lp_ino as)
+{
+	uint64_t at = 0;
+	assert_int_equal(lpi_t_attrs(t, ino).size_bytes, lpi_t_attrs(t, as).size_bytes);
+	assert_int_equal(lpi_t_attrs(t, ino).blocks, lpi_t_attrs(t, as).blocks);
+	for (uint32_t i = 0; at != UINT64_MAX; i++) {
+		uint64_t next = seek_data(t, as, at, i % 2 != 0);
+		assert_true(i < 4 * DATA_CNT);
+		assert_int_equal(seek_data(t, ino, at, i % 2 != 0), next);
+		at = next;
+	}
+}
+
+/* What is between its data costs nothing, however long that is. */
+static void test_holes(void **state)
+{
+	static const uint64_t lengths[] = {HUGE_BYTES, HUGE_BYTES - 1, UINT64_C(40) << 20, 0};
+	(void)state;
+	for (uint32_t i = 0; lengths[i] != 0; i++) {
+		struct lpi_t t;
+		uint64_t bytes = lengths[i];
+		lpi_t_begin(&t, 2);
+		lp_test_ok(lpi_tp_put(&t, "a/x", 0));
+		struct lp_ino ino = t.op->put.found.ino;
+		set_length(&t, ino, bytes);
+		lp_test_ok(copy(&t, "a/x", "a/empty"));
+		assert_int_equal(t.op->copy.found.attrs.size_bytes, bytes);
+		assert_true(t.op->copy.steps <= 2);
+		for (uint32_t n = 0; n < DATA_CNT; n++)
+			lpi_tp_write(&t, ino, data_at(bytes, n), 6000, (uint8_t)(n + 1));
+		lp_test_ok(copy(&t, "a/x", "a/y"));
+		assert_true(t.op->copy.steps <= DATA_CNT + 1);
+		same_data(&t, t.op->copy.found.ino, ino);
+		/* Also where the last byte is data. */
+		lpi_tp_write(&t, ino, bytes - 1, 1, 9);
+		lp_test_ok(copy(&t, "a/x", "a/y"));
+		assert_true(t.op->copy.steps <= DATA_CNT + 2);
+		same_data(&t, t.op->copy.found.ino, ino);
+		lpi_tp_end(&t, 5);
+	}
+}
+
+/* A hole is filled, or data is punched out, while the copy looks for data: it has the source as it
+ * was before or after. */
+static void test_changing_holes(void **state)
+{
+	(void)state;
+	for (uint32_t turns = 0; turns < 80; turns++) {
+		struct lpi_t t;
+		struct lpi_ns_hand hand = {.op = {.opcode = LP_NS_COPY}};
+		uint64_t bytes = UINT64_C(1) << 40;
+		lpi_t_begin(&t, 2);
+		lp_test_ok(lpi_tp_put(&t, "a/x", 0));
+		struct lp_ino ino = t.op->put.found.ino;
+		set_length(&t, ino, bytes);
+		lpi_tp_write(&t, ino, data_at(bytes, 3), 4096, 1);
+		hand.op.copy.path = lpi_t_bytes("a/x");
+		hand.op.copy.to_path = lpi_t_bytes("a/y");
+		lpi_ns_rig_submit(t.rig, turns % 2, &hand);
+		for (uint32_t i = 0; i < turns; i++)
+			(void)lpi_ns_rig_turn(t.rig);
+		/* First what is in front of where the copy may be, then what is behind it. */
+		lpi_tp_write(&t, ino, data_at(bytes, 1), 4096, 2);
+		lpi_tp_write(&t, ino, data_at(bytes, 4), 4096, 3);
+		lp_test_ok(lpi_ns_rig_wait(t.rig, &hand));
+		struct lp_ino to = hand.op.copy.found.ino;
+		bool has_second = seek_data(&t, to, data_at(bytes, 4), false) != UINT64_MAX;
+		bool has_first = seek_data(&t, to, 0, false) == data_at(bytes, 1);
+		assert_int_equal(lpi_t_attrs(&t, to).size_bytes, bytes);
+		assert_true(has_first || !has_second);
+		lpi_tp_end(&t, 4);
+	}
+}
+
 static void move_on(uint32_t shard_cnt)
 {
 	struct lpi_t t;
@@ -476,6 +583,8 @@ int main(void)
 		cmocka_unit_test(test_copy),
 		cmocka_unit_test(test_changing_source),
 		cmocka_unit_test(test_changing_list),
+		cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_changing_holes),
 		cmocka_unit_test(test_move),
 		cmocka_unit_test(test_move_race),
 		cmocka_unit_test(test_directory_spoilt),

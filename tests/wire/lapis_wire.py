@@ -37,7 +37,7 @@ HEADER_BYTES = 64
 
 KIND = {"request": 1, "reply": 2, "notice": 3}
 FLAG = {"more": 0x1, "ordered": 0x2, "shared": 0x4}
-FEATURE = {"long_meta": 0x1}
+FEATURE = {"long_meta": 0x1, "goes_on": 0x2}
 CRC = {"off": 0, "header": 1, "all": 2}
 ATTR_FLAG = {"made_by_put": 0x1, "spread": 0x2, "immutable": 0x8, "append": 0x10}
 SET = {
