@@ -222,8 +222,8 @@ static void test_privileges(void **state)
 	static const struct {
 		uint16_t mode;
 		bool is_believed;
-	} modes[] = {{0644, true},  {04644, false}, {02755, false}, {06711, false},
-		     {02745, true}, {02764, true},  {01777, true},  {0755, true}};
+	} modes[] = {{0644, true},   {04644, false}, {02755, false}, {06711, false},
+		     {02745, false}, {02764, false}, {01777, true},  {0755, true}};
 	static struct said (*const ways[])(const struct cut_file *file) = {
 		by_getattr, by_setattr, by_lookup, by_link, by_statx, by_readdirplus};
 	struct lpi_machine *machine = lpi_machine_boot_as(lpi_ns_sim_mkfs(3), 0, BELIEVED_NS);
