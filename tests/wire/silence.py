@@ -33,7 +33,7 @@ HOSTILE_UID, OTHER_UID, THIRD_UID = 65534, 2, 3
 IS_SANITIZED = "san" in rig.BUILD.name
 ADMIN_S = 10.0 if IS_SANITIZED else 1.0
 WINDOW_S = 0.4
-ROUNDS = int(os.environ.get("LP_SILENCE_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("LP_SILENCE_ROUNDS", "2"))
 TRIES = 4
 # What is promised is 0.9; a window of a busy machine may show less.
 RATE_MIN = float(os.environ.get("LP_SILENCE_RATE", "0.5"))
