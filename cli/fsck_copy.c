@@ -129,8 +129,9 @@ static int name_copies(struct lpi_fsck_copy *copy)
 			err = -ENAMETOOLONG;
 		if (err < 0)
 			return say(copy->path[i], err);
+		/* It ends with zeros; its length was looked at above. */
 		memset(field, 0, sizeof(label.db_path));
-		memcpy(field, path, strlen(path));
+		(void)memccpy(field, path, 0, sizeof(label.db_path));
 	}
 	err = lp_label_update(copy->bdev[LP_MKFS_DATA], &label);
 	return err < 0 ? say(copy->to, err) : 0;

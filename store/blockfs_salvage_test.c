@@ -101,7 +101,7 @@ static void set_up(struct lpi_fs_bench *bench)
 static void test_bit_of_a_frame(void **state)
 {
 	static uint8_t before[LP_BLOCK_BYTES];
-	static const uint64_t bits[] = {3, 8 * 30 + 5, 8 * 66 + 1, 8 * 100};
+	static const uint64_t bits[] = {3, 8L * 30 + 5, 8L * 66 + 1, 8L * 100};
 	struct lpi_fs_bench bench;
 	(void)state;
 	set_up(&bench);
@@ -256,11 +256,11 @@ static void test_headers_without_end(void **state)
 	struct lp_blockfs_salvage *files = NULL;
 	struct lp_blockfs_salvage_report report;
 	struct lp_blockfs_options options = {.area = {AREA, 2 + 2 * half}};
-	uint8_t *bytes = aligned_alloc(LP_BLOCK_BYTES, 2 * half * (size_t)LP_BLOCK_BYTES);
+	uint8_t *bytes = aligned_alloc(LP_BLOCK_BYTES, 2 * (size_t)half * LP_BLOCK_BYTES);
 	(void)state;
 	assert_non_null(bytes);
 	lp_test_ok(lp_bdev_open_mem(blocks * LP_BLOCK_BYTES, 512, &bdev));
-	memset(bytes, 0, 2 * half * (size_t)LP_BLOCK_BYTES);
+	memset(bytes, 0, 2 * (size_t)half * LP_BLOCK_BYTES);
 	for (uint32_t i = 0; i < 2 * half; i++) {
 		struct lp_blockfs_frame head = {.magic = UINT32_C(0x4a46424c),
 						.version = 1,

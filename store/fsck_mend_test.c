@@ -28,7 +28,7 @@ static void damage(uint64_t block, int64_t bit)
  * both; and all of it. That it is so is told, and mended. */
 static void test_super_copies(void **state)
 {
-	static const int64_t bits[] = {8 * 33, 8 * 4 + 5, 8 * 20 + 3, 8 * 4000, -1};
+	static const int64_t bits[] = {8L * 33, 8L * 4 + 5, 8L * 20 + 3, 8L * 4000, -1};
 	(void)state;
 	struct lp_disk_label label;
 	lpi_rig_init(&rig, 2);
@@ -155,13 +155,13 @@ static void test_no_copy_is_left(void **state)
 	struct lp_fsck_options of_run = options;
 	of_run.bdev[LP_MKFS_DATA] = rig.bdev;
 	rig.events.found = lpi_rig_found;
-	damage(label.table_block, 8 * 70);
-	damage(label.table_block + label.table_slot_blocks, 8 * 70);
+	damage(label.table_block, 8L * 70);
+	damage(label.table_block + label.table_slot_blocks, 8L * 70);
 	lp_test_err(-EBADMSG, lp_fsck_run(&of_run, &rig.report, &why));
 	assert_non_null(strstr(why.text, "both copies of the chunk table on the data device"));
 	assert_non_null(strstr(why.text, "lapis salvage"));
-	damage(0, 8 * 150);
-	damage(label.size_blocks - 1, 8 * 150);
+	damage(0, 8L * 150);
+	damage(label.size_blocks - 1, 8L * 150);
 	lp_test_err(-EBADMSG, lp_fsck_run(&of_run, &rig.report, &why));
 	assert_non_null(strstr(why.text, "neither copy of its label can be read"));
 	lpi_rig_fini(&rig);

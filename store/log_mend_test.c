@@ -261,7 +261,7 @@ static void test_records_that_are_wrong(void **state)
 		/* The value of the mark; its key; the number of records. */
 		bytes[i == 0 ? 30 : (i == 1 ? 14 : 8)] ^= 0x41;
 		put_frame(&world, (struct lp_kv_bytes){bytes, data.len}, 0);
-		flip(&world, world.place[0], 8 * 700);
+		flip(&world, world.place[0], 8L * 700);
 		assert_int_equal(look(&world).cnt, 0);
 		lp_bdev_close(world.bdev);
 	}
@@ -282,7 +282,7 @@ static void test_reads_little(void **state)
 	struct lp_bdev_stats before;
 	struct lp_bdev_stats after;
 	lp_bdev_sync_stats(world.bdev, &before);
-	flip(&world, RING - 2, 8 * 110);
+	flip(&world, RING - 2, 8L * 110);
 	assert_int_equal(look(&world).cnt, 1);
 	lp_bdev_sync_stats(world.bdev, &after);
 	assert_true(after.bytes[LP_BDEV_READ] - before.bytes[LP_BDEV_READ] <
