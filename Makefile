@@ -106,13 +106,14 @@ MACHINE  := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ARCH     ?= $(if $(filter x86_64,$(MACHINE)),-march=x86-64-v2)
 CPPFLAGS += -I. -I$(OUT)/gen -D_GNU_SOURCE -DLAPIS_VERSION='"$(VERSION)"'
 # What makes a mistake in memory harder to use (scripts/checks/hardening looks for it in what was
-# built). Each machine has its own way to guard jumps. FORTIFY looks at calls that were optimised, and
-# the sanitizers look at the same calls themselves.
+# built). Each machine has its own way to guard jumps. FORTIFY looks at calls that were optimised.
+# The sanitizers look at the same mistakes themselves, and with AddressSanitizer gcc 12 loses the
+# alignment of what is on a guarded stack.
 HARDEN_x86_64  := -fcf-protection=full
 HARDEN_aarch64 := -mbranch-protection=standard
 FORTIFY  := $(if $(filter release,$(VARIANT)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
 HARDEN   := -fstack-protector-strong -fstack-clash-protection $(HARDEN_$(MACHINE)) $(FORTIFY)
-ifeq ($(VARIANT),fuzz)
+ifneq ($(filter fuzz asan tsan,$(VARIANT)),)
 HARDEN   :=
 endif
 COMMON   := -g -fno-omit-frame-pointer -pthread -fPIC -fvisibility=hidden $(HARDEN) $(ARCH) $(OPT_$(VARIANT))

@@ -194,8 +194,6 @@ static void prometheus_mount(const struct lpi_report *report, struct lpi_text *t
 		{"mount", "thread", &mounts->stats, sizeof(*mounts), cnt, NULL},
 		{.name = "mount_request_duration_seconds", .label = "thread"},
 	};
-	if (report->mount_dir == NULL)
-		return;
 	begin_family(text, "mount_by_io_uring", "gauge",
 		     "Whether requests of the mount's kernel come by io_uring: 1 or 0.");
 	lpi_text_printf(text, "lapis_mount_by_io_uring %d\n", report->mount_by_ring);
@@ -406,5 +404,6 @@ void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *tex
 	prometheus_counters(text, &groups[6], &lpi_log_counters);
 	prometheus_counters(text, &groups[7], &lpi_scrub_counters);
 	prometheus_counters(text, &groups[8], &lpi_damage_counters);
-	prometheus_mount(report, text);
+	if (report->mount_dir != NULL)
+		prometheus_mount(report, text);
 }

@@ -9,7 +9,9 @@
  *
  * A copy does one step and says how far it came: whoever asked asks again. The step is a clone, by
  * reference, where both files are on one shard and the range is on the grid of blocks; else data is
- * read and written, and keeps its checksums if it keeps its place on the grid. */
+ * read and written, and keeps its checksums if it keeps its place on the grid. A hole of the source
+ * is one step up to the next data of either file, however long that is: it becomes a hole of the
+ * target. */
 #include <errno.h>
 #include <linux/falloc.h>
 #include <string.h>
@@ -20,7 +22,8 @@
 #include "fuse/ops.h"
 
 #define BLOCK_BYTES 4096u
-#define LOOKS_MAX   16u /* for blocks that were set aside before */
+#define COPIED_MAX  (UINT64_C(1) << 30) /* of holes, in one step of a copy */
+#define LOOKS_MAX   16u                 /* for blocks that were set aside before */
 #define KNOWN_MODES                                                                                \
 	((uint32_t)FALLOC_FL_KEEP_SIZE | (uint32_t)FALLOC_FL_PUNCH_HOLE |                          \
 	 (uint32_t)FALLOC_FL_ZERO_RANGE)
@@ -422,7 +425,8 @@ static uint64_t copy_length(const struct lpi_fuse_request *request)
 	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
 	/* Not over a boundary of the grid more than a write may have pieces. */
 	uint64_t most = LP_FUSE_WRITE_MAX >> 2 * request->tries;
-	return LP_MIN(in->len, most - in->off_out % BLOCK_BYTES);
+	uint64_t length = LP_MIN(in->len, most - in->off_out % BLOCK_BYTES);
+	return LP_MIN(length, request->limit - in->off_in);
 }
 
 /* On a full store less at a time may be possible, as with any write. What was refused is never
@@ -522,6 +526,11 @@ static uint64_t clone_length(const struct lpi_fuse_request *request, uint64_t so
 	return to_ends ? length : lp_align_down(length, BLOCK_BYTES);
 }
 
+static bool is_on_one_shard(const struct lpi_fuse_request *request)
+{
+	return lp_ino_shard(lpi_fuse_own(request)) == lp_ino_shard(request->ino);
+}
+
 static void target_size_known(struct lpi_fuse_request *request)
 {
 	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
@@ -543,15 +552,121 @@ static void target_size_known(struct lpi_fuse_request *request)
 	lpi_fuse_change_submit(request, lpi_fuse_kills(request), cloned);
 }
 
-static void source_size_known(struct lpi_fuse_request *request)
+/* By reference what can be; data up to the limit. */
+static void copy_data(struct lpi_fuse_request *request)
 {
+	if (!is_on_one_shard(request)) {
+		copy_by_data(request);
+		return;
+	}
+	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = copy_target(request);
+	lpi_fuse_submit(request, target_size_known);
+}
+
+/* A file that was shorter is as long as what was copied; one that is as long already will do. */
+static void hole_extended(struct lpi_fuse_request *request)
+{
+	int r = request->op.result;
+	if (r < 0 && r != -ECANCELED)
+		lpi_fuse_answer(request, gone(r));
+	else
+		end_copy(request);
+}
+
+static void hole_punched(struct lpi_fuse_request *request)
+{
+	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
+	struct lp_change *changes = request->changes;
+	uint64_t end = in->off_out + request->left;
 	if (request->op.result < 0) {
 		lpi_fuse_answer(request, gone(request->op.result));
 		return;
 	}
-	request->at = request->op.stat.found.attrs.size_bytes;
-	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = copy_target(request);
-	lpi_fuse_submit(request, target_size_known);
+	changes[0] = (struct lp_change){.type = LP_GUARD_INODE};
+	changes[0].guard.shorter_than = end;
+	changes[1] = (struct lp_change){.type = LP_CHANGE_TRUNCATE};
+	changes[1].data.offset = end;
+	lpi_fuse_txn(request, copy_target(request), 2);
+	lpi_fuse_submit(request, hole_extended);
+}
+
+/* Where the target has no data there is nothing to be punched, and a block of it stands for all:
+ * for the times, and the privileges that a change takes. */
+static void target_data_found(struct lpi_fuse_request *request)
+{
+	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
+	uint64_t found = request->op.store.op.seek.found;
+	uint64_t length = LP_MIN(request->limit - in->off_in, COPIED_MAX);
+	int r = request->op.result;
+	if (r < 0 && r != -ENXIO) {
+		lpi_fuse_answer(request, gone(r));
+		return;
+	}
+	bool is_data = r == 0 && found == in->off_out;
+	if (is_data)
+		length = LP_MIN(length, LP_STORE_RANGE_MAX - in->off_out % BLOCK_BYTES);
+	else if (r == 0)
+		length = LP_MIN(length, found - in->off_out);
+	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_PUNCH, 0);
+	change->data.offset = in->off_out;
+	change->data.length = is_data ? length : LP_MIN(length, BLOCK_BYTES);
+	request->left = length;
+	lpi_fuse_change_submit(request, lpi_fuse_kills(request), hole_punched);
+}
+
+static void seek_in(struct lpi_fuse_request *request, struct lp_ino ino, uint64_t offset, bool hole,
+		    lpi_fuse_step_fn *next)
+{
+	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_SEEK, ino);
+	op->seek.ino = ino;
+	op->seek.offset = offset;
+	op->seek.hole = hole;
+	lpi_fuse_submit(request, next);
+}
+
+/* Data is not read beyond its end, or holes would become blocks of zeros. */
+static void source_hole_found(struct lpi_fuse_request *request)
+{
+	if (request->op.result == 0)
+		request->limit = LP_MIN(request->limit, request->op.store.op.seek.found);
+	copy_data(request);
+}
+
+static void source_data_found(struct lpi_fuse_request *request)
+{
+	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
+	int r = request->op.result;
+	uint64_t found = r == 0 ? request->op.store.op.seek.found : request->limit;
+	if (r < 0 && r != -ENXIO) {
+		lpi_fuse_answer(request, gone(r));
+	} else if (found > in->off_in) {
+		request->limit = LP_MIN(request->limit, found);
+		seek_in(request, copy_target(request), in->off_out, false, target_data_found);
+	} else if (is_on_one_shard(request)) { /* a clone has the same holes */
+		copy_data(request);
+	} else {
+		seek_in(request, lpi_fuse_own(request), in->off_in, true, source_hole_found);
+	}
+}
+
+static void source_size_known(struct lpi_fuse_request *request)
+{
+	const struct fuse_copy_file_range_in *in = &request->message.in.copy;
+	const struct lp_attrs *attrs = &request->op.stat.found.attrs;
+	if (request->op.result < 0) {
+		lpi_fuse_answer(request, gone(request->op.result));
+		return;
+	}
+	bool has_holes = attrs->size_bytes > LP_INODE_INLINE_MAX &&
+			 attrs->blocks < lp_bytes_to_blocks_up(attrs->size_bytes);
+	request->at = attrs->size_bytes;
+	request->limit = UINT64_MAX;
+	if (!has_holes || in->off_in >= attrs->size_bytes) {
+		copy_data(request);
+		return;
+	}
+	request->limit = LP_MIN(attrs->size_bytes, in->off_in + in->len);
+	seek_in(request, lpi_fuse_own(request), in->off_in, false, source_data_found);
 }
 
 void lpi_fuse_copy(struct lpi_fuse_request *request)
@@ -564,10 +679,6 @@ void lpi_fuse_copy(struct lpi_fuse_request *request)
 		return;
 	}
 	request->ino = copy_target(request);
-	if (lp_ino_shard(lpi_fuse_own(request)) != lp_ino_shard(request->ino)) {
-		copy_by_data(request);
-		return;
-	}
 	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_own(request);
 	lpi_fuse_submit(request, source_size_known);
 }

@@ -68,6 +68,7 @@ struct lpi_fuse_request {
 	bool is_impatient; /* it has waited for space, and found none */
 	uint64_t at;
 	uint64_t left;
+	uint64_t limit;      /* of a copy: where the source's data ends, or its hole */
 	uint64_t taken_from; /* of a fallocate: behind the file's end, and what was free there */
 	uint64_t taken_to;
 	uint64_t size_bytes; /* of the file then */

@@ -182,15 +182,22 @@ static int64_t by_splice(struct lpi_actor *actor, unsigned block, unsigned cnt)
 	return moved < 0 ? -errno : read_all(actor->pipe_fd, actor->buf, (size_t)moved);
 }
 
+/* A copy may stop anywhere, as where a hole begins, and is asked for the rest then. */
 static int64_t by_copy(struct lpi_actor *actor, unsigned block, unsigned cnt)
 {
 	loff_t from = place_of(block);
 	loff_t to = 0;
-	ssize_t moved = copy_file_range(actor->fd, &from, actor->other_fd, &to, bytes_of(cnt), 0);
-	if (moved <= 0)
-		return moved < 0 ? -errno : 0;
-	ssize_t got = pread(actor->other_fd, actor->buf, (size_t)moved, 0);
-	if (got >= 0 && got != moved)
+	ssize_t moved = 0;
+	do {
+		moved = copy_file_range(actor->fd, &from, actor->other_fd, &to,
+					bytes_of(cnt) - (size_t)to, 0);
+		if (moved < 0)
+			return -errno;
+	} while (moved > 0 && (size_t)to < bytes_of(cnt));
+	if (to == 0)
+		return 0;
+	ssize_t got = pread(actor->other_fd, actor->buf, (size_t)to, 0);
+	if (got >= 0 && got != to)
 		lpi_race_fail(actor, "what was copied is not all there", EIO);
 	return got < 0 ? -errno : got;
 }
