@@ -43,4 +43,4 @@ grep -q "^slow $frozen .*PAUSE: for" out || fail "it does not say what pauses: $
 grep -q "^again $frozen" out || fail "what has paused is not run again: $(cat out)"
 grep -q "^FAIL $frozen .*PAUSE: for" out || fail "what pauses each time has not failed: $(cat out)"
 
-"$matrix" --short --build "$LP_TEST_BUILD" --results results --minutes 2.5 || fail "see above"
+"$matrix" --short --build "$LP_TEST_BUILD" --results results --minutes 1.5 || fail "see above"

@@ -12,7 +12,7 @@ set -u
 . "$LP_TEST_SRC/tests/mount_lib.sh"
 race="$LP_TEST_BUILD/tools/race"
 address=unix:$PWD/sock
-seconds=${LP_RACE_SECONDS:-0.2}
+seconds=${LP_RACE_SECONDS:-0.12}
 
 # judged NAME ARG...: no pair is bad.
 judged()
