@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # timeout: 120
+# variants: release release-nolto debug
 """Goal: what takes longer than a second says how far it is, on a terminal: put, get, cp, sync, mkfs, fsck
 and scrub. The line is gone at the end; without a terminal, with --no-progress, and for what is quick
 there is none.
