@@ -135,19 +135,23 @@ include $(sort $(wildcard */module.mk))
 
 # --- what a module.mk says -------------------------------------------------------------------
 # MODULES    += name          the directory
+# name_ROOMS := log . check   its directories, in their order: a room uses only itself and those before it;
+#                             "." is the directory itself (without the line it is the only one)
 # name_USES  := base store    directories it may include from (and links with)
 # name_LIBS  := -luring       libraries it needs
-# name_PROGS := lapisd        programs: name/lapisd_main.c -> bin/lapisd
-# name_HELPERS := x           programs that others run: name/x_main.c -> libexec/x
+# name_PROGS := lapisd        programs: lapisd_main.c, in any room -> bin/lapisd
+# name_HELPERS := x           programs that others run: x_main.c -> libexec/x
 # name_SBIN := x              scripts for the administrator, installed as they are: name/x -> sbin/x
-# name_TOOLS := bdev_bench    programs not installed: name/bdev_bench_main.c -> build/.../tools/
+# name_TOOLS := bdev_bench    programs not installed: bdev_bench_main.c -> build/.../tools/
 # name_GEN   := base/x.inc    headers generated into build/.../gen (see scripts/gen-format)
 # TEST_LDFLAGS_tests/x_test := -Wl,...   for one test's linking
-# Sources are found: name/*.c and *.cc but for *_test.c and *_main.c. A *_test.c is a cmocka
+# Sources are found: *.c and *.cc of each room but for *_test.c and *_main.c. A *_test.c is a cmocka
 # program of its own.
 
-mod_srcs  = $(filter-out %_test.c %_main.c,$(wildcard $(1)/*.c)) $(wildcard $(1)/*.cc)
-mod_tests = $(wildcard $(1)/*_test.c)
+rooms_of  = $(patsubst %/.,%,$(addprefix $(1)/,$(or $($(1)_ROOMS),.)))
+find_in   = $(wildcard $(addsuffix /$(2),$(call rooms_of,$(1))))
+mod_srcs  = $(filter-out %_test.c %_main.c,$(call find_in,$(1),*.c)) $(call find_in,$(1),*.cc)
+mod_tests = $(call find_in,$(1),*_test.c)
 obj_of    = $(patsubst %,$(OBJ)/%.o,$(basename $(1)))
 lib_of    = $(OUT)/lib/liblp_$(1).a
 # A module and all it uses, nearest first, for the linker; own libraries after.
@@ -169,8 +173,8 @@ ALL_OBJS :=
 
 define module_rules
 $(1)_OBJS := $$(call obj_of,$$(call mod_srcs,$(1)))
-ALL_OBJS += $$($(1)_OBJS) $$(call obj_of,$$(wildcard $(1)/*_main.c $(1)/*_test.c))
-$$(call obj_of,$$(wildcard $(1)/*.c $(1)/*.cc)): | $$(addprefix $(OUT)/gen/,$$(foreach m,$$(call mods_of,$(1)),$$($$(m)_GEN)))
+ALL_OBJS += $$($(1)_OBJS) $$(call obj_of,$$(call find_in,$(1),*_main.c) $$(call mod_tests,$(1)))
+$$(call obj_of,$$(call find_in,$(1),*.c) $$(call find_in,$(1),*.cc)): | $$(addprefix $(OUT)/gen/,$$(foreach m,$$(call mods_of,$(1)),$$($$(m)_GEN)))
 $$(call lib_of,$(1)): $$($(1)_OBJS)
 	@mkdir -p $$(@D)
 	@rm -f $$@
@@ -190,7 +194,7 @@ ALL_TESTS += $$(patsubst %.c,$(OUT)/test/%,$$(call mod_tests,$(1)))
 endef
 
 define prog_rule
-$(3): $(OBJ)/$(1)/$(2)_main.o $$(call libs_of,$(1)) $(OBJ)/alloc-$(ALLOC).o
+$(3): $(call obj_of,$(call find_in,$(1),$(2)_main.c)) $$(call libs_of,$(1)) $(OBJ)/alloc-$(ALLOC).o
 	@mkdir -p $$(@D)
 	$$(Q)$$($(4)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(call sys_of,$(1)) \
 		-Wl,--push-state,--no-as-needed $(ALLOC_LIBS_$(ALLOC)) -Wl,--pop-state
@@ -311,11 +315,11 @@ install: all
 		d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; \
 		install -d $$d && install -m 644 $$m $$d/ || exit 1; done
 	@d=$(DESTDIR)$(PREFIX)/share/bash-completion/completions; \
-	for c in $(wildcard completions/*.bash); do \
+	for c in $(wildcard completions/*.bash cli/completions/*.bash); do \
 		n=$${c##*/}; \
 		install -d $$d && install -m 644 $$c $$d/$${n%.bash} || exit 1; done
 	@d=$(DESTDIR)$(PREFIX)/share/zsh/site-functions; \
-	for c in $(wildcard completions/_*); do \
+	for c in $(wildcard completions/_* cli/completions/_*); do \
 		install -d $$d && install -m 644 $$c $$d/ || exit 1; done
 	@for s in $(wildcard */*.service.in); do \
 		d=$(DESTDIR)$(PREFIX)/lib/systemd/system; n=$${s##*/}; \
