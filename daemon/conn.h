@@ -140,6 +140,9 @@ struct lp_door_stats {
 	uint64_t timeouts;
 };
 void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats);
+/* The name of an opcode, as the protocol's page has it. NULL: there is none of that number. */
+const char *lp_door_op_name(uint16_t opcode);
+
 /* Latencies by opcode, from when the message's end was received to when the last reply is given to
  * the kernel; NULL: there were none. */
 const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode);

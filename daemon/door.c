@@ -596,6 +596,12 @@ void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_st
 	ret_stats->limits_stash = met[LPI_QUOTA_STASH];
 }
 
+const char *lp_door_op_name(uint16_t opcode)
+{
+	const struct lpi_opcode *known = lpi_opcode_find(opcode);
+	return known == NULL ? NULL : known->name;
+}
+
 const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode)
 {
 	const struct lpi_opcode *known = lpi_opcode_find(opcode);

@@ -6,15 +6,13 @@
 
 #include "base/error.h"
 #include "daemon/counters.h"
-#include "daemon/ops.h"
 
 #define SLOW_SHOWN_MAX 100u
 #define SHARDS_SHOWN   64u
 
 const char *lpi_report_op(uint32_t code)
 {
-	const struct lpi_opcode *opcode = lpi_opcode_find((uint16_t)code);
-	return opcode == NULL ? NULL : opcode->name;
+	return lp_door_op_name((uint16_t)code);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */
