@@ -290,7 +290,7 @@ proof: tests
 
 posix: all
 	@d=$$(mktemp -d) && cd $$d && LP_TEST_SRC=$(CURDIR) LP_TEST_BUILD=$(abspath $(OUT)) \
-		$(CURDIR)/tests/system/posix_mount.sh --all; \
+		$(CURDIR)/tests/system/mount/posix_mount.sh --all; \
 	status=$$?; rm -rf --one-file-system $$d; exit $$status
 
 check:
@@ -315,11 +315,11 @@ install: all
 		d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; \
 		install -d $$d && install -m 644 $$m $$d/ || exit 1; done
 	@d=$(DESTDIR)$(PREFIX)/share/bash-completion/completions; \
-	for c in $(wildcard completions/*.bash cli/completions/*.bash); do \
+	for c in $(wildcard cli/completions/*.bash); do \
 		n=$${c##*/}; \
 		install -d $$d && install -m 644 $$c $$d/$${n%.bash} || exit 1; done
 	@d=$(DESTDIR)$(PREFIX)/share/zsh/site-functions; \
-	for c in $(wildcard completions/_* cli/completions/_*); do \
+	for c in $(wildcard cli/completions/_*); do \
 		install -d $$d && install -m 644 $$c $$d/ || exit 1; done
 	@for s in $(wildcard */*.service.in); do \
 		d=$(DESTDIR)$(PREFIX)/lib/systemd/system; n=$${s##*/}; \

@@ -2,7 +2,7 @@
 /* Goal: a failed assert says expression, place and object, and ends the process by SIGABRT; a
  * true one does nothing and evaluates its condition once.
  * Method: the failing assert runs in a forked child whose standard error is a pipe. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include <signal.h>
 #include <sys/wait.h>

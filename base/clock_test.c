@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: system time runs forward, simulated time only when told.
  * Method: through the interface a module would use. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include "base/clock.h"
 

@@ -3,7 +3,7 @@
  * Method: the definition bit by bit against the table, the table against the fast ways over
  * random lengths, alignments and cuts; published vectors; combining against the crc of the whole
  * for short lengths, and against algebra that the definition implies for huge ones. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include "base/crc32c.h"
 #include "base/prng.h"

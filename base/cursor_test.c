@@ -3,7 +3,7 @@
  * lengths it is told; errors stick; only the one right encoding of a varint is taken.
  * Method: round trips, every cut of a record, in memory that ends exactly at the record (so that
  * a sanitizer sees a byte too many), lengths at the edges, random operations on random bytes. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: byte order and alignment of every accessor; big-endian keys sort as their numbers.
  * Method: bytes written out by hand, at an odd address; order by memcmp over the edges. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include "base/endian.h"
 

@@ -2,7 +2,7 @@
 /* Goal: corruption is recorded with its place, newest first, also when the ring has wrapped, and
  * reaches the sink; errno texts are right.
  * Method: findings are made and read back through the header. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include <pthread.h>
 

@@ -2,7 +2,7 @@
 /* Goal: the hashes never change, on any machine and with any version of the library.
  * Method: golden values on both sides of every length at which the algorithm takes another way;
  * made with xxHash 0.8.1, equal in its vector and scalar code. The first line is published. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include "base/hash.h"
 

@@ -2,7 +2,7 @@
 /* Goal: a message is one line, at its level, whatever bytes it holds; a site that chatters is
  * held back and says how much; a reader that does not read costs lines but never blocks.
  * Method: the log writes into a pipe that the test reads, with a simulated clock. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include <errno.h>
 #include <fcntl.h>

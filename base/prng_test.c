@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: sequences never change, draws stay in range and reach both ends, forks are independent.
  * Method: golden values (computed once from the published algorithm), exhaustive small ranges. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include "base/prng.h"
 

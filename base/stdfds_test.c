@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: what is opened afterwards is none of the three, what was closed fails as before, what was
  * open is left alone. Method: a child for each set of them that may be closed. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 /* Goal: any write between begin and the question is told, also one that follows the former write at
  * once, and one whose time is set back; reading and asking tell of nothing. Method: files in the
  * scratch directory, changed in each way, again and again. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

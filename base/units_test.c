@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: sizes and numbers are read as people write them, and nothing else is.
  * Method: tables of texts with what they mean, the edges among them. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include "base/units.h"
 

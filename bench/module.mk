@@ -1,5 +1,6 @@
 MODULES += bench
-bench_USES := daemon fuse namespace wire store base
+bench_ROOMS := . programs
+bench_USES := daemon native fuse namespace wire store base
 bench_LIBS :=
 bench_TOOLS += alloc_bench
 bench_TOOLS += base_bench

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: whatever is in a name, what is printed of it is one line, and as JSON a string.
  * Method: tables of texts. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include "cli/cli.h"
 

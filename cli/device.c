@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
-#include "store/devices.h"
+#include "store/volume/devices.h"
 
 /* A daemon that was killed has its device until the kernel has ended what it had under way. */
 #define BUSY_TRIES   20u

@@ -6,8 +6,8 @@
 #ifndef LP_CLI_DEVICE_H
 #define LP_CLI_DEVICE_H
 
-#include "store/bdev.h"
-#include "store/label.h"
+#include "store/device/bdev.h"
+#include "store/volume/label.h"
 
 /* Opens a device; on failure says why ("PATH: in use ..."), and returns the error. */
 int lpi_device_open(const char *path, bool read_only, struct lp_bdev **ret_bdev) LP_MUST_CHECK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: what a daemon answers is found by its path and shown without punctuation, and any other
  * bytes end quietly. Method: texts, whole and cut at each byte. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include "cli/json.h"
 

@@ -6,7 +6,7 @@
 #include "base/stdfds.h"
 #include "cli/cli.h"
 #include "cli/offline.h"
-#include "cli/remote.h"
+#include "cli/remote/remote.h"
 
 extern const char lp_allocator_name[];
 

@@ -8,10 +8,10 @@
 #ifndef LP_CLI_STORE_SESSION_H
 #define LP_CLI_STORE_SESSION_H
 
-#include "base/workers.h"
-#include "store/bdev_delay.h"
-#include "store/devices.h"
-#include "store/store_file.h"
+#include "base/loop/workers.h"
+#include "store/device/bdev_delay.h"
+#include "store/filestore/filestore.h"
+#include "store/volume/devices.h"
 
 struct lpi_session_options {
 	const char *path[LP_MKFS_DEVICES];         /* all NULL: a store in memory */

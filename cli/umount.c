@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
-#include "fuse/umount.h"
+#include "fuse/mount/umount.h"
 
 static const char *reason(int err)
 {

@@ -17,7 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/test.h"
+#include "base/testing/test.h"
 #include "client/lapis.h"
 #include "wire/wire.h"
 

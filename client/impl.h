@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/list.h"
-#include "base/tree.h"
+#include "base/struct/list.h"
+#include "base/struct/tree.h"
 #include "client/lapis.h"
 #include "wire/wire.h"
 

@@ -3,7 +3,7 @@
  * comes of it, nothing dies, each request ends once, and the handle serves on (C1). Method: as in
  * faults_test.c; what the daemon of the test asks for does not fail.
  */
-#include "base/scarce_test.h"
+#include "base/testing/scarce_test.h"
 #include "client/fake_test.h"
 
 #define LARGE     ((5u << 20) + 1u)

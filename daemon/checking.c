@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "daemon/service_impl.h"
-#include "store/fsck.h"
+#include "store/check/fsck.h"
 
 #define HOLD_LOOK_NS LP_NS_PER_MS
 /* Changes over several shards wait meanwhile. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A check of the structure of all shards while they serve: what `lapis fsck` does to a store that
- * nobody has open, but for what it reads of data (daemon/scrubbing.h does that) and for repairs.
+ * nobody has open, but for what it reads of data (daemon/report/scrubbing.h does that) and for
+ * repairs.
  *
  *   IDLE -> HOLD -> PAUSE -> TAKE -> LOOK -> CLEAN -> IDLE
  *
@@ -19,7 +20,7 @@
 #ifndef LP_DAEMON_CHECKING_H
 #define LP_DAEMON_CHECKING_H
 
-#include "daemon/text.h"
+#include "daemon/report/text.h"
 
 struct lp_service;
 struct lpi_checking;

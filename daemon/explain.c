@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "store/types.h"
+#include "store/record/types.h"
 
 struct explain {
 	struct lp_ns_op op;

@@ -9,7 +9,7 @@
 #ifndef LP_DAEMON_HTTP_H
 #define LP_DAEMON_HTTP_H
 
-#include "daemon/why.h"
+#include "daemon/config/why.h"
 
 #define LPI_HTTP_CONNS      8u
 #define LPI_HTTP_HEAD_MAX   4096u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends the connection of a mount when its daemon is gone (fuse/guard.h).
+/* Ends the connection of a mount when its daemon is gone (fuse/mount/guard.h).
  *
  *   lapis_mount_guard PID      PID has started it; the descriptor that ends it is standard input
  *

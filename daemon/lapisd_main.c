@@ -20,9 +20,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/stdfds.h"
-#include "daemon/config.h"
-#include "daemon/heap.h"
+#include "daemon/config/config.h"
 #include "daemon/notify.h"
+#include "daemon/report/heap.h"
 #include "daemon/resolve.h"
 #include "daemon/service.h"
 

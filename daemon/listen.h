@@ -17,9 +17,9 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-#include "base/reactor.h"
-#include "daemon/conn.h"
-#include "daemon/why.h"
+#include "base/loop/reactor.h"
+#include "daemon/config/why.h"
+#include "native/conn.h"
 
 #define LP_ACCESS_MAX 64u /* users, and groups */
 

@@ -3,7 +3,7 @@
  * daemon's is replaced, a living one's and what is no socket are not; who may use it is decided as
  * the lists say; what is opened leaves nothing behind. Method: tables of addresses; sockets in a
  * directory of the test's own. */
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include <netinet/tcp.h>
 #include <pthread.h>

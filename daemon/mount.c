@@ -5,7 +5,8 @@
  * What asks the kernel for something that the kernel asks the mount for has a thread of its own:
  * the mount may need a helper to answer, and if all of them waited here none would come. The
  * session is opened by a helper, though, for its guard waits for the end of the thread that has
- * started it: who waits for us in the kernel does not end when we are killed (fuse/guard.h). */
+ * started it: who waits for us in the kernel does not end when we are killed (fuse/mount/guard.h).
+ */
 #include "daemon/mount.h"
 
 #include <string.h>

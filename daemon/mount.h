@@ -18,9 +18,9 @@
 
 #include <stdatomic.h>
 
-#include "base/workers.h"
-#include "daemon/why.h"
-#include "fuse/session.h"
+#include "base/loop/workers.h"
+#include "daemon/config/why.h"
+#include "fuse/mount/session.h"
 
 struct lp_config;
 struct lp_service;

@@ -7,7 +7,7 @@
 #ifndef LP_DAEMON_RESOLVE_H
 #define LP_DAEMON_RESOLVE_H
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/listen.h"
 
 /* allow-uids and allow-gids. */

@@ -15,8 +15,8 @@
 #ifndef LP_DAEMON_SERVICE_H
 #define LP_DAEMON_SERVICE_H
 
-#include "base/reactor.h"
-#include "daemon/config.h"
+#include "base/loop/reactor.h"
+#include "daemon/config/config.h"
 
 struct lp_service;
 

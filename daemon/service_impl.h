@@ -11,17 +11,17 @@
 
 #include <pthread.h>
 
-#include "base/workers.h"
-#include "daemon/giveback.h"
-#include "daemon/health.h"
+#include "base/loop/workers.h"
 #include "daemon/listen.h"
 #include "daemon/mount.h"
-#include "daemon/report.h"
-#include "daemon/scrubbing.h"
+#include "daemon/report/giveback.h"
+#include "daemon/report/health.h"
+#include "daemon/report/report.h"
+#include "daemon/report/scrubbing.h"
 #include "daemon/service.h"
-#include "store/devices.h"
-#include "store/store_file.h"
+#include "store/filestore/filestore.h"
 #include "store/view.h"
+#include "store/volume/devices.h"
 
 #define LPI_SERVICE_SHARDS_MAX 64u
 #define LPI_THREADS_MAX        64u

@@ -3,7 +3,7 @@
  * code makes fails once, in a life of its own. Either all shards serve and the daemon stops in
  * order when it is asked to, or the start is refused with a sentence; an option is set everywhere,
  * or nowhere; nothing dies or hangs, and all that was taken is given back (P5). */
-#include "base/scarce_test.h"
+#include "base/testing/scarce_test.h"
 
 #include <dirent.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/sanitize.h"
 #include "daemon/admin.h"
-#include "daemon/door_impl.h"
 #include "daemon/service_impl.h"
+#include "native/door_impl.h"
 
 #define SHARDS    "2"
 #define THREADS   "2"

@@ -5,7 +5,7 @@
  */
 #include "fuse/carry.h"
 
-#include "fuse/machine_test.h"
+#include "fuse/model/machine_test.h"
 
 #define FILES 48u /* there are 16 calls */
 #define BYTES 10u

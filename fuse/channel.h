@@ -17,8 +17,8 @@
 
 #include <sys/types.h>
 
-#include "base/hist.h"
-#include "base/slow.h"
+#include "base/struct/hist.h"
+#include "base/struct/slow.h"
 #include "base/under_way.h"
 #include "fuse/proto.h"
 #include "namespace/ns.h"
@@ -62,8 +62,8 @@ struct lp_fuse_channel_options {
 	const struct lp_devices *devices; /* NULL: a store in memory */
 	uint32_t requests_max;            /* 0: LP_FUSE_REQUESTS_MAX */
 	struct lp_workers *notifier;      /* one thread for this alone; outlives the channel */
-	struct lp_workers *launderer;     /* another (fuse/launder.h); NULL: nobody maps */
-	struct lp_workers *dropper;       /* others (fuse/drop.h); NULL: nothing is cached */
+	struct lp_workers *launderer;     /* another (fuse/kernel/launder.h); NULL: nobody maps */
+	struct lp_workers *dropper;       /* others (fuse/kernel/drop.h); NULL: nothing is cached */
 	struct lp_fuse_ring *ring;        /* of the mount; NULL: all goes by the descriptors */
 	struct lp_fuse_behaviour behaviour;
 	const char *mount_options; /* as they were given; NULL: none. Outlives the channel */

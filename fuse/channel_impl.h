@@ -9,15 +9,15 @@
 #include <stdatomic.h>
 
 #include "fuse/carry.h"
-#include "fuse/drop.h"
-#include "fuse/launder.h"
-#include "fuse/notify.h"
+#include "fuse/kernel/drop.h"
+#include "fuse/kernel/launder.h"
+#include "fuse/kernel/notify.h"
+#include "fuse/kernel/sync.h"
 #include "fuse/privileges.h"
 #include "fuse/reading.h"
 #include "fuse/request.h"
 #include "fuse/ring.h"
 #include "fuse/room.h"
-#include "fuse/sync.h"
 
 /* Where the next message lands: its head, and behind that buffers of all sizes, so that those of a
  * write's data that are filled may be taken away as they are. */
@@ -87,7 +87,7 @@ struct lp_fuse_channel {
 	bool is_watching;
 	_Atomic bool is_mute; /* any thread's: the kernel cannot be told what changes */
 	_Atomic bool is_over; /* any thread's: the connection has ended */
-	/* Any thread's: a mount may be asked for others (fuse/settings.h). */
+	/* Any thread's: a mount may be asked for others (fuse/ops/settings.h). */
 	_Atomic uint32_t atimes;
 	/* What the kernel knew is forgotten. */
 	struct lp_ns_op forget_op;

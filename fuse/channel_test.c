@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "base/prng.h"
-#include "base/test.h"
-#include "fuse/notify.h"
+#include "base/testing/test.h"
+#include "fuse/kernel/notify.h"
 #include "fuse/request.h"
 
 #define MESSAGE_MAX (256u << 10)

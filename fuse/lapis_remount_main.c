@@ -4,8 +4,8 @@
  *   lapis_remount DIR OPTION,...      0: done; 32: not, in one line; 1: a wrong call */
 #include <stdio.h>
 
-#include "fuse/remount.h"
-#include "fuse/session.h"
+#include "fuse/mount/remount.h"
+#include "fuse/mount/session.h"
 
 int main(int argc, char **argv)
 {

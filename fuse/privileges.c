@@ -2,11 +2,10 @@
 /* Each of the two notes itself first, and looks for the other then; so of two at the same time at
  * least one sees the other.
  *
- * To make the kernel ask, its inode is looked up by number (fuse/reach.h), and statx is told to
- * believe nothing. The kernel throws such an answer away if the inode has changed
- * meanwhile. So what it has afterwards is compared with the answer, until they are equal. A thread
- * of its own does that, for the mount has to answer (rule M3). The request that waits has no
- * buffers. */
+ * To make the kernel ask, its inode is looked up by number (fuse/kernel/reach.h), and statx is told
+ * to believe nothing. The kernel throws such an answer away if the inode has changed meanwhile. So
+ * what it has afterwards is compared with the answer, until they are equal. A thread of its own
+ * does that, for the mount has to answer (rule M3). The request that waits has no buffers. */
 #include "fuse/privileges.h"
 
 #include <errno.h>
@@ -17,7 +16,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "fuse/channel_impl.h"
-#include "fuse/reach.h"
+#include "fuse/kernel/reach.h"
 
 /* Each time somebody else has written to it just then. */
 #define TRIES_MAX 1000u

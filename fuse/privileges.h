@@ -23,7 +23,7 @@
 
 #include <stdatomic.h>
 
-#include "base/workers.h"
+#include "base/loop/workers.h"
 #include "fuse/request.h"
 
 #define LPI_FUSE_PRIVILEGE_SLOTS (1u << 12)

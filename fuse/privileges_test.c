@@ -3,13 +3,13 @@
  * to be run nobody takes its bits by a write, and while that is under way nobody opens it to run
  * it. Method: a machine with two channels, one of which runs, while the other changes. What the
  * kernel believes cannot be tried here: it cannot be reached, and then a program is not run.
- * tests/system/mount_run.sh tries it. */
+ * tests/system/mount/mount_run.sh tries it. */
 #include "fuse/privileges.h"
 
 #include <errno.h>
 
-#include "fuse/change.h"
-#include "fuse/machine_test.h"
+#include "fuse/model/machine_test.h"
+#include "fuse/ops/change.h"
 
 #define TURNS 40u
 

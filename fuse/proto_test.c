@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #define MESSAGE_MAX 512u
 #define OPCODES_MAX 64u

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/test.h"
+#include "base/testing/test.h"
 
 static const struct lp_ino dir = {77};
 

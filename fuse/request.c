@@ -14,10 +14,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "fuse/change.h"
 #include "fuse/channel_impl.h"
 #include "fuse/handover.h"
-#include "store/inode.h"
+#include "fuse/ops/change.h"
+#include "store/record/inode.h"
 
 #define TO LP_SM_TO
 static const struct lp_sm_state states[LPI_FUSE_STATE_CNT] = {

@@ -10,8 +10,8 @@
 #ifndef LP_FUSE_REQUEST_H
 #define LP_FUSE_REQUEST_H
 
-#include "base/pool.h"
-#include "base/sm.h"
+#include "base/memory/pool.h"
+#include "base/struct/sm.h"
 #include "fuse/channel.h"
 
 #define LPI_FUSE_INLINE_BYTES 640u /* of a message that needs no buffer */

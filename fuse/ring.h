@@ -21,8 +21,8 @@
 #include <stdatomic.h>
 #include <sys/uio.h>
 
-#include "base/buf.h"
-#include "base/reactor.h"
+#include "base/loop/reactor.h"
+#include "base/memory/buf.h"
 #include "fuse/channel.h"
 
 #define LP_FUSE_RING_DEPTH_MAX 32u /* entries of a queue */
@@ -82,11 +82,12 @@ struct lp_fuse_ring {
 	/* How a command leaves: a test has another way. */
 	void (*submit)(struct lpi_fuse_entry *entry, uint32_t command);
 	struct lpi_fuse_ring_head *heads;
-	struct lp_bufs *payloads;    /* of no thread: the entries have all of them, always */
-	_Atomic uint32_t *held_cnts; /* of each queue: entries whose write waits (fuse/drop.h) */
-	_Atomic bool serves;         /* a request has come */
-	_Atomic bool is_refused;     /* an entry was not taken, which was said */
-	_Atomic bool is_broken;      /* nor an answer: the connection was to be ended */
+	struct lp_bufs *payloads; /* of no thread: the entries have all of them, always */
+	_Atomic uint32_t
+		*held_cnts;      /* of each queue: entries whose write waits (fuse/kernel/drop.h) */
+	_Atomic bool serves;     /* a request has come */
+	_Atomic bool is_refused; /* an entry was not taken, which was said */
+	_Atomic bool is_broken;  /* nor an answer: the connection was to be ended */
 	/* Ends the connection, without waiting for that; on a channel's thread. May be NULL. */
 	void (*end)(void *arg);
 	void *end_arg;

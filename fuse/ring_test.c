@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/prng.h"
-#include "fuse/machine_test.h"
+#include "fuse/model/machine_test.h"
 
 #define ENTRIES ((uint32_t)LPI_MACHINE_CHANNELS * LP_FUSE_RING_DEPTH_MIN)
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/prng.h"
-#include "fuse/machine_test.h"
+#include "fuse/model/machine_test.h"
 
 #define TAKEN_MAX 20000u
 

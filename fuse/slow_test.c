@@ -2,7 +2,7 @@
 /* Goal: what of the mount was slow is remembered as of the native door: what it was, of what, how
  * it ended, and where its time went; with the descriptors and by io_uring.
  * Method: a machine in simulated time, in which nothing takes time but the device. */
-#include "fuse/machine_test.h"
+#include "fuse/model/machine_test.h"
 
 /* The only one with this opcode; NULL: there is none. */
 static const struct lp_slow_request *find(const struct lp_slow_request *slow, uint32_t cnt,

@@ -37,8 +37,8 @@
 #ifndef LP_NAMESPACE_NS_H
 #define LP_NAMESPACE_NS_H
 
-#include "base/workers.h"
-#include "namespace/rights.h"
+#include "base/loop/workers.h"
+#include "namespace/state/rights.h"
 #include "store/store.h"
 
 struct lp_ns;

@@ -14,7 +14,7 @@
 #ifndef LP_STORE_ATTRS_H
 #define LP_STORE_ATTRS_H
 
-#include "store/inode.h"
+#include "store/record/inode.h"
 #include "store/store.h"
 
 #define LP_OWNER_NOBODY UINT32_MAX

@@ -2,7 +2,7 @@
 /* Goal: each attribute with a value that not every door can live with is named, and only those that
  * the mask asks for; a record is mended to values that are possible, and nothing else of it
  * changes. Method: each attribute by itself, at its last possible value and one beyond. */
-#include "base/test.h"
+#include "base/testing/test.h"
 #include "store/attrs.h"
 
 static const struct {

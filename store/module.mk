@@ -1,4 +1,7 @@
 MODULES += store
+# In their order: a room uses only itself and those before it (scripts/checks/rooms).
+store_ROOMS := record device device/sim space volume log blockfs kvfs index setup extmap commit shard writepath
+store_ROOMS += . cache nodes block/core block/read block/write block memstore filestore salvage check model
 store_USES := base
 store_LIBS := -lrocksdb
 store_GEN += format/blockfs.h
@@ -12,4 +15,4 @@ store_GEN += format/space.h
 store_GEN += format/values.h
 
 # A host's file system can be said to be full.
-TEST_LDFLAGS_store/store_file_test := -Wl,--wrap=fstatvfs,--wrap=syncfs
+TEST_LDFLAGS_store/filestore/filestore_test := -Wl,--wrap=fstatvfs,--wrap=syncfs

@@ -46,13 +46,13 @@
 #ifndef LP_STORE_STORE_H
 #define LP_STORE_STORE_H
 
-#include "base/buf.h"
-#include "base/reactor.h"
+#include "base/loop/reactor.h"
+#include "base/memory/buf.h"
 #include "base/under_way.h"
-#include "store/alloc.h"
-#include "store/inode.h"
-#include "store/policy.h"
-#include "store/types.h"
+#include "store/record/inode.h"
+#include "store/record/types.h"
+#include "store/space/alloc.h"
+#include "store/writepath/latency_model.h"
 
 struct lp_devices;
 struct lp_store;
@@ -157,7 +157,7 @@ enum lp_change_type {
 
 	/* Inodes. All but CREATE say -ENOENT when there is none. Changes are made in their order:
 	 * a later one finds what earlier ones made. No CREATE follows a REMOVE of its inode. What
-	 * does not suit the inode's type, as store/inode.h says, is -EINVAL. */
+	 * does not suit the inode's type, as store/record/inode.h says, is -EINVAL. */
 	LP_CHANGE_CREATE, /* from attrs (not size, blocks, version); -EEXIST */
 	LP_CHANGE_SET,    /* the attrs in mask */
 	LP_CHANGE_LINK,   /* nlink += delta; -EOVERFLOW below 0 or above UINT32_MAX */
@@ -201,12 +201,12 @@ enum lp_change_type {
 	LP_CHANGE_DIR,
 	/* A key of the spaces T, U, or S, whole and as it is; value absent removes it. Those of S
 	 * that the store keeps for itself are -EINVAL.
-	 * U ino marks an inode: as an orphan or upload, as store/values.h writes it and nothing
-	 * else: -EINVAL. The store puts marks of its own there while it frees the space of a large
-	 * file; a change of the mark waits until that has ended. An inode without links then is an
-	 * orphan; so whoever collects those after a start takes every mark of one for that of an
-	 * orphan. REMOVE takes the mark of an inode without links along. -EINVAL in a transaction
-	 * that removes or truncates the inode. */
+	 * U ino marks an inode: as an orphan or upload, as store/record/values.h writes it and
+	 * nothing else: -EINVAL. The store puts marks of its own there while it frees the space of
+	 * a large file; a change of the mark waits until that has ended. An inode without links
+	 * then is an orphan; so whoever collects those after a start takes every mark of one for
+	 * that of an orphan. REMOVE takes the mark of an inode without links along. -EINVAL in a
+	 * transaction that removes or truncates the inode. */
 	LP_CHANGE_RECORD,
 	LP_CHANGE_CNT
 };
@@ -505,7 +505,7 @@ struct lp_store_options {
 	uint64_t memory_bytes;            /* for caches and the index, without bufs; 0: 256 MiB */
 	uint64_t data_cache_bytes;        /* of these, for cached data at first; at most half;
 					     0: none is cached, or read ahead */
-	uint64_t index_buffer_bytes;      /* one memtable; 0: as store/index_plan.h says */
+	uint64_t index_buffer_bytes;      /* one memtable; 0: as store/index/plan.h says */
 	uint64_t deferred_blocks_max;     /* payloads waiting for their place; 0: a default */
 	enum lp_deferred_store deferred_store; /* where they wait */
 	uint64_t files_reserve_bytes;          /* for the index (rule L8); 0: as there */
@@ -523,7 +523,7 @@ struct lp_store_options {
 
 #define LP_STORE_NO_INLINE UINT32_MAX
 
-/* On the devices. -EBADMSG, -EUCLEAN and others as store/shard.h says. */
+/* On the devices. -EBADMSG, -EUCLEAN and others as store/shard/shard.h says. */
 int lp_store_open(const struct lp_store_options *options,
 		  struct lp_store **ret_store) LP_MUST_CHECK;
 /* In memory: nothing persists. Only reactor, bufs and shard_idx are looked at. The data is in bufs
@@ -584,7 +584,7 @@ struct lp_store_stats {
 	uint64_t kept_blocks; /* of them what only cuts of shared blocks may have (P6) */
 	uint64_t used_blocks;
 	uint64_t cached_bytes; /* inodes, maps */
-	/* Memory, and what there is for it (store/block_memory.h). */
+	/* Memory, and what there is for it (store/block/core/memory_budget.h). */
 	uint64_t budget_bytes;
 	uint64_t nodes_bytes; /* the same as cached_bytes */
 	uint64_t nodes_limit_bytes;
@@ -661,7 +661,8 @@ void lp_store_read_usage(struct lp_store *store, struct lp_store_usage *ret_usag
  * why. Returns as snprintf(). */
 int lp_store_explain(const struct lp_store *store, uint64_t bytes, char *buf, size_t len);
 
-/* How broken up the free space is, from 0, not at all, to 1 (store/alloc.h). Looks at all of it. */
+/* How broken up the free space is, from 0, not at all, to 1 (store/space/alloc.h). Looks at all of
+ * it. */
 double lp_store_alloc_score(const struct lp_store *store);
 
 /* How long operations stayed in one state, since the store was opened. */

@@ -8,8 +8,8 @@
 #define LP_STORE_STORE_IMPL_H
 
 #include "base/endian.h"
-#include "store/keys.h"
-#include "store/kv.h"
+#include "store/index/kv.h"
+#include "store/record/keys.h"
 #include "store/store.h"
 
 struct lp_pause;
@@ -139,7 +139,7 @@ static inline uint64_t lpi_change_version(const struct lp_change *change)
 /* A time of a directory's fragment after a change of it that says new_ns; 0: there is none. A
  * change over several shards is made when others, which took their time later, have been made: the
  * later one stays. But what lies further back than any of these could says that the clock was set
- * back, or that the time is to be forgotten (namespace/ns_dirs.c): that counts. */
+ * back, or that the time is to be forgotten (namespace/ops/dirs.c): that counts. */
 #define LPI_DIR_LATE_NS (60 * LP_NS_PER_S)
 
 static inline int64_t lpi_dir_time(int64_t old_ns, int64_t new_ns)

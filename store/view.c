@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/space.h"
+#include "store/space/space.h"
 
 /* NULL: there is nothing to copy. */
 static int copy_map(const struct lp_bitmap *map, struct lp_bitmap *ret_copy)

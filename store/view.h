@@ -22,9 +22,9 @@
 
 #include <stdatomic.h>
 
-#include "base/bitmap.h"
-#include "base/reactor.h"
-#include "store/kv.h"
+#include "base/loop/reactor.h"
+#include "base/struct/bitmap.h"
+#include "store/index/kv.h"
 #include "store/store.h"
 
 struct lp_space;

@@ -3,14 +3,14 @@
  * mkfs to a clean stop. Whatever comes of it, nothing dies or hangs, an error is an error and no
  * damage, and the next life finds all that was acknowledged, in a store without a fault (P1, P5).
  */
-#include "base/scarce_test.h"
+#include "base/testing/scarce_test.h"
 
 #include "base/crc32c.h"
+#include "base/loop/workers.h"
 #include "base/sanitize.h"
-#include "base/workers.h"
 #include "namespace/ns.h"
-#include "store/fsck.h"
-#include "store/shard.h"
+#include "store/check/fsck.h"
+#include "store/shard/shard.h"
 #include "store/view.h"
 
 #define SHARDS       2u

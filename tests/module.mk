@@ -1,13 +1,14 @@
 # The harness (tests/run), system tests, mutants; the fuzzers, and the tool of the golden images.
 MODULES += tests
-tests_USES := daemon fuse namespace client wire store base
-tests_TOOLS += golden whole
+tests_ROOMS := . whole golden linear
+tests_USES := daemon native fuse namespace client wire store base
+tests_TOOLS += golden whole doors_load linear_check
 
 , := ,
-# Where memory is asked for, so that it can be refused (base/scarce_test.h).
+# Where memory is asked for, so that it can be refused (base/testing/scarce_test.h).
 SCARCE_LDFLAGS := $(addprefix -Wl$(,)--wrap=,malloc calloc realloc aligned_alloc mmap)
 TEST_LDFLAGS_tests/memory_test := $(SCARCE_LDFLAGS)
-TEST_LDFLAGS_daemon/door_memory_test := $(SCARCE_LDFLAGS)
+TEST_LDFLAGS_native/door_memory_test := $(SCARCE_LDFLAGS)
 TEST_LDFLAGS_client/memory_test := $(SCARCE_LDFLAGS)
 TEST_LDFLAGS_daemon/service_memory_test := $(SCARCE_LDFLAGS)
 
@@ -47,10 +48,10 @@ wire-kill: all
 	@LP_KILL_ROUNDS=200 LP_KILL_CLIENTS=8 LP_KILL_SEED=$(or $(SEED),1) tests/run --build $(OUT) --filter system/wire
 
 .PHONY: coherence
-# The long form of tests/system/two_doors.sh: a minute of writers at one door and readers at the other; as root.
+# The long form of tests/system/mount/two_doors.sh: a minute of writers at one door and readers at the other; as root.
 coherence: all
 	@d=$$(mktemp -d) && cd $$d && LP_TEST_SRC=$(CURDIR) LP_TEST_BUILD=$(abspath $(OUT)) LP_DOORS_SECONDS=60 \
-		bash $(CURDIR)/tests/system/two_doors.sh; \
+		bash $(CURDIR)/tests/system/mount/two_doors.sh; \
 	status=$$?; rm -rf --one-file-system $$d; exit $$status
 
 .PHONY: strangers
@@ -64,3 +65,9 @@ strangers: all tools
 # runs are in build/soak-results: "tests/soak --sum" adds them up. (SOAK_MINUTES=240, SOAK="--seed 7 --memory 512M")
 soak: all
 	@tests/soak --build $(OUT) --minutes $(or $(SOAK_MINUTES),60) $(SOAK)
+
+.PHONY: kills
+# The long form of tests/system/mount/doors_kill.sh: a thousand kills of the daemon under load through both doors, as root.
+# It takes up where it was ended, if STATE names the same directory. (KILLS="--kills 200 --seed 7")
+kills: all tools
+	@tests/linear/kills --build $(OUT) --kills 1000 $(KILLS)

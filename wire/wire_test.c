@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wire/wire.h"
 
-#include "base/test.h"
+#include "base/testing/test.h"
 
 #include "base/crc32c.h"
 

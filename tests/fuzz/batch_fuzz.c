@@ -3,7 +3,7 @@
  *
  * A batch that is accepted gives back the bytes it was loaded from; its records, put into a new
  * batch, read the same there. After a refusal the batch is empty, and can be used. */
-#include "store/kv.h"
+#include "store/index/kv.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

@@ -10,7 +10,7 @@
  * accepted is what its encoder makes of it. Replay of any half ends, twice with the same result. */
 #include <errno.h>
 
-#include "store/blockfs.h"
+#include "store/blockfs/blockfs.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

@@ -10,7 +10,7 @@
 #include <errno.h>
 
 #include "base/error.h"
-#include "store/blockfs_salvage.h"
+#include "store/salvage/journal.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

@@ -5,8 +5,8 @@
  *
  * Entries of a slot that is accepted lie within it, name a use and a shard, and are free of an
  * owner when free; one that is refused leaves the caller's header untouched. */
-#include "store/chunks.h"
-#include "store/label.h"
+#include "store/volume/chunks.h"
+#include "store/volume/label.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

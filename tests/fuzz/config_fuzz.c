@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_values(const struct lp_config *config)

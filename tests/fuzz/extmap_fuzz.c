@@ -8,7 +8,7 @@
  * memory can be looked up and truncated, and what comes of that can be loaded again. */
 #include <errno.h>
 
-#include "store/extmap.h"
+#include "store/extmap/extmap.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "fuse/proto.h"
-#include "namespace/acl.h"
+#include "namespace/state/acl.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_acl(const uint8_t *bytes, uint32_t len)

@@ -5,7 +5,7 @@
  *
  * A record has one form: what is accepted is encoded to the same bytes. Each xattr of its list is
  * found, and set to the value it has leaves the list as it is. A refusal leaves *ret untouched. */
-#include "store/inode.h"
+#include "store/record/inode.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

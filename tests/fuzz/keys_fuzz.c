@@ -3,7 +3,7 @@
  *
  * A key that is accepted is built from what it says to the same bytes, and lies in the ranges that
  * are made for its like; the key after it is above it. */
-#include "store/keys.h"
+#include "store/record/keys.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

@@ -6,7 +6,7 @@
  * A label that is accepted is what its encoder makes of it, but for chunks a store was grown beyond
  * and cannot open, which it no longer counts; the areas it names lie on the device. One that is
  * refused leaves the caller's untouched. */
-#include "store/label_impl.h"
+#include "store/volume/label_impl.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

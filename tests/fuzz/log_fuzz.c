@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/endian.h"
-#include "store/log.h"
+#include "store/log/log.h"
 
 #define AREA_BLOCK   1u
 #define RING_BLOCKS  16u

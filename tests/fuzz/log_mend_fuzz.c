@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #include "base/error.h"
-#include "store/log_mend.h"
+#include "store/salvage/mend_log.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

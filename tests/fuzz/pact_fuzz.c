@@ -5,7 +5,7 @@
  *
  * A record that is accepted is encoded to the same bytes. */
 #include "base/crc32c.h"
-#include "namespace/pact_record.h"
+#include "namespace/state/pact_record.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

@@ -9,7 +9,7 @@
  * it is done again; each byte is in a block or was skipped. */
 #include "base/endian.h"
 #include "base/hash.h"
-#include "store/salvage_table.h"
+#include "store/salvage/table.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

@@ -8,9 +8,9 @@
  *
  * A record that is accepted reads the same once it was encoded again. When all was accepted, what
  * is in use and what can be taken make up the owned chunks, and no block is both. */
-#include "store/space.h"
+#include "store/space/space.h"
 
-#include "store/space_record.h"
+#include "store/space/record.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

@@ -7,8 +7,8 @@
  * A value that is accepted is written to the same bytes, and is refused under another key. */
 #include <errno.h>
 
-#include "store/refs.h"
-#include "store/values.h"
+#include "store/record/ref_counts.h"
+#include "store/record/values.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/repair.h"
 

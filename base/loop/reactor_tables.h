@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files and the memory that a reactor's ring has registered: part of base/loop/reactor.h, which
+ * says what they are for, to whom they belong and how many there may be. Without a ring files
+ * cannot be added, and memory is only remembered.
+ */
+#ifndef LP_BASE_LOOP_REACTOR_TABLES_H
+#define LP_BASE_LOOP_REACTOR_TABLES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct io_uring;
+struct lpi_reactor_piece;
+
+struct lpi_reactor_tables {
+	struct io_uring *ring; /* or NULL */
+	uint32_t files_max;
+	uint32_t buffers_max;
+	int32_t *files; /* by slot; -1: free */
+	struct lpi_reactor_piece *pieces;
+};
+
+/* -ENOMEM, or what the kernel says. */
+int lpi_reactor_tables_init(struct lpi_reactor_tables *tables, struct io_uring *ring,
+			    uint32_t files_max, uint32_t buffers_max) LP_MUST_CHECK;
+void lpi_reactor_tables_fini(struct lpi_reactor_tables *tables);
+
+int lpi_reactor_tables_add_file(struct lpi_reactor_tables *tables, int fd,
+				uint32_t *ret_slot) LP_MUST_CHECK;
+void lpi_reactor_tables_remove_file(struct lpi_reactor_tables *tables, uint32_t slot);
+
+int lpi_reactor_tables_add_buffer(struct lpi_reactor_tables *tables, void *base,
+				  size_t len) LP_MUST_CHECK;
+void lpi_reactor_tables_remove_buffer(struct lpi_reactor_tables *tables, const void *base);
+/* The slot of the piece that holds all of it; -1: none does. */
+int lpi_reactor_tables_find_buffer(const struct lpi_reactor_tables *tables, const void *buf,
+				   size_t len);
+
+#endif

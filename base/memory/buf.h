@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reference-counted I/O buffers of one thread, out of one region.
+ *
+ * A payload is received from a socket into a struct lp_buf, waits in it for its place on the
+ * device, is written from it, and may be served to readers from it. It is passed on by reference
+ * and never copied. A buffer is a power of two long, from 4 KiB to 1 MiB. The region consists of
+ * slabs of 1 MiB, which are halved until the wanted size is there; two free halves become one
+ * again. The region is one mapping, so that it can be registered with the kernel once. It asks for
+ * huge pages. Its size is the limit: an empty region is the throttle.
+ *
+ * Ranks keep requests from waiting for each other in a circle (rule B1). Each buffer is asked for
+ * with a rank. Whoever waits for a buffer holds only buffers of lower ranks. For each rank some
+ * slabs can be set aside, which lower ranks never get. So the holders of the highest rank need
+ * nothing more: they finish, and give back. Then those of the next lower rank can go on, and so
+ * down to the lowest.
+ *
+ * Threads: all buffers of a struct lp_bufs belong to its thread.
+ * Blocking, allocation: none after lp_bufs_new(). Errors: NULL when nothing of the size is left.
+ */
+#ifndef LP_BASE_MEMORY_BUF_H
+#define LP_BASE_MEMORY_BUF_H
+
+#include <errno.h>
+
+#include "base/struct/list.h"
+
+#define LP_BUF_SMALL  UINT32_C(4096)
+#define LP_BUF_MEDIUM UINT32_C(65536)
+#define LP_BUF_LARGE  UINT32_C(1048576)
+
+struct lp_bufs;
+
+/* What a buffer is for, from the first that a request takes to the last. */
+enum lp_buf_rank {
+	LP_BUF_REQUEST, /* a client's request: what lands, what is read for it */
+	LP_BUF_MOUNT,   /* the same for the kernel's requests, for which a client's may wait */
+	LP_BUF_ANSWER,  /* copies of what another shard has read; room for an answer */
+	LP_BUF_CARRY,   /* copies of what another shard is to write */
+	LP_BUF_EDGE,    /* blocks that a write covers in part */
+	LP_BUF_COPY,    /* data that has to be moved onto whole blocks */
+	LP_BUF_RANKS
+};
+
+struct lp_buf {
+	uint8_t *data;  /* aligned to its size */
+	uint32_t bytes; /* a power of two; 0 while free */
+	uint32_t refs;
+	struct lp_bufs *home;
+	struct lp_list_node node; /* the free list's; while out, for the holder of the first
+				   * reference to use */
+};
+
+/* A part of a buffer. */
+struct lp_seg {
+	struct lp_buf *buf;
+	uint32_t offset;
+	uint32_t len;
+};
+
+struct lp_bufs_stats {
+	uint64_t region_bytes;
+	uint64_t used_bytes; /* whole buffers */
+	uint64_t used_max_bytes;
+	uint64_t failed_cnt;
+	uint64_t reserved_bytes; /* set aside for ranks above the lowest */
+};
+
+/* region_bytes is rounded down to 1 MiB; at least that. -ENOMEM. */
+int lp_bufs_new(uint64_t region_bytes, struct lp_bufs **ret_bufs) LP_MUST_CHECK;
+/* The same in memory that another process may be shown: *ret_fd is what that one maps to read it,
+ * the caller's to close. By it nothing can be written (unless by who could anyway: root, or the
+ * same user), nor the size be changed; when this is freed all that is read there is zeros. -ENOMEM,
+ * -EMFILE, or why /proc is not there. */
+int lp_bufs_new_shared(uint64_t region_bytes, struct lp_bufs **ret_bufs, int *ret_fd) LP_MUST_CHECK;
+/* Asserts that all buffers are back. Accepts NULL. */
+void lp_bufs_free(struct lp_bufs *bufs);
+
+/* The whole mapping, for registration. */
+void *lp_bufs_region(const struct lp_bufs *bufs, uint64_t *ret_bytes);
+
+/* Sets so many slabs (of LP_BUF_LARGE) aside for a rank above the lowest. What lower ranks have
+ * already stays with them until they give it back. Asserts that some are left for the lowest. */
+void lp_bufs_reserve(struct lp_bufs *bufs, enum lp_buf_rank rank, uint32_t slabs);
+
+/* The size of the buffer that one gets for so many bytes (1 to LP_BUF_LARGE). */
+static inline uint32_t lp_buf_size(uint32_t bytes)
+{
+	LP_ASSERT(bytes > 0 && bytes <= LP_BUF_LARGE);
+	if (bytes <= LP_BUF_SMALL)
+		return LP_BUF_SMALL;
+	return UINT32_C(1) << (32 - __builtin_clz(bytes - 1));
+}
+
+/* A buffer of lp_buf_size(bytes), with one reference; NULL when none is left for this rank. */
+struct lp_buf *lp_buf_new_ranked(struct lp_bufs *bufs, uint32_t bytes,
+				 enum lp_buf_rank rank) LP_MUST_CHECK;
+/* The same with the lowest rank. */
+static inline LP_MUST_CHECK struct lp_buf *lp_buf_new(struct lp_bufs *bufs, uint32_t bytes)
+{
+	return lp_buf_new_ranked(bufs, bytes, LP_BUF_REQUEST);
+}
+
+/* Buffers for all of `bytes`, of which the first `skip` bytes stay empty: as few as there can be
+ * without wasting more than an eighth, smaller ones where large ones are out. Returns how many, at
+ * most `max`; 0, with nothing taken, when they are short. */
+uint32_t lp_bufs_take(struct lp_bufs *bufs, uint32_t bytes, uint32_t skip, enum lp_buf_rank rank,
+		      struct lp_seg *segs, uint32_t max) LP_MUST_CHECK;
+struct lp_buf *lp_buf_get(struct lp_buf *buf);
+/* Accepts NULL. */
+void lp_buf_put(struct lp_buf *buf);
+
+void lp_bufs_read_stats(const struct lp_bufs *bufs, struct lp_bufs_stats *ret_stats);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Huge pages for large tables that are looked into at random.
+ *
+ * Each look at a page that the processor has not in mind costs a walk through tables of pages,
+ * which in a virtual machine is long; and it has few small pages in mind. Memory that was asked for
+ * like this is in pages of 2 MiB, where the kernel has some to spare. It takes no more of them than
+ * are touched, so the last page of what is half empty is all that it may cost.
+ *
+ * Threads: any. Blocking, errors: none.
+ */
+#ifndef LP_BASE_MEMORY_HUGE_H
+#define LP_BASE_MEMORY_HUGE_H
+
+#include "base/compiler.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LP_HUGE_BYTES (UINT64_C(2) << 20)
+
+/* Before it is touched: the whole huge pages inside of [memory, memory + bytes). Returns how many
+ * bytes these are; 0: it is too small. NULL is nothing. The content stays as it is. */
+size_t lp_huge_advise(void *memory, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

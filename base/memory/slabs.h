@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory for very many small objects of a few sizes, which come and go one by one.
+ *
+ * What malloc() would do for them as well, but: it is taken in large pieces, in huge pages where
+ * there are any, so that a thread that makes objects all the time does not ask the kernel for
+ * every page (in a thread's own arena glibc asks twice for each, to be allowed to touch it, and
+ * by touching it); who looks at one of many objects finds its page; and who gives back all of a
+ * piece gives it back to the system.
+ *
+ * A slab is SLAB bytes of objects of one class, a class for each 32 bytes up to
+ * LP_SLABS_OBJECT_MAX. A slab that is wholly free may serve another class, a piece that is goes.
+ * What is larger comes from malloc(). The object that came back last goes out first.
+ *
+ * Threads: one. Blocking, system calls: none but for memory. Errors: NULL. Limits: the caller's.
+ * Built with AddressSanitizer what is not out is poisoned.
+ */
+#ifndef LP_BASE_MEMORY_SLABS_H
+#define LP_BASE_MEMORY_SLABS_H
+
+#include <errno.h>
+
+#include "base/struct/list.h"
+
+#define LP_SLABS_OBJECT_MAX 1024u
+
+struct lp_slabs;
+
+/* expected_bytes: of all objects, some day; pieces are large where it is much. Takes no memory for
+ * objects yet. -ENOMEM. */
+int lp_slabs_new(uint64_t expected_bytes, struct lp_slabs **ret_slabs) LP_MUST_CHECK;
+/* Asserts that all objects are back. Accepts NULL. */
+void lp_slabs_free(struct lp_slabs *slabs);
+
+/* Aligned to 16 bytes; undefined content; NULL: no memory. bytes > 0. */
+void *lp_slabs_get(struct lp_slabs *slabs, size_t bytes) LP_MUST_CHECK;
+/* With the size it was asked for. Accepts NULL. */
+void lp_slabs_put(struct lp_slabs *slabs, void *object, size_t bytes);
+
+/* What the pieces take. */
+uint64_t lp_slabs_bytes(const struct lp_slabs *slabs);
+
+#endif

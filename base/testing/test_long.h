@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a test that is seeded is run for long (tests/crash): LAPIS_TEST_FACTOR times as much of it,
+ * from LAPIS_TEST_SEED on, so that runs add up. Only *_test.c files include this.
+ */
+#ifndef LP_BASE_TESTING_TEST_LONG_H
+#define LP_BASE_TESTING_TEST_LONG_H
+
+#include "base/testing/test.h"
+
+static inline uint64_t lp_test_env(const char *name, uint64_t otherwise)
+{
+	/* No test changes its environment. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+	const char *value = getenv(name);
+	return value != NULL && value[0] != '\0' ? strtoull(value, NULL, 10) : otherwise;
+}
+
+/* At least 1, which is the usual test. */
+static inline uint64_t lp_test_factor(void)
+{
+	uint64_t factor = lp_test_env("LAPIS_TEST_FACTOR", 1);
+	return factor > 0 ? factor : 1;
+}
+
+/* What is added to each of the usual seeds: 0 in the usual test. */
+static inline uint64_t lp_test_seed_shift(void)
+{
+	return lp_test_env("LAPIS_TEST_SEED", 0);
+}
+
+/* tests/crash adds these up. */
+static inline void lp_test_tell_crash_states(uint64_t cnt)
+{
+	print_message("%llu crash states judged\n", (unsigned long long)cnt);
+}
+
+#endif

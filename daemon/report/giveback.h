@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the process has is kept within what it was allowed, and a share (P5). The budget bounds what
+ * the daemon uses; what an allocator keeps beside that, in holes between what is used, only this
+ * bounds. Once there is too much, free memory that the allocator holds is given back to the system.
+ * What that does not get back the stores' caches do without: lost_bytes grows while there is too
+ * much, and shrinks, more slowly, while there is less than was allowed. With fewer blocks in the
+ * caches there are fewer holes to be had, and new blocks find place in those.
+ *
+ * Giving back takes the allocator's locks for milliseconds, so it is done by a helper, not before
+ * it is needed, and less and less often where it does not help.
+ *
+ * Threads: one, the reactor's. Blocking: a look reads /proc. Allocation: none. Errors: none.
+ */
+#ifndef LP_DAEMON_REPORT_GIVEBACK_H
+#define LP_DAEMON_REPORT_GIVEBACK_H
+
+#include "base/loop/workers.h"
+
+#define LPI_GIVEBACK_BACKOFF_MAX_NS (UINT64_C(64) * LP_NS_PER_S)
+#define LPI_GIVEBACK_LOST_SHARE     4u /* of the memory, the caches do without at most */
+
+struct lpi_giveback {
+	struct lp_work work;
+	uint64_t memory_bytes; /* that was allowed */
+	uint64_t limit_bytes;  /* resident with more: is too much */
+	uint64_t lost_bytes; /* to holes that cannot be given back: for lp_store_set_lost_bytes() */
+	uint64_t next_ns;    /* not before */
+	uint64_t wait_ns;    /* doubled each time that it did not help */
+	uint64_t cnt;        /* how often memory was given back */
+	bool is_busy;
+};
+
+void lpi_giveback_init(struct lpi_giveback *giveback, uint64_t memory_bytes);
+/* Called now and then. */
+void lpi_giveback_look(struct lpi_giveback *giveback, struct lp_workers *workers,
+		       struct lp_reactor *reactor);
+/* No helper is at it. */
+bool lpi_giveback_is_idle(const struct lpi_giveback *giveback);
+
+#endif

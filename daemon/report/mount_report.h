@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The numbers of the mount, thread by thread, and how they are shown.
+ *
+ * Threads: read() is for the channel's thread, all else for whom struct lpi_report belongs to.
+ * Blocking, errors: none. Allocation: the text's.
+ */
+#ifndef LP_DAEMON_REPORT_MOUNT_REPORT_H
+#define LP_DAEMON_REPORT_MOUNT_REPORT_H
+
+#include "daemon/report/text.h"
+#include "fuse/channel.h"
+
+struct lpi_report;
+
+struct lpi_mount_report {
+	struct lp_fuse_channel_stats stats;
+	bool has_latency[LP_FUSE_OPCODES];
+	struct lp_hist latency[LP_FUSE_OPCODES];
+	struct lp_slow_request slow[LP_SLOW_MAX];
+	uint32_t slow_cnt;
+};
+
+/* NULL: all is zero. */
+void lpi_mount_report_read(struct lp_fuse_channel *channel, struct lpi_mount_report *ret);
+
+/* "read" for FUSE_READ, "unknown" for 0; NULL: there is no such. */
+const char *lpi_mount_op_name(uint32_t opcode);
+
+/* A member "mount" of the object that is open; nothing, if there is no mount. */
+void lpi_mount_report_status(const struct lpi_report *report, struct lpi_text *text);
+void lpi_mount_report_json(const struct lpi_report *report, struct lpi_text *text);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Behind a write the kernel drops pages that the write has made wrong (fuse/kernel/pages.h), and
+ * only then hears that the write is done.
+ *
+ *   written   the store has done it; the request and its buffers are given back, so that what the
+ *             kernel waits for below never waits for them
+ *   telling   a thread of its own writes INVAL_INODE. The kernel waits for pages that are being
+ *             read, and for pages whose own write is under way: these requests are served meanwhile
+ *   told      the same thread answers the write. One that came by io_uring keeps its request and
+ *             its entry, and is answered on the channel's thread
+ *
+ * The kernel may wait for a page whose read it does not send before a write is answered: it has so
+ * many requests at a time by AIO and of readahead (LP_FUSE_BACKGROUND_MAX), and so many entries of
+ * io_uring. So when most of these wait here (a crowd), a write is answered when the thread is seen
+ * to be stuck at its last page. A page whose read comes later cannot be wrong. If all threads are
+ * stuck, whoever waits for a thread is answered, too; he may have to see old data until one of them
+ * goes on.
+ *
+ * A write through the cache may cover its last page in part. If that page was not there before, the
+ * kernel keeps it locked until the answer, and it cannot be wrong either. So it is told of the last
+ * page by itself, behind the others; if it is stuck there the write is answered.
+ *
+ * Nobody waits for more than two seconds.
+ *
+ * The threads are not the notifier's. That may wait for a directory's lock, whose holder may wait
+ * for the lock of a file that a writer has (rule M3).
+ *
+ * Threads: the channel's. Blocking: none. Allocation: in init.
+ */
+#ifndef LP_FUSE_KERNEL_DROP_H
+#define LP_FUSE_KERNEL_DROP_H
+
+#include "base/loop/workers.h"
+#include "fuse/kernel/pages.h"
+#include "fuse/request.h"
+
+#define LPI_FUSE_DROPS_MAX      512u /* of a channel at a time */
+#define LPI_FUSE_DROP_LIMIT_NS  (2 * LP_NS_PER_S)
+#define LPI_FUSE_DROP_LOOK_NS   (10 * LP_NS_PER_MS) /* between two looks at what is stuck */
+#define LPI_FUSE_DROP_STUCK_NS  (50 * LP_NS_PER_MS) /* without any end: all threads are */
+#define LPI_FUSE_DROPS_HURRY_AT (LP_FUSE_BACKGROUND_MAX / 4 * 3) /* of a mount at a time */
+
+struct lpi_fuse_drop {
+	struct lp_work work;
+	struct lp_timer limit;
+	struct lp_msg msg;                /* to the channel that has read the request */
+	struct lp_fuse_channel *channel;  /* whose it is */
+	struct lp_fuse_channel *home;     /* that has read the request, if no entry has it */
+	struct lpi_fuse_request *request; /* that came by io_uring, until it is answered */
+	_Atomic uint32_t *held_cnt;       /* of its queue; NULL: it came by a descriptor */
+	struct lp_ino ino;
+	uint64_t offset;
+	uint64_t length;    /* 0: to the end */
+	uint64_t last_page; /* where the last page begins */
+	uint64_t began_ns;
+	uint64_t unique;
+	int fd; /* home's */
+	int err;
+	uint32_t bytes;
+	uint32_t fills;
+	bool is_all;
+	bool is_through;         /* the write was one through the cache */
+	bool may_lock;           /* the kernel: the last page, until the answer */
+	bool was_stuck;          /* when it was last looked at */
+	_Atomic int tid;         /* of the thread that is at it; 0: not known */
+	_Atomic bool is_at_last; /* all but the last page have been dropped */
+	_Atomic bool is_answered;
+};
+
+struct lpi_fuse_drops {
+	struct lp_pool *pool;
+	struct lpi_fuse_list waiting; /* requests without a place in the pool */
+	uint32_t cnt;                 /* at work */
+	_Atomic uint32_t parked_cnt;  /* of this channel's descriptor: not answered, or not ended */
+	_Atomic uint32_t held_cnt;    /* of all channels, of the first one: not answered */
+	_Atomic uint64_t ended_ns;    /* the same: when the last one was told */
+};
+
+int lpi_fuse_drops_init(struct lpi_fuse_drops *drops) LP_MUST_CHECK;
+void lpi_fuse_drops_fini(struct lpi_fuse_drops *drops);
+
+/* A write has been done, of so many bytes; or, with an error, it may have been. False: nothing is
+ * to be dropped, and the caller answers. True: it is answered here, and is not to be touched. */
+bool lpi_fuse_drop(struct lpi_fuse_request *request, int err, uint32_t bytes);
+/* The kernel is being told something here. */
+bool lpi_fuse_is_dropping(const struct lp_fuse_channel *channel);
+/* Something will be answered by the channel's descriptor. */
+bool lpi_fuse_is_parking(const struct lp_fuse_channel *channel);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an fsync waits for, and what it says after a device has failed.
+ *
+ * A sync of the namespace makes durable all that was ordered before it (rule M1). A channel has at
+ * most LPI_FUSE_SYNC_ROUNDS under way, as many as a log has frames in flight; who comes meanwhile
+ * shares the next one. So nobody waits for more than the end of one and his own, whatever others
+ * write.
+ *
+ * When a device has failed, what was ordered may be lost. Each open file says so once, at its next
+ * fsync, as Linux has it (rule L7): also to who opened it after the failure, as long as nobody had
+ * been told. A handle is the number of an open and what had been told by then. Who was told is in a
+ * table of fixed size that all channels of a mount share; handles that are very many opens apart
+ * may put each other out, and are told again then.
+ *
+ * By its handle it is known as well that a write failed which the kernel may take back: a direct
+ * one. If that was beyond the end that it remembers it sets the size to this, by the same handle,
+ * without any other change of size between. A note that is put out by another is lost.
+ *
+ * Threads: the channel's; the table is for all. Blocking: none. Allocation: in init.
+ */
+#ifndef LP_FUSE_KERNEL_SYNC_H
+#define LP_FUSE_KERNEL_SYNC_H
+
+#include "fuse/request.h"
+
+#define LPI_FUSE_SYNC_ROUNDS 2u
+
+struct lpi_fuse_told;
+
+/* One sync of the namespace. */
+struct lpi_fuse_round {
+	struct lp_ns_op op;
+	struct lp_fuse_channel *channel;
+	struct lpi_fuse_list requests; /* that share it; none: it is not under way */
+};
+
+struct lpi_fuse_syncs {
+	struct lpi_fuse_round rounds[LPI_FUSE_SYNC_ROUNDS];
+	struct lpi_fuse_list waiting; /* for the next one */
+	uint64_t handle_cnt;
+	struct lpi_fuse_told *told; /* that of the mount's first channel counts */
+};
+
+int lpi_fuse_syncs_init(struct lp_fuse_channel *channel) LP_MUST_CHECK;
+/* Also after an init that failed, of a channel that was cleared. */
+void lpi_fuse_syncs_fini(struct lp_fuse_channel *channel);
+
+/* All that was ordered before is durable then, but for what op.result says; op.sync.failed_cnt is
+ * as that of the namespace's operation. */
+void lpi_fuse_sync(struct lpi_fuse_request *request, lpi_fuse_step_fn *next);
+
+/* Of one whose writes the kernel hands on as they are (FOPEN_DIRECT_IO). */
+#define LPI_FUSE_HANDLE_DIRECT (UINT64_C(1) << 63)
+/* Of one whose changes are durable when they are answered (O_DSYNC, O_SYNC); no fcntl changes that.
+ */
+#define LPI_FUSE_HANDLE_DSYNC (UINT64_C(1) << 61)
+/* For a file that is opened, with these flags: never one that was there before. It counts as one by
+ * which it may be mapped, by which it is written with its pages or without, and as one that is run
+ * if lpi_fuse_run() was called for it. */
+uint64_t lpi_fuse_handle_new(const struct lpi_fuse_request *request, struct lp_ino ino,
+			     uint32_t flags);
+/* It was not opened, or is no more. */
+void lpi_fuse_handle_drop(const struct lp_fuse_channel *channel, struct lp_ino ino,
+			  uint64_t handle);
+/* The kernel may take back what was written by this handle. */
+void lpi_fuse_note_failed(const struct lpi_fuse_request *request, uint64_t handle);
+/* Whether it may do so now, where a size is set by the handle; it is forgotten. */
+bool lpi_fuse_take_failed(const struct lpi_fuse_request *request, uint64_t handle);
+/* What a sync says to who has this handle: its result, but of a failed device only once. */
+int lpi_fuse_sync_verdict(const struct lpi_fuse_request *request, uint64_t handle);
+
+#endif

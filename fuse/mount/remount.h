@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Other options for a mount that is there: what mount(8) asks for with -o remount.
+ *
+ * What can change are the mount's flags: ro, nosuid, nodev, noexec and the like, which are the
+ * kernel's, and which access times are kept, which the daemon is told (fuse/ops/settings.h). A flag
+ * that is not named stays as it is. mount(8) names what is in fstab as well, so an option that
+ * cannot change may be named if it says what is so already; else it is refused, and nothing is
+ * changed.
+ *
+ * Threads: any. Blocking: all of it; it asks the mount. Allocation: none. Errors: with one sentence
+ * in why, LP_FUSE_WHY_MAX bytes.
+ */
+#ifndef LP_FUSE_MOUNT_REMOUNT_H
+#define LP_FUSE_MOUNT_REMOUNT_H
+
+#include <stddef.h>
+
+#include "base/compiler.h"
+
+/* A mount as it is. */
+struct lpi_fuse_mounted {
+	unsigned long flags;  /* MS_RDONLY and so on */
+	const char *options;  /* that its daemon was given */
+	const char *command;  /* the daemon's: words with a 0 behind each */
+	size_t command_bytes; /* 0: it is not known */
+};
+
+/* Its flags when it is as the options say; it has none of MS_NOATIME, MS_RELATIME and
+ * MS_STRICTATIME but one. -EINVAL: an option that there is not, or that cannot change. */
+int lpi_fuse_remount_flags(const struct lpi_fuse_mounted *mounted, const char *options,
+			   unsigned long *ret_flags, char *why) LP_MUST_CHECK;
+/* What the daemon is to be told: a word of fuse/ops/settings.h. */
+const char *lpi_fuse_remount_word(unsigned long flags);
+
+int lp_fuse_remount(const char *dir, const char *options, char *why) LP_MUST_CHECK;
+
+#endif

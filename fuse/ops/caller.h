@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who asks, beyond what a message says of him.
+ *
+ * A message names one group. A process may be in others as well, and the kernel does not tell
+ * those. They are read from the table of processes, /proc. Only what is rare asks for them.
+ *
+ * Threads: any. Blocking: it reads a file of /proc, which is made from memory. Allocation: none.
+ */
+#ifndef LP_FUSE_OPS_CALLER_H
+#define LP_FUSE_OPS_CALLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fuse/proto.h"
+
+/* Whether he is in the group. False if that cannot be known: the process has ended, or is not seen
+ * from here, or is in more than some 700 groups. */
+bool lpi_fuse_caller_is_in(const struct fuse_in_header *header, uint32_t gid);
+/* The same of the text of /proc/PID/status, as far as it was read. */
+bool lpi_fuse_status_has_group(const char *status, uint32_t gid);
+
+#endif

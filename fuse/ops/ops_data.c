@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Open files: open, read, write, fsync, release.
+ *
+ * A write's data is where the kernel's message put it, in buffers that the store takes as they are.
+ * Its checksums begin here (rule W2), one for each piece that the file's grid of blocks cuts from
+ * it: the store has them made when the device has the data, if that goes there directly. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "fuse/channel_impl.h"
+#include "fuse/ops.h"
+#include "fuse/ops/change.h"
+
+#define BLOCK_BYTES 4096u
+#define PARTS       4u /* so much less is tried at a time */
+
+/* --- Open, release ---------------------------------------------------------------------------- */
+
+static void closed(struct lpi_fuse_request *request)
+{
+	lpi_fuse_end(request, 0);
+}
+
+/* A kernel that writes back hands over whole pages, also of what is appended. Those begin before
+ * the end, where an append-only file takes nothing. So what is appended there does not go through
+ * its cache. */
+static bool is_written_back_apart(const struct lpi_fuse_request *request)
+{
+	bool is_append = (request->op.open.found.attrs.flags & LP_INODE_FLAG_APPEND) != 0;
+	bool writes = (request->message.in.open.flags & O_ACCMODE) != O_RDONLY;
+	return is_append && writes && request->channel->options.behaviour.writeback;
+}
+
+/* What it has of the data is as good as its attributes: while it remembers the inode, it is told of
+ * what is changed, and when it forgets it, the data is gone. */
+static uint32_t open_flags(const struct lpi_fuse_request *request)
+{
+	if (request->message.header.opcode != FUSE_OPEN)
+		return 0;
+	if (is_written_back_apart(request))
+		return FOPEN_DIRECT_IO;
+	bool is_due = lpi_fuse_is_read_due(request, request->message.in.open.flags,
+					   &request->op.open.found.attrs);
+	uint32_t flags = lpi_fuse_open_flags(request, is_due);
+	if (flags == 0)
+		lpi_fuse_pages_expect_drop(request->channel, lpi_fuse_node(request));
+	return flags;
+}
+
+static void open_refused(struct lpi_fuse_request *request)
+{
+	lpi_fuse_answer(request, -EPERM);
+}
+
+/* Nobody will release what nobody knows to be open. */
+static void close_now(struct lpi_fuse_request *request, lpi_fuse_step_fn *next)
+{
+	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
+	op->open.ino = lpi_fuse_node(request);
+	op->open.count = 1;
+	lpi_fuse_submit(request, next);
+}
+
+static void opened(struct lpi_fuse_request *request)
+{
+	struct fuse_open_out out = {.fh = 0};
+	if (request->op.result < 0) {
+		lpi_fuse_run_end(request->channel, lpi_fuse_node(request),
+				 lpi_fuse_run_bit(request));
+		lpi_fuse_answer(request, request->op.result);
+		return;
+	}
+	if (!lpi_fuse_flags_let_open(request->op.open.found.attrs.flags,
+				     request->message.in.open.flags)) {
+		lpi_fuse_run_end(request->channel, lpi_fuse_node(request),
+				 lpi_fuse_run_bit(request));
+		close_now(request, open_refused);
+		return;
+	}
+	if (request->message.header.opcode == FUSE_OPENDIR)
+		out.fh = lpi_fuse_begin_reading(request);
+	else
+		out.fh = lpi_fuse_handle_new(request, lpi_fuse_node(request),
+					     request->message.in.open.flags);
+	out.open_flags = open_flags(request);
+	if (lpi_fuse_tell(request, &out, sizeof(out))) {
+		lpi_fuse_end(request, 0);
+		return;
+	}
+	if (request->message.header.opcode == FUSE_OPENDIR)
+		lpi_fuse_end_reading(request, out.fh);
+	else
+		lpi_fuse_handle_drop(request->channel, lpi_fuse_node(request), out.fh);
+	close_now(request, closed);
+}
+
+static void may_open(struct lpi_fuse_request *request)
+{
+	if (request->failure < 0) {
+		lpi_fuse_answer(request, request->failure);
+		return;
+	}
+	lpi_fuse_op(request, LP_NS_OPEN)->open.ino = lpi_fuse_node(request);
+	lpi_fuse_submit(request, opened);
+}
+
+void lpi_fuse_open(struct lpi_fuse_request *request)
+{
+	lpi_fuse_run(request, may_open);
+}
+
+void lpi_fuse_release(struct lpi_fuse_request *request)
+{
+	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_CLOSE);
+	op->open.ino = lpi_fuse_node(request);
+	op->open.count = 1;
+	/* The bits of a directory's handle are its reading's. */
+	if (request->message.header.opcode == FUSE_RELEASE)
+		lpi_fuse_handle_drop(request->channel, op->open.ino,
+				     request->message.in.release.fh);
+	lpi_fuse_submit(request, lpi_fuse_answer_result);
+}
+
+static void synced(struct lpi_fuse_request *request)
+{
+	uint64_t handle = request->message.in.fsync.fh;
+	/* A directory's handle is its reading's: who asks by that is told each time. */
+	if (request->message.header.opcode == FUSE_FSYNCDIR)
+		lpi_fuse_answer(request, LP_MIN(request->op.result, 0));
+	else
+		lpi_fuse_answer(request, lpi_fuse_sync_verdict(request, handle));
+}
+
+/* Of a file or directory: also its entry, and the directories above (rule M1). */
+void lpi_fuse_fsync(struct lpi_fuse_request *request)
+{
+	lpi_fuse_sync(request, synced);
+}
+
+void lpi_fuse_syncfs(struct lpi_fuse_request *request)
+{
+	lpi_fuse_sync(request, lpi_fuse_answer_result);
+}
+
+/* --- Read ------------------------------------------------------------------------------------- */
+
+/* Nothing is in hand any more then, but the request has not ended. */
+static void tell_read(struct lpi_fuse_request *request)
+{
+	struct lp_fuse_channel *channel = request->channel;
+	const struct lp_store_op *op = &request->op.store.op;
+	channel->stats.read_bytes += op->read.bytes;
+	lpi_fuse_answer_segs(request, op->read.segs, op->read.seg_cnt);
+	lp_ns_end(channel->options.ns, &request->op);
+}
+
+static void end_read(struct lpi_fuse_request *request)
+{
+	lpi_fuse_end(request, 0);
+}
+
+static void has_touched(struct lpi_fuse_request *request)
+{
+	tell_read(request);
+	lpi_fuse_carry_end(request->channel);
+	end_read(request);
+}
+
+static void has_read(struct lpi_fuse_request *request)
+{
+	int r = request->op.result;
+	if (r < 0) {
+		lpi_fuse_answer(request, r == -ENOENT ? -ESTALE : r);
+	} else if ((request->message.in.read.flags & O_NOATIME) != 0) {
+		tell_read(request);
+		end_read(request);
+	} else if (lpi_fuse_carry_try(request)) {
+		lpi_fuse_touch(request, has_touched);
+	} else {
+		/* With so many at it whoever asks for the time right behind it may see the old
+		 * one. */
+		tell_read(request);
+		lpi_fuse_touch(request, end_read);
+	}
+}
+
+void lpi_fuse_read(struct lpi_fuse_request *request)
+{
+	const struct fuse_read_in *in = &request->message.in.read;
+	struct lp_ino ino = lpi_fuse_node(request);
+	if (in->size > LP_STORE_READ_MAX || in->offset > INT64_MAX) {
+		lpi_fuse_answer(request, -EINVAL);
+		return;
+	}
+	lpi_fuse_take_budget(request, in->size);
+	if (!lpi_fuse_is_uncached(request))
+		lpi_fuse_pages_fill(request->channel, ino);
+	struct lp_store_op *op = lpi_fuse_store_op(request, LP_STORE_READ, ino);
+	op->read.ino = ino;
+	op->read.offset = in->offset;
+	op->read.length = in->size;
+	op->read.rank = LP_BUF_MOUNT;
+	lpi_fuse_submit(request, has_read);
+}
+
+/* --- Write ------------------------------------------------------------------------------------ */
+
+/* A piece may lie in two buffers. */
+uint32_t lpi_fuse_copy_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
+			      uint8_t *to, uint32_t *ret_crcs)
+{
+	uint32_t left_in_block = BLOCK_BYTES - (uint32_t)(offset % BLOCK_BYTES);
+	uint32_t cnt = 0;
+	uint32_t crc = 0;
+	bool is_begun = false;
+	for (uint32_t i = 0; i < seg_cnt; i++) {
+		const uint8_t *at = segs[i].buf->data + segs[i].offset;
+		uint32_t left = segs[i].len;
+		while (left > 0) {
+			uint32_t len = LP_MIN(left, left_in_block);
+			if (to != NULL)
+				to = mempcpy(to, at, len);
+			crc = lp_crc32c_ahead(crc, at, len, at + len);
+			is_begun = true;
+			at += len;
+			left -= len;
+			left_in_block -= len;
+			if (left_in_block > 0)
+				continue;
+			ret_crcs[cnt++] = crc;
+			crc = 0;
+			is_begun = false;
+			left_in_block = BLOCK_BYTES;
+		}
+	}
+	if (is_begun)
+		ret_crcs[cnt++] = crc;
+	LP_ASSERT(cnt <= LPI_FUSE_CRCS);
+	return cnt;
+}
+
+uint32_t lpi_fuse_sum_pieces(const struct lp_seg *segs, uint32_t seg_cnt, uint64_t offset,
+			     uint32_t *ret_crcs)
+{
+	return lpi_fuse_copy_pieces(segs, seg_cnt, offset, NULL, ret_crcs);
+}
+
+/* Where the end is says the store, for its kernel may not have heard of what others appended. One
+ * that writes back, or directly, cuts what it writes into requests that come in any order, so then
+ * it is where the kernel says; and where it writes back at all the end is its own, for it may have
+ * more than it has handed over (mount F6). Of a handle of FOPEN_DIRECT_IO requests come in order
+ * only if that was to be so from the mount's start on, and not since the kernel cannot be told. */
+static bool comes_in_order(const struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	return (in->flags & O_DIRECT) == 0 && ((in->fh & LPI_FUSE_HANDLE_DIRECT) == 0 ||
+					       request->channel->options.behaviour.attr_ns == 0);
+}
+
+uint64_t lpi_fuse_write_offset(const struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	bool is_append = (in->flags & O_APPEND) != 0 && comes_in_order(request) &&
+			 (in->write_flags & FUSE_WRITE_CACHE) == 0 &&
+			 !request->channel->options.behaviour.writeback;
+	return is_append ? LP_STORE_APPEND : in->offset;
+}
+
+/* Checksums of what is appended are of pieces as if the end were on the grid. */
+uint64_t lpi_fuse_write_grid(const struct lpi_fuse_request *request)
+{
+	uint64_t offset = lpi_fuse_write_offset(request);
+	return offset == LP_STORE_APPEND ? 0 : offset;
+}
+
+/* How many pieces the grid of blocks cuts from it. */
+static uint32_t piece_cnt(uint64_t offset, uint32_t bytes)
+{
+	return ((uint32_t)(offset % BLOCK_BYTES) + bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
+}
+
+static void sum_own(void *arg)
+{
+	struct lpi_fuse_request *request = arg;
+	uint32_t cnt = lpi_fuse_sum_pieces(request->segs, request->seg_cnt,
+					   lpi_fuse_write_grid(request), request->crcs);
+	LP_ASSERT(cnt == request->crc_cnt);
+}
+
+/* What was copied to this thread's memory, or what came there. */
+static bool is_adopted(const struct lpi_fuse_request *request)
+{
+	return request->room != NULL;
+}
+
+bool lpi_fuse_is_uncached(const struct lpi_fuse_request *request)
+{
+	const union lp_fuse_in *in = &request->message.in;
+	/* The owner of locks is named only of what a program's buffer is read or written by. */
+	if (request->message.header.opcode == FUSE_READ)
+		return (in->read.read_flags & FUSE_READ_LOCKOWNER) != 0;
+	return (in->write.write_flags & FUSE_WRITE_LOCKOWNER) != 0 &&
+	       (in->write.write_flags & FUSE_WRITE_CACHE) == 0;
+}
+
+static void answer_written(struct lpi_fuse_request *request, uint64_t bytes)
+{
+	const struct fuse_write_out out = {.size = (uint32_t)bytes};
+	request->channel->stats.written_bytes += bytes;
+	if (!lpi_fuse_drop(request, 0, out.size))
+		lpi_fuse_answer_bytes(request, &out, sizeof(out));
+}
+
+/* The kernel may have made several requests of one direct write (FUSE_ASYNC_DIO). */
+static bool may_be_split(const struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	return (in->flags & O_DIRECT) != 0 && (in->write_flags & FUSE_WRITE_CACHE) == 0 &&
+	       (in->fh & LPI_FUSE_HANDLE_DIRECT) == 0;
+}
+
+/* A direct write that failed beyond the end, or came short of it, which is the same to it, the
+ * kernel takes back: it sets the size to the end that it remembers. Others may have moved that
+ * since, and it does not ask. So nothing is cut off then; what was written of it stays, too, for
+ * who wrote what cannot be told.
+ *
+ * Whether this one is beyond the end that it remembers cannot be told either: others may have made
+ * the file longer since, or shorter, and this may be one of several requests for one write. So each
+ * that failed is noted, wherever it was. By a handle of FOPEN_DIRECT_IO it takes back only what was
+ * not waited for, which does not show, so there a size that is set may be what a program wants. */
+static bool may_be_taken_back(const struct lpi_fuse_request *request)
+{
+	return may_be_split(request) && !request->channel->options.behaviour.is_only_door;
+}
+
+/* With an error, or 0: it came short. */
+static void fail_write(struct lpi_fuse_request *request, int err)
+{
+	if (may_be_taken_back(request))
+		lpi_fuse_note_failed(request, request->message.in.write.fh);
+	if (err == 0)
+		answer_written(request, request->at);
+	else if (!lpi_fuse_drop(request, err == -ENOENT ? -ESTALE : err, 0))
+		lpi_fuse_answer(request, err == -ENOENT ? -ESTALE : err);
+}
+
+static void all_synced(struct lpi_fuse_request *request)
+{
+	int err = lpi_fuse_sync_verdict(request, request->message.in.write.fh);
+	if (err < 0)
+		fail_write(request, err);
+	else if (request->at < request->message.in.write.size)
+		fail_write(request, 0);
+	else
+		answer_written(request, request->at);
+}
+
+/* So much of it. If it is to be durable its own change already is, and has failed if it is not; the
+ * rest, which is the file's entry and the directories above, is nothing most of the time. */
+static void written(struct lpi_fuse_request *request, uint64_t bytes)
+{
+	request->at = bytes;
+	if (lpi_fuse_is_dsync(request) && !request->channel->options.behaviour.sync)
+		lpi_fuse_sync(request, all_synced);
+	else if (bytes < request->message.in.write.size)
+		fail_write(request, 0);
+	else
+		answer_written(request, bytes);
+}
+
+/* The data's bytes from..from + length, as segments of their own; returns how many. */
+static uint32_t cut_segs(struct lpi_fuse_request *request, uint64_t from, uint64_t length)
+{
+	const struct lp_seg *segs = is_adopted(request) ? &request->adopted : request->segs;
+	uint32_t cnt = 0;
+	for (; length > 0; segs++) {
+		if (from >= segs->len) {
+			from -= segs->len;
+			continue;
+		}
+		uint32_t len = (uint32_t)LP_MIN(length, segs->len - from);
+		LP_ASSERT(cnt < LPI_FUSE_SEGS);
+		request->part[cnt++] =
+			(struct lp_seg){segs->buf, segs->offset + (uint32_t)from, len};
+		length -= len;
+		from = 0;
+	}
+	return cnt;
+}
+
+static void submit_write(struct lpi_fuse_request *request, const struct lp_change *write,
+			 lpi_fuse_step_fn *next)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	struct lp_change *change = lpi_fuse_change_data(request, LP_CHANGE_WRITE, 0);
+	change->data = write->data;
+	change->data.path = LP_PATH_AUTO;
+	if ((in->write_flags & FUSE_WRITE_CACHE) != 0 &&
+	    request->channel->options.behaviour.writeback)
+		lpi_fuse_change_no_times(request);
+	bool kills = (in->write_flags & FUSE_WRITE_KILL_SUIDGID) != 0 && request->at == 0;
+	lpi_fuse_change_submit(request, kills, next);
+}
+
+/* --- Without space for all of it ---------------------------------------------------------------
+ */
+
+/* On a full store content is overwritten where it is, by way of the log, and a frame takes less
+ * than a write may have. So what finds no space is tried once more in parts, each a change of its
+ * own, smaller ones if need be: at is what has been written, left how much is tried at a time. What
+ * was refused is never tried again as it was: that would take as long and end the same way. */
+
+static void write_part(struct lpi_fuse_request *request);
+
+static uint64_t part_length(const struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	uint64_t offset = in->offset + request->at;
+	return LP_MIN(request->left - offset % BLOCK_BYTES, in->size - request->at);
+}
+
+/* False: so little was refused that a part of it would be, too. */
+static bool make_smaller(struct lpi_fuse_request *request, uint64_t refused)
+{
+	if (refused <= LP_STORE_KEPT_MAX)
+		return false;
+	do
+		request->left /= PARTS;
+	while (part_length(request) >= refused);
+	LP_ASSERT(request->left >= LP_STORE_KEPT_MAX);
+	return true;
+}
+
+static void part_written(struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	int r = request->op.result;
+	if (r == -ENOSPC && make_smaller(request, part_length(request))) {
+		write_part(request);
+		return;
+	}
+	if (r >= 0)
+		request->at += request->changes[LPI_FUSE_CHANGE_DATA].data.length;
+	/* Of what the kernel writes back nobody hears how much it was. And of a direct write that
+	 * came short it says EIO to the program, which is not what is wrong with a full store. */
+	bool is_answer = request->at > 0 && (in->write_flags & FUSE_WRITE_CACHE) == 0 &&
+			 !may_be_split(request);
+	if (r >= 0 && request->at < in->size)
+		write_part(request);
+	else if (r >= 0 || is_answer)
+		written(request, request->at);
+	else
+		fail_write(request, r);
+}
+
+static void write_part(struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	struct lp_change write = {.type = LP_CHANGE_WRITE};
+	uint64_t offset = in->offset + request->at;
+	uint64_t length = part_length(request);
+	uint64_t passed = offset / BLOCK_BYTES - in->offset / BLOCK_BYTES;
+	write.data.offset = offset;
+	write.data.length = length;
+	write.data.payload = (struct lp_payload){.segs = request->part,
+						 .crcs = request->crcs + passed,
+						 .seg_cnt = cut_segs(request, request->at, length),
+						 .crc_cnt = piece_cnt(offset, (uint32_t)length)};
+	submit_write(request, &write, part_written);
+}
+
+static void has_written(struct lpi_fuse_request *request)
+{
+	uint32_t size = request->message.in.write.size;
+	int r = request->op.result;
+	request->left = LP_FUSE_WRITE_MAX;
+	/* What is appended overwrites nothing. */
+	if (r == -ENOSPC && lpi_fuse_write_offset(request) != LP_STORE_APPEND &&
+	    make_smaller(request, size)) {
+		if (!is_adopted(request))
+			sum_own(request); /* if it did not come so far */
+		request->is_impatient = true;
+		write_part(request);
+	} else if (r < 0) {
+		fail_write(request, r);
+	} else {
+		written(request, size);
+	}
+}
+
+void lpi_fuse_write(struct lpi_fuse_request *request)
+{
+	const struct fuse_write_in *in = &request->message.in.write;
+	struct lp_change write = {.type = LP_CHANGE_WRITE};
+	if (in->size == 0) {
+		answer_written(request, 0);
+		return;
+	}
+	lpi_fuse_take_budget(request, in->size);
+	if (!lpi_fuse_is_uncached(request))
+		lpi_fuse_pages_fill(request->channel, lpi_fuse_node(request));
+	request->adopted = (struct lp_seg){.buf = request->room, .len = in->size};
+	if (!is_adopted(request))
+		request->crc_cnt = piece_cnt(lpi_fuse_write_grid(request), in->size);
+	write.data.offset = lpi_fuse_write_offset(request);
+	write.data.length = in->size;
+	write.data.payload =
+		(struct lp_payload){.segs = is_adopted(request) ? &request->adopted : request->segs,
+				    .crcs = request->crcs,
+				    .seg_cnt = is_adopted(request) ? 1 : request->seg_cnt,
+				    .crc_cnt = request->crc_cnt,
+				    .sum = is_adopted(request) ? NULL : sum_own,
+				    .sum_arg = request};
+	request->at = 0;
+	submit_write(request, &write, has_written);
+}

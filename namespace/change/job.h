@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An operation at work: what it asks of shards, the locks it holds, the change it makes.
+ *
+ * An operation is written as a chain of small functions, each of which starts something and names
+ * the function that goes on when all of it is done:
+ *
+ *   lpi_job_lock_name(), lpi_job_lock(job, looked)      -> looked(job) when it has all its locks
+ *   lpi_job_ask(job, shard, idx), lpi_job_wait(job, f)  -> f(job) when all asked is answered
+ *   lpi_job_change(...), lpi_job_commit(job, f)         -> f(job) when the outcome is known
+ *   lpi_job_end(job, result)                            the operation is answered
+ *
+ * Whatever was asked for is given back by lpi_job_end(): locks, open inodes, a wide set.
+ *
+ * Threads: the shard's where the operation was submitted. Blocking, allocation: none.
+ */
+#ifndef LP_NAMESPACE_CHANGE_JOB_H
+#define LP_NAMESPACE_CHANGE_JOB_H
+
+#include "namespace/change/packed_items.h"
+#include "namespace/change/pact.h"
+#include "namespace/ns.h"
+#include "namespace/state/acl.h"
+
+#define LPI_JOB_ASKS  6u
+#define LPI_JOB_LOCKS 8u
+#define LPI_JOB_PARTS 8u
+/* Inodes whose attributes a readdir asks for at once, if it has got one of the batches. */
+#define LPI_STAT_BATCH   48u
+#define LPI_STAT_BATCHES 8u
+
+struct lpi_job;
+struct lpi_list;
+struct lpi_notice;
+struct lpi_copy_page;
+typedef void lpi_step_fn(struct lpi_job *job);
+typedef void lpi_end_fn(struct lpi_job *job, int result);
+
+/* The classes of locks, in the order in which they are asked for (namespace NS2). Whole fragments
+ * and names are in one order, a fragment before its names: whoever holds a name holds its fragment
+ * too, shared, and would keep it from somebody for whose names he waits. */
+enum lpi_lock_class {
+	LPI_CLASS_TOKEN, /* of those who move directories: on shard 0 */
+	LPI_CLASS_FRAGMENT,
+	LPI_CLASS_NAME,
+	LPI_CLASS_INODE
+};
+
+struct lpi_job_lock {
+	enum lpi_lock_class class;
+	uint32_t shard_idx;
+	bool is_asked_for;
+	bool is_in_pact; /* the pact releases it */
+	struct lpi_lock lock;
+	struct lpi_call call;
+	struct lpi_job *job;
+};
+
+struct lpi_job_ask {
+	struct lpi_call call;
+	struct lp_store_op op;
+	struct lpi_job *job;
+};
+
+struct lpi_stat_batch {
+	struct lpi_job_ask asks[LPI_STAT_BATCH];
+};
+
+/* Locks and parts on all shards, for who removes a directory that is spread. */
+struct lpi_wide {
+	struct lpi_wide *next; /* of those that nobody has */
+	uint32_t cnt;
+	struct lpi_job_lock *locks; /* one for each shard */
+	struct lpi_part *parts;
+};
+
+/* An entry as it was found under its lock. */
+struct lpi_entry {
+	struct lp_ino dir;
+	bool dir_is_spread;
+	uint32_t shard_idx; /* of the entry */
+	uint8_t name_len;
+	struct lp_ino ino; /* nr 0: there is none */
+	uint8_t type;
+	bool has_attrs;
+	struct lp_attrs attrs;
+	uint64_t insertion;
+	char name[255]; /* the last: cleared is only what is before it */
+};
+
+/* What all fragments of a directory say together. */
+struct lpi_dir_stat {
+	struct lp_ino ino;
+	struct lp_attrs attrs; /* of the inode */
+	uint32_t shard_idx;    /* the next to be asked */
+	uint32_t asked;        /* under way */
+	bool is_locked;
+	bool holds; /* the inode is held, if there is one */
+	uint64_t entries_cnt;
+	uint64_t name_bytes;
+	int64_t mtime_ns;
+	int64_t ctime_ns;
+	lpi_step_fn *next;
+	int result;
+};
+
+/* Where on a path a walk is (ops/paths.c), or how far up (ops/rename.c). */
+struct lpi_walk {
+	struct lp_bytes path;
+	uint32_t pos; /* of the next name */
+	uint32_t depth;
+	uint32_t restarts;
+	bool makes_dirs; /* that are missing, as a put does */
+	bool has_made;   /* one; they go again if the operation fails */
+	struct lp_ino dir;
+	bool is_spread;
+	uint64_t generation; /* of the cache, when the next name was asked for */
+	lpi_step_fn *next;
+	int result;
+};
+
+/* The caches of paths are being told (ops/paths.c). */
+struct lpi_telling {
+	uint32_t shard_idx; /* the next to be told */
+	bool is_thaw;
+	lpi_step_fn *next;
+};
+
+/* A copy at work (ops/copy.c). */
+struct lpi_copying {
+	struct lp_attrs attrs; /* of the source */
+	uint64_t offset;
+	uint64_t length;     /* that is being cloned */
+	uint64_t length_max; /* that is cloned at once */
+	uint32_t tries;
+	bool is_sparse;             /* data is looked for before it is cloned: */
+	bool is_at_data;            /* at the offset there is some */
+	bool is_omap;               /* these are being copied, else xattrs */
+	struct lpi_copy_page *page; /* out of a pool */
+};
+
+/* What is to be removed (ops/links.c). */
+struct lpi_removal {
+	bool takes_file;
+	bool takes_dir;
+	struct lp_ino only; /* this inode; nr 0: any */
+	bool only_made_by_put;
+	enum lp_ns_if condition;
+	uint64_t version_nr;
+};
+
+/* Up the path of something that went (ops/delete.c). */
+struct lpi_pruning {
+	struct lp_bytes path;
+	lpi_step_fn *next;
+};
+
+/* An object that is to get a name by path (ops/put.c). */
+struct lpi_put {
+	struct lp_bytes path;
+	enum lp_ns_if condition;
+	uint64_t version_nr;
+	struct lp_ino upload; /* the inode that gets it; nr 0: a new one */
+	bool is_guess;        /* the name was not looked up: it is expected to be new */
+	bool guards_version;  /* of what is replaced */
+	bool has_acl;         /* of what is replaced, or whose mode is set */
+	bool has_source_acl;  /* a copy: it has got the ACL of its source */
+	uint32_t acl_len;
+	uint32_t xattr_idx; /* the next to be set before it has a name */
+	uint16_t mode;
+	int64_t mtime_ns;
+	const struct lp_ns_named_value *xattrs;
+	uint32_t xattr_cnt;
+	uint32_t opens;        /* of the upload, to be given back when it has a name */
+	struct lp_ino source;  /* of a copy, which is open; nr 0: none */
+	struct lp_attrs old;   /* of what is there already */
+	struct lp_attrs attrs; /* of the upload; then as it is in the end */
+	uint32_t shard_idx;    /* where an upload is made */
+	lpi_step_fn *next;
+	uint8_t acl[LP_ACL_BYTES_MAX]; /* the last */
+};
+
+/* A readdir at work. */
+struct lpi_readdir {
+	struct lpi_items items;
+	uint32_t shard_idx;           /* that is being listed */
+	uint32_t item_idx;            /* the first whose attributes are not known */
+	uint32_t asked_first;         /* those from this one on, */
+	uint32_t asked_end;           /* and before this, are being asked for */
+	uint64_t behind;              /* cookies up to this one were there before */
+	uint64_t highest;             /* of the items */
+	uint64_t end;                 /* this one, and all behind it, found no room */
+	uint64_t unheld;              /* of those that are asked for: a bit for each */
+	bool is_seeking;              /* by name: the entry of the cookie is being looked for */
+	bool is_full;                 /* by name */
+	uint64_t answer_bytes;        /* that the items take with who asks */
+	struct lpi_stat_batch *batch; /* out of a pool; NULL: the job's own asks must do */
+	uint32_t after_len;
+	char after[255]; /* the last name that was listed */
+};
+
+struct lpi_job {
+	struct lp_ns *ns;
+	struct lp_ns_op *op; /* NULL once it was answered */
+	lpi_step_fn *next;   /* when pending is 0 */
+	uint32_t pending;
+	uint64_t seen_shards;   /* that gave what was not durable yet: a bit each */
+	uint64_t rested_shards; /* of these, those that take part in the change */
+	uint32_t sync_cnt;      /* that are being synced before a commit, or the answer */
+	int end_result;
+	lpi_step_fn *committed;
+	uint32_t asks_used; /* a bit for each of the asks that was ever taken */
+
+	lpi_step_fn *after_unlock;
+	lpi_end_fn *lock_refused; /* see lpi_job_lock() */
+	uint32_t lock_cnt;
+	uint32_t attrs_cnt;
+	struct lpi_wide *wide;
+	struct lp_list_node node; /* of those that wait for a wide set */
+
+	struct lpi_notice *notice; /* what a mount has to be told of it; NULL: nothing */
+	bool has_pact;             /* under way, or not over yet */
+	bool is_unlocked;          /* it has ended, and nothing is left but its pact */
+
+	/* What the operations themselves keep. */
+	int64_t now_ns;     /* of the day: the time of its changes */
+	uint32_t place_cnt; /* of entry and to, whose shard is looked for */
+	lpi_step_fn *placed;
+	struct lp_ino new_ino;
+	struct lpi_dir_stat dir_stat;
+	struct lpi_walk walk;
+	struct lpi_telling telling;
+	struct lpi_list *list; /* out of a pool, while it lists */
+	struct lpi_removal removal;
+	struct lpi_pruning pruning;
+	int path_result; /* of an operation on a path that is ending */
+	struct lpi_copying copying;
+	lpi_step_fn *stopped;    /* see lpi_job_stop() */
+	uint32_t rename_flags;   /* LP_NS_RENAME_* */
+	enum lp_ns_if rename_if; /* on what is replaced: exists, this version, or any */
+	uint64_t rename_version_nr;
+	bool is_durable; /* its changes are, whatever the operation asks for */
+	uint32_t tries;  /* how often it began again */
+	lpi_step_fn *again;
+	bool is_stuck; /* its pact is never over */
+	int result;
+	const struct lpi_entry *needs_dir; /* whose directory is asked for */
+	uint32_t needs_no_flags;           /* that it must not have */
+	lpi_step_fn *dir_is_there;
+	lpi_step_fn *dir_is_gone; /* instead of the end, */
+	lpi_end_fn *dir_failed;   /* which it comes to else */
+	bool needs_token;
+	bool is_frozen;         /* the caches of paths are */
+	struct lp_ino gone_dir; /* that goes, and whose fragments are locked; nr 0: none */
+	bool is_gone_spread;
+	lpi_step_fn *begin_again;
+	struct lp_ino counted; /* an inode that is open for this; nr 0: none */
+	struct lp_ino held;    /* for the result; let go if it fails. nr 0: none */
+	lpi_step_fn *uncounted;
+	struct lpi_put put;
+	/* From the ACL in it on nothing is cleared when a job begins, which is nearly all of it:
+	 * each of these is when it is taken, and of the pact and the entries what is in front of
+	 * their parts and names. */
+	struct lpi_pact pact;
+	struct lpi_entry entry;
+	struct lpi_entry to; /* of two: where it goes */
+	struct lpi_job_ask asks[LPI_JOB_ASKS];
+	struct lp_attrs moved_attrs; /* of two inodes, as they are under their locks */
+	struct lp_attrs gone_attrs;
+	struct lpi_readdir readdir;
+	uint8_t new_acl[LP_ACL_BYTES_MAX]; /* of a set: the list that goes with the mode */
+	struct lpi_job_lock locks[LPI_JOB_LOCKS];
+	struct lp_attrs attrs[LPI_JOB_PARTS]; /* of the changes */
+	struct lpi_part parts[LPI_JOB_PARTS];
+};
+
+LP_LIST_DEFINE(lpi_job_list, struct lpi_job, node);
+
+/* --- Asking ----------------------------------------------------------------------------------- */
+
+/* asks[idx], to be used; zeroed the first time. */
+struct lpi_job_ask *lpi_job_ask_at(struct lpi_job *job, uint32_t idx);
+/* Its operation, to be filled in. */
+struct lp_store_op *lpi_job_op(struct lpi_job *job, uint32_t idx);
+/* Submits it to a shard's store. Who holds locks on what it is about, or must not wait for others'
+ * changes, says so. For an operation of a mount what is seen may be ordered only; a change that
+ * follows rests on it, see lpi_job_commit(). */
+void lpi_job_ask(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, bool is_locked);
+/* The same of what is locked, whatever the operation, on a shard that will take part in its change:
+ * what is seen may be ordered only. */
+void lpi_job_ask_part(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
+/* The same with an ask that is not one of the job's, which is zeroed but for its operation. */
+void lpi_job_ask_other(struct lpi_job *job, uint32_t shard_idx, struct lpi_job_ask *ask);
+/* The same of a STAT of a directory, for who wants to know whether it is there, of which kind,
+ * where, or whether there is room for one more directory in it: names in it that are being decided
+ * about, perhaps for ever, do not matter for that. But its counts and times are for nobody to be
+ * shown. */
+void lpi_job_ask_dir(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
+/* The same for what others shall rely on, too: it is durable when it is known. */
+void lpi_job_ask_durable(struct lpi_job *job, uint32_t shard_idx, uint32_t idx);
+/* The same of a STAT or LOOKUP (lpi_call_hold(), with the operation of asks[stat_idx]). */
+void lpi_job_ask_held(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, uint32_t stat_idx,
+		      bool is_locked);
+/* The same with an operation that is not the job's: it waits for others' changes. */
+void lpi_job_submit(struct lpi_job *job, uint32_t shard_idx, uint32_t idx, struct lp_store_op *op);
+/* The same for any other call: run() is called on that shard, and finds the job as
+ * LP_CONTAINER_OF(call, struct lpi_job_ask, call)->job. Its result is the call's. */
+void lpi_job_run(struct lpi_job *job, uint32_t shard_idx, uint32_t idx,
+		 void (*run)(struct lpi_call *call));
+/* Goes on with next when all that was asked is answered, which something was. */
+void lpi_job_wait(struct lpi_job *job, lpi_step_fn *next);
+/* Goes on with next soon. */
+void lpi_job_soon(struct lpi_job *job, lpi_step_fn *next);
+
+/* --- Locking ---------------------------------------------------------------------------------- */
+
+void lpi_job_lock_token(struct lpi_job *job);
+void lpi_job_lock_name(struct lpi_job *job, const struct lpi_entry *entry);
+void lpi_job_lock_inode(struct lpi_job *job, struct lp_ino ino);
+/* On one shard; or on all of them, with a wide set, which must have been waited for. Together
+ * with the names, in one lpi_job_lock(): who learns only from a locked name which directory is to
+ * go unlocks, locks both, and looks again. Not of a directory of which a name is locked, too. */
+void lpi_job_lock_fragment(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
+void lpi_job_lock_fragments(struct lpi_job *job, struct lp_ino dir);
+/* Goes on with next when all are held: perhaps from inside this call. If one never will be, because
+ * a change over several shards is stuck (-EIO): with job->lock_refused, once, or lpi_job_stop(). */
+void lpi_job_lock(struct lpi_job *job, lpi_step_fn *next);
+/* Goes on with next when it has a wide set: holding no lock, for who has one may wait for that. */
+void lpi_job_take_wide(struct lpi_job *job, lpi_step_fn *next);
+/* Gives back all locks, to begin again from the start. */
+void lpi_job_unlock(struct lpi_job *job, lpi_step_fn *next);
+
+/* --- Changing --------------------------------------------------------------------------------- */
+
+/* One more change, or guard, on a shard: guards stand before changes, else all stay in the order
+ * of the calls. */
+struct lp_change *lpi_job_change(struct lpi_job *job, uint32_t shard_idx, enum lp_change_type type,
+				 struct lp_ino ino);
+/* A guard: it has the mode and the owner of `attrs`, or -ECANCELED. */
+void lpi_job_guard_rights(struct lpi_job *job, struct lp_ino ino, const struct lp_attrs *attrs);
+/* A guard: it has none of these flags, or -EPERM. It joins a guard of the inode that is there. */
+void lpi_job_guard_flags(struct lpi_job *job, struct lp_ino ino, uint32_t flags);
+/* Room for attributes of a change. */
+struct lp_attrs *lpi_job_attrs(struct lpi_job *job);
+/* The shard whose changes do not fit into a record: it coordinates. */
+void lpi_job_coordinate(struct lpi_job *job, uint32_t shard_idx);
+/* A fragment on a shard that must be empty, and is gone afterwards. */
+void lpi_job_seal(struct lpi_job *job, uint32_t shard_idx, struct lp_ino dir);
+/* Puts the mark of an orphan or upload: with the change that makes it. */
+void lpi_job_mark(struct lpi_job *job, struct lp_ino ino, enum lp_unfinished_kind kind);
+/* An orphan that is locked and open gets a name; the change takes its `U` record away. */
+void lpi_job_adopt(struct lpi_job *job, struct lp_ino ino);
+/* The inode loses its last name: it is removed, or becomes an orphan if it is open. It is locked.
+ */
+void lpi_job_unname(struct lpi_job *job, struct lp_ino ino);
+/* Makes all changes, as one. Goes on with next when the outcome is known: job->pact.result. What
+ * the job has seen on shards that take no part is made durable first, or a crash might take it back
+ * and leave the change; on those that do it is in the log before the change. */
+void lpi_job_commit(struct lpi_job *job, lpi_step_fn *next);
+
+/* Forgets the change, gives back all locks but not its wide set, and goes on with step, which
+ * begins from the start: before a commit, or from the step behind one that failed. */
+void lpi_job_again(struct lpi_job *job, lpi_step_fn *step);
+/* Its pact will not be over before the next opening. Who waits for that, now or later, to begin
+ * again, ends with -EIO. */
+void lpi_job_stuck(struct lpi_job *job);
+
+/* --- The end ---------------------------------------------------------------------------------- */
+
+/* Answers the operation; what it holds is given back, and the job when nothing of it is needed any
+ * more. Where a mount has to be told of what was changed, all that comes first, then the answer. */
+void lpi_job_end(struct lpi_job *job, int result);
+
+/* Ends the job; or, if it is inside another operation, what it did there: goes on with
+ * job->stopped, once, which finds the result in job->result. Locks and change are as they are. */
+void lpi_job_stop(struct lpi_job *job, int result);
+/* The same as lpi_job_end() from a first step, which is inside a submit. */
+void lpi_job_fail(struct lpi_job *job, int result);
+
+/* A job begins: its fields are cleared, but for the last. */
+void lpi_job_begin(struct lp_ns *ns, struct lpi_job *job, struct lp_ns_op *op, lpi_step_fn *first);
+/* The time of its changes is now: what gives a name, or takes one away, says so at its commit,
+ * behind whoever had it before: the version begins with it, and a directory's times do not go back.
+ */
+void lpi_job_take_time(struct lpi_job *job);
+/* With a lock and a part for each shard; nobody's yet. */
+int lpi_wide_new(uint32_t shard_cnt, struct lpi_wide **ret_wide) LP_MUST_CHECK;
+/* With all behind it. Accepts NULL. */
+void lpi_wide_free(struct lpi_wide *wide);
+/* The job keeps its wide set for good, if it has it: the others get a new one, if there is memory;
+ * else later. Who needs one when there is none any more, and no memory, is stopped: -ENOMEM. */
+void lpi_job_renew_wide(struct lpi_job *job);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One shard's namespace: what its files share.
+ *
+ *   ns.c          submitting, the queue, opening, closing
+ *   shard/start.c    what a crash left half done; the root
+ *   job.c         an operation at work: its looks, its locks, its pact
+ *   state/open_inodes.c       who has which inode open, and orphans, which orphans.c removes
+ *   freeing.c     whether space is on its way, for who finds none
+ *   ops/names.c    what operations on names have in common
+ *   ops/links.c    lookup, link, remove
+ *   ops/make.c, ops/rename.c, ops/readdir.c
+ *   ops/dirs.c     stat and set, also of directories
+ *   ops/open.c     open, close, sync
+ *   notices.c     what a mount's kernel has to be told of what others have changed
+ *   ops/hold.c     what a mount was told of, and has forgotten
+ *   change/packed_items.c       the results of readdir and list, packed
+ *   ops/paths.c    walk, directories that puts make, the caches of paths (state/dir_cache.c)
+ *   ops/put.c      put, upload, commit
+ *   ops/delete.c   delete, and directories that go with what was in them
+ *   ops/copy.c     copy, move
+ *   ops/list.c     listing keys
+ *
+ * Threads: the shard's. What another shard's thread does here it does by calls.
+ */
+#ifndef LP_NAMESPACE_CHANGE_NS_IMPL_H
+#define LP_NAMESPACE_CHANGE_NS_IMPL_H
+
+#include "base/hash.h"
+#include "base/memory/pool.h"
+#include "namespace/change/freeing.h"
+#include "namespace/change/job.h"
+#include "namespace/change/notices.h"
+#include "namespace/change/pact.h"
+#include "namespace/ns.h"
+#include "namespace/state/dir_cache.h"
+#include "namespace/state/open_inodes.h"
+
+#define LPI_DIR_KINDS      4096u /* directories whose kind is remembered: a power of two */
+#define LPI_DIRCACHE_BYTES (UINT64_C(1) << 20)
+#define LPI_ROOMS          256u
+/* While one removal is being finished, after its answer, the next one begins. */
+#define LPI_WIDES     2u
+#define LPI_TRANSFERS 64u
+#define LPI_TURNS     256u /* inodes by hash: a power of two */
+#define LPI_LOCKS_MAX (UINT32_C(1) << 22)
+
+enum lpi_ns_state {
+	LPI_NS_OPENED,
+	LPI_NS_STARTING,
+	LPI_NS_SERVING,
+	LPI_NS_STOPPING, /* what is under way ends, what is new is refused */
+	LPI_NS_STOPPED
+};
+
+/* What never changes of a directory. */
+struct lpi_dir_kind {
+	struct lp_ino ino; /* nr 0: nothing is here */
+	bool is_spread;
+	bool is_alive; /* no constant: see lpi_dir_is_alive() */
+};
+
+LP_LIST_DEFINE(lpi_ns_op_list, struct lp_ns_op, node);
+
+struct lp_ns {
+	struct lp_ns_options options;
+	struct lp_ns *const *peers;
+	enum lpi_ns_state state;
+	struct lpi_locks *locks;
+	struct lpi_opens *opens;
+	struct lpi_orphans *orphans;
+	struct lp_pool *calls;     /* of LP_NS_STORE operations */
+	struct lp_pool *jobs;      /* of all others */
+	struct lp_pool *rooms;     /* of parts of changes over several shards */
+	struct lp_pool *transfers; /* of data from other threads */
+	bool are_carries_short;    /* until those that wait for them have tried again */
+	bool are_answers_short;
+	struct lpi_ns_op_list queue; /* operations that wait for a call or job */
+	struct lp_task queue_task;
+	struct lp_ns_watch watch;           /* tell NULL: nobody watches */
+	struct lp_pool *notices;            /* of what it is told */
+	struct lpi_untold *untold;          /* shard 0's, for all */
+	struct lpi_ns_op_list notice_queue; /* operations that wait until there are fewer */
+	uint32_t notices_out;
+	bool are_shared_held; /* no change over several shards begins */
+	struct lpi_pact_list pacts_waiting;
+	struct lpi_pact_list pacts_stuck;
+	struct lpi_call_list trying_again; /* for want of buffers or space */
+	uint32_t turns[LPI_TURNS];         /* how many of these keep it, by inode */
+	struct lp_timer again_timer;
+	struct lpi_freeing freeing;
+	struct lpi_dir_kind *dir_kinds;
+	struct lpi_dircache *dircache;
+	struct lp_pool *lists;   /* memory of lists at work */
+	struct lp_pool *batches; /* of readdirs that want attributes */
+	struct lpi_job_list lists_waiting;
+	struct lp_pool *copy_pages; /* of copies at work */
+	struct lpi_job_list copies_waiting;
+	/* For who removes a directory that is spread: LPI_WIDES at a time. */
+	struct lpi_wide *wides;
+	struct lpi_job_list wide_waiting;
+	uint32_t wide_cnt; /* sets that there are, but for those of changes that are stuck */
+	/* What a sync would have to make durable (change/shard_call.c). The flag is for all
+	 * threads. */
+	_Atomic bool is_unsynced;
+	uint32_t txns_under_way;
+	struct lp_source source; /* for each turn */
+	uint32_t under_way;      /* operations, and what they left to be finished */
+	uint32_t stranded_cnt;   /* of those: only a pact is left, which is never over */
+	uint32_t next_dir_shard;
+	uint32_t new_names_cnt; /* that puts have found, one after the other (ops/put.c) */
+	struct lpi_start *start;
+	void (*ready)(struct lp_ns *ns, int result, void *arg);
+	void *ready_arg;
+	void (*stopped)(struct lp_ns *ns, void *arg);
+	void *stopped_arg;
+	struct lpi_call stop_call;
+	bool is_arriving; /* nothing of its own was left, so others were told */
+	bool has_arrived; /* nobody asks this shard for anything any more */
+	/* Of shard 0: who has come to a point that all must reach. */
+	uint32_t arrived_cnt;
+	int arrived_result;
+	struct lpi_call_list arrived;
+	struct {
+		struct lp_ns_stats face;
+		uint64_t finish_retries;
+		uint64_t stuck; /* changes over several shards whose end must wait for an opening */
+	} stats;
+};
+
+/* --- Placement -------------------------------------------------------------------------------- */
+
+/* Where an entry of a directory is. */
+static inline uint32_t lpi_shard_of_entry(const struct lp_ns *ns, struct lp_ino dir, bool is_spread,
+					  struct lp_bytes name)
+{
+	if (!is_spread)
+		return lp_ino_shard(dir);
+	return (uint32_t)(lp_hash_u64(name.data, name.len, dir.nr) % ns->options.shard_cnt);
+}
+
+/* True, and whether the directory is spread, if that is known here. */
+bool lpi_dir_kind_find(const struct lp_ns *ns, struct lp_ino dir, bool *ret_is_spread);
+void lpi_dir_kind_learn(struct lp_ns *ns, struct lp_ino dir, bool is_spread);
+
+/* Whether a directory is known to be there, asked or told by who holds a name of it *on this
+ * shard*. Coherent without a message, for who removes a directory holds its whole fragment on every
+ * shard first: then no name of it is held here, and what was known is forgotten
+ * (lpi_dir_alive_forget()). Who gets a name after that asks the inode's shard, and waits there for
+ * the outcome. */
+bool lpi_dir_is_alive(const struct lp_ns *ns, struct lp_ino dir);
+void lpi_dir_alive_learn(struct lp_ns *ns, struct lp_ino dir);
+void lpi_dir_alive_forget(struct lp_ns *ns, struct lp_ino dir);
+
+/* A number that may be an inode's of this store. */
+static inline bool lpi_ino_is_sane(const struct lp_ns *ns, struct lp_ino ino)
+{
+	return lp_ino_shard(ino) < ns->options.shard_cnt && (ino.nr << 8) != 0;
+}
+
+/* --- Operations ------------------------------------------------------------------------------- */
+
+/* The first step of each kind of operation. */
+typedef void lpi_begin_fn(struct lpi_job *job);
+lpi_begin_fn lpi_begin_stat, lpi_begin_set, lpi_begin_open, lpi_begin_close, lpi_begin_sync;
+lpi_begin_fn lpi_begin_lookup, lpi_begin_make, lpi_begin_remove, lpi_begin_link, lpi_begin_rename;
+lpi_begin_fn lpi_begin_readdir, lpi_begin_forget;
+/* Of an LP_NS_STORE for which lpi_txn_may_own() is true. */
+lpi_begin_fn lpi_begin_own_store;
+bool lpi_txn_may_own(const struct lp_store_op *op);
+/* A transaction that is to be answered durably was refused, for what may not be durable (P3). */
+bool lpi_txn_rests_on_seen(const struct lp_store_op *op, int result);
+lpi_begin_fn lpi_begin_walk, lpi_begin_put, lpi_begin_upload, lpi_begin_commit, lpi_begin_delete;
+lpi_begin_fn lpi_begin_copy, lpi_begin_move, lpi_begin_list;
+
+/* Before a directory is renamed or removed, and afterwards: no shard remembers its path meanwhile.
+ * job->entry says which, and job->to if there are two. */
+void lpi_paths_freeze(struct lpi_job *job, lpi_step_fn *next);
+void lpi_paths_thaw(struct lpi_job *job, lpi_step_fn *next);
+
+/* An operation is answered; its job may go on. */
+void lpi_ns_answer(struct lp_ns *ns, struct lp_ns_op *op, int result);
+/* Something that counted in under_way has ended. */
+void lpi_ns_left(struct lp_ns *ns);
+/* A change over several shards cannot be brought to its end before the next opening: it stays. */
+void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact);
+/* And its operation has ended by now: a stop does not wait for it any more. */
+void lpi_ns_stranded(struct lp_ns *ns);
+
+/* Orphans that nobody needs any more are removed, some at a time; arg is the ns. */
+void lpi_orphans_told(void *arg, enum lpi_orphan_event event);
+/* Those that wait for more to go with go now. */
+void lpi_orphans_hurry(struct lp_ns *ns);
+/* Some are to be removed, and are there still. */
+bool lpi_orphans_are_going(const struct lpi_orphans *orphans);
+int lpi_orphans_new(struct lp_ns *ns, struct lpi_orphans **ret_orphans) LP_MUST_CHECK;
+void lpi_orphans_free(struct lpi_orphans *orphans);
+
+/* --- The start (shard/start.c) -------------------------------------------------------------------
+ */
+
+int lpi_start_new(struct lp_ns *ns, struct lpi_start **ret_start) LP_MUST_CHECK;
+void lpi_start_free(struct lpi_start *start);
+/* Calls lpi_ns_started() in the end. */
+void lpi_start_run(struct lpi_start *start);
+void lpi_ns_started(struct lp_ns *ns, int result);
+/* Ends the call when as many calls as there are shards have come: on shard 0. Each brings a result;
+ * all get the first error. */
+void lpi_ns_arrive(struct lpi_call *call);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What operations on paths are made of.
+ *
+ * Threads: the shard's. Blocking, allocation: none. A job that ends while these go on is ended by
+ * lpi_path_end(): also from inside a submit, and what it had open is closed.
+ */
+#ifndef LP_NAMESPACE_OPS_PATHS_H
+#define LP_NAMESPACE_OPS_PATHS_H
+
+#include "namespace/ops/names.h"
+
+/* How often an operation begins again from the root because what it had found went away under it;
+ * then it is -EAGAIN. */
+#define LPI_PATH_TRIES_MAX 64u
+
+/* A path that names something in a directory. -EINVAL, -ENAMETOOLONG; -EISDIR: the root. */
+int lpi_path_check(struct lp_bytes path) LP_MUST_CHECK;
+
+/* Finds the directory of a path's last name: goes on with next, perhaps from inside this call.
+ * job->walk.result is 0, and then job->entry says where the entry is; or -ENOENT, and job->entry is
+ * that of the directory that is missing; or -ENOTDIR or what the store said. With makes_dirs those
+ * that are missing are made, as a put does (rule N2). job->entry.ino is not looked for. */
+void lpi_walk(struct lpi_job *job, struct lp_bytes path, bool makes_dirs, lpi_step_fn *next);
+/* What it had found went away: gives back all locks, forgets the change, and walks again from the
+ * root. Ends the job with -EAGAIN if that happens too often. */
+void lpi_walk_again(struct lpi_job *job);
+
+void lpi_path_end(struct lpi_job *job, int result);
+
+/* --- Objects that get names (ops/put.c) --------------------------------------------------------
+ */
+
+/* Makes an inode without a name, open and marked as an upload, on put.shard_idx: put.upload, which
+ * is job->new_ino, too. Ends the job after an error. */
+void lpi_upload_make(struct lpi_job *job, lpi_step_fn *next);
+/* Sets put.xattrs from put.xattr_idx on, until the naming can take those that are left. */
+void lpi_upload_set_xattrs(struct lpi_job *job, lpi_step_fn *next);
+/* put.upload, or a new inode, takes the name put.path: next when that has happened, durably: the
+ * inode is job->new_ino, its attributes are put.attrs. Ends the job after an error. */
+void lpi_put_name(struct lpi_job *job, lpi_step_fn *next);
+
+/* --- Directories that go with what was in them (ops/delete.c) ----------------------------------
+ */
+
+/* The directory of a path from which something went: removed if a put made it and it is empty, and
+ * then the one above it, and so on (rule N2). Goes on with next whatever comes of it. */
+void lpi_prune(struct lpi_job *job, struct lp_bytes path, lpi_step_fn *next);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POSIX access control lists in the form in which the kernel passes them as extended attributes:
+ * a version, then entries of tag, permissions and id, little-endian.
+ *
+ * The kernel decides by them who may do what. What is left to a file system is to keep them and the
+ * mode in agreement: when a list is set, when the mode is, and when something is made in a
+ * directory that has a default list.
+ *
+ * Threads: any. Blocking, allocation: none. Errors: -EINVAL, no list that may be.
+ */
+#ifndef LP_NAMESPACE_STATE_ACL_H
+#define LP_NAMESPACE_STATE_ACL_H
+
+#include <errno.h>
+
+#include "base/compiler.h"
+#include "store/store.h"
+
+#define LP_ACL_ACCESS  "system.posix_acl_access"
+#define LP_ACL_DEFAULT "system.posix_acl_default"
+
+/* The kernel reads no longer one: it has a page for it. */
+#define LP_ACL_BYTES_MAX 4096u
+
+/* The name of an access list. */
+struct lp_bytes lp_acl_access_name(void);
+
+/* What an xattr of this name must be: any of another name may be anything. */
+int lp_acl_check_xattr(struct lp_bytes name, struct lp_bytes value) LP_MUST_CHECK;
+
+/* Length, version, order of the tags, and that those are there who must be: owner, group, others,
+ * and a mask if anybody is named. */
+int lp_acl_check(const void *acl, size_t len) LP_MUST_CHECK;
+
+/* All others want a list that was checked. */
+
+/* The nine bits that say the same, the group's being the mask where there is one. */
+uint16_t lp_acl_mode(const void *acl, size_t len);
+/* Whether these nine bits say all of it. */
+bool lp_acl_is_mode(const void *acl, size_t len);
+/* A change of mode changes the list. */
+void lp_acl_chmod(void *acl, size_t len, uint16_t mode);
+/* A default list becomes that of something new, made with this mode: both lose what the other does
+ * not allow. Returns the mode, whose other bits stay. */
+uint16_t lp_acl_create(void *acl, size_t len, uint16_t mode);
+
+#endif

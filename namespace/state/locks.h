@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who holds which names, inodes and directories of one shard while a change is made.
+ *
+ * A lock is a struct of its owner's. Locks of names and inodes are exclusive; a name's brings a
+ * shared hold on its directory's fragment with it, and who wants a whole fragment waits for those.
+ * Waiting is in order of arrival. A look is no lock: it waits for those *hard* holders that were
+ * there when it came, whose change is being decided over several shards, and holds nothing then.
+ *
+ * A holder who will never let go says so (lpi_lock_fail()). Whoever waits for him, or comes, is
+ * told with lock->result.
+ *
+ * The order in which owners must ask is in README.md; nothing here finds circles.
+ *
+ * Threads: the shard's. Blocking: none. Allocation: new; and more entries when more are held than
+ * ever before. Limits: locks_max at a time, asserted: they live in operations, of which there are
+ * so many; and so is memory for them. granted() comes from inside
+ * another lock's release, and should do no more than start the next step.
+ */
+#ifndef LP_NAMESPACE_STATE_LOCKS_H
+#define LP_NAMESPACE_STATE_LOCKS_H
+
+#include <errno.h>
+
+#include "base/struct/list.h"
+#include "store/record/types.h"
+
+struct lpi_locks;
+struct lpi_lock_entry;
+
+enum lpi_lock_kind {
+	LPI_LOCK_TOKEN, /* there is one: of who moves a directory */
+	LPI_LOCK_NAME,
+	LPI_LOCK_INODE,
+	LPI_LOCK_FRAGMENT /* all names of a directory on this shard */
+};
+
+/* Zeroed memory is an idle lock. kind, ino, hash, sibling and granted are set before it is asked
+ * for. */
+struct lpi_lock {
+	enum lpi_lock_kind kind;
+	struct lp_ino ino; /* NAME, FRAGMENT: the directory */
+	uint64_t hash;     /* NAME: lpi_lock_hash() */
+	/* NAME: another name of the same directory and shard that the owner holds, or NULL: he does
+	 * not wait for those who wait for him. */
+	const struct lpi_lock *sibling;
+	void (*granted)(struct lpi_lock *lock);
+	/* Private. */
+	struct lpi_lock_entry *fragment; /* NAME: of its directory, shared */
+	struct lpi_lock_entry *entry;
+	struct lp_list_node node; /* where it waits */
+	uint64_t seq;             /* a look: when it came; a hard lock: when it became so */
+	uint32_t looks_left;      /* a look: hard holders to wait for */
+	int result;               /* -EIO: it is not held, and nobody will get it any more */
+	bool is_held;
+	bool is_hard;
+};
+
+/* -ENOMEM. */
+int lpi_locks_new(uint32_t locks_max, struct lpi_locks **ret_locks) LP_MUST_CHECK;
+/* Nothing is held or waiting, but for what never ends: locks are not touched any more. Accepts
+ * NULL.
+ */
+void lpi_locks_free(struct lpi_locks *locks);
+
+/* Of a name, for its lock. Names that share a hash share a lock. */
+uint64_t lpi_lock_hash(const void *name, size_t len);
+
+/* True when it is held now, or never will be; else granted() comes then. result says which. */
+bool lpi_lock_acquire(struct lpi_locks *locks, struct lpi_lock *lock) LP_MUST_CHECK;
+/* From now on looks wait for it. It is held. */
+void lpi_lock_harden(struct lpi_locks *locks, struct lpi_lock *lock);
+/* It is held. Idle afterwards. */
+void lpi_lock_release(struct lpi_locks *locks, struct lpi_lock *lock);
+/* It is held and stays so until the table is freed. */
+void lpi_lock_fail(struct lpi_locks *locks, struct lpi_lock *lock);
+
+/* True when nothing is in the way now; else granted() comes once nothing that was is. Either way
+ * the look is idle then. With result -EIO something is and will be. */
+bool lpi_lock_look(struct lpi_locks *locks, struct lpi_lock *look) LP_MUST_CHECK;
+
+static inline bool lpi_lock_is_held(const struct lpi_lock *lock)
+{
+	return lock->is_held;
+}
+
+/* Locks that are hard now. */
+uint32_t lpi_locks_hard(const struct lpi_locks *locks);
+/* Keys that are held or waited for. */
+uint32_t lpi_locks_cnt(const struct lpi_locks *locks);
+/* How often somebody had to wait. */
+uint64_t lpi_locks_waits(const struct lpi_locks *locks);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The native door of one shard: connections, their requests and replies.
+ *
+ * A connection is a socket that some listener accepted. Its first message says which shard it wants
+ * to be served by: if that is another one the socket is given to options.hand_over(), with what was
+ * read so far, and the other shard's door goes on with it. From then on it stays: its requests are
+ * parsed, executed and answered on this thread.
+ *
+ * Requests come out of one pool per door, which is the throttle: a door that has none left reads no
+ * more. Each connection may have its credits of them, but no more than are left, and the last
+ * quarter is for those that have none: however much some take and never give back there is one for
+ * whoever comes next. All that connections hold also counts for their user, who has his share of
+ * each kind (quota.h). Of the room for replies the last quarter is for small ones of who has no
+ * other; and the less is left of it the smaller are the pieces of who takes much. The same holds
+ * for meta and what is made of it, lists above all. All
+ * that is to be sent on a socket goes in one send; all that has come is read by one receive. A
+ * client that does not read its replies is not read from either, and is closed after a time; one
+ * that sends half a message is waited for, without anything but its buffer being held.
+ *
+ * Threads: all of it belongs to the thread of options.reactor. Blocking: none. Allocation: per
+ * connection, when it comes; none per request. Errors: a connection that misbehaves is told why,
+ * once, and closed; nothing of this reaches others.
+ */
+#ifndef LP_NATIVE_CONN_H
+#define LP_NATIVE_CONN_H
+
+#include "base/struct/hist.h"
+#include "base/struct/slow.h"
+#include "base/under_way.h"
+#include "namespace/ns.h"
+#include "native/quota.h"
+#include "wire/wire.h"
+
+struct lp_door;
+
+/* Who is at the other end. */
+struct lp_peer {
+	bool is_unix;
+	uint32_t uid; /* unix: of the process; TCP: as the daemon is configured */
+	uint32_t gid;
+	int32_t pid;
+	struct lp_who who; /* whom it counts for (quota.h) */
+	char address[64];  /* for logs */
+};
+
+/* A request for the administration, which is not this module's: answered, at once or later, on
+ * this thread by lp_door_answer_admin(). */
+struct lp_admin {
+	uint16_t opcode;      /* LP_WIRE_OP_STATUS and those behind it */
+	struct lp_bytes text; /* explain: the path, which may be empty */
+	struct lp_ino ino;    /* explain: what it leads to */
+	void *request;        /* the door's */
+};
+
+struct lp_door_options {
+	struct lp_reactor *reactor;
+	struct lp_bufs *bufs;
+	uint64_t bufs_bytes;  /* of these, its part; 0: all: it is alone on its thread */
+	uint64_t share_bytes; /* of memory that clients may read, beside these; 0: none */
+	struct lp_ns *ns;
+	uint32_t shard_idx;
+	uint32_t shard_cnt;
+	uint8_t store_uuid[16];
+	const char *server_name;   /* "lapisd 0.1.0 (glibc)" */
+	struct lp_bdev *bdev;      /* that the data is on, for what is said of it; NULL: none */
+	uint32_t conns_max;        /* 0: 1024 */
+	uint32_t requests_max;     /* 0: 512: the pool, and what all connections have together */
+	uint32_t opens_max;        /* 0: 16384 */
+	uint32_t share_percent;    /* of each limit that one user has; 0: 50 */
+	uint32_t credits_max;      /* of one connection; 0: 256 */
+	uint64_t credit_bytes_max; /* of data in a connection's requests; 0: 32 MiB */
+	enum lp_wire_crc crc_min;  /* at least this mode is spoken */
+	uint64_t send_timeout_ns;  /* a client that reads nothing is closed; 0: 30 s */
+	bool without_batching;     /* for measuring: one send per reply */
+	bool without_pool;         /* for measuring: malloc and free per request */
+	/* A connection for another shard; `read` bytes of its first message are in `head`. */
+	void (*hand_over)(void *arg, uint32_t shard_idx, int fd, const struct lp_peer *peer,
+			  const uint8_t *head, uint32_t read);
+	void (*admin)(void *arg, struct lp_admin *admin);
+	void *arg;
+};
+
+int lp_door_new(const struct lp_door_options *options, struct lp_door **ret_door) LP_MUST_CHECK;
+/* After stopped(). Accepts NULL. */
+void lp_door_free(struct lp_door *door);
+
+/* A connected socket is the door's from now on; head as in hand_over(), or read 0. -EMFILE when
+ * there is no place for it, nor any idle connection that gives way: it is told which limit was met,
+ * and closed. */
+int lp_door_adopt(struct lp_door *door, int fd, const struct lp_peer *peer, const uint8_t *head,
+		  uint32_t read) LP_MUST_CHECK;
+/* text is a JSON value, or, with an error, a sentence. */
+void lp_door_answer_admin(struct lp_door *door, struct lp_admin *admin, int result,
+			  const char *text, size_t len);
+
+/* No new requests are read; when those under way are answered and sent, or after the timeout, all
+ * connections are closed, what they had open is given back, and stopped() is called. */
+void lp_door_stop(struct lp_door *door, uint64_t timeout_ns, void (*stopped)(void *arg), void *arg);
+
+/* From now on. */
+int lp_door_set_requests_max(struct lp_door *door, uint32_t requests_max) LP_MUST_CHECK;
+/* As in lp_door_options. Requests: of connections that are greeted from now on, others keep what
+ * they were told. Bytes: of all, at once; who has more under way waits. */
+void lp_door_set_credits(struct lp_door *door, uint32_t credits_max, uint64_t credit_bytes_max);
+/* As in lp_door_options. Connections that are there stay, with the checksums that they were greeted
+ * with. */
+void lp_door_set_limits(struct lp_door *door, uint32_t conns_max, uint64_t send_timeout_ns,
+			enum lp_wire_crc crc_min);
+void lp_door_set_share_percent(struct lp_door *door, uint32_t share_percent);
+
+struct lp_door_stats {
+	uint64_t conns;       /* now */
+	uint64_t conns_total; /* ever */
+	uint64_t conns_refused;
+	uint64_t conns_gave_way; /* idle ones, for others */
+	uint64_t users;          /* that have connections, now */
+	/* How often a limit of all users or of one was met, of each kind of quota.h: */
+	uint64_t limits_conns;
+	uint64_t limits_requests;
+	uint64_t limits_pieces;
+	uint64_t limits_opens;
+	uint64_t limits_coming;
+	uint64_t limits_going;
+	uint64_t limits_meta;
+	uint64_t limits_shared;
+	uint64_t limits_stash;
+	uint64_t requests[96]; /* answered, by opcode */
+	uint64_t errors[96];
+	uint64_t absent[96]; /* answered that what was asked for is not there: no error */
+	uint64_t received_bytes;
+	uint64_t sent_bytes;
+	uint64_t receives; /* system calls' worth */
+	uint64_t sends;
+	uint64_t requests_under_way;
+	uint64_t throttled; /* how often a socket was not read for want of requests or credits */
+	uint64_t bad_messages;
+	uint64_t shared_replies; /* with data in shared memory: */
+	uint64_t shared_bytes;   /* so much, which is not in sent_bytes */
+	uint64_t share_bytes;    /* of memory that is shared, now */
+	uint64_t timeouts;
+};
+void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats);
+/* The name of an opcode, as the protocol's page has it. NULL: there is none of that number. */
+const char *lp_door_op_name(uint16_t opcode);
+
+/* Latencies by opcode, from when the message's end was received to when the last reply is given to
+ * the kernel; NULL: there were none. */
+const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode);
+/* In the order in which a request goes through them; NULL: there are no more. What is spent in them
+ * is measured between turns of the reactor; before a request began it was received. */
+const char *lp_door_state_name(uint32_t state);
+/* The slowest of recent requests, slowest first; returns how many. */
+/* Requests that have come and are not answered yet, those that are at work first. Returns how many
+ * are at work: not waiting for their client, nor asked of the administration. */
+uint64_t lp_door_under_way(struct lp_door *door, struct lp_under_way_list *list);
+uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, uint32_t max);
+
+#endif

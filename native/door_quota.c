@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the connections of a door hold counts for their users (quota.h), and a connection for which
+ * there is no place may get that of an idle one.
+ *
+ * Who gives way is the one that has been idle for longest, of the user who has most connections; of
+ * his own, if it is his own limit that is met. Those that have not said hello come first. Idle is
+ * who has asked for nothing that is not answered, has nothing open, and has said nothing for a
+ * while: his library connects again when he asks for something. Who has begun a message and stopped
+ * is not better.
+ *
+ * What is looked at is bounded: the connections that have been there for longest. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "native/door_impl.h"
+
+#define LOOK_MAX     1024u /* connections that are looked at for one that gives way */
+#define GIVE_WAY_MAX 32u   /* for one that comes */
+
+/* --- Taking and giving ------------------------------------------------------------------------ */
+
+static void tell_refused(const struct lpi_conn *conn, enum lpi_quota_kind kind,
+			 enum lpi_quota_verdict verdict)
+{
+	const struct lp_door *door = conn->door;
+	char why[LP_WIRE_TEXT_MAX + 1];
+	lpi_quota_explain(&door->quota, conn->user, kind, verdict, why, sizeof(why));
+	LP_LOG_WARN("shard %u: %s is refused: %s", door->options.shard_idx, conn->peer.address,
+		    why);
+}
+
+void lpi_conn_note_limit(struct lpi_conn *conn, enum lpi_quota_kind kind,
+			 enum lpi_quota_verdict verdict, bool is_refused)
+{
+	conn->door->quota.met[kind]++;
+	if (is_refused)
+		tell_refused(conn, kind, verdict);
+}
+
+enum lpi_quota_verdict lpi_conn_take(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t has,
+				     uint64_t amount)
+{
+	struct lpi_quota *quota = &conn->door->quota;
+	enum lpi_quota_verdict verdict = lpi_quota_ask(quota, conn->user, kind, has, amount);
+	if (verdict == LPI_QUOTA_OK)
+		lpi_quota_take(quota, conn->user, kind, amount);
+	return verdict;
+}
+
+void lpi_conn_force(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t amount)
+{
+	lpi_quota_take(&conn->door->quota, conn->user, kind, amount);
+}
+
+/* Mostly it is the first: few users are at their limits. */
+static struct lpi_conn *first_capped(struct lp_door *door, const struct lpi_quota_user *user)
+{
+	struct lpi_conn *conn = NULL;
+	LP_LIST_FOREACH (lpi_throttled_list, &door->capped, conn) {
+		if (conn->user == user)
+			return conn;
+	}
+	return NULL;
+}
+
+void lpi_conn_give(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t amount)
+{
+	struct lp_door *door = conn->door;
+	if (amount == 0)
+		return;
+	lpi_quota_give(&door->quota, conn->user, kind, amount);
+	if (conn->user->waiting_cnt == 0)
+		return;
+	struct lpi_conn *waiting = first_capped(door, conn->user);
+	LP_ASSERT(waiting != NULL);
+	lpi_conn_unthrottle(waiting);
+}
+
+/* --- Room for meta ------------------------------------------------------------------------------
+ */
+
+/* As with requests the last quarter is for who has none yet, and nobody has more than is left for
+ * the others: who reads no answers leaves room for theirs (door D3). */
+enum lpi_quota_verdict lpi_request_hold(struct lpi_request *request, uint32_t bytes)
+{
+	struct lpi_conn *conn = request->conn;
+	struct lp_door *door = request->door;
+	uint64_t room = door->held_bytes_max;
+	if (conn->held_bytes > 0)
+		room -= room / 4;
+	uint64_t left = room - LP_MIN(door->held_bytes, room);
+	if (door->held_bytes > 0 && conn->held_bytes + bytes > left)
+		return LPI_QUOTA_ALL;
+	enum lpi_quota_verdict verdict =
+		lpi_conn_take(conn, LPI_QUOTA_META, conn->held_bytes, bytes);
+	if (verdict != LPI_QUOTA_OK)
+		return verdict;
+	request->held_bytes += bytes;
+	conn->held_bytes += bytes;
+	door->held_bytes += bytes;
+	return LPI_QUOTA_OK;
+}
+
+void lpi_request_release(struct lpi_request *request, uint32_t keep_bytes)
+{
+	uint32_t bytes = request->held_bytes - LP_MIN(keep_bytes, request->held_bytes);
+	LP_ASSERT(request->conn->held_bytes >= bytes && request->door->held_bytes >= bytes);
+	request->held_bytes -= bytes;
+	request->conn->held_bytes -= bytes;
+	request->door->held_bytes -= bytes;
+	lpi_conn_give(request->conn, LPI_QUOTA_META, bytes);
+}
+
+/* --- Who is short -------------------------------------------------------------------------------
+ */
+
+static bool waits_long(const struct lp_door *door, uint64_t since_ns)
+{
+	return since_ns != 0 && lpi_door_now_ns(door) - since_ns > LPI_PATIENCE_NS;
+}
+
+static bool is_out_of_reply_room(const struct lpi_request *request)
+{
+	const struct lpi_conn *conn = request->conn;
+	return lpi_quota_ask(&conn->door->quota, conn->user, LPI_QUOTA_GOING, conn->reply_bytes,
+			     LPI_SMALL_BYTES) == LPI_QUOTA_OWN;
+}
+
+void lpi_door_look_at_users(struct lp_door *door)
+{
+	struct lpi_quota_user *user = NULL;
+	struct lpi_conn *conn = NULL;
+	struct lpi_request *request = NULL;
+	struct lpi_throttled_list waiting;
+	LP_LIST_FOREACH (lpi_quota_users, &door->quota.users, user)
+		user->is_short = false;
+	LP_LIST_FOREACH (lpi_conn_list, &door->conns, conn) {
+		if (conn->waits_for_own && waits_long(door, conn->throttled_ns))
+			conn->user->is_short = true;
+	}
+	LP_LIST_FOREACH (lpi_wait_list, &door->short_of_room, request) {
+		if (waits_long(door, request->waits_ns) && is_out_of_reply_room(request))
+			request->conn->user->is_short = true;
+	}
+	LP_LIST_FOREACH (lpi_quota_users, &door->quota.users, user) {
+		if (!user->is_short || user->short_ns == 0)
+			user->short_ns = user->is_short ? lpi_door_now_ns(door) : 0;
+	}
+	/* What a user may have is more when another one has gone. */
+	lpi_throttled_list_init(&waiting);
+	lpi_throttled_list_splice_back(&waiting, &door->capped);
+	while ((conn = lpi_throttled_list_first(&waiting)) != NULL)
+		lpi_conn_unthrottle(conn);
+}
+
+/* --- Places -------------------------------------------------------------------------------------
+ */
+
+/* Nothing that it has sent would be lost. */
+static bool says_nothing(const struct lpi_conn *conn)
+{
+	uint8_t byte;
+	return recv(conn->fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) < 0;
+}
+
+static bool is_idle(const struct lpi_conn *conn)
+{
+	uint64_t silent_ns = lpi_door_now_ns(conn->door) - conn->active_ns;
+	uint64_t idle_ns = conn->state == LPI_CONN_GREETING ? LPI_PATIENCE_NS : LPI_IDLE_NS;
+	if (conn->coming != NULL || conn->head_bytes > 0)
+		idle_ns = LPI_STARVED_NS;
+	return conn->has_place && conn->state <= LPI_CONN_SERVING && !conn->is_leaving &&
+	       conn->under_way == (conn->coming != NULL) && conn->stash == NULL &&
+	       conn->open_cnt == 0 && lpi_reply_list_is_empty(&conn->replies) &&
+	       lp_io_is_idle(&conn->send_io) && conn->throttle == LPI_THROTTLE_NONE &&
+	       silent_ns >= idle_ns;
+}
+
+static bool gives_way_before(const struct lpi_conn *a, const struct lpi_conn *b)
+{
+	uint64_t a_cnt = a->user->used[LPI_QUOTA_CONNS];
+	uint64_t b_cnt = b->user->used[LPI_QUOTA_CONNS];
+	if (a_cnt != b_cnt)
+		return a_cnt > b_cnt;
+	if (a->state != b->state)
+		return a->state == LPI_CONN_GREETING;
+	return a->active_ns < b->active_ns;
+}
+
+/* user: of his; NULL: of all. */
+static struct lpi_conn *find_idle(struct lp_door *door, const struct lpi_quota_user *user)
+{
+	struct lpi_conn *best = NULL;
+	struct lpi_conn *conn = NULL;
+	uint32_t looked = 0;
+	LP_LIST_FOREACH (lpi_conn_list, &door->conns, conn) {
+		if (looked++ == LOOK_MAX)
+			break;
+		if ((user == NULL || conn->user == user) && is_idle(conn) &&
+		    (best == NULL || gives_way_before(conn, best)) && says_nothing(conn))
+			best = conn;
+	}
+	return best;
+}
+
+void lpi_conn_give_place(struct lpi_conn *conn)
+{
+	if (!conn->has_place)
+		return;
+	conn->has_place = false;
+	lpi_conn_give(conn, LPI_QUOTA_CONNS, 1);
+}
+
+static void give_way(struct lpi_conn *conn)
+{
+	char who[LP_WHO_TEXT_MAX];
+	char why[LP_WIRE_TEXT_MAX + 1];
+	struct lp_door *door = conn->door;
+	lp_who_format(&conn->user->who, who, sizeof(who));
+	(void)snprintf(why, sizeof(why),
+		       "idle, and %s has %llu of this shard's %u connections: it gave way to "
+		       "another (connections-max, user-share)",
+		       who, (unsigned long long)conn->user->used[LPI_QUOTA_CONNS],
+		       door->options.conns_max);
+	LP_LOG_INFO("shard %u: %s gives way: %s", door->options.shard_idx, conn->peer.address, why);
+	door->stats.conns_gave_way++;
+	lpi_conn_give_place(conn);
+	lpi_conn_say(conn, -EUSERS, why);
+}
+
+enum lpi_quota_verdict lpi_door_find_place(struct lpi_conn *conn)
+{
+	struct lp_door *door = conn->door;
+	enum lpi_quota_verdict verdict = lpi_conn_take(conn, LPI_QUOTA_CONNS, 0, 1);
+	door->quota.met[LPI_QUOTA_CONNS] += verdict != LPI_QUOTA_OK;
+	/* Several, where he has more than his share since others have come. */
+	for (uint32_t i = 0; verdict != LPI_QUOTA_OK && i < GIVE_WAY_MAX; i++) {
+		struct lpi_conn *idle =
+			find_idle(door, verdict == LPI_QUOTA_OWN ? conn->user : NULL);
+		if (idle == NULL)
+			break;
+		give_way(idle);
+		verdict = lpi_conn_take(conn, LPI_QUOTA_CONNS, 0, 1);
+	}
+	conn->has_place = verdict == LPI_QUOTA_OK;
+	return verdict;
+}
+
+/* The socket of one who was turned away has room for so little. He has said hello, or will. */
+void lpi_door_turn_away(struct lpi_conn *conn, enum lpi_quota_verdict verdict)
+{
+	struct lp_door *door = conn->door;
+	char why[LP_WIRE_TEXT_MAX + 1];
+	tell_refused(conn, LPI_QUOTA_CONNS, verdict);
+	lpi_quota_explain(&door->quota, conn->user, LPI_QUOTA_CONNS, verdict, why, sizeof(why));
+	door->stats.conns_refused++;
+	conn->turned_away_ns = lpi_door_now_ns(door);
+	conn->is_turned_away = true;
+	/* Too many of them are told, and not waited for. */
+	conn->is_heard = conn->stash != NULL || door->turned_away_cnt >= LPI_TURNED_AWAY_MAX;
+	door->turned_away_cnt++;
+	lpi_conn_say(conn, -EUSERS, why);
+	lpi_conn_hear(conn);
+}

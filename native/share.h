@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that a connection's client may read: what a get reads from the device goes there, and is
+ * not copied into a socket and out of it again.
+ *
+ * It is a region of buffers of its own, which the store is given for large reads, and which only
+ * this connection's objects are ever read into. What has been shown to the client keeps its buffers
+ * until he releases it, in order; if he does not, the region is full, and reads go the way
+ * through the socket. He cannot write there, nor take anything away. When the connection ends
+ * nothing of it is left, whatever he has mapped.
+ *
+ * Threads: the door's. Blocking: none. Allocation: when a client asks for it.
+ */
+#ifndef LP_NATIVE_SHARE_H
+#define LP_NATIVE_SHARE_H
+
+#include <sys/socket.h>
+
+#include "base/cursor.h"
+#include "base/memory/buf.h"
+
+struct lpi_share;
+
+/* -ENOMEM, -EMFILE, or why a file in memory cannot be had here. */
+int lpi_share_new(uint64_t bytes, struct lpi_share **ret_share) LP_MUST_CHECK;
+/* All reads into it have been given back. Accepts NULL. */
+void lpi_share_free(struct lpi_share *share);
+uint64_t lpi_share_bytes(const struct lpi_share *share);
+/* For the store: where data is read to. */
+struct lp_bufs *lpi_share_bufs(struct lpi_share *share);
+/* The data of one reply: true if all of it is here, then its parts are appended to the meta, and
+ * stay until they are released. */
+bool lpi_share_show(struct lpi_share *share, const struct lp_seg *segs, uint32_t seg_cnt,
+		    struct lp_writer *writer);
+/* The client is done with so many replies in all. -EPROTO. */
+int lpi_share_release(struct lpi_share *share, uint64_t reply_cnt) LP_MUST_CHECK;
+
+/* The message that is about to be sent takes the descriptor along, if that has not gone yet; */
+void lpi_share_attach(struct lpi_share *share, struct msghdr *msg);
+/* and it was sent, at least in part. */
+void lpi_share_sent(struct lpi_share *share);
+
+#endif

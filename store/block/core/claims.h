@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who may work on which inode: a queue per inode, so that operations on one object keep their
+ * order (design 5.5).
+ *
+ * An operation claims all inodes it touches at once, when it arrives. It holds them when it is
+ * first in each of their queues. Since all its places are taken in one step, two operations never
+ * wait for each other. It releases them once its changes are ordered; nothing waits for a device
+ * that need not.
+ *
+ * An operation that only looks at an inode, and changes nothing of it, shares its place: those that
+ * stand side by side at the beginning of a queue and all share hold the inode together. So a
+ * thousand puts into one directory do not wait for each other, though each looks whether the
+ * directory is there.
+ *
+ * Threads: one. Blocking, allocation: none after new. Limits: the table grows with nothing: a
+ * claim lives in its operation. Errors: -ENOMEM at new.
+ */
+#ifndef LP_STORE_BLOCK_CORE_CLAIMS_H
+#define LP_STORE_BLOCK_CORE_CLAIMS_H
+
+#include <errno.h>
+
+#include "base/struct/list.h"
+
+#define LP_CLAIMS_PER_SET 16u
+
+struct lp_claims;
+struct lp_claim_set;
+
+/* One place in one queue. All fields are private. */
+struct lp_claim {
+	struct lp_claim *next_in_bucket; /* of queue heads with the same hash */
+	struct lp_claim *before;         /* the one before it in this queue; NULL: it is the head */
+	struct lp_claim *behind;         /* the next in this queue */
+	struct lp_claim *last;           /* of a head: the end of its queue */
+	struct lp_claim_set *set;
+	uint64_t key;
+	bool is_shared;
+	bool is_held;
+};
+
+struct lp_claim_set {
+	/* Called when the last place was reached, from inside another set's release: it should
+	 * only queue the operation to run. Not called when acquire() returned true. */
+	void (*granted)(struct lp_claim_set *set);
+	uint32_t cnt;
+	uint32_t waiting_cnt; /* places that are not held yet */
+	bool is_acquired;
+	struct lp_claim claims[LP_CLAIMS_PER_SET];
+};
+
+/* buckets: a power of two. */
+int lp_claims_new(uint32_t buckets, struct lp_claims **ret_claims) LP_MUST_CHECK;
+/* Nothing may be claimed. Accepts NULL. */
+void lp_claims_free(struct lp_claims *claims);
+
+/* Before acquire; a key that is there already is not added again. False when the set is full. */
+bool lp_claim_set_add(struct lp_claim_set *set, uint64_t key) LP_MUST_CHECK;
+/* The same for a key that others may hold as well who share it. Added both ways it is not shared.
+ */
+bool lp_claim_set_share(struct lp_claim_set *set, uint64_t key) LP_MUST_CHECK;
+
+/* True when all is held now. The set stays in place until release. */
+bool lp_claims_acquire(struct lp_claims *claims, struct lp_claim_set *set) LP_MUST_CHECK;
+/* Also while it still waits: its places are given up. The set is empty afterwards. */
+void lp_claims_release(struct lp_claims *claims, struct lp_claim_set *set);
+
+static inline bool lp_claim_set_is_granted(const struct lp_claim_set *set)
+{
+	return set->is_acquired && set->waiting_cnt == 0;
+}
+
+/* Places taken in all queues. */
+uint64_t lp_claims_cnt(const struct lp_claims *claims);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The data cache of a block store, and reading ahead into it.
+ *
+ * What goes through it: reads of at most LPI_CACHED_READ_MAX. A larger one costs the device little
+ * more than a small one, is seldom repeated, and in blocks would be cut into pieces: it neither
+ * looks nor leaves anything. Of what is written only what rewrites a block that the cache holds:
+ * such a block is in use, and would be read from the device again. All other writes do not
+ * make it likely that anybody reads, and would put out what is read.
+ *
+ * Reading ahead (store/cache/read_streams.h says for whom and how far): in ios of at most
+ * LPI_AHEAD_BLOCKS, LPI_AHEADS of them at a time, after the reader's own, and only while nobody
+ * waits for a slot, a buffer or an io, and the ios that the largest read needs are free. What is on
+ * its way or not yet used is at most half of the cache's small queue, so that it is not put out by
+ * its own kind before its turn. Each second half of what is still unused is forgotten: its reader
+ * may have gone. It uses leaves of the map that are in memory, or that the index has in its cache.
+ * Blocks are pinned meanwhile (rule S3); what is freed or rewritten meanwhile does not come into
+ * the cache. Errors are nobody's: the block is read again by who asks for it. A read that asks for
+ * what is on its way waits for it, a few times at most.
+ *
+ * Threads: the store's. Blocking: none. Allocation: at open only.
+ */
+#ifndef LP_STORE_BLOCK_CORE_DATA_CACHE_H
+#define LP_STORE_BLOCK_CORE_DATA_CACHE_H
+
+#include "store/block/core/read_claim.h"
+#include "store/cache/block_cache.h"
+#include "store/cache/read_streams.h"
+
+#define LPI_CACHED_READ_MAX UINT64_C(65536)
+#define LPI_AHEADS          16u
+#define LPI_AHEAD_BLOCKS    32u
+
+struct lpi_cached;
+
+struct lpi_cached_stats {
+	struct lp_block_cache_stats cache;
+	uint64_t ahead_reads;  /* of the device */
+	uint64_t ahead_blocks; /* in them */
+	uint64_t ahead_lost;   /* blocks that did not come, or bad, or too late */
+	uint64_t ahead_waits;  /* of reads, for what was on its way */
+	uint64_t bytes;        /* buffers, also those in the hands of readers */
+};
+
+/* What it takes beside the budget, if that may come to bytes_max. */
+uint64_t lpi_cached_own_bytes(uint64_t bytes_max);
+/* block->cached is made; it stays NULL when bytes is 0, and then all costs nothing. bytes_max: the
+ * most that it may be resized to. -ENOMEM. */
+int lpi_cached_open(struct lpi_block *block, uint64_t bytes, uint64_t bytes_max) LP_MUST_CHECK;
+/* Nothing is being read ahead. Also when there is none. */
+void lpi_cached_close(struct lpi_block *block);
+bool lpi_cached_is_idle(const struct lpi_block *block);
+/* Nothing of what is kept is known to be on the device (rule L7). Nothing is being read ahead. */
+void lpi_cached_forget(struct lpi_block *block);
+/* All that it takes, buffers and their administration. */
+void lpi_cached_resize(struct lpi_cached *cached, uint64_t bytes);
+/* A second is over. */
+void lpi_cached_look(struct lpi_cached *cached);
+void lpi_cached_read_stats(const struct lpi_cached *cached, struct lpi_cached_stats *ret_stats);
+bool lpi_cached_is_full(const struct lpi_cached *cached);
+
+/* --- What changes, in the same turn as the map ------------------------------------------------ */
+
+/* Into the group that collects: these blocks are freed. The only way to do it. Those of a damaged
+ * map that are not all taken are left as they are, and recorded. */
+void lpi_block_freed(struct lpi_block *block, struct lp_extent extent);
+/* The same: a payload for a block, in whose place another content may have been. */
+void lpi_block_defer(struct lpi_block *block, const struct lp_log_payload *about,
+		     struct lp_seg seg);
+
+/* --- Reads ------------------------------------------------------------------------------------ */
+
+/* The block's content, borrowed until the next call; or NULL. goes_on: as in
+ * store/cache/block_cache.h.
+ */
+const struct lp_seg *lpi_cached_find(struct lpi_cached *cached, uint64_t device_block, uint32_t crc,
+				     bool goes_on);
+/* A buffer for a block that will be kept; NULL when none is to be had. */
+struct lp_buf *lpi_cached_buf(struct lpi_cached *cached) LP_MUST_CHECK;
+uint64_t lpi_cached_now(const struct lpi_cached *cached);
+/* Anything is kept of the block. */
+bool lpi_cached_has(const struct lpi_cached *cached, uint64_t device_block);
+/* A block that was read and is as it should be. False when it is not kept. */
+bool lpi_cached_keep(struct lpi_cached *cached, const struct lp_block_cache_item *item);
+/* What was kept turned out to be bad. */
+void lpi_cached_drop(struct lpi_cached *cached, uint64_t device_block);
+
+/* --- Reading ahead ---------------------------------------------------------------------------- */
+
+/* The stream that a read goes on with, if it is sequential. Once for each read. */
+struct lp_stream *lpi_ahead_see(struct lpi_cached *cached, struct lp_ino ino, uint64_t offset,
+				uint64_t length);
+/* The reader's own blocks are being read; the hold has the claim. Asks for more if it is time. */
+void lpi_ahead_go_on(struct lpi_cached *cached, struct lpi_hold *hold, struct lpi_inode *inode,
+		     struct lp_stream *stream);
+/* True when some of the extent is on its way: the waiter is told when it has come, or will not. */
+bool lpi_ahead_wait(struct lpi_cached *cached, struct lp_extent extent,
+		    struct lp_commit_waiter *waiter);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The data that came with a write, block by block.
+ *
+ * Threads: the store's. Blocking, allocation: none.
+ */
+#ifndef LP_STORE_BLOCK_CORE_PAYLOAD_H
+#define LP_STORE_BLOCK_CORE_PAYLOAD_H
+
+#include "store/store_impl.h"
+
+void lpi_payload_skip(struct lpi_seg_cursor *cursor, uint64_t bytes);
+/* The next blocks, up to `max`, as far as they lie in one piece and aligned, as devices want them;
+ * moves on, and returns how many. 0, and not moved, when the first does not. */
+uint64_t lpi_payload_run(struct lpi_seg_cursor *cursor, uint64_t max, struct lp_seg *ret_seg);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A question other than a read, as the files that answer it see it.
+ *
+ *   CLAIM -> RESOLVE <-> INDEX, INSERTED, SCAN
+ *               |
+ *               +-> DURABLE -> DONE        (or FAILED)
+ *
+ * In RESOLVE the question's go_on() is called, which says what it got to: 0 or an error is the
+ * answer; -EAGAIN asks for the warmer to be started; else what is to be waited for. Then go_on() is
+ * called again: it may have been set to the next part, else it begins anew. What the answer was
+ * seen in is noted on the way; the reply waits until that is durable (store I6), and for no more:
+ * an entry of the overlay and what is in memory name their group, and what is in neither is
+ * durable. A list, which asks the index alone, goes by the fragment of its directory; other lists
+ * cannot tell, and wait for all that is in the index.
+ */
+#ifndef LP_STORE_BLOCK_READ_QUERY_H
+#define LP_STORE_BLOCK_READ_QUERY_H
+
+#include "store/block/core/read_claim.h"
+
+enum lpi_query_state {
+	LPI_QUERY_CLAIM,
+	LPI_QUERY_RESOLVE,
+	LPI_QUERY_INDEX,
+	LPI_QUERY_INSERTED,
+	LPI_QUERY_SCAN,
+	LPI_QUERY_DURABLE,
+	LPI_QUERY_DONE,
+	LPI_QUERY_FAILED,
+	LPI_QUERY_STATES,
+};
+
+/* What go_on() waits for, if it has no answer. */
+enum lpi_query_wait {
+	LPI_WAIT_CLAIM = 1, /* of query->ino, which was set; the one that is held is let go */
+	LPI_WAIT_INSERTED,  /* what was put until now is in the index */
+	LPI_WAIT_SCAN,      /* query->scan, which was filled in */
+	LPI_WAIT_TURN,      /* another turn: this one was long */
+};
+
+struct lpi_query {
+	struct lp_sm sm;
+	struct lp_store_op *op;
+	int (*go_on)(struct lpi_query *query);
+	struct lp_ino ino; /* nr 0: nothing is claimed */
+	bool keeps_claim;  /* while a helper fetches, too: what was found so far must stay true */
+	bool is_waiting;   /* for the waiter */
+	int result;
+	/* What was seen. */
+	bool saw_all;   /* that was put until now */
+	uint64_t group; /* the newest; 0: none that matters */
+	struct lp_commit_waiter waiter;
+	struct lpi_hold hold;
+	/* Lists and seeks. */
+	struct lp_kv_iter *iter;
+	struct lpi_inode *pinned;       /* while a list goes through its xattrs; of a seek */
+	size_t xattr_offset;            /* in the inode's own list */
+	size_t base_len;                /* bytes of keys before the name */
+	uint64_t seek_block;            /* nothing was found up to here */
+	struct lp_extmap_leaves leaves; /* that the scan is to find */
+	void *scan_buf;
+	size_t scan_max; /* bytes of it */
+	struct lp_kv_scan_op scan;
+	struct lp_key_range range;
+};
+
+static inline struct lpi_block *lpi_query_block(const struct lpi_query *query)
+{
+	return query->hold.block;
+}
+
+/* Notes. */
+static inline void lpi_query_saw_group(struct lpi_query *query, uint64_t group)
+{
+	query->group = LP_MAX(query->group, group);
+}
+/* All of the index, in whatever state it was up to now. */
+void lpi_query_saw_index(struct lpi_query *query);
+/* The index's entries of a directory, likewise. */
+void lpi_query_saw_entries(struct lpi_query *query, struct lp_ino dir);
+/* All changes of them are in the index. Not of a store that is read-only, where nothing changes. */
+bool lpi_query_has_entries(struct lpi_query *query, struct lp_ino dir);
+/* query->ino, which is claimed; noted also when there is none: -ENOENT. -EAGAIN, errors. */
+int lpi_query_inode(struct lpi_query *query, struct lpi_inode **ret_inode) LP_MUST_CHECK;
+/* Asks for the records of query->range, at most `max` (0: no limit), in a buffer of at least that
+ * many bytes: LPI_WAIT_SCAN, or -ENOMEM. */
+int lpi_query_scan(struct lpi_query *query, uint32_t records_max, size_t bytes) LP_MUST_CHECK;
+
+/* Where each go_on() begins. */
+int lpi_query_stat(struct lpi_query *query) LP_MUST_CHECK;
+int lpi_query_lookup(struct lpi_query *query) LP_MUST_CHECK;
+/* Of what belongs to an inode. */
+int lpi_query_get(struct lpi_query *query) LP_MUST_CHECK;
+int lpi_query_get_record(struct lpi_query *query) LP_MUST_CHECK;
+int lpi_query_dir(struct lpi_query *query) LP_MUST_CHECK;
+int lpi_query_sync(struct lpi_query *query) LP_MUST_CHECK;
+int lpi_query_list(struct lpi_query *query) LP_MUST_CHECK;
+int lpi_query_seek(struct lpi_query *query) LP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Space of a shard that is on its way to be free, and how long who finds none hopes for it.
+ *
+ * A store is full only when nothing that had been freed when it was asked is still on its way (P6):
+ * the work that frees in steps (rule S6), then the commits that make it durable, then the I/O and
+ * the discards on it (rule S3). They are passed in this order, each up to where it stood when the
+ * one before had been passed: so others who free and take all the time keep nobody waiting. What is
+ * only held (a block that cannot be written, a record in the index) is not waited for.
+ *
+ * Whoever was refused because of what he found before the last of it came tries once more.
+ *
+ * It is no clock that ends a hope, but that it has come, that it cannot come, or that the thread
+ * has looked very often and nothing has moved at all.
+ *
+ * Threads: the shard's. Blocking, allocation, errors: none.
+ */
+#ifndef LP_STORE_BLOCK_WRITE_FREEING_H
+#define LP_STORE_BLOCK_WRITE_FREEING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "store/store.h"
+
+/* Looks that count: without any progress; and in all. Others, which come because somebody gave
+ * memory back, do not: thousands of them pass before anything could have moved. */
+#define LPI_HOPES_IDLE 10000u
+#define LPI_HOPES_MAX  60000u
+#define LPI_HOPES_NS   LP_NS_PER_MS /* from one that counts to the next, at least */
+
+struct lpi_block;
+
+/* Of one transaction; zeroed when it begins. */
+struct lpi_hope {
+	struct lp_store_freeing freeing;
+	uint64_t released_blocks; /* in all, when it tried last */
+	uint64_t progress;
+	uint64_t counted_ns; /* the last look that was */
+	uint32_t idle_cnt;
+	uint32_t cnt;
+	bool is_last;
+};
+
+/* See lp_store_is_freeing(). */
+bool lpi_block_is_freeing(const struct lpi_block *block, struct lp_store_freeing *since);
+
+/* It is about to look for space. */
+void lpi_hope_tries(struct lpi_hope *hope, const struct lpi_block *block);
+/* It found none: whether it is worth trying again, a moment later. */
+bool lpi_hope_goes_on(struct lpi_hope *hope, const struct lpi_block *block);
+
+/* Whether a look counts, the last one that did being so long ago; 0: there was none. */
+bool lpi_hope_counts(uint64_t *counted_ns, const struct lpi_block *block);
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Deferred payloads: blocks whose newest content is in the log and not yet in its place.
+ *
+ * Indexed by device block, so that clones and every reader see them (rule S4). A block may have
+ * several versions at once: the newest is what readers get; an older one is kept until the frame
+ * of a newer one is durable, for until then a crash would bring it back. Only the newest durable
+ * version goes to its place, one write per block at a time. A version is done when its write and
+ * a later flush of the device are, or when a newer version or the freeing of the block is durable.
+ *
+ * Each version counts for the frame that carries it. lp_pending_oldest_seq() is the oldest frame
+ * that still has an undone version: the log must keep it and all after it (rule S2). A version that
+ * the index keeps in a record (store/commit/deferred_records.h) does not need its frame; when it is
+ * done the owner is told.
+ *
+ * A version whose place cannot be written is stuck: it is not chosen any more, and the owner has
+ * its content kept elsewhere, by a version that is settled: which is not chosen either, and stays
+ * until a newer one or the freeing of its block is durable (rule L6).
+ *
+ * This module decides and accounts; the caller does the I/O: it takes one run of neighbouring
+ * blocks after the other, writes them, and reports back.
+ *
+ * Threads: one. Blocking: none. Errors: -ENOMEM at new; -EAGAIN when the limit of payloads is
+ * reached (rule L6): the caller writes back and waits.
+ */
+#ifndef LP_STORE_COMMIT_DEFERRED_PAYLOADS_H
+#define LP_STORE_COMMIT_DEFERRED_PAYLOADS_H
+
+#include <errno.h>
+
+#include "base/memory/buf.h"
+#include "store/record/types.h"
+
+struct lp_pending;
+struct lp_pending_version;
+
+struct lp_pending_block {
+	uint64_t block;
+	uint64_t seq;        /* the frame that carries this version */
+	const uint8_t *data; /* one block */
+	uint32_t crc;
+	uint32_t failures;                  /* chosen: writes of it that have failed */
+	struct lp_pending_version *version; /* chosen: to be reported */
+};
+
+struct lp_pending_events {
+	/* A version that has a record is done. Not from lp_pending_free(). */
+	void (*done)(struct lp_pending_events *events, uint64_t record);
+};
+
+struct lp_pending_stats {
+	uint64_t versions; /* held now: each holds a block of memory */
+	uint64_t versions_max;
+	uint64_t stuck;   /* of these: not chosen, to be kept elsewhere; */
+	uint64_t settled; /* not chosen, kept where they are */
+	uint64_t added;
+	uint64_t superseded; /* done because a newer version became durable: a write saved */
+	uint64_t freed;      /* done because the block was freed: a write saved */
+	uint64_t written;    /* done by a write */
+};
+
+/* limit: versions held at most. */
+int lp_pending_new(uint64_t limit, struct lp_pending **ret_pending) LP_MUST_CHECK;
+/* Drops whatever is held. Accepts NULL. */
+void lp_pending_free(struct lp_pending *pending);
+
+/* events outlive pending, or NULL. */
+void lp_pending_set_events(struct lp_pending *pending, struct lp_pending_events *events);
+
+/* How many more versions fit. */
+uint64_t lp_pending_room(const struct lp_pending *pending);
+
+/* A new version of a block, carried by frame seq, which is not durable yet; takes a reference on
+ * the buffer of seg (4096 bytes long). seq never decreases from call to call. The same block may
+ * come several times in one frame: the last one counts. */
+int lp_pending_add(struct lp_pending *pending, uint64_t seq, uint64_t block, struct lp_seg seg,
+		   uint32_t crc) LP_MUST_CHECK;
+/* The same for one that the index keeps: record is its number, not 0. */
+int lp_pending_add_kept(struct lp_pending *pending, uint64_t seq,
+			const struct lp_pending_block *about, struct lp_seg seg,
+			uint64_t record) LP_MUST_CHECK;
+
+/* The same for one whose place is known not to be writable: stuck, or settled, when its frame is
+ * durable. record: 0 if the log has it. */
+int lp_pending_add_stuck(struct lp_pending *pending, uint64_t seq,
+			 const struct lp_pending_block *about, struct lp_seg seg, uint64_t record,
+			 bool is_settled) LP_MUST_CHECK;
+
+/* The newest version of a block, durable or not; false if the block has none, then its content is
+ * on the device. The seg is borrowed. */
+bool lp_pending_find(const struct lp_pending *pending, uint64_t block, struct lp_seg *ret_seg,
+		     uint32_t *ret_crc);
+
+/* Frame seq frees these blocks; takes effect when it is durable. Called before
+ * lp_pending_frame_durable(seq), after the adds of the same frame. -ENOMEM leaves things as they
+ * were. */
+int lp_pending_freed(struct lp_pending *pending, uint64_t seq,
+		     struct lp_extent extent) LP_MUST_CHECK;
+
+/* Frame `from`, the newest and not yet submitted, is number `to` instead. */
+void lp_pending_renumber(struct lp_pending *pending, uint64_t from, uint64_t to);
+
+/* Frame seq and all before it are durable. */
+void lp_pending_frame_durable(struct lp_pending *pending, uint64_t seq);
+
+/* Chooses what one write is to take to its place: the oldest that waits, or one near it in the
+ * order of the device, and its neighbours as far as they wait, too; at most `max` blocks, each the
+ * next of the one before. One that has failed comes alone. may_write (or NULL) says no for blocks
+ * with other I/O in flight. 0: there is none, or none that may be written. The version of each
+ * chosen block must be reported by _written() or _failed(), once; it and its data stay valid until
+ * then. */
+uint32_t lp_pending_choose(struct lp_pending *pending, struct lp_pending_block *ret_blocks,
+			   uint32_t max, bool (*may_write)(uint64_t block, void *arg), void *arg);
+/* What is durable and waits to be chosen: how many; */
+uint64_t lp_pending_ready(const struct lp_pending *pending);
+/* whether any came with this frame or before; */
+bool lp_pending_has_ready(const struct lp_pending *pending, uint64_t seq);
+/* whether those that were sorted last are not all chosen: they are best written together. */
+bool lp_pending_is_choosing(const struct lp_pending *pending);
+/* The write of a chosen block has completed. It is done with the next flush. */
+void lp_pending_written(struct lp_pending *pending, struct lp_pending_version *version);
+/* It could not be written: it stays pending and may be chosen again. With `counts` this is one more
+ * of its failures. False: it is not needed any more, and has gone. */
+bool lp_pending_failed(struct lp_pending *pending, struct lp_pending_version *version, bool counts);
+/* One that has just failed, and stays, is stuck. */
+void lp_pending_stick(struct lp_pending *pending, struct lp_pending_version *version);
+/* A stuck version that is the newest of its block, which no frame frees: what else is stuck goes by
+ * itself. seg is borrowed. False: there is none. */
+bool lp_pending_find_stuck(const struct lp_pending *pending, struct lp_pending_block *ret_block,
+			   struct lp_seg *ret_seg);
+/* Versions that are not stuck or settled. */
+uint64_t lp_pending_writable(const struct lp_pending *pending);
+
+/* A flush of the device: begin when it is submitted, end when it has completed; what was written
+ * before begin is done. One at a time. */
+void lp_pending_flush_begin(struct lp_pending *pending);
+void lp_pending_flush_end(struct lp_pending *pending, bool ok);
+/* Blocks that are written and wait for a flush. */
+uint64_t lp_pending_unflushed(const struct lp_pending *pending);
+
+/* Another thread takes it over; the caller has ordered the two. */
+void lp_pending_rebind(struct lp_pending *pending);
+
+/* The newest durable frame that was told of. */
+uint64_t lp_pending_durable_seq(const struct lp_pending *pending);
+/* UINT64_MAX when no version is held but those that the index keeps. */
+uint64_t lp_pending_oldest_seq(const struct lp_pending *pending);
+const struct lp_pending_stats *lp_pending_stats(const struct lp_pending *pending);
+
+#endif

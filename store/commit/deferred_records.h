@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Deferred payloads that the index keeps: the `L` records of deferred_store=kv (design 5.7), from
+ * the commit that puts one to the commit that deletes it. What readers see and what goes to its
+ * place is for store/commit/deferred_payloads.h, whichever way a payload is kept.
+ *
+ * What a power cut leaves is the state after some frame. In each such state, for each block:
+ *
+ *   no record                     the device, or a payload in the log, has the block
+ *   a record, the block in use    the record has the block: it is newer than the device, or the
+ *                                 same, and newer than any payload in the log
+ *   a record, the block free      the record is of no use: it is deleted, the block not touched
+ *
+ * A record that names no inode is one that stays: its block could not be written (rule L6), and the
+ * record is where its content is until somebody overwrites or frees it. Then it stays still, as
+ * long as the shard runs, to hold the block: nobody else shall get it. An opening tries to write
+ * the block, also if it is free; only if that succeeds, the record is deleted as any other.
+ *
+ * Five rules make it so, and at most one record names a block (asserted):
+ *   - A newer payload for the block, of either kind, deletes the record in its own frame
+ *     (lp_deferrals_replace()): so the old one is there until the new one is, and never beside it.
+ *   - A record that a frame puts, and does not delete again, makes payloads of its block in that
+ *     frame and before of no use, also when the record is gone: the log may still have all of them.
+ *   - A payload that is in its place, durably, has its record deleted in a later frame: until then
+ *     an opening writes the same bytes once more, which does no harm.
+ *   - The freeing of a block does not wait for its record, for there may be too many in an extent
+ *     for one frame. But the block is held (lp_space_hold()) until the record's deletion is
+ * durable: so whoever gets the block next takes it in a later frame than that, and a record never
+ * meets a block of another owner.
+ *   - An opening holds the blocks of all records it finds until their deletions are durable.
+ *
+ * Threads: the reactor's. Blocking: none. Allocation: none after new. Errors: put and replace need
+ * room in the group, which was reserved; what fails then has put the pipeline into ERROR.
+ */
+#ifndef LP_STORE_COMMIT_DEFERRED_RECORDS_H
+#define LP_STORE_COMMIT_DEFERRED_RECORDS_H
+
+#include "store/commit/commit.h"
+#include "store/record/values.h"
+#include "store/space/space.h"
+
+/* "log", "kv". */
+const char *lp_deferred_store_name(enum lp_deferred_store kind);
+
+struct lp_deferrals;
+
+/* Of a group: the deletion of a record; a record, and the deletion of the one before it. */
+#define LP_DEFERRALS_DELETE_NEED (9u + LP_COMMIT_RECORD_BYTES)
+#define LP_DEFERRALS_PUT_NEED    (2 * LP_DEFERRALS_DELETE_NEED + (uint32_t)LP_DEFERRED_RECORD_BYTES)
+
+/* limit: records at a time, those that an opening finds included. -ENOMEM. */
+int lp_deferrals_new(struct lp_space *space, uint64_t limit,
+		     struct lp_deferrals **ret_deferrals) LP_MUST_CHECK;
+/* Nothing is deleted by this. Accepts NULL. */
+void lp_deferrals_free(struct lp_deferrals *deferrals);
+
+/* While opening, before the space is recovered: the index has this record of a block in a chunk of
+ * the shard. It will be deleted. -EUCLEAN when the block has another one, -EFBIG
+ * when there are more records than the limit. */
+int lp_deferrals_found(struct lp_deferrals *deferrals, uint64_t number,
+		       uint64_t block) LP_MUST_CHECK;
+/* This one, which was found, is not in its place, as if it had just been put. stays: its block
+ * cannot be written. */
+void lp_deferrals_keep(struct lp_deferrals *deferrals, uint64_t number, bool stays);
+/* What was found and not kept has been written to its place, durably: from here on records are put
+ * and deleted by this pipeline. */
+void lp_deferrals_start(struct lp_deferrals *deferrals, struct lp_commit *commit);
+
+/* How many more records there may be. */
+uint64_t lp_deferrals_room(const struct lp_deferrals *deferrals);
+/* The group that collects puts a record for the block; the one before it goes. It stays if it names
+ * no inode. Returns its number, which is not 0. There was room. */
+uint64_t lp_deferrals_put(struct lp_deferrals *deferrals, const struct lp_log_payload *about,
+			  struct lp_seg seg);
+/* The group that collects has the newer content of the block in another way. */
+void lp_deferrals_replace(struct lp_deferrals *deferrals, uint64_t block);
+/* The payload of the record is in its place, or of no use any more, durably. */
+void lp_deferrals_done(struct lp_deferrals *deferrals, uint64_t number);
+
+/* Puts deletions of what is done into the group that collects, as many as fit; the others follow.
+ */
+void lp_deferrals_delete_some(struct lp_deferrals *deferrals);
+/* A group became durable. */
+void lp_deferrals_durable(struct lp_deferrals *deferrals);
+/* No record is left that is done, and none whose deletion is not durable. */
+bool lp_deferrals_is_settled(const struct lp_deferrals *deferrals);
+
+struct lp_deferrals_stats {
+	uint64_t records; /* that a crash may leave */
+	uint64_t put;
+	uint64_t found; /* by the opening */
+};
+const struct lp_deferrals_stats *lp_deferrals_stats(const struct lp_deferrals *deferrals);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What RocksDB's threads wait for before they make what they have durable: that the log is durable
+ * up to what had begun to enter the index when the wait began (rule L4).
+ *
+ * Threads: the reactor's, which says how far the log is; others ask and wait. Blocking:
+ * lp_barrier_wait(). Memory: none.
+ */
+#ifndef LP_STORE_COMMIT_MANIFEST_BARRIER_H
+#define LP_STORE_COMMIT_MANIFEST_BARRIER_H
+
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct lp_barrier {
+	_Atomic uint64_t entering_seq;
+	_Atomic uint64_t durable_seq;
+	_Atomic bool has_failed;
+	_Atomic uint32_t waiting_cnt;
+	sem_t wake;
+};
+
+void lp_barrier_init(struct lp_barrier *barrier, uint64_t entering_seq, uint64_t durable_seq);
+/* Nobody waits. */
+void lp_barrier_fini(struct lp_barrier *barrier);
+
+/* A frame's changes are about to enter the index. */
+void lp_barrier_enter(struct lp_barrier *barrier, uint64_t seq);
+/* The log is durable up to there. */
+void lp_barrier_pass(struct lp_barrier *barrier, uint64_t seq);
+/* The log has failed: who waits, and whoever comes, is told. */
+void lp_barrier_fail(struct lp_barrier *barrier);
+
+/* What to wait for, to be asked once. */
+uint64_t lp_barrier_entering(const struct lp_barrier *barrier);
+/* 0, or -EROFS once the log has failed. */
+int lp_barrier_wait(struct lp_barrier *barrier, uint64_t need_seq) LP_MUST_CHECK;
+
+#endif

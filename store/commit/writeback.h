@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Brings deferred payloads to their place: in batches, in device order, neighbours in one write,
+ * and flushes the device so that the log may forget them (design 5.7, rules L3, S4).
+ *
+ * It lets payloads wait, so that rewrites of a block coalesce and neighbours come together: until
+ * there are many, or nothing more came for a while, or they are old, or somebody needs room in the
+ * log or a buffer that a payload has (hurry).
+ *
+ * Threads: the reactor's. Allocation: none after new. Errors: a failed write is tried again a
+ * bounded number of times, in the end block by block; then the owner may take it over (rule L6).
+ * If he does not, and when a flush has failed, that is final: nothing is written any more (rule
+ * L7).
+ */
+#ifndef LP_STORE_COMMIT_WRITEBACK_H
+#define LP_STORE_COMMIT_WRITEBACK_H
+
+#include "store/commit/deferred_payloads.h"
+#include "store/device/bdev.h"
+
+struct lp_writeback;
+
+struct lp_writeback_events {
+	/* Whether a block may be written now: no other I/O is on it. */
+	bool (*may_write)(struct lp_writeback_events *events, uint64_t block);
+	/* Writing of these blocks begins, and has ended: they must not get a new owner between. */
+	void (*begins)(struct lp_writeback_events *events, struct lp_extent extent);
+	void (*ended)(struct lp_writeback_events *events, struct lp_extent extent);
+	/* Payloads are in their place, durably: lp_pending_oldest_seq() may have moved. */
+	void (*settled)(struct lp_writeback_events *events);
+	/* Once: the device failed. */
+	void (*failed)(struct lp_writeback_events *events, int err);
+	/* The host of an image file has no space for what is to be written, which is tried again
+	 * for ever. May be NULL. */
+	void (*full)(struct lp_writeback_events *events);
+	/* It cannot be written, and will be stuck (store/commit/deferred_payloads.h). False: then
+	 * the device counts as failed. May be NULL. */
+	bool (*unwritable)(struct lp_writeback_events *events, uint64_t block);
+};
+
+struct lp_writeback_options {
+	struct lp_reactor *reactor;
+	struct lp_bdev_chan *chan;
+	struct lp_pending *pending;
+	struct lp_writeback_events *events;
+	uint64_t start_versions;           /* so many waiting start it, */
+	uint64_t wait_ns;                  /* or so long without any that came, */
+	uint64_t old_ns;                   /* or so long a wait of the oldest, or twice that */
+	struct lp_bdev_observer *observer; /* of writes and flushes; or NULL */
+};
+
+struct lp_writeback_stats {
+	uint64_t writes;
+	uint64_t blocks;
+	uint64_t flushes;
+	uint64_t retries;
+};
+
+int lp_writeback_new(const struct lp_writeback_options *options,
+		     struct lp_writeback **ret_writeback) LP_MUST_CHECK;
+/* Nothing may be in flight. Accepts NULL. */
+void lp_writeback_free(struct lp_writeback *wb);
+
+/* Something became durable: looks whether it is time to begin. */
+void lp_writeback_look(struct lp_writeback *wb);
+/* What became durable with this frame or before goes to its place without waiting. */
+void lp_writeback_hurry(struct lp_writeback *wb, uint64_t seq);
+/* Begins nothing new; what is in flight ends. */
+void lp_writeback_stop(struct lp_writeback *wb);
+/* What was tried last found no space. */
+bool lp_writeback_is_full(const struct lp_writeback *wb);
+/* Nothing in flight, and after stop nothing to come. */
+bool lp_writeback_is_idle(const struct lp_writeback *wb);
+const struct lp_writeback_stats *lp_writeback_stats(const struct lp_writeback *wb);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which leaves of an extent map come next, of those that are in memory and map something.
+ *
+ * The table of leaves is a hash: what comes next it only tells who looks through all of it. A very
+ * sparse file can have some hundred thousand leaves that no run names, and who seeks in it, or
+ * trims it, wants to know what comes next of each. So one look through the table remembers the next
+ * LPI_AHEAD_MAX, in order.
+ *
+ * Threads: one. Blocking: none. Errors: none; without memory each question is a look through the
+ * table. The memory is the map's, and counted there.
+ */
+#ifndef LP_STORE_EXTMAP_AHEAD_H
+#define LP_STORE_EXTMAP_AHEAD_H
+
+#include "store/extmap/extmap.h"
+
+#define LPI_AHEAD_MAX 256u
+
+struct lpi_ahead {
+	uint32_t first; /* leaves n, first <= n < end: each that maps something is remembered */
+	uint32_t end;
+	uint32_t cnt;
+	uint32_t looks;                /* through the table, since there is this */
+	uint32_t items[LPI_AHEAD_MAX]; /* sorted; some may have gone since */
+};
+
+/* The first leaf from idx on that is in memory and maps something; LP_EXTMAP_LEAVES_MAX: none. */
+uint32_t lpi_ahead_next(struct lp_extmap *map, uint32_t idx);
+/* A leaf that has come into memory, or now maps something. */
+void lpi_ahead_came(struct lp_extmap *map, uint32_t idx);
+void lpi_ahead_free(struct lp_extmap *map);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calls of kv.h that may block, asked for by a reactor and run by its helpers.
+ *
+ * Each is an operation that the caller embeds and fills in; it, and what it points to, is ours from
+ * submit until its done() begins, which is a callback on the submitting reactor, never inside
+ * submit. `result` is then what the call of kv.h returned.
+ *
+ * Threads: the reactor's. Blocking, allocation: none here. Errors: in `result`.
+ * Limits: as many at a time as the caller has operations; a scan returns what fits its buffer.
+ */
+#ifndef LP_STORE_INDEX_ASYNC_H
+#define LP_STORE_INDEX_ASYNC_H
+
+#include "base/loop/workers.h"
+#include "store/device/bdev.h"
+#include "store/index/kv.h"
+
+#define LP_KV_WARM_MAX 64u
+/* Devices that tables lie on. */
+#define LP_KV_CHANS_MAX 2u
+
+/* Channels of the reactor by which tables are read without a helper; NULL: none. */
+struct lp_kv_chans {
+	struct lp_bdev_chan *chans[LP_KV_CHANS_MAX];
+};
+
+/* lp_kv_get() for what lp_kv_get_cached() did not know, or lp_kv_get_persisted().
+ *
+ * What the former has put off is read by the reactor, if it is of a device in `chans`, and then
+ * looked up again there: no thread is woken for it. All else is a helper's: what is not in one
+ * piece, what lies behind the key, what was read in error or damaged, so that it is told by him who
+ * reads it once more. */
+struct lp_kv_get_op {
+	struct lp_kv *kv;
+	struct lp_kv_bytes key; /* borrowed */
+	const struct lp_kv_chans *chans;
+	struct lp_fetch fetch; /* of lp_kv_get_cached() for this key; zeroed: nothing was put off */
+	/* Borrowed; data NULL: none. What lies behind the key, up to here, will be asked for next:
+	 * it is read as well, so that the index has it in its cache; LP_KV_WARM_MAX records at
+	 * most. */
+	struct lp_kv_bytes warm_end;
+	bool persisted;
+	void (*done)(struct lp_kv_get_op *op);
+	int result;
+	bool is_of_now; /* as of done(), for the reactor has looked; else it may be older */
+	struct lp_kv_value value; /* if result is 0: to be released */
+	struct lp_work work;
+	struct lp_workers *workers;
+	struct lp_reactor *reactor;
+	struct lp_bdev_op read;
+	void *blocks; /* that are read */
+	uint32_t reads;
+};
+
+/* Records of [lower, upper), in order, copied to a buffer until it or records_max is full. */
+struct lp_kv_scan_op {
+	struct lp_kv *kv;
+	struct lp_kv_bytes lower; /* borrowed, as the next two; data NULL: open */
+	struct lp_kv_bytes upper;
+	void *buf;
+	size_t buf_len;
+	uint32_t records_max; /* 0: only the buffer limits */
+	void (*done)(struct lp_kv_scan_op *op);
+	/* 0, also when nothing was found. -ENOBUFS: not even the first record fits; `used` is what
+	 * it needs. */
+	int result;
+	uint32_t records;
+	size_t used; /* bytes of buf */
+	bool more;   /* there are records behind the last one */
+	struct lp_work work;
+};
+
+/* A call without results of its own: lp_kv_flush, lp_kv_flush_wait, lp_kv_resume. */
+struct lp_kv_call_op {
+	struct lp_kv *kv;
+	int (*call)(struct lp_kv *kv);
+	void (*done)(struct lp_kv_call_op *op);
+	int result;
+	struct lp_work work;
+};
+
+void lp_kv_get_submit(struct lp_workers *workers, struct lp_reactor *reactor,
+		      struct lp_kv_get_op *op);
+void lp_kv_scan_submit(struct lp_workers *workers, struct lp_reactor *reactor,
+		       struct lp_kv_scan_op *op);
+void lp_kv_call_submit(struct lp_workers *workers, struct lp_reactor *reactor,
+		       struct lp_kv_call_op *op);
+
+/* Walks what a scan found. *pos is 0 at first; false at the end. The bytes lie in the buffer. */
+bool lp_kv_scan_next(const struct lp_kv_scan_op *op, size_t *pos, struct lp_kv_bytes *ret_key,
+		     struct lp_kv_bytes *ret_value);
+
+#endif

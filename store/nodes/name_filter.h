@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which names a directory's fragment may have: a set of their hashes, of those that were ever
+ * added.
+ *
+ * Whoever makes a file has to know that its name is not there yet. To find nothing in the index
+ * takes a look into each of its tables, a quarter of what the shard's thread does for a create; to
+ * find nothing here takes one cache line. A fragment that has been in memory since it was made
+ * knows all of its names so. What is found here may be there; what is not found is not.
+ *
+ * Nothing is ever taken out: of a name that was removed it is not known here whether the removal is
+ * durable.
+ *
+ * 32 bits of each hash are kept, in an open table that doubles. Each addition moves a few of the
+ * smaller table, so that none takes long.
+ *
+ * Threads: one. Blocking: none. Memory: 5 to 16 bytes for a name, and 120 of its own. Errors: none;
+ * no memory is false.
+ */
+#ifndef LP_STORE_NODES_NAME_FILTER_H
+#define LP_STORE_NODES_NAME_FILTER_H
+
+#include "base/compiler.h"
+
+struct lp_names;
+
+/* seed: nobody who chooses names knows it. NULL: no memory. */
+struct lp_names *lp_names_new(uint64_t seed);
+/* Accepts NULL. */
+void lp_names_free(struct lp_names *names);
+/* False: no memory, and it does not know all names any more. */
+bool lp_names_add(struct lp_names *names, const void *name, size_t len) LP_MUST_CHECK;
+/* False: it was never added. */
+bool lp_names_may_have(const struct lp_names *names, const void *name, size_t len);
+uint64_t lp_names_bytes(const struct lp_names *names);
+
+#endif

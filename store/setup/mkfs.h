@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes an empty store on one to three devices.
+ *
+ * Until the last step, the writing of the labels, nothing on the devices looks like a store: a
+ * mkfs that was interrupted has made none.
+ *
+ * Threads: any; blocks. Errors: as of store/volume/label.h's plan (-EINVAL, -ENOSPC, with the
+ * reason in why) and whatever the devices say.
+ */
+#ifndef LP_STORE_SETUP_MKFS_H
+#define LP_STORE_SETUP_MKFS_H
+
+#include "store/volume/label.h"
+
+enum lp_mkfs_device { LP_MKFS_DATA, LP_MKFS_DB, LP_MKFS_WAL, LP_MKFS_DEVICES };
+
+struct lp_mkfs_options {
+	struct lp_bdev *bdev[LP_MKFS_DEVICES]; /* db and wal may be NULL */
+	const char *path[LP_MKFS_DEVICES];     /* recorded, to find them again */
+	uint32_t shard_cnt;
+	uint64_t chunk_bytes;            /* 0: by the size of the device */
+	uint64_t log_bytes;              /* of each shard; 0: by the size of the device */
+	int64_t created_ns;              /* wall time */
+	uint8_t seed[5 * LP_UUID_BYTES]; /* random: uuids and the logs' salt are made of it */
+};
+
+int lp_store_mkfs(const struct lp_mkfs_options *options, struct lp_disk_label *ret_label,
+		  struct lp_label_why *why) LP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The foundation of one shard, opened, recovered and kept running: log, index, object space,
+ * deferred payloads, write-back and commit pipeline, each in its place and told what it must know
+ * of the others. Objects are built on it.
+ *
+ * What it does by itself: takes payloads to their place, flushes the index and checkpoints the
+ * space when the log is half full or somebody needs room, trims the log, leases chunks ahead of
+ * need, returns those that hold nothing when files or other shards lack them, and resumes the
+ * index when space has come back.
+ *
+ * Read-only, nothing at all is written to any device, also not what a recovery would write: what
+ * the log holds beyond the index and the blocks is put on top of them in memory, which takes as
+ * much as that is in the log. All durable state can be read, and nothing else be done: there is no
+ * commit pipeline. A device that fails every write can be read so (rule L7).
+ *
+ * A few blocks that cannot be written are borne: the index has what belongs there (rule L6).
+ *
+ * Opening takes what the log holds to its place, payloads included, before anybody is served: in
+ * memory of fixed size, and in a time that follows from the log's length, of which payloads are
+ * deferred_blocks_max at most, or more if the index has not been flushed for long.
+ *
+ * Threads: the reactor's. lp_shard_open() and lp_shard_close() turn the reactor while they wait.
+ * Errors: opening fails with what a part says, corruption recorded by lp_corrupt(), and has then
+ * changed nothing that a next opening would miss. A shard whose device fails is in ERROR (rule
+ * L7): lp_shard_error(), and the way out is to close it and open it again, read-only if the device
+ * cannot be written any more.
+ */
+#ifndef LP_STORE_SHARD_SHARD_H
+#define LP_STORE_SHARD_SHARD_H
+
+#include "base/loop/workers.h"
+#include "base/memory/buf.h"
+#include "store/commit/commit.h"
+#include "store/commit/deferred_payloads.h"
+#include "store/commit/deferred_records.h"
+#include "store/commit/writeback.h"
+#include "store/space/discards.h"
+#include "store/space/space.h"
+#include "store/volume/devices.h"
+
+/* Free blocks that a shard gives to no other one: for what cuts files (block_impl.h). */
+#define LP_SHARD_CUT_BLOCKS UINT64_C(64)
+
+struct lp_shard;
+
+#define LP_SHARD_REASON_BYTES 256u
+
+struct lp_shard_events {
+	/* Once: nothing is acknowledged any more (rule L7). Told from inside whatever found it; the
+	 * reason is one line for people, with the device, the offset and the error if it was one.
+	 */
+	void (*failed)(struct lp_shard_events *events, int err, const char *reason);
+};
+
+/* What a change that is not deferred itself may still defer: its edges, and inline data that moves.
+ */
+#define LP_SHARD_DEFERRED_MIN UINT64_C(8)
+
+struct lp_shard_options {
+	struct lp_reactor *reactor;
+	struct lp_workers *workers;
+	struct lp_devices *devices; /* outlive the shard */
+	struct lp_bufs *bufs;       /* of the reactor's thread; opening takes few or none */
+	uint32_t shard_idx;
+	enum lp_alloc_kind alloc_kind;
+	const struct lp_clock *sim_clock; /* NULL, or that of a simulation */
+	uint64_t index_cache_bytes;       /* 0: the index's default, as below */
+	uint64_t index_buffer_bytes;
+	uint64_t memory_bytes;        /* 0: a default; for the following, see store/index/plan.h */
+	uint64_t deferred_blocks_max; /* payloads waiting for their place; 0: a default; at least
+				       * LP_SHARD_DEFERRED_MIN */
+	uint32_t bad_blocks_max;      /* that cannot be written, beside these; 0: a default */
+	uint64_t files_reserve_bytes; /* 0: a default */
+	uint32_t log_records_max;     /* that a start puts into the index again; 0: a default */
+	uint32_t replay_stalls_max; /* of a batch, 10 ms each, while compactions fail; 0: a default
+				     */
+	enum lp_deferred_store deferred_store;
+	uint64_t hold_ns; /* as in lp_commit_options */
+	bool discard;     /* freed space, in the background, if the device can */
+	bool read_only;   /* a must if the devices are */
+	/* Read-only: frames of the log from this one on are as if they were not there, since nobody
+	 * knows whether they are durable; 0: none. */
+	uint64_t seq_end;
+	struct lp_shard_events *events;        /* or NULL */
+	struct lp_bdev_observer *log_observer; /* of frames; or NULL */
+	struct lp_bdev_observer *writeback_observer;
+};
+
+/* -EROFS: the devices are open for reading only, and the shard was not to be. */
+int lp_shard_open(const struct lp_shard_options *options,
+		  struct lp_shard **ret_shard) LP_MUST_CHECK;
+/* What was put is made durable and the log is closed, so that the next start is short; after an
+ * error, or with abandon, only what is in flight is waited for. An index that fails, and gets
+ * nowhere though it is resumed, is waited for ten seconds. Accepts NULL. The shard is gone
+ * in any case; the result says whether all of it reached the device, and the place where it stays:
+ * what was acknowledged has in any case, and is found by the next opening. */
+int lp_shard_close(struct lp_shard *shard, bool abandon) LP_MUST_CHECK;
+
+/* --- After a failure ---------------------------------------------------------------------------
+ *
+ * A shard that has failed is taken apart, and opened again read-only, by its thread and a helper
+ * in turn, so that the thread never waits:
+ *
+ *   thread: lp_shard_stop(), turns until lp_shard_is_stopped()
+ *   helper: lp_shard_close_index()
+ *   thread: turns until lp_shard_is_stopped(), lp_shard_close(), which waits for nothing then
+ *   helper: lp_shard_open_aside()
+ *   thread: lp_shard_adopt()
+ */
+
+/* Begins nothing more; what is under way ends. */
+void lp_shard_stop(struct lp_shard *shard);
+/* Nothing is under way. */
+bool lp_shard_is_stopped(const struct lp_shard *shard);
+/* May block. Of the shard's parts only those of the index may be used meanwhile, by nobody. */
+void lp_shard_close_index(struct lp_shard *shard);
+/* As lp_shard_open() read-only, but by a helper, which turns a reactor of its own meanwhile.
+ * options.reactor says of what kind. The shard has no way to its devices until it is adopted. */
+int lp_shard_open_aside(const struct lp_shard_options *options,
+			struct lp_shard **ret_shard) LP_MUST_CHECK;
+/* It is this reactor's from now on; after an error it may only be closed. */
+int lp_shard_adopt(struct lp_shard *shard, struct lp_reactor *reactor) LP_MUST_CHECK;
+
+int lp_shard_error(const struct lp_shard *shard);
+/* Why it failed; "" while it has not. */
+const char *lp_shard_reason(const struct lp_shard *shard);
+/* 0, or why the index cannot be written at present, though the shard goes on and it is tried again.
+ * -ENOSPC among others. */
+int lp_shard_index_error(const struct lp_shard *shard);
+/* The last frame that is known to be durable. */
+uint64_t lp_shard_durable_seq(const struct lp_shard *shard);
+
+bool lp_shard_is_read_only(const struct lp_shard *shard);
+
+/* The parts that objects use. Read-only there is no pipeline: NULL; the overlay is empty. */
+struct lp_commit *lp_shard_commit(struct lp_shard *shard);
+struct lp_kv *lp_shard_kv(struct lp_shard *shard);
+struct lp_overlay *lp_shard_overlay(struct lp_shard *shard);
+struct lp_space *lp_shard_space(struct lp_shard *shard);
+struct lp_pending *lp_shard_pending(struct lp_shard *shard);
+const struct lp_writeback_stats *lp_shard_writeback_stats(const struct lp_shard *shard);
+struct lp_bdev_chan *lp_shard_data(struct lp_shard *shard);
+/* That of the log: the same, unless the store has a device for it. */
+struct lp_bdev_chan *lp_shard_log_chan(struct lp_shard *shard);
+
+/* Those by which the index's tables are read. */
+struct lp_kv_chans;
+const struct lp_kv_chans *lp_shard_index_chans(const struct lp_shard *shard);
+
+/* Somebody waits for buffers: deferred payloads that hold some go to their place. */
+void lp_shard_want_bufs(struct lp_shard *shard);
+/* How many more payloads may be deferred (rule L6). From here on down to waiting for space nothing
+ * but this, which is 0, may be called read-only (asserted). */
+uint64_t lp_shard_defer_room(const struct lp_shard *shard);
+/* How many there are room for when none waits: who needs more would wait for ever. At least
+ * LP_SHARD_DEFERRED_MIN, whatever was asked for. */
+uint64_t lp_shard_defer_max(const struct lp_shard *shard);
+/* From the next lp_shard_defer_need() on. What waits goes its way, whichever it is. */
+void lp_shard_set_deferred_store(struct lp_shard *shard, enum lp_deferred_store kind);
+/* Adds what `cnt` deferred blocks need of a group; all else the transaction needs is in `need`
+ * already. They are kept as was configured, or by the log when the index has no room for them, or a
+ * group has not. Who then reserves `need` defers in the same turn. */
+void lp_shard_defer_need(struct lp_shard *shard, uint32_t cnt, struct lp_commit_need *need);
+/* One deferred block: into the collecting group, and pending (rule S4). Room was reserved, and
+ * lp_shard_defer_room() is not 0. */
+void lp_shard_defer(struct lp_shard *shard, const struct lp_log_payload *about, struct lp_seg seg);
+/* Taken blocks go into the collecting group's changes; freed ones too, and what is pending of them
+ * is dropped when that is durable. Room was reserved: one change each. */
+void lp_shard_taken(struct lp_shard *shard, struct lp_extent extent);
+void lp_shard_freed(struct lp_shard *shard, struct lp_extent extent);
+
+/* How often the shard has asked for more space. Who is going to need some notes it when he begins.
+ */
+uint64_t lp_shard_questions(const struct lp_shard *shard);
+/* Told with 0 when more space may be had than now, or -ENOSPC when all chunks are leased and the
+ * shard cannot get more. waiter->begun is lp_shard_questions() of when he began: a question that
+ * was put before that is no answer to him (rule S5). */
+void lp_shard_wait_space(struct lp_shard *shard, struct lp_commit_waiter *waiter);
+/* Right after he has found no space: that a question that was put since he began has been answered
+ * in vain, and nothing has changed hands since. Then there is none for him, and he need not wait
+ * for another one. */
+bool lp_shard_has_no_space(struct lp_shard *shard, uint64_t begun);
+/* Blocks that another shard gave to this one, which has not taken them up yet. */
+uint64_t lp_shard_gift_blocks(const struct lp_shard *shard);
+/* Blocks whose free is put, but not durable: soon there. */
+uint64_t lp_shard_freeing_blocks(const struct lp_shard *shard);
+
+/* What a transaction does to the index. */
+enum lp_shard_use {
+	LP_SHARD_FREES,       /* removes, or makes smaller */
+	LP_SHARD_FREES_LATER, /* the same, but not while the index has stopped: it may be so then */
+	LP_SHARD_REWRITES,    /* what is there already */
+	LP_SHARD_GROWS,
+};
+/* 0: the index has the room for it, also to go on afterwards (rule L8). -ENOSPC. -EBUSY:
+ * compactions that are due may yet make room, ask again in a moment, but not for ever. -EAGAIN: the
+ * index is being compacted and empty chunks are returned, for something was removed since that was
+ * last tried: lp_shard_wait_index_room(), then ask again. */
+int lp_shard_admit(struct lp_shard *shard, enum lp_shard_use use) LP_MUST_CHECK;
+/* lp_shard_admit() would refuse what makes the index larger, as things are; or all writing. */
+bool lp_shard_takes_no_more(const struct lp_shard *shard);
+/* Something was removed from the index. */
+void lp_shard_note_removal(struct lp_shard *shard);
+/* The index, or the host of an image file, has no space, and the log is full of what waits for it;
+ * or as many groups wait for the index as may. */
+bool lp_shard_is_stuck(const struct lp_shard *shard);
+/* The host of an image file has no space for what is deferred. It is tried again and again. */
+bool lp_shard_cannot_write_back(const struct lp_shard *shard);
+/* Told when that has ended, with 0, or -ENOSPC when it takes long. */
+void lp_shard_wait_index_room(struct lp_shard *shard, struct lp_commit_waiter *waiter);
+
+/* A simulation's driver calls this between turns: runs one of the index's jobs. */
+bool lp_shard_sim_run_one(struct lp_shard *shard);
+
+struct lp_shard_usage {
+	uint64_t index_bytes; /* of its files, in whole blocks */
+	uint64_t log_ring_blocks;
+	uint64_t log_needed_blocks;
+	uint32_t log_needed_records;
+};
+void lp_shard_read_usage(const struct lp_shard *shard, struct lp_shard_usage *ret_usage);
+/* NULL read-only. */
+const struct lp_deferrals *lp_shard_deferrals(const struct lp_shard *shard);
+/* Blocks that could not be written since it was opened; read-only those of which the index knows.
+ */
+uint32_t lp_shard_bad_blocks(const struct lp_shard *shard);
+void lp_shard_read_bad(const struct lp_shard *shard, struct lp_bad_blocks *ret_bad);
+/* NULL: nothing is discarded. */
+const struct lp_discards *lp_shard_discards(const struct lp_shard *shard);
+
+struct lp_shard_recovery {
+	uint64_t applied;  /* what the index had persisted */
+	uint64_t last_seq; /* the end of the log */
+	uint64_t frames;   /* replayed */
+	uint64_t payloads; /* blocks that may not have been in their place yet */
+	uint64_t records;  /* of these, such as the index kept */
+	uint64_t took_ns;
+	bool was_clean;
+};
+const struct lp_shard_recovery *lp_shard_recovery(const struct lp_shard *shard);
+
+#endif
