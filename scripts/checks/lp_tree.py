@@ -24,6 +24,44 @@ WARNINGS = """-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -
     -Wstrict-prototypes -Wmissing-prototypes -Werror""".split()
 
 
+EXCEPTIONS_PAGE = pathlib.Path(__file__).resolve().parent / "exceptions.txt"
+
+
+class Exceptions:
+    """What a check lets pass: lines "CHECK WHAT LIMIT" of exceptions.txt, or of the tree's own one.
+
+    A limit is what is there today. More is a problem, and so is less: the list only shrinks.
+    """
+
+    def __init__(self, check, problems):
+        self.check, self.problems = check, problems
+        self.page = ROOT / EXCEPTIONS_PAGE.relative_to(REPO)
+        self.limits, self.used = {}, {}
+        for number, line in enumerate(read(self.page).splitlines() if self.page.exists() else [], 1):
+            words = line.split()
+            if len(words) > 2 and words[0] == check:
+                self.limits[" ".join(words[1:-1])] = (int(words[-1]), number)
+
+    def add(self, what, value, path, line_no, text):
+        """Something over a check's limit: a problem, unless it is listed."""
+        self.used[what] = self.used.get(what, 0) + value
+        if what not in self.limits:
+            self.problems.add(path, line_no, text)
+
+    def finish(self):
+        if os.environ.get("LP_EXCEPTIONS") == "print":  # a new list, for whoever has made it shorter
+            for what, value in sorted(self.used.items()):
+                print(self.check, what, value)
+            sys.exit(0)
+        for what, (limit, number) in self.limits.items():
+            now = self.used.get(what, 0)
+            if now > limit:
+                self.problems.add(self.page, number, f"{what}: {now} now, {limit} allowed")
+            elif now < limit:
+                self.problems.add(self.page, number, f"{what}: only {now} now, write that")
+        self.problems.finish()
+
+
 class Problems:
     """Collects what is wrong; finish() prints it and ends the check."""
 
@@ -109,7 +147,7 @@ class Module:
     def __init__(self, name):
         self.name = name
         self.path = ROOT / name / "module.mk"
-        self.vars = {"USES": [], "PROGS": [], "TOOLS": [], "GEN": [], "LIBS": []}
+        self.vars = {"ROOMS": [], "USES": [], "PROGS": [], "TOOLS": [], "GEN": [], "LIBS": []}
 
 
 def modules():
@@ -118,12 +156,29 @@ def modules():
         module = Module(path.parent.name)
         text = re.sub(r"#.*", "", read(path)).replace("\\\n", " ")
         for name, var, value in re.findall(
-            r"^[ \t]*(\w+)_(USES|PROGS|TOOLS|GEN|LIBS)[ \t]*[:+?]?=[ \t]*(.*)$", text, re.MULTILINE
+            r"^[ \t]*(\w+)_(ROOMS|USES|PROGS|TOOLS|GEN|LIBS)[ \t]*[:+?]?=[ \t]*(.*)$", text, re.MULTILINE
         ):
             if name == module.name:
                 module.vars[var] += value.split()
         found[module.name] = module
     return found
+
+
+def rooms_of(module):
+    """The directories of a module, from bottom to top, as its module.mk names them."""
+    return [str(pathlib.PurePath(module.name) / room) for room in module.vars["ROOMS"] or ["."]]
+
+
+def is_test(path):
+    """What is written for tests alone: it may reach over rooms."""
+    return bool(re.search(r"_test\.[ch]$", path.name))
+
+
+def project_includes(path):
+    """[(line number, name)] of the headers of ours that a file includes."""
+    code = strip(read(path), strings=False)
+    found = re.finditer(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', code, re.MULTILINE)
+    return [(line_of(code, one.start(1)), one[1]) for one in found]
 
 
 def closure(name, table):

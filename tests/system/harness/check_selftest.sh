@@ -267,6 +267,18 @@ bad modules 'for *_test.c and' "mkdir base/testing; touch base/testing/test.h; e
 good modules "sed -i 's,client_USES := base,client_USES := store,' client/module.mk
 	echo '#include \"base/sum.h\"' >client/a.c; echo '#include \"format/disk.h\"' >>client/a.c"
 
+# store/ with two rooms, log below check.
+with_rooms="mkdir store/log store/check; echo 'store_ROOMS := log . check' >>store/module.mk
+	for room in log check; do echo Room. >store/\$room/README.md; done
+	echo '#include \"store/log/log.h\"' >store/check/fsck.c; touch store/{log/log.h,log/log_impl.h,check/fsck.h}"
+good rooms "$with_rooms"
+bad rooms 'room store/check is above store/log' "$with_rooms; echo '#include \"store/check/fsck.h\"' >store/log/log.c"
+bad rooms 'is for store/log alone' "$with_rooms; echo '#include \"store/log/log_impl.h\"' >>store/check/fsck.c"
+bad rooms 'is no room of' "$with_rooms; mkdir store/odd; touch store/odd/a.c"
+good rooms "$with_rooms; echo '#include \"store/check/fsck.h\"' >store/log/log_test.c"
+good rooms "$with_rooms; echo '#include \"store/check/fsck.h\"' >store/log/log.c; mkdir scripts/checks
+	echo 'rooms store/log/log.c store/check/fsck.h 1' >scripts/checks/exceptions.txt"
+
 bad headers 'does not compile alone' "sed -i 's/int value;/size_t value;/' base/sum.h"
 bad headers 'Werror=float-conversion' "sed -i 's/return sum->value;/return sum->value * 1.5;/' base/sum.h"
 bad headers 'must begin with #ifndef LP_BASE_SUM_H' "sed -i 's/LP_BASE_SUM_H/LP_SUM_H/' base/sum.h"
@@ -348,6 +360,21 @@ bad format-pages 'does not compile' "sed -i 's/uint32_t lp_get_le32/uint32_t lp_
 bad links 'none.md is not there' "echo '[x](none.md)' >>base/README.md"
 bad links 'has no README.md' "rm store/README.md"
 good links "echo '[x](https://example.org/a) [y](#part)' >>base/README.md"
+
+bad links 'store/log: has no README.md' "$with_rooms; rm store/log/README.md"
+bad paths 'base/none.h is not there' "echo 'As base/none.h says.' >>base/README.md"
+bad paths 'store/gone.c is not there' "echo '/* As store/gone.c says. */' >>base/sum.h"
+good paths "echo 'As base/sum.h, base/sum and base/ say; /usr/base/none.h does not.' >>base/README.md"
+
+long=$(printf 'word %.0s' {1..41})
+bad prose '41 words' "echo 'Short. $long.' >>base/README.md"
+bad prose '41 words' "printf '%s.\n' '$long' >>man/lapis.1"
+bad prose 'columns' "printf 'x%.0s' {1..121} >>base/README.md"
+bad prose 'a README has at most' "printf 'One.\n\n%.0s' {1..80} >>base/README.md"
+bad prose 'only 2 now' "echo '$long.' >>base/README.md; mkdir -p scripts/checks;
+	echo 'prose base/README.md 3' >scripts/checks/exceptions.txt"
+good prose "echo '$long.' >>base/README.md; mkdir -p scripts/checks;
+	echo 'prose base/README.md 2' >scripts/checks/exceptions.txt"
 
 bad rules 'no test cites rule S''1' "sed -i 's/(rules S''1/(it/' store/store_test.c"
 bad rules 'no code cites rule S''1' "sed -i 's/rules S''1/it/' store/store.c"
