@@ -41,6 +41,14 @@ int main(int argc, char **argv)
 FILE
 }
 
+# object SOURCE CODE: what was built of a source, from other code.
+object()
+{
+	local out=build/release/obj/${1%.c}.o
+	mkdir -p "$(dirname "$out")"
+	echo "$2" | gcc -x c -fno-common -c -o "$out" -
+}
+
 make_good_tree()
 {
 	rm -rf tree
@@ -199,6 +207,8 @@ FILE
 	mkdir -p build/release/libexec
 	[ -f ../hardened ] || compile_hardened ../hardened
 	cp ../hardened build/release/libexec/helper
+	object base/sum.c 'int lp_sum; int lpi_sum_helper; '
+	object store/store.c 'extern int lp_sum; int lp_store_open(void) { return lp_sum; }'
 	cd ..
 }
 
@@ -278,6 +288,23 @@ bad rooms 'is no room of' "$with_rooms; mkdir store/odd; touch store/odd/a.c"
 good rooms "$with_rooms; echo '#include \"store/check/fsck.h\"' >store/log/log_test.c"
 good rooms "$with_rooms; echo '#include \"store/check/fsck.h\"' >store/log/log.c; mkdir scripts/checks
 	echo 'rooms store/log/log.c store/check/fsck.h 1' >scripts/checks/exceptions.txt"
+
+bad symbols 'no release build' "rm build/release/obj/base/sum.o"
+bad symbols 'no release build' "touch -d 'now + 1 hour' base/sum.c"
+# with_calls LOG CHECK: the rooms of before, and what the code of a file in each defines and uses.
+with_calls()
+{
+	eval "$with_rooms"
+	touch store/log/log.c
+	object store/log/log.c "$1"
+	object store/check/fsck.c "$2"
+}
+good symbols "with_calls 'int lpi_log;' 'extern int lpi_log; int lpi_fsck(void) { return lpi_log; }'"
+bad symbols 'uses lpi_fsck of store/check/fsck.c' "with_calls 'extern int lpi_fsck; int lpi_log(void) { return lpi_fsck; }' 'int lpi_fsck;'"
+bad symbols 'in a ring: store/check/fsck.c store/log/log.c' "with_calls \
+	'int lpi_fsck(void); int lpi_log(void) { return lpi_fsck(); }' \
+	'int lpi_log(void); int lpi_fsck(void) { return lpi_log(); }'"
+bad symbols 'lpi_log is also in' "with_calls 'int lpi_log;' 'int lpi_log;'"
 
 bad headers 'does not compile alone' "sed -i 's/int value;/size_t value;/' base/sum.h"
 bad headers 'Werror=float-conversion' "sed -i 's/return sum->value;/return sum->value * 1.5;/' base/sum.h"
