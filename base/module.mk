@@ -1,4 +1,4 @@
 MODULES += base
-base_ROOMS := testing . struct memory loop
+base_ROOMS := . testing struct memory loop
 base_USES :=
 base_LIBS := -luring -lisal -lxxhash

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
@@ -190,4 +191,9 @@ int lpi_args_parse(const struct lpi_cli_command *command, int argc, char **argv,
 				     command->synopsis);
 	*ret_args = args;
 	return -1;
+}
+
+bool lpi_is_terminal(FILE *to)
+{
+	return isatty(fileno(to)) == 1;
 }

@@ -10,6 +10,7 @@
 #define LP_CLI_CLI_H
 
 #include <getopt.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "base/units.h"
@@ -98,5 +99,8 @@ static inline int lpi_cli_format_size(uint64_t bytes, char *buf, size_t len)
 {
 	return lp_format_bytes(bytes, buf, len);
 }
+
+/* Whether this goes to a terminal. */
+bool lpi_is_terminal(FILE *to);
 
 #endif

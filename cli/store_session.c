@@ -17,14 +17,14 @@
 
 bool lpi_session_is_mem(const struct lpi_session *session)
 {
-	return session->options.path[LP_MKFS_DATA] == NULL;
+	return session->options.path[LP_ROLE_DATA] == NULL;
 }
 
 const char *lpi_session_kind(const struct lpi_session_options *options)
 {
 	if (options->is_file)
 		return "file";
-	return options->path[LP_MKFS_DATA] == NULL ? "mem" : "block";
+	return options->path[LP_ROLE_DATA] == NULL ? "mem" : "block";
 }
 
 static bool has_devices(const struct lpi_session *session)
@@ -34,12 +34,12 @@ static bool has_devices(const struct lpi_session *session)
 
 static const char *subject(const struct lpi_session *session)
 {
-	return lpi_session_is_mem(session) ? "memory" : session->options.path[LP_MKFS_DATA];
+	return lpi_session_is_mem(session) ? "memory" : session->options.path[LP_ROLE_DATA];
 }
 
 static int open_devices(struct lpi_session *session)
 {
-	for (int i = 0; i < LP_MKFS_DEVICES && has_devices(session); i++) {
+	for (int i = 0; i < LP_ROLES && has_devices(session); i++) {
 		if (session->options.path[i] == NULL)
 			continue;
 		struct lp_bdev *inner = NULL;
@@ -64,7 +64,7 @@ static int open_labels(struct lpi_session *session)
 {
 	struct lp_devices_options options = {.read_only = false};
 	struct lp_label_why why;
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		options.bdev[i] = session->bdev[i];
 	int err = lp_devices_open(&options, &session->devices, &why);
 	if (err == -EMEDIUMTYPE)
@@ -75,7 +75,7 @@ static int open_labels(struct lpi_session *session)
 				   why.text[0] != '\0' ? why.text : lp_strerror(err));
 	if (err < 0)
 		return err;
-	uint32_t shard_cnt = session->devices.label[LP_MKFS_DATA].shard_cnt;
+	uint32_t shard_cnt = session->devices.label[LP_ROLE_DATA].shard_cnt;
 	if (session->options.shard_idx < shard_cnt)
 		return 0;
 	(void)lpi_cli_fail(subject(session), "there is no shard %u: the store has %u",
@@ -179,7 +179,7 @@ int lpi_session_start(const struct lpi_session_options *options, struct lpi_sess
 void lpi_session_stop(struct lpi_session *session)
 {
 	LP_ASSERT(session->store == NULL);
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		lp_bdev_close(session->bdev[i]);
 	lp_file_dir_close(&session->dir);
 	if (session->bufs != NULL) {
@@ -263,7 +263,7 @@ static void add_stats(struct lp_bdev_stats *sum, const struct lp_bdev_stats *mor
 void lpi_session_sync_stats(const struct lpi_session *session, struct lp_bdev_stats *ret_stats)
 {
 	*ret_stats = (struct lp_bdev_stats){0};
-	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (int i = 0; i < LP_ROLES; i++) {
 		struct lp_bdev_stats one;
 		if (session->bdev[i] == NULL)
 			continue;
@@ -275,7 +275,7 @@ void lpi_session_sync_stats(const struct lpi_session *session, struct lp_bdev_st
 void lpi_session_past_stats(const struct lpi_session *session, struct lp_bdev_stats *ret_stats)
 {
 	*ret_stats = (struct lp_bdev_stats){0};
-	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (int i = 0; i < LP_ROLES; i++) {
 		struct lp_bdev_stats one;
 		if (session->bdev[i] == NULL)
 			continue;

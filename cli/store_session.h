@@ -14,7 +14,7 @@
 #include "store/volume/devices.h"
 
 struct lpi_session_options {
-	const char *path[LP_MKFS_DEVICES];         /* all NULL: a store in memory */
+	const char *path[LP_ROLES];                /* all NULL: a store in memory */
 	bool is_file;                              /* the first is a directory */
 	const struct lp_bdev_delay_options *delay; /* NULL: none */
 	uint64_t bufs_bytes; /* for the caller's own use; the store's needs are added */
@@ -32,7 +32,7 @@ struct lpi_session {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
 	struct lp_bufs *bufs;
-	struct lp_bdev *bdev[LP_MKFS_DEVICES];
+	struct lp_bdev *bdev[LP_ROLES];
 	struct lp_devices devices;
 	struct lp_file_dir dir; /* fd -1: none */
 	struct lp_store *store; /* NULL while closed */

@@ -197,7 +197,7 @@ static uint64_t unleased_bytes(const struct lp_service *service)
 {
 	if (!service->devices_open)
 		return 0;
-	const struct lp_chunks *chunks = service->devices.chunks[LP_MKFS_DATA];
+	const struct lp_chunks *chunks = service->devices.chunks[LP_ROLE_DATA];
 	return (uint64_t)lp_chunks_for_objects_cnt(chunks) * lp_chunks_chunk_blocks(chunks) *
 	       LP_BLOCK_BYTES;
 }
@@ -238,8 +238,8 @@ static void fill_report(struct lpi_gather_reports *gather, struct lpi_report *re
 	for (uint32_t i = 0; i < service->listener_cnt; i++)
 		report->peers_refused += lp_listener_refused(service->listeners[i]);
 	report->unleased_bytes = unleased_bytes(service);
-	if (service->bdev[LP_MKFS_DATA] != NULL)
-		report->host_lack_bytes = lp_bdev_host_lack_bytes(service->bdev[LP_MKFS_DATA]);
+	if (service->bdev[LP_ROLE_DATA] != NULL)
+		report->host_lack_bytes = lp_bdev_host_lack_bytes(service->bdev[LP_ROLE_DATA]);
 	lpi_heap_read_stats(&report->heap);
 	report->heap_givebacks = service->giveback.cnt;
 	lp_workers_read_stats(service->workers, &report->workers);

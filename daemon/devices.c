@@ -17,10 +17,10 @@
 /* 256 MiB: more that waits saves few writes, and makes a start longer. */
 #define DEFERRED_MAX UINT64_C(65536)
 
-static const enum lp_option path_options[LP_MKFS_DEVICES] = {
-	[LP_MKFS_DATA] = LP_OPT_DEVICE,
-	[LP_MKFS_DB] = LP_OPT_DB,
-	[LP_MKFS_WAL] = LP_OPT_WAL,
+static const enum lp_option path_options[LP_ROLES] = {
+	[LP_ROLE_DATA] = LP_OPT_DEVICE,
+	[LP_ROLE_DB] = LP_OPT_DB,
+	[LP_ROLE_WAL] = LP_OPT_WAL,
 };
 
 static int open_device(struct lp_service *service, int device, const char *path, char *why)
@@ -52,7 +52,7 @@ static int explain_label(const char *path, int err, const struct lp_label_why *l
 static bool last_path(const struct lp_disk_label *label, int device, char *ret_path, size_t len)
 {
 	static const uint8_t none[LP_UUID_BYTES];
-	bool is_db = device == LP_MKFS_DB;
+	bool is_db = device == LP_ROLE_DB;
 	const uint8_t *uuid = is_db ? label->db_uuid : label->wal_uuid;
 	const uint8_t *path = is_db ? label->db_path : label->wal_path;
 	if (memcmp(uuid, none, sizeof(none)) == 0)
@@ -91,7 +91,7 @@ static void warn_if_forgotten(const struct lp_service *service, int device, cons
 {
 	char last[sizeof(service->devices.label[0].db_path) + 1];
 	if (service->bdev[device] == NULL ||
-	    !last_path(&service->devices.label[LP_MKFS_DATA], device, last, sizeof(last)) ||
+	    !last_path(&service->devices.label[LP_ROLE_DATA], device, last, sizeof(last)) ||
 	    strcmp(last, path) == 0)
 		return;
 	LP_LOG_WARN("the store still says that its %s device is at %s: --%s is needed again",
@@ -106,15 +106,15 @@ int lpi_service_open_devices(struct lp_service *service, char *why)
 	bool read_only = lpi_service_is_degraded(service);
 	struct lp_devices_options options = {.read_only = read_only};
 	struct lp_disk_label label;
-	char found[LP_MKFS_DEVICES][sizeof(label.db_path)];
-	int err = open_device(service, LP_MKFS_DATA, path, why);
+	char found[LP_ROLES][sizeof(label.db_path)];
+	int err = open_device(service, LP_ROLE_DATA, path, why);
 	if (err < 0)
 		return err;
-	err = lp_label_read(service->bdev[LP_MKFS_DATA], !read_only, &label, &label_why);
+	err = lp_label_read(service->bdev[LP_ROLE_DATA], !read_only, &label, &label_why);
 	if (err < 0)
 		return explain_label(path, err, &label_why, why);
-	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++) {
-		if (i != LP_MKFS_DATA) {
+	for (int i = 0; i < LP_ROLES && err == 0; i++) {
+		if (i != LP_ROLE_DATA) {
 			err = open_companion(service, &label, i, found[i], why);
 			options.path[i] = found[i][0] != '\0' ? found[i] : NULL;
 		}
@@ -126,7 +126,7 @@ int lpi_service_open_devices(struct lp_service *service, char *why)
 	if (err < 0)
 		return explain_label(path, err, &label_why, why);
 	service->devices_open = true;
-	for (int i = LP_MKFS_DB; i < LP_MKFS_DEVICES; i++)
+	for (int i = LP_ROLE_DB; i < LP_ROLES; i++)
 		warn_if_forgotten(service, i, found[i]);
 	service->shard_cnt = label.shard_cnt;
 	memcpy(service->store_uuid, label.store_uuid, sizeof(service->store_uuid));
@@ -138,7 +138,7 @@ void lpi_service_close_devices(struct lp_service *service)
 	if (service->devices_open)
 		lp_devices_close(&service->devices);
 	service->devices_open = false;
-	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (int i = 0; i < LP_ROLES; i++) {
 		lp_bdev_close(service->bdev[i]);
 		service->bdev[i] = NULL;
 	}

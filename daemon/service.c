@@ -421,7 +421,7 @@ static int open_listeners(struct lp_service *service, char *why)
 static void watch_devices(struct lp_service *service)
 {
 	lpi_health_watch_hosts(&service->health, service->workers);
-	for (uint32_t i = 0; i < LP_MKFS_DEVICES && service->devices_open; i++) {
+	for (uint32_t i = 0; i < LP_ROLES && service->devices_open; i++) {
 		const struct lp_disk_label *label = &service->devices.label[i];
 		if (service->bdev[i] != NULL)
 			lpi_health_set_needs(&service->health, i,

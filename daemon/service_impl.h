@@ -140,7 +140,7 @@ struct lp_service {
 	bool is_mem;
 	bool is_file; /* on a host file system: in file_dir */
 	struct lp_file_dir file_dir;
-	struct lp_bdev *bdev[LP_MKFS_DEVICES];
+	struct lp_bdev *bdev[LP_ROLES];
 	struct lp_devices devices;
 	bool devices_open;
 	uint8_t store_uuid[16];

@@ -416,7 +416,7 @@ static int open_door(struct lpi_shard *shard)
 		.shard_idx = shard->idx,
 		.shard_cnt = service->shard_cnt,
 		.server_name = service->options.server_name,
-		.bdev = service->bdev[LP_MKFS_DATA],
+		.bdev = service->bdev[LP_ROLE_DATA],
 		.conns_max = conns_max(thread),
 		.opens_max = (uint32_t)lp_config_number(config, LP_OPT_OPENS_MAX),
 		.share_percent = (uint32_t)lp_config_number(config, LP_OPT_USER_SHARE),

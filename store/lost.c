@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/loop/reactor.h"
-#include "store/store_impl.h"
+#include "store/store_kinds.h"
 
 LP_LIST_DEFINE(lost_ops, struct lp_store_op, node);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls go to whatever kind of store it is. A list is packed into its buffer record by record: a
  * head of fixed size, then name and value; only entries have more than those two. */
-#include "store/store_impl.h"
+#include "store/store_kinds.h"
 
 #include "base/crc32c.h"
 #include "base/endian.h"

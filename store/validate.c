@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One function for each kind of change and of operation. Whether attributes suit a type is asked
  * of lp_inode_fault(), so that no inode can be made here that its record could not hold. */
-#include "store/store_impl.h"
+#include "store/store_kinds.h"
 
 #include <string.h>
 

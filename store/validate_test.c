@@ -11,7 +11,7 @@
 #include "base/crc32c.h"
 #include "base/prng.h"
 #include "store/record/values.h"
-#include "store/store_impl.h"
+#include "store/store_kinds.h"
 
 #define INO                                                                                        \
 	{                                                                                          \

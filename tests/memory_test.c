@@ -10,6 +10,7 @@
 #include "base/sanitize.h"
 #include "namespace/ns.h"
 #include "store/check/fsck.h"
+#include "store/setup/mkfs.h"
 #include "store/shard/shard.h"
 #include "store/view.h"
 

@@ -248,7 +248,7 @@ static void make_store(void)
 	struct lp_label_why why;
 	struct lp_mkfs_options mkfs = {.shard_cnt = 1, .log_bytes = LOG_BYTES};
 	must(lp_bdev_open_mem(DEVICE_BYTES, LP_BUF_SMALL, &bench.bdev), "the device");
-	mkfs.bdev[LP_MKFS_DATA] = bench.bdev;
+	mkfs.bdev[LP_ROLE_DATA] = bench.bdev;
 	for (size_t i = 0; i < sizeof(mkfs.seed); i++)
 		mkfs.seed[i] = (uint8_t)(i * 7 + 1);
 	must(lp_store_mkfs(&mkfs, &label, &why), "mkfs");

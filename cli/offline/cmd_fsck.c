@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/device.h"
 #include "cli/offline/fsck_copy.h"
-#include "cli/remote/progress.h"
+#include "cli/progress.h"
 #include "store/check/fsck.h"
 
 #define WORKERS          2u
@@ -19,8 +19,8 @@
 
 struct fsck {
 	const struct lpi_cli_command *self;
-	const char *path[LP_MKFS_DEVICES]; /* NULL: none, or as the label says */
-	struct lp_bdev *bdev[LP_MKFS_DEVICES];
+	const char *path[LP_ROLES]; /* NULL: none, or as the label says */
+	struct lp_bdev *bdev[LP_ROLES];
 	struct lp_disk_label label; /* the data device's */
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
@@ -99,7 +99,7 @@ static void print_summary(const struct fsck *fsck)
 {
 	const struct lp_fsck_report *report = &fsck->report;
 	(void)printf("%s: %" PRIu64 " inodes, %" PRIu64 " entries, %" PRIu64 " blocks",
-		     fsck->path[LP_MKFS_DATA], report->inodes, report->entries, report->blocks);
+		     fsck->path[LP_ROLE_DATA], report->inodes, report->entries, report->blocks);
 	if (fsck->deep)
 		(void)printf(", %" PRIu64 " of them read", report->read_blocks);
 	if (report->problems + report->repaired + report->warnings == 0)
@@ -132,16 +132,16 @@ static void print_json_end(const struct fsck *fsck, int err)
 static int open_devices(struct fsck *fsck)
 {
 	bool read_only = !fsck->repair || fsck->to != NULL;
-	int err = lpi_device_open(fsck->path[LP_MKFS_DATA], read_only, &fsck->bdev[LP_MKFS_DATA]);
+	int err = lpi_device_open(fsck->path[LP_ROLE_DATA], read_only, &fsck->bdev[LP_ROLE_DATA]);
 	if (err == 0)
-		err = lpi_device_read_label(fsck->bdev[LP_MKFS_DATA], false, &fsck->label);
+		err = lpi_device_read_label(fsck->bdev[LP_ROLE_DATA], false, &fsck->label);
 	if (err < 0)
 		return err;
-	if (fsck->path[LP_MKFS_DB] == NULL && fsck->label.db_path[0] != 0)
-		fsck->path[LP_MKFS_DB] = (const char *)fsck->label.db_path;
-	if (fsck->path[LP_MKFS_WAL] == NULL && fsck->label.wal_path[0] != 0)
-		fsck->path[LP_MKFS_WAL] = (const char *)fsck->label.wal_path;
-	for (int i = LP_MKFS_DB; i < LP_MKFS_DEVICES && err == 0; i++) {
+	if (fsck->path[LP_ROLE_DB] == NULL && fsck->label.db_path[0] != 0)
+		fsck->path[LP_ROLE_DB] = (const char *)fsck->label.db_path;
+	if (fsck->path[LP_ROLE_WAL] == NULL && fsck->label.wal_path[0] != 0)
+		fsck->path[LP_ROLE_WAL] = (const char *)fsck->label.wal_path;
+	for (int i = LP_ROLE_DB; i < LP_ROLES && err == 0; i++) {
 		if (fsck->path[i] != NULL)
 			err = lpi_device_open(fsck->path[i], read_only, &fsck->bdev[i]);
 	}
@@ -162,9 +162,9 @@ static int make_copy(struct fsck *fsck)
 	if (err < 0)
 		return err;
 	fsck->rebuild.scratch = &fsck->copy.scratch.kvfs;
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		fsck->rebuild.bdev[i] = fsck->bdev[i];
-	fsck->path[LP_MKFS_DATA] = fsck->to;
+	fsck->path[LP_ROLE_DATA] = fsck->to;
 	if (fsck->copy.unread_blocks > 0 && !fsck->json)
 		(void)printf("%" PRIu64 " blocks could not be read, and are zeros in %s\n",
 			     fsck->copy.unread_blocks, fsck->to);
@@ -177,8 +177,8 @@ static uint64_t bufs_bytes(const struct fsck *fsck)
 	uint64_t blocks = 0;
 	struct lp_disk_label wal;
 	const struct lp_disk_label *label = &fsck->label;
-	if (fsck->bdev[LP_MKFS_WAL] != NULL &&
-	    lp_label_read(fsck->bdev[LP_MKFS_WAL], false, &wal, NULL) == 0)
+	if (fsck->bdev[LP_ROLE_WAL] != NULL &&
+	    lp_label_read(fsck->bdev[LP_ROLE_WAL], false, &wal, NULL) == 0)
 		label = &wal;
 	for (uint32_t i = 0; i < label->shard_cnt; i++)
 		blocks += label->log_blocks[i];
@@ -188,12 +188,12 @@ static uint64_t bufs_bytes(const struct fsck *fsck)
 static int set_up(struct fsck *fsck)
 {
 	const struct lp_reactor_options options = {
-		.name = "fsck", .ring = true, .files_max = 2 * LP_MKFS_DEVICES * LP_SHARDS_MAX};
+		.name = "fsck", .ring = true, .files_max = 2 * LP_ROLES * LP_SHARDS_MAX};
 	char why[512];
 	int err = lp_reactor_new(&options, &fsck->reactor);
 	if (err < 0) {
 		(void)lp_reactor_explain(err, why, sizeof(why));
-		(void)lpi_cli_fail(fsck->path[LP_MKFS_DATA], "%s", why);
+		(void)lpi_cli_fail(fsck->path[LP_ROLE_DATA], "%s", why);
 		return err;
 	}
 	err = lp_reactor_start(fsck->reactor);
@@ -202,7 +202,7 @@ static int set_up(struct fsck *fsck)
 	if (err == 0)
 		err = lp_bufs_new(bufs_bytes(fsck), &fsck->bufs);
 	if (err < 0)
-		(void)lpi_cli_fail(fsck->path[LP_MKFS_DATA], "%s", lp_strerror(err));
+		(void)lpi_cli_fail(fsck->path[LP_ROLE_DATA], "%s", lp_strerror(err));
 	return err;
 }
 
@@ -226,7 +226,7 @@ static int check(struct fsck *fsck)
 					  .index_buffer_bytes = INDEX_BUFFER,
 					  .deep = fsck->deep,
 					  .repair = fsck->repair};
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		options.bdev[i] = fsck->to != NULL ? fsck->copy.bdev[i] : fsck->bdev[i];
 	if (fsck->to != NULL)
 		options.rebuild = &fsck->rebuild;
@@ -242,7 +242,7 @@ static int check(struct fsck *fsck)
 	else if (err == 0)
 		print_summary(fsck);
 	if (err < 0)
-		(void)lpi_cli_fail(fsck->path[LP_MKFS_DATA], "the check ended early: %s",
+		(void)lpi_cli_fail(fsck->path[LP_ROLE_DATA], "the check ended early: %s",
 				   reason(err, &why));
 	return err;
 }
@@ -260,7 +260,7 @@ static int run_parsed(struct fsck *fsck)
 	lp_bufs_free(fsck->bufs);
 	lp_workers_free(fsck->workers);
 	lp_reactor_free(fsck->reactor);
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		lp_bdev_close(fsck->bdev[i]);
 	return err == 0 && fsck->report.problems == 0 ? LP_EXIT_OK : LP_EXIT_FAILED;
 }
@@ -284,10 +284,10 @@ static void take_option(struct fsck *fsck, int c, const char *text)
 		lpi_progress_command(true);
 		break;
 	case 'd':
-		fsck->path[LP_MKFS_DB] = text;
+		fsck->path[LP_ROLE_DB] = text;
 		break;
 	default:
-		fsck->path[LP_MKFS_WAL] = text;
+		fsck->path[LP_ROLE_WAL] = text;
 		break;
 	}
 }
@@ -315,7 +315,7 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 		return lpi_cli_usage(self, "exactly one DEVICE is needed");
 	if (fsck.to != NULL && !fsck.repair)
 		return lpi_cli_usage(self, "--to is for --repair only");
-	fsck.path[LP_MKFS_DATA] = argv[optind];
+	fsck.path[LP_ROLE_DATA] = argv[optind];
 	return run_parsed(&fsck);
 }
 

@@ -14,13 +14,14 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/device.h"
-#include "cli/remote/progress.h"
+#include "cli/progress.h"
+#include "store/setup/mkfs.h"
 #include "store/volume/devices.h"
 
 struct mkfs {
 	const struct lpi_cli_command *self;
-	const char *path[LP_MKFS_DEVICES]; /* NULL: none */
-	struct lp_bdev *bdev[LP_MKFS_DEVICES];
+	const char *path[LP_ROLES]; /* NULL: none */
+	struct lp_bdev *bdev[LP_ROLES];
 	uint64_t size_bytes; /* 0: not given */
 	uint64_t shard_cnt;
 	uint64_t chunk_bytes;
@@ -32,7 +33,7 @@ struct mkfs {
 /* --size makes a missing file, sparse; an existing one is left as it is. */
 static int create_image(struct mkfs *mkfs)
 {
-	const char *path = mkfs->path[LP_MKFS_DATA];
+	const char *path = mkfs->path[LP_ROLE_DATA];
 	struct stat st;
 	if (stat(path, &st) == 0) {
 		if (mkfs->size_bytes == 0)
@@ -62,7 +63,7 @@ static int create_image(struct mkfs *mkfs)
 
 static int open_devices(struct mkfs *mkfs)
 {
-	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (int i = 0; i < LP_ROLES; i++) {
 		if (mkfs->path[i] == NULL)
 			continue;
 		int err = lpi_device_open(mkfs->path[i], false, &mkfs->bdev[i]);
@@ -96,12 +97,12 @@ static int make(struct mkfs *mkfs)
 	};
 	struct lp_label_why why = {.text = ""};
 	struct lp_disk_label label;
-	char path[LP_MKFS_DEVICES][sizeof(label.db_path)];
+	char path[LP_ROLES][sizeof(label.db_path)];
 	char store[37];
 	char size[32];
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		options.bdev[i] = mkfs->bdev[i];
-	for (int i = LP_MKFS_DB; i < LP_MKFS_DEVICES; i++) {
+	for (int i = LP_ROLE_DB; i < LP_ROLES; i++) {
 		int err = find_path(mkfs->path[i], path[i], sizeof(path[i]));
 		if (err < 0)
 			return err;
@@ -114,13 +115,13 @@ static int make(struct mkfs *mkfs)
 	int err = lp_store_mkfs(&options, &label, &why);
 	lpi_waiting_stop(&waiting);
 	if (err < 0) {
-		(void)lpi_cli_fail(mkfs->path[LP_MKFS_DATA], "%s",
+		(void)lpi_cli_fail(mkfs->path[LP_ROLE_DATA], "%s",
 				   why.text[0] != '\0' ? why.text : lp_strerror(err));
 		return err;
 	}
 	lpi_device_format_uuid(label.store_uuid, store);
 	(void)lpi_cli_format_size(label.size_blocks * LP_BLOCK_BYTES, size, sizeof(size));
-	(void)printf("store %s on %s: %s, %u shard%s\n", store, mkfs->path[LP_MKFS_DATA], size,
+	(void)printf("store %s on %s: %s, %u shard%s\n", store, mkfs->path[LP_ROLE_DATA], size,
 		     label.shard_cnt, label.shard_cnt == 1 ? "" : "s");
 	return 0;
 }
@@ -151,13 +152,13 @@ static int run_parsed(struct mkfs *mkfs)
 	if (err == 0)
 		err = open_devices(mkfs);
 	if (err == 0 && mkfs->created)
-		err = sync_name(mkfs->path[LP_MKFS_DATA]);
+		err = sync_name(mkfs->path[LP_ROLE_DATA]);
 	if (err == 0)
 		err = make(mkfs);
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		lp_bdev_close(mkfs->bdev[i]);
 	if (err < 0 && mkfs->created)
-		(void)unlink(mkfs->path[LP_MKFS_DATA]); /* as if it had never been tried */
+		(void)unlink(mkfs->path[LP_ROLE_DATA]); /* as if it had never been tried */
 	return err == 0 ? LP_EXIT_OK : LP_EXIT_FAILED;
 }
 
@@ -181,10 +182,10 @@ static int take_option(struct mkfs *mkfs, int c, const char *text)
 		err = lpi_cli_parse_size(text, &mkfs->log_bytes);
 		break;
 	case 'd':
-		mkfs->path[LP_MKFS_DB] = text;
+		mkfs->path[LP_ROLE_DB] = text;
 		break;
 	case 'w':
-		mkfs->path[LP_MKFS_WAL] = text;
+		mkfs->path[LP_ROLE_WAL] = text;
 		break;
 	case 'f':
 		mkfs->force = true;
@@ -231,7 +232,7 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 		return status;
 	if (optind != argc - 1)
 		return lpi_cli_usage(self, "exactly one DEVICE is needed");
-	mkfs.path[LP_MKFS_DATA] = argv[optind];
+	mkfs.path[LP_ROLE_DATA] = argv[optind];
 	return run_parsed(&mkfs);
 }
 

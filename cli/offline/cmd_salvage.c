@@ -19,9 +19,9 @@
 #define SCRATCH ".salvage"
 
 struct salvage {
-	const char *path[LP_MKFS_DEVICES]; /* NULL: none, or as the label says */
+	const char *path[LP_ROLES]; /* NULL: none, or as the label says */
 	const char *dir;
-	struct lp_bdev *bdev[LP_MKFS_DEVICES];
+	struct lp_bdev *bdev[LP_ROLES];
 	struct lp_disk_label label;
 	int dir_fd;
 	int scratch_fd;
@@ -35,16 +35,16 @@ struct salvage {
 /* The data device names the others. */
 static int open_devices(struct salvage *salvage)
 {
-	int err = lpi_device_open(salvage->path[LP_MKFS_DATA], true, &salvage->bdev[LP_MKFS_DATA]);
+	int err = lpi_device_open(salvage->path[LP_ROLE_DATA], true, &salvage->bdev[LP_ROLE_DATA]);
 	if (err == 0)
-		err = lpi_device_read_label(salvage->bdev[LP_MKFS_DATA], false, &salvage->label);
+		err = lpi_device_read_label(salvage->bdev[LP_ROLE_DATA], false, &salvage->label);
 	if (err < 0)
 		return err;
-	if (salvage->path[LP_MKFS_DB] == NULL && salvage->label.db_path[0] != 0)
-		salvage->path[LP_MKFS_DB] = (const char *)salvage->label.db_path;
-	if (salvage->path[LP_MKFS_WAL] == NULL && salvage->label.wal_path[0] != 0)
-		salvage->path[LP_MKFS_WAL] = (const char *)salvage->label.wal_path;
-	for (int i = LP_MKFS_DB; i < LP_MKFS_DEVICES && err == 0; i++) {
+	if (salvage->path[LP_ROLE_DB] == NULL && salvage->label.db_path[0] != 0)
+		salvage->path[LP_ROLE_DB] = (const char *)salvage->label.db_path;
+	if (salvage->path[LP_ROLE_WAL] == NULL && salvage->label.wal_path[0] != 0)
+		salvage->path[LP_ROLE_WAL] = (const char *)salvage->label.wal_path;
+	for (int i = LP_ROLE_DB; i < LP_ROLES && err == 0; i++) {
 		if (salvage->path[i] != NULL)
 			err = lpi_device_open(salvage->path[i], true, &salvage->bdev[i]);
 	}
@@ -152,7 +152,7 @@ static int take_out(struct salvage *salvage)
 	struct lp_label_why why;
 	struct lp_salvage_options options = {
 		.scratch = &salvage->scratch.kvfs, .collected = collected, .arg = salvage};
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		options.bdev[i] = salvage->bdev[i];
 	int err = lp_salvage_open(&options, &salvage->files.salvage, &why);
 	if (err == 0) {
@@ -178,7 +178,7 @@ static int run_parsed(struct salvage *salvage)
 	if (err == 0)
 		err = take_out(salvage);
 	remove_scratch(salvage);
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		lp_bdev_close(salvage->bdev[i]);
 	bool is_whole = err == 0 && !salvage->lost_something && files->damaged == 0 &&
 			files->lost == 0 && files->left == 0 && files->unnamed == 0 &&
@@ -197,12 +197,12 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 	int c;
 	salvage = (struct salvage){.dir_fd = -1, .scratch_fd = -1};
 	while ((c = lpi_cli_next_option(self, argc, argv, options, &status)) > 0)
-		salvage.path[c == 'd' ? LP_MKFS_DB : LP_MKFS_WAL] = optarg;
+		salvage.path[c == 'd' ? LP_ROLE_DB : LP_ROLE_WAL] = optarg;
 	if (c == 0)
 		return status;
 	if (optind != argc - 2)
 		return lpi_cli_usage(self, "exactly one DEVICE and one DIR are needed");
-	salvage.path[LP_MKFS_DATA] = argv[optind];
+	salvage.path[LP_ROLE_DATA] = argv[optind];
 	salvage.dir = argv[optind + 1];
 	return run_parsed(&salvage);
 }

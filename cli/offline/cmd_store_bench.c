@@ -160,10 +160,10 @@ static void take_flag(struct call *call, int c, const char *text)
 {
 	switch (c) {
 	case OPT_DB:
-		call->options.session.path[LP_MKFS_DB] = text;
+		call->options.session.path[LP_ROLE_DB] = text;
 		break;
 	case OPT_WAL:
-		call->options.session.path[LP_MKFS_WAL] = text;
+		call->options.session.path[LP_ROLE_WAL] = text;
 		break;
 	case OPT_VERIFY:
 		call->options.bench.verify = true;
@@ -237,13 +237,13 @@ static int take_device(struct call *call, int cnt, char **paths)
 			return lpi_cli_usage(call->self, "exactly one %s is needed",
 					     session->is_file ? "DIRECTORY" : "DEVICE");
 		if (session->is_file &&
-		    (session->path[LP_MKFS_DB] != NULL || session->path[LP_MKFS_WAL] != NULL ||
+		    (session->path[LP_ROLE_DB] != NULL || session->path[LP_ROLE_WAL] != NULL ||
 		     session->delay != NULL))
 			return lpi_cli_usage(call->self, "a store in files has no device");
-		session->path[LP_MKFS_DATA] = paths[0];
+		session->path[LP_ROLE_DATA] = paths[0];
 		return LP_EXIT_OK;
 	}
-	if (cnt != 0 || session->path[LP_MKFS_DB] != NULL || session->path[LP_MKFS_WAL] != NULL ||
+	if (cnt != 0 || session->path[LP_ROLE_DB] != NULL || session->path[LP_ROLE_WAL] != NULL ||
 	    session->delay != NULL)
 		return lpi_cli_usage(call->self, "a store in memory has no device");
 	return LP_EXIT_OK;

@@ -12,13 +12,13 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/device.h"
-#include "cli/remote/progress.h"
+#include "cli/progress.h"
 #include "store/volume/devices.h"
 
 #define PIECE_BYTES (UINT64_C(1) << 20)
 
-static const char *const suffixes[LP_MKFS_DEVICES] = {
-	[LP_MKFS_DATA] = "", [LP_MKFS_DB] = ".db", [LP_MKFS_WAL] = ".wal"};
+static const char *const suffixes[LP_ROLES] = {
+	[LP_ROLE_DATA] = "", [LP_ROLE_DB] = ".db", [LP_ROLE_WAL] = ".wal"};
 
 static int say(const char *path, int err)
 {
@@ -117,11 +117,11 @@ static int name_copies(struct lpi_fsck_copy *copy)
 {
 	struct lp_disk_label label;
 	char path[LPI_FSCK_COPY_PATH_MAX];
-	int err = lpi_device_read_label(copy->bdev[LP_MKFS_DATA], true, &label);
+	int err = lpi_device_read_label(copy->bdev[LP_ROLE_DATA], true, &label);
 	if (err < 0)
 		return err;
-	for (int i = LP_MKFS_DB; i < LP_MKFS_DEVICES; i++) {
-		uint8_t *field = i == LP_MKFS_DB ? label.db_path : label.wal_path;
+	for (int i = LP_ROLE_DB; i < LP_ROLES; i++) {
+		uint8_t *field = i == LP_ROLE_DB ? label.db_path : label.wal_path;
 		if (copy->bdev[i] == NULL)
 			continue;
 		err = lp_devices_absolute_path(copy->path[i], path, sizeof(path));
@@ -133,7 +133,7 @@ static int name_copies(struct lpi_fsck_copy *copy)
 		memset(field, 0, sizeof(label.db_path));
 		(void)memccpy(field, path, 0, sizeof(label.db_path));
 	}
-	err = lp_label_update(copy->bdev[LP_MKFS_DATA], &label);
+	err = lp_label_update(copy->bdev[LP_ROLE_DATA], &label);
 	return err < 0 ? say(copy->to, err) : 0;
 }
 
@@ -158,11 +158,11 @@ static int make_scratch(struct lpi_fsck_copy *copy)
 }
 
 int lpi_fsck_copy_make(struct lpi_fsck_copy *copy, const char *to,
-		       struct lp_bdev *const source[LP_MKFS_DEVICES])
+		       struct lp_bdev *const source[LP_ROLES])
 {
 	int err = 0;
 	*copy = (struct lpi_fsck_copy){.to = to, .scratch_fd = -1};
-	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++) {
+	for (int i = 0; i < LP_ROLES && err == 0; i++) {
 		if (source[i] != NULL)
 			err = make_file(copy, i, source[i]);
 	}
@@ -193,7 +193,7 @@ void lpi_fsck_copy_close(struct lpi_fsck_copy *copy, bool is_kept)
 	}
 	if (copy->scratch_path[0] != '\0')
 		(void)rmdir(copy->scratch_path); /* empty, or somebody else's by now */
-	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (int i = 0; i < LP_ROLES; i++) {
 		lp_bdev_close(copy->bdev[i]);
 		if (copy->is_made[i] && !is_kept)
 			(void)unlink(copy->path[i]); /* what stays is seen by its name */

@@ -16,9 +16,9 @@
 
 struct lpi_fsck_copy {
 	const char *to;
-	char path[LP_MKFS_DEVICES][LPI_FSCK_COPY_PATH_MAX];
-	bool is_made[LP_MKFS_DEVICES];
-	struct lp_bdev *bdev[LP_MKFS_DEVICES];
+	char path[LP_ROLES][LPI_FSCK_COPY_PATH_MAX];
+	bool is_made[LP_ROLES];
+	struct lp_bdev *bdev[LP_ROLES];
 	char scratch_path[LPI_FSCK_COPY_PATH_MAX]; /* a directory beside it, for the time of a check
 						    */
 	int scratch_fd;                            /* -1: there is none */
@@ -28,7 +28,7 @@ struct lpi_fsck_copy {
 
 /* source: the devices, which stay the caller's; NULL: there is none. */
 int lpi_fsck_copy_make(struct lpi_fsck_copy *copy, const char *to,
-		       struct lp_bdev *const source[LP_MKFS_DEVICES]) LP_MUST_CHECK;
+		       struct lp_bdev *const source[LP_ROLES]) LP_MUST_CHECK;
 /* Closes the copy, which stays if is_kept. Of one that was zeroed, too. */
 void lpi_fsck_copy_close(struct lpi_fsck_copy *copy, bool is_kept);
 

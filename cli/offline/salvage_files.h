@@ -14,7 +14,7 @@
 #ifndef LP_CLI_OFFLINE_SALVAGE_FILES_H
 #define LP_CLI_OFFLINE_SALVAGE_FILES_H
 
-#include "cli/remote/progress.h"
+#include "cli/progress.h"
 #include "store/salvage/salvage.h"
 
 #define LPI_SALVAGE_DAMAGED "damaged"

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "cli/json.h"
-#include "cli/remote/progress.h"
+#include "cli/progress.h"
 #include "cli/remote/remote.h"
 
 #define SHARDS_MAX 64u

@@ -281,11 +281,6 @@ bool lpi_key_is_inside(const char *key, const char *dir)
 
 /* --- Output ----------------------------------------------------------------------------------- */
 
-bool lpi_is_terminal(FILE *to)
-{
-	return isatty(fileno(to)) == 1;
-}
-
 const char *lpi_color(FILE *to, const char *code)
 {
 	static char text[4][16];

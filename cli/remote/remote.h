@@ -99,8 +99,6 @@ int lpi_copy_key(const char *src, const char *dst, const struct lpi_args *args);
 
 /* --- Output ----------------------------------------------------------------------------------- */
 
-/* Whether this goes to a terminal. */
-bool lpi_is_terminal(FILE *to);
 /* The escape sequence of a colour ("1;34"), or nothing where colours are not wanted. */
 const char *lpi_color(FILE *to, const char *code);
 

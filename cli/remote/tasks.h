@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "cli/remote/progress.h"
+#include "cli/progress.h"
 #include "client/lapis.h"
 
 struct lpi_tasks {

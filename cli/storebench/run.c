@@ -337,7 +337,7 @@ static uint64_t kept_bytes(const struct lpi_bench_run_options *options)
 	const struct lpi_bench_options *bench = &options->bench;
 	uint64_t cnt = bench->objects_cnt;
 	uint64_t each = lp_align_up(bench->object_bytes, LP_BLOCK_BYTES);
-	if (options->session.path[LP_MKFS_DATA] != NULL)
+	if (options->session.path[LP_ROLE_DATA] != NULL)
 		return 0;
 	if (options->session.memory_bytes != 0)
 		return options->session.memory_bytes;

@@ -223,7 +223,7 @@ static void resize(struct lpi_machine *machine, struct lpi_opened file, uint64_t
 static void fail_write_at(struct lpi_machine *machine, struct lpi_opened file, uint64_t offset)
 {
 	static uint8_t bytes[UINT32_C(128) << 10];
-	const struct lp_disk_label *label = &machine->sim->devices.label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &machine->sim->devices.label[LP_ROLE_DATA];
 	struct lp_extent log = lp_label_log_area(label, machine->sim->shard_cnt - 1);
 	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
 					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |

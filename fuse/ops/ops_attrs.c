@@ -284,14 +284,14 @@ static void answer_statfs(struct lpi_fuse_request *request)
 	uint64_t blocks = request->free_blocks + request->used_blocks;
 	uint64_t available_blocks = request->own_blocks + request->others_blocks;
 	if (devices != NULL) {
-		struct lp_chunks *chunks = devices->chunks[LP_MKFS_DATA];
+		struct lp_chunks *chunks = devices->chunks[LP_ROLE_DATA];
 		uint32_t chunk_blocks = lp_chunks_chunk_blocks(chunks);
 		free_blocks += (uint64_t)lp_chunks_free_cnt(chunks) * chunk_blocks;
 		available_blocks += (uint64_t)lp_chunks_for_objects_cnt(chunks) * chunk_blocks;
 		if (lp_chunks_is_split_up(chunks))
 			available_blocks -= request->others_blocks;
 		available_blocks -= LP_MIN(available_blocks, lp_chunks_host_lack_blocks(chunks));
-		blocks = devices->label[LP_MKFS_DATA].size_blocks;
+		blocks = devices->label[LP_ROLE_DATA].size_blocks;
 	}
 	out.st.blocks = LP_MAX(blocks, free_blocks);
 	out.st.bfree = free_blocks;

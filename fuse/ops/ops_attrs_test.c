@@ -25,7 +25,7 @@ static struct fuse_kstatfs statfs_by(struct lpi_machine *machine, uint32_t kerne
 static void test_available(void **state)
 {
 	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(1));
-	struct lp_chunks *chunks = machine->sim->devices.chunks[LP_MKFS_DATA];
+	struct lp_chunks *chunks = machine->sim->devices.chunks[LP_ROLE_DATA];
 	uint64_t free_blocks = 0;
 	uint64_t kept_blocks = 0;
 	(void)state;

@@ -5,7 +5,7 @@
  * is asked for. Writes and copies of many sizes, with all limits. */
 #include "fuse/model/machine_test.h"
 
-#include "store/store_impl.h"
+#include "store/store_kinds.h"
 
 #define PAGE      4096u
 #define FILE_MAX  (150u << 10) /* what a message of the test's kernel has room for */

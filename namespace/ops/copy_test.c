@@ -5,7 +5,7 @@
 #include "namespace/ops/paths_rig_test.h"
 #include "namespace/shard/ns_sim_test.h"
 #include "namespace/state/acl_rig_test.h"
-#include "store/store_impl.h"
+#include "store/store_kinds.h"
 
 static int copy_as(struct lpi_t *t, enum lp_ns_opcode opcode, const char *path, const char *to_path,
 		   enum lp_ns_if condition, uint64_t version_nr)

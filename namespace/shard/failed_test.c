@@ -247,7 +247,7 @@ static void test_data_fails(void **state)
 		is_found = world.asked.op.lookup.found.ino.nr == world.dir.nr;
 		path[0] = (char)(path[0] + !is_found);
 	}
-	const struct lp_disk_label *label = &world.sim->devices.label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &world.sim->devices.label[LP_ROLE_DATA];
 	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
 					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |
 							LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
@@ -324,7 +324,7 @@ static bool fail_chain(size_t idx, uint32_t shard_idx, uint32_t writes)
 {
 	struct lpi_ns_sim *sim = lpi_ns_sim_boot(lpi_ns_sim_mkfs(23));
 	struct lp_ns_op op = {.opcode = LP_NS_PUT};
-	struct lp_extent area = lp_label_log_area(&sim->devices.label[LP_MKFS_DATA], shard_idx);
+	struct lp_extent area = lp_label_log_area(&sim->devices.label[LP_ROLE_DATA], shard_idx);
 	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
 					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
 					 .offset_bytes = area.block * LP_BLOCK_BYTES,

@@ -8,6 +8,7 @@
 
 #include "namespace/change/ns_impl.h"
 #include "store/block/block_sim_test.h"
+#include "store/setup/mkfs.h"
 
 #define LPI_NS_SIM_SHARDS    3u /* at most, and if nobody says otherwise */
 #define LPI_NS_SIM_BYTES     (UINT64_C(96) << 20)
@@ -111,7 +112,7 @@ static inline int lpi_ns_sim_try_open(struct lpi_ns_sim *sim)
 	deferred_max = deferred_max == 0 ? 64 : deferred_max;
 	uint64_t reserve_bytes = sim->config.files_reserve_bytes;
 	reserve_bytes = reserve_bytes == 0 ? UINT64_C(1) << 20 : reserve_bytes;
-	sim->shard_cnt = sim->devices.label[LP_MKFS_DATA].shard_cnt;
+	sim->shard_cnt = sim->devices.label[LP_ROLE_DATA].shard_cnt;
 	assert_true(sim->shard_cnt <= LPI_NS_SIM_SHARDS);
 	for (uint32_t i = 0; i < sim->shard_cnt && err == 0; i++) {
 		const struct lp_store_options store = {.reactor = sim->reactor,
@@ -291,7 +292,7 @@ static inline struct lp_bytes lpi_ns_sim_bytes(const char *text)
 /* From now on the shard's log cannot be written. */
 static inline void lpi_ns_sim_break_log(const struct lpi_ns_sim *sim, uint32_t shard_idx)
 {
-	struct lp_extent area = lp_label_log_area(&sim->devices.label[LP_MKFS_DATA], shard_idx);
+	struct lp_extent area = lp_label_log_area(&sim->devices.label[LP_ROLE_DATA], shard_idx);
 	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
 					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
 					 .offset_bytes = area.block * LP_BLOCK_BYTES,

@@ -6,7 +6,7 @@
  * each turn the free blocks of all shards are counted. Who is refused must have seen a turn in
  * which nobody had any to give. */
 #include "namespace/shard/ns_sim_test.h"
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 #include "store/shard/shard_impl.h"
 
 #define STEP_BYTES  (UINT64_C(8) << 20)

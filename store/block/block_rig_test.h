@@ -7,10 +7,13 @@
 #ifndef LP_STORE_BLOCK_BLOCK_RIG_TEST_H
 #define LP_STORE_BLOCK_BLOCK_RIG_TEST_H
 
+#include "store/block/read/query.h"
+#include "store/block/read/read.h"
 #include "store/device/sim/sim_test.h"
 
 #include "base/crc32c.h"
 #include "store/block/core/data_cache.h"
+#include "store/setup/mkfs.h"
 
 #define LPI_RIG_BYTES  (UINT64_C(96) << 20)
 #define LPI_RIG_BLOCKS 320u

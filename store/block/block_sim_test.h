@@ -4,7 +4,7 @@
 #ifndef LP_STORE_BLOCK_BLOCK_SIM_TEST_H
 #define LP_STORE_BLOCK_BLOCK_SIM_TEST_H
 
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 #include "store/check/fsck.h"
 #include "store/device/sim/sim_test.h"
 #include "store/model/store_test.h"

@@ -1,122 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing a block store, and what all operations share: slots, claims, completion,
- * waiting for memory. */
+/* Opening and closing a block store, and which operation goes to which part. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/hash.h"
+#include "store/block/block_parts.h"
 #include "store/block/core/data_cache.h"
+#include "store/block/read/query.h"
+#include "store/block/read/read.h"
 #include "store/block/write/freeing.h"
 #include "store/block/write/txn.h"
 #include "store/index/plan.h"
 
-#define MEMORY_DEFAULT  (UINT64_C(256) << 20)
-#define OPS_DEFAULT     256u
-#define CLAIM_BUCKETS   4096u
-#define MEMORY_RETRY_NS LP_NS_PER_MS
-#define SOON_MAX        256u /* in one turn */
-#define INLINE_DEFAULT  LP_INODE_INLINE_MAX
-
-/* --- What operations share -------------------------------------------------------------------- */
-
-static void run_done(struct lp_task *task)
-{
-	struct lpi_block *block = LP_CONTAINER_OF(task, struct lpi_block, done_task);
-	struct lpi_op_list now;
-	struct lp_store_op *op;
-	lpi_op_list_init(&now);
-	lpi_op_list_splice_back(&now, &block->done);
-	while ((op = lpi_op_list_pop_front(&now)) != NULL) {
-		lpi_store_tell_damage(block->options.events, op);
-		op->complete(op);
-		if (lp_reactor_is_long(block->options.reactor))
-			break;
-	}
-	if (lpi_op_list_is_empty(&now))
-		return;
-	/* What ended meanwhile comes behind them. */
-	lpi_op_list_splice_back(&now, &block->done);
-	lpi_op_list_splice_back(&block->done, &now);
-	if (!lp_task_is_queued(task))
-		lp_task_queue(block->options.reactor, task);
-}
-
-static void run_soon(struct lp_task *task)
-{
-	struct lpi_block *block = LP_CONTAINER_OF(task, struct lpi_block, soon_task);
-	struct lp_task *next = NULL;
-	block->is_soon = true;
-	for (uint32_t i = 0; i < SOON_MAX; i++) {
-		next = lpi_soon_list_pop_front(&block->soon);
-		if (next == NULL)
-			break;
-		next->run(next);
-	}
-	block->is_soon = false;
-	if (!lpi_soon_list_is_empty(&block->soon))
-		lp_task_queue(block->options.reactor, &block->soon_task);
-}
-
-void lpi_block_soon(struct lpi_block *block, struct lp_task *task)
-{
-	lpi_soon_list_push_back(&block->soon, task);
-	if (!block->is_soon && !lp_task_is_queued(&block->soon_task))
-		lp_task_queue(block->options.reactor, &block->soon_task);
-}
-
-void lpi_block_complete(struct lpi_block *block, struct lp_store_op *op, int result)
-{
-	if (LP_UNLIKELY(lpi_reopen_takes_back(block, op, result)))
-		return;
-	op->result = result;
-	block->stats.ops[op->opcode]++;
-	if (result < 0)
-		block->stats.errors[op->opcode]++;
-	if (lp_reactor_now_ns(block->options.reactor) >= block->memory.next_ns)
-		lpi_memory_look(block);
-	lpi_op_list_push_back(&block->done, op);
-	if (!lp_task_is_queued(&block->done_task))
-		lp_task_queue(block->options.reactor, &block->done_task);
-}
-
-static void memory_fire(struct lp_timer *timer)
-{
-	struct lpi_block *block = LP_CONTAINER_OF(timer, struct lpi_block, memory_timer);
-	struct lpi_waiter_list now;
-	struct lp_commit_waiter *waiter;
-	lpi_waiter_list_init(&now);
-	lpi_waiter_list_splice_back(&now, &block->memory_waiters);
-	while ((waiter = lpi_waiter_list_pop_front(&now)) != NULL)
-		waiter->told(waiter, 0);
-}
-
-void lpi_block_wait_memory(struct lpi_block *block, struct lp_commit_waiter *waiter)
-{
-	uint64_t now_ns = lp_reactor_now_ns(block->options.reactor);
-	lpi_waiter_list_push_back(&block->memory_waiters, waiter);
-	if (!lp_timer_is_armed(&block->memory_timer))
-		lp_timer_start(block->options.reactor, &block->memory_timer,
-			       now_ns + MEMORY_RETRY_NS);
-	lp_shard_want_bufs(block->shard);
-}
-
-void lpi_block_memory_freed(struct lpi_block *block)
-{
-	if (!lpi_waiter_list_is_empty(&block->memory_waiters))
-		lp_timer_start(block->options.reactor, &block->memory_timer,
-			       lp_reactor_now_ns(block->options.reactor));
-}
-
-uint64_t lpi_claim_of_ino(struct lp_ino ino)
-{
-	return ino.nr;
-}
-
-uint64_t lpi_claim_of_name(enum lp_key_space space, struct lp_ino ino, const struct lp_bytes *name)
-{
-	return lp_hash_u64(name->data, name->len, ino.nr ^ (uint64_t)space << 48);
-}
+#define MEMORY_DEFAULT (UINT64_C(256) << 20)
+#define OPS_DEFAULT    256u
+#define CLAIM_BUCKETS  4096u
+#define INLINE_DEFAULT LP_INODE_INLINE_MAX
 
 static void observe(const struct lp_sm *sm, unsigned state, uint64_t ns, void *arg)
 {
@@ -128,7 +27,7 @@ static void observe(const struct lp_sm *sm, unsigned state, uint64_t ns, void *a
 
 /* --- Calls ------------------------------------------------------------------------------------ */
 
-void lpi_block_dispatch(struct lpi_block *block, struct lp_store_op *op)
+static void dispatch(struct lpi_block *block, struct lp_store_op *op)
 {
 	if (op->opcode == LP_STORE_TXN)
 		lpi_txn_submit(block, op);
@@ -138,24 +37,11 @@ void lpi_block_dispatch(struct lpi_block *block, struct lp_store_op *op)
 		lpi_query_submit(block, op);
 }
 
-/* What came behind a transaction without a slot goes with it; the next one may wait again. */
-static void run_admit(struct lp_task *task)
-{
-	struct lpi_block *block = LP_CONTAINER_OF(task, struct lpi_block, admit_task);
-	while (!lpi_op_list_is_empty(&block->waiting_txns)) {
-		struct lp_store_op *next = lpi_op_list_first(&block->waiting_txns);
-		if (next->opcode == LP_STORE_TXN && lp_pool_free_cnt(block->txns) == 0)
-			return;
-		lpi_op_list_remove(next);
-		lpi_block_dispatch(block, next);
-	}
-}
-
-void lpi_block_slot_freed(struct lpi_block *block)
-{
-	if (!lpi_op_list_is_empty(&block->waiting_txns) && !lp_task_is_queued(&block->admit_task))
-		lp_task_queue(block->options.reactor, &block->admit_task);
-}
+static const struct lpi_block_calls calls = {
+	.dispatch = dispatch,
+	.takes_back = lpi_reopen_takes_back,
+	.end_view = lpi_view_is_over,
+};
 
 static void block_submit(struct lp_store *store, struct lp_store_op *op)
 {
@@ -167,11 +53,11 @@ static void block_submit(struct lp_store *store, struct lp_store_op *op)
 		lpi_block_complete(block, op, err);
 	else if (LP_UNLIKELY(lpi_reopen_holds(block, op)))
 		return;
-	else if (!lpi_op_list_is_empty(&block->waiting_txns))
+	else if (!lpi_op_list_is_empty(&block->slots.waiting_txns))
 		/* Nothing overtakes a transaction that has no slot yet. */
-		lpi_op_list_push_back(&block->waiting_txns, op);
+		lpi_op_list_push_back(&block->slots.waiting_txns, op);
 	else
-		lpi_block_dispatch(block, op);
+		dispatch(block, op);
 }
 
 static void block_end(struct lp_store *store, struct lp_store_op *op)
@@ -379,9 +265,9 @@ static size_t block_read_times(const struct lp_store *store, struct lp_store_tim
 	const struct {
 		const struct lp_sm_table *table;
 		const struct lpi_state_times *times;
-	} all[] = {{&lpi_txn_table, block->txn_times},
-		   {&lpi_read_table, block->read_times},
-		   {&lpi_query_table, block->query_times}};
+	} all[] = {{&lpi_txn_table, block->txn_times.states},
+		   {&lpi_read_table, block->read_times.states},
+		   {&lpi_query_table, block->query_times.states}};
 	size_t cnt = 0;
 	for (size_t i = 0; i < LP_ARRAY_SIZE(all); i++) {
 		size_t skip = LP_MIN(cnt, max);
@@ -438,16 +324,16 @@ static void free_parts(struct lpi_block *block)
 	lp_pool_free(block->queries);
 	lp_pool_free(block->ios);
 	lp_buf_put(block->zeros);
-	free(block->segments);
-	free(block->releases);
-	free(block->crcs);
+	free(block->scratch.segments);
+	free(block->scratch.releases);
+	free(block->scratch.crcs);
 	free(block);
 }
 
 static bool is_quiet(const struct lpi_block *block)
 {
 	return block->running == 0 && lpi_trims_are_idle(block) && lpi_cached_is_idle(block) &&
-	       lpi_op_list_is_empty(&block->done);
+	       lpi_op_list_is_empty(&block->slots.done);
 }
 
 static int block_close(struct lp_store *store, bool abandon)
@@ -465,7 +351,7 @@ static int block_close(struct lp_store *store, bool abandon)
 			(void)block_sim_run_one(store);
 		(void)lp_reactor_turn(block->options.reactor, true);
 	}
-	lp_timer_stop(block->options.reactor, &block->memory_timer);
+	lp_timer_stop(block->options.reactor, &block->slots.memory_timer);
 	lpi_gather_stop(block);
 	if (!abandon && block->commit != NULL)
 		lpi_policy_close(block);
@@ -499,12 +385,12 @@ static int make_parts(struct lpi_block *block)
 		err = lp_pool_new(&queries, &block->queries);
 	if (err == 0)
 		err = lp_pool_new(&ios, &block->ios);
-	block->segments = calloc(LPI_SCRATCH_BLOCKS, sizeof(*block->segments));
-	block->releases = calloc(LPI_SCRATCH_BLOCKS, sizeof(*block->releases));
-	block->crcs = calloc(LPI_SCRATCH_BLOCKS, sizeof(*block->crcs));
+	block->scratch.segments = calloc(LPI_SCRATCH_BLOCKS, sizeof(*block->scratch.segments));
+	block->scratch.releases = calloc(LPI_SCRATCH_BLOCKS, sizeof(*block->scratch.releases));
+	block->scratch.crcs = calloc(LPI_SCRATCH_BLOCKS, sizeof(*block->scratch.crcs));
 	block->zeros = lp_buf_new(block->options.bufs, LP_BUF_MEDIUM);
-	if (err == 0 && (block->segments == NULL || block->releases == NULL ||
-			 block->crcs == NULL || block->zeros == NULL))
+	if (err == 0 && (block->scratch.segments == NULL || block->scratch.releases == NULL ||
+			 block->scratch.crcs == NULL || block->zeros == NULL))
 		err = -ENOMEM;
 	if (err == 0)
 		memset(block->zeros->data, 0, LP_BUF_MEDIUM);
@@ -592,23 +478,16 @@ int lp_store_open(const struct lp_store_options *options, struct lp_store **ret_
 	block->base.calls = &block_calls;
 	block->options = *options;
 	set_defaults(block);
-	lpi_op_list_init(&block->waiting_txns);
-	lpi_op_list_init(&block->waiting_reads);
-	lpi_op_list_init(&block->waiting_queries);
-	lpi_op_list_init(&block->done);
-	lpi_waiter_list_init(&block->memory_waiters);
-	lpi_begun_list_init(&block->begun);
-	lpi_soon_list_init(&block->soon);
-	block->soon_task.run = run_soon;
-	block->done_task.run = run_done;
-	block->admit_task.run = run_admit;
-	block->memory_timer.fire = memory_fire;
+	lpi_slots_init(&block->slots);
+	block->calls = &calls;
 	lpi_reopen_init(block);
-	block->txn_observer = (struct lp_sm_observer){observe, block->txn_times};
-	block->read_observer = (struct lp_sm_observer){observe, block->read_times};
-	block->query_observer = (struct lp_sm_observer){observe, block->query_times};
+	block->txn_times.observer = (struct lp_sm_observer){observe, block->txn_times.states};
+	block->read_times.observer = (struct lp_sm_observer){observe, block->read_times.states};
+	block->query_times.observer = (struct lp_sm_observer){observe, block->query_times.states};
 	lpi_policy_init(&block->policy);
-	lpi_memory_divide(&block->memory, &block->options, lpi_memory_of_pools(&block->options));
+	lpi_memory_divide(&block->memory, &block->options,
+			  lpi_memory_of_pools(&block->options, lpi_txn_bytes() + lpi_read_bytes() +
+								       lpi_query_bytes()));
 	int err = open_shard(block);
 	if (err < 0) {
 		lp_task_cancel(&block->reopen.task);

@@ -132,8 +132,8 @@ static void test_power_cut_at_many_events(void **state)
 static void spoil(struct lpi_store_rig *rig)
 {
 	enum { EVERY = 37, CNT = 40 };
-	const struct lp_disk_label *label = &rig->devices.label[LP_MKFS_DATA];
-	struct lp_chunks *chunks = rig->devices.chunks[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &rig->devices.label[LP_ROLE_DATA];
+	struct lp_chunks *chunks = rig->devices.chunks[LP_ROLE_DATA];
 	uint32_t chunk;
 	while ((chunk = lp_chunks_find(chunks, 0, LP_CHUNK_USE_OBJECTS, 0)) == LP_CHUNK_NONE)
 		lpi_hand_turn(&rig->hand);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/block/block_parts.h"
 #include "store/block/core/data_cache.h"
 #include "store/block/write/txn.h"
 
@@ -115,7 +116,7 @@ static void release_held(struct lpi_block *block)
 		if (err < 0)
 			lpi_block_complete(block, op, err);
 		else
-			lpi_block_dispatch(block, op);
+			block->calls->dispatch(block, op);
 	}
 }
 
@@ -245,9 +246,9 @@ static void begin(struct lp_task *task)
 {
 	struct lpi_block *block = LP_CONTAINER_OF(task, struct lpi_block, reopen.task);
 	tell(block);
-	take_waiting(block, &block->waiting_txns);
-	take_waiting(block, &block->waiting_reads);
-	take_waiting(block, &block->waiting_queries);
+	take_waiting(block, &block->slots.waiting_txns);
+	take_waiting(block, &block->slots.waiting_reads);
+	take_waiting(block, &block->slots.waiting_queries);
 	lpi_trims_stop(block);
 	lpi_view_is_over(block);
 	lp_shard_stop(block->shard);

@@ -13,8 +13,9 @@
 #include "base/error.h"
 #include "base/sanitize.h"
 #include "base/testing/test_long.h"
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 #include "store/model/crash_test.h"
+#include "store/setup/mkfs.h"
 
 #define STEPS 90u
 #define RUNS  (LP_ASSERT_SLOW_ON ? 8u : 48u)
@@ -416,7 +417,7 @@ static void test_data_write_fails(void **state)
 		struct lp_store_op op;
 		start_plain(&bench, 3);
 		struct lp_ino ino = make_file(&bench, 'a', LP_PATH_DIRECT);
-		const struct lp_disk_label *label = &bench.rig.devices.label[LP_MKFS_DATA];
+		const struct lp_disk_label *label = &bench.rig.devices.label[LP_ROLE_DATA];
 		const struct lp_sim_rule rule = {.fault = cases[i].fault,
 						 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |
 								LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
@@ -484,7 +485,7 @@ static void test_writeback_finds_no_space(void **state)
 	(void)state;
 	struct bench bench;
 	start_plain(&bench, 4);
-	const struct lp_disk_label *label = &bench.rig.devices.label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &bench.rig.devices.label[LP_ROLE_DATA];
 	const struct lp_sim_rule rule = {.fault = LP_SIM_ENOSPC,
 					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE),
 					 .offset_bytes = label->chunk_base * LP_BLOCK_BYTES};
@@ -566,8 +567,8 @@ static void test_index_fails(void **state)
 	uint32_t rounds = 0;
 	start_plain(&bench, 6);
 	struct lp_ino ino = make_file(&bench, 'a', LP_PATH_DIRECT);
-	const struct lp_disk_label *label = &bench.rig.devices.label[LP_MKFS_DATA];
-	struct lp_chunks *chunks = bench.rig.devices.chunks[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &bench.rig.devices.label[LP_ROLE_DATA];
+	struct lp_chunks *chunks = bench.rig.devices.chunks[LP_ROLE_DATA];
 	for (uint32_t i = 0; i < label->chunk_cnt; i++) {
 		if (lp_chunks_find(chunks, 0, LP_CHUNK_USE_FILES, i) != i)
 			continue;
@@ -692,7 +693,7 @@ static void test_one_of_two_shards(void **state)
 		rig->hand.store = stores[i];
 		inos[i] = make_file(&bench, 'a', LP_PATH_DEFERRED);
 	}
-	struct lp_extent area = lp_label_log_area(&rig->devices.label[LP_MKFS_DATA], 0);
+	struct lp_extent area = lp_label_log_area(&rig->devices.label[LP_ROLE_DATA], 0);
 	const struct lp_sim_rule rule = {.fault = LP_SIM_EIO,
 					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
 					 .offset_bytes = area.block * LP_BLOCK_BYTES,

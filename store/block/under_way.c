@@ -1,20 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a store has at work, for whoever asks why nothing moves. */
 #include "base/struct/sm.h"
-#include "store/block/core/block_impl.h"
-
-void lpi_begun_add(struct lpi_block *block, struct lpi_begun *begun, const struct lp_sm *sm,
-		   const struct lp_store_op *op)
-{
-	*begun = (struct lpi_begun){
-		.sm = sm, .op = op, .began_ns = lp_reactor_now_ns(block->options.reactor)};
-	lpi_begun_list_push_back(&block->begun, begun);
-}
-
-void lpi_begun_end(struct lpi_begun *begun)
-{
-	lpi_begun_list_remove(begun);
-}
+#include "store/block/block_parts.h"
 
 /* By the names of both tables of states, which agree where both have one. */
 static const char *waits_for(const char *state)
@@ -64,7 +51,7 @@ void lpi_begun_show(struct lp_store *store, struct lp_under_way_list *list)
 	struct lpi_block *block = lpi_block_of(store);
 	uint64_t now_ns = lp_reactor_now_ns(block->options.reactor);
 	struct lpi_begun *begun = NULL;
-	LP_LIST_FOREACH (lpi_begun_list, &block->begun, begun) {
+	LP_LIST_FOREACH (lpi_begun_list, &block->slots.begun, begun) {
 		struct lp_under_way *row = lp_under_way_add(list);
 		if (row == NULL)
 			continue;

@@ -2,7 +2,7 @@
 /* Coming to rest, and views (store/view.h). The pipeline lets nothing in, what it has goes its way,
  * and what is owed is paid; whether it has come to rest is looked at by a timer, for there is no
  * one event that says so. */
-#include "store/block/core/block_impl.h"
+#include "store/block/block_parts.h"
 
 #include "store/view.h"
 

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "store/check/fsck_impl.h"
 
-static const char *const device_names[LP_MKFS_DEVICES] = {
-	[LP_MKFS_DATA] = "data", [LP_MKFS_DB] = "db", [LP_MKFS_WAL] = "wal"};
+static const char *const device_names[LP_ROLES] = {
+	[LP_ROLE_DATA] = "data", [LP_ROLE_DB] = "db", [LP_ROLE_WAL] = "wal"};
 
 /* A copy may name chunks that reading leaves out (store/volume/label.c). */
 static bool is_same(const uint8_t *copy, const struct lp_disk_label *label, uint64_t block)
@@ -47,7 +47,7 @@ int lpi_fsck_labels(struct lpi_fsck *fsck)
 	uint8_t *buf = aligned_alloc(LP_BLOCK_BYTES, LP_BLOCK_BYTES);
 	if (buf == NULL)
 		return -ENOMEM;
-	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (int i = 0; i < LP_ROLES; i++) {
 		struct lp_disk_label label;
 		struct lp_bdev *bdev = fsck->options->bdev[i];
 		if (bdev == NULL || lp_label_read(bdev, false, &label, NULL) < 0)
@@ -94,7 +94,7 @@ static int check_slots(struct lpi_fsck *fsck, int device, const struct lp_disk_l
 int lpi_fsck_tables(struct lpi_fsck *fsck)
 {
 	int err = 0;
-	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++) {
+	for (int i = 0; i < LP_ROLES && err == 0; i++) {
 		struct lp_disk_label label;
 		struct lp_bdev *bdev = fsck->options->bdev[i];
 		if (bdev == NULL || lp_label_read(bdev, false, &label, NULL) < 0)

@@ -17,7 +17,7 @@ static int open_devices(struct lpi_fsck *fsck, struct lp_label_why *why)
 	const struct lp_fsck_options *options = fsck->options;
 	struct lp_devices_options devices = {.files_reserve_bytes = options->files_reserve_bytes,
 					     .read_only = fsck->read_only};
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		devices.bdev[i] = options->bdev[i];
 	int err = lpi_fsck_labels(fsck);
 	if (err == 0)
@@ -83,7 +83,7 @@ static int open_shard(struct lpi_fsck *fsck, uint32_t idx)
 
 static int own_chunks(struct lpi_fsck_shard *shard)
 {
-	const struct lp_disk_label *label = &shard->fsck->devices.label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &shard->fsck->devices.label[LP_ROLE_DATA];
 	const struct lp_view *view = shard->view;
 	uint32_t chunk_cnt = view != NULL ? view->chunk_cnt : label->chunk_cnt;
 	int err = lpi_fsck_blocks_init(
@@ -170,7 +170,7 @@ int lp_fsck_run(const struct lp_fsck_options *options, struct lp_fsck_report *re
 	int err = open_devices(&fsck, why);
 	if (err < 0)
 		return err;
-	uint32_t shard_cnt = fsck.devices.label[LP_MKFS_DATA].shard_cnt;
+	uint32_t shard_cnt = fsck.devices.label[LP_ROLE_DATA].shard_cnt;
 	fsck.shards = calloc(shard_cnt, sizeof(*fsck.shards));
 	err = fsck.shards != NULL ? 0 : -ENOMEM;
 	if (err == 0) {

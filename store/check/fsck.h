@@ -105,7 +105,7 @@ struct lp_kvfs;
 /* The devices that are checked are a copy of these, which stay as they are. A shard that does not
  * open gets a new index, of the records that its old one and its log still have. */
 struct lp_fsck_rebuild {
-	struct lp_bdev *bdev[LP_MKFS_DEVICES];
+	struct lp_bdev *bdev[LP_ROLES];
 	struct lp_kvfs *scratch; /* empty, then and afterwards: for what is collected */
 	uint64_t salt;           /* random: of new logs */
 };
@@ -114,7 +114,7 @@ struct lp_fsck_options {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
 	struct lp_bufs *bufs; /* as large as the deferred payloads of one shard's log */
-	struct lp_bdev *bdev[LP_MKFS_DEVICES];
+	struct lp_bdev *bdev[LP_ROLES];
 	struct lp_fsck_events *events;
 	const struct lp_clock *sim_clock; /* as of struct lp_shard_options */
 	uint64_t index_cache_bytes;

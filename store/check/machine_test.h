@@ -10,6 +10,7 @@
 #include "base/crc32c.h"
 #include "base/endian.h"
 #include "store/check/fsck_impl.h"
+#include "store/setup/mkfs.h"
 
 #define LPI_RIG_BYTES     (UINT64_C(64) << 20)
 #define LPI_RIG_FOUND_MAX 64u

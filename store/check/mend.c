@@ -71,7 +71,7 @@ static bool is_of_files(const struct lpi_fsck_shard *shard, const struct lp_bdev
 			uint64_t block)
 {
 	const struct lp_devices *devices = &shard->fsck->devices;
-	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (int i = 0; i < LP_ROLES; i++) {
 		const struct lp_disk_label *label = &devices->label[i];
 		if (devices->bdev[i] != bdev || devices->chunks[i] == NULL ||
 		    block < label->chunk_base)
@@ -171,17 +171,17 @@ static int mend_file(struct fsck_mender *self, struct lp_blockfs_salvage *files,
 static int mend_files(struct fsck_mender *self)
 {
 	const struct lp_devices *devices = &self->shard->fsck->devices;
-	enum lp_mkfs_device where = lp_devices_of_files(devices);
+	enum lp_device_role where = lp_devices_of_files(devices);
 	uint32_t shard_idx = self->shard->idx;
 	struct lp_blockfs_salvage *files = NULL;
 	struct lp_blockfs_salvage_report report;
 	struct lp_blockfs_options options = {
-		.data.bdev = devices->bdev[LP_MKFS_DATA],
-		.db.bdev = devices->bdev[LP_MKFS_DB],
+		.data.bdev = devices->bdev[LP_ROLE_DATA],
+		.db.bdev = devices->bdev[LP_ROLE_DB],
 		.journal_bdev = devices->bdev[where],
 		.area = lp_label_files_area(&devices->label[where], shard_idx),
 		.shard_idx = shard_idx};
-	memcpy(options.store_uuid, devices->label[LP_MKFS_DATA].store_uuid,
+	memcpy(options.store_uuid, devices->label[LP_ROLE_DATA].store_uuid,
 	       sizeof(options.store_uuid));
 	self->mender.mended = found_bit;
 	int err = lp_blockfs_salvage_open(&options, &self->mender, &files, &report);
@@ -199,7 +199,7 @@ static int mend_files(struct fsck_mender *self)
 int lpi_fsck_mend(struct lpi_fsck_shard *shard)
 {
 	const struct lp_devices *devices = &shard->fsck->devices;
-	enum lp_mkfs_device where = lp_devices_of_log(devices);
+	enum lp_device_role where = lp_devices_of_log(devices);
 	struct fsck_mender mender = {.shard = shard};
 	int err = mend_files(&mender);
 	mender.mender.mended = found_bit;

@@ -153,7 +153,7 @@ static void test_no_copy_is_left(void **state)
 	lpi_rig_fill(&rig);
 	lp_test_ok(lp_label_read(rig.bdev, false, &label, NULL));
 	struct lp_fsck_options of_run = options;
-	of_run.bdev[LP_MKFS_DATA] = rig.bdev;
+	of_run.bdev[LP_ROLE_DATA] = rig.bdev;
 	rig.events.found = lpi_rig_found;
 	damage(label.table_block, 8L * 70);
 	damage(label.table_block + label.table_slot_blocks, 8L * 70);

@@ -84,7 +84,7 @@ static int by_number(const void *a, const void *b)
 /* The block that a map names, if it waited: what belongs there, unless it is there. */
 static int settle_block(struct rebuild *rebuild, uint64_t block, uint32_t crc)
 {
-	struct lp_bdev *bdev = rebuild->shard->fsck->devices.bdev[LP_MKFS_DATA];
+	struct lp_bdev *bdev = rebuild->shard->fsck->devices.bdev[LP_ROLE_DATA];
 	if (bsearch(&block, rebuild->payloads, rebuild->payload_cnt, sizeof(block), by_number) ==
 	    NULL)
 		return 0;
@@ -100,7 +100,7 @@ static int settle_block(struct rebuild *rebuild, uint64_t block, uint32_t crc)
 
 static int settle_leaf(struct rebuild *rebuild, const struct lpi_leaf *leaf)
 {
-	const struct lp_disk_label *label = &rebuild->shard->fsck->devices.label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &rebuild->shard->fsck->devices.label[LP_ROLE_DATA];
 	int err = 0;
 	for (uint32_t i = 0; i < leaf->words_cnt && err == 0; i++) {
 		uint64_t word = leaf->words[i];
@@ -157,7 +157,7 @@ static int settle_payloads(struct rebuild *rebuild)
 static int format_log(const struct lpi_fsck_shard *shard)
 {
 	const struct lp_devices *devices = &shard->fsck->devices;
-	enum lp_mkfs_device device = lp_devices_of_log(devices);
+	enum lp_device_role device = lp_devices_of_log(devices);
 	const struct lp_disk_label *label = &devices->label[device];
 	struct lp_extent extent = lp_label_log_area(label, shard->idx);
 	struct lp_log_area area = {.block = extent.block,
@@ -172,15 +172,15 @@ static int format_log(const struct lpi_fsck_shard *shard)
 static int open_files(struct rebuild *rebuild)
 {
 	const struct lp_devices *devices = &rebuild->shard->fsck->devices;
-	enum lp_mkfs_device where = lp_devices_of_files(devices);
+	enum lp_device_role where = lp_devices_of_files(devices);
 	struct lp_blockfs_options options = {
-		.data = {devices->bdev[LP_MKFS_DATA], devices->chunks[LP_MKFS_DATA]},
-		.db = {devices->bdev[LP_MKFS_DB], devices->chunks[LP_MKFS_DB]},
+		.data = {devices->bdev[LP_ROLE_DATA], devices->chunks[LP_ROLE_DATA]},
+		.db = {devices->bdev[LP_ROLE_DB], devices->chunks[LP_ROLE_DB]},
 		.journal_bdev = devices->bdev[where],
 		.area = lp_label_files_area(&devices->label[where], rebuild->shard->idx),
 		.shard_idx = rebuild->shard->idx,
 		.reserve_bytes = rebuild->shard->fsck->options->files_reserve_bytes};
-	memcpy(options.store_uuid, devices->label[LP_MKFS_DATA].store_uuid,
+	memcpy(options.store_uuid, devices->label[LP_ROLE_DATA].store_uuid,
 	       sizeof(options.store_uuid));
 	int err = lp_blockfs_format(&options);
 	return err < 0 ? err : lp_blockfs_open(&options, &rebuild->files);
@@ -258,7 +258,7 @@ static int put_bound(struct rebuild *rebuild)
 /* All blocks of the chunks that the shard has for objects. */
 static int put_space(struct rebuild *rebuild)
 {
-	struct lp_chunks *chunks = rebuild->shard->fsck->devices.chunks[LP_MKFS_DATA];
+	struct lp_chunks *chunks = rebuild->shard->fsck->devices.chunks[LP_ROLE_DATA];
 	uint64_t bit_cnt = lp_chunks_chunk_blocks(chunks);
 	size_t bytes = lp_bitmap_word_cnt(bit_cnt) * sizeof(uint64_t);
 	uint64_t *words = calloc(1, bytes);
@@ -331,12 +331,12 @@ static int write_all(struct rebuild *rebuild)
 	const struct lp_devices *devices = &rebuild->shard->fsck->devices;
 	int err = settle_payloads(rebuild);
 	if (err == 0)
-		err = lp_bdev_flush_sync(devices->bdev[LP_MKFS_DATA]);
+		err = lp_bdev_flush_sync(devices->bdev[LP_ROLE_DATA]);
 	if (err == 0)
 		err = format_log(rebuild->shard);
 	if (err == 0)
 		err = make_index(rebuild);
-	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++) {
+	for (int i = 0; i < LP_ROLES && err == 0; i++) {
 		if (devices->bdev[i] != NULL)
 			err = lp_bdev_flush_sync(devices->bdev[i]);
 	}
@@ -410,7 +410,7 @@ int lpi_fsck_rebuild(struct lpi_fsck_shard *shard)
 					     .arg = &rebuild};
 	struct lp_label_why why;
 	LP_ASSERT(!shard->fsck->read_only);
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		options.bdev[i] = from->bdev[i];
 	rebuild.block = aligned_alloc(LP_BLOCK_BYTES, LP_BLOCK_BYTES);
 	rebuild.other = aligned_alloc(LP_BLOCK_BYTES, LP_BLOCK_BYTES);

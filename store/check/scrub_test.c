@@ -8,7 +8,7 @@
 
 #include <stdalign.h>
 
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 #include "store/check/scrub.h"
 
 #define BLOCK     LP_BLOCK_BYTES

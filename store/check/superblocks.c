@@ -32,7 +32,7 @@ struct kind {
 	bool is_newest_twice; /* both slots have the newest one, unless a write of them was cut */
 	bool (*read)(const struct lpi_fsck_shard *shard, const uint8_t *block, uint32_t slot_idx,
 		     uint64_t *ret_sequence);
-	enum lp_mkfs_device (*device)(const struct lp_devices *devices);
+	enum lp_device_role (*device)(const struct lp_devices *devices);
 	struct lp_extent (*area)(const struct lp_disk_label *label, uint32_t shard_idx);
 };
 
@@ -58,7 +58,7 @@ static bool read_of_log(const struct lpi_fsck_shard *shard, const uint8_t *block
 static bool read_of_files(const struct lpi_fsck_shard *shard, const uint8_t *block,
 			  uint32_t slot_idx, uint64_t *ret_sequence)
 {
-	const struct lp_disk_label *label = &shard->fsck->devices.label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &shard->fsck->devices.label[LP_ROLE_DATA];
 	struct lp_blockfs_super super;
 	if (lp_blockfs_decode_super(block, slot_idx, &super) < 0)
 		return false;
@@ -112,7 +112,7 @@ static int look_at_slot(struct lpi_fsck_shard *shard, const struct kind *kind, u
 			uint8_t *block, struct slot *ret)
 {
 	struct lpi_fsck *fsck = shard->fsck;
-	enum lp_mkfs_device device = kind->device(&fsck->devices);
+	enum lp_device_role device = kind->device(&fsck->devices);
 	struct lp_bdev *bdev = fsck->devices.bdev[device];
 	uint64_t at = kind->area(&fsck->devices.label[device], shard->idx).block + slot_idx;
 	const struct lpi_fsck_at finding = {

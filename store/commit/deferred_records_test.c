@@ -8,7 +8,7 @@
  */
 #include "store/block/block_sim_test.h"
 
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 
 #define BLOCKS     24u
 #define WRITES_MAX 400u

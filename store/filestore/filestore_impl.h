@@ -28,7 +28,7 @@
 #include "store/log/log.h"
 #include "store/record/csum.h"
 #include "store/record/values.h"
-#include "store/store_impl.h"
+#include "store/store_kinds.h"
 
 #define LPI_LEAF_BLOCKS 64u /* LP_FILE_LEAF_BLOCKS */
 #define LPI_SIDE_CNT    2u

@@ -12,7 +12,7 @@
 
 #include "base/struct/tree.h"
 #include "store/record/csum.h"
-#include "store/store_impl.h"
+#include "store/store_kinds.h"
 
 /* --- Pages of a file -------------------------------------------------------------------------- */
 

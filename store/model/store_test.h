@@ -11,7 +11,7 @@
 
 #include "base/crc32c.h"
 #include "base/prng.h"
-#include "store/store_impl.h"
+#include "store/store_kinds.h"
 
 #define LPI_TURNS_MAX     10000000u /* a test that needs more hangs */
 #define LPI_TEST_BYTES(s) ((struct lp_bytes){(s), sizeof(s) - 1})

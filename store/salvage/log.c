@@ -232,9 +232,9 @@ static int use_frames(struct reading *reading)
 
 int lpi_salvage_log(struct lp_salvage *salvage, uint8_t *frame_bytes)
 {
-	enum lp_mkfs_device device = salvage->log_bdev == salvage->options.bdev[LP_MKFS_WAL]
-					     ? LP_MKFS_WAL
-					     : LP_MKFS_DATA;
+	enum lp_device_role device = salvage->log_bdev == salvage->options.bdev[LP_ROLE_WAL]
+					     ? LP_ROLE_WAL
+					     : LP_ROLE_DATA;
 	struct reading reading = {
 		.salvage = salvage,
 		.area = lp_label_log_area(&salvage->label[device], salvage->shard_idx),

@@ -106,7 +106,7 @@ static int scan_chunk(struct lp_salvage *salvage, struct lp_bdev *bdev, struct l
 	return err;
 }
 
-static int scan_chunks_of(struct lp_salvage *salvage, enum lp_mkfs_device device, uint8_t *window)
+static int scan_chunks_of(struct lp_salvage *salvage, enum lp_device_role device, uint8_t *window)
 {
 	const struct lp_disk_label *label = &salvage->label[device];
 	const struct lp_chunks_options options = {.label = label, .read_only = true};
@@ -134,9 +134,9 @@ static int scan_chunks(struct lp_salvage *salvage)
 	uint8_t *window = aligned_alloc(LP_BLOCK_BYTES, WINDOW_BYTES);
 	if (window == NULL)
 		return -ENOMEM;
-	int err = scan_chunks_of(salvage, LP_MKFS_DATA, window);
+	int err = scan_chunks_of(salvage, LP_ROLE_DATA, window);
 	if (err == 0)
-		err = scan_chunks_of(salvage, LP_MKFS_DB, window);
+		err = scan_chunks_of(salvage, LP_ROLE_DB, window);
 	free(window);
 	return err;
 }
@@ -159,18 +159,18 @@ static void count_mended(struct lp_mender *mender, struct lp_bdev *bdev, uint64_
 static int collect_tables(struct lp_salvage *salvage)
 {
 	struct counting counting = {.mender = {.mended = count_mended}, .salvage = salvage};
-	enum lp_mkfs_device where = salvage->files_bdev == salvage->options.bdev[LP_MKFS_DB]
-					    ? LP_MKFS_DB
-					    : LP_MKFS_DATA;
+	enum lp_device_role where = salvage->files_bdev == salvage->options.bdev[LP_ROLE_DB]
+					    ? LP_ROLE_DB
+					    : LP_ROLE_DATA;
 	struct lp_blockfs_salvage *files = NULL;
 	struct lp_blockfs_salvage_report report;
 	struct lp_blockfs_options options = {
-		.data.bdev = salvage->options.bdev[LP_MKFS_DATA],
-		.db.bdev = salvage->options.bdev[LP_MKFS_DB],
+		.data.bdev = salvage->options.bdev[LP_ROLE_DATA],
+		.db.bdev = salvage->options.bdev[LP_ROLE_DB],
 		.journal_bdev = salvage->files_bdev,
 		.area = lp_label_files_area(&salvage->label[where], salvage->shard_idx),
 		.shard_idx = salvage->shard_idx};
-	memcpy(options.store_uuid, salvage->label[LP_MKFS_DATA].store_uuid,
+	memcpy(options.store_uuid, salvage->label[LP_ROLE_DATA].store_uuid,
 	       sizeof(options.store_uuid));
 	int err = lp_blockfs_salvage_open(&options, &counting.mender, &files, &report);
 	if (err < 0)
@@ -202,7 +202,7 @@ static int collect_shard(struct lp_salvage *salvage, uint32_t idx, uint8_t *fram
 
 static int collect(struct lp_salvage *salvage)
 {
-	uint32_t shard_cnt = salvage->label[LP_MKFS_DATA].shard_cnt;
+	uint32_t shard_cnt = salvage->label[LP_ROLE_DATA].shard_cnt;
 	uint8_t *frame = aligned_alloc(LP_BLOCK_BYTES, LP_LOG_FRAME_BLOCKS_MAX * LP_BLOCK_BYTES);
 	if (frame == NULL)
 		return -ENOMEM;
@@ -218,15 +218,15 @@ static int collect(struct lp_salvage *salvage)
 static int read_labels(struct lp_salvage *salvage, struct lp_label_why *why)
 {
 	int err = 0;
-	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++) {
+	for (int i = 0; i < LP_ROLES && err == 0; i++) {
 		if (salvage->options.bdev[i] != NULL)
 			err = lp_label_read(salvage->options.bdev[i], false, &salvage->label[i],
 					    why);
 	}
-	bool has_wal = salvage->options.bdev[LP_MKFS_WAL] != NULL;
-	bool has_db = salvage->options.bdev[LP_MKFS_DB] != NULL;
-	salvage->log_bdev = salvage->options.bdev[has_wal ? LP_MKFS_WAL : LP_MKFS_DATA];
-	salvage->files_bdev = salvage->options.bdev[has_db ? LP_MKFS_DB : LP_MKFS_DATA];
+	bool has_wal = salvage->options.bdev[LP_ROLE_WAL] != NULL;
+	bool has_db = salvage->options.bdev[LP_ROLE_DB] != NULL;
+	salvage->log_bdev = salvage->options.bdev[has_wal ? LP_ROLE_WAL : LP_ROLE_DATA];
+	salvage->files_bdev = salvage->options.bdev[has_db ? LP_ROLE_DB : LP_ROLE_DATA];
 	return err;
 }
 
@@ -303,7 +303,7 @@ static int give_extent(const struct content *content, const struct lpi_leaf *lea
 	int err = 0;
 	if (lpi_word_is_unwritten(word))
 		return 0;
-	lpi_salvage_read_blocks(content->salvage->options.bdev[LP_MKFS_DATA], bytes,
+	lpi_salvage_read_blocks(content->salvage->options.bdev[LP_ROLE_DATA], bytes,
 				lpi_word_block(word), cnt);
 	for (uint32_t i = 0; i < cnt && err == 0; i++) {
 		uint32_t in_leaf = lpi_word_first(word) + i;

@@ -47,8 +47,8 @@ struct lp_salvage_shard_report {
 };
 
 struct lp_salvage_options {
-	struct lp_bdev *bdev[LP_MKFS_DEVICES]; /* data; db and wal may be NULL */
-	struct lp_kvfs *scratch;               /* empty; stays the caller's */
+	struct lp_bdev *bdev[LP_ROLES]; /* data; db and wal may be NULL */
+	struct lp_kvfs *scratch;        /* empty; stays the caller's */
 	/* Only shard_idx, and of it all records that an index is made of again. */
 	bool for_index;
 	uint32_t shard_idx;

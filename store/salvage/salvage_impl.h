@@ -26,7 +26,7 @@
 
 struct lp_salvage {
 	struct lp_salvage_options options;
-	struct lp_disk_label label[LP_MKFS_DEVICES];
+	struct lp_disk_label label[LP_ROLES];
 	struct lp_bdev *log_bdev;
 	struct lp_bdev *files_bdev;
 	struct lp_kv *kv;

@@ -8,6 +8,7 @@
 
 #include "store/device/sim/bdev_sim.h"
 #include "store/setup/grow.h"
+#include "store/setup/mkfs.h"
 #include "store/volume/label_impl.h"
 
 #define STEP_BYTES (UINT64_C(1) << 20)
@@ -66,7 +67,7 @@ static uint32_t chunk_cnt(void)
 	struct lp_devices devices;
 	struct lp_chunks_stats stats;
 	lp_test_ok(lp_devices_open(&options, &devices, &why));
-	lp_chunks_stats(devices.chunks[LP_MKFS_DATA], &stats);
+	lp_chunks_stats(devices.chunks[LP_ROLE_DATA], &stats);
 	lp_devices_close(&devices);
 	return stats.total_cnt;
 }

@@ -32,28 +32,28 @@ static int plan(struct mkfs *mkfs, struct lp_label_why *why)
 {
 	const struct lp_mkfs_options *options = mkfs->options;
 	struct lp_label_wish wish = {
-		.data_bytes = size_of(options->bdev[LP_MKFS_DATA]),
-		.db_bytes = size_of(options->bdev[LP_MKFS_DB]),
-		.wal_bytes = size_of(options->bdev[LP_MKFS_WAL]),
+		.data_bytes = size_of(options->bdev[LP_ROLE_DATA]),
+		.db_bytes = size_of(options->bdev[LP_ROLE_DB]),
+		.wal_bytes = size_of(options->bdev[LP_ROLE_WAL]),
 		.shard_cnt = options->shard_cnt,
 		.chunk_bytes = options->chunk_bytes,
 		.log_bytes = options->log_bytes,
 		.created_ns = options->created_ns,
-		.db_path = options->path[LP_MKFS_DB],
-		.wal_path = options->path[LP_MKFS_WAL],
+		.db_path = options->path[LP_ROLE_DB],
+		.wal_path = options->path[LP_ROLE_WAL],
 	};
 	make_uuid(options->seed, wish.store_uuid);
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		make_uuid(options->seed + (size_t)(i + 1) * LP_UUID_BYTES, wish.device_uuid[i]);
 	return lp_label_make_plan(&wish, &mkfs->plan, why);
 }
 
 static const struct lp_disk_label *label_of(const struct mkfs *mkfs, int device)
 {
-	const struct lp_disk_label *const labels[LP_MKFS_DEVICES] = {
-		[LP_MKFS_DATA] = &mkfs->plan.data,
-		[LP_MKFS_DB] = &mkfs->plan.db,
-		[LP_MKFS_WAL] = &mkfs->plan.wal,
+	const struct lp_disk_label *const labels[LP_ROLES] = {
+		[LP_ROLE_DATA] = &mkfs->plan.data,
+		[LP_ROLE_DB] = &mkfs->plan.db,
+		[LP_ROLE_WAL] = &mkfs->plan.wal,
 	};
 	return labels[device];
 }
@@ -71,7 +71,7 @@ static int begin_device(const struct mkfs *mkfs, int device)
 
 static int format_log(const struct mkfs *mkfs, uint32_t shard_idx)
 {
-	int device = mkfs->options->bdev[LP_MKFS_WAL] != NULL ? LP_MKFS_WAL : LP_MKFS_DATA;
+	int device = mkfs->options->bdev[LP_ROLE_WAL] != NULL ? LP_ROLE_WAL : LP_ROLE_DATA;
 	struct lp_extent extent = lp_label_log_area(label_of(mkfs, device), shard_idx);
 	struct lp_log_area area = {.block = extent.block,
 				   .ring_blocks = extent.cnt - LP_LOG_SLOT_CNT,
@@ -84,7 +84,7 @@ static int format_log(const struct mkfs *mkfs, uint32_t shard_idx)
 
 static int format_files(const struct mkfs *mkfs, uint32_t shard_idx)
 {
-	int device = mkfs->options->bdev[LP_MKFS_DB] != NULL ? LP_MKFS_DB : LP_MKFS_DATA;
+	int device = mkfs->options->bdev[LP_ROLE_DB] != NULL ? LP_ROLE_DB : LP_ROLE_DATA;
 	struct lp_blockfs_options options = {
 		.journal_bdev = mkfs->options->bdev[device],
 		.area = lp_label_files_area(label_of(mkfs, device), shard_idx),
@@ -97,14 +97,14 @@ static int format_files(const struct mkfs *mkfs, uint32_t shard_idx)
 static int write_all(const struct mkfs *mkfs)
 {
 	int err = 0;
-	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++)
+	for (int i = 0; i < LP_ROLES && err == 0; i++)
 		err = begin_device(mkfs, i);
 	for (uint32_t shard = 0; shard < mkfs->plan.data.shard_cnt && err == 0; shard++) {
 		err = format_log(mkfs, shard);
 		if (err == 0)
 			err = format_files(mkfs, shard);
 	}
-	for (int i = LP_MKFS_DEVICES - 1; i >= 0 && err == 0; i--) {
+	for (int i = LP_ROLES - 1; i >= 0 && err == 0; i--) {
 		if (mkfs->options->bdev[i] != NULL)
 			err = lp_label_format_commit(mkfs->options->bdev[i], label_of(mkfs, i));
 	}

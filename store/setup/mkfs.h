@@ -12,11 +12,9 @@
 
 #include "store/volume/label.h"
 
-enum lp_mkfs_device { LP_MKFS_DATA, LP_MKFS_DB, LP_MKFS_WAL, LP_MKFS_DEVICES };
-
 struct lp_mkfs_options {
-	struct lp_bdev *bdev[LP_MKFS_DEVICES]; /* db and wal may be NULL */
-	const char *path[LP_MKFS_DEVICES];     /* recorded, to find them again */
+	struct lp_bdev *bdev[LP_ROLES]; /* db and wal may be NULL */
+	const char *path[LP_ROLES];     /* recorded, to find them again */
 	uint32_t shard_cnt;
 	uint64_t chunk_bytes;            /* 0: by the size of the device */
 	uint64_t log_bytes;              /* of each shard; 0: by the size of the device */

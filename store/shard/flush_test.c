@@ -8,6 +8,7 @@
  * the opening of the other. */
 #include "store/shard/shard_rig_test.h"
 
+#include "store/setup/mkfs.h"
 #include "store/shard/shard_impl.h"
 
 #define BLOCKS 24u

@@ -9,6 +9,7 @@
 
 #include "base/sanitize.h"
 #include "store/device/bdev_delay.h"
+#include "store/setup/mkfs.h"
 #include "store/shard/shard_impl.h"
 
 #define VALUE_BYTES  8000u
@@ -266,7 +267,7 @@ static void lease_all(struct lpi_shard_rig *rig)
 static uint32_t chunks_of_objects(struct lpi_shard_rig *rig)
 {
 	struct lp_chunks_stats stats;
-	lp_chunks_stats(rig->devices.chunks[LP_MKFS_DATA], &stats);
+	lp_chunks_stats(rig->devices.chunks[LP_ROLE_DATA], &stats);
 	return stats.cnt[LP_CHUNK_USE_OBJECTS];
 }
 
@@ -730,7 +731,7 @@ static void test_discards_give_way_to_the_index(void **state)
 /* What is kept for the files of shards that are not open yet. */
 static uint32_t kept_chunks(const struct lp_devices *devices)
 {
-	const struct lp_chunks *chunks = devices->chunks[LP_MKFS_DATA];
+	const struct lp_chunks *chunks = devices->chunks[LP_ROLE_DATA];
 	return lp_chunks_free_cnt(chunks) - lp_chunks_for_objects_cnt(chunks);
 }
 
@@ -748,14 +749,14 @@ static void test_kept_for_others(void **state)
 		struct lp_bdev *db =
 			has_db != 0 ? lpi_shard_rig_device(16, LP_RIG_SIZE_BYTES) : NULL;
 		const struct lp_mkfs_options mkfs = {
-			.bdev = {[LP_MKFS_DATA] = data, [LP_MKFS_DB] = db},
+			.bdev = {[LP_ROLE_DATA] = data, [LP_ROLE_DB] = db},
 			.shard_cnt = 2,
 			.log_bytes = LP_RIG_LOG_BYTES,
 			.seed = {1}};
 		lp_test_ok(lp_store_mkfs(&mkfs, &label, &why));
 		lpi_shard_rig_init(&rig, data);
 		const struct lp_devices_options devices = {
-			.bdev = {[LP_MKFS_DATA] = data, [LP_MKFS_DB] = db}};
+			.bdev = {[LP_ROLE_DATA] = data, [LP_ROLE_DB] = db}};
 		lp_test_ok(lp_devices_open(&devices, &rig.devices, &why));
 		for (uint32_t i = 0; i < 2; i++) {
 			const struct lp_shard_options options = {.reactor = rig.reactor,

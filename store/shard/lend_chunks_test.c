@@ -7,6 +7,7 @@
  * on what is left, and their blocks are compared with an array that says what was acknowledged. */
 #include "store/shard/shard_rig_test.h"
 
+#include "store/setup/mkfs.h"
 #include "store/shard/shard_impl.h"
 
 #define CUTS        48u
@@ -39,7 +40,7 @@ static void pair_open_first(struct pair *pair, struct lp_bdev *bdev, struct lp_s
 					 .index_buffer_bytes = 1 << 16,
 					 .deferred_blocks_max = 64,
 					 .files_reserve_bytes = 1 << 20};
-	const struct lp_disk_label *label = &first->devices.label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &first->devices.label[LP_ROLE_DATA];
 	pair->base = label->chunk_base;
 	pair->block_cnt = (uint64_t)label->chunk_cnt * label->chunk_blocks;
 	assert_true(pair->block_cnt <= BLOCKS_MAX);
@@ -175,7 +176,7 @@ static void free_block(struct pair *pair, uint32_t shard, struct lp_extent exten
 static uint32_t split_cnt(const struct pair *pair)
 {
 	struct lp_chunks_stats stats;
-	lp_chunks_stats(pair->rigs[0].devices.chunks[LP_MKFS_DATA], &stats);
+	lp_chunks_stats(pair->rigs[0].devices.chunks[LP_ROLE_DATA], &stats);
 	return stats.split_cnt;
 }
 
@@ -350,7 +351,7 @@ static void holes_of_one(struct pair *pair, struct lp_extent *mine, uint32_t hol
 /* The writes of the table's second slot fail so often, with that fault. */
 static void fail_second_slot(const struct pair *pair, enum lp_sim_fault fault, uint32_t fire_cnt)
 {
-	const struct lp_disk_label *label = &pair->rigs[0].devices.label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &pair->rigs[0].devices.label[LP_ROLE_DATA];
 	const struct lp_sim_rule rule = {
 		.fault = fault,
 		.fire_cnt = fire_cnt,
@@ -398,7 +399,7 @@ static void test_half_written_gift(void **state)
 /* Until the second shard has answered what was asked on behalf of the first one. */
 static void ask_second(struct pair *pair)
 {
-	struct lp_chunks *chunks = pair->rigs[0].devices.chunks[LP_MKFS_DATA];
+	struct lp_chunks *chunks = pair->rigs[0].devices.chunks[LP_ROLE_DATA];
 	assert_true(lp_chunks_ask(chunks, 0));
 	for (int i = 0; i < LP_RIG_TURNS_MAX && lp_chunks_is_asking(chunks, 0); i++)
 		turn(pair);
@@ -640,7 +641,7 @@ static void test_on_its_way(void **state)
 	struct pair pair;
 	full_pair(&pair, mine);
 	struct lp_shard *first = pair.rigs[0].shard;
-	struct lp_chunks *chunks = pair.rigs[0].devices.chunks[LP_MKFS_DATA];
+	struct lp_chunks *chunks = pair.rigs[0].devices.chunks[LP_ROLE_DATA];
 	uint64_t begun = lp_shard_questions(first);
 	wait_space(&pair, 0, &told);
 	await(&pair, &told);
@@ -708,7 +709,7 @@ static void payload_of_a_stolen_block(enum lp_deferred_store kind)
 	reserve(&pair, 1, &need);
 	lpi_shard_defer(&pair.rigs[1], stolen.block, 7);
 	sync_both(&pair);
-	const struct lp_disk_label label = pair.rigs[0].devices.label[LP_MKFS_DATA];
+	const struct lp_disk_label label = pair.rigs[0].devices.label[LP_ROLE_DATA];
 	pair_close(&pair, true);
 	struct lp_bdev *bdev = pair.rigs[0].bdev;
 	pair.rigs[0].bdev = NULL;

@@ -43,7 +43,7 @@ void lpi_shard_turn(struct lp_shard *shard)
 
 static int open_index_channels(struct lp_shard *shard)
 {
-	const enum lp_mkfs_device devices[LP_KV_CHANS_MAX] = {LP_MKFS_DATA, LP_MKFS_DB};
+	const enum lp_device_role devices[LP_KV_CHANS_MAX] = {LP_ROLE_DATA, LP_ROLE_DB};
 	int err = 0;
 	for (uint32_t i = 0; i < LP_KV_CHANS_MAX && err == 0; i++) {
 		struct lp_bdev *bdev = shard->options.devices->bdev[devices[i]];
@@ -58,10 +58,10 @@ static int open_channels(struct lp_shard *shard)
 {
 	struct lp_devices *devices = shard->options.devices;
 	struct lp_reactor *reactor = shard->options.reactor;
-	enum lp_mkfs_device of_log = lp_devices_of_log(devices);
-	shard->chunks = devices->chunks[LP_MKFS_DATA];
-	int err = lp_bdev_attach(devices->bdev[LP_MKFS_DATA], reactor, &shard->data);
-	if (err == 0 && of_log == LP_MKFS_DATA)
+	enum lp_device_role of_log = lp_devices_of_log(devices);
+	shard->chunks = devices->chunks[LP_ROLE_DATA];
+	int err = lp_bdev_attach(devices->bdev[LP_ROLE_DATA], reactor, &shard->data);
+	if (err == 0 && of_log == LP_ROLE_DATA)
 		shard->log_chan = shard->data;
 	else if (err == 0)
 		err = lp_bdev_attach(devices->bdev[of_log], reactor, &shard->log_chan);
@@ -87,9 +87,9 @@ static void make_plan(struct lp_shard *shard)
 {
 	const struct lp_devices *devices = shard->options.devices;
 	const struct lp_index_wish wish = {
-		.device_bytes = chunks_bytes(&devices->label[LP_MKFS_DATA]) +
-				chunks_bytes(&devices->label[LP_MKFS_DB]),
-		.shard_cnt = devices->label[LP_MKFS_DATA].shard_cnt,
+		.device_bytes = chunks_bytes(&devices->label[LP_ROLE_DATA]) +
+				chunks_bytes(&devices->label[LP_ROLE_DB]),
+		.shard_cnt = devices->label[LP_ROLE_DATA].shard_cnt,
 		.memory_bytes = shard->options.memory_bytes,
 		.buffer_bytes = shard->options.index_buffer_bytes,
 		.reserve_bytes = shard->options.files_reserve_bytes,
@@ -97,7 +97,7 @@ static void make_plan(struct lp_shard *shard)
 	lp_index_make_plan(&wish, &shard->plan);
 }
 
-static bool has_files_on(const struct lp_devices *devices, enum lp_mkfs_device device,
+static bool has_files_on(const struct lp_devices *devices, enum lp_device_role device,
 			 uint32_t shard_idx)
 {
 	struct lp_chunks *chunks = devices->chunks[device];
@@ -110,12 +110,12 @@ static bool has_files_on(const struct lp_devices *devices, enum lp_mkfs_device d
 static uint32_t missing_chunks(const struct lp_shard *shard)
 {
 	const struct lp_devices *devices = shard->options.devices;
-	const struct lp_disk_label *label = &devices->label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &devices->label[LP_ROLE_DATA];
 	uint64_t chunk_bytes = (uint64_t)label->chunk_blocks * LP_BLOCK_BYTES;
 	uint64_t bytes = 0;
 	for (uint32_t i = 0; i < label->shard_cnt; i++) {
-		if (i != shard->options.shard_idx && !has_files_on(devices, LP_MKFS_DB, i) &&
-		    !has_files_on(devices, LP_MKFS_DATA, i))
+		if (i != shard->options.shard_idx && !has_files_on(devices, LP_ROLE_DB, i) &&
+		    !has_files_on(devices, LP_ROLE_DATA, i))
 			bytes += shard->plan.reserve_bytes;
 	}
 	return (uint32_t)((bytes + chunk_bytes - 1) / chunk_bytes);
@@ -128,7 +128,7 @@ static uint32_t missing_chunks(const struct lp_shard *shard)
 static void keep_for_others(struct lp_shard *shard)
 {
 	const struct lp_devices *devices = shard->options.devices;
-	uint32_t shard_cnt = devices->label[LP_MKFS_DATA].shard_cnt;
+	uint32_t shard_cnt = devices->label[LP_ROLE_DATA].shard_cnt;
 	if (devices->files_reserve_bytes != 0 || shard->options.read_only)
 		return;
 	uint32_t missing = missing_chunks(shard);
@@ -144,10 +144,10 @@ static void keep_for_others(struct lp_shard *shard)
 static int open_files(struct lp_shard *shard)
 {
 	struct lp_devices *devices = shard->options.devices;
-	enum lp_mkfs_device where = lp_devices_of_files(devices);
+	enum lp_device_role where = lp_devices_of_files(devices);
 	struct lp_blockfs_options options = {
-		.data = {devices->bdev[LP_MKFS_DATA], devices->chunks[LP_MKFS_DATA]},
-		.db = {devices->bdev[LP_MKFS_DB], devices->chunks[LP_MKFS_DB]},
+		.data = {devices->bdev[LP_ROLE_DATA], devices->chunks[LP_ROLE_DATA]},
+		.db = {devices->bdev[LP_ROLE_DB], devices->chunks[LP_ROLE_DB]},
 		.journal_bdev = devices->bdev[where],
 		.area = lp_label_files_area(&devices->label[where], shard->options.shard_idx),
 		.shard_idx = shard->options.shard_idx,
@@ -155,7 +155,7 @@ static int open_files(struct lp_shard *shard)
 		.clock = shard->options.sim_clock,
 		.read_only = shard->options.read_only,
 	};
-	memcpy(options.store_uuid, devices->label[LP_MKFS_DATA].store_uuid,
+	memcpy(options.store_uuid, devices->label[LP_ROLE_DATA].store_uuid,
 	       sizeof(options.store_uuid));
 	int err = lp_blockfs_open(&options, &shard->files);
 	if (err < 0)
@@ -249,7 +249,7 @@ static int load_record(struct lp_shard *shard, struct lp_kv_iter *iter)
 	int err = lp_key_parse(key.data, key.len, &view);
 	if (err < 0)
 		return err;
-	if (view.number >= shard->options.devices->label[LP_MKFS_DATA].chunk_cnt)
+	if (view.number >= shard->options.devices->label[LP_ROLE_DATA].chunk_cnt)
 		return LP_CORRUPT(LP_OFFSET_NONE,
 				  "a space record of chunk %llu, which is not there",
 				  (unsigned long long)view.number);
@@ -315,7 +315,7 @@ static int add_chunks(struct lp_shard *shard)
 
 static int open_space(struct lp_shard *shard)
 {
-	const struct lp_disk_label *label = &shard->options.devices->label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &shard->options.devices->label[LP_ROLE_DATA];
 	const struct lp_space_config config = {
 		.alloc_kind = shard->options.alloc_kind,
 		.alloc_memory_max_bytes = trees_bytes_max(shard),

@@ -268,7 +268,7 @@ void lp_shard_wait_index_room(struct lp_shard *shard, struct lp_commit_waiter *w
 
 bool lpi_shard_should_return(const struct lp_shard *shard)
 {
-	const struct lp_disk_label *label = &shard->options.devices->label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &shard->options.devices->label[LP_ROLE_DATA];
 	uint64_t total = (uint64_t)label->chunk_cnt * label->chunk_blocks;
 	uint64_t free = lp_alloc_free_blocks(lp_space_alloc(shard->space));
 	uint64_t low_water = LP_MIN(LPI_LOW_WATER_BLOCKS, total / LPI_LOW_WATER_SHARE);

@@ -158,7 +158,7 @@ void lpi_shard_flush_index(struct lp_shard *shard)
 
 bool lpi_shard_checkpoint_some(struct lp_shard *shard)
 {
-	const struct lp_disk_label *label = &shard->options.devices->label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &shard->options.devices->label[LP_ROLE_DATA];
 	const struct lp_commit_need need = {.batch_bytes = LP_SPACE_RECORD_SIZE +
 							   label->chunk_blocks / 8 +
 							   LP_COMMIT_RECORD_BYTES,

@@ -38,7 +38,7 @@
 #include "store/space/space.h"
 #include "store/volume/devices.h"
 
-/* Free blocks that a shard gives to no other one: for what cuts files (block_impl.h). */
+/* Free blocks that a shard gives to no other one: for what cuts files (block/core/data_io.h). */
 #define LP_SHARD_CUT_BLOCKS UINT64_C(64)
 
 struct lp_shard;

@@ -12,6 +12,7 @@
 
 #include "base/crc32c.h"
 #include "base/endian.h"
+#include "store/setup/mkfs.h"
 #include "store/shard/shard.h"
 
 #define LP_RIG_SIZE_BYTES  (UINT64_C(96) << 20)

@@ -5,7 +5,7 @@
  * Method: a space on a simulated device for what is decided, a block store for the whole. */
 #include "store/block/block_sim_test.h"
 
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 
 #define EVENTS_MAX (LP_ASSERT_SLOW_ON ? 20u : 60u)
 #define FILE_BYTES (UINT64_C(1) << 20)

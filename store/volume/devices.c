@@ -8,16 +8,16 @@
 
 #include "base/error.h"
 
-static const char *const role_names[LP_MKFS_DEVICES] = {
-	[LP_MKFS_DATA] = "data",
-	[LP_MKFS_DB] = "db",
-	[LP_MKFS_WAL] = "wal",
+static const char *const role_names[LP_ROLES] = {
+	[LP_ROLE_DATA] = "data",
+	[LP_ROLE_DB] = "db",
+	[LP_ROLE_WAL] = "wal",
 };
 
-static const uint32_t roles[LP_MKFS_DEVICES] = {
-	[LP_MKFS_DATA] = LP_DISK_ROLE_DATA,
-	[LP_MKFS_DB] = LP_DISK_ROLE_DB,
-	[LP_MKFS_WAL] = LP_DISK_ROLE_WAL,
+static const uint32_t roles[LP_ROLES] = {
+	[LP_ROLE_DATA] = LP_DISK_ROLE_DATA,
+	[LP_ROLE_DB] = LP_DISK_ROLE_DB,
+	[LP_ROLE_WAL] = LP_DISK_ROLE_WAL,
 };
 
 static bool is_zero(const uint8_t *uuid)
@@ -29,7 +29,7 @@ static bool is_zero(const uint8_t *uuid)
 /* What the data device says of a db or wal device. */
 static const uint8_t *named_uuid(const struct lp_disk_label *data, int device)
 {
-	return device == LP_MKFS_DB ? data->db_uuid : data->wal_uuid;
+	return device == LP_ROLE_DB ? data->db_uuid : data->wal_uuid;
 }
 
 /* Sets the sentence and returns err. */
@@ -47,13 +47,13 @@ static int say(struct lp_label_why *why, int err, const char *fmt, ...)
 /* The device that was given, or not, is the one that the data device names. */
 static int check_companion(const struct lp_devices *devices, int device, struct lp_label_why *why)
 {
-	const uint8_t *uuid = named_uuid(&devices->label[LP_MKFS_DATA], device);
+	const uint8_t *uuid = named_uuid(&devices->label[LP_ROLE_DATA], device);
 	const char *role = role_names[device];
 	if (devices->bdev[device] == NULL) {
 		if (is_zero(uuid))
 			return 0;
-		const struct lp_disk_label *data = &devices->label[LP_MKFS_DATA];
-		const uint8_t *path = device == LP_MKFS_DB ? data->db_path : data->wal_path;
+		const struct lp_disk_label *data = &devices->label[LP_ROLE_DATA];
+		const uint8_t *path = device == LP_ROLE_DB ? data->db_path : data->wal_path;
 		return say(why, -ENXIO, "the store has a %s device, last found at %.100s: give it",
 			   role, (const char *)path);
 	}
@@ -118,23 +118,23 @@ static bool set_path(uint8_t *field, size_t size, const char *path)
  * shard (rule L7). */
 static void remember_paths(struct lp_devices *devices, const struct lp_devices_options *options)
 {
-	struct lp_disk_label label = devices->label[LP_MKFS_DATA];
+	struct lp_disk_label label = devices->label[LP_ROLE_DATA];
 	bool is_new = false;
-	if (devices->bdev[LP_MKFS_DB] != NULL)
-		is_new = set_path(label.db_path, sizeof(label.db_path), options->path[LP_MKFS_DB]);
-	if (devices->bdev[LP_MKFS_WAL] != NULL &&
-	    set_path(label.wal_path, sizeof(label.wal_path), options->path[LP_MKFS_WAL]))
+	if (devices->bdev[LP_ROLE_DB] != NULL)
+		is_new = set_path(label.db_path, sizeof(label.db_path), options->path[LP_ROLE_DB]);
+	if (devices->bdev[LP_ROLE_WAL] != NULL &&
+	    set_path(label.wal_path, sizeof(label.wal_path), options->path[LP_ROLE_WAL]))
 		is_new = true;
-	if (is_new && lp_label_update(devices->bdev[LP_MKFS_DATA], &label) == 0)
-		devices->label[LP_MKFS_DATA] = label;
+	if (is_new && lp_label_update(devices->bdev[LP_ROLE_DATA], &label) == 0)
+		devices->label[LP_ROLE_DATA] = label;
 }
 
 /* To the data device, which is always there. */
 static void tie(struct lp_devices *devices, bool are_tied)
 {
-	struct lp_bdev *to = are_tied ? devices->bdev[LP_MKFS_DATA] : NULL;
-	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
-		if (i != LP_MKFS_DATA && devices->bdev[i] != NULL)
+	struct lp_bdev *to = are_tied ? devices->bdev[LP_ROLE_DATA] : NULL;
+	for (int i = 0; i < LP_ROLES; i++) {
+		if (i != LP_ROLE_DATA && devices->bdev[i] != NULL)
 			lp_bdev_tie(devices->bdev[i], to);
 	}
 	devices->are_tied = are_tied;
@@ -147,20 +147,20 @@ int lp_devices_open(const struct lp_devices_options *options, struct lp_devices 
 				     .read_only = options->read_only};
 	int err = 0;
 	*why = (struct lp_label_why){.text = ""};
-	LP_ASSERT(options->bdev[LP_MKFS_DATA] != NULL);
+	LP_ASSERT(options->bdev[LP_ROLE_DATA] != NULL);
 	/* Before the first flush, which is that of the label: from here on no shard that is opened
 	 * believes one after another one's has failed (rule L7). */
-	for (int i = 0; i < LP_MKFS_DEVICES && !options->read_only; i++) {
+	for (int i = 0; i < LP_ROLES && !options->read_only; i++) {
 		if (options->bdev[i] != NULL)
 			lp_bdev_trust(options->bdev[i]);
 	}
-	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++) {
+	for (int i = 0; i < LP_ROLES && err == 0; i++) {
 		devices.bdev[i] = options->bdev[i];
 		err = read_label(&devices, i, why);
-		if (err == 0 && i != LP_MKFS_DATA)
+		if (err == 0 && i != LP_ROLE_DATA)
 			err = check_companion(&devices, i, why);
 	}
-	for (int i = 0; i < LP_MKFS_DEVICES && err == 0; i++)
+	for (int i = 0; i < LP_ROLES && err == 0; i++)
 		err = open_chunks(&devices, i, options, why);
 	if (err < 0) {
 		lp_devices_close(&devices);
@@ -178,20 +178,20 @@ void lp_devices_close(struct lp_devices *devices)
 {
 	if (devices->are_tied)
 		tie(devices, false);
-	for (int i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (int i = 0; i < LP_ROLES; i++) {
 		lp_chunks_close(devices->chunks[i]);
 		devices->chunks[i] = NULL;
 	}
 }
 
-enum lp_mkfs_device lp_devices_of_log(const struct lp_devices *devices)
+enum lp_device_role lp_devices_of_log(const struct lp_devices *devices)
 {
-	return devices->bdev[LP_MKFS_WAL] != NULL ? LP_MKFS_WAL : LP_MKFS_DATA;
+	return devices->bdev[LP_ROLE_WAL] != NULL ? LP_ROLE_WAL : LP_ROLE_DATA;
 }
 
-enum lp_mkfs_device lp_devices_of_files(const struct lp_devices *devices)
+enum lp_device_role lp_devices_of_files(const struct lp_devices *devices)
 {
-	return devices->bdev[LP_MKFS_DB] != NULL ? LP_MKFS_DB : LP_MKFS_DATA;
+	return devices->bdev[LP_ROLE_DB] != NULL ? LP_ROLE_DB : LP_ROLE_DATA;
 }
 
 /* Joined; dir may be "/". */

@@ -11,21 +11,20 @@
 #ifndef LP_STORE_VOLUME_DEVICES_H
 #define LP_STORE_VOLUME_DEVICES_H
 
-#include "store/setup/mkfs.h"
 #include "store/volume/chunks.h"
 #include "store/volume/label.h"
 
 struct lp_devices {
-	struct lp_bdev *bdev[LP_MKFS_DEVICES]; /* borrowed; NULL: there is none */
-	struct lp_disk_label label[LP_MKFS_DEVICES];
-	struct lp_chunks *chunks[LP_MKFS_DEVICES]; /* of data and db */
-	uint64_t files_reserve_bytes;              /* as asked for */
+	struct lp_bdev *bdev[LP_ROLES]; /* borrowed; NULL: there is none */
+	struct lp_disk_label label[LP_ROLES];
+	struct lp_chunks *chunks[LP_ROLES]; /* of data and db */
+	uint64_t files_reserve_bytes;       /* as asked for */
 	bool read_only;
 	bool are_tied; /* a failed flush of one is one of all (lp_bdev_tie()) */
 };
 
 struct lp_devices_options {
-	struct lp_bdev *bdev[LP_MKFS_DEVICES]; /* stay open, and the caller's, until after close */
+	struct lp_bdev *bdev[LP_ROLES]; /* stay open, and the caller's, until after close */
 	/* What leases for objects must leave free (rule L8), besides what each shard leased ahead
 	 * for its own files. 0: what the shards need that were never opened. */
 	uint64_t files_reserve_bytes;
@@ -33,7 +32,7 @@ struct lp_devices_options {
 	/* Where db and wal were found, absolute: the data device's label says it from now on, for
 	 * who is not told (NULL: what it says stays). It stays as well when the path is too long
 	 * for the label, or the label cannot be written, which is no reason not to open. */
-	const char *path[LP_MKFS_DEVICES];
+	const char *path[LP_ROLES];
 };
 
 int lp_devices_open(const struct lp_devices_options *options, struct lp_devices *ret_devices,
@@ -41,8 +40,8 @@ int lp_devices_open(const struct lp_devices_options *options, struct lp_devices 
 void lp_devices_close(struct lp_devices *devices);
 
 /* Where shard N's log is, and blockfs's journal. */
-enum lp_mkfs_device lp_devices_of_log(const struct lp_devices *devices);
-enum lp_mkfs_device lp_devices_of_files(const struct lp_devices *devices);
+enum lp_device_role lp_devices_of_log(const struct lp_devices *devices);
+enum lp_device_role lp_devices_of_files(const struct lp_devices *devices);
 
 /* A path of a device that means the same in any working directory, for labels. What begins with a
  * slash is as it was given; of what does not the directory is resolved, and the last name is not:

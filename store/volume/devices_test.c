@@ -10,13 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "store/setup/mkfs.h"
 #include "store/volume/devices.h"
 
 #define BYTES (64 * LP_MIB)
 #define OLD   "/dev/disk/by-id/old"
 #define NEW   "/dev/disk/by-id/a-new-one"
 
-static struct lp_bdev *bdevs[LP_MKFS_DEVICES];
+static struct lp_bdev *bdevs[LP_ROLES];
 static struct lp_label_why why;
 
 /* On this data device. */
@@ -24,10 +25,10 @@ static void make_store(struct lp_bdev *data)
 {
 	struct lp_mkfs_options options = {.shard_cnt = 1, .path = {NULL, OLD, OLD}};
 	struct lp_disk_label label;
-	bdevs[LP_MKFS_DATA] = data;
-	lp_test_ok(lp_bdev_open_mem(BYTES, 4096, &bdevs[LP_MKFS_DB]));
-	lp_test_ok(lp_bdev_open_mem(BYTES, 4096, &bdevs[LP_MKFS_WAL]));
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	bdevs[LP_ROLE_DATA] = data;
+	lp_test_ok(lp_bdev_open_mem(BYTES, 4096, &bdevs[LP_ROLE_DB]));
+	lp_test_ok(lp_bdev_open_mem(BYTES, 4096, &bdevs[LP_ROLE_WAL]));
+	for (int i = 0; i < LP_ROLES; i++)
 		options.bdev[i] = bdevs[i];
 	for (size_t i = 0; i < sizeof(options.seed); i++)
 		options.seed[i] = (uint8_t)(i * 7 + 1);
@@ -36,14 +37,14 @@ static void make_store(struct lp_bdev *data)
 
 static void drop_store(void)
 {
-	for (int i = 0; i < LP_MKFS_DEVICES; i++)
+	for (int i = 0; i < LP_ROLES; i++)
 		lp_bdev_close(bdevs[i]);
 }
 
 static void open_on(struct lp_bdev *data, const char *db_path, const char *wal_path, bool read_only)
 {
 	const struct lp_devices_options options = {
-		.bdev = {data, bdevs[LP_MKFS_DB], bdevs[LP_MKFS_WAL]},
+		.bdev = {data, bdevs[LP_ROLE_DB], bdevs[LP_ROLE_WAL]},
 		.path = {NULL, db_path, wal_path},
 		.read_only = read_only};
 	struct lp_devices devices;
@@ -54,7 +55,7 @@ static void open_on(struct lp_bdev *data, const char *db_path, const char *wal_p
 static void expect(const char *db_path, const char *wal_path, uint64_t sequence)
 {
 	struct lp_disk_label label;
-	lp_test_ok(lp_label_read(bdevs[LP_MKFS_DATA], false, &label, &why));
+	lp_test_ok(lp_label_read(bdevs[LP_ROLE_DATA], false, &label, &why));
 	assert_string_equal((const char *)label.db_path, db_path);
 	assert_string_equal((const char *)label.wal_path, wal_path);
 	assert_int_equal(label.sequence, sequence);

@@ -19,6 +19,10 @@
 #include "store/device/bdev.h"
 #include "store/record/types.h"
 
+/* The devices of a store: its data, and where faster ones are given, its index's files and its
+ * logs. */
+enum lp_device_role { LP_ROLE_DATA, LP_ROLE_DB, LP_ROLE_WAL, LP_ROLES };
+
 #define LP_DISK_VERSION 1u
 /* A chunk table has room for this many times the chunks of mkfs. */
 #define LP_LABEL_GROWTH_MAX 16u

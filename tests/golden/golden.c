@@ -3,6 +3,7 @@
  * the same calls leave the same records. (RocksDB writes random identifiers into its files: the
  * bytes of two images differ there, and in what blockfs's journal says of such blocks.) */
 #include "tests/golden/golden.h"
+#include "store/setup/mkfs.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #define TURNS_MAX    1000000u
 #define WALL_NS      (INT64_C(1700000000) * (int64_t)LP_NS_PER_S)
 
-static const char *const suffixes[LP_MKFS_DEVICES] = {"", ".db", ".wal"};
+static const char *const suffixes[LP_ROLES] = {"", ".db", ".wal"};
 
 void lpi_golden_fail(const char *file, int line, const char *what)
 {
@@ -58,7 +59,7 @@ void lpi_golden_new(struct lpi_golden *golden, uint32_t shard_cnt, bool has_fast
 	struct lp_label_why why = {.text = ""};
 	init(golden);
 	golden->shard_cnt = shard_cnt;
-	for (unsigned i = 0; i < (has_fast_devices ? LP_MKFS_DEVICES : 1u); i++) {
+	for (unsigned i = 0; i < (has_fast_devices ? LP_ROLES : 1u); i++) {
 		LPI_GOLDEN_OK(lp_bdev_open_mem(DEVICE_BYTES, 4096, &golden->bdev[i]));
 		mkfs.bdev[i] = golden->bdev[i];
 		mkfs.path[i] = has_fast_devices ? suffixes[i] : NULL;
@@ -70,7 +71,7 @@ void lpi_golden_new(struct lpi_golden *golden, uint32_t shard_cnt, bool has_fast
 
 void lpi_golden_end(struct lpi_golden *golden)
 {
-	for (unsigned i = 0; i < LP_MKFS_DEVICES; i++)
+	for (unsigned i = 0; i < LP_ROLES; i++)
 		lp_bdev_close(golden->bdev[i]);
 	lp_bufs_free(golden->bufs);
 	lp_workers_free(golden->workers);
@@ -109,18 +110,18 @@ void lpi_golden_load(struct lpi_golden *golden, const char *path)
 	struct lp_label_why why = {.text = ""};
 	struct lp_disk_label label;
 	init(golden);
-	for (unsigned i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (unsigned i = 0; i < LP_ROLES; i++) {
 		char name[512];
 		struct stat stat;
 		path_of(path, i, name, sizeof(name));
 		int fd = open(name, O_RDONLY | O_CLOEXEC);
-		if (fd < 0 && i != LP_MKFS_DATA)
+		if (fd < 0 && i != LP_ROLE_DATA)
 			continue;
 		LPI_GOLDEN_CHECK(fd >= 0 && fstat(fd, &stat) == 0);
 		golden->bdev[i] = load_device(fd, (uint64_t)stat.st_size);
 		(void)close(fd); /* only read */
 	}
-	LPI_GOLDEN_OK(lp_label_read(golden->bdev[LP_MKFS_DATA], false, &label, &why));
+	LPI_GOLDEN_OK(lp_label_read(golden->bdev[LP_ROLE_DATA], false, &label, &why));
 	LPI_GOLDEN_CHECK(label.shard_cnt <= LPI_GOLDEN_SHARDS_MAX);
 	golden->shard_cnt = label.shard_cnt;
 }
@@ -143,7 +144,7 @@ static void save_device(struct lp_bdev *bdev, const char *name)
 void lpi_golden_save(const struct lpi_golden *golden, const char *path)
 {
 	char name[512];
-	for (unsigned i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (unsigned i = 0; i < LP_ROLES; i++) {
 		path_of(path, i, name, sizeof(name));
 		if (golden->bdev[i] != NULL)
 			save_device(golden->bdev[i], name);

@@ -31,7 +31,7 @@ struct lpi_golden {
 	struct lp_reactor *reactor;
 	struct lp_workers *workers;
 	struct lp_bufs *bufs;
-	struct lp_bdev *bdev[LP_MKFS_DEVICES]; /* in memory; NULL: there is none */
+	struct lp_bdev *bdev[LP_ROLES]; /* in memory; NULL: there is none */
 	struct lp_devices devices;
 	uint32_t shard_cnt;
 	struct lp_store *stores[LPI_GOLDEN_SHARDS_MAX]; /* open ones, or these: */

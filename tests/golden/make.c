@@ -375,7 +375,7 @@ static void make_lent(struct lpi_golden *golden)
 		change_range(golden, LP_CHANGE_PUNCH, INO(30), i * LP_BLOCK_BYTES, LP_BLOCK_BYTES);
 	for (uint64_t i = 0; i < 5; i++)
 		write_at(golden, other, 4 * i * LP_BLOCK_BYTES, 4 * LP_BLOCK_BYTES, LP_PATH_DIRECT);
-	lp_chunks_stats(golden->devices.chunks[LP_MKFS_DATA], &stats);
+	lp_chunks_stats(golden->devices.chunks[LP_ROLE_DATA], &stats);
 	LPI_GOLDEN_CHECK(stats.split_cnt > 0);
 	lpi_golden_close(golden, false);
 }

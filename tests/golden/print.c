@@ -219,7 +219,7 @@ static void print_shard(struct lp_shard *shard, uint32_t idx)
 
 void lpi_golden_print_records(struct lpi_golden *golden)
 {
-	for (unsigned i = 0; i < LP_MKFS_DEVICES; i++) {
+	for (unsigned i = 0; i < LP_ROLES; i++) {
 		if (golden->bdev[i] != NULL)
 			print_device(golden, i);
 	}

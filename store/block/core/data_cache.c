@@ -309,8 +309,9 @@ static uint64_t room(const struct lpi_cached *cached)
 static bool is_busy(const struct lpi_cached *cached)
 {
 	const struct lpi_block *block = cached->block;
-	return ahead_list_is_empty(&cached->free) || !lpi_op_list_is_empty(&block->waiting_reads) ||
-	       !lpi_waiter_list_is_empty(&block->memory_waiters) ||
+	return ahead_list_is_empty(&cached->free) ||
+	       !lpi_op_list_is_empty(&block->slots.waiting_reads) ||
+	       !lpi_waiter_list_is_empty(&block->slots.memory_waiters) ||
 	       lp_pool_free_cnt(block->ios) <= LPI_READ_IOS_MAX;
 }
 
@@ -398,8 +399,8 @@ static int look_up(struct lpi_cached *cached, struct lpi_hold *hold, struct lpi_
 	struct lpi_block *block = cached->block;
 	for (uint32_t tries = 0; tries <= 2 * LP_STREAMS_WINDOW_MAX / LP_EXTMAP_LEAF_BLOCKS;
 	     tries++) {
-		int cnt = lp_extmap_lookup(&inode->map, *range, block->segments,
-					   (int)LPI_SCRATCH_BLOCKS, block->crcs);
+		int cnt = lp_extmap_lookup(&inode->map, *range, block->scratch.segments,
+					   (int)LPI_SCRATCH_BLOCKS, block->scratch.crcs);
 		if (cnt != -EAGAIN)
 			return cnt;
 		if (lpi_leaves_get(&hold->warmer, inode, hold->is_kept) == 0)
@@ -425,12 +426,13 @@ void lpi_ahead_go_on(struct lpi_cached *cached, struct lpi_hold *hold, struct lp
 	int cnt = look_up(cached, hold, inode, &range);
 	bool has_room = true;
 	for (int i = 0; i < cnt && has_room; i++) {
-		const struct lp_extmap_segment *segment = &block->segments[i];
+		const struct lp_extmap_segment *segment = &block->scratch.segments[i];
 		const struct lp_extent extent = {segment->block, segment->range.cnt};
 		/* What is not the shard's is damage: its reader will be told. */
 		if (segment->kind == LP_EXTMAP_DATA && lp_space_has(block->space, extent))
 			has_room = read_extent(cached, extent,
-					       block->crcs + (segment->range.first - range.first));
+					       block->scratch.crcs +
+						       (segment->range.first - range.first));
 	}
 	/* What found no room is not asked for again: the reader will come to it soon enough. */
 	if (cnt > 0)

@@ -7,7 +7,7 @@
  * for it, since what a turn submits reaches the kernel when the next one begins anyway. */
 #include <string.h>
 
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 
 #define SMALL_BLOCKS_MAX 4u /* of a write that is gathered */
 #define RUN_BLOCKS_MAX                                                                             \

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/endian.h"
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 
 #define INO_STEP UINT64_C(65536) /* numbers that one record sets aside */
 
@@ -22,7 +22,7 @@ static uint64_t counter_of(struct lp_ino ino)
 
 static uint64_t *word_of(struct lpi_block *block, uint64_t counter)
 {
-	return &block->ino_fresh[counter % LPI_FRESH_INOS / 64];
+	return &block->inos.fresh[counter % LPI_FRESH_INOS / 64];
 }
 
 static uint64_t bit_of(uint64_t counter)
@@ -33,15 +33,15 @@ static uint64_t bit_of(uint64_t counter)
 bool lpi_ino_is_fresh(const struct lpi_block *block, struct lp_ino ino)
 {
 	uint64_t counter = counter_of(ino);
-	if (lp_ino_shard(ino) != block->options.shard_idx || counter >= block->ino_next ||
-	    block->ino_next - counter > LPI_FRESH_INOS)
+	if (lp_ino_shard(ino) != block->options.shard_idx || counter >= block->inos.next ||
+	    block->inos.next - counter > LPI_FRESH_INOS)
 		return false;
-	return (block->ino_fresh[counter % LPI_FRESH_INOS / 64] & bit_of(counter)) != 0;
+	return (block->inos.fresh[counter % LPI_FRESH_INOS / 64] & bit_of(counter)) != 0;
 }
 
 struct lp_ino lpi_ino_new(struct lpi_block *block)
 {
-	uint64_t counter = block->ino_next++;
+	uint64_t counter = block->inos.next++;
 	*word_of(block, counter) |= bit_of(counter);
 	return lp_ino_make(block->options.shard_idx, counter);
 }
@@ -49,12 +49,12 @@ struct lp_ino lpi_ino_new(struct lpi_block *block)
 /* The ring moves on to `next`: what is skipped was not given. */
 static void skip_to(struct lpi_block *block, uint64_t next)
 {
-	if (next - block->ino_next >= LPI_FRESH_INOS)
-		memset(block->ino_fresh, 0, sizeof(block->ino_fresh));
+	if (next - block->inos.next >= LPI_FRESH_INOS)
+		memset(block->inos.fresh, 0, sizeof(block->inos.fresh));
 	else
-		for (uint64_t at = block->ino_next; at < next; at++)
+		for (uint64_t at = block->inos.next; at < next; at++)
 			*word_of(block, at) &= ~bit_of(at);
-	block->ino_next = next;
+	block->inos.next = next;
 }
 
 void lpi_ino_set_aside(struct lpi_block *block, struct lp_ino ino)
@@ -62,11 +62,11 @@ void lpi_ino_set_aside(struct lpi_block *block, struct lp_ino ino)
 	uint64_t counter = counter_of(ino);
 	struct lp_key key;
 	uint8_t value[8];
-	if (counter < block->ino_bound)
+	if (counter < block->inos.bound)
 		return;
-	block->ino_bound = counter + INO_STEP;
+	block->inos.bound = counter + INO_STEP;
 	lp_key_of_store(&key, "inodes");
-	lp_put_le64(value, block->ino_bound);
+	lp_put_le64(value, block->inos.bound);
 	lp_commit_put(block->commit, (struct lp_kv_bytes){key.bytes, key.len},
 		      (struct lp_kv_bytes){value, sizeof(value)});
 }
@@ -74,9 +74,9 @@ void lpi_ino_set_aside(struct lpi_block *block, struct lp_ino ino)
 void lpi_ino_use(struct lpi_block *block, struct lp_ino ino)
 {
 	uint64_t counter = counter_of(ino);
-	if (counter >= block->ino_next)
+	if (counter >= block->inos.next)
 		skip_to(block, counter + 1);
-	else if (block->ino_next - counter <= LPI_FRESH_INOS)
+	else if (block->inos.next - counter <= LPI_FRESH_INOS)
 		*word_of(block, counter) &= ~bit_of(counter);
 }
 
@@ -86,17 +86,17 @@ int lpi_ino_open(struct lpi_block *block)
 	struct lp_key key;
 	lp_key_of_store(&key, "inodes");
 	int err = lp_kv_get(block->kv, (struct lp_kv_bytes){key.bytes, key.len}, &value);
-	block->ino_next = LP_INO_FIRST;
+	block->inos.next = LP_INO_FIRST;
 	if (err == -ENOENT)
 		return 0;
 	if (err < 0)
 		return err;
 	if (value.bytes.len == 8)
-		block->ino_bound = lp_get_le64(value.bytes.data);
+		block->inos.bound = lp_get_le64(value.bytes.data);
 	else
 		err = LP_CORRUPT(LP_OFFSET_NONE, "the index's record \"inodes\" has %zu bytes",
 				 value.bytes.len);
 	lp_kv_value_release(&value);
-	block->ino_next = LP_MAX(block->ino_next, block->ino_bound);
+	block->inos.next = LP_MAX(block->inos.next, block->inos.bound);
 	return err;
 }

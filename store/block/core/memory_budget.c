@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
+#include "store/block/core/block.h"
 #include "store/block/core/data_cache.h"
-#include "store/block/write/txn.h"
 
 #define MEMTABLES    5u /* lp_kv_options.write_buffer_cnt as it is by default, and one */
 #define MEMTABLE_MIN (UINT64_C(4) << 20)
@@ -29,14 +29,13 @@ static uint64_t data_bytes_max(const struct lp_store_options *options)
 	return options->memory_bytes / 2;
 }
 
-uint64_t lpi_memory_of_pools(const struct lp_store_options *options)
+uint64_t lpi_memory_of_pools(const struct lp_store_options *options, uint64_t op_bytes)
 {
-	uint64_t of_slot = lpi_txn_bytes() + lpi_read_bytes() + lpi_query_bytes();
 	uint64_t of_scratch = sizeof(struct lp_extmap_segment) + sizeof(struct lp_extmap_release) +
 			      sizeof(uint32_t);
 	uint64_t of_cached =
 		options->data_cache_bytes > 0 ? lpi_cached_own_bytes(data_bytes_max(options)) : 0;
-	return options->ops_max * of_slot + of_cached + LPI_IOS * sizeof(struct lpi_io) +
+	return options->ops_max * op_bytes + of_cached + LPI_IOS * sizeof(struct lpi_io) +
 	       LPI_SCRATCH_BLOCKS * of_scratch + LP_BUF_MEDIUM +
 	       lpi_nodes_table_bytes(options->memory_bytes / NODES_SHARE) +
 	       lpi_owing_bytes(options->memory_bytes / NODES_SHARE);

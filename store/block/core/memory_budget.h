@@ -94,7 +94,7 @@ void lpi_memory_balance(struct lpi_memory *memory, const struct lpi_memory_misse
 			uint64_t filter_bytes);
 
 /* What the pools and fixed arrays of such a store take. */
-uint64_t lpi_memory_of_pools(const struct lp_store_options *options);
+uint64_t lpi_memory_of_pools(const struct lp_store_options *options, uint64_t op_bytes);
 /* Begins to account. -ENOMEM. */
 int lpi_memory_init(struct lpi_block *block) LP_MUST_CHECK;
 void lpi_memory_fini(struct lpi_block *block);

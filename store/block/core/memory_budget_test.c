@@ -245,7 +245,7 @@ static void test_table_of_blocks(void **state)
 	const struct lp_store_options without = {.memory_bytes = 1024 * MIB, .ops_max = 16};
 	struct lp_store_options with = without;
 	with.data_cache_bytes = 16 * MIB;
-	uint64_t more = lpi_memory_of_pools(&with) - lpi_memory_of_pools(&without);
+	uint64_t more = lpi_memory_of_pools(&with, 1) - lpi_memory_of_pools(&without, 1);
 	uint64_t table = lp_block_cache_table_bytes(512 * MIB / (4096 + 192));
 	assert_true(table >= MIB && table <= 8 * MIB);
 	assert_true(more >= table && more <= table + MIB);

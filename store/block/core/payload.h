@@ -6,7 +6,7 @@
 #ifndef LP_STORE_BLOCK_CORE_PAYLOAD_H
 #define LP_STORE_BLOCK_CORE_PAYLOAD_H
 
-#include "store/store_impl.h"
+#include "store/store_kinds.h"
 
 void lpi_payload_skip(struct lpi_seg_cursor *cursor, uint64_t bytes);
 /* The next blocks, up to `max`, as far as they lie in one piece and aligned, as devices want them;

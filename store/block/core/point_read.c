@@ -8,7 +8,7 @@
  * error is taken as it is: asked again and again, a bad block would keep its reader for ever. */
 #include <string.h>
 
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 
 static struct lp_kv_bytes bytes_of(const struct lp_key *key)
 {

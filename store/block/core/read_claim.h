@@ -12,7 +12,7 @@
 #ifndef LP_STORE_BLOCK_CORE_READ_CLAIM_H
 #define LP_STORE_BLOCK_CORE_READ_CLAIM_H
 
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 
 struct lpi_hold {
 	struct lpi_block *block;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "store/block/write/txn.h"
+#include "store/block/core/block.h"
 #include "store/record/keys.h"
 
 /* --- What operations take --------------------------------------------------------------------- */

@@ -28,6 +28,7 @@
 #include "store/writepath/latency_model.h"
 #include "store/writepath/trial.h"
 
+#define LPI_DEFER_BLOCKS     64u /* a larger write goes its direct way */
 #define LPI_POLICY_SAVE      16384u
 #define LPI_POLICY_SAVE_NS   (3600 * LP_NS_PER_S)
 #define LPI_POLICY_BLOCK_FAR 256u /* for LP_CONTEST_NEAR */

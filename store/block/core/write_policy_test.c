@@ -7,9 +7,10 @@
  * simulated time it takes is the truth. */
 #include "store/device/sim/sim_test.h"
 
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 #include "store/device/bdev_delay.h"
 #include "store/model/store_test.h"
+#include "store/setup/mkfs.h"
 
 #define DEVICE_BYTES (UINT64_C(256) << 20)
 #define FILE_BYTES   (UINT64_C(24) << 20)

@@ -155,12 +155,12 @@ static void put_slot(struct lpi_query *query)
 	struct lpi_block *block = lpi_query_block(query);
 	lp_pool_put(block->queries, query);
 	block->running--;
-	if (lpi_op_list_is_empty(&block->waiting_queries))
+	if (lpi_op_list_is_empty(&block->slots.waiting_queries))
 		return;
 	struct lpi_query *next = lp_pool_get(block->queries);
 	if (next == NULL)
 		return; /* the pool was made smaller */
-	begin(next, block, lpi_op_list_pop_front(&block->waiting_queries));
+	begin(next, block, lpi_op_list_pop_front(&block->slots.waiting_queries));
 	lpi_hold_soon(&next->hold);
 }
 
@@ -362,17 +362,18 @@ static void begin(struct lpi_query *query, struct lpi_block *block, struct lp_st
 	query->scan_max = 0;
 	choose(query);
 	lpi_hold_init(&query->hold, block, ready);
-	lp_sm_init(&query->sm, &lpi_query_table, &block->query_observer,
+	lp_sm_init(&query->sm, &lpi_query_table, &block->query_times.observer,
 		   lp_reactor_now_ns(block->options.reactor));
 }
 
 void lpi_query_submit(struct lpi_block *block, struct lp_store_op *op)
 {
 	/* Nobody passes those who wait. */
-	struct lpi_query *query =
-		lpi_op_list_is_empty(&block->waiting_queries) ? lp_pool_get(block->queries) : NULL;
+	struct lpi_query *query = lpi_op_list_is_empty(&block->slots.waiting_queries)
+					  ? lp_pool_get(block->queries)
+					  : NULL;
 	if (query == NULL) {
-		lpi_op_list_push_back(&block->waiting_queries, op);
+		lpi_op_list_push_back(&block->slots.waiting_queries, op);
 		return;
 	}
 	begin(query, block, op);

@@ -97,4 +97,9 @@ int lpi_query_sync(struct lpi_query *query) LP_MUST_CHECK;
 int lpi_query_list(struct lpi_query *query) LP_MUST_CHECK;
 int lpi_query_seek(struct lpi_query *query) LP_MUST_CHECK;
 
+/* Where a question begins: as lpi_read_submit(). */
+void lpi_query_submit(struct lpi_block *block, struct lp_store_op *op);
+size_t lpi_query_bytes(void); /* of a slot */
+extern const struct lp_sm_table lpi_query_table;
+
 #endif

@@ -92,12 +92,12 @@ static void put_slot(struct lpi_read *read)
 	lpi_begun_end(&read->begun);
 	lp_pool_put(block->reads, read);
 	block->running--;
-	if (lpi_op_list_is_empty(&block->waiting_reads))
+	if (lpi_op_list_is_empty(&block->slots.waiting_reads))
 		return;
 	struct lpi_read *next = lp_pool_get(block->reads);
 	if (next == NULL)
 		return; /* the pool was made smaller */
-	begin(next, block, lpi_op_list_pop_front(&block->waiting_reads));
+	begin(next, block, lpi_op_list_pop_front(&block->slots.waiting_reads));
 	lpi_hold_soon(&next->hold);
 }
 
@@ -357,17 +357,18 @@ static void begin(struct lpi_read *read, struct lpi_block *block, struct lp_stor
 	read->waiter = (struct lp_commit_waiter){.told = wait_told};
 	lpi_hold_init(&read->hold, block, ready);
 	lpi_block_job_init(&read->job, block, device_ended);
-	lp_sm_init(&read->sm, &lpi_read_table, &block->read_observer,
+	lp_sm_init(&read->sm, &lpi_read_table, &block->read_times.observer,
 		   lp_reactor_now_ns(block->options.reactor));
 }
 
 void lpi_read_submit(struct lpi_block *block, struct lp_store_op *op)
 {
 	/* Nobody passes those who wait. */
-	struct lpi_read *read =
-		lpi_op_list_is_empty(&block->waiting_reads) ? lp_pool_get(block->reads) : NULL;
+	struct lpi_read *read = lpi_op_list_is_empty(&block->slots.waiting_reads)
+					? lp_pool_get(block->reads)
+					: NULL;
 	if (read == NULL) {
-		lpi_op_list_push_back(&block->waiting_reads, op);
+		lpi_op_list_push_back(&block->slots.waiting_reads, op);
 		return;
 	}
 	begin(read, block, op);

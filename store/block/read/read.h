@@ -78,4 +78,11 @@ int lpi_read_check(struct lpi_read *read) LP_MUST_CHECK;
 /* Whatever was chosen is chosen no more. Nothing is being read. */
 void lpi_read_give_back(struct lpi_read *read);
 
+/* Where a read begins, and where its caller gives its data back. Without a free slot it waits; the
+ * caller sees to it that it does not pass a transaction that came before it. */
+void lpi_read_submit(struct lpi_block *block, struct lp_store_op *op);
+void lpi_read_end(struct lpi_block *block, struct lp_store_op *op);
+size_t lpi_read_bytes(void); /* of a slot */
+extern const struct lp_sm_table lpi_read_table;
+
 #endif

@@ -102,7 +102,7 @@ static void test_every_source(void **state)
 	lpi_rig_read(&rig, &file, 3, LP_STORE_READ_MAX);
 	lpi_rig_read(&rig, &file, 100 * LP_BLOCK_BYTES, 40000);
 	assert_true(rig.block->stats.index_waits > 0);
-	assert_true(rig.block->read_times[0].cnt > 0);
+	assert_true(rig.block->read_times.states[0].cnt > 0);
 	assert_no_leak(&rig);
 	stop(&rig, &file);
 }

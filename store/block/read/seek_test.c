@@ -390,8 +390,8 @@ static void test_seek_while_cut(void **state)
 	inode->rec.size_bytes = CUT_LEAVES * LP_EXTMAP_LEAF_BLOCKS * LP_BLOCK_BYTES;
 	map_full(&rig, inode, CUT_LEAVES);
 	lpi_rig_reopen(&rig);
-	struct lp_sm_observer observer = rig.block->query_observer;
-	rig.block->query_observer.left = left_state;
+	struct lp_sm_observer observer = rig.block->query_times.observer;
+	rig.block->query_times.observer.left = left_state;
 	memset(&answer, 0, sizeof(answer));
 	const struct lp_change change = {.type = LP_CHANGE_TRUNCATE,
 					 .ino = {5},
@@ -413,7 +413,7 @@ static void test_seek_while_cut(void **state)
 	lp_test_ok(lpi_rig_wait(&rig, &search));
 	assert_int_equal(search.op.seek.found, CUT_BLOCK * LP_BLOCK_BYTES);
 	check_is_cut(&rig, 5);
-	rig.block->query_observer = observer;
+	rig.block->query_times.observer = observer;
 	lpi_rig_close(&rig, false);
 	lpi_rig_fini(&rig);
 }

@@ -105,7 +105,8 @@ static void set_attrs(const struct lp_change *change, struct lpi_inode *inode)
 static void punch_all(struct lpi_block *block, struct lpi_inode *inode)
 {
 	const struct lp_extmap_range range = {0, LP_EXTMAP_LEAF_BLOCKS};
-	struct lp_extmap_released released = {.items = block->releases, .max = LPI_SCRATCH_BLOCKS};
+	struct lp_extmap_released released = {.items = block->scratch.releases,
+					      .max = LPI_SCRATCH_BLOCKS};
 	if (lp_extmap_reserve(&inode->map, range, 0) < 0) {
 		lp_commit_give_up(block->commit, -ENOMEM);
 		return;

@@ -242,7 +242,7 @@ static void replace(struct lpi_txn *txn, struct lp_extmap_range range,
 		    const struct lp_extmap_new *fresh)
 {
 	struct lpi_inode *inode = txn->edit.inode;
-	struct lp_extmap_released released = {.items = txn->block->releases,
+	struct lp_extmap_released released = {.items = txn->block->scratch.releases,
 					      .max = LPI_SCRATCH_BLOCKS};
 	if (!reserve(txn->block, inode, range, fresh->extents_cnt))
 		return;
@@ -253,7 +253,7 @@ static void replace(struct lpi_txn *txn, struct lp_extmap_range range,
 static void punch(struct lpi_txn *txn, struct lp_extmap_range range)
 {
 	struct lpi_inode *inode = txn->edit.inode;
-	struct lp_extmap_released released = {.items = txn->block->releases,
+	struct lp_extmap_released released = {.items = txn->block->scratch.releases,
 					      .max = LPI_SCRATCH_BLOCKS};
 	if (!reserve(txn->block, inode, range, 0))
 		return;
@@ -272,7 +272,8 @@ static void bury_segment(struct lpi_txn *txn, const struct lp_extmap_segment *se
 	const struct lp_extent extent = {segment->block, segment->range.cnt};
 	const struct lp_extmap_new fresh = {
 		.extents = &extent, .extents_cnt = 1, .crcs = crcs, .is_shared = true};
-	struct lp_extmap_released none = {.items = txn->block->releases, .max = LPI_SCRATCH_BLOCKS};
+	struct lp_extmap_released none = {.items = txn->block->scratch.releases,
+					  .max = LPI_SCRATCH_BLOCKS};
 	if (!reserve(txn->block, grave, to, 1))
 		return;
 	lp_extmap_replace(&grave->map, to, &fresh, &none);
@@ -286,14 +287,16 @@ static void bury(struct lpi_txn *txn)
 	struct lpi_block *block = txn->block;
 	struct lpi_trim *trim = edit->grave_trim;
 	uint64_t at = 0;
-	int cnt = lp_extmap_lookup(&edit->inode->map, edit->range, block->segments,
-				   (int)LPI_SCRATCH_BLOCKS, block->crcs);
+	int cnt = lp_extmap_lookup(&edit->inode->map, edit->range, block->scratch.segments,
+				   (int)LPI_SCRATCH_BLOCKS, block->scratch.crcs);
 	LP_ASSERT(cnt > 0); /* its leaves are in memory */
 	for (int i = 0; i < cnt; i++) {
-		const struct lp_extmap_segment *segment = &block->segments[i];
+		const struct lp_extmap_segment *segment = &block->scratch.segments[i];
 		if (segment->is_shared)
 			bury_segment(txn, segment,
-				     block->crcs + (segment->range.first - edit->range.first), &at);
+				     block->scratch.crcs +
+					     (segment->range.first - edit->range.first),
+				     &at);
 	}
 	edit->grave->node.exists = true;
 	edit->grave->rec.type = LP_INODE_TYPE_FILE;
@@ -392,7 +395,7 @@ static void write_inline(struct lpi_edit *edit)
 static void defer_in_place(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
-	struct lp_extmap_segment *segments = txn->block->segments;
+	struct lp_extmap_segment *segments = txn->block->scratch.segments;
 	struct lpi_range_at at = lpi_range_begin(edit);
 	const uint32_t *crc = edit->crcs;
 	int cnt = lp_extmap_lookup(&edit->inode->map, edit->range, segments,
@@ -622,12 +625,13 @@ static void apply_clone(struct lpi_txn *txn)
 	struct lp_extmap_range src = lpi_edit_src_range(edit);
 	drop_content(edit->inode);
 	punch(txn, edit->range);
-	int cnt = lp_extmap_lookup(&edit->src->map, src, block->segments, (int)LPI_SCRATCH_BLOCKS,
-				   block->crcs);
+	int cnt = lp_extmap_lookup(&edit->src->map, src, block->scratch.segments,
+				   (int)LPI_SCRATCH_BLOCKS, block->scratch.crcs);
 	LP_ASSERT(cnt > 0);
 	for (int i = 0; i < cnt; i++) {
-		const struct lp_extmap_segment *segment = &block->segments[i];
-		clone_segment(txn, segment, block->crcs + (segment->range.first - src.first));
+		const struct lp_extmap_segment *segment = &block->scratch.segments[i];
+		clone_segment(txn, segment,
+			      block->scratch.crcs + (segment->range.first - src.first));
 	}
 	apply_solos(txn);
 	lpi_node_changed(&edit->src->node);

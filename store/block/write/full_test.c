@@ -10,8 +10,9 @@
 #include <stdlib.h>
 
 #include "base/loop/workers.h"
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 #include "store/model/store_test.h"
+#include "store/setup/mkfs.h"
 #include "store/shard/shard_impl.h"
 #include "store/volume/devices.h"
 
@@ -743,7 +744,7 @@ static void test_stopped_index(void **state)
 	struct rig rig;
 	rig_init(&rig, KIND_EMPTY, LP_ALLOC_HYBRID);
 	const struct lp_kv *kv = lpi_block_of(rig.hand.store)->shard->kv;
-	const struct lp_disk_label *label = &rig.devices.label[LP_MKFS_DATA];
+	const struct lp_disk_label *label = &rig.devices.label[LP_ROLE_DATA];
 	const struct lp_sim_rule full = {.fault = LP_SIM_ENOSPC,
 					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |
 							LP_SIM_OP(LP_BDEV_WRITE_THROUGH),

@@ -6,7 +6,7 @@
  * the index are counted. */
 #include "store/block/block_sim_test.h"
 
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 
 static const struct lp_ino dir = {100};
 static const struct lp_ino target = {200};

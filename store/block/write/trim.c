@@ -219,7 +219,8 @@ static bool forget_emptied(struct lpi_trim *trim)
 static void punch(struct lpi_trim *trim, struct lp_extmap_range range)
 {
 	struct lpi_block *block = trim->block;
-	struct lp_extmap_released released = {.items = block->releases, .max = LPI_SCRATCH_BLOCKS};
+	struct lp_extmap_released released = {.items = block->scratch.releases,
+					      .max = LPI_SCRATCH_BLOCKS};
 	int err = lp_extmap_reserve(&trim->inode->map, range, 0);
 	if (err < 0) {
 		lp_commit_give_up(block->commit, err);

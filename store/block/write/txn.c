@@ -201,7 +201,7 @@ int lpi_txn_admit(struct lpi_txn *txn, enum lp_shard_use use)
 	int err = lp_shard_admit(txn->block->shard, use);
 	/* What a view keeps would be room. */
 	if (err < 0)
-		lpi_view_is_over(txn->block);
+		txn->block->calls->end_view(txn->block);
 	if (err == -EBUSY || err == -ENOSPC)
 		return lpi_txn_hope_for_index(txn, err == -EBUSY) ? LPI_WAIT : -ENOSPC;
 	if (err != -EAGAIN)
@@ -384,7 +384,7 @@ static bool is_edit(enum lp_change_type type)
 
 static void init(struct lpi_txn *txn, struct lpi_block *block, struct lp_store_op *op)
 {
-	lp_sm_init(&txn->sm, &lpi_txn_table, &block->txn_observer,
+	lp_sm_init(&txn->sm, &lpi_txn_table, &block->txn_times.observer,
 		   lp_reactor_now_ns(block->options.reactor));
 	txn->block = block;
 	txn->op = op;
@@ -463,7 +463,7 @@ void lpi_txn_submit(struct lpi_block *block, struct lp_store_op *op)
 {
 	struct lpi_txn *txn = lp_pool_get(block->txns);
 	if (txn == NULL)
-		lpi_op_list_push_back(&block->waiting_txns, op);
+		lpi_op_list_push_back(&block->slots.waiting_txns, op);
 	else
 		start(txn, block, op);
 }

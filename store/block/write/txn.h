@@ -12,7 +12,7 @@
 #ifndef LP_STORE_BLOCK_WRITE_TXN_H
 #define LP_STORE_BLOCK_WRITE_TXN_H
 
-#include "store/block/core/block_impl.h"
+#include "store/block/core/block.h"
 #include "store/block/write/freeing.h"
 
 #define LPI_WAIT         1
@@ -21,7 +21,6 @@
 #define LPI_EDIT_BLOCKS  (LP_STORE_WRITE_MAX / LP_BLOCK_BYTES + 2)
 #define LPI_SOLOS_MAX    3u
 #define LPI_COPIES_MAX   8u
-#define LPI_DEFER_BLOCKS 64u /* a larger write goes its direct way */
 #define LPI_GROUPS_MAX   32u /* of shared blocks, released by one change of data */
 #define LPI_GROUPS_SMALL 8u  /* and by a removal at once */
 #define LPI_LEAF_NEED    ((uint32_t)(LP_EXTMAP_LEAF_BYTES_MAX + LP_COMMIT_RECORD_BYTES + 17))
@@ -173,6 +172,9 @@ static inline void lpi_txn_move(struct lpi_txn *txn, enum lpi_txn_state state)
 }
 
 /* Goes on where it stands; its claims are held. */
+/* Where a transaction begins. Without a free slot it waits, and all that comes behind it. */
+void lpi_txn_submit(struct lpi_block *block, struct lp_store_op *op);
+size_t lpi_txn_bytes(void); /* of a slot */
 void lpi_txn_run(struct lpi_txn *txn);
 /* The same, soon. */
 void lpi_txn_queue(struct lpi_txn *txn);

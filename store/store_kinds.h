@@ -4,8 +4,8 @@
  *
  * Threads: the store's. Blocking, allocation: none.
  */
-#ifndef LP_STORE_STORE_IMPL_H
-#define LP_STORE_STORE_IMPL_H
+#ifndef LP_STORE_STORE_KINDS_H
+#define LP_STORE_STORE_KINDS_H
 
 #include "base/endian.h"
 #include "store/index/kv.h"

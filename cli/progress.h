@@ -4,8 +4,8 @@
  *
  * Threads: the main thread only. Errors: none.
  */
-#ifndef LP_CLI_REMOTE_PROGRESS_H
-#define LP_CLI_REMOTE_PROGRESS_H
+#ifndef LP_CLI_PROGRESS_H
+#define LP_CLI_PROGRESS_H
 
 #include <pthread.h>
 

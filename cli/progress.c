@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/remote/progress.h"
+#include "cli/progress.h"
 
 #include <time.h>
 
 #include "base/clock.h"
-#include "cli/remote/remote.h"
 
 #define BEGIN_NS  LP_NS_PER_S
 #define REDRAW_NS (LP_NS_PER_S / 5)

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The block store: the store over a shard. What its files share.
+ *
+ *   block_store.c    opening, closing, which operation goes where
+ *   block/core/point_read.c    point reads of the index; nodes and leaves brought into memory
+ *   block/core/data_io.c       reads and writes of extents on the data device
+ *   block/write/txn.c      the life of a transaction, from claim to durable
+ *   block/write/prepare.c  what a transaction needs, brought into memory; its guards
+ *   block/write/apply.c    its changes, in one go
+ *   block/core/ino_numbers.c      numbers of inodes, and which of them no record can have
+ *   block/write/stage_data.c     changes of data: what is read, merged, allocated, and what is put
+ * in its place block/write/place_in_full_store.c    where the blocks of a write go on a full store
+ *   block/core/memory_budget.c   who has how much memory
+ *   block/core/data_cache.c   the cache of data, and reading ahead into it
+ *   block/core/write_policy.c   which path a write takes when it is to be chosen
+ *   block/write/shared_extents.c   extents with several owners
+ *   block/write/trim.c     large removals and truncations, cut up (rule S6)
+ *   block/core/read_claim.c     the claim of an operation that only looks, and what it fetches
+ *   block/read/read.c     reads of data: their life
+ *   block/read/plan.c  where each block of a read comes from, and whether it is right
+ *   block/read/query.c    the other questions: their life
+ *   block/read/get.c      short answers: one inode, one name, one value
+ *   block/read/list.c     lists
+ *   block/read/seek.c     where data begins or ends
+ *   block/reopen.c   after a failure: read-only from the device (rule L7)
+ *   block/view.c     coming to rest, so that its state can be looked at
+ *
+ * One rule makes all of it simple: what may wait (reading the index or the device, room, space)
+ * comes first and changes nothing that others can see; when nothing is missing any more, all
+ * changes are made in one piece of one turn, and cannot fail.
+ */
+#ifndef LP_STORE_BLOCK_CORE_BLOCK_H
+#define LP_STORE_BLOCK_CORE_BLOCK_H
+
+#include "base/memory/pool.h"
+#include "base/struct/sm.h"
+#include "store/block/core/claims.h"
+#include "store/block/core/data_io.h"
+#include "store/block/core/ino_numbers.h"
+#include "store/block/core/memory_budget.h"
+#include "store/block/core/point_read.h"
+#include "store/block/core/reopen_state.h"
+#include "store/block/core/slots.h"
+#include "store/block/core/write_policy.h"
+#include "store/record/csum.h"
+#include "store/shard/shard.h"
+#include "store/store_kinds.h"
+
+struct lp_pause;
+struct lp_view;
+struct lpi_txn;
+struct lpi_read;
+struct lpi_trims;
+struct lpi_cached;
+
+#define LPI_SCRATCH_BLOCKS (LP_STORE_RANGE_MAX / LP_BLOCK_BYTES + 2)
+
+/* How long operations stayed in one state. */
+struct lpi_state_times {
+	uint64_t cnt;
+	uint64_t ns;
+};
+
+/* Of one kind of operation: how long it stayed in each of its states. */
+struct lpi_kind_times {
+	struct lp_sm_observer observer;
+	struct lpi_state_times states[LP_SM_STATES_MAX];
+};
+
+/* Memory that the changes of one turn are worked out in. */
+struct lpi_scratch {
+	struct lp_extmap_segment *segments; /* LPI_SCRATCH_BLOCKS */
+	struct lp_extmap_release *releases; /* LPI_SCRATCH_BLOCKS + 1 */
+	uint32_t *crcs;                     /* LPI_SCRATCH_BLOCKS */
+};
+
+struct lpi_block {
+	struct lp_store base;
+	struct lp_store_options options;
+	/* This and what belongs to it is NULL while it is being opened again, or could not be. */
+	struct lp_shard *shard;
+	struct lp_commit *commit; /* NULL: read-only */
+	struct lp_kv *kv;
+	struct lp_overlay *overlay;
+	struct lp_space *space;
+	struct lp_pending *pending;
+	struct lp_bdev_chan *data;
+	struct lp_claims *claims;
+	struct lpi_nodes nodes;
+	struct lp_pool *txns;
+	struct lp_pool *reads;
+	struct lp_pool *queries;
+	struct lp_pool *ios;
+	struct lpi_gather gather;
+	const struct lpi_block_calls *calls;
+	struct lpi_slots slots;
+	struct lp_buf *zeros; /* 64 KiB of them */
+	/* Reads and questions that wait until the store was opened again. */
+	struct lpi_op_list held;
+	struct lpi_reopen reopen;
+	struct lp_pause *pause; /* NULL: none; as the next one */
+	struct lp_view *view;   /* reads the index, which is not closed before it has ended */
+	bool is_closing;
+	uint64_t given_reads; /* completed, and not given back yet: of those that are running */
+	uint64_t running;     /* transactions, reads, queries, trims at work */
+	struct lpi_ino_numbers inos;
+	struct lpi_trims *trims;
+	struct lpi_cached *cached; /* NULL: no data is cached */
+	enum lp_write_path write_path;
+	bool plays_full; /* for tests: writes go where they would on a full store */
+	struct lpi_policy policy;
+	struct lpi_memory memory;
+	uint32_t inline_max;
+	struct lpi_kind_times txn_times;
+	struct lpi_kind_times read_times;
+	struct lpi_kind_times query_times;
+	uint64_t rereads;     /* reads that were begun once more: a block was bad, or unreadable */
+	uint64_t read_errors; /* reads that the device refused twice */
+	struct lpi_scratch scratch;
+	uint64_t data_throughs; /* of the direct path: the log's are the others */
+	uint64_t data_through_bytes;
+	struct lp_store_stats stats;
+	struct lp_store_stats past; /* what was asked of devices before a failure */
+};
+
+static inline struct lpi_block *lpi_block_of(struct lp_store *store)
+{
+	return LP_CONTAINER_OF(store, struct lpi_block, base);
+}
+
+#endif
