@@ -339,8 +339,19 @@ bad source 'blanks at the end' "sed -i 's,return 0;,& ,' base/sum.c"
 bad source 'must end with one newline' "printf '/* end */' >>base/sum.c"
 good source "echo 'int lp_a(const char *url); /* http://a, typedef struct */' >>base/sum.h"
 
-bad length 'lines: split it' "printf '\n%.0s' {1..1000} >>base/sum.c"
-good length "sed -i '1a /* Long because it is a table. */' base/sum.c; printf '\n%.0s' {1..1000} >>base/sum.c"
+bad size '1023 lines: split it' "printf '\n%.0s' {1..1000} >>base/sum.c"
+bad size '724 lines: split it' "printf '\n%.0s' {1..701} >>base/sum.c"
+good size "sed -i '1a /* Long because it is a table. */' base/sum.c; printf '\n%.0s' {1..1000} >>base/sum.c"
+bad size '724 now, 723 allowed' "printf '\n%.0s' {1..701} >>base/sum.c; mkdir scripts/checks
+	echo 'size base/sum.c 723' >scripts/checks/exceptions.txt"
+good size "printf '\n%.0s' {1..701} >>base/sum.c; mkdir scripts/checks
+	echo 'size base/sum.c 730' >scripts/checks/exceptions.txt"
+bad size 'only 0 now' "mkdir scripts/checks; echo 'size base/sum.c 730' >scripts/checks/exceptions.txt"
+bad size '43 files' "touch base/{1..38}.txt"
+bad size 'struct lp_wide has 31 fields' "{ echo 'struct lp_wide {'; printf 'int a%d, *b%d[4];' {1..30}; echo 'void (*call)(int a, int b);'; echo '};'; } >>base/sum.h"
+bad size 'names 9 headers' "for i in {1..9}; do touch base/h\$i.h; echo \"#include \\\"base/h\$i.h\\\"\" >>base/sum.h; done"
+bad size 'pulls in 31 headers' "for i in {1..31}; do echo \"#include \\\"base/h\$((i + 1)).h\\\"\" >base/h\$i.h; done
+	echo '#include \"base/h1.h\"' >>base/sum.h"
 
 bad man 'mandoc complains' "sed -i 's/^.Nd.*/.Xy/' man/lapis.1"
 bad man '.Dt LAPIS 1' "sed -i 's/LAPIS 1/LAPIS 8/' man/lapis.1"
