@@ -10,10 +10,10 @@
  * Memory: the file system embeds struct lp_kvfs, and each open file struct lp_kvfs_file.
  * Errors: negative errno. How RocksDB takes them:
  *   -ENOENT             no such file
- *   -ENOSPC             full: writes go on until the memtables are full; resume when there is room
+ *   -ENOSPC             full: writes stop at once; resume when there is room
  *   -EBADMSG, -EUCLEAN  corruption: final, but for reads, which only fail
  *   -EROFS              fenced: final, until RocksDB is opened again (the log has failed, rule L4)
- *   others              an I/O error: resume may help
+ *   others              an I/O error: writes go on until the memtables are full; resume may help
  *
  * RocksDB sees one directory, LP_KVFS_DIR, of flat, append-only files. Its calls arrive at a
  * struct lp_kvfs: blockfs for a device, kvfs_mem for memory. kvfs.cc only splits the path,
