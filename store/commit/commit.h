@@ -3,7 +3,7 @@
  *
  * Threads: the reactor's, except lp_commit_barrier(), in which RocksDB's threads wait.
  * Blocking: only lp_commit_barrier().
- * Memory: groups are allocated at new; they keep what they have grown to.
+ * Memory: groups are allocated at new. Each has an arena for its entries, reset with the group.
  * Errors: room is reserved before an operation changes anything. A later failure (memory) puts
  * the pipeline into ERROR, because half an operation must not be committed.
  *

@@ -3,7 +3,8 @@
  *
  * Threads: one.
  * Blocking: none.
- * Memory: payloads are references to buffers; the rest is allocated at new.
+ * Memory: payloads are references to buffers. Versions are allocated at new; only the list of
+ * freed extents that are not durable yet may grow.
  * Errors: -ENOMEM at new. -EAGAIN when the limit of payloads is reached (rule L6): the caller
  * writes back and waits.
  *
