@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which values an inode's attributes may have, so that every door can live with them.
+/* Attribute values of inodes that every door can live with.
+ *
+ * Threads: any.
+ * Blocking: none.
+ * Memory: none is allocated.
  *
  * The kernel behind a mount has narrower limits than the record of an inode. An owner with the
- * number 0xffffffff is nobody to it: it refuses even root what such an inode holds. Times of
- * the mount are seconds and a part of a second, so the first and the last seconds that a number
- * of nanoseconds can say are nobody's.
+ * number 0xffffffff is nobody to it: it refuses even root such an inode. Times of the mount are
+ * seconds and a part of a second. So the first and the last second that a number of nanoseconds
+ * can say are not valid.
  *
  * A record may still hold such values. It is read as it is: only the checker tells of it, and
  * mends it.
- *
- * Threads: any. Blocking, allocation: none.
  */
 #ifndef LP_STORE_ATTRS_H
 #define LP_STORE_ATTRS_H

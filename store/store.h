@@ -1,27 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store of one shard: inodes with data, directory entries, xattrs and omap, changed by atomic
- * transactions and read asynchronously. The face of store/.
+/* The store of one shard, the face of store/: atomic transactions and reads on inodes.
  *
- * A store belongs to one reactor's thread, which makes every call below; opening and closing turn
- * the reactor while they wait. An operation is a struct of the caller's: the store's, with all it
- * points to, from lp_store_submit() until complete() begins. complete() is never called from
- * inside a submit; it may submit, and may free the operation (a read: after lp_store_end()).
- *
- * A transaction is a list of guards and changes. It happens wholly or not at all, in memory and on
- * the device, and completes when it is durable, or, if it asks for that, when it is ordered.
- * Transactions that touch the same inode, entry or record happen in the order of their submission.
- * A read of an inode sees every transaction submitted before it; lookups, gets and lists see every
- * one completed before they were submitted. What an operation returns is durable when it completes
- * (P3), unless it asks for less.
- *
- * The store knows what belongs to one shard: sizes, space, guards, checksums. It does not know what
- * a directory tree is: parents and link counts are what transactions make of them.
- *
- * Checksums (rule W2): data comes with the crc32c its sender made, one for each piece that the
- * file's grid of 4 KiB blocks cuts from it, and is given back with such. Who received it has
- * verified it; the store never makes one of its own over whole blocks.
- *
- * Errors, negative, in op->result; a failed transaction has changed nothing, except as said:
+ * Threads: a store belongs to one reactor's thread, which makes every call below. Opening and
+ * closing turn the reactor while they wait.
+ * Blocking: only opening and closing.
+ * Memory: an operation is a struct of the caller's. The store owns it, with all it points to,
+ * from lp_store_submit() until complete() begins.
+ * Errors: negative, in op->result. A failed transaction has changed nothing, except as said:
  *   -ENOENT, -EEXIST, -ECANCELED, -ENOTEMPTY, -ENODATA   a guard or change did not find what it
  *                      needs: op->txn.failed_idx
  *   -EPERM             the inode is immutable or may only be appended to: see heeds_flags
@@ -32,16 +17,34 @@
  *                      happened, unless op->txn.is_unknown
  *   -EROFS             the store is read-only, or has failed before: a transaction has certainly
  *                      not happened
- * Submitting never fails: what cannot be had at once is waited for. What waits is bounded by the
- * caller's own pools.
+ * Limits: submitting never fails; an operation that lacks something waits. The caller's own pools
+ * bound how many wait.
  *
- * When a device fails to write the log, to flush, or to take deferred data to its place, or the
- * index cannot be written for good, the store goes on read-only (rule L7). What was under way ends,
- * transactions with -EIO or -EROFS. All that is in memory is dropped, and what is durable is read
- * back from the device by a helper. Reads and questions wait meanwhile, also those that had begun,
- * and then see what was durable when it failed, or say -EIO if the device cannot be read either. A
- * sync says -EIO from the failure on, for what was ordered may be lost. lp_store_read_health() says
- * what has happened. The way back is to close the store and open it again.
+ * The store has inodes with data, directory entries, xattrs and omap. It knows what belongs to
+ * one shard: sizes, space, guards, checksums. It does not know directory trees: parents and link
+ * counts are what transactions make of them.
+ *
+ * complete() is never called from inside a submit. It may submit, and may free the operation (a
+ * read: after lp_store_end()).
+ *
+ * A transaction is a list of guards and changes. It happens wholly or not at all, in memory and
+ * on the device. It completes when it is durable, or, if it asks for that, when it is ordered.
+ * Transactions that touch the same inode, entry or record happen in the order of their
+ * submission. A read of an inode sees every transaction submitted before it. Lookups, gets and
+ * lists see every one completed before they were submitted. A returned result is durable when the
+ * operation completes (P3), unless it asks for less.
+ *
+ * Checksums (rule W2): data comes with the crc32c its sender made, one for each piece that the
+ * file's grid of 4 KiB blocks cuts from it, and is given back with such. The receiver has
+ * verified it. The store never makes one of its own over whole blocks.
+ *
+ * The store goes on read-only (rule L7) when a device fails to write the log, to flush, or to
+ * take deferred data to its place, or when the index cannot be written for good. Operations under
+ * way end, transactions with -EIO or -EROFS. All state in memory is dropped, and a helper reads
+ * the durable state back from the device. Reads and questions wait meanwhile, also those that had
+ * begun. Then they see what was durable when it failed, or say -EIO if the device cannot be read
+ * either. A sync says -EIO from the failure on, because ordered changes may be lost.
+ * lp_store_read_health() says what has happened. To write again, close the store and open it.
  */
 #ifndef LP_STORE_STORE_H
 #define LP_STORE_STORE_H

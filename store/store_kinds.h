@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every kind of store shares: the table of its calls, the checks of a request, and the form of
- * a list.
+/* Internals of every kind of store: table of calls, checks of a request, form of a list.
  *
- * Threads: the store's. Blocking, allocation: none.
+ * Threads: the store's.
+ * Blocking: none.
+ * Memory: none is allocated.
  */
 #ifndef LP_STORE_STORE_KINDS_H
 #define LP_STORE_STORE_KINDS_H

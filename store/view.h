@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store as it was at one moment: its index, and what of its space was in use. It is looked at
- * while the store goes on; what overwrites the index meanwhile takes space that comes back when the
- * view ends. Data is not kept: what an extent points to may be overwritten.
+/* View of a store as it was at one moment: its index, and which space was in use.
  *
- * Who wants views of several shards that agree with each other pauses all of them, takes the views
- * when all have come to rest, and resumes them:
+ * Threads: the store's. A call marked [any] is for one thread at a time.
+ * Blocking: only calls marked [any] may block.
+ * Memory: a bit for each block, copied in one go: 32 KiB for each GiB of space.
+ * Errors: -ENOTSUP the store is of another kind. -EROFS it has failed, or is read-only. -EBUSY
+ * there is a view, or a pause. -EAGAIN it does not come to rest. -ENOMEM.
+ * Limits: one view of each store.
+ *
+ * The view is looked at while the store goes on. Overwritten parts of the index keep their space
+ * until the view ends. Data is not kept: the blocks of an extent may be overwritten.
+ *
+ * To get views of several shards that agree with each other, pause all of them, take the views
+ * when all have come to rest, and resume them:
  *
  *   lp_store_pause ... rested() -> lp_store_view_take ... -> lp_store_resume -> lp_store_view_end
  *
  * A store that has come to rest acknowledges no change, and its index has all there is. A change
- * that was acknowledged by one shard before another was paused is so in both views.
- *
- * Threads: the store's; what says [any] is for one thread at a time, and may block.
- * Errors: -ENOTSUP the store is of another kind; -EROFS it has failed, or is read-only; -EBUSY
- * there is a view, or a pause; -EAGAIN it does not come to rest; -ENOMEM.
- * Limits: one view of each store. It takes a bit for each block, copied in one go: 32 KiB for each
- * GiB of space.
+ * that one shard acknowledged before another was paused is in both views.
  */
 #ifndef LP_STORE_VIEW_H
 #define LP_STORE_VIEW_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block store on a simulated device, without transactions: tests of what only looks put inodes,
- * blocks and records there by hand, in one group each. Only *_test.c files include this.
+/* Test rig: a block store on a simulated device, without transactions.
  *
- * Of a file the rig keeps what it should read as; each file has at most LPI_RIG_BLOCKS blocks.
+ * Only *_test.c files include this. Tests of operations that only look put inodes, blocks and
+ * records there by hand, in one group each. Of a file the rig keeps the bytes that a read should
+ * give. Each file has at most LPI_RIG_BLOCKS blocks.
  */
 #ifndef LP_STORE_BLOCK_BLOCK_RIG_TEST_H
 #define LP_STORE_BLOCK_BLOCK_RIG_TEST_H

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block store on a simulated device, in simulated time: made, opened, closed, checked. Only
- * *_test.c files include this. */
+/* Test rig: a block store on a simulated device, in simulated time.
+ *
+ * Only *_test.c files include this. The store is made, opened, closed and checked.
+ */
 #ifndef LP_STORE_BLOCK_BLOCK_SIM_TEST_H
 #define LP_STORE_BLOCK_BLOCK_SIM_TEST_H
 

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file system below RocksDB: flat, append-only, one per shard (rules L4, L8, S1).
+/* File system below RocksDB: flat, append-only files of one shard (rules L4, L8, S1).
  *
- * A file is made by one writer, from create to finish, and is not appended to afterwards. What the
- * writer appended is readable, by anybody, from the next lp_blockfs_sync() or _finish() on that
- * returned 0, and is then durable; before, nobody sees it, nor after a crash. There are no
- * directories: a name is a string of 1 to LP_BLOCKFS_NAME_MAX bytes, which may have slashes.
- *
- * Create, delete and rename are durable, and atomic, when they return. A file that is deleted or
- * replaced while open stays readable until its last handle is closed.
- *
- * Threads: any, at any time, but one per handle; a handle is a writer or a reader. Blocking: all
- * of it but lp_blockfs_pread_fetched(). No lock is held over I/O but the one that orders metadata
- * changes; readers take none for longer than a lookup. Ownership: handles are the caller's until
- * closed; all of them before lp_blockfs_close(). Limits: names; a half of the journal must hold
- * what describes all files.
+ * Threads: any, at any time, but one per handle. A handle is a writer or a reader.
+ * Blocking: all calls but lp_blockfs_pread_fetched(). No lock is held over I/O except the one
+ * that orders metadata changes. Readers take none for longer than a lookup.
+ * Memory: handles are the caller's until closed; all of them before lp_blockfs_close().
  * Errors:
  *   -EBADMSG  a checksum is wrong: lp_corruption_find(0) names file and offset
  *   -EUCLEAN  the metadata breaks its rules
  *   -ENOSPC   device or journal full: nothing changed, delete still works
  *   -EIO      the device said no. After a failed flush or journal write every change gets -EIO
  *             until reopened; reads go on (as rule L7). A writer that failed once stays failed.
+ * Limits: names have at most LP_BLOCKFS_NAME_MAX bytes. Half of the journal must hold what
+ * describes all files.
+ *
+ * One writer makes a file, from create to finish, and it is not appended to afterwards. Appended
+ * bytes become readable, for everybody, and durable at the next lp_blockfs_sync() or _finish()
+ * that returns 0. Before that nobody sees them, nor after a crash. There are no directories: a
+ * name is a string of at least one byte, which may have slashes.
+ *
+ * Create, delete and rename are durable, and atomic, when they return. A file that is deleted or
+ * replaced while open stays readable until its last handle is closed.
  */
 #ifndef LP_STORE_BLOCKFS_BLOCKFS_H
 #define LP_STORE_BLOCKFS_BLOCKFS_H

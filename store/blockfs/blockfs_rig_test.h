@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A blockfs on one or two small devices, and files whose bytes follow from a seed, for its tests.
+/* Test rig: a blockfs on one or two small devices, and files whose bytes follow from a seed.
+ *
  * Only *_test.c files include this.
  */
 #ifndef LP_STORE_BLOCKFS_BLOCKFS_RIG_TEST_H

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of blockfs share.
+/* Internals that the parts of blockfs share, and the order of its locks.
+ *
+ * Threads, blocking, errors: as store/blockfs/blockfs.h says.
  *
  *   blockfs.c          open and close, names, stats
  *   blockfs/file.c     writers
@@ -8,9 +10,10 @@
  *   blockfs/table.c    the files in memory, and records to and from them
  *   blockfs/space.c    blocks in leased chunks
  *
- * Locks, in their order: `meta` orders all changes of metadata and is held over journal writes;
- * `lock` guards the table and what is published of files, never over I/O; the space's own, last. A
- * file's published part changes under both of the first, so either is enough to read it.
+ * Locks, in their order: `meta` orders all changes of metadata and is held over journal writes.
+ * `lock` guards the table and the published part of files, and is never held over I/O. The
+ * space's own lock is the last. The published part of a file changes under both of the first two,
+ * so either is enough to read it.
  */
 #ifndef LP_STORE_BLOCKFS_IMPL_H
 #define LP_STORE_BLOCKFS_IMPL_H

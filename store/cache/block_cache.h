@@ -1,39 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data cache of a shard: what is stored in a block of the device, by the block's number.
+/* Data cache of a shard: content of device blocks, by block number and crc.
+ *
+ * Threads: one, that of the buffers.
+ * Blocking: none. Each call takes constant time, except those that evict or invalidate many.
+ * Memory: allocated at new only, by the largest budget: about 120 bytes per block, and parts that
+ * were never used are not touched. When the budget shrinks, the buffers' memory goes back to the
+ * system.
+ * Errors: none; a block that finds no buffer is not cached.
  *
  * An entry is the 4 KiB of a block, in a buffer to which the cache holds a reference, and their
- * crc. Nothing older than the map is ever returned (P4), for two reasons, each of which is enough
- * but for the odds of one in 2^32 that two contents have the same crc:
+ * crc. Nothing older than the map is ever returned (P4), for two reasons. Each is enough, apart
+ * from the chance of one in 2^32 that two contents have the same crc:
  *
- *   Who looks a block up knows from the extent map which crc it must have. An entry with another
- *   one is what the block held before: it is dropped and counted.
+ * - The caller of a look-up knows from the extent map which crc the block must have. An entry
+ *   with another one has the block's former content: it is dropped and counted.
+ * - The code that frees blocks or rewrites one says so in the same turn in which the map changes,
+ *   by lp_block_cache_invalidate() or lp_block_cache_rewrite(). A read that is on its way then
+ *   comes too late. Each insert says since when its content was on its way (lp_block_cache_now()
+ *   of the turn in which the map was looked at), and is refused if the block was freed or
+ *   rewritten after that. So every entry is what the map says now, whatever its crc.
  *
- *   Who frees blocks or rewrites one says so in the same turn in which the map changes, by
- *   lp_block_cache_invalidate() or lp_block_cache_rewrite(). What is being read from the device
- *   then comes too late: each insert says since when its content was on its way
- *   (lp_block_cache_now() of the turn in which the map was looked at), and is refused if the block
- *   was freed or rewritten after that. So every entry is what the map says now, whatever its crc.
- *
- * What was invalidated when is kept in a small table by a hash of the block's number: two blocks
+ * A small table, by a hash of the block's number, keeps the times of invalidations. Two blocks
  * that share a place there cost a refused insert now and then, never a wrong one.
  *
  * Scan-resistant, as S3-FIFO: a new block enters a small queue, a tenth of the budget. If it is
- * looked up twice before its turn comes, it moves to the main queue; else it goes, and its number
- * is remembered for as long as main is large (a ghost). A block that comes back as a ghost enters
- * main at once. In main a block gets one more round for each time it was looked up, three at most.
- * One pass over much data goes through the small queue and leaves main alone; so that this holds
- * for one in pieces smaller than a block, and for one that is read ahead, those look-ups that only
- * go on with a block (`goes_on`), and the first one of a block that was read ahead, do not count.
+ * looked up twice before its turn comes, it moves to the main queue. Otherwise it goes, and its
+ * number is remembered for as long as main is large (a ghost). A block that comes back as a ghost
+ * enters main at once. In main a block gets one more round for each time it was looked up, three
+ * at most. One pass over much data goes through the small queue and leaves main alone. To keep
+ * that true for a pass in pieces smaller than a block, and for one that is read ahead, some
+ * look-ups do not count: those that only go on with a block (`goes_on`), and the first one of a
+ * block that was read ahead.
  *
- * Buffers: all are small ones (4 KiB) of one region, which nobody needs for anything else than what
- * is in the cache or on its way there: a full cache takes no buffer from a writer, and does not cut
- * into pieces what others want in large ones. A segment of such a buffer is kept by reference, any
- * other is copied; where there is no buffer for that the block is not cached. The bytes must not
- * change after the insert. When the budget shrinks, the memory goes back to the system.
- *
- * Threads: one, that of the buffers. Blocking: none. Allocation: at new only, by the largest
- * budget: about 120 bytes per block, and what was never used of them is not touched. Each call
- * takes constant time but for those that evict or invalidate many.
+ * Buffers: all are small ones (4 KiB) of one region, used only for cached blocks and those on
+ * their way. So a full cache takes no buffer from a writer, and cuts nothing into pieces that
+ * others want large. A segment of such a buffer is kept by reference, any other is copied. The
+ * bytes must not change after the insert.
  */
 #ifndef LP_STORE_CACHE_BLOCK_CACHE_H
 #define LP_STORE_CACHE_BLOCK_CACHE_H

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who reads a file from front to back, and how far ahead of it to read.
+/* Detection of sequential reads, and how far ahead of them to read.
  *
- * Nobody says so, and there are no handles: it is seen in what is read. A table remembers some
- * recent reads by inode and end; one that begins where another ended goes on with its stream. From
- * the second that goes on the stream counts as sequential, and blocks in front of it are to be
- * read. How many begins with LP_STREAMS_WINDOW_MIN and doubles each time the reader has
- * used up half of them, up to LP_STREAMS_WINDOW_MAX: so a short run costs little, and a long one
- * soon waits for nothing.
+ * Threads: one.
+ * Blocking: none.
+ * Memory: none is allocated: a table of fixed size.
+ * Errors: none.
+ * Limits: LP_STREAMS_SETS sets of LP_STREAMS_WAYS streams.
  *
- * Several reads of one stream may be under way and come a little out of order: of a stream that is
- * sequential all reads near its end are part of it.
+ * There are no file handles here, and no caller announces a sequential read. Streams are detected
+ * from the reads. A table remembers some recent reads by inode and end. A read that starts where
+ * a remembered one ended continues its stream. From the second continuation on the stream counts
+ * as sequential, and blocks in front of it are to be read. Their number begins with
+ * LP_STREAMS_WINDOW_MIN and doubles each time the reader has used up half of them, up to
+ * LP_STREAMS_WINDOW_MAX. So a short run costs little, and a long one soon waits for nothing.
  *
- * A random reader leaves its reads in the table, and nothing else happens. It cannot put
- * out a stream that is sequential and was read from lately; several streams in one file are told
- * apart, LP_STREAMS_WAYS at most.
+ * Several reads of one stream may be under way and come a little out of order: of a sequential
+ * stream all reads near its end are part of it.
  *
- * Threads: one. Blocking, allocation, errors: none.
+ * A random reader leaves its reads in the table, and nothing else happens. It cannot evict a
+ * sequential stream that was read from lately (LP_STREAMS_LONG). Several streams in one file are
+ * told apart, LP_STREAMS_WAYS at most.
  */
 #ifndef LP_STORE_CACHE_READ_STREAMS_H
 #define LP_STORE_CACHE_READ_STREAMS_H

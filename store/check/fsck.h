@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks a whole store that nobody else has open, and mends what can be mended without loss and
- * without guessing (design 5.10).
+/* fsck: checks a whole store, mends what needs no loss and no guess (design 5.10).
  *
- * What is held against what: both copies of the labels, of the chunk tables, and of superblocks;
- * bits that flipped in journals, logs and the files of indices; every record of
- * every shard's index against its own rules; pieces of extent maps against the inodes they belong
- * to; extents against the chunks of the shard and against each other; counts of shared blocks
- * against the extents that share them; what is mapped against what the space says is in use;
- * fragments against entries; entries against inodes, over all shards; and, if deep, every written
- * block against its checksum.
+ * Threads: the reactor's, which is turned while it runs.
+ * Blocking: all of it. Nobody else has the store open, or views are looked at.
+ * Memory: 2 bits for each block that shards have for objects, names_bytes_max, and some 24 MiB.
+ * The index is read again where one table is too small for all inodes.
+ * Errors: a store that cannot be opened at all is an error of lp_fsck_run(), with the sentence in
+ * *why. Everything else is found and told, also a shard that does not open.
  *
- * Repair only rewrites what follows from the rest: space that nobody names is freed, and what
- * somebody names is taken; counts of links, entries and references are made true; marks of
- * unfinished work are taken away or put where they must be. It never removes data, an entry, an
- * inode or a piece of a map. Where damaged records hide what the truth is, nothing is derived
- * from them: blocks that a damaged map may name stay taken. store/README.md has a table of that.
+ * Held against each other are:
+ * - both copies of the labels, of the chunk tables, and of superblocks; bits that flipped in
+ *   journals, logs and the files of indices
+ * - every record of every shard's index and its own rules
+ * - pieces of extent maps and the inodes they belong to
+ * - extents and the chunks of the shard, and each other
+ * - counts of shared blocks and the extents that share them
+ * - mapped blocks and the space that is in use
+ * - fragments and entries; entries and inodes, over all shards
+ * - if deep, every written block and its checksum
  *
- * In a copy of the store an index can be made anew: then names, maps and attributes may be missing
- * that nobody has any longer, and what is left is put in order. Never in the store itself.
+ * Repair only rewrites what follows from the rest. Space that nobody names is freed, and named
+ * space is taken. Counts of links, entries and references are made true. Marks of unfinished work
+ * are taken away or put where they must be. It never removes data, an entry, an inode or a piece
+ * of a map. Where damaged records hide the truth, nothing is derived from them: blocks that a
+ * damaged map may name stay taken. store/check/doubt.md has a table of that.
  *
- * Threads: the reactor's, which is turned while it runs; it blocks. Errors: a store that cannot be
- * opened at all is an error of lp_fsck_run(), with the sentence in *why; everything else is found
- * and told, also a shard that does not open.
- * Limits: memory is 2 bits for each block that shards have for objects, names_bytes_max, and some
- * 24 MiB; the index is read again where one table is too small for all inodes.
+ * In a copy of the store an index can be made anew. Then names, maps and attributes may be
+ * missing that nobody has any longer, and the rest is put in order. Never in the store itself.
  */
 #ifndef LP_STORE_CHECK_FSCK_H
 #define LP_STORE_CHECK_FSCK_H

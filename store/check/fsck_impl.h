@@ -1,33 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the checker share.
+/* Internals that the parts of the checker share, and the order of its phases.
  *
- *   fsck.c         opens, runs the phases below, closes
- *   check/report.c  findings, and the path of an inode
- *   check/copies.c    copies of labels and chunk tables
- *   check/superblocks.c  both superblocks of a shard's log, and of its journal of files
- *   check/mend.c    bits that flipped in what a shard must have to be opened
- *   check/rebuild_index.c an index made anew, in a copy
- *   check/reconnect_names.c  names in such a copy
- *   check/source.c    where records and used space come from
- *   check/cursor.c  records of one space of an index, parsed
- *   check/walk.c    phase 1, per shard: all records, inode by inode
- *   check/map.c       its extent maps
- *   check/read_all_data.c      and their blocks
- *   check/deferred.c  and what of them the index keeps
- *   check/named_blocks.c  which blocks extents name
- *   check/space.c   phase 2, per shard: what they name is in use
- *   check/refs.c    phase 3, per shard: against the counts of shared blocks
- *   check/links.c   phase 4, over all shards: entries and links
+ * Threads: the reactor's.
+ * Blocking: all of it.
+ * Errors: functions that return int fail only when the whole check must end: no memory, a device
+ * that fails while it is repaired. Damage is a finding, and no error.
+ *
+ *   fsck.c                  opens, runs the phases below, closes
+ *   check/report.c          findings, and the path of an inode
+ *   check/copies.c          copies of labels and chunk tables
+ *   check/superblocks.c     both superblocks of a shard's log, and of its journal of files
+ *   check/mend.c            bits that flipped in what a shard must have to be opened
+ *   check/rebuild_index.c   an index made anew, in a copy
+ *   check/reconnect_names.c names in such a copy
+ *   check/source.c          where records and used space come from
+ *   check/cursor.c          records of one space of an index, parsed
+ *   check/walk.c            phase 1, per shard: all records, inode by inode
+ *   check/map.c             its extent maps
+ *   check/read_all_data.c   and their blocks
+ *   check/deferred.c        and what of them the index keeps
+ *   check/named_blocks.c    which blocks extents name
+ *   check/space.c           phase 2, per shard: what they name is in use
+ *   check/refs.c            phase 3, per shard: against the counts of shared blocks
+ *   check/links.c           phase 4, over all shards: entries and links
  *   check/inode_table.c     its table of inodes
- *   check/space.c   phase 5, per shard: nothing else is in use
- *   check/repair.c     repairs, as ordinary commits
+ *   check/space.c           phase 5, per shard: nothing else is in use
+ *   check/repair.c          repairs, as ordinary commits
  *
- * What is taken back from somebody comes last, when all was seen that may put it in doubt, and when
- * the counts of its blocks are durably gone: whoever gets a block next may share it. Which finding
- * puts what in doubt, and which repair asks for it, is a table in store/README.md.
- *
- * Functions that return int fail only for what ends the whole check: no memory, a device that
- * fails while it is repaired. Damage is a finding, and no error.
+ * Blocks and records are taken back last: when all was seen that may put that in doubt, and when
+ * the counts of the blocks are durably gone, because the next owner of a block may share it.
+ * store/check/doubt.md is the table of which finding puts what in doubt, and which repair asks
+ * for it.
  */
 #ifndef LP_STORE_CHECK_FSCK_IMPL_H
 #define LP_STORE_CHECK_FSCK_IMPL_H
@@ -59,7 +62,7 @@ struct lpi_fsck_shard {
 	struct lp_shard *shard;     /* NULL: does not open, or it is a view that is looked at */
 	const struct lp_view *view; /* NULL: it is the shard */
 	uint32_t idx;
-	bool maps_in_doubt; /* some map may name other blocks than are known: see store/README.md */
+	bool maps_in_doubt; /* some map may name other blocks than are known: see store/check/doubt.md */
 	bool is_broken; /* some part of the index cannot be read: what is missing may be there */
 	/* Some key cannot be read, or is none of ours: what is missing may be under it. */
 	bool inodes_hidden;

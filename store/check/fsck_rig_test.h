@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small store in memory, built record by record through commits, and the checker run on it. Only
- * *_test.c files include this.
+/* Test rig: a small store in memory, built record by record, and the checker run on it.
+ *
+ * Only *_test.c files include this. Commits put the records.
  *
  *   inode 1   /        directory, shard 0
  *   inode 2   /d       directory

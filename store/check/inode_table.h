@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of inodes for the check of names: bounded, by leaving inodes out that a later round
- * takes.
+/* Table of inodes for the check of names, bounded: inodes that do not fit wait for a round.
  *
- * A round has those whose hash ends in a given pattern of bits. When the limit is reached the
- * pattern grows by a bit, and whoever does not fit it any more is left to a later round: what is in
- * the table is counted in full, whenever that happens, as long as all inodes are put in before
- * anything is counted.
+ * Threads: one.
+ * Blocking: none.
+ * Memory: allocated at init.
+ * Errors: -ENOMEM at init.
  *
- * Threads: one. Blocking: none. Errors: -ENOMEM at init.
+ * A round has the inodes whose hash ends in a given pattern of bits. When the limit is reached
+ * the pattern grows by a bit, and inodes that do not fit it any more are left to a later round.
+ * An inode in the table is counted in full, whenever that happens, as long as all inodes are put
+ * in before anything is counted.
  */
 #ifndef LP_STORE_CHECK_INODE_TABLE_H
 #define LP_STORE_CHECK_INODE_TABLE_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A machine with a store in memory, on which records and blocks are put through commits. Only
- * *_test.c files include this.
+/* Test rig: a machine with a store in memory; records and blocks are put through commits.
+ *
+ * Only *_test.c files include this.
  */
 #ifndef LP_STORE_CHECK_MACHINE_TEST_H
 #define LP_STORE_CHECK_MACHINE_TEST_H

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which blocks of a shard's chunks extents name: two bits for each block, one for extents that own
- * what they name, one for those that share it.
+/* Bitmaps of the blocks that extents name: owned, and shared.
  *
- * Threads: one. Blocking: none. Errors: -ENOMEM.
+ * Threads: one.
+ * Blocking: none.
+ * Memory: two bits for each block of the shard's chunks: one for extents that own what they name,
+ * one for those that share it.
+ * Errors: -ENOMEM.
  */
 #ifndef LP_STORE_CHECK_NAMED_BLOCKS_H
 #define LP_STORE_CHECK_NAMED_BLOCKS_H

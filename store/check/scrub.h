@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pass over all that a store holds, in the background: what nobody reads nobody checks.
+/* Scrub: a pass over all data of a store, in the background, at a bounded rate.
  *
- * Inode by inode, in the order of their numbers, all data is read from the device, past the cache
- * of data, a piece at a time and no faster than a rate, for which each inode counts as a block; the
- * store itself holds each block against its checksum, as it does for any reader, sees that it does
- * not count as free, and says which is damaged. What is being changed or removed meanwhile is no
- * damage. Blocks around a damaged one are read one by one, so that each that is lost is named.
+ * Threads: the reactor's.
+ * Blocking: none.
+ * Memory: none is allocated after new.
+ * Errors: of the store, told in the stats. A pass goes on behind what cannot be read, or listed.
+ * Limits: one request at a time, of LP_SCRUB_READ_BYTES at most.
+ *
+ * Data that nobody reads is otherwise never checked. Inode by inode, in the order of their
+ * numbers, all data is read from the device, past the cache of data, a piece at a time. The rate
+ * counts each inode as a block. The store holds each block against its checksum, as it does for
+ * any reader, sees that it does not count as free, and says which is damaged. Data that is being
+ * changed or removed meanwhile is no damage. Blocks around a damaged one are read one by one, so
+ * that each lost one is named.
  *
  *   IDLE -> LIST -> SEEK -> SPAN -> READ ... READ -> SEEK ... -> LIST ... -> IDLE
  *
  * A pass can be begun behind an inode that an earlier one had reached.
- *
- * Threads: the reactor's. Blocking: none. Allocation: none after new. Errors: of the store, told in
- * the stats; a pass goes on behind what cannot be read, or listed.
- * Limits: one request at a time, of LP_SCRUB_READ_BYTES at most.
  */
 #ifndef LP_STORE_CHECK_SCRUB_H
 #define LP_STORE_CHECK_SCRUB_H

@@ -1,26 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commit pipeline: operations put their changes into the group that collects; a group becomes
- * one frame of the log, and what waits for it is told when that is durable (design 5.5).
+/* Commit pipeline: operations put changes into groups, each group is one log frame.
+ *
+ * Threads: the reactor's, except lp_commit_barrier(), in which RocksDB's threads wait.
+ * Blocking: only lp_commit_barrier().
+ * Memory: groups are allocated at new. Each has an arena for its entries, reset with the group.
+ * Errors: room is reserved before an operation changes anything. A later failure (memory) puts
+ * the pipeline into ERROR, because half an operation must not be committed.
  *
  *      put, delete, data, change, dirty            one frame, one write-through
  *   COLLECTING ------------------------> SUBMITTED ----------------------------> durable
  *                 seal, in flush()           |                                      |
  *                                            +--> inserted in the index --> both: recycled
  *
- * A group is sealed when a turn begins and the log has a slot free: at once when idle; while
- * frames are in flight, what arrives meanwhile collects. The last slot is for groups that somebody
- * waits for: what write-back notes would take it from them. With hold_ns, a group collects for so
- * long while nobody waits for it and it is small, if nobody has waited for the last few ones: else
- * he who orders first and waits afterwards would wait for the whole of his frame, and not for the
- * rest of it. The batch enters the index after its frame was submitted, in sequence, from this
- * thread (store I2, rules L4, L5); what is owed of it later (commit/owed_records.h, rule L9).
- * Waiters are told in sequence (store I5). After a failed frame nothing more is acknowledged (store
- * I7, rule L7): waiters get -EIO, "outcome unknown", or -EROFS, "certainly not done", when their
- * group had not become a frame yet, and nothing is taken in any more.
- *
- * Threads: the reactor's, but for lp_commit_barrier(), which RocksDB's threads wait in.
- * Errors: room is asked for before an operation changes anything; what then still fails (memory)
- * puts the pipeline into ERROR, for half an operation must not be committed.
+ * Design 5.5 argues it.
+ * - A group is sealed when a turn begins and the log has a slot free: at once when idle. While
+ *   frames are in flight, later changes collect.
+ * - The last free log slot is reserved for a group that has a waiter. Without this, a group that
+ *   holds only write-back's own records could take it.
+ * - With hold_ns a group collects for so long while it has no waiter and is small, if the last
+ *   few groups had none either. Otherwise a caller that orders first and waits afterwards would
+ *   wait for all of its frame, not for the rest of it.
+ * - The batch enters the index after its frame was submitted, in sequence, from this thread
+ *   (store I2, rules L4, L5). Owed records of it enter later (commit/owed_records.h, rule L9).
+ * - Waiters are told in sequence (store I5). After a failed frame nothing more is acknowledged
+ *   (store I7, rule L7). Waiters get -EIO, "outcome unknown", or -EROFS, "certainly not done",
+ *   when their group had not become a frame yet. Nothing is taken in any more.
  */
 #ifndef LP_STORE_COMMIT_COMMIT_H
 #define LP_STORE_COMMIT_COMMIT_H

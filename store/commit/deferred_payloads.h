@@ -1,26 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Deferred payloads: blocks whose newest content is in the log and not yet in its place.
  *
- * Indexed by device block, so that clones and every reader see them (rule S4). A block may have
- * several versions at once: the newest is what readers get; an older one is kept until the frame
- * of a newer one is durable, for until then a crash would bring it back. Only the newest durable
- * version goes to its place, one write per block at a time. A version is done when its write and
- * a later flush of the device are, or when a newer version or the freeing of the block is durable.
+ * Threads: one.
+ * Blocking: none.
+ * Memory: payloads are references to buffers. Versions are allocated at new; only the list of
+ * freed extents that are not durable yet may grow.
+ * Errors: -ENOMEM at new. -EAGAIN when the limit of payloads is reached (rule L6): the caller
+ * writes back and waits.
  *
- * Each version counts for the frame that carries it. lp_pending_oldest_seq() is the oldest frame
- * that still has an undone version: the log must keep it and all after it (rule S2). A version that
- * the index keeps in a record (store/commit/deferred_records.h) does not need its frame; when it is
- * done the owner is told.
- *
- * A version whose place cannot be written is stuck: it is not chosen any more, and the owner has
- * its content kept elsewhere, by a version that is settled: which is not chosen either, and stays
- * until a newer one or the freeing of its block is durable (rule L6).
- *
- * This module decides and accounts; the caller does the I/O: it takes one run of neighbouring
+ * This module decides and accounts. The caller does the I/O: it takes one run of neighbouring
  * blocks after the other, writes them, and reports back.
  *
- * Threads: one. Blocking: none. Errors: -ENOMEM at new; -EAGAIN when the limit of payloads is
- * reached (rule L6): the caller writes back and waits.
+ * Payloads are indexed by device block, so that clones and every reader see them (rule S4). A
+ * block may have several versions at once. Readers get the newest. An older one is kept until the
+ * frame of a newer one is durable, because until then a crash would bring it back. Only the
+ * newest durable version goes to its place, one write per block at a time. A version is done when
+ * its write and a later flush of the device are, or when a newer version or the freeing of the
+ * block is durable.
+ *
+ * Each version counts for the frame that carries it. lp_pending_oldest_seq() is the oldest frame
+ * that still has an undone version: the log must keep it and all after it (rule S2). A version
+ * that the index keeps in a record (store/commit/deferred_records.h) does not need its frame.
+ * When it is done the owner is told.
+ *
+ * A version whose block cannot be written is *stuck*: write-back no longer selects it. The owner
+ * stores its content in the index as a *settled* version, which write-back does not select
+ * either. The settled version lives until a newer version, or the freeing of the block, is
+ * durable (rule L6).
  */
 #ifndef LP_STORE_COMMIT_DEFERRED_PAYLOADS_H
 #define LP_STORE_COMMIT_DEFERRED_PAYLOADS_H

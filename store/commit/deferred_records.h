@@ -1,35 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deferred payloads that the index keeps: the `L` records of deferred_store=kv (design 5.7), from
- * the commit that puts one to the commit that deletes it. What readers see and what goes to its
- * place is for store/commit/deferred_payloads.h, whichever way a payload is kept.
+/* Deferred payloads kept by the index: `L` records of deferred_store=kv (design 5.7).
  *
- * What a power cut leaves is the state after some frame. In each such state, for each block:
+ * Threads: the reactor's.
+ * Blocking: none.
+ * Memory: none is allocated after new.
+ * Errors: put and replace need room in the group, which was reserved. A failure after that has
+ * put the pipeline into ERROR.
+ *
+ * This is a record's life from the commit that puts it to the commit that deletes it.
+ * store/commit/deferred_payloads.h says what readers see and what goes to its place, whichever
+ * way a payload is kept.
+ *
+ * A power cut leaves the state after some frame. In each such state, for each block:
  *
  *   no record                     the device, or a payload in the log, has the block
  *   a record, the block in use    the record has the block: it is newer than the device, or the
  *                                 same, and newer than any payload in the log
  *   a record, the block free      the record is of no use: it is deleted, the block not touched
  *
- * A record that names no inode is one that stays: its block could not be written (rule L6), and the
- * record is where its content is until somebody overwrites or frees it. Then it stays still, as
- * long as the shard runs, to hold the block: nobody else shall get it. An opening tries to write
- * the block, also if it is free; only if that succeeds, the record is deleted as any other.
+ * A record that names no inode is one that stays: its block could not be written (rule L6). The
+ * record has the block's content until somebody overwrites or frees it. After that it still
+ * stays, as long as the shard runs, to hold the block: nobody else shall get it. An opening tries
+ * to write the block, also if it is free. Only if that succeeds, the record is deleted as any
+ * other.
  *
  * Five rules make it so, and at most one record names a block (asserted):
- *   - A newer payload for the block, of either kind, deletes the record in its own frame
- *     (lp_deferrals_replace()): so the old one is there until the new one is, and never beside it.
- *   - A record that a frame puts, and does not delete again, makes payloads of its block in that
- *     frame and before of no use, also when the record is gone: the log may still have all of them.
- *   - A payload that is in its place, durably, has its record deleted in a later frame: until then
- *     an opening writes the same bytes once more, which does no harm.
- *   - The freeing of a block does not wait for its record, for there may be too many in an extent
- *     for one frame. But the block is held (lp_space_hold()) until the record's deletion is
- * durable: so whoever gets the block next takes it in a later frame than that, and a record never
- * meets a block of another owner.
- *   - An opening holds the blocks of all records it finds until their deletions are durable.
- *
- * Threads: the reactor's. Blocking: none. Allocation: none after new. Errors: put and replace need
- * room in the group, which was reserved; what fails then has put the pipeline into ERROR.
+ * - A newer payload for the block, of either kind, deletes the record in its own frame
+ *   (lp_deferrals_replace()). So the old one is there until the new one is, and never beside it.
+ * - A record that a frame puts, and does not delete again, makes payloads of its block in that
+ *   frame and before of no use, also when the record is gone: the log may still have all of them.
+ * - A payload that is in its place, durably, has its record deleted in a later frame. Until then
+ *   an opening writes the same bytes once more, which does no harm.
+ * - The freeing of a block does not wait for its record, because there may be too many in an
+ *   extent for one frame. But the block is held (lp_space_hold()) until the record's deletion is
+ *   durable. So the block's next owner takes it in a later frame than that, and a record never
+ *   meets a block of another owner.
+ * - An opening holds the blocks of all records it finds until their deletions are durable.
  */
 #ifndef LP_STORE_COMMIT_DEFERRED_RECORDS_H
 #define LP_STORE_COMMIT_DEFERRED_RECORDS_H

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What RocksDB's threads wait for before they make what they have durable: that the log is durable
- * up to what had begun to enter the index when the wait began (rule L4).
+/* Manifest barrier: RocksDB's threads wait in it for the log (rule L4).
  *
- * Threads: the reactor's, which says how far the log is; others ask and wait. Blocking:
- * lp_barrier_wait(). Memory: none.
+ * Threads: the reactor's, which says how far the log is. Others ask and wait.
+ * Blocking: lp_barrier_wait().
+ * Memory: none.
+ *
+ * They wait before they make anything durable. The log must be durable up to the records that had
+ * begun to enter the index when the wait began.
  */
 #ifndef LP_STORE_COMMIT_MANIFEST_BARRIER_H
 #define LP_STORE_COMMIT_MANIFEST_BARRIER_H

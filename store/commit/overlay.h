@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys that are decided but not yet durable, or not yet in RocksDB.
+/* Overlay: keys that are decided, but not yet durable or not yet in RocksDB.
  *
- * A commit group's puts and deletes must be visible to the next operation at once, while RocksDB
- * takes the group only after its frame was submitted (store I2), or later still when it stalls.
- * So a point read looks here first. (Iterators do not: they start after the group is inserted,
- * rule W1.) Each group owns its entries, which live in its arena, and drops them together, when it
- * is durable as well: a key that is not here reads from RocksDB what no crash takes back (P3). An
- * entry says which group it is of: who has seen it waits for that one, and for no later one.
+ * Threads: one.
+ * Blocking: none.
+ * Memory: each group owns its entries, which live in its arena, and drops them together.
+ * Errors: -ENOMEM of the group's arena.
  *
- * Threads: one. Blocking: none. Errors: -ENOMEM of the group's arena.
+ * The next operation must see a commit group's puts and deletes at once. RocksDB takes the group
+ * only after its frame was submitted (store I2), or later still when it stalls. So a point read
+ * looks here first. Iterators do not: they start after the group is inserted (rule W1).
+ *
+ * Entries are dropped when the group is inserted and durable as well. So a key that is not here
+ * reads from RocksDB a value that no crash takes back (P3). An entry says which group it is of: a
+ * reader that has seen it waits for that group, and for no later one.
  */
 #ifndef LP_STORE_COMMIT_OVERLAY_H
 #define LP_STORE_COMMIT_OVERLAY_H

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records that frames of the log have and the index does not, yet (rule L9).
+/* Owed records: in a frame of the log, and not yet in the index (rule L9).
  *
- * What is overwritten again and again need not enter the index with each frame: the log has it, and
- * whoever owns the record keeps it in memory. So he may owe it: the record goes into the frame
- * only. When the log is to be trimmed, or too much is owed, all of it is paid: the newest state of
- * each record is put into the index, once, in the order of the keys, some of it at a time. A record
- * that was changed k times is inserted once, and beside its neighbours, which costs a fraction of
- * what an insertion anywhere costs.
+ * Threads: the shard's.
+ * Blocking: none.
+ * Memory: one batch; the notes are the owner's.
+ * Errors: of putting, in `error`.
+ *
+ * A record that is overwritten again and again need not enter the index with each frame. The log
+ * has it, and its owner keeps it in memory. So the owner may owe it: the record goes into the
+ * frame only. All that is owed is paid when the log is to be trimmed, or when too much is owed.
+ * Then the newest state of each record is put into the index, once, in the order of the keys,
+ * some of it at a time. A record that was changed k times is inserted once, and beside its
+ * neighbours, which costs a fraction of an insertion anywhere.
  *
  *   whole      the frame up to which the index lacks nothing: `S applied` says it beside the number
  *              of its group, in each group's batch; the log may forget no frame behind it
  *   paid       all that was owed in frames up to here has been put, or is in a newer frame
  *
- * A payment holds nothing that has changed since its last frame: that is in the frame of the group
- * that collects. So the index never has what no frame has. And for the same reason `whole` may rise
- * only with what is inserted after that group: with its own batch or, while nothing collects, with
- * a payment. So that group must fit into the log though nothing is trimmed: whoever runs the
- * pipeline closes its door in time.
- *
- * Threads: the shard's. Blocking: none.
+ * A payment holds nothing that has changed since its last frame: that is in the frame of the
+ * group that collects. So the index never has a record that no frame has. For the same reason
+ * `whole` may rise only with a batch that is inserted after that group: with the group's own or,
+ * while nothing collects, with a payment's. So that group must fit into the log though nothing is
+ * trimmed. The owner of the pipeline therefore closes its door in time.
  */
 #ifndef LP_STORE_COMMIT_OWED_RECORDS_H
 #define LP_STORE_COMMIT_OWED_RECORDS_H

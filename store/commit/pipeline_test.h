@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pipeline on real parts: log, index, pending payloads and write-back. A simulated device for
- * log and blocks, the index over files in memory, simulated time and jobs. Transactions put keys,
- * records of an owner in memory, who owes some of them, and payloads; what each of them changed is
- * remembered. It can be taken down and recovered as a store would. Only *_test.c files include
- * this.
+/* Test rig: the commit pipeline on real parts, taken down and recovered as a store would.
+ *
+ * Only *_test.c files include this. The parts are log, index, pending payloads and write-back.
+ * Log and blocks are on a simulated device, the index is over files in memory, time and jobs are
+ * simulated. Transactions put keys, payloads, and records of an owner in memory, who owes some of
+ * them. The rig remembers what each of them changed.
  */
 #ifndef LP_STORE_COMMIT_PIPELINE_TEST_H
 #define LP_STORE_COMMIT_PIPELINE_TEST_H

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which deferred payloads a replay of the log still has to write to their place.
+/* Deferred payloads that a replay of the log still has to write to their place.
  *
- * A payload is dropped when a later frame freed its blocks (rule S3): they may since have been
- * given to somebody who wrote to them directly. Of two payloads for one block the later one counts.
- * So all frames are looked through before the first payload is written.
+ * Threads: one owner.
+ * Blocking: none.
+ * Memory: about 64 bytes for each piece that survives.
+ * Errors: -ENOMEM leaves everything as it was.
+ * Limits: the log bounds the pieces (rule L6).
  *
- * Feed the frames in order; for each its payloads first, then what it freed: a group may free
- * what it has just written, but cannot write to what it frees, for that is not reusable yet.
+ * A payload is dropped when a later frame freed its blocks (rule S3), because a new owner may
+ * since have written to them directly. Of two payloads for one block the later one counts. So all
+ * frames are looked through before the first payload is written.
  *
- * Threads: one owner. Blocking: none. Errors: -ENOMEM leaves everything as it was. Limits: memory
- * of about 64 bytes for each piece that survives; the log bounds them (rule L6).
+ * Feed the frames in order. Of each give its payloads first, then the blocks that it freed. A
+ * group may free a block that it has just written, but cannot write to a block that it frees:
+ * that block is not reusable yet.
  */
 #ifndef LP_STORE_COMMIT_REPLAY_PAYLOADS_H
 #define LP_STORE_COMMIT_REPLAY_PAYLOADS_H

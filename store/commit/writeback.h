@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Brings deferred payloads to their place: in batches, in device order, neighbours in one write,
- * and flushes the device so that the log may forget them (design 5.7, rules L3, S4).
+/* Write-back of deferred payloads to their place, with the flush (rules L3, S4).
  *
- * It lets payloads wait, so that rewrites of a block coalesce and neighbours come together: until
- * there are many, or nothing more came for a while, or they are old, or somebody needs room in the
- * log or a buffer that a payload has (hurry).
+ * Threads: the reactor's.
+ * Blocking: none.
+ * Memory: none is allocated after new.
+ * Errors: a failed write is tried again a bounded number of times, in the end block by block.
+ * Then the owner may take the payload over (rule L6). If it does not, and when a flush has
+ * failed, that is final: nothing is written any more (rule L7).
  *
- * Threads: the reactor's. Allocation: none after new. Errors: a failed write is tried again a
- * bounded number of times, in the end block by block; then the owner may take it over (rule L6).
- * If he does not, and when a flush has failed, that is final: nothing is written any more (rule
- * L7).
+ * It writes in batches, in device order, with neighbours in one write (design 5.7). After the
+ * flush the log may forget the payloads. It lets payloads wait, so that rewrites of a block
+ * coalesce and neighbours come together. It begins when there are many, when no more came for a
+ * while, when they are old, or when room is needed in the log or a buffer that a payload has
+ * (hurry).
  */
 #ifndef LP_STORE_COMMIT_WRITEBACK_H
 #define LP_STORE_COMMIT_WRITEBACK_H

@@ -1,25 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block device behind one interface: the real one, the simulated one, memory.
+/* Block device interface: io_uring, memory and simulation behind one set of calls.
  *
- * A struct lp_bdev is a device that was opened once; a struct lp_bdev_chan is one reactor's way
- * to it. Operations are submitted on a channel by its reactor's thread and complete on it in a
- * later turn, never inside the submit. The blocking calls at the end are for other threads
- * (RocksDB's): they may run on any thread at any time.
+ * Threads: operations are submitted on a channel by its reactor's thread and complete on it. The
+ * blocking calls at the end are for other threads (RocksDB's): they may run on any thread at any
+ * time.
+ * Blocking: only the calls that say so.
+ * Memory: the caller embeds each operation. It is the device's from its submission until it
+ * completes.
+ * Errors: the result is 0 or a negative errno: -EIO, -ENODEV, -ENOSPC of a sparse image's host,
+ * also for a quota there. Short transfers are continued inside. No operation succeeds in part for
+ * the caller, though parts of a failed write may have reached the device.
+ * Limits: offsets, lengths and buffers are multiples of caps.block_bytes. A breach is our own
+ * bug, and asserted.
+ *
+ * A struct lp_bdev is a device that was opened once. A struct lp_bdev_chan is one reactor's way
+ * to it. An operation completes in a later turn, never inside the submit.
  *
  * Durability: a completed LP_BDEV_WRITE may still be lost with the power. It is durable once an
  * LP_BDEV_FLUSH that was submitted after its completion has completed. A completed
  * LP_BDEV_WRITE_THROUGH is durable itself and says nothing of other writes (rule L3).
  *
- * Flushes are shared: one that fails may have dropped what any user of the device had written, and
- * the next one of another user would succeed. So from the first that fails on, whoever asked for
- * it, none of the device is said to have succeeded any more: they give -EIO, until all is opened
- * anew (rule L7, lp_bdev_trust()). A write-through that is a flush as well (caps.through_flushes)
- * counts as one, in both ways. A blocking one that fails does in any case, where a flush is needed.
- *
- * Offsets, lengths and buffers are multiples of caps.block_bytes; a breach is our own bug and
- * asserted. Errors: result 0 or a negative errno (-EIO, -ENOSPC of a sparse image's host, also for
- * a quota there, -ENODEV). Short transfers are continued inside; nothing is ever partly successful
- * for the caller, though parts of a failed write may have reached the device.
+ * Flushes are shared. One that fails may have dropped writes of any user of the device, and the
+ * next flush, of another user, would succeed. So after the first failed flush every flush of the
+ * device gives -EIO, whoever asks, until all is opened anew (rule L7, lp_bdev_trust()). A
+ * write-through that is a flush as well (caps.through_flushes) counts as one, in both ways. A
+ * blocking write-through that fails counts as one in any case, where a flush is needed.
  */
 #ifndef LP_STORE_DEVICE_BDEV_H
 #define LP_STORE_DEVICE_BDEV_H

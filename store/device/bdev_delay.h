@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block device that is as slow as another one: it wraps an open device and delays completions.
+/* Delayed block device: wraps an open device and makes it as slow as another one.
  *
- * For measuring and testing on devices one does not have: tmpfs makes flushes free, a disk makes
- * them dear. Each operation goes to the inner device at once; complete() is called when both have
- * happened: the inner device is done, and the modelled time is over.
+ * Threads: as in store/device/bdev.h. A mutex is held for the few instructions of the model; so
+ * this is for measuring only.
+ * Blocking: as in store/device/bdev.h.
+ * Memory: allocated at open and attach.
+ * Errors: as said per call. Capabilities, contents, errors and faults are the inner device's,
+ * except that a device with seeks is rotational. The counters count what was asked of this
+ * device, once.
  *
- * The model: an operation waits for one of queue_depth servers, first come, first served, then
- * for the one path all bytes take (bytes times ns_per_kib); then its fixed time passes. Reads and
- * writes that do not begin where the last one ended take seek_ns more. A discard takes what a
- * write of no bytes takes. Servers, path and head are the device's: all channels and blocking
- * calls share them. What the inner device takes is hidden behind the model's time, so it should be
- * the faster of the two: operations for which it was not are counted as late.
+ * It is for measuring and testing on devices one does not have: tmpfs makes flushes free, a disk
+ * makes them expensive. Each operation goes to the inner device at once. complete() is called
+ * when the inner device is done and the modelled time is over.
  *
- * Time: on a free core a completion is less than 1 us late, for the reactor does not sleep while
- * one is due within LP_BDEV_DELAY_LEAD_NS: this costs CPU time, which is no figure of the store.
- * Blocking calls sleep, and are late by some 20 us. With the clock of a simulation channels delay
- * in simulated time; blocking calls, during which such a clock stands still, then take none.
+ * The model: an operation waits for one of queue_depth servers, first come, first served. Then it
+ * waits for the one path that all bytes take (bytes times ns_per_kib). Then its fixed time
+ * passes. Reads and writes that do not begin where the last one ended take seek_ns more. A
+ * discard takes as long as a write of no bytes. Servers, path and head belong to the device: all
+ * channels and blocking calls share them. The inner device's time is hidden behind the model's,
+ * so it should be the faster of the two. Operations for which it was not are counted as late.
  *
- * Capabilities, contents, errors and faults are the inner device's, but that one with seeks is
- * rotational; the counters count what was asked of this one, once.
- *
- * Threads: as in store/device/bdev.h; a mutex is held for the few instructions of the model, which
- * is why this is for measuring only. Allocation: at open and attach. Errors: as said per call.
+ * Time: on a free core a completion is less than 1 us late, because the reactor does not sleep
+ * while one is due within LP_BDEV_DELAY_LEAD_NS. This costs CPU time, which is no figure of the
+ * store. Blocking calls sleep, and are some 20 us late. With the clock of a simulation channels
+ * delay in simulated time. Blocking calls then take none, because such a clock stands still
+ * during them.
  */
 #ifndef LP_STORE_DEVICE_BDEV_DELAY_H
 #define LP_STORE_DEVICE_BDEV_DELAY_H

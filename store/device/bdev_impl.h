@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a kind of device implements, behind store/device/bdev.h. Private to store/.
+/* Driver interface: what a kind of block device implements. Private to store/.
+ *
+ * Threads: as store/device/bdev.h says.
+ * Blocking: only in the blocking calls.
+ * Memory: a kind embeds struct lp_bdev and struct lp_bdev_chan as first members of its own
+ * structs.
+ * Errors: as store/device/bdev.h says.
  *
  * store/device/bdev.c checks the contract at each crossing (alignment, range, thread, opcode),
- * counts, and forwards. A kind embeds struct lp_bdev and struct lp_bdev_chan as first members of
- * its own structs. It completes each submitted op exactly once, through lpi_bdev_complete(), in a
- * later turn.
+ * counts, and forwards. The driver completes each submitted op exactly once, by
+ * lpi_bdev_complete(), in a later turn.
  */
 #ifndef LP_STORE_DEVICE_BDEV_IMPL_H
 #define LP_STORE_DEVICE_BDEV_IMPL_H

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A read of the index that was put off: what a call into RocksDB wanted of the device and did not
- * wait for. Who asked reads it by his own channel and calls again; he is then served from here.
+/* A deferred read of the index: blocks that a call into RocksDB wanted and did not wait for.
  *
- * It holds nothing of the file system: a file's blocks never change and its id is never used again,
- * so what was read of it is right for whoever finds the file open under that id afterwards. If it
- * is gone meanwhile, so are the tables that named it, and nobody asks.
+ * Threads: its owner's.
+ * Blocking: none.
+ * Memory: none is allocated. The blocks are the caller's.
+ * Errors: none.
+ * Limits: LP_FETCH_BLOCKS in one piece on the device. Only a blocking call reads what is longer
+ * or in pieces.
  *
- * Threads: its owner's. Blocking, allocation, errors: none. Limits: LP_FETCH_BLOCKS in one piece on
- * the device; what is longer or in pieces only a blocking call reads.
+ * The caller reads the blocks on its own channel and calls again. The second call is then served
+ * from here. A fetch holds nothing of the file system: the blocks of a file never change and its
+ * id is never used again. So the blocks are right for any caller that later finds the file open
+ * under that id. If the file is gone, so are the tables that named it, and no caller asks.
  */
 #ifndef LP_STORE_DEVICE_FETCH_H
 #define LP_STORE_DEVICE_FETCH_H

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which leaves of an extent map come next, of those that are in memory and map something.
+/* Look-ahead over an extent map's leaves in memory: which mapped leaf comes next.
  *
- * The table of leaves is a hash: what comes next it only tells who looks through all of it. A very
- * sparse file can have some hundred thousand leaves that no run names, and who seeks in it, or
- * trims it, wants to know what comes next of each. So one look through the table remembers the next
- * LPI_AHEAD_MAX, in order.
+ * Threads: one.
+ * Blocking: none.
+ * Memory: the map's, and counted there. Without memory each question is a look through the whole
+ * table.
+ * Errors: none.
+ * Limits: LPI_AHEAD_MAX leaves are remembered.
  *
- * Threads: one. Blocking: none. Errors: none; without memory each question is a look through the
- * table. The memory is the map's, and counted there.
+ * The table of leaves is a hash, so finding the next leaf takes a look through all of it. A very
+ * sparse file can have some hundred thousand leaves that no run names. A seek in it, or a trim,
+ * asks for the next leaf again and again. So one look through the table remembers the next
+ * LPI_AHEAD_MAX leaves, in order.
  */
 #ifndef LP_STORE_EXTMAP_AHEAD_H
 #define LP_STORE_EXTMAP_AHEAD_H

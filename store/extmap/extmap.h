@@ -1,41 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The extent map of one inode, in memory: where each block of a file lies, and its crc32c.
+/* Extent map of one inode, in memory: where each block of a file lies, and its crc32c.
+ *
+ * Threads: one.
+ * Blocking: none. A call handles at most LP_EXTMAP_RANGE_MAX blocks, or says so.
+ * Memory: the caller embeds the map. Leaves are the map's, from its struct lp_extmap_mem.
+ * Errors: -EAGAIN, -ENOMEM, -EUCLEAN, -EBADMSG as said. After any of them the map says what it
+ * said before.
+ * Limits: 2^32 blocks (16 TiB) a file, device blocks below 2^48.
  *
  * A file is cut into leaves of 64 blocks (256 KiB), the design's X shards: leaf N has the blocks
- * from 64 N on. The root, in the inode's record, says how much there is and which leaves exist; a
- * map of leaf 0 alone keeps it in the root (docs/format/extmap.md). Leaves are loaded when needed,
- * and each is encoded by itself.
+ * from 64 N on. The root, in the inode's record, says how much there is and which leaves exist. A
+ * map of leaf 0 alone keeps that leaf in the root (docs/format/extmap.md). Leaves are loaded when
+ * needed, and each is encoded by itself.
  *
- * Why a fixed grid of 64 blocks. A 4 KiB overwrite re-encodes one leaf: 8 bytes of head, 8 per
+ * Two steps make a change. lp_extmap_reserve() loads nothing and changes nothing that can be
+ * seen. It says -EAGAIN when a leaf of the range is not in memory (lp_extmap_missing() names what
+ * to read), and -ENOMEM when memory is short. Otherwise it makes room for the worst case, and the
+ * change after it cannot fail. A reservation holds until the next change, reservation or
+ * lp_extmap_unreserve(). Loading leaves does not touch it, and unloading spares its leaves. There
+ * is one at a time.
+ *
+ * Leaves that are not in memory: where the root's runs name all leaves, a leaf that is not named
+ * is a hole, and one that is named must be there (-EUCLEAN if not). Very sparse files may have
+ * leaves that the root does not name; for these the index is asked. The caller unloads a leaf
+ * only when its newest value can be read back: the batch that lp_extmap_take_dirty() gave it for
+ * is in the index (rule W1).
+ *
+ * Why a fixed grid of 64 blocks. A 4 KiB overwrite encodes one leaf again: 8 bytes of head, 8 per
  * extent, 4 per block. Of a file of 1 GiB in large extents (bench/programs/extmap_bench_main.c):
  *     blocks per leaf        16     32     64    128    400   1024
  *     bytes per overwrite    80    144    272    528   1616   4112   without the key of 17
  *     leaves              16384   8192   4096   2048    656    256
  *     KiB in the index     1552   1288   1156   1090   1046   1032
- * The payload is written twice, to the log and to its place; the target of 2.6 x leaves 0.6 x 4096
- * = 2458 bytes for all else. 64 blocks spend 289 of these in the log and leave room for RocksDB to
- * write the leaf another seven times; 128 leave room for three. Below 64 the savings, at most 200
- * bytes, are small beside the payload, and every halving doubles the keys, each of which costs in
- * batch, memtable and SST. A leaf of 64 extents, the worst, is 776 bytes, so no leaf ever has to be
- * split; and since its place follows from its number, no list of leaves grows with the file. A
- * write of 4 MiB puts 16 leaves.
- *
- * Two steps. lp_extmap_reserve() loads nothing and changes nothing that can be seen: it says
- * -EAGAIN when a leaf of the range is not in memory (lp_extmap_missing() names what to read),
- * -ENOMEM when memory is short, and otherwise makes room for the worst case. The change after it
- * cannot fail. A reservation holds until the next change, reservation or lp_extmap_unreserve();
- * loading leaves does not touch it, unloading spares its leaves. One at a time.
- *
- * Leaves that are not in memory. Where all leaves are known by the root's runs, one that is not
- * named is a hole, and one that is named must be there: -EUCLEAN if not. Very sparse files may
- * have leaves that the root does not name: these the index is asked for.
- * The caller unloads a leaf only when its newest value can be read back: the batch that
- * lp_extmap_take_dirty() gave it for is inserted in the index (rule W1).
- *
- * Threads: one. Blocking: none; a call handles at most LP_EXTMAP_RANGE_MAX blocks, or says so.
- * Ownership: the caller embeds the map; leaves are the map's, from its struct lp_extmap_mem.
- * Errors: -EAGAIN, -ENOMEM, -EUCLEAN, -EBADMSG as said; on all of them the map says what it said.
- * Limits: 2^32 blocks (16 TiB) a file, device blocks below 2^48.
+ * The payload is written twice, to the log and to its place. The target of 2.6 x leaves 0.6 x
+ * 4096 = 2458 bytes for all else. 64 blocks spend 289 of these in the log, and leave room for
+ * RocksDB to write the leaf another seven times. 128 leave room for three. Below 64 the savings,
+ * at most 200 bytes, are small beside the payload. Every halving doubles the keys, each of which
+ * costs in batch, memtable and SST. A leaf of 64 extents, the worst, is 776 bytes, so no leaf
+ * ever has to be split. Its place follows from its number, so no list of leaves grows with the
+ * file. A write of 4 MiB puts 16 leaves.
  */
 #ifndef LP_STORE_EXTMAP_EXTMAP_H
 #define LP_STORE_EXTMAP_EXTMAP_H

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One leaf of an extent map: the extents of 64 logical blocks and the crcs of those written, edited
- * and encoded (docs/format/extmap.md).
+/* Leaf of an extent map: extents of 64 logical blocks and their crcs, edited and encoded.
  *
- * In memory an extent is the same 64-bit word as in the format. Extents are sorted, disjoint, and
- * as few as possible: neighbours that continue each other are one. A leaf is one piece of memory
- * that holds at most words_max extents and crcs for its first crcs_max blocks, so that a small
- * file's leaf is small; who edits has made sure of the room (lpi_leaf_copy() into a larger one).
- *
- * Threads: one. Blocking, allocation: none; memory is the caller's.
+ * Threads: one.
+ * Blocking: none.
+ * Memory: the caller's. A leaf is one piece of memory that holds at most words_max extents and
+ * crcs for its first crcs_max blocks, so that a small file's leaf is small. The editor has made
+ * sure of the room (lpi_leaf_copy() into a larger one).
  * Errors: decoding says -EBADMSG or -EUCLEAN, by lp_corrupt().
+ *
+ * In memory an extent is the same 64-bit word as in the format (docs/format/extmap.md). Extents
+ * are sorted, disjoint, and as few as possible: neighbours that continue each other are one.
  */
 #ifndef LP_STORE_EXTMAP_LEAF_H
 #define LP_STORE_EXTMAP_LEAF_H

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which leaves of an extent map are known to exist: a few sorted runs of leaf numbers.
+/* Runs of leaf numbers: which leaves of an extent map are known to exist.
  *
- * They stand in the root, so that a leaf that was lost is noticed and never read as zeros. A
- * list that outgrows LPI_RUNS_MAX forgets its shortest run: it promises that what it names
- * exists, not that it names all.
+ * Threads: one.
+ * Blocking: none.
+ * Memory: none is allocated. The owner has made room for one more run before it removes.
+ * Errors: none.
+ * Limits: LPI_RUNS_MAX runs. A list that outgrows it forgets its shortest run. It promises that
+ * what it names exists, not that it names all.
  *
- * Threads: one. Blocking, allocation, errors: none; the owner has made room for one more run before
- * it removes.
+ * The runs stand in the root, so that a leaf that was lost is noticed and never read as zeros.
  */
 #ifndef LP_STORE_EXTMAP_RUNS_H
 #define LP_STORE_EXTMAP_RUNS_H

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The leaves of an extent map that are in memory: allocated, found by number, resized.
+/* Hash table of an extent map's leaves in memory: allocated, found by number, resized.
  *
- * A hash table of pointers to leaves, and the account of what they and the table take. What a
- * leaf means to the map (counts, runs, dirty or not) is the business of extmap.c.
+ * Threads: one.
+ * Blocking: none.
+ * Memory: of leaves and table; it keeps the account of both.
+ * Errors: NULL or -ENOMEM when there is no memory, and nothing changed.
  *
- * Threads: one. Blocking: none. Errors: NULL or -ENOMEM when there is no memory, and nothing
- * changed.
+ * extmap.c knows what a leaf means to the map: counts, runs, dirty or not.
  */
 #ifndef LP_STORE_EXTMAP_TABLE_H
 #define LP_STORE_EXTMAP_TABLE_H

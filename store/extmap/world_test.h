@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An extent map beside a plain array of blocks, which says what the map should, with an index that
- * is an array of values and memory that can run out. Leaves that are owed come into that index
- * later: until then they must be in memory (rule L9). Only *_test.c files include this.
+/* Test rig: an extent map beside a plain array of blocks, which says what the map should.
+ *
+ * Only *_test.c files include this. The index is an array of values, and memory can run out. Owed
+ * leaves come into that index later: until then they must be in memory (rule L9).
  */
 #ifndef LP_STORE_EXTMAP_WORLD_TEST_H
 #define LP_STORE_EXTMAP_WORLD_TEST_H

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory of a file store: whose it is, locked, and how many shards it has.
+/* Directory of a file store: identity, lock, and number of shards.
  *
- * An empty directory becomes a store when it is first opened: the file `lapis-file-store` says so,
- * and is there wholly or not at all. A directory that holds anything else and not that file is
- * refused, and so is one that another process has open.
+ * Threads: one at a time.
+ * Blocking: open.
+ * Memory: none is allocated.
+ * Errors: -ENOTEMPTY not a store, and not empty. -EBUSY locked. -EUCLEAN the file says something
+ * else. -ENOTSUP a newer version. -EINVAL another number of shards. Otherwise the host's own.
+ *
+ * An empty directory becomes a store when it is first opened. The file `lapis-file-store` says
+ * so, and is there wholly or not at all. A directory that holds anything else and not that file
+ * is refused, and so is one that another process has open.
  *
  *   lapis-file-store     "lapis file store 1", then "uuid HEX" and "shards N", one a line
  *   shard-NN/journal     the log of docs/format/log.md, in a file of fixed size
  *   shard-NN/index/      RocksDB's files
- *   shard-NN/objects/XX/ objects' data (store/filestore/filestore_impl.h)
- *
- * Threads: one at a time. Blocking: open. Allocation: none.
- * Errors: -ENOTEMPTY not a store, and not empty; -EBUSY locked; -EUCLEAN the file says something
- * else; -ENOTSUP a newer version; -EINVAL another number of shards; else the host's own.
+ *   shard-NN/objects/XX/ objects' data (store/filestore/filestore_kinds.h)
  */
 #ifndef LP_STORE_FILESTORE_DIRECTORY_H
 #define LP_STORE_FILESTORE_DIRECTORY_H

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store on a host file system: objects as files, with a journal, as the classic design did. It
- * is there to be compared with; the promises of store.h hold for it, but for what
- * store/README.md names.
+/* The file store: objects as files of a host file system, with a journal, to compare with.
  *
- * Threads, errors: as store.h says. Whatever may block is done by options->workers; opening and
- * closing block, and turn the reactor. The reactor has a ring.
+ * Threads, errors: as store.h says. The reactor has a ring.
+ * Blocking: options->workers do what may block. Opening and closing block, and turn the reactor.
+ *
+ * The promises of store.h hold for it, except for the differences that store/filestore/README.md
+ * names.
  */
 #ifndef LP_STORE_FILESTORE_FILESTORE_H
 #define LP_STORE_FILESTORE_FILESTORE_H

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the file store share: objects as files on a host file system, with a journal.
+/* Internals that the parts of the file store share.
  *
- * filestore/filestore.c runs operations and groups, filestore/checkpoint.c lets the journal forget,
- * filestore/open.c opens, replays and closes,
- * filestore/txn.c evaluates transactions, filestore/data.c changes of data, filestore/read.c
- * reads, filestore/list.c lists, filestore/overlay.c what is changed and not yet in the index, and
- * the records of maps, filestore/removal.c frees what was removed, filestore/objects.c objects'
- * files.
+ * Threads: a call with [shard] is made by the store's thread and blocks on nothing. One with
+ * [helper] may block. Of helpers at most one evaluates, or applies (never both at a time). Those
+ * that read are beside the one that evaluates, but never beside the one that applies.
+ * Blocking: [helper].
  *
- * Threads: what has [shard] is called by the store's thread and blocks on nothing; [helper] may
- * block. Of helpers at most one evaluates, or applies (never both at a time); those that read are
- * beside the one that evaluates, but never beside the one that applies.
+ * filestore/filestore.c runs operations and groups, filestore/checkpoint.c lets the journal
+ * forget, filestore/open.c opens, replays and closes. filestore/txn.c evaluates transactions,
+ * filestore/data.c changes of data. filestore/read.c reads, filestore/list.c lists.
+ * filestore/overlay.c keeps changes that are not in the index yet, and the records of maps.
+ * filestore/apply.c takes a durable group to files and index. filestore/removal.c frees what was
+ * removed. filestore/objects.c has objects' files.
  */
 #ifndef LP_STORE_FILESTORE_FILESTORE_IMPL_H
 #define LP_STORE_FILESTORE_FILESTORE_IMPL_H

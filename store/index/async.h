@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of kv.h that may block, asked for by a reactor and run by its helpers.
+/* Asynchronous index calls: what may block in kv.h, run by a reactor's helpers.
  *
- * Each is an operation that the caller embeds and fills in; it, and what it points to, is ours from
- * submit until its done() begins, which is a callback on the submitting reactor, never inside
- * submit. `result` is then what the call of kv.h returned.
+ * Threads: the reactor's.
+ * Blocking: none here.
+ * Memory: none is allocated. The caller embeds each operation. It, and all it points to, is ours
+ * from submit until its done() begins.
+ * Errors: in `result`: what the call of kv.h returned.
+ * Limits: as many at a time as the caller has operations. A scan returns as much as fits its
+ * buffer.
  *
- * Threads: the reactor's. Blocking, allocation: none here. Errors: in `result`.
- * Limits: as many at a time as the caller has operations; a scan returns what fits its buffer.
+ * done() is called on the submitting reactor, never inside submit.
  */
 #ifndef LP_STORE_INDEX_ASYNC_H
 #define LP_STORE_INDEX_ASYNC_H

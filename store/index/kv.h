@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ordered index of one shard: RocksDB without a log of its own, behind a C face.
- *
- * Keys and values are opaque bytes, keys ordered bytewise. What is written is in memory until a
- * flush has made a table of it. Each flush installs a whole number of batches, in the order of
- * their writing: what is persisted is always an exact prefix of what was written, so a key that
- * every batch sets to its own sequence number (`S applied`) tells where the log's replay begins.
+/* Ordered index of a shard: RocksDB without a log of its own, behind a C face.
  *
  * Threads: each call says [shard], the one thread that writes, [helper], which may block, or
  * [any]. Events come on RocksDB's threads.
  * Blocking: [shard] calls do no I/O and never wait for it. They return -EAGAIN instead. They take
  * RocksDB's mutex for moments only; no I/O is done under it.
- * Ownership: a batch, iterator or value is the caller's until it is freed or released, and none
- * may outlive the kv (asserted by RocksDB).
- * Errors: -ENOENT not found (or the end); -EAGAIN see each call; -EUCLEAN corruption (checksums of
- * RocksDB's blocks included); -ENOSPC, -EIO from the file layer; -EROFS fenced; -ENOMEM.
+ * Memory: a batch, iterator or value is the caller's until it is freed or released, and none may
+ * outlive the kv (asserted by RocksDB).
+ * Errors: -ENOENT not found (or the end). -EAGAIN see each call. -EUCLEAN corruption (checksums
+ * of RocksDB's blocks included). -ENOSPC, -EIO from the file layer. -EROFS fenced. -ENOMEM.
  * Limits: memory is (write_buffer_cnt + 1) x write_buffer_bytes, cache_bytes, and the tables'
  * indexes and filters (about 2.5 bytes per key, see lp_kv_stats.index_bytes).
  *
+ * Keys and values are opaque bytes, keys ordered bytewise. Written records are in memory until a
+ * flush has made a table of them. Each flush installs a whole number of batches, in the order of
+ * their writing, so the persisted part is always an exact prefix of what was written. A key that
+ * every batch sets to its own sequence number (`S applied`) therefore tells where the log's
+ * replay begins.
+ *
  * Simulation: with sim_clock there are no threads. RocksDB's jobs run when lp_kv_sim_run_one() is
  * called, and [helper] calls that wait for jobs run them themselves. A memtable is full when
- * write_buffer_bytes of batches went into it, since RocksDB's own measure depends on random
+ * write_buffer_bytes of batches went into it, because RocksDB's own measure depends on random
  * numbers. The same calls then make the same file operations.
  */
 #ifndef LP_STORE_INDEX_KV_H

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The open index, as the files that make up kv.h see it: kv.cc opens it and writes, index/read.cc
- * reads, index/upkeep.cc flushes, compacts and counts, index/events.cc hears what RocksDB tells.
+/* Internals of the open index, shared by the C++ files behind kv.h.
+ *
+ * Threads: as kv.h says of each call.
+ * Blocking: none of its own.
+ * Errors: none.
+ *
+ * kv.cc opens it and writes, index/read.cc reads, index/upkeep.cc flushes, compacts and counts,
+ * index/events.cc hears what RocksDB tells.
  *
  * The gauges behind lp_kv_is_near_stall() are read from RocksDB whenever one of them can have
- * changed (a memtable was sealed, a flush or a compaction ended), so that the data path only loads
+ * changed: a memtable was sealed, a flush or a compaction ended. So the data path only loads
  * three words.
- *
- * Threads: as kv.h says of each call. Blocking: none of its own. Errors: none.
  */
 #ifndef LP_STORE_INDEX_KV_IMPL_H
 #define LP_STORE_INDEX_KV_IMPL_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of kv share: a kv over files in memory, listeners, and short ways to say key and
- * value. For *_test.c files only.
+/* Test rig: a kv over files in memory, listeners, and short ways to say key and value.
+ *
+ * Only *_test.c files include this.
  */
 #ifndef LP_STORE_INDEX_KV_RIG_TEST_H
 #define LP_STORE_INDEX_KV_RIG_TEST_H

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How large the index's buffers are, and what is kept free for it (rule L8): from the size of the
- * device and the budget of memory.
+/* Sizes of the index's buffers, and the space that is kept free for it (rule L8).
  *
- * What one flush and the largest compaction take grows with the size of a memtable, and so do the
- * first level and the tables. On a small device memtables are small, so that no more than an eighth
- * of it is kept free; on a large one the memory decides.
+ * Threads: any.
+ * Blocking, errors: none.
  *
- * Threads, blocking, errors: none.
+ * They follow from the size of the device and the budget of memory. One flush and the largest
+ * compaction take space in proportion to a memtable, and so do the first level and the tables. On
+ * a small device memtables are small, so that no more than an eighth of it is kept free. On a
+ * large one the memory decides.
  */
 #ifndef LP_STORE_INDEX_PLAN_H
 #define LP_STORE_INDEX_PLAN_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RocksDB's files in blockfs: binds the operations of store/kvfs/kvfs.h to store/blockfs/blockfs.h.
- *
- * The manifest barrier is blockfs's own (lp_blockfs_set_manifest_barrier), which also stands
- * before the publishing of what was appended.
+/* RocksDB's files in blockfs: binds store/kvfs/kvfs.h to store/blockfs/blockfs.h.
  *
  * Threads, blocking, errors: as store/kvfs/kvfs.h asks of a file system.
+ *
+ * The manifest barrier is blockfs's own (lp_blockfs_set_manifest_barrier). It also stands before
+ * the publishing of appended bytes.
  */
 #ifndef LP_STORE_KVFS_BLOCKFS_H
 #define LP_STORE_KVFS_BLOCKFS_H

@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RocksDB's file system and environment, forwarded to a table of C functions.
  *
- * RocksDB sees one directory, LP_KVFS_DIR, of flat, append-only files. What it does with them
- * arrives at a struct lp_kvfs, which somebody embeds: blockfs for a device, kvfs_mem for memory.
- * kvfs.cc only splits the path, forwards, and maps the error.
- *
- * The environment takes RocksDB's threads and clock. The ordinary one uses RocksDB's own threads,
- * which all databases of the process share. The simulated one has none: what RocksDB would give
- * to a thread is queued, in order, until lp_kvfs_sim_run_one() runs it on the caller's thread.
- *
- * RULE for whoever drives a simulated environment: a call into RocksDB that waits for a job would
- * wait for ever, for nobody runs it. Such calls (a flush with waiting, DB::Resume, a manual
- * compaction) go through lp_kvfs_sim_call(), which runs the jobs meanwhile; before DB::Close the
- * queue is run empty. kv.h does all of this by itself. A write never waits (no_slowdown).
- *
- * Threads: the operations are called by any of RocksDB's threads and by whoever calls RocksDB, at
- * the same time; those on one file by one thread at a time, but for pread.
- * Blocking: they may block, for the shard thread never comes there: it calls RocksDB for memtable
- * inserts, reads of the block cache, and reads with a fetch, which come to pread_fetched only. An
- * operation must not wait for a thread that may be inside RocksDB (rule S1).
+ * Threads: RocksDB's threads and callers of RocksDB call the operations, at the same time. Those
+ * on one file are called by one thread at a time, except pread.
+ * Blocking: operations may block, because the shard thread never comes there. It calls RocksDB
+ * for memtable inserts, reads of the block cache, and reads with a fetch, which come to
+ * pread_fetched only. An operation must not wait for a thread that may be inside RocksDB (rule
+ * S1).
+ * Memory: the file system embeds struct lp_kvfs, and each open file struct lp_kvfs_file.
  * Errors: negative errno. How RocksDB takes them:
  *   -ENOENT             no such file
- *   -ENOSPC             full: writes go on until the memtables are full; resume when there is room
+ *   -ENOSPC             full: writes stop at once; resume when there is room
  *   -EBADMSG, -EUCLEAN  corruption: final, but for reads, which only fail
  *   -EROFS              fenced: final, until RocksDB is opened again (the log has failed, rule L4)
- *   others              an I/O error: resume may help
+ *   others              an I/O error: writes go on until the memtables are full; resume may help
+ *
+ * RocksDB sees one directory, LP_KVFS_DIR, of flat, append-only files. Its calls arrive at a
+ * struct lp_kvfs: blockfs for a device, kvfs_mem for memory. kvfs.cc only splits the path,
+ * forwards, and maps the error.
+ *
+ * The environment takes RocksDB's threads and clock. The ordinary one uses RocksDB's own threads,
+ * which all databases of the process share. The simulated one has none: RocksDB's jobs are
+ * queued, in order, until lp_kvfs_sim_run_one() runs them on the caller's thread.
+ *
+ * RULE for the driver of a simulated environment: a call into RocksDB that waits for a job would
+ * wait for ever, because nobody runs the job. Such calls (a flush with waiting, DB::Resume, a
+ * manual compaction) go through lp_kvfs_sim_call(), which runs the jobs meanwhile. Before
+ * DB::Close the queue is run empty. kv.h does all of this by itself. A write never waits
+ * (no_slowdown).
  */
 #ifndef LP_STORE_KVFS_KVFS_H
 #define LP_STORE_KVFS_KVFS_H

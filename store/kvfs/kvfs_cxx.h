@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the C++ files of this directory share. C sees nothing of it.
+/* C++ internals of RocksDB's file system, shared by the C++ files; C sees nothing of it.
  *
- * Threads: any. Blocking: none. Errors: none.
+ * Threads: any.
+ * Blocking: none.
+ * Errors: none.
  */
 #ifndef LP_STORE_KVFS_KVFS_CXX_H
 #define LP_STORE_KVFS_KVFS_CXX_H

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files for RocksDB in memory: for tests, benchmarks, the comparison store that keeps nothing, and
- * above files that must not change (store/kvfs/read_only.h).
+/* RocksDB's files in memory, with injected faults and power loss.
  *
- * It can fail: any operation from a given count on, with a given error, some number of times. And
- * it can lose power: from a given operation on nothing has an effect any longer, until
- * lp_kvfs_mem_restart() takes away what had not been synced. A file keeps at least what was synced;
- * of what was appended after that, nothing or (torn) some prefix. Names are durable at once, as
- * with blockfs, but a file that was never synced may vanish whole.
+ * Threads: any, under one mutex.
+ * Blocking: only in the barrier that was set.
+ * Memory: allocated for each file and name; -ENOMEM.
+ * Errors: -ENOENT, those injected, and -EIO without power.
  *
- * Every operation also goes into a hash (kind of operation, name, length, offset; not the bytes,
- * for RocksDB writes random identifiers into its files), which tells whether two runs were the
- * same.
+ * It serves tests, benchmarks, the comparison store that keeps nothing, and files that must not
+ * change (store/kvfs/read_only.h).
  *
- * Threads: any, under one mutex. Blocking: only in the barrier that was set.
- * Allocation: yes; -ENOMEM. Errors: -ENOENT, those injected, and -EIO without power.
+ * It can fail: any operation from a given count on, with a given error, some number of times. It
+ * can lose power: from a given operation on nothing has an effect, until lp_kvfs_mem_restart()
+ * drops what had not been synced. A file keeps at least its synced bytes. Of later ones it keeps
+ * nothing or (torn) some prefix. Names are durable at once, as with blockfs, but a file that was
+ * never synced may vanish whole.
+ *
+ * Every operation also goes into a hash (kind of operation, name, length, offset). The hash tells
+ * whether two runs were the same. It leaves the bytes out, because RocksDB writes random
+ * identifiers into its files.
  */
 #ifndef LP_STORE_KVFS_MEMORY_H
 #define LP_STORE_KVFS_MEMORY_H

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files for RocksDB in a directory of the host's file system.
+/* RocksDB's files in a directory of the host's file system.
  *
- * What a name says is durable when the call that changed it returns: the directory is synced after
- * each. The host's file system is trusted to give back what it was given: RocksDB's checksums find
- * what is damaged, but not a block that was never written and still holds an older one.
- *
- * Threads: any, as kvfs.h says. Blocking: all of it. Allocation: one struct for an open file.
+ * Threads: any, as kvfs.h says.
+ * Blocking: all of it.
+ * Memory: one struct for an open file.
  * Errors: negative errno, the host's own.
+ *
+ * A change of a name is durable when the call returns: the directory is synced after each. The
+ * host's file system is trusted to give back what it was given. RocksDB's checksums find damage,
+ * but not a block that was never written and still holds an older one.
  */
 #ifndef LP_STORE_KVFS_POSIX_H
 #define LP_STORE_KVFS_POSIX_H

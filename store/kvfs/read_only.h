@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files for RocksDB on top of files that must not change: what it makes, replaces, renames or
- * removes is so in memory only, and gone with this. What lies below is opened, read, listed and
- * asked for its size, and nothing else.
+/* RocksDB's files on top of files that must not change: writes stay in memory.
  *
- * Memory: what is written, until it is removed or this is freed. -ENOMEM.
- * Threads, blocking: as store/kvfs/kvfs.h asks of a file system. Errors: of reading, those of the
- * files below; -EROFS for a rename of one of these, which RocksDB does not do.
+ * Threads, blocking: as store/kvfs/kvfs.h asks of a file system.
+ * Memory: written bytes, until their file is removed or this is freed. -ENOMEM.
+ * Errors: of reading, those of the files below. -EROFS for a rename of one of these, which
+ * RocksDB does not do.
+ *
+ * Files that RocksDB makes, replaces, renames or removes are so in memory only, and the changes
+ * are gone with this. The files below are opened, read, listed and asked for their size, and
+ * nothing else.
  */
 #ifndef LP_STORE_KVFS_READ_ONLY_H
 #define LP_STORE_KVFS_READ_ONLY_H

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log's records as bytes: superblocks and frames (docs/format/log.md).
+/* Superblocks and frames of the log as bytes (docs/format/log.md).
  *
- * Pure functions: what they read may be any bytes at all. They say what stands at a place; what
- * that means for the log as a whole is for log/recover.c to decide.
+ * Threads: any.
+ * Blocking: none.
+ * Memory: none is allocated.
+ * Errors: corruption is not reported from here, because a block without a frame is the usual
+ * thing to find behind the last frame.
  *
- * Threads: any. Blocking, allocation: none. Corruption is not reported from here: a block without
- * a frame is the usual thing to find behind the last one.
+ * Pure functions. The bytes they read may be any at all. They say what stands at a place;
+ * log/recover.c decides what that means for the log as a whole.
  */
 #ifndef LP_STORE_LOG_FORMAT_H
 #define LP_STORE_LOG_FORMAT_H

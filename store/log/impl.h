@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What log.c (appending) and log/recover.c (reading) share.
+/* Internals that log.c (appending) and log/recover.c (reading) share.
  *
- * Places in the ring are kept as a count of blocks that never wraps ("at"); at % ring_blocks is
+ * Threads: the reactor's.
+ * Blocking, errors: as store/log/log.h says.
+ *
+ * Places in the ring are kept as a count of blocks that never wraps ("at"). at % ring_blocks is
  * the ring block. A log that was just recovered counts from the ring block of its start.
  */
 #ifndef LP_STORE_LOG_IMPL_H

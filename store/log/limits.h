@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limits a store gives its log, by the size of its ring.
+/* Limits that a store gives its log, by the size of its ring.
  *
- * Threads, blocking, allocation, errors: none.
+ * Threads: any.
+ * Blocking, allocation, errors: none.
  */
 #ifndef LP_STORE_LOG_LIMITS_H
 #define LP_STORE_LOG_LIMITS_H

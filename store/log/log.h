@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shard's log: what a commit group must not lose, one write-through per frame, in a ring of
- * blocks (store/README.md, docs/format/log.md, rules L1 to L7).
+/* Commit log of a shard: frames in a ring of blocks, one write-through for each.
+ *
+ * Threads: the reactor's. lp_log_format() and lp_log_is_new() block and belong to any other
+ * thread.
+ * Blocking: none but these two. Nothing completes inside the call that began it.
+ * Memory: nothing is allocated after recovery. The log copies meta parts. Payload blocks stay the
+ * log's from append to complete(). A recovery's or closing's complete() may free the log; those
+ * of frames and waiters may not.
+ * Errors: -EAGAIN is for waiting (lp_log_wait). Corruption is -EBADMSG or -EUCLEAN, recorded by
+ * lp_corrupt(). -EIO the device's. -EMSGSIZE a frame beyond the limits. -ENOTSUP a newer format.
+ * Limits: struct lp_log_limits.
+ *
+ * A frame is what a commit group must not lose (docs/format/log.md, rules L1 to L7;
+ * store/log/README.md).
  *
  *   format (mkfs) ... new -> recover -> append, append, trim ... -> close -> free
  *
- * Frames are acknowledged strictly in sequence. What is said of a frame in complete() with
- * result 0 holds after any loss of power: recovery delivers it, or refuses because it cannot.
+ * Frames are acknowledged strictly in sequence. A frame whose complete() said 0 survives any loss
+ * of power: recovery delivers it, or refuses because it cannot.
  *
- * After a failed write of a frame or superblock the log is in ERROR (rule L7): frames from the
- * failed one on complete with the error, in sequence, even those whose own write succeeded; append
- * gives -EIO, nothing is written any more, and the way out is to close it and recover anew. A
- * frame that failed may turn up in that recovery: its outcome is unknown.
- *
- * Threads: the reactor's; lp_log_format() and lp_log_is_new() block, and belong to any other, or to
- * nobody else yet.
- * Ownership: the log copies meta parts; payload blocks stay the log's from append to complete().
- * A recovery's or closing's complete() may free the log; those of frames and waiters may not.
- * Nothing completes inside the call that began it. Nothing is allocated after recovery.
- * Errors: -EAGAIN is for waiting (lp_log_wait); corruption is -EBADMSG or -EUCLEAN, recorded by
- * lp_corrupt(); -EIO the device's; -EMSGSIZE a frame beyond the limits; -ENOTSUP a newer format.
+ * After a failed write of a frame or superblock the log is in ERROR (rule L7). Frames from the
+ * failed one on complete with the error, in sequence, even those whose own write succeeded.
+ * append gives -EIO, and nothing is written any more. The way out is to close the log and recover
+ * anew. A frame that failed may turn up in that recovery: its outcome is unknown.
  */
 #ifndef LP_STORE_LOG_LOG_H
 #define LP_STORE_LOG_LOG_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A log on a simulated device, frames that can be checked, and a model of what may be delivered.
- * Only *_test.c files include this.
+/* Test rig: a log on a simulated device, frames that can be checked, and a model of them.
  *
- * A frame's contents follow from its id, which is in its batch; a frame that only trims has id 0.
- * The model knows each frame that was ever submitted, as a candidate for its sequence number, with
- * the device events at which it was submitted, acknowledged and declared void by a recovery.
+ * Only *_test.c files include this. A frame's contents follow from its id, which is in its batch.
+ * A frame that only trims has id 0. The model says what may be delivered. It knows each frame
+ * that was ever submitted, as a candidate for its sequence number, with the device events at
+ * which it was submitted, acknowledged and declared void by a recovery.
  */
 #ifndef LP_STORE_LOG_LOG_RIG_TEST_H
 #define LP_STORE_LOG_LOG_RIG_TEST_H

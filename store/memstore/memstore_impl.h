@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the store in memory share.
+/* Internals that the parts of the store in memory share.
+ *
+ * Threads: the store's.
+ * Blocking: none.
+ * Memory: allocated for new objects; none when a block is overwritten or read.
  *
  * memstore/memstore.c runs operations, memstore/txn.c transactions, memstore/data.c changes of
- * data, memstore/read.c reads, memstore/pages.c the pages of a file, memstore/named.c small things.
- *
- * Threads: the store's. Blocking: none. Allocation: for what is new; none when a block is
- * overwritten or read.
+ * data, memstore/read.c reads, memstore/pages.c the pages of a file, memstore/named.c small
+ * things.
  */
 #ifndef LP_STORE_MEMSTORE_MEMSTORE_IMPL_H
 #define LP_STORE_MEMSTORE_MEMSTORE_IMPL_H

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two stores held against each other: results of the same operation, single objects, and all that
- * they hold. A is under test, b says what is right. What they may differ in is left out: which
- * blocks have space, and numbers of insertions but that they are different ones. Only *_test.c
- * files and their headers include this.
+/* Comparison of two stores: results of one operation, single objects, and all they hold.
  *
- * All answer whether the two are the same; the first difference is said in a struct lpi_diff.
+ * Only *_test.c files and their headers include this. A is under test, b says what is right. Two
+ * things may differ and are left out: which blocks have space, and the numbers of insertions,
+ * which must only be different ones.
+ *
+ * All answer whether the two are the same. The first difference is said in a struct lpi_diff.
  */
 #ifndef LP_STORE_MODEL_COMPARE_TEST_H
 #define LP_STORE_MODEL_COMPARE_TEST_H

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out whether what a store holds after a crash is what may be left of a model's run. Only
- * *_test.c files and their headers include this.
+/* Judge of a store after a crash: may a run of the model have left what it holds?
  *
- * A crash leaves some of the transactions that were submitted and no part of the others; all that
- * were acknowledged as durable are among them; and with each also those before it that touch the
- * same (P3, rule L1). Between transactions that touch nothing in common there is no order. So each
- * object (inode, entry, fragment, record) is as some prefix of its own transactions has made it:
- *  - one pass replays all into a fresh store in memory, and holds each object against the survivor
- *    whenever a transaction has touched it: which of its prefixes it may be;
- *  - for each object the shortest of those that has all of its acknowledged transactions is taken,
- *    and longer ones until every transaction is in the prefixes of all its objects, or of none, and
- *    with what needs a directory empty (or sealed) is what changed its entries before, and the
- *    other way round.
- *    This finds an answer if there is one: of two answers the shorter prefixes are one too;
- *  - what was found is replayed once more, and all is compared.
+ * Only *_test.c files and their headers include this.
+ *
+ * A crash leaves some of the submitted transactions, and no part of the others. All that were
+ * acknowledged as durable are among them. With each also those before it survive that touch the
+ * same (P3, rule L1). Between transactions that touch nothing in common there is no order. So
+ * each object (inode, entry, fragment, record) is as some prefix of its own transactions has made
+ * it:
+ *
+ * 1. One pass replays all into a fresh store in memory. Whenever a transaction has touched an
+ *    object, that is held against the survivor: this tells which of its prefixes it may be.
+ * 2. For each object the shortest prefix is taken that has all of its acknowledged transactions.
+ *    Longer ones are taken until every transaction is in the prefixes of all its objects, or of
+ *    none. Also, a transaction that needs a directory empty (or sealed) comes together with the
+ *    earlier changes of its entries, and the other way round. This finds an answer if there is
+ *    one: of two answers the shorter prefixes are one too.
+ * 3. The answer is replayed once more, and all is compared.
  */
 #ifndef LP_STORE_MODEL_CRASH_TEST_H
 #define LP_STORE_MODEL_CRASH_TEST_H

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws the operations of a model run: over few inodes and names, so that they meet; at the edges
- * of blocks, of what is kept inline, of leaves of extent maps, of files; with guards that hold and
- * that do not. The generator looks at the model to know what is there. Only *_test.c files and
- * their headers include this.
+/* Generator of random operations for a model run.
+ *
+ * Only *_test.c files and their headers include this. It draws from few inodes and names, so that
+ * they meet. It draws at the edges of blocks, of inline data, of leaves of extent maps, and of
+ * files, with guards that hold and guards that do not. It looks at the model to know what is
+ * there.
  */
 #ifndef LP_STORE_MODEL_DRAW_TEST_H
 #define LP_STORE_MODEL_DRAW_TEST_H

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs random operations on a store under test and on a store in memory, and compares all that they
- * say. Only *_test.c files and their headers include this.
+/* Model run: random operations on a store under test and a store in memory, compared.
+ *
+ * Only *_test.c files and their headers include this.
  *
  * Up to `depth` operations are under way at a time. Transactions go to the model when they are
- * submitted, so it is ahead of the store; that the outcome is the same follows from what the face
- * promises about order. A read may see transactions that were submitted after it: each state that
- * it may see is asked of the model as it comes about. Other queries wait until nothing that touches
- * the same is under way. At depth 1 the store goes first, and may say -ENOSPC.
+ * submitted, so it is ahead of the store. The outcome is the same because the face promises the
+ * order. A read may see transactions that were submitted after it: each state that it may see is
+ * asked of the model as it comes about. Other queries wait until nothing that touches the same is
+ * under way. At depth 1 the store goes first, and may say -ENOSPC.
  *
  *     model = lpi_model_new(&options);      lpi_model_attach(model, &hand);
  *     for (...) lpi_model_step(model);      lpi_model_check_all(model);      lpi_model_ok(model);
  *     lpi_model_free(model);
  *
- * Functions that answer bool say whether all is right so far; what was wrong first is in
- * model->diff, and nothing is done any more after it. What was submitted and acknowledged when is
- * kept for model/crash_test.h.
+ * Functions that answer bool say whether all is right so far. The first fault is in model->diff,
+ * and nothing is done any more after it. The times of submissions and acknowledgements are kept
+ * for model/crash_test.h.
  */
 #ifndef LP_STORE_MODEL_MODEL_TEST_H
 #define LP_STORE_MODEL_MODEL_TEST_H

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations for the model as plans: small, without pointers, and enough to make the operation
- * again, with all its names, values and data, as often as it is needed. Names are numbers into
- * tables; contents follow from seeds. Only *_test.c files and their headers include this.
+/* Plans: operations of a model run as small data, enough to make them again.
+ *
+ * Only *_test.c files and their headers include this. A plan has no pointers. It gives all names,
+ * values and data of its operation, as often as needed. Names are numbers into tables; contents
+ * follow from seeds.
  */
 #ifndef LP_STORE_MODEL_PLAN_TEST_H
 #define LP_STORE_MODEL_PLAN_TEST_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store in the hand of a test: operations done one at a time, payloads with their checksums, and
- * reads whose checksums are verified. Only *_test.c files and their headers include this.
+/* A store in the hand of a test: single operations, payloads and reads with checksums.
  *
- * Whatever may go wrong but the operation itself fails the test.
+ * Only *_test.c files and their headers include this. Operations are done one at a time, and the
+ * checksums of reads are verified. Any fault except the operation's own result fails the test.
  */
 #ifndef LP_STORE_MODEL_STORE_TEST_H
 #define LP_STORE_MODEL_STORE_TEST_H

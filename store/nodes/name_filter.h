@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which names a directory's fragment may have: a set of their hashes, of those that were ever
- * added.
+/* Filter of names that a directory's fragment may have: a set of hashes.
  *
- * Whoever makes a file has to know that its name is not there yet. To find nothing in the index
- * takes a look into each of its tables, a quarter of what the shard's thread does for a create; to
- * find nothing here takes one cache line. A fragment that has been in memory since it was made
- * knows all of its names so. What is found here may be there; what is not found is not.
+ * Threads: one.
+ * Blocking: none.
+ * Memory: 5 to 16 bytes for a name, and 120 of its own.
+ * Errors: none; no memory is false.
  *
- * Nothing is ever taken out: of a name that was removed it is not known here whether the removal is
+ * A create must know that its name is not there yet. Finding nothing in the index takes a look
+ * into each of its tables: a quarter of the thread's time for a create. Finding nothing here
+ * takes one cache line. A fragment that has been in memory since it was made knows all of its
+ * names so. A name that is found here may be there. A name that is not found is not.
+ *
+ * Nothing is ever taken out, because it is not known here whether the removal of a name is
  * durable.
  *
  * 32 bits of each hash are kept, in an open table that doubles. Each addition moves a few of the
  * smaller table, so that none takes long.
- *
- * Threads: one. Blocking: none. Memory: 5 to 16 bytes for a name, and 120 of its own. Errors: none;
- * no memory is false.
  */
 #ifndef LP_STORE_NODES_NAME_FILTER_H
 #define LP_STORE_NODES_NAME_FILTER_H

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of the index a block store keeps decoded in memory: inodes with their extent maps, fragments
- * of directories, reference counts of shared extents.
+/* Decoded records of the index in memory: inodes with maps, fragments, counts.
  *
- * A node in memory is the truth: changes are made to it, and its record is written once per commit
- * group, however often it changed. It may leave memory only when its newest record is in the index,
- * and durable; so what is not in memory is what the index says (rule W1), no crash takes it back
- * (P3), and nobody needs to look for its record in the overlay. A node also stands for a record
- * that does not exist.
+ * Threads: the store's.
+ * Blocking: none.
+ * Memory: nodes and leaves lie in slabs.
+ * Errors: -ENOMEM. -EBADMSG, -EUCLEAN of what is decoded.
+ * Limits: the budget may be exceeded by nodes that are pinned, or not yet in the index and
+ * durable.
  *
- * What replaces a record that the index has already is owed to it (commit/owed_records.h): it goes
- * into the group's frame, and into the index when the log is to be trimmed, or when too much is
- * owed (node_owed.c). New records enter with their group: they would only fill the memory. So do
- * deletions.
+ * A node in memory is the truth. Changes are made to it, and its record is written once per
+ * commit group, however often it changed. It may leave memory only when its newest record is in
+ * the index, and durable. So the index has the truth of all that is not in memory (rule W1), no
+ * crash takes it back (P3), and no one needs to look for its record in the overlay. A node also
+ * stands for a record that does not exist.
  *
- * Eviction is scan-resistant: what comes in waits in a small queue and leaves again unless it was
- * used meanwhile; what was used moves to the main queue and gets second chances there (S3-FIFO
+ * A record that replaces one in the index is owed to it (commit/owed_records.h). It goes into the
+ * group's frame, and into the index when the log is to be trimmed, or when too much is owed
+ * (node_owed.c). New records enter with their group, because owing them would only fill the
+ * memory. So do deletions.
+ *
+ * Eviction is scan-resistant: a new node waits in a small queue and leaves again unless it was
+ * used meanwhile. A used one moves to the main queue and gets second chances there (S3-FIFO
  * without ghosts). Of large extent maps leaves go first.
- *
- * Threads: the store's. Blocking: none. Errors: -ENOMEM; -EBADMSG, -EUCLEAN of what is decoded.
- * Limits: the budget may be exceeded by what is pinned, or not yet in the index and durable.
  */
 #ifndef LP_STORE_NODES_NODE_H
 #define LP_STORE_NODES_NODE_H

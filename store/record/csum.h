@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checksums of blocks: verified, and combined when a block is written in part (rule W2).
+/* Block checksums: verified, and combined when a block is written in part (rule W2).
  *
- * A block's checksum is the crc32c of its 4096 bytes. It is made where the data is born; here it is
- * only carried on. When a piece of a block is replaced, the new crc is put together from the crc
- * of what stays in front, the crc that came with the piece, and the crc of what stays behind. It
- * is never computed over the merged bytes: a piece damaged in our memory would get a checksum that
- * says it is right. Bytes beyond the end of a file are zeros up to the end of its block.
+ * Threads: any.
+ * Blocking: none.
+ * Memory: none is allocated.
+ * Errors: -EBADMSG for an old block that does not match its crc, recorded by lp_corrupt().
  *
- * Threads: any. Blocking, allocation: none. Errors: -EBADMSG for an old block that is not what its
- * crc says, recorded by lp_corrupt().
+ * A block's checksum is the crc32c of its 4096 bytes. The sender of the data makes it; this
+ * module only carries it on. When a piece of a block is replaced, the new crc is combined from
+ * three crcs: that of the bytes in front, the crc that came with the piece, and that of the bytes
+ * behind. It is never computed over the merged bytes, because a piece that was damaged in our
+ * memory would then get a checksum that calls it right. Bytes beyond the end of a file are zeros
+ * up to the end of its block.
  */
 #ifndef LP_STORE_RECORD_CSUM_H
 #define LP_STORE_RECORD_CSUM_H

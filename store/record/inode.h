@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inode's record, encoded and decoded (docs/format/inode.md), and its small xattrs.
+/* The record of an inode, encoded and decoded (docs/format/inode.md), and its small xattrs.
  *
- * A decoded inode borrows: name, target, inline data, xattrs and map point into the bytes that were
- * decoded. The map section is opaque here: lp_extmap_load_root() checks it.
+ * Threads: any.
+ * Blocking: none.
+ * Memory: none is allocated. A decoded inode borrows: name, target, inline data, xattrs and map
+ * point into the decoded bytes.
+ * Errors: encoding asserts what lp_inode_fault() would find. Decoding takes any bytes: -EBADMSG,
+ * -EUCLEAN by lp_corrupt(), and *ret is untouched then.
  *
- * Threads: any. Blocking, allocation: none. Encoding asserts what lp_inode_fault() would find;
- * decoding takes any bytes: -EBADMSG, -EUCLEAN by lp_corrupt(), and *ret untouched then.
+ * The map section is opaque here: lp_extmap_load_root() checks it.
  */
 #ifndef LP_STORE_RECORD_INODE_H
 #define LP_STORE_RECORD_INODE_H

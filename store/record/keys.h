@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keys of the index: built, parsed, and bounds for iterators (docs/format/keys.md).
+/* Keys of the index: built, parsed, and bounds for iterators (docs/format/keys.md).
  *
- * Builders assert that their parts are valid: names from outside go through lp_key_name_is_valid()
- * and its like first. Parsing takes any bytes and refuses what no builder makes.
- *
- * Threads: any. Blocking, allocation: none. A view points into the bytes that were parsed.
+ * Threads: any.
+ * Blocking: none.
+ * Memory: none is allocated. A view points into the bytes that were parsed.
+ * Errors: builders assert that their parts are valid, so names from outside go through
+ * lp_key_name_is_valid() and its like first. Parsing takes any bytes and refuses what no builder
+ * makes.
  */
 #ifndef LP_STORE_RECORD_KEYS_H
 #define LP_STORE_RECORD_KEYS_H

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many extents name each of 64 device blocks: the R records of shared blocks (rule S4,
- * docs/format/values.md).
+/* Counts of how many extents name each of 64 device blocks: `R` records (rule S4).
  *
- * A block whose count is 0 is not shared: it has one owner, or none. One that becomes shared has
- * two. When one of them lets go, the other one's extent stays marked, with a count of 1. A grid
- * that is fixed lets a point read find the count of any block.
+ * Threads: one per struct.
+ * Blocking: none.
+ * Memory: none is allocated.
+ * Errors: counts come from a device. Where they contradict the extent map the result is -EUCLEAN
+ * by lp_corrupt(), and nothing has changed.
  *
- * Threads: one per struct. Blocking, allocation: none. Errors: counts come from a device, hence
- * -EUCLEAN by lp_corrupt() where they contradict the extent map; nothing was changed then.
+ * docs/format/values.md has the bytes. A block whose count is 0 is not shared: it has one owner,
+ * or none. A block that becomes shared has two. When one of them lets go, the extent of the other
+ * stays marked as shared, with a count of 1. The grid is fixed, so a point read finds the count
+ * of any block.
  */
 #ifndef LP_STORE_RECORD_REF_COUNTS_H
 #define LP_STORE_RECORD_REF_COUNTS_H

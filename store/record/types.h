@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The few types and numbers that all of store/ shares.
+/* Types and numbers that all of store/ shares.
  *
- * Threads, blocking, allocation, errors: none.
+ * Threads: any.
+ * Blocking, allocation, errors: none.
  */
 #ifndef LP_STORE_RECORD_TYPES_H
 #define LP_STORE_RECORD_TYPES_H

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all small values of the index share: the head whose crc binds a value to its key
- * (docs/format/values.md).
+/* The head that all small values of the index share: its crc binds a value to its key.
  *
- * Threads: any. Blocking, allocation: none. Errors: -EBADMSG, -EUCLEAN by lp_corrupt().
+ * Threads: any.
+ * Blocking: none.
+ * Memory: none is allocated.
+ * Errors: -EBADMSG, -EUCLEAN by lp_corrupt().
+ *
+ * docs/format/values.md has the bytes.
  */
 #ifndef LP_STORE_RECORD_VALUE_HEAD_H
 #define LP_STORE_RECORD_VALUE_HEAD_H

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The small values of the index: directory entries, fragments of directories, unfinished work, how
- * far the check of all data is, and the heads of deferred payloads (docs/format/values.md). Those
- * of references of shared blocks are record/ref_counts.h's.
+/* Small values of the index, encoded and decoded (docs/format/values.md).
  *
- * The structs are those of the format page; version, reserved fields and crc are the functions'
- * business: 0 for the caller. A value is bound to its key by the crc.
+ * Threads: any.
+ * Blocking: none.
+ * Memory: none is allocated.
+ * Errors: encoding asserts what decoding checks. Decoding takes any bytes: -EBADMSG, -EUCLEAN by
+ * lp_corrupt(), and *ret is untouched then.
  *
- * Threads: any. Blocking, allocation: none. Encoding asserts what decoding checks. Decoding takes
- * any bytes: -EBADMSG, -EUCLEAN by lp_corrupt(), and *ret untouched then.
+ * These are directory entries, fragments of directories, marks of unfinished work, the progress
+ * of the check of all data, and the heads of deferred payloads. Counts of shared blocks are in
+ * record/ref_counts.h. The structs are those of the format page. The functions set version,
+ * reserved fields and crc; the caller leaves them 0. The crc binds a value to its key.
  */
 #ifndef LP_STORE_RECORD_VALUES_H
 #define LP_STORE_RECORD_VALUES_H

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the one bit that flipped in bytes whose crc32c is known.
+/* Finding the one bit that flipped in bytes whose crc32c is known.
  *
- * A crc32c tells any two bytes that differ in one bit apart, so what was there before follows from
- * the bytes and the crc, if it was one bit. If more was damaged than that, bytes of n bits may be
- * taken for others with a chance of n in 2^32. So who uses this holds the result against something
- * else as well, or only reads what has checksums of its own.
+ * Threads: any.
+ * Blocking: none.
+ * Memory: none is allocated.
  *
- * Threads: any. Blocking, allocation: none.
+ * A crc32c tells any two byte strings apart that differ in one bit. So if one bit flipped, bytes
+ * and crc tell what was there before. If more was damaged, bytes of n bits may be taken for
+ * others with a chance of n in 2^32. So a user of this holds the result against something else as
+ * well, or only reads data that has checksums of its own.
  */
 #ifndef LP_STORE_SALVAGE_FLIPPED_BIT_H
 #define LP_STORE_SALVAGE_FLIPPED_BIT_H

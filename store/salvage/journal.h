@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of an index whose journal may be damaged: for `lapis salvage`, and `lapis fsck`.
+/* Files of an index whose journal may be damaged: for `lapis salvage` and `lapis fsck`.
+ *
+ * Threads: one.
+ * Blocking: all of it. Nothing is written.
+ * Memory: both halves of the journal while it opens, then the descriptions of the files. 1 GiB at
+ * most of a file that is read.
+ * Errors: -ENOMEM. A journal of which nothing can be read has no files.
  *
  * Where lp_blockfs_open() refuses, this takes what the journal still says. It passes over frames
- * that are damaged. The half of the journal that is not active still has what came before the
- * snapshot, and fills its gaps. One bit that flipped in a frame, or in a block of a file, is found
- * by the checksum, and right again in what is given; the caller is told, and may write it back.
- * Other damage in files is given as the device has it: the library's own checksums tell.
+ * that are damaged. The half of the journal that is not active still has the records from before
+ * the snapshot, and fills its gaps. One bit that flipped in a frame, or in a block of a file, is
+ * found by the checksum, and right again in the bytes that are given out. The caller is told, and
+ * may write it back. Other damage in files is given out as the device has it: the library's own
+ * checksums tell.
  *
  * Where the journal is not whole, a file may be one that is gone, and its blocks another one's by
- * now. What is found to have flipped in such a block must not be written back.
- *
- * Threads: one. Blocking: all of it. Nothing is written. Memory: both halves of the journal while
- * it opens, then what describes the files; 1 GiB at most of a file that is read. Errors: -ENOMEM. A
- * journal of which nothing can be read has no files.
+ * now. A bit that seems to have flipped in such a block must not be written back.
  */
 #ifndef LP_STORE_SALVAGE_JOURNAL_H
 #define LP_STORE_SALVAGE_JOURNAL_H

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One bit that flipped in the meta part of a frame of a log, or in each of some of its payloads.
+/* Flipped bits in a log: in the meta part of a frame, or in its payloads.
+ *
+ * Threads: any, one per log.
+ * Blocking: lp_log_mend(). Nothing is written.
+ * Errors: -ENOMEM, and what the device says.
+ *
  * For `lapis salvage` and `lapis fsck`.
  *
- * A bit of the meta part is found by the frame's crc, and by its place behind the frame before it,
- * whose crc it names. A frame that was torn while it was written may look the same, by chance. So
- * what comes out is believed only if its batch can be read, each record of it is right by itself,
- * and the payloads are right.
+ * A bit of the meta part is found by the frame's crc, and by its place behind the frame before
+ * it, whose crc it names. A frame that was torn while it was written may look the same, by
+ * chance. So the result is believed only if its batch can be read, each record of it is right by
+ * itself, and the payloads are right.
  *
- * A bit of a payload is found by that payload's crc, and there is nothing else to hold it against.
- * So it is believed only if the frame was acknowledged, and so cannot be torn: a superblock says
- * so, or a frame stands behind it.
- *
- * Threads: any, one per log. Blocking: lp_log_mend(). Nothing is written. Errors: -ENOMEM, and what
- * the device says.
+ * A bit of a payload is found by that payload's crc, and there is nothing else to hold it
+ * against. So it is believed only if the frame was acknowledged, and so cannot be torn: a
+ * superblock says so, or a frame stands behind it.
  */
 #ifndef LP_STORE_SALVAGE_MEND_LOG_H
 #define LP_STORE_SALVAGE_MEND_LOG_H

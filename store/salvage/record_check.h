@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a record of an index can be believed by itself: its key is one of ours, and its value is
- * what the checksum in it says, for the values that have one. For who has records from where an
- * index does not vouch for them (a damaged table, a frame of the log that was mended).
+/* Check of one record of an index by itself: its key, and the checksum in its value.
  *
- * Attributes (`A`, `O`), references of transactions (`T`) and what is kept for a whole store (`S`)
- * have no checksum that the store could check: of these only the key is checked, and the length.
+ * Threads: any.
+ * Blocking: none.
+ * Memory: none is allocated.
+ * Errors: damage is recorded by lp_corrupt(), as decoders do.
  *
- * Threads: any. Blocking, allocation: none. Damage is recorded by lp_corrupt(), as decoders do.
+ * It is for records from where an index does not vouch for them: a damaged table, a frame of the
+ * log that was mended. The key must be one of ours, and the value must be what its checksum says,
+ * if it has one.
+ *
+ * Attributes (`A`, `O`), references of transactions (`T`) and values of a whole store (`S`) have
+ * no checksum that the store could check. Of these only the key is checked, and the length.
  */
 #ifndef LP_STORE_SALVAGE_RECORD_CHECK_H
 #define LP_STORE_SALVAGE_RECORD_CHECK_H

@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes out of a store what verifies, also where its shards do not open: for `lapis salvage`.
+/* Salvage: takes out of a store what verifies, also where its shards do not open.
  *
- * It collects records in an index of its own, in files that the caller provides: from the tables of
- * each shard's index, block by block, then from the frames of its log. Of several records with one
- * key the newest counts. Each inode, entry and piece of a map has a checksum of its own and is held
- * against it. Data is held against the checksum in its map. What is damaged is left out, and told.
+ * Threads: one.
+ * Blocking: all of it. Nothing is written to the devices.
+ * Memory: a table of the index at a time (64 MiB as a rule), both halves of a shard's journal of
+ * files, and 32 MiB.
+ * Errors: those of the scratch files and of the sinks, and -ENOMEM. Damage is no error.
+ *
+ * For `lapis salvage`. It collects records in an index of its own, in files that the caller
+ * provides: from the tables of each shard's index, block by block, then from the frames of its
+ * log. Of several records with one key the newest counts. Each inode, entry and piece of a map
+ * has a checksum of its own and is held against it. Data is held against the checksum in its map.
+ * Damaged records and data are left out, and told.
  *
  * Names come from the entries of directories. Where these are lost, an inode still knows its
- * directory and its name there. What has neither goes below LP_SALVAGE_LOST.
+ * directory and its name there. An inode with neither goes below LP_SALVAGE_LOST.
  *
- * What was removed and what was never finished is left out, as far as records tell. Where the list
- * of an index's files is damaged, all of its space is read, and what was removed may show again.
- * Changes over several shards that were under way when the daemon was killed are not finished; they
- * are counted.
- *
- * Threads: one. Blocking: all of it. Nothing is written to the devices. Memory: a table of the
- * index at a time (64 MiB as a rule), both halves of a shard's journal of files, and 32 MiB.
- * Errors: those of the scratch files and of the sinks, and -ENOMEM. Damage is no error.
+ * Objects that were removed or never finished are left out, as far as records tell. Where the
+ * list of an index's files is damaged, all of its space is read, and removed objects may show
+ * again. Changes over several shards that were under way when the daemon was killed are not
+ * finished; they are counted.
  */
 #ifndef LP_STORE_SALVAGE_SALVAGE_H
 #define LP_STORE_SALVAGE_SALVAGE_H

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the salvage share.
+/* Internals that the parts of the salvage share.
+ *
+ * Threads, blocking, errors: as store/salvage/salvage.h says.
  *
  *   salvage.c         open, close, content
  *   salvage/index.c   the index of its own: which record counts
@@ -7,8 +9,9 @@
  *   salvage/names.c   which names there are
  *   salvage/table.c   records out of a table
  *
- * The index of its own has the keys of the store (docs/format/keys.md), each with its value behind
- * a struct that says where it is from, and two kinds more, whose first byte no key of a store has.
+ * The index of its own has the keys of the store (docs/format/keys.md), each with its value
+ * behind a struct that says where it is from. It has two kinds of keys more, whose first byte no
+ * key of a store has.
  */
 #ifndef LP_STORE_SALVAGE_SALVAGE_IMPL_H
 #define LP_STORE_SALVAGE_SALVAGE_IMPL_H

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records out of a table of the index that may be damaged anywhere (docs/format/README.md names the
- * library whose tables these are; blocks are not compressed).
+/* Records out of a table of the index that may be damaged anywhere.
  *
- * It needs no footer, no index block, and no filter. It looks for blocks that begin anywhere, and
- * believes a block whose checksum is right. So a bit that flipped costs the records of one block.
- * What is not of a data block is passed on only if it looks like one: who takes records checks
- * what they say (values have checksums of their own).
+ * Threads: any.
+ * Blocking: none.
+ * Memory: none is allocated.
+ * Errors: only those of the visitor.
  *
- * Threads: any. Blocking: none. Allocation: none. Errors: only those of the visitor.
+ * docs/format/README.md names the library whose tables these are; blocks are not compressed. No
+ * footer, index block or filter is needed. Blocks are looked for that begin anywhere, and a block
+ * is believed whose checksum is right. So a bit that flipped costs the records of one block. A
+ * record that is not of a data block is passed on only if it looks like one. The visitor checks
+ * what records say: values have checksums of their own.
  */
 #ifndef LP_STORE_SALVAGE_TABLE_H
 #define LP_STORE_SALVAGE_TABLE_H

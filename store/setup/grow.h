@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets a store use all of a device that has become larger.
+/* Growing a store onto a device that has become larger.
  *
- * The label takes up the new size, then the chunk table the new chunks; what is stored stays where
- * it is. The power may fail at any time: the store then has the old size or the new one, and
- * growing it again completes what was begun (docs/format/disk.md).
+ * Threads: any. The store is open nowhere.
+ * Blocking: all of it.
+ * Memory: that of an open chunk table.
+ * Errors: as of store/volume/label.h and store/volume/chunks.h. -EFBIG when there can be no other
+ * chunk. why has the sentence.
+ * Limits: the chunk table was made for LP_LABEL_GROWTH_MAX times the first size, and a shard
+ * cannot open more chunks than store/space/space.h says.
  *
- * Threads: any; blocks. The store is open nowhere. Errors: as of store/volume/label.h and
- * store/volume/chunks.h; -EFBIG when there can be no other chunk: the chunk table was made for
- * LP_LABEL_GROWTH_MAX times the first size, and a shard cannot open more than store/space/space.h
- * says. why has the sentence.
+ * The label takes up the new size, then the chunk table the new chunks. Stored data stays where
+ * it is. The power may fail at any time: the store then has the old size or the new one. Growing
+ * it again completes a growth that was begun (docs/format/disk.md).
  */
 #ifndef LP_STORE_SETUP_GROW_H
 #define LP_STORE_SETUP_GROW_H

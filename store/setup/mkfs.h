@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes an empty store on one to three devices.
+/* mkfs: makes an empty store on one to three devices.
  *
- * Until the last step, the writing of the labels, nothing on the devices looks like a store: a
+ * Threads: any.
+ * Blocking: all of it.
+ * Memory: options are the caller's.
+ * Errors: as of store/volume/label.h's plan (-EINVAL, -ENOSPC, with the reason in why), and
+ * whatever the devices say.
+ *
+ * Until the last step, the writing of the labels, nothing on the devices looks like a store. A
  * mkfs that was interrupted has made none.
- *
- * Threads: any; blocks. Errors: as of store/volume/label.h's plan (-EINVAL, -ENOSPC, with the
- * reason in why) and whatever the devices say.
  */
 #ifndef LP_STORE_SETUP_MKFS_H
 #define LP_STORE_SETUP_MKFS_H

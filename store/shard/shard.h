@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The foundation of one shard, opened, recovered and kept running: log, index, object space,
- * deferred payloads, write-back and commit pipeline, each in its place and told what it must know
- * of the others. Objects are built on it.
- *
- * What it does by itself: takes payloads to their place, flushes the index and checkpoints the
- * space when the log is half full or somebody needs room, trims the log, leases chunks ahead of
- * need, returns those that hold nothing when files or other shards lack them, and resumes the
- * index when space has come back.
- *
- * Read-only, nothing at all is written to any device, also not what a recovery would write: what
- * the log holds beyond the index and the blocks is put on top of them in memory, which takes as
- * much as that is in the log. All durable state can be read, and nothing else be done: there is no
- * commit pipeline. A device that fails every write can be read so (rule L7).
- *
- * A few blocks that cannot be written are borne: the index has what belongs there (rule L6).
- *
- * Opening takes what the log holds to its place, payloads included, before anybody is served: in
- * memory of fixed size, and in a time that follows from the log's length, of which payloads are
- * deferred_blocks_max at most, or more if the index has not been flushed for long.
+/* Foundation of one shard: log, index, space and commit pipeline, opened and kept running.
  *
  * Threads: the reactor's. lp_shard_open() and lp_shard_close() turn the reactor while they wait.
- * Errors: opening fails with what a part says, corruption recorded by lp_corrupt(), and has then
- * changed nothing that a next opening would miss. A shard whose device fails is in ERROR (rule
- * L7): lp_shard_error(), and the way out is to close it and open it again, read-only if the device
- * cannot be written any more.
+ * Blocking: none but these two, and the calls for a helper.
+ * Memory: opening needs memory of fixed size. Read-only, records and payloads that are only in
+ * the log are kept in memory, and take as much as in the log.
+ * Errors: opening fails with the error of a part, corruption recorded by lp_corrupt(), and has
+ * then changed nothing that a next opening would miss. A shard whose device fails is in ERROR
+ * (rule L7): lp_shard_error(). The way out is to close it and open it again, read-only if the
+ * device cannot be written any more.
+ *
+ * It has the log, the index, the object space, deferred payloads, write-back and the commit
+ * pipeline, and tells each part what it must know of the others. Objects are built on it. By
+ * itself it takes payloads to their place, flushes the index and checkpoints the space when the
+ * log is half full or room is needed. It trims the log and leases chunks ahead of need. It
+ * returns chunks that hold nothing when files or other shards lack them. It resumes the index
+ * when space has come back. A few blocks that cannot be written are borne: the index has their
+ * content (rule L6).
+ *
+ * Opening takes the log's content to its place, payloads included, before anything is served. The
+ * time follows from the log's length. Of its payloads deferred_blocks_max at most are deferred,
+ * or more if the index has not been flushed for long.
+ *
+ * Read-only, nothing at all is written to any device, not even what a recovery would write. All
+ * durable state can be read, and nothing else be done: there is no commit pipeline. A device that
+ * fails every write can be read so (rule L7).
  */
 #ifndef LP_STORE_SHARD_SHARD_H
 #define LP_STORE_SHARD_SHARD_H

@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What store/shard/shard.c (running), shard/open.c (opening and closing), shard/replay.c (what the
- * log held), shard/lease.c (space for itself), shard/lend_chunks.c (space for others),
- * shard/reclaim.c (room for the index) and shard/bad_blocks.c (blocks that cannot be written)
- * share. */
+/* Internals that the files of a shard share.
+ *
+ * Threads, blocking, errors: as store/shard/shard.h says.
+ *
+ *   shard.c             running: what happens in one part is told to the others
+ *   shard/open.c        opening and closing
+ *   shard/replay.c      what the log held
+ *   shard/lease.c       space for itself
+ *   shard/lend_chunks.c space for others
+ *   shard/reclaim.c     room for the index
+ *   shard/bad_blocks.c  blocks that cannot be written
+ */
 #ifndef LP_STORE_SHARD_SHARD_IMPL_H
 #define LP_STORE_SHARD_SHARD_IMPL_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store of one shard on a simulated device, with simulated time, jobs and helpers; and shorthands
- * for tests of it. Only *_test.c files include this.
+/* Test rig: a store of one shard on a simulated device, with simulated time and jobs.
  *
- * Everything runs on the test's thread: whoever waits for something turns the rig. Or, with
- * lpi_shard_rig_init_threads(), on a device in memory with real time, jobs and helpers.
+ * Only *_test.c files include this. Everything, helpers included, runs on the test's thread: a
+ * caller that waits for something turns the rig. With lpi_shard_rig_init_threads() it is on a
+ * device in memory, with real time, jobs and helpers.
  */
 #ifndef LP_STORE_SHARD_SHARD_RIG_TEST_H
 #define LP_STORE_SHARD_SHARD_RIG_TEST_H

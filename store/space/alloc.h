@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which blocks of a device are free: block allocators behind one interface.
+/* Block allocators: which blocks of a device are free, three kinds behind one interface.
  *
- *   bitmap   a bit per block with summaries above; memory follows from the device alone
- *   extent   runs in trees by place and by length, best fit; memory follows from fragmentation
+ * Threads: one owner.
+ * Blocking: none. lp_alloc_score() and a patient search (contiguous, or a unit above one block)
+ * may look at every free run.
+ * Memory: bitmap: follows from the device alone. extent: follows from fragmentation. hybrid: as
+ * extent, up to a limit.
+ * Errors: -ENOMEM leaves everything as it was.
+ * Limits: LP_ALLOC_BLOCKS_MAX.
+ *
+ *   bitmap   a bit per block with summaries above
+ *   extent   runs in trees by place and by length, best fit
  *   hybrid   extent until its memory reaches a limit, then the shortest runs move to a bitmap
  *
- * Knows nothing of durability, chunks or I/O: that is store/space/space.h. At first nothing is
- * free: space is added in ranges, and taken and released from then on. What is neither free nor
- * taken (another shard's, not yet added) cannot be told from what is taken.
- *
- * Threads: one owner. Blocking: none; lp_alloc_score() and a patient search (contiguous, or a unit
- * above one block) may look at every free run. Errors: -ENOMEM leaves everything as it was.
- * Limits: LP_ALLOC_BLOCKS_MAX.
+ * An allocator knows nothing of durability, chunks or I/O: that is store/space/space.h. At first
+ * nothing is free. Space is added in ranges, and taken and released from then on. A block that is
+ * neither free nor taken (another shard's, or not added yet) looks like a taken one.
  */
 #ifndef LP_STORE_SPACE_ALLOC_H
 #define LP_STORE_SPACE_ALLOC_H

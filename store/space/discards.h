@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Discards of freed space, in the background (design 5.7): so that a device, or the file system
- * below an image, knows what holds nothing.
+/* Background discards of freed space (design 5.7), so that device and host can reuse it.
+ *
+ * Threads: the reactor's.
+ * Blocking: none.
+ * Memory: none is allocated after new.
+ * Errors: none. A discard that fails is counted; a device that knows none is asked once.
+ * Limits: the rate is bounded (LP_DISCARD_BYTES_PER_S), and so is what waits
+ * (LP_DISCARD_EXTENTS).
  *
  *   freed, durably -> WAITING -> discarded -> free
  *                        \--- somebody needs the space, or there are too many: free, not discarded
  *
- * What waits is held (lp_space_hold()): nobody takes it, so nothing is written there, and a discard
- * is submitted only when no I/O of the former owner is on it any more (rule S3). The freeing is
- * durable by then: no crash brings the former owner back.
+ * Waiting blocks are held (lp_space_hold()): nobody takes them, so nothing is written there. A
+ * discard is submitted only when no I/O of the former owner is in flight on it (rule S3). The
+ * free is durable by then, so no crash brings the former owner back.
  *
- * It is advice, not a duty: pieces below LP_DISCARD_MIN_BLOCKS that met no neighbour while they
- * waited are let go, as is what a crash or a close interrupts. The rate is bounded, and so is what
- * waits; a discard that fails is counted, and a device that knows none is asked once.
- *
- * Threads: the reactor's. Blocking: none. Allocation: none after new.
+ * Discards are advice, not a duty. Pieces below LP_DISCARD_MIN_BLOCKS that met no neighbour while
+ * they waited are let go, and so are those that a crash or a close interrupts.
  */
 #ifndef LP_STORE_SPACE_DISCARDS_H
 #define LP_STORE_SPACE_DISCARDS_H

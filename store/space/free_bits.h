@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Free blocks as bits, with summary levels above them, so that nothing is searched one by one: the
- * constant-memory half of the allocator (store/space/alloc.h). Private to store/.
+/* Free blocks as a bitmap with summary levels: the constant-memory part of the allocator.
  *
- * Bit set = block free. Memory is taken for the whole address range at once, but zeroed by the
- * kernel, so that parts that were never free cost address space only.
+ * Threads: one owner.
+ * Blocking: none.
+ * Memory: taken for the whole address range at once, but zeroed by the kernel: parts that were
+ * never free cost address space only.
+ * Errors: -ENOMEM from grow, which leaves all as it was.
  *
- * Threads: one owner. Blocking: none. Errors: -ENOMEM from grow, which leaves all as it was.
+ * Private to store/ (store/space/alloc.h). Bit set = block free. The summaries spare a search
+ * from looking at one bit after another.
  */
 #ifndef LP_STORE_SPACE_FREE_BITS_H
 #define LP_STORE_SPACE_FREE_BITS_H

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Free blocks as runs in two trees, by place and by length: the exact half of the allocator
- * (store/space/alloc.h). Private to store/.
+/* Free blocks as runs in two trees, by place and by length: the exact part of the allocator.
  *
- * Runs never touch: what is added next to a run becomes part of it. A run is one node of 64 bytes
- * from slabs, which stay until fini; their number can be limited.
+ * Threads: one owner.
+ * Blocking: none.
+ * Memory: a run is one node of 64 bytes from slabs, which stay until fini. The number of runs can
+ * be limited.
+ * Errors: -ENOMEM leaves all as it was.
  *
- * Threads: one owner. Blocking: none. Errors: -ENOMEM leaves all as it was.
+ * Private to store/ (store/space/alloc.h). Runs never touch: a run that is added next to another
+ * one becomes part of it.
  */
 #ifndef LP_STORE_SPACE_FREE_RUNS_H
 #define LP_STORE_SPACE_FREE_RUNS_H

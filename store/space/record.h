@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record of one chunk: what of it is in use as of a frame, as bytes (docs/format/space.md).
- * Private to store/.
+/* Space record of a chunk: which blocks are in use as of a frame (docs/format/space.md).
  *
- * Threads: any. Blocking, allocation: none. Errors: -EBADMSG, -EUCLEAN for bytes that are not a
- * record of this chunk; nothing in them is trusted.
+ * Threads: any.
+ * Blocking: none.
+ * Memory: none is allocated.
+ * Errors: -EBADMSG, -EUCLEAN for bytes that are not a record of this chunk. Nothing in them is
+ * trusted.
+ *
+ * Private to store/.
  */
 #ifndef LP_STORE_SPACE_RECORD_H
 #define LP_STORE_SPACE_RECORD_H

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The object space of one shard: its chunks, what in them is in use, and what that was as of the
- * last durable frame.
+/* Object space of one shard: its chunks, and which blocks are free, in use, or soon free.
+ *
+ * Threads: one owner.
+ * Blocking: none.
+ * Memory: that of the allocator, and two bitmaps for each chunk.
+ * Errors: as each function says. Bytes from a device that make no sense give -EBADMSG or
+ * -EUCLEAN. After an error of load_record or replay_frame the space is good for lp_space_free()
+ * only.
  *
  * Two views are kept. The live allocator says what may be taken now. A durable bitmap per chunk
- * says what durable frames say, and nothing else; checkpoint records are computed from it alone
- * (rule S2).
+ * says what durable frames say, and nothing else. Checkpoint records are computed from the
+ * durable view alone (rule S2).
  *
  * The life of a block:
  *   lp_space_take       free -> taken: out of the allocator, no one else knows
@@ -13,20 +19,18 @@
  *   lp_shard_freed      a later group's frame will say that it is not
  *   ..._frame_durable   not in use, but waiting while an I/O on it is in flight (rule S3)
  *   last lp_space_unpin free
- * The shard puts both changes into the group that collects (lp_commit_change()), and passes them on
- * when that is durable. The groups of changes below are for who has a space and no pipeline: its
- * own test.
- * A hold is a pin that is no I/O: for deferred payloads which the index keeps
- * (store/commit/deferred_records.h). What a failed group took is never given back: the store is in
- * its ERROR state then.
+ *
+ * The shard puts both changes into the group that collects (lp_commit_change()), and passes them
+ * on when that is durable. Only the test of this module, which has a space and no pipeline, uses
+ * the groups of changes below.
+ *
+ * A hold is a pin without an I/O. It keeps a block from being reused, for example while the index
+ * still has a deferred payload for it (store/commit/deferred_records.h). Blocks that a failed
+ * group took are never given back, because the store is in its ERROR state then.
  *
  * The life of a space: new, chunk_add for each owned chunk, load_record for each record,
- * replay_frame for each frame of the log, recovered; from then on all the rest. A new store has
+ * replay_frame for each frame of the log, recovered. From then on all the rest. A new store has
  * nothing to load or replay.
- *
- * Threads: one owner. Blocking: none. Errors: as each function says; what was read from a device
- * and makes no sense is -EBADMSG or -EUCLEAN. After an error of load_record or replay_frame the
- * space is good for lp_space_free() only.
  */
 #ifndef LP_STORE_SPACE_SPACE_H
 #define LP_STORE_SPACE_SPACE_H

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The chunk table of a device: who owns which large piece of it (rule S5).
+/* Chunk table of a device: which shard owns which large piece, and for what (rule S5).
  *
- * A chunk is free, or leased by one shard for one use. A lease is durable before lp_chunks_lease()
- * returns, a return before lp_chunks_return() does; the owner must have made durable by then that
- * nothing it records lies in the chunk (rule S1). What one shard leased and did not use when the
- * power failed is still its own, and empty.
+ * Threads: any, but not shard threads: one mutex per table is held during its writes. Some calls
+ * say that they take no lock.
+ * Blocking: lease, return, give, grow, open.
+ * Memory: the table, and the splits.
+ * Errors: -ENOSPC. -EIO for good after a failed write, because the device then holds the old
+ * table or the new one (reopen to know). -EBADMSG, -EUCLEAN at open when both slots are damaged.
+ * -EROFS.
  *
- * A chunk that is not empty cannot be returned. What is free in it can be given to another shard
- * all the same, block by block (lp_chunks_give()): from then on the chunk is split, and each of its
- * blocks has an owner of its own. A gift is durable, as a lease is, before its receiver hears of
- * it; and the giver must have made durable before that nothing it records lies in these blocks.
+ * A chunk is free, or leased by one shard for one use. A lease is durable before
+ * lp_chunks_lease() returns, and a return before lp_chunks_return() does. Before a return the
+ * owner must have made durable that nothing it records lies in the chunk (rule S1). A chunk that
+ * a shard leased and did not use before the power failed is still its own, and empty.
+ *
+ * A chunk that is not empty cannot be returned. Its free blocks can be given to another shard all
+ * the same, one by one (lp_chunks_give()). From then on the chunk is split, and each of its
+ * blocks has an owner of its own. A gift is durable before its receiver learns of it. The giver
+ * must have made durable before that nothing it records lies in these blocks.
  *
  * Some free chunks are kept for files: leases for objects get -ENOSPC when fewer would remain, so
  * that RocksDB can still flush and compact on a full device (rule L8).
- *
- * Threads: any; one mutex per table is held during its writes, so not for shard threads.
- * Blocking: lease, return, grow, open. Errors: -ENOSPC; -EIO for good after a failed write, as the
- * device then holds the old table or the new (reopen to know); -EBADMSG, -EUCLEAN at open when
- * both slots are damaged; -EROFS.
  */
 #ifndef LP_STORE_VOLUME_CHUNKS_H
 #define LP_STORE_VOLUME_CHUNKS_H

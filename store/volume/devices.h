@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices of one store: labels read and checked against each other, chunk tables open.
+/* The devices of one store: labels checked against each other, chunk tables open.
  *
- * Shared by all shards of a process. Opening them for writing is where a device of which a flush
- * has failed is trusted again (lp_bdev_trust()). Threads: open and close by one; the chunk tables
- * by any (but not shard threads); the rest does not change in between. Blocking: open, close.
- * Errors: as store/volume/label.h and store/volume/chunks.h; -ENXIO when a device that the data
- * device names was not given; -EXDEV when one belongs to another store or has another role. why has
- * the sentence.
+ * Threads: open and close by one; the chunk tables by any (but not shard threads). The rest does
+ * not change in between.
+ * Blocking: open, close.
+ * Memory: the devices are borrowed and stay the caller's.
+ * Errors: as store/volume/label.h and store/volume/chunks.h. -ENXIO when a device that the data
+ * device names was not given. -EXDEV when one belongs to another store or has another role. why
+ * has the sentence.
+ *
+ * All shards of a process share them. Opening them for writing restores trust in a device of
+ * which a flush has failed (lp_bdev_trust()).
  */
 #ifndef LP_STORE_VOLUME_DEVICES_H
 #define LP_STORE_VOLUME_DEVICES_H

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The label of a device: what it is, how it is divided, and who belongs to it.
+/* Label of a device: its role, how it is divided, and which devices belong to the store.
  *
- * docs/format/disk.md is the format and says why each step of writing and growing is safe. The
- * label in memory is the format's own struct lp_disk_label; whatever lp_label_read() returns has
- * passed lp_label_check().
- *
- * Threads: any, one per device at a time; all calls that take a bdev block. Ownership: labels are
- * the caller's. Errors:
+ * Threads: any, one per device at a time.
+ * Blocking: all calls that take a bdev.
+ * Memory: labels are the caller's.
+ * Errors: a struct lp_label_why holds the sentence for the user.
  *   -EMEDIUMTYPE  no label at all                  -ENOTSUP  a newer format, or unknown features
  *   -ESTALE       an older format: upgrade first   -EROFS    features that only a reader may ignore
  *   -EBADMSG, -EUCLEAN  both copies are damaged    -ENOSPC   (plan) the device is too small
- * and whatever the device says. A struct lp_label_why holds the sentence for the user.
+ * and whatever the device says.
+ *
+ * docs/format/disk.md is the format and says why each step of writing and growing is safe. The
+ * label in memory is the format's own struct lp_disk_label. A label that lp_label_read() returns
+ * has passed lp_label_check().
  */
 #ifndef LP_STORE_VOLUME_LABEL_H
 #define LP_STORE_VOLUME_LABEL_H

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which blocks of a chunk belong to another shard than the one that leased it: the part of the
- * chunk table that is about single blocks (docs/format/disk.md, "Splits"). Private to store/.
+/* Splits: single blocks of a chunk that belong to another shard than its leaseholder.
  *
- * A set of splits is a value in memory. Its owner reads, changes and encodes it.
+ * Threads: one owner.
+ * Blocking: none.
+ * Memory: a set of splits is a value in memory. Its owner reads, changes and encodes it.
+ * Errors: -ENOMEM; what each function says.
  *
- * Threads: one owner. Blocking: none. Errors: -ENOMEM; what each function says.
+ * Private to store/. Splits are the part of the chunk table that is about single blocks
+ * (docs/format/disk.md, "Splits").
  */
 #ifndef LP_STORE_VOLUME_SPLITS_H
 #define LP_STORE_VOLUME_SPLITS_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices, labels and power cuts for the tests of label, chunks and blockfs. Only *_test.c files
- * include this.
+/* Test rig: devices, labels and power cuts for tests of label, chunks and blockfs.
+ *
+ * Only *_test.c files include this.
  */
 #ifndef LP_STORE_VOLUME_VOLUME_TEST_H
 #define LP_STORE_VOLUME_VOLUME_TEST_H

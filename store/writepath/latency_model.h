@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides whether a write is deferred or direct, from measured latencies (design 5.7, `auto`).
+/* Latency model: decides whether a write is deferred or direct (design 5.7, `auto`).
  *
- * What is known: for each kind of operation and each power of two of bytes from 4 KiB to 4 MiB two
- * numbers, of which the time of an operation that has p - 1 others beside it is
+ * Threads: a struct lp_policy belongs to one.
+ * Blocking: none; no I/O.
+ * Memory: none is allocated.
+ * Errors: only of lp_policy_import(), whose bytes may be any.
+ *
+ * Measured, for each kind of operation and each power of two of bytes from 4 KiB to 4 MiB, are
+ * two numbers. The time of an operation that has p - 1 others beside it is
  *
  *     t(p) = idle + (p - 1) * load
  *
- * idle is the latency of a device with nothing else to do; load is what one more operation adds,
- * that is the device's time per operation when it is saturated: idle for one that does one thing
- * at a time, its bytes over the bandwidth for one that is limited by that, next to nothing for one
- * with many servers. Samples of a shallow queue teach idle, those of a deep one load.
+ * idle is the latency of a device with nothing else to do. load is the time that one more
+ * operation adds: the device's time per operation when it is saturated. That is idle for a device
+ * that does one thing at a time, the bytes over the bandwidth for one that bandwidth limits, and
+ * next to nothing for one with many servers. Samples of a shallow queue teach idle, those of a
+ * deep one load.
  *
- * What is compared: the time per operation of clients that keep d writes of n bytes going for
- * long. It is bounded from below twice, by latency and by demand, and the larger bound is taken
- * (the asymptotic bounds of a closed queueing network). Half of the writes collect while a frame
- * is on its way, so a frame carries k = d / 2 of them, at least one and no more than fit:
+ * Compared is the time per operation of clients that keep d writes of n bytes going for long. It
+ * is bounded from below twice, by latency and by demand, and the larger bound is taken (the
+ * asymptotic bounds of a closed queueing network). Half of the writes collect while a frame is on
+ * its way. So a frame carries k = d / 2 of them, at least one and no more than fit:
  *
  *   deferred  latency  idle of a log write of k (n + meta), over the 2 k on the way
  *             demand   load of that log write / k
@@ -22,46 +28,45 @@
  *   direct    latency  idle of a data write of n, of a flush, of a log write of k meta, over d
  *             demand   load of the data write  +  (load of the flush + of the log write) / k
  *
- * A third bound is what the shard's thread takes for a write. It decides where the device is the
- * quicker of the two: there small deferred writes are the cheaper ones, although the device writes
- * more for them, and large direct ones. How much each path takes is guessed; by what factor that is
- * wrong here, whatever else the thread does for a write, is learned while the thread is busy.
+ * A third bound is the time that the shard's thread takes for a write. It decides where the
+ * device is the quicker of the two. There small deferred writes are the cheaper ones, although
+ * the device writes more for them, and so are large direct ones. The thread's time of each path
+ * is guessed. The factor by which the guess is wrong here, whatever else the thread does for a
+ * write, is learned while the thread is busy.
  *
- * Writes that are not alone wait for what is under way when they come: a part of a frame or flush
- * more (writepath/latency_model.c has the factors); and where they come one by one out of the stage
- * before, which is direct's way, a frame finds half as many.
+ * Writes that are not alone wait for operations under way when they come: a part of a frame or
+ * flush more (writepath/latency_model.c has the factors). Where they come one by one out of the
+ * stage before, as direct ones do, a frame finds half as many.
  *
  * At low depth latency decides: deferred saves a flush and one of two writes in sequence. At high
  * depth demand does: deferred writes each byte twice, and the log's part is the cheaper the more
- * writes share a frame. W is the load of a data write; on a rotational device sorting saves a
- * quarter of what is not bytes. It counts at depth 1 too: a log is bounded, and write-back comes
- * in bursts that are in the way. The flush counts only where the cache is volatile: a caller that
- * writes data through says that it is not, and gives the times of those writes as data writes.
- * Write-back does not write through; its times are given as place writes then, and W is the load of
- * these. Without such samples W is as above.
+ * writes share a frame. W is the load of a data write. On a rotational device sorting saves a
+ * quarter of the part that is not bytes. W counts at depth 1 too, because a log is bounded and
+ * write-back comes in bursts that are in the way. The flush counts only where the cache is
+ * volatile. A caller that writes data through says that it is not, and gives the times of those
+ * writes as data writes. Write-back does not write through. Its times are given as place writes
+ * then, and W is the load of these. Without such samples W is as above.
  *
- * All this is where to begin, and for writes of which nothing else is seen: what whole writes take
- * decides as soon as some were seen (store/writepath/trial.h).
+ * All this is for the beginning, and for writes of which nothing else is seen. The time of whole
+ * writes decides as soon as some were seen (store/writepath/trial.h).
  *
- * Who does not wait for the log (an ordered write) has no latency of a log write in either bound:
- * then deferred costs the device's time and the thread's, and direct what its data takes beside it.
+ * An ordered write does not wait for the log, so neither bound has the latency of a log write.
+ * Deferred then costs the device's time and the thread's, and direct the time of its data beside
+ * it.
  *
- * Learning: exponentially weighted, 1/8 for a new sample, more for the first few; a sample is cut
- * to between half and twice what was expected (first ones: a fourth and four times), so one
- * wild one moves an estimate by an eighth at most. Where there are no samples, those of the
- * neighbours are interpolated. A thread that is at work does not see what completes meanwhile: of a
- * sample only what the thread waited is certain, and an estimate between that and all of it is left
- * as it is. Else a thread that is busy would find its own time in every operation of the device,
- * and most of it in those of which few are in flight, which are the log's and write-back's.
+ * Learning: exponentially weighted, 1/8 for a new sample, more for the first few. A sample is cut
+ * to between half and twice what was expected (first ones: a fourth and four times), so one wild
+ * sample moves an estimate by an eighth at most. Where there are no samples, those of the
+ * neighbours are interpolated. A thread at work does not see completions. So of a sample only the
+ * part that the thread waited is certain. An estimate between that part and the whole sample is
+ * left as it is. Otherwise a busy thread would find its own time in every operation of the
+ * device, and most of it in those of which few are in flight: the log's and write-back's.
  *
  * Deciding: there is a choice for each class of size and depth, which is looked at again after
- * LP_POLICY_EPOCH samples. The other path must be better by LP_POLICY_MARGIN, and for so long that
- * what it would have gained adds up to LP_POLICY_PATIENCE (a cumulative sum, to which one look
- * adds a quarter at most): noise around the break-even point flips nothing, a real change of
- * the device does within some hundred operations.
- *
- * Threads: a struct lp_policy belongs to one. Blocking, I/O, allocation: none. Errors: only of
- * lp_policy_import(), whose bytes may be any.
+ * LP_POLICY_EPOCH samples. The other path must be better by LP_POLICY_MARGIN, and for so long
+ * that its gain adds up to LP_POLICY_PATIENCE (a cumulative sum, to which one look adds a quarter
+ * at most). Noise around the break-even point flips nothing. A real change of the device does,
+ * within some hundred operations.
  */
 #ifndef LP_STORE_WRITEPATH_LATENCY_MODEL_H
 #define LP_STORE_WRITEPATH_LATENCY_MODEL_H

@@ -1,36 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two paths that writes of one size and depth may take, deferred and direct: the one is taken that
- * whole writes have shown to be the quicker (design 5.7, `auto`).
+/* Trials of the two write paths: the one is taken that whole writes showed to be quicker.
  *
- * What is compared is the time of a write, from when its path is chosen to when it is acknowledged,
- * over how many are under way at once: by Little's law that is the time per write of clients that
- * keep so many going, whatever it is that bounds them. It is looked at a window at a time.
+ * Threads: a struct lp_contest belongs to one.
+ * Blocking, allocation, errors: none; no I/O.
+ *
+ * There is one contest for each size and depth of writes (design 5.7, `auto`). Compared is the
+ * time of a write, from the choice of its path to its acknowledgement, over how many are under
+ * way at once. By Little's law that is the time per write of clients that keep so many going,
+ * whatever bounds them. It is looked at a window at a time.
  *
  * A path that is not taken is not known. So now and then a run of writes takes the other one, a
- * trial: those that were under way before are let go by first, and it ends early if it is much
- * slower; a direct one at once if its first writes take several times as long, for on a disk it
- * would take a second to be sure of how much. The next one is twice as far, up to LP_CONTEST_FAR.
+ * trial. Writes that were under way before end first. A trial ends early if it is much slower. A
+ * direct one ends at once if its first writes take several times as long, because on a disk it
+ * would take a second to be sure of how much. The next trial is twice as far, up to
+ * LP_CONTEST_FAR.
  *
- * A deferred write has a part that comes later, and the time of that is not in what it took itself,
- * but in what those take that are written while it is done. So it is told how much is deferred and
- * how much of it is done. A trial, and what is seen while nothing is done, is a burst. The mean of
- * all since the path was taken, which counts when three quarters of what was deferred are done, is
- * whole: write-back comes in storms, and no window tells what they cost. The difference is what the
- * later part takes. A burst has that added. As long as it is not known it is taken for nothing:
- * then deferring is tried, and it becomes known. It is believed a little less with each trial, for
- * it may have been seen in a bad moment, and nobody would ever look again.
+ * A deferred write has a part that comes later. Its time is not in the write itself, but in the
+ * writes that run while the later part is done. So the contest is told how much is deferred and
+ * how much of it is done. A trial, and writes that are seen while nothing is done, are a *burst*.
+ * The mean of all writes since the path was taken, which counts when three quarters of the
+ * deferred ones are done, is the *whole*: write-back comes in storms, and no window tells what
+ * they cost. The difference is the cost of the later part, and is added to a burst. As long as it
+ * is not known it is taken for nothing. Then deferring is tried, and it becomes known. It is
+ * believed a little less with each trial, because it may have been seen in a bad moment, and
+ * would never be looked at again.
  *
- * While deferred ones are being done direct writes are slowed by them: a trial is cut by that part,
- * what stops one of it for long is left out, and other windows are no news.
+ * While deferred writes are being done they slow direct ones. A trial is cut by that part, a long
+ * stop of one write is left out, and other windows do not count.
  *
- * Deciding: each window adds a part of what the other path would have gained, less
- * LP_CONTEST_MARGIN, to a sum, a trial eight times as much; at 1 the path changes. So what is half
- * as good again is taken after one trial, what is a tenth better after some dozen windows, and
- * noise changes little. Where windows bring it there, the path became slower than what the other
- * was seen to be some time ago, and that may be so for both: a trial is due at once, which forgets
- * what was seen before it, and decides. If that keeps deferring, another one is near.
- *
- * Threads: a struct lp_contest belongs to one. Blocking, I/O, allocation, errors: none.
+ * Deciding: each window adds a part of the gain of the other path, less LP_CONTEST_MARGIN, to a
+ * sum. A trial adds eight times as much. At 1 the path changes. So a path that is half as good
+ * again is taken after one trial, one that is a tenth better after some dozen windows, and noise
+ * changes little. Windows may bring the sum there: the path became slower than the other one was
+ * some time ago, which may be true of both now. Then a trial is due at once. It forgets all that
+ * was seen before it, and decides. If it keeps deferring, another one is near.
  */
 #ifndef LP_STORE_WRITEPATH_TRIAL_H
 #define LP_STORE_WRITEPATH_TRIAL_H

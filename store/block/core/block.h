@@ -1,32 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The block store: the store over a shard. What its files share.
+/* The open block store: its struct, and which file does what.
  *
- *   block_store.c    opening, closing, which operation goes where
- *   block/core/point_read.c    point reads of the index; nodes and leaves brought into memory
- *   block/core/data_io.c       reads and writes of extents on the data device
- *   block/write/txn.c      the life of a transaction, from claim to durable
- *   block/write/prepare.c  what a transaction needs, brought into memory; its guards
- *   block/write/apply.c    its changes, in one go
- *   block/core/ino_numbers.c      numbers of inodes, and which of them no record can have
- *   block/write/stage_data.c     changes of data: what is read, merged, allocated, and what is put
- * in its place block/write/place_in_full_store.c    where the blocks of a write go on a full store
- *   block/core/memory_budget.c   who has how much memory
- *   block/core/data_cache.c   the cache of data, and reading ahead into it
- *   block/core/write_policy.c   which path a write takes when it is to be chosen
- *   block/write/shared_extents.c   extents with several owners
- *   block/write/trim.c     large removals and truncations, cut up (rule S6)
- *   block/core/read_claim.c     the claim of an operation that only looks, and what it fetches
- *   block/read/read.c     reads of data: their life
- *   block/read/plan.c  where each block of a read comes from, and whether it is right
- *   block/read/query.c    the other questions: their life
- *   block/read/get.c      short answers: one inode, one name, one value
- *   block/read/list.c     lists
- *   block/read/seek.c     where data begins or ends
- *   block/reopen.c   after a failure: read-only from the device (rule L7)
- *   block/view.c     coming to rest, so that its state can be looked at
+ * Threads: the store's.
+ * Blocking: only opening and closing, and calls that say so.
+ * Memory: the pools of operations and ios, sized at open.
+ * Errors: as said per call.
  *
- * One rule makes all of it simple: what may wait (reading the index or the device, room, space)
- * comes first and changes nothing that others can see; when nothing is missing any more, all
+ *   block_store.c                       opening, closing, dispatch
+ *   block/reopen.c                      after a failure: read-only from the device (rule L7)
+ *   block/view.c                        coming to rest, so that its state can be looked at
+ *   block/under_way.c                   operations under way, for reports
+ *   block/core/slots.c                  waiting for slots and memory; completion
+ *   block/core/point_read.c             point reads of the index; nodes and leaves into memory
+ *   block/core/data_io.c                reads and writes of extents on the data device
+ *   block/core/ino_numbers.c            numbers of inodes, and which no record can have
+ *   block/core/memory_budget.c          who has how much memory
+ *   block/core/data_cache.c             the cache of data, and reading ahead into it
+ *   block/core/write_policy.c           which path a write takes when none was chosen
+ *   block/core/read_claim.c             the claim of an operation that only looks
+ *   block/write/txn.c                   the life of a transaction, from claim to durable
+ *   block/write/prepare.c               its needs, brought into memory; its guards
+ *   block/write/apply.c                 its changes, in one go
+ *   block/write/plan.c                  changes of data, planned: blocks, edges, path
+ *   block/write/stage_data.c            what they wait for: read, merged, allocated, written
+ *   block/write/edit.c                  and done
+ *   block/write/place_in_full_store.c   where the blocks of a write go on a full store
+ *   block/write/freeing.c               waiting for blocks that will soon be free
+ *   block/write/shared_extents.c        extents with several owners
+ *   block/write/trim.c                  large removals and truncations, cut up (rule S6)
+ *   block/read/read.c                   reads of data: their life
+ *   block/read/plan.c                   where each block of a read comes from
+ *   block/read/query.c                  the other questions: their life
+ *   block/read/get.c                    short answers: one inode, one name, one value
+ *   block/read/list.c                   lists
+ *   block/read/seek.c                   where data begins or ends
+ *
+ * One rule makes all of it simple. Steps that may wait (reading the index or the device, room,
+ * space) come first and change nothing that others can see. When nothing is missing any more, all
  * changes are made in one piece of one turn, and cannot fail.
  */
 #ifndef LP_STORE_BLOCK_CORE_BLOCK_H

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may work on which inode: a queue per inode, so that operations on one object keep their
- * order (design 5.5).
+/* Claims: a queue per inode or name that keeps operations in order (design 5.5).
+ *
+ * Threads: one.
+ * Blocking: none.
+ * Memory: allocated at new. A claim lives in its operation, so the table never grows.
+ * Errors: -ENOMEM at new.
+ * Limits: LP_CLAIMS_PER_SET claims of one operation.
  *
  * An operation claims all inodes it touches at once, when it arrives. It holds them when it is
- * first in each of their queues. Since all its places are taken in one step, two operations never
- * wait for each other. It releases them once its changes are ordered; nothing waits for a device
- * that need not.
+ * first in each of their queues. All its places are taken in one step, so two operations never
+ * wait for each other. It releases them once its changes are ordered. So no operation waits for a
+ * device without need.
  *
- * An operation that only looks at an inode, and changes nothing of it, shares its place: those that
- * stand side by side at the beginning of a queue and all share hold the inode together. So a
+ * An operation that only looks at an inode, and changes nothing of it, shares its place. Those
+ * that stand side by side at the beginning of a queue and all share hold the inode together. So a
  * thousand puts into one directory do not wait for each other, though each looks whether the
  * directory is there.
- *
- * Threads: one. Blocking, allocation: none after new. Limits: the table grows with nothing: a
- * claim lives in its operation. Errors: -ENOMEM at new.
  */
 #ifndef LP_STORE_BLOCK_CORE_CLAIMS_H
 #define LP_STORE_BLOCK_CORE_CLAIMS_H

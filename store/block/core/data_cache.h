@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data cache of a block store, and reading ahead into it.
+/* Use of the data cache by a block store, and reading ahead into it.
  *
- * What goes through it: reads of at most LPI_CACHED_READ_MAX. A larger one costs the device little
- * more than a small one, is seldom repeated, and in blocks would be cut into pieces: it neither
- * looks nor leaves anything. Of what is written only what rewrites a block that the cache holds:
- * such a block is in use, and would be read from the device again. All other writes do not
- * make it likely that anybody reads, and would put out what is read.
+ * Threads: the store's.
+ * Blocking: none.
+ * Memory: allocated at open only.
+ * Errors: errors of reading ahead are dropped: the reader that asks for the block reads it again.
  *
- * Reading ahead (store/cache/read_streams.h says for whom and how far): in ios of at most
- * LPI_AHEAD_BLOCKS, LPI_AHEADS of them at a time, after the reader's own, and only while nobody
- * waits for a slot, a buffer or an io, and the ios that the largest read needs are free. What is on
- * its way or not yet used is at most half of the cache's small queue, so that it is not put out by
- * its own kind before its turn. Each second half of what is still unused is forgotten: its reader
- * may have gone. It uses leaves of the map that are in memory, or that the index has in its cache.
- * Blocks are pinned meanwhile (rule S3); what is freed or rewritten meanwhile does not come into
- * the cache. Errors are nobody's: the block is read again by who asks for it. A read that asks for
- * what is on its way waits for it, a few times at most.
+ * Reads of at most LPI_CACHED_READ_MAX go through the cache. A larger read costs the device
+ * little more than a small one, is seldom repeated, and in blocks would be cut into pieces. So it
+ * neither looks nor leaves anything. Of writes only those go in that rewrite a block that the
+ * cache holds: such a block is in use, and would be read from the device again. Other writes do
+ * not make a read likely, and would evict blocks that are read.
  *
- * Threads: the store's. Blocking: none. Allocation: at open only.
+ * Reading ahead (store/cache/read_streams.h says for whom and how far) uses ios of at most
+ * LPI_AHEAD_BLOCKS, LPI_AHEADS of them at a time, after the reader's own. It runs only while no
+ * operation waits for a slot, a buffer or an io, and the ios that the largest read needs are
+ * free. Blocks on their way or not yet used are at most half of the cache's small queue, so that
+ * they are not evicted by others of their kind before their turn. Each second half of what is
+ * still unused is forgotten: its reader may have gone. It uses leaves of the map that are in
+ * memory, or that the index has in its cache. Blocks are pinned meanwhile (rule S3). A block that
+ * is freed or rewritten meanwhile does not come into the cache. A read that asks for a block on
+ * its way waits for it, a few times at most.
  */
 #ifndef LP_STORE_BLOCK_CORE_DATA_CACHE_H
 #define LP_STORE_BLOCK_CORE_DATA_CACHE_H

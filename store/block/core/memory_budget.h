@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory budget of one store: how it is divided, who has how much of it, and what moves to
- * where misses hurt (design 5.9).
+/* Memory budget of a store: how it is divided, and moved where misses hurt (design 5.9).
+ *
+ * Threads: the store's.
+ * Blocking: none, except RocksDB's mutex for moments, once a second.
+ * Errors: none.
  *
  * Of the budget, less the part for cached data:
  *
- * - memtables: 1/12 each, five of them (four wait at most while one fills), from 4 to 64 MiB:
- * larger ones are compacted less, but more than a twelfth leaves too little to read with
+ * - memtables: 1/12 each, five of them (four wait at most while one fills), from 4 to 64 MiB.
+ *   Larger ones are compacted less, but more than a twelfth leaves too little to read with.
  * - filters: 1/24: the tables' indexes and filters, about 2.5 bytes a key, outside of any cache.
- * They must be in memory whatever they take: what is above goes off the caches
- * - pools: what the slots of operations take, known to the byte
- * - caches: all the rest: the index's blocks and the nodes, half and half at first; less what the
- * allocator turned out to hold beside what is used, and what is known of the free space takes
+ *   They must be in memory whatever they take. The excess goes off the caches.
+ * - pools: the slots of operations, known to the byte.
+ * - caches: all the rest: the index's blocks and the nodes, half and half at first. Off that goes
+ *   what the allocator turned out to hold beside its used memory, and what the free space takes.
  *
- * Neither of these two gets less than LPI_MEMORY_FLOOR of it all, so a budget that is too small for
- * its memtables and pools is exceeded: by as much as the sum of these says, never by more.
+ * Neither of these two gets less than LPI_MEMORY_FLOOR of it all. So a budget that is too small
+ * for its memtables and pools is exceeded: by as much as the sum of these says, never by more.
  *
- * Once in a second in which something is done one 64th of one cache goes to another, if that one
- * is full and missed more, by cost: a node that is not there takes some microseconds of looking in
- * the index, a block of the index or of data that is not there takes a read of the device,
- * LPI_MEMORY_READ_COST times that. A cache that is not full misses for want of use, not of memory;
- * and of the misses for data those count that a larger cache would have answered: who reads
- * far more data than there is memory misses whatever is done for him. The part for data, if there
- * is one, stays between an LPI_MEMORY_FLOOR of what it was at first and half of the whole budget,
- * and moves by LPI_MEMORY_DATA_STEP at most, for its blocks are given back one by one.
+ * Once in a second in which something is done, one 64th of one cache goes to another, if that one
+ * is full and missed more, by cost. A missing node takes some microseconds of looking in the
+ * index. A missing block of the index or of data takes a read of the device, LPI_MEMORY_READ_COST
+ * times that. A cache that is not full misses for want of use, not of memory. Of the misses for
+ * data those count that a larger cache would have answered: a reader of far more data than there
+ * is memory misses whatever is done for it.
  *
- * Threads: the store's. Blocking: none, but RocksDB's mutex for moments, once a second.
+ * The part for data, if there is one, stays between an LPI_MEMORY_FLOOR of its first size and
+ * half of the whole budget. It moves by LPI_MEMORY_DATA_STEP at most, because its blocks are
+ * given back one by one.
  */
 #ifndef LP_STORE_BLOCK_CORE_MEMORY_BUDGET_H
 #define LP_STORE_BLOCK_CORE_MEMORY_BUDGET_H

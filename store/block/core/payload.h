@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data that came with a write, block by block.
+/* Data that came with a write, block by block.
  *
- * Threads: the store's. Blocking, allocation: none.
+ * Threads: the store's.
+ * Blocking: none.
+ * Memory: none is allocated.
  */
 #ifndef LP_STORE_BLOCK_CORE_PAYLOAD_H
 #define LP_STORE_BLOCK_CORE_PAYLOAD_H

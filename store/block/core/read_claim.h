@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The claim of an operation that only looks, and what it fetches from the index meanwhile.
+/* Claim of an operation that only looks, and its fetches from the index.
  *
- * An operation claims its inode, so that it sees what was submitted before it, looks, and lets go.
- * When something is not in memory it lets go as well while a helper fetches that, so that many cold
- * reads of one file fetch side by side, and queues for the claim again. One that had to fetch too
- * often keeps its claim meanwhile: then nobody can change what it fetches before it is used.
+ * Threads: the store's.
+ * Blocking: none.
+ * Memory: none is allocated.
+ * Errors: those of the fetches, by the calls of block/core/point_read.c.
  *
- * Threads: the store's. Blocking, allocation: none. Errors: those of what was fetched, by the calls
- * of block/core/point_read.c.
+ * An operation claims its inode, so that it sees what was submitted before it, looks, and
+ * releases the claim. When something is not in memory it also releases the claim while a helper
+ * fetches that, and then queues for it again. So many cold reads of one file fetch side by side.
+ * An operation that had to fetch too often keeps its claim meanwhile. Then nobody can change a
+ * fetched record before it is used.
  */
 #ifndef LP_STORE_BLOCK_CORE_READ_CLAIM_H
 #define LP_STORE_BLOCK_CORE_READ_CLAIM_H

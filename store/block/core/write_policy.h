@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which path a write takes that nobody chose one for: store/writepath/latency_model.h, fed with
- * what the store's own operations take, asked for each write, and kept in the index.
+/* Write path for writes without a chosen one: deferred or direct, as measured here.
  *
- * What is shorter than a block is deferred: directly it takes a block of its own, and those of one
- * object come one after the other. Of what is longer, and waits for the log,
- * store/writepath/trial.h decides for each class of size and depth; it begins where the policy
- * says, but for single blocks, which on nearly all devices are better deferred, and of which each
- * trial leaves some anywhere: they begin there, and trials are far. Who does not wait takes what
- * the policy says, or, if it is long, what those who wait take.
+ * Threads: the store's.
+ * Blocking: open only.
+ * Memory: none is allocated.
+ * Errors: a damaged record is recorded by lp_corrupt() and otherwise as good as none: it is
+ * advice, not data.
  *
- * How many writes write-back makes for each payload shows only where much is deferred for long: it
- * is counted over LPI_POLICY_PLACES payloads at a time. What was counted is slowly forgotten while
- * writes are direct, for then nobody knows; at first, too, LPI_POLICY_SHARE is assumed.
+ * store/writepath/latency_model.h is fed with the times of the store's own operations, asked for
+ * each write, and kept in the index.
  *
- * What was learned rides along in the frame of a transaction every LPI_POLICY_SAVE samples, or when
- * some of it is an hour old, and is put once more at closing: it never costs a frame while the
- * store works. A crash loses what came since, which does no harm.
+ * A write shorter than a block is deferred. Directly it would take a block of its own, and those
+ * of one object would come one after the other. For longer writes that wait for the log,
+ * store/writepath/trial.h decides for each class of size and depth. It begins where the policy
+ * says, except for single blocks. These begin deferred, which is better on nearly all devices,
+ * and their trials are far apart, because each trial leaves blocks anywhere. A write that does
+ * not wait takes the policy's path, or, if it is long, the path of those that wait.
  *
- * Threads: the store's. Blocking: open only. Allocation: none. Errors: a damaged record is
- * recorded by lp_corrupt() and otherwise as good as none, for it is advice, not data.
+ * How many writes write-back makes for each payload shows only where much is deferred for long.
+ * It is counted over LPI_POLICY_PLACES payloads at a time. The count is slowly forgotten while
+ * writes are direct, because then nobody knows. At first, too, LPI_POLICY_SHARE is assumed.
+ *
+ * The learned values ride along in the frame of a transaction every LPI_POLICY_SAVE samples, or
+ * when some of them are an hour old, and are put once more at closing. So they never cost a frame
+ * while the store works. A crash loses those that came since, which does no harm.
  */
 #ifndef LP_STORE_BLOCK_CORE_WRITE_POLICY_H
 #define LP_STORE_BLOCK_CORE_WRITE_POLICY_H

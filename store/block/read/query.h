@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A question other than a read, as the files that answer it see it.
+/* Question: a read other than a read of data, as the files that answer it see it.
+ *
+ * Threads: the store's.
+ * Blocking: none.
+ * Errors: the question's result.
  *
  *   CLAIM -> RESOLVE <-> INDEX, INSERTED, SCAN
  *               |
  *               +-> DURABLE -> DONE        (or FAILED)
  *
- * In RESOLVE the question's go_on() is called, which says what it got to: 0 or an error is the
- * answer; -EAGAIN asks for the warmer to be started; else what is to be waited for. Then go_on() is
- * called again: it may have been set to the next part, else it begins anew. What the answer was
- * seen in is noted on the way; the reply waits until that is durable (store I6), and for no more:
- * an entry of the overlay and what is in memory name their group, and what is in neither is
- * durable. A list, which asks the index alone, goes by the fragment of its directory; other lists
- * cannot tell, and wait for all that is in the index.
+ * In RESOLVE the question's go_on() is called. 0 or an error is the answer. -EAGAIN asks for the
+ * warmer to be started. Any other value names what is to be waited for. Then go_on() is called
+ * again: it may have been set to the next part, otherwise it begins anew.
+ *
+ * The groups in which the answer was seen are noted on the way. The reply waits until they are
+ * durable (store I6), and for no more. An entry of the overlay, and a node in memory, name their
+ * group. A record in neither is durable. A list, which asks the index alone, goes by the fragment
+ * of its directory. Other lists cannot tell, and wait for all that is in the index.
  */
 #ifndef LP_STORE_BLOCK_READ_QUERY_H
 #define LP_STORE_BLOCK_READ_QUERY_H

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A read of data, as the two files that carry it out see it: block/read/read.c has the order of it
- * all, block/read/plan.c says where each block comes from and whether it is what it should be.
+/* Read of data, as the two files that carry it out see it.
+ *
+ * Threads: the store's.
+ * Blocking: none.
+ * Errors: the read's result.
+ *
+ * block/read/read.c has the order of it all. block/read/plan.c says where each block comes from
+ * and whether it is what it should be.
  */
 #ifndef LP_STORE_BLOCK_READ_READ_H
 #define LP_STORE_BLOCK_READ_READ_H

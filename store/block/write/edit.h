@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes of data: between block/write/plan.c (what is to be done), block/write/stage_data.c (what
- * it waits for), block/write/place_in_full_store.c (where it goes) and block/write/edit.c (doing
- * it). */
+/* Edit: a change of data, between the files that plan, stage, place and apply it.
+ *
+ * Threads: the store's.
+ * Blocking: none.
+ * Errors: as said per call; applying cannot fail.
+ *
+ * block/write/plan.c says what is to be done, block/write/stage_data.c what it waits for,
+ * block/write/place_in_full_store.c where it goes. block/write/edit.c does it.
+ */
 #ifndef LP_STORE_BLOCK_WRITE_EDIT_H
 #define LP_STORE_BLOCK_WRITE_EDIT_H
 

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Space of a shard that is on its way to be free, and how long who finds none hopes for it.
+/* Blocks that will soon be free, and how long a request that finds none waits for them.
  *
- * A store is full only when nothing that had been freed when it was asked is still on its way (P6):
- * the work that frees in steps (rule S6), then the commits that make it durable, then the I/O and
- * the discards on it (rule S3). They are passed in this order, each up to where it stood when the
- * one before had been passed: so others who free and take all the time keep nobody waiting. What is
- * only held (a block that cannot be written, a record in the index) is not waited for.
+ * Threads: the shard's.
+ * Blocking, allocation, errors: none.
+ * Limits: LPI_HOPES_IDLE checks without progress, LPI_HOPES_MAX checks in all.
  *
- * Whoever was refused because of what he found before the last of it came tries once more.
+ * A store is full only when nothing that had been freed when it was asked is still on its way
+ * (P6). That is first the work that frees in steps (rule S6), then the commits that make it
+ * durable, then the I/O and the discards on it (rule S3). They are passed in this order, each up
+ * to where it stood when the one before had been passed. So others who free and take all the time
+ * keep no request waiting. Blocks that are only held (a block that cannot be written, a record in
+ * the index) are not waited for.
  *
- * It is no clock that ends a hope, but that it has come, that it cannot come, or that the thread
- * has looked very often and nothing has moved at all.
+ * A request that was refused because of what it found before the last of these blocks came tries
+ * once more.
  *
- * Threads: the shard's. Blocking, allocation, errors: none.
+ * The wait has no timeout. It ends when the blocks are free, when no more can become free, or
+ * when the limits of checks are reached.
  */
 #ifndef LP_STORE_BLOCK_WRITE_FREEING_H
 #define LP_STORE_BLOCK_WRITE_FREEING_H

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transaction of the block store, as the files that carry it out see it.
+/* Transaction of the block store, as the files that carry it out see it.
+ *
+ * Threads: the store's.
+ * Blocking: only lpi_trims_open().
+ * Memory: a struct lpi_txn is a slot of the pool of transactions.
+ * Errors: the transaction's result. Each step of RESOLVE says LPI_WAIT when lpi_txn_run() will be
+ * called again, 0 to go on, or an error.
  *
  *   CLAIM -> RESOLVE <-> INDEX, READ, SPACE, DATA_IO, ROOM, MEMORY, TRIM
  *                |
  *                +-> LOGGED -> DONE          (or FAILED from anywhere)
  *
- * RESOLVE looks at everything that is needed, in order; what is missing is asked for, and when it
- * has come RESOLVE looks again. Each step of it says LPI_WAIT when somebody will call lpi_txn_run()
- * again, 0 to go on, or an error. The turn in which nothing is missing applies all.
+ * RESOLVE looks at everything that is needed, in order. It asks for what is missing, and looks
+ * again when that has come. The turn in which nothing is missing applies all.
  */
 #ifndef LP_STORE_BLOCK_WRITE_TXN_H
 #define LP_STORE_BLOCK_WRITE_TXN_H

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated block device: one that loses, tears and delays what a real one may.
- *
- * store/device/sim/README.md is the fault model, clause by clause (SIM1, SIM2, ...); this header is
- * the way to it. A device is opened like any other and used through store/device/bdev.h. It runs
- * under reactors without a ring and draws every choice from one seed: same seed and same calls,
- * same run, down to the byte (lp_sim_trace_hash()).
- *
- * Every submission and completion is an event in the device's log. A cut takes the events up to
- * one of them and makes a new device that holds what the power could have left. New devices share
- * memory with the old: a cut costs about what was unflushed, whatever the size of the device.
+/* The simulated block device: loses, tears and delays what a real one may.
  *
  * Threads: the channels of one device belong to reactors of one thread. The blocking calls of
- * store/device/bdev.h and everything below may come from any thread (one lock per device), but only
- * calls in a fixed order give a fixed run.
+ * store/device/bdev.h and everything below may come from any thread (one lock per device), but
+ * only calls in a fixed order give a fixed run.
+ * Blocking: none; blocking calls take no simulated time.
+ * Memory: devices that a cut makes share memory with the old one. A cut costs about the unflushed
+ * data, whatever the size of the device.
  * Errors: as said per call. It is a test instrument: when the host has no memory left, it aborts.
+ *
+ * store/device/sim/README.md is the fault model, clause by clause (SIM1, SIM2, ...). This header
+ * is the way to it. A device is opened like any other and used through store/device/bdev.h. It
+ * runs under reactors without a ring and draws every choice from one seed: the same seed and the
+ * same calls give the same run, down to the byte (lp_sim_trace_hash()).
+ *
+ * Every submission and completion is an event in the device's log. A cut takes the events up to
+ * one of them and makes a new device that holds what the power could have left.
  */
 #ifndef LP_STORE_DEVICE_SIM_BDEV_SIM_H
 #define LP_STORE_DEVICE_SIM_BDEV_SIM_H

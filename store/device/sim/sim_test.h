@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reactor in simulated time, a simulated device on it, and shorthands for tests of either.
- * Only *_test.c files include this.
+/* Test rig: a reactor in simulated time, and a simulated device on it.
  *
- * A sector's content is told by one byte, its tag; a sector that is not one byte all over is
- * LP_BENCH_MIXED.
+ * Only *_test.c files include this. One byte, the tag, tells a sector's content. A sector that is
+ * not one byte all over is LP_BENCH_MIXED.
  */
 #ifndef LP_STORE_DEVICE_SIM_SIM_TEST_H
 #define LP_STORE_DEVICE_SIM_SIM_TEST_H
