@@ -131,6 +131,7 @@ struct lpi_copying {
 	uint64_t offset;
 	uint64_t length;     /* that is being cloned */
 	uint64_t length_max; /* that is cloned at once */
+	uint64_t length_now; /* the same, as holes were found so far */
 	uint32_t tries;
 	bool is_sparse;             /* data is looked for before it is cloned: */
 	bool is_at_data;            /* at the offset there is some */

@@ -5,8 +5,9 @@
  * cloned (rule N7); in the end it takes its name like any other. Every step is guarded by the
  * source's version: what is copied is the source as it was at one moment, or the copy begins anew.
  *
- * Of a source with holes the data is looked for, and only that is cloned: so a copy costs by what
- * the source holds, not by its length. What is behind the last data is one truncation of the copy.
+ * Of a source with holes the data is looked for, and that is cloned, with the shorter holes behind
+ * it, more at once as long as none is long: so a copy costs by what the source holds, not by its
+ * length. What is behind the last data is one truncation of the copy.
  * A search is guarded by the change that comes after it, for a hole that is filled meanwhile makes
  * another version. It may see what is only ordered, for that change is behind it in the same log.
  *
@@ -20,6 +21,11 @@
 #include "namespace/ops/paths.h"
 
 #define TRIES_MAX 8u /* of a source that is changed all the time */
+/* A clone looks at each leaf of its range, also of a hole. To go over so much takes it as long as
+ * another step takes; so over a longer hole a step of its own is made, and the next clone begins
+ * with a leaf. */
+#define HOLE_LONG   (UINT64_C(4) << 20)
+#define CLONE_FIRST (UINT64_C(256) << 10)
 
 /* Xattrs or omap values on their way. */
 struct lpi_copy_page {
@@ -263,7 +269,7 @@ static void clone_data(struct lpi_job *job)
 	change->clone.src = job->put.source;
 	change->clone.src_offset = copying->offset;
 	change->clone.offset = copying->offset;
-	copying->length = LP_MIN(left, copying->length_max);
+	copying->length = LP_MIN(left, LP_MIN(copying->length_now, copying->length_max));
 	change->clone.length = copying->length;
 	copying->page->change_cnt++;
 	make_changes(job, cloned);
@@ -282,6 +288,9 @@ static void data_found(struct lpi_job *job)
 	} else if (found >= copying->attrs.size_bytes) { /* it has become longer meanwhile */
 		copy_failed(job, -ECANCELED);
 	} else {
+		bool is_far = found - copying->offset > HOLE_LONG;
+		copying->length_now = is_far ? CLONE_FIRST : 2 * copying->length_now;
+		copying->length_now = LP_MIN(copying->length_now, LP_STORE_RANGE_MAX);
 		copying->offset = found;
 		copying->is_at_data = true;
 		clone_data(job);
@@ -322,6 +331,7 @@ static void upload_made(struct lpi_job *job)
 	job->copying.offset = 0;
 	job->copying.length_max = LP_STORE_RANGE_MAX;
 	job->copying.is_sparse = has_holes(&job->copying.attrs);
+	job->copying.length_now = job->copying.is_sparse ? CLONE_FIRST : LP_STORE_RANGE_MAX;
 	job->copying.is_at_data = false;
 	job->copying.is_omap = false;
 	job->put.has_source_acl = false;

@@ -261,6 +261,30 @@ static void test_holes(void **state)
 	}
 }
 
+#define NEAR_CNT 64u
+
+/* Over short holes a clone goes, over long ones a step: so a copy has no more steps than either. */
+static void test_near_and_far(void **state)
+{
+	(void)state;
+	for (uint32_t is_far = 0; is_far < 2; is_far++) {
+		uint64_t apart = is_far != 0 ? UINT64_C(40) << 20 : UINT64_C(1) << 20;
+		struct lpi_t t;
+		lpi_t_begin(&t, 2);
+		lp_test_ok(lpi_tp_put(&t, "a/x", 0));
+		struct lp_ino ino = t.op->put.found.ino;
+		set_length(&t, ino, NEAR_CNT * apart);
+		for (uint32_t n = 0; n < NEAR_CNT; n++)
+			lpi_tp_write(&t, ino, n * apart, 6000, (uint8_t)(n + 1));
+		lp_test_ok(copy(&t, "a/x", "a/y"));
+		assert_true(t.op->copy.steps <= (is_far != 0 ? NEAR_CNT : NEAR_CNT / 16 + 7));
+		struct lp_ino to = t.op->copy.found.ino;
+		for (uint32_t n = 0; n < NEAR_CNT; n++)
+			assert_int_equal(seek_data(&t, to, n * apart, true), n * apart + 8192);
+		lpi_tp_end(&t, 4);
+	}
+}
+
 /* A hole is filled, or data is punched out, while the copy looks for data: it has the source as it
  * was before or after. */
 static void test_changing_holes(void **state)
@@ -579,15 +603,11 @@ static void test_scattered(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_scattered),
-		cmocka_unit_test(test_copy),
-		cmocka_unit_test(test_changing_source),
-		cmocka_unit_test(test_changing_list),
-		cmocka_unit_test(test_holes),
-		cmocka_unit_test(test_changing_holes),
-		cmocka_unit_test(test_move),
-		cmocka_unit_test(test_move_race),
-		cmocka_unit_test(test_directory_spoilt),
+		cmocka_unit_test(test_scattered),       cmocka_unit_test(test_copy),
+		cmocka_unit_test(test_changing_source), cmocka_unit_test(test_changing_list),
+		cmocka_unit_test(test_holes),           cmocka_unit_test(test_near_and_far),
+		cmocka_unit_test(test_changing_holes),  cmocka_unit_test(test_move),
+		cmocka_unit_test(test_move_race),       cmocka_unit_test(test_directory_spoilt),
 	};
 	return lp_test_main(tests, "namespace/ops/copy");
 }

@@ -256,6 +256,7 @@ static void finish(struct lp_pending *pending, struct lp_pending_version *versio
 	lp_buf_put(version->seg.buf);
 	lp_pool_put(pending->versions, version);
 	pending->stats.versions--;
+	pending->stats.in_log -= record == 0;
 	if (record != 0 && pending->events != NULL)
 		pending->events->done(pending->events, record);
 }
@@ -311,6 +312,7 @@ static int add(struct lp_pending *pending, uint64_t seq, const struct lp_pending
 	seq_list_push_back(list, version);
 	list_add(pending, version, LOGGED);
 	pending->stats.versions++;
+	pending->stats.in_log += record == 0;
 	pending->stats.added++;
 	pending->stats.versions_max = LP_MAX(pending->stats.versions_max, pending->stats.versions);
 	return 0;
@@ -696,6 +698,36 @@ bool lp_pending_find_stuck(const struct lp_pending *pending, struct lp_pending_b
 		return true;
 	}
 	return false;
+}
+
+static bool may_ride_again(const struct lp_pending *pending,
+			   const struct lp_pending_version *version)
+{
+	bool is_waiting = version->state == READY || version->state == WRITING;
+	/* A newer one in the same frame would be lost behind it. */
+	return is_waiting && !version->doomed && *find_link(pending, version->block) == version &&
+	       !is_being_freed(pending, version->block);
+}
+
+bool lp_pending_find_old(const struct lp_pending *pending, uint64_t seq,
+			 struct lp_pending_block *ret_block, struct lp_seg *ret_seg)
+{
+	struct lp_pending_version *version =
+		ret_block->version == NULL ? seq_list_first(&pending->in_log)
+					   : seq_list_next(&pending->in_log, ret_block->version);
+	seq = LP_MIN(seq, pending->durable_seq);
+	while (version != NULL && version->seq <= seq && !may_ride_again(pending, version))
+		version = seq_list_next(&pending->in_log, version);
+	if (version == NULL || version->seq > seq)
+		return false;
+	*ret_block = (struct lp_pending_block){.block = version->block,
+					       .seq = version->seq,
+					       .data = version->data,
+					       .crc = version->crc,
+					       .failures = version->failures,
+					       .version = version};
+	*ret_seg = version->seg;
+	return true;
 }
 
 uint64_t lp_pending_writable(const struct lp_pending *pending)

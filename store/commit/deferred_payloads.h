@@ -56,6 +56,7 @@ struct lp_pending_events {
 struct lp_pending_stats {
 	uint64_t versions; /* held now: each holds a block of memory */
 	uint64_t versions_max;
+	uint64_t in_log;  /* of these: not kept by the index; */
 	uint64_t stuck;   /* of these: not chosen, to be kept elsewhere; */
 	uint64_t settled; /* not chosen, kept where they are */
 	uint64_t added;
@@ -133,6 +134,12 @@ void lp_pending_stick(struct lp_pending *pending, struct lp_pending_version *ver
  * itself. seg is borrowed. False: there is none. */
 bool lp_pending_find_stuck(const struct lp_pending *pending, struct lp_pending_block *ret_block,
 			   struct lp_seg *ret_seg);
+/* The next durable version behind ret_block->version in the order of frames, or the oldest one if
+ * that is NULL, that the log alone has, of frame `seq` or before. It is the newest of its block,
+ * which no frame frees, it waits to be written or is being, and it is not stuck: a newer frame may
+ * have it instead, by _add(). seg is borrowed. False: there is none. */
+bool lp_pending_find_old(const struct lp_pending *pending, uint64_t seq,
+			 struct lp_pending_block *ret_block, struct lp_seg *ret_seg);
 /* Versions that are not stuck or settled. */
 uint64_t lp_pending_writable(const struct lp_pending *pending);
 

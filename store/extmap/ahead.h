@@ -18,7 +18,9 @@
 
 #include "store/extmap/extmap.h"
 
-#define LPI_AHEAD_MAX 256u
+/* A look takes some milliseconds where the table has several hundred thousand leaves: with 256,
+ * looks were a third of all that a copy of such a file took. */
+#define LPI_AHEAD_MAX 4096u
 
 struct lpi_ahead {
 	uint32_t first; /* leaves n, first <= n < end: each that maps something is remembered */

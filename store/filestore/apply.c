@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/error.h"
-#include "store/filestore/filestore_kinds.h"
+#include "store/filestore/filestore_impl.h"
 
 #define STALL_RETRY_NS    (10 * LP_NS_PER_MS)
 #define STALL_RETRIES_MAX 6000u /* a minute */

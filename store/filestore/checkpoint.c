@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When half of the journal is needed, or a frame waits for room in it: a helper makes durable all
  * that was applied, and the journal forgets it. If it needs a frame to say so it gets one. */
-#include "store/filestore/filestore_kinds.h"
+#include "store/filestore/filestore_impl.h"
 
 static void checkpoint_run(struct lp_work *work)
 {

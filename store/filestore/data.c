@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "store/filestore/filestore_kinds.h"
+#include "store/filestore/filestore_impl.h"
 
 /* From this size on writes go directly, unless they say how they want to go; and in any case from
  * the other one on, for a frame has a limit. */

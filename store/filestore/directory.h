@@ -14,7 +14,7 @@
  *   lapis-file-store     "lapis file store 1", then "uuid HEX" and "shards N", one a line
  *   shard-NN/journal     the log of docs/format/log.md, in a file of fixed size
  *   shard-NN/index/      RocksDB's files
- *   shard-NN/objects/XX/ objects' data (store/filestore/filestore_kinds.h)
+ *   shard-NN/objects/XX/ objects' data (store/filestore/filestore_impl.h)
  */
 #ifndef LP_STORE_FILESTORE_DIRECTORY_H
 #define LP_STORE_FILESTORE_DIRECTORY_H

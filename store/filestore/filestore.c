@@ -20,7 +20,7 @@
  * files, so it can be read on. After a failed apply the two are not as the journal says, and
  * nothing can be read. The way out of both is to open the store again, which replays the journal.
  */
-#include "store/filestore/filestore_kinds.h"
+#include "store/filestore/filestore_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "base/sanitize.h"
-#include "store/filestore/filestore_kinds.h"
+#include "store/filestore/filestore_impl.h"
 
 #if LP_SAN_THREAD
 /* RocksDB frees tables and files on threads of its own, ordered by means that ThreadSanitizer does

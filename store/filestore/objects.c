@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/filestore/filestore_kinds.h"
+#include "store/filestore/filestore_impl.h"
 
 #define NAME_MAX_BYTES 64u
 #define FILE_MODE      0600

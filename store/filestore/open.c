@@ -22,7 +22,7 @@
 
 #include "base/error.h"
 #include "store/commit/owed_records.h"
-#include "store/filestore/filestore_kinds.h"
+#include "store/filestore/filestore_impl.h"
 
 #define JOURNAL       "journal"
 #define JOURNAL_NEW   "journal.new"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/filestore/filestore_kinds.h"
+#include "store/filestore/filestore_impl.h"
 #include "store/record/value_head.h"
 
 static_assert(LPI_LEAF_BLOCKS == LP_FILE_LEAF_BLOCKS, "as the format says");

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "store/filestore/filestore_kinds.h"
+#include "store/filestore/filestore_impl.h"
 
 /* --- Data ------------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "store/filestore/filestore_kinds.h"
+#include "store/filestore/filestore_impl.h"
 
 /* At a time; the records of all inodes together, for a frame has to hold them. */
 #define FREE_INODES 64u

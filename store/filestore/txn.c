@@ -11,7 +11,7 @@
 #include <sys/statvfs.h>
 
 #include "base/error.h"
-#include "store/filestore/filestore_kinds.h"
+#include "store/filestore/filestore_impl.h"
 
 /* What a group may hold: a frame has a limit, and one transaction may be 2 MiB of values. */
 #define GROUP_BATCH_BYTES (UINT64_C(256) << 10)

@@ -5,7 +5,7 @@
  *
  * Blocks have data only below the file's end, and zeros from the end to the end of its block:
  * whoever cuts a block writes them. */
-#include "store/memstore/memstore_kinds.h"
+#include "store/memstore/memstore_impl.h"
 
 /* --- Parts ------------------------------------------------------------------------------------ */
 

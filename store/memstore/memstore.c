@@ -4,7 +4,7 @@
  *
  * An operation is done when it is submitted; a task tells its caller later in the turn. So all of
  * them happen in the order of their submission, and complete in it. */
-#include "store/memstore/memstore_kinds.h"
+#include "store/memstore/memstore_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>

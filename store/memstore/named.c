@@ -2,7 +2,7 @@
 /* Entries, xattrs, omap values and records are items in ordered trees. A list walks its tree from
  * the greatest of its bounds until the buffer is full or the prefix ends. */
 #include "base/endian.h"
-#include "store/memstore/memstore_kinds.h"
+#include "store/memstore/memstore_impl.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 /* A radix tree as high as the file's last block needs. Each node and leaf has 64 places. A leaf is
  * made when a block near is first needed and stays until the file is cut in front of it, so that
  * the place of a page does not move and overwriting allocates nothing. */
-#include "store/memstore/memstore_kinds.h"
+#include "store/memstore/memstore_impl.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A read gives out references to the blocks' buffers, which are copied when they are written to
  * before it ends; holes are read from one block of zeros. */
-#include "store/memstore/memstore_kinds.h"
+#include "store/memstore/memstore_impl.h"
 
 #include <stdlib.h>
 

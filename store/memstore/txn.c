@@ -4,7 +4,7 @@
  * is prepared while the earlier ones are not applied yet, so it asks them as well as the store:
  * that is what the functions of the form ..._before() do. They walk back over at most
  * LP_STORE_CHANGES_MAX changes; a transaction of one change walks nowhere. */
-#include "store/memstore/memstore_kinds.h"
+#include "store/memstore/memstore_impl.h"
 
 #include <stdlib.h>
 

@@ -389,12 +389,13 @@ static uint64_t writeback_start(const struct lp_shard *shard)
 
 static int open_pipeline(struct lp_shard *shard)
 {
+	shard->start_versions = writeback_start(shard);
 	const struct lp_writeback_options writeback = {
 		.reactor = shard->options.reactor,
 		.chan = shard->data,
 		.pending = shard->pending,
 		.events = &shard->writeback_events,
-		.start_versions = writeback_start(shard),
+		.start_versions = shard->start_versions,
 		.wait_ns = WRITEBACK_WAIT_NS,
 		.old_ns = WRITEBACK_OLD_NS,
 		.observer = shard->options.writeback_observer,

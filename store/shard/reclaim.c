@@ -222,8 +222,8 @@ bool lp_shard_is_stuck(const struct lp_shard *shard)
 	bool has_stopped = lp_kv_error(shard->kv) == -ENOSPC;
 	if (has_stopped && lp_commit_is_stalled(shard->commit))
 		return true;
-	return (has_stopped || lp_writeback_is_full(shard->writeback)) &&
-	       lp_log_is_tight(shard->log);
+	bool is_held_up = lp_writeback_is_full(shard->writeback) && !lpi_renew_helps(shard);
+	return (has_stopped || is_held_up) && lp_log_is_tight(shard->log);
 }
 
 void lp_shard_note_removal(struct lp_shard *shard)

@@ -7,6 +7,7 @@
 #include "store/shard/shard_rig_test.h"
 
 #include "base/error.h"
+#include "base/testing/test_long.h"
 #include "store/record/values.h"
 #include "store/shard/shard_impl.h"
 
@@ -347,29 +348,125 @@ static void test_host_is_full(void **state)
 	lpi_shard_rig_fini(&rig);
 }
 
-/* However long the log becomes meanwhile, it keeps their frames (rule S2). */
+static void start_full(struct lpi_shard_rig *rig, uint64_t seed, uint32_t cnt)
+{
+	rig_init(rig, seed);
+	fill_log(rig, cnt);
+	lpi_shard_rig_set_bufs(rig, UINT64_C(8) << 20);
+	fill_host(rig);
+	lp_test_ok(lpi_shard_rig_open(rig));
+}
+
+/* What the log would hold without those that wait, each acknowledged. */
+static void put_megabytes(struct lpi_shard_rig *rig, uint32_t megabytes)
+{
+	for (uint32_t i = 1; i <= 16 * megabytes; i++) {
+		lpi_shard_rig_put(rig, i % 10, i, 60000);
+		lpi_shard_rig_sync(rig);
+		assert_true(rig->shard->trimmed_seq <=
+			    lp_pending_oldest_seq(lp_shard_pending(rig->shard)));
+	}
+}
+
+static void change_one(struct lpi_shard_rig *rig, uint32_t idx, int tag)
+{
+	const struct lp_commit_need need = {.change_cnt = 1};
+	tags[idx] = tag;
+	if (tag > 0) {
+		lpi_shard_rig_defer(rig, blocks[idx], tag);
+		return;
+	}
+	lpi_shard_rig_reserve(rig, &need);
+	lp_shard_freed(rig->shard, (struct lp_extent){blocks[idx], 1});
+}
+
+/* However much is written meanwhile, the log keeps what waits (rule S2). It is not filled by that:
+ * what waits rides in newer frames, also where it was overwritten or freed just then. */
 static void test_log_keeps_what_waits(void **state)
 {
 	(void)state;
 	const uint32_t cnt = 300;
 	struct lpi_shard_rig rig;
-	rig_init(&rig, 21);
-	fill_log(&rig, cnt);
-	lpi_shard_rig_set_bufs(&rig, UINT64_C(8) << 20);
-	fill_host(&rig);
-	lp_test_ok(lpi_shard_rig_open(&rig));
+	start_full(&rig, 21, cnt);
 	uint64_t oldest = lp_pending_oldest_seq(lp_shard_pending(rig.shard));
-	/* More than half of the log: it would be trimmed. */
-	for (uint64_t i = 1; i <= 280; i++) {
-		lpi_shard_rig_put(&rig, i % 10, i, 60000);
-		lpi_shard_rig_sync(&rig);
+	for (uint32_t i = 0; i < 20; i++) {
+		put_megabytes(&rig, 4); /* in all more than two logs */
+		change_one(&rig, HELD_FROM + 1 + i, 251);
+		change_one(&rig, HELD_TO - 2 - i, -1);
 	}
-	assert_true(rig.shard->trimmed_seq <= oldest);
+	assert_true(lp_pending_oldest_seq(lp_shard_pending(rig.shard)) > oldest);
+	lpi_shard_rig_sync(&rig);
 	expect_waiting(&rig, cnt);
+	/* That cost little: each went along a few times. */
+	assert_true(lp_pending_stats(lp_shard_pending(rig.shard))->added < UINT64_C(20) * cnt);
 	lp_test_ok(lpi_shard_rig_close(&rig, true));
 	empty_holes(&rig);
 	lp_test_ok(lpi_shard_rig_open(&rig));
 	expect_tags(&rig, cnt);
+	lp_test_ok(lpi_shard_rig_close(&rig, false));
+	lpi_shard_rig_fini(&rig);
+}
+
+/* The power fails, or the process dies, while what waits goes on to newer frames. */
+static void test_cut_while_they_ride(void **state)
+{
+	(void)state;
+	const uint32_t cnt = 300;
+	struct lpi_shard_rig rig;
+	struct lp_sim_cutter *cutter = NULL;
+	uint32_t cuts = 0;
+	start_full(&rig, 25, cnt);
+	while (rig.shard->renewed_seq == 0) {
+		lp_sim_trim_log(lp_sim_of(rig.bdev));
+		put_megabytes(&rig, 1);
+	}
+	put_megabytes(&rig, 8);
+	uint64_t events = lp_sim_event_count(lp_sim_of(rig.bdev));
+	uint64_t step = 1 + (events - lp_sim_event_first(lp_sim_of(rig.bdev))) /
+				    (LP_ASSERT_SLOW_ON ? 15 : 60);
+	lp_test_ok(lp_sim_cutter_new(lp_sim_of(rig.bdev), NULL, &cutter));
+	for (uint64_t n = 0; lp_sim_cutter_next(cutter); n++) {
+		struct lpi_shard_rig left;
+		if (n % step != 0)
+			continue;
+		lpi_shard_rig_init(&left, cuts % 3 == 0 ? lp_sim_cutter_crash(cutter, n)
+							: lp_sim_cutter_cut(cutter, n));
+		left.deferred_max = rig.deferred_max;
+		if (cuts % 2 == 0)
+			fill_host(&left);
+		lp_test_ok(lpi_shard_rig_open(&left));
+		expect_tags(&left, cnt);
+		lp_test_ok(lpi_shard_rig_close(&left, true));
+		lpi_shard_rig_fini(&left);
+		cuts++;
+	}
+	assert_true(cuts >= 10);
+	lp_sim_cutter_free(cutter);
+	lp_test_ok(lpi_shard_rig_close(&rig, true));
+	lpi_shard_rig_fini(&rig);
+	lp_test_tell_crash_states(cuts);
+}
+
+/* While the host is full less may wait than else, least of what goes to new places, so that what
+ * waits does not become most of the log (rule S7). */
+static void test_host_is_full_and_bound(void **state)
+{
+	(void)state;
+	const uint32_t cnt = 300;
+	struct lpi_shard_rig rig;
+	start_full(&rig, 26, cnt);
+	wait_full(&rig);
+	struct lp_shard *shard = rig.shard;
+	uint64_t held = lp_pending_stats(lp_shard_pending(shard))->versions;
+	uint64_t start = shard->start_versions;
+	assert_true(held > 0 && held < start && start < lp_shard_defer_max(shard));
+	assert_true(lp_shard_may_defer(shard, start - held, true));
+	assert_false(lp_shard_may_defer(shard, start - held + 1, true));
+	assert_true(lp_shard_may_defer(shard, start + start / 2 - held, false));
+	assert_false(lp_shard_may_defer(shard, start + start / 2 - held + 1, false));
+	lp_sim_rules_clear(lp_sim_of(rig.bdev));
+	wait_in_place(&rig);
+	assert_true(lp_shard_may_defer(shard, lp_shard_defer_room(shard), true));
 	lp_test_ok(lpi_shard_rig_close(&rig, false));
 	lpi_shard_rig_fini(&rig);
 }
@@ -497,6 +594,8 @@ int main(void)
 		cmocka_unit_test(test_failing_writes),
 		cmocka_unit_test(test_host_is_full),
 		cmocka_unit_test(test_log_keeps_what_waits),
+		cmocka_unit_test(test_cut_while_they_ride),
+		cmocka_unit_test(test_host_is_full_and_bound),
 		cmocka_unit_test(test_host_is_full_for_records),
 		cmocka_unit_test(test_host_is_full_and_memory),
 		cmocka_unit_test(test_place_of_somebody_else),

@@ -198,6 +198,7 @@ static void relieve(struct lp_shard *shard)
 	uint64_t far = shard->trimmed_seq + (durable + 1 - shard->trimmed_seq) / 2;
 	if (lp_pending_oldest_seq(shard->pending) <= far)
 		lp_writeback_hurry(shard->writeback, is_tight ? durable : far);
+	lpi_renew_some(shard, far);
 	if (lp_space_unrecorded_seq(shard->space) <= far)
 		(void)lpi_shard_checkpoint_some(shard);
 	uint64_t whole = lp_commit_whole_seq(shard->commit);
@@ -209,6 +210,9 @@ static void relieve(struct lp_shard *shard)
 	if (is_wanted && lp_commit_inserted_seq(shard->commit) >= shard->record_seq &&
 	    (!some_are_missing || is_tight))
 		lpi_shard_flush_index(shard);
+	/* Who waits for room would wait for what does not come. */
+	if (lp_writeback_is_full(shard->writeback) && lp_shard_is_stuck(shard))
+		lp_commit_wake_room(shard->commit);
 }
 
 /* --- What the pipeline tells ------------------------------------------------------------------ */
@@ -257,6 +261,7 @@ static void on_numbered(struct lp_commit_events *events, uint64_t from, uint64_t
 {
 	struct lp_shard *shard = of_commit(events);
 	lp_pending_renumber(shard->pending, from, to);
+	lpi_renew_numbered(shard, from, to);
 	/* Records made for the old number count as not made: a later checkpoint makes them again.
 	 */
 	lp_space_checkpoint_abandon(shard->space, from);
@@ -358,6 +363,7 @@ static bool unwritable(struct lp_writeback_events *events, uint64_t block)
 static void writeback_full(struct lp_writeback_events *events)
 {
 	lp_commit_wake_room(of_writeback(events)->commit);
+	relieve(of_writeback(events));
 }
 
 static void writeback_failed(struct lp_writeback_events *events, int err)

@@ -153,6 +153,9 @@ void lp_shard_want_bufs(struct lp_shard *shard);
 /* How many more payloads may be deferred (rule L6). From here on down to waiting for space nothing
  * but this, which is 0, may be called read-only (asserted). */
 uint64_t lp_shard_defer_room(const struct lp_shard *shard);
+/* So many more may be deferred now. While the host of an image is full these are fewer, or what
+ * waits for it would fill the log: fewest to places that are new, which may have no space there. */
+bool lp_shard_may_defer(const struct lp_shard *shard, uint64_t cnt, bool is_to_new_place);
 /* How many there are room for when none waits: who needs more would wait for ever. At least
  * LP_SHARD_DEFERRED_MIN, whatever was asked for. */
 uint64_t lp_shard_defer_max(const struct lp_shard *shard);

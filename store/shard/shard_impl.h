@@ -179,7 +179,10 @@ struct lp_shard {
 	struct lpi_lend lend;
 	struct lpi_bad bad;
 	uint64_t freeing_blocks;
-	uint64_t removals; /* that may have made room in the index */
+	uint64_t start_versions; /* payloads that wait when write-back begins */
+	uint64_t renewed_seq;    /* the newest frame with payloads that ride once more, */
+	uint64_t renewed_cnt;    /* and how many those are */
+	uint64_t removals;       /* that may have made room in the index */
 
 	uint64_t persisted_seq; /* the shard thread's copy of kv_persisted, */
 	uint64_t whole_seq;     /* and of kv_whole */
@@ -277,6 +280,13 @@ bool lpi_bad_note(struct lp_shard *shard, uint64_t block) LP_MUST_CHECK;
 struct lp_seg lpi_bad_copy(struct lp_shard *shard, const uint8_t *block);
 /* Payloads that are stuck go into the index, as far as there is room. */
 void lpi_bad_move_some(struct lp_shard *shard);
+/* Payloads of frame `seq` and before, which wait for the host of an image, ride in a newer frame,
+ * if that leads to a shorter log; as many as fit. */
+void lpi_renew_some(struct lp_shard *shard, uint64_t seq);
+/* The log has something that is no payload: without it, it would be shorter. */
+bool lpi_renew_helps(const struct lp_shard *shard);
+void lpi_renew_numbered(struct lp_shard *shard, uint64_t from, uint64_t to);
+
 /* When nothing is pending any more. */
 void lpi_bad_fini(struct lp_shard *shard);
 

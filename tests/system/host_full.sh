@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Goal: when the file system that holds an image has no space, health, log and error name it, nothing is
 # said to be available that it cannot give, and removals go on, all of them (rules L8, S7); so it is after
-# a start, too. When it has space again the store goes on by itself and says so. Method: an image on a
-# small tmpfs that another file fills to the last block; thousands of objects are removed then. It needs
-# root.
+# a start, too, and where small writes wait in the log. When it has space again the store goes on by
+# itself and says so. Method: an image on a small tmpfs that another file fills to the last block; thousands
+# of objects are removed then. It needs root.
 # variants: release release-nolto debug asan
 # timeout: 240
 set -u
@@ -90,6 +90,8 @@ grep -q 'error: health: degraded: .*the file system that holds the image has no 
 [ "$(available)" -lt 4194304 ] || say "$(available) bytes available, and a put was refused"
 if [ "${#fuse[@]}" -gt 0 ]; then
 	[ "$(stat -f -c '%a' mnt)" -lt 1024 ] || say "df of the mount: $(stat -f -c '%a' mnt) blocks available"
+	dd if=second of=mnt/b/more bs=1M 2>err && say "the mount takes what the host cannot give"
+	rm -f mnt/b/more
 fi
 
 # What there is can be read; half of it is removed, one by one and as a tree.

@@ -5,6 +5,7 @@
  * Method: a file of single blocks with much space between them on a simulated device, and a clone
  * of it; each change beside a plain array; the power cut at many events of each; the checker. */
 #include "store/block/block_sim_test.h"
+#include "store/block/write/txn.h"
 
 #define GROUPS     600u /* one block in each */
 #define GAP_BLOCKS 64u
@@ -251,6 +252,45 @@ static void test_removed_together(void **state)
 	lpi_store_rig_fini(&rig);
 }
 
+#define SPARSE 64u /* blocks, each so far from the next as a clone may be long */
+
+/* A clone sets aside what it changes, not a leaf for each that its range could have: so many of
+ * ranges that are mostly holes share a frame, and a copy of them waits for no device in between. */
+static void test_holes_are_not_set_aside(void **state)
+{
+	(void)state;
+	const struct lp_ino sparse = {300};
+	struct lpi_store_rig rig;
+	lpi_store_rig_start(&rig, 1);
+	create(&rig, sparse);
+	create(&rig, cloned);
+	for (uint64_t i = 0; i < SPARSE; i++)
+		lp_test_ok(lpi_hand_write(&rig.hand, sparse, i * LP_STORE_RANGE_MAX, new_bytes,
+					  LP_BLOCK_BYTES));
+	lp_test_ok(lpi_hand_change(&rig.hand, range_change(LP_CHANGE_TRUNCATE, sparse,
+							   SPARSE * LP_STORE_RANGE_MAX, 0)));
+	const struct lpi_block *block = lpi_block_of(rig.hand.store);
+	uint64_t before = block->txn_times.states[LPI_TXN_ROOM].cnt;
+	for (uint64_t i = 0; i < SPARSE; i++) {
+		const struct lp_change share = {.type = LP_CHANGE_CLONE,
+						.ino = cloned,
+						.clone = {.src = sparse,
+							  .src_offset = i * LP_STORE_RANGE_MAX,
+							  .offset = i * LP_STORE_RANGE_MAX,
+							  .length = LP_STORE_RANGE_MAX}};
+		struct lp_store_op op = lpi_txn_op(&share, 1);
+		op.txn.ack = LP_ACK_ORDERED;
+		lp_test_ok(lpi_hand_do(&rig.hand, &op));
+	}
+	assert_true(block->txn_times.states[LPI_TXN_ROOM].cnt - before <= SPARSE / 8);
+	struct lp_attrs attrs;
+	lp_test_ok(lpi_hand_stat(&rig.hand, cloned, &attrs));
+	assert_int_equal(attrs.blocks, SPARSE);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_check(&rig);
+	lpi_store_rig_fini(&rig);
+}
+
 /* A count of blocks that were leaked, and are free since: whoever is given such a block has a count
  * that his map does not know of. Who clones him is told; all others are served (P7). */
 static void leak_counts(struct lpi_store_rig *rig, uint32_t cnt)
@@ -312,6 +352,7 @@ int main(void)
 		cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_removed),
 		cmocka_unit_test(test_removed_together),
+		cmocka_unit_test(test_holes_are_not_set_aside),
 		cmocka_unit_test(test_leaked_counts),
 	};
 	return lp_test_main(tests, "store/block/write/clone");

@@ -775,6 +775,67 @@ static void test_stopped_index(void **state)
 	rig_fini(&rig);
 }
 
+static struct lp_ino make_file(struct rig *rig)
+{
+	const struct lp_attrs attrs = {.mode = 0644, .nlink = 1, .type = LP_INODE_TYPE_FILE};
+	struct lp_ino ino = lp_store_new_ino(rig->hand.store);
+	const struct lp_change change = {
+		.type = LP_CHANGE_CREATE, .ino = ino, .inode = {.attrs = &attrs}};
+	lp_test_ok(lpi_hand_change(&rig->hand, change));
+	return ino;
+}
+
+static void expect_bytes(const struct rig *rig, struct lp_ino ino, uint64_t block, uint32_t length)
+{
+	uint8_t bytes[LP_BLOCK_BYTES];
+	assert_int_equal(
+		lpi_hand_read(&rig->hand, ino, block * LP_BLOCK_BYTES, LP_BLOCK_BYTES, bytes),
+		block == 8 ? length : LP_BLOCK_BYTES);
+	assert_memory_equal(bytes, content((uint32_t)block), length);
+}
+
+/* Small writes wait in the log while the host of an image has no space for their places. They are
+ * refused before they are too many; what was let in may be overwritten then, cut and removed, and
+ * nothing is lost (rule S7). */
+static void test_small_writes_on_a_full_host(void **state)
+{
+	(void)state;
+	struct rig rig;
+	rig_init(&rig, KIND_EMPTY, LP_ALLOC_HYBRID);
+	const struct lp_shard *shard = lpi_block_of(rig.hand.store)->shard;
+	const struct lp_disk_label *label = &rig.devices.label[LP_ROLE_DATA];
+	const struct lp_sim_rule full = {.fault = LP_SIM_ENOSPC,
+					 .opcode_mask = LP_SIM_OP(LP_BDEV_WRITE) |
+							LP_SIM_OP(LP_BDEV_WRITE_THROUGH),
+					 .offset_bytes = label->chunk_base * LP_BLOCK_BYTES};
+	struct lp_ino ino = make_file(&rig);
+	struct lp_ino other = make_file(&rig);
+	(void)lp_sim_rule_add(lp_sim_of(rig.bdev), &full);
+	uint64_t cnt = 0;
+	int err = 0;
+	for (; err == 0; cnt += err == 0)
+		err = lpi_hand_write(&rig.hand, ino, cnt * LP_BLOCK_BYTES, content((uint32_t)cnt),
+				     LP_BLOCK_BYTES - 1);
+	lp_test_err(-ENOSPC, err);
+	/* And what came before the first was refused. */
+	assert_in_range(cnt, 16, shard->start_versions * 5 / 4);
+	assert_true(shard->start_versions * 5 / 4 < lp_shard_defer_max(shard));
+	for (uint64_t i = 0; i < cnt; i += 16)
+		lp_test_ok(lpi_hand_write(&rig.hand, ino, i * LP_BLOCK_BYTES, content((uint32_t)i),
+					  LP_BLOCK_BYTES / 2));
+	lp_test_err(-ENOSPC, lpi_hand_write(&rig.hand, other, 0, content(1), LP_BLOCK_BYTES - 1));
+	/* In the middle of a block. */
+	const struct lp_change cut = {.type = LP_CHANGE_TRUNCATE,
+				      .ino = ino,
+				      .data = {.offset = 8 * LP_BLOCK_BYTES + 100}};
+	lp_test_ok(lpi_hand_change(&rig.hand, cut));
+	lp_sim_rules_clear(lp_sim_of(rig.bdev));
+	reopen(&rig, true);
+	for (uint64_t i = 0; i <= 8; i++)
+		expect_bytes(&rig, ino, i, i < 8 ? LP_BLOCK_BYTES - 1 : 100);
+	rig_fini(&rig);
+}
+
 #define FAR UINT64_C(100000) /* more than one record sets aside */
 
 /* Room for one record of the highest number is set aside (rule N5): numbers far apart, made by one
@@ -823,6 +884,7 @@ int main(void)
 		cmocka_unit_test(test_many_writers_of_one),
 		cmocka_unit_test(test_promises),
 		cmocka_unit_test(test_stopped_index),
+		cmocka_unit_test(test_small_writes_on_a_full_host),
 	};
 	struct lp_prng prng;
 	lp_prng_init(&prng, 99);

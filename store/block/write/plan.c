@@ -2,7 +2,8 @@
 /* Changes of data, planned: which blocks, which of them in part, which path. */
 #include "store/block/write/edit.h"
 
-#define SEEKS_MAX 16u /* of the map, each of which looks at a bounded part */
+#define SEEKS_MAX  16u /* of the map, each of which looks at a bounded part */
+#define CLONE_MAPS 2u
 
 static const uint64_t block_mask = LP_BLOCK_BYTES - 1;
 
@@ -345,26 +346,99 @@ struct lp_extmap_range lpi_edit_src_range(const struct lpi_edit *edit)
 					edit->range.cnt};
 }
 
-int lpi_edit_plan_shared(struct lpi_txn *txn)
+/* Leaves of a map that ranges are in, which come in their order. */
+struct leaves {
+	uint64_t next; /* those before it are counted */
+	uint64_t cnt;
+};
+
+static void count_leaves(struct leaves *leaves, struct lp_extmap_range range)
+{
+	uint64_t first = LP_MAX(range.first / LP_EXTMAP_LEAF_BLOCKS, leaves->next);
+	uint64_t end = (range.first + range.cnt - 1) / LP_EXTMAP_LEAF_BLOCKS + 1;
+	leaves->cnt += end > first ? end - first : 0;
+	leaves->next = LP_MAX(end, leaves->next);
+}
+
+/* What changes in the maps of a clone: what becomes shared, what comes, and what was there. */
+struct cloning {
+	struct leaves marked;
+	struct leaves added;
+	struct leaves replaced;
+};
+
+static int plan_segment(struct lpi_txn *txn, const struct lp_extmap_segment *segment,
+			struct cloning *cloning)
+{
+	const struct lpi_edit *edit = &txn->edit;
+	if (segment->kind != LP_EXTMAP_DATA)
+		return 0;
+	uint64_t from = segment->range.first - lpi_edit_src_range(edit).first;
+	if (!segment->is_shared)
+		count_leaves(&cloning->marked, segment->range);
+	count_leaves(&cloning->added,
+		     (struct lp_extmap_range){edit->range.first + from, segment->range.cnt});
+	return lpi_share_prepare(txn, segment);
+}
+
+static int plan_source(struct lpi_txn *txn, struct cloning *cloning)
 {
 	struct lpi_edit *edit = &txn->edit;
-	struct lpi_found found;
-	if (edit->change->type != LP_CHANGE_CLONE)
-		return 0;
 	struct lp_extmap_range range = lpi_edit_src_range(edit);
+	struct lpi_found found;
 	while (range.cnt > 0) {
 		int err = lpi_edit_lookup(txn, edit->src, range, &found);
 		for (int i = 0; err == 0 && i < found.cnt; i++) {
-			if (found.segments[i].kind == LP_EXTMAP_DATA)
-				err = lpi_share_prepare(txn, &found.segments[i]);
+			err = plan_segment(txn, &found.segments[i], cloning);
 			range.first += found.segments[i].range.cnt;
 			range.cnt -= found.segments[i].range.cnt;
 		}
-		if (err == -EAGAIN)
-			return lpi_txn_wait_index(txn);
 		if (err != 0)
 			return err;
 	}
+	return 0;
+}
+
+static int count_replaced(struct lpi_txn *txn, struct cloning *cloning)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct lp_extmap_range range = edit->range;
+	struct lpi_found found;
+	while (range.cnt > 0) {
+		int err = lpi_edit_lookup(txn, edit->inode, range, &found);
+		if (err != 0)
+			return err;
+		for (int i = 0; i < found.cnt; i++) {
+			if (found.segments[i].kind != LP_EXTMAP_HOLE)
+				count_leaves(&cloning->replaced, found.segments[i].range);
+			range.first += found.segments[i].range.cnt;
+			range.cnt -= found.segments[i].range.cnt;
+		}
+	}
+	return 0;
+}
+
+/* Most of a long range may be holes. Whoever set aside a leaf for each of them would fill a group
+ * by two clones, and the next one of a copy would wait for the device each time. */
+int lpi_edit_plan_shared(struct lpi_txn *txn)
+{
+	struct lpi_edit *edit = &txn->edit;
+	struct cloning cloning = {.marked = {.cnt = 0}};
+	if (edit->change->type != LP_CHANGE_CLONE)
+		return 0;
+	int err = plan_source(txn, &cloning);
+	if (err == 0)
+		err = count_replaced(txn, &cloning);
+	if (err == -EAGAIN)
+		return lpi_txn_wait_index(txn);
+	if (err != 0)
+		return err;
+	uint64_t added = cloning.added.cnt + cloning.replaced.cnt;
+	uint64_t most = edit->range.cnt / LP_EXTMAP_LEAF_BLOCKS + 2;
+	/* A map that was in its root may get a leaf for that; and so may what is beside the range.
+	 */
+	edit->need_leaves = (uint32_t)(LP_MIN(cloning.marked.cnt, most) + LP_MIN(added, most)) +
+			    2 * CLONE_MAPS + edit->solo_cnt;
 	return 0;
 }
 

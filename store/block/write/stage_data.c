@@ -740,6 +740,16 @@ static int run_stage(struct lpi_txn *txn)
 	return err;
 }
 
+/* Blocks that the file has not had, of which the host of an image may have no space. */
+static bool is_to_new_place(const struct lpi_edit *edit)
+{
+	bool is_new = edit->is_mixed || edit->is_unwritten ||
+		      (edit->extent_cnt > 0 && edit->path == LP_PATH_DEFERRED);
+	for (uint32_t i = 0; i < edit->solo_cnt; i++)
+		is_new |= edit->solos[i].has_new_block;
+	return is_new;
+}
+
 int lpi_edit_prepare(struct lpi_txn *txn)
 {
 	struct lpi_edit *edit = &txn->edit;
@@ -749,7 +759,7 @@ int lpi_edit_prepare(struct lpi_txn *txn)
 			return err;
 	}
 	/* Each time, for others may have used it up meanwhile (rule L6). */
-	if (lpi_edit_deferred(edit) > lp_shard_defer_room(txn->block->shard))
+	if (!lp_shard_may_defer(txn->block->shard, lpi_edit_deferred(edit), is_to_new_place(edit)))
 		return lp_shard_cannot_write_back(txn->block->shard) ? -ENOSPC
 								     : lpi_txn_wait_memory(txn);
 	return 0;
