@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An operation at work: what it asks of shards, the locks it holds, the change it makes.
  *
- * An operation is written as a chain of small functions, each of which starts something and names
- * the function that goes on when all of it is done:
+ * Threads: the shard's where the operation was submitted.
+ * Blocking, memory: none.
+ *
+ * An operation is written as a chain of small functions. Each starts something and names the
+ * function that goes on when all of it is done:
  *
  *   lpi_job_lock_name(), lpi_job_lock(job, looked)      -> looked(job) when it has all its locks
  *   lpi_job_ask(job, shard, idx), lpi_job_wait(job, f)  -> f(job) when all asked is answered
  *   lpi_job_change(...), lpi_job_commit(job, f)         -> f(job) when the outcome is known
  *   lpi_job_end(job, result)                            the operation is answered
  *
- * Whatever was asked for is given back by lpi_job_end(): locks, open inodes, a wide set.
- *
- * Threads: the shard's where the operation was submitted. Blocking, allocation: none.
+ * lpi_job_end() gives back whatever was asked for: locks, open inodes, a wide set.
  */
 #ifndef LP_NAMESPACE_CHANGE_JOB_H
 #define LP_NAMESPACE_CHANGE_JOB_H

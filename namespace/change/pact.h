@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A change that is made on one shard, or on several as one (rule N1). README.md has the protocol.
+/* A change on one shard, or on several shards as one (rule N1). README.md has the protocol.
+ *
+ * Threads: the pact's home is the shard where it began. Parts go to their shards by calls, and
+ *   belong to them meanwhile.
+ * Blocking, memory: none.
+ * Errors: decided() has the first error that a part met. -EIO of the deciding part means that the
+ *   outcome is unknown, unless its store had failed before and so did nothing. With an unknown
+ *   outcome the others stay prepared and locked until the store is opened again, and over() does
+ *   not come. -ENOSPC comes before anything is promised. What was promised may use the space that
+ *   is kept for removals (rule L8). If there is no space at all, its end is tried again until the
+ *   namespace stops; then it is left to the next start, and over() does not come either.
+ * Limits: LPI_PART_CHANGES, LPI_PACT_PARTS.
  *
  * A pact consists of parts, one for each shard: the changes to be made there, and the locks that
- * are held there. Locks come from a job (namespace/change/job.h) and are released by the pact, on
- * their shard, once nothing there can change any more. At most one part may bring what does not fit
- * into a record: data, xattrs, a symlink's target; that one coordinates.
+ * are held there. Locks come from a job (namespace/change/job.h). The pact releases them, on their
+ * shard, when nothing there can change any more. At most one part may bring what does not fit into
+ * a record: data, xattrs, a symlink's target. That part coordinates.
  *
  *   one part:  ------------------------------ MAKE -> decided, over
  *   several:   PREPARE all others -> DECIDE -> decided; FINISH all others -> over
  *                      \-> ABORT all others -> decided (failed), over
- *
- * Threads: the pact's home is the shard where it began; parts go to their shards by calls, and are
- * theirs meanwhile. Blocking, allocation: none. Errors: decided() has the first that a part met;
- * -EIO of the deciding part means that the outcome is unknown, unless its store had failed before
- * and so did nothing: the others stay prepared, and locked, until the store was opened again;
- * over() does not come then. -ENOSPC comes before anything is promised for good; what was promised
- * may use what is kept for removals (rule L8). If there is no space at all its end is tried again,
- * until the namespace stops: then it is left to the next start, and over() does not come either.
  */
 #ifndef LP_NAMESPACE_CHANGE_PACT_H
 #define LP_NAMESPACE_CHANGE_PACT_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operations on names, in ops/names.c and elsewhere, are made of.
+/* Steps that operations on a name in a directory share (ops/names.c and others).
  *
- * Threads: the shard's. Blocking, allocation: none.
+ * Threads: the shard's.
+ * Blocking, memory: none.
  */
 #ifndef LP_NAMESPACE_OPS_NAMES_H
 #define LP_NAMESPACE_OPS_NAMES_H

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POSIX access control lists in the form in which the kernel passes them as extended attributes:
- * a version, then entries of tag, permissions and id, little-endian.
+/* POSIX access control lists in the form that the kernel passes as extended attributes.
  *
- * The kernel decides by them who may do what. What is left to a file system is to keep them and the
- * mode in agreement: when a list is set, when the mode is, and when something is made in a
- * directory that has a default list.
+ * Threads: any.
+ * Blocking, memory: none.
+ * Errors: -EINVAL, the bytes are no list that may be.
+ * Limits: LP_ACL_BYTES_MAX.
  *
- * Threads: any. Blocking, allocation: none. Errors: -EINVAL, no list that may be.
+ * A list is a version, then entries of tag, permissions and id, little-endian. The kernel decides
+ * by it. A file system must keep list and mode in agreement: when a list is set, when the mode is
+ * set, and when an inode is made in a directory that has a default list.
  */
 #ifndef LP_NAMESPACE_STATE_ACL_H
 #define LP_NAMESPACE_STATE_ACL_H

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What who asks may do to modes: on the machine where the namespace is mounted a file with
- * set-user-ID or set-group-ID runs with its owner's rights, and one with a capability with some of
- * root's. So of whatever somebody else has changed these must be gone, as the kernel sees to it for
- * what is done through the mount.
+/* Privilege bits of modes: which of them a change by a user may leave or set.
  *
- * A directory's bits mean something else: it keeps what it has.
+ * Threads: any.
+ * Blocking, memory: none.
+ * Errors: -EPERM.
  *
- * Only root makes something immutable or append-only, or takes that away.
+ * On the machine where the namespace is mounted, a file with set-user-ID or set-group-ID runs with
+ * its owner's rights, and a file with a capability with some of root's. So these must be gone from
+ * what another user has changed. The kernel sees to that for changes through the mount; this is for
+ * all doors.
  *
- * Threads: any. Blocking, allocation: none. Errors: -EPERM.
+ * A directory's bits mean something else, so a directory keeps what it has. Only root makes an
+ * inode immutable or append-only, or takes that away.
  */
 #ifndef LP_NAMESPACE_STATE_RIGHTS_H
 #define LP_NAMESPACE_STATE_RIGHTS_H
