@@ -19,7 +19,7 @@
  *   - A holder that will never let go says so (lpi_lock_fail()). Locks and looks that wait for it,
  *     or come later, are refused.
  *
- * The order in which owners must ask is in change/README.md. Nothing here finds circles.
+ * The order in which owners must ask is in namespace/change/README.md. Nothing here finds circles.
  */
 #ifndef LP_NAMESPACE_STATE_LOCKS_H
 #define LP_NAMESPACE_STATE_LOCKS_H
