@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notices: what a mount's kernel is told of changes by others, before they are answered (rule M2).
+/* Notices: what a mount's kernel is told of changes by others, before the answer (rule M2).
  *
  * Threads: the shard's where the operation was submitted.
  * Blocking: none.
