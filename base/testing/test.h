@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Head of every cmocka program: cmocka with the headers it forgets, and an assert of results.
+/* Head of every cmocka program: cmocka, the headers it forgets, and an assert of results.
  *
  * The assert checks "0 or the errno's name" in one line. Only *_test.c files include this.
  */
