@@ -19,6 +19,12 @@
  *                              until it has the current ones
  *
  * Where the mount is not root's the kernel gives no rights, and nothing is noted.
+ *
+ * INVAL_INODE does not make the kernel look again, so it does not help. Without this module half of
+ * the tries ran changed content, in a build in which reading does not refresh attributes. Where the
+ * kernel cannot be reached (something is mounted over the mount, it was detached) the program is
+ * not run. To let the write wait was rejected: it holds buffers, and the kernel's question needs
+ * some.
  */
 #ifndef LP_FUSE_PRIVILEGES_H
 #define LP_FUSE_PRIVILEGES_H

@@ -13,6 +13,20 @@
  *   lpi_job_end(job, result)                            the operation is answered
  *
  * lpi_job_end() gives back whatever was asked for: locks, open inodes, a wide set.
+ *
+ * What a look may rest on (P3, rule M1):
+ *   - An operation of a mount need only be ordered. Its looks do not wait until what they see is
+ *     durable. On shards that take part in the change, it is in the log before the change. What was
+ *     seen on other shards and is not durable is synced before the commit. Otherwise a crash might
+ *     take it back and leave the change.
+ *   - If such a shard has failed and lost something, the change fails with -EIO. If the shard was
+ *     already read-only when it was looked at, the change does not fail, because what is served
+ *     then is durable (rule L7).
+ *   - A durable change by number and name looks in the same way. Otherwise several changes in a row
+ *     would each wait for the one before to finish on all shards, a third write in sequence. If it
+ *     makes no change, what it has seen is synced before the answer, also where the store refused a
+ *     transaction of its own (`LP_NS_STORE`).
+ *   - Only that a directory is there, which a shard remembers for others, is always seen durable.
  */
 #ifndef LP_NAMESPACE_CHANGE_JOB_H
 #define LP_NAMESPACE_CHANGE_JOB_H
