@@ -22,8 +22,10 @@
  *                      \-> ABORT all others -> decided (failed), over
  *
  * The shard where the operation was submitted need not take part. One of those that take part is
- * the coordinator. It is the shard of a new inode, which may have xattrs, or of an inode that gets
- * its first name. Otherwise it is the shard of the new or changed entry, or else the lowest.
+ * the coordinator. It is the shard of a new inode, which may have xattrs and may be used by its
+ * number as soon as that is known; or of an inode that gets its first name, which may be closed as
+ * soon as that is answered. Otherwise it is the shard of the new or changed entry, or else the
+ * lowest.
  *
  *   - PREPARE, on all others at once: one transaction checks the guards and puts a `T` record with
  *     the changes to be made here, the coordinator and the time. What these changes will read is
