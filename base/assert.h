@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asserts that stay on.
  *
+ * Threads: any.
+ *
  * LP_ASSERT states what *our* code guarantees and is never compiled out. Whatever comes from a
  * disk, a socket, the kernel, a user or an allocator is input: it gets an error, not an assert.
  * LP_ASSERT_OBJ also prints the object, by its _to_text(). LP_ASSERT_SLOW is for checks of whole
  * structures: it runs in the debug, sanitizer and coverage builds only.
  *
  * A failed assert writes expression, place and object to standard error, then aborts.
- * Threads: any.
  */
 #ifndef LP_BASE_ASSERT_H
 #define LP_BASE_ASSERT_H

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CRC-32C (Castagnoli): the checksum of everything on a device and on the wire.
  *
+ * Threads: any.
+ * Blocking, memory, errors: none. All lengths are in bytes and unlimited.
+ *
  * The usual convention: the crc of nothing is 0, a crc may be carried on from piece to piece,
  * and crc32c("123456789") is 0xe3069283. Results are persisted and may never change.
  * Since the crc is linear, the crc of a whole follows from those of its parts without touching
  * the data again: that is how a partial block is merged (rule W2).
- *
- * Threads: any. Blocking, allocation, errors: none. All lengths are in bytes and unlimited.
  */
 #ifndef LP_BASE_CRC32C_H
 #define LP_BASE_CRC32C_H

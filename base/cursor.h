@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounded reading and writing of bytes: every decoder of what comes from a device or a socket is
- * built on struct lp_reader, every encoder on struct lp_writer.
+/* Bounded reader and writer of bytes, for every decoder and encoder.
+ *
+ * Threads: a cursor belongs to one.
+ * Blocking, memory: none.
+ * Errors: they stick: lp_reader_finish() and lp_writer_finish() tell them.
+ * Ownership: both structs point into the caller's memory, which must outlive them. They own nothing
+ *   and may be copied: a copy is a bookmark. Treat the fields as private.
  *
  * Reading: each get checks that the bytes are there, whatever length it was told. The first that
- * fails makes the reader fail for good: from then on every get returns zeros (or NULL) and
- * consumes nothing. So a decoder may get all its fields and ask once at the end, by
- * lp_reader_finish(), which is also false when bytes are left over. What it must not do before
- * that is act on a value: loop over a count, allocate by a length. For such values ask
- * lp_reader_expect() or lp_reader_failed() first.
+ * fails makes the reader fail for good. From then on every get returns zeros (or NULL) and consumes
+ * nothing. So a decoder may get all its fields and ask once at the end, by lp_reader_finish(),
+ * which is also false when bytes are left over. Before that it must not act on a value: loop over a
+ * count, allocate by a length. For such values it asks lp_reader_expect() or lp_reader_failed()
+ * first.
  *
- * Writing: the first put that does not fit makes the writer overflow for good, and nothing more
- * is written. Ask once at the end, by lp_writer_finish().
+ * Writing: the first put that does not fit makes the writer overflow for good, and nothing more is
+ * written. The encoder asks once at the end, by lp_writer_finish().
  *
- * Numbers are little-endian but for the _be ones, which are for keys. Both structs point into the
- * caller's memory, which must outlive them; they own nothing and may be copied: a copy is a
- * bookmark. Treat the fields as private.
- * Threads: a cursor belongs to one. Blocking, allocation: none.
+ * Numbers are little-endian, except the _be ones, which are for keys.
  */
 #ifndef LP_BASE_CURSOR_H
 #define LP_BASE_CURSOR_H

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers to and from bytes at any alignment. Formats on the device and on the wire are
- * little-endian; big-endian is for keys, whose order as bytes must be their order as numbers.
+/* Fixed-width numbers to and from bytes at any alignment.
  *
- * The caller has made sure that the bytes are there: whatever decodes input uses base/cursor.h.
- * Threads: any. Blocking, allocation, errors: none.
+ * Threads: any.
+ * Blocking, memory, errors: none.
+ *
+ * Formats on the device and on the wire are little-endian. Big-endian is for keys, whose order as
+ * bytes must be their order as numbers. The caller has made sure that the bytes are there: decoders
+ * of input use base/cursor.h.
  */
 #ifndef LP_BASE_ENDIAN_H
 #define LP_BASE_ENDIAN_H

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The error model: 0 or positive is success, a negative errno is failure.
  *
+ * Threads: any.
+ * Blocking: only if the sink blocks.
+ * Memory: none.
+ *
  * Fixed meanings (house style 3.6):
  *   -EBADMSG  a checksum did not match          -EUCLEAN  a structure breaks its own rules
  *   -EIO      the device said no                -ENOSPC   full
@@ -8,8 +12,6 @@
  * The first two are made in one place only, lp_corrupt() below, which remembers where corruption
  * was found: in a ring of the calling thread, in a process-wide count, and through a sink that
  * the daemon sets to log each once.
- *
- * Threads: any. Blocking: only if the sink blocks. No allocation.
  */
 #ifndef LP_BASE_ERROR_H
 #define LP_BASE_ERROR_H

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hashes of names and keys, for placement and tables (XXH3 of xxHash, whose values are frozen
- * since its version 0.8).
+/* Hashes of names and keys, for placement and tables (XXH3 of xxHash).
  *
- * OUTPUTS ARE PERSISTED: which shard holds a directory entry follows from them. For the same
- * bytes and seed they may never change, on any machine, in any later version; the test holds
- * golden values. Another hash gets another name.
+ * Threads: any.
+ * Blocking, memory, errors: none. buf may be NULL when len is 0.
  *
- * Not for integrity (see base/crc32c.h) and not for secrets: whoever may choose the input can
- * make collisions, so a table of foreign keys takes a seed that he does not know.
- * Threads: any. Blocking, allocation, errors: none. buf may be NULL when len is 0.
+ * OUTPUTS ARE PERSISTED: which shard holds a directory entry follows from them. For the same bytes
+ * and seed they may never change, on any machine, in any later version. The values of XXH3 are
+ * frozen since version 0.8 of xxHash; the test holds golden values. Another hash gets another name.
+ *
+ * It is not for integrity (base/crc32c.h is) and not for secrets. A user who chooses the input can
+ * make collisions, so a table of foreign keys takes a seed that the user does not know.
  */
 #ifndef LP_BASE_HASH_H
 #define LP_BASE_HASH_H

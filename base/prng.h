@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seeded pseudo-random numbers: the same seed gives the same sequence on every machine and in
- * every later version (seeds are written into bug reports). Not for secrets.
+/* Seeded pseudo-random numbers: the same sequence for the same seed.
  *
- * Threads: a struct lp_prng belongs to one. Blocking, allocation, errors: none.
+ * Threads: a struct lp_prng belongs to one.
+ * Blocking, memory, errors: none.
+ *
+ * The sequence is the same on every machine and in every later version, because seeds are written
+ * into bug reports. It is not for secrets.
  */
 #ifndef LP_BASE_PRNG_H
 #define LP_BASE_PRNG_H

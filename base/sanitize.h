@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which sanitizer this object is compiled with, how to tell AddressSanitizer about memory that our
+/* Annotations for AddressSanitizer and ThreadSanitizer, and which of them is in use.
+ *
+ * Threads: any.
+ * Blocking, memory: none.
+ *
+ * Without that sanitizer the functions do nothing. They tell AddressSanitizer about memory that our
  * own allocators have taken back, and ThreadSanitizer where not to look and which order it cannot
  * see.
- *
- * Threads: any. Without that sanitizer the functions do nothing.
  */
 #ifndef LP_BASE_SANITIZE_H
 #define LP_BASE_SANITIZE_H

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Standard input, output and error that whoever started the program has closed: the next thing that
- * is opened would have the number of one of them, and what is printed would be written there, into
- * a device with a store, or to a peer.
+/* Placeholders for standard input, output and error that were closed at the start.
  *
- * Threads: before there are others. Blocking, allocation: none.
+ * Threads: before there are others.
+ * Blocking, memory: none.
+ *
+ * If one of them were left closed, the next file that is opened would have its number, and what is
+ * printed would be written into that file: a device with a store, or a peer's socket.
  */
 #ifndef LP_BASE_STDFDS_H
 #define LP_BASE_STDFDS_H

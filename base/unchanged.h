@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a file of this machine has stayed as it was while it was read.
  *
- * That is told by its size and by both of its times of change, which each write sets, and which no
- * program can set back together. A write to a mapping may set them late, or not at all.
+ * Threads: any.
+ * Blocking: begin() may sleep, a tick of the kernel's clock at most.
+ * Memory: none.
  *
- * Threads: any. Blocking: begin() may sleep, a tick of the kernel's clock at most. Allocation:
- * none.
+ * The file's size and both of its times of change tell. Each write sets the times, and no program
+ * can set both back together. A write to a mapping may set them late, or not at all.
  */
 #ifndef LP_BASE_UNCHANGED_H
 #define LP_BASE_UNCHANGED_H

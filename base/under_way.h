@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is under way at one moment: a row for each request or operation, for a person who wants to
- * know why nothing moves.
+/* Rows of what is under way at one moment, for a person who asks why nothing moves.
  *
- * Each part of the daemon tells what it has at work: the doors their requests, the namespace what
- * waits for buffers or space, the store its transactions and reads. A request of a door and what
- * it has led to are rows of their own, which belong together by the inode or the object's name.
+ * Threads: rows are filled on the thread that has the work, and then handed on.
+ * Blocking, memory, errors: none.
  *
- * Threads: rows are filled on the thread that has the work, and then handed on. Blocking,
- * allocation, errors: none.
+ * Each part of the daemon reports what it has at work: the doors their requests, the namespace what
+ * waits for buffers or space, the store its transactions and reads. A request of a door and what it
+ * has led to are rows of their own. They belong together by the inode or the object's name.
  */
 #ifndef LP_BASE_UNDER_WAY_H
 #define LP_BASE_UNDER_WAY_H

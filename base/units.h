@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes and numbers as people write them, in options and configuration files.
  *
- * Threads: any. Blocking, allocation: none. Errors: -EINVAL is no such thing, -ERANGE too large or
- * outside of what is allowed; the result is untouched then.
+ * Threads: any.
+ * Blocking, memory: none.
+ * Errors: -EINVAL, it is no such text; -ERANGE, too large or outside of what is allowed. The result
+ *   is untouched then.
  */
 #ifndef LP_BASE_UNITS_H
 #define LP_BASE_UNITS_H

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the administration asks of the daemon as a whole: status, stats, slow requests, options,
- * explain, the allocator, the heap.
+/* Administration: questions to the daemon as a whole, such as status, stats, options, heap.
  *
- * A request comes in at a shard's door and goes to the control thread, which asks all threads for
- * their numbers where it needs them, one request after the other, and sends the answer back to
- * where it came from. What is about one object is answered where it came in.
+ * Threads: lpi_admin_ask() on the shard's; the rest on the control thread.
+ * Blocking: none.
+ * Memory: allocated for each request; none for data.
+ * Errors: the answer's.
  *
- * Threads: lpi_admin_ask() on the shard's; the rest on the control thread. Blocking: none.
- * Allocation: per request; none for data. Errors: the answer's.
+ *   1. A request comes in at a shard's door and goes to the control thread.
+ *   2. The control thread asks all threads for their numbers where it needs them, one request after
+ *      the other.
+ *   3. The answer goes back to where the request came from.
+ *
+ * A request about one object (explain) is answered where it came in.
  */
 #ifndef LP_DAEMON_ADMIN_H
 #define LP_DAEMON_ADMIN_H

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A check of the structure of all shards while they serve: what `lapis fsck` does to a store that
- * nobody has open, but for what it reads of data (daemon/report/scrubbing.h does that) and for
- * repairs.
+/* Check of the structure of all shards while they serve, as `lapis fsck` does it offline.
+ *
+ * Threads: the control thread's; it asks the others by errands.
+ * Blocking: none.
+ * Memory: allocated at the beginning, and for findings.
+ * Errors: of a check; its report says them.
+ *
+ * It does what `lapis fsck` does to a store that no process has open, except the reading of data
+ * (daemon/report/scrubbing.h does that) and repairs.
  *
  *   IDLE -> HOLD -> PAUSE -> TAKE -> LOOK -> CLEAN -> IDLE
  *
@@ -11,11 +17,8 @@
  *   LOOK   a thread of its own looks at the views
  *   CLEAN  they are ended, and whatever is still held goes on
  *
- * From PAUSE to TAKE changes wait, for as long as the device takes for what was under way. What
- * fails goes to CLEAN.
- *
- * Threads: the control thread's; it asks the others by errands. Blocking: none. Allocation: at the
- * beginning, and for findings. Errors: of a check, told by its report.
+ * From PAUSE to TAKE changes wait, for as long as the device takes for what was under way. A step
+ * that fails goes to CLEAN.
  */
 #ifndef LP_DAEMON_CHECKING_H
 #define LP_DAEMON_CHECKING_H

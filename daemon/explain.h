@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where one object is, and what the store would do with a write to it.
  *
- * Threads: the shard's whose door was asked. Blocking: none. Allocation: per request.
+ * Threads: the shard's whose door was asked.
+ * Blocking: none.
+ * Memory: per request.
  */
 #ifndef LP_DAEMON_EXPLAIN_H
 #define LP_DAEMON_EXPLAIN_H

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The metrics for Prometheus: GET /metrics over HTTP/1.1, and nothing else of HTTP.
+/* GET /metrics over HTTP/1.1 for Prometheus, and nothing else of HTTP.
  *
- * Each connection gets one answer and is closed. LPI_HTTP_CONNS at a time, each with a buffer of
- * LPI_HTTP_HEAD_MAX for its request and LPI_HTTP_TIMEOUT_NS to send it and take the answer.
+ * Threads: the control thread.
+ * Blocking: new and free.
+ * Memory: allocated by new, and for answers.
+ * Limits: LPI_HTTP_CONNS connections at a time. Each has a buffer of LPI_HTTP_HEAD_MAX for its
+ *   request and LPI_HTTP_TIMEOUT_NS to send it and take the answer.
  *
- * Threads: the control thread. Blocking: new and free. Allocation: new, and the answers.
+ * Each connection gets one answer and is closed.
  */
 #ifndef LP_DAEMON_HTTP_H
 #define LP_DAEMON_HTTP_H

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sockets that wait for clients: unix and TCP.
+/* Listening sockets: unix and TCP.
  *
- * A unix socket's directory is made if it is missing (one level). What a dead daemon left at the
- * path is replaced, what a living one has is not: a lock on PATH.lock, held for as long as the
- * socket is, tells the two apart without a race. Who may connect is said by the socket's mode, and
- * by lists of users and groups against which the peer's credentials are held.
- * TCP is for addresses of this machine: there is no authentication yet.
+ * Threads: open and close by any, while nothing runs. Between start and stop all belongs to the
+ *   reactor's thread.
+ * Blocking: open, close.
+ * Memory: allocated by open only.
+ * Errors: with a sentence.
  *
- * Threads: open and close by any, while nothing runs; between start and stop all belongs to the
- * reactor's thread. Blocking: open, close. Allocation: open only. Errors: with a sentence.
+ *   - Unix: the socket's directory is made if it is missing (one level). A socket that a dead
+ *     daemon left at the path is replaced, one of a living daemon is not. A lock on PATH.lock, held
+ *     as long as the socket is there, tells the two apart without a race. The socket's mode says
+ *     who may connect. So do lists of users and groups, which are compared with the peer's
+ *     credentials.
+ *   - TCP: addresses of this machine only, because there is no authentication yet.
  */
 #ifndef LP_DAEMON_LISTEN_H
 #define LP_DAEMON_LISTEN_H

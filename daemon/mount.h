@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mount of a service: made when all shards serve, gone before they stop.
  *
+ * Threads: the control thread, except where a step says otherwise.
+ * Blocking: on helpers and on a thread of its own.
+ *
  *   open     on a helper: libfuse mounts, the kernel is greeted
  *   make     on each thread: a channel
  *   start    on each thread: it reads requests, from a descriptor of its own
- *   probe    on its thread: the mount answers (rule M4). If it does not by io_uring all of this is
- *            undone and done again without
+ *   probe    on its own thread: the mount answers (rule M4). If it does not by io_uring, all of
+ *            this is undone and done again without
  *   ...
- *   unmount  on its thread: waits for its users, but not for ever
+ *   unmount  on its own thread: waits for the mount's users, with a limit
  *   stop     on each thread: what was asked is answered, and the descriptor closed
- *
- * Threads: the control thread, unless it says otherwise. Blocking: helpers, and a thread of its
- * own.
  */
 #ifndef LP_DAEMON_MOUNT_H
 #define LP_DAEMON_MOUNT_H

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells a service manager how it goes: a datagram to the socket that $NOTIFY_SOCKET names.
+/* State for a service manager: a datagram to the socket that $NOTIFY_SOCKET names.
  *
- * Threads: any. Blocking: no. Errors: none that a daemon could do something about.
+ * Threads: any.
+ * Blocking: none.
+ * Errors: none that a daemon could do something about.
  */
 #ifndef LP_DAEMON_NOTIFY_H
 #define LP_DAEMON_NOTIFY_H

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SIGHUP: the configuration is read again, and what may change while the daemon runs is changed.
+/* Reload by SIGHUP: the configuration is read again, and live options are changed.
+ *
+ * Threads: the control thread.
+ * Blocking: none.
+ * Memory: allocated at the start, and for answers.
  *
  * Each option that is live and differs is set as `lapis config set` sets it, one after the other:
- * all threads take it, or none. What can only be set at the start and differs now is said. All that
- * is done is in the log, and so is the sum.
- *
- * Threads: the control thread. Blocking: none. Allocation: at the start, and of answers.
+ * all threads take it, or none. An option that can be set at the start only, and differs now, is
+ * named in the log. So is all that is done, and the sum of it.
  */
 #ifndef LP_DAEMON_RELOAD_H
 #define LP_DAEMON_RELOAD_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Users and groups by name or number, as the options give them.
  *
- * Threads: before others are started (the system's lists of users are read). Blocking: yes. Errors:
- * -EINVAL with a sentence.
+ * Threads: before others are started, because the system's lists of users are read.
+ * Blocking: yes.
+ * Errors: -EINVAL with a sentence.
  */
 #ifndef LP_DAEMON_RESOLVE_H
 #define LP_DAEMON_RESOLVE_H

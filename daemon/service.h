@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The daemon as one object: devices, threads with their shards, doors, sockets; from start to stop.
+/* The daemon as one object: devices, threads with their shards, doors, sockets.
  *
- * The thread that opens a service is its control thread: it accepts connections, answers the
+ * Threads: the control thread; lp_service_stop() too (a signal arrives by its reactor).
+ * Blocking: open, run, close.
+ * Errors: with one sentence in `why`, LP_WHY_MAX bytes.
+ *
+ * The thread that opens a service is its control thread. It accepts connections, answers the
  * administration, watches health, and never does a client's work. Each shard lives on one of the
  * other threads, one reactor each.
  *
- * open() does what must be refused at once: devices, labels, the division of memory, sockets.
- * start() begins the rest; from then on the control reactor is turned by run(), which returns when
- * all has come to its end. stop() may be asked for at any time, also before ready().
- *
- * Threads: the control thread; lp_service_stop() too (a signal arrives by its reactor). Blocking:
- * open, run, close. Errors: with one sentence in `why`, LP_WHY_MAX bytes.
+ *   1. open() does what must be refused at once: devices, labels, the division of memory, sockets.
+ *   2. start() begins the rest. From then on run() turns the control reactor. It returns when all
+ *      has come to its end.
+ *   3. stop() may be asked for at any time, also before ready().
  */
 #ifndef LP_DAEMON_SERVICE_H
 #define LP_DAEMON_SERVICE_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the service know of each other: control thread, threads, shards, and the
- * errands by which the first asks the others for something.
+/* Private parts of the service: control thread, threads, shards, and errands between them.
  *
  * Threads: the fields of a thread and its shards are that thread's, those of the service the
- * control thread's, unless they say otherwise; config, devices and peers are written while nobody
- * else looks. Blocking: as said.
+ *   control thread's, unless they say otherwise. config, devices and peers are written while no
+ *   other thread reads them.
+ * Blocking: as the functions say.
  */
 #ifndef LP_DAEMON_SERVICE_IMPL_H
 #define LP_DAEMON_SERVICE_IMPL_H

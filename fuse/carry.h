@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests that wait for another operation while they have what they have read.
+/* Limit on requests that wait for another operation while they hold what they have read.
  *
- * A read that has completed holds a call of the namespace's until lp_ns_end(), and who finds no
- * call waits in order. If all calls were with such as need another operation before they give
- * theirs back, none would ever come back. So of these there are LPI_FUSE_CARRIES at a time at most
- * on each channel, which are a part of all calls. Who is one too many has nothing in hand: a read
- * whose access time is to be looked at is answered before that, and a copy waits until it may read.
+ * Threads: the channel's.
+ * Blocking, memory: none.
+ * Limits: LPI_FUSE_CARRIES of a channel at a time, a part of all calls of the namespace.
  *
- * Threads: the channel's. Blocking, allocation: none.
+ * A read that has completed holds a call of the namespace until lp_ns_end(), and operations that
+ * find no call wait in order. If all calls were held by requests that need another operation first,
+ * none would ever come back. So only a part of the calls may be held in this way. A request beyond
+ * that part holds nothing: a read whose access time is to be looked at is answered before the look,
+ * and a copy waits until it may read.
  */
 #ifndef LP_FUSE_CARRY_H
 #define LP_FUSE_CARRY_H

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thread's end of a mount: reads the kernel's requests from a descriptor of its own, turns each
- * into operations of the namespace, and answers on the same descriptor.
+/* FUSE channel: one thread's end of a mount, which reads requests and answers them.
  *
- * All channels of a mount have descriptors of one connection, so that any of them may get any
- * request. What a request needs before it is read (a place in the pool, buffers for its data) is
- * there first: a channel without them does not read, and the kernel's queue is the throttle.
- * Where the kernel has it requests come by io_uring instead (fuse/ring.h), and the descriptor is
- * for what does not.
+ * Threads: a channel belongs to its reactor's thread. All channels are made before any of them
+ *   serves.
+ * Blocking: none, except what the kernel does in a read or write of /dev/fuse.
+ * Memory: allocated in new only.
+ * Errors: -ENOMEM.
+ * Limits: LP_FUSE_CHANNELS_MAX, LP_FUSE_REQUESTS_MAX of a channel, LP_FUSE_CHANNEL_STORES.
  *
- * Threads: a channel belongs to its reactor's thread; all of them are made before any of them
- * serves. Blocking: none, but for what the kernel does in a read or write of /dev/fuse. Allocation:
- * in new only. Errors: -ENOMEM.
+ * A channel reads the kernel's requests from a descriptor of its own, turns each into operations of
+ * the namespace, and answers on the same descriptor. All channels of a mount have descriptors of
+ * one connection, so any of them may get any request. What a request needs before it is read (a
+ * place in the pool, buffers for its data) is there first. A channel without them does not read,
+ * and the kernel's queue is the throttle. Where the kernel has io_uring, requests come by that
+ * instead (fuse/ring.h), and the descriptor is for the rest.
  */
 #ifndef LP_FUSE_CHANNEL_H
 #define LP_FUSE_CHANNEL_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of a channel know of each other.
+/* Private parts of a FUSE channel: struct lp_fuse_channel, and calls between its parts.
  *
- * Threads: the channel's. Blocking, allocation: none.
+ * Threads: the channel's, except fields that say otherwise.
+ * Blocking, memory: none.
  */
 #ifndef LP_FUSE_CHANNEL_IMPL_H
 #define LP_FUSE_CHANNEL_IMPL_H

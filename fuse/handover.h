@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests that another thread than their own has read: any thread may get any request, but what a
- * request is about belongs to one of them. That one does all of it and answers, on the descriptor
- * the request came from; then the request goes back to the channel that read it, whose memory it
- * is.
+/* Handover of a request to the thread that has its inode, and back.
  *
- * So a request takes one way through the threads before its answer, where operations of the
- * namespace for another thread's shard would take two, and four for a read.
+ * Threads: as the functions say.
+ * Blocking, memory, errors: none.
  *
- * Threads: as said. Blocking, allocation, errors: none.
+ * Any thread may read any request, but what it is about belongs to one of them. That one does all
+ * of it and answers, on the descriptor the request came from. Then the request goes back to the
+ * channel that read it, because its memory belongs to that channel. So a request makes one way
+ * between threads before its answer. Operations of the namespace for another thread's shard would
+ * make two, and four for a read.
  */
 #ifndef LP_FUSE_HANDOVER_H
 #define LP_FUSE_HANDOVER_H

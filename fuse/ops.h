@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each opcode does: the first step of each, for the table in ops.c.
+/* Opcodes of the mount: the first step of each, for the table in ops.c.
  *
- * Threads: the channel's. Blocking, allocation: none.
+ * Threads: the channel's.
+ * Blocking, memory: none.
  */
 #ifndef LP_FUSE_OPS_H
 #define LP_FUSE_OPS_H

@@ -1,22 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs that are about to be run while somebody else changes them (rule M5).
+/* Mutual exclusion of running a set-user-ID program and changing it (rule M5).
+ *
+ * Threads: the channel's; the tables are for all.
+ * Blocking, memory: none.
+ * Errors: -ETXTBSY.
+ * Limits: the notes are in tables of fixed size. Inodes that share a place may be refused for each
+ *   other; nothing is missed.
  *
  * The kernel decides by the mode in its memory whether a program gets the rights of its owner. It
- * looks at the mode when it opens the program, and uses it a moment later. A write in between takes
- * set-user-ID away here, and the kernel does not notice: it would run what somebody else has
- * written with the owner's rights. So of each inode the two exclude each other:
+ * looks at the mode when it opens the program, and uses it some time later. A write in between
+ * takes set-user-ID away here, and the kernel does not notice. It would run content of another user
+ * with the owner's rights. So for each inode the two exclude each other:
  *
  *   a write that takes bits    is refused (ETXTBSY) if a program is open to be run. The kernel
- *                              itself refuses that a moment later
+ *                              itself refuses that later
  *   an open to run a program   is refused (ETXTBSY) while such a write is under way. If there has
- *                              been one ever, the kernel is first made to ask for attributes, until
- *                              it has those that there are
+ *                              ever been one, the kernel is first made to ask for attributes,
+ *                              until it has the current ones
  *
- * The notes are in tables of fixed size. Inodes that share a place may be refused for each other;
- * nothing is missed. Where the mount is not root's the kernel gives no rights, and nothing is
- * noted.
+ * Where the mount is not root's the kernel gives no rights, and nothing is noted.
  *
- * Threads: the channel's; the tables are for all. Blocking, allocation: none.
+ * INVAL_INODE does not make the kernel look again, so it does not help. Without this module half of
+ * the tries ran changed content, in a build in which reading does not refresh attributes. Where the
+ * kernel cannot be reached (something is mounted over the mount, it was detached) the program is
+ * not run. To let the write wait was rejected: it holds buffers, and the kernel's question needs
+ * some.
  */
 #ifndef LP_FUSE_PRIVILEGES_H
 #define LP_FUSE_PRIVILEGES_H

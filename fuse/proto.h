@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's FUSE protocol, as far as it comes to us: one table by opcode, and the check of a
- * message against it.
+/* The kernel's FUSE protocol: one table by opcode, and the check of a message against it.
+ *
+ * Threads: any.
+ * Blocking, memory: none.
+ * Errors: -ENOSYS, an opcode that the table does not have; -EINVAL, a message that breaks it.
+ * Limits: LP_FUSE_WRITE_MAX, LP_FUSE_NAMES_MAX.
  *
  * A message is a header, a part of fixed size, names that end in a zero byte, and data whose length
- * the fixed part says. All lengths are checked here, once: what a decoded message points to lies
- * within its bytes, and nothing is left over. What the numbers mean is not checked.
- *
- * A write's data, and the items of a batch of forgets, need not lie behind the head: only their
- * length is looked at.
- *
- * Threads: any. Blocking, allocation: none. Errors: -ENOSYS, an opcode that the table does not
- * have; -EINVAL, a message that breaks it.
+ * the fixed part says. All lengths are checked here, once. What a decoded message points to lies
+ * within its bytes, and nothing is left over. What the numbers mean is not checked. A write's data,
+ * and the items of a batch of forgets, need not lie behind the head: only their length is looked
+ * at.
  */
 #ifndef LP_FUSE_PROTO_H
 #define LP_FUSE_PROTO_H

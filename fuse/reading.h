@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the handle of an open directory remembers of how that was read, so that reading it costs
- * what it returns, and goes on from any offset ever told, whatever came and went (rule N4).
+/* Readings: what an open directory's handle remembers of how it was read (rule N4).
  *
- * A reading cuts the fragments of the directory into ranges of names, as it goes along: what an
- * answer has room for. A range keeps its place whatever happens to the names in it, and is told in
- * the order of insertion, which for an entry never changes. So an offset is the number of a range
- * and an insertion number. What is made after a fragment's reading began is not told: a name that
- * is renamed ahead of the reader again and again would keep him busy for ever.
+ * Threads: a table belongs to one channel, which opens readings there. Any thread may take one
+ *   while it serves a request, and close it. The kernel has one request at a time for each handle.
+ *   A reading that is taken is not given to a second request.
+ * Blocking: none.
+ * Memory: names between ranges, up to limits; without memory the oldest are forgotten.
+ * Limits: LPI_READINGS_MAX open at once in a table, LPI_READING_BYTES_MAX, LPI_READINGS_BYTES_MAX.
  *
- * The names between ranges are kept up to a limit; then the oldest go, and offsets in their ranges
- * are no longer known.
- *
- * Threads: a table belongs to one channel, which opens readings there. Any thread may take one, for
- * as long as it serves a request, and close it: the kernel has one at a time for each handle, and
- * what is taken already is not given to a second. Blocking: none. Allocation: of the names between
- * ranges, up to limits; without memory the oldest go.
+ * With a reading, a call costs what it returns, and can go on from any offset ever told, whatever
+ * was made or removed meanwhile.
+ *   - As it goes along, a reading cuts the fragments of the directory into ranges of names, one
+ *     answer long. A range keeps its place whatever happens to the names in it.
+ *   - A range is told in the order of insertion, which for an entry never changes. So an offset is
+ *     the number of a range and an insertion number.
+ *   - Entries made after a fragment's reading began are not told. A name that is renamed ahead of
+ *     the reader again and again would keep it busy for ever.
+ *   - The names between ranges are kept up to a limit. Beyond it the oldest are dropped, and
+ *     offsets in their ranges are unknown.
  */
 #ifndef LP_FUSE_READING_H
 #define LP_FUSE_READING_H

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A request of the kernel, from the read that brought it to the answer.
  *
- * What an opcode does is a chain of steps: begin(), which submits an operation of the namespace and
- * says what comes next, and so on, until one of the steps answers. The answer ends the request: it
- * is not to be touched afterwards.
+ * Threads: the channel's.
+ * Blocking, memory: none.
  *
- * Threads: the channel's. Blocking, allocation: none.
+ * An opcode is a chain of steps. begin() submits an operation of the namespace and says what comes
+ * next, and so on, until one of the steps answers. The answer ends the request: it is not to be
+ * touched afterwards.
  */
 #ifndef LP_FUSE_REQUEST_H
 #define LP_FUSE_REQUEST_H

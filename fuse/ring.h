@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FUSE over io_uring: requests that the kernel puts into memory of ours, and answers that it takes
- * from there, without a call for either.
- *
- * An entry is a place for one request: two heads, and room for data. A command on a thread's ring
- * gives it to the kernel; the command completes when a request is in it. The next command takes the
- * answer from it and leaves the entry with the kernel again. Each entry belongs to the queue of one
- * CPU, on which requests of the callers there come. Its command is on the ring of whichever thread
- * has answered its last request, so that who works on one file or in one directory wakes the thread
- * that has it.
- *
- * The mode begins when every queue has an entry, and does not end before the connection does.
- * Forgotten inodes, interrupts and what the kernel is told go by the descriptors as without it.
+/* FUSE over io_uring: requests and answers without a system call for each.
  *
  * Threads: new and free any one, before and after all channels; the rest is for a channel's thread.
- * Blocking: none. Allocation: in new, all of it. Errors: -ENOMEM; -EOPNOTSUPP, not with so little.
+ * Blocking: none.
+ * Memory: allocated in new, all of it.
+ * Errors: -ENOMEM; -EOPNOTSUPP, too little memory.
+ * Limits: LP_FUSE_RING_DEPTH_MIN to LP_FUSE_RING_DEPTH_MAX entries for each CPU.
+ *
+ *   - An entry is a place for one request: two heads, and room for data. A command on a thread's
+ *     ring gives it to the kernel. The command completes when a request is in it. The next command
+ *     takes the answer from it and leaves the entry with the kernel again.
+ *   - Each entry belongs to the queue of one CPU, where the requests of callers on that CPU come.
+ *     Its command is on the ring of the thread that has answered its last request. So a program
+ *     that works in one file or directory wakes the thread that has it.
+ *   - The mode begins when every queue has an entry, and ends with the connection.
+ *   - Forgotten inodes, interrupts and notifications go by the descriptors as without it.
  */
 #ifndef LP_FUSE_RING_H
 #define LP_FUSE_RING_H

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers for what is answered. Writers may have taken them all; they give them back soon, so a
- * request that finds none waits in its channel, which reads nothing more meanwhile.
+/* Wait for buffers of an answer.
  *
- * Threads: the channel's. Blocking, allocation: none.
+ * Threads: the channel's.
+ * Blocking, memory: none.
+ *
+ * Writers may have taken all buffers, and give them back when their writes are done. A request that
+ * finds none waits in its channel, which reads nothing more meanwhile.
  */
 #ifndef LP_FUSE_ROOM_H
 #define LP_FUSE_ROOM_H

@@ -1,26 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The namespace: directories, names and files over all shards, for both doors. The face of
- * namespace/.
+/* The namespace: directories, names and files over all shards, for both doors.
  *
- * Each shard has one struct lp_ns beside its store, on its reactor's thread. An operation is
- * submitted to the ns of the thread one is on, whatever shards it touches: the way to them and back
- * is this module's. complete() is called on the submitting thread, never from inside the submit; it
- * may submit again, and may free the operation. What an operation points to stays as it is until
- * then.
- *
- * An operation happens wholly or not at all, also over several shards, also after a crash, and is
- * durable when it completes, or only ordered, where it asks for that (P1, P2). What it returns is
- * durable (P3). Operations take effect in one order that agrees with the order in which they were
- * submitted and completed. Paths are looked up name by name, each at some moment between submit and
- * complete.
- *
- * Two kinds of operations: those on numbers and names in a directory, which the mount needs and a
- * native client may use, and those on paths from the root, "photos/2026/a.jpg", which the native
- * door needs. Permissions are the doors' business.
- *
- * Limits: LP_NS_OPS_MAX operations at work per shard; more wait in order. Nothing is allocated
- * after opening. Errors, negative, in op->result, are the system calls' of the same names, and the
- * store's:
+ * Threads: each shard has one struct lp_ns beside its store, on its reactor's thread. An operation
+ *   is submitted to the ns of the caller's thread, whatever shards it touches. complete() is called
+ *   on that thread, never from inside the submit. It may submit again, and may free the operation.
+ * Blocking: none.
+ * Memory: nothing is allocated after opening, except as the headers of state/ and change/ say.
+ * Ownership: what an operation points to stays as it is until complete().
+ * Limits: LP_NS_OPS_MAX operations at work for each shard; more wait in order.
+ * Errors: negative, in op->result: those of the system calls of the same names, and the store's:
  *   -ENOENT, -EEXIST, -ENOTDIR, -EISDIR, -ENOTEMPTY, -EXDEV, -ELOOP, -EMLINK, -EBUSY, -EPERM
  *   -EPERM             also: what is to be changed is immutable, or may only be appended to; or a
  *                      directory is, in which a name is to come or go
@@ -33,6 +21,16 @@
  *   -EAGAIN            nothing was done: the ns is stopping; of paths: the directory went, or the
  *                      source of a copy was changed, again and again
  *   -E2BIG             too many xattrs, or an ACL too long to be carried over
+ *
+ * An operation happens wholly or not at all, also over several shards, also after a crash. It is
+ * durable when it completes, or only ordered, where it asks for that (P1, P2). What it returns is
+ * durable (P3). Operations take effect in one order that agrees with the order in which they were
+ * submitted and completed. Paths are looked up name by name, each at some moment between submit and
+ * complete.
+ *
+ * There are two kinds of operations. Those on numbers and names in a directory are needed by the
+ * mount, and a native client may use them. Those on paths from the root, "photos/2026/a.jpg", are
+ * needed by the native door. Permissions are the doors' business.
  */
 #ifndef LP_NAMESPACE_NS_H
 #define LP_NAMESPACE_NS_H

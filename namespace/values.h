@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one place where a request is refused for a value that another door cannot live with: an
- * owner who is nobody, a time that no file can have (store/attrs.h). Whatever comes from either
- * door passes here. What the mount's kernel says of times is made to fit before.
+/* Check of values that come from a door: owners and times that no file can have.
  *
- * Names and paths are judged where they are taken apart (rule N6), modes, types and sizes by the
- * operation, which knows what they are of.
+ * Threads: any.
+ * Blocking, memory: none.
  *
- * Threads: any. Blocking, allocation: none.
+ * This is the one place where a request is refused for a value that another door cannot live with
+ * (store/attrs.h). Every request of either door passes here. Times of the mount's kernel are made
+ * to fit before. Names and paths are judged where they are taken apart (rule N6). Modes, types and
+ * sizes are judged by the operation, which knows what they are of.
  */
 #ifndef LP_NAMESPACE_VALUES_H
 #define LP_NAMESPACE_VALUES_H

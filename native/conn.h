@@ -1,25 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The native door of one shard: connections, their requests and replies.
+/* Native door of one shard: its connections, their requests and replies.
  *
- * A connection is a socket that some listener accepted. Its first message says which shard it wants
- * to be served by: if that is another one the socket is given to options.hand_over(), with what was
- * read so far, and the other shard's door goes on with it. From then on it stays: its requests are
- * parsed, executed and answered on this thread.
+ * Threads: all of it belongs to the thread of options.reactor.
+ * Blocking: none.
+ * Memory: allocated for each connection when it comes; nothing for a request.
+ * Errors: a connection that breaks the protocol is told why, once, and closed. Others do not
+ *   notice.
+ * Limits: in struct lp_door_options; the shares of each user are in quota.h.
  *
- * Requests come out of one pool per door, which is the throttle: a door that has none left reads no
- * more. Each connection may have its credits of them, but no more than are left, and the last
- * quarter is for those that have none: however much some take and never give back there is one for
- * whoever comes next. All that connections hold also counts for their user, who has his share of
- * each kind (quota.h). Of the room for replies the last quarter is for small ones of who has no
- * other; and the less is left of it the smaller are the pieces of who takes much. The same holds
- * for meta and what is made of it, lists above all. All
- * that is to be sent on a socket goes in one send; all that has come is read by one receive. A
- * client that does not read its replies is not read from either, and is closed after a time; one
- * that sends half a message is waited for, without anything but its buffer being held.
+ * How it works:
+ *   1. A listener gives an accepted socket to lp_door_adopt(). The first message says which shard
+ *      the client wants. If that is another one, options.hand_over() gets the socket with what was
+ *      read so far. From then on the connection stays on its thread.
+ *   2. All that has come on a socket is read by one receive.
+ *   3. Requests come out of one pool for each door, which is the throttle: a door without a free
+ *      request reads no more.
+ *   4. All that is to be sent on a socket goes in one send.
  *
- * Threads: all of it belongs to the thread of options.reactor. Blocking: none. Allocation: per
- * connection, when it comes; none per request. Errors: a connection that misbehaves is told why,
- * once, and closed; nothing of this reaches others.
+ * How much a connection may hold:
+ *   - Requests: its credits, but no more than are left. The last quarter of the pool is for
+ *     connections that have none, so a new client always finds one.
+ *   - Room for replies: the last quarter is for small replies of connections that have no other.
+ *     The less room is left, the smaller are the pieces of a connection that takes much. The same
+ *     holds for meta and what is made of it, above all lists.
+ *   - A client that does not read its replies is not read from either, and is closed after
+ *     send_timeout_ns. A client that sends half a message is waited for; only its buffer is held.
  */
 #ifndef LP_NATIVE_CONN_H
 #define LP_NATIVE_CONN_H
@@ -149,10 +154,10 @@ const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcod
 /* In the order in which a request goes through them; NULL: there are no more. What is spent in them
  * is measured between turns of the reactor; before a request began it was received. */
 const char *lp_door_state_name(uint32_t state);
-/* The slowest of recent requests, slowest first; returns how many. */
 /* Requests that have come and are not answered yet, those that are at work first. Returns how many
  * are at work: not waiting for their client, nor asked of the administration. */
 uint64_t lp_door_under_way(struct lp_door *door, struct lp_under_way_list *list);
+/* The slowest of recent requests, slowest first; returns how many. */
 uint32_t lp_door_slow(const struct lp_door *door, struct lp_slow_request *ret, uint32_t max);
 
 #endif

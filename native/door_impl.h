@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the native door know of each other: the door and its connections.
+/* Private parts of the native door: struct lp_door and struct lpi_conn.
  *
- * A connection that has something to read is in the door's ready queue: one receive after the other
- * goes round, into the door's one receive buffer, from which messages are copied to their requests.
- * What cannot be taken for want of a request, credits or buffers is kept aside (the stash), and
- * the connection waits among the throttled ones. A connection that is idle has no buffer at all.
+ * Threads: the door's.
+ * Blocking: none.
+ * Memory: allocated for a connection and for its stash.
+ * Errors: none of its own.
  *
- * Threads: the door's. Blocking: none. Allocation: a connection; its stash.
+ * Receiving: a connection with something to read is in the door's ready queue. Each in turn makes
+ * one receive into the door's one receive buffer, from which messages are copied to their requests.
+ * What cannot be taken for lack of a request, credits or buffers is set aside (the stash), and the
+ * connection waits among the throttled ones. An idle connection has no buffer.
  */
 #ifndef LP_NATIVE_DOOR_IMPL_H
 #define LP_NATIVE_DOOR_IMPL_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A door of several shards in the hand of a test: stores in memory, all on one thread with one real
- * ring, and clients at the other ends of socketpairs, which are turned together. Only *_test.c
- * files include this.
+/* Test rig: a door of several shards on one thread, with clients.
+ *
+ * The stores are in memory, the ring is a real one. Clients are at the other ends of socketpairs,
+ * and are turned together with the door. Only *_test.c files include this.
  */
 #ifndef LP_NATIVE_DOOR_TEST_H
 #define LP_NATIVE_DOOR_TEST_H

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The opcodes of the native protocol as a table: how the meta of a request becomes an operation of
- * the namespace, and its answer a reply.
+/* Table of the opcodes of the native protocol: request to operation, result to reply.
  *
- * begin() reads the meta and prepares request->piece.op, without the inode or directory that the
- * reference leads to: that is looked up and filled in for all alike, then the operation is
- * submitted and answer() called when it has succeeded. An opcode that goes its own way has run(),
- * called instead of submitting.
+ * Threads: the door's.
+ * Blocking, memory: none.
  *
- * Threads: the door's. Blocking, allocation: none.
+ * How an opcode works:
+ *   1. begin() reads the meta and prepares request->piece.op, without the inode or directory that
+ *      the reference leads to.
+ *   2. The reference is looked up and filled in, in the same way for all opcodes.
+ *   3. The operation is submitted. An opcode that works differently has run(), which is called
+ *      instead.
+ *   4. answer() is called when the operation has succeeded, and writes the reply's meta.
  */
 #ifndef LP_NATIVE_OPS_H
 #define LP_NATIVE_OPS_H

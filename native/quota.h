@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each user of a door holds of what the door has, and how much more he may take.
+/* Quotas of users: what each user of a door holds, and how much more it may take.
  *
- * A user is whoever `struct lp_who` names: today the peer of a unix socket by his number, and all
- * that come by TCP from one address. An authenticator may set another name, such as a key's.
+ * Threads: the owner's.
+ * Blocking: none.
+ * Memory: one allocation for each user that joins.
+ * Errors: -ENOMEM from joining.
  *
- * Of each kind a door has so much (max). The rules are the same for all kinds:
+ * A user is what `struct lp_who` names: today the peer of a unix socket by its number, and all
+ * peers that come by TCP from one address. An authenticator may set another name, such as a key's.
+ *
+ * Of each kind a door has an amount (max). The rules are the same for all kinds:
  *   - A sixteenth is kept for the administration: root and the daemon's own user, by a unix socket.
- *   - A user who has nothing yet gets what is left.
- *   - A user has at most his share (50 % unless configured) while others are there, and at most
- *     seven eighths while he is alone.
- *   - The last quarter of that is for those of his connections that have nothing yet.
- *
- * Threads: those of the owner's. Blocking: none. Allocation: one for each user who joins. Errors:
- * -ENOMEM from joining.
+ *   - A user with nothing yet gets what is left.
+ *   - A user has at most its share (50 % unless configured) while others are there, and at most
+ *     seven eighths while it is alone.
+ *   - The last quarter of that is for those of its connections that have nothing yet.
  */
 #ifndef LP_NATIVE_QUOTA_H
 #define LP_NATIVE_QUOTA_H

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of one request of the native door, from its header to its last reply.
+/* A request of the native door: its states from the header to the last reply.
  *
- * A request comes out of the door's pool when its header is there, and holds all that is needed
- * for it: its meta, its checksums, its data's buffers, the operations of the namespace, the reply.
- * That alone is kept while it waits to be sent: a client may take its time.
- * What it refers to is looked up first, for all opcodes alike; then the opcode's own operation is
- * submitted; what it says becomes the reply, which is queued on the connection. A long get does
- * this several times, with pieces from a pool of their own that are read ahead.
+ * Threads: the door's.
+ * Blocking: none.
+ * Memory: none, except with options.without_pool.
  *
- * When the connection goes, what is at work goes on to its end, and the reply is dropped.
+ * The life of a request:
+ *   1. It comes out of the door's pool when its header is there. It holds all that is needed for
+ *      it: meta, checksums, buffers of its data, operations of the namespace, and the reply.
+ *   2. What it refers to is looked up, in the same way for all opcodes.
+ *   3. The opcode's own operation is submitted. Its result becomes the reply, which is queued on
+ *      the connection. While the reply waits to be sent only the reply is kept.
+ *   4. A long get does this several times, with pieces from a pool of their own that are read
+ *      ahead.
  *
- * Threads: the door's. Blocking, allocation: none, but with options.without_pool.
+ * When the connection goes, a request at work goes on to its end, and its reply is dropped.
  */
 #ifndef LP_NATIVE_REQUEST_H
 #define LP_NATIVE_REQUEST_H

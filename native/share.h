@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that a connection's client may read: what a get reads from the device goes there, and is
- * not copied into a socket and out of it again.
+/* Shared memory of a connection: data of large reads, which its client maps and reads.
  *
- * It is a region of buffers of its own, which the store is given for large reads, and which only
- * this connection's objects are ever read into. What has been shown to the client keeps its buffers
- * until he releases it, in order; if he does not, the region is full, and reads go the way
- * through the socket. He cannot write there, nor take anything away. When the connection ends
- * nothing of it is left, whatever he has mapped.
+ * Threads: the door's.
+ * Blocking: none.
+ * Memory: a region of buffers, allocated when a client asks for it.
+ * Errors: lpi_share_new() says them; without a region data goes through the socket.
  *
- * Threads: the door's. Blocking: none. Allocation: when a client asks for it.
+ * The store reads large data straight into the region, so it is not copied into a socket and out of
+ * it again. Only objects of this connection are read into it. Data that has been shown to the
+ * client keeps its buffers until the client releases it, in order. If it does not, the region is
+ * full, and reads go through the socket. The client can neither write there nor free anything. When
+ * the connection ends the region is emptied, whatever the client has mapped.
  */
 #ifndef LP_NATIVE_SHARE_H
 #define LP_NATIVE_SHARE_H

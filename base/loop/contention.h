@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a thread has to wait for a processor.
  *
+ * Threads: the one that has called init.
+ * Blocking: none; one pread() of the proc file system each LP_CONTENTION_LOOK_NS.
+ * Errors: none; where the kernel does not say, no thread waits.
+ *
  * The scheduler writes down how long each thread was ready to run and did not (run_delay, in
  * /proc/thread-self/schedstat). A thread that has a processor whenever it wants one waits for less
- * than a hundredth of the time, one that must share waits for a tenth and more; so it can be told
- * whether looking for work without a sleep takes the processor away from somebody.
- *
- * Threads: of the one that has called init. Blocking: none; one pread() of the proc file system
- * each LP_CONTENTION_LOOK_NS. Errors: none; where the kernel does not say, nobody waits.
+ * than a hundredth of the time. A thread that must share waits for a tenth and more. So it can be
+ * told whether looking for work without a sleep takes the processor away from another thread.
  */
 #ifndef LP_BASE_LOOP_CONTENTION_H
 #define LP_BASE_LOOP_CONTENTION_H

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The queue behind messages between threads: many senders, one receiver, intrusive.
  *
+ * Threads: push and claim_wake by any; take, is_empty and the setting of `asleep` by the receiver.
+ *
  * A sender links its messages into a chain, newest first, and pushes the chain with one
  * compare-and-swap; the receiver takes all there is with one exchange and turns it round. So the
  * order of each sender is kept, and a batch costs one contended operation at each end. There is
@@ -9,8 +11,6 @@
  * `asleep` is half of the wake-up protocol. The receiver sets it, looks into the inbox once more,
  * and only then sleeps; the sender pushes, then looks at it. All four accesses are sequentially
  * consistent, so at least one side sees the other: no message waits beside a sleeper.
- *
- * Threads: push and claim_wake by any; take, is_empty and the setting of `asleep` by the receiver.
  */
 #ifndef LP_BASE_LOOP_INBOX_H
 #define LP_BASE_LOOP_INBOX_H

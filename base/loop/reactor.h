@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The event loop of one thread: one io_uring, timers, tasks, an inbox, and sources to poll.
+/* Event loop of one thread: one io_uring, timers, tasks, an inbox, and sources to poll.
  *
- * A reactor belongs to the thread that called lp_reactor_start(); every call below is for that
- * thread unless it says "any thread". Nothing here blocks but lp_reactor_run() and
- * lp_reactor_turn(), which sleep when there is nothing to do.
+ * Threads: a reactor belongs to the thread that called lp_reactor_start(). Every call below is for
+ *   that thread unless it says "any thread".
+ * Blocking: only lp_reactor_run() and lp_reactor_turn(), which sleep when there is nothing to do.
+ * Memory: nothing is allocated after lp_reactor_new(). Ios, timers, tasks and messages are embedded
+ *   in the caller's structs, which stay the reactor's from submit until the callback begins.
+ * Errors: as the functions say.
  *
- * One turn: first the flush hooks, where queued work is turned into submissions; then one system
- * call that submits all of it, fetches what has completed, and sleeps if there is nothing to do;
- * then the callbacks: completions, messages, timers, tasks, sources, each within its budget so
- * that none starves another. What a callback submits leaves with the next turn. A callback is
- * never called from inside a submit (invariant R1).
+ * One turn:
+ *   1. The flush hooks, where queued work is turned into submissions.
+ *   2. One system call that submits all of it, fetches what has completed, and sleeps if there is
+ *      nothing to do.
+ *   3. The callbacks: completions, messages, timers, tasks, sources, each within its budget so that
+ *      none starves another. What a callback submits leaves with the next turn. A callback is never
+ *      called from inside a submit (invariant R1).
  *
- * Nothing is allocated after lp_reactor_new(): ios, timers, tasks and messages are embedded in
- * the caller's structs, which stay the reactor's from submit until the callback begins.
- *
- * Without a ring (options.ring false) the same loop runs a simulation: when there is nothing to
- * do, simulated time jumps to the next timer or source event.
+ * Without a ring (options.ring false) the same loop runs a simulation: when there is nothing to do,
+ * simulated time jumps to the next timer or source event.
  */
 #ifndef LP_BASE_LOOP_REACTOR_H
 #define LP_BASE_LOOP_REACTOR_H

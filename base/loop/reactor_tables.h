@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files and the memory that a reactor's ring has registered: part of base/loop/reactor.h, which
- * says what they are for, to whom they belong and how many there may be. Without a ring files
- * cannot be added, and memory is only remembered.
+/* Files and memory that are registered with a reactor's ring.
+ *
+ * Threads: the reactor's.
+ *
+ * This is a part of base/loop/reactor.h, which says what they are for, to which thread they belong
+ * and how many there may be. Without a ring files cannot be added, and memory is only remembered.
  */
 #ifndef LP_BASE_LOOP_REACTOR_TABLES_H
 #define LP_BASE_LOOP_REACTOR_TABLES_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A heap of timers, intrusive: no allocation, no limit.
  *
+ * Threads: a heap belongs to one. Most code uses the reactor's (base/loop/reactor.h).
+ *
  * Insert is O(1), remove and pop O(log n) amortised. Timers of the same deadline come out in the
  * order they were inserted, so that a simulation is the same each time.
- *
- * Threads: a heap belongs to one. Most code uses the reactor's (base/loop/reactor.h).
  */
 #ifndef LP_BASE_LOOP_TIMER_H
 #define LP_BASE_LOOP_TIMER_H

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small pool of helper threads for what must block.
+/* Helper threads for what must block.
  *
- * A reactor submits a struct lp_work that it embeds somewhere: run() is called on a helper thread
- * and may block, then done() on the reactor that submitted. In between the work is the pool's.
- * Work is begun in the order of its submission; with several threads it may end in any order.
+ * Threads: submit is for the reactor's thread; new, free and read_stats for any.
+ * Blocking: submit takes no lock and waits for no thread. It makes a system call when a helper
+ *   sleeps and has to be woken. free waits for what was submitted.
+ * Memory: allocated by new only.
+ * Limits: the queue is intrusive, so what bounds it is where the works live; LP_WORKERS_MAX
+ *   threads.
+ *
+ * A reactor submits a struct lp_work that it embeds somewhere. run() is called on a helper thread
+ * and may block, then done() on the reactor that submitted. In between the work is the pool's. Work
+ * is begun in the order of its submission. With several threads it may end in any order.
  *
  * With no threads at all the pool is deterministic, for simulations: run() is called by a task of
  * the submitting reactor, and done() by another in a later turn.
- *
- * Threads: submit is for the reactor's thread; new, free and read_stats for any.
- * Blocking: submit takes no lock and waits for nobody; it makes a system call when a helper sleeps
- * and has to be woken. free waits for what was submitted.
- * Allocation: new only. Limits: the queue is intrusive, so what bounds it is where the works live;
- * LP_WORKERS_MAX threads.
  */
 #ifndef LP_BASE_LOOP_WORKERS_H
 #define LP_BASE_LOOP_WORKERS_H

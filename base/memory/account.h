@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory accounted by name: "inodes", "data cache", "write buffers", ...
+/* Memory accounted by name and shard: "inodes", "data cache", "write buffers", ...
  *
- * Whoever holds memory of note has a struct lp_account, one per shard and name, and says what
- * comes and goes. A registry that knows all of them adds up those of one name, whatever the
- * names are, for the metrics and for the division of the memory budget.
+ * Threads: add, sub and the queries of one account are its owner's. The slow builds assert that it
+ *   stays the thread that used it first. The writer needs no atomic read-modify-write, because it
+ *   is the only one. set_limit, the readers and the listing may run on any thread. What they see of
+ *   different counters need not be of the same instant.
+ * Blocking: init, fini and the listing take a mutex; nothing else does.
+ * Memory, errors: none.
  *
- * Threads: add, sub and the queries of one account are its owner's; the slow builds assert that it
- * stays the one that used it first. The writer needs no atomic read-modify-write, for it is the
- * only one. set_limit, the readers and the listing may run on any thread; what they see of
- * different counters need not be of the same instant.
- * Blocking: init, fini and the listing take a mutex; nothing else does. No allocation. No errors.
+ * A holder of much memory has a struct lp_account, one for each shard and name, and says what comes
+ * and goes. A registry of all of them adds up those of one name, for the metrics and for the
+ * division of the memory budget.
  */
 #ifndef LP_BASE_MEMORY_ACCOUNT_H
 #define LP_BASE_MEMORY_ACCOUNT_H

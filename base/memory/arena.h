@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bump allocator: many small pieces that die together, such as all of one request's parsing.
  *
+ * Threads: an arena belongs to one.
+ * Blocking: none, but for malloc when a chunk is added.
+ *
  * Memory comes in chunks; a piece larger than a chunk gets one of its own size. The first chunk
  * is allocated at init and stays until fini, so an arena that is reset for the next request
  * allocates nothing in the steady state. The sum of all chunks never exceeds bytes_max: beyond
@@ -10,7 +13,6 @@
  * A word behind the last byte of each chunk is checked whenever the chunk is reset or freed. In
  * the LP_ASSERT_SLOW builds each piece has such a word of its own, and under the address
  * sanitizer memory that is not handed out cannot be touched.
- * Threads: an arena belongs to one. Blocking: none, but for malloc when a chunk is added.
  */
 #ifndef LP_BASE_MEMORY_ARENA_H
 #define LP_BASE_MEMORY_ARENA_H

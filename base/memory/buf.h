@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reference-counted I/O buffers of one thread, out of one region.
  *
+ * Threads: all buffers of a struct lp_bufs belong to its thread.
+ * Blocking: none.
+ * Memory: none after lp_bufs_new(). The region is one mapping, so that it can be registered with
+ *   the kernel once. It asks for huge pages.
+ * Errors: NULL when nothing of the size is left.
+ * Limits: the region's size; an empty region is the throttle.
+ *
  * A payload is received from a socket into a struct lp_buf, waits in it for its place on the
  * device, is written from it, and may be served to readers from it. It is passed on by reference
  * and never copied. A buffer is a power of two long, from 4 KiB to 1 MiB. The region consists of
- * slabs of 1 MiB, which are halved until the wanted size is there; two free halves become one
- * again. The region is one mapping, so that it can be registered with the kernel once. It asks for
- * huge pages. Its size is the limit: an empty region is the throttle.
+ * slabs of 1 MiB, which are halved until the wanted size is there. Two free halves become one
+ * again.
  *
- * Ranks keep requests from waiting for each other in a circle (rule B1). Each buffer is asked for
- * with a rank. Whoever waits for a buffer holds only buffers of lower ranks. For each rank some
- * slabs can be set aside, which lower ranks never get. So the holders of the highest rank need
- * nothing more: they finish, and give back. Then those of the next lower rank can go on, and so
- * down to the lowest.
- *
- * Threads: all buffers of a struct lp_bufs belong to its thread.
- * Blocking, allocation: none after lp_bufs_new(). Errors: NULL when nothing of the size is left.
+ * Ranks keep requests from waiting for each other in a circle (rule B1):
+ *   - Each buffer is asked for with a rank. A request that waits for a buffer holds only buffers of
+ *     lower ranks.
+ *   - For each rank some slabs can be set aside, which lower ranks never get.
+ *   - So the holders of the highest rank need nothing more: they finish, and give back. Then those
+ *     of the next lower rank can go on, and so down to the lowest.
  */
 #ifndef LP_BASE_MEMORY_BUF_H
 #define LP_BASE_MEMORY_BUF_H

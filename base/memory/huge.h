@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Huge pages for large tables that are looked into at random.
  *
- * Each look at a page that the processor has not in mind costs a walk through tables of pages,
- * which in a virtual machine is long; and it has few small pages in mind. Memory that was asked for
- * like this is in pages of 2 MiB, where the kernel has some to spare. It takes no more of them than
- * are touched, so the last page of what is half empty is all that it may cost.
+ * Threads: any.
+ * Blocking, errors: none.
  *
- * Threads: any. Blocking, errors: none.
+ * The processor keeps few translations of addresses of small pages. Each access to another page
+ * costs a walk through page tables, which takes long in a virtual machine. Memory that was asked
+ * for in this way is in pages of 2 MiB, where the kernel has some to spare. It takes no more of
+ * them than are touched, so it costs at most the last page of a table that is half empty.
  */
 #ifndef LP_BASE_MEMORY_HUGE_H
 #define LP_BASE_MEMORY_HUGE_H

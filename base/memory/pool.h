@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pool of objects of one size, which is also a throttle: at most `limit` are out at once.
+/* Pool of objects of one size, which is also a throttle: at most `limit` are out at once.
  *
- * All objects of the first limit are allocated at start, in one piece. The limit can be changed
- * while the pool runs: raised beyond what is allocated it adds a slab, up to the limit_max given
- * at start; lowered it just hands out no more until enough have come back, and the memory stays.
- * The object that came back last goes out first, for it is still in the cache. An object's
- * content is undefined when it comes out of the pool.
+ * Threads: one owner. The slow builds assert that it stays the thread that called get first.
+ * Blocking: no system calls, except for memory in new, resize and free.
+ * Memory: all objects of the first limit are allocated at start, in one piece.
+ * Errors: -ENOMEM; an empty pool is NULL.
+ * Limits: they come from our own code, or from configuration that was checked against
+ *   LP_POOL_OBJECTS_MAX.
  *
- * put asserts that the object belongs to the pool and is out. Built with AddressSanitizer, objects
- * in the pool are poisoned; in the slow builds they are filled with a pattern, so that a write
- * through a stale pointer is noticed at the next get.
- *
- * Threads: one owner; the slow builds assert that it stays the one that called get first.
- * Blocking, system calls: none but for memory in new, resize and free.
- * Errors: -ENOMEM; an empty pool is NULL. Limits come from our own code or from configuration that
- * was checked against LP_POOL_OBJECTS_MAX.
+ *   - The limit can be changed while the pool runs. Raised beyond what is allocated, it adds a
+ *     slab, up to the limit_max given at start. Lowered, it hands out no more until enough have
+ *     come back, and the memory stays.
+ *   - The object that came back last goes out first, because it is still in the cache. An object's
+ *     content is undefined when it comes out of the pool.
+ *   - put asserts that the object belongs to the pool and is out. Built with AddressSanitizer,
+ *     objects in the pool are poisoned. In the slow builds they are filled with a pattern, so a
+ *     write through a stale pointer is noticed at the next get.
  */
 #ifndef LP_BASE_MEMORY_POOL_H
 #define LP_BASE_MEMORY_POOL_H

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory for very many small objects of a few sizes, which come and go one by one.
+/* Allocator for very many small objects of a few sizes, which come and go one by one.
  *
- * What malloc() would do for them as well, but: it is taken in large pieces, in huge pages where
- * there are any, so that a thread that makes objects all the time does not ask the kernel for
- * every page (in a thread's own arena glibc asks twice for each, to be allowed to touch it, and
- * by touching it); who looks at one of many objects finds its page; and who gives back all of a
- * piece gives it back to the system.
+ * Threads: one.
+ * Blocking: none, except for memory.
+ * Errors: NULL.
+ * Limits: the caller's. Objects of more than LP_SLABS_OBJECT_MAX come from malloc().
  *
- * A slab is SLAB bytes of objects of one class, a class for each 32 bytes up to
- * LP_SLABS_OBJECT_MAX. A slab that is wholly free may serve another class, a piece that is goes.
- * What is larger comes from malloc(). The object that came back last goes out first.
+ * It differs from malloc() in three ways:
+ *   - Memory is taken in large pieces, in huge pages where there are any. So a thread that makes
+ *     objects all the time does not ask the kernel for every page. (In a thread's own arena glibc
+ *     asks twice for each: to be allowed to touch it, and by touching it.)
+ *   - One of many objects that is looked at is on a page that the processor knows.
+ *   - When all of a piece has been given back, the piece goes back to the system.
  *
- * Threads: one. Blocking, system calls: none but for memory. Errors: NULL. Limits: the caller's.
- * Built with AddressSanitizer what is not out is poisoned.
+ * A slab is SLAB bytes of objects of one class. There is a class for each 32 bytes up to
+ * LP_SLABS_OBJECT_MAX. A slab that is wholly free may serve another class, and a piece that is
+ * wholly free is given back. The object that came back last goes out first. Built with
+ * AddressSanitizer, objects that are not out are poisoned.
  */
 #ifndef LP_BASE_MEMORY_SLABS_H
 #define LP_BASE_MEMORY_SLABS_H

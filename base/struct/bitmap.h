@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bits in words of 64: search, runs and ranges a word at a time.
  *
+ * Threads: a bitmap belongs to one.
+ * Blocking, memory, errors: none.
+ *
  * Ranges are [from, to), with from <= to <= bit_cnt, which is asserted. A search that finds
  * nothing returns `to`. Bits of the last word beyond bit_cnt are never changed and do not matter.
  *
  * The struct borrows its words, lp_bitmap_word_cnt(bit_cnt) of them, in host byte order.
- * Threads: a bitmap belongs to one. Blocking, allocation, errors: none.
  */
 #ifndef LP_BASE_STRUCT_BITMAP_H
 #define LP_BASE_STRUCT_BITMAP_H

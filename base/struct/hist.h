@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A histogram of latencies (or any other numbers) with fixed memory and a bounded relative error.
+/* Histogram of latencies (or other numbers) with fixed memory and a bounded relative error.
  *
- * Values below 64 have a bucket each; from there every power of two has 32 buckets of equal
- * width, so a percentile is at most 1/32 (3.1 %) above the true value and never below it. Values
- * above LP_HIST_VALUE_MAX are counted in the last bucket. Count, sum, smallest and greatest value
- * are exact; the sum wraps at 2^64 (584 years, in nanoseconds).
+ * Threads: a struct lp_hist belongs to one; others are given copies.
+ * Blocking, memory: none.
+ * Limits: values above LP_HIST_VALUE_MAX are counted in the last bucket. The sum wraps at 2^64 (584
+ *   years, in nanoseconds).
  *
- * The struct is about 9 KiB, embeddable, and all zeros but for min when empty.
- * Threads: a struct lp_hist belongs to one; others are given copies. Blocking, allocation: none.
+ * Values below 64 have a bucket each. From there every power of two has 32 buckets of equal width,
+ * so a percentile is at most 1/32 (3.1 %) above the true value and never below it. Count, sum,
+ * smallest and greatest value are exact. The struct is about 9 KiB, embeddable, and all zeros
+ * except min when empty.
  */
 #ifndef LP_BASE_STRUCT_HIST_H
 #define LP_BASE_STRUCT_HIST_H

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters that several threads share: one slot of cache lines per CPU, so that no two cores
- * write the same line, and a thread finds its slot without asking the kernel.
- *
- * On x86-64 an update is a restartable sequence (rseq(2)): it reads the CPU number the kernel
- * keeps in the thread's rseq area, and adds to that CPU's counter with one plain instruction. If
- * the kernel takes the CPU away in between, it sends the thread back to the start, so no update
- * is lost or counted twice: no system call, no atomic instruction. Elsewhere, and for threads
- * without a registered rseq area (glibc before 2.35, or switched off), the update is a relaxed
- * atomic add on the slot of the CPU. So it is under the sanitizers, which cannot see into the
- * assembly.
- *
- * Counters are signed: a gauge may be raised on one CPU and lowered on another. A shard's own
- * counters are plain; this is for what threads of several kinds count.
+/* Counters that several threads share: one slot of cache lines for each CPU.
  *
  * Threads: add, sum and cpu on any, also in signal handlers and in the child of a fork; new and
- * free while nobody else uses the counters.
- * Blocking: none. A sum is exact once the adds are ordered before it; while others add it is a
- * sum of values that were there. A library with this inside must not be unloaded while a thread
- * runs that used it: the kernel may still look at its last sequence.
+ *   free while no other thread uses the counters.
+ * Blocking: none.
+ * Memory: allocated by new.
+ * Limits: a library with this inside must not be unloaded while a thread runs that used it, because
+ *   the kernel may still look at its last sequence.
+ *
+ * No two cores write the same line, and a thread finds its slot without asking the kernel. On
+ * x86-64 an update is a restartable sequence (rseq(2)): it reads the CPU number that the kernel
+ * keeps in the thread's rseq area, and adds to that CPU's counter with one plain instruction. If
+ * the kernel takes the CPU away in between, it sends the thread back to the start. So no update is
+ * lost or counted twice, without a system call or an atomic instruction. Elsewhere, and for threads
+ * without a registered rseq area (glibc before 2.35, or switched off), the update is a relaxed
+ * atomic add on the slot of the CPU. It is so under the sanitizers, too, which cannot see into the
+ * assembly.
+ *
+ * Counters are signed: a gauge may be raised on one CPU and lowered on another. A sum is exact once
+ * the adds are ordered before it. While others add it is a sum of values that were there. A shard's
+ * own counters are plain; this is for what threads of several kinds count.
  */
 #ifndef LP_BASE_STRUCT_PERCPU_H
 #define LP_BASE_STRUCT_PERCPU_H

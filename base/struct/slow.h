@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The slowest requests of late, of one thread: so many, each for so long.
+/* The slowest requests of one thread in the last LP_SLOW_KEEP_NS, LP_SLOW_MAX at most.
  *
- * Threads: one. Blocking, allocation, errors: none.
+ * Threads: one.
+ * Blocking, memory, errors: none.
  */
 #ifndef LP_BASE_STRUCT_SLOW_H
 #define LP_BASE_STRUCT_SLOW_H

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Intrusive balanced trees, typed.
  *
+ * Threads: none of its own; a tree belongs to one thread or to whoever holds its lock.
+ *
  * An object embeds a struct lp_tree_node for each tree it can be in. LP_TREE_DEFINE(name, type,
  * member, less) makes `struct name` and functions that take and return `type *`;
  * `bool less(const type *, const type *)` is a strict order by which no two objects of one tree
@@ -11,8 +13,6 @@
  * Insert asserts that the node is unlinked, remove that it is linked; zeroed memory is an unlinked
  * node. Insert, remove and searches are O(log n), first and last too, a walk is O(n); there is no
  * recursion and no allocation.
- *
- * Threads: none of its own; a tree belongs to one thread or to whoever holds its lock.
  */
 #ifndef LP_BASE_STRUCT_TREE_H
 #define LP_BASE_STRUCT_TREE_H

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that runs out when a test wants it to: one allocation of our own code, whichever it is
- * told. The linker puts the functions below in the place of the C library's (TEST_LDFLAGS in a
- * module.mk); what RocksDB and the C++ library allocate for themselves never fails. One *_test.c of
- * a program includes this. */
+/* Memory that runs out when a test wants it: one allocation of our own code fails.
+ *
+ * The linker puts the functions below in the place of the C library's (TEST_LDFLAGS in a
+ * module.mk). What RocksDB and the C++ library allocate for themselves never fails. One *_test.c of
+ * a program includes this.
+ */
 #ifndef LP_BASE_TESTING_SCARCE_TEST_H
 #define LP_BASE_TESTING_SCARCE_TEST_H
 

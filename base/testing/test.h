@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every cmocka program includes: cmocka with the headers it forgets, and an assert that
- * checks "0 or the errno's name" in one line. Only *_test.c files include this.
+/* Head of every cmocka program: cmocka, the headers it forgets, and an assert of results.
+ *
+ * The assert checks "0 or the errno's name" in one line. Only *_test.c files include this.
  */
 #ifndef LP_BASE_TESTING_TEST_H
 #define LP_BASE_TESTING_TEST_H

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a test that is seeded is run for long (tests/crash): LAPIS_TEST_FACTOR times as much of it,
- * from LAPIS_TEST_SEED on, so that runs add up. Only *_test.c files include this.
+/* Longer runs of a seeded test (tests/crash).
+ *
+ * LAPIS_TEST_FACTOR times as much of it is done, from LAPIS_TEST_SEED on, so that runs add up. Only
+ * *_test.c files include this.
  */
 #ifndef LP_BASE_TESTING_TEST_LONG_H
 #define LP_BASE_TESTING_TEST_LONG_H

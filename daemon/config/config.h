@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of lapisd: one table from which the flags, the configuration file, --help, `config
- * get` and `config set` are all made.
+/* Options of lapisd: the one table for flags, configuration file, --help and `lapis config`.
  *
- * A struct lp_config holds a value for each; it is plain memory and may be copied. Texts come from
- * three places: the defaults, then a file, then flags, each over the former. What is refused leaves
- * the configuration as it was, and is said in one sentence without a newline.
+ * Threads: any.
+ * Blocking: lp_config_read_file() only.
+ * Memory: none.
+ * Errors: -EINVAL with a sentence without a newline; of a file also what opening and reading it
+ *   says. What is refused leaves the configuration as it was.
+ *
+ * A struct lp_config holds a value for each option. It is plain memory and may be copied. Texts
+ * come from the defaults, then a file, then flags; each overrides the one before.
  *
  * A file is lines of NAME = VALUE, in any order, each option once (listen, allow-uids and
- * allow-gids as often as one likes); what follows a # at the beginning of a line or after a
- * space is a comment.
- *
- * Threads: any. Blocking: lp_config_read_file() only. Allocation: none. Errors: -EINVAL with a
- * sentence; of a file also what opening and reading it says.
+ * allow-gids as often as needed). What follows a # at the beginning of a line or after a space is a
+ * comment.
  */
 #ifndef LP_DAEMON_CONFIG_CONFIG_H
 #define LP_DAEMON_CONFIG_CONFIG_H

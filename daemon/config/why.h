@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Why something was refused: one sentence for a person, made where it is known.
  *
- * Threads: any. Blocking, allocation: none.
+ * Threads: any.
+ * Blocking, memory: none.
  */
 #ifndef LP_DAEMON_CONFIG_WHY_H
 #define LP_DAEMON_CONFIG_WHY_H

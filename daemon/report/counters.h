@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of counters: a name, and where the number is in its struct. What is shown as JSON and to
- * Prometheus is made from the same ones. Arrays by opcode are shown by those who know the names.
+/* Tables of counters: a name, and where the number is in its struct.
  *
- * JSON shows each field under its own name and in its own unit. Prometheus wants a sentence of
- * help, seconds and bytes: `metric` is the name there where it differs from the field's, without
- * the group before it and without "_total" behind it.
+ * Threads: any; constant.
+ * Blocking, memory, errors: none.
  *
- * Threads: any; constant. Blocking, allocation, errors: none.
+ * What is shown as JSON and to Prometheus is made from the same tables. JSON shows each field under
+ * its own name and in its own unit. Prometheus wants a sentence of help, seconds and bytes:
+ * `metric` is the name there where it differs from the field's, without the group before it and
+ * without "_total" behind it. Arrays by opcode are shown by the modules that know the names.
  */
 #ifndef LP_DAEMON_REPORT_COUNTERS_H
 #define LP_DAEMON_REPORT_COUNTERS_H

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which objects of a shard are damaged, under which names, until they are mended or removed.
+/* List of the damaged objects of a shard, with names, until they are mended or removed.
  *
- * A read that meets damage adds its object to the list, whoever reads: a socket, the mount, or the
- * check of all data. The store keeps one small record for each (docs/format/values.md), so the list
- * is known after a restart. A store that cannot be written has it in memory only. The same object
- * is written once, however often it is read.
- *
- * The name is found by the names that inodes have of themselves, and looked up again to see that it
- * is right. Each object is logged once, with its name, few enough a second that the log suppresses
- * none.
- *
- * Each second a few objects are looked at. One that is gone is taken off the list. One that has
- * changed is read at the damaged place, and if that is right, wholly; if it is whole then, it is
- * taken off. A check of all data that finds it whole takes it off as well.
- *
+ * Threads: the shard's.
+ * Blocking: none.
+ * Memory: an entry for each object, and its name; without memory the object is not listed.
+ * Errors: none, except -ENOMEM at the beginning.
  * Limits: LPI_DAMAGE_MAX objects of a shard. What is found beyond them is counted in the log of
- * corruptions only, and is found again when there is a place.
+ *   corruptions only, and is found again when there is a place.
  *
- * Threads: the shard's. Blocking: none. Allocation: an entry for each object, and its name; without
- * memory the object is not listed. Errors: none but -ENOMEM at the beginning.
+ *   1. A read that meets damage adds its object, whether it comes through a socket, the mount, or
+ *      the check of all data. The store keeps one small record for each (docs/format/values.md), so
+ *      the list is known after a restart. A store that cannot be written has it in memory only. The
+ *      same object is written once, however often it is read.
+ *   2. The name is found by the names that inodes have of themselves, and is looked up to see that
+ *      it is right. Each object is logged once, with its name, few enough a second that the log
+ *      suppresses none.
+ *   3. Each second a few objects are looked at. One that is gone is taken off the list. One that
+ *      has changed is read at the damaged place. If that is right, all of it is read; if it is
+ *      whole, it is taken off. A check of all data that finds it whole takes it off as well.
  */
 #ifndef LP_DAEMON_REPORT_DAMAGE_H
 #define LP_DAEMON_REPORT_DAMAGE_H

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the process has is kept within what it was allowed, and a share (P5). The budget bounds what
- * the daemon uses; what an allocator keeps beside that, in holes between what is used, only this
- * bounds. Once there is too much, free memory that the allocator holds is given back to the system.
- * What that does not get back the stores' caches do without: lost_bytes grows while there is too
- * much, and shrinks, more slowly, while there is less than was allowed. With fewer blocks in the
- * caches there are fewer holes to be had, and new blocks find place in those.
+/* Free memory of the allocator that is given back to the system (P5).
  *
- * Giving back takes the allocator's locks for milliseconds, so it is done by a helper, not before
- * it is needed, and less and less often where it does not help.
+ * Threads: one, the reactor's.
+ * Blocking: a look reads /proc.
+ * Memory, errors: none.
  *
- * Threads: one, the reactor's. Blocking: a look reads /proc. Allocation: none. Errors: none.
+ * The memory budget bounds what the daemon uses. It does not bound what an allocator keeps in holes
+ * between that; only this does.
+ *   1. When the process has more than it was allowed, and a share, a helper has the allocator give
+ *      back free memory. That takes the allocator's locks for milliseconds. So it is not done
+ *      before it is needed, and less and less often where it does not help.
+ *   2. What cannot be given back the stores' caches do without: lost_bytes grows while there is too
+ *      much, and shrinks, more slowly, while there is less than was allowed. With fewer blocks in
+ *      the caches there are fewer holes, and new blocks find place in those.
  */
 #ifndef LP_DAEMON_REPORT_GIVEBACK_H
 #define LP_DAEMON_REPORT_GIVEBACK_H

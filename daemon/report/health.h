@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the daemon is: ok, damaged, degraded, read-only, or failed, and why.
+/* State of health of the daemon: ok, damaged, degraded, read-only or failed, and why.
  *
- * Each second, and at once when a store says that it has failed, every thread is asked how its
- * stores are; each second each device is asked to read its first block. Who does not answer for
- * as long as the configuration says is told about, once, and once more when it does again: a
- * device that hangs gives no error by itself. A change over several shards that cannot be ended
- * before the next start degrades the daemon, for what it is about is refused. So do requests that
- * are under way while nothing at all has moved for ten seconds: they may wait for each other, and
- * `lapis stuck` shows them. The state is that of
- * the worst; what has failed in a shard's store is logged by the shard (lpi_health_tell()), all
- * other changes are logged here.
+ * Threads: the control thread's.
+ * Blocking: none.
+ * Memory: allocated by init only.
+ * Errors: -ENOMEM, and what attaching to a device says.
  *
- * Threads: the control thread's. Blocking: none. Allocation: init only. Errors: -ENOMEM, and what
- * attaching to a device says.
+ * The state is that of the worst of these:
+ *   - Each second, and at once when a store says that it has failed, every thread is asked how its
+ *     stores are. Each second each device is asked to read its first block, because a device that
+ *     hangs gives no error by itself. A thread or device that does not answer for as long as the
+ *     configuration allows is reported once, and once more when it answers again.
+ *   - A change over several shards that cannot be ended before the next start degrades the daemon,
+ *     because what it is about is refused.
+ *   - So do requests that are under way while nothing at all has moved for LPI_HEALTH_STILL_NS.
+ *     They may wait for each other; `lapis stuck` shows them.
+ *
+ * A failure of a shard's store is logged by the shard (lpi_health_tell()). All other changes are
+ * logged here.
  */
 #ifndef LP_DAEMON_REPORT_HEALTH_H
 #define LP_DAEMON_REPORT_HEALTH_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the memory allocator holds, whichever the program was linked with, and what the process has.
+/* Figures of the memory allocator that the program was linked with, and of the process.
  *
- * Threads: any. Blocking: the allocator's own locks; the process's numbers are read from /proc.
+ * Threads: any.
+ * Blocking: the allocator's own locks; the process's numbers are read from /proc.
  */
 #ifndef LP_DAEMON_REPORT_HEAP_H
 #define LP_DAEMON_REPORT_HEAP_H

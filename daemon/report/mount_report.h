@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The numbers of the mount, thread by thread, and how they are shown.
+/* Figures of the mount, thread by thread, and how they are shown.
  *
- * Threads: read() is for the channel's thread, all else for whom struct lpi_report belongs to.
- * Blocking, errors: none. Allocation: the text's.
+ * Threads: read() is for the channel's thread; all else is for the owner of struct lpi_report.
+ * Blocking, errors: none.
+ * Memory: the text's.
  */
 #ifndef LP_DAEMON_REPORT_MOUNT_REPORT_H
 #define LP_DAEMON_REPORT_MOUNT_REPORT_H

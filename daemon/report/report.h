@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The numbers of the daemon, collected on their threads, and how they are shown: as JSON, and as
- * Prometheus wants them.
+/* Figures of the daemon, collected on their threads, and shown as JSON and for Prometheus.
  *
- * Threads: a struct belongs to one; those of shards and threads are filled on their threads and
- * then read by the control thread. Blocking, errors: none. Allocation: the text's.
+ * Threads: a struct belongs to one. Those of shards and threads are filled on their threads and
+ *   then read by the control thread.
+ * Blocking, errors: none.
+ * Memory: the text's.
  */
 #ifndef LP_DAEMON_REPORT_REPORT_H
 #define LP_DAEMON_REPORT_REPORT_H

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a shard's data is checked in the background: when somebody asks for it, and by itself some
- * time after the last one. What is found is counted, shown and logged. The store keeps when that
- * was, and each minute how far a check is: after a stop of the daemon it goes on there.
+/* Background check of all data of a shard: when it runs, how far it is, what it found.
  *
- * Threads: the shard's. Blocking: none. Allocation: at the beginning. Errors: -ENOMEM, -EINVAL.
+ * Threads: the shard's.
+ * Blocking: none.
+ * Memory: allocated at the beginning.
+ * Errors: -ENOMEM, -EINVAL.
+ *
+ * A check begins when it is asked for, and by itself some time after the last one. What it finds is
+ * counted, shown and logged. The store keeps when the last check was, and each minute how far the
+ * present one is. After a stop of the daemon it goes on there.
  */
 #ifndef LP_DAEMON_REPORT_SCRUBBING_H
 #define LP_DAEMON_REPORT_SCRUBBING_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text that grows, and JSON in it.
  *
- * Threads: one owner. Allocation: as it grows, up to LPI_REPORT_TEXT_MAX. Errors: they stick: once
- * memory is short nothing more is added, and `failed` says so.
+ * Threads: one owner.
+ * Memory: as it grows, up to LPI_REPORT_TEXT_MAX.
+ * Errors: they stick. When memory is short nothing more is added, and `failed` says so.
  */
 #ifndef LP_DAEMON_REPORT_TEXT_H
 #define LP_DAEMON_REPORT_TEXT_H

@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Behind a write the kernel drops pages that the write has made wrong (fuse/kernel/pages.h), and
- * only then hears that the write is done.
+/* Dropping of the kernel's cached pages behind a write that has made them wrong.
  *
- *   written   the store has done it; the request and its buffers are given back, so that what the
+ * Threads: the channel's; threads of their own tell the kernel. They are not the notifier's, which
+ *   may wait for a directory's lock, whose holder may wait for the lock of a file that a writer has
+ *   (rule M3).
+ * Blocking: none.
+ * Memory: allocated in init.
+ * Limits: LPI_FUSE_DROPS_MAX of a channel at a time. No write waits for more than
+ *   LPI_FUSE_DROP_LIMIT_NS.
+ *
+ * fuse/kernel/pages.h says when pages may be wrong. The kernel hears that the write is done only
+ * when they are dropped:
+ *
+ *   written   the store has done it; the request and its buffers are given back, so what the
  *             kernel waits for below never waits for them
  *   telling   a thread of its own writes INVAL_INODE. The kernel waits for pages that are being
  *             read, and for pages whose own write is under way: these requests are served meanwhile
  *   told      the same thread answers the write. One that came by io_uring keeps its request and
  *             its entry, and is answered on the channel's thread
  *
- * The kernel may wait for a page whose read it does not send before a write is answered: it has so
- * many requests at a time by AIO and of readahead (LP_FUSE_BACKGROUND_MAX), and so many entries of
- * io_uring. So when most of these wait here (a crowd), a write is answered when the thread is seen
- * to be stuck at its last page. A page whose read comes later cannot be wrong. If all threads are
- * stuck, whoever waits for a thread is answered, too; he may have to see old data until one of them
- * goes on.
+ * The kernel may wait for a page whose read it does not send before a write is answered. It has
+ * only LP_FUSE_BACKGROUND_MAX requests by AIO and of readahead at a time, and only so many entries
+ * of io_uring. So when most of these wait here (a crowd), a write is answered when the thread is
+ * seen to be stuck at its last page. A page whose read comes later cannot be wrong. If all threads
+ * are stuck, writes that wait for a thread are answered, too, and may show old data until one of
+ * them goes on.
  *
  * A write through the cache may cover its last page in part. If that page was not there before, the
- * kernel keeps it locked until the answer, and it cannot be wrong either. So it is told of the last
- * page by itself, behind the others; if it is stuck there the write is answered.
- *
- * Nobody waits for more than two seconds.
- *
- * The threads are not the notifier's. That may wait for a directory's lock, whose holder may wait
- * for the lock of a file that a writer has (rule M3).
- *
- * Threads: the channel's. Blocking: none. Allocation: in init.
+ * kernel keeps it locked until the answer, and it cannot be wrong either. So the kernel is told of
+ * the last page by itself, after the others. If it is stuck there the write is answered.
  */
 #ifndef LP_FUSE_KERNEL_DROP_H
 #define LP_FUSE_KERNEL_DROP_H

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What programs have written to mappings, and the kernel has not handed over: who looks for data
- * and holes must not take it for a hole, and the kernel asks for those without writing it first.
+/* Writing of dirty mmap pages before a search for data or holes.
  *
- * Such pages are only of inodes that somebody has open for reading and writing, a mapping counts.
- * How many have is counted in a table of fixed size, several inodes in one place; so nothing is
- * done for those that nobody can have mapped. For the others the kernel is told that their pages
- * are to go, and it writes what is dirty before; it does not need the inode's lock for that, which
- * whoever looks for data has. At most LPI_FUSE_LAUNDERS of a channel do so at a time, so that there
- * is always room for the writes that they wait for.
+ * Threads: the channel's; the table is for all. The thread that tells the kernel is not the
+ *   notifier's, which may wait for a directory's lock, whose holder may wait for the lock of the
+ *   program that searches.
+ * Blocking, memory: none.
+ * Limits: LPI_FUSE_LAUNDERS of a channel at a time, so that there is always room for the writes
+ *   that they wait for. The table has LPI_FUSE_MAPPERS places.
  *
- * The thread that tells it is not the notifier's: that may wait for a directory's lock, whose
- * holder may wait for the lock of the one who looks for data.
- *
- * Threads: the channel's; the table is for all. Blocking, allocation: none.
+ * The kernel asks for data and holes without writing dirty pages of a mapping first, so they would
+ * look like holes. Such pages are only of inodes that are open for reading and writing (a mapping
+ * counts). How many openers there are is counted in a table of fixed size, several inodes in one
+ * place. Nothing is done for an inode without any. For the others the kernel is told that their
+ * pages are to go, and it writes the dirty ones before. It does not need the inode's lock for that,
+ * which the search holds.
  */
 #ifndef LP_FUSE_KERNEL_LAUNDER_H
 #define LP_FUSE_KERNEL_LAUNDER_H

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a channel tells the kernel without having been asked: what others than the mount have
- * changed (rule M2); and to forget inodes that it does not use, when it remembers more than it is
- * meant to (rule N5).
+/* Notifications to the kernel: changes by others (rule M2), and inodes to forget (rule N5).
  *
- * The kernel may write back what is dirty before such a message returns, or wait for the lock of a
- * directory whose holder waits for us: it is written by a thread of its own, which none of those
- * that serve waits for (rule M3).
+ * Threads: the channel's; a thread of its own writes the messages, which no serving thread waits
+ *   for (rule M3).
+ * Blocking, memory: none.
  *
- * Threads: the channel's. Blocking, allocation: none.
+ * Before such a message returns, the kernel may write back dirty pages, or wait for the lock of a
+ * directory whose holder waits for us. Inodes to forget are named to it when it remembers more than
+ * it is meant to.
  */
 #ifndef LP_FUSE_KERNEL_NOTIFY_H
 #define LP_FUSE_KERNEL_NOTIFY_H

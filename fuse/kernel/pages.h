@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel may have in its cache of a file's data that is wrong, or may become so.
+/* Notes of which pages in the kernel's cache may be wrong.
+ *
+ * Threads: any; the table of the mount's first channel counts.
+ * Blocking: none.
+ * Memory: allocated in init.
+ * Limits: a table of LPI_FUSE_PAGE_SLOTS places. Several inodes may share a place; then more is
+ *   dropped than need be.
  *
  * The kernel fills its cache with what it reads from us, and with what programs write through it.
- * It drops pages when it is told to. Two things can leave wrong data behind in a page.
- *
- * First, a direct write (O_DIRECT). The kernel drops the pages of its range before it sends the
- * write. Behind the write it does so again only if the program waits in the call; of AIO and
- * io_uring it does not. Somebody may read such a page in between, and the page has the old data
- * then. So while files are open with O_DIRECT, this notes whether their inodes are read, or
- * written, through the cache. If they are, the range of each direct write is dropped once more.
- *
- * Second, a write through the cache. The kernel copies the data to the page and then sends the
- * write. If the page is dropped before the write is done, somebody may read the old data back. So
- * this notes which inodes have lost pages. The next write through the cache to such an inode drops
- * its pages once more when it is done. There is one such write to an inode at a time, and the
- * kernel copies nothing for the next one before it has the answer: so one is enough.
- *
- * The notes are in a table of fixed size. Several inodes may share a place: then more is dropped
- * than need be.
- *
- * Threads: any; the table of the mount's first channel counts. Blocking: none. Allocation: in init.
+ * It drops pages when it is told to. Two things can leave wrong data in a page:
+ *   - A direct write (O_DIRECT). The kernel drops the pages of its range before it sends the write.
+ *     Behind the write it does so again only if the program waits in the call; for AIO and io_uring
+ *     it does not. A page that is read in between has the old data. So while files are open with
+ *     O_DIRECT, it is noted whether their inodes are read or written through the cache. If they
+ *     are, the range of each direct write is dropped once more.
+ *   - A write through the cache. The kernel copies the data to the page and then sends the write.
+ *     If the page is dropped before the write is done, the old data may be read back. So it is
+ *     noted which inodes have lost pages. The next write through the cache to such an inode drops
+ *     its pages once more when it is done. There is one such write to an inode at a time, and the
+ *     kernel copies nothing for the next one before it has the answer, so one is enough.
  */
 #ifndef LP_FUSE_KERNEL_PAGES_H
 #define LP_FUSE_KERNEL_PAGES_H

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* To an inode as the mount's kernel has it, without a name: by its number (open_by_handle_at).
+/* Descriptor of an inode as the mount's kernel has it, by its number (open_by_handle_at).
+ *
+ * Threads: one that no serving thread waits for, because the mount is asked on the way (rule M3).
+ * Blocking: that question.
+ * Memory: none.
  *
  * By such a descriptor the kernel can be made to ask for attributes. No message to it does that.
- *
- * Threads: one that nobody who serves waits for, for the mount is asked on the way (rule M3).
- * Blocking: that. Allocation: none.
  */
 #ifndef LP_FUSE_KERNEL_REACH_H
 #define LP_FUSE_KERNEL_REACH_H

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an fsync waits for, and what it says after a device has failed.
+/* fsync of the mount: what it waits for, and what it says after a device has failed.
  *
- * A sync of the namespace makes durable all that was ordered before it (rule M1). A channel has at
- * most LPI_FUSE_SYNC_ROUNDS under way, as many as a log has frames in flight; who comes meanwhile
- * shares the next one. So nobody waits for more than the end of one and his own, whatever others
- * write.
+ * Threads: the channel's; the table is for all.
+ * Blocking: none.
+ * Memory: allocated in init.
+ * Limits: LPI_FUSE_SYNC_ROUNDS under way on a channel. The table of handles has a fixed size;
+ *   handles that are very many opens apart may put each other out.
  *
- * When a device has failed, what was ordered may be lost. Each open file says so once, at its next
- * fsync, as Linux has it (rule L7): also to who opened it after the failure, as long as nobody had
- * been told. A handle is the number of an open and what had been told by then. Who was told is in a
- * table of fixed size that all channels of a mount share; handles that are very many opens apart
- * may put each other out, and are told again then.
- *
- * By its handle it is known as well that a write failed which the kernel may take back: a direct
- * one. If that was beyond the end that it remembers it sets the size to this, by the same handle,
- * without any other change of size between. A note that is put out by another is lost.
- *
- * Threads: the channel's; the table is for all. Blocking: none. Allocation: in init.
+ *   - A sync of the namespace makes durable all that was ordered before it (rule M1). A channel has
+ *     as many under way as a log has frames in flight. Later fsyncs share the next one. So an fsync
+ *     waits for the end of one round and its own at most, whatever others write.
+ *   - When a device has failed, ordered data may be lost. Each open file says so once, at its next
+ *     fsync, as Linux has it (rule L7). So does a file that was opened after the failure, as long
+ *     as no file had been told. A handle is the number of an open and what had been told by then. A
+ *     handle that was put out of the table is told again.
+ *   - A failed direct write is noted by its handle, because the kernel may take it back. If the
+ *     write was beyond the end that the kernel remembers, it sets the size to this end, by the same
+ *     handle, without any other change of size between. A note that is put out by another is lost.
  */
 #ifndef LP_FUSE_KERNEL_SYNC_H
 #define LP_FUSE_KERNEL_SYNC_H

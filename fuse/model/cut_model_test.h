@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program did through the mount, and what may be there after the power failed at some moment
- * (rule M1). Only *_test.c files and their headers include this.
+/* Model of what may be left of the mount's files after a power cut (rule M1).
  *
- * Each file and directory is an object with versions, one for each step that changed it: a file's
- * is its content, a directory's what its names lead to. After a cut each object must be in one of
- * its versions, as a whole: not older than the last one that was made durable, or than any that was
- * answered 100 ms before; and not newer than what was asked for. A name that replaced another one
- * needs the content that its file had by then. */
+ * Only *_test.c files and their headers include this.
+ *
+ * Each file and directory is an object with versions, one for each step that changed it. A file's
+ * version is its content, a directory's what its names lead to. After a cut each object must be in
+ * one of its versions, as a whole. It is not older than the last one that was made durable, nor
+ * than any that was answered 100 ms before. It is not newer than what was asked for. A name that
+ * replaced another one needs the content that its file had by then.
+ */
 #ifndef LP_FUSE_MODEL_CUT_MODEL_TEST_H
 #define LP_FUSE_MODEL_CUT_MODEL_TEST_H
 

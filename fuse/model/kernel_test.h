@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's side of a channel in a test, at the other end of a socketpair: asks one thing at a
- * time and waits for the answer. Or the kernel's side of one queue of FUSE over io_uring: what it
- * has been given is its own from lpi_kernel_given() on. Only *_test.c files and their headers
- * include this. */
+/* The kernel's side of a channel in a test: it sends requests as bytes and takes answers.
+ *
+ * Only *_test.c files include this.
+ *
+ * It is at the other end of a socketpair, asks one thing at a time and waits for the answer. Or it
+ * is the kernel's side of one queue of FUSE over io_uring: what it has been given is its own from
+ * lpi_kernel_given() on.
+ */
 #ifndef LP_FUSE_MODEL_KERNEL_TEST_H
 #define LP_FUSE_MODEL_KERNEL_TEST_H
 

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A machine with a mount that can lose its power: the mount's channels over a namespace of several
- * shards on one simulated device, all on one thread in simulated time, and a kernel at the other
- * end of each channel. Only *_test.c files and their headers include this. */
+/* Test rig: a machine with a mount that can lose its power.
+ *
+ * Only *_test.c files and their headers include this.
+ *
+ * It has the mount's channels over a namespace of several shards on one simulated device, all on
+ * one thread in simulated time, and a kernel at the other end of each channel.
+ */
 #ifndef LP_FUSE_MODEL_MACHINE_TEST_H
 #define LP_FUSE_MODEL_MACHINE_TEST_H
 

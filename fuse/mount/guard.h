@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends a mount's connection when the daemon is killed.
+/* Guard process that ends a mount's connection when the daemon is killed (mount F7).
  *
- * The kernel does that by itself when the last descriptor of the connection is closed, which a
- * killed process does at its end. But a thread of it that tells the kernel of a change to a
- * directory waits in the kernel for that directory's lock, and who holds the lock may wait for an
- * answer of the daemon: neither ends, and nor does the process, nor any look at the mount. So a
- * small process of its own (lapis_mount_guard) has a descriptor that ends the connection, and uses
- * it when the daemon is gone.
+ * Threads: any one; the thread that starts it must live as long as the mount.
+ * Blocking: a few milliseconds.
+ * Errors: without a guard the mount works, but may hang after kill -9.
  *
- * Threads: any one; who starts it must live as long as the mount. Blocking: a few milliseconds.
+ * The kernel ends a connection when its last descriptor is closed, which a killed process does at
+ * its end. But a thread that tells the kernel of a change to a directory waits in the kernel for
+ * that directory's lock, and the lock's holder may wait for an answer of the daemon. Then neither
+ * ends, nor does the process, nor any look at the mount. So a small process (lapis_mount_guard) has
+ * a descriptor that ends the connection, and uses it when the daemon is gone.
  */
 #ifndef LP_FUSE_MOUNT_GUARD_H
 #define LP_FUSE_MOUNT_GUARD_H

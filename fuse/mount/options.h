@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of a mount, as after -o: which there are, and what they mean.
+/* Options of a mount, as after -o: the table of them, and what they mean.
  *
- * Threads: any. Blocking, allocation: none. Errors: -EINVAL with a sentence.
+ * Threads: any.
+ * Blocking, memory: none.
+ * Errors: -EINVAL with a sentence.
  */
 #ifndef LP_FUSE_MOUNT_OPTIONS_H
 #define LP_FUSE_MOUNT_OPTIONS_H

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other options for a mount that is there: what mount(8) asks for with -o remount.
+/* Remount: other options for a mount that is there (-o remount of mount(8)).
  *
- * What can change are the mount's flags: ro, nosuid, nodev, noexec and the like, which are the
- * kernel's, and which access times are kept, which the daemon is told (fuse/ops/settings.h). A flag
- * that is not named stays as it is. mount(8) names what is in fstab as well, so an option that
- * cannot change may be named if it says what is so already; else it is refused, and nothing is
+ * Threads: any.
+ * Blocking: all of it; it asks the mount.
+ * Memory: none.
+ * Errors: with one sentence in why, LP_FUSE_WHY_MAX bytes.
+ *
+ * The flags of a mount can change: ro, nosuid, nodev, noexec and the like, which are the kernel's,
+ * and which access times are kept, which the daemon is told (fuse/ops/settings.h). A flag that is
+ * not named stays as it is. mount(8) also names the options of fstab. So an option that cannot
+ * change may be named if it says what is so already. Otherwise it is refused, and nothing is
  * changed.
- *
- * Threads: any. Blocking: all of it; it asks the mount. Allocation: none. Errors: with one sentence
- * in why, LP_FUSE_WHY_MAX bytes.
  */
 #ifndef LP_FUSE_MOUNT_REMOUNT_H
 #define LP_FUSE_MOUNT_REMOUNT_H

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A mount as a whole: made by libfuse, greeted by us, its descriptors, and its end.
+/* Session of a mount: made by libfuse, greeted by us, its descriptors, and its end.
  *
- * open() mounts, reads the kernel's INIT and answers it: from then on requests come, and wait in
- * the kernel until some channel reads them. What was mounted there before and has no daemon any
- * more is taken away first, if it is a Lapis mount.
+ * Threads: one at a time, none of those that serve requests.
+ * Blocking: all of it; an unmount also waits for requests.
+ * Errors: with one sentence in why, LP_FUSE_WHY_MAX bytes; -EINVAL: options that cannot be.
  *
- * Threads: one at a time, none of those that serve requests. Blocking: all of it; an unmount also
- * waits for requests. Errors: with one sentence in why, LP_FUSE_WHY_MAX bytes; -EINVAL: options
- * that cannot be.
+ * open() mounts, reads the kernel's INIT and answers it. From then on requests come, and wait in
+ * the kernel until a channel reads them. A Lapis mount in the same place whose daemon has gone is
+ * taken away first.
  */
 #ifndef LP_FUSE_MOUNT_SESSION_H
 #define LP_FUSE_MOUNT_SESSION_H

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unmounting, also what has no daemon any more. Apart from the session, since `lapis umount` needs
- * nothing else of the mount.
+/* Unmounting, also of a mount without a daemon.
  *
- * Threads: any. Blocking: all of it. Allocation: the libraries'. Errors: as umount(2) says them.
+ * Threads: any.
+ * Blocking: all of it.
+ * Memory: the libraries'.
+ * Errors: as umount(2) says them.
+ *
+ * It stands apart from the session because `lapis umount` needs nothing else of the mount.
  */
 #ifndef LP_FUSE_MOUNT_UMOUNT_H
 #define LP_FUSE_MOUNT_UMOUNT_H

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who asks, beyond what a message says of him.
+/* Groups of the process that asks, beyond the one that a message names.
+ *
+ * Threads: any.
+ * Blocking: it reads a file of /proc, which is made from memory.
+ * Memory: none.
  *
  * A message names one group. A process may be in others as well, and the kernel does not tell
- * those. They are read from the table of processes, /proc. Only what is rare asks for them.
- *
- * Threads: any. Blocking: it reads a file of /proc, which is made from memory. Allocation: none.
+ * those. They are read from /proc. Only rare requests need them.
  */
 #ifndef LP_FUSE_OPS_CALLER_H
 #define LP_FUSE_OPS_CALLER_H

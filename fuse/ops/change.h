@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes of a file's data, or of whose it is, with all that must happen beside them: times, and
- * the privileges that a change takes away (set-user-id, set-group-id, and the attribute
- * security.capability), for which the kernel relies on us.
+/* Changes of a file's data or owner, with times and the privileges that they take away.
  *
- * Threads: the channel's. Blocking, allocation: none.
+ * Threads: the channel's.
+ * Blocking, memory: none.
+ *
+ * The kernel relies on us for this: set-user-ID, set-group-ID, and the attribute
+ * security.capability.
  */
 #ifndef LP_FUSE_OPS_CHANGE_H
 #define LP_FUSE_OPS_CHANGE_H

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a mount that is there says of itself, and what it can be told: an attribute of its root that
- * only root can read and write. The helper of mount(8) remounts by it (fuse/mount/remount.h).
+/* The mount's own attribute: what it says of itself, and what it can be told.
+ *
+ * Threads: the channel's.
+ * Blocking, memory: none.
+ *
+ * It is an attribute of the mount's root that only root can read and write. The helper of mount(8)
+ * remounts by it (fuse/mount/remount.h).
  *
  *   reading it    the daemon's process, a space, and the options that it was mounted with
  *   writing it    which access times are kept from now on: one of the words below
  *
- * It is there without a socket, and whoever reaches the mount reaches its daemon. It is not listed,
- * and nothing of it is stored.
- *
- * Threads: the channel's. Blocking, allocation: none.
+ * It is there without a socket, and a process that reaches the mount reaches its daemon. It is not
+ * listed, and nothing of it is stored.
  */
 #ifndef LP_FUSE_OPS_SETTINGS_H
 #define LP_FUSE_OPS_SETTINGS_H

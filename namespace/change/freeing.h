@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Space that is on its way: of what lost its last name here and is not freed yet.
+/* Space that will soon be free, and how long a transaction without space waits for it (P6).
  *
- * A removal is answered before its space can be used again: an inode that is open or that a mount
- * holds becomes an orphan, which goes when it was closed and the kernel has forgotten it; an
- * orphan's removal waits a moment for others; a change over several shards is finished on some of
- * them after its answer; and the store frees by commits. A full store is full only when all of this
- * has ended (P6): until then who finds no space waits, and tries again; once more also if some has
- * ended since he looked, for he may have looked before.
+ * Threads: the shard's; lpi_freeing_goes_on() looks at other shards.
+ * Blocking, errors: none.
+ * Memory: allocated by init.
+ * Limits: the wait for space that is on its way has no timeout. It ends after
+ *   LPI_FREEING_IDLE_LOOKS looks without progress, a millisecond apart at least, or after
+ *   LPI_FREEING_LOOKS_MAX in all. Looks may take longer; then LPI_FREEING_IDLE_NS and
+ *   LPI_FREEING_MAX_NS end it after LPI_FREEING_LOOKS_MIN looks.
  *
- * Of an orphan nobody knows whether it goes. That a file was closed the kernel says before it
- * passes on what was asked after that, but perhaps to another thread; and it says at once that it
- * has forgotten what nobody has open. So all shards are asked, one round after the other, to answer
- * in a turn of theirs: after ROUNDS in which nothing has happened to any orphan, all that had been
- * said has been heard, however slow the threads are, and what still is needed is in use. An orphan
- * that is only held is given LPI_FREEING_HELD_NS besides.
+ * A removal is answered before its space can be used again:
+ *   - An inode that is open or held by a mount becomes an orphan. It is removed when it was closed
+ *     and the kernel has forgotten it.
+ *   - The removal of an orphan waits up to 20 ms for others.
+ *   - A change over several shards is finished on some of them after its answer.
+ *   - The store frees space by commits.
  *
- * It is no clock that ends the wait for what does go, but that the thread has looked very often,
- * each time a millisecond after the last, and nothing has moved.
+ * A store is full only when all of this has ended. Until then a transaction that finds no space
+ * waits and tries again. It tries once more if some of it has ended since it looked, because it may
+ * have looked before.
  *
- * Threads: the shard's; lpi_freeing_goes_on() looks at other shards. Blocking, errors: none.
- * Allocation: init.
+ * A shard cannot know whether an orphan is about to be removed. The kernel reports a close before
+ * any later request, but perhaps to another thread, and it reports at once that it has forgotten
+ * what is not open. So all shards are asked, in rounds, to answer from their own loop. After
+ * LPI_FREEING_ROUNDS rounds in which nothing has happened to any orphan, every earlier message has
+ * been handled, and the remaining orphans are in use. An orphan that is only held has
+ * LPI_FREEING_HELD_NS besides.
  */
 #ifndef LP_NAMESPACE_CHANGE_FREEING_H
 #define LP_NAMESPACE_CHANGE_FREEING_H

@@ -1,17 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An operation at work: what it asks of shards, the locks it holds, the change it makes.
  *
- * An operation is written as a chain of small functions, each of which starts something and names
- * the function that goes on when all of it is done:
+ * Threads: the shard's where the operation was submitted.
+ * Blocking, memory: none.
+ *
+ * An operation is written as a chain of small functions. Each starts something and names the
+ * function that goes on when all of it is done:
  *
  *   lpi_job_lock_name(), lpi_job_lock(job, looked)      -> looked(job) when it has all its locks
  *   lpi_job_ask(job, shard, idx), lpi_job_wait(job, f)  -> f(job) when all asked is answered
  *   lpi_job_change(...), lpi_job_commit(job, f)         -> f(job) when the outcome is known
  *   lpi_job_end(job, result)                            the operation is answered
  *
- * Whatever was asked for is given back by lpi_job_end(): locks, open inodes, a wide set.
+ * lpi_job_end() gives back whatever was asked for: locks, open inodes, a wide set.
  *
- * Threads: the shard's where the operation was submitted. Blocking, allocation: none.
+ * What a look may rest on (P3, rule M1):
+ *   - An operation of a mount need only be ordered. Its looks do not wait until what they see is
+ *     durable. On shards that take part in the change, it is in the log before the change. What was
+ *     seen on other shards and is not durable is synced before the commit. Otherwise a crash might
+ *     take it back and leave the change.
+ *   - If such a shard has failed and lost something, the change fails with -EIO. If the shard was
+ *     already read-only when it was looked at, the change does not fail, because what is served
+ *     then is durable (rule L7).
+ *   - A durable change by number and name looks in the same way. Otherwise several changes in a row
+ *     would each wait for the one before to finish on all shards, a third write in sequence. If it
+ *     makes no change, what it has seen is synced before the answer, also where the store refused a
+ *     transaction of its own (`LP_NS_STORE`).
+ *   - Only that a directory is there, which a shard remembers for others, is always seen durable.
  */
 #ifndef LP_NAMESPACE_CHANGE_JOB_H
 #define LP_NAMESPACE_CHANGE_JOB_H

@@ -1,25 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an operation has changed that a mount's kernel may remember, and the wait until it was told
- * (rule M2).
+/* Notices: what a mount's kernel is told of changes by others, before the answer (rule M2).
  *
- *   job.c, ns.c   know what was changed, of whatever operation: lpi_notice_pact(), lpi_notice_txn()
- *   state/kernel_holds.h        knows who may remember it: most of the time nobody, and then there
- * is no notice the watcher   (fuse) tells the kernel, on a thread of its own (rule M3) told what
- * the kernel did not know is looked at again: it may be on its way there over          the
- * operation is answered
+ * Threads: the shard's where the operation was submitted.
+ * Blocking: none.
+ * Memory: the pool of notices grows when more than LPI_NOTICES_MAX are at work. Beyond that number
+ *   no operation begins that might need one, but those of the mount: a notice may wait for them.
+ * Errors: none. Without memory the kernel is not told of a change, which is counted.
+ * Limits: an operation is answered after LPI_NOTICE_LIMIT_NS in any case; the telling goes on.
  *
- * A rename through the mount is told only in one case. The kernel moves what it remembers under the
- * old name. If somebody else has changed that name and the kernel has not been told yet, it moves
- * the wrong thing, and would go on to remember it under the new name. So it is told of the new name
- * then, behind the rename; and whoever changed the old name is answered when that is told, too.
+ * How it works:
+ *   1. When the outcome of a change is known, lpi_notice_pact() or lpi_notice_txn() reads the
+ *      changes themselves: entries and their directories, inodes, ranges of data. No operation can
+ *      forget to report one.
+ *   2. state/kernel_holds.h says whether a kernel may remember them. If none may, as is usual,
+ *      there is no notice.
+ *   3. The operation gives back its locks and its job. The kernel may wait for a directory's lock
+ *      while the holder of that lock waits for the operation.
+ *   4. The watcher (fuse) tells the kernel, on a thread of its own (rule M3). Then the operation is
+ *      answered.
+ *   5. The kernel may not know a name. Then nothing is left to do: it enters what a lookup found
+ *      under the directory's lock, which the notice takes, too.
+ *   6. The kernel may not know an inode that is held. Then an answer with older attributes may be
+ *      on its way. The inode's shard is asked whether it is still held; if so the kernel is told
+ *      again, a millisecond later.
+ *   7. If the kernel knows the inode, it takes no attributes that were asked for before the notice.
  *
- * When the kernel is told, the operation has given back its locks and its job: what the kernel
- * waits for meanwhile never waits for the operation. After LPI_NOTICE_LIMIT_NS it is answered all
- * the same, and the telling goes on.
+ * A change of the mount itself makes no notice, except for one case of a rename. The kernel moves
+ * what it remembers under the old name. If another client has changed that name, and the kernel has
+ * not been told yet, it moves the wrong entry and would remember it under the new name. Then it is
+ * told of the new name, behind the rename; the other client is answered when that is told, too.
  *
- * Threads: the shard's where the operation was submitted. Blocking: none. Allocation: the pool of
- * notices grows when more are at work than LPI_NOTICES_MAX, beyond which no operation that might
- * need one begins. Without memory what has changed is not told, which is counted.
+ * An operation that changes much (a path of many directories) has several notices. A notice in each
+ * job was rejected: with all jobs waiting for the kernel, the mount would have none to go on with.
  */
 #ifndef LP_NAMESPACE_CHANGE_NOTICES_H
 #define LP_NAMESPACE_CHANGE_NOTICES_H

@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One shard's namespace: what its files share.
+/* Private parts of one shard's namespace: struct lp_ns, and what its rooms share.
  *
- *   ns.c          submitting, the queue, opening, closing
- *   shard/start.c    what a crash left half done; the root
- *   job.c         an operation at work: its looks, its locks, its pact
- *   state/open_inodes.c       who has which inode open, and orphans, which orphans.c removes
- *   freeing.c     whether space is on its way, for who finds none
- *   ops/names.c    what operations on names have in common
- *   ops/links.c    lookup, link, remove
- *   ops/make.c, ops/rename.c, ops/readdir.c
- *   ops/dirs.c     stat and set, also of directories
- *   ops/open.c     open, close, sync
- *   notices.c     what a mount's kernel has to be told of what others have changed
- *   ops/hold.c     what a mount was told of, and has forgotten
- *   change/packed_items.c       the results of readdir and list, packed
- *   ops/paths.c    walk, directories that puts make, the caches of paths (state/dir_cache.c)
- *   ops/put.c      put, upload, commit
- *   ops/delete.c   delete, and directories that go with what was in them
- *   ops/copy.c     copy, move
- *   ops/list.c     listing keys
+ * Threads: the shard's. Another shard's thread does something here by calls only.
+ * Blocking: none.
+ * Memory: pools and tables, allocated at opening.
  *
- * Threads: the shard's. What another shard's thread does here it does by calls.
+ * Where things are:
+ *   state/         locks, open_inodes, kernel_holds, dir_cache: the tables
+ *   change/        job (an operation at work), shard_call, pact (a change on several shards),
+ *                  orphans, freeing (space on its way), notices (what a mount is told)
+ *   ops/names      what operations on names share; links, make, rename, readdir
+ *   ops/dirs       stat and set, also of directories; ops/open: open, close, sync
+ *   ops/hold       what a mount was told of, and has forgotten
+ *   ops/paths      walk, directories that puts make, freezing the caches of paths
+ *   ops/put        put, upload, commit; ops/delete, ops/copy (copy, move), ops/list
+ *   shard/ns       submitting, the queue, opening, closing; shard/start: what a crash has left
  */
 #ifndef LP_NAMESPACE_CHANGE_NS_IMPL_H
 #define LP_NAMESPACE_CHANGE_NS_IMPL_H

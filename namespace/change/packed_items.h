@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The items of a readdir or list, packed in the caller's buffer.
+/* Packed results of a readdir or list, in the caller's buffer.
  *
- * While it is filled records grow from the front, and their offsets, four bytes each, from the end;
- * the order of the offsets is that of the items. lpi_items_finish() moves the offsets behind the
- * records: lp_ns_next() finds them by what the operation says.
+ * Threads: one at a time.
+ * Blocking, memory: none.
  *
- * Threads: one at a time. Blocking, allocation: none.
+ * While the buffer is filled, records grow from the front, and their offsets, four bytes each, from
+ * the end. The order of the offsets is that of the items. lpi_items_finish() moves the offsets
+ * behind the records. lp_ns_next() finds them by what the operation says.
  */
 #ifndef LP_NAMESPACE_CHANGE_PACKED_ITEMS_H
 #define LP_NAMESPACE_CHANGE_PACKED_ITEMS_H

@@ -1,22 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A change that is made on one shard, or on several as one (rule N1). README.md has the protocol.
+/* A change on one shard, or on several shards as one (rule N1): the protocol.
+ *
+ * Threads: the pact's home is the shard where it began. Parts go to their shards by calls, and
+ *   belong to them meanwhile.
+ * Blocking, memory: none.
+ * Errors: decided() has the first error that a part met. -EIO of the deciding part means that the
+ *   outcome is unknown, unless its store had failed before and so did nothing. With an unknown
+ *   outcome the others stay prepared and locked until the store is opened again, and over() does
+ *   not come. -ENOSPC comes before anything is promised. What was promised may use the space that
+ *   is kept for removals (rule L8). If there is no space at all, its end is tried again until the
+ *   namespace stops; then it is left to the next start, and over() does not come either.
+ * Limits: LPI_PART_CHANGES, LPI_PACT_PARTS.
  *
  * A pact consists of parts, one for each shard: the changes to be made there, and the locks that
- * are held there. Locks come from a job (namespace/change/job.h) and are released by the pact, on
- * their shard, once nothing there can change any more. At most one part may bring what does not fit
- * into a record: data, xattrs, a symlink's target; that one coordinates.
+ * are held there. Locks come from a job (namespace/change/job.h). The pact releases them, on their
+ * shard, when nothing there can change any more. At most one part may bring what does not fit into
+ * a record: data, xattrs, a symlink's target. That part coordinates.
  *
  *   one part:  ------------------------------ MAKE -> decided, over
  *   several:   PREPARE all others -> DECIDE -> decided; FINISH all others -> over
  *                      \-> ABORT all others -> decided (failed), over
  *
- * Threads: the pact's home is the shard where it began; parts go to their shards by calls, and are
- * theirs meanwhile. Blocking, allocation: none. Errors: decided() has the first that a part met;
- * -EIO of the deciding part means that the outcome is unknown, unless its store had failed before
- * and so did nothing: the others stay prepared, and locked, until the store was opened again;
- * over() does not come then. -ENOSPC comes before anything is promised for good; what was promised
- * may use what is kept for removals (rule L8). If there is no space at all its end is tried again,
- * until the namespace stops: then it is left to the next start, and over() does not come either.
+ * The shard where the operation was submitted need not take part. One of those that take part is
+ * the coordinator. It is the shard of a new inode, which may have xattrs and may be used by its
+ * number as soon as that is known; or of an inode that gets its first name, which may be closed as
+ * soon as that is answered. Otherwise it is the shard of the new or changed entry, or else the
+ * lowest.
+ *
+ *   - PREPARE, on all others at once: one transaction checks the guards and puts a `T` record with
+ *     the changes to be made here, the coordinator and the time. What these changes will read is
+ *     guarded, too, because damage can be refused now but not later. The transaction is admitted
+ *     only where there is room for these changes, as one that grows where they do. Otherwise it is
+ *     -ENOSPC, and nothing is promised. The seal of a fragment that is to go is part of it.
+ *   - DECIDE: one transaction of the coordinator makes its own changes and puts a `T` record that
+ *     lists the others. When it is durable, the change has happened and the operation is answered.
+ *     So there are two device writes in sequence.
+ *   - FINISH: each other shard makes its changes and removes its `T` record in one transaction,
+ *     unlocks, and reports. A sealed fragment is dropped (rule N2); the one beside the inode goes
+ *     with the inode. When all have finished durably, the coordinator removes its record with its
+ *     next commit.
+ *   - ABORT, if a shard could not prepare: the others remove record and seal.
+ *   - In doubt: the deciding write failed, and it is unknown whether it is on the device. All
+ *     others stay prepared and locked until the store is opened again. So does a shard that cannot
+ *     finish. `stuck` counts these changes. A read or change of what is locked gets -EIO. Other
+ *     names of the same directory are free. Adding, moving or removing one asks only whether the
+ *     directory is there, of which kind and where, and no name in it changes that. A list of the
+ *     directory needs all of its names, and its times, size and link count are changed by each.
+ *     Those are refused.
+ *
+ * What a prepared record promises cannot fail. Locks keep conflicting changes away. Finish, abort
+ * and forget may use the space that is kept for removals. So may all parts of a change that takes
+ * something away and lets nothing grow. Only the host of an image may be out of space all the same.
+ * Then the end is tried again (`finish_retries`), and the locks stay. A stop does not wait for it,
+ * because the next start has the records (shard/start.c). To count the room of each promise until
+ * it ends was rejected: the plan of the index's reserve (store/index/plan.c) covers what was
+ * admitted, and an end is no more than that.
+ *
+ * Messages are part of the operation, one slot for each use, so no operation waits for a message of
+ * another.
  */
 #ifndef LP_NAMESPACE_CHANGE_PACT_H
 #define LP_NAMESPACE_CHANGE_PACT_H

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Something to be done on the thread of any shard, and its answer back here.
+/* Calls between shards: something to be done on the thread of any shard, and its answer.
  *
- * A call is a struct of its caller's, which is the callee's from lpi_call_start() until done()
- * begins. run() is called on the shard's thread, and may use what the call points to: the caller
- * does not touch it meanwhile. It ends, at once or later, with lpi_call_end() there. On the same
- * shard all goes the same way without messages; done() is never called from inside
- * lpi_call_start().
+ * Threads: start and done() on the caller's, run() and end on the callee's.
+ * Blocking: none.
+ * Memory: none. A store call on another shard that carries data takes a struct lpi_transfer out of
+ *   a pool there, or waits for one.
+ * Ownership: a call is a struct of its caller's. It is the callee's from lpi_call_start() until
+ *   done() begins, and so is what it points to.
  *
- * Store operations are calls as well: lpi_call_store(). Buffers belong to threads, so what a write
- * brings is copied into buffers of the other shard, and what a read gave into buffers of this one;
- * on the same shard nothing is copied. When buffers are short the call waits for some.
- *
- * Threads: start and done() on the caller's, run() and end on the callee's. Blocking: none.
- * Allocation: none; a store call on another shard that carries data takes a struct lpi_transfer
- * out of a pool there, or waits for one.
+ * How it works:
+ *   1. run() is called on the shard's thread. It ends, at once or later, with lpi_call_end() there.
+ *   2. done() is called on the caller's thread, never from inside lpi_call_start(). On the same
+ *      shard it all goes the same way, without messages.
+ *   3. Store operations are calls as well: lpi_call_store(). Buffers belong to threads. So the data
+ *      of a write is copied into buffers of the other shard, and the data of a read into buffers of
+ *      this one. On the same shard nothing is copied. When buffers are short the call waits for
+ *      some.
  */
 #ifndef LP_NAMESPACE_CHANGE_SHARD_CALL_H
 #define LP_NAMESPACE_CHANGE_SHARD_CALL_H

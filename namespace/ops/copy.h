@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory for copies that are at work on a shard: there is one pool of it, whose size is known at
- * start; who finds none waits.
+/* Pool of memory for copies that are at work on a shard.
  *
- * Threads: the shard's. Blocking: none. Allocation: new only.
+ * Threads: the shard's.
+ * Blocking: none.
+ * Memory: allocated by new only. A copy that finds none waits.
+ * Limits: LPI_COPIES.
  */
 #ifndef LP_NAMESPACE_OPS_COPY_H
 #define LP_NAMESPACE_OPS_COPY_H

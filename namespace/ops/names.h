@@ -1,7 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operations on names, in ops/names.c and elsewhere, are made of.
+/* Steps that operations on a name in a directory share (ops/names.c and others).
  *
- * Threads: the shard's. Blocking, allocation: none.
+ * Threads: the shard's.
+ * Blocking, memory: none.
+ *
+ * Versions: a name that leads to one object and later to another never shows one version twice
+ * (rule W3). A client that remembers one, for a condition or in the middle of a read, would take
+ * the other object for it.
+ *   - A new inode's version begins with the microseconds since 1970 of its change time
+ *     (lp_version_at()). When it gets a name (an upload, a rename, a hard link), the version is at
+ *     least that again. So it is the same when a log is replayed.
+ *   - Each other change adds 1, except a read, which sets the access time only. No object changes
+ *     more than a million times a second, so no version runs ahead of the clock. A change time that
+ *     a client sets does not count.
+ *   - A put takes its time at its commit, as rename and mkdir do. It takes at least one above the
+ *     version of what it replaces, wherever the clock is. So does a rename; an exchange does it for
+ *     both names.
+ *   - The version of what is replaced is guarded if it is less than a million changes (a second)
+ *     below. No other version can come near before the commit. So a file that is written all the
+ *     time is replaced at once unless it is new, and otherwise after a second at most.
+ *   - After 64 tries, or 32 of a put, the guard is given up, and the time is taken a second above
+ *     it. That may happen when the file is new and commits are fast, or where the clock stands far
+ *     behind.
+ *   - If the clock goes back, what is made, moved or linked in place of something deleted has its
+ *     version only in the very same microsecond. Versions of what was only ordered and lost in a
+ *     crash may be given again. Rejected: the last version of each deleted name (a record each), or
+ *     of each shard (in every frame).
  */
 #ifndef LP_NAMESPACE_OPS_NAMES_H
 #define LP_NAMESPACE_OPS_NAMES_H

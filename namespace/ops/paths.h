@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What operations on paths are made of.
+/* Steps that operations on paths share.
  *
- * Threads: the shard's. Blocking, allocation: none. A job that ends while these go on is ended by
- * lpi_path_end(): also from inside a submit, and what it had open is closed.
+ * Threads: the shard's.
+ * Blocking, memory: none.
+ *
+ * A job that ends while these go on is ended by lpi_path_end(). That may be from inside a submit.
+ * An object that the job had open is closed.
  */
 #ifndef LP_NAMESPACE_OPS_PATHS_H
 #define LP_NAMESPACE_OPS_PATHS_H

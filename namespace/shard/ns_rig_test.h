@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A namespace of several shards in the hand of a test: all on one thread, in simulated time, on
- * stores in memory. Operations are done one at a time, or submitted and waited for together. Only
- * *_test.c files include this.
+/* Test rig: a namespace of several shards on one thread, in simulated time.
+ *
+ * Stores are in memory. Operations are done one at a time, or submitted and waited for together.
+ * Only *_test.c files include this.
  */
 #ifndef LP_NAMESPACE_SHARD_NS_RIG_TEST_H
 #define LP_NAMESPACE_SHARD_NS_RIG_TEST_H

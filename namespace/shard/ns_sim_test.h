@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A namespace of several shards, all on one reactor and one simulated device, that can lose its
- * power: made, started, cut, opened again, checked. How many shards there are the device says. Only
- * *_test.c files and their headers include this.
+/* Test rig: a namespace of several shards on one simulated device that can lose its power.
+ *
+ * All shards are on one reactor; the device says how many there are. The namespace is made,
+ * started, cut, opened again and checked. Only *_test.c files and their headers include this.
  */
 #ifndef LP_NAMESPACE_SHARD_NS_SIM_TEST_H
 #define LP_NAMESPACE_SHARD_NS_SIM_TEST_H

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All that the stores of a namespace hold, but for times, as a text that can be compared. Only
- * *_test.c files and their headers include this. */
+/* Text of all that the stores of a namespace hold, except times, for comparisons.
+ *
+ * Only *_test.c files and their headers include this.
+ */
 #ifndef LP_NAMESPACE_SHARD_NS_TEXT_TEST_H
 #define LP_NAMESPACE_SHARD_NS_TEXT_TEST_H
 

@@ -1,12 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POSIX access control lists in the form in which the kernel passes them as extended attributes:
- * a version, then entries of tag, permissions and id, little-endian.
+/* POSIX access control lists in the form that the kernel passes as extended attributes.
  *
- * The kernel decides by them who may do what. What is left to a file system is to keep them and the
- * mode in agreement: when a list is set, when the mode is, and when something is made in a
- * directory that has a default list.
+ * Threads: any.
+ * Blocking, memory: none.
+ * Errors: -EINVAL, the bytes are no list that may be.
+ * Limits: LP_ACL_BYTES_MAX.
  *
- * Threads: any. Blocking, allocation: none. Errors: -EINVAL, no list that may be.
+ * A list is a version, then entries of tag, permissions and id, little-endian. The kernel decides
+ * by it. A file system must keep list and mode in agreement: when a list is set, when the mode is
+ * set, and when an inode is made in a directory that has a default list.
+ *
+ * The nine bits of the mode are the entries of owner, others, and of the mask or, without one, of
+ * the group. So an operation that sets the one sets the other in the same change, through either
+ * door:
+ *   - A set of the mode reads the list first and is guarded by it, also by its absence. If another
+ *     list is there by then, it looks again.
+ *   - A put that brings a list has that one's bits.
+ *   - A list that is set by itself is a transaction of the store, in which the doors put the mode.
+ *     The mount's kernel keeps others away meanwhile; the native door guards the inode's version.
+ *   - A list longer than LP_ACL_BYTES_MAX, or bytes that are no list, could only have been stored
+ *     before they were refused, and are left as they are.
  */
 #ifndef LP_NAMESPACE_STATE_ACL_H
 #define LP_NAMESPACE_STATE_ACL_H

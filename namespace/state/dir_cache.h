@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What (directory, name) leads to, for directories only: so that a path is looked up without asking
- * for each of its names.
+/* Cache of path lookups: what (directory, name) leads to, for directories only.
  *
- * Coherent, because who renames or removes a directory first freezes the caches of all shards
- * (ops/paths.c): they forget its names, and remember nothing until he has thawed them again. What
- * was being looked up meanwhile is not remembered either: who adds says when he began to look, and
- * each freeze and thaw begins a new generation.
+ * Threads: the shard's.
+ * Blocking: none.
+ * Memory: allocated by new only.
+ * Errors: of new only.
+ * Limits: names of more than LPI_DIRCACHE_NAME_MAX bytes are never remembered.
  *
- * Threads: the shard's. Blocking: none. Allocation: new only. Names of more than
- * LPI_DIRCACHE_NAME_MAX bytes are never remembered.
+ * With it a path is looked up without asking for each of its names. Why it is never stale:
+ *   1. Before a directory is renamed or removed, the caches of all shards are frozen (ops/paths.c).
+ *      They forget its names and remember nothing until they are thawed.
+ *   2. Each freeze and thaw begins a new generation. A caller that adds an entry says in which
+ *      generation its lookup began. An entry of an older generation is dropped.
  */
 #ifndef LP_NAMESPACE_STATE_DIR_CACHE_H
 #define LP_NAMESPACE_STATE_DIR_CACHE_H

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How often a mount was told of each inode of this shard: the kernel counts how often it was given
- * a number, and says when it has forgotten it that often (rule N5).
+/* Lookup counts: how often a mount's kernel was told of each inode of this shard (rule N5).
  *
- * Threads: the shard's, but for lpi_held_may(). Blocking: none. Allocation: pieces of the table are
- * made larger and smaller one at a time, each in less than a millisecond at ten million inodes.
- * Errors: none: without memory an inode is not counted, and what is forgotten more often than it
- * was counted is forgotten: both are in the counters. Limits: none of its own: the kernel decides
- * what it remembers; 16 bytes for each inode, at most 43 with what is empty, and LPI_HELD_MARKS
- * marks.
+ * Threads: the shard's, except lpi_held_may().
+ * Blocking: none.
+ * Memory: the table grows and shrinks by pieces, one at a time, each in less than a millisecond at
+ *   ten million inodes. 16 bytes for each inode, at most 43 with empty places, and LPI_HELD_MARKS
+ *   marks.
+ * Errors: none. Without memory an inode is not counted. What is forgotten more often than it was
+ *   counted is forgotten. Both are in the counters.
+ * Limits: none of its own; the kernel decides what it remembers.
+ *
+ * The kernel counts how often it was given a number, and says when it has forgotten it as often.
  */
 #ifndef LP_NAMESPACE_STATE_KERNEL_HOLDS_H
 #define LP_NAMESPACE_STATE_KERNEL_HOLDS_H

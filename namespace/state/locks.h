@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who holds which names, inodes and directories of one shard while a change is made.
+/* Locks of names, directory fragments and inodes of one shard, held while a change is made.
  *
- * A lock is a struct of its owner's. Locks of names and inodes are exclusive; a name's brings a
- * shared hold on its directory's fragment with it, and who wants a whole fragment waits for those.
- * Waiting is in order of arrival. A look is no lock: it waits for those *hard* holders that were
- * there when it came, whose change is being decided over several shards, and holds nothing then.
+ * Threads: the shard's.
+ * Blocking: none.
+ * Memory: allocated by new, and for more entries when more are held than ever before.
+ * Errors: a lock that can never be granted is refused, with lock->result.
+ * Limits: locks_max at a time, asserted: locks live in operations, whose number is bounded, and so
+ *   is the memory for them.
  *
- * A holder who will never let go says so (lpi_lock_fail()). Whoever waits for him, or comes, is
- * told with lock->result.
+ * How it works:
+ *   - A lock is a struct of its owner's. Locks of names and inodes are exclusive.
+ *   - A name's lock brings a shared hold on its directory's fragment. A lock of the whole fragment
+ *     waits for all of these.
+ *   - Waiting is in the order of arrival. granted() is called from inside another lock's release,
+ *     and should do no more than start the next step.
+ *   - A look is no lock. It waits for those *hard* holders that were there when it came, whose
+ *     change is being decided over several shards, and holds nothing then.
+ *   - A holder that will never let go says so (lpi_lock_fail()). Locks and looks that wait for it,
+ *     or come later, are refused.
  *
- * The order in which owners must ask is in README.md; nothing here finds circles.
- *
- * Threads: the shard's. Blocking: none. Allocation: new; and more entries when more are held than
- * ever before. Limits: locks_max at a time, asserted: they live in operations, of which there are
- * so many; and so is memory for them. granted() comes from inside
- * another lock's release, and should do no more than start the next step.
+ * The order in which owners must ask is in namespace/change/README.md. Nothing here finds circles.
  */
 #ifndef LP_NAMESPACE_STATE_LOCKS_H
 #define LP_NAMESPACE_STATE_LOCKS_H

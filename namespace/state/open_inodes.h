@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which inodes of this shard are open, or held by a mount whose kernel remembers them
- * (state/kernel_holds.h), and which of those have no name any more.
+/* Open counts of the inodes of this shard, and orphans: inodes without a name.
  *
- * An inode that is open or held is not removed when it loses its last name (namespace NS5): it
- * becomes an orphan, with a `U` record, which goes when the last has closed it and let it go, or at
- * the next start.
+ * Threads: the shard's.
+ * Blocking: none.
+ * Memory: the table grows while more and more inodes are open.
+ * Errors: -ENOMEM.
+ * Limits: LPI_OPENS_MAX.
  *
- * Threads: the shard's. Blocking: none. Allocation: the table grows by pieces while more and more
- * inodes are open; -ENOMEM. Limits: LPI_OPENS_MAX.
+ * An inode that is open, or held by a mount whose kernel remembers it (state/kernel_holds.h), is
+ * not removed when it loses its last name (namespace NS5). It becomes an orphan with a `U` record.
+ * The orphan is removed when it is neither open nor held any more, or at the next start.
  */
 #ifndef LP_NAMESPACE_STATE_OPEN_INODES_H
 #define LP_NAMESPACE_STATE_OPEN_INODES_H

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The `T` records of changes over several shards (docs/format/namespace.md).
+/* `T` records of changes over several shards: encoding, decoding (docs/format/namespace.md).
  *
- * Threads: any. Blocking, allocation: none. Encoding asserts what decoding checks. Decoding takes
- * any bytes: -EBADMSG, -EUCLEAN by lp_corrupt(); what it gives points into them and into *ret.
+ * Threads: any.
+ * Blocking, memory: none.
+ * Errors: encoding asserts what decoding checks. Decoding takes any bytes: -EBADMSG, -EUCLEAN by
+ *   lp_corrupt().
+ * Ownership: what decoding gives points into the bytes and into *ret.
  */
 #ifndef LP_NAMESPACE_STATE_PACT_RECORD_H
 #define LP_NAMESPACE_STATE_PACT_RECORD_H

@@ -1,14 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What who asks may do to modes: on the machine where the namespace is mounted a file with
- * set-user-ID or set-group-ID runs with its owner's rights, and one with a capability with some of
- * root's. So of whatever somebody else has changed these must be gone, as the kernel sees to it for
- * what is done through the mount.
+/* Privilege bits of modes: which of them a change by a user may leave or set.
  *
- * A directory's bits mean something else: it keeps what it has.
+ * Threads: any.
+ * Blocking, memory: none.
+ * Errors: -EPERM.
  *
- * Only root makes something immutable or append-only, or takes that away.
+ * On the machine where the namespace is mounted, a file with set-user-ID or set-group-ID runs with
+ * its owner's rights, and a file with a capability with some of root's. So these must be gone from
+ * what another user has changed. The kernel sees to that for changes through the mount; this is for
+ * all doors.
  *
- * Threads: any. Blocking, allocation: none. Errors: -EPERM.
+ * A directory's bits mean something else, so a directory keeps what it has.
+ *
+ * Flags that keep changes away (namespace NS7): an *immutable* inode does not change, and no name
+ * comes to such a directory, goes from it or leads elsewhere. An *append-only* inode takes data
+ * behind its end, and such a directory new names. ns.h and store.h say exactly what. Only root sets
+ * or clears them. A change is refused with -EPERM in its own transaction, because a flag may be set
+ * at any moment:
+ *   - One inode (LP_NS_STORE): the transaction heeds the flags of its inodes (heeds_flags), which
+ *     are claimed then. The namespace sets this for all doors.
+ *   - Names of an inode (unlink, link, rename, what a put replaces): a guard of the inode in the
+ *     same change. Setting flags locks the inode, as a change of its names does.
+ *   - Names in a directory: a guard where its inode is beside the entry. Elsewhere its shard is
+ *     asked while the name is locked. The entry's shard remembers the answer, if there is no such
+ *     flag, with the answer to whether the directory is there. Setting flags of a directory locks
+ *     all its fragments, so no name of it is locked then, and what was remembered is forgotten. It
+ *     costs a message only where one is sent anyway, and when a shard that does not know the
+ *     directory takes names away.
+ *
+ * A change over several shards checks flags when it is prepared; its end is not asked again. An
+ * orphan goes whatever flags it has. A copy, and what a put makes, has none. Rejected: flags in the
+ * fragments as well, another form of their record; checks in the doors, which would look before
+ * they change.
  */
 #ifndef LP_NAMESPACE_STATE_RIGHTS_H
 #define LP_NAMESPACE_STATE_RIGHTS_H
