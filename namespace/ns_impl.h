@@ -6,6 +6,7 @@
  *   job.c         an operation at work: its looks, its locks, its pact
  *   opens.c       who has which inode open, and orphans, which orphans.c removes
  *   freeing.c     whether space is on its way, for who finds none
+ *   board.c       directories, for any thread to see
  *   ns_names.c    what operations on names have in common
  *   ns_links.c    lookup, link, remove
  *   ns_make.c, ns_rename.c, ns_readdir.c
@@ -27,6 +28,7 @@
 
 #include "base/hash.h"
 #include "base/pool.h"
+#include "namespace/board.h"
 #include "namespace/dircache.h"
 #include "namespace/freeing.h"
 #include "namespace/job.h"
@@ -68,6 +70,7 @@ struct lp_ns {
 	struct lpi_locks *locks;
 	struct lpi_opens *opens;
 	struct lpi_orphans *orphans;
+	struct lpi_board *board;
 	struct lp_pool *calls;     /* of LP_NS_STORE operations */
 	struct lp_pool *jobs;      /* of all others */
 	struct lp_pool *rooms;     /* of parts of changes over several shards */
