@@ -49,6 +49,7 @@ struct lp_fuse_behaviour {
 			      own */
 	bool is_only_door; /* nothing changes but through the mount */
 	bool maps_direct;  /* the kernel maps what it reads without its cache, too */
+	bool no_selinux;   /* the kernel has none, and so no use for labels */
 	uint64_t entry_ns; /* how long the kernel may believe a name */
 	uint64_t attr_ns;  /* and attributes */
 	uint64_t inodes_max; /* that the kernel shall remember; 0: as many as it likes */

@@ -86,8 +86,9 @@ struct lp_fuse_channel {
 	struct lpi_fuse_ring_side ring;
 	uint32_t notice_cnt; /* that the kernel is being told */
 	bool is_watching;
-	_Atomic bool is_mute; /* any thread's: the kernel cannot be told what changes */
-	_Atomic bool is_over; /* any thread's: the connection has ended */
+	_Atomic bool is_mute;    /* any thread's: the kernel cannot be told what changes */
+	_Atomic bool is_over;    /* any thread's: the connection has ended */
+	_Atomic bool has_labels; /* any thread's, of the first channel: there are some of SELinux */
 	/* Any thread's: a mount may be asked for others (fuse/ops/settings.h). */
 	_Atomic uint32_t atimes;
 	/* What the kernel knew is forgotten. */

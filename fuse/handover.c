@@ -24,12 +24,26 @@ static const uint8_t places[LP_FUSE_OPCODES] = {
 	[FUSE_UNLINK] = PLACE_NAME,       [FUSE_IOCTL] = PLACE_INODE,
 };
 
-struct lp_fuse_channel *lpi_fuse_place_of(const struct lpi_fuse_request *request)
+/* What a directory is like any thread may know: who removes its files is asked for its attributes
+ * behind each. A synchronous mount is shown what is durable. */
+static bool is_peeked(struct lpi_fuse_request *request)
+{
+	const struct lp_fuse_channel *channel = request->channel;
+	struct lp_ino ino = {request->message.header.nodeid};
+	request->is_known = request->message.header.opcode == FUSE_GETATTR &&
+			    !channel->options.behaviour.sync &&
+			    lp_ns_peek_dir(channel->options.ns, ino, &request->op.stat.found);
+	return request->is_known;
+}
+
+struct lp_fuse_channel *lpi_fuse_place_of(struct lpi_fuse_request *request)
 {
 	struct lp_fuse_channel *channel = request->channel;
 	const struct lp_fuse_message *message = &request->message;
 	struct lp_ino ino = {message->header.nodeid};
 	uint32_t shard_idx = 0;
+	if (is_peeked(request))
+		return NULL;
 	switch ((enum place)places[message->header.opcode]) {
 	case PLACE_ANY:
 		return NULL;

@@ -17,7 +17,7 @@
 
 /* The channel on whose thread the request's work should be done: perhaps its own; NULL: any. On the
  * thread that read it. */
-struct lp_fuse_channel *lpi_fuse_place_of(const struct lpi_fuse_request *request);
+struct lp_fuse_channel *lpi_fuse_place_of(struct lpi_fuse_request *request);
 
 /* It is to be begun there: begin() is called on that thread, where request->channel is the channel
  * `to` from then on. */

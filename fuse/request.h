@@ -39,6 +39,7 @@ struct lpi_fuse_request {
 	struct lp_list_node node;        /* of those that wait: sync, room, carry */
 	struct lp_list_node home_node;   /* of all that home has read, in their order */
 	bool is_away;                    /* home's: another thread has it */
+	bool is_known;                   /* what it asks for is in op already */
 	struct lp_fuse_channel *home;    /* that has read it, and has its memory */
 	struct lp_fuse_channel *channel; /* where it is at work */
 	struct lpi_fuse_entry *entry;    /* it came by io_uring, and has not been answered */

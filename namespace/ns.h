@@ -362,6 +362,11 @@ int lp_ns_path_check(struct lp_bytes path) LP_MUST_CHECK;
 /* Which shard has a path's entry, as far as this shard's caches know: a client that connects there
  * saves a message between threads. */
 uint32_t lp_ns_shard_of_path(struct lp_ns *ns, struct lp_bytes path);
+/* What LP_NS_STAT would tell a mount of a directory, if that is known without asking any shard (it
+ * may be a moment old, but is what was told, or could have been, since this was called). From any
+ * shard's thread. */
+bool lp_ns_peek_dir(struct lp_ns *ns, struct lp_ino dir,
+		    struct lp_ns_found *ret_found) LP_MUST_CHECK;
 /* The same of an entry. */
 uint32_t lp_ns_shard_of(struct lp_ns *ns, struct lp_ino dir, struct lp_bytes name);
 

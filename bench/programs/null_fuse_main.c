@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the mount could do at most: a FUSE server of which every answer is there at once.
  *
- *   null_fuse [--threads N] [--wait ring|read] [--options O] DIR
+ *   null_fuse [--threads N] [--wait ring|read] [--options O] [--files N] DIR
  *
  * It mounts with the session of the real one, so what the kernel was told is the same, has a cloned
  * descriptor for each thread as the real one has, reads messages and answers them one by one, and
@@ -10,10 +10,14 @@
  * zeros. Two names of one directory with equal hashes would be one file. The kernel may believe
  * names, attributes and pages as long as those of the real one.
  *
+ * --files: the root has so many empty files from the beginning, which are listed; what else there
+ * is in a directory is not.
+ *
  * --wait ring: a poll of the thread's reactor tells of requests, as with the real one; read: each
  * thread waits in its read. It says "null_fuse: ready", and ends with SIGTERM or an unmount. */
 #include <fcntl.h>
 #include <liburing.h>
+#include <linux/xattr.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -33,8 +37,15 @@
 #define THREADS_MAX    64u
 #define NODES_MAX      (UINT32_C(1) << 20) /* a power of 2 */
 #define MESSAGE_MAX    (LP_FUSE_WRITE_MAX + 4096u)
+#define LISTING_MAX    65536u
 #define READS_PER_TURN 16u
 #define STOP_NS        (5 * LP_NS_PER_S)
+
+LP_NORETURN static void die(const char *what, int err)
+{
+	(void)fprintf(stderr, "null_fuse: %s: %s\n", what, lp_strerror(err));
+	_exit(1);
+}
 
 /* --- What there is ---------------------------------------------------------------------------- */
 
@@ -88,8 +99,12 @@ struct server {
 	int fd;
 	bool waits_in_read;
 	uint8_t *message;
+	uint8_t *listing;
 	uint64_t requests;
 };
+
+/* Names that the root is listed to have, if they are there. */
+static uint64_t files_cnt;
 
 static uint8_t zeros[LP_FUSE_WRITE_MAX];
 static struct lp_fuse_behaviour behaviour;
@@ -190,6 +205,70 @@ static void set_attrs(const struct server *server, const struct lp_fuse_message 
 	answer_attrs(server, message);
 }
 
+static uint32_t write_file_name(uint64_t i, char name[16])
+{
+	return (uint32_t)snprintf(name, 16, "f%07u", (unsigned)i);
+}
+
+/* What file i takes in a listing; 0: it is not there, or has no room. */
+static size_t list_one(uint64_t i, bool is_plus, uint8_t *to, size_t room)
+{
+	char name[16];
+	uint32_t len = write_file_name(i, name);
+	size_t head = is_plus ? FUSE_NAME_OFFSET_DIRENTPLUS : FUSE_NAME_OFFSET;
+	size_t bytes = FUSE_DIRENT_ALIGN(head + len);
+	struct fuse_direntplus plus = {
+		.entry_out = {.entry_valid = behaviour.entry_ns / LP_NS_PER_S,
+			      .attr_valid = behaviour.attr_ns / LP_NS_PER_S},
+		.dirent = {.off = i + 1, .namelen = len, .type = S_IFREG >> 12}};
+	(void)pthread_mutex_lock(&nodes_lock);
+	plus.entry_out.nodeid =
+		find(hash_of(FUSE_ROOT_ID, (struct lp_bytes){name, (uint32_t)len}), 0);
+	(void)pthread_mutex_unlock(&nodes_lock);
+	if (plus.entry_out.nodeid == 0 || bytes > room)
+		return 0;
+	plus.dirent.ino = plus.entry_out.nodeid;
+	fill(plus.entry_out.nodeid, &plus.entry_out.attr);
+	memset(to, 0, bytes);
+	if (is_plus)
+		memcpy(to, &plus, head);
+	else
+		memcpy(to, &plus.dirent, head);
+	memcpy(to + head, name, len);
+	return bytes;
+}
+
+static void answer_list(const struct server *server, const struct lp_fuse_message *message)
+{
+	bool is_plus = message->header.opcode == FUSE_READDIRPLUS;
+	size_t room = LP_MIN(message->in.read.size, LISTING_MAX);
+	uint64_t i = message->in.read.offset;
+	uint64_t end = message->header.nodeid == FUSE_ROOT_ID ? files_cnt : 0;
+	size_t used = 0;
+	while (i < end && room - used >= FUSE_NAME_OFFSET_DIRENTPLUS + 16)
+		used += list_one(i++, is_plus, server->listing + used, room - used);
+	answer(server, message, 0, server->listing, used);
+}
+
+static void make_files(void)
+{
+	char name[16];
+	for (uint64_t i = 0; i < files_cnt; i++) {
+		uint32_t len = write_file_name(i, name);
+		uint64_t node =
+			find(hash_of(FUSE_ROOT_ID, (struct lp_bytes){name, len}), S_IFREG | 0644);
+		if (node == 0)
+			die("so many files", -ENOSPC);
+	}
+}
+
+/* As the real one says it of files without any (fuse/ops/ops_xattr.c). */
+static bool is_label(struct lp_bytes name)
+{
+	return name.len == strlen(XATTR_NAME_SELINUX) &&
+	       memcmp(name.data, XATTR_NAME_SELINUX, name.len) == 0;
+}
+
 static void serve(const struct server *server, const struct lp_fuse_message *message)
 {
 	const struct fuse_open_out opened = {
@@ -231,16 +310,19 @@ static void serve(const struct server *server, const struct lp_fuse_message *mes
 	case FUSE_STATFS:
 		answer(server, message, 0, &room, sizeof(room));
 		break;
+	case FUSE_READDIR:
+	case FUSE_READDIRPLUS:
+		answer_list(server, message);
+		break;
 	case FUSE_GETXATTR:
-		answer(server, message, -ENODATA, NULL, 0);
+		answer(server, message, is_label(message->names[0]) ? -EOPNOTSUPP : -ENODATA, NULL,
+		       0);
 		break;
 	case FUSE_FSYNC:
 	case FUSE_FSYNCDIR:
 	case FUSE_SYNCFS:
 	case FUSE_RELEASE:
 	case FUSE_RELEASEDIR:
-	case FUSE_READDIR:
-	case FUSE_READDIRPLUS:
 	case FUSE_DESTROY:
 		answer(server, message, 0, NULL, 0);
 		break;
@@ -316,12 +398,6 @@ struct options {
 	bool waits_in_read;
 };
 
-LP_NORETURN static void die(const char *what, int err)
-{
-	(void)fprintf(stderr, "null_fuse: %s: %s\n", what, lp_strerror(err));
-	_exit(1);
-}
-
 static void parse(int argc, char **argv, struct options *ret)
 {
 	*ret = (struct options){.threads = 2};
@@ -333,6 +409,8 @@ static void parse(int argc, char **argv, struct options *ret)
 		}
 		if (strcmp(argv[i], "--threads") == 0)
 			ret->threads = (uint32_t)strtoul(value, NULL, 10);
+		else if (strcmp(argv[i], "--files") == 0)
+			files_cnt = strtoull(value, NULL, 10);
 		else if (strcmp(argv[i], "--options") == 0)
 			ret->mount_options = value;
 		else if (strcmp(argv[i], "--wait") == 0)
@@ -351,7 +429,8 @@ static void start_server(struct server *server, struct lp_fuse_session *session,
 	const struct lp_reactor_options reactor = {.name = "null", .ring = true};
 	server->waits_in_read = options->waits_in_read;
 	server->message = malloc(MESSAGE_MAX);
-	if (server->message == NULL)
+	server->listing = malloc(LISTING_MAX);
+	if (server->message == NULL || server->listing == NULL)
 		die("memory", -ENOMEM);
 	int err = lp_fuse_session_clone(session, &server->fd);
 	if (err == 0 && server->waits_in_read &&
@@ -403,6 +482,7 @@ int main(int argc, char **argv)
 	nodes = calloc(NODES_MAX, sizeof(*nodes));
 	if (nodes == NULL)
 		die("memory", -ENOMEM);
+	make_files();
 	const struct lp_fuse_session_options mount = {
 		.dir = options.dir, .source = "null", .options = options.mount_options};
 	int err = lp_fuse_session_open(&mount, &session, why);

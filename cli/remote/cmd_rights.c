@@ -65,7 +65,7 @@ static int set_tree(struct wanted *wanted, const char *key)
 {
 	const struct lapis_attrs old = {.type = LAPIS_DIR};
 	struct lpi_cli_texts dirs = {.texts = NULL};
-	int err = lpi_tree_walk(key, set_one, wanted, &dirs);
+	int err = lpi_tree_walk(key, LAPIS_ATTRS, set_one, wanted, &dirs);
 	for (size_t i = dirs.cnt; i-- > 0 && err == 0;)
 		err = set_one(wanted, dirs.texts[i], &old);
 	lpi_cli_texts_fini(&dirs);

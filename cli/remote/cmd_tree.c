@@ -9,7 +9,9 @@
 #include "cli/remote/tasks.h"
 #include "cli/remote/tree.h"
 
-#define AT_ONCE 32u
+/* The more are under way, the more of them share a commit. */
+#define REMOVALS_AT_ONCE 256u
+#define COPIES_AT_ONCE   32u
 
 /* --- rm --------------------------------------------------------------------------------------- */
 
@@ -44,9 +46,9 @@ int lpi_tree_remove(const char *key, bool alone)
 {
 	struct lpi_tasks jobs;
 	struct lpi_cli_texts dirs = {.texts = NULL};
-	if (lpi_tasks_init(&jobs, AT_ONCE) != LP_EXIT_OK)
+	if (lpi_tasks_init(&jobs, REMOVALS_AT_ONCE) != LP_EXIT_OK)
 		return LP_EXIT_FAILED;
-	int err = lpi_tree_walk(key, remove_file, &jobs, &dirs);
+	int err = lpi_tree_walk(key, 0, remove_file, &jobs, &dirs);
 	int status = lpi_tasks_finish(&jobs);
 	if (err == 0 && status == LP_EXIT_OK)
 		remove_dirs(&jobs, &dirs, alone);
@@ -159,9 +161,9 @@ static int copy_tree(const char *src, const char *dst, uint32_t condition)
 	struct copy copy = {&jobs, src, dst, condition, ""};
 	if (lpi_key_is_inside(dst, src))
 		return lpi_cli_fail(src, "%s is inside of it (copy to a place outside)", dst);
-	if (lpi_tasks_init(&jobs, AT_ONCE) != LP_EXIT_OK)
+	if (lpi_tasks_init(&jobs, COPIES_AT_ONCE) != LP_EXIT_OK)
 		return LP_EXIT_FAILED;
-	int err = lpi_tree_walk(src, copy_file, &copy, &dirs);
+	int err = lpi_tree_walk(src, 0, copy_file, &copy, &dirs);
 	(void)lpi_tasks_finish(&jobs);
 	copy_dirs(&copy, &dirs);
 	lpi_cli_texts_fini(&dirs);
@@ -224,7 +226,7 @@ static int measure(const char *key, bool json)
 	if (err < 0)
 		return lpi_remote_fail(key, err);
 	if (attrs.type == LAPIS_DIR)
-		err = lpi_tree_walk(key, count_file, &usage, &dirs);
+		err = lpi_tree_walk(key, LAPIS_ATTRS, count_file, &usage, &dirs);
 	else
 		err = count_file(&usage, key, &attrs);
 	size_t dir_cnt = dirs.cnt;

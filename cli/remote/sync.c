@@ -47,7 +47,7 @@ int lpi_remote_dir_read(const char *key, struct lpi_remote_dir *ret_dir)
 	struct lapis_attrs attrs;
 	char name[LPI_NAME_MAX + 1];
 	*ret_dir = (struct lpi_remote_dir){.entries = NULL};
-	int err = lpi_tree_open(key, &dir);
+	int err = lpi_tree_open(key, LAPIS_ATTRS, &dir);
 	while (err >= 0 && (err = lpi_tree_next(&dir, name, &attrs)) > 0) {
 		err = add_entry(ret_dir, name, &attrs);
 		if (err < 0)

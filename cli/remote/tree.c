@@ -55,7 +55,7 @@ int lpi_item_name(const struct lapis_item *item, char *ret_name)
 
 /* --- One directory ---------------------------------------------------------------------------- */
 
-int lpi_tree_open(const char *key, struct lpi_tree_dir *ret_dir)
+int lpi_tree_open(const char *key, uint32_t flags, struct lpi_tree_dir *ret_dir)
 {
 	char prefix[LPI_KEY_MAX + 2];
 	struct lapis *lapis = lpi_remote();
@@ -64,9 +64,9 @@ int lpi_tree_open(const char *key, struct lpi_tree_dir *ret_dir)
 		return -ENOTCONN;
 	ret_dir->is_deep = lpi_key_is_deep(key);
 	(void)snprintf(prefix, sizeof(prefix), "%s/", key);
-	int err = ret_dir->is_deep ? lapis_opendir(lapis, key, LAPIS_ATTRS, &ret_dir->list)
-				   : lapis_list_open(lapis, prefix, NULL,
-						     LAPIS_DELIMIT | LAPIS_ATTRS, &ret_dir->list);
+	int err = ret_dir->is_deep ? lapis_opendir(lapis, key, flags, &ret_dir->list)
+				   : lapis_list_open(lapis, prefix, NULL, LAPIS_DELIMIT | flags,
+						     &ret_dir->list);
 	if (err < 0)
 		(void)lpi_remote_fail(key, err);
 	return err;
@@ -125,6 +125,7 @@ int lpi_tree_next(struct lpi_tree_dir *dir, char *ret_name, struct lapis_attrs *
 /* --- All that is below ------------------------------------------------------------------------ */
 
 struct walk {
+	uint32_t flags;
 	lpi_tree_fn *visit;
 	void *arg;
 	struct lpi_cli_texts *dirs;
@@ -146,7 +147,7 @@ static int walk_dir(const struct walk *walk, const char *key)
 	struct lpi_tree_dir dir;
 	struct lapis_attrs attrs;
 	char name[LPI_NAME_MAX + 1];
-	int err = lpi_tree_open(key, &dir);
+	int err = lpi_tree_open(key, walk->flags, &dir);
 	while (err >= 0 && (err = lpi_tree_next(&dir, name, &attrs)) > 0)
 		err = visit_one(walk, key, name, &attrs);
 	lpi_tree_close(&dir);
@@ -154,9 +155,10 @@ static int walk_dir(const struct walk *walk, const char *key)
 	return err == -ENOENT ? 0 : err;
 }
 
-int lpi_tree_walk(const char *key, lpi_tree_fn *visit, void *arg, struct lpi_cli_texts *ret_dirs)
+int lpi_tree_walk(const char *key, uint32_t flags, lpi_tree_fn *visit, void *arg,
+		  struct lpi_cli_texts *ret_dirs)
 {
-	const struct walk walk = {visit, arg, ret_dirs};
+	const struct walk walk = {flags, visit, arg, ret_dirs};
 	size_t at = ret_dirs->cnt;
 	int err = lpi_remote() == NULL ? -ENOTCONN : lpi_cli_texts_add(ret_dirs, key);
 	for (; err == 0 && at < ret_dirs->cnt; at++)

@@ -35,8 +35,9 @@ struct lpi_tree_dir {
 	bool is_deep; /* what may be no key is read, for it is not listed */
 };
 
-/* To be closed also when this fails. */
-int lpi_tree_open(const char *key, struct lpi_tree_dir *ret_dir);
+/* flags: LAPIS_ATTRS, or 0: of what is in it only the type is known. To be closed also when this
+ * fails. */
+int lpi_tree_open(const char *key, uint32_t flags, struct lpi_tree_dir *ret_dir);
 void lpi_tree_close(struct lpi_tree_dir *dir);
 /* 1: another one; of directories only the type is known. 0: that was all. -ENOENT: there is no such
  * directory; other errors have been printed. */
@@ -45,9 +46,10 @@ int lpi_tree_next(struct lpi_tree_dir *dir, char *ret_name, struct lapis_attrs *
 /* What is not a directory; negative ends the walk, and has been printed. */
 typedef int lpi_tree_fn(void *arg, const char *key, const struct lapis_attrs *attrs);
 
-/* ret_dirs: each directory, the first one included, before what is in it; the caller's, also when
- * this fails. */
-int lpi_tree_walk(const char *key, lpi_tree_fn *visit, void *arg, struct lpi_cli_texts *ret_dirs);
+/* flags: as above: attributes cost the daemon most of a list. ret_dirs: each directory, the first
+ * one included, before what is in it; the caller's, also when this fails. */
+int lpi_tree_walk(const char *key, uint32_t flags, lpi_tree_fn *visit, void *arg,
+		  struct lpi_cli_texts *ret_dirs);
 
 /* Removes a directory with all that is in it; as an object would go, with directories above it that
  * a put made and that are empty then, or alone. The exit status. */

@@ -417,6 +417,23 @@ bool lp_fuse_session_is_dead(const struct lp_fuse_session *session)
 	       errno == ENOTCONN;
 }
 
+/* Its file system is there if it is, whether or not that is mounted. False: it is, or that cannot
+ * be seen. */
+static bool lacks_selinux(void)
+{
+	FILE *file = fopen("/proc/filesystems", "re");
+	char line[128];
+	bool has_it = file == NULL;
+	bool has_any = false;
+	while (!has_it && fgets(line, sizeof(line), file) != NULL) {
+		has_any = true;
+		has_it = strstr(line, "selinuxfs") != NULL;
+	}
+	if (file != NULL)
+		(void)fclose(file); /* it was only read */
+	return has_any && !has_it;
+}
+
 int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 			 struct lp_fuse_session **ret_session, char *why)
 {
@@ -429,6 +446,7 @@ int lp_fuse_session_open(const struct lp_fuse_session_options *options,
 	session->no_ring = options->no_ring;
 	int err = lpi_fuse_options_parse(options->options, &session->options, why);
 	session->options.behaviour.is_only_door = options->is_only_door;
+	session->options.behaviour.no_selinux = lacks_selinux();
 	if (err == 0)
 		err = clear_dead(options->dir, why);
 	if (err == 0) {

@@ -32,6 +32,11 @@ static void known(struct lpi_fuse_request *request)
 
 void lpi_fuse_getattr(struct lpi_fuse_request *request)
 {
+	if (request->is_known) {
+		request->op.result = 0;
+		known(request);
+		return;
+	}
 	lpi_fuse_op(request, LP_NS_STAT)->stat.ino = lpi_fuse_node(request);
 	lpi_fuse_submit(request, known);
 }

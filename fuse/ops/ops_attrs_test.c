@@ -248,12 +248,91 @@ static void test_privileges(void **state)
 	lpi_machine_free(machine);
 }
 
+/* --- A directory from which files are removed ---------------------------------------------------
+ */
+
+#define FILES 32u
+
+static struct fuse_attr attrs_of(struct lpi_kernel *kernel, uint64_t node)
+{
+	const struct fuse_getattr_in in = {.getattr_flags = 0};
+	struct fuse_attr_out out;
+	lpi_kernel_begin(kernel, FUSE_GETATTR, node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	lp_test_ok(lpi_kernel_ask(kernel));
+	memcpy(&out, lpi_kernel_answer(kernel, sizeof(out)), sizeof(out));
+	return out.attr;
+}
+
+static uint64_t make_spread(struct lpi_machine *machine)
+{
+	struct lp_ns_op op = {.opcode = LP_NS_MAKE};
+	op.make.dir = LP_INO_ROOT;
+	op.make.name = (struct lp_bytes){"spread", 6};
+	op.make.type = LP_INODE_TYPE_DIR;
+	op.make.mode = 0755;
+	op.make.spread = true;
+	lp_test_ok(lpi_ns_sim_do(machine->sim, &op));
+	return lpi_kernel_lookup(&machine->kernels[0], 1, "spread");
+}
+
+static uint64_t remote_calls(struct lpi_machine *machine)
+{
+	uint64_t calls = 0;
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++) {
+		struct lp_ns_stats stats;
+		lp_ns_read_stats(machine->sim->ns[i], &stats);
+		calls += stats.remote_calls;
+	}
+	return calls;
+}
+
+static void name_of(uint32_t i, char name[16])
+{
+	(void)snprintf(name, 16, "file%02u", i);
+}
+
+/* Behind each removal the kernel asks for the attributes of the directory, which all shards know in
+ * part. They are those of now, and after the first few are known without asking other shards. Fails
+ * when each takes a message. */
+static void test_spread_dir(void **state)
+{
+	struct lpi_machine *machine = lpi_machine_boot(lpi_ns_sim_mkfs(1));
+	struct lpi_kernel *kernel = &machine->kernels[0];
+	char name[16];
+	(void)state;
+	uint64_t dir = make_spread(machine);
+	for (uint32_t i = 0; i < FILES; i++) {
+		name_of(i, name);
+		(void)lpi_kernel_create(kernel, FUSE_CREATE, dir, name);
+	}
+	uint64_t asked = 0;
+	struct fuse_attr before = attrs_of(kernel, dir);
+	assert_int_equal(before.size, FILES * strlen("file00"));
+	for (uint32_t i = 0; i < FILES; i++) {
+		name_of(i, name);
+		lpi_machine_idle(machine, LP_NS_PER_MS);
+		lp_test_ok(lpi_kernel_remove(kernel, FUSE_UNLINK, dir, name));
+		uint64_t calls = remote_calls(machine);
+		struct fuse_attr now = attrs_of(kernel, dir);
+		asked += remote_calls(machine) - calls;
+		assert_int_equal(now.size, (FILES - 1 - i) * strlen("file00"));
+		assert_true(now.mtime > before.mtime ||
+			    (now.mtime == before.mtime && now.mtimensec > before.mtimensec));
+		before = now;
+	}
+	assert_true(asked <= FILES / 4);
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_available),
 		cmocka_unit_test(test_freed_later),
 		cmocka_unit_test(test_privileges),
+		cmocka_unit_test(test_spread_dir),
 	};
 	return lp_test_main(tests, "fuse/ops/ops_attrs");
 }

@@ -2,7 +2,13 @@
 /* Extended attributes, and access control lists, which are some of them.
  *
  * The kernel has checked who may. It knows four kinds of names, and would refuse to read others
- * that the native door has set: those are not listed. */
+ * that the native door has set: those are not listed.
+ *
+ * 'ls -l' asks for the label of each file, and the kernel keeps no answer: that is half of all
+ * requests. Where the kernel has no SELinux nobody has a use for it. A program that hears that
+ * labels are not supported does not ask for those of other files of the mount. So that is said of a
+ * file without one, until the mount has seen the first label: then each is asked for. What has a
+ * label always shows it. */
 #include <errno.h>
 #include <linux/limits.h>
 #include <linux/xattr.h>
@@ -27,6 +33,30 @@ static bool is_name(struct lp_bytes name, const char *text)
 static bool begins_with(struct lp_bytes name, const char *text)
 {
 	return name.len > strlen(text) && memcmp(name.data, text, strlen(text)) == 0;
+}
+
+static bool is_label(struct lp_bytes name)
+{
+	return is_name(name, XATTR_NAME_SELINUX);
+}
+
+/* Of all channels: a label is as good as any other. */
+static _Atomic bool *has_labels(const struct lpi_fuse_request *request)
+{
+	return &request->channel->peers[0]->has_labels;
+}
+
+static void note_name(const struct lpi_fuse_request *request, struct lp_bytes name)
+{
+	if (is_label(name))
+		atomic_store_explicit(has_labels(request), true, memory_order_relaxed);
+}
+
+static bool lacks_labels(const struct lpi_fuse_request *request)
+{
+	return request->channel->options.behaviour.no_selinux &&
+	       is_label(request->message.names[0]) &&
+	       !atomic_load_explicit(has_labels(request), memory_order_relaxed);
 }
 
 static bool is_list(struct lp_bytes name)
@@ -78,8 +108,12 @@ static void got(struct lpi_fuse_request *request)
 	const struct lp_store_op *op = &request->op.store.op;
 	uint32_t size = request->message.in.getxattr.size;
 	int r = request->op.result;
+	if (r == 0 || r == -ERANGE)
+		note_name(request, request->message.names[0]);
 	if (size == 0 && (r == 0 || r == -ERANGE))
 		answer_size(request, op->get.value_len);
+	else if (r == -ENODATA && lacks_labels(request))
+		lpi_fuse_answer(request, -EOPNOTSUPP);
 	else if (r < 0)
 		lpi_fuse_answer(request, gone(r));
 	else
@@ -151,6 +185,7 @@ static void listed(struct lpi_fuse_request *request)
 	while (lp_store_list_next(op, &pos, &item)) {
 		memcpy(request->after_name, item.name.data, item.name.len);
 		request->after_len = item.name.len;
+		note_name(request, item.name);
 		if (!is_known(request, item.name))
 			continue;
 		if (request->left + item.name.len + 1 > names_max) {
@@ -313,6 +348,7 @@ void lpi_fuse_setxattr(struct lpi_fuse_request *request)
 	}
 	if (refuse_name(request))
 		return;
+	note_name(request, message->names[0]);
 	/* As long as the kernel has them. */
 	if (message->data_bytes > LP_NS_VALUE_MAX) {
 		lpi_fuse_answer(request, -E2BIG);

@@ -6,6 +6,7 @@
  * change. */
 #include <errno.h>
 #include <linux/limits.h>
+#include <linux/xattr.h>
 
 #include "fuse/model/machine_test.h"
 #include "namespace/state/acl.h"
@@ -126,11 +127,73 @@ static void test_many_names(void **state)
 	lpi_machine_free(machine);
 }
 
+static int get_label(struct lpi_kernel *kernel, uint64_t node)
+{
+	const struct fuse_getxattr_in in = {.size = 255};
+	lpi_kernel_begin(kernel, FUSE_GETXATTR, node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	lpi_kernel_add_name(kernel, XATTR_NAME_SELINUX);
+	return lpi_kernel_ask(kernel);
+}
+
+static void set_label(struct lpi_kernel *kernel, uint64_t node)
+{
+	const struct fuse_setxattr_in in = {.size = 1};
+	lpi_kernel_begin(kernel, FUSE_SETXATTR, node);
+	lpi_kernel_add(kernel, &in, sizeof(in));
+	lpi_kernel_add_name(kernel, XATTR_NAME_SELINUX);
+	lpi_kernel_add(kernel, "x", 1);
+	lp_test_ok(lpi_kernel_ask(kernel));
+}
+
+static void boot_labels(struct lp_bdev *bdev, bool no_selinux, struct lpi_machine **ret_machine)
+{
+	*ret_machine = lpi_machine_boot(bdev);
+	for (uint32_t i = 0; i < LPI_MACHINE_CHANNELS; i++)
+		(*ret_machine)->channels[i]->options.behaviour.no_selinux = no_selinux;
+}
+
+/* Who lists a directory asks for one label and not for all, where there is no use for them; and
+ * each file is asked for its own, through any channel, once there are some. */
+static void test_labels(void **state)
+{
+	struct lpi_machine *machine = NULL;
+	(void)state;
+	boot_labels(lpi_ns_sim_mkfs(2), true, &machine);
+	uint64_t bare = lpi_kernel_create(&machine->kernels[0], FUSE_CREATE, 1, "bare").node;
+	uint64_t file = lpi_kernel_create(&machine->kernels[0], FUSE_CREATE, 1, "file").node;
+	lp_test_err(-EOPNOTSUPP, get_label(&machine->kernels[0], bare));
+	lp_test_err(-ENODATA, lpi_kernel_get_xattr(&machine->kernels[0], bare, 1));
+	set_label(&machine->kernels[1], file);
+	lp_test_err(-ENODATA, get_label(&machine->kernels[0], bare));
+	lp_test_ok(get_label(&machine->kernels[0], file));
+	/* As after a start: the first that is seen counts. */
+	atomic_store(&machine->channels[0]->has_labels, false);
+	lp_test_err(-EOPNOTSUPP, get_label(&machine->kernels[0], bare));
+	lp_test_ok(list_names(&machine->kernels[1], file, 0));
+	lp_test_err(-ENODATA, get_label(&machine->kernels[0], bare));
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
+static void test_labels_of_selinux(void **state)
+{
+	struct lpi_machine *machine = NULL;
+	(void)state;
+	boot_labels(lpi_ns_sim_mkfs(2), false, &machine);
+	uint64_t bare = lpi_kernel_create(&machine->kernels[0], FUSE_CREATE, 1, "bare").node;
+	lp_test_err(-ENODATA, get_label(&machine->kernels[0], bare));
+	lp_test_ok(lpi_machine_stop(machine));
+	lpi_machine_free(machine);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_mode_beside),
 		cmocka_unit_test(test_many_names),
+		cmocka_unit_test(test_labels),
+		cmocka_unit_test(test_labels_of_selinux),
 	};
 	return lp_test_main(tests, "fuse/ops/ops_xattr");
 }

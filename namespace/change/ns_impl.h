@@ -21,6 +21,7 @@
 
 #include "base/hash.h"
 #include "base/memory/pool.h"
+#include "namespace/change/board.h"
 #include "namespace/change/freeing.h"
 #include "namespace/change/job.h"
 #include "namespace/change/notices.h"
@@ -62,6 +63,7 @@ struct lp_ns {
 	struct lpi_locks *locks;
 	struct lpi_opens *opens;
 	struct lpi_orphans *orphans;
+	struct lpi_board *board;
 	struct lp_pool *calls;     /* of LP_NS_STORE operations */
 	struct lp_pool *jobs;      /* of all others */
 	struct lp_pool *rooms;     /* of parts of changes over several shards */

@@ -41,6 +41,7 @@ static void fail_locks(struct lpi_part *part, struct lp_ns *ns)
 
 static void harden_locks(struct lpi_part *part, struct lp_ns *ns)
 {
+	lpi_board_doubt(ns->board);
 	for (uint32_t i = 0; i < part->lock_cnt; i++)
 		lpi_lock_harden(ns->locks, part->locks[i]);
 }

@@ -332,6 +332,10 @@ static void store_completed(struct lp_store_op *op)
 {
 	struct lpi_call *call = op->user;
 	note_completed(call->to, op);
+	lpi_board_ended(call->to->board, op);
+	if (call->shows_dir && op->opcode == LP_STORE_DIR && op->sees_ordered && op->result >= 0)
+		lpi_board_want(call->to->board, op->dir.ino);
+	call->shows_dir = false;
 	call->saw_ordered |= op->saw_ordered;
 	if (call->transfer != NULL) {
 		put_buffers(call->transfer);
@@ -389,6 +393,7 @@ static void submit(struct lpi_call *call)
 	if (call->may_wait_space)
 		lpi_freeing_tries(call->to, &call->space_wait);
 	note_submitted(call->to, call->store_op);
+	lpi_board_begins(call->to->board, call->store_op);
 	lp_store_submit(call->to->options.store, call->store_op);
 }
 

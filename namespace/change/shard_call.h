@@ -52,6 +52,7 @@ struct lpi_call {
 	struct lp_store_op *store_op;
 	void (*stored)(struct lpi_call *call); /* NULL: lpi_call_end() */
 	struct lpi_lock look;                  /* what the operation waits for */
+	bool shows_dir;    /* of a mount's look at a directory: the board is told */
 	bool doubts_attrs; /* of a lookup: something was being decided when it began */
 	bool saw_ordered;  /* result: see struct lp_store_op */
 	/* See lpi_call_hold(). */

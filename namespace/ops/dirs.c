@@ -41,22 +41,22 @@ static void end_stat(struct lpi_job *job)
 
 /* A time that the only fragment has came after any that was set, which may lie in the future. One
  * that was removed, and is open, has it set without its fragment. */
-static bool says_mtime(const struct lpi_dir_stat *stat, const struct lp_store_op *op)
+static bool says_mtime(const struct lpi_dir_stat *stat, const struct lpi_fragment_view *fragment)
 {
 	return (stat->attrs.flags & LP_INODE_FLAG_SPREAD) == 0 && stat->attrs.nlink > 0 &&
-	       op->dir.mtime_ns != TIME_FORGOTTEN;
+	       fragment->mtime_ns != TIME_FORGOTTEN;
 }
 
-static void add_fragment(struct lpi_dir_stat *stat, const struct lp_store_op *op)
+static void add_fragment(struct lpi_dir_stat *stat, const struct lpi_fragment_view *fragment)
 {
-	stat->entries_cnt += op->dir.entries_cnt;
-	stat->name_bytes += op->dir.name_bytes;
+	stat->entries_cnt += fragment->entries_cnt;
+	stat->name_bytes += fragment->name_bytes;
 	/* 0: no fragment, or one that was never touched. */
-	if (op->dir.mtime_ns != 0 &&
-	    (op->dir.mtime_ns > stat->attrs.mtime_ns || says_mtime(stat, op)))
-		stat->attrs.mtime_ns = op->dir.mtime_ns;
-	if (op->dir.ctime_ns != 0 && op->dir.ctime_ns > stat->attrs.ctime_ns)
-		stat->attrs.ctime_ns = op->dir.ctime_ns;
+	if (fragment->mtime_ns != 0 &&
+	    (fragment->mtime_ns > stat->attrs.mtime_ns || says_mtime(stat, fragment)))
+		stat->attrs.mtime_ns = fragment->mtime_ns;
+	if (fragment->ctime_ns != 0 && fragment->ctime_ns > stat->attrs.ctime_ns)
+		stat->attrs.ctime_ns = fragment->ctime_ns;
 }
 
 static void fragments_known(struct lpi_job *job)
@@ -66,8 +66,9 @@ static void fragments_known(struct lpi_job *job)
 		int r = job->asks[i].call.result;
 		if (r < 0 && stat->result >= 0)
 			stat->result = r;
+		const struct lpi_fragment_view view = lpi_fragment_view(&job->asks[i].op);
 		if (r >= 0)
-			add_fragment(stat, &job->asks[i].op);
+			add_fragment(stat, &view);
 	}
 	sum_more(job);
 }
@@ -83,6 +84,7 @@ static void sum_more(struct lpi_job *job)
 		struct lp_store_op *op = lpi_job_op(job, stat->asked);
 		op->opcode = LP_STORE_DIR;
 		op->dir.ino = stat->ino;
+		job->asks[stat->asked].call.shows_dir = job->op->opcode == LP_NS_STAT;
 		lpi_job_ask(job, stat->shard_idx++, stat->asked++, stat->is_locked);
 	}
 	if (stat->asked > 0) {
@@ -145,6 +147,33 @@ struct lp_ns_found lpi_stat_found(const struct lpi_job *job)
 	const struct lpi_dir_stat *stat = &job->dir_stat;
 	return (struct lp_ns_found){
 		.ino = stat->ino, .attrs = stat->attrs, .entries_cnt = stat->entries_cnt};
+}
+
+/* As sum_more() does, of what all shards show. */
+bool lp_ns_peek_dir(struct lp_ns *ns, struct lp_ino dir, struct lp_ns_found *ret_found)
+{
+	struct lpi_dir_stat stat = {.ino = dir};
+	struct lpi_board_view view;
+	if (ns->state != LPI_NS_SERVING || !lpi_ino_is_sane(ns, dir))
+		return false;
+	uint32_t own = lp_ino_shard(dir);
+	if (!lpi_board_read(ns->peers[own]->board, dir, &view) ||
+	    view.attrs.type != LP_INODE_TYPE_DIR)
+		return false;
+	stat.attrs = view.attrs;
+	add_fragment(&stat, &view.fragment);
+	bool is_spread = (stat.attrs.flags & LP_INODE_FLAG_SPREAD) != 0;
+	for (uint32_t i = 0; is_spread && i < ns->options.shard_cnt; i++) {
+		if (i == own)
+			continue;
+		if (!lpi_board_read(ns->peers[i]->board, dir, &view))
+			return false;
+		add_fragment(&stat, &view.fragment);
+	}
+	stat.attrs.size_bytes = stat.name_bytes;
+	*ret_found = (struct lp_ns_found){
+		.ino = dir, .attrs = stat.attrs, .entries_cnt = stat.entries_cnt};
+	return true;
 }
 
 static void stat_known(struct lpi_job *job)

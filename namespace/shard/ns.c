@@ -502,6 +502,8 @@ static int new_tables(struct lp_ns *ns)
 	if (r >= 0)
 		r = lpi_orphans_new(ns, &ns->orphans);
 	if (r >= 0)
+		r = lpi_board_new(ns, &ns->board);
+	if (r >= 0)
 		r = lpi_freeing_init(ns);
 	for (uint32_t i = 0; i < LPI_WIDES && r >= 0; i++)
 		r = add_wide(ns);
@@ -513,6 +515,8 @@ static void each_turn(struct lp_source *source)
 	struct lp_ns *ns = LP_CONTAINER_OF(source, struct lp_ns, source);
 	lpi_call_look_settled(ns);
 	lpi_freeing_look(ns);
+	if (lp_store_error(ns->options.store) < 0)
+		lpi_board_doubt(ns->board);
 }
 
 int lp_ns_open(const struct lp_ns_options *options, struct lp_ns **ret_ns)
@@ -603,6 +607,7 @@ void lp_ns_close(struct lp_ns *ns)
 	lpi_start_free(ns->start);
 	lpi_wide_free(ns->wides);
 	lpi_orphans_free(ns->orphans);
+	lpi_board_free(ns->board);
 	lpi_freeing_fini(ns);
 	lpi_opens_free(ns->opens);
 	free_stuck(ns);

@@ -62,7 +62,8 @@ struct lpi_fsck_shard {
 	struct lp_shard *shard;     /* NULL: does not open, or it is a view that is looked at */
 	const struct lp_view *view; /* NULL: it is the shard */
 	uint32_t idx;
-	bool maps_in_doubt; /* some map may name other blocks than are known: see store/check/doubt.md */
+	bool maps_in_doubt; /* some map may name other blocks than are known: see
+			       store/check/doubt.md */
 	bool is_broken; /* some part of the index cannot be read: what is missing may be there */
 	/* Some key cannot be read, or is none of ours: what is missing may be under it. */
 	bool inodes_hidden;

@@ -3,6 +3,7 @@
  * gaps: it is read by the same program, so the lengths are size_t as they come. */
 #include "store/index/async.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,12 +69,72 @@ static struct lp_bdev_chan *chan_of(const struct lp_kv_get_op *op)
 	return NULL;
 }
 
+/* --- Reads that are shared -------------------------------------------------------------------- */
+
+static struct lp_kv_get_op **bucket_of(const struct lp_kv_get_op *op)
+{
+	uint64_t hash =
+		(op->fetch.file_id ^ op->fetch.file_block << 32) * UINT64_C(0x9e3779b97f4a7c15);
+	static_assert(LP_KV_READING_BUCKETS == 64, "six bits");
+	return &op->chans->reading[hash >> 58];
+}
+
+/* Whoever reads the same blocks; NULL: nobody, or enough wait for him already. */
+static struct lp_kv_get_op *find_reader(const struct lp_kv_get_op *op)
+{
+	struct lp_kv_get_op *reader = *bucket_of(op);
+	for (; reader != NULL; reader = reader->next_reading) {
+		const struct lp_fetch *fetch = &reader->fetch;
+		if (fetch->file_id == op->fetch.file_id &&
+		    fetch->file_block == op->fetch.file_block &&
+		    fetch->block_cnt == op->fetch.block_cnt &&
+		    reader->sharer_cnt < LP_KV_SHARERS_MAX)
+			return reader;
+	}
+	return NULL;
+}
+
+static void begin_reading(struct lp_kv_get_op *op)
+{
+	struct lp_kv_get_op **bucket = bucket_of(op);
+	op->sharers = NULL;
+	op->sharer_cnt = 0;
+	op->next_reading = *bucket;
+	*bucket = op;
+}
+
+static void end_reading(struct lp_kv_get_op *op)
+{
+	struct lp_kv_get_op **at = bucket_of(op);
+	while (*at != op) {
+		LP_ASSERT(*at != NULL);
+		at = &(*at)->next_reading;
+	}
+	*at = op->next_reading;
+}
+
+/* The last of them will be the first; nobody minds. */
+static void share(struct lp_kv_get_op *op, struct lp_kv_get_op *reader)
+{
+	op->next_sharer = reader->sharers;
+	reader->sharers = op;
+	reader->sharer_cnt++;
+}
+
+/* --- What was put off ------------------------------------------------------------------------- */
+
 static void was_read(struct lp_bdev_op *read);
 
 static void read_or_ask(struct lp_kv_get_op *op)
 {
 	struct lp_bdev_chan *chan = chan_of(op);
+	struct lp_kv_get_op *reader = chan != NULL ? find_reader(op) : NULL;
 	size_t len = (size_t)op->fetch.block_cnt * LP_BLOCK_BYTES;
+	if (reader != NULL) {
+		op->reads++;
+		share(op, reader);
+		return;
+	}
 	if (chan != NULL)
 		op->blocks = aligned_alloc(LP_BLOCK_BYTES, len);
 	if (op->blocks == NULL) {
@@ -81,29 +142,44 @@ static void read_or_ask(struct lp_kv_get_op *op)
 		return;
 	}
 	op->reads++;
+	begin_reading(op);
 	lp_bdev_op_prep(&op->read, LP_BDEV_READ, op->blocks, len, op->fetch.device_bytes);
 	op->read.complete = was_read;
 	lp_bdev_submit(chan, &op->read);
 }
 
-static void was_read(struct lp_bdev_op *read)
+/* NULL: the blocks could not be read, or are damaged. */
+static void look_again(struct lp_kv_get_op *op, const void *blocks)
 {
-	struct lp_kv_get_op *op = LP_CONTAINER_OF(read, struct lp_kv_get_op, read);
-	bool is_good = read->result == 0 && lp_fetch_is_whole(&op->fetch, op->blocks);
-	op->result = -EAGAIN;
-	if (is_good) {
-		op->fetch.data = op->blocks;
-		op->result = lp_kv_get_cached(op->kv, op->key, &op->fetch, &op->value);
-	}
-	free(op->blocks);
-	op->blocks = NULL;
-	op->fetch.data = NULL;
-	if (!is_good)
+	if (blocks == NULL) {
 		ask_helper(op);
-	else if (op->result == -EAGAIN)
+		return;
+	}
+	op->fetch.data = blocks;
+	op->result = lp_kv_get_cached(op->kv, op->key, &op->fetch, &op->value);
+	op->fetch.data = NULL;
+	if (op->result == -EAGAIN)
 		read_or_ask(op);
 	else
 		op->done(op);
+}
+
+/* Whoever is done may be gone, so all that is needed of him is taken before. */
+static void was_read(struct lp_bdev_op *read)
+{
+	struct lp_kv_get_op *op = LP_CONTAINER_OF(read, struct lp_kv_get_op, read);
+	void *blocks = op->blocks;
+	struct lp_kv_get_op *sharer = op->sharers;
+	bool is_good = read->result == 0 && lp_fetch_is_whole(&op->fetch, blocks);
+	end_reading(op);
+	op->blocks = NULL;
+	look_again(op, is_good ? blocks : NULL);
+	while (sharer != NULL) {
+		struct lp_kv_get_op *next = sharer->next_sharer;
+		look_again(sharer, is_good ? blocks : NULL);
+		sharer = next;
+	}
+	free(blocks);
 }
 
 void lp_kv_get_submit(struct lp_workers *workers, struct lp_reactor *reactor,

@@ -22,21 +22,31 @@
 /* Devices that tables lie on. */
 #define LP_KV_CHANS_MAX 2u
 
+/* Of those who wait for one read: that many are looked up in the turn in which it ends. */
+#define LP_KV_SHARERS_MAX 64u
+
+#define LP_KV_READING_BUCKETS 64u
+
+struct lp_kv_get_op;
+
 /* Channels of the reactor by which tables are read without a helper; NULL: none. */
 struct lp_kv_chans {
 	struct lp_bdev_chan *chans[LP_KV_CHANS_MAX];
+	/* What is being read by them, so that nobody reads the same at the same time. */
+	struct lp_kv_get_op *reading[LP_KV_READING_BUCKETS];
 };
 
 /* lp_kv_get() for what lp_kv_get_cached() did not know, or lp_kv_get_persisted().
  *
  * What the former has put off is read by the reactor, if it is of a device in `chans`, and then
- * looked up again there: no thread is woken for it. All else is a helper's: what is not in one
- * piece, what lies behind the key, what was read in error or damaged, so that it is told by him who
- * reads it once more. */
+ * looked up again there: no thread is woken for it. Who wants blocks that another one is reading
+ * waits for that read, for neighbours in the index are asked for together, and lie in one block.
+ * All else is a helper's: what is not in one piece, what lies behind the key, what was read in
+ * error or damaged, so that it is told by him who reads it once more. */
 struct lp_kv_get_op {
 	struct lp_kv *kv;
 	struct lp_kv_bytes key; /* borrowed */
-	const struct lp_kv_chans *chans;
+	struct lp_kv_chans *chans;
 	struct lp_fetch fetch; /* of lp_kv_get_cached() for this key; zeroed: nothing was put off */
 	/* Borrowed; data NULL: none. What lies behind the key, up to here, will be asked for next:
 	 * it is read as well, so that the index has it in its cache; LP_KV_WARM_MAX records at
@@ -53,6 +63,10 @@ struct lp_kv_get_op {
 	struct lp_bdev_op read;
 	void *blocks; /* that are read */
 	uint32_t reads;
+	struct lp_kv_get_op *next_reading; /* of its bucket */
+	struct lp_kv_get_op *sharers;      /* who wait for this read */
+	struct lp_kv_get_op *next_sharer;
+	uint32_t sharer_cnt;
 };
 
 /* Records of [lower, upper), in order, copied to a buffer until it or records_max is full. */

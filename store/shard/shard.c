@@ -814,7 +814,7 @@ struct lp_bdev_chan *lp_shard_log_chan(struct lp_shard *shard)
 	return shard->log_chan;
 }
 
-const struct lp_kv_chans *lp_shard_index_chans(const struct lp_shard *shard)
+struct lp_kv_chans *lp_shard_index_chans(struct lp_shard *shard)
 {
 	return &shard->index_chans;
 }

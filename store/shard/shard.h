@@ -146,7 +146,7 @@ struct lp_bdev_chan *lp_shard_log_chan(struct lp_shard *shard);
 
 /* Those by which the index's tables are read. */
 struct lp_kv_chans;
-const struct lp_kv_chans *lp_shard_index_chans(const struct lp_shard *shard);
+struct lp_kv_chans *lp_shard_index_chans(struct lp_shard *shard);
 
 /* Somebody waits for buffers: deferred payloads that hold some go to their place. */
 void lp_shard_want_bufs(struct lp_shard *shard);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: what a cold index is asked for is read by the reactor itself and no helper is woken; a read
- * that fails or brings damaged blocks is made once more and then told; tables that are replaced
+ * that fails or brings damaged blocks is made once more and then told; neighbours that are asked
+ * for together take one read; tables that are replaced
  * while they are read change no answer (P4; rules L1, L8).
  * Method: inodes of different owners on a simulated device; a cache of the index that keeps
  * nothing; reads that fail, rot and take long, and a compaction while many of them are under way.
@@ -10,6 +11,8 @@
 #define INODES   600u
 #define FIRST    100u
 #define TOGETHER 8u
+/* In a few blocks, and fewer than may share a read. */
+#define NEIGHBOURS 32u
 
 static struct lp_ino ino_of(uint32_t i)
 {
@@ -185,9 +188,70 @@ static void test_tables_are_replaced_meanwhile(void **state)
 	stop(&rig);
 }
 
+static uint32_t together_done;
+
+static void one_of_many_done(struct lp_store_op *op)
+{
+	assert_int_equal(op->opcode, LP_STORE_STAT);
+	together_done++;
+}
+
+/* The first inodes, at the same time. */
+static void stat_together(struct lpi_store_rig *rig, uint32_t cnt)
+{
+	struct lp_store_op ops[NEIGHBOURS];
+	assert_true(cnt <= NEIGHBOURS);
+	together_done = 0;
+	for (uint32_t i = 0; i < cnt; i++) {
+		ops[i] = (struct lp_store_op){.opcode = LP_STORE_STAT,
+					      .stat = {.ino = ino_of(i)},
+					      .complete = one_of_many_done};
+		lp_store_submit(rig->hand.store, &ops[i]);
+	}
+	while (together_done < cnt)
+		lpi_store_rig_turn(&rig->hand);
+	for (uint32_t i = 0; i < cnt; i++) {
+		lp_test_ok(ops[i].result);
+		assert_int_equal(ops[i].stat.attrs.uid, owner_of(i));
+	}
+}
+
+/* What is made together lies in one block, and is asked for together: so a directory's attributes
+ * are. Fails when somebody reads for himself what another one is reading. */
+static void test_neighbours_share_a_read(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	start(&rig);
+	uint64_t before = index_reads(&rig);
+	stat_together(&rig, NEIGHBOURS);
+	assert_in_range(index_reads(&rig) - before, 1, NEIGHBOURS / 8);
+	stop(&rig);
+}
+
+/* Whoever shared a read that failed is told by a helper, as if he had read for himself. */
+static void test_shared_read_fails(void **state)
+{
+	(void)state;
+	const struct lp_sim_rule rule = {
+		.fault = LP_SIM_EIO, .opcode_mask = LP_SIM_OP(LP_BDEV_READ), .fire_cnt = 1};
+	struct lpi_store_rig rig;
+	start(&rig);
+	uint64_t reads_before = index_reads(&rig);
+	uint64_t works_before = works(&rig);
+	lp_sim_rule_add(lp_sim_of(rig.bdev), &rule);
+	stat_together(&rig, 2);
+	lp_sim_rules_clear(lp_sim_of(rig.bdev));
+	assert_int_equal(index_reads(&rig), reads_before + 1);
+	assert_int_equal(works(&rig), works_before + 2);
+	stop(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_neighbours_share_a_read),
+		cmocka_unit_test(test_shared_read_fails),
 		cmocka_unit_test(test_no_helper_is_woken),
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_read_fails),
