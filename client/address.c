@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/impl.h"
+#include "client/handle.h"
 
 #define DEFAULT_ADDRESS "unix:/run/lapis/lapis.sock"
 

@@ -8,22 +8,11 @@
 #include "base/error.h"
 #include "base/unchanged.h"
 #include "client/call.h"
+#include "client/handle.h"
+#include "client/op.h"
+#include "client/public.h"
 
 static const char bad_size[] = "a struct has no size, or fields that this version does not know";
-
-static _Thread_local char error_text[LPI_TEXT_MAX];
-
-const char *lapis_error_text(void)
-{
-	return error_text;
-}
-
-int lpi_set_error(int err, const char *text)
-{
-	(void)snprintf(error_text, sizeof(error_text), "%s",
-		       text != NULL ? text : lp_strerror(err));
-	return err;
-}
 
 /* --- Waiting ---------------------------------------------------------------------------------- */
 
@@ -133,7 +122,7 @@ int lapis_call(struct lapis *lapis, const struct lapis_request *request,
 	/* What was not even begun has no other end than this. */
 	if (err < 0 && result.status == 0) {
 		result.status = err;
-		result.text = strdup(error_text);
+		result.text = strdup(lapis_error_text());
 	}
 	memset(ret_result, 0, size);
 	result.size = LP_MIN(size, sizeof(result));

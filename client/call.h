@@ -6,7 +6,12 @@
 #ifndef LP_CLIENT_CALL_H
 #define LP_CLIENT_CALL_H
 
-#include "client/impl.h"
+#include <pthread.h>
+
+#include "base/error.h"
+#include "client/lapis.h"
+
+struct lpi_link;
 
 struct lpi_await {
 	struct lapis_result *result; /* its text and value are the caller's: lapis_result_fini() */
@@ -23,6 +28,12 @@ struct lpi_await {
 	uint64_t id;
 };
 
+/* lapis.c */
+/* call NULL, or whose connection it is for. */
+int lpi_submit(struct lapis *lapis, const struct lapis_request *request,
+	       const struct lpi_await *call, uint64_t *ret_id) LP_MUST_CHECK;
+
+/* call.c */
 /* The same in parts, for who does something else meanwhile. One that began is waited for or left,
  * once; its result is cleared and its connection NULL. Errors of the first are not in
  * lapis_error_text(). */

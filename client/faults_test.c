@@ -200,6 +200,32 @@ static void test_unsent(void **state)
 	lpi_fake_rig_fini(&rig);
 }
 
+/* The daemon has answered and hung up, and that is noticed when more is to be sent: what it had
+ * said counts, and what could not be sent is done by the next connection. */
+static void test_answered_before_it_hung_up(void **state)
+{
+	(void)state;
+	struct lpi_fake_rig rig;
+	struct lpi_fake_ending first;
+	struct lpi_fake_ending second;
+	lpi_fake_rig_init(&rig);
+	lp_test_ok(lpi_fake_rig_ask(&rig, lpi_fake_rig_ping));
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_put_of("b/a", "x", 1), &first);
+	(void)lapis_turn(rig.lapis, 0);
+	lpi_fake_step(&rig.fake, 0);
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PUT], 1);
+	assert_int_equal(first.ended, 0);
+	lpi_fake_drop_all(&rig.fake);
+	lpi_fake_rig_submit(&rig, lpi_fake_rig_put_of("b/b", "x", 1), &second);
+	lpi_fake_rig_wait_for(&rig, &first);
+	lpi_fake_rig_wait_for(&rig, &second);
+	lp_test_ok(first.status);
+	lp_test_ok(second.status);
+	assert_int_equal(rig.fake.requests[LP_WIRE_OP_PUT], 2);
+	assert_int_equal(rig.fake.conns_ever, 2);
+	lpi_fake_rig_fini(&rig);
+}
+
 /* script: how many requests find that their connection has given way to another one. */
 static bool give_way(struct lpi_fake *fake, struct lpi_fake_request *req)
 {
@@ -879,6 +905,7 @@ int main(void)
 		cmocka_unit_test(test_short_answer),
 		cmocka_unit_test(test_retries),
 		cmocka_unit_test(test_unsent),
+		cmocka_unit_test(test_answered_before_it_hung_up),
 		cmocka_unit_test(test_gave_way),
 		cmocka_unit_test(test_no_daemon),
 		cmocka_unit_test(test_lost_at_rest),

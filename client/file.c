@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "client/call.h"
+#include "client/handle.h"
+#include "client/public.h"
 
 #define SPACE_MAX (UINT64_C(16) << 20) /* of punch, prealloc and clone in one message */
 

@@ -19,21 +19,13 @@
 
 #include "base/error.h"
 #include "client/call.h"
+#include "client/handle.h"
+#include "client/link.h"
+#include "client/op.h"
+#include "client/public.h"
+#include "client/upload.h"
 
 #define EVENTS_MAX 64
-
-/* The handle that this thread is running, if any: its callbacks may not wait. */
-static _Thread_local const struct lapis *running;
-
-uint64_t lpi_now(const struct lapis *lapis)
-{
-	return lp_clock_mono_ns(lapis->clock);
-}
-
-bool lpi_is_running(const struct lapis *lapis)
-{
-	return running == lapis;
-}
 
 const char *lapis_version(void)
 {
@@ -42,106 +34,16 @@ const char *lapis_version(void)
 
 /* --- The life of an operation ----------------------------------------------------------------- */
 
-static void disarm(struct lpi_op *op)
-{
-	if (lpi_usual_is_linked(op))
-		lpi_usual_remove(op);
-	else if (lpi_deadlines_is_linked(op))
-		lpi_deadlines_remove(&op->lapis->deadlines, op);
-}
-
-void lpi_arm(struct lpi_op *op)
-{
-	struct lapis *lapis = op->lapis;
-	disarm(op);
-	op->deadline_ns = lapis->run_ns + op->timeout_ns;
-	if (op->timeout_ns != lapis->options.timeout_ms * LP_NS_PER_MS) {
-		lpi_deadlines_insert(&lapis->deadlines, op);
-		return;
-	}
-	lpi_usual_push_back(&lapis->usual, op);
-}
-
-/* The one that has least time left, or NULL. */
-static struct lpi_op *first_deadline(const struct lapis *lapis)
-{
-	struct lpi_op *usual = lpi_usual_first(&lapis->usual);
-	struct lpi_op *other = lpi_deadlines_first(&lapis->deadlines);
-	if (usual == NULL || other == NULL)
-		return usual == NULL ? other : usual;
-	return other->deadline_ns < usual->deadline_ns ? other : usual;
-}
-
-void lpi_wait(struct lpi_op *op)
-{
-	LP_ASSERT(op->place == LPI_PLACE_NONE);
-	op->place = LPI_PLACE_WAITING;
-	lpi_ops_push_back(&op->lapis->waiting, op);
-}
-
 /* Before anything else is done with it on the running thread. */
 static void begin(struct lpi_op *op)
 {
-	lpi_all_push_back(&op->lapis->all, op);
-	lpi_counter_add(&op->lapis->counters.requests);
+	lpi_enter(op);
 	if (op->upload != NULL) {
 		lpi_upload_start(op);
 		return;
 	}
 	lpi_arm(op);
 	lpi_wait(op);
-}
-
-void lpi_begin_own(struct lpi_op *op)
-{
-	atomic_fetch_add(&op->lapis->held_cnt, 1);
-	begin(op);
-}
-
-void lpi_finish(struct lpi_op *op, int status, const char *text)
-{
-	LP_ASSERT(op->place == LPI_PLACE_NONE && op->conn == NULL);
-	disarm(op);
-	if (text[0] == '\0')
-		op->text[0] = '\0';
-	else if (text != op->text)
-		(void)snprintf(op->text, sizeof(op->text), "%s", text);
-	op->result.status = status;
-	op->result.text = op->text;
-	op->result.id = op->id;
-	op->place = LPI_PLACE_DONE;
-	lpi_ops_push_back(&op->lapis->done, op);
-}
-
-void lpi_end_early(struct lpi_op *op, int status, const char *text)
-{
-	bool unknown = false;
-	switch (op->place) {
-	case LPI_PLACE_NONE:
-		lpi_upload_end(op, status, text);
-		return;
-	case LPI_PLACE_DONE:
-		return;
-	case LPI_PLACE_WAITING:
-	case LPI_PLACE_LATER:
-		lpi_ops_remove(op);
-		op->place = LPI_PLACE_NONE;
-		break;
-	case LPI_PLACE_QUEUED:
-	case LPI_PLACE_SENDING:
-	case LPI_PLACE_SENT:
-		unknown = lpi_link_forget(op);
-		break;
-	}
-	if (unknown && !op->is_safe) {
-		(void)lpi_op_printf(op, 0,
-				    "%.200s after it was sent: whether it was or will be "
-				    "done is not known (look, then decide)",
-				    text);
-		lpi_finish(op, -LAPIS_EUNKNOWN, op->text);
-	} else {
-		lpi_finish(op, status, text);
-	}
 }
 
 static void expire(struct lpi_op *op)
@@ -182,27 +84,6 @@ static void wake(struct lapis *lapis)
 	lapis->is_woken = true;
 	/* It fails only when the counter is full, and then it is readable. */
 	(void)!write(lapis->wake_fd, &one, sizeof(one));
-}
-
-int lpi_copy_struct(const void *from, size_t least, size_t known, void *ret)
-{
-	const unsigned char *bytes = from;
-	size_t size;
-	memcpy(&size, from, sizeof(size));
-	if (size < least)
-		return -EINVAL;
-	for (size_t i = known; i < size; i++) {
-		if (bytes[i] != 0)
-			return -EINVAL;
-	}
-	memset(ret, 0, known);
-	memcpy(ret, from, LP_MIN(known, size));
-	return 0;
-}
-
-int lpi_copy_request(const struct lapis_request *from, struct lapis_request *ret)
-{
-	return lpi_copy_struct(from, offsetof(struct lapis_request, timeout_ms), sizeof(*ret), ret);
 }
 
 /* False: the handle is being closed. Who runs it takes what is its own before the turn ends. */
@@ -329,7 +210,7 @@ static void advance(struct lapis *lapis, uint64_t max_ns)
 static void expire_all(struct lapis *lapis)
 {
 	struct lpi_op *op;
-	while ((op = first_deadline(lapis)) != NULL && op->deadline_ns <= lapis->run_ns)
+	while ((op = lpi_first_deadline(lapis)) != NULL && op->deadline_ns <= lapis->run_ns)
 		expire(op);
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++) {
 		struct lpi_link *conn = lapis->conns[i];
@@ -344,7 +225,7 @@ static void send_all(struct lapis *lapis)
 {
 	lpi_route_waiting(lapis);
 	for (uint32_t i = 0; i < lapis->conn_cnt; i++)
-		lpi_link_flush(lapis->conns[i]);
+		lpi_link_send(lapis->conns[i]);
 }
 
 /* Everything that needs no waiting, but for the callers' sources. */
@@ -376,7 +257,7 @@ static uint64_t clock_ns(const struct lapis *lapis, uint64_t deadline_ns)
 static uint64_t next_ns(const struct lapis *lapis)
 {
 	uint64_t next = UINT64_MAX;
-	const struct lpi_op *op = first_deadline(lapis);
+	const struct lpi_op *op = lpi_first_deadline(lapis);
 	uint64_t hungry_ns = lpi_uploads_wait_ns(lapis);
 	if (!lpi_ops_is_empty(&lapis->done) || hungry_ns == 0)
 		return 0;
@@ -448,8 +329,7 @@ static void take_event(struct lapis *lapis, const struct epoll_event *event)
 static int turn(struct lapis *lapis, int timeout_ms)
 {
 	struct epoll_event events[EVENTS_MAX];
-	const struct lapis *before = running;
-	running = lapis;
+	const struct lapis *before = lpi_set_running(lapis);
 	advance(lapis, lapis->wait_ns);
 	int ended = step(lapis);
 	int ms = ended > 0 ? 0 : wait_ms(lapis, timeout_ms);
@@ -461,7 +341,7 @@ static int turn(struct lapis *lapis, int timeout_ms)
 	expire_all(lapis);
 	ended += step(lapis);
 	set_wait(lapis);
-	running = before;
+	(void)lpi_set_running(before);
 	return ended;
 }
 
@@ -662,10 +542,9 @@ void lapis_close(struct lapis *lapis)
 	pthread_mutex_unlock(&lapis->lock);
 	if (lapis->has_thread)
 		(void)pthread_join(lapis->thread, NULL);
-	const struct lapis *before = running;
-	running = lapis;
+	const struct lapis *before = lpi_set_running(lapis);
 	end_everything(lapis);
-	running = before;
+	(void)lpi_set_running(before);
 	free_handle(lapis);
 }
 

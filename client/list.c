@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "client/call.h"
+#include "client/handle.h"
+#include "client/public.h"
 
 /* A reply that was asked for. Once nobody waits for it, it is its own. */
 struct page {

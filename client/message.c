@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/sanitize.h"
-#include "client/impl.h"
+#include "client/handle.h"
+#include "client/op.h"
+#include "client/upload.h"
 
 #define XATTRS_MAX  16u
 #define CHANGES_MAX 30u

@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "client/impl.h"
+#include "client/handle.h"
+#include "client/link.h"
+#include "client/op.h"
 
 #define ROUNDS_MAX 16 /* receives of one connection before another has its turn */
 
@@ -20,23 +22,6 @@ static int fault(struct lpi_link *conn, int err, const char *what)
 {
 	lpi_link_fail(conn, err, "%s", what);
 	return err;
-}
-
-static int piece_new(struct lpi_link *conn)
-{
-	if (conn->piece == NULL)
-		conn->piece = malloc(LP_WIRE_PIECE_MAX);
-	return conn->piece != NULL ? 0 : -ENOMEM;
-}
-
-void lpi_link_turn_away(struct lpi_link *conn, const struct lpi_credit *slot)
-{
-	if (!conn->in_data || conn->data_slot != slot)
-		return;
-	if (piece_new(conn) == 0)
-		conn->target = conn->piece;
-	else
-		lpi_link_fail(conn, -ENOMEM, "no memory to receive into");
 }
 
 /* --- The greeting ----------------------------------------------------------------------------- */
@@ -395,7 +380,7 @@ static int begin_data(struct lpi_link *conn, struct lpi_credit *slot, const uint
 			op->first_bytes = op->result.object_bytes;
 	}
 	bool direct = op != NULL && op->sink == NULL;
-	if (!direct && piece_new(conn) < 0)
+	if (!direct && lpi_link_piece_new(conn) < 0)
 		return fault(conn, -ENOMEM, "no memory to receive into");
 	conn->target = direct && op->buf != NULL ? op->buf + op->result.data_bytes : conn->piece;
 	lp_wire_crcs_decode(rest + header->meta_bytes, header->crc_cnt, conn->crcs);

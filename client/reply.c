@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/impl.h"
+#include "client/op.h"
 
 static void copy_attrs(const struct lp_wire_attrs *from, struct lapis_attrs *ret)
 {

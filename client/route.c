@@ -1,56 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* To which connection a request goes.
- *
- * Each reply says on which shard its request is answered best. That is kept for the object, and for
- * the directory it is in until two of its entries differ: then its entries are spread. The table
- * has one place for each hash, which the last one takes: forgetting costs a detour, no more.
+/* To which connection a request goes: that of its shard, if one is known and up or comes up, else
+ * any. What waits for the first connection is given up when that has failed for long enough.
  */
-#include "base/hash.h"
-#include "client/impl.h"
-
-uint64_t lpi_route_hash(uint64_t ino, const char *path, size_t len)
-{
-	return lp_hash_u64(path, len, ino) | 1;
-}
-
-static struct lpi_route *route_at(struct lapis *lapis, uint64_t hash)
-{
-	return &lapis->routes[(hash >> 8) % LPI_ROUTES];
-}
-
-static void learn(struct lapis *lapis, uint64_t hash, uint32_t shard, bool mixes)
-{
-	struct lpi_route *route = route_at(lapis, hash);
-	if (hash == 0)
-		return;
-	if (route->hash != hash)
-		*route = (struct lpi_route){.hash = hash, .shard = shard};
-	else if (!mixes)
-		route->shard = shard;
-	else if (route->shard != shard)
-		route->shard = LPI_ANY_SHARD;
-}
-
-void lpi_route_learn(struct lpi_op *op, uint32_t shard)
-{
-	struct lapis *lapis = op->lapis;
-	lpi_counter_add(op->conn->shard == shard ? &lapis->counters.hits : &lapis->counters.misses);
-	if (shard >= lapis->shard_cnt || lapis->shard_cnt == 1)
-		return;
-	learn(lapis, op->exact_hash, shard, false);
-	learn(lapis, op->dir_hash, shard, true);
-}
-
-static uint32_t find_shard(struct lpi_op *op)
-{
-	const struct lpi_route *exact = route_at(op->lapis, op->exact_hash);
-	const struct lpi_route *dir = route_at(op->lapis, op->dir_hash);
-	if (op->exact_hash != 0 && exact->hash == op->exact_hash)
-		return exact->shard;
-	if (op->dir_hash != 0 && dir->hash == op->dir_hash)
-		return dir->shard;
-	return LPI_ANY_SHARD;
-}
+#include "client/handle.h"
+#include "client/link.h"
+#include "client/op.h"
 
 /* Up, coming up, or made to. */
 static bool is_usable(struct lpi_link *conn)
@@ -86,7 +40,8 @@ static struct lpi_link *any_conn(struct lapis *lapis)
 	return is_usable(lapis->conns[0]) ? lapis->conns[0] : NULL;
 }
 
-void lpi_route(struct lpi_op *op)
+/* Gives the operation to a connection, or lets it wait. */
+static void route(struct lpi_op *op)
 {
 	struct lapis *lapis = op->lapis;
 	struct lpi_link *conn = op->pin;
@@ -96,7 +51,7 @@ void lpi_route(struct lpi_op *op)
 		return;
 	}
 	if (conn == NULL)
-		conn = conn_for(lapis, find_shard(op));
+		conn = conn_for(lapis, lpi_route_find(op));
 	if (op->pin == NULL && !is_usable(conn))
 		conn = any_conn(lapis);
 	if (conn != NULL)
@@ -154,7 +109,7 @@ void lpi_route_waiting(struct lapis *lapis)
 	}
 	while ((op = lpi_ops_pop_front(&ready)) != NULL) {
 		op->place = LPI_PLACE_NONE;
-		lpi_route(op);
+		route(op);
 	}
 	/* What has just been given to a connection may be back already. */
 	if (!lpi_ops_is_empty(&lapis->waiting) && has_given_up(lapis))

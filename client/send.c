@@ -9,10 +9,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "client/impl.h"
+#include "client/handle.h"
+#include "client/link.h"
+#include "client/op.h"
 
 #define MESSAGES_MAX 128u /* in one call */
-#define LAST_ROUNDS  64   /* of receiving from a connection that takes nothing any more */
 
 void lpi_link_queue(struct lpi_link *conn, struct lpi_op *op)
 {
@@ -162,14 +163,7 @@ static void want_out(struct lpi_link *conn, bool wants)
 	conn->wants_out = wants;
 }
 
-/* The daemon has closed: what it had answered before that has come, and counts. */
-static void take_last(struct lpi_link *conn)
-{
-	for (int i = 0; i < LAST_ROUNDS && conn->state == LPI_STATE_UP; i++)
-		lpi_link_receive(conn);
-}
-
-void lpi_link_flush(struct lpi_link *conn)
+int lpi_link_flush(struct lpi_link *conn)
 {
 	struct iovec iov[MESSAGES_MAX * 2];
 	while (conn->state == LPI_STATE_UP) {
@@ -178,24 +172,22 @@ void lpi_link_flush(struct lpi_link *conn)
 		struct msghdr msg = {.msg_iov = iov, .msg_iovlen = gather(conn, iov)};
 		if (msg.msg_iovlen == 0) {
 			want_out(conn, false);
-			return;
+			return 0;
 		}
 		ssize_t n = sendmsg(conn->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN) {
 			want_out(conn, true);
-			return;
+			return 0;
 		}
 		if (n < 0) {
-			int err = -errno;
-			take_last(conn);
-			lpi_link_fail(conn, err, "cannot send: %s", lp_strerror(err));
-			return;
+			return -errno;
 		}
 		lpi_counter_add(&conn->lapis->counters.sends);
 		sent(conn, (size_t)n);
 	}
+	return 0;
 }
 
 /* The operation goes, but the bytes of its message that are left have to be sent: from memory of

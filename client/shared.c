@@ -17,7 +17,9 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
-#include "client/impl.h"
+#include "client/handle.h"
+#include "client/link.h"
+#include "client/op.h"
 
 #define SHARE_BYTES (UINT64_C(16) << 20)
 #define SHARE_UNIT  (UINT64_C(1) << 20)

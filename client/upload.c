@@ -13,68 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/impl.h"
+#include "client/handle.h"
+#include "client/link.h"
+#include "client/op.h"
+#include "client/upload.h"
 
 #define RESTARTS_MAX 3u
 
-enum phase {
-	PHASE_NEW,
-	PHASE_OPENING,
-	PHASE_WRITING,
-	PHASE_COMMITTING,
-};
-
-struct lpi_upload {
-	enum phase phase;
-	char *path;
-	uint64_t dir_ino; /* the path begins there */
-	const uint8_t *data;
-	uint64_t data_bytes;
-	lapis_source_fn *source; /* instead of data */
-	void *source_arg;
-	lapis_hole_fn *hole; /* NULL: there are none */
-	uint64_t gap_bytes;  /* of the hole behind the piece that was read last */
-	bool is_asked;       /* whether there is a hole before what the source gives next */
-	bool ends_in_hole;   /* so far: nothing was written behind it */
-	uint8_t *first;      /* what was read of it before it was known to be long */
-	bool at_end;
-	uint64_t pos;
-	uint32_t under_way;
-	uint32_t restarts;
-	uint64_t ino; /* 0: none yet */
-	struct lpi_link *pin;
-	uint64_t pin_generation;
-	int status; /* negative: it ends when nothing is under way any more */
-	char text[LPI_TEXT_MAX];
-};
-
 static void proceed(struct lpi_op *op);
 static void child_done(void *arg, const struct lapis_result *result);
-
-int lpi_upload_new(struct lpi_op *op, const struct lapis_request *request)
-{
-	struct lpi_upload *upload = calloc(1, sizeof(*upload));
-	if (upload == NULL)
-		return -ENOMEM;
-	op->upload = upload;
-	upload->dir_ino = request->ino;
-	upload->data = request->data;
-	upload->data_bytes = request->data_bytes;
-	upload->source = request->source;
-	upload->source_arg = request->source_arg;
-	upload->hole = request->source != NULL ? request->hole : NULL;
-	upload->path = strdup(request->path != NULL ? request->path : "");
-	return upload->path != NULL ? 0 : -ENOMEM;
-}
-
-void lpi_upload_free(struct lpi_upload *upload)
-{
-	if (upload == NULL)
-		return;
-	free(upload->first);
-	free(upload->path);
-	free(upload);
-}
 
 /* --- Its parts -------------------------------------------------------------------------------- */
 
@@ -124,7 +71,7 @@ static void open_upload(struct lpi_op *op)
 	struct lpi_upload *upload = op->upload;
 	const struct lapis_request request = {
 		.op = LAPIS_UPLOAD, .ino = upload->dir_ino, .path = upload->path};
-	upload->phase = PHASE_OPENING;
+	upload->phase = LPI_UPLOAD_OPENING;
 	struct lpi_op *child = child_new(op, &request);
 	if (child != NULL)
 		child_start(op, child);
@@ -278,7 +225,7 @@ static void commit(struct lpi_op *op)
 	}
 	child->wire_flags = op->wire_flags;
 	child->upload_ino = upload->ino;
-	upload->phase = PHASE_COMMITTING;
+	upload->phase = LPI_UPLOAD_COMMITTING;
 	child_start(op, child);
 }
 
@@ -306,7 +253,7 @@ static void end_failed(struct lpi_op *op)
 	if (upload->status != -LAPIS_EUNKNOWN)
 		abort_upload(op);
 	bool again = upload->status == -ENOTCONN && upload->source == NULL &&
-		     upload->phase == PHASE_WRITING && upload->restarts < RESTARTS_MAX;
+		     upload->phase == LPI_UPLOAD_WRITING && upload->restarts < RESTARTS_MAX;
 	if (!again) {
 		lpi_finish(op, upload->status, upload->text);
 		return;
@@ -325,7 +272,7 @@ static void end_failed(struct lpi_op *op)
 static void proceed(struct lpi_op *op)
 {
 	struct lpi_upload *upload = op->upload;
-	if (upload->status == 0 && upload->phase == PHASE_WRITING) {
+	if (upload->status == 0 && upload->phase == LPI_UPLOAD_WRITING) {
 		write_more(op);
 		bool is_sent = upload->status == 0 && upload->at_end && upload->under_way == 0;
 		if (is_sent && upload->ends_in_hole)
@@ -342,7 +289,7 @@ static void part_failed(struct lpi_op *op, const struct lapis_result *result)
 {
 	int status = result->status;
 	bool lost = status == -ENOTCONN || status == -LAPIS_EUNKNOWN;
-	if (op->upload->phase != PHASE_WRITING || !lost)
+	if (op->upload->phase != LPI_UPLOAD_WRITING || !lost)
 		fail(op, status, result->text);
 	else if (has_conn(op->upload))
 		fail(op, -ETIMEDOUT,
@@ -360,12 +307,12 @@ static void child_done(void *arg, const struct lapis_result *result)
 	upload->under_way--;
 	if (result->status < 0) {
 		part_failed(op, result);
-	} else if (upload->phase == PHASE_OPENING) {
+	} else if (upload->phase == LPI_UPLOAD_OPENING) {
 		upload->ino = result->attrs.ino;
 		upload->pin = child->by;
 		upload->pin_generation = child->by_generation;
-		upload->phase = PHASE_WRITING;
-	} else if (upload->phase == PHASE_COMMITTING) {
+		upload->phase = LPI_UPLOAD_WRITING;
+	} else if (upload->phase == LPI_UPLOAD_COMMITTING) {
 		op->result.attrs = result->attrs;
 		op->result.version = result->version;
 		lpi_finish(op, 0, "");
@@ -374,11 +321,11 @@ static void child_done(void *arg, const struct lapis_result *result)
 	proceed(op);
 }
 
-void lpi_upload_end(struct lpi_op *op, int status, const char *text)
+static void end_upload(struct lpi_op *op, int status, const char *text)
 {
 	struct lpi_op *child;
 	LP_ASSERT(op->upload != NULL);
-	if (op->upload->phase != PHASE_COMMITTING) {
+	if (op->upload->phase != LPI_UPLOAD_COMMITTING) {
 		fail(op, status, text);
 		/* Nothing but its source was waited for. */
 		if (op->upload->under_way == 0)
@@ -389,6 +336,38 @@ void lpi_upload_end(struct lpi_op *op, int status, const char *text)
 	LP_LIST_FOREACH (lpi_all, &op->lapis->all, child) {
 		if (child->done == child_done && child->arg == op)
 			lpi_end_early(child, status, text);
+	}
+}
+
+/* Also of what is no upload: only here is known how either ends. */
+void lpi_end_early(struct lpi_op *op, int status, const char *text)
+{
+	bool unknown = false;
+	switch (op->place) {
+	case LPI_PLACE_NONE:
+		end_upload(op, status, text);
+		return;
+	case LPI_PLACE_DONE:
+		return;
+	case LPI_PLACE_WAITING:
+	case LPI_PLACE_LATER:
+		lpi_ops_remove(op);
+		op->place = LPI_PLACE_NONE;
+		break;
+	case LPI_PLACE_QUEUED:
+	case LPI_PLACE_SENDING:
+	case LPI_PLACE_SENT:
+		unknown = lpi_link_forget(op);
+		break;
+	}
+	if (unknown && !op->is_safe) {
+		(void)lpi_op_printf(op, 0,
+				    "%.200s after it was sent: whether it was or will be "
+				    "done is not known (look, then decide)",
+				    text);
+		lpi_finish(op, -LAPIS_EUNKNOWN, op->text);
+	} else {
+		lpi_finish(op, status, text);
 	}
 }
 
@@ -475,7 +454,7 @@ uint64_t lpi_uploads_wait_ns(const struct lapis *lapis)
 
 static void feed(struct lpi_op *op)
 {
-	if (op->upload->phase == PHASE_NEW) {
+	if (op->upload->phase == LPI_UPLOAD_NEW) {
 		read_first(op);
 		return;
 	}

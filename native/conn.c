@@ -21,45 +21,7 @@
 
 #define CHECK_BYTES (64u << 10) /* of a message's data that has come are checked at once */
 
-/* --- When to read ----------------------------------------------------------------------------- */
-
-static bool may_read(const struct lpi_conn *conn)
-{
-	return conn->state <= LPI_CONN_SERVING && !conn->at_end && !conn->is_leaving &&
-	       conn->throttle == LPI_THROTTLE_NONE;
-}
-
-static void polled(struct lp_io *io)
-{
-	struct lpi_conn *conn = LP_CONTAINER_OF(io, struct lpi_conn, poll_io);
-	conn->read_all = false;
-	lpi_conn_go_on(conn);
-}
-
-/* What a throttle held up and no byte will set going: a header that is whole, a message without
- * meta. */
-static bool is_held_up(const struct lpi_conn *conn)
-{
-	if (conn->part == LPI_PART_HEADER)
-		return conn->head_bytes == LP_WIRE_HEADER_SIZE;
-	return conn->part == LPI_PART_REST && conn->coming->meta == NULL &&
-	       lp_wire_rest_bytes(&conn->header) == 0;
-}
-
-void lpi_conn_go_on(struct lpi_conn *conn)
-{
-	struct lp_door *door = conn->door;
-	if (!may_read(conn) || lpi_ready_list_is_linked(conn) || !lp_io_is_idle(&conn->poll_io))
-		return;
-	/* A poll tells of bytes only (door D10). */
-	if (conn->stash != NULL || !conn->read_all || is_held_up(conn)) {
-		lpi_door_ready(door, conn);
-		return;
-	}
-	conn->poll_io.complete = polled;
-	io_uring_prep_poll_add(lp_reactor_sqe(door->options.reactor, &conn->poll_io), conn->fd,
-			       POLLIN);
-}
+/* --- When not to read ------------------------------------------------------------------------- */
 
 static void throttle(struct lpi_conn *conn, enum lpi_throttle why)
 {
@@ -97,50 +59,13 @@ static void throttle_for(struct lpi_conn *conn, enum lpi_quota_kind kind,
 	throttle(conn, verdict == LPI_QUOTA_OWN ? LPI_THROTTLE_USER : why);
 }
 
-void lpi_conn_leave_throttled(struct lpi_conn *conn)
-{
-	if (!lpi_throttled_list_is_linked(conn))
-		return;
-	lpi_throttled_list_remove(conn);
-	if (conn->throttle != LPI_THROTTLE_USER)
-		return;
-	LP_ASSERT(conn->user->waiting_cnt > 0);
-	conn->user->waiting_cnt--;
-}
-
-void lpi_conn_request_ended(struct lpi_conn *conn)
-{
-	conn->active_ns = lpi_door_now_ns(conn->door);
-	if (conn->throttle == LPI_THROTTLE_CREDITS)
-		lpi_conn_unthrottle(conn);
-	conn = lpi_throttled_list_first(&conn->door->throttled);
-	if (conn != NULL)
-		lpi_conn_unthrottle(conn);
-}
-
-static void begin_pace(struct lpi_conn *conn)
-{
-	conn->pace_ns = lpi_door_now_ns(conn->door);
-	conn->paced_bytes = 0;
-}
-
 /* Before what came is looked at: where a message begins in it, or ends, its pace begins anew. */
 static void keep_pace(struct lpi_conn *conn, uint64_t bytes)
 {
 	bool is_amid = conn->head_bytes > 0 || conn->state == LPI_CONN_GREETING;
 	conn->paced_bytes += bytes;
 	if (!is_amid || conn->paced_bytes >= LPI_PACE_BYTES)
-		begin_pace(conn);
-}
-
-void lpi_conn_unthrottle(struct lpi_conn *conn)
-{
-	lpi_conn_leave_throttled(conn);
-	conn->throttle = LPI_THROTTLE_NONE;
-	/* It was not the client that kept silent. */
-	conn->progress_ns = lpi_door_now_ns(conn->door);
-	begin_pace(conn);
-	lpi_conn_go_on(conn);
+		lpi_conn_begin_pace(conn);
 }
 
 void lpi_conn_say(struct lpi_conn *conn, int err, const char *why)
@@ -308,7 +233,7 @@ static bool take_notice(struct lpi_conn *conn)
 		return false;
 	}
 	conn->head_bytes = 0;
-	begin_pace(conn);
+	lpi_conn_begin_pace(conn);
 	return false;
 }
 
@@ -404,7 +329,7 @@ static struct lpi_request *take_coming(struct lpi_conn *conn)
 	conn->coming = NULL;
 	conn->part = LPI_PART_HEADER;
 	conn->head_bytes = 0;
-	begin_pace(conn);
+	lpi_conn_begin_pace(conn);
 	return request;
 }
 
@@ -522,7 +447,7 @@ static uint32_t receive_header(struct lpi_conn *conn, const uint8_t *bytes, uint
 static uint32_t consume(struct lpi_conn *conn, const uint8_t *bytes, uint32_t len)
 {
 	uint32_t at = 0;
-	while (at < len && may_read(conn)) {
+	while (at < len && lpi_conn_may_read(conn)) {
 		switch (conn->part) {
 		case LPI_PART_HEADER:
 			/* A header that is whole waited for credits or a request. */
@@ -622,7 +547,7 @@ static bool take_stash(struct lpi_conn *conn)
 	if (used < left && conn->state <= LPI_CONN_SERVING)
 		return false;
 	drop_stash(conn);
-	return may_read(conn);
+	return lpi_conn_may_read(conn);
 }
 
 /* --- One receive --------------------------------------------------------------------------------
@@ -672,12 +597,12 @@ void lpi_conn_receive(struct lpi_conn *conn)
 	struct iovec iovs[LPI_DATA_SEGS + 1];
 	struct msghdr msg = {.msg_iov = iovs};
 	uint32_t direct_bytes = 0;
-	if (!may_read(conn))
+	if (!lpi_conn_may_read(conn))
 		return;
 	door->received_ns = lpi_door_now_ns(door);
-	if (is_held_up(conn))
+	if (lpi_conn_is_held_up(conn))
 		retry_held_up(conn);
-	if (!may_read(conn) || (conn->stash != NULL && !take_stash(conn)))
+	if (!lpi_conn_may_read(conn) || (conn->stash != NULL && !take_stash(conn)))
 		return;
 	if (conn->part == LPI_PART_DATA && conn->coming->seg_cnt > 0) {
 		msg.msg_iovlen = unfilled(conn->coming, iovs);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a connection has open, and its end.
+/* What a connection has open, and its end (which begins in conn_turn.c).
  *
  *   PARTING   what is under way is answered and sent
  *   ENDING    the socket is shut: the kernel gives back the poll and the send; requests that are at
@@ -100,29 +100,18 @@ void lpi_open_drop(struct lpi_open *open)
 /* --- The end ------------------------------------------------------------------------------------
  */
 
-static void expect_end(struct lpi_conn *conn)
+void lpi_door_check_stopped(struct lp_door *door)
 {
-	if (!lp_list_node_is_linked(&conn->end_node))
-		lpi_end_list_push_back(&conn->door->ending, conn);
+	if (door->is_stopping && lpi_conn_list_is_empty(&door->conns) &&
+	    !lp_task_is_queued(&door->stopped_task))
+		lp_task_queue(door->options.reactor, &door->stopped_task);
 }
 
-void lpi_conn_finish(struct lpi_conn *conn)
+static void conn_gone(struct lp_door *door)
 {
-	if (conn->state >= LPI_CONN_PARTING)
-		return;
-	conn->state = LPI_CONN_PARTING;
-	expect_end(conn);
-}
-
-void lpi_conn_end(struct lpi_conn *conn)
-{
-	if (conn->state >= LPI_CONN_ENDING)
-		return;
-	conn->state = LPI_CONN_ENDING;
-	/* Polls and sends that are under way come back. What it says is of no use. */
-	if (conn->fd >= 0)
-		(void)shutdown(conn->fd, SHUT_RDWR);
-	expect_end(conn);
+	LP_ASSERT(door->stats.conns > 0);
+	door->stats.conns--;
+	lpi_door_check_stopped(door);
 }
 
 static void free_conn(struct lpi_conn *conn)
@@ -143,7 +132,7 @@ static void free_conn(struct lpi_conn *conn)
 	lpi_quota_leave(&door->quota, conn->user);
 	door->turned_away_cnt -= conn->is_turned_away;
 	free(conn);
-	lpi_door_conn_gone(door);
+	conn_gone(door);
 }
 
 static void gave_back(struct lp_ns_op *op)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sending. Replies queue up during a turn; when the next begins, all that is queued goes in one
- * send, one at a time on each socket. A reply is gone when the kernel has all of it. */
+/* Sending. Replies queue up during a turn (conn_turn.c); when the next begins, all that is queued
+ * goes in one send, one at a time on each socket. A reply is gone when the kernel has all of it. */
 #include <liburing.h>
 
 #include "native/door_impl.h"
@@ -8,17 +8,6 @@
 static uint64_t reply_bytes(const struct lpi_reply *reply)
 {
 	return (uint64_t)LP_WIRE_HEADER_SIZE + reply->rest_bytes + reply->data_bytes;
-}
-
-void lpi_conn_queue(struct lpi_conn *conn, struct lpi_reply *reply)
-{
-	if (!lpi_conn_is_alive(conn)) {
-		lpi_reply_done(reply);
-		return;
-	}
-	lpi_reply_list_push_back(&conn->replies, reply);
-	if (lp_io_is_idle(&conn->send_io) && !lpi_send_list_is_linked(conn))
-		lpi_send_list_push_back(&conn->door->sendable, conn);
 }
 
 void lpi_conn_drop_replies(struct lpi_conn *conn)

@@ -6,7 +6,6 @@
  * A tick tells clients that what they wait for goes on. And it looks after clients that keep silent
  * in the middle of something: they have send_timeout_ns, or much less while somebody waits for what
  * they hold. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -39,13 +38,25 @@ static uint32_t poll_door(struct lp_source *source, uint32_t budget)
 	return did;
 }
 
+/* Gets that waited for room for replies. */
+static void pump(struct lp_door *door)
+{
+	struct lpi_wait_list waiting;
+	struct lpi_request *request = NULL;
+	lpi_wait_list_init(&waiting);
+	lpi_wait_list_splice_back(&waiting, &door->short_of_room);
+	/* Whoever finds no room yet is in the door's list again, in the same order. */
+	while ((request = lpi_wait_list_pop_front(&waiting)) != NULL)
+		request->opcode->pump(request);
+}
+
 static void flush_door(struct lp_source *source)
 {
 	struct lp_door *door = LP_CONTAINER_OF(source, struct lp_door, source);
 	struct lpi_conn *conn = NULL;
 	struct lpi_conn *next = NULL;
 	if (!lpi_wait_list_is_empty(&door->short_of_room))
-		lpi_door_pump(door);
+		pump(door);
 	LP_LIST_FOREACH_SAFE (lpi_end_list, &door->ending, conn, next)
 		lpi_conn_check_end(conn);
 	/* Last: the others may queue replies, and nothing is looked at again before the thread
@@ -60,30 +71,6 @@ static void flush_door(struct lp_source *source)
 static void kicked(struct lp_task *task)
 {
 	(void)task;
-}
-
-void lpi_door_ready(struct lp_door *door, struct lpi_conn *conn)
-{
-	bool was_empty = lpi_ready_list_is_empty(&door->ready);
-	lpi_ready_list_push_back(&door->ready, conn);
-	if (was_empty && !lp_task_is_queued(&door->kick))
-		lp_task_queue(door->options.reactor, &door->kick);
-}
-
-void lpi_door_pump(struct lp_door *door)
-{
-	struct lpi_wait_list waiting;
-	struct lpi_request *request = NULL;
-	lpi_wait_list_init(&waiting);
-	lpi_wait_list_splice_back(&waiting, &door->short_of_room);
-	/* Whoever finds no room yet is in the door's list again, in the same order. */
-	while ((request = lpi_wait_list_pop_front(&waiting)) != NULL)
-		lpi_get_pump(request);
-}
-
-void lpi_door_note_refused(struct lp_door *door)
-{
-	door->refused_ns = lpi_door_now_ns(door);
 }
 
 /* --- Silent clients -----------------------------------------------------------------------------
@@ -281,10 +268,9 @@ static int new_pools(struct lp_door *door)
 
 static int new_latencies(struct lp_door *door)
 {
-	const struct lpi_opcode *opcode = NULL;
-	uint32_t cnt = 0;
-	while ((opcode = lpi_opcode_at(cnt)) != NULL)
-		door->latency_idx[opcode->code] = (uint8_t)cnt++;
+	uint32_t cnt = door->opcodes->cnt;
+	for (uint32_t i = 0; i < cnt; i++)
+		door->latency_idx[door->opcodes->all[i].code] = (uint8_t)i;
 	LP_ASSERT(cnt > 0);
 	door->latencies = calloc(cnt, sizeof(*door->latencies));
 	if (door->latencies == NULL)
@@ -318,12 +304,14 @@ static void say_stopped(struct lp_task *task)
 	door->stopped(door->stopped_arg);
 }
 
-int lp_door_new(const struct lp_door_options *options, struct lp_door **ret_door)
+int lpi_door_new(const struct lp_door_options *options, const struct lpi_opcodes *opcodes,
+		 struct lp_door **ret_door)
 {
 	struct lp_door *door = calloc(1, sizeof(*door));
 	if (door == NULL)
 		return -ENOMEM;
 	door->options = *options;
+	door->opcodes = opcodes;
 	set_defaults(&door->options);
 	init_lists(door);
 	lpi_quota_init(&door->quota, door->options.share_percent);
@@ -431,20 +419,6 @@ int lp_door_adopt(struct lp_door *door, int fd, const struct lp_peer *peer, cons
 	return 0;
 }
 
-static void check_stopped(struct lp_door *door)
-{
-	if (door->is_stopping && lpi_conn_list_is_empty(&door->conns) &&
-	    !lp_task_is_queued(&door->stopped_task))
-		lp_task_queue(door->options.reactor, &door->stopped_task);
-}
-
-void lpi_door_conn_gone(struct lp_door *door)
-{
-	LP_ASSERT(door->stats.conns > 0);
-	door->stats.conns--;
-	check_stopped(door);
-}
-
 void lp_door_stop(struct lp_door *door, uint64_t timeout_ns, void (*stopped)(void *arg), void *arg)
 {
 	struct lpi_conn *conn = NULL;
@@ -462,7 +436,7 @@ void lp_door_stop(struct lp_door *door, uint64_t timeout_ns, void (*stopped)(voi
 	}
 	if (!lpi_conn_list_is_empty(&door->conns))
 		start_tick(door);
-	check_stopped(door);
+	lpi_door_check_stopped(door);
 }
 
 int lp_door_set_requests_max(struct lp_door *door, uint32_t requests_max)
@@ -507,76 +481,11 @@ void lp_door_set_share_percent(struct lp_door *door, uint32_t share_percent)
 /* --- Figures ------------------------------------------------------------------------------------
  */
 
-static void name_object(const struct lpi_request *request, char *ret, size_t size)
-{
-	const struct lpi_ref *ref = &request->refs[0];
-	size_t skip = ref->path.len >= size ? ref->path.len - size + 1 : 0;
-	if (ref->kind == LPI_REF_NONE)
-		ret[0] = '\0';
-	else if (ref->path.len == 0)
-		(void)snprintf(ret, size, "inode %llu", (unsigned long long)ref->ino.nr);
-	else
-		(void)snprintf(ret, size, "%.*s", (int)(ref->path.len - skip),
-			       (const char *)ref->path.data + skip);
-}
-
 static_assert((int)LPI_REQUEST_STATE_CNT <= (int)LP_SLOW_STATES_MAX, "each has a place");
 
 const char *lp_door_state_name(uint32_t state)
 {
 	return state < LPI_REQUEST_STATE_CNT ? lpi_request_table.states[state].name : NULL;
-}
-
-/* The state that it is in is the last: it is about to be sent. */
-static void note_states(const struct lpi_request *request, uint64_t now_ns, uint64_t *ret_ns)
-{
-	memcpy(ret_ns, request->state_ns, sizeof(request->state_ns));
-	ret_ns[lp_sm_state(&request->sm)] += now_ns - LP_MIN(request->sm.entered_ns, now_ns);
-}
-
-static void note_slow(struct lpi_request *request, uint64_t now_ns, int status)
-{
-	uint64_t took_ns = now_ns - request->began_ns;
-	struct lp_slow_request slow = {.began_ns = (uint64_t)lpi_request_wall_ns(request) - took_ns,
-				       .took_ns = took_ns,
-				       .opcode = request->header.opcode,
-				       .status = status,
-				       .bytes = request->header.data_bytes};
-	note_states(request, now_ns, slow.state_ns);
-	name_object(request, slow.object, sizeof(slow.object));
-	lp_slow_add(&request->door->slow, &slow);
-}
-
-/* Who only asks may well ask for what is not there. */
-static bool is_absence(const struct lpi_request *request, int status)
-{
-	return !request->opcode->is_change &&
-	       (status == -ENOENT || status == -ENODATA || status == -ENXIO);
-}
-
-void lpi_door_note_end(struct lpi_request *request, int status)
-{
-	struct lp_door *door = request->door;
-	request->status = status;
-	if (request->opcode == NULL)
-		return;
-	door->stats.requests[request->opcode->code]++;
-	if (is_absence(request, status))
-		door->stats.absent[request->opcode->code]++;
-	else if (status < 0)
-		door->stats.errors[request->opcode->code]++;
-}
-
-void lpi_door_note_time(struct lpi_request *request, uint64_t now_ns)
-{
-	struct lp_door *door = request->door;
-	if (request->opcode == NULL)
-		return;
-	uint64_t took_ns = now_ns - request->began_ns;
-	uint16_t code = request->opcode->code;
-	lp_hist_record(&door->latencies[door->latency_idx[code]], took_ns);
-	if (lp_slow_is(&door->slow, took_ns))
-		note_slow(request, now_ns, request->status);
 }
 
 void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats)
@@ -596,15 +505,9 @@ void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_st
 	ret_stats->limits_stash = met[LPI_QUOTA_STASH];
 }
 
-const char *lp_door_op_name(uint16_t opcode)
-{
-	const struct lpi_opcode *known = lpi_opcode_find(opcode);
-	return known == NULL ? NULL : known->name;
-}
-
 const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode)
 {
-	const struct lpi_opcode *known = lpi_opcode_find(opcode);
+	const struct lpi_opcode *known = lpi_opcode_find(door->opcodes, opcode);
 	if (known == NULL)
 		return NULL;
 	const struct lp_hist *hist = &door->latencies[door->latency_idx[known->code]];
@@ -642,7 +545,7 @@ static const char *waits_for(const struct lpi_request *request)
 static bool is_at_work(const struct lpi_request *request)
 {
 	unsigned state = lp_sm_state(&request->sm);
-	bool is_admin = request->opcode != NULL && request->opcode->run == lpi_run_admin;
+	bool is_admin = request->opcode != NULL && request->opcode->code >= LP_WIRE_OP_STATUS;
 	return !is_admin && (state == LPI_REQUEST_WAIT || state == LPI_REQUEST_FIND ||
 			     state == LPI_REQUEST_WORK || state == LPI_REQUEST_CLOSE);
 }
@@ -665,7 +568,7 @@ static void fill_row(struct lp_under_way *row, const struct lpi_request *request
 	for (uint32_t i = 0; i < request->seg_cnt; i++)
 		row->held_bytes += size_of(request->segs[i].buf);
 	row->ino_nr = request->refs[0].found.nr;
-	name_object(request, row->object, sizeof(row->object));
+	lpi_request_tell_object(request, row->object, sizeof(row->object));
 }
 
 uint64_t lp_door_under_way(struct lp_door *door, struct lp_under_way_list *list)

@@ -18,7 +18,7 @@
 
 #include "base/loop/reactor.h"
 #include "base/memory/pool.h"
-#include "native/ops.h"
+#include "native/opcode.h"
 #include "native/share.h"
 
 #define LPI_SCRATCH_BYTES    (UINT32_C(256) << 10) /* one receive */
@@ -165,6 +165,7 @@ LP_LIST_DEFINE(lpi_end_list, struct lpi_conn, end_node);
 
 struct lp_door {
 	struct lp_door_options options;
+	const struct lpi_opcodes *opcodes;
 	struct lp_source source;
 	struct lp_pool *requests;
 	struct lp_pool *pieces;
@@ -208,15 +209,62 @@ struct lp_door {
 	uint8_t *scratch;
 };
 
-/* --- conn.c: receiving ------------------------------------------------------------------------ */
+/* The parts, from the lowest: none calls one of those behind it. Below all are share.c and quota.c,
+ * request.c comes behind door_note.c, and above all are the opcodes. */
 
+/* --- conn_turn.c: when it has its turn -------------------------------------------------------- */
+
+bool lpi_conn_may_read(const struct lpi_conn *conn);
+/* What a throttle held up is there, and no byte will set it going. */
+bool lpi_conn_is_held_up(const struct lpi_conn *conn);
 /* A connection goes on: reads what there is, waits for more, or ends. Any time. */
 void lpi_conn_go_on(struct lpi_conn *conn);
-/* One turn of a ready connection: what it has stashed, and one receive. */
-void lpi_conn_receive(struct lpi_conn *conn);
+void lpi_conn_leave_throttled(struct lpi_conn *conn);
+/* The next bytes of a message are awaited from now on. */
+void lpi_conn_begin_pace(struct lpi_conn *conn);
+void lpi_conn_unthrottle(struct lpi_conn *conn);
 /* A request has ended: credits, throttles, also of others. */
 void lpi_conn_request_ended(struct lpi_conn *conn);
-void lpi_conn_unthrottle(struct lpi_conn *conn);
+/* Of one that is alive: it is sent when the turn ends. */
+void lpi_conn_queue(struct lpi_conn *conn, struct lpi_reply *reply);
+/* No more is read; it ends when what is under way has been answered and sent. */
+void lpi_conn_finish(struct lpi_conn *conn);
+/* Shuts the socket; the rest follows when all that is under way has come to its end. Any time, also
+ * more than once. */
+void lpi_conn_end(struct lpi_conn *conn);
+
+/* --- conn_quota.c: what it holds -------------------------------------------------------------- */
+
+void lpi_conn_give_place(struct lpi_conn *conn);
+/* For a connection that has so much already: LPI_QUOTA_OK when it was taken. */
+enum lpi_quota_verdict lpi_conn_take(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t has,
+				     uint64_t amount);
+/* Takes it whatever the limits say. */
+void lpi_conn_force(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t amount);
+/* One of the user's connections that waits may go on. */
+void lpi_conn_give(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t amount);
+/* A limit has kept somebody from something: it is counted, and, of what was refused, told. */
+void lpi_conn_note_limit(struct lpi_conn *conn, enum lpi_quota_kind kind,
+			 enum lpi_quota_verdict verdict, bool is_refused);
+/* Something is refused for want of it. */
+void lpi_conn_tell_refused(const struct lpi_conn *conn, enum lpi_quota_kind kind,
+			   enum lpi_quota_verdict verdict);
+
+/* --- door_note.c: what is noted of requests --------------------------------------------------- */
+
+/* There was no buffer for somebody, who does not wait for one. */
+void lpi_door_note_refused(struct lp_door *door);
+/* The last reply of a request is queued; and later, it is being sent. One look at the clock serves
+ * all requests that came at once, and one all replies that go at once. */
+void lpi_door_note_end(struct lpi_request *request, int status);
+void lpi_door_note_time(struct lpi_request *request, uint64_t now_ns);
+/* What it is about, for people: the end of its path, or its number. */
+void lpi_request_tell_object(const struct lpi_request *request, char *ret, size_t size);
+
+/* --- conn.c: receiving ------------------------------------------------------------------------ */
+
+/* One turn of a ready connection: what it has stashed, and one receive. */
+void lpi_conn_receive(struct lpi_conn *conn);
 /* What of a message has come is of no use any more. */
 void lpi_conn_forget_message(struct lpi_conn *conn);
 /* What cannot be read on, or must not be: says why, and finishes. */
@@ -225,12 +273,10 @@ void lpi_conn_part(struct lpi_conn *conn, int err, const char *why);
 void lpi_conn_say(struct lpi_conn *conn, int err, const char *why);
 /* One that was turned away, or has been, is listened to until it has said something. */
 void lpi_conn_hear(struct lpi_conn *conn);
-void lpi_conn_leave_throttled(struct lpi_conn *conn);
 void lpi_conn_keep_stash(struct lpi_conn *conn, uint8_t *stash, uint32_t bytes);
 
 /* --- conn_send.c ------------------------------------------------------------------------------ */
 
-void lpi_conn_queue(struct lpi_conn *conn, struct lpi_reply *reply);
 void lpi_conn_send(struct lpi_conn *conn);
 /* Replies that nobody will read. */
 void lpi_conn_drop_replies(struct lpi_conn *conn);
@@ -245,14 +291,11 @@ void lpi_open_add(struct lpi_open *open, struct lp_ino ino, bool is_upload);
 struct lpi_open *lpi_open_find(const struct lpi_conn *conn, struct lp_ino ino);
 /* One open less; the record goes with the last, or when it is one that nothing came of. */
 void lpi_open_drop(struct lpi_open *open);
-/* Shuts the socket; the rest follows when all that is under way has come to its end. Any time, also
- * more than once. */
-void lpi_conn_end(struct lpi_conn *conn);
-/* No more is read; it ends when what is under way has been answered and sent. */
-void lpi_conn_finish(struct lpi_conn *conn);
 /* Goes on with the end, if it is time. The connection may be gone afterwards: only for the door's
  * flush. */
 void lpi_conn_check_end(struct lpi_conn *conn);
+/* If it stops, and no connection is left, it has. */
+void lpi_door_check_stopped(struct lp_door *door);
 
 /* --- door_quota.c: what users have, and who gives way ----------------------------------------- */
 
@@ -260,33 +303,15 @@ void lpi_conn_check_end(struct lpi_conn *conn);
 enum lpi_quota_verdict lpi_door_find_place(struct lpi_conn *conn);
 /* There is none. */
 void lpi_door_turn_away(struct lpi_conn *conn, enum lpi_quota_verdict verdict);
-void lpi_conn_give_place(struct lpi_conn *conn);
-/* For a connection that has so much already: LPI_QUOTA_OK when it was taken. */
-enum lpi_quota_verdict lpi_conn_take(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t has,
-				     uint64_t amount);
-/* Takes it whatever the limits say. */
-void lpi_conn_force(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t amount);
-/* One of the user's connections that waits may go on. */
-void lpi_conn_give(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t amount);
-/* A limit has kept somebody from something: it is counted, and, of what was refused, told. */
-void lpi_conn_note_limit(struct lpi_conn *conn, enum lpi_quota_kind kind,
-			 enum lpi_quota_verdict verdict, bool is_refused);
 /* The tick: whose connections wait for others of his, and for how long; they try again. */
 void lpi_door_look_at_users(struct lp_door *door);
 
 /* --- door.c ----------------------------------------------------------------------------------- */
 
-void lpi_door_conn_gone(struct lp_door *door);
-/* It is read from when its turn comes. */
-void lpi_door_ready(struct lp_door *door, struct lpi_conn *conn);
-/* Gets that waited for room for replies. */
-void lpi_door_pump(struct lp_door *door);
-/* There was no buffer for somebody, who does not wait for one. */
-void lpi_door_note_refused(struct lp_door *door);
-/* The last reply of a request is queued; and later, it is being sent. One look at the clock serves
- * all requests that came at once, and one all replies that go at once. */
-void lpi_door_note_end(struct lpi_request *request, int status);
-void lpi_door_note_time(struct lpi_request *request, uint64_t now_ns);
+/* lp_door_new() with these opcodes, which it only refers to. */
+int lpi_door_new(const struct lp_door_options *options, const struct lpi_opcodes *opcodes,
+		 struct lp_door **ret_door) LP_MUST_CHECK;
+
 static inline uint64_t lpi_door_now_ns(const struct lp_door *door)
 {
 	return lp_reactor_now_ns(door->options.reactor);
@@ -302,6 +327,11 @@ static inline uint64_t lpi_conn_reply_room(const struct lpi_conn *conn, uint64_t
 	if (!is_modest)
 		room -= room / 4;
 	return room - LP_MIN(door->reply_bytes, room);
+}
+
+static inline int64_t lpi_request_wall_ns(const struct lpi_request *request)
+{
+	return lp_clock_wall_ns(lp_reactor_clock(request->door->options.reactor));
 }
 
 static inline bool lpi_conn_is_alive(const struct lpi_conn *conn)

@@ -19,100 +19,6 @@
 #define LOOK_MAX     1024u /* connections that are looked at for one that gives way */
 #define GIVE_WAY_MAX 32u   /* for one that comes */
 
-/* --- Taking and giving ------------------------------------------------------------------------ */
-
-static void tell_refused(const struct lpi_conn *conn, enum lpi_quota_kind kind,
-			 enum lpi_quota_verdict verdict)
-{
-	const struct lp_door *door = conn->door;
-	char why[LP_WIRE_TEXT_MAX + 1];
-	lpi_quota_explain(&door->quota, conn->user, kind, verdict, why, sizeof(why));
-	LP_LOG_WARN("shard %u: %s is refused: %s", door->options.shard_idx, conn->peer.address,
-		    why);
-}
-
-void lpi_conn_note_limit(struct lpi_conn *conn, enum lpi_quota_kind kind,
-			 enum lpi_quota_verdict verdict, bool is_refused)
-{
-	conn->door->quota.met[kind]++;
-	if (is_refused)
-		tell_refused(conn, kind, verdict);
-}
-
-enum lpi_quota_verdict lpi_conn_take(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t has,
-				     uint64_t amount)
-{
-	struct lpi_quota *quota = &conn->door->quota;
-	enum lpi_quota_verdict verdict = lpi_quota_ask(quota, conn->user, kind, has, amount);
-	if (verdict == LPI_QUOTA_OK)
-		lpi_quota_take(quota, conn->user, kind, amount);
-	return verdict;
-}
-
-void lpi_conn_force(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t amount)
-{
-	lpi_quota_take(&conn->door->quota, conn->user, kind, amount);
-}
-
-/* Mostly it is the first: few users are at their limits. */
-static struct lpi_conn *first_capped(struct lp_door *door, const struct lpi_quota_user *user)
-{
-	struct lpi_conn *conn = NULL;
-	LP_LIST_FOREACH (lpi_throttled_list, &door->capped, conn) {
-		if (conn->user == user)
-			return conn;
-	}
-	return NULL;
-}
-
-void lpi_conn_give(struct lpi_conn *conn, enum lpi_quota_kind kind, uint64_t amount)
-{
-	struct lp_door *door = conn->door;
-	if (amount == 0)
-		return;
-	lpi_quota_give(&door->quota, conn->user, kind, amount);
-	if (conn->user->waiting_cnt == 0)
-		return;
-	struct lpi_conn *waiting = first_capped(door, conn->user);
-	LP_ASSERT(waiting != NULL);
-	lpi_conn_unthrottle(waiting);
-}
-
-/* --- Room for meta ------------------------------------------------------------------------------
- */
-
-/* As with requests the last quarter is for who has none yet, and nobody has more than is left for
- * the others: who reads no answers leaves room for theirs (door D3). */
-enum lpi_quota_verdict lpi_request_hold(struct lpi_request *request, uint32_t bytes)
-{
-	struct lpi_conn *conn = request->conn;
-	struct lp_door *door = request->door;
-	uint64_t room = door->held_bytes_max;
-	if (conn->held_bytes > 0)
-		room -= room / 4;
-	uint64_t left = room - LP_MIN(door->held_bytes, room);
-	if (door->held_bytes > 0 && conn->held_bytes + bytes > left)
-		return LPI_QUOTA_ALL;
-	enum lpi_quota_verdict verdict =
-		lpi_conn_take(conn, LPI_QUOTA_META, conn->held_bytes, bytes);
-	if (verdict != LPI_QUOTA_OK)
-		return verdict;
-	request->held_bytes += bytes;
-	conn->held_bytes += bytes;
-	door->held_bytes += bytes;
-	return LPI_QUOTA_OK;
-}
-
-void lpi_request_release(struct lpi_request *request, uint32_t keep_bytes)
-{
-	uint32_t bytes = request->held_bytes - LP_MIN(keep_bytes, request->held_bytes);
-	LP_ASSERT(request->conn->held_bytes >= bytes && request->door->held_bytes >= bytes);
-	request->held_bytes -= bytes;
-	request->conn->held_bytes -= bytes;
-	request->door->held_bytes -= bytes;
-	lpi_conn_give(request->conn, LPI_QUOTA_META, bytes);
-}
-
 /* --- Who is short -------------------------------------------------------------------------------
  */
 
@@ -205,14 +111,6 @@ static struct lpi_conn *find_idle(struct lp_door *door, const struct lpi_quota_u
 	return best;
 }
 
-void lpi_conn_give_place(struct lpi_conn *conn)
-{
-	if (!conn->has_place)
-		return;
-	conn->has_place = false;
-	lpi_conn_give(conn, LPI_QUOTA_CONNS, 1);
-}
-
 static void give_way(struct lpi_conn *conn)
 {
 	char who[LP_WHO_TEXT_MAX];
@@ -253,7 +151,7 @@ void lpi_door_turn_away(struct lpi_conn *conn, enum lpi_quota_verdict verdict)
 {
 	struct lp_door *door = conn->door;
 	char why[LP_WIRE_TEXT_MAX + 1];
-	tell_refused(conn, LPI_QUOTA_CONNS, verdict);
+	lpi_conn_tell_refused(conn, LPI_QUOTA_CONNS, verdict);
 	lpi_quota_explain(&door->quota, conn->user, LPI_QUOTA_CONNS, verdict, why, sizeof(why));
 	door->stats.conns_refused++;
 	conn->turned_away_ns = lpi_door_now_ns(door);

@@ -6,6 +6,7 @@
 
 #include "base/crc32c.h"
 #include "native/door_test.h"
+#include "native/ops.h"
 
 #define BUFS (UINT64_C(32) << 20)
 

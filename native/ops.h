@@ -1,50 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Table of the opcodes of the native protocol: request to operation, result to reply.
+/* The opcodes of the native protocol: the functions in their table, and what these have in common.
  *
  * Threads: the door's.
  * Blocking, memory: none.
- *
- * How an opcode works:
- *   1. begin() reads the meta and prepares request->piece.op, without the inode or directory that
- *      the reference leads to.
- *   2. The reference is looked up and filled in, in the same way for all opcodes.
- *   3. The operation is submitted. An opcode that works differently has run(), which is called
- *      instead.
- *   4. answer() is called when the operation has succeeded, and writes the reply's meta.
  */
 #ifndef LP_NATIVE_OPS_H
 #define LP_NATIVE_OPS_H
 
-#include "native/request.h"
+#include "native/opcode.h"
 
-struct lpi_opcode {
-	const char *name;
-	uint16_t code;
-	bool has_data;       /* may bring data */
-	bool is_change;      /* waits for earlier ones on the same name, and later ones for it */
-	uint32_t held_bytes; /* of buffers that its operation and an answer in one part take */
-	/* 0, or why it is refused: -EINVAL and others. */
-	int (*begin)(struct lpi_request *request, struct lp_reader *reader);
-	/* Instead of submitting; NULL: submit. */
-	void (*run)(struct lpi_request *request);
-	/* Replies. NULL: no meta. */
-	void (*answer)(struct lpi_request *request);
-	/* The request has failed, or its client has gone, after begin(): gives back what that took.
-	 * May be NULL. */
-	void (*undo)(struct lpi_request *request);
-	/* A reply has been sent or dropped. NULL: this was the only one, and the request ends. */
-	void (*sent)(struct lpi_request *request, struct lpi_piece *piece);
-	/* Goes up while its operation gets further, and its client is told so (sent() is
-	 * lpi_sent_sign() then). NULL: it does not take long, or tells in another way. */
-	uint64_t (*steps)(const struct lpi_request *request);
-};
-
-/* NULL: unknown. */
-const struct lpi_opcode *lpi_opcode_find(uint16_t code);
 /* All of them: the i-th, NULL behind the last. */
 const struct lpi_opcode *lpi_opcode_at(uint32_t idx);
 
-/* --- For the functions in the table ----------------------------------------------------------- */
+/* --- For the functions in the table: ops_parts.c ---------------------------------------------- */
 
 /* A reference out of a fixed part, and its path, which is read next. -EINVAL, -ENAMETOOLONG. */
 int lpi_read_ref(struct lpi_request *request, enum lpi_ref_kind kind, const uint8_t *bytes,
@@ -62,8 +30,6 @@ int lpi_request_who(struct lpi_request *request, uint32_t uid, uint32_t gid,
 /* What is to be an xattr: not too long (-E2BIG), and a list if its name says so (-EINVAL): the
  * kernel could not make anything of another one, and would not open the directory that has it. */
 int lpi_check_xattr(struct lpi_request *request, struct lp_bytes name, struct lp_bytes value);
-/* What the client may make of modes. */
-struct lp_rights lpi_request_rights(const struct lpi_request *request);
 /* An xattr that he may set or remove, and a mode of what he makes for an owner: -EPERM. */
 int lpi_check_xattr_name(struct lpi_request *request, struct lp_bytes name);
 int lpi_check_new_mode(struct lpi_request *request, struct lp_ns_who who, uint16_t mode);
@@ -72,8 +38,6 @@ const char *lpi_why_refused(const struct lpi_request *request, int err);
 /* A transaction, with what it brings along for the mode. */
 void lpi_run_change(struct lpi_request *request);
 bool lpi_is_data_change(enum lp_change_type type);
-/* Of the opcode: wherever its change is by now. */
-struct lp_ino lpi_clone_source(const struct lpi_request *request);
 /* Whether it sets an access list, which is the mode as well: see lpi_run_change(). */
 bool lpi_sets_list(const struct lp_change *change);
 enum lp_store_ack lpi_request_ack(const struct lpi_request *request);
@@ -96,6 +60,8 @@ int lpi_meta_truncate(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_punch(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_prealloc(struct lpi_request *request, struct lp_reader *reader);
 int lpi_meta_clone(struct lpi_request *request, struct lp_reader *reader);
+/* Wherever its change is by now. */
+struct lp_ino lpi_clone_source(const struct lpi_request *request);
 void lpi_run_clone(struct lpi_request *request);
 void lpi_answer_written(struct lpi_request *request);
 int lpi_meta_seek(struct lpi_request *request, struct lp_reader *reader);
@@ -164,6 +130,8 @@ void lpi_run_close(struct lpi_request *request);
 int lpi_meta_upload(struct lpi_request *request, struct lp_reader *reader);
 void lpi_answer_upload(struct lpi_request *request);
 int lpi_meta_commit(struct lpi_request *request, struct lp_reader *reader);
+/* What the upload is called until it has its name. */
+struct lp_ino lpi_commit_source(const struct lpi_request *request);
 void lpi_answer_commit(struct lpi_request *request);
 void lpi_undo_commit(struct lpi_request *request);
 int lpi_meta_admin(struct lpi_request *request, struct lp_reader *reader);

@@ -6,6 +6,7 @@
  * of their offsets, each from the store's own buffers. The first piece is read alone, for it says
  * how long the object is. */
 #include "native/door_impl.h"
+#include "native/ops.h"
 
 /* --- Get
  * ------------------------------------------------------------------------------------------ */
@@ -414,12 +415,6 @@ void lpi_run_clone(struct lpi_request *request)
 		return;
 	}
 	lpi_run_change(request);
-}
-
-bool lpi_is_data_change(enum lp_change_type type)
-{
-	return type == LP_CHANGE_WRITE || type == LP_CHANGE_TRUNCATE || type == LP_CHANGE_PUNCH ||
-	       type == LP_CHANGE_PREALLOC || type == LP_CHANGE_CLONE;
 }
 
 void lpi_answer_written(struct lpi_request *request)

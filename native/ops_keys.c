@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Objects by their keys: paths from the root, which the namespace follows by itself. */
 #include "native/door_impl.h"
+#include "native/ops.h"
 
 static_assert((int)LP_WIRE_IF_ANY == (int)LP_NS_IF_ANY &&
 		      (int)LP_WIRE_IF_ABSENT == (int)LP_NS_IF_ABSENT &&

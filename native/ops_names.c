@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inodes and names in directories. */
 #include "native/door_impl.h"
+#include "native/ops.h"
 
 /* --- By reference
  * ----------------------------------------------------------------------------------- */

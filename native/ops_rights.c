@@ -15,6 +15,7 @@
  * (door D8). */
 #include "namespace/state/acl.h"
 #include "native/door_impl.h"
+#include "native/ops.h"
 
 #include <errno.h>
 
@@ -30,16 +31,6 @@ static bool is_name(struct lp_bytes name, const char *what)
 
 /* --- What is refused ----------------------------------------------------------------------------
  */
-
-struct lp_rights lpi_request_rights(const struct lpi_request *request)
-{
-	const struct lp_peer *peer = &request->conn->peer;
-	/* By TCP anybody may come, whomever the daemon takes him for. */
-	if (!peer->is_unix)
-		return (struct lp_rights){
-			.is_limited = true, .uid = LP_RIGHTS_NOBODY, .gid = LP_RIGHTS_NOBODY};
-	return (struct lp_rights){.is_limited = peer->uid != 0, .uid = peer->uid, .gid = peer->gid};
-}
 
 static bool host_is_full(const struct lpi_request *request)
 {

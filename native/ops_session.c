@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "native/door_impl.h"
+#include "native/ops.h"
 
 /* --- Handshake
  * -------------------------------------------------------------------------------------- */
@@ -315,6 +316,11 @@ int lpi_meta_commit(struct lpi_request *request, struct lp_reader *reader)
 	open->busy++;
 	request->open = open;
 	return 0;
+}
+
+struct lp_ino lpi_commit_source(const struct lpi_request *request)
+{
+	return request->piece.op.put.ino;
 }
 
 void lpi_answer_commit(struct lpi_request *request)

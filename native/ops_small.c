@@ -6,6 +6,7 @@
  * one, where the connection's messages are long enough for the answer. */
 #include "namespace/state/acl.h"
 #include "native/door_impl.h"
+#include "native/ops.h"
 
 static_assert(LP_WIRE_VALUE_MAX == LP_NS_VALUE_MAX, "what one door takes the other can read");
 

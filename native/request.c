@@ -27,6 +27,7 @@
 
 #include "base/crc32c.h"
 #include "base/hash.h"
+#include "namespace/state/rights.h"
 #include "native/door_impl.h"
 
 #define TO LP_SM_TO
@@ -65,9 +66,14 @@ void lpi_request_move(struct lpi_request *request, enum lpi_request_state state)
 	lp_sm_move(&request->sm, state, now_ns);
 }
 
-int64_t lpi_request_wall_ns(const struct lpi_request *request)
+struct lp_rights lpi_request_rights(const struct lpi_request *request)
 {
-	return lp_clock_wall_ns(lp_reactor_clock(request->door->options.reactor));
+	const struct lp_peer *peer = &request->conn->peer;
+	/* By TCP anybody may come, whomever the daemon takes him for. */
+	if (!peer->is_unix)
+		return (struct lp_rights){
+			.is_limited = true, .uid = LP_RIGHTS_NOBODY, .gid = LP_RIGHTS_NOBODY};
+	return (struct lp_rights){.is_limited = peer->uid != 0, .uid = peer->uid, .gid = peer->gid};
 }
 
 /* --- Birth and death -------------------------------------------------------------------------- */
@@ -93,7 +99,7 @@ struct lpi_request *lpi_request_new(struct lpi_conn *conn, const struct lp_wire_
 	request->door = door;
 	request->conn = conn;
 	request->header = *header;
-	request->opcode = lpi_opcode_find(header->opcode);
+	request->opcode = lpi_opcode_find(door->opcodes, header->opcode);
 	request->piece.request = request;
 	request->piece.reply.piece = &request->piece;
 	lpi_piece_list_init(&request->get.reading);
@@ -372,7 +378,10 @@ static void queue(struct lpi_piece *piece, uint32_t meta_bytes, int err, bool mo
 	if (!more)
 		answered(request);
 	/* Of a client that has gone it ends the request at once. */
-	lpi_conn_queue(conn, &piece->reply);
+	if (lpi_conn_is_alive(conn))
+		lpi_conn_queue(conn, &piece->reply);
+	else
+		lpi_reply_done(&piece->reply);
 	if (was_noted)
 		wake_waiting(conn);
 }
@@ -532,16 +541,6 @@ static bool is_number(const struct lpi_ref *ref)
 	return ref->kind == LPI_REF_INO && ref->path.len == 0;
 }
 
-/* Beside its references: what an upload is called until it has its name, and a clone's source. */
-static struct lp_ino other_number(const struct lpi_request *request)
-{
-	if (request->header.opcode == LP_WIRE_OP_COMMIT)
-		return request->piece.op.put.ino;
-	if (request->header.opcode == LP_WIRE_OP_CLONE)
-		return lpi_clone_source(request);
-	return (struct lp_ino){0};
-}
-
 static void add_number(struct lpi_request *request, struct lp_ino ino)
 {
 	LP_ASSERT(request->number_cnt < LP_ARRAY_SIZE(request->number_hashes));
@@ -551,9 +550,11 @@ static void add_number(struct lpi_request *request, struct lp_ino ino)
 
 static void hash_numbers(struct lpi_request *request)
 {
-	struct lp_ino other = other_number(request);
+	struct lp_ino other = {0};
 	if (request->number_cnt > 0)
 		return;
+	if (request->opcode->other_number != NULL)
+		other = request->opcode->other_number(request);
 	for (uint32_t i = 0; i < LP_ARRAY_SIZE(request->refs); i++) {
 		const struct lpi_ref *ref = &request->refs[i];
 		if (is_number(ref))
@@ -827,7 +828,7 @@ void lpi_request_worked(struct lp_ns_op *op)
 	if (r == -ENOENT && op->opcode == LP_NS_STORE)
 		r = -ESTALE;
 	if (r < 0) {
-		lpi_request_fail(request, r, lpi_why_refused(request, r));
+		lpi_request_fail(request, r, request->door->opcodes->why_refused(request, r));
 		return;
 	}
 	if (request->opcode->answer != NULL) {

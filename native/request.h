@@ -246,7 +246,8 @@ struct lp_buf *lpi_request_buf(struct lpi_request *request, uint32_t bytes);
 struct lp_buf *lpi_request_room(struct lpi_request *request, uint32_t bytes);
 /* The changes of its transaction: its own, or, of a compound, in its room. */
 struct lp_change *lpi_request_changes(struct lpi_request *request);
-int64_t lpi_request_wall_ns(const struct lpi_request *request);
+/* What its client may make of modes. */
+struct lp_rights lpi_request_rights(const struct lpi_request *request);
 void lpi_request_move(struct lpi_request *request, enum lpi_request_state state);
 
 #endif
