@@ -136,7 +136,8 @@ static void test_bad_flags(void **state)
 		{{(char[]){"-x"}}, "-x: unknown option (see lapisd --help)"},
 		{{(char[]){"--memory"}}, "--memory needs a value (see lapisd --help)"},
 		{{(char[]){"--threads=x"}}, "--threads: x is not a number"},
-		{{(char[]){"a"}, (char[]){"b"}}, "b: only one DEVICE is allowed (see lapisd --help)"},
+		{{(char[]){"a"}, (char[]){"b"}},
+		 "b: only one DEVICE is allowed (see lapisd --help)"},
 		{{(char[]){"--config"}, (char[]){"/nowhere"}},
 		 "/nowhere: No such file or directory"},
 	};
