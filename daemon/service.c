@@ -154,7 +154,8 @@ static int start_listeners(struct lp_service *service)
 					  lp_strerror(err));
 		LP_LOG_NOTICE("listening on %s", lp_listener_name(listener));
 		if (!lp_listener_is_unix(listener))
-			LP_LOG_WARN("%s: whoever can run a program on this machine can use it",
+			LP_LOG_WARN("%s: any program on this machine can connect (there is no "
+				    "authentication)",
 				    lp_listener_name(listener));
 	}
 	return service->http == NULL ? 0 : lpi_http_start(service->http);

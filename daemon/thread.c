@@ -16,7 +16,7 @@
 
 /* Registered files: a device for each shard. */
 #define DAMAGED_ADVICE                                                                             \
-	" (lapis fsck says more, lapis salvage takes out what is whole, --degraded on serves "     \
+	" (lapis fsck says more, lapis salvage copies out whole objects, --degraded on serves "    \
 	"the other shards read-only)"
 #define FILES_PER_SHARD 4u
 /* Of the files that the process may have: for what is no connection. */

@@ -176,8 +176,8 @@ static void print_status(const char *answer, const char *state, bool is_ok)
 	print_text(answer, "uuid");
 	(void)printf("\nshards    %.0f on %.0f thread%s\ndata      %s, %s available\n", shards,
 		     threads, threads == 1 ? "" : "s", used, available);
-	(void)printf("requests  %.0f since it started, %.0f of what is not there, %.0f answered by "
-		     "an error; %.0f connection%s now\n",
+	(void)printf("requests  %.0f since the start, %.0f for missing objects, %.0f failed; "
+		     "%.0f connection%s now\n",
 		     lpi_cli_json_number(answer, "requests"), lpi_cli_json_number(answer, "absent"),
 		     lpi_cli_json_number(answer, "errors"), conns, conns == 1 ? "" : "s");
 	print_devices(answer);

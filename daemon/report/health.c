@@ -186,12 +186,12 @@ static const char *meaning(enum lp_store_state state)
 {
 	static const char *const meanings[LP_STORE_STATE_CNT] = {
 		[LP_STORE_OK] = "is well",
-		[LP_STORE_DEGRADED] = "serves all, but something is amiss",
+		[LP_STORE_DEGRADED] = "serves everything, but has a problem",
 		[LP_STORE_REOPENING] = "cannot be changed any more, and reads wait until it is "
 				       "open again",
-		[LP_STORE_READ_ONLY] = "cannot be changed any more; what was durable can be read "
-				       "(see to the device, then start again)",
-		[LP_STORE_DEAD] = "can neither be changed nor read (see to the device, then start "
+		[LP_STORE_READ_ONLY] = "cannot be changed any more; durable data can be read "
+				       "(check the device, then start again)",
+		[LP_STORE_DEAD] = "can neither be changed nor read (check the device, then start "
 				  "again)",
 	};
 	return meanings[state];
