@@ -106,7 +106,7 @@ int lpi_end_output(int status)
 		return status;
 	/* Whoever closed the pipe knows. What failed earlier has left a mark, and no number. */
 	if (err == 0)
-		(void)lpi_cli_fail("standard output", "not all of it could be written");
+		(void)lpi_cli_fail("standard output", "only a part of the output could be written");
 	else if (err != -EPIPE)
 		(void)lpi_cli_fail("standard output", "%s", lp_strerror(err));
 	return LP_EXIT_FAILED;
@@ -160,7 +160,8 @@ static int wrong_option(const struct lpi_cli_command *command, int c, char **arg
 		return lpi_cli_usage(command, "-%c needs a value", optopt);
 	if (optopt != 0 && !is_long)
 		return lpi_cli_usage(
-			command, "unknown option -%c (-- before a name that begins so)", optopt);
+			command, "unknown option -%c (write -- before a name that begins with -)",
+			optopt);
 	return lpi_cli_usage(command, "unknown option %s", given);
 }
 

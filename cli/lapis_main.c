@@ -35,7 +35,7 @@ static int print_help(void)
 	for (size_t i = 0; i < LP_ARRAY_SIZE(local_commands); i++)
 		(void)printf("  %-11s %s\n", local_commands[i]->name, local_commands[i]->summary);
 	(void)puts("\n  -s ADDRESS  where the daemon is: unix:PATH or tcp:HOST:PORT;\n"
-		   "              else $LAPIS_ADDRESS, then unix:/run/lapis/lapis.sock\n"
+		   "              default: $LAPIS_ADDRESS, then unix:/run/lapis/lapis.sock\n"
 		   "  --help      this text; lapis COMMAND --help for one command\n"
 		   "  --version   version and memory allocator");
 	return LP_EXIT_OK;
@@ -71,7 +71,8 @@ static int take_address(int argc, char **argv)
 		return -1;
 	}
 	if (strncmp(address, "unix:", 5) != 0 && strncmp(address, "tcp:", 4) != 0) {
-		(void)lpi_cli_fail("-s", "%s: no address (unix:PATH or tcp:HOST:PORT)", address);
+		(void)lpi_cli_fail("-s", "%s is not an address (unix:PATH or tcp:HOST:PORT)",
+				   address);
 		return -1;
 	}
 	lpi_remote_set_address(address);

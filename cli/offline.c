@@ -31,7 +31,8 @@ int lpi_offline_run(char **argv)
 	char path[4200];
 	ssize_t len = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
 	if (len < 0)
-		return lpi_cli_fail(argv[1], "cannot find where lapis is: %s", lp_strerror(-errno));
+		return lpi_cli_fail(argv[1], "cannot find the directory of the program lapis: %s",
+				    lp_strerror(-errno));
 	cut_last(dir);
 	cut_last(dir);
 	(void)snprintf(path, sizeof(path), "%s/libexec/%s", dir, LPI_OFFLINE_PROGRAM);

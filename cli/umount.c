@@ -13,9 +13,9 @@ static const char *reason(int err)
 	case -EINVAL:
 		return "no Lapis store is mounted there";
 	case -EBUSY:
-		return "it is in use (end what uses it, or --lazy)";
+		return "is in use (end the programs that use it, or give --lazy)";
 	case -EPERM:
-		return "only root may do that, or who mounted it";
+		return "only root or the user who mounted it may unmount it";
 	default:
 		return lp_strerror(err);
 	}
@@ -42,10 +42,11 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_cli_umount = {
 	.name = "umount",
 	.synopsis = "[--lazy] DIR",
-	.summary = "Take away a mount, also one whose daemon is gone",
-	.help = "  --lazy  take it out of sight at once, also when it is in use\n"
+	.summary = "Unmount Lapis, even if the mount's daemon is gone",
+	.help = "  --lazy  hide the mount at once, even if it is in use; it ends when it is "
+		"unused\n"
 		"  --help  this text\n"
 		"\n"
-		"A daemon that is there goes on without the mount, and serves its sockets.\n",
+		"A running daemon goes on without the mount, and serves its sockets.\n",
 	.run = run,
 };

@@ -1,54 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* liblapis: the client library of Lapis, an object storage daemon.
  *
- * A struct lapis is a handle on one store: it holds a connection to each shard of the daemon that
- * it has had something to ask of, and opens them when they are needed. Requests are made in two
- * ways: lapis_submit() returns at once and calls back when the answer is there, and the functions
- * named after operations (lapis_put(), lapis_stat(), ...) wait for it.
+ * A struct lapis is a handle on one store. It holds connections to shards of the daemon: one to
+ * each shard that has had to answer a request. It opens a connection when it is first needed.
+ * A request is made in one of two ways. lapis_submit() returns at once, and calls back when the
+ * answer has come. The functions named after operations (lapis_put(), lapis_stat(), ...) wait.
  *
- * Who runs it. With LAPIS_THREAD the handle has a thread of its own, and callbacks come on that
- * thread. Without, it runs when the caller calls lapis_turn(): when lapis_fd() is readable, or
- * after lapis_submit(). Functions that wait run it themselves, so other callbacks may come then.
+ * Running the handle. With LAPIS_THREAD the handle has a thread of its own, and callbacks come on
+ * that thread. Without it, the handle works only inside lapis_turn(). The caller calls that when
+ * lapis_fd() is readable, and after lapis_submit(). Functions that wait also run the handle, so
+ * callbacks of other requests may come during them.
  *
- * Threads: lapis_submit() and lapis_cancel() may be called by any thread at any time, also from
- * callbacks. Functions that wait may be called by any thread when the handle has its own, and by
- * one thread at a time when it has none, as may lapis_turn(); from callbacks they are -EDEADLK.
- * lapis_close() comes last, after all others have returned. The library's thread takes no signals
- * that are for the process; a callback on it gets those that it brings on itself, such as SIGPIPE.
+ * Threads: any thread may call lapis_submit() and lapis_cancel() at any time, also from callbacks.
+ * If the handle has its own thread, any thread may call functions that wait. Otherwise one thread
+ * at a time may call them or lapis_turn(). From a callback they return -EDEADLK. lapis_close() is
+ * the last call, after all others have returned. The library's thread takes no signals that are
+ * sent to the process. A callback on it gets signals that it causes itself, such as SIGPIPE.
  *
- * fork(). A handle, and what was opened with it, is the process's that opened it. A child may not
- * use it, nor close it: it has no thread there, and its connections are the parent's. A child opens
- * its own; exec closes the descriptors.
+ * fork(). A handle, and what was opened with it, belongs to the process that opened it. A child
+ * may neither use nor close it: the child does not have the handle's thread, and the connections
+ * are the parent's. A child opens a handle of its own. exec closes the descriptors.
  *
- * Results. Functions return 0 or a positive number for success and a negative error number (of
- * <errno.h>) for failure; lapis_error_text() then has a sentence, the server's where it said one.
- * Those with a meaning of their own here:
+ * Results. Functions return 0 or a positive number for success, and a negative error number (of
+ * <errno.h>) for failure. lapis_error_text() then has a sentence, the daemon's if it sent one.
+ * These errors have a special meaning here:
  *   -ENOTCONN         not done: there was no connection, or it broke before the request was sent
  *   -ETIMEDOUT        not done (or only read): no answer within the time limit
- *   -LAPIS_EUNKNOWN   the request was sent, and then the connection broke, or time ran out, or it
- *                     was canceled: a change may have been made, or not, or be made yet
- *   -ECANCELED        a condition on a version did not hold, or lapis_cancel() came in time: not
- *                     done
- *   -EAGAIN           the library holds as many requests as it may; or the daemon was busy for as
- *                     long as the time limit: not done
- *   -EBADMSG          data does not match its checksum: what is in the buffer must not be used
+ *   -LAPIS_EUNKNOWN   the request was sent; then the connection broke, time ran out, or it was
+ *                     canceled. The change may have been made, or not, or may still be made
+ *   -ECANCELED        not done: a condition on a version did not hold, or lapis_cancel() came in
+ *                     time
+ *   -EAGAIN           not done: the library holds as many requests as it may, or the daemon was
+ *                     busy for the whole time limit
+ *   -EBADMSG          data does not match its checksum: the caller must not use the buffer
  *   -EPROTO           the other end does not speak the protocol
- * What only reads is asked again by itself when a connection breaks; so is what was surely not
- * done. Nothing else ever is. After six breaks in a row it is -ENOTCONN; a get that got further
- * than before in between begins to count again.
+ * When a connection breaks, the library repeats requests that only read, and requests that were
+ * certainly not done. It repeats nothing else. After six breaks in a row a request fails with
+ * -ENOTCONN. For a get the count starts again whenever it has received more data than before.
  *
- * Order: requests that are under way at once have none, also when they are for one object. Who
- * needs one waits for the first.
+ * Order: requests that are under way at once have no order, even for the same object. A caller
+ * that needs an order waits for the first answer before it submits the second request.
  *
- * What an object is called: `ino` is an inode number, 0 for the root, and `path` a path from
- * there such as "photos/2026/a.jpg", or NULL for the inode itself. A path from an inode other than
- * the root is a single name. Functions that take a `key` mean a path from the root.
+ * Names of objects: `ino` is an inode number, 0 for the root. `path` is a path from there, such as
+ * "photos/2026/a.jpg", or NULL for the inode itself. A path from an inode other than the root is a
+ * single name. A `key` is a path from the root.
  *
- * Structs of options and requests begin with `size`, which the caller sets to sizeof of it as he
- * knows it; all else may be zero. Later versions append fields only. A library that is older than
- * its caller takes such a struct when the fields that it does not know are zero; else, and when
- * there is no size, it is -EINVAL and nothing is done. Structs that are filled in by the library
- * say `size` the same way where they may grow.
+ * Sizes of structs: structs of options and requests begin with `size`. The caller sets it to the
+ * sizeof that its compiler sees; all other fields may be zero. Later versions append fields only. A
+ * library that is older than its caller accepts a struct if the fields that it does not know are
+ * zero. Otherwise, or if `size` is missing, it returns -EINVAL and does nothing. Structs that the
+ * library fills in and that may grow use `size` in the same way.
  *
  * The protocol: docs/format/wire.md, lapis-protocol(7).
  */
@@ -70,7 +71,7 @@ extern "C" {
 #define LAPIS_MUST_CHECK
 #endif
 
-/* The error that says that it is not known whether a change was made (EREMOTEIO of Linux). */
+/* The error for a change with an unknown outcome (EREMOTEIO of Linux). */
 #define LAPIS_EUNKNOWN 121
 
 #define LAPIS_TO_END UINT64_MAX /* as a length: to the end of the object */
@@ -87,7 +88,7 @@ enum lapis_crc {
 
 enum lapis_open_flag {
 	LAPIS_THREAD = 0x1, /* a thread of its own */
-	LAPIS_WAIT = 0x2    /* a daemon that is not there yet is waited for, up to reconnect_ms */
+	LAPIS_WAIT = 0x2    /* wait up to reconnect_ms for a daemon that does not run yet */
 };
 
 struct lapis_options {
@@ -97,42 +98,42 @@ struct lapis_options {
 	const char *name;      /* of the client, for the daemon's log; NULL: the program's */
 	uint32_t flags;        /* lapis_open_flag */
 	uint32_t crc;          /* lapis_crc, at least */
-	uint32_t requests_max; /* that the library holds at once; 0: 4096 */
-	uint32_t credits;      /* under way on one connection, at most; 0: as many as it gets */
-	uint32_t timeout_ms;   /* for one message to be answered; 0: 30,000. What the caller takes
-				* (in a source, a sink, a callback, between turns) does not count.
-				* It begins anew each time when the daemon says that a copy goes
-				* on */
-	uint32_t reconnect_ms; /* how long a lost connection is tried again, from when something is
-				* asked; 0: 10,000 */
-	uint32_t connect_ms;   /* for a connection to be made to one address; 0: 5,000 */
+	uint32_t requests_max; /* requests that the library holds at once; 0: 4096 */
+	uint32_t credits;      /* most requests under way on one connection; 0: what it gets */
+	uint32_t timeout_ms; /* for the answer to one message; 0: 30,000. The caller's own time (in
+			      * a source, a sink, a callback, between turns) does not count. The
+			      * time starts again whenever the daemon reports that a copy has
+			      * progressed */
+	uint32_t reconnect_ms; /* how long to try to connect again, from the first request after a
+				* connection was lost; 0: 10,000 */
+	uint32_t connect_ms;   /* time limit to connect to one address; 0: 5,000 */
 };
 
-/* options may be NULL. Makes no connection yet, but looks up a HOST that is a name, which may
- * block; of its addresses the first eight are tried in turn. -EINVAL, -ENAMETOOLONG: the address or
- * an option makes no sense; -EHOSTUNREACH: no such host; -ENOMEM, -EMFILE. */
+/* options may be NULL. Makes no connection yet. Looks up HOST if it is a name, which may block; its
+ * first eight addresses are tried in turn. Errors: -EINVAL or -ENAMETOOLONG if the address or an
+ * option is invalid, -EHOSTUNREACH if there is no such host, -ENOMEM, -EMFILE. */
 LAPIS_API int lapis_open(const struct lapis_options *options,
 			 struct lapis **ret_lapis) LAPIS_MUST_CHECK;
-/* Cancels what is under way (its callbacks come before this returns), ends the thread, closes the
- * connections. Accepts NULL. Not from a callback. */
+/* Cancels requests under way (their callbacks come before this returns), ends the thread, closes
+ * the connections. Accepts NULL. May not be called from a callback. */
 LAPIS_API void lapis_close(struct lapis *lapis);
 
 /* Becomes readable when lapis_turn() has something to do: for poll and epoll. */
 LAPIS_API int lapis_fd(const struct lapis *lapis);
-/* Sends what is to be sent, receives what has come, calls back. Waits for at most timeout_ms
- * (-1: as long as it takes) when there is nothing to do yet. The number of requests that
- * ended, or -EBUSY: the handle has its own thread; -EDEADLK: called from a callback. */
+/* Sends queued messages, receives replies, calls back. If there is nothing to do yet, it waits for
+ * at most timeout_ms (-1: no limit). Returns the number of requests that ended. Errors: -EBUSY if
+ * the handle has its own thread, -EDEADLK if it is called from a callback. */
 LAPIS_API int lapis_turn(struct lapis *lapis, int timeout_ms);
 
-/* About the last function of this thread that failed: a sentence without a full stop, never NULL,
- * valid until the next call. */
+/* Says why the last call of this thread failed: a sentence without a full stop. Never NULL; valid
+ * until the next call. */
 LAPIS_API const char *lapis_error_text(void);
 /* "0.1.0" */
 LAPIS_API const char *lapis_version(void);
 
 struct lapis_stats {
 	size_t size;
-	uint64_t requests; /* submitted, by the caller or for him */
+	uint64_t requests; /* submitted by the caller, or by the library for the caller */
 	uint64_t messages_sent;
 	uint64_t messages_received;
 	uint64_t sends; /* system calls */
@@ -146,7 +147,8 @@ LAPIS_API void lapis_read_stats(const struct lapis *lapis, struct lapis_stats *r
 
 /* --- Requests --------------------------------------------------------------------------------- */
 
-/* The numbers of the protocol. What a request needs besides ino and path stands behind it. */
+/* The protocol's numbers. The comment names the fields that a request needs besides ino and path,
+ * then the fields of its result. */
 enum lapis_op {
 	LAPIS_PING = 3,
 	LAPIS_STAT = 16,   /* -> attrs */
@@ -160,7 +162,7 @@ enum lapis_op {
 	LAPIS_LIST = 24, /* name: a prefix; after, items_max, LAPIS_DELIMIT, LAPIS_ATTRS -> items */
 	LAPIS_COPY = 25, /* to_ino, to_path, condition, version -> attrs */
 	LAPIS_MOVE = 26, /* as copy */
-	LAPIS_OPEN = 27, /* -> attrs. lapis_open_file() keeps the connection in mind, too */
+	LAPIS_OPEN = 27, /* -> attrs. lapis_open_file() also remembers the connection */
 	LAPIS_CLOSE = 28,
 	LAPIS_TRUNCATE = 29,  /* offset -> version */
 	LAPIS_PUNCH = 30,     /* offset, length -> version */
@@ -185,7 +187,7 @@ enum lapis_op {
 	LAPIS_READDIR = 60,  /* cookie, after, items_max, LAPIS_ATTRS, LAPIS_BY_NAME -> items */
 	LAPIS_READLINK = 61, /* -> value */
 	LAPIS_SYNC = 62,
-	LAPIS_STATUS = 80, /* -> value, as in all that follow; value: the text asked for */
+	LAPIS_STATUS = 80, /* value: a question as text -> value; the same for all that follow */
 	LAPIS_STATS = 81,
 	LAPIS_SLOW = 82,
 	LAPIS_CONFIG_GET = 83,
@@ -200,28 +202,30 @@ enum lapis_op {
 enum lapis_request_flag {
 	LAPIS_ORDERED = 0x1, /* may be answered before it is durable; lapis_sync() makes it so */
 	LAPIS_APPEND = 0x2,
-	LAPIS_OR_DIR = 0x4,     /* delete: an empty directory will do, too */
+	LAPIS_OR_DIR = 0x4,     /* delete: also an empty directory */
 	LAPIS_DELIMIT = 0x8,    /* list: keys with a "/" behind the prefix are one item */
-	LAPIS_ATTRS = 0x10,     /* list, readdir: the attributes of each */
-	LAPIS_VALUES = 0x20,    /* xattr and omap lists: the values, too */
+	LAPIS_ATTRS = 0x10,     /* list, readdir: the attributes of each item */
+	LAPIS_VALUES = 0x20,    /* xattr and omap lists: also the values */
 	LAPIS_HOLE = 0x40,      /* seek: the next hole, not the next data */
 	LAPIS_SPREAD = 0x80,    /* make: a directory whose entries are spread over the shards */
-	LAPIS_OR_OPEN = 0x100,  /* make: a file that is there already will do */
+	LAPIS_OR_OPEN = 0x100,  /* make: use the file if it exists already */
 	LAPIS_AND_OPEN = 0x200, /* make: open it */
 	LAPIS_IS_DIR = 0x400,   /* remove: an empty directory, and nothing else */
-	LAPIS_OWNER = 0x800,    /* uid and gid are given; else they are the client's */
-	LAPIS_MODE = 0x1000,    /* mode is given; else 0644 or what is replaced has */
-	/* readdir: in the order of names, shard by shard; `after` is the name of the last item, if
-	 * `cookie` is its cookie. Else in that of the cookies, by a walk through all for each. */
+	LAPIS_OWNER = 0x800,    /* uid and gid are given; otherwise they are the client's */
+	LAPIS_MODE = 0x1000,    /* mode is given; otherwise that of the replaced object, or 0644 */
+	/* readdir: in the order of names, shard by shard. `after` is the name of the last item if
+	 * `cookie` is its cookie. Without this flag, the order is that of the cookies, and each
+	 * reply needs a walk through all names. */
 	LAPIS_BY_NAME = 0x2000
 };
 
-/* On the object or new name; with LAPIS_IF_VERSION, `version` is the one it must have. */
+/* A condition on the object or new name. With LAPIS_IF_VERSION, `version` is the one it must have.
+ * The comment says the error if the condition does not hold. */
 enum lapis_if {
 	LAPIS_IF_ANY = 0,
-	LAPIS_IF_ABSENT = 1, /* else -EEXIST */
-	LAPIS_IF_EXISTS = 2, /* else -ENOENT */
-	LAPIS_IF_VERSION = 3 /* else -ECANCELED */
+	LAPIS_IF_ABSENT = 1, /* -EEXIST */
+	LAPIS_IF_EXISTS = 2, /* -ENOENT */
+	LAPIS_IF_VERSION = 3 /* -ECANCELED */
 };
 
 enum lapis_rename_flag { LAPIS_RENAME_NOREPLACE = 0x1, LAPIS_RENAME_EXCHANGE = 0x2 };
@@ -246,10 +250,10 @@ enum lapis_type {
 enum lapis_attr_flag {
 	LAPIS_ATTR_MADE_BY_PUT = 0x1, /* a directory that vanishes when it is empty */
 	LAPIS_ATTR_SPREAD = 0x2,
-	/* Nothing about it changes: -EPERM; of a directory, no name in it comes or goes. Only root
-	 * sets this and the next one, or takes them away, through a unix socket. */
+	/* Changes of the object fail with -EPERM. In a directory, no name can be added or removed.
+	 * Only root may set or clear this flag and the next one, through a unix socket. */
 	LAPIS_ATTR_IMMUTABLE = 0x8,
-	/* A file takes only what is written behind its end; a directory only new names. */
+	/* A file can only be appended to. A directory takes only new names. */
 	LAPIS_ATTR_APPEND = 0x10
 };
 
@@ -266,13 +270,14 @@ enum lapis_set_flag {
 	LAPIS_SET_MTIME_NOW = 0x20000
 };
 
-/* Does not grow: what there will be more of is asked for in another way. */
+/* This struct never grows. Later attributes will be read in another way. */
 struct lapis_attrs {
 	uint64_t ino;
 	uint64_t
 		size_bytes; /* file: of its data; symlink: of its target; directory: of its names */
 	uint64_t blocks;    /* of 4 KiB, that it takes */
-	/* goes up with every change, also when another is put there, but not when it is read */
+	/* grows with every change, also when another object replaces this one; reads do not count
+	 */
 	uint64_t version;
 	int64_t atime_ns; /* since 1970 */
 	int64_t mtime_ns;
@@ -301,9 +306,9 @@ struct lapis_pair {
 
 /* One guard or change of a compound request; guards come first. */
 enum lapis_change_kind {
-	LAPIS_GUARD_VERSION = 1,  /* offset: the version. Else -ECANCELED */
-	LAPIS_GUARD_XATTR = 2,    /* there (else -ENODATA), and of this value if it is not empty */
-	LAPIS_GUARD_NO_XATTR = 3, /* else -EEXIST */
+	LAPIS_GUARD_VERSION = 1,  /* offset: the version; -ECANCELED if it differs */
+	LAPIS_GUARD_XATTR = 2,    /* it exists (or -ENODATA), with this value if one is given */
+	LAPIS_GUARD_NO_XATTR = 3, /* it does not exist (or -EEXIST) */
 	LAPIS_CHANGE_WRITE = 16,  /* the request's data at its offset */
 	LAPIS_CHANGE_TRUNCATE = 17,
 	LAPIS_CHANGE_PUNCH = 18,
@@ -324,32 +329,31 @@ struct lapis_change {
 	uint64_t length;
 };
 
-/* Fills buf with what comes next of an object that is put: how many bytes, at most len; 0: that
- * was all; negative: the put fails with this error, and nothing is stored: what had the key before
- * stays. So a source that has given half of it may still say no. Comes on the thread that runs the
- * handle, and
- * may take as long as it likes; all else that is asked of the handle waits meanwhile. */
+/* Fills buf with the next bytes of an object that is put, at most len. Returns how many; 0 at the
+ * end of the object. If it returns a negative number, the put fails with that error and nothing is
+ * stored: the former object of that key stays. This works at any point of the data. It is called
+ * on the thread that runs the handle, and may take any time; other requests of the handle wait. */
 typedef int64_t lapis_source_fn(void *arg, void *buf, size_t len);
-/* How many of the bytes that come next of an object that is put are zeros that need not be sent:
- * the source goes on behind them. 0: none; negative: the put fails with this error. Comes before
- * each call of the source, with its argument. */
+/* Returns how many of the next bytes of an object that is put are zeros that need not be sent. The
+ * source goes on behind them. 0: none; negative: the put fails with this error. It is called before
+ * each call of the source, with the source's argument. */
 typedef int64_t lapis_hole_fn(void *arg);
-/* Takes the next bytes of an object that is read, verified; offset is theirs in the object.
- * Negative: the get fails with this error. Comes on the thread that runs the handle. */
+/* Takes the next bytes of an object that is read. They are verified; offset is their place in the
+ * object. Negative: the get fails with this error. Called on the thread that runs the handle. */
 typedef int lapis_sink_fn(void *arg, uint64_t offset, const void *data, size_t len);
 
 struct lapis_result;
-/* The end of a request: comes exactly once, on the thread that runs the handle. The result and
- * what it points to are valid until it returns. */
+/* The end of a request. Called exactly once, on the thread that runs the handle. The result and
+ * what it points to are valid until this returns. */
 typedef void lapis_done_fn(void *arg, const struct lapis_result *result);
 
-/* Strings, values, changes and attributes are copied by lapis_submit(). The bytes that `data` and
- * `buf` point to are the library's until done() is called. */
+/* lapis_submit() copies strings, values, changes and attributes. The bytes that `data` and `buf`
+ * point to belong to the library until done() is called. */
 struct lapis_request {
 	size_t size;
 	uint32_t op;         /* lapis_op */
 	uint32_t flags;      /* lapis_request_flag */
-	uint32_t timeout_ms; /* for one message to be answered; 0: that of the handle */
+	uint32_t timeout_ms; /* for the answer to one message; 0: that of the handle */
 	uint32_t condition;  /* lapis_if, or lapis_rename_flag */
 	uint64_t ino;
 	const char *path;
@@ -369,7 +373,7 @@ struct lapis_request {
 	lapis_sink_fn *sink; /* get: instead of buf */
 	void *sink_arg;
 
-	const char *name;  /* of an xattr, omap entry; of a list: what its names begin with */
+	const char *name;  /* of an xattr or omap entry; of a list: the prefix of its names */
 	size_t name_bytes; /* 0: up to its NUL */
 	const void *value;
 	size_t value_bytes;
@@ -417,16 +421,16 @@ struct lapis_result {
 	uint32_t write_path; /* that was taken */
 };
 
-/* *ret_id may be NULL. -EINVAL: the request makes no sense; -ENAMETOOLONG, -E2BIG: it is too large
- * for a message; -EAGAIN, -ENOMEM. done() does not come when this fails, nor before it returns
- * on a handle that runs on the calling thread. */
+/* ret_id may be NULL. Errors: -EINVAL if the request is invalid, -ENAMETOOLONG or -E2BIG if it is
+ * too large for a message, -EAGAIN, -ENOMEM. If this fails, done() is not called. If the handle
+ * runs on the calling thread, done() is not called before this returns. */
 LAPIS_API int lapis_submit(struct lapis *lapis, const struct lapis_request *request,
 			   uint64_t *ret_id) LAPIS_MUST_CHECK;
-/* Asks for an early end: done() comes soon, with -ECANCELED, -LAPIS_EUNKNOWN or the answer that
- * came first. Nothing happens when it has ended already. */
+/* Asks for an early end. done() is then called with -ECANCELED, with -LAPIS_EUNKNOWN, or with the
+ * answer if that came first. Does nothing if the request has ended already. */
 LAPIS_API void lapis_cancel(struct lapis *lapis, uint64_t id);
-/* Makes a request and waits. The result owns its value and text: lapis_result_fini(). Returns its
- * status. `done` and `arg` of the request are not used. */
+/* Makes a request, waits, and returns its status. The result owns its value and text, which
+ * lapis_result_fini() frees. `done` and `arg` of the request are not used. */
 LAPIS_API int lapis_call(struct lapis *lapis, const struct lapis_request *request,
 			 struct lapis_result *ret_result);
 LAPIS_API void lapis_result_fini(struct lapis_result *result);
@@ -441,8 +445,8 @@ struct lapis_item {
 	struct lapis_attrs attrs;
 };
 
-/* The item at *pos (0 at the start) of a list's result, which *pos goes past: 1, or 0 at the end.
- */
+/* Reads the item at *pos of a list's result, and moves *pos behind it; *pos is 0 at the start.
+ * Returns 1, or 0 at the end. */
 LAPIS_API int lapis_next_item(const struct lapis_result *result, size_t *pos,
 			      struct lapis_item *ret_item);
 LAPIS_API int lapis_next_pair(const struct lapis_result *result, size_t *pos,
@@ -465,19 +469,19 @@ struct lapis_put_options {
 	const struct lapis_pair *xattrs;
 };
 
-/* Replaces the object as a whole, or makes it, and the directories that it needs. Of any length:
- * who reads meanwhile sees the old object or the new one. options and ret_attrs may be NULL. */
+/* Makes the object and missing directories, or replaces the object as a whole. A reader sees the
+ * old object or the new one, whatever the length. options and ret_attrs may be NULL. */
 LAPIS_API int lapis_put(struct lapis *lapis, const char *key, const void *data, size_t len,
 			const struct lapis_put_options *options, struct lapis_attrs *ret_attrs);
 LAPIS_API int lapis_put_from(struct lapis *lapis, const char *key, lapis_source_fn *source,
 			     void *arg, const struct lapis_put_options *options,
 			     struct lapis_attrs *ret_attrs);
-/* All that can be read from fd. -EBUSY: fd is a file, and it changed while it was read. Nothing is
- * stored then, as with any other error but LAPIS_EUNKNOWN. */
+/* Puts all that can be read from fd. -EBUSY: fd is a file, and it changed while it was read.
+ * Nothing is stored then, as with any other error except LAPIS_EUNKNOWN. */
 LAPIS_API int lapis_put_fd(struct lapis *lapis, const char *key, int fd,
 			   const struct lapis_put_options *options, struct lapis_attrs *ret_attrs);
 
-/* At most len bytes from offset; *ret_len says how many there were. */
+/* Reads at most len bytes from offset; *ret_len says how many there were. */
 LAPIS_API int lapis_get(struct lapis *lapis, const char *key, uint64_t offset, void *buf,
 			size_t len, size_t *ret_len) LAPIS_MUST_CHECK;
 /* length may be LAPIS_TO_END. */
@@ -494,8 +498,8 @@ LAPIS_API int lapis_copy(struct lapis *lapis, const char *key, const char *to_ke
 LAPIS_API int lapis_move(struct lapis *lapis, const char *key, const char *to_key,
 			 struct lapis_attrs *ret_attrs);
 
-/* Keys in order, from the daemon in as many replies as it takes. What an item points to is valid
- * until the next call. flags: LAPIS_DELIMIT, LAPIS_ATTRS. prefix and after may be NULL. */
+/* Lists keys in order, with as many requests as that takes. What an item points to is valid until
+ * the next call. flags: LAPIS_DELIMIT, LAPIS_ATTRS. prefix and after may be NULL. */
 struct lapis_list;
 LAPIS_API int lapis_list_open(struct lapis *lapis, const char *prefix, const char *after,
 			      uint32_t flags, struct lapis_list **ret_list) LAPIS_MUST_CHECK;
@@ -515,10 +519,10 @@ LAPIS_API int lapis_link(struct lapis *lapis, const char *key, const char *to_ke
 /* flags: lapis_rename_flag. */
 LAPIS_API int lapis_rename(struct lapis *lapis, const char *key, const char *to_key,
 			   uint32_t flags);
-/* The target, NUL-terminated; -ERANGE when len is too short. */
+/* Reads the target, NUL-terminated; -ERANGE if len is too short. */
 LAPIS_API int lapis_readlink(struct lapis *lapis, const char *key, char *buf,
 			     size_t len) LAPIS_MUST_CHECK;
-/* The names in a directory, as by lapis_list_open(). key NULL: the root. */
+/* Lists the names in a directory, as lapis_list_open() lists keys. key NULL: the root. */
 LAPIS_API int lapis_opendir(struct lapis *lapis, const char *key, uint32_t flags,
 			    struct lapis_list **ret_list) LAPIS_MUST_CHECK;
 /* mask: lapis_set_flag. */
@@ -527,25 +531,25 @@ LAPIS_API int lapis_set(struct lapis *lapis, const char *key, const struct lapis
 
 /* --- Open files ------------------------------------------------------------------------------- */
 
-/* What is open lives on when its name is removed, as long as the connection does on which it was
- * opened; without one of both it is -ESTALE. */
+/* An open file stays usable when its name is removed, as long as the connection lives on which it
+ * was opened. When both the name and that connection are gone, calls return -ESTALE. */
 struct lapis_file;
 LAPIS_API int lapis_open_file(struct lapis *lapis, const char *key,
 			      struct lapis_file **ret_file) LAPIS_MUST_CHECK;
-/* Also makes it when there is none. */
+/* Opens the file, and makes it if it does not exist. */
 LAPIS_API int lapis_create_file(struct lapis *lapis, const char *key, uint16_t mode,
 				struct lapis_file **ret_file) LAPIS_MUST_CHECK;
-/* Frees it whatever it returns. Accepts NULL. */
+/* Frees the file even if it returns an error. Accepts NULL. */
 LAPIS_API int lapis_close_file(struct lapis_file *file);
 LAPIS_API uint64_t lapis_file_ino(const struct lapis_file *file);
-/* How many bytes were read: fewer than len only at the end. */
+/* Returns how many bytes were read: fewer than len only at the end. */
 LAPIS_API int64_t lapis_pread(struct lapis_file *file, void *buf, size_t len,
 			      uint64_t offset) LAPIS_MUST_CHECK;
-/* Writes all, in several steps when it is more than 4 MiB; durable when it returns. flags:
- * LAPIS_ORDERED. Of an error in a later step, the steps before it are done. */
+/* Writes all len bytes, in several steps if there are more than 4 MiB. They are durable when this
+ * returns. flags: LAPIS_ORDERED. If a later step fails, the steps before it are done. */
 LAPIS_API int lapis_pwrite(struct lapis_file *file, const void *data, size_t len, uint64_t offset,
 			   uint32_t flags) LAPIS_MUST_CHECK;
-/* At most 4 MiB, at the end; *ret_offset says where that was. */
+/* Writes at most 4 MiB at the end; *ret_offset says where that was. */
 LAPIS_API int lapis_append(struct lapis_file *file, const void *data, size_t len,
 			   uint64_t *ret_offset) LAPIS_MUST_CHECK;
 LAPIS_API int lapis_fstat(struct lapis_file *file, struct lapis_attrs *ret_attrs) LAPIS_MUST_CHECK;
@@ -555,16 +559,16 @@ LAPIS_API int lapis_punch(struct lapis_file *file, uint64_t offset,
 			  uint64_t length) LAPIS_MUST_CHECK;
 LAPIS_API int lapis_prealloc(struct lapis_file *file, uint64_t offset,
 			     uint64_t length) LAPIS_MUST_CHECK;
-/* The next data, or with LAPIS_HOLE the next hole; -ENXIO: there is none. */
+/* Finds the next data, or with LAPIS_HOLE the next hole; -ENXIO: there is none. */
 LAPIS_API int lapis_seek(struct lapis_file *file, uint64_t offset, uint32_t flags,
 			 uint64_t *ret_offset) LAPIS_MUST_CHECK;
-/* A range of `from` becomes one of `to`, without being copied; -EXDEV: they are on two shards. */
+/* Shares a range of `from` with `to`, without a copy. -EXDEV: the files are on two shards. */
 LAPIS_API int lapis_clone(struct lapis_file *from, uint64_t src_offset, struct lapis_file *to,
 			  uint64_t offset, uint64_t length) LAPIS_MUST_CHECK;
 
 /* --- xattrs and omap -------------------------------------------------------------------------- */
 
-/* The length of the value; -ERANGE when len is too short (len 0 asks for the length only). */
+/* Returns the length of the value; -ERANGE if len is too short. len 0 asks for the length only. */
 LAPIS_API int lapis_xattr_get(struct lapis *lapis, const char *key, const char *name, void *buf,
 			      size_t len) LAPIS_MUST_CHECK;
 LAPIS_API int lapis_xattr_set(struct lapis *lapis, const char *key, const char *name,
@@ -584,10 +588,10 @@ LAPIS_API int lapis_pairs_next(struct lapis_list *list,
 /* --- Everything else -------------------------------------------------------------------------- */
 
 LAPIS_API int lapis_ping(struct lapis *lapis) LAPIS_MUST_CHECK;
-/* What was LAPIS_ORDERED is durable. */
+/* Makes all LAPIS_ORDERED changes durable. */
 LAPIS_API int lapis_sync(struct lapis *lapis) LAPIS_MUST_CHECK;
-/* op: LAPIS_STATUS to LAPIS_CHECK; text: what it asks for, or NULL. *ret_text is NUL-terminated and
- * the caller's to free(). */
+/* op: LAPIS_STATUS to LAPIS_CHECK; text: the question, or NULL. *ret_text is NUL-terminated; the
+ * caller frees it with free(). */
 LAPIS_API int lapis_admin(struct lapis *lapis, uint32_t op, const char *text,
 			  char **ret_text) LAPIS_MUST_CHECK;
 

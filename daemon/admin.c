@@ -321,7 +321,7 @@ static int change_config(const struct lp_config *config, char *text, enum lp_opt
 {
 	char *equals = strchr(text, '=');
 	if (equals == NULL)
-		return lpi_refuse(why, -EINVAL, "not of the form NAME=VALUE");
+		return lpi_refuse(why, -EINVAL, "the request is not of the form NAME=VALUE");
 	*equals = '\0';
 	const struct lp_option_info *info = lp_config_find(text, ret_option);
 	if (info == NULL)

@@ -76,7 +76,7 @@ static int open_companion(struct lp_service *service, const struct lp_disk_label
 	if (err < 0 && given == NULL)
 		return lpi_refuse(why, err,
 				  "the store's %s device was last found at %.350s: --%s "
-				  "says where it is now",
+				  "must say where it is now",
 				  lp_options[path_options[device]].name, reason,
 				  lp_options[path_options[device]].name);
 	if (err < 0)
@@ -94,7 +94,7 @@ static void warn_if_forgotten(const struct lp_service *service, int device, cons
 	    !last_path(&service->devices.label[LP_ROLE_DATA], device, last, sizeof(last)) ||
 	    strcmp(last, path) == 0)
 		return;
-	LP_LOG_WARN("the store still says that its %s device is at %s: --%s is needed again",
+	LP_LOG_WARN("the store still records its %s device at %s: give --%s again next time",
 		    lp_options[path_options[device]].name, last,
 		    lp_options[path_options[device]].name);
 }

@@ -193,14 +193,14 @@ int lpi_http_new(struct lp_service *service, const char *address, struct lpi_htt
 {
 	struct lp_listener_options options = {.uid = UINT32_MAX, .gid = UINT32_MAX};
 	if (strncmp(address, "tcp:", 4) != 0)
-		return lpi_refuse(why, -EINVAL, "metrics: %.100s: not of the form tcp:HOST:PORT",
+		return lpi_refuse(why, -EINVAL, "metrics: %.100s is not of the form tcp:HOST:PORT",
 				  address);
 	int err = lp_address_parse(address, &options.address, why);
 	if (err < 0)
 		return err;
 	struct lpi_http *http = calloc(1, sizeof(*http));
 	if (http == NULL)
-		return lpi_refuse(why, -ENOMEM, "no memory for metrics");
+		return lpi_refuse(why, -ENOMEM, "metrics: out of memory");
 	err = lp_listener_open(&options, &http->listener, why);
 	if (err < 0) {
 		free(http);

@@ -80,7 +80,7 @@ static void reload_config(struct program *program)
 	char why[LP_WHY_MAX];
 	lp_config_init(&wanted);
 	if (lp_config_parse_flags(&wanted, program->argc, program->argv, &call, why) < 0)
-		LP_LOG_ERROR("reload: nothing of the configuration is changed: %s", why);
+		LP_LOG_ERROR("reload: the configuration stays as it was: %s", why);
 	else
 		program->wants_reload = !lp_service_reload(program->service, &wanted);
 }
@@ -91,8 +91,9 @@ static void reload(struct program *program)
 	LP_LOG_NOTICE("reloading, by signal %u", program->signal.ssi_signo);
 	int err = path != NULL ? lp_log_open_file(path) : 0;
 	if (err < 0)
-		LP_LOG_ERROR("reload: log-file: %.200s: %s: the log goes on where it was", path,
-			     lp_strerror(err));
+		LP_LOG_ERROR(
+			"reload: log-file: cannot open %.200s: %s: the old log file stays open",
+			path, lp_strerror(err));
 	else if (path != NULL)
 		LP_LOG_NOTICE("reload: the log file is open again");
 	reload_config(program);

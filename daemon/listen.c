@@ -58,7 +58,7 @@ static int parse_unix(const char *path, struct lp_address *address, char *why)
 {
 	size_t len = strlen(path);
 	if (len == 0)
-		return lpi_refuse(why, -EINVAL, "unix:: there is no path");
+		return lpi_refuse(why, -EINVAL, "unix: needs a path: unix:PATH");
 	/* Its lock has a longer name. */
 	if (len >= sizeof(address->un.sun_path))
 		return lpi_refuse(why, -EINVAL, "unix:%.100s...: longer than %zu bytes", path,
@@ -97,7 +97,8 @@ static int parse_tcp(const char *text, struct lp_address *address, char *why)
 	uint64_t port_nr;
 	if (split_host(text, host, sizeof(host), &port) < 0 ||
 	    lp_parse_number(port, 0, UINT16_MAX, &port_nr) < 0)
-		return lpi_refuse(why, -EINVAL, "tcp:%.100s: not of the form tcp:HOST:PORT", text);
+		return lpi_refuse(why, -EINVAL, "tcp:%.100s is not of the form tcp:HOST:PORT",
+				  text);
 	if (strcmp(host, "localhost") == 0)
 		(void)snprintf(host, sizeof(host), "127.0.0.1");
 	if (inet_pton(AF_INET, host, &address->in.sin_addr) == 1) {
@@ -109,7 +110,7 @@ static int parse_tcp(const char *text, struct lp_address *address, char *why)
 		address->in6.sin6_port = htons((uint16_t)port_nr);
 		address->len = sizeof(address->in6);
 	} else {
-		return lpi_refuse(why, -EINVAL, "tcp:%.100s: the host is no address in numbers",
+		return lpi_refuse(why, -EINVAL, "tcp:%.100s: the host must be a numeric address",
 				  text);
 	}
 	if (is_this_machine(address))
@@ -129,7 +130,8 @@ int lp_address_parse(const char *text, struct lp_address *ret_address, char *why
 	else if (strncmp(text, "tcp:", 4) == 0)
 		err = parse_tcp(text + 4, &address, why);
 	else
-		err = lpi_refuse(why, -EINVAL, "%.100s: neither unix:PATH nor tcp:HOST:PORT", text);
+		err = lpi_refuse(why, -EINVAL, "%.100s is neither unix:PATH nor tcp:HOST:PORT",
+				 text);
 	if (err == 0)
 		*ret_address = address;
 	return err;
@@ -224,7 +226,7 @@ static int make_directory(struct lp_listener *listener, char *why)
 	int err = mkdir(dir, 0755) < 0 ? -errno : give(listener, dir);
 	if (err == 0 || err == -EEXIST)
 		return 0;
-	return lpi_refuse(why, err, "%s: its directory cannot be made: %s", listener->name,
+	return lpi_refuse(why, err, "%s: cannot make its directory: %s", listener->name,
 			  lp_strerror(err));
 }
 
@@ -260,7 +262,7 @@ static int lock(struct lp_listener *listener, char *why)
 		return 0;
 	if (r == 1 || r == -EWOULDBLOCK)
 		return lpi_refuse(why, -EADDRINUSE,
-				  "%s: another daemon listens there (stop it, or take another "
+				  "%s: another daemon listens there (stop it, or use another "
 				  "address)",
 				  listener->name);
 	return lpi_refuse(why, r, "%s: %s: %s", listener->name, listener->lock_path,
@@ -287,7 +289,8 @@ static int clear_path(struct lp_listener *listener, char *why)
 				       : lpi_refuse(why, -errno, "%s: %s", listener->name,
 						    lp_strerror(errno));
 	if (!S_ISSOCK(there.st_mode))
-		return lpi_refuse(why, -EEXIST, "%s: something that is no socket is there",
+		return lpi_refuse(why, -EEXIST,
+				  "%s: a file that is not a socket is in the way (remove it)",
 				  listener->name);
 	bool is_in_use = is_alive(&listener->options.address);
 	for (unsigned i = 1; i < BUSY_TRIES && is_in_use; i++) {
@@ -295,10 +298,12 @@ static int clear_path(struct lp_listener *listener, char *why)
 		is_in_use = is_alive(&listener->options.address);
 	}
 	if (is_in_use)
-		return lpi_refuse(why, -EADDRINUSE, "%s: another program listens there",
-				  listener->name);
+		return lpi_refuse(
+			why, -EADDRINUSE,
+			"%s: another program listens there (stop it, or use another address)",
+			listener->name);
 	if (unlink(path) < 0)
-		return lpi_refuse(why, -errno, "%s: what a dead daemon left cannot be removed: %s",
+		return lpi_refuse(why, -errno, "%s: cannot remove the socket of a dead daemon: %s",
 				  listener->name, lp_strerror(errno));
 	LP_LOG_NOTICE("%s: replaced the socket of a daemon that is gone", listener->name);
 	return 0;
@@ -382,7 +387,8 @@ static int open_socket(struct lp_listener *listener, char *why)
 		err = is_unix ? bind_unix(listener) : bind_tcp(listener);
 	if (err == -EADDRINUSE)
 		return lpi_refuse(why, err,
-				  "%s: in use (stop who listens there, or take another address)",
+				  "%s: the address is in use (stop the program there, or use "
+				  "another address)",
 				  listener->name);
 	return err < 0 ? lpi_refuse(why, err, "%s: %s", listener->name, lp_strerror(err)) : 0;
 }
@@ -392,7 +398,7 @@ int lp_listener_open(const struct lp_listener_options *options, struct lp_listen
 {
 	struct lp_listener *listener = calloc(1, sizeof(*listener));
 	if (listener == NULL)
-		return lpi_refuse(why, -ENOMEM, "no memory for a socket");
+		return lpi_refuse(why, -ENOMEM, "out of memory for a socket");
 	listener->options = *options;
 	listener->fd = -1;
 	listener->lock_fd = -1;

@@ -177,9 +177,9 @@ static void unmount(struct lp_work *work)
 	mount->is_dead = lp_fuse_session_is_dead(mount->session);
 	int err = lp_fuse_session_unmount(mount->session, timeout_ns);
 	if (err == -EBUSY)
-		LP_LOG_WARN("the mount was still in use; those who use it get errors now");
+		LP_LOG_WARN("the mount was still in use; programs that use it get errors now");
 	else if (err < 0)
-		LP_LOG_ERROR("the mount cannot be undone: %s", lp_strerror(err));
+		LP_LOG_ERROR("cannot unmount: %s", lp_strerror(err));
 }
 
 static void end(struct lp_service *service)
@@ -245,8 +245,9 @@ static void probed(struct lp_work *work)
 	struct lp_fuse_behaviour behaviour;
 	lp_fuse_session_behaviour(service->mount.session, &behaviour);
 	if (behaviour.writeback && !behaviour.is_only_door)
-		LP_LOG_WARN("the mount: with writeback the kernel sees no size that is changed "
-			    "through a socket, and appends over what was appended there");
+		LP_LOG_WARN("the mount: with writeback the kernel does not see that a socket "
+			    "changes a file's "
+			    "size, and its appends overwrite what the socket appended");
 	mount->is_starting = false;
 	mount->next(service, 0);
 	if (atomic_load(&mount->is_gone))

@@ -90,7 +90,7 @@ static void look_at(struct lpi_reload *reload, enum lp_option option)
 		if (!is_same(&reload->service->config, &reload->wanted, option))
 			set_option(reload, option);
 	} else if (!is_same(&reload->started, &reload->wanted, option)) {
-		LP_LOG_WARN("reload: %s can only be set when the daemon starts: it stays as it is",
+		LP_LOG_WARN("reload: %s can only be set when the daemon starts: it is unchanged",
 			    info->name);
 		reload->later_cnt++;
 	}

@@ -154,7 +154,8 @@ static int start_listeners(struct lp_service *service)
 					  lp_strerror(err));
 		LP_LOG_NOTICE("listening on %s", lp_listener_name(listener));
 		if (!lp_listener_is_unix(listener))
-			LP_LOG_WARN("%s: whoever can run a program on this machine can use it",
+			LP_LOG_WARN("%s: any program on this machine can connect (there is no "
+				    "authentication)",
 				    lp_listener_name(listener));
 	}
 	return service->http == NULL ? 0 : lpi_http_start(service->http);
@@ -301,25 +302,27 @@ static int check_config(const struct lp_config *config, char *why)
 	const char *device = lp_config_text(config, LP_OPT_DEVICE);
 	const char *mount_options = lp_config_text(config, LP_OPT_MOUNT_OPTIONS);
 	if (mount_options != NULL && lp_config_text(config, LP_OPT_MOUNT) == NULL)
-		return lpi_refuse(why, -EINVAL, "--mount-options: there is no --mount");
+		return lpi_refuse(why, -EINVAL, "--mount-options needs --mount");
 	if (lp_fuse_options_check(mount_options, why) < 0)
 		return -EINVAL;
 	if (is_mem && device != NULL)
-		return lpi_refuse(why, -EINVAL, "%s: a store in memory has no DEVICE", device);
+		return lpi_refuse(why, -EINVAL, "%s: --store mem takes no DEVICE", device);
 	if (!is_mem && device == NULL)
 		return lpi_refuse(why, -EINVAL, "no %s given (see lapisd --help)",
 				  kind == LPI_STORE_FILE ? "directory" : "DEVICE");
 	if (kind == LPI_STORE_BLOCK && lp_config_number(config, LP_OPT_SHARDS) != 0)
-		return lpi_refuse(why, -EINVAL,
-				  "--shards is for --store mem and file: lapis mkfs says it of a "
-				  "device");
+		return lpi_refuse(
+			why, -EINVAL,
+			"--shards works only for --store mem and file (lapis mkfs --shards "
+			"sets it for a device)");
 	if (kind != LPI_STORE_BLOCK && (lp_config_text(config, LP_OPT_DB) != NULL ||
 					lp_config_text(config, LP_OPT_WAL) != NULL))
-		return lpi_refuse(why, -EINVAL, "--db and --wal are for a store on devices");
+		return lpi_refuse(why, -EINVAL, "--db and --wal work only for --store block");
 	if (lp_config_text(config, LP_OPT_LISTEN) == NULL &&
 	    lp_config_text(config, LP_OPT_MOUNT) == NULL)
-		return lpi_refuse(why, -EINVAL,
-				  "no address given: --listen unix:PATH or tcp:HOST:PORT");
+		return lpi_refuse(
+			why, -EINVAL,
+			"no address to listen on (give --listen unix:PATH or tcp:HOST:PORT)");
 	return 0;
 }
 
@@ -433,7 +436,7 @@ static int open_threads(struct lp_service *service, char *why)
 {
 	service->threads = calloc(service->thread_cnt, sizeof(*service->threads));
 	if (service->threads == NULL)
-		return lpi_refuse(why, -ENOMEM, "no memory for threads");
+		return lpi_refuse(why, -ENOMEM, "out of memory for threads");
 	for (uint32_t i = 0; i < service->shard_cnt; i++)
 		service->shards[i].thread = &service->threads[i % service->thread_cnt];
 	for (uint32_t i = 0; i < service->thread_cnt; i++) {

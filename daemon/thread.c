@@ -16,7 +16,7 @@
 
 /* Registered files: a device for each shard. */
 #define DAMAGED_ADVICE                                                                             \
-	" (lapis fsck says more, lapis salvage takes out what is whole, --degraded on serves "     \
+	" (lapis fsck says more, lapis salvage copies out whole objects, --degraded on serves "    \
 	"the other shards read-only)"
 #define FILES_PER_SHARD 4u
 /* Of the files that the process may have: for what is no connection. */
@@ -110,7 +110,8 @@ int lpi_thread_new(struct lpi_thread *thread, char *why)
 	}
 	err = lp_bufs_new(bytes, &thread->bufs);
 	if (err < 0)
-		return lpi_refuse(why, err, "no memory for buffers of %llu MiB (--memory)",
+		return lpi_refuse(why, err,
+				  "out of memory for buffers of %llu MiB (use a smaller --memory)",
 				  (unsigned long long)bytes >> 20);
 	set_aside(thread->bufs, config, thread->service->shard_cnt);
 	return 0;
@@ -458,9 +459,10 @@ static void ns_ready(struct lp_ns *ns, int result, void *arg)
 	(void)ns;
 	shard->ns_serves = result >= 0;
 	if (result < 0)
-		(void)lpi_refuse(shard->thread->why, result,
-				 "shard %u: what a crash left cannot be ended: %s", shard->idx,
-				 lp_strerror(result));
+		(void)lpi_refuse(
+			shard->thread->why, result,
+			"shard %u: cannot finish the changes that a crash left unfinished: %s",
+			shard->idx, lp_strerror(result));
 	else
 		result = open_door(shard);
 	if (result == 0)

@@ -70,16 +70,16 @@ static const char *file_fault(const struct lpi_load_options *options)
 	uint64_t unit = bits & (~bits + 1);
 	LP_ASSERT(options->objects_cnt > 0);
 	if (options->sizes.high_bytes > LPI_LOAD_FILE_IO_MAX)
-		return "one read or write of a file is at most 4 MiB";
+		return "--size of a read or write of a file is at most 4 MiB";
 	if (options->object_bytes < options->sizes.high_bytes)
-		return "files are at least as large as the largest read or write";
+		return "--object-size must be at least the largest --size";
 	if (options->object_bytes > FILES_MAX / options->objects_cnt)
 		return "that is more than any store holds";
 	if (options->is_verified && unit < LPI_LOAD_CELL_MIN)
 		return "with --verify sizes are multiples of 64 bytes";
 	if (options->is_verified &&
 	    options->object_bytes / unit > LPI_LOAD_BOOK_MAX / options->objects_cnt)
-		return "that is too much data to be verified: use fewer or smaller files";
+		return "too much data to verify: use fewer or smaller files";
 	return NULL;
 }
 
@@ -90,7 +90,7 @@ static const char *object_fault(const struct lpi_load_options *options)
 	if (options->is_verified && options->sizes.low_bytes < LPI_LOAD_CELL_MIN)
 		return "with --verify objects have at least 64 bytes";
 	if (options->is_verified && options->objects_cnt > LPI_LOAD_BOOK_MAX)
-		return "those are too many objects to be verified";
+		return "too many objects to verify: use fewer with --objects";
 	if (options->is_verified && options->sizes.high_bytes * options->depth > MEMORY_MAX)
 		return "that many objects of this size at once do not fit into memory: use a "
 		       "smaller depth";
@@ -116,9 +116,9 @@ const char *lpi_load_fault(const struct lpi_load_options *options)
 	if (options->objects_cnt == 0 && !needs_none)
 		return "the number of objects is at least 1";
 	if (options->objects_cnt == 0 && options->only_prepares)
-		return "there is nothing to be prepared: give --objects";
+		return "--prepare-only needs --objects";
 	if (options->is_ready && (uses_files || options->only_prepares))
-		return "--ready is for objects that are there already, and not for files";
+		return "--ready is for existing objects, not for files";
 	if (options->depth < options->conns_cnt)
 		return "each connection needs a request to send: --depth is at least "
 		       "--connections";

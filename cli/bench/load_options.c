@@ -273,7 +273,7 @@ static int take_option(const struct lpi_cli_command *self, struct lpi_load_call 
 		return LP_EXIT_OK;
 	err = take_word(call, c, text);
 	if (err == -EINVAL)
-		return lpi_cli_usage(self, "--%s: %s is none of the names known here", name, text);
+		return lpi_cli_usage(self, "--%s: %s is not a known name", name, text);
 	if (err == -ERANGE)
 		return lpi_cli_usage(self, "--%s: %s is out of range", name, text);
 	if (err == -ENOENT)
@@ -346,8 +346,7 @@ int lpi_load_call_parse(const struct lpi_cli_command *self, int argc, char **arg
 	if (c == 0)
 		return status;
 	if (optind < argc)
-		return lpi_cli_usage(self, "%s: there is nothing to be given but options",
-				     argv[optind]);
+		return lpi_cli_usage(self, "%s: only options are allowed here", argv[optind]);
 	set_defaults(&call);
 	const char *fault = lpi_load_fault(&call.load);
 	if (fault != NULL)

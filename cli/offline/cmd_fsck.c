@@ -155,7 +155,8 @@ static int make_copy(struct fsck *fsck)
 		return 0;
 	if (getrandom(&fsck->rebuild.salt, sizeof(fsck->rebuild.salt), 0) !=
 	    sizeof(fsck->rebuild.salt)) {
-		(void)lpi_cli_fail(fsck->to, "no random numbers");
+		(void)lpi_cli_fail(fsck->to,
+				   "the kernel gives no random numbers for the name of the copy");
 		return -EIO;
 	}
 	int err = lpi_fsck_copy_make(&fsck->copy, fsck->to, fsck->bdev);
@@ -314,7 +315,7 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 	if (optind != argc - 1)
 		return lpi_cli_usage(self, "exactly one DEVICE is needed");
 	if (fsck.to != NULL && !fsck.repair)
-		return lpi_cli_usage(self, "--to is for --repair only");
+		return lpi_cli_usage(self, "--to needs --repair");
 	fsck.path[LP_ROLE_DATA] = argv[optind];
 	return run_parsed(&fsck);
 }
@@ -324,21 +325,19 @@ const struct lpi_cli_command lpi_cli_fsck = {
 	.synopsis =
 		"[--deep] [--repair] [--to FILE] [--json] [--no-progress] [--db DEV] [--wal DEV] "
 		"DEVICE",
-	.summary = "Check a store, and repair what can be without loss",
+	.summary = "Check a store, and repair what can be repaired without loss",
 	.help = "  --deep     also read every block and compare it with its checksum\n"
-		"  --repair   mend what follows from the rest: never removes data or names\n"
-		"  --to FILE  with --repair: leave DEVICE as it is, and mend a copy of it in the "
-		"new\n"
-		"             image FILE. There an index that is damaged is made anew from what "
-		"is\n"
+		"  --repair   repair what follows from the rest; never removes data or names\n"
+		"  --to FILE  with --repair: leave DEVICE unchanged, and repair a copy of it in\n"
+		"             the new image FILE. A damaged index is rebuilt there from what is\n"
 		"             left of it. What is lost is listed\n"
 		"  --json     one JSON object instead of lines\n"
-		"  --db DEV   where the index is, if not where it was last\n"
-		"  --wal DEV  where the commit logs are, if not where they were last\n"
-		"  --no-progress  say nothing of how far it is, on a terminal either\n"
+		"  --db DEV   where the index is, if it has moved\n"
+		"  --wal DEV  where the commit logs are, if they have moved\n"
+		"  --no-progress  do not show progress, even on a terminal\n"
 		"  --help     this text\n"
 		"\n"
-		"DEVICE is a block device or an image file that no daemon has open. Exit status 0\n"
-		"when the store is in order, 1 when problems remain.\n",
+		"DEVICE is a block device or an image file that no daemon has open. The exit\n"
+		"status is 0 when the store is in order, 1 when problems remain.\n",
 	.run = run,
 };

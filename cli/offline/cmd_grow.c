@@ -81,8 +81,8 @@ const struct lpi_cli_command lpi_cli_grow = {
 	.summary = "Let a store use all of a device that became larger",
 	.help = "  --help  this text\n"
 		"\n"
-		"Enlarge the partition, the volume or the image file (truncate -s) first. What is\n"
-		"stored stays where it is; the power may fail at any time. A store grows to 16\n"
-		"times the size it was made with, and to 4194304 chunks or 256 TiB at most.\n",
+		"Enlarge the partition, the volume or the image file (truncate -s) first. Stored\n"
+		"data stays where it is, and the power may fail at any time. A store grows to at\n"
+		"most 16 times its original size, 4194304 chunks and 256 TiB.\n",
 	.run = run,
 };

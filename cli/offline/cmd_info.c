@@ -152,7 +152,7 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_cli_info = {
 	.name = "info",
 	.synopsis = "[--json] DEVICE",
-	.summary = "Show what store is on a device",
+	.summary = "Show which store is on a device",
 	.help = "  --json  one JSON object instead of text\n"
 		"  --help  this text\n"
 		"\n"

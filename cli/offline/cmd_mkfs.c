@@ -38,9 +38,9 @@ static int create_image(struct mkfs *mkfs)
 	if (stat(path, &st) == 0) {
 		if (mkfs->size_bytes == 0)
 			return 0;
-		(void)lpi_cli_fail(path,
-				   "exists already, so --size cannot be had (leave it out, or "
-				   "remove the file first)");
+		(void)lpi_cli_fail(
+			path, "exists already, so --size cannot create it (leave out --size, or "
+			      "remove the file first)");
 		return -EEXIST;
 	}
 	if (mkfs->size_bytes == 0) {
@@ -80,7 +80,7 @@ static int find_path(const char *path, char *ret_path, size_t len)
 {
 	int err = path != NULL ? lp_devices_absolute_path(path, ret_path, len) : 0;
 	if (err == -ENAMETOOLONG)
-		(void)lpi_cli_fail(path, "the whole path of a device may have %zu bytes at most",
+		(void)lpi_cli_fail(path, "the absolute path of a device may have at most %zu bytes",
 				   len - 1);
 	else if (err < 0)
 		(void)lpi_cli_fail(path, "%s", lp_strerror(err));
@@ -241,20 +241,19 @@ const struct lpi_cli_command lpi_cli_mkfs = {
 	.synopsis = "[--shards N] [--size BYTES] [--db DEV] [--wal DEV] [--force]"
 		    " [--no-progress] DEVICE",
 	.summary = "Make a store on a block device or an image file",
-	.help = "  --shards N         threads that share the store, for good (default: one per "
-		"CPU)\n"
-		"  --size BYTES       create the image file DEVICE, sparse, of this size (10G, "
+	.help = "  --shards N         number of shards, each with a thread; cannot be changed\n"
+		"                     later (default: one per CPU)\n"
+		"  --size BYTES       create DEVICE as a sparse image file of this size (10G, "
 		"1.5T)\n"
 		"  --db DEV           faster device for the index\n"
 		"  --wal DEV          faster device for the commit log\n"
 		"  --chunk-size BYTES the unit in which shards share the device (default: by "
 		"size)\n"
 		"  --log-size BYTES   commit log of each shard (default: by size)\n"
-		"  --force            overwrite whatever is there\n"
-		"  --no-progress      say nothing of how long it takes, on a terminal either\n"
+		"  --force            overwrite whatever the devices hold\n"
+		"  --no-progress      do not show progress, even on a terminal\n"
 		"  --help             this text\n"
 		"\n"
-		"A device that holds a store, a file system or partitions is refused without "
-		"--force.\n",
+		"A device with a store, a file system or partitions is refused without --force.\n",
 	.run = run,
 };

@@ -55,7 +55,7 @@ static int say_dir(const struct salvage *salvage, int err)
 {
 	(void)lpi_cli_fail(salvage->dir, "%s",
 			   err == -EEXIST || err == -ENOTEMPTY
-				   ? "exists already (name a directory that is new)"
+				   ? "exists already (name a new directory)"
 				   : lp_strerror(err));
 	return err;
 }
@@ -210,14 +210,14 @@ static int run(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_cli_salvage = {
 	.name = "salvage",
 	.synopsis = "[--db DEV] [--wal DEV] DEVICE DIR",
-	.summary = "Take out of a damaged store all that verifies",
-	.help = "  --db DEV   where the index is, if not where it was last\n"
-		"  --wal DEV  where the commit logs are, if not where they were last\n"
+	.summary = "Copy everything that verifies out of a damaged store",
+	.help = "  --db DEV   where the index is, if it has moved\n"
+		"  --wal DEV  where the commit logs are, if they have moved\n"
 		"  --help     this text\n"
 		"\n"
 		"DEVICE is a block device or an image file that no daemon has open; nothing is\n"
-		"written to it. DIR is made: objects/ has what is whole, damaged/ what is so in\n"
-		"parts, with holes there, lost+found/ what has no name. Exit status 0 when\n"
-		"nothing was damaged, 1 when something was.\n",
+		"written to it. DIR is made, with three directories. objects/ has whole objects,\n"
+		"damaged/ has files with holes where data is damaged, and lost+found/ has objects\n"
+		"without a name. The exit status is 0 when nothing is damaged, 1 otherwise.\n",
 	.run = run,
 };

@@ -197,7 +197,7 @@ static int take_option(struct call *call, int c, const char *text)
 		return LP_EXIT_OK;
 	err = take_word(call, c, text);
 	if (err == -EINVAL)
-		return lpi_cli_usage(call->self, "%s is none of the names known here", text);
+		return lpi_cli_usage(call->self, "%s is not a known name", text);
 	if (err == -ENOENT)
 		take_flag(call, c, text);
 	return LP_EXIT_OK;
@@ -239,13 +239,15 @@ static int take_device(struct call *call, int cnt, char **paths)
 		if (session->is_file &&
 		    (session->path[LP_ROLE_DB] != NULL || session->path[LP_ROLE_WAL] != NULL ||
 		     session->delay != NULL))
-			return lpi_cli_usage(call->self, "a store in files has no device");
+			return lpi_cli_usage(call->self,
+					     "--store file takes no --db, --wal or --delay");
 		session->path[LP_ROLE_DATA] = paths[0];
 		return LP_EXIT_OK;
 	}
 	if (cnt != 0 || session->path[LP_ROLE_DB] != NULL || session->path[LP_ROLE_WAL] != NULL ||
 	    session->delay != NULL)
-		return lpi_cli_usage(call->self, "a store in memory has no device");
+		return lpi_cli_usage(call->self,
+				     "--store mem takes no DEVICE, --db, --wal or --delay");
 	return LP_EXIT_OK;
 }
 
@@ -314,34 +316,35 @@ const struct lpi_cli_command lpi_cli_store_bench = {
 		    "DEVICE",
 	.summary = "Measure one shard's store, without a daemon",
 	.help = "  --op OP            overwrite (default), create, read, seqwrite, seqread, "
-		"delete, stat,\n"
-		"                     mixed (70 % reads, 30 % overwrites)\n"
-		"  --size BYTES       of one operation (default: 4K)\n"
+		"delete,\n"
+		"                     stat, mixed (70 % reads, 30 % overwrites)\n"
+		"  --size BYTES       size of one operation (default: 4K)\n"
 		"  --depth N          operations under way at once, 1 to 1024 (default: 1)\n"
-		"  --objects N        objects to work on\n"
-		"  --object-size BYTES  of each (default: 256M; stat and delete: the size)\n"
-		"  --seconds N        how long (default: 5)\n"
-		"  --ops N            or how many operations\n"
-		"  --warmup N         seconds of the same before (default: a tenth; with --ops "
+		"  --objects N        how many objects to work on\n"
+		"  --object-size BYTES  size of each (default: 256M; for stat and delete: --size)\n"
+		"  --seconds N        how long to run (default: 5)\n"
+		"  --ops N            how many operations to run\n"
+		"  --warmup N         seconds that do not count (default: a tenth; with --ops: "
 		"none)\n"
 		"  --write-path PATH  auto (default), inline, deferred, direct\n"
 		"  --deferred-store KIND  where deferred writes wait: log (default), kv\n"
 		"  --allocator KIND   hybrid (default), bitmap, extent\n"
-		"  --store KIND       block (default), mem: no DEVICE then, or file: a directory\n"
-		"  --delay PROFILE    as on a slower device: none, nvme, target, sata-ssd, hdd\n"
+		"  --store KIND       block (default), mem (without DEVICE), file (a directory)\n"
+		"  --delay PROFILE    imitate a slower device: none, nvme, target, sata-ssd, hdd\n"
 		"  --db DEV           the store's device for the index\n"
 		"  --wal DEV          the store's device for the commit log\n"
 		"  --memory BYTES     for caches and the index (default: 256M); mem: for objects\n"
-		"  --data-cache BYTES  of these, for data; half at most (default: 0, none)\n"
+		"  --data-cache BYTES  how much of this is for data, at most half (default: 0)\n"
 		"  --shard N          which shard (default: 0)\n"
-		"  --seed N           of what is random (default: 1)\n"
-		"  --spin-us N        look for completions so long before sleeping (default: 100)\n"
-		"  --verify           check every byte read, and in the end all that was written\n"
-		"  --explain          say why writes of this size take the path they take\n"
-		"  --states           say how long operations stayed in each state\n"
+		"  --seed N           seed of all random choices (default: 1)\n"
+		"  --spin-us N        microseconds to look for completions before sleeping\n"
+		"                     (default: 100)\n"
+		"  --verify           check every byte read, and at the end all that was written\n"
+		"  --explain          say why writes of this size take their path\n"
+		"  --states           print how long operations stayed in each state\n"
 		"  --json             one JSON object instead of a table\n"
 		"  --keep             leave the objects for the next run\n"
-		"  --abandon          end as a kill would: nothing is settled or removed\n"
+		"  --abandon          end as a kill would: nothing is written back or removed\n"
 		"  --help             this text\n"
 		"\n"
 		"The objects are in a directory of their own; nothing else in the store is "

@@ -23,8 +23,7 @@ static const char *const suffixes[LP_ROLES] = {
 static int say(const char *path, int err)
 {
 	(void)lpi_cli_fail(path, "%s",
-			   err == -EEXIST ? "exists already (name a file that is new)"
-					  : lp_strerror(err));
+			   err == -EEXIST ? "exists already (name a new file)" : lp_strerror(err));
 	return err;
 }
 

@@ -176,8 +176,8 @@ static void print_status(const char *answer, const char *state, bool is_ok)
 	print_text(answer, "uuid");
 	(void)printf("\nshards    %.0f on %.0f thread%s\ndata      %s, %s available\n", shards,
 		     threads, threads == 1 ? "" : "s", used, available);
-	(void)printf("requests  %.0f since it started, %.0f of what is not there, %.0f answered by "
-		     "an error; %.0f connection%s now\n",
+	(void)printf("requests  %.0f since the start, %.0f for missing objects, %.0f failed; "
+		     "%.0f connection%s now\n",
 		     lpi_cli_json_number(answer, "requests"), lpi_cli_json_number(answer, "absent"),
 		     lpi_cli_json_number(answer, "errors"), conns, conns == 1 ? "" : "s");
 	print_devices(answer);
@@ -214,7 +214,7 @@ static int run_status(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_status = {
 	.name = "status",
 	.synopsis = "[--json]",
-	.summary = "Show how the daemon and its store are",
+	.summary = "Show the health of the daemon and its store",
 	.help = JSON_HELP,
 	.run = run_status,
 };
@@ -349,12 +349,12 @@ static int run_slow(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_slow = {
 	.name = "slow",
 	.synopsis = "[--json]",
-	.summary = "Show the slowest operations of late, and where their time went",
-	.help = JSON_HELP "\n"
-			  "Below each stand the states that it went through, with milliseconds:\n"
-			  "REST and DATA while the message came; then WAIT for an earlier one\n"
-			  "on the same key, FIND what its key leads to, WORK in the store,\n"
-			  "REPLY until the answer was sent.\n",
+	.summary = "Show the slowest recent operations, and where their time went",
+	.help = JSON_HELP
+	"\n"
+	"Below each operation are the states that it went through, in milliseconds: REST\n"
+	"and DATA while the message arrived, WAIT for an earlier request on the same key,\n"
+	"FIND to look up the key, WORK in the store, REPLY until the answer was sent.\n",
 	.run = run_slow,
 };
 
@@ -421,12 +421,13 @@ static int run_stuck(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_stuck = {
 	.name = "stuck",
 	.synopsis = "[--json]",
-	.summary = "Show what is under way, what it holds and what it waits for",
-	.help = JSON_HELP "\n"
-			  "Each part of the daemon shows what it has at work: the sockets and the\n"
-			  "mount their requests, the names what waits for buffers or space, the\n"
-			  "store its changes and reads. A request and what it has led to have the\n"
-			  "same inode. The last line says for how long nothing has moved.\n",
+	.summary = "Show requests under way, what they hold and what they wait for",
+	.help = JSON_HELP
+	"\n"
+	"Each part of the daemon has its own rows. Sockets and the mount show requests,\n"
+	"names show what waits for buffers or space, the store shows changes and reads. A\n"
+	"request and the work that it caused have the same inode. The last line says for\n"
+	"how long nothing has moved.\n",
 	.run = run_stuck,
 };
 
@@ -486,7 +487,7 @@ static int run_config(const struct lpi_cli_command *self, int argc, char **argv)
 	if (strcmp(args.names[0], "get") == 0 && args.cnt <= 2)
 		return show(LAPIS_CONFIG_GET, name, subject, args.has['j']);
 	if (strcmp(args.names[0], "set") != 0 || args.cnt != 3)
-		return lpi_cli_usage(self, "get [NAME], or set NAME VALUE");
+		return lpi_cli_usage(self, "write get [NAME], or set NAME VALUE");
 	int n = snprintf(text, sizeof(text), "%s=%s", name, args.names[2]);
 	if (n >= (int)sizeof(text))
 		return lpi_cli_usage(self, "the value is too long");
@@ -496,10 +497,10 @@ static int run_config(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_config = {
 	.name = "config",
 	.synopsis = "[--json] get [NAME] | set NAME VALUE",
-	.summary = "Show or change how the daemon is configured while it runs",
-	.help = JSON_HELP "\n"
-			  "What is set holds until the daemon ends; its configuration file is not\n"
-			  "changed.\n",
+	.summary = "Show or change options of the running daemon",
+	.help = JSON_HELP
+	"\n"
+	"A change holds until the daemon ends; its configuration file is not changed.\n",
 	.run = run_config,
 };
 
@@ -529,10 +530,11 @@ static int run_alloc(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_alloc = {
 	.name = "alloc",
 	.synopsis = "[--json] score | dump",
-	.summary = "Show how space and memory are given out",
-	.help = JSON_HELP "\n"
-			  "score says how fragmented the free space of each shard is; dump all\n"
-			  "that is known of it, and of the daemon's memory.\n",
+	.summary = "Show how space and memory are allocated",
+	.help = JSON_HELP
+	"\n"
+	"score says how fragmented the free space of each shard is. dump prints everything\n"
+	"that is known of it, and of the daemon's memory.\n",
 	.run = run_alloc,
 };
 
@@ -545,7 +547,7 @@ static int run_heap(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_heap = {
 	.name = "heap",
 	.synopsis = "[--json] stats | release",
-	.summary = "Show the daemon's memory, or make it give back what is free",
+	.summary = "Show the daemon's memory, or make it return free memory",
 	.help = JSON_HELP,
 	.run = run_heap,
 };

@@ -128,7 +128,7 @@ static int run_check(const struct lpi_cli_command *self, int argc, char **argv)
 	const char *what = args.cnt > 0 ? args.names[0] : "start";
 	bool waits = args.cnt == 0;
 	if (strcmp(what, "status") != 0 && strcmp(what, "start") != 0 && strcmp(what, "stop") != 0)
-		return lpi_cli_usage(self, "%s is none of status, start, stop", what);
+		return lpi_cli_usage(self, "%s is not one of status, start, stop", what);
 	char *answer = ask(what, &status);
 	if (waits)
 		answer = wait_for_end(answer, &status);
@@ -150,12 +150,11 @@ const struct lpi_cli_command lpi_remote_check = {
 	.help = "  --json  as JSON\n"
 		"  --help  this text\n"
 		"\n"
-		"Looks at all there is but data, as it is at one moment, for which changes wait "
+		"Checks everything except data, as it is at one moment. Changes wait for as long "
 		"as\n"
-		"long as it takes to finish what is under way; shows what is wrong, and exits "
-		"with\n"
-		"1 then, or if it did not come to its end. With start it comes back at once, and\n"
-		"status shows the last one. Data is what lapis scrub checks; repairs are made by\n"
-		"lapis fsck, when the daemon is stopped.\n",
+		"the requests under way take to finish. The exit status is 1 when anything is "
+		"wrong,\n"
+		"or the check did not reach its end. start returns at once; status shows the last\n"
+		"check. lapis scrub checks data. To repair, stop the daemon and run lapis fsck.\n",
 	.run = run_check,
 };

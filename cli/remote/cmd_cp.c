@@ -62,15 +62,16 @@ static int check_up(const struct lpi_cli_command *self, const struct lpi_args *a
 		bool is_dir = strcmp(src, "-") != 0 && is_local_dir(src);
 		if (is_dir && !args->has['r'])
 			return lpi_cli_fail(src,
-					    "a directory (-r copies it with all that is in it)");
+					    "is a directory (-r copies it with everything in it)");
 		if (is_dir && args->has['n'])
-			return lpi_cli_usage(self, "--if-absent is not for a directory, %s", src);
+			return lpi_cli_usage(self, "--if-absent does not work for a directory: %s",
+					     src);
 		cut_slashes(src);
 		const char *name = lpi_key_name(src);
 		if (is_dir && into_dir &&
 		    (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0))
-			return lpi_cli_usage(self, "%s has no name of its own: give a whole key",
-					     src);
+			return lpi_cli_usage(
+				self, "%s has no name to use in the store: give a whole key", src);
 	}
 	return lpi_put_check(self, args);
 }
@@ -122,7 +123,7 @@ static int get_key(const char *key, const char *dst, bool recursive)
 			return get_tree(key, dst);
 		if (attrs.type == LAPIS_DIR)
 			return lpi_cli_fail(key,
-					    "a directory (-r copies it with all that is in it)");
+					    "is a directory (-r copies it with everything in it)");
 	}
 	struct lpi_get_file download = {.key = key, .length = LAPIS_TO_END};
 	return lpi_get_one(&download, dst);
@@ -134,10 +135,12 @@ static int copy_down(const struct lpi_cli_command *self, const struct lpi_args *
 	const char *dst = args->names[cnt];
 	bool into_dir = lpi_key_is_dir_form(dst) || is_local_dir(dst);
 	if (args->has['n'])
-		return lpi_cli_usage(self, "--if-absent is for what goes to the store, not to %s",
-				     dst);
+		return lpi_cli_usage(
+			self, "--if-absent works only when DST is in the store, and %s is local",
+			dst);
 	if (cnt > 1 && !into_dir)
-		return lpi_cli_usage(self, "several keys go to a directory, and %s is none", dst);
+		return lpi_cli_usage(
+			self, "several keys need a directory as DST, and %s is not one", dst);
 	for (int i = 0; i < cnt && args->has['r']; i++)
 		cut_slashes(args->names[i]);
 	int status = lpi_keys_check(args->names, cnt);
@@ -165,7 +168,7 @@ static int check_plain(const struct lpi_cli_command *self, const struct lpi_args
 		if (lpi_name_in_store(name) == NULL && name[0] != '\0' && lstat(name, &st) == 0)
 			return lpi_cli_usage(
 				self,
-				"is %s the file here or a key? write ./%s for the file, "
+				"is %s a local file or a key? write ./%s for the file, "
 				"lapis:%s for the key",
 				name, name, name);
 	}
@@ -198,13 +201,14 @@ static int run_cp(const struct lpi_cli_command *self, int argc, char **argv)
 	const char *dst = args.names[args.cnt - 1];
 	for (int i = 1; i < args.cnt - 1; i++) {
 		if (is_here(args.names[i]) != is_here(src))
-			return lpi_cli_usage(self, "of %s and %s one is here and one in the store",
+			return lpi_cli_usage(self,
+					     "%s and %s are not on the same side: all SRC must be "
+					     "local, or all keys",
 					     src, args.names[i]);
 	}
 	if (is_here(src) && is_here(dst))
-		return lpi_cli_usage(self,
-				     "%s and %s are both here: one of them is to be in the store",
-				     src, dst);
+		return lpi_cli_usage(
+			self, "%s and %s are both local: one side must be in the store", src, dst);
 	if (!is_here(src) && !is_here(dst))
 		status = check_plain(self, &args);
 	else
@@ -220,21 +224,22 @@ static int run_cp(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_cp = {
 	.name = "cp",
 	.synopsis = "[-r] [--if-absent] [--no-progress] SRC ... DST",
-	.summary = "Copy objects inside the store, or between it and here",
-	.help = "  -r, --recursive  directories, too, with all that is in them\n"
-		"  --if-absent      fail when there is something of that key already\n"
-		"  --no-progress    say nothing of how far it is, on a terminal either\n"
+	.summary = "Copy objects inside the store, or between it and local files",
+	.help = "  -r, --recursive  also directories, with everything in them\n"
+		"  --if-absent      fail if something of that key exists\n"
+		"  --no-progress    do not show progress, even on a terminal\n"
 		"  --help           this text\n"
 		"\n"
-		"A name that begins with /, ./ or ../ is here; so are . and .. and -, which is\n"
+		"A name that begins with /, ./ or ../ is local; so are . and .., and -, which is\n"
 		"standard input or output. A name that begins with lapis: is a key. Any other "
 		"name\n"
-		"is a key, too; if nothing in the call is here, and a file here has that name, cp\n"
-		"asks which of both is meant, and copies nothing.\n"
+		"is a key, too. But if no name is local, and a local file of that name exists, cp\n"
+		"asks which one is meant, and copies nothing.\n"
 		"\n"
-		"A DST that ends in / takes any number of them, each under its own name. Inside "
-		"the\n"
-		"store data is shared, not copied, until one of both is changed. A directory that\n"
-		"is copied between here and the store keeps modes and times, as lapis sync does.\n",
+		"A DST that ends in / takes any number of sources, each under its own name. A "
+		"copy\n"
+		"inside the store shares the data until one of the two changes. A directory that "
+		"is\n"
+		"copied to or from the store keeps modes and times, as with lapis sync.\n",
 	.run = run_cp,
 };

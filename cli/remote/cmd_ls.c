@@ -91,11 +91,11 @@ static int find_prefix(const char *name, char *ret_prefix)
 	struct lapis_attrs attrs;
 	size_t len = strcspn(name, "/");
 	if (strstr(name, "//") != NULL) {
-		(void)lpi_cli_fail(name, "no key has // in it");
+		(void)lpi_cli_fail(name, "a key cannot contain //");
 		return LP_EXIT_USAGE;
 	}
 	if (strlen(name) > LPI_KEY_MAX - 1 || len == 0) {
-		(void)lpi_cli_fail(name, "this is no key: begin with the name of a bucket");
+		(void)lpi_cli_fail(name, "is not a key: begin with the name of a bucket");
 		return LP_EXIT_USAGE;
 	}
 	(void)snprintf(bucket, sizeof(bucket), "%.*s", (int)len, name);
@@ -144,14 +144,15 @@ const struct lpi_cli_command lpi_remote_ls = {
 	.name = "ls",
 	.synopsis = "[-l] [-r] [-0 | --json] [BUCKET[/PREFIX]]",
 	.summary = "List keys in order",
-	.help = "  -l, --long       mode, size and time of change, too\n"
-		"  -r, --recursive  all keys below; else what follows the next / is one line\n"
-		"  -0, --null       end each key by a NUL byte, and show it as it is\n"
+	.help = "  -l, --long       also mode, size and modification time\n"
+		"  -r, --recursive  all keys below; otherwise everything behind the next / is one "
+		"line\n"
+		"  -0, --null       end each key with a NUL byte, and print it unchanged\n"
 		"  --json           a JSON array\n"
 		"  --help           this text\n"
 		"\n"
-		"Lists what begins with PREFIX, which may end anywhere: BUCKET/DIR/ is what is in "
-		"a\n"
-		"directory. Control characters in keys are shown escaped on a terminal.\n",
+		"Lists keys that begin with PREFIX, which may end anywhere: BUCKET/DIR/ lists "
+		"what\n"
+		"is in a directory. On a terminal, control characters in keys are shown escaped.\n",
 	.run = run_ls,
 };

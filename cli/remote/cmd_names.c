@@ -50,8 +50,8 @@ const struct lpi_cli_command lpi_remote_mb = {
 	.name = "mb",
 	.synopsis = "[--no-spread] BUCKET ...",
 	.summary = "Make buckets",
-	.help = "  --no-spread  keep the bucket's names on one shard: renames in it are faster "
-		"then,\n"
+	.help = "  --no-spread  keep the bucket's names on one shard: renames in it become "
+		"faster,\n"
 		"               everything else slower\n"
 		"  --help       this text\n",
 	.run = run_mb,
@@ -84,7 +84,7 @@ const struct lpi_cli_command lpi_remote_rb = {
 	.summary = "Remove empty buckets",
 	.help = "  --help  this text\n"
 		"\n"
-		"lapis rm -r BUCKET removes a bucket with all that is in it.\n",
+		"lapis rm -r BUCKET removes a bucket with everything in it.\n",
 	.run = run_rb,
 };
 
@@ -110,7 +110,7 @@ static int bucket_get(const struct lpi_cli_command *self, const char *bucket, co
 	if (name == NULL || strcmp(name, "gid") == 0)
 		any = printf("%s%u\n", name == NULL ? "gid     " : "", attrs.gid) > 0;
 	if (!any)
-		return lpi_cli_usage(self, "%s is none of spread, mode, uid, gid", name);
+		return lpi_cli_usage(self, "%s is not one of spread, mode, uid, gid", name);
 	return LP_EXIT_OK;
 }
 
@@ -130,7 +130,8 @@ static int bucket_set(const struct lpi_cli_command *self, char **names)
 		 lpi_cli_parse_number(names[2], 0, UINT32_MAX - 1, &id) == 0)
 		mask = LAPIS_SET_GID;
 	else
-		return lpi_cli_usage(self, "%s %s: set mode (octal), uid or gid (numbers)",
+		return lpi_cli_usage(self,
+				     "cannot set %s to %s: set mode (octal), uid or gid (numbers)",
 				     names[1], names[2]);
 	attrs.mode = (uint16_t)mode;
 	attrs.uid = (uint32_t)id;
@@ -156,13 +157,13 @@ static int run_bucket(const struct lpi_cli_command *self, int argc, char **argv)
 		return bucket_get(self, args.names[1], args.cnt == 3 ? args.names[2] : NULL);
 	if (strcmp(args.names[0], "set") == 0 && args.cnt == 4)
 		return bucket_set(self, args.names + 1);
-	return lpi_cli_usage(self, "get BUCKET [NAME], or set BUCKET NAME VALUE");
+	return lpi_cli_usage(self, "write get BUCKET [NAME], or set BUCKET NAME VALUE");
 }
 
 const struct lpi_cli_command lpi_remote_bucket = {
 	.name = "bucket",
 	.synopsis = "get BUCKET [NAME] | set BUCKET NAME VALUE",
-	.summary = "Show or change what a bucket is like",
+	.summary = "Show or change the attributes of a bucket",
 	.help = "  --help  this text\n"
 		"\n"
 		"NAME is mode (octal), uid, gid, or spread, which is fixed when the bucket is "
@@ -185,7 +186,9 @@ static int move_one(const char *src, const char *dst, const struct lpi_args *arg
 	if (lapis == NULL)
 		return LP_EXIT_FAILED;
 	if (lpi_key_is_inside(dst, src) && strcmp(dst, src) != 0)
-		return lpi_cli_fail(src, "%s is inside of it (move it to a place outside)", dst);
+		return lpi_cli_fail(
+			src, "cannot be moved into itself: %s is inside it (choose a key outside)",
+			dst);
 	int err = lapis_call(lapis, &request, &result);
 	lapis_result_fini(&result);
 	if (err == -EISDIR)
@@ -209,13 +212,12 @@ static int run_mv(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_mv = {
 	.name = "mv",
 	.synopsis = "[--if-absent] SRC ... DST",
-	.summary = "Give objects or directories other keys",
-	.help = "  --if-absent  fail when there is something of that key already\n"
+	.summary = "Rename objects or directories",
+	.help = "  --if-absent  fail if something of that key exists\n"
 		"  --help       this text\n"
 		"\n"
-		"A DST that ends in / takes any number of them, each under its own name. Each move "
-		"is\n"
-		"atomic; an object that has the new key is replaced.\n",
+		"A DST that ends in / takes any number of sources, each under its own name. Each\n"
+		"move is atomic, and replaces an object that has the new key.\n",
 	.run = run_mv,
 };
 
@@ -279,7 +281,7 @@ static int run_stat(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_stat = {
 	.name = "stat",
 	.synopsis = "[--json] KEY ...",
-	.summary = "Show what is known of objects",
+	.summary = "Show the attributes of objects",
 	.help = "  --json  one JSON object in a line for each\n"
 		"  --help  this text\n",
 	.run = run_stat,
@@ -323,7 +325,8 @@ static int run_chattr(const struct lpi_cli_command *self, int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (parse_flags(args.names[0], &attrs.flags) < 0)
-		return lpi_cli_usage(self, "%s is none of immutable, append-only, both, or none",
+		return lpi_cli_usage(self,
+				     "%s is not immutable, append-only, both with a comma, or none",
 				     args.names[0]);
 	status = lpi_keys_check(args.names + 1, args.cnt - 1);
 	for (int i = 1; i < args.cnt && status != LP_EXIT_USAGE; i++) {
@@ -340,14 +343,13 @@ static int run_chattr(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_chattr = {
 	.name = "chattr",
 	.synopsis = "none|immutable|append-only[,...] KEY ...",
-	.summary = "Say what may change of objects",
+	.summary = "Set which changes objects allow",
 	.help = "  --help  this text\n"
 		"\n"
-		"What is immutable does not change, and a directory takes and loses no names. What "
-		"is\n"
-		"append-only takes only what is written behind its end, and a directory only new "
-		"names.\n"
-		"Only root may say so, through a unix socket. lapis stat shows it; a mount, "
-		"lsattr.\n",
+		"An immutable object does not change; no name can be added to or removed from "
+		"such\n"
+		"a directory. Data can only be appended to an append-only object, and such a\n"
+		"directory takes only new names. Only root may set them, through a unix socket.\n"
+		"lapis stat shows them; on a mount, lsattr.\n",
 	.run = run_chattr,
 };

@@ -80,8 +80,9 @@ static int set_pair(const struct pairs_kind *kind, const char *key, const char *
 		request.value = bytes;
 	}
 	if (len > VALUE_MAX)
-		return lpi_cli_fail(key, "the value has more than %u bytes (put an object)",
-				    VALUE_MAX);
+		return lpi_cli_fail(
+			key, "the value has more than %u bytes (store it as an object: lapis put)",
+			VALUE_MAX);
 	request.value_bytes = len;
 	return change_pair(kind, key, &request);
 }
@@ -158,7 +159,8 @@ static int run_pairs(const struct lpi_cli_command *self, const struct pairs_kind
 	bool is_rm = strcmp(verb, "rm") == 0 && cnt >= 1;
 	bool is_ls = strcmp(verb, "ls") == 0 && cnt == 0;
 	if (!is_set && !is_get && !is_rm && !is_ls)
-		return lpi_cli_usage(self, "%s: not one of: %s", verb, self->synopsis);
+		return lpi_cli_usage(self, "wrong arguments for %s: write %s", verb,
+				     self->synopsis);
 	for (int i = 0; i < cnt; i += is_set ? 2 : 1) {
 		if (rest[i][0] == '\0')
 			return lpi_cli_usage(self, "%s: a name has at least one byte", verb);
@@ -207,17 +209,17 @@ static int run_omap(const struct lpi_cli_command *self, int argc, char **argv)
 #define PAIRS_SYNOPSIS                                                                             \
 	"get KEY NAME | set KEY NAME VALUE|- ... | rm KEY NAME ... | ls [-l] [-0 | --json] KEY"
 #define PAIRS_OPTIONS                                                                              \
-	"  -l, --long  ls: values, too\n"                                                          \
-	"  -0, --null  ls: end each name by a NUL byte, and show it as it is\n"                    \
+	"  -l, --long  ls: also values\n"                                                          \
+	"  -0, --null  ls: end each name with a NUL byte, and print it unchanged\n"                \
 	"  --json      ls: a JSON array of names and values\n"                                     \
 	"  --help      this text\n"                                                                \
 	"\n"                                                                                       \
-	"A VALUE of - is read from standard input; -- goes before a value that begins with -.\n"
+	"A VALUE of - is read from standard input; write -- before a value that begins with -.\n"
 
 const struct lpi_cli_command lpi_remote_xattr = {
 	.name = "xattr",
 	.synopsis = PAIRS_SYNOPSIS,
-	.summary = "Extended attributes of an object",
+	.summary = "Show or change extended attributes of an object",
 	.help = PAIRS_OPTIONS "A mount shows them as extended attributes; names begin with user.\n",
 	.run = run_xattr,
 };
@@ -225,7 +227,7 @@ const struct lpi_cli_command lpi_remote_xattr = {
 const struct lpi_cli_command lpi_remote_omap = {
 	.name = "omap",
 	.synopsis = PAIRS_SYNOPSIS,
-	.summary = "The ordered map of an object",
+	.summary = "Show or change the ordered map of an object",
 	.help = PAIRS_OPTIONS "A map holds any number of entries, in the order of their names.\n",
 	.run = run_omap,
 };

@@ -24,7 +24,7 @@ static int read_write_path(const struct lpi_cli_command *self, const char *text,
 			return 0;
 		}
 	}
-	return lpi_cli_usage(self, "%s is none of auto, inline, deferred, direct", text);
+	return lpi_cli_usage(self, "%s is not one of auto, inline, deferred, direct", text);
 }
 
 /* "NAME=VALUE", which is cut at the '='. */
@@ -76,11 +76,13 @@ int lpi_put_check(const struct lpi_cli_command *self, const struct lpi_args *arg
 	const char *dst = args->names[args->cnt - 1];
 	bool into_dir = lpi_key_is_dir_form(dst);
 	if (args->cnt > 2 && !into_dir)
-		return lpi_cli_usage(self, "several files go to a key that ends in /, not to %s",
-				     dst);
+		return lpi_cli_usage(
+			self, "several files need a KEY that ends in /, and %s does not", dst);
 	for (int i = 0; into_dir && i < args->cnt - 1; i++) {
 		if (strcmp(args->names[i], "-") == 0)
-			return lpi_cli_usage(self, "standard input has no name: give a whole key");
+			return lpi_cli_usage(
+				self,
+				"standard input has no name to use in the store: give a whole key");
 	}
 	int status = lpi_key_check_target(dst);
 	if (status == 0 && into_dir)
@@ -120,18 +122,17 @@ const struct lpi_cli_command lpi_remote_put = {
 	.name = "put",
 	.synopsis = "[OPTION ...] FILE|- ... KEY",
 	.summary = "Store files as objects",
-	.help = "  --if-absent           fail when there is an object of that key already\n"
-		"  --no-progress         say nothing of how far it is, on a terminal either\n"
-		"  --times               the object gets the file's mode and time of change\n"
-		"  --xattr NAME=VALUE    the object gets this extended attribute\n"
+	.help = "  --if-absent           fail if an object of that key exists\n"
+		"  --no-progress         do not show progress, even on a terminal\n"
+		"  --times               give the object the file's mode and modification time\n"
+		"  --xattr NAME=VALUE    give the object this extended attribute\n"
 		"  --write-path PATH     auto (the default), inline, deferred or direct\n"
 		"  --help                this text\n"
 		"\n"
-		"- is standard input. A KEY that ends in / takes any number of files, each under\n"
-		"its own name. Directories that are missing are made. The object is replaced as a\n"
-		"whole: who reads meanwhile sees the old one or the new one. Long runs of zeros "
-		"are\n"
-		"not sent, and take no space. When this returns it is durable.\n",
+		"FILE - is standard input. A KEY that ends in / takes any number of files, each\n"
+		"under its own name. Missing directories are made. An object is replaced as a\n"
+		"whole: a reader sees the old object or the new one. Long runs of zeros are not\n"
+		"sent, and take no space. When the command returns, the object is durable.\n",
 	.run = run_put,
 };
 
@@ -154,8 +155,9 @@ static int read_range(const struct lpi_cli_command *self, const char *text, uint
 		     (dash[1] == '\0' || lpi_cli_parse_size(dash + 1, &b) == 0) && b >= a;
 	}
 	if (!ok)
-		return lpi_cli_usage(self, "%s is no range: A-B are bytes A to B, A- all from A on",
-				     text);
+		return lpi_cli_usage(
+			self, "%s is not a range: A-B means bytes A to B, A- means all from A on",
+			text);
 	*ret_offset = a;
 	*ret_length = dash[1] == '\0' ? LAPIS_TO_END : b - a + 1;
 	return 0;
@@ -289,16 +291,16 @@ const struct lpi_cli_command lpi_remote_get = {
 	.synopsis = "[OPTION ...] KEY [FILE|-]",
 	.summary = "Fetch an object into a file",
 	.help = "  --range A-B    bytes A to B, both included, from 0; A-: all from A on\n"
-		"  --times        the file gets the object's mode and time of change\n"
-		"  --no-progress  say nothing of how far it is, on a terminal either\n"
+		"  --times        give the file the object's mode and modification time\n"
+		"  --no-progress  do not show progress, even on a terminal\n"
 		"  --help         this text\n"
 		"\n"
-		"Without FILE the file has the last name of the key, in this directory; - is "
-		"standard\n"
-		"output. The file appears when it is complete and durable; blocks of zeros are "
-		"holes in it. "
-		"Every\n"
-		"byte was checked against the checksum that it was put with.\n",
+		"Without FILE, the file has the last name of the key, in this directory. FILE - "
+		"is\n"
+		"standard output. The file appears when it is complete and durable; blocks of "
+		"zeros\n"
+		"are holes in it. Every byte was checked against the checksum that it was put "
+		"with.\n",
 	.run = run_get,
 };
 

@@ -181,10 +181,11 @@ static int run_chown(const struct lpi_cli_command *self, int argc, char **argv)
 	if (err == -ENOMEM)
 		return lpi_cli_fail("chown", "out of memory");
 	if (err < 0)
-		return lpi_cli_usage(self,
-				     "%s: give OWNER, OWNER:GROUP or :GROUP, names of this machine "
-				     "or numbers up to %u",
-				     args.names[0], NOBODY - 1);
+		return lpi_cli_usage(
+			self,
+			"%s is not OWNER, OWNER:GROUP or :GROUP with names of this machine "
+			"or numbers up to %u",
+			args.names[0], NOBODY - 1);
 	status = check_names(args.names + 1, args.cnt - 1);
 	return status != LP_EXIT_OK ? status : set_all(&wanted, args.names + 1, args.cnt - 1);
 }
@@ -192,15 +193,14 @@ static int run_chown(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_chown = {
 	.name = "chown",
 	.synopsis = "[-r] OWNER[:GROUP]|:GROUP KEY ...",
-	.summary = "Say whose objects are",
-	.help = "  -r, --recursive  directories with all that is in them\n"
+	.summary = "Set the owner of objects",
+	.help = "  -r, --recursive  also everything in directories\n"
 		"  --help           this text\n"
 		"\n"
-		"OWNER and GROUP are names that this machine knows, or numbers. The KEY / is the "
-		"root\n"
-		"directory of the store. Only root may do this, through a unix socket. A file "
-		"loses\n"
-		"set-user-ID and set-group-ID.\n",
+		"OWNER and GROUP are names that this machine knows, or numbers. The KEY / is the\n"
+		"root directory of the store. Only root may do this, through a unix socket. A "
+		"file\n"
+		"loses set-user-ID and set-group-ID.\n",
 	.run = run_chown,
 };
 
@@ -218,7 +218,8 @@ static int run_chmod(const struct lpi_cli_command *self, int argc, char **argv)
 	const char *text = args.names[0];
 	unsigned long mode = strtoul(text, &end, 8);
 	if (strspn(text, "01234567") != strlen(text) || end == text || mode > 07777)
-		return lpi_cli_usage(self, "%s: a mode has octal digits and is 7777 at most", text);
+		return lpi_cli_usage(self, "%s is not a mode: give octal digits, 7777 at most",
+				     text);
 	wanted.attrs.mode = (uint16_t)mode;
 	status = check_names(args.names + 1, args.cnt - 1);
 	return status != LP_EXIT_OK ? status : set_all(&wanted, args.names + 1, args.cnt - 1);
@@ -227,13 +228,13 @@ static int run_chmod(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_chmod = {
 	.name = "chmod",
 	.synopsis = "[-r] MODE KEY ...",
-	.summary = "Say who may use objects on a mount",
-	.help = "  -r, --recursive  directories with all that is in them\n"
+	.summary = "Set the mode of objects, which decides who may use them on a mount",
+	.help = "  -r, --recursive  also everything in directories\n"
 		"  --help           this text\n"
 		"\n"
-		"MODE is octal, such as 0640. The KEY / is the root directory of the store. Only "
-		"root\n"
-		"sets set-user-ID and set-group-ID of what is another user's. An access list "
-		"follows.\n",
+		"MODE is octal, such as 0640. The KEY / is the root directory of the store. Only\n"
+		"root may set set-user-ID and set-group-ID on another user's object. An access "
+		"list\n"
+		"is changed to match the mode.\n",
 	.run = run_chmod,
 };

@@ -197,7 +197,7 @@ static int run_scrub(const struct lpi_cli_command *self, int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (args.has['l'] && args.cnt > 0)
-		return lpi_cli_usage(self, "--list goes without %s", args.names[0]);
+		return lpi_cli_usage(self, "--list cannot be combined with %s", args.names[0]);
 	if (args.has['l'])
 		return lpi_damaged_list(args.has['j']);
 	lpi_progress_command(args.has['P']);
@@ -205,7 +205,7 @@ static int run_scrub(const struct lpi_cli_command *self, int argc, char **argv)
 	bool waits = strcmp(what, "wait") == 0;
 	if (!waits && strcmp(what, "status") != 0 && strcmp(what, "start") != 0 &&
 	    strcmp(what, "stop") != 0)
-		return lpi_cli_usage(self, "%s is none of status, start, stop, wait", what);
+		return lpi_cli_usage(self, "%s is not one of status, start, stop, wait", what);
 	char *answer = ask(waits ? "status" : what, &status);
 	if (waits && answer != NULL)
 		answer = wait_for_end(answer, &status);
@@ -226,15 +226,18 @@ const struct lpi_cli_command lpi_remote_scrub = {
 	.summary = "Check all data against its checksums while the daemon serves",
 	.help = "  --json         as JSON\n"
 		"  --list         the objects that are known to be damaged, with all their names\n"
-		"  --no-progress  wait: say nothing of how far it is, on a terminal either\n"
+		"  --no-progress  with wait: do not show progress, even on a terminal\n"
 		"  --help         this text\n"
 		"\n"
-		"start reads everything, at the rate that scrub-rate says, and comes back at\n"
-		"once; wait waits for the end, and exits with 1 if anything is damaged or a check\n"
-		"did not come to its end. A check begins by itself as well, as scrub-interval\n"
-		"says; one that is stopped waits as long as that.\n"
+		"start begins a check of all data, at the rate of the option scrub-rate, and "
+		"returns\n"
+		"at once. wait waits for the end, and exits with 1 if anything is damaged or a "
+		"check\n"
+		"did not reach its end. stop ends a check. A check also begins by itself when\n"
+		"scrub-interval has passed since the last one, or since a stop.\n"
 		"\n"
-		"--list knows what any reader has met, or a check, also before a restart, until\n"
-		"it is mended or removed; it exits with 1 if there is anything.\n",
+		"--list has damage that any reader or check has found, also before a restart. An\n"
+		"object leaves the list when it is repaired or removed. The exit status is 1 when\n"
+		"the list is not empty.\n",
 	.run = run_scrub,
 };

@@ -60,7 +60,7 @@ int lpi_sync_run(struct lpi_sync *sync, bool is_up, unsigned jobs)
 			return lpi_remote_fail(sync->key, err);
 		if (attrs.type != LAPIS_DIR)
 			return lpi_cli_fail(sync->key,
-					    "no directory (lapis get fetches an object)");
+					    "is not a directory (lapis get fetches an object)");
 		if (!sync->only_says && mkdir(sync->local, 0777) < 0 && errno != EEXIST)
 			return lpi_cli_fail(sync->local, "%s", lp_strerror(-errno));
 	}
@@ -70,8 +70,10 @@ int lpi_sync_run(struct lpi_sync *sync, bool is_up, unsigned jobs)
 	int status = LP_EXIT_FAILED;
 	/* It would go on without end, or --delete would remove what is still to be read. */
 	if (lpi_sync_is_nested(sync))
-		(void)lpi_cli_fail(sync->local, "of it and %s one is inside of the other",
-				   sync->key);
+		(void)lpi_cli_fail(
+			sync->local,
+			"it and %s overlap: one is inside the other (choose separate places)",
+			sync->key);
 	else
 		status = is_up ? lpi_sync_up(sync) : lpi_sync_down(sync);
 	if (sync->root_fd >= 0)
@@ -99,11 +101,12 @@ static int run_sync(const struct lpi_cli_command *self, int argc, char **argv)
 		return status;
 	lpi_progress_command(args.has['P']);
 	if (args.has['j'] && lpi_cli_parse_number(args.value['j'], 1, 256, &jobs) < 0)
-		return lpi_cli_usage(self, "--jobs is 1 to 256");
+		return lpi_cli_usage(self, "--jobs must be from 1 to 256");
 	int local = find_local(args.names);
 	if (local < 0)
-		return lpi_cli_usage(self, "which is the directory here, %s or %s? write ./DIR",
-				     args.names[0], args.names[1]);
+		return lpi_cli_usage(
+			self, "which one is the local directory, %s or %s? write ./DIR for it",
+			args.names[0], args.names[1]);
 	cut_slashes(args.names[0]);
 	cut_slashes(args.names[1]);
 	struct lpi_sync sync = {.local = args.names[local],
@@ -118,23 +121,22 @@ static int run_sync(const struct lpi_cli_command *self, int argc, char **argv)
 const struct lpi_cli_command lpi_remote_sync = {
 	.name = "sync",
 	.synopsis = "[OPTION ...] LOCALDIR KEY | KEY LOCALDIR",
-	.summary = "Make a directory in the store like one here, or the other way",
-	.help = "  --delete        remove what the first has not, directories where it has files, "
-		"too\n"
+	.summary = "Make a directory in the store like a local one, or the other way round",
+	.help = "  --delete        remove what the first does not have, including directories "
+		"where\n"
+		"                  it has files\n"
 		"  --checksum      also compare contents where size and time are the same\n"
-		"  -n, --dry-run   only say what would be done\n"
-		"  -j, --jobs N    how many files at once, 1 to 256; 16 is the default\n"
-		"  --no-progress   say nothing of how far it is, on a terminal either\n"
+		"  -n, --dry-run   only print what would be done\n"
+		"  -j, --jobs N    how many files to copy at once, 1 to 256; the default is 16\n"
+		"  --no-progress   do not show progress, even on a terminal\n"
 		"  --help          this text\n"
 		"\n"
-		"The second is made like the first, as far as it has it. LOCALDIR begins with / or "
-		".\n"
-		"to be told from a KEY, or the KEY with lapis:, or it is the one of both that "
-		"there\n"
-		"is here. Only files whose\n"
-		"size or time of change differ are copied, so a sync that was interrupted goes on\n"
-		"when it is run again. Each file is complete or not there. Modes, times, holes,\n"
-		"symlinks and empty directories are kept; owners, extended attributes, maps and\n"
-		"hard links are not. What is neither file, directory nor symlink is left out.\n",
+		"The second directory is made like the first. LOCALDIR begins with / or ., or KEY\n"
+		"begins with lapis:. Otherwise the argument that exists as a local directory is\n"
+		"LOCALDIR. Only files whose size or modification time differ are copied, so an\n"
+		"interrupted sync goes on when it is run again. Each file is complete or not "
+		"there.\n"
+		"Modes, times, holes, symlinks and empty directories are kept; owners, extended\n"
+		"attributes, maps and hard links are not. Other kinds of files are skipped.\n",
 	.run = run_sync,
 };

@@ -156,9 +156,9 @@ static int run_top(const struct lpi_cli_command *self, int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (args.has['d'] && lpi_cli_parse_number(args.value['d'], 1, 3600, &seconds) < 0)
-		return lpi_cli_usage(self, "--seconds is 1 to 3600");
+		return lpi_cli_usage(self, "--seconds must be from 1 to 3600");
 	if (args.has['n'] && lpi_cli_parse_number(args.value['n'], 1, 1000000, &cnt) < 0)
-		return lpi_cli_usage(self, "--count is 1 to 1000000");
+		return lpi_cli_usage(self, "--count must be from 1 to 1000000");
 	return watch(seconds, cnt);
 }
 
@@ -166,10 +166,10 @@ const struct lpi_cli_command lpi_remote_top = {
 	.name = "top",
 	.synopsis = "[--seconds N] [--count N]",
 	.summary = "Watch what the daemon does",
-	.help = "  --seconds N  how long between two looks; 1 is the default\n"
-		"  --count N    end after so many; else it goes on until it is interrupted\n"
+	.help = "  --seconds N  time between two samples; the default is 1\n"
+		"  --count N    end after N samples; otherwise it runs until it is interrupted\n"
 		"  --help       this text\n"
 		"\n"
-		"Rates and means are those since the look before.\n",
+		"Rates and means are those since the previous sample.\n",
 	.run = run_top,
 };

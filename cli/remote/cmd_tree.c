@@ -102,11 +102,11 @@ const struct lpi_cli_command lpi_remote_rm = {
 	.name = "rm",
 	.synopsis = "[-r] [-f] KEY ...",
 	.summary = "Remove objects",
-	.help = "  -r, --recursive  directories and buckets, too, with all that is in them\n"
-		"  -f, --force      say nothing of what is not there\n"
+	.help = "  -r, --recursive  also directories and buckets, with everything in them\n"
+		"  -f, --force      ignore keys that do not exist\n"
 		"  --help           this text\n"
 		"\n"
-		"A directory that a put made goes with the last object in it.\n",
+		"A directory that a put made is removed together with the last object in it.\n",
 	.run = run_rm,
 };
 
@@ -160,7 +160,9 @@ static int copy_tree(const char *src, const char *dst, uint32_t condition)
 	struct lpi_cli_texts dirs = {.texts = NULL};
 	struct copy copy = {&jobs, src, dst, condition, ""};
 	if (lpi_key_is_inside(dst, src))
-		return lpi_cli_fail(src, "%s is inside of it (copy to a place outside)", dst);
+		return lpi_cli_fail(
+			src, "cannot be copied into itself: %s is inside it (choose a key outside)",
+			dst);
 	if (lpi_tasks_init(&jobs, COPIES_AT_ONCE) != LP_EXIT_OK)
 		return LP_EXIT_FAILED;
 	int err = lpi_tree_walk(src, 0, copy_file, &copy, &dirs);
@@ -191,7 +193,7 @@ int lpi_copy_key(const char *src, const char *dst, const struct lpi_args *args)
 		return err < 0 ? lpi_remote_fail(src, err) : LP_EXIT_OK;
 	if (lapis_stat(lapis, src, &attrs) == 0 && attrs.type != LAPIS_DIR)
 		return lpi_remote_fail_into(dst);
-	return lpi_cli_fail(src, "a directory (-r copies it with all that is in it)");
+	return lpi_cli_fail(src, "is a directory (-r copies it with everything in it)");
 }
 
 /* --- du --------------------------------------------------------------------------------------- */

@@ -218,8 +218,8 @@ static void print_all(const struct damaged *damaged, bool is_json)
 		(void)puts("]");
 	if (damaged->is_full)
 		(void)fprintf(stderr,
-			      "lapis: a shard lists no more than %u objects, and there may "
-			      "be more (mend or remove some, then lapis scrub start)\n",
+			      "lapis: scrub: a shard lists at most %u objects, and there may "
+			      "be more (repair or remove some, then run lapis scrub start)\n",
 			      1024u);
 }
 

@@ -272,11 +272,12 @@ void lpi_put_file(struct lpi_tasks *jobs, const struct lpi_put_file *upload)
 	int err = self->subject == NULL || self->key == NULL ? -ENOMEM : open_file(self, upload);
 	if (err < 0) {
 		bool is_dir = err == -EISDIR;
-		lpi_tasks_fail(jobs, upload->subject, is_dir ? 0 : err,
-			       is_dir ? "a directory (lapis sync copies trees)"
-			       : err == -ENOENT
-				       ? "there is no such file (FILE is here, KEY in the store)"
-				       : lp_strerror(err));
+		lpi_tasks_fail(
+			jobs, upload->subject, is_dir ? 0 : err,
+			is_dir ? "is a directory (lapis sync copies trees)"
+			: err == -ENOENT
+				? "there is no such local file (FILE is local, KEY is in the store)"
+				: lp_strerror(err));
 		free_upload(self);
 		return;
 	}

@@ -58,23 +58,23 @@ static const struct {
 	int err;
 	const char *hint;
 } hints[] = {
-	{-ENOENT, "lapis ls shows what there is"},
+	{-ENOENT, "lapis ls lists what exists"},
 	{-EEXIST, "remove it first, or choose another name"},
-	{-EISDIR, "a directory: name what is in it, or give -r where the command has it"},
-	{-ENOTDIR, "a part of the key is a file: choose another name"},
-	{-ENOTEMPTY, "lapis rm -r removes it with all that is in it"},
-	{-ENOSPC, "remove something, or lapis grow the store"},
-	{-EROFS, "the daemon's log says why it is read-only: lapis status"},
-	{-EACCES, "ask whoever runs lapisd, or become another user"},
-	{-EPERM, "ask whoever runs lapisd, or become another user"},
-	{-EBADMSG, "the data is damaged: lapis fsck --deep says how much is"},
+	{-EISDIR, "it is a directory: name objects in it, or use -r if the command has it"},
+	{-ENOTDIR, "a part of the key is a file: choose another key"},
+	{-ENOTEMPTY, "lapis rm -r removes it with everything in it"},
+	{-ENOSPC, "remove something, or enlarge the store with lapis grow"},
+	{-EROFS, "lapis status and the daemon's log say why it is read-only"},
+	{-EACCES, "ask the administrator of lapisd, or become another user"},
+	{-EPERM, "ask the administrator of lapisd, or become another user"},
+	{-EBADMSG, "the data is damaged: lapis scrub --list names damaged objects"},
 	{-EUCLEAN, "the store is damaged: lapis fsck says where"},
 	{-EAGAIN, "try again"},
 	{-ETIMEDOUT, "try again; lapis status says how the daemon is"},
 	{-ENAMETOOLONG, "a name has at most 255 bytes, a key 4096, and 256 names"},
-	{-ENOSYS, "this daemon is too old for it"},
+	{-ENOSYS, "this daemon is too old for the request"},
 	{-ECONNREFUSED, "is lapisd running there? -s ADDRESS or $LAPIS_ADDRESS says where it is"},
-	{-ENODATA, "ls shows what there is"},
+	{-ENODATA, "ls lists what exists"},
 };
 
 static const char *hint_of(int err, const char *text)
@@ -114,7 +114,7 @@ int lpi_remote_fail(const char *key, int err)
 
 int lpi_remote_fail_into(const char *key)
 {
-	return lpi_cli_fail(key, "a directory (%s/ is a place in it)", key);
+	return lpi_cli_fail(key, "is a directory (write %s/ to put something into it)", key);
 }
 
 /* --- Keys ------------------------------------------------------------------------------------- */
@@ -122,11 +122,11 @@ int lpi_remote_fail_into(const char *key)
 static const char *wrong_name(const char *name, size_t len)
 {
 	if (len == 0)
-		return "a name in it is empty: no / at either end, and not two together";
+		return "it has an empty name: no / at either end, and no // inside";
 	if ((len == 1 && name[0] == '.') || (len == 2 && memcmp(name, "..", 2) == 0))
-		return "a name in it is . or ..: a key is a path from the root of the store";
+		return "it has a name . or ..: a key is a path from the root of the store";
 	if (len > 255)
-		return "a name in it is longer than 255 bytes";
+		return "it has a name of more than 255 bytes";
 	return NULL;
 }
 
@@ -136,7 +136,7 @@ int lpi_key_check(const char *key)
 	const char *at = key;
 	uint32_t names = 0;
 	if (key[0] == '\0')
-		wrong = "there is none: a key is BUCKET/NAME";
+		wrong = "it is empty: a key is BUCKET/NAME";
 	else if (strlen(key) > LPI_KEY_MAX)
 		wrong = "longer than 4096 bytes";
 	while (wrong == NULL) {
@@ -149,8 +149,8 @@ int lpi_key_check(const char *key)
 	}
 	if (wrong == NULL)
 		return 0;
-	(void)lpi_cli_fail(key[0] == '\0' ? "key" : key, "this is no key: %s (such as %s)", wrong,
-			   "photos/2026/a.jpg");
+	(void)lpi_cli_fail(key[0] == '\0' ? "key" : key, "is not a key: %s (a key looks like %s)",
+			   wrong, "photos/2026/a.jpg");
 	return LP_EXIT_USAGE;
 }
 
@@ -190,8 +190,9 @@ int lpi_names_check_into(const struct lpi_cli_command *self, char **names, int c
 	qsort(sorted, (size_t)cnt, sizeof(*sorted), by_last_name);
 	for (int i = 1; i < cnt && status == 0; i++) {
 		if (by_last_name(&sorted[i - 1], &sorted[i]) == 0)
-			status = lpi_cli_usage(self, "%s and %s would both be %s%s", sorted[i - 1],
-					       sorted[i], dir, lpi_key_name(sorted[i]));
+			status = lpi_cli_usage(self, "%s and %s would both become %s%s",
+					       sorted[i - 1], sorted[i], dir,
+					       lpi_key_name(sorted[i]));
 	}
 	free(sorted);
 	return status;
@@ -205,7 +206,8 @@ int lpi_keys_to_one(const struct lpi_cli_command *self, const struct lpi_args *a
 	const char *dst = args->names[cnt];
 	bool into_dir = lpi_key_is_dir_form(dst);
 	if (cnt > 1 && !into_dir)
-		return lpi_cli_usage(self, "several keys go to one that ends in /, not to %s", dst);
+		return lpi_cli_usage(
+			self, "several keys need a DST that ends in /, and %s does not", dst);
 	int status = lpi_keys_check(args->names, cnt);
 	if (status == 0)
 		status = lpi_key_check_target(dst);
@@ -243,7 +245,7 @@ int lpi_key_join(const char *dir, const char *name, char *ret_key)
 	bool is_long = n > LPI_KEY_MAX;
 	if (!is_long && name_cnt(ret_key) <= LPI_KEY_NAMES_MAX)
 		return 0;
-	(void)lpi_cli_fail(name, "the key that this would have in %s %s", dir,
+	(void)lpi_cli_fail(name, "its key in %s %s", dir,
 			   is_long ? "is longer than 4096 bytes" : "has more than 256 names");
 	return -ENAMETOOLONG;
 }

@@ -127,7 +127,7 @@ bool lpi_sync_is_mount(struct lpi_sync *sync, int dir_fd, const struct stat *st,
 	struct stat here;
 	if (fstat(dir_fd, &here) < 0 || here.st_dev == st->st_dev || !lp_fuse_is_mount(st->st_dev))
 		return false;
-	lpi_tasks_fail(&sync->jobs, rel, 0, "a mount of Lapis (it was left out)");
+	lpi_tasks_fail(&sync->jobs, rel, 0, "is a mount of Lapis (skipped)");
 	return true;
 }
 

@@ -37,7 +37,8 @@ static bool may_replace(struct down_dir *dir, const char *name, const char *rel)
 	if (dir->sync->removes)
 		(void)lpi_sync_only_says(dir->sync, "remove", rel);
 	else
-		lpi_tasks_fail(&dir->sync->jobs, rel, 0, "a directory here (--delete replaces it)");
+		lpi_tasks_fail(&dir->sync->jobs, rel, 0,
+			       "is a local directory (--delete replaces it)");
 	return dir->sync->removes;
 }
 
@@ -143,7 +144,7 @@ static void get_entry(struct down_dir *dir, const struct lpi_remote_entry *entry
 			sync->jobs.failed++;
 	} else {
 		lpi_tasks_fail(&sync->jobs, rel, 0,
-			       "no file, directory or symlink (it was left out)");
+			       "is not a file, directory or symlink (skipped)");
 	}
 }
 
@@ -228,7 +229,7 @@ static int get_dir(struct lpi_sync *sync, const char *rel)
 	(void)snprintf(key, sizeof(key), "%s%s%s", sync->key, rel[0] != '\0' ? "/" : "", rel);
 	int exists = lpi_remote_dir_read(key, &dir.remote);
 	if (exists == 0)
-		lpi_tasks_fail(&sync->jobs, key, 0, "there is no such directory any more");
+		lpi_tasks_fail(&sync->jobs, key, 0, "the directory no longer exists");
 	else if (exists < 0)
 		sync->jobs.failed++;
 	int err = exists == 0 ? -ENOENT : LP_MIN(exists, 0);

@@ -76,7 +76,7 @@ static bool may_replace(struct lpi_sync *sync, const struct lpi_remote_entry *en
 {
 	if (entry == NULL || entry->attrs.type != LAPIS_DIR || sync->removes)
 		return true;
-	lpi_tasks_fail(&sync->jobs, rel, 0, "a directory in the store (--delete replaces it)");
+	lpi_tasks_fail(&sync->jobs, rel, 0, "is a directory in the store (--delete replaces it)");
 	return false;
 }
 
@@ -273,7 +273,7 @@ static void put_entry(struct up_dir *dir, const char *name)
 			sync->jobs.failed++;
 	} else {
 		lpi_tasks_fail(&sync->jobs, rel, 0,
-			       "no file, directory or symlink (it was left out)");
+			       "is not a file, directory or symlink (skipped)");
 	}
 }
 

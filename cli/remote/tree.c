@@ -45,7 +45,9 @@ int lpi_item_name(const struct lapis_item *item, char *ret_name)
 	bool is_dots = (len == 1 && name[0] == '.') || (len == 2 && memcmp(name, "..", 2) == 0);
 	if (len == 0 || len > LPI_NAME_MAX || is_dots || memchr(name, '/', len) != NULL ||
 	    memchr(name, '\0', len) != NULL) {
-		(void)lpi_cli_fail("the daemon", "it lists a name that cannot be one");
+		(void)lpi_cli_fail(
+			"the daemon",
+			"it sent an invalid name in a list (update or check the daemon)");
 		return -EPROTO;
 	}
 	memcpy(ret_name, name, len);

@@ -47,20 +47,20 @@ const char *lpi_bench_fault(const struct lpi_bench_options *options)
 	uint64_t size = options->size_bytes;
 	uint64_t object = options->object_bytes;
 	if (size < LPI_BENCH_CELL_MIN || size > LP_STORE_WRITE_MAX)
-		return "the size is from 64 bytes to 4 MiB";
+		return "--size must be from 64 bytes to 4 MiB";
 	if (!is_whole(size) && (size > LP_BLOCK_BYTES || !lp_is_power_of_two(size)))
-		return "the size is a multiple of 4 KiB, or a power of two below";
+		return "--size must be a multiple of 4 KiB, or a smaller power of two";
 	if (object < size || object > LP_STORE_FILE_MAX || object % size != 0)
-		return "the object size is a multiple of the size, at most 16 TiB";
+		return "--object-size must be a multiple of --size, at most 16 TiB";
 	if (!is_whole(object) && object > LP_BLOCK_BYTES)
-		return "the object size is a multiple of 4 KiB, or less than that";
+		return "--object-size must be a multiple of 4 KiB, or less than 4 KiB";
 	if (options->depth == 0 || options->depth > LPI_BENCH_DEPTH_MAX)
-		return "the depth is from 1 to 1024";
+		return "--depth must be from 1 to 1024";
 	if (options->objects_cnt == 0 || options->objects_cnt > LPI_BENCH_OBJECTS_MAX)
-		return "the number of objects is from 1 to 268435456";
+		return "--objects must be from 1 to 268435456";
 	if (options->verify &&
 	    object / LP_MIN(size, LP_BLOCK_BYTES) * options->objects_cnt > GENERATIONS_MAX)
-		return "that is too much data to be verified: use fewer or smaller objects";
+		return "too much data to verify: use fewer or smaller objects";
 	return NULL;
 }
 

@@ -67,17 +67,17 @@ static void test_bad_files(void **state)
 		const char *why;
 	} cases[] = {
 		{"\n\nmemroy = 1G\n", "f:3: memroy: there is no such option"},
-		{"memory\n", "f:1: memory: not of the form NAME = VALUE"},
+		{"memory\n", "f:1: memory is not of the form NAME = VALUE"},
 		{"memory = 10Q\n", "f:1: memory: 10Q is not a size (such as 4096, 64K or 1.5G)"},
 		{"memory = 1M\n", "f:1: memory: 1M is out of range: 128 MiB to 16 TiB"},
 		{"threads = 65\n", "f:1: threads: 65 is out of range: 0 to 64"},
 		{"threads = -1\n", "f:1: threads: -1 is not a number"},
-		{"store = disk\n", "f:1: store: disk is none of block, mem, file"},
+		{"store = disk\n", "f:1: store: disk is not one of block, mem, file"},
 		{"socket-mode = 0999\n", "f:1: socket-mode: 0999 is not a mode (such as 0660)"},
 		{"socket-mode = 7777\n", "f:1: socket-mode: 7777 is out of range: 00 to 0777"},
 		{"user =\n", "f:1: user: its value is empty"},
 		{"user = a\nuser = b\n", "f:2: user: given twice"},
-		{"user = a\x01\n", "f:1: user: a control character in its value"},
+		{"user = a\x01\n", "f:1: user: its value has a control character"},
 		{"config = x\n", "f:1: config: there is no such option"},
 		{"\x1b[31m = x\n", "f:1: \x1b[31m: there is no such option"},
 	};
@@ -136,7 +136,8 @@ static void test_bad_flags(void **state)
 		{{(char[]){"-x"}}, "-x: unknown option (see lapisd --help)"},
 		{{(char[]){"--memory"}}, "--memory needs a value (see lapisd --help)"},
 		{{(char[]){"--threads=x"}}, "--threads: x is not a number"},
-		{{(char[]){"a"}, (char[]){"b"}}, "b: a second DEVICE (see lapisd --help)"},
+		{{(char[]){"a"}, (char[]){"b"}},
+		 "b: only one DEVICE is allowed (see lapisd --help)"},
 		{{(char[]){"--config"}, (char[]){"/nowhere"}},
 		 "/nowhere: No such file or directory"},
 	};

@@ -418,7 +418,7 @@ static void log_some(struct lpi_damage *damage)
 		lines++;
 		LP_LOG_ERROR("shard %u: damaged object: %s (inode %llu, offset %llu): %s",
 			     damage->shard_idx,
-			     item->name != NULL ? item->name : "no name is known of it",
+			     item->name != NULL ? item->name : "it has no known name",
 			     (unsigned long long)item->ino.nr, (unsigned long long)item->offset,
 			     what_of(item->kind));
 	}

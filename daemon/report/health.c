@@ -147,8 +147,8 @@ static void say_cut_off(const struct lpi_probe *probe, char *why)
 {
 	(void)lpi_refuse(why, 0,
 			 "%s: the device has become smaller than the store on it: %llu bytes of "
-			 "%llu (what was behind its end cannot be read; make it as large as it "
-			 "was, and see lapis scrub start)",
+			 "%llu (data behind its end cannot be read; make it as large as it "
+			 "was, then run lapis scrub start)",
 			 lp_bdev_name(lp_bdev_of(probe->chan)),
 			 (unsigned long long)probe->seen_bytes,
 			 (unsigned long long)probe->needs_bytes);
@@ -186,12 +186,12 @@ static const char *meaning(enum lp_store_state state)
 {
 	static const char *const meanings[LP_STORE_STATE_CNT] = {
 		[LP_STORE_OK] = "is well",
-		[LP_STORE_DEGRADED] = "serves all, but something is amiss",
+		[LP_STORE_DEGRADED] = "serves everything, but has a problem",
 		[LP_STORE_REOPENING] = "cannot be changed any more, and reads wait until it is "
 				       "open again",
-		[LP_STORE_READ_ONLY] = "cannot be changed any more; what was durable can be read "
-				       "(see to the device, then start again)",
-		[LP_STORE_DEAD] = "can neither be changed nor read (see to the device, then start "
+		[LP_STORE_READ_ONLY] = "cannot be changed any more; durable data can be read "
+				       "(check the device, then start again)",
+		[LP_STORE_DEAD] = "can neither be changed nor read (check the device, then start "
 				  "again)",
 	};
 	return meanings[state];
@@ -222,7 +222,7 @@ static void say_failure(const struct lpi_probe *probe, char *why)
 	const char *name = lp_bdev_name(lp_bdev_of(probe->chan));
 	const char *what = lp_bdev_opcode_name(failure->opcode);
 	if (failure->opcode == LP_BDEV_FLUSH)
-		(void)lpi_refuse(why, 0, "%s: a %s has failed: %s (see to the device)", name, what,
+		(void)lpi_refuse(why, 0, "%s: a %s has failed: %s (check the device)", name, what,
 				 lp_strerror(failure->result));
 	else
 		(void)lpi_refuse(why, 0,
@@ -256,10 +256,11 @@ static enum lpi_health_state judge_devices(struct lpi_health *health, uint64_t t
 			return LPI_HEALTH_DEGRADED;
 		}
 		if (look_at_host(health, probe)) {
-			(void)lpi_refuse(why, 0,
-					 "%s: the file system that holds the image has no space "
-					 "(make room there; what is removed here comes back to it)",
-					 name);
+			(void)lpi_refuse(
+				why, 0,
+				"%s: the file system that holds the image has no space "
+				"(make room there; removing objects here also returns space to it)",
+				name);
 			return LPI_HEALTH_DEGRADED;
 		}
 		if (look_for_failure(probe)) {

@@ -63,7 +63,7 @@ static void test_stores(void **state)
 		const char *reason;
 	} cases[] = {
 		{LP_STORE_OK, LPI_HEALTH_OK, ""},
-		{LP_STORE_DEGRADED, LPI_HEALTH_DEGRADED, "something is amiss: disk at 4096: EIO"},
+		{LP_STORE_DEGRADED, LPI_HEALTH_DEGRADED, "has a problem: disk at 4096: EIO"},
 		{LP_STORE_REOPENING, LPI_HEALTH_READ_ONLY, "shard 3 cannot be changed any more"},
 		{LP_STORE_READ_ONLY, LPI_HEALTH_READ_ONLY, "start again): disk at 4096: EIO"},
 		{LP_STORE_DEAD, LPI_HEALTH_FAILED, "shard 3 can neither be changed nor read"},

@@ -194,7 +194,7 @@ def check_refusals():
         if answer.returncode != status or text not in said:
             say(f"fsck {args}: {answer.returncode}: {said}")
 
-    expect(2, "--to is for --repair only", "--to", "new.img", "stop.img")
+    expect(2, "--to needs --repair", "--to", "new.img", "stop.img")
     pathlib.Path("there.img").write_bytes(b"mine")
     expect(1, "there.img: exists already", "--repair", "--to", "there.img", "stop.img")
     if pathlib.Path("there.img").read_bytes() != b"mine":

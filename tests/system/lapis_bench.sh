@@ -85,13 +85,13 @@ empty()
 
 # --- Wrong calls, and no daemon ------------------------------------------------------------------------
 
-expect 2 'is none of the names known here' bench --op frobnicate
+expect 2 'is not a known name' bench --op frobnicate
 expect 2 'not a number or size' bench --size 4X
 expect 2 'out of range' bench --depth 5000
-expect 2 'nothing to be given but options' bench b/k
+expect 2 'only options are allowed here' bench b/k
 expect 2 'needs a --rate' bench --poisson
 expect 2 'multiples of 64 bytes' bench --verify --size 1000
-expect 2 'at least as large' bench --size 1M --object-size 64K
+expect 2 'object-size must be at least' bench --size 1M --object-size 64K
 expect 1 'is lapisd running there' bench --ops 1
 expect 0 '^usage: lapis bench' bench --help
 

@@ -172,13 +172,13 @@ truncate -s 64M zeros.img
 "$lapis" mkfs --size 256M --shards 2 a.img >mkfs.out || say "mkfs"
 refused 2 'bogus: unknown option' --bogus x
 refused 2 'no DEVICE given' --listen unix:s
-refused 2 'no address given' a.img
+refused 2 'no address to listen on' a.img
 refused 2 'memory: 10Q is not a size' --memory 10Q --listen unix:s a.img
 refused 2 'memory: 1M is out of range' --memory 1M --listen unix:s a.img
-refused 2 'there is no --mount' --mount-options ro --listen unix:s a.img
+refused 2 'mount-options needs --mount' --mount-options ro --listen unix:s a.img
 refused 2 'mount option nonsense: there is no such option' --mount . --mount-options nonsense a.img
 refused 1 'it is not empty' --store file --listen unix:s .
-refused 2 'has no DEVICE' --store mem --listen unix:s a.img
+refused 2 'store mem takes no DEVICE' --store mem --listen unix:s a.img
 refused 2 'neither unix:PATH nor tcp' --listen somewhere a.img
 refused 2 'only 127.0.0.1 and \[::1\]' --listen tcp:0.0.0.0:7 a.img
 refused 2 'user: nobody-here: there is no such user' --user nobody-here --listen unix:s a.img
@@ -186,7 +186,7 @@ refused 2 'allow-gids: none-such: there is no such group' --allow-gids none-such
 refused 1 'No such file' --listen unix:s nowhere.img
 refused 1 'no Lapis store is on it' --listen unix:s zeros.img
 refused 1 'too little for 9 shards: at least 576 MiB' --store mem --shards 9 --memory 128M --listen unix:s
-refused 1 'no socket is there' --memory 128M --listen unix:zeros.img a.img
+refused 1 'a file that is not a socket' --memory 128M --listen unix:zeros.img a.img
 printf 'memory = 128M\n\nmemroy = 1\n' >bad.conf
 refused 2 'bad.conf:3: memroy: there is no such option' --config bad.conf a.img
 
@@ -196,7 +196,7 @@ refused 2 'bad.conf:3: memroy: there is no such option' --config bad.conf a.img
 	"$lapis" mkfs --size 256M --shards 1 --db db.img b.img >mkfs.out || say "mkfs --db: $(cat mkfs.out)"
 }
 mv db.img moved.img
-refused 1 "db device was last found at .*--db says where it is now" --memory 128M --listen unix:s b.img
+refused 1 "db device was last found at .*--db must say where it is now" --memory 128M --listen unix:s b.img
 start moved --listen unix:moved.sock --db moved.img b.img
 await_ready moved && stop moved
 # Now it is known, wherever the next one starts.
@@ -210,7 +210,7 @@ long=$(printf 'n%.0s' {1..250})
 mv moved.img "$long"
 start long --listen unix:long.sock --db "$long" b.img
 await_ready long && stop long
-grep -q 'still says that its db device is at .*moved.img: --db is needed again' long.err || say "a path too long: $(cat long.err)"
+grep -q 'still records its db device at .*moved.img: give --db again' long.err || say "a path too long: $(cat long.err)"
 
 # From a file, on all kinds of sockets, with a pidfile.
 cat >a.conf <<END
@@ -251,7 +251,7 @@ asks '^7$' "$tcp" 0 set credits=7
 asks '^67108864$' "$tcp" 0 set credit-bytes=64M
 asks '^"kv"$' "$tcp" 0 set deferred-store=kv
 asks '"credits": 7,.*"deferred-store": "kv"' "$tcp" 1 get ''
-asks 'error 22: deferred-store: disk is none of log, kv' "$tcp" 0 set deferred-store=disk
+asks 'error 22: deferred-store: disk is not one of log, kv' "$tcp" 0 set deferred-store=disk
 asks 'error 22: credits: 0 is out of range: 1 to 4096' "$tcp" 0 set credits=0
 asks 'error 22: requests-max: 1 is out of range' "$tcp" 0 set requests-max=1
 asks 'error 1: memory: can only be set when' "$tcp" 0 set memory=1G

@@ -86,11 +86,11 @@ bench 100 --op overwrite --ops 100 --object-size 2M --explain --states
 
 refuse 'exactly one DEVICE'
 refuse 'exactly one DEVICE' a b
-refuse 'memory has no device' --store mem a
-refuse 'memory has no device' --store mem --wal a
-refuse 'none of the names' --op frobnicate --store mem
-refuse 'none of the names' --delay floppy a
-refuse 'none of the names' --write-path scenic a
+refuse 'store mem takes no DEVICE' --store mem a
+refuse 'store mem takes no DEVICE' --store mem --wal a
+refuse 'not a known name' --op frobnicate --store mem
+refuse 'not a known name' --delay floppy a
+refuse 'not a known name' --write-path scenic a
 refuse 'out of range' --depth 1025 a
 refuse 'out of range' --depth 0 a
 refuse 'not a number' --seconds soon a
@@ -98,7 +98,7 @@ refuse 'needs a value' --ops
 refuse 'unknown option' --bogus
 refuse 'multiple of 4 KiB' --size 5000 --store mem
 refuse 'from 64 bytes to 4 MiB' --size 8M --store mem
-refuse 'multiple of the size' --size 12K --object-size 16K --store mem
+refuse 'multiple of --size' --size 12K --object-size 16K --store mem
 
 # A device that is none, and one without a store.
 "$lapis" store-bench nowhere.img >out 2>err

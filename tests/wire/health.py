@@ -147,7 +147,7 @@ def test_a_device_that_fails(scene, _):
     for data in (b"b" * 200000, b"c"):
         error = put(lapis, "fail/b", data)
         assert error in (errno.EIO, errno.EROFS), errno.errorcode.get(error)
-    took_s, status = scene.await_state("read-only", "what was durable can be read")
+    took_s, status = scene.await_state("read-only", "durable data can be read")
     assert re.search("Input/output error", status["reason"]), status
     for number in range(20):
         assert put(lapis, f"fail/c{number}", b"c") != 0

@@ -81,12 +81,12 @@ mkdir -p b
 echo other >b/one
 for call in "one b/x" "b/one b/x" "b/more/one one" "lapis:b/one one" "one lapis:b/x" "-r tree b/x" "b/more/one b"; do
 	# shellcheck disable=SC2086 # words of a call
-	expect 2 'here or a key\? write \./[a-z/]+ for the file, lapis:[a-z/]+ for the key' cp $call
+	expect 2 'local file or a key\? write \./[a-z/]+ for the file, lapis:[a-z/]+ for the key' cp $call
 done
-expect 2 'both here' cp ./one ./x
-expect 2 'both here' cp - /x
-expect 2 'one is here and one in the store' cp ./one b/other t/x/
-expect 2 'one is here and one in the store' cp b/other ./one ./here/
+expect 2 'both local' cp ./one ./x
+expect 2 'both local' cp - /x
+expect 2 'are not on the same side' cp ./one b/other t/x/
+expect 2 'are not on the same side' cp b/other ./one ./here/
 if [ -e x ] || [ -e /x ]; then
 	say "a copy here of what was refused"
 fi
@@ -101,16 +101,16 @@ cmp -s b/one one || say "b/one"
 expect 1 'directory \(-r copies it' cp ./tree t4
 expect 1 'directory \(-r copies it' cp t ./t4
 expect 1 'none: .*|No such file' cp b/none ./x
-expect 1 'No such file|no such file' cp ./none b/x
+expect 1 'No such file|no such local file' cp ./none b/x
 expect 2 'several' cp ./one ./two b/y
-expect 2 'go to a directory' cp b/other t/kept ./y
-expect 2 'would both be' cp ./one ./here/one b/y/
-expect 2 'no name of its own' cp -r . b/
+expect 2 'several keys need a directory' cp b/other t/kept ./y
+expect 2 'would both become' cp ./one ./here/one b/y/
+expect 2 'has no name to use in the store' cp -r . b/
 expect 2 'if-absent' cp --if-absent b/other ./y
 expect 2 'if-absent' cp -r --if-absent ./tree t
 expect 1 'exists' cp --if-absent ./two b/other
 "$lapis" cat b/other | cmp -s - two || say "--if-absent"
-expect 2 'no key' cp ./one lapis:
+expect 2 'is not a key' cp ./one lapis:
 # The same scheme for sync.
 silent sync ./tree lapis:t5
 silent sync lapis:t5 same5

@@ -36,41 +36,41 @@ expect()
 # Wrong calls need no daemon to be told.
 expect 1 'is lapisd running' ls
 expect 2 'needs an ADDRESS' -s
-expect 2 'no address' -s nowhere ls
+expect 2 'is not an address' -s nowhere ls
 expect 2 'no address' -s tcp:1.2.3.4 ls
 expect 2 'at most 107 bytes' -s "unix:/$(printf 'n%.0s' $(seq 120))" ls
 expect 2 'too few arguments: lapis put' put f
-expect 2 'several files go to a key that ends in /' put a b c
+expect 2 'several files need a KEY that ends in /' put a b c
 expect 2 'standard input has no name' put - b/
 expect 2 'unknown option' ls --bogus
 expect 2 'unknown option -x' rm -x b/k
 expect 2 'needs a value' get --range
-expect 2 'is no range' get --range 9-1 b/k -
-expect 2 'this is no key' stat /b/k
-expect 2 'this is no key' stat b//k
+expect 2 'is not a range' get --range 9-1 b/k -
+expect 2 'is not a key' stat /b/k
+expect 2 'is not a key' stat b//k
 expect 2 'more than 256 names' stat "b$(printf '/x%.0s' {1..256})"
-expect 2 'this is no key' stat b/../k
-expect 2 'no key has //' ls b//k
-expect 2 'this is no key' put d.out b/.
-expect 2 'longer than 255 bytes' stat "b/$(printf 'n%.0s' $(seq 256))"
+expect 2 'is not a key' stat b/../k
+expect 2 'a key cannot contain //' ls b//k
+expect 2 'is not a key' put d.out b/.
+expect 2 'more than 255 bytes' stat "b/$(printf 'n%.0s' $(seq 256))"
 expect 2 "a bucket's name has no /" mb a/b
-expect 2 'not one of' xattr frobnicate b/k
-expect 2 'none of immutable' chattr immutable,frobnicated b/k
-expect 2 'this is no key' chattr none b//k
+expect 2 'wrong arguments for' xattr frobnicate b/k
+expect 2 'is not immutable' chattr immutable,frobnicated b/k
+expect 2 'is not a key' chattr none b//k
 expect 2 'numbers up to 4294967294' chown 4294967295 b/k
 expect 2 'numbers up to 4294967294' chown : b/k
-expect 2 'this is no key' chown 0 b//k
+expect 2 'is not a key' chown 0 b//k
 expect 2 'octal digits' chmod 0888 b/k
 expect 2 'octal digits' chmod 10000 b/k
 expect 2 'octal digits' chmod ' 755' b/k
-expect 2 'this is no key' put d.out /
-expect 2 'this is no key' put d.out b//
-expect 2 'this is no key' cp b/k b//k
-expect 2 'this is no key' mv b/k b/../
+expect 2 'is not a key' put d.out /
+expect 2 'is not a key' put d.out b//
+expect 2 'is not a key' cp b/k b//k
+expect 2 'is not a key' mv b/k b/../
 expect 2 'at least one byte' xattr set b/k '' value
 expect 2 'at least one byte' omap rm b/k name ''
 expect 2 'is neither score nor dump' alloc x
-expect 2 'which is the directory here' sync nowhere neither
+expect 2 'which one is the local directory' sync nowhere neither
 for command in mb rb bucket ls put get cat rm cp mv stat chattr chown chmod du xattr omap sync status stats top slow explain \
 	config alloc heap scrub bench mkfs info fsck salvage grow store-bench; do
 	expect 0 "^usage: lapis $command" $command --help
@@ -87,7 +87,7 @@ expect 0 '^docs/$' ls
 expect 0 'spread +yes' bucket get photos
 expect 0 '' bucket set photos mode 0750
 expect 0 '^0750$' bucket get photos mode
-expect 2 'none of spread' bucket get photos colour
+expect 2 'not one of spread' bucket get photos colour
 expect 1 'nowhere: No such' ls nowhere
 expect 1 'nowhere: No such' rb nowhere
 
@@ -157,7 +157,7 @@ expect 0 '' get docs/large large.back
 cmp large large.back || say "a large object came back different"
 lapis cat docs/large | cmp - large || say "cat of a large object"
 lapis put missing docs/x 2>err && say "put of no file succeeded"
-grep -q 'there is no such file' err || say "put of no file: $(cat err)"
+grep -q 'there is no such local file' err || say "put of no file: $(cat err)"
 expect 1 'a directory .lapis sync' put . docs/x
 expect 1 'docs/nothing: No such' get docs/nothing
 expect 1 'docs/nothing: No such' stat docs/nothing
@@ -180,11 +180,11 @@ expect 0 '' rm photos/2025/moved
 lapis ls photos | grep -q 2025 && say "a directory that a put made stays empty"
 expect 1 'docs/all: .*-r' rm docs/all
 expect 1 'docs/all: .*-r' cp docs/all docs/more
-expect 1 'docs: a directory .docs/ is a place' put one docs
-expect 1 'docs: a directory .docs/ is a place' cp photos/2026/a.jpg docs
-expect 1 'docs: a directory .docs/ is a place' mv photos/2026/a.jpg docs
-expect 1 'docs/all/x is inside of it' mv docs/all docs/all/x
-expect 1 'docs/all/x is inside of it' cp -r docs/all docs/all/x
+expect 1 'docs: is a directory .write docs/' put one docs
+expect 1 'docs: is a directory .write docs/' cp photos/2026/a.jpg docs
+expect 1 'docs: is a directory .write docs/' mv photos/2026/a.jpg docs
+expect 1 'docs/all/x is inside it' mv docs/all docs/all/x
+expect 1 'docs/all/x is inside it' cp -r docs/all docs/all/x
 expect 1 'docs: .*rm -r' rb docs
 expect 0 '' rm -r docs/all
 expect 1 'No such' stat docs/all
@@ -345,7 +345,7 @@ expect 0 '' sync --delete --checksum docs/tree ./tree.back
 digests tree >list.here
 digests tree.back >list.back
 cmp list.here list.back || say "the trees differ after changes: $(diff list.here list.back | head -5)"
-expect 1 'no directory' sync docs/one ./x
+expect 1 'is not a directory' sync docs/one ./x
 expect 0 '' rm -r docs/tree
 
 # Same size, same time, other content: only --checksum sees it.

@@ -60,13 +60,13 @@ there()
 	does put file b/up/l/deep/1
 }
 there
-fails 'f: a directory in the store \(--delete replaces it\)' "$lapis" sync ./up b/up
-grep -q 'l: a directory in the store' err || say "a symlink for a directory is not named: $(cat err)"
+fails 'f: is a directory in the store \(--delete replaces it\)' "$lapis" sync ./up b/up
+grep -q 'l: is a directory in the store' err || say "a symlink for a directory is not named: $(cat err)"
 [ "$(wc -l <err)" = 2 ] || say "not two lines: $(cat err)"
 expect 0 content cat b/up/f/deep/1
 expect 0 content cat b/up/l/deep/1
 expect 0 other cat b/up/other
-fails 'f: a directory in the store' "$lapis" sync -n ./up b/up
+fails 'f: is a directory in the store' "$lapis" sync -n ./up b/up
 [ "$("$lapis" sync -n --delete ./up b/up | LC_ALL=C sort | tr '\n' ' ')" = \
 	'put     f put     l remove  b/up/f remove  b/up/l ' ] ||
 	say "sync -n --delete: $("$lapis" sync -n --delete ./up b/up)"
@@ -122,11 +122,11 @@ does put file b/down/f
 does put file b/down/other
 does sync ./down/f/deep b/links
 does mv b/links/link b/down/l
-fails 'f: a directory here \(--delete replaces it\)' "$lapis" sync b/down ./down
-grep -q 'l: a directory here' err || say "a symlink for a directory here is not named: $(cat err)"
+fails 'f: is a local directory \(--delete replaces it\)' "$lapis" sync b/down ./down
+grep -q 'l: is a local directory' err || say "a symlink for a directory here is not named: $(cat err)"
 [ "$(wc -l <err)" = 2 ] || say "not two lines: $(cat err)"
 [ "$(cat down/f/deep/1 down/l/deep/2 down/other | tr '\n' ' ')" = '1 2 content ' ] || say "a sync down has changed $(find down)"
-fails 'f: a directory here' "$lapis" sync -n b/down ./down
+fails 'f: is a local directory' "$lapis" sync -n b/down ./down
 [ "$("$lapis" sync -n --delete b/down ./down | tr '\n' ' ')" = 'remove  f get     f remove  l get     l ' ] ||
 	say "sync -n --delete down: $("$lapis" sync -n --delete b/down ./down)"
 [ "$(cat down/f/deep/1)" = 1 ] || say "sync -n --delete has removed something"
@@ -144,9 +144,9 @@ does put one/x b/one/x
 does put two/x b/two/x
 for command in mv cp 'cp -r'; do
 	# shellcheck disable=SC2086 # two words
-	expect 2 'b/one/x and b/two/x would both be b/dir/x' $command b/one/x b/other b/two/x b/dir/
+	expect 2 'b/one/x and b/two/x would both become b/dir/x' $command b/one/x b/other b/two/x b/dir/
 done
-expect 2 'one/x and two/x would both be b/dir/x' put one/x file two/x b/dir/
+expect 2 'one/x and two/x would both become b/dir/x' put one/x file two/x b/dir/
 expect 1 'No such' stat b/dir
 expect 0 '^1$' cat b/one/x
 expect 0 '^2$' cat b/two/x
@@ -297,7 +297,7 @@ CODE
 # shellcheck disable=SC2016 # for the shell of held
 held '[ -d parts.back/z ]' "$lapis rm -r b/parts/gone" "$lapis" sync b/parts ./parts.back &&
 	say "a directory that vanished there is no failure"
-grep -q 'b/parts/gone: there is no such directory any more' err || say "what vanished there is not named: $(cat err)"
+grep -q 'b/parts/gone: the directory no longer exists' err || say "what vanished there is not named: $(cat err)"
 [ "$(wc -l <err)" = 2 ] || say "not two lines: $(cat err)"
 [ "$(cat parts.back/z/f)" = z ] || say "what is behind a directory that vanished there was left out"
 [ "$(stat -c '%a %Y' parts.back/a parts.back/z | uniq)" = '750 1000000' ] ||

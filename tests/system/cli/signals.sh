@@ -113,11 +113,11 @@ case_SIGHUP()
 	# A mistake changes nothing.
 	configure 'slow-ms = 90' 'no-such = 5'
 	kill -HUP "$daemon"
-	logs 'reload: nothing of the configuration is changed: .*conf:6: ' log
+	logs 'reload: the configuration stays as it was: .*conf:6: ' log
 	is slow-ms 70
 	rm conf
 	kill -HUP "$daemon"
-	logs 'nothing of the configuration is changed: .*No such file' log
+	logs 'the configuration stays as it was: .*No such file' log
 	configure
 	# Whoever moves the log away finds nothing in it from then on.
 	mv log log.1
@@ -131,7 +131,7 @@ case_SIGHUP()
 	mv log log.2
 	mkdir log
 	kill -HUP "$daemon"
-	logs 'log-file: .*: the log goes on where it was' log.2
+	logs 'log-file: .*: the old log file stays open' log.2
 	rmdir log
 	mv log.2 log
 	"$lapis" cat b/before | cmp - <(printf '%s\n' "listen = $LAPIS_ADDRESS" 'memory = 128M' "pidfile = $PWD/pid" \

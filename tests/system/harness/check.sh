@@ -32,7 +32,7 @@ up --mount "$PWD/mnt" a.img
 "$lapis" check status | grep -q '^not checked' || say "before the first: $("$lapis" check status)"
 "$lapis" check | grep -q ': 1 inodes, 0 entries, 0 blocks: clean$' || say "an empty store: $("$lapis" check)"
 "$lapis" check frobnicate 2>err2 && say "a word that is none"
-grep -q 'none of status, start, stop' err2 || say "a word that is none: $(cat err2)"
+grep -q 'not one of status, start, stop' err2 || say "a word that is none: $(cat err2)"
 "$lapis" check --help | grep -q 'lapis scrub' || say "no help"
 
 # --- Under load ---

@@ -54,19 +54,19 @@ mkdir -p outer/mnt
 echo beside >outer/file
 mount --bind mnt outer/mnt || say "no bind mount"
 "$lapis" -s "$address" sync outer bucket/outer >out 2>&1 && say "a mount was left out without a word"
-grep -q 'mnt: a mount of Lapis' out || say "of a mount in a tree sync says: $(cat out)"
+grep -q 'mnt: is a mount of Lapis' out || say "of a mount in a tree sync says: $(cat out)"
 [ "$(ls mnt/bucket/outer)" = file ] || say "beside a mount sync has stored: $(ls mnt/bucket/outer)"
 # Nor is it looked into where the store has a directory of that name: what it has too much is the store's.
 quietly -s "$address" put outer/file bucket/outer/mnt/f
 "$lapis" -s "$address" sync --delete bucket/outer ./outer >out 2>&1 && say "a mount was left out without a word on the way down"
-grep -q 'mnt: a mount of Lapis' out || say "of a mount in a tree sync says on the way down: $(cat out)"
+grep -q 'mnt: is a mount of Lapis' out || say "of a mount in a tree sync says on the way down: $(cat out)"
 umount outer/mnt
 [ "$(find mnt/tree mnt/bucket/outer | wc -l)" -gt 4 ] || say "a sync has emptied the store that is mounted in its way"
 # Nor are directories of the mount and of the store, one in the other, made alike.
 nested()
 {
 	"$lapis" -s "$address" sync --delete "$@" >out 2>&1 && say "sync $*: no failure"
-	grep -q 'one is inside of the other' out || say "sync $*: $(cat out)"
+	grep -q 'one is inside the other' out || say "sync $*: $(cat out)"
 }
 nested ./mnt/bucket/outer bucket/outer/copy/of/it
 nested ./mnt copy

@@ -98,7 +98,7 @@ stop
 
 # For what is changed through a socket there the kernel does not see.
 start second "${listen[@]}" --mount-options writeback
-grep -q 'with writeback the kernel sees no size' second.err || say "no warning: $(cat second.err)"
+grep -q 'with writeback the kernel does not see' second.err || say "no warning: $(cat second.err)"
 stop
 start third --mount-options writeback
 grep -q 'with writeback' third.err && say "a warning where there is no socket: $(cat third.err)"

@@ -168,7 +168,7 @@ for call in "ls b" "status" "stats --json" "ls --help"; do
 	# shellcheck disable=SC2086 # several words
 	"$lapis" $call >/dev/full 2>err
 	[ $? = 1 ] || say "$call to a full device: exit status is not 1"
-	grep -Eqx 'lapis: standard output: (No space left on device|not all of it could be written)' err ||
+	grep -Eqx 'lapis: standard output: (No space left on device|only a part of the output could be written)' err ||
 		say "$call to a full device: $(cat err)"
 done
 
