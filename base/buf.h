@@ -8,6 +8,9 @@
  * again. The region is one mapping, so that it can be registered with the kernel once. It asks for
  * huge pages. Its size is the limit: an empty region is the throttle.
  *
+ * Memory is touched as buffers are used, and the lowest free slab is used first. So the region has
+ * memory from its beginning to where its use has come, and what lies behind can be given back.
+ *
  * Ranks keep requests from waiting for each other in a circle (rule B1). Each buffer is asked for
  * with a rank. Whoever waits for a buffer holds only buffers of lower ranks. For each rank some
  * slabs can be set aside, which lower ranks never get. So the holders of the highest rank need
@@ -108,6 +111,15 @@ uint32_t lp_bufs_take(struct lp_bufs *bufs, uint32_t bytes, uint32_t skip, enum 
 struct lp_buf *lp_buf_get(struct lp_buf *buf);
 /* Accepts NULL. */
 void lp_buf_put(struct lp_buf *buf);
+
+/* How far from the region's beginning there was a buffer at any time since the last call: bytes, a
+ * multiple of LP_BUF_LARGE. */
+uint64_t lp_bufs_reach(struct lp_bufs *bufs);
+/* Gives back to the system what memory free slabs have beyond the first keep_bytes, in whole huge
+ * pages. Nothing of that may be registered with the kernel: I/O would go on with the old pages. */
+void lp_bufs_trim(struct lp_bufs *bufs, uint64_t keep_bytes);
+/* From the region's beginning to the last slab that may have memory. */
+uint64_t lp_bufs_resident_bytes(const struct lp_bufs *bufs);
 
 void lp_bufs_read_stats(const struct lp_bufs *bufs, struct lp_bufs_stats *ret_stats);
 

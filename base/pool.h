@@ -5,14 +5,16 @@
  * while the pool runs: raised beyond what is allocated it adds a slab, up to the limit_max given
  * at start; lowered it just hands out no more until enough have come back, and the memory stays.
  * The object that came back last goes out first, for it is still in the cache. An object's
- * content is undefined when it comes out of the pool.
+ * content is undefined when it comes out of the pool. What was never out has no memory yet, where
+ * the allocator takes it from the system for this; and after a time of rest lp_pool_trim() gives
+ * back what it has got since.
  *
  * put asserts that the object belongs to the pool and is out. Built with AddressSanitizer, objects
  * in the pool are poisoned; in the slow builds they are filled with a pattern, so that a write
  * through a stale pointer is noticed at the next get.
  *
  * Threads: one owner; the slow builds assert that it stays the one that called get first.
- * Blocking, system calls: none but for memory in new, resize and free.
+ * Blocking, system calls: none but for memory in new, resize, trim and free.
  * Errors: -ENOMEM; an empty pool is NULL. Limits come from our own code or from configuration that
  * was checked against LP_POOL_OBJECTS_MAX.
  */
@@ -62,6 +64,10 @@ void lp_pool_put(struct lp_pool *pool, void *object);
 
 /* 0 < limit <= limit_max. -ENOMEM leaves the limit as it was. */
 int lp_pool_resize(struct lp_pool *pool, uint32_t limit) LP_MUST_CHECK;
+
+/* The memory of free objects goes back to the system, in whole pages, unless it is little; and the
+ * objects at the lowest addresses go out first. How much memory that was, at most. */
+size_t lp_pool_trim(struct lp_pool *pool);
 
 /* Another thread takes the pool over; the caller has ordered the two. */
 void lp_pool_rebind(struct lp_pool *pool);
