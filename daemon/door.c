@@ -579,6 +579,15 @@ void lpi_door_note_time(struct lpi_request *request, uint64_t now_ns)
 		note_slow(request, now_ns, request->status);
 }
 
+void lp_door_rest(struct lp_door *door)
+{
+	(void)lp_pool_trim(door->requests);
+	(void)lp_pool_trim(door->pieces);
+	(void)lp_pool_trim(door->opens);
+	if (lp_bufs_reach(door->admin_bufs) > 0)
+		lp_bufs_trim(door->admin_bufs, 0);
+}
+
 void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats)
 {
 	const uint64_t *met = door->quota.met;
