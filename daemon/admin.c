@@ -37,6 +37,7 @@ struct lpi_gather_reports {
 	struct lpi_thread_report threads[LPI_THREADS_MAX];
 };
 
+#define HEAP_PARTS  32u
 #define SCRUB_WORDS "scrub: neither status, start, stop nor list SHARD INODE"
 
 static void work(struct lpi_gather_reports *gather);
@@ -335,6 +336,22 @@ static int change_config(const struct lp_config *config, char *text, enum lp_opt
 	return lp_config_set(ret_config, *ret_option, equals + 1, why);
 }
 
+/* What the daemon knows of what it has, by name; of all shards, as of their last look. */
+static void heap_parts(struct lpi_text *text)
+{
+	struct lp_account_sum rows[HEAP_PARTS];
+	size_t cnt = LP_MIN(lp_account_list(rows, HEAP_PARTS), (size_t)HEAP_PARTS);
+	lpi_json_open(text, "parts", '{');
+	for (size_t i = 0; i < cnt; i++) {
+		lpi_json_open(text, rows[i].name, '{');
+		lpi_json_number(text, "bytes", rows[i].bytes);
+		if (rows[i].limit_bytes != LP_ACCOUNT_NO_LIMIT)
+			lpi_json_number(text, "limit_bytes", rows[i].limit_bytes);
+		lpi_json_close(text, '}');
+	}
+	lpi_json_close(text, '}');
+}
+
 static void heap(struct lpi_gather_reports *gather)
 {
 	struct lpi_question *question = current(gather);
@@ -352,6 +369,8 @@ static void heap(struct lpi_gather_reports *gather)
 	lpi_json_number(&question->answer, "used_bytes", stats.used_bytes);
 	lpi_json_number(&question->answer, "held_bytes", stats.held_bytes);
 	lpi_json_number(&question->answer, "rss_bytes", stats.rss_bytes);
+	lpi_json_number(&question->answer, "file_bytes", stats.file_bytes);
+	heap_parts(&question->answer);
 	lpi_json_close(&question->answer, '}');
 	answer(gather, 0);
 }

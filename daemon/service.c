@@ -89,6 +89,7 @@ static void ask_thread(struct lpi_thread *thread)
 	thread->asked_ns = lp_reactor_now_ns(thread->service->reactor);
 	thread->look_again = false;
 	thread->lost_bytes = thread->service->giveback.lost_bytes / thread->service->shard_cnt;
+	thread->is_short = lpi_giveback_is_short(&thread->service->giveback);
 	thread->look.run = lpi_thread_look;
 	thread->look.done = look_done;
 	lpi_errand_start(thread, &thread->look);
@@ -126,6 +127,10 @@ static void look(struct lp_timer *timer)
 	uint64_t now_ns = lp_reactor_now_ns(service->reactor);
 	judge(service);
 	lpi_health_ask(&service->health);
+	bool has_given = false;
+	for (uint32_t i = 0; i < service->thread_cnt; i++)
+		has_given |= service->threads[i].known.given_back;
+	lpi_giveback_rest(&service->giveback, has_given, service->workers, service->reactor);
 	lpi_giveback_look(&service->giveback, service->workers, service->reactor);
 	for (uint32_t i = 0; i < service->thread_cnt; i++) {
 		if (service->threads[i].asked_ns == 0)
@@ -176,6 +181,8 @@ static void serve(struct lp_service *service, int result)
 		      service->options.server_name, service->shard_cnt,
 		      service->shard_cnt == 1 ? "" : "s", service->thread_cnt,
 		      service->thread_cnt == 1 ? "" : "s", (double)took_ns / 1e9);
+	/* What opening has left in the allocator goes with the next look. */
+	lpi_giveback_rest(&service->giveback, true, service->workers, service->reactor);
 	look(&service->look_timer);
 	service->options.ready(service->options.arg);
 }
@@ -434,9 +441,11 @@ static void watch_devices(struct lp_service *service)
 
 static int open_threads(struct lp_service *service, char *why)
 {
-	service->threads = calloc(service->thread_cnt, sizeof(*service->threads));
+	size_t threads_bytes = service->thread_cnt * sizeof(*service->threads);
+	service->threads = aligned_alloc(_Alignof(struct lpi_thread), threads_bytes);
 	if (service->threads == NULL)
 		return lpi_refuse(why, -ENOMEM, "out of memory for threads");
+	memset(service->threads, 0, threads_bytes);
 	for (uint32_t i = 0; i < service->shard_cnt; i++)
 		service->shards[i].thread = &service->threads[i % service->thread_cnt];
 	for (uint32_t i = 0; i < service->thread_cnt; i++) {

@@ -18,6 +18,7 @@
 #include "daemon/report/health.h"
 #include "daemon/report/report.h"
 #include "daemon/report/scrubbing.h"
+#include "daemon/resident.h"
 #include "daemon/service.h"
 #include "store/filestore/filestore.h"
 #include "store/view.h"
@@ -80,6 +81,7 @@ struct lpi_thread {
 	bool is_running; /* the control thread's: pthread is there */
 	struct lp_reactor *reactor;
 	struct lp_bufs *bufs;
+	struct lpi_resident resident;
 	struct lp_config config; /* its own copy, for what may change */
 	/* Work that turns the reactor, and so cannot be done from inside a turn. */
 	struct lpi_errand *outside;
@@ -97,6 +99,7 @@ struct lpi_thread {
 	uint64_t asked_ns;      /* the control thread's: when the look began */
 	bool look_again;        /* the control thread's: something happened since */
 	uint64_t lost_bytes;    /* what it is told: of each of its stores' memory (giveback.h) */
+	bool is_short;          /* and: the process has more memory than it was allowed */
 	struct lpi_look looked; /* what it found */
 	struct lpi_look known;  /* the control thread's copy of the last answer */
 };

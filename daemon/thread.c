@@ -310,16 +310,9 @@ static int open_shard(struct lpi_thread *thread, struct lpi_shard *shard)
 
 static void open_outside(struct lpi_thread *thread, struct lpi_errand *errand)
 {
-	uint64_t bytes;
-	void *region = lp_bufs_region(thread->bufs, &bytes);
-	/* Optional: without it I/O goes the ordinary way. */
 	int err = 0;
-	if (lpi_service_has_devices(thread->service))
-		err = lp_reactor_buffer_add(thread->reactor, region, bytes);
-	if (err < 0)
-		LP_LOG_DEBUG("thread %u: its buffers are not registered with the kernel: %s",
-			     thread->idx, lp_strerror(err));
-	err = 0;
+	lpi_resident_init(&thread->resident, thread->reactor, thread->bufs,
+			  lpi_service_has_devices(thread->service), thread->idx);
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s && err == 0;
 	     s = lpi_thread_next(thread, s))
 		err = open_shard(thread, s);
@@ -574,6 +567,38 @@ static void look_at_movement(struct lpi_thread *thread, struct lpi_look *look)
 		look->moved += movements_of(s);
 }
 
+/* Only requests count: a check of all data is no load, and needs no cache. */
+static bool is_at_rest(struct lpi_thread *thread, uint64_t under_way)
+{
+	uint64_t idle_s = lp_config_number(&thread->config, LP_OPT_MEMORY_IDLE);
+	struct lpi_resident_look look = {.idle_ns = idle_s * LP_NS_PER_S,
+					 .is_short = thread->is_short,
+					 .under_way = under_way};
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
+	     s = lpi_thread_next(thread, s)) {
+		struct lp_ns_stats names;
+		lp_ns_read_stats(s->ns, &names);
+		for (uint32_t i = 0; i < LP_NS_OPCODE_CNT; i++)
+			look.moved += names.ops[i];
+	}
+	return lpi_resident_look(&thread->resident, &look);
+}
+
+static void give_back(struct lpi_thread *thread, struct lpi_look *look)
+{
+	struct lp_fuse_channel *channel = thread->service->mount.channels[thread->idx];
+	if (!is_at_rest(thread, look->under_way))
+		return;
+	if (channel != NULL)
+		lp_fuse_channel_rest(channel);
+	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
+	     s = lpi_thread_next(thread, s)) {
+		lp_door_rest(s->door);
+		lp_ns_rest(s->ns);
+		look->given_back |= lp_store_rest(s->store);
+	}
+}
+
 void lpi_thread_look(struct lpi_errand *errand)
 {
 	struct lpi_thread *thread = errand->thread;
@@ -582,6 +607,7 @@ void lpi_thread_look(struct lpi_errand *errand)
 				.away_max_ns = stats->absence_max_ns};
 	thread->absences_seen = stats->absences;
 	look_at_movement(thread, &look);
+	give_back(thread, &look);
 	tell_slow_mount(thread);
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
 	     s = lpi_thread_next(thread, s)) {
@@ -692,16 +718,13 @@ static int close_shard(struct lpi_shard *shard)
 
 static void close_outside(struct lpi_thread *thread, struct lpi_errand *errand)
 {
-	uint64_t bytes;
 	int result = 0;
 	for (struct lpi_shard *s = lpi_thread_next(thread, NULL); s;
 	     s = lpi_thread_next(thread, s)) {
 		int err = close_shard(s);
 		result = result == 0 ? err : result;
 	}
-	void *region = lp_bufs_region(thread->bufs, &bytes);
-	if (lp_reactor_buffer_find(thread->reactor, region, 1) >= 0)
-		lp_reactor_buffer_remove(thread->reactor, region);
+	lpi_resident_fini(&thread->resident);
 	lpi_errand_end(errand, result);
 }
 

@@ -770,6 +770,11 @@ void lpi_fuse_channel_told(struct lp_fuse_channel *channel)
 		begin_stop(channel);
 }
 
+void lp_fuse_channel_rest(struct lp_fuse_channel *channel)
+{
+	(void)lp_pool_trim(channel->requests);
+}
+
 void lp_fuse_channel_read_stats(const struct lp_fuse_channel *channel,
 				struct lp_fuse_channel_stats *ret_stats)
 {

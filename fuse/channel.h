@@ -111,6 +111,8 @@ struct lp_fuse_channel_stats {
 	uint64_t written_bytes;
 	uint32_t under_way;
 };
+/* Nobody has asked for anything for long: memory of requests goes back to the system. */
+void lp_fuse_channel_rest(struct lp_fuse_channel *channel);
 void lp_fuse_channel_read_stats(const struct lp_fuse_channel *channel,
 				struct lp_fuse_channel_stats *ret_stats);
 /* From when a request was read to its answer, in ns; NULL: there were none of that opcode. */

@@ -472,6 +472,8 @@ struct lp_ns_stats {
 	uint64_t untold;    /* items, for want of memory, or as the kernel would not know them */
 };
 void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats);
+/* Nobody has asked for anything for long: memory of operations goes back to the system. */
+void lp_ns_rest(struct lp_ns *ns);
 /* What waits here for buffers or for space, in the order in which it will try again. */
 void lp_ns_under_way(struct lp_ns *ns, struct lp_under_way_list *list);
 

@@ -148,6 +148,9 @@ void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_st
 /* The name of an opcode, as the protocol's page has it. NULL: there is none of that number. */
 const char *lp_door_op_name(uint16_t opcode);
 
+/* No client has asked for anything for long: memory of requests goes back to the system. */
+void lp_door_rest(struct lp_door *door);
+
 /* Latencies by opcode, from when the message's end was received to when the last reply is given to
  * the kernel; NULL: there were none. */
 const struct lp_hist *lp_door_latency(const struct lp_door *door, uint16_t opcode);

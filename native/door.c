@@ -488,6 +488,15 @@ const char *lp_door_state_name(uint32_t state)
 	return state < LPI_REQUEST_STATE_CNT ? lpi_request_table.states[state].name : NULL;
 }
 
+void lp_door_rest(struct lp_door *door)
+{
+	(void)lp_pool_trim(door->requests);
+	(void)lp_pool_trim(door->pieces);
+	(void)lp_pool_trim(door->opens);
+	if (lp_bufs_reach(door->admin_bufs) > 0)
+		lp_bufs_trim(door->admin_bufs, 0);
+}
+
 void lp_door_read_stats(const struct lp_door *door, struct lp_door_stats *ret_stats)
 {
 	const uint64_t *met = door->quota.met;

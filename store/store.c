@@ -129,6 +129,11 @@ void lp_store_set_lost_bytes(struct lp_store *store, uint64_t bytes)
 		store->calls->set_lost_bytes(store, bytes);
 }
 
+bool lp_store_rest(struct lp_store *store)
+{
+	return store->calls->rest != NULL && store->calls->rest(store);
+}
+
 void lp_store_read_stats(struct lp_store *store, struct lp_store_stats *ret_stats)
 {
 	store->calls->read_stats(store, ret_stats);

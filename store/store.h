@@ -567,6 +567,10 @@ void lp_store_set_deferred_store(struct lp_store *store, enum lp_deferred_store 
 /* So much of the memory that it was given goes beside what it uses, in the allocator's holes: its
  * caches do with less, from its next look at them on. A store that has none does not mind. */
 void lp_store_set_lost_bytes(struct lp_store *store, uint64_t bytes);
+/* Nobody has asked for anything for long: a part of what the caches hold goes, as much as takes a
+ * millisecond or two, and what is in the index's memory is flushed if it is much. Called each
+ * second until it says false: there was nothing to give back. */
+bool lp_store_rest(struct lp_store *store);
 
 struct lp_store_stats {
 	uint64_t ops[LP_STORE_OPCODE_CNT]; /* completed */

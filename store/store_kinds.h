@@ -31,6 +31,7 @@ struct lpi_store_calls {
 	void (*set_deferred_store)(struct lp_store *store, enum lp_deferred_store kind);
 	/* NULL: it has no caches. */
 	void (*set_lost_bytes)(struct lp_store *store, uint64_t bytes);
+	bool (*rest)(struct lp_store *store);
 	void (*read_stats)(struct lp_store *store, struct lp_store_stats *ret_stats);
 	void (*read_usage)(struct lp_store *store, struct lp_store_usage *ret_usage);
 	int (*explain)(const struct lp_store *store, uint64_t bytes, char *buf, size_t len);

@@ -665,6 +665,12 @@ void lp_reactor_buffer_remove(struct lp_reactor *reactor, void *base)
 	lpi_reactor_tables_remove_buffer(&reactor->tables, base);
 }
 
+int lp_reactor_buffer_resize(struct lp_reactor *reactor, void *base, size_t len)
+{
+	LP_ASSERT(lp_reactor_is_mine(reactor));
+	return lpi_reactor_tables_resize_buffer(&reactor->tables, base, len);
+}
+
 int lp_reactor_buffer_find(const struct lp_reactor *reactor, const void *buf, size_t len)
 {
 	return lpi_reactor_tables_find_buffer(&reactor->tables, buf, len);

@@ -229,6 +229,10 @@ void lp_reactor_file_remove(struct lp_reactor *reactor, uint32_t slot);
  * at once: a longer region is registered in pieces of that, counted from its base. */
 int lp_reactor_buffer_add(struct lp_reactor *reactor, void *base, size_t len) LP_MUST_CHECK;
 void lp_reactor_buffer_remove(struct lp_reactor *reactor, void *base);
+/* From now on so much of the region is registered, from its base: more or less than before, where
+ * that may have been nothing; 0: nothing. I/O that goes on is left alone, if all of it is inside of
+ * both. On failure there may be less, but nothing beyond len. */
+int lp_reactor_buffer_resize(struct lp_reactor *reactor, void *base, size_t len) LP_MUST_CHECK;
 /* The registered piece that holds all of [buf, buf + len), or -1. */
 int lp_reactor_buffer_find(const struct lp_reactor *reactor, const void *buf, size_t len);
 

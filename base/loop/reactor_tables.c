@@ -141,6 +141,56 @@ void lpi_reactor_tables_remove_buffer(struct lpi_reactor_tables *tables, const v
 	LP_ASSERT(cnt > 0);
 }
 
+/* The piece is so long from now on; 0: it is none. When the kernel does not want that a shorter one
+ * is still what it must become. */
+static int piece_resize(const struct lpi_reactor_tables *tables, struct lpi_reactor_piece *piece,
+			size_t len)
+{
+	uint32_t slot = (uint32_t)(piece - tables->pieces);
+	bool shrinks = len < piece->len;
+	int err = len > 0 ? slot_update(tables, slot, piece->base, len) : 0;
+	if (shrinks && (err < 0 || len == 0)) {
+		(void)slot_update(tables, slot, NULL, 0); /* as for files */
+		*piece = (struct lpi_reactor_piece){0};
+	} else if (err == 0) {
+		piece->len = len;
+	}
+	return err;
+}
+
+static struct lpi_reactor_piece *piece_at(const struct lpi_reactor_tables *tables,
+					  const void *region, const uint8_t *base)
+{
+	for (uint32_t slot = 0; slot < tables->buffers_max; slot++) {
+		struct lpi_reactor_piece *piece = &tables->pieces[slot];
+		if (piece->region == region && piece->base == base)
+			return piece;
+	}
+	return NULL;
+}
+
+int lpi_reactor_tables_resize_buffer(struct lpi_reactor_tables *tables, void *base, size_t len)
+{
+	int result = 0;
+	LP_ASSERT(base != NULL);
+	for (uint32_t slot = 0; slot < tables->buffers_max; slot++) {
+		struct lpi_reactor_piece *piece = &tables->pieces[slot];
+		if (piece->base == NULL || piece->region != base)
+			continue;
+		size_t at = (size_t)(piece->base - (uint8_t *)base);
+		size_t want = len - LP_MIN(len, at);
+		want = LP_MIN(want, PIECE_BYTES);
+		int err = want != piece->len ? piece_resize(tables, piece, want) : 0;
+		result = result == 0 ? err : result;
+	}
+	for (size_t at = 0; at < len && result == 0; at += PIECE_BYTES) {
+		uint8_t *from = (uint8_t *)base + at;
+		if (piece_at(tables, base, from) == NULL)
+			result = piece_add(tables, base, from, LP_MIN(len - at, PIECE_BYTES));
+	}
+	return result;
+}
+
 int lpi_reactor_tables_find_buffer(const struct lpi_reactor_tables *tables, const void *buf,
 				   size_t len)
 {

@@ -37,6 +37,8 @@ void lpi_reactor_tables_remove_file(struct lpi_reactor_tables *tables, uint32_t 
 int lpi_reactor_tables_add_buffer(struct lpi_reactor_tables *tables, void *base,
 				  size_t len) LP_MUST_CHECK;
 void lpi_reactor_tables_remove_buffer(struct lpi_reactor_tables *tables, const void *base);
+int lpi_reactor_tables_resize_buffer(struct lpi_reactor_tables *tables, void *base,
+				     size_t len) LP_MUST_CHECK;
 /* The slot of the piece that holds all of it; -1: none does. */
 int lpi_reactor_tables_find_buffer(const struct lpi_reactor_tables *tables, const void *buf,
 				   size_t len);

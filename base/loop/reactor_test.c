@@ -148,42 +148,6 @@ static void test_registered_files_and_buffers(void **state)
 	lp_reactor_free(reactor);
 }
 
-/* Nobody does I/O without a ring: so the pieces can be looked at without pinning gigabytes. */
-static void test_registered_region_of_gigabytes(void **state)
-{
-	(void)state;
-	const size_t gib = (size_t)1 << 30;
-	const size_t len = 2 * gib + 12288;
-	const struct lp_reactor_options options = {.name = "test", .buffers_max = 4};
-	struct lp_reactor *reactor = NULL;
-	uint8_t other[1];
-	uint8_t *region =
-		mmap(NULL, 4 * gib, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	assert_true(region != MAP_FAILED);
-	lp_test_ok(lp_reactor_new(&options, &reactor));
-	lp_test_ok(lp_reactor_start(reactor));
-	lp_test_ok(lp_reactor_buffer_add(reactor, region, len));
-	int first = lp_reactor_buffer_find(reactor, region, gib);
-	int second = lp_reactor_buffer_find(reactor, region + gib, gib);
-	int third = lp_reactor_buffer_find(reactor, region + 2 * gib, 12288);
-	assert_true(first >= 0 && second >= 0 && third >= 0);
-	assert_true(first != second && second != third && first != third);
-	assert_int_equal(lp_reactor_buffer_find(reactor, region + gib - 1, 2), -1);
-	assert_int_equal(lp_reactor_buffer_find(reactor, region + 2 * gib, 12289), -1);
-
-	/* What does not fit leaves nothing behind, and what is there stays. */
-	lp_test_err(-ENFILE, lp_reactor_buffer_add(reactor, region + 3 * gib, gib + 1));
-	assert_int_equal(lp_reactor_buffer_find(reactor, region + 3 * gib, 1), -1);
-	lp_test_ok(lp_reactor_buffer_add(reactor, other, sizeof(other)));
-	lp_reactor_buffer_remove(reactor, region);
-	assert_int_equal(lp_reactor_buffer_find(reactor, region, 1), -1);
-	assert_int_equal(lp_reactor_buffer_find(reactor, region + 2 * gib, 1), -1);
-	assert_true(lp_reactor_buffer_find(reactor, other, 1) >= 0);
-	lp_reactor_buffer_remove(reactor, other);
-	lp_reactor_free(reactor);
-	assert_int_equal(munmap(region, 4 * gib), 0);
-}
-
 static void test_known_opcodes(void **state)
 {
 	(void)state;
@@ -971,7 +935,6 @@ int main(void)
 		cmocka_unit_test(test_waited),
 		cmocka_unit_test(test_drain_times_out),
 		cmocka_unit_test(test_registered_files_and_buffers),
-		cmocka_unit_test(test_registered_region_of_gigabytes),
 		cmocka_unit_test(test_known_opcodes),
 		cmocka_unit_test(test_task_queued_by_task_waits_a_turn),
 		cmocka_unit_test(test_one_like_another),

@@ -9,7 +9,11 @@
  * A rank may use pieces of slabs that lower ranks have opened, but not those of higher ones. So a
  * slab that was opened for a rank holds buffers of that rank and of higher ones only, and is whole
  * again when these have given back. Slabs that are set aside and not open stay whole for their
- * rank: a lower one opens no slab when only such are left. */
+ * rank: a lower one opens no slab when only such are left.
+ *
+ * Of the whole slabs the lowest is opened, found in a bitmap. So what is in use keeps together at
+ * the region's beginning, in few huge pages, and what lies above was not used for long: that
+ * memory can be given back. (A stack of whole slabs would let each of them be used in turn.) */
 #include "base/memory/buf.h"
 
 #include <fcntl.h>
@@ -22,6 +26,7 @@
 
 #include "base/memory/huge.h"
 #include "base/sanitize.h"
+#include "base/struct/bitmap.h"
 
 #define SLAB_BYTES     LP_BUF_LARGE
 #define REGION_ALIGN   LP_HUGE_BYTES
@@ -32,11 +37,8 @@
 LP_LIST_DEFINE(buf_list, struct lp_buf, node);
 
 struct slab {
-	struct lp_list_node node; /* of the list of whole slabs */
-	enum lp_buf_rank rank;    /* for which it was opened */
+	enum lp_buf_rank rank; /* for which it was opened */
 };
-
-LP_LIST_DEFINE(slab_list, struct slab, node);
 
 struct lp_bufs {
 	uint8_t *region;
@@ -46,7 +48,10 @@ struct lp_bufs {
 	struct lp_buf *heads;
 	uint8_t *free_orders; /* of the free piece that begins at a header, or ORDER_NONE */
 	uint32_t whole_cnt;
-	struct slab_list whole;
+	uint32_t whole_from; /* no word of whole before this one has a bit set */
+	uint64_t *whole;     /* a bit for each slab */
+	uint32_t reached;    /* one past the last slab that was open since lp_bufs_reach() */
+	uint32_t touched;    /* one past the last slab that may have memory */
 	uint32_t reserve[LP_BUF_RANKS]; /* slabs set aside */
 	uint32_t open[LP_BUF_RANKS];    /* slabs opened */
 	uint32_t masks[LP_BUF_RANKS];   /* bit k: there is a free piece of order k */
@@ -62,6 +67,11 @@ static unsigned order_of(uint32_t size)
 static struct slab *slab_of(const struct lp_bufs *bufs, const struct lp_buf *buf)
 {
 	return &bufs->slabs[(size_t)(buf - bufs->heads) / HEADS_PER_SLAB];
+}
+
+static struct lp_bitmap whole_slabs(const struct lp_bufs *bufs)
+{
+	return (struct lp_bitmap){.words = bufs->whole, .bit_cnt = bufs->slab_cnt};
 }
 
 /* NULL: no memory. */
@@ -92,6 +102,15 @@ static uint8_t *region_map(size_t bytes, int fd)
 	return region;
 }
 
+static void free_tables(struct lp_bufs *bufs)
+{
+	free(bufs->free_orders);
+	free(bufs->slabs);
+	free(bufs->whole);
+	free(bufs->heads);
+	free(bufs);
+}
+
 static int new_region(uint64_t region_bytes, int fd, struct lp_bufs **ret_bufs)
 {
 	LP_ASSERT(region_bytes >= SLAB_BYTES && region_bytes / SLAB_BYTES < UINT32_MAX);
@@ -101,29 +120,26 @@ static int new_region(uint64_t region_bytes, int fd, struct lp_bufs **ret_bufs)
 	bufs->slab_cnt = (uint32_t)(region_bytes / SLAB_BYTES);
 	size_t bytes = (size_t)bufs->slab_cnt * SLAB_BYTES;
 	bufs->slabs = calloc(bufs->slab_cnt, sizeof(*bufs->slabs));
+	bufs->whole = calloc(lp_bitmap_word_cnt(bufs->slab_cnt), sizeof(*bufs->whole));
 	bufs->heads = calloc((size_t)bufs->slab_cnt * HEADS_PER_SLAB, sizeof(*bufs->heads));
 	bufs->free_orders = malloc((size_t)bufs->slab_cnt * HEADS_PER_SLAB);
 	bufs->region = region_map(bytes, fd);
-	if (bufs->slabs == NULL || bufs->heads == NULL || bufs->free_orders == NULL ||
-	    bufs->region == NULL) {
+	if (bufs->slabs == NULL || bufs->whole == NULL || bufs->heads == NULL ||
+	    bufs->free_orders == NULL || bufs->region == NULL) {
 		if (bufs->region != NULL)
 			(void)munmap(bufs->region, bytes); /* just mapped: cannot fail */
-		free(bufs->free_orders);
-		free(bufs->slabs);
-		free(bufs->heads);
-		free(bufs);
+		free_tables(bufs);
 		return -ENOMEM;
 	}
 	memset(bufs->free_orders, ORDER_NONE, (size_t)bufs->slab_cnt * HEADS_PER_SLAB);
 	bufs->is_shared = fd >= 0;
 	bufs->stats.region_bytes = bytes;
-	slab_list_init(&bufs->whole);
+	struct lp_bitmap whole = whole_slabs(bufs);
+	lp_bitmap_set(&whole, 0, bufs->slab_cnt);
 	for (unsigned rank = 0; rank < LP_BUF_RANKS; rank++) {
 		for (unsigned order = 0; order < ORDER_CNT; order++)
 			buf_list_init(&bufs->free[rank][order]);
 	}
-	for (uint32_t i = 0; i < bufs->slab_cnt; i++)
-		slab_list_push_back(&bufs->whole, &bufs->slabs[i]);
 	bufs->whole_cnt = bufs->slab_cnt;
 	lp_san_poison(bufs->region, bytes);
 	*ret_bufs = bufs;
@@ -186,10 +202,7 @@ void lp_bufs_free(struct lp_bufs *bufs)
 	if (bufs->is_shared)
 		(void)madvise(bufs->region, bufs->stats.region_bytes, MADV_REMOVE);
 	(void)munmap(bufs->region, bufs->stats.region_bytes); /* our own mapping: cannot fail */
-	free(bufs->free_orders);
-	free(bufs->slabs);
-	free(bufs->heads);
-	free(bufs);
+	free_tables(bufs);
 }
 
 void *lp_bufs_region(const struct lp_bufs *bufs, uint64_t *ret_bytes)
@@ -250,27 +263,43 @@ static uint32_t kept_cnt(const struct lp_bufs *bufs, enum lp_buf_rank rank)
 	return kept;
 }
 
+/* There is one, which is counted. */
+static uint32_t lowest_whole(struct lp_bufs *bufs)
+{
+	uint32_t word = bufs->whole_from;
+	while (bufs->whole[word] == 0)
+		word++;
+	bufs->whole_from = word;
+	return word * LP_BITMAP_WORD_BITS + (uint32_t)__builtin_ctzll(bufs->whole[word]);
+}
+
 /* All of a whole slab, for the rank; NULL: none is left for it. */
 static struct lp_buf *open_slab(struct lp_bufs *bufs, enum lp_buf_rank rank)
 {
 	if (bufs->whole_cnt <= kept_cnt(bufs, rank))
 		return NULL;
-	struct slab *slab = slab_list_pop_front(&bufs->whole);
-	LP_ASSERT(slab != NULL); /* it is counted */
-	size_t slab_idx = (size_t)(slab - bufs->slabs);
-	slab->rank = rank;
+	uint32_t slab_idx = lowest_whole(bufs);
+	LP_ASSERT(slab_idx < bufs->slab_cnt);
+	bufs->whole[slab_idx / LP_BITMAP_WORD_BITS] &=
+		bufs->whole[slab_idx / LP_BITMAP_WORD_BITS] - 1;
+	bufs->slabs[slab_idx].rank = rank;
+	bufs->reached = LP_MAX(bufs->reached, slab_idx + 1);
 	bufs->whole_cnt--;
 	bufs->open[rank]++;
-	add_piece(bufs, rank, slab_idx * HEADS_PER_SLAB, ORDER_CNT - 1);
-	return &bufs->heads[slab_idx * HEADS_PER_SLAB];
+	size_t head = (size_t)slab_idx * HEADS_PER_SLAB;
+	add_piece(bufs, rank, head, ORDER_CNT - 1);
+	return &bufs->heads[head];
 }
 
 static void close_slab(struct lp_bufs *bufs, struct slab *slab)
 {
+	uint32_t slab_idx = (uint32_t)(slab - bufs->slabs);
+	uint32_t word = slab_idx / LP_BITMAP_WORD_BITS;
 	LP_ASSERT(bufs->open[slab->rank] > 0);
 	bufs->open[slab->rank]--;
 	bufs->whole_cnt++;
-	slab_list_push_front(&bufs->whole, slab);
+	bufs->whole[word] |= UINT64_C(1) << (slab_idx % LP_BITMAP_WORD_BITS);
+	bufs->whole_from = LP_MIN(bufs->whole_from, word);
 }
 
 /* --- Buffers ---------------------------------------------------------------------------------- */
@@ -381,6 +410,55 @@ void lp_buf_put(struct lp_buf *buf)
 		close_slab(bufs, slab);
 	else
 		add_piece(bufs, slab->rank, head, order);
+}
+
+/* --- Giving back ------------------------------------------------------------------------------ */
+
+uint64_t lp_bufs_reach(struct lp_bufs *bufs)
+{
+	struct lp_bitmap whole = whole_slabs(bufs);
+	uint64_t reached = bufs->reached;
+	uint64_t open_end = bufs->slab_cnt;
+	bufs->touched = LP_MAX(bufs->touched, bufs->reached);
+	while (open_end > 0 && lp_bitmap_test(&whole, open_end - 1))
+		open_end--;
+	bufs->reached = (uint32_t)open_end;
+	return reached * SLAB_BYTES;
+}
+
+/* Both slabs of a huge page, or the last one alone. */
+static void give_back_slabs(struct lp_bufs *bufs, uint64_t from, uint64_t to)
+{
+	uint8_t *memory = bufs->region + from * SLAB_BYTES;
+	/* Advice: at the worst the memory stays. */
+	(void)madvise(memory, (to - from) * SLAB_BYTES,
+		      bufs->is_shared ? MADV_REMOVE : MADV_DONTNEED);
+}
+
+void lp_bufs_trim(struct lp_bufs *bufs, uint64_t keep_bytes)
+{
+	struct lp_bitmap whole = whole_slabs(bufs);
+	uint64_t slabs_per_page = REGION_ALIGN / SLAB_BYTES;
+	uint64_t from = lp_align_up(keep_bytes, REGION_ALIGN) / SLAB_BYTES;
+	uint64_t end = LP_MIN(lp_align_up(LP_MAX(bufs->touched, bufs->reached), slabs_per_page),
+			      (uint64_t)bufs->slab_cnt);
+	uint64_t touched = LP_MIN(from, end);
+	while (from < end) {
+		uint64_t to = from;
+		while (to < end && lp_bitmap_is_set(&whole, to, LP_MIN(to + slabs_per_page, end)))
+			to = LP_MIN(to + slabs_per_page, end);
+		if (to > from)
+			give_back_slabs(bufs, from, to);
+		else
+			touched = to = LP_MIN(from + slabs_per_page, end);
+		from = to;
+	}
+	bufs->touched = (uint32_t)touched;
+}
+
+uint64_t lp_bufs_resident_bytes(const struct lp_bufs *bufs)
+{
+	return (uint64_t)LP_MAX(bufs->touched, bufs->reached) * SLAB_BYTES;
 }
 
 void lp_bufs_read_stats(const struct lp_bufs *bufs, struct lp_bufs_stats *ret_stats)

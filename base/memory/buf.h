@@ -14,6 +14,9 @@
  * slabs of 1 MiB, which are halved until the wanted size is there. Two free halves become one
  * again.
  *
+ * Memory is touched as buffers are used, and the lowest free slab is used first. So the region has
+ * memory from its beginning to where its use has come. What lies behind can be given back.
+ *
  * Ranks keep requests from waiting for each other in a circle (rule B1):
  *   - Each buffer is asked for with a rank. A request that waits for a buffer holds only buffers of
  *     lower ranks.
@@ -112,6 +115,15 @@ uint32_t lp_bufs_take(struct lp_bufs *bufs, uint32_t bytes, uint32_t skip, enum 
 struct lp_buf *lp_buf_get(struct lp_buf *buf);
 /* Accepts NULL. */
 void lp_buf_put(struct lp_buf *buf);
+
+/* How far from the region's beginning there was a buffer at any time since the last call: bytes, a
+ * multiple of LP_BUF_LARGE. */
+uint64_t lp_bufs_reach(struct lp_bufs *bufs);
+/* Gives back to the system what memory free slabs have beyond the first keep_bytes, in whole huge
+ * pages. Nothing of that may be registered with the kernel: I/O would go on with the old pages. */
+void lp_bufs_trim(struct lp_bufs *bufs, uint64_t keep_bytes);
+/* From the region's beginning to the last slab that may have memory. */
+uint64_t lp_bufs_resident_bytes(const struct lp_bufs *bufs);
 
 void lp_bufs_read_stats(const struct lp_bufs *bufs, struct lp_bufs_stats *ret_stats);
 

@@ -7,6 +7,7 @@
 #include "base/testing/test.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -323,6 +324,124 @@ static void test_random_run(void **state)
 }
 
 /* What one process writes another one reads, and can do nothing else with; and it keeps nothing. */
+/* How many pages of the region have memory. */
+static uint64_t resident_pages(const struct lp_bufs *bufs)
+{
+	uint64_t bytes = 0;
+	uint64_t cnt = 0;
+	void *region = lp_bufs_region(bufs, &bytes);
+	unsigned char *pages = malloc(bytes / 4096);
+	assert_non_null(pages);
+	assert_int_equal(mincore(region, bytes, pages), 0);
+	for (uint64_t i = 0; i < bytes / 4096; i++)
+		cnt += pages[i] & 1;
+	free(pages);
+	return cnt;
+}
+
+static void test_the_lowest_slab_is_opened(void **state)
+{
+	(void)state;
+	struct lp_bufs *bufs = NULL;
+	struct lp_buf *large[200];
+	uint64_t bytes;
+	lp_test_ok(lp_bufs_new(200 * MIB, &bufs));
+	const uint8_t *region = lp_bufs_region(bufs, &bytes);
+	for (uint32_t i = 0; i < 200; i++) {
+		large[i] = lp_buf_new(bufs, LP_BUF_LARGE);
+		assert_non_null(large[i]);
+		assert_ptr_equal(large[i]->data, region + i * MIB);
+	}
+	assert_null(lp_buf_new(bufs, LP_BUF_LARGE));
+	/* In any order back: the lowest of them is the next. */
+	static const uint32_t order[] = {63, 3, 64, 150, 199};
+	static const uint32_t sorted[] = {3, 63, 64, 150, 199};
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(order); i++)
+		lp_buf_put(large[order[i]]);
+	for (uint32_t i = 0; i < LP_ARRAY_SIZE(sorted); i++) {
+		struct lp_buf *buf = lp_buf_new(bufs, LP_BUF_LARGE);
+		assert_non_null(buf);
+		assert_ptr_equal(buf->data, region + sorted[i] * MIB);
+		large[sorted[i]] = buf;
+	}
+	for (uint32_t i = 0; i < 200; i++)
+		lp_buf_put(large[i]);
+	lp_bufs_free(bufs);
+}
+
+static void test_reach(void **state)
+{
+	(void)state;
+	struct lp_bufs *bufs = NULL;
+	struct lp_buf *large[7];
+	lp_test_ok(lp_bufs_new(16 * MIB, &bufs));
+	assert_int_equal(lp_bufs_reach(bufs), 0);
+	assert_int_equal(lp_bufs_resident_bytes(bufs), 0);
+	for (uint32_t i = 0; i < 7; i++) {
+		large[i] = lp_buf_new(bufs, LP_BUF_LARGE);
+		assert_non_null(large[i]);
+	}
+	for (uint32_t i = 0; i < 6; i++)
+		lp_buf_put(large[i]);
+	assert_int_equal(lp_bufs_reach(bufs), 7 * MIB);
+	assert_int_equal(lp_bufs_reach(bufs), 7 * MIB); /* the last is still out */
+	lp_buf_put(large[6]);
+	assert_int_equal(lp_bufs_reach(bufs), 7 * MIB); /* it was, meanwhile */
+	assert_int_equal(lp_bufs_reach(bufs), 0);
+	lp_buf_put(lp_buf_new(bufs, 1));
+	assert_int_equal(lp_bufs_reach(bufs), MIB);
+	assert_int_equal(lp_bufs_resident_bytes(bufs), 7 * MIB);
+	lp_bufs_free(bufs);
+}
+
+/* What is out, or kept, keeps its content; all else has no memory. */
+static void try_to_trim(struct lp_bufs *bufs)
+{
+	struct lp_buf *large[9]; /* of a region of so many: its last huge page is half */
+	for (uint32_t i = 0; i < 9; i++) {
+		large[i] = lp_buf_new(bufs, LP_BUF_LARGE);
+		assert_non_null(large[i]);
+		memset(large[i]->data, (int)i + 1, LP_BUF_LARGE);
+	}
+	assert_int_equal(resident_pages(bufs), 9 * 256);
+	for (uint32_t i = 0; i < 9; i++) {
+		if (i != 5)
+			lp_buf_put(large[i]);
+	}
+	(void)lp_bufs_reach(bufs);
+	lp_bufs_trim(bufs, MIB + 1); /* in whole huge pages: 2 MiB */
+	assert_int_equal(resident_pages(bufs), 4 * 256);
+	assert_int_equal(lp_bufs_resident_bytes(bufs), 6 * MIB);
+	assert_int_equal(large[5]->data[77], 6);
+	lp_buf_put(large[5]);
+	lp_bufs_trim(bufs, 2 * MIB);
+	assert_int_equal(resident_pages(bufs), 2 * 256);
+	(void)lp_bufs_reach(bufs); /* with the one that was out */
+	lp_bufs_trim(bufs, 0);
+	assert_int_equal(resident_pages(bufs), 0);
+	assert_int_equal(lp_bufs_resident_bytes(bufs), 0);
+	struct lp_buf *again = lp_buf_new(bufs, LP_BUF_LARGE);
+	assert_non_null(again);
+	memset(again->data, 1, LP_BUF_LARGE);
+	assert_int_equal(again->data[LP_BUF_LARGE - 1], 1);
+	lp_buf_put(again);
+}
+
+static void test_trim(void **state)
+{
+	(void)state;
+	struct lp_bufs *bufs = NULL;
+	int fd;
+	lp_test_ok(lp_bufs_new(9 * MIB, &bufs));
+	try_to_trim(bufs);
+	try_to_trim(bufs);
+	lp_bufs_free(bufs);
+	lp_test_ok(lp_bufs_new_shared(9 * MIB, &bufs, &fd));
+	try_to_trim(bufs);
+	lp_bufs_free(bufs);
+	(void)close(fd);
+}
+
 static void test_shared(void **state)
 {
 	(void)state;
@@ -375,6 +494,9 @@ int main(void)
 		cmocka_unit_test(test_ranks),
 		cmocka_unit_test(test_leak_is_noticed),
 		cmocka_unit_test(test_random_run),
+		cmocka_unit_test(test_the_lowest_slab_is_opened),
+		cmocka_unit_test(test_reach),
+		cmocka_unit_test(test_trim),
 		cmocka_unit_test(test_shared),
 	};
 	return lp_test_main(tests, "base/memory/buf");

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/memory/huge.h"
 #include "base/sanitize.h"
@@ -23,6 +24,7 @@
 /* Bytes at the front of a free object that carry the pattern in the slow builds. */
 #define FILL_BYTES   256u
 #define FILL_PATTERN 0xa5
+#define PAGE_BYTES   ((uintptr_t)4096)
 
 struct slab {
 	char *objects;
@@ -36,7 +38,9 @@ struct lp_pool {
 	uint32_t limit_max;
 	uint32_t capacity;
 	uint32_t in_use;
-	uint32_t high_water;
+	uint32_t high_water;        /* since the last trim */
+	uint32_t high_water_before; /* and before that */
+	uint32_t out_end;           /* one past the highest number that was out at the last trim */
 	uint32_t free_cnt;
 	uint32_t slab_cnt;
 	uint32_t *stack;  /* numbers of the free objects; free_cnt of limit_max */
@@ -139,9 +143,14 @@ static int add_slab(struct lp_pool *pool, uint32_t cnt)
 	char *objects = aligned_alloc(align, padded);
 	if (objects == NULL)
 		return -ENOMEM;
-	(void)lp_huge_advise(objects, padded);
+	/* But not its beginning: of a huge page one touch takes all, so of pools that are hardly
+	 * used each would have one. */
+	if (padded > LP_HUGE_BYTES)
+		(void)lp_huge_advise(objects + LP_HUGE_BYTES, padded - LP_HUGE_BYTES);
 	pool->slabs[pool->slab_cnt++] =
 		(struct slab){.objects = objects, .first = pool->capacity, .cnt = cnt};
+	/* Those of a later slab go out before what is free of the others. */
+	pool->out_end = pool->slab_cnt > 1 ? pool->capacity + cnt : 0;
 	/* From the last to the first: the lowest address goes out first. */
 	uint32_t end = pool->capacity + cnt;
 	pool->capacity = end;
@@ -262,6 +271,81 @@ int lp_pool_resize(struct lp_pool *pool, uint32_t limit)
 	return 0;
 }
 
+/* --- Giving back ------------------------------------------------------------------------------ */
+
+/* As it was at the beginning: the lowest number goes out first. */
+static void sort_stack(struct lp_pool *pool)
+{
+	uint32_t cnt = 0;
+	for (uint32_t word = (pool->capacity + 63) / 64; word-- > 0;) {
+		for (uint64_t bits = pool->bitmap[word]; bits != 0;) {
+			uint32_t bit = 63 - (uint32_t)__builtin_clzll(bits);
+			pool->stack[cnt++] = word * 64 + bit;
+			bits ^= UINT64_C(1) << bit;
+		}
+	}
+	LP_ASSERT(cnt == pool->free_cnt);
+}
+
+/* Objects [from, to) of the slab are free: the whole pages in them. */
+static size_t drop_pages(const struct lp_pool *pool, const struct slab *slab, uint32_t from,
+			 uint32_t to)
+{
+	uintptr_t objects = (uintptr_t)slab->objects;
+	uintptr_t begin = lp_align_up(objects + (from - slab->first) * pool->stride, PAGE_BYTES);
+	uintptr_t end = lp_align_down(objects + (to - slab->first) * pool->stride, PAGE_BYTES);
+	if (begin >= end)
+		return 0;
+	/* Advice: at the worst the memory stays. */
+	(void)madvise(slab->objects + (begin - objects), end - begin, MADV_DONTNEED);
+#if LP_ASSERT_SLOW_ON
+	for (uint32_t i = from; i < to; i++) {
+		lp_san_unpoison(object_at(pool, i), pool->object_bytes);
+		seal(pool, object_at(pool, i));
+	}
+#endif
+	return end - begin;
+}
+
+/* Those from `end` on were never out; but their memory came along in huge pages. */
+static size_t trim_slab(const struct lp_pool *pool, const struct slab *slab, uint32_t end)
+{
+	size_t bytes = 0;
+	uint32_t slab_end = slab->first + slab->cnt;
+	uint32_t from = slab->first;
+	while (from < slab_end && from < end) {
+		uint32_t to = from;
+		while (to < slab_end && to < end && bit_is_set(pool, to))
+			to++;
+		if (to == end)
+			to = slab_end;
+		bytes += drop_pages(pool, slab, from, to);
+		from = to + 1;
+	}
+	return bytes;
+}
+
+size_t lp_pool_trim(struct lp_pool *pool)
+{
+	/* Numbers go out from the lowest on, so none beyond this has been touched. Of a huge page
+	 * one touch takes all, so there is no least of what is worth it. */
+	uint32_t end = LP_MAX(pool->out_end, pool->high_water);
+	size_t bytes = 0;
+	LP_ASSERT(pool->magic == POOL_MAGIC);
+	LP_ASSERT_SLOW(is_owner(pool));
+	if (pool->high_water <= pool->in_use)
+		return 0; /* nothing was touched but what is out */
+	for (uint32_t i = 0; i < pool->slab_cnt; i++)
+		bytes += trim_slab(pool, &pool->slabs[i], end);
+	sort_stack(pool);
+	pool->out_end = end;
+	while (pool->out_end > 0 && bit_is_set(pool, pool->out_end - 1))
+		pool->out_end--;
+	pool->high_water_before = LP_MAX(pool->high_water_before, pool->high_water);
+	pool->high_water = pool->in_use;
+	return bytes;
+}
+
 void lp_pool_rebind(struct lp_pool *pool)
 {
 	pool->is_bound = false;
@@ -274,13 +358,14 @@ uint32_t lp_pool_free_cnt(const struct lp_pool *pool)
 
 void lp_pool_read_stats(const struct lp_pool *pool, struct lp_pool_stats *ret_stats)
 {
-	*ret_stats = (struct lp_pool_stats){.name = pool->name,
-					    .object_bytes = pool->object_bytes,
-					    .limit = pool->limit,
-					    .capacity = pool->capacity,
-					    .in_use = pool->in_use,
-					    .high_water = pool->high_water,
-					    .gets_failed = pool->gets_failed};
+	*ret_stats = (struct lp_pool_stats){
+		.name = pool->name,
+		.object_bytes = pool->object_bytes,
+		.limit = pool->limit,
+		.capacity = pool->capacity,
+		.in_use = pool->in_use,
+		.high_water = LP_MAX(pool->high_water_before, pool->high_water),
+		.gets_failed = pool->gets_failed};
 }
 
 uint32_t lp_pool_index(const struct lp_pool *pool, const void *object)

@@ -2,7 +2,7 @@
 /* Pool of objects of one size, which is also a throttle: at most `limit` are out at once.
  *
  * Threads: one owner. The slow builds assert that it stays the thread that called get first.
- * Blocking: no system calls, except for memory in new, resize and free.
+ * Blocking: no system calls, except for memory in new, resize, trim and free.
  * Memory: all objects of the first limit are allocated at start, in one piece.
  * Errors: -ENOMEM; an empty pool is NULL.
  * Limits: they come from our own code, or from configuration that was checked against
@@ -11,6 +11,8 @@
  *   - The limit can be changed while the pool runs. Raised beyond what is allocated, it adds a
  *     slab, up to the limit_max given at start. Lowered, it hands out no more until enough have
  *     come back, and the memory stays.
+ *   - An object that was never out has no memory yet, where the allocator takes it from the system
+ *     for this pool. After a time of rest lp_pool_trim() gives back what the pool has got since.
  *   - The object that came back last goes out first, because it is still in the cache. An object's
  *     content is undefined when it comes out of the pool.
  *   - put asserts that the object belongs to the pool and is out. Built with AddressSanitizer,
@@ -63,6 +65,10 @@ void lp_pool_put(struct lp_pool *pool, void *object);
 
 /* 0 < limit <= limit_max. -ENOMEM leaves the limit as it was. */
 int lp_pool_resize(struct lp_pool *pool, uint32_t limit) LP_MUST_CHECK;
+
+/* The memory of free objects goes back to the system, in whole pages, unless it is little; and the
+ * objects at the lowest addresses go out first. How much memory that was, at most. */
+size_t lp_pool_trim(struct lp_pool *pool);
 
 /* Another thread takes the pool over; the caller has ordered the two. */
 void lp_pool_rebind(struct lp_pool *pool);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Goal: a pool gives each object once, up to its limit, aligned; last in, first out; the limit
- * moves both ways while objects are out; misuse dies at the put; counters are exact.
+ * moves both ways while objects are out; what is free gives its memory back and no other; misuse
+ * dies at the put; counters are exact.
  * Method: small pools by hand, then random gets, puts and resizes against a list of what is out.
  * A forked child shows each assert, and under AddressSanitizer the poison. */
 #include "base/testing/test.h"
+
+#include <sys/mman.h>
 
 #include "base/memory/pool.h"
 #include "base/prng.h"
@@ -242,6 +245,90 @@ static void write_after_put(void *arg)
 		_exit(1);
 }
 
+/* So many bytes from there have memory, in whole pages inside. */
+static size_t resident_bytes(const void *from, size_t bytes)
+{
+	size_t cnt = 0;
+	unsigned char page;
+	uintptr_t at = lp_align_up((uintptr_t)from, 4096);
+	uintptr_t end = lp_align_down((uintptr_t)from + bytes, 4096);
+	for (; at < end; at += 4096) {
+		assert_int_equal(
+			mincore((uint8_t *)(uintptr_t)from + (at - (uintptr_t)from), 4096, &page),
+			0);
+		cnt += (page & 1) != 0 ? 4096 : 0;
+	}
+	return cnt;
+}
+
+/* Without a sanitizer, and without checks that write into what is free. */
+static void test_trim(void **state)
+{
+	(void)state;
+	enum { CNT = 4096, BYTES = 3072 };
+	struct lp_pool *pool = pool_of(BYTES, 0, CNT, 0);
+	uint8_t *out[CNT];
+	for (uint32_t i = 0; i < CNT; i++) {
+		out[i] = lp_pool_get(pool);
+		assert_non_null(out[i]);
+		memset(out[i], (int)i, BYTES);
+	}
+	const uint8_t *first = out[0];
+	assert_int_equal(lp_pool_trim(pool), 0); /* all are out */
+	/* In another order than they went out, but for one in the middle. */
+	for (uint32_t i = 0; i < CNT; i++) {
+		uint32_t number = i * 1001 % CNT;
+		if (number != 2000)
+			lp_pool_put(pool, out[number]);
+	}
+	size_t given_bytes = lp_pool_trim(pool);
+	assert_in_range(given_bytes, (CNT - 8) * BYTES, CNT * BYTES);
+	if (!LP_ASSERT_SLOW_ON && !LP_SAN_ADDRESS)
+		assert_true(resident_bytes(first, CNT * BYTES) <= 4 * BYTES);
+	assert_int_equal(out[2000][0], (uint8_t)2000);
+	assert_int_equal(out[2000][BYTES - 1], (uint8_t)2000);
+	assert_true(lp_pool_is_sound(pool));
+	assert_int_equal(lp_pool_trim(pool), 0); /* nothing since */
+	lp_pool_put(pool, out[2000]);
+	/* The lowest goes out first, and what is touched then is all there is. */
+	for (uint32_t i = 0; i < 16; i++) {
+		out[i] = lp_pool_get(pool);
+		memset(out[i], 1, BYTES);
+	}
+	if (!LP_ASSERT_SLOW_ON && !LP_SAN_ADDRESS)
+		assert_true(resident_bytes(first, CNT * BYTES) <= 20 * BYTES);
+	for (uint32_t i = 0; i < 16; i++)
+		lp_pool_put(pool, out[i]);
+	assert_true(lp_pool_trim(pool) > 0);
+	assert_int_equal(stats_of(pool).high_water, CNT);
+	assert_true(lp_pool_is_sound(pool));
+	lp_pool_free(pool);
+}
+
+/* Of what a later slab has as well. */
+static void test_trim_of_slabs(void **state)
+{
+	(void)state;
+	enum { FIRST = 100, ALL = 1600, BYTES = 4096 };
+	struct lp_pool *pool = pool_of(BYTES, 4096, FIRST, ALL);
+	uint8_t *out[ALL];
+	lp_test_ok(lp_pool_resize(pool, ALL));
+	for (int round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < ALL; i++) {
+			out[i] = lp_pool_get(pool);
+			assert_non_null(out[i]);
+			memset(out[i], (int)i, BYTES);
+		}
+		for (uint32_t i = 0; i < ALL; i++) {
+			assert_int_equal(out[i][BYTES - 1], (uint8_t)i);
+			lp_pool_put(pool, out[i]);
+		}
+		assert_int_equal(lp_pool_trim(pool), ALL * BYTES);
+		assert_true(lp_pool_is_sound(pool));
+	}
+	lp_pool_free(pool);
+}
+
 static void test_misuse_dies(void **state)
 {
 	(void)state;
@@ -282,6 +369,8 @@ int main(void)
 		cmocka_unit_test(test_resize),
 		cmocka_unit_test(test_bufpool),
 		cmocka_unit_test(test_random_against_model),
+		cmocka_unit_test(test_trim),
+		cmocka_unit_test(test_trim_of_slabs),
 		cmocka_unit_test(test_misuse_dies),
 #if LP_SAN_ADDRESS
 		cmocka_unit_test(test_free_objects_are_poisoned),

@@ -120,6 +120,16 @@ const struct lp_option_info lp_options[LP_OPT_CNT] = {
 			   .min = MEMORY_MIN,
 			   .max = UINT64_C(1) << 44,
 			   .help = "for buffers, caches and the index; at least 64M for a shard"},
+	[LP_OPT_MEMORY_IDLE] =
+		{
+			.name = "memory-idle",
+			.type = LP_OPTION_NUMBER,
+			.value = "SECONDS",
+			.initial = "20",
+			.min = 0,
+			.max = 86400,
+			.is_live = true,
+			.help = "memory that has rested for so long is given back; 0: never"},
 	[LP_OPT_METRICS] = {.name = "metrics",
 			    .type = LP_OPTION_TEXT,
 			    .value = "ADDRESS",

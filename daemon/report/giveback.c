@@ -4,6 +4,7 @@
 #include "daemon/report/heap.h"
 
 #define SHARE         16u /* of the memory, one may be had beside it */
+#define RESTS         8u  /* looks at which stores gave something back, before the system gets it */
 #define FIRST_WAIT_NS LP_NS_PER_S
 #define STEP_SHARE    64u  /* of the memory, lost_bytes grows by at most at a look */
 #define BACK_SHARE    512u /* and shrinks by */
@@ -56,6 +57,7 @@ void lpi_giveback_look(struct lpi_giveback *giveback, struct lp_workers *workers
 {
 	uint64_t now_ns = lp_reactor_now_ns(reactor);
 	uint64_t rss_bytes = lpi_heap_rss_bytes();
+	giveback->is_short = rss_bytes > giveback->limit_bytes;
 	if (giveback->is_busy)
 		return;
 	reckon(giveback, rss_bytes);
@@ -64,6 +66,25 @@ void lpi_giveback_look(struct lpi_giveback *giveback, struct lp_workers *workers
 	giveback->is_busy = true;
 	giveback->next_ns = now_ns + giveback->wait_ns;
 	lp_workers_submit(workers, reactor, &giveback->work);
+}
+
+/* When no more comes, and now and then while it does: each time costs a walk over all that is free.
+ */
+void lpi_giveback_rest(struct lpi_giveback *giveback, bool has_given, struct lp_workers *workers,
+		       struct lp_reactor *reactor)
+{
+	bool is_wanted = has_given ? giveback->rest_cnt >= RESTS : giveback->rest_cnt > 0;
+	giveback->rest_cnt += has_given;
+	if (!is_wanted || giveback->is_busy)
+		return;
+	giveback->rest_cnt = 0;
+	giveback->is_busy = true;
+	lp_workers_submit(workers, reactor, &giveback->work);
+}
+
+bool lpi_giveback_is_short(const struct lpi_giveback *giveback)
+{
+	return giveback->is_short;
 }
 
 bool lpi_giveback_is_idle(const struct lpi_giveback *giveback)

@@ -5,6 +5,10 @@
  * Blocking: a look reads /proc.
  * Memory, errors: none.
  *
+ * When the stores at rest have given back what their caches held, that is given back to the system
+ * as well, however little the process has. This takes the allocator's locks for milliseconds, so a
+ * helper does it, only when it is needed, and less and less often where it does not help.
+ *
  * The memory budget bounds what the daemon uses. It does not bound what an allocator keeps in holes
  * between that; only this does.
  *   1. When the process has more than it was allowed, and a share, a helper has the allocator give
@@ -31,12 +35,19 @@ struct lpi_giveback {
 	uint64_t wait_ns;    /* doubled each time that it did not help */
 	uint64_t cnt;        /* how often memory was given back */
 	bool is_busy;
+	bool is_short;     /* at the last look */
+	uint32_t rest_cnt; /* looks since then at which stores gave something to the allocator */
 };
 
 void lpi_giveback_init(struct lpi_giveback *giveback, uint64_t memory_bytes);
+/* Before a look: stores that are at rest have given something back since the last one, or not. */
+void lpi_giveback_rest(struct lpi_giveback *giveback, bool has_given, struct lp_workers *workers,
+		       struct lp_reactor *reactor);
 /* Called now and then. */
 void lpi_giveback_look(struct lpi_giveback *giveback, struct lp_workers *workers,
 		       struct lp_reactor *reactor);
+/* There was too much at the last look. */
+bool lpi_giveback_is_short(const struct lpi_giveback *giveback);
 /* No helper is at it. */
 bool lpi_giveback_is_idle(const struct lpi_giveback *giveback);
 

@@ -104,6 +104,45 @@ static void test_seldom_where_it_does_not_help(void **state)
 	rig_stop(rig);
 }
 
+static void rest(struct rig *rig, bool has_given)
+{
+	lpi_giveback_rest(&rig->giveback, has_given, rig->workers, rig->reactor);
+	while (!lpi_giveback_is_idle(&rig->giveback))
+		(void)lp_reactor_turn(rig->reactor, false);
+}
+
+/* However little there is of it all. */
+static void test_what_rested(void **state)
+{
+	(void)state;
+	struct rig *rig = malloc(sizeof(*rig));
+	assert_non_null(rig);
+	rig_start(rig);
+	lpi_giveback_init(&rig->giveback, lpi_heap_rss_bytes() * 4);
+	look(rig, LP_NS_PER_S);
+	assert_false(lpi_giveback_is_short(&rig->giveback));
+	for (uint32_t i = 0; i < 30; i++)
+		rest(rig, false);
+	assert_int_equal(rig->giveback.cnt, 0); /* nothing was given */
+	rest(rig, true);
+	rest(rig, true);
+	assert_int_equal(rig->giveback.cnt, 0); /* more may come */
+	rest(rig, false);
+	assert_int_equal(rig->giveback.cnt, 1);
+	for (uint32_t i = 0; i < 30; i++)
+		rest(rig, false);
+	assert_int_equal(rig->giveback.cnt, 1);
+	/* If it goes on and on, now and then. */
+	for (uint32_t i = 0; i < 30; i++)
+		rest(rig, true);
+	assert_in_range(rig->giveback.cnt, 3, 5);
+	/* And that there is too much is told. */
+	rig->giveback.limit_bytes = 1024;
+	look(rig, LP_NS_PER_S);
+	assert_true(lpi_giveback_is_short(&rig->giveback));
+	rig_stop(rig);
+}
+
 static void test_what_is_lost(void **state)
 {
 	(void)state;
@@ -139,6 +178,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_holes_are_given_back),
 		cmocka_unit_test(test_seldom_where_it_does_not_help),
+		cmocka_unit_test(test_what_rested),
 		cmocka_unit_test(test_what_is_lost),
 	};
 	return lp_test_main(tests, "daemon/report/giveback");

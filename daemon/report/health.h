@@ -41,6 +41,7 @@ struct lpi_look {
 	uint64_t stuck;               /* changes over several shards that cannot end (rule N1) */
 	uint64_t under_way;           /* requests at work, of both doors */
 	uint64_t moved;               /* changes whenever an operation ends or a device works */
+	bool given_back;              /* at rest, its stores gave memory back to the allocator */
 	uint64_t absences;            /* of more than a millisecond, since the last look */
 	uint64_t away_max_ns;         /* the longest ever */
 };

@@ -81,23 +81,35 @@ static uint64_t tcmalloc_number(const char *name)
 	return calls.tcmalloc_number(name, &value) != 0 ? value : 0;
 }
 
-uint64_t lpi_heap_rss_bytes(void)
+/* Pages that are there, and those of them that are of files. */
+static void read_statm(struct lpi_heap_stats *stats)
 {
 	char line[128] = "";
+	char *end = line;
 	FILE *file = fopen("/proc/self/statm", "re");
 	if (file == NULL)
-		return 0;
+		return;
 	char *got = fgets(line, sizeof(line), file);
 	(void)fclose(file); /* it was only read */
-	/* The second number: pages that are there. */
-	char *space = got != NULL ? strchr(line, ' ') : NULL;
-	uint64_t resident = space != NULL ? strtoull(space, NULL, 10) : 0;
-	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	if (got == NULL)
+		return;
+	(void)strtoull(line, &end, 10); /* of addresses */
+	stats->rss_bytes = strtoull(end, &end, 10) * page_bytes;
+	stats->file_bytes = strtoull(end, &end, 10) * page_bytes;
+}
+
+uint64_t lpi_heap_rss_bytes(void)
+{
+	struct lpi_heap_stats stats = {0};
+	read_statm(&stats);
+	return stats.rss_bytes;
 }
 
 void lpi_heap_read_stats(struct lpi_heap_stats *ret_stats)
 {
-	*ret_stats = (struct lpi_heap_stats){.rss_bytes = lpi_heap_rss_bytes()};
+	*ret_stats = (struct lpi_heap_stats){0};
+	read_statm(ret_stats);
 	find_calls();
 	if (calls.mallctl != NULL) {
 		uint64_t epoch = 1;

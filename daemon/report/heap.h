@@ -13,6 +13,7 @@ struct lpi_heap_stats {
 	uint64_t used_bytes; /* handed out; 0: this allocator does not say */
 	uint64_t held_bytes; /* from the system, for that; 0: the same */
 	uint64_t rss_bytes;  /* of the whole process */
+	uint64_t file_bytes; /* of it: the program, its libraries, and memory that is shared */
 };
 
 void lpi_heap_read_stats(struct lpi_heap_stats *ret_stats);

@@ -643,6 +643,14 @@ bool lp_ns_has_shared(const struct lp_ns *ns)
 	return rooms.in_use > 0;
 }
 
+void lp_ns_rest(struct lp_ns *ns)
+{
+	struct lp_pool *const pools[] = {ns->calls, ns->jobs,    ns->rooms,      ns->transfers,
+					 ns->lists, ns->batches, ns->copy_pages, ns->notices};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(pools); i++)
+		(void)lp_pool_trim(pools[i]);
+}
+
 void lp_ns_read_stats(const struct lp_ns *ns, struct lp_ns_stats *ret_stats)
 {
 	struct lpi_held_stats held;

@@ -112,6 +112,11 @@ static void block_set_lost_bytes(struct lp_store *store, uint64_t bytes)
 	lpi_block_of(store)->memory.lost_bytes = bytes;
 }
 
+static bool block_rest(struct lp_store *store)
+{
+	return lpi_memory_rest(lpi_block_of(store));
+}
+
 static void block_set_deferred_store(struct lp_store *store, enum lp_deferred_store kind)
 {
 	struct lpi_block *block = lpi_block_of(store);
@@ -297,6 +302,7 @@ static const struct lpi_store_calls block_calls = {
 	.set_write_path = block_set_write_path,
 	.set_deferred_store = block_set_deferred_store,
 	.set_lost_bytes = block_set_lost_bytes,
+	.rest = block_rest,
 	.read_stats = block_read_stats,
 	.read_usage = block_read_usage,
 	.explain = block_explain,

@@ -243,6 +243,33 @@ void lp_block_cache_resize(struct lp_block_cache *cache, uint64_t limit_blocks)
 	trim_ghosts(cache, ghost_limit(cache));
 }
 
+/* Nothing is held or remembered: entries are as they were when the cache was made, and their memory
+ * goes. */
+static void drop_entries(struct lp_block_cache *cache)
+{
+	uintptr_t entries = (uintptr_t)cache->entries;
+	uintptr_t begin = lp_align_up(entries, LP_BLOCK_BYTES);
+	uintptr_t end =
+		lp_align_down(entries + cache->taken_cnt * sizeof(struct entry), LP_BLOCK_BYTES);
+	LP_ASSERT(cache->cnts[FREE] == cache->taken_cnt);
+	queue_init(&cache->queues[FREE]);
+	cache->cnts[FREE] = 0;
+	cache->taken_cnt = 0;
+	if (begin < end) /* advice: at the worst it stays */
+		(void)madvise((uint8_t *)cache->entries + (begin - entries), end - begin,
+			      MADV_DONTNEED);
+}
+
+void lp_block_cache_shed(struct lp_block_cache *cache, uint64_t blocks)
+{
+	for (; blocks > 0 && held_cnt(cache) > 0; blocks--)
+		evict_one(cache);
+	if (held_cnt(cache) > 0 || cache->taken_cnt == 0)
+		return;
+	trim_ghosts(cache, 0);
+	drop_entries(cache);
+}
+
 /* --- What was invalidated when ---------------------------------------------------------------- */
 
 static uint64_t *place_of(struct lp_block_cache *cache, uint64_t block)

@@ -90,6 +90,9 @@ void lp_block_cache_free(struct lp_block_cache *cache);
 /* At most limit_max_blocks; 0 switches the cache off. A smaller budget evicts at once. */
 void lp_block_cache_resize(struct lp_block_cache *cache, uint64_t limit_blocks);
 
+/* So many blocks go as if others came, or all there are; the budget stays. */
+void lp_block_cache_shed(struct lp_block_cache *cache, uint64_t blocks);
+
 /* NULL when the block is not there with that crc. The segment is borrowed: until the next call for
  * this cache, unless the caller takes a reference to its buffer. goes_on: the caller, or one it
  * goes on for, has had the beginning of the block already. */

@@ -512,6 +512,33 @@ static void test_resize(void **state)
 	close_cache();
 }
 
+/* What goes at rest; the budget stays, and it fills again. */
+static void test_shed(void **state)
+{
+	(void)state;
+	open_cache(1000, 1000);
+	lp_block_cache_shed(cache, 10); /* of nothing */
+	for (int round = 0; round < 3; round++) {
+		for (uint64_t block = 0; block < 1500; block++)
+			(void)read_block(block);
+		assert_int_equal(stats_of().blocks, 1000);
+		lp_block_cache_shed(cache, 300);
+		assert_int_equal(stats_of().blocks, 700);
+		assert_int_equal(stats_of().limit_blocks, 1000);
+		assert_true(lp_block_cache_is_sound(cache));
+		for (uint64_t block = 1400; block < 1500; block++)
+			(void)read_block(block);
+		lp_block_cache_shed(cache, 10000);
+		assert_int_equal(stats_of().blocks, 0);
+		assert_int_equal(stats_of().ghosts, 0);
+		assert_int_equal(used_bytes(), 0);
+		assert_true(lp_block_cache_is_sound(cache));
+	}
+	for (uint64_t block = 0; block < 1000; block++)
+		assert_false(read_block(block));
+	close_cache();
+}
+
 static void test_huge_invalidations(void **state)
 {
 	(void)state;
@@ -755,6 +782,7 @@ int main(void)
 		cmocka_unit_test(test_a_new_hot_set_takes_over),
 		cmocka_unit_test(test_ghosts),
 		cmocka_unit_test(test_resize),
+		cmocka_unit_test(test_shed),
 		cmocka_unit_test(test_huge_invalidations),
 		cmocka_unit_test(test_all_hot),
 		cmocka_unit_test(test_too_late),

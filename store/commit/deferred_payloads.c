@@ -778,6 +778,11 @@ void lp_pending_rebind(struct lp_pending *pending)
 	lp_pool_rebind(pending->versions);
 }
 
+void lp_pending_rest(struct lp_pending *pending)
+{
+	(void)lp_pool_trim(pending->versions);
+}
+
 const struct lp_pending_stats *lp_pending_stats(const struct lp_pending *pending)
 {
 	return &pending->stats;

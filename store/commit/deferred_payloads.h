@@ -157,6 +157,8 @@ void lp_pending_rebind(struct lp_pending *pending);
 uint64_t lp_pending_durable_seq(const struct lp_pending *pending);
 /* UINT64_MAX when no version is held but those that the index keeps. */
 uint64_t lp_pending_oldest_seq(const struct lp_pending *pending);
+/* Memory of what does not wait any more goes back to the system. */
+void lp_pending_rest(struct lp_pending *pending);
 const struct lp_pending_stats *lp_pending_stats(const struct lp_pending *pending);
 
 #endif

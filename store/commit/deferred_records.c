@@ -317,6 +317,11 @@ void lp_deferrals_free(struct lp_deferrals *deferrals)
 	free(deferrals);
 }
 
+void lp_deferrals_rest(struct lp_deferrals *deferrals)
+{
+	(void)lp_pool_trim(deferrals->records);
+}
+
 const struct lp_deferrals_stats *lp_deferrals_stats(const struct lp_deferrals *deferrals)
 {
 	return &deferrals->stats;

@@ -95,6 +95,8 @@ struct lp_deferrals_stats {
 	uint64_t put;
 	uint64_t found; /* by the opening */
 };
+/* Memory of records that are gone goes back to the system. */
+void lp_deferrals_rest(struct lp_deferrals *deferrals);
 const struct lp_deferrals_stats *lp_deferrals_stats(const struct lp_deferrals *deferrals);
 
 #endif

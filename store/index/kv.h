@@ -244,6 +244,8 @@ int lp_kv_compact(struct lp_kv *kv, struct lp_kv_bytes lower,
 /* [helper] Bytes of [lower, upper) in tables and memtables, roughly. */
 int lp_kv_size_of(struct lp_kv *kv, struct lp_kv_bytes lower, struct lp_kv_bytes upper,
 		  uint64_t *ret_bytes) LP_MUST_CHECK;
+/* [shard] What memtables that are gone have left for the next ones is freed. How much that was. */
+uint64_t lp_kv_drop_kept(struct lp_kv *kv);
 /* [any] Evicts when it shrinks. */
 void lp_kv_set_cache_bytes(struct lp_kv *kv, uint64_t bytes);
 

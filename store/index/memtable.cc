@@ -133,8 +133,7 @@ class Stock
 	}
 	~Stock()
 	{
-		while (take_kept())
-			std::free(last_taken_);
+		(void)drop_kept();
 	}
 	Stock(const Stock &) = delete;
 	Stock &operator=(const Stock &) = delete;
@@ -163,6 +162,16 @@ class Stock
 	size_t kept_bytes() const
 	{
 		return kept_.load(std::memory_order_relaxed);
+	}
+	/* The writer's. */
+	size_t drop_kept()
+	{
+		size_t bytes = 0;
+		while (take_kept()) {
+			std::free(last_taken_);
+			bytes += chunk_bytes_;
+		}
+		return bytes;
 	}
 
       private:
@@ -539,6 +548,10 @@ class TableFactory : public rocksdb::MemTableRepFactory
 	{
 		return stock_->kept_bytes();
 	}
+	size_t drop_kept()
+	{
+		return stock_->drop_kept();
+	}
 
       private:
 	const std::shared_ptr<Stock> stock_; /* tables may outlive us */
@@ -555,4 +568,9 @@ std::shared_ptr<rocksdb::MemTableRepFactory> lpi_kv_table_factory(uint64_t write
 size_t lpi_kv_table_kept_bytes(const rocksdb::MemTableRepFactory &factory)
 {
 	return static_cast<const TableFactory &>(factory).kept_bytes();
+}
+
+size_t lpi_kv_table_drop_kept(rocksdb::MemTableRepFactory &factory)
+{
+	return static_cast<TableFactory &>(factory).drop_kept();
 }

@@ -162,6 +162,15 @@ static void test_memory_is_kept(void **state)
 	flush();
 	assert_true(chunks_made > made);
 	assert_true(memtable_bytes() <= empty + test.options.write_buffer_bytes);
+	/* Until it is dropped; then it is made again. */
+	uint64_t full = memtable_bytes();
+	made = chunks_made;
+	uint64_t dropped = lp_kv_drop_kept(test.kv);
+	assert_true(dropped > 0);
+	assert_int_equal(memtable_bytes(), full - dropped);
+	assert_int_equal(lp_kv_drop_kept(test.kv), 0);
+	put_some(200);
+	assert_true(chunks_made > made);
 	lp_test_kv_fini(&test);
 }
 

@@ -224,6 +224,11 @@ extern "C" int lp_kv_size_of(struct lp_kv *kv, struct lp_kv_bytes lower, struct 
 	});
 }
 
+extern "C" uint64_t lp_kv_drop_kept(struct lp_kv *kv)
+{
+	return lpi_kv_table_drop_kept(*kv->tables);
+}
+
 extern "C" void lp_kv_set_cache_bytes(struct lp_kv *kv, uint64_t bytes)
 {
 	kv->cache->SetCapacity(bytes);

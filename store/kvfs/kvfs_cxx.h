@@ -43,6 +43,8 @@ class lpi_kvfs_fetching
  * is never more than one has: any thread may ask. */
 std::shared_ptr<rocksdb::MemTableRepFactory> lpi_kv_table_factory(uint64_t write_buffer_bytes);
 size_t lpi_kv_table_kept_bytes(const rocksdb::MemTableRepFactory &factory);
+/* The writer's. */
+size_t lpi_kv_table_drop_kept(rocksdb::MemTableRepFactory &factory);
 
 /* A batch (index/batch.cc). */
 struct lp_kv_batch {

@@ -587,6 +587,16 @@ void lp_shard_want_bufs(struct lp_shard *shard)
 		lp_writeback_hurry(shard->writeback, lp_log_durable_seq(shard->log));
 }
 
+void lp_shard_rest(struct lp_shard *shard, bool flushes)
+{
+	if (shard->commit == NULL || shard->error != 0)
+		return;
+	lp_pending_rest(shard->pending);
+	lp_deferrals_rest(shard->deferrals);
+	if (flushes)
+		lpi_shard_flush_index(shard);
+}
+
 uint64_t lp_shard_defer_room(const struct lp_shard *shard)
 {
 	const struct lp_pending_stats *stats = lp_pending_stats(shard->pending);

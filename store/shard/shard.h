@@ -148,6 +148,9 @@ struct lp_bdev_chan *lp_shard_log_chan(struct lp_shard *shard);
 struct lp_kv_chans;
 struct lp_kv_chans *lp_shard_index_chans(struct lp_shard *shard);
 
+/* Nobody has asked for anything for long: memory of what was under way goes back to the system, and
+ * the index's, if it is to flush. */
+void lp_shard_rest(struct lp_shard *shard, bool flushes);
 /* Somebody waits for buffers: deferred payloads that hold some go to their place. */
 void lp_shard_want_bufs(struct lp_shard *shard);
 /* How many more payloads may be deferred (rule L6). From here on down to waiting for space nothing

@@ -303,6 +303,9 @@ static inline void lpi_whole_keep_up(struct lpi_whole_run *run)
 	case 2:
 		lpi_whole_trim(run->ws.sim);
 		break;
+	case 3:
+		lpi_whole_rest(run->ws.sim);
+		break;
 	default:
 		break;
 	}

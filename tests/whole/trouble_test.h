@@ -38,6 +38,18 @@ static inline void lpi_whole_persist(struct lpi_ns_sim *sim)
 	lpi_whole_turns(sim, 30);
 }
 
+/* As when nobody asks for anything: caches and pools give back what they have. */
+static inline void lpi_whole_rest(struct lpi_ns_sim *sim)
+{
+	for (uint32_t i = 0; i < sim->shard_cnt; i++) {
+		struct lp_shard *shard = lpi_whole_shard(sim, i);
+		lp_ns_rest(sim->ns[i]);
+		(void)lp_store_rest(sim->hand[i].store);
+		lp_shard_rest(shard, lp_shard_durable_seq(shard) % 2 == 0);
+	}
+	lpi_whole_turns(sim, 10);
+}
+
 /* As when a log has no room: a frame that says where it begins, and nothing else. */
 static inline void lpi_whole_trim(struct lpi_ns_sim *sim)
 {

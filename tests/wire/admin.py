@@ -237,7 +237,7 @@ def test_config(daemon):
                 assert refusal.errno == errno.EPERM, (name, refusal)
         assert live == {
             "connections-max", "crc", "credit-bytes", "credits", "deferred-store", "device-timeout",
-            "log-level", "requests-max", "scrub-interval", "scrub-rate", "send-timeout", "slow-ms",
+            "log-level", "memory-idle", "requests-max", "scrub-interval", "scrub-rate", "send-timeout", "slow-ms",
             "stop-timeout", "user-share", "write-path",
         }, live  # fmt: skip
 

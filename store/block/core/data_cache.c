@@ -72,6 +72,19 @@ void lpi_cached_resize(struct lpi_cached *cached, uint64_t bytes)
 	lp_block_cache_resize(cached->cache, cached->limit_blocks);
 }
 
+bool lpi_cached_rest(struct lpi_cached *cached, uint64_t bytes)
+{
+	struct lp_block_cache_stats stats;
+	uint64_t before = lp_bufs_resident_bytes(cached->bufs);
+	lp_block_cache_read_stats(cached->cache, &stats);
+	lp_block_cache_shed(cached->cache, bytes / LP_BLOCK_BYTES);
+	if (before == 0)
+		return false;
+	(void)lp_bufs_reach(cached->bufs);
+	lp_bufs_trim(cached->bufs, 0);
+	return stats.blocks > 0 || lp_bufs_resident_bytes(cached->bufs) < before;
+}
+
 uint64_t lpi_cached_own_bytes(uint64_t bytes_max)
 {
 	return sizeof(struct lpi_cached) + lp_block_cache_table_bytes(blocks_of(bytes_max));

@@ -56,6 +56,8 @@ bool lpi_cached_is_idle(const struct lpi_block *block);
 void lpi_cached_forget(struct lpi_block *block);
 /* All that it takes, buffers and their administration. */
 void lpi_cached_resize(struct lpi_cached *cached, uint64_t bytes);
+/* So much of what it holds goes, and then memory that no buffer has. True: there was some. */
+bool lpi_cached_rest(struct lpi_cached *cached, uint64_t bytes);
 /* A second is over. */
 void lpi_cached_look(struct lpi_cached *cached);
 void lpi_cached_read_stats(const struct lpi_cached *cached, struct lpi_cached_stats *ret_stats);

@@ -223,6 +223,39 @@ static void test_rewritten_in_part_over_bad_memory(void **state)
 	lpi_store_rig_fini(&rig);
 }
 
+/* Each second, as nobody asks for anything; then all is asked for again. */
+static void test_rest(void **state)
+{
+	(void)state;
+	struct lpi_store_rig rig;
+	struct lp_store_stats before;
+	struct lp_store_stats after;
+	start(&rig, UINT64_C(1) << 20);
+	create(&rig, one);
+	write_at(&rig, one, 0, sizeof(bytes), 1);
+	for (uint64_t i = 0; i < BLOCKS / 4; i++)
+		(void)read_at(&rig, one, i * 3 % BLOCKS * LP_BLOCK_BYTES);
+	lp_store_read_stats(rig.hand.store, &before);
+	assert_true(before.data_cache_bytes > 0);
+	uint32_t seconds = 0;
+	while (lp_store_rest(rig.hand.store)) {
+		assert_true(++seconds < 20);
+	}
+	assert_true(seconds > 0);
+	lp_store_read_stats(rig.hand.store, &after);
+	assert_int_equal(after.data_cache_bytes, 0);
+	assert_int_equal(after.data_cache_limit_bytes, before.data_cache_limit_bytes);
+	assert_int_equal(after.nodes_limit_bytes, before.nodes_limit_bytes);
+	assert_true(after.nodes_bytes <= LP_MAX(before.nodes_bytes, LPI_MEMORY_REST_LEAST));
+	assert_false(lp_store_rest(rig.hand.store));
+	for (uint64_t i = 0; i < BLOCKS; i++)
+		(void)read_at(&rig, one, i * LP_BLOCK_BYTES);
+	lp_store_read_stats(rig.hand.store, &after);
+	assert_true(after.data_cache_bytes > 0);
+	lp_test_ok(lpi_store_rig_close(&rig, false));
+	lpi_store_rig_fini(&rig);
+}
+
 /* One look after another, as after each second; blocks that were put out come back all the time. */
 static void test_part_of_memory(void **state)
 {
@@ -267,6 +300,7 @@ int main(void)
 		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_rewritten),
 		cmocka_unit_test(test_rewritten_in_part_over_bad_memory),
+		cmocka_unit_test(test_rest),
 		cmocka_unit_test(test_part_of_memory),
 	};
 	return lp_test_main(tests, "store/block/core/data_cache_txn");

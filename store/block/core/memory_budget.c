@@ -6,10 +6,12 @@
 #include "store/block/core/block.h"
 #include "store/block/core/data_cache.h"
 
-#define MEMTABLES    5u /* lp_kv_options.write_buffer_cnt as it is by default, and one */
-#define MEMTABLE_MIN (UINT64_C(4) << 20)
-#define MEMTABLE_MAX (UINT64_C(64) << 20)
-#define NODES_SHARE  3u /* of the budget the nodes have less than this part at first */
+#define MEMTABLES       5u /* lp_kv_options.write_buffer_cnt as it is by default, and one */
+#define MEMTABLE_MIN    (UINT64_C(4) << 20)
+#define MEMTABLE_MAX    (UINT64_C(64) << 20)
+#define REST_NODE_CALLS 1024u /* of lpi_nodes_shrink(), each of which looks at 64 nodes */
+#define REST_NODES_NS   LP_NS_PER_MS
+#define NODES_SHARE     3u /* of the budget the nodes have less than this part at first */
 
 static const char *const part_names[LPI_MEMORY_PARTS] = {
 	[LPI_MEMORY_NODES] = "store nodes",         [LPI_MEMORY_INDEX_CACHE] = "index cache",
@@ -237,6 +239,75 @@ void lpi_memory_look(struct lpi_block *block)
 		lpi_cached_resize(block->cached, memory->data_cache_bytes);
 	set_limits(memory);
 	account_all(block, &kv);
+}
+
+/* --- At rest ---------------------------------------------------------------------------------- */
+
+static bool rest_nodes(struct lpi_block *block)
+{
+	struct lpi_nodes *nodes = &block->nodes;
+	const struct lp_clock *clock = lp_reactor_clock(block->options.reactor);
+	uint64_t limit_bytes = nodes->limit_bytes;
+	uint64_t before = nodes->bytes;
+	if (before <= LPI_MEMORY_REST_LEAST)
+		return false;
+	uint64_t until_ns = lp_clock_mono_ns(clock) + REST_NODES_NS;
+	nodes->limit_bytes = LPI_MEMORY_REST_LEAST;
+	for (uint32_t i = 0; i < REST_NODE_CALLS && nodes->bytes > nodes->limit_bytes &&
+			     lp_clock_mono_ns(clock) < until_ns;
+	     i++)
+		lpi_nodes_shrink(nodes);
+	nodes->limit_bytes = limit_bytes;
+	return nodes->bytes < before;
+}
+
+static bool rest_index_cache(struct lpi_block *block, uint64_t bytes)
+{
+	if (bytes <= LPI_MEMORY_REST_LEAST)
+		return false;
+	/* It is divided into parts: what all of them may have must not be nothing. */
+	uint64_t left = bytes - LP_MIN(bytes, LPI_MEMORY_REST_STEP);
+	lp_kv_set_cache_bytes(block->kv, LP_MAX(left, LPI_MEMORY_REST_LEAST));
+	lp_kv_set_cache_bytes(block->kv, block->memory.index_cache_bytes);
+	return true;
+}
+
+/* A flush that cannot be is not waited for long, and asked for again only when more was written. */
+static bool rest_memtables(struct lpi_block *block, const struct lp_kv_stats *kv, bool *ret_flushes)
+{
+	struct lpi_memory *memory = &block->memory;
+	uint64_t kept_bytes = lp_kv_drop_kept(block->kv);
+	uint64_t held_bytes = kv->memtable_bytes - LP_MIN(kv->memtable_bytes, kept_bytes);
+	if (held_bytes <= LPI_MEMORY_REST_FLUSH)
+		return kept_bytes > 0;
+	if (memory->rested_bytes != kv->written_bytes) {
+		memory->rested_bytes = kv->written_bytes;
+		memory->rest_flushes = LPI_MEMORY_REST_FLUSHES;
+		*ret_flushes = true;
+	}
+	if (memory->rest_flushes == 0)
+		return kept_bytes > 0;
+	memory->rest_flushes--;
+	return true;
+}
+
+bool lpi_memory_rest(struct lpi_block *block)
+{
+	struct lp_kv_stats kv;
+	bool flushes = false;
+	if (block->kv == NULL || block->reopen.health.error != 0)
+		return false;
+	lp_kv_read_stats(block->kv, &kv);
+	bool has_given = rest_nodes(block);
+	has_given |= rest_index_cache(block, kv.cache_bytes);
+	has_given |= rest_memtables(block, &kv, &flushes);
+	if (block->cached != NULL)
+		has_given |= lpi_cached_rest(block->cached, LPI_MEMORY_REST_STEP);
+	struct lp_pool *const pools[] = {block->txns, block->reads, block->queries, block->ios};
+	for (size_t i = 0; i < LP_ARRAY_SIZE(pools); i++)
+		(void)lp_pool_trim(pools[i]);
+	lp_shard_rest(block->shard, flushes);
+	return has_given;
 }
 
 void lpi_memory_read_stats(struct lpi_block *block, struct lp_store_stats *stats)

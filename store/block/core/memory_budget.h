@@ -43,6 +43,12 @@
 #define LPI_MEMORY_COST_MIN  256u /* of a second's misses: less than that hurts nobody */
 #define LPI_MEMORY_LOOK_NS   LP_NS_PER_S
 
+#define LPI_MEMORY_REST_STEP  (UINT64_C(32) << 20) /* of one cache, at a call */
+#define LPI_MEMORY_REST_LEAST (UINT64_C(1) << 20)  /* of a cache: less is left alone */
+#define LPI_MEMORY_REST_FLUSH (UINT64_C(2) << 20)  /* of memtables: less is not worth a table */
+#define LPI_MEMORY_REST_FLUSHES                                                                    \
+	8u /* calls that wait for a flush; one that fails is not waited for */
+
 struct lpi_block;
 
 enum lpi_memory_part {
@@ -76,6 +82,9 @@ struct lpi_memory {
 	uint64_t node_misses;
 	uint64_t index_misses;
 	uint64_t data_misses;
+	/* At rest. */
+	uint64_t rested_bytes;       /* written to the index when it was last asked to flush */
+	uint32_t rest_flushes;       /* how often more its flush is waited for */
 	struct lp_account *accounts; /* LPI_MEMORY_PARTS; NULL: not yet */
 };
 
@@ -103,6 +112,9 @@ int lpi_memory_init(struct lpi_block *block) LP_MUST_CHECK;
 void lpi_memory_fini(struct lpi_block *block);
 /* A second is over. */
 void lpi_memory_look(struct lpi_block *block);
+/* lp_store_rest(): what caches hold goes, the most used of it last; their limits stay as they are,
+ * so all comes back as it is used again. */
+bool lpi_memory_rest(struct lpi_block *block);
 /* The fields about memory. */
 void lpi_memory_read_stats(struct lpi_block *block, struct lp_store_stats *stats);
 
