@@ -6,8 +6,8 @@
 
 #include "fuse/channel_impl.h"
 #include "fuse/kernel/sync.h"
-#include "fuse/ops.h"
 #include "fuse/ops/change.h"
+#include "fuse/ops/ops.h"
 #include "store/attrs.h"
 #include "store/record/inode.h"
 #include "store/volume/devices.h"

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "fuse/channel_impl.h"
-#include "fuse/ops.h"
+#include "fuse/ops/ops.h"
 #include "store/record/keys.h"
 
 #define DOTS      2u

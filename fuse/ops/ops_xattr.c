@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 #include "fuse/channel_impl.h"
-#include "fuse/ops.h"
+#include "fuse/ops/ops.h"
 #include "fuse/ops/settings.h"
 #include "namespace/state/acl.h"
 

@@ -23,11 +23,11 @@ struct lpi_dir_kind {
 bool lpi_dir_kind_find(const struct lp_ns *ns, struct lp_ino dir, bool *ret_is_spread);
 void lpi_dir_kind_learn(struct lp_ns *ns, struct lp_ino dir, bool is_spread);
 
-/* Whether a directory is known to be there. An operation asks and tells while it holds a name of the
- * directory *on this shard*. No message is needed for that: a removal of the directory first holds
- * its whole fragment on every shard. Then no name of it is held here, and the knowledge is forgotten
- * (lpi_dir_alive_forget()). An operation that gets a name after that asks the inode's shard, and
- * waits there for the outcome. */
+/* Whether a directory is known to be there. An operation asks and tells while it holds a name of
+ * the directory *on this shard*. No message is needed for that: a removal of the directory first
+ * holds its whole fragment on every shard. Then no name of it is held here, and the knowledge is
+ * forgotten (lpi_dir_alive_forget()). An operation that gets a name after that asks the inode's
+ * shard, and waits there for the outcome. */
 bool lpi_dir_is_alive(const struct lp_ns *ns, struct lp_ino dir);
 void lpi_dir_alive_learn(struct lp_ns *ns, struct lp_ino dir);
 void lpi_dir_alive_forget(struct lp_ns *ns, struct lp_ino dir);
