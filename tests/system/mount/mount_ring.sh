@@ -28,15 +28,15 @@ ln -s "$LP_TEST_SRC/tests/ring_lapisd.py" build/bin/lapisd
 export LP_RING_LAPISD=$LP_TEST_BUILD/bin/lapisd
 lapisd=$PWD/build/bin/lapisd
 
-# again NAME ARG...: a system test, with that daemon.
+# again PATH ARG...: a system test below tests/system, with that daemon.
 again()
 {
-	local name=$1 by=bash
+	local path=$1 name=${1##*/} by=bash
 	shift
 	[ "${name%.py}" = "$name" ] || by=python3
 	mkdir "${name%.*}"
 	(cd "${name%.*}" && LP_TEST_BUILD=$PWD/../build LP_MOUNT_BY=io_uring \
-		"$by" "$LP_TEST_SRC/tests/system/$name" "$@") >"$name.out" 2>&1 ||
+		"$by" "$LP_TEST_SRC/tests/system/$path" "$@") >"$name.out" 2>&1 ||
 		say "$name by io_uring: $(grep -v '^0 failures' "$name.out" | tail -n 20)"
 }
 
@@ -47,10 +47,10 @@ counter()
 		python3 -c 'import json, sys; print(json.load(sys.stdin)["mount"][sys.argv[1]])' "$1"
 }
 
-again mount.sh
-again coherence.sh
-again mount_kill.py 2
-LP_STALE_SECONDS=0.2 again strangers_stale.sh
+again mount/mount.sh
+again mount/coherence.sh
+again mount/mount_kill.py 2
+LP_STALE_SECONDS=0.2 again programs/strangers_stale.sh
 
 # What it is by is said, to people and to programs; nearly all comes by it.
 make_store 512M
