@@ -28,7 +28,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/handover.h"
 
 #define READS_PER_TURN 16u

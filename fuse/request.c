@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/handover.h"
 #include "store/record/inode.h"
 

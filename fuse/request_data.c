@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 #define BLOCK_BYTES LP_BLOCK_BYTES
 

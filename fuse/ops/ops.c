@@ -3,7 +3,7 @@
  * kernel remembers: it does not ask again, and does what it can by itself. */
 #include "fuse/ops/ops.h"
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 static void destroy(struct lpi_fuse_request *request)
 {

@@ -4,7 +4,7 @@
 #include <linux/stat.h>
 #include <string.h>
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/kernel/sync.h"
 #include "fuse/ops/change.h"
 #include "fuse/ops/ops.h"

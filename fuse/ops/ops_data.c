@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/ops/change.h"
 #include "fuse/ops/ops.h"
 

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/ops/ops.h"
 #include "store/record/keys.h"
 

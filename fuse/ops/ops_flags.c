@@ -16,7 +16,7 @@
 #include <linux/fs.h>
 #include <string.h>
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/ops/ops.h"
 
 #define KNOWN_FLAGS  ((uint32_t)FS_IMMUTABLE_FL | (uint32_t)FS_APPEND_FL)

@@ -7,7 +7,7 @@
  * time. */
 #include <string.h>
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/ops/ops.h"
 
 #define BATCH_HEAD (sizeof(struct fuse_in_header) + sizeof(struct fuse_batch_forget_in))

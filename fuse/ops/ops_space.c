@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/ops/change.h"
 #include "fuse/ops/ops.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "namespace/change/answer.h"
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 
 bool lpi_txn_rests_on_seen(const struct lp_store_op *op, int result)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "namespace/change/dir_kinds.h"
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 
 static struct lpi_dir_kind *dir_kind_slot(const struct lp_ns *ns, struct lp_ino dir)
 {

@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 
 #define RETRY_NS (20 * LP_NS_PER_MS)
 

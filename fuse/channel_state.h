@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private parts of a FUSE channel: struct lp_fuse_channel, and calls between its parts.
+/* A FUSE channel as the rooms of the mount see it: struct lp_fuse_channel, and calls between its
+ * parts.
  *
  * Threads: the channel's, except fields that say otherwise.
  * Blocking, memory: none.
  */
-#ifndef LP_FUSE_CHANNEL_IMPL_H
-#define LP_FUSE_CHANNEL_IMPL_H
+#ifndef LP_FUSE_CHANNEL_STATE_H
+#define LP_FUSE_CHANNEL_STATE_H
 
 #include <stdatomic.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private parts of one shard's namespace: struct lp_ns, and what its rooms share.
+/* One shard's namespace as its rooms see it: struct lp_ns, and what its rooms share.
  *
  * Threads: the shard's. Another shard's thread does something here by calls only.
  * Blocking: none.
@@ -16,8 +16,8 @@
  *   ops/put        put, upload, commit; ops/delete, ops/copy (copy, move), ops/list
  *   shard/ns       submitting, the queue, opening, closing; shard/start: what a crash has left
  */
-#ifndef LP_NAMESPACE_CHANGE_NS_IMPL_H
-#define LP_NAMESPACE_CHANGE_NS_IMPL_H
+#ifndef LP_NAMESPACE_CHANGE_NS_STATE_H
+#define LP_NAMESPACE_CHANGE_NS_STATE_H
 
 #include "base/hash.h"
 #include "base/memory/pool.h"
