@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "client/connection.h"
 #include "client/handle.h"
-#include "client/link.h"
 
 #define LAST_ROUNDS 64 /* of receiving from a connection that takes nothing any more */
 

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "client/connection.h"
 #include "client/handle.h"
-#include "client/link.h"
 #include "client/op.h"
 
 int lpi_link_new(struct lapis *lapis, uint32_t shard, struct lpi_link **ret_conn)

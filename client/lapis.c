@@ -19,8 +19,8 @@
 
 #include "base/error.h"
 #include "client/call.h"
+#include "client/connection.h"
 #include "client/handle.h"
-#include "client/link.h"
 #include "client/op.h"
 #include "client/public.h"
 #include "client/upload.h"

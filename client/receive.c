@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "client/connection.h"
 #include "client/handle.h"
-#include "client/link.h"
 #include "client/op.h"
 
 #define ROUNDS_MAX 16 /* receives of one connection before another has its turn */

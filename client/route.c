@@ -2,8 +2,8 @@
 /* To which connection a request goes: that of its shard, if one is known and up or comes up, else
  * any. What waits for the first connection is given up when that has failed for long enough.
  */
+#include "client/connection.h"
 #include "client/handle.h"
-#include "client/link.h"
 #include "client/op.h"
 
 /* Up, coming up, or made to. */

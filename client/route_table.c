@@ -6,8 +6,8 @@
  * has one place for each hash, which the last one takes: forgetting costs a detour, no more.
  */
 #include "base/hash.h"
+#include "client/connection.h"
 #include "client/handle.h"
-#include "client/link.h"
 #include "client/op.h"
 
 uint64_t lpi_route_hash(uint64_t ino, const char *path, size_t len)

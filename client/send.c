@@ -9,8 +9,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "client/connection.h"
 #include "client/handle.h"
-#include "client/link.h"
 #include "client/op.h"
 
 #define MESSAGES_MAX 128u /* in one call */

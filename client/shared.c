@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
+#include "client/connection.h"
 #include "client/handle.h"
-#include "client/link.h"
 #include "client/op.h"
 
 #define SHARE_BYTES (UINT64_C(16) << 20)

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/connection.h"
 #include "client/handle.h"
-#include "client/link.h"
 #include "client/op.h"
 #include "client/upload.h"
 

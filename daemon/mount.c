@@ -49,7 +49,7 @@ static void mount_gone(struct lp_reactor *to, struct lp_msg *msg)
 				   : "unmounted by somebody else";
 	if (service->listener_cnt == 0) {
 		LP_LOG_NOTICE("%s, and there is no socket: stopping", what);
-		lp_service_stop(service);
+		service->calls->stop(service);
 	} else {
 		LP_LOG_NOTICE("%s; the sockets are still served", what);
 	}

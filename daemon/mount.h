@@ -26,10 +26,6 @@ struct lp_config;
 struct lp_service;
 struct lpi_errand;
 
-/* How requests come and answers go, for those who look. */
-#define LPI_MOUNT_BY_DEVICE   "/dev/fuse, a descriptor for each thread"
-#define LPI_MOUNT_BY_IO_URING "io_uring, a queue for each CPU"
-
 static_assert(LP_FUSE_WHY_MAX <= LP_WHY_MAX, "a sentence of the mount is one of ours");
 
 /* Zeroed: there is none. */

@@ -39,34 +39,6 @@ struct lp_reactor *lp_service_reactor(struct lp_service *service)
 	return service->reactor;
 }
 
-/* --- Phases ----------------------------------------------------------------------------------- */
-
-static void phase_done(struct lpi_errand *errand)
-{
-	struct lpi_thread *thread = LP_CONTAINER_OF(errand, struct lpi_thread, phase);
-	struct lp_service *service = thread->service;
-	struct lpi_phase *phase = &service->phase;
-	if (errand->result < 0 && phase->result == 0) {
-		phase->result = errand->result;
-		if (thread->why[0] != '\0' && service->result == 0)
-			memcpy(service->why, thread->why, sizeof(service->why));
-	}
-	if (--phase->left == 0)
-		phase->next(service);
-}
-
-void lpi_run_phase(struct lp_service *service, void (*run)(struct lpi_errand *errand),
-		   void (*next)(struct lp_service *service))
-{
-	service->phase = (struct lpi_phase){.left = service->thread_cnt, .next = next};
-	for (uint32_t i = 0; i < service->thread_cnt; i++) {
-		struct lpi_errand *errand = &service->threads[i].phase;
-		errand->run = run;
-		errand->done = phase_done;
-		lpi_errand_start(&service->threads[i], errand);
-	}
-}
-
 /* --- Health ----------------------------------------------------------------------------------- */
 
 static void judge(struct lp_service *service)
@@ -107,7 +79,7 @@ static void look_done(struct lpi_errand *errand)
 	judge(thread->service);
 }
 
-void lpi_service_look(struct lp_service *service)
+static void look_now(struct lp_service *service)
 {
 	if (service->state != LPI_SERVICE_SERVING)
 		return;
@@ -482,6 +454,12 @@ static int open_reactor(struct lp_service *service, char *why)
 	return err;
 }
 
+static const struct lpi_service_calls calls = {
+	.look = look_now,
+	.stop = lp_service_stop,
+	.ask = lpi_admin_ask,
+};
+
 int lp_service_open(const struct lp_service_options *options, struct lp_service **ret_service,
 		    char *why)
 {
@@ -492,6 +470,7 @@ int lp_service_open(const struct lp_service_options *options, struct lp_service 
 	if (service == NULL)
 		return lpi_refuse(why, -ENOMEM, "no memory");
 	service->options = *options;
+	service->calls = &calls;
 	service->config = *options->config;
 	service->options.config = NULL;
 	service->is_mem = lp_config_number(&service->config, LP_OPT_STORE) == LPI_STORE_MEM;

@@ -130,8 +130,19 @@ struct lpi_phase {
 	void (*next)(struct lp_service *service);
 };
 
+/* What threads and the mount ask of the files above them; set when a service is opened. */
+struct lpi_service_calls {
+	/* On the control thread: health is looked at now, not only each second. */
+	void (*look)(struct lp_service *service);
+	/* On the control thread: as lp_service_stop(). */
+	void (*stop)(struct lp_service *service);
+	/* On the shard's thread: a client asks something of the administration. */
+	void (*ask)(struct lpi_shard *shard, struct lp_admin *admin);
+};
+
 struct lp_service {
 	struct lp_service_options options;
+	const struct lpi_service_calls *calls;
 	struct lp_config config;
 	enum lpi_service_state state;
 	bool stop_wanted;
@@ -191,13 +202,15 @@ static inline const char *lpi_service_store_kind(const struct lp_service *servic
 	return service->is_mem ? "mem" : "block";
 }
 
+/* --- Errands (errand.c) ----------------------------------------------------------------------- */
+
+/* The shards on a thread: idx, idx + thread_cnt, ... NULL: no more. */
+struct lpi_shard *lpi_thread_next(struct lpi_thread *thread, const struct lpi_shard *shard);
 /* On the control thread. */
 void lpi_errand_start(struct lpi_thread *thread, struct lpi_errand *errand);
 /* On the thread, once for each run(). */
 void lpi_errand_end(struct lpi_errand *errand, int result);
 
-/* On the control thread: health is looked at now, not only each second. */
-void lpi_service_look(struct lp_service *service);
 /* Something on all threads, then next(); phase.result is the first failure. */
 void lpi_run_phase(struct lp_service *service, void (*run)(struct lpi_errand *errand),
 		   void (*next)(struct lp_service *service));
@@ -223,8 +236,6 @@ void lpi_thread_look(struct lpi_errand *errand);
 /* A connected socket for a shard, from the control thread or another shard's. */
 void lpi_shard_give(struct lp_reactor *from, struct lpi_shard *shard, int fd,
 		    const struct lp_peer *peer, const uint8_t *head, uint32_t read);
-/* The shards on a thread: idx, idx + thread_cnt, ... NULL: no more. */
-struct lpi_shard *lpi_thread_next(struct lpi_thread *thread, const struct lpi_shard *shard);
 
 /* --- Devices and memory (devices.c) ----------------------------------------------------------- */
 

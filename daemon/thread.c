@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "daemon/admin.h"
 #include "daemon/service_impl.h"
 
 /* Registered files: a device for each shard. */
@@ -25,50 +24,10 @@
  * write of many. Who wants it durable does not wait for it. */
 #define HOLD_NS LP_NS_PER_MS
 
-struct lpi_shard *lpi_thread_next(struct lpi_thread *thread, const struct lpi_shard *shard)
-{
-	struct lp_service *service = thread->service;
-	uint32_t idx = shard == NULL ? thread->idx : shard->idx + service->thread_cnt;
-	return idx < service->shard_cnt ? &service->shards[idx] : NULL;
-}
-
 static uint32_t shards_on(const struct lpi_thread *thread)
 {
 	const struct lp_service *service = thread->service;
 	return (service->shard_cnt - thread->idx + service->thread_cnt - 1) / service->thread_cnt;
-}
-
-/* --- Errands ---------------------------------------------------------------------------------- */
-
-static void errand_back(struct lp_reactor *to, struct lp_msg *msg)
-{
-	struct lpi_errand *errand = LP_CONTAINER_OF(msg, struct lpi_errand, msg);
-	(void)to;
-	errand->thread = NULL;
-	errand->done(errand);
-}
-
-void lpi_errand_end(struct lpi_errand *errand, int result)
-{
-	struct lpi_thread *thread = errand->thread;
-	errand->result = result;
-	errand->msg.deliver = errand_back;
-	lp_reactor_send(thread->reactor, thread->service->reactor, &errand->msg);
-}
-
-static void errand_there(struct lp_reactor *to, struct lp_msg *msg)
-{
-	struct lpi_errand *errand = LP_CONTAINER_OF(msg, struct lpi_errand, msg);
-	(void)to;
-	errand->run(errand);
-}
-
-void lpi_errand_start(struct lpi_thread *thread, struct lpi_errand *errand)
-{
-	LP_ASSERT(errand->thread == NULL);
-	errand->thread = thread;
-	errand->msg.deliver = errand_there;
-	lp_reactor_send(thread->service->reactor, thread->reactor, &errand->msg);
 }
 
 /* --- The thread ------------------------------------------------------------------------------- */
@@ -199,7 +158,7 @@ static void store_told(struct lp_reactor *to, struct lp_msg *msg)
 {
 	struct lpi_told *told = LP_CONTAINER_OF(msg, struct lpi_told, msg);
 	(void)to;
-	lpi_service_look(told->thread->service);
+	told->thread->service->calls->look(told->thread->service);
 }
 
 /* The store has failed (rule L7), or is open again as far as that goes. */
@@ -379,7 +338,8 @@ static void door_hands_over(void *arg, uint32_t shard_idx, int fd, const struct 
 
 static void door_asks(void *arg, struct lp_admin *admin)
 {
-	lpi_admin_ask(arg, admin);
+	struct lpi_shard *shard = arg;
+	shard->thread->service->calls->ask(shard, admin);
 }
 
 /* No more than the process may have files: else the listener waits for one, and nobody gets in. */

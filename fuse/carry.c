@@ -2,7 +2,7 @@
 #include "fuse/carry.h"
 
 #include "base/assert.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 void lpi_fuse_carries_init(struct lpi_fuse_carries *carries)
 {

@@ -28,7 +28,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/handover.h"
 
 #define READS_PER_TURN 16u
@@ -198,7 +198,7 @@ static const void *gather(struct lpi_fuse_request *request, uint32_t len)
 void lpi_fuse_channel_begin(struct lpi_fuse_request *request)
 {
 	const struct lp_fuse_message *message = &request->message;
-	lpi_fuse_step_fn *step = lpi_fuse_begin_find(message->header.opcode);
+	lpi_fuse_step_fn *step = request->channel->find_step(message->header.opcode);
 	lpi_fuse_prune_check(request->channel);
 	lpi_fuse_move(request, LPI_FUSE_WORK);
 	if (step != NULL)
@@ -627,14 +627,15 @@ static uint32_t first_atimes(const struct lp_fuse_behaviour *behaviour)
 	return behaviour->no_diratime ? LPI_FUSE_KEEP_FILES_ATIMES : LPI_FUSE_KEEP_ATIMES;
 }
 
-int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
-			struct lp_fuse_channel **ret_channel)
+int lpi_fuse_channel_new(const struct lp_fuse_channel_options *options, lpi_fuse_find_fn *find_step,
+			 struct lp_fuse_channel **ret_channel)
 {
 	LP_ASSERT(options->store_cnt <= LP_FUSE_CHANNEL_STORES);
 	struct lp_fuse_channel *channel = calloc(1, sizeof(*channel));
 	if (channel == NULL)
 		return -ENOMEM;
 	channel->options = *options;
+	channel->find_step = find_step;
 	channel->fd = -1;
 	atomic_init(&channel->atimes, first_atimes(&options->behaviour));
 	channel->read_task.run = read_some;

@@ -2,7 +2,7 @@
 /* A channel with one end of a socketpair in place of /dev/fuse, which keeps messages apart as that
  * does; the test is the kernel at the other end. The store is in memory. What is asked must be
  * answered once, whatever else comes: messages that are too short, too long or unknown. */
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 #include <errno.h>
 #include <fcntl.h>

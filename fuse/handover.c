@@ -3,7 +3,7 @@
  * nothing, about all shards, or about several inodes, and then the namespace finds the ways. */
 #include "fuse/handover.h"
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 enum place {
 	PLACE_ANY,

@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/kernel/reach.h"
 
 /* Each time somebody else has written to it just then. */

@@ -14,9 +14,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/handover.h"
-#include "fuse/ops/change.h"
 #include "store/record/inode.h"
 
 #define TO LP_SM_TO
@@ -380,4 +379,34 @@ void lpi_fuse_answer_attrs(struct lpi_fuse_request *request, struct lp_ino ino,
 				    .attr_valid_nsec = (uint32_t)(attr_ns % LP_NS_PER_S)};
 	lpi_fuse_fill_attr(ino, attrs, &out.attr);
 	lpi_fuse_answer_bytes(request, &out, sizeof(out));
+}
+
+void lpi_fuse_ended(struct lpi_fuse_request *request)
+{
+	lpi_fuse_end(request, 0);
+}
+
+void lpi_fuse_forget_some(struct lpi_fuse_request *request, uint32_t cnt, lpi_fuse_step_fn *next)
+{
+	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_FORGET);
+	LP_ASSERT(cnt <= LPI_FUSE_FORGOTTEN);
+	op->forget.items = request->forgotten;
+	op->forget.cnt = cnt;
+	lpi_fuse_submit(request, next);
+}
+
+void lpi_fuse_let_go(struct lpi_fuse_request *request, struct lp_ino ino)
+{
+	request->forgotten[0] = (struct lp_ns_forgotten){.ino = ino, .count = 1};
+	lpi_fuse_forget_some(request, 1, lpi_fuse_ended);
+}
+
+uint16_t lpi_fuse_mode_killed(uint16_t mode, bool is_stranger)
+{
+	unsigned killed = mode & ~(unsigned)S_ISUID;
+	/* Without the group's right to execute the bit gives nobody anything now. Who could set it
+	 * himself does not lose it. */
+	if ((mode & S_IXGRP) != 0 || is_stranger)
+		killed &= ~(unsigned)S_ISGID;
+	return (uint16_t)killed;
 }

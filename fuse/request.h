@@ -175,6 +175,12 @@ void lpi_fuse_answer_segs(struct lpi_fuse_request *request, const struct lp_seg 
 void lpi_fuse_let_go(struct lpi_fuse_request *request, struct lp_ino ino);
 /* Lets go of the first cnt of request->forgotten. */
 void lpi_fuse_forget_some(struct lpi_fuse_request *request, uint32_t cnt, lpi_fuse_step_fn *next);
+/* The last step of one that has no answer. */
+lpi_fuse_step_fn lpi_fuse_ended;
+
+/* The mode without what a change by somebody who has no right to it takes: set-user-ID always;
+ * set-group-ID if the group may execute the file, or he is a stranger, who is not in the group. */
+uint16_t lpi_fuse_mode_killed(uint16_t mode, bool is_stranger);
 /* What the operation returned, if that is all. */
 void lpi_fuse_answer_result(struct lpi_fuse_request *request);
 void lpi_fuse_end(struct lpi_fuse_request *request, int err);
@@ -205,6 +211,6 @@ void lpi_fuse_answer_attrs(struct lpi_fuse_request *request, struct lp_ino ino,
 /* --- Opcodes ---------------------------------------------------------------------------------- */
 
 /* What begins an opcode's work; NULL: not implemented. */
-lpi_fuse_step_fn *lpi_fuse_begin_find(uint32_t opcode);
+typedef lpi_fuse_step_fn *lpi_fuse_find_fn(uint32_t opcode);
 
 #endif

@@ -27,7 +27,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/handover.h"
 
 #define PARAMETER "/sys/module/fuse/parameters/enable_uring"

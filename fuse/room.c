@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "base/assert.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 #define RETRY_NS LP_NS_PER_MS
 /* Whatever holds buffers gives some back long before: a slow device, too. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 static void name_object(const struct lp_fuse_message *message, char *ret, size_t size)
 {

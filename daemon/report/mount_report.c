@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "daemon/mount.h"
 #include "daemon/report/counters.h"
 #include "daemon/report/report.h"
 
@@ -99,7 +98,7 @@ static void json_op(const struct lpi_report *report, uint32_t op, struct lpi_tex
 	lpi_json_open(text, lpi_mount_op_name(op), '{');
 	lpi_json_number(text, "count", requests);
 	lpi_json_number(text, "errors", errors);
-	lpi_report_json_latency(text, &sum);
+	lpi_json_latency(text, &sum);
 	lpi_json_close(text, '}');
 }
 

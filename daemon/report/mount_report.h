@@ -13,6 +13,10 @@
 
 struct lpi_report;
 
+/* How requests come and answers go. */
+#define LPI_MOUNT_BY_DEVICE   "/dev/fuse, a descriptor for each thread"
+#define LPI_MOUNT_BY_IO_URING "io_uring, a queue for each CPU"
+
 struct lpi_mount_report {
 	struct lp_fuse_channel_stats stats;
 	bool has_latency[LP_FUSE_OPCODES];

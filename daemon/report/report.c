@@ -27,18 +27,6 @@ static void json_counters(struct lpi_text *text, const char *key, const void *st
 	lpi_json_close(text, '}');
 }
 
-void lpi_report_json_latency(struct lpi_text *text, const struct lp_hist *hist)
-{
-	lpi_json_open(text, "latency_us", '{');
-	lpi_json_real(text, "mean", lp_hist_mean(hist) / 1e3);
-	lpi_json_real(text, "p50", (double)lp_hist_percentile(hist, LP_HIST_P50) / 1e3);
-	lpi_json_real(text, "p95", (double)lp_hist_percentile(hist, LP_HIST_P95) / 1e3);
-	lpi_json_real(text, "p99", (double)lp_hist_percentile(hist, LP_HIST_P99) / 1e3);
-	lpi_json_real(text, "p999", (double)lp_hist_percentile(hist, LP_HIST_P999) / 1e3);
-	lpi_json_real(text, "max", (double)hist->max / 1e3);
-	lpi_json_close(text, '}');
-}
-
 /* Operations of some shards together. */
 static void json_ops(struct lpi_text *text, const struct lpi_shard_report *shards, uint32_t cnt)
 {
@@ -63,7 +51,7 @@ static void json_ops(struct lpi_text *text, const struct lpi_shard_report *shard
 		lpi_json_number(text, "errors", errors);
 		lpi_json_number(text, "absent", absent);
 		if (sum.count > 0)
-			lpi_report_json_latency(text, &sum);
+			lpi_json_latency(text, &sum);
 		lpi_json_close(text, '}');
 	}
 	lpi_json_close(text, '}');

@@ -96,9 +96,6 @@ const char *lpi_report_op(uint32_t code);
 /* "get", or "lookup" of the mount's; "unknown". */
 const char *lpi_report_slow_op(const struct lp_slow_request *slow);
 
-/* A member "latency_us" of the object that is open. */
-void lpi_report_json_latency(struct lpi_text *text, const struct lp_hist *hist);
-
 void lpi_report_status(const struct lpi_report *report, struct lpi_text *text);
 void lpi_report_json(const struct lpi_report *report, struct lpi_text *text);
 void lpi_report_prometheus(const struct lpi_report *report, struct lpi_text *text);

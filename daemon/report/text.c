@@ -136,3 +136,15 @@ void lpi_json_string(struct lpi_text *text, const char *key, const char *value)
 	}
 	lpi_text_printf(text, "\"");
 }
+
+void lpi_json_latency(struct lpi_text *text, const struct lp_hist *hist)
+{
+	lpi_json_open(text, "latency_us", '{');
+	lpi_json_real(text, "mean", lp_hist_mean(hist) / 1e3);
+	lpi_json_real(text, "p50", (double)lp_hist_percentile(hist, LP_HIST_P50) / 1e3);
+	lpi_json_real(text, "p95", (double)lp_hist_percentile(hist, LP_HIST_P95) / 1e3);
+	lpi_json_real(text, "p99", (double)lp_hist_percentile(hist, LP_HIST_P99) / 1e3);
+	lpi_json_real(text, "p999", (double)lp_hist_percentile(hist, LP_HIST_P999) / 1e3);
+	lpi_json_real(text, "max", (double)hist->max / 1e3);
+	lpi_json_close(text, '}');
+}

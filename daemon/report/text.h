@@ -9,6 +9,7 @@
 #define LP_DAEMON_REPORT_TEXT_H
 
 #include "base/compiler.h"
+#include "base/struct/hist.h"
 
 #define LPI_REPORT_TEXT_MAX (UINT32_C(16) << 20)
 
@@ -33,5 +34,8 @@ void lpi_json_real(struct lpi_text *text, const char *key, double value);
 void lpi_json_bool(struct lpi_text *text, const char *key, bool value);
 /* value may be any bytes: what is no UTF-8 becomes U+FFFD, byte by byte. */
 void lpi_json_string(struct lpi_text *text, const char *key, const char *value);
+
+/* A member "latency_us" of the object that is open. */
+void lpi_json_latency(struct lpi_text *text, const struct lp_hist *hist);
 
 #endif

@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 int lpi_fuse_drops_init(struct lpi_fuse_drops *drops)
 {

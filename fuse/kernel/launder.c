@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 /* --- Who may have mapped what ----------------------------------------------------------------- */
 

@@ -21,7 +21,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/kernel/reach.h"
 
 #define REQUESTS_BETWEEN 64u

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 #define PUT_OUT_NS (60 * LP_NS_PER_S)
 /* From the answer to an open until the kernel has dropped the pages: a system call's way. */

@@ -8,7 +8,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 /* Of the kernel's FUSE: the number in two halves, and the generation. */
 #define HANDLE_TYPE 0x81

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 #define TOLD_SLOTS  (UINT32_C(1) << 15)
 #define FAILED_BITS 8u

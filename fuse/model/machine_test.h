@@ -9,7 +9,7 @@
 #ifndef LP_FUSE_MODEL_MACHINE_TEST_H
 #define LP_FUSE_MODEL_MACHINE_TEST_H
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/model/kernel_test.h"
 #include "namespace/shard/ns_sim_test.h"
 

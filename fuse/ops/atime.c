@@ -17,7 +17,7 @@
 #include <fcntl.h>
 
 #include "base/hash.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 #define DAY_NS  (86400 * LP_NS_PER_S)
 #define SEEN_NS LP_NS_PER_S

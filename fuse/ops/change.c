@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/ops/caller.h"
 
 #define MODE       0u
@@ -24,16 +24,6 @@
 #define TRIES_MAX 8u
 
 static void submit(struct lpi_fuse_request *request);
-
-uint16_t lpi_fuse_mode_killed(uint16_t mode, bool is_stranger)
-{
-	unsigned killed = mode & ~(unsigned)S_ISUID;
-	/* Without the group's right to execute the bit gives nobody anything now. Who could set it
-	 * himself does not lose it. */
-	if ((mode & S_IXGRP) != 0 || is_stranger)
-		killed &= ~(unsigned)S_ISGID;
-	return (uint16_t)killed;
-}
 
 bool lpi_fuse_kills(const struct lpi_fuse_request *request)
 {

@@ -29,9 +29,6 @@ void lpi_fuse_change_no_times(struct lpi_fuse_request *request);
  * privileges was faster again and again. */
 void lpi_fuse_change_submit(struct lpi_fuse_request *request, bool kill_suidgid,
 			    lpi_fuse_step_fn *next);
-/* The mode without what a change by somebody who has no right to it takes: set-user-ID always;
- * set-group-ID if the group may execute the file, or he is a stranger, who is not in the group. */
-uint16_t lpi_fuse_mode_killed(uint16_t mode, bool is_stranger);
 /* Whether a change by whoever asks takes the bits where the kernel does not say so: it is not
  * root. */
 bool lpi_fuse_kills(const struct lpi_fuse_request *request);

@@ -4,10 +4,10 @@
 #include <linux/stat.h>
 #include <string.h>
 
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 #include "fuse/kernel/sync.h"
-#include "fuse/ops.h"
 #include "fuse/ops/change.h"
+#include "fuse/ops/ops.h"
 #include "store/attrs.h"
 #include "store/record/inode.h"
 #include "store/volume/devices.h"

@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "fuse/channel_impl.h"
-#include "fuse/ops.h"
+#include "fuse/channel_state.h"
+#include "fuse/ops/ops.h"
 #include "store/record/keys.h"
 
 #define DOTS      2u

@@ -16,8 +16,8 @@
 #include <linux/fs.h>
 #include <string.h>
 
-#include "fuse/channel_impl.h"
-#include "fuse/ops.h"
+#include "fuse/channel_state.h"
+#include "fuse/ops/ops.h"
 
 #define KNOWN_FLAGS  ((uint32_t)FS_IMMUTABLE_FL | (uint32_t)FS_APPEND_FL)
 #define KNOWN_XFLAGS ((uint32_t)FS_XFLAG_IMMUTABLE | (uint32_t)FS_XFLAG_APPEND)

@@ -7,8 +7,8 @@
  * time. */
 #include <string.h>
 
-#include "fuse/channel_impl.h"
-#include "fuse/ops.h"
+#include "fuse/channel_state.h"
+#include "fuse/ops/ops.h"
 
 #define BATCH_HEAD (sizeof(struct fuse_in_header) + sizeof(struct fuse_batch_forget_in))
 #define ITEM_BYTES ((uint32_t)sizeof(struct fuse_forget_one))
@@ -18,26 +18,6 @@ static_assert((LPI_FUSE_HEAD_BYTES - BATCH_HEAD) % sizeof(struct fuse_forget_one
 		      LP_BUF_SMALL % sizeof(struct fuse_forget_one) == 0 &&
 		      LP_BUF_MEDIUM % sizeof(struct fuse_forget_one) == 0,
 	      "no item lies in two pieces");
-
-static void ended(struct lpi_fuse_request *request)
-{
-	lpi_fuse_end(request, 0);
-}
-
-void lpi_fuse_forget_some(struct lpi_fuse_request *request, uint32_t cnt, lpi_fuse_step_fn *next)
-{
-	struct lp_ns_op *op = lpi_fuse_op(request, LP_NS_FORGET);
-	LP_ASSERT(cnt <= LPI_FUSE_FORGOTTEN);
-	op->forget.items = request->forgotten;
-	op->forget.cnt = cnt;
-	lpi_fuse_submit(request, next);
-}
-
-void lpi_fuse_let_go(struct lpi_fuse_request *request, struct lp_ino ino)
-{
-	request->forgotten[0] = (struct lp_ns_forgotten){.ino = ino, .count = 1};
-	lpi_fuse_forget_some(request, 1, ended);
-}
 
 static struct fuse_forget_one item_at(const struct lpi_fuse_request *request, uint32_t idx)
 {
@@ -83,5 +63,5 @@ void lpi_fuse_forget(struct lpi_fuse_request *request)
 	}
 	request->forgotten[0] = (struct lp_ns_forgotten){.ino = {message->header.nodeid},
 							 .count = message->in.forget.nlookup};
-	lpi_fuse_forget_some(request, 1, ended);
+	lpi_fuse_forget_some(request, 1, lpi_fuse_ended);
 }

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fuse/channel_impl.h"
-#include "fuse/ops.h"
+#include "fuse/channel_state.h"
+#include "fuse/ops/ops.h"
 #include "namespace/state/acl.h"
 
 #define MODE_BITS 07777u

@@ -17,9 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fuse/channel_impl.h"
-#include "fuse/ops.h"
+#include "fuse/channel_state.h"
 #include "fuse/ops/change.h"
+#include "fuse/ops/ops.h"
 
 #define BLOCK_BYTES 4096u
 #define COPIED_MAX  (UINT64_C(1) << 30) /* of holes, in one step of a copy */

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fuse/channel_impl.h"
-#include "fuse/ops.h"
+#include "fuse/channel_state.h"
+#include "fuse/ops/ops.h"
 #include "fuse/ops/settings.h"
 #include "namespace/state/acl.h"
 

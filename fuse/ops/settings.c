@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fuse/channel_impl.h"
+#include "fuse/channel_state.h"
 
 bool lpi_fuse_is_settings(const struct lpi_fuse_request *request)
 {

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 
 #define LOOKS    8u /* under way at a time */
 #define VAIN_MAX 8u /* looks one after the other that were overtaken by a change */

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 
 static uint64_t now_of(const struct lp_ns *ns)
 {

@@ -7,9 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "namespace/change/ns_impl.h"
-#include "namespace/ops/names.h"
-#include "namespace/ops/paths.h"
+#include "namespace/change/ns_state.h"
 
 void lpi_job_take_time(struct lpi_job *job)
 {
@@ -756,7 +754,7 @@ void lpi_job_again(struct lpi_job *job, lpi_step_fn *step)
 {
 	job->tries++;
 	if (job->is_stuck) {
-		lpi_path_end(job, -EIO);
+		job->ns->above->fail_path(job, -EIO);
 		return;
 	}
 	job->again = step;
@@ -774,7 +772,7 @@ void lpi_job_stuck(struct lpi_job *job)
 	if (job->again == NULL)
 		return;
 	job->again = NULL;
-	lpi_path_end(job, -EIO);
+	job->ns->above->fail_path(job, -EIO);
 }
 
 static void pact_decided(struct lpi_pact *pact)
@@ -934,7 +932,7 @@ static void end_durable(struct lpi_job *job)
 {
 	int r = synced_result(job);
 	if (r < 0 && job->end_result >= 0)
-		lpi_names_end(job, r); /* what it opened for the caller is nobody's */
+		job->ns->above->fail_named(job, r); /* what it opened for the caller is nobody's */
 	else
 		lpi_job_end(job, r < 0 ? r : job->end_result);
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 
 #define RETRY_NS LP_NS_PER_MS
 /* When nobody waits any more; and when an answer cannot be on its way any more. */

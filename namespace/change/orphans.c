@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 
 #define AT_ONCE   64u
 #define GATHER_NS (20 * LP_NS_PER_MS)

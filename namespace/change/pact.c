@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 
 #define RETRY_NS (20 * LP_NS_PER_MS)
 
@@ -545,13 +545,13 @@ static void undone(struct lpi_pact *pact)
 	if (have_all_ended(pact))
 		pact_over(pact);
 	else
-		lpi_ns_stuck(pact->ns, pact);
+		pact->ns->above->pact_is_stuck(pact->ns, pact);
 }
 
 static void forget(struct lpi_pact *pact)
 {
 	if (!have_all_ended(pact)) {
-		lpi_ns_stuck(pact->ns, pact);
+		pact->ns->above->pact_is_stuck(pact->ns, pact);
 		return;
 	}
 	pact->next = pact_over;
@@ -580,7 +580,7 @@ static void end_rest(struct lpi_pact *pact, void (*work)(struct lpi_call *call),
 
 static void in_doubt(struct lpi_pact *pact)
 {
-	lpi_ns_stuck(pact->ns, pact);
+	pact->ns->above->pact_is_stuck(pact->ns, pact);
 }
 
 static void stay_in_doubt(struct lpi_pact *pact)

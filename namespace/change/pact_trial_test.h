@@ -12,7 +12,7 @@
 #ifndef LP_NAMESPACE_CHANGE_PACT_TRIAL_TEST_H
 #define LP_NAMESPACE_CHANGE_PACT_TRIAL_TEST_H
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "store/model/store_test.h"
 
 #define LPI_TRIAL_NAME(s) ((struct lp_bytes){(s), sizeof(s) - 1})

@@ -23,7 +23,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 
 /* --- There and back --------------------------------------------------------------------------- */
 

@@ -17,7 +17,7 @@
 
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/paths.h"
 
 #define TRIES_MAX 8u /* of a source that is changed all the time */

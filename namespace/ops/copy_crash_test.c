@@ -189,10 +189,15 @@ static void copy_at_cuts(uint64_t seed, bool replaces)
 	uint64_t events =
 		lp_sim_event_count(lp_sim_of(sim->bdev)) - lp_sim_event_first(lp_sim_of(sim->bdev));
 	uint64_t step = 1 + events / (LP_ASSERT_SLOW_ON ? 8 : 80);
+	bool was_acknowledged = false;
 	for (uint64_t n = seed; lp_sim_cutter_next(cutter); n++) {
-		if (n % step != 0)
-			continue;
 		bool is_acknowledged = lp_sim_cutter_event(cutter) >= told_event;
+		/* However few they are: the first one at which it was acknowledged is among them.
+		 */
+		bool is_first = is_acknowledged && !was_acknowledged;
+		was_acknowledged = is_acknowledged;
+		if (n % step != 0 && !is_first)
+			continue;
 		struct lp_bdev *left = n / step % 3 == 0 ? lp_sim_cutter_crash(cutter, n)
 							 : lp_sim_cutter_cut(cutter, n);
 		if (judge(left, replaces, is_acknowledged))

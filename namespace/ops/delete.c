@@ -8,7 +8,7 @@
  * directory, which the next delete below it takes along. */
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/paths.h"
 
 /* --- Upwards ---------------------------------------------------------------------------------- */

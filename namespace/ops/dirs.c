@@ -10,7 +10,7 @@
  * is not known at one moment whether all have forgotten theirs: there the newest counts still. */
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/names.h"
 #include "namespace/state/acl.h"
 

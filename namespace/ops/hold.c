@@ -4,7 +4,7 @@
  * Whoever is told of an inode counts first and then reads its attributes, as an open does: whoever
  * takes the last name away looks at the count when he submits the removal, so one of the two sees
  * the other. */
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/names.h"
 #include "namespace/state/kernel_holds.h"
 

@@ -5,7 +5,7 @@
  * have lost it before its attributes are read, on another shard; then the lookup begins again. */
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/names.h"
 
 #define TRIES_MAX 64u

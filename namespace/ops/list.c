@@ -21,7 +21,7 @@
 
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/change/packed_items.h"
 #include "namespace/ops/paths.h"
 

@@ -13,7 +13,7 @@
  * With or_open a name that is there already is looked up, under its lock, and opened. */
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/names.h"
 
 #define TRIES_MAX 16u

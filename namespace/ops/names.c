@@ -11,7 +11,7 @@
  * and has no such flag. */
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/names.h"
 
 #define VERSION_LEAD 1000000u /* more than one inode is changed in a commit's time */

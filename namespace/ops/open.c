@@ -5,7 +5,7 @@
  * looks at the count when he submits the removal, so one of the two sees the other (pact.c). */
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/names.h"
 
 static struct lpi_job *job_of(struct lpi_call *call)

@@ -12,7 +12,7 @@
 
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/copy.h"
 
 /* --- Checks (rule N6) ------------------------------------------------------------------------- */

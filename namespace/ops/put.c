@@ -18,7 +18,7 @@
  * own. So what is named is whole in any case. */
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/names.h"
 #include "namespace/ops/paths.h"
 

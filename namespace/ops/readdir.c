@@ -16,7 +16,7 @@
  * it then. That is one walk through the fragment for each buffer filled. */
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/names.h"
 
 #define COOKIE_SHIFT LP_INO_SHARD_SHIFT

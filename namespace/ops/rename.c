@@ -14,7 +14,7 @@
  * perhaps after somebody has found it under its new name and removed it there. */
 #include <errno.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/names.h"
 
 #define WALK_MAX  100000u /* directories above one another */

@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "namespace/ops/copy.h"
 #include "namespace/ops/list.h"
+#include "namespace/ops/names.h"
+#include "namespace/ops/paths.h"
 #include "namespace/state/kernel_holds.h"
 #include "namespace/values.h"
 #include "store/attrs.h"
@@ -25,51 +27,6 @@ static lpi_begin_fn *const begin[LP_NS_OPCODE_CNT] = {
 	[LP_NS_COPY] = lpi_begin_copy,       [LP_NS_MOVE] = lpi_begin_move,
 	[LP_NS_LIST] = lpi_begin_list,       [LP_NS_FORGET] = lpi_begin_forget,
 };
-
-/* --- The kinds of directories ----------------------------------------------------------------- */
-
-static struct lpi_dir_kind *dir_kind_slot(const struct lp_ns *ns, struct lp_ino dir)
-{
-	uint64_t hash = dir.nr * UINT64_C(0x9e3779b97f4a7c15);
-	return &ns->dir_kinds[(hash >> 32) & (LPI_DIR_KINDS - 1)];
-}
-
-bool lpi_dir_kind_find(const struct lp_ns *ns, struct lp_ino dir, bool *ret_is_spread)
-{
-	const struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
-	if (slot->ino.nr != dir.nr)
-		return false;
-	*ret_is_spread = slot->is_spread;
-	return true;
-}
-
-void lpi_dir_kind_learn(struct lp_ns *ns, struct lp_ino dir, bool is_spread)
-{
-	struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
-	if (slot->ino.nr != dir.nr)
-		*slot = (struct lpi_dir_kind){.ino = dir, .is_spread = is_spread};
-}
-
-bool lpi_dir_is_alive(const struct lp_ns *ns, struct lp_ino dir)
-{
-	const struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
-	return slot->ino.nr == dir.nr && slot->is_alive;
-}
-
-/* If there is a place for it: its kind is known then. */
-void lpi_dir_alive_learn(struct lp_ns *ns, struct lp_ino dir)
-{
-	struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
-	if (slot->ino.nr == dir.nr)
-		slot->is_alive = true;
-}
-
-void lpi_dir_alive_forget(struct lp_ns *ns, struct lp_ino dir)
-{
-	struct lpi_dir_kind *slot = dir_kind_slot(ns, dir);
-	if (slot->ino.nr == dir.nr)
-		slot->is_alive = false;
-}
 
 /* --- Operations on one inode ------------------------------------------------------------------ */
 
@@ -160,12 +117,6 @@ static void end_store(struct lpi_call *call, int r)
 		lpi_notice_tell(notice, op, r);
 	else
 		lpi_ns_answer(ns, op, r);
-}
-
-bool lpi_txn_rests_on_seen(const struct lp_store_op *op, int result)
-{
-	return op->opcode == LP_STORE_TXN && op->txn.ack == LP_ACK_DURABLE && result < 0 &&
-	       result != -EIO && result != -EROFS;
 }
 
 static void refusal_durable(struct lpi_call *call)
@@ -284,16 +235,10 @@ static void pass_notice_queue(struct lp_ns *ns)
 	}
 }
 
-/* All jobs are left with a pact that is never over (lpi_ns_stranded()): none comes back. */
-static bool has_lost_jobs(const struct lp_ns *ns)
-{
-	return ns->stranded_cnt >= ns->options.ops_max;
-}
-
 /* Nothing that it waits for comes back: neither a job nor, if it needs none, a call. */
 static bool waits_for_ever(const struct lp_ns *ns)
 {
-	return has_lost_jobs(ns) && lp_pool_free_cnt(ns->calls) > 0;
+	return lpi_ns_has_lost_jobs(ns) && lp_pool_free_cnt(ns->calls) > 0;
 }
 
 /* Those that wait, as far as it goes; or, when the namespace stops, all of them are refused. */
@@ -320,17 +265,6 @@ static void run_queue(struct lp_task *task)
 	check_stopped(ns);
 }
 
-static bool has_queued(const struct lp_ns *ns)
-{
-	return !lpi_ns_op_list_is_empty(&ns->queue) || !lpi_ns_op_list_is_empty(&ns->notice_queue);
-}
-
-static void wake_queue(struct lp_ns *ns)
-{
-	if (has_queued(ns) && !lp_task_is_queued(&ns->queue_task))
-		lp_task_queue(ns->options.reactor, &ns->queue_task);
-}
-
 void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op)
 {
 	LP_ASSERT(op->complete != NULL && op->opcode < LP_NS_OPCODE_CNT);
@@ -348,24 +282,14 @@ void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op)
 		return;
 	lpi_ns_op_list_push_back(&ns->queue, op);
 	/* Else whoever gives back what it waits for does this. */
-	if (ns->state != LPI_NS_SERVING || has_lost_jobs(ns))
-		wake_queue(ns);
-}
-
-void lpi_ns_answer(struct lp_ns *ns, struct lp_ns_op *op, int result)
-{
-	ns->stats.face.ops[op->opcode]++;
-	if (result < 0)
-		ns->stats.face.errors[op->opcode]++;
-	op->result = result;
-	if (op->opcode == LP_NS_STORE)
-		op->store.op.result = result;
-	op->complete(op);
+	if (ns->state != LPI_NS_SERVING || lpi_ns_has_lost_jobs(ns))
+		lpi_ns_wake_queue(ns);
 }
 
 static void check_stopped(struct lp_ns *ns)
 {
-	if (ns->state != LPI_NS_STOPPING || ns->under_way > ns->stranded_cnt || has_queued(ns))
+	if (ns->state != LPI_NS_STOPPING || ns->under_way > ns->stranded_cnt ||
+	    lpi_ns_has_queued(ns))
 		return;
 	if (!ns->is_arriving) {
 		ns->is_arriving = true;
@@ -377,7 +301,7 @@ static void check_stopped(struct lp_ns *ns)
 	}
 }
 
-void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact)
+static void pact_is_stuck(struct lp_ns *ns, struct lpi_pact *pact)
 {
 	lpi_pact_list_push_back(&ns->pacts_stuck, pact);
 	ns->stats.stuck++;
@@ -387,22 +311,6 @@ void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact)
 	struct lpi_job *job = LP_CONTAINER_OF(pact, struct lpi_job, pact);
 	lpi_job_renew_wide(job);
 	lpi_job_stuck(job);
-}
-
-void lpi_ns_stranded(struct lp_ns *ns)
-{
-	ns->stranded_cnt++;
-	if (has_lost_jobs(ns))
-		wake_queue(ns);
-	check_stopped(ns);
-}
-
-void lpi_ns_left(struct lp_ns *ns)
-{
-	LP_ASSERT(ns->under_way > 0);
-	ns->under_way--;
-	wake_queue(ns);
-	check_stopped(ns);
 }
 
 /* --- A point that all shards must reach ------------------------------------------------------- */
@@ -519,6 +427,13 @@ static void each_turn(struct lp_source *source)
 		lpi_board_doubt(ns->board);
 }
 
+static const struct lpi_ns_above above = {
+	.pact_is_stuck = pact_is_stuck,
+	.look_stopped = check_stopped,
+	.fail_path = lpi_path_end,
+	.fail_named = lpi_names_end,
+};
+
 int lp_ns_open(const struct lp_ns_options *options, struct lp_ns **ret_ns)
 {
 	LP_ASSERT(options->shard_cnt > 0 && options->shard_cnt <= LP_SHARDS_MAX);
@@ -527,6 +442,7 @@ int lp_ns_open(const struct lp_ns_options *options, struct lp_ns **ret_ns)
 	if (ns == NULL)
 		return -ENOMEM;
 	ns->options = *options;
+	ns->above = &above;
 	if (ns->options.ops_max == 0)
 		ns->options.ops_max = LP_NS_OPS_MAX;
 	lpi_ns_op_list_init(&ns->queue);
@@ -573,7 +489,7 @@ void lpi_ns_started(struct lp_ns *ns, int result)
 	ns->start = NULL;
 	ns->state = result < 0 ? LPI_NS_OPENED : LPI_NS_SERVING;
 	ns->ready(ns, result, ns->ready_arg);
-	wake_queue(ns);
+	lpi_ns_wake_queue(ns);
 }
 
 void lp_ns_stop(struct lp_ns *ns, void (*stopped)(struct lp_ns *ns, void *arg), void *arg)
@@ -582,7 +498,7 @@ void lp_ns_stop(struct lp_ns *ns, void (*stopped)(struct lp_ns *ns, void *arg), 
 	ns->state = LPI_NS_STOPPING;
 	ns->stopped = stopped;
 	ns->stopped_arg = arg;
-	wake_queue(ns);
+	lpi_ns_wake_queue(ns);
 	check_stopped(ns);
 }
 

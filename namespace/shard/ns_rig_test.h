@@ -9,7 +9,7 @@
 
 #include "base/testing/test.h"
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 
 #define LPI_NS_RIG_SHARDS_MAX 4u
 #define LPI_NS_RIG_TURNS_MAX  1000000u

@@ -7,7 +7,7 @@
 #ifndef LP_NAMESPACE_SHARD_NS_SIM_TEST_H
 #define LP_NAMESPACE_SHARD_NS_SIM_TEST_H
 
-#include "namespace/change/ns_impl.h"
+#include "namespace/change/ns_state.h"
 #include "store/block/block_sim_test.h"
 #include "store/setup/mkfs.h"
 

@@ -5,7 +5,7 @@
  * Method: a memory device for the ways, the simulated one for faults, bits flipped in every kind of
  * structure. Power cuts are in blockfs/crash_test.c. */
 #include "store/blockfs/blockfs_rig_test.h"
-#include "store/device/bdev_impl.h"
+#include "store/device/bdev_driver.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The contract of store/device/bdev.h, checked at each crossing so that every kind of device may
  * rely on it, and the counters, so that all kinds count alike. */
-#include "store/device/bdev_impl.h"
+#include "store/device/bdev_driver.h"
 
 #include <errno.h>
 #include <stdatomic.h>

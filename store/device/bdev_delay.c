@@ -22,7 +22,7 @@
 #include <pthread.h>
 
 #include "base/error.h"
-#include "store/device/bdev_impl.h"
+#include "store/device/bdev_driver.h"
 
 #define POLL_BUDGET 256u
 

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
-#include "store/device/bdev_impl.h"
+#include "store/device/bdev_driver.h"
 
 #define CHUNK_BYTES (UINT64_C(1) << 20)
 #define PAGE_BYTES  4096u /* at least; MADV_DONTNEED refuses what is not a page */

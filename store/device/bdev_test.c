@@ -14,7 +14,7 @@
 #include "base/prng.h"
 #include "base/testing/test_death.h"
 #include "store/device/bdev_delay.h"
-#include "store/device/bdev_impl.h"
+#include "store/device/bdev_driver.h"
 #include "store/device/sim/bdev_sim.h"
 #include "store/volume/devices.h"
 

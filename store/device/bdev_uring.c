@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "store/device/bdev_impl.h"
+#include "store/device/bdev_driver.h"
 
 /* Not in liburing 2.3. */
 #define OP_READV_FIXED  ((uint8_t)60)

@@ -14,7 +14,7 @@
 #include <pthread.h>
 
 #include "base/error.h"
-#include "store/device/bdev_impl.h"
+#include "store/device/bdev_driver.h"
 #include "store/device/sim/bdev_sim.h"
 #include "store/device/sim/cache.h"
 

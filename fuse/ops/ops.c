@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of what is implemented. An opcode that is not in it is answered with ENOSYS, which the
  * kernel remembers: it does not ask again, and does what it can by itself. */
-#include "fuse/ops.h"
+#include "fuse/ops/ops.h"
+
+#include "fuse/channel_state.h"
 
 static void destroy(struct lpi_fuse_request *request)
 {
@@ -30,7 +32,13 @@ static lpi_fuse_step_fn *const steps[] = {
 	[FUSE_RENAME2] = lpi_fuse_rename,      [FUSE_SYNCFS] = lpi_fuse_syncfs,
 };
 
-lpi_fuse_step_fn *lpi_fuse_begin_find(uint32_t opcode)
+static lpi_fuse_step_fn *find(uint32_t opcode)
 {
 	return opcode < LP_ARRAY_SIZE(steps) ? steps[opcode] : NULL;
+}
+
+int lp_fuse_channel_new(const struct lp_fuse_channel_options *options,
+			struct lp_fuse_channel **ret_channel)
+{
+	return lpi_fuse_channel_new(options, find, ret_channel);
 }

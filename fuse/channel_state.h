@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private parts of a FUSE channel: struct lp_fuse_channel, and calls between its parts.
+/* A FUSE channel as the rooms of the mount see it: struct lp_fuse_channel, and calls between its
+ * parts.
  *
  * Threads: the channel's, except fields that say otherwise.
  * Blocking, memory: none.
  */
-#ifndef LP_FUSE_CHANNEL_IMPL_H
-#define LP_FUSE_CHANNEL_IMPL_H
+#ifndef LP_FUSE_CHANNEL_STATE_H
+#define LP_FUSE_CHANNEL_STATE_H
 
 #include <stdatomic.h>
 
@@ -44,7 +45,8 @@ enum {
 
 struct lp_fuse_channel {
 	struct lp_fuse_channel_options options;
-	int fd; /* -1: it does not serve */
+	lpi_fuse_find_fn *find_step; /* of the opcodes, which are above (fuse/ops) */
+	int fd;                      /* -1: it does not serve */
 	struct lp_fuse_channel *const *peers;
 	uint32_t peer_cnt;
 	uint32_t idx; /* among them */
@@ -138,5 +140,9 @@ void lpi_fuse_look_slow(const struct lpi_fuse_request *request, int err);
 void lpi_fuse_channel_count(const struct lpi_fuse_request *request, int err);
 /* What it has is given back, where it was read. */
 void lpi_fuse_channel_ended(struct lpi_fuse_request *request);
+
+/* As lp_fuse_channel_new(), which hands in the table of opcodes. */
+int lpi_fuse_channel_new(const struct lp_fuse_channel_options *options, lpi_fuse_find_fn *find_step,
+			 struct lp_fuse_channel **ret_channel) LP_MUST_CHECK;
 
 #endif

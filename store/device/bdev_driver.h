@@ -11,8 +11,8 @@
  * counts, and forwards. The driver completes each submitted op exactly once, by
  * lpi_bdev_complete(), in a later turn.
  */
-#ifndef LP_STORE_DEVICE_BDEV_IMPL_H
-#define LP_STORE_DEVICE_BDEV_IMPL_H
+#ifndef LP_STORE_DEVICE_BDEV_DRIVER_H
+#define LP_STORE_DEVICE_BDEV_DRIVER_H
 
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private parts of one shard's namespace: struct lp_ns, and what its rooms share.
+/* One shard's namespace as its rooms see it: struct lp_ns, and what its rooms share.
  *
  * Threads: the shard's. Another shard's thread does something here by calls only.
  * Blocking: none.
@@ -16,12 +16,14 @@
  *   ops/put        put, upload, commit; ops/delete, ops/copy (copy, move), ops/list
  *   shard/ns       submitting, the queue, opening, closing; shard/start: what a crash has left
  */
-#ifndef LP_NAMESPACE_CHANGE_NS_IMPL_H
-#define LP_NAMESPACE_CHANGE_NS_IMPL_H
+#ifndef LP_NAMESPACE_CHANGE_NS_STATE_H
+#define LP_NAMESPACE_CHANGE_NS_STATE_H
 
 #include "base/hash.h"
 #include "base/memory/pool.h"
+#include "namespace/change/answer.h"
 #include "namespace/change/board.h"
+#include "namespace/change/dir_kinds.h"
 #include "namespace/change/freeing.h"
 #include "namespace/change/job.h"
 #include "namespace/change/notices.h"
@@ -47,17 +49,11 @@ enum lpi_ns_state {
 	LPI_NS_STOPPED
 };
 
-/* What never changes of a directory. */
-struct lpi_dir_kind {
-	struct lp_ino ino; /* nr 0: nothing is here */
-	bool is_spread;
-	bool is_alive; /* no constant: see lpi_dir_is_alive() */
-};
-
 LP_LIST_DEFINE(lpi_ns_op_list, struct lp_ns_op, node);
 
 struct lp_ns {
 	struct lp_ns_options options;
+	const struct lpi_ns_above *above;
 	struct lp_ns *const *peers;
 	enum lpi_ns_state state;
 	struct lpi_locks *locks;
@@ -134,19 +130,6 @@ static inline uint32_t lpi_shard_of_entry(const struct lp_ns *ns, struct lp_ino 
 	return (uint32_t)(lp_hash_u64(name.data, name.len, dir.nr) % ns->options.shard_cnt);
 }
 
-/* True, and whether the directory is spread, if that is known here. */
-bool lpi_dir_kind_find(const struct lp_ns *ns, struct lp_ino dir, bool *ret_is_spread);
-void lpi_dir_kind_learn(struct lp_ns *ns, struct lp_ino dir, bool is_spread);
-
-/* Whether a directory is known to be there, asked or told by who holds a name of it *on this
- * shard*. Coherent without a message, for who removes a directory holds its whole fragment on every
- * shard first: then no name of it is held here, and what was known is forgotten
- * (lpi_dir_alive_forget()). Who gets a name after that asks the inode's shard, and waits there for
- * the outcome. */
-bool lpi_dir_is_alive(const struct lp_ns *ns, struct lp_ino dir);
-void lpi_dir_alive_learn(struct lp_ns *ns, struct lp_ino dir);
-void lpi_dir_alive_forget(struct lp_ns *ns, struct lp_ino dir);
-
 /* A number that may be an inode's of this store. */
 static inline bool lpi_ino_is_sane(const struct lp_ns *ns, struct lp_ino ino)
 {
@@ -163,8 +146,6 @@ lpi_begin_fn lpi_begin_readdir, lpi_begin_forget;
 /* Of an LP_NS_STORE for which lpi_txn_may_own() is true. */
 lpi_begin_fn lpi_begin_own_store;
 bool lpi_txn_may_own(const struct lp_store_op *op);
-/* A transaction that is to be answered durably was refused, for what may not be durable (P3). */
-bool lpi_txn_rests_on_seen(const struct lp_store_op *op, int result);
 lpi_begin_fn lpi_begin_walk, lpi_begin_put, lpi_begin_upload, lpi_begin_commit, lpi_begin_delete;
 lpi_begin_fn lpi_begin_copy, lpi_begin_move, lpi_begin_list;
 
@@ -172,15 +153,6 @@ lpi_begin_fn lpi_begin_copy, lpi_begin_move, lpi_begin_list;
  * job->entry says which, and job->to if there are two. */
 void lpi_paths_freeze(struct lpi_job *job, lpi_step_fn *next);
 void lpi_paths_thaw(struct lpi_job *job, lpi_step_fn *next);
-
-/* An operation is answered; its job may go on. */
-void lpi_ns_answer(struct lp_ns *ns, struct lp_ns_op *op, int result);
-/* Something that counted in under_way has ended. */
-void lpi_ns_left(struct lp_ns *ns);
-/* A change over several shards cannot be brought to its end before the next opening: it stays. */
-void lpi_ns_stuck(struct lp_ns *ns, struct lpi_pact *pact);
-/* And its operation has ended by now: a stop does not wait for it any more. */
-void lpi_ns_stranded(struct lp_ns *ns);
 
 /* Orphans that nobody needs any more are removed, some at a time; arg is the ns. */
 void lpi_orphans_told(void *arg, enum lpi_orphan_event event);

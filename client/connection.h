@@ -5,8 +5,8 @@
  * time).
  * Blocking: none.
  */
-#ifndef LP_CLIENT_LINK_H
-#define LP_CLIENT_LINK_H
+#ifndef LP_CLIENT_CONNECTION_H
+#define LP_CLIENT_CONNECTION_H
 
 #include <sys/uio.h>
 

@@ -4,8 +4,8 @@
  * Threads: the channel's.
  * Blocking, memory: none.
  */
-#ifndef LP_FUSE_OPS_H
-#define LP_FUSE_OPS_H
+#ifndef LP_FUSE_OPS_OPS_H
+#define LP_FUSE_OPS_OPS_H
 
 #include "fuse/request.h"
 

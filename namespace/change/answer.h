@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers of operations, and the count of what is under way on a shard.
+ *
+ * Threads: the shard's.
+ * Blocking, memory: none.
+ */
+#ifndef LP_NAMESPACE_CHANGE_ANSWER_H
+#define LP_NAMESPACE_CHANGE_ANSWER_H
+
+#include "namespace/ns.h"
+
+struct lpi_job;
+struct lpi_pact;
+
+/* What this room asks of the rooms above it; set when a namespace is opened. */
+struct lpi_ns_above {
+	/* A change over several shards cannot be brought to its end before the next opening. */
+	void (*pact_is_stuck)(struct lp_ns *ns, struct lpi_pact *pact);
+	/* Something has ended while the namespace stops: perhaps it was the last. */
+	void (*look_stopped)(struct lp_ns *ns);
+	/* A job fails while it walks a path, or has a name to give back. */
+	void (*fail_path)(struct lpi_job *job, int result);
+	void (*fail_named)(struct lpi_job *job, int result);
+};
+
+/* The operation is answered; its job may go on. */
+void lpi_ns_answer(struct lp_ns *ns, struct lp_ns_op *op, int result);
+/* Something that counted in under_way has ended. */
+void lpi_ns_left(struct lp_ns *ns);
+/* The operation of a stuck change has ended by now: a stop does not wait for it any more. */
+void lpi_ns_stranded(struct lp_ns *ns);
+
+/* Operations wait for a job or a call, or until there are fewer notices. */
+bool lpi_ns_has_queued(const struct lp_ns *ns);
+void lpi_ns_wake_queue(struct lp_ns *ns);
+/* All jobs are left with a pact that is never over: none comes back. */
+bool lpi_ns_has_lost_jobs(const struct lp_ns *ns);
+
+/* A transaction that was to be answered durably was refused because of something that may not be
+ * durable (P3). */
+bool lpi_txn_rests_on_seen(const struct lp_store_op *op, int result);
+
+#endif
