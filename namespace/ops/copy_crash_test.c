@@ -192,9 +192,9 @@ static void copy_at_cuts(uint64_t seed, bool replaces)
 	bool was_acknowledged = false;
 	for (uint64_t n = seed; lp_sim_cutter_next(cutter); n++) {
 		bool is_acknowledged = lp_sim_cutter_event(cutter) >= told_event;
-		/* However few they are: the first one at which it was acknowledged is among them.
-		 */
-		bool is_first = is_acknowledged && !was_acknowledged;
+		/* However few they are: the first event is among them, when nothing was done, and
+		 * the first at which the copy was acknowledged. */
+		bool is_first = n == seed || is_acknowledged != was_acknowledged;
 		was_acknowledged = is_acknowledged;
 		if (n % step != 0 && !is_first)
 			continue;
