@@ -796,11 +796,6 @@ extern "C" void lp_kvfs_env_free(struct lp_kvfs_env *env)
 	delete env;
 }
 
-extern "C" bool lp_kvfs_env_is_sim(const struct lp_kvfs_env *env)
-{
-	return env->sim != nullptr;
-}
-
 extern "C" bool lp_kvfs_sim_run_one(struct lp_kvfs_env *env)
 {
 	LP_ASSERT(env->sim != nullptr);
@@ -811,12 +806,6 @@ extern "C" bool lp_kvfs_sim_is_running(const struct lp_kvfs_env *env)
 {
 	LP_ASSERT(env->sim != nullptr);
 	return env->sim->is_running();
-}
-
-extern "C" size_t lp_kvfs_sim_queued(struct lp_kvfs_env *env)
-{
-	LP_ASSERT(env->sim != nullptr);
-	return env->sim->queued();
 }
 
 extern "C" int lp_kvfs_sim_call(struct lp_kvfs_env *env, bool flushes_only, int (*fn)(void *arg),

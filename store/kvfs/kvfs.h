@@ -117,7 +117,6 @@ int lp_kvfs_env_new(struct lp_kvfs *fs, const struct lp_clock *sim_clock,
 		    struct lp_kvfs_env **ret_env) LP_MUST_CHECK;
 /* Accepts NULL. No database may use it any longer, no job may be queued (asserted). */
 void lp_kvfs_env_free(struct lp_kvfs_env *env);
-bool lp_kvfs_env_is_sim(const struct lp_kvfs_env *env);
 
 /* --- Simulated environments only ---------------------------------------------------------------
  */
@@ -127,7 +126,6 @@ bool lp_kvfs_env_is_sim(const struct lp_kvfs_env *env);
 bool lp_kvfs_sim_run_one(struct lp_kvfs_env *env);
 /* The caller is inside of a job. What waits for jobs must not be called there. */
 bool lp_kvfs_sim_is_running(const struct lp_kvfs_env *env);
-size_t lp_kvfs_sim_queued(struct lp_kvfs_env *env);
 /* Calls fn(arg), which may wait for jobs, on a thread of its own, and runs jobs on this one until
  * it has returned; with flushes_only compactions stay queued. Reproducible if the queue was empty
  * before, and fn touches no file while a job may run. */

@@ -549,12 +549,3 @@ void lpi_whole_copy(const struct lpi_whole *from, struct lpi_whole *ret_whole)
 	for (uint32_t i = 0; i < from->entry_cnt; i++)
 		ret_whole->entries[i] = from->entries[i];
 }
-
-void lpi_whole_close_all(struct lpi_whole *whole)
-{
-	for (uint32_t i = whole->node_cnt; i-- > 0;) {
-		whole->nodes[i].opens = 0;
-		whole->nodes[i].is_unnamed = false;
-		lpi_whole_node_drop(whole, whole->nodes[i].slot);
-	}
-}

@@ -132,8 +132,6 @@ void lpi_whole_init(struct lpi_whole *whole, uint32_t shard_cnt, struct lpi_whol
 void lpi_whole_fini(struct lpi_whole *whole);
 /* Into memory of no model. */
 void lpi_whole_copy(const struct lpi_whole *from, struct lpi_whole *ret_whole);
-/* All is closed, and what has no name is gone: as after a crash. */
-void lpi_whole_close_all(struct lpi_whole *whole);
 
 uint64_t lpi_whole_ino(const struct lpi_whole *whole, uint32_t slot);
 void lpi_whole_inos_set(struct lpi_whole_inos *inos, uint32_t slot, uint64_t nr);
