@@ -6,8 +6,8 @@
  *
  * This is the one place where a request is refused for a value that another door cannot live with
  * (store/attrs.h). Every request of either door passes here. Times of the mount's kernel are made
- * to fit before. Names and paths are judged where they are taken apart (rule N6). Modes, types and
- * sizes are judged by the operation, which knows what they are of.
+ * to fit before. Names and paths are checked where they are parsed (rule N6). The operation checks
+ * modes, types and sizes, because it knows what they belong to.
  */
 #ifndef LP_NAMESPACE_VALUES_H
 #define LP_NAMESPACE_VALUES_H

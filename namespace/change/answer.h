@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers of operations, and the count of what is under way on a shard.
+/* Answers of operations, and the count of operations under way on a shard.
  *
  * Threads: the shard's.
  * Blocking, memory: none.
@@ -12,7 +12,7 @@
 struct lpi_job;
 struct lpi_pact;
 
-/* What this room asks of the rooms above it; set when a namespace is opened. */
+/* Functions of the rooms above that this room calls; set when a namespace is opened. */
 struct lpi_ns_above {
 	/* A change over several shards cannot be brought to its end before the next opening. */
 	void (*pact_is_stuck)(struct lp_ns *ns, struct lpi_pact *pact);

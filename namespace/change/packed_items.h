@@ -6,7 +6,7 @@
  *
  * While the buffer is filled, records grow from the front, and their offsets, four bytes each, from
  * the end. The order of the offsets is that of the items. lpi_items_finish() moves the offsets
- * behind the records. lp_ns_next() finds them by what the operation says.
+ * behind the records. lp_ns_next() finds them by the operation's items and used.
  */
 #ifndef LP_NAMESPACE_CHANGE_PACKED_ITEMS_H
 #define LP_NAMESPACE_CHANGE_PACKED_ITEMS_H
@@ -21,11 +21,11 @@ struct lpi_items {
 };
 
 void lpi_items_init(struct lpi_items *items, void *buf, uint32_t len);
-/* Behind those that are there. False: it does not fit, and nothing has changed. With room for
- * attributes these can be set later. */
+/* Adds an item after the existing ones. False: it does not fit, and nothing has changed. With room
+ * for attributes these can be set later. */
 bool lpi_items_add(struct lpi_items *items, const struct lp_ns_item *item,
 		   bool has_room) LP_MUST_CHECK;
-/* The same of an item whose name is this one and then its own. */
+/* The same for an item whose name is a prefix and then its own name. */
 bool lpi_items_add_below(struct lpi_items *items, struct lp_bytes dir,
 			 const struct lp_ns_item *item, bool has_room) LP_MUST_CHECK;
 void lpi_items_get(const struct lpi_items *items, uint32_t idx, struct lp_ns_item *ret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cache of path lookups: what (directory, name) leads to, for directories only.
+/* Cache of path lookups: from (directory, name) to the inode, for directories only.
  *
  * Threads: the shard's.
  * Blocking: none.

@@ -5,7 +5,7 @@
  * Blocking, memory: none.
  * Errors: encoding asserts what decoding checks. Decoding takes any bytes: -EBADMSG, -EUCLEAN by
  *   lp_corrupt().
- * Ownership: what decoding gives points into the bytes and into *ret.
+ * Ownership: decoded values point into the bytes and into *ret.
  */
 #ifndef LP_NAMESPACE_STATE_PACT_RECORD_H
 #define LP_NAMESPACE_STATE_PACT_RECORD_H
@@ -30,7 +30,7 @@ struct lpi_pact_record {
 	const struct lp_change *changes; /* without guards; decoded: of decoded[] */
 };
 
-/* Room for what is decoded. */
+/* Memory for the decoded values. */
 struct lpi_pact_decoded {
 	struct lpi_pact_record record;
 	struct lp_change changes[LPI_PACT_CHANGES_MAX];
