@@ -11,13 +11,16 @@
  * Errors: negative, in op->result: those of the system calls of the same names, and the store's:
  *   -ENOENT, -EEXIST, -ENOTDIR, -EISDIR, -ENOTEMPTY, -EXDEV, -ELOOP, -EMLINK, -EBUSY, -EPERM
  *   -EPERM             also: the inode to be changed is immutable or append-only, or the directory
- * whose names change is -ENAMETOOLONG, -EINVAL   a name or path that cannot be (rule N6) -ESTALE
- * the number was never given, or its inode is gone -ECANCELED         a guard did not hold -EIO the
- * device failed; after a change the outcome is unknown. Or the operation touches inodes or names of
- * a stuck change over several shards (stats.stuck) -EROFS             a shard that it touches is
- * read-only -EAGAIN            nothing was done: the ns is stopping. By path: the directory was
- * removed, or the source of a copy changed, at each retry -E2BIG             too many xattrs, or an
- * ACL too long to be carried over
+ *                      whose names change is
+ *   -ENAMETOOLONG, -EINVAL   a name or path that cannot be (rule N6)
+ *   -ESTALE            the number was never given, or its inode is gone
+ *   -ECANCELED         a guard did not hold
+ *   -EIO               the device failed; after a change the outcome is unknown. Or the operation
+ *                      touches inodes or names of a stuck change over several shards (stats.stuck)
+ *   -EROFS             a shard that it touches is read-only
+ *   -EAGAIN            nothing was done: the ns is stopping. By path: the directory was removed, or
+ *                      the source of a copy changed, at each retry
+ *   -E2BIG             too many xattrs, or an ACL too long to be carried over
  *
  * An operation happens wholly or not at all, also over several shards, also after a crash. When it
  * completes it is durable, or only ordered if the caller asked for that (P1, P2). The state that it

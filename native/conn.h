@@ -5,7 +5,8 @@
  * Blocking: none.
  * Memory: allocated for each connection when it comes; nothing for a request.
  * Errors: a client that breaks the protocol is told why, once, and its connection is closed. Others
- * do not notice. Limits: in struct lp_door_options; the shares of each user are in quota.h.
+ *   do not notice.
+ * Limits: in struct lp_door_options; the shares of each user are in quota.h.
  *
  * How it works:
  *   1. A listener gives an accepted socket to lp_door_adopt(). The first message says which shard
@@ -21,7 +22,7 @@
  *     connections that have none, so a new client always gets one.
  *   - Room for replies: the last quarter is for small replies of connections that have no other.
  *     The less room is left, the smaller are the pieces of a connection that takes much. The same
- * holds for meta and for answers made of meta, above all lists.
+ *     holds for meta and for answers made of meta, above all lists.
  *   - A client that does not read its replies is not read from either, and is closed after
  *     send_timeout_ns. A client that sends half a message is waited for; only its buffer is held.
  */

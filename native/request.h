@@ -7,7 +7,7 @@
  *
  * The life of a request:
  *   1. It comes out of the door's pool when its header is there. It holds all that the request
- * needs: meta, checksums, buffers of its data, operations of the namespace, and the reply.
+ *      needs: meta, checksums, buffers of its data, operations of the namespace, and the reply.
  *   2. The inodes that it refers to are looked up, in the same way for all opcodes.
  *   3. The opcode's own operation is submitted. Its result becomes the reply, which is queued on
  *      the connection. While the reply waits to be sent only the reply is kept.

@@ -19,7 +19,7 @@
  *   4. The watcher (fuse) tells the kernel, on a thread of its own (rule M3). Then the operation is
  *      answered.
  *   5. The kernel may not know a name. Then nothing is left to do: it enters the result of a lookup
- * under the directory's lock, which the notice takes, too.
+ *      under the directory's lock, which the notice takes, too.
  *   6. The kernel may not know an inode that is held. Then an answer with older attributes may be
  *      on its way. The inode's shard is asked whether it is still held; if so the kernel is told
  *      again, a millisecond later.

@@ -15,7 +15,7 @@
  *   ops/paths      walk, directories that puts make, freezing the caches of paths
  *   ops/put        put, upload, commit; ops/delete, ops/copy (copy, move), ops/list
  *   shard/ns       submitting, the queue, opening, closing; shard/start: ends changes that a crash
- * left half done
+ *                  left half done
  */
 #ifndef LP_NAMESPACE_CHANGE_NS_STATE_H
 #define LP_NAMESPACE_CHANGE_NS_STATE_H

@@ -43,9 +43,9 @@
  *   - In doubt: the deciding write failed, and it is unknown whether it is on the device. All
  *     others stay prepared and locked until the store is opened again. So does a shard that cannot
  *     finish. `stuck` counts these changes. A read or change of a locked inode or name gets -EIO.
- * Other names of the same directory are free. Adding, moving or removing one asks only whether the
- *     directory is there, of which kind and where, and no name in it changes that. A list of the
- *     directory needs all of its names, and its times, size and link count are changed by each.
+ *     Other names of the same directory are free. Adding, moving or removing one asks only whether
+ *     the directory is there, of which kind and where, and no name in it changes that. A list of
+ *     the directory needs all of its names, and its times, size and link count are changed by each.
  *     Those are refused.
  *
  * The changes that a prepared record promises cannot fail. Locks keep conflicting changes away.

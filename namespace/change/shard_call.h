@@ -6,7 +6,7 @@
  * Memory: none. A store call on another shard that carries data takes a struct lpi_transfer out of
  *   a pool there, or waits for one.
  * Ownership: a call is a struct of its caller's. From lpi_call_start() until done() begins, it and
- * the memory that it points to are the callee's.
+ *   the memory that it points to are the callee's.
  *
  * How it works:
  *   1. run() is called on the shard's thread. It ends, at once or later, with lpi_call_end() there.

@@ -14,18 +14,18 @@
  *     more than a million times a second, so no version runs ahead of the clock. A change time that
  *     a client sets does not count.
  *   - A put takes its time at its commit, as rename and mkdir do. It takes at least one above the
- * version of the inode that it replaces, even if the clock is behind. So does a rename; an exchange
- * does it for both names.
+ *     version of the inode that it replaces, even if the clock is behind. So does a rename; an
+ *     exchange does it for both names.
  *   - The version of the replaced inode is guarded if it is less than a million changes (a second)
  *     below. No other version can come near before the commit. So a put replaces a file that is
- * always being written at once, or after at most a second if the file is new.
+ *     always being written at once, or after at most a second if the file is new.
  *   - After 64 tries, or 32 of a put, the guard is given up, and the time is taken a second above
  *     it. That may happen when the file is new and commits are fast, or where the clock stands far
  *     behind.
  *   - If the clock goes back, an inode that is made, moved or linked in place of a deleted one has
- * the same version only in the very same microsecond. Versions of ordered changes that a crash took
- * back may be given again. Rejected: the last version of each deleted name (a record each), or of
- * each shard (in every frame).
+ *     the same version only in the very same microsecond. Versions of ordered changes that a crash
+ *     took back may be given again. Rejected: the last version of each deleted name (a record
+ *     each), or of each shard (in every frame).
  */
 #ifndef LP_NAMESPACE_OPS_NAMES_H
 #define LP_NAMESPACE_OPS_NAMES_H

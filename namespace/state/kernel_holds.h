@@ -7,8 +7,8 @@
  *   ten million inodes. 16 bytes for each inode, at most 43 with empty places, and LPI_HELD_MARKS
  *   marks.
  * Errors: none. Without memory an inode is not counted. An inode that the kernel forgets more often
- * than it was counted is removed. Both are in the counters. Limits: none of its own; the kernel
- * decides which inodes it remembers.
+ *   than it was counted is removed. Both are in the counters.
+ * Limits: none of its own; the kernel decides which inodes it remembers.
  *
  * The kernel counts how often it was given a number, and reports when it has forgotten it as often.
  */

@@ -15,7 +15,7 @@
  *   - Waiting is in the order of arrival. granted() is called from inside another lock's release,
  *     and should do no more than start the next step.
  *   - A look is no lock. It waits for the *hard* holders that were there when it came, and then
- * holds nothing. The change of a hard holder is being decided over several shards.
+ *     holds nothing. The change of a hard holder is being decided over several shards.
  *   - A holder that will never let go says so (lpi_lock_fail()). Locks and looks that wait for it,
  *     or come later, are refused.
  *

@@ -20,12 +20,12 @@
  *   - One inode (LP_NS_STORE): the transaction heeds the flags of its inodes (heeds_flags), which
  *     are claimed then. The namespace sets this for all doors.
  *   - Names of an inode (unlink, link, rename, the file that a put replaces): a guard of the inode
- * in the same change. Setting flags locks the inode, as a change of its names does.
+ *     in the same change. Setting flags locks the inode, as a change of its names does.
  *   - Names in a directory: a guard where its inode is beside the entry. Elsewhere its shard is
  *     asked while the name is locked. The entry's shard remembers the answer, if there is no such
  *     flag, with the answer to whether the directory is there. Setting flags of a directory locks
  *     all its fragments, so no name of it is locked then, and the remembered answers are dropped.
- * It costs a message only where one is sent anyway, and when a shard that does not know the
+ *     It costs a message only where one is sent anyway, and when a shard that does not know the
  *     directory takes names away.
  *
  * A change over several shards checks flags when it is prepared; its end is not asked again. An
