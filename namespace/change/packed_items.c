@@ -167,7 +167,8 @@ static void swap(struct lpi_items *items, uint32_t a, uint32_t b)
 	set_offset(items, b, offset);
 }
 
-/* Of the first cnt, which are a heap with the greatest on top but for the one at idx. */
+/* Restores the heap of the first cnt items, greatest on top, where only the one at idx is out of
+ * place. */
 static void sift_down(struct lpi_items *items, uint32_t idx, uint32_t cnt)
 {
 	for (;;) {
