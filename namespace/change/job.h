@@ -51,8 +51,9 @@ typedef void lpi_step_fn(struct lpi_job *job);
 typedef void lpi_end_fn(struct lpi_job *job, int result);
 
 /* The classes of locks, in the order in which they are requested (namespace NS2). Whole fragments
- * and names are in one order, a fragment before its names. An owner of a name's lock also holds its
- * fragment, shared. It would block the owner of the fragment's lock whose names it waits for. */
+ * and names are in one order, a fragment before its names. The owner of a name's lock holds its
+ * fragment, too, shared, and so blocks a job that wants the whole fragment. In another order it
+ * could wait for names of that same job. */
 enum lpi_lock_class {
 	LPI_CLASS_TOKEN, /* of operations that move directories: on shard 0 */
 	LPI_CLASS_FRAGMENT,
@@ -177,8 +178,8 @@ struct lpi_put {
 	uint64_t version_nr;
 	struct lp_ino upload; /* the inode that gets it; nr 0: a new one */
 	bool is_guess;        /* the name was not looked up, because it is probably new */
-	bool guards_version;  /* of what is replaced */
-	bool has_acl;         /* of what is replaced, or whose mode is set */
+	bool guards_version;  /* of the replaced file */
+	bool has_acl;         /* of the replaced file, or of the one whose mode is set */
 	bool has_source_acl;  /* a copy: it has received the ACL of its source */
 	uint32_t acl_len;
 	uint32_t xattr_idx; /* the next to be set before it has a name */
@@ -253,7 +254,7 @@ struct lpi_job {
 	struct lpi_copying copying;
 	lpi_step_fn *stopped;    /* see lpi_job_stop() */
 	uint32_t rename_flags;   /* LP_NS_RENAME_* */
-	enum lp_ns_if rename_if; /* on what is replaced: exists, this version, or any */
+	enum lp_ns_if rename_if; /* on the replaced inode: exists, this version, or any */
 	uint64_t rename_version_nr;
 	bool is_durable; /* its changes are durable even if the operation asks for less */
 	uint32_t tries;  /* how often it began again */

@@ -17,8 +17,8 @@
  *
  * Operations by number take effect on their inode in the order of arrival (NS6). So if the first
  * has to wait for buffers, later ones on the inode wait in the same list (keeps_turn). Inodes are
- * compared by hash, so another one may wait for up to a few milliseconds without need. A call that
- * waits for space does not hold others up: it may wait long, and for the effect of a later one. */
+ * compared by hash, so another one may wait with it without need. A call that waits for space does
+ * not hold others up: it may wait long, and for the effect of a later one. */
 #include "namespace/change/shard_call.h"
 
 #include <errno.h>
@@ -623,7 +623,8 @@ void lpi_call_store(struct lp_ns *from, uint32_t shard_idx, struct lpi_call *cal
 	if (op->opcode == LP_STORE_READ && shard_idx != from->options.shard_idx) {
 		call->caller_done = call->done;
 		call->done = bring_read;
-		/* A region of the caller's thread, like the buffers of the copy. */
+		/* Those buffers are of the caller's thread, which copies the answer into its own
+		 * later. */
 		op->read.into = NULL;
 	}
 	if (shard_idx != from->options.shard_idx) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a mount was told of, and has forgotten (rule N5).
+/* Holds of a mount on inodes that it was told of and has not forgotten (rule N5).
  *
- * Whoever is told of an inode counts first and then reads its attributes, as an open does: whoever
- * takes the last name away looks at the count when he submits the removal, so one of the two sees
- * the other. */
+ * An operation that holds an inode counts first and then reads its attributes, as an open does. A
+ * removal of the last name looks at the count when it is submitted. So one of the two sees the
+ * other. */
 #include "namespace/change/ns_state.h"
 #include "namespace/ops/names.h"
 #include "namespace/state/kernel_holds.h"

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys in the order of their bytes, merged over the shards.
  *
- * A list is a walk through the tree, one level for each directory that it is in. A directory's
- * entries come in pages from each shard that has some, and the least of those that come next is
- * taken; only when a page is used up that shard is asked again.
+ * A list is a walk through the tree, with one level for each directory on the way. A directory's
+ * entries come in pages from each shard that has some, and the least of the next entries is taken.
+ * A shard is asked again only when its page is used up.
  *
- *   order      A directory "a" is where its keys are: "a/...". In the order of names it comes
- * before "a-b", in that of keys behind it. So a directory that was met is held back until the next
- * name is greater than "a/". While one is held others may be met: each begins with the name of the
- * one before it, so all of them are lengths of one name, and the last is the first to go. seek To
- * go on behind a key each name of its path is looked for: the directories that are held back there
- * are those among the beginnings of the name that end before a byte less than '/'. They are looked
- * up, and the entries are listed from there on. memory     The pages of the last levels only. Who
- * comes back to a level that has lost its pages asks for them again, from the name on from which it
- * came back.
+ *   order    A directory "a" is where its keys are: "a/...". In the order of names it comes before
+ *            "a-b", in the order of keys after it. So a directory that was met is held back until
+ *            the next name is greater than "a/". More may be met meanwhile. Each one's name begins
+ *            with the name of the one before, so all are prefixes of one name. The last one is
+ *            entered first.
+ *   seek     To go on after a key, each name of its path is looked up. The directories held back
+ *            there are among those prefixes of the name that end before a byte less than '/'. They
+ *            are looked up, and the entries are listed from there on.
+ *   memory   Only the last levels keep their pages. A level that has lost its pages asks for them
+ *            again when the walk comes back to it, from the name that it came back from.
  *
- * What is listed may change meanwhile: a key that is there all the time is listed once. A directory
- * that is renamed while it is listed may be seen at both places, or at none of them. */
+ * The tree may change meanwhile: a key that is there all the time is listed once. A directory that
+ * is renamed while it is listed may be seen at both places, or at none of them. */
 #include "namespace/ops/list.h"
 
 #include <errno.h>
@@ -29,7 +30,7 @@
 #define SET_BYTES      65536u
 #define PAGE_BYTES_MIN 1024u
 #define NAME_MAX_BYTES LP_KEY_NAME_MAX
-/* All that are held back are beginnings of names of one path. */
+/* All directories held back are prefixes of names of one path. */
 #define HELD_MAX      (LP_NS_PATH_MAX + 2 * NAME_MAX_BYTES)
 #define STATS_AT_ONCE (LPI_JOB_ASKS - 1)
 
@@ -63,7 +64,7 @@ struct level {
 	struct lp_ino dir;
 	bool is_spread;
 	uint32_t path_len; /* of what comes before its names */
-	uint32_t from_len; /* names from this one on, which is in path; 0: all */
+	uint32_t from_len; /* names from this one on, which is stored in path; 0: all */
 	uint32_t held_cnt; /* of the levels above it */
 };
 
@@ -295,7 +296,8 @@ static void take_set(struct lpi_list *list, struct set *set)
 	}
 }
 
-/* True when each shard's next entry is known, or that there is none; else run() comes again. */
+/* True when the next entry of each shard is known, or that there is none. Otherwise run() is called
+ * again. */
 static bool has_next(struct lpi_list *list)
 {
 	struct set *set = set_of(list);
@@ -335,8 +337,8 @@ static void push_level(struct lpi_list *list, struct lp_ino dir, bool is_spread,
 							 .held_cnt = list->held_cnt};
 }
 
-/* Back to the directory above, behind the one that was left: no name has a '/', so what comes next
- * is from the byte behind that on. */
+/* Goes back to the directory above, after the one that was left. No name has a '/', so the next
+ * names begin with the byte after '/'. */
 static void pop_level(struct lpi_list *list)
 {
 	struct set *set = set_of(list);
@@ -369,7 +371,7 @@ static bool emit(struct lpi_list *list, struct lp_ino ino, uint8_t type, const v
 	const struct lp_ns_op *op = op_of(list);
 	const struct lp_bytes dir = {list->path, top(list)->path_len};
 	if (dir.len + len + (ino.nr == 0 ? 1 : 0) > LP_NS_PATH_MAX)
-		return true; /* no key: nobody could ask for it */
+		return true; /* not a key: no path can be so long */
 	struct lp_ns_item item = {.name = {name, len}, .ino = ino, .type = type};
 	if (ino.nr == 0) {
 		memcpy(list->prefix, name, len);
@@ -416,7 +418,7 @@ static void go_down(struct lpi_list *list, struct lp_ino dir, bool is_spread, ui
 {
 	uint32_t path_len = top(list)->path_len + len + 1;
 	list->path[path_len - 1] = '/';
-	/* What is below would be no key (LP_NS_PATH_MAX, LP_NS_DEPTH_MAX). */
+	/* Names below would be no keys (LP_NS_PATH_MAX, LP_NS_DEPTH_MAX). */
 	if (path_len < LP_NS_PATH_MAX && list->level_cnt < LP_NS_DEPTH_MAX)
 		push_level(list, dir, is_spread, path_len);
 }
@@ -512,7 +514,7 @@ static void run(struct lpi_job *job)
 
 /* --- To the key to go on behind --------------------------------------------------------------- */
 
-/* What is left of `after` in the directory that was reached. */
+/* The rest of `after` in the directory that was reached. */
 static struct lp_bytes rest_of(struct lpi_list *list)
 {
 	struct lp_bytes after = op_of(list)->list.after;
@@ -676,7 +678,7 @@ static void list_begin(struct lpi_job *job)
 		return;
 	}
 	list->prefix_len = op->list.prefix.len - dir_len;
-	/* A walk ends in the directory of the last name: so it gets one. */
+	/* A walk ends in the directory of the last name, so the path gets one. */
 	if (dir_len > 0)
 		memcpy(list->path, op->list.prefix.data, dir_len);
 	list->path[dir_len] = 'x';

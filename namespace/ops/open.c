@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Open, close, sync.
  *
- * An open counts first and then looks whether there is an inode. Whoever takes the last name away
- * looks at the count when he submits the removal, so one of the two sees the other (pact.c). */
+ * An open counts first and then looks whether the inode exists. A removal of the last name looks at
+ * the count when it is submitted. So one of the two sees the other (pact.c). */
 #include <errno.h>
 
 #include "namespace/change/ns_state.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths: whether one can be, where it leads, the directories that a put makes, and the telling of
- * all shards that a directory is to be renamed or removed.
+/* Paths: check, walk, the directories that a put makes, and freezing the caches of all shards
+ * before a directory is renamed or removed.
  *
  *   walk   each name but the last: the cache knows it, or it is looked up and remembered
  *   make   one that is missing: locked, made on the shard of its entry, in a transaction of its own
  *
- * A walk holds no lock: when it is over, a directory that it found may be elsewhere or gone.
- * Elsewhere does not matter, for each name led there at some moment of the operation. Gone is
- * noticed by whoever adds an entry to it (lpi_entry_need_dir()), and he walks again. */
+ * A walk holds no lock: when it is over, a directory that it found may have been moved or removed.
+ * A move does not matter, because each name led there at some moment of the operation. An operation
+ * that adds an entry to a removed directory notices it (lpi_entry_need_dir()) and walks again. */
 #include "namespace/ops/paths.h"
 
 #include <errno.h>
@@ -272,7 +272,7 @@ static void dir_made(struct lpi_job *job)
 		job->entry.ino = job->new_ino;
 		learned(job, (job->attrs[0].flags & LP_INODE_FLAG_SPREAD) != 0);
 	}
-	/* Whoever else made it: it is looked up again. */
+	/* Another operation made it: it is looked up again. */
 	lpi_job_again(job, walk_on);
 }
 
@@ -303,7 +303,7 @@ static void add_dir(struct lpi_job *job)
 	change->inode.name = lpi_entry_name(entry);
 	lpi_entry_set_change(job, entry, job->new_ino, LP_INODE_TYPE_DIR);
 	lpi_entry_count_dir(job, entry, 1);
-	/* What comes into it may be durable sooner, on another shard. */
+	/* An entry in it may be durable sooner, on another shard. */
 	job->is_durable = true;
 	lpi_job_commit(job, dir_made);
 }

@@ -3,15 +3,17 @@
  *
  *   (token)   if a directory goes into another one: such renames are one after the other
  *   names     both are locked, and looked up; and the fragments of a directory that is replaced
- *   (walk)    up from the directory where a directory goes: it must not be met (rule N3)
- *   inodes    what moves, and what is replaced or exchanged
- *   (freeze)  the caches of paths, if a directory moves or goes
+ *   (walk)    up from the new parent of a moved directory: the walk must not meet that directory
+ *             (rule N3)
+ *   inodes    the moved inode, and the replaced or exchanged one
+ *   (freeze)  the caches of paths, if a directory is moved or removed
  *   commit    both entries, both inodes, the link counts of the directories
  *
  * Whether the token is needed, or fragments, is known only when the names have been looked up. Then
- * all is given back and begun again with it, for it comes first in the order of locks. What is
- * moved is locked, too: it has a parent and a name as a hint, which are changed on its shard
- * perhaps after somebody has found it under its new name and removed it there. */
+ * the job gives all locks back and begins again with it, because it comes first in the order of
+ * locks. The moved inode is locked, too. Its hint (parent and name) is changed on its own shard.
+ * Without the lock another operation might find the inode under its new name, and remove it, before
+ * that. */
 #include <errno.h>
 
 #include "namespace/change/ns_state.h"
@@ -42,7 +44,7 @@ static bool is_same_dir(const struct lpi_job *job)
 	return job->entry.dir.nr == job->to.dir.nr;
 }
 
-/* Something is there that goes. */
+/* The rename replaces an inode. */
 static bool replaces(const struct lpi_job *job)
 {
 	return job->to.ino.nr != 0 && !is_exchange(job);
@@ -57,7 +59,7 @@ static void rename_over(struct lpi_job *job)
 	struct lp_ns_op *op = job->op;
 	int r = job->pact.result;
 	job->is_frozen = false;
-	/* What a name has shown was changed meanwhile. */
+	/* The inode that the name has shown was changed meanwhile. */
 	if (r == -ECANCELED && job->rename_if != LP_NS_IF_VERSION) {
 		lpi_job_again(job, rename_placed);
 		return;
@@ -79,9 +81,9 @@ static void rename_done(struct lpi_job *job)
 
 /* --- The change ------------------------------------------------------------------------------- */
 
-/* It has another name now: its version is above what that has shown, wherever the clock is (rule
- * W3). What it has shown may go on being changed until the commit: then that looks again, unless it
- * is so far behind that it cannot come near. */
+/* The inode has a new name: its version must be above the one that the name has shown, even if the
+ * clock is behind (rule W3). The shown inode may be changed until the commit. Then the commit's
+ * guard fails and the job looks again, unless the shown version is too far behind to come near. */
 static void move_inode(struct lpi_job *job, const struct lpi_entry *what,
 		       const struct lpi_entry *where, const struct lp_attrs *shown)
 {
@@ -198,7 +200,7 @@ static void check_count(struct lpi_job *job)
 	lpi_job_wait(job, count_known);
 }
 
-/* --- What goes -------------------------------------------------------------------------------- */
+/* --- The replaced inode ----------------------------------------------------------------------- */
 
 static void gone_known(struct lpi_job *job)
 {
@@ -355,7 +357,7 @@ static void rename_walk(struct lpi_job *job)
 		walk_of_exchanged(job);
 }
 
-/* --- What the names lead to ------------------------------------------------------------------- */
+/* --- The inodes of the names ------------------------------------------------------------------ */
 
 static int check_found(const struct lpi_job *job)
 {

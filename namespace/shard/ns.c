@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An operation gets a call (LP_NS_STORE) or a job (all others) out of a pool, or waits in the queue
- * until one comes back. So what is at work is bounded, and who waits is served in order. */
+ * until one comes back. So the number of operations at work is bounded, and waiting ones are served
+ * in order. */
 #include "namespace/ns.h"
 
 #include <errno.h>
@@ -91,7 +92,8 @@ static bool is_own_op(const struct lp_ns *ns, struct lp_ino ino, const struct lp
 struct store_call {
 	struct lpi_call call;
 	struct lp_ns_op *op;
-	/* Of a transaction that was refused, for what is to be made durable first. */
+	/* The refusal of a transaction: ordered state that it rests on must be made durable before
+	 * the answer. */
 	int refusal;
 	struct lp_store_op sync;
 };
@@ -108,7 +110,7 @@ static void end_store(struct lpi_call *call, int r)
 	struct lp_ns *ns = op->home;
 	struct lpi_notice *notice = NULL;
 	lpi_notice_txn(ns, op, r, &notice);
-	/* The call of a read that succeeded has what is given back by lp_ns_end(). */
+	/* The call of a successful read has the buffers that lp_ns_end() gives back. */
 	if (op->store.op.opcode != LP_STORE_READ || r < 0) {
 		op->work = NULL;
 		put_call(ns, call);
@@ -273,7 +275,7 @@ void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op)
 	op->work = NULL;
 	if (op->opcode == LP_NS_STORE && op->store.op.opcode == LP_STORE_TXN)
 		op->store.op.txn.heeds_flags = true;
-	/* Apart from the queue of the others, for these may be what a notice waits for. */
+	/* A queue of its own, because a notice may wait for operations in the other queue. */
 	if (ns->state == LPI_NS_SERVING && lpi_notice_must_wait(ns, op)) {
 		lpi_ns_op_list_push_back(&ns->notice_queue, op);
 		return;
@@ -281,7 +283,7 @@ void lp_ns_submit(struct lp_ns *ns, struct lp_ns_op *op)
 	if (ns->state == LPI_NS_SERVING && lpi_ns_op_list_is_empty(&ns->queue) && begin_one(ns, op))
 		return;
 	lpi_ns_op_list_push_back(&ns->queue, op);
-	/* Else whoever gives back what it waits for does this. */
+	/* Otherwise the operation that gives a call or job back does this. */
 	if (ns->state != LPI_NS_SERVING || lpi_ns_has_lost_jobs(ns))
 		lpi_ns_wake_queue(ns);
 }
@@ -305,7 +307,7 @@ static void pact_is_stuck(struct lp_ns *ns, struct lpi_pact *pact)
 {
 	lpi_pact_list_push_back(&ns->pacts_stuck, pact);
 	ns->stats.stuck++;
-	/* Others go on with what it does not need any more. */
+	/* Other pacts go on with the rooms that it does not need any more. */
 	lpi_pact_put_rooms(pact);
 	lpi_pact_begin_waiting(ns);
 	struct lpi_job *job = LP_CONTAINER_OF(pact, struct lpi_job, pact);
@@ -321,7 +323,7 @@ void lpi_ns_arrive(struct lpi_call *call)
 	struct lpi_call *one = NULL;
 	LP_ASSERT(ns->options.shard_idx == 0);
 	lpi_call_list_push_back(&ns->arrived, call);
-	/* call->result is what the arriving shard brings; the first error is told to all. */
+	/* call->result is the arriving shard's result; all get the first error. */
 	if (call->result < 0 && ns->arrived_result >= 0)
 		ns->arrived_result = call->result;
 	if (++ns->arrived_cnt < ns->options.shard_cnt)
@@ -344,7 +346,7 @@ static void all_stopped(struct lpi_call *call)
 {
 	struct lp_ns *ns = LP_CONTAINER_OF(call, struct lp_ns, stop_call);
 	ns->has_arrived = true;
-	/* What the others asked for last may have begun something: an orphan's removal. */
+	/* The last calls of other shards may have begun something: the removal of an orphan. */
 	check_stopped(ns);
 }
 
@@ -502,7 +504,7 @@ void lp_ns_stop(struct lp_ns *ns, void (*stopped)(struct lp_ns *ns, void *arg), 
 	check_stopped(ns);
 }
 
-/* What came to no end. */
+/* Frees jobs of stuck changes, which never end. */
 static void free_stuck(struct lp_ns *ns)
 {
 	struct lpi_pact *pact = NULL;
@@ -527,8 +529,8 @@ void lp_ns_close(struct lp_ns *ns)
 	lpi_freeing_fini(ns);
 	lpi_opens_free(ns->opens);
 	free_stuck(ns);
-	/* Who still waits, for a store that was abandoned or for what is stuck, waits in memory
-	 * that goes with the process. */
+	/* Operations that still wait, for an abandoned store or a stuck change, wait in memory that
+	 * goes with the process. */
 	if (ns->under_way == 0) {
 		lpi_locks_free(ns->locks);
 		lp_pool_free(ns->jobs);
